@@ -260,19 +260,21 @@ static int get_v2(const struct call *c, struct ofs_torch_tensor *t,
 static int get_quantized(const struct call *c, struct ofs_torch_tensor *t,
     struct optimfs_error *err)
 {
-	uint32_t scheme = OFS_NONE;
+	uint32_t how = arg(c, 4), scheme = ofs_pk_item(c->doc, how, 0);
 
 	if (get_strided(c, OFS_DTYPE_NONE, t, err) == -1)
 		return -1;
 	t->quantized = true;
-	if (ofs_pk_kind(c->doc, arg(c, 4)) == OFS_PK_TUPLE &&
-	    ofs_pk_len(c->doc, arg(c, 4)) > 0)
-		scheme = ofs_pk_item(c->doc, arg(c, 4), 0);
-	if (ofs_pk_kind(c->doc, scheme) == OFS_PK_GLOBAL &&
-	    ofs_pk_is(c->doc, scheme, "torch", "per_tensor_affine"))
-		return 1;
-	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS533 tensor quantized by channel");
+	if (ofs_pk_kind(c->doc, scheme) != OFS_PK_GLOBAL ||
+	    !ofs_pk_is(c->doc, scheme, "torch", "per_tensor_affine"))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS533 tensor quantized by channel");
+	if (ofs_pk_kind(c->doc, ofs_pk_item(c->doc, how, 1)) != OFS_PK_FLOAT ||
+	    !ofs_pk_int(c->doc, ofs_pk_item(c->doc, how, 2), &t->zero_point))
+		return malformed(c, "its scale or zero point is no number",
+		    err);
+	t->scale = ofs_pk_float(c->doc, ofs_pk_item(c->doc, how, 1));
+	return 1;
 }
 
 static int unsupported(const char *what, struct optimfs_error *err)

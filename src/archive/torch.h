@@ -17,8 +17,10 @@
 struct ofs_torch_tensor {
 	uint8_t dtype; /* enum ofs_dtype */
 	uint8_t ndim;
-	uint8_t fix;            /* enum ofs_fix: conj and neg bits */
-	bool quantized;         /* elements have no meaning without a scale */
+	uint8_t fix;    /* enum ofs_fix: conj and neg bits */
+	bool quantized; /* elements have no meaning without a scale */
+	double scale;   /* of a quantized one */
+	int64_t zero_point;
 	bool typed;             /* the storage has its own dtype */
 	bool meta;              /* a meta tensor, without bytes */
 	uint64_t offset;        /* of element 0, counted in elements of dtype */

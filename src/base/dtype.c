@@ -82,6 +82,11 @@ bool ofs_dtype_is_complex(enum ofs_dtype t)
 	    t == OFS_COMPLEX32 || t == OFS_BCOMPLEX32;
 }
 
+bool ofs_dtype_is_quantized(enum ofs_dtype t)
+{
+	return t >= OFS_QINT8 && t <= OFS_QUINT2X4;
+}
+
 bool ofs_dtype_is_float(enum ofs_dtype t)
 {
 	switch (t) {

@@ -70,6 +70,8 @@ const char *ofs_dtype_npy(enum ofs_dtype t);
 enum ofs_dtype ofs_dtype_of_npy(struct ofs_str code, bool *swap);
 /* An element is two numbers. */
 bool ofs_dtype_is_complex(enum ofs_dtype t);
+/* Elements are integers that have no meaning without a scale. */
+bool ofs_dtype_is_quantized(enum ofs_dtype t);
 /* An element is one number with a sign, an exponent and a fraction: no complex
  * type, and not float8_e8m0fnu, which has no fraction. */
 bool ofs_dtype_is_float(enum ofs_dtype t);

@@ -39,6 +39,7 @@ static const struct {
 	[OFS_ENTRIES] = ARRAY(entries, MAX_ENTRIES),
 	[OFS_VARIANTS] = ARRAY(variants, MAX_ENTRIES),
 	[OFS_ALIASES] = ARRAY(aliases, MAX_ENTRIES),
+	[OFS_SCALES] = ARRAY(scales, MAX_INDEX),
 	[OFS_NOTES] = ARRAY(notes, MAX_INDEX),
 	[OFS_STRS] = ARRAY(strs, MAX_STRS),
 	[OFS_PATHS] = ARRAY(paths, MAX_INDEX),

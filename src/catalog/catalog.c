@@ -158,6 +158,12 @@ uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
 	return ofs_catalog_append(cat, OFS_ALIASES, &a, 1, err);
 }
 
+uint32_t ofs_catalog_scale(struct ofs_catalog *cat, const struct ofs_scale *s,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_SCALES, s, 1, err);
+}
+
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err)
 {

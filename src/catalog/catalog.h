@@ -161,6 +161,14 @@ struct ofs_variant {
 	uint8_t kind; /* enum ofs_entry_kind */
 };
 
+/* What the elements of a quantized tensor mean: (element - zero_point) * scale.
+ * Only of tensors whose items do not have it. */
+struct ofs_scale {
+	uint32_t tensor;
+	double scale;
+	int64_t zero_point;
+};
+
 /* A path that resolves but is not listed: the name of a parameter with its
  * wrapper prefixes, or another name of a tied parameter. Both are tree paths of
  * a file or a directory. The target OFS_NONE means that the parameter has no
@@ -223,6 +231,7 @@ struct ofs_catalog {
 	struct ofs_entry *entries;
 	struct ofs_variant *variants;
 	struct ofs_alias *aliases;
+	struct ofs_scale *scales;
 	struct ofs_note *notes;
 	struct ofs_str *strs; /* each is followed by a NUL */
 	uint32_t *paths;
@@ -230,8 +239,8 @@ struct ofs_catalog {
 	uint64_t *bounds; /* of the indexes of tensors with many shards */
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
-	    nitems, nentries, nvariants, naliases, nnotes, nstrs, npaths, ndims,
-	    nbounds, ndocs;
+	    nitems, nentries, nvariants, naliases, nscales, nnotes, nstrs,
+	    npaths, ndims, nbounds, ndocs;
 
 	/* The names that ids= gives to integer parameter IDs: ids[i] is the
 	 * string for ID i, or OFS_NONE. In arena; NULL without ids=. Lists of
@@ -310,6 +319,8 @@ uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
     const struct ofs_variant *v, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err);
+uint32_t ofs_catalog_scale(struct ofs_catalog *cat, const struct ofs_scale *s,
+    struct optimfs_error *err);
 /* Take ownership of doc. On failure doc stays the caller's. */
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);

@@ -24,6 +24,7 @@ enum ofs_catalog_array {
 	OFS_ENTRIES,
 	OFS_VARIANTS,
 	OFS_ALIASES,
+	OFS_SCALES,
 	OFS_NOTES,
 	OFS_STRS,
 	OFS_PATHS,

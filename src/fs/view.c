@@ -303,6 +303,14 @@ static int read_bytes(void *ctx, const struct ofs_item *item, uint64_t max,
 	return ofs_locate_item_bytes(&v->snap->reader, item, max, out, err);
 }
 
+static int read_scale(void *ctx, uint32_t tensor, struct ofs_scale *scale,
+    struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap = ((const struct ofs_view_dir *)ctx)->snap;
+
+	return ofs_locate_scale(&snap->reader, tensor, scale, err);
+}
+
 static int read_element(void *ctx, uint32_t tensor, void *out,
     struct optimfs_error *err)
 {
@@ -368,6 +376,7 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 		.item = read_item,
 		.bytes = read_bytes,
 		.element = read_element,
+		.scale = read_scale,
 		.ctx = v,
 	};
 	struct ofs_files *files;

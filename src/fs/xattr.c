@@ -283,6 +283,37 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 	return n == -1 ? -1 : 1;
 }
 
+static int find_scale(const struct subject *s, struct ofs_scale *scale,
+    struct optimfs_error *err)
+{
+	return s->tensor == NULL
+	    ? 0
+	    : ofs_locate_scale(&s->snap->reader, s->entry->ref, scale, err);
+}
+
+static int get_scale(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct ofs_scale scale;
+	char text[80];
+	int has = find_scale(s, &scale, err);
+
+	if (has == 1)
+		ofs_buf_put(out, text, ofs_print_double(scale.scale, text));
+	return has;
+}
+
+static int get_zero_point(const struct subject *s, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct ofs_scale scale;
+	int has = find_scale(s, &scale, err);
+
+	if (has == 1)
+		ofs_buf_printf(out, "%" PRId64, scale.zero_point);
+	return has;
+}
+
 static int get_error(const struct subject *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -318,6 +349,8 @@ static const struct attribute {
 	{ "source", get_source, NULL, true },
 	{ "crc32", get_crc32, NULL, false },
 	{ "error", get_error, NULL, false },
+	{ "scale", get_scale, NULL, true },
+	{ "zero_point", get_zero_point, NULL, true },
 	{ "raw_fqn", get_raw_fqn, NULL, false },
 	{ "unit", get_unit, NULL, false },
 	{ "index", get_index, NULL, false },

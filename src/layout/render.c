@@ -263,6 +263,20 @@ int ofs_render_tell_dropped(const struct ofs_render *from,
 	return tell(from, e, &from->told->dropped, err);
 }
 
+int ofs_render_scale(const struct ofs_render *from, uint32_t tensor,
+    struct ofs_pkw_scale *scale, struct optimfs_error *err)
+{
+	struct ofs_scale s = { 0 };
+	int has = 0;
+
+	if (ofs_dtype_is_quantized(from->cat->tensors[tensor].dtype))
+		has = from->scale(from->ctx, tensor, &s, err);
+	if (has == -1)
+		return -1;
+	*scale = (struct ofs_pkw_scale){ s.scale, s.zero_point, has == 1 };
+	return 0;
+}
+
 bool ofs_render_is_opaque(const struct ofs_render *from,
     const struct ofs_entry *e)
 {

@@ -71,6 +71,9 @@ struct ofs_render {
 	/* Read the stored element of a tensor without dimensions. */
 	int (*element)(void *ctx, uint32_t tensor, void *out,
 	    struct optimfs_error *err);
+	/* What the elements of a quantized tensor stand for: 1; 0: not known. */
+	int (*scale)(void *ctx, uint32_t tensor, struct ofs_scale *scale,
+	    struct optimfs_error *err);
 	void *ctx;
 	struct ofs_told *told; /* while files are laid out */
 };
@@ -136,6 +139,11 @@ static inline void ofs_files_free(struct ofs_files *f)
 
 /* render.c: functions for all renderers. */
 
+/* The same for the writer of pickles; of a tensor of another type nothing is
+ * asked. */
+struct ofs_pkw_scale;
+int ofs_render_scale(const struct ofs_render *from, uint32_t tensor,
+    struct ofs_pkw_scale *scale, struct optimfs_error *err);
 /* Is it a value that cannot be written anew (OFS445, OFS448)? */
 bool ofs_render_is_opaque(const struct ofs_render *from,
     const struct ofs_entry *e);

@@ -223,8 +223,10 @@ static int put_tensor(struct ofs_state_pickler *p, const struct ofs_entry *e)
 {
 	const struct ofs_tensor *t = &p->s->cat->tensors[e->ref];
 	struct ofs_torch_part whole = { .tensor = e->ref };
+	struct ofs_pkw_scale scale;
 	enum ofs_dtype dtype;
 	uint64_t storage;
+	int ret;
 
 	if (p->a == NULL) {
 		put_number(p, e->ref);
@@ -238,8 +240,13 @@ static int put_tensor(struct ofs_state_pickler *p, const struct ofs_entry *e)
 	if (ofs_torch_new_storage(p->a, p->err) == -1 ||
 	    ofs_torch_new_part(p->a, p->s->cat, &whole, p->err) == -1)
 		return -1;
-	return ofs_pkw_tensor(&p->w, dtype, storage,
+	if (ofs_render_scale(p->from, e->ref, &scale, p->err) == -1)
+		return -1;
+	p->w.scale = &scale;
+	ret = ofs_pkw_tensor(&p->w, dtype, storage,
 	    ofs_tensor_shape(p->s->cat, t), t->ndim, p->err);
+	p->w.scale = NULL;
+	return ret;
 }
 
 int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)

@@ -248,11 +248,6 @@ void ofs_pkw_item(struct ofs_pkw *w, uint32_t i, uint32_t n,
 		ofs_pkw_op(w, OFS_PKW_MARK);
 }
 
-static bool is_quantized(enum ofs_dtype dtype)
-{
-	return dtype >= OFS_QINT8 && dtype <= OFS_QUINT2X4;
-}
-
 /* Write a persistent id: ('storage', class, key, 'cpu', elements). */
 static void put_storage(struct ofs_pkw *w, const char *cls, uint64_t key,
     uint64_t numel, size_t itemsize)
@@ -285,23 +280,53 @@ static void put_strides(struct ofs_pkw *w, const uint64_t *shape, unsigned ndim)
 	ofs_pkw_dims(w, stride, ndim);
 }
 
+/* Write the first arguments of every tensor. */
+static void put_place(struct ofs_pkw *w, const struct ofs_pkw_view *v)
+{
+	put_storage(w, ofs_dtype_storage(v->dtype), v->key, v->storage,
+	    ofs_dtype_size(v->dtype));
+	ofs_pkw_int(w, (int64_t)v->offset);
+	ofs_pkw_dims(w, v->shape, v->ndim);
+	put_strides(w, v->shape, v->ndim);
+}
+
+static void put_quantized(struct ofs_pkw *w, const struct ofs_pkw_view *v)
+{
+	ofs_pkw_global(w, "torch._utils", "_rebuild_qtensor");
+	ofs_pkw_tuple_open(w, 7);
+	put_place(w, v);
+	ofs_pkw_tuple_open(w, 3);
+	ofs_pkw_global(w, "torch", "per_tensor_affine");
+	ofs_pkw_float(w, w->scale->scale);
+	ofs_pkw_int(w, w->scale->zero_point);
+	ofs_pkw_tuple_close(w, 3);
+	ofs_pkw_op(w, v->grad ? OFS_PKW_TRUE : OFS_PKW_FALSE);
+	ofs_pkw_global(w, "collections", "OrderedDict");
+	ofs_pkw_op(w, OFS_PKW_UNIT);
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+	ofs_pkw_tuple_close(w, 7);
+	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
+}
+
 int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
     struct optimfs_error *err)
 {
 	const char *cls = ofs_dtype_storage(v->dtype);
+	bool quantized = ofs_dtype_is_quantized(v->dtype);
 
-	if (v->dtype == OFS_DTYPE_NONE || is_quantized(v->dtype))
+	if (v->dtype == OFS_DTYPE_NONE || (quantized && w->scale == NULL))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS448 a tensor of type %s cannot be written",
 		    v->dtype == OFS_DTYPE_NONE ? "unknown"
 					       : ofs_dtype_name(v->dtype));
+	if (quantized && w->scale->known) {
+		put_quantized(w, v);
+		return 0;
+	}
 	ofs_pkw_global(w, "torch._utils",
 	    cls != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
 	ofs_pkw_tuple_open(w, 6);
-	put_storage(w, cls, v->key, v->storage, ofs_dtype_size(v->dtype));
-	ofs_pkw_int(w, (int64_t)v->offset);
-	ofs_pkw_dims(w, v->shape, v->ndim);
-	put_strides(w, v->shape, v->ndim);
+	put_place(w, v);
 	ofs_pkw_op(w, v->grad ? OFS_PKW_TRUE : OFS_PKW_FALSE);
 	ofs_pkw_global(w, "collections", "OrderedDict");
 	ofs_pkw_op(w, OFS_PKW_UNIT);

@@ -37,17 +37,25 @@ enum ofs_pkw_op {
 	OFS_PKW_FALSE = 0x89,
 };
 
+/* What the integers of a quantized tensor stand for, if that is known. */
+struct ofs_pkw_scale {
+	double scale;
+	int64_t zero_point;
+	bool known;
+};
+
 /* Writes a pickle to out (borrowed); out->bad is tested at the end.
  * Zero-initialise all but out, then call _begin. What Python shares is shared:
  * globals and literals through known, by content; nodes of a graph by their
  * index. */
 struct ofs_pkw {
 	struct ofs_buf *out;
-	bool plain;    /* does not use the memo: shares nothing */
-	bool modern;   /* protocol >= 3: Python 3 names of builtins */
-	bool copies;   /* ofs_pkw_node writes globals outside the allow-list */
-	bool foreign;  /* it has written one */
-	uint32_t memo; /* entries so far */
+	bool plain;   /* does not use the memo: shares nothing */
+	bool modern;  /* protocol >= 3: Python 3 names of builtins */
+	bool copies;  /* ofs_pkw_node writes globals outside the allow-list */
+	bool foreign; /* it has written one */
+	const struct ofs_pkw_scale *scale; /* of the next tensor; borrowed */
+	uint32_t memo;                     /* entries so far */
 	uint32_t nknown;
 	struct ofs_pkw_known {
 		/* module.p NULL: a string; module empty: a call */
@@ -131,8 +139,9 @@ void ofs_pkw_object(struct ofs_pkw *w, const char *module, const char *cls);
 void ofs_pkw_object_end(struct ofs_pkw *w);
 
 /* A tensor in C order that is all of storage key: _rebuild_tensor_v2, or _v3
- * for types without a storage class (docs/formats/torch.md). EOPNOTSUPP
- * (OFS448) for types that have no meaning without a scale. */
+ * for types without a storage class (docs/formats/torch.md); _rebuild_qtensor
+ * for quantized types if their scale is known. EOPNOTSUPP (OFS448): a quantized
+ * type, and w->scale is NULL. */
 int ofs_pkw_tensor(struct ofs_pkw *w, enum ofs_dtype dtype, uint64_t key,
     const uint64_t *shape, unsigned ndim, struct optimfs_error *err);
 

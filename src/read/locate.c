@@ -425,3 +425,32 @@ int ofs_locate_item_bytes(struct ofs_reader *r, const struct ofs_item *item,
 	free(bytes);
 	return out->bad ? ofs_no_memory(err) : 0;
 }
+
+int ofs_locate_scale(struct ofs_reader *r, uint32_t tensor,
+    struct ofs_scale *scale, struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = &r->cat->tensors[tensor];
+	struct ofs_item item = { .error = t->error };
+	struct ofs_torch_tensor described;
+	struct ofs_pickle *doc;
+	int ret;
+
+	for (uint32_t i = 0; i < r->cat->nscales; i++)
+		if (r->cat->scales[i].tensor == tensor) {
+			*scale = r->cat->scales[i];
+			return 1;
+		}
+	if (!ofs_dtype_is_quantized(t->dtype) || t->nshards == 0)
+		return 0;
+	item.at = r->cat->shards[t->shard].at;
+	if (item.at.encoding != OFS_TORCH_ITEM)
+		return 0;
+	doc = ofs_locate_item(r, &item, err);
+	if (doc == NULL)
+		return -1;
+	ret = ofs_torch_tensor(doc, ofs_pickle_root(doc), &described, err);
+	ofs_pickle_free(doc);
+	*scale =
+	    (struct ofs_scale){ tensor, described.scale, described.zero_point };
+	return ret == 1 && !described.quantized ? 0 : ret;
+}

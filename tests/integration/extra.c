@@ -105,6 +105,22 @@ static bool wants_more(const struct walk *w, int code)
 	return false;
 }
 
+/* What reads a file fails as reading it does. */
+static void check_same(struct walk *w, uint64_t node, int code)
+{
+	struct optimfs_error err = { 0 };
+	size_t len;
+	char *sum;
+
+	if (strncmp(w->path, ".optimfs", 8) == 0)
+		return;
+	if (optimfs_getxattr(w->fs, node, "user.optimfs.crc32", &sum, &len,
+		&err) == 0)
+		free(sum);
+	if (err.code != code)
+		complain(w, "its checksum fails in another way");
+}
+
 static int visit(void *ctx, const struct optimfs_dirent *e)
 {
 	struct walk *w = ctx;
@@ -122,6 +138,8 @@ static int visit(void *ctx, const struct optimfs_dirent *e)
 		w->files++;
 		why = check_file(w, e->attr, &err);
 	}
+	if (why != NULL && e->mode != S_IFDIR)
+		check_same(w, e->attr->node, err.code);
 	if (why != NULL && wants_more(w, err.code))
 		why = NULL;
 	if (why != NULL && w->but != NULL && w->but->code == err.code)
@@ -193,8 +211,42 @@ static void check_folder(const char *folder)
 	ofs_dir_close(&dir);
 }
 
+static void is_attribute(struct optimfs *fs, uint64_t node, const char *name,
+    const char *want)
+{
+	struct optimfs_error err;
+	char *value = NULL;
+	size_t len;
+
+	if (optimfs_getxattr(fs, node, name, &value, &len, &err) == -1)
+		is_error(err, ENODATA, want, "%s", name);
+	else
+		is_str(value, want, "%s", name);
+	free(value);
+}
+
+/* What quantized elements stand for, where the checkpoint says it. */
+static void check_scale(const char *path, const char *tensor, const char *scale,
+    const char *zero_point)
+{
+	struct optimfs_error err;
+	struct optimfs *fs = optimfs_open(data_path(path), NULL, &err);
+	struct optimfs_attr attr;
+
+	if (fs == NULL || optimfs_resolve(fs, tensor, &attr, &err) == -1)
+		bail_out("%s", err.text);
+	is_attribute(fs, attr.node, "user.optimfs.scale", scale);
+	is_attribute(fs, attr.node, "user.optimfs.zero_point", zero_point);
+	optimfs_close(fs);
+}
+
 int main(void)
 {
+	check_scale("extra/torch_save/quant.pt", "model/tensor", "0.1", "0");
+	check_scale("extra/torch_save/plain.pt", "model/a", "no attribute",
+	    "no attribute");
+	check_scale("pytorch/dtypes_new/ckpt", "model/t.quint8", "no attribute",
+	    "no attribute");
 	check_folder("dcp_variants");
 	check_folder("trainers");
 	check_folder("torch_save");

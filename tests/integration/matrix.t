@@ -30,8 +30,6 @@ dcp_dtypes/* safetensors OFS448*complex128
 dcp_dtypes/* dcp-st@4 OFS448*complex128
 dtypes_new/* safetensors OFS448
 dtypes_new/* dcp-st@4 OFS448
-dtypes_new/* dcp@* OFS448*quint
-dtypes_new/* torch OFS448*quint
 torchtitan_like_w2/* safetensors OFS448*extra/dataloader
 torch_save/dt_bits8.pt safetensors OFS448*bits8
 torch_save/dt_bits8.pt dcp-st@4 OFS448*bits8
@@ -43,7 +41,8 @@ torch_save/dt_*int4.pt * OFS524
 torch_save/meta.pt * OFS533
 torch_save/nested.pt * OFS448*storage
 torch_save/njt.pt * OFS110*NestedTensor
-torch_save/quant.pt * OFS448*quint8
+torch_save/quant.pt safetensors OFS448*quint8
+torch_save/quant.pt dcp-st@4 OFS448*quint8
 torch_save/size.pt * OFS524
 torch_save/sparse_*.pt * OFS533
 dcp_variants/fsdp1_uop* * OFS166

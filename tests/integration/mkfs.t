@@ -53,7 +53,7 @@ for ck in "$data"/*/ckpt "$data"/torchsave_full/ckpt/state.pt; do
 	name=${ck#"$data"/}
 	case $name in
 	torchsave_full/ckpt) continue ;; # two programs' files
-	dtypes_new/*) continue ;; # quantized tensors are only read: matrix.t
+	dtypes_new/*) continue ;; # quantized tensors: matrix.t
 	dcp_dtypes/*) layouts='dcp@3 torch' ;;
 	dcp_fsdp2_w3/*)
 		layouts='dcp@1 dcp@3 dcp@4 dcp@7 dcp@16 dcp@2x3 dcp-st@4 torch

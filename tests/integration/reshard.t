@@ -64,6 +64,28 @@ rm -rf out back
 ok "files of torch.save are the same with and without a map of keys" \
     diff -r out back
 
+# A quantized tensor keeps what its integers stand for.
+quant=$TOP_SRCDIR/tests/data/extra/torch_save/quant.pt
+rm -rf out back
+"$OPTIMFS" reshard -q --to torch "$quant" back
+for layout in dcp@1 dcp@2; do
+	rm -rf out again
+	status "a quantized tensor: $layout" 0 "$OPTIMFS" reshard -q \
+	    --to $layout "$quant" out
+	"$OPTIMFS" reshard -q --to torch out again
+	ok "and back, with scale and zero point" cmp back/model.pt again/model.pt
+done
+ok "which it has" grep -q _rebuild_qtensor back/model.pt
+
+# What is not read fails alike, whoever reads it.
+for name in sparse_coo sparse_csr; do
+	file=$TOP_SRCDIR/tests/data/extra/torch_save/$name.pt
+	status "$name: cat" 4 "$OPTIMFS" cat "$file" model/tensor
+	status "$name: cp" 4 "$OPTIMFS" cp "$file" model/tensor none
+	status "$name: stat" 4 "$OPTIMFS" stat "$file" model/tensor
+	status "$name: reshard" 4 "$OPTIMFS" reshard --to torch "$file" none
+done
+
 # Two optimizers, one of which has the name of a part of one.
 two=$TOP_SRCDIR/tests/data/pytorch/torchsave_full/ckpt
 rm -rf out

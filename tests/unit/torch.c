@@ -468,7 +468,7 @@ static void quantized(void)
 		mk_ops(b, "(");
 		mk_global(b, "torch",
 		    channel ? "per_channel_affine" : "per_tensor_affine");
-		mk_ops(b, "K\x01K\x02ttR");
+		ofs_buf_put(b, "G\x3f\xe0\0\0\0\0\0\0K\x02ttR", 14);
 		read_good(&m, "a quantized tensor");
 		if (channel) {
 			is_int(mktorch_bytes(&m, "tensor", got, 16, &err), -1,
@@ -479,6 +479,10 @@ static void quantized(void)
 			    "with one scale: the integers");
 			ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS535"),
 			    "with a warning");
+			ok(m.h.cat->nscales == 1 &&
+				m.h.cat->scales[0].scale == 0.5 &&
+				m.h.cat->scales[0].zero_point == 2,
+			    "what they stand for is known");
 		}
 		mktorch_fini(&m);
 	}

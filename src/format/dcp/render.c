@@ -88,18 +88,7 @@ void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
 	}
 }
 
-/* Write data.pkl of a tensor that is all of its storage. */
-static int put_tensor(enum ofs_dtype dtype, const uint64_t *sizes,
-    unsigned ndim, struct ofs_buf *out, struct optimfs_error *err)
-{
-	struct ofs_pkw w = { .out = out };
-
-	ofs_pkw_begin(&w);
-	if (ofs_pkw_tensor(&w, dtype, 0, sizes, ndim, err) == -1)
-		return -1;
-	return ofs_pkw_end(&w, err);
-}
-
+/* Write data.pkl of a chunk, which is all of its storage. */
 static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, struct ofs_buf *pickle, struct ofs_torch_item *item,
     struct optimfs_error *err)
@@ -107,9 +96,14 @@ static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
 	const struct ofs_tensor *t = leaf_tensor(f, leaf);
 	enum ofs_dtype dtype = ofs_render_dtype(&f->to, t);
 	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS], n = 1;
+	struct ofs_pkw w = { .out = pickle };
 
+	if (f->leaf[leaf].pickle > 0)
+		w.scale = &f->scale[f->leaf[leaf].pickle - 1];
 	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
-	if (put_tensor(dtype, sizes, t->ndim, pickle, err) == -1)
+	ofs_pkw_begin(&w);
+	if (ofs_pkw_tensor(&w, dtype, 0, sizes, t->ndim, err) == -1 ||
+	    ofs_pkw_end(&w, err) == -1)
 		return -1;
 	for (unsigned d = 0; d < t->ndim; d++)
 		n *= sizes[d];
@@ -141,8 +135,20 @@ static bool is_cut(const struct ofs_dcp_files *f, const struct ofs_tensor *t)
 	    ofs_tensor_numel(f->cat, t) > 0;
 }
 
-static int lay_tensor(struct ofs_dcp_files *f, uint32_t leaf,
-    const struct ofs_entry *e, struct optimfs_error *err)
+static int find_scale(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
+{
+	if (!ofs_dtype_is_quantized(f->cat->tensors[e->ref].dtype))
+		return 0;
+	if (ofs_grow(f->scale, f->nscales, f->scale_cap, err) == -1 ||
+	    ofs_render_scale(from, e->ref, &f->scale[f->nscales], err) == -1)
+		return -1;
+	f->leaf[leaf].pickle = ++f->nscales;
+	return 0;
+}
+
+static int lay_tensor(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
 {
 	struct ofs_dcp_leaf *l = &f->leaf[leaf];
 	const struct ofs_tensor *t = leaf_tensor(f, leaf);
@@ -151,6 +157,8 @@ static int lay_tensor(struct ofs_dcp_files *f, uint32_t leaf,
 	if (ofs_render_sound(f->cat, e, err) == -1 ||
 	    (f->to.blobs &&
 		ofs_dcp_blob_takes(ofs_render_dtype(&f->to, t), err) == -1))
+		return -1;
+	if (find_scale(f, from, leaf, e, err) == -1)
 		return -1;
 	l->nchunks = 1;
 	if (is_cut(f, t)) {
@@ -231,7 +239,7 @@ static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
 	int ret;
 
 	if (e->kind == OFS_ENTRY_TENSOR)
-		ret = lay_tensor(f, leaf, e, err);
+		ret = lay_tensor(f, from, leaf, e, err);
 	else
 		ret = lay_value(f, from, leaf, e, err);
 	return ret == -1 ? ofs_render_blame(f->cat, e, err) : 0;
@@ -414,6 +422,7 @@ static void files_free(struct ofs_files *files)
 	struct ofs_dcp_files *f = (struct ofs_dcp_files *)files;
 
 	ofs_buf_fini(&f->pickles);
+	free(f->scale);
 	free(f->item);
 	free(f->stored);
 	free(f->most);

@@ -13,8 +13,10 @@ struct ofs_dcp_leaf {
 	uint64_t rows;    /* of each chunk but the last; 0: not cut */
 	/* item sizes of a full and of the last chunk; a value has last only */
 	uint64_t full, last;
-	uint64_t pickle, npickle; /* place of a value's pickle in pickles */
-	bool copied;              /* pickle is the whole item, copied */
+	/* place of a value's pickle in pickles; of a tensor, index + 1 of its
+	 * scale, or 0 */
+	uint64_t pickle, npickle;
+	bool copied; /* pickle is the whole item, copied */
 };
 
 struct ofs_dcp_files {
@@ -26,6 +28,8 @@ struct ofs_dcp_files {
 	struct ofs_dcp_leaf *leaf;
 	uint32_t nleaves;
 	struct ofs_buf pickles;
+	struct ofs_pkw_scale *scale; /* of quantized tensors */
+	size_t nscales, scale_cap;
 	uint32_t *most; /* largest number of chunks among NEAR leaves */
 	/* If items are compressed: the length of each, once known, and the
 	 * index of each leaf's first. Else NULL. */

@@ -102,11 +102,6 @@ static uint32_t property(const struct ofs_pickle *doc, uint32_t node,
 	return ofs_pk_attr(doc, node, name);
 }
 
-static bool is_quantized(enum ofs_dtype t)
-{
-	return t >= OFS_QINT8 && t <= OFS_QUINT2X4;
-}
-
 static int note_quantized(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	if (d->quantized)
@@ -114,7 +109,7 @@ static int note_quantized(struct ofs_dcp *d, struct optimfs_error *err)
 	d->quantized = true;
 	if (ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0,
 		"OFS535 quantized tensors are shown as the integers that are "
-		"stored, without scale and zero point") == OFS_NONE)
+		"stored: see user.optimfs.scale and .zero_point") == OFS_NONE)
 		return ofs_no_memory(err);
 	return 0;
 }
@@ -129,7 +124,7 @@ static int read_properties(struct ofs_dcp *d, struct building *b,
 	if (dtype != OFS_NONE)
 		ofs_pk_class(doc, dtype, &module, &name);
 	b->t.dtype = (uint8_t)ofs_dtype_of_name(name.p, name.len);
-	if (is_quantized(b->t.dtype) && note_quantized(d, err) == -1)
+	if (ofs_dtype_is_quantized(b->t.dtype) && note_quantized(d, err) == -1)
 		return -1;
 	if (b->t.dtype == OFS_DTYPE_NONE)
 		return spoil(d, b, err, EOPNOTSUPP,

@@ -225,6 +225,11 @@ static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
 	*ref = ofs_catalog_tensor(l->cat, &x, err);
 	if (*ref == OFS_NONE)
 		return -1;
+	if (why == NULL && t->quantized &&
+	    ofs_catalog_scale(l->cat,
+		&(struct ofs_scale){ *ref, t->scale, t->zero_point },
+		err) == OFS_NONE)
+		return -1;
 	return number == OFS_NONE ? 0 : ofs_torch_use(l, t, number, *ref, err);
 }
 
@@ -358,7 +363,7 @@ static int note_quantized(struct ofs_torch_leaves *l, struct optimfs_error *err)
 	l->quantized = true;
 	if (ofs_catalog_note(l->cat, OFS_NOTE_WARNING, 0,
 		"OFS535 %s: quantized tensors are shown as the integers that "
-		"are stored, without scale and zero point",
+		"are stored: see user.optimfs.scale and .zero_point",
 		where(l)) == OFS_NONE)
 		return ofs_no_memory(err);
 	return 0;
