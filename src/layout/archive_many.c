@@ -42,7 +42,7 @@ int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
 {
 	struct ofs_torch_storage_new *s = &a->storage[a->nstorages - 1];
 	uint64_t item = part->tensor == OFS_NONE
-	    ? part->item
+	    ? (part->item == 0 ? 1 : part->item)
 	    : ofs_dtype_size(ofs_cast_type(&cat->tensors[part->tensor],
 		  cast_of(a, part)));
 	uint64_t bytes;
@@ -62,6 +62,7 @@ int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
 void ofs_torch_new_fini(struct ofs_torch_new *a)
 {
 	ofs_buf_fini(&a->head);
+	ofs_buf_fini(&a->literal);
 	free(a->part);
 	free(a->storage);
 	*a = (struct ofs_torch_new){ 0 };
@@ -264,7 +265,10 @@ static int make_data(const struct ofs_torch_new *a,
 		int ret;
 
 		c->cast = cast_of(a, p);
-		if (p->tensor == OFS_NONE)
+		if (p->tensor == OFS_NONE && p->item == 0)
+			ret = ofs_composition_bytes(c,
+			    a->literal.data + p->first, p->count, err);
+		else if (p->tensor == OFS_NONE)
 			ret = give_padding(p, b, c, err);
 		else
 			ret = ofs_composition_elements(c, cat, p->tensor,

@@ -14,10 +14,10 @@
 
 /* A part of a storage; parts are contiguous. */
 struct ofs_torch_part {
-	uint32_t tensor; /* OFS_NONE: padding */
-	uint32_t item;   /* padding: bytes of an element */
-	/* count elements from first on; for padding first is the bits of
-	 * each */
+	uint32_t tensor; /* OFS_NONE: padding, or literal bytes */
+	uint32_t item;   /* padding: bytes of an element; 0: literal */
+	/* count elements from first on, or bytes of literal; for padding first
+	 * is the bits of each */
 	uint64_t first, count;
 	/* of a tensor; OFS_DTYPE_NONE: as in struct ofs_torch_new */
 	enum ofs_dtype cast;
@@ -39,6 +39,7 @@ struct ofs_torch_new {
 	} * storage; /* nstorages, and one for their end */
 	uint32_t nstorages, storage_cap;
 	/* the bytes before the header of the first storage */
+	struct ofs_buf literal;
 	struct ofs_buf head;
 	struct ofs_zip_new pickle;
 	uint64_t id, nrecords, directory, directory_len;

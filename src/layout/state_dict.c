@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "layout/inner.h"
 #include "layout/optim_groups.h"
 #include "plan/cast.h"
 
@@ -249,23 +250,33 @@ static int put_tensor(struct ofs_state_pickler *p, const struct ofs_entry *e)
 	return ret;
 }
 
-int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
+static int put_value(struct ofs_state_pickler *p, const struct ofs_entry *e)
 {
+	struct ofs_inner inner = { .from = p->from, .e = e, .a = p->a };
 	const struct ofs_pickle *doc;
 	uint32_t node;
+	int ret = ofs_render_value(p->from, e, &doc, &node, p->err);
+
+	if (ret == -1)
+		return -1;
+	p->w.storage = ofs_inner_put;
+	p->w.storage_ctx = &inner;
+	ret = ofs_render_put(&p->w, p->s->cat, e, doc, node, p->err);
+	p->w.storage = NULL;
+	ofs_inner_fini(&inner);
+	ofs_render_release(e, doc);
+	return ret;
+}
+
+int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
+{
 	int ret;
 
 	p->w.foreign = false;
-	if (e->kind == OFS_ENTRY_TENSOR) {
+	if (e->kind == OFS_ENTRY_TENSOR)
 		ret = put_tensor(p, e);
-	} else {
-		ret = ofs_render_value(p->from, e, &doc, &node, p->err);
-		if (ret == 0) {
-			ret = ofs_render_put(&p->w, p->s->cat, e, doc, node,
-			    p->err);
-			ofs_render_release(e, doc);
-		}
-	}
+	else
+		ret = put_value(p, e);
 	if (ret == 0 && p->w.foreign)
 		ret = ofs_render_tell_copied(p->from, e, p->err);
 	return ret == -1 ? ofs_render_blame(p->s->cat, e, p->err) : 0;

@@ -248,8 +248,7 @@ void ofs_pkw_item(struct ofs_pkw *w, uint32_t i, uint32_t n,
 		ofs_pkw_op(w, OFS_PKW_MARK);
 }
 
-/* Write a persistent id: ('storage', class, key, 'cpu', elements). */
-static void put_storage(struct ofs_pkw *w, const char *cls, uint64_t key,
+void ofs_pkw_storage(struct ofs_pkw *w, const char *cls, uint64_t key,
     uint64_t numel, size_t itemsize)
 {
 	char text[24];
@@ -283,7 +282,7 @@ static void put_strides(struct ofs_pkw *w, const uint64_t *shape, unsigned ndim)
 /* Write the first arguments of every tensor. */
 static void put_place(struct ofs_pkw *w, const struct ofs_pkw_view *v)
 {
-	put_storage(w, ofs_dtype_storage(v->dtype), v->key, v->storage,
+	ofs_pkw_storage(w, ofs_dtype_storage(v->dtype), v->key, v->storage,
 	    ofs_dtype_size(v->dtype));
 	ofs_pkw_int(w, (int64_t)v->offset);
 	ofs_pkw_dims(w, v->shape, v->ndim);

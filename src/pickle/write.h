@@ -55,7 +55,13 @@ struct ofs_pkw {
 	bool copies;  /* ofs_pkw_node writes globals outside the allow-list */
 	bool foreign; /* it has written one */
 	const struct ofs_pkw_scale *scale; /* of the next tensor; borrowed */
-	uint32_t memo;                     /* entries so far */
+	/* Write the storage that persistent id node is for, in ofs_pkw_node;
+	 * NULL: EOPNOTSUPP (OFS448). */
+	int (*storage)(void *ctx, struct ofs_pkw *w,
+	    const struct ofs_pickle *doc, uint32_t node,
+	    struct optimfs_error *err);
+	void *storage_ctx;
+	uint32_t memo; /* entries so far */
 	uint32_t nknown;
 	struct ofs_pkw_known {
 		/* module.p NULL: a string; module empty: a call */
@@ -138,6 +144,10 @@ void ofs_pkw_item(struct ofs_pkw *w, uint32_t i, uint32_t n,
 void ofs_pkw_object(struct ofs_pkw *w, const char *module, const char *cls);
 void ofs_pkw_object_end(struct ofs_pkw *w);
 
+/* Storage key: its class of module torch (NULL: UntypedStorage), and its number
+ * of elements, of itemsize bytes. */
+void ofs_pkw_storage(struct ofs_pkw *w, const char *cls, uint64_t key,
+    uint64_t numel, size_t itemsize);
 /* A tensor in C order that is all of storage key: _rebuild_tensor_v2, or _v3
  * for types without a storage class (docs/formats/torch.md); _rebuild_qtensor
  * for quantized types if their scale is known. EOPNOTSUPP (OFS448): a quantized

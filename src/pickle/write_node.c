@@ -307,6 +307,9 @@ static int enter_container(struct graph *g, uint32_t node)
 	case OFS_PK_OBJECT:
 		return begin_object(g, node);
 	default:
+		if (g->w->storage != NULL)
+			return g->w->storage(g->w->storage_ctx, g->w, g->doc,
+			    node, g->err);
 		return optimfs_fail(g->err, EOPNOTSUPP,
 		    "OFS448 a tensor or storage inside a value (a tuple, a "
 		    "list, an object) cannot be written (drop=opaque leaves it "

@@ -1,0 +1,138 @@
+/* inner.c - tensors inside values, for which the tree has no files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "layout/inner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/torch.h"
+#include "archive/torch_storage.h"
+#include "archive/zip.h"
+#include "base/memory.h"
+#include "catalog/budget.h"
+
+static int read_bytes(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	const struct ofs_buf *bytes = ctx;
+
+	if (off > bytes->len || len > bytes->len - off)
+		return optimfs_fail(err, EIO,
+		    "OFS434 the archive of a value ends before its records");
+	memcpy(buf, bytes->data + off, len);
+	return 0;
+}
+
+static int open_archive(struct ofs_inner *inner, struct optimfs_error *err)
+{
+	struct ofs_pickle_limits limits = ofs_pickle_budget(inner->from->cat);
+	struct ofs_pickle *doc;
+
+	if (inner->open)
+		return 0;
+	if (ofs_render_copy(inner->from, inner->e, &inner->bytes, err) == -1)
+		return -1;
+	doc = ofs_torch_open(inner->bytes.len, &limits, read_bytes,
+	    &inner->bytes, &inner->zip, err);
+	if (doc == NULL)
+		return -1;
+	ofs_pickle_free(doc);
+	inner->open = true;
+	return 0;
+}
+
+/* The bytes of a storage, in inner->bytes. */
+static int find_bytes(struct ofs_inner *inner, const struct ofs_torch_source *s,
+    uint64_t *off, struct optimfs_error *err)
+{
+	const struct ofs_zip_record *r;
+	char name[5 + 256] = "data/";
+
+	if (s->key.len > sizeof(name) - 5)
+		return optimfs_fail(err, EIO,
+		    "OFS434 a storage has a key of %u bytes", s->key.len);
+	memcpy(name + 5, s->key.p, s->key.len);
+	r = ofs_zip_find(&inner->zip, name, 5 + s->key.len);
+	if (r == NULL || r->size != s->bytes)
+		return optimfs_fail(err, EIO,
+		    "OFS434 storage '%.*s' is missing from the archive, or has "
+		    "another size",
+		    (int)s->key.len, s->key.p);
+	if (ofs_zip_verify(&inner->zip, r, read_bytes, &inner->bytes, err) ==
+	    -1)
+		return -1;
+	return ofs_zip_data(&inner->zip, r, read_bytes, &inner->bytes, off,
+	    err);
+}
+
+static int add_storage(struct ofs_inner *inner,
+    const struct ofs_torch_source *s, struct optimfs_error *err)
+{
+	struct ofs_torch_new *a = inner->a;
+	struct ofs_torch_part part = { .tensor = OFS_NONE, .count = s->bytes };
+	uint64_t off;
+
+	if (open_archive(inner, err) == -1 ||
+	    find_bytes(inner, s, &off, err) == -1)
+		return -1;
+	if (inner->zip.big_endian)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS448 a big-endian tensor inside a value cannot be "
+		    "written");
+	if (a->literal.len + s->bytes > ofs_metadata_max(inner->from->cat))
+		return optimfs_fail(err, E2BIG,
+		    "OFS448 tensors inside values are too large "
+		    "(-o max_metadata; drop=opaque leaves them out)");
+	if (ofs_grow(inner->v, inner->n, inner->cap, err) == -1)
+		return -1;
+	inner->v[inner->n++] =
+	    (struct ofs_inner_storage){ s->key, a->nstorages };
+	part.first = a->literal.len;
+	ofs_buf_put(&a->literal, inner->bytes.data + off, s->bytes);
+	if (a->literal.bad)
+		return ofs_no_memory(err);
+	if (ofs_torch_new_storage(a, err) == -1)
+		return -1;
+	return ofs_torch_new_part(a, inner->from->cat, &part, err);
+}
+
+int ofs_inner_put(void *ctx, struct ofs_pkw *w, const struct ofs_pickle *doc,
+    uint32_t node, struct optimfs_error *err)
+{
+	struct ofs_inner *inner = ctx;
+	struct ofs_torch_source s;
+	size_t i = 0, item;
+
+	if (ofs_torch_storage_of(doc, node, &s, err) == -1)
+		return -1;
+	if (!ofs_render_has_archive(inner->from, inner->e) || s.meta ||
+	    s.offset != 0)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS448 a tensor or storage inside a value (a tuple, a "
+		    "list, an object) cannot be written (drop=opaque leaves it "
+		    "out)");
+	w->foreign = true;
+	if (inner->a == NULL) {
+		ofs_pkw_str(w, s.key.p, s.key.len);
+		return 0;
+	}
+	while (i < inner->n && !ofs_str_equal(inner->v[i].key, s.key))
+		i++;
+	if (i == inner->n && add_storage(inner, &s, err) == -1)
+		return -1;
+	item = s.dtype == OFS_DTYPE_NONE ? 1 : ofs_dtype_size(s.dtype);
+	ofs_pkw_storage(w, ofs_dtype_storage(s.dtype), inner->v[i].number,
+	    s.bytes / item, item);
+	return 0;
+}
+
+void ofs_inner_fini(struct ofs_inner *inner)
+{
+	if (inner->open)
+		ofs_zip_fini(&inner->zip);
+	ofs_buf_fini(&inner->bytes);
+	free(inner->v);
+}

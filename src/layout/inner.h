@@ -1,0 +1,35 @@
+/* inner.h - tensors inside values, for which the tree has no files */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_LAYOUT_INNER_H
+#define OFS_LAYOUT_INNER_H
+
+#include "archive/zip.h"
+#include "layout/archive_many.h"
+#include "layout/render.h"
+#include "pickle/write.h"
+
+/* The storages of a value that is stored as an archive of its own, on their way
+ * to another archive. Set from, e and a, zero the rest; pass ofs_inner_put as
+ * storage of a struct ofs_pkw, and this as its ctx. */
+struct ofs_inner {
+	const struct ofs_render *from;
+	const struct ofs_entry *e;
+	struct ofs_torch_new *a; /* NULL: only to compare */
+	bool open;
+	struct ofs_buf bytes; /* of the archive */
+	struct ofs_zip zip;
+	/* Storages that are in a: their keys, borrowed from the document. */
+	struct ofs_inner_storage {
+		struct ofs_str key;
+		uint32_t number;
+	} * v;
+	size_t n, cap;
+};
+
+/* Add the storage of a persistent id to a, and write its id there. EOPNOTSUPP
+ * (OFS448): the value is not an archive of its own. */
+int ofs_inner_put(void *ctx, struct ofs_pkw *w, const struct ofs_pickle *doc,
+    uint32_t node, struct optimfs_error *err);
+void ofs_inner_fini(struct ofs_inner *inner);
+
+#endif
