@@ -14,7 +14,8 @@ extern "C" {
 
 /* code is what the kernel gets; number names an entry of optimfs-errors(7);
  * text is what a person gets. It begins with "OFSnnn " where there is a
- * number. */
+ * number. A call that takes an error fills it when it fails; after a success
+ * its contents mean nothing. */
 struct optimfs_error {
 	int code;   /* an errno value, 0 when nothing went wrong */
 	int number; /* 603 for OFS603; 0: none */
