@@ -1,4 +1,4 @@
-/* decision.c - the one word on which all directories of a commit agree */
+/* decision.c - the decision of a commit to several directories */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,9 +18,9 @@
 #include "base/memory.h"
 #include "base/sys.h"
 
-/* MAGIC, the id, the names of the participants, each with its NUL, and the CRC-32 of
- * all that. It is complete and synced, or there was no decision: it gets its
- * name by a rename. */
+/* MAGIC, the id, the names of the directories, each with its NUL, and the
+ * CRC-32 of all that. A decision is renamed to its name when it is complete and
+ * synced; otherwise there is none. */
 #define NAME  "decision"
 #define NEW   "decision.new"
 #define MAGIC 0x31444f53u
@@ -56,8 +56,8 @@ static void put_le32(struct ofs_buf *b, uint32_t v)
 		ofs_buf_putc(b, (uint8_t)(v >> 8 * i));
 }
 
-/* If its last sync fails nobody knows what is on the disk: so it is taken back,
- * and if that cannot be made safe either, it stands. */
+/* If the last sync fails, the state of the disk is unknown: the decision is
+ * taken back, and if that cannot be made durable either, it stands. */
 int ofs_decision_write(int stage, const char *id, const struct ofs_buf *names,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* journal.c - records, one after another, that end where they are torn */
+/* journal.c - a log of checksummed records that tolerates a torn end */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,7 +22,7 @@ static const char magic[16] = "optimfs journal1";
 #define HEAD 8u
 /* type, four numbers, length of a. */
 #define FIXED 37u
-/* A text is the longest thing in it. */
+/* Texts are the longest contents. */
 #define PAYLOAD_MAX (64u << 20)
 
 static void put_le(uint8_t *p, uint64_t v, unsigned n)
@@ -80,7 +80,7 @@ int ofs_journal_append(struct ofs_journal *j, const struct ofs_record *r,
 	ret = ofs_pwrite_all(j->fd, p, n, j->end, err);
 	free(p);
 	if (ret == -1) {
-		/* behind half a record nothing would be found again */
+		/* nothing after half a record would be found again */
 		j->broken = ftruncate(j->fd, (off_t)j->end) == -1;
 		return optimfs_fail_in(err, "journal");
 	}
@@ -96,13 +96,13 @@ int ofs_journal_sync(struct ofs_journal *j, struct optimfs_error *err)
 		    "OFS809 the journal could not be written before");
 	if (fdatasync(j->fd) == 0)
 		return 0;
-	/* what the kernel has dropped it would not miss next time */
+	/* the kernel reports dropped pages only once */
 	optimfs_fail(err, errno, "OFS809 journal: %m");
 	j->broken = true;
 	return -1;
 }
 
-/* false: the payload is none of ours. a gets a NUL behind it, in room. */
+/* false: invalid payload. a gets a terminating NUL, in room. */
 static bool decode(uint8_t *payload, uint32_t n, struct ofs_buf *a,
     struct ofs_record *r)
 {
@@ -134,7 +134,7 @@ struct reader {
 	struct ofs_buf a;
 };
 
-/* The next record into r: 1; 0: there is none that is good; -1: failed. */
+/* Reads the next record: 1; 0: no further good record; -1: failed. */
 static int next(struct reader *in, struct ofs_record *r,
     struct optimfs_error *err)
 {
@@ -176,7 +176,7 @@ static int begin(struct ofs_journal *j, uint64_t size,
 	char head[sizeof(magic)];
 
 	if (size < sizeof(magic))
-		return 0; /* torn when it was made */
+		return 0; /* torn when it was created */
 	if (ofs_pread_all(j->fd, head, sizeof(head), 0, err) == -1)
 		return -1;
 	if (memcmp(head, magic, sizeof(magic)) != 0)

@@ -1,4 +1,4 @@
-/* lock.c - one writer */
+/* lock.c - the lock of the single writer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,10 +22,10 @@
 #include "journal/stage_path.h"
 
 #define LOCK_NAME "lock"
-/* Somebody who lets the lock go while we look removes its file. */
+/* Another process may remove the file of its lock while we try. */
 #define TRIES 100
 
-/* What the file says. */
+/* The contents of the lock file. */
 struct holder {
 	char host[65], boot[OFS_BOOT_ID], id[33];
 	long pid;
@@ -78,7 +78,7 @@ static int put_holder(int fd, const struct holder *h)
 	return fsync(fd);
 }
 
-/* What cannot be read is "?": then only the lock of the file tells. */
+/* Unreadable fields are "?": then only the lock on the file counts. */
 static void get_holder(int fd, struct holder *h)
 {
 	char text[400];
@@ -108,8 +108,8 @@ static int busy(const struct holder *h, const char *place, const char *how,
 	    h->pid, h->host, since, place, LOCK_NAME, how);
 }
 
-/* 1: the file is locked now; 0: somebody has it; -1: there are no such locks
- * here. */
+/* 1: locked; 0: held by another process; -1: the file system has no such
+ * locks. */
 static int lock_file(int fd)
 {
 	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -119,17 +119,18 @@ static int lock_file(int fd)
 	return errno == EAGAIN || errno == EACCES ? 0 : -1;
 }
 
-/* May the lock of h be taken, the file being free of other processes of this
- * machine (locked 1), or who knows (-1)? */
+/* May the lock of h be taken over? locked: 1: no process of this machine holds
+ * the file; -1: unknown. */
 static bool is_stale(const struct holder *h, const struct holder *me,
     int locked)
 {
 	bool here = strcmp(h->boot, me->boot) == 0 && h->boot[0] != '-';
 
 	if (h->pid == 0)
-		return locked == 1; /* died before it had written its name */
+		return locked == 1; /* died before it wrote its name */
 	if (!here)
-		return strcmp(h->host, me->host) == 0; /* rebooted since */
+		return strcmp(h->host, me->host) ==
+		    0; /* the machine was rebooted */
 	if (locked == 1)
 		return true;
 	return kill((pid_t)h->pid, 0) == -1 && errno == ESRCH;
@@ -144,7 +145,7 @@ static bool is_at_its_name(int dir, int fd)
 	    named.st_dev == st.st_dev;
 }
 
-/* One try with the file that is there, or a new one: 1 taken, 0 try again. */
+/* One attempt with the existing file or a new one: 1: taken; 0: try again. */
 static int try(struct ofs_lock *lock, const struct holder *me,
     const char *place, char *note, size_t size, struct optimfs_error *err)
 {

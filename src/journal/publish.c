@@ -1,4 +1,4 @@
-/* publish.c - new files that take the place of old ones, all of them or none */
+/* publish.c - replace files of a checkpoint atomically */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -93,7 +93,7 @@ bool ofs_publish_any(const struct ofs_publish *p)
 	return p->plan.n > 0;
 }
 
-/* Open a file of the checkpoint: -1 when there is none. */
+/* Opens a file of the checkpoint; -1: there is none. */
 static int open_old(const struct ofs_publish *p, const char *rel,
     struct optimfs_error *err)
 {
@@ -103,7 +103,7 @@ static int open_old(const struct ofs_publish *p, const char *rel,
 	return rel == NULL ? -1 : ofs_dir_open_file(&dir, rel, &st, err);
 }
 
-/* The file that a new one replaces, or one that it is to be like. */
+/* Finds the file that a new one replaces, or inherits from. */
 static int find_local(const struct ofs_publish *p, const char *rel,
     const char *like, enum ofs_publish_kind *kind)
 {
@@ -114,7 +114,7 @@ static int find_local(const struct ofs_publish *p, const char *rel,
 	return old != -1 ? old : open_old(p, like, &none);
 }
 
-/* fd is p's from here on. */
+/* Takes over fd. */
 static int add_new(struct ofs_publish *p, const char *rel, const char *like,
     int fd, struct optimfs_error *err)
 {
@@ -156,7 +156,7 @@ int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
 	return 0;
 }
 
-/* A file that is in new/ already. */
+/* Adds a file that is already in new/. */
 static int add_there(struct ofs_publish *p, const char *rel, const char *like,
     struct optimfs_error *err)
 {
@@ -214,8 +214,8 @@ static size_t dir_len(const char *rel)
 	return slash == NULL ? 0 : (size_t)(slash - rel);
 }
 
-/* Does the next name that moves lie in the same directory? Then that is synced
- * behind it, once. */
+/* Does the next name to move lie in the same directory? Then one sync of the
+ * directory is enough. */
 static bool goes_on(const struct ofs_publish_plan *plan, size_t i, bool created)
 {
 	const char *rel = plan->name[i].rel;
@@ -232,8 +232,8 @@ static bool goes_on(const struct ofs_publish_plan *plan, size_t i, bool created)
 	return false;
 }
 
-/* Their bytes, and their names in new/. A failed fsync is never tried again on
- * the same file: it goes with new/. */
+/* Syncs the bytes and the names in new/. A failed fsync is never repeated on
+ * the same file, which is discarded with new/. */
 static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < p->plan.n; i++) {
@@ -251,7 +251,7 @@ static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
 	return 0;
 }
 
-/* New names first: nothing refers to them yet. */
+/* Moves new names first: nothing refers to them yet. */
 static int move_created(struct ofs_publish *p, struct optimfs_error *err)
 {
 	p->moved = true;
@@ -295,8 +295,8 @@ static int move_replaced(struct ofs_publish *p, struct optimfs_error *err)
 	return 0;
 }
 
-/* All of it is safe: what was superseded can go. That a file stays is no
- * failure of the commit. */
+/* Everything is durable: removes the old files. Errors are ignored: the commit
+ * has succeeded. */
 static void remove_old(struct ofs_publish *p)
 {
 	bool any = false;
@@ -348,7 +348,7 @@ int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err)
 	return ofs_publish_any(p) ? p->ops->commit(p, err) : 0;
 }
 
-/* What is no file. */
+/* Releases everything except files. */
 static void release(struct ofs_publish *p)
 {
 	ofs_publish_plan_fini(&p->plan);
@@ -366,7 +366,7 @@ static void clear_local(struct ofs_publish *p)
 	if (!p->published)
 		ofs_publish_forget(p->stage);
 	ofs_publish_clear(p->stage, OFS_PUBLISH_NEW);
-	/* with a failed last sync the old generation stays, under its name */
+	/* after a failed last sync the old generation stays under its name */
 	if (!p->published || !p->plan.swap)
 		ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
 }

@@ -1,4 +1,4 @@
-/* publish_dirs.c - directories of a commit: made, made safe, removed */
+/* publish_dirs.c - make, sync and remove the directories of a commit */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -29,8 +29,8 @@ int ofs_publish_dir(int at, const char *name, struct optimfs_error *err)
 	return fd;
 }
 
-/* A name for what is being removed; a directory that is not empty is opened
- * and its turn comes again: no recursion, whatever the depth. */
+/* Removes one entry. For a directory that is not empty, path is extended and
+ * the caller tries again: no recursion at any depth. */
 static bool remove_one(int at, char *path, size_t size)
 {
 	struct dirent *d;
@@ -71,7 +71,7 @@ void ofs_publish_clear(int at, const char *name)
 
 	while (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
 		snprintf(path, sizeof(path), "%s", name);
-		/* down to something that can be removed */
+		/* descend to something that can be removed */
 		for (size_t n = 0; strlen(path) != n;) {
 			n = strlen(path);
 			if (!remove_one(at, path, sizeof(path)))
@@ -98,7 +98,7 @@ int ofs_publish_sync_dir(int at, const char *rel)
 	return ret;
 }
 
-/* A directory that has just been made becomes one of the checkpoint's. */
+/* Gives a new directory the mode of the checkpoint's directories. */
 static int seal_new(int at, const char *path, int like,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* publish_record.c - what a commit is about to do, for whoever must finish it */
+/* publish_record.c - the record of a commit, for recovery */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,8 +20,8 @@
 #include "journal/publish_impl.h"
 #include "journal/stage_path.h"
 
-/* MAGIC, the id, inode of gen/ or 0, count; of each name its kind, the inode,
- * its length and bytes; at the end the CRC-32 of all before it. */
+/* MAGIC, the id, inode of gen/ or 0, and a count; for each name its kind,
+ * inode, length and bytes; at the end the CRC-32 of everything before. */
 #define MAGIC      0x32424f46u
 #define RECORD_MAX (64u << 20)
 
@@ -50,7 +50,7 @@ static int build(struct ofs_buf *b, const struct ofs_publish_plan *plan,
 	return b->bad ? ofs_no_memory(err) : 0;
 }
 
-/* A record that a machine's death tore is none, and nothing was done yet. */
+/* A torn record counts as none: nothing was changed before it was complete. */
 int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* publish_recover.c - a commit that did not come to its end */
+/* publish_recover.c - recovery from an interrupted commit */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "base/sys.h"
 #include "journal/publish_impl.h"
 
-/* Has the file that was new/'s its name? */
+/* Was the file moved from new/ to its name? */
 static bool is_in_place(int dir, const struct ofs_publish_name *n)
 {
 	struct stat st;
@@ -35,7 +35,7 @@ void ofs_publish_forget(int stage)
 	unlinkat(stage, OFS_PUBLISH_RECORD, 0);
 }
 
-/* Was what the record says done? The inode that was renamed tells. */
+/* Was the commit published? The inode number of the renamed file shows it. */
 static bool was_published(int dir, const struct ofs_publish_plan *plan)
 {
 	struct stat st;
@@ -52,7 +52,7 @@ static bool was_published(int dir, const struct ofs_publish_plan *plan)
 	return true;
 }
 
-/* Its last sync may not have been done. */
+/* Repeats the last sync, which may not have happened. */
 static int finish(const char *source, int dir,
     const struct ofs_publish_plan *plan, struct optimfs_error *err)
 {
@@ -60,7 +60,7 @@ static int finish(const char *source, int dir,
 	int parent = -1, ret;
 
 	ret = ofs_sys_fsync(dir);
-	/* names that were put into directories beneath it */
+	/* names in directories below it */
 	for (size_t i = 0; i < plan->n && ret == 0 && !plan->swap; i++)
 		if (plan->name[i].kind != OFS_PUBLISH_REMOVE &&
 		    strchr(plan->name[i].rel, '/') != NULL)
@@ -112,7 +112,7 @@ int ofs_publish_recover(const char *source, int dir, int stage,
 	return ret;
 }
 
-/* Rename what has not been renamed yet. */
+/* Makes the remaining renames. */
 static int move_rest(struct ofs_publish *p, struct optimfs_error *err)
 {
 	struct stat st;
@@ -153,7 +153,7 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 
 	p.new = -1;
 	if (ret == 1 && p.plan.id[0] == '\0') {
-		/* what it says about the journal here is not ours to know */
+		/* its journal is not known here */
 		ret = optimfs_fail(err, EBUSY,
 		    "OFS843 %s: a commit to this directory alone was cut short; "
 		    "mount it alone for writing, once, to have that finished",
@@ -165,7 +165,7 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 				  : move_rest(&p, err);
 		ret = ret == -1 ? -1 : 1;
 	} else if (ret != -1) {
-		/* a record that was torn says that nothing was done */
+		/* a torn record means that nothing was done */
 		ofs_publish_take_back(dir, &p.plan);
 		ofs_publish_forget(stage);
 		ret = 0;

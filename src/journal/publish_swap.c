@@ -1,4 +1,4 @@
-/* publish_swap.c - a complete directory that takes the place of the old one */
+/* publish_swap.c - a complete directory that replaces the old one */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,8 +18,8 @@
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
-/* Directories that are still to be walked through, paths beneath the
- * checkpoint's; "" is itself. */
+/* Directories still to visit, as paths below the checkpoint; "" is the
+ * checkpoint itself. */
 struct walk {
 	struct ofs_publish *p;
 	int gen;
@@ -44,7 +44,7 @@ static int push(struct walk *w, const char *rel)
 	return 0;
 }
 
-/* Is rel one that the commit replaces or removes? */
+/* Does the commit replace or remove rel? */
 static bool is_gone(const struct ofs_publish *p, const char *rel)
 {
 	for (size_t i = 0; i < p->plan.n; i++)
@@ -60,7 +60,7 @@ static int copy_times(int fd, const struct stat *st)
 	return futimens(fd, t);
 }
 
-/* Where a file cannot have two names. */
+/* For file systems without hard links. */
 static int copy_whole(struct walk *w, const char *rel)
 {
 	int in = openat(w->p->dir, rel, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -167,7 +167,7 @@ static int move_new(struct walk *w)
 			continue;
 		if (ofs_publish_parents(w->gen, n->rel, p->dir, w->err) == -1)
 			return -1;
-		/* a directory that the old one has is sealed with the rest */
+		/* existing directories are sealed with the rest */
 		if (ofs_sys_rename(p->new, n->rel, w->gen, n->rel, 0) == -1 ||
 		    (n->kind == OFS_PUBLISH_CREATE &&
 			ofs_publish_sync_dir(w->gen, n->rel) == -1))
@@ -176,7 +176,7 @@ static int move_new(struct walk *w)
 	return 0;
 }
 
-/* Directories are done last: what is put into them touches their times. */
+/* Directories come last, because adding entries changes their times. */
 static int seal(struct walk *w, const char *rel)
 {
 	const char *path = *rel == '\0' ? "." : rel;

@@ -1,4 +1,4 @@
-/* stage.c - the directory that what is not committed lies in */
+/* stage.c - the staging directory for uncommitted changes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,22 +23,21 @@
 #include "journal/lock.h"
 #include "journal/stage_path.h"
 
-/* A journal of at most this many bytes can hold its first record, which tells
- * the boot, and nothing else. */
+/* A journal of at most this size contains only its first record, the boot. */
 #define FIRST_MAX 100
 
 struct ofs_stage {
-	char *place; /* where its directory beside the checkpoint is */
+	char *place; /* path of the directory beside the checkpoint */
 	char *path;
 	char note[256];
 	int beside; /* the directory beside the checkpoint, with the lock */
 	int dir, data;
 	bool scratch;
 	struct ofs_lock lock;
-	pthread_mutex_t mutex; /* what follows */
+	pthread_mutex_t mutex; /* protects the members below */
 	struct ofs_journal journal;
-	bool names; /* of data that were not synced */
-	bool empty; /* no records: nothing to be kept */
+	bool names; /* names of data files that were not synced */
+	bool empty; /* no records, nothing to keep */
 };
 
 int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
@@ -70,11 +69,11 @@ static void close_fd(int fd)
 		close(fd);
 }
 
-/* Who had it before us may remove it while we come. */
+/* The former holder may remove it while we try. */
 #define TRIES 100
 
-/* The directory beside the checkpoint, and its lock: 1; 0: who had it is
- * removing it. */
+/* Makes and locks the directory beside the checkpoint: 1; 0: its former holder
+ * is removing it. */
 static int make_beside(struct ofs_stage *st, const char *parent,
     const char *name, char **beside, struct optimfs_error *err)
 {
@@ -130,7 +129,7 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 	return st->dir == -1 ? -1 : 0;
 }
 
-/* The journal holds something else than boots. */
+/* Looks for records other than boots. */
 struct peek {
 	uint64_t real;
 };
@@ -164,7 +163,8 @@ static int make_journal(struct ofs_stage *st, struct optimfs_error *err)
 	    ofs_stage_why(errno));
 }
 
-/* What could not be written or synced is not written to again. */
+/* Starts a new journal: one that could not be written or synced is not used
+ * again. */
 static int renew_journal(struct ofs_stage *st, struct optimfs_error *err)
 {
 	close(st->journal.fd);
@@ -172,15 +172,15 @@ static int renew_journal(struct ofs_stage *st, struct optimfs_error *err)
 	st->journal = (struct ofs_journal){ .fd = -1, .broken = true };
 	if (make_journal(st, err) == -1)
 		return -1;
-	/* or the old one could be at its name after a power failure */
+	/* otherwise the old one could reappear after a power */
 	if (fsync(st->dir) == -1)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
 	st->journal.broken = false;
 	return 0;
 }
 
-/* A journal without its first words, or without the boot that its records are
- * of, would not be believed, or too much. */
+/* A journal without magic number, or without the boot of its records, would be
+ * ignored, or trusted too much. */
 static int empty_journal(struct ofs_stage *st, struct optimfs_error *err)
 {
 	if (st->journal.broken && renew_journal(st, err) == -1)
@@ -194,8 +194,8 @@ static int empty_journal(struct ofs_stage *st, struct optimfs_error *err)
 	return -1;
 }
 
-/* Data without a record are nobody's, records without their data are damage:
- * so the journal is empty, for good, before any data go. */
+/* Data without a record is unused, but records without their data are damage:
+ * so the journal is emptied durably before data is removed. */
 static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 {
 	int fd = dup(st->data);
@@ -275,7 +275,7 @@ static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
 	return ret;
 }
 
-/* Files of data are made where they can be: none has a name. */
+/* Prepares unnamed data files in the first directory that allows them. */
 static int open_scratch(struct ofs_stage *st, const struct ofs_stage_config *c,
     struct optimfs_error *err)
 {
@@ -326,7 +326,7 @@ static void remove_dirs(struct ofs_stage *st)
 	unlinkat(st->dir, "journal", 0);
 }
 
-/* The path of a descriptor, malloc'ed; NULL. */
+/* The path of a descriptor, malloc'ed, or NULL. */
 static char *path_of(int fd)
 {
 	char link[64], path[4096];
@@ -370,7 +370,7 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 	free(st);
 }
 
-/* Somebody else's may be where it was. */
+/* Another directory may have taken its path. */
 static bool is_in_place(const struct ofs_stage *st)
 {
 	struct stat named, own;
@@ -445,7 +445,7 @@ int ofs_stage_sync(struct ofs_stage *st, struct optimfs_error *err)
 	pthread_mutex_lock(&st->mutex);
 	if (st->names && fsync(st->data) == -1) {
 		ret = optimfs_fail(err, errno, "OFS809 %s/data: %m", st->path);
-		/* another try would succeed, and say nothing about the first */
+		/* another attempt would succeed and hide the first */
 		st->journal.broken = true;
 	} else {
 		st->names = false;

@@ -1,4 +1,4 @@
-/* stage_path.c - the directory beside a checkpoint */
+/* stage_path.c - paths and files of staging directories */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 #include "base/memory.h"
 #include "journal/stage.h"
 
-/* The same path without links; its last component need not be there. */
+/* The path without symbolic links; its last component may not exist. */
 static char *resolve(const char *source)
 {
 	char *real = realpath(source, NULL), *copy, *parent, *full = NULL;
@@ -200,7 +200,7 @@ int ofs_stage_make_in(const char *parent, const char *name, char **path,
 	if (at == -1)
 		return -1;
 	fd = ofs_stage_make_dir(at, *path + strlen(parent) + 1, *path, err);
-	/* what will be synced in it needs its name */
+	/* files synced in it are lost without its name */
 	if (fd != -1 && fsync(at) == -1) {
 		optimfs_fail(err, errno, "OFS809 %s: %m", *path);
 		close(fd);

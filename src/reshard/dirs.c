@@ -11,10 +11,10 @@
 
 #include "reshard/reshard.h"
 
-/* No view nests deeper. */
+/* More than the depth of any view. */
 #define DEPTH_MAX 8
 
-/* Directories come before what is in them. */
+/* Directories come before their contents. */
 
 static bool is_dir(const struct ofs_reshard *r, uint32_t index)
 {

@@ -1,4 +1,4 @@
-/* leftover.c - what a reshard that was killed at its very end has left */
+/* leftover.c - remains of a reshard that was killed at its very end */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 #include "journal/stage.h"
 #include "journal/stage_path.h"
 
-/* The type of the first record that is not the stage's own. */
+/* The type of the first record that is not the stage's */
 static int first_type(void *ctx, const struct ofs_record *r,
     struct optimfs_error *err)
 {
@@ -43,7 +43,7 @@ bool ofs_reshard_rest(int beside)
 	    errno == ENOENT;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static int look(void *ctx, int beside, struct optimfs_error *err)
 {
 	(void)ctx;

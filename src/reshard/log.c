@@ -1,4 +1,4 @@
-/* log.c - what of a view was written, across runs */
+/* log.c - the progress of a reshard, across runs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,22 +17,22 @@
 #include "reshard/leftover.h"
 #include "reshard/reshard.h"
 
-/* Records: which view of what this is, first; parts of files that are on disk;
- * lengths of compressed items that are; sums of what was read, which is true
- * whatever was written. */
+/* Records: first, which view of which source; units of files that are on disk;
+ * lengths of compressed items that are; checksums of source bytes, which stay
+ * valid in any case. */
 enum { HEAD = OFS_RESHARD_HEAD, PART = 'P', ITEM = 'I', SUM = 'S' };
 
 #define NOTED (64u << 10)
 
-/* What was found of an earlier run. */
+/* The records of an earlier run. */
 struct found {
 	struct ofs_reshard *r;
 	bool head, foreign;
-	const char *other;    /* what differs; NULL: it is the same */
+	const char *other;    /* what differs; NULL: nothing */
 	struct ofs_buf *told; /* records, as put_record writes them */
 };
 
-/* As rank tells rank: its type (1) and numbers (8 each). */
+/* Between ranks: type (1 byte) and numbers (8 bytes each). */
 static void put_record(struct ofs_buf *b, const struct ofs_record *e)
 {
 	ofs_wire_u8(b, e->type);
@@ -88,7 +88,8 @@ int ofs_reshard_log_item(struct ofs_reshard *r,
 	return append(r, ITEM, f->index, item, len, 0, err);
 }
 
-/* One that is not noted costs a read, if ever; a short one more than that. */
+/* A checksum that is not recorded costs a read at most, which is cheap if
+ * short. */
 static void note_sum(void *ctx, const struct ofs_sum *s)
 {
 	struct ofs_reshard_open *open = ctx;
@@ -105,8 +106,7 @@ void ofs_reshard_log_sums(struct ofs_reshard *r, struct ofs_reshard_file *f)
 
 	for (size_t i = 0; i < r->nsums; i++)
 		if (r->sum[i].file == f->index) {
-			/* in the order they came in, which need not be that
-			 * of the file */
+			/* recorded in the order of arrival, not that */
 			ofs_sums_promise(sums, r->sum[i].sum.from,
 			    r->sum[i].sum.from + 1, NULL);
 			ofs_sums_add(sums, &r->sum[i].sum);
@@ -203,7 +203,7 @@ static int replay(void *ctx, const struct ofs_record *e,
 	return apply(found->r, e, err);
 }
 
-/* What the journal says is believed of a file that is as long as that takes. */
+/* Trusts the journal only for files that have the size it implies. */
 static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
 {
 	struct ofs_at at = { r->view.space, f->index };
@@ -259,7 +259,7 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 	return 0;
 }
 
-/* Of files that are complete. */
+/* Drops the checksums of complete files. */
 static void forget_sums(struct ofs_reshard *r)
 {
 	size_t n = 0;
@@ -338,8 +338,8 @@ int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
 	return 0;
 }
 
-/* The file is not ours, so that nobody else here looks at what was done of it
- * until its rank has come to the meeting. */
+/* The file belongs to another rank, so nobody here looks at its progress until
+ * that rank has finished. */
 int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {

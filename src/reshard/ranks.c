@@ -1,4 +1,4 @@
-/* ranks.c - ranks that write a view together */
+/* ranks.c - several ranks that write a view together */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,11 +15,10 @@
 #include "cluster/wire.h"
 #include "reshard/reshard.h"
 
-/* Rank 0 has the stage. It tells the others where that is, by the id of its
- * lock: a rank that sees the same lock in the same place writes its part of the
- * files there, any other only gives what it has to those who do. Which part is
- * whose, and what an earlier run did, is rank 0's to say, as two ranks may see
- * the same directory at different times. */
+/* Rank 0 owns the stage and sends its location with the id of its lock. A rank
+ * that sees the same lock there writes its share of the files; other ranks only
+ * supply data to those. Rank 0 decides who writes what and what an earlier run
+ * has done, because two ranks may see the directory at different times. */
 
 static void put_place(const struct ofs_reshard *r, const char *dir,
     struct ofs_buf *b)
@@ -29,8 +28,8 @@ static void put_place(const struct ofs_reshard *r, const char *dir,
 	ofs_wire_str(b, ofs_stage_lock_id(r->stage));
 }
 
-/* What this rank makes of rank 0's words: fails where it would do something
- * else. *sees: it has the same stage. */
+/* Checks the message of rank 0: fails if this rank would do something else.
+ * *sees: it sees the same stage. */
 static int take_place(struct ofs_reshard *r, const char *dir,
     const struct ofs_buf *said, bool *sees, struct optimfs_error *err)
 {
@@ -57,7 +56,7 @@ static int take_place(struct ofs_reshard *r, const char *dir,
 	return 0;
 }
 
-/* The directory that files go to, if it can be written. */
+/* Opens the directory of new files, if it is writable. */
 static bool open_new(struct ofs_reshard *r, const char *dir)
 {
 	struct optimfs_error err;
@@ -88,7 +87,7 @@ static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
 	r->how->watch.say(r->how->watch.ctx, text);
 }
 
-/* What is left to do of a file. */
+/* The bytes of a file still to write. */
 static uint64_t left(const struct ofs_reshard_file *f)
 {
 	uint64_t n = 0;
@@ -99,7 +98,7 @@ static uint64_t left(const struct ofs_reshard_file *f)
 	return n;
 }
 
-/* Rank 0: the rank of each file (4), then records. */
+/* Rank 0: sends the rank of each file (4 bytes each), then the records. */
 static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
     const struct ofs_buf *told, struct ofs_buf *b, struct optimfs_error *err)
 {
@@ -144,7 +143,7 @@ static int take_share(struct ofs_reshard *r, const struct ofs_buf *said,
 	return r->lead || r->new == -1 ? 0 : ofs_reshard_log_told(r, &c, err);
 }
 
-/* Do all mean the same, and which of them see it? */
+/* Do all ranks have the same task, and which of them see the stage? */
 static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
     struct optimfs_error *err)
 {
@@ -168,7 +167,7 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 	return ofs_task_who(r->group, sees, writes, err);
 }
 
-/* Which files are whose. */
+/* Assigns files to ranks. */
 static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
     const struct ofs_buf *told, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* reshard.c - a view, made real: complete or not at all */
+/* reshard.c - write a view to a directory, completely or not at all */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -61,7 +61,7 @@ static void hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h)
 	}
 }
 
-/* What this version makes of it. */
+/* Hashes the files that this version would write. */
 static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
     struct optimfs_error *err)
 {
@@ -110,7 +110,7 @@ static void add_file(struct ofs_reshard *r, uint32_t index)
 	uint32_t file = ofs_view_file_of(r->snap, at);
 
 	if (file == OFS_NONE || (is_compressed(r) && file == 0))
-		return; /* the index: once all lengths are known */
+		return; /* the index comes when all lengths are known */
 	r->file[r->n++] = (struct ofs_reshard_file){
 		.index = index, .ours = true, .whole = is_compressed(r)
 	};
@@ -145,7 +145,7 @@ static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
 	return 0;
 }
 
-/* Bytes of the view that an earlier run has written. */
+/* The bytes written by an earlier run. */
 static uint64_t written(const struct ofs_reshard *r)
 {
 	uint64_t n = 0;
@@ -173,8 +173,8 @@ static void say_resumed(struct ofs_reshard *r)
 	r->how->watch.say(r->how->watch.ctx, text);
 }
 
-/* The index of compressed items, when all their lengths are known: a file like
- * any other, the only one there is. */
+/* Writes the index of compressed items, when all lengths are known, as the only
+ * file. */
 static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	struct ofs_at at = { r->view.space, 1 };
@@ -196,7 +196,7 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 	return ofs_reshard_work(r, err);
 }
 
-/* Lengths of files that an earlier run completed. */
+/* Restores the lengths of items in files that an earlier run completed. */
 static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	struct ofs_files *files = r->made;
@@ -217,7 +217,7 @@ static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 			for (size_t k = 0; k < s.n; k++)
 				files->ops->stored(files, &s.v[k], f->item[k]);
 		} else {
-			free(f->done); /* once more, from where it is noted */
+			free(f->done); /* read again from the journal */
 			f->done = NULL;
 		}
 		ofs_spans_fini(&s);
@@ -229,19 +229,20 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	if (is_compressed(r) && recall(r, err) == -1)
 		return -1;
-	/* others may be writing already, and say so */
+	/* other ranks may already report progress */
 	pthread_mutex_lock(&r->lock);
 	atomic_store(&r->done, written(r));
 	pthread_mutex_unlock(&r->lock);
 	say_resumed(r);
 	if (ofs_reshard_work(r, err) == -1)
 		return -1;
-	/* names that we made; whoever puts them in place syncs them again */
+	/* names that we made; the publisher syncs */
 	return r->lead || r->new == -1 ? 0 : ofs_reshard_dirs_sync(r, err);
 }
 
-/* Not every file system can refuse to replace: an empty directory that appears
- * meanwhile is no loss, and any other is an error everywhere. */
+/* Not every file system can rename without replacing. Replacing an empty
+ * directory that appeared meanwhile is harmless; any other is an error
+ * everywhere. */
 static int publish(struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
@@ -249,7 +250,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 
 	if (!r->lead)
 		return 0;
-	/* what others wrote of compressed items, they have noted */
+	/* other ranks have recorded their compressed items */
 	if (is_compressed(r) &&
 	    (recall(r, err) == -1 || write_index(r, err) == -1))
 		return -1;
@@ -264,7 +265,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 	return ret == -1 ? optimfs_fail(err, errno, "%s: %m", dir) : 0;
 }
 
-/* What is worth to go on from stays. */
+/* Keeps the stage if a later run can continue from it. */
 static void leave(struct ofs_reshard *r)
 {
 	bool keep = !r->ours || atomic_load(&r->noted);
@@ -279,7 +280,7 @@ static void leave(struct ofs_reshard *r)
 	r->stage = NULL;
 }
 
-/* What is not known to have its name for good can still be gone on from. */
+/* Until the rename is durable, a later run can still continue. */
 static int finish(struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
@@ -293,6 +294,30 @@ static int finish(struct ofs_reshard *r, const char *dir,
 	ofs_stage_close(r->stage, !safe);
 	r->stage = NULL;
 	return safe ? 0 : 1;
+}
+
+/* Reports values that were copied without being interpreted, or dropped. */
+static void say_values(const struct ofs_reshard *r,
+    const struct ofs_value_list *list, const char *what)
+{
+	const char *path = (const char *)list->paths.data;
+	char text[512];
+
+	if (r->how->say == NULL)
+		return;
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (i == TOLD_MAX) {
+			snprintf(text, sizeof(text), "and %" PRIu32 " more",
+			    list->n - i);
+			r->how->say(r->how->ctx, text);
+			return;
+		}
+		snprintf(text, sizeof(text),
+		    "%.300s: %s: it holds what cannot be written anew", path,
+		    what);
+		r->how->say(r->how->ctx, text);
+		path += strlen(path) + 1;
+	}
 }
 
 static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
@@ -318,8 +343,8 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 	    : ofs_reshard_dirs_make(r, err);
 }
 
-/* Of several ranks, each writes its files to the stage of rank 0, which puts it
- * in place when all have. */
+/* With several ranks, each writes its files to the stage of rank 0, which
+ * publishes when all are done. */
 static int reshard(struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
@@ -334,7 +359,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 		published = publish(r, dir, err);
 		ret = ofs_reshard_meet(r, published, err);
 		if (r->lead && published == 0)
-			ret = 0; /* whoever has died since */
+			ret = 0; /* even if a rank has died since */
 	}
 	if (r->group != NULL)
 		ofs_task_end(r->group);
@@ -345,7 +370,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 	return -1;
 }
 
-/* Without slashes at its end; NULL: ENOMEM. */
+/* The target without trailing slashes; NULL: ENOMEM. */
 static char *target(const struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {

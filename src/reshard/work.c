@@ -1,4 +1,4 @@
-/* work.c - the files of a view, written part by part */
+/* work.c - write the files of a view, unit by unit */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,13 +16,13 @@
 #include "cluster/task.h"
 #include "reshard/reshard.h"
 
-/* Threads take parts in the order of files, so that few are open at a time and
- * a sum that a part waits for is of parts before it: the first of those in hand
- * waits for none. */
+/* Threads take units in the order of files, so that few files are open at a
+ * time. A unit waits only for checksums of earlier units, and the first one in
+ * progress waits for none. */
 
-/* What O_DIRECT wants, everywhere. */
+/* Alignment that O_DIRECT accepts everywhere. */
 #define ALIGN 4096u
-/* Else so much is on its way to the disk while the next is read. */
+/* Without O_DIRECT, write-back is this far behind. */
 #define BEHIND (UINT64_C(4) << 20)
 
 struct part {
@@ -53,7 +53,7 @@ static void skip_done(struct ofs_reshard_file *f)
 		f->next++;
 }
 
-/* A part that nobody has; 0: there is none. */
+/* Takes the next unit; 0: none is left. */
 static int take(struct ofs_reshard *r, struct part *p,
     struct optimfs_error *err)
 {
@@ -119,7 +119,7 @@ static int give_back(struct ofs_reshard *r, struct ofs_reshard_file *f,
 	return close_file(o, err);
 }
 
-/* Room for all of it, at once where the file system can tell. */
+/* Allocates the whole file, if the file system can. */
 static int make_room(int fd, uint64_t size, struct optimfs_error *err)
 {
 	struct stat st;
@@ -187,13 +187,13 @@ int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
 	return 0;
 }
 
-/* What is synced anyway goes past the page cache, which would cost a copy, the
- * memory, and a flush at the end of it all. Not every file system can, nor for
- * the odd end of a file. */
+/* Data that is synced anyway bypasses the page cache, which would cost a copy,
+ * memory, and a flush at the end. Some file systems do not support it, nor does
+ * the unaligned end of a file. */
 struct output {
 	int fd;
 	bool direct;
-	uint64_t begun; /* from here on nothing is on its way to the disk */
+	uint64_t begun; /* write-back was started up to here */
 };
 
 static void by_cache(struct output *out, uint64_t off)
@@ -242,9 +242,8 @@ static int copy(struct ofs_reshard *r, struct ofs_reshard_file *f,
 	    : 0;
 }
 
-/* The kernel tells each descriptor once that it could not write: with one of
- * its own, no part is told that it is safe because another's fsync has heard
- * of the failure. */
+/* The kernel reports a write error once per descriptor. Each unit has its own,
+ * so that none is taken for durable because another fsync got the error. */
 static int copy_part(struct ofs_reshard *r, struct ofs_reshard_file *f,
     const char *name, uint64_t off, uint64_t end, uint8_t *buf,
     struct optimfs_error *err)
@@ -305,7 +304,7 @@ static int one_part(struct ofs_reshard *r, const struct part *p, uint8_t *buf,
 		ret = ofs_reshard_log_part(r, p->file, p->n, err);
 	if (ret == -1) {
 		optimfs_fail_in(err, "%.150s", name);
-		fail(r, err); /* before those who wait for it give up */
+		fail(r, err); /* before waiting threads give up */
 		if (p->file->open->from != NULL)
 			ofs_sums_cancel(ofs_view_sums(p->file->open->from
 							  ->view));
@@ -368,7 +367,7 @@ static void look_at_others(struct ofs_reshard *r)
 		fail(r, &err);
 }
 
-/* Wait for all threads, telling how far they are. */
+/* Waits for all threads and reports progress. */
 static void watch(struct ofs_reshard *r)
 {
 	struct timespec t;
@@ -385,7 +384,7 @@ static void watch(struct ofs_reshard *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Most of a thread's time is waiting for the disk. */
+/* Threads mostly wait for the disk. */
 static unsigned jobs(const struct ofs_reshard *r)
 {
 	unsigned n = r->how->jobs == 0 ? 8 : r->how->jobs;

@@ -1,4 +1,4 @@
-/* zstd.c - files whose items are compressed, each on its own */
+/* zstd.c - files with individually compressed items */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "reshard/reshard.h"
 
-/* As PyTorch's transform does (docs/formats/dcp.md): an item is one frame,
- * without a size or a checksum, since it is written as a stream. */
+/* As PyTorch's transform (docs/formats/dcp.md): an item is one frame without
+ * content size or checksum, because it is written as a stream. */
 
 struct writer {
 	struct ofs_reshard *r;
@@ -20,12 +20,12 @@ struct writer {
 	ZSTD_CCtx *ctx;
 	uint8_t *out;
 	size_t room;
-	uint64_t at, synced; /* in the file */
-	uint64_t *len, n;    /* of items that were not noted */
-	uint64_t first;      /* of those */
+	uint64_t at, synced; /* offsets in the file */
+	uint64_t *len, n;    /* of items not recorded yet */
+	uint64_t first;      /* number of the first of them */
 };
 
-/* A piece of an item, the last one or not. */
+/* Compresses a piece of an item. */
 static int compress(struct writer *w, const uint8_t *p, size_t n, bool last,
     struct optimfs_error *err)
 {
@@ -48,7 +48,7 @@ static int compress(struct writer *w, const uint8_t *p, size_t n, bool last,
 	return 0;
 }
 
-/* All items so far are on disk, and will be found there. */
+/* Records that all items so far are on disk. */
 static int note(struct writer *w, struct optimfs_error *err)
 {
 	if (fsync(w->f->open->fd) == -1)
@@ -80,7 +80,7 @@ static int write_item(struct writer *w, uint64_t off, uint64_t end,
 	return 0;
 }
 
-/* What an earlier run has written; what it did not note is cut off. */
+/* Continues after an earlier run; truncates what it did not record. */
 static int go_on(struct writer *w, struct ofs_files *files,
     const struct ofs_spans *s, struct optimfs_error *err)
 {
