@@ -1,4 +1,4 @@
-/* detect.c - which formats a directory or file holds */
+/* detect.c - find the formats of a directory or file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,14 +12,14 @@
 
 /* docs/formats/trainers.md */
 
-/* A checkpoint that is the whole directory is all that it is meant to be:
- * other files in it were put there by somebody else. */
+/* A checkpoint that occupies the whole directory is complete: other files were
+ * put there by somebody else. */
 static bool is_complete(const struct ofs_parts *parts)
 {
 	return parts->n > 0 && parts->part[0].rel[0] == '\0';
 }
 
-/* A directory that is a checkpoint by itself; no parts when it is none. */
+/* Detects a directory that is a checkpoint itself; no parts if it is not. */
 static int detect_itself(const struct ofs_dir *dir,
     const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -41,7 +41,7 @@ static int nothing_here(const struct ofs_dir *dir, struct optimfs_error *err)
 	    dir->path);
 }
 
-/* The only checkpoint below dir. */
+/* Detects the only checkpoint below dir. */
 static int detect_only(const struct ofs_dir *dir, const char *rel,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -82,7 +82,7 @@ static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
 	return ret;
 }
 
-/* type=: what the user says it is. */
+/* Handles type=, the user's choice. */
 
 static int unknown_type(const char *name, struct optimfs_error *err)
 {
@@ -109,8 +109,7 @@ static int none_of(const struct ofs_dir *dir, const struct ofs_format *format,
 	    dir->path, what, format->name);
 }
 
-/* dir itself, in whatever the format is not sure to be wrong about: 1; 0: it is
- * nothing of the kind. */
+/* Adds dir itself, unless the format excludes it: 1; 0: not this format. */
 static int add_itself(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *format, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -122,7 +121,7 @@ static int add_itself(const struct ofs_dir *dir, const struct ofs_names *names,
 	return ofs_detect_add(dir, format, parts, err) == -1 ? -1 : 1;
 }
 
-/* The only checkpoint beneath dir. */
+/* Adds the only checkpoint below dir. */
 static int add_below(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *format, struct ofs_parts *parts,
     struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* dir.c - what a directory is as a whole */
+/* dir.c - the format of a directory as a whole */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

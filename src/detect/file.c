@@ -1,4 +1,4 @@
-/* file.c - what a file is by its bytes, and its name */
+/* file.c - the format of a file, from its bytes and its name */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* many.c - files that are parts of a checkpoint, each by itself */
+/* many.c - directories in which each file is a part */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 /* docs/formats/trainers.md */
 
-/* Is a file called so of no use without the others of its directory? */
+/* Is a file of this name useless without others of its directory? */
 static bool is_shard(const char *name)
 {
 	const struct ofs_format *f;
@@ -38,7 +38,7 @@ static bool is_in_checkpoint(const struct ofs_dir *dir)
 	return yes;
 }
 
-/* Why a file is no checkpoint. */
+/* Reports why a file is not a checkpoint. */
 static int refuse_file(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
@@ -65,8 +65,8 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 	    dir->path, rel);
 }
 
-/* Make *spec, which has a file's format, that of the set of rank files that
- * the file is one of: 1, stem gets what it is called; 0: it is none. */
+/* Extends *spec, the format of a file, to the series of rank files that it
+ * belongs to: 1, stem gets the common name; 0: no series. */
 static int find_set(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
     struct optimfs_error *err)
@@ -110,9 +110,9 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 	return ret;
 }
 
-/* Directories that hold nothing but such files: each is a part. */
+/* Directories with nothing but such files: each file is a part. */
 
-/* That of the name, if files of some format have it; NULL. */
+/* The extension of the name, if some format uses it; else NULL. */
 static const char *extension(const char *name)
 {
 	const struct ofs_format *f;
@@ -123,7 +123,7 @@ static const char *extension(const char *name)
 	return dot;
 }
 
-/* "model-00001-of-00002": one file of several that are one model. */
+/* "model-00001-of-00002": one of several files of a model. */
 static bool is_model_shard(const char *stem)
 {
 	const char *of = strstr(stem, "-of-");
@@ -140,8 +140,8 @@ static bool is_model_shard(const char *stem)
 	    ofs_probe_match(first, "pytorch_model-#", &number);
 }
 
-/* Names by which trainers call the two parts everybody has; the rest of the
- * directory then goes by its own names. */
+/* Names that trainers use for the model and the optimizer; other files keep
+ * their own names. */
 static const char *conventional(const char *stem)
 {
 	static const char *const names[][2] = {
@@ -163,7 +163,7 @@ static const char *conventional(const char *stem)
 	return is_model_shard(stem) ? "model" : NULL;
 }
 
-/* "optim_rank3": 3; -1 when the name says nothing. */
+/* The rank in "optim_rank3": 3; -1: none. */
 static int rank_of_stem(const char *name, size_t len)
 {
 	char stem[256];
@@ -182,7 +182,7 @@ static int rank_of_stem(const char *name, size_t len)
 	    : -1;
 }
 
-/* Is another file called so, but for its extension? */
+/* Does another file have the same name with another extension? */
 static bool stem_is_shared(const struct ofs_names *names, size_t me,
     const char *stem, size_t len)
 {
@@ -197,8 +197,8 @@ static bool stem_is_shared(const struct ofs_names *names, size_t me,
 	return false;
 }
 
-/* What the file at i, the only one of its name, is called in the tree. A job of
- * one rank has the names that one of many has. */
+/* The prefix of the file at i, the only one of its name. A job with one rank
+ * gets the same names as one with many. */
 static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
 {
 	const char *name = names->name[i];
@@ -211,7 +211,7 @@ static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
 						   : strndup(name, len);
 }
 
-/* ColossalAI's: the optimizer's states, and its groups. */
+/* ColossalAI: the states and the groups of the optimizer. */
 static const char *colossal(const char *stem)
 {
 	int number;
@@ -261,7 +261,7 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	stem = strndup(names->name[i], (size_t)(dot - names->name[i]));
 	if (stem == NULL)
 		return ofs_no_memory(err);
-	/* weights that a trainer put together beside the format's own */
+	/* weights that a trainer merged beside the format's */
 	ret = has_weights(parts) && conventional(stem) != NULL;
 	free(stem);
 	if (ret == 1)
@@ -284,7 +284,7 @@ static int add_one_of_many(const struct ofs_dir *dir,
 		spec.rank = rank_of_stem(names->name[i],
 		    (size_t)(dot - names->name[i]));
 	spec.prefix[0] = conventional(stem);
-	/* what a view puts there is in the tree's extra/ anyway */
+	/* files written by a view belong to extra/ anyway */
 	if (spec.prefix[0] == NULL && strcmp(stem, "extra") != 0)
 		spec.prefix[0] = stem;
 	if (colossal(stem) != NULL) {
@@ -297,8 +297,8 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	return ret;
 }
 
-/* A file alone needs no name to tell it from others, unless its name says
- * which part of a checkpoint it is. */
+/* A single file needs no prefix, unless its name says which part of a
+ * checkpoint it is. */
 static void drop_prefix_of_one(struct ofs_parts *parts)
 {
 	struct ofs_part *p = parts->part;
@@ -312,7 +312,7 @@ static void drop_prefix_of_one(struct ofs_parts *parts)
 	p->prefix[0] = NULL;
 }
 
-/* Files that place what is in others are read when those are. */
+/* Index files are read with the files they describe. */
 static int add_indexes(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* parents.c - a directory that holds checkpoints, but is none */
+/* parents.c - directories that contain checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,18 +17,18 @@
 #include "detect/registry.h"
 #include "format/probe.h"
 
-/* Directories that are looked into, files of each that are, and candidates
- * that a message names. */
+/* Limits: directories searched, files examined in each, and candidates named in
+ * a message. */
 #define LOOK_MAX       2000
 #define FILES_MAX      8
 #define NAME_MAX_SHOWN 8
 
 struct candidates {
-	char **name; /* below the directory the user gave */
+	char **name; /* below the user's directory */
 	size_t n, cap, looked;
 };
 
-/* May a file of this name be one that only checkpoints have? */
+/* Does the name have an extension that only checkpoints use? */
 static bool has_extension(const char *name)
 {
 	const struct ofs_format *f;
@@ -40,7 +40,7 @@ static bool has_extension(const char *name)
 	return false;
 }
 
-/* Is one of the first such files what its name says? */
+/* Is one of the first such files in the format of its extension? */
 static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 {
 	unsigned int tried = 0;
@@ -72,7 +72,7 @@ bool ofs_detect_is_roles(const struct ofs_dir *dir,
 	return roles;
 }
 
-/* Is the directory a checkpoint, as far as names tell? 1, 0, or -1: ENOMEM. */
+/* Is the directory a checkpoint, judging by names? 1, 0, or -1: ENOMEM. */
 static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
@@ -101,13 +101,13 @@ static int add(struct candidates *c, const char *name,
 	return 0;
 }
 
-/* Candidates among the entries of dir, which is at prefix below the top, and
- * one level deeper where there is none: OUT/checkpoint/step-1000. */
+/* Collects candidates among the entries of dir, which is at prefix below the
+ * top, and one level deeper if there are none: OUT/checkpoint/step-1000. */
 static int search(const struct ofs_dir *dir, const struct ofs_names *names,
     const char *prefix, int depth, struct candidates *c,
     struct optimfs_error *err);
 
-/* What is called path below the top, in sub. */
+/* Examines path below the top; sub is the open directory. */
 static int look(const struct ofs_dir *sub, const char *path, int depth,
     struct candidates *c, struct optimfs_error *err)
 {
@@ -152,7 +152,7 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 0;
 }
 
-/* The number that a name ends in; -1 when it ends otherwise. */
+/* The number at the end of a name; -1: none. */
 static long long number_of(const char *name)
 {
 	size_t n = strlen(name), i = n;
@@ -162,13 +162,13 @@ static long long number_of(const char *name)
 	return i == n || n - i > 18 ? -1 : atoll(name + i);
 }
 
-/* The number that s begins with; -1 when it begins otherwise. */
+/* The number at the start of s; -1: none. */
 static long long number_at(const char *s)
 {
 	return isdigit((unsigned char)s[0]) ? strtoll(s, NULL, 10) : -1;
 }
 
-/* Newest first, by the first number in which the names differ. */
+/* Newest first, by the first number in which the names */
 static int newest_first(const void *a, const void *b)
 {
 	const char *x = *(char *const *)a, *y = *(char *const *)b;
@@ -186,10 +186,10 @@ static int newest_first(const void *a, const void *b)
 	return strcmp(x, y);
 }
 
-/* What says which checkpoint is the last one. */
+/* Finding the latest checkpoint. */
 
-/* The target of a symbolic link called latest, or of a file's text: a plain
- * name, malloc'ed in *name; NULL when there is neither. */
+/* The target of the symbolic link "latest", or the text of a file: a plain
+ * name, malloc'ed in *name; NULL: neither. */
 static int read_link(const struct ofs_dir *dir, char **name,
     struct optimfs_error *err)
 {
@@ -206,7 +206,7 @@ static int read_link(const struct ofs_dir *dir, char **name,
 	return *name == NULL ? ofs_no_memory(err) : 0;
 }
 
-/* Megatron writes the number alone, and so does verl. */
+/* Megatron and verl write only the number. */
 static int step_name(const struct ofs_dir *dir, char **name,
     struct optimfs_error *err)
 {
@@ -241,10 +241,10 @@ static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 	return read_link(dir, name, err);
 }
 
-/* What it is that we do not read. */
+/* Recognising unsupported formats, for messages. */
 
-/* Are all of them, or of the latest one's, mp_rank_TT or mp_rank_TT_PPP, as
- * Megatron-LM called them before it had distributed checkpoints? */
+/* Are all of them, or those of the latest one, called mp_rank_TT or
+ * mp_rank_TT_PPP, as by Megatron-LM before distributed checkpoints? */
 static bool is_legacy(const struct candidates *c, const char *latest)
 {
 	size_t n = latest == NULL ? 0 : strlen(latest), ranks = 0;
@@ -265,7 +265,7 @@ static bool is_legacy(const struct candidates *c, const char *latest)
 	return ranks > 0;
 }
 
-/* Does a list have NAME.NUMBER, a rank's part of a state? */
+/* Does a list have NAME.NUMBER, the part of a rank? */
 static bool has_slice(const struct ofs_names *names, const char *name)
 {
 	size_t n = strlen(name);
@@ -277,8 +277,8 @@ static bool has_slice(const struct ofs_names *names, const char *name)
 	return false;
 }
 
-/* Is there what ds_to_universal.py makes first, tmp/PARAMETER/0/fp32.00, which
- * it removes at its end? 1, 0; -1: ENOMEM. */
+/* Is there tmp/PARAMETER/0/fp32.00, which ds_to_universal.py creates first and
+ * removes at its end? 1, 0; -1: ENOMEM. */
 static int is_unfinished(const struct ofs_dir *dir, struct optimfs_error *err)
 {
 	struct ofs_names params = { 0 }, slices = { 0 };
@@ -380,7 +380,7 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 	return -1;
 }
 
-/* The candidate that latest is, or that is alone in it; n for none. */
+/* The candidate that latest names, or the only one in it; n: none. */
 static size_t find_candidate(const struct candidates *c, const char *latest)
 {
 	size_t len = strlen(latest), found = c->n;
@@ -399,8 +399,8 @@ static size_t find_candidate(const struct candidates *c, const char *latest)
 	return found;
 }
 
-/* The candidate to take without asking: the only one, if nothing says that
- * another is the last; or the one that Megatron itself would load. */
+/* The candidate to use without asking: the only one, unless another is named as
+ * latest; or the one that Megatron itself would load. */
 static size_t choose(const struct ofs_names *names, const struct candidates *c,
     const char *latest)
 {

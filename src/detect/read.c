@@ -1,4 +1,4 @@
-/* read.c - a checkpoint read into a catalog */
+/* read.c - read a checkpoint into a catalog */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,8 +18,8 @@
 #include "format/fill.h"
 #include "naming/naming.h"
 
-/* A link that the user gives is followed: it is the index that may not lead
- * elsewhere. */
+/* A symbolic link given by the user is followed; only links in the index may
+ * not lead elsewhere. */
 int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
@@ -65,7 +65,7 @@ void ofs_checkpoint_close(struct ofs_checkpoint *in)
 	ofs_dir_close(&in->dir);
 }
 
-/* The index by which one might point at a checkpoint is its directory. */
+/* The index file of a checkpoint stands for its directory. */
 static void drop_index_name(char *rel)
 {
 	const struct ofs_format *f;
@@ -88,20 +88,20 @@ static struct ofs_catalog *new_catalog(const struct ofs_dir *dir,
 	return cat;
 }
 
-/* Reading the parts. One that is not essential may fail, and is then left
- * out; but a failure leaves a catalog good for nothing, so that the first one
- * makes a second pass, which tries every part that is still unknown in a
- * catalog of its own before it joins the others. */
+/* Reading the parts. A part that is not essential may fail and is then left
+ * out. But a failure leaves the catalog unusable, so the first one starts a
+ * second pass, which tries each remaining part in a catalog of its own before
+ * it joins the others. */
 struct reading {
 	const struct ofs_dir *dir;
 	const struct optimfs_options *opt;
 	const struct ofs_parts *parts;
-	bool *skip;                /* part i is left out */
-	struct optimfs_error *why; /* because of this */
-	size_t known;              /* parts before this one can be read */
+	bool *skip;                /* by part: left out */
+	struct optimfs_error *why; /* the reason */
+	size_t known;              /* parts before this one are readable */
 };
 
-/* An option that does not fit is not the part's fault. */
+/* A wrong option is not a defect of the part. */
 static bool may_skip(const struct ofs_part *part,
     const struct optimfs_error *why)
 {
@@ -140,7 +140,7 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
 	return 0;
 }
 
-/* One pass: 0, -1, or 1 when a part was found that must be left out. */
+/* One pass: 0, -1, or 1 if a part must be */
 static int read_parts(struct reading *r, struct ofs_catalog *cat,
     struct optimfs_error *err)
 {
@@ -225,9 +225,10 @@ static struct ofs_catalog *read_detected(const struct ofs_dir *dir,
 	return cat;
 }
 
-/* What is left to do with all leaves. */
+/* The last steps, for all leaves. */
 
-/* Is a key at the top called so, or does it begin so with a dot? */
+/* Is there a top-level key called key, or one that starts with key and a
+ * dot? */
 static bool has_key(const struct ofs_catalog *cat, const char *key)
 {
 	for (uint32_t i = 0; i < cat->nentries; i++) {
@@ -245,8 +246,8 @@ static bool has_key(const struct ofs_catalog *cat, const char *key)
 	return false;
 }
 
-/* What a directory is called anybody may call one: of a trainer that is known
- * by that, one of its own keys is there, too. */
+/* Anybody can use a directory name: a trainer recognised by it must also have
+ * one of its own keys. */
 static bool is_written_by(const struct ofs_catalog *cat, const char *trainer)
 {
 	static const struct {
@@ -287,8 +288,7 @@ static int name_writer(struct ofs_catalog *cat, const char *trainer,
 							   : 0;
 }
 
-/* Anything that has an errno value is wrong enough for strict; but not state
- * that is absent by intent, of a frozen parameter. */
+/* For strict, any note with an errno value counts; but not state */
 static bool is_wrong(const struct ofs_note *note)
 {
 	return note->code != 0 &&
