@@ -36,7 +36,7 @@ int ofs_passthrough_register(struct ofs_passthrough *pt, int fd,
 /* Open files continue to read the registered file. */
 void ofs_passthrough_unregister(struct ofs_passthrough *pt, int id);
 
-/* As fuse_reply_open, with reads from the */
+/* As fuse_reply_open, with reads from the registered id. */
 int ofs_passthrough_reply_open(fuse_req_t req, const struct fuse_file_info *fi,
     int id);
 

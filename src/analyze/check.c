@@ -1,4 +1,4 @@
-/* check.c - is the state of the optimizers one that training leaves? */
+/* check.c - check the state of optimizers for damage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 #include "analyze/check_impl.h"
 #include "base/memory.h"
 
-/* What each number means, those that matter most first. */
+/* The findings and their meaning, most important first. */
 static const struct {
 	const char *code;
 	const char *means;

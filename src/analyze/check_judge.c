@@ -1,4 +1,4 @@
-/* check_judge.c - what was read, and what is known without, by the rules */
+/* check_judge.c - apply the rules to what was read */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -81,7 +81,7 @@ static double part(const struct ofs_count *n, const struct ofs_exam *e)
 	return (double)n->n / (double)e->file[0]->elements;
 }
 
-/* ", in FILE at byte N (rank R)": where an element is. */
+/* ", in FILE at byte N (rank R)": the place of an element. */
 static char *place_of(struct ofs_check *c, const struct ofs_file_info *f,
     uint64_t element)
 {
@@ -141,7 +141,7 @@ static void judge(struct ofs_check *c, const struct ofs_exam *e)
 	judge_count(c, e, 0, 207, &e->differ, "differ from the model's");
 }
 
-/* Rounding adds up to less, of what keeps its digits. */
+/* More than the accumulated rounding of numbers that are not denormal. */
 #define SAME 0.01
 
 static bool is_exact(const struct ofs_exam *e)
@@ -168,7 +168,7 @@ static void judge_twins(struct ofs_check *c, const struct ofs_exam *e,
 		    diagonal ? "trace" : "mean", b, e->file[0]->path, a);
 }
 
-/* What several states of a parameter have to agree in. */
+/* Rules that relate several states of a parameter. */
 static void judge_state(struct ofs_check *c, size_t i)
 {
 	const struct ofs_exam *e = &c->exam[i];
@@ -196,7 +196,7 @@ static void judge_state(struct ofs_check *c, size_t i)
 	}
 }
 
-/* One number an element of the parameter. */
+/* States with one number per element of the parameter. */
 static const char *const whole_shape[] = { "exp_avg", "exp_avg_sq",
 	"max_exp_avg_sq", "momentum_buffer", "square_avg", "grad_avg",
 	"acc_delta", "sum", "exp_inf", "exp_avg_var", "exp_avg_diff", "fp32",
@@ -228,7 +228,7 @@ static bool has(const struct ofs_optimizers *s, const struct ofs_param *p,
 	return ofs_param_state(s, p, name) != NULL;
 }
 
-/* One of Adam's two moments, where others of the group have both. */
+/* Reports a missing moment of Adam, if others of the group have both. */
 static void judge_missing(struct ofs_check *c, const struct ofs_param *p)
 {
 	static const char *const pair[2] = { "exp_avg", "exp_avg_sq" };
@@ -263,7 +263,7 @@ static void judge_param(struct ofs_check *c, const struct ofs_param *p)
 		found(c, 213, 1, p->path, "its step is %g", p->step);
 }
 
-/* Each parameter whose step is not that of most. */
+/* Reports parameters whose step differs from the majority. */
 static void judge_steps(struct ofs_check *c)
 {
 	const struct ofs_optimizers *s = &c->state;
@@ -308,8 +308,7 @@ static void judge_groups(struct ofs_check *c)
 	}
 }
 
-/* Values, and tensors of which not even the type is known, that cannot be
- * had. */
+/* Reports unreadable values, and tensors of unknown dtype. */
 static void judge_others(struct ofs_check *c)
 {
 	for (size_t i = 0; i < c->state.files.n; i++) {

@@ -1,4 +1,4 @@
-/* check_plan.c - which tensors are looked at, and for what */
+/* check_plan.c - plan which tensors are read, and for which rules */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "stats/number.h"
 
-/* How much rounding changes a number of the type at most, relative to it. */
+/* The maximal relative rounding error of the dtype. */
 static double half_step(enum ofs_dtype t)
 {
 	switch (t) {
@@ -52,7 +52,7 @@ static void add_file(struct ofs_check *c, struct ofs_exam *e,
 	e->file[e->nfiles++] = f;
 }
 
-/* How much rounding in t steps may add to a mean, relative to it. */
+/* The maximal relative error that rounding adds to a mean in t steps. */
 static double slack_of(double beta, double t, double half_steps)
 {
 	double steps = isnan(t) || t > 1 / (1 - beta) ? 1 / (1 - beta) : t;
@@ -60,8 +60,7 @@ static double slack_of(double beta, double t, double half_steps)
 	return 1 + 1e-3 + 4 * steps * half_steps;
 }
 
-/* 1 + q + q^2 ..., t terms; t of NaN: not known, so the most; 0: that is
- * infinite. */
+/* 1 + q + q^2 ..., t terms. t NaN: unknown, use the limit. 0: infinite. */
 static double series(double q, double t)
 {
 	if (isnan(t))
@@ -74,7 +73,7 @@ static bool are_betas(double b1, double b2, double t)
 	return b1 >= 0 && b1 < 1 && b2 > 0 && b2 < 1 && t != 0;
 }
 
-/* R, with what rounding of t steps may add to it; 0: not known. */
+/* R with the error of rounding in t steps; 0: unknown. */
 static double bound_of(const double beta[2], double t, enum ofs_dtype m,
     enum ofs_dtype v)
 {
@@ -87,7 +86,7 @@ static double bound_of(const double beta[2], double t, enum ofs_dtype m,
 	    slack * slack;
 }
 
-/* The same of Adamax: |m| <= (1 - b1) sum (b1 / b2)^k v, squared. */
+/* As above for Adamax: |m| <= (1 - b1) sum (b1 / b2)^k v, squared. */
 static double bound_of_norm(const double beta[2], double t, enum ofs_dtype m,
     enum ofs_dtype v)
 {

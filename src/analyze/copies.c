@@ -1,4 +1,4 @@
-/* copies.c - do all stored copies of a tensor's shards agree? */
+/* copies.c - compare the stored copies of a tensor's shards */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -39,7 +39,7 @@ static const struct ofs_place *place_other(void *ctx,
 				 : ofs_locate(o->reader, t, shard, err);
 }
 
-/* Elements of a box, from a copy, or with NULL from where they are read. */
+/* Reads elements of a box from a copy; NULL: from the usual place. */
 static int fetch(struct compare *c, const uint64_t *box, uint64_t first,
     uint64_t n, struct other *other, void *buf)
 {

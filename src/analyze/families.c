@@ -9,18 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Only what follows from how a state is computed, whatever the gradients were.
- * So there is nothing here for a momentum alone (SGD, Lion, Muon): it may have
- * any finite value.
+/* Only rules that follow from how a state is computed, for any gradients. A
+ * momentum alone (SGD, Lion, Muon) may have any finite value, so it has no
+ * rule.
  *
- * Adamax        exp_inf is at least b2^k |g| of each gradient, k steps ago, and
- *               exp_avg a mean of them: Adam's bound with powers of one
- * RMSprop       the mean of gradients squared is at most the mean of squares
- * Adafactor     means over rows and over columns of the same squares have the
- *               same mean
- * Shampoo,      sums or means of g g', one for each dimension: no diagonal is
- * SOAP          negative. SOAP's are means without anything added, of equal
- *               trace, and its rotations are orthonormal */
+ * Adamax        exp_inf is at least b2^k |g| for the gradient g of k steps ago,
+ *               and exp_avg is a mean of gradients: Adam's bound with first
+ *               powers
+ * RMSprop       the square of the mean gradient is at most the mean square
+ * Adafactor     the means over rows and over columns of the same squares have
+ *               equal means
+ * Shampoo,      sums or means of g g' for each dimension: no negative diagonal.
+ * SOAP          The means of SOAP have equal trace, and its rotations are
+ *               orthonormal */
 
 bool ofs_is_one_of(const char *name, const char *const *list)
 {
@@ -30,7 +31,7 @@ bool ofs_is_one_of(const char *name, const char *const *list)
 	return false;
 }
 
-/* The states m and v of p, if all that it has are in the list. */
+/* The states m and v of p, if all its states are in the list. */
 static bool pair_of(const struct ofs_optimizers *s, const struct ofs_param *p,
     const char *const *list, struct ofs_bound_rule *rule)
 {
@@ -48,8 +49,8 @@ static bool pair_of(const struct ofs_optimizers *s, const struct ofs_param *p,
 	return true;
 }
 
-/* States beside which exp_avg and exp_avg_sq are those of Adam. Optimizers that
- * have others (SOAP, Adan, Prodigy) keep something else in them. */
+/* If only these states exist, exp_avg and exp_avg_sq are those of Adam.
+ * Optimizers with other states (SOAP, Adan, Prodigy) use them differently. */
 bool ofs_is_adam(const struct ofs_optimizers *s, const struct ofs_param *p)
 {
 	static const char *const list[] = { "exp_avg", "exp_avg_sq",
@@ -80,14 +81,14 @@ bool ofs_bound_of(const struct ofs_optimizers *s, const struct ofs_param *p,
 	return true;
 }
 
-/* Means of squares, and sums of them: of Adam, Adafactor, Adagrad, RMSprop,
- * Adadelta, Adamax, AdaBelief. */
+/* Means and sums of squares: of Adam, Adafactor, Adagrad, RMSprop, Adadelta,
+ * Adamax, AdaBelief. */
 static const char *const never_negative[] = { "exp_avg_sq", "max_exp_avg_sq",
 	"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq_r", "exp_avg_sq_c",
 	"exp_avg_res_row", "exp_avg_res_col", "row_var", "col_var", "variance",
 	"square_avg", "acc_delta", "sum", "exp_inf", "exp_avg_var", NULL };
 
-/* Of Adafactor as transformers and fairseq, timm and PyTorch have it, and of
+/* Adafactor as in transformers and fairseq, in timm and in PyTorch, and
  * CAME. */
 static const char *const twins[][2] = { { "exp_avg_sq_row", "exp_avg_sq_col" },
 	{ "exp_avg_sq_r", "exp_avg_sq_c" },
@@ -95,7 +96,7 @@ static const char *const twins[][2] = { { "exp_avg_sq_row", "exp_avg_sq_col" },
 #define NTWINS (sizeof(twins) / sizeof(twins[0]))
 #define SOAP   (NTWINS + 1)
 
-/* Of "GG/0" both parts are numbers and letters that say what it is. */
+/* Is name in this directory, as "GG/0" is in "GG"? */
 static bool is_in(const char *name, const char *dir)
 {
 	size_t n = strlen(dir);
@@ -132,7 +133,7 @@ void ofs_state_rule(const struct ofs_optimizers *s, const struct ofs_param *p,
 		rule->no_negative = rule->diagonal = true;
 	if (soap)
 		rule->twins = SOAP;
-	/* That of PSGD has the name and is a triangle. */
+	/* Q of PSGD has the same name but is triangular. */
 	if (is_in(name, "Q"))
 		rule->orthonormal = ofs_param_state(s, p, "GG/0") != NULL ||
 		    ofs_param_state(s, p, "GG/1") != NULL;

@@ -1,4 +1,4 @@
-/* health.c - what is looked for in the elements of states */
+/* health.c - examine the elements of states */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,13 +9,13 @@
 
 #include "stats/number.h"
 
-#define BLOCK 2048 /* numbers that are converted at a time */
+#define BLOCK 2048 /* numbers converted at once */
 
-/* Adam keeps m = (1 - b1) sum b1^k g and v = (1 - b2) sum b2^k g^2 of the same
- * gradients g. By Cauchy and Schwarz m^2 <= v R with
- * R = (1 - b1)^2 / (1 - b2) sum (b1^2 / b2)^k, however they came: after t steps
- * the sum has t terms. Moments of different elements, layers or steps know
- * nothing of each other and break this where gradients differ in size. */
+/* Adam keeps m = (1 - b1) sum b1^k g and v = (1 - b2) sum b2^k g^2 for the same
+ * gradients g. By Cauchy-Schwarz, m^2 <= v R with R = (1 - b1)^2 / (1 - b2) sum
+ * (b1^2 / b2)^k for any gradients; after t steps the sum has t terms. Moments
+ * of different elements, layers or steps are unrelated, and break the bound
+ * where gradients differ in size. */
 
 static void count(struct ofs_count *c, uint64_t at)
 {
@@ -39,7 +39,7 @@ static void look_one(const struct ofs_exam *e, const double *x, uint64_t at,
 	}
 }
 
-/* A pair of finite numbers. */
+/* Examines a pair of finite numbers. */
 static void look_pair(const struct ofs_exam *e, double m, double v, uint64_t at,
     struct ofs_finding *f)
 {
@@ -140,14 +140,14 @@ static void add(struct ofs_count *to, const struct ofs_count *c)
 	to->n += c->n;
 }
 
-/* Are all of the n elements at p zero bits? Minus zero is no moment at rest. */
+/* Are all n bytes at p zero? Minus zero does not count as a moment at rest. */
 static bool all_zero(const uint8_t *p, size_t n)
 {
 	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
-/* Rows whose elements have no gradient so far: in the order of elements, as a
- * row may begin in one chunk and end in another. */
+/* Counts rows that never had a gradient, in the order of elements, since a row
+ * may continue in the next chunk. */
 static void count_rows(struct ofs_exam *e, const void *const buf[],
     uint64_t first, size_t n)
 {

@@ -1,4 +1,4 @@
-/* holdings.c - how much of a tensor each rank has */
+/* holdings.c - the parts of a tensor that each rank holds */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "catalog/owners.h"
 #include "fs/fs.h"
 
-/* A rank's copy of one shard. */
+/* The copy of a shard on a rank. */
 struct copy {
 	int rank;
 	uint32_t shard, object;
@@ -76,7 +76,7 @@ static int add_tensor(struct copies *l, const struct ofs_tensor *t)
 	return 0;
 }
 
-/* What ranks have instead of e's tensor. */
+/* Adds the variants that ranks have instead of e's tensor. */
 static int add_variants(struct copies *l, const struct ofs_entry *e)
 {
 	const struct ofs_catalog *cat = l->cat;

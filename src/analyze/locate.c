@@ -1,4 +1,4 @@
-/* locate.c - in which file, and where in it, an element of a tensor is */
+/* locate.c - find the file and offset of an element */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,11 +15,11 @@
 #include "catalog/owners.h"
 #include "fs/fs.h"
 
-/* The place of one shard, which may be that of a copy. */
+/* The place of a shard, or of a copy of it. */
 struct one {
 	struct ofs_reader *reader;
 	const struct ofs_replica *copy; /* NULL: the shard itself */
-	struct ofs_place *place;        /* of the copy */
+	struct ofs_place *place;        /* place of the copy */
 };
 
 static const struct ofs_place *place_one(void *ctx, const struct ofs_tensor *t,
@@ -34,7 +34,7 @@ static const struct ofs_place *place_one(void *ctx, const struct ofs_tensor *t,
 	return one->place;
 }
 
-/* The copy of a shard that rank has; NULL: it has the shard itself. */
+/* The copy of a shard on rank; NULL: rank has the shard itself. */
 static const struct ofs_replica *copy_of(const struct ofs_catalog *cat,
     uint32_t shard, int rank)
 {
@@ -50,7 +50,7 @@ static const struct ofs_replica *copy_of(const struct ofs_catalog *cat,
 	return NULL;
 }
 
-/* Element k of a box of a grid, as an element of the grid. */
+/* Converts element k of a box to an element of the grid. */
 static uint64_t from_box(const uint64_t *grid, const uint64_t *box,
     unsigned ndim, uint64_t k)
 {
@@ -66,7 +66,8 @@ static uint64_t from_box(const uint64_t *grid, const uint64_t *box,
 	return at;
 }
 
-/* The shard that has element k of what rank has; *k becomes one of its box. */
+/* The shard with element k of what rank holds; *k becomes the element of its
+ * box. */
 static int find_shard(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     int rank, uint64_t *k, uint32_t *shard, uint64_t *box,
     struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* optimizers.c - optimizers: which files of the tree are whose state */
+/* optimizers.c - the optimizers of a tree, and the files of their state */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,16 +15,15 @@
 #include "base/search.h"
 #include "naming/file_name.h"
 
-/* A parameter's name in a group of an optimizer: the path that its state would
- * have. */
+/* A parameter listed in a group, as the path that its state would have. */
 struct ofs_member {
 	char *path;
 	size_t group;
 };
 
-/* The length of the optimizer's path in one of its files, "optim" or with
- * several "optim/NAME"; dir is what must follow: "state" or "param_groups". 0:
- * it is none. */
+/* The length of the optimizer's path at the start of path: "optim", or
+ * "optim/NAME" with several; dir must follow: "state" or "param_groups". 0: not
+ * a file of an optimizer. */
 static size_t optimizer_of(const char *path, const char *dir, bool several)
 {
 	size_t n = strlen(dir);
@@ -39,8 +38,8 @@ static size_t optimizer_of(const char *path, const char *dir, bool several)
 	return (size_t)(p - path);
 }
 
-/* One optimizer has optim/state, each of several optim/NAME/state, where NAME
- * may be "state" too. */
+/* Does the path exist? A single optimizer has optim/state, each of several has
+ * optim/NAME/state, where NAME may also be "state". */
 static bool is_there(struct optimfs *fs, struct ofs_optimizers *s,
     const char *path)
 {
@@ -59,7 +58,7 @@ static bool has_several(struct optimfs *fs, struct ofs_optimizers *s)
 		is_there(fs, s, "optim/state/state"));
 }
 
-/* A text that cannot be read is as one that is not there. */
+/* An unreadable text counts as absent. */
 static char *text_of(struct optimfs *fs, struct ofs_optimizers *s,
     const struct ofs_file_info *f)
 {
@@ -186,7 +185,7 @@ static int take_option(struct optimfs *fs, struct ofs_optimizers *s,
 	return 0;
 }
 
-/* optim/state/P/exp_avg: all of P's are neighbours. */
+/* optim/state/P/exp_avg; the states of P are adjacent. */
 static int take_state(struct optimfs *fs, struct ofs_optimizers *s, size_t file,
     size_t optimizer, struct optimfs_error *err)
 {
@@ -245,7 +244,7 @@ static int by_node(const void *a, const void *b)
 	return ((*x)->node > (*y)->node) - ((*x)->node < (*y)->node);
 }
 
-/* Files by their nodes: names of tied parameters lead to the same one. */
+/* Sorts files by node: names of tied parameters lead to the same one. */
 static const struct ofs_file_info **sort_nodes(const struct ofs_optimizers *s)
 {
 	const struct ofs_file_info **v = calloc(s->files.n + 1, sizeof(*v));
@@ -257,7 +256,7 @@ static const struct ofs_file_info **sort_nodes(const struct ofs_optimizers *s)
 	return v;
 }
 
-/* The group and the weights of p, and whether it is trained. */
+/* Finds the group and the weights of p, and whether it is trained. */
 static void join_param(struct optimfs *fs, struct ofs_optimizers *s,
     struct ofs_param *p, const struct ofs_file_info **nodes)
 {

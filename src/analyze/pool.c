@@ -1,4 +1,4 @@
-/* pool.c - files read in chunks by threads, their results joined in order */
+/* pool.c - threads that read files in chunks and join results in order */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,13 +15,13 @@
 
 #define THREADS_MAX 16
 
-/* An item of which a chunk was taken and that is not done. */
+/* An item in progress. */
 struct active {
 	struct active *next;
 	size_t item;
 	struct optimfs_file *file[OFS_POOL_FILES];
-	uint64_t joined; /* elements before this are */
-	uint64_t left;   /* chunks that are not done */
+	uint64_t joined; /* elements joined so far */
+	uint64_t left;   /* chunks in progress or left */
 	bool failed, told;
 	struct optimfs_error why;
 };
@@ -31,15 +31,15 @@ struct pool {
 	size_t n;
 	const struct ofs_pool_ops *ops;
 	void *ctx;
-	size_t buffer; /* bytes of the largest chunk of any file */
+	size_t buffer; /* size of the largest chunk of any file */
 	pthread_mutex_t lock;
 	pthread_cond_t changed, ended;
-	/* With the lock: */
-	size_t item; /* the next chunk is of this */
+	/* Protected by lock: */
+	size_t item; /* item of the next chunk */
 	uint64_t first;
 	struct active *active;
-	unsigned threads; /* that have not ended */
-	uint64_t bytes;   /* that are done */
+	unsigned threads; /* running threads */
+	uint64_t bytes;   /* bytes done */
 	bool stopped;
 	struct optimfs_error why;
 };
@@ -97,7 +97,7 @@ static void end_item(struct pool *p, struct active *a)
 	free(a);
 }
 
-/* With the lock: the next chunk, and its item; NULL at the end. */
+/* Takes the next chunk; returns its item, NULL at the end. The lock is held. */
 static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 {
 	const struct ofs_pool_item *it;
@@ -147,7 +147,7 @@ static int read_files(struct pool *p, const struct active *a,
 	return 0;
 }
 
-/* With the lock: wait until all chunks before c are joined. */
+/* Waits until all chunks before first are joined. The lock is held. */
 static void wait_turn(struct pool *p, const struct active *a, uint64_t first)
 {
 	while (!p->stopped && a->joined != first)
@@ -245,7 +245,7 @@ static unsigned threads_for(const struct optimfs_scan *how)
 	return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (unsigned)n;
 }
 
-/* Until all threads have ended; says now and then how far they are. */
+/* Waits for all threads, and reports progress regularly. */
 static void watch(struct pool *p, const struct optimfs_scan *how,
     uint64_t total)
 {
@@ -268,7 +268,7 @@ static void watch(struct pool *p, const struct optimfs_scan *how,
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Bytes of all items; the largest chunk of a file. */
+/* Computes the bytes of all items and the size of the largest chunk. */
 static uint64_t measure(struct pool *p)
 {
 	uint64_t total = 0;

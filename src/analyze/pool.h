@@ -44,7 +44,7 @@ struct ofs_pool_ops {
 	void (*failed)(void *ctx, size_t item, const struct optimfs_error *err);
 };
 
-/* -1 only if work, join or start failed, or for */
+/* -1 only if work, join or start failed, or memory ran out. */
 int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
     const struct optimfs_scan *how, const struct ofs_pool_ops *ops, void *ctx,
     struct optimfs_error *err);

@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "stats/stats.h"
 
-/* A tensor that is being read: what its chunks make together. */
+/* The sum over the chunks of a tensor. */
 struct sum {
 	struct ofs_stats *all;
 	XXH3_state_t *hash;
@@ -25,12 +25,12 @@ struct sum {
 
 struct job {
 	const struct ofs_file_list *list;
-	struct sum *sum; /* one a file; empty but for those being read */
+	struct sum *sum; /* by file; empty except for files being read */
 	struct optimfs_statistics *result;
-	struct optimfs_error *failed; /* of those with a code */
+	struct optimfs_error *failed; /* by file; valid if code is set */
 };
 
-/* What a thread has: a chunk's statistics, of each type that it met. */
+/* Data of a thread: the statistics of a chunk, for each dtype that it met. */
 struct mine {
 	struct ofs_stats *of[OFS_NDTYPES];
 };
@@ -100,7 +100,7 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 	struct sum *s = &job->sum[c->item];
 	int ret = 0;
 
-	if (c->first == 0 && c->last) { /* most tensors are one chunk */
+	if (c->first == 0 && c->last) { /* most tensors have a single chunk */
 		ret = ofs_stats_result(part, r, err);
 		r->xxh3 = XXH3_64bits(c->buf[0], bytes);
 		return ret;
@@ -173,7 +173,7 @@ static void job_fini(struct job *job)
 	free(job->failed);
 }
 
-/* What ranks hold of f, added to the list; f itself where nobody knows. */
+/* Adds the parts of f that ranks hold to the list; f itself if unknown. */
 static int add_parts(struct optimfs *fs, const struct ofs_file_info *f,
     struct ofs_file_list *l, struct optimfs_error *err)
 {
@@ -288,7 +288,7 @@ static int add_total(void *ctx, const struct optimfs_tensor *t,
 	return all->ret;
 }
 
-/* Of one tensor: its own, with its hash and histogram. */
+/* Takes the statistics of one tensor, with hash and histogram. */
 static int take_one(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* summary.c - what a checkpoint is, at a glance */
+/* summary.c - a summary of a checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,12 +15,11 @@
 #include "fs/fsck.h"
 #include "fs/view.h"
 
-/*
- * All of it but a few values (a step, the learning rates) comes from the index,
- * in one pass over the tree, so that it costs what opening the checkpoint cost.
- */
+/* Everything except a few values (a step, the learning rates) comes from the
+ * index in one pass over the tree, so that it costs no more than opening the
+ * checkpoint. */
 
-/* Sums of bytes stop at the largest number. */
+/* Sums of bytes saturate. */
 static void add(uint64_t *sum, uint64_t n)
 {
 	*sum = n > UINT64_MAX - *sum ? UINT64_MAX : *sum + n;
@@ -111,7 +110,7 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 	count_cut(s, t);
 }
 
-/* Can an entry be read, as far as the index tells? */
+/* Is an entry readable, judging by the index? */
 static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
@@ -242,7 +241,7 @@ static struct ofs_summary_state *state_of(struct ofs_summary_optim *o,
 	return state;
 }
 
-/* A file or, where state nests, a directory, which counts as one value. */
+/* Counts a file; a directory of nested state counts as one value. */
 static void count_state(struct ofs_summary *s, struct ofs_summary_optim *o,
     uint32_t node)
 {
@@ -274,7 +273,7 @@ static bool has_state(const struct ofs_summary_optim *o, const char *name)
 	return false;
 }
 
-/* The options of its first group; OFS_NONE. */
+/* The directory of its first group, or OFS_NONE. */
 static uint32_t first_group(const struct ofs_summary *s,
     const struct ofs_summary_optim *o)
 {
@@ -286,8 +285,8 @@ static uint32_t first_group(const struct ofs_summary *s,
 	return dir->nchild == 0 ? OFS_NONE : dir->child;
 }
 
-/* Adam and AdamW keep the same state; PyTorch 2.7 began to say which it is.
- * What another optimizer could have written, too, is not named. */
+/* Adam and AdamW have the same state; since PyTorch 2.7 an option tells them
+ * apart. Ambiguous cases are not named. */
 static const char *adam(const struct ofs_summary *s, uint32_t group)
 {
 	char decoupled[8] = "";
@@ -376,7 +375,7 @@ static void add_optim(struct ofs_summary *s, uint32_t dir, const char *name)
 	find_step(s, o);
 }
 
-/* Is optim/state one of several optimizers, which is called so? */
+/* Is optim/state one of several optimizers, called "state"? */
 static bool is_name(const struct ofs_summary *s, uint32_t optim)
 {
 	uint32_t dir = child(s, optim, "state");
@@ -402,8 +401,8 @@ static void find_optims(struct ofs_summary *s)
 		    name_of(s, node[dir].child + i));
 }
 
-/* The trainer's own count, where one of the usual names has it; else the
- * optimizer's. */
+/* The trainer's step counter, if it has a known name; else that of the
+ * optimizer. */
 static void find_training_step(struct ofs_summary *s)
 {
 	static const char *const names[][3] = {
@@ -435,7 +434,7 @@ static int first_is_enough(void *ctx, const struct optimfs_dirent *entry)
 	return 1;
 }
 
-/* What it takes from the checkpoint without a look into it. */
+/* Finds the values that the view copies byte for byte. */
 static void find_copied(struct optimfs *fs, struct ofs_summary_view *v,
     const char *name)
 {
@@ -456,7 +455,7 @@ static void find_copied(struct optimfs *fs, struct ofs_summary_view *v,
 	ofs_leave(snap);
 }
 
-/* Each is made, but for its bytes, as if it had been looked up. */
+/* Lays out each view, without reading data. */
 static void find_views(struct ofs_summary *s, struct optimfs *fs)
 {
 	struct optimfs_attr attr;
@@ -479,7 +478,7 @@ static void find_views(struct ofs_summary *s, struct optimfs *fs)
 	}
 }
 
-/* Making one would end at the first of them. */
+/* Laying out a view would fail at the first damaged entry. */
 static void refuse_views(struct ofs_summary *s)
 {
 	for (unsigned i = 0; i < s->nviews; i++)
@@ -513,8 +512,8 @@ int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
 	return 0;
 }
 
-/* Only what is damaged, from the index alone: a mount asks each time, and has to
- * read nothing. */
+/* Counts only damage, from the index alone: every mount does this and should
+ * not read data. */
 static int count_damage(struct ofs_summary *s, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = s->snap->cat;

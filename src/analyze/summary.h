@@ -94,7 +94,7 @@ void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
     struct ofs_buf *out);
 void ofs_summary_file_json(struct optimfs *fs, const char *path,
     const struct optimfs_attr *attr, struct ofs_buf *out);
-/* summary_shards.c: a table of ranks and their boxes of a */
+/* summary_shards.c: a table of the ranks and their boxes of a tensor. */
 void ofs_summary_shards(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, struct ofs_buf *out);
 

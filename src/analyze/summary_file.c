@@ -1,4 +1,4 @@
-/* summary_file.c - what is known of one file */
+/* summary_file.c - a summary of one file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "base/human.h"
 #include "base/json_write.h"
 
-/* Attributes shown, in this order. */
+/* The attributes in the order of display. */
 static const struct {
 	const char *name;
 	enum { TEXT, NUMBER, LIST } as; /* in JSON */
@@ -30,7 +30,7 @@ static const struct {
 /* Longer texts are not shown. */
 #define VALUE_MAX 4096
 
-/* malloc'ed; NULL when there is none. */
+/* malloc'ed; NULL: absent. */
 static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
 {
 	char full[64], *value;

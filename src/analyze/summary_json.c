@@ -1,4 +1,4 @@
-/* summary_json.c - a checkpoint at a glance, for programs: docs/json.md */
+/* summary_json.c - the summary as JSON: docs/json.md */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -28,7 +28,7 @@ static void put_count(struct ofs_json_writer *w, const char *key,
 	ofs_json_close(w, '}');
 }
 
-/* Is it one number, list, object, true, false or null? */
+/* Is text a single number, list, object, true, false or null? */
 static bool is_json(const char *text)
 {
 	struct ofs_json j;
@@ -36,7 +36,7 @@ static bool is_json(const char *text)
 	bool ok;
 
 	if (text[0] == '"')
-		return false; /* a string that has quotes */
+		return false; /* a string with quotes */
 	ofs_json_init(&j, text, (uint32_t)strlen(text));
 	token = ofs_json_next(&j, NULL);
 	ok = token != OFS_JSON_ERROR && token != OFS_JSON_END &&
@@ -46,8 +46,7 @@ static bool is_json(const char *text)
 	return ok;
 }
 
-/* The text of a value: numbers, lists and so on as they are, others as
- * strings. */
+/* Writes the text of a value: JSON values as they are, others as strings. */
 static void put_value(struct ofs_json_writer *w, const char *key,
     const char *text)
 {

@@ -1,4 +1,4 @@
-/* summary_shards.c - which rank has which box of a tensor, as a table */
+/* summary_shards.c - a table of the ranks and their boxes of a tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,13 +9,12 @@
 
 #include "analyze/summary.h"
 
-/*
- * A tensor is usually cut along one dimension, or two: then its shards are a
- * table, with a row for each part of the first and a column for each part of
- * the second. Any other layout, and a large one, is a list of its first boxes.
- */
+/* A tensor is usually sharded along one or two dimensions. Then its shards form
+ * a table with a row for each part of the first dimension and a column for each
+ * part of the second. For other or large layouts, the first boxes are
+ * listed. */
 
-#define MAX_SHARDS 1024 /* of a table */
+#define MAX_SHARDS 1024 /* shards of a table */
 #define MAX_ROWS   16
 #define MAX_COLS   8
 
@@ -28,7 +27,7 @@ struct cuts {
 struct picture {
 	const struct ofs_catalog *cat;
 	const struct ofs_tensor *t;
-	bool flat; /* boxes are runs of elements */
+	bool flat; /* boxes are ranges of elements */
 	struct cuts row, col, next;
 };
 
@@ -46,8 +45,8 @@ static void box_of(const struct picture *p, uint32_t i, uint64_t *from,
 	    size);
 }
 
-/* The distinct offsets along a dimension, in order, and how far each reaches
- * at most. */
+/* Collects the distinct offsets along a dimension, sorted, with their maximal
+ * extent. */
 static void cut(const struct picture *p, unsigned dim, struct cuts *c)
 {
 	uint64_t from[OFS_MAX_DIMS], size[OFS_MAX_DIMS];
@@ -73,7 +72,7 @@ static void cut(const struct picture *p, unsigned dim, struct cuts *c)
 	}
 }
 
-/* False: it is no table. */
+/* False: the shards do not form a table. */
 static bool make_table(struct picture *p)
 {
 	unsigned ndim = p->t->grid_ndim, cut_dims = 0;
@@ -92,8 +91,8 @@ static bool make_table(struct picture *p)
 	return cut_dims > 0 && p->row.n * p->col.n == p->t->nshards;
 }
 
-/* Ranks of a shard and its replicas: "0,4"; or the file where no rank is
- * known. */
+/* Writes the ranks of a shard and its replicas, "0,4", or the file if no rank
+ * is known. */
 static void put_owner(const struct picture *p, uint32_t i, char *text,
     size_t size)
 {
@@ -121,7 +120,7 @@ static void put_range(uint64_t from, uint64_t n, char text[48])
 	snprintf(text, 48, "%" PRIu64 "..%" PRIu64, from, from + n - 1);
 }
 
-/* The shard that begins there. */
+/* The shard at this row and column. */
 static uint32_t find(const struct picture *p, uint32_t row, uint32_t col)
 {
 	uint64_t from[OFS_MAX_DIMS], size[OFS_MAX_DIMS];

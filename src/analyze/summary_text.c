@@ -1,4 +1,4 @@
-/* summary_text.c - a checkpoint at a glance, for a person */
+/* summary_text.c - the summary as text */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "base/human.h"
 #include "detect/registry.h"
 
-#define MAX_GROUPS 4 /* that are shown */
+#define MAX_GROUPS 4 /* number shown */
 #define MAX_NAMES  8 /* in a line */
 #define MAX_NOTES  3
 

@@ -41,7 +41,8 @@ static inline bool ofs_is_tensor(const struct ofs_file_info *f)
  * which sets *no_memory (never cleared). */
 char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,
     bool *no_memory);
-/* The text of a small file without its last newline, NUL-terminated, */
+/* The text of a small file without its last newline, NUL-terminated and
+ * malloc'ed. */
 char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* compare.c - do all ranks show the same tree? */
+/* compare.c - check that all ranks show the same tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,19 +13,20 @@
 #include "fs/fs.h"
 #include "tree/digest.h"
 
-/* Every rank makes its tree by itself, from an index that all read, and from
- * options and files that only it has (units=, ids=). All say a digest of what
- * they show. Where two differ, the first of them and the first that differs
- * from it say all that they show, so that every rank can name the place. */
+/* Every rank builds its own tree, from an index that all read and from options
+ * and files of its own (units=, ids=). The ranks exchange a digest of their
+ * trees. If two differ, the lowest rank and the first one that differs from it
+ * send their whole trees, so that every rank can name the path. */
 
 struct comparison {
 	struct optimfs_group *w;
-	const struct ofs_tree *tree; /* NULL: this rank shows none */
-	uint64_t *hash;              /* of each of its nodes */
+	const struct ofs_tree *tree; /* NULL: this rank has none */
+	uint64_t *hash;              /* hash of each node */
 	int a, b;                    /* ranks that differ */
 };
 
-/* A template that is being filled shows what nobody else has. */
+/* Does this rank show the common tree? A template that is being filled is shown
+ * by one rank only. */
 static bool shows(const struct optimfs *fs)
 {
 	return fs != NULL && !fs->now->cat->filling;
@@ -39,7 +40,7 @@ static void put_digest(const struct comparison *c, struct ofs_buf *b)
 			    : XXH64(c->hash, c->tree->n * sizeof(*c->hash), 0));
 }
 
-/* 1: ranks a and b differ; 0: none does. */
+/* 1: ranks a and b differ; 0: all are equal. */
 static int find_ranks(struct comparison *c, struct ofs_allgather *said,
     struct optimfs_error *err)
 {
@@ -77,7 +78,7 @@ static void put_nodes(const struct comparison *c, struct ofs_buf *b)
 	}
 }
 
-/* A tree that ends first lacks what the other has next. */
+/* The first path that differs; if one tree ends, the next path of the other. */
 static const char *first_difference(struct ofs_cursor *a, struct ofs_cursor *b)
 {
 	const char *x = "", *y = "";

@@ -1,4 +1,4 @@
-/* copy.c - files of the tree, copied out */
+/* copy.c - copy files out of the tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,25 +16,26 @@
 #include "cluster/task.h"
 #include "fs/fs.h"
 
-/* Of several ranks, rank 0 lists what is to be copied, and assigns the files to
- * those that see the destination. All walk the tree in the same order. */
+/* With several ranks, rank 0 lists the files to copy and assigns them to ranks
+ * that see the destination. All ranks walk the tree in the same order. */
 
 #define READ_SIZE ((size_t)1 << 20)
 
 struct copy {
 	struct optimfs *fs;
-	struct optimfs_group *group; /* NULL: this process copies all */
+	struct optimfs_group *group; /* NULL: a single process */
 	const struct optimfs_copy *how;
-	const char *dest; /* the directory that the tree's becomes */
-	const char *name; /* of the file that is copied */
-	bool unread;      /* some file could not be read */
-	/* Of several ranks: who copies which file, in the order of the walk. */
+	const char *dest; /* the destination directory */
+	const char *name; /* name of the current file */
+	bool unread;      /* a file could not be read */
+	/* With several ranks: the rank that copies each file, in the order of
+	 * the walk. */
 	int *who;
 	uint64_t *size;
 	size_t nfiles, cap, at;
 };
 
-/* mkstemp makes 0600; what is copied gets what open(2) would have given. */
+/* The mode that open(2) would give to a new file; mkstemp uses 0600. */
 static mode_t new_file_mode(void)
 {
 	mode_t mask = umask(0);
@@ -43,7 +44,7 @@ static mode_t new_file_mode(void)
 	return 0666 & ~mask;
 }
 
-/* A new file beside dest, whose name may be as long as names can be. */
+/* A new file beside dest, whose name may have the maximal length. */
 static int make_temp(const char *dest, char **temp, struct optimfs_error *err)
 {
 	const char *slash = strrchr(dest, '/');
@@ -107,7 +108,7 @@ static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
 	return ret;
 }
 
-/* 0; 1: the checkpoint has not all of it; -1: it cannot be written. */
+/* 0; 1: the checkpoint lacks some of it; -1: it cannot be written. */
 static int fill(const struct copy *copy, uint64_t node, int fd,
     struct optimfs_error *err)
 {
@@ -123,7 +124,8 @@ static int fill(const struct copy *copy, uint64_t node, int fd,
 	return ret;
 }
 
-/* The file appears under its name complete or not at all: as fill. */
+/* The file appears under its name when it is complete, or not at all. Returns
+ * as fill. */
 static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
@@ -158,7 +160,7 @@ static int make_directory(const char *path, struct optimfs_error *err)
 	return optimfs_fail(err, errno, "%s: %m", path);
 }
 
-/* The next file: is it ours to copy? */
+/* Is the next file to be copied by this rank? */
 static int is_ours(struct copy *copy, bool *ours, struct optimfs_error *err)
 {
 	*ours = true;
@@ -195,7 +197,7 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 	free(dest);
 	if (ret != 1)
 		return ret;
-	/* as cp(1): the others are copied all the same */
+	/* as cp(1): continue with other files */
 	copy->unread = true;
 	if (copy->how->unread != NULL)
 		copy->how->unread(copy->how->ctx, err);
@@ -215,7 +217,7 @@ static int count_entry(void *ctx, const struct ofs_walk_entry *e,
 	return 0;
 }
 
-/* As cp(1) does: into dest when it is a directory, else as dest. */
+/* As cp(1): into dest if it is a directory, otherwise as dest. */
 static char *target(const char *path, const char *dest)
 {
 	char *copy, *full = NULL, *base;
@@ -235,8 +237,8 @@ static char *target(const char *path, const char *dest)
 	return full;
 }
 
-/* Rank 0 says where to, and who copies what, so that all mean the same. Those
- * who do not see that directory only serve the others. */
+/* Rank 0 sends the destination and the assignment. Ranks that do not see the
+ * destination only serve the others. */
 static int assign(struct copy *copy, uint64_t dir, char **to, bool *sees,
     struct optimfs_error *err)
 {
@@ -270,7 +272,7 @@ static int copy_together(struct copy *copy, uint64_t dir, char **to,
 		copy->dest = *to;
 		if (!sees[w->rank] ||
 		    ofs_walk(copy->fs, dir, 0, copy_entry, copy, &own) == 0)
-			own.code = 0; /* of a file that could not be read */
+			own.code = 0; /* for a file that could not be read */
 		ret = ofs_task_agree(w, &own, err);
 	}
 	free(copy->who);
@@ -301,7 +303,7 @@ static bool is_first(const struct optimfs *fs)
 	return fs->options.group == NULL || fs->options.group->rank == 0;
 }
 
-/* What is to be copied, and on the rank that says so: to where. */
+/* Finds the source, and on rank 0 the destination. */
 static int find(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_attr *attr, char **to,
     struct optimfs_error *err)

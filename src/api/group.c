@@ -1,4 +1,4 @@
-/* group.c - the ranks of a job, and the checkpoints that they offer */
+/* group.c - the ranks of a job, and the checkpoints they offer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,8 +22,8 @@ struct optimfs_group *optimfs_group_join(const char *transport,
 	return ofs_group_join(transport, timeout, ofs_group_services, err);
 }
 
-/* Others may ask for what is offered before we hear that all have it. So it is
- * added before the first word is said. */
+/* Others may send requests for a checkpoint before we know that all have it. So
+ * it is added before the first message. */
 static struct ofs_manifest *add(struct optimfs_group *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err)

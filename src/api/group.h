@@ -5,7 +5,7 @@
 
 #include "cluster/group.h"
 
-/* The services of every group that */
+/* The services of every group that optimfs_group_join makes; ends with NULL. */
 extern const struct ofs_group_service *const ofs_group_services[];
 
 #endif

@@ -1,4 +1,4 @@
-/* mkfs.c - directories for a checkpoint to be, on one rank or several */
+/* mkfs.c - make the directories of a new checkpoint, on one rank or several */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 #include "fs/fs.h"
 #include "push/template.h"
 
-/* A directory that gets its part of the checkpoint with the commit. Several
- * ranks may see it. */
+/* Makes a directory that will get its part of the checkpoint at the commit.
+ * Several ranks may see it. */
 static int make_place(const char *dir, bool *made, struct optimfs_error *err)
 {
 	if (ofs_template_room(dir, err) == -1)
@@ -27,8 +27,8 @@ static int make_place(const char *dir, bool *made, struct optimfs_error *err)
 	return optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
 }
 
-/* Rank 0 has the template, and makes it when all have their places: all of
- * that, or nothing. */
+/* Rank 0 makes the template when all ranks have their directories: everything,
+ * or nothing. */
 static int make_all(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {

@@ -20,9 +20,9 @@ static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
 	return cat->filling ? &ofs_write_through : &ofs_write_staged;
 }
 
-/* The lock comes first: what another writer, or one that died, is about to do
- * to the checkpoint must be done before it is read. The path must be good
- * wherever the process goes. */
+/* The lock comes first: whatever another writer, or a dead one, was about to
+ * change must be finished before the checkpoint is read. The path must stay
+ * valid when the process changes directory. */
 static struct optimfs *open_rw(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
@@ -54,8 +54,9 @@ static struct optimfs *open_rw(const char *path,
 	return fs;
 }
 
-/* Of several ranks, rank 0 writes. The lock was taken when path was offered; if
- * all is in one directory that is here, nobody else is needed to read it. */
+/* With several ranks, rank 0 writes. The lock was taken when path was offered.
+ * If everything is in one directory on this machine, no other rank is needed to
+ * read it. */
 static struct optimfs *open_rw_shared(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
@@ -105,7 +106,7 @@ static struct optimfs *open_rw_shared(const char *path,
 	return fs;
 }
 
-/* Nothing has been committed to what waits for a checkpoint. */
+/* Returns an empty catalog for a directory that waits for its first commit. */
 static struct ofs_catalog *read_nothing(const struct ofs_manifest *s,
     struct optimfs_error *err)
 {
@@ -127,7 +128,7 @@ static struct ofs_catalog *read_nothing(const struct ofs_manifest *s,
 	return NULL;
 }
 
-/* What all ranks have; rank 0 may write it. */
+/* Opens the files of all ranks; rank 0 may write. */
 static struct optimfs *open_shared(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
@@ -143,7 +144,7 @@ static struct optimfs *open_shared(const char *path,
 	return cat == NULL ? NULL : ofs_open_catalog(cat, path, options, err);
 }
 
-/* An empty directory may be one that waits for a checkpoint. */
+/* Fails for an empty directory that waits for a template to be filled. */
 static int find_template(const char *path, struct optimfs_error *err)
 {
 	char *template = NULL;
@@ -176,7 +177,7 @@ struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
 	return NULL;
 }
 
-/* Nothing of it is kept: there is no lock that must come first. */
+/* Changes are never kept, so no lock is needed. */
 static struct optimfs *open_scratch(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
@@ -203,7 +204,7 @@ static struct optimfs *open_any(const char *path,
 	return fs;
 }
 
-/* An error about a file of the checkpoint also names the checkpoint. */
+/* Adds the path of the checkpoint to an error about one of its files. */
 static void name_checkpoint(const char *path, struct optimfs_error *err)
 {
 	const char *slash = strrchr(path, '/');
@@ -237,6 +238,7 @@ struct optimfs *optimfs_open(const char *path,
 			fs = NULL;
 		}
 	}
-	malloc_trim(0); /* reading took several times what is left */
+	malloc_trim(
+	    0); /* reading needed several times the memory that is left in use */
 	return fs;
 }

@@ -17,19 +17,19 @@
 #include "push/writethrough.h"
 #include "reshard/leftover.h"
 
-/* What is found beside a checkpoint when its lock is taken. */
+/* The state found beside a checkpoint when its lock is taken. */
 struct beside {
 	const char *path;
-	char *template; /* path is empty, and to become this */
-	bool done;      /* a template was about to get its name */
-	struct ofs_manifest *manifest; /* of several ranks; NULL */
+	char *template;             /* the template of an empty directory */
+	bool done;                  /* a template was about to be published */
+	struct ofs_manifest *share; /* with several ranks; else NULL */
 	struct ofs_coordinator
-	    *coordinator; /* of their directories, if they are several */
-	bool settled;     /* what they were to publish is done */
+	    *coordinator; /* of their directories, if there are several */
+	bool settled;     /* their publishing is finished */
 };
 
-/* Who sees other directories than ours takes their locks. What is in one that
- * we see needs no others. */
+/* Ranks that see other directories take their locks. If we see everything, no
+ * other rank is needed. */
 static int look_for_others(struct beside *b, int beside,
     struct optimfs_error *err)
 {
@@ -50,7 +50,7 @@ static int look_for_others(struct beside *b, int beside,
 	return ret;
 }
 
-/* What was staged for a commit that was published is done. */
+/* Finishes a published commit: its staged changes are done. */
 static int finish_commit(const struct beside *b, int beside,
     struct optimfs_error *err)
 {
@@ -61,7 +61,7 @@ static int finish_commit(const struct beside *b, int beside,
 	if (dir == NULL)
 		return ofs_no_memory(err);
 	if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
-		*strrchr(dir, '/') = '\0'; /* a file: the directory it is in */
+		*strrchr(dir, '/') = '\0'; /* a file: use its directory */
 	fd = open(dir[0] == '\0' ? "/" : dir,
 	    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd == -1)
@@ -92,13 +92,13 @@ static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 	b->done = ofs_template_done(b->path);
 	if (found == 1)
 		return 0;
-	/* what was the template is in path now */
+	/* the template has become path */
 	return b->done || ofs_reshard_rest(beside)
 	    ? 1
 	    : finish_commit(b, beside, err);
 }
 
-/* The stage is open, and what was staged before is dropped if it is done. */
+/* Drops the staged changes of the open stage if they are published. */
 static int settle(struct ofs_stage *st, const struct beside *b,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* walk.c - depth-first walk over a checkpoint's tree */
+/* walk.c - walk a directory of the tree in sorted order */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 
-/* Entries are fetched a batch at a time, so that a directory of a million
- * names costs a batch. */
+/* Entries are fetched in batches, which bounds the memory for a directory of a
+ * million names. */
 #define BATCH 256
 
 struct batch {
@@ -27,7 +27,7 @@ struct batch {
 
 struct level {
 	uint64_t dir;
-	size_t path_len; /* of the directory's path */
+	size_t path_len; /* length of the directory's path */
 	struct batch batch;
 };
 
@@ -73,7 +73,7 @@ static int batch_fill(struct walk *w, struct level *l, uint64_t start,
 	return l->batch.failed ? ofs_no_memory(err) : 0;
 }
 
-/* The next entry of a level, NULL at its end or with *failed set. */
+/* The next entry of a level; NULL at its end, or with *failed set. */
 static int next(struct walk *w, struct level *l, bool *end,
     struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* args.c - the walk over a verb's command line */
+/* args.c - parsing a command line */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -39,7 +39,7 @@ static int take_options(struct ofs_args *a, const char *list, int *status)
 	return 0;
 }
 
-/* A name that is no flag and no option of the verb. */
+/* Reports a name that is neither a flag nor an option of the verb. */
 static int unknown(const struct ofs_args *a, const char *word, const char *name)
 {
 	struct ofs_nearest near;
@@ -56,8 +56,7 @@ static int unknown(const struct ofs_args *a, const char *word, const char *name)
 	    near.best[0] == '\0' ? "" : "'?");
 }
 
-/* A long word that is no flag: --name or --name=value of the options, with
- * '-' for '_' if one likes. */
+/* Handles an option given as --name or --name=value; '-' may replace '_'. */
 static int long_option(struct ofs_args *a, const char *word, int *status)
 {
 	char name[64];

@@ -1,4 +1,4 @@
-/* interrupt.c - Ctrl-C ends long work in order */
+/* interrupt.c - ending long work cleanly on Ctrl-C */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* job.c - commands that run as several ranks, started by mpirun */
+/* job.c - commands that run on several ranks under mpirun */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,7 +22,7 @@ bool ofs_job_wanted(const struct ofs_job_options *o)
 		(optimfs_group_launched() || o->gather == OPTIMFS_GATHER_NCCL));
 }
 
-/* "0:4-7"; a comma will do, too, where the shell and -o let it through. */
+/* Parses "0:4-7"; a comma is accepted too, where the shell and -o allow it. */
 static int choose(struct ofs_job *job, const char *list, int size,
     struct optimfs_error *err)
 {
@@ -102,7 +102,7 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
 	if (choose_workers(job, workers, err) == 0 &&
 	    gather(job, o, say, err) == 0)
 		return 0;
-	/* the others fail in the same way: nobody reads */
+	/* the other ranks fail too: there are no readers */
 	if (job->worker != NULL)
 		memset(job->worker, 0,
 		    (size_t)optimfs_group_size(job->group) *

@@ -1,4 +1,4 @@
-/* options.c - "-o name=value,..." and "--name=value": one table, one parser */
+/* options.c - parsing "-o name=value,..." and "--name=value" */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -90,7 +90,7 @@ static int unknown(const struct ofs_options *o, const char *name,
 	    name, OFS_NEAREST(&near));
 }
 
-/* The digits of a number, and its unit as *rest. */
+/* Parses the digits of a number; *rest is its unit. */
 static int number(const char *value, uint64_t *n, const char **rest)
 {
 	char *end;
@@ -266,7 +266,8 @@ int ofs_options_set(struct ofs_options *o, const char *name, const char *value,
 	return assign(o, t, value, err);
 }
 
-/* One word of the list, unescaped in place; the start of the next, or NULL. */
+/* Splits off one word of the list, unescaped in place; returns the start of the
+ * next, or NULL. */
 static char *split(char *word)
 {
 	char *to = word;

@@ -1,4 +1,4 @@
-/* progress.c - long work shows how far it is */
+/* progress.c - progress of long work */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/human.h"
 
-#define PATIENCE 2.0  /* seconds before anything is said */
+#define PATIENCE 2.0  /* seconds before the first line */
 #define REDRAW   0.2  /* between lines on a terminal */
-#define EVERY    60.0 /* elsewhere */
-#define FORCED   10.0 /* elsewhere, with --progress */
+#define EVERY    60.0 /* otherwise */
+#define FORCED   10.0 /* otherwise, with --progress */
 
 static double now(void *ctx)
 {
@@ -60,7 +60,7 @@ static int percent_of(const struct ofs_progress *p)
 	    : (int)(100 * ((double)p->done / (double)p->total));
 }
 
-/* At the rate that it had. */
+/* Formats the time left at the average rate. */
 static void put_left(char text[24], const struct ofs_progress *p, double took)
 {
 	double v = rate_of(p, took);
@@ -87,7 +87,7 @@ static int print(char *line, size_t size, const struct ofs_progress *p,
 	    file != NULL ? file : "");
 }
 
-/* Names come from files. */
+/* Replaces control characters: names come from files. */
 static void disarm(char *s)
 {
 	for (; *s != '\0'; s++)
@@ -95,10 +95,10 @@ static void disarm(char *s)
 			*s = '?';
 }
 
-/* What is left of a longer line before is overwritten with spaces. */
+/* Draws a line; spaces overwrite the rest of a longer one. */
 static void draw(struct ofs_progress *p, double t, const char *file)
 {
-	char line[160]; /* a longer name is cut */
+	char line[160]; /* longer names are shortened */
 	int n =
 	    print(line, p->terminal ? 79 : sizeof(line), p, t - p->start, file);
 

@@ -1,4 +1,4 @@
-/* tools.c - messages, exit statuses */
+/* tools.c - messages and exit statuses */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,8 +14,8 @@
 
 #include "base/buf.h"
 
-/* Names come from files and from other people: no control byte may reach a
- * terminal. One write, so that lines of several processes do not mix. */
+/* Names come from files and from other people: no control byte may reach the
+ * terminal. Uses one write, so that lines of several processes do not mix. */
 static void print(FILE *to, const char *before, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 static void print(FILE *to, const char *before, const char *fmt, va_list ap)
@@ -110,7 +110,7 @@ int ofs_tool_status(int code)
 	case ECANCELED:
 		return OFS_EXIT_INTERRUPTED;
 	case EPERM:
-	case E2BIG: /* beyond a limit that was set */
+	case E2BIG: /* beyond a configured limit */
 		return OFS_EXIT_REFUSED;
 	default:
 		return OFS_EXIT_IO;
@@ -127,7 +127,7 @@ int ofs_tool_finish(int status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
-	if (errno == EPIPE) /* the reader has seen enough */
+	if (errno == EPIPE) /* the reader has closed the pipe */
 		return status;
 	ofs_tool_say("standard output: %s", strerror(errno));
 	return status == OFS_EXIT_OK ? OFS_EXIT_IO : status;

@@ -168,7 +168,7 @@ static long long number_at(const char *s)
 	return isdigit((unsigned char)s[0]) ? strtoll(s, NULL, 10) : -1;
 }
 
-/* Newest first, by the first number in which the names */
+/* Newest first, by the first number in which the names differ. */
 static int newest_first(const void *a, const void *b)
 {
 	const char *x = *(char *const *)a, *y = *(char *const *)b;

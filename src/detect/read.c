@@ -140,7 +140,7 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
 	return 0;
 }
 
-/* One pass: 0, -1, or 1 if a part must be */
+/* One pass: 0, -1, or 1 if a part must be left out. */
 static int read_parts(struct reading *r, struct ofs_catalog *cat,
     struct optimfs_error *err)
 {
@@ -288,7 +288,8 @@ static int name_writer(struct ofs_catalog *cat, const char *trainer,
 							   : 0;
 }
 
-/* For strict, any note with an errno value counts; but not state */
+/* For strict, any note with an errno value counts, except state of a frozen
+ * parameter that is absent by design. */
 static bool is_wrong(const struct ofs_note *note)
 {
 	return note->code != 0 &&
@@ -305,7 +306,7 @@ static int check_strict(const struct ofs_catalog *cat,
 	return 0;
 }
 
-/* A format that brings parts together does it once for all of them. */
+/* A format that joins parts does so once for all of them. */
 static int join(struct ofs_catalog *cat, const struct ofs_parts *parts,
     struct optimfs_error *err)
 {
@@ -338,8 +339,8 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	return check_strict(cat, opt, err);
 }
 
-/* Files that the user names are there, whether or not anything asks for them:
- * one that is not would leave out the part that does. */
+/* Files named in options must exist, even if no part uses them: otherwise a
+ * missing file would just drop the part that does. */
 static int check_files(const struct optimfs_options *opt,
     struct optimfs_error *err)
 {

@@ -11,7 +11,7 @@
 const struct ofs_format *ofs_format_at(size_t i);
 /* The format called name, if it can read; NULL: none. */
 const struct ofs_format *ofs_format_find(const char *name);
-/* View kind i and its format; NULL after */
+/* View kind i and its format; NULL after the last one. */
 const struct ofs_view_kind *ofs_view_kind_at(unsigned i,
     const struct ofs_format **format);
 

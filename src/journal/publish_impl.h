@@ -73,7 +73,7 @@ int ofs_publish_dir(int at, const char *name, struct optimfs_error *err);
  * of this directory, and are durable on return. -1: failed. */
 int ofs_publish_parents(int at, const char *rel, int like,
     struct optimfs_error *err);
-/* Syncs the parent directory of rel; -1 with */
+/* Syncs the parent directory of rel; -1 with errno. */
 int ofs_publish_sync_dir(int at, const char *rel);
 /* The parent of dir and the name of dir in it; -1: it has none. */
 int ofs_publish_parent(const char *source, int dir, int *parent, char **base,

@@ -172,7 +172,7 @@ static int renew_journal(struct ofs_stage *st, struct optimfs_error *err)
 	st->journal = (struct ofs_journal){ .fd = -1, .broken = true };
 	if (make_journal(st, err) == -1)
 		return -1;
-	/* otherwise the old one could reappear after a power */
+	/* otherwise the old one could reappear after a power failure */
 	if (fsync(st->dir) == -1)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
 	st->journal.broken = false;

@@ -63,7 +63,7 @@ struct ofs_overlay_node {
 	struct ofs_overlay_node *next; /* in its hash bucket */
 	uint32_t index;
 	bool dir;
-	bool gone; /* of the checkpoint: its old name does not */
+	bool gone; /* of the checkpoint: its old name does not lead to it */
 	bool dead; /* removed by an abort */
 	/* Its location, if it differs from that in the checkpoint. parent is
 	 * OFS_NONE if it was removed. */

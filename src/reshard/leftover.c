@@ -13,7 +13,7 @@
 #include "journal/stage.h"
 #include "journal/stage_path.h"
 
-/* The type of the first record that is not the stage's */
+/* The type of the first record that is not the stage's own. */
 static int first_type(void *ctx, const struct ofs_record *r,
     struct optimfs_error *err)
 {

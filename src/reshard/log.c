@@ -106,7 +106,7 @@ void ofs_reshard_log_sums(struct ofs_reshard *r, struct ofs_reshard_file *f)
 
 	for (size_t i = 0; i < r->nsums; i++)
 		if (r->sum[i].file == f->index) {
-			/* recorded in the order of arrival, not that */
+			/* recorded in the order of arrival, not of the file */
 			ofs_sums_promise(sums, r->sum[i].sum.from,
 			    r->sum[i].sum.from + 1, NULL);
 			ofs_sums_add(sums, &r->sum[i].sum);

@@ -19,8 +19,11 @@
 #include "cluster/task.h"
 #include "reshard/leftover.h"
 
-/* Its files go to the directory new of a stage (journal/stage.h), which gets the
- * name that was asked for once all of them are on disk. */
+/* The files go to the directory new of a stage (journal/stage.h), which is
+ * renamed to the target once all of them are on disk. */
+
+/* Number of copied or dropped values that are named. */
+#define TOLD_MAX 16
 
 static void hash_text(XXH64_state_t *h, const char *s)
 {
@@ -38,7 +41,7 @@ static void hash_number(XXH64_state_t *h, uint64_t v)
 	XXH64_update(h, le, sizeof(le));
 }
 
-/* Its files as they were when it was opened, and how they were read. */
+/* Hashes the source files as they were opened, and the options for reading. */
 static void hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h)
 {
 	const struct ofs_catalog *cat = snap->cat;
@@ -236,7 +239,7 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	say_resumed(r);
 	if (ofs_reshard_work(r, err) == -1)
 		return -1;
-	/* names that we made; the publisher syncs */
+	/* names that we made; the publisher syncs them again */
 	return r->lead || r->new == -1 ? 0 : ofs_reshard_dirs_sync(r, err);
 }
 

@@ -93,7 +93,7 @@ int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
 /* On other ranks: takes the records that the lead has found. */
 int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
     struct optimfs_error *err);
-/* On the lead: records the progress of another rank; an */
+/* On the lead: records the progress of another rank; an ofs_task_take_fn. */
 int ofs_reshard_log_take(void *r, int from, struct ofs_cursor *c,
     struct optimfs_error *err);
 int ofs_reshard_log_part(struct ofs_reshard *r,

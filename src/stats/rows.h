@@ -25,7 +25,8 @@ struct ofs_rows {
 	    double hi);
 };
 
-/* The variants that this machine supports, the fastest first; NULL after the */
+/* The variants that this machine supports, the fastest first; NULL after the
+ * last. */
 const struct ofs_rows *ofs_rows(unsigned i);
 
 #endif

@@ -35,7 +35,7 @@ struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err);
 void ofs_stats_free(struct ofs_stats *s);
 /* Resets it to no elements. */
 void ofs_stats_clear(struct ofs_stats *s);
-/* Adds the next n elements. All calls except the last add */
+/* Adds the next n elements. All calls except the last add whole blocks. */
 void ofs_stats_add(struct ofs_stats *s, const void *p, size_t n);
 /* Appends the elements of chunk to s, which has whole chunks. */
 void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk);
