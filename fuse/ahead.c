@@ -1,4 +1,4 @@
-/* ahead.c - small files, handed to the kernel as they are opened */
+/* ahead.c - pass small files to the kernel on open */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,23 +15,24 @@ enum {
 	STORED = 16384, /* files remembered as stored */
 };
 
-/* A file that is open. */
+/* An open file. */
 struct entry {
-	struct entry *next; /* in its bucket */
+	struct entry *next; /* in its hash bucket */
 	uint64_t node;
 	unsigned opens;
 	bool storing;
 };
 
 struct ofs_ahead {
-	struct fuse_session *se; /* NULL: nothing is stored */
+	struct fuse_session *se; /* NULL: no session yet, nothing is stored */
 	atomic_uint_least64_t *bytes;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t stored;
-	bool off; /* for lack of memory, for ever */
+	bool off; /* out of memory: disabled for good */
 	struct entry *bucket[BUCKETS];
-	/* By node, the newer in the place of the older: the kernel most likely
-	 * has them still. Else they are read as other files are. */
+	/* Recently stored nodes, hashed; newer ones replace older ones. The
+	 * kernel most likely still caches them; otherwise they are read as
+	 * usual. */
 	uint64_t seen[STORED];
 };
 
@@ -93,12 +94,12 @@ static void store(struct ofs_ahead *a, uint64_t node, uint64_t size,
 	if (optimfs_file_read(file, buf, (size_t)size, 0, &err) !=
 	    (ssize_t)size)
 		return;
-	/* what the kernel does not take, it will ask for */
+	/* if the kernel refuses it, reads will ask for it */
 	if (fuse_lowlevel_notify_store(a->se, node, 0, &v, 0) == 0)
 		atomic_fetch_add_explicit(a->bytes, size, memory_order_relaxed);
 }
 
-/* The lock is held, but not while it stores. */
+/* The lock is held, except during the store. */
 static void first_open(struct ofs_ahead *a, struct entry *e, uint64_t size,
     struct optimfs_file *file, void *buf)
 {
@@ -127,7 +128,7 @@ bool ofs_ahead_open(struct ofs_ahead *a, uint64_t node, uint64_t size,
 	e = *at;
 	if (e == NULL)
 		e = *at = calloc(1, sizeof(*e));
-	if (e == NULL) { /* from now on opens are not known */
+	if (e == NULL) { /* further opens cannot be counted */
 		a->off = true;
 		pthread_mutex_unlock(&a->lock);
 		return false;

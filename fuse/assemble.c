@@ -1,4 +1,4 @@
-/* assemble.c - which files are gathered when they are opened, and kept */
+/* assemble.c - gather whole files into memory when they are opened */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,34 +14,34 @@
 #include "base/memory.h"
 #include "fuse/gather.h"
 
-/* Below it a page or two of cache are cheaper than a file of one's own. */
+/* For smaller files, a few pages of cache are cheaper than a backing file. */
 #define SMALLEST (UINT64_C(16) << 10)
-/* Up to it gathering takes less time than a person or a prompt would see,
- * whatever is then read. */
+/* Gathering up to this size is not noticeable, whatever is read afterwards. */
 #define SMALL     (UINT64_C(8) << 20)
 #define HUGE_PAGE (UINT64_C(2) << 20)
 enum {
 	BUCKETS = 4096,
 	SEEN = 4096,        /* files remembered as opened */
-	READERS = 256,      /* processes remembered as reading files whole */
-	CREDIT = 16,        /* files gathered on the word of one read whole */
-	FORGIVE_MS = 60000, /* until a failed gather is tried again */
-	WAIT_MS = 100, /* how soon a waiter notices that it is not wanted */
+	READERS = 256,      /* processes that read files completely */
+	CREDIT = 16,        /* files gathered after one was read completely */
+	FORGIVE_MS = 60000, /* time until a failed gather is repeated */
+	WAIT_MS = 100, /* interval at which a waiter checks for cancellation */
 };
 
-/* A file that is open, or in memory, or both. */
+/* A file that is open or in memory. */
 struct entry {
 	uint64_t node, bytes;
 	struct entry *next;          /* in its bucket */
-	struct entry *older, *newer; /* when it is only in memory */
-	unsigned opens, demand;      /* through the kernel; through us */
-	unsigned deciding;           /* opens that are being decided */
-	int id;                      /* 0: not in memory */
+	struct entry *older, *newer; /* LRU list, when only in memory */
+	unsigned opens,
+	    demand;        /* opens: through the kernel; demand: through us */
+	unsigned deciding; /* opens being decided */
+	int id;            /* 0: not in memory */
 	bool gathering;
 };
 
-/* What was seen of a node or a process, in tables where the newer replaces
- * the older of one slot: to forget costs speed, nothing else. */
+/* Observations about a node or a process, in hash tables where newer ones
+ * replace older ones: forgetting only costs speed. */
 struct seen {
 	uint64_t node;
 	int64_t failed; /* ofs_clock_ms; 0: never */
@@ -77,7 +77,7 @@ struct ofs_assemble *ofs_assemble_new(const struct ofs_assemble_config *config,
 	}
 	a->config = *config;
 	a->pt = pt;
-	/* the budget is kept by counting; the limit only backs it up */
+	/* the budget is enforced by counting; the limit is a backstop */
 	a->dir = ofs_gather_dir(config->budget + 4 * HUGE_PAGE, err);
 	if (a->dir == -1) {
 		free(a);
@@ -152,7 +152,7 @@ static void lru_remove(struct ofs_assemble *a, struct entry *e)
 	*(e->newer != NULL ? &e->newer->older : &a->newest) = e->older;
 }
 
-/* Forget e where nothing holds it. */
+/* Frees e if it is unused. */
 static void put(struct ofs_assemble *a, struct entry *e)
 {
 	struct entry **at;
@@ -193,8 +193,7 @@ static uint64_t charge(uint64_t size)
 	return (size + unit - 1) / unit * unit;
 }
 
-/* The same answer for every open of a file, whatever happened before: files
- * that this refuses need no entry. */
+/* Depends on the file only: files that are not eligible need no entry. */
 static bool eligible(const struct ofs_assemble *a, uint64_t size)
 {
 	return a->config.policy != OFS_ASSEMBLE_OFF && size >= SMALLEST &&
@@ -215,7 +214,7 @@ static bool spend(struct reader *r, pid_t pid)
 	return true;
 }
 
-/* Is it worth it, now that node is opened and is not in memory? */
+/* Should this file, now opened and not in memory, be gathered? */
 static bool wanted(struct ofs_assemble *a, const struct ofs_assemble_open *o)
 {
 	struct seen *s = &a->seen[mix(o->node) % SEEN];
@@ -256,7 +255,7 @@ static int gather(struct ofs_assemble *a, uint64_t size,
 	return id;
 }
 
-/* Put the file into memory; e->id says whether that worked. */
+/* Gathers the file; e->id is set on success. */
 static void fetch(struct ofs_assemble *a, struct entry *e,
     const struct ofs_assemble_open *o, struct optimfs_file *file, void *scratch,
     struct ofs_pending *pending)
@@ -289,8 +288,7 @@ static void fetch(struct ofs_assemble *a, struct entry *e,
 	    (struct seen){ .node = o->node, .failed = ofs_clock_ms() };
 }
 
-/* While another open gathers the file; false when ours is not wanted any
- * more. */
+/* Waits while another open gathers the file; false if ours was cancelled. */
 static bool wait_gathered(struct ofs_assemble *a, struct entry *e,
     struct ofs_pending *pending)
 {
@@ -305,7 +303,7 @@ static bool wait_gathered(struct ofs_assemble *a, struct entry *e,
 	return true;
 }
 
-/* How this open reads, under the lock: sets o->id. */
+/* Decides how this open reads: sets o->id. The lock is held. */
 static void decide(struct ofs_assemble *a, struct entry *e,
     struct ofs_assemble_open *o, struct optimfs_file *file, void *scratch,
     struct ofs_pending *pending)
@@ -350,7 +348,7 @@ int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
 	return 0;
 }
 
-/* A process that reads a file whole will want the next one whole. */
+/* A process that reads a file completely will read the next one completely. */
 static void learn(struct ofs_assemble *a, const struct ofs_assemble_open *o,
     uint64_t served)
 {

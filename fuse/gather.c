@@ -1,4 +1,4 @@
-/* gather.c - a whole file of the tree, copied into memory the kernel can map */
+/* gather.c - copy a whole file into memory that the kernel can map */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 
 #include "fuse/newmount.h"
 
-/* Pieces that threads take in turn: one huge page. */
+/* Unit of work: a huge page. */
 #define PIECE (UINT64_C(2) << 20)
 enum { MAX_THREADS = 16 };
 
@@ -28,7 +28,7 @@ int ofs_gather_dir(uint64_t limit, struct optimfs_error *err)
 	if (fs == -1)
 		return optimfs_fail(err, errno, "tmpfs: %m");
 	snprintf(size, sizeof(size), "%" PRIu64, limit);
-	/* without huge pages a kernel can still do all of this, slower */
+	/* works without huge pages too, but slower */
 	(void)fsconfig(fs, FSCONFIG_SET_STRING, "huge", "within_size", 0);
 	if (fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) == -1 ||
 	    fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0700", 0) == -1 ||
@@ -47,7 +47,7 @@ struct job {
 	uint8_t *map;
 	atomic_uint_least64_t next;
 	atomic_bool failed;
-	pthread_mutex_t lock; /* of err */
+	pthread_mutex_t lock; /* protects err */
 	struct optimfs_error *err;
 };
 
@@ -59,7 +59,7 @@ static void fail(struct job *j, const struct optimfs_error *why)
 	pthread_mutex_unlock(&j->lock);
 }
 
-/* len bytes at off; a file that is shorter than its size says is an error. */
+/* Reads len bytes at off; a file shorter than its size is an error. */
 static int read_piece(const struct ofs_gather *g, void *to, uint64_t off,
     uint64_t len, struct optimfs_error *err)
 {
@@ -118,7 +118,7 @@ static int large(int fd, const struct ofs_gather *g, struct optimfs_error *err)
 	return atomic_load(&j.failed) ? -1 : 0;
 }
 
-/* Faulting in a mapping costs more than a copy here. */
+/* For a small file a copy is cheaper than page faults in a mapping. */
 static int small(int fd, const struct ofs_gather *g, struct optimfs_error *err)
 {
 	if (read_piece(g, g->scratch, 0, g->size, err) == -1)
@@ -128,8 +128,8 @@ static int small(int fd, const struct ofs_gather *g, struct optimfs_error *err)
 	return 0;
 }
 
-/* The pages are taken first: to run out of them in a mapping is a SIGBUS. The
- * size comes before them: it tells which pages may be huge. */
+/* Allocates the pages first: running out of them in a mapping raises SIGBUS.
+ * The size is set before, because it decides which pages may be huge. */
 static int reserve(int fd, uint64_t size, struct optimfs_error *err)
 {
 	if (ftruncate(fd, (off_t)size) == -1 ||

@@ -1,4 +1,4 @@
-/* guard.c - a process that takes a mount away when its daemon dies */
+/* guard.c - a process that unmounts when the daemon dies */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
 
-/* The kernel needs a moment to take down a process with many threads. */
+/* The kernel needs time to end a process with many threads. */
 enum { TRIES = 200 };
 static const struct timespec pause_between = { .tv_nsec = 50 * 1000 * 1000 };
 
@@ -41,7 +41,7 @@ static void detach(const char *point)
 	struct statfs st;
 
 	for (int i = 0; i < TRIES && is_ours(point); i++) {
-		/* one that answers is alive, and so not ours */
+		/* a mount that answers is alive, and so not ours */
 		if (statfs(point, &st) == -1 &&
 		    (errno == ENOTCONN || errno == ECONNABORTED) &&
 		    ofs_unmount(point, true, NULL) == 0)
@@ -50,7 +50,8 @@ static void detach(const char *point)
 	}
 }
 
-/* Nothing of the job's may be held open: the launcher waits for it. */
+/* Closes everything else: the launcher waits for open descriptors of the
+ * job. */
 static void let_go(int keep)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -16,26 +16,25 @@
 #include "fuse/mount.h"
 #include "fuse/mountinfo.h"
 
-/* Another owner may be asked before the kernel's request is answered for being
- * late. */
+/* Leaves time to ask another owner before the kernel's request times out. */
 static unsigned answer_time(unsigned timeout)
 {
 	return timeout - timeout / 3;
 }
 
-/* Of a path that only this rank has. */
+/* Reports an error that only this rank has. */
 static int fail_here(const struct ofs_job *job, struct optimfs_error *err)
 {
 	optimfs_fail_in(err, "rank %d", optimfs_group_rank(job->group));
 	return ofs_tool_fail(err);
 }
 
-/* All ranks come to the comparison once: who mounts when it has opened the
- * checkpoint, any other with nothing to show. */
+/* All ranks take part in the comparison once: a rank that mounts, when it has
+ * opened the checkpoint; others with no tree. */
 struct comparison {
 	struct optimfs_group *group;
 	bool done;
-	int ret; /* of all ranks alike */
+	int ret; /* the same on all ranks */
 };
 
 static int compare(void *ctx, struct optimfs *fs, struct optimfs_error *err)
@@ -71,7 +70,8 @@ static int mount_here(struct ofs_job *job, struct ofs_guard *guard,
 	return ret;
 }
 
-/* Serving a mount blocked them; waiting for others must end at one. */
+/* Serving a mount blocked the signals; waiting for other ranks must end at
+ * one. */
 static void unblock_signals(void)
 {
 	sigset_t set;
@@ -94,7 +94,7 @@ static bool writes(const struct ofs_mount_options *m)
 	return m->open.rw && !m->open.scratch;
 }
 
-/* What is to be written is written by rank 0. */
+/* Only rank 0 may write. */
 static int check_ranks(const struct ofs_job *job,
     const struct ofs_mount_options *m, struct optimfs_error *err)
 {
@@ -106,7 +106,7 @@ static int check_ranks(const struct ofs_job *job,
 	    m->mount_ranks);
 }
 
-/* The others show what there is now. */
+/* The other ranks show the current state, read-only. */
 static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 {
 	if (!writes(m) || optimfs_group_rank(job->group) == 0)

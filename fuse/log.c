@@ -1,4 +1,4 @@
-/* log.c - what a daemon has to say, wherever it is heard */
+/* log.c - the messages of a daemon */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

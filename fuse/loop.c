@@ -1,4 +1,4 @@
-/* loop.c - threads that take requests, more while some are stuck */
+/* loop.c - the threads that take requests */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,7 +18,8 @@
 #include "base/memory.h"
 #include "fuse/passthrough.h"
 
-/* Makes a thread that waits for a request look whether there will be one. */
+/* Interrupts a thread that waits for a request, so that it checks for the
+ * end. */
 #define SIG_LOOK  SIGUSR2
 #define DEV_CLONE _IOR(229, 0, uint32_t)
 
@@ -31,12 +32,12 @@ struct worker {
 struct ofs_loop {
 	struct fuse_session *se;
 	struct ofs_loop_config config;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t changed;
-	struct worker *first; /* who serves */
-	struct worker *left;  /* who has left, to be joined */
+	struct worker *first; /* serving threads */
+	struct worker *left;  /* ended threads, to be joined */
 	unsigned n, wanted;
-	struct optimfs_error failed; /* the first, of all threads */
+	struct optimfs_error failed; /* first error of any thread */
 };
 
 static void look(int sig)
@@ -74,8 +75,8 @@ void ofs_loop_free(struct ofs_loop *l)
 	free(l);
 }
 
-/* A device of this thread's own, which the kernel need not lock against
- * others; the session's where that is not allowed. */
+/* Opens a device for this thread, which saves contention in the kernel; returns
+ * that of the session if not permitted. */
 static int own_device(struct ofs_loop *l)
 {
 	uint32_t session = (uint32_t)fuse_session_fd(l->se);
@@ -98,7 +99,8 @@ static void stop_all(struct ofs_loop *l)
 			pthread_kill(w->thread, SIG_LOOK);
 }
 
-/* Under the lock, of the thread's own worker: nobody signals it after this. */
+/* Leaves the list of workers; after this nobody signals the thread. The lock is
+ * held. */
 static void leave(struct ofs_loop *l, struct worker *w)
 {
 	struct worker **at = &l->first;
@@ -112,7 +114,7 @@ static void leave(struct ofs_loop *l, struct worker *w)
 	pthread_cond_signal(&l->changed);
 }
 
-/* err: what for; NULL: there is nothing more to serve. */
+/* Ends the loop; err: the reason, NULL: the session ended. */
 static void end(struct ofs_loop *l, const struct optimfs_error *err)
 {
 	pthread_mutex_lock(&l->lock);
@@ -122,7 +124,7 @@ static void end(struct ofs_loop *l, const struct optimfs_error *err)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* One request. False: the session has ended. */
+/* Serves one request. False: the session has ended. */
 static bool serve(struct ofs_loop *l, struct fuse_buf *buf)
 {
 	int n = fuse_session_receive_buf(l->se, buf);
@@ -199,7 +201,7 @@ static int start(struct ofs_loop *l)
 	return 0;
 }
 
-/* Under the lock, which is let go meanwhile. */
+/* The lock is held, and released while waiting. */
 static void wait_for_one(struct ofs_loop *l)
 {
 	struct worker *w = l->left;
@@ -238,7 +240,7 @@ int ofs_loop_run(struct ofs_loop *l, struct optimfs_error *err)
 void ofs_loop_stuck(struct ofs_loop *l, unsigned n)
 {
 	pthread_mutex_lock(&l->lock);
-	/* twice: when all others get stuck as well, few rounds are many
+	/* twice as many: if all others block too, few rounds give many
 	 * threads */
 	l->wanted = l->config.threads + 2 * n;
 	if (l->wanted > l->config.max)

@@ -1,4 +1,4 @@
-/* mount.c - check a mount that is wanted, and start its daemon */
+/* mount.c - check a mount and start its daemon */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,8 +23,8 @@
 #include "fuse/serve.h"
 #include "fuse/unmount.h"
 
-/* A daemon that died leaves a mount that answers ENOTCONN to everything that
- * the kernel has not cached, which stat(2) would be. */
+/* Removes the mount of a dead daemon, which answers ENOTCONN to everything that
+ * the kernel has not cached, as stat(2) may be. */
 static int clear_dead(const char *point, struct optimfs_error *err)
 {
 	struct statfs st;
@@ -45,7 +45,7 @@ static bool is_empty(const char *point)
 	int n = 0;
 
 	if (d == NULL)
-		return true; /* not ours to judge */
+		return true; /* cannot be checked */
 	while ((e = readdir(d)) != NULL)
 		n +=
 		    strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
@@ -82,7 +82,7 @@ static int check_point(const char *point,
 	return 0;
 }
 
-/* The daemon would wait for itself. */
+/* Refuses a source inside the mount point: the daemon would wait for itself. */
 static int check_source(const char *source, const char *point,
     struct optimfs_error *err)
 {
@@ -153,8 +153,7 @@ int ofs_mount_check(const char *source, const char *point,
 	return 0;
 }
 
-/* The mount answers: let the parent go, and everything that ties us to where
- * it was started. */
+/* The mount answers: releases the parent and everything inherited from it. */
 static void detach(void *ctx)
 {
 	int *to_parent = ctx;
@@ -182,7 +181,8 @@ static _Noreturn void daemon_main(struct ofs_serve *v, int to_parent)
 	v->ready = detach;
 	v->ctx = &to_parent;
 	ret = ofs_serve(v, &err);
-	/* the parent, while it waits; then the number is another file's */
+	/* tell the parent while it waits; afterwards the descriptor is
+	 * reused */
 	if (ret == -1 &&
 	    (to_parent == -1 || write(to_parent, &err, sizeof(err)) == -1))
 		ofs_log("%s", err.text);
@@ -190,7 +190,7 @@ static _Noreturn void daemon_main(struct ofs_serve *v, int to_parent)
 	exit(ret == 0 ? 0 : 3);
 }
 
-/* What the child says first; that it said nothing is an error too. */
+/* Reads the child's first message; silence is an error too. */
 static int hear(int from_child, pid_t child, struct optimfs_error *err)
 {
 	struct optimfs_error said;
@@ -250,7 +250,7 @@ int ofs_mount(const char *source, const char *point,
 	real = prepare(source, point, options, err);
 	if (real == NULL)
 		return -1;
-	ofs_tool_await(source); /* what is confined cannot tell */
+	ofs_tool_await(source); /* before the sandbox, which hides it */
 	v.point = real;
 	if (log == NULL)
 		log = options->foreground ? "stderr" : "syslog";

@@ -1,4 +1,4 @@
-/* mountinfo.c - what is mounted where */
+/* mountinfo.c - find mounts */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -73,7 +73,8 @@ bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m)
 	if (f == NULL)
 		return false;
 	while (getline(&line, &cap, f) != -1)
-		found |= parse(line, point, m); /* the last one is on top */
+		found |=
+		    parse(line, point, m); /* the last one is the topmost */
 	free(line);
 	fclose(f);
 	if (found &&
@@ -92,7 +93,7 @@ void ofs_mountinfo_fini(struct ofs_mountinfo *m)
 	*m = (struct ofs_mountinfo){ 0 };
 }
 
-/* The parent's real path and the last component behind it. */
+/* The parent's real path with the last component appended. */
 static char *beside_parent(const char *path)
 {
 	char *a = strdup(path), *b = strdup(path), *real = NULL, *out = NULL;

@@ -1,4 +1,4 @@
-/* ops.c - the kernel's calls, each turned into one of the library */
+/* ops.c - the FUSE operations */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,17 +11,17 @@
 
 #include "fuse/ops_internal.h"
 
-/* Nothing changes below a read-only mount, unless another rank writes, so the
- * kernel need not ask twice. */
+/* Nothing changes in a read-only mount unless another rank writes, so the
+ * kernel may cache for ever. */
 #define FOREVER 1e9
-/* What stat(2) calls the best size for I/O: python reads text in units of it,
- * cp at least as much. What is large, or may be written and become so, takes
- * requests of the largest size: each costs as much as copying 100 KiB. */
+/* The st_blksize of stat(2): Python reads text in such units, cp at least as
+ * much. Large files, and files that may grow large, use requests of maximal
+ * size, because a request costs as much as copying 100 KiB. */
 #define BLOCK_SIZE (128 * 1024)
 #define LARGE_FILE (8u << 20)
-/* Largest value the kernel takes, XATTR_SIZE_MAX. */
+/* The kernel's limit, XATTR_SIZE_MAX. */
 #define XATTR_MAX 65536
-/* Cookies of a directory: "." and ".." come before the entries. */
+/* Directory offsets: "." and ".." precede the entries. */
 #define FIRST_ENTRY 2
 #define UNKNOWN_INO 0xffffffffu
 
@@ -53,8 +53,7 @@ static void to_stat(const struct optimfs_attr *a, struct stat *st)
 	st->st_atim = st->st_ctim = st->st_mtim;
 }
 
-/* A size that is not exact is asked for again, once the file is open; and
- * what a writer may change. */
+/* An estimated size, or one that a writer may change, is not cached. */
 static double attr_timeout(const struct optimfs_attr *a)
 {
 	return a->exact && !a->changes ? FOREVER : 0;
@@ -84,10 +83,10 @@ void ofs_op_reply_attr(fuse_req_t req, const struct optimfs_attr *a,
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
-	conn->max_read = OFS_MAX_READ; /* as in the mount's options */
-	/* reads ahead that nobody answers would hold up all others */
+	conn->max_read = OFS_MAX_READ; /* as in the mount options */
+	/* unanswered read-ahead would block all other reads */
 	conn->max_background = OFS_MAX_THREADS;
-	/* splicing is slower here, and ends files early that shrink */
+	/* splicing is slower here, and truncates reads of shrinking files */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 	    FUSE_CAP_SPLICE_MOVE);
 }
@@ -107,7 +106,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, ofs_op_code(&err));
 		return;
 	}
-	/* no such name: an entry without a node, for the kernel to remember */
+	/* a negative entry, which the kernel caches */
 	fuse_reply_entry(req, &e);
 }
 
@@ -142,7 +141,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t node,
 	fuse_reply_open(req, fi);
 }
 
-/* Filling the answer to readdir. */
+/* The state of a readdir reply. */
 struct listing {
 	fuse_req_t req;
 	char *buf;
@@ -177,7 +176,7 @@ static int list_entry(void *ctx, const struct optimfs_dirent *d)
 	return list(ctx, d->name, &e, (off_t)(d->position + 1 + FIRST_ENTRY));
 }
 
-/* Of these the kernel wants a name and a number, no node. */
+/* The kernel wants only name and inode number of these. */
 static int list_dots(struct listing *l, uint64_t ino, off_t off)
 {
 	struct fuse_entry_param e = { .attr = { .st_mode = S_IFDIR } };
@@ -255,8 +254,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t node, const char *name,
 	int ret;
 
 	ofs_op_count(&s->count.getxattr);
-	/* ls(1) asks for security.selinux and access lists of every file, until
-	 * one answer says that there are no such attributes here at all */
+	/* ls(1) asks for security.selinux and ACLs of every file, until one
+	 * reply says that they are not supported */
 	if (strncmp(name, "user.optimfs.", 13) != 0) {
 		fuse_reply_err(req,
 		    strncmp(name, "user.", 5) == 0 ? ENODATA : EOPNOTSUPP);
@@ -305,9 +304,9 @@ static void op_statfs(fuse_req_t req, fuse_ino_t node)
 		fuse_reply_statfs(req, &st);
 }
 
-/* Without lseek the kernel answers SEEK_DATA and SEEK_HOLE by itself, as for
- * a file without holes, which every file here is. Without forget it forgets
- * alone: nodes live as long as the mount. */
+/* Without lseek the kernel handles SEEK_DATA and SEEK_HOLE for files without
+ * holes, as all files here are. Without forget it does not report forgotten
+ * nodes: nodes live as long as the mount. */
 const struct fuse_lowlevel_ops ofs_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,

@@ -1,4 +1,4 @@
-/* ops_common.c - what every operation needs */
+/* ops_common.c - helpers for all operations */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,19 +20,20 @@ void ofs_op_count(atomic_uint_least64_t *n)
 	atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
 }
 
-/* Buffers of threads, two in a huge page: the kernel looks up each page of what
- * it copies, and so does the processor. Those of threads that have ended are
- * used again, and stay. Of many threads most wait, and need no memory yet: they
- * have one each of ordinary pages, which goes with them. */
+/* Buffers of threads, two per huge page, which saves page table lookups in the
+ * kernel and TLB misses. They are reused after a thread has ended, and never
+ * freed. Further threads, which mostly wait, have buffers of ordinary pages
+ * that are freed with them. */
 #define HUGE_PAGE ((size_t)2 * OFS_MAX_READ)
 #define MAX_HUGE  16
 
 static pthread_key_t buffer_key;
 static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *spare; /* each begins with the address of the next */
+static void *spare; /* each starts with the address of the next */
 static unsigned nhuge;
-static _Thread_local bool ordinary; /* this thread's buffer */
+static _Thread_local bool
+    ordinary; /* this thread's buffer has ordinary pages */
 
 static void give_buffer(void *buf)
 {

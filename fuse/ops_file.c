@@ -17,7 +17,7 @@ static void put_handle(struct ofs_handle *h)
 	free(h);
 }
 
-/* A read that was answered early may still go on. */
+/* A read that was answered early may still be running. */
 void ofs_op_close(struct ofs_session *s, struct ofs_handle *h)
 {
 	pthread_mutex_lock(&s->lock);
@@ -49,8 +49,8 @@ void ofs_ops_close_all(struct ofs_session *s)
 		ofs_op_close(s, s->handles);
 }
 
-/* Nothing of it is kept in memory: it is small, or may change by other ways
- * than the kernel's. What is only written passes it by, too. */
+/* Bypass the page cache? For small files, files that may change without the
+ * kernel, and files opened for writing only. */
 static bool bypasses(const struct ofs_session *s,
     const struct optimfs_attr *attr, const struct fuse_file_info *fi)
 {
@@ -85,8 +85,7 @@ struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
 	return h;
 }
 
-/* Open node and decide how it is read; fi gets what the kernel must know.
- * NULL: err. */
+/* Opens node and decides how it is read; sets the flags in fi. NULL: err. */
 static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
     struct ofs_pending *pending, struct fuse_file_info *fi,
     struct optimfs_error *err)
@@ -111,7 +110,7 @@ static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
 	h->mode.pid = fuse_req_ctx(req)->pid;
 	if (optimfs_getattr(s->fs, node, &attr, err) == -1)
 		goto fail;
-	/* one that is open and still not exact says something else each time */
+	/* a file whose size is still unknown changes between reads */
 	fi->direct_io = bypasses(s, &attr, fi);
 	fi->keep_cache = !fi->direct_io && optimfs_changes(s->fs) == 0;
 	if (!fi->direct_io &&
@@ -173,7 +172,7 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 	}
 	ret = h->mode.id != 0 ? ofs_passthrough_reply_open(req, fi, h->mode.id)
 			      : fuse_reply_open(req, fi);
-	if (ret != 0) /* interrupted: there will be no release */
+	if (ret != 0) /* interrupted: the kernel sends no release */
 		ofs_op_close(s, h);
 }
 
@@ -184,8 +183,8 @@ void ofs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 	fuse_reply_err(req, 0);
 }
 
-/* All that is good before the first bad byte, to a page. For readers of whole
- * requests: behind the page cache the kernel asks again page by page. */
+/* Reads all whole pages before the first bad byte. For readers with direct I/O;
+ * through the page cache the kernel asks again page by page. */
 static ssize_t read_good(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
@@ -196,7 +195,7 @@ static ssize_t read_good(struct optimfs_file *file, void *buf, size_t len,
 	return good;
 }
 
-/* Read, and answer unless somebody else has. */
+/* Reads and replies, unless another thread has replied. */
 static void read_pending(fuse_req_t req, struct ofs_handle *h,
     struct ofs_pending *pending, size_t size, uint64_t off, char *buf)
 {

@@ -1,4 +1,4 @@
-/* ops_names.c - making, removing and renaming; attributes that are set */
+/* ops_names.c - creating, removing and renaming; setting attributes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,11 +13,10 @@
 #include "base/clock.h"
 #include "fuse/ops_internal.h"
 
-/* A read-only mount is EROFS before it comes to us; but one that somebody has
- * remounted rw gets it from the library. */
+/* The kernel answers EROFS for a read-only mount; after a remount with rw the
+ * library does. */
 
-/* While a commit runs, whoever would change something waits: other threads are
- * told to make up for this one. */
+/* Changes wait while a commit runs: the loop starts other threads meanwhile. */
 static void finish(fuse_req_t req, struct ofs_pending *p, int ret,
     const struct optimfs_error *err)
 {
@@ -107,7 +106,7 @@ void ofs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 	    &err);
 }
 
-/* There is one name for a thing, and it is a file or a directory. */
+/* There are only files and directories, without links. */
 void ofs_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent,
     const char *name)
 {
@@ -129,8 +128,8 @@ static int64_t mtime_of(const struct stat *attr, int to_set)
 	    : ofs_time_ns(&attr->st_mtim);
 }
 
-/* Owner and mode are those of the checkpoint: to set them does nothing, and
- * is no error, because all that copies files does it. */
+/* Owner and mode are those of the checkpoint. Setting them has no effect and is
+ * no error, because copying programs do it. */
 static int change(struct ofs_session *s, fuse_ino_t node,
     const struct stat *attr, int to_set, struct ofs_handle *h,
     struct optimfs_error *err)
@@ -184,7 +183,7 @@ void ofs_op_setxattr(fuse_req_t req, fuse_ino_t node, const char *name,
 	    &err);
 }
 
-/* What a file is cannot be taken from it. */
+/* Attributes cannot be removed. */
 void ofs_op_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 {
 	(void)node, (void)name;

@@ -1,4 +1,4 @@
-/* ops_write.c - files that are written */
+/* ops_write.c - writing files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,9 +7,8 @@
 
 #include "fuse/ops_internal.h"
 
-/* Write-through: the kernel keeps nothing back, so that what write(2) says is
- * about these bytes. None of this is answered early: what has been begun is
- * done. */
+/* Write-through: the kernel does not delay writes, so that the result of
+ * write(2) is about these bytes. None of these requests is answered early. */
 
 void ofs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
     mode_t mode, struct fuse_file_info *fi)
@@ -36,7 +35,7 @@ void ofs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		ofs_op_close(s, h);
 }
 
-/* Whoever gave an order may take it back, as long as that is possible. */
+/* Was the command cancelled by its process? */
 static bool taken_back(void *ctx)
 {
 	return fuse_req_interrupted(ctx) != 0;
@@ -81,8 +80,8 @@ static void settle(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi,
 	fuse_reply_err(req, ret == 0 ? 0 : ofs_op_code(&err));
 }
 
-/* Where nothing can be written the kernel need not tell of each close: it is
- * one of four requests that reading a small file costs. */
+/* On read-only mounts the kernel need not send flush: one of the four requests
+ * for reading a small file. */
 void ofs_op_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 {
 	if (!ofs_op_session(req)->rw) {

@@ -10,7 +10,7 @@
 
 static const char *const assemble_names[] = { "off", "auto", "always", NULL };
 static const char *const sandbox_names[] = { "off", "auto", "require", NULL };
-/* As optimfs_recover, and whether unmounting commits. */
+/* In the order of optimfs_recover; and whether an unmount commits. */
 static const char *const recover_names[] = { "no", "yes", "discard", NULL };
 static const char *const commit_names[] = { "auto", "explicit", NULL };
 
@@ -57,8 +57,8 @@ const struct ofs_option ofs_mount_options_table[] = {
 	ROW("auto_unmount", OFS_OPTION_FLAG, auto_unmount),
 	ROW("nonempty", OFS_OPTION_FLAG, nonempty),
 	ROW("ro", OFS_OPTION_FLAG, ro),
-	/* What mount(8) and fstab(5) say to every file system. The mount is
-     * always nosuid, nodev and noexec. */
+	/* Generic options of mount(8) and fstab(5). The mount is always nosuid,
+	 * nodev and noexec. */
 	IGNORE("suid"),
 	IGNORE("nosuid"),
 	IGNORE("dev"),
@@ -125,7 +125,7 @@ int ofs_mount_options_check(struct ofs_mount_options *m,
 	m->open.rw |= m->open.scratch;
 	if (m->ro)
 		m->open.rw = m->open.scratch = false;
-	/* a file in the kernel's hands would not change with what is written */
+	/* a backing file would not show what is written */
 	if (m->open.rw && m->assemble == OFS_ASSEMBLE_ALWAYS)
 		return optimfs_fail(err, EINVAL,
 		    "options 'rw' and 'assemble=always' exclude each other");
@@ -139,8 +139,8 @@ int ofs_mount_options_check(struct ofs_mount_options *m,
 		    "options 'direct' and 'assemble=always' exclude each other");
 	if (m->direct)
 		m->assemble = OFS_ASSEMBLE_OFF;
-	/* The daemon reads with its own rights: what others may do is then
-	 * for the kernel to decide, by the modes of the source's files. */
+	/* The daemon reads with its own privileges: the kernel checks others
+	 * against the modes of the source's files. */
 	if (m->allow_other)
 		m->default_permissions = true;
 	if (m->debug)

@@ -1,4 +1,4 @@
-/* passthrough.c - reads that the kernel serves from a file of ours */
+/* passthrough.c - reads that the kernel serves from a backing file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,8 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The kernel's interface, include/uapi/linux/fuse.h of Linux 6.9. flags2 are
- * the bits from 32 of what it calls flags. */
+/* The kernel's interface, include/uapi/linux/fuse.h of Linux 6.9. flags2 has
+ * the bits from 32 on of its flags. */
 enum {
 	OPCODE_INIT = 26,
 	INIT_EXT = 1 << 30, /* flags: flags2 is valid */
@@ -52,7 +52,8 @@ struct backing_map {
 #define BACKING_OPEN  _IOW(229, 1, struct backing_map)
 #define BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-/* fuse_reply_open calls write_reply on its own thread: the id is for that. */
+/* fuse_reply_open calls write_reply in the same thread, which takes the id from
+ * here. */
 static _Thread_local int reply_id;
 static _Thread_local int own_device = -1;
 
@@ -81,7 +82,7 @@ static int device(int session)
 	return own_device != -1 ? own_device : session;
 }
 
-/* INIT comes first and alone, so that init_unique needs no lock. */
+/* INIT comes first and alone, so init_unique needs no lock. */
 static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 {
 	struct ofs_passthrough *pt = userdata;

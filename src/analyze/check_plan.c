@@ -201,7 +201,7 @@ static void plan_master(struct ofs_check *c, size_t index,
 	e->underflow = ofs_normal_min(w->dtype);
 }
 
-/* Is f looked at by an exam of several files? */
+/* Is f part of an exam of several files? */
 static bool has_exam(const struct ofs_check *c, size_t index,
     const struct ofs_file_info *f)
 {
@@ -234,7 +234,7 @@ static void plan_param(struct ofs_check *c, size_t index)
 	}
 }
 
-/* Weights that no moments are looked at with. */
+/* Plans the weights that are not examined with moments. */
 static void plan_model(struct ofs_check *c, bool *done)
 {
 	const struct ofs_optimizers *s = &c->state;

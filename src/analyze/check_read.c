@@ -1,4 +1,4 @@
-/* check_read.c - what is looked at is read, by threads */
+/* check_read.c - read the planned tensors with several threads */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

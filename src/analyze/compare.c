@@ -1,4 +1,4 @@
-/* compare.c - how far the elements of two tensors are from each other */
+/* compare.c - the difference between the elements of two tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,14 +15,14 @@
 #include "stats/number.h"
 
 #define CHUNK (1u << 18) /* elements */
-/* Numbers that are compared at a time. */
+/* Numbers compared at once. */
 #define BLOCK 2048
 
-/* Most tensors are equal, so bytes are compared first. Only where some differ
- * are all elements looked at: sums are over equal ones, too. */
+/* Most tensors are equal, so bytes are compared first. Only if some differ are
+ * all elements examined: sums include the equal ones. */
 struct compare {
 	enum ofs_dtype type;
-	const double *codes; /* of the type, where it has them */
+	const double *codes; /* of the dtype, if it has them */
 	double rtol, atol;
 	atomic_bool differ;
 	struct optimfs_comparison all;
@@ -30,7 +30,7 @@ struct compare {
 	struct optimfs_error why;
 };
 
-/* Within the tolerance, which is relative to the greater. */
+/* Is the difference within the tolerance, relative to the greater number? */
 static bool within(const struct compare *c, double x, double y)
 {
 	double most = fmax(fabs(x), fabs(y));
@@ -38,7 +38,7 @@ static bool within(const struct compare *c, double x, double y)
 	return x == y || fabs(x - y) <= c->atol + c->rtol * most;
 }
 
-/* One number of an element whose bytes differ. */
+/* Measures one number of an element whose bytes differ. */
 static bool measure_one(const struct compare *c, const uint8_t *p,
     const uint8_t *q, double x, double y, uint64_t element,
     struct optimfs_comparison *m)
@@ -70,7 +70,7 @@ static void add_sums(double x, double y, struct optimfs_comparison *m)
 	m->dot += x * y;
 }
 
-/* An element whose n numbers are NaN or infinite on one side only. */
+/* Counts an element whose n numbers are NaN or infinite on one side only. */
 static void count_lost(const double *x, const double *y, unsigned n,
     struct optimfs_comparison *m)
 {
@@ -88,7 +88,8 @@ static void count_lost(const double *x, const double *y, unsigned n,
 	m->inf_b += inf[1] && !inf[0];
 }
 
-/* n elements, from first on. Elements of no numbers are their bytes. */
+/* Measures n elements from first on. Elements without numbers are compared as
+ * bytes. */
 static void measure(const struct compare *c, const uint8_t *p, const uint8_t *q,
     size_t n, uint64_t first, struct optimfs_comparison *m)
 {
@@ -117,7 +118,7 @@ static void measure(const struct compare *c, const uint8_t *p, const uint8_t *q,
 	}
 }
 
-/* b follows a. */
+/* Appends b to a. */
 static void add(struct optimfs_comparison *a,
     const struct optimfs_comparison *b)
 {
@@ -219,7 +220,7 @@ static void derive(struct optimfs_comparison *m)
 	    m->square_a > 0 && m->square_b > 0 ? fmax(-1, fmin(1, v)) : NAN;
 }
 
-/* The type of both; OFS_DTYPE_NONE: they are not alike. */
+/* The dtype of both; OFS_DTYPE_NONE: dtype or shape differ. */
 static enum ofs_dtype common_type(struct optimfs *a, uint64_t x,
     struct optimfs *b, uint64_t y, bool *no_memory)
 {

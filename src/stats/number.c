@@ -1,4 +1,4 @@
-/* number.c - elements of any type as doubles */
+/* number.c - elements of any dtype as doubles */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -124,8 +124,8 @@ static double wide_float(const uint8_t *p)
 	return f;
 }
 
-/* The greater part of the time goes here: two at once, whatever the compiler
- * thinks of the loop. */
+/* The hot loop: converts two at once, whatever the compiler makes of the
+ * loop. */
 static void wide_floats(const uint8_t *p, size_t n, double *out)
 {
 	size_t i = 0;
@@ -185,7 +185,7 @@ void ofs_to_double(enum ofs_dtype t, const double *codes, const void *p,
 		out[i] = ofs_dtype_number(t, b + i * ofs_dtype_size(t));
 }
 
-/* Codes in the order of their values, from that of zero on. */
+/* Maps codes to integers in the order of their values; zero is 0. */
 static int64_t place(const uint8_t *p, size_t size)
 {
 	uint64_t v = 0, sign = (uint64_t)1 << (8 * size - 1);
@@ -200,7 +200,7 @@ uint64_t ofs_ulps(enum ofs_dtype t, const void *p, const void *q)
 	size_t size = ofs_dtype_size(t) / (ofs_numbers(t) == 2 ? 2 : 1);
 	int64_t a, b;
 
-	/* of others a step of the code is none between neighbouring values */
+	/* for other dtypes, adjacent codes are not adjacent values */
 	if (!(ofs_dtype_is_float(t) || ofs_dtype_is_complex(t)) ||
 	    isnan(ofs_dtype_number(t, p)) || isnan(ofs_dtype_number(t, q)))
 		return UINT64_MAX;

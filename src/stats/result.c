@@ -1,4 +1,4 @@
-/* result.c - statistics: of a directory, and as text */
+/* result.c - statistics of directories, and as text */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -63,7 +63,7 @@ static void spread_out(const struct optimfs_statistics *s,
 		    s->exponent[i];
 }
 
-/* Before the counts of s are added: the spread of both. */
+/* The spread of both together, before the counts of s are added. */
 static double both_spreads(const struct optimfs_statistics *to,
     const struct optimfs_statistics *s)
 {
@@ -107,7 +107,7 @@ int ofs_stats_merge(struct optimfs_statistics *to,
 	return 0;
 }
 
-/* The values that have names, in their order. */
+/* The named values in the order of output. */
 static const struct {
 	const char *name;
 	size_t at;
@@ -151,7 +151,7 @@ static double real_at(const struct optimfs_statistics *s, size_t i)
 	return *(const double *)((const char *)s + values[i].at);
 }
 
-/* Is it known of what s is of? */
+/* Does s have value i? */
 static bool has(const struct optimfs_statistics *s, size_t i)
 {
 	if (values[i].at == offsetof(struct optimfs_statistics, tensors))

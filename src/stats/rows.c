@@ -1,4 +1,4 @@
-/* rows.c - sums of many numbers at once, with what the machine has */
+/* rows.c - vectorised sums for the CPU at hand */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,10 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The compiler makes instructions of vectors; a distribution's build would have
- * those of the oldest machine only. So there are variants, one of which is taken
- * at run time. The build does not let it contract v * v + s, which would give
- * other bits. */
+/* The compiler translates vector types to instructions. A distribution builds
+ * for the oldest CPU, so there are several variants, chosen at run time. The
+ * build disables the contraction of v * v + s, which would change bits. */
 
 #define WIDTH     2
 #define NAME(x)   x##_two

@@ -1,4 +1,4 @@
-/* stats.c - adding up elements, in an order that is fixed */
+/* stats.c - sums in an order that does not depend on the reading */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -26,22 +26,23 @@ struct sums {
 	double sum, l1, squares, spread;
 };
 
-/* What is counted does not depend on any order, the rest is a tree. */
+/* Counts do not depend on any order; the sums form a tree. */
 struct ofs_stats {
 	const struct ofs_rows *rows;
 	enum ofs_dtype dtype;
-	unsigned numbers; /* in an element */
-	size_t size;      /* bytes of a number */
+	unsigned numbers; /* numbers in an element */
+	size_t size;      /* size of a number in bytes */
 	uint64_t elements;
 	uint64_t nan, inf, zeros, denormals;
 	uint64_t first_nan, first_inf; /* numbers */
-	/* Of a type of few codes: how often each was there. */
+	/* For a dtype with few codes: the count of each. */
 	unsigned bits;
 	const double *values;
 	uint64_t *code;
-	uint16_t *odd; /* the codes that are not finite */
+	uint16_t *odd; /* codes that are not finite */
 	size_t nodd;
-	/* Of the others. Bit k of blocks: level[k] is a sum of 2^k blocks. */
+	/* For other dtypes. If bit k of blocks is set, level[k] is a sum of 2^k
+	 * blocks. */
 	uint64_t blocks;
 	struct sums level[64];
 	double min, max;
@@ -121,7 +122,7 @@ void ofs_stats_clear(struct ofs_stats *s)
 
 /* The tree. */
 
-/* b follows a. Spreads add up with what the means differ by. */
+/* Appends b to a. The spread of both includes the difference of the means. */
 static struct sums add_sums(const struct sums *a, const struct sums *b)
 {
 	struct sums c = { a->n + b->n, a->sum + b->sum, a->l1 + b->l1,
@@ -137,7 +138,7 @@ static struct sums add_sums(const struct sums *a, const struct sums *b)
 	return c;
 }
 
-/* Another node of the tree, of 2^k blocks, that follows all there are. */
+/* Appends a node of 2^k blocks to the tree. */
 static void push(struct ofs_stats *s, unsigned k, struct sums node)
 {
 	uint64_t bit = (uint64_t)1 << k;
@@ -150,7 +151,7 @@ static void push(struct ofs_stats *s, unsigned k, struct sums node)
 	s->blocks |= bit;
 }
 
-/* Of an unfinished tree: the small nodes at its right end first. */
+/* The sum of an incomplete tree: the small nodes at the right first. */
 static struct sums root(const struct ofs_stats *s)
 {
 	struct sums all = { 0 };
@@ -162,13 +163,13 @@ static struct sums root(const struct ofs_stats *s)
 	return all;
 }
 
-/* A block. */
+/* Blocks. */
 
-/* A block's numbers: as they are stored, and what they are. */
+/* The numbers of a block, as stored and as doubles. */
 struct block {
 	size_t n;
-	const uint8_t *floats; /* NULL: only x has them */
-	double *x;             /* with floats: room for them */
+	const uint8_t *floats; /* NULL: the numbers are in x */
+	double *x;             /* with floats: space for the doubles */
 };
 
 static double add_lanes(const double x[LANES])
@@ -206,8 +207,7 @@ static void make_doubles(const struct ofs_stats *s, struct block *b)
 	b->floats = NULL;
 }
 
-/* Few blocks of a tensor have a number that is smaller or greater than all
- * before. */
+/* Updates minimum and maximum; few blocks extend them. */
 static void widen_rows(struct ofs_stats *s, struct block *b, size_t rows)
 {
 	bool beyond = b->floats != NULL
@@ -221,7 +221,7 @@ static void widen_rows(struct ofs_stats *s, struct block *b, size_t rows)
 		widen(s, b->x[i], b->x[i]);
 }
 
-/* The numbers behind the last full row. */
+/* Sums the numbers after the last full row. */
 static void sum_rest(struct ofs_stats *s, const struct block *b,
     struct ofs_columns *c)
 {
@@ -256,8 +256,8 @@ static struct sums sum_block(struct ofs_stats *s, struct block *b)
 	out.sum = add_lanes(c.sum);
 	out.l1 = add_lanes(c.l1);
 	out.squares = add_lanes(c.squares);
-	/* Where the mean is small, the squares lose little when its own is
-	 * taken away; elsewhere each number is looked at again. */
+	/* If the mean is small, subtracting its square from the squares loses
+	 * little precision; otherwise each number is visited again. */
 	out.spread = out.squares - out.sum * (out.sum / (double)b->n);
 	if (!(out.spread > out.squares / 16)) {
 		make_doubles(s, b);
@@ -266,8 +266,8 @@ static struct sums sum_block(struct ofs_stats *s, struct block *b)
 	return out;
 }
 
-/* Exponents as they are stored. Neighbours often have the same one: they are
- * counted in several tables, so that no count waits for the one before. */
+/* Counts exponents as they are stored. Neighbours often have equal ones, so
+ * several tables are used: no increment waits for the previous one. */
 #define TABLES 4
 
 static void count_doubles(const double *x, size_t n, uint32_t (*raw)[TABLES])
@@ -280,7 +280,7 @@ static void count_doubles(const double *x, size_t n, uint32_t (*raw)[TABLES])
 	}
 }
 
-/* Floats by twos: a word holds two exponents. */
+/* Floats in pairs: a word holds two exponents. */
 static void count_floats(const uint8_t *p, size_t n, uint32_t (*raw)[TABLES])
 {
 	uint64_t x, y;
@@ -313,8 +313,8 @@ static int exponent_of(double v)
 	return e - 1;
 }
 
-/* Zeros and denormal numbers of a block that has some of either. denormal:
- * whatever is smaller is one in the type. */
+/* Counts zeros and denormal numbers of a block that has some. denormal: the
+ * limit below which a number is denormal in the dtype. */
 static void count_small(struct ofs_stats *s, const double *x, size_t n,
     double denormal)
 {
@@ -330,8 +330,8 @@ static void count_small(struct ofs_stats *s, const double *x, size_t n,
 	}
 }
 
-/* Keep the finite ones of n numbers, of which the first is at; returns how many
- * they are. */
+/* Removes numbers that are not finite; the first has index at. Returns the
+ * number left. */
 static size_t drop_odd(struct ofs_stats *s, double *x, size_t n, uint64_t at)
 {
 	size_t kept = 0;
@@ -379,7 +379,7 @@ static void add_block(struct ofs_stats *s, const uint8_t *p, size_t n,
 	push(s, 0, sum_block(s, &b));
 }
 
-/* Types of few codes. */
+/* Dtypes with few codes. */
 
 static void find_first(struct ofs_stats *s, const uint8_t *p, size_t n,
     uint64_t at)
@@ -397,7 +397,7 @@ static void find_first(struct ofs_stats *s, const uint8_t *p, size_t n,
 	}
 }
 
-/* Is a code there that is not finite, and of which the first was not found? */
+/* Is there a code that is not finite, whose first occurrence is unknown? */
 static bool has_unfound(const struct ofs_stats *s)
 {
 	for (size_t i = 0; i < s->nodd; i++) {
@@ -425,7 +425,7 @@ static inline void count_word(struct ofs_stats *s, uint64_t word, uint64_t n)
 		code[word >> k & 0xff] += n;
 }
 
-/* Words that are equal, of zeros or ones, are counted at once. */
+/* Words of equal codes, such as zeros, are counted at once. */
 static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
 {
 	uint64_t word, same = 0, run = 0;
@@ -447,7 +447,7 @@ static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
 		s->code[s->size == 1 ? p[i] : p[i] | p[i + 1] << 8]++;
 }
 
-#define PIECE 65536u /* numbers; those with the first NaN are looked at twice */
+#define PIECE 65536u /* numbers; a piece with the first NaN is read twice */
 
 static void add_codes(struct ofs_stats *s, const uint8_t *p, size_t n,
     uint64_t at)
@@ -513,7 +513,7 @@ void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk)
 
 /* Results. */
 
-/* A sum of few terms of any size that loses nothing to their order. */
+/* A compensated sum of few terms, independent of their order. */
 struct careful {
 	double sum, rest;
 };
