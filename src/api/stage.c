@@ -20,9 +20,9 @@
 /* The state found beside a checkpoint when its lock is taken. */
 struct beside {
 	const char *path;
-	char *template;             /* the template of an empty directory */
-	bool done;                  /* a template was about to be published */
-	struct ofs_manifest *share; /* with several ranks; else NULL */
+	char *template; /* the template of an empty directory */
+	bool done;      /* a template was about to be published */
+	struct ofs_manifest *manifest; /* with several ranks; else NULL */
 	struct ofs_coordinator
 	    *coordinator; /* of their directories, if there are several */
 	bool settled;     /* their publishing is finished */
