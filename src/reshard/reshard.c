@@ -22,9 +22,6 @@
 /* The files go to the directory new of a stage (journal/stage.h), which is
  * renamed to the target once all of them are on disk. */
 
-/* Number of copied or dropped values that are named. */
-#define TOLD_MAX 16
-
 static void hash_text(XXH64_state_t *h, const char *s)
 {
 	if (s != NULL)
@@ -297,30 +294,6 @@ static int finish(struct ofs_reshard *r, const char *dir,
 	ofs_stage_close(r->stage, !safe);
 	r->stage = NULL;
 	return safe ? 0 : 1;
-}
-
-/* Reports values that were copied without being interpreted, or dropped. */
-static void say_values(const struct ofs_reshard *r,
-    const struct ofs_value_list *list, const char *what)
-{
-	const char *path = (const char *)list->paths.data;
-	char text[512];
-
-	if (r->how->say == NULL)
-		return;
-	for (uint32_t i = 0; i < list->n; i++) {
-		if (i == TOLD_MAX) {
-			snprintf(text, sizeof(text), "and %" PRIu32 " more",
-			    list->n - i);
-			r->how->say(r->how->ctx, text);
-			return;
-		}
-		snprintf(text, sizeof(text),
-		    "%.300s: %s: it holds what cannot be written anew", path,
-		    what);
-		r->how->say(r->how->ctx, text);
-		path += strlen(path) + 1;
-	}
 }
 
 static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
