@@ -208,7 +208,7 @@ void ofs_passthrough_unregister(struct ofs_passthrough *pt, int id)
 {
 	uint32_t arg = (uint32_t)id;
 
-	/* fails only when the connection is gone, and with it every id */
+	/* fails only if the connection is gone, and with it every id */
 	(void)ioctl(pt->fd, BACKING_CLOSE, &arg);
 }
 

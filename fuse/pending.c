@@ -1,4 +1,4 @@
-/* pending.c - requests that may take long: answered early when they must */
+/* pending.c - early replies to requests that take long */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,26 +12,26 @@
 #include "base/memory.h"
 #include "fuse/passthrough.h"
 
-/* Locks: libfuse calls interrupted() with the request's own lock held; then
- * comes ours; then, in a reply, that of the session. */
+/* Lock order: libfuse calls interrupted() with the lock of the request held;
+ * then ours; then, in a reply, that of the session. */
 struct ofs_watch {
 	struct ofs_watch_config config;
 	pthread_t thread;
-	pthread_mutex_t lock; /* guards the following */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t wake;
 	bool stop, asleep;
 	struct ofs_pending *first;
 };
 
-/* How often the watching thread looks; and while threads are stuck, of whom more
- * may become so at once. */
+/* Interval of the watching thread; and while threads are blocked, because more
+ * may follow at once. */
 #define TICK_MS       250
 #define TICK_STUCK_MS 25
-/* From when a thread counts as stuck. */
+/* Time after which a thread counts as blocked. */
 #define STUCK_MS 100
 
-/* Under the lock, which the thread that works on the request wants before it
- * can go and close its device. */
+/* The lock is held: the working thread needs it before it can leave and close
+ * its device. */
 static void answer(struct ofs_pending *p, int code)
 {
 	int mine = ofs_passthrough_device_now();
@@ -42,7 +42,7 @@ static void answer(struct ofs_pending *p, int code)
 	ofs_passthrough_device(mine);
 }
 
-/* Answer one request that is too late; false: there is none. */
+/* Answers one request that is too late; false: there is none. */
 static bool answer_late(struct ofs_watch *w, uint64_t *node)
 {
 	int64_t now = ofs_clock_ms();
@@ -66,8 +66,8 @@ static unsigned count_stuck(const struct ofs_watch *w)
 	return n;
 }
 
-/* Until something may be late: a tick, or for good after some without
- * requests. A request that finds us awake need not wake us. */
+/* Sleeps for a tick, or until woken after some ticks without requests. A
+ * request that finds the thread awake does not wake it. */
 static void doze(struct ofs_watch *w, unsigned *quiet, unsigned stuck)
 {
 	int64_t ms = stuck > 0 ? TICK_STUCK_MS : TICK_MS;
@@ -154,8 +154,8 @@ void ofs_watch_free(struct ofs_watch *w)
 	free(w);
 }
 
-/* The kernel says that nobody waits for req. What is pending is looked for by
- * req: the thread that works on it may just have ended it. */
+/* The kernel reports that nobody waits for req. The request is looked up by
+ * req, because its thread may just have ended it. */
 static void interrupted(fuse_req_t req, void *data)
 {
 	struct ofs_watch *w = data;
@@ -167,7 +167,8 @@ static void interrupted(fuse_req_t req, void *data)
 			break;
 	if (p != NULL && p->beginning &&
 	    pthread_equal(p->owner, pthread_self()))
-		p->early = true; /* req must outlive our caller's caller */
+		p->early =
+		    true; /* req must stay valid for the callers of this function */
 	else if (p != NULL)
 		answer(p, EINTR);
 	pthread_mutex_unlock(&w->lock);

@@ -22,7 +22,7 @@ enum {
 	TICKS_ABORT = 20,
 	TICKS_GIVE_UP = 100,
 };
-/* To our thread, to end it. */
+/* Sent to our thread to end it. */
 #define SIG_DONE SIGUSR1
 
 struct ofs_quit {
@@ -30,7 +30,7 @@ struct ofs_quit {
 	struct ofs_loop *loop;
 	char *point;
 	pthread_t thread;
-	bool came; /* a signal; the thread's until it is joined */
+	bool came; /* a signal was received; owned by the thread until joined */
 };
 
 static void the_set(sigset_t *set)
@@ -51,7 +51,7 @@ void ofs_quit_block(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* Whoever waits for an answer gets an error; new ones find no mount. */
+/* Waiting requests get an error; new ones find no mount. */
 static void abort_mount(const struct ofs_quit *q)
 {
 	struct ofs_mountinfo m;

@@ -1,4 +1,4 @@
-/* sandbox.c - what a thread that reads a checkpoint can still do */
+/* sandbox.c - restrict threads that parse checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,8 +18,8 @@
 
 #include "base/memory.h"
 
-/* The kernel's interface, include/uapi/linux/landlock.h of Linux 6.10: headers
- * to build with may be older than the kernel. */
+/* The kernel's interface, include/uapi/linux/landlock.h of Linux 6.10:
+ * installed headers may be older than the kernel. */
 enum {
 	CALL_CREATE_RULESET = 444,
 	CALL_ADD_RULE = 445,
@@ -48,7 +48,7 @@ struct path_beneath {
 } __attribute__((packed));
 
 #define READ FS_READ_FILE | FS_READ_DIR
-/* Files without names are made where nothing else may be. */
+/* Rights for directories of unnamed files. */
 #define SCRATCH                                                              \
  FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE | FS_MAKE_REG | FS_REMOVE_FILE | \
      FS_READ_DIR
@@ -56,11 +56,11 @@ struct path_beneath {
 
 struct ofs_sandbox {
 	int ruleset;
-	uint64_t handled; /* rights that this kernel knows */
+	uint64_t handled; /* rights known to this kernel */
 	bool passthrough;
 };
 
-/* 0: none. */
+/* The version of Landlock; 0: not available. */
 static int version(void)
 {
 	long n = syscall(CALL_CREATE_RULESET, NULL, 0, CREATE_VERSION);
@@ -70,7 +70,7 @@ static int version(void)
 
 static uint64_t rights(int v)
 {
-	uint64_t known = FS_REFER - 1; /* all before it */
+	uint64_t known = FS_REFER - 1; /* all lower bits */
 
 	if (v >= 2)
 		known |= FS_REFER;
@@ -91,7 +91,7 @@ static int make_ruleset(struct ofs_sandbox *s, bool write,
 	if (v == 0)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "this kernel has no Landlock: %m");
-	/* without REFER no file can be moved to another directory */
+	/* without REFER files cannot be moved between directories */
 	if (v < 2 && write)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "Landlock of this kernel forbids commits (Linux 5.19 "
@@ -103,7 +103,7 @@ static int make_ruleset(struct ofs_sandbox *s, bool write,
 	return 0;
 }
 
-/* EBADFD: a pipe or the like, which is no file of any file system. */
+/* EBADFD: a pipe or the like, which is not in a file system. */
 static int allow_fd(const struct ofs_sandbox *s, int fd, uint64_t allowed,
     struct optimfs_error *err)
 {
@@ -132,7 +132,7 @@ static int allow(const struct ofs_sandbox *s, const char *path,
 	return ret;
 }
 
-/* An index, which names files beside it. */
+/* Is it an index, which names files beside it? */
 static bool is_index(const char *path)
 {
 	size_t n = strlen(path);
@@ -140,9 +140,9 @@ static bool is_index(const char *path)
 	return n > 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
-/* A directory with all in it. A file, the list of names beside it; and those
- * files too where it is committed to, because what is renamed there has to be
- * allowed wherever it goes. */
+/* For a directory: everything in it. For a file: the file and the listing of
+ * its directory; for an index, and for commits, the whole directory, because
+ * renamed files need rights there. */
 static int allow_source(const struct ofs_sandbox *s,
     const struct ofs_sandbox_config *config, struct optimfs_error *err)
 {
@@ -151,7 +151,7 @@ static int allow_source(const struct ofs_sandbox *s,
 	struct stat st;
 	int ret;
 
-	/* a checkpoint may be yet to come */
+	/* the checkpoint may not exist yet */
 	copy = strdup(real != NULL ? real : config->source);
 	if (copy == NULL) {
 		free(real);
@@ -172,8 +172,8 @@ static int allow_source(const struct ofs_sandbox *s,
 	return ret;
 }
 
-/* For what is decoded and too much for memory; without one, what is staged for
- * no commit has another. */
+/* A directory for decoded data that exceeds memory, and for temporary
+ * changes. */
 static int allow_temporary(const struct ofs_sandbox *s,
     const struct ofs_sandbox_config *config, struct optimfs_error *err)
 {
@@ -199,7 +199,7 @@ static int make_rules(const struct ofs_sandbox *s,
 	if (allow(s, config->upper, WRITE, err) == -1 ||
 	    allow_temporary(s, config, err) == -1)
 		return -1;
-	/* its own memory in numbers, and which boot this is */
+	/* memory statistics and the boot id */
 	return allow(s, "/proc", FS_READ_FILE, err);
 }
 
@@ -232,8 +232,8 @@ void ofs_sandbox_free(struct ofs_sandbox *s)
 
 #define CAP(n) (UINT32_C(1) << (n))
 
-/* What root keeps: to read what belongs to others, and to give what is
- * committed the owner and mode of what it replaces. */
+/* Capabilities kept by root: to read files of others, and to give committed
+ * files the owner and mode of those they replace. */
 static int drop_capabilities(bool passthrough, struct optimfs_error *err)
 {
 	struct __user_cap_header_struct head = {

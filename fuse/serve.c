@@ -1,4 +1,4 @@
-/* serve.c - a mounted checkpoint, from its opening to its end */
+/* serve.c - serve a mounted checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -28,8 +28,8 @@
 #include "fuse/quit.h"
 #include "fuse/sandbox.h"
 
-/* Of cache=, what assembled files may take; the rest is the library's, for
- * decoded data. */
+/* The share of cache= for gathered files; the rest is for decoded data in the
+ * library. */
 #define ASSEMBLE_SHARE(cache) ((cache) / 4 * 3)
 #define FUSE_SUPER_MAGIC      0x65735546UL
 
@@ -42,9 +42,9 @@ struct server {
 	struct ofs_sandbox *sandbox; /* NULL: none */
 	pthread_t publisher;
 	bool publishing;
-	struct optimfs_error unanswered; /* the publisher's failure */
-	bool ended;                      /* by a signal */
-	char *news; /* what a person is told when it is mounted; NULL */
+	struct optimfs_error unanswered; /* error of the publisher */
+	bool ended;                      /* ended by a signal */
+	char *news; /* message about the mounted checkpoint, or NULL */
 	bool watched;
 };
 
@@ -60,8 +60,8 @@ static unsigned processors(void)
 	return n > 1 ? (unsigned)n : 1;
 }
 
-/* The kernel wakes idle threads in turn: more of them than processors make
- * each small request several times slower. */
+/* The kernel wakes idle threads in turn: more threads than processors make
+ * small requests several times slower. */
 static unsigned nthreads(const struct ofs_mount_options *m)
 {
 	unsigned n = processors();
@@ -73,7 +73,7 @@ static unsigned nthreads(const struct ofs_mount_options *m)
 	return n < 2 ? 2 : n > 8 ? 8 : n;
 }
 
-/* The library's default, known here to be shared out. */
+/* The library's default, needed here to divide it. */
 static uint64_t cache_budget(const struct ofs_mount_options *m)
 {
 	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
@@ -106,8 +106,8 @@ static struct ofs_assemble *make_assemble(struct server *s)
 	return a;
 }
 
-/* MPI and CUDA open devices, sockets and shared memory as they go, on threads
- * that read too: ranks are not confined. */
+/* MPI and CUDA open devices, sockets and shared memory at any time, in threads
+ * that read too: no sandbox for ranks. */
 static int make_sandbox(struct server *s, struct optimfs_error *err)
 {
 	const struct ofs_mount_options *m = s->v->options;
@@ -135,7 +135,7 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 	return 0;
 }
 
-/* Of a thread that is about to look at what the checkpoint says. */
+/* Called by each thread before it parses the checkpoint. */
 static int enter_sandbox(void *ctx, struct optimfs_error *err)
 {
 	struct server *s = ctx;
@@ -165,7 +165,7 @@ static void *run_task(void *arg)
 	return NULL;
 }
 
-/* On a thread of its own, because this one has to unmount. */
+/* Runs a function in a sandboxed thread, because this one has to unmount. */
 static int in_sandbox(struct server *s,
     int (*run)(struct server *s, struct optimfs_error *err),
     struct optimfs_error *err)
@@ -183,8 +183,8 @@ static int in_sandbox(struct server *s,
 	return t.ret;
 }
 
-/* Who watches is told what was mounted; damage is told in any case. Of several
- * ranks one tells. */
+/* Prepares the message about what was mounted; damage is always reported. With
+ * several ranks, one reports. */
 static void make_news(struct server *s)
 {
 	const struct ofs_mount_options *m = s->v->options;
@@ -219,7 +219,7 @@ static int add_options(const struct server *s, struct fuse_args *args)
 	char *real = realpath(s->v->source, NULL);
 	int ret;
 
-	/* what findmnt and df show, as absolute as mount(8) would have it */
+	/* shown by findmnt and df, absolute as with mount(8) */
 	snprintf(name, sizeof(name), "fsname=%s",
 	    real != NULL ? real : s->v->source);
 	free(real);
@@ -274,8 +274,8 @@ static int mount_session(struct server *s, struct optimfs_error *err)
 	return ret;
 }
 
-/* What the kernel reads ahead is 128 KiB unless it is told, which takes root:
- * a third of the speed. */
+/* The kernel's default read-ahead of 128 KiB costs two thirds of the speed.
+ * Changing it takes root. */
 static void set_readahead(const struct server *s, dev_t dev)
 {
 	char path[64];
@@ -309,7 +309,8 @@ static void set_info(struct server *s)
 	ofs_buf_fini(&b);
 }
 
-/* The mount is there when it answers; so ask it, while others serve. */
+/* The mount is ready when it answers: queries it while the other threads
+ * serve. */
 static void *publish(void *arg)
 {
 	struct server *s = arg;
@@ -321,7 +322,7 @@ static void *publish(void *arg)
 	if (!on_descriptor(s->v->point)) {
 		if (stat(s->v->point, &st) == -1 ||
 		    statfs(s->v->point, &fs) == -1) {
-			/* unless it is being ended already */
+			/* unless it is ending */
 			if (!fuse_session_exited(s->se))
 				optimfs_fail(&s->unanswered, errno,
 				    "%s: the mount does not answer: %m %s",
@@ -329,7 +330,7 @@ static void *publish(void *arg)
 			ofs_loop_stop(s->loop);
 			return NULL;
 		}
-		/* unless it is unmounted already */
+		/* unless it was unmounted */
 		if ((unsigned long)fs.f_type == FUSE_SUPER_MAGIC) {
 			set_readahead(s, st.st_dev);
 			if (optimfs_set_mounted(s->session.fs, st.st_dev,
@@ -376,7 +377,7 @@ static char *stats(void *ctx)
 	return text;
 }
 
-/* Many shards may be open at once. */
+/* Raises the limit of open files: many shards may be open. */
 static void raise_limits(void)
 {
 	struct rlimit r;
@@ -387,13 +388,13 @@ static void raise_limits(void)
 	(void)setrlimit(RLIMIT_NOFILE, &r);
 }
 
-/* Rights that serving does not need. A user's daemon needs fusermount3's to
- * unmount. */
+/* Drops privileges that serving does not need. A user's daemon needs
+ * fusermount3 to unmount. */
 static void give_up_rights(const struct ofs_mount_options *m)
 {
 	if (geteuid() == 0)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	/* MPI moves bytes between processes as a debugger would */
+	/* MPI copies between processes with ptrace privileges */
 	if (m->allow_other && m->open.group == NULL)
 		(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
@@ -446,8 +447,8 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 	return 0;
 }
 
-/* Who unmounts has what was written committed, unless it was agreed otherwise;
- * who ends the daemon has it kept. */
+/* An unmount commits the changes, unless configured otherwise; a signal keeps
+ * them. */
 static void publish_changes(struct server *s)
 {
 	struct optimfs_status status;
@@ -480,8 +481,8 @@ static int close_checkpoint(struct server *s, struct optimfs_error *err)
 	return 0;
 }
 
-/* Unmounting closes the device, which ends the publisher's stat at the latest;
- * he still wants the session. */
+/* Unmounting closes the device, which at the latest ends the stat of the
+ * publisher, who still uses the session. */
 static void take_down(struct server *s)
 {
 	struct optimfs_error err;

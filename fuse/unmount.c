@@ -1,4 +1,4 @@
-/* unmount.c - take a mount away */
+/* unmount.c - unmount a mount point */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,8 +15,7 @@
 
 extern char **environ;
 
-/* It says by itself, on standard error, what is wrong; busy is all that its
- * failure usually means. */
+/* fusermount3 prints its own error; usually the reason is EBUSY. */
 static int by_fusermount(const char *point, bool lazy,
     struct optimfs_error *err)
 {
@@ -63,7 +62,7 @@ int ofs_connection_abort(const struct ofs_mountinfo *m,
 		close(fd);
 	if (done)
 		return 0;
-	/* forcing aborts, even where it then cannot unmount */
+	/* forcing aborts the connection even if it cannot unmount */
 	if (umount2(m->point, MNT_FORCE | UMOUNT_NOFOLLOW) == 0 ||
 	    errno == EBUSY)
 		return 0;

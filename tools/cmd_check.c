@@ -1,4 +1,4 @@
-/* cmd_check.c - optimfs check: is the state one that training leaves? */
+/* cmd_check.c - optimfs check: check the state of optimizers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

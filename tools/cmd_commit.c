@@ -24,11 +24,11 @@ int ofs_commit_status(int ret, const struct optimfs_error *err)
 		return OFS_EXIT_UNSYNCED;
 	if (err->code == ECANCELED)
 		return OFS_EXIT_INTERRUPTED;
-	/* what was written is wrong, not the command line */
+	/* the changes are invalid, not the command line */
 	return err->code == EINVAL ? OFS_EXIT_IO : ofs_tool_status(err->code);
 }
 
-/* What commit and abort were told. */
+/* The command line of commit and abort. */
 struct order {
 	const char *point;
 	bool json, quiet, progress;

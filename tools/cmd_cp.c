@@ -9,7 +9,7 @@
 
 struct copying {
 	struct ofs_command *c;
-	int status; /* of the first file that could not be read */
+	int status; /* of the first unreadable file */
 };
 
 static void unread(void *ctx, const struct optimfs_error *err)
@@ -31,7 +31,7 @@ static void copied(void *ctx, uint64_t bytes, const char *name)
 		ofs_progress_add(&copying->c->progress, bytes, name);
 }
 
-/* On a rank that is on its own: what is there to be copied? */
+/* For a single process: computes the number of bytes to copy. */
 static int measure(struct ofs_command *c, struct optimfs_error *err)
 {
 	struct optimfs_attr attr;

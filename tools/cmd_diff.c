@@ -1,4 +1,4 @@
-/* cmd_diff.c - optimfs diff: two checkpoints by value */
+/* cmd_diff.c - optimfs diff: compare two checkpoints by value */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,10 +22,10 @@
 #include "tools/command.h"
 
 #define PIECE (1u << 20)
-/* A text that is longer is not printed. */
+/* Longer texts are not printed. */
 #define TEXT_MAX 200
 
-/* A difference that was found. */
+/* A difference. */
 struct row {
 	char *path, *text;
 	const char *kind;
@@ -36,11 +36,11 @@ struct row {
 
 struct diff {
 	struct ofs_command *c;
-	uint64_t done; /* bytes of the files before this one */
+	uint64_t done; /* bytes of previous files */
 	struct optimfs *a, *b;
 	const char *b_name;
 	double rtol, atol;
-	bool keep; /* rows are printed at the end */
+	bool keep; /* keep rows and print them at the end */
 	struct row *row;
 	size_t n, cap;
 	uint64_t differences, files;
@@ -56,7 +56,7 @@ static void print_path(const char *path)
 	ofs_print_buf(&shown);
 }
 
-/* Elements that are a number on one side only. */
+/* Elements that are NaN or infinite on one side only. */
 static uint64_t lost(const struct optimfs_comparison *m)
 {
 	return m->nan_a + m->nan_b + m->inf_a + m->inf_b;
@@ -144,7 +144,7 @@ static void print_lost(uint64_t n, const char *what, const char *where)
 	printf(" only");
 }
 
-/* Steps of the type mean something where they are few. */
+/* Larger distances in steps are not printed. */
 #define MANY_ULPS 1000
 
 static void print_measure(struct diff *d, const struct row *r)
@@ -238,7 +238,7 @@ static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
 	return value;
 }
 
-/* The same attribute on both sides? */
+/* Compares an attribute. */
 static int same_attribute(struct diff *d, const char *path, uint64_t a,
     uint64_t b, const char *name, const char *what, const char *kind,
     bool *same, struct optimfs_error *err)
@@ -259,7 +259,7 @@ static int same_attribute(struct diff *d, const char *path, uint64_t a,
 	return ret;
 }
 
-/* Within the tolerance, which is relative to the greater. */
+/* Is the difference within the tolerance, relative to the greater number? */
 static bool within(const struct diff *d, double x, double y)
 {
 	double most = fmax(fabs(x), fabs(y));
@@ -267,7 +267,7 @@ static bool within(const struct diff *d, double x, double y)
 	return x == y || fabs(x - y) <= d->atol + d->rtol * most;
 }
 
-/* How far the file is that is being compared. */
+/* Shows the progress in the current file. */
 static void show(struct diff *d, uint64_t off)
 {
 	struct ofs_progress *p = &d->c->progress;
@@ -275,7 +275,7 @@ static void show(struct diff *d, uint64_t off)
 	ofs_progress_show(p, d->done + off, p->total, d->c->reading);
 }
 
-/* Are all bytes equal? Most tensors are, and cost no more. */
+/* Are all bytes equal? Most tensors are, and need no more work. */
 static int same_bytes(struct diff *d, struct optimfs_file *a,
     struct optimfs_file *b, bool *same, struct optimfs_error *err)
 {
@@ -298,7 +298,7 @@ static int same_bytes(struct diff *d, struct optimfs_file *a,
 	return 0;
 }
 
-/* Text that is a number is compared as one. */
+/* Compares texts that are numbers by value. */
 static bool close_texts(const struct diff *d, uint64_t n, uint64_t m)
 {
 	char x[64], y[64], *end_x, *end_y;
@@ -315,7 +315,7 @@ static bool close_texts(const struct diff *d, uint64_t n, uint64_t m)
 	    within(d, a, b);
 }
 
-/* The length of a line that can be printed; 0: it is none. */
+/* The length of a printable line; 0: not one. */
 static int one_line(const uint8_t *p, uint64_t n)
 {
 	const uint8_t *end = n == 0 ? NULL : memchr(p, '\n', n);
@@ -334,7 +334,7 @@ static void say_texts(struct diff *d, const char *path, uint64_t n, uint64_t m)
 		say(d, path, "value", NULL, 0, "the value differs");
 }
 
-/* Both texts, if they are short, from their beginnings. */
+/* Reads both texts, if they are short. */
 static int read_texts(struct diff *d, struct optimfs_file *a,
     struct optimfs_file *b, struct optimfs_error *err)
 {
@@ -491,7 +491,7 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	return ret;
 }
 
-/* What --sort may say. */
+/* The keys of --sort. */
 static const char *const keys[] = { "abs", "rel", "rms", "cosine", "differ",
 	NULL };
 
@@ -510,7 +510,7 @@ static double key_of(const struct row *r, const char *name)
 	return (double)r->m.differ;
 }
 
-/* qsort tells its function nothing else. */
+/* qsort passes no context. */
 static const char *sort_key;
 
 static int by_key(const void *a, const void *b)

@@ -1,4 +1,4 @@
-/* cmd_explain.c - optimfs explain: what an error code means, what to do */
+/* cmd_explain.c - optimfs explain: the meaning of error codes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -24,7 +24,7 @@ static const struct entry {
 };
 #define NENTRIES (sizeof(entries) / sizeof(entries[0]))
 
-/* "OFS603", "ofs603" or "603"; -1: no code at all. */
+/* Parses "OFS603", "ofs603" or "603"; -1: not a code. */
 static int number_of(const char *word)
 {
 	char *end;
@@ -36,7 +36,7 @@ static int number_of(const char *word)
 	return end != word && *end == '\0' && n >= 0 && n <= 999 ? (int)n : -1;
 }
 
-/* Codes of one hundred are about one thing. */
+/* Each hundred of codes has one subject. */
 static const struct entry *find(int number)
 {
 	for (size_t i = 0; i < NENTRIES; i++)

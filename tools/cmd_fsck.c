@@ -12,18 +12,18 @@
 #include "base/memory.h"
 #include "tools/command.h"
 
-/* One reason, of which many tensors and values have the same finding: a file
- * that is lost, or an option that is not given. */
+/* A cause that many tensors and values share: a lost file, or a missing
+ * option. */
 struct reason {
 	bool error;
-	char *text, *path; /* of the first, "" of the checkpoint as a whole */
-	uint64_t n;        /* tensors and values */
+	char *text, *path; /* of the first finding; "": the whole checkpoint */
+	uint64_t n;        /* number of tensors and values */
 };
 
 struct report {
 	bool json;
-	uint64_t errors, warnings; /* told */
-	bool unread;               /* something, but not for damage */
+	uint64_t errors, warnings; /* printed */
+	bool unread; /* something is unreadable, but not damaged */
 	struct reason *reason;
 	size_t nreasons, cap;
 	struct ofs_command *c;
@@ -62,14 +62,14 @@ static void text(struct report *r, bool error, const char *path,
 	ofs_buf_fini(&b);
 }
 
-/* Of what many findings may have one reason; json has each of them. */
+/* Does the finding have a cause that others share? JSON prints each. */
 static bool is_shared(const struct optimfs_finding *f)
 {
 	static const int number[] = {
-		140, /* a file that is missing */
+		140, /* missing file */
 		166, /* units unknown */
-		603, /* a file that is short */
-		604, /* the same, and nothing is left of this tensor */
+		603, /* truncated file */
+		604, /* truncated file, with nothing left of this tensor */
 	};
 
 	for (size_t i = 0; i < sizeof(number) / sizeof(*number); i++)
@@ -78,8 +78,8 @@ static bool is_shared(const struct optimfs_finding *f)
 	return false;
 }
 
-/* What is said of a file goes on where that of its tensors ends; a short file
- * has two codes for them. */
+/* Does the finding belong to the cause? The text about a file continues where
+ * that of its tensors ends; truncated files have two codes. */
 static bool is_of(const struct reason *r, const struct optimfs_finding *f)
 {
 	const char *size = strstr(f->text, " bytes");
@@ -89,10 +89,10 @@ static bool is_of(const struct reason *r, const struct optimfs_finding *f)
 
 	return r->error == f->error && strlen(r->text) >= n &&
 	    memcmp(r->text + from, f->text + from, n - from) == 0 &&
-	    strchr(":,", r->text[n]) != NULL; /* the end, too */
+	    strchr(":,", r->text[n]) != NULL; /* or at the end */
 }
 
-/* Kept until the end, with how many there are. */
+/* Counts the finding; printed at the end. */
 static void share(struct report *r, const struct optimfs_finding *f)
 {
 	struct reason *s = r->reason, *end = s + r->nreasons;

@@ -1,4 +1,4 @@
-/* cmd_info.c - optimfs info: what a checkpoint is, or a file of it */
+/* cmd_info.c - optimfs info: summarise a checkpoint, directory or file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -13,14 +13,14 @@
 #include "base/buf.h"
 #include "tools/command.h"
 
-#define VALUE_MAX 60 /* bytes of a value that are shown */
+#define VALUE_MAX 60 /* longest value shown, in bytes */
 
 struct listing {
 	struct ofs_command *c;
-	const char *base; /* path given, which stands before what is listed */
+	const char *base; /* given path, printed before the names */
 };
 
-/* Names may hold anything: no control byte reaches a terminal. */
+/* Prints without control bytes: names may contain anything. */
 static void print_plain(const char *s, size_t n)
 {
 	struct ofs_buf b = { 0 };
@@ -39,10 +39,10 @@ static void print_name(const char *path, bool dir)
 struct value {
 	char text[VALUE_MAX + 1];
 	size_t len;
-	bool more; /* lines after it */
+	bool more; /* further lines */
 };
 
-/* -1 with err as it was: enough is known. */
+/* -1 with err unchanged: enough was read. */
 static int take_value(void *ctx, const void *p, size_t n,
     struct optimfs_error *err)
 {
@@ -55,8 +55,8 @@ static int take_value(void *ctx, const void *p, size_t n,
 	return n < room ? 0 : -1;
 }
 
-/* The first line of a file that is text; false: it has none. A value that
- * cannot be read is not shown: to read it says why. */
+/* The first line of a text file; false: none. Unreadable values are not shown;
+ * reading the file reports why. */
 static bool value_of(struct ofs_command *c, const struct optimfs_attr *attr,
     const char *kind, const char *shape, struct value *v)
 {
@@ -115,7 +115,7 @@ static void print_json(struct ofs_command *c, const char *path,
 	ofs_json_print(&w);
 }
 
-/* An inexact size is an upper bound: shown as such. */
+/* An inexact size is printed as an upper bound. */
 static void print_long(struct ofs_command *c, const char *path,
     const struct optimfs_attr *attr)
 {

@@ -1,4 +1,4 @@
-/* cmd_map.c - optimfs map: which rank holds how much of each tensor */
+/* cmd_map.c - optimfs map: show which rank holds how much of each tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,11 +20,12 @@
 struct map {
 	struct ofs_command *c;
 	struct ofs_holders ranks;
-	size_t columns; /* cells of a line; a cell is one rank or several */
+	size_t
+	    columns; /* cells in a line; a cell stands for one or more ranks */
 	uint64_t *cell;
 };
 
-/* Eighths of a block, to the scale of the largest cell. */
+/* Prints cells in eighths of a block, relative to the largest. */
 static void print_cells(const struct map *m, uint64_t most)
 {
 	static const char *const block[] = { "\u00b7", "\u2581", "\u2582",
@@ -107,7 +108,7 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	return 0;
 }
 
-/* The columns of the terminal; 80 where there is none. */
+/* The width of the terminal; 80 without one. */
 static size_t width(void)
 {
 	struct winsize w;

@@ -1,4 +1,4 @@
-/* cmd_mkfs.c - optimfs mkfs: a checkpoint to be, in a layout of its own */
+/* cmd_mkfs.c - optimfs mkfs: make an empty checkpoint in a layout */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

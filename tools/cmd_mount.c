@@ -144,7 +144,7 @@ const struct ofs_verb ofs_verb_mount = {
 	.run = run_mount,
 };
 
-/* What mount(8) understands: bits, of which we need four. */
+/* The exit codes of mount(8) that we use. */
 enum {
 	MOUNT_OK = 0,
 	MOUNT_USAGE = 1,
@@ -195,7 +195,7 @@ static int helper(const struct ofs_verb *self, struct ofs_args *a,
 	return ofs_tool_finish(OFS_EXIT_OK) == 0 ? MOUNT_OK : MOUNT_FAILED;
 }
 
-/* mount(8) puts the operands before the flags; -s must count for all -o. */
+/* mount(8) puts operands before flags; -s must apply to all -o. */
 static bool is_sloppy(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {

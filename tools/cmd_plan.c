@@ -1,4 +1,4 @@
-/* cmd_plan.c - optimfs plan: what a layout would be like, without making it */
+/* cmd_plan.c - optimfs plan: describe a layout without making it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,19 +15,19 @@
 #include "base/memory.h"
 #include "tools/command.h"
 
-/* Ranks of a layout that is asked for. */
+/* The limit of ranks in a layout. */
 #define RANKS_MAX (1u << 20)
 
 /* The files of one view. */
 struct view {
-	uint64_t *rank; /* bytes of each */
+	uint64_t *rank; /* bytes of each rank */
 	size_t nranks;
 	uint64_t files, bytes, largest;
 	char *largest_name;
-	uint64_t shared; /* bytes of files that are no rank's: indexes */
+	uint64_t shared; /* bytes of files of no rank: indexes */
 };
 
-/* "dcp@2x8,zstd": 16; 1 where nothing is said. */
+/* "dcp@2x8,zstd": 16; default 1. */
 static size_t ranks_of(const char *name)
 {
 	const char *at = strchr(name, '@');
@@ -46,8 +46,8 @@ static size_t ranks_of(const char *name)
 	return n;
 }
 
-/* The first number in the name of a file is the rank that writes it; without
- * one it is nobody's. */
+/* The first number in a file name is the rank that writes it; without a number
+ * the file belongs to no rank. */
 static bool rank_in(const char *name, size_t *rank)
 {
 	while (*name != '\0' && !isdigit((unsigned char)*name))
@@ -124,7 +124,7 @@ static size_t empty_ranks(const struct view *v)
 	return n;
 }
 
-/* Bytes of the elements of all tensors, which every layout has once. */
+/* Sums the bytes of all tensors, which every layout has once. */
 static int add_elements(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
@@ -240,7 +240,7 @@ static int parse_sweep(const char *s, struct sweep *w)
 	    : 0;
 }
 
-/* The name of the view with so many ranks: "fsdp,flat" becomes "fsdp@8,flat". */
+/* The name of the view with n ranks: "fsdp,flat" becomes "fsdp@8,flat". */
 static char *with_ranks(const char *name, unsigned long n)
 {
 	size_t format = strcspn(name, "@,"), at = strcspn(name, ",");

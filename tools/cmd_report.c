@@ -1,4 +1,4 @@
-/* cmd_report.c - optimfs report: a checkpoint as one HTML page */
+/* cmd_report.c - optimfs report: show a checkpoint as an HTML page */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 #include "tools/command.h"
 #include "tools/holders.h"
 
-/* report.html; the data go where it has MARK. */
+/* report.html; the data replaces MARK. */
 static const char page[] = {
 #include "tools/report.inc"
 	0
@@ -34,12 +34,12 @@ struct report {
 	struct ofs_holders ranks;
 	struct ofs_buf json;
 	struct ofs_buf found; /* findings */
-	char **bad; /* what is said of files that are missing or damaged */
+	char **bad;           /* messages about missing or damaged files */
 	size_t nbad, bad_cap;
 	struct ofs_json_writer w, f; /* into json, into found */
 };
 
-/* What a reader may want to find stands at the beginning of a line. */
+/* Starts an array on a new line, to be found easily. */
 static void begin_array(struct report *r, const char *name)
 {
 	r->w.gap = "\n";
@@ -65,7 +65,7 @@ static void end_element(struct ofs_json_writer *w)
 	w->gap = "\n";
 }
 
-/* Does a text have a word? */
+/* Does the text contain the word? */
 static bool has_word(const char *text, const char *word)
 {
 	size_t n = strlen(word);
@@ -79,7 +79,7 @@ static bool has_word(const char *text, const char *word)
 	return false;
 }
 
-/* Is what a rank has in a damaged file, or in none? */
+/* Is the part of a rank in a damaged or missing file? */
 static bool is_bad(void *ctx, const struct optimfs_holding *h)
 {
 	const struct report *r = ctx;
@@ -90,7 +90,7 @@ static bool is_bad(void *ctx, const struct optimfs_holding *h)
 	return bad;
 }
 
-/* s and err are NULL where the tensor was not to be read. */
+/* s and err are NULL if the tensor was not read. */
 static int tensor(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err)
 {
@@ -117,7 +117,7 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
 	return 0;
 }
 
-/* A tensor of which nothing is read. */
+/* Adds a tensor without reading it. */
 static int visit(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
@@ -212,7 +212,7 @@ static int put_head(struct report *r, bool data, struct optimfs_error *err)
 	r->w.gap = "\n";
 	ofs_json_put_raw(&r->w, "summary", summary);
 	free(summary);
-	/* No ranks are known of a checkpoint that is one file. */
+	/* A checkpoint of one file has no known ranks. */
 	if (ofs_holders_find(&r->ranks, r->c, NULL) == -1)
 		r->ranks.n = 0;
 	begin_array(r, "ranks");
@@ -236,7 +236,7 @@ static int put_tensors(struct report *r, const struct optimfs_scan *how,
 	return ret;
 }
 
-/* A part of the page that could not be made is a finding. */
+/* Adds a finding for a part of the page that failed. */
 static void put_failure(struct report *r, const struct optimfs_error *err,
     const char *what)
 {
@@ -296,7 +296,8 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	return r->json.bad || r->found.bad ? ofs_no_memory(err) : 0;
 }
 
-/* '<' is only in strings, and escaped there: nothing in them ends the block. */
+/* '<' occurs only in strings and is escaped there, so that no string ends the
+ * script block. */
 static void print_data(const struct ofs_buf *b, FILE *f)
 {
 	const char *p = (const char *)b->data, *end = p + b->len;
@@ -344,7 +345,7 @@ static int print_file(const struct report *r, const char *name,
 	return -1;
 }
 
-/* A device or a pipe is written to; a file becomes the page as a whole. */
+/* Writes to a device or pipe directly; replaces a file as a whole. */
 static int print_to(const struct report *r, const char *name,
     struct optimfs_error *err)
 {

@@ -14,7 +14,7 @@
 
 struct task {
 	struct ofs_command *c;
-	char *kept; /* where what is done lies; NULL */
+	char *kept; /* where the finished part is, or NULL */
 	uint64_t total;
 };
 
@@ -42,7 +42,7 @@ static void kept(void *ctx, const char *stage)
 	t->kept = strdup(stage);
 }
 
-/* The cause comes first. What is wrong with the source is wrong the next time,
+/* Prints the cause first. A defect of the source would stop the next attempt
  * too. */
 static int fail(struct task *t, const struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* cmd_stat.c - optimfs stat: what the elements of tensors are like */
+/* cmd_stat.c - optimfs stat: statistics of tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,14 +17,14 @@
 #include "stats/stats.h"
 #include "tools/command.h"
 
-/* What is kept of a tensor: its statistics, without the histogram where a
- * table is printed. */
+/* The data kept of a tensor: its statistics, without the histogram in a
+ * table. */
 struct row {
 	char *path, *dtype, *shape;
 	uint64_t bytes;
 	int rank;
 	struct optimfs_statistics s;
-	char *error; /* instead of s */
+	char *error; /* used instead of s */
 	int code;    /* of error */
 	double key;
 };
@@ -108,7 +108,7 @@ static bool wanted(const struct rows *rows, const struct row *r)
 	    holds(v, rows->op, rows->limit);
 }
 
-/* A copy of s, which is its owner's. */
+/* Copies s. */
 static int copy_statistics(struct row *r, const struct optimfs_statistics *s,
     bool histogram)
 {
@@ -127,7 +127,7 @@ static int copy_statistics(struct row *r, const struct optimfs_statistics *s,
 	return 0;
 }
 
-/* What stands behind the path does not begin with it. */
+/* The text of an error without the path. */
 static char *text_of(const struct optimfs_error *err, const char *path)
 {
 	const char *words = optimfs_error_about(err, path);
@@ -172,7 +172,7 @@ fail:
 	return 1;
 }
 
-/* The greatest first; what is no number, and what cannot be read, before. */
+/* Descending; NaN and unreadable ones first. */
 static int by_key(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -187,7 +187,7 @@ static int by_key(const void *a, const void *b)
 					     : x->rank - y->rank;
 }
 
-/* Where the first NaN or infinity of a row is. */
+/* The location of the first NaN or infinity of a row. */
 static bool first_odd(struct rows *rows, const struct row *r,
     struct optimfs_location *where)
 {
@@ -296,7 +296,7 @@ static void print_rows(struct rows *rows)
 		line(rows, &rows->row[i]);
 }
 
-/* One tensor, or with several the sums of a directory, in full. */
+/* Prints one tensor, or the sums of a directory, in full. */
 static int print_one(struct rows *rows, struct optimfs_error *err)
 {
 	struct optimfs_statistics sum = { 0 };
@@ -374,7 +374,7 @@ static int stat_paths(struct rows *rows, const struct optimfs_scan *how,
 	return ret;
 }
 
-/* Exactly one path, and nothing that asks for a table. */
+/* Exactly one path, and no option that implies a table? */
 static bool in_full(const struct ofs_command *c)
 {
 	return c->noperands == 1 && c->sort == NULL && c->only == NULL &&

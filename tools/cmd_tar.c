@@ -1,4 +1,4 @@
-/* cmd_tar.c - optimfs tar: a part of the tree as a tar stream */
+/* cmd_tar.c - optimfs tar: write a part of the tree as a tar stream */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,12 +14,12 @@
 #include "base/memory.h"
 #include "tools/command.h"
 
-/* The archive is POSIX.1-2001 pax: ustar headers, and before a file whose
- * name, size, owner or time does not fit one an extended header of
- * "length key=value" lines. */
+/* The archive is POSIX.1-2001 pax: ustar headers. A file whose name, size,
+ * owner or time does not fit is preceded by an extended header of "length
+ * key=value" lines. */
 
 #define BLOCK 512
-/* 11 octal digits, and 7 */
+/* 11 and 7 octal digits */
 #define USTAR_MAX_SIZE 077777777777ull
 #define USTAR_MAX_ID   07777777u
 
@@ -32,8 +32,8 @@ _Static_assert(sizeof(struct header) == BLOCK, "a tar header is a block");
 
 struct archive {
 	struct ofs_command *c;
-	const char *base; /* what stands before each path */
-	uint64_t left;    /* of the file being written */
+	const char *base; /* prefix of each path */
+	uint64_t left;    /* bytes left of the current file */
 };
 
 static int put(const void *p, size_t n, struct optimfs_error *err)
@@ -84,7 +84,7 @@ static int put_header(const char *name, char type, uint64_t size,
 	return put(&h, sizeof(h), err);
 }
 
-/* The length that a record counts includes its own digits. */
+/* The length of a record includes its own digits. */
 static void pax_record(struct ofs_buf *b, const char *key, const char *value,
     size_t n)
 {
@@ -144,7 +144,7 @@ static int sink_member(void *ctx, const void *p, size_t n,
 	return put(p, n, err);
 }
 
-/* A header tells the size before the bytes, and opening tells it exactly. */
+/* The header has the size before the data; it is exact after opening. */
 static int put_file(struct archive *a, const char *path,
     const struct optimfs_attr *attr, struct optimfs_error *err)
 {
@@ -187,7 +187,7 @@ static int put_entry(void *ctx, const struct ofs_walk_entry *e,
 	return ret;
 }
 
-/* Members are named as the tree names them, without a leading slash. */
+/* Members have the paths of the tree, without a leading slash. */
 static int archive(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {

@@ -23,14 +23,14 @@
 #include "tools/control.h"
 #include "tools/verbs.h"
 
-/* How long the daemon may take to end after its mount is gone. */
+/* The time that the daemon has to end after the unmount. */
 enum {
 	WAIT_TICKS = 200,
 	TICK_MS = 50,
 	MAX_HOLDERS = 8,
 };
 
-/* Is the link /proc/PID/what a path at or below point? */
+/* Does the link /proc/PID/what point at or below point? */
 static bool points_below(const char *pid, const char *what, const char *point)
 {
 	char path[300], target[4096];
@@ -104,7 +104,7 @@ static void add_holder(struct ofs_buf *b, const char *pid)
 	ofs_buf_printf(b, "%s%s (%s)", b->len > 0 ? ", " : " by ", name, pid);
 }
 
-/* " by bash (123), less (456)", or nothing where /proc does not tell. */
+/* " by bash (123), less (456)", or nothing if unknown. */
 static void find_holders(const char *point, struct ofs_buf *b)
 {
 	DIR *d = opendir("/proc");
@@ -134,8 +134,8 @@ static int busy(const char *point, struct optimfs_error *err)
 	return -1;
 }
 
-/* The control file system drops a connection when its daemon closes it; who
- * could write holds a lock until all is done. */
+/* The control file system drops a connection when its daemon closes it; a
+ * writer holds its lock until everything is done. */
 static bool is_gone(const struct ofs_mountinfo *m, int lock)
 {
 	char path[64];
@@ -164,7 +164,7 @@ static int wait_gone(const struct ofs_mountinfo *m, int lock,
 	    "%s is unmounted, but its daemon has not ended", m->point);
 }
 
-/* Of somebody else, or of one who unmounted before us. */
+/* Waits for a commit that someone else has started. */
 static int wait_commit(const struct ofs_mountinfo *m, struct ofs_control *c,
     struct optimfs_error *err)
 {
@@ -176,18 +176,17 @@ static int wait_commit(const struct ofs_mountinfo *m, struct ofs_control *c,
 	return ret;
 }
 
-/* The daemon is gone, and what it had staged is for the next mount; or it has
- * no control, and so nothing staged. */
+/* Is there nothing to commit? The daemon is gone, and its changes wait for the
+ * next mount; or the mount has no control file, and so no changes. */
 static bool has_nothing(const struct optimfs_error *err)
 {
 	return err->code == ENOTCONN || err->code == ECONNABORTED ||
 	    err->code == ENOENT;
 }
 
-/* What was written is committed, or kept because that was said; 1: committed,
- * but it may not survive a crash of the machine. Unmounting one whose changes
- * cannot be asked for would commit them, and nobody would hear whether that
- * worked. */
+/* Commits the changes, or keeps them if asked to. 1: committed, but may not
+ * survive a power failure. If the state of the changes is unknown, refuses:
+ * unmounting would commit them, and nobody would see the result. */
 static int settle(struct ofs_mountinfo *m, bool keep,
     struct ofs_progress *progress, struct optimfs_error *err)
 {
@@ -229,7 +228,7 @@ static int unmount(const struct ofs_mountinfo *m, bool force,
 	if (force) {
 		if (ofs_connection_abort(m, err) == -1)
 			return -1;
-		/* forcing may have unmounted it, too */
+		/* forcing may have unmounted it */
 		there = ofs_mountinfo_find(m->point, &still) &&
 		    still.minor == m->minor;
 		ofs_mountinfo_fini(&still);
@@ -246,7 +245,7 @@ static int unmount(const struct ofs_mountinfo *m, bool force,
 	return ret;
 }
 
-/* The exit status. */
+/* Returns the exit status. */
 static int umount_point(const char *point, bool force, bool keep,
     struct ofs_progress *progress)
 {

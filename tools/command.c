@@ -1,4 +1,4 @@
-/* command.c - what ls, cat, cp, info, tar and fsck do alike */
+/* command.c - what the verbs that open a checkpoint have in common */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -142,7 +142,7 @@ static void say(void *ctx, const char *text)
 	ofs_tool_say("%s", text);
 }
 
-/* Those that only serve come back when all is done. */
+/* Ranks that only serve return when everything is done. */
 static int join(struct ofs_command *c, unsigned allowed, int *status)
 {
 	struct optimfs_error err;
@@ -179,8 +179,8 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 				: ofs_tool_fail(&err);
 }
 
-/* A checkpoint that is named by a path in its mount: what was named in the
- * mount is the path that is missing, or comes before those that are given. */
+/* For a checkpoint named by a path in its mount: the path in the mount becomes
+ * the missing operand, or the prefix of the given ones. */
 static int join_paths(struct ofs_command *c, const char *inner,
     unsigned allowed, int min)
 {
@@ -213,7 +213,7 @@ static void say_staged(const char *mount, const struct ofs_source *s)
 		    mount, s->staged);
 }
 
-/* Mounts that were named stand for the checkpoints they show. */
+/* Replaces mounts by the checkpoints they show. */
 static int look_through(struct ofs_command *c, unsigned allowed, int min)
 {
 	struct ofs_source *s = c->source;
@@ -235,7 +235,7 @@ static int look_through(struct ofs_command *c, unsigned allowed, int min)
 	return found;
 }
 
-/* What the first operand that is missing would be. */
+/* The name of the first missing operand. */
 static const char *missing(unsigned allowed, int noperands)
 {
 	if ((allowed & OFS_SECOND) != 0)
@@ -248,7 +248,7 @@ static const char *missing(unsigned allowed, int noperands)
 			      : "copy it to where?";
 }
 
-/* The checkpoint is the first operand, unless a flag named it. */
+/* Takes the checkpoint from the first operand, unless a flag named it. */
 static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
     unsigned allowed, int min, int max)
 {
@@ -346,7 +346,8 @@ static int try_name(void *ctx, const struct optimfs_dirent *e)
 	return 0;
 }
 
-/* The first part of path that is not there, and the name nearest to it. */
+/* Finds the first component of path that does not exist, and the name nearest
+ * to it. */
 static void find_near(struct optimfs *fs, const char *path,
     struct ofs_nearest *near, char part[256])
 {
@@ -371,7 +372,7 @@ static void find_near(struct optimfs *fs, const char *path,
 	(void)optimfs_readdir(fs, dir, 0, false, try_name, near, NULL);
 }
 
-/* Nothing is called so: what might have been meant. */
+/* Adds a suggestion for a path that does not exist. */
 static void suggest(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
@@ -498,7 +499,7 @@ static void follow(void *ctx, uint64_t bytes, uint64_t total, const char *file)
 	ofs_progress_show(&c->progress, bytes, total, file);
 }
 
-/* Of several ranks it is mpirun that gets the signal, and ends all. */
+/* With several ranks, mpirun gets the signal and ends them all. */
 struct optimfs_watch ofs_command_watch(struct ofs_command *c)
 {
 	if (c->job.group == NULL)

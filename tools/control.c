@@ -1,4 +1,4 @@
-/* control.c - what a mounted checkpoint says of its changes, and is told */
+/* control.c - the control file of a mounted checkpoint */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 #include "base/memory.h"
 
 #define CONTROL "/.optimfs/control"
-/* How often a commit is asked how far it is. */
+/* The interval of asking for the progress of a commit. */
 #define TICK_NS 500000000
 
 int ofs_control_find(const char *point, struct ofs_mountinfo *m,
@@ -71,7 +71,8 @@ static void parse_line(struct ofs_control *c, const char *line)
 	c->scratch |= strcmp(line, "scratch") == 0;
 	if (strncmp(line, "unsynced ", 9) == 0) {
 		c->unsynced = true;
-		line += 2; /* the words are as far on as behind "failed " */
+		line +=
+		    2; /* the message starts at the same offset as after "failed " */
 	} else if (strncmp(line, "failed ", 7) != 0) {
 		return;
 	}
@@ -101,7 +102,7 @@ int ofs_control_read(const char *point, struct ofs_control *c,
 	return 0;
 }
 
-/* The errno is the daemon's; it has more words for it. */
+/* Replaces the errno of the daemon by its message. */
 static int explain(const char *point, int code, struct optimfs_error *err)
 {
 	struct ofs_control c;
@@ -129,7 +130,7 @@ int ofs_control_write(const char *point, const char *order,
 	return code == 0 ? 0 : explain(point, code, err);
 }
 
-/* Beside a commit, which the kernel does not return from. */
+/* A thread that follows a commit while the main thread waits in the kernel. */
 struct follow {
 	const char *point;
 	struct ofs_progress *progress;
@@ -176,7 +177,7 @@ static void end_follow(struct follow *f, pthread_t thread)
 	pthread_join(thread, NULL);
 }
 
-/* Only to end the wait: it is the kernel that tells the daemon. */
+/* Only interrupts the wait: the kernel informs the daemon. */
 static void on_interrupt(int sig)
 {
 	(void)sig;

@@ -1,4 +1,4 @@
-/* holders.c - which rank holds how much of each tensor */
+/* holders.c - how much of each tensor each rank holds */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -64,7 +64,7 @@ void ofs_holders_each(const struct ofs_holders *r, const struct ofs_command *c,
 		optimfs_holdings(c->fs, path, holding, &e, NULL);
 }
 
-/* Neighbours that have as much, of which the last may be yet to come. */
+/* A run of adjacent ranks with equal parts; more may follow. */
 struct put {
 	bool (*is_bad)(void *ctx, const struct optimfs_holding *h);
 	void *ctx;

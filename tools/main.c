@@ -1,4 +1,4 @@
-/* main.c - optimfs: which verb is meant */
+/* main.c - optimfs: dispatch to the verbs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 #include "tools/cmd_mount.h"
 #include "tools/verbs.h"
 
-/* Every verb there is, in the order of --help. */
+/* All verbs in the order of --help. */
 static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_mount,
 	&ofs_verb_umount,
@@ -42,7 +42,7 @@ static const struct ofs_verb *const verbs[] = {
 	NULL,
 };
 
-/* A descriptor of ours must never become somebody's standard output. */
+/* None of our files may get the number of a standard descriptor. */
 static void open_standard(void)
 {
 	int fd;

@@ -1,4 +1,4 @@
-/* source.c - a checkpoint that is named by where it is mounted */
+/* source.c - checkpoints named by their mount point */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,7 +14,8 @@
 #define INFO_MAX (1u << 20)
 #define VIEWS    ".optimfs/view/"
 
-/* The mount that real lies in: how much of it is the mount point; 0: none. */
+/* Finds the mount that contains real; returns the length of the mount point, 0:
+ * none. */
 static size_t mount_of(const char *real, struct ofs_mountinfo *m)
 {
 	char *prefix = strdup(real);
@@ -51,7 +52,7 @@ static void take_options(struct ofs_source *s, struct ofs_json *j)
 	}
 }
 
-/* Does it say which format the checkpoint has? */
+/* Does the text name the format of the checkpoint? */
 static bool parse_info(struct ofs_source *s, const char *text, size_t n)
 {
 	struct ofs_json j;
@@ -77,7 +78,7 @@ static bool parse_info(struct ofs_source *s, const char *text, size_t n)
 	return format;
 }
 
-/* A mount that does not say what it shows is taken as it is. */
+/* A mount without this information is used as a plain directory. */
 static bool read_info(struct ofs_source *s, const char *point)
 {
 	char *path = NULL, *text = malloc(INFO_MAX);
