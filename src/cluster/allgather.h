@@ -1,4 +1,4 @@
-/* allgather.h - what every rank says, for all */
+/* allgather.h - exchange bytes among all ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_ALLGATHER_H
 #define OFS_CLUSTER_ALLGATHER_H
@@ -11,41 +11,44 @@
 #include "base/cursor.h"
 #include "cluster/group.h"
 
-/* All ranks come to it, in one order, and each says how it fares and some
- * bytes. It lasts until all are here, however long that takes, and fails when
- * one of them dies, falls silent or leaves, with that error on all that live.
+/* A collective call: all ranks make the same calls in the same order. Each
+ * contributes its status and some bytes, and gets those of all. It lasts until
+ * every rank has called, however long that takes. It fails on all living ranks
+ * when one dies, falls silent or leaves.
  *
- * Ranks are a tree, in which those below rank r are 2r + 1 and 2r + 2. What is
- * said goes up as letters, each rank adding its own to what it gets from below,
- * and all of it comes down again. Each waits only for those beside it in the
- * tree; who finds one of them gone hands that on, up and down, in the place of
- * what was said. */
+ * Ranks form a tree: the children of rank r are 2r + 1 and 2r + 2.
+ * Contributions travel up as letters, each rank adding its own to those of its
+ * children, and the whole comes down again. A rank waits only for its
+ * neighbours in the tree; one that finds a neighbour gone sends this news up
+ * and down instead of the contributions. */
 struct ofs_said {
-	struct optimfs_error err; /* code 0: it fares well */
-	struct ofs_cursor c;      /* its bytes */
+	struct optimfs_error err; /* code 0: success */
+	struct ofs_cursor c;      /* its contribution */
 };
 
 struct ofs_allgather {
-	const struct optimfs_error *own; /* NULL: well */
+	const struct optimfs_error *own; /* NULL: success */
 	const struct ofs_buf *mine;      /* NULL: none */
 	struct ofs_tick tick;
-	struct ofs_said *said; /* of each rank, afterwards */
+	struct ofs_said *said; /* by rank, afterwards */
 	struct ofs_buf bytes;
 };
 
-/* Follow it with ofs_allgather_fini, also after -1: some rank is lost. */
+/* Call ofs_allgather_fini afterwards, also after -1, which means that a rank is
+ * lost. */
 int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
     struct optimfs_error *err);
-/* Fails when some rank does not fare well: with what the lowest says that failed
- * by itself (ECANCELED: because of others), and who that is when blame. */
+/* Fails if a rank has failed: with the error of the lowest rank that failed by
+ * itself (ECANCELED: because of others); blame: names that rank. */
 int ofs_allgather_verdict(const struct optimfs_group *w,
     const struct ofs_allgather *a, bool blame, struct optimfs_error *err);
 void ofs_allgather_fini(struct ofs_allgather *a);
-/* Each rank says how it fares, and hears the verdict. */
+/* Exchanges the status of all ranks; returns the verdict. */
 int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
     bool blame, struct optimfs_error *err);
 
-/* Those beside rank in the tree, -1 for none: the one above, two below. */
+/* The neighbours of this rank in the tree: parent and two children; -1:
+ * none. */
 void ofs_allgather_beside(const struct optimfs_group *w, int beside[3]);
 
 #endif

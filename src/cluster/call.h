@@ -8,25 +8,25 @@
 #include "base/buf.h"
 #include "cluster/group.h"
 
-/* Work that may take longer than an answer may, such as the sync of all that
- * was written, is requested by a call. The rank that is called starts it on a
- * thread of its own and sends the result as a letter (mail.h): a call lasts as
- * long as the rank that works shows life. */
+/* Work that may take longer than the limit for an answer, such as syncing
+ * files, is requested by a call. The called rank runs it in a thread of its own
+ * and sends the result as a letter (mail.h): a call lasts as long as that rank
+ * shows life. */
 struct ofs_call {
-	int to; /* may be the caller's own rank: it works on this thread */
+	int to; /* the own rank is allowed: the work runs in this thread */
 	const struct ofs_buf *request;
-	struct ofs_buf result; /* the caller's, when err.code is 0 */
+	struct ofs_buf result; /* owned by the caller if err.code is 0 */
 	struct optimfs_error err;
-	uint32_t id; /* of the work there */
+	uint32_t id; /* id of the work there */
 };
 
-/* Make n calls at once, and wait until all have ended. */
+/* Makes n calls at once, and waits for all of them. */
 void ofs_group_call(struct optimfs_group *g, struct ofs_call *call, size_t n);
 
 /* For group.c: the work that a rank does for others. */
 struct ofs_calls;
 struct ofs_calls *ofs_calls_new(void);
-/* Wait until all of it has ended; none is begun any more. */
+/* Waits until all work has ended; starts no more. */
 void ofs_calls_stop(struct ofs_calls *calls);
 void ofs_calls_free(struct ofs_calls *calls);
 ofs_handler_fn ofs_calls_begin;

@@ -1,4 +1,4 @@
-/* manifest_impl.h - what the files of an agreement on who has what share */
+/* manifest_impl.h - declarations for the agreement on a manifest */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_MANIFEST_IMPL_H
 #define OFS_CLUSTER_MANIFEST_IMPL_H
@@ -12,19 +12,20 @@
 #include "catalog/catalog.h"
 #include "cluster/manifest.h"
 
-/* What a rank offers, in short. Strings are in the bytes that it said. */
+/* The offer of a rank, without its list of files. Strings point into its
+ * message. */
 struct ofs_offer {
 	const char *path, *rel;
 	uint8_t kind;
 	uint32_t nfiles;
-	uint64_t digest[2]; /* of its list */
-	/* Of a commit that was cut short: what is prepared here, and what was
-	 * decided by who is the writer here. */
+	uint64_t digest[2]; /* digest of its list */
+	/* Of an interrupted commit: the id prepared here, and the id decided by
+	 * the writer if it is here. */
 	const char *pending, *decided;
-	int leader; /* the lowest rank with the same list; -1: no files */
+	int leader; /* lowest rank with the same list; -1: no files */
 };
 
-/* A line of a list. */
+/* An entry of a list of files. */
 struct ofs_offer_line {
 	struct ofs_object o;
 	int leader;
@@ -32,30 +33,30 @@ struct ofs_offer_line {
 };
 
 struct ofs_agreement {
-	struct ofs_manifest *s; /* NULL: we failed */
+	struct ofs_manifest *s; /* NULL: this rank failed */
 	struct optimfs_group *w;
-	struct ofs_offer *offer; /* of each rank */
+	struct ofs_offer *offer; /* by rank */
 	struct ofs_offer_line *line;
 	uint32_t nlines;
 	struct optimfs_error *err;
 };
 
 /* manifest_offer.c: an offer and a list as bytes, and back. */
-/* The list of what is here: nothing where s is NULL. */
+/* The files of this rank; empty if s is NULL. */
 void ofs_offer_put_list(const struct ofs_agreement *a, struct ofs_buf *list);
 void ofs_offer_put(const struct ofs_agreement *a, const char *path,
     const struct ofs_buf *list, struct ofs_buf *b);
-/* What all have said, of each rank; p NULL: nothing, as it has died. The bytes
- * stay where they are as long as a. */
+/* Parses the messages of all ranks; p NULL: none, the rank has died. The bytes
+ * must live as long as a. */
 int ofs_offer_take_all(struct ofs_agreement *a, const struct ofs_cursor *said);
-/* Their lists: one of each digest is looked at, that of the leader. */
+/* Parses their lists: for each digest that of the leader. */
 int ofs_offer_take_lists(struct ofs_agreement *a,
     const struct ofs_cursor *said);
-/* What rank said makes no sense: -1. */
+/* Reports an invalid message of rank: -1. */
 int ofs_offer_malformed(struct ofs_agreement *a, int rank);
 
 /* manifest_agree.c */
-/* Files and owners of s, of all lines. */
+/* Sets the files and owners of s from all lists. */
 int ofs_agreement_merge(struct ofs_agreement *a);
 void ofs_agreement_fini(struct ofs_agreement *a);
 

@@ -1,4 +1,4 @@
-/* module.h - what a module that connects ranks provides */
+/* module.h - the interface of modules that connect ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_MODULE_H
 #define OFS_CLUSTER_MODULE_H
@@ -11,68 +11,66 @@
 
 /* A module is a shared object, loaded at run time, that carries bytes between
  * the ranks of a job and knows nothing of checkpoints. It exports one struct
- * ofs_group_ops called optimfs_group_module. Members are only ever added at
- * the end, with a new version. */
+ * ofs_group_ops called optimfs_group_module. New members are only added at the
+ * end, with a new version. */
 #define OFS_GROUP_VERSION 3
 #define OFS_GROUP_SYMBOL  "optimfs_group_module"
 
-/* Most bytes of a request, and of an answer: whoever wants more asks several
- * times at once, so that no message is large and none holds up another. */
+/* Limits of a request and of an answer in bytes. Larger data takes several
+ * requests at once, so that no large message delays others. */
 #define OFS_GROUP_REQUEST_MAX (UINT64_C(1) << 20)
 #define OFS_GROUP_ANSWER_MAX  (UINT64_C(4) << 20)
 
 struct ofs_group;
 
-/* Answer a request of rank from: fill want bytes of out. On any thread, several
- * at once. The error, where it fails, is what the rank that asks gets. */
+/* Answers a request of rank from: sets want bytes of out. Called in any thread,
+ * several at once. On failure the error is sent to the requesting rank. */
 typedef int ofs_answer_fn(void *ctx, int from, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err);
 
 struct ofs_group_config {
-	unsigned timeout; /* seconds until a rank that is asked must answer; 0:
-			   * as long as it takes */
+	unsigned timeout; /* seconds for an answer; 0: no limit */
 	ofs_answer_fn *answer;
 	void *ctx;
 };
 
-/* One question. The first block is the caller's. */
+/* A request. The caller sets the first members. */
 struct ofs_ask {
 	int to;
 	const void *request;
 	size_t nrequest;
-	uint64_t want; /* length of a good answer */
-	/* When err.code is 0: want bytes, until release. Otherwise NULL.
+	uint64_t want; /* length of a successful answer */
+	/* If err.code is 0: want bytes, valid until release; otherwise NULL.
 	 * EHOSTDOWN (OFS911): the rank has died. ETIMEDOUT (OFS912). */
 	const void *answer;
 	struct optimfs_error err;
-	void *priv, *batch; /* the module's */
+	void *priv, *batch; /* of the module */
 };
 
 struct ofs_group_ops {
 	unsigned version;
 	const char *name;
-	/* Join the job; all its ranks do. NULL: err. */
+	/* Joins the job; collective. NULL: err. */
 	struct ofs_group *(*join)(const struct ofs_group_config *config,
 	    struct optimfs_error *err);
 	int (*rank)(const struct ofs_group *w);
 	int (*size)(const struct ofs_group *w);
 	const char *(*host)(const struct ofs_group *w, int rank);
-	/* The lowest rank of the machine that rank runs on. */
+	/* The lowest rank on the machine of rank. */
 	int (*node)(const struct ofs_group *w, int rank);
-	/* Ask n questions at once and wait for all answers. Any thread, any
-	 * number of them, to other ranks. Follow it with release, whatever came
-	 * of them. */
+	/* Sends n requests at once and waits for all answers. Thread-safe; to
+	 * other ranks only. Call release afterwards in any case. */
 	void (*ask)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
-	/* Those n that were asked together. An answer that has not come is
-	 * given up. */
+	/* Releases n requests that were sent together. Outstanding answers are
+	 * abandoned. */
 	void (*release)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
-	/* Is rank known to have died? */
+	/* Is rank known to be dead? */
 	bool (*dead)(const struct ofs_group *w, int rank);
-	/* Leave the job and free w; every rank that lives does. No question is
-	 * open. */
+	/* Leaves the job and frees w; collective among living ranks. No request
+	 * may be outstanding. */
 	void (*leave)(struct ofs_group *w);
-	/* ask in two steps: start returns at once, wait when all n answers
-	 * are there. The questions stay where they are until release. */
+	/* ask in two steps: start returns at once; wait returns when all n
+	 * answers have arrived. The requests must not move until release. */
 	void (*start)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 	void (*wait)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 };

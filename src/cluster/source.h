@@ -5,8 +5,8 @@
 
 #include "detect/read.h"
 
-/* What detect/read.h does, of what path names: on this machine, or what the
- * ranks of opt->group have offered by that name. opt may be NULL. */
+/* As detect/read.h, for a path on this machine, or one offered by the ranks of
+ * opt->group. opt may be NULL. */
 struct ofs_catalog *ofs_read_checkpoint(const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err);
 struct ofs_catalog *ofs_read_over(const char *path, int upper,

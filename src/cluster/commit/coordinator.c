@@ -1,4 +1,4 @@
-/* coordinator.c - the directories of a checkpoint that one rank writes for all */
+/* coordinator.c - the directories that one rank writes for all */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

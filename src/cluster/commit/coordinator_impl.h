@@ -1,4 +1,4 @@
-/* coordinator_impl.h - what the parts of the coordinator share */
+/* coordinator_impl.h - declarations shared by the parts of the coordinator */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_COMMIT_COORDINATOR_IMPL_H
 #define OFS_CLUSTER_COMMIT_COORDINATOR_IMPL_H
@@ -10,10 +10,11 @@
 #include "journal/lock.h"
 #include "journal/publish_impl.h"
 
-/* Of the stage: the new files of a commit to several directories. */
+/* The directory in the stage for the new files of a commit to several
+ * directories. */
 #define OFS_PUBLISH_BUILT "built"
 
-/* As a set of participants, one bit each. */
+/* Limit of the bit sets of participants. */
 #define OFS_MAX_PARTICIPANTS 4096
 
 struct ofs_participant_ref {
@@ -25,22 +26,22 @@ struct ofs_participant_ref {
 struct ofs_coordinator {
 	struct ofs_manifest *manifest;
 	struct optimfs_group *group;
-	int stage; /* the writer's; borrowed */
+	int stage; /* of the writer; borrowed */
 	struct ofs_participant_ref *participant;
 	uint32_t n;
-	int *of_rank; /* the participant for each rank; -1: none */
+	int *of_rank; /* participant of each rank; -1: none */
 };
 
 /* coordinator.c */
-/* Ask a participant; the writer's own is called. request begins with
- * ofs_coordinator_request. */
+/* Sends a request to a participant; the writer's own is called directly.
+ * request begins with ofs_coordinator_request. */
 int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t to,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
 void ofs_coordinator_request(const struct ofs_coordinator *s,
     enum ofs_participant_op op, struct ofs_buf *b);
-/* A call (call.h) to the participants that mask names (NULL: all), at once. id
- * may be NULL. -1: the first that failed; *nbad gets how many. */
+/* Makes a call (call.h) to the participants in mask (NULL: all) at once. id may
+ * be NULL. -1: the first failure; *nbad gets their number. */
 int ofs_coordinator_call(const struct ofs_coordinator *s,
     enum ofs_participant_op op, const char *id, const bool *mask,
     uint32_t *nbad, struct optimfs_error *err);

@@ -1,4 +1,4 @@
-/* coordinator_publish.c - new files to the directories they belong in: all or none */
+/* coordinator_publish.c - publish in all directories or none */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

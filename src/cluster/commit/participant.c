@@ -1,4 +1,4 @@
-/* participant.c - one directory of a checkpoint that several ranks write together */
+/* participant.c - one directory of a checkpoint of several ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* gather_round.c - blocks gathered, laid out and copied to the reader's buffer */
+/* gather_round.c - gather blocks, lay them out and copy them to the reader */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
