@@ -45,8 +45,7 @@
  *
  *  PARTICIPANT
  *          manifest (4), operation (1): cluster/commit/participant.h
- *  RESCAN  manifest (4), number of the next (4): a call; lists the files
- * again */
+ *  RESCAN  manifest (4), number of the next (4): a call; lists files again */
 enum ofs_wire_kind {
 	OFS_WIRE_FETCH = 1,
 	OFS_WIRE_LENGTH = 2,
