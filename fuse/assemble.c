@@ -55,7 +55,7 @@ struct ofs_assemble {
 	struct ofs_assemble_config config;
 	struct ofs_passthrough *pt;
 	int dir;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t gathered;
 	struct entry *bucket[BUCKETS];
 	struct entry *oldest, *newest;

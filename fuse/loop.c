@@ -181,7 +181,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Under the lock. */
+/* The lock is held. */
 static int start(struct ofs_loop *l)
 {
 	struct worker *w = calloc(1, sizeof(*w));

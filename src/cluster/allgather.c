@@ -1,4 +1,4 @@
-/* allgather.c - what every rank says, for all */
+/* allgather.c - exchange bytes among all ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 #include "cluster/mail.h"
 #include "cluster/wire.h"
 
-/* A letter is an error, of the allgather itself, and after code 0 what some
- * ranks say: rank (4), error, length (8), bytes of each. */
+/* A letter is the error of the allgather; after code 0 follow contributions:
+ * rank (4), error, length (8) and bytes of each. */
 
 void ofs_allgather_beside(const struct optimfs_group *w, int beside[3])
 {
@@ -52,7 +52,7 @@ static int send_said(struct optimfs_group *w, int to, uint64_t tag,
 	return ret;
 }
 
-/* Add what a letter holds to said; the first that fails is why. */
+/* Adds the contents of a letter to said; why gets the first failure. */
 static void receive_said(struct optimfs_group *w, int from, uint64_t tag,
     const struct ofs_tick *tick, struct optimfs_error *why,
     struct ofs_buf *said)
@@ -74,7 +74,7 @@ static void receive_said(struct optimfs_group *w, int from, uint64_t tag,
 	ofs_buf_fini(&letter);
 }
 
-/* Each rank once. */
+/* Checks that each rank occurs once. */
 static int take_said(const struct optimfs_group *w, struct ofs_allgather *a,
     struct optimfs_error *err)
 {

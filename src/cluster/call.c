@@ -15,7 +15,7 @@
 /* Work for another rank. */
 struct work {
 	LIST_ENTRY(work) next;
-	uint32_t id; /* the caller's */
+	uint32_t id; /* of the caller */
 	struct optimfs_group *group;
 	int from;
 	struct ofs_buf request;
@@ -27,10 +27,10 @@ struct ofs_calls {
 	pthread_mutex_t lock;
 	LIST_HEAD(, work) list;
 	bool stopped;
-	uint32_t last; /* id of a call of this rank */
+	uint32_t last; /* id of the last call of this rank */
 };
 
-/* The rank that is called. */
+/* The called rank. */
 
 struct ofs_calls *ofs_calls_new(void)
 {
@@ -48,7 +48,7 @@ static void work_free(struct work *w)
 	free(w);
 }
 
-/* Forget what has ended, or all: with the lock, which its threads take. */
+/* Frees ended work, or all. The lock is held; the threads take it. */
 static void reap(struct ofs_calls *calls, bool all)
 {
 	struct work *w, *next;
@@ -101,7 +101,7 @@ static void *run(void *arg)
 	ofs_wire_error(&letter, &err);
 	if (ret == 0)
 		ofs_buf_put(&letter, result.data, result.len);
-	/* a caller that is lost does not hear it */
+	/* a lost caller does not get it */
 	(void)ofs_mail_send(w->group, w->from,
 	    ofs_mail_tag(OFS_MAIL_RESULT, w->id), &letter, NULL);
 	ofs_buf_fini(&letter);

@@ -1,4 +1,4 @@
-/* group.c - the ranks of a job, and what they share */
+/* group.c - the ranks of a job and their shared state */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -21,11 +21,11 @@
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
-/* How often who waits for others looks whether one of them has died. */
+/* Interval at which a waiting rank checks whether others have died. */
 #define LOOK_NS (100 * 1000 * 1000)
 
-/* The number of ranks, as launchers tell it their processes: mpirun of Open
- * MPI, that of MPICH and srun --mpi=pmi2. */
+/* The number of ranks in the environment, set by mpirun of Open MPI, mpirun of
+ * MPICH and srun --mpi=pmi2. */
 static const char *const size_variables[] = { "OMPI_COMM_WORLD_SIZE",
 	"PMI_SIZE" };
 
@@ -39,15 +39,15 @@ bool optimfs_group_launched(void)
 		if (n != NULL)
 			return atoi(n) > 1;
 	}
-	/* srun --mpi=pmix tells a rank, but no number except Slurm's own, which
-	 * processes have that are no ranks, too */
+	/* srun --mpi=pmix sets the rank, but only Slurm's own number, which
+	 * processes that are not ranks have too */
 	if (getenv("PMIX_RANK") == NULL)
 		return false;
 	n = getenv("SLURM_STEP_NUM_TASKS");
 	return n == NULL || atoi(n) > 1;
 }
 
-/* What others ask. */
+/* Requests of others. */
 
 static void set_done(struct optimfs_group *w, int rank)
 {
@@ -75,7 +75,7 @@ static const struct ofs_handler own_handlers[] = {
 	{ OFS_WIRE_RESCAN, ofs_manifest_rescan, true },
 };
 
-/* Let it go with ofs_manifest_let. */
+/* A reference, to be dropped with ofs_manifest_let. */
 static struct ofs_manifest *hold_manifest(struct optimfs_group *w,
     uint32_t number)
 {
@@ -107,7 +107,7 @@ void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s)
 		ofs_manifest_let(was);
 }
 
-/* Of another generation than is here, or never offered. */
+/* Reports a manifest of another generation, or one never offered. */
 static int no_such_manifest(struct optimfs_group *w, uint32_t number,
     struct optimfs_error *err)
 {
@@ -149,7 +149,7 @@ int ofs_group_handle(struct optimfs_group *w, struct ofs_request *q,
 	return ret;
 }
 
-/* Others may be there, and ask, before this rank knows which one it is. */
+/* Others may send requests before this rank has finished joining. */
 static void wait_until_ready(struct optimfs_group *w)
 {
 	pthread_mutex_lock(&w->lock);
@@ -266,7 +266,7 @@ void *ofs_group_load(const char *name, const char *symbol, int flags,
 	return found;
 }
 
-/* The module's libraries look up each other's names: hence global. */
+/* Libraries of the module look up symbols in each other: hence RTLD_GLOBAL. */
 struct optimfs_group *ofs_group_join(const char *transport, unsigned timeout,
     const struct ofs_group_service *const *services, struct optimfs_error *err)
 {
@@ -366,7 +366,7 @@ char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
 	return NULL;
 }
 
-/* Sharing. */
+/* Manifests. */
 
 struct ofs_manifest *ofs_group_manifest(struct optimfs_group *w,
     const char *path, struct optimfs_error *err)
@@ -424,13 +424,13 @@ static void announce_done(struct optimfs_group *w)
 	free(ask);
 }
 
-/* Does rank go on reading? With the lock. */
+/* Is rank still reading? The lock is held. */
 static bool awaited(const struct optimfs_group *w, const bool *worker, int rank)
 {
 	return worker[rank] && !w->done[rank] && !w->ops->dead(w->w, rank);
 }
 
-/* With the lock. */
+/* The lock is held. */
 static bool all_done(struct optimfs_group *w, const bool *worker)
 {
 	for (int r = 0; r < w->size; r++)
@@ -439,8 +439,8 @@ static bool all_done(struct optimfs_group *w, const bool *worker)
 	return true;
 }
 
-/* Only ranks of one machine see each other die. Of others a rank that is
- * silent for as long as it has for an answer is gone: nobody waits for it. */
+/* Only ranks on one machine notice each other's death. A rank on another
+ * machine that is silent for the timeout counts as gone. */
 static void ask_who_is_there(struct optimfs_group *w, const bool *worker)
 {
 	static const uint8_t ping = OFS_WIRE_PING;
@@ -448,7 +448,7 @@ static void ask_who_is_there(struct optimfs_group *w, const bool *worker)
 	size_t n = 0;
 
 	if (ask == NULL)
-		return; /* another time */
+		return; /* next time */
 	pthread_mutex_lock(&w->lock);
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && awaited(w, worker, r))
@@ -465,8 +465,8 @@ static void ask_who_is_there(struct optimfs_group *w, const bool *worker)
 	free(ask);
 }
 
-/* How often, ms: many ranks may wait for one, which is asked about once a
- * second by all of them together. 0: never, since they may be silent. */
+/* Interval in ms: many ranks may wait for one rank, which all together ask once
+ * a second. 0: never, since there is no timeout. */
 static int64_t ask_interval(const struct optimfs_group *w)
 {
 	int64_t s = w->timeout;
@@ -495,7 +495,7 @@ static void wait_for_all(struct optimfs_group *w, const bool *worker)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* What services have attached may refer to manifests. */
+/* Data attached by services may refer to manifests, so it is freed first. */
 static void forget(const struct optimfs_group *w, struct ofs_manifest *s)
 {
 	struct ofs_manifest *older = s->older;
@@ -516,7 +516,7 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	wait_for_all(w, worker);
 	ofs_calls_stop(w->calls);
 	w->ops->leave(w->w);
-	/* nobody is answered any more */
+	/* requests are no longer answered */
 	if (w->gather != NULL)
 		w->gather->free(w);
 	for (uint32_t i = 0; i < w->nmanifests; i++)

@@ -1,4 +1,4 @@
-/* mail.c - bytes of any length from one rank to another */
+/* mail.c - messages of any length between ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,18 +13,18 @@
 #include "base/memory.h"
 #include "cluster/wire.h"
 
-/* How long to wait, ns, before looking whether the other is still there. */
+/* Time to wait, in ns, before checking whether the sender is alive. */
 #define WAIT_MIN (1000 * 1000)
 #define WAIT_MAX (200 * 1000 * 1000)
-/* How often it is asked. */
+/* Interval of asking it. */
 enum { ASK_MS = 1000 };
-/* Of a request that carries a part of a letter. */
+/* Size of a part of a letter in one request. */
 #define PART_MAX (OFS_GROUP_REQUEST_MAX - 64)
 
 struct letter {
 	LIST_ENTRY(letter) next;
 	int from;
-	uint64_t tag, total; /* total: bytes that will have come */
+	uint64_t tag, total; /* total: size of the whole letter */
 	struct ofs_buf b;
 };
 
@@ -65,7 +65,7 @@ void ofs_mail_free(struct ofs_mail *mail)
 	free(mail);
 }
 
-/* With the lock. */
+/* The lock is held. */
 static struct letter *find(const struct ofs_mail *mail, int from, uint64_t tag)
 {
 	struct letter *l;
@@ -76,7 +76,7 @@ static struct letter *find(const struct ofs_mail *mail, int from, uint64_t tag)
 	return NULL;
 }
 
-/* What comes. */
+/* Receiving. */
 
 static struct letter *new_letter(struct ofs_mail *mail, int from, uint64_t tag,
     uint64_t total)
@@ -186,7 +186,7 @@ int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
 	return optimfs_fail_as(err, own.code, "%s", own.text);
 }
 
-/* With the lock. */
+/* The lock is held. */
 static bool take(struct ofs_mail *mail, int from, uint64_t tag,
     struct ofs_buf *b)
 {

@@ -17,12 +17,12 @@
 #include "cluster/transport.h"
 #include "store/local.h"
 
-/* Memory for what this rank decodes for others. */
+/* Memory for data decoded for other ranks. */
 #define DECODED ((uint64_t)256 << 20)
-/* A tree deeper than this is no checkpoint. */
+/* Limit of the depth of directories. */
 #define MAX_DEPTH 16
 
-/* Looking at what is here. */
+/* Listing local files. */
 
 struct scan {
 	struct ofs_manifest *s;
@@ -53,15 +53,15 @@ static unsigned depth(const char *rel)
 	return n;
 }
 
-/* A directory whose name begins with a dot is somebody's own: a staging area,
- * a version control system. */
+/* Skips directories that start with a dot, such as staging areas and those of
+ * version control. */
 static int add(struct scan *scan, const char *rel, const char *name)
 {
 	struct ofs_manifest *s = scan->s;
 	struct stat st;
 
 	if (!ofs_dir_stat(&s->dir, rel, &st))
-		return 0; /* it has just gone */
+		return 0; /* removed meanwhile */
 	if (!S_ISDIR(st.st_mode))
 		return ofs_catalog_object(s->files, rel, -1, scan->err) ==
 			OFS_NONE
@@ -109,8 +109,8 @@ static int scan_all(struct ofs_manifest *s, struct optimfs_error *err)
 	return ret;
 }
 
-/* Open the directory that path is or lies in. Nothing there is no failure: dir
- * has no descriptor then. */
+/* Opens the directory at path, or the parent of a file. If nothing exists
+ * there, dir has no descriptor, which is not an error. */
 static int open_here(struct ofs_manifest *s, const char *path,
     struct optimfs_error *err)
 {
@@ -145,7 +145,7 @@ out:
 	return ret;
 }
 
-/* Anew, where something was done to it meanwhile. */
+/* Opens it again, because it may have been changed meanwhile. */
 static int open_dir(struct ofs_manifest *s, const char *path,
     struct optimfs_error *err)
 {
@@ -193,7 +193,7 @@ int ofs_manifest_scan(struct ofs_manifest *s, struct optimfs_error *err)
 	return open_offered(s, err) == -1 ? -1 : scan_here(s, err);
 }
 
-/* What readers of indexes ask. */
+/* For readers of indexes. */
 
 static int compare_path(const void *key, const void *item)
 {
@@ -234,7 +234,7 @@ static void describe(const struct ofs_object *o, struct stat *st)
 	};
 }
 
-/* The first file below a directory; nfiles when there is none. */
+/* The first file below a directory; nfiles: none. */
 static uint32_t first_below(const struct ofs_manifest *s, const char *path)
 {
 	char dir[2 * 4096 + 4];
@@ -419,7 +419,7 @@ struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
 	return NULL;
 }
 
-/* By the path that was found at first: links may lead elsewhere by now. */
+/* Uses the path that was resolved first: symbolic links may have changed. */
 struct ofs_manifest *ofs_manifest_again(const struct ofs_manifest *old,
     struct optimfs_error *err)
 {

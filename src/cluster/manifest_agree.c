@@ -1,4 +1,4 @@
-/* manifest_agree.c - who has which file, agreed upon by all ranks */
+/* manifest_agree.c - agree on which rank has which file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,23 +13,23 @@
 #include "cluster/manifest_impl.h"
 #include "cluster/wire.h"
 
-/* Three times all say something, of names and times only:
+/* All ranks exchange messages up to three times, about names and times only:
  *
- * 1. what each rank offers, in short: whether it could look, what its path
- *    is, and a digest of its list of files. Whoever sees the same shared file
- *    system has the same digest.
- * 2. the lists, one of each digest, from the lowest rank that has it.
- * 3. if some file is on two lists that describe it differently, though with
- *    one size: hashes. Copies have times and inodes of their own.
+ * 1. The offer of each rank: whether it could list its files, its path, and a
+ *    digest of its list. Ranks that see the same shared file system have the
+ *    same digest.
+ * 2. The lists: for each digest that of the lowest rank with it.
+ * 3. If two lists describe a file differently, but with the same size: hashes
+ *    of its contents. Copies have their own times and inode numbers.
  *
- * All ranks compute the same from what they got, failures included. */
+ * All ranks compute the same result from these messages, failures included. */
 
-/* Bytes of a file that are hashed: all of it, or samples of a large one. */
+/* Hashed bytes of a file: all, or samples of a large one. */
 #define HASH_WHOLE   ((uint64_t)64 << 20)
 #define HASH_SAMPLE  ((uint64_t)64 << 10)
 #define HASH_SAMPLES 64
 
-/* Putting the lists together. */
+/* Merging the lists. */
 
 static int by_path(const void *va, const void *vb)
 {
@@ -46,7 +46,7 @@ static int by_rank(const void *va, const void *vb)
 	return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* All ranks that have what n lines with one path describe. */
+/* Adds all ranks that have the file described by n entries of one path. */
 static void add_owners(struct ofs_agreement *a, const struct ofs_offer_line *l,
     uint32_t n, struct ofs_manifest_file *f, uint32_t *nowners)
 {
@@ -139,7 +139,7 @@ static bool same_file(const struct ofs_offer_line *a,
 	    a->o.refused == b->o.refused;
 }
 
-/* Must these n lines be told apart by what is in them? */
+/* Do the contents have to be compared for these n entries? */
 static bool differ(const struct ofs_offer_line *l, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++)
@@ -180,7 +180,8 @@ static int hash_file(struct ofs_manifest *s, uint32_t object, uint8_t *buf,
 	return 0;
 }
 
-/* Hashes of what is here of the files that differ; 0 for one that is not. */
+/* Writes hashes of those local files whose entries differ; 0 for one that
+ * cannot be read. */
 static int put_hashes(struct ofs_agreement *a, struct ofs_buf *b,
     struct optimfs_error *err)
 {
@@ -208,7 +209,7 @@ static int put_hashes(struct ofs_agreement *a, struct ofs_buf *b,
 	return ret;
 }
 
-/* The next hash of each leader, for its lines in order. */
+/* Compares the hashes; each leader sent them in the order of its entries. */
 static int compare(struct ofs_agreement *a, struct ofs_cursor *c)
 {
 	uint32_t n;
@@ -252,8 +253,8 @@ static bool any_differ(const struct ofs_agreement *a)
 	return false;
 }
 
-/* All say something: -1 where a rank is lost, or did not fare well. c is what
- * the ranks say, until said is let go; the caller's. */
+/* Exchanges messages: -1 if a rank is lost or has failed. *c gets the message
+ * of each rank (owned by the caller), valid until said is freed. */
 static int exchange(struct ofs_agreement *a, const struct optimfs_error *own,
     const struct ofs_buf *mine, struct ofs_allgather *said,
     struct ofs_cursor **c)
@@ -322,7 +323,7 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 	};
 	struct ofs_buf list = { 0 }, offer = { 0 };
 	struct ofs_cursor *c = NULL;
-	/* offers and lines have strings in there */
+	/* strings of offers and entries point into these */
 	struct ofs_allgather said, lists = { 0 };
 	int ret;
 

@@ -1,4 +1,4 @@
-/* manifest_answer.c - what other ranks want of the files that are here */
+/* manifest_answer.c - answer requests for local files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* manifest_offer.c - what ranks say of the files that they have */
+/* manifest_offer.c - the offer of a rank and its list of files, as bytes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,7 +23,7 @@ int ofs_offer_malformed(struct ofs_agreement *a, int rank)
 	return ofs_group_error_in(a->w, rank, a->err);
 }
 
-/* Saying. */
+/* Writing. */
 
 static void put_line(struct ofs_buf *b, const struct ofs_object *o)
 {
@@ -39,11 +39,11 @@ static void put_line(struct ofs_buf *b, const struct ofs_object *o)
 	ofs_wire_u32(b, o->stamp.uid);
 	ofs_wire_u32(b, o->stamp.gid);
 }
-/* The shortest: a path of one letter. */
+/* The shortest entry: a path of one letter. */
 #define LINE_MIN (4 + 2 + 1 + 5 * 8 + 4 * 4)
 
-/* Lines are numbered as the objects are: a file that went while we looked
- * stands there as refused. */
+/* Entries are numbered like objects: a file that disappeared meanwhile is
+ * listed as refused. */
 void ofs_offer_put_list(const struct ofs_agreement *a, struct ofs_buf *list)
 {
 	for (uint32_t i = 0; a->s != NULL && i < a->s->files->nobjects; i++) {
@@ -54,8 +54,8 @@ void ofs_offer_put_list(const struct ofs_agreement *a, struct ofs_buf *list)
 	}
 }
 
-/* What a commit that was cut short has left beside the directory that this rank
- * sees: the id that was prepared there, the one that was decided, or "". */
+/* Reads what an interrupted commit has left beside this rank's directory: the
+ * id prepared there and the id decided, or "". */
 static void peek_at_commit(const struct ofs_manifest *s,
     char pending[OFS_PUBLISH_ID], char decided[OFS_PUBLISH_ID])
 {
@@ -106,7 +106,7 @@ void ofs_offer_put(const struct ofs_agreement *a, const char *path,
 	b->bad |= list->bad;
 }
 
-/* Hearing. */
+/* Parsing. */
 
 static bool take_offer(struct ofs_cursor c, struct ofs_offer *o)
 {
@@ -132,7 +132,7 @@ static void find_leader(struct ofs_agreement *a, int rank)
 	o->leader = o->nfiles == 0 ? -1 : r;
 }
 
-/* Some of the files may be new, and some old. */
+/* Refuses a state in which some files may be new and others old. */
 static int check_commits(struct ofs_agreement *a)
 {
 	for (int r = 0; r < a->w->size; r++)
@@ -149,8 +149,7 @@ static int check_commits(struct ofs_agreement *a)
 	return 0;
 }
 
-/* The same path on all ranks, and the same kind of thing where there is
- * something. */
+/* Checks that all ranks have the same path, and the same kind of file at it. */
 static int check_offers(struct ofs_agreement *a, const struct ofs_cursor *said)
 {
 	const struct ofs_offer *first = NULL;

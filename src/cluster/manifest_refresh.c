@@ -1,4 +1,4 @@
-/* manifest_refresh.c - who has which file after a commit */
+/* manifest_refresh.c - update the manifest after a commit */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,9 +10,9 @@
 #include "cluster/manifest_impl.h"
 #include "cluster/wire.h"
 
-/* After a commit rank 0 needs to know where the new files are, and nobody else
- * does. So it asks each rank for what that would say in the exchanges 1 and 2.
- * There are no hashes: copies of a new file are what rank 0 has sent. */
+/* After a commit, rank 0 needs to know where the new files are; other ranks do
+ * not. So it asks each rank for its messages of exchanges 1 and 2. Hashes are
+ * not needed: rank 0 has sent all copies of new files. */
 
 /* The length of an offer (8), the offer, the list. */
 static int put_all(struct ofs_manifest *s, struct ofs_buf *out,
@@ -33,9 +33,9 @@ static int put_all(struct ofs_manifest *s, struct ofs_buf *out,
 	return ret;
 }
 
-/* What the ranks said to that. */
+/* The answers of the ranks. */
 struct answers {
-	struct ofs_buf *bytes; /* of each rank */
+	struct ofs_buf *bytes; /* by rank */
 	struct ofs_cursor *offer, *list;
 };
 
@@ -93,7 +93,7 @@ int ofs_manifest_rescan(struct ofs_request *q, struct optimfs_error *err)
 	return 0;
 }
 
-/* What only a rank that has died has would be missing from now on. */
+/* Fails if a dead rank is the only owner of a file. */
 static int can_do_without(const struct ofs_manifest *s, int rank,
     struct optimfs_error *err)
 {
@@ -108,7 +108,7 @@ static int can_do_without(const struct ofs_manifest *s, int rank,
 	return 0;
 }
 
-/* Ask the other ranks. */
+/* Asks the other ranks. */
 static int ask_others(struct ofs_agreement *a, const struct ofs_manifest *old,
     const struct ofs_buf *request, struct answers *said)
 {

@@ -1,4 +1,4 @@
-/* manifest_remote.c - segments of files that other ranks have */
+/* manifest_remote.c - fetch segments of files on other ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,18 +12,18 @@
 #include "cluster/wire.h"
 #include "store/runs.h"
 
-/* What is wanted is cut into asks, each at most one message there and one
- * back; the answer to an ask is its runs end to end, to be laid out here. Asks
- * go out in rounds: all of a round are under way at once, to as many owners as
- * there are. */
+/* Segments are split into requests of at most one message each way. The answer
+ * to a request is its runs, one after the other, to be laid out here. Requests
+ * are sent in rounds: all requests of a round are in progress at once, to as
+ * many owners as possible. */
 #define ROUND_ASKS  32
 #define ROUND_BYTES ((uint64_t)64 << 20)
-/* An owner that several can stand in for has so many bytes in a row. */
+/* Bytes in a row from one owner, if a file has several. */
 #define STRIPE OFS_GROUP_ANSWER_MAX
-/* Owners that have failed us once are passed over for the rest of a fetch. */
+/* Owners that failed once are skipped for the rest of a fetch. */
 #define MAX_AVOID 16
 
-/* Runs of the answer, and where they belong. */
+/* Runs of the answer and their destinations. */
 struct part {
 	uint64_t dst, len, n;
 	int64_t dst_pitch;
@@ -45,7 +45,7 @@ struct gathering {
 	uint64_t want; /* of all requests */
 	int avoid[MAX_AVOID];
 	size_t navoid;
-	bool one_round; /* and no more */
+	bool one_round; /* only one round */
 	struct optimfs_error *err;
 };
 
@@ -59,9 +59,9 @@ static bool avoided(const struct gathering *g, int rank)
 	return w->ops->dead(w->w, rank);
 }
 
-/* Which of a file's owners gives what is at off. Ranks begin with different
- * ones, and a file is taken from all of them in stripes. If none is left, the
- * first: its failure is then what is wrong. */
+/* Chooses the owner for the bytes at off. Ranks start with different owners,
+ * and a file is read from all owners in stripes. If all have failed, returns
+ * the first, whose failure is then reported. */
 static const struct ofs_owner *choose(const struct gathering *g, uint32_t file,
     uint64_t off)
 {
@@ -103,7 +103,7 @@ static void lay_out(const struct gathering *g, const struct request *r,
 	}
 }
 
-/* The number of segments stands in each request's head. */
+/* Writes the number of segments to the head of a request. */
 static void count_segments(struct request *r)
 {
 	uint32_t n =
@@ -118,8 +118,8 @@ static bool other_might(int code)
 	return code == EHOSTDOWN || code == ETIMEDOUT;
 }
 
-/* Say whose failure it is. 1: another owner might not fail, and this one is
- * passed over from now on; else -1. */
+/* Adds the rank to the error. 1: another owner may succeed, and this one is
+ * skipped from now on; else -1. */
 static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 {
 	*g->err = ask->err;
@@ -130,7 +130,7 @@ static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 	return 1;
 }
 
-/* 1: an owner has failed, another might not. */
+/* 1: an owner has failed, another may succeed. */
 static int finish(struct gathering *g, const struct ofs_ask *ask)
 {
 	int ret = 0;
@@ -177,7 +177,7 @@ static int run(struct gathering *g)
 	return ret;
 }
 
-/* Filling it. */
+/* Filling a round. */
 
 static bool has_room(const struct request *r, uint64_t len)
 {
@@ -185,8 +185,8 @@ static bool has_room(const struct request *r, uint64_t len)
 	    OFS_GROUP_REQUEST_MAX - r->bytes.len >= OFS_WIRE_SEGMENT;
 }
 
-/* A request to rank with room for len bytes more. NULL: err; 1 in *again: the
- * round that had to go first had a failure. */
+/* A request to rank with room for len more bytes. NULL: err; *ret 1: the round
+ * that had to be sent first had a failure. */
 static struct request *request_to(struct gathering *g, int rank, uint64_t len,
     int *ret)
 {
@@ -205,7 +205,7 @@ static struct request *request_to(struct gathering *g, int rank, uint64_t len,
 	*r = (struct request){ .to = rank };
 	ofs_wire_u8(&r->bytes, OFS_WIRE_FETCH);
 	ofs_wire_u32(&r->bytes, g->s->number);
-	ofs_wire_u32(&r->bytes, 0); /* count_segments */
+	ofs_wire_u32(&r->bytes, 0); /* set by count_segments */
 	return r;
 }
 
@@ -219,8 +219,8 @@ static int add_part(struct gathering *g, struct request *r,
 	return 0;
 }
 
-/* As many of seg's runs as fit one request, or a part of its only run. *seg
- * becomes what is left. */
+/* Adds as many runs of seg as fit into one request, or a part of its only run.
+ * *seg becomes the rest. */
 static int add_some(struct gathering *g, struct ofs_segment *seg)
 {
 	struct ofs_segment some = *seg;
@@ -277,8 +277,7 @@ static int add(struct gathering *g, const struct ofs_segment *seg)
 	return ret;
 }
 
-/* One try: 0, -1, or 1 when an owner failed in whose place another may be
- * asked. */
+/* One attempt: 0, -1, or 1 if an owner failed that another can replace. */
 static int try(struct gathering *g, const struct ofs_segment *segs, size_t n)
 {
 	int ret = 0;
@@ -320,7 +319,7 @@ int ofs_remote_fetch(const struct ofs_manifest *s,
 	return ret == 0 ? 0 : -1;
 }
 
-/* Ahead: a round that nobody waits for yet. */
+/* Reading ahead: a round that nobody waits for yet. */
 struct ofs_remote_ahead {
 	struct gathering g;
 	struct ofs_ask ask[ROUND_ASKS];
@@ -373,7 +372,7 @@ void ofs_remote_drop(struct ofs_remote_ahead *a)
 	ahead_free(a);
 }
 
-/* 1: this owner has failed, and is in g->avoid; another might not. */
+/* 1: this owner has failed and is in g->avoid; another may succeed. */
 static int ask_length(struct gathering *g, const struct ofs_extent *at,
     uint64_t max, uint64_t *len)
 {

@@ -16,23 +16,24 @@
 #include "cluster/mail.h"
 #include "cluster/wire.h"
 
-/* How often it is asked whether those beside this rank are there. */
+/* Interval of asking whether neighbours are alive. */
 enum { ASK_MS = 1000 };
 
-/* What ranks say to each other about a task. */
+/* Messages about a task. */
 enum message {
-	REPORT, /* to rank 0: what the task makes of it */
-	FAILED, /* to all: there is no point in going on */
+	REPORT, /* to rank 0: a report, defined by the task */
+	FAILED, /* to all: the task has failed */
 };
 
 struct ofs_task {
-	_Atomic uint64_t files, bytes; /* that this rank did */
-	pthread_mutex_t lock; /* guards what follows; take is called with it */
+	_Atomic uint64_t files, bytes; /* done by this rank */
+	pthread_mutex_t
+	    lock; /* protects the members below; held while take is called */
 	ofs_task_take_fn *take; /* NULL: no task */
 	void *ctx;
-	bool failed;               /* on another rank */
-	int64_t asked;             /* ms, when others were */
-	struct optimfs_work *work; /* of each rank, at the last barrier */
+	bool failed;               /* failed on another rank */
+	int64_t asked;             /* time of the last check of others, ms */
+	struct optimfs_work *work; /* by rank, at the last barrier */
 };
 
 struct ofs_task *ofs_task_new(int size)
@@ -118,7 +119,7 @@ int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
 	return ret;
 }
 
-/* So that those who work need not go on until they are here. */
+/* Informs working ranks, so that they can stop early. */
 static void report_failure(struct optimfs_group *w)
 {
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
@@ -215,7 +216,7 @@ void ofs_task_end(struct optimfs_group *w)
 	pthread_mutex_unlock(&w->task->lock);
 }
 
-/* What all come to. */
+/* Collective calls. */
 
 int ofs_task_broadcast(struct optimfs_group *w, const struct ofs_buf *mine,
     struct ofs_buf *got, struct optimfs_error *err)

@@ -1,4 +1,4 @@
-/* task_assign.c - which of several ranks can do a job, and which does */
+/* task_assign.c - assign jobs to ranks that can do them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -21,7 +21,7 @@ int ofs_task_assign_next(uint64_t *load, const struct ofs_owner *may,
 	for (uint32_t i = 1; i < nmay; i++)
 		if (load[may[i].rank] < load[best])
 			best = may[i].rank;
-	/* what is empty is a job, too; and a sum that is wrong is only unfair */
+	/* an empty job counts too; an overflow only makes it unfair */
 	load[best] += size + 1;
 	return best;
 }
@@ -32,7 +32,7 @@ static int by_size(const void *va, const void *vb)
 	const struct ofs_task_job *b = *(struct ofs_task_job *const *)vb;
 
 	if ((a->nmay <= 1) != (b->nmay <= 1))
-		return a->nmay <= 1 ? -1 : 1; /* there is no choice */
+		return a->nmay <= 1 ? -1 : 1; /* no choice */
 	if (a->size != b->size)
 		return a->size > b->size ? -1 : 1;
 	return a < b ? -1 : a > b;
@@ -60,7 +60,8 @@ int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
 	return ret;
 }
 
-/* Sight of a directory: rank 0 makes a file there whose name nobody knows. */
+/* Finding which ranks see a directory: rank 0 creates a file there with a
+ * random name. */
 
 static char *make_mark(const char *dir, struct optimfs_error *err)
 {
@@ -133,7 +134,7 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 	return ret;
 }
 
-/* Rank 0: the rank of each (4). */
+/* Rank 0: writes the rank of each job (4 bytes). */
 static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
     const bool *may, struct ofs_buf *b, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* transport.c - segments of files of this machine and of other ranks' */
+/* transport.c - fetch segments from this machine and other ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,10 +14,10 @@
 #include "base/memory.h"
 #include "store/local.h"
 
-/* Most bytes that are read ahead, for all readers together. */
+/* Limit of bytes read ahead, for all readers together. */
 #define AHEAD_MAX ((uint64_t)64 << 20)
 
-/* Segments that a reader will fetch, as they are there. */
+/* Segments that a reader will fetch, as stored on the other rank. */
 struct ahead {
 	TAILQ_ENTRY(ahead) next;
 	const void *reader;
@@ -29,12 +29,12 @@ struct ahead {
 
 struct remote {
 	struct ofs_transport t;
-	struct ofs_manifest *manifest; /* held */
+	struct ofs_manifest *manifest; /* a reference */
 	struct ofs_transport *local;
-	/* By object: its number among the shared files; OFS_NONE: here. */
+	/* By object: its index in the manifest; OFS_NONE: local. */
 	uint32_t *there;
-	pthread_mutex_t lock;       /* guards what follows */
-	TAILQ_HEAD(, ahead) aheads; /* the oldest first */
+	pthread_mutex_t lock;       /* protects the members below */
+	TAILQ_HEAD(, ahead) aheads; /* oldest first */
 	uint64_t ahead_bytes;
 };
 
@@ -43,7 +43,7 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
 	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-/* Put the segments of one side into out: how many. */
+/* Copies the segments of one side to out; returns their number. */
 static size_t pick(const struct remote *w, const struct ofs_segment *segs,
     size_t n, bool there, struct ofs_segment *out, uint64_t *bytes)
 {
@@ -77,14 +77,14 @@ static bool same_segments(const struct ofs_segment *a,
 	return true;
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static void unlink_ahead(struct remote *w, struct ahead *a)
 {
 	TAILQ_REMOVE(&w->aheads, a, next);
 	w->ahead_bytes -= a->bytes;
 }
 
-/* Were they asked for ahead of time? */
+/* Takes segments that were read ahead; false if they were not. */
 static bool fetch_ahead(struct remote *w, const struct ofs_segment *segs,
     size_t n, void *buf)
 {
@@ -156,7 +156,7 @@ static int remote_length(struct ofs_transport *t, const struct ofs_extent *at,
 	return ofs_remote_length(w->manifest, &there, max, len, err);
 }
 
-/* Those of a reader, or as many of all readers as there are above AHEAD_MAX. */
+/* Drops those of a reader; or the oldest of all readers beyond AHEAD_MAX. */
 static void drop_aheads(struct remote *w, const void *reader)
 {
 	TAILQ_HEAD(, ahead) over = TAILQ_HEAD_INITIALIZER(over);
@@ -237,7 +237,7 @@ static const struct ofs_transport_ops remote_ops = {
 struct ofs_transport *ofs_transport_group(const struct ofs_catalog *cat,
     struct ofs_manifest *manifest, uint64_t cache, struct optimfs_error *err)
 {
-	/* a rank that is alone gathers from itself if it has another way */
+	/* a single rank gathers from itself if it has another way */
 	bool alone =
 	    manifest->group->size == 1 && manifest->group->gather != NULL;
 	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =

@@ -1,4 +1,4 @@
-/* wire.c - requests between ranks, as bytes */
+/* wire.c - the encoding of requests between ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

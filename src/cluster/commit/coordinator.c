@@ -124,7 +124,7 @@ static int join(struct ofs_coordinator *s, int rank, struct optimfs_error *err)
 	return ret;
 }
 
-/* One after the other: who comes later finds the locks of those before. */
+/* One after the other: later ranks find the locks of earlier ones. */
 static int join_all(struct ofs_coordinator *s, const char *id,
     struct optimfs_error *err)
 {
@@ -241,7 +241,7 @@ int ofs_coordinator_call(const struct ofs_coordinator *s,
 	return *nbad == 0 ? 0 : -1;
 }
 
-/* After a commit that was cut short. */
+/* Recovery from an interrupted commit. */
 
 static bool is_here(const struct ofs_coordinator *s, const char *name)
 {
@@ -292,7 +292,7 @@ int ofs_coordinator_recover(struct ofs_coordinator *s,
 	return decided;
 }
 
-/* Participants first: a record without a decision would be taken back. */
+/* Participants first: a record without a decision would be reverted. */
 void ofs_coordinator_forget(struct ofs_coordinator *s)
 {
 	struct ofs_buf b = { 0 };

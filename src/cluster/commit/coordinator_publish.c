@@ -14,7 +14,7 @@
 #include "journal/decision.h"
 #include "journal/publish_impl.h"
 
-/* A request of DATA, and how many of them are under way at once. */
+/* Size of a DATA request, and number of such requests at once. */
 #define PIECE ((uint64_t)960 << 10)
 enum { PIECES = 16 };
 
@@ -22,12 +22,12 @@ struct shipping {
 	struct ofs_coordinator *s;
 	const struct ofs_publish_plan *plan;
 	int new;
-	/* By name and participant: it goes there, under which number. */
+	/* By name and participant: whether it goes there, and its number. */
 	bool *goes;
 	uint32_t *slot;
-	/* Requests under way. */
+	/* Requests in progress. */
 	struct ofs_ask ask[PIECES];
-	uint8_t *piece; /* PIECES of them */
+	uint8_t *piece; /* PIECES buffers */
 	size_t n;
 	struct optimfs_error *err;
 };
@@ -37,7 +37,7 @@ static size_t at(const struct shipping *p, size_t name, uint32_t to)
 	return name * p->s->n + to;
 }
 
-/* Where does what go? */
+/* Choosing destinations. */
 
 static bool go_like(struct shipping *p, size_t name, const char *rel)
 {
@@ -65,9 +65,9 @@ static bool has_place(const struct shipping *p, size_t name)
 	return false;
 }
 
-/* What replaces or removes a file goes wherever that is; what is new, to where
- * the one is that it is like. The files of a checkpoint that is new as a whole
- * are shared out in their order, but for what comes last. */
+/* A file that replaces or removes another goes to every directory with that
+ * file; a new one to that of the file it is like. In a new checkpoint the files
+ * are distributed in their order, except for the last one. */
 static void choose(struct shipping *p)
 {
 	size_t homeless = 0, placed = 0;
@@ -115,7 +115,7 @@ static int size_of(const struct ofs_publish_name *n, uint64_t *size,
 	return 0;
 }
 
-/* What the writer's own directory gets is moved there, which takes no room. */
+/* Files for the writer's own directory are moved, which takes no space. */
 static int begin(struct shipping *p, uint32_t to)
 {
 	uint64_t need = 0, size = 0;
@@ -272,7 +272,7 @@ static int send_files(struct shipping *p)
 	return ret;
 }
 
-/* The writer's own come last, when nobody else needs them. */
+/* The writer's own files come last, when no other needs them. */
 static int take_own(struct shipping *p)
 {
 	for (uint32_t k = 0; k < p->s->n; k++)
@@ -321,7 +321,7 @@ static void make_id(char id[OFS_PUBLISH_ID])
 	id[OFS_PUBLISH_ID - 1] = '\0';
 }
 
-/* Does a participant get more than new files? */
+/* Finds the participants that get more than new files. */
 static void find_replacing(const struct shipping *p, bool *replaces)
 {
 	for (size_t i = 0; i < p->plan->n; i++)
@@ -336,8 +336,8 @@ static void invert(bool *mask, uint32_t n)
 		mask[k] = !mask[k];
 }
 
-/* Where an index is replaced, that rename is what readers see: so the participants
- * that only get new files have them before. */
+/* Readers see the rename that replaces an index: so participants that only get
+ * new files come first. */
 static int apply(struct shipping *p, uint32_t *nbad)
 {
 	bool *mask = calloc((size_t)p->s->n + 1, sizeof(*mask));
@@ -372,7 +372,7 @@ static int decide(const struct ofs_coordinator *s, const char *id,
 	return ret;
 }
 
-/* -1: nobody has it; 1: all will have it. */
+/* -1: published nowhere; 1: will be published everywhere. */
 static int publish(struct shipping *p, struct optimfs_error *err)
 {
 	char id[OFS_PUBLISH_ID];
@@ -415,8 +415,8 @@ int ofs_coordinator_publish(struct ofs_coordinator *s,
 	return ret;
 }
 
-/* The publisher of a checkpoint in several directories: all files are made in
- * one, and go to where the old ones are. */
+/* The publisher for several directories: all files are created in one directory
+ * and sent to where the old ones are. */
 static int find(const struct ofs_publish *p, const char *rel, const char *like,
     enum ofs_publish_kind *kind)
 {
@@ -434,8 +434,7 @@ static int commit(struct ofs_publish *p, struct optimfs_error *err)
 	return ret;
 }
 
-/* new/ and gen/ of this stage are those of a
- * participant. */
+/* new/ and gen/ of this stage belong to a participant. */
 static void clear(struct ofs_publish *p)
 {
 	ofs_publish_clear(p->stage, OFS_PUBLISH_BUILT);

@@ -1,4 +1,4 @@
-/* locks.c - the ranks of a checkpoint that is to be written */
+/* locks.c - lock a checkpoint of several ranks for writing */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -49,7 +49,7 @@ static int begin(struct ofs_manifest *s, const char *path,
 	return -1;
 }
 
-/* When all have said that they are well, all can be asked. */
+/* Once all have reported success, all can be asked. */
 int ofs_manifest_begin(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_options *options,
     ofs_stage_open_fn *open, const struct optimfs_error *own,

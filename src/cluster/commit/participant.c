@@ -25,13 +25,14 @@
 
 struct ofs_participant {
 	struct ofs_beside beside;
-	int stage; /* the directory beside ours */
-	/* Who writes to files of p holds the lock for reading. */
+	int stage; /* the directory beside the checkpoint's */
+	/* Held for reading while writing to files of p. */
 	pthread_rwlock_t lock;
 	struct ofs_publish *p;
-	struct ofs_manifest *of; /* what p replaces files of; held */
-	bool voted; /* it has been prepared: not ours to take back */
-	int *fd;    /* p's, by the numbers they were given */
+	struct ofs_manifest
+	    *of;    /* manifest whose files p replaces; a reference */
+	bool voted; /* prepared: may not be reverted by us */
+	int *fd;    /* files of p by number */
 	uint32_t nfds, capfds;
 };
 
@@ -55,7 +56,7 @@ static struct ofs_participant *participant_new(struct optimfs_error *err)
 	return k;
 }
 
-/* p has been freed. */
+/* Resets the state after p was freed. */
 static void end(struct ofs_participant *k)
 {
 	ofs_manifest_let(k->of);
@@ -65,7 +66,7 @@ static void end(struct ofs_participant *k)
 	k->nfds = 0;
 }
 
-/* What was begun goes; what was voted for stays. */
+/* Drops what was begun; what was voted for stays. */
 static void let_go(struct ofs_participant *k, bool back)
 {
 	if (k->voted && !back)
@@ -98,7 +99,7 @@ int ofs_participant_own(struct ofs_manifest *s, int stage,
 
 /* Joining. */
 
-/* Is the lock beside path that of one of n ids? Its index; n: no. */
+/* The index of the lock beside path among n ids; n: none of them. */
 static uint32_t held_by(const char *path, struct ofs_cursor ids, uint32_t n)
 {
 	char id[OFS_LOCK_ID];
@@ -110,7 +111,7 @@ static uint32_t held_by(const char *path, struct ofs_cursor ids, uint32_t n)
 	return n;
 }
 
-/* Somebody else's lock may be that of the job: then the directory is known. */
+/* A foreign lock may belong to the job: then the directory is known. */
 static int join_at(struct ofs_manifest *s, const char *path,
     const struct ofs_cursor *ids, uint32_t n, uint32_t *index,
     struct optimfs_error *err)
@@ -125,7 +126,7 @@ static int join_at(struct ofs_manifest *s, const char *path,
 		return -1;
 	if (ofs_beside_take(path, &k->beside, err) == -1) {
 		ofs_participant_free(k);
-		/* it was there all the time, and this machine did not know */
+		/* it existed, but this machine had not seen it yet */
 		*index = held_by(path, *ids, n);
 		return *index < n ? 0 : -1;
 	}
@@ -170,7 +171,7 @@ static int join(struct ofs_request *q, struct optimfs_error *err)
 	return b.bad ? optimfs_fail(err, ENAMETOOLONG, "a path too long") : 0;
 }
 
-/* What may take long: called (call.h). */
+/* Operations that may take long: calls (call.h). */
 
 static int recover(const struct ofs_participant *k,
     const struct ofs_manifest *s, const char *id, struct optimfs_error *err)
@@ -249,7 +250,7 @@ static int begin(struct ofs_participant *k, struct ofs_request *q,
 	return 0;
 }
 
-/* Is a file that is to be replaced or removed the one that was mounted? */
+/* Is a file to be replaced or removed the one that was mounted? */
 static int check_same(const struct ofs_manifest *s, const char *rel,
     struct optimfs_error *err)
 {
@@ -347,7 +348,7 @@ int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
 	return ret;
 }
 
-/* The record goes last: until then it can be seen that all was done. */
+/* Removes the record last: until then it shows that everything was done. */
 static void forget(struct ofs_participant *k)
 {
 	ofs_publish_leave(k->p);

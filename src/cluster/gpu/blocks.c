@@ -1,4 +1,4 @@
-/* blocks.c - which block of GPU memory holds what */
+/* blocks.c - a cache of file blocks in GPU memory */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 struct block {
 	TAILQ_ENTRY(block) idle; /* while it is not pinned */
-	LIST_ENTRY(block) same;  /* of equal hash, while it has a key */
+	LIST_ENTRY(block) same;  /* hash chain, while it has a key */
 	struct ofs_block_key key;
 	uint32_t pins;
 	bool keyed, good;
@@ -21,7 +21,7 @@ struct block {
 
 struct ofs_blocks {
 	pthread_mutex_t lock;
-	TAILQ_HEAD(, block) idle; /* empty ones, then in order of last use */
+	TAILQ_HEAD(, block) idle; /* empty ones, then by last use */
 	LIST_HEAD(chain, block) * chain;
 	uint32_t n, mask, kept;
 	uint64_t hits, misses;
@@ -91,8 +91,8 @@ static void forget(struct ofs_blocks *b, struct block *k)
 	k->keyed = k->good = false;
 }
 
-/* One that another thread is filling is no use: that may fail, or wait for
- * what we do. */
+/* A block that another thread is filling is not used: that may fail, or wait
+ * for this thread. */
 static uint32_t get(struct ofs_blocks *b, const struct ofs_block_key *key,
     bool *hit)
 {

@@ -1,10 +1,10 @@
-/* cut.c - what of a number of equal runs lies in a range */
+/* cut.c - intersect equal runs with a range */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include "cluster/gpu/cut.h"
 
-/* Run i, where it does not lie in the range with all its bytes. */
+/* Cuts run i, which lies partly in the range. */
 static unsigned part(uint64_t i, uint64_t at, uint64_t len, uint64_t lo,
     uint64_t hi, struct ofs_cut *cut)
 {
@@ -24,7 +24,7 @@ unsigned ofs_cut(uint64_t base, uint64_t pitch, uint64_t len, uint64_t n,
 
 	if (n == 1)
 		return part(0, base, len, lo, hi, cut);
-	if (base < lo) { /* the last that begins before */
+	if (base < lo) { /* the last one that begins before */
 		i = (lo - base - 1) / pitch;
 		i = i < n ? i : n - 1;
 		m += part(i, base + i * pitch, len, lo, hi, cut);

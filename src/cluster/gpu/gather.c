@@ -1,4 +1,4 @@
-/* gather.c - which ranks have GPUs, and whether they are used */
+/* gather.c - set up gathering through GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,18 +16,18 @@
 #include "cluster/gpu/gather_impl.h"
 #include "cluster/wire.h"
 
-/* Setting up is a few steps that all ranks take together. What one of them
- * cannot do it says in the next, so that all come to the same end. */
+/* All ranks take the steps of the setup together. A failure on one rank is
+ * reported in the next step, so that all ranks reach the same result. */
 struct setup {
 	struct optimfs_group *w;
 	struct optimfs_gather how;
 	struct ofs_gpu_gather *gather;
 	char device[64];
-	struct optimfs_error own; /* what failed here; code 0: nothing */
+	struct optimfs_error own; /* local error; code 0: none */
 	struct ofs_allgather said;
 };
 
-/* All say how they fare, and some bytes: in said, until the next time. */
+/* Exchanges status and some bytes: in said, until the next call. */
 static int say_all(struct setup *s, const void *p, uint64_t n,
     struct optimfs_error *err)
 {
@@ -39,7 +39,7 @@ static int say_all(struct setup *s, const void *p, uint64_t n,
 	return ofs_allgather(s->w, &s->said, err);
 }
 
-/* What rank 0 was told to do holds for all. */
+/* The options of rank 0 apply to all. */
 static int agree_how(struct setup *s, struct optimfs_error *err)
 {
 	uint8_t how = (uint8_t)s->how.how;
@@ -54,7 +54,8 @@ static int agree_how(struct setup *s, struct optimfs_error *err)
 	return 0;
 }
 
-/* Have all come so far? The first that has not says why. 1: not all. */
+/* Have all ranks succeeded so far? The first failure gives the reason. 1: not
+ * all. */
 static int agree(struct setup *s, const void *more, size_t nmore, int *who,
     struct optimfs_error *why, struct optimfs_error *err)
 {
@@ -75,7 +76,7 @@ static int agree(struct setup *s, const void *more, size_t nmore, int *who,
 	return ret;
 }
 
-/* What rank r added in agree. */
+/* The bytes that rank r added in agree. */
 static const void *added(const struct setup *s, int r)
 {
 	return s->said.said[r].c.p;
@@ -124,7 +125,7 @@ static uint32_t blocks_for(uint64_t cache)
 	return MIN_BLOCKS + (uint32_t)(n < UINT32_MAX / 2 ? n : UINT32_MAX / 2);
 }
 
-/* A cache that does not fit is done without. */
+/* Opens the GPU; without the cache if it does not fit. */
 static int open_gpu(struct ofs_gpu_gather *b, unsigned timeout, char device[64],
     struct optimfs_error *err)
 {
@@ -166,7 +167,7 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 	return open_gpu(b, timeout, s->device, err);
 }
 
-/* NCCL wants a GPU for each rank. */
+/* NCCL needs a GPU for each rank. */
 static void find_twins(const struct setup *s, int *who,
     struct optimfs_error *why)
 {
@@ -220,7 +221,8 @@ static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
 	return agree(s, NULL, 0, who, why, err);
 }
 
-/* Not all ranks can: an error, or rank 0 says so and it goes the other way. */
+/* Not all ranks can: an error, or rank 0 reports it and the other transport is
+ * used. */
 static int without(struct setup *s, int who, const struct optimfs_error *why,
     struct optimfs_error *err)
 {
@@ -244,7 +246,7 @@ static void gather_free(struct ofs_gpu_gather *b)
 		return;
 	atomic_store(&b->off, true);
 	if (atomic_load(&b->stuck))
-		return; /* the module may come back to it */
+		return; /* the module may still use it */
 	if (b->gpu != NULL)
 		b->ops->close(b->gpu);
 	ofs_blocks_free(b->blocks);
@@ -267,7 +269,7 @@ static const struct ofs_gather_ops gather_ops = {
 static int set_up(struct setup *s, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
-	/* so that there is time left to go the other way */
+	/* leaves time for the other transport */
 	unsigned timeout = (s->w->timeout + 1) / 2;
 	int who = 0, ret;
 
@@ -287,8 +289,7 @@ static int set_up(struct setup *s, struct optimfs_error *err)
 	return ret == 1 ? without(s, who, &why, err) : ret;
 }
 
-/* Nobody may ask before all are ready, and nobody does: what was offered is
- * read later. */
+/* No requests come before all are ready: offered files are read later. */
 int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* gather.h - what ranks gather through their GPUs */
+/* gather.h - gather bytes of other ranks through GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_GPU_GATHER_H
 #define OFS_CLUSTER_GPU_GATHER_H
@@ -15,7 +15,8 @@
 #include "cluster/manifest.h"
 #include "plan/plan.h"
 
-/* Beside the group's own way, which carries what is said here. Any thread. */
+/* Used in addition to the transport of the group, which carries its messages.
+ * Thread-safe. */
 struct ofs_gpu_gather;
 
 /* The fetch of ofs_gather_ops. */

@@ -1,4 +1,4 @@
-/* gather_answer.c - what a rank does so that others can gather from it */
+/* gather_answer.c - answer requests of gathering ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 #include "cluster/gpu/gather_impl.h"
 #include "cluster/wire.h"
 
-/* Who has not said for so long to send what it asked for never will. */
+/* A rank that has not requested its bytes for this time never will. */
 #define LEASE_MS (60 * 1000)
 
 static int malformed(struct optimfs_error *err)
@@ -19,7 +19,7 @@ static int malformed(struct optimfs_error *err)
 	    "OFS913 a request about GPUs that makes no sense");
 }
 
-/* Not there, or gone: the rank that asks takes the other way. */
+/* Missing: the requesting rank uses the other transport. */
 static int not_here(const struct ofs_gpu_gather *b, struct optimfs_error *err)
 {
 	if (b != NULL && !atomic_load(&b->off))
@@ -38,8 +38,8 @@ static bool abandoned(const struct ofs_gpu_gather *b, const struct stage *s)
 	    (ofs_clock_ms() - s->since > LEASE_MS || w->ops->dead(w->w, s->to));
 }
 
-/* It counts as going while it is being filled: nobody takes it for an
- * abandoned one. */
+/* Counts as going while it is filled, so that it is not taken for an abandoned
+ * one. */
 static int get_stage(struct ofs_gpu_gather *b, int to, uint64_t len,
     uint64_t *token, struct optimfs_error *err)
 {
@@ -213,8 +213,8 @@ static bool add(struct sending *s, uint64_t token, int to)
 	return true;
 }
 
-/* What was promised is sent, or the connection is given up: the rank that asked
- * waits for it. */
+/* Sends what was promised, or gives up the connection: the other rank waits for
+ * it. */
 static int send(struct ofs_gpu_gather *b, int to, uint64_t sequence,
     const uint64_t *token, uint32_t n, struct optimfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* gather_fetch.c - segments of other ranks' files, through GPUs */
+/* gather_fetch.c - fetch segments of other ranks' files through GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,21 +9,21 @@
 #include "cluster/gpu/cut.h"
 #include "cluster/gpu/gather_round.h"
 
-/* The reader's buffer is filled a window at a time. What of the segments lies
- * in it is cut up by the blocks of files that it comes from; blocks that are
- * not in GPU memory are gathered, and then the kernel lays all of it out. */
+/* The reader's buffer is filled window by window. The parts of the segments in
+ * a window are split by the file blocks they come from. Blocks that are not in
+ * GPU memory are gathered, then the kernel lays everything out. */
 
-/* Without gpu_cache=, where a question and its answer are quicker than the
- * three questions that a transfer takes. */
+/* Without gpu_cache=, smaller reads use the other transport, whose single
+ * request is faster than the three requests of a transfer. */
 #define SMALL (64 << 10)
-/* Where less than one byte in so many of a range is wanted, the owner had
- * better pick them out. */
+/* If less than one byte in SPARSE of a range is needed, the owner should select
+ * them. */
 #define SPARSE 4
 
-/* Where transfers begin, which is faster. */
+/* Alignment of transfers, for speed. */
 #define ALIGNED 512
 
-/* What is for us. */
+/* Choosing suitable segments. */
 
 static bool dense(const struct ofs_segment *s)
 {
@@ -68,7 +68,7 @@ static struct ofs_want *find_want(struct ofs_round *r, uint32_t file,
 	return NULL;
 }
 
-/* lo, hi: what is wanted of the block at the least. NULL: a round failed. */
+/* lo, hi: range needed of the block. NULL: a round failed. */
 static struct ofs_want *get_want(struct ofs_round *r, uint32_t file,
     uint64_t index, uint64_t lo, uint64_t hi)
 {
@@ -76,7 +76,7 @@ static struct ofs_want *get_want(struct ofs_round *r, uint32_t file,
 	struct ofs_want *w = find_want(r, file, index);
 
 	if (hi > size)
-		return NULL; /* the other way knows what to say */
+		return NULL; /* the other transport reports the error */
 	if (r->nruns == OFS_GPU_RUNS ||
 	    (w == NULL && r->nwants == ROUND_BLOCKS)) {
 		if (ofs_round_run(r) == -1)
@@ -145,7 +145,7 @@ static uint64_t extent(const struct ofs_segment *s)
 			 : (s->n - 1) * (uint64_t)s->src_pitch + s->len;
 }
 
-/* A segment that lies in the window, block by block. */
+/* Adds a segment in the window, block by block. */
 static int add_blocks(struct ofs_round *r, const struct ofs_segment *s)
 {
 	uint64_t last = (s->src + extent(s) - 1) / OFS_GPU_BLOCK;
@@ -195,7 +195,7 @@ static int fill_window(struct ofs_round *r, const struct ofs_segment *segs,
 static void round_free(struct ofs_round *r)
 {
 	if (r->left)
-		return; /* the module's for ever */
+		return; /* kept by the module for ever */
 	pthread_cond_destroy(&r->changed);
 	pthread_mutex_destroy(&r->lock);
 	free(r->run);

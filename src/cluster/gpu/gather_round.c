@@ -11,13 +11,13 @@
 #include "base/clock.h"
 #include "store/runs.h"
 
-/* Owners that many read from have no memory free now and then. It comes back in
- * the time of a transfer, unless readers wait for each other in a circle. */
+/* Owners with many readers are sometimes out of memory. It becomes free in the
+ * time of a transfer, unless readers wait for each other in a circle. */
 enum { STAGE_TRIES = 50, STAGE_PAUSE_MS = 2 };
 
 /* Gathering. */
 
-/* Ranks begin with different owners, in stripes of a block. */
+/* Ranks start with different owners, in stripes of a block. */
 static const struct ofs_owner *choose(const struct ofs_round *r, uint32_t file,
     uint64_t index)
 {
@@ -71,7 +71,7 @@ static void done(struct ofs_gpu_work *work)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Has the module's thread not been seen for as long as a rank may be silent? */
+/* Has the module's thread shown no sign of life for the timeout? */
 static bool is_stuck(struct ofs_gpu_gather *b)
 {
 	unsigned limit = b->group->timeout;
@@ -86,7 +86,7 @@ static bool is_stuck(struct ofs_gpu_gather *b)
 	return atomic_load(&b->stuck);
 }
 
-/* Waits on what others change, for a second at the most. */
+/* Waits for a change, for at most a second. */
 static void wait_a_while(pthread_cond_t *changed, pthread_mutex_t *lock)
 {
 	struct timespec until = ofs_clock_after(CLOCK_REALTIME, 1000000000);
@@ -136,8 +136,8 @@ static void put_window(struct ofs_round *r)
 	pthread_mutex_unlock(&b->lock);
 }
 
-/* Bytes are at the same place in a block of GPU memory as in that of the file,
- * though it may be that few of them are there. */
+/* Bytes have the same offset in a block of GPU memory as in the block of the
+ * file, even if only few of them are present. */
 static void address(struct ofs_round *r)
 {
 	for (uint32_t i = 0; i < r->nruns; i++) {
@@ -185,7 +185,8 @@ static void free_gives(const struct ofs_round *r,
 		ofs_gpu_gather_free_stage(r->b, r->send[i].stage);
 }
 
-/* To the reader's buffer: only what was wanted, as the rest is others'. */
+/* Copies to the reader's buffer: only the requested bytes, since the rest
+ * belongs to others. */
 static void copy_out(const struct ofs_round *r)
 {
 	const uint8_t *from = r->b->ops->window(r->b->gpu, r->window);
@@ -203,8 +204,8 @@ static void copy_out(const struct ofs_round *r)
 	}
 }
 
-/* From here on the sequence numbers are drawn: if it does not come to the
- * transfer, none of this connection can go on. */
+/* The sequence numbers are drawn: if the transfer does not happen, the
+ * connection is unusable. */
 static int transfer(struct ofs_round *r, struct ofs_gpu_work *work,
     const int *owner, uint32_t n, const uint64_t *sequence)
 {
@@ -256,7 +257,7 @@ static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
 	if (ofs_round_draw(r, owner, n, sequence) == 0) {
 		ret = transfer(r, work, owner, n, sequence);
 	} else {
-		/* without sequence numbers there are no transfers */
+		/* no transfers without sequence numbers */
 		ofs_gpu_gather_hang_up(r->b, &r->err);
 		ofs_round_drop(r);
 		ret = -1;
@@ -306,8 +307,8 @@ static int run_in(struct ofs_round *r)
 	return ret;
 }
 
-/* A peer that uses GPUs no more: no transfer will ever work again. Other
- * failures concern this range. */
+/* If a peer has stopped using GPUs, no transfer will work again. Other failures
+ * concern only this range. */
 int ofs_round_run(struct ofs_round *r)
 {
 	int ret = 0;

@@ -1,4 +1,4 @@
-/* gather_round_ask.c - what a rank asks of others before a transfer */
+/* gather_round_ask.c - requests to other ranks before a transfer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Lay out n runs, of total units (ofs_place_number), from src to dst; all are
- * in GPU memory, src and dst aligned to OFS_UNIT_MAX. */
+/* Lays out n runs of total units (ofs_place_number) from src to dst. All
+ * pointers are GPU memory; src and dst are aligned to OFS_UNIT_MAX. */
 cudaError_t ofs_place_launch(const struct ofs_run *run, uint64_t n,
     uint64_t total, const void *src, void *dst, cudaStream_t stream);
 

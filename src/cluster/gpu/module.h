@@ -1,4 +1,4 @@
-/* module.h - what a module that moves bytes from GPU to GPU provides */
+/* module.h - the interface of modules that move bytes between GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_GPU_MODULE_H
 #define OFS_CLUSTER_GPU_MODULE_H
@@ -13,35 +13,34 @@
 
 /* A module is a shared object, loaded at run time, that owns one GPU and its
  * connection to the GPUs of other ranks. It knows nothing of checkpoints, nor
- * of how ranks agree on what is sent: cluster/gpu/gather.h does. It exports one
+ * of how ranks agree on transfers: see cluster/gpu/gather.h. It exports one
  * struct ofs_gpu_ops called optimfs_gpu_module. */
 #define OFS_GPU_VERSION 2
 #define OFS_GPU_SYMBOL  "optimfs_gpu_module"
 
-/* GPU memory is an array of blocks that gathered bytes arrive in. */
+/* GPU memory is an array of blocks for gathered bytes. */
 #define OFS_GPU_BLOCK (UINT64_C(4) << 20)
-/* What is laid out at once, into one of so many buffers. */
+/* The bytes laid out at once, into one of OFS_GPU_WINDOWS buffers. */
 #define OFS_GPU_WINDOW (UINT64_C(16) << 20)
 enum {
 	OFS_GPU_WINDOWS = 2,
-	OFS_GPU_RUNS = 32768, /* that are laid out at once */
-	OFS_GPU_STAGES = 16,  /* blocks of pinned memory, to send from */
-	OFS_GPU_ID = 128,     /* bytes that name a connection */
+	OFS_GPU_RUNS = 32768, /* laid out at once */
+	OFS_GPU_STAGES = 16,  /* pinned blocks for sending */
+	OFS_GPU_ID = 128,     /* bytes of a connection's name */
 };
 
 struct ofs_gpu;
 
 struct ofs_gpu_config {
-	unsigned timeout; /* seconds for a transfer; 0: any time */
-	unsigned local;   /* which of the machine's GPUs */
+	unsigned timeout; /* seconds for a transfer; 0: no limit */
+	unsigned local;   /* index of the GPU on this machine */
 	uint32_t blocks;
 };
 
-/* One thing to do. It belongs to the module from submit to done. */
+/* A unit of work. The module owns it from submit to done. */
 struct ofs_gpu_work {
-	/* What is sent and received is done by all ranks in an order they
-	 * agreed on: this is that number of this rank, and each number comes.
-	 * Meaningless when there is nothing of both. */
+	/* Transfers happen on all ranks in an agreed order: the number of this
+	 * one on this rank; every number occurs. Unused without transfers. */
 	uint64_t sequence;
 	struct ofs_gpu_receive {
 		int from;
@@ -54,47 +53,48 @@ struct ofs_gpu_work {
 		uint64_t len;
 	} * send;
 	uint32_t nreceives, nsends;
-	/* Then these, at most OFS_GPU_RUNS, are laid out, from the array of
-	 * blocks to a window, of which nout bytes from at on come back. */
+	/* After the transfers, these runs (at most OFS_GPU_RUNS) are laid out
+	 * from the array of blocks to a window, of which nout bytes from at on
+	 * are copied back. */
 	struct ofs_run *run;
 	uint32_t nruns, window;
 	uint64_t at, nout;
-	/* On the module's thread; err.code is 0 when all is well. Otherwise
-	 * ENOTCONN (OFS901): not over this connection. ENOMEM, EIO (OFS902):
-	 * the GPU itself fails. */
+	/* Called in the module's thread; err.code is 0 on success. ENOTCONN
+	 * (OFS901): not over this connection. ENOMEM, EIO (OFS902): the GPU has
+	 * failed. */
 	void (*done)(struct ofs_gpu_work *work);
 	void *ctx;
 	struct optimfs_error err;
-	struct ofs_gpu_work *next; /* the module's */
+	struct ofs_gpu_work *next; /* of the module */
 };
 
 struct ofs_gpu_ops {
 	unsigned version;
 	const char *name;
-	/* Get a GPU with its memory; device gets words that no other GPU of the
-	 * machine has. ENODEV (OFS903); ENOMEM (OFS902). */
+	/* Opens a GPU and allocates its memory; device gets a name that is
+	 * unique on the machine. ENODEV (OFS903); ENOMEM (OFS902). */
 	struct ofs_gpu *(*open)(const struct ofs_gpu_config *config,
 	    char device[64], struct optimfs_error *err);
-	/* A name for the connection, by one rank for all. */
+	/* Creates a name for the connection, on one rank for all. */
 	int (*name_it)(struct ofs_gpu *gpu, uint8_t id[OFS_GPU_ID],
 	    struct optimfs_error *err);
-	/* Connect all ranks. ENOTCONN (OFS901), at the latest after the
+	/* Connects all ranks. ENOTCONN (OFS901), at the latest after the
 	 * timeout. */
 	int (*connect)(struct ofs_gpu *gpu, const uint8_t id[OFS_GPU_ID],
 	    int rank, int size, struct optimfs_error *err);
-	/* Memory that is sent from, OFS_GPU_BLOCK bytes; and that a window's
-	 * bytes come back to. */
+	/* Memory for sending, OFS_GPU_BLOCK bytes; memory that gets the bytes
+	 * of a window. */
 	void *(*stage)(struct ofs_gpu *gpu, uint32_t i);
 	const void *(*window)(struct ofs_gpu *gpu, uint32_t i);
-	/* Any thread. */
+	/* Thread-safe. */
 	void (*submit)(struct ofs_gpu *gpu, struct ofs_gpu_work *work);
-	/* For how many ms the module's thread has been in one call of CUDA or
-	 * NCCL. What has not come back may never: then work stays the module's,
-	 * and gpu is not closed. Any thread. */
+	/* The time in ms that the module's thread has been in one call of CUDA
+	 * or NCCL. A call may never return: then the module keeps its work, and
+	 * gpu is not closed. Thread-safe. */
 	int64_t (*silent)(struct ofs_gpu *gpu);
-	/* Give the connection up: what receives or sends fails from now on. */
+	/* Gives up the connection: transfers fail from now on. */
 	void (*disconnect)(struct ofs_gpu *gpu, const char *why);
-	/* All work that is left fails, with done called. */
+	/* Fails all remaining work, calling done. */
 	void (*close)(struct ofs_gpu *gpu);
 };
 

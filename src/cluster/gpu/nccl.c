@@ -1,4 +1,4 @@
-/* nccl.c - a GPU and its peers: the thread that does all with them */
+/* nccl.c - the thread that drives a GPU and its connection */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-/* How long the thread rests while something is under way. */
+/* Sleep of the thread while something is in progress. */
 #define REST_NS (20 * 1000)
 
 int64_t nccl_deadline(const struct ofs_gpu *g)
@@ -38,7 +38,7 @@ static void finish(struct ofs_gpu_work *work, const struct optimfs_error *err)
 
 /* Giving up. */
 
-/* What is sent and received ends, with its communicator. */
+/* Fails all transfers and aborts the communicator. */
 static void hang_up(struct ofs_gpu *g, const struct optimfs_error *err)
 {
 	struct ofs_gpu_work *work = g->transfer.work;
@@ -70,7 +70,7 @@ static void fail_placing(struct ofs_gpu *g, const struct optimfs_error *err)
 	g->placing_end = &g->placing;
 }
 
-/* CUDA itself fails: nothing more is to be had from this GPU. */
+/* CUDA has failed: the GPU is not used any more. */
 static void give_up(struct ofs_gpu *g, const struct optimfs_error *err)
 {
 	hang_up(g, err);
@@ -88,7 +88,7 @@ static void lose(struct ofs_gpu *g, const struct optimfs_error *err)
 		give_up(g, err);
 }
 
-/* Steps; each says whether it did anything. */
+/* Steps of the state machine; each returns whether it did anything. */
 
 static void laid_out(struct ofs_gpu *g, struct ofs_gpu_work *work)
 {
@@ -149,8 +149,8 @@ static bool step_transfer(struct ofs_gpu *g)
 	return ret != 0;
 }
 
-/* Out of the queue: what cannot be done, what only is laid out, and what has
- * its sequence number next. NULL: nothing. With the lock. */
+/* Takes from the queue: work that cannot be done, work without transfers, and
+ * work with the next sequence number. NULL: none. The lock is held. */
 static struct ofs_gpu_work *take(struct ofs_gpu *g)
 {
 	struct ofs_gpu_work **at = &g->queue, *work;
@@ -182,7 +182,7 @@ static void begin(struct ofs_gpu *g, struct ofs_gpu_work *work)
 		lose(g, &err);
 }
 
-/* A sequence number that does not come: who was to take part has gone. */
+/* Watches for a missing sequence number: its participant has gone. */
 static void watch_sequence(struct ofs_gpu *g)
 {
 	struct optimfs_error err;
@@ -229,7 +229,7 @@ static bool step_queue(struct ofs_gpu *g)
 	return work != NULL || disconnect;
 }
 
-/* Orders. */
+/* Operations. */
 
 static int name_it(uint8_t *id, struct optimfs_error *err)
 {
@@ -271,7 +271,7 @@ static bool obey(struct ofs_gpu *g)
 	return true;
 }
 
-/* Until there is something to do, or to look at again. */
+/* Waits until there is something to do or to poll. */
 static void rest(struct ofs_gpu *g)
 {
 	static const struct timespec pause = { .tv_nsec = REST_NS };
@@ -331,7 +331,7 @@ static void *work_thread(void *arg)
 	return NULL;
 }
 
-/* What others call. */
+/* Calls from other threads. */
 
 static int wait_order(struct ofs_gpu *g)
 {
@@ -363,8 +363,8 @@ static void close_gpu(struct ofs_gpu *g)
 	free_gpu(g);
 }
 
-/* Signals are for those who started us: neither this thread gets them nor those
- * of CUDA and NCCL, which it begets. */
+/* Blocks signals, which belong to the main program, also in the threads that
+ * CUDA and NCCL start from this one. */
 static int start_thread(struct ofs_gpu *g)
 {
 	sigset_t all, old;

@@ -1,4 +1,4 @@
-/* nccl.h - what the files of the NCCL module share */
+/* nccl.h - declarations shared by the files of the NCCL module */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_GPU_NCCL_H
 #define OFS_CLUSTER_GPU_NCCL_H
@@ -14,9 +14,9 @@
 
 #include "cluster/gpu/module.h"
 
-/* One thread does all that is CUDA and NCCL: a state machine that looks, while
- * anything is under way, whether it has come further. At most one transfer and
- * one layout are under way, each on a stream of its own. */
+/* One thread makes all calls of CUDA and NCCL: a state machine that polls while
+ * anything is in progress. At most one transfer and one layout are in progress,
+ * each on its own stream. */
 enum nccl_stage {
 	STAGE_IDLE,
 	STAGE_STARTING, /* NCCL has not put it on the stream yet */
@@ -30,11 +30,12 @@ struct nccl_engine {
 	int64_t deadline; /* ms; INT64_MAX: none */
 };
 
-/* What a caller waits for that is not a transfer. */
+/* Operations other than transfers, for which the caller waits. */
 enum nccl_order { ORDER_NONE, ORDER_NAME, ORDER_CONNECT, ORDER_CLOSE };
 
-/* ncclCommAbort waits for what NCCL has on the GPU, which may wait for a peer
- * for ever: a thread of its own calls it, which nobody has to wait for. */
+/* ncclCommAbort waits for the work of NCCL on the GPU, which may wait for a
+ * peer for ever. So it is called in a thread of its own that nobody has to wait
+ * for. */
 struct nccl_abort {
 	pthread_t thread;
 	ncclComm_t comm;
@@ -48,29 +49,30 @@ struct ofs_gpu {
 	int device;
 	pthread_t thread;
 
-	/* The thread's. */
+	/* Used by the thread only. */
 	uint8_t *blocks, *out[OFS_GPU_WINDOWS];
-	uint8_t *sending; /* a block for each that is sent from */
-	struct ofs_run *runs, *pinned_runs; /* OFS_GPU_RUNS; there and here */
+	uint8_t *sending; /* a block for each stage */
+	struct ofs_run *runs,
+	    *pinned_runs; /* OFS_GPU_RUNS; on the GPU and in memory */
 	struct nccl_engine transfer, layout;
 	ncclComm_t comm;
-	struct nccl_abort *abort; /* NULL: none was begun */
-	bool stuck; /* NCCL may use the memory for ever: it cannot be freed */
+	struct nccl_abort *abort; /* NULL: not started */
+	bool stuck; /* NCCL may use the memory for ever, so it is not freed */
 	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
-	uint64_t sequence;                           /* that is next */
-	/* ms: for a sequence number, while others are here */
+	uint64_t sequence;                           /* next number */
+	/* ms: since when a sequence number is missing */
 	int64_t waiting_since;
-	_Atomic int64_t alive; /* ms: when it was last seen; for any thread */
+	_Atomic int64_t alive; /* ms: last sign of life; for any thread */
 
-	/* Constant once it is open. */
+	/* Constant once open. */
 	void *stage[OFS_GPU_STAGES], *window[OFS_GPU_WINDOWS];
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t wake, ordered;
 	struct ofs_gpu_work *queue;
 	bool connected, failed, disconnect;
 	bool news;                /* something was submitted */
-	struct optimfs_error why; /* it is not connected, or has failed */
+	struct optimfs_error why; /* why it is not connected or has failed */
 	enum nccl_order order;
 	uint8_t *id;
 	const uint8_t *peer_id;
@@ -78,13 +80,13 @@ struct ofs_gpu {
 	struct optimfs_error *order_err;
 };
 
-/* Everything below is called by the thread alone, without the lock. */
+/* Everything below is called by the thread only, without the lock. */
 
 /* nccl_memory.c: CUDA's part. */
 int nccl_device_open(struct ofs_gpu *g, char device[64],
     struct optimfs_error *err);
 void nccl_device_close(struct ofs_gpu *g);
-/* Has the stream come to the event? 1 when it has, 0 when not yet. */
+/* Has the stream reached the event? 1: yes; 0: not yet. */
 int nccl_reached(cudaEvent_t event, struct optimfs_error *err,
     const char *what);
 /* err from what CUDA says; -1. */
@@ -93,14 +95,14 @@ int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what);
 /* nccl_comm.c: NCCL's part. */
 int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
     struct optimfs_error *err);
-/* Begins to give the connection up. */
+/* Starts the abort of the connection. */
 void nccl_comm_abort(struct ofs_gpu *g);
-/* Waits for the end of that, as long as a transfer may take; else g is stuck. */
+/* Waits for the abort, for the time limit of a transfer; then g is stuck. */
 void nccl_comm_aborted(struct ofs_gpu *g);
-/* Begin what work receives and sends. */
+/* Starts the transfers of work. */
 int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);
-/* Look after the transfer: 0 when it is under way, 1 when it is done. */
+/* Polls the transfer: 0: in progress, 1: done. */
 int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err);
 
 /* nccl_layout.c: the kernel's part. */
@@ -108,7 +110,7 @@ int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);
 int nccl_layout_poll(struct ofs_gpu *g, struct optimfs_error *err);
 
-/* When what begins now must be done. */
+/* The deadline of an operation that starts now. */
 int64_t nccl_deadline(const struct ofs_gpu *g);
 
 #endif

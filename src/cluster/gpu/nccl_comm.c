@@ -1,4 +1,4 @@
-/* nccl_comm.c - transfers from GPU to GPU, none of which is waited for */
+/* nccl_comm.c - non-blocking transfers between GPUs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,15 +10,15 @@
 #include "base/clock.h"
 #include "cluster/gpu/nccl.h"
 
-/* Less may not be enough for a connection. */
+/* Memory that a connection may need. */
 #define CONNECTION_MEMORY ((size_t)512 << 20)
 
 _Static_assert(sizeof(ncclUniqueId) == OFS_GPU_ID, "an id's size");
 
-/* The communicator is not blocking: its calls begin something, and what comes
- * of it is an asynchronous state. Nothing here waits for a stream either, so
- * that a peer that is gone ends in an error and an abort, never in a wait.
- * ncclCommDestroy may wait for peers: it is not used at all. */
+/* The communicator is non-blocking: its calls start operations with an
+ * asynchronous result. Nothing here waits for a stream either, so that a lost
+ * peer ends in an error and an abort, never in a wait. ncclCommDestroy is not
+ * used, because it may wait for peers. */
 
 static int fail(struct optimfs_error *err, ncclResult_t r, const char *what)
 {
@@ -37,7 +37,7 @@ static int late(struct optimfs_error *err, const char *what)
 	    "OFS901 NCCL: %s took longer than a transfer may", what);
 }
 
-/* How far NCCL is: 1 when it has nothing left to do. */
+/* The state of NCCL: 1: nothing left to do. */
 static int look(struct ofs_gpu *g, int64_t deadline, const char *what,
     struct optimfs_error *err)
 {
@@ -53,8 +53,8 @@ static int look(struct ofs_gpu *g, int64_t deadline, const char *what,
 	return state == ncclSuccess;
 }
 
-/* A connection has buffers on the GPU, whose size NCCL decides; what it says
- * where they do not fit is no more than "unhandled CUDA error". */
+/* A connection has buffers on the GPU, whose size NCCL chooses; if they do not
+ * fit, it only reports "unhandled CUDA error". */
 static int cannot_connect(struct optimfs_error *err)
 {
 	size_t left, all;
@@ -112,7 +112,7 @@ void nccl_comm_abort(struct ofs_gpu *g)
 
 	if (g->comm == NULL)
 		return;
-	nccl_comm_aborted(g); /* one that failed to connect before */
+	nccl_comm_aborted(g); /* of an earlier failed connection */
 	a = malloc(sizeof(*a));
 	if (a != NULL) {
 		*a =
@@ -150,7 +150,7 @@ void nccl_comm_aborted(struct ofs_gpu *g)
 	}
 }
 
-/* The bytes to send, to a block of the GPU's that is kept for them. */
+/* Copies the bytes to send to their block on the GPU. */
 static cudaError_t upload(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 {
 	cudaError_t e = cudaSuccess;

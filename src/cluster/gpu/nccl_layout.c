@@ -1,4 +1,4 @@
-/* nccl_layout.c - what was gathered, laid out and brought back */
+/* nccl_layout.c - lay out gathered bytes and copy them back */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,9 +7,10 @@
 #include "cluster/gpu/launch.h"
 #include "cluster/gpu/nccl.h"
 
-/* Nothing here may wait for the device, as memory that is allocated or freed,
- * memory that is not pinned or a kernel's first launch do: a transfer may be
- * under way whose peer is gone. All that is done when the device is opened. */
+/* Nothing here may wait for the device, because a transfer may be in progress
+ * whose peer is gone. Allocating or freeing memory, memory that is not pinned,
+ * and the first launch of a kernel would wait, so these happen when the device
+ * is opened. */
 
 int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err)

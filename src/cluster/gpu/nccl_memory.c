@@ -1,4 +1,4 @@
-/* nccl_memory.c - a GPU, and the memory that is needed of and beside it */
+/* nccl_memory.c - a GPU, its memory, and pinned memory */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 
 int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what)
 {
-	cudaGetLastError(); /* a failure that does not last is forgotten */
+	cudaGetLastError(); /* clears the error */
 	return optimfs_fail(err, e == cudaErrorMemoryAllocation ? ENOMEM : EIO,
 	    "OFS902 the GPU: %s: %s", what, cudaGetErrorString(e));
 }
@@ -24,7 +24,7 @@ int nccl_reached(cudaEvent_t event, struct optimfs_error *err, const char *what)
 		return 1;
 	if (e != cudaErrorNotReady)
 		return nccl_cuda_fail(err, e, what);
-	cudaGetLastError(); /* it counts as an error until it is fetched */
+	cudaGetLastError(); /* clears the error */
 	return 0;
 }
 
@@ -42,7 +42,7 @@ static int pick(struct ofs_gpu *g, char device[64], struct optimfs_error *err)
 	if (n <= 0)
 		return optimfs_fail(err, ENODEV,
 		    "OFS903 no usable GPU: there is none");
-	/* a launcher may show each rank its own one only */
+	/* a launcher may show each rank only its own GPU */
 	g->device = (int)(g->config.local % (unsigned)n);
 	e = cudaSetDevice(g->device);
 	if (e == cudaSuccess)
@@ -98,8 +98,8 @@ static int allocate(struct ofs_gpu *g, struct optimfs_error *err)
 	return 0;
 }
 
-/* A kernel is loaded when it is first launched: now, when nothing else goes on
- * that loading might wait for. */
+/* A kernel is loaded when first launched: done now, when nothing else is in
+ * progress that loading might wait for. */
 static int load_kernel(struct ofs_gpu *g, struct optimfs_error *err)
 {
 	struct ofs_run one = { .len = 1, .n = 1 };

@@ -1,4 +1,4 @@
-/* place.cu - the kernel that lays gathered runs out */
+/* place.cu - the kernel that lays out gathered runs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <cuda_runtime.h>
 
@@ -6,7 +6,7 @@
 #include "cluster/gpu/place.h"
 
 enum { THREADS = 256, MAX_BLOCKS = 4096 };
-/* Units a thread should have: it looks for its run once. */
+/* Units per thread: it searches its run once. */
 enum { UNITS = 4 };
 
 extern "C" __global__ void ofs_place_kernel(const struct ofs_run *run,
@@ -27,8 +27,9 @@ extern "C" cudaError_t ofs_place_launch(const struct ofs_run *run, uint64_t n,
 		return cudaSuccess;
 	if (blocks > MAX_BLOCKS)
 		blocks = MAX_BLOCKS;
-	/* not <<<>>>, whose errors are known by the last one of the thread: it
-	 * may be anybody's, such as that an event is not ready */
+	/* not <<<>>>, which reports errors through the last error of the
+	 * thread: that may be an unrelated one, such as an event that is not
+	 * ready */
 	return cudaLaunchKernel((const void *)ofs_place_kernel,
 	    dim3((unsigned)blocks), dim3(THREADS), args, 0, stream);
 }

@@ -1,4 +1,4 @@
-/* answer.c - threads that make answers, and the memory of messages */
+/* answer.c - threads that compute answers, and buffers of messages */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,8 +9,8 @@
 
 #include "cluster/mpi/mpi.h"
 
-/* Blocks of this size are kept; smaller ones are cheap to get, and none is
- * larger. */
+/* Blocks of this size are kept for reuse; smaller ones are cheap to allocate,
+ * and there are no larger ones. */
 #define LARGE ((size_t)64 << 10)
 #define KEPT  (ANSWER_SIZE(OFS_GROUP_ANSWER_MAX))
 enum { MAX_SPARE = 32 };
@@ -78,7 +78,7 @@ void mpi_question_free(struct ofs_group *w, struct mpi_question *q)
 	free(q);
 }
 
-/* False: there is no memory for any answer, so that there will be none. */
+/* False: no memory, not even for an error; there will be no answer. */
 static bool make_answer(struct ofs_group *w, struct mpi_job *job)
 {
 	struct optimfs_error err = { 0 };

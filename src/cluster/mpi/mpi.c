@@ -1,4 +1,4 @@
-/* mpi.c - ranks of a job, connected by MPI */
+/* mpi.c - connect the ranks of a job by MPI */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,20 +18,20 @@
 
 #include "base/clock.h"
 
-/* Seconds to leave together. */
+/* Seconds to wait for others when leaving. */
 enum { LEAVE_PATIENCE = 5 };
-/* What a rank that is late already gets for its next answer, ms. */
+/* Time for the next answer of a rank that is already late, in ms. */
 enum { LATE_TIMEOUT = 1000 };
 
-/* Which machine, and which process of it: pids mean something only where both
+/* The identity of a process: a pid is only meaningful if machine and name space
  * are equal. */
 struct identity {
 	char host[64], boot[40];
-	uint64_t pids; /* the name space */
+	uint64_t pids; /* the pid name space */
 	int32_t pid;
 };
 
-/* Beginning and end, on the communicating thread. */
+/* Start and end of the MPI thread. */
 
 static void read_line(const char *path, char *line, size_t size)
 {
@@ -117,8 +117,8 @@ static int start(struct ofs_group *w, struct optimfs_error *err)
 	return identify_all(w, err);
 }
 
-/* MPI waits for all ranks when it ends, so one that lacks some rank does not
- * end it: the process goes without. */
+/* MPI_Finalize waits for all ranks. If one is lost, it is not called, and the
+ * process exits without it. */
 static void finish(struct ofs_group *w)
 {
 	int64_t end = mpi_now_us() + LEAVE_PATIENCE * INT64_C(1000000);
@@ -158,7 +158,7 @@ static void *communicate(void *arg)
 	struct optimfs_error err = { 0 };
 	int ret = start(w, &err);
 
-	/* rests are shorter than what the kernel would add to them */
+	/* sleeps are shorter than the kernel's default timer slack */
 	(void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 
 	pthread_mutex_lock(&w->lock);
@@ -175,7 +175,7 @@ static void *communicate(void *arg)
 	return NULL;
 }
 
-/* What the module offers. */
+/* The operations of the module. */
 
 static void free_group(struct ofs_group *w)
 {
@@ -222,8 +222,8 @@ static struct ofs_group *new_group(const struct ofs_group_config *config)
 	return NULL;
 }
 
-/* Signals are for those who started us; MPI's own threads, which this one
- * begets, must not get them either. */
+/* Blocks signals, which belong to the main program, also in the threads that
+ * MPI starts from this one. */
 static void block_signals(sigset_t *old)
 {
 	sigset_t all;
@@ -265,7 +265,7 @@ static struct ofs_group *join(const struct ofs_group_config *config,
 	block_signals(&old);
 	ret = start_threads(w, err);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	/* after a failure a thread may still use it: it goes with the process */
+	/* after a failure a thread may still use it, so it is not freed */
 	return ret == 0 ? w : NULL;
 }
 
@@ -403,8 +403,7 @@ static void release(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 		free_batch(ask[0].batch);
 }
 
-/* Where MPI still has buffers of ours, memory is left to it: the process ends
- * soon. */
+/* If MPI still owns buffers, they are not freed: the process ends soon. */
 static void leave(struct ofs_group *w)
 {
 	struct timespec until;

@@ -1,4 +1,4 @@
-/* progress.c - messages: sent, received, late and lost */
+/* progress.c - sending and receiving messages, deadlines, lost ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "cluster/mpi/mpi.h"
 
-/* For so long (in us) after something happened we look again at once: another
- * message is likely. Then rests grow from one length to another; while answers
- * are awaited they stay short. An idle rank looks 100 times a second, which
- * takes less than a hundredth of a processor. */
+/* For this time (in us) after an event, poll without sleeping: another message
+ * is likely. Then sleeps grow from one length to another; while answers are
+ * awaited they stay short. An idle rank polls 100 times a second, which takes
+ * less than 1 % of a CPU. */
 enum {
 	EAGER = 60,
 	EAGER_ASKING = 300,
@@ -26,7 +26,7 @@ enum {
 	RECENT = 1000 * 1000,
 	REST_IDLE = 10000,
 };
-/* How often (ms) deadlines and the lives of peers are checked. */
+/* Interval (ms) for checking deadlines and whether peers are alive. */
 enum { CHECK_MS = 20 };
 int64_t mpi_now_us(void)
 {
@@ -43,7 +43,7 @@ void mpi_wake(struct ofs_group *w)
 	(void)!write(w->wake, &one, sizeof(one));
 }
 
-/* Operations of MPI under way, in one array that MPI_Testsome likes. */
+/* MPI operations in progress, in one array for MPI_Testsome. */
 
 static bool reserve_op(struct ofs_group *w)
 {
@@ -69,7 +69,7 @@ static bool reserve_op(struct ofs_group *w)
 	return true;
 }
 
-/* After reserve_op. */
+/* Requires reserve_op. */
 static MPI_Request *new_op(struct ofs_group *w, enum mpi_op_kind kind,
     void *what)
 {
@@ -77,7 +77,7 @@ static MPI_Request *new_op(struct ofs_group *w, enum mpi_op_kind kind,
 	return &w->req[w->nops++];
 }
 
-/* Questions of this rank. */
+/* Requests of this rank. */
 
 static int fail_dead(const struct ofs_group *w, int rank,
     struct optimfs_error *err)
@@ -96,8 +96,8 @@ static int fail_late(const struct ofs_group *w, struct optimfs_error *err)
 	    w->config.timeout);
 }
 
-/* Tell who asked; the question itself stays as long as MPI needs it. With the
- * lock held. */
+/* Completes the request for its caller; the question stays as long as MPI needs
+ * it. The lock is held. */
 static void settle(struct ofs_group *w, struct mpi_question *q)
 {
 	if (q->ask == NULL)
@@ -110,8 +110,8 @@ static void settle(struct ofs_group *w, struct mpi_question *q)
 		pthread_cond_signal(&q->batch->done);
 }
 
-/* A question that is under way has failed for its caller; its buffers are
- * MPI's still. release finds priv NULL and leaves it to us. */
+/* Fails a sent request for its caller while MPI still owns its buffers. release
+ * finds priv NULL and leaves the question to this thread. */
 static void give_up(struct ofs_group *w, struct mpi_question *q)
 {
 	q->ask->priv = NULL;
@@ -121,7 +121,7 @@ static void give_up(struct ofs_group *w, struct mpi_question *q)
 void mpi_abandon(struct ofs_group *w, struct mpi_question *q)
 {
 	if (q->ask == NULL)
-		return; /* it is answered */
+		return; /* already answered */
 	if (!q->open) {
 		TAILQ_REMOVE(&w->queue, q, next);
 		return;
@@ -130,7 +130,7 @@ void mpi_abandon(struct ofs_group *w, struct mpi_question *q)
 	give_up(w, q);
 }
 
-/* What came of an answer. With the lock held. */
+/* Evaluates an answer. The lock is held. */
 static void take_answer(struct mpi_question *q, const MPI_Status *status,
     bool good)
 {
@@ -156,7 +156,8 @@ static void take_answer(struct mpi_question *q, const MPI_Status *status,
 		    "version?");
 }
 
-/* One of its operations is complete; both: it is over. */
+/* One of the two operations of a question is complete; after both it is
+ * finished. */
 static void question_op(struct ofs_group *w, struct mpi_question *q,
     const MPI_Status *status, bool answer, bool good)
 {
@@ -188,7 +189,7 @@ static void question_op(struct ofs_group *w, struct mpi_question *q,
 		mpi_question_free(w, q);
 }
 
-/* Put it on its way. */
+/* Sends a question. */
 static void send_question(struct ofs_group *w, struct mpi_question *q)
 {
 	struct mpi_head head = { .want = q->want };
@@ -215,7 +216,7 @@ static bool fits(uint64_t under_way, uint64_t want, uint64_t window)
 	return under_way == 0 || under_way + want <= window;
 }
 
-/* A rank has its share of what all may have under way. */
+/* Is there room for another request to this rank, within its share? */
 static bool has_room(const struct ofs_group *w, const struct mpi_peer *peer,
     uint64_t want)
 {
@@ -230,7 +231,7 @@ static bool has_room(const struct ofs_group *w, const struct mpi_peer *peer,
 	return peer->nslots < slots && fits(peer->under_way, want, window);
 }
 
-/* 0: it may go, 1: not yet, -1: it has failed. With the lock held. */
+/* 0: may be sent, 1: not yet, -1: failed. The lock is held. */
 static int may_send(struct ofs_group *w, struct mpi_question *q)
 {
 	const struct mpi_peer *peer = &w->peer[q->to];
@@ -247,7 +248,8 @@ static int may_send(struct ofs_group *w, struct mpi_question *q)
 	    "out of memory for a request");
 }
 
-/* Those to one rank go in their order; what waits for one holds up no other. */
+/* Sends queued requests, in order per rank; a full rank does not delay
+ * others. */
 static bool send_questions(struct ofs_group *w)
 {
 	struct mpi_question *q, *next;
@@ -288,7 +290,7 @@ static void queue_job(struct ofs_group *w, struct mpi_job *job)
 	job->slot = head.slot;
 	job->want = head.want;
 	if (head.slot >= NSLOTS || head.want > OFS_GROUP_ANSWER_MAX) {
-		mpi_job_free(w, job); /* none of ours */
+		mpi_job_free(w, job); /* not a valid request */
 		return;
 	}
 	pthread_mutex_lock(&w->lock);
@@ -308,7 +310,8 @@ static void take_request(struct ofs_group *w, MPI_Message *message,
 		job->request = mpi_pool_get(&w->pool, (size_t)n);
 	if (job == NULL || job->request == NULL || !reserve_op(w) ||
 	    n < (int)sizeof(struct mpi_head)) {
-		/* It must be received all the same; truncation is its error. */
+		/* must be received anyway; truncation is reported as its
+		 * error */
 		MPI_Mrecv(NULL, 0, MPI_BYTE, message, MPI_STATUS_IGNORE);
 		if (job != NULL)
 			mpi_job_free(w, job);
@@ -362,7 +365,7 @@ static bool send_answers(struct ofs_group *w)
 	}
 }
 
-/* What is complete. */
+/* Completed operations. */
 
 static void complete(struct ofs_group *w, struct mpi_op op,
     const MPI_Status *status, bool good)
@@ -384,7 +387,7 @@ static void complete(struct ofs_group *w, struct mpi_op op,
 	}
 }
 
-/* Close the gaps: MPI has made the requests that are complete null. */
+/* Closes the gaps left by completed requests, which MPI has set to null. */
 static void close_gaps(struct ofs_group *w)
 {
 	unsigned kept = 0;
@@ -415,7 +418,7 @@ static bool test_ops(struct ofs_group *w)
 	return true;
 }
 
-/* Lives and deadlines. */
+/* Liveness and deadlines. */
 
 static void find_dead(struct ofs_group *w)
 {
@@ -427,7 +430,7 @@ static void find_dead(struct ofs_group *w)
 	}
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static bool overdue(struct ofs_group *w, struct mpi_question *q, int64_t now)
 {
 	struct mpi_peer *peer = &w->peer[q->to];
@@ -522,7 +525,7 @@ void mpi_rest(struct ofs_group *w)
 	w->asleep =
 	    TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->ready) && !w->leaving;
 	rest = rest_length(w, idle);
-	/* what waits for room waits for other messages */
+	/* messages that wait for room wait for others */
 	if (!w->asleep && !TAILQ_EMPTY(&w->ready))
 		rest = 0;
 	else if (!w->asleep && rest > REST_ASKING)
