@@ -56,7 +56,7 @@ rm "$mnt/$f/exp_avg"
 is "moments that nobody wrote are not missing" \
     "$(cat "$mnt/.optimfs/missing")" ""
 rm "$mnt/$f/step"
-like "their step is" "$(cat "$mnt/.optimfs/missing")" "*$f/step: not there*"
+like "their step is" "$(cat "$mnt/.optimfs/missing")" "*$f/step: not written yet*"
 cp tree/$f/step "$mnt/$f/step"
 head -c 12 tree/$f/exp_avg_sq >"$mnt/$f/exp_avg_sq"
 not_ok "what was begun is no zeros" \
