@@ -300,8 +300,8 @@ int main(void)
 	test_one("pytorch/torchsave_full/ckpt/state_legacy.pt", NULL,
 	    "model/" W, "optim/param_groups/1/lr", "0.5\n");
 	test_one("pytorch/torchsave_full/ckpt", NULL,
-	    "extra/state_legacy/model/" W, "optim/state/param_groups/0/lr",
-	    "0.5\n");
+	    "extra/state_legacy/model/" W,
+	    "optim/state-optim/param_groups/0/lr", "0.5\n");
 	test_one("pytorch/hf_storage_w2/ckpt", NULL, "model/adapter.weight",
 	    NULL, NULL);
 	test_one("pytorch/safetensors_plain/ckpt", NULL, "model/adapter.weight",
