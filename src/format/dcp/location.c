@@ -208,9 +208,10 @@ int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err)
 		ret = ofs_no_memory(err);
 	else
 		n = collect_claims(d, claim);
-	if (ascend(claim, n, end))
+	if (n > 0 && ascend(claim, n, end))
 		n = 0;
-	qsort(claim, n, sizeof(*claim), by_claim);
+	if (n > 0)
+		qsort(claim, n, sizeof(*claim), by_claim);
 	for (size_t i = 1; i < n && ret == 0; i++) {
 		if (claim[i].object != claim[i - 1].object ||
 		    claim[i].off >= claim[i - 1].end)
