@@ -299,7 +299,7 @@ done
 # Reading a small file is four requests, unless closing it need not be told.
 "$o" mount -d "$ck" "$mnt" 2>"$scratch/requests" &
 # until its own look at the mount, which keeps it busy, is over
-eventually grep -q '"mount"' "$mnt/.optimfs/info.json" 2>/dev/null
+eventually grep -q 'opcode: STATFS' "$scratch/requests"
 cat "$mnt/model/page" "$mnt/model/zz" "$mnt/optim/lr" >/dev/null
 umount_it
 is "the first close says that none need be told" \
