@@ -1,0 +1,58 @@
+/* group_job.h - a job whose ranks are threads, and their directories */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TEST_GROUP_JOB_H
+#define TEST_GROUP_JOB_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "optimfs/optimfs.h"
+
+#include "base/buf.h"
+#include "support/fakegroup.h"
+
+#define MAX_RANKS 8
+
+/* "/tmp/.../%r": the directory of each rank. */
+extern char each_rank[40];
+
+/* Each rank runs work on a thread of its own, after path was offered. */
+struct job {
+	struct fakegroup *f;
+	int size;
+	const char *path;
+	bool first;
+	struct optimfs_options options;
+	void (*work)(struct job *j, int rank, struct optimfs_group *w);
+	void *ctx;
+	struct optimfs_error err[MAX_RANKS]; /* of the offer */
+	pthread_barrier_t barrier;
+};
+
+struct rank {
+	struct job *job;
+	int rank;
+	pthread_t thread;
+};
+
+void run(struct job *j);
+
+/* The directories of the ranks, 0, 1, ..., lie in a new one between these. */
+void begin_ranks(void);
+void end_ranks(void);
+/* A path in there, valid until the fourth call after this one. */
+const char *path_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void put(const char *path, const void *p, size_t n);
+void copy(const char *from, const char *to);
+/* Appends a file to b. */
+void load(const char *from, struct ofs_buf *b);
+void make_dirs(int n);
+void clear(void);
+bool is_dir(const char *path);
+/* Copies the files of a checkpoint to n directories, each file to one;
+ * spread_more without removing what is there. */
+void spread(const char *from, int n);
+void spread_more(const char *from, int n);
+
+#endif

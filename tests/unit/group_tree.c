@@ -1,0 +1,485 @@
+/* group_tree.c - ranks that are threads show, check and reshard one checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "optimfs/optimfs.h"
+
+#include "base/buf.h"
+#include "support/group_job.h"
+#include "support/truth.h"
+#include "tap.h"
+
+/* Is every file of one tree in the other, with the same bytes? */
+struct comparison {
+	struct optimfs *a, *b;
+	uint64_t dir;
+	char path[4096];
+	unsigned files, bad;
+};
+
+static bool same_file(struct comparison *c, const struct optimfs_attr *a,
+    const char *path)
+{
+	struct optimfs_attr b;
+	struct optimfs_file *fa = NULL, *fb = NULL;
+	struct optimfs_error err;
+	bool same = false;
+	uint8_t *pa, *pb;
+	uint64_t n;
+
+	if (optimfs_resolve(c->b, path, &b, &err) == -1 ||
+	    optimfs_file_open(c->a, a->node, &fa, &err) == -1 ||
+	    optimfs_file_open(c->b, b.node, &fb, &err) == -1) {
+		diag("%s: %s", path, err.text);
+		if (fa != NULL)
+			optimfs_file_close(fa);
+		return false;
+	}
+	n = optimfs_file_size(fa);
+	pa = malloc(n + 1);
+	pb = malloc(n + 1);
+	if (pa != NULL && pb != NULL && n == optimfs_file_size(fb) &&
+	    optimfs_file_read(fa, pa, n, 0, &err) == (ssize_t)n &&
+	    optimfs_file_read(fb, pb, n, 0, &err) == (ssize_t)n)
+		same = memcmp(pa, pb, n) == 0;
+	else
+		diag("%s: %s", path, err.text);
+	free(pa);
+	free(pb);
+	optimfs_file_close(fa);
+	optimfs_file_close(fb);
+	return same;
+}
+
+static int compare_entry(void *ctx, const struct optimfs_dirent *e)
+{
+	struct comparison *c = ctx;
+	size_t n = strlen(c->path);
+
+	snprintf(c->path + n, sizeof(c->path) - n, "/%s", e->name);
+	if (S_ISDIR(e->mode)) {
+		if (optimfs_readdir(c->a, e->attr->node, 0, true, compare_entry,
+			c, NULL) == -1)
+			c->bad++;
+	} else {
+		c->files++;
+		if (!same_file(c, e->attr, c->path)) {
+			diag("%s differs", c->path);
+			c->bad++;
+		}
+	}
+	c->path[n] = '\0';
+	return 0;
+}
+
+static unsigned compare(struct optimfs *a, struct optimfs *b, unsigned *files)
+{
+	struct comparison c = { .a = a, .b = b };
+
+	if (optimfs_readdir(a, OPTIMFS_ROOT, 0, true, compare_entry, &c,
+		NULL) == -1)
+		c.bad++;
+	*files = c.files;
+	return c.bad;
+}
+
+/* Every rank against the checkpoint in one place. */
+struct whole {
+	struct optimfs *fs;
+	unsigned files[MAX_RANKS], bad[MAX_RANKS];
+};
+
+static void check_rank(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct whole *whole = j->ctx;
+	struct optimfs_options o = j->options;
+	struct optimfs_error err;
+	struct optimfs *fs;
+
+	o.group = w;
+	fs = optimfs_open(j->path, &o, &err);
+	whole->bad[rank] = 1;
+	if (fs == NULL) {
+		diag("%s", err.text);
+		return;
+	}
+	whole->bad[rank] = compare(whole->fs, fs, &whole->files[rank]) +
+	    compare(fs, whole->fs, &whole->files[rank]);
+	if (optimfs_group_compare(w, fs, &err) == -1) {
+		diag("%s", err.text);
+		whole->bad[rank]++;
+	}
+	optimfs_close(fs);
+}
+
+static void check_case(const char *name, const char *units, int size)
+{
+	struct whole whole = { 0 };
+	struct job j = { .size = size,
+		.path = each_rank,
+		.work = check_rank,
+		.ctx = &whole };
+	struct optimfs_error err;
+	char from[4096], units_path[4096];
+	unsigned bad = 0;
+
+	snprintf(from, sizeof(from), "%s", data_path(name));
+	if (units != NULL) {
+		snprintf(units_path, sizeof(units_path), "%s",
+		    data_path(units));
+		j.options.units = units_path;
+	}
+	spread(from, size);
+	whole.fs = optimfs_open(from, &j.options, &err);
+	if (whole.fs == NULL)
+		bail_out("%s", err.text);
+	run(&j);
+	for (int r = 0; r < size; r++) {
+		if (j.err[r].code != 0)
+			diag("%s", j.err[r].text);
+		bad +=
+		    whole.bad[r] + (j.err[r].code != 0) + (whole.files[r] == 0);
+	}
+	is_u64(bad, 0, "%s spread over %d ranks: %u files, the same on all",
+	    name, size, whole.files[0]);
+	optimfs_close(whole.fs);
+}
+
+static void test_cases(void)
+{
+	static const char flat[] = "pytorch/fsdp1_local_flat_fullshard_w3";
+	char path[128], units[128];
+
+	for (int n = 2; n <= 8; n *= 2) {
+		check_case("pytorch/dcp_fsdp2_w3/ckpt", NULL, n);
+		check_case("pytorch/dcp_fsdp2_zstd_w2/ckpt", NULL, n);
+		check_case("pytorch/dcp_fsdp2_safetensors_w2/ckpt", NULL, n);
+		check_case("pytorch/dcp_tp_fsdp_w4/ckpt", NULL, n);
+		/* values of several parts, in the files of one rank */
+		check_case("pytorch/dcp_torch113/ckpt", NULL, n);
+		snprintf(path, sizeof(path), "%s/ckpt", flat);
+		snprintf(units, sizeof(units), "%s/units.json", flat);
+		check_case(path, units, n);
+		check_case("pytorch/hf_storage_w2/ckpt", NULL, n);
+	}
+}
+
+/* One of every format and writer, over two ranks: what the reader of a format
+ * reads at mount must not depend on where its files are. */
+static void test_formats(const char *kind, const char *inside)
+{
+	struct dirent **e;
+	char top_of[4096], name[4096], path[4096], units[4096];
+	int count;
+
+	snprintf(top_of, sizeof(top_of), "%s", data_path(kind));
+	count = scandir(top_of, &e, NULL, alphasort);
+	if (count == -1)
+		bail_out("%s: %s", top_of, strerror(errno));
+	for (int i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "%s/%s%s", kind, e[i]->d_name,
+		    inside);
+		snprintf(path, sizeof(path), "%s", data_path(name));
+		snprintf(units, sizeof(units), "%s/%s/units.json", kind,
+		    e[i]->d_name);
+		if (e[i]->d_name[0] != '.' && is_dir(path))
+			check_case(name,
+			    access(data_path(units), F_OK) == 0 ? units : NULL,
+			    2);
+		free(e[i]);
+	}
+	free(e);
+}
+
+/* A rank that is silent while another reads a value of its files: that one must
+ * not show fewer files than others do. */
+static void open_alone(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct optimfs_options o = { .group = w };
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs;
+
+	if (rank != 0)
+		return;
+	fakegroup_mute(j->f, 1, 1);
+	fs = optimfs_open(j->path, &o, &err);
+	fakegroup_mute(j->f, 1, 0);
+	ok(fs == NULL, "no tree without a value of a rank that is silent");
+	is_error(err, ETIMEDOUT, "rank 1", "and it is said which");
+	optimfs_close(fs);
+}
+
+static void test_silent_value(void)
+{
+	struct job j = { .size = 2, .path = each_rank, .work = open_alone };
+
+	spread(data_path("pytorch/dcp_torch113/ckpt"), 2);
+	run(&j);
+}
+
+/* Ranks that make their trees with files that only they have. */
+struct own_units {
+	const char *units[MAX_RANKS]; /* "": this rank shows nothing */
+	struct optimfs_error err[MAX_RANKS];
+};
+
+static void compare_rank(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct own_units *own = j->ctx;
+	struct optimfs_options o = { .group = w, .units = own->units[rank] };
+	struct optimfs_error *err = &own->err[rank];
+	struct optimfs *fs = NULL;
+
+	if (o.units == NULL || o.units[0] != '\0') {
+		fs = optimfs_open(j->path, &o, err);
+		if (fs == NULL)
+			bail_out("%s", err->text);
+	}
+	if (optimfs_group_compare(w, fs, err) == 0)
+		err->code = 0;
+	optimfs_close(fs);
+}
+
+static void check_compare(struct own_units own, const char *differ,
+    const char *what)
+{
+	struct job j = {
+		.size = 4, .path = each_rank, .work = compare_rank, .ctx = &own
+	};
+	unsigned bad = 0;
+
+	run(&j);
+	for (int r = 0; r < j.size; r++)
+		bad += differ == NULL ? own.err[r].code != 0
+				      : own.err[r].code != EPROTO ||
+			strstr(own.err[r].text, differ) == NULL;
+	if (!is_u64(bad, 0, "%s: all ranks say the same", what))
+		diag("%d %s", own.err[0].code, own.err[0].text);
+}
+
+/* A copy of a file in which a word is another one of the same length. */
+static void copy_with(const char *from, const char *to, const char *word,
+    const char *other)
+{
+	struct ofs_buf b = { 0 };
+	size_t n = strlen(word);
+
+	load(from, &b);
+	for (size_t i = 0; i + n <= b.len; i++)
+		if (memcmp(b.data + i, word, n) == 0)
+			memcpy(b.data + i, other, n);
+	put(to, b.data, b.len);
+	ofs_buf_fini(&b);
+}
+
+static void test_compare(void)
+{
+	char units[4096], same[4096], other[4096];
+
+	spread(data_path("pytorch/fsdp1_local_flat_fullshard_w3/ckpt"), 4);
+	snprintf(units, sizeof(units), "%s",
+	    data_path("pytorch/fsdp1_local_flat_fullshard_w3/units.json"));
+	snprintf(same, sizeof(same), "%s", path_of("9"));
+	snprintf(other, sizeof(other), "%s", path_of("8"));
+	copy(units, same);
+	copy_with(units, other, "\"norm.bias", "\"norm.sane");
+	check_compare((struct own_units){ .units = { units, same, units, "" } },
+	    NULL, "equal files");
+	check_compare((struct own_units){ .units = { "", "", other, "" } },
+	    NULL, "one rank that shows a tree");
+	check_compare((struct own_units){ .units = { "", units, same, other } },
+	    "OFS916 'model/layers.0.norm.bias' differs between ranks 1 (odd) and 3",
+	    "a file of one rank that differs");
+	check_compare((struct own_units){ .units = { units, units, NULL, "" } },
+	    "differs between ranks 0 (even) and 2 (even)",
+	    "an option of one rank");
+}
+
+/* A check that all ranks share: what one process finds in one place, and no
+ * tensor goes from rank to rank. */
+struct findings {
+	char text[2][65536]; /* of one process, of rank 0 */
+	uint64_t problems[MAX_RANKS], files[MAX_RANKS];
+	uint64_t moved; /* bytes that ranks gave each other */
+	int failed;
+};
+
+static void note_finding(void *ctx, const struct optimfs_finding *f)
+{
+	char *text = ctx;
+	size_t n = strlen(text);
+
+	snprintf(text + n, 65536 - n, "%d %d %s %s\n", f->error, f->code,
+	    f->path, f->text);
+}
+
+static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct findings *found = j->ctx;
+	struct optimfs_options o = j->options;
+	struct optimfs_work work;
+	struct optimfs_error err;
+	struct optimfs *fs;
+	uint64_t before;
+
+	o.group = w;
+	fs = optimfs_open(j->path, &o, &err);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	pthread_barrier_wait(&j->barrier);
+	before = fakegroup_counts(j->f)->bytes;
+	pthread_barrier_wait(&j->barrier);
+	if (optimfs_fsck(fs, true, note_finding, found->text[1],
+		&found->problems[rank], &err) == -1)
+		found->failed++;
+	pthread_barrier_wait(&j->barrier);
+	if (rank == 0)
+		found->moved = fakegroup_counts(j->f)->bytes - before;
+	for (int r = 0; rank == 0 && r < j->size; r++) {
+		optimfs_group_work(w, r, &work);
+		found->files[r] = work.files;
+	}
+	optimfs_close(fs);
+}
+
+static void check_fsck(const char *name, const char *damaged, long at, int size)
+{
+	struct findings *found = calloc(1, sizeof(*found));
+	struct job j = {
+		.size = size, .path = each_rank, .work = fsck_rank, .ctx = found
+	};
+	struct optimfs_error err;
+	struct optimfs *fs;
+	uint64_t problems;
+	char path[4096];
+	FILE *f;
+
+	spread(data_path(name), 1);
+	snprintf(path, sizeof(path), "%s/%s", path_of("0"), damaged);
+	f = fopen(path, "r+e");
+	if (found == NULL || f == NULL || fseek(f, at, SEEK_SET) != 0 ||
+	    fputs("damaged!", f) == EOF || fclose(f) == EOF)
+		bail_out("%s: %s", path, strerror(errno));
+	fs = optimfs_open(path_of("0"), NULL, &err);
+	if (fs == NULL ||
+	    optimfs_fsck(fs, true, note_finding, found->text[0], &problems,
+		&err) == -1)
+		bail_out("%s", err.text);
+	optimfs_close(fs);
+	if (rename(path_of("0"), path_of("a")) == -1)
+		bail_out("rename");
+	snprintf(path, sizeof(path), "%s", path_of("a"));
+	spread_more(path, size);
+	run(&j);
+	is_int(found->failed, 0, "%s checked by %d ranks", name, size);
+	ok(problems > 0, "finds the damage");
+	is_str(found->text[1], found->text[0], "as one process does");
+	is_u64(found->problems[0], problems, "all of it");
+	ok(found->files[0] > 0 && found->files[size - 1] > 0,
+	    "every rank takes part");
+	is_u64(found->moved, 0, "no byte of a file goes from rank to rank");
+	free(found);
+}
+
+static void test_fsck(void)
+{
+	check_fsck("pytorch/dcp_fsdp2_w4/ckpt", "__2_0.distcp", 100000, 4);
+	/* copies on other ranks */
+	check_fsck("pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles",
+	    "state_rank2.pt", 44000, 4);
+}
+
+/* A view that all ranks write: the same files as one process makes. */
+struct written {
+	const char *to;
+	char path[64]; /* the target, of all */
+	int ret[MAX_RANKS];
+	uint64_t files[MAX_RANKS];
+};
+
+static void reshard_rank(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct written *written = j->ctx;
+	struct optimfs_reshard how = { .to = written->to, .jobs = 2 };
+	struct optimfs_options o = j->options;
+	struct optimfs_work work;
+	struct optimfs_error err;
+	struct optimfs *fs;
+
+	o.group = w;
+	fs = optimfs_open(j->path, &o, &err);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	written->ret[rank] = optimfs_reshard(fs, written->path, &how, &err);
+	if (written->ret[rank] != 0)
+		diag("rank %d: %s", rank, err.text);
+	for (int r = 0; rank == 0 && r < j->size; r++) {
+		optimfs_group_work(w, r, &work);
+		written->files[r] = work.files;
+	}
+	optimfs_close(fs);
+}
+
+static void check_reshard(const char *name, const char *to, int size)
+{
+	struct written written = { .to = to };
+	struct job j = { .size = size,
+		.path = each_rank,
+		.work = reshard_rank,
+		.ctx = &written };
+	struct optimfs_reshard how = { .to = to };
+	struct optimfs_error err;
+	struct optimfs *fs;
+	char command[256];
+	bool shared = true;
+
+	spread(data_path(name), size);
+	snprintf(written.path, sizeof(written.path), "%s", path_of("y"));
+	fs = optimfs_open(data_path(name), NULL, &err);
+	if (fs == NULL || optimfs_reshard(fs, path_of("x"), &how, &err) != 0)
+		bail_out("%s", err.text);
+	optimfs_close(fs);
+	run(&j);
+	for (int r = 0; r < size; r++)
+		shared = shared && written.ret[r] == 0 && written.files[r] > 0;
+	ok(shared, "%s to %s: %d ranks write", name, to, size);
+	snprintf(command, sizeof(command),
+	    "diff -r %s %s && ! ls -d %s.*.optimfs 2>/dev/null", path_of("x"),
+	    path_of("y"), path_of("%s", ""));
+	ok(system(command) == 0, "what one process writes, and nothing else");
+}
+
+static void test_reshard(void)
+{
+	check_reshard("pytorch/dcp_fsdp2_w4/ckpt", "dcp@7", 4);
+	check_reshard("pytorch/dcp_fsdp2_w3/ckpt", "torch", 2);
+#ifdef HAVE_ZSTD
+	check_reshard("pytorch/dcp_fsdp2_w3/ckpt", "dcp@4,zstd", 2);
+#endif
+}
+
+int main(void)
+{
+	begin_ranks();
+	test_cases();
+	test_formats("pytorch", "/ckpt");
+	test_formats("pytorch", "/ckpt_rankfiles");
+	test_formats("deepspeed", "/ckpt");
+	test_formats("megatron", "/dp_reshardable");
+	test_formats("megatron", "/fully_reshardable");
+	test_silent_value();
+	test_compare();
+	test_fsck();
+	test_reshard();
+	end_ranks();
+	return done_testing();
+}
