@@ -157,22 +157,25 @@ void ofs_pkw_known(struct ofs_pkw *w, const char *s)
 	ofs_pkw_known_text(w, s, strlen(s));
 }
 
-void ofs_pkw_global_text(struct ofs_pkw *w, struct ofs_str module,
-    struct ofs_str name)
+void ofs_pkw_name(struct ofs_pkw *w, struct ofs_str module, struct ofs_str name)
 {
-	static const struct ofs_str builtin = { "__builtin__", 11 };
-
-	if (get_known(w, module, name))
-		return;
-	learn(w, module, name, w->memo);
 	ofs_buf_putc(w->out, 'c');
-	if (w->modern && ofs_str_equal(module, builtin))
-		ofs_buf_puts(w->out, "builtins");
+	if (ofs_str_is(module, "builtins") || ofs_str_is(module, "__builtin__"))
+		ofs_buf_puts(w->out, w->modern ? "builtins" : "__builtin__");
 	else
 		ofs_buf_put(w->out, module.p, module.len);
 	ofs_buf_putc(w->out, '\n');
 	ofs_buf_put(w->out, name.p, name.len);
 	ofs_buf_putc(w->out, '\n');
+}
+
+void ofs_pkw_global_text(struct ofs_pkw *w, struct ofs_str module,
+    struct ofs_str name)
+{
+	if (get_known(w, module, name))
+		return;
+	learn(w, module, name, w->memo);
+	ofs_pkw_name(w, module, name);
 	ofs_pkw_put(w);
 }
 

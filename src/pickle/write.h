@@ -127,6 +127,10 @@ void ofs_pkw_known_text(struct ofs_pkw *w, const char *p, size_t n);
 void ofs_pkw_global(struct ofs_pkw *w, const char *module, const char *name);
 void ofs_pkw_global_text(struct ofs_pkw *w, struct ofs_str module,
     struct ofs_str name);
+/* The opcode of a global without the memo. A builtin gets its name in Python 2,
+ * as protocol 2 requires, or with modern that in Python 3. */
+void ofs_pkw_name(struct ofs_pkw *w, struct ofs_str module,
+    struct ofs_str name);
 /* If the call whose text is p is in the memo, get it from there. Else write it
  * and then call _learn_call. */
 bool ofs_pkw_get_call(struct ofs_pkw *w, const char *p, size_t n);

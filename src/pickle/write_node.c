@@ -84,20 +84,6 @@ static int unsupported(struct graph *g, const char *what)
 	    "OFS448 %s cannot be written (drop=opaque leaves it out)", what);
 }
 
-/* Write the Python 2 names of module and global, as protocol 2 requires. */
-static void put_name(struct ofs_pkw *w, struct ofs_str module,
-    struct ofs_str name)
-{
-	ofs_buf_putc(w->out, 'c');
-	if (ofs_str_is(module, "builtins") && !w->modern)
-		ofs_buf_puts(w->out, "__builtin__");
-	else
-		ofs_buf_put(w->out, module.p, module.len);
-	ofs_buf_putc(w->out, '\n');
-	ofs_buf_put(w->out, name.p, name.len);
-	ofs_buf_putc(w->out, '\n');
-}
-
 /* Cut the part before the first dot, and the dot. */
 static struct ofs_str cut_part(struct ofs_str *s)
 {
@@ -120,7 +106,7 @@ static void put_within(struct graph *g, const struct ofs_pk_global *name)
 		if (left.p[i] == '.')
 			ofs_pkw_global(g->w, "__builtin__", "getattr");
 	part = cut_part(&left);
-	put_name(g->w, name->module, part);
+	ofs_pkw_name(g->w, name->module, part);
 	while (left.len > 0) {
 		part = cut_part(&left);
 		ofs_pkw_str(g->w, part.p, part.len);
@@ -155,7 +141,7 @@ static int put_global(struct graph *g, uint32_t node)
 	if (dot != NULL)
 		put_within(g, name);
 	else
-		put_name(g->w, name->module, name->name);
+		ofs_pkw_name(g->w, name->module, name->name);
 	ofs_pkw_put(g->w);
 	return learn(g, node);
 }
