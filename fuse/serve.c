@@ -183,8 +183,8 @@ static int in_sandbox(struct server *s,
 	return t.ret;
 }
 
-/* Prepares the message about what was mounted; damage is always reported. With
- * several ranks, one reports. */
+/* Prepares the message about what was mounted. Damage is reported without a
+ * terminal too, but not with -q. With several ranks, one reports. */
 static void make_news(struct server *s)
 {
 	const struct ofs_mount_options *m = s->v->options;

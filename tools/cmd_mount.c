@@ -133,7 +133,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  assemble=off|auto|always assemble_max=SIZE\n"
 	    "The mount:\n"
 	    "  allow_other        other users may read it, as file modes allow\n"
-	    "  timeout=TIME log=stderr|syslog|FILE\n"
+	    "  timeout=TIME sandbox=off|auto|require log=stderr|syslog|FILE\n"
 	    "  default_permissions nonempty auto_unmount ro\n"
 	    "Under mpirun:\n"
 	    "  transport=auto|local|mpi mount_ranks=RANKS rank0_only\n"

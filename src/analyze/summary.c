@@ -434,7 +434,7 @@ static int first_is_enough(void *ctx, const struct optimfs_dirent *entry)
 	return 1;
 }
 
-/* Finds the values that the view copies byte for byte. */
+/* Finds the values that the view copies as they are pickled. */
 static void find_copied(struct optimfs *fs, struct ofs_summary_view *v,
     const char *name)
 {

@@ -62,7 +62,7 @@ struct ofs_summary {
 		bool ranked; /* needs "@N" */
 		struct optimfs_error
 		    why; /* why it cannot be made; code 0: it can */
-		/* Number of values copied byte for byte, and the first of
+		/* Number of values copied as pickled, and the first of
 		 * them. */
 		uint32_t ncopied;
 		char copied[160];

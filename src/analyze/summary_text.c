@@ -387,7 +387,7 @@ static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
 	}
 }
 
-/* A line for each view that has values byte for byte. */
+/* A line for each view that copies values as they are pickled. */
 static void put_copied(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	for (unsigned i = 0; i < s->nviews; i++) {
@@ -396,7 +396,7 @@ static void put_copied(const struct ofs_summary *s, struct ofs_buf *out)
 		if (v->ncopied == 0 || v->why.code != 0)
 			continue;
 		put_view(v, "  ", out);
-		ofs_buf_puts(out, " copies byte for byte: ");
+		ofs_buf_puts(out, " copies as pickled: ");
 		put_plain(out, v->copied);
 		if (v->ncopied > 1)
 			ofs_buf_printf(out, " and %" PRIu32 " more",

@@ -231,7 +231,7 @@ void ofs_told_say(const struct ofs_told *told, const struct optimfs_watch *to)
 {
 	if (to->say == NULL)
 		return;
-	say_values(&told->copied, "copied byte for byte", to);
+	say_values(&told->copied, "copied as it is pickled", to);
 	say_values(&told->dropped, "left out", to);
 }
 

@@ -101,7 +101,7 @@ if command -v python3 >/dev/null; then
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" --items own/__0_0.distcp items
 	status "info of it" 0 "$OPTIMFS" info own
 	like "says what is copied" "$(cat "$scratch/out")" \
-	    '*dcp@N copies byte for byte: optim/* and 1 more*not *OFS445*'
+	    '*dcp@N copies as pickled: optim/* and 1 more*not *OFS445*'
 	holds() { # holds DIRECTORY: both as they were
 		python3 -c '
 import glob, sys
@@ -115,7 +115,7 @@ for i in "01":
 		status "an object of a class that nobody knows, and a tuple with \
 a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 		is "which says so of each" \
-		    "$(grep -c ': copied byte for byte: ' "$scratch/err")" 2
+		    "$(grep -c ': copied as it is pickled: ' "$scratch/err")" 2
 		status "every byte of it is right" 0 "$OPTIMFS" fsck --data out
 		status "all else is the same by value" 0 "$OPTIMFS" diff own out
 		rm -rf back
@@ -126,7 +126,7 @@ a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 	status "files of torch.save take both" 0 "$OPTIMFS" reshard --to torch \
 	    own out
 	is "which says so of each" \
-	    "$(grep -c ': copied byte for byte: ' "$scratch/err")" 2
+	    "$(grep -c ': copied as it is pickled: ' "$scratch/err")" 2
 	ok "the tensor is in the tuple" python3 \
 	    "$TOP_SRCDIR/tests/support/opaque.py" --inner out/optim.pt
 
@@ -137,7 +137,7 @@ a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 		status "the object of a file of torch.save: $layout" 0 \
 		    "$OPTIMFS" reshard --to $layout one.pt out
 		is "which says so of it" "$(cat "$scratch/err")" \
-		    "optimfs: extra/run: copied byte for byte: it holds what cannot be written anew"
+		    "optimfs: extra/run: copied as it is pickled: it holds what cannot be written anew"
 		ok "and back" "$OPTIMFS" reshard -q --to torch out back
 		ok "it is as it was" python3 \
 		    "$TOP_SRCDIR/tests/support/opaque.py" --run back/extra.pt
@@ -147,7 +147,7 @@ a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
 		status "a template for it: mkfs --layout $layout" 0 "$OPTIMFS" \
 		    mkfs -q --like one.pt --layout $layout new
 		like "says so, too" "$(cat "$scratch/err")" \
-		    '*extra/run: copied byte for byte: *'
+		    '*extra/run: copied as it is pickled: *'
 		rm -rf new .new.optimfs
 		status "and one without it" 0 "$OPTIMFS" mkfs -q --like one.pt \
 		    --layout $layout,drop=opaque new
