@@ -68,8 +68,12 @@ static void *take_buffer(void)
 	if (ordinary)
 		return malloc(OFS_MAX_READ);
 	buf = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
-	if (buf == NULL)
+	if (buf == NULL) {
+		pthread_mutex_lock(&spare_lock);
+		nhuge--;
+		pthread_mutex_unlock(&spare_lock);
 		return NULL;
+	}
 	(void)madvise(buf, HUGE_PAGE, MADV_HUGEPAGE);
 	give_buffer((char *)buf + OFS_MAX_READ);
 	return buf;

@@ -23,9 +23,9 @@ struct ofs_watch {
 	struct ofs_pending *first;
 };
 
-/* Interval of the watching thread; and while threads are blocked, because more
- * may follow at once. */
-#define TICK_MS       250
+/* Interval of the watching thread. */
+#define TICK_MS 250
+/* While threads are blocked: more may follow at once. */
 #define TICK_STUCK_MS 25
 /* Time after which a thread counts as blocked. */
 #define STUCK_MS 100

@@ -42,6 +42,7 @@ struct server {
 	struct ofs_sandbox *sandbox; /* NULL: none */
 	pthread_t publisher;
 	bool publishing;
+	bool served;                     /* requests were answered */
 	struct optimfs_error unanswered; /* error of the publisher */
 	bool ended;                      /* ended by a signal */
 	char *news; /* message about the mounted checkpoint, or NULL */
@@ -476,7 +477,8 @@ static void publish_changes(struct server *s)
 static int close_checkpoint(struct server *s, struct optimfs_error *err)
 {
 	(void)err;
-	publish_changes(s);
+	if (s->served)
+		publish_changes(s);
 	optimfs_close(s->session.fs);
 	return 0;
 }
@@ -533,8 +535,10 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	if (mount_session(s, err) == -1)
 		goto out;
 	give_up_rights(v->options);
-	if (start_threads(s, err) == 0)
+	if (start_threads(s, err) == 0) {
+		s->served = true;
 		ret = ofs_loop_run(s->loop, err);
+	}
 out:
 	take_down(s);
 	if (ret == 0 && s->unanswered.code != 0) {

@@ -75,7 +75,8 @@ int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
     uint32_t below, struct optimfs_error *err);
 /* Is it a note about lost data, or about state that is absent by design? */
 bool ofs_summary_is_remark(const struct ofs_note *n);
-/* The number of problems: damaged tensors and values, missing files. */
+/* The number of damaged or lost tensors and values, and of missing and truncated
+ * files. */
 uint64_t ofs_summary_problems(const struct ofs_summary *s);
 /* The text of a value of the tree; false if it cannot be read or is longer than
  * size. */

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "cluster/allgather.h"
 #include "cluster/wire.h"
+#include "fs/enter.h"
 #include "fs/fs.h"
 #include "tree/digest.h"
 
@@ -27,9 +28,9 @@ struct comparison {
 
 /* Does this rank show the common tree? A template that is being filled is shown
  * by one rank only. */
-static bool shows(const struct optimfs *fs)
+static bool shows(const struct ofs_snapshot *snap)
 {
-	return fs != NULL && !fs->now->cat->filling;
+	return snap != NULL && !snap->cat->filling;
 }
 
 static void put_digest(const struct comparison *c, struct ofs_buf *b)
@@ -143,14 +144,17 @@ int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
     struct optimfs_error *err)
 {
 	struct comparison c = { .w = w };
+	struct ofs_snapshot *snap = fs == NULL ? NULL : ofs_enter(fs);
 	struct optimfs_error own = { 0 };
 	int ret;
 
-	if (shows(fs)) {
-		c.hash = ofs_tree_digests(&fs->now->tree, fs->now->cat, &own);
-		c.tree = c.hash == NULL ? NULL : &fs->now->tree;
+	if (shows(snap)) {
+		c.hash = ofs_tree_digests(&snap->tree, snap->cat, &own);
+		c.tree = c.hash == NULL ? NULL : &snap->tree;
 	}
 	ret = compare(&c, c.hash == NULL ? &own : NULL, err);
 	free(c.hash);
+	if (snap != NULL)
+		ofs_leave(snap);
 	return ret;
 }

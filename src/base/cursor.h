@@ -47,14 +47,6 @@ static inline bool ofs_cursor_fits(const struct ofs_cursor *c, uint64_t n,
 	return !c->bad && (size == 0 || n <= ofs_cursor_left(c) / size);
 }
 
-static inline struct ofs_cursor ofs_cursor_sub(struct ofs_cursor *c, uint64_t n)
-{
-	const uint8_t *at = ofs_cursor_take(c, n);
-
-	return (struct ofs_cursor){ at, at == NULL ? NULL : at + n,
-		at == NULL };
-}
-
 static inline uint8_t ofs_cursor_u8(struct ofs_cursor *c)
 {
 	const uint8_t *at = ofs_cursor_take(c, 1);

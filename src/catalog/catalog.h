@@ -335,7 +335,7 @@ uint32_t ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
  * boxes, make equal boxes replicas, and check that boxes are inside and do not
  * overlap (OFS604 to OFS611, OFS623 of docs/errors.md). A tensor that fails
  * gets an error; the others are not affected. Elements without a shard get a
- * note. Then free what only building needs. A shard belongs to one tensor.
+ * note (OFS603). Then free what only building needs. A shard belongs to one tensor.
  * Fails with ENOMEM and E2BIG only. */
 int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err);
 

@@ -13,7 +13,7 @@
 
 struct ofs_failure {
 	uint64_t node, off, len;
-	uint64_t seen; /* clock at its last occurrence; 0: slot */
+	uint64_t seen; /* clock at its last occurrence; 0: the slot is free */
 	uint64_t times;
 	struct optimfs_error err;
 	char path[512];

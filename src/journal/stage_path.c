@@ -230,6 +230,8 @@ int ofs_beside_take(const char *source, struct ofs_beside *b,
 	    ofs_lock_take(&b->lock, b->dir, b->path, note, sizeof(note), err) ==
 		0)
 		return 0;
+	if (err != NULL && err->code == EBUSY)
+		optimfs_fail_in(err, "%s", source);
 	if (b->dir != -1)
 		close(b->dir);
 	free(b->path);

@@ -89,7 +89,7 @@ static int add_storage(struct ofs_inner *inner,
 	if (ofs_grow(inner->v, inner->n, inner->cap, err) == -1)
 		return -1;
 	inner->v[inner->n++] =
-	    (struct ofs_inner_storage){ s->key, a->nstorages };
+	    (struct ofs_inner_storage){ s->key, s->bytes, a->nstorages };
 	part.first = a->literal.len;
 	ofs_buf_put(&a->literal, inner->bytes.data + off, s->bytes);
 	if (a->literal.bad)
@@ -123,6 +123,10 @@ int ofs_inner_put(void *ctx, struct ofs_pkw *w, const struct ofs_pickle *doc,
 		i++;
 	if (i == inner->n && add_storage(inner, &s, err) == -1)
 		return -1;
+	if (inner->v[i].bytes != s.bytes)
+		return optimfs_fail(err, EIO,
+		    "OFS434 storage '%.*s' is used with two sizes",
+		    (int)s.key.len, s.key.p);
 	item = s.dtype == OFS_DTYPE_NONE ? 1 : ofs_dtype_size(s.dtype);
 	ofs_pkw_storage(w, ofs_dtype_storage(s.dtype), inner->v[i].number,
 	    s.bytes / item, item);

@@ -18,9 +18,11 @@ struct ofs_inner {
 	bool open;
 	struct ofs_buf bytes; /* of the archive */
 	struct ofs_zip zip;
-	/* Storages that are in a: their keys, borrowed from the document. */
+	/* Storages that are in a: their keys, borrowed from the document, and
+	 * sizes. */
 	struct ofs_inner_storage {
 		struct ofs_str key;
+		uint64_t bytes;
 		uint32_t number;
 	} * v;
 	size_t n, cap;

@@ -485,14 +485,3 @@ struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *e,
 	pthread_rwlock_unlock(&e->names);
 	return f;
 }
-
-struct ofs_overlay_file *ofs_overlay_of_tensor(struct ofs_overlay *e,
-    uint32_t tensor)
-{
-	struct ofs_overlay_file *f;
-
-	pthread_rwlock_rdlock(&e->names);
-	f = e->tensor[tensor];
-	pthread_rwlock_unlock(&e->names);
-	return f;
-}

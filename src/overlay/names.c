@@ -559,6 +559,7 @@ int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
 	uint32_t index = ofs_overlay_find(e, dir, name), over;
 	struct ofs_overlay_node *v, *old = NULL;
 	struct place p = { NULL, NULL };
+	bool in_params;
 	int ret;
 
 	if (index == OFS_NONE)
@@ -572,16 +573,18 @@ int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
 		return ret == 1 ? 0 : -1;
 	if (is_new_text(e, index, over))
 		return take_text(e, index, over, err);
-	if (dir == to && over == OFS_NONE &&
-	    ofs_overlay_rename_params(e, index, name, newname, err) == -1)
-		return -1;
+	in_params = dir == to && over == OFS_NONE;
 	v = ofs_overlay_touch(e, index, err);
 	if (over != OFS_NONE)
 		old = ofs_overlay_touch(e, over, err);
-	if (v == NULL || (over != OFS_NONE && old == NULL) ||
+	if (v == NULL || (over != OFS_NONE && old == NULL))
+		return -1;
+	if ((in_params &&
+		ofs_overlay_rename_params(e, index, name, newname, err) ==
+		    -1) ||
 	    prepare(e, to, newname, &p, err) == -1 ||
 	    record_rename(e, dir, name, to, newname, err) == -1) {
-		if (dir == to && over == OFS_NONE)
+		if (in_params)
 			ofs_overlay_rename_params(e, index, newname, name,
 			    NULL);
 		free(p.name);

@@ -178,11 +178,8 @@ void ofs_overlay_form(struct ofs_overlay *overlay, uint32_t node,
 int ofs_overlay_fqn(struct ofs_overlay *overlay, uint32_t node,
     struct ofs_buf *out);
 
-/* The staged bytes of a tensor of the base (under any name), or of a node;
- * NULL: none. */
+/* The staged bytes of a node; NULL: none. */
 struct ofs_overlay_file;
-struct ofs_overlay_file *ofs_overlay_of_tensor(struct ofs_overlay *overlay,
-    uint32_t tensor);
 struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *overlay,
     uint32_t node);
 /* Elements [first, first + count), in C order, of a box of t (NULL: all of t).

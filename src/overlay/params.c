@@ -2,8 +2,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
 
@@ -55,7 +57,16 @@ static int rename_in_text(const struct renaming *r, uint32_t params)
 	text = ofs_overlay_text_now(r->e, f, r->err);
 	if (text == NULL)
 		ret = -1;
-	else if (rename_lines(r, text, &lines))
+	else if (!rename_lines(r, text, &lines))
+		ret = 0;
+	else if (lines.bad)
+		ret = ofs_no_memory(r->err);
+	else if (f->is_pending)
+		ret = optimfs_fail(r->err, EBUSY,
+		    "OFS257 param_groups/%s/params lists it, and is being "
+		    "written: try again when that is done",
+		    ofs_overlay_name(r->e, ofs_overlay_parent(r->e, params)));
+	else
 		ret = ofs_overlay_text_set(r->e, f, params, lines.data,
 		    lines.len, r->err);
 	pthread_rwlock_unlock(&f->lock);
@@ -75,7 +86,9 @@ static int rename_in_group(void *ctx, uint32_t group, const char *name,
 		return 0;
 	params = ofs_overlay_find(r->e, group, "params");
 	if (params == OFS_NONE || ofs_overlay_is_made(r->e, params) ||
-	    !ofs_tree_is_params(r->e->tree, params))
+	    ofs_overlay_is_dir(r->e, params) ||
+	    !ofs_tree_is_params(r->e->tree, params) ||
+	    !ofs_entry_is_text(r->e->cat, r->e->tree->node[params].entry))
 		return 0;
 	return rename_in_text(r, params);
 }
@@ -106,8 +119,9 @@ static int rename_everywhere(struct renaming *r)
 	return ofs_overlay_children(r->e, optim, 0, rename_in_optimizer, r);
 }
 
-/* The key that a name in dir, a directory of the checkpoint, stands for. */
-static bool key_of(const struct ofs_overlay *e, uint32_t dir, const char *name,
+/* The key that a name in dir, a directory of the checkpoint, stands for; empty if
+ * the name stands for none. */
+static void key_of(const struct ofs_overlay *e, uint32_t dir, const char *name,
     struct ofs_buf *out)
 {
 	uint32_t was = ofs_tree_lookup(e->tree, dir, name);
@@ -118,9 +132,8 @@ static bool key_of(const struct ofs_overlay *e, uint32_t dir, const char *name,
 	if (was != OFS_NONE)
 		s = ofs_catalog_string(e->cat, e->tree->node[was].key);
 	else if (!ofs_name_decode(name, strlen(name), key, &n))
-		return false;
+		return;
 	ofs_buf_put(out, s.p, was != OFS_NONE ? s.len : n);
-	return !out->bad;
 }
 
 int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
@@ -132,20 +145,25 @@ int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
 	struct renaming r = { .e = e, .err = err };
 	int ret = 0;
 
-	/* integers stay what they are: ids= names them */
+	/* with ids=, a group lists integers and not names */
 	if (e->replaying || e->ops->hidden || e->cat->ids != NULL ||
 	    ofs_overlay_is_made(e, dir) ||
 	    (!model && strcmp(ofs_overlay_name(e, dir), "state") != 0) ||
 	    ofs_overlay_is_dir(e, index) == model)
 		return 0;
-	if (key_of(e, dir, name, &from) && key_of(e, dir, newname, &to)) {
-		r.old =
-		    (struct ofs_str){ (char *)from.data, (uint32_t)from.len };
-		r.name = (struct ofs_str){ (char *)to.data, (uint32_t)to.len };
-		ret = model ? rename_everywhere(&r)
-			    : rename_in_optimizer(&r,
-				  ofs_overlay_parent(e, dir), NULL, 0);
-	}
+	key_of(e, dir, name, &from);
+	key_of(e, dir, newname, &to);
+	r.old = (struct ofs_str){ (char *)from.data, (uint32_t)from.len };
+	r.name = (struct ofs_str){ (char *)to.data, (uint32_t)to.len };
+	if (from.bad || to.bad)
+		ret = ofs_no_memory(err);
+	else if (from.len == 0 || to.len == 0)
+		ret = 0;
+	else if (!model)
+		ret = rename_in_optimizer(&r, ofs_overlay_parent(e, dir), NULL,
+		    0);
+	else if (!ofs_str_all_digits(r.old)) /* "7" is an integer in a group */
+		ret = rename_everywhere(&r);
 	ofs_buf_fini(&from);
 	ofs_buf_fini(&to);
 	return ret;

@@ -216,6 +216,7 @@ uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
 		.flags = PK_MUTABLE,
 		.height = 1,
 	};
+	uint32_t node;
 
 	if (class != OFS_NONE) {
 		uint32_t at = take_items(p, PK_HEAD);
@@ -228,7 +229,11 @@ uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
 		x.flags |= PK_CLASS;
 		x.v[1] = at + PK_HEAD;
 	}
-	return pk_node(p, x);
+	node = pk_node(p, x);
+	if (node != OFS_NONE && class != OFS_NONE &&
+	    pk_place(p, node, args) == -1)
+		return OFS_NONE;
+	return node;
 }
 
 /* Make room for n more items. A run at the end of the array grows in place; any
@@ -291,7 +296,8 @@ uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
 	x = pk_at(doc, node);
 	src = pk_at(doc, from);
 	n = pk_count(src);
-	x->height = src->height;
+	if (x->height < src->height)
+		x->height = src->height;
 	if (n == 0)
 		return node;
 	if (class != OFS_NONE || (src->flags & PK_INLINE) != 0) {

@@ -25,20 +25,20 @@
 /* A large pickle is an index: its graph takes twice its size, and of the input
  * only strings are needed later. They are copied, so that the graph grows into
  * the memory that the input frees. */
-static const uint8_t *page_of(const uint8_t *at)
+static const uint8_t *step_of(const uint8_t *at)
 {
 	return at - ((uintptr_t)at & (SHED_STEP - 1));
 }
 
 static void start_shedding(struct pk_parser *p)
 {
-	p->shed = page_of(p->start - 1 + SHED_STEP);
+	p->shed = step_of(p->start - 1 + SHED_STEP);
 	p->shed_at = p->start + SHED_STEP;
 }
 
 void pk_shed(struct pk_parser *p)
 {
-	const uint8_t *to = page_of(p->c.p);
+	const uint8_t *to = step_of(p->c.p);
 
 	if (to > p->shed)
 		madvise((void *)(uintptr_t)p->shed, (size_t)(to - p->shed),

@@ -49,11 +49,6 @@ struct ofs_stats {
 	uint64_t exponent[NEXPONENTS];
 };
 
-unsigned ofs_stats_numbers(enum ofs_dtype t)
-{
-	return ofs_numbers(t);
-}
-
 uint64_t ofs_stats_chunk(enum ofs_dtype t)
 {
 	uint64_t n = ofs_code_bits(t) > 0 ? 1u << 20 : 1u << 18;

@@ -25,8 +25,6 @@
 
 struct ofs_stats;
 
-/* Numbers in an element: 2 for complex types, 0 for those that are bits. */
-unsigned ofs_stats_numbers(enum ofs_dtype t);
 /* Elements in a chunk; the last chunk may have fewer. */
 uint64_t ofs_stats_chunk(enum ofs_dtype t);
 

@@ -123,6 +123,20 @@ ok "a parameter renamed, as an item" renamed dcp_fsdp2_w3/ckpt conv.weight
 ok "with an optimizer that names its own" renamed named_optimizer_w2/ckpt \
     conv.weight
 
+# What is called params may be anything.
+python3 - <<'END'
+import pickle
+group = {"lr": 0.1, "params": {"x": 1, "y": 2}}
+state = {"a": {"step": 1}, "b": {"step": 2}}
+with open("dict.pt", "wb") as f:
+    pickle.dump({"model": {"w": 1.0}, "optimizer": {
+        "state": state, "param_groups": [group]}}, f, protocol=2)
+END
+ok "params that is a dictionary" begin dict.pt
+ok "a state renamed" each mv optim/state/a optim/state/q
+ok "changes nothing else" diff -r "$m" want
+ok "and the mount goes on" "$OPTIMFS" abort "$m"
+
 # Programs that copy trees: all is written anew, nothing changes.
 again() {
 	begin "$data/dcp_fsdp2_w2/ckpt" && "$@" && diff -r "$m" want && committed

@@ -287,7 +287,8 @@ static void names(void)
 	is_int(move("optim/state", "t", "optim/state", "t2"), 0, "renamed");
 	shows("optim/state/t2/exp_avg", s.t, 16, "with what is in it");
 	says("optim/param_groups/0/params", "w\nt2\n", "its group knows it");
-	is_int(move("optim/state", "t2", "optim/state", "w"), -1, "onto another");
+	is_int(move("optim/state", "t2", "optim/state", "w"), -1,
+	    "onto another");
 	says("optim/param_groups/0/params", "w\nt2\n", "which is refused");
 	is_int(move("optim", "state", "optim/state/t2", "x"), -1, "a loop");
 	is_error(err, EINVAL, "itself", "is none");
@@ -316,6 +317,17 @@ static void names(void)
 	is_str(changes(), "data model/w\nvalue optim/param_groups/0/params\n",
 	    "two");
 	says("optim/param_groups/0/params", "w\nt\n", "the group, too");
+	optimfs_abort(s.fs, NULL);
+
+	f = writer("optim/param_groups/0/params", true);
+	is_int(optimfs_file_write(f, "w\n", 2, 0, &err), 0, "half a list");
+	is_int(move("model", "w", "model", "v"), -1, "no renaming meanwhile");
+	is_error(err, EBUSY, "OFS257", "says which group");
+	ok(exists("model/w"), "nothing is renamed");
+	is_int(optimfs_file_write(f, "t\n", 2, 2, &err), 0, "the other half");
+	optimfs_file_close(f);
+	is_int(move("model", "w", "model", "v"), 0, "now it is possible");
+	says("optim/param_groups/0/params", "v\nt\n", "with the group");
 	optimfs_abort(s.fs, NULL);
 
 	is_int(move("model", "w", "model", "t"), 0, "onto another");

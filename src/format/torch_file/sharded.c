@@ -633,11 +633,15 @@ static int get_checkpointable(const struct ofs_pickle *doc, uint32_t node,
 {
 	uint32_t list = of_state(doc, state, "global_offsets");
 	struct ofs_torch_tensor t;
+	int is;
 
-	if (get_shape(doc, of_state(doc, state, "global_shape"), s, err) ==
-		-1 ||
-	    ofs_torch_tensor(doc, node, &t, err) != 1)
+	if (get_shape(doc, of_state(doc, state, "global_shape"), s, err) == -1)
 		return -1;
+	is = ofs_torch_tensor(doc, node, &t, err);
+	if (is == -1)
+		return -1;
+	if (is == 0)
+		return damaged("its local tensor is not a tensor", err);
 	s->dtype = t.dtype;
 	if (t.ndim != s->ndim)
 		return damaged("a local tensor has not the dimensions of the "
