@@ -1,4 +1,4 @@
-/* naming/file_name.c - keys become names of files and come back */
+/* name.c - encoding of keys as file names, and decoding */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -82,11 +82,13 @@ static void rows(void)
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
 		ofs_name_encode(table[i].key, table[i].n, name);
 		is_str(name, table[i].name, "%s", table[i].name);
-		ok(round_trip(table[i].key, table[i].n), "and back");
+		ok(round_trip(table[i].key, table[i].n),
+		    "%s: its key survives encoding and decoding",
+		    table[i].name);
 	}
 }
 
-/* A key of n copies of unit, and after it tail. */
+/* Returns n copies of unit followed by tail; freed by the caller. */
 static char *repeat(const char *unit, size_t n, const char *tail)
 {
 	size_t k = strlen(unit);
@@ -108,9 +110,13 @@ static void cut_at(const char *unit, size_t n, const char *tail, size_t kept)
 
 	snprintf(want, sizeof(want), "~%016llx",
 	    (unsigned long long)XXH64(key, strlen(key), 0));
-	is_u64(len, kept + 17, "%zu x \"%s\" is cut to %zu", n, unit, kept);
-	is_str(name + kept, want, "and hashed");
-	ok(!ofs_name_decode(name, len, back, &len), "and does not decode");
+	is_u64(len, kept + 17,
+	    "%zu x \"%s\": the name is cut to %zu bytes and a hash", n, unit,
+	    kept);
+	is_str(name + kept, want,
+	    "%zu x \"%s\": the name ends with the hash of the key", n, unit);
+	ok(!ofs_name_decode(name, len, back, &len),
+	    "%zu x \"%s\": a hashed name does not decode", n, unit);
 	free(key);
 }
 
@@ -119,8 +125,10 @@ static void limits(void)
 	char a[OFS_NAME_MAX + 1], b[OFS_NAME_MAX + 1];
 	char *key = repeat("x", 255, ""), *other;
 
-	is_u64(ofs_name_encode(key, 255, a), 255, "255 bytes are kept");
-	ok(round_trip(key, 255), "and come back");
+	is_u64(ofs_name_encode(key, 255, a), 255,
+	    "a key of 255 bytes keeps its length");
+	ok(round_trip(key, 255),
+	    "a key of 255 bytes survives encoding and decoding");
 	free(key);
 	cut_at("x", 256, "", 200);
 	cut_at("x", 65536, "", 200);
@@ -134,11 +142,14 @@ static void limits(void)
 	ofs_name_encode(key, 301, a);
 	ofs_name_encode(other, 301, b);
 	ok(memcmp(a, b, 200) == 0 && strcmp(a, b) != 0,
-	    "two long keys that begin alike differ");
+	    "two long keys with a common beginning have different names");
 	free(other);
-	/* a short key that says what the long one's name says */
-	is_u64(ofs_name_encode(a, strlen(a), b), 219, "a hash is no key");
-	ok(strcmp(a, b) != 0, "a hashed name cannot be imitated");
+	/* This key is what the long one's name looks like. It must not get that
+	 * name. */
+	is_u64(ofs_name_encode(a, strlen(a), b), 219,
+	    "a key that looks like a hashed name is encoded");
+	ok(strcmp(a, b) != 0,
+	    "a key that looks like a hashed name gets another name");
 	free(key);
 }
 
@@ -158,10 +169,17 @@ static void suffixes(void)
 		size_t kept = cases[i].kept, cut = strlen(key) > kept;
 
 		is_u64(ofs_name_suffix(key, ".npy", name), kept + cut * 17 + 4,
-		    "%s: its length", cases[i].unit);
-		ok(strncmp(name, key, kept) == 0, "its beginning");
-		is_str(name + strlen(name) - 4, ".npy", "its end");
-		is_u64(ofs_name_kept(name, 4), cut * kept, "what was kept");
+		    "a suffix after %zu x \"%s\": length of the name",
+		    cases[i].n, cases[i].unit);
+		ok(strncmp(name, key, kept) == 0,
+		    "a suffix after %zu x \"%s\": the name begins with the key",
+		    cases[i].n, cases[i].unit);
+		is_str(name + strlen(name) - 4, ".npy",
+		    "a suffix after %zu x \"%s\": the name ends with the suffix",
+		    cases[i].n, cases[i].unit);
+		is_u64(ofs_name_kept(name, 4), cut * kept,
+		    "a suffix after %zu x \"%s\": length that is kept of the key",
+		    cases[i].n, cases[i].unit);
 		free(key);
 	}
 }
@@ -176,10 +194,11 @@ static void refused(void)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		ok(!ofs_name_decode(names[i], strlen(names[i]), key, &len),
-		    "\"%s\" is nobody's name", names[i]);
+		    "\"%s\" does not decode, since no key has this name",
+		    names[i]);
 }
 
-/* Bytes that the encoding treats specially, more often than others. */
+/* Prefers bytes that the encoding treats specially. */
 static char random_byte(uint64_t *s)
 {
 	static const char special[] = "/%.~0123abcdef\xcf\x80\xf0\x9f\x98\xed";
@@ -202,7 +221,7 @@ static void property(void)
 			key[j] = random_byte(&seed);
 		bad += !round_trip(key, n);
 	}
-	is_int(bad, 0, "200000 random keys come back");
+	is_int(bad, 0, "200000 random keys survive encoding and decoding");
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* naming/naming.c - keys as frameworks nest them become paths in the mount */
+/* naming.c - tree paths from the nested keys of each framework */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,10 +15,11 @@
 #include "tap.h"
 #include "tree/tree.h"
 
-/* A checkpoint is written as lines "KIND SOURCE = TREE". Components of SOURCE
- * are parted by '|', list indexes begin with '#'. KIND is v for a plain value,
- * i for an item that is not read, t for a 0-dim tensor, t3,2 for one with a
- * shape; t3,2@7 is stored at 7, v[a,b] and v[0,1] are lists. */
+/* A checkpoint is written as lines "KIND SOURCE = TREE". The components of
+ * SOURCE are separated by '|', and list indexes begin with '#'. KIND is v for a
+ * plain value, i for an item that is not read, f for a file, t for a
+ * 0-dimensional tensor, t3,2 for one with a shape. t3,2@7 is stored at offset
+ * 7; v[a,b] and v[0,1] are lists. */
 
 struct line {
 	char kind[64], source[1200], tree[1200];
@@ -123,7 +124,7 @@ static uint32_t value_of(struct ofs_catalog *cat, const char *kind)
 	b[n++] = '.';
 	doc = ofs_pickle_parse(b, n, false, NULL, &used, NULL);
 	if (doc == NULL || ofs_catalog_doc(cat, doc, NULL) == OFS_NONE)
-		bail_out("a pickle");
+		bail_out("cannot make a pickle");
 	return ofs_catalog_value(cat, doc, ofs_pickle_root(doc), NULL);
 }
 
@@ -187,7 +188,8 @@ static void print_path(const struct ofs_catalog *cat, uint32_t path,
 
 static const struct optimfs_options defaults;
 
-/* The catalog, for more questions; the caller's. */
+/* Names the entries and compares their paths. Returns the catalog, which the
+ * caller frees. */
 static struct ofs_catalog *check_with(const char *what,
     const struct optimfs_options *opt, const char *text)
 {
@@ -203,7 +205,8 @@ static struct ofs_catalog *check_with(const char *what,
 	}
 	for (uint32_t i = 0; next_line(&text, &l); i++) {
 		print_path(cat, cat->entries[i].tree, &b);
-		is_str((char *)b.data, l.tree, "%s: %s", what, l.source);
+		is_str((char *)b.data, l.tree, "%s: path of %s", what,
+		    l.source);
 	}
 	ofs_buf_fini(&b);
 	return cat;
@@ -220,12 +223,12 @@ static void fails(const char *what, const struct optimfs_options *opt,
 	struct ofs_catalog *cat = catalog_of(text);
 	struct optimfs_error err = { 0 };
 
-	ok(ofs_name_entries(cat, opt, &err) == -1, "%s", what);
-	is_error(err, code, part, "%s", what);
+	ok(ofs_name_entries(cat, opt, &err) == -1, "%s: naming fails", what);
+	is_error(err, code, part, "%s: error code and text", what);
 	ofs_catalog_free(cat);
 }
 
-/* Notes of a kind, a line each. */
+/* Compares the notes of this kind, one per line. */
 static void has_notes(const struct ofs_catalog *cat, enum ofs_note_kind kind,
     const char *want, const char *what)
 {
@@ -239,7 +242,7 @@ static void has_notes(const struct ofs_catalog *cat, enum ofs_note_kind kind,
 	ofs_buf_fini(&b);
 }
 
-/* Aliases as "path -> target\n", in their order. */
+/* Compares the aliases, as lines "path -> target", in order. */
 static void has_aliases(const struct ofs_catalog *cat, const char *want,
     const char *what)
 {
@@ -269,7 +272,7 @@ static void producers(void)
 	    "t3,2 optim|state|l.weight|exp_avg = optim/state/l.weight/exp_avg\n"
 	    "i optim|param_groups|#0|lr = optim/param_groups/0/lr\n"
 	    "i optim|param_groups|#0|params = optim/param_groups/0/params\n");
-	check("flattened",
+	check("get_state_dict, flattened",
 	    "t3,2 model|l.weight = model/l.weight\n"
 	    "t3,2 optim|state.l.weight.exp_avg = optim/state/l.weight/exp_avg\n"
 	    "t optim|state.l.weight.step = optim/state/l.weight/step\n"
@@ -281,7 +284,7 @@ static void producers(void)
 	    "optim/state/l.weight/exp_avg\n"
 	    "i app|optim|param_groups|#0|lr = optim/param_groups/0/lr\n"
 	    "i app|epoch = extra/app/epoch\n");
-	check("raw optimizer.state_dict()",
+	check("an optimizer's own state_dict()",
 	    "t3,2 model|l.weight = model/l.weight\n"
 	    "t3,2 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
 	    "i optim|param_groups|#0|params = optim/param_groups/0/params\n");
@@ -299,13 +302,13 @@ static void producers(void)
 	    "i dataloader|dp_rank_0 = extra/dataloader/dp_rank_0\n"
 	    "t train_state|step = extra/train_state/step\n"
 	    "i lin._extra_state = model/lin._extra_state\n");
-	check("Lightning, sharded",
+	check("Lightning, sharded checkpoint",
 	    "t3 model|layer.bias = model/layer.bias\n"
 	    "t3 optimizer_0|state|layer.bias|exp_avg = "
 	    "optim/state/layer.bias/exp_avg\n"
 	    "i optimizer_0|param_groups|#0|lr = optim/param_groups/0/lr\n"
 	    "v epoch = extra/epoch\n");
-	check("Lightning, full",
+	check("Lightning, full checkpoint",
 	    "t3 state_dict|layer.bias = model/layer.bias\n"
 	    "v epoch = extra/epoch\n"
 	    "t3 optimizer_states|#0|state|layer.bias|exp_avg = "
@@ -323,21 +326,21 @@ static void producers(void)
 	    "i state|timestamp|Timestamp|epoch = "
 	    "extra/state/timestamp/Timestamp/epoch\n"
 	    "i rng|#0|torch = extra/rng/0/torch\n");
-	check("an optimizer's state dict by itself",
+	check("a file with one optimizer's state dict",
 	    "t3 state|l.bias|exp_avg = optim/state/l.bias/exp_avg\n"
 	    "v param_groups|#0|lr = optim/param_groups/0/lr\n"
 	    "v epoch = extra/epoch\n");
-	check("the same, flattened",
+	check("one optimizer's flattened state dict",
 	    "t3 state.l.bias.exp_avg = optim/state/l.bias/exp_avg\n"
 	    "v param_groups.l.bias.lr = optim/param_groups/l.bias/lr\n");
-	check("the same, without groups",
+	check("one optimizer's flattened state dict without groups",
 	    "t3 state.l.bias.exp_avg = optim/state/l.bias/exp_avg\n"
 	    "t state.l.bias.step = optim/state/l.bias/step\n");
 	check("a plain state dict",
 	    "t3,2 l.weight = model/l.weight\n"
 	    "t model.state.step = model/model.state.step\n"
 	    "t2 layers.0.state.proj = model/layers.0.state.proj\n");
-	check("Fabric with a name of the user's",
+	check("Fabric with keys chosen by the user",
 	    "t3,2 generator|l.weight = model/l.weight\n"
 	    "t3 generator|l.bias = model/l.bias\n"
 	    "t9 noise = extra/noise\n"
@@ -350,7 +353,7 @@ static void producers(void)
 	    "v optimizer|param_groups|#0|lr = optim/param_groups/0/lr\n"
 	    "v model_args|n_layer = extra/model_args/n_layer\n"
 	    "v iter_num = extra/iter_num\n");
-	check("nothing but values",
+	check("values without tensors",
 	    "v epoch = extra/epoch\n"
 	    "v args|lr = extra/args/lr\n");
 	check("an empty checkpoint", "");
@@ -358,40 +361,40 @@ static void producers(void)
 
 static void several(void)
 {
-	check("two by name",
+	check("two optimizers with different names",
 	    "t3 model|w = model/w\n"
 	    "t3 optimizer_0|state|w|exp_avg = optim/optimizer_0/state/w/exp_avg\n"
 	    "t3 optimizer_1|state|w|exp_avg = optim/optimizer_1/state/w/exp_avg\n"
 	    "i optimizer_1|param_groups|#0|lr = "
 	    "optim/optimizer_1/param_groups/0/lr\n");
-	check("two by class",
+	check("two optimizers with class names",
 	    "t3 state|optimizers|SGD|state|w|momentum_buffer = "
 	    "optim/SGD/state/w/momentum_buffer\n"
 	    "t3 state|optimizers|AdamW|state|w|exp_avg = "
 	    "optim/AdamW/state/w/exp_avg\n");
-	check("two by index",
+	check("two optimizers in a list",
 	    "t3 optimizer_states|#0|state|w|exp_avg = "
 	    "optim/0/state/w/exp_avg\n"
 	    "t3 optimizer_states|#1|state|w|exp_avg = "
 	    "optim/1/state/w/exp_avg\n");
-	check("two by what they belong to",
+	check("two optimizers, named by their owners",
 	    "t3 gen|optim|state|w|exp_avg = optim/gen/state/w/exp_avg\n"
 	    "t3 disc|optim|state|w|exp_avg = optim/disc/state/w/exp_avg\n");
-	check("two of different depth",
+	check("two optimizers at different depths",
 	    "t3 optim|state|w|exp_avg = optim/optim/state/w/exp_avg\n"
 	    "t3 app|optim|state|w|exp_avg = optim/app.optim/state/w/exp_avg\n");
 }
 
 static void doubtful(void)
 {
-	check("state that is no optimizer's",
+	check("a \"state\" that is not an optimizer's",
 	    "t3 model|w = model/w\n"
 	    "t3 sampler|state|a|b = extra/sampler/state/a/b\n"
 	    "v optim|lr = optim/lr\n");
 	check("options of a job beside an optimizer",
 	    "v optim|lr = extra/optim/lr\n"
 	    "t3 optimizer|state|w|exp_avg = optim/state/w/exp_avg\n");
-	check("state within state",
+	check("\"state\" as a name inside an optimizer's state",
 	    "t3 optim|state|w|state|exp_avg = optim/state/w/state/exp_avg\n"
 	    "t3 optim|state|w|param_groups = optim/state/w/param_groups\n"
 	    "t3 optim|state|w|inner|state|x|exp_avg = "
@@ -406,65 +409,65 @@ static void doubtful(void)
 	    "optim/state/param_groups.weight/exp_avg\n"
 	    "t optim|state|param_groups.weight|step = "
 	    "optim/state/param_groups.weight/step\n");
-	check("without an optimizer",
+	check("a module called param_groups, without an optimizer",
 	    "t3,2 model|param_groups.weight = model/param_groups.weight\n"
 	    "t3,2 model|param_groups|weight = model/param_groups/weight\n"
 	    "t3,2 model|param_groups|#0|lr = model/param_groups/0/lr\n");
-	check("in keys that are one text",
+	check("a module called param_groups, in dotted keys",
 	    "t3,2 model.param_groups.weight = model/param_groups.weight\n"
 	    "i optim.param_groups.0.lr = optim/param_groups/0/lr\n"
 	    "t3,2 optim.state.param_groups.weight.exp_avg = "
 	    "optim/state/param_groups.weight/exp_avg\n");
-	check("a model with options, beside the optimizer",
+	check("param_groups in a model beside an optimizer",
 	    "v model|param_groups|scale = model/param_groups/scale\n"
 	    "t3 model|w = model/w\n"
 	    "v optim|param_groups|#0|lr = optim/param_groups/0/lr\n");
-	check("options that are tensors",
+	check("param_groups with tensors as values",
 	    "t optim|param_groups|#0|lr = optim/param_groups/0/lr\n"
 	    "t optim|param_groups|#0|betas|#0 = "
 	    "optim/param_groups/0/betas/0\n"
 	    "t3 optim|state|w|m = optim/state/w/m\n");
-	check("what else an optimizer has",
+	check("further entries of an optimizer",
 	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n"
 	    "v optim|scaler|scale = optim/scaler/scale\n"
 	    "t3 optim|state|w = optim/state/w\n");
-	check("nested state",
+	check("nested state of a parameter",
 	    "t3 optim|state|w|nested|a = optim/state/w/nested/a\n"
 	    "t3 optim|state|w|nested|b|c = optim/state/w/nested/b/c\n"
 	    "v optim|state|w|name = optim/state/w/name\n");
-	check("groups by name",
+	check("groups keyed by parameter name",
 	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n"
 	    "v optim|param_groups|w|lr = optim/param_groups/w/lr\n");
-	check("keys that are bad names",
+	check("keys that are invalid as file names",
 	    "t3 model|a/b = model/a%2Fb\n"
 	    "t3 model|.. = model/%2E%2E\n"
 	    "t3 model| = model/%\n"
 	    "t optim|state|a/b|step = optim/state/a%2Fb/step\n"
 	    "t3 optim|state|..|exp_avg = optim/state/%2E%2E/exp_avg\n"
 	    "t3 optim|state||exp_avg = optim/state/%/exp_avg\n");
-	check("a model among others",
+	check("a model beside other containers of tensors",
 	    "v model = extra/model\n"
 	    "t3 state_dict|w = model/w\n"
 	    "t3 ema|w = extra/ema/w\n"
 	    "t3 loose = extra/loose\n");
-	check("files at the top are no model",
+	check("tensors that are files at the top, with a container",
 	    "f9 trainer_state.json = extra/trainer_state.json\n"
 	    "t3 adapter|w = extra/adapter/w\n");
-	check("nor a part of one",
+	check("tensors that are files at the top, with a plain state dict",
 	    "f9 config.json = extra/config.json\n"
 	    "t3 w = model/w\n");
-	check("a copy of the model under an unknown name is not guessed",
+	check("two containers that could both be the model",
 	    "t3 a|w = extra/a/w\n"
 	    "t3 b|w = extra/b/w\n"
 	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n");
-	check("models as a list",
+	check("a list of models",
 	    "t3 model|#0|w = model/0/w\n"
 	    "t3 model|#1|w = model/1/w\n");
 }
 
 static void flattened(void)
 {
-	check("the model's names first, the longest",
+	check("flattened state, cut at the longest parameter name of the model",
 	    "t3 model|a = model/a\n"
 	    "t3 model|a.b = model/a.b\n"
 	    "t3 optim|state.a.exp_avg = optim/state/a/exp_avg\n"
@@ -472,26 +475,27 @@ static void flattened(void)
 	    "t3 optim|state.a.b.mine = optim/state/a.b/mine\n"
 	    "t3 optim|state.a.b.mine.sub = optim/state/a.b/mine/sub\n"
 	    "t3 optim|state.a.exp_avg.sub = optim/state/a/exp_avg/sub\n");
-	check("names of groups where there is no model",
+	check("flattened state without a model, cut at a name from the groups",
 	    "t3 optim|state.a.b.mine.sub = optim/state/a.b/mine/sub\n"
 	    "i optim|param_groups.a.b.lr = optim/param_groups/a.b/lr\n");
-	check("known states, then what they taught, then the last dot",
+	check(
+	    "flattened state without names, cut by known or learned states or at the last dot",
 	    "t3 optim|state.a.b.mine.sub = optim/state/a.b/mine/sub\n"
 	    "t3 optim|state.a.b.exp_avg = optim/state/a.b/exp_avg\n"
 	    "t3 optim|state.a.b.exp_avg.inner = optim/state/a.b/exp_avg/inner\n"
 	    "t3 optim|state.c.d.other = optim/state/c.d/other\n"
 	    "t3 optim|state.lonely = optim/state/lonely\n");
-	check("Megatron: the state's name first",
+	check("Megatron, with the state's name before the parameter's",
 	    "t3 optimizer.state.exp_avg.a.weight = "
 	    "optim/state/a.weight/exp_avg\n"
 	    "t3 optimizer.state.fp32_param.a.weight = "
 	    "optim/state/a.weight/fp32_param\n"
 	    "t3 optimizer.state.param.a.weight = optim/state/a.weight/param\n"
 	    "t3 a.weight = model/a.weight\n");
-	check("with a state below",
+	check("flattened down to the parameter only",
 	    "t3 model|w = model/w\n"
 	    "t3 optim|state.w|exp_avg = optim/state/w/exp_avg\n");
-	check("wrapped names in the model only",
+	check("flattened state, with wrapped names only in the model",
 	    "t3 model|a._orig_mod.b = model/a.b\n"
 	    "t3 optim|state.a.b.mine.x = optim/state/a.b/mine/x\n");
 }
@@ -500,7 +504,7 @@ static void textual(void)
 {
 	struct ofs_catalog *cat;
 
-	cat = check_with("no map of keys", &defaults,
+	cat = check_with("dotted keys without a map of keys", &defaults,
 	    "t3 model.l.weight = model/l.weight\n"
 	    "t3 model.l.bias = model/l.bias\n"
 	    "t3 optim.state.l.weight.exp_avg = optim/state/l.weight/exp_avg\n"
@@ -511,28 +515,28 @@ static void textual(void)
 	has_notes(cat, OFS_NOTE_WARNING,
 	    "OFS640 no map of keys: 3 dotted keys of optimizers were cut by "
 	    "the names in them\n",
-	    "it is said");
+	    "dotted keys without a map of keys: a warning counts the cut ones");
 	ofs_catalog_free(cat);
-	check("a model with a child called model",
+	check("dotted keys, a model with a child called model",
 	    "t3 model.l.weight = model/model.l.weight\n"
 	    "t3 lm_head.weight = model/lm_head.weight\n"
 	    "t3 optim.state.model.l.weight.exp_avg = "
 	    "optim/state/model.l.weight/exp_avg\n");
-	check("Composer",
+	check("dotted keys of Composer",
 	    "t3 state.model.lin.bias = model/lin.bias\n"
 	    "t3 state.optimizers.AdamW.state.lin.bias.exp_avg = "
 	    "optim/state/lin.bias/exp_avg\n"
 	    "i state.optimizers.AdamW.param_groups.0.lr = "
 	    "optim/param_groups/0/lr\n");
-	check("IDs",
+	check("dotted keys with parameter IDs",
 	    "t3 optim.state.0.exp_avg = optim/state/0/exp_avg\n"
 	    "t3 optim.state.10.exp_avg = optim/state/10/exp_avg\n");
-	check("two optimizers",
+	check("dotted keys of two optimizers",
 	    "t3 optimizer_0.state.w.exp_avg = "
 	    "optim/optimizer_0/state/w/exp_avg\n"
 	    "t3 optimizer_1.state.w.exp_avg = "
 	    "optim/optimizer_1/state/w/exp_avg\n");
-	check("a module called state",
+	check("flattened state of a module called state",
 	    "t3 model|enc.state.w = model/enc.state.w\n"
 	    "t3 optim|state.enc.state.w.exp_avg = "
 	    "optim/state/enc.state.w/exp_avg\n"
@@ -555,34 +559,36 @@ static void options(void)
 	struct optimfs_options opt = { .optim_key = "b.opt",
 		.model_key = "ema" };
 
-	ofs_catalog_free(check_with("optim_key, model_key", &opt, two));
+	ofs_catalog_free(check_with("optim_key= and model_key= of nested keys",
+	    &opt, two));
 	opt.optim_key = "my";
 	opt.model_key = "the.net";
-	ofs_catalog_free(check_with("of textual keys", &opt, flat));
+	ofs_catalog_free(check_with("optim_key= and model_key= of dotted keys",
+	    &opt, flat));
 	opt.optim_key = "c.opt";
 	opt.model_key = NULL;
-	fails("no such optim_key", &opt, two, ENOENT,
+	fails("an unknown optim_key=", &opt, two, ENOENT,
 	    "a.opt, b.opt; at the top: a, b, ema, net");
 	opt.optim_key = NULL;
 	opt.model_key = "em";
-	fails("no such model_key", &opt, two, ENOENT,
+	fails("an unknown model_key=", &opt, two, ENOENT,
 	    "OFS632 model_key=em names nothing");
 	opt.model_key = "net.w";
-	fails("a leaf is no model_key", &opt, two, ENOENT, "OFS632");
+	fails("a model_key= that names a tensor", &opt, two, ENOENT, "OFS632");
 	opt = (struct optimfs_options){ .subtree = "/optim/b/" };
-	ofs_catalog_free(check_with("subtree", &opt,
+	ofs_catalog_free(check_with("subtree= of a directory", &opt,
 	    "t3 model|w = -\n"
 	    "t3 a|opt|state|w|exp_avg = -\n"
 	    "t3 b|opt|state|w|exp_avg = optim/b/state/w/exp_avg\n"));
 	opt.subtree = "model/a%2Fb";
-	ofs_catalog_free(check_with("subtree of one file", &opt,
+	ofs_catalog_free(check_with("subtree= of one file", &opt,
 	    "t3 model|a/b = model/a%2Fb\n"
 	    "t3 model|a/bc = -\n"));
 	opt.subtree = "";
-	ofs_catalog_free(check_with("no subtree", &opt,
+	ofs_catalog_free(check_with("an empty subtree=", &opt,
 	    "t3 model|w = model/w\n"));
 	opt.subtree = "mod";
-	fails("subtree that is not there", &opt, "t3 model|w = -\n", ENOENT,
+	fails("an unknown subtree=", &opt, "t3 model|w = -\n", ENOENT,
 	    "OFS638 subtree=mod");
 }
 
@@ -590,7 +596,7 @@ static void wrappers(void)
 {
 	struct ofs_catalog *cat;
 
-	cat = check_with("wrappers", &defaults,
+	cat = check_with("wrapper prefixes", &defaults,
 	    "t3 model|_fsdp_wrapped_module.a._checkpoint_wrapped_module.w = "
 	    "model/a.w\n"
 	    "t3 model|b = model/b\n"
@@ -603,29 +609,30 @@ static void wrappers(void)
 	    "model/a.w\n"
 	    "optim/state/a._orig_mod.w -> optim/state/a.w\n"
 	    "optim/param_groups/a._orig_mod.w -> optim/param_groups/a.w\n",
-	    "raw names resolve, each once");
+	    "wrapper prefixes: each wrapped name is an alias, once");
 	ofs_catalog_free(cat);
-	cat = check_with("module. in front of all", &defaults,
+	cat = check_with("prefix \"module.\" on all parameters", &defaults,
 	    "t3 model|module.a.w = model/a.w\n"
 	    "t3 model|module.module.b = model/module.b\n"
 	    "t3 optim|state|a.w|exp_avg = optim/state/a.w/exp_avg\n");
 	has_aliases(cat,
 	    "model/module.a.w -> model/a.w\n"
 	    "model/module.module.b -> model/module.b\n",
-	    "and its raw names");
+	    "prefix \"module.\" on all parameters: wrapped names are aliases");
 	ofs_catalog_free(cat);
-	check("module. in front of some",
+	check("prefix \"module.\" on some parameters",
 	    "t3 model|module.a = model/module.a\n"
 	    "t3 model|n_averaged = model/n_averaged\n");
-	cat = check_with("two raw names with one clean name", &defaults,
-	    "t3 model|x._orig_mod.w = model/x._orig_mod.w\n"
-	    "t3 model|x.w = model/x.w\n"
-	    "t3 optim|state|x._orig_mod.w|exp_avg = "
-	    "optim/state/x.w/exp_avg\n");
+	cat =
+	    check_with("two wrapped names with the same clean name", &defaults,
+		"t3 model|x._orig_mod.w = model/x._orig_mod.w\n"
+		"t3 model|x.w = model/x.w\n"
+		"t3 optim|state|x._orig_mod.w|exp_avg = "
+		"optim/state/x.w/exp_avg\n");
 	has_notes(cat, OFS_NOTE_WARNING,
 	    "OFS639 x._orig_mod.w and x.w have one name without their "
 	    "wrappers; the first keeps its prefixes\n",
-	    "one keeps its prefixes");
+	    "two wrapped names with the same clean name: a warning names both");
 	ofs_catalog_free(cat);
 }
 
@@ -633,7 +640,7 @@ static void raw_names(void)
 {
 	static const char *const want[] = { "_orig_mod.a.w", "a._orig_mod.w",
 		"a._orig_mod.w", "_fsdp_wrapped_module.v", NULL, NULL };
-	struct ofs_catalog *cat = check_with("raw_fqn", &defaults,
+	struct ofs_catalog *cat = check_with("wrapped names", &defaults,
 	    "t3 model|_orig_mod.a.w = model/a.w\n"
 	    "t3 optim|state|a._orig_mod.w|exp_avg = "
 	    "optim/state/a.w/exp_avg\n"
@@ -648,11 +655,11 @@ static void raw_names(void)
 		bool found = ofs_raw_fqn(cat, &cat->entries[i], &raw);
 
 		if (want[i] == NULL)
-			ok(!found, "no raw name");
+			ok(!found, "entry %u has no other raw name", i);
 		else
 			ok(found && raw.len == strlen(want[i]) &&
 				memcmp(raw.p, want[i], raw.len) == 0,
-			    "%s", want[i]);
+			    "raw name %s is found", want[i]);
 	}
 	ofs_catalog_free(cat);
 }
@@ -676,11 +683,12 @@ static void clean_fqn(void)
 		size_t n = ofs_clean_fqn(table[i][0], strlen(table[i][0]), out);
 
 		out[n] = '\0';
-		is_str(out, table[i][1], "\"%s\" cleaned", table[i][0]);
+		is_str(out, table[i][1], "\"%s\" without wrapper prefixes",
+		    table[i][0]);
 	}
 }
 
-/* Text in a file that goes when the test ends. */
+/* Writes text to a temporary file, always the same; main removes it. */
 static const char *file_of(const char *text)
 {
 	static char path[] = "/tmp/optimfs-ids-XXXXXX";
@@ -716,64 +724,67 @@ static void ids(void)
 	struct ofs_catalog *cat;
 
 	opt.ids = file_of("a.w\na.b\n\nc.w\n");
-	cat = check_with("ids=FILE", &opt, named);
+	cat = check_with("ids= with a file", &opt, named);
 	ok(cat->nids == 3 &&
 		strcmp(ofs_catalog_string(cat, cat->ids[1]).p, "a.b") == 0,
-	    "a table for lists of IDs");
+	    "ids= with a file: the catalog has the names for lists of IDs");
 	ofs_catalog_free(cat);
 	opt.ids = file_of("a.w\r\na.b\r\nc.w");
-	ofs_catalog_free(check_with("CRLF, one group", &opt, named));
+	ofs_catalog_free(check_with("ids= with CRLF line ends and one group",
+	    &opt, named));
 	opt.ids = file_of("a.w\na.b\n");
-	fails("too few", &opt, named, EINVAL, "line 3: the file ends after 2");
+	fails("ids= with too few names", &opt, named, EINVAL,
+	    "line 3: the file ends after 2");
 	opt.ids = file_of("a.w\na.b\nc.w\nbuffer\n");
-	fails("too many", &opt, known, EINVAL,
+	fails("ids= with too many names", &opt, known, EINVAL,
 	    "line 4: 4 names, the optimizer has 3");
 	opt.ids = file_of("a.w\na.b\n");
-	fails("too few, known before", &opt, known, EINVAL,
+	fails("ids= with fewer names than the groups list", &opt, known, EINVAL,
 	    "2 names, the optimizer has 3");
 	opt.ids = file_of("a.w\na.b\nc.w\n");
-	fails("an ID without a parameter", &opt,
+	fails("a group that lists an ID without a parameter", &opt,
 	    BY_ID "t3,2 optim|state|0|exp_avg = x\n"
 		  "v[0,1] optim|param_groups|#0|params = x\n"
 		  "v[7] optim|param_groups|#1|params = x\n",
 	    EUCLEAN, "OFS644 group 1 lists ID 7, which is no parameter's");
 	opt.ids = file_of("a.w\n\na.b\nc.w\n");
-	fails("groups of wrong sizes", &opt, known, EINVAL,
+	fails("ids= with groups of wrong sizes", &opt, known, EINVAL,
 	    "line 1: group 0 has 1 names, the optimizer's has 2");
 	opt.ids = file_of("a.w\n\na.b\n\nc.w\n");
-	fails("too many groups", &opt, named, EINVAL,
+	fails("ids= with too many groups", &opt, named, EINVAL,
 	    "line 5: 3 groups of names, the optimizer has 2");
 	opt.ids = file_of("a.b\na.w\nc.w\n");
-	fails("a wrong order", &opt, named, EINVAL,
+	fails("ids= with names in a wrong order", &opt, named, EINVAL,
 	    "line 1: a.b has shape [3], the state of ID 0 [3,2]");
 	opt.ids = file_of("a.w\na.x\nc.w\n");
-	fails("a wrong name", &opt, named, EINVAL,
+	fails("ids= with an unknown name", &opt, named, EINVAL,
 	    "line 2: the model has no parameter \"a.x\"");
 	opt.ids = file_of("a.w\na.b\na.w\n");
-	fails("a name twice", &opt, named, EINVAL,
+	fails("ids= with one name twice", &opt, named, EINVAL,
 	    "line 3 names the parameter of line 1 again");
 	opt.ids =
 	    file_of("_orig_mod.a.very.much.longer.name.than.any.key\nw\n");
-	ofs_catalog_free(check_with("wrapped names in the file", &opt,
+	ofs_catalog_free(check_with("ids= with wrapped names", &opt,
 	    "t3 optim|state|1|exp_avg = optim/state/w/exp_avg\n"
 	    "v optim|_orig_mod.x = optim/_orig_mod.x\n"
 	    "t3 optim|state|0|exp_avg = "
 	    "optim/state/a.very.much.longer.name.than.any.key/exp_avg\n"));
 	opt.ids = "/nonexistent/ids";
-	fails("no file", &opt, named, ENOENT, "OFS635 ids=/nonexistent/ids");
+	fails("ids= with a file that does not exist", &opt, named, ENOENT,
+	    "OFS635 ids=/nonexistent/ids");
 	opt.ids = "/";
-	fails("a directory", &opt, named, EINVAL, "OFS635 ids=/");
+	fails("ids= with a directory", &opt, named, EINVAL, "OFS635 ids=/");
 	opt.ids = file_of("w\n");
-	fails("two optimizers", &opt,
+	fails("ids= with two optimizers", &opt,
 	    "t3 o1|state|0|exp_avg = x\nt3 o2|state|0|exp_avg = x\n"
 	    "i o1|param_groups|#0|lr = x\ni o2|param_groups|#0|lr = x\n",
 	    EINVAL, "choose one with optim_key=");
-	cat = check_with("of no use", &opt,
+	cat = check_with("ids= without integer IDs in the checkpoint", &opt,
 	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n");
 	has_notes(cat, OFS_NOTE_WARNING,
 	    "OFS635 ids= is of no use: no optimizer here has integer "
 	    "parameter IDs\n",
-	    "is a warning");
+	    "ids= without integer IDs in the checkpoint: a warning");
 	ofs_catalog_free(cat);
 }
 
@@ -788,18 +799,19 @@ static void ids_of_model(void)
 		  "t3 optim|state|1|exp_avg = optim/state/a.b/exp_avg\n"
 		  "t4,3 optim|state|2|exp_avg = optim/state/c.w/exp_avg\n"
 		  "v optim|state|2|step = optim/state/c.w/step\n");
-	is_u64(cat->nids, 3, "a buffer is skipped");
+	is_u64(cat->nids, 3, "ids=model: a buffer gets no ID");
 	ofs_catalog_free(cat);
-	cat = check_with("an ID without state between", &opt,
+	cat = check_with("ids=model and an ID without state", &opt,
 	    "t3 model|a = model/a\n"
 	    "t4 model|b = model/b\n"
 	    "t5 model|c = model/c\n"
 	    "t3 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
 	    "t5 optim|state|2|exp_avg = optim/state/c/exp_avg\n");
 	ok(strcmp(ofs_catalog_string(cat, cat->ids[1]).p, "b") == 0,
-	    "has its name by its place");
+	    "ids=model and an ID without state: the order gives its name");
 	ofs_catalog_free(cat);
-	ofs_catalog_free(check_with("a layer's statistics", &opt,
+	ofs_catalog_free(check_with("ids=model and statistics of a batch norm",
+	    &opt,
 	    "t3 model|bn.weight = model/bn.weight\n"
 	    "t3 model|bn.bias = model/bn.bias\n"
 	    "t3 model|bn.running_mean = model/bn.running_mean\n"
@@ -808,72 +820,73 @@ static void ids_of_model(void)
 	    "model/bn.num_batches_tracked\n"
 	    "t3 optim|state|0|exp_avg = optim/state/bn.weight/exp_avg\n"
 	    "t3 optim|state|1|exp_avg = optim/state/bn.bias/exp_avg\n"));
-	fails("what is called like one of them", &opt,
+	fails("ids=model and a tensor named like a batch norm statistic", &opt,
 	    "t3 model|bn.weight = x\n"
 	    "t3 model|bn.running_mean = x\n"
 	    "t3 optim|state|0|exp_avg = x\n",
 	    EINVAL,
 	    "OFS636 ids=model: ID 0 may be bn.weight or "
 	    "bn.running_mean");
-	cat = check_with("tied parameters count once", &opt,
+	cat = check_with("ids=model and tied parameters", &opt,
 	    "t3,2@5 model|emb = model/emb\n"
 	    "t4 model|b = model/b\n"
 	    "t3,2@5 model|head = model/head\n"
 	    "t3,2 optim|state|0|exp_avg = optim/state/emb/exp_avg\n"
 	    "t4 optim|state|1|exp_avg = optim/state/b/exp_avg\n");
 	has_aliases(cat, "optim/state/head -> optim/state/emb\n",
-	    "and both lead to the state");
+	    "ids=model and tied parameters: the second name is an alias");
 	ofs_catalog_free(cat);
-	ofs_catalog_free(check_with("groups that params tells", &opt,
-	    "t3,2 model|a.w = model/a.w\n"
-	    "t3 model|a.b = model/a.b\n"
-	    "t4,3 model|b.w = model/b.w\n"
-	    "t4 model|b.b = model/b.b\n"
-	    "t3,2 optim|state|0|exp_avg = optim/state/a.w/exp_avg\n"
-	    "t4,3 optim|state|1|exp_avg = optim/state/b.w/exp_avg\n"
-	    "t3 optim|state|2|exp_avg = optim/state/a.b/exp_avg\n"
-	    "t4 optim|state|3|exp_avg = optim/state/b.b/exp_avg\n"
-	    "v[0,1] optim|param_groups|#0|params = "
-	    "optim/param_groups/0/params\n"
-	    "v[2,3] optim|param_groups|#1|params = "
-	    "optim/param_groups/1/params\n"));
-	fails("the same groups, not known", &opt,
+	ofs_catalog_free(
+	    check_with("ids=model and two groups with readable params", &opt,
+		"t3,2 model|a.w = model/a.w\n"
+		"t3 model|a.b = model/a.b\n"
+		"t4,3 model|b.w = model/b.w\n"
+		"t4 model|b.b = model/b.b\n"
+		"t3,2 optim|state|0|exp_avg = optim/state/a.w/exp_avg\n"
+		"t4,3 optim|state|1|exp_avg = optim/state/b.w/exp_avg\n"
+		"t3 optim|state|2|exp_avg = optim/state/a.b/exp_avg\n"
+		"t4 optim|state|3|exp_avg = optim/state/b.b/exp_avg\n"
+		"v[0,1] optim|param_groups|#0|params = "
+		"optim/param_groups/0/params\n"
+		"v[2,3] optim|param_groups|#1|params = "
+		"optim/param_groups/1/params\n"));
+	fails("ids=model and two groups with unread params", &opt,
 	    "t3,2 model|a.w = x\nt3 model|a.b = x\n"
 	    "t4,3 model|b.w = x\nt4 model|b.b = x\n"
 	    "t3,2 optim|state|0|exp_avg = x\nt4,3 optim|state|1|exp_avg = x\n"
 	    "t3 optim|state|2|exp_avg = x\nt4 optim|state|3|exp_avg = x\n"
 	    "i optim|param_groups|#0|params = x\n",
 	    EINVAL, "[3], which no tensor of the model has after b.w; params");
-	fails("two groups that fit the same tensor", &opt,
+	fails("ids=model and two groups that fit one tensor", &opt,
 	    "t3 model|a = x\nt4 model|b = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt3 optim|state|1|exp_avg = x\n"
 	    "v[0] optim|param_groups|#0|params = x\n"
 	    "v[1] optim|param_groups|#1|params = x\n",
 	    EINVAL, "IDs 0 and 1 may both be a");
-	fails("two ways", &opt,
+	fails("ids=model and two matching parameters", &opt,
 	    "t3 model|a = x\nt3 model|b = x\nt4 model|c = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt4 optim|state|1|exp_avg = x\n",
 	    EINVAL, "ID 0 may be a or b");
-	fails("no way", &opt,
+	fails("ids=model and a state that fits no parameter", &opt,
 	    "t3 model|a = x\nt4 model|b = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt5 optim|state|1|exp_avg = x\n",
 	    EINVAL,
 	    "ID 1 has shape [5], which no tensor of the model has after a");
-	fails("an ID past the model", &opt,
+	fails("ids=model and an ID beyond the model", &opt,
 	    "t3 model|a = x\nt3 optim|state|999999999|exp_avg = x\n", EINVAL,
 	    "ID 999999999, but the model has 1 tensors");
 	cat = catalog_of("t3 a = x\nt3 optim.state.0.exp_avg = x\n");
 	cat->unordered = true;
 	ok(ofs_name_entries(cat, &opt, &err) == -1,
-	    "an index without an order");
+	    "ids=model fails for an index without an order");
 	is_error(err, EINVAL, "OFS636 ids=model: the index has no map of keys",
-	    "is refused");
+	    "ids=model for an index without an order: error text");
 	ofs_catalog_free(cat);
-	fails("no shape", &opt,
+	fails("ids=model and state without a parameter's shape", &opt,
 	    "t3 model|a = x\nt optim|state|0|step = x\n"
 	    "t3 optim|state|0|row = x\n",
 	    EINVAL, "ID 0 has no state with its parameter's shape");
-	fails("no state", &opt,
+	fails("ids=model without state", &opt,
 	    "t3 model|a = x\ni optim|param_groups|#0|params = x\n", EINVAL,
 	    "no state whose shapes");
 }
@@ -882,7 +895,7 @@ static void mixed(void)
 {
 	struct ofs_catalog *cat;
 
-	fails("integer and string keys", &defaults,
+	fails("integer and string parameter keys in one optimizer", &defaults,
 	    "t3 optim|state|l.w|exp_avg = x\nt3 optim|state|7|exp_avg = x\n",
 	    EUCLEAN, "first integer 7, first string \"l.w\"");
 	check("a parameter called 0",
@@ -890,15 +903,16 @@ static void mixed(void)
 	    "t3 model|l.w = model/l.w\n"
 	    "t3 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
 	    "t3 optim|state|l.w|exp_avg = optim/state/l.w/exp_avg\n");
-	cat = check_with("a cut that may be wrong", &defaults,
+	cat = check_with("a dotted key that can be cut in two ways", &defaults,
 	    "t3 optim.state.0.exp_avg = optim/state/0/exp_avg\n"
 	    "t3 optim.state.1.a.b = optim/state/1.a/b\n");
 	ok(cat->nnotes == 2 && strstr(cat->notes[0].text, "OFS637") != NULL,
-	    "is a warning");
+	    "a dotted key that can be cut in two ways: a warning");
 	ofs_catalog_free(cat);
 }
 
-/* Whether each entry can be read, "1" or "0". */
+/* Compares which entries can be read: '1' or '0' for each. One that cannot must
+ * say that the optimizer does not have its ID. */
 static void readable(const struct ofs_catalog *cat, const char *want,
     const char *what)
 {
@@ -917,10 +931,11 @@ static void readable(const struct ofs_catalog *cat, const char *want,
 			is_int(cat->notes[note].code, EUCLEAN, "%s", what);
 			ok(strstr(cat->notes[note].text, "OFS644") != NULL &&
 				strstr(cat->notes[note].text, "ID 7") != NULL,
-			    "says which: %s", cat->notes[note].text);
+			    "an unreadable entry names the stray ID: %s",
+			    cat->notes[note].text);
 		}
 	}
-	is_str(have, want, "%s: what can be read", what);
+	is_str(have, want, "%s: which entries can be read", what);
 }
 
 static void orphans(void)
@@ -939,33 +954,34 @@ static void orphans(void)
 
 	cat =
 	    check_with("state of an ID that no group lists", &defaults, stray);
-	readable(cat, "1000111", "belongs to nobody");
+	readable(cat, "1000111", "state of an ID that no group lists");
 	ofs_catalog_free(cat);
 	opt.ids = file_of("a\nb\n");
-	cat = check_with("ids= all the same", &opt,
+	cat = check_with("state of an ID that no group lists, with ids=", &opt,
 	    "t3,2 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
 	    "t3,2 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
 	    "t3 optim|state|1|exp_avg = optim/state/b/exp_avg\n"
 	    "v[0,1] optim|param_groups|#0|params = "
 	    "optim/param_groups/0/params\n");
-	readable(cat, "1011", "belongs to nobody");
+	readable(cat, "1011", "state of an ID that no group lists, with ids=");
 	ofs_catalog_free(cat);
-	cat = check_with("where a list is not read", &defaults,
+	cat = check_with("state of an ID, one list of params unread", &defaults,
 	    "t3,2 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
 	    "t3,2 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
 	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
 	    "i optim|param_groups|#1|params = "
 	    "optim/param_groups/1/params\n");
-	readable(cat, "1111", "nobody knows");
+	readable(cat, "1111", "state of an ID, one list of params unread");
 	ofs_catalog_free(cat);
-	cat = check_with("where a group has no list", &defaults,
+	cat = check_with("state of an ID, one group without params", &defaults,
 	    "t3,2 optim|state|7|exp_avg = optim/state/7/exp_avg\n"
 	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
 	    "v optim|param_groups|#1|lr = optim/param_groups/1/lr\n");
-	readable(cat, "111", "nobody knows");
+	readable(cat, "111", "state of an ID, one group without params");
 	ofs_catalog_free(cat);
 	opt.ids = "model";
-	cat = check_with("ids=model", &opt,
+	cat = check_with("state of an ID that no group lists, with ids=model",
+	    &opt,
 	    "t3,2 model|a = model/a\n"
 	    "t3 model|b = model/b\n"
 	    "t3,2 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
@@ -973,7 +989,8 @@ static void orphans(void)
 	    "t3 optim|state|1|exp_avg = optim/state/b/exp_avg\n"
 	    "v[0,1] optim|param_groups|#0|params = "
 	    "optim/param_groups/0/params\n");
-	readable(cat, "111011", "belongs to nobody");
+	readable(cat, "111011",
+	    "state of an ID that no group lists, with ids=model");
 	ofs_catalog_free(cat);
 }
 
@@ -981,37 +998,39 @@ static void missing(void)
 {
 	struct ofs_catalog *cat;
 
-	cat = check_with("listed without state", &defaults,
+	cat = check_with("a listed parameter without state", &defaults,
 	    "t3 model|a = model/a\n"
 	    "t3 optim|state|a|exp_avg = optim/state/a/exp_avg\n"
 	    "v[a,frozen] optim|param_groups|#0|params = "
 	    "optim/param_groups/0/params\n");
 	has_notes(cat, OFS_NOTE_MISSING,
 	    "OFS642 optim/state/frozen: in param_groups, but without state\n",
-	    "is noted");
+	    "a listed parameter without state is noted as missing");
 	has_aliases(cat, "optim/state/frozen -> nothing\n",
-	    "and known to be absent");
+	    "a listed parameter without state has an alias without target");
 	ofs_catalog_free(cat);
-	cat = check_with("by ID", &defaults,
+	cat = check_with("a listed ID without state", &defaults,
 	    "t3 x|state|0|exp_avg = optim/state/0/exp_avg\n"
 	    "v[0,1] x|param_groups|#0|params = optim/param_groups/0/params\n");
 	has_notes(cat, OFS_NOTE_MISSING,
 	    "OFS642 optim/state/1: in param_groups, but without state\n",
-	    "is noted");
+	    "a listed ID without state is noted as missing");
 	ofs_catalog_free(cat);
-	cat = check_with("flattened groups", &defaults,
+	cat = check_with("flattened groups with a parameter without state",
+	    &defaults,
 	    "t3 optim|state.a.exp_avg = optim/state/a/exp_avg\n"
 	    "i optim|param_groups.a.lr = optim/param_groups/a/lr\n"
 	    "i optim|param_groups.b.c.lr = optim/param_groups/b.c/lr\n"
 	    "i optim|param_groups.b.c.eps = optim/param_groups/b.c/eps\n");
 	has_notes(cat, OFS_NOTE_MISSING,
 	    "OFS642 optim/state/b.c: in param_groups, but without state\n",
-	    "once");
+	    "flattened groups: a parameter without state is noted once");
 	ofs_catalog_free(cat);
-	cat = check_with("an optimizer without state", &defaults,
+	cat = check_with("groups of an optimizer without any state", &defaults,
 	    "v[a,b] optim|param_groups|#0|params = "
 	    "optim/param_groups/0/params\n");
-	has_notes(cat, OFS_NOTE_MISSING, "", "misses nothing");
+	has_notes(cat, OFS_NOTE_MISSING, "",
+	    "an optimizer without any state misses nothing");
 	ofs_catalog_free(cat);
 }
 
@@ -1019,7 +1038,7 @@ static void ties(void)
 {
 	struct ofs_catalog *cat;
 
-	cat = check_with("tied", &defaults,
+	cat = check_with("tied parameters", &defaults,
 	    "t3,2@5 model|head = model/head\n"
 	    "t3,2@5 model|emb = model/emb\n"
 	    "t3,2@5 model|third = model/third\n"
@@ -1031,8 +1050,9 @@ static void ties(void)
 	has_aliases(cat,
 	    "optim/state/head -> optim/state/emb\n"
 	    "optim/state/third -> optim/state/emb\n",
-	    "all names lead to the one state");
-	has_notes(cat, OFS_NOTE_MISSING, "", "which nobody misses then");
+	    "the state of tied parameters is found by each name");
+	has_notes(cat, OFS_NOTE_MISSING, "",
+	    "tied parameters with one state miss nothing");
 	ofs_catalog_free(cat);
 }
 

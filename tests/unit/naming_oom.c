@@ -1,4 +1,4 @@
-/* naming_oom.c - names and trees when memory ends, at every call */
+/* naming_oom.c - naming and building the tree with each allocation failing */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,35 +13,35 @@
 #include "tap.h"
 #include "tree/tree.h"
 
-/* Each goes a way of its own through naming. Components are parted by '|'; a
- * digit before them is where a tensor of that many rows is stored, '-' a list
- * of the IDs 0 to 2. */
+/* Each case takes another path through the naming code. Components are
+ * separated by '|'. The first character is a digit, the offset and number of
+ * rows of a tensor, or '-' for a list of the IDs 0 to 2. */
 static const struct {
 	const char *what, *ids, *paths[12];
 } cases[] = {
-	{ "nested", NULL,
+	{ "nested keys", NULL,
 	    { "1model|a", "2model|b", "3optim|state|a|exp_avg",
 		"-optim|param_groups|0|params" } },
-	{ "flattened", NULL,
+	{ "flattened keys", NULL,
 	    { "1model|a.b", "2optim|state.a.b.exp_avg", "3optim|state.c.d.mine",
 		"4optim|param_groups.e.lr" } },
-	{ "textual, several", NULL,
+	{ "dotted keys, several optimizers", NULL,
 	    { "1model.a", "2o1.optim.state.a.exp_avg",
 		"3o2.optim.state.a.exp_avg", "4x.y.optim.state.a.exp_avg" } },
-	{ "by the names of state", NULL,
+	{ "a model found by the names of the state", NULL,
 	    { "1gen|a", "2other|x", "3gen_opt|state|a|exp_avg" } },
-	{ "wrapped", NULL,
+	{ "wrapped names", NULL,
 	    { "1model|_orig_mod.a", "2model|a", "3model|_orig_mod.b",
 		"4optim|state|_orig_mod.b|exp_avg" } },
-	{ "tied", NULL,
+	{ "tied parameters", NULL,
 	    { "1model|a", "1model|b", "1model|c", "2optim|state|b|exp_avg" } },
-	{ "IDs of the model", "model",
+	{ "IDs named by the model", "model",
 	    { "1model|a", "2model|b", "3model|c", "1optim|state|0|exp_avg",
 		"3optim|state|2|exp_avg", "-optim|param_groups|0|params" } },
-	{ "IDs of a file", "file",
+	{ "IDs named by a file", "file",
 	    { "1model|a", "2model|b", "3model|c", "1optim|state|0|exp_avg",
 		"3optim|state|2|exp_avg", "-optim|param_groups|0|params" } },
-	{ "colliding", NULL,
+	{ "colliding paths", NULL,
 	    { "1model|a", "2model|a", "3model|a|b", "4model|a~2", "5x|a" } },
 };
 #define NCASES (sizeof(cases) / sizeof(*cases))
@@ -95,7 +95,7 @@ static uint32_t list(struct ofs_catalog *cat)
 	    ofs_pickle_parse(bytes, sizeof(bytes), false, NULL, NULL, NULL);
 
 	if (doc == NULL || ofs_catalog_doc(cat, doc, NULL) == OFS_NONE)
-		bail_out("a pickle");
+		bail_out("cannot make a pickle");
 	return ofs_catalog_value(cat, doc, ofs_pickle_root(doc), NULL);
 }
 
@@ -143,20 +143,20 @@ static void sweep(const char *what, const char *const *path, const char *ids)
 
 		left = n;
 		ret = name_all(cat, ids, &err);
-		done = left > 0; /* nothing failed */
+		done = left > 0; /* no allocation failed */
 		left = -1;
 		if (ret == -1 && err.code != ENOMEM) {
 			diag("call %ld: %s", n, err.text);
 			wrong++;
 		} else if (ret == 0 && !done) {
-			diag("call %ld: not missed", n);
+			diag("call %ld: its failure went unnoticed", n);
 			wrong++;
 		}
 		ofs_catalog_free(cat);
 	}
-	is_int(ret, 0, "%s: succeeds when memory suffices", what);
-	ok(n > 20, "%s: %ld calls of the allocator", what, n);
-	is_int(wrong, 0, "%s: each that fails is ENOMEM", what);
+	is_int(ret, 0, "%s: naming succeeds when memory suffices", what);
+	ok(n > 20, "%s: naming makes %ld allocations", what, n);
+	is_int(wrong, 0, "%s: every failed allocation gives ENOMEM", what);
 }
 
 int main(void)

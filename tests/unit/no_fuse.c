@@ -1,4 +1,4 @@
-/* no_fuse.c - a program that was built without FUSE says so */
+/* no_fuse.c - mounting verbs of a program built without FUSE */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 #include "tap.h"
 #include "tools/verbs.h"
 
-/* What a verb says on standard error, into said; its exit status. */
+/* Runs a verb, with its standard error in said; returns its exit status. */
 static int run(const struct ofs_verb *verb, char *said, size_t size)
 {
 	char *argv[] = { (char *)verb->name, (char *)"ck", (char *)"mnt",
@@ -39,10 +39,11 @@ int main(void)
 
 	for (size_t i = 0; i < 4; i++) {
 		is_int(run(verbs[i], said, sizeof(said)), OFS_EXIT_UNSUPPORTED,
-		    "%s is not supported", verbs[i]->name);
+		    "%s fails as unsupported", verbs[i]->name);
 		ok(strstr(said, verbs[i]->name) != NULL &&
 			strstr(said, "built without FUSE") != NULL,
-		    "and says why: %s", said);
+		    "the message names the verb and the missing FUSE: %s",
+		    said);
 	}
 	return done_testing();
 }

@@ -1,4 +1,4 @@
-/* notes.c - what a checkpoint's reader says of it in .optimfs */
+/* notes.c - notes about a checkpoint in the files of .optimfs */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "mkzip.h"
 #include "tap.h"
 
-/* The text of a file; "" when it is not there. */
+/* The text of a file, in a static buffer; "" if there is no such file. */
 static const char *text_of(struct optimfs *fs, const char *path)
 {
 	static char text[65536];
@@ -37,11 +37,11 @@ static void says(const char *path, const char *units, const char *where,
 	struct optimfs *fs = optimfs_open(path, &o, &err);
 
 	ok(fs != NULL && strstr(text_of(fs, where), words) != NULL,
-	    "%s of %s: %s %s", where, path, words, err.text);
+	    "%s of %s has \"%s\" %s", where, path, words, err.text);
 	optimfs_close(fs);
 }
 
-/* Real checkpoints. */
+/* Checkpoints of tests/data. */
 static void real(const char *data)
 {
 	static const struct {
@@ -85,7 +85,7 @@ static void put_line(struct handmade *h, const char *name, const char *line)
 	ofs_buf_fini(&b);
 }
 
-/* A job that left its optimizer by name and by number, in two files. */
+/* One file has the optimizer's state by name, another by number. */
 static void twice(void)
 {
 	struct optimfs_error err = { 0 };
@@ -101,15 +101,15 @@ static void twice(void)
 	    "{state:{0:{exp_avg:t},1:{exp_avg:T}},"
 	    "param_groups:[{lr:1,params:[0,1]}]}");
 	fs = optimfs_open(h.dir, NULL, &err);
-	ok(fs != NULL, "two files: %s", err.text);
+	ok(fs != NULL, "two files of one optimizer open: %s", err.text);
 	if (fs == NULL)
 		bail_out("%s", err.text);
 	ok(strstr(text_of(fs, ".optimfs/warnings"), "OFS643 numbers") != NULL,
-	    "one optimizer");
+	    "the state by number is reported as a duplicate");
 	is_int(optimfs_resolve(fs, "optim/state/b/exp_avg", &attr, &err), 0,
-	    "by name");
+	    "the state by name is in the tree");
 	is_int(optimfs_resolve(fs, "optim/state/1", &attr, &err), -1,
-	    "not by number");
+	    "the state by number is not in the tree");
 	optimfs_close(fs);
 	handmade_fini(&h);
 }

@@ -1,4 +1,4 @@
-/* format/npz - arrays that NumPy wrote, and headers that it never would */
+/* npz.c - .npz and .npy files, valid and malformed */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -26,8 +26,8 @@ static void is_values(struct reader *r, const char *path, const void *want,
 		path))
 		return;
 	got = reader_tensor(r, &r->cat->tensors[e->ref], &err);
-	if (ok(got != NULL, "%s is read", path))
-		is_mem(got, want, n, "%s has its values", path);
+	if (ok(got != NULL, "%s can be read", path))
+		is_mem(got, want, n, "%s has the expected values", path);
 	else
 		diag("%s", err.text);
 	free(got);
@@ -39,15 +39,17 @@ static void is_refused(struct reader *r, const char *path, int number,
 	const struct ofs_entry *e = reader_find(r, path, "|");
 	const struct ofs_note *note;
 
-	if (!ok(e != NULL && e->kind == OFS_ENTRY_ITEM, "%s is there", path))
+	if (!ok(e != NULL && e->kind == OFS_ENTRY_ITEM,
+		"%s is an item that cannot be read", path))
 		return;
 	note = &r->cat->notes[r->cat->items[e->ref].error];
-	is_int(note->number, number, "%s has its code", path);
-	if (!ok(strstr(note->text, part) != NULL, "%s says %s", path, part))
+	is_int(note->number, number, "%s: error code", path);
+	if (!ok(strstr(note->text, part) != NULL,
+		"%s: the error contains \"%s\"", path, part))
 		diag("%s", note->text);
 }
 
-/* tests/data/numpy/make.py */
+/* Files written by NumPy; see tests/data/numpy/make.py. */
 static void real_ones(void)
 {
 	static const float six[] = { 0, 1, 2, 3, 4, 5 }, three[] = { 1, 2, 3 };
@@ -61,7 +63,7 @@ static void real_ones(void)
 
 	if (!ok(reader_open(&r, data_path("numpy"), "state.npz",
 		    &ofs_format_npz, &defaults, &err) == 0,
-		"an archive of np.savez")) {
+		"an archive of np.savez opens")) {
 		diag("%s", err.text);
 		return;
 	}
@@ -72,7 +74,7 @@ static void real_ones(void)
 	is_values(&r, "optim|state|layers.0.weight|step", &step, sizeof(step));
 	is_values(&r, "extra|mask", mask, sizeof(mask));
 	ok(reader_find(&r, "extra|empty", "|") != NULL,
-	    "an empty one is there");
+	    "an empty array is in the catalog");
 	is_refused(&r, "extra|names", 665, "a NumPy array of type '<U1'");
 	is_refused(&r, "extra|objects", 665, "a NumPy array of type '|O'");
 	is_refused(&r, "extra|record", 665, "a NumPy array of records");
@@ -80,18 +82,19 @@ static void real_ones(void)
 
 	if (!ok(reader_open(&r, data_path("numpy"), "array.npy",
 		    &ofs_format_npz, &defaults, &err) == 0,
-		"an array of np.save"))
+		"a file of np.save opens"))
 		return;
 	is_values(&r, "array", four, sizeof(four));
 	reader_close(&r);
 
 	is_int(reader_open(&r, data_path("numpy"), "compressed.npz",
 		   &ofs_format_npz, &defaults, &err),
-	    -1, "an archive of np.savez_compressed");
-	is_error(err, EOPNOTSUPP, "OFS517", "is refused");
+	    -1, "an archive of np.savez_compressed does not open");
+	is_error(err, EOPNOTSUPP, "OFS517",
+	    "an archive of np.savez_compressed: error text");
 }
 
-/* A version 1 header of this text. */
+/* Parses text as a header of version 1. */
 static int parse(struct ofs_npy *npy, const char *text,
     struct optimfs_error *err)
 {
@@ -141,24 +144,29 @@ static void headers(void)
 	struct ofs_npy npy;
 	uint32_t length;
 
-	is_int(parse(&npy, HEAD "(2L, 3), } \n", &err), 0, "a header");
-	is_u64(npy.bytes, 24, "says how many bytes there are");
-	is_int(parse(&npy, HEAD "()}", &err), 0, "no dimensions");
-	is_u64(npy.bytes, 4, "are one element");
+	is_int(parse(&npy, HEAD "(2L, 3), } \n", &err), 0,
+	    "a header with a Python 2 integer is parsed");
+	is_u64(npy.bytes, 24, "a header with shape (2, 3): size of the data");
+	is_int(parse(&npy, HEAD "()}", &err), 0,
+	    "a header with shape () is parsed");
+	is_u64(npy.bytes, 4, "a header with shape (): size of the data");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		is_int(parse(&npy, cases[i].text, &err), -1, "%s",
-		    cases[i].text);
-		is_error(err, cases[i].code, cases[i].part, "is refused");
+		is_int(parse(&npy, cases[i].text, &err), -1,
+		    "header \"%s\" is refused", cases[i].text);
+		is_error(err, cases[i].code, cases[i].part,
+		    "header \"%s\": error text", cases[i].text);
 	}
 	ofs_npy_length(future, sizeof(future) - 1, &length, &err);
-	is_error(err, EOPNOTSUPP, "OFS665", "a version that is not known");
+	is_error(err, EOPNOTSUPP, "OFS665",
+	    "an unknown version is not supported");
 	ofs_npy_length(long_one, sizeof(long_one) - 1, &length, &err);
-	is_error(err, EUCLEAN, "OFS664", "a header of 4 GiB");
+	is_error(err, EUCLEAN, "OFS664", "a header of 4 GiB is refused");
 	ofs_npy_length(future, 5, &length, &err);
-	is_error(err, EUCLEAN, "OFS664", "not even the magic");
+	is_error(err, EUCLEAN, "OFS664",
+	    "a file shorter than the magic is refused");
 }
 
-/* Arrays whose shape and bytes disagree. */
+/* Arrays that are shorter than their shape or header. */
 static void sizes(void)
 {
 	static const char header[] = HEAD "(2,)}";
@@ -177,12 +185,12 @@ static void sizes(void)
 	mk_file(dir, "cut.npy", b.data, 20);
 	is_int(reader_open(&r, dir, "short.npy", &ofs_format_npz, &defaults,
 		   &err),
-	    0, "too few elements");
+	    0, "an array with too few elements opens");
 	is_refused(&r, "short", 664, "7 bytes of elements");
 	reader_close(&r);
 	is_int(reader_open(&r, dir, "cut.npy", &ofs_format_npz, &defaults,
 		   &err),
-	    0, "half a header");
+	    0, "an array with half a header opens");
 	is_refused(&r, "cut", 664, "a header of");
 	reader_close(&r);
 	ofs_buf_fini(&b);

@@ -1,4 +1,4 @@
-/* olmo.c - OLMo's local checkpoints, which bring their units along */
+/* olmo.c - OLMo's local checkpoints, which need no units= option */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include "support/truth.h"
 #include "tap.h"
 
-/* As tests/data/extra/olmo_local/make.py has them. */
+/* The parameters of tests/data/extra/olmo_local/make.py. */
 static const struct {
 	const char *name;
 	unsigned n;
@@ -56,19 +56,19 @@ static void check(const char *name)
 		return;
 	for (unsigned i = 0; i < sizeof(params) / sizeof(*params); i++) {
 		snprintf(path, sizeof(path), "model/%s", params[i].name);
-		ok(is(fs, path, params[i].n, 1000.f * (float)i), "%s: %s", name,
-		    path);
+		ok(is(fs, path, params[i].n, 1000.f * (float)i),
+		    "%s: values of %s", name, path);
 		snprintf(path, sizeof(path), "optim/state/%s/exp_avg",
 		    params[i].name);
-		ok(is(fs, path, params[i].n, 1000.f * (float)i + .5f), "%s: %s",
-		    name, path);
+		ok(is(fs, path, params[i].n, 1000.f * (float)i + .5f),
+		    "%s: values of %s", name, path);
 		snprintf(path, sizeof(path), "optim/state/%s/step",
 		    params[i].name);
-		ok(optimfs_resolve(fs, path, &attr, &err) == 0, "%s: %s", name,
-		    path);
+		ok(optimfs_resolve(fs, path, &attr, &err) == 0, "%s: %s exists",
+		    name, path);
 	}
 	ok(optimfs_resolve(fs, "model/modules", &attr, &err) == -1,
-	    "%s: the handles are not shown", name);
+	    "%s: the flat parameters' handles are not in the tree", name);
 	optimfs_close(fs);
 }
 

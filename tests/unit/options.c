@@ -1,4 +1,4 @@
-/* options.c - "-o name=value,..." and the walk over a command line */
+/* options.c - parsing of \"-o name=value,...\" and of command lines */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -62,35 +62,41 @@ static int parse(const char *list)
 
 static void test_values(void)
 {
-	is_int(parse(""), 0, "nothing");
-	is_int(parse("flag,,size=3,"), 0, "empty words");
-	ok(got.flag && got.size == 3, "their values");
-	is_int(parse("flag,noflag"), 0, "the last one counts");
-	ok(!got.flag, "off");
-	is_int(parse("no_flag"), 0, "with an underscore");
-	is_int(parse("text=a\\,b\\\\c\\d=e,choice=green"), 0, "escapes");
-	is_str(got.text, "a,b\\c\\d=e", "a comma, backslashes, an equals sign");
-	is_int(got.choice, 1, "a choice");
-	is_int(parse("text="), 0, "an empty value");
-	is_str(got.text, "", "is one");
+	is_int(parse(""), 0, "an empty list is accepted");
+	is_int(parse("flag,,size=3,"), 0, "empty words in a list are skipped");
+	ok(got.flag && got.size == 3,
+	    "words beside empty ones have their values");
+	is_int(parse("flag,noflag"), 0, "noflag after flag is accepted");
+	ok(!got.flag, "noflag after flag turns it off");
+	is_int(parse("no_flag"), 0, "no_flag is accepted");
+	is_int(parse("text=a\\,b\\\\c\\d=e,choice=green"), 0,
+	    "escaped characters are accepted");
+	is_str(got.text, "a,b\\c\\d=e",
+	    "\\, and \\\\ are unescaped, other text is kept");
+	is_int(got.choice, 1, "a choice becomes its index");
+	is_int(parse("text="), 0, "an empty value is accepted");
+	is_str(got.text, "", "text= gives an empty string");
 	is_int(parse("x-anything=1,nodev,nodev=3,count=9,time=2m"), 0,
-	    "accepted words");
-	ok(got.count == 9 && got.time == 120, "numbers");
-	is_int(parse("type=dcp,strict,cache=2g"), 0, "those of every verb");
+	    "ignored words and numbers are accepted");
+	ok(got.count == 9 && got.time == 120,
+	    "count=9 and time=2m have their values");
+	is_int(parse("type=dcp,strict,cache=2g"), 0,
+	    "options of every verb are accepted");
 	ok(got.open.strict && got.open.cache == UINT64_C(2) << 30 &&
 		strcmp(got.open.type, "dcp") == 0,
-	    "their values");
+	    "options of every verb have their values");
 	ok(got.job.transport == OFS_TRANSPORT_AUTO &&
 		got.job.gather == OPTIMFS_GATHER_MPI && got.job.gpu_cache == 0,
-	    "ranks gather over MPI, without a cache");
+	    "by default ranks gather over MPI, without a GPU cache");
 	is_int(parse("transport=mpi,gather=nccl,gpu_cache=64m"), 0,
-	    "those of ranks");
+	    "options of ranks are accepted");
 	ok(got.job.transport == OFS_TRANSPORT_MPI &&
 		got.job.gather == OPTIMFS_GATHER_NCCL &&
 		got.job.gpu_cache == 64 << 20,
-	    "their values");
-	is_int(parse("gather=auto"), 0, "gather=auto");
-	is_int(got.job.gather, OPTIMFS_GATHER_AUTO, "its value");
+	    "options of ranks have their values");
+	is_int(parse("gather=auto"), 0, "gather=auto is accepted");
+	is_int(got.job.gather, OPTIMFS_GATHER_AUTO,
+	    "gather=auto has its value");
 }
 
 static void test_sizes(void)
@@ -110,8 +116,9 @@ static void test_sizes(void)
 	};
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		is_int(parse(good[i].list), 0, "%s", good[i].list);
-		is_u64(got.size, good[i].size, "is right");
+		is_int(parse(good[i].list), 0, "%s is accepted", good[i].list);
+		is_u64(got.size, good[i].size, "%s has its value",
+		    good[i].list);
 	}
 }
 
@@ -150,12 +157,13 @@ static void test_mistakes(void)
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		is_int(parse(bad[i].list), -1, "%s", bad[i].list);
-		is_error(err, EINVAL, bad[i].says, "says why");
+		is_int(parse(bad[i].list), -1, "%s is refused", bad[i].list);
+		is_error(err, EINVAL, bad[i].says, "%s: error text",
+		    bad[i].list);
 	}
 }
 
-/* The walk, as text: flags by letter, operands in brackets. */
+/* The parsed command line as text: flags by letter, operands in brackets. */
 static const char *walk(int argc, const char **argv)
 {
 	static const struct ofs_flag flags[] = {
@@ -197,29 +205,40 @@ static const char *walk(int argc, const char **argv)
 
 static void test_walk(void)
 {
-	is_str(WALK("one", "-a", "two"), "[one]a[two]", "in any order");
-	is_str(WALK("-av1", "-v", "2"), "av1v2", "letters together");
-	is_str(WALK("--value=1", "--value", "2", "--all"), "v1v2a", "long");
-	is_str(WALK("--value="), "v", "an empty value");
-	is_str(WALK("-a", "--", "-a", "--all"), "a[-a][--all]", "after --");
-	is_str(WALK("-"), "[-]", "standard input");
-	is_str(WALK(""), "[]", "an empty operand");
-	is_str(WALK("-o", "flag,size=1k", "x"), "[x]", "-o");
-	ok(got.flag && got.size == 1024, "is parsed");
+	is_str(WALK("one", "-a", "two"), "[one]a[two]",
+	    "flags and operands may be in any order");
+	is_str(WALK("-av1", "-v", "2"), "av1v2",
+	    "short flags may be joined, with the value");
+	is_str(WALK("--value=1", "--value", "2", "--all"), "v1v2a",
+	    "long flags, with = or a separate value");
+	is_str(WALK("--value="), "v", "--value= gives an empty value");
+	is_str(WALK("-a", "--", "-a", "--all"), "a[-a][--all]",
+	    "everything after -- is an operand");
+	is_str(WALK("-"), "[-]", "\"-\" is an operand");
+	is_str(WALK(""), "[]", "an empty argument is an operand");
+	is_str(WALK("-o", "flag,size=1k", "x"), "[x]",
+	    "-o takes its list of options");
+	ok(got.flag && got.size == 1024, "options after -o have their values");
 	is_str(WALK("-oflag", "--size", "2k", "--no-strict",
 		   "--max-metadata=5"),
-	    "", "long names of options");
+	    "", "options are accepted as long flags");
 	ok(got.flag && got.size == 2048 && got.open.max_metadata == 5,
-	    "are parsed");
-	is_str(WALK("--al"), "usage", "no abbreviations");
-	is_str(WALK("-z"), "usage", "an unknown letter");
-	is_str(WALK("-v"), "usage", "no value");
-	is_str(WALK("--value"), "usage", "no value, long");
-	is_str(WALK("--all=1"), "usage", "a value too many");
-	is_str(WALK("--size"), "usage", "an option without a value");
-	is_str(WALK("-o"), "usage", "-o without options");
-	is_str(WALK("-o", "bogus"), "usage", "an unknown option");
-	is_str(WALK("-a", "--help", "-z"), "help", "help comes first");
+	    "options given as long flags have their values");
+	is_str(WALK("--al"), "usage", "a long flag cannot be abbreviated");
+	is_str(WALK("-z"), "usage", "an unknown short flag is a usage error");
+	is_str(WALK("-v"), "usage",
+	    "a short flag without its value is a usage error");
+	is_str(WALK("--value"), "usage",
+	    "a long flag without its value is a usage error");
+	is_str(WALK("--all=1"), "usage",
+	    "a value for a flag without one is a usage error");
+	is_str(WALK("--size"), "usage",
+	    "an option without its value is a usage error");
+	is_str(WALK("-o"), "usage", "-o without a list is a usage error");
+	is_str(WALK("-o", "bogus"), "usage",
+	    "an unknown option after -o is a usage error");
+	is_str(WALK("-a", "--help", "-z"), "help",
+	    "--help before a mistake shows help");
 }
 
 int main(void)

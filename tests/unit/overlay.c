@@ -1,4 +1,4 @@
-/* overlay/overlay.c - a checkpoint that is written, through the public functions */
+/* overlay.c - written checkpoints, through the public functions */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -29,7 +29,7 @@ static void begin(void)
 		bail_out("%s", err.text);
 }
 
-/* A write handle. */
+/* A handle for writing. */
 static struct optimfs_file *writer(const char *path, bool truncate)
 {
 	struct optimfs_file *f;
@@ -40,7 +40,7 @@ static struct optimfs_file *writer(const char *path, bool truncate)
 	return f;
 }
 
-/* The bytes are written to path; what close says. */
+/* Writes the bytes to path. Returns the result of the write or of the flush. */
 static int put_at(const char *path, const void *bytes, size_t n, uint64_t off,
     bool truncate)
 {
@@ -111,7 +111,8 @@ static int set(const char *path, const char *name, const char *value)
 	    strlen(value), &err);
 }
 
-/* What a commit would be told: "KIND path", one a line, problems with "!". */
+/* The changes that a commit would get, as lines "KIND path"; "!" marks those
+ * that cannot be committed. */
 static const char *changes(void)
 {
 	static char text[2000];
@@ -132,7 +133,8 @@ static const char *changes(void)
 	return text;
 }
 
-/* model/t is (2,4) of int16, columns 0-1 on rank 0 and 2-3 on rank 1. */
+/* A write is seen in each mirror. model/t is (2,4) of int16; columns 0-1 are on
+ * rank 0, 2-3 on rank 1. */
 static void every_mirror(void)
 {
 	uint8_t t[16], want[8], npy[200];
@@ -140,27 +142,31 @@ static void every_mirror(void)
 	char *got;
 
 	memcpy(t, s.t, sizeof(t));
-	is_str(changes(), "", "nothing has changed");
+	is_str(changes(), "", "an open checkpoint has no changes");
 	memcpy(t + 3, "abcdefg", 7);
-	is_int(put_at("model/t", "abcdefg", 7, 3, false), 0, "write");
-	shows("model/t", t, sizeof(t), "the tree");
+	is_int(put_at("model/t", "abcdefg", 7, 3, false), 0,
+	    "write into model/t");
+	shows("model/t", t, sizeof(t), "model/t has the written bytes");
 	got = sample_read(&s, ".optimfs/npy/model/t.npy", &len, &err);
 	memcpy(npy, got, len);
-	ok(len > 16 && memcmp(npy + len - 16, t, 16) == 0, "npy");
+	ok(len > 16 && memcmp(npy + len - 16, t, 16) == 0,
+	    "the .npy file has the written bytes");
 	free(got);
 	memcpy(want, t, 4);
 	memcpy(want + 4, t + 8, 4);
-	shows(".optimfs/rank/0/model/t", want, 8, "columns of rank 0");
+	shows(".optimfs/rank/0/model/t", want, 8,
+	    "rank 0 has its written columns");
 	memcpy(want, t + 4, 4);
 	memcpy(want + 4, t + 12, 4);
-	shows(".optimfs/rank/1/model/t", want, 8, "columns of rank 1");
-	is_str(changes(), "data model/t\n", "one change");
-	is_int(optimfs_abort(s.fs, &err), 0, "abort");
-	shows("model/t", s.t, 16, "takes it back");
-	is_str(changes(), "", "all of it");
+	shows(".optimfs/rank/1/model/t", want, 8,
+	    "rank 1 has its written columns");
+	is_str(changes(), "data model/t\n", "a written tensor is one change");
+	is_int(optimfs_abort(s.fs, &err), 0, "abort succeeds");
+	shows("model/t", s.t, 16, "abort restores the bytes");
+	is_str(changes(), "", "abort leaves no changes");
 }
 
-/* optim/state/w/exp_avg: half of it is in a file that is lost. */
+/* Half of optim/state/w/exp_avg is in a file that is lost. */
 static void repair(void)
 {
 	uint8_t bytes[16];
@@ -169,14 +175,17 @@ static void repair(void)
 	memcpy(bytes, s.exp_avg, sizeof(bytes));
 	handmade_fill(bytes + 8, 8, 77);
 	got = sample_read(&s, "optim/state/w/exp_avg", NULL, &err);
-	ok(got == NULL && err.code == EIO, "half of it is lost");
+	ok(got == NULL && err.code == EIO,
+	    "a tensor with a lost half cannot be read");
 	is_int(put_at("optim/state/w/exp_avg", bytes + 9, 7, 9, false), 0,
-	    "all but a byte of that is written");
+	    "write all but one byte of the lost half");
 	got = sample_read(&s, "optim/state/w/exp_avg", NULL, &err);
-	ok(got == NULL && err.code == EIO, "the byte is missing");
+	ok(got == NULL && err.code == EIO,
+	    "a tensor with one lost byte cannot be read");
 	is_int(put_at("optim/state/w/exp_avg", bytes + 8, 1, 8, false), 0,
-	    "and written");
-	shows("optim/state/w/exp_avg", bytes, 16, "it is whole");
+	    "write the last lost byte");
+	shows("optim/state/w/exp_avg", bytes, 16,
+	    "a tensor whose lost half was written can be read");
 	optimfs_abort(s.fs, NULL);
 }
 
@@ -187,32 +196,46 @@ static void sizes(void)
 	struct optimfs_attr a;
 
 	f = writer("model/w", true);
-	is_u64(optimfs_file_size(f), 0, "cut to nothing");
+	is_u64(optimfs_file_size(f), 0,
+	    "a tensor opened with truncation has size 0");
 	is_int(optimfs_getattr(s.fs, sample_node(&s, "model/w"), &a, &err), 0,
-	    "stat");
-	is_u64(a.size, 0, "says so");
-	is_int(optimfs_file_write(f, s.w, 20, 0, &err), 0, "a part");
-	is_int(optimfs_file_flush(f, &err), 0, "closed");
-	is_str(changes(), "!data model/w\n", "it cannot be committed");
+	    "getattr of a truncated tensor");
+	is_u64(a.size, 0, "getattr reports size 0 for a truncated tensor");
+	is_int(optimfs_file_write(f, s.w, 20, 0, &err), 0,
+	    "write the first 20 bytes of a truncated tensor");
+	is_int(optimfs_file_flush(f, &err), 0,
+	    "flush of an incomplete tensor succeeds");
+	is_str(changes(), "!data model/w\n",
+	    "an incomplete tensor cannot be committed");
 	is_int(sample_read(&s, ".optimfs/rank/1/model/w", NULL, &err) == NULL,
-	    true, "what is missing is not read from below");
-	is_error(err, EIO, "OFS301", "nor as zeros");
+	    true, "bytes that were cut off are not read from the checkpoint");
+	is_error(err, EIO, "OFS301",
+	    "bytes that were cut off are an error, not zeros");
 	memcpy(w, s.w, 20);
-	is_int(optimfs_file_truncate(f, 8, &err), 0, "shorter");
-	is_int(optimfs_file_truncate(f, 60, &err), 0, "longer");
+	is_int(optimfs_file_truncate(f, 8, &err), 0, "truncate to 8 bytes");
+	is_int(optimfs_file_truncate(f, 60, &err), 0,
+	    "extend to the full size");
 	memset(w + 8, 0, 52);
-	shows("model/w", w, 60, "what was cut off is zeros");
-	is_int(optimfs_file_write(f, "xyz", 3, 57, &err), 0, "to the end");
-	is_int(optimfs_file_write(f, "xyz", 3, 58, &err), -1, "past it");
-	is_error(err, EFBIG, "OFS813", "is too far");
-	is_int(optimfs_file_truncate(f, 61, &err), -1, "nor longer");
-	is_int(optimfs_file_flush(f, &err), -1, "close tells it");
-	is_int(optimfs_file_flush(f, &err), -1, "each time");
-	is_error(err, EFBIG, "OFS813", "the same");
+	shows("model/w", w, 60, "an extended tensor has zeros after the cut");
+	is_int(optimfs_file_write(f, "xyz", 3, 57, &err), 0,
+	    "write the last bytes of a tensor");
+	is_int(optimfs_file_write(f, "xyz", 3, 58, &err), -1,
+	    "a write past the end of a tensor fails");
+	is_error(err, EFBIG, "OFS813",
+	    "a write past the end of a tensor fails with EFBIG");
+	is_int(optimfs_file_truncate(f, 61, &err), -1,
+	    "extending a tensor past its size fails");
+	is_int(optimfs_file_flush(f, &err), -1,
+	    "flush reports the earlier failed write");
+	is_int(optimfs_file_flush(f, &err), -1,
+	    "a second flush reports it again");
+	is_error(err, EFBIG, "OFS813", "a second flush has the same error");
 	optimfs_file_close(f);
-	is_str(changes(), "data model/w\n", "complete");
-	is_int(put_at("model/w", s.w, 60, 0, true), 0, "as cp does");
-	shows("model/w", s.w, 60, "all of it");
+	is_str(changes(), "data model/w\n",
+	    "a complete tensor can be committed");
+	is_int(put_at("model/w", s.w, 60, 0, true), 0,
+	    "truncate and write a whole tensor, as cp does");
+	shows("model/w", s.w, 60, "a rewritten tensor has the new bytes");
 	optimfs_abort(s.fs, NULL);
 }
 
@@ -221,40 +244,56 @@ static void texts(void)
 	struct optimfs_file *f;
 	char buf[20];
 
-	is_int(say("optim/param_groups/0/lr", "1e-5\n"), 0, "a number");
-	says("optim/param_groups/0/lr", "1e-05\n", "as it will be shown");
-	is_int(say("optim/param_groups/0/lr", "abc\n"), -1, "no number");
-	is_error(err, EINVAL, "OFS806", "is refused");
-	says("optim/param_groups/0/lr", "1e-05\n", "and the old one stays");
-	is_int(say("optim/state/w/step", "7\n"), 0, "a scalar tensor");
-	says("optim/state/w/step", "7.0\n", "as float32 says it");
-	is_int(say("optim/state/w/step", "1e999\n"), -1, "too large");
-	is_error(err, ERANGE, "OFS806", "does not fit");
-	is_int(say("extra/note", "ho\n"), 0, "a string");
-	is_int(say("extra/epoch", "4\n5\n"), -1, "two lines");
+	is_int(say("optim/param_groups/0/lr", "1e-5\n"), 0, "write a number");
+	says("optim/param_groups/0/lr", "1e-05\n",
+	    "a number is shown in canonical form");
+	is_int(say("optim/param_groups/0/lr", "abc\n"), -1,
+	    "text that is not a number is refused");
+	is_error(err, EINVAL, "OFS806",
+	    "text that is not a number fails with EINVAL");
+	says("optim/param_groups/0/lr", "1e-05\n",
+	    "a refused text leaves the old value");
+	is_int(say("optim/state/w/step", "7\n"), 0,
+	    "write a 0-dimensional tensor as text");
+	says("optim/state/w/step", "7.0\n",
+	    "a 0-dimensional float32 tensor is shown as a float");
+	is_int(say("optim/state/w/step", "1e999\n"), -1,
+	    "a number too large for float32 is refused");
+	is_error(err, ERANGE, "OFS806",
+	    "a number too large for float32 fails with ERANGE");
+	is_int(say("extra/note", "ho\n"), 0, "write a string");
+	is_int(say("extra/epoch", "4\n5\n"), -1,
+	    "two lines for one value are refused");
 	f = writer("extra/epoch", true);
 	is_int(optimfs_file_flush(f, &err), 0,
-	    "what a shell does to a file on the way");
-	is_int(optimfs_file_write(f, "1", 1, 0, &err), 0, "one digit");
-	is_int(optimfs_file_write(f, "2", 1, 1, &err), 0, "another");
+	    "flush of a truncated text succeeds, as shells do it");
+	is_int(optimfs_file_write(f, "1", 1, 0, &err), 0, "write one digit");
+	is_int(optimfs_file_write(f, "2", 1, 1, &err), 0,
+	    "write a second digit");
 	is_int((int)optimfs_file_read(f, buf, 20, 0, &err), 2,
-	    "who writes sees what he writes");
-	says("extra/epoch", "3\n", "others see what was there");
-	is_int(optimfs_file_flush(f, &err), 0, "until it is closed");
+	    "the writer's handle reads the unfinished text");
+	says("extra/epoch", "3\n",
+	    "other readers see the old value before the flush");
+	is_int(optimfs_file_flush(f, &err), 0,
+	    "flush of the new text succeeds");
 	optimfs_file_close(f);
-	says("extra/epoch", "12\n", "and then that");
+	says("extra/epoch", "12\n",
+	    "other readers see the new value after the flush");
 	f = writer("extra/epoch", false);
-	is_int(optimfs_file_write(f, "x", 1, 1, &err), -1, "garbage");
-	is_int(optimfs_file_flush(f, &err), -1, "is refused");
-	is_int(optimfs_file_flush(f, &err), -1, "each time it is closed");
+	is_int(optimfs_file_write(f, "x", 1, 1, &err), -1,
+	    "a write that makes the text invalid is refused");
+	is_int(optimfs_file_flush(f, &err), -1,
+	    "flush of an invalid text fails");
+	is_int(optimfs_file_flush(f, &err), -1,
+	    "a second flush of an invalid text fails");
 	optimfs_file_close(f);
-	says("extra/epoch", "12\n", "and forgotten");
+	says("extra/epoch", "12\n", "an invalid text is dropped at close");
 	is_str(changes(),
 	    "value extra/epoch\nvalue extra/note\n"
 	    "value optim/param_groups/0/lr\nvalue optim/state/w/step\n",
-	    "four values");
+	    "four written values are four changes");
 	optimfs_abort(s.fs, NULL);
-	says("extra/epoch", "3\n", "aborted");
+	says("extra/epoch", "3\n", "abort restores a value");
 }
 
 static void names(void)
@@ -264,119 +303,161 @@ static void names(void)
 	char buf[4], *shape;
 	size_t len;
 
-	is_int(make("optim/state", "t", true), 0, "a directory");
-	is_int(make("optim/state", "t", true), -1, "again");
-	is_error(err, EEXIST, "t", "is there");
-	is_int(make("", "other", true), -1, "beside the three");
-	is_error(err, EPERM, "OFS814", "is no place");
-	is_int(make(".optimfs/layout/model", "x", false), -1, "a mirror");
-	is_error(err, EPERM, "OFS814", "neither");
-	is_int(make("optim/state/t", "exp_avg", false), 0, "a file");
+	is_int(make("optim/state", "t", true), 0,
+	    "create a directory for a parameter's state");
+	is_int(make("optim/state", "t", true), -1,
+	    "creating an existing directory fails");
+	is_error(err, EEXIST, "t",
+	    "creating an existing directory fails with EEXIST");
+	is_int(make("", "other", true), -1,
+	    "creating a directory at the top fails");
+	is_error(err, EPERM, "OFS814",
+	    "creating a directory at the top fails with EPERM");
+	is_int(make(".optimfs/layout/model", "x", false), -1,
+	    "creating a file in the layout mirror fails");
+	is_error(err, EPERM, "OFS814",
+	    "creating a file in the layout mirror fails with EPERM");
+	is_int(make("optim/state/t", "exp_avg", false), 0,
+	    "create a file for a state");
 	is_str(changes(), "!add optim/state/t/exp_avg\n",
-	    "is a change, of something that is no tensor yet");
+	    "a new empty state cannot be committed yet");
 	is_int(put_at("optim/state/t/exp_avg", s.t, 16, 0, false), 0,
-	    "as long as the parameter");
+	    "write a state of its parameter's size");
 	is_int(optimfs_getxattr(s.fs, sample_node(&s, "optim/state/t/exp_avg"),
 		   "user.optimfs.shape", &shape, &len, &err),
-	    0, "takes its shape");
-	is_str(shape, "2,4", "and says so");
+	    0, "a new state has a shape");
+	is_str(shape, "2,4", "a new state has its parameter's shape");
 	free(shape);
-	ok(exists(".optimfs/npy/optim/state/t/exp_avg.npy"), "npy has it");
-	is_int(take("optim/state", "t", true), -1, "it is not empty");
-	is_error(err, ENOTEMPTY, "t", "so it stays");
-	is_int(move("optim/state", "t", "optim/state", "t2"), 0, "renamed");
-	shows("optim/state/t2/exp_avg", s.t, 16, "with what is in it");
-	says("optim/param_groups/0/params", "w\nt2\n", "its group knows it");
+	ok(exists(".optimfs/npy/optim/state/t/exp_avg.npy"),
+	    "a new state has a .npy file");
+	is_int(take("optim/state", "t", true), -1,
+	    "removing a directory that is not empty fails");
+	is_error(err, ENOTEMPTY, "t",
+	    "removing a directory that is not empty fails with ENOTEMPTY");
+	is_int(move("optim/state", "t", "optim/state", "t2"), 0,
+	    "rename a parameter's state");
+	shows("optim/state/t2/exp_avg", s.t, 16,
+	    "a renamed state keeps its bytes");
+	says("optim/param_groups/0/params", "w\nt2\n",
+	    "params lists the renamed state");
 	is_int(move("optim/state", "t2", "optim/state", "w"), -1,
-	    "onto another");
-	says("optim/param_groups/0/params", "w\nt2\n", "which is refused");
-	is_int(move("optim", "state", "optim/state/t2", "x"), -1, "a loop");
-	is_error(err, EINVAL, "itself", "is none");
+	    "rename onto an existing state fails");
+	says("optim/param_groups/0/params", "w\nt2\n",
+	    "a failed rename leaves params unchanged");
+	is_int(move("optim", "state", "optim/state/t2", "x"), -1,
+	    "rename of a directory into itself fails");
+	is_error(err, EINVAL, "itself",
+	    "rename of a directory into itself fails with EINVAL");
 
 	f = writer("optim/state/t2/exp_avg", false);
-	is_int(take("optim/state/t2", "exp_avg", false), 0, "removed");
-	ok(!exists("optim/state/t2/exp_avg"), "gone");
-	is_int((int)optimfs_file_read(f, buf, 4, 0, &err), 4, "but still open");
-	is_int(optimfs_file_write(f, "qq", 2, 0, &err), 0, "to write, too");
+	is_int(take("optim/state/t2", "exp_avg", false), 0,
+	    "remove an open file");
+	ok(!exists("optim/state/t2/exp_avg"),
+	    "a removed file is gone from the tree");
+	is_int((int)optimfs_file_read(f, buf, 4, 0, &err), 4,
+	    "an open removed file can be read");
+	is_int(optimfs_file_write(f, "qq", 2, 0, &err), 0,
+	    "an open removed file can be written");
 	optimfs_file_close(f);
-	is_int(take("optim/state", "t2", true), 0, "rmdir");
+	is_int(take("optim/state", "t2", true), 0, "remove an empty directory");
 	is_str(changes(), "value optim/param_groups/0/params\n",
-	    "as if it had not been, except in its group");
+	    "a removed new state is no change except in params");
 	optimfs_abort(s.fs, NULL);
 
-	is_int(move("model", "w", "model", "v"), 0, "a tensor renamed");
-	shows("model/v", s.w, 60, "keeps its bytes");
+	is_int(move("model", "w", "model", "v"), 0, "rename a tensor");
+	shows("model/v", s.w, 60, "a renamed tensor keeps its bytes");
 	ok(!exists("model/w") && exists(".optimfs/npy/model/v.npy"),
-	    "everywhere");
-	is_int(put_at("model/v", "abc", 3, 5, false), 0, "written");
+	    "a renamed tensor is renamed in npy, too");
+	is_int(put_at("model/v", "abc", 3, 5, false), 0,
+	    "write into a renamed tensor");
 	is_str(changes(),
 	    "add model/v\nremove model/w\nvalue optim/param_groups/0/params\n",
-	    "three changes");
-	says("optim/param_groups/0/params", "v\nt\n", "its group knows it");
-	is_int(move("model", "v", "model", "w"), 0, "back");
+	    "a written and renamed tensor is three changes");
+	says("optim/param_groups/0/params", "v\nt\n",
+	    "params lists the renamed parameter");
+	is_int(move("model", "v", "model", "w"), 0, "rename a tensor back");
 	is_str(changes(), "data model/w\nvalue optim/param_groups/0/params\n",
-	    "two");
-	says("optim/param_groups/0/params", "w\nt\n", "the group, too");
+	    "a tensor renamed back is a write again");
+	says("optim/param_groups/0/params", "w\nt\n",
+	    "params lists the tensor by its old name again");
 	optimfs_abort(s.fs, NULL);
 
 	f = writer("optim/param_groups/0/params", true);
-	is_int(optimfs_file_write(f, "w\n", 2, 0, &err), 0, "half a list");
-	is_int(move("model", "w", "model", "v"), -1, "no renaming meanwhile");
-	is_error(err, EBUSY, "OFS257", "says which group");
-	ok(exists("model/w"), "nothing is renamed");
-	is_int(optimfs_file_write(f, "t\n", 2, 2, &err), 0, "the other half");
+	is_int(optimfs_file_write(f, "w\n", 2, 0, &err), 0,
+	    "write the first line of a group's list");
+	is_int(move("model", "w", "model", "v"), -1,
+	    "rename of a parameter while its group's list is written fails");
+	is_error(err, EBUSY, "OFS257",
+	    "rename of a parameter while its group's list is written fails with EBUSY");
+	ok(exists("model/w"),
+	    "a rename that fails for its group's list leaves the tensor");
+	is_int(optimfs_file_write(f, "t\n", 2, 2, &err), 0,
+	    "write the second line of the list");
 	optimfs_file_close(f);
-	is_int(move("model", "w", "model", "v"), 0, "now it is possible");
-	says("optim/param_groups/0/params", "v\nt\n", "with the group");
+	is_int(move("model", "w", "model", "v"), 0,
+	    "rename of a parameter after its group's list is written");
+	says("optim/param_groups/0/params", "v\nt\n",
+	    "params lists the parameter by its new name");
 	optimfs_abort(s.fs, NULL);
 
-	is_int(move("model", "w", "model", "t"), 0, "onto another");
+	is_int(move("model", "w", "model", "t"), 0,
+	    "rename a tensor onto another");
 	is_str(changes(), "remove model/t\nadd model/t\nremove model/w\n",
-	    "which makes way, and is in the group for itself");
+	    "rename onto a tensor replaces it and removes the source");
 	optimfs_abort(s.fs, NULL);
 	is_int(optimfs_getattr(s.fs, sample_node(&s, "model/w"), &a, &err), 0,
-	    "all is as it was");
-	shows("model/t", s.t, 16, "all of it");
+	    "abort restores a renamed tensor");
+	shows("model/t", s.t, 16, "abort restores a replaced tensor");
 }
 
-/* What rsync, editors and tar do: another file takes the name. */
+/* rsync, editors and tar write another file and rename it. */
 static void replaced(void)
 {
 	uint8_t bytes[60], *last;
 	size_t len;
 
 	handmade_fill(bytes, sizeof(bytes), 10);
-	is_int(make("model", ".w.Xy12", false), 0, "a temporary name");
-	is_int(put_at("model/.w.Xy12", bytes, 60, 0, false), 0, "written");
-	is_int(move("model", ".w.Xy12", "model", "w"), 0, "takes the place");
-	shows("model/w", bytes, 60, "shown");
-	is_str(changes(), "data model/w\n", "and is the same tensor");
+	is_int(make("model", ".w.Xy12", false), 0,
+	    "create a file with a temporary name");
+	is_int(put_at("model/.w.Xy12", bytes, 60, 0, false), 0,
+	    "write the file with the temporary name");
+	is_int(move("model", ".w.Xy12", "model", "w"), 0,
+	    "rename the temporary file onto a tensor");
+	shows("model/w", bytes, 60, "the replaced tensor has the new bytes");
+	is_str(changes(), "data model/w\n",
+	    "a tensor replaced by rename is a write to it");
 	last =
 	    (uint8_t *)sample_read(&s, ".optimfs/npy/model/w.npy", &len, &err);
 	ok(last != NULL && len > 60 && memcmp(last + len - 60, bytes, 60) == 0,
-	    "in npy");
+	    "the .npy file of the replaced tensor has the new bytes");
 	free(last);
-	is_int(take("model", "t", false), 0, "tar removes");
-	is_int(make("model", "t", false), 0, "and makes anew");
+	is_int(take("model", "t", false), 0, "remove a tensor, as tar does");
+	is_int(make("model", "t", false), 0, "create the removed tensor again");
 	is_int(put_at("model/t", bytes, 17, 0, false), -1,
-	    "as large as it was");
-	is_error(err, EFBIG, "OFS813", "not larger");
-	is_int(put_at("model/t", bytes, 16, 0, false), 0, "the same size");
-	is_str(changes(), "data model/t\ndata model/w\n", "the same tensor");
-	is_int(make("optim/param_groups/0", "lr~", false), 0, "an editor");
+	    "a tensor that is created again cannot become larger");
+	is_error(err, EFBIG, "OFS813",
+	    "a tensor that is created again and too large fails with EFBIG");
+	is_int(put_at("model/t", bytes, 16, 0, false), 0,
+	    "write the tensor that was created again");
+	is_str(changes(), "data model/t\ndata model/w\n",
+	    "a tensor removed and created again is a write to it");
+	is_int(make("optim/param_groups/0", "lr~", false), 0,
+	    "create an editor's backup file");
 	is_int(put_at("optim/param_groups/0/lr~", "x\n", 2, 0, false), 0,
-	    "that writes what it likes");
+	    "a new file of no known type takes any text");
 	is_int(move("optim/param_groups/0", "lr~", "optim/param_groups/0",
 		   "lr"),
-	    -1, "may not put it in the place of a number");
-	is_error(err, EINVAL, "OFS806", "and is told");
-	is_int(put_at("optim/param_groups/0/lr~", "2\n", 2, 0, true), 0, "2");
+	    -1, "rename of a file that is not a number onto lr fails");
+	is_error(err, EINVAL, "OFS806",
+	    "rename of a file that is not a number fails with EINVAL");
+	is_int(put_at("optim/param_groups/0/lr~", "2\n", 2, 0, true), 0,
+	    "write a number to the new file");
 	is_int(move("optim/param_groups/0", "lr~", "optim/param_groups/0",
 		   "lr"),
-	    0, "may");
+	    0, "rename of a file with a number onto lr");
 	is_str(changes(),
 	    "data model/t\ndata model/w\nvalue optim/param_groups/0/lr\n",
-	    "is a value");
+	    "a value replaced by rename is a change of the value");
 	optimfs_abort(s.fs, NULL);
 }
 
@@ -384,25 +465,36 @@ static void forms(void)
 {
 	struct ofs_changes c;
 
-	is_int(set("model/w", "user.optimfs.shape", "5,3"), 0, "as it is");
-	is_str(changes(), "", "changes nothing");
-	is_int(set("model/w", "user.optimfs.shape", "5,x"), -1, "no shape");
-	is_error(err, EINVAL, "OFS816", "is none");
-	is_int(set("model/w", "user.optimfs.dtype", "float31"), -1, "no type");
-	is_int(set("model/w", "user.something", "x"), -1, "no place");
-	is_error(err, EOPNOTSUPP, "user.something", "is told");
-	is_int(set("model/w", "user.optimfs.shape", "3,5"), 0, "reshaped");
-	is_int(ofs_overlay_changes(s.fs->now->overlay, &c, &err), 0, "changes");
-	is_u64(c.n, 2, "a tensor of another shape is another");
+	is_int(set("model/w", "user.optimfs.shape", "5,3"), 0,
+	    "set a tensor's shape to the one it has");
+	is_str(changes(), "", "setting the same shape is no change");
+	is_int(set("model/w", "user.optimfs.shape", "5,x"), -1,
+	    "setting an invalid shape fails");
+	is_error(err, EINVAL, "OFS816",
+	    "setting an invalid shape fails with EINVAL");
+	is_int(set("model/w", "user.optimfs.dtype", "float31"), -1,
+	    "setting an unknown dtype fails");
+	is_int(set("model/w", "user.something", "x"), -1,
+	    "setting an unknown attribute fails");
+	is_error(err, EOPNOTSUPP, "user.something",
+	    "setting an unknown attribute fails with EOPNOTSUPP");
+	is_int(set("model/w", "user.optimfs.shape", "3,5"), 0,
+	    "set another shape with the same number of elements");
+	is_int(ofs_overlay_changes(s.fs->now->overlay, &c, &err), 0,
+	    "list the changes of a reshaped tensor");
+	is_u64(c.n, 2, "a reshaped tensor is removed and added");
 	ok(c.v[1].kind == OFS_CHANGE_ADD && c.v[1].from == c.v[0].entry &&
 		c.v[1].ndim == 2 && c.v[1].shape[0] == 3,
-	    "that has the bytes of the old");
+	    "a reshaped tensor is added with the old bytes");
 	ofs_changes_free(&c);
-	is_int(set("model/w", "user.optimfs.shape", "4,3"), 0, "smaller");
-	is_str(changes(), "remove model/w\n!add model/w\n", "must be cut");
+	is_int(set("model/w", "user.optimfs.shape", "4,3"), 0,
+	    "set a smaller shape");
+	is_str(changes(), "remove model/w\n!add model/w\n",
+	    "a tensor longer than its shape cannot be committed");
 	is_int(optimfs_truncate(s.fs, sample_node(&s, "model/w"), 48, &err), 0,
-	    "cut");
-	is_str(changes(), "remove model/w\nadd model/w\n", "then it is whole");
+	    "truncate the tensor to its new shape");
+	is_str(changes(), "remove model/w\nadd model/w\n",
+	    "a tensor truncated to its new shape can be committed");
 	optimfs_abort(s.fs, NULL);
 }
 
@@ -423,53 +515,61 @@ static void npy(void)
 	handmade_fill(t, sizeof(t), 3);
 	memcpy(file + head, t, 16);
 	is_int(put_at(".optimfs/npy/model/t.npy", file, len, 0, true), 0,
-	    "numpy.save");
-	shows("model/t", t, 16, "is the tensor");
+	    "write a whole .npy file, as numpy.save does");
+	shows("model/t", t, 16, "the tensor has the bytes of the .npy file");
 	is_int(put_at(".optimfs/npy/model/t.npy", "zz", 2, head + 4, false), 0,
-	    "in place");
+	    "write data of a .npy file in place");
 	memcpy(t + 4, "zz", 2);
-	shows("model/t", t, 16, "is, too");
+	shows("model/t", t, 16, "the tensor has the bytes written in place");
 	file[len - 16 - 1] = 'x';
 	is_int(put_at(".optimfs/npy/model/t.npy", file, 20, 0, false), 0,
-	    "the header may be written again");
+	    "the same .npy header may be written again");
 	is_int(put_at(".optimfs/npy/model/t.npy", "x", 1, 20, false), -1,
-	    "not changed");
-	is_error(err, EINVAL, "OFS816", "it says so");
+	    "writing another byte into a .npy header fails");
+	is_error(err, EINVAL, "OFS816",
+	    "writing another byte into a .npy header fails with EINVAL");
 	is_int(put_at(".optimfs/npy/model/w.npy", header, sizeof(header) - 1, 0,
 		   true),
-	    -1, "another shape");
-	is_error(err, EINVAL, "OFS816", "does not fit");
-	shows("model/w", s.w, 60, "and changes nothing");
+	    -1, "a .npy header with another shape is refused");
+	is_error(err, EINVAL, "OFS816",
+	    "a .npy header with another shape fails with EINVAL");
+	shows("model/w", s.w, 60,
+	    "a refused .npy header leaves the tensor unchanged");
 	is_int(optimfs_create(s.fs, sample_node(&s, ".optimfs/npy/model"),
 		   "new.npy", false, &a, &err),
-	    0, "a new one");
+	    0, "create a new .npy file");
 	is_int(optimfs_file_open_write(s.fs, a.node, true, &f, &err), 0,
-	    "opened");
+	    "open the new .npy file");
 	memcpy(file, header, sizeof(header) - 1);
 	memcpy(file + sizeof(header) - 1, "12345678", 8);
 	file[strstr((char *)file + 10, "(2,") - (char *)file + 1] = '9';
 	is_int(optimfs_file_write(f, file, sizeof(header) - 1 + 8, 0, &err), 0,
-	    "written");
-	is_int(optimfs_file_flush(f, &err), -1, "with too few elements");
-	is_error(err, EINVAL, "OFS816", "it says so");
+	    "write a new .npy file with too few elements");
+	is_int(optimfs_file_flush(f, &err), -1,
+	    "flush of a .npy file with too few elements fails");
+	is_error(err, EINVAL, "OFS816",
+	    "a .npy file with too few elements fails with EINVAL");
 	is_int(optimfs_file_write(f, header, sizeof(header) - 1, 0, &err), 0,
-	    "written again");
-	is_int(optimfs_file_flush(f, &err), 0, "closed");
+	    "write a header that fits the elements");
+	is_int(optimfs_file_flush(f, &err), 0,
+	    "flush of a complete .npy file succeeds");
 	optimfs_file_close(f);
-	says("model/new", "12345678", "is a file of the tree");
+	says("model/new", "12345678",
+	    "a new .npy file is a tensor of the tree");
 	is_int(optimfs_getxattr(s.fs, sample_node(&s, "model/new"),
 		   "user.optimfs.shape", &got, &len, &err),
-	    0, "that has a shape");
-	is_str(got, "2,1", "the header's");
+	    0, "a tensor made from a .npy file has a shape");
+	is_str(got, "2,1",
+	    "a tensor made from a .npy file has the header's shape");
 	free(got);
 	is_str(changes(), "add model/new\ndata model/t\n",
-	    "and can be committed");
+	    "a tensor made from a .npy file can be committed");
 	is_int(make(".optimfs/npy/model", "new", false), -1,
-	    "files of npy are called so");
+	    "a new file in npy must have the suffix .npy");
 	optimfs_abort(s.fs, NULL);
 }
 
-/* A checkpoint of a trainer: views of it show what is staged. */
+/* Views of a checkpoint of FSDP2 show what is staged. */
 static void views(void)
 {
 	static const char *const files[] = {
@@ -491,25 +591,28 @@ static void views(void)
 		bail_out("%s", err.text);
 	bytes = (uint8_t *)sample_read(&s, "model/output.weight", &n, &err);
 	handmade_fill(bytes, n, 123);
-	is_int(put_at("model/output.weight", bytes, n, 0, true), 0, "write");
+	is_int(put_at("model/output.weight", bytes, n, 0, true), 0,
+	    "write a tensor of an FSDP2 checkpoint");
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
 		got = sample_read(&s, files[i], &len, &err);
-		ok(got != NULL && memmem(got, len, bytes, n) != NULL, "%s",
-		    files[i]);
+		ok(got != NULL && memmem(got, len, bytes, n) != NULL,
+		    "%s has the written tensor", files[i]);
 		free(got);
 	}
 	got = sample_read(&s, ".optimfs/view/dcp@2/__1_0.distcp", &len, &err);
 	ok(got != NULL && memmem(got, len, bytes + n - n / 4, n / 4) != NULL,
-	    "rows of another layout");
+	    "a view for two ranks has the written rows of rank 1");
 	free(got);
 	free(bytes);
-	is_int(optimfs_commit(s.fs, NULL, NULL, &err), -1, "scratch");
-	is_error(err, EROFS, "OFS819", "is not committed");
+	is_int(optimfs_commit(s.fs, NULL, NULL, &err), -1,
+	    "commit of a scratch mount fails");
+	is_error(err, EROFS, "OFS819",
+	    "commit of a scratch mount fails with EROFS");
 	optimfs_close(s.fs);
 }
 
-/* A view of what was staged is kept while it is used; then what was staged at
- * the time is not known any more. */
+/* A view keeps the staged state of its time only while it is in use. Eight
+ * further views displace the first. */
 static void old_view(void)
 {
 	const struct optimfs_options o = { .rw = true, .scratch = true };
@@ -523,20 +626,22 @@ static void old_view(void)
 	s.fs = optimfs_open(path, &o, &err);
 	if (s.fs == NULL)
 		bail_out("%s", err.text);
-	is_int(say("optim/param_groups/0/lr", "0.25\n"), 0, "a value");
+	is_int(say("optim/param_groups/0/lr", "0.25\n"), 0, "write a value");
 	node = sample_node(&s, ".optimfs/view/dcp@1/.metadata");
-	is_int(say("optim/param_groups/0/lr", "0.125\n"), 0, "another one");
+	is_int(say("optim/param_groups/0/lr", "0.125\n"), 0,
+	    "write another value");
 	for (int i = 2; i < 10; i++) {
 		snprintf(path, sizeof(path), ".optimfs/view/dcp@%d/.metadata",
 		    i);
 		sample_node(&s, path);
 	}
 	is_int(optimfs_file_open(s.fs, node, &f, &err), -1,
-	    "a view of before that nobody has used");
-	is_error(err, ESTALE, "OFS776", "says so");
+	    "a displaced view of an old state does not open");
+	is_error(err, ESTALE, "OFS776",
+	    "a displaced view of an old state fails with ESTALE");
 	node = sample_node(&s, ".optimfs/view/dcp@1/.metadata");
 	is_int(optimfs_file_open(s.fs, node, &f, &err), 0,
-	    "looked up again, it is there");
+	    "a displaced view opens after a new lookup");
 	optimfs_file_close(f);
 	optimfs_close(s.fs);
 }
