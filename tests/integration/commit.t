@@ -1,5 +1,5 @@
 #!/bin/sh
-# commit.t - a mounted checkpoint is edited and committed, and says so after
+# commit.t - the same edits in several formats: mount, views, commit, fsck
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount python3
 
@@ -7,14 +7,14 @@ data=$TOP_SRCDIR/tests/data/pytorch
 W=layers.0.w1.weight
 cd "$scratch" || exit 99
 cat > zips.py <<'END'
-"""Every archive passes zipfile's CRC check, unless it never had checksums."""
+"""Prints the archives that fail zipfile's CRC check."""
 import sys, zipfile
 bad = [f for f in sys.argv[1:] if zipfile.is_zipfile(f)
        and zipfile.ZipFile(f).testzip() is not None]
 print(*bad)
 END
 cat > load.py <<'END'
-"""What PyTorch reads from the files, as the tree says it."""
+"""torch.load of the committed files has the edits."""
 import sys, torch
 mnt, files = sys.argv[1], sys.argv[2:]
 full = [torch.load(f, map_location="cpu") for f in files]
@@ -32,13 +32,14 @@ inodes() {
 	(cd ck && find . -type f -exec stat -c '%n %i' {} +) | sort
 }
 
-# edit CHECKPOINT: mount a copy, change it, look at it in views, commit it.
+# edit CHECKPOINT NAME: edit a copy, compare a view with the mount, commit,
+# compare the checkpoint with the mount
 edit() {
 	rm -rf ck tree was view
 	cp -r "$1" ck && chmod -R u+w ck
 	inodes > inodes.was
 	mnt=$(point m)
-	status "$2: mount -o rw" 0 "$OPTIMFS" mount -o rw ck "$mnt"
+	status "$2: mount -o rw exits with 0" 0 "$OPTIMFS" mount -o rw ck "$mnt"
 	cp -r "$mnt" was
 	echo 1e-5 > "$mnt/optim/param_groups/0/lr"
 	echo '[0.5, 0.75]' > "$mnt/optim/param_groups/0/betas"
@@ -48,44 +49,46 @@ edit() {
 	rm "$mnt/optim/state/layers.0.w2.weight/exp_avg"
 	cp -r "$mnt" tree
 	cp -r "$mnt/.optimfs/view/dcp@2" view
-	status "$2: a view can be mounted" 0 "$OPTIMFS" cp -r view / view.tree
-	ok "$2: and has what is staged, and not what was removed" \
+	status "$2: the staged dcp@2 view is a readable checkpoint" 0 \
+	    "$OPTIMFS" cp -r view / view.tree
+	ok "$2: the staged dcp@2 view has the same tree as the mount" \
 	    diff -r tree view.tree
 	rm -rf view.tree
-	is "$2: nothing in the checkpoint has changed" "$(inodes)" \
+	is "$2: no file of the checkpoint changes before the commit" "$(inodes)" \
 	    "$(cat inodes.was)"
 	echo commit > "$mnt/.optimfs/control"
-	is "$2: committed" "$(cat "$mnt/.optimfs/control")" clean
-	status "$2: umount" 0 "$OPTIMFS" umount "$mnt"
-	ok "$2: nothing is left beside it" eventually [ ! -e .ck.optimfs ]
-	status "$2: fsck --data" 0 "$OPTIMFS" fsck --data ck
-	status "$2: the tree" 0 "$OPTIMFS" cp -r ck / now
-	ok "$2: is what was mounted" diff -r tree now
+	is "$2: commit leaves the mount clean" "$(cat "$mnt/.optimfs/control")" clean
+	status "$2: umount exits with 0" 0 "$OPTIMFS" umount "$mnt"
+	ok "$2: umount removes the staging directory" eventually [ ! -e .ck.optimfs ]
+	status "$2: fsck --data accepts the committed checkpoint" 0 "$OPTIMFS" fsck --data ck
+	status "$2: the committed checkpoint can be read without a mount" 0 \
+	    "$OPTIMFS" cp -r ck / now
+	ok "$2: the committed tree equals the edited mount" diff -r tree now
 	rm -rf now
 }
 
 edit "$data/dcp_fsdp2_w4/ckpt" dcp
-is "dcp: only the index was replaced, and files added" \
+is "dcp: commit replaces .metadata, adds files and keeps the others" \
     "$(inodes | grep -c -x -F -f inodes.was)" \
     "$(grep -vc metadata inodes.was)"
 edit "$data/fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles" "rank files"
-is "rank files: no archive has a wrong checksum" \
+is "rank files: every archive passes the CRC check" \
     "$(python3 zips.py ck/*)" ""
 if "$OPTIMFS" --version | grep -q zstd; then
 	edit "$data/dcp_fsdp2_zstd_w2/ckpt" zstd
 fi
 
-# One file, as PyTorch itself reads it.
+# Files that PyTorch itself can load.
 mkdir one && cp "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/*_fsdp.bin \
     "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/optimizer.bin one
 edit one "one file each"
-is "one file each: no archive has a wrong checksum" "$(python3 zips.py ck/*)" ""
+is "one file each: every archive passes the CRC check" "$(python3 zips.py ck/*)" ""
 py=
 for p in python3 /usr/bin/python3; do
 	"$p" -c 'import torch' 2>/dev/null && py=$p
 done
 if [ -n "$py" ]; then
-	is "PyTorch reads what was written" "$("$py" load.py "$mnt" \
+	is "torch.load reads the committed optimizer.bin" "$("$py" load.py "$mnt" \
 	    ck/optimizer.bin 2>&1 | tail -1)" ok
 else
 	skip 1 "no PyTorch here"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""System calls on a file, one after the other, as the shell cannot make them.
+"""Makes system calls on a file that the shell cannot make.
 
-write.py FILE CALL...   prints what each CALL came to: "ok", or the errno's name
+write.py FILE CALL...   prints the result of each CALL: "ok", or the name of the errno
 """
 import ctypes
 import errno
@@ -13,7 +13,7 @@ import sys
 
 
 class Calls:
-    """What a CALL names, up to its first colon; the rest are its arguments."""
+    """A CALL is NAME:ARGUMENT...: a method of this class and its arguments."""
 
     def __init__(self, path):
         self.path = path
@@ -52,7 +52,7 @@ class Calls:
         os.close(fd)
 
     def closedup(self):
-        """What close says, again and again, of a file that stays open."""
+        """Closes a duplicate of the descriptor: sends FLUSH, keeps the file open."""
         os.close(os.dup(self.fd))
 
     def mmap(self, off, n, byte="120"):
@@ -61,7 +61,7 @@ class Calls:
             m.flush()
 
     def mmapdie(self, off, n, byte="120"):
-        """Ended with the pages dirty, as by a kill."""
+        """Writes to a mapping and kills the process before the pages are flushed."""
         m = mmap.mmap(self.fd, 0)
         m[int(off):int(off) + int(n)] = bytes([int(byte)]) * int(n)
         print("ok", flush=True)
@@ -87,7 +87,7 @@ class Calls:
         os.rename(self.path, to)
 
     def exchange(self, to):
-        """renameat2 with flags, which Python has no name for."""
+        """RENAME_EXCHANGE; Python has no renameat2."""
         self._rename2(to, 2)
 
     def noreplace(self, to):
@@ -112,7 +112,7 @@ class Calls:
         os.chmod(self.path, int(mode, 8))
 
     def npy(self, dtype, shape, byte="64"):
-        """All of a .npy file, at once."""
+        """Writes a whole .npy file in one write."""
         dims = tuple(int(d) for d in shape.split("x"))
         n = int(dtype[-1])
         for d in dims:

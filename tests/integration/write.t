@@ -1,5 +1,6 @@
 #!/bin/sh
-# write.t - what a mount that can be written to takes, and a commit makes of it
+# write.t - edits through a read-write mount, and the checkpoint after the
+# commit
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount python3 setfattr
 
@@ -12,7 +13,8 @@ calls() { # FILE CALL...: what write.py says
 	python3 "$TOP_SRCDIR/tests/integration/write.py" "$@"
 }
 
-# begin CHECKPOINT [OPTIONS]: a copy, mounted at $m, and its tree in want/
+# begin CHECKPOINT [OPTIONS]: copy it to ck, mount that read-write at $m, and
+# copy the mounted tree to want
 begin() {
 	drop
 	cp -r "$1" ck && chmod -R u+w ck || return 1
@@ -25,14 +27,15 @@ drop() {
 	rm -rf ck .ck.optimfs want now
 }
 
-# each COMMAND...: in the mount, and in the tree that it should become
+# each COMMAND...: run it in the mount and in the expected tree
 each() {
 	for d in "$m" "$scratch/want"; do
 		(cd "$d" && "$@") || return 1
 	done
 }
 
-# Read without a mount, in case it shows what it keeps rather than what is.
+# Reads ck without a mount: a mount could show staged data instead of stored
+# data.
 same() {
 	rm -rf now
 	"$OPTIMFS" cp $o -r ck / now && diff -r want now
@@ -59,71 +62,79 @@ stretched() {
 	head -c 96 /dev/zero >"$1"
 }
 
-# Everything that one does to files, in one commit.
+# Every kind of edit, in one commit.
 o=
-ok "a DCP checkpoint" begin "$data/dcp_fsdp2_w3/ckpt"
-ok "cp over a tensor" each cp $S/exp_avg_sq $S/exp_avg
-ok "dd conv=notrunc" each zeros model/output.weight 1001 500
-is "a shared mapping" \
+ok "DCP checkpoint mounts read-write" begin "$data/dcp_fsdp2_w3/ckpt"
+ok "cp replaces the bytes of a tensor" each cp $S/exp_avg_sq $S/exp_avg
+ok "dd conv=notrunc overwrites part of a tensor" each zeros model/output.weight 1001 500
+is "a shared mapping of a tensor can be written and flushed" \
     "$(each calls model/tok_embeddings.weight open mmap:100:77)" "ok ok
 ok ok"
-is "of one who is killed" \
+is "a process writes to a shared mapping and is killed" \
     "$(each calls model/norm.bias open mmapdie:3:9 2>&1 | grep -c ok)" 1
 zeros want/model/norm.bias 0 0
 python3 "$TOP_SRCDIR/tests/integration/write.py" want/model/norm.bias \
     open pwrite:3:9 >/dev/null
-ok "has its pages written" cmp "$m/model/norm.bias" want/model/norm.bias
-ok "echo into lr" each say 1e-05 optim/param_groups/0/lr
-ok "into a step" each say 4.0 $S/step
-ok "into a list" each say '[0.5, 0.75]' optim/param_groups/1/betas
-ok "sed -i" each sed -i s/0.999/0.25/ optim/param_groups/0/betas
-ok "sed -i.bak" each sed -i.bak s/0.25/0.125/ optim/param_groups/0/betas
-ok "with another suffix" each sed -i.was s/x/y/ optim/param_groups/1/lr
-ok "cp of a value beside it" each cp -a optim/param_groups/0/eps \
+ok "pages dirtied by a killed process reach the tensor" \
+    cmp "$m/model/norm.bias" want/model/norm.bias
+ok "echo changes the learning rate" each say 1e-05 optim/param_groups/0/lr
+ok "echo changes an optimizer step" each say 4.0 $S/step
+ok "echo replaces a list" each say '[0.5, 0.75]' optim/param_groups/1/betas
+ok "sed -i edits a list" each sed -i s/0.999/0.25/ optim/param_groups/0/betas
+ok "sed -i.bak edits a list and leaves a backup copy" \
+    each sed -i.bak s/0.25/0.125/ optim/param_groups/0/betas
+ok "sed -i.was leaves a backup copy with another suffix" \
+    each sed -i.was s/x/y/ optim/param_groups/1/lr
+ok "cp -a makes a backup copy of a scalar" each cp -a optim/param_groups/0/eps \
     optim/param_groups/0/eps~
-ok "cp -a adds state" each append_state
-ok "rm" each rm optim/state/conv.bias/exp_avg
-ok "rm -r" each rm -r optim/state/conv.weight
-ok "mv" each mv optim/state/norm.bias/exp_avg optim/state/norm.bias/momentum
-ok "mv of a directory" each mv optim/state/norm.weight \
+ok "cp -a adds a parameter with its optimizer state" each append_state
+ok "rm removes an optimizer state tensor" each rm optim/state/conv.bias/exp_avg
+ok "rm -r removes the optimizer state of a parameter" each rm -r optim/state/conv.weight
+ok "mv renames an optimizer state tensor" \
+    each mv optim/state/norm.bias/exp_avg optim/state/norm.bias/momentum
+ok "mv renames the state directory of a parameter" each mv optim/state/norm.weight \
     optim/state/final_norm.weight
-ok "back" each mv optim/state/final_norm.weight optim/state/norm.weight
-is "another shape" "$(calls "$m/model/rope" setxattr:shape:6,4)" ok
-ok "and its bytes" each python3 -c 'import sys
+ok "mv renames the state directory back" \
+    each mv optim/state/final_norm.weight optim/state/norm.weight
+is "setxattr changes the shape of a tensor" "$(calls "$m/model/rope" setxattr:shape:6,4)" ok
+ok "all bytes of the new shape can be written" each python3 -c 'import sys
 open("model/rope", "wb").write(bytes(range(96)))'
-is "a .npy of a new name" "$(calls "$m/.optimfs/npy/model/extra_bias.npy" \
+is "writing a .npy with a new name succeeds" "$(calls "$m/.optimfs/npy/model/extra_bias.npy" \
     open:c npy:\<f4:3x5:63 close)" "ok ok ok"
-is "has its shape" "$(calls "$m/model/extra_bias" getxattr:shape:3,5 \
+is "the new tensor has the shape and dtype of its .npy" \
+    "$(calls "$m/model/extra_bias" getxattr:shape:3,5 \
     getxattr:dtype:float32)" "ok ok"
 head -c 60 /dev/zero | tr '\0' '?' >want/model/extra_bias
-is "a .npy over a tensor" "$(calls "$m/.optimfs/npy/model/adapter.weight.npy" \
+is "writing a .npy over an existing tensor succeeds" \
+    "$(calls "$m/.optimfs/npy/model/adapter.weight.npy" \
     open:t npy:\<f4:7x12:62 close)" "ok ok ok"
 head -c 336 /dev/zero | tr '\0' '>' >want/model/adapter.weight
-ok "the mount has all of it" diff -r "$m" want
-is "its views do" "$("$OPTIMFS" commit "$m" 2>&1; cat "$m/.optimfs/control")" \
+ok "the mount shows every edit before the commit" diff -r "$m" want
+is "commit leaves the mount clean" "$("$OPTIMFS" commit "$m" 2>&1; cat "$m/.optimfs/control")" \
     clean
 rm want/optim/param_groups/[01]/*.bak want/optim/param_groups/1/lr.was \
     want/optim/param_groups/0/eps~
-ok "after a commit, too, without backup copies" diff -r "$m" want
-ok "and goes on" each say 0.5 optim/param_groups/0/eps
-ok "unmounted, the checkpoint has it" committed
-ok "mounted again" "$OPTIMFS" mount -o rw ck "$m"
-ok "it shows that" diff -r "$m" want
-ok "and has nothing to commit" "$OPTIMFS" umount "$m"
+ok "the mount shows every edit after the commit, without backup copies" diff -r "$m" want
+ok "the mount can be edited after a commit" each say 0.5 optim/param_groups/0/eps
+ok "umount commits, and the checkpoint equals the expected tree" committed
+ok "the committed checkpoint mounts again" "$OPTIMFS" mount -o rw ck "$m"
+ok "the new mount shows the committed tree" diff -r "$m" want
+ok "umount succeeds when nothing has changed" "$OPTIMFS" umount "$m"
 
-# A parameter gets another name: its groups say so, and then nothing is to be
-# said to them.
+# Renaming the state of a parameter also renames it in its param group, so that
+# no edit of the group is needed.
 renamed() { # CHECKPOINT PARAMETER
 	begin "$data/$1" && each mv "optim/state/$2" optim/state/other || return 1
 	sed -i "s/^$2\$/other/" want/optim/param_groups/*/params
 	grep -qx other want/optim/param_groups/*/params && diff -r "$m" want &&
 	    each mv "model/$2" model/other && diff -r "$m" want && committed
 }
-ok "a parameter renamed, as an item" renamed dcp_fsdp2_w3/ckpt conv.weight
-ok "with an optimizer that names its own" renamed named_optimizer_w2/ckpt \
+ok "renaming a parameter updates its param group (DCP)" renamed dcp_fsdp2_w3/ckpt conv.weight
+ok "renaming a parameter updates its param group (named optimizer)" \
+    renamed named_optimizer_w2/ckpt \
     conv.weight
 
-# What is called params may be anything.
+# The key params of a group may hold anything, not only a list of names.
 python3 - <<'END'
 import pickle
 group = {"lr": 0.1, "params": {"x": 1, "y": 2}}
@@ -132,12 +143,12 @@ with open("dict.pt", "wb") as f:
     pickle.dump({"model": {"w": 1.0}, "optimizer": {
         "state": state, "param_groups": [group]}}, f, protocol=2)
 END
-ok "params that is a dictionary" begin dict.pt
-ok "a state renamed" each mv optim/state/a optim/state/q
-ok "changes nothing else" diff -r "$m" want
-ok "and the mount goes on" "$OPTIMFS" abort "$m"
+ok "checkpoint whose params is a dictionary mounts read-write" begin dict.pt
+ok "mv renames a state although params is a dictionary" each mv optim/state/a optim/state/q
+ok "the rename changes nothing else" diff -r "$m" want
+ok "abort succeeds after the rename" "$OPTIMFS" abort "$m"
 
-# Programs that copy trees: all is written anew, nothing changes.
+# Programs that copy trees write every file again with the same contents.
 again() {
 	begin "$data/dcp_fsdp2_w2/ckpt" && "$@" && diff -r "$m" want && committed
 }
@@ -147,16 +158,16 @@ rsync_all() {
 untar() {
 	tar -C want -cf - . | tar -C "$m" -xf -
 }
-ok "cp -a over all" again cp -a want/. "$m/"
-ok "tar x over all" again untar
+ok "cp -a of the whole tree over itself commits the same tree" again cp -a want/. "$m/"
+ok "tar x of the whole tree over itself commits the same tree" again untar
 if command -v rsync >/dev/null; then
-	ok "rsync over all" again rsync_all -I
-	ok "rsync --inplace over all" again rsync_all -I --inplace
+	ok "rsync over the whole tree commits the same tree" again rsync_all -I
+	ok "rsync --inplace over the whole tree commits the same tree" again rsync_all -I --inplace
 else
 	skip 2 "no rsync"
 fi
 
-# The other formats.
+# The same edits in other formats.
 some_edits() { # TENSOR VALUE TEXT
 	each zeros "$1" 5 9 && each say "$3" "$2" && diff -r "$m" want
 }
@@ -173,102 +184,111 @@ for row in \
 	*local_flat*) o="-o units=$scratch/u.json" u=units=$scratch/u.json ;;
 	*) o= u= ;;
 	esac
-	ok "$1" begin "$data/$1" $u
-	ok "$1: edited" some_edits model/layers.0.w1.weight "$2" "$3"
-	ok "$1: committed" committed
+	ok "$1: mounts read-write" begin "$data/$1" $u
+	ok "$1: the mount shows edits of a tensor and of a scalar" \
+	    some_edits model/layers.0.w1.weight "$2" "$3"
+	ok "$1: the committed checkpoint equals the expected tree" committed
 done
 o=
-ok "safetensors" begin "$data/safetensors_plain/ckpt"
-ok "safetensors: edited" each zeros model/layers.0.w1.weight 5 9
+ok "safetensors: mounts read-write" begin "$data/safetensors_plain/ckpt"
+ok "safetensors: a tensor can be edited" each zeros model/layers.0.w1.weight 5 9
 rm "$m/model/fp8"
-not_ok "safetensors: keeps its names" "$OPTIMFS" commit "$m"
-like "safetensors: and says so" "$(cat "$scratch/err")" "*OFS826*model/fp8*"
+not_ok "safetensors: commit fails when a tensor was removed" "$OPTIMFS" commit "$m"
+like "safetensors: the failed commit reports OFS826 with the tensor" \
+    "$(cat "$scratch/err")" "*OFS826*model/fp8*"
 cp -a want/model/fp8 "$m/model/fp8"
-ok "safetensors: committed" committed
+ok "safetensors: commit succeeds when the tensor is back" committed
 
-# Two writers of one tensor: the last one of each byte.
-ok "two at once" begin "$data/dcp_fsdp2_w2/ckpt"
+# Two concurrent writers of one tensor: for each byte the last write counts.
+ok "checkpoint for concurrent writers mounts read-write" begin "$data/dcp_fsdp2_w2/ckpt"
 for i in 1 2 3 4 5 6 7 8; do
 	calls "$m/model/output.weight" open \
 	    "pwrite:$((i * 100)):100:$i" "pwrite:$((i * 100)):100:$((64 + i))" \
 	    >>two.out &
 done
 wait
-is "all succeed" "$(sort -u two.out)" "ok ok ok"
+is "all concurrent writes succeed" "$(sort -u two.out)" "ok ok ok"
 for i in 1 2 3 4 5 6 7 8; do
 	calls want/model/output.weight open "pwrite:$((i * 100)):100:$((64 + i))"
 done >/dev/null
-ok "and nothing is lost" committed
+ok "the commit has every concurrent write" committed
 
-# Coupled representations: rank files, slices and padding.
+# One parameter appears in the global tree, in rank trees and in flat files.
 flat=$data/fsdp1_local_flat_fullshard_w3/ckpt
 o="-o units=$scratch/u.json"
-ok "flat parameters" begin "$flat" "units=$scratch/u.json"
+ok "flat FSDP1 checkpoint mounts read-write" begin "$flat" "units=$scratch/u.json"
 r=$(cd "$m/.optimfs/rank" && find . -name layers.0.w1.weight -path '*model*' |
     head -n 1)
 before=$(cksum <"$m/.optimfs/rank/$r")
-ok "a write to all of a parameter" each stretched model/layers.0.w1.weight
-not_ok "of which the rest is cut off, is no commit" "$OPTIMFS" commit "$m"
-like "by name and bytes" "$(cat "$scratch/err")" \
+ok "a parameter can be truncated and partly rewritten" each stretched model/layers.0.w1.weight
+not_ok "commit fails when a tensor was truncated and not fully rewritten" "$OPTIMFS" commit "$m"
+like "OFS301 names the tensor, its written bytes and its size" "$(cat "$scratch/err")" \
     "*OFS301*model/layers.0.w1.weight*96 of 912*"
-ok "the rest" each sh -c 'head -c 912 /dev/zero >model/layers.0.w1.weight'
-not_ok "is in the rank that has it" test "$before" = \
+ok "the whole parameter can be rewritten" \
+    each sh -c 'head -c 912 /dev/zero >model/layers.0.w1.weight'
+not_ok "the rank tree shows the new bytes of the parameter" test "$before" = \
     "$(cksum <"$m/.optimfs/rank/$r")"
-ok "and committed" committed
+ok "the commit of a flat parameter equals the expected tree" committed
 
-# A hard link to a file of the old checkpoint keeps what it was.
-ok "linked files" begin "$data/dcp_fsdp2_w2/ckpt"
+# Commit replaces files instead of writing into them, so that hard links to the
+# old files keep the old contents.
+ok "checkpoint for hard links mounts read-write" begin "$data/dcp_fsdp2_w2/ckpt"
 o=
 cp -rl ck old && cp -r ck copy
-ok "are edited" each zeros model/output.weight 0 999
-ok "and committed" committed
-ok "but not there" diff -r old copy
+ok "a tensor of a hard-linked file can be edited" each zeros model/output.weight 0 999
+ok "the commit of hard-linked files equals the expected tree" committed
+ok "hard links to the old files keep the old contents" diff -r old copy
 
-# A tolerance is for each part of a number, and for no two truths.
-ok "types" begin "$data/dcp_dtypes/ckpt"
+# A relative tolerance applies to the real and imaginary part separately, and
+# never to booleans.
+ok "checkpoint with many dtypes mounts read-write" begin "$data/dcp_dtypes/ckpt"
 printf '\0\0\0\101' | dd of="$m/model/t.complex64" bs=1 seek=4 conv=notrunc \
     2>/dev/null
 first=$(od -An -tu1 -N1 "$m/model/t.bool")
 printf "\\$((1 - first))" | dd of="$m/model/t.bool" bs=1 conv=notrunc 2>/dev/null
-ok "are edited" "$OPTIMFS" umount "$m"
-status "and differ" 1 "$OPTIMFS" diff --rtol 1e-6 ck "$data/dcp_dtypes/ckpt"
-is "each" "$(sed 's/:.*//' "$scratch/out")" "model/t.bool
+ok "umount commits an edited complex number and boolean" "$OPTIMFS" umount "$m"
+status "diff --rtol exits with 1 for both edits" 1 \
+    "$OPTIMFS" diff --rtol 1e-6 ck "$data/dcp_dtypes/ckpt"
+is "diff --rtol names the complex and the boolean tensor" \
+    "$(sed 's/:.*//' "$scratch/out")" "model/t.bool
 model/t.complex64"
 
-# The longest name there is, and owners that few have.
+# A name of NAME_MAX bytes, and an owner too large for an octal tar header.
 long=$(printf '%0255d' 7)
-ok "a long name" begin "$data/dcp_fsdp2_w2/ckpt"
+ok "checkpoint for long names mounts read-write" begin "$data/dcp_fsdp2_w2/ckpt"
 cp -a "$m/model/output.weight" "$m/model/$long"
-ok "is committed" "$OPTIMFS" umount "$m"
+ok "umount commits a tensor with a name of 255 bytes" "$OPTIMFS" umount "$m"
 mkdir copied
-ok "and copied" "$OPTIMFS" cp ck "model/$long" copied
-ok "as it was" sh -c '"$1" cat ck model/output.weight | cmp - "copied/$2"' - \
+ok "optimfs cp copies a tensor with a name of 255 bytes" "$OPTIMFS" cp ck "model/$long" copied
+ok "the copy has the bytes of the tensor" \
+    sh -c '"$1" cat ck model/output.weight | cmp - "copied/$2"' - \
     "$OPTIMFS" "$long"
-ok "nothing else is there" test "$(ls -A copied)" = "$long"
+ok "optimfs cp leaves no other file" test "$(ls -A copied)" = "$long"
 if [ "$(id -u)" = 0 ]; then
 	chown -R 3000000001:2097152 ck
 	"$OPTIMFS" tar ck optim/param_groups >tar
-	is "an archive has it, and its owner" "$(tar --numeric-owner -tvf tar |
+	is "optimfs tar stores numeric owners above 2097151" "$(tar --numeric-owner -tvf tar |
 	    awk '{ print $2 }' | sort -u)" 3000000001/2097152
 else
 	skip 1 "not root"
 fi
 
-# Part of a tree; a mount to try things.
-ok "a subtree" begin "$data/dcp_fsdp2_w2/ckpt" subtree=optim
+# A mount of a subtree, and a scratch mount.
+ok "mount with -o subtree=optim succeeds" begin "$data/dcp_fsdp2_w2/ckpt" subtree=optim
 cp -r "$m/." part
-ok "is edited" each say 0.5 optim/param_groups/0/lr
-ok "and committed" "$OPTIMFS" umount "$m"
-is "to the whole" "$("$OPTIMFS" cat ck optim/param_groups/0/lr)" 0.5
-ok "which is sound" "$OPTIMFS" fsck --data ck
-status "a subtree that is not there" 3 \
+ok "a scalar below the subtree can be edited" each say 0.5 optim/param_groups/0/lr
+ok "umount commits the edit of a subtree mount" "$OPTIMFS" umount "$m"
+is "the edit is at its place in the whole checkpoint" \
+    "$("$OPTIMFS" cat ck optim/param_groups/0/lr)" 0.5
+ok "fsck accepts a checkpoint edited in a subtree mount" "$OPTIMFS" fsck --data ck
+status "mount with a subtree that does not exist exits with 3" 3 \
     "$OPTIMFS" mount -o rw,subtree=nowhere ck "$m"
-ok "scratch" begin "$data/dcp_fsdp2_w2/ckpt" scratch
+ok "mount with -o scratch succeeds" begin "$data/dcp_fsdp2_w2/ckpt" scratch
 ls -ia ck >inodes
-ok "is edited" each zeros model/output.weight 0 999
-ok "and shows it" diff -r "$m" want
-not_ok "but commits nothing" "$OPTIMFS" commit "$m"
-like "and says so" "$(cat "$scratch/err")" "*OFS819*"
-ok "is gone" "$OPTIMFS" umount "$m"
-is "without a trace" "$(ls -ia ck)" "$(cat inodes)"
+ok "a tensor of a scratch mount can be edited" each zeros model/output.weight 0 999
+ok "a scratch mount shows its edits" diff -r "$m" want
+not_ok "commit of a scratch mount fails" "$OPTIMFS" commit "$m"
+like "commit of a scratch mount reports OFS819" "$(cat "$scratch/err")" "*OFS819*"
+ok "a scratch mount unmounts without a commit" "$OPTIMFS" umount "$m"
+is "a scratch mount leaves every file of the checkpoint as it was" "$(ls -ia ck)" "$(cat inodes)"
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/sh
-# write_errors.t - what a writer must be told, and what survives whom
+# write_errors.t - edits that must fail, locks, and recovery after a crash
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount python3
 
@@ -31,265 +31,297 @@ lr() {
 }
 dcp=$data/dcp_fsdp2_w2/ckpt
 
-# W17 A tensor keeps its size.
-ok "a mount" begin "$dcp"
-is "past the end" "$(calls "$m/$T" open pwrite:912:1 pwrite:900:13)" \
+# A tensor keeps its size.
+ok "DCP checkpoint mounts read-write" begin "$dcp"
+is "pwrite past the end of a tensor fails with EFBIG" \
+    "$(calls "$m/$T" open pwrite:912:1 pwrite:900:13)" \
     "ok EFBIG EFBIG"
-is "closing tells it again" "$(calls "$m/$T" open pwrite:912:1 closedup closedup \
+is "close and fsync repeat the EFBIG of the failed pwrite" \
+    "$(calls "$m/$T" open pwrite:912:1 closedup closedup \
     fsync fsync close)" "ok EFBIG EFBIG EFBIG EFBIG EFBIG EFBIG"
-is "who comes later is not told" "$(calls "$m/$T" open pwrite:0:1 close)" \
+is "the next open of the tensor does not see the old error" \
+    "$(calls "$m/$T" open pwrite:0:1 close)" \
     "ok ok ok"
-is "O_APPEND" "$(calls "$m/$T" open:a pwrite:0:1)" "ok EFBIG"
-is "longer" "$(calls "$m/$T" open cut:913)" "ok EFBIG"
-is "space behind" "$(calls "$m/$T" open allocate:912:1)" "ok EFBIG"
-is "what fits is not lost" "$(calls "$m/$T" open pwrite:0:912 close)" "ok ok ok"
+is "pwrite with O_APPEND fails with EFBIG" "$(calls "$m/$T" open:a pwrite:0:1)" "ok EFBIG"
+is "ftruncate beyond the size of a tensor fails with EFBIG" \
+    "$(calls "$m/$T" open cut:913)" "ok EFBIG"
+is "posix_fallocate beyond the size of a tensor fails with EFBIG" \
+    "$(calls "$m/$T" open allocate:912:1)" "ok EFBIG"
+is "a write of all 912 bytes succeeds after those failures" \
+    "$(calls "$m/$T" open pwrite:0:912 close)" "ok ok ok"
 
-# W16, W18 Cut and not written again.
-is "cut to nothing" "$(calls "$m/$T" open cut:0 pwrite:0:100)" "ok ok ok"
-status "is no commit" 3 "$OPTIMFS" commit "$m"
-like "with bytes" "$(said)" "*OFS301*100 of 912*"
-like "which control has, too" "$(cat "$m/.optimfs/control")" "dirty*failed*OFS301*"
-is "nothing has changed" "$(ls -A ck)" "$(ls -A "$dcp")"
+# A tensor that was truncated has to be rewritten before the commit.
+is "a tensor can be truncated and partly rewritten" \
+    "$(calls "$m/$T" open cut:0 pwrite:0:100)" "ok ok ok"
+status "commit fails when a tensor was truncated and partly rewritten" 3 "$OPTIMFS" commit "$m"
+like "OFS301 says how many bytes were written" "$(said)" "*OFS301*100 of 912*"
+like ".optimfs/control shows the failed commit with OFS301" \
+    "$(cat "$m/.optimfs/control")" "dirty*failed*OFS301*"
+is "the failed commit leaves no new file in the checkpoint" "$(ls -A ck)" "$(ls -A "$dcp")"
 "$OPTIMFS" abort "$m"
-is "until all is dropped" "$(cat "$m/.optimfs/control")" clean
-is "no more than cut" "$(calls "$m/$T" open cut:100)" "ok ok"
-status "is none, either" 3 "$OPTIMFS" commit "$m"
-is "extended, it has zeros" "$(calls "$m/$T" open cut:912 pread:100:812 close)" \
+is "abort leaves the mount clean after a failed commit" "$(cat "$m/.optimfs/control")" clean
+is "a tensor can be truncated to 100 bytes" "$(calls "$m/$T" open cut:100)" "ok ok"
+status "commit fails when a tensor was truncated and not rewritten" 3 "$OPTIMFS" commit "$m"
+is "ftruncate back to the full size makes the tail readable" \
+    "$(calls "$m/$T" open cut:912 pread:100:812 close)" \
     "ok ok ok ok"
-ok "and is whole" "$OPTIMFS" commit "$m"
+ok "commit succeeds when the tensor has its full size again" "$OPTIMFS" commit "$m"
 
-# New files of the model that do not say what they are.
-ok "a mount" begin "$dcp"
+# A new tensor needs a dtype and a shape: from cp -a, setxattr or a .npy.
+ok "fresh checkpoint mounts read-write" begin "$dcp"
 untyped() { # NAME
-	status "$1 is no tensor" 3 "$OPTIMFS" commit "$m"
-	like "and says what to do" "$(said)" \
+	status "commit fails for a new tensor file with $1" 3 "$OPTIMFS" commit "$m"
+	like "OFS303 for $1 names cp -a and the .npy path as remedies" "$(said)" \
 	    "*OFS303 model/new: *neither dtype nor shape*cp -a*.optimfs/npy/model/new.npy*"
-	is "in characters" "$(tr -d '[:print:]\n' <"$scratch/err")" ''
+	is "the message for $1 has printable characters only" \
+	    "$(tr -d '[:print:]\n' <"$scratch/err")" ''
 	"$OPTIMFS" abort "$m"
 }
 echo hello >"$m/model/new"
-untyped "a word"
+untyped "text"
 head -c 7 /dev/zero >"$m/model/new"
-untyped "a few zeros"
+untyped "7 bytes of zeros"
 cat "$m/$T" >"$m/model/new"
-untyped "a copy without attributes"
+untyped "bytes copied by cat"
 cat "$m/$T" >"$m/optim/state/norm.bias/new"
-status "nor is a state" 3 "$OPTIMFS" commit "$m"
-like "it says so too" "$(said)" "*OFS303 *norm.bias/new: *"
+status "commit fails for an untyped optimizer state tensor" 3 "$OPTIMFS" commit "$m"
+like "OFS303 names the untyped optimizer state tensor" "$(said)" "*OFS303 *norm.bias/new: *"
 "$OPTIMFS" abort "$m"
 echo 3 >"$m/optim/state/norm.bias/times"
 cp -a "$m/$T" "$m/model/new"
-ok "a number and a tensor are committed" "$OPTIMFS" commit "$m"
-is "the tensor is one" "$("$OPTIMFS" cat ck model/new | cmp - "$m/$T" && echo same)" same
-is "no bytes of a tensor are shown" \
+ok "commit takes a new scalar state and a tensor from cp -a" "$OPTIMFS" commit "$m"
+is "the tensor from cp -a has the same bytes after the commit" \
+    "$("$OPTIMFS" cat ck model/new | cmp - "$m/$T" && echo same)" same
+is "binary data written to a scalar fails with EINVAL" \
     "$(calls "$m/$L" open:t 'text:\x19\x3e\xff\xfe\n')" "ok EINVAL"
-like "but counted" "$(cat "$m/.optimfs/errors")" "*OFS806	EINVAL	$L	bytes 0-6	6 bytes, not all of them characters*"
+like "OFS806 gives the size of binary data instead of printing it" \
+    "$(cat "$m/.optimfs/errors")" "*OFS806	EINVAL	$L	bytes 0-6	6 bytes, not all of them characters*"
 
-# W21 Texts.
-is "no number" "$(calls "$m/$L" open:t text:abc\\n)" "ok EINVAL"
-is "at close" "$(calls "$m/$L" open:t text:abc fsync closedup closedup)" \
+# Text written to a scalar or a list is parsed at the end of a line or at close.
+is "a word written to lr fails with EINVAL" "$(calls "$m/$L" open:t text:abc\\n)" "ok EINVAL"
+is "a word without newline fails with EINVAL at each close" \
+    "$(calls "$m/$L" open:t text:abc fsync closedup closedup)" \
     "ok ok EINVAL EINVAL EINVAL"
-is "two lines" "$(calls "$m/$L" open:t text:1\\n2\\n close)" \
+is "two lines written to lr fail with EINVAL at close" \
+    "$(calls "$m/$L" open:t text:1\\n2\\n close)" \
     "ok ok EINVAL"
-is "out of range" "$(calls "$m/optim/state/norm.bias/step" open:t text:1e99\\n)" \
+is "a number out of range written to step fails with ERANGE" \
+    "$(calls "$m/optim/state/norm.bias/step" open:t text:1e99\\n)" \
     "ok ERANGE"
-is "no list" "$(calls "$m/optim/param_groups/0/betas" open:t "text:[0.5\\n" \
+is "an unclosed list written to betas fails with EINVAL at close" \
+    "$(calls "$m/optim/param_groups/0/betas" open:t "text:[0.5\\n" \
     close)" "ok ok EINVAL"
-is "the old one stays" "$(cat "$m/$L")" 0.001
-is "and nothing is dirty" "$(head -n 1 "$m/.optimfs/control")" clean
-is "a truncation alone changes nothing" "$(calls "$m/$L" open:t close)" "ok ok"
-is "as it was" "$(cat "$m/$L")" 0.001
-like "words are kept" "$(cat "$m/.optimfs/errors")" "*OFS806*"
-ok "in pieces" sh -c "printf 0. >'$m/$L'; printf 25 >>'$m/$L'"
+is "lr keeps its value after rejected writes" "$(cat "$m/$L")" 0.001
+is "rejected writes leave the mount clean" "$(head -n 1 "$m/.optimfs/control")" clean
+is "open with O_TRUNC and close without a write succeeds" "$(calls "$m/$L" open:t close)" "ok ok"
+is "O_TRUNC without a write leaves lr as it was" "$(cat "$m/$L")" 0.001
+like ".optimfs/errors lists rejected text as OFS806" "$(cat "$m/.optimfs/errors")" "*OFS806*"
+ok "a number can be written in two pieces" sh -c "printf 0. >'$m/$L'; printf 25 >>'$m/$L'"
 
-# W15 Nobody may be writing.
+# A commit needs every file to be closed by its writer.
 calls "$m/$T" open pwrite:0:1 >/dev/null
 exec 9<>"$m/$T"
-status "a commit while a file is open" 3 "$OPTIMFS" commit "$m"
-like "names it" "$(said)" "*OFS815*$T*"
-status "as does umount" 3 "$OPTIMFS" umount "$m"
+status "commit fails while a file is open for writing" 3 "$OPTIMFS" commit "$m"
+like "OFS815 names the file that is open for writing" "$(said)" "*OFS815*$T*"
+status "umount fails while a file is open for writing" 3 "$OPTIMFS" umount "$m"
 exec 9<&-
-ok "later" "$OPTIMFS" commit "$m"
-is "is one" "$(lr)" 0.25
+ok "commit succeeds after the file is closed" "$OPTIMFS" commit "$m"
+is "the commit has the number that was written in two pieces" "$(lr)" 0.25
 
-# Names. The contract of rename(2), unlink(2) and so on.
+# Errors of rename(2), unlink(2), mkdir(2), ... as their manuals have them.
 d=$m/optim/state
-is "rmdir of what is not empty" "$(calls "$d/norm.bias" rmdir)" ENOTEMPTY
-is "of a file" "$(calls "$m/$T" rmdir)" ENOTDIR
-is "unlink of a directory" "$(calls "$d/norm.bias" unlink)" EISDIR
-is "of nothing" "$(calls "$d/nobody" unlink)" ENOENT
-is "mkdir of what is there" "$(calls "$d/norm.bias" mkdir)" EEXIST
-is "open of what is there" "$(calls "$m/$T" open:x)" EEXIST
-is "a name of 256 bytes" \
+is "rmdir of a non-empty directory fails with ENOTEMPTY" "$(calls "$d/norm.bias" rmdir)" ENOTEMPTY
+is "rmdir of a file fails with ENOTDIR" "$(calls "$m/$T" rmdir)" ENOTDIR
+is "unlink of a directory fails with EISDIR" "$(calls "$d/norm.bias" unlink)" EISDIR
+is "unlink of a missing name fails with ENOENT" "$(calls "$d/nobody" unlink)" ENOENT
+is "mkdir of an existing name fails with EEXIST" "$(calls "$d/norm.bias" mkdir)" EEXIST
+is "open with O_EXCL of an existing file fails with EEXIST" "$(calls "$m/$T" open:x)" EEXIST
+is "mkdir with a name of 256 bytes fails with ENAMETOOLONG" \
     "$(calls "$d/$(printf %0256d 0)" mkdir)" ENAMETOOLONG
-is "a file in the root" "$(calls "$m/file" open:c)" EPERM
-is "a directory in the root" "$(calls "$m/dir" mkdir)" EPERM
-is "nor in .optimfs" "$(calls "$m/.optimfs/file" open:c)" EPERM
-is "generated files" "$(calls "$m/.optimfs/info.json" open:rw)" EPERM
-is "views" "$(mkdir "$m/.optimfs/view/dcp@1/x" 2>/dev/null || echo no)" no
-is "a link" "$(calls "$m/$T" link:"$m/model/x")" EPERM
-is "a symbolic link" "$(calls "$m/model/x" symlink:y)" EPERM
-is "a FIFO" "$(calls "$m/model/x" mkfifo)" EPERM
-is "a directory into itself" \
+is "a new file in the root fails with EPERM" "$(calls "$m/file" open:c)" EPERM
+is "a new directory in the root fails with EPERM" "$(calls "$m/dir" mkdir)" EPERM
+is "a new file in .optimfs fails with EPERM" "$(calls "$m/.optimfs/file" open:c)" EPERM
+is "opening a generated file for writing fails with EPERM" \
+    "$(calls "$m/.optimfs/info.json" open:rw)" EPERM
+is "mkdir in a view fails" "$(mkdir "$m/.optimfs/view/dcp@1/x" 2>/dev/null || echo no)" no
+is "a hard link fails with EPERM" "$(calls "$m/$T" link:"$m/model/x")" EPERM
+is "a symbolic link fails with EPERM" "$(calls "$m/model/x" symlink:y)" EPERM
+is "mkfifo fails with EPERM" "$(calls "$m/model/x" mkfifo)" EPERM
+is "rename of a directory into itself fails" \
     "$(calls "$d/norm.bias" rename:"$d/norm.bias/x")" EINVAL
-is "a directory over one that is not empty" \
+is "rename of a directory over a non-empty one fails" \
     "$(calls "$d/norm.bias" rename:"$d/norm.weight")" ENOTEMPTY
-is "a file over a directory" "$(calls "$m/$T" rename:"$d/norm.weight")" EISDIR
-is "a directory over a file" "$(calls "$d/norm.bias" rename:"$m/$T")" ENOTDIR
-is "no replacing" "$(calls "$m/$T" noreplace:"$m/model/norm.bias")" EEXIST
-is "no exchange" "$(calls "$m/$T" exchange:"$m/model/norm.bias")" EINVAL
-is "modes are not kept, and no error" "$(calls "$m/$T" chmod:600)" ok
-is "other attributes" "$(calls "$m/$T" setxattr:color:red)" ENOTSUP
-is "a shape that is none" "$(calls "$m/$T" setxattr:shape:3,x)" EINVAL
-is "nothing of this has changed anything" \
+is "rename of a file over a directory fails with EISDIR" \
+    "$(calls "$m/$T" rename:"$d/norm.weight")" EISDIR
+is "rename of a directory over a file fails with ENOTDIR" \
+    "$(calls "$d/norm.bias" rename:"$m/$T")" ENOTDIR
+is "RENAME_NOREPLACE over an existing file fails with EEXIST" \
+    "$(calls "$m/$T" noreplace:"$m/model/norm.bias")" EEXIST
+is "RENAME_EXCHANGE fails with EINVAL" "$(calls "$m/$T" exchange:"$m/model/norm.bias")" EINVAL
+is "chmod succeeds without effect" "$(calls "$m/$T" chmod:600)" ok
+is "setxattr of a foreign attribute fails with ENOTSUP" \
+    "$(calls "$m/$T" setxattr:color:red)" ENOTSUP
+is "setxattr with a malformed shape fails with EINVAL" "$(calls "$m/$T" setxattr:shape:3,x)" EINVAL
+is "none of the failed calls leaves a change to commit" \
     "$(head -n 1 "$m/.optimfs/control")" clean
-is "an order that is none" \
+is "an unknown command written to control fails with EINVAL" \
     "$(calls "$m/.optimfs/control" open:w text:destroy)" "ok EINVAL"
 
-# What is removed while it is open can be read.
+# An open file stays readable after unlink.
 exec 9<"$m/$T"
 rm "$m/$T"
-is "a removed file" "$(wc -c <&9)" 912
+is "a removed tensor can be read through an open descriptor" "$(wc -c <&9)" 912
 exec 9<&-
-not_ok "has no name" test -e "$m/$T"
-ok "abort" "$OPTIMFS" abort "$m"
-is "has it again" "$(stat -c %s "$m/$T")" 912
+not_ok "a removed tensor has no directory entry" test -e "$m/$T"
+ok "abort exits with 0" "$OPTIMFS" abort "$m"
+is "abort brings the removed tensor back" "$(stat -c %s "$m/$T")" 912
 
-# W20 What editors do.
+# Editors write a new file beside the old one and rename it.
 echo 0.5 >"$m/optim/param_groups/0/.lr.swp"
-ok "write beside" mv "$m/optim/param_groups/0/.lr.swp" "$m/$L"
-is "and rename" "$(cat "$m/$L")" 0.5
+ok "mv of a swap file over lr succeeds" mv "$m/optim/param_groups/0/.lr.swp" "$m/$L"
+is "lr has the value of the renamed swap file" "$(cat "$m/$L")" 0.5
 echo junk >"$m/optim/param_groups/0/.new"
-not_ok "what makes no sense there" mv "$m/optim/param_groups/0/.new" "$m/$L"
+not_ok "mv of a file with junk over lr fails" mv "$m/optim/param_groups/0/.new" "$m/$L"
 rm -f "$m/optim/param_groups/0/.new"
-is "does not get there" "$(cat "$m/$L")" 0.5
-not_ok "nor does junk that is written to it" sh -c "echo junk >'$m/$L'"
-is "which leaves what was there" "$(cat "$m/$L")" 0.5
+is "lr keeps its value after the failed mv" "$(cat "$m/$L")" 0.5
+not_ok "writing junk to lr fails" sh -c "echo junk >'$m/$L'"
+is "lr keeps its value after the failed write" "$(cat "$m/$L")" 0.5
 
-# What has no place fails the commit by name, not the cp.
+# A file of unknown type can be written; the commit then fails and names it.
 mkdir "$m/extra" 2>/dev/null
-ok "anything" sh -c "head -c 99 /dev/urandom >'$m/model/what.is.it'"
-status "has no shape" 3 "$OPTIMFS" commit "$m"
-like "and says so" "$(said)" "*model/what.is.it*"
+ok "random bytes can be written to a new file" \
+    sh -c "head -c 99 /dev/urandom >'$m/model/what.is.it'"
+status "commit fails for a new file without dtype and shape" 3 "$OPTIMFS" commit "$m"
+like "the failed commit names the new file" "$(said)" "*model/what.is.it*"
 rm "$m/model/what.is.it"
-ok "without it" "$OPTIMFS" commit "$m"
-is "the rest is there" "$(lr)" 0.5
+ok "commit succeeds after the new file is removed" "$OPTIMFS" commit "$m"
+is "the commit has the other edits" "$(lr)" 0.5
 
-# W10, W11, W12, SEEDS 31 One writer.
-status "a second one" 3 "$OPTIMFS" mount -o rw ck "$n"
-like "is told who" "$(said)" "*OFS259*pid [0-9]* on $(hostname)*"
-ok "a reader" "$OPTIMFS" mount ck "$n"
-ok "is not in the way" "$OPTIMFS" umount "$n"
+# One read-write mount at a time.
+status "a second read-write mount exits with 3" 3 "$OPTIMFS" mount -o rw ck "$n"
+like "OFS259 names process and host of the first mount" \
+    "$(said)" "*OFS259*pid [0-9]* on $(hostname)*"
+ok "a read-only mount beside a read-write mount succeeds" "$OPTIMFS" mount ck "$n"
+ok "the read-only mount unmounts" "$OPTIMFS" umount "$n"
 echo 0.75 >"$m/$L"
-status "nor is one who tries things" 0 "$OPTIMFS" mount -o scratch ck "$n"
-is "who sees what is committed" "$(cat "$n/$L")" 0.5
+status "a scratch mount beside a read-write mount succeeds" 0 "$OPTIMFS" mount -o scratch ck "$n"
+is "the scratch mount shows the committed value, not the staged one" "$(cat "$n/$L")" 0.5
 "$OPTIMFS" umount "$n"
 
-# W13 Somebody saved another checkpoint there.
+# A trainer saved another checkpoint to the same directory.
 touch -d 2001-01-01 ck/.metadata
-status "a checkpoint that changed" 3 "$OPTIMFS" commit "$m"
-like "is not committed over" "$(said)" "*OFS805*written again*"
-is "what is staged is kept" "$(head -n 1 "$m/.optimfs/control")" "dirty 1 file 5 B"
+status "commit fails when the checkpoint was changed outside the mount" 3 "$OPTIMFS" commit "$m"
+like "OFS805 says that the checkpoint was written again" "$(said)" "*OFS805*written again*"
+is "the failed commit keeps the staged changes" \
+    "$(head -n 1 "$m/.optimfs/control")" "dirty 1 file 5 B"
 
-# W25, K9, W27, K15 Who kills the daemon loses nothing.
-ok "another" begin "$dcp" commit=explicit
+# A killed daemon loses no staged data.
+ok "mount with commit=explicit succeeds" begin "$dcp" commit=explicit
 echo 0.125 >"$m/$L"
 calls "$m/$T" open pwrite:100:50:7 fsync close >/dev/null
 cp "$m/$T" was
-status "umount of what is not committed" 1 "$OPTIMFS" umount "$m"
-like "refuses" "$(said)" "*OFS808*"
+status "umount with uncommitted changes exits with 1" 1 "$OPTIMFS" umount "$m"
+like "umount with uncommitted changes reports OFS808" "$(said)" "*OFS808*"
 kill -KILL "$(sed -n 's/.*pid[ =:]*\([0-9][0-9]*\).*/\1/p' .ck.optimfs/lock |
     head -n 1)"
 umount -l "$m" 2>/dev/null || fusermount3 -u -z "$m"
-status "is asked about what was left" 3 "$OPTIMFS" mount -o rw ck "$m"
-like "by name" "$(said)" "*OFS811*recover*"
-is "the checkpoint is as it was" "$(lr)" 0.001
+status "mount after a killed daemon fails without recover=" 3 "$OPTIMFS" mount -o rw ck "$m"
+like "OFS811 names the recover option" "$(said)" "*OFS811*recover*"
+is "the checkpoint is unchanged after the daemon was killed" "$(lr)" 0.001
 printf 'torn record' >>.ck.optimfs/journal
-ok "recover=yes" "$OPTIMFS" mount -o rw,recover=yes ck "$m"
-is "has the text" "$(cat "$m/$L")" 0.125
-ok "and the bytes" cmp was "$m/$T"
-like "and says what was torn" "$(cat "$m/.optimfs/errors" \
+ok "mount with recover=yes succeeds with a torn journal record" \
+    "$OPTIMFS" mount -o rw,recover=yes ck "$m"
+is "recover=yes restores the staged scalar" "$(cat "$m/$L")" 0.125
+ok "recover=yes restores the staged bytes of a tensor" cmp was "$m/$T"
+like "recover=yes reports the torn 11 bytes of the journal" "$(cat "$m/.optimfs/errors" \
     "$m/.optimfs/warnings")" "*11 bytes*"
-ok "keep" "$OPTIMFS" umount --keep "$m"
-ok "recover=discard" "$OPTIMFS" mount -o rw,recover=discard ck "$m"
-is "has not" "$(cat "$m/$L")" 0.001
+ok "umount --keep exits with 0" "$OPTIMFS" umount --keep "$m"
+ok "mount with recover=discard succeeds" "$OPTIMFS" mount -o rw,recover=discard ck "$m"
+is "recover=discard drops the staged changes" "$(cat "$m/$L")" 0.001
 "$OPTIMFS" umount "$m"
 
-# W26 The staging directory is taken away.
-ok "a third" begin "$dcp"
+# The staging directory disappears while mounted.
+ok "fresh checkpoint mounts read-write again" begin "$dcp"
 echo 0.125 >"$m/$L"
 mv .ck.optimfs elsewhere
-status "without its stage" 3 "$OPTIMFS" commit "$m"
-like "no commit" "$(said)" "*OFS807*"
+status "commit fails while the staging directory is missing" 3 "$OPTIMFS" commit "$m"
+like "commit without staging directory reports OFS807" "$(said)" "*OFS807*"
 mv elsewhere .ck.optimfs
-ok "with it" "$OPTIMFS" commit "$m"
+ok "commit succeeds when the staging directory is back" "$OPTIMFS" commit "$m"
 
-# What cannot be written beside is not mounted.
+# No read-write mount where the staging directory cannot be made.
 drop
 cp -r "$dcp" ck
 cp "$data/../README.md" .ck.optimfs
-status "a file in its place" 3 "$OPTIMFS" mount -o rw ck "$m"
-like "is named" "$(said)" "*OFS809*.ck.optimfs*"
+status "mount fails when a file has the name of the staging directory" 3 \
+    "$OPTIMFS" mount -o rw ck "$m"
+like "OFS809 names the file in place of the staging directory" "$(said)" "*OFS809*.ck.optimfs*"
 rm .ck.optimfs
 "$OPTIMFS" mount ck "$m"
-is "a read-only mount" "$(calls "$m/$T" open) $(calls "$m/model/x" mkdir)" \
+is "open for writing and mkdir in a read-only mount fail with EROFS" \
+    "$(calls "$m/$T" open) $(calls "$m/model/x" mkdir)" \
     "EROFS EROFS"
-is "nor by orders" "$(calls "$m/.optimfs/control" open:w)" EROFS
+is "opening control for writing in a read-only mount fails with EROFS" \
+    "$(calls "$m/.optimfs/control" open:w)" EROFS
 "$OPTIMFS" umount "$m"
 
-# SEEDS 24, 25, 26 The parameters of a flat one are coupled.
+# All parameters of a flat FSDP1 parameter share their optimizer state.
 flat=$data/fsdp1_local_flat_fullshard_w3
-ok "flat parameters" begin "$flat/ckpt" "units=$flat/units.json"
+ok "flat FSDP1 checkpoint mounts read-write" begin "$flat/ckpt" "units=$flat/units.json"
 s=$(cd "$m" && find optim -name exp_avg | sort | head -n 1)
 cksum ck/* >sums
 rm "$m/$s"
-status "one without its state" 3 "$OPTIMFS" commit "$m"
-like "both are named" "$(said)" "*${s%/*}*exp_avg*"
+status "commit fails when one parameter of a flat one loses a state tensor" 3 "$OPTIMFS" commit "$m"
+like "the message names the parameter and the state tensor" "$(said)" "*${s%/*}*exp_avg*"
 "$OPTIMFS" abort "$m"
 echo 9.0 >"$m/${s%/*}/step"
-status "a step of its own" 3 "$OPTIMFS" commit "$m"
-like "is refused" "$(said)" "*OFS828*"
+status "commit fails when one parameter of a flat one gets its own step" 3 "$OPTIMFS" commit "$m"
+like "a step of its own is reported as OFS828" "$(said)" "*OFS828*"
 "$OPTIMFS" abort "$m"
-is "another shape" "$(calls "$m/$s" setxattr:shape:1 open cut:4)" "ok ok ok"
-status "is refused, too" 3 "$OPTIMFS" commit "$m"
-is "and nothing has changed" "$(cksum ck/*)" "$(cat sums)"
+is "the shape of a flat parameter's state can be changed" \
+    "$(calls "$m/$s" setxattr:shape:1 open cut:4)" "ok ok ok"
+status "commit fails when the state of a flat parameter has another shape" 3 "$OPTIMFS" commit "$m"
+is "failed commits leave the flat checkpoint unchanged" "$(cksum ck/*)" "$(cat sums)"
 "$OPTIMFS" abort "$m"
 
-# SEEDS 28 Every copy of a shard is written.
+# An edit goes to every replica of a shard.
 hybrid=$data/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles
-ok "replicas" begin "$hybrid"
+ok "hybrid-sharded checkpoint mounts read-write" begin "$hybrid"
 calls "$m/$T" open pwrite:0:912:1 close >/dev/null
-ok "are committed" "$OPTIMFS" umount "$m"
+ok "umount commits an edit of a replicated tensor" "$OPTIMFS" umount "$m"
 "$OPTIMFS" mount ck "$m"
 for r in 0 1; do
-	ok "rank $r and its replica agree" cmp "$m/.optimfs/rank/$r/$T" \
+	ok "rank $r and its replica agree after the commit" cmp "$m/.optimfs/rank/$r/$T" \
 	    "$m/.optimfs/rank/$((r + 2))/$T"
 done
-is "on what was written" "$(tr -d '\1' <"$m/.optimfs/rank/3/$T" | wc -c)" 0
+is "a replica has the bytes that were written" "$(tr -d '\1' <"$m/.optimfs/rank/3/$T" | wc -c)" 0
 "$OPTIMFS" umount "$m"
-ok "in sound files" "$OPTIMFS" fsck --data ck
+ok "fsck accepts the checkpoint with replicas" "$OPTIMFS" fsck --data ck
 
-# W01, W03 No room.
+# A full disk.
 if mount -t tmpfs -o size=600k none "$small" 2>/dev/null; then
 	drop
 	cp -r "$dcp" "$small/ck"
-	ok "on a small disk" "$OPTIMFS" mount -o rw "$small/ck" "$m"
+	ok "checkpoint on a small tmpfs mounts read-write" "$OPTIMFS" mount -o rw "$small/ck" "$m"
 	free=$(($(stat -f -c '%f * %S / 1024' "$small")))
 	head -c $(((free - 12) * 1024)) /dev/zero >"$small/fill" 2>/dev/null
 	big=model/big
 	cp -a "$m/model/output.weight" "$m/$big"
-	is "a large tensor" "$(calls "$m/$big" setxattr:shape:1000,1000)" ok
-	like "does not fit" "$(calls "$m/$big" open pwrite:0:100000 fsync \
+	is "a large tensor can be declared on a small disk" \
+	    "$(calls "$m/$big" setxattr:shape:1000,1000)" ok
+	like "write, fsync and close of a large tensor fail with ENOSPC" \
+	    "$(calls "$m/$big" open pwrite:0:100000 fsync \
 	    closedup closedup close)" "ok ENOSPC ENOSPC ENOSPC ENOSPC ENOSPC"
 	rm "$m/$big"
 	cksum "$small"/ck/* >sums
 	calls "$m/$T" open pwrite:0:900 close >/dev/null
 	head -c 16384 /dev/zero >>"$small/fill" 2>/dev/null
-	status "nor does what is committed" 3 "$OPTIMFS" commit "$m"
-	is "nothing has changed" "$(cksum "$small"/ck/*)" "$(cat sums)"
+	status "commit fails on a full disk" 3 "$OPTIMFS" commit "$m"
+	is "the failed commit leaves the checkpoint unchanged" \
+	    "$(cksum "$small"/ck/*)" "$(cat sums)"
 	rm "$small/fill"
-	ok "with room" "$OPTIMFS" umount "$m"
-	ok "it is" "$OPTIMFS" fsck --data "$small/ck"
+	ok "umount commits when the disk has room again" "$OPTIMFS" umount "$m"
+	ok "fsck accepts the checkpoint committed after ENOSPC" "$OPTIMFS" fsck --data "$small/ck"
 	umount "$small"
 else
 	skip 7 "no right to mount a tmpfs"
@@ -298,19 +330,20 @@ if mount -t tmpfs none "$small" 2>/dev/null; then
 	ck=$dcp
 	cp -r "$dcp" "$small/ck"
 	mount -o remount,ro "$small"
-	status "a read-only disk" 3 "$OPTIMFS" mount -o rw "$small/ck" "$m"
-	like "is named" "$(said)" "*OFS809*Read-only*"
-	ok "to try things" "$OPTIMFS" mount -o scratch "$small/ck" "$m"
-	ok "is possible" sh -c "echo 0.25 >'$m/$L'"
+	status "read-write mount of a read-only disk exits with 3" 3 \
+	    "$OPTIMFS" mount -o rw "$small/ck" "$m"
+	like "OFS809 says that the disk is read-only" "$(said)" "*OFS809*Read-only*"
+	ok "scratch mount of a read-only disk succeeds" "$OPTIMFS" mount -o scratch "$small/ck" "$m"
+	ok "a scratch mount of a read-only disk can be edited" sh -c "echo 0.25 >'$m/$L'"
 	"$OPTIMFS" umount "$m"
 	umount "$small"
-	status "memory is no place to keep things" 2 \
+	status "mount with upper= on a tmpfs exits with 2" 2 \
 	    "$OPTIMFS" mount -o rw,upper=/dev/shm "$ck" "$m"
 else
 	skip 5 "no right to mount a tmpfs"
 fi
-# What another user has changed cannot be asked for: unmounting would commit it,
-# and not say whether that worked.
+# umount must not commit changes that another user made: only that user could be
+# told about a failure.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	cat >other.py <<'END'
 import ctypes, os, subprocess, sys
@@ -332,20 +365,22 @@ sys.exit(was)
 END
 	cp -r "$dcp" theirs
 	chmod 711 "$scratch"
-	status "another user's mount" 3 \
+	status "umount of another user's changed mount exits with 3" 3 \
 	    python3 other.py "$OPTIMFS" "$scratch/theirs" "$m" "$L"
-	like "is not unmounted" "$(said)" "*may have changes*--force*"
+	like "the refused umount names --force" "$(said)" "*may have changes*--force*"
 else
 	skip 2 "not root"
 fi
 
 mkdir upper
 cp -r "$dcp" there
-ok "upper=" "$OPTIMFS" mount -o "rw,upper=$scratch/upper" there "$m"
+ok "mount with upper= succeeds" "$OPTIMFS" mount -o "rw,upper=$scratch/upper" there "$m"
 echo 0.25 >"$m/$L"
-like "has what is staged" "$(ls -A upper/.there.optimfs)" "*journal*"
-is "the lock is beside" "$(ls -A .there.optimfs)" lock
-ok "umount" "$OPTIMFS" umount "$m"
-is "takes both away" "$(ls -dA upper/.[!.]* .there.optimfs 2>/dev/null)" ""
-is "and commits" "$("$OPTIMFS" cat there "$L")" 0.25
+like "upper= holds the staging directory with the journal" \
+    "$(ls -A upper/.there.optimfs)" "*journal*"
+is "the lock is beside the checkpoint, not in upper=" "$(ls -A .there.optimfs)" lock
+ok "umount of a mount with upper= exits with 0" "$OPTIMFS" umount "$m"
+is "umount removes the staging directory and the lock" \
+    "$(ls -dA upper/.[!.]* .there.optimfs 2>/dev/null)" ""
+is "umount commits what was staged in upper=" "$("$OPTIMFS" cat there "$L")" 0.25
 done_testing
