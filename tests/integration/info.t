@@ -1,68 +1,74 @@
 #!/bin/sh
-# info.t - what a checkpoint is, at a glance; a mount stands for what it shows
+# info.t - optimfs info of checkpoints and mounts, and the verbs on paths in a
+# mount
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
 ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
 state=optim/state/layers.0.wq.weight
 
-# has NAME REGEXP: a line of what was printed last
+# has NAME REGEXP: does a line of the last output match?
 has() {
 	grep -qE -- "$2" "$scratch/out"
 	tap_result $? "$1" || tap_said
 }
 
-ok "info" "$OPTIMFS" info "$ck"
+ok "info of a checkpoint succeeds" "$OPTIMFS" info "$ck"
 [ "$(wc -l <"$scratch/out")" -le 24 ]
-tap_result $? "fits on a screen"
-has "says the format" '^format +PyTorch distributed checkpoint \(dcp\)'
-has "how many ranks wrote it" '^job +3 ranks$'
-has "the optimizer, its step and its states" \
+tap_result $? "info fits on one screen of 24 lines"
+has "info prints the format" '^format +PyTorch distributed checkpoint \(dcp\)'
+has "info prints the number of ranks" '^job +3 ranks$'
+has "info prints the optimizer, its step and its states" \
     '^optimizer .* at step 3; exp_avg \(float32\), exp_avg_sq \(float32\), step of [0-9]+ parameters$'
-has "the options of groups" '^  group 0  lr 0\.001, betas \[0\.9, 0\.999\]'
-has "files and bytes" '^files +[0-9]+, [0-9.]+ kB; the tensors are '
-has "parameters" '^parameters +[0-9]+ tensors, [0-9]+ elements'
-has "dtypes with shares" '^dtypes +float32 [0-9.]+ %'
-has "sharding" '^sharding +[0-9]+ of [0-9]+ tensors in parts over 3 ranks \([0-9]+ along dim 0'
-has "that nothing is missing" '^missing +nothing$'
-has "what it can become" '^reshard to +dcp@N, .*safetensors, torch'
-has "and why not the rest" '^  not fsdp@N: OFS170 '
+has "info prints the options of param groups" '^  group 0  lr 0\.001, betas \[0\.9, 0\.999\]'
+has "info prints the number of files and their bytes" '^files +[0-9]+, [0-9.]+ kB; the tensors are '
+has "info prints the number of parameters and elements" \
+    '^parameters +[0-9]+ tensors, [0-9]+ elements'
+has "info prints each dtype with its share" '^dtypes +float32 [0-9.]+ %'
+has "info prints how many tensors are sharded over how many ranks" \
+    '^sharding +[0-9]+ of [0-9]+ tensors in parts over 3 ranks \([0-9]+ along dim 0'
+has "info of a complete checkpoint says that nothing is missing" '^missing +nothing$'
+has "info lists the formats it can be resharded to" '^reshard to +dcp@N, .*safetensors, torch'
+has "info gives the reason for each format that is not possible" '^  not fsdp@N: OFS170 '
 
-ok "info of a directory" "$OPTIMFS" info "$ck" $state
-has "says what is below" '^holds +3 tensors, 289 elements, '
-ok "info of a tensor" "$OPTIMFS" info "$ck" $state/exp_avg
-has "says its type" '^dtype: float32$'
-has "shows which rank has which rows" '^    0\.\.3 +0$'
-has "of all ranks" '^    8\.\.11 +2$'
-status "info of what is not there" 3 "$OPTIMFS" info "$ck" optim/none
+ok "info of a directory succeeds" "$OPTIMFS" info "$ck" $state
+has "info of a directory counts the tensors below it" '^holds +3 tensors, 289 elements, '
+ok "info of a tensor succeeds" "$OPTIMFS" info "$ck" $state/exp_avg
+has "info of a tensor prints its dtype" '^dtype: float32$'
+has "info of a tensor prints the rows of rank 0" '^    0\.\.3 +0$'
+has "info of a tensor prints the rows of rank 2" '^    8\.\.11 +2$'
+status "info of a missing path exits with 3" 3 "$OPTIMFS" info "$ck" optim/none
 
 cp -r "$ck" "$scratch/hurt" && chmod -R u+w "$scratch/hurt"
 rm "$scratch/hurt/__1_0.distcp"
-ok "info without a file" "$OPTIMFS" info "$scratch/hurt"
-has "what of it is lost" '^missing +1 file: of [0-9]+ tensors and values '
-has "by code and name" '^  OFS140 .*__1_0\.distcp'
+ok "info of a checkpoint with a missing file succeeds" "$OPTIMFS" info "$scratch/hurt"
+has "info counts the tensors and values of the missing file" \
+    '^missing +1 file: of [0-9]+ tensors and values '
+has "info names the missing file with OFS140" '^  OFS140 .*__1_0\.distcp'
 lacks() {
 	! grep -qE -- "$2" "$scratch/out"
 	tap_result $? "$1" || tap_said
 }
-lacks "does not say that nothing is damaged" 'nothing known'
-has "promises nothing" '^reshard to +nothing$'
+lacks "info of an incomplete checkpoint does not call it undamaged" 'nothing known'
+has "info of an incomplete checkpoint lists no reshard target" '^reshard to +nothing$'
 cp "$ck/__1_0.distcp" "$scratch/hurt/"
 truncate -s 100000 "$scratch/hurt/__2_0.distcp"
-ok "info of a file that was cut" "$OPTIMFS" info "$scratch/hurt"
-has "says so" '^missing +the end of 1 file: of [0-9]+ tensors and values '
-has "and promises nothing" '^  not dcp@N, .*: OFS140 files are missing or short'
+ok "info of a checkpoint with a truncated file succeeds" "$OPTIMFS" info "$scratch/hurt"
+has "info says that the end of one file is missing" \
+    '^missing +the end of 1 file: of [0-9]+ tensors and values '
+has "info gives the truncated file as the reason against dcp@N" \
+    '^  not dcp@N, .*: OFS140 files are missing or short'
 cp "$ck/__2_0.distcp" "$scratch/hurt/" && rm "$scratch/hurt/__1_0.distcp"
-ok "info of what needs an option" \
+ok "info of flat rank files without units succeeds" \
     "$OPTIMFS" info "$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt"
-has "calls it unreadable" '^unreadable +8 tensors and values '
-has "and not damaged" '^damaged +nothing known'
-ok "info of parameters without state" \
+has "info counts tensors without units as unreadable" '^unreadable +8 tensors and values '
+has "info does not call flat rank files without units damaged" '^damaged +nothing known'
+ok "info of a checkpoint with stateless parameters succeeds" \
     "$OPTIMFS" info "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_flatosd_w4/ckpt"
-has "misses nothing" "^missing +nothing$"
-has "and remarks on them" "^remarks +[0-9]+$"
+has "info says that nothing is missing for stateless parameters" "^missing +nothing$"
+has "info counts remarks for stateless parameters" "^remarks +[0-9]+$"
 
-json() { # json NAME EXPRESSION: of the object r
+json() { # json NAME EXPRESSION: r is the printed object
 	python3 - "$scratch/out" "$2" <<'END'
 import json, sys
 r = json.load(open(sys.argv[1]))
@@ -71,151 +77,160 @@ END
 	tap_result $? "$1" || tap_said
 }
 if command -v python3 >/dev/null; then
-	ok "info --json of it" "$OPTIMFS" info --json "$scratch/hurt"
-	json "has codes" 'r["files"]["missing"] == 1 and r["problems"] > 0 and
+	ok "info --json of a checkpoint with a missing file succeeds" \
+	    "$OPTIMFS" info --json "$scratch/hurt"
+	json "info --json has the code of the missing file" \
+	    'r["files"]["missing"] == 1 and r["problems"] > 0 and
 	    r["missing"][0]["code"] == "OFS140"'
-	json "promises no view" \
+	json "info --json lists no view of an incomplete checkpoint as possible" \
 	    'not any(v["possible"] for v in r["views"].values())'
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" "$scratch/opaque.pt"
-	ok "info of a value of an unknown class" \
+	ok "info --json of a value of an unknown class succeeds" \
 	    "$OPTIMFS" info --json "$scratch/opaque.pt"
-	json "promises no view that fails" \
+	json "info --json gives OFS170 and OFS445 as the reasons against fsdp and safetensors" \
 	    '{n: v["why_not"][:6] for n, v in r["views"].items()
 	    if v["why_not"]} == {"fsdp": "OFS170", "safetensors": "OFS445"}'
-	json "says what is copied" 'all(v["copied"] == 1
+	json "info --json counts the opaque value as copied in each possible view" \
+	    'all(v["copied"] == 1
 	    for v in r["views"].values() if v["possible"])'
-	ok "info --json" "$OPTIMFS" info --json "$ck"
-	json "has a version" 'r["v"] == 2 and r["kind"] == "checkpoint"'
-	json "what it is" 'r["format"] == "dcp" and r["ranks"] == 3 and
+	ok "info --json of a checkpoint succeeds" "$OPTIMFS" info --json "$ck"
+	json "info --json has a version and a kind" 'r["v"] == 2 and r["kind"] == "checkpoint"'
+	json "info --json has format, ranks, step and problems" \
+	    'r["format"] == "dcp" and r["ranks"] == 3 and
 	    r["step"] == 3 and r["problems"] == 0'
-	json "values as numbers" 'r["optimizers"][0]["param_groups"][0]["lr"]
+	json "info --json has the options of a param group as numbers" \
+	    'r["optimizers"][0]["param_groups"][0]["lr"]
 	    == 0.001 and r["optimizers"][0]["param_groups"][0]["betas"]
 	    == [0.9, 0.999]'
-	json "counts that add up" 'r["all"]["bytes"] ==
+	json "info --json: the bytes per dtype add up to all bytes" 'r["all"]["bytes"] ==
 	    sum(d["bytes"] for d in r["dtypes"].values())'
-	json "views" 'r["views"]["dcp"]["possible"] and
+	json "info --json says that dcp is possible and takes a number of ranks" \
+	    'r["views"]["dcp"]["possible"] and
 	    r["views"]["dcp"]["ranked"]'
 	"$OPTIMFS" help reshard | sed -n 's/@N//g; s/ or /, /; s/^Formats: //p' \
 	    >"$scratch/formats"
-	json "views are the formats that help lists" '", ".join(r["views"]) ==
+	json "info --json has the views that help reshard lists" '", ".join(r["views"]) ==
 	    open("'"$scratch/formats"'").read().strip()'
-	ok "info --json of a directory" "$OPTIMFS" info --json "$ck" $state
-	json "counts what is below" 'r["kind"] == "directory" and
+	ok "info --json of a directory succeeds" "$OPTIMFS" info --json "$ck" $state
+	json "info --json of a directory counts the tensors below it" 'r["kind"] == "directory" and
 	    r["all"]["tensors"] == 3 and r["path"] == "'$state'"'
-	ok "info --json of a file" "$OPTIMFS" info --json "$ck" $state/exp_avg
-	json "has numbers as numbers" 'r["shards"] == 3 and
+	ok "info --json of a tensor succeeds" "$OPTIMFS" info --json "$ck" $state/exp_avg
+	json "info --json of a tensor has shards, shape and size as numbers" 'r["shards"] == 3 and
 	    r["shape"] == [12, 12] and r["size"] == 576'
 else
 	skip 13 "no python3"
 fi
 
-# An optimizer's name is said only where its state and options prove it.
+# info names an optimizer only where state and options prove it.
 kind() {
 	name=$1 data=$2
 	[ -e "$TOP_SRCDIR/tests/data/$data" ] || {
 		skip 2 "no $data"
 		return
 	}
-	ok "info of $data" "$OPTIMFS" info "$TOP_SRCDIR/tests/data/$data"
-	has "is $name" "^optimizer +$name[ ;]"
+	ok "info of $data succeeds" "$OPTIMFS" info "$TOP_SRCDIR/tests/data/$data"
+	has "info calls the optimizer of $data $name" "^optimizer +$name[ ;]"
 }
 kind Adagrad pytorch/dcp_opt_adagrad_w2/ckpt
 kind 'SGD with momentum' pytorch/dcp_opt_sgd_w2/ckpt
 
-# A mount stands for its checkpoint.
+# Verbs take a mount point, or a path in a mount, instead of the checkpoint.
 why=$(requires mount)
 if [ -n "$why" ]; then
 	skip 35 "${why#*SKIP }"
 	done_testing
 fi
 mnt=$(point a)
-ok "mount" "$OPTIMFS" mount "$ck" "$mnt"
-is "says nothing to a file" "$(cat "$scratch/out" "$scratch/err")" ''
+ok "mount of a checkpoint succeeds" "$OPTIMFS" mount "$ck" "$mnt"
+is "mount prints nothing when standard error is a file" "$(cat "$scratch/out" "$scratch/err")" ''
 "$OPTIMFS" info "$ck" >"$scratch/want"
-ok "info of a mount point" "$OPTIMFS" info "$mnt"
-is "is that of its checkpoint" "$(sed 1d "$scratch/out")" \
+ok "info of a mount point succeeds" "$OPTIMFS" info "$mnt"
+is "info of a mount point equals info of its checkpoint" "$(sed 1d "$scratch/out")" \
     "$(sed 1d "$scratch/want")"
-ok "info of a path in a mount" "$OPTIMFS" info "$mnt/$state/exp_avg"
-has "is of that file" '^dtype: float32$'
-ok "cat of a path in a mount" "$OPTIMFS" cat "$mnt/$state/step"
-is "is that file" "$(cat "$scratch/out")" 3.0
-ok "a path below a path in a mount" "$OPTIMFS" cat "$mnt/optim" param_groups/0/lr
-is "is put together" "$(cat "$scratch/out")" 0.001
-ok "cp out of a mount" "$OPTIMFS" cp "$mnt/$state/step" "$scratch/step"
-ok "fsck of a mount" "$OPTIMFS" fsck "$mnt"
-ok "diff of a mount and its checkpoint" "$OPTIMFS" diff "$mnt" "$ck"
-ok "README of a mount" grep -o ' dcp@N dcp-st@N .*' "$mnt/.optimfs/README"
-is "lists the formats of help" "$(tr -d '\n' <"$scratch/out")" \
+ok "info of a path in a mount succeeds" "$OPTIMFS" info "$mnt/$state/exp_avg"
+has "info of a tensor in a mount prints its dtype" '^dtype: float32$'
+ok "cat of a path in a mount succeeds" "$OPTIMFS" cat "$mnt/$state/step"
+is "cat of a path in a mount prints that file" "$(cat "$scratch/out")" 3.0
+ok "cat of a path relative to a directory in a mount succeeds" \
+    "$OPTIMFS" cat "$mnt/optim" param_groups/0/lr
+is "cat of a relative path in a mount prints the right file" "$(cat "$scratch/out")" 0.001
+ok "cp of a file in a mount succeeds" "$OPTIMFS" cp "$mnt/$state/step" "$scratch/step"
+ok "fsck of a mount point succeeds" "$OPTIMFS" fsck "$mnt"
+ok "diff of a mount and its checkpoint finds no difference" "$OPTIMFS" diff "$mnt" "$ck"
+ok ".optimfs/README lists the formats of views" grep -o ' dcp@N dcp-st@N .*' "$mnt/.optimfs/README"
+is ".optimfs/README and help reshard list the same formats" "$(tr -d '\n' <"$scratch/out")" \
     "$("$OPTIMFS" help reshard |
 	sed -n 's/ or /, /; s/,//g; s/^Formats:\(.*\)/\1/p')"
-ok "a view is a checkpoint of its own" \
+ok "info of a view in a mount succeeds" \
     "$OPTIMFS" info "$mnt/.optimfs/view/torch"
-has "of its own format" '^format +torch'
-ok "umount" "$OPTIMFS" umount "$mnt"
+has "info of a view prints the format of the view" '^format +torch'
+ok "umount of the read-only mount succeeds" "$OPTIMFS" umount "$mnt"
 
 cp -r "$ck" "$scratch/edited" && chmod -R u+w "$scratch/edited"
-ok "mount -o rw" "$OPTIMFS" mount -o rw "$scratch/edited" "$mnt"
-ok "info of what was not edited" "$OPTIMFS" info "$mnt"
-is "says nothing of that" "$(cat "$scratch/err")" ''
+ok "mount -o rw succeeds" "$OPTIMFS" mount -o rw "$scratch/edited" "$mnt"
+ok "info of an unchanged read-write mount succeeds" "$OPTIMFS" info "$mnt"
+is "info of an unchanged read-write mount prints no note" "$(cat "$scratch/err")" ''
 echo 1e-5 >"$mnt/optim/param_groups/0/lr"
-ok "info of what is not committed" "$OPTIMFS" info "$mnt"
-has "shows the checkpoint" '^  group 0  lr 0\.001,'
-like "and says so" "$(cat "$scratch/err")" \
+ok "info of a mount with staged changes succeeds" "$OPTIMFS" info "$mnt"
+has "info of a mount with staged changes shows the stored value" '^  group 0  lr 0\.001,'
+like "info notes that staged changes are not shown" "$(cat "$scratch/err")" \
     "optimfs: $mnt: not committed yet: 1 file *; this is the checkpoint without them"
-ok "commit --json" "$OPTIMFS" commit --json "$mnt"
-is "says that it is done" "$(cat "$scratch/out")" \
+ok "commit --json succeeds" "$OPTIMFS" commit --json "$mnt"
+is "commit --json reports the mount point and the sync" "$(cat "$scratch/out")" \
     "{\"v\":1,\"mountpoint\":\"$mnt\",\"synced\":true}"
-ok "info of what is committed" "$OPTIMFS" info "$mnt"
-has "shows it" '^  group 0  lr 1e-05,'
-is "and says no more" "$(cat "$scratch/err")" ''
-ok "umount" "$OPTIMFS" umount "$mnt"
+ok "info after the commit succeeds" "$OPTIMFS" info "$mnt"
+has "info after the commit shows the committed value" '^  group 0  lr 1e-05,'
+is "info after the commit prints no note" "$(cat "$scratch/err")" ''
+ok "umount after the commit succeeds" "$OPTIMFS" umount "$mnt"
 
-ok "a damaged checkpoint mounts" "$OPTIMFS" mount "$scratch/hurt" "$mnt"
-like "and says so" "$(cat "$scratch/err")" \
+ok "mount of a checkpoint with a missing file succeeds" "$OPTIMFS" mount "$scratch/hurt" "$mnt"
+like "mount warns about the missing file" "$(cat "$scratch/err")" \
     '*hurt: the checkpoint is damaged: 1 missing file, * unreadable tensors; optimfs fsck * says which'
-ok "umount" "$OPTIMFS" umount "$mnt"
+ok "umount of the checkpoint with a missing file succeeds" "$OPTIMFS" umount "$mnt"
 cp -r "$ck" "$scratch/cut" && chmod -R u+w "$scratch/cut"
 truncate -s 100000 "$scratch/cut/__1_0.distcp"
-ok "one with a file that was cut" "$OPTIMFS" mount "$scratch/cut" "$mnt"
-like "says that, too" "$(cat "$scratch/err")" \
+ok "mount of a checkpoint with a truncated file succeeds" "$OPTIMFS" mount "$scratch/cut" "$mnt"
+like "mount warns about the truncated file" "$(cat "$scratch/err")" \
     '*cut: the checkpoint is damaged: 1 short file, * unreadable tensors; optimfs fsck * says which'
-like "so do its warnings" "$(cat "$mnt/.optimfs/warnings")" \
+like ".optimfs/warnings lists the truncated file as OFS603" "$(cat "$mnt/.optimfs/warnings")" \
     'OFS603 __1_0.distcp has 100000 bytes, *'
-ok "umount" "$OPTIMFS" umount "$mnt"
+ok "umount of the checkpoint with a truncated file succeeds" "$OPTIMFS" umount "$mnt"
 empty=$TOP_SRCDIR/tests/data/extra/torch_save/skip.pt
-ok "a file of skip_data()" "$OPTIMFS" mount "$empty" "$mnt"
-like "says that its elements were never written" "$(cat "$scratch/err")" \
+ok "mount of a file saved with skip_data() succeeds" "$OPTIMFS" mount "$empty" "$mnt"
+like "mount warns with OFS537 that elements were never written" "$(cat "$scratch/err")" \
     '*OFS537 skip.pt: elements were never written: *'
-ok "umount" "$OPTIMFS" umount "$mnt"
+ok "umount of the file saved with skip_data() succeeds" "$OPTIMFS" umount "$mnt"
 for verb in info fsck; do
-	ok "$verb of it" "$OPTIMFS" $verb "$empty"
-	like "says that, too" "$(cat "$scratch/out")" '*OFS537*'
+	ok "$verb of a file saved with skip_data() succeeds" "$OPTIMFS" $verb "$empty"
+	like "$verb prints OFS537 for a file saved with skip_data()" \
+	    "$(cat "$scratch/out")" '*OFS537*'
 done
 cp "$empty" "$scratch/filled.pt"
 chmod u+w "$scratch/filled.pt"
-ok "mounted to write them" "$OPTIMFS" mount -o rw "$scratch/filled.pt" "$mnt"
+ok "read-write mount of the skip_data() file succeeds" \
+    "$OPTIMFS" mount -o rw "$scratch/filled.pt" "$mnt"
 name=$(find "$mnt/model" "$mnt/extra" -type f 2>/dev/null | head -n 1)
 head -c "$(stat -c %s "$name")" /dev/zero | tr '\0' '\1' >"$scratch/ones"
-ok "they are written" cp "$scratch/ones" "$name"
-ok "umount" "$OPTIMFS" umount "$mnt"
-is "then it says nothing" "$("$OPTIMFS" fsck "$scratch/filled.pt")" \
+ok "the unwritten elements can be written" cp "$scratch/ones" "$name"
+ok "umount commits the written elements" "$OPTIMFS" umount "$mnt"
+is "fsck calls the completed skip_data() file clean" "$("$OPTIMFS" fsck "$scratch/filled.pt")" \
     "$scratch/filled.pt: clean, 0 errors, 0 warnings"
-ok "a quiet mount" "$OPTIMFS" mount -q "$scratch/hurt" "$mnt"
-is "says nothing" "$(cat "$scratch/err")" ''
-ok "umount" "$OPTIMFS" umount "$mnt"
+ok "mount -q of a damaged checkpoint succeeds" "$OPTIMFS" mount -q "$scratch/hurt" "$mnt"
+is "mount -q prints no warning" "$(cat "$scratch/err")" ''
+ok "umount after mount -q succeeds" "$OPTIMFS" umount "$mnt"
 
 if command -v script >/dev/null; then
-	ok "mount on a terminal" script -qec \
+	ok "mount on a terminal succeeds" script -qec \
 	    "'$OPTIMFS' mount '$ck' '$mnt'" /dev/null
-	like "says what was mounted" "$(cat "$scratch/out")" \
+	like "mount on a terminal prints a summary of the checkpoint" "$(cat "$scratch/out")" \
 	    'optimfs: mounted: dcp, 3 ranks, * parameters, * at step 3, *; 0 problems*'
-	ok "umount" "$OPTIMFS" umount "$mnt"
+	ok "umount after the mount on a terminal succeeds" "$OPTIMFS" umount "$mnt"
 	"$OPTIMFS" mkfs --like "$ck" --layout dcp@2 "$scratch/new"
-	ok "mount of a template" script -qec \
+	ok "mount of a template on a terminal succeeds" script -qec \
 	    "'$OPTIMFS' mount -o rw '$scratch/new' '$mnt'" /dev/null
-	like "says that it is one" "$(cat "$scratch/out")" \
+	like "mount on a terminal says that the checkpoint is a template" "$(cat "$scratch/out")" \
 	    'optimfs: mounted: a template to be filled in: dcp, 2 ranks, * kB*'
-	ok "umount" "$OPTIMFS" umount "$mnt"
+	ok "umount of the template succeeds" "$OPTIMFS" umount "$mnt"
 else
 	skip 6 "no script(1)"
 fi
