@@ -1,4 +1,4 @@
-/* pickle/pickle.c - what pickles become, and how it is asked for */
+/* pickle.c - nodes of parsed pickles, and the functions that read them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -26,7 +26,7 @@ static struct ofs_pickle *parse(const void *bytes, size_t n)
 	return doc;
 }
 
-/* One value each: its kind, its name, and a number or its length. */
+/* Pickles of one value: its kind, its type's name, and its number or length. */
 static const struct {
 	const char *what, *bytes;
 	size_t n;
@@ -40,16 +40,16 @@ static const struct {
 	{ "BININT1", P("K\xff."), OFS_PK_INT, "int", 255 },
 	{ "BININT2", P("M\xff\xff."), OFS_PK_INT, "int", 65535 },
 	{ "BININT", P("J\0\0\0\x80."), OFS_PK_INT, "int", INT32_MIN },
-	{ "LONG1 of nothing", P("\x8a\0."), OFS_PK_INT, "int", 0 },
-	{ "LONG1 of a byte", P("\x8a\1\xff."), OFS_PK_INT, "int", -1 },
-	{ "LONG1 of eight", P("\x8a\x08\0\0\0\0\0\0\0\x80."), OFS_PK_INT, "int",
-	    INT64_MIN },
-	{ "LONG1 of nine that fit", P("\x8a\x09\1\0\0\0\0\0\0\0\0."),
-	    OFS_PK_INT, "int", 1 },
-	{ "LONG1 of nine that do not", P("\x8a\x09\0\0\0\0\0\0\0\x80\0."),
-	    OFS_PK_BIGINT, "int", 9 },
+	{ "LONG1 of no bytes", P("\x8a\0."), OFS_PK_INT, "int", 0 },
+	{ "LONG1 of one byte", P("\x8a\1\xff."), OFS_PK_INT, "int", -1 },
+	{ "LONG1 of eight bytes", P("\x8a\x08\0\0\0\0\0\0\0\x80."), OFS_PK_INT,
+	    "int", INT64_MIN },
+	{ "LONG1 of nine bytes, within 64 bits",
+	    P("\x8a\x09\1\0\0\0\0\0\0\0\0."), OFS_PK_INT, "int", 1 },
+	{ "LONG1 of nine bytes, beyond 64 bits",
+	    P("\x8a\x09\0\0\0\0\0\0\0\x80\0."), OFS_PK_BIGINT, "int", 9 },
 	{ "LONG4", P("\x8b\2\0\0\0\0\1."), OFS_PK_INT, "int", 256 },
-	{ "LONG1 of 255",
+	{ "LONG1 of 255 bytes",
 	    P("\x8a\xff"
 	      "123456789a123456789b123456789c123456789d123456789e"
 	      "123456789a123456789b123456789c123456789d123456789e"
@@ -82,15 +82,15 @@ static const struct {
 	    2 },
 	{ "BYTEARRAY8", P("\x96\2\0\0\0\0\0\0\0\xff\0."), OFS_PK_BYTES,
 	    "bytearray", 2 },
-	{ "encode",
+	{ "_codecs.encode",
 	    P("c_codecs\nencode\nX\3\0\0\0a\xc3\xa9X\6\0\0\0latin1\x86"
 	      "R."),
 	    OFS_PK_BYTES, "bytes", 2 },
-	{ "encode of ASCII",
+	{ "_codecs.encode of ASCII",
 	    P("c_codecs\nencode\nX\2\0\0\0abX\6\0\0\0latin1"
 	      "\x86R."),
 	    OFS_PK_BYTES, "bytes", 2 },
-	{ "encode of what Latin-1 lacks",
+	{ "_codecs.encode of a character outside Latin-1",
 	    P("c_codecs\nencode\nX\3\0\0\0\xe2\x82\xacX\6\0\0\0latin1\x86R."),
 	    OFS_PK_OBJECT, "_codecs.encode", 0 },
 	{ "bytes()", P("c__builtin__\nbytes\n)R."), OFS_PK_BYTES, "bytes", 0 },
@@ -102,10 +102,10 @@ static const struct {
 	    OFS_PK_BYTES, "bytearray", 1 },
 	{ "a list", P("](K\1K\2e."), OFS_PK_LIST, "list", 2 },
 	{ "LIST", P("(K\1K\2l."), OFS_PK_LIST, "list", 2 },
-	{ "no tuple", P(")."), OFS_PK_TUPLE, "tuple", 0 },
-	{ "TUPLE of nothing", P("(t."), OFS_PK_TUPLE, "tuple", 0 },
+	{ "an empty tuple", P(")."), OFS_PK_TUPLE, "tuple", 0 },
+	{ "an empty TUPLE", P("(t."), OFS_PK_TUPLE, "tuple", 0 },
 	{ "TUPLE1", P("N\x85."), OFS_PK_TUPLE, "tuple", 1 },
-	{ "TUPLE of five", P("(NNNNNt."), OFS_PK_TUPLE, "tuple", 5 },
+	{ "TUPLE of five items", P("(NNNNNt."), OFS_PK_TUPLE, "tuple", 5 },
 	{ "a dict", P("}(K\1K\2K\3K\4u."), OFS_PK_DICT, "dict", 2 },
 	{ "DICT", P("(K\1K\2d."), OFS_PK_DICT, "dict", 1 },
 	{ "a set", P("\x8f(K\1K\2\x90."), OFS_PK_SET, "set", 2 },
@@ -118,12 +118,13 @@ static const struct {
 	    "frozenset", 1 },
 	{ "torch.Size", P("ctorch\nSize\nK\2K\3\x86\x85R."), OFS_PK_TUPLE,
 	    "torch.Size", 2 },
-	{ "torch.Size, memoized", P("ctorch\nSize\nK\2K\3\x86q\1\x85q\2Rq\3."),
+	{ "torch.Size with memo", P("ctorch\nSize\nK\2K\3\x86q\1\x85q\2Rq\3."),
 	    OFS_PK_TUPLE, "torch.Size", 2 },
 	{ "torch.Size()", P("ctorch\nSize\n)\x85\x94R."), OFS_PK_TUPLE,
 	    "torch.Size", 0 },
-	{ "torch.Size of four", P("ctorch\nSize\n(K\1K\2K\3K\4t\x85\x94R."),
-	    OFS_PK_TUPLE, "torch.Size", 4 },
+	{ "torch.Size of four numbers",
+	    P("ctorch\nSize\n(K\1K\2K\3K\4t\x85\x94R."), OFS_PK_TUPLE,
+	    "torch.Size", 4 },
 	{ "torch.Size of a list", P("ctorch\nSize\n]\x85R."), OFS_PK_OBJECT,
 	    "torch.Size", 0 },
 	{ "OrderedDict", P("ccollections\nOrderedDict\n)R(K\1K\2u."),
@@ -133,8 +134,8 @@ static const struct {
 	    OFS_PK_DICT, "collections.defaultdict", 1 },
 	{ "Counter", P("ccollections\nCounter\n}K\1K\2s\x85R."), OFS_PK_DICT,
 	    "collections.Counter", 1 },
-	{ "a mapping of its own", P("cm\nAttrDict\n)\x81(K\1K\2u}b."),
-	    OFS_PK_DICT, "m.AttrDict", 1 },
+	{ "an instance of an unknown mapping class",
+	    P("cm\nAttrDict\n)\x81(K\1K\2u}b."), OFS_PK_DICT, "m.AttrDict", 1 },
 	{ "a deque", P("ccollections\ndeque\n)R(K\1K\2e."), OFS_PK_LIST,
 	    "collections.deque", 2 },
 	{ "a global", P("ctorch\nfloat32\n."), OFS_PK_GLOBAL, "torch.float32",
@@ -143,11 +144,11 @@ static const struct {
 	    "m.A.B", 0 },
 	{ "a call", P("cm\nf\nK\1\x85R."), OFS_PK_OBJECT, "m.f", 0 },
 	{ "an instance", P("cm\nC\n)\x81."), OFS_PK_OBJECT, "m.C", 0 },
-	{ "an instance by keyword", P("cm\nC\n)}\x92."), OFS_PK_OBJECT, "m.C",
-	    0 },
+	{ "an instance made with keywords", P("cm\nC\n)}\x92."), OFS_PK_OBJECT,
+	    "m.C", 0 },
 	{ "a call of a call's result", P("cm\nf\n)R)R."), OFS_PK_OBJECT,
 	    "object", 0 },
-	{ "a persistent id",
+	{ "a persistent ID",
 	    P("(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0"
 	      "cpuK\6tQ."),
 	    OFS_PK_PERSID, "persistent id", 1 },
@@ -156,11 +157,11 @@ static const struct {
 	      "2\x86."),
 	    OFS_PK_TUPLE, "tuple", 2 },
 	{ "PUT and GET", P("K\7p0\n0g0\n."), OFS_PK_INT, "int", 7 },
-	{ "P16 the memo overwritten",
+	{ "P16 a memo entry set twice",
 	    P("K\1q\0K\2q\0"
 	      "00h\0."),
 	    OFS_PK_INT, "int", 2 },
-	{ "P16 MEMOIZE counts entries",
+	{ "P16 MEMOIZE uses the number of entries as index",
 	    P("K\1q\0K\2q\0K\3\x94"
 	      "000h\1."),
 	    OFS_PK_INT, "int", 3 },
@@ -168,9 +169,9 @@ static const struct {
 	    P("K\5r\x20\0\0\0"
 	      "0j\x20\0\0\0."),
 	    OFS_PK_INT, "int", 5 },
-	{ "P23 a frame of nothing", P("\x80\4\x95\0\0\0\0\0\0\0\0K\1."),
-	    OFS_PK_INT, "int", 1 },
-	{ "P23 frames in frames, short ones",
+	{ "P23 an empty frame", P("\x80\4\x95\0\0\0\0\0\0\0\0K\1."), OFS_PK_INT,
+	    "int", 1 },
+	{ "P23 a frame inside a frame",
 	    P("\x80\4\x95\x0c\0\0\0\0\0\0\0\x95\1\0\0\0\0\0\0\0K\1."),
 	    OFS_PK_INT, "int", 1 },
 	{ "P23 an opcode across a frame's end",
@@ -201,10 +202,12 @@ static void table(void)
 		struct ofs_pickle *doc = parse(values[i].bytes, values[i].n);
 		uint32_t root = ofs_pickle_root(doc);
 
-		is_int(ofs_pk_kind(doc, root), values[i].kind, "%s: its kind",
+		is_int(ofs_pk_kind(doc, root), values[i].kind, "%s: kind",
 		    values[i].what);
-		is_str(ofs_pk_kind_name(doc, root), values[i].name, "its name");
-		is_int(number(doc, root), values[i].number, "its value");
+		is_str(ofs_pk_kind_name(doc, root), values[i].name,
+		    "%s: type name", values[i].what);
+		is_int(number(doc, root), values[i].number,
+		    "%s: number or length", values[i].what);
 		ofs_pickle_free(doc);
 	}
 }
@@ -217,13 +220,15 @@ static void floats(void)
 	uint32_t root = ofs_pickle_root(doc);
 
 	ok(ofs_pk_float(doc, ofs_pk_item(doc, root, 0)) == 1e-8,
-	    "1e-8, big-endian");
-	ok(isinf(ofs_pk_float(doc, ofs_pk_item(doc, root, 1))), "infinity");
-	ok(ofs_pk_float(doc, root) == 0, "a tuple is no float");
+	    "BINFLOAT is big-endian");
+	ok(isinf(ofs_pk_float(doc, ofs_pk_item(doc, root, 1))),
+	    "BINFLOAT of infinity");
+	ok(ofs_pk_float(doc, root) == 0, "a tuple read as a float is 0");
 	ofs_pickle_free(doc);
 }
 
-/* What is asked of the wrong kind, or of nothing, is nothing. */
+/* A question that does not fit a node's kind, or about no node, has an empty
+ * answer. */
 static void neutral(void)
 {
 	struct ofs_pickle *doc = parse(P("](K\1\x8c\1ae."));
@@ -231,29 +236,36 @@ static void neutral(void)
 	struct ofs_str m, n;
 	int64_t v = 5;
 
-	is_int(ofs_pk_kind(doc, none), OFS_PK_NONE, "no node: None");
-	ok(!ofs_pk_int(doc, none, &v) && v == 5, "no int");
+	is_int(ofs_pk_kind(doc, none), OFS_PK_NONE, "no node has kind None");
+	ok(!ofs_pk_int(doc, none, &v) && v == 5, "no node is not an int");
 	is_u64(ofs_pk_str(doc, root).len, 0, "a list has no bytes");
-	is_u64(ofs_pk_len(doc, none), 0, "no length");
-	ok(ofs_pk_item(doc, root, 2) == none, "no third item");
-	ok(ofs_pk_key(doc, root, 0) == none, "no key of a list");
-	ok(ofs_pk_val(doc, root, 0) == none, "no value of a list");
-	ok(ofs_pk_get(doc, root, "a") == none, "no attribute of a list");
-	ok(ofs_pk_attr(doc, none, "a") == none, "of nothing");
-	ok(ofs_pk_callable(doc, root) == none, "no callable");
-	ok(ofs_pk_args(doc, none) == none, "no arguments");
-	ok(ofs_pk_state(doc, root) == none, "no state");
+	is_u64(ofs_pk_len(doc, none), 0, "no node has length 0");
+	ok(ofs_pk_item(doc, root, 2) == none,
+	    "a list of two has no third item");
+	ok(ofs_pk_key(doc, root, 0) == none, "a list has no keys");
+	ok(ofs_pk_val(doc, root, 0) == none, "a list has no values");
+	ok(ofs_pk_get(doc, root, "a") == none, "a list has no string keys");
+	ok(ofs_pk_attr(doc, none, "a") == none, "no node has no attributes");
+	ok(ofs_pk_callable(doc, root) == none, "a list has no callable");
+	ok(ofs_pk_args(doc, none) == none, "no node has no arguments");
+	ok(ofs_pk_state(doc, root) == none, "a list has no state");
 	ofs_pk_class(doc, root, &m, &n);
-	ok(m.len == 0 && n.len == 0, "no class of its own");
-	ok(!ofs_pk_is(doc, root, NULL, ""), "nor the empty one");
-	ok(!ofs_pk_attribute(doc, root, &m, &n), "not made by getattr");
-	ok(ofs_pk_str_is(doc, ofs_pk_item(doc, root, 1), "a"), "is a");
-	ok(!ofs_pk_str_is(doc, ofs_pk_item(doc, root, 1), "ab"), "not ab");
-	ok(!ofs_pk_str_is(doc, ofs_pk_item(doc, root, 0), ""), "no string");
+	ok(m.len == 0 && n.len == 0, "a list has no class");
+	ok(!ofs_pk_is(doc, root, NULL, ""),
+	    "a list is not an instance of the empty class");
+	ok(!ofs_pk_attribute(doc, root, &m, &n),
+	    "a list is not made by getattr");
+	ok(ofs_pk_str_is(doc, ofs_pk_item(doc, root, 1), "a"),
+	    "a string equals the same text");
+	ok(!ofs_pk_str_is(doc, ofs_pk_item(doc, root, 1), "ab"),
+	    "a string differs from a longer text");
+	ok(!ofs_pk_str_is(doc, ofs_pk_item(doc, root, 0), ""),
+	    "an int does not equal an empty string");
 	ofs_pickle_free(doc);
 }
 
-/* class.NAME of builtins.getattr, as some Pythons write members of enums. */
+/* builtins.getattr gives class.NAME: some Pythons write members of enums like
+ * that. */
 static void attributes(void)
 {
 	struct ofs_pickle *doc =
@@ -270,39 +282,40 @@ static void attributes(void)
 
 	ok(ofs_pk_is(doc, root, "torch.distributed._shard.sharded_tensor.api",
 	       "ShardedTensor.ProcessGroupState"),
-	    "an instance of a nested class");
+	    "an instance of a nested class has the class's name");
 	ok(ofs_pk_int(doc, ofs_pk_attr(doc, root, "rank"), &v) && v == 3,
-	    "with its state");
+	    "an instance of a nested class has its state");
 	ok(ofs_pk_attribute(doc, ofs_pk_callable(doc, root), &m, &n),
-	    "whose callable is getattr's");
+	    "the callable of the instance is made by getattr");
 	ok(ofs_pk_is(doc, ofs_pk_callable(doc, root), "__builtin__", "getattr"),
-	    "an object");
+	    "the callable is also a call of __builtin__.getattr");
 	ok(ofs_pk_state(doc, ofs_pk_callable(doc, root)) == OFS_NONE,
-	    "without a state");
+	    "a call of getattr has no state");
 	g = ofs_pk_globals(doc, &count);
-	is_u64(count, 3, "three names");
-	ok(g[0].called && !g[1].called && g[2].called, "two of them called");
+	is_u64(count, 3, "a getattr chain adds one global");
+	ok(g[0].called && !g[1].called && g[2].called,
+	    "getattr and the nested class are marked as called");
 	ok(ofs_pk_global_allowed(&g[0]) && ofs_pk_global_allowed(&g[1]) &&
 		ofs_pk_global_allowed(&g[2]),
-	    "all allowed");
+	    "getattr of a known class is allowed");
 	ofs_pickle_free(doc);
 
-	/* P25: a chain that ends in something else */
+	/* P25: a chain of getattr that does not start at a class */
 	doc =
 	    parse(P("\x80\2c__builtin__\ngetattr\nq\0h\0ctorch\nserialization\n"
 		    "X\2\0\0\0os\x86RX\6\0\0\0system\x86RX\2\0\0\0id\x85"
 		    "R."));
 	g = ofs_pk_globals(doc, &count);
-	is_u64(count, 4, "P25 four names");
+	is_u64(count, 4, "P25 a getattr chain of a module adds two globals");
 	ok(count == 4 && g[3].called && !ofs_pk_global_allowed(&g[3]) &&
 		g[3].name.len == 23 &&
 		memcmp(g[3].name.p, "serialization.os.system", 23) == 0,
-	    "P25 the last is called and not allowed");
+	    "P25 the end of the chain is called and not allowed");
 	ofs_pickle_free(doc);
 	doc = parse(P("c__builtin__\ngetattr\n]X\1\0\0\0a\x86R."));
 	g = ofs_pk_globals(doc, &count);
 	ok(count == 2 && !ofs_pk_global_allowed(&g[1]),
-	    "getattr of anything else is not allowed");
+	    "getattr of something that is no class is not allowed");
 	ofs_pickle_free(doc);
 }
 
@@ -316,16 +329,18 @@ static void globals(void)
 	size_t n;
 
 	g = ofs_pk_globals(doc, &n);
-	is_u64(n, 3, "P28 each name once, read or used");
+	is_u64(n, 3, "P28 each global is listed once");
 	if (n == 3) {
-		is_u64(g[0].offset, 2, "P24 where it was first");
+		is_u64(g[0].offset, 2,
+		    "P24 a global has the offset of its first use");
 		ok(g[0].called && !ofs_pk_global_allowed(&g[0]),
 		    "P24 os.system is called and not allowed");
 		ok(!g[1].called && ofs_pk_global_allowed(&g[1]),
-		    "torch.float32 is only named");
+		    "torch.float32 is not called, and allowed");
 		ok(g[2].called && !ofs_pk_global_allowed(&g[2]),
-		    "P26 my.pkg.Config is opaque");
-		ok(g[2].module.len == 6 && g[2].name.len == 6, "its parts");
+		    "P26 an unknown class is called and not allowed");
+		ok(g[2].module.len == 6 && g[2].name.len == 6,
+		    "a global has its module and name");
 	}
 	ofs_pickle_free(doc);
 }
@@ -381,7 +396,7 @@ static void allowed(void)
 	}
 }
 
-/* States as dicts, and as pairs of a dict and a dict of slots. */
+/* The state of an object is a dict, or a pair of a dict and a dict of slots. */
 static void states(void)
 {
 	struct ofs_pickle *doc = parse(
@@ -393,20 +408,23 @@ static void states(void)
 	int64_t v = 0;
 
 	ofs_pk_int(doc, ofs_pk_attr(doc, x, "a"), &v);
-	is_int(v, 2, "slots are set last");
-	ok(ofs_pk_attr(doc, x, "c") == OFS_NONE, "no such attribute");
+	is_int(v, 2, "slots are set after the dict");
+	ok(ofs_pk_attr(doc, x, "c") == OFS_NONE,
+	    "an instance has no attribute outside its state");
 	x = ofs_pk_item(doc, root, 1);
 	ok(ofs_pk_int(doc, ofs_pk_attr(doc, x, "c"), &v) && v == 4,
-	    "slots alone");
+	    "a state may have slots only");
 	x = ofs_pk_item(doc, root, 2);
-	ok(ofs_pk_str_is(doc, ofs_pk_get(doc, x, "k"), "v"), "a state dict");
+	ok(ofs_pk_str_is(doc, ofs_pk_get(doc, x, "k"), "v"),
+	    "an OrderedDict with a state has its items");
 	is_int(ofs_pk_kind(doc, ofs_pk_attr(doc, x, "_metadata")), OFS_PK_NONE,
-	    "has attributes, too");
-	is_u64(ofs_pk_len(doc, ofs_pk_state(doc, x)), 1, "in its state");
+	    "an OrderedDict with a state has its attributes");
+	is_u64(ofs_pk_len(doc, ofs_pk_state(doc, x)), 1,
+	    "the state of an OrderedDict is a dict of one pair");
 	ofs_pickle_free(doc);
 }
 
-/* Items that came in batches, into containers with others between them. */
+/* Items come in batches, alternately for a list and a dict. */
 static void batches(void)
 {
 	struct ofs_buf b = { 0 };
@@ -437,8 +455,10 @@ static void batches(void)
 	root = ofs_pickle_root(doc);
 	list = ofs_pk_item(doc, root, 0);
 	dict = ofs_pk_item(doc, root, 1);
-	is_u64(ofs_pk_len(doc, list), 3000, "a list of 3000");
-	is_u64(ofs_pk_len(doc, dict), 1500, "a dict of 1500");
+	is_u64(ofs_pk_len(doc, list), 3000,
+	    "a list from 30 batches has 3000 items");
+	is_u64(ofs_pk_len(doc, dict), 1500,
+	    "a dict from 30 batches has 1500 pairs");
 	for (uint32_t i = 0; i < 3000; i++)
 		right = right &&
 		    ofs_pk_int(doc, ofs_pk_item(doc, list, i), &v) && v == i;
@@ -446,12 +466,13 @@ static void batches(void)
 		right = right &&
 		    ofs_pk_int(doc, ofs_pk_key(doc, dict, i), &v) && v == i &&
 		    ofs_pk_int(doc, ofs_pk_val(doc, dict, i), &v) && v == i + 1;
-	ok(right, "each in its place");
+	ok(right, "items of batches keep their order");
 	ofs_pickle_free(doc);
 	ofs_buf_fini(&b);
 }
 
-/* A set shares its items with the list it was made from; both may grow. */
+/* A set shares its items with the list it was made from, until one of them
+ * grows. */
 static void shares(void)
 {
 	struct ofs_pickle *doc =
@@ -463,31 +484,36 @@ static void shares(void)
 
 	list = ofs_pk_item(doc, root, 0);
 	set = ofs_pk_item(doc, root, 1);
-	is_u64(ofs_pk_len(doc, list), 4, "the list has four");
-	is_u64(ofs_pk_len(doc, set), 4, "the set has four");
+	is_u64(ofs_pk_len(doc, list), 4,
+	    "a list that grew after set(list) has four items");
+	is_u64(ofs_pk_len(doc, set), 4, "the set that grew has four items");
 	ok(ofs_pk_int(doc, ofs_pk_item(doc, list, 2), &v) && v == 4,
-	    "the list went its way");
+	    "the list has its own third item");
 	ok(ofs_pk_int(doc, ofs_pk_item(doc, set, 2), &v) && v == 3,
-	    "and the set its own");
+	    "the set has its own third item");
 	ofs_pickle_free(doc);
 }
 
-/* The tuple that torch.Size was called with is not made, unless asked for. */
+/* The node of the tuple that torch.Size was called with is made only when asked
+ * for. */
 static void wrapped(void)
 {
 	struct ofs_pickle *doc =
 	    parse(P("ctorch\nSize\nK\2K\3\x86\x94\x85\x94R\x94h\1h\1\x87."));
 	uint32_t root = ofs_pickle_root(doc), w = ofs_pk_item(doc, root, 1);
 
-	is_int(ofs_pk_kind(doc, w), OFS_PK_TUPLE, "a tuple");
-	is_u64(ofs_pk_len(doc, w), 1, "of one");
+	is_int(ofs_pk_kind(doc, w), OFS_PK_TUPLE,
+	    "the argument of torch.Size is a tuple");
+	is_u64(ofs_pk_len(doc, w), 1,
+	    "the argument of torch.Size has one item");
 	ok(ofs_pk_item(doc, w, 0) == ofs_pk_item(doc, root, 0),
-	    "which is the size");
-	ok(ofs_pk_item(doc, root, 2) == w, "made once");
+	    "the item is the size itself");
+	ok(ofs_pk_item(doc, root, 2) == w, "the argument's node is made once");
 	ofs_pickle_free(doc);
 }
 
-/* Sizes that are equal are one; a tuple like them is none, nor is (). */
+/* Equal torch.Size objects share a node. Tuples, and empty sizes, do not become
+ * sizes. */
 static void equal_sizes(void)
 {
 	struct ofs_pickle *doc =
@@ -500,29 +526,34 @@ static void equal_sizes(void)
 
 	for (uint32_t i = 0; i < 6; i++)
 		v[i] = ofs_pk_item(doc, root, i);
-	ok(v[0] == v[1], "equal sizes are one node");
-	ok(v[0] != v[2], "others are not");
-	is_u64(ofs_pk_len(doc, v[3]), 0, "the empty one");
-	is_str(ofs_pk_kind_name(doc, v[0]), "torch.Size", "a size");
-	is_str(ofs_pk_kind_name(doc, v[3]), "torch.Size", "an empty size");
-	is_str(ofs_pk_kind_name(doc, v[4]), "tuple", "an equal tuple");
-	is_str(ofs_pk_kind_name(doc, v[5]), "tuple", "an empty tuple");
+	ok(v[0] == v[1], "equal sizes share a node");
+	ok(v[0] != v[2], "different sizes do not share a node");
+	is_u64(ofs_pk_len(doc, v[3]), 0, "torch.Size of () has length 0");
+	is_str(ofs_pk_kind_name(doc, v[0]), "torch.Size",
+	    "torch.Size has its name");
+	is_str(ofs_pk_kind_name(doc, v[3]), "torch.Size",
+	    "torch.Size of () has its name");
+	is_str(ofs_pk_kind_name(doc, v[4]), "tuple",
+	    "a tuple equal to a size stays a tuple");
+	is_str(ofs_pk_kind_name(doc, v[5]), "tuple",
+	    "an empty tuple stays a tuple");
 	ofs_pickle_free(doc);
 }
 
-/* P35: all pairs stay, the last one counts. */
+/* P35: all pairs are kept, and the last one counts. */
 static void duplicates(void)
 {
 	struct ofs_pickle *doc = parse(P("}(\x8c\1aK\1\x8c\1aK\2u."));
 	int64_t v = 0;
 
-	is_u64(ofs_pk_len(doc, ofs_pickle_root(doc)), 2, "P35 two pairs");
+	is_u64(ofs_pk_len(doc, ofs_pickle_root(doc)), 2,
+	    "P35 a dict keeps both pairs of one key");
 	ofs_pk_int(doc, ofs_pk_get(doc, ofs_pickle_root(doc), "a"), &v);
-	is_int(v, 2, "P35 Python has the last");
+	is_int(v, 2, "P35 a lookup gives the last value of a key");
 	ofs_pickle_free(doc);
 }
 
-/* Pickles one after the other, as old torch.save wrote them. */
+/* Several pickles in a row, as old torch.save wrote them. */
 static void streams(void)
 {
 	static const char bytes[] = "\x80\2K\1.\x80\2K\2.rest";
@@ -533,13 +564,13 @@ static void streams(void)
 
 	doc = ofs_pickle_parse((const uint8_t *)bytes, sizeof(bytes) - 1, false,
 	    NULL, &used, &err);
-	ok(doc != NULL, "the first");
-	is_u64(used, 5, "took five bytes");
+	ok(doc != NULL, "the first of two pickles is read");
+	is_u64(used, 5, "the first of two pickles has five bytes");
 	ofs_pickle_free(doc);
 	doc = ofs_pickle_parse((const uint8_t *)bytes + used,
 	    sizeof(bytes) - 1 - used, false, NULL, &used, &err);
 	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &v) && v == 2,
-	    "the second");
+	    "the second pickle is read after the first");
 	ofs_pickle_free(doc);
 	ofs_pickle_free(NULL);
 }
@@ -552,16 +583,17 @@ static void owned(void)
 
 	memcpy(bytes, "K\x01.", 3);
 	doc = ofs_pickle_parse(bytes, 3, true, NULL, NULL, &err);
-	ok(doc != NULL, "bytes that are given away");
-	ok(ofs_pickle_memory(doc) > 0, "memory");
+	ok(doc != NULL, "a pickle that owns its bytes is read");
+	ok(ofs_pickle_memory(doc) > 0,
+	    "a pickle that owns its bytes uses memory");
 	ofs_pickle_free(doc);
 	bytes = malloc(3);
 	memcpy(bytes, "K\x01!", 3);
 	ok(ofs_pickle_parse(bytes, 3, true, NULL, NULL, NULL) == NULL,
-	    "go when they are no pickle, too");
+	    "bytes handed over are freed when they are no pickle");
 }
 
-/* A large pickle's bytes are let go of while they are read. */
+/* A large pickle's pages are released while it is read. */
 static void large(void)
 {
 	static const char head[] = "\x80\x02(ccollections\nOrderedDict\n"
@@ -583,26 +615,28 @@ static void large(void)
 	}
 	memcpy(bytes + at, "t.", 2);
 	doc = ofs_pickle_parse(bytes, at + 2, true, NULL, NULL, &err);
-	ok(doc != NULL, "8 MiB that are given away: %s", err.text);
+	ok(doc != NULL, "a pickle of 8 MiB that owns its bytes is read: %s",
+	    err.text);
 	if (doc == NULL)
 		return;
 	root = ofs_pickle_root(doc);
-	ok(ofs_pk_len(doc, root) == k + 2, "%zu items", k);
+	ok(ofs_pk_len(doc, root) == k + 2, "a pickle of 8 MiB has %zu items",
+	    k);
 	for (size_t i = 0; i < k; i++) {
 		snprintf(want, sizeof(want), "%08zu", i);
 		if (!ofs_pk_str_is(doc, ofs_pk_item(doc, root, (uint32_t)i + 2),
 			want))
 			wrong++;
 	}
-	ok(wrong == 0, "all their strings are there");
+	ok(wrong == 0, "a pickle of 8 MiB has all its strings");
 	ok(memcmp(ofs_pk_str(doc, ofs_pk_item(doc, root, 1)).p, "ABCDEFGHI",
 	       9) == 0,
-	    "and the large number");
+	    "a pickle of 8 MiB has its large number");
 	ofs_pk_globals(doc, &nglobals);
 	ok(nglobals == 1 &&
 		memcmp(ofs_pk_globals(doc, &nglobals)->name.p, "OrderedDict",
 		    11) == 0,
-	    "and the global");
+	    "a pickle of 8 MiB has its global");
 	ofs_pickle_free(doc);
 }
 
@@ -628,11 +662,14 @@ static void real(void)
 	root = ofs_pickle_root(doc);
 	ok(ofs_pk_is(doc, root, "torch.distributed.checkpoint.metadata",
 	       "Metadata"),
-	    "a Metadata");
+	    "the root of a real .metadata is a Metadata");
 	tensors = ofs_pk_attr(doc, root, "state_dict_metadata");
-	is_int(ofs_pk_kind(doc, tensors), OFS_PK_DICT, "its dict");
-	ok(ofs_pk_len(doc, tensors) > 10, "of items");
-	ok(ofs_pickle_memory(doc) < 4 * n + 4096, "in little memory");
+	is_int(ofs_pk_kind(doc, tensors), OFS_PK_DICT,
+	    "state_dict_metadata is a dict");
+	ok(ofs_pk_len(doc, tensors) > 10,
+	    "state_dict_metadata has more than ten items");
+	ok(ofs_pickle_memory(doc) < 4 * n + 4096,
+	    "a real .metadata needs less than four times its size");
 	ofs_pickle_free(doc);
 	free(bytes);
 }

@@ -1,9 +1,10 @@
-/* pickle_literal.c - values as Python writes them become its pickles */
+/* pickle_literal.c - pickles of values given as Python literals */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,15 +25,16 @@ static void check(const char *want, size_t n, const char *name)
 {
 	struct optimfs_error err;
 
-	if (!ok(ofs_pkw_end(&w, &err) == 0 && out.len == n, "%s", name))
+	if (!ok(ofs_pkw_end(&w, &err) == 0 && out.len == n,
+		"%s: length of the pickle", name))
 		diag("%zu bytes, not %zu", out.len, n);
 	else
-		is_mem(out.data, want, n, "%s: its bytes", name);
+		is_mem(out.data, want, n, "%s: bytes of the pickle", name);
 }
 
 #define check_bytes(want, name) check(want, sizeof(want) - 1, name)
 
-/* What pickle.dumps(value, 2) gives, and the value. */
+/* Expects the bytes that pickle.dumps(value, 2) gives for the value. */
 #define is_pickle(want, ...)                   \
  do {                                          \
   begin();                                     \
@@ -95,7 +97,7 @@ static void as_python(void)
 	    "collections.OrderedDict(){'a': 1, 'b': 2}");
 }
 
-static void holes(void)
+static void arguments(void)
 {
 	struct ofs_str s = { "abc", 2 };
 
@@ -110,7 +112,7 @@ static void holes(void)
 	is_pickle("\200\2ctorch\nfloat32\nq\0.", "torch.%s", "float32");
 }
 
-/* An object is found again by its number in the memo. */
+/* An object can be referred to by its number in the memo. */
 static void numbers(void)
 {
 	int list = -1, call = -1;
@@ -118,13 +120,13 @@ static void numbers(void)
 	begin();
 	ofs_pkw_lit(&w, "(a.b.C(1)%n, [%n ", &call, &list);
 	ofs_pkw_lit(&w, "@%d], @%d)", call, list);
-	is_int(call, 2, "the number of a call");
-	is_int(list, 3, "the number of a list that is open");
+	is_int(call, 2, "a call has the number of its memo entry");
+	is_int(list, 3, "an open list has the number of its memo entry");
 	check_bytes("\200\2ca.b\nC\nq\0K\1\205q\1Rq\2]q\3h\2ah\3\207q\4.",
-	    "both taken again");
+	    "references by number are read from the memo");
 }
 
-/* What one call leaves open others fill. */
+/* A container left open by one call is filled by later calls. */
 static void in_pieces(void)
 {
 	static const uint64_t dims[] = { 2, 3 };
@@ -139,14 +141,16 @@ static void in_pieces(void)
 	check_bytes(
 	    "\200\2}q\0(X\4\0\0\0sizeq\1ctorch\nSize\nq\2K\2K\3\206q\3\205q"
 	    "\4Rq\5X\4\0\0\0listq\6]q\7(K\0K\1eu.",
-	    "a dict in pieces");
+	    "a dict written in several calls");
 }
 
-/* Lists and dicts of n items, as items are added one by one. */
+/* A dict of n items gets the same batches as one whose items are added one by
+ * one. */
 static void batches(uint32_t n)
 {
 	struct ofs_buf want = { 0 };
 	struct ofs_pkw one = { .out = &want };
+	char name[64];
 
 	ofs_pkw_begin(&one);
 	ofs_pkw_op_put(&one, OFS_PKW_DICT);
@@ -163,7 +167,8 @@ static void batches(uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		ofs_pkw_lit(&w, "%u: [],", i);
 	ofs_pkw_lit(&w, "}");
-	check((char *)want.data, want.len, "a dict in batches");
+	snprintf(name, sizeof(name), "a dict of %u items in batches", n);
+	check((char *)want.data, want.len, name);
 	ofs_buf_fini(&want);
 }
 
@@ -174,7 +179,7 @@ static void whole(void)
 	is_pickle("\200\2}q\0(u.", "{*}");
 }
 
-/* Nothing is in the memo, so that nothing can be taken from there. */
+/* Without a memo, equal strings and objects are written each time. */
 static void plain(void)
 {
 	begin();
@@ -182,7 +187,7 @@ static void plain(void)
 	ofs_pkw_lit(&w, "['a', 'a', $a.b.C(1), $a.b.C(1)]");
 	check_bytes("\200\2](X\1\0\0\0aX\1\0\0\0aca.b\nC\nK\1\205Rca.b\nC\nK\1"
 		    "\205Re.",
-	    "without a memo");
+	    "strings and calls without a memo");
 }
 
 static void no_memory(void)
@@ -198,7 +203,7 @@ static void no_memory(void)
 		all = all && ofs_pkw_end(&w, &err) == -1 && err.code == ENOMEM;
 		out.limit = 0;
 	}
-	ok(all, "a buffer that is full says so at the end");
+	ok(all, "a full buffer fails with ENOMEM at the end");
 }
 
 int main(void)
@@ -206,7 +211,7 @@ int main(void)
 	static const uint32_t n[] = { 0, 1, 2, 999, 1000, 1001, 2000, 2001 };
 
 	as_python();
-	holes();
+	arguments();
 	numbers();
 	in_pieces();
 	for (size_t i = 0; i < sizeof(n) / sizeof(*n); i++)

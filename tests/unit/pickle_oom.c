@@ -1,4 +1,4 @@
-/* pickle_oom.c - the pickle reader and text when memory ends, at every call */
+/* pickle_oom.c - parsing and printing pickles with each allocation failing */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,8 +11,8 @@
 #include "tap.h"
 #include "text/text.h"
 
-/* Something of everything: memo, marks, classes, getattr, bytes that are
- * decoded, a cycle. */
+/* A pickle that uses all of the reader: memo, marks, classes, getattr, decoded
+ * bytes, a cycle. */
 static const char everything[] =
     "\x80\2]q\0(c__builtin__\ngetattr\ncm\nK\nX\1\0\0\0A\x86R"
     "c_codecs\nencode\nX\2\0\0\0\xc3\xa9X\6\0\0\0latin1\x86R"
@@ -48,7 +48,7 @@ static void parsing(void)
 			break;
 		}
 		left = -1;
-		/* to give back what was too much may fail without harm */
+		/* A failed realloc that shrinks memory does no harm. */
 		if (doc == NULL &&
 		    (err.code != ENOMEM ||
 			strncmp(err.text, "OFS443 ", 7) != 0)) {
@@ -58,8 +58,9 @@ static void parsing(void)
 		ofs_pickle_free(doc);
 	}
 	left = -1;
-	ok(n > 10 && n < 10000, "P50 %ld calls can fail", n);
-	is_u64(wrong, 0, "P50 each gives OFS443, and nothing leaks");
+	ok(n > 10 && n < 10000,
+	    "P50 parsing makes %ld allocations that can fail", n);
+	is_u64(wrong, 0, "P50 each failed allocation gives OFS443");
 }
 
 static void printing(void)
@@ -88,8 +89,10 @@ static void printing(void)
 		ofs_buf_fini(&out);
 	}
 	left = -1;
-	ok(n > 1 && n < 10000, "%ld calls can fail", n);
-	is_u64(wrong, 0, "each fails the text, which stays empty");
+	ok(n > 1 && n < 10000, "printing makes %ld allocations that can fail",
+	    n);
+	is_u64(wrong, 0,
+	    "each failed allocation fails the text, which stays empty");
 	ofs_pickle_free(doc);
 }
 

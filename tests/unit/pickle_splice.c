@@ -1,4 +1,4 @@
-/* pickle/splice.c - items of a pickle replaced, dropped and added */
+/* pickle_splice.c - items replaced, dropped and added in a pickle */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,10 +13,10 @@
 
 #define P(s) s, sizeof(s) - 1
 
-/* Where in a pickle, from its root: items of lists and tuples, pairs of dicts.
- */
+/* A path from the root, through items of lists and tuples and pairs of
+ * dicts. */
 struct edit {
-	const char *path; /* digits; the last one is the item */
+	const char *path; /* indexes as digits; the last one is the item */
 	enum ofs_pk_splice_op op;
 	const char *bytes;
 };
@@ -25,9 +25,9 @@ static const struct {
 	const char *pickle;
 	size_t n;
 	struct edit edit[4];
-	const char *text; /* NULL: refused */
+	const char *text; /* NULL: the edit is refused */
 } cases[] = {
-	/* a value that others get from the memo stays in it */
+	/* A replaced value stays in the memo if others refer to it. */
 	{ P("\x80\x02](K\x01K\x02\x86q\x01h\x01h\x01"
 	    "e."),
 	    { { "0", OFS_PK_REPLACE, "K\x09" } }, "[9, [1, 2], [1, 2]]\n" },
@@ -39,7 +39,7 @@ static const struct {
 	    "e."),
 	    { { "01", OFS_PK_REPLACE, "K\x05" } },
 	    "[[1, 5], [1, 5], [1, 5]]\n" },
-	/* dictionaries, in batches and one by one */
+	/* Dicts with items in batches and one by one. */
 	{ P("\x80\x02}q\0(K\x0aK\x01K\x0bK\x02uK\x0cK\x03s."),
 	    { { "0", OFS_PK_REPLACE, "K\x07" }, { "2", OFS_PK_REPLACE, "N" },
 		{ "0", OFS_PK_ADD, "K\x0dK\x04" } },
@@ -52,7 +52,7 @@ static const struct {
 	    { { "1", OFS_PK_DROP, NULL }, { "0", OFS_PK_ADD, "K\x0cK\x03" },
 		{ "1", OFS_PK_ADD, "K\x0dK\x04" } },
 	    "{\"10\": 1, \"12\": 3, \"13\": 4}\n" },
-	/* what is empty: with and without a place in the memo */
+	/* Empty containers, with and without a memo entry. */
 	{ P("\x80\x02}q\0."), { { "0", OFS_PK_ADD, "K\x01K\x02" } },
 	    "{\"1\": 2}\n" },
 	{ P("\x80\x04}."), { { "0", OFS_PK_ADD, "K\x01K\x02" } },
@@ -63,14 +63,14 @@ static const struct {
 	    { { "00", OFS_PK_ADD, "K\x01" },
 		{ "10", OFS_PK_ADD, "K\x03K\x04" } },
 	    "[[1], {\"3\": 4}]\n" },
-	/* frames, MEMOIZE, nested tuples behind a MARK of their own */
+	/* Frames, MEMOIZE, and nested tuples after a MARK. */
 	{ P("\x80\x04\x95\x14\0\0\0\0\0\0\0]\x94(K\x01(K\x02K\x03K\x04K\x05t\x94h"
 	    "\1K\x06"
 	    "e."),
 	    { { "0", OFS_PK_REPLACE, "K\x08" }, { "12", OFS_PK_REPLACE, "N" },
 		{ "3", OFS_PK_REPLACE, "K\x09" } },
 	    "[8, [2, 3, null, 5], [2, 3, null, 5], 9]\n" },
-	/* classes that nobody knows keep their arguments */
+	/* Objects of unknown classes keep their arguments. */
 	{ P("\x80\x02"
 	    "cmy\nDict\nK\x05\x85Rq\x01(K\x01K\x02K\x03K\x04u."),
 	    { { "1", OFS_PK_REPLACE, "K\x09" },
@@ -82,7 +82,7 @@ static const struct {
 	{ P("\x80\x02"
 	    "ccollections\nOrderedDict\n)Rq\0(K\x01K\x02u}K\x05K\x06sb."),
 	    { { "0", OFS_PK_ADD, "K\x03K\x04" } }, "{\"1\": 2, \"3\": 4}\n" },
-	/* one place, by way of two paths: once, if they say the same */
+	/* Two paths to one item are edited once if both edits are the same. */
 	{ P("\x80\x02](]q\x01K\x01"
 	    "ah\x01"
 	    "e."),
@@ -105,7 +105,7 @@ static const struct {
 	    "e."),
 	    { { "00", OFS_PK_REPLACE, "K\x05" }, { "10", OFS_PK_DROP, NULL } },
 	    NULL },
-	/* what is not there */
+	/* An item that does not exist. */
 	{ P("\x80\x02]K\x01"
 	    "a."),
 	    { { "3", OFS_PK_REPLACE, "N" } }, NULL },
@@ -160,12 +160,13 @@ static void test_case(size_t i)
 	} else if (doc == NULL ||
 	    ofs_text_value(doc, ofs_pickle_root(doc), false, &text, &err) ==
 		-1) {
-		ok(false, "case %zu: %s", i, err.text);
+		ok(false, "case %zu succeeds: %s", i, err.text);
 	} else {
 		ofs_buf_putc(&text, '\0');
-		is_str((char *)text.data, cases[i].text, "case %zu", i);
-		/* a frame of the old length would have CPython read on in the
-		 * middle of an opcode */
+		is_str((char *)text.data, cases[i].text,
+		    "case %zu gives the edited value", i);
+		/* A frame with the old length would make CPython continue in
+		 * the middle of an opcode. */
 		ok(memchr(out.data, 0x95, out.len) == NULL,
 		    "case %zu has no frames", i);
 	}
@@ -174,7 +175,8 @@ static void test_case(size_t i)
 	ofs_buf_fini(&text);
 }
 
-/* What is dropped is gone, where nobody needs what it put into the memo. */
+/* A dropped pair leaves nothing behind unless others refer to it in the
+ * memo. */
 static void test_cut(void)
 {
 	static const uint8_t p[] = "\x80\x02}q\0(K\x01K\x02\x85q\x01K\x03"
@@ -190,14 +192,15 @@ static void test_cut(void)
 
 	ok(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err) == 0 &&
 		out.len == sizeof(want) - 1,
-	    "a pair that is dropped");
-	is_mem(out.data, want, sizeof(want) - 1, "leaves nothing behind");
+	    "a pair is dropped");
+	is_mem(out.data, want, sizeof(want) - 1,
+	    "a dropped pair leaves no bytes behind");
 	ofs_buf_fini(&out);
 	ofs_pickle_free(doc);
 }
 
-/* Many pairs are dropped, what they put into the memo with them: what is left is
- * numbered anew, so that no reader is in for a memo with gaps. */
+/* After many pairs are dropped, memo entries are renumbered: a reader with an
+ * array for the memo would need memory for the gaps. */
 static void test_gaps(void)
 {
 	enum { N = 5000 };
@@ -208,7 +211,8 @@ static void test_gaps(void)
 
 	ofs_buf_put(&in, "\x80\x02}q\0(", 6);
 	for (int i = 0; i <= N + 1; i++) {
-		/* i: (i,), with a number of its own; the last has its twin */
+		/* i: (i,) with a memo entry; the last one is referred to
+		 * again. */
 		ofs_buf_printf(&in, "M%c%cM%c%c\x85r%c%c%c%c", i & 0xff, i >> 8,
 		    i & 0xff, i >> 8, (i + 1) & 0xff, (i + 1) >> 8, 0, 0);
 		if (i < N)
@@ -223,18 +227,19 @@ static void test_gaps(void)
 	ofs_pickle_free(doc);
 	ok(doc != NULL &&
 		ofs_pickle_splice(in.data, in.len, edit, N, &out, &err) == 0,
-	    "%d pairs are dropped", N);
+	    "%d pairs are dropped at once", N);
 	doc = ofs_pickle_parse(out.data, out.len, false, NULL, NULL, &err);
-	if (ok(doc != NULL, "what is left can be read") &&
+	if (ok(doc != NULL, "a pickle with dropped pairs can be read") &&
 	    ofs_text_value(doc, ofs_pickle_root(doc), false, &text, &err) ==
 		0) {
 		ofs_buf_putc(&text, '\0');
 		is_str((char *)text.data,
 		    "{\"5000\": [5000], \"5001\": [5001], "
 		    "\"65535\": [5000]}\n",
-		    "and is what it was");
+		    "a pickle with dropped pairs has the remaining pairs");
 	}
-	ok(out.len < 64, "in %zu bytes", out.len);
+	ok(out.len < 64, "a pickle with dropped pairs has only %zu bytes",
+	    out.len);
 	ofs_pickle_free(doc);
 	ofs_buf_fini(&in);
 	ofs_buf_fini(&out);
@@ -242,8 +247,7 @@ static void test_gaps(void)
 	free(edit);
 }
 
-/* No edit: the same bytes. */
-/* A place that the pickle has not. */
+/* Edits of items and nodes that the pickle does not have. */
 static void test_nowhere(void)
 {
 	static const uint8_t p[] = "\x80\x02](K\x01K\x02e.";
@@ -253,15 +257,17 @@ static void test_nowhere(void)
 
 	edit.item = 7;
 	is_int(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err), -1,
-	    "an item that there is not");
-	is_error(err, EUCLEAN, "OFS825", "is not changed");
+	    "an edit of a missing item fails");
+	is_error(err, EUCLEAN, "OFS825",
+	    "an edit of a missing item: error text");
 	ofs_buf_fini(&out);
 	out = (struct ofs_buf){ 0 };
 	edit.node = 100;
 	edit.item = 0;
 	is_int(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err), -1,
-	    "nor an item of a node that there is not");
-	is_error(err, EUCLEAN, "OFS825", "is not changed");
+	    "an edit of a missing node fails");
+	is_error(err, EUCLEAN, "OFS825",
+	    "an edit of a missing node: error text");
 	ofs_buf_fini(&out);
 }
 
@@ -274,8 +280,9 @@ static void test_nothing(void)
 
 	ok(ofs_pickle_splice(p, sizeof(p) - 1, NULL, 0, &out, &err) == 0 &&
 		out.len == sizeof(p) - 1,
-	    "no edit");
-	is_mem(out.data, p, sizeof(p) - 1, "changes nothing");
+	    "a splice without edits succeeds");
+	is_mem(out.data, p, sizeof(p) - 1,
+	    "a splice without edits gives the same bytes");
 	ofs_buf_fini(&out);
 }
 

@@ -1,4 +1,5 @@
-/* place.c - the kernel's arithmetic against plain copies */
+/* place.c - copies by the GPU kernel's arithmetic, compared with plain
+ * copies */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,8 +24,8 @@ static uint64_t rnd(uint64_t n)
 	return tap_below(&state, n);
 }
 
-/* Runs whose destinations follow each other; all multiples of grain but when
- * odd. Some have no bytes, or no runs. */
+/* Random runs with increasing destinations, all multiples of grain. Some are
+ * empty. */
 static uint32_t make(struct ofs_run *run, uint64_t grain)
 {
 	uint32_t n = (uint32_t)rnd(MAX_RUNS) + 1, made = 0;
@@ -37,7 +38,7 @@ static uint32_t make(struct ofs_run *run, uint64_t grain)
 		r.dst_pitch = (int64_t)(r.len + gap);
 		r.src_pitch = (int64_t)(r.len + sgap);
 		r.dst = dst;
-		if (rnd(8) == 0) /* backwards */
+		if (rnd(8) == 0) /* the source backwards */
 			r.src_pitch = -r.src_pitch;
 		r.src = SIZE / 2 + rnd(SIZE / 8 / grain) * grain;
 		if (dst + r.n * (r.len + gap) + r.len > SIZE)
@@ -79,7 +80,10 @@ static void property(uint64_t grain)
 		wrong += memcmp(want, got, SIZE) != 0;
 		tried += n > 1;
 	}
-	ok(wrong == 0 && tried > 1000, "runs in grains of %" PRIu64, grain);
+	ok(wrong == 0 && tried > 1000,
+	    "the kernel copies random runs in units of %" PRIu64
+	    " bytes" PRIu64,
+	    grain);
 }
 
 static void widths(void)
@@ -101,10 +105,11 @@ static void widths(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		ok(ofs_place_width(&cases[i].run) == cases[i].width,
-		    "width %" PRIu32, cases[i].width);
+		    "case %zu: units are %" PRIu32 " bytes wide" PRIu32, i,
+		    cases[i].width);
 }
 
-/* Cutting: the parts in each cell are the runs again. */
+/* The cuts of all cells together are the bytes of the runs. */
 static void cuts(void)
 {
 	unsigned wrong = 0;
@@ -137,7 +142,7 @@ static void cuts(void)
 		}
 		wrong += memcmp(want, got, SIZE) != 0;
 	}
-	ok(wrong == 0, "runs cut into cells are the same runs");
+	ok(wrong == 0, "runs cut into cells cover the same bytes");
 }
 
 int main(void)

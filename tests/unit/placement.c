@@ -1,4 +1,5 @@
-/* placement.c - how meshes cut dimensions, against lists of every index */
+/* placement.c - a rank's part of a dimension on a mesh, compared with lists of
+ * indexes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,13 +15,13 @@
 
 #define MAX_N 96
 
-/* The model: a rank's indexes, one by one. */
+/* The model: the indexes that a rank has. */
 struct list {
 	uint64_t v[MAX_N];
 	uint32_t n;
 };
 
-/* torch.chunk of l into m, of which the i-th is appended. */
+/* Appends chunk i of torch.chunk(l, m). */
 static void chunk(const struct list *l, uint64_t m, uint64_t i,
     struct list *out)
 {
@@ -48,7 +49,8 @@ struct mesh {
 	struct ofs_placement p[4];
 	uint64_t shape[4], at[4];
 	uint32_t n;
-	uint32_t order[4], norder; /* in which they cut dimension 0 */
+	uint32_t order[4],
+	    norder; /* the mesh dimensions that cut tensor dimension 0, in this order */
 };
 
 static bool same(const struct list *want, const struct ofs_run *run, uint32_t n)
@@ -107,7 +109,7 @@ static void random_mesh(struct mesh *m, uint64_t *seed)
 	}
 }
 
-/* The factor that says in which order the dimensions cut. */
+/* The factor of _StridedShard says in which order the mesh dimensions cut. */
 static void set_splits(struct mesh *m)
 {
 	for (uint32_t k = 0; k < m->norder; k++)
@@ -136,7 +138,8 @@ static bool check_rank(const struct mesh *m, uint64_t n, bool literal,
 	return good;
 }
 
-/* All ranks, and that together they hold all, equally often. */
+/* Compares each rank, and checks that all ranks together have each index
+ * equally often. */
 static bool check_mesh(struct mesh *m, uint64_t n, bool literal)
 {
 	uint32_t seen[MAX_N] = { 0 }, i;
@@ -173,7 +176,7 @@ static void random_meshes(void)
 		set_splits(&m);
 		bad += !check_mesh(&m, n, false);
 	}
-	is_int(bad, 0, "meshes in every order");
+	is_int(bad, 0, "random meshes cut in any order as the model says");
 	for (int i = 0; i < 4000; i++) {
 		uint64_t n = handmade_random(&seed) % MAX_N;
 
@@ -182,10 +185,11 @@ static void random_meshes(void)
 			m.p[k].split = 1 + handmade_random(&seed) % 5;
 		bad += !check_mesh(&m, n, true);
 	}
-	is_int(bad, 0, "meshes with any factor, literally");
+	is_int(bad, 0,
+	    "random meshes with any factor, taken literally, cut as the model says");
 }
 
-/* "first+count ..." of the rank at these coordinates of a 2 x 2 mesh. */
+/* "first+count ..." of the rank at coordinates x, y of a 2 x 2 mesh. */
 static const char *runs(struct ofs_placement a, struct ofs_placement b,
     uint64_t x, uint64_t y, uint64_t n)
 {
@@ -206,20 +210,26 @@ static const char *runs(struct ofs_placement a, struct ofs_placement b,
 	return text;
 }
 
-/* As PyTorch 2.11 has them. */
+/* Results of PyTorch 2.11. */
 static void examples(void)
 {
 	const struct ofs_placement shard = { OFS_SHARD, 0, 1 };
 	const struct ofs_placement strided = { OFS_SHARD, 0, 2 };
 
-	is_str(runs(strided, shard, 0, 0, 10), "0+3 ", "FSDP over TP");
-	is_str(runs(strided, shard, 0, 1, 10), "5+3 ", "the second half");
-	is_str(runs(strided, shard, 1, 0, 10), "3+2 ", "the rest of the first");
-	is_str(runs(strided, shard, 1, 1, 10), "8+2 ", "and of the second");
-	is_str(runs(shard, strided, 0, 0, 8), "0+1 2+1 ", "in pieces");
-	is_str(runs(shard, strided, 1, 1, 8), "5+1 7+1 ", "the last ones");
-	is_str(runs(shard, shard, 1, 1, 1), "", "nothing left");
-	is_str(runs(shard, shard, 0, 0, 0), "", "nothing at all");
+	is_str(runs(strided, shard, 0, 0, 10), "0+3 ",
+	    "10 rows, strided: rank (0,0) has rows 0 to 2");
+	is_str(runs(strided, shard, 0, 1, 10), "5+3 ",
+	    "10 rows, strided: rank (0,1) has rows 5 to 7");
+	is_str(runs(strided, shard, 1, 0, 10), "3+2 ",
+	    "10 rows, strided: rank (1,0) has rows 3 and 4");
+	is_str(runs(strided, shard, 1, 1, 10), "8+2 ",
+	    "10 rows, strided: rank (1,1) has rows 8 and 9");
+	is_str(runs(shard, strided, 0, 0, 8), "0+1 2+1 ",
+	    "8 rows, strided: rank (0,0) has two pieces");
+	is_str(runs(shard, strided, 1, 1, 8), "5+1 7+1 ",
+	    "8 rows, strided: rank (1,1) has two pieces");
+	is_str(runs(shard, shard, 1, 1, 1), "", "one row: rank (1,1) has none");
+	is_str(runs(shard, shard, 0, 0, 0), "", "no rows: rank (0,0) has none");
 }
 
 static void too_many(void)
@@ -231,8 +241,9 @@ static void too_many(void)
 
 	is_int(ofs_placement_runs(&p, (uint64_t[]){ 2 }, (uint64_t[]){ 0 }, 1,
 		   0, (uint64_t)1 << 40, true, &run, &nruns, &err),
-	    -1, "a million pieces");
-	is_error(err, E2BIG, "OFS694", "are too many");
+	    -1, "a rank with a million pieces is refused");
+	is_error(err, E2BIG, "OFS694",
+	    "a rank with a million pieces: error text");
 }
 
 int main(void)

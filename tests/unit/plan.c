@@ -1,4 +1,4 @@
-/* plan/plan.c - a plan gives the bytes of the tensor, each once, however it is cut */
+/* plan.c - plans of reads, compared with the bytes of the tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -37,7 +37,7 @@ static uint8_t *zeroed(size_t n)
 	return p;
 }
 
-/* A range of the tensor through a plan is the range of the tensor. */
+/* The plan of a range gives exactly the bytes of the range, each once. */
 static bool range_is(struct stored *s, const uint8_t *want, uint64_t first,
     uint64_t count)
 {
@@ -100,10 +100,11 @@ static void ranges(void)
 
 	while (good < ROUNDS && round_is_good(good))
 		good++;
-	is_u64(good, ROUNDS, "random shapes, cuts, strides and ranges");
+	is_u64(good, ROUNDS,
+	    "plans of random shapes, shards, strides and ranges give the bytes");
 }
 
-/* Read every box of layout b from a tensor stored as a: the bytes of b. */
+/* Reads box b from a and puts its bytes into the whole tensor out. */
 static void restore(struct stored *a, const struct layout *l,
     const struct layout_box *b, uint8_t *out)
 {
@@ -132,7 +133,7 @@ static void restore(struct stored *a, const struct layout *l,
 	free(got);
 }
 
-/* A tensor stored as a, cut again as b says, box by box. */
+/* Resharding from layout a to b and back keeps the bytes. */
 static bool reshards(const struct layout *a, const struct layout *b,
     const uint8_t *bytes)
 {
@@ -174,10 +175,11 @@ static void reshard(void)
 		layout_fini(&a);
 		layout_fini(&b);
 	}
-	is_int(good, rounds, "layout A to B to A");
+	is_int(good, rounds,
+	    "a tensor resharded from A to B to A keeps its bytes");
 }
 
-/* [4, 6] of float32 as two column shards, the second one transposed. */
+/* A [4, 6] float32 tensor as two column shards, the second one transposed. */
 static void two_columns(struct layout *l, struct stored *s, uint8_t *bytes)
 {
 	static const uint64_t lo[2][2] = { { 0, 0 }, { 0, 4 } };
@@ -204,16 +206,21 @@ static void shapes(void)
 
 	two_columns(&l, &s, bytes);
 	ofs_plan_elements(s.cat, s.t, 0, 24, 0, stored_place, &s, &plan, &err);
-	is_u64(plan.n, 3, "columns: a pitched segment, and two columns");
-	is_u64(plan.seg[0].n, 4, "four runs");
-	is_u64(plan.seg[0].len, 16, "of four elements");
-	is_int(plan.seg[0].src_pitch, 16, "packed in the source");
-	is_int(plan.seg[0].dst_pitch, 24, "a row apart in the tensor");
-	is_u64(plan.seg[1].len, 4, "a transposed shard goes by elements");
+	is_u64(plan.n, 3,
+	    "two column shards, one transposed, are three segments");
+	is_u64(plan.seg[0].n, 4, "the first segment has a run for each row");
+	is_u64(plan.seg[0].len, 16, "each run has four elements");
+	is_int(plan.seg[0].src_pitch, 16,
+	    "the runs are contiguous in the file");
+	is_int(plan.seg[0].dst_pitch, 24,
+	    "the runs are a row apart in the tensor");
+	is_u64(plan.seg[1].len, 4,
+	    "a run of a transposed shard is one element");
 	plan.n = 0;
 	s.asked = 0;
 	ofs_plan_elements(s.cat, s.t, 6, 4, 0, stored_place, &s, &plan, &err);
-	ok(plan.n == 1 && s.asked == 1, "a shard that is not met is not asked");
+	ok(plan.n == 1 && s.asked == 1,
+	    "only shards that overlap the range are located");
 	ofs_plan_fini(&plan);
 	stored_fini(&s);
 	layout_fini(&l);
@@ -225,10 +232,10 @@ static void shapes(void)
 	s.place[1]->object = 0;
 	s.place[1]->base = 2;
 	ofs_plan_elements(s.cat, s.t, 0, 5, 0, stored_place, &s, &plan, &err);
-	is_u64(plan.n, 1, "neighbours in file and tensor are one run");
-	is_u64(plan.seg[0].len, 5, "of all five");
+	is_u64(plan.n, 1, "shards adjacent in file and tensor are merged");
+	is_u64(plan.seg[0].len, 5, "the merged segment has all five bytes");
 	ofs_plan_elements(s.cat, s.t, 0, 2, 5, stored_place, &s, &plan, &err);
-	is_u64(plan.n, 2, "but a run of an earlier plan is left alone");
+	is_u64(plan.n, 2, "a segment of an earlier plan is not extended");
 	ofs_plan_fini(&plan);
 	stored_fini(&s);
 	layout_fini(&l);
@@ -259,37 +266,39 @@ static void failures(void)
 	stored_init(&s, &l, bytes, false, &rng);
 	is_int(ofs_plan_elements(s.cat, s.t, 0, 10, 0, stored_place, &s, &plan,
 		   &err),
-	    0, "before a hole");
+	    0, "a range before missing elements is planned");
 	plan.n = 1;
 	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
 		   &err),
-	    -1, "across a hole");
+	    -1, "a range with missing elements fails");
 	is_error(err, EIO, "OFS607 element 10 is in no shard: 2 of 13",
-	    "the first missing element");
-	is_u64(plan.n, 1, "the plan is as it was");
+	    "the error names the first missing element");
+	is_u64(plan.n, 1, "a failed plan leaves the segments unchanged");
 	s.cat->tensors[s.t - s.cat->tensors].flags =
 	    OFS_TENSOR_COPIES | OFS_TENSOR_TIED | OFS_TENSOR_FILE;
 	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
 		   &err),
-	    -1, "no flag but one puts zeros into a hole");
+	    -1, "other flags do not replace missing elements by zeros");
 	s.cat->tensors[s.t - s.cat->tensors].flags = OFS_TENSOR_ZERO;
 	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
 		   &err),
-	    0, "that one does");
+	    0, "OFS_TENSOR_ZERO replaces missing elements by zeros");
 	s.cat->tensors[s.t - s.cat->tensors].flags = 0;
 	plan.n = 1;
 	is_int(ofs_plan_elements(s.cat, s.t, 11, 3, 0, stored_place, &s, &plan,
 		   &err),
-	    0, "between holes");
+	    0, "a range between missing elements is planned");
 	plan.n = 1;
 	is_int(ofs_plan_elements(s.cat, s.t, 0, 10, 0, no_place, &s, &plan,
 		   &err),
-	    -1, "a shard without a place");
-	is_error(err, EIO, "no place", "says why");
-	is_u64(plan.n, 1, "and adds nothing");
+	    -1, "a shard that cannot be located fails the plan");
+	is_error(err, EIO, "no place",
+	    "a shard that cannot be located: error of the locator");
+	is_u64(plan.n, 1,
+	    "a plan that failed to locate a shard adds no segments");
 	is_int(ofs_plan_elements(s.cat, s.t, 10, 0, 0, no_place, &s, &plan,
 		   &err),
-	    0, "no elements: no failure");
+	    0, "an empty range locates no shard");
 	ofs_plan_fini(&plan);
 	stored_fini(&s);
 	layout_fini(&l);
@@ -314,20 +323,24 @@ static void listing(void)
 	struct stored s;
 
 	two_columns(&l, &s, bytes);
-	is_int(ofs_plan_shards(s.cat, s.t, 3, 10, collect, seen), 0, "all");
-	is_u64(seen[0], 2, "each shard once");
-	is_u64(seen[2], 0, "in order");
+	is_int(ofs_plan_shards(s.cat, s.t, 3, 10, collect, seen), 0,
+	    "list the shards of a range");
+	is_u64(seen[0], 2, "a shard list has each shard once");
+	is_u64(seen[2], 0, "a shard list is in order");
 	memset(seen, 0, sizeof(seen));
 	seen[3] = 1;
-	is_int(ofs_plan_shards(s.cat, s.t, 3, 10, collect, seen), 7, "stop");
+	is_int(ofs_plan_shards(s.cat, s.t, 3, 10, collect, seen), 7,
+	    "a nonzero result of the callback ends the list");
 	memset(seen, 0, sizeof(seen));
 	ofs_plan_shards(s.cat, s.t, 4, 2, collect, seen);
-	is_u64(seen[0], 1, "only those that overlap");
+	is_u64(seen[0], 1,
+	    "a shard list has only shards that overlap the range");
 	stored_fini(&s);
 	layout_fini(&l);
 }
 
-/* Steps of a walk for one element in the middle, and for one row. */
+/* The walk to one element in the middle, and to one row, must take few
+ * steps. */
 static void walk_costs(const char *what, uint32_t rows, uint32_t columns)
 {
 	struct optimfs_error err = { 0 };
@@ -358,7 +371,8 @@ static void walk_costs(const char *what, uint32_t rows, uint32_t columns)
 	ofs_catalog_tensor(cat, &t, &err);
 	if (ofs_catalog_finish(cat, &err) == -1)
 		bail_out("%s", err.text);
-	is_u64(cat->tensors[0].error, OFS_NONE, "%s: a healthy tensor", what);
+	is_u64(cat->tensors[0].error, OFS_NONE, "%s: the tensor has no error",
+	    what);
 	ofs_region_init(&r, 2, origin, shape, rows * shape[1] + columns, 1);
 	ofs_walk_init(&w, cat, cat->tensors, &r);
 	while (ofs_walk_next(&w) != OFS_NONE)

@@ -1,4 +1,4 @@
-/* progress.c - what long work says of itself, by a clock of the test's */
+/* progress.c - progress lines and summaries, with a simulated clock */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -57,7 +57,7 @@ static void terminal(void)
 	at(&o, 0, 0, NULL);
 	at(&o, 1.9, 100000000, NULL);
 	ofs_progress_end(&o.p, true);
-	says(&o, "", "work of less than two seconds says nothing");
+	says(&o, "", "work of less than two seconds prints nothing");
 
 	begin(&o, true, false);
 	at(&o, 0, 0, NULL);
@@ -72,7 +72,7 @@ static void terminal(void)
 	    "\rreshard: 80 %, 800 MB of 1.00 GB, 100 MB/s, 2 s left, b"
 	    "             "
 	    "\nreshard: 800 MB in 10 s, 80.0 MB/s\n",
-	    "a line that is written over, then a summary");
+	    "a terminal gets one rewritten line and a summary");
 
 	begin(&o, true, false);
 	at(&o, 0, 0, NULL);
@@ -81,7 +81,7 @@ static void terminal(void)
 	ofs_progress_end(&o.p, false);
 	says(&o,
 	    "\rreshard: 20 %, 200 MB of 1.00 GB, 50.0 MB/s, 16 s left, a?b\n",
-	    "no summary of what failed, no control byte of a name");
+	    "failed work has no summary; control bytes of names are replaced");
 }
 
 static void lines(void)
@@ -96,7 +96,7 @@ static void lines(void)
 	    "reshard: 6 %, 60.0 MB of 1.00 GB, 1.00 MB/s, 16 min left\n"
 	    "reshard: 12 %, 120 MB of 1.00 GB, 1.00 MB/s, 15 min left\n"
 	    "reshard: 149 MB in 2 min, 1.00 MB/s\n",
-	    "elsewhere a line a minute");
+	    "without a terminal there is a line per minute");
 
 	begin(&o, false, true);
 	at(&o, 0, 500000000, NULL);
@@ -105,11 +105,10 @@ static void lines(void)
 	says(&o,
 	    "reshard: 50 %, 500 MB of 1.00 GB, 0 B/s, ? left\n"
 	    "reshard: 100 MB in 5 s, 20.0 MB/s\n",
-	    "at once when it is asked for; an earlier run's part does not "
-	    "count");
+	    "forced progress begins at once, without bytes of an earlier run in the rate");
 }
 
-/* Bytes that are not all there is to do. */
+/* The file is a part of the work, so that bytes are not the percentage. */
 static void part(void)
 {
 	struct output o;
@@ -124,7 +123,7 @@ static void part(void)
 	    "reshard: 0 %, 0 B of 1.00 GB, 0 B/s, ? left\n"
 	    "reshard: 25 %, 400 MB of 1.00 GB, 40.0 MB/s, 30 s left, a\n"
 	    "reshard: 400 MB in 10 s, 40.0 MB/s\n",
-	    "percent and time are of the whole, bytes of the part");
+	    "percent and time are of all work, bytes of the part");
 }
 
 static void quiet(void)
@@ -134,7 +133,7 @@ static void quiet(void)
 	ofs_progress_init(&p, "reshard", true, true);
 	ofs_progress_show(&p, 1, 2, NULL);
 	ofs_progress_end(&p, true);
-	ok(p.out == NULL && p.shown == 0, "quiet says nothing");
+	ok(p.out == NULL && p.shown == 0, "quiet progress prints nothing");
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* journal/publish.c - every call of a commit fails, or is its last: old or new */
+/* publish.c - atomic publication, with a failure or death at each system
+ * call */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -19,8 +20,8 @@
 
 #define MAX_CALLS 400
 
-/* A checkpoint is its file "index", which names the files that belong to it:
- * one a line, and what each has to say. */
+/* The checkpoint: file "index" names the files that belong to it, and each file
+ * has a text. */
 
 static char top[64];
 
@@ -73,13 +74,13 @@ static void run(const char *command)
 		bail_out("%s", all);
 }
 
-/* What a kind of commit does, and how either state looks. */
+/* A kind of commit, with checks for the old and the new state. */
 struct scenario {
 	const char *name;
 	int (*change)(struct ofs_publish *p, struct optimfs_error *err);
 	bool (*is_old)(void);
 	bool (*is_new)(void);
-	bool (*clean)(void); /* and nothing else is there */
+	bool (*clean)(void); /* and no other file is there */
 };
 
 static int add(struct ofs_publish *p, const char *rel, const char *like,
@@ -92,7 +93,7 @@ static int add(struct ofs_publish *p, const char *rel, const char *like,
 	return ofs_write_all(fd, text, strlen(text), 0, err);
 }
 
-/* New names, then one file that is replaced, then what nobody needs. */
+/* New files, one replaced index, and a removed file. */
 static int change_index(struct ofs_publish *p, struct optimfs_error *err)
 {
 	if (add(p, "b1", "a0", "B", err) == -1 ||
@@ -121,7 +122,7 @@ static bool index_clean(void)
 	    new &&is_there("sub/b2") == new;
 }
 
-/* The same in directories that are new. */
+/* The same with new directories. */
 static int change_below(struct ofs_publish *p, struct optimfs_error *err)
 {
 	if (add(p, "b1", "a0", "B", err) == -1 ||
@@ -143,7 +144,7 @@ static bool below_clean(void)
 	return is_there("b1") == new &&is_there("fresh/er/b2") == new;
 }
 
-/* Many files, of which one is in a new directory. */
+/* Several replaced files, and a file in a new directory. */
 static int change_wide(struct ofs_publish *p, struct optimfs_error *err)
 {
 	if (add(p, "a0", NULL, "new A", err) == -1 ||
@@ -205,7 +206,7 @@ static bool many_new(void)
 	    says("index", "a0 c");
 }
 
-/* iter_3/.metadata: what is replaced lies deeper. */
+/* The replaced file is in a subdirectory, as iter_3/.metadata is. */
 static int change_deep(struct ofs_publish *p, struct optimfs_error *err)
 {
 	return add(p, "sub/d", NULL, "new D", err);
@@ -222,13 +223,15 @@ static bool deep_new(void)
 }
 
 static const struct scenario scenarios[] = {
-	{ "an index", change_index, index_old, index_new, index_clean },
-	{ "new directories", change_below, index_old, below_new, below_clean },
-	{ "many files, and a new directory", change_wide, wide_old, wide_new,
+	{ "index", change_index, index_old, index_new, index_clean },
+	{ "index with new directories", change_below, index_old, below_new,
+	    below_clean },
+	{ "many files and a new directory", change_wide, wide_old, wide_new,
 	    nothing_else },
 	{ "one file", change_one, one_old, one_new, nothing_else },
 	{ "many files", change_many, many_old, many_new, nothing_else },
-	{ "a file deeper", change_deep, deep_old, deep_new, nothing_else },
+	{ "file in a subdirectory", change_deep, deep_old, deep_new,
+	    nothing_else },
 };
 
 static void fresh(void)
@@ -313,15 +316,18 @@ static void test_works(const struct scenario *s)
 	char path[256];
 
 	fresh();
-	ok(s->is_old(), "%s: before", s->name);
-	is_int(publish(s, &err), 0, "%s: is published (%s)", s->name, err.text);
-	ok(s->is_new() && s->clean(), "%s: as a whole", s->name);
-	ok(stage_is_empty(), "%s: the stage is clean", s->name);
-	is_int(recover(&err), 1, "%s: that it was is known until forgotten",
+	ok(s->is_old(), "%s: the checkpoint is old before", s->name);
+	is_int(publish(s, &err), 0, "%s: publication succeeds (%s)", s->name,
+	    err.text);
+	ok(s->is_new() && s->clean(), "%s: the checkpoint is completely new",
 	    s->name);
+	ok(stage_is_empty(), "%s: the stage is clean after publication",
+	    s->name);
+	is_int(recover(&err), 1,
+	    "%s: recovery reports the finished publication", s->name);
 	path_of(path, sizeof(path), is_there("b1") ? "b1" : "a0");
 	ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640,
-	    "%s: modes stay", s->name);
+	    "%s: a new file has the old mode", s->name);
 }
 
 static char order[1024];
@@ -335,8 +341,8 @@ static int note_call(const char *call)
 	return 0;
 }
 
-/* What lies in a new directory is lost with its name: that is safe before
- * anything is published. Who may read the checkpoint may read it. */
+/* A new directory must be synced before its contents, and has the mode of the
+ * checkpoint. */
 static void test_directories(void)
 {
 	struct optimfs_error err = { 0 };
@@ -347,20 +353,21 @@ static void test_directories(void)
 	run("chmod 751 ck");
 	order[0] = '\0';
 	ofs_sys_fault = note_call;
-	is_int(publish(&scenarios[1], &err), 0, "new directories: published");
+	is_int(publish(&scenarios[1], &err), 0,
+	    "new directories are published");
 	ofs_sys_fault = NULL;
 	ok(strstr(order,
 	       "mkdir fchmod fsync fsync "
 	       "mkdir fchmod fsync fsync rename fsync rename fsync ") != NULL,
-	    "new directories: synced before what is in them (%s)", order);
+	    "a new directory is synced before its contents (%s)", order);
 	path_of(path, sizeof(path), "fresh/er");
 	ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0751,
-	    "new directories: as open as the checkpoint (%o)",
+	    "a new directory has the checkpoint's mode (%o)",
 	    st.st_mode & 0777);
 }
 
-/* Each call fails once: -1 means old, 1 means new, and 0 that it is complete.
- */
+/* With each call failing once, the result of the commit agrees with the state:
+ * -1 is old, 1 is new and not synced, 0 is complete. */
 static void test_errors(const struct scenario *s, int code)
 {
 	int points = 0, wrong = 0;
@@ -389,11 +396,13 @@ static void test_errors(const struct scenario *s, int code)
 			wrong++;
 		}
 	}
-	ok(wrong == 0 && points > 5, "%s: each of %d calls fails with %s",
+	ok(wrong == 0 && points > 5,
+	    "%s: each of %d calls that fails with %s leaves the old or new state",
 	    s->name, points, strerror(code));
 }
 
-/* Each call is the last one. */
+/* Killed before each call, the checkpoint is completely old or new after
+ * recovery. */
 static void test_kills(const struct scenario *s)
 {
 	int points = 0, wrong = 0, status = 0;
@@ -428,12 +437,13 @@ static void test_kills(const struct scenario *s)
 			wrong++;
 		}
 	}
-	ok(wrong == 0 && points > 5, "%s: killed at each of %d calls", s->name,
-	    points);
+	ok(wrong == 0 && points > 5,
+	    "%s: death at each of %d calls leaves the old or new state",
+	    s->name, points);
 }
 
-/* A file of the checkpoint that stands for another inode by then is not ours
- * to remove. */
+/* After a kill, another program has replaced the new file b1. Recovery must not
+ * remove it. */
 static void test_foreign(void)
 {
 	struct optimfs_error err = { 0 };
@@ -456,11 +466,11 @@ static void test_foreign(void)
 	run("rm -f ck/b1");
 	put("b1", "somebody's");
 	ok(recover(&err) == 0 && says("b1", "somebody's"),
-	    "a file of others stays");
+	    "recovery keeps a file that another program replaced");
 }
 
-/* A commit that was cut off after its rename is not safe before the directory
- * of that name is synced: whoever finishes it says so. */
+/* A commit that was interrupted after its rename is durable only when both
+ * directories are synced. Recovery must sync them and report a failure. */
 static void test_finish(void)
 {
 	const struct scenario *s = NULL;
@@ -472,7 +482,8 @@ static void test_finish(void)
 			s = &scenarios[i];
 	for (fail_at = 1; fail_at < MAX_CALLS; fail_at++) {
 		fresh();
-		is_int(publish(s, &err), 0, "published");
+		is_int(publish(s, &err), 0,
+		    "failure point %d: publication succeeds", fail_at);
 		calls = 0;
 		fail_code = EIO;
 		*failed = '\0';
@@ -484,10 +495,11 @@ static void test_finish(void)
 		points++;
 	}
 	ok(points == 2 && wrong == 0,
-	    "a commit that is finished syncs both directories (%d)", points);
+	    "recovery syncs both directories after the rename (%d)", points);
 }
 
-/* The nth call of a name fails, or the first one after all renames. */
+/* Makes the nth call of this name fail, counted after this number of
+ * renames. */
 static struct {
 	const char *call;
 	int nth, renames;
@@ -502,30 +514,30 @@ static int fault_only(const char *call)
 	return fail_code;
 }
 
-/* What a failure is called, and what it leaves: rows W04 to W07. */
-static void test_words(void)
+/* Error codes of failed calls, and the state after them. */
+static void test_codes(void)
 {
 	static const struct {
 		const char *name, *call;
 		int scenario, nth, renames, code, ret, as;
 		const char *text;
 	} cases[] = {
-		{ "W04: a new file is not safe", "fsync", 0, 1, 0, EIO, -1, EIO,
-		    "OFS802" },
-		{ "W05: nor is a name, before the rename", "fsync", 0, 1, 2,
-		    EIO, -1, EIO, "OFS802" },
-		{ "W06: nor is it after the rename", "fsync", 0, 1, 3, EIO, 1,
-		    EIO, "OFS803" },
-		{ "W07: what is one file is renamed", "rename", 3, 1, 0, EXDEV,
-		    -1, EXDEV, "OFS802" },
-		{ "W07: directories are exchanged, or nothing is", "rename", 4,
-		    4, 0, EINVAL, -1, EOPNOTSUPP, "OFS824" },
-		{ "W07: the same where the kernel does not know it", "rename",
+		{ "a new file that cannot be synced", "fsync", 0, 1, 0, EIO, -1,
+		    EIO, "OFS802" },
+		{ "a directory that cannot be synced before the rename",
+		    "fsync", 0, 1, 2, EIO, -1, EIO, "OFS802" },
+		{ "a directory that cannot be synced after the rename", "fsync",
+		    0, 1, 3, EIO, 1, EIO, "OFS803" },
+		{ "a file renamed across devices", "rename", 3, 1, 0, EXDEV, -1,
+		    EXDEV, "OFS802" },
+		{ "an exchange of directories that fails with EINVAL", "rename",
+		    4, 4, 0, EINVAL, -1, EOPNOTSUPP, "OFS824" },
+		{ "an exchange of directories that fails with ENOSYS", "rename",
 		    4, 4, 0, ENOSYS, -1, EOPNOTSUPP, "OFS824" },
-		{ "no directory can be made", "mkdir", 0, 1, 0, ENOSPC, -1,
-		    ENOSPC, "OFS821" },
-		{ "nor one in the checkpoint", "mkdir", 1, 3, 0, EDQUOT, -1,
-		    EDQUOT, "OFS821" },
+		{ "a new directory that cannot be made", "mkdir", 0, 1, 0,
+		    ENOSPC, -1, ENOSPC, "OFS821" },
+		{ "a new directory in the checkpoint that cannot be made",
+		    "mkdir", 1, 3, 0, EDQUOT, -1, EDQUOT, "OFS821" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -538,17 +550,19 @@ static void test_words(void)
 		only.renames = cases[i].renames;
 		fail_code = cases[i].code;
 		ofs_sys_fault = fault_only;
-		is_int(publish(s, &err), cases[i].ret, "%s", cases[i].name);
+		is_int(publish(s, &err), cases[i].ret, "%s: result",
+		    cases[i].name);
 		ofs_sys_fault = NULL;
-		is_error(err, cases[i].as, cases[i].text, "%s", cases[i].text);
+		is_error(err, cases[i].as, cases[i].text,
+		    "%s: error code and text", cases[i].name);
 		ok(cases[i].ret == -1 ? s->is_old() && s->clean() : s->is_new(),
-		    "%s",
-		    cases[i].ret == -1 ? "all is as it was"
-				       : "what is new is there");
+		    "%s: the checkpoint is %s", cases[i].name,
+		    cases[i].ret == -1 ? "old" : "new");
 	}
 }
 
-/* A directory that is exchanged takes along what else is in it, if it can. */
+/* An exchanged directory must keep unrelated entries; a pipe cannot be
+ * copied. */
 static void test_fifo(void)
 {
 	const struct scenario *s = &scenarios[4];
@@ -556,9 +570,12 @@ static void test_fifo(void)
 
 	fresh();
 	run("mkfifo ck/pipe");
-	is_int(publish(s, &err), -1, "a pipe");
-	is_error(err, EOPNOTSUPP, "OFS823 pipe", "is not carried over");
-	ok(s->is_old() && is_there("pipe"), "all is as it was");
+	is_int(publish(s, &err), -1,
+	    "a checkpoint directory with a pipe cannot be exchanged");
+	is_error(err, EOPNOTSUPP, "OFS823 pipe",
+	    "a checkpoint directory with a pipe: error text");
+	ok(s->is_old() && is_there("pipe"),
+	    "a refused exchange leaves the old checkpoint");
 }
 
 int main(void)
@@ -573,7 +590,7 @@ int main(void)
 	test_directories();
 	test_foreign();
 	test_finish();
-	test_words();
+	test_codes();
 	test_fifo();
 	run("cd / && rm -rf \"$OLDPWD\"");
 	return done_testing();

@@ -1,4 +1,4 @@
-/* ranges.c - sets of bytes, against a map of bits */
+/* ranges.c - sets of byte ranges, compared with a bit map */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -19,7 +19,7 @@ static unsigned rnd(unsigned n)
 	return (unsigned)tap_below(&state, n);
 }
 
-/* Sorted, not empty, a gap between neighbours. */
+/* The ranges are sorted, not empty, and have gaps between them. */
 static bool is_sound(const struct ofs_ranges *r)
 {
 	for (size_t i = 0; i < r->n; i++)
@@ -46,8 +46,8 @@ static bool same(const struct ofs_ranges *r, const bool *bit)
 	return ofs_ranges_total(r) == total;
 }
 
-static bool asks_right(const struct ofs_ranges *r, const bool *bit, unsigned lo,
-    unsigned hi)
+static bool queries_agree(const struct ofs_ranges *r, const bool *bit,
+    unsigned lo, unsigned hi)
 {
 	bool all = true, any = false;
 
@@ -85,8 +85,8 @@ static bool step(struct ofs_ranges *r, bool *bit)
 		memset(bit + lo, 1, hi - lo);
 	}
 	return is_sound(r) && same(r, bit) &&
-	    asks_right(r, bit, rnd(SPACE / 2), SPACE / 2 + rnd(SPACE / 2)) &&
-	    asks_right(r, bit, lo, hi);
+	    queries_agree(r, bit, rnd(SPACE / 2), SPACE / 2 + rnd(SPACE / 2)) &&
+	    queries_agree(r, bit, lo, hi);
 }
 
 static void like_bits(void)
@@ -106,7 +106,7 @@ static void like_bits(void)
 		ofs_ranges_fini(&r);
 		ofs_ranges_fini(&copy);
 	}
-	is_int(good, 50, "20000 changes leave what a map of bits says");
+	is_int(good, 50, "20000 random changes agree with a bit map");
 }
 
 static void edges(void)
@@ -114,19 +114,19 @@ static void edges(void)
 	struct ofs_ranges r = { 0 };
 
 	ok(ofs_ranges_cover(&r, 5, 5) && !ofs_ranges_meet(&r, 5, 5),
-	    "the empty range");
+	    "an empty range is covered and does not overlap");
 	ofs_ranges_cut(&r, 0);
-	is_u64(r.n, 0, "nothing is cut from nothing");
+	is_u64(r.n, 0, "cutting an empty set leaves it empty");
 	ofs_ranges_add(&r, 7, 7, NULL);
-	is_u64(r.n, 0, "nothing is added");
+	is_u64(r.n, 0, "adding an empty range adds nothing");
 	for (uint64_t i = 0; i < 100; i++)
 		ofs_ranges_add(&r, i * 10, i * 10 + 10, NULL);
-	ok(r.n == 1 && r.v[0].end == 1000, "bytes in order are one range");
+	ok(r.n == 1 && r.v[0].end == 1000, "adjacent ranges are merged");
 	ofs_ranges_add(&r, UINT64_MAX - 1, UINT64_MAX, NULL);
 	ok(r.n == 2 && ofs_ranges_cover(&r, UINT64_MAX - 1, UINT64_MAX),
-	    "the last byte");
+	    "a range up to the last offset is added");
 	ofs_ranges_remove(&r, 0, UINT64_MAX, NULL);
-	is_u64(r.n, 0, "all removed");
+	is_u64(r.n, 0, "removing everything leaves an empty set");
 	ofs_ranges_fini(&r);
 }
 

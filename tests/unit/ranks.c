@@ -1,4 +1,4 @@
-/* format/ranks/read.c - rank files of every kind, healthy and not, through the library */
+/* ranks.c - rank files of every kind, valid and not, through the library */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,20 +14,19 @@
 #include "mkzip.h"
 #include "tap.h"
 
-/* What one rank has: float32 elements first, first + 1, ... */
+/* A rank's file: float32 elements first, first + 1, ... */
 struct rank {
 	int rank, world;
-	float step; /* a tensor without dimensions */
+	float step; /* a 0-dimensional tensor */
 	int lr;
-	float plain; /* the first element of a tensor that all have */
+	float plain; /* the first element of a tensor that all ranks have */
 	bool no_weight;
-	int64_t size; /* of the local tensor of w, if not what it should be */
+	int64_t size; /* of the local tensor of w; 0: the correct size */
 };
 
 static struct handmade h;
 static struct optimfs *fs;
-
-/* Pickles. */
+static const char *scene; /* of the current checkpoint, for descriptions */
 
 static void ints(struct ofs_buf *b, size_t n, const int64_t *v)
 {
@@ -65,7 +64,7 @@ static void shard_metadata(struct ofs_buf *b, size_t n, const int64_t *off,
 }
 
 /* _rebuild_from_type_v2(_rebuild_wrapper_subclass, class, (class, dtype, size),
- * and then the state, which the caller appends with "tR". */
+ * state). The caller appends the state and "tR". */
 static void wrapped(struct ofs_buf *b, const char *module, const char *class,
     size_t n, const int64_t *shape)
 {
@@ -137,8 +136,6 @@ static void scalar(struct ofs_buf *b, const char *key)
 	mk_tensor(b, &(struct mk_tensor){ .key = key, .numel = 1 });
 }
 
-/* Files. */
-
 static void save(const char *name, struct ofs_buf *pickle,
     const void *const *storage, const size_t *size, int n)
 {
@@ -158,7 +155,7 @@ static void save(const char *name, struct ofs_buf *pickle,
 	ofs_buf_fini(pickle);
 }
 
-/* Rows [2 rank, 2 rank + 2) of a vector w of 5 elements, of 3 ranks. */
+/* Elements [2 rank, 2 rank + 2) of a vector w of 5 elements, of 3 ranks. */
 static void save_rank(const char *name, const struct rank *r)
 {
 	static const int64_t shape[] = { 5 };
@@ -213,8 +210,6 @@ static void save_ranks(const struct rank *r, int n)
 	}
 }
 
-/* Reading. */
-
 static bool open_path(const char *path, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
@@ -245,7 +240,7 @@ static void says(const char *path, const char *want)
 	struct optimfs_error err;
 	ssize_t n = read_path(path, text, sizeof(text) - 1, &err);
 
-	is_str(n == -1 ? err.text : text, want, "%s", path);
+	is_str(n == -1 ? err.text : text, want, "%s: text of %s", scene, path);
 }
 
 static void mentions(const char *path, const char *part)
@@ -254,7 +249,8 @@ static void mentions(const char *path, const char *part)
 	struct optimfs_error err;
 
 	read_path(path, text, sizeof(text) - 1, &err);
-	if (!ok(strstr(text, part) != NULL, "%s: %s", path, part))
+	if (!ok(strstr(text, part) != NULL, "%s: %s contains \"%s\"", scene,
+		path, part))
 		diag("%s", text);
 }
 
@@ -265,8 +261,10 @@ static void floats(const char *path, int n, float first)
 
 	for (int i = 0; i < n; i++)
 		want[i] = first + (float)i;
-	if (is_int(read_path(path, got, sizeof(got), &err), 4 * n, "%s", path))
-		is_mem(got, want, 4 * (size_t)n, "its elements");
+	if (is_int(read_path(path, got, sizeof(got), &err), 4 * n,
+		"%s: size of %s", scene, path))
+		is_mem(got, want, 4 * (size_t)n, "%s: elements of %s", scene,
+		    path);
 	else
 		diag("%s", err.text);
 }
@@ -276,8 +274,9 @@ static void refused(const char *path, int code, const char *part)
 	struct optimfs_error err;
 	char text[200];
 
-	is_int(read_path(path, text, sizeof(text), &err), -1, "%s", path);
-	is_error(err, code, part, "is refused");
+	is_int(read_path(path, text, sizeof(text), &err), -1,
+	    "%s: %s cannot be read", scene, path);
+	is_error(err, code, part, "%s: error of %s", scene, path);
 }
 
 static void begin(void)
@@ -296,7 +295,8 @@ static void open_dir(const char *what)
 {
 	struct optimfs_error err;
 
-	if (!ok(open_path(h.dir, NULL, &err), "%s: opens", what))
+	scene = what;
+	if (!ok(open_path(h.dir, NULL, &err), "%s: the checkpoint opens", what))
 		diag("%s", err.text);
 }
 
@@ -304,11 +304,10 @@ static void does_not_open(const char *what, int code, const char *part)
 {
 	struct optimfs_error err;
 
-	ok(!open_path(h.dir, NULL, &err), "%s", what);
-	is_error(err, code, part, "does not open");
+	ok(!open_path(h.dir, NULL, &err), "%s: the checkpoint does not open",
+	    what);
+	is_error(err, code, part, "%s: error text", what);
 }
-
-/* Tests. */
 
 static void merged(void)
 {
@@ -327,7 +326,8 @@ static void merged(void)
 	mentions(".optimfs/info.json", "\"world_size\": 3");
 	optimfs_close(fs);
 	ok(open_path(handmade_path(&h, "optim_rank1.pt"), NULL, &err),
-	    "one file of them");
+	    "one of three rank files opens");
+	scene = "one of three rank files";
 	floats("optim/state/w/exp_avg", 5, 0);
 	end();
 }
@@ -342,7 +342,7 @@ static void disagreeing(void)
 	r[1].plain = 6;
 	begin();
 	save_ranks(r, 3);
-	open_dir("ranks that disagree");
+	open_dir("ranks with different values");
 	refused("optim/state/w/step", EPROTO,
 	    "ranks disagree: 5.0 (rank 0), 7.0 (rank 1), 5.0 (rank 2)");
 	says(".optimfs/rank/0/optim/state/w/step", "5.0\n");
@@ -356,7 +356,8 @@ static void disagreeing(void)
 	end();
 }
 
-/* {"KEY": {"rng": two elements, "seed": N, "epoch": 3}}, or without KEY. */
+/* {"KEY": {"rng": two elements, "seed": RANK, "epoch": 3}}; KEY NULL: only the
+ * inner dict. */
 static void save_own(const char *name, const char *key, int rank)
 {
 	float rng[2] = { 10 * (float)rank, 10 * (float)rank + 1 };
@@ -388,7 +389,7 @@ static void own_state(void)
 		snprintf(name, sizeof(name), "train_rank%d.pt", i);
 		save_own(name, NULL, i);
 	}
-	open_dir("ranks with state of their own");
+	open_dir("ranks with files of their own state");
 	floats("extra/train/rng/rank0", 2, 0);
 	floats("extra/train/rng/rank2", 2, 20);
 	says("extra/train/seed/rank1", "1\n");
@@ -400,7 +401,7 @@ static void own_state(void)
 		snprintf(name, sizeof(name), "ck_rank%d.pt", i);
 		save_own(name, "model", i);
 	}
-	open_dir("models that differ");
+	open_dir("ranks with different models");
 	refused("extra/model/rng", EPROTO, "different elements");
 	end();
 	begin();
@@ -408,7 +409,7 @@ static void own_state(void)
 		snprintf(name, sizeof(name), "ck_rank%d.pt", i);
 		save_own(name, NULL, i);
 	}
-	open_dir("what may be a model");
+	open_dir("ranks with different tensors and no other model");
 	refused("extra/rng", EPROTO, "different elements");
 	end();
 }
@@ -421,11 +422,11 @@ static void missing_rank(void)
 	begin();
 	save_ranks(healthy, 3);
 	unlink(handmade_path(&h, "optim_rank1.pt"));
-	open_dir("a rank is missing");
+	open_dir("a missing rank file");
 	mentions(".optimfs/missing", "OFS140 the file of rank 1 of 3");
 	mentions(".optimfs/missing", "OFS180");
 	is_int(read_path("optim/state/w/exp_avg", got, 8, &err), 8,
-	    "what is there");
+	    "a missing rank file: elements before it can be read");
 	refused("optim/state/w/exp_avg", EIO, "OFS607");
 	says("optim/state/w/step", "5.0\n");
 	floats(".optimfs/rank/2/optim/state/w/exp_avg", 1, 4);
@@ -456,7 +457,7 @@ static void mixed(void)
 	r[1].world = 4;
 	begin();
 	save_ranks(r, 3);
-	does_not_open("jobs of 3 and of 4 ranks", EPROTO, "OFS674");
+	does_not_open("rank files of 3 and of 4 ranks", EPROTO, "OFS674");
 	end();
 	memcpy(r, healthy, sizeof(r));
 	r[2].rank = 1;
@@ -476,21 +477,23 @@ static void missing_key(void)
 	r[2].no_weight = true;
 	begin();
 	save_ranks(r, 3);
-	open_dir("a rank lacks a key");
+	open_dir("a rank without a tensor that rank 0 has");
 	says(".optimfs/missing",
 	    "OFS182 rank 2 has no optim.state.w.exp_avg_sq, rank 0 has\n");
 	optimfs_close(fs);
-	ok(!open_path(h.dir, &strict, &err), "strict");
-	is_error(err, EUCLEAN, "OFS182", "refuses it");
+	ok(!open_path(h.dir, &strict, &err),
+	    "strict refuses a rank without a tensor that rank 0 has");
+	is_error(err, EUCLEAN, "OFS182",
+	    "strict and a rank without a tensor: error text");
 	end();
 	memcpy(r, healthy, sizeof(r));
 	r[0].no_weight = true;
 	begin();
 	save_ranks(r, 3);
-	open_dir("stages of a pipeline");
+	open_dir("a tensor that only rank 0 lacks");
 	says(".optimfs/missing", "");
 	ok(read_path("optim/state/w/exp_avg_sq", &err, 4, &err) == 4,
-	    "keys of any rank");
+	    "a tensor that only rank 0 lacks can be read");
 	end();
 }
 
@@ -502,7 +505,7 @@ static void wrong_local(void)
 	r[1].size = 1;
 	begin();
 	save_ranks(r, 3);
-	open_dir("a local tensor that does not fit");
+	open_dir("a local tensor that does not fit its shard");
 	refused("optim/state/w/exp_avg", EUCLEAN, "");
 	says("optim/state/w/step", "5.0\n");
 	end();
@@ -516,10 +519,10 @@ struct spec {
 	enum { OLDER, V2_10, V2_14 } torch;
 };
 
-/* The first rank of a mesh, which says so unless it is 0. */
+/* The first rank of a mesh. It is written only if it is not 0. */
 static int base;
 
-/* A dimension of PyTorch 2.14's mesh. */
+/* A dimension of a mesh as PyTorch 2.14 writes it. */
 static void put_axis(struct ofs_buf *b, size_t n, const int64_t *shape)
 {
 	new_object(b, "torch.distributed._mesh_layout", "_FlatLayout");
@@ -529,8 +532,8 @@ static void put_axis(struct ofs_buf *b, size_t n, const int64_t *shape)
 	mk_ops(b, "ub");
 }
 
-/* The last dimension, when it is 1 long, is one of no dimensions; otherwise it
- * is that and one of 1. */
+/* A last dimension of length 1 is written as () or, otherwise, as its length
+ * and 1. */
 static void put_axes(struct ofs_buf *b, const int64_t *mesh)
 {
 	const int64_t last[] = { mesh[1], 1 };
@@ -658,7 +661,7 @@ static void dtensors(void)
 		save_mesh(&hsdp,
 		    (const float[4][4]){
 			{ 0, 1 }, { 2, 3 }, { 0, 1 }, { 2, 3 } });
-		open_dir("replicas");
+		open_dir("replicated DTensors");
 		floats("model/w", 4, 0);
 		floats(".optimfs/rank/3/model/w", 2, 2);
 		says(".optimfs/warnings", "");
@@ -666,7 +669,7 @@ static void dtensors(void)
 	}
 }
 
-/* PyTorch 2.14, where a dimension of a mesh may have no sizes of its own. */
+/* In PyTorch 2.14 a dimension of a mesh may have an empty shape. */
 static void empty_axis(void)
 {
 	struct spec s = { { "Shard", "Shard" }, 1, 4, { 0 }, { 2, 1 }, 2, { 0 },
@@ -679,15 +682,15 @@ static void empty_axis(void)
 		s.first[1] = s.first[0] + 1;
 		save_dtensor(i, &s);
 	}
-	open_dir("a mesh with an axis of no dimensions");
+	open_dir("a mesh dimension with an empty shape");
 	floats("model/w", 4, 0);
 	says(".optimfs/warnings", "");
 	says(".optimfs/missing", "");
 	end();
 }
 
-/* A CheckpointableTensor w of 8 elements: n boxes of a local tensor of four,
- * each two long. */
+/* A CheckpointableTensor w of 8 elements: n boxes of two elements in a local
+ * tensor of four. */
 struct boxes {
 	int64_t global[2], local[2], n, nlocal;
 };
@@ -753,17 +756,17 @@ static void checkpointables(void)
 	end();
 	begin();
 	save_boxes(0, &outside, (const float[]){ 0, 1, 2, 3 });
-	open_dir("a box outside of its local tensor");
+	open_dir("a box outside its local tensor");
 	refused("model/w", EUCLEAN, "a box is not within");
 	end();
 	begin();
 	save_boxes(0, &fewer, (const float[]){ 0, 1, 2, 3 });
-	open_dir("boxes without a place");
+	open_dir("fewer offsets than boxes");
 	refused("model/w", EUCLEAN, "local_offsets is no list");
 	end();
 }
 
-/* Files whose number may be a step's or a rank's. */
+/* The number in these file names can be a step or a rank. */
 static void numbered_checkpoints(void)
 {
 	struct rank ranks[3];
@@ -772,20 +775,20 @@ static void numbered_checkpoints(void)
 	save_rank("checkpoint_0.pt", &healthy[0]);
 	save_rank("checkpoint_1.pt", &healthy[1]);
 	save_rank("checkpoint_2.pt", &healthy[2]);
-	open_dir("the files say that they are of ranks");
+	open_dir("numbered files of different ranks");
 	floats("optim/state/w/exp_avg", 5, 0);
 	says(".optimfs/missing", "");
 	end();
 	begin();
 	save_rank("checkpoint_0.pt", &healthy[0]);
 	save_rank("checkpoint_2.pt", &healthy[2]);
-	open_dir("one of them is missing");
+	open_dir("numbered files of ranks with one missing");
 	mentions(".optimfs/missing", "OFS140 the file of rank 1 of 3");
 	end();
 	begin();
 	save_rank("checkpoint_0.pt", &healthy[0]);
 	save_rank("checkpoint_1.pt", &healthy[0]);
-	open_dir("steps that rank 0 saved");
+	open_dir("numbered files of one rank");
 	says("optim/checkpoint_0/param_groups/0/lr", "1\n");
 	says("optim/checkpoint_1/param_groups/0/lr", "1\n");
 	end();
@@ -794,18 +797,18 @@ static void numbered_checkpoints(void)
 	begin();
 	save_rank("checkpoint_0.pt", &ranks[0]);
 	save_rank("checkpoint_1.pt", &ranks[1]);
-	open_dir("jobs of other sizes");
+	open_dir("numbered files of jobs of different sizes");
 	says("optim/checkpoint_1/param_groups/0/lr", "1\n");
 	end();
 	begin();
 	save_rank("checkpoint_0.pt", &healthy[0]);
 	handmade_replace(&h, "checkpoint_1.pt", "no archive", 10);
-	open_dir("a file that says nothing");
+	open_dir("a numbered file that cannot be read");
 	says("optim/param_groups/0/lr", "1\n");
 	end();
 }
 
-/* Of two replicas of two shards, the files of some ranks. */
+/* Two replicas of two shards, with only the files of ranks a and b. */
 static void replicas_of(int a, int b)
 {
 	const struct spec hsdp = { { "Replicate", "Shard" }, 1, 4, { 0 },
@@ -820,7 +823,7 @@ static void replicas_of(int a, int b)
 		if (i != a && i != b)
 			unlink(handmade_path(&h, name));
 	}
-	open_dir("some ranks of HSDP");
+	open_dir("HSDP with only some ranks");
 }
 
 static void spare_ranks(void)
@@ -842,7 +845,7 @@ static void spare_ranks(void)
 	end();
 }
 
-/* Two stages of a pipeline, each with a mesh of its own of four ranks. */
+/* Two stages of a pipeline, each with its own mesh of four ranks. */
 static void save_stages(const char *second, int torch)
 {
 	struct spec s = { { "Replicate", "Shard" }, 1, 4, { 0 }, { 2, 2 }, 2,
@@ -864,7 +867,7 @@ static void stages(void)
 	for (int torch = OLDER; torch <= V2_14; torch++) {
 		begin();
 		save_stages("v", torch);
-		open_dir("stages with meshes of their own");
+		open_dir("pipeline stages with separate meshes");
 		floats("model/w", 4, 0);
 		floats("model/v", 4, 10);
 		says(".optimfs/warnings", "");
@@ -874,7 +877,7 @@ static void stages(void)
 	}
 	begin();
 	save_stages("w", OLDER);
-	open_dir("stages with tensors of one name");
+	open_dir("pipeline stages with one tensor name");
 	refused("model/w", EPROTO, "rank 2 and rank 4 have different elements");
 	end();
 }
@@ -887,28 +890,28 @@ static void hostile(void)
 		int code;
 		const char *text;
 	} cases[] = {
-		{ "partial sums",
+		{ "a DTensor of partial sums",
 		    { { "Shard", "Partial" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
 			V2_10 },
 		    EOPNOTSUPP, "OFS692" },
-		{ "a placement nobody knows",
+		{ "a DTensor with an unknown placement",
 		    { { "Shard", "Fancy" }, 1, 4, { 0 }, { 2, 2 }, 2, { 0 },
 			V2_10 },
 		    EOPNOTSUPP, "OFS692" },
-		{ "a factor of 0",
+		{ "a strided shard with factor 0",
 		    { { "Shard", "_StridedShard" }, 0, 4, { 0 }, { 2, 2 }, 2,
 			{ 0 }, V2_10 },
 		    EUCLEAN, "OFS691" },
-		{ "a mesh of nobody",
+		{ "a mesh of size 0",
 		    { { "Shard", "Shard" }, 1, 4, { 0 }, { 0, 2 }, 2, { 0 },
 			V2_10 },
 		    EUCLEAN, "OFS691" },
-		{ "a mesh of too many",
+		{ "a mesh of 2^80 ranks",
 		    { { "Shard", "Shard" }, 1, 4, { 0 },
 			{ (int64_t)1 << 40, (int64_t)1 << 40 }, 2, { 0 },
 			V2_10 },
 		    EUCLEAN, "OFS691" },
-		{ "a rank outside of its mesh",
+		{ "a rank outside its mesh",
 		    { { "Shard", "Shard" }, 1, 4, { 2, 0 }, { 2, 2 }, 2, { 0 },
 			V2_10 },
 		    EUCLEAN, "OFS691" },
@@ -927,7 +930,8 @@ static void hostile(void)
 	}
 }
 
-/* A shard at 4 whose tensor is a ShardedTensor with its shard at off. */
+/* A shard whose tensor is again a ShardedTensor, and so on. The innermost is at
+ * 4, the others at 2. */
 static void save_nested(int depth, int nshards)
 {
 	static const int64_t shape[] = { 8 }, size[] = { 2 }, four[] = { 4 };
@@ -963,17 +967,17 @@ static void nested(void)
 {
 	begin();
 	save_nested(2, 1);
-	open_dir("a shard that is sharded");
+	open_dir("a shard that is a ShardedTensor");
 	floats(".optimfs/rank/0/model/w", 2, 6);
 	end();
 	begin();
 	save_nested(2, 2);
-	open_dir("several shards in a shard");
+	open_dir("a shard that is a ShardedTensor of several shards");
 	refused("model/w", EOPNOTSUPP, "OFS692");
 	end();
 	begin();
 	save_nested(5, 1);
-	open_dir("a shard in a shard in a shard");
+	open_dir("ShardedTensors nested five deep");
 	refused("model/w", EUCLEAN, "OFS691");
 	end();
 }

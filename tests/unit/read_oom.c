@@ -1,4 +1,4 @@
-/* read_oom.c - checkpoints read when memory ends, at every call */
+/* read_oom.c - reading checkpoints with each allocation failing */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 #include "support/truth.h"
 #include "tap.h"
 
-/* Fail call 1, 2, 3 ... of reading a checkpoint, until none fails. Each must
- * end in ENOMEM, or not have needed the memory; the sanitizers see leaks. */
+/* Makes allocation 1, 2, 3 ... fail until none fails. Each reading must end in
+ * ENOMEM or be complete; the sanitizers detect leaks. */
 static void sweep_with(const char *name, const struct optimfs_options *opt)
 {
 	struct optimfs_error err;
@@ -24,7 +24,7 @@ static void sweep_with(const char *name, const struct optimfs_options *opt)
 	long n = 0;
 
 	cat = ofs_read_checkpoint(data_path(name), opt, &err);
-	if (!ok(cat != NULL, "%s: reads", name)) {
+	if (!ok(cat != NULL, "%s can be read", name)) {
 		diag("%s", err.text);
 		return;
 	}
@@ -47,8 +47,12 @@ static void sweep_with(const char *name, const struct optimfs_options *opt)
 		ofs_catalog_free(cat);
 	} while (n < 1000000);
 	left = -1;
-	is_u64(wrong, 0, "%s: %ld calls, each fails with ENOMEM", name, n - 1);
-	is_u64(missed, 0, "%s: or misses nothing", name);
+	is_u64(wrong, 0,
+	    "%s: each of %ld failed allocations gives ENOMEM or is harmless",
+	    name, n - 1);
+	is_u64(missed, 0,
+	    "%s: a catalog read in spite of a failed allocation is complete",
+	    name);
 }
 
 static void sweep(const char *name)
@@ -56,7 +60,7 @@ static void sweep(const char *name)
 	sweep_with(name, &(struct optimfs_options){ 0 });
 }
 
-/* Rank files of FSDP1, their units beside them, and one name for each ID. */
+/* Rank files of FSDP1, with units= and with ids=. */
 static void sweep_units(const char *name)
 {
 	char ck[200], units[512], ids[] = "/tmp/optimfs-ids-XXXXXX";

@@ -1,4 +1,4 @@
-/* recover.c - what a writer left behind, and what of it can be had */
+/* recover.c - recovery of a stage after a crash */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -32,7 +32,7 @@ static void shell(const char *command)
 		bail_out("%s", all);
 }
 
-/* A copy that nobody has changed. */
+/* An unchanged copy of the checkpoint. */
 static void fresh(void)
 {
 	const char *src = getenv("TOP_SRCDIR");
@@ -78,7 +78,7 @@ static uint64_t node_of(struct optimfs *fs, const char *path)
 	return attr.node;
 }
 
-/* A tensor is written whole. */
+/* Writes all bytes of a tensor. */
 static int put(struct optimfs *fs, const char *path, int byte)
 {
 	struct optimfs_file *f;
@@ -96,8 +96,8 @@ static int put(struct optimfs *fs, const char *path, int byte)
 	return ret;
 }
 
-/* Its first byte; -1. */
-static int get(struct optimfs *fs, const char *path)
+/* The first byte of a tensor, or -1. */
+static int first_byte(struct optimfs *fs, const char *path)
 {
 	struct optimfs_file *f;
 	uint8_t byte;
@@ -137,7 +137,8 @@ static void note(struct optimfs *fs, uint8_t type, const char *a)
 		bail_out("%s", err.text);
 }
 
-/* TENSOR is written by a process that dies, and its machine with it. */
+/* A process writes TENSOR and dies. The record says that the machine restarted
+ * afterwards. */
 static void write_and_die(void)
 {
 	pid_t child;
@@ -158,8 +159,8 @@ static void write_and_die(void)
 		bail_out("a process that writes: %d", status);
 }
 
-/* The machine went down, and a page of data did not reach the disk: what the
- * journal says was written there is not taken for it. */
+/* The machine crashed, and a page of data did not reach the disk. The journal's
+ * hash of the written bytes detects it. */
 static void lost(void)
 {
 	struct optimfs *fs;
@@ -168,26 +169,32 @@ static void lost(void)
 	shell("for f in .ck.optimfs/data/*; do "
 	      "printf '\\0\\0' | dd of=$f bs=1 seek=2 conv=notrunc 2>dd; done");
 	fs = open_rw(OPTIMFS_RECOVER_YES);
-	ok(fs != NULL, "recovered: %s", err.text);
-	is_int(get(fs, TENSOR), -1, "what is lost cannot be read");
-	is_error(err, EIO, "OFS817", "and is said to be lost");
-	ok(get(fs, "model/norm.bias") != -1, "all else can");
-	is_int(optimfs_commit(fs, NULL, NULL, &err), -1, "nor committed");
-	is_int(put(fs, TENSOR, 0x40), 0, "until it is written again");
-	is_int(get(fs, TENSOR), 0x40, "and read");
-	is_int(optimfs_commit(fs, NULL, NULL, &err), 0, "and committed: %s",
-	    err.text);
+	ok(fs != NULL, "a stage with lost data is recovered: %s", err.text);
+	is_int(first_byte(fs, TENSOR), -1,
+	    "a tensor with lost data cannot be read");
+	is_error(err, EIO, "OFS817", "a tensor with lost data: error text");
+	ok(first_byte(fs, "model/norm.bias") != -1,
+	    "a tensor without lost data can be read");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), -1,
+	    "a tensor with lost data cannot be committed");
+	is_int(put(fs, TENSOR, 0x40), 0,
+	    "a tensor with lost data can be written again");
+	is_int(first_byte(fs, TENSOR), 0x40,
+	    "a tensor written again can be read");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), 0,
+	    "a tensor written again can be committed: %s", err.text);
 	optimfs_close(fs);
 }
 
-/* The same with the data as they should be. */
+/* The same without a lost page. */
 static void not_lost(void)
 {
 	struct optimfs *fs;
 
 	write_and_die();
 	fs = open_rw(OPTIMFS_RECOVER_YES);
-	is_int(get(fs, TENSOR), 0x3f, "what reached the disk is there");
+	is_int(first_byte(fs, TENSOR), 0x3f,
+	    "data that reached the disk are recovered");
 	optimfs_close(fs);
 }
 
@@ -195,56 +202,69 @@ static void journals(void)
 {
 	struct optimfs *fs = begin();
 
-	is_int(put(fs, TENSOR, 0x3f), 0, "written");
+	is_int(put(fs, TENSOR, 0x3f), 0,
+	    "write a tensor before the unknown record");
 	note(fs, 99, "what/nobody/knows");
 	optimfs_close(fs);
-	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL, "a record of no kind");
-	is_error(err, EUCLEAN, "what/nobody/knows: ", "is named");
+	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL,
+	    "a journal with a record of unknown type is refused");
+	is_error(err, EUCLEAN, "what/nobody/knows: ",
+	    "a record of unknown type: the error names its path");
 	fs = begin();
-	is_int(put(fs, TENSOR, 0x3f), 0, "written");
+	is_int(put(fs, TENSOR, 0x3f), 0,
+	    "write a tensor before the foreign record");
 	note(fs, OFS_REC_TIME, "model/none/of/ours");
 	optimfs_close(fs);
 	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL,
-	    "a record of another checkpoint");
-	is_error(err, EUCLEAN, "model/none/of/ours: ", "is named");
+	    "a journal with a record of another checkpoint is refused");
+	is_error(err, EUCLEAN, "model/none/of/ours: ",
+	    "a record of another checkpoint: the error names its path");
 	fs = begin();
-	is_int(put(fs, TENSOR, 0x3f), 0, "written");
+	is_int(put(fs, TENSOR, 0x3f), 0,
+	    "write a tensor before the truncated record");
 	note(fs, OFS_RECORD_BOOT, "a record to be cut");
 	optimfs_close(fs);
 	shell("truncate -s -3 .ck.optimfs/journal");
 	fs = open_rw(OPTIMFS_RECOVER_YES);
-	ok(fs != NULL && get(fs, TENSOR) == 0x3f, "what is before it is there");
-	ok(errors_say(fs, "OFS810"), "a torn end is told");
+	ok(fs != NULL && first_byte(fs, TENSOR) == 0x3f,
+	    "records before a truncated one are recovered");
+	ok(errors_say(fs, "OFS810"),
+	    "a truncated record is reported in .optimfs/errors");
 	optimfs_close(fs);
 	shell("echo something else entirely >.ck.optimfs/journal");
-	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL, "no journal at all");
-	is_error(err, EUCLEAN, "OFS810", "is not taken for one");
+	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL,
+	    "a journal without its header is refused");
+	is_error(err, EUCLEAN, "OFS810",
+	    "a journal without its header: error text");
 }
 
-static void orders(void)
+static void mistakes(void)
 {
 	struct optimfs *fs = begin();
 	struct optimfs_attr attr;
 
 	is_int(optimfs_control(fs, "comit\n", 6, NULL, NULL, &err), -1,
-	    "no order");
-	is_error(err, EINVAL, "OFS818", "names those there are");
+	    "an unknown control command is refused");
+	is_error(err, EINVAL, "OFS818",
+	    "an unknown control command: error text");
 	is_int(optimfs_create(fs, node_of(fs, "optim/state"), "a%zz", true,
 		   &attr, &err),
-	    0, "a name that no key has");
+	    0, "create a directory with a name that decodes to no key");
 	is_int(optimfs_create(fs, attr.node, "exp_avg", false, &attr, &err), 0,
-	    "and a file");
-	is_int(optimfs_commit(fs, NULL, NULL, &err), -1, "are not committed");
-	is_error(err, EINVAL, "OFS302", "and named");
-	is_int(optimfs_abort(fs, &err), 0, "abort");
+	    "create a file in the directory");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), -1,
+	    "a name that decodes to no key cannot be committed");
+	is_error(err, EINVAL, "OFS302",
+	    "a name that decodes to no key: error text");
+	is_int(optimfs_abort(fs, &err), 0, "abort removes the directory");
 	optimfs_close(fs);
 }
 
-/* What a commit says of itself while it is under way. */
+/* What optimfs_status reports during a commit. */
 struct progress {
 	struct optimfs *fs;
 	int last;
-	unsigned steps; /* of several percent */
+	unsigned steps; /* increases of percent */
 	bool back, none;
 };
 
@@ -266,18 +286,21 @@ static void progress(void)
 	struct progress p = { .fs = begin() };
 	struct optimfs_status s;
 
-	is_int(put(p.fs, TENSOR, 0x3f), 0, "written");
-	is_int(optimfs_commit(p.fs, look, &p, &err), 0, "committed");
-	ok(!p.none && !p.back, "a commit goes from 0 to 99");
-	ok(p.steps >= 2 && p.last > 90, "in %u steps, the last to %d", p.steps,
+	is_int(put(p.fs, TENSOR, 0x3f), 0, "write a tensor");
+	is_int(optimfs_commit(p.fs, look, &p, &err), 0,
+	    "commit with a callback");
+	ok(!p.none && !p.back,
+	    "progress of a commit grows from 0 to at most 99");
+	ok(p.steps >= 2 && p.last > 90,
+	    "progress of a commit has %u steps, the last to %d", p.steps,
 	    p.last);
 	optimfs_status(p.fs, &s);
-	is_int(s.percent, -1, "and then there is none");
+	is_int(s.percent, -1, "progress is -1 after a commit");
 	optimfs_close(p.fs);
 }
 
-/* Who has a file open that a commit has removed is told so. */
-static void taken(void)
+/* A file that is open while a commit removes it becomes stale. */
+static void stale(void)
 {
 	struct optimfs *fs = begin();
 	uint64_t dir = node_of(fs, "optim/state/norm.weight");
@@ -287,12 +310,15 @@ static void taken(void)
 	if (optimfs_file_open(fs,
 		node_of(fs, "optim/state/norm.weight/exp_avg"), &f, &err) == -1)
 		bail_out("%s", err.text);
-	is_int(optimfs_remove(fs, dir, "exp_avg", false, &err), 0, "removed");
+	is_int(optimfs_remove(fs, dir, "exp_avg", false, &err), 0,
+	    "remove an open file");
 	is_int(optimfs_file_read(f, &byte, 1, 0, &err), 1,
-	    "who has it open reads on");
-	is_int(optimfs_commit(fs, NULL, NULL, &err), 0, "until a commit");
-	is_int(optimfs_file_read(f, &byte, 1, 0, &err), -1, "takes it away");
-	is_error(err, ESTALE, "OFS844", "which is said");
+	    "an open removed file can be read before the commit");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), 0, "commit the removal");
+	is_int(optimfs_file_read(f, &byte, 1, 0, &err), -1,
+	    "an open removed file cannot be read after the commit");
+	is_error(err, ESTALE, "OFS844",
+	    "an open removed file fails with ESTALE");
 	optimfs_file_close(f);
 	optimfs_close(fs);
 }
@@ -306,8 +332,8 @@ int main(void)
 	lost();
 	not_lost();
 	journals();
-	orders();
-	taken();
+	mistakes();
+	stale();
 	progress();
 	shell("rm -r \"$PWD\"");
 	return done_testing();

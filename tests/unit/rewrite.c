@@ -1,4 +1,4 @@
-/* rewrite.c - torch.save archives taken apart and written again */
+/* rewrite.c - rewriting of torch.save archives and their pickles */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -40,7 +40,7 @@ static int by_header(const void *a, const void *b)
 	return x->header < y->header ? -1 : x->header > y->header;
 }
 
-/* The archive again, from its records' names and bytes. */
+/* Writes the archive again from the names and bytes of its records. */
 static void write_again(const struct bytes *a, const struct ofs_zip *zip,
     struct ofs_buf *out)
 {
@@ -68,7 +68,7 @@ static void write_again(const struct bytes *a, const struct ofs_zip *zip,
 		ofs_buf_put(out, a->p + off, r[i].size);
 		ofs_zip_put_descriptor(out, &new);
 		if (out->len != ofs_zip_next(&new))
-			ok(false, "lengths are known before");
+			ok(false, "a record's length is known in advance");
 		ofs_zip_put_central(&directory, &new);
 	}
 	start = out->len;
@@ -105,7 +105,7 @@ static void pickle_again(const uint8_t *p, uint64_t n, const char *what)
 		ok(false, "%s: %s", what, err.text);
 	else if (out.len != n || memcmp(out.data, p, n) != 0)
 		is_mem(out.data, p, out.len < n ? out.len : n,
-		    "%s: the pickle is PyTorch's", what);
+		    "%s: the pickle equals PyTorch's", what);
 	ofs_buf_fini(&out);
 	ofs_pickle_free(doc);
 }
@@ -123,7 +123,7 @@ static void archive(const struct bytes *a, const char *what)
 	write_again(a, &zip, &out);
 	if (out.len != a->n || memcmp(out.data, a->p, a->n) != 0)
 		is_mem(out.data, a->p, out.len < a->n ? out.len : a->n,
-		    "%s: the archive is PyTorch's", what);
+		    "%s: the archive equals PyTorch's", what);
 	narchives++;
 	pickle = ofs_zip_find(&zip, "data.pkl", strlen("data.pkl"));
 	ofs_zip_data(&zip, pickle, read_bytes, (void *)a, &off, NULL);
@@ -132,7 +132,7 @@ static void archive(const struct bytes *a, const char *what)
 	ofs_zip_fini(&zip);
 }
 
-/* The items of a .distcp file: each ends where its end record does. */
+/* Rewrites each item of a .distcp file; an item ends with its end record. */
 static void items(const char *path)
 {
 	FILE *f = fopen(data_path(path), "rb");
@@ -153,7 +153,7 @@ static void items(const char *path)
 		archive(&item, what);
 		from = i + 22;
 	}
-	is_u64(from, n, "%s: was all items", path);
+	is_u64(from, n, "%s: the last item ends with the file", path);
 	free(all);
 }
 
@@ -167,25 +167,33 @@ static void big_records(void)
 	far.header = (uint64_t)5 << 30;
 	both = big;
 	both.header = far.header;
-	is_u64(ofs_zip_descriptor_len(&small), 16, "sizes of 32 bits");
-	is_u64(ofs_zip_descriptor_len(&big), 24, "2^32 - 1 bytes take 64");
-	is_u64(ofs_zip_descriptor_len(&far), 24, "so does what lies far");
+	is_u64(ofs_zip_descriptor_len(&small), 16,
+	    "a small record has a descriptor with 32-bit sizes");
+	is_u64(ofs_zip_descriptor_len(&big), 24,
+	    "a record of 2^32 - 1 bytes has a descriptor with 64-bit sizes");
+	is_u64(ofs_zip_descriptor_len(&far), 24,
+	    "a record beyond 4 GiB has a descriptor with 64-bit sizes");
 	is_u64(ofs_zip_central_len(&big) - ofs_zip_central_len(&small), 20,
-	    "its entry has both sizes");
+	    "the central entry of a large record adds two sizes");
 	is_u64(ofs_zip_central_len(&far) - ofs_zip_central_len(&small), 12,
-	    "or the offset");
+	    "the central entry of a far record adds an offset");
 	is_u64(ofs_zip_central_len(&both) - ofs_zip_central_len(&small), 28,
-	    "or all three");
-	is_u64((far.header + ofs_zip_local_len(&far)) % 64, 0, "aligned");
-	is_u64((both.header + ofs_zip_local_len(&both)) % 64, 0, "aligned");
+	    "the central entry of a large, far record adds both");
+	is_u64((far.header + ofs_zip_local_len(&far)) % 64, 0,
+	    "the data of a far record are aligned");
+	is_u64((both.header + ofs_zip_local_len(&both)) % 64, 0,
+	    "the data of a large, far record are aligned");
 	ofs_zip_put_local(&b, &both);
-	is_u64(b.len, ofs_zip_local_len(&both), "a header as long as was said");
+	is_u64(b.len, ofs_zip_local_len(&both),
+	    "a local header has the predicted length");
 	ofs_buf_fini(&b);
 	small.size = 0;
-	is_u64(ofs_zip_descriptor_len(&small), 0, "no bytes, no descriptor");
+	is_u64(ofs_zip_descriptor_len(&small), 0,
+	    "a record without bytes has no descriptor");
 }
 
-/* A pickle and what it should become, or fail with. */
+/* Rewrites a pickle. want is the expected pickle or, if nwant is 0, the
+ * error. */
 static void put_value(const char *what, const char *p, size_t n,
     const char *want, size_t nwant, bool copies)
 {
@@ -220,7 +228,8 @@ static void value(const char *what, const char *p, size_t n, const char *want,
 	put_value(what, p, n, want, nwant, false);
 }
 
-/* What is made of globals that only the program knows. */
+/* Objects of unknown globals: refused by default, and copied if that is
+ * allowed. */
 static void copy(const char *what, const char *p, size_t n, const char *want,
     size_t nwant)
 {
@@ -233,8 +242,8 @@ static void copy(const char *what, const char *p, size_t n, const char *want,
 
 static void values(void)
 {
-	value("a shared list stays one", SAME("\x80\2]q\0(]q\1K\1ah\1e."));
-	value("integers of every length",
+	value("a shared list stays shared", SAME("\x80\2]q\0(]q\1K\1ah\1e."));
+	value("integers of each length",
 	    SAME("\x80\2]q\0(K\xffM\0\1J\0\0\1\0J\xff\xff\xff\xff"
 		 "\x8a\5\0\0\0\x80\0\x8a\5\xff\xff\xff\x7f\xff"
 		 "\x8a\x08\0\0\0\0\0\0\0\x80\x8a\x09\0\0\0\0\0\0\0\x80\0e."));
@@ -254,7 +263,7 @@ static void values(void)
 	    SAME("\x80\2"
 		 "c__builtin__\nset\nq\0]q\1(K\1K\2e"
 		 "\x85q\2Rq\3."));
-	value("builtins of protocol 4",
+	value("a builtin of protocol 4 gets its protocol 2 name",
 	    BYTES("\x80\4\x8c\x08"
 		  "builtins\x8c\7complex\x93G\0\0\0\0\0\0\0\0"
 		  "G\0\0\0\0\0\0\0\0\x86R."),
@@ -265,67 +274,68 @@ static void values(void)
 	    SAME("\x80\2"
 		 "cargparse\nNamespace\nq\0)\x81q\1}q\2X\1\0\0\0aq\3"
 		 "K\1sb."));
-	value("os.system is not copied",
+	value("a call of os.system is refused",
 	    BYTES("\x80\2"
 		  "cos\nsystem\nq\0X\1\0\0\0aq\1\x85Rq\2."),
 	    "OFS445", 0);
-	value("nor is its name",
+	value("the global os.system is refused",
 	    BYTES("\x80\2"
 		  "cos\nsystem\nq\0."),
 	    "OFS445", 0);
-	value("nor what getattr finds",
+	value("getattr of a function is refused",
 	    BYTES("\x80\2"
 		  "c__builtin__\ngetattr\nq\0ctorch\nSize\nq\1"
 		  "X\1\0\0\0aq\2\x86Rq\3."),
 	    "OFS445", 0);
-	value("a list in itself", BYTES("\x80\2]q\0h\0a."), "OFS448", 0);
-	value("a deep tuple in a list of one",
+	value("a list that contains itself is refused",
+	    BYTES("\x80\2]q\0h\0a."), "OFS448", 0);
+	value("a tuple of four in a list of one",
 	    SAME("\x80\2]q\0(K\1K\2K\3K\4tq\1a."));
 }
 
 static void copies(void)
 {
-	copy("an object of a class that nobody knows",
+	copy("an object of an unknown class",
 	    SAME("\x80\2"
 		 "cmy\nRun\nq\0)\x81q\1}q\2X\1\0\0\0aq\3K\1sb."));
-	copy("a call of a function",
+	copy("a call of an unknown function",
 	    SAME("\x80\2"
 		 "cmy\nmake\nq\0K\1\x85q\1Rq\2."));
-	copy("a dict of a class, with attributes",
+	copy("an instance of an unknown dict class, with attributes",
 	    SAME("\x80\2"
 		 "cmy\nDict\nq\0K\7\x85q\1\x81q\2"
 		 "(X\1\0\0\0aq\3K\1X\1\0\0\0bq\4h\0u"
 		 "}q\5X\1\0\0\0xq\6K\2sb."));
-	copy("a list of a class, with attributes",
+	copy("an instance of an unknown list class, with attributes",
 	    SAME("\x80\2"
 		 "cmy\nList\nq\0)Rq\1(K\1K\2e}q\2X\1\0\0\0xq\3K\3sb."));
-	copy("a defaultdict of a function",
+	copy("a defaultdict with an unknown factory",
 	    SAME("\x80\2"
 		 "ccollections\ndefaultdict\nq\0cmy\nmake\nq\1\x85q\2Rq\3"
 		 "X\1\0\0\0aq\4K\1s."));
-	copy("a class within a class, of protocol 4",
+	copy("a nested class of protocol 4 becomes getattr",
 	    BYTES("\x80\4\x8c\2my\x8c\5A.B.C\x93)\x81."),
 	    BYTES("\x80\2"
 		  "c__builtin__\ngetattr\nq\0h\0cmy\nA\nX\1\0\0\0Bq\1\x86q\2R"
 		  "X\1\0\0\0Cq\3\x86q\4Rq\5)\x81q\6."));
-	copy("what getattr finds",
+	copy("a member found by getattr",
 	    SAME("\x80\2"
 		 "c__builtin__\ngetattr\nq\0cmy\nKind\nq\1"
 		 "X\1\0\0\0Aq\2\x86q\3Rq\4."));
-	put_value("an object that holds itself",
+	put_value("an object that contains itself is refused",
 	    BYTES("\x80\2"
 		  "cmy\nRun\nq\0)\x81q\1}q\2X\1\0\0\0aq\3h\1sb."),
 	    "OFS448", 0, true);
-	put_value("keyword arguments",
+	put_value("an object made with keywords is refused",
 	    BYTES("\x80\4\x8c\2my\x8c\3Run\x93)}\x8c\1aK\1s\x92."), "OFS448", 0,
 	    true);
-	value("a defaultdict has its factory",
+	value("a defaultdict keeps its factory",
 	    SAME("\x80\2"
 		 "ccollections\ndefaultdict\nq\0c__builtin__\nlist\nq\1\x85q\2"
 		 "Rq\3."));
 }
 
-/* Batches of a thousand, as Python makes them. */
+/* Batches of 1000 items, as Python writes them. */
 static void long_list(void)
 {
 	struct ofs_buf p = { 0 };
@@ -337,7 +347,7 @@ static void long_list(void)
 		ofs_buf_put(&p, "K\1", 2);
 	}
 	ofs_buf_puts(&p, "e.");
-	value("1500 items in two batches", (char *)p.data, p.len,
+	value("1500 items are written in two batches", (char *)p.data, p.len,
 	    (char *)p.data, p.len);
 	ofs_buf_fini(&p);
 }
@@ -348,10 +358,11 @@ int main(void)
 	items("pytorch/dcp_fsdp2_w2/ckpt/__1_0.distcp");
 	items("pytorch/dcp_hsdp_w4/ckpt/__2_0.distcp");
 	items("pytorch/dcp_opt_amsgrad_w2/ckpt/__1_0.distcp");
-	ok(narchives > 100, "%u archives written again byte for byte",
+	ok(narchives > 100, "%u archives are rewritten byte for byte",
 	    narchives);
 	ok(ntensors > 50 && nvalues > 20,
-	    "%u pickles of tensors, %u of values too", ntensors, nvalues);
+	    "%u pickles of tensors and %u of values are rewritten byte for byte",
+	    ntensors, nvalues);
 	big_records();
 	values();
 	copies();
