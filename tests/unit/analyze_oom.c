@@ -1,4 +1,5 @@
-/* analyze_oom.c - statistics, checks and comparisons when memory ends */
+/* analyze_oom.c - failure of each allocation in statistics, checks and
+ * comparisons */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,13 +14,13 @@
 #include "support/truth.h"
 #include "tap.h"
 
-/* One thread, so that call n is the same one each time. */
+/* One thread, so that the allocations come in the same order each time. */
 static const struct optimfs_scan how = { .jobs = 1 };
 
 struct run {
 	struct optimfs *fs;
-	uint64_t told; /* tensors, ranks, parameters */
-	bool wrong;    /* one that failed for another reason than memory */
+	uint64_t told; /* tensors, ranks, parameters, bytes */
+	bool wrong;    /* something failed for another reason than memory */
 };
 
 static int tensor(void *ctx, const struct optimfs_tensor *t,
@@ -110,7 +111,7 @@ static int locate(struct run *r, struct optimfs_error *err)
 	return 0;
 }
 
-/* Fail call 1, 2, 3 ... until none fails. */
+/* Let allocation 1, 2, 3 ... fail, until the call makes fewer of them. */
 static void sweep(struct optimfs *fs, const char *name,
     int (*work)(struct run *r, struct optimfs_error *err))
 {
@@ -119,7 +120,8 @@ static void sweep(struct optimfs *fs, const char *name,
 	uint64_t wrong = 0, missed = 0;
 	long n = 0;
 
-	if (!ok(work(&good, &err) == 0, "%s", name)) {
+	if (!ok(work(&good, &err) == 0, "%s succeeds when no allocation fails",
+		name)) {
 		diag("%s", err.text);
 		return;
 	}
@@ -138,8 +140,10 @@ static void sweep(struct optimfs *fs, const char *name,
 		}
 		missed += ret == 0 && r.told != good.told;
 	}
-	is_u64(wrong, 0, "%s: %ld calls, each fails with ENOMEM", name, n - 1);
-	is_u64(missed, 0, "%s: or misses nothing", name);
+	is_u64(wrong, 0,
+	    "%s fails with ENOMEM for each of %ld failed allocations", name,
+	    n - 1);
+	is_u64(missed, 0, "%s is complete whenever it reports success", name);
 }
 
 int main(void)
@@ -149,7 +153,7 @@ int main(void)
 	struct optimfs *fs =
 	    optimfs_open(data_path("pytorch/dcp_fsdp2_w4/ckpt"), &o, &err);
 
-	if (!ok(fs != NULL, "a checkpoint")) {
+	if (!ok(fs != NULL, "the sample checkpoint is opened")) {
 		diag("%s", err.text);
 		return done_testing();
 	}

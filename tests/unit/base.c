@@ -1,4 +1,5 @@
-/* base.c - cursor, checked arithmetic, arena, buffer, errors, UTF-8 */
+/* base.c - cursor, checked arithmetic, arena, errors, buffer, UTF-8, search,
+ * strings */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,13 +21,19 @@ static void cursor(void)
 	static const uint8_t bytes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
 	struct ofs_cursor c = ofs_cursor_of(bytes, sizeof(bytes));
 
-	is_u64(ofs_cursor_le64(&c), 0x0807060504030201, "eight bytes");
-	is_u64(ofs_cursor_le16(&c), 0x0a09, "two bytes");
-	ok(ofs_cursor_fits(&c, 1, 1) && !ofs_cursor_fits(&c, 2, 1), "fits");
-	ok(!ofs_cursor_fits(&c, UINT64_MAX, UINT64_MAX), "fits does not wrap");
-	ok(ofs_cursor_take(&c, UINT64_MAX) == NULL && c.bad, "too much is bad");
-	ok(ofs_cursor_take(&c, 1) == NULL, "bad stays");
-	is_u64(ofs_cursor_left(&c), 1, "and moves nothing");
+	is_u64(ofs_cursor_le64(&c), 0x0807060504030201,
+	    "a cursor reads 64 bits in little-endian order");
+	is_u64(ofs_cursor_le16(&c), 0x0a09,
+	    "a cursor reads 16 bits in little-endian order");
+	ok(ofs_cursor_fits(&c, 1, 1) && !ofs_cursor_fits(&c, 2, 1),
+	    "ofs_cursor_fits counts the bytes that are left");
+	ok(!ofs_cursor_fits(&c, UINT64_MAX, UINT64_MAX),
+	    "ofs_cursor_fits does not overflow");
+	ok(ofs_cursor_take(&c, UINT64_MAX) == NULL && c.bad,
+	    "taking more bytes than are left spoils the cursor");
+	ok(ofs_cursor_take(&c, 1) == NULL,
+	    "a spoiled cursor gives no more bytes");
+	is_u64(ofs_cursor_left(&c), 1, "a spoiled cursor does not advance");
 }
 
 static void checked(void)
@@ -35,10 +42,14 @@ static void checked(void)
 	static const uint64_t hole[] = { 4194305, 4194305, 211106198978564, 0 };
 	uint64_t v;
 
-	ok(!ofs_add_u64(UINT64_MAX, 1, &v), "a sum that wraps");
-	ok(ofs_numel(NULL, 0, &v) && v == 1, "no dimensions: one element");
-	ok(!ofs_numel(big, 3, &v), "a shape that wraps to 4");
-	ok(ofs_numel(hole, 4, &v) && v == 0, "zero wins over overflow");
+	ok(!ofs_add_u64(UINT64_MAX, 1, &v),
+	    "a sum that overflows 64 bits is refused");
+	ok(ofs_numel(NULL, 0, &v) && v == 1,
+	    "a shape of no dimensions has one element");
+	ok(!ofs_numel(big, 3, &v),
+	    "a shape whose product overflows to 4 is refused");
+	ok(ofs_numel(hole, 4, &v) && v == 0,
+	    "a shape with a 0 has 0 elements even if the product overflows");
 }
 
 static void arena(void)
@@ -48,40 +59,52 @@ static void arena(void)
 
 	ofs_arena_init(&a, 1 << 20);
 	s = ofs_arena_strndup(&a, "abc\0d", 5);
-	is_mem(s, "abc\0d\0", 6, "a string with a NUL");
+	is_mem(s, "abc\0d\0", 6,
+	    "ofs_arena_strndup keeps embedded NUL bytes and ends with one");
 	for (int i = 0; i < 1000; i++)
 		if ((uintptr_t)ofs_arena_alloc(&a, (size_t)i) % 8 != 0)
 			s = NULL;
-	ok(s != NULL, "all aligned");
-	ok(ofs_arena_alloc(&a, 1 << 20) == NULL, "the limit holds");
-	ok(ofs_arena_alloc(&a, SIZE_MAX) == NULL, "no wrap");
+	ok(s != NULL, "all allocations of an arena are aligned to 8 bytes");
+	ok(ofs_arena_alloc(&a, 1 << 20) == NULL,
+	    "an allocation beyond the limit of an arena fails");
+	ok(ofs_arena_alloc(&a, SIZE_MAX) == NULL,
+	    "an allocation of SIZE_MAX bytes fails");
 	ofs_arena_fini(&a);
-	is_u64(a.used, 0, "empty again");
+	is_u64(a.used, 0, "a freed arena uses no memory");
 }
 
 static void errors(void)
 {
 	struct optimfs_error err = { 0 };
 
-	is_int(optimfs_fail(&err, EIO, "OFS603 %s is short", "a\nb"), -1, "-1");
-	is_str(err.text, "OFS603 a?b is short", "control bytes are disarmed");
+	is_int(optimfs_fail(&err, EIO, "OFS603 %s is short", "a\nb"), -1,
+	    "optimfs_fail returns -1");
+	is_str(err.text, "OFS603 a?b is short",
+	    "control characters in an error's text are replaced");
 	optimfs_fail_in(&err, "rank %d", 3);
-	is_str(err.text, "OFS603 rank 3: a?b is short", "context after code");
+	is_str(err.text, "OFS603 rank 3: a?b is short",
+	    "optimfs_fail_in puts the context behind the code");
 	optimfs_fail(&err, EINVAL, "no code");
 	optimfs_fail_in(&err, "file");
-	is_error(err, EINVAL, "OFS011 file: no code", "context in front");
+	is_error(err, EINVAL, "OFS011 file: no code",
+	    "optimfs_fail_in puts the context before a text without code");
 	optimfs_fail(&err, EIO, "OFS603 %s", "x");
-	is_int(err.number, 603, "the number of the code");
-	is_str(optimfs_error_words(&err), "x", "words without it");
+	is_int(err.number, 603, "the number of an error is that of its code");
+	is_str(optimfs_error_words(&err), "x",
+	    "optimfs_error_words skips the code");
 	optimfs_fail(&err, EIO, "%s: cut", "OFS603 x");
-	is_int(err.number, 6, "a name that looks like a code is none");
-	is_str(optimfs_error_words(&err), "OFS603 x: cut", "but words");
+	is_int(err.number, 6,
+	    "a code inside an argument is not the code of the error");
+	is_str(optimfs_error_words(&err), "OFS603 x: cut",
+	    "a code inside an argument stays in the words");
 	optimfs_fail_as(&err, EIO, "%s: cut", "OFS603 x");
-	is_int(err.number, 603, "what was an error keeps its number");
-	is_int(optimfs_fail(NULL, EIO, "x"), -1, "err may be NULL");
+	is_int(err.number, 603,
+	    "optimfs_fail_as takes the code from the argument");
+	is_int(optimfs_fail(NULL, EIO, "x"), -1,
+	    "optimfs_fail accepts NULL for err");
 }
 
-/* What has no code of its own has that of its kind. */
+/* An error without a code of its own gets the code of its errno value. */
 static void kinds(void)
 {
 	static const struct {
@@ -110,16 +133,20 @@ static void kinds(void)
 
 	for (size_t i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
 		optimfs_fail(&err, kind[i].code, "x");
-		is_error(err, kind[i].code, kind[i].text, "%s", kind[i].text);
-		is_int(err.number, (int)i + 1, "its number");
+		is_error(err, kind[i].code, kind[i].text,
+		    "an error without code becomes %s", kind[i].text);
+		is_int(err.number, (int)i + 1, "%s has that number",
+		    kind[i].text);
 	}
 	optimfs_fail(&err, 0, "a note");
-	is_str(err.text, "a note", "what is no error has no code");
+	is_str(err.text, "a note", "a text without errno value gets no code");
 	optimfs_fail_as(&err, ENOENT, "x");
-	is_str(err.text, "OFS002 x", "what had none gets one");
+	is_str(err.text, "OFS002 x",
+	    "optimfs_fail_as adds the code of the errno value");
 	errno = ENOSPC;
 	optimfs_fail(&err, errno, "%m");
-	is_str(optimfs_error_words(&err), "No space left on device", "%%m");
+	is_str(optimfs_error_words(&err), "No space left on device",
+	    "%%m in a text is expanded");
 }
 
 static void text(void)
@@ -128,19 +155,23 @@ static void text(void)
 
 	ofs_buf_json(&b, "a\"\\\n\xff\xc3\xa9", 7);
 	ofs_buf_putc(&b, 0);
-	is_str((char *)b.data, "a\\\"\\\\\\u000a\\u00ff\xc3\xa9", "JSON");
+	is_str((char *)b.data, "a\\\"\\\\\\u000a\\u00ff\xc3\xa9",
+	    "ofs_buf_json escapes quotes, control characters and invalid "
+	    "UTF-8");
 	b.len = 0;
 	ofs_buf_printf(&b, "%060d", 1);
 	ofs_buf_puts(&b, "12345");
-	ok(b.bad && b.len == 60, "limit");
+	ok(b.bad && b.len == 60,
+	    "a text beyond the limit of a buffer spoils the buffer");
 	ofs_buf_fini(&b);
 	is_u64(ofs_utf8_length((const uint8_t *)"\xed\xa0\x80", 3), 0,
-	    "a surrogate is not UTF-8");
+	    "a surrogate is not valid UTF-8");
 	is_u64(ofs_utf8_length((const uint8_t *)"\xf0\x9f\x98\x80", 4), 4,
-	    "four bytes");
+	    "a character of four bytes has length 4");
 	is_u64(ofs_utf8_length((const uint8_t *)"\xf0\x9f\x98\x80", 3), 0,
-	    "three of four");
-	is_u64(ofs_utf8_length((const uint8_t *)"\xc0\x80", 2), 0, "overlong");
+	    "a truncated character is not valid UTF-8");
+	is_u64(ofs_utf8_length((const uint8_t *)"\xc0\x80", 2), 0,
+	    "an overlong encoding is not valid UTF-8");
 }
 
 static int compare(const void *key, const void *item)
@@ -167,9 +198,10 @@ static void search(void)
 		good = good &&
 		    p == (lower[key] < upper[key] ? &v[lower[key]] : NULL);
 	}
-	ok(good, "bounds of keys in between, repeated, and at both ends");
+	ok(good,
+	    "bounds of present, repeated, absent and outer keys are correct");
 	ok(ofs_search(v, NULL, 0, sizeof(*v), compare) == NULL,
-	    "nothing is in no array");
+	    "a search in an empty array gives NULL");
 }
 
 static void strings(void)
@@ -180,20 +212,20 @@ static void strings(void)
 	ok(ofs_str_compare(a, ab) < 0 && ofs_str_compare(ab, a) > 0 &&
 		ofs_str_compare(none, a) < 0 &&
 		ofs_str_compare(none, none) == 0,
-	    "a shorter string comes first");
+	    "a prefix sorts before the longer string");
 	ok(ofs_str_is(ab, "ab") && !ofs_str_is(a, "ab") &&
 		ofs_str_equal(none, none) && !ofs_str_equal(none, a),
-	    "equal strings");
+	    "strings are equal if length and bytes are");
 	ok(ofs_str_number((struct ofs_str){ "999999999", 9 }, &n) &&
 		n == 999999999 &&
 		ofs_str_number((struct ofs_str){ "0", 1 }, &n) && n == 0 &&
 		ofs_str_digits((struct ofs_str){ "007", 3 }, &n) && n == 7,
-	    "numbers");
+	    "decimal numbers are parsed, and leading zeros as digits only");
 	ok(!ofs_str_number((struct ofs_str){ "1000000000", 10 }, &n) &&
 		!ofs_str_number((struct ofs_str){ "01", 2 }, &n) &&
 		!ofs_str_digits((struct ofs_str){ "1x", 2 }, &n) &&
 		!ofs_str_digits(none, &n) && n == 7,
-	    "what is no number changes nothing");
+	    "an invalid number leaves the output unchanged");
 }
 
 int main(void)

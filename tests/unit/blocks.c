@@ -1,4 +1,4 @@
-/* cluster/gpu/blocks.c - blocks of GPU memory: who has one, what is kept, what makes room */
+/* cluster/gpu/blocks.c - the cache of blocks in GPU memory */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -51,17 +51,19 @@ static void eviction(void)
 	bool hits = true;
 
 	for (uint64_t i = 0; i < BLOCKS; i++)
-		ok(!fill(b, i), "block %" PRIu64 " is not there yet", i);
-	is_int(ofs_blocks_count(b).kept, BLOCKS, "all are kept");
+		ok(!fill(b, i), "block %" PRIu64 " is a miss in an empty cache",
+		    i);
+	is_int(ofs_blocks_count(b).kept, BLOCKS,
+	    "the cache keeps as many blocks as it has room for");
 	for (uint64_t i = 0; i < BLOCKS; i++)
 		hits &= fill(b, i);
-	ok(hits, "all are there");
-	fill(b, 0); /* now 1 was used longest ago */
-	ok(!fill(b, 100), "another one");
-	ok(fill(b, 0), "what was used lately stays");
-	ok(fill(b, 2) && fill(b, 3), "and so do others");
-	ok(!fill(b, 1), "what was used longest ago made room");
-	is_int(ofs_blocks_count(b).kept, BLOCKS, "as many as there are");
+	ok(hits, "all kept blocks are hits");
+	fill(b, 0); /* block 1 is now the least recently used */
+	ok(!fill(b, 100), "a new block is a miss in a full cache");
+	ok(fill(b, 0), "the most recently used block stays");
+	ok(fill(b, 2) && fill(b, 3), "the blocks used after block 1 stay");
+	ok(!fill(b, 1), "the least recently used block was evicted");
+	is_int(ofs_blocks_count(b).kept, BLOCKS, "the cache stays full");
 	ofs_blocks_free(b);
 }
 
@@ -74,21 +76,23 @@ static void pins(void)
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		held[i] = ofs_blocks_get(b, NULL, &hit);
 	ok(ofs_blocks_get(b, NULL, &hit) == OFS_NO_BLOCK,
-	    "none is left when all are pinned");
+	    "no block can be had while all are pinned");
 	for (uint32_t i = 0; i < BLOCKS; i++)
 		ofs_blocks_put(b, held[i], true);
-	is_int(ofs_blocks_count(b).kept, 0, "what has no key is not kept");
+	is_int(ofs_blocks_count(b).kept, 0,
+	    "blocks without a key are not kept");
 	fill(b, 7);
 	held[0] = get(b, 7, &hit);
 	held[1] = get(b, 7, &hit);
-	ok(hit && held[0] == held[1], "one block for two who read it");
+	ok(hit && held[0] == held[1],
+	    "two readers of one key get the same block");
 	for (uint64_t i = 100; i < 120; i++)
 		fill(b, i);
 	ofs_blocks_put(b, held[0], true);
 	for (uint64_t i = 200; i < 220; i++)
 		fill(b, i);
 	ofs_blocks_put(b, held[1], true);
-	ok(fill(b, 7), "while it is pinned it makes no room");
+	ok(fill(b, 7), "a block is not evicted while it is pinned");
 	ofs_blocks_free(b);
 }
 
@@ -100,19 +104,23 @@ static void failures(void)
 
 	one = get(b, 5, &hit);
 	two = get(b, 5, &hit);
-	ok(!hit && one != two, "what another fills is not waited for");
+	ok(!hit && one != two,
+	    "a block that is being filled is a miss for other readers");
 	ofs_blocks_put(b, two, true);
 	ofs_blocks_put(b, one, false);
-	is_int(ofs_blocks_count(b).kept, 0, "what failed is not kept");
-	ok(!fill(b, 5) && fill(b, 5), "but can be, later");
+	is_int(ofs_blocks_count(b).kept, 0,
+	    "a block whose filling failed is not kept");
+	ok(!fill(b, 5) && fill(b, 5),
+	    "a block whose filling failed can be filled later");
 	one = get(b, 5, &hit);
 	ofs_blocks_put(b, one, false);
-	ok(hit && !fill(b, 5), "nor is what turned out bad");
+	ok(hit && !fill(b, 5),
+	    "a block that its reader gives back as bad is not kept");
 	ofs_blocks_free(b);
 }
 
-/* Many threads: what a block holds is what its key says, whoever filled it, and
- * nobody else has it meanwhile. */
+/* Many threads: a block holds what its key says, whichever thread filled it,
+ * and nobody reads a block while it is filled. */
 enum { CROWD = 16 };
 static struct {
 	_Atomic uint64_t holds;
@@ -162,10 +170,12 @@ static void crowds(void)
 	}
 	for (unsigned i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
-	is_int(wrong, 0, "blocks hold what their keys say");
+	is_int(wrong, 0,
+	    "blocks hold what their keys say while four threads use them");
 	ok(nhits > 0 && ofs_blocks_count(shared).hits == nhits,
-	    "hits are counted");
-	ok(ofs_blocks_count(shared).kept <= CROWD, "no more than there are");
+	    "all hits are counted");
+	ok(ofs_blocks_count(shared).kept <= CROWD,
+	    "no more blocks are kept than there is room for");
 	ofs_blocks_free(shared);
 }
 

@@ -1,4 +1,4 @@
-/* plan/cast.c - rounding: every half, and many floats, against exact arithmetic */
+/* plan/cast.c - casts between floating types, compared with exact arithmetic */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,8 +12,8 @@
 
 #define N 65536
 
-/* A type of 16 bits: how many of them are the fraction, and the exponent of
- * one. */
+/* A type of 16 bits: the number of its fraction bits, and the bias of its
+ * exponent. */
 struct half {
 	enum ofs_dtype dtype;
 	int fraction, bias;
@@ -23,8 +23,8 @@ static const struct half halves[] = {
 	{ OFS_BFLOAT16, 7, 127 },
 };
 
-/* What a finite pattern without its sign stands for, exactly; the one above
- * the largest stands for what would follow. */
+/* The exact value of a finite pattern without its sign. For the pattern of
+ * infinity, what would follow the largest finite value. */
 static double value(const struct half *h, unsigned pattern)
 {
 	unsigned exp = pattern >> h->fraction;
@@ -41,8 +41,9 @@ static unsigned infinity(const struct half *h)
 	return (0x7fffu >> h->fraction) << h->fraction;
 }
 
-/* The nearest pattern to x, which is not NaN: found by halving, not by the
- * bits. Doubles hold both neighbours and their middle. */
+/* The nearest pattern to x, which is not NaN: found by bisection over the
+ * values, independently of the bits of x. Doubles hold both neighbours and
+ * their middle exactly. */
 static unsigned nearest(const struct half *h, double x)
 {
 	unsigned lo = 0, hi = infinity(h), sign = signbit(x) ? 0x8000 : 0;
@@ -87,17 +88,18 @@ static void widening(const struct half *h)
 		if ((signbit(singles[i]) != 0) != (i >= 0x8000))
 			bad++;
 	}
-	is_u64(bad, 0, "%s to float32, every pattern",
+	is_u64(bad, 0, "all patterns of %s are cast to float32 exactly",
 	    ofs_dtype_name(h->dtype));
 	ofs_cast(OFS_FLOAT32, singles, h->dtype, got16, N);
 	bad = 0;
 	for (unsigned i = 0; i < N; i++)
 		bad += (i & 0x7fff) <= infinity(h) && got16[i] != i;
-	is_u64(bad, 0, "and back");
+	is_u64(bad, 0, "all patterns of %s survive a cast to float32 and back",
+	    ofs_dtype_name(h->dtype));
 }
 
-/* Bits of any float; of one that this type can nearly hold; or half way
- * between two that it has, give or take one bit. */
+/* The bits of a random float; or a number near the range of the type; or one
+ * halfway between two neighbours of the type, give or take one bit. */
 static float a_float(const struct half *h)
 {
 	uint32_t bits = (uint32_t)tap_random(&seed);
@@ -139,9 +141,9 @@ static void rounding(const struct half *h)
 				bad += got16[i] != nan;
 		}
 	}
-	is_u64(bad, 0, "float32 to %s, a million of them",
+	is_u64(bad, 0, "a million floats are rounded to the nearest %s",
 	    ofs_dtype_name(h->dtype));
-	ok(nans > 1000, "NaNs among them");
+	ok(nans > 1000, "the random floats have over 1000 NaNs");
 }
 
 static double a_double(void)
@@ -150,10 +152,10 @@ static double a_double(void)
 	double d;
 	float f;
 
-	if (bits % 2 == 0) /* near a float, its subnormals too */
+	if (bits % 2 == 0) /* in the range of float32, subnormals included */
 		return ldexp((double)(int64_t)tap_random(&seed),
 		    (int)(bits >> 8 & 511) - 63 - 220);
-	if (bits % 4 == 1) { /* half way between two of them */
+	if (bits % 4 == 1) { /* halfway between two floats */
 		f = ldexpf((float)(bits >> 40), (int)(bits >> 8 & 127) - 149);
 		return ((double)f + (double)nextafterf(f, HUGE_VALF)) / 2;
 	}
@@ -161,7 +163,8 @@ static double a_double(void)
 	return d;
 }
 
-/* By way of float32, for which the processor's own rounding is at hand. */
+/* Casts go by way of float32, for which the processor's own rounding is the
+ * reference. */
 static void from_doubles(void)
 {
 	static float got[N];
@@ -184,12 +187,15 @@ static void from_doubles(void)
 					nearest(&halves[k], (double)singles[i]);
 		}
 	}
-	is_u64(bad, 0, "float64 to float32, a million of them");
-	is_u64(half[0], 0, "and on to float16");
-	is_u64(half[1], 0, "and to bfloat16");
+	is_u64(bad, 0,
+	    "a million doubles are cast to float32 as the processor does");
+	is_u64(half[0], 0,
+	    "a million doubles are cast to float16 by way of float32");
+	is_u64(half[1], 0,
+	    "a million doubles are cast to bfloat16 by way of float32");
 }
 
-/* One half type as the other: by way of float32, exactly. */
+/* Casts from one half type to the other go by way of float32, exactly. */
 static void across(const struct half *from, const struct half *to)
 {
 	size_t bad = 0;
@@ -205,8 +211,8 @@ static void across(const struct half *from, const struct half *to)
 		else
 			bad += got16[i] != nearest(to, i >= 0x8000 ? -v : v);
 	}
-	is_u64(bad, 0, "%s to %s, every pattern", ofs_dtype_name(from->dtype),
-	    ofs_dtype_name(to->dtype));
+	is_u64(bad, 0, "all patterns of %s are rounded to the nearest %s",
+	    ofs_dtype_name(from->dtype), ofs_dtype_name(to->dtype));
 }
 
 static void which(void)
@@ -219,13 +225,13 @@ static void which(void)
 		if (ofs_cast_type(&t, OFS_BFLOAT16) != (enum ofs_dtype)d)
 			cast++;
 	}
-	is_u64(cast, 3, "three types become bfloat16, all others stay");
+	is_u64(cast, 3, "exactly three types are cast to bfloat16");
 	t.dtype = OFS_FLOAT32;
 	is_int(ofs_cast_type(&t, OFS_DTYPE_NONE), OFS_FLOAT32,
-	    "without a type all stay");
+	    "without a target type a tensor keeps its type");
 	t.ndim = 0;
 	is_int(ofs_cast_type(&t, OFS_BFLOAT16), OFS_FLOAT32,
-	    "and what has no dimensions");
+	    "a tensor without dimensions keeps its type");
 }
 
 int main(void)

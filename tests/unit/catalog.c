@@ -1,4 +1,4 @@
-/* catalog.c - names are shared, tensors are checked, damage stays where it is */
+/* catalog.c - interned names, checks of tensors, errors of single tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -41,7 +41,7 @@ static void finish(struct ofs_catalog *cat)
 		bail_out("%s", err.text);
 }
 
-/* A tensor of uint8; its shards follow. */
+/* Adds a tensor of uint8. Its shards are added next. */
 static void add_tensor(struct ofs_catalog *cat, const uint64_t *shape,
     unsigned int ndim, uint32_t nshards)
 {
@@ -57,7 +57,7 @@ static void add_tensor(struct ofs_catalog *cat, const uint64_t *shape,
 		bail_out("no tensor");
 }
 
-/* box: offsets then sizes; NULL for the whole. */
+/* box has offsets, then sizes; NULL is the whole tensor. */
 static void add_shard(struct ofs_catalog *cat, const char *file, uint64_t off,
     uint64_t len, const uint64_t *box, unsigned int ndim)
 {
@@ -81,33 +81,45 @@ static void names(void)
 
 	path[0] = ofs_catalog_str(cat, "state", 5, NULL);
 	path[1] = ofs_catalog_str(cat, "a\0b", 3, NULL);
-	is_u64(ofs_catalog_str(cat, "state", 5, NULL), path[0], "one string");
-	ok(ofs_catalog_str(cat, "a", 1, NULL) != path[1], "a NUL counts");
-	ok(ofs_catalog_str(cat, "", 0, NULL) != OFS_NONE, "the empty string");
+	is_u64(ofs_catalog_str(cat, "state", 5, NULL), path[0],
+	    "equal strings get one number");
+	ok(ofs_catalog_str(cat, "a", 1, NULL) != path[1],
+	    "strings with and without a NUL differ");
+	ok(ofs_catalog_str(cat, "", 0, NULL) != OFS_NONE,
+	    "the empty string is interned");
 	is_mem(ofs_catalog_string(cat, path[1] | OFS_PATH_INDEX).p, "a\0b\0", 4,
-	    "as a list index, with a NUL");
+	    "the string of a list index keeps its embedded NUL");
 	x = ofs_catalog_path(cat, path, 2, NULL);
-	is_u64(ofs_catalog_path(cat, path, 2, NULL), x, "one path");
-	ok(ofs_catalog_path(cat, path, 1, NULL) != x, "not its prefix");
-	ok(ofs_catalog_path(cat, path, 0, NULL) != x, "nor the empty path");
+	is_u64(ofs_catalog_path(cat, path, 2, NULL), x,
+	    "equal paths get one number");
+	ok(ofs_catalog_path(cat, path, 1, NULL) != x,
+	    "a path and its prefix differ");
+	ok(ofs_catalog_path(cat, path, 0, NULL) != x,
+	    "a path and the empty path differ");
 	got = ofs_catalog_components(cat, x, &n);
-	ok(n == 2 && got[0] == path[0] && got[1] == path[1], "components");
+	ok(n == 2 && got[0] == path[0] && got[1] == path[1],
+	    "a path gives back its components");
 	x = ofs_catalog_dims(cat, a, 3, NULL);
-	is_u64(ofs_catalog_dims(cat, a, 3, NULL), x, "one run of numbers");
-	ok(ofs_catalog_dims(cat, b, 3, NULL) != x, "another one");
-	ok(ofs_catalog_dims(cat, NULL, 0, NULL) != OFS_NONE, "no numbers");
-	is_mem(cat->dims + x, a, sizeof(a), "the first still there");
+	is_u64(ofs_catalog_dims(cat, a, 3, NULL), x,
+	    "equal runs of numbers get one index");
+	ok(ofs_catalog_dims(cat, b, 3, NULL) != x,
+	    "different runs of numbers get different indexes");
+	ok(ofs_catalog_dims(cat, NULL, 0, NULL) != OFS_NONE,
+	    "an empty run of numbers is interned");
+	is_mem(cat->dims + x, a, sizeof(a),
+	    "an interned run keeps its numbers when others are added");
 	x = ofs_catalog_note(cat, OFS_NOTE_WARNING, 5, "OFS999 %s", "a\nb");
 	is_u64(ofs_catalog_note(cat, OFS_NOTE_WARNING, 5, "OFS999 a%cb", '?'),
-	    x, "one note");
-	is_str(cat->notes[x].text, "OFS999 a?b", "without control bytes");
+	    x, "equal notes get one number");
+	is_str(cat->notes[x].text, "OFS999 a?b",
+	    "control characters in a note are replaced");
 	ok(ofs_catalog_note(cat, OFS_NOTE_ERROR, 5, "OFS999 a?b") != x,
-	    "of another kind");
+	    "notes of different kinds differ");
 	ofs_catalog_free(cat);
 	ofs_catalog_free(NULL);
 }
 
-/* Every string keeps its number while the table grows. */
+/* Strings keep their numbers while the table grows. */
 static void many_names(void)
 {
 	struct ofs_catalog *cat = new_catalog("/");
@@ -121,8 +133,8 @@ static void many_names(void)
 			if (ofs_catalog_str(cat, name, (size_t)len, NULL) != i)
 				wrong++;
 		}
-	is_u64(wrong, 0, "100000 strings, twice");
-	is_u64(cat->nstrs, n, "kept once");
+	is_u64(wrong, 0, "100000 strings get the same numbers twice");
+	is_u64(cat->nstrs, n, "equal strings are stored once");
 	ofs_catalog_free(cat);
 }
 
@@ -134,14 +146,16 @@ static void limits(void)
 
 	while (ofs_catalog_doc(cat, NULL, &err) != OFS_NONE)
 		n++;
-	is_u64(n, 1u << 20, "a limit");
-	is_error(err, E2BIG, "OFS624 more than 1048576 docs (limit)", "said");
+	is_u64(n, 1u << 20, "a catalog takes at most 2^20 documents");
+	is_error(err, E2BIG, "OFS624 more than 1048576 docs (limit)",
+	    "more documents fail with OFS624");
 	for (uint32_t i = 0; i < 140000; i++)
 		ofs_catalog_note(cat, OFS_NOTE_WARNING, EIO, "%u", i);
 	notes = cat->nnotes;
-	ok(notes < 132000, "notes end at some time");
+	ok(notes < 132000, "the number of notes is limited");
 	is_str(cat->notes[notes - 1].text,
-	    "OFS629 there are more problems than are written here", "said");
+	    "OFS629 there are more problems than are written here",
+	    "the last note says that there are more problems");
 	ofs_catalog_free(cat);
 }
 
@@ -166,26 +180,36 @@ static void objects(void)
 	struct stat st;
 
 	stat("a", &st);
-	is_u64(ofs_catalog_object(cat, "a", 3, &err), a, "one object");
-	is_int(cat->objects[a].rank, 3, "that learns its rank");
-	ok(!cat->objects[a].missing && !cat->objects[a].refused, "is there");
-	is_u64(cat->objects[a].size, 100, "size");
-	is_u64(cat->objects[a].ino, st.st_ino, "inode");
+	is_u64(ofs_catalog_object(cat, "a", 3, &err), a,
+	    "a file that is named twice is one object");
+	is_int(cat->objects[a].rank, 3,
+	    "an object takes a rank that is given later");
+	ok(!cat->objects[a].missing && !cat->objects[a].refused,
+	    "an existing file is neither missing nor refused");
+	is_u64(cat->objects[a].size, 100, "an object has the size of its file");
+	is_u64(cat->objects[a].ino, st.st_ino,
+	    "an object has the inode number of its file");
 	is_int(cat->objects[a].mtime_ns,
-	    st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, "mtime");
-	is_u64(cat->mode, 0400, "mode: its directory is ours alone");
-	ok(cat->objects[none].missing, "a missing file is no error");
+	    st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+	    "an object has the mtime of its file");
+	is_u64(cat->mode, 0400,
+	    "files in a directory of mode 0700 are shown with mode 0400");
+	ok(cat->objects[none].missing,
+	    "an absent file is an object that is missing");
 	ok(cat->objects[link].refused && !cat->objects[link].missing,
-	    "a link is refused later");
-	ok(cat->objects[deep].refused, "so is what is behind one");
-	ok(cat->objects[fifo].refused, "and a FIFO");
-	is_u64(ofs_catalog_object(cat, "../a", 0, &err), OFS_NONE, "outside");
-	is_error(err, EPERM, "OFS620 path '../a' leaves", "is refused now");
+	    "a symbolic link is an object that is refused");
+	ok(cat->objects[deep].refused,
+	    "a file behind a symbolic link is an object that is refused");
+	ok(cat->objects[fifo].refused, "a FIFO is an object that is refused");
+	is_u64(ofs_catalog_object(cat, "../a", 0, &err), OFS_NONE,
+	    "a path outside the directory is no object");
+	is_error(err, EPERM, "OFS620 path '../a' leaves",
+	    "a path outside the directory fails with OFS620");
 	ofs_catalog_free(cat);
 }
 
-/* Hostile and damaged tensors: up to four shards of a tensor in file a of 100
- * bytes, and what becomes of it. */
+/* Damaged and hostile tensors: up to four shards in file a of 100 bytes, and
+ * the expected result. */
 struct fault {
 	const char *what;
 	unsigned int ndim;
@@ -194,60 +218,63 @@ struct fault {
 	struct {
 		uint64_t off, len, box[6];
 	} s[4];
-	int code; /* 0: no error */
+	int code; /* 0: the tensor has no error */
 	const char *part;
-	uint32_t left; /* shards that are left, when there is no error */
+	uint32_t left; /* the number of shards then */
 };
 
 #define BIG UINT64_C(9223372036854775807)
 
 static const struct fault faults[] = {
-	{ "a scalar", 0, { 0 }, 1, { { 0, 1, { 0 } } }, 0, "", 1 },
-	{ "no elements", 2, { 3, 0 }, 1, { { 0, 0, { 0, 0, 3, 0 } } }, 0, "",
+	{ "tensor without dimensions", 0, { 0 }, 1, { { 0, 1, { 0 } } }, 0, "",
 	    1 },
+	{ "tensor without elements", 2, { 3, 0 }, 1,
+	    { { 0, 0, { 0, 0, 3, 0 } } }, 0, "", 1 },
 	{ "two halves", 1, { 4 }, 2, { { 0, 2, { 2, 2 } }, { 2, 2, { 0, 2 } } },
 	    0, "", 2 },
-	{ "an empty shard goes", 1, { 4 }, 3,
+	{ "empty shard beside two halves", 1, { 4 }, 3,
 	    { { 0, 2, { 2, 2 } }, { 2, 0, { 4, 0 } }, { 2, 2, { 0, 2 } } }, 0,
 	    "", 2 },
-	{ "a shape that wraps", 3, { 4194305, 4194305, 211106198978564 }, 1,
-	    { { 0, 4, { 0 } } }, EUCLEAN, "OFS606", 0 },
-	{ "a size that is no off_t", 1, { BIG + 1 }, 1, { { 0, 4, { 0 } } },
+	{ "shape whose product overflows", 3,
+	    { 4194305, 4194305, 211106198978564 }, 1, { { 0, 4, { 0 } } },
 	    EUCLEAN, "OFS606", 0 },
-	{ "an offset behind the file", 1, { 4 }, 1, { { 101, 4, { 0, 4 } } },
-	    EUCLEAN, "OFS604 a has 100 bytes: all of this lies past its end", 0 },
-	{ "one of two offsets behind a file that was cut", 1, { 4 }, 2,
+	{ "size larger than off_t", 1, { BIG + 1 }, 1, { { 0, 4, { 0 } } },
+	    EUCLEAN, "OFS606", 0 },
+	{ "offset past the end of the file", 1, { 4 }, 1,
+	    { { 101, 4, { 0, 4 } } }, EUCLEAN,
+	    "OFS604 a has 100 bytes: all of this lies past its end", 0 },
+	{ "one of two offsets past the end of a truncated file", 1, { 4 }, 2,
 	    { { 0, 2, { 0, 2 } }, { 101, 2, { 2, 2 } } }, 0, "", 2 },
-	{ "an item that ends behind the file", 1, { 4 }, 1,
+	{ "item that ends past the end of the file", 1, { 4 }, 1,
 	    { { 98, 4, { 0, 4 } } }, 0, "", 1 },
 	{ "offset and length that overflow", 1, { 4 }, 1,
 	    { { BIG, 4, { 0, 4 } } }, EUCLEAN, "OFS604", 0 },
-	{ "length 0", 1, { 4 }, 1, { { 0, 0, { 0, 4 } } }, EUCLEAN,
+	{ "stored length of 0", 1, { 4 }, 1, { { 0, 0, { 0, 4 } } }, EUCLEAN,
 	    "OFS605 a: stored length 0", 0 },
-	{ "length 2^63", 1, { 4 }, 1, { { 0, BIG + 1, { 0, 4 } } }, EUCLEAN,
-	    "OFS605", 0 },
-	{ "a chunk that sticks out", 1, { 768 }, 1, { { 0, 9, { 512, 512 } } },
+	{ "stored length of 2^63", 1, { 4 }, 1, { { 0, BIG + 1, { 0, 4 } } },
+	    EUCLEAN, "OFS605", 0 },
+	{ "chunk beyond the shape", 1, { 768 }, 1, { { 0, 9, { 512, 512 } } },
 	    EUCLEAN, "OFS609 chunk [512:1024) outside dim 0 of 768", 0 },
-	{ "a chunk that wraps", 1, { 768 }, 1, { { 0, 9, { 1, UINT64_MAX } } },
-	    EUCLEAN, "OFS609", 0 },
-	{ "an empty chunk outside", 1, { 4 }, 2,
+	{ "chunk whose end overflows", 1, { 768 }, 1,
+	    { { 0, 9, { 1, UINT64_MAX } } }, EUCLEAN, "OFS609", 0 },
+	{ "empty chunk outside the shape", 1, { 4 }, 2,
 	    { { 0, 4, { 0, 4 } }, { 0, 0, { 5, 0 } } }, EUCLEAN, "OFS609", 0 },
-	{ "chunks that overlap in part", 2, { 4, 4 }, 2,
+	{ "chunks that overlap partly", 2, { 4, 4 }, 2,
 	    { { 0, 8, { 0, 0, 2, 4 } }, { 0, 9, { 1, 0, 3, 4 } } }, EUCLEAN,
 	    "OFS610 overlap of [0:2, 0:4] and [1:4, 0:4]", 0 },
-	{ "an overlap and a gap of one size", 2, { 4, 4 }, 2,
+	{ "overlap and gap of the same size", 2, { 4, 4 }, 2,
 	    { { 0, 8, { 0, 0, 2, 4 } }, { 0, 8, { 1, 0, 2, 4 } } }, EUCLEAN,
 	    "OFS610", 0 },
-	{ "a chunk inside another", 2, { 4, 4 }, 2,
+	{ "chunk inside another", 2, { 4, 4 }, 2,
 	    { { 0, 9, { 0, 0, 4, 4 } }, { 0, 1, { 2, 2, 1, 1 } } }, EUCLEAN,
 	    "OFS610", 0 },
 	{ "equal chunks", 1, { 4 }, 3,
 	    { { 4, 4, { 0, 4 } }, { 0, 4, { 0, 4 } }, { 8, 4, { 0, 4 } } }, 0,
 	    "", 1 },
-	{ "a gap", 2, { 4, 4 }, 2,
+	{ "gap between chunks", 2, { 4, 4 }, 2,
 	    { { 0, 8, { 0, 0, 2, 4 } }, { 0, 4, { 3, 0, 1, 4 } } }, 0, "", 2 },
-	{ "no chunk at all", 1, { 4 }, 0, { { 0 } }, 0, "", 0 },
-	{ "a huge shape and a small chunk", 1, { UINT64_C(1) << 40 }, 1,
+	{ "tensor without chunks", 1, { 4 }, 0, { { 0 } }, 0, "", 0 },
+	{ "huge shape with a small chunk", 1, { UINT64_C(1) << 40 }, 1,
 	    { { 0, 4, { 0, 4 } } }, 0, "", 1 },
 };
 
@@ -269,14 +296,18 @@ static void fault(const struct fault *f)
 	if (t->error != OFS_NONE)
 		ofs_catalog_fail(cat, t->error, &err);
 	if (f->code == 0) {
-		is_u64(t->error, OFS_NONE, "%s: is no error", f->what);
-		is_u64(t->nshards, f->left, "%s: shards left", f->what);
+		is_u64(t->error, OFS_NONE, "%s: the tensor has no error",
+		    f->what);
+		is_u64(t->nshards, f->left, "%s: number of shards", f->what);
 	} else {
-		is_error(err, f->code, f->part, "%s", f->what);
+		is_error(err, f->code, f->part,
+		    "%s: the tensor has the expected error", f->what);
 	}
-	is_u64(t[1].error, OFS_NONE, "%s: its neighbour is well", f->what);
+	is_u64(t[1].error, OFS_NONE, "%s: the next tensor has no error",
+	    f->what);
 	if (strncmp(f->part, "OFS606", 6) == 0)
-		is_u64(ofs_tensor_bytes(cat, t), 0, "%s: size 0", f->what);
+		is_u64(ofs_tensor_bytes(cat, t), 0, "%s: the tensor has size 0",
+		    f->what);
 	ofs_catalog_free(cat);
 }
 
@@ -307,11 +338,11 @@ static void gap_is_named(void)
 	finish(cat);
 	is_u64(notes_with(cat, OFS_NOTE_MISSING,
 		   "OFS607 optim.w.m: 2 of 4 elements are in no chunk"),
-	    1, "a gap is noted by name");
+	    1, "a gap is noted with the name of the tensor");
 	ofs_catalog_free(cat);
 }
 
-/* Sorting, and which of several copies is read. */
+/* The order of shards, and the choice among replicas. */
 static void replicas(void)
 {
 	struct ofs_catalog *cat = new_catalog(".");
@@ -322,21 +353,24 @@ static void replicas(void)
 	add_shard(cat, "b", 7, 2, hi, 1);
 	add_shard(cat, "a", 9, 2, hi, 1);
 	add_shard(cat, "a", 5, 2, hi, 1);
-	add_shard(cat, "a", 101, 2, lo, 1); /* lost */
+	add_shard(cat, "a", 101, 2, lo, 1); /* past the end of the file */
 	add_shard(cat, "b", 1, 2, lo, 1);
 	finish(cat);
 	s = cat->shards;
-	is_u64(cat->tensors[0].nshards, 2, "two boxes");
-	is_u64(cat->nreplicas, 3, "and copies of them");
-	is_u64(s[0].at.off, 1, "a copy that can be read comes first");
-	is_u64(s[1].at.off, 5, "then the first file and offset");
+	is_u64(cat->tensors[0].nshards, 2,
+	    "five shards of two boxes become two shards");
+	is_u64(cat->nreplicas, 3, "shards with equal boxes become replicas");
+	is_u64(s[0].at.off, 1,
+	    "a readable shard is preferred to one past the end");
+	is_u64(s[1].at.off, 5,
+	    "the shard with the first file and offset is preferred");
 	ok(cat->replicas[0].shard == 0 && cat->replicas[0].at.off == 101 &&
 		cat->replicas[1].shard == 1 && cat->replicas[1].at.off == 9 &&
 		cat->replicas[2].shard == 1 && cat->replicas[2].at.off == 7,
-	    "the others are kept in order");
+	    "replicas are sorted by shard, readable ones by file and offset");
 	is_u64(notes_with(cat, OFS_NOTE_WARNING,
 		   "OFS611 3 duplicate chunks in 1 tensor ("),
-	    1, "one note");
+	    1, "replicas are noted once");
 	ofs_catalog_free(cat);
 }
 
@@ -361,17 +395,22 @@ static void other_faults(void)
 	cat->tensors[1].grid_ndim = 2;
 	cat->tensors[2].error = was.error;
 	finish(cat);
-	is_u64(cat->items[0].error, OFS_NONE, "an item");
+	is_u64(cat->items[0].error, OFS_NONE, "a sound item has no error");
 	ofs_catalog_fail(cat, cat->items[1].error, &err);
-	is_error(err, EUCLEAN, "OFS605", "an item without bytes");
+	is_error(err, EUCLEAN, "OFS605",
+	    "an item of 0 bytes fails with OFS605");
 	is_u64(cat->items[2].error, was.error,
-	    "an item with an error keeps it");
+	    "an item keeps the error that it was added with");
 	ofs_catalog_fail(cat, cat->tensors[0].error, &err);
-	is_error(err, EOPNOTSUPP, "OFS616", "an unknown dtype");
-	is_u64(ofs_tensor_bytes(cat, cat->tensors), 0, "has no size");
+	is_error(err, EOPNOTSUPP, "OFS616",
+	    "a tensor of unknown dtype fails with OFS616");
+	is_u64(ofs_tensor_bytes(cat, cat->tensors), 0,
+	    "a tensor of unknown dtype has size 0");
 	ofs_catalog_fail(cat, cat->tensors[1].error, &err);
-	is_error(err, EUCLEAN, "OFS608", "chunks in another shape");
-	is_u64(cat->tensors[2].error, was.error, "a tensor keeps its error");
+	is_error(err, EUCLEAN, "OFS608",
+	    "chunks of another shape than the tensor's fail with OFS608");
+	is_u64(cat->tensors[2].error, was.error,
+	    "a tensor keeps the error that it was added with");
 	ofs_catalog_free(cat);
 }
 
@@ -396,7 +435,8 @@ static bool is_copy(const struct layout *l, uint32_t i)
 	return false;
 }
 
-/* How often is each element of a small tensor in a box? Equal ones are one. */
+/* Counts the boxes that each element of a small tensor is in. Equal boxes count
+ * once. */
 static void count_cells(const struct layout *l, unsigned int *times)
 {
 	uint64_t n = layout_numel(l->shape, l->ndim);
@@ -410,7 +450,7 @@ static void count_cells(const struct layout *l, unsigned int *times)
 	}
 }
 
-/* Shift, stretch or drop a box, inside the tensor. */
+/* Shifts, stretches or removes a box, inside the tensor. */
 static void damage(struct layout *l)
 {
 	struct layout_box *b;
@@ -486,7 +526,8 @@ static void verdicts(void)
 		good += verdict_is_right(&l);
 		layout_fini(&l);
 	}
-	is_int(good, rounds, "overlaps and gaps are what counting finds");
+	is_int(good, rounds,
+	    "random layouts have the overlaps and gaps that counting finds");
 }
 
 static double seconds(void)
@@ -499,8 +540,8 @@ static double seconds(void)
 
 static char said[300];
 
-/* n boxes of a tensor [side, side] given by make, checked in time; said is
- * what is wrong with them. */
+/* Checks n boxes of a tensor [side, side] that make gives, in limited time.
+ * said is the error's text. */
 static uint32_t timed(const char *what, uint32_t n, uint64_t side,
     void (*make)(uint32_t i, uint64_t box[4]), double most)
 {
@@ -516,8 +557,8 @@ static uint32_t timed(const char *what, uint32_t n, uint64_t side,
 	}
 	start = seconds();
 	finish(cat);
-	ok(seconds() - start < most, "%s: %.2f s for %u boxes", what,
-	    seconds() - start, n);
+	ok(seconds() - start < most, "%s: checking takes %.2f s for %u boxes",
+	    what, seconds() - start, n);
 	error = cat->tensors[0].error;
 	snprintf(said, sizeof(said), "%s",
 	    error == OFS_NONE ? "" : cat->notes[error].text);
@@ -533,15 +574,15 @@ static void element(uint32_t i, uint64_t box[4])
 	box[2] = box[3] = 1;
 }
 
-/* Every one overlaps every other. */
+/* Each box overlaps all others. */
 static void nested(uint32_t i, uint64_t box[4])
 {
 	box[0] = box[1] = i;
 	box[2] = box[3] = 2000000 - 2 * (uint64_t)i;
 }
 
-/* Bars in shuffled columns that begin one below the other and all end at the
- * bottom: each one passes by all that follow it, and none overlap. */
+/* Columns in random order that start one row below another and all end at the
+ * bottom. Each passes all that start after it; none overlap. */
 static void stairs(uint32_t i, uint64_t box[4])
 {
 	box[0] = i;
@@ -557,20 +598,23 @@ static void same(uint32_t i, uint64_t box[4])
 	box[2] = box[3] = 1000;
 }
 
-/* Row D20: as many chunks as make a check of each pair take for ever. */
+/* Row D20: so many chunks that comparing each pair would never end. */
 static void attacks(void)
 {
-	is_u64(timed("elements", 1000000, 1000, element, 10), 0, "no error");
+	is_u64(timed("elements", 1000000, 1000, element, 10), 0,
+	    "a million single elements have no error");
 	is_u64(timed("elements with a gap", 999999, 1000, element, 10), 0,
-	    "no error");
+	    "a million single elements but one have no error");
 	is_u64(timed("nested boxes", 1000000, 2000000, nested, 10), EUCLEAN,
-	    "an overlap");
-	is_u64(timed("equal boxes", 1000000, 1000, same, 10), 0, "copies");
+	    "a million nested boxes are found to overlap");
+	is_u64(timed("equal boxes", 1000000, 1000, same, 10), 0,
+	    "a million equal boxes have no error");
 	is_u64(timed("stairs", 40000, 200000, stairs, 10), E2BIG,
-	    "too irregular to tell");
-	ok(strncmp(said, "OFS623 40000 chunks", 19) == 0, "and says so: %s",
-	    said);
-	is_u64(timed("few stairs", 2000, 200000, stairs, 10), 0, "disjoint");
+	    "40000 stairs are refused as too irregular");
+	ok(strncmp(said, "OFS623 40000 chunks", 19) == 0,
+	    "too irregular chunks fail with OFS623: %s", said);
+	is_u64(timed("few stairs", 2000, 200000, stairs, 10), 0,
+	    "2000 stairs have no error");
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -591,7 +635,7 @@ static size_t heap(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* n parameters, three states each, under names of 50 bytes. */
+/* n parameters of three states each, with names of 50 bytes. */
 static struct ofs_catalog *optimizer(uint32_t n, uint32_t shards)
 {
 	static const char *const state[] = { "exp_avg", "exp_avg_sq", "step" };
@@ -640,12 +684,14 @@ static void memory(void)
 	cat = optimizer(n, 4);
 	four = heap() - before;
 	ofs_catalog_free(cat);
-	ok(one / (3 * n) <= 140, "%zu bytes a tensor", one / (3 * n));
-	ok((four - one) / (9 * n) <= 33, "%zu bytes a further shard",
+	ok(one / (3 * n) <= 140,
+	    "a tensor takes at most 140 bytes of memory (%zu)", one / (3 * n));
+	ok((four - one) / (9 * n) <= 33,
+	    "a further shard takes at most 33 bytes of memory (%zu)",
 	    (four - one) / (9 * n));
 }
 
-/* What others see is never more than what the source shows them. */
+/* The mount never shows a file to more users than the source does. */
 static void modes(void)
 {
 	static const struct {
@@ -676,9 +722,11 @@ static void modes(void)
 		cat = new_catalog("modes");
 		ok(ofs_catalog_object(cat, "f", -1, &err) != OFS_NONE &&
 			ofs_catalog_object(cat, "sub/f", -1, &err) != OFS_NONE,
-		    "directories %o and %o, a file of %o", cases[i].dir,
-		    cases[i].sub, cases[i].file);
-		is_u64(cat->mode, cases[i].mode, "... as narrow as all");
+		    "objects are added: directories %o and %o, file %o",
+		    cases[i].dir, cases[i].sub, cases[i].file);
+		is_u64(cat->mode, cases[i].mode,
+		    "mode of the mount: directories %o and %o, file %o",
+		    cases[i].dir, cases[i].sub, cases[i].file);
 		ofs_catalog_free(cat);
 	}
 	unlink("modes/sub/f");
@@ -687,7 +735,8 @@ static void modes(void)
 	rmdir("modes");
 }
 
-/* Files of two groups: who is in one of them may not be in the other. */
+/* The groups of two files differ: a member of one group may not be in the
+ * other. */
 static void owners(void)
 {
 	struct optimfs_error err = { 0 };
@@ -704,7 +753,8 @@ static void owners(void)
 		cat = new_catalog("modes");
 		(void)ofs_catalog_object(cat, "f", -1, &err);
 		(void)ofs_catalog_object(cat, "g", -1, &err);
-		is_u64(cat->mode, 0400, "two groups: neither of them");
+		is_u64(cat->mode, 0400,
+		    "files of two groups are shown with mode 0400");
 		ofs_catalog_free(cat);
 	}
 	unlink("modes/f");

@@ -1,4 +1,4 @@
-/* rewrite/commit.c - edits of real checkpoints, committed and read again */
+/* rewrite/commit.c - commits of edits to real checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -25,14 +25,15 @@ static void commits(struct edited *e, const char *name)
 {
 	struct optimfs_error err = { 0 };
 
-	is_int(edited_commit(e, &err), 0, "%s: is committed (%s)", name,
+	is_int(edited_commit(e, &err), 0, "%s: the commit succeeds (%s)", name,
 	    err.text);
-	is_int(edited_differs(e, false), 0, "%s: has the edits and no others",
+	is_int(edited_differs(e, false), 0,
+	    "%s: the committed checkpoint has exactly the edits", name);
+	is_int(edited_fsck(e), 0, "%s: fsck finds nothing after the commit",
 	    name);
-	is_int(edited_fsck(e), 0, "%s: fsck finds nothing", name);
 }
 
-/* Bytes of tensors and values: every DCP there is. */
+/* Edits bytes of two tensors and a learning rate. */
 static void test_values(const char *name, const char *tensor, const char *other)
 {
 	struct edited e;
@@ -45,7 +46,7 @@ static void test_values(const char *name, const char *tensor, const char *other)
 	edited_fini(&e);
 }
 
-/* Names: what is removed, moved and new. */
+/* Removes, renames and adds states and options. */
 static void test_names(const char *name, const char *state, bool tensor)
 {
 	char from[200], to[200];
@@ -67,7 +68,7 @@ static void test_names(const char *name, const char *state, bool tensor)
 	edited_fini(&e);
 }
 
-/* What cannot be placed is named, and nothing has changed. */
+/* A tensor that the format cannot store fails the commit by name. */
 static void test_refused(const char *name, const char *state, int code,
     const char *text)
 {
@@ -79,14 +80,17 @@ static void test_refused(const char *name, const char *state, int code,
 	edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
 	snprintf(to, sizeof(to), "optim/state/%s/fresh", state);
 	edited_add(&e, to, OFS_FLOAT32, row, 2);
-	is_int(edited_commit(&e, &err), -1, "%s: takes no further tensor",
+	is_int(edited_commit(&e, &err), -1,
+	    "%s: a commit with a new tensor fails", name);
+	is_error(err, code, text,
+	    "%s: a commit with a new tensor fails with the expected error",
 	    name);
-	is_error(err, code, text, "%s: and says which", name);
-	is_int(edited_differs(&e, true), 0, "%s: nothing has changed", name);
+	is_int(edited_differs(&e, true), 0,
+	    "%s: the failed commit changes nothing", name);
 	edited_fini(&e);
 }
 
-/* One change of any file, whatever the checkpoint is. */
+/* Edits one tensor and perhaps one value, in any kind of checkpoint. */
 static void test_one(const char *name, const struct optimfs_options *options,
     const char *tensor, const char *value, const char *text)
 {
@@ -100,7 +104,7 @@ static void test_one(const char *name, const struct optimfs_options *options,
 	edited_fini(&e);
 }
 
-/* What a flat parameter has once for all of its parameters. */
+/* All parameters of a flat parameter share one step. */
 static void test_step(const char *name, const struct optimfs_options *options,
     const char *const *steps, size_t n)
 {
@@ -109,9 +113,12 @@ static void test_step(const char *name, const struct optimfs_options *options,
 
 	edited_init(&e, name, options);
 	edited_text(&e, steps[0], "7.0\n", NULL);
-	is_int(edited_commit(&e, &err), -1, "%s: one step of a unit", name);
-	is_error(err, EINVAL, "OFS828 ", "%s: must be those of all", name);
-	is_int(edited_differs(&e, true), 0, "%s: nothing has changed", name);
+	is_int(edited_commit(&e, &err), -1,
+	    "%s: changing the step of one parameter of a unit fails", name);
+	is_error(err, EINVAL, "OFS828 ",
+	    "%s: different steps in a unit fail with OFS828", name);
+	is_int(edited_differs(&e, true), 0,
+	    "%s: the failed commit changes nothing", name);
 	edited_fini(&e);
 	edited_init(&e, name, options);
 	for (size_t i = 0; i < n; i++)
@@ -151,8 +158,8 @@ static void test_units(void)
 	    "optim/state/" W "/exp_avg", "optim/state/" W "/step", "9.0\n");
 }
 
-/* A fault at each call of a commit: the old checkpoint or the new one, and
- * with -1 the old one. */
+/* After a failure at any call of a commit, the checkpoint is the old one or the
+ * new one; if the commit returned -1, the old one. */
 static int calls, fail_at;
 static bool failed;
 
@@ -194,12 +201,13 @@ static void test_faults(const char *name)
 		if (!failed)
 			break;
 	}
-	ok(wrong == 0 && points > 3, "%s: %u calls fail, one at a time", name,
-	    points);
+	ok(wrong == 0 && points > 3,
+	    "%s: with one of %u calls failing it is the old or the new one",
+	    name, points);
 }
 
-/* Names with which a reader would show other places: an optimizer that is
- * there twice, and would not be any more. */
+/* The full checkpoint has its optimizer twice. After this edit the two differ,
+ * and a reader would give the state other paths. */
 static void test_elsewhere(void)
 {
 	struct optimfs_error err = { 0 };
@@ -209,14 +217,17 @@ static void test_elsewhere(void)
 	    NULL);
 	edited_rename(&e, "optim/state/" W "/exp_avg",
 	    "optim/state/" W "/momentum");
-	is_int(edited_commit(&e, &err), -1, "another name, another reading");
-	is_error(err, EINVAL, "OFS827", "is refused");
-	is_int(edited_differs(&e, true), 0, "nothing has changed");
+	is_int(edited_commit(&e, &err), -1,
+	    "an edit that changes how names are read fails");
+	is_error(err, EINVAL, "OFS827",
+	    "an edit that changes how names are read fails with OFS827");
+	is_int(edited_differs(&e, true), 0,
+	    "the failed commit changes nothing");
 	edited_fini(&e);
 }
 
-/* Every tensor of an index is of another type, behind the back of a mount: size
- * and time are what they were. */
+/* Changes the type of a tensor in an index behind the back of a mount, and
+ * restores size and times. */
 static void retype(const char *index)
 {
 	int fd = open(index, O_RDWR | O_CLOEXEC);
@@ -237,7 +248,7 @@ static void retype(const char *index)
 	close(fd);
 }
 
-/* What is to be published is read as its readers will. */
+/* The new files are verified with our reader before they are published. */
 static void test_unsound(void)
 {
 	struct optimfs_error err = { 0 };
@@ -248,15 +259,17 @@ static void test_unsound(void)
 	edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
 	snprintf(index, sizeof(index), "%s/.metadata", e.path);
 	retype(index);
-	is_int(edited_commit(&e, &err), -1, "what would be something else");
-	is_error(err, EUCLEAN, "OFS829", "is not published");
+	is_int(edited_commit(&e, &err), -1,
+	    "a commit whose new files have another element type fails");
+	is_error(err, EUCLEAN, "OFS829",
+	    "a commit whose new files have another type fails with OFS829");
 	edited_fini(&e);
 }
 
 /* Checkpoints that have the model of most fixtures. */
 static const struct {
 	const char *name;
-	bool names, tensor; /* state can be moved, and added */
+	bool names, tensor; /* states can be renamed; tensors can be added */
 } usual[] = { { "pytorch/dcp_3d_w8/ckpt", true, true },
 	{ "pytorch/dcp_async_w2/ckpt", true, true },
 	{ "pytorch/dcp_ddp_w2/ckpt", true, true },
@@ -273,8 +286,8 @@ static const struct {
 	{ "pytorch/dcp_tp_fsdp_w4/ckpt", true, true },
 	{ "pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt", true, true },
 	{ "pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt", true, true },
-	/* torch.save: whole, and one file of each rank; the first has its
-	 * optimizer twice, which it would not any more */
+	/* torch.save, whole and with a file for each rank. The first has its
+	 * optimizer twice, so renaming a state would change its paths. */
 	{ "pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt_full", false, false },
 	{ "pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt_rankfiles", true,
 	    false },

@@ -1,4 +1,4 @@
-/* commit_readers.c - who reads while commits replace files sees one state */
+/* commit_readers.c - reads during commits */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,13 +23,14 @@ static char top[] = "/tmp/optimfs-readers-XXXXXX", ck[64];
 static struct optimfs *fs;
 static atomic_bool over;
 
-/* Readers begin and end with whole rounds, so that each has some. */
+/* A reader makes whole rounds of open, read and close until it is told to
+ * stop. */
 struct reader {
 	pthread_t thread;
 	unsigned reads, mixed;
 	bool failed;
 	struct optimfs_error err; /* of the read that failed */
-	_Atomic unsigned seen;    /* the last byte */
+	_Atomic unsigned seen;    /* the first byte of the last read */
 };
 
 static void shell(const char *command)
@@ -82,7 +83,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* Every byte of the tensor is another one, and that is published. */
+/* Sets all bytes of the tensor to one value and commits. */
 static int commit(int byte, struct optimfs_error *err)
 {
 	struct optimfs_file *f;
@@ -97,8 +98,8 @@ static int commit(int byte, struct optimfs_error *err)
 	return ret == -1 ? -1 : optimfs_commit(fs, NULL, NULL, err);
 }
 
-/* A file that stays open shows what was committed, and what is written after
- * that by somebody else. */
+/* A file that stays open follows commits, also those that came after its last
+ * read. */
 static void stays_open(void)
 {
 	struct optimfs_error err = { 0 };
@@ -108,18 +109,19 @@ static void stays_open(void)
 	if (open_tensor(false, &f, &err) == -1 || commit(100, &err) != 0)
 		bail_out("%s", err.text);
 	is_int((int)optimfs_file_read(f, &byte, 1, 0, &err), 1,
-	    "a file that was open before a commit is read");
-	is_int(byte, 100, "and has what was committed");
+	    "reading a file that was open before a commit succeeds");
+	is_int(byte, 100,
+	    "a file that was open before a commit shows the new bytes");
 	if (commit(101, &err) != 0 || commit(102, &err) != 0)
 		bail_out("%s", err.text);
 	is_int((int)optimfs_file_read(f, &byte, 1, 0, &err), 1,
-	    "after two more, too");
-	is_int(byte, 102, "the last of them");
+	    "reading the same open file after two more commits succeeds");
+	is_int(byte, 102, "the open file shows the bytes of the last commit");
 	optimfs_file_close(f);
 }
 
-/* A view's number from before a commit, which the kernel may still have, is no
- * other view's after it. */
+/* The kernel may still have node numbers of views from before a commit. They
+ * must not name another view afterwards. */
 static void numbers_of_views(void)
 {
 	struct optimfs_attr before, after;
@@ -129,10 +131,12 @@ static void numbers_of_views(void)
 	    commit(103, &err) != 0 ||
 	    optimfs_resolve(fs, ".optimfs/view/dcp@3", &after, &err) == -1)
 		bail_out("%s", err.text);
-	ok(before.node != after.node, "views have numbers of their own");
+	ok(before.node != after.node,
+	    "views before and after a commit have different node numbers");
 	is_int(optimfs_getattr(fs, before.node, &after, &err), -1,
-	    "one from before a commit is none");
-	is_int(err.code, ESTALE, "which is said");
+	    "the node number of a view fails after a commit");
+	is_int(err.code, ESTALE,
+	    "the old node number of a view fails with ESTALE");
 }
 
 int main(void)
@@ -161,14 +165,16 @@ int main(void)
 	atomic_store(&over, true);
 	for (int i = 0; i < READERS; i++) {
 		pthread_join(reader[i].thread, NULL);
-		ok(!reader[i].failed, "reader %d: no read failed", i);
+		ok(!reader[i].failed, "reader %d: no read fails during commits",
+		    i);
 		if (reader[i].failed)
 			diag("%s", reader[i].err.text);
-		is_int(reader[i].mixed, 0, "reader %d: none was of two states",
-		    i);
-		is_int(read_once(&reader[i]), 0, "reader %d: reads on", i);
+		is_int(reader[i].mixed, 0,
+		    "reader %d: no read mixes two commits", i);
+		is_int(read_once(&reader[i]), 0,
+		    "reader %d: reading after the last commit succeeds", i);
 		is_int((int)atomic_load(&reader[i].seen), COMMITS + 1,
-		    "reader %d: what was committed last", i);
+		    "reader %d: the last read shows the last commit", i);
 	}
 	stays_open();
 	numbers_of_views();

@@ -1,4 +1,4 @@
-/* format/zero/update.c - edits of DeepSpeed's checkpoints, committed and read again */
+/* format/zero/update.c - commits of edits to DeepSpeed checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,29 +14,32 @@
 #include "tap.h"
 
 #define W "blocks.0.fc_out.weight"
-/* Trained in fp32, so that weights and masters are the same bytes. */
+/* Trained in fp32, so weights and master weights are the same bytes. */
 #define SAME "deepspeed/z3_ws2_fp32/ckpt"
 
 static void commits(struct edited *e, const char *name)
 {
 	struct optimfs_error err = { 0 };
 
-	is_int(edited_commit(e, &err), 0, "%s: is committed (%s)", name,
+	is_int(edited_commit(e, &err), 0, "%s: the commit succeeds (%s)", name,
 	    err.text);
-	is_int(edited_differs(e, false), 0, "%s: has the edits and no others",
+	is_int(edited_differs(e, false), 0,
+	    "%s: the committed checkpoint has exactly the edits", name);
+	is_int(edited_fsck(e), 0, "%s: fsck finds nothing after the commit",
 	    name);
-	is_int(edited_fsck(e), 0, "%s: fsck finds nothing", name);
 }
 
-/* Nothing is committed, and code and text say why. */
+/* The commit fails with this code and text, and changes nothing. */
 static void refuses(struct edited *e, const char *name, int code,
     const char *text)
 {
 	struct optimfs_error err = { 0 };
 
-	is_int(edited_commit(e, &err), -1, "%s: is not committed", name);
-	is_error(err, code, text, "%s: and says why", name);
-	is_int(edited_differs(e, true), 0, "%s: nothing has changed", name);
+	is_int(edited_commit(e, &err), -1, "%s: the commit fails", name);
+	is_error(err, code, text,
+	    "%s: the commit fails with the expected error", name);
+	is_int(edited_differs(e, true), 0,
+	    "%s: the failed commit changes nothing", name);
 	edited_fini(e);
 }
 
@@ -47,7 +50,7 @@ static bool is_there(struct edited *e, const char *path)
 	return optimfs_resolve(e->fs, path, &attr, NULL) == 0;
 }
 
-/* Every step says text: of all groups, or of those that have this number. */
+/* Sets the step of every parameter. */
 static void set_steps(struct edited *e, const char *text)
 {
 	char path[5000];
@@ -62,8 +65,7 @@ static void set_steps(struct edited *e, const char *text)
 	}
 }
 
-/* Bytes of flat groups, with what is made of them; steps; options; and values
- * of the files of weights. */
+/* Edits tensors of flat groups, weights, steps, options and extra values. */
 static void test_all(const char *name, const char *step, bool rounded)
 {
 	struct edited e;
@@ -103,42 +105,48 @@ static void test_refused(void)
 
 	edited_init(&e, z1, NULL);
 	edited_text(&e, "optim/state/" W "/step", "7.0\n", NULL);
-	refuses(&e, "one step of a group", EINVAL, "OFS828 ");
+	refuses(&e, "changing the step of one parameter of a group", EINVAL,
+	    "OFS828 ");
 	edited_init(&e, z1, NULL);
 	edited_add(&e, "optim/state/" W "/fresh", OFS_FLOAT32, shape, 2);
-	refuses(&e, "a new state", EINVAL, "OFS826 optim/state/" W "/fresh");
+	refuses(&e, "adding a state to a ZeRO 1 checkpoint", EINVAL,
+	    "OFS826 optim/state/" W "/fresh");
 	edited_init(&e, z1, NULL);
 	edited_remove(&e, "optim/state/" W "/exp_avg");
-	refuses(&e, "a removed state", EINVAL,
+	refuses(&e, "removing a state of one parameter", EINVAL,
 	    "OFS826 optim/state/" W "/exp_avg");
 	edited_init(&e, z3, NULL);
 	edited_rename(&e, "optim/state/" W "/exp_avg",
 	    "optim/state/" W "/momentum");
-	refuses(&e, "a state with another name", EINVAL, "OFS826 ");
+	refuses(&e, "renaming a state of one parameter", EINVAL, "OFS826 ");
 	edited_init(&e, z1, NULL);
 	edited_remove(&e, "model/" W);
-	refuses(&e, "a removed weight", EINVAL, "OFS826 model/" W);
+	refuses(&e, "removing a weight", EINVAL, "OFS826 model/" W);
 	edited_init(&e, z1, NULL);
 	edited_text(&e, "optim/param_groups/0/params", "pos\n", NULL);
-	refuses(&e, "parameters of a group", EINVAL,
+	refuses(&e, "changing the parameters of a group", EINVAL,
 	    "OFS826 optim/param_groups/0/params");
 	edited_init(&e, z1, NULL);
 	edited_bytes(&e, "model/emb.weight", 0, 0);
-	refuses(&e, "one of two names of a storage", EINVAL, "OFS828 ");
+	refuses(&e, "changing one of two tensors with a common storage", EINVAL,
+	    "OFS828 ");
 	edited_init(&e, z3, NULL);
 	edited_bytes(&e, "model/" W, 0, 4);
-	refuses(&e, "rounded weights alone", EINVAL, "OFS822 model/" W);
+	refuses(&e, "changing rounded weights without their fp32 master",
+	    EINVAL, "OFS822 model/" W);
 	edited_init(&e, z3, NULL);
 	edited_bytes(&e, "model/" W, 0, 4);
 	edited_bytes(&e, "optim/state/" W "/fp32", 0, 4);
-	refuses(&e, "rounded weights that are not fp32's", EINVAL,
-	    "OFS822 model/" W);
+	refuses(&e, "changing rounded weights and fp32 master differently",
+	    EINVAL, "OFS822 model/" W);
 	edited_init(&e, SAME, NULL);
 	edited_bytes(&e, "optim/state/" W "/fp32", 0, 4);
-	refuses(&e, "masters that are the weights", EINVAL, "OFS828 ");
+	refuses(&e, "changing an fp32 master without its identical weight",
+	    EINVAL, "OFS828 ");
 }
 
-/* The nth parameter that has state name, of a shape; NULL: there are fewer. */
+/* The nth parameter that has this state, and its tensor; NULL if there are
+ * fewer. */
 static const char *param(struct edited *e, const char *name, unsigned n,
     const struct ofs_tensor **t)
 {
@@ -163,7 +171,7 @@ static const char *param(struct edited *e, const char *name, unsigned n,
 
 enum do_state { REMOVE, RENAME, ADD };
 
-/* Of all parameters but the first skip. */
+/* Changes a state of all parameters but the first skip. */
 static void change_state(struct edited *e, enum do_state what, const char *name,
     const char *to, unsigned skip)
 {
@@ -185,7 +193,7 @@ static void change_state(struct edited *e, enum do_state what, const char *name,
 	}
 }
 
-/* Files of a universal checkpoint come and go. */
+/* Edits that add, remove and rename files of a universal checkpoint. */
 static void test_universal(const char *name)
 {
 	static const uint64_t shape[] = { 10, 21 };
@@ -193,7 +201,7 @@ static void test_universal(const char *name)
 
 	edited_init(&e, name, NULL);
 	change_state(&e, REMOVE, "exp_avg_sq", NULL, 0);
-	commits(&e, "a state is removed");
+	commits(&e, "removing a state of all parameters");
 	edited_fini(&e);
 	edited_init(&e, name, NULL);
 	change_state(&e, RENAME, "exp_avg", "momentum_buffer", 0);
@@ -203,25 +211,27 @@ static void test_universal(const char *name)
 	edited_text(&e, "extra/global_steps", "17\n", NULL);
 	if (strstr(name, "z3") != NULL)
 		edited_follows(&e, "model/" W, "optim/state/" W "/fp32");
-	commits(&e, "states are renamed, removed and added");
+	commits(&e, "renaming, removing and adding states of all parameters");
 	edited_fini(&e);
 	edited_init(&e, name, NULL);
 	change_state(&e, REMOVE, "exp_avg_sq", NULL, 1);
-	refuses(&e, "a state of all parameters but one", EINVAL,
+	refuses(&e, "removing a state of all parameters but one", EINVAL,
 	    "OFS826 optim/state/");
 	edited_init(&e, name, NULL);
 	edited_add(&e, "optim/state/" W "/fresh", OFS_FLOAT32, shape, 2);
-	refuses(&e, "a new state of one parameter", EINVAL,
+	refuses(&e, "adding a state to one parameter", EINVAL,
 	    "OFS826 optim/state/" W "/fresh");
 	edited_init(&e, name, NULL);
 	change_state(&e, REMOVE, "fp32", NULL, 0);
-	refuses(&e, "parameters without fp32", EINVAL, "OFS826 optim/state/");
+	refuses(&e, "removing fp32 of all parameters", EINVAL,
+	    "OFS826 optim/state/");
 	edited_init(&e, name, NULL);
 	edited_add(&e, "optim/state/other/exp_avg", OFS_FLOAT32, shape, 2);
-	refuses(&e, "a new parameter", EINVAL, "OFS826 optim/state/other");
+	refuses(&e, "adding a parameter", EINVAL, "OFS826 optim/state/other");
 }
 
-/* A fault at each call of a commit: the old checkpoint or the new one. */
+/* After a failure at any call of a commit, the checkpoint is the old one or the
+ * new one. */
 static int calls, fail_at;
 static bool failed;
 
@@ -267,8 +277,9 @@ static void test_faults(const char *name, int step, bool removes)
 		if (!failed)
 			break;
 	}
-	ok(wrong == 0 && points > 3, "%s: %u calls fail, one at a time", name,
-	    points);
+	ok(wrong == 0 && points > 3,
+	    "%s: with one of %u calls failing it is the old or the new one",
+	    name, points);
 }
 
 int main(void)

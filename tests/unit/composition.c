@@ -1,4 +1,4 @@
-/* plan/composition.c - files made of literal bytes and boxes of tensors */
+/* plan/composition.c - compositions of literal bytes and boxes of tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -25,7 +25,7 @@ static uint8_t *random_bytes(size_t n)
 	return p;
 }
 
-/* A file and what it should hold. */
+/* A composition and the bytes it should have. */
 struct made {
 	struct ofs_composition c;
 	struct layout l;
@@ -35,7 +35,7 @@ struct made {
 	uint64_t size;
 };
 
-/* The elements of a box of the tensor, in C order, at the end of want. */
+/* Appends the elements of a box of the tensor, in C order, to want. */
 static void expect_box(struct made *m, const uint64_t *lo, const uint64_t *size)
 {
 	uint64_t n = layout_numel(size, m->l.ndim);
@@ -80,7 +80,7 @@ static void put_whole(struct made *m)
 	expect_box(m, origin, m->l.shape);
 }
 
-/* Any run of elements in C order. */
+/* A random run of elements in C order. */
 static void put_elements(struct made *m)
 {
 	uint64_t n = layout_numel(m->l.shape, m->l.ndim);
@@ -149,7 +149,8 @@ static void drop(struct made *m)
 	free(m->want);
 }
 
-/* A range of the file, widened to whole elements. */
+/* Reads a range of the composition, widened to whole elements, and compares
+ * it. */
 static bool range_is(struct made *m, uint64_t off, uint64_t len)
 {
 	uint64_t from = off, n = len;
@@ -195,7 +196,8 @@ static void ranges(void)
 		good += same;
 		drop(&m);
 	}
-	is_int(good, rounds, "random pieces, boxes and ranges");
+	is_int(good, rounds,
+	    "random ranges of random compositions have the expected bytes");
 }
 
 static void alignment(void)
@@ -215,26 +217,29 @@ static void alignment(void)
 	ofs_composition_bytes(&c, NULL, 0, NULL);
 	ofs_composition_box(&c, s.cat, 0, empty, NULL);
 	ofs_composition_box(&c, s.cat, 0, NULL, NULL);
-	is_u64(c.n, 2, "empty pieces are not kept");
-	is_u64(c.size, 18, "size");
+	is_u64(c.n, 2, "empty pieces are not added to a composition");
+	is_u64(c.size, 18, "the size of a composition is that of its pieces");
 	off = 3, len = 4;
 	ofs_composition_align(&c, &off, &len);
-	ok(off == 3 && len == 7, "bytes stay, an element is made whole");
+	ok(off == 3 && len == 7,
+	    "aligning widens the end to a whole element, not a literal byte");
 	off = 11, len = 2;
 	ofs_composition_align(&c, &off, &len);
-	ok(off == 10 && len == 4, "both ends of one element");
+	ok(off == 10 && len == 4,
+	    "aligning widens a range inside an element to all of it");
 	off = 10, len = 8;
 	ofs_composition_align(&c, &off, &len);
-	ok(off == 10 && len == 8, "whole elements stay");
+	ok(off == 10 && len == 8, "aligning keeps a range of whole elements");
 	off = 11, len = 0;
 	ofs_composition_align(&c, &off, &len);
-	ok(off == 11 && len == 0, "nothing stays nothing");
+	ok(off == 11 && len == 0, "aligning keeps an empty range");
 	ofs_composition_fini(&c);
 	stored_fini(&s);
 	layout_fini(&l);
 }
 
-/* A piece that fails takes back what those before it planned. */
+/* A piece that cannot be planned also removes the segments of the pieces before
+ * it. */
 static void failure(void)
 {
 	static const uint64_t lo[1] = { 0 }, size[1] = { 2 };
@@ -253,13 +258,14 @@ static void failure(void)
 	ofs_composition_box(&c, s.cat, 0, NULL, NULL);
 	is_int(ofs_composition_plan(&c, s.cat, 0, 4, buf, stored_place, &s,
 		   &plan, &err),
-	    0, "before the gap");
-	is_u64(plan.n, 2, "two pieces, two segments");
+	    0, "a range before a gap in the shards is planned");
+	is_u64(plan.n, 2, "two adjacent pieces make two segments");
 	is_int(ofs_composition_plan(&c, s.cat, 0, 5, buf, stored_place, &s,
 		   &plan, &err),
-	    -1, "with it");
-	is_error(err, EIO, "OFS607 element 2", "says what is missing");
-	is_u64(plan.n, 2, "the plan is as it was");
+	    -1, "a range with a gap in the shards fails");
+	is_error(err, EIO, "OFS607 element 2",
+	    "a gap in the shards fails with the missing element");
+	is_u64(plan.n, 2, "a failed range leaves the plan unchanged");
 	ofs_plan_fini(&plan);
 	ofs_composition_fini(&c);
 	stored_fini(&s);

@@ -1,4 +1,4 @@
-/* core_oom.c - catalog, plan and places when memory ends, at every call */
+/* core_oom.c - failure of each allocation in catalog, plan and locator */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,8 +17,8 @@
 
 static char scratch[64];
 
-/* Rows of a tensor in 40 shards: one is there twice, one is not, and a name
- * for the note of each. */
+/* A tensor of 41 rows and 41 shards: row 7 is stored twice, row 40 is missing.
+ * Both make a note in the catalog. */
 static int fill(struct ofs_catalog *cat, struct optimfs_error *err)
 {
 	uint64_t shape[] = { 41, 3 }, box[] = { 0, 0, 1, 3 };
@@ -68,7 +68,7 @@ static struct ofs_catalog *build(struct optimfs_error *err)
 	return cat;
 }
 
-/* A header and the tensor, but for its last row. */
+/* Plans a read of a header and of the tensor without its last row. */
 static int read_some(const struct ofs_catalog *cat, struct ofs_reader *r,
     struct optimfs_error *err)
 {
@@ -130,17 +130,18 @@ int main(void)
 
 		left = n;
 		ret = everything(&err);
-		done = left > 0; /* nothing failed */
+		done = left > 0; /* no allocation failed */
 		left = -1;
-		/* giving memory back may fail without a word */
+		/* functions that only free memory ignore the failure of an
+		 * allocation */
 		if (ret == -2 || (ret == -1 && err.code != ENOMEM)) {
 			diag("call %ld: %d %s", n, ret, err.text);
 			wrong++;
 		}
 	}
-	is_int(ret, 0, "succeeds when memory suffices");
-	ok(n > 100, "%ld calls of the allocator", n);
-	is_u64(wrong, 0, "each that fails is ENOMEM");
+	is_int(ret, 0, "all calls succeed when no allocation fails");
+	ok(n > 100, "the calls allocate memory more than 100 times (%ld)", n);
+	is_u64(wrong, 0, "each failed allocation causes ENOMEM");
 	handmade_fini(&h);
 	return done_testing();
 }

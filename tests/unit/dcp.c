@@ -1,4 +1,4 @@
-/* format/dcp/read.c - checkpoints that PyTorch wrote, read and compared byte by byte */
+/* format/dcp/read.c - checkpoints that PyTorch wrote, compared byte by byte */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #include "support/truth.h"
 #include "tap.h"
 
-/* A checkpoint being compared with its ground truth. */
+/* A checkpoint that is compared with its ground truth. */
 struct subject {
 	struct reader r;
 	struct truth *truth;
@@ -58,7 +58,7 @@ static void check_tensor(struct subject *s, const struct ofs_tensor *t,
 		return;
 	}
 	if (want->shape == NULL) {
-		complain(s, path, "is a tensor");
+		complain(s, path, "is a tensor, but should be a value");
 		return;
 	}
 	if (strcmp(ofs_dtype_name(t->dtype), want->dtype) != 0)
@@ -80,7 +80,7 @@ static void check_tensor(struct subject *s, const struct ofs_tensor *t,
 	free(bytes);
 }
 
-/* Numbers, None and strings; the text of the rest is text/text.c's business. */
+/* Compares numbers, None and strings. text/text.c is tested elsewhere. */
 static void check_value(struct subject *s, const struct ofs_pickle *doc,
     uint32_t node, const struct truth *want, const char *path)
 {
@@ -90,7 +90,7 @@ static void check_value(struct subject *s, const struct ofs_pickle *doc,
 
 	s->values++;
 	if (want->value == NULL) {
-		complain(s, path, "is no tensor");
+		complain(s, path, "is a value, but should be a tensor");
 		return;
 	}
 	switch (ofs_pk_kind(doc, node)) {
@@ -164,7 +164,7 @@ static void compare(const char *name, const char *rel, int world)
 	snprintf(path, sizeof(path), "pytorch/%s/ckpt", name);
 	if (!ok(reader_open(&s.r, data_path(path), rel, &ofs_format_dcp, &opt,
 		    &err) == 0,
-		"%s: read", name)) {
+		"%s: the checkpoint is read", name)) {
 		diag("%s", err.text);
 		return;
 	}
@@ -172,8 +172,10 @@ static void compare(const char *name, const char *rel, int world)
 	s.truth = truth_read(path, &s.ntruth);
 	for (uint32_t i = 0; i < s.r.cat->nentries; i++)
 		check_entry(&s, &s.r.cat->entries[i]);
-	is_u64(s.r.cat->nentries, s.ntruth, "%s: as many leaves", name);
-	is_u64(s.bad, 0, "%s: %zu tensors and %zu values are right", name,
+	is_u64(s.r.cat->nentries, s.ntruth,
+	    "%s: the catalog has all entries of the ground truth", name);
+	is_u64(s.bad, 0,
+	    "%s: %zu tensors and %zu values equal the ground truth", name,
 	    s.tensors, s.values);
 	is_int(s.r.cat->world_size, world, "%s: world size", name);
 	for (uint32_t i = 0; i < s.r.cat->nnotes; i++)

@@ -1,4 +1,5 @@
-/* dcp_parts.c - values with parts, safetensors blobs, an index a rank */
+/* dcp_parts.c - DCP values with parts, safetensors items, indexes of single
+ * ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -35,7 +36,7 @@ static int open_dir(struct reader *r, const char *dir,
 	return reader_open(r, dir, "", &ofs_format_dcp, &defaults, err);
 }
 
-/* Values with parts. */
+/* Values that become several files. */
 
 /* [{'lr': 0.5, 'params': ['w']}] */
 static void put_groups(struct ofs_buf *b)
@@ -85,41 +86,41 @@ struct part_case {
 	const char *name;
 	const char *path[MK_DIMS]; /* where planner_data puts the value */
 	void (*put)(struct ofs_buf *b);
-	const char *leaves[4]; /* what must be there */
-	bool whole;            /* and it must stay one file */
+	const char *leaves[4]; /* files that must exist */
+	bool whole;            /* and must be one file each */
 	bool no_planner;
 	const char *transform;
 };
 
 static const struct part_case part_cases[] = {
-	{ "param_groups", { "optim", "param_groups" }, put_groups,
+	{ "list of groups", { "optim", "param_groups" }, put_groups,
 	    { "optim/param_groups/0/lr", "optim/param_groups/0/params" }, false,
 	    false, NULL },
-	{ "one group", { "optim", "param_groups", "#1" }, put_group,
-	    { "optim/param_groups/1/lr" }, false, false, NULL },
-	{ "one group, its number a string",
+	{ "one group with an integer key", { "optim", "param_groups", "#1" },
+	    put_group, { "optim/param_groups/1/lr" }, false, false, NULL },
+	{ "one group with a string key",
 	    { "app", "optim", "param_groups", "1" }, put_group,
 	    { "app/optim/param_groups/1/lr" }, false, false, NULL },
-	{ "an optimizer", { "optimizer" }, put_optimizer,
+	{ "whole optimizer", { "optimizer" }, put_optimizer,
 	    { "optimizer/state/0/step", "optimizer/param_groups/0/lr" }, false,
 	    false, NULL },
 	{ "one of several optimizers", { "state", "optimizers", "AdamW" },
 	    put_optimizer, { "state/optimizers/AdamW/state/0/step" }, false,
 	    false, NULL },
-	{ "state", { "optimizer_0", "state" }, put_group,
+	{ "state of an optimizer", { "optimizer_0", "state" }, put_group,
 	    { "optimizer_0/state/lr" }, false, false, NULL },
-	{ "state of a parameter", { "optim", "state", "l.weight" }, put_group,
+	{ "state of one parameter", { "optim", "state", "l.weight" }, put_group,
 	    { "optim/state/l.weight/lr" }, false, false, NULL },
-	{ "an option of a group", { "optim", "param_groups", "#0", "betas" },
+	{ "option of a group", { "optim", "param_groups", "#0", "betas" },
 	    put_group, { "optim/param_groups/0/betas" }, true, false, NULL },
-	{ "somebody's state", { "dataloader", "state" }, put_group,
+	{ "state of another object", { "dataloader", "state" }, put_group,
 	    { "dataloader/state" }, true, false, NULL },
-	{ "anything, without planner_data", { "a.b" }, put_group, { "a.b/lr" },
+	{ "dict without planner_data", { "a.b" }, put_group, { "a.b/lr" },
 	    false, true, NULL },
-	{ "a plain value, without planner_data", { "a.b" }, put_none_value,
+	{ "plain value without planner_data", { "a.b" }, put_none_value,
 	    { "a.b" }, false, true, NULL },
 #ifdef HAVE_ZSTD
-	{ "encoded", { "optim", "param_groups" }, put_groups,
+	{ "compressed list of groups", { "optim", "param_groups" }, put_groups,
 	    { "optim/param_groups/0/lr" }, false, false, "stream.zstd/1" },
 #endif
 };
@@ -168,7 +169,8 @@ static void part(const struct part_case *c)
 	index.planner = c->no_planner ? MK_NO_PLANNER : MK_PLANNER;
 	write_index(dir, ".metadata", &index);
 	mk_file(dir, "__0_0.distcp", file.data, file.len);
-	if (ok(open_dir(&r, dir, &err) == 0, "%s: mounts", c->name))
+	if (ok(open_dir(&r, dir, &err) == 0, "%s: the checkpoint is read",
+		c->name))
 		for (int i = 0; i < 4 && c->leaves[i] != NULL; i++) {
 			const struct ofs_entry *e =
 			    reader_find(&r, c->leaves[i], "/");
@@ -177,7 +179,8 @@ static void part(const struct part_case *c)
 				e->kind ==
 				    (c->whole ? OFS_ENTRY_ITEM
 					      : OFS_ENTRY_VALUE),
-			    "%s: %s", c->name, c->leaves[i]);
+			    "%s: '%s' is a file of the expected kind", c->name,
+			    c->leaves[i]);
 		}
 	else
 		diag("%s", err.text);
@@ -186,7 +189,7 @@ static void part(const struct part_case *c)
 	mk_remove(dir);
 }
 
-/* One that is damaged stays a file, which says so when it is read. */
+/* A damaged value stays one file, and reading it fails. */
 static void damaged_part(void)
 {
 	struct mk_index index = { .nvalues = 1 };
@@ -200,22 +203,24 @@ static void damaged_part(void)
 		.at = { .file = "__0_0.distcp", .len = 300 } };
 	write_index(dir, ".metadata", &index);
 	mk_file(dir, "__0_0.distcp", "PK\3\4 and no more", 16);
-	if (!ok(open_dir(&r, dir, &err) == 0, "a damaged value: mounts")) {
+	if (!ok(open_dir(&r, dir, &err) == 0,
+		"a checkpoint with a damaged value is read")) {
 		mk_remove(dir);
 		return;
 	}
 	e = reader_find(&r, "optim", "/");
-	ok(e != NULL && e->kind == OFS_ENTRY_ITEM, "it is a file");
+	ok(e != NULL && e->kind == OFS_ENTRY_ITEM,
+	    "a damaged value stays one file");
 	if (e != NULL) {
 		ok(ofs_locate_item(&r.r, &r.cat->items[e->ref], &err) == NULL,
-		    "that cannot be read");
-		is_int(err.code, EIO, "with EIO");
+		    "reading a damaged value fails");
+		is_int(err.code, EIO, "reading a damaged value fails with EIO");
 	}
 	reader_close(&r);
 	mk_remove(dir);
 }
 
-/* Safetensors blobs. */
+/* Items in the safetensors format. */
 
 #define HEADER_W \
  "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"
@@ -266,15 +271,18 @@ static void blob(const char *name, const char *header, int nchunks, int code,
 	blob_index(&index, nchunks);
 	write_index(dir, ".metadata", &index);
 	put_blob(dir, header, data, 8);
-	if (ok(open_dir(&r, dir, &err) == 0, "%s: mounts", name)) {
+	if (ok(open_dir(&r, dir, &err) == 0, "%s: the checkpoint is read",
+		name)) {
 		e = reader_find(&r, "w", "/");
 		bytes = reader_tensor(&r, &r.cat->tensors[e->ref], &err);
 		if (code == 0) {
 			ok(bytes != NULL && memcmp(bytes, data, 8) == 0,
-			    "%s: reads", name);
+			    "%s: the tensor has the right bytes", name);
 		} else {
-			ok(bytes == NULL, "%s: fails", name);
-			is_error(err, code, text, "%s: says why", name);
+			ok(bytes == NULL, "%s: reading the tensor fails", name);
+			is_error(err, code, text,
+			    "%s: the tensor fails with the expected error",
+			    name);
 		}
 		free(bytes);
 	}
@@ -284,24 +292,26 @@ static void blob(const char *name, const char *header, int nchunks, int code,
 
 static void blobs(void)
 {
-	blob("a blob", HEADER_W, 1, 0, NULL);
-	blob("a blob without the tensor",
+	blob("sound safetensors item", HEADER_W, 1, 0, NULL);
+	blob("safetensors item without the tensor",
 	    "{\"v\":{\"dtype\":\"F32\",\"shape\":[2],"
 	    "\"data_offsets\":[0,8]}}",
 	    1, EUCLEAN, "OFS615 w: the safetensors blob lacks it");
-	blob("a blob of another dtype",
+	blob("safetensors item with another dtype",
 	    "{\"w\":{\"dtype\":\"I32\",\"shape\":[2],"
 	    "\"data_offsets\":[0,8]}}",
 	    1, EUCLEAN, "OFS615 w: dtype");
-	blob("a blob of another shape",
+	blob("safetensors item with another shape",
 	    "{\"w\":{\"dtype\":\"F32\",\"shape\":[1,2],"
 	    "\"data_offsets\":[0,8]}}",
 	    1, EUCLEAN, "OFS615 w: dtype or shape");
-	blob("a blob that is none", "[]", 1, EUCLEAN, "OFS653 w: JSON");
-	blob("two chunks in one blob", HEADER_W, 2, EIO, "OFS626 w:");
+	blob("safetensors item with a malformed header", "[]", 1, EUCLEAN,
+	    "OFS653 w: JSON");
+	blob("two chunks in one safetensors item", HEADER_W, 2, EIO,
+	    "OFS626 w:");
 }
 
-/* An index a rank. */
+/* Indexes that hold the metadata of one rank each. */
 
 static void rank_index(struct mk_index *index, int rank, const char *file)
 {
@@ -334,37 +344,43 @@ static void rank_local(void)
 	write_index(dir, "__0.metadata", &index);
 	rank_index(&index, 3, "__3_0.distcp");
 	write_index(dir, "__3.metadata", &index);
-	if (ok(open_dir(&r, dir, &err) == 0, "two ranks of four: mounts")) {
-		is_int(r.cat->world_size, 4, "world size");
+	if (ok(open_dir(&r, dir, &err) == 0,
+		"indexes of ranks 0 and 3 are read")) {
+		is_int(r.cat->world_size, 4,
+		    "the highest rank with an index gives the world size");
 		ok(reader_note(&r, "OFS180 no index of ranks 1 to 2") != NULL,
-		    "the others are listed");
+		    "ranks without an index are noted");
 		ok(reader_note(&r, "OFS627 1 value was saved") != NULL,
-		    "a value that both saved is noted");
+		    "a value that two ranks saved is noted");
 		ok(reader_note(&r, "OFS613") == NULL,
-		    "its other copy is not noted again");
+		    "a value that two ranks saved is not noted a second time");
 		e = reader_find(&r, "w", "/");
-		is_u64(r.cat->tensors[e->ref].nshards, 2, "the chunks of both");
+		is_u64(r.cat->tensors[e->ref].nshards, 2,
+		    "the tensor has the chunks of both ranks");
 	}
 	reader_close(&r);
 
 	rank_index(&index, 1, "__1_0.distcp");
 	index.tensor[0].size.v[0] = 9;
 	write_index(dir, "__1.metadata", &index);
-	if (ok(open_dir(&r, dir, &err) == 0, "ranks disagree: mounts")) {
+	if (ok(open_dir(&r, dir, &err) == 0,
+		"indexes of ranks that disagree are read")) {
 		e = reader_find(&r, "w", "/");
 		ok(reader_tensor(&r, &r.cat->tensors[e->ref], &err) == NULL,
-		    "but the tensor fails");
-		is_error(err, EPROTO, "OFS674 w: rank 1", "and says why");
+		    "a tensor on which ranks disagree fails");
+		is_error(err, EPROTO, "OFS674 w: rank 1",
+		    "a tensor on which ranks disagree fails with OFS674");
 	}
 	reader_close(&r);
 
 	rank_index(&index, 0, "__0_0.distcp");
 	index.tensor[0].key = "whole";
 	write_index(dir, ".metadata", &index);
-	if (ok(open_dir(&r, dir, &err) == 0, ".metadata too: mounts"))
+	if (ok(open_dir(&r, dir, &err) == 0,
+		".metadata beside indexes of ranks is read"))
 		ok(reader_find(&r, "whole", "/") != NULL &&
 			reader_find(&r, "w", "/") == NULL,
-		    "and it alone counts");
+		    "indexes of ranks beside .metadata are ignored");
 	reader_close(&r);
 	mk_remove(dir);
 }

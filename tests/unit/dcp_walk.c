@@ -1,4 +1,4 @@
-/* dcp_walk.c - what each rank of a DCP checkpoint stores, by walks and by rule */
+/* dcp_walk.c - the items that each rank of a DCP checkpoint stores */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,8 +17,9 @@ static uint32_t below(uint32_t n)
 	return (uint32_t)(seed >> 33) % n;
 }
 
-/* The rule: what is cut goes to the chunk's rank of the leaf's replica, what
- * is not to the leaf's rank. */
+/* A tensor that is cut goes, chunk by chunk, to the ranks of one replica (leaf
+ * modulo replicas). Values and whole tensors go to one rank (leaf modulo
+ * ranks). */
 static bool stores(const struct ofs_dcp_files *f, uint32_t rank, uint32_t leaf,
     uint32_t *chunk)
 {
@@ -31,7 +32,8 @@ static bool stores(const struct ofs_dcp_files *f, uint32_t rank, uint32_t leaf,
 	    *chunk < l->nchunks;
 }
 
-/* From leaf on, the walk finds these and no others, in order. */
+/* From leaf on, the walk visits exactly the leaves that the rank stores, in
+ * order, and then ends. */
 static bool agrees(const struct ofs_dcp_files *f, uint32_t rank, uint32_t leaf,
     enum ofs_dcp_kind kind)
 {
@@ -50,7 +52,8 @@ static bool agrees(const struct ofs_dcp_files *f, uint32_t rank, uint32_t leaf,
 	return !ofs_dcp_walk_next(&w, kind) && !ofs_dcp_walk_next(&w, kind);
 }
 
-/* Values, whole tensors, and those that are cut into many or few. */
+/* A random mix of values, whole tensors, and tensors that are cut into few or
+ * many chunks. */
 static void lay(struct ofs_dcp_files *f, struct ofs_dcp_leaf *leaf)
 {
 	uint32_t values = below(5), whole = below(5);
@@ -96,10 +99,11 @@ static void check(uint32_t shards, uint32_t replicas)
 		}
 		free(f.most);
 	}
-	ok(good, "%u shards, %u replicas", shards, replicas);
+	ok(good, "walks agree with the placement rule: %u shards, %u replicas",
+	    shards, replicas);
 }
 
-/* Ranks that no tensor reaches are passed over without a look at leaves. */
+/* A rank beyond all chunks is skipped without a look at the leaves. */
 static void test_far(void)
 {
 	struct ofs_dcp_leaf leaf[LEAVES];
@@ -114,9 +118,10 @@ static void test_far(void)
 		leaf[i] = (struct ofs_dcp_leaf){ .nchunks = 16, .rows = 1 };
 	if (ofs_dcp_walk_init(&f, &err) == -1)
 		bail_out("%s", err.text);
-	f.leaf = NULL; /* whoever looks at one is found out */
+	f.leaf = NULL; /* looking at a leaf would crash */
 	ofs_dcp_walk_begin(&w, &f, 60000, 0);
-	ok(!ofs_dcp_walk_next(&w, OFS_DCP_TENSORS), "no chunk, no look");
+	ok(!ofs_dcp_walk_next(&w, OFS_DCP_TENSORS),
+	    "the walk of a rank without chunks ends at once");
 	free(f.most);
 }
 

@@ -1,4 +1,4 @@
-/* detect/detect.c - what a path is, by the names and first bytes that are there */
+/* detect/detect.c - detection of formats and trainers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 #include "support/truth.h"
 #include "tap.h"
 
-/* "trainer: format rel [prefix/...] *rank ?; ..." of what was detected, in a
- * static buffer; the error's text when nothing was. */
+/* What was detected, in a static buffer, as "trainer: format rel [prefix/...]
+ * *rank ?; ..."; the text of the error if it failed. */
 static const char *detect(const char *path, const char *rel, const char *type,
     struct optimfs_error *err)
 {
@@ -96,14 +96,15 @@ static void real_ones(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		is_str(detect(data_path(cases[i][0]), "", NULL, &err),
-		    cases[i][1], "%s", cases[i][0]);
+		    cases[i][1], "parts of %s", cases[i][0]);
 	is_str(detect(data_path("extra/trainers"), "pl_full.ckpt", NULL, &err),
-	    "torch pl_full.ckpt", "a file");
+	    "torch pl_full.ckpt", "a torch.save file is detected by itself");
 	is_str(detect(data_path("extra/torch_save"), "legacy.pt", NULL, &err),
-	    "torch legacy.pt", "a file in the old form");
+	    "torch legacy.pt",
+	    "a legacy torch.save file is detected by itself");
 }
 
-/* Directories made for the purpose. */
+/* Directories that the test makes. */
 
 static void put_dcp(const char *dir, const char *rel)
 {
@@ -245,7 +246,7 @@ static void fill_verl_of_one(const char *dir)
 	put_torch(dir, "optim_world_size_1_rank_0.pt");
 }
 
-/* Which names do not mean that there are ranks. */
+/* Names that do not form a set of rank files. */
 static void fill_others_of_one(const char *dir)
 {
 	put_torch(dir, "model.pt");
@@ -272,7 +273,7 @@ static void made_ones(void)
 		    "train/rank0 of 0?; torch train/rank1.pt as train/rank1 "
 		    "of 1?; raw .metadata.json as .metadata.json?; raw "
 		    "config.json as config.json?" },
-		{ "Hugging Face", fill_hf,
+		{ "Hugging Face Trainer", fill_hf,
 		    "Hugging Face Trainer: dcp pytorch_model_fsdp_0; dcp "
 		    "pytorch_model_fsdp_1 as pytorch_model_fsdp_1; dcp "
 		    "optimizer_0; torch rng_state_3.pth as rng_state_3 of 3?; "
@@ -282,19 +283,19 @@ static void made_ones(void)
 		    "torchtune: torch recipe_state.pt?; safetensors "
 		    "model-00001-of-00002.safetensors as model?; safetensors "
 		    "model-00002-of-00002.safetensors as model?" },
-		{ "Megatron", fill_megatron,
+		{ "Megatron-Core", fill_megatron,
 		    "Megatron-Core: megatron; torch common.pt as "
 		    "common_state?" },
-		{ "Megatron without common.pt", fill_torch_dist,
+		{ "Megatron-Core without common.pt", fill_torch_dist,
 		    "Megatron-Core: megatron" },
 		{ "NeMo", fill_nemo,
 		    "NeMo: megatron weights; torch weights/common.pt as "
 		    "common_state?; raw "
 		    "context/model.yaml as model.yaml?" },
-		{ "whole files", fill_unsharded,
+		{ "whole files of one rank", fill_unsharded,
 		    "torch model.pt as model?; torch optim.pt as optim?; "
 		    "torch train.pt as train?" },
-		{ "rank files", fill_ranks,
+		{ "files of ranks 0 and 12", fill_ranks,
 		    "torch optim_rank0.pt optim_rank12.pt/12 as optim of 0?; "
 		    "pickle "
 		    "plain.pkl as plain?; torch same.bin as same.bin?; torch "
@@ -308,7 +309,7 @@ static void made_ones(void)
 		    "torch pytorch_optim-00001.bin as optimizer/state?; torch "
 		    "pytorch_optim-00002.bin as optimizer/state?; torch "
 		    "pytorch_optim_group.bin as optimizer/param_groups?" },
-		{ "slices of several ranks", fill_slices,
+		{ "safetensors files of ranks", fill_slices,
 		    "safetensors model-rank-0-part-0.safetensors as "
 		    "model-rank-0-part-0?; safetensors "
 		    "model-rank-1-part-0.safetensors as "
@@ -323,11 +324,12 @@ static void made_ones(void)
 		{ "verl with one rank", fill_verl_of_one,
 		    "torch model_world_size_1_rank_0.pt as model of 0?; torch "
 		    "optim_world_size_1_rank_0.pt as optim of 0?" },
-		{ "one rank's beside others", fill_others_of_one,
+		{ "names that do not form a set of rank files",
+		    fill_others_of_one,
 		    "torch model.pt as model?; torch model_rank0.pt as "
 		    "model_rank0 of 0?; torch optim_rank3.pt as optim_rank3 "
 		    "of 3?; torch world_size_8.pt as world_size_8?" },
-		{ "one file", fill_alone, "torch ckpt.pt" },
+		{ "single file", fill_alone, "torch ckpt.pt" },
 	};
 	struct optimfs_error err = { 0 };
 	char dir[64];
@@ -335,13 +337,13 @@ static void made_ones(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		mk_dir(dir);
 		cases[i].fill(dir);
-		is_str(detect(dir, "", NULL, &err), cases[i].want, "%s",
-		    cases[i].name);
+		is_str(detect(dir, "", NULL, &err), cases[i].want,
+		    "parts of a made directory: %s", cases[i].name);
 		mk_remove(dir);
 	}
 }
 
-/* Parents. */
+/* Directories that contain checkpoints. */
 
 static void refuse(const char *name, const char *dir, int code,
     const char *text)
@@ -358,28 +360,31 @@ static void parents(void)
 	char dir[64], path[128];
 
 	mk_dir(dir);
-	refuse("nothing at all", dir, ENOENT, "OFS680");
+	refuse("an empty directory fails with OFS680", dir, ENOENT, "OFS680");
 	put_text(dir, "README", "");
-	refuse("names what there is", dir, ENOENT, "1 name: README");
+	refuse("the error of an unknown directory lists its names", dir, ENOENT,
+	    "1 name: README");
 	put_dcp(dir, "step-90");
 	is_str(detect(dir, "", NULL, &err), "torchtitan: dcp step-90",
-	    "the only one is taken");
+	    "the only checkpoint in a directory is opened");
 	put_dcp(dir, "step-1000");
 	put_dcp(dir, "step-200");
-	refuse("several", dir, ENOENT, "OFS681");
-	refuse("newest first", dir, ENOENT,
+	refuse("a directory of several checkpoints fails with OFS681", dir,
+	    ENOENT, "OFS681");
+	refuse("the checkpoints are listed with the newest first", dir, ENOENT,
 	    "point at one of: step-1000 step-200 step-90");
 	snprintf(path, sizeof(path), "%s/latest", dir);
 	if (symlink("step-200", path) == -1)
 		bail_out("symlink: %m");
-	refuse("a link says which is the latest", dir, ENOENT,
-	    "step-1000 step-200 (latest) step-90");
+	refuse("a symbolic link latest marks a checkpoint in the list", dir,
+	    ENOENT, "step-1000 step-200 (latest) step-90");
 	unlink(path);
 	put_text(dir, "latest", "step-1000\n");
-	refuse("a file says it", dir, ENOENT, "step-1000 (latest) step-200");
+	refuse("a file latest marks a checkpoint in the list", dir, ENOENT,
+	    "step-1000 (latest) step-200");
 	put_text(dir, "latest", "step-500");
-	refuse("R10: it is gone", dir, EIO,
-	    "latest says step-500, not found; others: step-1000");
+	refuse("R10: a file latest that names a missing checkpoint fails", dir,
+	    EIO, "latest says step-500, not found; others: step-1000");
 	mk_remove(dir);
 
 	mk_dir(dir);
@@ -389,13 +394,13 @@ static void parents(void)
 	is_str(detect(dir, "", NULL, &err),
 	    "torch run/global_step3/a.pt as a?; torch "
 	    "run/global_step3/b.pt as b?",
-	    "the only one is a directory of files");
+	    "the only checkpoint in a directory is two levels down");
 	mk_remove(dir);
 
 	mk_dir(dir);
 	put_dcp(dir, "checkpoint/step-1");
 	put_dcp(dir, "checkpoint/step-2");
-	refuse("one level deeper", dir, ENOENT,
+	refuse("checkpoints one level down are listed", dir, ENOENT,
 	    "checkpoint/step-2 checkpoint/step-1");
 	mk_remove(dir);
 
@@ -404,22 +409,24 @@ static void parents(void)
 	put_dcp(dir, "iter_0000020");
 	put_text(dir, "latest_checkpointed_iteration.txt", "20");
 	is_str(detect(dir, "", NULL, &err), "dcp iter_0000020",
-	    "Megatron's number is what Megatron would load");
+	    "Megatron's tracker file selects the iteration");
 	is_str(detect(dir, "", "megatron", &err),
-	    "Megatron-Core: megatron iter_0000020", "type=megatron, too");
+	    "Megatron-Core: megatron iter_0000020",
+	    "Megatron's tracker file selects the iteration with type=megatron");
 	is_str(detect(dir, "", "dcp", &err), "dcp iter_0000020",
-	    "and type=dcp");
+	    "Megatron's tracker file selects the iteration with type=dcp");
 	put_text(dir, "latest_checkpointed_iteration.txt", "30");
-	refuse("but it must be there", dir, EIO,
+	refuse("a tracker file that names a missing iteration fails", dir, EIO,
 	    "latest says iter_0000030, not found; others: iter_0000020");
 	put_torch(dir, "iter_0000030/mp_rank_00/model_optim_rng.pt");
 	is_str(detect(dir, "", NULL, &err),
 	    "torch iter_0000030/mp_rank_00/model_optim_rng.pt",
-	    "of one rank, in a directory of its own");
+	    "a legacy Megatron checkpoint of one rank is opened");
 	put_torch(dir, "iter_0000030/mp_rank_01/model_optim_rng.pt");
-	refuse("of several ranks", dir, EOPNOTSUPP, "OFS641 ");
-	refuse("which have a name each", dir, EOPNOTSUPP,
-	    "iter_0000030/mp_rank_01");
+	refuse("a legacy Megatron checkpoint of several ranks is refused", dir,
+	    EOPNOTSUPP, "OFS641 ");
+	refuse("the refused Megatron checkpoint is listed with its rank files",
+	    dir, EOPNOTSUPP, "iter_0000030/mp_rank_01");
 	mk_remove(dir);
 
 	mk_dir(dir);
@@ -430,52 +437,57 @@ static void parents(void)
 	is_str(detect(dir, "", NULL, &err),
 	    "torch global_step_10/actor/model_world_size_1_rank_0.pt as model "
 	    "of 0",
-	    "verl's number is that of a step");
+	    "verl's tracker file selects the global step");
 	put_torch(dir, "global_step_10/critic/model_world_size_1_rank_0.pt");
-	refuse("which may hold several models", dir, ENOENT, "OFS681");
-	refuse("and they are named", dir, ENOENT,
+	refuse("a global step with several models fails with OFS681", dir,
+	    ENOENT, "OFS681");
+	refuse("the models of a global step are listed", dir, ENOENT,
 	    "global_step_10/actor global_step_10/critic");
 	mk_remove(dir);
 
 	mk_dir(dir);
 	put_torch(dir, "mp_rank_00_000/model_optim_rng.pt");
 	put_torch(dir, "mp_rank_00_001/model_optim_rng.pt");
-	refuse("stages of a pipeline, without a number", dir, EOPNOTSUPP,
-	    "OFS641 ");
+	refuse("Megatron's pipeline stages without an iteration are refused",
+	    dir, EOPNOTSUPP, "OFS641 ");
 	mk_remove(dir);
 
 	mk_dir(dir);
 	put_text(dir, "tmp/w/0/fp32.00", "not looked at");
-	refuse("a conversion that was not finished", dir, ENOENT, "OFS680 ");
-	refuse("says what to do", dir, ENOENT, "ds_to_universal.py again");
+	refuse("an unfinished conversion to universal fails with OFS680", dir,
+	    ENOENT, "OFS680 ");
+	refuse("the error of an unfinished conversion says what to run", dir,
+	    ENOENT, "ds_to_universal.py again");
 	mk_remove(dir);
 	mk_dir(dir);
 	put_text(dir, "tmp/w/0/other.00", "");
-	refuse("another tmp", dir, ENOENT, "1 name: tmp");
+	refuse("another directory tmp is only listed", dir, ENOENT,
+	    "1 name: tmp");
 	mk_remove(dir);
 
 	mk_dir(dir);
 	put_text(dir, "metadata.json", "{\"sharded_backend\": \"zarr\"}");
-	refuse("Megatron's zarr", dir, EOPNOTSUPP, "OFS650");
+	refuse("Megatron's zarr backend is refused", dir, EOPNOTSUPP, "OFS650");
 	put_text(dir, "metadata.json", "{\"sharded_backend\": [\"torch_dist\"");
-	refuse("some other metadata.json", dir, ENOENT, "OFS680");
+	refuse("a malformed metadata.json is not Megatron's", dir, ENOENT,
+	    "OFS680");
 	mk_remove(dir);
 }
 
-/* R09: what latest may not say. */
+/* R09: contents of latest that are refused. */
 static void hostile_latest(void)
 {
 	static const struct {
 		const char *name, *text;
 		size_t n;
 	} cases[] = {
-		{ "up", "../../x", 7 },
-		{ "absolute", "/etc", 4 },
-		{ "two lines", "a\nb", 3 },
-		{ "NUL", "a\0b", 3 },
-		{ "two components", "a/b", 3 },
-		{ "empty", "", 0 },
-		{ "dots", "..", 2 },
+		{ "R09: latest with ..", "../../x", 7 },
+		{ "R09: latest with an absolute path", "/etc", 4 },
+		{ "R09: latest with two lines", "a\nb", 3 },
+		{ "R09: latest with a NUL", "a\0b", 3 },
+		{ "R09: latest with two components", "a/b", 3 },
+		{ "R09: latest that is empty", "", 0 },
+		{ "R09: latest that is ..", "..", 2 },
 	};
 	char dir[64], *big = malloc(1 << 20);
 
@@ -491,12 +503,12 @@ static void hostile_latest(void)
 	mk_dir(dir);
 	memset(big, 'a', 1 << 20);
 	mk_file(dir, "latest", big, 1 << 20);
-	refuse("1 MiB", dir, EPERM, "OFS620");
+	refuse("R09: latest of 1 MiB", dir, EPERM, "OFS620");
 	mk_remove(dir);
 	free(big);
 }
 
-/* type=, files that are nothing, and files that are two things. */
+/* The option type=, files of no known format, and files of two formats. */
 static void types(void)
 {
 	uint8_t polyglot[64] = "PK\3\4\0\0\0\0{";
@@ -507,36 +519,43 @@ static void types(void)
 	mk_dir(dir);
 	put_torch(dir, "a.pt");
 	put_dcp(dir, "");
-	is_str(detect(dir, "", NULL, &err), "dcp", "an index decides");
-	is_str(detect(dir, "", "torch", &err), "torch a.pt", "type=torch");
-	is_str(detect(dir, "a.pt", "raw", &err), "raw a.pt", "type=raw");
+	is_str(detect(dir, "", NULL, &err), "dcp",
+	    ".metadata wins over other files in its directory");
+	is_str(detect(dir, "", "torch", &err), "torch a.pt",
+	    "type=torch selects the torch.save files of a directory");
+	is_str(detect(dir, "a.pt", "raw", &err), "raw a.pt",
+	    "type=raw reads a file as bytes");
 	detect(dir, "", "tar", &err);
 	is_error(err, EINVAL, "OFS679 type=tar: unknown; there are dcp",
-	    "type=tar");
+	    "an unknown type fails with the list of types");
 	detect(dir, "a.pt", "dcp", &err);
 	is_error(err, EINVAL, "OFS679 type=dcp: a.pt is a file",
-	    "a file is no distributed checkpoint");
+	    "type=dcp of a file is refused");
 	put_safetensors(dir, "shard-00001-model-00001-of-00001.safetensors");
 	is_str(detect(dir, "", "safetensors", &err), "safetensors as model",
-	    "type=safetensors takes shards together");
+	    "type=safetensors reads sharded safetensors as one part");
 	put_text(dir, "x.txt", "hello, world, this is some text");
 	detect(dir, "x.txt", NULL, &err);
-	is_error(err, EOPNOTSUPP, "OFS678", "a file of no known kind");
+	is_error(err, EOPNOTSUPP, "OFS678",
+	    "a file of no known format is refused");
 	detect(dir, "gone", NULL, &err);
-	is_error(err, ENOENT, "OFS140", "a file that is not there");
+	is_error(err, ENOENT, "OFS140",
+	    "a file that does not exist fails with ENOENT");
 
 	put_safetensors(dir, "ok.safetensors");
 	is_str(detect(dir, "ok.safetensors", NULL, &err),
-	    "safetensors ok.safetensors", "safetensors");
+	    "safetensors ok.safetensors",
+	    "a safetensors file is detected by its name and header");
 	ofs_buf_put(&b, "\2\0\0\0\0\0\0\0{}", 10);
 	mk_write_object(&b, "\x80\x04}.", 4);
 	mk_file(dir, "two.bin", b.data, b.len);
 	detect(dir, "two.bin", NULL, &err);
-	is_error(err, EUCLEAN, "OFS662 two.bin", "T16: zip behind a header");
+	is_error(err, EUCLEAN, "OFS662 two.bin",
+	    "T16: a zip archive behind a safetensors header is refused");
 	ofs_buf_fini(&b);
 	mk_file(dir, "head.bin", polyglot, sizeof(polyglot));
 	is_str(detect(dir, "head.bin", NULL, &err), "torch head.bin",
-	    "a header longer than the file is none");
+	    "a zip file with an oversized safetensors length is torch.save");
 	mk_remove(dir);
 }
 

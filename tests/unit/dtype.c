@@ -1,4 +1,4 @@
-/* base/dtype.c - names of element types; elements as text and back */
+/* base/dtype.c - names of element types, and elements as text */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -26,29 +26,38 @@ static void names(void)
 		back = back &&
 		    ofs_dtype_of_name(name, strlen(name)) == (enum ofs_dtype)t;
 	}
-	ok(sizes, "every type has a size that its swap unit divides");
+	ok(sizes, "the size of every type is a multiple of its swap unit");
 	ok(back, "every type is found by its name");
 	is_int(ofs_dtype_of_name("torch.bfloat16", 14), OFS_BFLOAT16,
-	    "with the module");
-	is_int(ofs_dtype_of_name("half", 4), OFS_FLOAT16, "second name");
-	is_int(ofs_dtype_of_name("float3", 6), OFS_DTYPE_NONE, "not a prefix");
-	is_int(ofs_dtype_of_name("torch.", 6), OFS_DTYPE_NONE, "only a module");
-	is_int(ofs_dtype_of_storage("CharStorage", 11), OFS_INT8, "a storage");
+	    "torch.bfloat16 is found with its module");
+	is_int(ofs_dtype_of_name("half", 4), OFS_FLOAT16,
+	    "half is a second name of float16");
+	is_int(ofs_dtype_of_name("float3", 6), OFS_DTYPE_NONE,
+	    "a prefix of a name is not a type");
+	is_int(ofs_dtype_of_name("torch.", 6), OFS_DTYPE_NONE,
+	    "a module without a name is not a type");
+	is_int(ofs_dtype_of_storage("CharStorage", 11), OFS_INT8,
+	    "CharStorage is int8");
 	is_int(ofs_dtype_of_storage("QUInt2x4Storage", 15), OFS_QUINT2X4,
-	    "a quantized storage");
+	    "QUInt2x4Storage is quint2x4");
 	is_int(ofs_dtype_of_storage("UntypedStorage", 14), OFS_DTYPE_NONE,
-	    "an untyped one says nothing");
+	    "UntypedStorage has no element type");
 	is_int(ofs_dtype_of_safetensors("F8_E4M3", 7), OFS_FLOAT8_E4M3FN,
-	    "safetensors");
-	is_str(ofs_dtype_npy(OFS_BFLOAT16), "<V2", "bfloat16 in NumPy");
-	is_str(ofs_dtype_npy(OFS_FLOAT8_E4M3FN), "<V1", "fp8 in NumPy");
-	is_str(ofs_dtype_npy(OFS_COMPLEX64), "<c8", "complex64 in NumPy");
-	ok(ofs_dtype_npy(OFS_COMPLEX32) == NULL, "none for complex32");
-	is_u64(ofs_dtype_swap(OFS_COMPLEX128), 8, "halves of complex swap");
-	is_u64(ofs_dtype_size(OFS_DTYPE_NONE), 0, "no size without a type");
+	    "F8_E4M3 of safetensors is float8_e4m3fn");
+	is_str(ofs_dtype_npy(OFS_BFLOAT16), "<V2",
+	    "NumPy's type of bfloat16 is <V2");
+	is_str(ofs_dtype_npy(OFS_FLOAT8_E4M3FN), "<V1",
+	    "NumPy's type of float8_e4m3fn is <V1");
+	is_str(ofs_dtype_npy(OFS_COMPLEX64), "<c8",
+	    "NumPy's type of complex64 is <c8");
+	ok(ofs_dtype_npy(OFS_COMPLEX32) == NULL, "complex32 has no NumPy type");
+	is_u64(ofs_dtype_swap(OFS_COMPLEX128), 8,
+	    "complex128 is swapped in halves of 8 bytes");
+	is_u64(ofs_dtype_size(OFS_DTYPE_NONE), 0, "OFS_DTYPE_NONE has size 0");
 }
 
-/* Parse text, see code; print, see want (text when NULL). */
+/* Parses text to the bits code, and prints them as want, or as text if want is
+ * NULL. */
 static void both(enum ofs_dtype t, const char *text, uint64_t code,
     const char *want)
 {
@@ -57,15 +66,16 @@ static void both(enum ofs_dtype t, const char *text, uint64_t code,
 	uint64_t got = 0;
 	size_t n;
 
-	is_int(ofs_dtype_parse(t, text, strlen(text), raw), 0, "%s: parse %s",
-	    ofs_dtype_name(t), text);
+	is_int(ofs_dtype_parse(t, text, strlen(text), raw), 0,
+	    "%s: '%s' is parsed", ofs_dtype_name(t), text);
 	for (size_t i = ofs_dtype_size(t); i-- > 0;)
 		got = got << 8 | raw[i];
-	is_u64(got, code, "%s: bits of %s", ofs_dtype_name(t), text);
+	is_u64(got, code, "%s: bits of '%s'", ofs_dtype_name(t), text);
 	n = ofs_dtype_print(t, raw, printed);
-	is_str(printed, want == NULL ? text : want, "%s: print",
-	    ofs_dtype_name(t));
-	is_u64(n, strlen(printed), "its length");
+	is_str(printed, want == NULL ? text : want,
+	    "%s: text of the bits of '%s'", ofs_dtype_name(t), text);
+	is_u64(n, strlen(printed), "%s: length of the printed '%s'",
+	    ofs_dtype_name(t), text);
 }
 
 static void values(void)
@@ -75,7 +85,7 @@ static void values(void)
 	both(OFS_FLOAT64, "5e-324", 1, NULL);
 	both(OFS_FLOAT64, "1.7976931348623157e+308", 0x7fefffffffffffff, NULL);
 	both(OFS_FLOAT64, "2.2250738585072014e-308", 0x10000000000000, NULL);
-	/* 2**-44: the nearest 16 digits are another number */
+	/* 2**-44: the nearest number of 16 digits is parsed as another value */
 	both(OFS_FLOAT64, "5.684341886080802e-14", 0x3d30000000000000, NULL);
 	both(OFS_FLOAT64, "9007199254740993", 0x4340000000000000,
 	    "9007199254740992.0");
@@ -103,7 +113,7 @@ static void values(void)
 	both(OFS_FLOAT16, "-inf", 0xfc00, "-Infinity");
 	both(OFS_BFLOAT16, "0.1", 0x3dcd, "0.10009765625");
 	both(OFS_BFLOAT16, "3.39e+38", 0x7f7f, "3.3895313892515355e+38");
-	/* ties go to the even code */
+	/* ties are rounded to even */
 	both(OFS_BFLOAT16, "257", 0x4380, "256.0");
 	both(OFS_BFLOAT16, "259", 0x4382, "260.0");
 	both(OFS_FLOAT8_E4M3FN, "448", 0x7e, "448.0");
@@ -191,13 +201,15 @@ static void refused(void)
 			   strlen(cases[i].text), raw),
 		    cases[i].rc, "%s refuses '%s'", ofs_dtype_name(cases[i].t),
 		    cases[i].text);
-		is_mem(raw, untouched, sizeof(raw), "and writes nothing");
+		is_mem(raw, untouched, sizeof(raw),
+		    "refused '%s' leaves the output unchanged", cases[i].text);
 	}
-	is_int(ofs_dtype_parse(OFS_FLOAT32, "1\0", 2, raw), EINVAL, "a NUL");
+	is_int(ofs_dtype_parse(OFS_FLOAT32, "1\0", 2, raw), EINVAL,
+	    "float32 refuses a text with a NUL");
 }
 
-/* Every code of the small types, and many of the large ones, comes back, but
- * for what NaNs carry. */
+/* All codes of types of up to 16 bits and random codes of larger ones survive
+ * printing and parsing, except the payload of NaN. */
 static bool round_trip(enum ofs_dtype t, uint64_t code)
 {
 	size_t size = ofs_dtype_size(t), n;
@@ -207,7 +219,7 @@ static bool round_trip(enum ofs_dtype t, uint64_t code)
 	for (size_t i = 0; i < size; i++)
 		raw[i] = (uint8_t)(code >> 8 * (i % 8));
 	n = ofs_dtype_print(t, raw, text);
-	if (strstr(text, "NaN") != NULL) /* one text for all of them */
+	if (strstr(text, "NaN") != NULL) /* one text stands for all of them */
 		return ofs_dtype_parse(t, text, n, back) == 0;
 	if (n < 80 && ofs_dtype_parse(t, text, n, back) == 0 &&
 	    memcmp(raw, back, size) == 0)
@@ -233,13 +245,13 @@ static void round_trips(void)
 			bad +=
 			    !round_trip((enum ofs_dtype)t, size <= 2 ? i : x);
 		}
-		ok(bad == 0, "%s: text gives the same bits back",
+		ok(bad == 0, "%s: printing and parsing gives the same bits",
 		    ofs_dtype_name((enum ofs_dtype)t));
 	}
 }
 
-/* No shorter text may mean the same: numbers of n digits that are read must
- * not print longer than they were written. */
+/* The printed number must be the shortest that stands for its value, so not
+ * longer than a short text that was parsed. */
 static void shortest(void)
 {
 	uint64_t x = 88172645463325252u, longer = 0;
@@ -257,7 +269,8 @@ static void shortest(void)
 		longer += strlen(back) > strlen(text);
 		longer += strtod(back, NULL) != v;
 	}
-	is_u64(longer, 0, "short numbers print short");
+	is_u64(longer, 0,
+	    "20000 short numbers are printed no longer than they were");
 }
 
 static void locales(void)
@@ -275,8 +288,9 @@ static void locales(void)
 		return;
 	}
 	ofs_print_double(0.5, text);
-	is_str(text, "0.5", "the program's locale does not matter");
-	is_int(ofs_dtype_parse(OFS_FLOAT64, "0.5", 3, raw), 0, "to parse");
+	is_str(text, "0.5", "printing ignores a locale with a decimal comma");
+	is_int(ofs_dtype_parse(OFS_FLOAT64, "0.5", 3, raw), 0,
+	    "parsing ignores a locale with a decimal comma");
 	setlocale(LC_ALL, "C");
 }
 

@@ -1,4 +1,4 @@
-/* fds.c - descriptors that are kept open: pinned, reused, given up */
+/* fds.c - the cache of open file descriptors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,11 +18,11 @@
 #define LIMIT   8
 #define THREADS 4
 
-/* A file that can be told from others by what is open. */
+/* Opens files for the cache, and fails on request. */
 struct world {
 	_Atomic int opened;
-	int fail; /* with this, if not 0 */
-	int full; /* times that it is out of descriptors */
+	int fail; /* if not 0, opening fails with this errno value */
+	int full; /* how often opening still fails with EMFILE */
 };
 
 static int open_one(void *ctx, uint32_t file, struct optimfs_error *err)
@@ -53,32 +53,35 @@ static void one_thread(void)
 	int a, b, c;
 
 	a = ofs_fds_get(fds, 0, &err);
-	ok(is_open(a), "a file is opened");
+	ok(is_open(a), "getting a file opens it");
 	ok(ofs_fds_get(fds, 0, &err) == a && w.opened == 1,
-	    "and found open again");
+	    "getting a file again gives the same descriptor");
 	ofs_fds_put(fds, 0);
 	ofs_fds_put(fds, 0);
 	b = ofs_fds_get(fds, 1, &err);
 	ofs_fds_put(fds, 1);
-	ok(is_open(a) && is_open(b), "two are kept");
-	ok(ofs_fds_get(fds, 0, &err) == a && w.opened == 2, "as they are");
+	ok(is_open(a) && is_open(b),
+	    "two unpinned descriptors stay open under a limit of two");
+	ok(ofs_fds_get(fds, 0, &err) == a && w.opened == 2,
+	    "getting a kept file does not open it again");
 	c = ofs_fds_get(fds, 2, &err);
 	ok(c != a && is_open(a) && w.opened == 3,
-	    "a third takes the place of the one that is not in use");
+	    "a third file replaces the one that is not pinned");
 	ofs_fds_put(fds, 2);
 	ofs_fds_put(fds, 0);
 	w.fail = EIO;
 	ok(ofs_fds_get(fds, 3, &err) == -1 && err.code == EIO,
-	    "a failure is told");
+	    "a failure to open is returned");
 	w.fail = 0;
-	ok(ofs_fds_get(fds, 3, NULL) != -1, "and forgotten");
+	ok(ofs_fds_get(fds, 3, NULL) != -1,
+	    "a file that failed once can be opened later");
 	ofs_fds_put(fds, 3);
 	w.full = 1;
 	ok(ofs_fds_get(fds, 4, &err) != -1,
-	    "one is closed when descriptors run out");
+	    "EMFILE closes an unused descriptor and tries again");
 	w.full = FILES;
 	ok(ofs_fds_get(fds, 5, &err) == -1 && err.code == EMFILE,
-	    "as long as there are any");
+	    "EMFILE is returned when no unused descriptor is left");
 	ofs_fds_put(fds, 4);
 	ofs_fds_free(fds);
 }
@@ -90,7 +93,7 @@ struct worker {
 	bool good;
 };
 
-/* Nobody closes what this thread has. */
+/* A pinned descriptor must stay valid while other threads use the cache. */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -122,7 +125,8 @@ static void threads(size_t limit)
 		pthread_join(worker[i].thread, NULL);
 		good = good && worker[i].good;
 	}
-	ok(good, "%d threads, %zu descriptors", THREADS, limit);
+	ok(good, "%d threads share %zu descriptors without losing a pinned one",
+	    THREADS, limit);
 	ofs_fds_free(fds);
 }
 
@@ -133,11 +137,13 @@ static void limits(void)
 
 	setrlimit(RLIMIT_NOFILE, &r);
 	n = ofs_fds_limit();
-	ok(n > 100 && n < 300, "of 300 descriptors we take %zu", n);
+	ok(n > 100 && n < 300,
+	    "a limit of 300 open files leaves %zu for the cache", n);
 	r = (struct rlimit){ 20, 20 };
 	setrlimit(RLIMIT_NOFILE, &r);
 	n = ofs_fds_limit();
-	ok(n > 1 && n < 20, "of 20 we take %zu", n);
+	ok(n > 1 && n < 20, "a limit of 20 open files leaves %zu for the cache",
+	    n);
 }
 
 int main(void)

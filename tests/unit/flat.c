@@ -1,4 +1,4 @@
-/* layout/flat.c - flat parameters against worked examples and properties */
+/* layout/flat.c - flat parameters, by worked examples and by properties */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 
 #include "tap.h"
 
-/* "first count at" of each parameter on each rank, "-" where there is none. */
+/* Of each parameter on each rank "first count at", "-" where it has none. */
 struct example {
 	const char *name;
 	uint64_t numel[4];
@@ -22,28 +22,31 @@ struct example {
 	const char *slices;
 };
 
-/* As PyTorch 2.11 laid them: docs/formats/fsdp.md. */
+/* As PyTorch 2.11 lays them out: docs/formats/fsdp.md. */
 static const struct example examples[] = {
 	{ "packed", { 15, 5 }, 2, OFS_FLAT_PACKED, 4, 20, 5,
 	    "0 5 0,-;5 5 0,-;10 5 0,-;-,0 5 0;" },
 	{ "aligned", { 15, 5 }, 2, 4, 4, 24, 6,
 	    "0 6 0,-;6 6 0,-;12 3 0,0 2 4;-,2 3 0;" },
-	{ "packed with an end", { 15, 3 }, 2, OFS_FLAT_PACKED, 4, 18, 5,
+	{ "packed, last shard padded", { 15, 3 }, 2, OFS_FLAT_PACKED, 4, 18, 5,
 	    "0 5 0,-;5 5 0,-;10 5 0,-;-,0 3 0;" },
-	{ "aligned with an end", { 15, 3 }, 2, 4, 4, 20, 5,
+	{ "aligned, last shard padded", { 15, 3 }, 2, 4, 4, 20, 5,
 	    "0 5 0,-;5 5 0,-;10 5 0,-;-,0 3 1;" },
-	{ "three packed", { 15, 5, 6 }, 3, OFS_FLAT_PACKED, 4, 26, 7,
-	    "0 7 0,-,-;7 7 0,-,-;14 1 0,0 5 1,0 1 6;-,-,1 5 0;" },
-	{ "three aligned", { 15, 5, 6 }, 3, 4, 4, 32, 8,
+	{ "packed, three parameters", { 15, 5, 6 }, 3, OFS_FLAT_PACKED, 4, 26,
+	    7, "0 7 0,-,-;7 7 0,-,-;14 1 0,0 5 1,0 1 6;-,-,1 5 0;" },
+	{ "aligned, three parameters", { 15, 5, 6 }, 3, 4, 4, 32, 8,
 	    "0 8 0,-,-;8 7 0,-,-;-,0 5 0,-;-,-,0 6 0;" },
-	{ "bf16 forward", { 12, 5 }, 2, 8, 1, 21, 21, "0 12 0,0 5 16;" },
-	{ "tiny", { 1, 1, 3 }, 3, OFS_FLAT_PACKED, 4, 5, 2,
+	{ "aligned, bf16 on one rank", { 12, 5 }, 2, 8, 1, 21, 21,
+	    "0 12 0,0 5 16;" },
+	{ "packed, parameters smaller than a shard", { 1, 1, 3 }, 3,
+	    OFS_FLAT_PACKED, 4, 5, 2,
 	    "0 1 0,0 1 1,-;-,-,0 2 0;-,-,2 1 0;-,-,-;" },
-	{ "tiny aligned", { 1, 1, 3 }, 3, 4, 4, 12, 3,
-	    "0 1 0,-,-;-,0 1 1,-;-,-,0 1 2;-,-,1 2 0;" },
-	{ "more ranks than elements", { 2 }, 1, OFS_FLAT_PACKED, 4, 2, 1,
-	    "0 1 0;1 1 0;-;-;" },
-	{ "nothing", { 0, 0 }, 2, 4, 3, 0, 0, "-,-;-,-;-,-;" },
+	{ "aligned, parameters smaller than the alignment", { 1, 1, 3 }, 3, 4,
+	    4, 12, 3, "0 1 0,-,-;-,0 1 1,-;-,-,0 1 2;-,-,1 2 0;" },
+	{ "packed, more ranks than elements", { 2 }, 1, OFS_FLAT_PACKED, 4, 2,
+	    1, "0 1 0;1 1 0;-;-;" },
+	{ "aligned, only empty parameters", { 0, 0 }, 2, 4, 3, 0, 0,
+	    "-,-;-,-;-,-;" },
 };
 
 static void print_slices(const struct ofs_flat *f, char *text)
@@ -69,11 +72,12 @@ static void worked(void)
 
 		ok(ofs_flat_init(&f, e->numel, e->nparams, e->align, e->world,
 		       NULL) == 0,
-		    "%s", e->name);
-		is_u64(f.size, e->size, "%s: size", e->name);
-		is_u64(f.shard, e->shard, "%s: shard", e->name);
+		    "%s: the layout is made", e->name);
+		is_u64(f.size, e->size, "%s: size of the flat parameter",
+		    e->name);
+		is_u64(f.shard, e->shard, "%s: size of a shard", e->name);
 		print_slices(&f, text);
-		is_str(text, e->slices, "%s: slices", e->name);
+		is_str(text, e->slices, "%s: slices of each rank", e->name);
 		ofs_flat_fini(&f);
 	}
 }
@@ -86,22 +90,28 @@ static void spread(void)
 	char text[512];
 
 	ofs_flat_init(&f, numel, 3, OFS_FLAT_PACKED, 4, NULL);
-	ok(ofs_flat_spread(&f, 8, NULL) == 0, "spread");
-	is_u64(f.shard, 14, "shards");
+	ok(ofs_flat_spread(&f, 8, NULL) == 0,
+	    "a ZeRO group of three parameters is laid out");
+	is_u64(f.shard, 14,
+	    "the shards of a ZeRO group are padded to equal sizes");
 	print_slices(&f, text);
 	is_str(text, "0 14 0,-,-;14 14 0,-,-;28 7 0,0 7 7,-;-,7 8 0,0 3 8;",
-	    "slices");
-	is_u64(ofs_flat_held(&f, 3), 11, "the last one has padding");
+	    "the shards of a ZeRO group are contiguous slices");
+	is_u64(ofs_flat_held(&f, 3), 11,
+	    "the last shard of a ZeRO group ends with padding");
 	ofs_flat_fini(&f);
 	ofs_flat_init(&f, &many, 1, OFS_FLAT_PACKED, 768, NULL);
 	ofs_flat_spread(&f, 2 * 768, NULL);
-	is_u64(f.shard, 348, "of many ranks");
-	is_u64(ofs_flat_held(&f, 765), 20, "one has some padding");
-	is_u64(ofs_flat_held(&f, 766), 0, "those behind it nothing else");
+	is_u64(f.shard, 348, "the shards of 768 ranks have 348 elements");
+	is_u64(ofs_flat_held(&f, 765), 20,
+	    "rank 765 of 768 has 20 elements before the padding");
+	is_u64(ofs_flat_held(&f, 766), 0,
+	    "a rank behind the last element has only padding");
 	ofs_flat_fini(&f);
 	many = UINT64_MAX - 1;
 	ofs_flat_init(&f, &many, 1, OFS_FLAT_PACKED, 1, NULL);
-	ok(ofs_flat_spread(&f, 4, NULL) == -1, "too many");
+	ok(ofs_flat_spread(&f, 4, NULL) == -1,
+	    "a padded size beyond 64 bits is refused");
 	ofs_flat_fini(&f);
 }
 
@@ -113,8 +123,8 @@ static uint64_t below(uint64_t n)
 	return seed % n;
 }
 
-/* Lay numbered elements as a writer does, cut them, and put each slice back:
- * every element must arrive once, where it was. */
+/* Number the elements, lay them out as a writer does, cut the result, and
+ * compare each slice: every element must arrive once, in its place. */
 static bool tiles(uint32_t nparams, uint32_t align, uint32_t world, bool spread)
 {
 	uint64_t numel[16], *flat, id = 1, held = 0;
@@ -172,12 +182,17 @@ static void refused(void)
 	struct optimfs_error err = { 0 };
 	struct ofs_flat f;
 
-	ok(ofs_flat_init(&f, huge, 1, 4, 0, &err) == -1, "no rank");
-	is_int(err.code, EINVAL, "is EINVAL");
-	ok(ofs_flat_init(&f, more, 2, 0, 1, &err) == -1, "a sum that wraps");
-	is_error(err, EINVAL, "OFS606", "says so");
-	ok(ofs_flat_init(&f, huge, 2, 16, 1, &err) == -1, "padding that does");
-	ok(ofs_flat_init(&f, more, 1, 0, 7, &err) == -1, "and at the end");
+	ok(ofs_flat_init(&f, huge, 1, 4, 0, &err) == -1,
+	    "a layout for 0 ranks is refused");
+	is_int(err.code, EINVAL, "a layout for 0 ranks fails with EINVAL");
+	ok(ofs_flat_init(&f, more, 2, 0, 1, &err) == -1,
+	    "a sum of sizes beyond 64 bits is refused");
+	is_error(err, EINVAL, "OFS606",
+	    "a sum of sizes beyond 64 bits fails with OFS606");
+	ok(ofs_flat_init(&f, huge, 2, 16, 1, &err) == -1,
+	    "padding between parameters beyond 64 bits is refused");
+	ok(ofs_flat_init(&f, more, 1, 0, 7, &err) == -1,
+	    "padding at the end beyond 64 bits is refused");
 }
 
 int main(void)

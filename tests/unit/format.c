@@ -1,8 +1,6 @@
-/* detect/read.c - a path read into a catalog: parts that fail, strict, what it is */
+/* detect/read.c - reading a path into a catalog */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
-#include "cluster/source.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cluster/source.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
 #include "support/truth.h"
 #include "tap.h"
 
-/* {'k': 1}, as torch.save writes it. */
+/* A checkpoint file of torch.save with {'k': 1}. */
 static void put_torch(const char *dir, const char *name)
 {
 	struct ofs_buf b = { 0 }, pk = { 0 };
@@ -38,7 +37,7 @@ static void put_damaged(const char *dir, const char *name)
 	mk_file(dir, name, "PK\3\4 that is all", 16);
 }
 
-/* How many entries path gives; -1 with err. */
+/* Number of entries of the catalog of path; -1 with err. */
 static int entries(const char *path, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
@@ -57,8 +56,8 @@ static const char *in(const char *dir, const char *name)
 	return path;
 }
 
-/* Files that cannot be read are left out, wherever they stand; each is a
- * warning. */
+/* Files that cannot be read are left out, whatever their place among the
+ * others, with one warning each. With strict they are an error. */
 static void some_fail(void)
 {
 	static const char *const names[] = { "a.pt", "b.pt", "c.pt", "d.pt",
@@ -92,25 +91,28 @@ static void some_fail(void)
 			wrong++;
 		mk_remove(dir);
 	}
-	is_u64(wrong, 0, "any of five files damaged, and strict refuses");
+	is_u64(wrong, 0,
+	    "damaged files are left out with a warning, and fail with strict");
 	ok(entries(data_path("pytorch/torchtitan_like_w2/ckpt/step-3"), &strict,
 	       &err) > 0,
-	    "a frozen parameter without state is no damage");
+	    "strict accepts a frozen parameter without optimizer state");
 	mk_dir(dir);
 	put_damaged(dir, "a.pt");
 	put_damaged(dir, "b.pt");
-	is_int(entries(dir, NULL, &err), -1, "all of them");
+	is_int(entries(dir, NULL, &err), -1,
+	    "a directory with only damaged files fails");
 	ok(strncmp(err.text, "OFS5", 4) == 0 &&
 		strstr(err.text, "a.pt") != NULL,
-	    "fails with the first one's reason");
+	    "a directory of damaged files fails with the error of the first");
 	mk_remove(dir);
 	mk_dir(dir);
 	put_damaged(dir, "alone.pt");
-	is_int(entries(dir, NULL, &err), -1, "one alone may not fail");
+	is_int(entries(dir, NULL, &err), -1,
+	    "a directory with a single damaged file fails");
 	mk_remove(dir);
 }
 
-/* What one may point at. */
+/* Kinds of paths that can be given. */
 static void paths(void)
 {
 	struct optimfs_options opt = { 0 };
@@ -119,25 +121,31 @@ static void paths(void)
 
 	mk_dir(dir);
 	put_torch(dir, "a.pt");
-	is_int(entries(in(dir, "a.pt"), NULL, &err), 1, "a file");
+	is_int(entries(in(dir, "a.pt"), NULL, &err), 1,
+	    "the path of a torch.save file is read");
 	opt.type = "raw";
-	is_int(entries(in(dir, "a.pt"), &opt, &err), 1, "as bytes");
-	is_int(entries(in(dir, "gone"), NULL, &err), -1, "nothing");
-	is_int(err.code, ENOENT, "is ENOENT");
+	is_int(entries(in(dir, "a.pt"), &opt, &err), 1,
+	    "a file is read as raw bytes with the type raw");
+	is_int(entries(in(dir, "gone"), NULL, &err), -1,
+	    "a path that does not exist fails");
+	is_int(err.code, ENOENT,
+	    "a path that does not exist fails with ENOENT");
 	if (mkfifo(in(dir, "fifo"), 0600) == -1)
 		bail_out("mkfifo: %m");
-	is_int(entries(in(dir, "fifo"), NULL, &err), -1, "a FIFO");
-	is_error(err, EUCLEAN, "OFS602", "is refused without waiting");
+	is_int(entries(in(dir, "fifo"), NULL, &err), -1,
+	    "a path of a FIFO fails");
+	is_error(err, EUCLEAN, "OFS602",
+	    "a FIFO is refused with OFS602, without waiting for a writer");
 	mk_dir(to);
 	if (symlink(dir, in(to, "link")) == -1)
 		bail_out("symlink: %m");
 	is_int(entries(in(to, "link"), NULL, &err), 1,
-	    "a link that the user gives is followed");
+	    "a symbolic link to a directory is followed");
 	mk_remove(to);
 	mk_remove(dir);
 	is_int(entries(data_path("pytorch/dcp_names/ckpt/.metadata"), NULL,
 		   &err),
-	    17, ".metadata is its directory");
+	    17, "the path of .metadata stands for its directory");
 }
 
 static void writers(void)
@@ -161,14 +169,14 @@ static void writers(void)
 		struct ofs_catalog *cat =
 		    ofs_read_checkpoint(data_path(cases[i][0]), NULL, &err);
 
-		if (!ok(cat != NULL, "%s", cases[i][0])) {
+		if (!ok(cat != NULL, "%s is read", cases[i][0])) {
 			diag("%s", err.text);
 			continue;
 		}
-		is_str(cat->format, cases[i][1], "format");
-		is_str(cat->writer, cases[i][2], "writer");
+		is_str(cat->format, cases[i][1], "format of %s", cases[i][0]);
+		is_str(cat->writer, cases[i][2], "writer of %s", cases[i][0]);
 		is_str(cat->trainer == NULL ? "" : cat->trainer, cases[i][3],
-		    "trainer");
+		    "trainer of %s", cases[i][0]);
 		ofs_catalog_free(cat);
 	}
 }

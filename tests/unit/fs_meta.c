@@ -1,4 +1,4 @@
-/* fs_meta.c - what .optimfs says, extended attributes, fsck */
+/* fs_meta.c - files of .optimfs, extended attributes, fsck */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,11 +18,11 @@ static void says(const char *path, const char *want)
 	struct optimfs_error err = { 0 };
 	char *got = sample_read(&s, path, NULL, &err);
 
-	is_str(got == NULL ? err.text : got, want, "%s", path);
+	is_str(got == NULL ? err.text : got, want, "contents of %s", path);
 	free(got);
 }
 
-/* The file holds each of these, in this order. */
+/* Tests that the file has each of these parts, in this order. */
 static void holds(const char *path, const char *const *part)
 {
 	struct optimfs_error err = { 0 };
@@ -57,7 +57,8 @@ static void tables(void)
 	    "optim/state/w/exp_avg\tfloat32\t4\t16\t2\t0,2\n"
 	    "optim/state/w/step\tfloat32\t\t4\t1\t1\n");
 	optimfs_resolve(s.fs, ".optimfs/tensors.tsv", &a, NULL);
-	ok(a.exact && a.size > 300, "its size is known");
+	ok(a.exact && a.size > 300,
+	    "the size of tensors.tsv is known without reading it");
 	says(".optimfs/missing", "OFS140 gone.bin is missing\n");
 	says(".optimfs/globals", "");
 	says(".optimfs/control", "clean\n");
@@ -117,7 +118,7 @@ static void attribute(const char *path, const char *name, const char *want)
 		return;
 	}
 	is_str(value, want, "%s of %s", name, path);
-	is_u64(len, strlen(value), "and its length");
+	is_u64(len, strlen(value), "length of %s of %s", name, path);
 	free(value);
 }
 
@@ -131,7 +132,8 @@ static void listed(const char *path, const char *want)
 	for (size_t i = 0; i < len; i += strlen(names + i) + 1)
 		ofs_buf_printf(&text, "%s ", names + i);
 	ofs_buf_putc(&text, '\0');
-	is_str((char *)text.data, want, "attributes of '%s'", path);
+	is_str((char *)text.data, want, "names of the attributes of '%s'",
+	    path);
 	ofs_buf_fini(&text);
 	free(names);
 }
@@ -178,22 +180,25 @@ static void errors(void)
 
 	optimfs_getxattr(s.fs, sample_node(&s, "model/bad"), P "error", &value,
 	    &len, NULL);
-	ok(strncmp(value, "OFS610 ", 7) == 0, "known before it is read");
+	ok(strncmp(value, "OFS610 ", 7) == 0,
+	    "user.optimfs.error has the error before the file is read");
 	free(value);
 	for (int i = 0; i < 2; i++) {
 		got = sample_read(&s, "optim/state/w/exp_avg", NULL, NULL);
-		ok(got == NULL, "a read that fails");
+		ok(got == NULL, "reading a tensor with a missing file fails");
 	}
 	got = sample_read(&s, "model/bad", NULL, NULL);
-	ok(got == NULL, "an open that fails");
+	ok(got == NULL, "opening a tensor with overlapping shards fails");
 	holds(".optimfs/errors",
 	    (const char *const[]){
 		"OFS140\tEIO\toptim/state/w/exp_avg\tbytes 0-15\t", "\t2\n",
 		"OFS610\tEUCLEAN\tmodel/bad\t-\t", "\t1\n", NULL });
-	is_u64(sample_stat(&s, "failures"), 3, "counted");
+	is_u64(sample_stat(&s, "failures"), 3,
+	    "the counter failures has all failed calls");
 	optimfs_getxattr(s.fs, sample_node(&s, "optim/state/w/exp_avg"),
 	    P "error", &value, &len, NULL);
-	ok(strstr(value, "gone.bin") != NULL, "the last words of a file");
+	ok(strstr(value, "gone.bin") != NULL,
+	    "user.optimfs.error has the last failure of the file");
 	free(value);
 	optimfs_log_error(s.fs,
 	    &(struct optimfs_error){ ETIMEDOUT, 999, "OFS999 of the mount" });
@@ -211,9 +216,12 @@ static char *more_stats(void *ctx)
 static void stats(void)
 {
 	optimfs_set_stats(s.fs, more_stats, NULL);
-	is_u64(sample_stat(&s, "mount.threads"), 7, "lines of the mount");
-	ok(sample_stat(&s, "local.read_bytes") > 0, "bytes that were read");
-	ok(sample_stat(&s, "memory.resident") > 100000, "memory");
+	is_u64(sample_stat(&s, "mount.threads"), 7,
+	    ".optimfs/stats has the lines of the mount");
+	ok(sample_stat(&s, "local.read_bytes") > 0,
+	    ".optimfs/stats has the number of bytes read");
+	ok(sample_stat(&s, "memory.resident") > 100000,
+	    ".optimfs/stats has the resident memory");
 }
 
 static void note(void *ctx, const struct optimfs_finding *f)
@@ -230,10 +238,14 @@ static void check(bool data, const char *want, uint64_t problems)
 	struct optimfs_error err = { 0 };
 	uint64_t n = 99;
 
-	is_int(optimfs_fsck(s.fs, data, note, &out, &n, &err), 0, "fsck");
+	is_int(optimfs_fsck(s.fs, data, note, &out, &n, &err), 0,
+	    "fsck %s data succeeds", data ? "with" : "without");
 	ofs_buf_putc(&out, '\0');
-	is_str((char *)out.data, want, data ? "all" : "structure");
-	is_u64(n, problems, "errors");
+	is_str((char *)out.data, want,
+	    "fsck %s data reports the expected findings",
+	    data ? "with" : "without");
+	is_u64(n, problems, "fsck %s data counts its errors",
+	    data ? "with" : "without");
 	ofs_buf_fini(&out);
 }
 

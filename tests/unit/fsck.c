@@ -1,4 +1,4 @@
-/* fsck.c - real checkpoints, damaged: what fsck says and what still reads */
+/* fsck.c - fsck and reads of damaged copies of real checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,7 +20,7 @@
 
 #define TENSOR "model/layers.0.w1.weight"
 
-/* A copy of a checkpoint of tests/data, to be spoiled. */
+/* A copy of a checkpoint of tests/data, to be damaged. */
 static struct handmade h;
 
 static void copy_checkpoint(const char *name)
@@ -79,13 +79,16 @@ static void finds(bool data, const char *want)
 	uint64_t problems;
 	char *got = findings(fs, data, &problems);
 
-	is_str(got, want, data ? "with data" : "structure");
-	is_u64(problems, want[0] == '\0' ? 0 : 1, "problems");
+	is_str(got, want, "fsck %s data gives the expected findings",
+	    data ? "with" : "without");
+	is_u64(problems, want[0] == '\0' ? 0 : 1,
+	    "fsck %s data counts the expected problems",
+	    data ? "with" : "without");
 	free(got);
 	optimfs_close(fs);
 }
 
-/* The tensor's bytes; -1 and err when they cannot be had. */
+/* The bytes of the tensor; -1 with err if they cannot be read. */
 static ssize_t read_tensor(const char *path, void *buf, size_t size,
     struct optimfs_error *err)
 {
@@ -103,7 +106,7 @@ static ssize_t read_tensor(const char *path, void *buf, size_t size,
 	return n;
 }
 
-/* Change the first of these bytes wherever they are in the file. */
+/* Flips a bit in the first place where the file has these bytes. */
 static bool spoil(const char *name, const void *bytes, size_t n)
 {
 	uint8_t file[1 << 18], *at, spoilt;
@@ -130,15 +133,17 @@ static void checksums(void)
 	copy_checkpoint("pytorch/dcp_fsdp2_w2/ckpt");
 	finds(false, "");
 	finds(true, "");
-	is_int(read_tensor(TENSOR, before, sizeof(before), &err), 912, "read");
-	ok(spoil("__0_0.distcp", before, 64), "one bit of its first shard");
+	is_int(read_tensor(TENSOR, before, sizeof(before), &err), 912,
+	    "reading a sound tensor succeeds");
+	ok(spoil("__0_0.distcp", before, 64),
+	    "a bit of the tensor's first shard is flipped");
 	finds(false, "");
 	finds(true, TENSOR " OFS530\n");
 	is_int(read_tensor(TENSOR, after, sizeof(after), &err), 912,
-	    "reading does not look at checksums");
+	    "a read does not verify checksums");
 	ok(after[0] == (before[0] ^ 1) &&
 		memcmp(before + 1, after + 1, 911) == 0,
-	    "and gives what is there");
+	    "a read of a damaged shard gives its bytes as they are stored");
 	handmade_fini(&h);
 }
 
@@ -156,26 +161,29 @@ static void short_file(void)
 	fs = open_copy();
 	got = findings(fs, true, &problems);
 	ok(problems > 10 && strstr(got, "/exp_avg OFS603\n") != NULL,
-	    "what lies past the end of a file");
+	    "fsck reports data past the end of a truncated file as OFS603");
 	ok(strstr(got, "OFS530") == NULL && strstr(got, "OFS5") == NULL,
-	    "and nothing else");
+	    "fsck reports nothing else about a truncated file");
 	free(got);
 	optimfs_close(fs);
 	is_int(read_tensor("optim/state/tok_embeddings.weight/exp_avg_sq",
 		   bytes, 900, &err),
-	    900, "the shard on the whole file reads");
+	    900, "a shard in an undamaged file can still be read");
 	unlink(handmade_path(&h, "__1_0.distcp"));
 	fs = open_copy();
 	got = findings(fs, false, &problems);
-	ok(strstr(got, TENSOR " OFS140\n") != NULL, "a file that is gone");
+	ok(strstr(got, TENSOR " OFS140\n") != NULL,
+	    "fsck reports a tensor of a missing file as OFS140");
 	free(got);
 	optimfs_close(fs);
-	is_int(read_tensor(TENSOR, bytes, 912, &err), -1, "cannot be read");
-	is_error(err, EIO, "__1_0.distcp", "EIO with its name");
+	is_int(read_tensor(TENSOR, bytes, 912, &err), -1,
+	    "reading a tensor of a missing file fails");
+	is_error(err, EIO, "__1_0.distcp",
+	    "reading a tensor of a missing file fails with EIO and its name");
 	handmade_fini(&h);
 }
 
-/* A shard that we may not open is found without reading any data. */
+/* A shard that may not be opened is found without reading any data. */
 static void closed_file(void)
 {
 	static const char shard[] = "__0_0.distcp";
@@ -193,17 +201,19 @@ static void closed_file(void)
 	all = findings(fs, true, &with);
 	if (user == 0 && seteuid(0) == -1)
 		bail_out("seteuid: %m");
-	ok(strstr(quick, TENSOR " OFS756\n") != NULL, "a shard of mode 0");
-	is_str(quick, all, "the same as with data");
-	ok(without > 1 && without == with, "each of its tensors is a problem");
+	ok(strstr(quick, TENSOR " OFS756\n") != NULL,
+	    "fsck reports a shard without read permission as OFS756");
+	is_str(quick, all, "fsck finds it without data as with data");
+	ok(without > 1 && without == with,
+	    "every tensor of an unreadable shard is a problem");
 	free(quick);
 	free(all);
 	optimfs_close(fs);
 	handmade_fini(&h);
 }
 
-/* A job saves to the same place again: what was opened reads on, as long as
- * its files are there; nothing new opens. */
+/* A job saves to the same place again. Files that are open can still be read as
+ * long as the shards exist; nothing new can be opened. */
 static void saved_again(void)
 {
 	struct optimfs_error err = { 0 };
@@ -216,27 +226,29 @@ static void saved_again(void)
 	copy_checkpoint("pytorch/dcp_fsdp2_w2/ckpt");
 	fs = open_copy();
 	optimfs_resolve(fs, TENSOR, &attr, &err);
-	is_int(optimfs_file_open(fs, attr.node, &before, &err), 0, "open");
+	is_int(optimfs_file_open(fs, attr.node, &before, &err), 0,
+	    "a tensor opens before the index is replaced");
 	if (ofs_dir_read_file(&h.cat->dir, ".metadata", 1 << 24, &index, &len,
 		&err) == -1)
 		bail_out("%s", err.text);
 	handmade_replace(&h, ".metadata", index, len);
 	free(index);
 	is_int(optimfs_file_open(fs, attr.node, &after, &err), -1,
-	    "a new index");
-	is_error(err, ESTALE, "OFS753", "stops new opens");
+	    "opening a tensor after the index was replaced fails");
+	is_error(err, ESTALE, "OFS753",
+	    "a replaced index makes opens fail with OFS753");
 	is_int(optimfs_file_read(before, bytes, 912, 0, &err), 912,
-	    "not an open file");
+	    "a tensor that is already open can still be read");
 	optimfs_resolve(fs, ".optimfs/errors", &attr, &err);
 	is_int(optimfs_file_open(fs, attr.node, &after, &err), 0,
-	    "nor what is said about it");
+	    ".optimfs/errors still opens after the index was replaced");
 	optimfs_file_close(after);
 	optimfs_file_close(before);
 	optimfs_close(fs);
 	handmade_fini(&h);
 }
 
-/* The frame's own checksum, or its structure, tells. */
+/* Damage of a zstd frame shows in its checksum or its structure. */
 static void compressed(void)
 {
 	struct optimfs *fs;
@@ -251,7 +263,8 @@ static void compressed(void)
 	if (strstr(got, "OFS619") != NULL) {
 		skip(1, "built without zstd");
 	} else {
-		is_str(got, "", "sound");
+		is_str(got, "",
+		    "fsck finds nothing in a sound compressed checkpoint");
 		optimfs_close(fs);
 		fd = open(handmade_path(&h, "__0_0.distcp"), O_RDWR);
 		if (pread(fd, bytes, 16, 2000) != 16)
@@ -264,7 +277,8 @@ static void compressed(void)
 		free(got);
 		fs = open_copy();
 		got = findings(fs, true, &problems);
-		is_u64(problems, 1, "one spoilt frame");
+		is_u64(problems, 1,
+		    "fsck reports a damaged zstd frame as one problem");
 	}
 	free(got);
 	optimfs_close(fs);

@@ -1,4 +1,4 @@
-/* gather.c - whole files in memory, by several threads */
+/* fuse/gather.c - reading whole files into memory with several threads */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -78,9 +78,11 @@ static void test_size(uint64_t size, unsigned threads)
 	struct stat st;
 	int fd = ofs_gather_file(dir, &g, &err);
 
-	ok(fd != -1 && holds_all(fd, size), "%llu bytes, %u threads",
-	    (unsigned long long)size, threads);
-	ok(fd != -1 && fstat(fd, &st) == 0 && st.st_nlink == 0, "unlinked");
+	ok(fd != -1 && holds_all(fd, size),
+	    "%llu bytes are gathered with %u threads", (unsigned long long)size,
+	    threads);
+	ok(fd != -1 && fstat(fd, &st) == 0 && st.st_nlink == 0,
+	    "the gathered file is unlinked");
 	if (fd != -1)
 		close(fd);
 }
@@ -95,25 +97,31 @@ static void test_failures(void)
 		.cancelled = never };
 	struct optimfs_error err;
 
-	is_int(ofs_gather_file(dir, &g, &err), -1, "a bad byte");
-	is_error(err, EBADMSG, "bad at 7000000", "says which");
+	is_int(ofs_gather_file(dir, &g, &err), -1,
+	    "gathering a file fails if one of its bytes cannot be read");
+	is_error(err, EBADMSG, "bad at 7000000",
+	    "a failed gather reports the error of the read");
 	f.size = g.size = 1000;
 	f.fail_at = 10;
-	is_int(ofs_gather_file(dir, &g, &err), -1, "in a small file");
-	is_error(err, EBADMSG, "bad at 10", "says which");
+	is_int(ofs_gather_file(dir, &g, &err), -1,
+	    "gathering a small file fails if one of its bytes cannot be read");
+	is_error(err, EBADMSG, "bad at 10",
+	    "a failed gather of a small file reports the error of the read");
 	f.fail_at = UINT64_MAX;
 	g.size = 1001;
-	is_int(ofs_gather_file(dir, &g, &err), -1, "a file that is shorter");
-	is_error(err, EIO, "1000 of 1001 bytes", "is not filled up");
+	is_int(ofs_gather_file(dir, &g, &err), -1,
+	    "gathering a file that is shorter than its size fails");
+	is_error(err, EIO, "1000 of 1001 bytes",
+	    "a file that is too short fails with EIO and both sizes");
 	f.size = g.size = 9000000;
 	g.cancelled = third_time;
-	is_int(ofs_gather_file(dir, &g, &err), -1, "cancelled");
-	is_error(err, ECANCELED, "", "with that code");
+	is_int(ofs_gather_file(dir, &g, &err), -1, "a cancelled gather fails");
+	is_error(err, ECANCELED, "", "a cancelled gather fails with ECANCELED");
 	f.size = g.size = UINT64_C(64) << 20;
 	g.cancelled = never;
 	is_int(ofs_gather_file(dir, &g, &err), -1,
-	    "more than there is room for");
-	is_error(err, ENOMEM, "", "is no SIGBUS");
+	    "gathering more than the directory can hold fails");
+	is_error(err, ENOMEM, "", "a full directory causes ENOMEM, not SIGBUS");
 }
 
 int main(void)
@@ -129,7 +137,8 @@ int main(void)
 		for (unsigned threads = 1; threads <= 4; threads += 3)
 			test_size(sizes[i], threads);
 	test_failures();
-	for (int i = 0; i < 20; i++) /* nothing of the failures is left */
+	for (int i = 0; i < 20;
+	     i++) /* room that a failed gather keeps would soon be missing */
 		test_size(30000000, 2);
 	close(dir);
 	return done_testing();

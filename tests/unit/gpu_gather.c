@@ -1,4 +1,5 @@
-/* cluster/gpu/gather.c - gathering through GPUs that are a fake, by the real module */
+/* cluster/gpu/gather.c - the real GPU module over fake CUDA and NCCL
+ * libraries */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,12 +24,12 @@
 #include "support/fakegroup.h"
 #include "tap.h"
 
-/* Seconds, of the group's: a transfer may take half of it. Where something
- * hangs, and where nothing does, however slow the machine. */
+/* Timeouts of a group in seconds; a transfer may take half of it. SHORT is for
+ * tests in which something hangs, LONG for the others, on slow machines too. */
 #define SHORT     2
 #define LONG      120
 #define MAX_RANKS 4
-/* A few blocks, and a last one that is not whole. */
+/* A few blocks, the last of them not full. */
 #define SIZE (3 * OFS_GPU_BLOCK + 12345)
 
 static char top[] = "/tmp/optimfs-gather.XXXXXX";
@@ -40,7 +41,7 @@ struct job {
 	unsigned timeout;
 	struct optimfs_gather how;
 	void (*work)(struct job *j, int rank, struct optimfs_group *w);
-	struct optimfs_error err[MAX_RANKS]; /* of gather */
+	struct optimfs_error err[MAX_RANKS]; /* of optimfs_group_gather */
 	pthread_barrier_t barrier;
 	_Atomic unsigned wrong, tried, nunused;
 	pthread_mutex_t lock;
@@ -54,8 +55,8 @@ struct rank {
 	pthread_t thread;
 };
 
-/* Files: each rank has one that only it has, "0", "1", ..., and "all" is on
- * every rank but the first. */
+/* Each rank has a file of its own ("0", "1", ...); "all" is on every rank but
+ * the first. */
 
 static uint8_t byte_of(unsigned file, uint64_t off)
 {
@@ -63,7 +64,7 @@ static uint8_t byte_of(unsigned file, uint64_t off)
 	    off >> 12 ^ file * 37);
 }
 
-/* What is in them. */
+/* The bytes of each file. */
 static uint8_t *content[10];
 
 static void make_file(unsigned file, const char *name, int rank)
@@ -99,7 +100,7 @@ static void make_files(void)
 	}
 }
 
-/* One job: each rank runs work on a thread of its own. */
+/* A job has a thread for each rank, which runs work. */
 
 static void say(void *ctx, const char *text)
 {
@@ -159,7 +160,7 @@ static void run(struct job *j, int size, const char *faults)
 	fakegroup_free(j->f);
 }
 
-/* What .optimfs/stats says. */
+/* A counter of .optimfs/stats; 0 if it is missing. */
 static uint64_t stat_of(const struct optimfs_group *w, const char *name)
 {
 	struct ofs_buf b = { 0 };
@@ -177,7 +178,7 @@ static uint64_t stat_of(const struct optimfs_group *w, const char *name)
 	return n;
 }
 
-/* Reading. */
+/* Reads of random segments. */
 
 static struct ofs_manifest *share_of(const struct optimfs_group *w)
 {
@@ -190,7 +191,8 @@ static struct ofs_manifest *share_of(const struct optimfs_group *w)
 	return s;
 }
 
-/* The number of a file among the shared ones, that is not here. */
+/* The number of a random shared file that is not on this rank; which is its
+ * content. */
 static uint32_t file_there(const struct ofs_manifest *s, unsigned *seed,
     unsigned *which)
 {
@@ -210,7 +212,8 @@ static uint64_t below(unsigned *seed, uint64_t n)
 	return ((uint64_t)rand_r(seed) << 31 | (uint64_t)rand_r(seed)) % n;
 }
 
-/* Some segments beside each other, and the bytes they are. */
+/* Random segments that do not overlap in the buffer, and the bytes that the
+ * buffer should have afterwards. */
 static size_t make_segments(const struct ofs_manifest *s, unsigned *seed,
     struct ofs_segment *seg, size_t max, uint8_t *want, uint64_t size)
 {
@@ -247,7 +250,7 @@ static size_t make_segments(const struct ofs_manifest *s, unsigned *seed,
 
 enum { BUF = 20 << 20 };
 
-/* Bytes between the segments are nobody's: they stay. */
+/* Compares the bytes between segments too: they must not change. */
 static void read_some(struct job *j, struct optimfs_group *w, unsigned seed,
     unsigned times)
 {
@@ -291,7 +294,7 @@ static void *reader(void *arg)
 	return NULL;
 }
 
-/* Several threads of each rank, all ranks at once. */
+/* Three threads of each rank read at the same time. */
 static void read_all(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct reader r[3];
@@ -306,9 +309,12 @@ static void read_all(struct job *j, int rank, struct optimfs_group *w)
 		pthread_join(t[i], NULL);
 	pthread_barrier_wait(&j->barrier);
 	if (rank == 0) {
-		ok(stat_of(w, "gpu.used ") == 1, "GPUs are used to the end");
-		ok(stat_of(w, "gpu.received ") > 0, "through them it comes");
-		ok(j->size == 1 || stat_of(w, "gpu.sent ") > 0, "and goes");
+		ok(stat_of(w, "gpu.used ") == 1,
+		    "GPUs are in use until the end of the job");
+		ok(stat_of(w, "gpu.received ") > 0,
+		    "data is received through GPUs");
+		ok(j->size == 1 || stat_of(w, "gpu.sent ") > 0,
+		    "data is sent through GPUs");
 	}
 }
 
@@ -319,14 +325,14 @@ static void whole(int size, uint64_t cache)
 		.work = read_all };
 
 	run(&j, size, "");
-	is_int(j.err[0].code, 0, "%d ranks have GPUs", size);
+	is_int(j.err[0].code, 0, "%d ranks set up their GPUs", size);
 	ok(j.wrong == 0 && j.tried == 12 * (unsigned)size,
-	    "%d ranks, cache of %" PRIu64 " MiB: all bytes arrive", size,
+	    "%d ranks, cache of %" PRIu64 " MiB: all bytes are read", size,
 	    cache >> 20);
-	is_int(j.nsaid, 0, "nothing is said");
+	is_int(j.nsaid, 0, "a job without failures prints nothing");
 }
 
-/* The cache: what was read once comes from nowhere but the GPU. */
+/* With a cache, a second read of the same bytes needs no other rank. */
 static void read_twice(struct job *j, int rank, struct optimfs_group *w)
 {
 	uint64_t asks, before;
@@ -337,10 +343,12 @@ static void read_twice(struct job *j, int rank, struct optimfs_group *w)
 		before = stat_of(w, "gpu.received ");
 		read_some(j, w, 77, 2);
 		is_u64(stat_of(w, "gpu.received "), before,
-		    "a second read receives nothing");
-		is_u64(fakegroup_counts(j->f)->asks, asks, "and asks nobody");
-		ok(stat_of(w, "gpu.cache_hits ") > 0, "but hits");
-		ok(stat_of(w, "gpu.cached ") > 0, "what is kept");
+		    "a second read of cached bytes receives nothing");
+		is_u64(fakegroup_counts(j->f)->asks, asks,
+		    "a second read of cached bytes sends no requests");
+		ok(stat_of(w, "gpu.cache_hits ") > 0,
+		    "a second read of cached bytes counts cache hits");
+		ok(stat_of(w, "gpu.cached ") > 0, "cached blocks are counted");
 	}
 	pthread_barrier_wait(&j->barrier);
 }
@@ -352,10 +360,10 @@ static void cached(int size)
 		.work = read_twice };
 
 	run(&j, size, "");
-	ok(j.wrong == 0 && j.tried == 4, "cached bytes are the same");
+	ok(j.wrong == 0 && j.tried == 4, "cached bytes are right");
 }
 
-/* What goes wrong. */
+/* Failures. */
 
 static void read_after_loss(struct job *j, int rank, struct optimfs_group *w)
 {
@@ -374,8 +382,8 @@ static unsigned count_said(const struct job *j, const char *part)
 	return n;
 }
 
-/* Every rank reads everything all the same, and each that noticed says so
- * once. */
+/* After a failure each rank still reads everything, and each rank that noticed
+ * the failure reports it once. */
 static void lost(const char *faults, int size, unsigned timeout,
     const char *code, const char *what)
 {
@@ -384,18 +392,20 @@ static void lost(const char *faults, int size, unsigned timeout,
 		.work = read_after_loss };
 
 	run(&j, size, faults);
-	is_int(j.err[0].code, 0, "%s: no error", what);
+	is_int(j.err[0].code, 0, "%s: setting up succeeds", what);
 	ok(j.wrong == 0 && j.tried == 3 * (unsigned)size,
-	    "%s: all bytes arrive over MPI", what);
-	ok(j.nunused > 0, "%s: GPUs are used no more", what);
-	ok(count_said(&j, code) >= 1, "%s: said, with %s", what, code);
-	ok(j.nsaid <= (unsigned)size, "%s: once a rank", what);
+	    "%s: all bytes are read over MPI", what);
+	ok(j.nunused > 0, "%s: a rank stops using its GPU", what);
+	ok(count_said(&j, code) >= 1, "%s: the failure is reported with %s",
+	    what, code);
+	ok(j.nsaid <= (unsigned)size, "%s: each rank reports it at most once",
+	    what);
 	for (unsigned i = 0; i < j.nsaid; i++)
 		diag("%s", j.said[i]);
 }
 
-/* What only a rank has that is dead cannot be read; all else comes through GPUs
- * as before. */
+/* What only a dead rank has cannot be read. Everything else still comes through
+ * GPUs. */
 static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 {
 	const struct ofs_manifest *s = share_of(w);
@@ -420,14 +430,20 @@ static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 			ret = ofs_remote_fetch(s, &seg, 1, got, &err);
 			if (strcmp(path, "2") == 0)
 				ok(ret == -1 && err.code == EHOSTDOWN,
-				    "a rank has died: what only it has");
+				    "reading a file that only a dead rank has "
+				    "fails");
 			else
 				ok(ret == 0 && memcmp(got, want, seg.len) == 0,
-				    "what others have: %s", path);
+				    "with a dead rank the file of another "
+				    "rank is read: %s",
+				    path);
 		}
-		ok(stat_of(w, "gpu.used ") == 1, "through GPUs");
-		is_u64(stat_of(w, "gpu.received "), 3 * seg.len, "all of it");
-		is_u64(stat_of(w, "gpu.refused "), 1, "but what is lost");
+		ok(stat_of(w, "gpu.used ") == 1,
+		    "GPUs stay in use after a rank died");
+		is_u64(stat_of(w, "gpu.received "), 3 * seg.len,
+		    "all bytes of living ranks are received through GPUs");
+		is_u64(stat_of(w, "gpu.refused "), 1,
+		    "one request is refused for the dead rank");
 		fakegroup_kill(j->f, 2, 0);
 	}
 	pthread_barrier_wait(&j->barrier);
@@ -441,10 +457,10 @@ static void one_dead(void)
 		.work = read_without_2 };
 
 	run(&j, 4, "");
-	is_int(j.nsaid, 0, "about which the GPUs say nothing");
+	is_int(j.nsaid, 0, "a dead rank is not reported as a failure of GPUs");
 }
 
-/* Setting up fails in the same way on all ranks. */
+/* A failure to set up has the same result on all ranks. */
 static void refused(enum optimfs_gather_how how, const char *faults, int size,
     int code, const char *text, const char *what)
 {
@@ -454,17 +470,21 @@ static void refused(enum optimfs_gather_how how, const char *faults, int size,
 
 	run(&j, size, faults);
 	for (int r = 0; r < size; r++)
-		is_int(j.err[r].code, code, "%s: rank %d", what, r);
+		is_int(j.err[r].code, code,
+		    "%s: result of setting up on rank %d", what, r);
 	if (code != 0) {
-		is_error(j.err[0], code, text, "%s: why", what);
-		is_int(j.nsaid, 0, "%s: nothing is said beside", what);
+		is_error(j.err[0], code, text, "%s: the error gives the reason",
+		    what);
+		is_int(j.nsaid, 0, "%s: nothing is printed beside the error",
+		    what);
 		return;
 	}
 	ok(j.wrong == 0 && j.tried == 3 * (unsigned)size,
-	    "%s: all is read over MPI", what);
-	is_int(j.nunused, size, "%s: no GPU is used", what);
-	is_int(j.nsaid, 1, "%s: one line", what);
-	ok(count_said(&j, text) == 1, "%s: that says why", what);
+	    "%s: all bytes are read over MPI", what);
+	is_int(j.nunused, size, "%s: no rank uses a GPU", what);
+	is_int(j.nsaid, 1, "%s: one line is printed", what);
+	ok(count_said(&j, text) == 1, "%s: the printed line gives the reason",
+	    what);
 	diag("%s", j.said[0]);
 }
 
@@ -476,12 +496,13 @@ static void small_cache(void)
 		.work = read_all };
 
 	run(&j, 2, "max=100");
-	ok(j.wrong == 0, "a cache that does not fit is done without");
-	is_int(j.nsaid, 2, "each rank says so");
-	ok(count_said(&j, "OFS902") == 2, "with OFS902");
+	ok(j.wrong == 0, "data is right without the cache that does not fit");
+	is_int(j.nsaid, 2, "each rank reports that its cache does not fit");
+	ok(count_said(&j, "OFS902") == 2,
+	    "a cache that does not fit is reported with OFS902");
 }
 
-/* Requests from ranks that we do not trust more than files. */
+/* Requests from other ranks are trusted as little as files are. */
 static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 {
 	static const uint8_t kinds[] = { OFS_WIRE_STAGE, OFS_WIRE_SEQUENCE,
@@ -502,8 +523,9 @@ static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 			failed += fakegroup_ask(j->f, 1, request, n, out,
 				      below(&seed, sizeof(out)), &err) == -1;
 		}
-		is_int(failed, 3000, "nonsense is refused");
-		is_error(err, EPROTO, "OFS913", "as such");
+		is_int(failed, 3000, "all of 3000 random requests are refused");
+		is_error(err, EPROTO, "OFS913",
+		    "a random request fails with OFS913");
 	}
 	pthread_barrier_wait(&j->barrier);
 	read_some(j, w, (unsigned)rank, 1);
@@ -516,11 +538,11 @@ static void nonsense(void)
 		.work = send_nonsense };
 
 	run(&j, 2, "");
-	ok(j.wrong == 0, "and all can be read after it");
+	ok(j.wrong == 0, "all files can be read after random requests");
 }
 
-/* The libraries are found by their names, which the loader looks for where it
- * was told to when the program started. */
+/* The module finds the libraries by name, so the loader's path must be set
+ * before the program starts. */
 static void use_fakes(char **argv)
 {
 	const char *b = getenv("TOP_BUILDDIR");
@@ -539,7 +561,7 @@ static void use_fakes(char **argv)
 	bail_out("%s: %s", argv[0], strerror(errno));
 }
 
-/* What goes wrong can be had of a fake only. */
+/* Failures are tested with the fake libraries only. */
 static void all_of_fake(void)
 {
 	whole(1, 0);
@@ -552,19 +574,20 @@ static void all_of_fake(void)
 	lost("hang=0:2", 3, SHORT, "OFS901", "a transfer that hangs");
 	lost("hang=0:2,abort=hang", 3, SHORT, "OFS901",
 	    "an abort that does not return");
-	lost("async=0:0", 1, SHORT, "OFS901", "an error when alone");
+	lost("async=0:0", 1, SHORT, "OFS901",
+	    "an asynchronous error of a single rank");
 	lost("reset=3", 2, LONG, "OFS902", "a GPU that fails");
-	lost("stuck=3", 2, SHORT, "OFS902", "a GPU that does not come back");
+	lost("stuck=3", 2, SHORT, "OFS902", "a GPU call that does not return");
 	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
-	    "NCCL that cannot connect");
+	    "NCCL that fails to connect");
 	refused(OPTIMFS_GATHER_NCCL, "init=hang", 2, 0, "OFS901",
 	    "NCCL that never connects");
 	refused(OPTIMFS_GATHER_NCCL, "init=hang,abort=hang", 2, 0, "OFS901",
-	    "NCCL that does not give up connecting either");
+	    "NCCL that hangs while connecting and aborting");
 	refused(OPTIMFS_GATHER_NCCL, "max=10", 2, 0, "OFS902",
-	    "no memory on the GPU");
+	    "a GPU with too little memory");
 	refused(OPTIMFS_GATHER_NCCL, "left=200", 2, 0, "OFS902",
-	    "no memory for a connection");
+	    "a GPU with too little memory for a connection");
 	refused(OPTIMFS_GATHER_NCCL, "devices=0", 2, ENODEV, "OFS903",
 	    "gather=nccl without a GPU");
 	refused(OPTIMFS_GATHER_AUTO, "devices=0", 2, 0, "OFS903",
@@ -575,7 +598,7 @@ static void all_of_fake(void)
 	nonsense();
 }
 
-/* So many ranks, each with a GPU, of whatever libraries there are. */
+/* With real libraries: up to this many ranks, each with a GPU. */
 static void all_of_real(int ranks)
 {
 	for (int n = 1; n <= ranks && n <= MAX_RANKS; n *= 2) {
@@ -585,7 +608,8 @@ static void all_of_real(int ranks)
 	}
 }
 
-/* Without an argument over the fake libraries; otherwise the number of GPUs. */
+/* Without an argument: over the fake libraries. The argument is the number of
+ * GPUs for the real ones. */
 int main(int argc, char **argv)
 {
 	char command[sizeof(top) + 16];

@@ -84,7 +84,7 @@ uint32_t handmade_file(struct handmade *h, const char *name, const void *bytes,
 void handmade_write(struct handmade *h, const char *name, size_t off,
     const void *bytes, size_t n)
 {
-	/* Past the grain of the clock that stamps files. */
+	/* Longer than a tick of the clock that stamps files. */
 	usleep(20000);
 	write_file(handmade_path(h, name), 0, off, bytes, n);
 }

@@ -1,4 +1,4 @@
-/* format/safetensors/hf_shards.c - safetensors files that hold shards, and lies about them */
+/* format/safetensors/hf_shards.c - safetensors files that hold shards */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -39,11 +39,11 @@ static void names(void)
 			(!is ||
 			    (rank == cases[i].rank && part == cases[i].part &&
 				parts == cases[i].parts)),
-		    "%s", cases[i].name);
+		    "parsed file name %s", cases[i].name);
 	}
 }
 
-/* The file of a rank: w, two floats of it at this offset. */
+/* The safetensors file of a rank with a tensor w of two floats. */
 static void put(const char *dir, int rank, const char *info, const char *tensor,
     const float *data)
 {
@@ -71,7 +71,8 @@ static void put(const char *dir, int rank, const char *info, const char *tensor,
 
 #define FLOATS "{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"
 
-/* Two ranks; the second one's header as given. */
+/* Reads a checkpoint of rank 0 and of the given rank, whose header is as
+ * given. */
 static int open_two(struct reader *r, const char *info, const char *tensor,
     int rank, struct optimfs_error *err)
 {
@@ -103,25 +104,30 @@ static void good(void)
 
 	if (!ok(open_two(&r, "{\"w\":{\"saved_offsets\":[2]}}", FLOATS, 1,
 		    &err) == 0,
-		"two shards")) {
+		"two shards with offsets are read")) {
 		diag("%s", err.text);
 		return;
 	}
-	is_u64(ofs_tensor_numel(r.cat, tensor_w(&r)), 4, "are one tensor");
-	is_u64(tensor_w(&r)->nshards, 2, "of both");
-	is_int(r.cat->world_size, 2, "of two ranks");
-	ok(reader_note(&r, "OFS") == NULL, "nothing to say");
+	is_u64(ofs_tensor_numel(r.cat, tensor_w(&r)), 4,
+	    "two shards of two elements make a tensor of four");
+	is_u64(tensor_w(&r)->nshards, 2,
+	    "the tensor of two shards has two shards");
+	is_int(r.cat->world_size, 2,
+	    "files of two ranks give a world size of 2");
+	ok(reader_note(&r, "OFS") == NULL,
+	    "a complete checkpoint has no notes");
 	reader_close(&r);
 	if (ok(open_two(&r, "{\"w\":{\"saved_offsets\":[2]}}", FLOATS, 3,
 		   &err) == 0,
-		"a gap in the ranks"))
+		"a checkpoint with a gap in its ranks is read"))
 		ok(reader_note(&r, "OFS140 shard-00002-model-00001") != NULL,
-		    "is noted");
+		    "a gap in the ranks is noted with the name of the missing "
+		    "file");
 	reader_close(&r);
 	if (ok(open_two(&r, NULL, FLOATS, 1, &err) == 0,
-		"a file that says nothing"))
+		"a file without DCP_SHARDING_INFO is read"))
 		is_u64(ofs_tensor_numel(r.cat, tensor_w(&r)), 2,
-		    "has the whole tensor");
+		    "a file without DCP_SHARDING_INFO has the whole tensor");
 	reader_close(&r);
 }
 
@@ -137,9 +143,10 @@ static void refused(void)
 
 	for (size_t i = 0; i < sizeof(infos) / sizeof(infos[0]); i++) {
 		err = (struct optimfs_error){ 0 };
-		is_int(open_two(&r, infos[i], FLOATS, 1, &err), -1, "case %zu",
-		    i);
-		is_error(err, EUCLEAN, "OFS628", "says why");
+		is_int(open_two(&r, infos[i], FLOATS, 1, &err), -1,
+		    "sharding info %s is refused", infos[i]);
+		is_error(err, EUCLEAN, "OFS628",
+		    "sharding info %s fails with OFS628", infos[i]);
 		reader_close(&r);
 	}
 }
@@ -174,11 +181,12 @@ static void spoiled(void)
 		err = (struct optimfs_error){ 0 };
 		if (!ok(open_two(&r, cases[i].info, cases[i].tensor, 1, &err) ==
 			    0,
-			"%s: mounts", cases[i].info))
+			"%s: the checkpoint is read", cases[i].info))
 			continue;
 		ok(reader_tensor(&r, tensor_w(&r), &err) == NULL,
-		    "but the tensor fails");
-		is_error(err, cases[i].code, cases[i].text, "and says why");
+		    "%s: reading the tensor fails", cases[i].info);
+		is_error(err, cases[i].code, cases[i].text,
+		    "%s: the error says why", cases[i].info);
 		reader_close(&r);
 	}
 }

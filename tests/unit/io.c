@@ -1,4 +1,4 @@
-/* io.c - names from an index never lead out of the checkpoint */
+/* io.c - files that are opened inside the checkpoint only */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -48,7 +48,7 @@ static void put_socket(const char *name)
 	close(fd);
 }
 
-/* ck/ is the checkpoint; beside it lies what it must not reach. */
+/* ck/ is the checkpoint. What is beside it must not be reached. */
 static void make_tree(void)
 {
 	if (mkdtemp(scratch) == NULL || chdir(scratch) == -1)
@@ -83,11 +83,11 @@ static void remove_tree(void)
 
 struct row {
 	const char *rel;
-	int code; /* 0: opens */
+	int code; /* 0: the file opens */
 	const char *part;
 };
 
-/* Without -o follow. */
+/* Results without -o follow. */
 static const struct row strict[] = {
 	{ "f", 0, "" },
 	{ "same", 0, "" },
@@ -120,7 +120,7 @@ static const struct row strict[] = {
 	{ "socket", EUCLEAN, "OFS602" },
 };
 
-/* With it, where that differs. */
+/* Results with -o follow. */
 static const struct row follow[] = {
 	{ "f", 0, "" },
 	{ "inside", 0, "" },
@@ -158,7 +158,7 @@ static void rows(const struct ofs_dir *dir, const struct row *r, size_t n,
 		    r[i].code == 0 ? "a file" : r[i].part);
 }
 
-/* Make openat2 fail with error from here on. */
+/* Lets every later call of openat2 fail with this error. */
 static bool forbid_openat2(unsigned int error)
 {
 	struct sock_filter filter[] = {
@@ -174,7 +174,7 @@ static bool forbid_openat2(unsigned int error)
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/* In a child: as many rows as differ, 255 when there is no seccomp. */
+/* Runs the rows in a child; the number that fail, 255 without seccomp. */
 static int without_openat2(const struct ofs_dir *dir, unsigned int error)
 {
 	struct optimfs_error err = { 0 };
@@ -210,8 +210,9 @@ static void fallback(const struct ofs_dir *dir)
 		skip(2, "no seccomp here");
 		return;
 	}
-	is_int(bad, 0, "the same on a kernel without openat2");
-	is_int(without_openat2(dir, EPERM), 0, "and in an old sandbox");
+	is_int(bad, 0, "all rows hold where openat2 fails with ENOSYS");
+	is_int(without_openat2(dir, EPERM), 0,
+	    "all rows hold where a sandbox lets openat2 fail with EPERM");
 }
 
 static void paths(void)
@@ -221,12 +222,15 @@ static void paths(void)
 	for (size_t i = 0; i < sizeof(deep); i++)
 		deep[i] = i % 2 == 0 ? 'a' : '/';
 	memset(too_long, 'a', sizeof(too_long));
-	ok(ofs_path_stays("a/b.c/..d/...", 13), "names that begin with dots");
-	ok(!ofs_path_stays("a\0b", 3), "a NUL");
-	ok(!ofs_path_stays(too_long, 5000), "5000 bytes");
-	ok(ofs_path_stays(too_long, 4096), "4096 bytes");
-	ok(!ofs_path_stays(deep, 2 * 256 - 1), "256 components");
-	ok(ofs_path_stays(deep, 2 * 255 - 1), "255 components");
+	ok(ofs_path_stays("a/b.c/..d/...", 13),
+	    "names that begin with dots are accepted");
+	ok(!ofs_path_stays("a\0b", 3), "a path with a NUL is refused");
+	ok(!ofs_path_stays(too_long, 5000), "a path of 5000 bytes is refused");
+	ok(ofs_path_stays(too_long, 4096), "a path of 4096 bytes is accepted");
+	ok(!ofs_path_stays(deep, 2 * 256 - 1),
+	    "a path of 256 components is refused");
+	ok(ofs_path_stays(deep, 2 * 255 - 1),
+	    "a path of 255 components is accepted");
 }
 
 static void reading(const struct ofs_dir *dir)
@@ -237,26 +241,34 @@ static void reading(const struct ofs_dir *dir)
 	uint64_t len;
 	int fd;
 
-	is_int(ofs_dir_read_file(dir, "f", 5, &bytes, &len, &err), 0, "a file");
-	is_u64(len, 5, "all of it");
-	is_mem(bytes, "hello\0", 6, "and a NUL");
+	is_int(ofs_dir_read_file(dir, "f", 5, &bytes, &len, &err), 0,
+	    "a file of the size of the limit is read");
+	is_u64(len, 5, "the file is read completely");
+	is_mem(bytes, "hello\0", 6, "a NUL follows the bytes of the file");
 	free(bytes);
 	is_int(ofs_dir_read_file(dir, "f", 4, &bytes, &len, &err), -1,
-	    "a file over the limit");
-	is_error(err, E2BIG, "OFS440 f: 5 bytes, limit 4", "says both");
+	    "a file larger than the limit is refused");
+	is_error(err, E2BIG, "OFS440 f: 5 bytes, limit 4",
+	    "a file larger than the limit fails with its size and the limit");
 	fd = ofs_dir_open_file(dir, "f", &st, &err);
-	is_int(ofs_pread_all(fd, buf, 8, 2, &err), -1, "past the end");
-	is_error(err, EIO, "OFS603 3 of 8 bytes at 2", "how many there were");
-	is_int(ofs_pread_all(fd, buf, 1, UINT64_MAX, &err), -1, "no wrap");
-	is_error(err, EIO, "OFS603", "as behind the end");
-	is_int(ofs_pread_all(fd, buf, 0, 5, &err), 0, "nothing, at the end");
+	is_int(ofs_pread_all(fd, buf, 8, 2, &err), -1,
+	    "reading past the end of a file fails");
+	is_error(err, EIO, "OFS603 3 of 8 bytes at 2",
+	    "reading past the end fails with the number of bytes there");
+	is_int(ofs_pread_all(fd, buf, 1, UINT64_MAX, &err), -1,
+	    "reading at offset 2^64-1 fails");
+	is_error(err, EIO, "OFS603",
+	    "reading at offset 2^64-1 fails with OFS603");
+	is_int(ofs_pread_all(fd, buf, 0, 5, &err), 0,
+	    "reading 0 bytes at the end succeeds");
 	close(fd);
-	ok(!ofs_dir_stat(dir, "none", &st), "stat of nothing");
+	ok(!ofs_dir_stat(dir, "none", &st), "stat of an absent name fails");
 	ok(ofs_dir_stat(dir, "fifo", &st) && S_ISFIFO(st.st_mode),
-	    "stat of a FIFO");
+	    "stat of a FIFO succeeds");
 	ok(ofs_dir_stat(dir, "inside", &st) && S_ISLNK(st.st_mode),
-	    "stat of a link is the link's");
-	ok(!ofs_dir_stat(dir, "exit/f", &st), "stat behind a link");
+	    "stat of a symbolic link describes the link");
+	ok(!ofs_dir_stat(dir, "exit/f", &st),
+	    "stat of a path through a symbolic link fails");
 }
 
 static void listing(const struct ofs_dir *dir)
@@ -265,35 +277,47 @@ static void listing(const struct ofs_dir *dir)
 	struct ofs_names names;
 	struct ofs_dir sub;
 
-	is_int(ofs_dir_list(dir, &names, &err), 0, "a list");
-	is_u64(names.n, 13, "of all names");
-	is_str(names.name[0], "around", "sorted: the first");
-	is_str(names.name[12], "subway", "sorted: the last");
+	is_int(ofs_dir_list(dir, &names, &err), 0,
+	    "listing a directory succeeds");
+	is_u64(names.n, 13, "all names of the directory are listed");
+	is_str(names.name[0], "around",
+	    "the first of the listed names is the smallest");
+	is_str(names.name[12], "subway",
+	    "the last of the listed names is the largest");
 	ofs_names_free(&names);
-	is_int(ofs_dir_list(dir, &names, &err), 0, "and again");
-	is_u64(names.n, 13, "from the start");
+	is_int(ofs_dir_list(dir, &names, &err), 0,
+	    "a directory can be listed again");
+	is_u64(names.n, 13, "the second list also has all names");
 	ofs_names_free(&names);
-	is_int(ofs_dir_open_sub(dir, "sub", &sub, &err), 0, "a sub-directory");
-	is_int(ofs_dir_list(&sub, &names, &err), 0, "its list");
-	is_str(names.name[0], "f", "its file");
+	is_int(ofs_dir_open_sub(dir, "sub", &sub, &err), 0,
+	    "a subdirectory opens");
+	is_int(ofs_dir_list(&sub, &names, &err), 0,
+	    "listing a subdirectory succeeds");
+	is_str(names.name[0], "f", "the list of a subdirectory has its file");
 	ofs_names_free(&names);
 	ofs_dir_close(&sub);
-	is_int(ofs_dir_open_sub(dir, "subway", &sub, &err), -1, "a link");
-	is_error(err, EPERM, "OFS621", "is refused");
-	is_int(ofs_dir_open_sub(dir, "f", &sub, &err), -1, "a file");
-	is_error(err, ENOENT, "OFS140", "is no directory");
-	is_int(ofs_dir_open("none", &sub, &err), -1, "no directory");
-	is_error(err, EIO, "none", "says which");
+	is_int(ofs_dir_open_sub(dir, "subway", &sub, &err), -1,
+	    "opening a symbolic link as a subdirectory fails");
+	is_error(err, EPERM, "OFS621",
+	    "opening a symbolic link as a subdirectory fails with OFS621");
+	is_int(ofs_dir_open_sub(dir, "f", &sub, &err), -1,
+	    "opening a file as a subdirectory fails");
+	is_error(err, ENOENT, "OFS140",
+	    "opening a file as a subdirectory fails with OFS140");
+	is_int(ofs_dir_open("none", &sub, &err), -1,
+	    "opening a directory that does not exist fails");
+	is_error(err, EIO, "none",
+	    "opening a directory that does not exist fails with its name");
 }
 
-/* The descriptor stays at the directory, whatever its name is now. */
+/* The descriptor stays with the directory when that is renamed. */
 static void moved(const struct ofs_dir *dir)
 {
 	struct row here = { "f", 0, "" };
 
 	must(rename("ck", "old"), "rename");
 	must(mkdir("ck", 0700), "mkdir");
-	ok(row_holds(dir, &here), "a directory that was renamed");
+	ok(row_holds(dir, &here), "files of a renamed directory still open");
 	must(rmdir("ck") | rename("old", "ck"), "rename");
 }
 

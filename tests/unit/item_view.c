@@ -1,4 +1,4 @@
-/* archive/item_view.c - parts of items, element by element, whatever the strides */
+/* archive/item_view.c - views of parts of stored tensors with any strides */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,7 +22,7 @@ static unsigned int rnd(unsigned int n)
 
 struct part {
 	struct ofs_torch_tensor tt;
-	uint64_t lo[DIMS], size[DIMS]; /* the box, in the item's own shape */
+	uint64_t lo[DIMS], size[DIMS]; /* the box, in the shape of the item */
 	struct ofs_view view;
 	int64_t step[DIMS];
 };
@@ -55,7 +55,8 @@ static void make_part(struct part *p, bool plain)
 	}
 }
 
-/* Element n of the box: by the part's strides, and by the tensor's. */
+/* Is element n of the box at the same place by the strides of the view as by
+ * those of the stored tensor? */
 static bool same_place(const struct part *p, uint64_t n, uint64_t first,
     const int64_t *stride)
 {
@@ -93,12 +94,13 @@ static void parts(void)
 		for (uint64_t i = 0; i < n; i++)
 			wrong += !same_place(&p, i, first, stride);
 	}
-	is_u64(wrong, 0, "boxes of items with any strides");
+	is_u64(wrong, 0,
+	    "boxes of items with random strides are viewed correctly");
 }
 
 static void odd_parts(void)
 {
-	/* [2, 3], stored transposed */
+	/* shape [2, 3], transposed in storage */
 	struct ofs_torch_tensor t = {
 		.ndim = 2, .shape = { 2, 3 }, .stride = { 1, 2 }
 	};
@@ -108,24 +110,27 @@ static void odd_parts(void)
 	struct optimfs_error err = { 0 };
 
 	ok(ofs_item_view(&t, &v, &one, &six, 1, &first, &got, &err) == -1,
-	    "a row of a transposed item");
-	is_error(err, EOPNOTSUPP, "OFS536", "has no stride");
+	    "a flat view of a transposed item fails");
+	is_error(err, EOPNOTSUPP, "OFS536",
+	    "a flat view of a transposed item fails with OFS536");
 	t.stride[0] = 3, t.stride[1] = 1;
 	ok(ofs_item_view(&t, &v, &one, &six, 1, &first, &got, &err) == 0 &&
 		first == 0 && got == 1,
-	    "of a plain one it has");
+	    "a flat view of a contiguous item has stride 1");
 	v.offset = 5;
 	ok(ofs_item_view(&t, &v, &one, &two, 1, &first, &got, &err) == -1,
-	    "past the end");
-	is_error(err, EUCLEAN, "OFS528", "is refused");
+	    "a view past the end of its item fails");
+	is_error(err, EUCLEAN, "OFS528",
+	    "a view past the end of its item fails with OFS528");
 	v.offset = 0;
 	ok(ofs_item_view(&t, &v, &one, &huge, 1, &first, &got, &err) == -1 &&
 		ofs_item_view(&t, &v, &back, &two, 1, &first, &got, &err) == -1,
-	    "so are more elements than there can be, and steps back");
+	    "a view with 2^64-1 elements or a negative step fails");
 	v.numel = 7;
 	ok(ofs_item_view(&t, &v, &one, &two, 1, &first, &got, &err) == -1,
-	    "another item");
-	is_error(err, EUCLEAN, "OFS615", "is refused");
+	    "a view of an item of another size fails");
+	is_error(err, EUCLEAN, "OFS615",
+	    "a view of an item of another size fails with OFS615");
 }
 
 int main(void)

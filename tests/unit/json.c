@@ -1,4 +1,4 @@
-/* base/json.c - the JSON reader and the safetensors header on top of it */
+/* base/json.c - the JSON reader, and the safetensors header that uses it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 #include "base/dtype.h"
 #include "tap.h"
 
-/* The tokens of a text, one letter each; "!" for an error. */
+/* The tokens of a text, one letter each; "!" is an error. */
 static const char *tokens(const char *text, size_t n, struct optimfs_error *err)
 {
 	static const char letter[] = "!.{}[]ks#tfn";
@@ -71,10 +71,11 @@ static void shapes(void)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		is_str(tokens(cases[i].text, strlen(cases[i].text), &err),
-		    cases[i].want, "%s", cases[i].text);
-	is_str(tokens("{\"a\":1 x", 8, &err), "{k#!", "junk in an object");
+		    cases[i].want, "tokens of %s", cases[i].text);
+	is_str(tokens("{\"a\":1 x", 8, &err), "{k#!",
+	    "text after a value in an object is an error");
 	is_error(err, EUCLEAN, "OFS653 JSON at byte 7: expected ','",
-	    "the byte is named");
+	    "a syntax error names the byte and what was expected");
 }
 
 static void depth(void)
@@ -84,10 +85,12 @@ static void depth(void)
 
 	memset(text, '[', 64);
 	memset(text + 64, ']', 64);
-	is_u64(strlen(tokens(text, 128, &err)), 129, "64 levels");
+	is_u64(strlen(tokens(text, 128, &err)), 129,
+	    "64 nested arrays are accepted");
 	memset(text, '[', 65);
 	tokens(text, 65, &err);
-	is_error(err, EUCLEAN, "OFS653 JSON at byte 64: depth", "65 levels");
+	is_error(err, EUCLEAN, "OFS653 JSON at byte 64: depth",
+	    "65 nested arrays are refused");
 }
 
 static void strings(void)
@@ -113,12 +116,14 @@ static void strings(void)
 	ofs_json_init(&j, text, sizeof(text) - 1);
 	ofs_json_next(&j, &err);
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-		is_int(ofs_json_next(&j, &err), OFS_JSON_STRING, "string %zu",
+		is_int(ofs_json_next(&j, &err), OFS_JSON_STRING,
+		    "string %zu is read", i);
+		is_u64(j.str.len, want[i].n, "length of string %zu", i);
+		is_mem(j.str.p, want[i].want, want[i].n, "bytes of string %zu",
 		    i);
-		is_u64(j.str.len, want[i].n, "its length");
-		is_mem(j.str.p, want[i].want, want[i].n, "its bytes");
 	}
-	is_int(ofs_json_next(&j, &err), OFS_JSON_ARRAY_END, "and the end");
+	is_int(ofs_json_next(&j, &err), OFS_JSON_ARRAY_END,
+	    "the array ends after its last string");
 	ofs_json_fini(&j);
 }
 
@@ -147,12 +152,15 @@ static void numbers(void)
 
 		ofs_json_init(&j, cases[i].text,
 		    (uint32_t)strlen(cases[i].text));
-		is_int(ofs_json_next(&j, &err), OFS_JSON_NUMBER, "%s",
+		is_int(ofs_json_next(&j, &err), OFS_JSON_NUMBER,
+		    "%s is read as a number", cases[i].text);
+		is_int(j.is_int, cases[i].is_int, "is %s an int64_t",
 		    cases[i].text);
-		is_int(j.is_int, cases[i].is_int, "is it an int64_t");
 		if (cases[i].is_int)
-			is_int(j.integer, cases[i].want, "exactly");
-		is_u64(j.str.len, strlen(cases[i].text), "as written");
+			is_int(j.integer, cases[i].want, "integer value of %s",
+			    cases[i].text);
+		is_u64(j.str.len, strlen(cases[i].text),
+		    "a number keeps its text %s", cases[i].text);
 	}
 }
 
@@ -165,16 +173,19 @@ static void skipping(void)
 	ofs_json_init(&j, text, sizeof(text) - 1);
 	ofs_json_next(&j, &err);
 	ofs_json_next(&j, &err);
-	is_int(ofs_json_skip(&j, ofs_json_next(&j, &err), &err), 0, "skip");
-	is_int(ofs_json_next(&j, &err), OFS_JSON_KEY, "the next key");
-	is_mem(j.str.p, "b", 1, "is b");
 	is_int(ofs_json_skip(&j, ofs_json_next(&j, &err), &err), 0,
-	    "skip a number");
-	is_int(ofs_json_next(&j, &err), OFS_JSON_OBJECT_END, "the end");
+	    "an array is skipped");
+	is_int(ofs_json_next(&j, &err), OFS_JSON_KEY,
+	    "a key follows the skipped array");
+	is_mem(j.str.p, "b", 1, "the key after the skipped array is b");
+	is_int(ofs_json_skip(&j, ofs_json_next(&j, &err), &err), 0,
+	    "a number is skipped");
+	is_int(ofs_json_next(&j, &err), OFS_JSON_OBJECT_END,
+	    "the object ends after the skipped number");
 	ofs_json_fini(&j);
 }
 
-/* Safetensors headers. */
+/* Headers of safetensors files. */
 
 struct blob {
 	uint8_t bytes[4096];
@@ -220,31 +231,34 @@ static void header_good(void)
 	make_blob(&b, header, 12);
 	if (!ok(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b,
 		    &err) == 0,
-		"a valid header"))
+		"a valid header is read"))
 		return;
-	is_u64(st.n, 3, "three tensors");
+	is_u64(st.n, 3, "the header has three tensors");
 	t = ofs_safetensors_find(&st, "b", 1);
 	ok(t != NULL && t->dtype == OFS_BFLOAT16 && t->ndim == 2 &&
 		t->shape[0] == 2,
-	    "b is bfloat16 [2, 1]");
-	is_u64(t->off, b.size - 4, "its place");
-	is_u64(t->len, 4, "its length");
+	    "tensor b is bfloat16 with shape [2, 1]");
+	is_u64(t->off, b.size - 4, "offset of tensor b");
+	is_u64(t->len, 4, "length of tensor b");
 	t = ofs_safetensors_find(&st, "a\0", 2);
-	ok(t != NULL && t->ndim == 0, "a name with NUL");
-	ok(ofs_safetensors_find(&st, "x", 1) == NULL, "a name it lacks");
+	ok(t != NULL && t->ndim == 0, "a tensor is found by a name with a NUL");
+	ok(ofs_safetensors_find(&st, "x", 1) == NULL,
+	    "an absent name is not found");
 	ok(ofs_safetensors_find(&st, "__metadata__", 12) == NULL,
-	    "metadata is no tensor");
-	is_str(ofs_safetensors_metadata(&st, "format").p, "pt", "metadata");
+	    "__metadata__ is not a tensor");
+	is_str(ofs_safetensors_metadata(&st, "format").p, "pt",
+	    "the metadata has its string");
 	ok(ofs_safetensors_metadata(&st, "odd").p == NULL,
-	    "metadata that is no string is passed over");
+	    "metadata that is not a string is ignored");
 	ofs_safetensors_fini(&st);
 	b.size++;
 	is_int(ofs_safetensors_open(&st, b.size, 0, false, blob_read, &b, &err),
-	    0, "more may follow an item");
+	    0, "an item may be followed by other bytes");
 	ofs_safetensors_fini(&st);
 	is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b, &err),
-	    -1, "but not a file");
-	is_error(err, EUCLEAN, "OFS658", "trailing byte");
+	    -1, "a file may not be followed by other bytes");
+	is_error(err, EUCLEAN, "OFS658",
+	    "a trailing byte in a file fails with OFS658");
 }
 
 #define T(dtype, shape, off) \
@@ -292,13 +306,15 @@ static void header_bad(void)
 		make_blob(&b, cases[i].header, 8);
 		is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b,
 			   &err),
-		    -1, "%s", cases[i].header);
-		is_error(err, EUCLEAN, cases[i].code, "says why");
+		    -1, "header %s is refused", cases[i].header);
+		is_error(err, EUCLEAN, cases[i].code, "header %s fails with %s",
+		    cases[i].header, cases[i].code);
 	}
 	make_blob(&b, "{\"a\":" T("Q9", "[3]", "[0,8]") "}", 8);
 	is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b, &err),
-	    0, "an unknown dtype is the reader's to refuse");
-	is_int(st.tensor[0].dtype, OFS_DTYPE_NONE, "it is marked");
+	    0, "a header with an unknown dtype is read");
+	is_int(st.tensor[0].dtype, OFS_DTYPE_NONE,
+	    "a tensor with an unknown dtype has OFS_DTYPE_NONE");
 	ofs_safetensors_fini(&st);
 }
 
@@ -327,8 +343,11 @@ static void lengths(void)
 		b.size = cases[i].size;
 		is_int(ofs_safetensors_open(&st, b.size, 0, true, blob_read, &b,
 			   &err),
-		    -1, "length %zu", i);
-		is_error(err, EUCLEAN, cases[i].code, "says why");
+		    -1, "a header of length %llu is refused",
+		    (unsigned long long)cases[i].n);
+		is_error(err, EUCLEAN, cases[i].code,
+		    "a header of length %llu fails with %s",
+		    (unsigned long long)cases[i].n, cases[i].code);
 	}
 }
 

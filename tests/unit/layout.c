@@ -68,7 +68,7 @@ void layout_shape(struct layout *l, uint64_t *rng)
 		l->shape[random_below(rng, l->ndim)] = 0;
 }
 
-/* Cut [0, n) at random into pieces, some of them empty; ends at cut[i]. */
+/* Cuts [0, n) at random into pieces, some of them empty, that end at cut[i]. */
 static uint32_t cuts(uint64_t n, uint32_t most, uint64_t *rng, uint64_t *cut)
 {
 	uint32_t pieces = 0;
@@ -173,8 +173,8 @@ void layout_fini(struct layout *l)
 	*l = (struct layout){ 0 };
 }
 
-/* Strides in elements for a box, in a random order of dimensions and with
- * gaps when mixed; how many elements they span. */
+/* Strides in elements of a box; with mixed in a random order of dimensions and
+ * with gaps. Returns the number of elements that they span. */
 static uint64_t strides(const struct layout *l, const uint64_t *size,
     bool mixed, uint64_t *rng, int64_t *stride)
 {
@@ -199,7 +199,7 @@ static uint64_t strides(const struct layout *l, const uint64_t *size,
 	return span;
 }
 
-/* Copy the elements of a box between the whole tensor and its storage. */
+/* Copies the elements of a box from the whole tensor to its storage. */
 static void scatter(const struct layout *l, const struct layout_box *b,
     size_t item, const uint8_t *from, uint8_t *to, const int64_t *stride)
 {

@@ -1,4 +1,4 @@
-/* lines.c - generated lines, and failures on record */
+/* lines.c - generated text files, and the list of failures */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 
 #define STEPS 1000
 
-/* Lines of every length, some steps without one. */
+/* Lines of 0 to 49 letters and a number. Every seventh step has no line. */
 static void put(struct ofs_snapshot *snap, uint32_t at, struct ofs_buf *out)
 {
 	(void)snap;
@@ -50,8 +50,9 @@ static void lines(void)
 	for (uint32_t i = 0; i < STEPS; i++)
 		put(NULL, i, &all);
 	ofs_lines_init(&l, &ops);
-	is_int(ofs_lines_index(&l, NULL, NULL), 0, "index");
-	is_u64(l.size, all.len, "size");
+	is_int(ofs_lines_index(&l, NULL, NULL), 0,
+	    "indexing the lines succeeds");
+	is_u64(l.size, all.len, "the indexed size is the length of all lines");
 	srand(1);
 	for (int i = 0; i < 3000; i++) {
 		uint64_t off = (uint64_t)rand() % (all.len + 10);
@@ -64,7 +65,7 @@ static void lines(void)
 		same &= n == (ssize_t)want &&
 		    memcmp(got, all.data + (want ? off : 0), want) == 0;
 	}
-	ok(same, "3000 ranges are those of the whole");
+	ok(same, "3000 random reads give the same bytes as the whole text");
 	ofs_lines_fini(&l);
 	ofs_buf_fini(&all);
 }
@@ -87,7 +88,7 @@ static void failures(void)
 
 	ofs_failures_init(&f);
 	ofs_failures_text(&f, &out);
-	is_u64(out.len, 0, "none yet");
+	is_u64(out.len, 0, "a new list of failures is empty");
 	ofs_failures_add(&f, 7, "model/w", 0, 8, &short_file);
 	ofs_failures_add(&f, 8, "model/v", 0, 0, &plain);
 	ofs_failures_add(&f, 7, "model/w", 0, 8, &short_file);
@@ -97,17 +98,20 @@ static void failures(void)
 	    "-\tEINVAL\tmodel/v\t-\tOFSX no code\t1\n"
 	    "OFS603\tEIO\tmodel/w\tbytes 0-7\ts.distcp "
 	    "has\\x094 bytes\t2\n",
-	    "equal ones are one, the latest last");
+	    "repeated failures are one line with a count, the latest last");
 	out.len = 0;
-	ok(ofs_failures_last(&f, 7, &out), "the last of a node");
-	ok(!ofs_failures_last(&f, 9, &out), "a node without");
+	ok(ofs_failures_last(&f, 7, &out),
+	    "a node that failed has a last failure");
+	ok(!ofs_failures_last(&f, 9, &out),
+	    "a node that never failed has no last failure");
 	for (uint64_t i = 0; i < 2 * OFS_NFAILURES; i++)
 		ofs_failures_add(&f, i, "x", i, 1, &plain);
 	out.len = 0;
 	ok(!ofs_failures_last(&f, 7 + OFS_NFAILURES - 8, &out) &&
 		ofs_failures_last(&f, 2 * OFS_NFAILURES - 1, &out),
-	    "the oldest make room");
-	is_u64(ofs_failures_count(&f), 3 + 2 * OFS_NFAILURES, "counted");
+	    "a full list drops its oldest failures");
+	is_u64(ofs_failures_count(&f), 3 + 2 * OFS_NFAILURES,
+	    "dropped failures are still counted");
 	ofs_buf_fini(&out);
 	ofs_failures_fini(&f);
 }

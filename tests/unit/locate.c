@@ -1,4 +1,4 @@
-/* read/locate.c - places in items, records and raw bytes; what must agree */
+/* read/locate.c - places of shards in items, records and raw bytes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include "mkzip.h"
 #include "tap.h"
 
-/* A tensor as it is pickled. */
+/* A tensor in the form in which it is pickled. */
 struct pickled {
 	const char *storage; /* "FloatStorage" */
 	uint64_t numel, offset;
@@ -70,8 +70,8 @@ static void put_tensor(struct ofs_buf *b, const struct pickled *p)
 	    "ccollections\nOrderedDict\n)RtR.");
 }
 
-/* An archive of a tensor over n bytes of storage called key; pickle, when not
- * NULL, in its place. */
+/* An archive with a tensor over n bytes of storage called key. If pickle is not
+ * NULL, it replaces that of the tensor. */
 static void archive(struct mkzip *z, const struct pickled *p,
     const char *pickle, const char *key, const void *bytes, size_t n,
     const char *order)
@@ -91,7 +91,7 @@ static void archive(struct mkzip *z, const struct pickled *p,
 	ofs_buf_fini(&b);
 }
 
-/* A checkpoint of one tensor of float32 in one shard. */
+/* A checkpoint with one float32 tensor in one shard. */
 struct one {
 	struct handmade h;
 	struct ofs_reader r;
@@ -125,7 +125,7 @@ static void one_fini(struct one *o)
 	handmade_fini(&o->h);
 }
 
-/* All its elements, through a plan. */
+/* Reads all elements through a plan and compares them. */
 static bool reads(struct one *o, uint64_t count, const float *want)
 {
 	const struct ofs_tensor *t = o->h.cat->tensors;
@@ -145,7 +145,7 @@ static bool reads(struct one *o, uint64_t count, const float *want)
 	return same;
 }
 
-/* Files whose item begins at byte 5. */
+/* In the test files the item begins at byte 5. */
 #define PAD 5
 
 static struct ofs_shard put_item(struct one *o, const struct mkzip *z)
@@ -172,8 +172,8 @@ struct row {
 	const char *pickle, *key;
 	size_t stored; /* bytes of the storage */
 	unsigned int ndim;
-	uint64_t shape[3]; /* the catalog's */
-	int code;          /* 0: reads as want */
+	uint64_t shape[3]; /* in the catalog */
+	int code;          /* 0: the elements are want */
 	const char *part;
 	float want[6];
 };
@@ -181,51 +181,56 @@ struct row {
 #define DATA "archive/data/0"
 
 static const struct row items[] = {
-	{ "a tensor", { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
-	    DATA, 24, 2, { 2, 3 }, 0, "", { 0, 1, 2, 3, 4, 5 } },
-	{ "transposed", { "FloatStorage", 6, 0, 2, { 3, 2 }, { 1, 3 } }, NULL,
-	    DATA, 24, 2, { 3, 2 }, 0, "", { 0, 3, 1, 4, 2, 5 } },
-	{ "a view", { "FloatStorage", 6, 2, 1, { 2 }, { 2 } }, NULL, DATA, 24,
-	    1, { 2 }, 0, "", { 2, 4 } },
-	{ "an expanded one", { "FloatStorage", 1, 0, 1, { 4 }, { 0 } }, NULL,
+	{ "contiguous tensor", { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } },
+	    NULL, DATA, 24, 2, { 2, 3 }, 0, "", { 0, 1, 2, 3, 4, 5 } },
+	{ "transposed tensor", { "FloatStorage", 6, 0, 2, { 3, 2 }, { 1, 3 } },
+	    NULL, DATA, 24, 2, { 3, 2 }, 0, "", { 0, 3, 1, 4, 2, 5 } },
+	{ "view of a storage", { "FloatStorage", 6, 2, 1, { 2 }, { 2 } }, NULL,
+	    DATA, 24, 1, { 2 }, 0, "", { 2, 4 } },
+	{ "expanded tensor", { "FloatStorage", 1, 0, 1, { 4 }, { 0 } }, NULL,
 	    DATA, 4, 1, { 4 }, 0, "", { 0, 0, 0, 0 } },
-	{ "a scalar", { "FloatStorage", 1, 0, 0, { 0 }, { 0 } }, NULL, DATA, 4,
-	    0, { 0 }, 0, "", { 0 } },
-	{ "without leading ones",
+	{ "tensor without dimensions",
+	    { "FloatStorage", 1, 0, 0, { 0 }, { 0 } }, NULL, DATA, 4, 0, { 0 },
+	    0, "", { 0 } },
+	{ "item without a leading dimension of 1",
 	    { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 24, 3,
 	    { 1, 2, 3 }, 0, "", { 0, 1, 2, 3, 4, 5 } },
-	{ "with ones more",
+	{ "item with an additional dimension of 1",
 	    { "FloatStorage", 6, 0, 3, { 2, 1, 3 }, { 3, 9, 1 } }, NULL, DATA,
 	    24, 2, { 2, 3 }, 0, "", { 0, 1, 2, 3, 4, 5 } },
-	{ "another dtype", { "IntStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
-	    DATA, 24, 2, { 2, 3 }, EUCLEAN,
+	{ "item of another dtype",
+	    { "IntStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 24, 2,
+	    { 2, 3 }, EUCLEAN,
 	    "OFS615 f at 5: the item holds int32, its index says float32",
 	    { 0 } },
-	{ "another shape", { "FloatStorage", 6, 0, 2, { 3, 2 }, { 2, 1 } },
-	    NULL, DATA, 24, 2, { 2, 3 }, EUCLEAN,
+	{ "item of another shape",
+	    { "FloatStorage", 6, 0, 2, { 3, 2 }, { 2, 1 } }, NULL, DATA, 24, 2,
+	    { 2, 3 }, EUCLEAN,
 	    "OFS615 f at 5: dim 0 of the item is 3, its index says 2", { 0 } },
-	{ "a larger one", { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
-	    DATA, 24, 1, { 2 }, EUCLEAN, "OFS615", { 0 } },
-	{ "fewer dims", { "FloatStorage", 2, 0, 1, { 2 }, { 1 } }, NULL, DATA,
-	    8, 2, { 2, 3 }, EUCLEAN, "OFS615", { 0 } },
-	{ "a storage that is shorter",
+	{ "item of a larger shape",
+	    { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 24, 1,
+	    { 2 }, EUCLEAN, "OFS615", { 0 } },
+	{ "item of fewer dimensions", { "FloatStorage", 2, 0, 1, { 2 }, { 1 } },
+	    NULL, DATA, 8, 2, { 2, 3 }, EUCLEAN, "OFS615", { 0 } },
+	{ "storage that is too short",
 	    { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 20, 2,
 	    { 2, 3 }, EUCLEAN, "OFS527 f at 5", { 0 } },
-	{ "a storage that is longer", { "FloatStorage", 5, 0, 1, { 5 }, { 1 } },
+	{ "storage that is too long", { "FloatStorage", 5, 0, 1, { 5 }, { 1 } },
 	    NULL, DATA, 24, 1, { 5 }, EUCLEAN, "OFS527", { 0 } },
-	{ "a view that leaves it",
+	{ "view past the end of its storage",
 	    { "FloatStorage", 6, 1, 2, { 2, 3 }, { 3, 1 } }, NULL, DATA, 24, 2,
 	    { 2, 3 }, EUCLEAN, "OFS528", { 0 } },
-	{ "an offset that wraps",
+	{ "view whose offset overflows",
 	    { "FloatStorage", 6, INT64_MAX, 1, { 2 }, { 1 } }, NULL, DATA, 24,
 	    1, { 2 }, EUCLEAN, "OFS52", { 0 } },
-	{ "no storage", { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
+	{ "item without its storage",
+	    { "FloatStorage", 6, 0, 2, { 2, 3 }, { 3, 1 } }, NULL,
 	    "archive/data/1", 24, 2, { 2, 3 }, EIO,
 	    "OFS434 f at 5: storage '0' missing", { 0 } },
-	{ "a number", { 0 }, "\x80\x02K\x07.", DATA, 24, 2, { 2, 3 }, EUCLEAN,
-	    "OFS615 f at 5: the item is a int", { 0 } },
-	{ "no pickle", { 0 }, "]", DATA, 24, 2, { 2, 3 }, EUCLEAN, "OFS40",
-	    { 0 } },
+	{ "item that is a number", { 0 }, "\x80\x02K\x07.", DATA, 24, 2,
+	    { 2, 3 }, EUCLEAN, "OFS615 f at 5: the item is a int", { 0 } },
+	{ "item without a valid pickle", { 0 }, "]", DATA, 24, 2, { 2, 3 },
+	    EUCLEAN, "OFS40", { 0 } },
 };
 
 static void item(const struct row *r)
@@ -244,11 +249,12 @@ static void item(const struct row *r)
 
 		for (unsigned int k = 0; k < r->ndim; k++)
 			n *= r->shape[k];
-		ok(reads(&o, n, r->want), "item: %s", r->what);
+		ok(reads(&o, n, r->want), "item: %s is read", r->what);
 	} else {
 		ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL,
-		    "item: %s fails", r->what);
-		is_error(err, r->code, r->part, "and says so");
+		    "item: %s is refused", r->what);
+		is_error(err, r->code, r->part,
+		    "item: %s is refused with the expected error", r->what);
 	}
 	one_fini(&o);
 }
@@ -266,7 +272,8 @@ static void big_endian(void)
 	mkzip_fini(&z);
 	one_init(&o, matrix.shape, 2, &s);
 	p = ofs_locate(&o.r, o.h.cat->tensors, 0, &err);
-	ok(p != NULL && p->fix == OFS_FIX_SWAP, "a big-endian writer");
+	ok(p != NULL && p->fix == OFS_FIX_SWAP,
+	    "elements of a big-endian item are marked for swapping");
 	one_fini(&o);
 }
 
@@ -300,10 +307,12 @@ static void remembers(void)
 	first = found[0];
 	for (int i = 0; i < 8; i++)
 		same += found[i] != NULL && found[i] == first;
-	is_int(same, 8, "threads find one place");
+	is_int(same, 8, "eight threads get the same place of a shard");
 	requests = o.r.transport->counters.requests;
-	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, NULL) == first, "again");
-	is_u64(o.r.transport->counters.requests, requests, "without a read");
+	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, NULL) == first,
+	    "a second call gives the same place");
+	is_u64(o.r.transport->counters.requests, requests,
+	    "a second call reads nothing");
 	one_fini(&o);
 }
 
@@ -320,8 +329,9 @@ static void truncated(void)
 	s.at.len += 100;
 	one_init(&o, matrix.shape, 2, &s);
 	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL,
-	    "an item that ends behind the file");
-	is_error(err, EIO, "OFS603 f is short", "named once");
+	    "an item that ends behind its file is refused");
+	is_error(err, EIO, "OFS603 f is short",
+	    "an item that ends behind its file fails with its name");
 	one_fini(&o);
 
 	handmade_init(&o.h);
@@ -331,12 +341,14 @@ static void truncated(void)
 		.view = OFS_NONE };
 	s.at.object = handmade_file(&o.h, "gone", NULL, 0);
 	one_init(&o, matrix.shape, 2, &s);
-	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL, "no file");
-	is_error(err, EIO, "OFS140 gone", "named");
+	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL,
+	    "a shard in a missing file is refused");
+	is_error(err, EIO, "OFS140 gone",
+	    "a shard in a missing file fails with its name");
 	one_fini(&o);
 }
 
-/* Raw bytes, with and without a view. */
+/* A tensor in raw bytes, with or without a view. */
 static bool raw(const struct ofs_view *v, const int64_t *stride, uint64_t len,
     struct optimfs_error *err)
 {
@@ -373,23 +385,33 @@ static void raws(void)
 	struct ofs_view v = { .offset = 1, .numel = 5 };
 	struct optimfs_error err;
 
-	ok(raw(NULL, NULL, 16, &err), "raw bytes");
-	ok(!raw(NULL, NULL, 20, &err), "of another length");
+	ok(raw(NULL, NULL, 16, &err), "raw bytes of the right length are read");
+	ok(!raw(NULL, NULL, 20, &err),
+	    "raw bytes of a wrong length are refused");
 	is_error(err, EUCLEAN, "OFS527 r at 4: 20 bytes are stored for 16",
-	    "are refused");
-	ok(raw(&v, turned, 20, &err), "a view");
-	ok(!raw(&v, turned, 24, &err), "of another storage");
-	is_error(err, EUCLEAN, "OFS527", "is refused");
+	    "raw bytes of a wrong length fail with both lengths");
+	ok(raw(&v, turned, 20, &err), "a view of raw bytes is read");
+	ok(!raw(&v, turned, 24, &err),
+	    "a view of raw bytes of a wrong length is refused");
+	is_error(err, EUCLEAN, "OFS527",
+	    "a view of raw bytes of a wrong length fails with OFS527");
 	v.offset = 2;
-	ok(!raw(&v, turned, 20, &err), "a view that leaves its storage");
-	is_error(err, EUCLEAN, "OFS528", "is refused");
-	ok(!raw(&v, back, 20, &err), "a negative stride");
-	is_error(err, EUCLEAN, "OFS529", "is refused");
-	ok(!raw(&v, far, 20, &err), "strides that wrap");
-	is_error(err, EUCLEAN, "OFS52", "are refused");
+	ok(!raw(&v, turned, 20, &err),
+	    "a view past the end of its raw bytes is refused");
+	is_error(err, EUCLEAN, "OFS528",
+	    "a view past the end of its raw bytes fails with OFS528");
+	ok(!raw(&v, back, 20, &err),
+	    "a view with a negative stride is refused");
+	is_error(err, EUCLEAN, "OFS529",
+	    "a view with a negative stride fails with OFS529");
+	ok(!raw(&v, far, 20, &err), "a view whose strides overflow is refused");
+	is_error(err, EUCLEAN, "OFS52",
+	    "a view whose strides overflow fails with an OFS52x code");
 	v.offset = UINT64_MAX;
-	ok(!raw(&v, turned, 20, &err), "an offset that wraps");
-	is_error(err, EUCLEAN, "OFS52", "is refused");
+	ok(!raw(&v, turned, 20, &err),
+	    "a view whose offset overflows is refused");
+	is_error(err, EUCLEAN, "OFS52",
+	    "a view whose offset overflows fails with an OFS52x code");
 }
 
 static uint16_t tag_of(struct mkzip *z)
@@ -421,7 +443,7 @@ static void record(void)
 	handmade_init(&o.h);
 	s.at.object = handmade_file(&o.h, "z", z.b.data, z.b.len);
 	one_init(&o, matrix.shape, 2, &s);
-	ok(reads(&o, 6, numbers), "a record of an archive");
+	ok(reads(&o, 6, numbers), "a record of an archive is read");
 	one_fini(&o);
 
 	handmade_init(&o.h);
@@ -429,8 +451,9 @@ static void record(void)
 	s.at.object = handmade_file(&o.h, "z", z.b.data, z.b.len);
 	one_init(&o, matrix.shape, 2, &s);
 	ok(ofs_locate(&o.r, o.h.cat->tensors, 0, &err) == NULL,
-	    "no header where there should be one");
-	is_error(err, EUCLEAN, "OFS511", "is refused");
+	    "a record without a header at its offset is refused");
+	is_error(err, EUCLEAN, "OFS511",
+	    "a record without a header at its offset fails with OFS511");
 	one_fini(&o);
 	mkzip_fini(&z);
 }
@@ -453,11 +476,13 @@ static void values(void)
 	at.at = s.at;
 	doc = ofs_locate_item(&o.r, &at, &err);
 	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &v) && v == 7,
-	    "the value of an archive");
+	    "the value of an archive is read");
 	ofs_pickle_free(doc);
 	at.at.off++;
-	ok(ofs_locate_item(&o.r, &at, &err) == NULL, "no archive");
-	is_error(err, EUCLEAN, "f at 6", "says where");
+	ok(ofs_locate_item(&o.r, &at, &err) == NULL,
+	    "an item that is not an archive is refused");
+	is_error(err, EUCLEAN, "f at 6",
+	    "an item that is not an archive fails with file and offset");
 	one_fini(&o);
 
 	handmade_init(&o.h);
@@ -467,12 +492,14 @@ static void values(void)
 	at.error =
 	    ofs_catalog_note(o.h.cat, OFS_NOTE_ERROR, EPERM, "OFS999 no");
 	one_init(&o, (uint64_t[]){ 1 }, 1, &s);
-	ok(ofs_locate_item(&o.r, &at, &err) == NULL, "an item with an error");
-	is_error(err, EPERM, "OFS999 no", "fails with it");
+	ok(ofs_locate_item(&o.r, &at, &err) == NULL,
+	    "an item with an error in the catalog is refused");
+	is_error(err, EPERM, "OFS999 no",
+	    "an item with an error in the catalog fails with that error");
 	at.error = OFS_NONE;
 	doc = ofs_locate_item(&o.r, &at, &err);
 	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &v) && v == 7,
-	    "the value of a bare pickle");
+	    "the value of a bare pickle is read");
 	ofs_pickle_free(doc);
 	one_fini(&o);
 }
@@ -503,7 +530,7 @@ static void compressed(void)
 		.view = OFS_NONE };
 	s.at.object = handmade_file(&o.h, "c", out, n);
 	one_init(&o, matrix.shape, 2, &s);
-	ok(reads(&o, 6, numbers), "a compressed item");
+	ok(reads(&o, 6, numbers), "a compressed item is read");
 	one_fini(&o);
 
 	n = ZSTD_compress(out, ZSTD_compressBound(24), numbers, 24, 3);
@@ -512,7 +539,7 @@ static void compressed(void)
 	s.at.encoding = OFS_RAW;
 	s.at.object = handmade_file(&o.h, "c", out, n);
 	one_init(&o, matrix.shape, 2, &s);
-	ok(reads(&o, 6, numbers), "compressed raw bytes");
+	ok(reads(&o, 6, numbers), "compressed raw bytes are read");
 	one_fini(&o);
 	free(out);
 }

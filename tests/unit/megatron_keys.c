@@ -1,4 +1,4 @@
-/* format/megatron/keys.c - what Megatron-Core's keys say */
+/* format/megatron/keys.c - parsing of the keys of Megatron-Core */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -55,7 +55,7 @@ static void keys(void)
 		    "model a.layers.3.m._extra_state" },
 		{ "_extra_state/shard_0_1", "model _extra_state" },
 		{ "my_extra_state/shard_0_1", "other my_extra_state" },
-		/* no such thing, or not quite */
+		/* malformed keys, and names that only look like one */
 		{ "chained_.optimizer.state.a.b",
 		    "model chained_.optimizer.state.a.b" },
 		{ "chained_0.w", "model chained_0.w" },
@@ -84,7 +84,7 @@ static void keys(void)
 				       (uint32_t)strlen(cases[i].key) },
 		    &key);
 		show_key(&key, text);
-		is_str(text, cases[i].want, "'%s'", cases[i].key);
+		is_str(text, cases[i].want, "parsed key '%s'", cases[i].key);
 	}
 }
 
@@ -109,7 +109,8 @@ static void layers(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		is_u64(ofs_megatron_layer_at((struct ofs_str){
 			   cases[i].name, (uint32_t)strlen(cases[i].name) }),
-		    cases[i].want, "layers of '%s'", cases[i].name);
+		    cases[i].want, "place of the layer number in '%s'",
+		    cases[i].name);
 }
 
 int main(void)

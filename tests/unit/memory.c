@@ -1,4 +1,4 @@
-/* memory.c - arrays that grow */
+/* memory.c - growing arrays and their limits */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -28,8 +28,9 @@ static void adds_one_by_one(void)
 	}
 	for (uint32_t i = 0; i < n; i++)
 		kept = kept && v[i] == i;
-	ok(kept, "items stay what they were");
-	ok(moves < 40, "an array moves %u times for 100000 items", moves);
+	ok(kept, "a growing array keeps the values of its items");
+	ok(moves < 40,
+	    "100000 single appends reallocate fewer than 40 times (%u)", moves);
 	free(v);
 }
 
@@ -39,10 +40,13 @@ static void reserves(void)
 	double *v = NULL;
 	size_t cap = 0;
 
-	is_int(ofs_reserve(v, 1000, cap, &err), 0, "room for 1000 items");
-	ok(v != NULL && cap >= 1000, "that are there");
-	is_int(ofs_reserve(v, 0, cap, &err), 0, "fewer need nothing");
-	ok(cap >= 1000, "and take nothing away");
+	is_int(ofs_reserve(v, 1000, cap, &err), 0,
+	    "reserving room for 1000 items succeeds");
+	ok(v != NULL && cap >= 1000,
+	    "the reserved array has a capacity of at least 1000 items");
+	is_int(ofs_reserve(v, 0, cap, &err), 0,
+	    "reserving room for 0 items succeeds");
+	ok(cap >= 1000, "reserving fewer items does not shrink the array");
 	free(v);
 }
 
@@ -54,16 +58,19 @@ static void refuses(void)
 	size_t cap = 1;
 
 	is_int(ofs_reserve(v, SIZE_MAX / 4, cap, &err), -1,
-	    "a size that does not fit an address space");
-	is_int(err.code, ENOMEM, "is out of memory");
-	ok(v == before && cap == 1, "the array is as it was");
+	    "reserving more bytes than an address space has fails");
+	is_int(err.code, ENOMEM, "an oversized reservation fails with ENOMEM");
+	ok(v == before && cap == 1,
+	    "a failed reservation leaves array and capacity unchanged");
 	err.code = 0;
 	is_int(ofs_grow(w, small, small, &err), -1,
-	    "more items than 32 bits count");
-	is_int(err.code, ENOMEM, "is out of memory");
-	ok(w == NULL && small == UINT32_MAX, "the array is as it was");
+	    "growing an array of UINT32_MAX items fails");
+	is_int(err.code, ENOMEM,
+	    "growing beyond a 32-bit capacity fails with ENOMEM");
+	ok(w == NULL && small == UINT32_MAX,
+	    "a failed growth leaves array and capacity unchanged");
 	is_int(ofs_reserve(v, SIZE_MAX / 4, cap, NULL), -1,
-	    "nobody needs to be told");
+	    "a reservation without an error struct can fail");
 	free(v);
 }
 

@@ -1,4 +1,4 @@
-/* mirror_name.c - names of .npy files: their order, their length */
+/* mirror_name.c - order and length of the names of .npy files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -24,7 +24,7 @@ static uint32_t path_of(const char *key)
 	return ofs_catalog_path(h.cat, c, 2, NULL);
 }
 
-/* An empty tensor: nothing is read here. */
+/* An empty tensor: this test reads no data. */
 static void add(const char *key)
 {
 	static const uint64_t none;
@@ -79,9 +79,9 @@ static void listing(const char *path, int n)
 		bail_out("%s", path);
 	l.dir = dir.node;
 	optimfs_readdir(fs, dir.node, 0, false, check_one, &l, NULL);
-	is_int(l.n, n, "%s: all are listed", path);
-	is_int(l.unsorted, 0, "in the order of their names");
-	is_int(l.lost, 0, "and each is found by its name");
+	is_int(l.n, n, "%s lists all its entries", path);
+	is_int(l.unsorted, 0, "the entries are sorted by name");
+	is_int(l.lost, 0, "lookup finds each listed name");
 }
 
 static void lookups(void)
@@ -97,25 +97,40 @@ static void lookups(void)
 	npy = attr.node;
 	memset(name, 'x', 256);
 	name[256] = '\0';
-	is_int(optimfs_lookup(fs, model, name, &attr, &err), -1, "256 bytes");
-	is_int(err.code, ENAMETOOLONG, "are too long for a name");
-	is_int(optimfs_resolve(fs, name, &attr, &err), -1, "in a path too");
-	is_int(err.code, ENAMETOOLONG, "too long");
+	is_int(optimfs_lookup(fs, model, name, &attr, &err), -1,
+	    "lookup of a name of 256 bytes fails");
+	is_int(err.code, ENAMETOOLONG,
+	    "lookup of a name of 256 bytes fails with ENAMETOOLONG");
+	is_int(optimfs_resolve(fs, name, &attr, &err), -1,
+	    "resolving a path with a name of 256 bytes fails");
+	is_int(err.code, ENAMETOOLONG,
+	    "resolving a name of 256 bytes fails with ENAMETOOLONG");
 	long_name(name, 'c');
-	is_int(optimfs_lookup(fs, model, name, &attr, &err), -1, "255 bytes");
-	is_int(err.code, ENOENT, "are a name that is not there");
+	is_int(optimfs_lookup(fs, model, name, &attr, &err), -1,
+	    "lookup of an absent name of 255 bytes fails");
+	is_int(err.code, ENOENT,
+	    "lookup of an absent name of 255 bytes fails with ENOENT");
 	ofs_name_suffix(name, ".npy", cut);
-	is_int(optimfs_lookup(fs, npy, cut, &attr, &err), -1, "cut like one");
-	is_int(err.code, ENOENT, "but not of one");
-	is_int(optimfs_lookup(fs, npy, "gone.npy", &attr, &err), -1, "gone");
-	is_int(err.code, ENOENT, "a mirror names files, not what is absent");
-	is_int(optimfs_lookup(fs, npy, "gone", &attr, &err), -1, "gone");
-	is_error(err, ENODATA, "OFS642 ", "absent by intent");
+	is_int(optimfs_lookup(fs, npy, cut, &attr, &err), -1,
+	    "lookup of an absent .npy name that was shortened fails");
+	is_int(err.code, ENOENT,
+	    "lookup of an absent shortened .npy name fails with ENOENT");
+	is_int(optimfs_lookup(fs, npy, "gone.npy", &attr, &err), -1,
+	    "lookup of the .npy file of an absent tensor fails");
+	is_int(err.code, ENOENT,
+	    "lookup of the .npy file of an absent tensor fails with ENOENT");
+	is_int(optimfs_lookup(fs, npy, "gone", &attr, &err), -1,
+	    "lookup of a tensor that was deliberately not saved fails");
+	is_error(err, ENODATA, "OFS642 ",
+	    "a tensor that was deliberately not saved fails with ENODATA");
 	is_int(optimfs_resolve(fs, "model/gone/exp_avg", &attr, &err), -1,
-	    "below it");
-	is_error(err, ENODATA, "OFS642 model/gone/exp_avg", "the same");
-	is_int(optimfs_resolve(fs, "model/a/gone", &attr, &err), -1, "a file");
-	is_int(err.code, ENOTDIR, "has nothing below it");
+	    "resolving a path below a tensor that was not saved fails");
+	is_error(err, ENODATA, "OFS642 model/gone/exp_avg",
+	    "a path below a tensor that was not saved fails with ENODATA");
+	is_int(optimfs_resolve(fs, "model/a/gone", &attr, &err), -1,
+	    "resolving a path below a file fails");
+	is_int(err.code, ENOTDIR,
+	    "resolving a path below a file fails with ENOTDIR");
 }
 
 int main(void)
@@ -132,7 +147,7 @@ int main(void)
 	add(name);
 	long_name(name, 'a');
 	add(name);
-	name[251] = '\0'; /* fits with its suffix */
+	name[251] = '\0'; /* short enough for its suffix */
 	add(name);
 	name[250] = '%';
 	add(name);
@@ -141,7 +156,7 @@ int main(void)
 	if (ofs_catalog_finish(h.cat, NULL) == -1)
 		bail_out("catalog");
 	fs = ofs_fs_new(h.cat, h.dir, &options, NULL);
-	h.cat = NULL; /* the file system's */
+	h.cat = NULL; /* owned by fs */
 	if (fs == NULL)
 		bail_out("fs");
 	listing("model", 13);

@@ -1,4 +1,4 @@
-/* mkzip.c - archives as torch.save lays them out, for tests to damage */
+/* mkzip.c - zip archives in the layout of torch.save, for tests */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
