@@ -1,4 +1,4 @@
-/* format/safetensors/read.c - files that lie, and indexes that name what is not there */
+/* safetensors.c - safetensors files and indexes, valid and malformed */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,10 +14,10 @@
 #include "support/dcp_writer.h"
 #include "tap.h"
 
-/* Rows T01 to T16 are those of docs/formats/safetensors.md; what a header alone
- * may say is in base/json.c, shards in format/safetensors/hf_shards.c, T16 in detect/detect.c. */
+/* T numbers are rows of docs/formats/safetensors.md. JSON syntax alone is
+ * tested in base/json.c, shards in hf_shards.c, T16 in detect.c. */
 
-/* A file with this header, padded, and n bytes of data: 0, 1, 2 ... */
+/* Writes a file with this header and n bytes of data: 0, 1, 2, ... */
 static void put(const char *dir, const char *name, const char *header, size_t n)
 {
 	struct ofs_buf b = { 0 };
@@ -49,7 +49,7 @@ static struct optimfs *open_dir(const char *dir, const char *file,
 	return optimfs_open(path, NULL, err);
 }
 
-/* n bytes of the file at off; -1. */
+/* Reads n bytes of the file at off; -1 with err. */
 static ssize_t read_at(struct optimfs *fs, const char *path, void *buf,
     size_t n, uint64_t off, struct optimfs_error *err)
 {
@@ -91,24 +91,24 @@ static bool has_path(struct optimfs *fs, const char *path)
 #define T(dtype, shape, off) \
  "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" off "}"
 
-/* Headers, as files. */
+/* Files with a header of the right length. */
 static void files(void)
 {
 	static const struct {
 		const char *name, *header;
 		size_t data;
-		const char *code; /* NULL: it opens */
+		const char *code; /* NULL: the file opens */
 	} cases[] = {
-		{ "T03: no JSON", "{\"w\":nul}", 0, "OFS653" },
-		{ "T03: NaN", "{\"w\":NaN}", 0, "OFS653" },
-		{ "T03: a comment", "{/**/}", 0, "OFS653" },
-		{ "T05: a key twice",
+		{ "T03: invalid JSON", "{\"w\":nul}", 0, "OFS653" },
+		{ "T03: NaN in JSON", "{\"w\":NaN}", 0, "OFS653" },
+		{ "T03: a comment in JSON", "{/**/}", 0, "OFS653" },
+		{ "T05: a duplicate key",
 		    "{\"w\":" T("U8", "[2]", "[0,2]") ",\"w\":" T("U8", "[2]",
 			"[2,4]") "}",
 		    4, "OFS654" },
-		{ "T07: a hole", "{\"w\":" T("U8", "[2]", "[2,4]") "}", 4,
-		    "OFS656" },
-		{ "T07: an overlap",
+		{ "T07: a gap between tensors",
+		    "{\"w\":" T("U8", "[2]", "[2,4]") "}", 4, "OFS656" },
+		{ "T07: overlapping tensors",
 		    "{\"w\":" T("U8", "[2]", "[0,2]") ",\"v\":" T("U8", "[2]",
 			"[1,3]") "}",
 		    3, "OFS656" },
@@ -116,28 +116,28 @@ static void files(void)
 		    "{\"a\":" T("F32", "[0]", "[0,0]") ",\"b\":" T("F32",
 			"[2,0]", "[0,0]") ",\"w\":" T("U8", "[2]", "[0,2]") "}",
 		    2, NULL },
-		{ "T09: bytes behind", "{\"w\":" T("U8", "[2]", "[0,2]") "}", 3,
-		    "OFS658" },
-		{ "T10: a size that overflows",
+		{ "T09: data after the last tensor",
+		    "{\"w\":" T("U8", "[2]", "[0,2]") "}", 3, "OFS658" },
+		{ "T10: a shape whose size overflows",
 		    "{\"w\":" T("F64", "[4294967296,4294967296]", "[0,16]") "}",
 		    16, "OFS659" },
-		{ "T10: size and offsets",
+		{ "T10: a size that differs from the offsets",
 		    "{\"w\":" T("F32", "[2]", "[0,4]") "}", 4, "OFS659" },
-		{ "a note without a path",
+		{ "a metadata path that is a number",
 		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
 		    "{\\\"w\\\":7}}\"},\"w\":" T("U8", "[2]", "[0,2]") "}",
 		    2, "OFS663" },
-		{ "a note with a path of objects",
+		{ "a metadata path of objects",
 		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
 		    "{\\\"w\\\":[{}]}}\"},\"w\":" T("U8", "[2]", "[0,2]") "}",
 		    2, "OFS663" },
-		{ "a note with two paths of one key",
+		{ "two metadata paths for one key",
 		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
 		    "{\\\"w\\\":[\\\"a\\\"]},\\\"paths\\\":"
 		    "{\\\"w\\\":[\\\"b\\\"]}}\"},\"w\":" T("U8", "[2]",
 			"[0,2]") "}",
 		    2, "OFS663" },
-		{ "T13: NUL and a lone surrogate",
+		{ "T13: keys with NUL and a lone surrogate",
 		    "{\"a\\u0000b\":" T("U8", "[1]",
 			"[0,1]") ",\"\\ud800\":" T("U8", "[1]", "[1,2]") "}",
 		    2, NULL },
@@ -150,16 +150,19 @@ static void files(void)
 		mk_dir(dir);
 		put(dir, "x.safetensors", cases[i].header, cases[i].data);
 		fs = open_dir(dir, "x.safetensors", &err);
-		ok((fs == NULL) == (cases[i].code != NULL), "%s",
+		ok((fs == NULL) == (cases[i].code != NULL),
+		    cases[i].code != NULL ? "%s: is refused" : "%s: opens",
 		    cases[i].name);
 		if (cases[i].code != NULL)
-			is_error(err, EUCLEAN, cases[i].code, "says why");
+			is_error(err, EUCLEAN, cases[i].code, "%s: error text",
+			    cases[i].name);
 		optimfs_close(fs);
 		mk_remove(dir);
 	}
 }
 
-/* What is called so is one, however it begins. */
+/* A file with this suffix is read as safetensors, even if its beginning is
+ * malformed. */
 static void beginnings(void)
 {
 	static const struct {
@@ -168,21 +171,25 @@ static void beginnings(void)
 		const char *code;
 	} cases[] = {
 		{ "T01: an empty file", "", 0, "OFS651" },
-		{ "T01: 7 bytes", "\2\0\0\0\0\0\0", 7, "OFS651" },
-		{ "T01: a header of 0", "\0\0\0\0\0\0\0\0{}", 10, "OFS651" },
-		{ "T01: a header of 1", "\1\0\0\0\0\0\0\0{}", 10, "OFS651" },
-		{ "T02: longer than the file", "\3\0\0\0\0\0\0\0{}", 10,
+		{ "T01: a file of 7 bytes", "\2\0\0\0\0\0\0", 7, "OFS651" },
+		{ "T01: a header of 0 bytes", "\0\0\0\0\0\0\0\0{}", 10,
+		    "OFS651" },
+		{ "T01: a header of 1 byte", "\1\0\0\0\0\0\0\0{}", 10,
+		    "OFS651" },
+		{ "T02: a header longer than the file", "\3\0\0\0\0\0\0\0{}",
+		    10, "OFS652" },
+		{ "T02: a header of 100000001 bytes", "\1\xe1\xf5\5\0\0\0\0{}",
+		    10, "OFS652" },
+		{ "T02: a header of 2^63 bytes", "\0\0\0\0\0\0\0\x80{}", 10,
 		    "OFS652" },
-		{ "T02: 100000001", "\1\xe1\xf5\5\0\0\0\0{}", 10, "OFS652" },
-		{ "T02: 2^63", "\0\0\0\0\0\0\0\x80{}", 10, "OFS652" },
-		{ "T02: a length that wraps",
+		{ "T02: a header length that wraps",
 		    "\xfa\xff\xff\xff\xff\xff\xff\xff{}", 10, "OFS652" },
-		{ "T03: a list", "\2\0\0\0\0\0\0\0[]", 10, "OFS653" },
+		{ "T03: a list as header", "\2\0\0\0\0\0\0\0[]", 10, "OFS653" },
 		{ "T03: a byte order mark", "\5\0\0\0\0\0\0\0\xef\xbb\xbf{}",
 		    13, "OFS653" },
-		{ "T03: no UTF-8", "\7\0\0\0\0\0\0\0{\"\xff\":3}", 15,
+		{ "T03: invalid UTF-8", "\7\0\0\0\0\0\0\0{\"\xff\":3}", 15,
 		    "OFS653" },
-		{ "T03: something behind", "\4\0\0\0\0\0\0\0{} x", 12,
+		{ "T03: text after the header", "\4\0\0\0\0\0\0\0{} x", 12,
 		    "OFS653" },
 	};
 	struct optimfs_error err;
@@ -192,21 +199,22 @@ static void beginnings(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		mk_dir(dir);
 		mk_file(dir, "x.safetensors", cases[i].bytes, cases[i].n);
-		ok(open_dir(dir, "x.safetensors", &err) == NULL, "%s",
+		ok(open_dir(dir, "x.safetensors", &err) == NULL,
+		    "%s: is refused", cases[i].name);
+		is_error(err, EUCLEAN, cases[i].code, "%s: error text",
 		    cases[i].name);
-		is_error(err, EUCLEAN, cases[i].code, "says why");
 		put(dir, "y.safetensors", "{\"w\":" T("U8", "[2]", "[0,2]") "}",
 		    2);
 		fs = open_dir(dir, "", &err);
 		ok(fs != NULL && has_path(fs, "extra/y/w") &&
 			warns(fs, cases[i].code),
-		    "beside others it is a warning");
+		    "%s: is only a warning beside a valid file", cases[i].name);
 		optimfs_close(fs);
 		mk_remove(dir);
 	}
 }
 
-/* T04 where JSON may nest, and T12 as long as a header may be. */
+/* T04: deeply nested metadata. T12: a very long value. */
 static void large(void)
 {
 	static const char head[] = "{\"__metadata__\":{\"k\":";
@@ -224,8 +232,10 @@ static void large(void)
 	strcpy(at + 20000, tail);
 	mk_dir(dir);
 	put(dir, "x.safetensors", header, 2);
-	ok(open_dir(dir, "x.safetensors", &err) == NULL, "T04: deep metadata");
-	is_error(err, EUCLEAN, "OFS653", "says why");
+	ok(open_dir(dir, "x.safetensors", &err) == NULL,
+	    "T04: metadata nested 10000 deep are refused");
+	is_error(err, EUCLEAN, "OFS653",
+	    "T04: metadata nested 10000 deep: error text");
 	at = stpcpy(header, head);
 	memset(at, 'v', n);
 	at[0] = at[n - 1] = '"';
@@ -233,13 +243,13 @@ static void large(void)
 	put(dir, "x.safetensors", header, 2);
 	fs = open_dir(dir, "x.safetensors", &err);
 	ok(fs != NULL && read_at(fs, "model/w", buf, 2, 0, &err) == 2,
-	    "T12: a value of 90 MB");
+	    "T12: a metadata value of 90 MB is skipped");
 	optimfs_close(fs);
 	mk_remove(dir);
 	free(header);
 }
 
-/* Two elements a byte: PyTorch counts bytes. */
+/* A dtype with two elements per byte: PyTorch's shapes count bytes. */
 static void halves(void)
 {
 	static const struct {
@@ -260,23 +270,26 @@ static void halves(void)
 		put(dir, "x.safetensors", header, 4);
 		fs = open_dir(dir, "x.safetensors", &err);
 		ok(fs != NULL && read_at(fs, "model/w", buf, 2, 0, &err) == 2,
-		    "T11: F4 %s", cases[i].shape);
+		    "T11: a tensor beside F4 %s can be read", cases[i].shape);
 		is_int(read_at(fs, "model/a", buf, 4, 0, &err),
-		    cases[i].good ? 2 : -1, "it reads, or does not");
+		    cases[i].good ? 2 : -1, "T11: F4 %s is %s", cases[i].shape,
+		    cases[i].good ? "read" : "refused");
 		if (!cases[i].good)
-			is_error(err, EOPNOTSUPP, "OFS616", "says why");
+			is_error(err, EOPNOTSUPP, "OFS616",
+			    "T11: F4 %s: error text", cases[i].shape);
 		optimfs_close(fs);
 		mk_remove(dir);
 	}
 	mk_dir(dir);
 	put(dir, "x.safetensors", "{\"a\":" T("F4", "[8]", "[0,2]") "}", 2);
 	ok(open_dir(dir, "x.safetensors", &err) == NULL,
-	    "T10: F4 of another size");
-	is_error(err, EUCLEAN, "OFS659", "says why");
+	    "T10: F4 with too few bytes is refused");
+	is_error(err, EUCLEAN, "OFS659",
+	    "T10: F4 with too few bytes: error text");
 	mk_remove(dir);
 }
 
-/* What spoils one tensor leaves the others. */
+/* A fault in one tensor leaves the others readable. */
 static void parts(void)
 {
 	struct optimfs_error err;
@@ -290,24 +303,29 @@ static void parts(void)
 		"[8]", "[12,20]") "}",
 	    16);
 	fs = open_dir(dir, "x.safetensors", &err);
-	if (!ok(fs != NULL, "T09, T11, T12: one file, three faults"))
+	if (!ok(fs != NULL, "T09, T11, T12: a file with three faults opens"))
 		bail_out("%s", err.text);
-	is_int(read_at(fs, "model/w", buf, 4, 0, &err), 4, "the good one");
-	is_mem(buf, "\10\11\12\13", 4, "reads");
+	is_int(read_at(fs, "model/w", buf, 4, 0, &err), 4,
+	    "a tensor without a fault is read");
+	is_mem(buf, "\10\11\12\13", 4,
+	    "a tensor without a fault has its elements");
 	is_int(read_at(fs, "model/q", buf, 4, 0, &err), -1,
-	    "T11: an unknown dtype");
-	is_error(err, EOPNOTSUPP, "OFS616", "says why");
+	    "T11: a tensor of unknown dtype cannot be read");
+	is_error(err, EOPNOTSUPP, "OFS616",
+	    "T11: a tensor of unknown dtype: error text");
 	is_int(read_at(fs, "model/z", buf, 4, 0, &err), 4,
-	    "T09: what there is of a cut file");
+	    "T09: the part before a truncation is read");
 	is_int(read_at(fs, "model/z", buf, 4, 4, &err), -1,
-	    "and what there is not");
-	is_error(err, EIO, "OFS603", "says why");
-	ok(warns(fs, "OFS660 x.safetensors: 1 member"), "T12: a warning");
+	    "T09: the part after a truncation cannot be read");
+	is_error(err, EIO, "OFS603",
+	    "T09: the part after a truncation: error text");
+	ok(warns(fs, "OFS660 x.safetensors: 1 member"),
+	    "T12: a metadata value that is a number is a warning");
 	optimfs_close(fs);
 	mk_remove(dir);
 }
 
-/* Indexes. Two files: model-1 has a and b, model-2 has c. */
+/* Indexes of two files: model-1 has a and b, model-2 has c. */
 
 #define FILE1 "model-00001-of-00002.safetensors"
 #define FILE2 "model-00002-of-00002.safetensors"
@@ -337,21 +355,21 @@ static void index_good(void)
 	    MAP("\"a\":\"" FILE1 "\",\"b\":\"" FILE1 "\",\"c\":\"" FILE2 "\""));
 	for (int i = 0; i < 2; i++) {
 		fs = open_dir(dir, at[i], &err);
-		if (!ok(fs != NULL, "an index, at '%s'", at[i])) {
+		if (!ok(fs != NULL, "an index opens at '%s'", at[i])) {
 			diag("%s", err.text);
 			continue;
 		}
 		ok(read_at(fs, "model/b", buf, 2, 0, &err) == 2 &&
 			memcmp(buf, "\2\3", 2) == 0 &&
 			has_path(fs, "model/a") && has_path(fs, "model/c"),
-		    "all there");
+		    "an index at '%s' gives all tensors", at[i]);
 		ok(!warns(fs, "OFS") && !has_path(fs, "extra"),
-		    "nothing to say");
+		    "an index at '%s' gives no warnings", at[i]);
 		optimfs_close(fs);
 	}
 	mk_remove(dir);
 
-	/* names that do not say what they are of */
+	/* File names that do not contain "model". */
 	mk_dir(dir);
 	put(dir, "unet-1.safetensors", "{\"a\":" T("U8", "[2]", "[0,2]") "}",
 	    2);
@@ -362,7 +380,7 @@ static void index_good(void)
 	fs = open_dir(dir, "", &err);
 	ok(fs != NULL && has_path(fs, "model/a") && has_path(fs, "model/c") &&
 		!has_path(fs, "extra"),
-	    "files of any name are the model's");
+	    "an index finds files with any name");
 	optimfs_close(fs);
 	mk_remove(dir);
 }
@@ -379,8 +397,10 @@ static void index_outside(void)
 		snprintf(index, sizeof(index), MAP("\"a\":\"%s\""), rows[i]);
 		put_model(dir, index);
 		fs = open_dir(dir, "", &err);
-		ok(fs == NULL, "T14: '%s'", rows[i]);
-		is_error(err, EPERM, "OFS620", "is refused");
+		ok(fs == NULL, "T14: an index with file name '%s' is refused",
+		    rows[i]);
+		is_error(err, EPERM, "OFS620",
+		    "T14: file name '%s': error text", rows[i]);
 		optimfs_close(fs);
 		mk_remove(dir);
 	}
@@ -392,9 +412,11 @@ static void index_outside(void)
 	if (symlink(index, path) == -1)
 		bail_out("symlink: %m");
 	fs = open_dir(dir, "", &err);
-	ok(fs != NULL && has_path(fs, "model/a"), "T14: a link out of it");
-	is_int(read_at(fs, "model/z", index, 2, 0, &err), -1, "is not opened");
-	is_error(err, EIO, "OFS661", "says so");
+	ok(fs != NULL && has_path(fs, "model/a"),
+	    "T14: an index with a link out of the directory opens");
+	is_int(read_at(fs, "model/z", index, 2, 0, &err), -1,
+	    "T14: a tensor behind a link out of the directory cannot be read");
+	is_error(err, EIO, "OFS661", "T14: a tensor behind a link: error text");
 	optimfs_close(fs);
 	mk_remove(dir);
 	mk_remove(other);
@@ -411,24 +433,26 @@ static void index_lies(void)
 		"\",\"d\":\"" FILE1
 		"\",\"e\":\"gone.safetensors\",\"a\":\"" FILE2 "\""));
 	fs = open_dir(dir, "", &err);
-	if (!ok(fs != NULL, "T14: an index that lies"))
+	if (!ok(fs != NULL, "T14: an index with wrong rows opens"))
 		bail_out("%s", err.text);
-	ok(read_at(fs, "model/a", buf, 2, 0, &err) == 2, "a good one reads");
+	ok(read_at(fs, "model/a", buf, 2, 0, &err) == 2,
+	    "a tensor with a correct row is read");
 	ok(read_at(fs, "model/b", buf, 2, 0, &err) == 2 &&
 		warns(fs,
 		    "OFS661 " INDEX ": 'b' is not in the file that it "
 		    "names, but in " FILE1),
-	    "so does one that is elsewhere, with a warning");
+	    "a tensor in another file than the index says is read, with a warning");
 	is_int(read_at(fs, "model/d", buf, 2, 0, &err), -1,
-	    "a tensor that no file has");
-	is_error(err, EIO, "OFS661", "says so");
+	    "a tensor that is in no file cannot be read");
+	is_error(err, EIO, "OFS661", "a tensor that is in no file: error text");
 	is_int(read_at(fs, "model/e", buf, 2, 0, &err), -1,
-	    "a file that is not there");
-	is_error(err, EIO, "OFS661", "says so");
+	    "a tensor of a missing file cannot be read");
+	is_error(err, EIO, "OFS661", "a tensor of a missing file: error text");
 	ok(has_text(fs, ".optimfs/missing",
 	       "OFS661 'e', which should be in gone.safetensors"),
-	    "and is missing");
-	ok(warns(fs, "'a' stands twice in it"), "a row twice");
+	    "a tensor of a missing file is listed as missing");
+	ok(warns(fs, "'a' stands twice in it"),
+	    "a key that is twice in the index is a warning");
 	optimfs_close(fs);
 	mk_remove(dir);
 }
@@ -446,16 +470,16 @@ static void index_twice(void)
 		"[2,4]") "}",
 	    4);
 	fs = open_dir(dir, "", &err);
-	if (!ok(fs != NULL, "T14: a tensor in two files"))
+	if (!ok(fs != NULL, "T14: a tensor in two files opens"))
 		bail_out("%s", err.text);
 	ok(read_at(fs, "model/a", buf, 2, 0, &err) == 2 &&
 		memcmp(buf, "\2\3", 2) == 0,
-	    "the one that the index names");
+	    "a tensor in two files is read from the one in the index");
 	ok(read_at(fs, "extra/" FILE1 "/a", buf, 2, 0, &err) == 2 &&
 		memcmp(buf, "\0\1", 2) == 0,
-	    "and the other one");
+	    "the copy in the other file is read below extra/");
 	ok(warns(fs, "OFS661 " INDEX ": 'a' is in another file, too: " FILE1),
-	    "a warning");
+	    "a tensor in two files is a warning");
 	optimfs_close(fs);
 	mk_remove(dir);
 }
@@ -475,16 +499,16 @@ static void index_broken(void)
 		fs = open_dir(dir, "", &err);
 		ok(fs != NULL && has_path(fs, "model/a") &&
 			has_path(fs, "model/c") && warns(fs, "OFS653"),
-		    "'%s' is not used", texts[i]);
+		    "malformed index '%s' is ignored with a warning", texts[i]);
 		optimfs_close(fs);
 		mk_remove(dir);
 	}
-	/* nothing but the index */
+	/* A directory with only the index. */
 	mk_dir(dir);
 	put_text(dir, INDEX, MAP("\"a\":\"" FILE1 "\""));
 	fs = open_dir(dir, "", &err);
 	ok(fs != NULL && has_path(fs, "extra/model/a"),
-	    "an index alone names what is lost");
+	    "an index without files lists their tensors");
 	optimfs_close(fs);
 	mk_remove(dir);
 }

@@ -1,4 +1,4 @@
-/* sample.c - a hand-made checkpoint with something of everything */
+/* sample.c - a hand-made checkpoint with tensors and values of all kinds */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include "base/dtype.h"
 #include "tap.h"
 
-/* A file that grows while the sample is made. */
+/* The contents of a file under construction. */
 struct shardfile {
 	const char *name;
 	int rank;
@@ -65,7 +65,7 @@ static void entry(struct builder *b, const char *path, int kind, uint32_t ref)
 	checked(b, ofs_catalog_entry(b->cat, &e, &b->err));
 }
 
-/* A shard whose box is what the numbers say: offsets, then sizes. */
+/* Adds a shard with this box: ndim offsets, then ndim sizes. */
 static uint32_t shard(struct builder *b, int file, uint64_t off, uint64_t len,
     const uint64_t *box, size_t ndim)
 {
@@ -113,7 +113,7 @@ static void fill_files(struct builder *b, struct places *at)
 {
 	struct sample *s = b->s;
 	static const float step = 3.5f;
-	/* 0.001 and ["w", "t"] as protocol 2 has them */
+	/* The pickles of 0.001 and ["w", "t"], in protocol 2. */
 	static const char lr[] = "\x80\x02G\x3f\x50\x62\x4d\xd2\xf1\xa9\xfc.";
 	static const char params[] = "\x80\x02]q\x00(X\x01\x00\x00\x00wq\x01"
 				     "X\x01\x00\x00\x00tq\x02"
@@ -281,7 +281,7 @@ void sample_init(struct sample *s, const struct optimfs_options *options,
 		"OFS140 gone.bin is missing"));
 	if (ofs_catalog_finish(b.cat, &b.err) == -1)
 		bail_out("sample: %s", b.err.text);
-	s->h.cat = NULL; /* the file system's */
+	s->h.cat = NULL; /* the file system owns it now */
 	s->fs = ofs_open_catalog(b.cat, s->h.dir,
 	    options == NULL ? &none : options, err);
 }

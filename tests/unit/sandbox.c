@@ -1,4 +1,4 @@
-/* sandbox.c - what a thread in the sandbox can open, and what it cannot */
+/* sandbox.c - what a sandboxed thread can open, and what it cannot */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 
 #include "tap.h"
 
-/* All below one directory:
+/* Files below one directory:
  *
  *     secret  run/ck/a  run/ck/sub/b  run/other  run/file  upper/  tmp/ */
 static char top[] = "/tmp/optimfs-sandbox.XXXXXX";
@@ -59,7 +59,7 @@ static void make_files(void)
 	setenv("TMPDIR", at("tmp"), 1);
 }
 
-/* 0, or errno. */
+/* Opens path; returns 0 or errno. */
 static int opens(const char *path, int flags)
 {
 	int fd = open(path, flags | O_CLOEXEC, 0600);
@@ -75,7 +75,7 @@ static void *no_run(void *arg)
 	return arg;
 }
 
-/* What every thread in a sandbox for run/ck has in common. */
+/* Restrictions of every sandbox for run/ck. */
 static void confined(const char *what)
 {
 	char line[256];
@@ -83,27 +83,27 @@ static void confined(const char *what)
 	bool set = false;
 	pthread_t child;
 
-	is_int(opens("/etc/passwd", O_RDONLY), EACCES, "%s: no /etc/passwd",
-	    what);
-	is_int(opens(at("secret"), O_RDONLY), EACCES, "%s: no other file",
-	    what);
+	is_int(opens("/etc/passwd", O_RDONLY), EACCES,
+	    "%s: /etc/passwd cannot be opened", what);
+	is_int(opens(at("secret"), O_RDONLY), EACCES,
+	    "%s: a file outside the checkpoint cannot be opened", what);
 	is_int(opens(at("new"), O_RDWR | O_CREAT), EACCES,
-	    "%s: none is made elsewhere", what);
+	    "%s: a file outside cannot be created", what);
 	is_int(opens(at("tmp"), O_TMPFILE | O_RDWR), 0,
-	    "%s: a file without a name is", what);
+	    "%s: an unnamed temporary file can be created", what);
 	ok(execl("/bin/true", "true", NULL) == -1 && errno == EACCES,
-	    "%s: no program is run", what);
+	    "%s: a program cannot be executed", what);
 	ok(mount("none", at("tmp"), "tmpfs", 0, NULL) == -1 && errno == EPERM,
-	    "%s: nothing is mounted", what);
+	    "%s: a file system cannot be mounted", what);
 	f = fopen("/proc/thread-self/status", "re");
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
 		set |= strcmp(line, "NoNewPrivs:\t1\n") == 0;
 	if (f != NULL)
 		fclose(f);
-	ok(set, "%s: no new privileges", what);
+	ok(set, "%s: no_new_privs is set", what);
 	ok(pthread_create(&child, NULL, no_run, NULL) == 0 &&
 		pthread_join(child, NULL) == 0,
-	    "%s: threads are started", what);
+	    "%s: a thread can be started", what);
 }
 
 static bool keeps(unsigned capability)
@@ -127,14 +127,14 @@ static void tcp(void)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), code;
 
 	if (fd == -1) {
-		skip(1, "no TCP here");
+		skip(1, "no TCP sockets here");
 		return;
 	}
 	code =
 	    connect(fd, (struct sockaddr *)&to, sizeof(to)) == -1 ? errno : 0;
-	/* a kernel before 6.7 does not know of it */
+	/* Kernels before 6.7 cannot restrict TCP. */
 	ok(code == EACCES || code == ECONNREFUSED || code == ENETUNREACH,
-	    "a TCP connection is refused: %s", strerror(code));
+	    "directory: a TCP connection is refused: %s", strerror(code));
 	close(fd);
 }
 
@@ -142,28 +142,36 @@ static void *reader(void *arg)
 {
 	confined(arg);
 	tcp();
-	is_int(opens(at("run/ck/a"), O_RDONLY), 0, "the checkpoint is read");
-	is_int(opens(at("run/ck/sub/b"), O_RDONLY), 0, "and what is deeper");
-	is_int(opens(at("run/ck"), O_RDONLY | O_DIRECTORY), 0, "and listed");
-	is_int(opens(at("run/ck/a"), O_RDWR), EACCES, "not written");
+	is_int(opens(at("run/ck/a"), O_RDONLY), 0,
+	    "directory: a file of the checkpoint can be read");
+	is_int(opens(at("run/ck/sub/b"), O_RDONLY), 0,
+	    "directory: a file of a subdirectory can be read");
+	is_int(opens(at("run/ck"), O_RDONLY | O_DIRECTORY), 0,
+	    "directory: the checkpoint can be listed");
+	is_int(opens(at("run/ck/a"), O_RDWR), EACCES,
+	    "directory: a file of the checkpoint cannot be written");
 	is_int(opens(at("run/ck/new"), O_RDWR | O_CREAT), EACCES,
-	    "nor added to");
-	is_int(opens(at("run/other"), O_RDONLY), EACCES, "nothing beside it");
-	is_int(opens("/proc/self/statm", O_RDONLY), 0, "its own numbers");
+	    "directory: a file cannot be created in the checkpoint");
+	is_int(opens(at("run/other"), O_RDONLY), EACCES,
+	    "directory: a file beside the checkpoint cannot be read");
+	is_int(opens("/proc/self/statm", O_RDONLY), 0,
+	    "directory: /proc/self can be read");
 	ok(!keeps(21) && !keeps(19) && !keeps(17),
-	    "neither SYS_ADMIN, SYS_PTRACE nor SYS_RAWIO");
+	    "directory: SYS_ADMIN, SYS_PTRACE and SYS_RAWIO are dropped");
 	return NULL;
 }
 
 static void *file_reader(void *arg)
 {
 	confined(arg);
-	is_int(opens(at("run/file"), O_RDONLY), 0, "the file is read");
+	is_int(opens(at("run/file"), O_RDONLY), 0,
+	    "file: the file can be read");
 	is_int(opens(at("run"), O_RDONLY | O_DIRECTORY), 0,
-	    "names beside it are listed");
+	    "file: its directory can be listed");
 	is_int(opens(at("run/other"), O_RDONLY), EACCES,
-	    "files beside it are not read");
-	is_int(opens(at("run/ck/a"), O_RDONLY), EACCES, "nor what is below");
+	    "file: another file beside it cannot be read");
+	is_int(opens(at("run/ck/a"), O_RDONLY), EACCES,
+	    "file: a file in a subdirectory cannot be read");
 	return NULL;
 }
 
@@ -171,35 +179,39 @@ static void *index_reader(void *arg)
 {
 	confined(arg);
 	is_int(opens(at("run/other"), O_RDONLY), 0,
-	    "an index names files beside it");
-	is_int(opens(at("run/other"), O_RDWR), EACCES, "to be read");
+	    "index: a file beside the index can be read");
+	is_int(opens(at("run/other"), O_RDWR), EACCES,
+	    "index: a file beside the index cannot be written");
 	return NULL;
 }
 
-/* As a commit that changes several files does. */
+/* Makes the calls of a commit that changes several files. */
 static void *writer(void *arg)
 {
 	confined(arg);
-	is_int(mkdir(at("run/.ck.optimfs/gen"), 0755), 0, "a stage is made");
+	is_int(mkdir(at("run/.ck.optimfs/gen"), 0755), 0,
+	    "rw: a directory can be made in the stage");
 	is_int(opens(at("run/.ck.optimfs/gen/a"), O_RDWR | O_CREAT), 0,
-	    "and filled");
+	    "rw: a file can be made in the stage");
 	ok(renameat2(AT_FDCWD, at("run/.ck.optimfs/gen"), AT_FDCWD,
 	       at("run/ck"), RENAME_EXCHANGE) == 0,
-	    "and exchanged: %s", strerror(errno));
+	    "rw: the stage can be exchanged with the checkpoint: %s",
+	    strerror(errno));
 	is_int(opens(at("run/ck/a"), O_RDWR | O_TRUNC), 0,
-	    "what is there now is read and written");
-	is_int(unlink(at("run/.ck.optimfs/gen/a")), 0, "the old one goes");
+	    "rw: a file of the new checkpoint can be written");
+	is_int(unlink(at("run/.ck.optimfs/gen/a")), 0,
+	    "rw: a file of the old checkpoint can be removed");
 	is_int(opens(at("upper/data"), O_RDWR | O_CREAT), 0,
-	    "upper= is written");
-	ok(rename(at("upper/data"), at("run/ck/b")) == 0, "and moved from");
+	    "rw: a file can be made in upper=");
+	ok(rename(at("upper/data"), at("run/ck/b")) == 0,
+	    "rw: a file can be moved from upper= to the checkpoint");
 	return NULL;
 }
 
 static void *with_passthrough(void *arg)
 {
 	confined(arg);
-	ok(keeps(21) == (geteuid() == 0),
-	    "who gives files to the kernel keeps SYS_ADMIN");
+	ok(keeps(21) == (geteuid() == 0), "passthrough: root keeps SYS_ADMIN");
 	return NULL;
 }
 
@@ -216,7 +228,7 @@ static void *enter(void *arg)
 
 	if (ofs_sandbox_enter(e->sandbox, &err) == -1)
 		bail_out("%s", err.text);
-	/* a string of ours, for messages */
+	/* what is a string literal, used in descriptions only */
 	return e->run((void *)(uintptr_t)e->what);
 }
 
@@ -236,7 +248,7 @@ static void run(const char *what, const struct ofs_sandbox_config *config,
 	pthread_join(t, NULL);
 	ofs_sandbox_free(s);
 	is_int(opens("/etc/passwd", O_RDONLY), 0,
-	    "%s: the thread that started it is free", what);
+	    "%s: the starting thread is not restricted", what);
 }
 
 static void remove_files(void)
@@ -245,7 +257,7 @@ static void remove_files(void)
 
 	snprintf(command, sizeof(command), "rm -r %s", top);
 	if (system(command) != 0)
-		diag("%s is left", top);
+		diag("%s could not be removed", top);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* read/scatter.c - elements written to where real checkpoints store them */
+/* scatter.c - writing of elements in place, into real checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -27,13 +27,14 @@ static uint64_t rnd(uint64_t n)
 	return tap_below(&seed, n);
 }
 
-/* A copy of a checkpoint that is written to, as another one says it is. */
+/* A copy of a checkpoint in top, whose files are written with the catalog of
+ * the original. */
 struct copy {
 	struct optimfs *fs;
 	int *fd;
-	struct ofs_ranges *touched; /* of each object */
-	uint8_t **want;             /* of each tensor that was written */
-	bool overlaps;              /* what is to be written was written */
+	struct ofs_ranges *touched; /* written ranges of each object */
+	uint8_t **want;             /* expected bytes of each written tensor */
+	bool overlaps; /* the range was already written, for another tensor */
 	bool dry;
 };
 
@@ -44,7 +45,7 @@ static int target(void *ctx, const struct ofs_segment *seg, int *fd,
 	uint64_t lo = seg->src, hi = seg->src;
 	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
 
-	/* an expanded tensor has one place for many elements */
+	/* An expanded tensor stores several elements in one location. */
 	if (seg->codec != OFS_PLAIN || (seg->n > 1 && seg->src_pitch == 0)) {
 		c->overlaps = true;
 		return 0;
@@ -117,7 +118,7 @@ static uint8_t *read_tensor(struct optimfs *fs, const struct ofs_tensor *t,
 	return NULL;
 }
 
-/* Other bytes for some elements of a tensor: their checksums will differ. */
+/* Increments some elements of a tensor, so that their checksums differ. */
 static int write_some(struct copy *c, uint32_t i, unsigned *written)
 {
 	struct ofs_catalog *cat = c->fs->now->cat;
@@ -137,11 +138,12 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 	c->overlaps = false;
 	c->dry = true;
 	if (ofs_scatter_plan(&c->fs->now->reader, t, 0, n, &plan, &err) == -1)
-		return 0; /* it has holes */
+		return 0; /* elements are missing */
 	for (size_t k = 0; k < plan.n; k++)
 		target(c, &plan.seg[k], &fd, &delta, &err);
 	c->dry = false;
-	/* what shares its bytes is left as it is from now on */
+	/* Claims the ranges, so that tensors which share them are not
+	 * written. */
 	for (size_t k = 0; k < plan.n && !c->overlaps && ret == 0; k++)
 		ret = target(c, &plan.seg[k], &fd, &delta, &err);
 	ofs_plan_fini(&plan);
@@ -218,9 +220,9 @@ static void test_checkpoint(const char *name)
 	open_copy(&c, name);
 	for (uint32_t i = 0; i < c.fs->now->cat->ntensors && ret == 0; i++)
 		ret = write_some(&c, i, &written);
-	ok(ret == 0 && written > 0, "%s: %u tensors are written to", name,
-	    written);
-	is_int(fix(&c), 0, "%s: checksums are mended", name);
+	ok(ret == 0 && written > 0, "%s: elements of %u tensors are written",
+	    name, written);
+	is_int(fix(&c), 0, "%s: checksums are updated", name);
 	again = optimfs_open(top, NULL, &err);
 	if (again == NULL)
 		bail_out("%s: %s", name, err.text);
@@ -246,9 +248,9 @@ static void test_checkpoint(const char *name)
 		}
 		free(got);
 	}
-	is_int(wrong, 0, "%s: they read back", name);
-	is_u64(problems(again), problems(c.fs), "%s: fsck finds nothing new",
-	    name);
+	is_int(wrong, 0, "%s: written tensors read back as expected", name);
+	is_u64(problems(again), problems(c.fs),
+	    "%s: fsck finds no new problems", name);
 	optimfs_close(again);
 	close_copy(&c);
 }

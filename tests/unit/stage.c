@@ -1,4 +1,4 @@
-/* journal/stage.c - the staging directory: lock, journal, data */
+/* stage.c - lock, journal and data of the stage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -19,7 +19,8 @@
 
 #define NRECORDS 6
 
-/* System calls of the library, one of which fails: that at this count. */
+/* System calls of the library, replaced here. The call of this name fails after
+ * fail_in successful ones. */
 static const char *failing;
 static int fail_in;
 static char calls[4096];
@@ -88,7 +89,7 @@ static bool exists(const char *name)
 	return access(path, F_OK) == 0;
 }
 
-/* Record i of a journal: strings of all lengths, zeros in them. */
+/* Record i of a journal. Lengths vary, and the data contain zeros. */
 static void make(unsigned i, char *a, uint8_t *b, struct ofs_record *r)
 {
 	memset(a, 'a' + (int)i, i);
@@ -164,7 +165,8 @@ static void spit(const uint8_t *p, size_t n)
 	close(fd);
 }
 
-/* Records there are, and whether more can be added behind them. */
+/* Counts the intact records, and checks that another can be appended after
+ * them. */
 static bool recovers(unsigned *n, uint64_t *dropped)
 {
 	struct ofs_stage *st = open_stage(OFS_RECOVER_YES, NULL);
@@ -199,7 +201,7 @@ static void torn(void)
 	uint64_t dropped;
 
 	append(st, 0, NRECORDS);
-	is_int(ofs_stage_sync(st, NULL), 0, "sync");
+	is_int(ofs_stage_sync(st, NULL), 0, "sync of the journal");
 	ofs_stage_close(st, true);
 	all = slurp(&n);
 	for (size_t cut = 0; cut <= n; cut++) {
@@ -208,8 +210,10 @@ static void torn(void)
 			cuts++;
 		before = got;
 	}
-	is_u64(cuts, n + 1, "cut at each of %zu bytes: a prefix is found", n);
-	is_u64(got, NRECORDS, "uncut: all of it");
+	is_u64(cuts, n + 1,
+	    "a journal cut at each of %zu bytes gives the records before the cut",
+	    n);
+	is_u64(got, NRECORDS, "a complete journal gives all records");
 	for (size_t at = 16; at < n; at++) {
 		all[at] ^= 0x40;
 		spit(all, n);
@@ -217,11 +221,11 @@ static void torn(void)
 			flips++;
 		all[at] ^= 0x40;
 	}
-	is_u64(flips, n - 16, "a changed byte ends it");
+	is_u64(flips, n - 16, "a changed byte ends the journal");
 	free(all);
 }
 
-/* A record of another place in the journal is not taken for one of this. */
+/* A record copied to another position in the journal is not valid there. */
 static void moved(void)
 {
 	struct ofs_stage *st = open_stage(OFS_RECOVER_DISCARD, NULL);
@@ -240,12 +244,13 @@ static void moved(void)
 	a = realloc(a, one + two);
 	memcpy(a + one, b + 16, two - 16);
 	spit(a, one + two - 16);
-	ok(recovers(&got, &dropped), "records that are repeated are dropped");
-	is_u64(got, 1, "what comes before them is not");
-	is_u64(dropped, two - 16, "and it is said how much");
+	ok(recovers(&got, &dropped),
+	    "a journal with records copied to another position is recovered");
+	is_u64(got, 1, "the records before the copied ones are kept");
+	is_u64(dropped, two - 16, "the number of dropped bytes is reported");
 	spit((const uint8_t *)"something else entirely", 23);
 	st = open_stage(OFS_RECOVER_YES, NULL);
-	ok(st == NULL, "a file that is no journal");
+	ok(st == NULL, "a file that is not a journal is refused");
 	free(a);
 	free(b);
 }
@@ -260,35 +265,42 @@ static void recovery(void)
 
 	append(st, 0, 2);
 	fd = ofs_stage_data(st, 7, true, &err);
-	ok(fd != -1 && ofs_pwrite_all(fd, "abc", 3, 5, &err) == 0, "data");
+	ok(fd != -1 && ofs_pwrite_all(fd, "abc", 3, 5, &err) == 0,
+	    "write staged data");
 	close(fd);
 	ofs_stage_close(st, true);
-	ok(open_stage(OFS_RECOVER_NO, &err) == NULL, "not asked for");
-	is_error(err, EBUSY, "OFS811", "says what is there");
-	ok(exists("data/7") && exists("journal"), "and leaves it");
+	ok(open_stage(OFS_RECOVER_NO, &err) == NULL,
+	    "a stage with staged changes does not open without recover");
+	is_error(err, EBUSY, "OFS811",
+	    "a stage with staged changes: error text");
+	ok(exists("data/7") && exists("journal"),
+	    "a refused stage keeps its data and journal");
 	st = open_stage(OFS_RECOVER_YES, &err);
 	is_int(ofs_stage_replay(st, check_record, &n, &found, &err), 0,
-	    "replay");
-	is_u64(n, 2, "what was there");
+	    "replay of a recovered stage");
+	is_u64(n, 2, "replay gives both records");
 	fd = ofs_stage_data(st, 7, false, &err);
-	ok(fd != -1 && lseek(fd, 0, SEEK_END) == 8, "its data, too");
+	ok(fd != -1 && lseek(fd, 0, SEEK_END) == 8,
+	    "a recovered stage has its data");
 	close(fd);
-	is_int(ofs_stage_reset(st, &err), 0, "reset");
-	is_int(ofs_stage_data(st, 7, false, &err), -1, "removes data");
-	is_error(err, EIO, "OFS807", "which is not made again by asking");
+	is_int(ofs_stage_reset(st, &err), 0, "reset of a stage");
+	is_int(ofs_stage_data(st, 7, false, &err), -1,
+	    "reset removes staged data");
+	is_error(err, EIO, "OFS807",
+	    "opening removed data without create: error text");
 	ofs_stage_close(st, false);
-	ok(!exists(""), "closed clean: nothing is left");
+	ok(!exists(""), "a stage closed without keeping is removed");
 	st = open_stage(OFS_RECOVER_NO, &err);
 	append(st, 0, 1);
 	ofs_stage_close(st, true);
 	st = open_stage(OFS_RECOVER_DISCARD, &err);
 	n = 0;
 	ok(ofs_stage_replay(st, check_record, &n, &found, &err) == 0 && n == 0,
-	    "discarded");
+	    "recover=discard drops the records");
 	ofs_stage_close(st, false);
 }
 
-/* What the journal says when it is opened again: records, or -1. */
+/* Opens the journal again; the number of its records, or -1. */
 static int recovered(void)
 {
 	struct ofs_replay found;
@@ -304,11 +316,11 @@ static int recovered(void)
 	return ret == -1 ? -1 : (int)found.records;
 }
 
-/* A failure is not forgotten by trying once more, and what is taken after
- * one is found again. */
+/* After a failed call, retrying must not hide the failure, and what is accepted
+ * then must be recovered. */
 static void failures(void)
 {
-	static const char *const ways[] = { "fdatasync", "pwrite" };
+	static const char *const failing_calls[] = { "fdatasync", "pwrite" };
 	struct optimfs_error err;
 	struct ofs_stage *st = open_stage(OFS_RECOVER_NO, &err);
 	struct ofs_record r;
@@ -320,15 +332,19 @@ static void failures(void)
 	make(0, a, b, &r);
 	fd = ofs_stage_data(st, 1, true, &err);
 	fail_next("fsync", 0);
-	ok(ofs_stage_sync(st, &err) == -1, "names of data are not synced");
-	ok(ofs_stage_sync(st, &err) == -1, "... and it is not forgotten");
-	ok(ofs_stage_append(st, &r, &err) == -1, "... nothing more is taken");
+	ok(ofs_stage_sync(st, &err) == -1,
+	    "sync fails when the data directory cannot be synced");
+	ok(ofs_stage_sync(st, &err) == -1,
+	    "sync fails again after a failed sync");
+	ok(ofs_stage_append(st, &r, &err) == -1,
+	    "append fails after a failed sync");
 	fail_next(NULL, 0);
-	ok(ofs_stage_reset(st, &err) == 0, "all is dropped");
+	ok(ofs_stage_reset(st, &err) == 0,
+	    "reset after a failed sync succeeds");
 	ok(strstr(calls, "unlink-journal fsync ") != NULL,
-	    "... the new journal has its name for good");
+	    "reset syncs the name of the new journal");
 	ok(ofs_stage_append(st, &r, &err) == 0 && ofs_stage_sync(st, &err) == 0,
-	    "... and can be written to");
+	    "a stage can be written again after reset");
 	close(fd);
 
 	fd = ofs_stage_data(st, 2, true, &err);
@@ -336,7 +352,7 @@ static void failures(void)
 	ok(ofs_stage_reset(st, &err) == 0 &&
 		strstr(calls, "fdatasync unlink ") != NULL &&
 		strstr(calls, "unlink ") > strstr(calls, "fdatasync "),
-	    "data go when the journal is empty for good");
+	    "reset removes data only when the empty journal is durable");
 	close(fd);
 	ofs_stage_close(st, false);
 
@@ -344,15 +360,14 @@ static void failures(void)
 		for (int after = 0; after < 3; after++) {
 			st = open_stage(OFS_RECOVER_NO, &err);
 			append(st, 0, 2);
-			fail_next(ways[way], after);
+			fail_next(failing_calls[way], after);
 			(void)ofs_stage_reset(st, &err);
 			failing = NULL;
 			taken = ofs_stage_append(st, &r, &err) == 0;
 			ofs_stage_close(st, true);
 			ok(!taken || recovered() == 1,
-			    "%s %d of dropping all fails: what is taken then "
-			    "is there",
-			    ways[way], after);
+			    "reset with failing %s %d: what is accepted afterwards is recovered",
+			    failing_calls[way], after);
 		}
 }
 
@@ -366,21 +381,24 @@ static void locks(void)
 	int status;
 	pid_t child;
 
-	ok(st != NULL && ofs_stage_held(st, &err) == 0, "locked");
-	ok(open_stage(OFS_RECOVER_NO, &err) == NULL, "twice");
+	ok(st != NULL && ofs_stage_held(st, &err) == 0,
+	    "a stage is locked when it is opened");
+	ok(open_stage(OFS_RECOVER_NO, &err) == NULL,
+	    "a locked stage does not open");
 	snprintf(pid, sizeof(pid), "pid %ld on ", (long)getpid());
-	is_error(err, EBUSY, pid, "names the holder");
-	is_error(err, EBUSY, "OFS259", "by code");
+	is_error(err, EBUSY, pid, "a locked stage: the error names the holder");
+	is_error(err, EBUSY, "OFS259", "a locked stage: error code");
 	ofs_stage_close(st, false);
 	fflush(stdout);
 	child = fork();
 	if (child == 0)
 		_exit(open_stage(OFS_RECOVER_NO, NULL) == NULL);
 	waitpid(child, &status, 0);
-	ok(status == 0 && exists("lock"), "a process that died with it");
+	ok(status == 0 && exists("lock"),
+	    "a process that died leaves its lock");
 	st = ofs_stage_open(&c, &err);
 	ok(st != NULL && strstr(ofs_stage_note(st), "OFS804") != NULL,
-	    "its lock is taken");
+	    "the lock of a dead process is taken over");
 	ofs_stage_close(st, false);
 	mkdir(stage, 0700);
 	snprintf(path, sizeof(path), "%s/lock", stage);
@@ -388,27 +406,30 @@ static void locks(void)
 	fputs("host far-away\nboot 1-2-3\npid 77\nid 00ff\nsince 1000000000\n",
 	    f);
 	fclose(f);
-	ok(open_stage(OFS_RECOVER_NO, &err) == NULL, "another host's");
+	ok(open_stage(OFS_RECOVER_NO, &err) == NULL,
+	    "a stage locked by another host does not open");
 	is_error(err, EBUSY, "pid 77 on far-away since 2001-09-0",
-	    "is not taken");
+	    "a stage locked by another host: error text");
 	unlink(path);
 	st = open_stage(OFS_RECOVER_NO, &err);
 	f = fopen(path, "r+");
 	fputs("host far-away\nboot 1-2-3\npid 77\nid 00ff\nsince 1000000000\n",
 	    f);
 	fclose(f);
-	is_int(ofs_stage_held(st, &err), -1, "another host takes it over");
-	is_error(err, ESTALE, "OFS812", "is noticed");
+	is_int(ofs_stage_held(st, &err), -1,
+	    "a lock taken over by another host is detected");
+	is_error(err, ESTALE, "OFS812",
+	    "a lock taken over by another host: error text");
 	ofs_stage_close(st, false);
 	unlink(path);
 	st = open_stage(OFS_RECOVER_NO, &err);
 	unlink(path);
-	is_int(ofs_stage_held(st, &err), -1, "somebody removed it");
-	is_error(err, EIO, "OFS807", "is noticed");
+	is_int(ofs_stage_held(st, &err), -1, "a removed lock is detected");
+	is_error(err, EIO, "OFS807", "a removed lock: error text");
 	ofs_stage_close(st, false);
 }
 
-/* A pipe would make us wait for somebody who writes to it. */
+/* Opening a named pipe would block until somebody writes to it. */
 static void pipes(void)
 {
 	static const char *const names[] = { "journal", "lock" };
@@ -420,10 +441,12 @@ static void pipes(void)
 		snprintf(path, sizeof(path), "%s/%s", stage, names[i]);
 		if (mkfifo(path, 0600) == -1)
 			bail_out("%s", path);
-		ok(open_stage(OFS_RECOVER_YES, &err) == NULL, "%s is a pipe",
-		    names[i]);
-		is_error(err, EUCLEAN, "not a regular file", "says so");
-		is_error(err, EUCLEAN, "OFS809", "by code");
+		ok(open_stage(OFS_RECOVER_YES, &err) == NULL,
+		    "a stage whose %s is a pipe is refused", names[i]);
+		is_error(err, EUCLEAN, "not a regular file",
+		    "a %s that is a pipe: error text", names[i]);
+		is_error(err, EUCLEAN, "OFS809",
+		    "a %s that is a pipe: error code", names[i]);
 		unlink(path);
 		snprintf(path, sizeof(path), "%s/lock", stage);
 		unlink(path);
@@ -446,27 +469,34 @@ static void places(void)
 	c.upper = upper;
 	st = ofs_stage_open(&c, &err);
 	snprintf(path, sizeof(path), "%s/.ck.optimfs", upper);
-	is_str(ofs_stage_path(st), path, "upper= says where");
-	ok(exists("lock") && !exists("journal"), "but for the lock");
+	is_str(ofs_stage_path(st), path,
+	    "upper= sets the directory of the stage");
+	ok(exists("lock") && !exists("journal"),
+	    "with upper= only the lock is beside the checkpoint");
 	other = open_stage(OFS_RECOVER_NO, &err);
-	ok(other == NULL, "which counts for other places, too");
+	ok(other == NULL,
+	    "the lock beside the checkpoint also excludes other stages");
 	ofs_stage_close(st, false);
-	ok(access(path, F_OK) == -1 && !exists(""), "both are removed");
+	ok(access(path, F_OK) == -1 && !exists(""),
+	    "close removes the stage and the lock");
 	c.scratch = true;
 	c.upper = NULL;
 	st = ofs_stage_open(&c, &err);
 	other = ofs_stage_open(&c, &err);
-	ok(st != NULL && other != NULL && !exists(""), "scratch: nothing");
+	ok(st != NULL && other != NULL && !exists(""),
+	    "scratch stages make nothing beside the checkpoint");
 	fd = ofs_stage_data(st, 1, true, &err);
-	ok(fd != -1 && ofs_pwrite_all(fd, "x", 1, 0, &err) == 0, "but data");
+	ok(fd != -1 && ofs_pwrite_all(fd, "x", 1, 0, &err) == 0,
+	    "a scratch stage has data");
 	close(fd);
 	ofs_stage_close(st, false);
 	ofs_stage_close(other, false);
 	rmdir(upper);
 	c.scratch = false;
 	c.source = "/";
-	ok(ofs_stage_open(&c, &err) == NULL, "the root has no beside");
-	is_error(err, EINVAL, "OFS809", "and says so");
+	ok(ofs_stage_open(&c, &err) == NULL,
+	    "the root directory cannot have a stage");
+	is_error(err, EINVAL, "OFS809", "the root directory: error text");
 }
 
 int main(void)
@@ -487,6 +517,6 @@ int main(void)
 	pipes();
 	places();
 	rmdir(source);
-	ok(rmdir(dir) == 0, "nothing is left behind");
+	ok(rmdir(dir) == 0, "nothing is left in the temporary directory");
 	return done_testing();
 }

@@ -1,4 +1,5 @@
-/* stats/ - against sums of long doubles, and however elements are split */
+/* stats.c - statistics, compared with sums in long double, whole and in
+ * chunks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +14,7 @@
 #include "stats/rows.h"
 #include "tap.h"
 
-/* More than a chunk of any type, and a block that is not full. */
+/* More than a chunk of any type, with an incomplete last block. */
 #define N ((size_t)(1u << 20) + 4096 + 77)
 
 static const enum ofs_dtype types[] = { OFS_FLOAT64, OFS_FLOAT32, OFS_FLOAT16,
@@ -77,7 +78,7 @@ static bool near(double got, long double want, long double scale)
 	return fabsl((long double)got - want) <= 1e-12L * scale;
 }
 
-/* log2 of a number below a power of two may round up to it. */
+/* The reference uses log2, which may round up to the next power of two. */
 static bool same_exponents(const struct optimfs_statistics *s,
     const struct reference *r)
 {
@@ -95,18 +96,18 @@ static void check(const char *what, const struct optimfs_statistics *s,
 		s->first_inf == r->first_inf,
 	    "%s: counts and first indexes", what);
 	ok(memcmp(&s->min, &r->min, sizeof(double)) == 0 || s->min == r->min,
-	    "%s: the smallest number", what);
-	ok(s->max == r->max || (isnan(s->max) && isnan(r->max)),
-	    "%s: the largest number", what);
+	    "%s: minimum", what);
+	ok(s->max == r->max || (isnan(s->max) && isnan(r->max)), "%s: maximum",
+	    what);
 	ok(near(s->sum, r->sum, r->l1) && near(s->l1, r->l1, r->l1) &&
 		near(s->squares, r->squares, r->squares),
 	    "%s: sums", what);
 	ok(near(s->spread, r->spread, r->spread + r->squares * 1e-3L),
-	    "%s: the spread", what);
+	    "%s: squared deviation", what);
 	ok(same_exponents(s, r), "%s: exponents", what);
 }
 
-/* Codes of all kinds; among numbers some that are not finite. */
+/* Random bytes, with non-finite values among them for floating-point types. */
 static void fill(enum ofs_dtype t, uint8_t *p, size_t n, uint64_t seed)
 {
 	size_t size = ofs_dtype_size(t) / ofs_numbers(t);
@@ -119,7 +120,8 @@ static void fill(enum ofs_dtype t, uint8_t *p, size_t n, uint64_t seed)
 	if (t != OFS_FLOAT64 && t != OFS_COMPLEX128 && t != OFS_FLOAT32 &&
 	    t != OFS_COMPLEX64)
 		return;
-	/* exponents near one: sums of wild ones say little */
+	/* Exponents near zero, since sums of very different numbers say
+	 * little. */
 	for (size_t i = 0; i < n * ofs_numbers(t); i++) {
 		uint8_t *at = p + i * size;
 		double d = (double)(int64_t)tap_random(&seed) * 0x1p-64;
@@ -176,7 +178,7 @@ static void test_type(enum ofs_dtype t, uint8_t *p)
 	ofs_stats_result(split, &b, NULL);
 	refer(t, p, n, &r);
 	check(name, &a, &r);
-	ok(same(&a, &b), "%s: the same to the last bit in chunks", name);
+	ok(same(&a, &b), "%s: chunks give the same result bit for bit", name);
 	optimfs_statistics_fini(&a);
 	optimfs_statistics_fini(&b);
 	ofs_stats_free(whole);
@@ -199,28 +201,31 @@ static void test_few(void)
 	struct optimfs_statistics s;
 
 	result_of(OFS_FLOAT32, x, 9, &s);
-	is_u64(s.finite, 6, "six are finite");
-	is_u64(s.nan, 2, "two are NaN");
-	is_u64(s.first_nan, 3, "the first NaN");
-	is_u64(s.first_inf, 4, "the first infinity");
-	is_u64(s.zeros, 2, "minus zero is one");
-	is_u64(s.denormals, 1, "a denormal number");
-	is_int(s.exponent_first, -133, "which has a bucket by its value");
-	is_u64(s.exponent[0], 1, "where it is counted");
-	ok(s.linf == 4 && s.min == -4 && s.max == 3, "extremes");
-	ok(fabs(s.l2 - sqrt(25.25)) < 1e-15, "l2");
+	is_u64(s.finite, 6, "finite numbers are counted");
+	is_u64(s.nan, 2, "NaNs are counted");
+	is_u64(s.first_nan, 3, "the index of the first NaN");
+	is_u64(s.first_inf, 4, "the index of the first infinity");
+	is_u64(s.zeros, 2, "minus zero counts as zero");
+	is_u64(s.denormals, 1, "denormal numbers are counted");
+	is_int(s.exponent_first, -133,
+	    "a denormal number has the exponent of its value");
+	is_u64(s.exponent[0], 1,
+	    "a denormal number is counted at its exponent");
+	ok(s.linf == 4 && s.min == -4 && s.max == 3,
+	    "minimum, maximum and largest magnitude");
+	ok(fabs(s.l2 - sqrt(25.25)) < 1e-15, "l2 norm of the finite numbers");
 	optimfs_statistics_fini(&s);
 	result_of(OFS_FLOAT32, x, 0, &s);
 	ok(s.elements == 0 && s.finite == 0 && isnan(s.mean) && isnan(s.min),
-	    "nothing has no mean");
+	    "no elements have no mean and no minimum");
 	optimfs_statistics_fini(&s);
 	result_of(OFS_BITS8, x, 4, &s);
 	ok(s.elements == 4 && s.finite == 0 && s.nexponents == 0,
-	    "bits are no numbers");
+	    "elements of a bits dtype are not numbers");
 	optimfs_statistics_fini(&s);
 }
 
-/* Numbers that hardly differ: their squares would hide by how much. */
+/* For numbers that hardly differ, a sum of squares would lose the variance. */
 static void test_spread(void)
 {
 	struct optimfs_statistics s;
@@ -229,12 +234,13 @@ static void test_spread(void)
 	for (size_t i = 0; i < 100000; i++)
 		x[i] = 1.0f;
 	result_of(OFS_FLOAT32, x, 100000, &s);
-	ok(s.std == 0, "equal numbers have no spread");
+	ok(s.std == 0, "equal numbers have a standard deviation of 0");
 	optimfs_statistics_fini(&s);
 	for (size_t i = 0; i < 100000; i++)
 		x[i] = i % 2 == 0 ? 16777215.0f : 16777213.0f;
 	result_of(OFS_FLOAT32, x, 100000, &s);
-	ok(s.std == 1, "a spread of one beside a mean of 2^24");
+	ok(s.std == 1,
+	    "a standard deviation of 1 with a mean of 2^24 is exact");
 	optimfs_statistics_fini(&s);
 }
 
@@ -248,15 +254,15 @@ static void test_merge(uint8_t *p)
 	result_of(OFS_FLOAT32, p + 400000, 200000, &b);
 	ofs_stats_merge(&all, &a, NULL);
 	ofs_stats_merge(&all, &b, NULL);
-	is_u64(all.tensors, 2, "a directory of two tensors");
+	is_u64(all.tensors, 2, "merged statistics are of two tensors");
 	ok(all.finite == whole.finite && all.nan == whole.nan &&
 		all.min == whole.min && all.max == whole.max &&
 		all.nexponents == whole.nexponents &&
 		memcmp(all.exponent, whole.exponent, 8 * all.nexponents) == 0,
-	    "counts, extremes and exponents add up");
+	    "merged counts, extremes and exponents add up");
 	ok(near(all.std, whole.std, whole.std) &&
 		near(all.rms, whole.rms, whole.rms),
-	    "so do spreads and squares");
+	    "merged standard deviation and root mean square agree");
 	optimfs_statistics_fini(&all);
 	optimfs_statistics_fini(&a);
 	optimfs_statistics_fini(&b);
@@ -279,11 +285,11 @@ static void test_text(void)
 	    "l2 2.23606797749979\nlinf 2.0\nrms 1.5811388300841898\n"
 	    "first_nan 2\nxxh3 0000000000000abc\nexponent.0 1\n"
 	    "exponent.1 1\n",
-	    "a name and a value a line");
+	    "the text has a name and a value per line");
 	ok(ofs_stats_value(&s, "rms", &v) && v == s.rms &&
 		ofs_stats_value(&s, "nan", &v) && v == 1 &&
 		!ofs_stats_value(&s, "median", &v),
-	    "a value by its name");
+	    "ofs_stats_value finds values by name");
 	ofs_buf_fini(&out);
 	optimfs_statistics_fini(&s);
 }
@@ -312,22 +318,23 @@ static void test_variant(const struct ofs_rows *one, const struct ofs_rows *two)
 	    one->name, two->name);
 	one->sum_doubles(x, 64, &a);
 	two->sum_doubles(x, 64, &b);
-	ok(memcmp(&a, &b, sizeof(a)) == 0, "sums of doubles");
+	ok(memcmp(&a, &b, sizeof(a)) == 0, "%s and %s: sums of doubles",
+	    one->name, two->name);
 	ok(!one->floats_beyond(in.f, 64, lo, hi) &&
 		one->floats_beyond(in.f, 64, lo + fabs(lo) * 1e-6, hi) &&
 		one->floats_beyond(in.f, 64, lo, hi - fabs(hi) * 1e-6) &&
 		one->floats_beyond(in.f, 64, INFINITY, -INFINITY),
-	    "floats beyond the smallest or the greatest");
+	    "%s: comparison of floats with bounds", one->name);
 	for (size_t i = 0; i < 64 * OFS_LANES; i++)
 		x[i] = in.f[i];
 	ok(!one->doubles_beyond(x, 64, lo, hi) &&
 		one->doubles_beyond(x, 64, nextafter(lo, 0), hi) &&
 		one->doubles_beyond(x, 64, lo, nextafter(hi, 0)) &&
 		one->doubles_beyond(x, 64, INFINITY, -INFINITY),
-	    "doubles too");
+	    "%s: comparison of doubles with bounds", one->name);
 }
 
-/* Whatever the machine can do gives the same bits. */
+/* All variants for the processor's instruction sets give the same bits. */
 static void test_variants(void)
 {
 	for (unsigned i = 0; ofs_rows(i) != NULL; i++)
@@ -339,10 +346,14 @@ static void test_ulps(void)
 	float a = 1, b = nextafterf(1, 2), c = -0.0f, d = 0x1p-149f, e = NAN;
 	uint16_t x = 0x3f80, y = 0xbf80;
 
-	is_u64(ofs_ulps(OFS_FLOAT32, &a, &b), 1, "neighbours are one apart");
-	is_u64(ofs_ulps(OFS_FLOAT32, &c, &d), 1, "across zero too");
-	is_u64(ofs_ulps(OFS_FLOAT32, &a, &e), UINT64_MAX, "NaN is nowhere");
-	is_u64(ofs_ulps(OFS_BFLOAT16, &x, &y), 2 * 0x3f80, "1 and -1");
+	is_u64(ofs_ulps(OFS_FLOAT32, &a, &b), 1,
+	    "neighbouring floats are 1 ulp apart");
+	is_u64(ofs_ulps(OFS_FLOAT32, &c, &d), 1,
+	    "neighbouring floats across zero are 1 ulp apart");
+	is_u64(ofs_ulps(OFS_FLOAT32, &a, &e), UINT64_MAX,
+	    "NaN is infinitely far from a number");
+	is_u64(ofs_ulps(OFS_BFLOAT16, &x, &y), 2 * 0x3f80,
+	    "distance of 1 and -1 in bfloat16");
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* plan/sums.c - checksums that come in parts, from several threads */
+/* sums.c - checksums of boxes, combined from parts by several threads */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -35,7 +35,7 @@ static void count(void *ctx, const struct ofs_sum *sum)
 	*(uint64_t *)ctx += sum->len;
 }
 
-/* Whatever the order, and however often each comes. */
+/* Parts in random order, each added twice. */
 static void any_order(void)
 {
 	size_t wrong = 0, kept = 0;
@@ -71,11 +71,12 @@ static void any_order(void)
 		kept += s.n;
 		ofs_sums_fini(&s);
 	}
-	is_u64(wrong, 0, "parts in any order make the sum of the whole");
-	is_u64(kept, 200, "which is all that is kept");
+	is_u64(wrong, 0, "parts in any order give the checksum of the whole");
+	is_u64(kept, 200, "parts of one box are combined into one sum");
 }
 
-/* Boxes that touch are two. What nobody promised is kept only in order. */
+/* Adjacent boxes stay separate. Sums that nobody promised are kept only in
+ * order. */
 static void what_is_kept(void)
 {
 	struct ofs_sum a = part(0, 0), b = part(0, PART), c = part(5, 9999999);
@@ -85,25 +86,27 @@ static void what_is_kept(void)
 	ofs_sums_init(&s);
 	ofs_sums_add(&s, &a);
 	ofs_sums_add(&s, &b);
-	is_u64(s.n, 2, "boxes that touch are two");
+	is_u64(s.n, 2, "adjacent boxes have separate sums");
 	ok(ofs_sums_get(&s, 0, PART, &crc, NULL) == 1 && crc == a.crc,
-	    "the first");
+	    "the first of adjacent boxes has its sum");
 	ok(ofs_sums_get(&s, PART, PART, &crc, NULL) == 1 && crc == b.crc,
-	    "the second");
-	ok(ofs_sums_get(&s, 0, 2 * PART, &crc, NULL) == 0, "both are no box");
+	    "the second of adjacent boxes has its sum");
+	ok(ofs_sums_get(&s, 0, 2 * PART, &crc, NULL) == 0,
+	    "adjacent boxes have no common sum");
 	ofs_sums_add(&s, &c);
-	is_u64(s.n, 2, "what does not go on from anything is not kept");
+	is_u64(s.n, 2, "an unpromised sum that continues nothing is dropped");
 	for (unsigned i = 1; i < NPARTS; i++) {
 		struct ofs_sum sum = part(i, PART);
 
 		ofs_sums_add(&s, &sum);
 	}
 	ok(ofs_sums_get(&s, PART, SIZE, &crc, NULL) == 1 && crc == whole(),
-	    "what goes on in order is");
+	    "unpromised sums in order are combined");
 	ofs_sums_fini(&s);
 }
 
-/* Readers of every third part each; the one with the last part asks. */
+/* Three readers add every third part each. The main thread asks for the
+ * whole. */
 struct reader {
 	struct ofs_sums *s;
 	unsigned first;
@@ -140,7 +143,7 @@ static void waiting(void)
 		if (pthread_create(&thread[i], NULL, read_parts, &r[i]) != 0)
 			bail_out("no thread");
 	ok(ofs_sums_get(&s, 0, SIZE, &crc, NULL) == 1 && crc == whole(),
-	    "a sum that is promised is waited for");
+	    "a promised sum is awaited");
 	for (unsigned i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
 	ofs_sums_fini(&s);
@@ -166,16 +169,17 @@ static void broken_promise(void)
 	if (pthread_create(&thread, NULL, give_up, &s) != 0)
 		bail_out("no thread");
 	ok(ofs_sums_get(&s, 0, 50, &crc, NULL) == 0,
-	    "a promise may be given up");
+	    "a released promise ends the wait without a sum");
 	pthread_join(thread, NULL);
 	ofs_sums_promise(&s, 0, 100, NULL);
 	ofs_sums_cancel(&s);
-	is_int(ofs_sums_get(&s, 0, 50, &crc, NULL), -1, "or all of them");
+	is_int(ofs_sums_get(&s, 0, 50, &crc, NULL), -1,
+	    "cancelling ends the wait with an error");
 	s.cancelled = false;
 	ofs_sums_release(&s, 0);
 	ofs_sums_promise(&s, 50, 100, NULL);
 	ok(ofs_sums_get(&s, 0, 50, &crc, NULL) == 0,
-	    "one of other bytes is no reason");
+	    "a promise of other bytes is not awaited");
 	ofs_sums_fini(&s);
 }
 

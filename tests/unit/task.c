@@ -1,4 +1,4 @@
-/* cluster/task.c - a task that ranks share, which are threads here */
+/* task.c - a task shared by ranks, which are threads here */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 
 #define MAX_RANKS 8
 
-/* Who does what. */
+/* Assignment of jobs. */
 
 static uint64_t load_of(const struct ofs_task_job *job, size_t n, int rank)
 {
@@ -36,7 +36,7 @@ static bool is_among(const struct ofs_task_job *job)
 	return false;
 }
 
-static void test_divide(void)
+static void test_assign(void)
 {
 	const struct ofs_owner all[] = { { 0, 0 }, { 1, 0 }, { 2, 0 } };
 	const struct ofs_owner two[] = { { 2, 0 } };
@@ -49,19 +49,22 @@ static void test_divide(void)
 	};
 	const size_t n = sizeof(job) / sizeof(job[0]);
 
-	ok(ofs_task_assign(job, n, 3, NULL) == 0, "jobs are shared out");
-	is_int(job[2].rank, 2, "to the one that may");
-	is_int(job[3].rank, 0, "to rank 0 where nobody may");
-	is_int((int)load_of(job, n, 0), 20, "evenly: rank 0");
-	is_int((int)load_of(job, n, 1), 20, "rank 1");
+	ok(ofs_task_assign(job, n, 3, NULL) == 0, "jobs are assigned");
+	is_int(job[2].rank, 2, "a job goes to the only eligible rank");
+	is_int(job[3].rank, 0, "a job without eligible ranks goes to rank 0");
+	is_int((int)load_of(job, n, 0), 20,
+	    "jobs are balanced: bytes of rank 0");
+	is_int((int)load_of(job, n, 1), 20,
+	    "jobs are balanced: bytes of rank 1");
 	is_int((int)load_of(job, n, 2), 30,
-	    "not to who has enough that nobody else may do");
-	ok(ofs_task_assign(job, 0, 3, NULL) == 0, "no jobs");
+	    "a rank with a job that only it can do gets no others");
+	ok(ofs_task_assign(job, 0, 3, NULL) == 0,
+	    "an empty list of jobs is assigned");
 }
 
-/* Whatever the sizes: each to one that may, none above what the largest job
- * costs more than the least that all could have. */
-static void test_divide_many(void)
+/* For any sizes, each job gets an eligible rank, and no rank exceeds an equal
+ * share by more than the largest job. */
+static void test_assign_many(void)
 {
 	struct ofs_owner all[MAX_RANKS];
 	struct ofs_task_job job[64];
@@ -89,19 +92,19 @@ static void test_divide_many(void)
 			fair = fair &&
 			    load_of(job, n, r) <= total / MAX_RANKS + most + n;
 	}
-	ok(may, "each job has one rank that may do it");
-	ok(fair, "no rank has much more than its part");
+	ok(may, "each job has an eligible rank");
+	ok(fair, "no rank has much more than an equal share");
 }
 
-/* A job of ranks. */
+/* Tasks of several ranks. */
 
 struct test {
 	struct fakegroup *f;
 	int size;
 	void (*work)(struct test *t, struct optimfs_group *w);
-	int bad;        /* the rank that something happens to; -1 */
-	uint64_t noted; /* sum of the notes that rank 0 took */
-	unsigned from;  /* which ranks' they were: bits */
+	int bad;        /* the rank that something happens to; -1: none */
+	uint64_t noted; /* sum of the reports that rank 0 got */
+	unsigned from;  /* the ranks that sent them, as bits */
 	int ret[MAX_RANKS];
 	struct optimfs_error err[MAX_RANKS];
 	struct optimfs_work did[MAX_RANKS];
@@ -162,13 +165,14 @@ static int take(void *ctx, int from, struct ofs_cursor *c,
 	uint32_t v = ofs_cursor_le32(c);
 
 	if (c->bad || v == 13)
-		return optimfs_fail(err, EINVAL, "no such note");
+		return optimfs_fail(err, EINVAL, "no such report");
 	t->noted += v;
 	t->from |= 1u << from;
 	return 0;
 }
 
-static int note(struct optimfs_group *w, uint32_t v, struct optimfs_error *err)
+static int report(struct optimfs_group *w, uint32_t v,
+    struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 	int ret;
@@ -179,7 +183,7 @@ static int note(struct optimfs_group *w, uint32_t v, struct optimfs_error *err)
 	return ret;
 }
 
-/* How often every rank saw the same. */
+/* The number of ranks with this result. */
 static int count_ret(const struct test *t, int want)
 {
 	int n = 0;
@@ -189,7 +193,7 @@ static int count_ret(const struct test *t, int want)
 	return n;
 }
 
-/* Rank r does r jobs and says r; the slowest is not rank 0. */
+/* Rank r does r jobs and reports r. The slowest is not rank 0. */
 static void do_well(struct test *t, struct optimfs_group *w)
 {
 	const struct optimfs_error well = { 0 };
@@ -211,7 +215,7 @@ static void do_well(struct test *t, struct optimfs_group *w)
 	ofs_buf_fini(&got);
 	for (int i = 0; i < r; i++)
 		ofs_task_did(w, 100);
-	if (note(w, (uint32_t)r, &t->err[r]) == -1 ||
+	if (report(w, (uint32_t)r, &t->err[r]) == -1 ||
 	    ofs_task_check(w, &t->err[r]) == -1)
 		return;
 	usleep((useconds_t)r * 20000);
@@ -228,11 +232,11 @@ static void test_well(void)
 	struct test t = { .size = 4, .work = do_well };
 
 	run(&t);
-	is_int(count_ret(&t, 0), 4, "all did well, twice");
-	is_int((int)t.noted, 6, "rank 0 got all notes");
-	is_int((int)t.from, 15, "of everybody");
-	is_int((int)t.did[3].files, 3, "and how many jobs each did");
-	is_int((int)t.did[2].bytes, 200, "and bytes");
+	is_int(count_ret(&t, 0), 4, "all ranks pass two barriers");
+	is_int((int)t.noted, 6, "rank 0 gets all reports");
+	is_int((int)t.from, 15, "rank 0 gets reports from each rank");
+	is_int((int)t.did[3].files, 3, "jobs of each rank are counted");
+	is_int((int)t.did[2].bytes, 200, "bytes of each rank are counted");
 }
 
 static void begin_badly(struct test *t, struct optimfs_group *w)
@@ -250,11 +254,13 @@ static void test_begin(void)
 	struct test t = { .size = 3, .work = begin_badly, .bad = 2 };
 
 	run(&t);
-	is_int(count_ret(&t, -1), 3, "one cannot begin, and nobody does");
-	is_int(t.err[0].code, ENOSPC, "for that reason");
+	is_int(count_ret(&t, -1), 3,
+	    "a rank that cannot begin fails the task on all ranks");
+	is_int(t.err[0].code, ENOSPC,
+	    "a failed begin has the error of the rank");
 }
 
-/* One fails at once, the others work until they are told. */
+/* One rank fails at once, the others work until they learn of it. */
 static void fail_early(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
@@ -279,16 +285,19 @@ static void test_fail(int bad)
 	struct test t = { .size = 4, .work = fail_early, .bad = bad };
 
 	run(&t);
-	is_int(count_ret(&t, -1), 4, "rank %d fails: all learn of it", bad);
-	is_int(t.err[0].code, EDQUOT, "with its reason");
-	is_int(t.err[3].code, EDQUOT, "everywhere");
+	is_int(count_ret(&t, -1), 4, "rank %d fails: all ranks fail", bad);
+	is_int(t.err[0].code, EDQUOT, "rank %d fails: rank 0 gets its error",
+	    bad);
+	is_int(t.err[3].code, EDQUOT, "rank %d fails: rank 3 gets its error",
+	    bad);
 	if (bad != 0)
 		ok(strstr(t.err[0].text, "rank 2 (even): its disk is full") !=
 			NULL,
-		    "and its name: %s", t.err[0].text);
+		    "the error names the rank that failed: %s", t.err[0].text);
 }
 
-/* One dies (its thread ends here) while the others wait, or work. */
+/* One rank dies (its thread ends here) while another waits and another
+ * works. */
 static void die(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
@@ -313,11 +322,12 @@ static void test_death(int bad)
 	struct test t = { .size = 3, .work = die, .bad = bad };
 
 	run(&t);
-	is_int(count_ret(&t, -1), 3, "rank %d dies: the others fail", bad);
-	is_int(t.err[bad == 0 ? 2 : 0].code, EHOSTDOWN, "and say why");
+	is_int(count_ret(&t, -1), 3, "rank %d dies: all ranks fail", bad);
+	is_int(t.err[bad == 0 ? 2 : 0].code, EHOSTDOWN,
+	    "rank %d dies: another rank gets EHOSTDOWN", bad);
 }
 
-/* One says nothing more; the group says so when it is asked. */
+/* One rank stops answering. */
 static void fall_silent(struct test *t, struct optimfs_group *w)
 {
 	struct optimfs_error own = { 0 };
@@ -339,13 +349,13 @@ static void test_silence(int bad)
 	struct test t = { .size = 3, .work = fall_silent, .bad = bad };
 
 	run(&t);
-	is_int(count_ret(&t, -1), 3, "rank %d is silent: the others fail", bad);
-	is_int(t.err[bad == 0 ? 2 : 0].code, ETIMEDOUT, "and say why");
+	is_int(count_ret(&t, -1), 3, "rank %d is silent: all ranks fail", bad);
+	is_int(t.err[bad == 0 ? 2 : 0].code, ETIMEDOUT,
+	    "rank %d is silent: another rank gets ETIMEDOUT", bad);
 }
 
-/* A note that is refused, one that comes too late, and bytes that mean nothing.
- */
-static void note_badly(struct test *t, struct optimfs_group *w)
+/* A refused report, one after the end of the task, and malformed messages. */
+static void report_badly(struct test *t, struct optimfs_group *w)
 {
 	static const uint8_t garbage[][3] = { { OFS_WIRE_TASK, 99, 0 },
 		{ OFS_WIRE_LETTER, 1, 7 }, { OFS_WIRE_CALL, 2, 7 } };
@@ -354,7 +364,7 @@ static void note_badly(struct test *t, struct optimfs_group *w)
 
 	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
 		return;
-	t->ret[r] = note(w, 13, &t->err[r]);
+	t->ret[r] = report(w, 13, &t->err[r]);
 	if (r == 1)
 		for (size_t i = 0; i < 3; i++)
 			t->noted += fakegroup_ask(t->f, 0, garbage[i], 3, NULL,
@@ -363,24 +373,26 @@ static void note_badly(struct test *t, struct optimfs_group *w)
 	ofs_task_end(w);
 	pthread_barrier_wait(&t->barrier);
 	if (r == 1)
-		t->ret[1] += note(w, 1, &t->err[1]);
+		t->ret[1] += report(w, 1, &t->err[1]);
 }
 
-static void test_notes(void)
+static void test_reports(void)
 {
-	struct test t = { .size = 2, .work = note_badly, .bad = -1 };
+	struct test t = { .size = 2, .work = report_badly, .bad = -1 };
 
 	run(&t);
-	is_int(t.ret[0], -1, "a note that is refused fails");
-	is_int(t.ret[1], -2, "so do one of another rank, and one too late");
-	is_int(t.err[1].code, ECANCELED, "which is said");
-	is_int((int)t.noted, 3, "what makes no sense is refused");
+	is_int(t.ret[0], -1, "a report that rank 0 refuses fails");
+	is_int(t.ret[1], -2,
+	    "a refused report of rank 1, and one after the task, fail");
+	is_int(t.err[1].code, ECANCELED,
+	    "a report after the task fails with ECANCELED");
+	is_int((int)t.noted, 3, "malformed messages are refused");
 }
 
 int main(void)
 {
-	test_divide();
-	test_divide_many();
+	test_assign();
+	test_assign_many();
 	test_well();
 	test_begin();
 	test_fail(2);
@@ -389,6 +401,6 @@ int main(void)
 	test_death(0);
 	test_silence(1);
 	test_silence(0);
-	test_notes();
+	test_reports();
 	return done_testing();
 }

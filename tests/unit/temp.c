@@ -1,4 +1,4 @@
-/* temp.c - files without names, also where there are none */
+/* temp.c - unnamed temporary files, with and without O_TMPFILE */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,10 +16,10 @@
 
 #include "tap.h"
 
-static int refuse; /* what O_TMPFILE fails with; 0: it does not */
-static int taken;  /* so many names are somebody's */
+static int refuse; /* what O_TMPFILE fails with; 0: it succeeds */
+static int taken;  /* number of names that exist already */
 
-/* The library's. */
+/* Replaces the function that the library calls. */
 int openat(int at, const char *path, int flags, ...)
 {
 	va_list ap;
@@ -61,13 +61,14 @@ static void works(const char *dir, const char *what)
 	fd = ofs_temp_open(at, ".");
 	ok(fd != -1 && pwrite(fd, "x", 1, 0) == 1 && pread(fd, &c, 1, 0) == 1 &&
 		c == 'x',
-	    "%s: is read and written", what);
+	    "%s: the file is read and written", what);
 	ok(fstat(fd, &st) == 0 && st.st_nlink == 0 &&
 		(st.st_mode & 0777) == 0600 && names_in(dir) == 0,
-	    "%s: has no name", what);
+	    "%s: the file has no name", what);
 	close(fd);
 	fd = ofs_temp_open(AT_FDCWD, dir);
-	ok(fd != -1 && names_in(dir) == 0, "%s: by its path", what);
+	ok(fd != -1 && names_in(dir) == 0,
+	    "%s: a file is opened by the path of its directory", what);
 	close(fd);
 	close(at);
 }
@@ -78,19 +79,21 @@ int main(void)
 
 	if (mkdtemp(dir) == NULL)
 		bail_out("%s", dir);
-	works(dir, "here");
+	works(dir, "with O_TMPFILE");
 	refuse = EOPNOTSUPP;
-	works(dir, "no such files");
+	works(dir, "without O_TMPFILE");
 	refuse = EISDIR;
 	taken = 3;
-	works(dir, "an old kernel, and names that are taken");
+	works(dir, "an old kernel, and three names taken");
 	taken = 1000;
 	ok(ofs_temp_open(AT_FDCWD, dir) == -1 && errno == EEXIST,
-	    "all are taken");
+	    "all names taken: EEXIST");
 	refuse = ENOSPC;
 	taken = 0;
-	ok(ofs_temp_open(AT_FDCWD, dir) == -1 && errno == ENOSPC, "no room");
-	ok(ofs_temp_open(AT_FDCWD, "/nowhere/at/all") == -1, "no directory");
+	ok(ofs_temp_open(AT_FDCWD, dir) == -1 && errno == ENOSPC,
+	    "a full disk: ENOSPC");
+	ok(ofs_temp_open(AT_FDCWD, "/nowhere/at/all") == -1,
+	    "a missing directory: fails");
 	rmdir(dir);
 	return done_testing();
 }

@@ -1,4 +1,5 @@
-/* push/template.c - templates that are filled in become what reshard writes */
+/* template.c - templates of new checkpoints, filled in and compared with
+ * reshard */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -46,7 +47,7 @@ static int write_to(void *ctx, const struct ofs_segment *seg, int *fd,
 	return 0;
 }
 
-/* Elements of the tensor that fs has at path. */
+/* The elements of the tensor at path. */
 static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
 {
 	struct optimfs_error err = { 0 };
@@ -73,7 +74,7 @@ static uint8_t *elements(struct optimfs *fs, const char *path, uint64_t *numel)
 	return buf;
 }
 
-/* Every tensor of to gets the elements that from has for it. */
+/* Writes the elements of from into each tensor of to. */
 static bool fill(struct optimfs *from, struct optimfs *to)
 {
 	struct ofs_catalog *cat = to->now->cat;
@@ -130,7 +131,7 @@ static bool sum(const char *stage)
 	return good;
 }
 
-static void become(const char *name, const char *units, const char *layout)
+static void compare(const char *name, const char *units, const char *layout)
 {
 	struct optimfs_reshard how = { .to = layout };
 	char path[512];
@@ -149,19 +150,24 @@ static void become(const char *name, const char *units, const char *layout)
 	shell("rm -rf * .??*");
 	if (!ok(optimfs_mkfs(from, layout, in_top("ck"), &err) == 0 &&
 		    ofs_template_find(in_top("ck"), &files, &err) == 1,
-		"%s: mkfs %s", name, layout)) {
+		"%s: mkfs %s succeeds", name, layout)) {
 		diag("%s", err.text);
 		optimfs_close(from);
 		return;
 	}
 	to = optimfs_open(files, NULL, &err);
-	if (ok(to != NULL, "the template is a checkpoint")) {
-		ok(fill(from, to), "that takes every tensor");
-		ok(sum(in_top(".ck.optimfs")), "and the checksums");
+	if (ok(to != NULL, "%s to %s: the template opens as a checkpoint", name,
+		layout)) {
+		ok(fill(from, to),
+		    "%s to %s: all tensors are written into the template", name,
+		    layout);
+		ok(sum(in_top(".ck.optimfs")),
+		    "%s to %s: checksums are updated", name, layout);
 		optimfs_close(to);
 		ok(optimfs_reshard(from, in_top("want"), &how, &err) == 0 &&
 			shell("diff -r want .ck.optimfs/template"),
-		    "it is what reshard writes");
+		    "%s to %s: the template equals the output of reshard", name,
+		    layout);
 	} else {
 		diag("%s", err.text);
 	}
@@ -169,21 +175,21 @@ static void become(const char *name, const char *units, const char *layout)
 	optimfs_close(from);
 }
 
-static void become_all(void)
+static void compare_all(void)
 {
 	static const char *const layouts[] = { "dcp@1", "dcp@4", "dcp@2x3",
 		"torch", "dcp@3,only=optim", "dcp@2,dtype=f32" };
 
 	for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
-		become("pytorch/dcp_fsdp2_w3/ckpt", NULL, layouts[i]);
-	become("pytorch/dcp_dtypes/ckpt", NULL, "dcp@7");
-	become("pytorch/dcp_dtypes/ckpt", NULL, "torch");
-	become("pytorch/torchsave_full/ckpt/state.pt", NULL, "dcp@5");
-	become("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
+		compare("pytorch/dcp_fsdp2_w3/ckpt", NULL, layouts[i]);
+	compare("pytorch/dcp_dtypes/ckpt", NULL, "dcp@7");
+	compare("pytorch/dcp_dtypes/ckpt", NULL, "torch");
+	compare("pytorch/torchsave_full/ckpt/state.pt", NULL, "dcp@5");
+	compare("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
 	    "pytorch/fsdp1_local_flat_fullshard_w3/units.json", "fsdp@2");
-	become("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
+	compare("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
 	    "pytorch/fsdp1_local_flat_fullshard_w3/units.json", "fsdp@2x2");
-	become("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
+	compare("pytorch/fsdp1_local_flat_fullshard_w3/ckpt",
 	    "pytorch/fsdp1_local_flat_fullshard_w3/units.json", "dcp@16");
 }
 
@@ -198,31 +204,35 @@ static void refused(void)
 		bail_out("%s", err.text);
 	shell("rm -rf * .??*; mkdir full empty && touch full/x file");
 	ok(optimfs_mkfs(from, "dcp@2", in_top("full"), &err) == -1,
-	    "a directory with files");
-	is_error(err, EEXIST, "OFS830", "is left alone");
-	ok(optimfs_mkfs(from, "dcp@2", in_top("file"), &err) == -1, "a file");
-	is_error(err, EEXIST, "OFS830", "too");
+	    "mkfs into a directory with files fails");
+	is_error(err, EEXIST, "OFS830",
+	    "mkfs into a directory with files: error text");
+	ok(optimfs_mkfs(from, "dcp@2", in_top("file"), &err) == -1,
+	    "mkfs onto a file fails");
+	is_error(err, EEXIST, "OFS830", "mkfs onto a file: error text");
 	ok(optimfs_mkfs(from, "dcp@0", in_top("empty"), &err) == -1 &&
 		shell("test ! -e .empty.optimfs"),
-	    "a layout that there is not leaves nothing");
+	    "mkfs with an unknown layout fails and leaves nothing");
 	ok(optimfs_mkfs(from, "dcp@2", in_top("empty"), &err) == 0,
-	    "an empty directory will do");
-	ok(optimfs_mkfs(from, "dcp@3", in_top("empty"), &err) == -1, "once");
-	is_error(err, EEXIST, "OFS830", "no more");
+	    "mkfs into an empty directory succeeds");
+	ok(optimfs_mkfs(from, "dcp@3", in_top("empty"), &err) == -1,
+	    "a second mkfs for the same directory fails");
+	is_error(err, EEXIST, "OFS830",
+	    "a second mkfs for the same directory: error text");
 	ok(ofs_template_find(in_top("empty"), &files, &err) == 1,
-	    "the template is as it was");
+	    "a failed mkfs keeps the earlier template");
 	free(files);
 	ok(ofs_template_find(in_top("full"), &files, &err) == 0,
-	    "others have none");
+	    "a directory without a template has none");
 	shell("mkdir .new.optimfs .new.optimfs/template &&"
 	      " touch .new.optimfs/template/left");
 	ok(optimfs_mkfs(from, "dcp@2", in_top("new"), &err) == 0 &&
 		shell("test ! -e .new.optimfs/template/left"),
-	    "what an mkfs that was killed has left goes");
+	    "mkfs removes what a killed mkfs left");
 	optimfs_close(from);
 }
 
-/* Lines that no mkfs has written. */
+/* Template descriptions that mkfs does not write. */
 static void hostile(void)
 {
 	static const char *const lines[] = {
@@ -247,8 +257,10 @@ static void hostile(void)
 
 		fputs(lines[i], f);
 		fclose(f);
-		ok(ofs_template_load(dir, &s, &err) == -1, "lie %zu", i);
-		is_error(err, EUCLEAN, "OFS831", "is seen");
+		ok(ofs_template_load(dir, &s, &err) == -1,
+		    "malformed description %zu is refused", i);
+		is_error(err, EUCLEAN, "OFS831",
+		    "malformed description %zu: error text", i);
 	}
 	close(dir);
 }
@@ -261,7 +273,7 @@ int main(void)
 	    tmp == NULL ? "/tmp" : tmp);
 	if (mkdtemp(top) == NULL)
 		bail_out("%s", top);
-	become_all();
+	compare_all();
 	refused();
 	hostile();
 	shell("rm -rf \"$PWD\"");

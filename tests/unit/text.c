@@ -1,4 +1,4 @@
-/* text/text.c - plain values as the text of their files */
+/* text.c - text of plain values */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,8 @@
 #include "tap.h"
 #include "text/leaf.h"
 
-/* A pickle of protocol 4 without PROTO and STOP, and its length. */
+/* The body of a pickle of protocol 4, without PROTO and STOP, and its
+ * length. */
 #define P(s) s, sizeof(s) - 1
 
 #define TORCH(name) "\x8c\x05torch\x8c" name "\x93"
@@ -123,7 +124,7 @@ static const struct {
 	    "builtins\x8c\x07getattr\x93\x8c\x01m\x8c\x01K\x93\x8c\x01"
 	    "A\x86R"),
 	    "{\"__opaque__\": \"m.K.A\"}\n", OFS_TEXT_OPAQUE },
-	/* a list in itself */
+	/* a list that contains itself */
 	{ P("]\x94h\0a"), "[{\"__opaque__\": \"cycle\"}]\n", OFS_TEXT_JSON },
 };
 
@@ -135,10 +136,11 @@ static void table(void)
 		struct ofs_buf out = { 0 };
 
 		is_int(ofs_text_value(doc, root, false, &out, NULL), 0,
-		    "value %zu", i);
+		    "value %zu is printed", i);
 		ofs_buf_putc(&out, 0);
-		is_str((char *)out.data, values[i].text, "its text");
-		is_int(ofs_text_kind(doc, root), values[i].kind, "its kind");
+		is_str((char *)out.data, values[i].text, "value %zu: text", i);
+		is_int(ofs_text_kind(doc, root), values[i].kind,
+		    "value %zu: kind", i);
 		ofs_buf_fini(&out);
 		ofs_pickle_free(doc);
 	}
@@ -174,7 +176,7 @@ static void numpy(void)
 		{ P(SCALAR("b1", "|", "C\x01\1")), "true\n" },
 		{ P(SCALAR("c8", "<", "C\x08\0\0\x80\x3f\0\0\0\xc0")),
 		    "(1.0-2.0j)\n" },
-		/* the bytes are not an element's */
+		/* too few bytes for an element */
 		{ P(SCALAR("i8", "<", "C\x01\1")),
 		    "{\"__opaque__\": \"numpy._core.multiarray.scalar\"}\n" },
 		{ P(ARRAY("K\x02K\x02\x86", "u1", "|", "\x89",
@@ -184,7 +186,8 @@ static void numpy(void)
 		    "[1, 256]\n" },
 		{ P(ARRAY("K\0\x85", "f4", "<", "\x89", "C\0")), "[]\n" },
 		{ P(ARRAY(")", "b1", "|", "\x89", "C\1\1")), "true\n" },
-		/* in Fortran's order, too long, and shorter than it says */
+		/* in Fortran order, larger than the limit, and with too few
+		 * bytes */
 		{ P(ARRAY("K\x02K\x02\x86", "u1", "|", "\x88",
 		      "C\x04\1\2\3\4")),
 		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\"}\n" },
@@ -200,7 +203,8 @@ static void numpy(void)
 
 		ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL);
 		ofs_buf_putc(&out, 0);
-		is_str((char *)out.data, cases[i].text, "numpy scalar %zu", i);
+		is_str((char *)out.data, cases[i].text, "NumPy value %zu: text",
+		    i);
 		ofs_buf_fini(&out);
 		ofs_pickle_free(doc);
 	}
@@ -221,7 +225,7 @@ static void tensor(void)
 	ofs_buf_putc(&out, 0);
 	is_str((char *)out.data,
 	    "[{\"__tensor__\": {\"dtype\": \"float16\", \"shape\": [2, 3]}}]\n",
-	    "a tensor inside says what it is");
+	    "a tensor inside a list is shown with dtype and shape");
 	ofs_buf_fini(&out);
 	ofs_pickle_free(doc);
 }
@@ -254,15 +258,15 @@ static void lines(void)
 
 		is_int(ofs_text_value(doc, ofs_pickle_root(doc), true, &out,
 			   NULL),
-		    0, "lines %zu", i);
+		    0, "list %zu is printed as lines", i);
 		ofs_buf_putc(&out, 0);
-		is_str((char *)out.data, cases[i].text, "their text");
+		is_str((char *)out.data, cases[i].text, "list %zu: text", i);
 		ofs_buf_fini(&out);
 		ofs_pickle_free(doc);
 	}
 }
 
-/* Sixty doublings: 2^60 nodes when written out. */
+/* Sixty doublings would be 2^60 nodes when printed. */
 static void bomb(void)
 {
 	struct ofs_buf body = { 0 }, out = { 0 };
@@ -275,15 +279,15 @@ static void bomb(void)
 	doc = parse((char *)body.data, body.len);
 	ofs_buf_puts(&out, "before");
 	is_int(ofs_text_value(doc, ofs_pickle_root(doc), false, &out, &err), -1,
-	    "a value that unfolds for ever");
-	is_error(err, E2BIG, "OFS444 ", "is refused");
-	is_u64(out.len, 6, "and leaves no output");
+	    "a value of 2^60 nodes is refused");
+	is_error(err, E2BIG, "OFS444 ", "a value of 2^60 nodes: error text");
+	is_u64(out.len, 6, "a refused value leaves the output unchanged");
 	ofs_pickle_free(doc);
 	ofs_buf_fini(&out);
 	ofs_buf_fini(&body);
 }
 
-/* Long strings and integers that are met again and again cost their length. */
+/* Each reference to a long integer counts with its full length. */
 static void heavy(void)
 {
 	struct ofs_buf body = { 0 }, out = { 0 };
@@ -301,8 +305,9 @@ static void heavy(void)
 	ofs_buf_puts(&body, "\x86\x86");
 	doc = parse((char *)body.data, body.len);
 	is_int(ofs_text_value(doc, ofs_pickle_root(doc), false, &out, &err), -1,
-	    "a hundred integers of ten thousand digits");
-	is_error(err, E2BIG, "OFS444 ", "are refused");
+	    "a hundred integers of ten thousand digits are refused");
+	is_error(err, E2BIG, "OFS444 ",
+	    "a hundred integers of ten thousand digits: error text");
 	ofs_pickle_free(doc);
 	ofs_buf_fini(&out);
 	ofs_buf_fini(&body);
@@ -320,21 +325,26 @@ static void bigints(void)
 	le[4] = 1;
 	ofs_leaf_bigint(le, 12, &out);
 	ofs_buf_putc(&out, 0);
-	is_str((char *)out.data, "0 0 4294967296", "zeros in front");
+	is_str((char *)out.data, "0 0 4294967296",
+	    "integers with leading zero bytes");
 	out.len = 0;
 	memset(le, 0, sizeof(le));
 	le[4095] = 0x80;
 	ofs_leaf_bigint(le, sizeof(le), &out);
 	is_u64(out.len, 9865, "-2^32767 has 9864 digits and a sign");
-	is_mem(out.data, "-70773051552247739450", 21, "these are the first");
-	is_mem(out.data + out.len - 10, "6856188928", 10, "these the last");
+	is_mem(out.data, "-70773051552247739450", 21,
+	    "first digits of -2^32767");
+	is_mem(out.data + out.len - 10, "6856188928", 10,
+	    "last digits of -2^32767");
 	ofs_buf_fini(&out);
 }
 
 static void kinds(void)
 {
-	is_str(ofs_text_kind_name(OFS_TEXT_SCALAR), "scalar", "scalar");
-	is_str(ofs_text_kind_name(OFS_TEXT_OPAQUE), "object", "object");
+	is_str(ofs_text_kind_name(OFS_TEXT_SCALAR), "scalar",
+	    "name of the kind scalar");
+	is_str(ofs_text_kind_name(OFS_TEXT_OPAQUE), "object",
+	    "name of the kind object");
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* archive/torch.c - torch.save files: their paths, and their tensors as views */
+/* torch.c - paths, values and tensor views of torch.save files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,7 +16,7 @@
 #include "tap.h"
 #include "text/text.h"
 
-/* key, then what the caller appends, then "s". */
+/* A dict key. The caller appends the value, then "s". */
 #define PAIR(m, key) mk_str(&(m)->pickle, key)
 
 static void read_good(struct mktorch *m, const char *what)
@@ -24,7 +24,8 @@ static void read_good(struct mktorch *m, const char *what)
 	struct optimfs_error err;
 
 	mk_end(&m->pickle);
-	if (!is_int(mktorch_read(m, NULL, &err), 0, "%s: reads", what))
+	if (!is_int(mktorch_read(m, NULL, &err), 0, "%s: the file is read",
+		what))
 		diag("%s", err.text);
 }
 
@@ -79,13 +80,14 @@ static void containers(void)
 	    "T pair/#0\n"
 	    "V pair/#1\n"
 	    "V 0/step\n",
-	    "paths");
-	is_int(mktorch_bytes(&m, "model/w.weight", f, 16, &err), 0, "reads");
-	is_mem(f, m.storage[0], 16, "its bytes");
+	    "containers: paths");
+	is_int(mktorch_bytes(&m, "model/w.weight", f, 16, &err), 0,
+	    "containers: a tensor can be read");
+	is_mem(f, m.storage[0], 16, "containers: bytes of the tensor");
 	mktorch_fini(&m);
 }
 
-/* A dict with one tensor, "t", and a healthy one, "good". */
+/* A dict of the tensor "t" and a valid one, "good". */
 static void dict(struct mktorch *m, const struct mk_tensor *t)
 {
 	mktorch_init(m);
@@ -104,31 +106,34 @@ static void roots(void)
 
 	mktorch_init(&m);
 	mk_good(&m.pickle, "0");
-	read_good(&m, "a tensor alone");
-	is_str(mktorch_paths(&m), "T tensor\n", "its path");
+	read_good(&m, "a tensor as root");
+	is_str(mktorch_paths(&m), "T tensor\n", "a tensor as root: path");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	mk_ops(&m.pickle, "K\x05");
-	read_good(&m, "a value alone");
-	is_str(mktorch_paths(&m), "V value\n", "its path");
+	read_good(&m, "a value as root");
+	is_str(mktorch_paths(&m), "V value\n", "a value as root: path");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	mk_ops(&m.pickle,
 	    "](K\x05K\x06"
 	    "e");
 	mk_end(&m.pickle);
-	is_int(mktorch_read(&m, "rng", &err), 0, "a list, with a prefix");
-	is_str(mktorch_paths(&m), "V rng\n", "the prefix is its path");
+	is_int(mktorch_read(&m, "rng", &err), 0,
+	    "a list as root, with a prefix, is read");
+	is_str(mktorch_paths(&m), "V rng\n",
+	    "a list as root: the prefix is its path");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	mk_storage(&m.pickle, "FloatStorage", "0", 4);
-	read_good(&m, "a storage alone");
-	is_str(mktorch_paths(&m), "T tensor\n", "is a tensor");
+	read_good(&m, "a storage as root");
+	is_str(mktorch_paths(&m), "T tensor\n",
+	    "a storage as root becomes a tensor");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	mk_ops(&m.pickle, "}");
-	read_good(&m, "an empty mapping");
-	is_str(mktorch_paths(&m), "", "has no leaves");
+	read_good(&m, "an empty dict as root");
+	is_str(mktorch_paths(&m), "", "an empty dict as root has no leaves");
 	mktorch_fini(&m);
 }
 
@@ -153,7 +158,7 @@ static void keys(void)
 	mk_ops(b, "NU");
 	ofs_buf_put(b, "\2/\1N", 4);
 	mk_ops(b, "u");
-	read_good(&m, "keys of all kinds");
+	read_good(&m, "keys of all types");
 	is_str(mktorch_paths(&m),
 	    "V -12\n"
 	    "V 0.1\n"
@@ -165,7 +170,7 @@ static void keys(void)
 	    "V 0x010000000000000000\n"
 	    "V \n"
 	    "V /\x01\n",
-	    "paths");
+	    "keys of all types: paths");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	mk_ops(b, "}(");
@@ -179,10 +184,11 @@ static void keys(void)
 	mk_ops(b, "Ns");
 	PAIR(&m, "a");
 	mk_ops(b, "K\x03u");
-	read_good(&m, "keys that are repeated");
+	read_good(&m, "duplicate keys");
 	is_str(mktorch_paths(&m), "V 0\nV 0\nV a\n",
-	    "0 is not \"0\", of two \"a\" the last counts");
-	ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS428"), "with a warning");
+	    "duplicate keys: the last one counts, and 0 differs from \"0\"");
+	ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS428"),
+	    "duplicate keys: a warning");
 	mktorch_fini(&m);
 }
 
@@ -196,25 +202,26 @@ static void views(void)
 		size_t n;
 	} cases[] = {
 		{ { .ndim = 2, .shape = { 2, 3 }, .stride = { 3, 1 } },
-		    "the whole storage", { 0, 1, 2, 3, 4, 5 }, 6 },
+		    "a whole storage", { 0, 1, 2, 3, 4, 5 }, 6 },
 		{ { .ndim = 2, .shape = { 3, 2 }, .stride = { 1, 3 } },
-		    "transposed", { 0, 3, 1, 4, 2, 5 }, 6 },
+		    "a transposed view", { 0, 3, 1, 4, 2, 5 }, 6 },
 		{ { .ndim = 1, .shape = { 3 }, .stride = { 1 }, .offset = 2 },
-		    "a part", { 2, 3, 4 }, 3 },
-		{ { .ndim = 1, .shape = { 3 }, .stride = { 2 } }, "strided",
-		    { 0, 2, 4 }, 3 },
+		    "a part of a storage", { 2, 3, 4 }, 3 },
+		{ { .ndim = 1, .shape = { 3 }, .stride = { 2 } },
+		    "a strided view", { 0, 2, 4 }, 3 },
 		{ { .ndim = 2,
 		      .shape = { 2, 2 },
 		      .stride = { 0, 1 },
 		      .offset = 4 },
-		    "expanded", { 4, 5, 4, 5 }, 4 },
-		{ { .ndim = 0, .offset = 3 }, "no dimensions", { 3 }, 1 },
+		    "an expanded view", { 4, 5, 4, 5 }, 4 },
+		{ { .ndim = 0, .offset = 3 }, "a view without dimensions",
+		    { 3 }, 1 },
 		{ { .ndim = 2, .shape = { 0, 9 }, .stride = { 9, 1 } },
-		    "no elements", { 0 }, 0 },
+		    "a view without elements", { 0 }, 0 },
 		{ { .ndim = 2, .shape = { 1, 6 }, .stride = { 77, 1 } },
-		    "a stride that is not used", { 0, 1, 2, 3, 4, 5 }, 6 },
+		    "a view with an unused stride", { 0, 1, 2, 3, 4, 5 }, 6 },
 		{ { .ndim = 1, .shape = { 3 }, .stride = { 1 }, .flag = "neg" },
-		    "negated", { 0, -1, -2 }, 3 },
+		    "a negated view", { 0, -1, -2 }, 3 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -231,16 +238,17 @@ static void views(void)
 		m.size[1] = sizeof(s);
 		read_good(&m, cases[i].what);
 		if (is_int(mktorch_bytes(&m, "t", got, 2 * cases[i].n, &err), 0,
-			"%s: bytes", cases[i].what))
-			is_mem(got, cases[i].want, 2 * cases[i].n, "%s",
-			    cases[i].what);
+			"%s: can be read", cases[i].what))
+			is_mem(got, cases[i].want, 2 * cases[i].n,
+			    "%s: elements", cases[i].what);
 		else
 			diag("%s", err.text);
 		mktorch_fini(&m);
 	}
 }
 
-/* Row Z29: each element, or half of a complex one, is turned around. */
+/* Row Z29: the bytes of each element, or part of a complex one, are
+ * reversed. */
 static void big_endian(void)
 {
 	static const uint8_t bytes[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
@@ -271,9 +279,12 @@ static void big_endian(void)
 		m.size[1] = sizeof(bytes);
 		m.byteorder = "big";
 		read_good(&m, cases[i].type);
-		is_int(mktorch_bytes(&m, "t", got, 8, &err), 0, "bytes");
-		is_mem(got, cases[i].want, 8, "turned around");
-		ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS525"), "noted");
+		is_int(mktorch_bytes(&m, "t", got, 8, &err), 0,
+		    "big-endian %s: can be read", cases[i].type);
+		is_mem(got, cases[i].want, 8,
+		    "big-endian %s: bytes are reversed", cases[i].type);
+		ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS525"),
+		    "big-endian %s: a warning", cases[i].type);
 		mktorch_fini(&m);
 	}
 }
@@ -296,11 +307,14 @@ static void dtypes(void)
 		.dtype = "float8_e4m3fn" });
 	m.storage[1] = m.storage[0];
 	m.size[1] = 16;
-	read_good(&m, "a dtype of its own");
-	if (!is_int(mktorch_bytes(&m, "t", got, 14, &err), 0, "14 bytes"))
+	read_good(&m, "an untyped storage");
+	if (!is_int(mktorch_bytes(&m, "t", got, 14, &err), 0,
+		"an untyped storage: the tensor can be read"))
 		diag("%s", err.text);
-	is_mem(got, (const char *)m.storage[0] + 2, 14, "from the third on");
-	ok(m.h.cat->tensors[0].dtype == OFS_FLOAT8_E4M3FN, "its dtype");
+	is_mem(got, (const char *)m.storage[0] + 2, 14,
+	    "an untyped storage: the offset is respected");
+	ok(m.h.cat->tensors[0].dtype == OFS_FLOAT8_E4M3FN,
+	    "an untyped storage: dtype of the tensor");
 	mktorch_fini(&m);
 	dict(&m,
 	    &(struct mk_tensor){ .type = "ComplexFloatStorage",
@@ -312,13 +326,15 @@ static void dtypes(void)
 		.flag = "conj" });
 	m.storage[1] = m.storage[0];
 	m.size[1] = 16;
-	read_good(&m, "a conjugate");
-	is_int(mktorch_bytes(&m, "t", got, 16, &err), 0, "its bytes");
-	is_mem(got, conj, 16, "imaginary halves are negated");
+	read_good(&m, "a conjugate tensor");
+	is_int(mktorch_bytes(&m, "t", got, 16, &err), 0,
+	    "a conjugate tensor: can be read");
+	is_mem(got, conj, 16,
+	    "a conjugate tensor: imaginary parts are negated");
 	mktorch_fini(&m);
 }
 
-/* What stands around a tensor does not hide it. */
+/* Parameters and tensor subclasses. */
 static void wrappers(void)
 {
 	struct mktorch m;
@@ -348,10 +364,13 @@ static void wrappers(void)
 	ofs_buf_putc(b, 0x89);
 	mk_ops(b, "}t}tR");
 	mk_ops(b, "u");
-	read_good(&m, "wrapped tensors");
-	is_str(mktorch_paths(&m), "T parameter\nT subclass\n", "are tensors");
-	is_int(mktorch_bytes(&m, "parameter", f, 16, &err), 0, "one");
-	is_int(mktorch_bytes(&m, "subclass", f, 16, &err), 0, "the other");
+	read_good(&m, "a parameter and a subclass");
+	is_str(mktorch_paths(&m), "T parameter\nT subclass\n",
+	    "a parameter and a subclass are tensors");
+	is_int(mktorch_bytes(&m, "parameter", f, 16, &err), 0,
+	    "a parameter can be read");
+	is_int(mktorch_bytes(&m, "subclass", f, 16, &err), 0,
+	    "a tensor subclass can be read");
 	mktorch_fini(&m);
 }
 
@@ -361,7 +380,7 @@ static void call(struct ofs_buf *b, const char *name)
 	mk_ops(b, "(");
 }
 
-/* What is wrong with an item. */
+/* The error code of an item; -1: not an item. */
 static int item_error(const struct mktorch *m, const char *path,
     struct optimfs_error *err)
 {
@@ -373,7 +392,7 @@ static int item_error(const struct mktorch *m, const char *path,
 	return err->code;
 }
 
-/* Kinds that are named but not shown. */
+/* Kinds of tensors that are listed but cannot be read. */
 static void unsupported(void)
 {
 	struct mktorch m;
@@ -418,36 +437,43 @@ static void unsupported(void)
 	PAIR(&m, "good");
 	mk_good(b, "0");
 	mk_ops(b, "u");
-	read_good(&m, "what is not supported");
+	read_good(&m, "unsupported tensors");
 	is_str(mktorch_paths(&m),
 	    "T meta\nT sparse\nV nested\nI opaque\nI sharded\nT good\n",
-	    "paths");
-	is_int(mktorch_bytes(&m, "meta", f, 48, &err), -1, "meta");
-	is_error(err, ENODATA, "OFS533", "has no data");
-	is_int(mktorch_bytes(&m, "sparse", f, 36, &err), -1, "sparse");
-	is_error(err, EOPNOTSUPP, "OFS533 sparse", "is not supported");
+	    "unsupported tensors: paths");
+	is_int(mktorch_bytes(&m, "meta", f, 48, &err), -1,
+	    "a meta tensor cannot be read");
+	is_error(err, ENODATA, "OFS533", "a meta tensor fails with ENODATA");
+	is_int(mktorch_bytes(&m, "sparse", f, 36, &err), -1,
+	    "a sparse tensor cannot be read");
+	is_error(err, EOPNOTSUPP, "OFS533 sparse",
+	    "a sparse tensor fails with EOPNOTSUPP");
 	is_u64(ofs_tensor_bytes(m.h.cat, &m.h.cat->tensors[1]), 36,
-	    "but its size is known");
+	    "a sparse tensor has a size");
 	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
 	       "OFS421 x.pt: tensors inside values of class "
 	       "torch._utils._rebuild_nested_tensor"),
-	    "hidden tensors are told");
-	is_int(item_error(&m, "opaque", &err), EPERM, "opaque");
+	    "a tensor inside a nested tensor is a warning");
+	is_int(item_error(&m, "opaque", &err), EPERM,
+	    "a tensor inside an unknown object cannot be read");
 	is_error(err, EPERM,
 	    "OFS110 a tensor is inside an object of class my.package.Thing",
-	    "a tensor that a class nobody knows would have to find (P27)");
-	is_int(item_error(&m, "sharded", &err), EUCLEAN, "sharded");
-	is_error(err, EUCLEAN, "OFS691", "without a spec");
+	    "a tensor inside an unknown object: error text (P27)");
+	is_int(item_error(&m, "sharded", &err), EUCLEAN,
+	    "a DTensor without a spec cannot be read");
+	is_error(err, EUCLEAN, "OFS691",
+	    "a DTensor without a spec: error text");
 	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
 	       "OFS420 x.pt: pickle calls my.package.Thing"),
-	    "and the call");
+	    "the call of an unknown class is a warning");
 	ok(mktorch_noted(&m, OFS_NOTE_GLOBAL,
 	       "my.package.Thing\trefused\tx.pt"),
-	    "globals: refused");
+	    "an unknown class is listed as refused");
 	ok(mktorch_noted(&m, OFS_NOTE_GLOBAL,
 	       "torch.FloatStorage\tallowed\tx.pt"),
-	    "globals: allowed");
-	is_int(mktorch_bytes(&m, "good", f, 16, &err), 0, "the good one");
+	    "a storage class is listed as allowed");
+	is_int(mktorch_bytes(&m, "good", f, 16, &err), 0,
+	    "a valid tensor beside unsupported ones can be read");
 	mktorch_fini(&m);
 }
 
@@ -472,24 +498,25 @@ static void quantized(void)
 		read_good(&m, "a quantized tensor");
 		if (channel) {
 			is_int(mktorch_bytes(&m, "tensor", got, 16, &err), -1,
-			    "by channel");
-			is_error(err, EOPNOTSUPP, "OFS533", "is refused");
+			    "a tensor quantized by channel cannot be read");
+			is_error(err, EOPNOTSUPP, "OFS533",
+			    "a tensor quantized by channel: error text");
 		} else {
 			is_int(mktorch_bytes(&m, "tensor", got, 16, &err), 0,
-			    "with one scale: the integers");
+			    "a tensor quantized with one scale is read as integers");
 			ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS535"),
-			    "with a warning");
+			    "a tensor quantized with one scale: a warning");
 			ok(m.h.cat->nscales == 1 &&
 				m.h.cat->scales[0].scale == 0.5 &&
 				m.h.cat->scales[0].zero_point == 2,
-			    "what they stand for is known");
+			    "a tensor quantized with one scale: scale and zero point");
 		}
 		mktorch_fini(&m);
 	}
 }
 
-/* Opening an item of a checkpoint takes one read when it is small, two when
- * its storage is large. */
+/* Opening an item of a checkpoint takes one read if it is small, two if its
+ * storage is large. */
 static void reads(void)
 {
 	static uint8_t data[100000];
@@ -514,8 +541,9 @@ static void reads(void)
 		src = (struct mkzip_bytes){ z.b.data, z.b.len, 0 };
 		doc =
 		    ofs_torch_open(z.b.len, NULL, mkzip_read, &src, &zip, &err);
-		ok(doc != NULL, "an item of %zu bytes", z.b.len);
-		is_int(src.calls, n == 16 ? 1 : 2, "reads");
+		ok(doc != NULL, "an item of %zu bytes opens", z.b.len);
+		is_int(src.calls, n == 16 ? 1 : 2,
+		    "an item of %zu bytes: number of reads", z.b.len);
 		ofs_pickle_free(doc);
 		ofs_zip_fini(&zip);
 		mkzip_fini(&z);
@@ -533,28 +561,31 @@ static void other_files(void)
 	mktorch_init(&m);
 	is_int(mktorch_read_bytes(&m, &ofs_format_pickle, "r.pkl", pickle,
 		   sizeof(pickle) - 1, NULL, &err),
-	    0, "a bare pickle");
-	is_str(mktorch_paths(&m), "V a\n", "its path");
+	    0, "a bare pickle is read");
+	is_str(mktorch_paths(&m), "V a\n", "a bare pickle: path");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	is_int(mktorch_read_bytes(&m, &ofs_format_torch, "r.pt", pickle,
 		   sizeof(pickle) - 1, NULL, &err),
-	    0, "a bare pickle with torch's name");
+	    0, "a bare pickle with suffix .pt is read");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	is_int(mktorch_read_bytes(&m, &ofs_format_raw, "a.json", "{}\n \n", 5,
 		   NULL, &err),
-	    0, "any file");
-	is_str(mktorch_paths(&m), "T a.json\n", "its path");
-	is_int(mktorch_bytes(&m, "a.json", got, 5, &err), 0, "its bytes");
-	is_mem(got, "{}\n \n", 5, "as they are");
+	    0, "a raw file is read");
+	is_str(mktorch_paths(&m), "T a.json\n", "a raw file: path");
+	is_int(mktorch_bytes(&m, "a.json", got, 5, &err), 0,
+	    "a raw file: its bytes can be read");
+	is_mem(got, "{}\n \n", 5, "a raw file: bytes");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	is_int(mktorch_read_bytes(&m, &ofs_format_raw, "empty", "", 0, "p",
 		   &err),
-	    0, "an empty one");
-	is_str(mktorch_paths(&m), "T p\n", "its prefix is its path");
-	is_int(mktorch_bytes(&m, "p", got, 0, &err), 0, "no bytes");
+	    0, "an empty raw file is read");
+	is_str(mktorch_paths(&m), "T p\n",
+	    "an empty raw file with a prefix: path");
+	is_int(mktorch_bytes(&m, "p", got, 0, &err), 0,
+	    "an empty raw file has no bytes");
 	mktorch_fini(&m);
 }
 
@@ -570,8 +601,9 @@ static void strict(void)
 	mktorch_init(&m);
 	handmade_file(&m.h, "p.pkl", "\x80\2cos\nsystem\nU\1x\x85R.", 19);
 	is_int(ofs_format_pickle.read(m.h.cat, &part, &opt, &err), -1,
-	    "a call, with strict");
-	is_error(err, EPERM, "OFS420 p.pkl: pickle calls os.system", "refused");
+	    "with strict, a pickle that calls os.system is refused");
+	is_error(err, EPERM, "OFS420 p.pkl: pickle calls os.system",
+	    "with strict, a pickle that calls os.system: error text");
 	mktorch_fini(&m);
 }
 
@@ -603,15 +635,17 @@ static void probes(void)
 	for (size_t i = 0; i < 5; i++) {
 		handmade_file(&m.h, cases[i].name, cases[i].bytes, cases[i].n);
 		if (!ok(ofs_probe_head(&m.h.cat->dir, cases[i].name, &head),
-			"%s is looked at", cases[i].name))
+			"%s has a head", cases[i].name))
 			continue;
 		is_int(ofs_format_torch.bid_file(&head, NULL), cases[i].torch,
-		    "torch: %s", cases[i].name);
+		    "bid of torch for %s", cases[i].name);
 		is_int(ofs_format_pickle.bid_file(&head, NULL), cases[i].pickle,
-		    "pickle: %s", cases[i].name);
+		    "bid of pickle for %s", cases[i].name);
 	}
-	ok(!ofs_probe_head(&m.h.cat->dir, "none", &head), "no file");
-	ok(!ofs_probe_head(&m.h.cat->dir, "", &head), "a directory");
+	ok(!ofs_probe_head(&m.h.cat->dir, "none", &head),
+	    "a missing file has no head");
+	ok(!ofs_probe_head(&m.h.cat->dir, "", &head),
+	    "a directory has no head");
 	mktorch_fini(&m);
 }
 
