@@ -247,8 +247,7 @@ static void views(void)
 	}
 }
 
-/* Row Z29: the bytes of each element, or part of a complex one, are
- * reversed. */
+/* The bytes of each element, or part of a complex one, are reversed. */
 static void big_endian(void)
 {
 	static const uint8_t bytes[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };

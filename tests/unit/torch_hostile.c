@@ -1,4 +1,5 @@
-/* torch_hostile.c - torch.save files that are damaged or meant to harm */
+/* torch_hostile.c - damaged and malicious torch.save files; P and T are rows of
+ * docs/formats */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,7 +14,8 @@
 #include "pickle/pickle.h"
 #include "tap.h"
 
-/* {"t": what the caller appends, "good": a healthy tensor}. */
+/* Begins {"t": ..., "good": a valid tensor}. The caller appends the value of
+ * "t". */
 static void begin(struct mktorch *m)
 {
 	mktorch_init(m);
@@ -29,7 +31,7 @@ static void finish(struct mktorch *m)
 	mk_end(&m->pickle);
 }
 
-/* The file opens, "t" cannot be read for this reason, "good" can. */
+/* The file opens, "t" cannot be read for this reason, and "good" can. */
 static void one_refused(struct mktorch *m, int code, const char *text,
     const char *what)
 {
@@ -37,13 +39,15 @@ static void one_refused(struct mktorch *m, int code, const char *text,
 	uint8_t buf[64];
 
 	finish(m);
-	if (!is_int(mktorch_read(m, NULL, &err), 0, "%s: opens", what))
+	if (!is_int(mktorch_read(m, NULL, &err), 0, "%s: the file opens", what))
 		diag("%s", err.text);
-	is_int(mktorch_bytes(m, "t", buf, 16, &err), -1, "%s: refused", what);
-	is_error(err, code, text, "%s", what);
-	is_int(mktorch_bytes(m, "good", buf, 16, &err), 0, "%s: good reads",
+	is_int(mktorch_bytes(m, "t", buf, 16, &err), -1,
+	    "%s: the tensor cannot be read", what);
+	is_error(err, code, text, "%s: error text", what);
+	is_int(mktorch_bytes(m, "good", buf, 16, &err), 0,
+	    "%s: another tensor can be read", what);
+	is_mem(buf, m->storage[0], 16, "%s: another tensor has its bytes",
 	    what);
-	is_mem(buf, m->storage[0], 16, "%s: good bytes", what);
 	mktorch_fini(m);
 }
 
@@ -59,7 +63,7 @@ static void tensor_refused(const struct mk_tensor *t, int code,
 	one_refused(&m, code, text, what);
 }
 
-/* Rows Z31 to Z33, P20, P21 */
+/* Tensors that do not fit their storage, or have invalid numbers. */
 static void geometry(void)
 {
 	static const struct {
@@ -77,34 +81,34 @@ static void geometry(void)
 		      .stride = { 1 } },
 		    EUCLEAN, "OFS433", "a size that overflows" },
 		{ { .numel = 4, .ndim = 1, .shape = { 5 }, .stride = { 1 } },
-		    EUCLEAN, "OFS528", "one element too many" },
+		    EUCLEAN, "OFS528", "a shape one element too large" },
 		{ { .numel = 4,
 		      .ndim = 1,
 		      .shape = { 2 },
 		      .stride = { 1 },
 		      .offset = 3 },
-		    EUCLEAN, "OFS528", "an offset too far" },
+		    EUCLEAN, "OFS528", "an offset past the storage" },
 		{ { .numel = 4,
 		      .ndim = 1,
 		      .shape = { 1 },
 		      .stride = { 1 },
 		      .offset = INT64_MAX },
-		    EUCLEAN, "OFS528", "an offset far too far" },
+		    EUCLEAN, "OFS528", "an offset of 2^63 - 1" },
 		{ { .numel = 4,
 		      .ndim = 2,
 		      .shape = { 2, 2 },
 		      .stride = { 4, 1 } },
-		    EUCLEAN, "OFS528", "a stride that leaves" },
+		    EUCLEAN, "OFS528", "a stride that leaves the storage" },
 		{ { .numel = 4,
 		      .ndim = 3,
 		      .shape = { 4194305, 4194305, 211106198978564 },
 		      .stride = { 1, 1, 1 } },
-		    EUCLEAN, "OFS528", "a shape that wraps to 4" },
+		    EUCLEAN, "OFS528", "a shape whose size wraps to 4" },
 		{ { .numel = 4,
 		      .ndim = 1,
 		      .shape = { INT64_MAX },
 		      .stride = { 0 } },
-		    EUCLEAN, "OFS528", "more bytes than a file can have" },
+		    EUCLEAN, "OFS528", "a tensor larger than any file" },
 		{ { .numel = 4,
 		      .ndim = 1,
 		      .shape = { 2 },
@@ -126,12 +130,12 @@ static void geometry(void)
 		      .nstride = 1,
 		      .shape = { 2, 2 },
 		      .stride = { 2 } },
-		    EUCLEAN, "OFS529", "a stride too few" },
+		    EUCLEAN, "OFS529", "too few strides" },
 		{ { .numel = 4, .ndim = 1, .shape = { -4 }, .stride = { 1 } },
 		    EUCLEAN, "OFS417 negative size -4", "a negative size" },
 		{ { .numel = -4, .ndim = 1, .shape = { 4 }, .stride = { 1 } },
 		    EUCLEAN, "OFS417 negative storage size",
-		    "a negative storage" },
+		    "a negative storage size" },
 		{ { .numel = 4,
 		      .ndim = 1,
 		      .shape = { 4 },
@@ -150,7 +154,7 @@ static void geometry(void)
 		      .shape = { 4 },
 		      .stride = { 1 },
 		      .type = "UntypedStorage" },
-		    EUCLEAN, "OFS534", "no dtype anywhere" },
+		    EUCLEAN, "OFS534", "an untyped storage without dtype" },
 		{ { .numel = 16,
 		      .ndim = 1,
 		      .shape = { 4 },
@@ -163,13 +167,13 @@ static void geometry(void)
 		      .shape = { 4 },
 		      .stride = { 1 },
 		      .flag = "conj" },
-		    EUCLEAN, "OFS534", "the conjugate of a real number" },
+		    EUCLEAN, "OFS534", "a real tensor marked as conjugate" },
 		{ { .numel = 4,
 		      .ndim = 1,
 		      .shape = { 4 },
 		      .stride = { 1 },
 		      .key = "17" },
-		    EIO, "OFS434 storage '17' is missing", "no such record" },
+		    EIO, "OFS434 storage '17' is missing", "a missing record" },
 		{ { .numel = 4,
 		      .ndim = 1,
 		      .shape = { 4 },
@@ -181,7 +185,7 @@ static void geometry(void)
 		      .shape = { 4 },
 		      .stride = { 1 },
 		      .key = "../version" },
-		    EIO, "OFS434", "a key that is a path" },
+		    EIO, "OFS434", "a storage key that is a path" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -193,7 +197,7 @@ static void geometry(void)
 	}
 }
 
-/* Rows P20, P22: what stands where a number must. */
+/* P20, P22: other values in place of a number. */
 static void numbers(void)
 {
 	static const struct {
@@ -229,7 +233,7 @@ static void numbers(void)
 	}
 }
 
-/* Row P40 */
+/* P40: malformed persistent IDs. */
 static void ids(void)
 {
 #define ID(s)      \
@@ -263,15 +267,18 @@ static void ids(void)
 		ofs_buf_putc(b, 0x89);
 		mk_ops(b, "}tR");
 		finish(&m);
-		/* either the parser refuses the file or the leaf is refused */
+		/* Either the parser refuses the file, or the tensor cannot be
+		 * read. */
 		if (mktorch_read(&m, NULL, &err) == 0)
 			mktorch_bytes(&m, "t", buf, 16, &err);
-		is_error(err, EUCLEAN, "OFS433", "persistent id %zu", i);
+		is_error(err, EUCLEAN, "OFS433",
+		    "malformed persistent ID %zu is refused", i);
 		mktorch_fini(&m);
 	}
 }
 
-/* Row P42: both are refused, whichever is right. */
+/* Two types for one storage. Both tensors are refused, as either may be
+ * wrong. */
 static void conflicts(void)
 {
 	struct optimfs_error err;
@@ -286,23 +293,30 @@ static void conflicts(void)
 		.shape = { 4 },
 		.stride = { 1 } });
 	finish(&m);
-	is_int(mktorch_read(&m, NULL, &err), 0, "two types of one storage");
-	is_int(mktorch_bytes(&m, "t", buf, 16, &err), -1, "one is refused");
-	is_error(err, EUCLEAN, "OFS435", "says why");
-	is_int(mktorch_bytes(&m, "good", buf, 16, &err), -1, "and the other");
-	is_error(err, EUCLEAN, "OFS435", "says why");
+	is_int(mktorch_read(&m, NULL, &err), 0,
+	    "a file with two types of one storage opens");
+	is_int(mktorch_bytes(&m, "t", buf, 16, &err), -1,
+	    "a storage with two types: the first tensor cannot be read");
+	is_error(err, EUCLEAN, "OFS435",
+	    "a storage with two types: error text for the first");
+	is_int(mktorch_bytes(&m, "good", buf, 16, &err), -1,
+	    "a storage with two types: the second tensor cannot be read");
+	is_error(err, EUCLEAN, "OFS435",
+	    "a storage with two types: error text for the second");
 	mktorch_fini(&m);
 	begin(&m);
 	mk_good(&m.pickle, "0");
 	finish(&m);
-	is_int(mktorch_read(&m, NULL, &err), 0, "a storage shared in peace");
-	is_int(mktorch_bytes(&m, "t", buf, 16, &err), 0, "one reads");
+	is_int(mktorch_read(&m, NULL, &err), 0,
+	    "a file with two tensors of one storage opens");
+	is_int(mktorch_bytes(&m, "t", buf, 16, &err), 0,
+	    "the first tensor of a shared storage can be read");
 	is_int(mktorch_bytes(&m, "good", buf, 16, &err), 0,
-	    "so does the other");
+	    "the second tensor of a shared storage can be read");
 	mktorch_fini(&m);
 }
 
-/* Rows Z28 to Z30, Z37 */
+/* Invalid and unusual records beside data.pkl. */
 static void records(void)
 {
 	static const struct {
@@ -346,8 +360,10 @@ static void records(void)
 		finish(&m);
 		m.version = bad[i].version;
 		m.byteorder = bad[i].byteorder;
-		is_int(mktorch_read(&m, NULL, &err), -1, "records %zu", i);
-		is_error(err, bad[i].code, bad[i].text, "refused");
+		is_int(mktorch_read(&m, NULL, &err), -1,
+		    "version or byteorder record %zu is refused", i);
+		is_error(err, bad[i].code, bad[i].text,
+		    "version or byteorder record %zu: error text", i);
 		mktorch_fini(&m);
 	}
 	for (size_t i = 0; i < sizeof(warn) / sizeof(warn[0]); i++) {
@@ -356,11 +372,15 @@ static void records(void)
 		finish(&m);
 		m.record[0] = warn[i].name;
 		m.content[0] = warn[i].content;
-		is_int(mktorch_read(&m, NULL, &err), 0, "%s %s", warn[i].name,
+		is_int(mktorch_read(&m, NULL, &err), 0,
+		    "a file with record %s \"%s\" opens", warn[i].name,
 		    warn[i].content);
-		is_int(mktorch_bytes(&m, "good", buf, 16, &err), 0, "reads");
-		ok(mktorch_noted(&m, OFS_NOTE_WARNING, warn[i].note), "%s",
-		    warn[i].note);
+		is_int(mktorch_bytes(&m, "good", buf, 16, &err), 0,
+		    "a file with record %s \"%s\" can be read", warn[i].name,
+		    warn[i].content);
+		ok(mktorch_noted(&m, OFS_NOTE_WARNING, warn[i].note),
+		    "a file with record %s \"%s\": warning %s", warn[i].name,
+		    warn[i].content, warn[i].note);
 		mktorch_fini(&m);
 	}
 	begin(&m);
@@ -368,8 +388,10 @@ static void records(void)
 	finish(&m);
 	m.record[0] = "x/.storage_alignment";
 	m.content[0] = "64";
-	is_int(mktorch_read(&m, NULL, &err), 0, "an alignment of 64");
-	ok(!mktorch_noted(&m, OFS_NOTE_WARNING, "OFS"), "no warning");
+	is_int(mktorch_read(&m, NULL, &err), 0,
+	    "a file with storage alignment 64 opens");
+	ok(!mktorch_noted(&m, OFS_NOTE_WARNING, "OFS"),
+	    "storage alignment 64 gives no warning");
 	mktorch_fini(&m);
 	begin(&m);
 	mk_ops(&m.pickle, "N");
@@ -377,7 +399,8 @@ static void records(void)
 	m.version = "-";
 	m.record[0] = "x/.data/version";
 	m.content[0] = "3\n";
-	is_int(mktorch_read(&m, NULL, &err), 0, ".data/version will do");
+	is_int(mktorch_read(&m, NULL, &err), 0,
+	    ".data/version replaces a missing version record");
 	mktorch_fini(&m);
 }
 
@@ -393,14 +416,14 @@ static void no_pickle(void)
 	mktorch_init(&m);
 	is_int(mktorch_read_bytes(&m, &ofs_format_torch, "x.pt", z.b.data,
 		   z.b.len, NULL, &err),
-	    -1, "an archive without data.pkl");
+	    -1, "an archive without data.pkl is refused");
 	is_error(err, EUCLEAN, "OFS524 x.pt: record 'data.pkl' is missing",
-	    "refused");
+	    "an archive without data.pkl: error text");
 	mktorch_fini(&m);
 	mkzip_fini(&z);
 }
 
-/* Row Z02: cut anywhere, a file is refused as cut. */
+/* A file truncated at any length is reported as truncated. */
 static void cut(void)
 {
 	struct mkzip z = { 0 };
@@ -430,12 +453,14 @@ static void cut(void)
 		}
 		mktorch_fini(&m);
 	}
-	is_u64(wrong, 0, "every prefix of %zu bytes is said to be cut", n);
+	is_u64(wrong, 0, "each truncation of a file of %zu bytes is reported",
+	    n);
 	ofs_buf_fini(&b);
 	mkzip_fini(&z);
 }
 
-/* Rows R03, T16, and what is nothing at all */
+/* T16: zip archives that are also safetensors files. Tar containers, and files
+ * of no format. */
 static void containers(void)
 {
 	static const struct {
@@ -458,20 +483,21 @@ static void containers(void)
 		mktorch_init(&m);
 		is_int(mktorch_read_bytes(&m, &ofs_format_torch, cases[i].name,
 			   cases[i].bytes, cases[i].n, NULL, &err),
-		    -1, "%s", cases[i].text);
-		is_error(err, cases[i].code, cases[i].text, "refused");
+		    -1, "%s: the file is refused", cases[i].name);
+		is_error(err, cases[i].code, cases[i].text, "%s: error text",
+		    cases[i].name);
 		mktorch_fini(&m);
 	}
 	memcpy(tar + 257, "ustar", 6);
 	mktorch_init(&m);
 	is_int(mktorch_read_bytes(&m, &ofs_format_torch, "t.pt", tar,
 		   sizeof(tar), NULL, &err),
-	    -1, "a tar container");
-	is_error(err, EOPNOTSUPP, "OFS673", "is refused");
+	    -1, "a tar container is refused");
+	is_error(err, EOPNOTSUPP, "OFS673", "a tar container: error text");
 	mktorch_fini(&m);
 }
 
-/* Row P11: sharing unfolds to more than can be listed. */
+/* P11: shared containers that expand to too many entries. */
 static void bombs(void)
 {
 	struct optimfs_error err;
@@ -480,7 +506,7 @@ static void bombs(void)
 	mktorch_init(&m);
 	mk_ops(&m.pickle, "}");
 	for (int i = 0; i < 50; i++) {
-		/* remember it, pop it; {a: it, b: it} */
+		/* Put it into the memo, and pop it: {a: it, b: it}. */
 		mk_ops(&m.pickle, "q\0010}(");
 		mk_str(&m.pickle, "a");
 		mk_ops(&m.pickle, "h\1");
@@ -488,20 +514,24 @@ static void bombs(void)
 		mk_ops(&m.pickle, "h\1u");
 	}
 	mk_end(&m.pickle);
-	is_int(mktorch_read(&m, NULL, &err), -1, "a billiard of mappings");
-	is_error(err, E2BIG, "OFS444", "is refused");
+	is_int(mktorch_read(&m, NULL, &err), -1,
+	    "a dict that expands to 2^50 dicts is refused");
+	is_error(err, E2BIG, "OFS444",
+	    "a dict that expands to 2^50 dicts: error text");
 	mktorch_fini(&m);
 	mktorch_init(&m);
 	mk_ops(&m.pickle, "}");
 	for (int i = 0; i < 50; i++)
 		mk_ops(&m.pickle, "q\0010](h\1h\1e");
 	mk_end(&m.pickle);
-	is_int(mktorch_read(&m, NULL, &err), -1, "a billiard of lists");
-	is_error(err, E2BIG, "OFS444", "is refused");
+	is_int(mktorch_read(&m, NULL, &err), -1,
+	    "a list that expands to 2^50 lists is refused");
+	is_error(err, E2BIG, "OFS444",
+	    "a list that expands to 2^50 lists: error text");
 	mktorch_fini(&m);
 }
 
-/* Row P12: one large list in many places is looked at once. */
+/* P12: a large list with many references is traversed once. */
 static void shared(void)
 {
 	struct optimfs_error err;
@@ -518,13 +548,15 @@ static void shared(void)
 	}
 	mk_ops(&m.pickle, "u");
 	mk_end(&m.pickle);
-	is_int(mktorch_read(&m, NULL, &err), 0, "a list in 100000 places");
-	is_u64(m.h.cat->nentries, 100000, "that many values");
+	is_int(mktorch_read(&m, NULL, &err), 0,
+	    "a list with 100000 references is read");
+	is_u64(m.h.cat->nentries, 100000,
+	    "a list with 100000 references gives as many entries");
 	mktorch_fini(&m);
 }
 
-/* Row P46: a million keys are no attack. They fit a budget of four times the
- * file and 64 MiB. */
+/* A million keys are legitimate. They must fit into four times the file and 64
+ * MiB. */
 static void many_keys(void)
 {
 	struct ofs_pickle_limits limits = { 0 };
@@ -546,12 +578,13 @@ static void many_keys(void)
 	limits.memory = 4 * m.pickle.len + (64u << 20);
 	doc = ofs_pickle_parse(m.pickle.data, m.pickle.len, false, &limits,
 	    NULL, &err);
-	ok(doc != NULL, "a million keys in so little memory");
+	ok(doc != NULL, "a million keys fit into the memory budget");
 	ofs_pickle_free(doc);
 	handmade_file(&m.h, "x.pkl", m.pickle.data, m.pickle.len);
 	cat = ofs_read_checkpoint(m.h.dir, NULL, &err);
-	if (ok(cat != NULL, "and in a checkpoint"))
-		is_u64(cat->nentries, 1000000, "all of them");
+	if (ok(cat != NULL, "a checkpoint with a million keys is read"))
+		is_u64(cat->nentries, 1000000,
+		    "a checkpoint with a million keys has all entries");
 	else
 		diag("%s", err.text);
 	ofs_catalog_free(cat);

@@ -1,4 +1,4 @@
-/* format/torch_file/legacy.c - streams of torch.save before version 1.6 */
+/* torch_legacy.c - streams of torch.save before version 1.6 */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,15 +10,15 @@
 #include "mktorch.h"
 #include "tap.h"
 
-/* Parts of a stream; NULL is what torch writes. */
+/* Parts of a stream. NULL or 0: what torch writes. */
 struct stream {
 	const char *magic, *protocol, *system;
 	size_t nmagic, nprotocol;
-	const char *keys; /* as opcodes that make the list */
-	int64_t count;    /* of storage "10", 0 for the right one */
-	size_t cut;       /* bytes that are missing at the end */
+	const char *keys; /* opcodes of the list of storage keys */
+	int64_t count;    /* stored length of storage "10" */
+	size_t cut;       /* number of bytes removed from the end */
 	const char *tail;
-	int view; /* storage "9" is a view of something from 1 on */
+	int view; /* storage "9" is a view that begins at element 1 */
 };
 
 static const float a[2] = { 1, 2 };
@@ -63,7 +63,7 @@ static void put_tensor(struct ofs_buf *out, const char *type, const char *key,
 	mk_ops(out, "}tR");
 }
 
-/* {"a": two floats, storage "10"; "b": three shorts, storage "9"} */
+/* {"a": two floats in storage "10", "b": three shorts in storage "9"} */
 static void make(struct ofs_buf *out, const struct stream *s)
 {
 	if (s->magic != NULL)
@@ -126,26 +126,32 @@ static void good(void)
 	struct mktorch m;
 	uint8_t buf[8];
 
-	if (!is_int(read_stream(&m, &(struct stream){ 0 }, &err), 0, "reads"))
+	if (!is_int(read_stream(&m, &(struct stream){ 0 }, &err), 0,
+		"a stream is read"))
 		diag("%s", err.text);
-	is_str(mktorch_paths(&m), "T a\nT b\n", "paths");
-	is_int(mktorch_bytes(&m, "a", buf, 8, &err), 0, "floats");
-	is_mem(buf, a, 8, "their bytes");
-	is_int(mktorch_bytes(&m, "b", buf, 6, &err), 0, "shorts");
-	is_mem(buf, b, 6, "their bytes");
+	is_str(mktorch_paths(&m), "T a\nT b\n", "a stream: paths");
+	is_int(mktorch_bytes(&m, "a", buf, 8, &err), 0,
+	    "a stream: the float tensor can be read");
+	is_mem(buf, a, 8, "a stream: bytes of the float tensor");
+	is_int(mktorch_bytes(&m, "b", buf, 6, &err), 0,
+	    "a stream: the short tensor can be read");
+	is_mem(buf, b, 6, "a stream: bytes of the short tensor");
 	mktorch_fini(&m);
 	is_int(read_stream(&m, &(struct stream){ .view = 1 }, &err), 0,
-	    "a storage that is a view");
-	is_int(mktorch_bytes(&m, "b", buf, 4, &err), 0, "reads");
-	is_mem(buf, b + 1, 4, "from its offset on");
+	    "a stream with a storage view is read");
+	is_int(mktorch_bytes(&m, "b", buf, 4, &err), 0,
+	    "a tensor of a storage view can be read");
+	is_mem(buf, b + 1, 4,
+	    "a tensor of a storage view begins at its offset");
 	mktorch_fini(&m);
 	is_int(read_stream(&m, &(struct stream){ .tail = "xyz" }, &err), 0,
-	    "bytes at the end");
-	ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS405"), "are noted");
+	    "a stream with extra bytes at the end is read");
+	ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS405"),
+	    "extra bytes at the end of a stream are a warning");
 	mktorch_fini(&m);
 }
 
-/* Row R01 */
+/* Malformed headers and key lists. */
 static void refused(void)
 {
 	static const struct {
@@ -154,9 +160,10 @@ static void refused(void)
 	} cases[] = {
 		{ { .protocol = "\x80\2M\xea\3.", .nprotocol = 6 },
 		    "protocol 1002" },
-		{ { .protocol = "\x80\2N.", .nprotocol = 4 }, "no protocol" },
+		{ { .protocol = "\x80\2N.", .nprotocol = 4 },
+		    "a missing protocol" },
 		{ { .system = "\x89" }, "a big-endian writer" },
-		{ { .system = "K\1" }, "an odd byte order" },
+		{ { .system = "K\1" }, "a byte order that is an int" },
 		{ { .keys = "](U\1"
 			    "9U\2"
 			    "10e" },
@@ -164,32 +171,33 @@ static void refused(void)
 		{ { .keys = "](U\2"
 			    "10U\2"
 			    "10e" },
-		    "a key twice" },
+		    "a duplicate key" },
 		{ { .keys = "](U\2"
 			    "10U\1"
 			    "8e" },
-		    "a key nothing uses" },
+		    "a key that no tensor uses" },
 		{ { .keys = "](U\2"
 			    "10U\1"
 			    "9U\2"
 			    "99e" },
-		    "a key too many" },
-		{ { .keys = "](K\1e" }, "a key that is no string" },
-		{ { .keys = "}" }, "keys that are no list" },
+		    "a superfluous key" },
+		{ { .keys = "](K\1e" }, "a key that is an int" },
+		{ { .keys = "}" }, "keys that are a dict" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct optimfs_error err;
 		struct mktorch m;
 
-		is_int(read_stream(&m, &cases[i].s, &err), -1, "%s",
+		is_int(read_stream(&m, &cases[i].s, &err), -1,
+		    "%s: the stream is refused", cases[i].what);
+		is_error(err, EUCLEAN, "OFS671 l.pt", "%s: error text",
 		    cases[i].what);
-		is_error(err, EUCLEAN, "OFS671 l.pt", "is refused");
 		mktorch_fini(&m);
 	}
 }
 
-/* Row R02: what comes before the damage reads. */
+/* Storages before the damage can be read. */
 static void lost(void)
 {
 	struct optimfs_error err;
@@ -197,39 +205,52 @@ static void lost(void)
 	uint8_t buf[8];
 
 	is_int(read_stream(&m, &(struct stream){ .cut = 1 }, &err), 0,
-	    "the last byte is missing");
-	is_int(mktorch_bytes(&m, "a", buf, 8, &err), 0, "the first reads");
-	is_mem(buf, a, 8, "its bytes");
-	is_int(mktorch_bytes(&m, "b", buf, 6, &err), -1, "the last does not");
-	is_error(err, EIO, "OFS672 storage '9'", "says why");
+	    "a stream without its last byte opens");
+	is_int(mktorch_bytes(&m, "a", buf, 8, &err), 0,
+	    "a truncated stream: the first tensor can be read");
+	is_mem(buf, a, 8, "a truncated stream: bytes of the first tensor");
+	is_int(mktorch_bytes(&m, "b", buf, 6, &err), -1,
+	    "a truncated stream: the last tensor cannot be read");
+	is_error(err, EIO, "OFS672 storage '9'",
+	    "a truncated stream: error text");
 	ok(mktorch_noted(&m, OFS_NOTE_MISSING, "OFS672 l.pt: 1 storages"),
-	    "is noted");
+	    "a truncated stream: a note of the missing storage");
 	mktorch_fini(&m);
 	for (int64_t n = -1; n < 4; n += 4) {
 		is_int(read_stream(&m, &(struct stream){ .count = n }, &err), 0,
-		    "a count of %d", (int)n);
-		is_int(mktorch_bytes(&m, "a", buf, 8, &err), -1, "first");
-		is_error(err, EIO, "OFS672", "is lost");
-		is_int(mktorch_bytes(&m, "b", buf, 6, &err), -1, "last");
-		is_error(err, EIO, "OFS672", "with all behind it");
+		    "a stream with a storage length of %d opens", (int)n);
+		is_int(mktorch_bytes(&m, "a", buf, 8, &err), -1,
+		    "a storage length of %d: its tensor cannot be read",
+		    (int)n);
+		is_error(err, EIO, "OFS672",
+		    "a storage length of %d: error text", (int)n);
+		is_int(mktorch_bytes(&m, "b", buf, 6, &err), -1,
+		    "a storage length of %d: the next tensor cannot be read",
+		    (int)n);
+		is_error(err, EIO, "OFS672",
+		    "a storage length of %d: error text of the next tensor",
+		    (int)n);
 		mktorch_fini(&m);
 	}
 	is_int(read_stream(&m, &(struct stream){ .count = (int64_t)1 << 40 },
 		   &err),
-	    0, "2^40 elements");
-	is_int(mktorch_bytes(&m, "a", buf, 8, &err), -1, "are not there");
+	    0, "a stream with a storage length of 2^40 opens");
+	is_int(mktorch_bytes(&m, "a", buf, 8, &err), -1,
+	    "a storage length of 2^40: its tensor cannot be read");
 	mktorch_fini(&m);
 	is_int(read_stream(&m,
 		   &(struct stream){ .keys = "](U\2"
 					     "10e" },
 		   &err),
-	    0, "a storage that the keys leave out");
-	is_int(mktorch_bytes(&m, "b", buf, 6, &err), -1, "is missing");
-	is_error(err, EIO, "OFS672", "says why");
+	    0, "a stream with a storage missing in the key list opens");
+	is_int(mktorch_bytes(&m, "b", buf, 6, &err), -1,
+	    "a storage missing in the key list cannot be read");
+	is_error(err, EIO, "OFS672",
+	    "a storage missing in the key list: error text");
 	mktorch_fini(&m);
 }
 
-/* A stream that is cut within its pickles. */
+/* A stream that is truncated within its pickles. */
 static void cut(void)
 {
 	struct ofs_buf whole = { 0 };
@@ -250,11 +271,11 @@ static void cut(void)
 		}
 		mktorch_fini(&m);
 	}
-	is_u64(wrong, 0, "cut pickles are refused");
+	is_u64(wrong, 0, "a stream truncated in its pickles is refused");
 	ofs_buf_fini(&whole);
 }
 
-/* Pickles longer than what is read at first. */
+/* Pickles longer than the first read. */
 static void large(void)
 {
 	struct ofs_buf out = { 0 };
@@ -286,10 +307,11 @@ static void large(void)
 	mktorch_init(&m);
 	if (!is_int(mktorch_read_bytes(&m, &ofs_format_torch, "l.pt", out.data,
 			out.len, NULL, &err),
-		0, "a pickle of %zu bytes", out.len))
+		0, "a stream with a pickle of %zu bytes is read", out.len))
 		diag("%s", err.text);
-	is_int(mktorch_bytes(&m, "b", buf, 6, &err), 0, "its tensor reads");
-	is_mem(buf, b, 6, "its bytes");
+	is_int(mktorch_bytes(&m, "b", buf, 6, &err), 0,
+	    "a tensor after a long pickle can be read");
+	is_mem(buf, b, 6, "bytes of a tensor after a long pickle");
 	mktorch_fini(&m);
 	ofs_buf_fini(&out);
 }

@@ -1,4 +1,4 @@
-/* torch_oom.c - torch.save files when memory ends, at every call */
+/* torch_oom.c - reading torch.save files with each allocation failing */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 #include "oom.h"
 #include "tap.h"
 
-/* Mappings, lists, values, a view, a damaged tensor, a hidden one, a key
- * that stands twice, calls. */
+/* Dicts, lists, values, a view, a damaged tensor, a hidden one, a duplicate
+ * key, a call of an unknown class. */
 static void put_object(struct ofs_buf *b)
 {
 	mk_ops(b, "}(");
@@ -74,7 +74,7 @@ static void put_legacy(struct ofs_buf *out)
 	ofs_buf_put(out, "\4\0\0\0\0\0\0\0000123456789abcdef\4", 25);
 }
 
-/* The catalog is made while memory is there: it has a test of its own. */
+/* The catalog is made before allocations fail; catalog.c tests that. */
 static int attempt(const char *dir, const char *name, long n, bool *reached,
     uint32_t *entries, struct optimfs_error *err)
 {
@@ -112,14 +112,14 @@ static void sweep(const char *what, void (*put)(struct ofs_buf *out))
 	put(&out);
 	handmade_init(&h);
 	handmade_file(&h, "x.pt", out.data, out.len);
-	is_int(attempt(h.dir, "x.pt", -1, &reached, &all, &err), 0, "%s reads",
-	    what);
+	is_int(attempt(h.dir, "x.pt", -1, &reached, &all, &err), 0,
+	    "%s is read", what);
 	for (n = 1; n < 5000; n++) {
 		int ret = attempt(h.dir, "x.pt", n, &reached, &entries, &err);
 
 		if (!reached)
 			break;
-		/* to give back what was too much may fail without harm */
+		/* A failed realloc that shrinks memory does no harm. */
 		if (ret == 0 && entries == all)
 			continue;
 		if (ret == 0 || err.code != ENOMEM) {
@@ -127,8 +127,9 @@ static void sweep(const char *what, void (*put)(struct ofs_buf *out))
 			wrong++;
 		}
 	}
-	ok(n > 10 && n < 5000, "%s: %ld calls can fail", what, n);
-	is_u64(wrong, 0, "%s: each is ENOMEM, and nothing leaks", what);
+	ok(n > 10 && n < 5000,
+	    "%s: reading makes %ld allocations that can fail", what, n);
+	is_u64(wrong, 0, "%s: each failed allocation gives ENOMEM", what);
 	handmade_fini(&h);
 	ofs_buf_fini(&out);
 }

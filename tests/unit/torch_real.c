@@ -1,4 +1,4 @@
-/* torch_real.c - files that PyTorch wrote */
+/* torch_real.c - torch.save files written by PyTorch */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,8 +17,8 @@
 
 static unsigned nfiles, ntensors;
 
-/* A finished catalog of the file, whose directory is not the one that
- * mktorch_init makes. */
+/* A finished catalog of the file. Its directory is not the temporary one of
+ * mktorch_init. */
 static int read_real(struct mktorch *m, const char *path,
     struct optimfs_error *err)
 {
@@ -43,13 +43,14 @@ static int read_real(struct mktorch *m, const char *path,
 	return ret;
 }
 
-/* Does what a rank saved there say how many ranks there were? */
+/* Do files of this directory record the number of ranks? */
 static bool tells_world(const char *path)
 {
 	return strstr(path, "/checkpointable_") == NULL;
 }
 
-/* Every tensor of a file reads; those of some kinds say why they do not. */
+/* All tensors of a file can be read, except unsupported kinds and parts on
+ * other ranks. */
 static void read_tensors(const struct mktorch *m, const char *path)
 {
 	const struct ofs_catalog *cat = m->h.cat;
@@ -67,12 +68,12 @@ static void read_tensors(const struct mktorch *m, const char *path)
 		buf = malloc(n + 1);
 		if (t->error != OFS_NONE)
 			ok(strncmp(cat->notes[t->error].text, "OFS533", 6) == 0,
-			    "%s: %s", path, cat->notes[t->error].text);
+			    "%s: a tensor is unreadable only if its kind is unsupported: %s",
+			    path, cat->notes[t->error].text);
 		else if (mktorch_entry(m, &cat->entries[i], buf, n, &err) == -1)
 			ok(err.code == EIO &&
 				(cat->world_size > 1 || !tells_world(path)),
-			    "%s: tensor %u, of which other ranks have the "
-			    "rest: %s",
+			    "%s: tensor %u is unreadable only without the other ranks: %s",
 			    path, i, err.text);
 		else
 			ntensors++;
@@ -96,7 +97,7 @@ static int visit(const char *path, const struct stat *st, int type,
 	(void)st;
 	(void)ftw;
 	if (type != FTW_F ||
-	    /* one rank's flat parameters are nothing alone: olmo.c */
+	    /* A rank's flat parameters cannot be read alone; see olmo.c. */
 	    strstr(path, "/olmo_local/") != NULL ||
 	    !(has_end(path, ".pt") || has_end(path, ".ckpt") ||
 		has_end(path, "_fsdp.bin") || has_end(path, "optimizer.bin")))
@@ -104,10 +105,11 @@ static int visit(const char *path, const struct stat *st, int type,
 	nfiles++;
 	if (read_real(&m, path, &err) == 0)
 		read_tensors(&m, path);
-	else /* what torch gave up while writing it has no data.pkl */
+	else /* torch failed while writing these files, so data.pkl is missing */
 		ok(strncmp(err.text, "OFS524", 6) == 0 &&
 			(has_end(path, "int4.pt") || has_end(path, "size.pt")),
-		    "%s: %s", path, err.text);
+		    "%s: the file is unreadable only if torch did not finish it: %s",
+		    path, err.text);
 	ofs_catalog_free(m.h.cat);
 	return 0;
 }
@@ -115,11 +117,11 @@ static int visit(const char *path, const struct stat *st, int type,
 static void everything(void)
 {
 	nftw(data_path(""), visit, 16, FTW_PHYS);
-	ok(nfiles > 100, "%u files were read", nfiles);
-	ok(ntensors > 500, "with %u tensors", ntensors);
+	ok(nfiles > 100, "%u files are read", nfiles);
+	ok(ntensors > 500, "%u tensors are read", ntensors);
 }
 
-/* The path as truth_read joins it. */
+/* The path with separators as in truth_read. */
 static char *path_of(const struct ofs_catalog *cat, const struct ofs_entry *e)
 {
 	struct ofs_buf b = { 0 };
@@ -152,7 +154,7 @@ static bool is_true(const struct mktorch *m, const struct ofs_entry *e,
 	return strcmp(hex, t->sha256) == 0;
 }
 
-/* A file of torchsave_full against what PyTorch held when it wrote it. */
+/* Compares a file of torchsave_full with the manifest of what PyTorch saved. */
 static void compare(const char *rel)
 {
 	struct optimfs_error err;
@@ -163,24 +165,26 @@ static void compare(const char *rel)
 	truth = truth_read("pytorch/torchsave_full", &n);
 	for (size_t i = 0; i < n; i++)
 		wanted += truth[i].sha256 != NULL;
-	is_int(read_real(&m, data_path(rel), &err), 0, "%s", rel);
+	is_int(read_real(&m, data_path(rel), &err), 0, "%s is read", rel);
 	for (uint32_t i = 0; i < m.h.cat->nentries; i++) {
 		const struct ofs_entry *e = &m.h.cat->entries[i];
 		char *path = path_of(m.h.cat, e);
 		const struct truth *t = truth_find(truth, n, path);
 
 		if (t == NULL)
-			ok(false, "%s: %s is new", rel, path);
+			ok(false, "%s: %s is in the manifest", rel, path);
 		else if (e->kind != OFS_ENTRY_TENSOR)
-			ok(t->sha256 == NULL, "%s: a value", path);
+			ok(t->sha256 == NULL,
+			    "%s: the manifest has a value, not a tensor", path);
 		else if (is_true(&m, e, t))
 			ntrue++;
 		else
-			ok(false, "%s: %s has other bytes", rel, path);
+			ok(false, "%s: %s has the bytes of the manifest", rel,
+			    path);
 		free(path);
 	}
-	ok(wanted > 100, "a manifest of %zu tensors", wanted);
-	is_u64(ntrue, wanted, "%s: all are what they were", rel);
+	ok(wanted > 100, "the manifest has %zu tensors", wanted);
+	is_u64(ntrue, wanted, "%s: all tensors of the manifest are equal", rel);
 	ofs_catalog_free(m.h.cat);
 	truth_free(truth, n);
 }

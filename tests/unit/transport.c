@@ -1,4 +1,5 @@
-/* store/transport.c - segments of local files: right bytes, few reads */
+/* transport.c - reading segments of local files: correct bytes, few reads,
+ * errors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -21,12 +22,12 @@
 
 #define NO_PAGE UINT64_MAX
 
-/* The library's reads come through here, and fail as told. */
+/* Replaces the library's system calls, to make reads fail. */
 static struct {
-	bool choppy; /* interrupted or short at random */
+	bool choppy; /* reads are interrupted or short at random */
 	_Atomic uint64_t calls;
-	uint64_t bad;         /* offset of a page that cannot be read */
-	_Atomic int failures; /* how often that was tried */
+	uint64_t bad;         /* offset of an unreadable page */
+	_Atomic int failures; /* number of attempts to read it */
 } disk = { .bad = NO_PAGE };
 
 static bool touches_bad_page(uint64_t off, const struct iovec *iov, int n)
@@ -110,8 +111,8 @@ static uint64_t below(uint64_t *state, uint64_t n)
 	return handmade_random(state) % n;
 }
 
-/* A segment of any kind whose destination starts at dst and fits room; its
- * end in the destination is returned. */
+/* Fills *seg with a random segment from dst on that fits into room bytes.
+ * Returns its end in the destination. */
 static uint64_t random_segment(uint64_t *state, struct ofs_segment *seg,
     uint64_t dst, uint64_t room)
 {
@@ -125,7 +126,7 @@ static uint64_t random_segment(uint64_t *state, struct ofs_segment *seg,
 	seg->n = 1 + below(state, below(state, 2) ? 3 : 400);
 	pitch = seg->len + gaps[below(state, 8)];
 	if (below(state, 8) == 0)
-		pitch = below(state, seg->len + 1); /* the same bytes again */
+		pitch = below(state, seg->len + 1); /* overlapping runs */
 	seg->dst_pitch =
 	    (int64_t)(seg->len + below(state, 2) * gaps[below(state, 5)]);
 	while (seg->n > 1 &&
@@ -146,7 +147,7 @@ static uint64_t random_segment(uint64_t *state, struct ofs_segment *seg,
 	return dst;
 }
 
-/* Random plans against one memcpy a run; nothing else is touched. */
+/* Fetches random plans and compares all of the buffer with plain copies. */
 static bool random_plans(struct ofs_transport *t, uint64_t seed, int rounds)
 {
 	enum { ROOM = 1 << 20, SEGS = 24 };
@@ -174,7 +175,7 @@ static bool random_plans(struct ofs_transport *t, uint64_t seed, int rounds)
 	return good;
 }
 
-/* A transposed matrix: runs of one element, all rows interleaved. */
+/* A transposed matrix: runs of one element, with interleaved rows. */
 static bool transposed(struct ofs_transport *t, uint64_t rows, uint64_t cols,
     uint64_t size)
 {
@@ -206,13 +207,16 @@ static void right_bytes(void)
 
 	make_files(&h);
 	t = handmade_transport(&h, 0);
-	ok(random_plans(t, 1, 400), "random plans");
+	ok(random_plans(t, 1, 400), "random plans give the bytes");
 	disk.choppy = true;
-	ok(random_plans(t, 2, 100), "with short and interrupted reads");
+	ok(random_plans(t, 2, 100),
+	    "random plans give the bytes with short and interrupted reads");
 	disk.choppy = false;
-	ok(transposed(t, 700, 500, 8), "a transposed matrix");
-	ok(transposed(t, 3, 300000, 2), "a narrow one");
-	ok(transposed(t, 100000, 5, 4), "a wide one");
+	ok(transposed(t, 700, 500, 8), "a transposed matrix gives the bytes");
+	ok(transposed(t, 3, 300000, 2),
+	    "a transposed narrow matrix gives the bytes");
+	ok(transposed(t, 100000, 5, 4),
+	    "a transposed wide matrix gives the bytes");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }
@@ -241,46 +245,48 @@ static void few_reads(void)
 	make_files(&h);
 	t = handmade_transport(&h, 0);
 	seg[0] = (struct ofs_segment){ .src = 64, .len = SIZE - 64, .n = 1 };
-	is_u64(reads_of(t, seg, 1), 1, "a contiguous range is one read");
+	is_u64(reads_of(t, seg, 1), 1, "a contiguous range takes one read");
 	for (unsigned i = 0; i < 4; i++)
 		seg[i] = (struct ofs_segment){ .src = (3 - i) * 100,
 			.dst = (3 - i) * 100,
 			.len = 100,
 			.n = 1 };
-	is_u64(reads_of(t, seg, 4), 1, "so are four parts out of order");
+	is_u64(reads_of(t, seg, 4), 1,
+	    "four adjacent parts out of order take one read");
 	seg[0] = (struct ofs_segment){ .src = 64,
 		.len = 512,
 		.n = 2048,
 		.src_pitch = 512,
 		.dst_pitch = 1024 };
-	is_u64(reads_of(t, seg, 1), 1, "and 1 MiB of rows to be scattered");
+	is_u64(reads_of(t, seg, 1), 1,
+	    "1 MiB of short rows to be scattered takes one read");
 	seg[0] = (struct ofs_segment){ .src = 64,
 		.len = 8192,
 		.n = 100,
 		.src_pitch = 8192,
 		.dst_pitch = 16384 };
-	is_u64(reads_of(t, seg, 1), 1, "long rows are one preadv");
+	is_u64(reads_of(t, seg, 1), 1, "long rows take one preadv");
 	seg[0] = (struct ofs_segment){ .src = 64,
 		.len = 512,
 		.n = 1024,
 		.src_pitch = 1024,
 		.dst_pitch = 512 };
-	is_u64(reads_of(t, seg, 1), 1, "rows with small gaps share a read");
+	is_u64(reads_of(t, seg, 1), 1, "rows with small gaps take one read");
 	seg[0] = (struct ofs_segment){ .src = 64,
 		.len = 4,
 		.n = 10,
 		.src_pitch = 100000,
 		.dst_pitch = 4 };
-	is_u64(reads_of(t, seg, 1), 10, "far rows are read alone");
+	is_u64(reads_of(t, seg, 1), 10, "rows far apart take one read each");
 	is_u64(t->counters.requests, 6, "requests are counted");
 	is_u64(t->counters.bytes,
 	    SIZE - 64 + 400 + (2048 + 1024) * 512 + 819200 + 40,
-	    "and what they asked for");
+	    "requested bytes are counted");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }
 
-/* One byte of an object. */
+/* Reads one byte of an object. */
 static int touch(struct ofs_transport *t, uint32_t object, uint64_t off,
     uint8_t *byte, struct optimfs_error *err)
 {
@@ -300,26 +306,32 @@ static void extents(void)
 
 	make_files(&h);
 	t = handmade_transport(&h, 0);
-	is_int(ofs_transport_read(t, &at, 10, 990, buf, &err), 0, "a read");
-	is_mem(buf, content[0] + 110, 990, "from inside an extent");
-	is_int(ofs_transport_read(t, &at, 10, 991, buf, &err), -1, "past it");
-	is_error(err, EIO, "OFS603 ", "is refused");
+	is_int(ofs_transport_read(t, &at, 10, 990, buf, &err), 0,
+	    "a range inside an extent is read");
+	is_mem(buf, content[0] + 110, 990,
+	    "a range inside an extent has its bytes");
+	is_int(ofs_transport_read(t, &at, 10, 991, buf, &err), -1,
+	    "a range past the end of an extent is refused");
+	is_error(err, EIO, "OFS603 ",
+	    "a range past the end of an extent: error text");
 	is_int(ofs_transport_read(t, &at, UINT64_MAX, 2, buf, &err), -1,
-	    "and does not wrap");
-	is_int(ofs_transport_length(t, &at, &len, &err), 0, "its length");
-	is_u64(len, 1000, "is what the index says");
+	    "a range whose end wraps is refused");
+	is_int(ofs_transport_length(t, &at, &len, &err), 0,
+	    "the length of an extent is known");
+	is_u64(len, 1000, "the length of an extent is that of the index");
 	is_int(ofs_transport_read_all(t, &at, 999, &bytes, &len, &err), -1,
-	    "more than may be");
-	is_error(err, E2BIG, "OFS710 ", "is refused");
+	    "an extent longer than the maximum is refused");
+	is_error(err, E2BIG, "OFS710 ",
+	    "an extent longer than the maximum: error text");
 	is_int(ofs_transport_read_all(t, &at, 1000, &bytes, &len, &err), 0,
-	    "all of it");
-	is_mem(bytes, content[0] + 100, 1000, "is right");
+	    "a whole extent is read");
+	is_mem(bytes, content[0] + 100, 1000, "a whole extent has its bytes");
 	free(bytes);
 	at.len = SIZE;
 	is_int(ofs_transport_read_all(t, &at, SIZE, &bytes, &len, &err), -1,
-	    "an extent past the file's end");
+	    "an extent past the end of the file cannot be read");
 	is_error(err, EIO, "OFS603 0.bin is short: it ends at byte 3145728",
-	    "names it");
+	    "an extent past the end of the file: error text");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }
@@ -337,22 +349,29 @@ static void absent(void)
 	removed = handmade_file(&h, "removed", "abc", 3);
 	kept = handmade_file(&h, "kept", "abc", 3);
 	t = handmade_transport(&h, 0);
-	is_int(touch(t, never, 0, &byte, &err), -1, "a missing file");
-	is_error(err, EIO, "OFS140 never ", "is EIO");
+	is_int(touch(t, never, 0, &byte, &err), -1,
+	    "a missing file cannot be read");
+	is_error(err, EIO, "OFS140 never ", "a missing file fails with EIO");
 	handmade_replace(&h, "never", "abc", 3);
-	is_int(touch(t, never, 0, &byte, &err), -1, "also when it appears");
+	is_int(touch(t, never, 0, &byte, &err), -1,
+	    "a missing file that appears later cannot be read");
 	unlink(handmade_path(&h, "removed"));
-	is_int(touch(t, removed, 0, &byte, &err), -1, "one that was removed");
-	is_error(err, EIO, "OFS754 removed ", "is EIO");
-	is_int(touch(t, kept, 0, &byte, &err), 0, "one that is open");
+	is_int(touch(t, removed, 0, &byte, &err), -1,
+	    "a file removed before its first read cannot be read");
+	is_error(err, EIO, "OFS754 removed ",
+	    "a file removed before its first read fails with EIO");
+	is_int(touch(t, kept, 0, &byte, &err), 0,
+	    "a file is read before it is removed");
 	unlink(handmade_path(&h, "kept"));
-	is_int(touch(t, kept, 1, &byte, &err), 0, "can be read when removed");
-	is_int(byte, 'b', "still");
+	is_int(touch(t, kept, 1, &byte, &err), 0,
+	    "a file removed while open can be read");
+	is_int(byte, 'b', "a file removed while open has its bytes");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }
 
-/* A file that may not be read. Its modes are set before the catalog looks. */
+/* A file without read permission. The mode is set before the catalog records
+ * the file's state. */
 static void forbidden(void)
 {
 	struct optimfs_error err;
@@ -370,8 +389,10 @@ static void forbidden(void)
 	t = handmade_transport(&h, 0);
 	if (me == 0 && seteuid(65534) == -1)
 		bail_out("seteuid: %s", strerror(errno));
-	is_int(touch(t, secret, 0, &byte, &err), -1, "a forbidden file");
-	is_error(err, EACCES, "OFS756 secret", "is EACCES");
+	is_int(touch(t, secret, 0, &byte, &err), -1,
+	    "a file without read permission cannot be read");
+	is_error(err, EACCES, "OFS756 secret",
+	    "a file without read permission fails with EACCES");
 	if (me == 0 && seteuid(0) == -1)
 		bail_out("seteuid: %s", strerror(errno));
 	ofs_transport_close(t);
@@ -397,36 +418,56 @@ static void changed(void)
 		if (touch(t, f[i], 0, &byte, &err) == -1)
 			bail_out("%s", err.text);
 	handmade_replace(&h, "f0", "xyz", 3);
-	is_int(touch(t, f[0], 1, &byte, &err), 0, "replaced while open");
-	is_int(byte, 'b', "gives the old bytes");
-	is_int(truncate(handmade_path(&h, "f1"), 2), 0, "cut while open");
-	is_int(touch(t, f[1], 4, &byte, &err), -1, "beyond the cut");
-	is_error(err, ESTALE, "OFS751 f1 was 6 bytes at mount, is 2", "stale");
-	is_int(touch(t, f[1], 0, &byte, &err), -1, "and before it");
-	is_error(err, ESTALE, "OFS751 f1 ", "stale");
+	is_int(touch(t, f[0], 1, &byte, &err), 0,
+	    "a file replaced while open can be read");
+	is_int(byte, 'b', "a file replaced while open has the old bytes");
+	is_int(truncate(handmade_path(&h, "f1"), 2), 0,
+	    "truncate a file that is open");
+	is_int(touch(t, f[1], 4, &byte, &err), -1,
+	    "a truncated file cannot be read past its end");
+	is_error(err, ESTALE, "OFS751 f1 was 6 bytes at mount, is 2",
+	    "a truncated file fails with ESTALE past its end");
+	is_int(touch(t, f[1], 0, &byte, &err), -1,
+	    "a truncated file cannot be read before its end");
+	is_error(err, ESTALE, "OFS751 f1 ",
+	    "a truncated file fails with ESTALE before its end");
 	handmade_write(&h, "f2", 0, "x", 1);
-	is_int(touch(t, f[2], 0, &byte, &err), -1, "written in place");
-	is_error(err, ESTALE, "(6 bytes at mount, 6 now) was written", "stale");
+	is_int(touch(t, f[2], 0, &byte, &err), -1,
+	    "a file written in place cannot be read");
+	is_error(err, ESTALE, "(6 bytes at mount, 6 now) was written",
+	    "a file written in place fails with ESTALE");
 	chmod(handmade_path(&h, "f3"), 0600);
-	is_int(touch(t, f[3], 2, &byte, &err), 0, "another mode is no change");
+	is_int(touch(t, f[3], 2, &byte, &err), 0,
+	    "a file whose mode changes while open can be read");
 	handmade_write(&h, "f4", 6, "x", 1);
-	is_int(touch(t, f[4], 2, &byte, &err), -1, "longer");
-	is_error(err, ESTALE, "was 6 bytes at mount, is 7", "stale");
+	is_int(touch(t, f[4], 2, &byte, &err), -1,
+	    "a file that became longer cannot be read");
+	is_error(err, ESTALE, "was 6 bytes at mount, is 7",
+	    "a file that became longer fails with ESTALE");
 	handmade_replace(&h, "f5", "ghijkl", 6);
-	is_int(touch(t, f[5], 2, &byte, &err), -1, "replaced before opening");
-	is_error(err, ESTALE, "was replaced", "stale");
+	is_int(touch(t, f[5], 2, &byte, &err), -1,
+	    "a file replaced before its first read cannot be read");
+	is_error(err, ESTALE, "was replaced",
+	    "a file replaced before its first read fails with ESTALE");
 	chmod(handmade_path(&h, "f6"), 0600);
-	is_int(touch(t, f[6], 2, &byte, &err), 0, "another mode, not open yet");
+	is_int(touch(t, f[6], 2, &byte, &err), 0,
+	    "a file whose mode changes before its first read can be read");
 	snprintf(snapshot, sizeof(snapshot), "%s",
 	    handmade_path(&h, "f7.link"));
-	is_int(link(handmade_path(&h, "f7"), snapshot), 0, "a hard link");
-	is_int(touch(t, f[7], 2, &byte, &err), 0, "is no change either");
+	is_int(link(handmade_path(&h, "f7"), snapshot), 0,
+	    "make a hard link to a file");
+	is_int(touch(t, f[7], 2, &byte, &err), 0,
+	    "a file with a new hard link can be read");
 	handmade_write(&h, "f7", 0, "x", 1);
-	is_int(touch(t, f[7], 2, &byte, &err), -1, "written through either");
-	is_error(err, ESTALE, "was written", "stale");
+	is_int(touch(t, f[7], 2, &byte, &err), -1,
+	    "a file with a hard link, written in place, cannot be read");
+	is_error(err, ESTALE, "was written",
+	    "a file with a hard link, written in place, fails with ESTALE");
 	handmade_write(&h, "f8", 0, "x", 1);
-	is_int(touch(t, f[8], 2, &byte, &err), -1, "written before opening");
-	is_error(err, ESTALE, "was written", "stale");
+	is_int(touch(t, f[8], 2, &byte, &err), -1,
+	    "a file written before its first read cannot be read");
+	is_error(err, ESTALE, "was written",
+	    "a file written before its first read fails with ESTALE");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }
@@ -449,49 +490,62 @@ static void bad_disk(void)
 	make_files(&h);
 	t = handmade_transport(&h, 0);
 	disk.bad = 8192;
-	is_int(touch(t, 0, 8192, buf, &err), -1, "a bad sector");
-	is_error(err, EIO, "OFS755 0.bin cannot be read at offset 8192", "EIO");
-	is_int(disk.failures, 2, "was tried twice");
-	is_int(touch(t, 0, 9000, buf, &err), -1, "then for a while");
-	is_error(err, EIO, "OFS755 ", "its page");
-	is_int(disk.failures, 2, "is not tried again");
-	is_int(touch(t, 0, 12288, buf, &err), 0, "the next page is");
-	is_int(touch(t, 1, 8000, buf, &err), 0, "another file too");
+	is_int(touch(t, 0, 8192, buf, &err), -1, "a bad sector cannot be read");
+	is_error(err, EIO, "OFS755 0.bin cannot be read at offset 8192",
+	    "a bad sector fails with EIO");
+	is_int(disk.failures, 2, "a bad sector is tried twice");
+	is_int(touch(t, 0, 9000, buf, &err), -1,
+	    "another byte of a bad page cannot be read");
+	is_error(err, EIO, "OFS755 ", "another byte of a bad page: error text");
+	is_int(disk.failures, 2,
+	    "a known bad page is not tried again for a while");
+	is_int(touch(t, 0, 12288, buf, &err), 0,
+	    "the page after a bad one can be read");
+	is_int(touch(t, 1, 8000, buf, &err), 0,
+	    "the same page of another file can be read");
 	disk.bad = 4096;
 	is_int(ofs_transport_fetch(t, &rows, 1, buf, &err), 0,
-	    "one that lies between short runs does not matter");
-	is_mem(buf + 1900, content[1] + 3996 + 19 * 4196, 100, "to them");
+	    "short runs with a bad page between them can be read");
+	is_mem(buf + 1900, content[1] + 3996 + 19 * 4196, 100,
+	    "short runs with a bad page between them have their bytes");
 	rows.object = 2;
 	rows.src = 0;
 	rows.len = 4096;
 	rows.src_pitch = 8192;
 	rows.dst_pitch = 4096;
 	is_int(ofs_transport_fetch(t, &rows, 1, buf, &err), 0,
-	    "nor between long ones");
-	is_mem(buf + 19 * 4096, content[2] + 19 * 8192, 4096, "to them");
+	    "long runs with a bad page between them can be read");
+	is_mem(buf + 19 * 4096, content[2] + 19 * 8192, 4096,
+	    "long runs with a bad page between them have their bytes");
 	rows.src = 4096;
 	is_int(ofs_transport_fetch(t, &rows, 1, buf, &err), -1,
-	    "one that is needed does");
-	is_error(err, EIO, "OFS755 2.bin", "and is named");
+	    "runs on a bad page cannot be read");
+	is_error(err, EIO, "OFS755 2.bin", "runs on a bad page: error text");
 	disk.bad = NO_PAGE;
 	ofs_transport_close(t);
 	handmade_fini(&h);
 
 	ofs_badspots_init(&b);
-	ok(!ofs_badspots_hit(&b, 0, 0, UINT64_MAX / 2, &at), "no bad spot");
+	ok(!ofs_badspots_hit(&b, 0, 0, UINT64_MAX / 2, &at),
+	    "an empty list has no bad spot");
 	for (uint32_t i = 0; i < 1000; i++)
 		ofs_badspots_add(&b, i, 5000);
-	ok(ofs_badspots_hit(&b, 999, 0, 4097, &at) && at == 4096, "the last");
-	ok(!ofs_badspots_hit(&b, 999, 0, 4096, &at), "up to it");
-	ok(!ofs_badspots_hit(&b, 999, 8192, 10, &at), "behind it");
-	ok(!ofs_badspots_hit(&b, 900, 0, 8192, &at), "an old one is forgotten");
+	ok(ofs_badspots_hit(&b, 999, 0, 4097, &at) && at == 4096,
+	    "the last bad spot is found");
+	ok(!ofs_badspots_hit(&b, 999, 0, 4096, &at),
+	    "a range that ends at a bad spot is good");
+	ok(!ofs_badspots_hit(&b, 999, 8192, 10, &at),
+	    "a range after a bad spot is good");
+	ok(!ofs_badspots_hit(&b, 900, 0, 8192, &at),
+	    "the oldest bad spots are dropped");
 	for (int i = 0; i < OFS_BADSPOTS; i++)
 		b.spot[i].until = 1;
-	ok(!ofs_badspots_hit(&b, 999, 0, 4097, &at), "so is a late one");
+	ok(!ofs_badspots_hit(&b, 999, 0, 4097, &at),
+	    "an expired bad spot is ignored");
 	ofs_badspots_fini(&b);
 }
 
-/* Many threads, one transport. */
+/* Several threads share one transport. */
 struct job {
 	struct ofs_transport *t;
 	uint64_t seed;
@@ -548,12 +602,13 @@ static void threads(void)
 
 	make_files(&h);
 	t = handmade_transport(&h, 0);
-	ok(in_threads(plan_job, t, 0), "eight threads with random plans");
+	ok(in_threads(plan_job, t, 0),
+	    "eight threads with random plans get the bytes");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }
 
-/* Runs last: the limits cannot be raised again. */
+/* Must run last, since the lowered limits cannot be raised again. */
 static void descriptors(void)
 {
 	enum { N = 10000 };
@@ -580,21 +635,24 @@ static void descriptors(void)
 	setrlimit(RLIMIT_NOFILE, &r);
 	t = handmade_transport(&h, 0);
 	getrlimit(RLIMIT_NOFILE, &r);
-	is_u64(r.rlim_cur, 128, "the soft limit becomes the hard one");
+	is_u64(r.rlim_cur, 128,
+	    "the soft limit of descriptors is raised to the hard one");
 	ofs_transport_close(t);
 	r = (struct rlimit){ 64, 64 };
 	setrlimit(RLIMIT_NOFILE, &r);
 	t = handmade_transport(&h, 0);
 	is_int(ofs_transport_fetch(t, seg, N, buf, NULL), 0,
-	    "10,000 files with 64 descriptors");
+	    "10,000 files are read with 64 descriptors");
 	for (uint32_t i = 0; i < N; i++)
 		good = good && buf[i] == '0' + i % 10;
-	ok(good, "all right");
-	ok(in_threads(touch_job, t, N), "by eight threads at once");
+	ok(good, "10,000 files have their bytes");
+	ok(in_threads(touch_job, t, N),
+	    "eight threads read 10,000 files with 64 descriptors");
 	while (n < 128 && (fds[n] = dup(0)) != -1)
 		n++;
-	is_int(errno, EMFILE, "none left");
-	is_int(touch(t, 5, 3, &byte, NULL), 0, "gives up its own");
+	is_int(errno, EMFILE, "all descriptors are in use");
+	is_int(touch(t, 5, 3, &byte, NULL), 0,
+	    "a read without free descriptors closes one of its own");
 	while (n > 0)
 		close(fds[--n]);
 	ofs_transport_close(t);
@@ -615,8 +673,10 @@ static void no_codec(void)
 	handmade_init(&h);
 	handmade_file(&h, "f", "abc", 3);
 	t = handmade_transport(&h, 1 << 20);
-	is_int(ofs_transport_length(t, &at, &len, &err), -1, "a zstd item");
-	is_error(err, EOPNOTSUPP, "this build has no zstd", "says so");
+	is_int(ofs_transport_length(t, &at, &len, &err), -1,
+	    "without zstd, a compressed item cannot be read");
+	is_error(err, EOPNOTSUPP, "this build has no zstd",
+	    "without zstd, a compressed item: error text");
 	ofs_transport_close(t);
 	handmade_fini(&h);
 }

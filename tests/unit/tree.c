@@ -1,4 +1,4 @@
-/* tree.c - paths of a catalog become files in directories */
+/* tree.c - directories and file names from the paths of a catalog */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,7 +23,7 @@ static struct ofs_catalog *new_catalog(void)
 	return cat;
 }
 
-/* The path of text, components parted by '|'. */
+/* The path of text, with components separated by '|'. */
 static uint32_t path_of(struct ofs_catalog *cat, const char *text)
 {
 	uint32_t c[64];
@@ -62,7 +62,8 @@ static struct ofs_tree build(struct ofs_catalog *cat)
 	return tree;
 }
 
-/* Every node but the root as "path:entry\n", in order of a walk. */
+/* Every node but the root in depth-first order, as lines "path:entry" or
+ * "path/". */
 static char *listing(const struct ofs_tree *t)
 {
 	struct ofs_buf b = { 0 };
@@ -126,8 +127,8 @@ static void shape(void)
 	    "optim/state/w/\n"
 	    "optim/state/w/exp_avg:5\n"
 	    "optim/state/w/step:1\n",
-	    "directories and sorted files, nothing else");
-	is_tree(new_catalog(), "", "an empty tree has a root");
+	    "directories are made and names are sorted");
+	is_tree(new_catalog(), "", "an empty tree has only the root");
 }
 
 static void collisions(void)
@@ -148,7 +149,7 @@ static void collisions(void)
 	    "model/a~2:3\n"
 	    "model/a~3:1\n"
 	    "model/a~4:0\n",
-	    "a directory keeps its name, then the smaller source path");
+	    "colliding names: a directory wins, then the smaller source path");
 	cat = new_catalog();
 	memset(key, 'k', sizeof(key));
 	key[250] = '\0';
@@ -159,19 +160,19 @@ static void collisions(void)
 	{
 		struct ofs_tree t = build(cat);
 
-		is_u64(t.n, 3, "two long names");
+		is_u64(t.n, 3, "two equal long names are two nodes");
 		ok(strncmp(t.node[1].name, key, 200) == 0 &&
 			strlen(t.node[1].name) == 250,
-		    "one is kept");
+		    "the first of two equal long names is kept");
 		ok(strncmp(t.node[2].name, key, 200) == 0 &&
 			strlen(t.node[2].name) == 219,
-		    "the other is cut, hashed and numbered");
+		    "the second of two equal long names is cut, hashed and numbered");
 		ofs_tree_fini(&t);
 	}
 	ofs_catalog_free(cat);
 }
 
-/* The same paths in another order: the same names, whoever came first. */
+/* The same paths in another order get the same names. */
 static void determinism(void)
 {
 	static const char *const source[] = { "c", "a", "b", "d", "e" };
@@ -206,8 +207,9 @@ static void determinism(void)
 		ofs_tree_fini(&t);
 		ofs_catalog_free(cat);
 	}
-	is_str(first, "x=a x~2=b x~3=c x~4=d x~5=e ", "numbers by source path");
-	ok(same, "in whatever order they come");
+	is_str(first, "x=a x~2=b x~3=c x~4=d x~5=e ",
+	    "colliding names are numbered by source path");
+	ok(same, "the order of entries does not change the names");
 	free(first);
 }
 
@@ -237,24 +239,34 @@ static void lookups(void)
 	model = ofs_tree_lookup(&t, 0, "model");
 	w = ofs_tree_lookup(&t, model, "w");
 	state = ofs_tree_lookup(&t, ofs_tree_lookup(&t, 0, "optim"), "state");
-	ok(model != OFS_NONE && w != OFS_NONE, "names are found");
-	is_u64(t.node[w].entry, 0, "and lead to their entry");
-	is_u64(t.nalias, 2, "two aliases are of use");
-	is_u64(ofs_tree_lookup(&t, model, "module.w"), w, "a raw name");
+	ok(model != OFS_NONE && w != OFS_NONE, "children are found by name");
+	is_u64(t.node[w].entry, 0, "a file leads to its entry");
+	is_u64(t.nalias, 2,
+	    "only aliases with a target and a free name are kept");
+	is_u64(ofs_tree_lookup(&t, model, "module.w"), w,
+	    "an alias of a file leads to the file");
 	is_u64(ofs_tree_lookup(&t, state, "tied%2Fw"),
-	    ofs_tree_lookup(&t, state, "w"), "another name of a directory");
-	ok(ofs_tree_lookup(&t, model, "x.w") != w, "a child before an alias");
-	is_u64(ofs_tree_lookup(&t, model, "gone"), OFS_NONE, "no target");
-	is_u64(ofs_tree_lookup(&t, w, "w"), OFS_NONE, "nothing in a file");
-	is_u64(ofs_tree_lookup(&t, 0, ""), OFS_NONE, "no empty name");
-	is_u64(ofs_tree_path(&t, 0, path, sizeof(path)), 0, "the root's path");
-	is_str(path, "", "is empty");
-	is_u64(ofs_tree_path(&t, w, path, 8), 7, "a path that just fits");
-	is_str(path, "model/w", "model/w");
-	is_u64(ofs_tree_path(&t, w, path, 7), 7, "one that does not");
+	    ofs_tree_lookup(&t, state, "w"),
+	    "an alias of a directory leads to the directory");
+	ok(ofs_tree_lookup(&t, model, "x.w") != w,
+	    "a child takes precedence over an alias");
+	is_u64(ofs_tree_lookup(&t, model, "gone"), OFS_NONE,
+	    "an alias without target is not found");
+	is_u64(ofs_tree_lookup(&t, w, "w"), OFS_NONE, "a file has no children");
+	is_u64(ofs_tree_lookup(&t, 0, ""), OFS_NONE,
+	    "the empty name is not found");
+	is_u64(ofs_tree_path(&t, 0, path, sizeof(path)), 0,
+	    "the path of the root has length 0");
+	is_str(path, "", "the path of the root is empty");
+	is_u64(ofs_tree_path(&t, w, path, 8), 7,
+	    "length of a path that just fits the buffer");
+	is_str(path, "model/w", "a path that just fits the buffer");
+	is_u64(ofs_tree_path(&t, w, path, 7), 7,
+	    "length of a path that does not fit the buffer");
 	is_u64(t.node[w].ino, ofs_tree_ino(ofs_tree_ino(1, "model"), "w"),
-	    "an inode number comes from the path alone");
-	ok(t.node[w].parent == model && t.node[0].ino == 1, "up and at root");
+	    "an inode number depends on the path only");
+	ok(t.node[w].parent == model && t.node[0].ino == 1,
+	    "nodes have their parent, and the root has inode 1");
 	ofs_tree_fini(&t);
 	ofs_catalog_free(cat);
 }
@@ -277,8 +289,7 @@ static bool sorted(const struct ofs_tree *t)
 	return true;
 }
 
-/* Names of n parameters in a shuffled order, with and without a directory
- * each. */
+/* n shuffled parameter names, as files and as directories. */
 static void many(uint32_t n)
 {
 	struct ofs_catalog *cat = new_catalog();
@@ -308,8 +319,9 @@ static void many(uint32_t n)
 	start = now();
 	t = build(cat);
 	diag("%u nodes in %.3f s", t.n, now() - start);
-	is_u64(t.n, 4 + 3ull * n, "%u siblings, twice", n);
-	ok(sorted(&t), "are sorted");
+	is_u64(t.n, 4 + 3ull * n, "a tree of %u siblings in two directories",
+	    n);
+	ok(sorted(&t), "%u siblings are sorted", n);
 	for (uint32_t i = 0; i < n; i++) {
 		snprintf(name, sizeof(name),
 		    "model.layers.%u.self_attn.experts.%u.weight", i / 100,
@@ -317,13 +329,13 @@ static void many(uint32_t n)
 		found += ofs_tree_lookup(&t, ofs_tree_lookup(&t, 0, "model"),
 			     name) != OFS_NONE;
 	}
-	is_u64(found, n, "and found");
+	is_u64(found, n, "%u siblings are found", n);
 	ofs_tree_fini(&t);
 	ofs_catalog_free(cat);
 }
 
-/* Short random paths collide in every way there is; each entry must have one
- * file, each directory distinct sorted names. */
+/* Short random paths collide in all ways. Each entry must have one file, and
+ * each directory sorted, distinct names. */
 static void property(void)
 {
 	static const char alphabet[] = "ab/~2.\xff";
