@@ -198,6 +198,18 @@ const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,
 	return cat->paths + path + 1;
 }
 
+void ofs_catalog_join(const struct ofs_catalog *cat, const uint32_t *c,
+    uint32_t n, struct ofs_buf *out)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, c[i]);
+
+		if (i > 0)
+			ofs_buf_putc(out, '.');
+		ofs_buf_put(out, s.p, s.len);
+	}
+}
+
 static int by_name(const void *va, const void *vb)
 {
 	const struct ofs_flat_param *a = va, *b = vb;

@@ -360,6 +360,9 @@ static inline bool ofs_catalog_string_is(const struct ofs_catalog *cat,
 /* The components of a path; *n gets their number. */
 const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,
     uint32_t path, uint32_t *n);
+/* Append n components, joined by dots. */
+void ofs_catalog_join(const struct ofs_catalog *cat, const uint32_t *c,
+    uint32_t n, struct ofs_buf *out);
 static inline const uint64_t *ofs_tensor_shape(const struct ofs_catalog *cat,
     const struct ofs_tensor *t)
 {

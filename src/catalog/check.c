@@ -76,13 +76,7 @@ static int tensor_name(struct check *c, uint32_t tensor, struct ofs_buf *name)
 	} else {
 		part = ofs_catalog_components(c->cat,
 		    c->cat->entries[c->entry[tensor]].path, &n);
-		for (uint32_t i = 0; i < n; i++) {
-			struct ofs_str s = ofs_catalog_string(c->cat, part[i]);
-
-			if (i > 0)
-				ofs_buf_putc(name, '.');
-			ofs_buf_put(name, s.p, s.len);
-		}
+		ofs_catalog_join(c->cat, part, n, name);
 	}
 	ofs_buf_putc(name, '\0');
 	return name->bad ? ofs_no_memory(c->err) : 0;

@@ -78,14 +78,7 @@ void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
 	uint32_t n;
 	const uint32_t *c = ofs_dcp_leaf_path(f, leaf, &n);
 
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str s =
-		    ofs_catalog_string(f->cat, OFS_PATH_STR(c[i]));
-
-		if (i > 0)
-			ofs_buf_putc(out, '.');
-		ofs_buf_put(out, s.p, s.len);
-	}
+	ofs_catalog_join(f->cat, c, n, out);
 }
 
 /* Write data.pkl of a chunk, which is all of its storage. */

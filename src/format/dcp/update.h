@@ -119,9 +119,6 @@ int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
 void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d);
 
 /* update_index.c: edits of the index. */
-struct ofs_commit_edit *ofs_commit_dcp_edit(struct ofs_commit_dcp *d,
-    uint32_t node, uint32_t item, enum ofs_pk_splice_op op,
-    struct optimfs_error *err);
 /* Add edits for all items with a new place. */
 int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err);
 /* Remove the key, path and items of name. */

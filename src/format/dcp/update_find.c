@@ -62,15 +62,14 @@ static int by_key(const void *a, const void *b, void *ctx)
 	return c != 0 ? c : (x > y) - (x < y);
 }
 
-/* node may be OFS_NONE or not a dictionary: then dict is empty. */
+/* node may be OFS_NONE: then dict is empty. */
 static int sort_dict(const struct ofs_commit_dcp *d, uint32_t node,
     struct ofs_commit_dict *dict, struct optimfs_error *err)
 {
 	struct dict_of of = { d, dict };
 
 	dict->node = node;
-	if (node != OFS_NONE && ofs_pk_kind(d->index.doc, node) == OFS_PK_DICT)
-		dict->n = ofs_pk_len(d->index.doc, node);
+	dict->n = ofs_pk_len(d->index.doc, node);
 	dict->sorted = calloc((size_t)dict->n + 1, sizeof(*dict->sorted));
 	if (dict->sorted == NULL)
 		return ofs_no_memory(err);

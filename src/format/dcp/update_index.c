@@ -16,7 +16,7 @@
  * name. */
 struct field {
 	const char *name;
-	enum { INT, STR, NONE, BOOL, SIZE, GLOBAL, DTYPE, CHUNKS } kind;
+	enum { INT, STR, NONE, SIZE, DTYPE, PROPERTIES, CHUNKS } kind;
 	uint64_t v;
 	struct ofs_str s;
 	const struct ofs_commit_task *t;
@@ -30,30 +30,41 @@ struct put {
 	struct optimfs_error *err;
 };
 
-struct ofs_commit_edit *ofs_commit_dcp_edit(struct ofs_commit_dcp *d,
-    uint32_t node, uint32_t item, enum ofs_pk_splice_op op,
-    struct optimfs_error *err)
+/* Begin an edit of a dictionary of the index. p writes its opcodes, until the
+ * next edit begins. */
+static int begin(struct put *p, struct ofs_commit_dcp *d, uint32_t dict,
+    uint32_t pair, enum ofs_pk_splice_op op, struct optimfs_error *err)
 {
 	struct ofs_commit_edit *e;
 
 	if (ofs_grow(d->edit, d->nedits, d->edit_cap, err) == -1)
-		return NULL;
+		return -1;
 	e = &d->edit[d->nedits++];
 	*e = (struct ofs_commit_edit){
-		.splice = { .node = node, .item = item, .op = op }
+		.splice = { .node = dict, .item = pair, .op = op }
 	};
-	return e;
-}
-
-static struct put begin(struct ofs_commit_dcp *d, struct ofs_commit_edit *e,
-    struct optimfs_error *err)
-{
-	return (struct put){
+	*p = (struct put){
 		.d = d,
 		.doc = d->index.doc,
 		.w = { .out = &e->bytes, .plain = true, .modern = d->modern },
 		.err = err,
 	};
+	return 0;
+}
+
+/* Begin a new pair. */
+static int begin_pair(struct put *p, struct ofs_commit_dcp *d, uint32_t dict,
+    struct optimfs_error *err)
+{
+	return begin(p, d, dict, (uint32_t)d->nedits, OFS_PK_ADD, err);
+}
+
+static int drop_pair(struct ofs_commit_dcp *d, uint32_t dict, uint32_t pair,
+    struct optimfs_error *err)
+{
+	struct put p;
+
+	return begin(&p, d, dict, pair, OFS_PK_DROP, err);
 }
 
 static int odd(struct put *p, uint32_t node)
@@ -75,9 +86,7 @@ static int put_like(struct put *p, uint32_t node, struct field *f, size_t n);
 static int put_properties(struct put *p, uint32_t node,
     const struct ofs_commit_task *t)
 {
-	struct field f[] = { { .name = "dtype",
-	    .kind = GLOBAL,
-	    .s = { ofs_dtype_name(t->dtype), 0 } } };
+	struct field f[] = { { .name = "dtype", .kind = DTYPE, .t = t } };
 	uint32_t state = ofs_pk_state(p->doc, node);
 	uint32_t n = ofs_pk_len(p->doc, state);
 
@@ -131,17 +140,14 @@ static int put_field(struct put *p, const struct field *f, uint32_t was)
 	case NONE:
 		ofs_pkw_op(&p->w, OFS_PKW_NONE);
 		return 0;
-	case BOOL:
-		ofs_pkw_op(&p->w, OFS_PKW_FALSE);
-		return 0;
 	case SIZE:
 		ofs_dcp_put_size(&p->w, f->t == NULL ? origin : f->t->shape,
 		    f->v);
 		return 0;
-	case GLOBAL:
-		ofs_pkw_global(&p->w, "torch", f->s.p);
-		return 0;
 	case DTYPE:
+		ofs_pkw_global(&p->w, "torch", ofs_dtype_name(f->t->dtype));
+		return 0;
+	case PROPERTIES:
 		return put_properties(p, was, f->t);
 	case CHUNKS:
 		return put_chunks(p, was, f->t);
@@ -231,43 +237,41 @@ int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->nitems; i++) {
 		const struct ofs_commit_item *m = &d->item[i];
-		struct ofs_commit_edit *e;
 		struct put p;
 
 		if (d->dropped[m->item])
 			continue;
-		e = ofs_commit_dcp_edit(d, d->index.storage, m->item,
-		    OFS_PK_REPLACE, err);
-		if (e == NULL)
-			return -1;
-		p = begin(d, e, err);
-		if (put_new_place(&p, m) == -1)
+		if (begin(&p, d, d->index.storage, m->item, OFS_PK_REPLACE,
+			err) == -1 ||
+		    put_new_place(&p, m) == -1)
 			return -1;
 	}
 	return 0;
 }
 
+static int find_key(const struct ofs_commit_dcp *d, struct ofs_str name,
+    uint32_t *key, struct optimfs_error *err)
+{
+	*key = ofs_commit_dcp_pair(d, &d->keys, name);
+	if (*key != OFS_NONE)
+		return 0;
+	return optimfs_fail(err, EUCLEAN, "OFS829 '%.*s' is not in the index",
+	    (int)(name.len > 100 ? 100 : name.len), name.p);
+}
+
 int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
     struct optimfs_error *err)
 {
-	uint32_t key = ofs_commit_dcp_pair(d, &d->keys, name);
-	uint32_t plan = ofs_commit_dcp_pair(d, &d->plans, name), first, n;
+	uint32_t plan = ofs_commit_dcp_pair(d, &d->plans, name), key, first, n;
 
-	if (key == OFS_NONE)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS829 '%.*s' is not in the index",
-		    (int)(name.len > 100 ? 100 : name.len), name.p);
-	if (ofs_commit_dcp_edit(d, d->index.keys, key, OFS_PK_DROP, err) ==
-	    NULL)
+	if (find_key(d, name, &key, err) == -1 ||
+	    drop_pair(d, d->index.keys, key, err) == -1)
 		return -1;
-	if (plan != OFS_NONE &&
-	    ofs_commit_dcp_edit(d, d->index.planner, plan, OFS_PK_DROP, err) ==
-		NULL)
+	if (plan != OFS_NONE && drop_pair(d, d->index.planner, plan, err) == -1)
 		return -1;
 	ofs_commit_dcp_named(d, name, &first, &n);
 	for (uint32_t i = first; i < first + n; i++) {
-		if (ofs_commit_dcp_edit(d, d->index.storage, d->by_name[i],
-			OFS_PK_DROP, err) == NULL)
+		if (drop_pair(d, d->index.storage, d->by_name[i], err) == -1)
 			return -1;
 		d->gone[d->by_name[i]] = d->dropped[d->by_name[i]] = true;
 	}
@@ -301,21 +305,22 @@ static uint32_t like_item(const struct ofs_commit_dcp *d, bool tensor)
 	return OFS_NONE;
 }
 
+static int none_like(const struct ofs_commit_task *t, struct optimfs_error *err)
+{
+	return ofs_commit_no_place(t,
+	    "the index has none of its kind to write it like", err);
+}
+
 /* Add the path of the key to planner_data. */
 static int add_path(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
-	struct ofs_commit_edit *e;
 	struct put p;
 
-	if (d->index.planner == OFS_NONE ||
-	    ofs_pk_kind(d->index.doc, d->index.planner) != OFS_PK_DICT)
+	if (d->index.planner == OFS_NONE)
 		return 0;
-	e = ofs_commit_dcp_edit(d, d->index.planner, (uint32_t)d->nedits,
-	    OFS_PK_ADD, err);
-	if (e == NULL)
+	if (begin_pair(&p, d, d->index.planner, err) == -1)
 		return -1;
-	p = begin(d, e, err);
 	ofs_pkw_str(&p.w, name.p, name.len);
 	ofs_pkw_tuple_open(&p.w, 4);
 	for (uint32_t i = d->nprefix; i < t->npath; i++)
@@ -330,21 +335,16 @@ static int add_key(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 	bool tensor = t->doc == NULL;
 	uint32_t like = like_key(d, tensor);
 	struct field f[] = {
-		{ .name = "properties", .kind = DTYPE, .t = t },
+		{ .name = "properties", .kind = PROPERTIES, .t = t },
 		{ .name = "size", .kind = SIZE, .v = t->ndim, .t = t },
 		{ .name = "chunks", .kind = CHUNKS, .t = t },
 	};
-	struct ofs_commit_edit *e;
 	struct put p;
 
 	if (like == OFS_NONE)
-		return ofs_commit_no_place(t,
-		    "the index has none of its kind to write it like", err);
-	e = ofs_commit_dcp_edit(d, d->index.keys, (uint32_t)d->nedits,
-	    OFS_PK_ADD, err);
-	if (e == NULL)
+		return none_like(t, err);
+	if (begin_pair(&p, d, d->index.keys, err) == -1)
 		return -1;
-	p = begin(d, e, err);
 	ofs_pkw_str(&p.w, name.p, name.len);
 	return tensor ? put_like(&p, like, f, 3) : put_node(&p, like);
 }
@@ -361,17 +361,12 @@ static int add_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 		{ .name = "index", .kind = INT },
 		{ .name = "offset", .kind = SIZE, .v = t->ndim },
 	};
-	struct ofs_commit_edit *e;
 	struct put p;
 
 	if (like == OFS_NONE)
-		return ofs_commit_no_place(t,
-		    "the index has none of its kind to write it like", err);
-	e = ofs_commit_dcp_edit(d, d->index.storage, (uint32_t)d->nedits,
-	    OFS_PK_ADD, err);
-	if (e == NULL)
+		return none_like(t, err);
+	if (begin_pair(&p, d, d->index.storage, err) == -1)
 		return -1;
-	p = begin(d, e, err);
 	if (put_like(&p, ofs_pk_key(p.doc, d->index.storage, like), f,
 		tensor ? 3 : 1) == -1)
 		return -1;
@@ -403,15 +398,12 @@ int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
     struct optimfs_error *err)
 {
 	struct field f[] = { { .name = "fqn", .kind = STR, .s = name } };
-	uint32_t key = ofs_commit_dcp_pair(d, &d->keys, from), first, n;
-	struct ofs_commit_edit *e;
+	uint32_t key, first, n;
 	struct put p;
 
-	e = ofs_commit_dcp_edit(d, d->index.keys, (uint32_t)d->nedits,
-	    OFS_PK_ADD, err);
-	if (e == NULL || key == OFS_NONE)
+	if (find_key(d, from, &key, err) == -1 ||
+	    begin_pair(&p, d, d->index.keys, err) == -1)
 		return -1;
-	p = begin(d, e, err);
 	ofs_pkw_str(&p.w, name.p, name.len);
 	if (put_node(&p, ofs_pk_val(p.doc, d->index.keys, key)) == -1 ||
 	    add_path(d, t, name, err) == -1)
@@ -421,11 +413,8 @@ int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
 		uint32_t item = d->by_name[i];
 
 		f[0].used = false;
-		e = ofs_commit_dcp_edit(d, d->index.storage,
-		    (uint32_t)d->nedits, OFS_PK_ADD, err);
-		if (e == NULL)
+		if (begin_pair(&p, d, d->index.storage, err) == -1)
 			return -1;
-		p = begin(d, e, err);
 		if (put_like(&p, ofs_pk_key(p.doc, d->index.storage, item), f,
 			1) == -1 ||
 		    put_its_place(&p, item) == -1)

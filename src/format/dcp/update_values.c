@@ -265,14 +265,9 @@ static void source_name(const struct ofs_commit_dcp *d,
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(d->c->cat, e->path, &n);
 
-	for (uint32_t i = d->nprefix; i < n; i++) {
-		struct ofs_str s =
-		    ofs_catalog_string(d->c->cat, OFS_PATH_STR(c[i]));
-
-		if (i > d->nprefix)
-			ofs_buf_putc(out, '.');
-		ofs_buf_put(out, s.p, s.len);
-	}
+	if (n > d->nprefix)
+		ofs_catalog_join(d->c->cat, c + d->nprefix, n - d->nprefix,
+		    out);
 }
 
 static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,

@@ -84,13 +84,7 @@ static uint32_t name_of(struct index *x, const uint32_t *c, uint32_t n)
 
 	if (n <= 2)
 		return OFS_PATH_STR(c[n - 1]);
-	for (uint32_t i = 1; i < n; i++) {
-		struct ofs_str s = ofs_catalog_string(x->cat, c[i]);
-
-		if (i > 1)
-			ofs_buf_putc(&b, '.');
-		ofs_buf_put(&b, s.p, s.len);
-	}
+	ofs_catalog_join(x->cat, c + 1, n - 1, &b);
 	if (b.bad)
 		ofs_no_memory(x->err);
 	else

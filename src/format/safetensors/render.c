@@ -76,14 +76,8 @@ static const char *make_key(struct section *s, const struct ofs_entry *e,
 	struct ofs_buf key = { 0 };
 	char *copy = NULL;
 
-	for (uint32_t i = 1; i < n; i++) {
-		struct ofs_str k =
-		    ofs_catalog_string(s->f->cat, OFS_PATH_STR(c[i]));
-
-		if (i > 1)
-			ofs_buf_putc(&key, '.');
-		ofs_buf_put(&key, k.p, k.len);
-	}
+	if (n > 1)
+		ofs_catalog_join(s->f->cat, c + 1, n - 1, &key);
 	if (!key.bad)
 		copy = ofs_arena_strndup(&s->f->arena,
 		    key.len == 0 ? "" : (char *)key.data, key.len);
