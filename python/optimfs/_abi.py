@@ -131,6 +131,7 @@ NO_INDEX = 2**64 - 1
 
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
 PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
+STOP_FN = c.CFUNCTYPE(c.c_bool, c.c_void_p)
 
 _handle, _node, _err = c.c_void_p, c.c_uint64, c.POINTER(Error)
 _out = c.POINTER(c.c_void_p)

@@ -26,6 +26,8 @@ def _pick(r: range, index: Any, dim: int) -> Tuple[range, bool]:
             raise IndexError("dimension %d: a step must be positive" % dim)
         return picked, True
     try:
+        if isinstance(index, bool):  # a mask to NumPy, not 0 or 1
+            raise AttributeError
         n = index.__index__()
     except AttributeError:
         raise TypeError(

@@ -72,7 +72,9 @@ def _same(a: Any, b: Any, rtol: float, atol: float) -> bool:
     if not (rtol or atol) or not isinstance(a, (int, float)) or \
             not isinstance(b, (int, float)):
         return False
-    return abs(a - b) <= atol + rtol * max(abs(a), abs(b))
+    most = max(abs(a), abs(b))
+    return a == b or math.isfinite(most) and \
+        abs(a - b) <= atol + rtol * most
 
 
 def _tensors(path: str, x: Tensor, y: Tensor, rtol: float, atol: float

@@ -24,7 +24,7 @@ class Error(OSError):
 
     def __init__(self, errno: int, text: str, number: int = 0) -> None:
         super().__init__(errno, text)
-        self.code: Optional[str] = "OFS%d" % number if number else None
+        self.code: Optional[str] = "OFS%03d" % number if number else None
         self.advice: Optional[str] = advice(self.code)
 
     def __str__(self) -> str:
@@ -34,7 +34,8 @@ class Error(OSError):
 
 
 class NotFoundError(Error, FileNotFoundError, KeyError):
-    """There is no such path (ENOENT, ENODATA)."""
+    """There is no such path (ENOENT, ENODATA), and none can be (ENOTDIR,
+    ENAMETOOLONG)."""
 
 
 class ExistsError(Error, FileExistsError):

@@ -130,8 +130,12 @@ class Tensor:
             raise ValueError("a buffer of %d bytes for %d"
                              % (view.nbytes, self.nbytes))
         at = address(view)
-        if at is not None:
+        if at is None:
+            return
+        if self._full:
             self._read_at(c.addressof(at))
+        else:
+            at.raw = self.tobytes()
 
     def _read_at(self, at: int) -> None:
         """The same to an address. Tensors with dimensions only."""

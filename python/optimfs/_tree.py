@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes as c
+import errno
 import io
 import os
 import stat
@@ -35,14 +36,29 @@ def fs_text(b: bytes) -> str:
     return b.decode("utf-8", "surrogateescape")
 
 
+def _whole(b: bytes) -> bytes:
+    """b, which C does not cut at a null byte."""
+    if b"\0" in b:
+        raise ValueError("embedded null byte")
+    return b
+
+
 def fs_bytes(s: str) -> bytes:
-    return s.encode("utf-8", "surrogateescape")
+    return _whole(s.encode("utf-8", "surrogateescape"))
+
+
+def path_bytes(path: Union[str, "os.PathLike[str]"]) -> bytes:
+    return _whole(os.fsencode(path))
+
+
+def text_of(err: _abi.Error) -> str:
+    return err.text.decode("utf-8", "replace")
 
 
 def check(ok: bool, err: _abi.Error) -> None:
     """Raise what err says unless a call went well."""
     if not ok:
-        raise make(err.code, err.number, err.text.decode("utf-8", "replace"))
+        raise make(err.code, err.number, text_of(err))
 
 
 @dataclass(frozen=True)
@@ -77,39 +93,86 @@ def address(buffer: Any) -> Any:
         if view.nbytes else None
 
 
-class File:
-    """An open file of the tree. Threads may share one."""
+class Shared:
+    """Something of the library that threads share. close() waits for nobody:
+    the last call that is under way frees it."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._lock = name, threading.Lock()
+        self._users, self._closed = 0, False
+        self._handle = c.c_void_p()
+
+    def _free(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def hold(self) -> Any:
+        with self._lock:
+            if self._closed:
+                raise ValueError("%s is closed" % self._name)
+            self._users += 1
+        return self._handle
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            last = self._closed and self._users == 0
+        if last:
+            self._free()
+
+    @contextlib.contextmanager
+    def using(self) -> Iterator[Any]:
+        handle = self.hold()
+        try:
+            yield handle
+        finally:
+            self.release()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            last = self._users == 0
+        if last and self._handle:
+            self._free()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+
+class File(Shared):
+    """An open file of the tree."""
 
     def __init__(self, tree: "Tree", node: int, write: bool = False,
                  truncate: bool = False) -> None:
-        self._tree, self._handle = tree, c.c_void_p()
-        err = _abi.Error()
-        with tree.using() as fs:
-            if write:
-                r = lib.optimfs_file_open_write(
-                    fs, node, truncate, c.byref(self._handle), c.byref(err))
-            else:
-                r = lib.optimfs_file_open(
-                    fs, node, c.byref(self._handle), c.byref(err))
-            check(r == 0, err)
-            tree.hold()
-        self.size: int = lib.optimfs_file_size(self._handle)
+        err, handle = _abi.Error(), c.c_void_p()
+        fs = tree.hold()
+        if write:
+            r = lib.optimfs_file_open_write(fs, node, truncate,
+                                            c.byref(handle), c.byref(err))
+        else:
+            r = lib.optimfs_file_open(fs, node, c.byref(handle), c.byref(err))
+        if r != 0:
+            tree.release()
+        check(r == 0, err)
+        super().__init__("the file")
+        self._tree, self._handle = tree, handle
+        self.size: int = lib.optimfs_file_size(handle)
 
-    def close(self) -> None:
-        handle, self._handle = self._handle, c.c_void_p()
-        if handle:
-            lib.optimfs_file_close(handle)
-            self._tree.release()
+    def _free(self) -> None:
+        lib.optimfs_file_close(self._handle)
+        self._tree.release()
 
     def __enter__(self) -> "File":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self.close()
 
     def read_at(self, at: Any, length: int, off: int) -> int:
         """length bytes at off into the memory at; how many there were. What
@@ -133,13 +196,14 @@ class File:
 
     def _read_piece(self, base: int, length: int, off: int) -> int:
         err, done = _abi.Error(), 0
-        while done < length:
-            n = lib.optimfs_file_read(self._handle, base + done,
-                                      length - done, off + done, c.byref(err))
-            check(n >= 0, err)
-            if n == 0:
-                break
-            done += n
+        with self.using() as handle:
+            while done < length:
+                n = lib.optimfs_file_read(handle, base + done, length - done,
+                                          off + done, c.byref(err))
+                check(n >= 0, err)
+                if n == 0:
+                    break
+                done += n
         return done
 
     def read(self, off: int = 0, length: Optional[int] = None) -> bytes:
@@ -153,16 +217,19 @@ class File:
     def write(self, data: Any, off: int) -> None:
         view = memoryview(data).cast("B")
         err = _abi.Error()
-        for start in range(0, view.nbytes, MOST):
-            piece = view[start:start + MOST]
-            at = (c.c_char * piece.nbytes).from_buffer_copy(piece) \
-                if piece.readonly else address(piece)
-            check(lib.optimfs_file_write(self._handle, at, piece.nbytes,
-                                         off + start, c.byref(err)) == 0, err)
+        with self.using() as handle:
+            for start in range(0, view.nbytes, MOST):
+                piece = view[start:start + MOST]
+                at = (c.c_char * piece.nbytes).from_buffer_copy(piece) \
+                    if piece.readonly else address(piece)
+                r = lib.optimfs_file_write(handle, at, piece.nbytes,
+                                           off + start, c.byref(err))
+                check(r == 0, err)
 
     def flush(self) -> None:
         err = _abi.Error()
-        check(lib.optimfs_file_flush(self._handle, c.byref(err)) == 0, err)
+        with self.using() as handle:
+            check(lib.optimfs_file_flush(handle, c.byref(err)) == 0, err)
 
 
 class Reader(io.BufferedIOBase):
@@ -219,64 +286,26 @@ class Reader(io.BufferedIOBase):
         super().close()
 
 
-class Tree:
-    """An opened checkpoint. close() waits for nobody: the library is told
-    when the last call that is under way, and the last open file, is over."""
+class Tree(Shared):
+    """An opened checkpoint. Each open file holds it."""
 
     def __init__(self, path: str, options: _abi.Options) -> None:
         err = _abi.Error()
-        self.path = path
-        self._lock = threading.Lock()
-        self._users = 0
-        self._closed = True
-        self._fs = lib.optimfs_open(os.fsencode(path), c.byref(options),
-                                    c.byref(err))
-        check(bool(self._fs), err)
-        self._closed = False
+        fs = lib.optimfs_open(path_bytes(path), c.byref(options), c.byref(err))
+        check(bool(fs), err)
+        super().__init__(path)
+        self.path, self._handle = path, fs
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def hold(self) -> None:
-        with self._lock:
-            if self._closed:
-                raise ValueError("%s is closed" % self.path)
-            self._users += 1
-
-    def release(self) -> None:
-        with self._lock:
-            self._users -= 1
-            last = self._closed and self._users == 0
-        if last:
-            lib.optimfs_close(self._fs)
-
-    @contextlib.contextmanager
-    def using(self) -> Iterator[Any]:
-        self.hold()
-        try:
-            yield self._fs
-        finally:
-            self.release()
-
-    def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            last = self._users == 0
-        if last:
-            lib.optimfs_close(self._fs)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_closed"):
-            self.close()
+    def _free(self) -> None:
+        lib.optimfs_close(self._handle)
 
     def stat(self, path: str) -> Stat:
         err, attr = _abi.Error(), _abi.Attr()
         with self.using() as fs:
             r = lib.optimfs_resolve(fs, fs_bytes(path), c.byref(attr),
                                     c.byref(err))
+        if r != 0 and err.code in (errno.ENOTDIR, errno.ENAMETOOLONG):
+            raise NotFoundError(err.code, text_of(err), err.number)
         check(r == 0, err)
         return _stat(attr)
 
@@ -408,7 +437,7 @@ class Tree:
         with self.using() as fs:
             r = lib.optimfs_commit(fs, None, None, c.byref(err))
         check(r >= 0, err)
-        return err.text.decode("utf-8", "replace") if r else None
+        return text_of(err) if r else None
 
     def abort(self) -> None:
         err = _abi.Error()
@@ -419,17 +448,38 @@ class Tree:
                 jobs: int = 0,
                 progress: Optional[Callable[[int, int], None]] = None
                 ) -> Optional[str]:
+        raised: List[BaseException] = []  # C has none: it is asked to stop
+
+        def tell(_ctx: Any, done: int, total: int, _file: Any) -> None:
+            try:
+                if progress is not None and not raised:
+                    progress(done, total)
+            except BaseException as e:
+                raised.append(e)
+
         how = _abi.Reshard(to=fs_bytes(to), jobs=jobs)
-        if progress is not None:
-            fn = _abi.PROGRESS_FN(
-                lambda _ctx, done, total, _file: progress(done, total))
-            how.watch.progress = c.cast(fn, c.c_void_p)
+        progress_fn = _abi.PROGRESS_FN(tell)
+        stop_fn = _abi.STOP_FN(lambda _ctx: bool(raised))
+        how.watch.progress = c.cast(progress_fn, c.c_void_p)
+        how.watch.stop = c.cast(stop_fn, c.c_void_p)
         err = _abi.Error()
-        with self.using() as fs:
-            r = lib.optimfs_reshard(fs, os.fsencode(directory), c.byref(how),
-                                    c.byref(err))
+
+        def work() -> int:
+            with self.using() as fs:
+                return lib.optimfs_reshard(fs, path_bytes(directory),
+                                           c.byref(how), c.byref(err))
+
+        # Ctrl-C reaches a thread that waits, none that is called back.
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(work)
+            try:
+                r = job.result()
+            except BaseException as e:
+                raised.append(e)
+        if raised:
+            raise raised[0]
         check(r >= 0, err)
-        return err.text.decode("utf-8", "replace") if r else None
+        return text_of(err) if r else None
 
 
 def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
@@ -443,6 +493,6 @@ def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
         if value is None:
             continue
         if isinstance(value, (str, os.PathLike)):
-            value = os.fsencode(value)
+            value = path_bytes(value)
         setattr(o, name, value)
     return Tree(os.fspath(path), o)

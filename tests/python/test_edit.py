@@ -147,6 +147,14 @@ def test_a_view_is_saved_and_equal(data, tmp_path):
     assert optimfs.diff(data(FSDP2), tmp_path / "new") == []
 
 
+def test_what_progress_raises_ends_the_saving(data, tmp_path):
+    def fail(done, total):
+        raise RuntimeError("enough")
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(RuntimeError, match="enough"):
+            ck.view("dcp@8").save(tmp_path / "new", progress=fail)
+
+
 def test_diff_names_each_difference(copy, data):
     path = copy(FSDP2)
     with optimfs.edit(path) as ck:
@@ -192,3 +200,12 @@ def test_diff_measures_what_differs(copy, data):
     near = optimfs.diff(data(FSDP2), path, rtol=0.01)
     assert [(n.path, n.elements) for n in near] == [(weight, 1)]
     assert optimfs.diff(data(FSDP2), path, atol=1) == []
+
+
+def test_no_tolerance_makes_infinity_a_number(copy, data):
+    path = copy(FSDP2)
+    with optimfs.edit(path) as ck:
+        ck[LR] = float("inf")
+        ck["model/norm.bias"][3] = float("-inf")
+    found = optimfs.diff(data(FSDP2), path, rtol=0.5, atol=1)
+    assert [d.path for d in found] == ["model/norm.bias", LR]

@@ -192,7 +192,7 @@ def test_slices_are_those_of_numpy(safetensors):
 @pytest.mark.parametrize("key,error", [
     (12, IndexError), (slice(None, None, -1), IndexError),
     ((0, 0, 0), IndexError), ([1, 2], TypeError), (None, TypeError),
-    (1.5, TypeError), ((Ellipsis, Ellipsis), IndexError)])
+    (1.5, TypeError), (True, TypeError), ((Ellipsis, Ellipsis), IndexError)])
 def test_an_index_that_cannot_be_says_why(data, key, error):
     with optimfs.open(data(FSDP2)) as ck:
         with pytest.raises(error):
@@ -239,6 +239,11 @@ def test_read_into_fills_a_buffer(data):
         assert bytes(b) == t.tobytes()
         with pytest.raises(ValueError):
             t.read_into(bytearray(3))
+    with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
+        t = ck["model/scalar0d"]  # its file is a text
+        b = bytearray(4)
+        t.read_into(b)
+        assert bytes(b) == t.tobytes()
 
 
 def test_errors_have_code_errno_and_advice(data):
@@ -254,7 +259,15 @@ def test_errors_have_code_errno_and_advice(data):
         assert isinstance(e.value, KeyError)
         assert isinstance(e.value, FileNotFoundError)
         assert e.value.errno == errno.ENOENT
-        assert ck.get("model/nothing") is None
+        assert e.value.code == "OFS002"
+        assert e.value.advice == optimfs.advice("OFS002") is not None
+        for path in ("model/nothing", "model/norm.bias/x", "x" * 300):
+            assert ck.get(path) is None
+            assert path not in ck
+        with pytest.raises(ValueError, match="null"):
+            ck["model\0x"]
+    with pytest.raises(ValueError, match="null"):
+        optimfs.open(data(FSDP2) + "\0x")
 
 
 def test_a_missing_shard_is_an_error_and_the_rest_reads(copy):
@@ -278,7 +291,10 @@ def test_a_closed_checkpoint_says_so(data):
     ck.close()
     ck.close()
     assert f.read() != b""  # what is open stays so
+    f.seek(0)
     f.close()
+    with pytest.raises(ValueError, match="closed"):
+        f.read()
     for use in (lambda: ck["model"], t.numpy, lambda: list(ck)):
         with pytest.raises(ValueError, match="closed"):
             use()
