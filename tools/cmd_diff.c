@@ -264,7 +264,8 @@ static bool within(const struct diff *d, double x, double y)
 {
 	double most = fmax(fabs(x), fabs(y));
 
-	return x == y || fabs(x - y) <= d->atol + d->rtol * most;
+	return x == y ||
+	    (isfinite(most) && fabs(x - y) <= d->atol + d->rtol * most);
 }
 
 /* Shows the progress in the current file. */
@@ -315,12 +316,13 @@ static bool close_texts(const struct diff *d, uint64_t n, uint64_t m)
 	    within(d, a, b);
 }
 
-/* The length of a printable line; 0: not one. */
+/* The length of a printable line; 0: not one. Of a long text, p has only the
+ * beginning. */
 static int one_line(const uint8_t *p, uint64_t n)
 {
-	const uint8_t *end = n == 0 ? NULL : memchr(p, '\n', n);
-
-	return n == 0 || n > TEXT_MAX || end != p + n - 1 ? 0 : (int)n - 1;
+	if (n == 0 || n > TEXT_MAX || memchr(p, '\n', n) != p + n - 1)
+		return 0;
+	return (int)n - 1;
 }
 
 static void say_texts(struct diff *d, const char *path, uint64_t n, uint64_t m)

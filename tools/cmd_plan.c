@@ -216,28 +216,32 @@ struct sweep {
 	unsigned long first, last, step;
 };
 
-static int parse_sweep(const char *s, struct sweep *w)
+/* A number of ranks, without a sign. */
+static bool take_ranks(const char **s, unsigned long *n)
 {
 	char *end;
 
+	if (!isdigit((unsigned char)**s))
+		return false;
+	*n = strtoul(*s, &end, 10);
+	*s = end;
+	return *n > 0 && *n <= RANKS_MAX;
+}
+
+static int parse_sweep(const char *s, struct sweep *w)
+{
 	w->step = 0;
-	w->first = strtoul(s, &end, 10);
-	if (end == s || strncmp(end, "..", 2) != 0)
+	if (!take_ranks(&s, &w->first) || strncmp(s, "..", 2) != 0)
 		return -1;
-	s = end + 2;
-	w->last = strtoul(s, &end, 10);
-	if (end == s)
+	s += 2;
+	if (!take_ranks(&s, &w->last) || w->last < w->first)
 		return -1;
-	if (*end == '+') {
-		s = end + 1;
-		w->step = strtoul(s, &end, 10);
-		if (end == s || w->step == 0)
+	if (*s == '+') {
+		s++;
+		if (!take_ranks(&s, &w->step))
 			return -1;
 	}
-	return *end != '\0' || w->first == 0 || w->last < w->first ||
-		w->last > RANKS_MAX
-	    ? -1
-	    : 0;
+	return *s == '\0' ? 0 : -1;
 }
 
 /* The name of the view with n ranks: "fsdp,flat" becomes "fsdp@8,flat". */
@@ -279,6 +283,12 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_SWEEP, 1, 1,
 		&status) == -1)
 		return status;
+	if (c.operand[0][strspn(c.operand[0], "./")] == '\0') {
+		status = ofs_tool_usage(verb,
+		    "'%s' is no view: dcp@16, fsdp@8, safetensors, ...",
+		    c.operand[0]);
+		goto out;
+	}
 	if (c.sweep != NULL && parse_sweep(c.sweep, &sweep) == -1) {
 		status = ofs_tool_usage(verb,
 		    "--sweep %s: wants FIRST..LAST, as in 8..512, or "

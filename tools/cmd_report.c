@@ -324,23 +324,32 @@ static void print_page(const struct report *r, FILE *f)
 	fputs(mark + strlen(MARK), f);
 }
 
+/* Closes f. */
+static int print_all(const struct report *r, FILE *f, const char *name,
+    struct optimfs_error *err)
+{
+	bool well;
+
+	print_page(r, f);
+	well = ferror(f) == 0;
+	if (fclose(f) == 0 && well)
+		return 0;
+	return optimfs_fail(err, EIO, "%s: could not be written", name);
+}
+
 static int print_file(const struct report *r, const char *name,
     const char *temporary, struct optimfs_error *err)
 {
 	FILE *f = fopen(temporary, "w");
-	bool well;
 
 	if (f == NULL)
 		return optimfs_fail(err, errno, "%s: %s", temporary,
 		    strerror(errno));
-	print_page(r, f);
-	well = ferror(f) == 0;
-	if (fclose(f) != 0 || !well)
-		optimfs_fail(err, EIO, "%s: could not be written", temporary);
-	else if (rename(temporary, name) == -1)
+	if (print_all(r, f, temporary, err) == 0) {
+		if (rename(temporary, name) == 0)
+			return 0;
 		optimfs_fail(err, errno, "%s: %s", name, strerror(errno));
-	else
-		return 0;
+	}
 	unlink(temporary);
 	return -1;
 }
@@ -356,11 +365,9 @@ static int print_to(const struct report *r, const char *name,
 	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode)) {
 		FILE *f = fopen(name, "w");
 
-		if (f != NULL)
-			print_page(r, f);
-		return f != NULL && fclose(f) == 0
-		    ? 0
-		    : optimfs_fail(err, errno, "%s: %s", name, strerror(errno));
+		return f == NULL
+		    ? optimfs_fail(err, errno, "%s: %s", name, strerror(errno))
+		    : print_all(r, f, name, err);
 	}
 	if (asprintf(&temporary, "%s.%ld", name, (long)getpid()) == -1)
 		return ofs_no_memory(err);

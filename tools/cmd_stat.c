@@ -296,13 +296,29 @@ static void print_rows(struct rows *rows)
 		line(rows, &rows->row[i]);
 }
 
+/* Fails for a path that is no directory and no tensor. */
+static int refuse_text(struct ofs_command *c, struct optimfs_error *err)
+{
+	const char *path = c->operand[0];
+	struct optimfs_attr attr;
+
+	if (ofs_command_resolve(c, path, &attr, err) == -1)
+		return -1;
+	return S_ISDIR(attr.mode)
+	    ? 0
+	    : optimfs_fail(err, EINVAL, "%s: is text, which has no statistics",
+		  path);
+}
+
 /* Prints one tensor, or the sums of a directory, in full. */
 static int print_one(struct rows *rows, struct optimfs_error *err)
 {
-	struct optimfs_statistics sum = { 0 };
+	struct optimfs_statistics sum = ofs_stats_none();
 	struct ofs_buf b = { 0 };
 	size_t unread = 0;
 
+	if (rows->n == 0 && refuse_text(rows->c, err) == -1)
+		return -1;
 	for (size_t i = 0; i < rows->n; i++)
 		if (rows->row[i].error != NULL) {
 			ofs_tool_say("%s: %s", rows->row[i].path,

@@ -75,7 +75,8 @@ typedef int optimfs_holding_fn(void *ctx, const struct optimfs_holding *h);
 int optimfs_holdings(struct optimfs *fs, const char *path,
     optimfs_holding_fn *each, void *ctx, struct optimfs_error *err);
 
-/* What is no difference: |x - y| <= atol + rtol * max(|x|, |y|). */
+/* What is no difference: |x - y| <= atol + rtol * max(|x|, |y|), of finite x
+ * and y. */
 struct optimfs_tolerance {
 	double rtol, atol;
 };

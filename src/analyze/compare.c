@@ -35,7 +35,8 @@ static bool within(const struct compare *c, double x, double y)
 {
 	double most = fmax(fabs(x), fabs(y));
 
-	return x == y || fabs(x - y) <= c->atol + c->rtol * most;
+	return x == y ||
+	    (isfinite(most) && fabs(x - y) <= c->atol + c->rtol * most);
 }
 
 /* Measures one number of an element whose bytes differ. */

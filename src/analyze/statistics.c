@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,7 +307,7 @@ int optimfs_statistics(struct optimfs *fs, const char *path,
 	struct total all = { s, err, 0, 0 };
 	struct optimfs_attr attr;
 
-	*s = (struct optimfs_statistics){ .min = NAN, .max = NAN };
+	*s = ofs_stats_none();
 	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
 	    optimfs_statistics_tree(fs, path, false, NULL,
 		S_ISDIR(attr.mode) ? add_total : take_one, &all, err) == -1)
@@ -316,8 +315,6 @@ int optimfs_statistics(struct optimfs *fs, const char *path,
 	if (all.ret == 0 && all.n == 0 && !S_ISDIR(attr.mode))
 		all.ret = optimfs_fail(err, EINVAL,
 		    "%s: is text, which has no statistics", path);
-	if (all.n == 0)
-		s->first_nan = s->first_inf = OPTIMFS_NO_INDEX;
 	if (all.ret == -1)
 		optimfs_statistics_fini(s);
 	return all.ret;

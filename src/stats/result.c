@@ -33,6 +33,19 @@ void ofs_stats_derive(struct optimfs_statistics *s)
 	s->linf = fmax(fabs(s->min), fabs(s->max));
 }
 
+struct optimfs_statistics ofs_stats_none(void)
+{
+	struct optimfs_statistics none = {
+		.min = NAN,
+		.max = NAN,
+		.first_nan = OPTIMFS_NO_INDEX,
+		.first_inf = OPTIMFS_NO_INDEX,
+	};
+
+	ofs_stats_derive(&none);
+	return none;
+}
+
 int ofs_stats_histogram(struct optimfs_statistics *s,
     const uint64_t exponent[OFS_NEXPONENTS], struct optimfs_error *err)
 {

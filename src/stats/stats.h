@@ -42,7 +42,8 @@ void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk);
 int ofs_stats_result(const struct ofs_stats *s, struct optimfs_statistics *out,
     struct optimfs_error *err);
 
-/* Adds a result to that of a directory, which starts as zeros. */
+/* The statistics of nothing: those of a directory, to which results are added. */
+struct optimfs_statistics ofs_stats_none(void);
 int ofs_stats_merge(struct optimfs_statistics *to,
     const struct optimfs_statistics *s, struct optimfs_error *err);
 

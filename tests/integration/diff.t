@@ -70,6 +70,28 @@ if command -v script >/dev/null; then
 	like "is told of equality" "$(cat "$scratch/tty")" '*equal: * files compared*'
 fi
 
+# An infinity is within no tolerance of a number.
+cp -r "$four" "$scratch/inf"
+chmod -R u+w "$scratch/inf"
+python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/inf" $path 3 inf 5 >/dev/null
+status "an infinity, with a relative tolerance" 1 \
+    "$OPTIMFS" diff --rtol 0.5 "$four" "$scratch/inf"
+like "differs" "$(cat "$scratch/out")" '*; 1 is infinite in *'
+
+# Values that are longer than what is read at once, and infinite.
+python3 - "$scratch" <<'END'
+import pickle, sys, zipfile
+for name, lr in ("long", 1.0), ("longer", float("inf")):
+    with zipfile.ZipFile("%s/%s.pt" % (sys.argv[1], name), "w") as z:
+        z.writestr("archive/data.pkl", pickle.dumps(
+            {"lr": lr, "text": (3 << 20) * "a" + name}, 2))
+        z.writestr("archive/version", "3\n")
+END
+status "long texts" 1 \
+    "$OPTIMFS" diff --rtol 0.5 "$scratch/long.pt" "$scratch/longer.pt"
+is "are not printed" "$(cat "$scratch/out")" 'extra/lr: 1.0 -> Infinity
+extra/text: the value differs'
+
 # What is not there, and values.
 "$OPTIMFS" reshard --to torch,only=optim "$four" "$scratch/optim" 2>/dev/null
 status "a checkpoint without a model" 1 \

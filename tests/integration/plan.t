@@ -24,6 +24,8 @@ like "of which the large ones have ranks without anything" \
     "$(awk 'END { print ($6 > 0) }' "$scratch/out")" 1
 ok "with a step" "$OPTIMFS" plan --sweep 2..6+2 --json "$four" dcp
 is "as JSON" "$(grep -c '"schema": "optimfs.plan", "v": 1' "$scratch/out")" 3
+status "a step that is none" 2 "$OPTIMFS" plan --sweep 8..16+-1 "$four" dcp
+status "a view without a name" 2 "$OPTIMFS" plan "$four" ''
 status "a range that is none" 2 "$OPTIMFS" plan --sweep 8-64 "$four" dcp
 status "a view that is none" 2 "$OPTIMFS" plan "$four" nothing@4
 status "of many" 2 "$OPTIMFS" plan --sweep 2..4 "$four" safetensors

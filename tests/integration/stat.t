@@ -55,6 +55,19 @@ is "which is a file of the tree too" \
 ok "of a directory there are sums" "$OPTIMFS" stat "$four" model
 like "of its tensors" "$(cat "$scratch/out")" 'tensors *
 elements *'
+ok "without any tensor" "$OPTIMFS" stat "$four" optim/param_groups
+is "there are counts, and no numbers" "$(cut -d' ' -f1,2 "$scratch/out")" \
+    'tensors 0
+elements 0
+finite 0
+nan 0
+inf 0
+zeros 0
+denormals 0
+l1 0.0
+l2 0.0'
+status "of a text there are none" 2 \
+    "$OPTIMFS" stat "$four" optim/param_groups/0/lr
 not_ok "text has no statistics file" \
     "$OPTIMFS" cat "$four" .optimfs/stat/optim/param_groups/0/lr
 

@@ -5,6 +5,7 @@
 # payload.py CHECKPOINT PATH RANK ACTION: changes the elements that RANK has of
 # the tensor at PATH, in a DCP data file.
 #   nan N              element N becomes NaN
+#   inf N              element N becomes infinite
 #   scale F            the first element is multiplied by F
 #   shift N            elements move up by N; those at the end come first
 #   zero N             all elements from N on become zero
@@ -41,9 +42,9 @@ def main(ck, path, rank, action, what):
     file, at, size = find(ck, path, int(rank))
     full = os.path.join(ck, file)
     data = bytearray(open(full, "rb").read())
-    if action == "nan":
+    if action in ("nan", "inf"):
         at += 4 * int(what)
-        data[at:at + 4] = struct.pack("<f", float("nan"))
+        data[at:at + 4] = struct.pack("<f", float(action))
     elif action == "shift":
         k = size - 4 * int(what)
         old = data[at:at + size]
