@@ -276,12 +276,12 @@ static int check_overlap(struct ofs_zip *zip, const uint32_t *order,
 		uint64_t end = r->header + OFS_ZIP_LOCAL_LEN + zip->prefix.len +
 		    r->name.len;
 
-		if (!ofs_add_u64(end, r->size, &end) || end > zip->size)
+		if (!ofs_add_u64(end, r->stored, &end) || end > zip->size)
 			return optimfs_fail(err, EIO,
 			    "OFS502 record '%.*s' of %" PRIu64
 			    " bytes at %" PRIu64
 			    " passes the archive's end at %" PRIu64,
-			    OFS_ZIP_SHOW(r->name), r->size, r->header,
+			    OFS_ZIP_SHOW(r->name), r->stored, r->header,
 			    zip->size);
 		r->end = i + 1 < zip->n ? zip->record[order[i + 1]].header
 					: zip->directory;
@@ -368,16 +368,18 @@ static int read_directory(struct ofs_zip *zip, const struct tail *t,
 	return ret;
 }
 
-static int open_zip(struct ofs_zip *zip, struct ofs_str prefix, uint64_t size,
+static int open_zip(struct ofs_zip *zip, bool flat, uint64_t size,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
 {
-	struct ofs_zip z = { .size = size, .prefix = prefix };
+	struct ofs_zip z = { .size = size, .flat = flat };
 	struct tail t;
 	struct end e = { 0 };
 
 	if (find_end(size, read, ctx, &t, &e, err) == -1)
 		return -1;
 	z.directory = e.off;
+	if (flat)
+		z.prefix = (struct ofs_str){ "", 0 };
 	ofs_arena_init(&z.arena, 0);
 	if (read_directory(&z, &t, &e, read, ctx, err) == -1 ||
 	    check_records(&z, err) == -1 ||
@@ -392,13 +394,13 @@ static int open_zip(struct ofs_zip *zip, struct ofs_str prefix, uint64_t size,
 int ofs_zip_open(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err)
 {
-	return open_zip(zip, (struct ofs_str){ NULL, 0 }, size, read, ctx, err);
+	return open_zip(zip, false, size, read, ctx, err);
 }
 
 int ofs_zip_open_flat(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err)
 {
-	return open_zip(zip, (struct ofs_str){ "", 0 }, size, read, ctx, err);
+	return open_zip(zip, true, size, read, ctx, err);
 }
 
 void ofs_zip_fini(struct ofs_zip *zip)

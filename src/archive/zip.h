@@ -1,4 +1,4 @@
-/* zip.h - the directory of a STORED zip archive, as torch.save writes it */
+/* zip.h - the directory of a zip archive, as torch.save and NumPy write it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_ARCHIVE_ZIP_H
 #define OFS_ARCHIVE_ZIP_H
@@ -21,10 +21,11 @@ struct ofs_zip_record {
 	struct ofs_str name; /* without the prefix */
 	uint64_t header;     /* offset of its local header in the archive */
 	uint64_t size;       /* number of its bytes */
+	uint64_t stored;     /* the same in the archive; fewer if deflated */
 	uint64_t end;        /* start of the next record or of the directory */
 	uint32_t crc;        /* 0: written without checksums */
 	uint32_t central;    /* offset of its entry in the directory */
-	uint16_t flags;
+	uint16_t flags, method;
 };
 
 struct ofs_zip {
@@ -40,6 +41,7 @@ struct ofs_zip {
 	 * OFS522. */
 	size_t nodd;
 	struct ofs_str odd;
+	bool flat;       /* opened by ofs_zip_open_flat */
 	bool big_endian; /* its tensors are; set by ofs_torch_open */
 };
 
@@ -50,7 +52,8 @@ struct ofs_zip {
 #define OFS_ZIP_TAIL 4096
 int ofs_zip_open(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err);
-/* As above, for an archive whose names have no common prefix. */
+/* As above, for an archive as NumPy writes it: names have no common prefix, and
+ * records may be deflated. */
 int ofs_zip_open_flat(struct ofs_zip *zip, uint64_t size, ofs_zip_read_fn *read,
     void *ctx, struct optimfs_error *err);
 void ofs_zip_fini(struct ofs_zip *zip);
@@ -61,8 +64,22 @@ const struct ofs_zip_record *ofs_zip_find(const struct ofs_zip *zip,
  * its first byte. */
 int ofs_zip_data(const struct ofs_zip *zip, const struct ofs_zip_record *r,
     ofs_zip_read_fn *read, void *ctx, uint64_t *off, struct optimfs_error *err);
-/* As above, for a record that was found earlier: at->off is the offset of its
- * local header, at->len its size, at->tag its ofs_zip_tag. Offsets are those of
+/* Is it deflated? Then its bytes at off, as above, are deflated bytes, and *at
+ * gets its extent, with the codec. */
+bool ofs_zip_deflated_extent(const struct ofs_zip_record *r, uint64_t off,
+    struct ofs_extent *at);
+/* Of a deflated record, what its local header or its descriptor says. */
+struct ofs_zip_deflated {
+	uint64_t off;    /* of the deflated bytes */
+	uint64_t stored; /* their number */
+	uint64_t size;   /* what they decode to */
+	uint32_t crc;
+};
+/* Find these in an extent of len bytes. */
+int ofs_zip_deflated(uint64_t len, ofs_zip_read_fn *read, void *ctx,
+    struct ofs_zip_deflated *d, struct optimfs_error *err);
+/* As ofs_zip_data, for a record that was found earlier: at->off is the offset of
+ * its local header, at->len its size, at->tag its ofs_zip_tag. Offsets are those of
  * read; end is the end of the archive. */
 int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
     void *ctx, uint64_t end, uint64_t *off, struct optimfs_error *err);

@@ -143,11 +143,12 @@ static int check(const struct ofs_zip *zip, const struct entry *e,
 		    "OFS516 %s record '%.*s', flags 0x%04x",
 		    e->flags & OFS_ZIP_CRYPT ? "encrypted" : "unknown kind of",
 		    OFS_ZIP_SHOW(e->name), e->flags);
-	if (e->method != 0)
+	if (e->method != OFS_ZIP_STORED &&
+	    !(zip->flat && e->method == OFS_ZIP_DEFLATED))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS517 compressed record '%.*s', method %u",
 		    OFS_ZIP_SHOW(e->name), e->method);
-	if (e->csize != e->size)
+	if (e->method == OFS_ZIP_STORED && e->csize != e->size)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS518 stored record '%.*s' of %" PRIu64
 		    " bytes takes %" PRIu64,
@@ -215,9 +216,11 @@ static int add(struct ofs_zip *zip, const struct entry *e,
 		return 0;
 	*r = (struct ofs_zip_record){ .header = e->header,
 		.size = e->size,
+		.stored = e->csize,
 		.crc = e->crc,
 		.central = e->central,
-		.flags = e->flags };
+		.flags = e->flags,
+		.method = e->method };
 	r->name.len = e->name.len - zip->prefix.len;
 	r->name.p = ofs_arena_strndup(&zip->arena, e->name.p + zip->prefix.len,
 	    r->name.len);

@@ -19,6 +19,9 @@
 #define OFS_ZIP_END64_LEN   56u
 #define OFS_ZIP_LOCATOR_LEN 20u
 
+#define OFS_ZIP_STORED   0u
+#define OFS_ZIP_DEFLATED 8u
+
 #define OFS_ZIP_HAS_DESCRIPTOR 0x0008u
 /* Encrypted, patched, strongly encrypted, masked headers. */
 #define OFS_ZIP_CRYPT 0x2061u
@@ -29,6 +32,16 @@
 
 /* For "%.*s": a name in an archive, truncated for messages. */
 #define OFS_ZIP_SHOW(s) (int)((s).len > 120 ? 120 : (s).len), (s).p
+
+/* A local header. */
+struct ofs_zip_local {
+	uint32_t crc, csize, size;
+	uint16_t flags, method, name_len, extra_len;
+};
+
+/* Parse the OFS_ZIP_LOCAL_LEN bytes of the local header at header. OFS511. */
+int ofs_zip_local(const uint8_t *p, struct ofs_zip_local *l, uint64_t header,
+    struct optimfs_error *err);
 
 /* Parse a central directory of n records into the records and prefix of zip;
  * zip->directory is its start. */

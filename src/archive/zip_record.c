@@ -14,13 +14,13 @@
 
 #define CHUNK (1u << 20)
 
-/* A local header. */
-struct local {
-	uint32_t crc, csize, size;
-	uint16_t flags, method, name_len, extra_len;
+/* What the local header of a record must say. */
+struct wanted {
+	uint64_t csize, size;
+	uint16_t method;
 };
 
-static int parse(const uint8_t *p, struct local *l, uint64_t header,
+int ofs_zip_local(const uint8_t *p, struct ofs_zip_local *l, uint64_t header,
     struct optimfs_error *err)
 {
 	struct ofs_cursor c = ofs_cursor_of(p, OFS_ZIP_LOCAL_LEN);
@@ -47,10 +47,20 @@ static bool size_agrees(uint32_t local, uint64_t size)
 	return local == 0 || local == size || local == UINT32_MAX;
 }
 
+static int sizes_differ(uint64_t size, uint64_t csize,
+    const struct wanted *want, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS514 local header says %" PRIu64 " bytes, stored as %" PRIu64
+	    "; the directory says %" PRIu64 ", stored as %" PRIu64,
+	    size, csize, want->size, want->csize);
+}
+
 /* Check the sizes in the zip64 field of a local header; torch writes the size
  * and 0. */
-static int check_extra(const struct local *l, uint64_t at, uint64_t size,
-    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+static int check_extra(const struct ofs_zip_local *l, uint64_t at,
+    const struct wanted *want, ofs_zip_read_fn *read, void *ctx,
+    struct optimfs_error *err)
 {
 	const uint8_t *block;
 	uint8_t *buf;
@@ -63,44 +73,44 @@ static int check_extra(const struct local *l, uint64_t at, uint64_t size,
 	ret = read(ctx, at, l->extra_len, buf, err);
 	if (ret == 0)
 		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
-	if (ret == 0 && n < 16 && l->size == UINT32_MAX && size < UINT32_MAX)
+	if (ret == 0 && n < 16 && l->size == UINT32_MAX &&
+	    want->size < UINT32_MAX)
 		ret = optimfs_fail(err, EUCLEAN,
 		    "OFS514 local header leaves its size to a zip64 field "
 		    "that it has not");
-	else if (ret == 0 && n >= 16 && ofs_le64(block) != 0 &&
-	    ofs_le64(block) != size)
-		ret = optimfs_fail(err, EUCLEAN,
-		    "OFS514 local header says %" PRIu64
-		    " bytes, the directory %" PRIu64,
-		    ofs_le64(block), size);
+	else if (ret == 0 && n >= 16 &&
+	    ((ofs_le64(block) != 0 && ofs_le64(block) != want->size) ||
+		(ofs_le64(block + 8) != 0 &&
+		    ofs_le64(block + 8) != want->csize)))
+		ret = sizes_differ(ofs_le64(block), ofs_le64(block + 8), want,
+		    err);
 	free(buf);
 	return ret;
 }
 
 /* Check what does not need the entry in the directory. */
-static int check(const struct local *l, uint64_t header, uint64_t size,
-    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+static int check(const struct ofs_zip_local *l, uint64_t header,
+    const struct wanted *want, ofs_zip_read_fn *read, void *ctx,
+    struct optimfs_error *err)
 {
-	if (l->method != 0 || (l->flags & ~OFS_ZIP_FLAGS) != 0)
+	if (l->method != want->method || (l->flags & ~OFS_ZIP_FLAGS) != 0)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS513 local header at %" PRIu64
 		    " has method %u and flags 0x%04x, unlike the directory",
 		    header, l->method, l->flags);
-	if (!size_agrees(l->size, size) || !size_agrees(l->csize, size))
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS514 local header says %" PRIu32 " and %" PRIu32
-		    " bytes, the directory %" PRIu64,
-		    l->size, l->csize, size);
-	if (size < UINT32_MAX && l->size != UINT32_MAX &&
+	if (!size_agrees(l->size, want->size) ||
+	    !size_agrees(l->csize, want->csize))
+		return sizes_differ(l->size, l->csize, want, err);
+	if (want->size < UINT32_MAX && l->size != UINT32_MAX &&
 	    l->csize != UINT32_MAX)
 		return 0;
-	return check_extra(l, header + OFS_ZIP_LOCAL_LEN + l->name_len, size,
+	return check_extra(l, header + OFS_ZIP_LOCAL_LEN + l->name_len, want,
 	    read, ctx, err);
 }
 
 static int check_named(const struct ofs_zip *zip,
-    const struct ofs_zip_record *r, const struct local *l, const char *name,
-    struct optimfs_error *err)
+    const struct ofs_zip_record *r, const struct ofs_zip_local *l,
+    const char *name, struct optimfs_error *err)
 {
 	uint32_t want = zip->prefix.len + r->name.len;
 	struct ofs_str got = { name, l->name_len < want ? l->name_len : want };
@@ -124,20 +134,21 @@ static int find_data(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 {
 	uint8_t buf[OFS_ZIP_LOCAL_LEN + 2 * OFS_ZIP_MAX_NAME];
 	uint64_t n = OFS_ZIP_LOCAL_LEN + zip->prefix.len + r->name.len;
-	struct local l;
+	struct wanted want = { r->stored, r->size, r->method };
+	struct ofs_zip_local l;
 	uint64_t data;
 
 	if (read(ctx, r->header, n, buf, err) == -1 ||
-	    parse(buf, &l, r->header, err) == -1 ||
-	    check(&l, r->header, r->size, read, ctx, err) == -1 ||
+	    ofs_zip_local(buf, &l, r->header, err) == -1 ||
+	    check(&l, r->header, &want, read, ctx, err) == -1 ||
 	    check_named(zip, r, &l, (char *)buf + OFS_ZIP_LOCAL_LEN, err) == -1)
 		return -1;
 	data = r->header + n + l.extra_len;
-	if (data > r->end || r->size > r->end - data)
+	if (data > r->end || r->stored > r->end - data)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS519 its %" PRIu64 " bytes at %" PRIu64
 		    " overlap what starts at %" PRIu64,
-		    r->size, data, r->end);
+		    r->stored, data, r->end);
 	*off = data;
 	return 0;
 }
@@ -169,7 +180,8 @@ int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 {
 	uint8_t buf[OFS_ZIP_LOCAL_LEN + OFS_ZIP_MAX_NAME];
 	uint64_t left = at->off < end ? end - at->off : 0, n = 512, data;
-	struct local l;
+	struct wanted want = { at->len, at->len, OFS_ZIP_STORED };
+	struct ofs_zip_local l;
 
 	if (n > left)
 		n = left;
@@ -179,8 +191,8 @@ int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 		    " of an archive that ends at %" PRIu64,
 		    at->off, end);
 	if (read(ctx, at->off, n, buf, err) == -1 ||
-	    parse(buf, &l, at->off, err) == -1 ||
-	    check(&l, at->off, at->len, read, ctx, err) == -1)
+	    ofs_zip_local(buf, &l, at->off, err) == -1 ||
+	    check(&l, at->off, &want, read, ctx, err) == -1)
 		return -1;
 	data = OFS_ZIP_LOCAL_LEN + l.name_len + (uint64_t)l.extra_len;
 	if (data > left || at->len > left - data)
@@ -291,10 +303,10 @@ static int stored_crc(const struct ofs_extent *at, uint64_t data, uint64_t end,
 {
 	uint8_t buf[OFS_ZIP_LOCAL_LEN], *p = buf;
 	uint64_t behind = data + at->len;
-	struct local l;
+	struct ofs_zip_local l;
 
 	if (read(ctx, at->off, sizeof(buf), buf, err) == -1 ||
-	    parse(buf, &l, at->off, err) == -1)
+	    ofs_zip_local(buf, &l, at->off, err) == -1)
 		return -1;
 	*crc = l.crc;
 	if ((l.flags & OFS_ZIP_HAS_DESCRIPTOR) == 0 || end - behind < 8)

@@ -30,9 +30,16 @@ enum ofs_encoding {
 	OFS_RAW,          /* off is element 0 */
 	OFS_TORCH_ITEM,   /* the extent is a torch.save archive of one object */
 	OFS_TORCH_RECORD, /* off is the local header of a zip record */
+	OFS_NPY,          /* the elements are the end of the extent */
 };
 
-enum ofs_codec { OFS_PLAIN, OFS_ZSTD };
+enum ofs_codec {
+	OFS_PLAIN,
+	OFS_ZSTD,
+	/* the extent is a deflated zip record, from its local header to its last
+	 * byte */
+	OFS_DEFLATE,
+};
 
 /* The time of the last change of an inode, and what changes that time but not
  * the data: hard links (a snapshot), permissions, owners. */

@@ -13,8 +13,22 @@ static const char *encoding_name(const struct ofs_extent *at)
 		return "torch";
 	case OFS_TORCH_RECORD:
 		return "torch-record";
+	case OFS_NPY:
+		return "npy";
 	default:
 		return "raw";
+	}
+}
+
+static const char *codec_name(const struct ofs_extent *at)
+{
+	switch (at->codec) {
+	case OFS_ZSTD:
+		return "zstd";
+	case OFS_DEFLATE:
+		return "deflate";
+	default:
+		return NULL;
 	}
 }
 
@@ -28,7 +42,7 @@ static void put_extent(struct ofs_json_writer *w, const struct ofs_catalog *cat,
 	ofs_json_put_u64(w, "offset", at->off);
 	ofs_json_put_u64(w, "length", at->len);
 	ofs_json_put_string(w, "encoding", encoding_name(at));
-	ofs_json_put_string(w, "codec", at->codec == OFS_ZSTD ? "zstd" : NULL);
+	ofs_json_put_string(w, "codec", codec_name(at));
 	if (o->missing)
 		ofs_json_put_bool(w, "missing", true);
 }

@@ -119,6 +119,27 @@ static int locate_raw(struct lookup *k)
 	return place_storage(k, k->source.at.len);
 }
 
+/* The elements follow the header of the array, which was checked at mount. */
+static int locate_npy(struct lookup *k)
+{
+	uint64_t size, len = k->item;
+
+	if (ofs_transport_length(k->r->transport, &k->s->at, &size, k->err) ==
+	    -1) {
+		k->source.failed = true;
+		return -1;
+	}
+	/* no overflow: the bytes of a tensor that fits */
+	for (unsigned int i = 0; i < k->t->grid_ndim; i++)
+		len *= k->size[i];
+	if (len > size)
+		return optimfs_fail(k->err, EUCLEAN,
+		    "OFS527 %" PRIu64 " bytes are stored for %" PRIu64, size,
+		    len);
+	k->place->base = size - len;
+	return place_storage(k, len);
+}
+
 /* The local header gives the start of the record's bytes. */
 static int locate_record(struct lookup *k)
 {
@@ -263,6 +284,8 @@ static int look(struct lookup *k)
 		return locate_item(k);
 	case OFS_TORCH_RECORD:
 		return locate_record(k);
+	case OFS_NPY:
+		return locate_npy(k);
 	}
 	return optimfs_fail(k->err, EOPNOTSUPP, "OFS619 unknown encoding");
 }

@@ -27,6 +27,7 @@ static ofs_decode_fn *const decoders[] = {
 #else
 	[OFS_ZSTD] = NULL,
 #endif
+	[OFS_DEFLATE] = ofs_deflate_decode,
 };
 
 struct ofs_decoded {

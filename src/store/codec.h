@@ -37,7 +37,7 @@ struct ofs_codec_io {
 /* Decode all of io, from the first byte to the last. When this returns 0 the
  * whole extent has been verified. */
 typedef int ofs_decode_fn(struct ofs_codec_io *io, struct optimfs_error *err);
-ofs_decode_fn ofs_zstd_decode;
+ofs_decode_fn ofs_zstd_decode, ofs_deflate_decode;
 
 /* Decoded extents, in memory up to a budget; others are in unlinked temporary
  * files. Thread-safe. */

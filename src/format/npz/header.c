@@ -143,8 +143,17 @@ static int set_type(struct ofs_npy *npy, struct ofs_str descr,
 	/* '=' means the order of the writing machine, which is unknown */
 	if (descr.len > 0 && memchr("<>|", descr.p[0], 3) != NULL)
 		npy->dtype = ofs_dtype_of_npy(descr, &npy->swap);
+	/* NumPy's own bytes have no order, and ml_dtypes has one type of two
+	 * bytes */
+	if (ofs_str_is(descr, "<V2"))
+		npy->dtype = OFS_BFLOAT16;
 	if (npy->dtype != OFS_DTYPE_NONE)
 		return 0;
+	if (descr.len > 2 && descr.p[1] == 'V')
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS665 a NumPy array of type '%.*s', which does not say "
+		    "what its bytes are",
+		    (int)(descr.len > 40 ? 40 : descr.len), descr.p);
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS665 a NumPy array of type '%.*s'",
 	    (int)(descr.len > 40 ? 40 : descr.len), descr.p);

@@ -1,4 +1,4 @@
-/* read.c - arrays of NumPy as tensors, read in place */
+/* read.c - arrays of NumPy as tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "archive/zip.h"
+#include "archive/inflate.h"
 #include "base/memory.h"
 #include "format/npz/npz.h"
 #include "format/part.h"
@@ -29,29 +29,65 @@ static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ofs_input_read(ctx, buf, len, off, err);
 }
 
-/* Reads the header of the array in size bytes at off; *length gets the header's
- * length. */
-static int read_header(struct reader *r, uint64_t off, uint64_t size,
+/* Where an array is. */
+struct array {
+	uint64_t off;    /* of its bytes, or of what they are deflated to */
+	uint64_t size;   /* of the array with its header */
+	uint64_t stored; /* bytes from off on */
+	struct ofs_extent at; /* with a codec: of the deflated record */
+};
+
+/* The first n bytes of an array. */
+static int read_start(struct reader *r, const struct array *a, uint32_t n,
+    uint8_t *buf, struct optimfs_error *err)
+{
+	uint8_t in[1024];
+	struct ofs_inflate s = {
+		.read = ofs_window_read,
+		.ctx = &r->window,
+		.off = a->off,
+		.end = a->off + a->stored,
+		.in = in,
+		.room = sizeof(in),
+	};
+	uint32_t got;
+	int ret;
+
+	if (a->at.codec == OFS_PLAIN)
+		return ofs_window_read(&r->window, a->off, n, buf, err);
+	if (ofs_inflate_init(&s, err) == -1)
+		return -1;
+	ret = ofs_inflate_next(&s, buf, n, &got, err);
+	ofs_inflate_fini(&s);
+	if (ret == 0 && got < n)
+		ret = optimfs_fail(err, EBADMSG,
+		    "OFS703 it declares %" PRIu64 " bytes and has %u", a->size,
+		    got);
+	return ret;
+}
+
+/* Reads the header of an array; *length gets the header's length. */
+static int read_header(struct reader *r, const struct array *a,
     struct ofs_npy *npy, uint32_t *length, struct optimfs_error *err)
 {
 	uint8_t buf[OFS_NPY_HEADER_MAX];
-	uint64_t n = size < 12 ? size : 12;
+	uint32_t n = a->size < 12 ? (uint32_t)a->size : 12;
 
-	if (ofs_window_read(&r->window, off, n, buf, err) == -1 ||
+	if (read_start(r, a, n, buf, err) == -1 ||
 	    ofs_npy_length(buf, n, length, err) == -1)
 		return -1;
-	if (*length > size)
+	if (*length > a->size)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS664 a header of %u bytes in an array of %" PRIu64,
-		    *length, size);
-	if (ofs_window_read(&r->window, off, *length, buf, err) == -1 ||
+		    *length, a->size);
+	if (read_start(r, a, *length, buf, err) == -1 ||
 	    ofs_npy_parse(npy, buf, *length, err) == -1)
 		return -1;
-	if (npy->bytes == size - *length)
+	if (npy->bytes == a->size - *length)
 		return 0;
 	return optimfs_fail(err, EUCLEAN,
 	    "OFS664 %" PRIu64 " bytes of elements, the shape needs %" PRIu64,
-	    size - *length, npy->bytes);
+	    a->size - *length, npy->bytes);
 }
 
 /* The view of an array in Fortran order or foreign byte order. */
@@ -73,10 +109,10 @@ static uint32_t add_view(struct reader *r, const struct ofs_npy *npy)
 }
 
 static uint32_t add_tensor(struct reader *r, const struct ofs_npy *npy,
-    uint64_t off)
+    const struct ofs_extent *at)
 {
 	struct ofs_shard s = {
-		.at = { .off = off, .len = npy->bytes, .object = r->object },
+		.at = *at,
 		.box = OFS_NONE,
 		.view = OFS_NONE,
 	};
@@ -149,19 +185,24 @@ static uint32_t path_of(struct reader *r, struct ofs_str name)
 	}
 }
 
-static int add_array(struct reader *r, struct ofs_str name, uint64_t off,
-    uint64_t size)
+static int add_array(struct reader *r, struct ofs_str name,
+    const struct array *a)
 {
 	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
 	struct optimfs_error why = { 0 };
+	struct ofs_extent at = a->at;
 	struct ofs_npy npy;
 	uint32_t length;
 
 	e.path = path_of(r, name);
 	if (e.path == OFS_NONE)
 		return -1;
-	if (read_header(r, off, size, &npy, &length, &why) == 0) {
-		e.ref = add_tensor(r, &npy, off + length);
+	if (read_header(r, a, &npy, &length, &why) == 0) {
+		if (at.codec == OFS_PLAIN)
+			at = (struct ofs_extent){ .off = a->off + length,
+				.len = npy.bytes };
+		at.object = r->object;
+		e.ref = add_tensor(r, &npy, &at);
 	} else {
 		e.kind = OFS_ENTRY_ITEM;
 		e.ref = add_damaged(r, name, &why);
@@ -184,12 +225,18 @@ static int add_records(struct reader *r, const struct ofs_zip *zip)
 {
 	for (size_t i = 0; i < zip->n; i++) {
 		const struct ofs_zip_record *record = &zip->record[i];
-		uint64_t off;
+		struct array a = {
+			.size = record->size,
+			.stored = record->stored,
+		};
 
-		if (ofs_zip_data(zip, record, ofs_window_read, &r->window, &off,
-			r->err) == -1 ||
-		    add_array(r, stem(record->name.p, record->name.len), off,
-			record->size) == -1)
+		if (ofs_zip_data(zip, record, ofs_window_read, &r->window,
+			&a.off, r->err) == -1)
+			return -1;
+		if (ofs_zip_deflated_extent(record, a.off, &a.at))
+			a.at.encoding = OFS_NPY;
+		if (add_array(r, stem(record->name.p, record->name.len), &a) ==
+		    -1)
 			return -1;
 	}
 	return 0;
@@ -219,8 +266,8 @@ static int read_file(struct reader *r)
 			r->err) == -1)
 			return -1;
 		if (memcmp(magic, OFS_NPY_MAGIC, sizeof(magic)) == 0)
-			return add_array(r, stem(name, strlen(name)), 0,
-			    r->window.size);
+			return add_array(r, stem(name, strlen(name)),
+			    &(struct array){ .size = r->window.size });
 	}
 	return read_archive(r);
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""state.npz, compressed.npz: a small state dict as NumPy 1.24 writes it."""
+"""A small state dict: state.npz and array.npy as NumPy 1.24 writes them,
+compressed.npz and piped.npz as NumPy 2.4 does."""
 import numpy as np
 
 state = {
@@ -15,6 +16,19 @@ state = {
     "extra/objects": np.array([None, {}], dtype=object),
     "extra/record": np.zeros(2, dtype=[("x", "<f4"), ("y", "<i4")]),
 }
+
+
+class Pipe:
+    """Cannot seek, so that zipfile writes data descriptors."""
+
+    def __init__(self, f):
+        self.write, self.flush, self.read = f.write, f.flush, None
+
+
 np.savez("state.npz", **state)
-np.savez_compressed("compressed.npz", w=np.arange(64, dtype="<f4"))
 np.save("array.npy", np.arange(4, dtype="<u2"))
+# more than the cache decodes at once
+state["model/large"] = np.repeat(np.arange(1000, dtype="<i4"), 1500)
+np.savez_compressed("compressed.npz", **state)
+with open("piped.npz", "wb") as f:
+    np.savez_compressed(Pipe(f), **{"model/w": state["model/layers.0.weight"]})
