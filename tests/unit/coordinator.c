@@ -1,4 +1,5 @@
-/* cluster/commit/coordinator.c - a commit to several directories, cut short at every call */
+/* cluster/commit/coordinator.c - commits to several directories, with a failure
+ * at every call */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -48,7 +49,7 @@ static void put(const char *rel, const char *text)
 		bail_out("%s: %s", path, strerror(errno));
 }
 
-/* text NULL: is it not there? */
+/* Does the file have this text? With text NULL: is it missing? */
 static bool says(const char *rel, const char *text)
 {
 	char path[256], buf[256] = "";
@@ -73,14 +74,14 @@ static void run(const char *command)
 		bail_out("%s", all);
 }
 
-/* Files as they are before and after. */
+/* A file before and after the commit; NULL: it does not exist. */
 struct expected {
 	const char *rel, *old, *new;
 };
 
 struct scenario {
 	const char *name;
-	const char *more; /* to prepare */
+	const char *more; /* commands that prepare the directories */
 	uint32_t directories;
 	int (*change)(struct ofs_publish *p, struct optimfs_error *err);
 	struct expected file[12];
@@ -116,11 +117,11 @@ static int change_files(struct ofs_publish *p, struct optimfs_error *err)
 }
 
 static const struct scenario scenarios[] = {
-	{ "an index", NULL, 3, change_index,
+	{ "one new index", NULL, 3, change_index,
 	    { { "0/ck/index", "old", "new" }, { "1/ck/b1", NULL, "B" },
 		{ "2/ck/sub/b2", NULL, "BB" }, { "0/ck/b1", NULL, NULL },
 		{ "0/ck/a0", "0", "0" }, { "2/ck/a2", "2", "2" } } },
-	{ "a file of each rank", NULL, 3, change_files,
+	{ "a new file on each rank", NULL, 3, change_files,
 	    { { "0/ck/a0", "0", "new 0" }, { "1/ck/a1", "1", "new 1" },
 		{ "1/ck/c1", "c", "new c" },
 		{ "1/ck/both", "both", "new both" },
@@ -172,7 +173,7 @@ static bool is_state(const struct scenario *s, bool new)
 	return true;
 }
 
-/* Is nothing beside any of them? */
+/* Is there no stage beside any directory? */
 static bool is_clean(void)
 {
 	char path[96];
@@ -193,7 +194,8 @@ static bool is_decided(void)
 	return access(path, F_OK) == 0;
 }
 
-/* A job: rank 0 settles, and publishes if it is to. */
+/* A job offers a checkpoint for writing, which settles what an earlier commit
+ * left. Then rank 0 publishes, if publish is set. */
 struct job {
 	struct fakegroup *f;
 	const struct scenario *s;
@@ -202,8 +204,7 @@ struct job {
 	uint32_t directories;
 	int offered, ret;
 	struct optimfs_error err;
-	struct optimfs_error
-	    other; /* what rank 1 is told that wants to write */
+	struct optimfs_error other; /* of rank 1, which must not write */
 };
 
 struct rank {
@@ -227,7 +228,7 @@ static int publish(struct job *j, struct ofs_coordinator *c, int stage)
 	return ret;
 }
 
-/* What the writer has begun, without a mount. */
+/* Publishes what the mount for writing has begun, without the mount. */
 static void write_all(struct job *j, struct optimfs_group *w)
 {
 	struct ofs_manifest *s = ofs_group_manifest(w, each_rank, NULL);
@@ -236,7 +237,7 @@ static void write_all(struct job *j, struct optimfs_group *w)
 	if (j->publish)
 		j->ret = publish(j, s->writing->coordinator,
 		    ofs_stage_beside(s->writing->stage));
-	/* nothing is staged: the directory may go */
+	/* nothing is staged, so the stage may be removed */
 	ofs_stage_close(s->writing->stage, false);
 	s->writing->stage = NULL;
 }
@@ -294,7 +295,7 @@ static void run_job(struct job *j)
 	fakegroup_free(j->f);
 }
 
-/* The next mount, which reads what is there when it is settled. */
+/* Runs the next job, which finishes or reverts what the last one left. */
 static int settle(const struct scenario *s, struct optimfs_error *err)
 {
 	struct job j = { .s = s };
@@ -310,20 +311,26 @@ static void test_works(const struct scenario *s)
 	struct optimfs_error err;
 
 	fresh(s);
-	ok(is_state(s, false), "%s: before", s->name);
+	ok(is_state(s, false),
+	    "%s: the old files are in place before the commit", s->name);
 	run_job(&j);
-	is_int(j.ret, 0, "%s: is published (%s)", s->name, j.err.text);
-	is_error(j.other, EROFS, "OFS842", "%s: by rank 0 alone", s->name);
-	is_u64(j.directories, s->directories, "%s: in so many directories",
+	if (!is_int(j.ret, 0, "%s: the commit is published", s->name))
+		diag("%s", j.err.text);
+	is_error(j.other, EROFS, "OFS842",
+	    "%s: a rank other than 0 may not write", s->name);
+	is_u64(j.directories, s->directories,
+	    "%s: number of directories that take part", s->name);
+	ok(is_state(s, true), "%s: the new files are in all directories",
 	    s->name);
-	ok(is_state(s, true), "%s: in all of them", s->name);
 	if (s == &scenarios[0])
-		ok(says("1/ck/a1", NULL), "what nobody needs is gone");
-	ok(is_clean(), "%s: and nothing is left", s->name);
-	is_int(settle(s, &err), 0, "%s: nothing is to be done", s->name);
+		ok(says("1/ck/a1", NULL),
+		    "a removed file is gone after the commit");
+	ok(is_clean(), "%s: no stage is left after the commit", s->name);
+	is_int(settle(s, &err), 0, "%s: a later job has nothing to settle",
+	    s->name);
 }
 
-/* At a call that changes the disk, whoever makes it. */
+/* Lets call number fail_at of all that change a disk, on any rank, fail. */
 static atomic_int calls;
 static int fail_at, fail_code, gone;
 static bool die;
@@ -346,7 +353,8 @@ static int fault(const char *call)
 	return fail_code;
 }
 
-/* -1 means old, everywhere; else it is new when the next mount has settled. */
+/* If the commit returned -1, everything is old; otherwise everything is new
+ * once the next job has settled it. */
 static bool check_outcome(const struct scenario *s, const struct job *j)
 {
 	struct optimfs_error err = { 0 };
@@ -365,8 +373,8 @@ static bool check_outcome(const struct scenario *s, const struct job *j)
 	return good;
 }
 
-/* Something goes wrong at each call in turn: rows W04 and W05, and with gone
- * W29, a rank that dies. */
+/* Lets each call fail in turn (rows W04 and W05), or with gone set kills a rank
+ * there (row W29). */
 static void test_faults(const struct scenario *s, const char *what)
 {
 	int points = 0, wrong = 0;
@@ -385,12 +393,13 @@ static void test_faults(const struct scenario *s, const char *what)
 		points++;
 		wrong += !check_outcome(s, &j);
 	}
-	ok(wrong == 0 && points > 20, "%s: %s at each of %d calls", s->name,
-	    what, points);
+	ok(wrong == 0 && points > 20,
+	    "%s: old or new after %s at each of %d calls", s->name, what,
+	    points);
 }
 
-/* All ranks die at once: among those calls are W30, between the decision and
- * its end, and W31, while what is superseded is removed. */
+/* Kills all ranks at each call in turn. Among the calls are W30, between the
+ * decision and the end, and W31, while old files are removed. */
 static void test_kills(const struct scenario *s)
 {
 	int points = 0, wrong = 0, status = 0;
@@ -432,11 +441,11 @@ static void test_kills(const struct scenario *s)
 			wrong++;
 		}
 	}
-	ok(wrong == 0 && points > 20, "%s: killed at each of %d calls", s->name,
-	    points);
+	ok(wrong == 0 && points > 20,
+	    "%s: old or new after a kill at each of %d calls", s->name, points);
 }
 
-/* Others in the way. */
+/* Other writers. */
 
 static void test_locked(void)
 {
@@ -450,10 +459,12 @@ static void test_locked(void)
 	if (ofs_beside_take(path, &b, &err) == -1)
 		bail_out("%s", err.text);
 	run_job(&j);
-	is_int(j.ret, -1, "somebody writes one of the directories");
-	is_error(j.err, EBUSY, "OFS259 rank 2", "and who does is said");
+	is_int(j.ret, -1,
+	    "a commit fails if another process writes a directory");
+	is_error(j.err, EBUSY, "OFS259 rank 2",
+	    "the commit fails with the rank whose directory is in use");
 	ofs_beside_drop(&b);
-	ok(is_state(j.s, false), "nothing has changed");
+	ok(is_state(j.s, false), "the failed commit changes nothing");
 }
 
 static void die_decided(const struct scenario *s)
@@ -478,7 +489,7 @@ static void die_decided(const struct scenario *s)
 	bail_out("no call is behind the decision");
 }
 
-/* What was decided cannot be finished without all of the directories. */
+/* A commit that was decided cannot be finished without all directories. */
 static void test_alone(void)
 {
 	const struct scenario *s = &scenarios[1];
@@ -493,18 +504,21 @@ static void test_alone(void)
 	if (dir == -1 || ofs_beside_take(path, &b, &err) == -1)
 		bail_out("%s", err.text);
 	is_int(ofs_publish_recover(path, dir, b.dir, &err), -1,
-	    "one directory alone");
-	is_error(err, EBUSY, "OFS840", "cannot know what was decided");
+	    "a single directory of a decided commit is not recovered");
+	is_error(err, EBUSY, "OFS840", "a single directory fails with OFS840");
 	ofs_beside_drop(&b);
 	close(dir);
 
 	run("mv 1 hidden");
-	is_int(settle(s, &err), -1, "one directory is missing");
-	is_error(err, EBUSY, "OFS841", "and is named");
-	ok(is_decided(), "the decision stays");
+	is_int(settle(s, &err), -1,
+	    "a job without one of the directories does not settle");
+	is_error(err, EBUSY, "OFS841",
+	    "a job without one of the directories fails with OFS841");
+	ok(is_decided(), "the decision is kept until the commit is finished");
 	run("mv hidden 1");
-	is_int(settle(s, &err), 0, "with all of them (%s)", err.text);
-	ok(is_state(s, true) && is_clean(), "it is finished");
+	if (!is_int(settle(s, &err), 0, "a job with all directories settles"))
+		diag("%s", err.text);
+	ok(is_state(s, true) && is_clean(), "the decided commit is finished");
 }
 
 static int die_renaming(const char *call)
@@ -516,8 +530,7 @@ static int die_renaming(const char *call)
 	return 0;
 }
 
-/* A commit to the directory at path, which nobody shares, dies between the
- * renames. */
+/* Kills a commit to the single directory at path between its renames. */
 static void die_alone(const char *path)
 {
 	struct optimfs_error err;
@@ -544,7 +557,8 @@ static void die_alone(const char *path)
 		bail_out("a commit to one directory");
 }
 
-/* What one directory was in the middle of is its own affair. */
+/* An unfinished commit to a single directory is finished by a mount of that
+ * directory, not by a job. */
 static void test_single(void)
 {
 	const struct scenario *s = &scenarios[1];
@@ -556,20 +570,25 @@ static void test_single(void)
 	fresh(s);
 	snprintf(path, sizeof(path), "%s/1/ck", top);
 	die_alone(path);
-	is_int(settle(s, &err), -1, "a commit to one of them, alone");
-	is_error(err, EBUSY, "OFS843", "is not for a job to finish");
+	is_int(settle(s, &err), -1,
+	    "a job with an unfinished commit to a single directory fails");
+	is_error(err, EBUSY, "OFS843",
+	    "an unfinished commit to a single directory fails with OFS843");
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir == -1 || ofs_beside_take(path, &b, &err) == -1)
 		bail_out("%s", err.text);
-	ok(ofs_publish_recover(path, dir, b.dir, &err) != -1,
-	    "a mount of it is (%s)", err.text);
+	if (!ok(ofs_publish_recover(path, dir, b.dir, &err) != -1,
+		"a mount of the directory finishes its commit"))
+		diag("%s", err.text);
 	ofs_publish_forget(b.dir);
 	ofs_beside_drop(&b);
 	close(dir);
-	is_int(settle(s, &err), 0, "and then it can be shared (%s)", err.text);
+	if (!is_int(settle(s, &err), 0,
+		"the directories can be shared again afterwards"))
+		diag("%s", err.text);
 }
 
-/* A file that is not what it was when it was mounted is not replaced. */
+/* A file that changed since it was mounted must not be replaced. */
 static int change_late(struct ofs_publish *p, struct optimfs_error *err)
 {
 	put("2/ck/a2", "somebody's");
@@ -587,14 +606,17 @@ static void test_changed(void)
 
 	fresh(&late);
 	run_job(&j);
-	is_int(j.ret, -1, "a file was written again");
-	is_error(j.err, ESTALE, "OFS805 rank 2", "its participant says so");
-	ok(is_state(&late, false) && is_clean(), "nothing has changed");
+	is_int(j.ret, -1, "a commit that would replace a changed file fails");
+	is_error(j.err, ESTALE, "OFS805 rank 2",
+	    "a changed file fails with OFS805 and its rank");
+	ok(is_state(&late, false) && is_clean(),
+	    "the commit that found a changed file changes nothing");
 }
 
 int main(void)
 {
-	/* thousands of syncs: in memory, where there is such a place */
+	/* There are thousands of syncs, so the files are in memory if
+	 * possible. */
 	snprintf(top, sizeof(top), "%s/optimfs-coordinator-%d",
 	    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
 	snprintf(each_rank, sizeof(each_rank), "%s/%%r/ck", top);
@@ -604,7 +626,7 @@ int main(void)
 		fail_code = EIO;
 		test_faults(&scenarios[i], "EIO");
 		for (gone = 1; gone < NRANKS; gone++)
-			test_faults(&scenarios[i], "a rank dies");
+			test_faults(&scenarios[i], "the death of a rank");
 		gone = 0;
 		test_kills(&scenarios[i]);
 	}

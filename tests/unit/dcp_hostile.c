@@ -1,4 +1,4 @@
-/* dcp_hostile.c - indexes that lie, files that are not what they should be */
+/* dcp_hostile.c - damaged and hostile DCP checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,9 +15,9 @@
 #include "support/reader.h"
 #include "tap.h"
 
-/* Every case begins with this: a healthy tensor "good" that must stay readable
- * whatever is wrong with "bad", which starts healthy, and a value "v". Numbers
- * of cases are those of docs/formats/dcp.md. */
+/* Every case starts with a sound tensor "bad", which the case damages, a sound
+ * tensor "good", which must stay readable, and a value "v". The numbers of
+ * cases are those of docs/formats/dcp.md. */
 
 static const float good_data[4] = { 1, 2, 3, 4 }, bad_data[4] = { 5, 6, 7, 8 };
 
@@ -62,7 +62,7 @@ static void base_init(struct base *b)
 	    (int64_t)mk_write_object(&b->file, "\x80\x04K\x07.", 5);
 }
 
-/* Two chunks of bad, [0:2) and [2:4), in the one file. */
+/* Makes two chunks of bad, [0:2) and [2:4), in the same file. */
 static void two_chunks(struct base *b)
 {
 	static const struct mk_dims two = { 1, { 2 } };
@@ -113,17 +113,17 @@ static void check_good(struct reader *r, const char *name)
 
 	if (!ok(bytes != NULL &&
 		    memcmp(bytes, good_data, sizeof(good_data)) == 0,
-		"%s: a healthy tensor still reads", name))
+		"%s: a sound tensor can be read", name))
 		diag("%s", err.text);
 	free(bytes);
 }
 
-/* What must come of a case. */
+/* The expected result of a case. */
 enum where {
-	MOUNT, /* refused as a whole */
-	READ,  /* bad cannot be read */
-	WORKS, /* bad reads right */
-	WARN,  /* that, and a note says so */
+	MOUNT, /* the checkpoint is refused */
+	READ,  /* reading bad fails */
+	WORKS, /* bad can be read */
+	WARN,  /* bad can be read, and there is a note */
 };
 
 struct a_case {
@@ -140,24 +140,28 @@ static void check_bad(struct reader *r, const struct a_case *c)
 	struct optimfs_error err = { 0 };
 	uint8_t *bytes;
 
-	if (!ok(t != NULL, "%s: the tensor is listed", c->name))
+	if (!ok(t != NULL, "%s: the tensor is in the catalog", c->name))
 		return;
 	bytes = reader_tensor(r, t, &err);
 	if (c->where == READ) {
-		ok(bytes == NULL, "%s: reading fails", c->name);
-		is_error(err, c->code, c->text, "%s: says why", c->name);
+		ok(bytes == NULL, "%s: reading the tensor fails", c->name);
+		is_error(err, c->code, c->text,
+		    "%s: reading the tensor fails with the expected error",
+		    c->name);
 	} else {
 		if (!ok(bytes != NULL &&
 			    memcmp(bytes, bad_data, sizeof(bad_data)) == 0,
-			"%s: reads right", c->name))
+			"%s: the tensor has the right bytes", c->name))
 			diag("%s", err.text);
 	}
 	free(bytes);
 	if (c->where == WARN) {
 		const struct ofs_note *note = reader_note(r, c->text);
 
-		if (ok(note != NULL, "%s: a note says %s", c->name, c->text))
-			is_int(note->code, c->code, "%s: its code", c->name);
+		if (ok(note != NULL, "%s: a note has %s", c->name, c->text))
+			is_int(note->code, c->code,
+			    "%s: the note has the expected errno value",
+			    c->name);
 	}
 }
 
@@ -175,9 +179,11 @@ static void run(const struct a_case *c)
 	base_write(&b);
 	ret = reader_open(&r, b.dir, "", &ofs_format_dcp, &opt, &err);
 	if (c->where == MOUNT) {
-		is_int(ret, -1, "%s: refused", c->name);
-		is_error(err, c->code, c->text, "%s: says why", c->name);
-	} else if (ok(ret == 0, "%s: mounts", c->name)) {
+		is_int(ret, -1, "%s: the checkpoint is refused", c->name);
+		is_error(err, c->code, c->text,
+		    "%s: the checkpoint fails with the expected error",
+		    c->name);
+	} else if (ok(ret == 0, "%s: the checkpoint is read", c->name)) {
 		check_good(&r, c->name);
 		check_bad(&r, c);
 	} else {
@@ -187,7 +193,7 @@ static void run(const struct a_case *c)
 	base_fini(&b);
 }
 
-/* Lies. */
+/* Ways to damage the index. */
 
 #define BAD (&b->index.tensor[0])
 #define AT  (&b->index.tensor[0].chunk[0].at)
@@ -269,7 +275,8 @@ static void d16(struct base *b)
 {
 	BAD->nchunks = 2;
 	BAD->chunk[1] = BAD->chunk[0];
-	/* a key can be there only once: both find the same item */
+	/* An item's key can be there only once, so both chunks have the same
+	 * item. */
 	BAD->chunk[1].at.file = NULL;
 }
 static void d21_reverse(struct base *b)
@@ -288,7 +295,7 @@ static void d21_offset(struct base *b)
 }
 static void d22(struct base *b)
 {
-	/* the value claims bytes of bad as well */
+	/* the value overlaps the item of bad */
 	b->index.value[0].at.off = 10;
 }
 static void d23(struct base *b)
@@ -416,7 +423,7 @@ static void d34_format(struct base *b)
 }
 static void d34_last(struct base *b)
 {
-	BAD->format = 1; /* what it says does not matter: strides do */
+	BAD->format = 1; /* any memory format: the item's strides decide */
 }
 static void d35_type(struct base *b)
 {
@@ -581,89 +588,99 @@ static void torch_1_13(struct base *b)
 }
 
 static const struct a_case cases[] = {
-	{ "healthy", NULL, WORKS, 0, NULL },
-	{ "torch 2.7", torch_2_7, WORKS, 0, NULL },
-	{ "torch 2.3", torch_2_3, WORKS, 0, NULL },
-	{ "torch 2.0", torch_2_0, WORKS, 0, NULL },
-	{ "torch 1.13", torch_1_13, WORKS, 0, NULL },
-	{ "Python 3.11.2", with_getattr, WORKS, 0, NULL },
+	{ "sound checkpoint", NULL, WORKS, 0, NULL },
+	{ "index of torch 2.7", torch_2_7, WORKS, 0, NULL },
+	{ "index of torch 2.3", torch_2_3, WORKS, 0, NULL },
+	{ "index of torch 2.0", torch_2_0, WORKS, 0, NULL },
+	{ "index of torch 1.13", torch_1_13, WORKS, 0, NULL },
+	{ "index of Python 3.11.2", with_getattr, WORKS, 0, NULL },
 	{ "Megatron's Metadata", megatron, WORKS, 0, NULL },
 	{ "OLMo-core's _StorageInfo", olmo, WORKS, 0, NULL },
 
 	{ "D04 missing file", d04, READ, EIO, "OFS140" },
 	{ "D06 offset past the end", d06_past, READ, EUCLEAN, "OFS604" },
 	{ "D06 offset 2^63-1", d06_max, READ, EUCLEAN, "OFS604" },
-	{ "D06 offset + length", d06_wrap, READ, EUCLEAN, "OFS604" },
+	{ "D06 offset plus length overflows", d06_wrap, READ, EUCLEAN,
+	    "OFS604" },
 	{ "D07 length 0", d07_zero, READ, EUCLEAN, "OFS605" },
-	{ "D08 size overflow", d08, READ, EUCLEAN, "OFS606" },
+	{ "D08 size overflows", d08, READ, EUCLEAN, "OFS606" },
 	{ "D12 negative dim", d12_dim, MOUNT, EUCLEAN, "OFS417" },
 	{ "D12 negative offset", d12_offset, MOUNT, EUCLEAN, "OFS417" },
 	{ "D12 negative size", d12_size, MOUNT, EUCLEAN, "OFS417" },
 	{ "D12 negative place", d12_place, MOUNT, EUCLEAN, "OFS417" },
 	{ "D12 negative length", d12_length, MOUNT, EUCLEAN, "OFS417" },
-	{ "D13 dims of a chunk", d13_rank, READ, EUCLEAN, "OFS608" },
-	{ "D13 offsets and sizes", d13_uneven, READ, EUCLEAN, "OFS608" },
-	{ "D14 chunk outside", d14, READ, EUCLEAN, "OFS609" },
-	{ "D14 chunk far outside", d14_wrap, READ, EUCLEAN, "OFS609" },
-	{ "D15 overlap", d15, READ, EUCLEAN, "OFS610" },
+	{ "D13 chunk with another number of dimensions", d13_rank, READ,
+	    EUCLEAN, "OFS608" },
+	{ "D13 chunk with offsets and sizes of unequal length", d13_uneven,
+	    READ, EUCLEAN, "OFS608" },
+	{ "D14 chunk outside the tensor", d14, READ, EUCLEAN, "OFS609" },
+	{ "D14 chunk far outside the tensor", d14_wrap, READ, EUCLEAN,
+	    "OFS609" },
+	{ "D15 overlapping chunks", d15, READ, EUCLEAN, "OFS610" },
 	{ "D16 duplicate chunk", d16, WORKS, 0, NULL },
-	{ "D21 item without key", d21, WARN, EUCLEAN, "OFS613" },
-	{ "D21 key without item", d21_reverse, READ, EIO, "OFS607" },
+	{ "D21 item of an unknown key", d21, WARN, EUCLEAN, "OFS613" },
+	{ "D21 chunk without an item", d21_reverse, READ, EIO, "OFS607" },
 	{ "D21 item at another offset", d21_offset, READ, EIO, "OFS607" },
-	{ "D22 shared bytes", d22, WARN, EUCLEAN, "OFS614" },
+	{ "D22 items that share bytes", d22, WARN, EUCLEAN, "OFS614" },
 	{ "D23 absolute path", d23, MOUNT, EPERM, "OFS620" },
-	{ "D24 ..", d24_up, MOUNT, EPERM, "OFS620" },
-	{ "D24 .. inside", d24_middle, MOUNT, EPERM, "OFS620" },
-	{ "D24 .. last", d24_end, MOUNT, EPERM, "OFS620" },
-	{ "D25 sub-directory", d25, WORKS, 0, NULL },
+	{ "D24 .. at the beginning", d24_up, MOUNT, EPERM, "OFS620" },
+	{ "D24 .. in the middle", d24_middle, MOUNT, EPERM, "OFS620" },
+	{ "D24 .. at the end", d24_end, MOUNT, EPERM, "OFS620" },
+	{ "D25 file in a subdirectory", d25, WORKS, 0, NULL },
 	{ "D26 empty path", d26_empty, MOUNT, EPERM, "OFS620" },
-	{ "D26 .", d26_dot, MOUNT, EPERM, "OFS620" },
-	{ "D26 /", d26_slash, MOUNT, EPERM, "OFS620" },
-	{ "D26 long path", d26_long, MOUNT, EPERM, "OFS620" },
-	{ "D26 NUL", d26_nul, MOUNT, EPERM, "OFS620" },
-	{ "D26 256 components", d26_deep, MOUNT, EPERM, "OFS620" },
-	{ "D27 symbolic link", d27, READ, EPERM, "OFS621" },
-	{ "D27 link on the way", d27_component, READ, EPERM, "OFS621" },
-	{ "D29 FIFO", d29, READ, EUCLEAN, "OFS602" },
-	{ "D29 directory", d29_dir, READ, EUCLEAN, "OFS602" },
-	{ "D31 two names of a file", d31, WORKS, 0, NULL },
-	{ "D32 wrong item", d32, READ, EUCLEAN, "OFS615" },
+	{ "D26 path .", d26_dot, MOUNT, EPERM, "OFS620" },
+	{ "D26 path /", d26_slash, MOUNT, EPERM, "OFS620" },
+	{ "D26 path of 5000 bytes", d26_long, MOUNT, EPERM, "OFS620" },
+	{ "D26 path with a NUL", d26_nul, MOUNT, EPERM, "OFS620" },
+	{ "D26 path of 256 components", d26_deep, MOUNT, EPERM, "OFS620" },
+	{ "D27 symbolic link to a file", d27, READ, EPERM, "OFS621" },
+	{ "D27 symbolic link to a directory", d27_component, READ, EPERM,
+	    "OFS621" },
+	{ "D29 FIFO instead of a file", d29, READ, EUCLEAN, "OFS602" },
+	{ "D29 directory instead of a file", d29_dir, READ, EUCLEAN, "OFS602" },
+	{ "D31 hard link", d31, WORKS, 0, NULL },
+	{ "D32 item of another tensor", d32, READ, EUCLEAN, "OFS615" },
 	{ "D33 unknown dtype", d33_unknown, READ, EOPNOTSUPP, "OFS616" },
-	{ "D33 quantized in the index only", d33_quantized, READ, EUCLEAN,
+	{ "D33 quantized dtype in the index only", d33_quantized, READ, EUCLEAN,
 	    "OFS615" },
-	{ "D34 sparse", d34_sparse, READ, EOPNOTSUPP, "OFS617" },
+	{ "D34 sparse layout", d34_sparse, READ, EOPNOTSUPP, "OFS617" },
 	{ "D34 memory format 7", d34_format, READ, EOPNOTSUPP, "OFS617" },
 	{ "D34 channels last", d34_last, WORKS, 0, NULL },
 	{ "D35 planner_data is str", d35_type, WARN, EUCLEAN, "OFS618" },
 	{ "D35 paths are floats", d35_paths, WARN, EUCLEAN, "OFS618" },
-	{ "D35 path of nothing", d35_stray, WARN, EUCLEAN, "OFS618" },
+	{ "D35 path of an unknown key", d35_stray, WARN, EUCLEAN, "OFS618" },
 	{ "D35 key without path", d35_absent, WORKS, 0, NULL },
 	{ "D37 unknown transform", d37, READ, EOPNOTSUPP, "OFS619" },
-	{ "D37 unknown version", d37_version, READ, EOPNOTSUPP, "OFS619" },
-	{ "D37 version 10", d37_digits, READ, EOPNOTSUPP, "OFS619" },
-	{ "D37 other domain", d37_domain, READ, EOPNOTSUPP, "OFS619" },
+	{ "D37 unknown version of a transform", d37_version, READ, EOPNOTSUPP,
+	    "OFS619" },
+	{ "D37 version that begins with a known one", d37_digits, READ,
+	    EOPNOTSUPP, "OFS619" },
+	{ "D37 transform of another domain", d37_domain, READ, EOPNOTSUPP,
+	    "OFS619" },
 	{ "D37 two transforms", d37_two, READ, EOPNOTSUPP, "OFS619" },
-	{ "D39 stale file", d39, WARN, 0, "OFS622" },
+	{ "D39 file that the index does not name", d39, WARN, 0, "OFS622" },
 
-	{ "P20 9 bytes", p20_9, MOUNT, ERANGE, "OFS416 integer of 9 bytes" },
-	{ "P20 255 bytes", p20_255, MOUNT, ERANGE, "OFS416" },
-	{ "P20 1 byte", p20_1, WORKS, 0, NULL },
-	{ "P20 8 bytes", p20_8, WORKS, 0, NULL },
-	{ "P21 negative LONG1", p21_offset, MOUNT, EUCLEAN,
+	{ "P20 integer of 9 bytes", p20_9, MOUNT, ERANGE,
+	    "OFS416 integer of 9 bytes" },
+	{ "P20 integer of 255 bytes", p20_255, MOUNT, ERANGE, "OFS416" },
+	{ "P20 integer of 1 byte", p20_1, WORKS, 0, NULL },
+	{ "P20 integer of 8 bytes", p20_8, WORKS, 0, NULL },
+	{ "P21 negative offset", p21_offset, MOUNT, EUCLEAN,
 	    "negative offset -1 in _StorageInfo" },
-	{ "P22 True", p22_bool, MOUNT, EUCLEAN, "OFS418 size" },
-	{ "P22 float", p22_float, MOUNT, EUCLEAN, "OFS418 size" },
-	{ "P22 str", p22_str, MOUNT, EUCLEAN, "OFS418 size" },
-	{ "P22 None", p22_none, MOUNT, EUCLEAN, "OFS418 size" },
-	{ "P22 no offset", p22_offset, MOUNT, EUCLEAN,
+	{ "P22 size that is True", p22_bool, MOUNT, EUCLEAN, "OFS418 size" },
+	{ "P22 size that is a float", p22_float, MOUNT, EUCLEAN,
+	    "OFS418 size" },
+	{ "P22 size that is a str", p22_str, MOUNT, EUCLEAN, "OFS418 size" },
+	{ "P22 size that is None", p22_none, MOUNT, EUCLEAN, "OFS418 size" },
+	{ "P22 offset that is None", p22_offset, MOUNT, EUCLEAN,
 	    "offset of _StorageInfo is None" },
-	{ "65 dimensions", dims_65, MOUNT, EUCLEAN, "OFS608" },
-	{ "P35 keys twice", p35_meta, MOUNT, EUCLEAN, "OFS428" },
-	{ "P35 items twice", p35_storage, MOUNT, EUCLEAN, "OFS428" },
+	{ "shape of 65 dimensions", dims_65, MOUNT, EUCLEAN, "OFS608" },
+	{ "P35 state_dict_metadata twice", p35_meta, MOUNT, EUCLEAN, "OFS428" },
+	{ "P35 storage_data twice", p35_storage, MOUNT, EUCLEAN, "OFS428" },
 	{ "P49 no storage_data", no_storage, MOUNT, EUCLEAN, "OFS442" },
 };
 
-/* What needs more than a lie in the index. */
+/* Cases that need more than one change of the index. */
 
 static int open_dir(struct reader *r, const char *dir,
     const struct optimfs_options *opt, struct optimfs_error *err)
@@ -680,8 +697,10 @@ static void refuse(const char *name, const char *dir,
 	struct optimfs_error err = { 0 };
 	struct reader r;
 
-	is_int(open_dir(&r, dir, opt, &err), -1, "%s: refused", name);
-	is_error(err, code, text, "%s: says why", name);
+	is_int(open_dir(&r, dir, opt, &err), -1,
+	    "%s: the checkpoint is refused", name);
+	is_error(err, code, text,
+	    "%s: the checkpoint fails with the expected error", name);
 	reader_close(&r);
 }
 
@@ -697,14 +716,16 @@ static void entries_of_unknown_kind(void)
 		base_init(&b);
 		lies[i](&b);
 		base_write(&b);
-		if (ok(open_dir(&r, b.dir, NULL, &err) == 0, "mounts")) {
-			check_good(&r, "neither tensor nor value");
+		if (ok(open_dir(&r, b.dir, NULL, &err) == 0,
+			"an index with an entry of unknown kind is read")) {
+			check_good(&r, "entry of unknown kind");
 			e = reader_find(&r, "bad", "/");
 			ok(e != NULL && e->kind == OFS_ENTRY_ITEM &&
 				r.cat->items[e->ref].error != OFS_NONE,
-			    "it is an item with an error");
+			    "an entry of unknown kind is an item with an "
+			    "error");
 			ok(reader_note(&r, "OFS625 bad: neither") != NULL,
-			    "that says why");
+			    "an entry of unknown kind is noted with its key");
 		}
 		reader_close(&r);
 		base_fini(&b);
@@ -718,20 +739,21 @@ static void without_index(void)
 
 	base_init(&b);
 	mk_file(b.dir, "__0_0.distcp", b.file.data, b.file.len);
-	refuse("D01", b.dir, NULL, EUCLEAN, "OFS601");
+	refuse("D01 no .metadata", b.dir, NULL, EUCLEAN, "OFS601");
 	mk_file(b.dir, ".metadata.tmp", "", 0);
-	refuse("D01 with .tmp", b.dir, NULL, EUCLEAN, ".metadata.tmp");
+	refuse("D01 .metadata.tmp without .metadata", b.dir, NULL, EUCLEAN,
+	    ".metadata.tmp");
 	snprintf(path, sizeof(path), "%s/__0_0.distcp", b.dir);
 	unlink(path);
-	refuse("D02", b.dir, NULL, EBUSY, "OFS258");
+	refuse("D02 .metadata.tmp alone", b.dir, NULL, EBUSY, "OFS258");
 	mk_file(b.dir, ".metadata/x", "", 0);
-	refuse("D03 directory", b.dir, NULL, EUCLEAN, "OFS602");
+	refuse("D03 .metadata is a directory", b.dir, NULL, EUCLEAN, "OFS602");
 	base_fini(&b);
 	base_init(&b);
 	snprintf(path, sizeof(path), "%s/.metadata", b.dir);
 	if (mkfifo(path, 0600) == -1)
 		bail_out("mkfifo: %m");
-	refuse("D03 FIFO", b.dir, NULL, EUCLEAN, "OFS602");
+	refuse("D03 .metadata is a FIFO", b.dir, NULL, EUCLEAN, "OFS602");
 	base_fini(&b);
 }
 
@@ -743,18 +765,18 @@ static void wrong_pickles(void)
 		size_t n;
 		const char *text;
 	} pickles[] = {
-		{ "P01 empty", BYTES(""), "OFS401" },
-		{ "P49 a list", BYTES("\x80\4]."),
+		{ "P01 empty file", BYTES(""), "OFS401" },
+		{ "P49 list", BYTES("\x80\4]."),
 		    "top object is list, expected Metadata" },
-		{ "P49 a dict", BYTES("\x80\4}."), "top object is dict" },
+		{ "P49 dict", BYTES("\x80\4}."), "top object is dict" },
 		{ "P49 None", BYTES("\x80\4N."), "OFS442" },
-		{ "P49 an empty instance",
+		{ "P49 empty instance",
 		    BYTES("\x80\4\x8c\1m\x8c\1C\x93)\x81}b."), "OFS442" },
-		{ "P36 keys that hold themselves",
+		{ "P36 keys that contain themselves",
 		    BYTES("\x80\4cm\nC\n)\x81\x94}\x8c\x13"
 			  "state_dict_metadatah\0sb."),
 		    "OFS429" },
-		{ "P36 items that hold themselves",
+		{ "P36 items that contain themselves",
 		    BYTES("\x80\4cm\nC\n)\x81\x94}(\x8c\x13"
 			  "state_dict_metadata}\x8c\x0c"
 			  "storage_datah\0ub."),
@@ -777,13 +799,15 @@ static void limits(void)
 
 	base_init(&b);
 	base_write(&b);
-	refuse("P47", b.dir, &opt, E2BIG, "OFS440");
+	refuse("P47 index larger than max_metadata", b.dir, &opt, E2BIG,
+	    "OFS440");
 	opt = (struct optimfs_options){ .parse_mem = 1000 };
-	refuse("P48", b.dir, &opt, ENOMEM, "OFS441");
+	refuse("P48 index that needs more than parse_mem", b.dir, &opt, ENOMEM,
+	    "OFS441");
 	base_fini(&b);
 }
 
-/* P04: cut anywhere, it is refused and nothing else happens. */
+/* P04: An index that is cut anywhere is refused with EUCLEAN. */
 static void truncated(void)
 {
 	struct ofs_buf pk = { 0 };
@@ -804,13 +828,13 @@ static void truncated(void)
 		}
 		reader_close(&r);
 	}
-	is_u64(bad, 0, "P04: %zu prefixes are refused", pk.len);
+	is_u64(bad, 0, "P04: all %zu prefixes of an index are refused", pk.len);
 	ofs_buf_fini(&pk);
 	base_fini(&b);
 }
 
-/* P05: with one byte changed it is refused, or tensors that read give what the
- * file has. */
+/* P05: An index with one bit changed is refused, or the tensors that can be
+ * read have the right bytes. */
 static void flipped(void)
 {
 	struct ofs_buf pk = { 0 };
@@ -842,13 +866,16 @@ static void flipped(void)
 		free(bytes);
 		reader_close(&r);
 	}
-	ok(refused > 0, "P05: %zu of %zu flips are refused", refused, pk.len);
-	is_u64(wrong, 0, "P05: none gives wrong bytes");
+	ok(refused > 0,
+	    "P05: %zu of %zu indexes with a changed bit are refused", refused,
+	    pk.len);
+	is_u64(wrong, 0,
+	    "P05: an index with a changed bit never gives wrong bytes");
 	ofs_buf_fini(&pk);
 	base_fini(&b);
 }
 
-/* D05: what lies before the end of a short file still reads. */
+/* D05: Shards before the end of a truncated file can be read. */
 static void short_file(void)
 {
 	struct optimfs_error err = { 0 };
@@ -861,24 +888,27 @@ static void short_file(void)
 	two_chunks(&b);
 	b.file.len = (size_t)b.index.tensor[0].chunk[1].at.off + 20;
 	base_write(&b);
-	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0, "D05: mounts")) {
+	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		"D05: a checkpoint with a truncated file is read")) {
 		base_fini(&b);
 		return;
 	}
 	t = find_tensor(&r, "bad");
 	bytes = reader_range(&r, t, 0, 2, &err);
 	ok(bytes != NULL && memcmp(bytes, bad_data, 8) == 0,
-	    "D05: the first half reads");
+	    "D05: a shard before the end of the file can be read");
 	free(bytes);
-	ok(reader_range(&r, t, 2, 2, &err) == NULL, "D05: the second fails");
-	is_int(err.code, EIO, "D05: with EIO");
+	ok(reader_range(&r, t, 2, 2, &err) == NULL,
+	    "D05: a shard past the end of the file fails");
+	is_int(err.code, EIO,
+	    "D05: a shard past the end of the file fails with EIO");
 	ok(reader_note(&r, "OFS603 __0_0.distcp has") != NULL,
 	    "D05: a note says that the file is short");
 	reader_close(&r);
 	base_fini(&b);
 }
 
-/* D09, D18: shapes are only numbers, and holes are holes. */
+/* D09, D18: Large shapes cost nothing, and holes cannot be read. */
 static void hole(void)
 {
 	struct optimfs_error err = { 0 };
@@ -890,23 +920,26 @@ static void hole(void)
 	base_init(&b);
 	b.index.tensor[0].size.v[0] = INT64_C(1) << 40;
 	base_write(&b);
-	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0, "D09: mounts")) {
+	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		"D09: a checkpoint with a tensor of 4 TiB is read")) {
 		base_fini(&b);
 		return;
 	}
 	t = find_tensor(&r, "bad");
-	is_u64(ofs_tensor_bytes(r.cat, t), UINT64_C(1) << 42, "D09: size");
+	is_u64(ofs_tensor_bytes(r.cat, t), UINT64_C(1) << 42,
+	    "D09: the tensor has a size of 4 TiB");
 	bytes = reader_range(&r, t, 0, 4, &err);
 	ok(bytes != NULL && memcmp(bytes, bad_data, 16) == 0,
-	    "D09: what is there reads");
+	    "D09: the part of the tensor that is stored can be read");
 	free(bytes);
-	ok(reader_range(&r, t, 2, 4, &err) == NULL, "D18: the hole fails");
-	is_error(err, EIO, "OFS607", "D18: says why");
+	ok(reader_range(&r, t, 2, 4, &err) == NULL,
+	    "D18: reading a hole fails");
+	is_error(err, EIO, "OFS607", "D18: reading a hole fails with OFS607");
 	reader_close(&r);
 	base_fini(&b);
 }
 
-/* D10, D11: nothing, and one thing. */
+/* D10, D11: Tensors without elements, and without dimensions. */
 static void no_dims(void)
 {
 	static const struct mk_dims none = { 0, { 0 } },
@@ -935,20 +968,24 @@ static void no_dims(void)
 	    (int64_t)mk_write_tensor(&b.file, "FloatStorage", &empty, "", 0);
 	b.index.ntensors = 3;
 	base_write(&b);
-	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0, "D10: mounts"))
+	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		"D10: a checkpoint with an empty tensor is read"))
 		diag("%s", err.text);
 	t = find_tensor(&r, "bad");
 	bytes = reader_tensor(&r, t, &err);
-	ok(bytes != NULL && memcmp(bytes, bad_data, 4) == 0, "D11: one value");
+	ok(bytes != NULL && memcmp(bytes, bad_data, 4) == 0,
+	    "D11: a tensor without dimensions has one element");
 	free(bytes);
 	t = find_tensor(&r, "empty");
-	is_u64(ofs_tensor_bytes(r.cat, t), 0, "D10: no bytes");
-	is_int((int)t->error, (int)OFS_NONE, "D10: and no error");
+	is_u64(ofs_tensor_bytes(r.cat, t), 0,
+	    "D10: a tensor with a dimension of 0 has no bytes");
+	is_int((int)t->error, (int)OFS_NONE,
+	    "D10: a tensor with a dimension of 0 has no error");
 	reader_close(&r);
 	base_fini(&b);
 }
 
-/* D30: a huge sparse file costs nothing. */
+/* D30: A huge sparse file costs nothing. */
 static void sparse_file(void)
 {
 	struct optimfs_error err = { 0 };
@@ -961,13 +998,14 @@ static void sparse_file(void)
 	snprintf(path, sizeof(path), "%s/__0_0.distcp", b.dir);
 	if (truncate(path, INT64_C(1) << 42) == -1)
 		skip(2, "no sparse files here");
-	else if (ok(open_dir(&r, b.dir, NULL, &err) == 0, "D30: mounts"))
+	else if (ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		     "D30: a checkpoint with a sparse file of 4 TiB is read"))
 		check_good(&r, "D30");
 	reader_close(&r);
 	base_fini(&b);
 }
 
-/* D38: many ranks' files are not there. */
+/* D38: The files of several ranks are missing. */
 static void missing_ranks(void)
 {
 	static char names[8][24];
@@ -990,20 +1028,22 @@ static void missing_ranks(void)
 		bad->chunk[i].at.file = names[i];
 	}
 	base_write(&b);
-	if (ok(open_dir(&r, b.dir, NULL, &err) == 0, "D38: mounts")) {
+	if (ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		"D38: a checkpoint without the files of seven ranks is read")) {
 		check_good(&r, "D38");
-		is_int(r.cat->world_size, 15, "D38: world size");
+		is_int(r.cat->world_size, 15,
+		    "D38: ranks with missing files count for the world size");
 		note = reader_note(&r, "OFS180");
 		ok(note != NULL && strstr(note->text, "ranks 8 to 14") != NULL,
-		    "D38: the ranks are listed");
+		    "D38: the ranks with missing files are noted");
 		ok(reader_note(&r, "OFS140 __8_0.distcp") != NULL,
-		    "D38: and the files");
+		    "D38: the missing files are noted");
 	}
 	reader_close(&r);
 	base_fini(&b);
 }
 
-/* D39: an empty file is a rank that had nothing to write. */
+/* D39: A rank that had nothing to write leaves an empty file. */
 static void idle_rank(void)
 {
 	struct optimfs_error err = { 0 };
@@ -1013,14 +1053,16 @@ static void idle_rank(void)
 	base_init(&b);
 	d39_empty(&b);
 	base_write(&b);
-	if (ok(open_dir(&r, b.dir, NULL, &err) == 0, "an idle rank: mounts"))
-		ok(reader_note(&r, "OFS622") == NULL, "and no warning");
+	if (ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		"D39: a checkpoint with an empty data file is read"))
+		ok(reader_note(&r, "OFS622") == NULL,
+		    "D39: an empty data file causes no warning");
 	reader_close(&r);
 	base_fini(&b);
 }
 
-/* Values: where they are stored is checked like the rest, and one that is
- * hostile (D36) is no one's business until it is opened. */
+/* Values: their places are checked like those of tensors. The contents of a
+ * hostile value (D36) are not looked at until it is read. */
 static void values(void)
 {
 	static const char hostile[] = "\x80\x04\x8c\2os\x8c\6system\x93\x8c\2ls"
@@ -1046,24 +1088,28 @@ static void values(void)
 	b.index.value[3].key = "coded";
 	b.index.value[3].at.transform = "stream.rot13/1";
 	base_write(&b);
-	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0, "values: mount")) {
+	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		"a checkpoint with odd values is read")) {
 		diag("%s", err.text);
 		base_fini(&b);
 		return;
 	}
-	ok(reader_note(&r, "os.system") == NULL, "D36: not looked at");
+	ok(reader_note(&r, "os.system") == NULL,
+	    "D36: reading the index does not look into values");
 	e = reader_find(&r, "v", "/");
 	doc = ofs_locate_item(&r.r, &r.cat->items[e->ref], &err);
 	ok(doc != NULL && ofs_pk_int(doc, ofs_pickle_root(doc), &i) && i == 7,
-	    "a value reads");
+	    "a sound value can be read");
 	ofs_pickle_free(doc);
-	ok(reader_note(&r, "OFS613 nowhere:") != NULL, "one is nowhere");
-	ok(reader_note(&r, "OFS619 coded:") != NULL, "one cannot be decoded");
+	ok(reader_note(&r, "OFS613 nowhere:") != NULL,
+	    "a value without a place is noted");
+	ok(reader_note(&r, "OFS619 coded:") != NULL,
+	    "a value with an unknown transform is noted");
 	e = reader_find(&r, "hostile", "/");
 	doc = ofs_locate_item(&r.r, &r.cat->items[e->ref], &err);
 	ok(doc == NULL ||
 		ofs_pk_kind(doc, ofs_pickle_root(doc)) == OFS_PK_OBJECT,
-	    "D36: data, or refused");
+	    "D36: a hostile value is data, or is refused");
 	ofs_pickle_free(doc);
 	reader_close(&r);
 	base_fini(&b);

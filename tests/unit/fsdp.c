@@ -1,4 +1,5 @@
-/* format/fsdp/join.c - what FSDP1 flattens comes back, for random models and ranks */
+/* format/fsdp/join.c - joining of FSDP1 rank files, for random models and
+ * ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -20,8 +21,8 @@
 #define MAX_PARAMS 24
 #define MAX_UNITS  4
 
-/* A model of units; of parameter i, element e is i * 1000 + e. Parameters of
- * a unit follow each other. */
+/* Defects of a rank file. In a model, parameters of a unit follow each other;
+ * element e of parameter i is i * 1000 + e. */
 enum defect {
 	SOUND,
 	STEPS_DIFFER,
@@ -30,29 +31,29 @@ enum defect {
 	LISTS_DIFFER,
 	DTYPE_DIFFERS,
 	ORPHAN,
-	NESTED,  /* no defect; of every rank */
-	IGNORED, /* nor this: one more ID, of no unit */
-	UNKNOWN  /* the same, and the model has no such parameter */
+	NESTED,  /* no defect: nested state, in every rank's file */
+	IGNORED, /* no defect: a further ID, whose parameter is in no unit */
+	UNKNOWN  /* as IGNORED, but the model has no such parameter */
 };
 
 /* How IDs get their names. */
 enum names {
-	BY_ORDER,  /* parameters of the units file */
-	BY_GROUPS, /* its param_groups */
-	BY_FILE    /* ids= */
+	BY_ORDER,  /* from "parameters" of the units file */
+	BY_GROUPS, /* from "param_groups" of the units file */
+	BY_FILE    /* from the file of the option ids */
 };
 
 struct model {
-	enum defect defect; /* of rank 1's file */
-	bool whole; /* NO_SHARD: each rank has every parameter as it is */
+	enum defect defect; /* of the file of rank 1 */
+	bool whole; /* NO_SHARD: each rank has all parameters unflattened */
 	uint32_t nunits, nparams, world, align;
 	uint32_t unit[MAX_PARAMS]; /* of each parameter */
 	uint32_t rows[MAX_PARAMS], columns[MAX_PARAMS];
 	char name[MAX_PARAMS][24];
-	uint32_t param[MAX_PARAMS]; /* of each ID, of use_orig_params */
+	uint32_t param[MAX_PARAMS]; /* of each ID, with use_orig_params */
 };
 
-/* What a rank holds of a parameter, or of a unit. */
+/* The elements that a rank holds of a parameter or of a unit. */
 struct slice {
 	float v[8192];
 	uint32_t n;
@@ -96,7 +97,7 @@ static void shuffle(struct model *m)
 	}
 }
 
-/* Lay the parameters of a unit out as FSDP does: owner[g] is the parameter of
+/* Lays out the parameters of a unit as FSDP does. owner[g] is the parameter of
  * element g, -1 for padding. Returns the padded length. */
 static uint32_t flatten(const struct model *m, uint32_t unit, float *flat,
     int *owner)
@@ -116,7 +117,8 @@ static uint32_t flatten(const struct model *m, uint32_t unit, float *flat,
 	return n;
 }
 
-/* A rank's state of one ID: of unit id, or of parameter id. */
+/* The state of an ID on a rank. The ID is that of a parameter with
+ * use_orig_params, otherwise that of a unit. */
 static void hold(const struct model *m, uint32_t id, uint32_t rank,
     struct slice *s)
 {
@@ -159,7 +161,7 @@ static void put_state(struct ofs_buf *b, const struct model *m,
 	mk_tensor(b, &t);
 	t.shape[0] -= defect == STATE_SHORT;
 	if (defect == DTYPE_DIFFERS) {
-		t.type = "IntStorage"; /* with a storage of its own */
+		t.type = "IntStorage"; /* with its own storage */
 		t.key = "1";
 	}
 	if (defect != STATE_LACKS) {
@@ -185,7 +187,7 @@ static void put_state(struct ofs_buf *b, const struct model *m,
 	mk_ops(b, "u");
 }
 
-/* The file of one rank: all it holds is one storage. */
+/* Writes the file of a rank. All its tensors share one storage. */
 static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 {
 	uint32_t nids = m->align > 0 ? m->nparams : m->nunits;
@@ -327,7 +329,7 @@ static void write_units(const struct model *m, const char *path,
 	write_file(path, &b);
 }
 
-/* Append the floats of a file to s; false when it is not there. */
+/* Appends the floats of a file to s; false if it cannot be read. */
 static bool read_floats(struct optimfs *fs, const char *path, struct slice *s)
 {
 	struct optimfs_file *file;
@@ -356,8 +358,8 @@ static bool is_param(const struct model *m, uint32_t i, const struct slice *s)
 	return true;
 }
 
-/* Every parameter reads as it was, and the ranks' own files are its pieces in
- * order. */
+/* Every parameter has its elements, and those in the directories of the ranks
+ * are its slices in order. */
 static bool comes_back(const struct model *m, struct optimfs *fs)
 {
 	static struct slice s;
@@ -401,7 +403,7 @@ static void temporary(char path[96])
 	close(fd);
 }
 
-/* A directory of fs as files. */
+/* Copies the files of a directory of fs. */
 struct copy {
 	struct optimfs *fs;
 	struct handmade *h;
@@ -431,8 +433,8 @@ static int copy_file(void *ctx, const struct optimfs_dirent *entry)
 	return !c->good;
 }
 
-/* Flattened anew, for any ranks and in either form, it is the same; the units
- * are those that the view gives along. */
+/* The view fsdp@, with random ranks and form, reads as the same parameters
+ * again, with the units file that the view has. */
 static bool again(struct model m, struct optimfs *fs)
 {
 	static const char *const forms[] = { "", ",orig", ",flat" };
@@ -464,7 +466,7 @@ static bool again(struct model m, struct optimfs *fs)
 	return good;
 }
 
-/* copies: HYBRID_SHARD, as many groups of ranks that each have all. */
+/* copies: HYBRID_SHARD, the number of groups of ranks that hold everything. */
 static bool identity(uint32_t world, uint32_t copies, bool whole)
 {
 	struct optimfs_options o = { 0 };
@@ -508,8 +510,8 @@ static bool identity(uint32_t world, uint32_t copies, bool whole)
 	return good;
 }
 
-/* Two matrices over four ranks, one of whose files may be wrong or not there.
- * NULL units: none. */
+/* Opens two matrices over four ranks. The file of rank 1 may have a defect, the
+ * last files may be missing. */
 static struct optimfs *open_small(struct handmade *h, enum defect defect,
     bool with_units, uint32_t nfiles, struct optimfs_error *err)
 {
@@ -537,7 +539,14 @@ static struct optimfs *open_small(struct handmade *h, enum defect defect,
 	return fs;
 }
 
-/* Reading n bytes at off of path fails so. */
+static void opens(const struct optimfs *fs, const char *what,
+    const struct optimfs_error *err)
+{
+	if (!ok(fs != NULL, "%s", what))
+		diag("%s", err->text);
+}
+
+/* Reading 4 bytes at off of path fails with this code and text. */
 static void fails(struct optimfs *fs, const char *path, uint64_t off, int code,
     const char *part)
 {
@@ -547,11 +556,12 @@ static void fails(struct optimfs *fs, const char *path, uint64_t off, int code,
 	uint8_t byte[4];
 	bool failed;
 
-	ok(optimfs_resolve(fs, path, &attr, &err) == 0, "%s is listed", path);
+	ok(optimfs_resolve(fs, path, &attr, &err) == 0, "%s is in the tree",
+	    path);
 	failed = optimfs_file_open(fs, attr.node, &file, &err) == -1 ||
 	    optimfs_file_read(file, byte, sizeof(byte), off, &err) == -1;
-	ok(failed, "%s cannot be read", path);
-	is_error(err, code, part, "%s: %s", path, part);
+	ok(failed, "reading %s fails", path);
+	is_error(err, code, part, "reading %s fails with '%s'", path, part);
 	if (file != NULL)
 		optimfs_file_close(file);
 }
@@ -561,8 +571,8 @@ static void reads(struct optimfs *fs, const char *path, uint32_t n)
 	static struct slice s;
 
 	s.n = 0;
-	ok(read_floats(fs, path, &s), "%s can be read", path);
-	is_u64(s.n, n, "%s: its elements", path);
+	ok(read_floats(fs, path, &s), "reading %s succeeds", path);
+	is_u64(s.n, n, "number of elements of %s", path);
 }
 
 static void mentions(struct optimfs *fs, const char *path, const char *part)
@@ -571,7 +581,7 @@ static void mentions(struct optimfs *fs, const char *path, const char *part)
 
 	memset(&s, 0, sizeof(s));
 	ok(read_floats(fs, path, &s) && strstr((char *)s.v, part) != NULL,
-	    "%s: %s", path, part);
+	    "%s contains '%s'", path, part);
 }
 
 static void wrong_state(void)
@@ -581,32 +591,32 @@ static void wrong_state(void)
 	struct handmade h;
 
 	fs = open_small(&h, STATE_LACKS, true, 4, &err);
-	ok(fs != NULL, "a rank lacks a state: %s", err.text);
+	opens(fs, "a checkpoint where rank 1 lacks a state opens", &err);
 	fails(fs, "optim/state/a.weight/exp_avg_sq", 0, EUCLEAN,
 	    "rank 1 does not have this state of its 10 elements");
 	reads(fs, "optim/state/a.weight/exp_avg", 24);
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, STATE_SHORT, true, 4, &err);
-	ok(fs != NULL, "a rank's state is short: %s", err.text);
+	opens(fs, "a checkpoint where rank 1 has a short state opens", &err);
 	fails(fs, "optim/state/a.weight/exp_avg_sq", 0, EUCLEAN,
 	    "rank 1 has 9 elements in 1 dimensions");
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, STEPS_DIFFER, true, 4, &err);
-	ok(fs != NULL, "ranks differ about a step: %s", err.text);
+	opens(fs, "a checkpoint where ranks have different steps opens", &err);
 	fails(fs, "optim/state/a.weight/step", 0, EPROTO, "8 (rank 1)");
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, DTYPE_DIFFERS, true, 4, &err);
-	ok(fs != NULL, "a rank's state has another dtype: %s", err.text);
+	opens(fs, "a checkpoint where rank 1 has another dtype opens", &err);
 	fails(fs, "optim/state/a.weight/exp_avg_sq", 0, EUCLEAN,
 	    "rank 1 says dtype int32, others say float32");
 	reads(fs, "optim/state/a.weight/exp_avg", 24);
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, ORPHAN, true, 4, &err);
-	ok(fs != NULL, "a rank has state of no parameter: %s", err.text);
+	opens(fs, "a checkpoint with state of an unknown ID opens", &err);
 	fails(fs, "optim/state/99/exp_avg", 0, EUCLEAN, "OFS644");
 	fails(fs, "optim/state/99/step", 0, EUCLEAN, "parameter ID 99");
 	reads(fs, ".optimfs/rank/1/optim/state/99/exp_avg", 4);
@@ -614,15 +624,16 @@ static void wrong_state(void)
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, ORPHAN, false, 4, &err);
-	ok(fs != NULL, "the same without units: %s", err.text);
+	opens(fs, "a checkpoint with an unknown ID opens without units", &err);
 	fails(fs, "optim/state/99/exp_avg", 0, EUCLEAN, "OFS644");
 	fails(fs, "optim/state/99/step", 0, EUCLEAN, "OFS644");
 	fails(fs, "optim/state/0/exp_avg", 0, EOPNOTSUPP, "OFS166");
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, LISTS_DIFFER, true, 4, &err);
-	ok(fs == NULL, "ranks list other parameters");
-	is_error(err, EUCLEAN, "rank 0 and rank 1 list", "says which");
+	ok(fs == NULL, "ranks with different lists of parameters are refused");
+	is_error(err, EUCLEAN, "rank 0 and rank 1 list",
+	    "different lists of parameters fail with both ranks");
 	handmade_fini(&h);
 }
 
@@ -647,7 +658,7 @@ static void of_other_kinds(void)
 	struct handmade h;
 
 	fs = open_small(&h, NESTED, true, 4, &err);
-	ok(fs != NULL, "state within state: %s", err.text);
+	opens(fs, "a checkpoint with nested state opens", &err);
 	reads(fs, "optim/state/a.weight/pre/slice", 24);
 	reads(fs, "optim/state/b.weight/pre/slice", 15);
 	reads(fs, "optim/state/a.weight/pre/L", 4);
@@ -655,7 +666,7 @@ static void of_other_kinds(void)
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, IGNORED, true, 4, &err);
-	ok(fs != NULL, "a parameter of no unit: %s", err.text);
+	opens(fs, "a checkpoint with a parameter in no unit opens", &err);
 	reads(fs, "optim/state/extra.w/exp_avg", 4);
 	attribute(fs, "optim/state/b.weight/exp_avg", "user.optimfs.index",
 	    "1");
@@ -671,9 +682,10 @@ static void of_other_kinds(void)
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, UNKNOWN, true, 4, &err);
-	ok(fs == NULL, "a parameter that nobody knows");
+	ok(fs == NULL, "a parameter that no unit and no list knows is refused");
 	is_error(err, EINVAL,
-	    "param_groups: ID 2 is extra.w, which is in no unit", "says which");
+	    "param_groups: ID 2 is extra.w, which is in no unit",
+	    "an unknown parameter fails with its ID and name");
 	handmade_fini(&h);
 }
 
@@ -684,13 +696,13 @@ static void not_all_there(void)
 	struct handmade h;
 
 	fs = open_small(&h, SOUND, false, 4, &err);
-	ok(fs != NULL, "without units: %s", err.text);
+	opens(fs, "a checkpoint without a units file opens", &err);
 	fails(fs, "optim/state/0/exp_avg", 0, EOPNOTSUPP, "OFS166");
 	reads(fs, ".optimfs/rank/1/optim/state/0/exp_avg", 10);
 	optimfs_close(fs);
 	handmade_fini(&h);
 	fs = open_small(&h, SOUND, true, 3, &err);
-	ok(fs != NULL, "without the last rank: %s", err.text);
+	opens(fs, "a checkpoint without the last rank's file opens", &err);
 	mentions(fs, ".optimfs/missing", "OFS180 optim_rank0.pt: 3 of");
 	reads(fs, "optim/state/a.weight/exp_avg", 24);
 	fails(fs, "optim/state/b.weight/exp_avg", 4 * 6, EIO, "OFS");
@@ -698,8 +710,8 @@ static void not_all_there(void)
 	handmade_fini(&h);
 }
 
-/* One rank: parameters 0 and 1 are of a group that decays, 2 and 3 of one that
- * does not; 1 and 3 have no state. */
+/* A file of one rank. Parameters 0 and 1 are in a group with weight decay, 2
+ * and 3 in one without. 1 and 3 have no state. */
 static void write_stateless(struct handmade *h)
 {
 	static const float data[9];
@@ -747,7 +759,8 @@ static void write_stateless(struct handmade *h)
 	ofs_buf_fini(&p);
 }
 
-/* Which of c and d is which only their dimensions tell: matrices decay. */
+/* Only the dimensions tell which ID is c and which is d: weight decay is for
+ * matrices. */
 static void named_by_dimensions(void)
 {
 	static const char units[] =
@@ -769,8 +782,7 @@ static void named_by_dimensions(void)
 	write_file(path, &b);
 	o.units = path;
 	fs = optimfs_open(h.dir, &o, &err);
-	ok(fs != NULL, "parameters without state: %s", err.text);
-	if (fs == NULL)
+	if (!ok(fs != NULL, "a checkpoint of parameters without state opens"))
 		bail_out("%s", err.text);
 	mentions(fs, ".optimfs/warnings", "OFS168");
 	mentions(fs, "optim/param_groups/0/params", "c");
@@ -789,13 +801,17 @@ int main(void)
 
 		for (int k = 0; k < 12 && good; k++)
 			good = identity(worlds[i], 1, false);
-		ok(good, "%u ranks: flattened and back is the identity",
+		ok(good,
+		    "joining the files of %u ranks gives back random models",
 		    worlds[i]);
 	}
 	for (int k = 0; k < 8; k++)
-		ok(identity(2 + below(3), 2 + below(2), false), "HYBRID_SHARD");
+		ok(identity(2 + below(3), 2 + below(2), false),
+		    "joining the files of HYBRID_SHARD gives back a random "
+		    "model");
 	for (int k = 0; k < 12; k++)
-		ok(identity(2 + below(4), 1, true), "NO_SHARD");
+		ok(identity(2 + below(4), 1, true),
+		    "joining the files of NO_SHARD gives back a random model");
 	wrong_state();
 	of_other_kinds();
 	not_all_there();

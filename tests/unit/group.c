@@ -1,4 +1,4 @@
-/* group.c - joining, agreeing on files, and requests among ranks */
+/* group.c - ranks that agree on files, fetch from each other and leave */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 #include "support/group_job.h"
 #include "tap.h"
 
-/* Agreement. */
+/* Agreement on files. */
 
 static void expect(struct job *j, int code, const char *part, const char *what)
 {
@@ -32,7 +32,7 @@ static void expect(struct job *j, int code, const char *part, const char *what)
 	for (int r = 0; r < j->size; r++)
 		bad += j->err[r].code != code ||
 		    (part != NULL && strstr(j->err[r].text, part) == NULL);
-	if (!is_u64(bad, 0, "%s: all ranks say the same", what))
+	if (!is_u64(bad, 0, "%s: all ranks get the expected result", what))
 		diag("%d %s", j->err[0].code, j->err[0].text);
 }
 
@@ -44,7 +44,7 @@ static void two_files(const char *name, const char *a, size_t na, const char *b,
 	put(path_of("0/other"), "x", 1);
 	put(path_of("1/%s", name), a, na);
 	put(path_of("2/%s", name), b, nb);
-	/* so that the times differ whatever the clock */
+	/* The mtimes must differ, whatever the clock does. */
 	if (utimensat(AT_FDCWD, path_of("2/%s", name),
 		(struct timespec[]){ { 1, 0 }, { 1, 0 } }, 0) == -1)
 		bail_out("utimensat");
@@ -57,31 +57,31 @@ static void test_agreement(void)
 
 	two_files("data", "1234", 4, "12345", 5);
 	expect(&j, EPROTO, "4 bytes on rank 1 (odd), 5 on rank 2 (even)",
-	    "two lengths");
+	    "a file with two lengths");
 	two_files("data", "1234", 4, "1235", 4);
 	expect(&j, EPROTO, "ranks 1 (odd) and 2 (even) have different files",
-	    "two contents");
+	    "a file with two contents");
 	two_files("data", "1234", 4, "1234", 4);
-	expect(&j, 0, NULL, "a copy");
+	expect(&j, 0, NULL, "a file that two ranks have");
 	two_files("data", "", 0, "", 0);
-	expect(&j, 0, NULL, "nothing in it");
+	expect(&j, 0, NULL, "an empty file that two ranks have");
 	put(path_of("0/state"), "x", 1);
 	snprintf(state, sizeof(state), "%s", path_of("0/state%%r"));
 	j.path = state;
-	expect(&j, ENOENT, "on any of 3 ranks", "no such file");
+	expect(&j, ENOENT, "on any of 3 ranks", "a file that no rank has");
 	put(path_of("0/state0"), "x", 1);
 	expect(&j, 0, NULL, "a file that one rank has");
 	if (mkdir(path_of("0/state1"), 0755) == -1)
 		bail_out("mkdir");
 	expect(&j, EPROTO, "not the same file or directory",
-	    "a file here, a directory there");
+	    "a path that is a file on one rank, a directory on another");
 	j.path = each_rank;
 	j.first = true;
 	two_files("data", "1234", 4, "1235", 4);
-	expect(&j, 0, NULL, "but not if only rank 0 is asked");
+	expect(&j, 0, NULL, "different files where only rank 0 is asked");
 }
 
-/* A large file, read by a rank that lacks it. */
+/* A large file that other ranks have. */
 
 #define NLARGE ((size_t)(9 * OFS_GROUP_ANSWER_MAX + 12345))
 
@@ -114,7 +114,7 @@ static uint32_t find_file(const struct ofs_manifest *s, const char *name)
 	return file;
 }
 
-/* Segments of all shapes, some larger than a message, at once. */
+/* Fetches segments of many shapes in one call, some larger than a message. */
 static void check_segments(const struct ofs_manifest *s, uint32_t file,
     struct trial *t)
 {
@@ -167,7 +167,7 @@ static void check_segments(const struct ofs_manifest *s, uint32_t file,
 	free(buf);
 }
 
-/* Four bytes, as zstd has them when they do not shrink. */
+/* A zstd frame of four bytes, stored without compression. */
 static const uint8_t frame[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x20, 4, 0x21, 0, 0,
 	'a', 'b', 'c', 'd' };
 
@@ -184,8 +184,11 @@ static void check_length(struct job *j, const struct ofs_manifest *s)
 
 		fakegroup_mute(j->f, rank_of, 1);
 		is_int(ofs_remote_length(s, &at, 100, &len, &err), 0,
-		    "an item's length, when rank %d is silent", rank_of);
-		is_u64(len, 4, "the other says it");
+		    "an item's decoded length is found while rank %d is silent",
+		    rank_of);
+		is_u64(len, 4,
+		    "the decoded length is right while rank %d is silent",
+		    rank_of);
 		fakegroup_mute(j->f, rank_of, 0);
 	}
 #else
@@ -209,37 +212,45 @@ static void check_large(struct job *j, int rank, struct optimfs_group *w)
 	s = ofs_group_manifest(w, j->path, NULL);
 	seg.object = find_file(s, "large");
 	check_segments(s, seg.object, t);
-	is_u64(t->bad, 0, "segments of all shapes from another rank");
+	is_u64(t->bad, 0,
+	    "segments of all shapes are fetched from other ranks");
 	is_u64(atomic_load(&c->largest), OFS_GROUP_ANSWER_MAX,
-	    "in messages of a bounded size");
+	    "no message is larger than OFS_GROUP_ANSWER_MAX");
 	ok(atomic_load(&c->answered[1]) > 5 && atomic_load(&c->answered[2]) > 5,
-	    "from both that have it");
+	    "both ranks that have the file answer requests");
 
 	check_length(j, s);
 	fakegroup_mute(j->f, 1, 1);
 	t->bad = 0;
 	check_segments(s, seg.object, t);
-	is_u64(t->bad, 0, "one of them does not answer: the other does");
+	is_u64(t->bad, 0, "a fetch succeeds while one of two owners is silent");
 	fakegroup_mute(j->f, 2, 1);
-	is_int(read_there(s, &seg, 1, buf, &err), -1, "neither does");
-	is_error(err, ETIMEDOUT, "rank ", "and that is said");
+	is_int(read_there(s, &seg, 1, buf, &err), -1,
+	    "a fetch fails while both owners are silent");
+	is_error(err, ETIMEDOUT, "rank ",
+	    "a fetch from silent owners fails with ETIMEDOUT");
 	fakegroup_mute(j->f, 1, 0);
-	is_int(read_there(s, &seg, 1, buf, &err), 0, "one answers again");
+	is_int(read_there(s, &seg, 1, buf, &err), 0,
+	    "a fetch succeeds when an owner answers again");
 	fakegroup_mute(j->f, 2, 0);
 
-	/* what the owner finds is said with its name */
+	/* errors that an owner finds carry its name */
 	seg.src = NLARGE - 50;
-	is_int(read_there(s, &seg, 1, buf, &err), -1, "past the end");
-	is_error(err, EIO, "OFS603 rank ", "the owner says it");
+	is_int(read_there(s, &seg, 1, buf, &err), -1,
+	    "a fetch past the end of the file fails");
+	is_error(err, EIO, "OFS603 rank ",
+	    "a fetch past the end fails with OFS603 and the owner's rank");
 
 	fakegroup_kill(j->f, 1, 1);
 	t->bad = 0;
 	check_segments(s, seg.object, t);
-	is_u64(t->bad, 0, "one has died: the other has it");
+	is_u64(t->bad, 0, "a fetch succeeds after one of two owners died");
 	fakegroup_kill(j->f, 2, 1);
 	seg.src = 0;
-	is_int(read_there(s, &seg, 1, buf, &err), -1, "both have died");
-	is_error(err, EHOSTDOWN, "rank ", "and that is said");
+	is_int(read_there(s, &seg, 1, buf, &err), -1,
+	    "a fetch fails after both owners died");
+	is_error(err, EHOSTDOWN, "rank ",
+	    "a fetch from dead owners fails with EHOSTDOWN");
 }
 
 static void test_large(void)
@@ -264,8 +275,8 @@ static void test_large(void)
 	free(large);
 }
 
-/* A tensor that another rank has, read from one end to the other: what comes
- * next is asked for ahead of time, and what is not read is not. */
+/* A tensor of another rank that is read from beginning to end. Sequential reads
+ * fetch ahead, random reads do not. */
 
 #define NTENSOR (4u << 20)
 #define READ    (256u << 10)
@@ -297,10 +308,10 @@ static void is_read(struct optimfs_file *file, uint64_t off, const char *what)
 	size_t want = off + READ > NTENSOR ? NTENSOR - off : READ;
 
 	if (!is_int(optimfs_file_read(file, buf, READ, off, &err),
-		(int64_t)want, "%s", what))
+		(int64_t)want, "%s succeeds", what))
 		diag("%s", err.text);
 	else
-		is_mem(buf, large + off, want, "its bytes");
+		is_mem(buf, large + off, want, "bytes of %s", what);
 }
 
 static void check_ahead(struct job *j, int rank, struct optimfs_group *w)
@@ -321,27 +332,33 @@ static void check_ahead(struct job *j, int rank, struct optimfs_group *w)
 	pthread_barrier_wait(&j->barrier);
 	if (rank != 0)
 		goto out;
-	is_int(optimfs_file_read(file, buf, 8, 0, &err), 8, "a little");
+	is_int(optimfs_file_read(file, buf, 8, 0, &err), 8,
+	    "a first read of 8 bytes succeeds");
 	before = atomic_load(&c->bytes);
-	is_read(file, 5 * READ, "here");
-	is_read(file, 11 * READ, "and there");
-	is_u64(atomic_load(&c->bytes) - before, 2 * READ, "moves what is read");
+	is_read(file, 5 * READ, "a read in the middle");
+	is_read(file, 11 * READ, "a read elsewhere");
+	is_u64(atomic_load(&c->bytes) - before, 2 * READ,
+	    "random reads fetch only the bytes that are read");
 	before = atomic_load(&c->bytes);
 	for (unsigned i = 0; i < 3; i++)
-		is_read(file, i * READ, "one after the other");
+		is_read(file, i * READ, "a sequential read");
 	three = atomic_load(&c->bytes) - before;
-	ok(three > 3 * READ && three <= 7 * READ, "asks for some more");
+	ok(three > 3 * READ && three <= 7 * READ,
+	    "sequential reads fetch some bytes ahead");
 	for (unsigned i = 3; i < NTENSOR / READ; i++)
-		is_read(file, i * READ, "and so on");
+		is_read(file, i * READ, "a further sequential read");
 	is_u64(atomic_load(&c->bytes) - before, NTENSOR,
-	    "and for each byte once");
+	    "sequential reads fetch each byte once");
 	for (unsigned i = 0; i < 3; i++)
-		is_read(file, i * READ + 1, "again, from another byte on");
+		is_read(file, i * READ + 1,
+		    "a second sequential read at another offset");
 	fakegroup_kill(j->f, 1, 1);
-	is_read(file, 3 * READ + 1, "the owner dies: what was read ahead");
+	is_read(file, 3 * READ + 1,
+	    "a read of fetched bytes after the owner died");
 	is_int(optimfs_file_read(file, buf, 8, NTENSOR - 8, &err), -1,
-	    "nothing else");
-	is_error(err, EHOSTDOWN, "rank 1", "and that is said");
+	    "a read of other bytes fails after the owner died");
+	is_error(err, EHOSTDOWN, "rank 1",
+	    "a read of other bytes fails with EHOSTDOWN and the rank");
 	fakegroup_kill(j->f, 1, 0);
 out:
 	optimfs_file_close(file);
@@ -365,7 +382,7 @@ static void test_ahead(void)
 	free(large);
 }
 
-/* Requests that make no sense. */
+/* Malformed requests. */
 
 static void put_fetch(struct ofs_buf *b, uint32_t share, uint32_t n,
     const struct ofs_segment *seg)
@@ -384,9 +401,10 @@ static void refuse(struct job *j, const struct ofs_buf *b, size_t n,
 	struct optimfs_error err = { 0 };
 	uint8_t out[64];
 
-	is_int(fakegroup_ask(j->f, 1, b->data, n, out, want, &err), -1, "%s",
+	is_int(fakegroup_ask(j->f, 1, b->data, n, out, want, &err), -1,
+	    "%s is refused", what);
+	ok(err.code == EPROTO || err.code == EIO, "%s fails with EPROTO or EIO",
 	    what);
-	ok(err.code == EPROTO || err.code == EIO, "it is refused");
 }
 
 static void check_requests(struct job *j, int rank, struct optimfs_group *w)
@@ -401,36 +419,38 @@ static void check_requests(struct job *j, int rank, struct optimfs_group *w)
 		return;
 	put_fetch(&b, 0, 1, &seg);
 	is_int(fakegroup_ask(j->f, 1, b.data, b.len, out, 4, &err), 0,
-	    "a request");
-	is_mem(out, "abcd", 4, "and its answer");
+	    "a valid request is answered");
+	is_mem(out, "abcd", 4, "the answer has the requested bytes");
 	for (size_t n = 0; n < b.len; n++)
 		if (fakegroup_ask(j->f, 1, b.data, n, out, 4, NULL) != -1)
-			ok(false, "cut at %zu", n);
-	refuse(j, &b, b.len, 5, "an answer of another length");
+			ok(false,
+			    "a request of %zu bytes of a longer one is refused",
+			    n);
+	refuse(j, &b, b.len, 5, "a request for an answer of another length");
 	put_fetch(&b, 1, 1, &seg);
-	refuse(j, &b, b.len, 4, "a share there is not");
+	refuse(j, &b, b.len, 4, "a request for a manifest that does not exist");
 	put_fetch(&b, 0, UINT32_MAX, &seg);
-	refuse(j, &b, b.len, 4, "more segments than there are");
+	refuse(j, &b, b.len, 4, "a request with fewer segments than it says");
 	bad.object = 7;
 	put_fetch(&b, 0, 1, &bad);
-	refuse(j, &b, b.len, 4, "a file there is not");
+	refuse(j, &b, b.len, 4, "a request for a file that does not exist");
 	bad = seg;
 	bad.len = UINT64_MAX / 2 + 3;
 	bad.n = 2;
 	put_fetch(&b, 0, 1, &bad);
-	refuse(j, &b, b.len, 4, "a length that overflows");
+	refuse(j, &b, b.len, 4, "a request whose length overflows");
 	bad = seg;
 	bad.src = UINT64_MAX - 1;
 	put_fetch(&b, 0, 1, &bad);
-	refuse(j, &b, b.len, 4, "a place that overflows");
+	refuse(j, &b, b.len, 4, "a request whose offset overflows");
 	bad = seg;
 	bad.n = 4;
 	bad.len = 1;
 	bad.src_pitch = INT64_MIN;
 	put_fetch(&b, 0, 1, &bad);
-	refuse(j, &b, b.len, 4, "a pitch that overflows");
+	refuse(j, &b, b.len, 4, "a request whose pitch overflows");
 	b.data[0] = 200;
-	refuse(j, &b, b.len, 4, "a kind there is not");
+	refuse(j, &b, b.len, 4, "a request of an unknown kind");
 	ofs_buf_fini(&b);
 }
 
@@ -454,14 +474,14 @@ static void test_expand(void)
 	fakegroup_be(f, 0);
 	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, NULL);
 	path = optimfs_group_expand(w, "/a/%r/%h/%%/%x/%", NULL);
-	is_str(path, "/a/0/even/%/%x/%", "%%r, %%h and %%%%");
+	is_str(path, "/a/0/even/%/%x/%", "%%r, %%h and %%%% are expanded");
 	free(path);
 	optimfs_group_leave(w, &worker);
 	fakegroup_free(f);
 }
 
-/* A rank whose machine is gone says neither that it is done nor that it has
- * died: the others leave without it. */
+/* A rank whose machine is gone says neither that it leaves nor that it died.
+ * The others must leave without it. */
 static void *leave_as(void *arg)
 {
 	struct rank *r = arg;
@@ -487,12 +507,12 @@ static void test_leave(void)
 			bail_out("no thread");
 	for (int i = 0; i < 2; i++)
 		pthread_join(r[i].thread, NULL);
-	ok(true, "a rank that is silent keeps nobody from leaving");
+	ok(true, "a rank can leave while another is silent");
 	pthread_barrier_destroy(&j.barrier);
 	fakegroup_free(j.f);
 }
 
-/* Launchers, by what they put into the environment. */
+/* Variables that launchers set. */
 static void test_launched(void)
 {
 	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
@@ -521,8 +541,8 @@ static void test_launched(void)
 				unsetenv(names[v]);
 			else
 				setenv(names[v], cases[i].value[v], 1);
-		is_int(optimfs_group_launched(), cases[i].launched, "%s",
-		    cases[i].what);
+		is_int(optimfs_group_launched(), cases[i].launched,
+		    "started as several ranks: %s", cases[i].what);
 	}
 	for (size_t v = 0; v < 4; v++)
 		unsetenv(names[v]);

@@ -1,4 +1,4 @@
-/* group_tree.c - ranks that are threads show, check and reshard one checkpoint */
+/* group_tree.c - trees, checks and views of a checkpoint on several ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -18,7 +18,7 @@
 #include "support/truth.h"
 #include "tap.h"
 
-/* Is every file of one tree in the other, with the same bytes? */
+/* Compares the files of one tree with those of another. */
 struct comparison {
 	struct optimfs *a, *b;
 	uint64_t dir;
@@ -92,7 +92,8 @@ static unsigned compare(struct optimfs *a, struct optimfs *b, unsigned *files)
 	return c.bad;
 }
 
-/* Every rank against the checkpoint in one place. */
+/* The tree of every rank is compared with that of the checkpoint in one
+ * place. */
 struct whole {
 	struct optimfs *fs;
 	unsigned files[MAX_RANKS], bad[MAX_RANKS];
@@ -149,8 +150,9 @@ static void check_case(const char *name, const char *units, int size)
 		bad +=
 		    whole.bad[r] + (j.err[r].code != 0) + (whole.files[r] == 0);
 	}
-	is_u64(bad, 0, "%s spread over %d ranks: %u files, the same on all",
-	    name, size, whole.files[0]);
+	is_u64(bad, 0,
+	    "%s on %d ranks: all ranks show the %u files of one process", name,
+	    size, whole.files[0]);
 	optimfs_close(whole.fs);
 }
 
@@ -164,7 +166,7 @@ static void test_cases(void)
 		check_case("pytorch/dcp_fsdp2_zstd_w2/ckpt", NULL, n);
 		check_case("pytorch/dcp_fsdp2_safetensors_w2/ckpt", NULL, n);
 		check_case("pytorch/dcp_tp_fsdp_w4/ckpt", NULL, n);
-		/* values of several parts, in the files of one rank */
+		/* values that become several files, all stored on one rank */
 		check_case("pytorch/dcp_torch113/ckpt", NULL, n);
 		snprintf(path, sizeof(path), "%s/ckpt", flat);
 		snprintf(units, sizeof(units), "%s/units.json", flat);
@@ -173,8 +175,8 @@ static void test_cases(void)
 	}
 }
 
-/* One of every format and writer, over two ranks: what the reader of a format
- * reads at mount must not depend on where its files are. */
+/* Every format and writer over two ranks: what a format reads at mount must not
+ * depend on the rank that has it. */
 static void test_formats(const char *kind, const char *inside)
 {
 	struct dirent **e;
@@ -200,8 +202,8 @@ static void test_formats(const char *kind, const char *inside)
 	free(e);
 }
 
-/* A rank that is silent while another reads a value of its files: that one must
- * not show fewer files than others do. */
+/* While rank 0 reads a value of rank 1, that is silent. Rank 0 must not show
+ * fewer files than the others. */
 static void open_alone(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct optimfs_options o = { .group = w };
@@ -213,8 +215,10 @@ static void open_alone(struct job *j, int rank, struct optimfs_group *w)
 	fakegroup_mute(j->f, 1, 1);
 	fs = optimfs_open(j->path, &o, &err);
 	fakegroup_mute(j->f, 1, 0);
-	ok(fs == NULL, "no tree without a value of a rank that is silent");
-	is_error(err, ETIMEDOUT, "rank 1", "and it is said which");
+	ok(fs == NULL,
+	    "opening fails while a rank with a value of the index is silent");
+	is_error(err, ETIMEDOUT, "rank 1",
+	    "opening fails with ETIMEDOUT and the silent rank");
 	optimfs_close(fs);
 }
 
@@ -226,9 +230,9 @@ static void test_silent_value(void)
 	run(&j);
 }
 
-/* Ranks that make their trees with files that only they have. */
+/* Ranks whose trees depend on a local file. */
 struct own_units {
-	const char *units[MAX_RANKS]; /* "": this rank shows nothing */
+	const char *units[MAX_RANKS]; /* "": this rank shows no tree */
 	struct optimfs_error err[MAX_RANKS];
 };
 
@@ -262,11 +266,11 @@ static void check_compare(struct own_units own, const char *differ,
 		bad += differ == NULL ? own.err[r].code != 0
 				      : own.err[r].code != EPROTO ||
 			strstr(own.err[r].text, differ) == NULL;
-	if (!is_u64(bad, 0, "%s: all ranks say the same", what))
+	if (!is_u64(bad, 0, "%s: all ranks get the expected result", what))
 		diag("%d %s", own.err[0].code, own.err[0].text);
 }
 
-/* A copy of a file in which a word is another one of the same length. */
+/* Copies a file and replaces a word by one of the same length. */
 static void copy_with(const char *from, const char *to, const char *word,
     const char *other)
 {
@@ -293,23 +297,24 @@ static void test_compare(void)
 	copy(units, same);
 	copy_with(units, other, "\"norm.bias", "\"norm.sane");
 	check_compare((struct own_units){ .units = { units, same, units, "" } },
-	    NULL, "equal files");
+	    NULL, "trees from equal units files");
 	check_compare((struct own_units){ .units = { "", "", other, "" } },
-	    NULL, "one rank that shows a tree");
+	    NULL, "a tree on one rank only");
 	check_compare((struct own_units){ .units = { "", units, same, other } },
-	    "OFS916 'model/layers.0.norm.bias' differs between ranks 1 (odd) and 3",
-	    "a file of one rank that differs");
+	    "OFS916 'model/layers.0.norm.bias' differs between ranks 1 (odd) "
+	    "and 3",
+	    "a tree from another units file on one rank");
 	check_compare((struct own_units){ .units = { units, units, NULL, "" } },
 	    "differs between ranks 0 (even) and 2 (even)",
-	    "an option of one rank");
+	    "a tree without a units file on one rank");
 }
 
-/* A check that all ranks share: what one process finds in one place, and no
- * tensor goes from rank to rank. */
+/* Ranks that check a checkpoint together must find what one process finds,
+ * without sending data. */
 struct findings {
-	char text[2][65536]; /* of one process, of rank 0 */
+	char text[2][65536]; /* of one process, and of rank 0 */
 	uint64_t problems[MAX_RANKS], files[MAX_RANKS];
-	uint64_t moved; /* bytes that ranks gave each other */
+	uint64_t moved; /* bytes that ranks sent each other */
 	int failed;
 };
 
@@ -380,28 +385,31 @@ static void check_fsck(const char *name, const char *damaged, long at, int size)
 	snprintf(path, sizeof(path), "%s", path_of("a"));
 	spread_more(path, size);
 	run(&j);
-	is_int(found->failed, 0, "%s checked by %d ranks", name, size);
-	ok(problems > 0, "finds the damage");
-	is_str(found->text[1], found->text[0], "as one process does");
-	is_u64(found->problems[0], problems, "all of it");
+	is_int(found->failed, 0, "%s: fsck by %d ranks succeeds", name, size);
+	ok(problems > 0, "%s: fsck by one process finds the damage", name);
+	is_str(found->text[1], found->text[0],
+	    "%s: fsck by all ranks has the findings of one process", name);
+	is_u64(found->problems[0], problems,
+	    "%s: fsck by all ranks counts the problems of one process", name);
 	ok(found->files[0] > 0 && found->files[size - 1] > 0,
-	    "every rank takes part");
-	is_u64(found->moved, 0, "no byte of a file goes from rank to rank");
+	    "%s: the first and the last rank take part in fsck", name);
+	is_u64(found->moved, 0, "%s: fsck sends no data between ranks", name);
 	free(found);
 }
 
 static void test_fsck(void)
 {
 	check_fsck("pytorch/dcp_fsdp2_w4/ckpt", "__2_0.distcp", 100000, 4);
-	/* copies on other ranks */
+	/* has replicas on other ranks */
 	check_fsck("pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles",
 	    "state_rank2.pt", 44000, 4);
 }
 
-/* A view that all ranks write: the same files as one process makes. */
+/* A view that all ranks write together must have the files that one process
+ * writes. */
 struct written {
 	const char *to;
-	char path[64]; /* the target, of all */
+	char path[64]; /* the common target */
 	int ret[MAX_RANKS];
 	uint64_t files[MAX_RANKS];
 };
@@ -451,11 +459,13 @@ static void check_reshard(const char *name, const char *to, int size)
 	run(&j);
 	for (int r = 0; r < size; r++)
 		shared = shared && written.ret[r] == 0 && written.files[r] > 0;
-	ok(shared, "%s to %s: %d ranks write", name, to, size);
+	ok(shared, "%s to %s: all %d ranks write files", name, to, size);
 	snprintf(command, sizeof(command),
 	    "diff -r %s %s && ! ls -d %s.*.optimfs 2>/dev/null", path_of("x"),
 	    path_of("y"), path_of("%s", ""));
-	ok(system(command) == 0, "what one process writes, and nothing else");
+	ok(system(command) == 0,
+	    "%s to %s: the files are those of one process, without leftovers",
+	    name, to);
 }
 
 static void test_reshard(void)

@@ -1,4 +1,4 @@
-/* format/megatron/read.c - Megatron-Core's stacks, blocks and common state */
+/* format/megatron/read.c - stacks, blocks and common state of Megatron-Core */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -26,7 +26,7 @@ static unsigned int rnd(unsigned int n)
 	return (unsigned int)tap_below(&seed, n);
 }
 
-/* A checkpoint in the making. */
+/* Checkpoints that the test makes. */
 
 struct made {
 	char dir[64];
@@ -83,7 +83,7 @@ static void put_chunk(struct made *m, struct mk_tensor *t, struct mk_dims off,
 	    values, (size_t)numel(&size) * sizeof(float));
 }
 
-/* What put appends, as the value called key. */
+/* Adds what put appends as the value called key. */
 static void put_value(struct made *m, const char *key,
     void (*put)(struct ofs_buf *b))
 {
@@ -115,7 +115,7 @@ static struct optimfs *made_open(struct made *m, bool strict,
 	return optimfs_open(m->dir, &o, err);
 }
 
-/* The whole file, malloc'ed, NUL behind it; NULL. */
+/* The whole file with a NUL behind it, to be freed; NULL on failure. */
 static char *slurp(struct optimfs *fs, const char *path, size_t *n,
     struct optimfs_error *err)
 {
@@ -145,7 +145,7 @@ static void is_text(struct optimfs *fs, const char *path, const char *want)
 	size_t n;
 	char *got = slurp(fs, path, &n, &err);
 
-	is_str(got == NULL ? err.text : got, want, "%s", path);
+	is_str(got == NULL ? err.text : got, want, "contents of %s", path);
 	free(got);
 }
 
@@ -166,10 +166,9 @@ static bool warns(struct optimfs *fs, const char *code)
 	return yes;
 }
 
-/* Stacks: each layer's file is that layer of the whole. */
+/* Stacks: the file of each layer must have that layer of the stack. */
 
-/* Element i of a tensor of this shape, as the box at off has it: the values of
- * the whole are 0, 1, 2, ... */
+/* Element i of the box at off of a tensor whose elements are 0, 1, 2, ... */
 static float value_at(const struct mk_dims *shape, const struct mk_dims *off,
     const struct mk_dims *size, int64_t i)
 {
@@ -194,7 +193,7 @@ static void put_box(struct made *m, struct mk_tensor *t, struct mk_dims off,
 		bail_out("no memory");
 	for (int64_t i = 0; i < n; i++)
 		values[i] = value_at(&t->size, &off, &size, i);
-	if (size.v[0] == 1 && rnd(2) == 0) { /* without the first axis */
+	if (size.v[0] == 1 && rnd(2) == 0) { /* without the first dimension */
 		item.n--;
 		memmove(item.v, item.v + 1, (size_t)item.n * sizeof(item.v[0]));
 	}
@@ -202,7 +201,8 @@ static void put_box(struct made *m, struct mk_tensor *t, struct mk_dims off,
 	free(values);
 }
 
-/* Cut [lo, lo + n) of the first axis, and there one other axis, at random. */
+/* Cuts [lo, lo + n) of the first dimension, and one other dimension in it, at
+ * random. */
 static void put_layers(struct made *m, struct mk_tensor *t, int64_t lo,
     int64_t n)
 {
@@ -219,7 +219,7 @@ static void put_layers(struct made *m, struct mk_tensor *t, int64_t lo,
 	while (at < t->size.v[axis]) {
 		off.v[axis] = at;
 		size.v[axis] = 1 + rnd((unsigned int)(t->size.v[axis] - at));
-		if (t->nchunks % 7 == 6) /* not too many */
+		if (t->nchunks % 7 == 6) /* or there would be too many */
 			size.v[axis] = t->size.v[axis] - at;
 		put_box(m, t, off, size);
 		at += size.v[axis];
@@ -237,7 +237,7 @@ static void put_stack(struct made *m, const char *key, struct mk_dims shape)
 	}
 }
 
-/* Layer number layer of a tensor of this shape. */
+/* Is the file this layer of a tensor of this shape? */
 static bool is_layer(struct optimfs *fs, const char *path,
     const struct mk_dims *shape, int64_t layer)
 {
@@ -247,7 +247,7 @@ static bool is_layer(struct optimfs *fs, const char *path,
 	char *got = slurp(fs, path, &n, &err);
 	bool same = got != NULL && n == (size_t)count * sizeof(float);
 
-	if (got != NULL && shape->n == 1) { /* a file of text */
+	if (got != NULL && shape->n == 1) { /* one number: a text file */
 		same = strtod(got, NULL) == (double)layer;
 		count = 0;
 	}
@@ -263,7 +263,7 @@ static bool is_layer(struct optimfs *fs, const char *path,
 	return same;
 }
 
-/* Files that are wrong of those called before, the layer's number, after. */
+/* The number of layers whose file, named before + layer + after, is wrong. */
 static size_t check_stack(struct optimfs *fs, const char *before,
     const char *after, const struct mk_dims *shape)
 {
@@ -324,12 +324,14 @@ static void stacks(void)
 		optimfs_close(fs);
 		made_fini(&m);
 	}
-	is_u64(wrong, 0, "any stack, cut any way, layer by layer");
+	is_u64(wrong, 0,
+	    "random stacks, cut at random, are shown layer by layer");
 }
 
 /* Flat blocks. */
 
-/* Ranges of the flat block at box, which the tensor t has as its last axis. */
+/* Cuts the flat block at this place of the grid into random ranges. Its
+ * elements are the last dimension of t. */
 static void put_ranges(struct made *m, struct mk_tensor *t,
     struct mk_dims shape, struct mk_dims block, struct mk_dims at)
 {
@@ -408,7 +410,8 @@ static void blocks(void)
 		optimfs_close(fs);
 		made_fini(&m);
 	}
-	is_u64(wrong, 0, "any flat block, cut any way, layer by layer");
+	is_u64(wrong, 0,
+	    "random flat blocks, cut at random, are shown layer by layer");
 }
 
 /* Common state. */
@@ -459,7 +462,7 @@ static void put_chained(struct ofs_buf *b)
 	pw_dict_close(b);
 }
 
-/* No distributed optimizer: one step for all. */
+/* The state of an optimizer that is not distributed: it has one step. */
 static void put_common_step(struct ofs_buf *b)
 {
 	pw_dict_open(b);
@@ -524,14 +527,14 @@ static void common(void)
 	is_text(fs, "optim/state/decoder.layers.0.w/step", "7\n");
 	is_text(fs, "optim/state/decoder.layers.1.w/step", "7\n");
 	ok(has_path(fs, "extra/args") && !warns(fs, "OFS64"),
-	    "arguments, and nothing to complain about");
+	    "the arguments are in extra, and there are no warnings");
 	close_with(&m, fs);
 
 	fs = open_with(&m, state, object, put_chained);
 	is_text(fs, "optim/param_groups/0/lr", "0\n");
 	is_text(fs, "optim/param_groups/3/lr", "1\n");
 	ok(!has_path(fs, "optim/param_groups/4"),
-	    "groups of chained optimizers are numbered through");
+	    "groups of chained optimizers are numbered consecutively");
 	is_text(fs, "optim/state/decoder.layers.1.w/step", "3\n");
 	close_with(&m, fs);
 
@@ -543,14 +546,15 @@ static void common(void)
 	close_with(&m, fs);
 
 	fs = open_with(&m, state, object, NULL);
-	ok(warns(fs, "OFS649"), "no common state: a warning");
+	ok(warns(fs, "OFS649"),
+	    "a checkpoint without common state has a warning");
 	ok(has_path(fs, "optim/state/decoder.layers.1.w/exp_avg") &&
 		!has_path(fs, "optim/state/decoder.layers.1.w/step"),
-	    "and no step");
+	    "without common state parameters have states but no step");
 	close_with(&m, fs);
 }
 
-/* common.pt, as core 0.18 and before had it, healthy and not. */
+/* common.pt, which core 0.18 and earlier wrote, sound and truncated. */
 static void common_file(void)
 {
 	struct mk_dims shape = { 1, { 2 } };
@@ -568,10 +572,11 @@ static void common_file(void)
 	mk_write_object(&file, pk.data, pk.len);
 	mk_file(m.dir, "common.pt", file.data, file.len);
 	fs = made_open(&m, true, &err);
-	if (ok(fs != NULL, "common.pt")) {
+	if (ok(fs != NULL, "a checkpoint with common.pt opens with strict")) {
 		is_text(fs, "optim/param_groups/0/step", "9\n");
 		is_text(fs, "optim/state/decoder.layers.1.w/step", "7\n");
-		ok(has_path(fs, "extra/args"), "arguments");
+		ok(has_path(fs, "extra/args"),
+		    "the arguments of common.pt are in extra");
 	} else {
 		diag("%s", err.text);
 	}
@@ -579,15 +584,16 @@ static void common_file(void)
 	mk_file(m.dir, "common.pt", file.data, file.len / 2);
 	fs = made_open(&m, false, &err);
 	ok(fs != NULL && warns(fs, "OFS649") && warns(fs, "common.pt"),
-	    "half of it: warnings");
+	    "a truncated common.pt causes warnings");
 	optimfs_close(fs);
-	ok(made_open(&m, true, &err) == NULL, "strict refuses it");
+	ok(made_open(&m, true, &err) == NULL,
+	    "a truncated common.pt does not open with strict");
 	ofs_buf_fini(&pk);
 	ofs_buf_fini(&file);
 	made_fini(&m);
 }
 
-/* Lies. */
+/* Damaged and hostile checkpoints. */
 
 static void put_five_layers(struct ofs_buf *b)
 {
@@ -611,13 +617,15 @@ static void hostile_layers(void)
 		warns(fs,
 		    "OFS645 decoder.layers.w: 2 layers are "
 		    "stacked, num_layers is 5"),
-	    "fewer layers than num_layers: a warning");
+	    "fewer layers than num_layers cause a warning");
 	ok(fs != NULL &&
 		check_stack(fs, "model/decoder.layers.", ".w", &two) == 0,
-	    "what there is reads");
+	    "the layers that exist can be read");
 	optimfs_close(fs);
-	ok(made_open(&m, true, &err) == NULL, "strict");
-	is_error(err, EUCLEAN, "OFS645", "refuses them");
+	ok(made_open(&m, true, &err) == NULL,
+	    "fewer layers than num_layers do not open with strict");
+	is_error(err, EUCLEAN, "OFS645",
+	    "fewer layers than num_layers fail with OFS645");
 	made_fini(&m);
 
 	made_init(&m);
@@ -630,7 +638,7 @@ static void hostile_layers(void)
 		    "OFS645 decoder.layers.v: 3 layers are "
 		    "stacked, other tensors have 2") &&
 		!warns(fs, "encoder"),
-	    "stacks that differ");
+	    "stacks of different heights below one prefix cause a warning");
 	optimfs_close(fs);
 	made_fini(&m);
 }
@@ -659,34 +667,36 @@ static void hostile_sizes(void)
 	t->chunk[0].size = t->size;
 	made_tensor(&m, "e.layers.w", (struct mk_dims){ 1, { 0 } });
 	made_tensor(&m, "f.layers.w", (struct mk_dims){ 0, { 0 } });
-	/* a chunk of more elements than its item has */
+	/* a chunk with more elements than its item */
 	t = made_tensor(&m, "g.layers.w", (struct mk_dims){ 2, { 4, 3 } });
 	put_chunk(&m, t, zeros, two, two, (const float[6]){ 0 });
 	t->chunk[0].size.v[0] = 4;
 	fs = made_open(&m, false, &err);
-	if (!ok(fs != NULL, "stacks of any size"))
+	if (!ok(fs != NULL, "a checkpoint with stacks of odd sizes opens"))
 		bail_out("%s", err.text);
 	ok(check_stack(fs, "model/a.layers.", ".good", &two) == 0,
-	    "the good one reads");
+	    "a sound stack beside odd ones can be read");
 	got = slurp(fs, "model/a.layers.1.w", &n, &err);
-	is_error(err, EUCLEAN, "OFS609", "a chunk that sticks out");
+	is_error(err, EUCLEAN, "OFS609",
+	    "a layer of a chunk outside its stack fails with OFS609");
 	free(got);
 	ok(has_path(fs, "model/b.layers.w") && has_path(fs, "model/c.layers.w"),
-	    "too many layers stay together");
+	    "stacks of too many layers stay single tensors");
 	ok(warns(fs, "OFS646 b.layers.w") && warns(fs, "OFS646 c.layers.w"),
-	    "with a warning");
+	    "stacks of too many layers cause a warning");
 	got = slurp(fs, "model/d.layers.1.w", &n, &err);
-	is_error(err, EUCLEAN, "OFS60", "a layer of 2^62 elements");
+	is_error(err, EUCLEAN, "OFS60", "a layer whose size overflows fails");
 	free(got);
 	ok(has_path(fs, "model/e.layers.w") && has_path(fs, "model/f.layers.w"),
-	    "no layers, no dimensions");
+	    "stacks without layers or dimensions stay single tensors");
 	got = slurp(fs, "model/g.layers.3.w", &n, &err);
-	is_error(err, EUCLEAN, "OFS615", "an item of fewer layers");
+	is_error(err, EUCLEAN, "OFS615",
+	    "a layer that its item lacks fails with OFS615");
 	free(got);
 	close_with(&m, fs);
 }
 
-/* More chunks of many layers than may be taken apart. */
+/* Chunks of many layers: more pieces than may be made. */
 static void hostile_budget(void)
 {
 	static const struct mk_dims all = { 2, { 4096, MK_CHUNKS } },
@@ -711,7 +721,7 @@ static void hostile_budget(void)
 	if (fs == NULL)
 		bail_out("%s", err.text);
 	ok(warns(fs, "OFS646 a.layers.w7") && !warns(fs, "OFS646 a.layers.w6"),
-	    "a million pieces, and no more");
+	    "only the stack that exceeds a million pieces stays whole");
 	close_with(&m, fs);
 }
 
@@ -754,16 +764,16 @@ static void hostile_blocks(void)
 	put_chunk(&m, t, zeros, size, size, values);
 	put_value(&m, "common_state/shard_0_1", put_space);
 	fs = made_open(&m, false, &err);
-	if (!ok(fs != NULL, "blocks that do not fit"))
+	if (!ok(fs != NULL, "a checkpoint with blocks that do not fit opens"))
 		bail_out("%s", err.text);
 	ok(warns(fs, "OFS647 optimizer.state.exp_avg.w") &&
 		warns(fs, "OFS647 optimizer.state.exp_avg.v") &&
 		warns(fs, "OFS647 optimizer.state.exp_avg.u") &&
 		warns(fs, "OFS647 optimizer.state.exp_avg.none"),
-	    "are told");
+	    "blocks that do not fit their parameter cause warnings");
 	ok(has_path(fs, "optim/state/w/exp_avg") &&
 		has_path(fs, "optim/state/none/exp_avg"),
-	    "and shown as stored");
+	    "blocks that do not fit are shown as they are stored");
 	close_with(&m, fs);
 }
 
@@ -775,7 +785,7 @@ static void put_buckets(struct ofs_buf *b)
 	pw_dict_close(b);
 }
 
-/* All of them in an object of each rank of model parallelism. */
+/* The state of each rank of model parallelism in one object. */
 static void param_state(void)
 {
 	struct optimfs_error err = { 0 };
@@ -792,14 +802,14 @@ static void param_state(void)
 	    "/shard_0_1",
 	    put_buckets);
 	fs = made_open(&m, false, &err);
-	if (!ok(fs != NULL, "param_state"))
+	if (!ok(fs != NULL, "a checkpoint with param_state objects opens"))
 		bail_out("%s", err.text);
 	ok(warns(fs, "OFS648 the state of the optimizer is in 2 objects of"),
-	    "a warning says what it is");
+	    "param_state objects cause a warning with their number");
 	close_with(&m, fs);
 }
 
-/* Buckets, as Megatron wrote them. */
+/* Buckets of a checkpoint that Megatron wrote. */
 static void buckets(void)
 {
 	static const char bucket[] =
@@ -813,20 +823,20 @@ static void buckets(void)
 	size_t n = 0;
 	char *got;
 
-	if (!ok(fs != NULL, "buckets"))
+	if (!ok(fs != NULL, "a checkpoint with dp_reshardable buckets opens"))
 		bail_out("%s", err.text);
 	got = slurp(fs, bucket, &n, &err);
-	is_u64(got == NULL ? 0 : n, 20864 * 4, "a bucket reads");
+	is_u64(got == NULL ? 0 : n, 20864 * 4, "a bucket can be read");
 	free(got);
 	ok(warns(fs, "OFS648 the state of the optimizer is in 9 flat"),
-	    "a warning says what they are");
+	    "buckets cause a warning with their number");
 	is_text(fs, "optim/param_groups/0/step", "3.0\n");
 	ok(has_path(fs, "model/decoder.layers.1.mlp.linear_fc1.weight") &&
 		!has_path(fs, "optim/state"),
-	    "the model is as ever");
+	    "the model is shown as usual beside buckets");
 	ok(optimfs_fsck(fs, true, NULL, NULL, &problems, &err) == 0 &&
 		problems == 0,
-	    "fsck finds nothing wrong");
+	    "fsck finds no problems in a checkpoint with buckets");
 	optimfs_close(fs);
 }
 
