@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.t - states that no training leaves are found, others are not
+# check.t - optimfs check finds optimizer states that no training leaves
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -14,18 +14,18 @@ copy() {
 	cp -r "$1" "$ck"
 	chmod -R u+w "$ck"
 }
-# damage PATH RANK ACTION...: in a copy of what four ranks saved; sets file and
-# offset.
+# damage PATH RANK ACTION...: change a copy of the four-rank checkpoint; sets
+# file and offset
 damage() {
 	copy "$four"
 	damaged=$(python3 "$TOP_SRCDIR/tests/support/payload.py" "$ck" "$@")
 	file=${damaged% *}
 	offset=${damaged#* }
 }
-# finds CODE PATH: check says so, first of all.
+# finds CODE PATH: is the first finding CODE at PATH?
 finds() {
-	status "it is found" 1 "$OPTIMFS" check "$ck"
-	like "$1 at $2" "$(head -n 1 "$scratch/out")" "$2: $1 *"
+	status "check exits with 1 for $1 at $2" 1 "$OPTIMFS" check "$ck"
+	like "the first finding is $1 at $2" "$(head -n 1 "$scratch/out")" "$2: $1 *"
 }
 swap() {
 	mv "$ck/$1" "$ck/swap"
@@ -33,37 +33,39 @@ swap() {
 	mv "$ck/swap" "$ck/$2"
 }
 
-# What PyTorch and DeepSpeed saved is sound, but for two that hold numbers of
-# all kinds.
+# Fixtures from real training are sound, except two with made-up numbers.
 for dir in "$data"/pytorch/*/ckpt "$data"/deepspeed/*/ckpt \
     "$data"/megatron/*/*/iter_*; do
 	case $dir in
 	*/dcp_dtypes/* | */dcp_names/*) continue ;;
 	*/fsdp1_local_flat_fullshard_w3/* | */fsdp1_local_orig_fullshard_w2/*) continue ;;
 	esac
-	ok "${dir#"$data"/} is sound" "$OPTIMFS" check "$dir"
-	is "and nothing is said" "$(cat "$scratch/out" "$scratch/err")" ''
+	ok "check exits with 0 for ${dir#"$data"/}" "$OPTIMFS" check "$dir"
+	is "check prints nothing for ${dir#"$data"/}" "$(cat "$scratch/out" "$scratch/err")" ''
 done
 
-# What was not read is not sound.
+# Tensors that could not be read are reported, not taken for sound.
 flat=$data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt
-status "moments that nobody can read without units" 1 "$OPTIMFS" check "$flat"
-like "are named" "$(cat "$scratch/out")" \
+status "check exits with 1 for flat rank files without units" 1 "$OPTIMFS" check "$flat"
+like "OFS216 says how many tensors were not checked, and why" "$(cat "$scratch/out")" \
     'optim/state/0/exp_avg: OFS216 this and 7 more were not checked: OFS166 units unknown: -o units=FILE*'
-status "as JSON" 1 "$OPTIMFS" check --json "$flat"
-like "too" "$(cat "$scratch/out")" '*"code": "OFS216", "path": "optim/state/0/exp_avg"*'
+status "check --json exits with 1 for flat rank files without units" 1 \
+    "$OPTIMFS" check --json "$flat"
+like "check --json reports OFS216 for flat rank files without units" \
+    "$(cat "$scratch/out")" '*"code": "OFS216", "path": "optim/state/0/exp_avg"*'
 if command -v script >/dev/null; then
-	ok "a terminal" script -qec "'$OPTIMFS' check '$four'" "$scratch/tty"
-	like "is told what was looked at" "$(cat "$scratch/tty")" \
+	ok "check on a terminal succeeds" script -qec "'$OPTIMFS' check '$four'" "$scratch/tty"
+	like "check on a terminal says how many tensors it has checked" "$(cat "$scratch/tty")" \
 	    '*: sound: 82 tensors and the state of 26 parameters were checked*'
 fi
 
 state=optim/state/layers.0.w1.weight
 damage $state/exp_avg_sq 2 nan 5
 finds OFS202 $state/exp_avg_sq
-like "with file, offset and rank" "$(head -n 1 "$scratch/out")" \
+like "the finding names count, file, offset and rank" "$(head -n 1 "$scratch/out")" \
     "*1 of 228 elements are no finite numbers; *, in $file at byte $offset (rank 2)"
-like "and what it means" "$(sed -n 2p "$scratch/out")" '    training from *'
+like "the finding says what it means for training" \
+    "$(sed -n 2p "$scratch/out")" '    training from *'
 
 damage $state/exp_avg_sq 2 shift 1
 finds OFS204 $state/exp_avg
@@ -73,29 +75,30 @@ damage $state/exp_avg_sq 0 from $state/exp_avg
 finds OFS203 $state/exp_avg_sq
 damage $state/exp_avg_sq 3 zero 0
 finds OFS205 $state/exp_avg
-status "as JSON" 1 "$OPTIMFS" check --json "$ck"
-like "it is one object a line" "$(cat "$scratch/out")" \
+status "check --json exits with 1 for a zeroed second moment" 1 "$OPTIMFS" check --json "$ck"
+like "check --json prints one object a line" "$(cat "$scratch/out")" \
     '{"schema": "optimfs.check", "v": 1, "kind": "finding", "code": "OFS205", "path": "'$state'/exp_avg", *}'
 
 copy "$four"
 swap __1_0.distcp __2_0.distcp
-status "the files of two ranks are swapped" 1 "$OPTIMFS" check "$ck"
-like "which cannot be read then" "$(head -n 1 "$scratch/out")" '*: OFS201 *'
+status "check exits with 1 when two rank files are swapped" 1 "$OPTIMFS" check "$ck"
+like "swapped rank files are reported as OFS201" "$(head -n 1 "$scratch/out")" '*: OFS201 *'
 
 copy "$data/deepspeed/z1_ws2_bf16/ckpt"
 rank=bf16_zero_pp_rank_
 end=_mp_rank_00_optim_states.pt
 swap global_step3/${rank}0$end global_step3/${rank}1$end
-status "those of ZeRO's optimizer are" 1 "$OPTIMFS" check "$ck"
-like "which fits no parameter" "$(head -n 1 "$scratch/out")" '*: OFS201 *'
+status "check exits with 1 when two ZeRO optimizer files are swapped" 1 "$OPTIMFS" check "$ck"
+like "swapped ZeRO optimizer files are reported as OFS201" \
+    "$(head -n 1 "$scratch/out")" '*: OFS201 *'
 
 copy "$data/pytorch/dcp_names/ckpt"
-status "a state without the other moment" 1 "$OPTIMFS" check "$ck"
-like "is one that is missing" "$(cat "$scratch/out")" \
+status "check exits with 1 for a state without second moment" 1 "$OPTIMFS" check "$ck"
+like "OFS210 names the missing exp_avg_sq" "$(cat "$scratch/out")" \
     '*optim/state/%2E%2E: OFS210 has no exp_avg_sq*'
 
-# What an edit of the values makes wrong.
-# edit PYTHON [OPTIMIZER]: changes the state dict d, whose optimizer is d["optim"]
+# Damage to values: edit PYTHON [OPTIMIZER] runs PYTHON on the state dict d of a
+# trained model, whose optimizer is d["optim"].
 edit() {
 	rm -rf "$ck"
 	"$python" - "$ck" <<END
@@ -122,34 +125,34 @@ for p in python3 /usr/bin/python3; do
 done
 if [ -n "$python" ]; then
 	edit ''
-	ok "what AdamW leaves is sound" "$OPTIMFS" check "$ck"
-	is "and nothing is said" "$(cat "$scratch/out")" ''
-	ok "each parameter is told of" "$OPTIMFS" check -v "$ck"
-	like "with the next update beside the weights" \
+	ok "check exits with 0 for AdamW" "$OPTIMFS" check "$ck"
+	is "check prints nothing for AdamW" "$(cat "$scratch/out")" ''
+	ok "check -v of AdamW succeeds" "$OPTIMFS" check -v "$ck"
+	like "check -v prints the ratio of update to weight for each parameter" \
 	    "$(cat "$scratch/out")" '*ratio  parameter*optim/state/weight*'
 	edit 'w["exp_avg"] = w["exp_avg"].t().clone()'
-	status "a moment of another shape" 1 "$OPTIMFS" check "$ck"
-	like "is found" "$(cat "$scratch/out")" \
+	status "check exits with 1 for a moment of another shape" 1 "$OPTIMFS" check "$ck"
+	like "OFS208 names the moment and its shape" "$(cat "$scratch/out")" \
 	    '*optim/state/weight/exp_avg: OFS208 shape 3,4, and *'
 	edit 'b["step"] = torch.tensor(1000.)'
 	finds OFS209 'optim/state/*'
 	edit 'g["params"] = ["weight"]'
 	finds OFS212 optim/state/bias
 	edit 'g["betas"] = (0.9, 1.5)'
-	status "betas" 1 "$OPTIMFS" check "$ck"
-	like "that cannot be" "$(cat "$scratch/out")" \
+	status "check exits with 1 for a beta above 1" 1 "$OPTIMFS" check "$ck"
+	like "OFS213 names the beta and its value" "$(cat "$scratch/out")" \
 	    '*optim/param_groups/0: OFS213 betas?1? is 1.5*'
 	edit 'w["exp_avg_sq"] *= 1e-6'
 	finds OFS204 optim/state/weight/exp_avg
 	edit 'for k, v in d["optim"]["state"].items():
     v["fp32_param"] = d["model"][k].clone()
     d["model"][k] = d["model"][k].bfloat16()'
-	ok "rounded weights are those of the optimizer" "$OPTIMFS" check "$ck"
+	ok "check accepts bf16 weights that are the rounded fp32 weights" "$OPTIMFS" check "$ck"
 	edit 'w["fp32_param"] = d["model"]["weight"].flip(0).clone()'
 	finds OFS207 optim/state/weight/fp32_param
 	edit 'w["exp_avg"][2] = 0; w["exp_avg_sq"][2] = 0'
 	"$OPTIMFS" check -v "$ck" >"$scratch/out"
-	is "a row without a gradient is counted" \
+	is "check -v counts a row without gradient" \
 	    "$(awk '$7 == "optim/state/weight" { print $3 }' "$scratch/out")" 1
 
 	# Other optimizers.
@@ -158,8 +161,8 @@ if [ -n "$python" ]; then
 	    'Adagrad(m.parameters())' 'Adadelta(m.parameters())' \
 	    'NAdam(m.parameters())' 'RAdam(m.parameters())'; do
 		edit '' "$o"
-		ok "what ${o%%(*} leaves is sound" "$OPTIMFS" check "$ck"
-		is "and nothing is said" "$(cat "$scratch/out")" ''
+		ok "check exits with 0 for ${o%%(*}" "$OPTIMFS" check "$ck"
+		is "check prints nothing for ${o%%(*}" "$(cat "$scratch/out")" ''
 	done
 	edit 'w["exp_inf"] *= 0.1' 'Adamax(m.parameters())'
 	finds OFS204 optim/state/weight/exp_avg
@@ -174,8 +177,8 @@ for v, x in (w, q), (b, None):
 w["exp_avg_sq_row"], w["exp_avg_sq_col"] = q.mean(-1), q.mean(-2)
 b["exp_avg_sq"] = torch.rand(4)'
 	edit "$factored"
-	ok "what Adafactor leaves is sound" "$OPTIMFS" check "$ck"
-	is "and nothing is said" "$(cat "$scratch/out")" ''
+	ok "check exits with 0 for Adafactor" "$OPTIMFS" check "$ck"
+	is "check prints nothing for Adafactor" "$(cat "$scratch/out")" ''
 	edit "$factored
 w['exp_avg_sq_col'] *= 1.1"
 	finds OFS214 'optim/state/weight/exp_avg_sq_*'
@@ -189,13 +192,13 @@ w.update({"GG": [g @ g.t(), g.t() @ g], "Q": [torch.eye(4).flip(0),
     torch.linalg.qr(torch.rand(3, 3))[0]]})
 w["exp_avg_sq"] *= 1e-6'
 	edit "$soap"
-	ok "what SOAP leaves is sound" "$OPTIMFS" check "$ck"
-	is "and nothing is said" "$(cat "$scratch/out")" ''
+	ok "check exits with 0 for SOAP" "$OPTIMFS" check "$ck"
+	is "check prints nothing for SOAP" "$(cat "$scratch/out")" ''
 	edit "$soap
 w['GG'][1] = w['GG'][1].roll(1, 0)"
-	status "a preconditioner whose rows have moved" 1 \
+	status "check exits with 1 for a SOAP preconditioner with shifted rows" 1 \
 	    "$OPTIMFS" check "$ck"
-	like "is found" "$(cat "$scratch/out")" \
+	like "OFS214 names the preconditioner and its trace" "$(cat "$scratch/out")" \
 	    'optim/state/weight/GG/1: OFS214 the trace is *'
 	edit "$soap
 w['GG'][0][2][2] = -1e-3"
@@ -209,18 +212,18 @@ else
 	skip 52 "no torch"
 fi
 
-# Two copies of each shard.
+# Replicas of a shard have to be equal.
 copy "$data/pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles"
-ok "copies that agree are sound" "$OPTIMFS" check "$ck"
+ok "check exits with 0 for equal replicas" "$OPTIMFS" check "$ck"
 printf 'xxxxxxxx' |
     dd of="$ck/state_rank2.pt" bs=1 seek=44000 conv=notrunc 2>/dev/null
-status "one that is damaged" 1 "$OPTIMFS" check "$ck"
-like "is told from the other" "$(cat "$scratch/out")" \
+status "check exits with 1 for a damaged replica" 1 "$OPTIMFS" check "$ck"
+like "OFS206 names the files of both replicas" "$(cat "$scratch/out")" \
     '*: OFS206 state_rank?.pt and state_rank2.pt have different copies *'
 
-# A parameter that is frozen, and has state.
+# A frozen parameter has no optimizer state.
 flat=$data/pytorch/fsdp1_local_orig_fullshard_w2
-ok "with its units a checkpoint is sound" \
+ok "check exits with 0 with the units of the job" \
     "$OPTIMFS" check -o "units=$flat/units.json" "$flat/ckpt"
 python3 - "$flat/units.json" "$scratch/units.json" <<'END'
 import json, sys
@@ -228,7 +231,7 @@ units = json.load(open(sys.argv[1]))
 units[0]["requires_grad"] = [n != "norm.bias" for n in units[0]["fqns"]]
 json.dump(units, open(sys.argv[2], "w"))
 END
-status "state of a frozen parameter" 1 \
+status "check exits with 1 for the state of a frozen parameter" 1 \
     "$OPTIMFS" check -o "units=$scratch/units.json" "$flat/ckpt"
-like "is found" "$(cat "$scratch/out")" 'optim/state/norm.bias: OFS211 *'
+like "OFS211 names the frozen parameter" "$(cat "$scratch/out")" 'optim/state/norm.bias: OFS211 *'
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/sh
-# fsdpview.t - checkpoints flattened anew: the view fsdp@N
+# fsdpview.t - the view fsdp@N: FSDP1 rank files with flat parameters
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -9,18 +9,18 @@ tree() {
 	rm -rf "$2"
 	"$OPTIMFS" cp -r "$1" . "$2"
 }
-# view NAME DIR: a copy of that view of $ck.
+# view NAME DIR: copy that view of $ck to DIR
 view() {
 	rm -rf "$2"
 	"$OPTIMFS" cp -r "$ck" ".optimfs/view/$1" "$2"
 }
-# becomes VIEW: copied and looked at again, it is the same state.
+# becomes VIEW: does a copy of the view have the tree of $ck?
 becomes() {
 	view "$1" "$scratch/view" && "$OPTIMFS" diff "$ck" "$scratch/view" &&
 	    tree "$scratch/view" "$scratch/got" &&
 	    diff -r "$scratch/want" "$scratch/got"
 }
-# flat FIXTURE: its rank files with the units beside them, in $ck.
+# flat FIXTURE: copy the rank files and their units.json to $ck
 flat() {
 	ck=$scratch/ck-$1
 	rm -rf "$ck"
@@ -29,42 +29,46 @@ flat() {
 	tree "$ck" "$scratch/want"
 }
 
-# What PyTorch wrote: rank files of both forms, at their own world and others.
+# Rank files that PyTorch wrote, with flat and with original parameters,
+# resharded to their own and to other world sizes.
 for name in flat_fullshard_w3 orig_fullshard_w2; do
 	flat fsdp1_local_$name
 	for n in 1 2 3 5 16 100 2x2 3x1; do
-		ok "$name as fsdp@$n" becomes fsdp@$n
+		ok "$name as fsdp@$n has the same state" becomes fsdp@$n
 	done
-	ok "with checksums, and of the optimizer alone" \
+	ok "$name: the view fsdp@2,crc,only=optim can be copied" \
 	    view fsdp@2,crc,only=optim "$scratch/crc"
-	status "which are right" 0 "$OPTIMFS" fsck --data "$scratch/crc"
-	not_ok "and no model" ls "$scratch"/crc/model*
-	ok "the model alone" view fsdp@2,only=model "$scratch/view"
-	ok "is a checkpoint" tree "$scratch/view" "$scratch/got"
-	ok "with the same model" diff -r "$scratch/want/model" \
+	status "$name: fsck --data accepts fsdp@2,crc,only=optim" 0 \
+	    "$OPTIMFS" fsck --data "$scratch/crc"
+	not_ok "$name: fsdp@2,crc,only=optim has no model files" ls "$scratch"/crc/model*
+	ok "$name: the view fsdp@2,only=model can be copied" view fsdp@2,only=model "$scratch/view"
+	ok "$name: fsdp@2,only=model is a readable checkpoint" tree "$scratch/view" "$scratch/got"
+	ok "$name: fsdp@2,only=model has the same model" diff -r "$scratch/want/model" \
 	    "$scratch/got/model"
-	status "rounded" 0 "$OPTIMFS" ls -l "$ck" .optimfs/view/fsdp@2,dtype=bf16
+	status "$name: the view fsdp@2,dtype=bf16 can be listed" 0 \
+	    "$OPTIMFS" ls -l "$ck" .optimfs/view/fsdp@2,dtype=bf16
 done
 
-# A view of a view, in the other form and back, is the first.
+# Views of views: to the other form and back.
 flat fsdp1_local_flat_fullshard_w3
 view fsdp@3 "$scratch/first"
 first=$ck
 view fsdp@5,orig "$scratch/between"
-ok "the other form" grep -q '"use_orig_params": true' \
+ok "fsdp@5,orig has use_orig_params in units.json" grep -q '"use_orig_params": true' \
     "$scratch/between/units.json"
 ck=$scratch/between
-ok "and back" view fsdp@3,flat "$scratch/back"
-ok "is the same, byte by byte" diff -r "$scratch/first" "$scratch/back"
-ok "and a view of itself is" sh -c '
+ok "fsdp@3,flat of fsdp@5,orig can be copied" view fsdp@3,flat "$scratch/back"
+ok "fsdp@3,flat of fsdp@5,orig equals the direct view fsdp@3" \
+    diff -r "$scratch/first" "$scratch/back"
+ok "fsdp@3 of a copy of fsdp@3 is identical to it" sh -c '
 	"$1" cp -r "$2" .optimfs/view/fsdp@3 "$3" && diff -r "$2" "$3"' sh \
     "$OPTIMFS" "$scratch/first" "$scratch/again"
-ok "a whole model for each of two, from cut ones" view fsdp@2x1,orig \
+ok "fsdp@2x1,orig of sharded parameters can be copied" view fsdp@2x1,orig \
     "$scratch/view"
-ok "is the same state" "$OPTIMFS" diff "$first" "$scratch/view"
+ok "fsdp@2x1,orig has the same state" "$OPTIMFS" diff "$first" "$scratch/view"
 
-# At their own world, storages are those that PyTorch wrote, and so is the
-# pickle of an optimizer with one group.
+# At the world size of the source the storages equal those that PyTorch wrote.
+# So does the pickle of an optimizer with one param group.
 cat >"$scratch/same.py" <<'EOF2'
 import struct, sys, zipfile
 theirs, ours, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -88,15 +92,15 @@ for rank in range(size):
 EOF2
 flat fsdp1_local_flat_fullshard_w3
 view fsdp@3,crc "$scratch/view"
-ok "flat, 3 ranks: PyTorch's pickles and storages" python3 \
+ok "flat, 3 ranks: pickles and storages equal those of PyTorch" python3 \
     "$scratch/same.py" "$ck" "$scratch/view" 3 pickle
 flat fsdp1_local_orig_fullshard_w2
 view fsdp@2,crc "$scratch/view"
-ok "use_orig_params, 2 ranks: PyTorch's storages" python3 \
+ok "use_orig_params, 2 ranks: storages equal those of PyTorch" python3 \
     "$scratch/same.py" "$ck" "$scratch/view" 2 storages
 
-# PyTorch loads them. A ShardedTensor wants a process group when it is made of a
-# pickle, and not every build has one: here it only keeps what it is given.
+# torch.load of the views. A pickled ShardedTensor asks for a process group,
+# which not every build of PyTorch has. The stub here only keeps its arguments.
 for python in python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
 	    break
@@ -154,56 +158,60 @@ for name in flat_fullshard_w3 orig_fullshard_w2; do
 			continue
 		fi
 		view fsdp@$n "$scratch/view"
-		ok "torch.load of $name as fsdp@$n" "$python" \
+		ok "torch.load of $name as fsdp@$n finds consistent shards and IDs" "$python" \
 		    "$scratch/load.py" "$scratch/view"
 	done
 done
 
-# From other formats, with the units in a file.
+# From other formats, with the flat parameters described in a units file.
 units=$data/fsdp1_local_orig_fullshard_w2/units.json
 ck=$data/fsdp1_sharded_orig_fullshard_w2/ckpt
 tree "$ck" "$scratch/want"
-status "no units" 2 "$OPTIMFS" ls "$ck" .optimfs/view/fsdp@2
-like "says what to give" "$(cat "$scratch/err")" '*OFS170*units=FILE*'
+status "fsdp@2 without units exits with 2" 2 "$OPTIMFS" ls "$ck" .optimfs/view/fsdp@2
+like "OFS170 suggests units=FILE" "$(cat "$scratch/err")" '*OFS170*units=FILE*'
 "$OPTIMFS" cp -o "units=$units" -r "$ck" .optimfs/view/fsdp@4 "$scratch/dcp4"
-ok "a DCP checkpoint becomes rank files" "$OPTIMFS" diff "$ck" \
+ok "fsdp@4 of a DCP checkpoint with units has the same state" "$OPTIMFS" diff "$ck" \
     "$scratch/dcp4"
-is "files" "$(ls "$scratch/dcp4" | wc -l)" 9
+is "fsdp@4 has 8 rank files and units.json" "$(ls "$scratch/dcp4" | wc -l)" 9
 echo '{"not": "units"}' >"$scratch/none.json"
-status "what is no units file" 2 "$OPTIMFS" ls -o \
+status "a file that is no units file exits with 2" 2 "$OPTIMFS" ls -o \
     "units=$scratch/none.json" "$ck" .
-like "is refused where nothing else needs it" "$(cat "$scratch/err")" '*OFS162*'
+like "OFS162 rejects the units file even where units are not needed" \
+    "$(cat "$scratch/err")" '*OFS162*'
 
-# What parameters of one flat parameter must share.
+# A flat parameter is either trained or frozen as a whole.
 flat fsdp1_local_orig_fullshard_w2
-status "frozen beside trained, in one flat parameter" 4 "$OPTIMFS" ls "$ck" \
+status "fsdp@2,flat of a frozen beside a trained parameter exits with 4" 4 "$OPTIMFS" ls "$ck" \
     .optimfs/view/fsdp@2,flat
-like "are named" "$(cat "$scratch/err")" '*OFS174*adapter*tok_embeddings*'
-ok "zeros may make up for it" view fsdp@2,flat,fill=zero "$scratch/view"
+like "OFS174 names the frozen and the trained parameter" \
+    "$(cat "$scratch/err")" '*OFS174*adapter*tok_embeddings*'
+ok "fill=zero makes fsdp@2,flat possible" view fsdp@2,flat,fill=zero "$scratch/view"
 tree "$scratch/view" "$scratch/got"
 for state in exp_avg exp_avg_sq; do
-	ok "$state of what was frozen" cmp -n \
+	ok "fill=zero gives the frozen parameter zeros as $state" cmp -n \
 	    "$(stat -c %s "$scratch/got/model/adapter.weight")" /dev/zero \
 	    "$scratch/got/optim/state/adapter.weight/$state"
 done
-is "its step is that of the others" \
+is "fill=zero gives the frozen parameter the step of the others" \
     "$(cat "$scratch/got/optim/state/adapter.weight/step")" \
     "$(cat "$scratch/got/optim/state/tok_embeddings.weight/step")"
 rm -r "$scratch"/got/optim/state/adapter.*
-ok "and nothing else is other" diff -r "$scratch/want/optim/state" \
+ok "fill=zero leaves the state of trained parameters unchanged" \
+    diff -r "$scratch/want/optim/state" \
     "$scratch/got/optim/state"
 
-# units.json: by itself, left alone, and what is none.
-not_ok "units=none does not take it" sh -c '
+# units.json beside the rank files: used, ignored on request, and malformed.
+not_ok "units=none ignores units.json" sh -c '
 	"$1" cat -o units=none "$2" optim/state/0/exp_avg >/dev/null' sh \
     "$OPTIMFS" "$ck"
 echo '{"not": "units"}' >"$ck/units.json"
-status "another file of that name" 0 "$OPTIMFS" cat "$ck" .optimfs/warnings
-like "is a warning" "$(cat "$scratch/out")" '*OFS162*units.json*not used*'
+status "a malformed units.json does not prevent reading" 0 "$OPTIMFS" cat "$ck" .optimfs/warnings
+like "OFS162 warns about the malformed units.json" \
+    "$(cat "$scratch/out")" '*OFS162*units.json*not used*'
 
-# Names.
+# Invalid view names.
 for name in fsdp fsdp@0 fsdp@2,hf fsdp@2,keys=id fsdp@2,fill=one \
     dcp@2,flat dcp@2,fill=zero torch,orig; do
-	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
+	status "$name is rejected as a view name" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
 done
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/sh
-# mkfs.t - a reshard by cp into a mount that has its own layout
+# mkfs.t - a template made by mkfs is mounted, filled with cp, and committed
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount
 
@@ -8,7 +8,7 @@ a=$(point a)
 b=$(point b)
 cd "$scratch" || exit 99
 
-# begin CHECKPOINT LAYOUT: the one mounted at a, the other to be at b
+# begin CHECKPOINT LAYOUT: mount CHECKPOINT at a, and a template for LAYOUT at b
 begin() {
 	drop
 	ck=$1 layout=$2
@@ -37,7 +37,8 @@ commit() {
 	echo commit >"$b/.optimfs/control"
 }
 
-# What was committed is what reshard writes, byte for byte.
+# as_reshard: unmount both; is the committed template equal to what reshard
+# writes?
 as_reshard() {
 	"$OPTIMFS" umount "$b" && "$OPTIMFS" umount "$a" &&
 	    "$OPTIMFS" reshard $o --to "$layout" "$ck" want &&
@@ -48,11 +49,11 @@ push() { # CHECKPOINT LAYOUT
 	begin "$1" "$2" && cp -r "$a/." "$b/" && commit && as_reshard
 }
 
-# Every checkpoint, each layout at least of some.
+# Every fixture to at least one layout.
 for ck in "$data"/*/ckpt "$data"/torchsave_full/ckpt/state.pt; do
 	name=${ck#"$data"/}
 	case $name in
-	torchsave_full/ckpt) continue ;; # two programs' files
+	torchsave_full/ckpt) continue ;; # two checkpoints in one directory
 	dtypes_new/*) continue ;; # quantized tensors: matrix.t
 	dcp_dtypes/*) layouts='dcp@3 torch' ;;
 	dcp_fsdp2_w3/*)
@@ -65,11 +66,11 @@ for ck in "$data"/*/ckpt "$data"/torchsave_full/ckpt/state.pt; do
 	*) layouts='dcp@7' ;;
 	esac
 	for l in $layouts; do
-		ok "$name as $l" push "$ck" "$l"
+		ok "$name copied to a template for $l equals reshard" push "$ck" "$l"
 	done
 done
 
-# Whatever copies files.
+# Different programs and orders of writing.
 main=$data/dcp_fsdp2_w3/ckpt
 copied_still() {
 	begin "$main" dcp@4 && "$@" && commit
@@ -84,7 +85,7 @@ parallel() {
 	(cd "$a" && find . -type d) | (cd "$b" && xargs mkdir -p)
 	(cd "$a" && find . -type f) | xargs -P 4 -I {} cp "$a/{}" "$b/{}"
 }
-truncated() { # all sizes first, then the bytes in pieces that fit no element
+truncated() { # cp, then rewrite in blocks that split elements
 	cp -r "$a/." "$b/"
 	(cd "$a" && find optim model -size +0 -type f) | while read -r f; do
 		[ "$(getsize "$a/$f")" -gt 300 ] || continue
@@ -94,96 +95,103 @@ truncated() { # all sizes first, then the bytes in pieces that fit no element
 getsize() {
 	stat -c %s "$1"
 }
-ok "cp -a" copied cp -a "$a/." "$b/"
-ok "tar x" copied tar_x
-ok "cp of many at once" copied parallel
-ok "pieces of 301 bytes" copied truncated
+ok "cp -a to a template equals reshard" copied cp -a "$a/." "$b/"
+ok "tar x to a template equals reshard" copied tar_x
+ok "four parallel cp to a template equal reshard" copied parallel
+ok "rewriting a template in blocks of 301 bytes equals reshard" copied truncated
 if command -v rsync >/dev/null; then
-	ok "rsync -a" copied rsync -a "$a/" "$b/"
-	ok "rsync --inplace" copied rsync -a --inplace "$a/" "$b/"
+	ok "rsync -a to a template equals reshard" copied rsync -a "$a/" "$b/"
+	ok "rsync --inplace to a template equals reshard" copied rsync -a --inplace "$a/" "$b/"
 else
 	skip 2 "no rsync"
 fi
 
-# What is not there is not zeros.
+# Unwritten bytes of a template are missing; they do not read as zeros.
 f=optim/state/layers.0.norm.weight/exp_avg
-ok "a mount of a template" begin "$main" dcp@4
-is "is empty" "$(ls -A "$b")" ""
-is "and lists all that is absent" "$(grep -c OFS301 "$b/.optimfs/missing")" \
+ok "a template for dcp@4 mounts read-write" begin "$main" dcp@4
+is "a new template is empty" "$(ls -A "$b")" ""
+is ".optimfs/missing lists every file of the source" "$(grep -c OFS301 "$b/.optimfs/missing")" \
     "$(cd "$a" && find . -type f | wc -l)"
 mkdir -p "$b/${f%/*}"
 head -c 12 "$a/$f" >"$b/$f"
-is "a file is as long as what was written" "$(getsize "$b/$f")" 12
-ok "which can be read" cmp -n 12 "$a/$f" "$b/$f"
-not_ok "a view of it cannot" cat "$b/.optimfs/view/dcp@1/__0_0.distcp"
-like "missing says how far it is" "$(cat "$b/.optimfs/missing")" \
+is "a partly written file has the size that was written" "$(getsize "$b/$f")" 12
+ok "the written part of a file can be read" cmp -n 12 "$a/$f" "$b/$f"
+not_ok "reading a view with missing bytes fails" cat "$b/.optimfs/view/dcp@1/__0_0.distcp"
+like ".optimfs/missing says how many bytes of the file are written" "$(cat "$b/.optimfs/missing")" \
     "*OFS301 $f: 12 of 48 bytes*"
-not_ok "no commit of that" commit
-like "by name" "$(cat "$b/.optimfs/errors")" "*OFS301*more:*"
-is "nothing is published" "$(ls -A new)" ""
-not_ok "more than the tensor has does not fit" sh -c "cat '$a'/model/* >'$b/$f'"
+not_ok "commit of an incomplete template fails" commit
+like ".optimfs/errors summarizes the missing files as OFS301" \
+    "$(cat "$b/.optimfs/errors")" "*OFS301*more:*"
+is "the failed commit publishes nothing" "$(ls -A new)" ""
+not_ok "writing more bytes than the tensor has fails" sh -c "cat '$a'/model/* >'$b/$f'"
 cp -r "$a/." "$b/"
 mkdir -p "$b/extra"
 echo x >"$b/extra/other"
-not_ok "nor what has no place" commit
-like "by name" "$(cat "$b/.optimfs/control")" "*extra/other: the layout*"
+not_ok "commit of a template with a foreign file fails" commit
+like "the failed commit names the foreign file" \
+    "$(cat "$b/.optimfs/control")" "*extra/other: the layout*"
 rm "$b/extra/other" "$b/$f"
-not_ok "nor without what was removed" commit
+not_ok "commit fails after a required file was removed" commit
 cp "$a/$f" "$b/$f"
-ok "complete, it is committed" commit
-ok "the mount shows it still" cmp "$a/$f" "$b/$f"
-ok "it is what reshard writes" as_reshard
+ok "commit of a complete template succeeds" commit
+ok "the mount shows the template's tensors after the commit" cmp "$a/$f" "$b/$f"
+ok "the committed template equals reshard" as_reshard
 
-# What was committed is a checkpoint like any other, in the same mount.
-ok "a mount that was committed" copied_still cp -r "$a/." "$b/"
+# After its commit a template is an ordinary read-write mount.
+ok "a filled template commits" copied_still cp -r "$a/." "$b/"
 echo 0.125 >"$b/optim/param_groups/0/lr"
-ok "takes more" commit
-is "and shows it" "$(cat "$b/optim/param_groups/0/lr")" 0.125
+ok "the mount of a committed template takes another edit" commit
+is "the mount of a committed template shows the edit" "$(cat "$b/optim/param_groups/0/lr")" 0.125
 "$OPTIMFS" umount "$b"
-is "as the checkpoint does" \
+is "the checkpoint has the edit made after the first commit" \
     "$("$OPTIMFS" cat new optim/param_groups/0/lr)" 0.125
 
-# A renamed file gets its place.
-ok "temporary names" begin "$main" dcp@4
+# Files written under a temporary name and renamed.
+ok "a template for temporary names mounts read-write" begin "$main" dcp@4
 cp -r "$a/." "$b/"
 cp "$a/$f" "$b/${f%/*}/.tmp.1234" && mv "$b/${f%/*}/.tmp.1234" "$b/$f"
 echo 0.25 >"$b/optim/param_groups/0/.lr"
 mv "$b/optim/param_groups/0/.lr" "$b/optim/param_groups/0/lr"
 cp -r "$b/.optimfs/view/dcp@4,crc" early
-ok "are committed by their last" commit
-ok "and were in a view already" diff -r early new
+ok "commit of a template with renamed files succeeds" commit
+ok "the view before the commit equals the committed files" diff -r early new
 "$OPTIMFS" umount "$b"
-is "a value that differs" \
+is "the committed value comes from the renamed file" \
     "$("$OPTIMFS" cat new optim/param_groups/0/lr)" 0.25
-ok "in a sound checkpoint" "$OPTIMFS" fsck --data new
-status "of which all else is the same" 1 "$OPTIMFS" diff "$main" new
-is "by value" "$(grep -vc param_groups/0/lr "$scratch/out")" 0
+ok "fsck --data accepts the committed template" "$OPTIMFS" fsck --data new
+status "diff with the source exits with 1 for the changed value" 1 "$OPTIMFS" diff "$main" new
+is "diff with the source names the changed value only" \
+    "$(grep -vc param_groups/0/lr "$scratch/out")" 0
 
-# A step counts for all of a flat parameter.
+# All parameters of a flat parameter have the same step.
 flat=$data/fsdp1_local_flat_fullshard_w3/ckpt
-ok "a flat layout" begin "$flat" fsdp@2
+ok "a template for fsdp@2 mounts read-write" begin "$flat" fsdp@2
 cp -r "$a/." "$b/"
 step=$(cd "$b" && find optim -name step | sort | head -n 1)
 echo 7 >"$b/$step"
-not_ok "one step of a unit that differs" commit
-like "is refused with both" "$(cat "$b/.optimfs/control")" \
+not_ok "commit fails when one step of a flat parameter differs" commit
+like "OFS828 names both steps and their values" "$(cat "$b/.optimfs/control")" \
     "*OFS828*step is 3.0, so are *step is 7.0*"
 for s in $(cd "$b" && find optim -name step); do
 	echo 7 >"$b/$s"
 done
-ok "all of them are one" commit
+ok "commit succeeds when all steps are equal" commit
 "$OPTIMFS" umount "$b"
-is "which is there" "$("$OPTIMFS" cat new "$step")" 7.0
-ok "with checksums that are right" "$OPTIMFS" fsck --data new
+is "the committed checkpoint has the new step" "$("$OPTIMFS" cat new "$step")" 7.0
+ok "fsck --data accepts the committed fsdp@2 checkpoint" "$OPTIMFS" fsck --data new
 
-# Other engines' directories. What is their own is not the source's to say.
+# DeepSpeed layouts. Their keys that describe the layout come from the template,
+# not from the copied files.
 zero=$TOP_SRCDIR/tests/data/deepspeed
 for l in zero1@3 zero2@1 zero3@3 universal dcp@2; do
-	ok "z1_ws2_bf16 as $l" push "$zero/z1_ws2_bf16/ckpt" $l
+	ok "z1_ws2_bf16 copied to a template for $l equals reshard" push "$zero/z1_ws2_bf16/ckpt" $l
 done
-ok "z0_ws2_bf16 as zero1@2" push "$zero/z0_ws2_bf16/ckpt" zero1@2
-ok "z3_ws4_poison as zero3@3" push "$zero/z3_ws4_poison/ckpt" zero3@3
-# A number that is trained, in half precision: what is stored is its fp32.
+ok "z0_ws2_bf16 copied to a template for zero1@2 equals reshard" \
+    push "$zero/z0_ws2_bf16/ckpt" zero1@2
+ok "z3_ws4_poison copied to a template for zero3@3 equals reshard" \
+    push "$zero/z3_ws4_poison/ckpt" zero3@3
+# A trained scalar of a bf16 model: only its fp32 value is stored, and the file
+# in model/ is that value rounded.
 script=$TOP_SRCDIR/tests/integration/zeroview.py
 for python in python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
@@ -193,101 +201,109 @@ if [ -n "$python" ] &&
     "$python" "$script" scalar "$scratch/half.pt" half; then
 	"$OPTIMFS" reshard --to zero3@3 "$scratch/half.pt" "$scratch/half"
 	for l in zero3@2 zero1@2 universal; do
-		ok "a number in half precision as $l" push "$scratch/half" $l
+		ok "a trained bf16 scalar copied to a template for $l equals reshard" \
+		    push "$scratch/half" $l
 	done
-	ok "which is rounded" begin "$scratch/half" zero3@2
+	ok "a template with a trained bf16 scalar mounts read-write" begin "$scratch/half" zero3@2
 	cp -r "$a/." "$b/"
 	echo -1 >"$b/model/temperature"
-	not_ok "another one is no commit" commit
-	like "and named" "$(cat "$b/.optimfs/control")" \
+	not_ok "commit fails when a bf16 scalar is not its rounded fp32 value" commit
+	like "OFS822 names the bf16 scalar and its value" "$(cat "$b/.optimfs/control")" \
 	    "*OFS822 model/temperature is -1*"
 	cp "$a/model/temperature" "$b/model/temperature"
-	ok "the right one is" commit
+	ok "commit succeeds with the rounded fp32 value" commit
 	drop
 else
 	skip 1 "no PyTorch here"
 fi
-ok "where parameters are rounded" begin "$zero/z1_ws2_bf16/ckpt" zero3@2
+ok "a template with bf16 weights mounts read-write" begin "$zero/z1_ws2_bf16/ckpt" zero3@2
 cp -r "$a/." "$b/"
 printf '\200\277' | dd of="$b/model/gain" conv=notrunc status=none
-not_ok "others are no commit" commit
-like "and named" "$(cat "$b/.optimfs/control")" "*OFS822 model/gain, *-1*"
+not_ok "commit fails when a bf16 weight is not its rounded fp32 value" commit
+like "OFS822 names the bf16 weight and its value" \
+    "$(cat "$b/.optimfs/control")" "*OFS822 model/gain, *-1*"
 cp "$a/model/gain" "$b/model/gain"
-ok "these are" commit
-ok "and the same" as_reshard
+ok "commit succeeds with the rounded fp32 weights" commit
+ok "the committed bf16 template equals reshard" as_reshard
 drop
-not_ok "flat names as torch" "$OPTIMFS" mkfs \
+not_ok "mkfs --layout torch fails for a flattened optimizer state" "$OPTIMFS" mkfs \
     --like "$data/torchtitan_like_w2/ckpt/step-3" --layout torch new
-like "says what would not fit" "$(cat "$scratch/err")" "*OFS833 optim/*"
-is "and makes nothing" "$(ls -A | grep new)" ""
+like "OFS833 names the values that do not fit" "$(cat "$scratch/err")" "*OFS833 optim/*"
+is "the failed mkfs leaves nothing" "$(ls -A | grep new)" ""
 
-# Of a source that has its float32 weights in the model alone.
+# Sources without fp32 weights in the optimizer: they are made from the model.
 rm -rf half
 "$OPTIMFS" reshard --to dcp@2,dtype=bf16 "$main" half
 f=optim/state/layers.0.norm.weight/fp32
 for l in zero1@3 zero3@2 universal; do
-	ok "without fp32 as $l" push "$main" $l
-	ok "in half precision, too" push half $l
+	ok "a float32 source without fp32 copied to a template for $l equals reshard" \
+	    push "$main" $l
+	ok "a bf16 source without fp32 copied to a template for $l equals reshard" push half $l
 	[ $l != universal ] || continue
-	ok "with fp32 that is its own" begin half $l
+	ok "a template for $l without fp32 mounts read-write" begin half $l
 	cp -r "$a/." "$b/"
 	head -c 48 /dev/zero >"$b/$f"
 	m=model/layers.0.norm.weight
 	if [ $l = zero3@2 ]; then
-		not_ok "a commit compares what is rounded" commit
-		like "by name" "$(cat "$b/.optimfs/control")" "*OFS822 $m*"
+		not_ok "commit fails when the model is not the written fp32 rounded" commit
+		like "OFS822 names the model tensor" "$(cat "$b/.optimfs/control")" "*OFS822 $m*"
 		head -c 24 /dev/zero >"$b/$m"
 	fi
-	ok "it is committed" commit
+	ok "commit to $l takes fp32 weights that the source does not have" commit
 	"$OPTIMFS" umount "$b"
-	ok "and kept" sh -c "head -c 48 /dev/zero |
+	ok "the committed $l checkpoint has the written fp32 weights" sh -c "head -c 48 /dev/zero |
 	    '$OPTIMFS' cat new $f | cmp -n 48 - /dev/zero"
 done
-ok "what it is made of must be there" begin half zero1@2
+ok "a template for zero1@2 of a bf16 source mounts read-write" begin half zero1@2
 cp -r "$a/optim" "$a/extra" "$b/" 2>/dev/null
-not_ok "without the model there is no commit" commit
-is "which is all that lacks" \
+not_ok "commit fails without the model, of which fp32 is made" commit
+is ".optimfs/missing lists files of the model only" \
     "$(grep -v ' model/' "$b/.optimfs/missing")" ""
 : >"$b/$f"
 cp -r "$a/model" "$b/"
-not_ok "nor with an fp32 that was begun" commit
-like "by name" "$(cat "$b/.optimfs/control")" "*$f: 0 of 48 bytes*"
+not_ok "commit fails with an fp32 file that is empty" commit
+like "the failed commit names the empty fp32 file" \
+    "$(cat "$b/.optimfs/control")" "*$f: 0 of 48 bytes*"
 rm "$b/$f"
-ok "without it there is" commit
-ok "of the same bytes" as_reshard
-ok "fp32 that the source has" begin "$zero/z1_ws2_bf16/ckpt" zero2@3
+ok "commit succeeds after the empty fp32 file is removed" commit
+ok "the template without an fp32 file equals reshard" as_reshard
+ok "a template for zero2@3 of a source with fp32 mounts read-write" \
+    begin "$zero/z1_ws2_bf16/ckpt" zero2@3
 cp -r "$a/." "$b/"
 rm "$b/optim/state/gain/fp32"
-not_ok "must be written" commit
-like "by name" "$(cat "$b/.optimfs/control")" "*gain/fp32: not written yet*"
+not_ok "commit fails when an fp32 file of the source was removed" commit
+like "the failed commit names the removed fp32 file" \
+    "$(cat "$b/.optimfs/control")" "*gain/fp32: not written yet*"
 drop
 
-# Of names that are stored once any is enough.
+# Tied weights and equal fp32 copies are stored once: writing one of the names
+# is enough.
 tied() { # CHECKPOINT LAYOUT NAME
 	begin "$zero/$1/ckpt" "$2" && cp -r "$a/." "$b/" && rm "$b/$3" &&
 	    [ ! -s "$b/.optimfs/missing" ] && commit && as_reshard
 }
 for l in zero1@2 zero3@3; do
-	ok "z1_ws2_bf16 as $l by the first name" \
+	ok "z1_ws2_bf16 as $l commits without the tied model/head.weight" \
 	    tied z1_ws2_bf16 $l model/head.weight
-	ok "and by the second" tied z1_ws2_bf16 $l model/emb.weight
+	ok "z1_ws2_bf16 as $l commits without the tied model/emb.weight" \
+	    tied z1_ws2_bf16 $l model/emb.weight
 done
-ok "z3_ws2_fp32, whose weights are fp32" \
+ok "z3_ws2_fp32 as zero3@1 commits without the fp32 name of a weight" \
     tied z3_ws2_fp32 zero3@1 optim/state/gain/fp32
-ok "by either name" tied z3_ws2_fp32 universal model/gain
-ok "several names" begin "$zero/z3_ws2_fp32/ckpt" zero3@2
+ok "z3_ws2_fp32 as universal commits without the model name of a weight" tied z3_ws2_fp32 universal model/gain
+ok "a template with tied weights mounts read-write" begin "$zero/z3_ws2_fp32/ckpt" zero3@2
 cp -r "$a/." "$b/"
 printf '\200\277' | dd of="$b/model/head.weight" conv=notrunc status=none
-not_ok "that differ are no commit" commit
-like "and both are named" "$(cat "$b/.optimfs/control")" \
+not_ok "commit fails when tied weights have different bytes" commit
+like "OFS828 names both tied weights" "$(cat "$b/.optimfs/control")" \
     "*OFS828 model/emb.weight and model/head.weight *"
-not_ok "each says what was written to it" \
+not_ok "each tied name reads as it was written before the commit" \
     cmp "$b/model/head.weight" "$b/model/emb.weight"
 cp "$a/model/head.weight" "$b/model/head.weight"
-ok "alike they are" commit
-ok "of the same bytes" as_reshard
+ok "commit succeeds when tied weights are equal" commit
+ok "the committed template with tied weights equals reshard" as_reshard
 
-# However large a tensor is, memory is that of a few writes.
+# The memory of the daemon does not grow with the size of a tensor.
 large() { # ROWS of a MiB
 	mkdir -p large
 	python3 - "$1" >large/model.safetensors <<-'EOF'
@@ -299,11 +315,11 @@ large() { # ROWS of a MiB
 	EOF
 	truncate -s "+$(($1))M" large/model.safetensors
 }
-spare() { # MB that the writer had at most
+spare() { # MB: did the daemon never use more?
 	awk '/^VmHWM/ { exit !($2 < '"$1"' * 1000) }' \
 	    "/proc/$(pgrep -f "optimfs mount -o rw new $b")/status"
 }
-at() { # MiB: bytes there
+at() { # MiB: write there and read it back
 	printf '%s' "here it is $1" |
 	    dd of="$b/model/w" bs=1M seek="$1" conv=notrunc status=none &&
 	    dd if="$b/model/w" bs=1M skip="$1" count=1 status=none |
@@ -311,79 +327,84 @@ at() { # MiB: bytes there
 }
 if command -v python3 >/dev/null && ! sanitized; then
 	large 131072
-	ok "128 GiB" begin large/model.safetensors dcp@3
+	ok "a template with a 128 GiB tensor mounts read-write" begin large/model.safetensors dcp@3
 	mkdir "$b/model"
-	ok "have a first byte" at 0
-	ok "one in the middle" at 65535
-	ok "and a last one" at 131071
-	like "but not all" "$(cat "$b/.optimfs/missing")" \
+	ok "the first bytes of a 128 GiB tensor can be written and read" at 0
+	ok "bytes in the middle of a 128 GiB tensor can be written and read" at 65535
+	ok "the last bytes of a 128 GiB tensor can be written and read" at 131071
+	like ".optimfs/missing counts the unwritten bytes of a 128 GiB tensor" \
+	    "$(cat "$b/.optimfs/missing")" \
 	    "*model/w: 1374379049* of 137438953472 bytes*"
-	ok "for little memory" spare 64
+	ok "the daemon uses less than 64 MB with a 128 GiB tensor" spare 64
 	large 192
-	ok "192 MiB" begin large/model.safetensors torch
-	ok "are copied" cp -r "$a/model" "$b/"
-	ok "committed" commit
-	ok "for little memory" spare 64
-	ok "with the right checksum" as_reshard
+	ok "a template with a 192 MiB tensor mounts read-write" begin large/model.safetensors torch
+	ok "cp fills a 192 MiB tensor" cp -r "$a/model" "$b/"
+	ok "commit of a 192 MiB tensor succeeds" commit
+	ok "the daemon uses less than 64 MB for a 192 MiB tensor" spare 64
+	ok "the committed 192 MiB tensor equals reshard" as_reshard
 	rm -r large
 else
 	skip 11 "no Python, or memory that is not ours"
 fi
 
-# An index that is too large is refused before anything is written.
+# max_metadata limits the index before anything is written.
 drop
-not_ok "max_metadata" "$OPTIMFS" mkfs -o max_metadata=64k --like "$main" \
+not_ok "mkfs fails when the index would exceed max_metadata" \
+    "$OPTIMFS" mkfs -o max_metadata=64k --like "$main" \
     --layout dcp@40 new
-like "is said to be too small" "$(cat "$scratch/err")" \
+like "OFS440 names max_metadata" "$(cat "$scratch/err")" \
     "*OFS440*in this layout*max_metadata*"
-not_ok "and nothing is left" ls -d new .new.optimfs
+not_ok "the mkfs over max_metadata leaves nothing" ls -d new .new.optimfs
 
-# More files than may be open.
+# More rank files than open file descriptors.
 few() { # COMMAND...: with them
 	sh -c 'ulimit -n 64; exec "$@"' sh "$@"
 }
-ok "fewer descriptors than files" \
+ok "mkfs makes 64 rank files with 64 descriptors" \
     few "$OPTIMFS" mkfs --like "$main" --layout dcp@64 few
 drop
 "$OPTIMFS" mount "$main" "$a"
-ok "can be mounted" few "$OPTIMFS" mount -o rw few "$b"
-ok "filled" cp -r "$a/." "$b/"
-ok "and committed" commit
+ok "a template of 64 rank files mounts with 64 descriptors" few "$OPTIMFS" mount -o rw few "$b"
+ok "cp fills the template with 64 descriptors" cp -r "$a/." "$b/"
+ok "commit succeeds with 64 descriptors" commit
 drop
 "$OPTIMFS" reshard --to dcp@64 "$main" want
-ok "to the same" diff -r want few
+ok "the template of 64 rank files equals reshard" diff -r want few
 rm -rf few want
 
-# Killed.
+# The daemon of a template is killed.
 begin "$main" dcp@4
 cp -r "$a/optim" "$b/"
 half=$(find "$b/" -type f | wc -l)
 pid=$(pgrep -f "optimfs mount -o rw new $b")
 kill -KILL $pid
 umount -l "$b"
-not_ok "what a killed mount left is offered" "$OPTIMFS" mount -o rw new "$b"
-like "by name" "$(cat "$scratch/err")" "*OFS811*recover=*"
-ok "recover=yes" "$OPTIMFS" mount -o rw,recover=yes new "$b"
-is "goes on with it" "$(find "$b/" -type f | wc -l)" "$half"
+not_ok "mount of a template after a killed daemon fails without recover=" \
+    "$OPTIMFS" mount -o rw new "$b"
+like "OFS811 names recover= for the killed template" "$(cat "$scratch/err")" "*OFS811*recover=*"
+ok "mount with recover=yes succeeds for a template" "$OPTIMFS" mount -o rw,recover=yes new "$b"
+is "recover=yes keeps every file written before" "$(find "$b/" -type f | wc -l)" "$half"
 cp -r "$a/model" "$b/"
 [ -e "$a/extra" ] && cp -r "$a/extra" "$b/"
-ok "to the end" commit
-ok "which is the same" as_reshard
+ok "commit succeeds after the rest is copied" commit
+ok "the recovered template equals reshard" as_reshard
 for left in info done; do
-	# Killed between the two names: the directory has it, or not yet.
+	# Killed during the commit: before or after the rename that publishes
+	# it.
 	begin "$main" dcp@4 && cp -r "$a/." "$b/"
 	kill -KILL $(pgrep -f "optimfs mount -o rw new $b")
 	umount -l "$b"
 	mv .new.optimfs/template.info .new.optimfs/template.done
 	if [ $left = info ]; then
-		ok "a commit cut short before its rename" \
+		ok "mount with recover=yes after a commit killed before its rename succeeds" \
 		    "$OPTIMFS" mount -o rw,recover=yes new "$b"
-		ok "is made again" commit
-		ok "and the same" as_reshard
+		ok "the interrupted commit can be repeated" commit
+		ok "the repeated commit equals reshard" as_reshard
 	else
 		rmdir new && "$OPTIMFS" reshard --to dcp@4 "$main" full && mv full new
-		ok "behind its rename" "$OPTIMFS" mount -o rw new "$b"
-		is "nothing is left of it" \
+		ok "mount after a commit killed behind its rename succeeds" \
+		    "$OPTIMFS" mount -o rw new "$b"
+		is "no template is left after a commit killed behind its rename" \
 		    "$(ls -A .new.optimfs | grep skel)" ""
 	fi
 done

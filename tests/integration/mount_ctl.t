@@ -1,5 +1,6 @@
 #!/bin/sh
-# mount_ctl.t - mounting and unmounting: words, mistakes, signals, leftovers
+# mount_ctl.t - mount and umount: usage errors, mount points, signals, dead
+# mounts, mount(8)
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -25,84 +26,91 @@ mounted() {
 not_mounted() {
 	! mounted
 }
-# A process that ended, also where nobody has waited for it.
+# Also true for a zombie.
 gone() {
 	! grep -q '^State:[^Z]*$' "/proc/$1/status" 2>/dev/null
 }
 
-# --- words -------------------------------------------------------------
+# --- usage ---
 
-status "no arguments" 2 "$o" mount
-is "two lines" "$(lines)" 2
-status "three arguments" 2 "$o" mount a b c
-is "two lines again" "$(lines)" 2
-status "one argument" 2 "$o" mount "$ck"
-status "unknown option" 2 "$o" mount -o cahce=2g "$ck" "$mnt"
-like "the nearest one" "$(said)" "*unknown option 'cahce'; did you mean 'cache'*"
-status "unknown long option" 2 "$o" mount --asemble=off "$ck" "$mnt"
-like "the nearest one again" "$(said)" "*did you mean '--assemble'*"
-status "unknown letter" 2 "$o" mount -x "$ck" "$mnt"
-status "a size that is none" 2 "$o" mount -o cache=2x "$ck" "$mnt"
-status "a choice that is none" 2 "$o" mount -o assemble=maybe "$ck" "$mnt"
-like "the choices" "$(said)" "*off, auto, always*"
-status "a flag with a value" 2 "$o" mount -o direct=1 "$ck" "$mnt"
-status "a contradiction" 2 "$o" mount -o direct,assemble=always "$ck" "$mnt"
-status "rw holds no files in memory" 2 "$o" mount -o rw,assemble=always "$ck" "$mnt"
-like "and says so" "$(said)" "*exclude each other*"
-status "help" 0 "$o" mount --help
-like "on standard output" "$(cat "$scratch/out")" "usage: optimfs mount*"
-is "nothing was mounted" "$(tap_mounts)" ""
+status "mount without arguments exits with 2" 2 "$o" mount
+is "the message about missing arguments has two lines" "$(lines)" 2
+status "mount with three arguments exits with 2" 2 "$o" mount a b c
+is "the message about surplus arguments has two lines" "$(lines)" 2
+status "mount without a mount point exits with 2" 2 "$o" mount "$ck"
+status "mount with an unknown -o option exits with 2" 2 "$o" mount -o cahce=2g "$ck" "$mnt"
+like "mount suggests the nearest -o option" \
+    "$(said)" "*unknown option 'cahce'; did you mean 'cache'*"
+status "mount with an unknown long option exits with 2" 2 "$o" mount --asemble=off "$ck" "$mnt"
+like "mount suggests the nearest long option" "$(said)" "*did you mean '--assemble'*"
+status "mount with an unknown short option exits with 2" 2 "$o" mount -x "$ck" "$mnt"
+status "mount with a malformed size exits with 2" 2 "$o" mount -o cache=2x "$ck" "$mnt"
+status "mount with an unknown value of assemble= exits with 2" 2 \
+    "$o" mount -o assemble=maybe "$ck" "$mnt"
+like "mount lists the values of assemble=" "$(said)" "*off, auto, always*"
+status "mount with a value for a flag exits with 2" 2 "$o" mount -o direct=1 "$ck" "$mnt"
+status "mount with direct and assemble=always exits with 2" 2 \
+    "$o" mount -o direct,assemble=always "$ck" "$mnt"
+status "mount with rw and assemble=always exits with 2" 2 \
+    "$o" mount -o rw,assemble=always "$ck" "$mnt"
+like "mount says that rw and assemble=always exclude each other" "$(said)" "*exclude each other*"
+status "mount --help exits with 0" 0 "$o" mount --help
+like "mount --help prints the usage to standard output" \
+    "$(cat "$scratch/out")" "usage: optimfs mount*"
+is "no rejected call has mounted anything" "$(tap_mounts)" ""
 
 try() {
-	status "$1" 0 "$o" mount "$2" "$3" "$ck" "$mnt" &&
-	    is "... works" "$(cat "$mnt/lr")" 1.5
+	status "mount takes $1" 0 "$o" mount "$2" "$3" "$ck" "$mnt" &&
+	    is "a mount with $1 can be read" "$(cat "$mnt/lr")" 1.5
 	"$o" umount "$mnt"
 }
-try "mount(8)'s words" -o \
+try "the generic options of mount(8)" -o \
     ro,nosuid,nodev,noexec,noauto,user,nofail,_netdev,x-systemd.automount,comment=a
-try "sizes and times" -o cache=64m,assemble_max=1GiB,timeout=5m,readahead=256k
+try "options with sizes and times" -o cache=64m,assemble_max=1GiB,timeout=5m,readahead=256k
 try "long options" --cache=64m --assemble=off
 try "long options without =" --no-strict --threads=2
-try "threads" -s --no-direct
-status "defaults" 0 "$o" mount --cache 32m -- "$ck" "$mnt"
+try "-s and a negated flag" -s --no-direct
+status "mount takes an option with a separate value and --" 0 "$o" mount --cache 32m -- "$ck" "$mnt"
 "$o" umount "$mnt"
 
-# --- places ------------------------------------------------------------
+# --- mount points and sources ---
 
-status "no such mount point" 3 "$o" mount "$ck" "$scratch/nowhere"
-like "OFS758" "$(said)" "*OFS758*No such file*"
-status "a file as mount point" 2 "$o" mount "$ck" "$ck/lr"
-like "OFS758 again" "$(said)" "*OFS758*not a directory*"
+status "mount on a missing mount point exits with 3" 3 "$o" mount "$ck" "$scratch/nowhere"
+like "OFS758 says that the mount point does not exist" "$(said)" "*OFS758*No such file*"
+status "mount on a file exits with 2" 2 "$o" mount "$ck" "$ck/lr"
+like "OFS758 says that the mount point is not a directory" "$(said)" "*OFS758*not a directory*"
 mkdir "$scratch/full"
 touch "$scratch/full/x"
-status "a mount point that is not empty" 2 "$o" mount "$ck" "$scratch/full"
-status "nonempty" 0 "$o" mount -o nonempty "$ck" "$scratch/full"
+status "mount on a non-empty directory exits with 2" 2 "$o" mount "$ck" "$scratch/full"
+status "mount -o nonempty on a non-empty directory succeeds" 0 \
+    "$o" mount -o nonempty "$ck" "$scratch/full"
 "$o" umount "$scratch/full"
-status "source in the mount point" 2 "$o" mount -o nonempty "$ck" "$scratch"
-like "OFS757" "$(said)" "*OFS757*"
-status "source is the mount point" 2 "$o" mount -o nonempty "$ck" "$ck"
-status "no such checkpoint" 3 "$o" mount "$scratch/nowhere" "$mnt"
-like "in words" "$(said)" "optimfs: *nowhere: No such file*"
-is "in one line" "$(lines)" 1
-status "not a checkpoint" 3 "$o" mount "$ck/lr" "$mnt"
-status "a format there is not" 4 "$o" mount -o type=hdf5 "$ck" "$mnt"
-is "nothing is mounted" "$(tap_mounts)" ""
+status "mount on a parent of the checkpoint exits with 2" 2 "$o" mount -o nonempty "$ck" "$scratch"
+like "mount on a parent of the checkpoint reports OFS757" "$(said)" "*OFS757*"
+status "mount of a checkpoint on itself exits with 2" 2 "$o" mount -o nonempty "$ck" "$ck"
+status "mount of a missing checkpoint exits with 3" 3 "$o" mount "$scratch/nowhere" "$mnt"
+like "the message names the missing checkpoint" "$(said)" "optimfs: *nowhere: No such file*"
+is "the message about the missing checkpoint has one line" "$(lines)" 1
+status "mount of a plain text file exits with 3" 3 "$o" mount "$ck/lr" "$mnt"
+status "mount with an unknown type= exits with 4" 4 "$o" mount -o type=hdf5 "$ck" "$mnt"
+is "no failed call has mounted anything" "$(tap_mounts)" ""
 odd="$scratch/a,b [x\\y
 z"
 cp -a "$ck" "$odd"
-ok "a name with everything in it" "$o" mount "$odd" "$mnt"
-is "... works" "$(cat "$mnt/lr")" 1.5
-ok "... umount" "$o" umount "$mnt"
+ok "mount of a path with comma, bracket, backslash and newline succeeds" "$o" mount "$odd" "$mnt"
+is "a mount of a path with special characters can be read" "$(cat "$mnt/lr")" 1.5
+ok "umount of a mount of a path with special characters succeeds" "$o" umount "$mnt"
 mkdir "$scratch/m n"
-ok "a mount point with a space" "$o" mount "$ck" "$scratch/m n"
-ok "... umount" "$o" umount "$scratch/m n"
+ok "mount on a mount point with a space succeeds" "$o" mount "$ck" "$scratch/m n"
+ok "umount of a mount point with a space succeeds" "$o" umount "$scratch/m n"
 
-ok "mount" "$o" mount "$ck" "$mnt"
-status "mount twice" 3 "$o" mount "$ck" "$mnt"
-like "says why" "$(said)" "*is mounted there*"
-status "... on a path with links" 3 "$o" mount "$ck" "$mnt/../mnt"
+ok "mount on an empty directory succeeds" "$o" mount "$ck" "$mnt"
+status "a second mount on the same mount point exits with 3" 3 "$o" mount "$ck" "$mnt"
+like "the message says that a checkpoint is mounted there" "$(said)" "*is mounted there*"
+status "a second mount through another path to the mount point exits with 3" 3 \
+    "$o" mount "$ck" "$mnt/../mnt"
 
-# --- unmounting --------------------------------------------------------
+# --- unmounting ---
 
 (
 	cd "$mnt/sub" || exit
@@ -114,39 +122,39 @@ is_in() { # PROCESS DIRECTORY
 	[ "$(readlink "/proc/$1/cwd")" = "$2" ]
 }
 eventually is_in $holder "$mnt/sub"
-status "umount of a mount in use" 3 "$o" umount "$mnt"
-like "names the holder" "$(said)" "*in use by sleep ($holder)*"
-ok "umount --force" "$o" umount --force "$mnt"
-is "is unmounted" "$(tap_mounts)" ""
+status "umount of a mount in use exits with 3" 3 "$o" umount "$mnt"
+like "umount names the process that uses the mount" "$(said)" "*in use by sleep ($holder)*"
+ok "umount --force of a mount in use succeeds" "$o" umount --force "$mnt"
+is "umount --force removes the mount" "$(tap_mounts)" ""
 kill $holder
 wait $holder 2>/dev/null
-status "umount of nothing" 3 "$o" umount "$mnt"
-status "umount of another file system" 2 "$o" umount /proc
-like "is not for us" "$(said)" "*not a checkpoint*"
-status "umount without arguments" 2 "$o" umount
+status "umount of an unmounted directory exits with 3" 3 "$o" umount "$mnt"
+status "umount of another file system exits with 2" 2 "$o" umount /proc
+like "umount says that it is not a checkpoint" "$(said)" "*not a checkpoint*"
+status "umount without arguments exits with 2" 2 "$o" umount
 if command -v fusermount3 >/dev/null; then
 	"$o" mount "$ck" "$mnt"
-	ok "fusermount3 -u" fusermount3 -u "$mnt"
+	ok "fusermount3 -u unmounts a checkpoint" fusermount3 -u "$mnt"
 else
 	skip 1 "no fusermount3"
 fi
 if [ "$(id -u)" = 0 ]; then
 	"$o" mount "$ck" "$mnt"
-	ok "umount(8)" umount "$mnt"
+	ok "umount(8) unmounts a checkpoint" umount "$mnt"
 else
 	skip 1 "not root"
 fi
 
-# A reader that waits an hour, while the mount is taken away.
+# A read that takes an hour, when the mount is removed by force.
 "$o" mount "$ck" "$mnt"
 cat "$mnt/slow" >/dev/null 2>&1 &
 reader=$!
 sleep 0.3
-ok "umount --force under a read" "$o" umount --force "$mnt"
-ok "the reader has an error" eventually gone $reader
-is "nothing is mounted" "$(tap_mounts)" ""
+ok "umount --force succeeds while a read is waiting" "$o" umount --force "$mnt"
+ok "the waiting reader ends after umount --force" eventually gone $reader
+is "no mount is left after umount --force" "$(tap_mounts)" ""
 
-# --- signals -----------------------------------------------------------
+# --- signals ---
 
 foreground() {
 	"$o" mount -f "$@" "$ck" "$mnt" 2>"$scratch/daemon" &
@@ -155,25 +163,26 @@ foreground() {
 	eventually mountpoint -q "$mnt"
 }
 for sig in INT TERM HUP; do
-	# a shell starts its background jobs with SIGINT ignored
+	# A shell starts background jobs with SIGINT ignored; the daemon must
+	# handle it all the same.
 	foreground
 	kill -$sig $daemon
 	wait $daemon
-	is "SIG$sig: exit status" $? 0
-	is "SIG$sig: nothing is mounted" "$(tap_mounts)" ""
-	is "SIG$sig: nothing is said" "$(cat "$scratch/daemon")" ""
+	is "a mount in the foreground exits with 0 on SIG$sig" $? 0
+	is "SIG$sig removes the mount" "$(tap_mounts)" ""
+	is "a mount in the foreground prints nothing on SIG$sig" "$(cat "$scratch/daemon")" ""
 done
 foreground -s
 kill $daemon
 wait $daemon
-is "SIGTERM with a single thread" $? 0
+is "a single-threaded mount exits with 0 on SIGTERM" $? 0
 
 foreground
 exec 9<"$mnt/lr"
 kill $daemon
 wait $daemon
-is "SIGTERM with an open file" $? 0
-is "nothing is mounted" "$(tap_mounts)" ""
+is "a mount with an open file exits with 0 on SIGTERM" $? 0
+is "SIGTERM removes a mount with an open file" "$(tap_mounts)" ""
 exec 9<&-
 
 foreground
@@ -184,60 +193,62 @@ kill $daemon
 sleep 0.2
 kill $daemon
 wait $daemon
-is "a second SIGTERM: at once" $? 143
-ok "the reader has an error" eventually gone $reader
-is "nothing is mounted" "$(tap_mounts)" ""
+is "a second SIGTERM ends a mount with waiting reads at once" $? 143
+ok "the waiting reader ends after the second SIGTERM" eventually gone $reader
+is "no mount is left after the second SIGTERM" "$(tap_mounts)" ""
 
 foreground
 cat "$mnt/slow" >/dev/null 2>&1 &
 reader=$!
 sleep 0.3
 kill $daemon
-ok "SIGTERM under a read: the reader has an error" eventually gone $reader
+ok "the waiting reader ends after one SIGTERM" eventually gone $reader
 wait $daemon
-is "the daemon ends in time" $? 0
-is "nothing is mounted" "$(tap_mounts)" ""
+is "a mount with a waiting reader exits with 0 on SIGTERM" $? 0
+is "no mount is left after SIGTERM with a waiting reader" "$(tap_mounts)" ""
 
-# --- leftovers ---------------------------------------------------------
+# --- dead mounts ---
 
 foreground
 kill -KILL $daemon
 wait $daemon 2>/dev/null
-not_ok "a dead mount" ls "$mnt"
-ok "is detached by the next" "$o" mount "$ck" "$mnt"
-like "which says so" "$(said)" "*detached a dead mount*"
-is "... works" "$(cat "$mnt/lr")" 1.5
-ok "umount" "$o" umount "$mnt"
+not_ok "ls of a mount whose daemon was killed fails" ls "$mnt"
+ok "mount on a dead mount succeeds" "$o" mount "$ck" "$mnt"
+like "mount says that it detached the dead mount" "$(said)" "*detached a dead mount*"
+is "the mount in place of a dead one can be read" "$(cat "$mnt/lr")" 1.5
+ok "umount after the dead mount succeeds" "$o" umount "$mnt"
 foreground
 kill -KILL $daemon
 wait $daemon 2>/dev/null
-ok "umount of a dead mount" "$o" umount "$mnt"
-is "nothing is mounted" "$(tap_mounts)" ""
+ok "umount of a dead mount succeeds" "$o" umount "$mnt"
+is "no mount is left after umount of a dead mount" "$(tap_mounts)" ""
 
-# --- descriptors -------------------------------------------------------
+# --- the daemon's environment ---
 
 closed() {
 	"$o" mount "$ck" "$mnt" <&- >&- 2>&-
 }
-ok "standard descriptors closed" closed
-is "... works" "$(cat "$mnt/lr")" 1.5
+ok "mount succeeds with standard descriptors closed" closed
+is "a mount made with closed descriptors can be read" "$(cat "$mnt/lr")" 1.5
 "$o" umount "$mnt"
-ok "the daemon keeps no pipe open" timeout "$limit" sh -c \
+ok "the daemon does not keep the standard output of mount open" timeout "$limit" sh -c \
     "'$o' mount '$ck' '$mnt' | cat"
 daemon=$(pgrep -n -f "[m]ount $ck $mnt")
-is "it is in no directory" "$(readlink "/proc/$daemon/cwd")" /
-is "its session is its own" "$(ps -o sid= -p "$daemon" | tr -d ' ')" "$daemon"
+is "the working directory of the daemon is /" "$(readlink "/proc/$daemon/cwd")" /
+is "the daemon has its own session" "$(ps -o sid= -p "$daemon" | tr -d ' ')" "$daemon"
 "$o" umount "$mnt"
-ok "and it ends" eventually gone "$daemon"
+ok "the daemon ends after umount" eventually gone "$daemon"
 
 (cd "$scratch" && "$o" mount -o log=log "$ck" "$mnt")
 cat "$mnt/slow" >/dev/null 2>&1 &
 sleep 0.3
 kill "$(pgrep -n -f "[m]ount -o log=log $ck $mnt")"
-ok "a log file" eventually grep -q "requests are still in flight" "$scratch/log"
-ok "... unmounted" eventually not_mounted
+ok "log= has the message about requests in flight" \
+    eventually grep -q "requests are still in flight" "$scratch/log"
+ok "SIGTERM removes the mount with log=" eventually not_mounted
 
-# A device that somebody else has opened and mounted, as for a container.
+# A /dev/fuse descriptor that another process has opened and mounted, as a
+# container runtime does.
 if [ "$(id -u)" = 0 ] && command -v python3 >/dev/null; then
 	cat >"$scratch/fd.py" <<'END'
 import ctypes, os, subprocess, sys, time
@@ -254,13 +265,14 @@ print(open(mnt + "/lr").read().strip())
 libc.umount2(mnt.encode(), 0)
 sys.exit(p.wait(10))
 END
-	ok "/dev/fd/N" python3 "$scratch/fd.py" "$o" "$ck" "$mnt"
-	is "... works" "$(cat "$scratch/out")" 1.5
+	ok "mount on /dev/fd/N serves an existing FUSE mount" \
+	    python3 "$scratch/fd.py" "$o" "$ck" "$mnt"
+	is "a mount on /dev/fd/N can be read" "$(cat "$scratch/out")" 1.5
 else
 	skip 2 "not root"
 fi
 
-# --- rights ------------------------------------------------------------
+# --- permissions ---
 
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %a /dev/fuse)" = 600 ] &&
     command -v setpriv >/dev/null; then
@@ -270,51 +282,57 @@ if [ "$(id -u)" = 0 ] && [ "$(stat -c %a /dev/fuse)" = 600 ] &&
 	chmod 755 "$scratch" "$scratch/optimfs"
 	chmod 777 "$mnt"
 	LD_LIBRARY_PATH=$TOP_BUILDDIR/.libs \
-	    status "no right to use /dev/fuse" 3 setpriv --reuid=65534 \
+	    status "mount without permission for /dev/fuse exits with 3" 3 setpriv --reuid=65534 \
 	    --clear-groups "$scratch/optimfs" mount "$ck" "$mnt"
-	like "says what works without" "$(said)" "*OFS761*optimfs ls, cat, cp*"
+	like "OFS761 names the commands that need no FUSE" "$(said)" "*OFS761*optimfs ls, cat, cp*"
 else
 	skip 2 "/dev/fuse is for everybody, or we are nobody"
 fi
 
-# --- mount(8) ----------------------------------------------------------
+# --- mount(8) ---
 
 helper=$scratch/mount.optimfs
 ln -s "$o" "$helper"
-# libtool's wrapper goes by its own name
+# A libtool wrapper script depends on its own name: link the real program.
 if [ -x "$(dirname "$o")/.libs/$(basename "$o")" ]; then
 	ln -sf "$(dirname "$o")/.libs/$(basename "$o")" "$helper"
 fi
-status "helper: fake" 0 "$helper" "$ck" "$mnt" -f -v -o ro
-like "helper: says" "$(said)" "*can be mounted*"
-is "helper: fake does not mount" "$(tap_mounts)" ""
-status "helper: mount" 0 "$helper" "$ck" "$mnt" -n -o ro,noauto,dev,suid
-is "helper: in the background" "$(cat "$mnt/lr")" 1.5
+status "mount.optimfs -f (dry run) exits with 0" 0 "$helper" "$ck" "$mnt" -f -v -o ro
+like "mount.optimfs -f -v says that the checkpoint can be mounted" "$(said)" "*can be mounted*"
+is "mount.optimfs -f mounts nothing" "$(tap_mounts)" ""
+status "mount.optimfs with generic options exits with 0" 0 \
+    "$helper" "$ck" "$mnt" -n -o ro,noauto,dev,suid
+is "mount.optimfs mounts in the background" "$(cat "$mnt/lr")" 1.5
 "$o" umount "$mnt"
-status "helper: usage" 1 "$helper" "$ck"
-status "helper: unknown option" 1 "$helper" "$ck" "$mnt" -o bogus
-status "helper: sloppy" 0 "$helper" "$ck" "$mnt" -s -o bogus
+status "mount.optimfs without a mount point exits with 1" 1 "$helper" "$ck"
+status "mount.optimfs with an unknown option exits with 1" 1 "$helper" "$ck" "$mnt" -o bogus
+status "mount.optimfs -s ignores an unknown option" 0 "$helper" "$ck" "$mnt" -s -o bogus
 "$o" umount "$mnt"
-status "helper: failed" 32 "$helper" "$scratch/nowhere" "$mnt" -o ro
-status "helper: rw" 0 "$helper" "$ck" "$mnt" -o rw
-like "helper: which mount(8) says unasked" "$(grep " $mnt " /proc/self/mounts)" "* ro,*"
+status "mount.optimfs of a missing checkpoint exits with 32" 32 \
+    "$helper" "$scratch/nowhere" "$mnt" -o ro
+status "mount.optimfs -o rw exits with 0" 0 "$helper" "$ck" "$mnt" -o rw
+like "mount.optimfs -o rw alone mounts read-only: mount(8) adds rw by itself" \
+    "$(grep " $mnt " /proc/self/mounts)" "* ro,*"
 "$o" umount "$mnt"
-status "helper: rw that is meant" 0 "$helper" "$ck" "$mnt" -o rw,commit=auto
-like "helper: is" "$(grep " $mnt " /proc/self/mounts)" "* rw,*"
+status "mount.optimfs -o rw,commit=auto exits with 0" 0 "$helper" "$ck" "$mnt" -o rw,commit=auto
+like "mount.optimfs -o rw,commit=auto mounts read-write" \
+    "$(grep " $mnt " /proc/self/mounts)" "* rw,*"
 "$o" umount "$mnt"
-status "fuse.optimfs" 0 "$o" "$ck" "$mnt" -o ro,_netdev,dev,suid
-is "fuse.optimfs: works" "$(cat "$mnt/lr")" 1.5
+status "optimfs without a verb mounts, as mount.fuse calls it" 0 \
+    "$o" "$ck" "$mnt" -o ro,_netdev,dev,suid
+is "a mount made without a verb can be read" "$(cat "$mnt/lr")" 1.5
 "$o" umount "$mnt"
 
-# mount(8) itself, which looks for helpers in /sbin: ours is laid over it where
-# nobody else sees that.
+# mount(8) itself looks for helpers in /sbin. Ours is overlaid there in a
+# private mount namespace.
 mkdir "$scratch/sbin"
 cp -L "$helper" "$scratch/sbin/mount.optimfs"
 if command -v unshare >/dev/null && unshare -m sh -c \
     "mount -t overlay o -o lowerdir='$scratch/sbin':/sbin /sbin" 2>/dev/null; then
 	LD_LIBRARY_PATH=$TOP_BUILDDIR/.libs
 	export LD_LIBRARY_PATH
-	ok "mount -t optimfs" unshare -m sh -ec "
+	ok "mount -t optimfs and an fstab entry mount, and reject an unknown option" \
+	    unshare -m sh -ec "
 		mount -t overlay o -o lowerdir='$scratch/sbin':/sbin /sbin
 		mount -t optimfs -o ro,noauto,user '$ck' '$mnt'
 		cat '$mnt/lr'
@@ -325,7 +343,7 @@ if command -v unshare >/dev/null && unshare -m sh -c \
 		cat '$mnt/lr'
 		umount '$mnt'
 		! mount -t optimfs -o bogus '$ck' '$mnt'"
-	is "... works" "$(tr '\n' ' ' <"$scratch/out")" "1.5 1.5 "
+	is "mounts by mount(8) can be read" "$(tr '\n' ' ' <"$scratch/out")" "1.5 1.5 "
 else
 	skip 2 "cannot lay a file system over /sbin"
 fi

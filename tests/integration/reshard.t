@@ -8,101 +8,108 @@ mkdir "$scratch/work" && cd "$scratch/work" || exit 99
 
 for layout in dcp@1 dcp@5 dcp@2x3 torch torch,only=optim; do
 	rm -rf out
-	status "reshard --to $layout" 0 "$OPTIMFS" reshard --to $layout "$ck" out
-	status "every byte and checksum of it is right" 0 "$OPTIMFS" fsck \
+	status "reshard --to $layout exits with 0" 0 "$OPTIMFS" reshard --to $layout "$ck" out
+	status "fsck --data accepts the $layout checkpoint" 0 "$OPTIMFS" fsck \
 	    --data out
-	is "none is left out" "$(grep -c OFS530 "$scratch/out")" 0
+	is "every item of the $layout checkpoint has a checksum" \
+	    "$(grep -c OFS530 "$scratch/out")" 0
 	[ $layout = torch,only=optim ] && continue
-	status "it is the same by value" 0 "$OPTIMFS" diff "$ck" out
-	is "and diff says nothing" "$(cat "$scratch/out" "$scratch/err")" ""
+	status "diff exits with 0 for the $layout checkpoint" 0 "$OPTIMFS" diff "$ck" out
+	is "diff prints nothing for the $layout checkpoint" \
+	    "$(cat "$scratch/out" "$scratch/err")" ""
 done
-is "only=optim is one file" "$(ls out)" optim.pt
-status "and diff names what it lacks" 1 "$OPTIMFS" diff "$ck" out
-like "by path" "$(cat "$scratch/out")" '*model/norm.bias: only in*'
-status "whichever comes first" 1 "$OPTIMFS" diff out "$ck"
-like "by path" "$(cat "$scratch/out")" '*model/norm.bias: only in*dcp_fsdp2_w3*'
+is "torch,only=optim has the file optim.pt only" "$(ls out)" optim.pt
+status "diff exits with 1 for a checkpoint without model" 1 "$OPTIMFS" diff "$ck" out
+like "diff names a path that only the first checkpoint has" \
+    "$(cat "$scratch/out")" '*model/norm.bias: only in*'
+status "diff exits with 1 for a first checkpoint without model" 1 "$OPTIMFS" diff out "$ck"
+like "diff names a path that only the second checkpoint has" \
+    "$(cat "$scratch/out")" '*model/norm.bias: only in*dcp_fsdp2_w3*'
 
-# There and back.
+# Round trip over another number of ranks.
 rm -rf out back
 "$OPTIMFS" reshard --to dcp@7 "$ck" out && "$OPTIMFS" reshard --to dcp@3 out back
 "$OPTIMFS" reshard --to dcp@3 "$ck" straight
-ok "by way of 7 ranks the bytes are the same" diff -r straight back
+ok "dcp@3 by way of dcp@7 is identical to dcp@3" diff -r straight back
 
-# What must not happen.
+# Failures leave nothing behind.
 mkdir there
-status "a directory that is there is left alone" 3 "$OPTIMFS" reshard \
+status "reshard into an existing directory exits with 3" 3 "$OPTIMFS" reshard \
     --to dcp@2 "$ck" there
-is "and empty" "$(ls -A there)" ""
-status "a layout there is not" 2 "$OPTIMFS" reshard --to dcp@0 "$ck" none
-status "no layout" 2 "$OPTIMFS" reshard "$ck" none
-not_ok "leave nothing" test -e none
+is "reshard leaves the existing directory empty" "$(ls -A there)" ""
+status "reshard to 0 ranks exits with 2" 2 "$OPTIMFS" reshard --to dcp@0 "$ck" none
+status "reshard without --to exits with 2" 2 "$OPTIMFS" reshard "$ck" none
+not_ok "failed calls of reshard create no directory" test -e none
 mkdir damaged
 cp "$ck"/.metadata "$ck"/__0_0.distcp "$ck"/__1_0.distcp damaged
-status "a lost shard is an error" 3 "$OPTIMFS" reshard --to dcp@2 damaged none
-not_ok "and nothing is published" test -e none
-rm -rf .none.optimfs # what could be written
+status "reshard of a checkpoint with a missing file exits with 3" 3 \
+    "$OPTIMFS" reshard --to dcp@2 damaged none
+not_ok "a failed reshard publishes nothing" test -e none
+rm -rf .none.optimfs # the staged part
 
-# An index without planner_data (flatten_state_dict=False) has each key as one
-# string, and the program looks for just these.
+# An index without planner_data (flatten_state_dict=False) has flat keys, and
+# the program that loads it looks for exactly these.
 "$OPTIMFS" reshard -q --to dcp@2 "$ck" bare
 LC_ALL=C sed -i 's/planner_data/planner_none/; s/model\./trunk./g' \
     bare/.metadata
-status "info of an index without a map of keys" 0 "$OPTIMFS" info bare
-like "says so" "$(cat "$scratch/out")" '*OFS640 no map of keys*'
+status "info of an index without planner_data succeeds" 0 "$OPTIMFS" info bare
+like "OFS640 says that the index has no map of keys" \
+    "$(cat "$scratch/out")" '*OFS640 no map of keys*'
 rm -rf out back
 "$OPTIMFS" reshard -q --to dcp@3 bare out
 "$OPTIMFS" reshard -q --to dcp@3,keys=source bare back
-ok "the source's keys are the default without it" diff -r out back
-ok "such as this" grep -aq trunk.layers.0 out/.metadata
-not_ok "and none of the tree's" grep -aq model.trunk out/.metadata
+ok "keys=source is the default without planner_data" diff -r out back
+ok "the resharded index has the keys of the source" grep -aq trunk.layers.0 out/.metadata
+not_ok "the resharded index has no keys made from tree paths" grep -aq model.trunk out/.metadata
 
-# A file of torch.save has what its program looks for, whatever the index has.
+# A torch.save file always has the nested keys that programs look for.
 LC_ALL=C sed -i 's/trunk\./model./g' bare/.metadata
 rm -rf out back
 "$OPTIMFS" reshard -q --to torch "$ck" out
 "$OPTIMFS" reshard -q --to torch bare back
-ok "files of torch.save are the same with and without a map of keys" \
+ok "reshard --to torch is identical with and without planner_data" \
     diff -r out back
 
-# A quantized tensor keeps what its integers stand for.
+# A quantized tensor keeps its scale and zero point.
 quant=$TOP_SRCDIR/tests/data/extra/torch_save/quant.pt
 rm -rf out back
 "$OPTIMFS" reshard -q --to torch "$quant" back
 for layout in dcp@1 dcp@2; do
 	rm -rf out again
-	status "a quantized tensor: $layout" 0 "$OPTIMFS" reshard -q \
+	status "reshard of a quantized tensor to $layout exits with 0" 0 "$OPTIMFS" reshard -q \
 	    --to $layout "$quant" out
 	"$OPTIMFS" reshard -q --to torch out again
-	ok "and back, with scale and zero point" cmp back/model.pt again/model.pt
+	ok "a quantized tensor keeps scale and zero point through $layout" \
+	    cmp back/model.pt again/model.pt
 done
-ok "which it has" grep -q _rebuild_qtensor back/model.pt
+ok "the torch.save file rebuilds a quantized tensor" grep -q _rebuild_qtensor back/model.pt
 
-# What is not read fails alike, whoever reads it.
+# Unsupported tensors give the same exit status in every command.
 for name in sparse_coo sparse_csr; do
 	file=$TOP_SRCDIR/tests/data/extra/torch_save/$name.pt
-	status "$name: cat" 4 "$OPTIMFS" cat "$file" model/tensor
-	status "$name: cp" 4 "$OPTIMFS" cp "$file" model/tensor none
-	status "$name: stat" 4 "$OPTIMFS" stat "$file" model/tensor
-	status "$name: reshard" 4 "$OPTIMFS" reshard --to torch "$file" none
+	status "cat of a $name tensor exits with 4" 4 "$OPTIMFS" cat "$file" model/tensor
+	status "cp of a $name tensor exits with 4" 4 "$OPTIMFS" cp "$file" model/tensor none
+	status "stat of a $name tensor exits with 4" 4 "$OPTIMFS" stat "$file" model/tensor
+	status "reshard of a $name tensor exits with 4" 4 "$OPTIMFS" reshard --to torch "$file" none
 done
 
-# Two optimizers, one of which has the name of a part of one.
+# Two optimizers; the name of one contains a dot.
 two=$TOP_SRCDIR/tests/data/pytorch/torchsave_full/ckpt
 rm -rf out
 "$OPTIMFS" reshard -q --to dcp@2 "$two" out
-ok "all is the same by value" "$OPTIMFS" diff "$two" out
-status "two optimizers stay two" 0 "$OPTIMFS" ls out optim
-is "with their names" "$(cat "$scratch/out")" "state-optim/
+ok "resharded optimizers equal the source" "$OPTIMFS" diff "$two" out
+status "ls of the resharded optimizers succeeds" 0 "$OPTIMFS" ls out optim
+is "the resharded optimizers keep their names" "$(cat "$scratch/out")" "state-optim/
 state_legacy.optim/"
 
-# Values that cannot be told are copied from items to items as they are.
+# Values of unknown classes are copied between DCP items as pickled bytes.
 if command -v python3 >/dev/null; then
-	"$OPTIMFS" reshard -q --to dcp@1 "$ck" own # values come first
+	"$OPTIMFS" reshard -q --to dcp@1 "$ck" own # one file, values first
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" --items own/__0_0.distcp items
-	status "info of it" 0 "$OPTIMFS" info own
-	like "says what is copied" "$(cat "$scratch/out")" \
+	status "info of a checkpoint with opaque values succeeds" 0 "$OPTIMFS" info own
+	like "info says which values are copied as pickled" "$(cat "$scratch/out")" \
 	    '*dcp@N copies as pickled: optim/* and 1 more*not *OFS445*'
-	holds() { # holds DIRECTORY: both as they were
+	holds() { # holds DIRECTORY: are both pickled items in it, unchanged?
 		python3 -c '
 import glob, sys
 files = [open(f, "rb").read() for f in glob.glob(sys.argv[1] + "/*.distcp")]
@@ -112,60 +119,70 @@ for i in "01":
 	}
 	for layout in dcp@1 dcp@2x3 dcp-st@2 dcp@2,zstd dcp@3,keys=fqn; do
 		rm -rf out
-		status "an object of a class that nobody knows, and a tuple with \
-a tensor: $layout" 0 "$OPTIMFS" reshard --to $layout own out
-		is "which says so of each" \
+		status "reshard of two opaque values to $layout exits with 0" 0 \
+		    "$OPTIMFS" reshard --to $layout own out
+		is "reshard to $layout reports both opaque values" \
 		    "$(grep -c ': copied as it is pickled: ' "$scratch/err")" 2
-		status "every byte of it is right" 0 "$OPTIMFS" fsck --data out
-		status "all else is the same by value" 0 "$OPTIMFS" diff own out
+		status "fsck --data accepts the $layout checkpoint with opaque values" 0 \
+		    "$OPTIMFS" fsck --data out
+		status "diff finds no difference in $layout with opaque values" 0 \
+		    "$OPTIMFS" diff own out
 		rm -rf back
-		ok "there and back" "$OPTIMFS" reshard -q --to dcp@1 out back
-		ok "each is as it was" holds back
+		ok "$layout with opaque values reshards back to dcp@1" \
+		    "$OPTIMFS" reshard -q --to dcp@1 out back
+		ok "opaque values are unchanged by way of $layout" holds back
 	done
 	rm -rf out
-	status "files of torch.save take both" 0 "$OPTIMFS" reshard --to torch \
+	status "reshard of opaque values to torch exits with 0" 0 "$OPTIMFS" reshard --to torch \
 	    own out
-	is "which says so of each" \
+	is "reshard to torch reports both opaque values" \
 	    "$(grep -c ': copied as it is pickled: ' "$scratch/err")" 2
-	ok "the tensor is in the tuple" python3 \
+	ok "the torch.save file has the tensor inside the tuple" python3 \
 	    "$TOP_SRCDIR/tests/support/opaque.py" --inner out/optim.pt
 
-	# From pickles to pickles, whatever the format.
+	# Values of unknown classes between pickle files of any format.
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" one.pt
 	for layout in torch dcp@1 dcp-st@2 zero1@2 zero3@2 universal; do
 		rm -rf out back
-		status "the object of a file of torch.save: $layout" 0 \
+		status "reshard of an opaque value to $layout exits with 0" 0 \
 		    "$OPTIMFS" reshard --to $layout one.pt out
-		is "which says so of it" "$(cat "$scratch/err")" \
+		is "reshard to $layout reports the opaque value" "$(cat "$scratch/err")" \
 		    "optimfs: extra/run: copied as it is pickled: it holds what cannot be written anew"
-		ok "and back" "$OPTIMFS" reshard -q --to torch out back
-		ok "it is as it was" python3 \
+		ok "the $layout checkpoint reshards back to torch" \
+		    "$OPTIMFS" reshard -q --to torch out back
+		ok "the opaque value is unchanged by way of $layout" python3 \
 		    "$TOP_SRCDIR/tests/support/opaque.py" --run back/extra.pt
 	done
 	for layout in torch dcp@2; do
 		rm -rf new .new.optimfs
-		status "a template for it: mkfs --layout $layout" 0 "$OPTIMFS" \
+		status "mkfs --layout $layout like a file with an opaque value exits with 0" 0 \
+		    "$OPTIMFS" \
 		    mkfs -q --like one.pt --layout $layout new
-		like "says so, too" "$(cat "$scratch/err")" \
+		like "mkfs --layout $layout reports the opaque value" "$(cat "$scratch/err")" \
 		    '*extra/run: copied as it is pickled: *'
 		rm -rf new .new.optimfs
-		status "and one without it" 0 "$OPTIMFS" mkfs -q --like one.pt \
+		status "mkfs --layout $layout,drop=opaque exits with 0" 0 \
+		    "$OPTIMFS" mkfs -q --like one.pt \
 		    --layout $layout,drop=opaque new
-		like "says so" "$(cat "$scratch/err")" '*extra/run: left out: *'
+		like "mkfs --layout $layout,drop=opaque reports the dropped value" \
+		    "$(cat "$scratch/err")" '*extra/run: left out: *'
 	done
 	rm -rf new .new.optimfs
-	status "JSON does not take it" 5 "$OPTIMFS" reshard --to safetensors \
+	status "reshard of an opaque value to safetensors exits with 5" 5 \
+	    "$OPTIMFS" reshard --to safetensors \
 	    one.pt none
-	like "with its name" "$(cat "$scratch/err")" \
+	like "OFS445 names the opaque value and drop=opaque" "$(cat "$scratch/err")" \
 	    '*OFS445 extra/run*drop=opaque*'
 	for layout in safetensors torch dcp@2 universal; do
 		rm -rf out
-		status "drop=opaque leaves it out: $layout" 0 "$OPTIMFS" \
+		status "reshard to $layout,drop=opaque exits with 0" 0 "$OPTIMFS" \
 		    reshard --to $layout,drop=opaque one.pt out
-		is "and says so" "$(cat "$scratch/err")" \
+		is "reshard to $layout,drop=opaque reports the dropped value" \
+		    "$(cat "$scratch/err")" \
 		    "optimfs: extra/run: left out: it holds what cannot be written anew"
 		"$OPTIMFS" diff one.pt out >"$scratch/diff"
-		is "and nothing else" "$(grep -v "only in out" "$scratch/diff")" \
+		is "$layout,drop=opaque drops nothing else" \
+		    "$(grep -v "only in out" "$scratch/diff")" \
 		    "extra/run: only in one.pt"
 	done
 else
@@ -185,15 +202,15 @@ at = extra + 4 + int.from_bytes(data[extra + 2:extra + 4], "little")
 data[at] ^= 1
 open(sys.argv[1], "wb").write(data)
 EOF
-status "one bit" 1 "$OPTIMFS" diff straight changed
-is "is one line" "$(wc -l <"$scratch/out")" 1
-like "that says where" "$(cat "$scratch/out")" \
+status "diff exits with 1 for one changed bit" 1 "$OPTIMFS" diff straight changed
+is "diff prints one line for one changed bit" "$(wc -l <"$scratch/out")" 1
+like "diff says how many elements differ and where" "$(cat "$scratch/out")" \
     '*1 of * elements differ, from element *'
-status "within a tolerance it does not count" 0 "$OPTIMFS" diff --rtol 1e-3 \
+status "diff --rtol 1e-3 exits with 0 for one changed bit" 0 "$OPTIMFS" diff --rtol 1e-3 \
     straight changed
-status "types and shapes" 1 "$OPTIMFS" diff "$data/dcp_fsdp2_w3/ckpt" \
+status "diff exits with 1 for other types and shapes" 1 "$OPTIMFS" diff "$data/dcp_fsdp2_w3/ckpt" \
     "$data/dcp_dtypes/ckpt"
-status "a tolerance that is none" 2 "$OPTIMFS" diff --rtol x straight changed
-status "a checkpoint that is none" 3 "$OPTIMFS" diff straight /nonexistent
+status "diff --rtol with a word exits with 2" 2 "$OPTIMFS" diff --rtol x straight changed
+status "diff with a missing checkpoint exits with 3" 3 "$OPTIMFS" diff straight /nonexistent
 
 done_testing

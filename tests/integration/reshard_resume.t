@@ -1,5 +1,5 @@
 #!/bin/sh
-# reshard_resume.t - optimfs reshard: killed, out of room, in parts, compressed
+# reshard_resume.t - optimfs reshard: threads, interruption, full disk, zstd
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 mkdcp=$TOP_BUILDDIR/tests/bench/mkdcp
@@ -9,25 +9,30 @@ mkdir "$scratch/work" && cd "$scratch/work" || exit 99
 "$OPTIMFS" cp -r ck .optimfs/view/torch,crc want-torch
 "$OPTIMFS" cp -r ck .optimfs/view/dcp@2,crc want-dcp
 
-# Parts of one file on several threads make the same bytes and checksums.
+# Several threads write parts of one file: the bytes and checksums must not
+# depend on their number.
 for j in 1 3 16; do
 	rm -rf out
-	status "torch with -j $j" 0 "$OPTIMFS" reshard --to torch -j $j ck out
-	ok "is what the view holds" diff -r want-torch out
+	status "reshard --to torch -j $j exits with 0" 0 "$OPTIMFS" reshard --to torch -j $j ck out
+	ok "reshard --to torch -j $j equals the view torch,crc" diff -r want-torch out
 done
-status "-j 0" 2 "$OPTIMFS" reshard --to torch -j 0 ck none
-status "-j x" 2 "$OPTIMFS" reshard --to torch -j x ck none
-is "nothing is left beside it" "$(ls -A | tr '\n' ' ')" \
+status "reshard -j 0 exits with 2" 2 "$OPTIMFS" reshard --to torch -j 0 ck none
+status "reshard -j with a word exits with 2" 2 "$OPTIMFS" reshard --to torch -j x ck none
+is "no staging directory is left" "$(ls -A | tr '\n' ' ')" \
     "ck out want-dcp want-torch "
 rm -rf out
-status "progress, no terminal" 0 "$OPTIMFS" reshard --to dcp@2 --progress \
+status "reshard --progress without a terminal exits with 0" 0 \
+    "$OPTIMFS" reshard --to dcp@2 --progress \
     ck out
-like "says how far it is" "$(cat "$scratch/err")" 'reshard: 0 %, * left*reshard: 336 MB in *'
+like "reshard --progress prints the percentage and a summary" \
+    "$(cat "$scratch/err")" 'reshard: 0 %, * left*reshard: 336 MB in *'
 rm -rf out
-status "unless it is asked for" 0 "$OPTIMFS" reshard --to dcp@2 ck out
-is "nothing is said" "$(cat "$scratch/out" "$scratch/err")" ""
+status "reshard without --progress exits with 0" 0 "$OPTIMFS" reshard --to dcp@2 ck out
+is "reshard without --progress and without a terminal prints nothing" \
+    "$(cat "$scratch/out" "$scratch/err")" ""
 
-# started LAYOUT BYTES: a reshard in $pid, stopped once its journal is longer.
+# started LAYOUT BYTES: start a reshard as $pid, and stop it when its journal
+# has more than BYTES
 started() {
 	rm -rf out .out.optimfs
 	"$OPTIMFS" reshard --to "$1" -j 1 ck out 2>"$scratch/first" &
@@ -49,86 +54,95 @@ killed() {
 
 for layout in torch dcp@2; do
 	for bytes in 1200 2000 3000; do
-		ok "$layout, killed" killed $layout $bytes
-		status "goes on" 0 "$OPTIMFS" reshard --to $layout -j 4 ck out
-		like "and says so" "$(cat "$scratch/err")" \
+		ok "$layout: reshard is killed at $bytes bytes of journal" killed $layout $bytes
+		status "$layout: reshard resumes and exits with 0" 0 \
+		    "$OPTIMFS" reshard --to $layout -j 4 ck out
+		like "$layout: reshard says that it goes on from the staging directory" \
+		    "$(cat "$scratch/err")" \
 		    '*goes on from *.out.optimfs: *'
-		ok "to the same bytes" diff -r "want-${layout%@*}" out
+		ok "$layout: the resumed reshard equals the view" diff -r "want-${layout%@*}" out
 	done
 done
-is "nothing is left" "$(ls -A | grep -c '^\.')" 0
+is "resumed reshards leave no staging directory" "$(ls -A | grep -c '^\.')" 0
 
-# A journal that is torn anywhere, and a file that lost its end.
-ok "killed once more" killed torch 2000
+# A journal that is cut at any place, and a data file that is cut.
+ok "torch: reshard is killed at 2000 bytes of journal" killed torch 2000
 cp -r .out.optimfs kept
 for cut in 1 7 60 300; do
 	rm -rf out .out.optimfs
 	cp -r kept .out.optimfs
 	n=$(stat -c %s kept/journal)
 	truncate -s $((n - cut)) .out.optimfs/journal
-	status "a journal that is torn $cut bytes before its end" 0 \
+	status "reshard resumes with a journal that lacks $cut bytes" 0 \
 	    "$OPTIMFS" reshard --to torch ck out
-	ok "is no harm" diff -r want-torch out
+	ok "the result is right with a journal that lacks $cut bytes" diff -r want-torch out
 done
 rm -rf out .out.optimfs
 cp -r kept .out.optimfs
 truncate -s 1000 .out.optimfs/new/model.pt
-status "a file that was cut meanwhile" 0 "$OPTIMFS" reshard --to torch ck out
-ok "is written again" diff -r want-torch out
+status "reshard resumes when a staged file was truncated" 0 "$OPTIMFS" reshard --to torch ck out
+ok "the truncated staged file is written again" diff -r want-torch out
 
-# Another layout or source begins afresh, and says so.
+# A staging directory for another layout or source is not reused.
 rm -rf out
 cp -r kept .out.optimfs
-status "another layout" 0 "$OPTIMFS" reshard --to dcp@2 ck out
-like "begins afresh" "$(cat "$scratch/err")" \
+status "reshard to another layout than the staged one exits with 0" 0 \
+    "$OPTIMFS" reshard --to dcp@2 ck out
+like "reshard says that the staging directory was for another layout" "$(cat "$scratch/err")" \
     '*was to another layout: begun afresh*'
-ok "and leaves nothing of the other" diff -r want-dcp out
+ok "the result for the other layout is right" diff -r want-dcp out
 rm -rf out
 cp -r kept .out.optimfs
 touch ck/__1_0.distcp
-status "a checkpoint that was saved again" 0 "$OPTIMFS" reshard --to torch \
+status "reshard of a source saved again exits with 0" 0 "$OPTIMFS" reshard --to torch \
     ck out
-like "begins afresh" "$(cat "$scratch/err")" \
+like "reshard says that the staging directory was of another source" "$(cat "$scratch/err")" \
     '*was of another checkpoint*: begun afresh*'
-ok "too" diff -r want-torch out
+ok "the result for the changed source is right" diff -r want-torch out
 
-# Two at once; and what is not ours.
-ok "one that is stopped" started torch 1200
-status "keeps another out" 3 "$OPTIMFS" reshard --to torch ck out
-like "which says who" "$(cat "$scratch/err")" "*OFS259*$pid*"
+# Two reshards to one directory, and a directory that is not a staging
+# directory.
+ok "a first reshard is stopped while it runs" started torch 1200
+status "a second reshard to the same directory exits with 3" 3 "$OPTIMFS" reshard --to torch ck out
+like "OFS259 names the process of the first reshard" "$(cat "$scratch/err")" "*OFS259*$pid*"
 kill -CONT $pid
 ended() {
 	wait $pid
 }
-ok "and ends well" ended
-ok "with the right bytes" diff -r want-torch out
+ok "the first reshard exits with 0" ended
+ok "the result of the first reshard is right" diff -r want-torch out
 rm -rf out
 mkdir -p .out.optimfs/new/dir
 echo mine >.out.optimfs/new/model.pt
-status "a directory of another's" 3 "$OPTIMFS" reshard --to torch ck out
-like "is named" "$(cat "$scratch/err")" '*OFS774*.out.optimfs*'
-is "and left alone" "$(cat .out.optimfs/new/model.pt)" mine
+status "reshard exits with 3 when .out.optimfs is a foreign directory" 3 \
+    "$OPTIMFS" reshard --to torch ck out
+like "OFS774 names the foreign directory" "$(cat "$scratch/err")" '*OFS774*.out.optimfs*'
+is "reshard leaves the foreign directory as it was" "$(cat .out.optimfs/new/model.pt)" mine
 rm -rf .out.optimfs
 
-# No room: what was done is kept, and gone on from once there is some.
+# A full disk: the finished part is kept and reused.
 mkdir disk
 if mount -t tmpfs -o size=250m none disk 2>"$scratch/err"; then
-	status "a full disk" 3 "$OPTIMFS" reshard --to dcp@8 -j 1 ck disk/out
-	like "says so" "$(cat "$scratch/err")" '*OFS801*No space left*'
-	like "and where what is done lies" "$(cat "$scratch/err")" \
+	status "reshard on a full disk exits with 3" 3 \
+	    "$OPTIMFS" reshard --to dcp@8 -j 1 ck disk/out
+	like "OFS801 says that no space is left" "$(cat "$scratch/err")" '*OFS801*No space left*'
+	like "OFS801 names the directory with the finished part" "$(cat "$scratch/err")" \
 	    '*OFS801*what is done is in *disk/.out.optimfs*'
-	not_ok "nothing is published" test -e disk/out
+	not_ok "reshard on a full disk publishes nothing" test -e disk/out
 	mount -o remount,size=800m disk
-	status "with more room" 0 "$OPTIMFS" reshard --to dcp@8 ck disk/out
-	like "it goes on" "$(cat "$scratch/err")" '*goes on from*'
-	status "to the end" 0 "$OPTIMFS" diff ck disk/out
-	status "with every checksum" 0 "$OPTIMFS" fsck --data disk/out
+	status "reshard exits with 0 after the disk got more room" 0 \
+	    "$OPTIMFS" reshard --to dcp@8 ck disk/out
+	like "reshard reuses the finished part after the disk was full" \
+	    "$(cat "$scratch/err")" '*goes on from*'
+	status "diff finds no difference after the disk was full" 0 "$OPTIMFS" diff ck disk/out
+	status "fsck --data accepts the result after the disk was full" 0 \
+	    "$OPTIMFS" fsck --data disk/out
 	umount disk
 else
 	skip 8 "no tmpfs here: $(head -1 "$scratch/err")"
 fi
 
-# Compressed items.
+# zstd: each item is one compressed frame.
 if "$OPTIMFS" --version | grep -q 'zstd [0-9]'; then
 	cat >"$scratch/items.py" <<'EOF'
 import pickle, sys
@@ -158,32 +172,35 @@ EOF
 	for layout in dcp@1,zstd dcp@5,zstd=1 dcp@2x2,zstd=19 \
 	    dcp@3,zstd,dtype=f16; do
 		rm -rf out
-		status "$layout" 0 "$OPTIMFS" reshard --to $layout "$small" out
-		ok "one frame an item, as the index says" python3 \
+		status "reshard --to $layout exits with 0" 0 \
+		    "$OPTIMFS" reshard --to $layout "$small" out
+		ok "$layout: each item is one zstd frame where the index says" python3 \
 		    "$scratch/items.py" out
-		status "every item decodes, checksums are right" 0 \
+		status "$layout: fsck --data decodes every item" 0 \
 		    "$OPTIMFS" fsck --data out
 		case $layout in
 		*dtype*) want=1 ;;
 		*) want=0 ;;
 		esac
-		status "to the same values" $want "$OPTIMFS" diff "$small" out
+		status "$layout: diff with the source exits with $want" \
+		    $want "$OPTIMFS" diff "$small" out
 	done
 	rm -rf out want
 	"$OPTIMFS" reshard --to dcp@2,zstd=1 -j 1 ck want
-	ok "killed between items" killed dcp@2,zstd=1 1500
-	status "goes on" 0 "$OPTIMFS" reshard --to dcp@2,zstd=1 ck out
-	ok "to the same bytes" diff -r want out
+	ok "dcp@2,zstd=1: reshard is killed between items" killed dcp@2,zstd=1 1500
+	status "dcp@2,zstd=1: reshard resumes and exits with 0" 0 \
+	    "$OPTIMFS" reshard --to dcp@2,zstd=1 ck out
+	ok "dcp@2,zstd=1: the resumed reshard equals an uninterrupted one" diff -r want out
 	for name in dcp@2,zstd=0 dcp@2,zstd=20 dcp@2,zstd=03 dcp@2,zstdx \
 	    torch,zstd; do
-		status "$name is none" 2 "$OPTIMFS" reshard --to "$name" ck none
+		status "$name is rejected as a layout" 2 "$OPTIMFS" reshard --to "$name" ck none
 	done
-	status "a view of them is refused" 4 "$OPTIMFS" ls "$small" \
+	status "a view with zstd exits with 4" 4 "$OPTIMFS" ls "$small" \
 	    .optimfs/view/dcp@2,zstd
-	like "and says what to do" "$(cat "$scratch/err")" \
+	like "OFS773 suggests reshard in place of a view with zstd" "$(cat "$scratch/err")" \
 	    '*OFS773*optimfs reshard --to dcp@2,zstd*'
 
-	# A tensor that is larger than the memory there is.
+	# A tensor larger than the available memory.
 	python3 - sparse.safetensors <<'EOF'
 import json, sys
 n = 3 << 30
@@ -198,10 +215,11 @@ EOF
 	if sanitized; then
 		skip 2 "sanitizers need more"
 	else
-		status "3 GiB of one tensor in 600 MiB of address space" 0 \
+		status "reshard of a 3 GiB tensor succeeds in 600 MiB of address space" 0 \
 		    sh -c 'ulimit -v 614400; exec "$@"' sh "$OPTIMFS" reshard \
 		    --to dcp@1,zstd -j 1 -o cache=16m sparse.safetensors out
-		ok "is small" test "$(du -sm out | cut -f1)" -lt 10
+		ok "the compressed 3 GiB of zeros takes less than 10 MB" \
+		    test "$(du -sm out | cut -f1)" -lt 10
 	fi
 else
 	skip 40 "this build has no zstd"

@@ -1,15 +1,16 @@
 #!/bin/sh
-# view.t - the checkpoint in other formats and layouts
+# view.t - the views dcp, dcp-st, torch and safetensors of checkpoints in many
+# formats
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 data=$TOP_SRCDIR/tests/data
 
-# tree CHECKPOINT DIR: all that is in it, as files
+# tree CHECKPOINT DIR: copy the tree of CHECKPOINT to DIR
 tree() {
 	rm -rf "$2"
 	"$OPTIMFS" cp -r "$1" . "$2" 2>"$scratch/err"
 }
-# becomes CHECKPOINT VIEW: the view, copied, is the same state
+# becomes CHECKPOINT VIEW: does a copy of the view have the tree in want?
 becomes() {
 	rm -rf "$scratch/view"
 	"$OPTIMFS" cp -r "$1" ".optimfs/view/$2" "$scratch/view" &&
@@ -30,17 +31,18 @@ for name in dcp_dtensor_shapes_w4 dcp_dtypes dcp_fsdp2_flatosd_w4 \
 	for view in dcp@1 dcp@3 dcp@16 dcp@2x2 dcp-st@1 dcp-st@4 torch torch,crc safetensors \
 	    safetensors,hf; do
 		case $name,$view in
-		# complex128, and pickled bytes: what JSON and safetensors lack
+		# not storable there: complex128 in safetensors, pickled bytes
+		# in JSON
 		dcp_dtypes,*st@* | dcp_dtypes,safetensors* | torchtitan*,safetensors*) continue ;;
-		# options of each parameter by itself: see below
+		# one param group per parameter: see below
 		dcp_fsdp2_flatosd*,torch* | torchtitan*,torch*) continue ;;
 		esac
-		ok "$name as $view" becomes "$ck" $view
+		ok "$name as $view has the same tree" becomes "$ck" $view
 	done
 done
 
-# A flattened optimizer state has no groups: torch.save's has, of the parameters
-# whose options are alike.
+# A flattened optimizer state has options per parameter. The torch view makes
+# param groups of the parameters whose options are equal.
 regrouped() {
 	rm -rf "$scratch/view"
 	"$OPTIMFS" cp -r "$1" .optimfs/view/torch "$scratch/view" &&
@@ -60,8 +62,9 @@ regrouped() {
 for ck in "$data/pytorch/dcp_fsdp2_flatosd_w4/ckpt" \
     "$data/pytorch/torchtitan_like_w2/ckpt/step-3"; do
 	tree "$ck" "$scratch/want"
-	ok "$ck as torch has groups" regrouped "$ck"
-	ok "each once" sh -c '
+	ok "$ck as torch has the state, and each parameter in a group with its options" \
+	    regrouped "$ck"
+	ok "$ck as torch has no two param groups with equal options" sh -c '
 		for a in "$1"/*; do for b in "$1"/*; do
 			[ "$a" = "$b" ] || ! diff -r -x params "$a" "$b" || exit 1
 		done; done >/dev/null' sh "$scratch/got/optim/param_groups"
@@ -70,43 +73,46 @@ done
 ck=$data/pytorch/dcp_fsdp2_w3/ckpt
 tree "$ck" "$scratch/want"
 
-# Names.
-status "the common ones are listed" 0 "$OPTIMFS" ls "$ck" .optimfs/view
-like "dcp@16 among them" "$(cat "$scratch/out")" '*dcp@16*'
-status "files of a view" 0 "$OPTIMFS" ls "$ck" .optimfs/view/dcp@7
-is "one a rank, and the index" "$(wc -l <"$scratch/out")" 8
+# View names.
+status "ls of .optimfs/view succeeds" 0 "$OPTIMFS" ls "$ck" .optimfs/view
+like ".optimfs/view lists dcp@16" "$(cat "$scratch/out")" '*dcp@16*'
+status "ls of the view dcp@7 succeeds" 0 "$OPTIMFS" ls "$ck" .optimfs/view/dcp@7
+is "dcp@7 has seven rank files and .metadata" "$(wc -l <"$scratch/out")" 8
 for name in dcp dcp@ dcp@0 dcp@07 dcp@2x dcp@x2 dcp@1x0 dcp@99999 dcp@3,what \
     dcp@3,hf dcp@3, dcp-st dcp-st@3,crc dcp-st@3,zstd; do
-	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
-	like "and it says so" "$(cat "$scratch/err")" "*OFS771*'$name'*"
+	status "$name is rejected as a view name" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
+	like "OFS771 quotes the view name $name" "$(cat "$scratch/err")" "*OFS771*'$name'*"
 done 2>/dev/null
 
-status "no format" 3 "$OPTIMFS" ls "$ck" .optimfs/view/nothing@3
-like "has its words too" "$(cat "$scratch/err")" '*OFS771*nothing*'
+status "an unknown format in a view name exits with 3" 3 "$OPTIMFS" ls "$ck" .optimfs/view/nothing@3
+like "OFS771 quotes the unknown format" "$(cat "$scratch/err")" '*OFS771*nothing*'
 
-# The same name gives the same bytes, whatever order they are read in.
+# A view is a function of the checkpoint: copies made at different times are
+# equal.
 "$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@3 "$scratch/one"
 "$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@3 "$scratch/two"
-ok "a view is the same bytes each time" diff -r "$scratch/one" "$scratch/two"
+ok "two copies of dcp@3 are identical" diff -r "$scratch/one" "$scratch/two"
 "$OPTIMFS" cp -r "$scratch/one" .optimfs/view/dcp@3 "$scratch/three"
-ok "and a view of itself" diff -r "$scratch/one" "$scratch/three"
+ok "dcp@3 of a copy of dcp@3 is identical to it" diff -r "$scratch/one" "$scratch/three"
 
-# Checksums.
+# Checksums are in a view on request.
 "$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@3,crc "$scratch/crc"
-status "with crc, every checksum is right" 0 "$OPTIMFS" fsck --data \
+status "fsck --data accepts a copy of dcp@3,crc" 0 "$OPTIMFS" fsck --data \
     "$scratch/crc"
-like "without a warning" "$(cat "$scratch/out" "$scratch/err")" \
+like "fsck of dcp@3,crc reports no error and no warning" "$(cat "$scratch/out" "$scratch/err")" \
     '*0 errors, 0 warnings*'
-status "without, there are none" 0 "$OPTIMFS" fsck --data "$scratch/one"
-like "which fsck says" "$(cat "$scratch/out" "$scratch/err")" '*OFS530*'
+status "fsck --data accepts a copy of dcp@3 without checksums" 0 \
+    "$OPTIMFS" fsck --data "$scratch/one"
+like "fsck reports OFS530 for archives without checksums" \
+    "$(cat "$scratch/out" "$scratch/err")" '*OFS530*'
 
-# A rank without tensors: the blob that PyTorch writes then. The others' headers
-# are those of safetensors too.
+# A rank without tensors gets the file that PyTorch writes for it. The headers
+# of the other ranks follow the rules of safetensors.
 variant=$TOP_SRCDIR/tests/data/extra/dcp_variants/dcp_safetensors
 "$OPTIMFS" cp -r "$variant" .optimfs/view/dcp-st@4 "$scratch/blobs"
-ok "an empty blob is PyTorch's" cmp "$variant/__3_0.distcp" \
+ok "dcp-st@4 writes the empty rank file as PyTorch does" cmp "$variant/__3_0.distcp" \
     "$scratch/blobs/__3_0.distcp"
-ok "the parts of a blob" python3 -c '
+ok "dcp-st@4 has valid headers, offsets and sharding info in every rank file" python3 -c '
 import json, sys
 seen = 0
 for rank in range(4):
@@ -126,18 +132,18 @@ for rank in range(4):
     assert at + 8 + n == len(data), rank
 assert seen == 5, seen' "$scratch/blobs"
 
-# only=
+# The option only=.
 rm -rf "$scratch/view"
 "$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@2,only=optim "$scratch/view"
 tree "$scratch/view" "$scratch/got"
-ok "only=optim has the optimizer" diff -r "$scratch/want/optim" \
+ok "dcp@2,only=optim has the whole optimizer" diff -r "$scratch/want/optim" \
     "$scratch/got/optim"
-not_ok "and no model" test -e "$scratch/got/model"
+not_ok "dcp@2,only=optim has no model" test -e "$scratch/got/model"
 
-# PyTorch loads the torch view, and finds in it what the tree shows.
+# PyTorch loads the torch view.
 "$OPTIMFS" cp -r "$ck" .optimfs/view/torch "$scratch/torch"
 "$OPTIMFS" cp -r "$ck" .optimfs/view/torch,crc "$scratch/torchcrc"
-ok "with crc, unzip finds no fault" python3 -c '
+ok "zipfile finds no wrong checksum in torch,crc" python3 -c '
 import sys, zipfile
 for name in "model.pt", "optim.pt":
     assert zipfile.ZipFile(sys.argv[1] + "/" + name).testzip() is None' \
@@ -170,7 +176,7 @@ names = open(tree + "/optim/param_groups/0/params").read().split()
 assert group["params"] == names
 assert isinstance(group["betas"], tuple) and isinstance(group["lr"], float)
 EOF
-# With keys=id, an optimizer of PyTorch loads it.
+# With keys=id an optimizer of PyTorch can load the state.
 "$OPTIMFS" cp -r "$ck" .optimfs/view/torch,keys=id "$scratch/torchid"
 cat >"$scratch/loadid.py" <<'EOF'
 import os, sys, torch
@@ -199,10 +205,11 @@ assert sum(len(s) for s in adam.state.values()) > 0
 EOF
 if [ -n "$python" ]; then
 	for dir in torch torchcrc; do
-		ok "torch.load of $dir" "$python" "$scratch/load.py" \
+		ok "torch.load of the view $dir finds what the tree has" \
+		    "$python" "$scratch/load.py" \
 		    "$scratch/$dir" "$scratch/want"
 	done
-	ok "Adam.load_state_dict of keys=id" "$python" "$scratch/loadid.py" \
+	ok "Adam.load_state_dict takes the view torch,keys=id" "$python" "$scratch/loadid.py" \
 	    "$scratch/torchid" "$scratch/want"
 	for name in dcp_tp_fsdp_w4 dcp_opt_sgd_w2 named_optimizer_w2 \
 	    fsdp1_sharded_flat_fullshard_w3 hf_storage_w2; do
@@ -210,7 +217,7 @@ if [ -n "$python" ]; then
 		tree "$data/pytorch/$name/ckpt" "$scratch/got"
 		"$OPTIMFS" cp -r "$data/pytorch/$name/ckpt" \
 		    .optimfs/view/torch "$scratch/view"
-		ok "torch.load of $name" "$python" \
+		ok "torch.load of the torch view of $name finds what the tree has" "$python" \
 		    "$TOP_SRCDIR/tests/interop/torch2.py" torch \
 		    "$scratch/view" "$scratch/got"
 	done
@@ -218,7 +225,7 @@ else
 	skip 8 "no PyTorch here"
 fi
 
-# Two optimizers, each with its groups and IDs.
+# Two optimizers, each with its own param groups and parameter IDs.
 cat >"$scratch/two.py" <<'EOF'
 import sys, torch
 models = {"g": torch.nn.Linear(3, 4), "d": torch.nn.Linear(4, 2)}
@@ -251,18 +258,19 @@ if [ -n "$python" ]; then
 	"$python" "$scratch/two.py" "$scratch/two.pt"
 	tree "$scratch/two.pt" "$scratch/want"
 	for view in torch safetensors dcp@2 dcp-st@2; do
-		ok "two optimizers as $view" becomes "$scratch/two.pt" $view
+		ok "two optimizers as $view have the same tree" becomes "$scratch/two.pt" $view
 	done
 	"$OPTIMFS" cp -r "$scratch/two.pt" .optimfs/view/torch,keys=id \
 	    "$scratch/twoid"
-	ok "each is numbered by itself" "$python" "$scratch/twoid.py" \
+	ok "torch,keys=id numbers the parameters of each optimizer from 0" \
+	    "$python" "$scratch/twoid.py" \
 	    "$scratch/twoid/optim.pt"
 	tree "$ck" "$scratch/want"
 else
 	skip 5 "no PyTorch here"
 fi
 
-# safetensors: the rules of the reference reader, which is not at hand.
+# The rules of the safetensors reader; the package itself may be missing.
 cat >"$scratch/rules.py" <<'EOF'
 import json, math, os, sys
 size = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4,
@@ -297,22 +305,25 @@ if "index" in globals():
 EOF
 for view in safetensors safetensors,hf; do
 	"$OPTIMFS" cp -r "$ck" ".optimfs/view/$view" "$scratch/$view"
-	ok "$view keeps the rules" python3 "$scratch/rules.py" \
+	ok "$view follows the rules of safetensors" python3 "$scratch/rules.py" \
 	    "$scratch/$view" "$scratch/want"
 done
-status "a type it has not" 4 "$OPTIMFS" ls "$data/pytorch/dcp_dtypes/ckpt" \
+status "the safetensors view of complex tensors exits with 4" 4 \
+    "$OPTIMFS" ls "$data/pytorch/dcp_dtypes/ckpt" \
     .optimfs/view/safetensors
-like "is named" "$(cat "$scratch/err")" '*OFS448*complex*'
+like "OFS448 names the dtype complex" "$(cat "$scratch/err")" '*OFS448*complex*'
 
-# A mount shows views as cp does.
+# Views in a mount.
 mnt=$(point mnt)
 if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then
-	ok "cp -r through a mount" cp -r "$mnt/.optimfs/view/dcp@3" \
+	ok "cp -r of dcp@3 in a mount succeeds" cp -r "$mnt/.optimfs/view/dcp@3" \
 	    "$scratch/mounted"
-	ok "is the same" diff -r "$scratch/one" "$scratch/mounted"
-	not_ok "a bad name is no directory" ls "$mnt/.optimfs/view/dcp@0"
-	ok "and its words are in errors" grep -q OFS771 "$mnt/.optimfs/errors"
-	ok "in pieces of 1000 bytes, from the end" sh -c '
+	ok "dcp@3 in a mount equals the copy made without a mount" \
+	    diff -r "$scratch/one" "$scratch/mounted"
+	not_ok "ls of an invalid view name in a mount fails" ls "$mnt/.optimfs/view/dcp@0"
+	ok ".optimfs/errors has OFS771 for the invalid view name" \
+	    grep -q OFS771 "$mnt/.optimfs/errors"
+	ok "a view file reads the same in blocks of 1000 bytes from the end" sh -c '
 		n=$(stat -c %s "$1"); i=$(((n - 1) / 1000))
 		while [ $i -ge 0 ]; do
 			dd if="$1" of="$2" bs=1000 count=1 skip=$i seek=$i \
