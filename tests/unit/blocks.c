@@ -28,7 +28,7 @@ static struct ofs_block_key key_of(uint64_t index)
 	return (struct ofs_block_key){ 1, 2, index };
 }
 
-/* Pin the block of index. */
+/* Pins the block of this index. */
 static uint32_t get(struct ofs_blocks *b, uint64_t index, bool *hit)
 {
 	struct ofs_block_key key = key_of(index);

@@ -1,4 +1,4 @@
-/* store/deflate.c - deflated records of zip archives, good and hostile */
+/* store/deflate.c - decoding of deflated zip records */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "handmade.h"
 #include "tap.h"
 
-/* How a record gives its sizes and its checksum. */
+/* Where a record has its sizes and its checksum. */
 enum form { IN_HEADER, IN_ZIP64, IN_DESCRIPTOR, IN_DESCRIPTOR64 };
 
 static void put(struct ofs_buf *b, unsigned bytes, uint64_t v)
@@ -39,8 +39,7 @@ static void put_stream(struct ofs_buf *b, const void *p, size_t n)
 	free(out);
 }
 
-/* A record of these deflated bytes, which says that they decode to size bytes
- * with this checksum. */
+/* A record of these deflated bytes, with this decoded size and checksum. */
 static void put_record(struct ofs_buf *b, enum form form,
     const struct ofs_buf *stream, uint64_t size, uint32_t crc)
 {
@@ -75,7 +74,7 @@ static void put_record(struct ofs_buf *b, enum form form,
 	}
 }
 
-/* Text that compresses, but not to nothing. */
+/* Bytes that deflate shrinks, but not to almost nothing. */
 static uint8_t *words(size_t n)
 {
 	uint8_t *p = malloc(n + 8);
@@ -89,7 +88,7 @@ static uint8_t *words(size_t n)
 	return p;
 }
 
-/* What decoding a file gives: 0 and the bytes, or an error. */
+/* Decodes a record: 0 and its bytes, or -1 with err. */
 static int decode(const struct ofs_buf *b, uint8_t **out, uint64_t *len,
     struct optimfs_error *err)
 {
@@ -119,7 +118,7 @@ static void fails(const struct ofs_buf *b, int code, const char *text,
 	uint64_t len;
 
 	is_int(decode(b, &got, &len, &err), -1, "%s", what);
-	is_error(err, code, text, "%s: error text", what);
+	is_error(err, code, text, "%s with the expected error", what);
 	free(got);
 }
 
@@ -140,13 +139,15 @@ static void records(void)
 		put_stream(&stream, text, sizes[i]);
 		for (int form = IN_HEADER; form <= IN_DESCRIPTOR64; form++) {
 			put_record(&b, form, &stream, sizes[i], crc);
-			is_int(decode(&b, &got, &len, &err), 0,
-			    "%zu bytes, sizes in the %s: %s", sizes[i],
-			    names[form], err.text);
+			if (!is_int(decode(&b, &got, &len, &err), 0,
+				"%zu bytes with sizes in the %s are decoded",
+				sizes[i], names[form]))
+				diag("%s", err.text);
 			ok(len == sizes[i] && got != NULL &&
 				memcmp(got, text, len) == 0,
-			    "%zu bytes, sizes in the %s: content", sizes[i],
-			    names[form]);
+			    "%zu bytes with sizes in the %s have the right "
+			    "content",
+			    sizes[i], names[form]);
 			free(got);
 		}
 		free(text);
@@ -155,7 +156,7 @@ static void records(void)
 	ofs_buf_fini(&b);
 }
 
-/* A record may lie about everything. */
+/* Records with a wrong size, checksum or header. */
 static void lies(void)
 {
 	struct ofs_buf stream = { 0 }, b = { 0 };
@@ -241,14 +242,14 @@ static void damaged(void)
 		free(got);
 		b.data[at] ^= bit;
 	}
-	if (!ok(good, "a flipped bit is noticed or does not matter"))
+	if (!ok(good, "a flipped bit is detected or has no effect"))
 		diag("%s", err.text);
 	ofs_buf_fini(&stream);
 	ofs_buf_fini(&b);
 	free(text);
 }
 
-/* A small stream of much. */
+/* A small stream that decodes to very many bytes. */
 static void bomb(void)
 {
 	size_t n = (size_t)256 << 20;
@@ -257,10 +258,11 @@ static void bomb(void)
 
 	put_stream(&stream, zeros, n);
 	free(zeros);
-	ok(stream.len < 300000, "256 MiB of zeros are %zu bytes", stream.len);
+	ok(stream.len < 300000,
+	    "256 MiB of zeros are deflated to less than 300 kB (%zu)",
+	    stream.len);
 	put_record(&b, IN_HEADER, &stream, 1 << 20, 0);
-	fails(&b, EBADMSG, "OFS703",
-	    "decoding ends where more follows than is declared");
+	fails(&b, EBADMSG, "OFS703", "decoding stops at the declared size");
 	ofs_buf_fini(&stream);
 	ofs_buf_fini(&b);
 }

@@ -481,13 +481,13 @@ static void hostile_latest(void)
 		const char *name, *text;
 		size_t n;
 	} cases[] = {
-		{ "R09: latest with ..", "../../x", 7 },
-		{ "R09: latest with an absolute path", "/etc", 4 },
-		{ "R09: latest with two lines", "a\nb", 3 },
-		{ "R09: latest with a NUL", "a\0b", 3 },
-		{ "R09: latest with two components", "a/b", 3 },
-		{ "R09: latest that is empty", "", 0 },
-		{ "R09: latest that is ..", "..", 2 },
+		{ "R09: latest with .. is refused", "../../x", 7 },
+		{ "R09: latest with an absolute path is refused", "/etc", 4 },
+		{ "R09: latest with two lines is refused", "a\nb", 3 },
+		{ "R09: latest with a NUL is refused", "a\0b", 3 },
+		{ "R09: latest with two components is refused", "a/b", 3 },
+		{ "R09: an empty latest is refused", "", 0 },
+		{ "R09: latest of .. is refused", "..", 2 },
 	};
 	char dir[64], *big = malloc(1 << 20);
 
@@ -503,7 +503,7 @@ static void hostile_latest(void)
 	mk_dir(dir);
 	memset(big, 'a', 1 << 20);
 	mk_file(dir, "latest", big, 1 << 20);
-	refuse("R09: latest of 1 MiB", dir, EPERM, "OFS620");
+	refuse("R09: latest of 1 MiB is refused", dir, EPERM, "OFS620");
 	mk_remove(dir);
 	free(big);
 }

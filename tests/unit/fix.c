@@ -84,8 +84,8 @@ static void runs(void)
 	    "a segment with a negative pitch changes the same runs");
 }
 
-/* Adjacent stored elements are fetched as one run, others as one run each. Big-
- * endian elements are swapped before they are rounded. */
+/* Adjacent stored elements are fetched as one run, others as one run each.
+ * Big-endian elements are swapped before they are rounded. */
 static void widen(void)
 {
 	struct ofs_segment seg = { .fix = OFS_FIX_ROUND | OFS_FIX_SWAP,

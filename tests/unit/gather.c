@@ -138,7 +138,7 @@ int main(void)
 			test_size(sizes[i], threads);
 	test_failures();
 	for (int i = 0; i < 20;
-	     i++) /* room that a failed gather keeps would soon be missing */
+	     i++) /* fails soon if a failed gather keeps its room */
 		test_size(30000000, 2);
 	close(dir);
 	return done_testing();

@@ -9,8 +9,8 @@
 #include "catalog/catalog.h"
 #include "store/transport.h"
 
-/* A temporary directory, and the catalog that knows its files. Whatever fails
- * here ends the test. */
+/* A temporary directory and the catalog of its files. Every failure of these
+ * functions ends the test. */
 struct handmade {
 	char dir[64];
 	struct ofs_catalog *cat;
@@ -19,22 +19,22 @@ struct handmade {
 void handmade_init(struct handmade *h);
 /* Also removes the directory. */
 void handmade_fini(struct handmade *h);
-/* Write a file and add it; bytes NULL adds a file that is not there. */
+/* Write a file and add it; bytes NULL adds a file that does not exist. */
 uint32_t handmade_file(struct handmade *h, const char *name, const void *bytes,
     size_t n);
-/* Write over a file that is there, from off on, or replace it by rename. */
+/* Overwrite an existing file from off on, or replace it by rename. */
 void handmade_write(struct handmade *h, const char *name, size_t off,
     const void *bytes, size_t n);
 void handmade_replace(struct handmade *h, const char *name, const void *bytes,
     size_t n);
-/* Its path, until the next call. */
+/* The path of a file, valid until the next call. */
 const char *handmade_path(struct handmade *h, const char *name);
 /* The local transport, with a cache of so many bytes. */
 struct ofs_transport *handmade_transport(struct handmade *h, uint64_t cache);
 
-/* n bytes that look random and depend on seed. */
+/* n pseudo-random bytes that depend on seed. */
 void handmade_fill(uint8_t *p, size_t n, uint64_t seed);
-/* The next of a sequence of numbers. */
+/* The next pseudo-random number. */
 uint64_t handmade_random(uint64_t *state);
 
 #endif

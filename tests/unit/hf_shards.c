@@ -39,7 +39,7 @@ static void names(void)
 			(!is ||
 			    (rank == cases[i].rank && part == cases[i].part &&
 				parts == cases[i].parts)),
-		    "parsed file name %s", cases[i].name);
+		    "rank, part and number of parts of %s", cases[i].name);
 	}
 }
 

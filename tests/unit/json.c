@@ -154,13 +154,13 @@ static void numbers(void)
 		    (uint32_t)strlen(cases[i].text));
 		is_int(ofs_json_next(&j, &err), OFS_JSON_NUMBER,
 		    "%s is read as a number", cases[i].text);
-		is_int(j.is_int, cases[i].is_int, "is %s an int64_t",
+		is_int(j.is_int, cases[i].is_int, "%s fits an int64_t or not",
 		    cases[i].text);
 		if (cases[i].is_int)
 			is_int(j.integer, cases[i].want, "integer value of %s",
 			    cases[i].text);
 		is_u64(j.str.len, strlen(cases[i].text),
-		    "a number keeps its text %s", cases[i].text);
+		    "the text of the number %s is kept", cases[i].text);
 	}
 }
 

@@ -9,7 +9,7 @@
 #include "catalog/catalog.h"
 #include "plan/plan.h"
 
-/* xorshift64*, so that a failure comes back. */
+/* xorshift64*: the same numbers in each run, so that a failure repeats. */
 uint64_t random_u64(uint64_t *state);
 /* 0 .. n - 1. */
 uint64_t random_below(uint64_t *state, uint64_t n);
@@ -34,7 +34,7 @@ enum layout_kind {
 	LAYOUT_ROWS,
 	LAYOUT_COLUMNS,
 	LAYOUT_GRID,
-	LAYOUT_CUTS, /* cut in two, and the parts again, anywhere */
+	LAYOUT_CUTS, /* cut in two anywhere, and the parts again */
 	LAYOUT_KINDS
 };
 
@@ -43,12 +43,12 @@ void layout_add(struct layout *l, const uint64_t *lo, const uint64_t *size);
 /* A shape of 0 to LAYOUT_DIMS dims and a type; no boxes yet. */
 void layout_shape(struct layout *l, uint64_t *rng);
 void layout_cut(struct layout *l, enum layout_kind kind, uint64_t *rng);
-/* Into another order. */
+/* Shuffle the boxes. */
 void layout_shuffle(struct layout *l, uint64_t *rng);
 void layout_fini(struct layout *l);
 
-/* A catalog of one tensor whose shards lie in memory, one object each, with
- * strides of their own. */
+/* A catalog of one tensor whose shards are in memory, each in its own object and
+ * with its own strides. */
 struct stored {
 	struct ofs_catalog *cat;
 	const struct ofs_tensor *t;
@@ -67,8 +67,7 @@ void stored_fini(struct stored *s);
 /* An ofs_place_fn; ctx is the struct stored. */
 const struct ofs_place *stored_place(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err);
-/* Do what plan says; how often each byte of dst was written is added up in
- * count, which may be NULL. */
+/* Execute a plan. count, if not NULL, counts the writes to each byte of dst. */
 void stored_run(const struct stored *s, const struct ofs_plan *plan,
     uint8_t *dst, uint8_t *count);
 

@@ -35,45 +35,45 @@ struct mk_tensor {
 	const char *dtype; /* _rebuild_tensor_v3 with this */
 };
 void mk_tensor(struct ofs_buf *b, const struct mk_tensor *t);
-/* A healthy float32 tensor of 4 elements, which are all of storage key. */
+/* A sound float32 tensor of 4 elements, the whole storage key. */
 void mk_good(struct ofs_buf *b, const char *key);
 
-/* A value as a line: {key:value,...} and [value,...], words, numbers, and
- * tensors of the 4 floats of storage 0, t in one dimension and T as 2x2. A key
- * that is a number is one. */
+/* Appends a value from a line of text: {key:value,...}, [value,...], words,
+ * numbers, and tensors of the 4 floats of storage 0, t with shape [4] and T with
+ * [2, 2]. Keys of digits are integers. */
 void mk_line(struct ofs_buf *b, const char *line);
 
-/* A torch.save file in the making: name it, append the pickle, end it. */
+/* A torch.save file that a test makes: append its pickle, then read it. */
 struct mktorch {
 	struct handmade h;
 	struct ofs_buf pickle;
-	/* of the archive; 0 and NULL are what torch writes */
+	/* of the archive; NULL: what torch writes */
 	const char *version, *byteorder;
-	const char *record[4]; /* more names, and what is in them */
+	const char *record[4]; /* names of further records */
 	const char *content[4];
-	/* storages "0", "1" ...: their bytes */
+	/* bytes of the storages "0", "1" ... */
 	const void *storage[8];
 	size_t size[8];
 };
 /* Storage "0" holds the floats 0 to 3. */
 void mktorch_init(struct mktorch *m);
 void mktorch_fini(struct mktorch *m);
-/* Write the file x.pt, read it with this format; prefix may be NULL. Returns
- * what the format's read does; the catalog is finished if that is 0. */
+/* Write the file x.pt and read it; prefix may be NULL. Returns the result of the
+ * format's read; if it is 0, the catalog is finished. */
 int mktorch_read(struct mktorch *m, const char *prefix,
     struct optimfs_error *err);
-/* The same for what is in b, in a file of this name. */
+/* The same for these bytes, in a file of this name. */
 struct ofs_format;
 int mktorch_read_bytes(struct mktorch *m, const struct ofs_format *format,
     const char *name, const void *p, size_t n, const char *prefix,
     struct optimfs_error *err);
 
-/* The entry at path, "a/#0/b" ("#": a list's index); NULL. */
+/* The entry at path, such as "a/#0/b" ("#": index of a list); NULL: none. */
 const struct ofs_entry *mktorch_find(const struct mktorch *m, const char *path);
-/* All paths of the catalog, one a line, with "T", "V" or "I" before each, in
- * its order; until the next call. */
+/* All paths of the catalog in its order, one a line after "T", "V" or "I"; valid
+ * until the next call. */
 const char *mktorch_paths(const struct mktorch *m);
-/* A tensor's n bytes into p: -1 with err. EINVAL when it has other than n. */
+/* Read the n bytes of a tensor into p. EINVAL: it has another size. */
 int mktorch_bytes(const struct mktorch *m, const char *path, void *p, size_t n,
     struct optimfs_error *err);
 /* The same for an entry that is a tensor or item. */

@@ -1,4 +1,4 @@
-/* mkzip.h - archives as torch.save lays them out, for tests to damage */
+/* mkzip.h - zip archives in the layout of torch.save, for tests */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MKZIP_H
 #define MKZIP_H
@@ -12,8 +12,8 @@
 
 #define MKZIP_MAX 24
 
-/* What the directory will say of a record. A test may change it between
- * mkzip_add and mkzip_end. */
+/* The directory's entry for a record. A test may change it between mkzip_add
+ * and mkzip_end. */
 struct mkzip_record {
 	char name[160];
 	size_t name_len;
@@ -21,7 +21,7 @@ struct mkzip_record {
 	uint16_t flags, method, disk;
 	const void *extra;
 	uint16_t extra_len, comment_len;
-	/* where things are: the record's bytes, its entry in the directory */
+	/* offsets of the record's bytes and of its entry */
 	size_t data, data_len, entry;
 };
 

@@ -6,9 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* For one test program, linked with --wrap of these four functions. */
-/* The linker turns every call of the allocator into one of these (--wrap):
- * the one that fails is left - 1 calls away. */
+/* For test programs that are linked with --wrap for the four functions below.
+ * Call number left of the allocator fails, counted from now; -1: none. */
 static long left = -1;
 
 void *__real_malloc(size_t n);
