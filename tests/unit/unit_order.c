@@ -1,4 +1,5 @@
-/* format/fsdp/unit_order.c - IDs are given the parameters that an optimizer numbered */
+/* unit_order.c - assignment of an optimizer's parameter IDs to the parameters
+ * of FSDP units */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,15 +12,17 @@
 
 #include "tap.h"
 
-/* A model: names in the order of named_parameters(), each with its unit. */
+/* A model: parameters in the order of named_parameters(), each with its
+ * unit. */
 struct model {
 	char name[64][24];
-	uint32_t unit[64], mark[64]; /* mark: what can be told of its state */
+	uint32_t unit[64],
+	    mark[64]; /* mark: kind of state. Equal marks cannot be told apart. */
 	uint32_t n;
 	struct ofs_order_unit units[8];
 	struct ofs_str fqn[8][64];
-	uint32_t place[8][64]; /* unit's parameter -> place in the model */
-	uint32_t id_mark[64];  /* 0: no state */
+	uint32_t place[8][64]; /* a unit's parameter -> index in the model */
+	uint32_t id_mark[64];  /* mark of each ID's state; 0: no state */
 };
 
 static uint64_t seed = 88172645463325252u;
@@ -56,7 +59,7 @@ static bool fits(const void *ctx, uint32_t id, uint32_t unit, uint32_t param)
 	    m->id_mark[id] == m->mark[m->place[unit][param]];
 }
 
-/* A model of blocks at a random place of the root, some nested once more. */
+/* A model of blocks at a random position among the root's parameters. */
 static void make(struct model *m, uint32_t nmarks)
 {
 	uint32_t head = below(3), tail = below(3), blocks = 1 + below(5);
@@ -90,8 +93,8 @@ static void make(struct model *m, uint32_t nmarks)
 	}
 }
 
-/* Number them over ngroups groups, and look whether they are found again.
- * *unsure counts IDs that were left open. */
+/* Numbers the parameters in ngroups groups and checks that ofs_order_find finds
+ * them. *unsure counts the IDs that it left open. */
 static bool found_again(struct model *m, uint32_t ngroups, uint32_t *unsure)
 {
 	struct ofs_order_name name[64];
@@ -131,13 +134,15 @@ static void property(void)
 		make(&m, 64 * 64);
 		exact &= found_again(&m, 1 + below(3), &none);
 	}
-	ok(exact && none < 20, "distinct states are all found (%u open)", none);
+	ok(exact && none < 20,
+	    "IDs with distinct states are all assigned (%u open)", none);
 	for (int i = 0; i < 300; i++) {
 		make(&m, 2);
 		right &= found_again(&m, 1 + below(2), &unsure);
 	}
-	ok(right, "what is found is right where many are alike");
-	ok(unsure > 0, "and what cannot be told is left open");
+	ok(right,
+	    "IDs with similar states are assigned correctly or left open");
+	ok(unsure > 0, "some IDs with similar states are left open");
 }
 
 static int find(struct model *m, uint32_t nunits, uint32_t nids,
@@ -154,7 +159,8 @@ static int find(struct model *m, uint32_t nunits, uint32_t nids,
 	return ofs_order_find(&o, name, err);
 }
 
-/* Root: e.w, then blocks, then n.w and n.b, which look alike all over. */
+/* The root has e.w, then blocks, then n.w and n.b. The last two look like
+ * biases of the blocks. */
 static void transformer(void)
 {
 	static struct model m;
@@ -172,20 +178,26 @@ static void transformer(void)
 	add(&m, "n.w", 0, 2);
 	add(&m, "n.b", 0, 2);
 	memcpy(m.id_mark, m.mark, sizeof(m.mark));
-	ok(find(&m, 3, 7, name, &err) == 0, "found: %s", err.text);
-	is_u64(name[5].unit, 0, "the root's end is at the end");
-	is_u64(name[1].unit, 1, "blocks before it");
+	ok(find(&m, 3, 7, name, &err) == 0,
+	    "the IDs of a transformer are assigned: %s", err.text);
+	is_u64(name[5].unit, 0, "an ID after the blocks belongs to the root");
+	is_u64(name[1].unit, 1, "an ID before it belongs to the first block");
 	m.id_mark[5] = m.id_mark[6] = 0;
-	ok(find(&m, 3, 7, name, &err) == 0, "without state at the end");
-	is_u64(name[6].param, 2, "frozen parameters keep their places");
+	ok(find(&m, 3, 7, name, &err) == 0,
+	    "IDs without state at the end are assigned");
+	is_u64(name[6].param, 2,
+	    "parameters without state keep their position");
 	m.id_mark[6] = 1;
-	ok(find(&m, 3, 7, name, &err) == -1, "a state that fits nothing there");
-	is_error(err, EINVAL, "OFS164", "says so");
-	ok(find(&m, 3, 8, name, &err) == -1, "more IDs than parameters");
-	is_error(err, EINVAL, "param_groups", "asks for names");
+	ok(find(&m, 3, 7, name, &err) == -1,
+	    "a state that fits no parameter in its position fails");
+	is_error(err, EINVAL, "OFS164",
+	    "a state that fits no parameter: error text");
+	ok(find(&m, 3, 8, name, &err) == -1, "more IDs than parameters fail");
+	is_error(err, EINVAL, "param_groups",
+	    "more IDs than parameters: the error asks for names");
 }
 
-/* The optimizer was not given all of them. */
+/* The optimizer has only some of the parameters. */
 static void fewer(void)
 {
 	static struct model m;
@@ -198,11 +210,14 @@ static void fewer(void)
 	add(&m, "c.w", 0, 3);
 	m.id_mark[0] = 1;
 	m.id_mark[1] = 3;
-	ok(find(&m, 1, 2, name, &err) == 0, "one left out: %s", err.text);
-	is_u64(name[1].param, 2, "the one in the middle");
+	ok(find(&m, 1, 2, name, &err) == 0,
+	    "IDs with one parameter left out are assigned: %s", err.text);
+	is_u64(name[1].param, 2, "the parameter in the middle is left out");
 	m.id_mark[1] = 0;
-	ok(find(&m, 1, 2, name, &err) == 0, "without state");
-	is_u64(name[1].unit, OFS_NONE, "it could be either");
+	ok(find(&m, 1, 2, name, &err) == 0,
+	    "IDs with one parameter left out, without state, are assigned");
+	is_u64(name[1].unit, OFS_NONE,
+	    "an ID that fits two parameters is left open");
 }
 
 int main(void)

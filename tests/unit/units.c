@@ -1,4 +1,5 @@
-/* format/fsdp/units.c - units files against what FSDP records, and what contradicts it */
+/* units.c - units files, compared with what FSDP records, and contradictions in
+ * them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,7 +16,8 @@ static struct optimfs_error err;
 
 static int parse(struct ofs_units *u, const char *text)
 {
-	/* a copy that ends where the text does, for the sanitizers */
+	/* An allocation of the exact size lets the sanitizers see reads past
+	 * it. */
 	size_t n = strlen(text);
 	char *copy = memcpy(malloc(n + 1), text, n);
 	int ret;
@@ -26,13 +28,13 @@ static int parse(struct ofs_units *u, const char *text)
 	return ret;
 }
 
-/* What is refused, and with which words. */
+/* The text must be refused with this error. */
 static void refused(const char *text, int code, const char *part)
 {
 	struct ofs_units u;
 
-	ok(parse(&u, text) == -1, "refused: %s", part);
-	is_error(err, code, part, "%s", part);
+	ok(parse(&u, text) == -1, "a units file is refused: %s", part);
+	is_error(err, code, part, "error text: %s", part);
 }
 
 #define PARAMS "\"fqns\":[\"a.weight\",\"a.bias\"],\"shapes\":[[3,5],[5]]"
@@ -51,14 +53,20 @@ static void recorded(void)
 	       "\"strategy\":\"HandleShardingStrategy.FULL_SHARD\","
 	       "\"dtype\":\"torch.float32\",\"shard_param_infos\":"
 	       "[[true,0,3,12,14],[true,4,2,0,1]],\"note\":{\"x\":[]}}]") == 0,
-	    "a whole record");
-	is_str(u.unit[0].prefix.p, "layers.0", "prefix without wrappers");
-	is_str(u.unit[0].param[1].fqn.p, "layers.0.a.bias", "whole name");
-	is_u64(u.unit[0].flat.start[1], 16, "start after padding");
-	is_u64(u.unit[0].flat.shard, 6, "shard");
-	is_int(u.unit[0].param[1].grad, -1, "trained or not: nobody says");
-	is_str(u.tie[0].name.p, "layers.0.out.weight", "tied name");
-	is_str(u.tie[0].target.p, "layers.0.a.weight", "its target");
+	    "a complete record is parsed");
+	is_str(u.unit[0].prefix.p, "layers.0",
+	    "the prefix has no wrapper names");
+	is_str(u.unit[0].param[1].fqn.p, "layers.0.a.bias",
+	    "a parameter's name has the prefix");
+	is_u64(u.unit[0].flat.start[1], 16,
+	    "a parameter starts after the padding before it");
+	is_u64(u.unit[0].flat.shard, 6, "the shard has the recorded size");
+	is_int(u.unit[0].param[1].grad, -1,
+	    "requires_grad is unknown when it is not recorded");
+	is_str(u.tie[0].name.p, "layers.0.out.weight",
+	    "a tied parameter has its full name");
+	is_str(u.tie[0].target.p, "layers.0.a.weight",
+	    "a tied parameter has its target");
 	ofs_units_fini(&u);
 }
 
@@ -71,21 +79,25 @@ static void derived(void)
 	       "\"use_orig_params\":false}],\"parameters\":"
 	       "[\"module.b\",\"_orig_mod.a.weight\"],"
 	       "\"param_groups\":[[\"x\"],[\"y\",\"z\"]]}") == 0,
-	    "names, shapes and a world size");
-	is_str(u.unit[0].prefix.p, "", "of the root");
-	is_u64(u.unit[0].flat.start[1], 15, "packed");
-	is_u64(u.unit[0].flat.shard, 7, "rounded up");
-	is_u64(u.norder, 2, "an order");
-	is_str(u.order[1].p, "a.weight", "clean");
-	is_u64(u.nids, 3, "ids over all groups");
-	is_str(u.ids[2].p, "z", "the last");
+	    "names, shapes and a world size suffice");
+	is_str(u.unit[0].prefix.p, "", "the default prefix is empty");
+	is_u64(u.unit[0].flat.start[1], 15,
+	    "parameters without recorded padding are contiguous");
+	is_u64(u.unit[0].flat.shard, 7, "the size of a shard is rounded up");
+	is_u64(u.norder, 2, "the list of parameters gives an order");
+	is_str(u.order[1].p, "a.weight",
+	    "names of the order have no wrapper names");
+	is_u64(u.nids, 3, "param_groups give an ID to each name");
+	is_str(u.ids[2].p, "z", "the last ID has the last name");
 	ofs_units_fini(&u);
 	ok(parse(&u,
 	       "[{" PARAMS ",\"world_size\":2,\"strategy\":\"NO_SHARD\","
 	       "\"numels_with_padding\":[15,1,5,1],\"sharded_size\":22}]") == 0,
-	    "not sharded");
-	ok(u.unit[0].whole && u.unit[0].flat.world == 1, "one shard");
-	is_u64(u.unit[0].flat.shard, 22, "of all");
+	    "a unit with NO_SHARD is parsed");
+	ok(u.unit[0].whole && u.unit[0].flat.world == 1,
+	    "a unit with NO_SHARD has one shard");
+	is_u64(u.unit[0].flat.shard, 22,
+	    "the shard of NO_SHARD has all elements and padding");
 	ofs_units_fini(&u);
 }
 
@@ -125,9 +137,11 @@ static void trained(void)
 	ok(parse(&u,
 	       "[{" PARAMS ",\"world_size\":1,\"use_orig_params\":false,"
 	       "\"requires_grad\":[true,false]}]") == 0,
-	    "who is trained");
-	is_int(u.unit[0].param[0].grad, 1, "one is");
-	is_int(u.unit[0].param[1].grad, 0, "one is not");
+	    "requires_grad is parsed");
+	is_int(u.unit[0].param[0].grad, 1,
+	    "requires_grad is true for the first parameter");
+	is_int(u.unit[0].param[1].grad, 0,
+	    "requires_grad is false for the second parameter");
 	ofs_units_fini(&u);
 	refused("[{" PARAMS ",\"world_size\":1,\"use_orig_params\":false,"
 		"\"requires_grad\":[true]}]",
@@ -159,8 +173,8 @@ static void malformed(void)
 	    EINVAL, "too many");
 	refused("[{", EUCLEAN, "OFS653");
 	ok(ofs_units_read(&u, "/nonexistent/units.json", &err) == -1,
-	    "no file");
-	is_error(err, ENOENT, "OFS162", "says which");
+	    "a missing units file fails");
+	is_error(err, ENOENT, "OFS162", "a missing units file: error text");
 }
 
 static void cut_anywhere(void)
@@ -177,8 +191,8 @@ static void cut_anywhere(void)
 		text[n] = '\0';
 		accepted += parse(&u, text) == 0;
 	}
-	is_int(accepted, 0, "no beginning of a file is a file");
-	ok(parse(&u, whole) == 0, "the whole is");
+	is_int(accepted, 0, "each truncation of a units file is refused");
+	ok(parse(&u, whole) == 0, "the complete units file is parsed");
 	ofs_units_fini(&u);
 }
 

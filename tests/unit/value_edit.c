@@ -1,4 +1,4 @@
-/* text/parse.c - text that replaces a value keeps its kind */
+/* value_edit.c - values replaced by text, with their kinds */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,7 +11,8 @@
 #include "text/parse.h"
 #include "text/text.h"
 
-/* A pickle of protocol 4 without PROTO and STOP, and its length. */
+/* The body of a pickle of protocol 4, without PROTO and STOP, and its
+ * length. */
 #define P(s) s, sizeof(s) - 1
 
 #define F09  "G\x3f\xec\xcc\xcc\xcc\xcc\xcc\xcd"
@@ -40,7 +41,7 @@ static struct ofs_pickle *parse(const char *body, size_t n)
 	return doc;
 }
 
-/* Kinds of a value and of all that is in it: "tuple(float int)". */
+/* The kinds of a value and of its items, as "tuple(float int)". */
 static void kinds(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out)
 {
@@ -63,11 +64,12 @@ static void kinds(const struct ofs_pickle *doc, uint32_t node,
 }
 
 static const struct {
-	const char *pickle; /* NULL: nothing was there */
+	const char *pickle; /* NULL: a new value */
 	size_t n;
 	const char *text;
-	const char *kinds; /* NULL: refused */
-	const char *after; /* what the file says then, when not text */
+	const char *kinds; /* NULL: the text is refused */
+	const char
+	    *after; /* the text that the file then shows, if it differs */
 	int code;
 	bool option;
 } edits[] = {
@@ -161,7 +163,7 @@ static const struct {
 	    "builtins\x8c\x03set\x93](K\x01"
 	    "e\x85R"),
 	    "[2]\n", "set(int)", NULL, 0, false },
-	/* what is made by calls */
+	/* values made by calls */
 	{ P(SCALAR("\0\0\0\x3f")), "0.25\n", "numpy.core.multiarray.scalar",
 	    NULL, 0, false },
 	{ P(SCALAR("\0\0\0\x3f")), "x\n", NULL, NULL, EINVAL, false },
@@ -183,7 +185,7 @@ static const struct {
 	{ P("\x8c\x02my\x8c\x05"
 	    "Class\x93)\x81"),
 	    "{\"__opaque__\": \"my.Class\"}\n", NULL, NULL, EOPNOTSUPP, false },
-	/* nothing was there */
+	/* new values */
 	{ NULL, 0, "1\n", "int", NULL, 0, false },
 	{ NULL, 0, "0.1\n", "float", NULL, 0, false },
 	{ NULL, 0, "true\n", "bool", NULL, 0, false },
@@ -214,9 +216,9 @@ static void test_edit(size_t i)
 		ok(now == NULL, "edit %zu is refused", i);
 		is_error(err, edits[i].code,
 		    edits[i].code == EOPNOTSUPP ? "OFS820 " : "OFS806 ",
-		    "edit %zu says why", i);
+		    "edit %zu: error text", i);
 	} else if (now == NULL) {
-		ok(false, "edit %zu: %s", i, err.text);
+		ok(false, "edit %zu succeeds: %s", i, err.text);
 	} else {
 		kinds(now, ofs_pickle_root(now), &out);
 		ofs_buf_putc(&out, '\0');
@@ -231,7 +233,7 @@ static void test_edit(size_t i)
 	ofs_pickle_free(doc);
 }
 
-/* Lists that are shown one item a line. */
+/* Lists that are shown with one item per line. */
 static void test_lines(void)
 {
 	static const struct {
@@ -266,14 +268,15 @@ static void test_lines(void)
 		struct ofs_buf out = { 0 };
 
 		if (lists[i].kinds == NULL) {
-			is_error(err, EINVAL, "OFS806 ", "lines %zu", i);
+			is_error(err, EINVAL, "OFS806 ",
+			    "list edit %zu is refused", i);
 		} else if (now == NULL) {
-			ok(false, "lines %zu: %s", i, err.text);
+			ok(false, "list edit %zu succeeds: %s", i, err.text);
 		} else {
 			kinds(now, ofs_pickle_root(now), &out);
 			ofs_buf_putc(&out, '\0');
-			is_str((char *)out.data, lists[i].kinds, "lines %zu",
-			    i);
+			is_str((char *)out.data, lists[i].kinds,
+			    "list edit %zu: kinds", i);
 		}
 		ofs_buf_fini(&out);
 		ofs_pickle_free(now);
@@ -288,13 +291,15 @@ static void test_element(void)
 
 	ok(ofs_value_element(OFS_FLOAT32, "1.5\n", 4, e, &err) == 0 &&
 		memcmp(e, "\0\0\xc0\x3f", 4) == 0,
-	    "an element of a tensor");
-	ok(ofs_value_element(OFS_INT8, "200\n", 4, e, &err) == -1, "too large");
+	    "text becomes a float32 element");
+	ok(ofs_value_element(OFS_INT8, "200\n", 4, e, &err) == -1,
+	    "text too large for int8 is refused");
 	is_error(err, ERANGE, "OFS806 '200' is not a value of type int8",
-	    "and says so");
+	    "text too large for int8: error text");
 	ok(ofs_value_element(OFS_FLOAT32, "abc\n", 4, e, &err) == -1,
-	    "no number");
-	is_error(err, EINVAL, "OFS806 'abc' is not", "and says so");
+	    "text that is not a number is refused");
+	is_error(err, EINVAL, "OFS806 'abc' is not",
+	    "text that is not a number: error text");
 }
 
 int main(void)

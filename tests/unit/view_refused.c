@@ -1,4 +1,5 @@
-/* view_refused.c - checkpoints that another format cannot hold */
+/* view_refused.c - views of formats that cannot hold the checkpoint, and limits
+ * of views */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,7 +16,7 @@
 #include "mktorch.h"
 #include "tap.h"
 
-/* Of a unit with one parameter, a, of 4 elements. */
+/* One unit with one parameter, a, of 4 elements. */
 static const char units[] =
     "[{\"prefix\":\"\",\"fqns\":[\"a\"],\"shapes\":[[4]],\"numels\":[4],"
     "\"world_size\":2,\"rank\":0}]";
@@ -59,8 +60,9 @@ static int find(struct optimfs *fs, const char *view, struct optimfs_attr *attr,
 	return optimfs_resolve(fs, path, attr, err);
 }
 
-/* What looking into a view says. */
-static int look(struct optimfs *fs, const char *view, struct optimfs_error *err)
+/* The result of listing a view. */
+static int list_view(struct optimfs *fs, const char *view,
+    struct optimfs_error *err)
 {
 	struct optimfs_attr attr;
 
@@ -73,7 +75,7 @@ static int look(struct optimfs *fs, const char *view, struct optimfs_error *err)
 
 static const struct {
 	const char *line, *view;
-	int code; /* 0: it is there */
+	int code; /* 0: the view exists */
 	const char *number, *text;
 } cases[] = {
 	/* rank files of flat parameters */
@@ -91,7 +93,7 @@ static const struct {
 	    EOPNOTSUPP, "OFS173", "" },
 	{ "{model:{a:t},optimizer:{state:{a:{exp_avg:t}}," GROUPS("") "}}",
 	    "fsdp@2", EUCLEAN, "OFS452", "a has state" },
-	/* parameters by their numbers */
+	/* parameters by ID */
 	{ "{optimizer:{state:{a:{exp_avg:t}},param_groups:[{lr:1}]}}",
 	    "torch,keys=id", EUCLEAN, "OFS451", "a group of the optimizer" },
 	{ "{optimizer:{state:{a:{exp_avg:t}}," GROUPS("a,a") "}}",
@@ -122,7 +124,7 @@ static const struct {
 	{ "{model:{a:t},optimizer:{state:{a:{exp_avg:t,note:x}}," GROUPS(
 	      "a") "}}",
 	    "universal", EOPNOTSUPP, "OFS684", "a universal checkpoint" },
-	/* two entries, one key */
+	/* two entries with the same key */
 	{ "{model:{a.b:t,a:{b:t}}}", "safetensors", EUCLEAN, "OFS449", "" },
 	{ "{extra:{a.b:t,a:{b:t}}}", "dcp@2", EUCLEAN, "OFS449", "" },
 };
@@ -134,28 +136,30 @@ static void refused(void)
 		struct mktorch m;
 		struct optimfs *fs = open_line(&m, cases[i].line,
 		    strncmp(cases[i].view, "fsdp", 4) == 0);
-		int ret = look(fs, cases[i].view, &err);
+		int ret = list_view(fs, cases[i].view, &err);
 
 		if (cases[i].code == 0) {
-			is_int(ret, 0, "%s of %s", cases[i].view,
+			is_int(ret, 0, "view %s of %s exists", cases[i].view,
 			    cases[i].line);
 			if (ret != 0)
 				diag("%s", err.text);
 		} else {
-			ok(ret == -1, "no %s of %s", cases[i].view,
+			ok(ret == -1, "view %s of %s is refused", cases[i].view,
 			    cases[i].line);
-			is_error(err, cases[i].code, cases[i].number, "%s",
-			    cases[i].number);
-			is_error(err, cases[i].code, cases[i].text, "%s",
-			    cases[i].text);
+			is_error(err, cases[i].code, cases[i].number,
+			    "view %s of %s: error number", cases[i].view,
+			    cases[i].line);
+			is_error(err, cases[i].code, cases[i].text,
+			    "view %s of %s: error text", cases[i].view,
+			    cases[i].line);
 		}
 		optimfs_close(fs);
 		mktorch_fini(&m);
 	}
 }
 
-/* Each takes memory, and a kernel that looks names up has no bound of its
- * own. */
+/* Each view needs memory, and lookups by the kernel would not limit their
+ * number. */
 static void too_many(void)
 {
 	struct optimfs_error err;
@@ -168,15 +172,15 @@ static void too_many(void)
 	do
 		snprintf(name, sizeof(name), "dcp@%d", ++n);
 	while (n < 2000 && find(fs, name, &attr, &err) == 0);
-	is_int(n, 1025, "1024 views at once");
-	is_error(err, ENFILE, "OFS772", "and no more");
-	is_int(look(fs, "dcp@7", &err), 0, "those that there are stay");
+	is_int(n, 1025, "1024 views can exist at once");
+	is_error(err, ENFILE, "OFS772", "a further view fails with ENFILE");
+	is_int(list_view(fs, "dcp@7", &err), 0, "existing views stay usable");
 	optimfs_close(fs);
 	mktorch_fini(&m);
 }
 
-/* Of views that nobody has open only some are kept whole, and the others made
- * again: the same. */
+/* Only some unopened views are kept laid out. The others are laid out again,
+ * with the same bytes. */
 static void kept(void)
 {
 	struct optimfs_error err;
@@ -192,17 +196,18 @@ static void kept(void)
 	ok(find(fs, name, &attr, &err) == 0 &&
 		optimfs_file_open(fs, attr.node, &file, &err) == 0 &&
 		optimfs_file_read(file, first, 64, 0, &err) == 64,
-	    "a file of a view");
+	    "a file of a view can be read");
 	for (int i = 2; i < 20; i++) {
 		snprintf(name, sizeof(name), "dcp@%d/__0_0.distcp", i);
 		good = good && find(fs, name, &attr, &err) == 0;
 	}
-	ok(good, "files of others are looked up");
-	ok(ofs_views_laid_out(fs->now) <= 5, "%d views are in memory",
+	ok(good, "files of 18 other views can be looked up");
+	ok(ofs_views_laid_out(fs->now) <= 5,
+	    "few views are laid out in memory: %d",
 	    (int)ofs_views_laid_out(fs->now));
 	ok(optimfs_file_read(file, again, 64, 0, &err) == 64 &&
 		memcmp(first, again, 64) == 0,
-	    "one that is open stays");
+	    "an open file of a view stays readable");
 	optimfs_file_close(file);
 	for (int i = 2; i < 20; i++) {
 		snprintf(name, sizeof(name), "dcp@%d/__0_0.distcp", i);
@@ -212,15 +217,16 @@ static void kept(void)
 		if (good)
 			optimfs_file_close(file);
 	}
-	ok(good, "all can be read");
+	ok(good, "files of 18 other views can be read");
 	snprintf(name, sizeof(name), "dcp@1/__0_0.distcp");
 	ok(find(fs, name, &attr, &err) == 0 &&
 		optimfs_file_open(fs, attr.node, &file, &err) == 0 &&
 		optimfs_file_read(file, again, 64, 0, &err) == 64 &&
 		memcmp(first, again, 64) == 0,
-	    "and say the same");
+	    "a view that is laid out again has the same bytes");
 	optimfs_file_close(file);
-	ok(ofs_views_laid_out(fs->now) <= 4, "%d views are in memory",
+	ok(ofs_views_laid_out(fs->now) <= 4,
+	    "few views are laid out in memory after reads: %d",
 	    (int)ofs_views_laid_out(fs->now));
 	optimfs_close(fs);
 	mktorch_fini(&m);

@@ -1,4 +1,4 @@
-/* words.c - names that were meant, numbers as a person reads them */
+/* words.c - suggestions for misspelled names, and numbers with units */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 #include "base/nearest.h"
 #include "tap.h"
 
-static void meant(const char *word, const char *want)
+static void suggests(const char *word, const char *want)
 {
 	static const char *const names[] = { "mount", "umount", "info", "ls",
 		"norm.bias", "dcp", "optim_key", "version" };
@@ -17,41 +17,41 @@ static void meant(const char *word, const char *want)
 	ofs_nearest_init(&n, word);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		ofs_nearest_try(&n, names[i]);
-	is_str(n.best, want, "%.20s", word);
+	is_str(n.best, want, "suggestion for \"%.20s\"", word);
 }
 
 static void nearest(void)
 {
 	char large[400];
 
-	meant("moutn", "mount");
-	meant("mount", "mount");
-	meant("unmount", "umount");
-	meant("nrom.bias", "norm.bias");
-	meant("norm.bais", "norm.bias");
-	meant("dpc", "dcp");
-	meant("verison", "version");
-	meant("optim-key", "optim_key");
-	meant("frobnicate", "");
-	meant("xyz", "");
-	meant("", "");
+	suggests("moutn", "mount");
+	suggests("mount", "mount");
+	suggests("unmount", "umount");
+	suggests("nrom.bias", "norm.bias");
+	suggests("norm.bais", "norm.bias");
+	suggests("dpc", "dcp");
+	suggests("verison", "version");
+	suggests("optim-key", "optim_key");
+	suggests("frobnicate", "");
+	suggests("xyz", "");
+	suggests("", "");
 	memset(large, 'x', sizeof(large));
 	large[sizeof(large) - 1] = '\0';
-	meant(large, "");
+	suggests(large, "");
 }
 
 static void bytes(uint64_t n, const char *want)
 {
 	char text[OFS_HUMAN_SIZE];
 
-	is_str(ofs_human_bytes(n, text), want, "%s", want);
+	is_str(ofs_human_bytes(n, text), want, "bytes as text: %s", want);
 }
 
 static void count(uint64_t n, const char *want)
 {
 	char text[OFS_HUMAN_SIZE];
 
-	is_str(ofs_human_count(n, text), want, "%s", want);
+	is_str(ofs_human_count(n, text), want, "a count as text: %s", want);
 }
 
 static void human(void)

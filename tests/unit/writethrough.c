@@ -1,4 +1,5 @@
-/* push/writethrough.c - checkpoints poured from layout to layout, faults on the way */
+/* writethrough.c - checkpoints copied into templates of each layout, with
+ * failures during the commit */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -49,10 +50,10 @@ struct copy {
 	struct optimfs *from, *to;
 	uint64_t node; /* of the directory in to */
 	struct optimfs_error *err;
-	bool pieces; /* of any length, in any order */
+	bool pieces; /* write tensors in pieces of any length and order */
 };
 
-/* Pieces of a file from [off, end) on, its halves in any order. */
+/* Writes [off, end) of a file in random pieces, in random order. */
 static int write_pieces(struct optimfs_file *f, const uint8_t *buf,
     uint64_t off, uint64_t end, struct optimfs_error *err)
 {
@@ -142,8 +143,8 @@ static bool same_trees(const char *a, const char *b)
 	return shell(command);
 }
 
-/* name, poured into a layout as the directory to. */
-static bool pour(const char *name, const struct optimfs_options *how,
+/* Copies checkpoint name into a template of this layout, directory to. */
+static bool copy_into(const char *name, const struct optimfs_options *how,
     const char *layout, const char *to)
 {
 	struct optimfs_options o = { .rw = true };
@@ -163,7 +164,7 @@ static bool pour(const char *name, const struct optimfs_options *how,
 	return good;
 }
 
-/* The same by reshard, and the same bytes. */
+/* reshard of name to the same layout gives the same bytes as made. */
 static bool as_reshard(const char *name, const struct optimfs_options *how,
     const char *layout, const char *made)
 {
@@ -179,8 +180,8 @@ static bool as_reshard(const char *name, const struct optimfs_options *how,
 	return good && same_trees("want", made);
 }
 
-/* A -> B -> A: each is what reshard makes of the one before; and the last is
- * the first, where B keeps the keys that A has. */
+/* A -> B -> A: each equals the output of reshard. The last also equals the
+ * first if B keeps the keys of A. */
 static void there_and_back(const char *name, const struct optimfs_options *how,
     size_t n)
 {
@@ -194,20 +195,25 @@ static void there_and_back(const char *name, const struct optimfs_options *how,
 		const char *a = layouts[rnd(n)], *b = layouts[rnd(n)];
 
 		shell("rm -rf * .??*");
-		ok(pour(path, how, a, "a") && as_reshard(path, how, a, "a"),
-		    "%s as %s", name, a);
-		ok(pour(in_top("a"), NULL, b, "b") &&
+		ok(copy_into(path, how, a, "a") &&
+			as_reshard(path, how, a, "a"),
+		    "%s as %s equals the output of reshard", name, a);
+		ok(copy_into(in_top("a"), NULL, b, "b") &&
 			as_reshard(in_top("a"), NULL, b, "b"),
-		    "then %s", b);
-		ok(pour(in_top("b"), NULL, a, "back") &&
+		    "%s as %s, then %s, equals the output of reshard", name, a,
+		    b);
+		ok(copy_into(in_top("b"), NULL, a, "back") &&
 			as_reshard(in_top("b"), NULL, a, "back"),
-		    "and back");
+		    "%s as %s, %s and %s equals the output of reshard", name, a,
+		    b, a);
 		if (strncmp(a, "dcp", 3) == 0 && strncmp(b, "dcp", 3) == 0)
-			ok(same_trees("a", "back"), "the same as before");
+			ok(same_trees("a", "back"),
+			    "%s as %s, %s and %s equals the first", name, a, b,
+			    a);
 	}
 }
 
-/* Do both show the same files? */
+/* Do both checkpoints show the same files? */
 struct same {
 	struct optimfs *a, *b;
 	char path[1024];
@@ -278,9 +284,10 @@ static bool same_shown(const char *one, const char *other)
 	return same;
 }
 
-/* A random tree, as torch.save would write it. */
+/* A random tree as torch.save would write it. */
 #define STORAGE 16384u /* bytes */
-#define SCALARS 7u     /* the storage whose elements are numbers one can read */
+#define SCALARS \
+ 7u /* the storage for 0-dimensional tensors: its numbers have short texts */
 
 struct making {
 	struct mktorch *m;
@@ -313,7 +320,7 @@ static void put_float(struct ofs_buf *b, double v)
 		ofs_buf_putc(b, (int)(bits >> 8 * i & 0xff));
 }
 
-/* Of storage i, with so many dimensions; one in eight is the one before. */
+/* A tensor of storage i. One in eight repeats the previous tensor. */
 static void put_tensor(struct making *x, unsigned i, size_t ndim)
 {
 	struct mk_tensor t = { .type = types[i].type,
@@ -336,7 +343,8 @@ static void put_tensor(struct making *x, unsigned i, size_t ndim)
 		t.stride[1] = t.shape[0];
 	}
 	if (x->used[i] + n > STORAGE / types[i].size)
-		x->used[i] = 0, t.offset = 0; /* it overlaps others then */
+		x->used[i] = 0,
+		t.offset = 0; /* it overlaps other tensors then */
 	if (ndim > 0 && x->last.type != NULL && rnd(8) == 0) {
 		mk_tensor(&x->m->pickle, &x->last);
 		return;
@@ -495,7 +503,7 @@ static const char *any_layout(char name[32])
 	return name;
 }
 
-/* A tree through layouts A, B and A again shows the same. */
+/* A tree in layouts A, B and again A shows the same files. */
 static void random_trees(unsigned n)
 {
 	char one[32], other[32], path[512];
@@ -509,15 +517,17 @@ static void random_trees(unsigned n)
 		make_tree(&m);
 		snprintf(path, sizeof(path), "%s", handmade_path(&m.h, "x.pt"));
 		shell("rm -rf * .??*");
-		good =
-		    pour(path, NULL, a, "a") && same_shown(path, in_top("a"));
-		good = good && pour(in_top("a"), NULL, b, "b") &&
+		good = copy_into(path, NULL, a, "a") &&
+		    same_shown(path, in_top("a"));
+		good = good && copy_into(in_top("a"), NULL, b, "b") &&
 		    same_shown(path, in_top("b"));
-		good = good && pour(in_top("b"), NULL, a, "back") &&
+		good = good && copy_into(in_top("b"), NULL, a, "back") &&
 		    same_shown(path, in_top("back"));
 		if (strcmp(a, "torch") != 0 && strcmp(b, "torch") != 0)
 			good = good && same_trees("a", "back");
-		if (!ok(good, "a tree as %s, %s, %s", a, b, a))
+		if (!ok(good,
+			"a random tree as %s, %s and %s shows the same files",
+			a, b, a))
 			diag("OPTIMFS_SEED=%llu", (unsigned long long)began);
 		mktorch_fini(&m);
 	}
@@ -539,7 +549,7 @@ static int fail(const char *call)
 	return --countdown == 0 ? EIO : 0;
 }
 
-/* Open what is to become a checkpoint, and commit it. */
+/* Opens the template and commits it. */
 static int commit_it(ofs_sys_fault_fn *fault, struct optimfs_error *err)
 {
 	struct optimfs_options o = { .rw = true,
@@ -577,7 +587,8 @@ static bool die_in_commit(unsigned at)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 9;
 }
 
-/* Everything is written, nothing committed: in the directory ready. */
+/* Fills a template completely without committing it, and keeps a copy in the
+ * directory ready. */
 static void make_ready(const char *layout, const char *lr)
 {
 	struct optimfs_options o = { .rw = true };
@@ -604,13 +615,13 @@ static void make_ready(const char *layout, const char *lr)
 	shell("mkdir ready && mv new .new.optimfs ready");
 }
 
-static void again(void)
+static void restore(void)
 {
 	shell(
 	    "rm -rf new .new.optimfs && cp -r ready/new ready/.new.optimfs .");
 }
 
-/* The checkpoint is there, and nothing else. */
+/* The checkpoint is complete, and the stage is gone. */
 static bool is_done(void)
 {
 	return same_trees("want", "new") && shell("test ! -e .new.optimfs");
@@ -620,12 +631,13 @@ static bool killed_at(unsigned at)
 {
 	struct optimfs_error err;
 
-	again();
+	restore();
 	if (!die_in_commit(at)) {
-		diag("it was not killed at %u", at);
+		diag("the commit was not killed at %u", at);
 		return false;
 	}
-	/* empty, to be gone on with; or it is there already */
+	/* The directory is empty and the commit can be repeated, or it is
+	 * complete. */
 	if (commit_it(NULL, &err) == -1) {
 		diag("killed at %u: %s", at, err.text);
 		return false;
@@ -637,14 +649,14 @@ static bool failed_at(unsigned at, unsigned *failed)
 {
 	struct optimfs_error err;
 
-	again();
+	restore();
 	countdown = at;
 	if (commit_it(fail, &err) == 0)
 		return same_trees("want", "new");
-	/* a failure that matters leaves all as it was */
+	/* A failed commit leaves the directory empty. */
 	++*failed;
 	if (!shell("rmdir new && mkdir new")) {
-		diag("failed at %u: there is something", at);
+		diag("failed at %u: the directory is not empty", at);
 		return false;
 	}
 	if (commit_it(NULL, &err) == -1) {
@@ -654,18 +666,18 @@ static bool failed_at(unsigned at, unsigned *failed)
 	return is_done();
 }
 
-/* Killed before a call of a commit, and with the call failing: the last ones,
- * which give names, and some of those before. */
+/* Kills a commit before a call, and makes the call fail: for the last calls,
+ * which rename, and for some before them. */
 static void faults(const char *layout, const char *lr)
 {
 	unsigned calls, tried = 0, failed = 0, killed = 0, bad = 0;
 	struct optimfs_error err = { 0 };
 
 	make_ready(layout, lr);
-	again();
+	restore();
 	countdown = 0;
 	if (!ok(commit_it(tally, &err) == 0 && shell("mv new want"),
-		"%s is committed", layout)) {
+		"%s: an undisturbed commit succeeds", layout)) {
 		diag("%s", err.text);
 		return;
 	}
@@ -680,9 +692,10 @@ static void faults(const char *layout, const char *lr)
 			bad++;
 	}
 	ok(tried >= 20 && killed == tried,
-	    "%s: killed at %u of %u calls: %u good", layout, tried, calls,
-	    killed);
-	ok(failed > 5 && bad == 0, "%s: %u of %u failed the commit: %u bad",
+	    "%s: killed at %u of %u calls, %u are recovered", layout, tried,
+	    calls, killed);
+	ok(failed > 5 && bad == 0,
+	    "%s: %u of %u failed calls fail the commit, %u are not recovered",
 	    layout, failed, tried, bad);
 }
 
@@ -694,8 +707,8 @@ static int take_away(const char *call)
 	return 0;
 }
 
-/* What is not a checkpoint yet, and what has become one, but is not to be
- * found: the mount cannot go on with it. */
+/* A template cannot be read before its commit. If the committed directory is
+ * moved away, the mount cannot be written any more. */
 static void before_and_after(void)
 {
 	struct optimfs_options o = { .rw = true,
@@ -705,25 +718,28 @@ static void before_and_after(void)
 	struct optimfs_file *f;
 	struct optimfs *fs;
 
-	again();
+	restore();
 	countdown = 0;
 	if (commit_it(tally, &err) == -1)
 		bail_out("%s", err.text);
-	again();
+	restore();
 	ok(optimfs_open(in_top("new"), NULL, &err) == NULL,
-	    "nothing to read yet");
-	is_error(err, EROFS, "OFS834", "is said");
+	    "a template does not open for reading");
+	is_error(err, EROFS, "OFS834",
+	    "a template does not open for reading: error text");
 	fs = optimfs_open(in_top("new"), &o, &err);
 	if (fs == NULL ||
 	    optimfs_resolve(fs, "optim/param_groups/0/lr", &attr, &err) == -1)
 		bail_out("%s", err.text);
 	ofs_sys_fault = take_away;
-	ok(optimfs_commit(fs, NULL, NULL, &err) != -1, "committed: %s",
+	ok(optimfs_commit(fs, NULL, NULL, &err) != -1,
+	    "a commit whose directory is moved away does not fail: %s",
 	    err.text);
 	ofs_sys_fault = NULL;
 	is_int(optimfs_file_open_write(fs, attr.node, true, &f, &err), -1,
-	    "nothing more is written");
-	is_error(err, ESTALE, "OFS835", "and says so");
+	    "a mount whose checkpoint was moved away cannot be written");
+	is_error(err, ESTALE, "OFS835",
+	    "a mount whose checkpoint was moved away: error text");
 	optimfs_close(fs);
 }
 
@@ -734,7 +750,8 @@ int main(void)
 	const char *tmp = getenv("TMPDIR"), *given = getenv("OPTIMFS_SEED");
 
 	seed = given == NULL ? 88172645463325252u : strtoull(given, NULL, 10);
-	if (tmp == NULL) /* memory, where there is such: much is synced */
+	if (tmp ==
+	    NULL) /* a file system in memory if possible, since much is synced */
 		tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 	snprintf(top, sizeof(top), "%s/optimfs-direct-XXXXXX", tmp);
 	if (mkdtemp(top) == NULL)

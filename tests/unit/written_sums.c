@@ -1,4 +1,5 @@
-/* written_sums.c - sums of what is written here and there are those of a file */
+/* written_sums.c - checksums of a file's ranges, combined from those of its
+ * writes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -38,24 +39,25 @@ static void in_order(void)
 
 	for (uint64_t off = 4096; off < 65536; off += 8192)
 		put(s, off, off + 8192 < 65536 ? 8192 : 65536 - off);
-	ok(knows(s, 4096, 61440), "what is written in order is one run");
+	ok(knows(s, 4096, 61440),
+	    "writes in order are combined into one range");
 	ok(!ofs_written_sums_get(s, 1, 4096, 61439, &crc) &&
 		!ofs_written_sums_get(s, 1, 4097, 61439, &crc) &&
 		!ofs_written_sums_get(s, 0, 4096, 61440, &crc),
-	    "nothing is said of other bytes, or of other files");
+	    "ranges with other bounds, or of other files, have no checksum");
 	put(s, 65536, 10);
-	ok(knows(s, 4096, 61450), "few bytes join a run");
+	ok(knows(s, 4096, 61450), "a short write extends the range before it");
 	put(s, 100000, 10);
 	ok(!ofs_written_sums_get(s, 1, 100000, 10, &crc),
-	    "but are none of their own");
+	    "a short write alone is not kept");
 	put(s, 20000, 5000);
 	ok(!ofs_written_sums_get(s, 1, 4096, 61450, &crc) &&
 		knows(s, 20000, 5000),
-	    "a write into the run takes it away, and is one itself");
+	    "a write into a range removes the range and is kept itself");
 	ofs_written_sums_free(s);
 }
 
-/* From the end to the start, from the middle, and in any order. */
+/* From the end to the start, and in random order. */
 static void out_of_order(void)
 {
 	struct ofs_written_sums *s = ofs_written_sums_new(2, NULL);
@@ -63,7 +65,8 @@ static void out_of_order(void)
 
 	for (uint64_t off = SIZE; off > 0; off -= 4096)
 		put(s, off - 4096, 4096);
-	ok(knows(s, 0, SIZE), "what is written backwards is one run");
+	ok(knows(s, 0, SIZE),
+	    "writes in reverse order are combined into one range");
 	for (unsigned i = 0; i < n; i++)
 		order[i] = i;
 	for (unsigned i = n; i > 1; i--) {
@@ -75,7 +78,8 @@ static void out_of_order(void)
 	ofs_written_sums_forget(s, 1, 0, SIZE);
 	for (unsigned i = 0; i < n; i++)
 		put(s, order[i] * 4096, 4096);
-	ok(knows(s, 0, SIZE), "and what is written in any order");
+	ok(knows(s, 0, SIZE),
+	    "writes in random order are combined into one range");
 	for (unsigned i = 0; i < 2000; i++) {
 		uint64_t off = tap_below(&state, SIZE);
 		uint64_t len = 1 + tap_below(&state, SIZE - off);
@@ -87,7 +91,7 @@ static void out_of_order(void)
 		if (ofs_written_sums_get(s, 1, off, len, &crc))
 			wrong += crc != ofs_crc32(0, file + off, len);
 	}
-	ok(wrong == 0, "no sum is ever of other bytes");
+	ok(wrong == 0, "no checksum is of other bytes than asked for");
 	ofs_written_sums_free(s);
 }
 

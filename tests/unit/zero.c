@@ -1,4 +1,5 @@
-/* format/zero/read.c - DeepSpeed's names and arithmetic, and checkpoints that lie */
+/* zero.c - DeepSpeed's file names and partition arithmetic, and inconsistent
+ * checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -21,7 +22,7 @@ static void names(void)
 {
 	static const struct {
 		const char *name;
-		int kind, rank, mp; /* -1: none of ours */
+		int kind, rank, mp; /* -1: not a file of DeepSpeed */
 	} table[] = {
 		{ "mp_rank_00_model_states.pt", OFS_ZERO_MODEL, 0, 0 },
 		{ "mp_rank_113_model_states.pt", OFS_ZERO_MODEL, 0, 113 },
@@ -62,11 +63,9 @@ static void names(void)
 			    ((int)got.kind == table[i].kind &&
 				got.rank == table[i].rank &&
 				got.mp == table[i].mp)),
-		    "'%s'", table[i].name);
+		    "file name '%s'", table[i].name);
 	}
 }
-
-/* Properties. */
 
 static uint64_t seed = 88172645463325252u;
 
@@ -79,7 +78,7 @@ static uint64_t below(uint64_t n)
 #define MAX_PARAMS 24
 #define MAX_GROUPS 4
 
-/* Random groups, as ofs_zero_shapes_read would give them. */
+/* Random groups in the form that ofs_zero_shapes_read gives. */
 struct groups {
 	struct ofs_zero_shapes s;
 	struct ofs_zero_param param[MAX_PARAMS];
@@ -107,8 +106,8 @@ static void make_groups(struct groups *g)
 	g->first[g->s.ngroups] = g->s.n;
 }
 
-/* What DeepSpeed does, straight: write all elements, numbered from 1, into the
- * parts of a group that ranks hold; 0 is padding. */
+/* A direct model of DeepSpeed: writes all elements of a group, numbered from 1,
+ * into the partitions of the ranks. 0 is padding. */
 static void flatten(const struct groups *g, uint32_t group, int stage,
     uint32_t world, uint64_t part, uint64_t *flat)
 {
@@ -126,7 +125,7 @@ static void flatten(const struct groups *g, uint32_t group, int stage,
 	}
 }
 
-/* Slices, in order of ranks, must give the numbers back in order. */
+/* The slices of all ranks, in order, give the numbers back in order. */
 static bool unflatten(const struct ofs_zero_layout *l, const struct groups *g,
     uint32_t group, const uint64_t *flat, uint64_t part)
 {
@@ -184,10 +183,11 @@ static void properties(void)
 
 	for (int i = 0; i < 6000; i++)
 		bad += !round_trip(2 + (int)below(2), 1 + (uint32_t)below(64));
-	is_int(bad, 0, "6000 random layouts are put together again");
+	is_int(bad, 0,
+	    "slices of 6000 random layouts give all elements in order");
 }
 
-/* Checkpoints that are changed: a copy of one in a directory. */
+/* A copy of a checkpoint in a temporary directory, to be changed. */
 
 struct copy {
 	char dir[64], tag[96];
@@ -279,8 +279,7 @@ static const char *in_tag(const struct copy *c, const char *name)
 	return path;
 }
 
-/* The nth time that n bytes of a file are what: others as long in their
- * place. */
+/* Replaces the first occurrence of n bytes by others. */
 static void patch(const struct copy *c, const char *name, size_t n,
     const void *what, const void *with)
 {
@@ -307,7 +306,7 @@ static struct optimfs *open_copy(const struct copy *c,
 	return optimfs_open(c->dir, NULL, err);
 }
 
-/* Read all of a file: 0, or -1 with err. */
+/* Reads the beginning of a file: 0, or -1 with err. */
 static int read_file(struct optimfs *fs, const char *path,
     struct optimfs_error *err)
 {
@@ -327,67 +326,68 @@ static int read_file(struct optimfs *fs, const char *path,
 
 #define OPTIM(rank) "bf16_zero_pp_rank_" #rank "_mp_rank_00_optim_states.pt"
 #define MODEL       "mp_rank_00_model_states.pt"
-/* Both ranks have a part of it. */
+/* A parameter that is divided between both ranks. */
 #define SPLIT "blocks.1.fc_out.weight"
 
-/* One change, and what reading two files then says; NULL: nothing. */
-static const struct lie {
+/* One change, and the effect on reading two files. */
+static const struct fault {
 	const char *what, *base, *file;
 	size_t n;
 	const char *from, *to;
-	const char *bad; /* fails ... */
-	int code;        /* so */
+	const char *bad; /* a file that then fails */
+	int code;        /* with this error */
 	const char *text;
-	const char *good; /* reads */
-} lies[] = {
-	{ "R05: a step of its own", "z2_ws2_nozip", OPTIM(1), 6,
+	const char *good; /* a file that can still be read */
+} faults[] = {
+	{ "one rank with another step", "z2_ws2_nozip", OPTIM(1), 6,
 	    "\0\0\x40\x40PK", "\0\0\x80\x40PK", "optim/state/emb.weight/step",
 	    EPROTO, "OFS674", "optim/state/gain/step" },
-	{ "R07: more padding than a part has", "z2_ws2_nozip", OPTIM(1), 24,
+	{ "padding larger than a partition", "z2_ws2_nozip", OPTIM(1), 24,
 	    "group_paddingsqf]qg(K\2K\2", "group_paddingsqf]qg(K\x3K\2",
 	    "optim/state/emb.weight/exp_avg", EUCLEAN, "OFS161",
 	    "optim/state/gain/exp_avg" },
-	{ "R07: shapes of other sizes", "z2_ws2_nozip", MODEL, 34,
+	{ "param_shapes that differ from the slices", "z2_ws2_nozip", MODEL, 34,
 	    "(X\n\0\0\0emb.weightq\xc1"
 	    "ctorch\nSize\nq\xc2K\r",
 	    "(X\n\0\0\0emb.weightq\xc1"
 	    "ctorch\nSize\nq\xc2K\xff",
 	    "optim/state/emb.weight/exp_avg", EUCLEAN, "OFS16",
 	    "optim/state/gain/exp_avg" },
-	{ "stage 3, shapes of other sizes", "v0.18.5_z3_ws2_nozip",
-	    "zero_pp_rank_0_mp_rank_00_model_states.pt", 18,
+	{ "stage 3, param_shapes that differ from the slices",
+	    "v0.18.5_z3_ws2_nozip", "zero_pp_rank_0_mp_rank_00_model_states.pt",
+	    18,
 	    "q\xcf"
 	    "ctorch\nSize\nq\xd0K\r",
 	    "q\xcf"
 	    "ctorch\nSize\nq\xd0K\xff",
 	    "optim/state/emb.weight/exp_avg", EUCLEAN, "OFS160",
 	    "optim/state/gain/exp_avg" },
-	{ "R08: a fragment that sticks out", "z2_ws2_nozip", OPTIM(1), 3,
+	{ "a fragment outside its partition", "z2_ws2_nozip", OPTIM(1), 3,
 	    "M\x12\1", "M\xff\xff", "optim/state/emb.weight/fp32", EUCLEAN,
 	    "OFS675", "optim/state/gain/fp32" },
-	{ "R08: fragments that overlap", "z2_ws2_nozip", OPTIM(1), 10,
-	    "numelqsK@X", "numelqsKAX", "optim/state/emb.weight/fp32", EUCLEAN,
-	    "OFS675", "optim/state/gain/fp32" },
-	{ "R05: an option of its own", "z2_ws2_nozip", OPTIM(1), 9,
+	{ "overlapping fragments", "z2_ws2_nozip", OPTIM(1), 10, "numelqsK@X",
+	    "numelqsKAX", "optim/state/emb.weight/fp32", EUCLEAN, "OFS675",
+	    "optim/state/gain/fp32" },
+	{ "one rank with another option", "z2_ws2_nozip", OPTIM(1), 9,
 	    "G?\x84z\xe1G\xae\x14{", "G?\x84z\xe1G\xae\x14z",
 	    "optim/param_groups/0/lr", EPROTO, "OFS674",
 	    "optim/param_groups/1/lr" },
-	{ "R05: a dtype of its own", "z2_ws2_nozip", OPTIM(1), 12,
+	{ "one rank with another dtype", "z2_ws2_nozip", OPTIM(1), 12,
 	    "FloatStorage", "ShortStorage", "optim/state/" SPLIT "/fp32",
 	    EUCLEAN, "OFS527", "optim/state/gain/fp32" },
-	{ "R05: a state that one rank has not", "z2_ws2_nozip", OPTIM(1), 10,
+	{ "one rank without a state", "z2_ws2_nozip", OPTIM(1), 10,
 	    "exp_avg_sq", "exp_avg_sr", "optim/state/" SPLIT "/exp_avg_sq",
 	    EUCLEAN, "OFS165", "optim/state/" SPLIT "/exp_avg" },
-	{ "R05: a group that one rank has not", "z2_ws2_nozip", OPTIM(1), 6,
-	    "K\1}q,(", "K\5}q,(", "optim/state/final_ln.weight/exp_avg",
-	    EUCLEAN, "OFS165", "optim/state/" SPLIT "/exp_avg" },
-	{ "a part that begins too late", "z2_ws2_nozip", OPTIM(1), 17,
+	{ "one rank without a group", "z2_ws2_nozip", OPTIM(1), 6, "K\1}q,(",
+	    "K\5}q,(", "optim/state/final_ln.weight/exp_avg", EUCLEAN, "OFS165",
+	    "optim/state/" SPLIT "/exp_avg" },
+	{ "a partition that begins too late", "z2_ws2_nozip", OPTIM(1), 17,
 	    "6qRh\x16M\xe6\1tqSQK\0M\xe4\1", "6qRh\x16M\xe6\1tqSQK\xffM\xe4\1",
 	    "optim/state/" SPLIT "/fp32", EUCLEAN, "OFS528",
 	    "optim/state/gain/fp32" },
 };
 
-/* One change, and nothing opens. */
+/* One change that prevents opening. */
 static const struct {
 	const char *what, *file;
 	size_t n;
@@ -395,19 +395,19 @@ static const struct {
 	int code;
 	const char *text;
 } denials[] = {
-	{ "R05: another number of ranks", OPTIM(1), 8, "qi(K\2K\2e",
-	    "qi(K\3K\3e", EPROTO, "OFS674" },
-	{ "groups over other numbers of ranks", OPTIM(1), 8, "qi(K\2K\2e",
-	    "qi(K\2K\3e", EOPNOTSUPP, "OFS696" },
-	{ "no ranks", OPTIM(1), 8, "qi(K\2K\2e", "qi(K\0K\0e", EUCLEAN,
-	    "OFS695" },
-	{ "no number of ranks", OPTIM(1), 15, "partition_count",
+	{ "partition counts that differ between ranks", OPTIM(1), 8,
+	    "qi(K\2K\2e", "qi(K\3K\3e", EPROTO, "OFS674" },
+	{ "partition counts that differ between groups", OPTIM(1), 8,
+	    "qi(K\2K\2e", "qi(K\2K\3e", EOPNOTSUPP, "OFS696" },
+	{ "a partition count of 0", OPTIM(1), 8, "qi(K\2K\2e", "qi(K\0K\0e",
+	    EUCLEAN, "OFS695" },
+	{ "a missing partition count", OPTIM(1), 15, "partition_count",
 	    "partition_sum..", EUCLEAN, "OFS695" },
-	{ "no flat groups", OPTIM(1), 16, "single_partition",
+	{ "missing flat groups", OPTIM(1), 16, "single_partition",
 	    "double_partition", EUCLEAN, "OFS695" },
-	{ "no shapes", MODEL, 16, "\f\0\0\0param_shapes",
+	{ "missing param_shapes", MODEL, 16, "\f\0\0\0param_shapes",
 	    "\f\0\0\0param_shoves", EUCLEAN, "OFS695" },
-	{ "a shape that is none", MODEL, 16,
+	{ "an invalid shape in param_shapes", MODEL, 16,
 	    "q\xc1"
 	    "ctorch\nSize\nq\xc2",
 	    "q\xc1"
@@ -424,13 +424,16 @@ static void deny(void)
 		copy_init(&c, "deepspeed/z2_ws2_nozip");
 		patch(&c, denials[i].file, denials[i].n, denials[i].from,
 		    denials[i].to);
-		ok(open_copy(&c, &err) == NULL, "%s", denials[i].what);
-		is_error(err, denials[i].code, denials[i].text, "says why");
+		ok(open_copy(&c, &err) == NULL,
+		    "%s: the checkpoint does not open", denials[i].what);
+		is_error(err, denials[i].code, denials[i].text,
+		    "%s: error text", denials[i].what);
 		copy_fini(&c);
 	}
 }
 
-/* A universal checkpoint whose files are those of other parameters. */
+/* A universal checkpoint with files of other parameters, without a file, and
+ * with a truncated one. */
 static void universal(void)
 {
 	static const char *const bad[] = { "optim/state/emb.weight/fp32",
@@ -454,24 +457,28 @@ static void universal(void)
 	if (system(command) != 0)
 		bail_out("%s", command);
 	fs = optimfs_open(dir, NULL, &err);
-	if (!ok(fs != NULL, "a universal checkpoint that lies"))
+	if (!ok(fs != NULL, "an inconsistent universal checkpoint opens"))
 		bail_out("%s", err.text);
 	for (size_t i = 0; i < 3; i++) {
-		is_int(read_file(fs, bad[i], &err), -1, "%s", bad[i]);
-		is_error(err, EUCLEAN, "OFS160", "has another number");
+		is_int(read_file(fs, bad[i], &err), -1, "%s cannot be read",
+		    bad[i]);
+		is_error(err, EUCLEAN, "OFS160", "%s: error text", bad[i]);
 	}
-	is_int(read_file(fs, "model/small", &err), -1, "without fp32.pt");
-	is_error(err, EIO, "zero/small/fp32.pt is missing", "says so");
+	is_int(read_file(fs, "model/small", &err), -1,
+	    "a parameter without fp32.pt cannot be read");
+	is_error(err, EIO, "zero/small/fp32.pt is missing",
+	    "a parameter without fp32.pt: error text");
 	is_int(read_file(fs, "optim/state/gain/exp_avg", &err), -1,
-	    "a file that was cut");
-	ok(err.code != 0, "says why: %s", err.text);
+	    "a truncated state file cannot be read");
+	ok(err.code != 0, "a truncated state file: there is an error: %s",
+	    err.text);
 	is_int(read_file(fs, "optim/state/gain/fp32", &err), 0,
-	    "the others read");
+	    "a valid state file can be read");
 	ok(optimfs_resolve(fs, ".optimfs/warnings", &attr, &err) == 0 &&
 		optimfs_file_open(fs, attr.node, &f, &err) == 0 &&
 		optimfs_file_read(f, text, sizeof(text) - 1, 0, &err) > 0 &&
 		strstr(text, "OFS699 global_step3_universal/tmp/") != NULL,
-	    "that it is not all is told");
+	    "an unfinished conversion is a warning");
 	optimfs_file_close(f);
 	optimfs_close(fs);
 	snprintf(command, sizeof(command), "rm -rf %s", dir);
@@ -479,7 +486,7 @@ static void universal(void)
 		bail_out("%s", command);
 }
 
-static void tell_lie(const struct lie *l)
+static void test_fault(const struct fault *l)
 {
 	struct optimfs_error err;
 	struct optimfs *fs;
@@ -490,11 +497,12 @@ static void tell_lie(const struct lie *l)
 	copy_init(&c, base);
 	patch(&c, l->file, l->n, l->from, l->to);
 	fs = open_copy(&c, &err);
-	if (ok(fs != NULL, "%s: opens", l->what)) {
-		ok(read_file(fs, l->bad, &err) == -1, "%s: %s", l->what,
-		    l->bad);
-		is_error(err, l->code, l->text, "says why");
-		ok(read_file(fs, l->good, &err) == 0, "%s reads", l->good);
+	if (ok(fs != NULL, "%s: the checkpoint opens", l->what)) {
+		ok(read_file(fs, l->bad, &err) == -1, "%s: %s cannot be read",
+		    l->what, l->bad);
+		is_error(err, l->code, l->text, "%s: error text", l->what);
+		ok(read_file(fs, l->good, &err) == 0, "%s: %s can be read",
+		    l->what, l->good);
 	} else {
 		diag("%s", err.text);
 	}
@@ -502,7 +510,7 @@ static void tell_lie(const struct lie *l)
 	copy_fini(&c);
 }
 
-/* A rank without a file: what others have reads. */
+/* The file of a rank is missing: the data of other ranks can be read. */
 static void missing(const char *base, const char *file)
 {
 	struct optimfs_error err;
@@ -515,24 +523,27 @@ static void missing(const char *base, const char *file)
 	copy_init(&c, base);
 	unlink(in_tag(&c, file));
 	fs = open_copy(&c, &err);
-	if (!ok(fs != NULL, "%s without %s: %s", base, file, err.text))
+	if (!ok(fs != NULL, "%s without %s opens: %s", base, file, err.text))
 		return;
 	optimfs_resolve(fs, "optim/state/blocks.0.fc_out.weight/exp_avg", &attr,
 	    &err);
-	is_u64(attr.size, 840, "is as long as ever");
-	ok(optimfs_file_open(fs, attr.node, &f, &err) == 0, "opens");
+	is_u64(attr.size, 840,
+	    "%s: a tensor with a missing part keeps its size", base);
+	ok(optimfs_file_open(fs, attr.node, &f, &err) == 0,
+	    "%s: a tensor with a missing part opens", base);
 	is_int((int)optimfs_file_read(f, v, sizeof(v), 0, &err), 16,
-	    "what is there reads");
+	    "%s: the existing part can be read", base);
 	ok(optimfs_file_read(f, v, sizeof(v), 836, &err) == -1,
-	    "what is not does not");
-	is_error(err, EIO, "OFS607", "says so");
+	    "%s: the missing part cannot be read", base);
+	is_error(err, EIO, "OFS607", "%s: the missing part: error text", base);
 	optimfs_file_close(f);
-	ok(read_file(fs, ".optimfs/missing", &err) == 0, "it is listed");
+	ok(read_file(fs, ".optimfs/missing", &err) == 0,
+	    "%s: .optimfs/missing can be read", base);
 	optimfs_close(fs);
 	copy_fini(&c);
 }
 
-/* What does not open at all. */
+/* Checkpoints that do not open. */
 static void refused(void)
 {
 	static const struct {
@@ -558,35 +569,39 @@ static void refused(void)
 		f = fopen(path, "w");
 		fwrite(latest[i].latest, 1, latest[i].n, f);
 		fclose(f);
-		ok(open_copy(&c, &err) == NULL, "R09, R10: latest %zu", i);
-		is_error(err, latest[i].code, latest[i].text, "says so");
+		ok(open_copy(&c, &err) == NULL,
+		    "invalid \"latest\" %zu is refused", i);
+		is_error(err, latest[i].code, latest[i].text,
+		    "invalid \"latest\" %zu: error text", i);
 	}
 	big = calloc(1, 1 << 20);
 	f = fopen(path, "w");
 	fwrite(big, 1, 1 << 20, f);
 	fclose(f);
 	free(big);
-	ok(open_copy(&c, &err) == NULL, "R09: a latest of 1 MiB");
-	is_error(err, EPERM, "OFS620", "says so");
+	ok(open_copy(&c, &err) == NULL, "\"latest\" of 1 MiB is refused");
+	is_error(err, EPERM, "OFS620", "\"latest\" of 1 MiB: error text");
 	unlink(path);
 	fs = open_copy(&c, &err);
-	ok(fs != NULL, "without latest the only one is taken");
+	ok(fs != NULL, "without \"latest\" the only directory is opened");
 	optimfs_close(fs);
 	copy_file(in_tag(&c, OPTIM(1)), path);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/zero_pp_rank_1_mp_rank_00_%s", c.tag,
 	    "optim_states.pt");
 	copy_file(in_tag(&c, OPTIM(1)), path);
-	ok(open_copy(&c, &err) == NULL, "R06: two files of one rank");
-	is_error(err, EUCLEAN, "OFS181", "says so");
+	ok(open_copy(&c, &err) == NULL, "two files of one rank are refused");
+	is_error(err, EUCLEAN, "OFS181", "two files of one rank: error text");
 	unlink(path);
 	unlink(in_tag(&c, MODEL));
-	ok(open_copy(&c, &err) == NULL, "nothing that has names");
-	is_error(err, EIO, "OFS140", "says so");
+	ok(open_copy(&c, &err) == NULL,
+	    "a checkpoint without model files is refused");
+	is_error(err, EIO, "OFS140",
+	    "a checkpoint without model files: error text");
 	copy_fini(&c);
 }
 
-/* A larger job's file, left behind. */
+/* A file left behind by a larger job. */
 static void surplus(void)
 {
 	struct optimfs_error err;
@@ -599,14 +614,14 @@ static void surplus(void)
 	copy_file(in_tag(&c, OPTIM(1)), path);
 	fs = open_copy(&c, &err);
 	ok(fs != NULL && read_file(fs, "optim/state/gain/exp_avg", &err) == 0,
-	    "a file of a rank that there was not");
+	    "a file of an additional rank does not disturb a tensor");
 	ok(fs != NULL && read_file(fs, "optim/state/gain/step", &err) == 0,
-	    "is not asked for values");
+	    "a file of an additional rank does not disturb a step");
 	optimfs_close(fs);
 	copy_fini(&c);
 }
 
-/* Every occurrence. */
+/* Replaces all occurrences. */
 static void replace_all(const struct copy *c, const char *name,
     const char *what, const char *with)
 {
@@ -636,8 +651,8 @@ static void copy_stage(const struct copy *c, const char *from, const char *to)
 	copy_file(path, in_tag(c, to));
 }
 
-/* A second rank of model parallelism with the same names has slices of the same
- * parameters; with names of its own it is a stage of a pipeline. */
+/* A second model-parallel rank with the same names has slices of the same
+ * parameters; with other names it is a pipeline stage. */
 static void stages(void)
 {
 	static const char *const names[][2] = { { "emb.", "emc." },
@@ -656,8 +671,8 @@ static void stages(void)
 	copy_stage(&c, MODEL, stage[0]);
 	copy_stage(&c, OPTIM(0), stage[1]);
 	copy_stage(&c, OPTIM(1), stage[2]);
-	ok(open_copy(&c, &err) == NULL, "tensor parallelism");
-	is_error(err, EOPNOTSUPP, "OFS696", "says so");
+	ok(open_copy(&c, &err) == NULL, "tensor parallelism is refused");
+	is_error(err, EOPNOTSUPP, "OFS696", "tensor parallelism: error text");
 	for (size_t i = 0; i < 9; i++)
 		for (size_t k = 0; k < 3; k++)
 			if (strlen(names[i][0]) == strlen(names[i][1]))
@@ -667,25 +682,26 @@ static void stages(void)
 			    "global_step3_universal/zero/emb.weight/fp32.pt"),
 	    in_tag(&c, "layer_03-model_00-model_states.pt"));
 	fs = open_copy(&c, &err);
-	if (!ok(fs != NULL, "a pipeline: %s", err.text))
+	if (!ok(fs != NULL, "two pipeline stages open: %s", err.text))
 		return;
 	ok(read_file(fs, "optim/state/emb.weight/fp32", &err) == 0 &&
 		read_file(fs, "optim/state/emc.weight/fp32", &err) == 0 &&
 		read_file(fs, "optim/state/gaim/step", &err) == 0 &&
 		read_file(fs, "model/gaim", &err) == 0,
-	    "both stages are there: %s", err.text);
+	    "parameters of both stages can be read: %s", err.text);
 	ok(optimfs_resolve(fs, "model/3.param", &attr, &err) == 0 &&
 		attr.size == 520,
-	    "a layer's names have its number");
+	    "the parameters of a layer file have the layer's number");
 	ok(optimfs_resolve(fs, "optim/param_groups/0/params", &attr, &err) ==
 		    0 &&
 		attr.size == 2 * 101,
-	    "a group has the names of both");
+	    "params of a group lists the parameters of both stages");
 	optimfs_close(fs);
 	copy_fini(&c);
 }
 
-/* Any byte changed, any end cut off: it opens, or says why. */
+/* With any byte changed, or truncated anywhere, the checkpoint opens or fails
+ * with an error. */
 static void damage(const char *name, const char *file)
 {
 	struct optimfs_error err;
@@ -715,8 +731,11 @@ static void damage(const char *name, const char *file)
 		fputc(was, f);
 		fclose(f);
 	}
-	is_u64(silent, 0, "%s: what fails says why", file);
-	ok(opened > 0 && opened <= n, "%zu of %zu open", opened, n);
+	is_u64(silent, 0, "%s: with a byte changed, each failure has an error",
+	    file);
+	ok(opened > 0 && opened <= n,
+	    "%s: with a byte changed, %zu of %zu checkpoints open", file,
+	    opened, n);
 	while (st.st_size > 0) {
 		st.st_size -= st.st_size < 97 ? st.st_size : 97;
 		if (truncate(in_tag(&c, file), st.st_size) == -1)
@@ -725,7 +744,8 @@ static void damage(const char *name, const char *file)
 		silent += fs == NULL && err.code == 0;
 		optimfs_close(fs);
 	}
-	is_u64(silent, 0, "%s: cut anywhere", file);
+	is_u64(silent, 0, "%s: truncated anywhere, each failure has an error",
+	    file);
 	copy_fini(&c);
 }
 
@@ -746,8 +766,8 @@ static void says(struct optimfs *fs, const char *path, const char *name,
 	free(value);
 }
 
-/* What files say of a parameter beside its elements. */
-static void told(const char *name, const char *group)
+/* Attributes of a parameter that are recorded beside its elements. */
+static void attributes(const char *name, const char *group)
 {
 	struct optimfs_error err = { 0 };
 	struct optimfs *fs = optimfs_open(data_path(name), NULL, &err);
@@ -766,12 +786,12 @@ static void told(const char *name, const char *group)
 int main(void)
 {
 	names();
-	told("deepspeed/z3_ws2_bf16/ckpt", "0");
-	told("deepspeed/z2_ws2_bf16/ckpt", "0");
-	told("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal", "0");
+	attributes("deepspeed/z3_ws2_bf16/ckpt", "0");
+	attributes("deepspeed/z2_ws2_bf16/ckpt", "0");
+	attributes("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal", "0");
 	properties();
-	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies); i++)
-		tell_lie(&lies[i]);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
+		test_fault(&faults[i]);
 	deny();
 	universal();
 	missing("deepspeed/z2_ws2_nozip", OPTIM(1));

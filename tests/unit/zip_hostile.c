@@ -1,4 +1,4 @@
-/* zip_hostile.c - archives that are damaged, ambiguous or meant to harm */
+/* zip_hostile.c - damaged, ambiguous and malicious zip archives */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,7 +10,7 @@
 #include "mkzip.h"
 #include "tap.h"
 
-/* A well-formed archive: four records, the third empty. */
+/* A valid archive of four records; the third is empty. */
 static void make(struct mkzip *z)
 {
 	mkzip_add(z, "archive/data.pkl", "\x80\x02N.", 4);
@@ -28,7 +28,7 @@ static int open_zip(struct mkzip *z, struct ofs_zip *zip,
 	return ofs_zip_open(zip, m.n, mkzip_read, &m, err);
 }
 
-/* The archive must be refused like this; it is freed. */
+/* The archive must be refused with this error. Frees it. */
 static void refused(struct mkzip *z, int code, const char *text,
     const char *what)
 {
@@ -39,12 +39,12 @@ static void refused(struct mkzip *z, int code, const char *text,
 		ok(false, "%s is refused", what);
 		ofs_zip_fini(&zip);
 	} else
-		is_error(err, code, text, "%s", what);
+		is_error(err, code, text, "%s is refused", what);
 	mkzip_fini(z);
 }
 
-/* Sizes of a record's local header in a zip64 field, as Python's zipfile writes
- * them with force_zip64; the padding makes room. */
+/* Moves the sizes of a record's local header into a zip64 field, as Python's
+ * zipfile does with force_zip64. The padding has room for it. */
 static void local64(struct mkzip *z, const struct mkzip_record *r,
     uint64_t size)
 {
@@ -63,7 +63,7 @@ static void local64(struct mkzip *z, const struct mkzip_record *r,
 	mkzip_put(z, at + 22, 2, room - 24);
 }
 
-/* It opens, but the data of this record is refused; it is freed. */
+/* The archive opens, but this record's data are refused. Frees it. */
 static void data_refused(struct mkzip *z, const char *name, int code,
     const char *text, const char *what)
 {
@@ -73,23 +73,23 @@ static void data_refused(struct mkzip *z, const char *name, int code,
 	struct ofs_zip zip;
 	uint64_t off;
 
-	if (!ok(open_zip(z, &zip, &err) == 0, "%s: opens", what)) {
+	if (!ok(open_zip(z, &zip, &err) == 0, "%s: the archive opens", what)) {
 		mkzip_fini(z);
 		return;
 	}
 	r = ofs_zip_find(&zip, name, strlen(name));
 	if (ok(r != NULL &&
 		    ofs_zip_data(&zip, r, mkzip_read, &m, &off, &err) == -1,
-		"%s: data refused", what))
-		is_error(err, code, text, "%s", what);
+		"%s: the record's data are refused", what))
+		is_error(err, code, text, "%s: error text", what);
 	r = ofs_zip_find(&zip, "version", 7);
 	ok(ofs_zip_data(&zip, r, mkzip_read, &m, &off, &err) == 0,
-	    "%s: the next record reads", what);
+	    "%s: the next record can be read", what);
 	ofs_zip_fini(&zip);
 	mkzip_fini(z);
 }
 
-/* The data of this record is where it was put; it is freed. */
+/* The data of this record are found. Frees the archive. */
 static void data_found(struct mkzip *z, const char *name, const char *what)
 {
 	struct mkzip_bytes m = { z->b.data, z->b.len, 0 };
@@ -98,13 +98,13 @@ static void data_found(struct mkzip *z, const char *name, const char *what)
 	struct ofs_zip zip;
 	uint64_t off = 0;
 
-	if (ok(open_zip(z, &zip, &err) == 0, "%s: opens", what)) {
+	if (ok(open_zip(z, &zip, &err) == 0, "%s: the archive opens", what)) {
 		r = ofs_zip_find(&zip, name, strlen(name));
 		ok(r != NULL &&
 			ofs_zip_data(&zip, r, mkzip_read, &m, &off, &err) == 0,
-		    "%s: data found", what);
-		is_int((long long)off, (long long)z->rec[1].data, "%s: there",
-		    what);
+		    "%s: the record's data are found", what);
+		is_int((long long)off, (long long)z->rec[1].data,
+		    "%s: offset of the data", what);
 		ofs_zip_fini(&zip);
 	}
 	mkzip_fini(z);
@@ -125,39 +125,45 @@ static void good(void)
 	mkzip_end(&z);
 	m = (struct mkzip_bytes){ z.b.data, z.b.len, 0 };
 	ofs_window_init(&w, m.n, mkzip_read, &m);
-	is_int(ofs_zip_open(&zip, m.n, ofs_window_read, &w, &err), 0, "opens");
-	is_u64(zip.n, 4, "four records");
-	is_str(zip.prefix.p, "archive/", "prefix");
-	is_u64(zip.directory, z.directory, "directory");
+	is_int(ofs_zip_open(&zip, m.n, ofs_window_read, &w, &err), 0,
+	    "a valid archive opens");
+	is_u64(zip.n, 4, "a valid archive: number of records");
+	is_str(zip.prefix.p, "archive/", "a valid archive: prefix");
+	is_u64(zip.directory, z.directory,
+	    "a valid archive: offset of the directory");
 	r = ofs_zip_find(&zip, "data/0", 6);
-	is_u64(r->size, 16, "size");
+	is_u64(r->size, 16, "a valid archive: size of a record");
 	is_int(ofs_zip_data(&zip, r, ofs_window_read, &w, &off, &err), 0,
-	    "data");
-	is_u64(off, z.rec[1].data, "where it was put");
+	    "a record's data are found by the directory");
+	is_u64(off, z.rec[1].data,
+	    "a record's data found by the directory: offset");
 	at = (struct ofs_extent){
 		.off = r->header, .len = r->size, .tag = ofs_zip_tag(&zip, r)
 	};
 	is_int(ofs_zip_data_at(&at, ofs_window_read, &w, m.n, &again, &err), 0,
-	    "without the directory");
-	is_u64(again, off, "the same place");
-	is_int(m.calls, 1, "all in one read");
+	    "a record's data are found by the local header");
+	is_u64(again, off, "a record's data found by the local header: offset");
+	is_int(m.calls, 1, "opening and finding data takes one read");
 	at.tag ^= 1;
 	is_int(ofs_zip_data_at(&at, mkzip_read, &m, m.n, &again, &err), -1,
-	    "another record's header");
-	is_error(err, EUCLEAN, "OFS512", "is noticed");
+	    "the header of another record is refused");
+	is_error(err, EUCLEAN, "OFS512",
+	    "the header of another record: error text");
 	at.tag = 0;
 	at.len = 17;
 	ofs_zip_data_at(&at, mkzip_read, &m, m.n, &again, &err);
 	at.len = m.n;
 	is_int(ofs_zip_data_at(&at, mkzip_read, &m, m.n, &again, &err), -1,
-	    "too long a record");
-	is_error(err, EIO, "OFS502", "passes the end");
-	ok(ofs_zip_find(&zip, "data/00", 7) == NULL, "not there");
-	ok(ofs_zip_find(&zip, "DATA/0", 6) == NULL, "case counts");
+	    "a record that is too long is refused");
+	is_error(err, EIO, "OFS502", "a record that is too long: error text");
+	ok(ofs_zip_find(&zip, "data/00", 7) == NULL,
+	    "a record that does not exist is not found");
+	ok(ofs_zip_find(&zip, "DATA/0", 6) == NULL,
+	    "names of records are case-sensitive");
 	for (size_t i = 0; i < zip.n; i++)
 		is_int(ofs_zip_verify(&zip, &zip.record[i], mkzip_read, &m,
 			   &err),
-		    0, "verify %s", zip.record[i].name.p);
+		    0, "checksum of record %s", zip.record[i].name.p);
 	ofs_zip_fini(&zip);
 	mkzip_fini(&z);
 }
@@ -170,12 +176,13 @@ static void plain32(void)
 
 	make(&z);
 	mkzip_end(&z);
-	is_int(open_zip(&z, &zip, &err), 0, "an archive without zip64 records");
+	is_int(open_zip(&z, &zip, &err), 0,
+	    "an archive without zip64 records opens");
 	ofs_zip_fini(&zip);
 	mkzip_fini(&z);
 }
 
-/* Sizes and offsets that take zip64 fields although they are small. */
+/* Small sizes and offsets in zip64 fields. */
 static void wide_fields(void)
 {
 	static const uint8_t extra[] = { 1, 0, 24, 0, 16, 0, 0, 0, 0, 0, 0, 0,
@@ -193,25 +200,26 @@ static void wide_fields(void)
 	mkzip_put(&z, z.end + 10, 2, UINT16_MAX);
 	mkzip_put(&z, z.end + 12, 4, UINT32_MAX);
 	mkzip_put(&z, z.end + 16, 4, UINT32_MAX);
-	if (is_int(open_zip(&z, &zip, &err), 0, "zip64 fields")) {
-		is_u64(zip.record[1].size, 16, "their size");
-		is_u64(zip.record[1].header, 92, "and their offset");
+	if (is_int(open_zip(&z, &zip, &err), 0,
+		"an archive with zip64 fields opens")) {
+		is_u64(zip.record[1].size, 16, "a zip64 field gives the size");
+		is_u64(zip.record[1].header, 92,
+		    "a zip64 field gives the offset");
 		ofs_zip_fini(&zip);
 	} else
 		diag("%s", err.text);
 	mkzip_fini(&z);
 }
 
-/* Z01, Z04, Z05 */
 static void end_record(void)
 {
 	struct mkzip z = { 0 };
 	uint8_t end[22];
 
 	ofs_buf_put(&z.b, "PK\5\6", 4);
-	refused(&z, EUCLEAN, "OFS501", "4 bytes");
+	refused(&z, EUCLEAN, "OFS501", "an archive of 4 bytes");
 	ofs_buf_put(&z.b, "PK\3\4 and no more than that", 27);
-	refused(&z, EUCLEAN, "OFS501", "no end record");
+	refused(&z, EUCLEAN, "OFS501", "an archive without end record");
 	make(&z);
 	mkzip_end(&z);
 	ofs_buf_put(&z.b, "x", 1);
@@ -221,12 +229,12 @@ static void end_record(void)
 	mkzip_end(&z);
 	mkzip_put(&z, z.end + 20, 2, 3);
 	ofs_buf_put(&z.b, "abc", 3);
-	refused(&z, EUCLEAN, "OFS504", "a comment");
+	refused(&z, EUCLEAN, "OFS504", "a comment at the end");
 	make(&z);
 	mkzip_end(&z);
 	for (int i = 0; i < 70000; i++)
 		ofs_buf_putc(&z.b, 0);
-	refused(&z, EUCLEAN, "OFS501", "an end record out of reach");
+	refused(&z, EUCLEAN, "OFS501", "an end record beyond the search range");
 	make(&z);
 	mkzip_end(&z);
 	memcpy(end, z.b.data + z.end, sizeof(end));
@@ -236,7 +244,6 @@ static void end_record(void)
 	    "two end records");
 }
 
-/* Z03, Z06, Z07 */
 static void whole(void)
 {
 	struct mkzip z = { 0 };
@@ -246,31 +253,31 @@ static void whole(void)
 	make(&z);
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS503 10 bytes before",
-	    "bytes in front, offsets unchanged");
+	    "leading bytes with unchanged offsets");
 	z.no64 = true;
 	ofs_buf_put(&z.b, "#!/bin/sh\n", 10);
 	z.base = 10;
 	make(&z);
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS503 10 bytes before",
-	    "the same without zip64");
+	    "leading bytes with unchanged offsets, without zip64");
 	ofs_buf_put(&z.b, "#!/bin/sh\n", 10);
 	make(&z);
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS503 10 bytes before the first record",
-	    "bytes in front, offsets right");
+	    "leading bytes with adjusted offsets");
 	ofs_buf_put(&z.b, "PK\7\b", 4);
 	make(&z);
 	mkzip_end(&z);
-	refused(&z, EOPNOTSUPP, "OFS506", "a split archive's mark");
+	refused(&z, EOPNOTSUPP, "OFS506", "the mark of a split archive");
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.end + 4, 2, 1);
-	refused(&z, EOPNOTSUPP, "OFS506", "disk 1");
+	refused(&z, EOPNOTSUPP, "OFS506", "an archive on disk 1");
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.locator + 16, 4, 2);
-	refused(&z, EOPNOTSUPP, "OFS506", "two disks");
+	refused(&z, EOPNOTSUPP, "OFS506", "an archive of two disks");
 	make(&z);
 	z.rec[1].disk = 3;
 	mkzip_end(&z);
@@ -281,16 +288,15 @@ static void whole(void)
 		mkzip_put(&z, z.end64 + 24, 8, (uint64_t)(4 + d));
 		mkzip_put(&z, z.end64 + 32, 8, (uint64_t)(4 + d));
 		mkzip_put(&z, z.end + 8, 4, 0x10001u * (unsigned)(4 + d));
-		refused(&z, EUCLEAN, "OFS505", "a wrong count");
+		refused(&z, EUCLEAN, "OFS505", "a wrong number of records");
 	}
 	z.no64 = true;
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.end + 8, 4, 0);
-	refused(&z, EUCLEAN, "OFS505", "a count of 0");
+	refused(&z, EUCLEAN, "OFS505", "a number of records of 0");
 }
 
-/* Z08, Z09, Z10 */
 static void zip64(void)
 {
 	static const uint64_t bad[] = { 0, 16, 1 << 20, UINT64_MAX };
@@ -300,16 +306,19 @@ static void zip64(void)
 		make(&z);
 		mkzip_end(&z);
 		mkzip_put(&z, z.locator + 8, 8, i < 4 ? bad[i] : z.locator);
-		refused(&z, EUCLEAN, "OFS507", "a locator that points astray");
+		refused(&z, EUCLEAN, "OFS507",
+		    "a zip64 locator with a wrong offset");
 	}
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.end64, 4, 0x06064b51);
-	refused(&z, EUCLEAN, "OFS507", "no zip64 end record there");
+	refused(&z, EUCLEAN, "OFS507",
+	    "a zip64 end record with a wrong signature");
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.end64 + 4, 8, 45);
-	refused(&z, EUCLEAN, "OFS507", "a zip64 end record of another length");
+	refused(&z, EUCLEAN, "OFS507",
+	    "a zip64 end record with another length");
 	for (int field = 0; field < 3; field++) {
 		make(&z);
 		mkzip_end(&z);
@@ -319,7 +328,8 @@ static void zip64(void)
 		    UINT64_MAX / 2 + 1);
 		mkzip_put(&z, z.end + 8, 8, UINT64_MAX);
 		mkzip_put(&z, z.end + 16, 4, UINT32_MAX);
-		refused(&z, EUCLEAN, "OFS507", "2^63 of something");
+		refused(&z, EUCLEAN, "OFS507",
+		    "a zip64 end record with a value of 2^63");
 	}
 	for (size_t field = 0; field < 3; field++) {
 		make(&z);
@@ -327,11 +337,11 @@ static void zip64(void)
 		mkzip_put(&z, z.end + (field == 0 ? 8 : 8 + 4 * field), 2, 2);
 		if (field == 0)
 			mkzip_put(&z, z.end + 10, 2, 2);
-		refused(&z, EUCLEAN, "OFS508", "two opinions");
+		refused(&z, EUCLEAN, "OFS508",
+		    "an end record that contradicts the zip64 end record");
 	}
 }
 
-/* Z11, Z12 */
 static void extra(void)
 {
 	static const struct {
@@ -341,8 +351,8 @@ static void extra(void)
 	} bad[] = {
 		{ "\1\0\4\0abcd", 8, "a zip64 field that is too short" },
 		{ "\1\0\0\0\1\0\0\0", 8, "two zip64 fields" },
-		{ "\1\0\20\0abcd", 8, "a field longer than the entry" },
-		{ "\1\0\0", 3, "half a field" },
+		{ "\1\0\20\0abcd", 8, "an extra field longer than the entry" },
+		{ "\1\0\0", 3, "a truncated extra field" },
 	};
 	struct mkzip z = { 0 };
 
@@ -359,15 +369,16 @@ static void extra(void)
 		make(&z);
 		mkzip_end(&z);
 		mkzip_put(&z, z.rec[3].entry + field, 2, 9999);
-		refused(&z, EUCLEAN, "OFS510", "a length past the directory");
+		refused(&z, EUCLEAN, "OFS510",
+		    "a central entry longer than the directory");
 	}
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[2].entry, 4, 0x05054b50);
-	refused(&z, EUCLEAN, "OFS510", "no entry's signature");
+	refused(&z, EUCLEAN, "OFS510",
+	    "a central entry with a wrong signature");
 }
 
-/* Z13 to Z16 */
 static void local(void)
 {
 	struct mkzip z = { 0 };
@@ -375,68 +386,74 @@ static void local(void)
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[1].header, 4, 0x04034b51);
-	data_refused(&z, "data/0", EUCLEAN, "OFS511", "no local header");
+	data_refused(&z, "data/0", EUCLEAN, "OFS511",
+	    "a local header with a wrong signature");
 	make(&z);
 	z.rec[1].header = 1 << 30;
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS511", "a header outside");
+	refused(&z, EUCLEAN, "OFS511", "a local header outside the archive");
 	make(&z);
 	z.rec[1].header = (uint32_t)z.b.len + 1;
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS511", "a header in the directory");
+	refused(&z, EUCLEAN, "OFS511", "a local header inside the directory");
 	make(&z);
 	mkzip_end(&z);
 	z.b.data[z.rec[1].header + 30 + 13] = '9';
 	data_refused(&z, "data/0", EUCLEAN,
 	    "OFS512 record 'data/0': local 'archive/data/9', central "
 	    "'archive/data/0'",
-	    "another name");
+	    "a local header with another name");
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[1].header + 26, 2, 13);
-	data_refused(&z, "data/0", EUCLEAN, "OFS512", "a shorter name");
+	data_refused(&z, "data/0", EUCLEAN, "OFS512",
+	    "a local header with a shorter name");
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[1].header + 8, 2, 8);
-	data_refused(&z, "data/0", EUCLEAN, "OFS513", "another method");
+	data_refused(&z, "data/0", EUCLEAN, "OFS513",
+	    "a local header with another method");
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[1].header + 6, 2, 0x0809);
-	data_refused(&z, "data/0", EUCLEAN, "OFS513", "flags: encrypted");
+	data_refused(&z, "data/0", EUCLEAN, "OFS513",
+	    "a local header with the flag for encryption");
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[1].header + 6, 2, 0x0800);
-	data_refused(&z, "data/0", EUCLEAN, "OFS513", "flags: no descriptor");
+	data_refused(&z, "data/0", EUCLEAN, "OFS513",
+	    "a local header without the flag for a descriptor");
 	for (size_t field = 18; field <= 22; field += 4) {
 		make(&z);
 		mkzip_end(&z);
 		mkzip_put(&z, z.rec[1].header + field, 4, 15);
-		data_refused(&z, "data/0", EUCLEAN, "OFS514", "another size");
+		data_refused(&z, "data/0", EUCLEAN, "OFS514",
+		    "a local header with another size");
 	}
 	make(&z);
 	mkzip_end(&z);
 	for (size_t field = 18; field <= 22; field += 4)
 		mkzip_put(&z, z.rec[1].header + field, 4, UINT32_MAX);
 	data_refused(&z, "data/0", EUCLEAN, "OFS514",
-	    "sizes left to a zip64 field that is not there");
+	    "a local header that lacks its zip64 field");
 	for (int wrong = 0; wrong < 2; wrong++) {
 		make(&z);
 		mkzip_end(&z);
 		local64(&z, &z.rec[1], z.rec[1].size + (unsigned)wrong);
 		if (wrong)
 			data_refused(&z, "data/0", EUCLEAN, "OFS514",
-			    "another size in a zip64 field");
+			    "a local zip64 field with another size");
 		else
-			data_found(&z, "data/0", "sizes in a zip64 field");
+			data_found(&z, "data/0",
+			    "a local zip64 field with the right size");
 	}
 	make(&z);
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[1].header + 28, 2, 9999);
 	data_refused(&z, "data/0", EUCLEAN, "OFS519",
-	    "an extra field that pushes data away");
+	    "a local extra field that moves the data");
 }
 
-/* Z18 to Z21 */
 static void entries(void)
 {
 	static const uint16_t crypt[] = { 1, 1 << 5, 1 << 6, 1 << 13, 1 << 7 };
@@ -448,21 +465,23 @@ static void entries(void)
 		z.rec[1].flags |= crypt[i];
 		mkzip_end(&z);
 		refused(&z, EOPNOTSUPP,
-		    i < 4 ? "OFS516 encrypted" : "OFS516 unknown", "flags");
+		    i < 4 ? "OFS516 encrypted" : "OFS516 unknown",
+		    "an entry with unsupported flags");
 	}
 	for (size_t i = 0; i < 4; i++) {
 		make(&z);
 		z.rec[1].method = method[i];
 		mkzip_end(&z);
-		refused(&z, EOPNOTSUPP, "OFS517", "a method");
+		refused(&z, EOPNOTSUPP, "OFS517",
+		    "an entry with an unsupported method");
 	}
 	make(&z);
 	z.rec[1].csize = 15;
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS518", "stored in fewer bytes");
+	refused(&z, EUCLEAN, "OFS518",
+	    "a stored entry with another compressed size");
 }
 
-/* Z22 to Z24 */
 static void overlap(void)
 {
 	struct mkzip z = { 0 };
@@ -471,17 +490,17 @@ static void overlap(void)
 	z.rec[3].header = z.rec[1].header;
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS519 records 'data/0' and 'version'",
-	    "two entries, one header");
+	    "two entries with one header");
 	make(&z);
 	z.rec[1].size = z.rec[1].csize = 200;
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS519 records 'data/0' and 'data/1' overlap",
-	    "a record over the next one");
+	    "a record that overlaps the next");
 	make(&z);
 	z.rec[3].size = z.rec[3].csize = 100;
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS519 record 'version' overlaps the directory",
-	    "a record over the directory");
+	    "a record that overlaps the directory");
 	make(&z);
 	z.rec[3].size = z.rec[3].csize = 1 << 30;
 	mkzip_end(&z);
@@ -491,14 +510,13 @@ static void overlap(void)
 	strcpy(z.rec[2].name, "archive/data/0");
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS520 duplicate record 'archive/data/0'",
-	    "the same name twice");
+	    "two records with one name");
 	make(&z);
 	memcpy(z.rec[2].name, "archive/DATA/0", 14);
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS520", "the same but for case");
+	refused(&z, EUCLEAN, "OFS520", "two names that differ in case only");
 }
 
-/* Z25, Z27 */
 static void names(void)
 {
 	static const struct {
@@ -525,7 +543,7 @@ static void names(void)
 		mkzip_end(&z);
 		refused(&z, EUCLEAN, "OFS521", bad[i].name);
 	}
-	/* a name of 5000 bytes, by way of the comment and extra fields */
+	/* The comment and the extra fields become a part of the name. */
 	make(&z);
 	z.rec[1].comment_len = 5000;
 	mkzip_end(&z);
@@ -535,17 +553,16 @@ static void names(void)
 	make(&z);
 	memcpy(z.rec[2].name, "brchive", 7);
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS523", "another prefix");
+	refused(&z, EUCLEAN, "OFS523", "a record with another prefix");
 	make(&z);
 	z.rec[2].name_len = 7;
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS523", "no prefix");
+	refused(&z, EUCLEAN, "OFS523", "a record without prefix");
 	mkzip_add(&z, "data.pkl", "N.", 2);
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS523", "no prefix at all");
+	refused(&z, EUCLEAN, "OFS523", "an archive without prefix");
 }
 
-/* Z26 */
 static void odd(void)
 {
 	struct mkzip z = { 0 };
@@ -556,18 +573,20 @@ static void odd(void)
 	mkzip_add(&z, "archive/code/", "", 0);
 	z.rec[1].attributes = 0120777u << 16;
 	mkzip_end(&z);
-	if (!is_int(open_zip(&z, &zip, &err), 0, "a directory and a link"))
+	if (!is_int(open_zip(&z, &zip, &err), 0,
+		"an archive with a directory and a link opens"))
 		diag("%s", err.text);
-	is_u64(zip.n, 4, "the directory is left out");
-	is_u64(zip.nodd, 2, "two odd entries");
-	is_str(zip.odd.p, "archive/data/0", "the first one's name");
+	is_u64(zip.n, 4, "an entry for a directory is skipped");
+	is_u64(zip.nodd, 2, "a directory and a link are counted as odd");
+	is_str(zip.odd.p, "archive/data/0",
+	    "the name of the first odd entry is kept");
 	ofs_zip_fini(&zip);
 	mkzip_fini(&z);
 	make(&z);
 	memcpy(z.rec[1].name, "archive/data/", 13);
 	z.rec[1].name_len = 13;
 	mkzip_end(&z);
-	refused(&z, EUCLEAN, "OFS521", "a directory with bytes");
+	refused(&z, EUCLEAN, "OFS521", "a directory with data");
 }
 
 static int verify(struct mkzip *z, const char *name, struct optimfs_error *err)
@@ -586,7 +605,6 @@ static int verify(struct mkzip *z, const char *name, struct optimfs_error *err)
 	return ret;
 }
 
-/* Z17, Z34 */
 static void checksums(void)
 {
 	struct mkzip z = { 0 };
@@ -595,21 +613,25 @@ static void checksums(void)
 	make(&z);
 	mkzip_end(&z);
 	z.b.data[z.rec[1].data + 16 + 8] ^= 1;
-	is_int(verify(&z, "data/0", &err), -1, "a descriptor that disagrees");
-	is_error(err, EBADMSG, "OFS515", "says so");
+	is_int(verify(&z, "data/0", &err), -1,
+	    "a descriptor with another checksum is detected");
+	is_error(err, EBADMSG, "OFS515",
+	    "a descriptor with another checksum: error text");
 	make(&z);
 	mkzip_end(&z);
 	z.b.data[z.rec[1].data] ^= 1;
-	is_int(verify(&z, "data/0", &err), -1, "a flipped bit");
-	is_error(err, EBADMSG, "OFS530 CRC mismatch in 'data/0'", "says so");
+	is_int(verify(&z, "data/0", &err), -1, "a flipped bit is detected");
+	is_error(err, EBADMSG, "OFS530 CRC mismatch in 'data/0'",
+	    "a flipped bit: error text");
 	make(&z);
 	z.rec[1].crc = 0;
 	mkzip_end(&z);
 	mkzip_put(&z, z.rec[1].data + 16 + 4, 4, 0);
-	is_int(verify(&z, "data/0", &err), 1, "no checksum to compare with");
+	is_int(verify(&z, "data/0", &err), 1,
+	    "a record without checksum cannot be verified");
 }
 
-/* Z02: cut at every byte, and at every 512 of a larger one. */
+/* An archive truncated at each byte. */
 static void cut(void)
 {
 	static uint8_t data[5000];
@@ -631,11 +653,12 @@ static void cut(void)
 			ofs_zip_fini(&zip);
 		}
 	}
-	is_u64(opened, 0, "none of %zu prefixes opens", n);
+	is_u64(opened, 0,
+	    "each truncation of an archive of %zu bytes is refused", n);
 	mkzip_fini(&z);
 }
 
-/* Z35: end records behind a directory of zeros. */
+/* End records after a directory of zeros. */
 struct many {
 	uint64_t directory; /* bytes */
 	struct mkzip z;
@@ -669,17 +692,20 @@ static void many(void)
 		mkzip_put(&m.z, m.z.end + 8, 8, UINT64_MAX);
 		is_int(ofs_zip_open(&zip, m.directory + m.z.b.len, read_many,
 			   &m, &err),
-		    -1, "%ju records", (uintmax_t)n);
+		    -1, "an empty directory of %ju records is refused",
+		    (uintmax_t)n);
 		if (n == 1 << 20)
-			is_error(err, EUCLEAN, "OFS510", "pass the limit");
+			is_error(err, EUCLEAN, "OFS510",
+			    "2^20 records are within the limit: error of the first entry");
 		else
 			is_error(err, E2BIG,
-			    "OFS531 directory of 1048577 records", "do not");
+			    "OFS531 directory of 1048577 records",
+			    "2^20 + 1 records exceed the limit");
 		mkzip_fini(&m.z);
 	}
 }
 
-/* An archive with a hole of 5 GiB in it: head, hole, tail. */
+/* An archive with a gap of 5 GiB: head, gap, tail. */
 struct large {
 	struct ofs_buf head, tail;
 };
@@ -711,7 +737,7 @@ static void put(struct ofs_buf *b, size_t bytes, uint64_t v)
 		ofs_buf_putc(b, i < 8 ? (int)(v >> 8 * i & 0xff) : 0);
 }
 
-/* What local header and entry have in common, from the flags on. */
+/* The fields that local header and central entry share, from the flags on. */
 static void put_fields(struct ofs_buf *b, uint32_t crc, uint64_t size,
     const char *name, unsigned extra)
 {
@@ -724,8 +750,8 @@ static void put_fields(struct ofs_buf *b, uint32_t crc, uint64_t size,
 	put(b, 2, extra);
 }
 
-/* As PyTorch 2.11 wrote a storage of 5 GiB: sizes of 0 in the local header
- * and its zip64 field, the record behind it with its offset in one. */
+/* The layout of PyTorch 2.11 for a storage of 5 GiB: the local header has sizes
+ * of 0 and a zip64 field. The next record has its offset in one. */
 static void make_large(struct large *l, uint64_t local_size)
 {
 	static const char data[] = "archive/data/0",
@@ -800,17 +826,19 @@ static void large(void)
 	make_large(&l, HOLE);
 	if (!is_int(ofs_zip_open(&zip, l.head.len + HOLE + l.tail.len,
 			read_large, &l, &err),
-		0, "an archive of 5 GiB"))
+		0, "an archive of 5 GiB opens"))
 		diag("%s", err.text);
 	r = ofs_zip_find(&zip, "data/0", 6);
-	is_u64(r->size, HOLE, "its record's size");
-	is_int(ofs_zip_data(&zip, r, read_large, &l, &off, &err), 0, "data");
-	is_u64(off, l.head.len, "where it starts");
+	is_u64(r->size, HOLE, "an archive of 5 GiB: size of the large record");
+	is_int(ofs_zip_data(&zip, r, read_large, &l, &off, &err), 0,
+	    "an archive of 5 GiB: the large record is found");
+	is_u64(off, l.head.len,
+	    "an archive of 5 GiB: offset of the large record");
 	r = ofs_zip_find(&zip, "version", 7);
 	is_int(ofs_zip_data(&zip, r, read_large, &l, &off, &err), 0,
-	    "a record behind 4 GiB");
+	    "a record after 4 GiB is found");
 	is_int(ofs_zip_verify(&zip, r, read_large, &l, &err), 0,
-	    "and its descriptor");
+	    "a record after 4 GiB has a valid descriptor");
 	ofs_zip_fini(&zip);
 	ofs_buf_fini(&l.head);
 	ofs_buf_fini(&l.tail);
@@ -819,14 +847,15 @@ static void large(void)
 	    &err);
 	r = ofs_zip_find(&zip, "data/0", 6);
 	is_int(ofs_zip_data(&zip, r, read_large, &l, &off, &err), -1,
-	    "another size in the local zip64 field");
-	is_error(err, EUCLEAN, "OFS514", "is refused");
+	    "a local zip64 field with another large size is refused");
+	is_error(err, EUCLEAN, "OFS514",
+	    "a local zip64 field with another large size: error text");
 	ofs_zip_fini(&zip);
 	ofs_buf_fini(&l.head);
 	ofs_buf_fini(&l.tail);
 }
 
-/* Z36: the end record lies beyond the slice that is the archive. */
+/* The end record is outside the part of the file that is the archive. */
 static void slice(void)
 {
 	struct mkzip z = { 0 };
@@ -834,7 +863,8 @@ static void slice(void)
 	make(&z);
 	mkzip_end(&z);
 	z.b.len = z.directory + 10;
-	refused(&z, EUCLEAN, "OFS501", "a slice that ends before the end");
+	refused(&z, EUCLEAN, "OFS501",
+	    "an archive that ends before its end record");
 }
 
 int main(void)

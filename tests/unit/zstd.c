@@ -1,4 +1,5 @@
-/* store/zstd.c - compressed extents: hostile frames, and the cache they go to */
+/* zstd.c - compressed extents: malformed frames, and the cache of decoded
+ * ones */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -13,13 +14,13 @@
 #include "handmade.h"
 #include "tap.h"
 
-/* How a frame is written. */
+/* Options of a frame. */
 enum {
 	CHECKSUM = 1,
-	SIZE = 2, /* the header declares the content's size */
+	SIZE = 2, /* the header has the size of the content */
 };
 
-/* Append a frame that decodes to n bytes of p. */
+/* Appends a frame that decodes to the n bytes of p. */
 static void put_frame(struct ofs_buf *b, const void *p, size_t n, int flags)
 {
 	ZSTD_CCtx *c = ZSTD_createCCtx();
@@ -53,8 +54,8 @@ static void put_skippable(struct ofs_buf *b, uint32_t magic, uint32_t n)
 		ofs_buf_putc(b, 0x5a);
 }
 
-/* Text that compresses, but not to nothing. */
-static uint8_t *words(size_t n)
+/* Bytes that can be compressed, but not to nearly nothing. */
+static uint8_t *compressible(size_t n)
 {
 	uint8_t *p = malloc(n + 1);
 	uint64_t seed = n;
@@ -67,7 +68,7 @@ static uint8_t *words(size_t n)
 	return p;
 }
 
-/* One file of compressed bytes, one transport. */
+/* A file of compressed bytes and a transport for it. */
 struct item {
 	struct handmade h;
 	struct ofs_transport *t;
@@ -89,7 +90,7 @@ static void close_item(struct item *it)
 	handmade_fini(&it->h);
 }
 
-/* What decoding n bytes gives: 0 and the bytes, or an error. */
+/* Decodes n bytes: 0 with *out and *len, or -1 with err. */
 static int decode(const void *bytes, size_t n, uint8_t **out, uint64_t *len,
     struct optimfs_error *err)
 {
@@ -111,10 +112,10 @@ static void decodes_to(const struct ofs_buf *b, const void *want, size_t n,
 	uint8_t *got;
 	uint64_t len = 0;
 
-	is_int(decode(b->data, b->len, &got, &len, &err), 0, "%s: %s", what,
-	    err.text);
-	ok(len == n && got != NULL && memcmp(got, want, n) == 0, "%s: bytes",
-	    what);
+	is_int(decode(b->data, b->len, &got, &len, &err), 0,
+	    "%s is decoded: %s", what, err.text);
+	ok(len == n && got != NULL && memcmp(got, want, n) == 0,
+	    "%s has its bytes", what);
 	free(got);
 }
 
@@ -125,15 +126,15 @@ static void fails(const void *bytes, size_t n, int code, const char *text,
 	uint8_t *got;
 	uint64_t len;
 
-	is_int(decode(bytes, n, &got, &len, &err), -1, "%s", what);
-	is_error(err, code, text, "%s", what);
+	is_int(decode(bytes, n, &got, &len, &err), -1, "%s is refused", what);
+	is_error(err, code, text, "%s: error text", what);
 	free(got);
 }
 
 static void frames(void)
 {
 	size_t n = 3000000;
-	uint8_t *text = words(n);
+	uint8_t *text = compressible(n);
 	struct ofs_buf b = { 0 };
 
 	for (int flags = 0; flags < 4; flags++) {
@@ -147,7 +148,7 @@ static void frames(void)
 	b.len = 0;
 	put_frame(&b, text, 0, 0);
 	decodes_to(&b, text, 0, "an empty frame");
-	/* C07: what writers that flush often leave behind */
+	/* Empty and skippable frames, as left by writers that flush often. */
 	b.len = 0;
 	put_skippable(&b, 0x184d2a50, 0);
 	put_frame(&b, text, 1000, 0);
@@ -156,7 +157,7 @@ static void frames(void)
 		put_frame(&b, text, 0, i % 4);
 	put_frame(&b, text + 1000, n - 1000, CHECKSUM);
 	put_skippable(&b, 0x184d2a53, 3);
-	decodes_to(&b, text, n, "C07 frames of every kind");
+	decodes_to(&b, text, n, "a sequence of frames of all kinds");
 	ofs_buf_fini(&b);
 	free(text);
 }
@@ -172,18 +173,21 @@ static void bomb(void)
 	bool clear = true;
 
 	put_frame(&b, zeros, n, 0);
-	ok(b.len < 100000, "C01 a small frame of much");
+	ok(b.len < 100000, "256 MiB of zeros are compressed to a small frame");
 	open_item(&it, b.data, b.len, 8 << 20);
 	is_int(ofs_transport_read_all(it.t, &it.at, 1 << 20, &got, &len, &err),
-	    -1, "C01 more than was expected");
-	is_error(err, E2BIG, "OFS710 item: ", "C01 says so");
-	is_u64(it.t->counters.cached, 0, "C01 and keeps nothing");
+	    -1, "an item longer than the maximum is refused");
+	is_error(err, E2BIG,
+	    "OFS710 item: ", "an item longer than the maximum: error text");
+	is_u64(it.t->counters.cached, 0,
+	    "an item longer than the maximum is not kept in the cache");
 	is_int(ofs_transport_read(it.t, &it.at, n - 64, 64, buf, &err), 0,
-	    "C01 more than memory may hold");
+	    "an item larger than the cache can be read");
 	for (int i = 0; i < 64; i++)
 		clear = clear && buf[i] == 0;
-	ok(clear, "C01 is read from a file");
-	ok(it.t->counters.cached <= 8 << 20, "C01 within the budget");
+	ok(clear, "an item larger than the cache has its bytes");
+	ok(it.t->counters.cached <= 8 << 20,
+	    "an item larger than the cache does not exceed the budget");
 	close_item(&it);
 	ofs_buf_fini(&b);
 	free(zeros);
@@ -194,21 +198,21 @@ static void windows(void)
 	struct ofs_buf b = { 0 };
 
 	put_frame(&b, "hello", 5, 0);
-	is_int(b.data[4], 0, "a header with a window and nothing else");
+	is_int(b.data[4], 0, "the frame's header has only a window");
 	b.data[5] = (31 - 10) << 3;
 	fails(b.data, b.len, E2BIG,
 	    "OFS701 item: zstd item at 0 has a window of 2147483648",
-	    "C02 2 GiB of window");
+	    "a window of 2 GiB");
 	b.data[5] = ((27 - 10) << 3) + 1;
-	fails(b.data, b.len, E2BIG, "OFS701 ", "C02 just above the limit");
+	fails(b.data, b.len, E2BIG, "OFS701 ", "a window just above the limit");
 	b.data[5] = (27 - 10) << 3;
-	decodes_to(&b, "hello", 5, "C02 the largest window");
+	decodes_to(&b, "hello", 5, "a frame with the largest window");
 	ofs_buf_fini(&b);
 }
 
 static void truncated(void)
 {
-	uint8_t *text = words(2000);
+	uint8_t *text = compressible(2000);
 	struct ofs_buf b = { 0 };
 	struct optimfs_error err;
 	struct item it;
@@ -229,7 +233,7 @@ static void truncated(void)
 			diag("at %ju: %d %s", (uintmax_t)it.at.len, ret,
 			    err.text);
 	}
-	ok(good, "C03 cut at every byte");
+	ok(good, "an item truncated at any byte is reported");
 	close_item(&it);
 	ofs_buf_fini(&b);
 	free(text);
@@ -237,28 +241,31 @@ static void truncated(void)
 
 static void sizes(void)
 {
-	uint8_t *text = words(1000);
+	uint8_t *text = compressible(1000);
 	struct ofs_buf b = { 0 };
 	struct optimfs_error err;
 	struct item it;
 	uint8_t buf[8];
 
 	put_frame(&b, text, 1000, SIZE);
-	is_int(b.data[4] >> 6, 1, "a header with a size of two bytes");
+	is_int(b.data[4] >> 6, 1, "the frame's header has a size of two bytes");
 	b.data[5]++;
 	fails(b.data, b.len, EBADMSG, "declares 1001 bytes and has 1000",
-	    "C04 fewer bytes than declared");
-	fails(b.data, b.len, EBADMSG, "OFS703", "C04 by its code");
+	    "a frame with fewer bytes than declared");
+	fails(b.data, b.len, EBADMSG, "OFS703",
+	    "a frame with fewer bytes than declared (code)");
 	b.data[5] -= 2;
 	fails(b.data, b.len, EBADMSG, "declares 999 bytes and has at least",
-	    "C04 more bytes than declared");
+	    "a frame with more bytes than declared");
 	b.data[5]++;
 	open_item(&it, b.data, b.len, 1 << 20);
-	is_int(ofs_transport_read(it.t, &it.at, 996, 4, buf, &err), 0, "C06");
-	is_mem(buf, text + 996, 4, "C06 the last bytes");
+	is_int(ofs_transport_read(it.t, &it.at, 996, 4, buf, &err), 0,
+	    "the last bytes of an item can be read");
+	is_mem(buf, text + 996, 4, "the last bytes of an item are right");
 	is_int(ofs_transport_read(it.t, &it.at, 996, 5, buf, &err), -1,
-	    "C06 more than there are");
-	is_error(err, EUCLEAN, "OFS705 item: ", "C06");
+	    "a range past the end of an item is refused");
+	is_error(err, EUCLEAN,
+	    "OFS705 item: ", "a range past the end of an item: error text");
 	close_item(&it);
 	ofs_buf_fini(&b);
 	free(text);
@@ -266,14 +273,15 @@ static void sizes(void)
 
 static void damaged(void)
 {
-	uint8_t *text = words(20000), *got;
+	uint8_t *text = compressible(20000), *got;
 	struct ofs_buf b = { 0 };
 	uint64_t seed = 1, len;
 	bool good = true;
 
 	put_frame(&b, text, 20000, CHECKSUM);
 	b.data[b.len - 1] ^= 1;
-	fails(b.data, b.len, EBADMSG, "OFS704 ", "C05 another checksum");
+	fails(b.data, b.len, EBADMSG, "OFS704 ",
+	    "a frame with a wrong checksum");
 	b.data[b.len - 1] ^= 1;
 	for (int i = 0; i < 1000 && good; i++) {
 		size_t at = handmade_random(&seed) % b.len;
@@ -291,9 +299,9 @@ static void damaged(void)
 			diag("byte %zu: %s", at, err.text);
 		b.data[at] = was;
 	}
-	ok(good, "C05 a flipped bit is noticed or does not matter");
+	ok(good, "each flipped bit is detected or harmless");
 	b.data[4] |= 8;
-	fails(b.data, b.len, EBADMSG, "OFS704 ", "a reserved bit");
+	fails(b.data, b.len, EBADMSG, "OFS704 ", "a frame with a reserved bit");
 	ofs_buf_fini(&b);
 	free(text);
 }
@@ -307,18 +315,20 @@ static void dictionary(void)
 	with.data[4] |= 1;
 	ofs_buf_putc(&with, 7);
 	ofs_buf_put(&with, b.data + 6, b.len - 6);
-	fails(with.data, with.len, EOPNOTSUPP, "OFS706 ", "C08 a dictionary");
+	fails(with.data, with.len, EOPNOTSUPP, "OFS706 ",
+	    "a frame with a dictionary");
 	with.data[6] = 0;
-	decodes_to(&with, "hello", 5, "C08 dictionary 0 is none");
+	decodes_to(&with, "hello", 5,
+	    "a frame with dictionary 0, which means none,");
 	ofs_buf_fini(&b);
 	ofs_buf_fini(&with);
 }
 
-/* Two frames and a table of them, as zstd's seekable format has it; add is
- * put on the second frame's decoded size, more on the number of frames. */
+/* Two frames and a seek table. add is added to the second frame's size in it,
+ * more to the number of frames. */
 static void put_seekable(struct ofs_buf *b, uint32_t add, uint32_t more)
 {
-	uint8_t *text = words(5000);
+	uint8_t *text = compressible(5000);
 	uint32_t first, second;
 
 	b->len = 0;
@@ -340,17 +350,20 @@ static void put_seekable(struct ofs_buf *b, uint32_t add, uint32_t more)
 
 static void seekable(void)
 {
-	uint8_t *text = words(5000);
+	uint8_t *text = compressible(5000);
 	struct ofs_buf b = { 0 };
 
 	put_seekable(&b, 0, 0);
-	decodes_to(&b, text, 5000, "C09 a seekable file");
+	decodes_to(&b, text, 5000, "a file with a seek table");
 	put_seekable(&b, 1, 0);
-	fails(b.data, b.len, EUCLEAN, "OFS707 ", "C09 a size that lies");
+	fails(b.data, b.len, EUCLEAN, "OFS707 ",
+	    "a seek table with a wrong size");
 	put_seekable(&b, 0, 1);
-	fails(b.data, b.len, EUCLEAN, "OFS707 ", "C09 a count that lies");
+	fails(b.data, b.len, EUCLEAN, "OFS707 ",
+	    "a seek table with a wrong count");
 	put_seekable(&b, 0, UINT32_MAX - 2);
-	fails(b.data, b.len, EUCLEAN, "OFS707 ", "C09 a count that is huge");
+	fails(b.data, b.len, EUCLEAN, "OFS707 ",
+	    "a seek table with a huge count");
 	ofs_buf_fini(&b);
 	free(text);
 }
@@ -359,10 +372,10 @@ static void not_zstd(void)
 {
 	struct ofs_buf b = { 0 };
 
-	fails("PK\3\4 and so on", 14, EUCLEAN, "OFS708 ", "C10 a zip");
+	fails("PK\3\4 and so on", 14, EUCLEAN, "OFS708 ", "a zip archive");
 	put_frame(&b, "hello", 5, 0);
 	ofs_buf_puts(&b, "hello");
-	fails(b.data, b.len, EUCLEAN, "OFS708 ", "C10 behind a frame");
+	fails(b.data, b.len, EUCLEAN, "OFS708 ", "text after a frame");
 	ofs_buf_fini(&b);
 }
 
@@ -381,7 +394,7 @@ static void open_many(struct many *m, uint64_t cache)
 {
 	struct ofs_buf b = { 0 };
 
-	m->text = words(EACH + ITEMS);
+	m->text = compressible(EACH + ITEMS);
 	handmade_init(&m->h);
 	for (uint32_t i = 0; i < ITEMS; i++) {
 		m->at[i] =
@@ -401,7 +414,7 @@ static void close_many(struct many *m)
 	free(m->text);
 }
 
-/* Every third row of each item, in one fetch. */
+/* Reads every third row of each item, in one fetch. */
 static bool read_many(struct many *m)
 {
 	enum { ROW = 100, N = EACH / ROW / 3 };
@@ -433,18 +446,25 @@ static void cache(void)
 	struct many m;
 
 	open_many(&m, (uint64_t)ITEMS * (EACH + 4096));
-	ok(read_many(&m) && read_many(&m), "forty items that fit");
-	is_u64(m.t->counters.decoded, ITEMS * EACH, "are decoded once");
-	ok(m.t->counters.hits >= ITEMS, "and then found");
+	ok(read_many(&m) && read_many(&m),
+	    "forty items that fit the cache can be read twice");
+	is_u64(m.t->counters.decoded, ITEMS * EACH,
+	    "items that fit the cache are decoded once");
+	ok(m.t->counters.hits >= ITEMS,
+	    "items that fit the cache are found in it");
 	close_many(&m);
 	open_many(&m, 4 * EACH);
-	ok(read_many(&m) && read_many(&m), "forty items, room for five");
-	ok(m.t->counters.cached <= 4 * EACH, "stay within it");
-	ok(m.t->counters.cached >= 2 * EACH, "and use it");
+	ok(read_many(&m) && read_many(&m),
+	    "forty items with a cache for four can be read twice");
+	ok(m.t->counters.cached <= 4 * EACH,
+	    "a small cache does not exceed its budget");
+	ok(m.t->counters.cached >= 2 * EACH, "a small cache uses its budget");
 	close_many(&m);
 	open_many(&m, 0);
-	ok(read_many(&m) && read_many(&m), "forty items without memory");
-	is_u64(m.t->counters.decoded, ITEMS * EACH, "are kept in files");
+	ok(read_many(&m) && read_many(&m),
+	    "forty items without a cache in memory can be read twice");
+	is_u64(m.t->counters.decoded, ITEMS * EACH,
+	    "items without a cache in memory are kept in files");
 	close_many(&m);
 }
 
@@ -459,14 +479,15 @@ static void no_room(void)
 	open_many(&m, 0);
 	setenv("TMPDIR", "/nonexistent", 1);
 	is_int(ofs_transport_read(m.t, m.at, 0, 1, &byte, &err), -1,
-	    "nowhere to put it");
-	is_error(err, EIO, "OFS709 no temporary file in /nonexistent", "EIO");
+	    "an item without room for its decoded bytes cannot be read");
+	is_error(err, EIO, "OFS709 no temporary file in /nonexistent",
+	    "an item without room for its decoded bytes fails with EIO");
 	if (saved == NULL)
 		unsetenv("TMPDIR");
 	else
 		setenv("TMPDIR", saved, 1);
 	is_int(ofs_transport_read(m.t, m.at, 0, 1, &byte, &err), 0,
-	    "is not remembered");
+	    "an item can be read once there is room");
 	close_many(&m);
 	free(saved);
 }
@@ -481,14 +502,20 @@ static void remembered(void)
 	put_frame(&b, "hello", 5, CHECKSUM);
 	b.data[b.len - 1] ^= 1;
 	open_item(&it, b.data, b.len, 1 << 20);
-	is_int(ofs_transport_length(it.t, &it.at, &len, &err), -1, "damage");
+	is_int(ofs_transport_length(it.t, &it.at, &len, &err), -1,
+	    "an item with a wrong checksum has no length");
 	reads = it.t->counters.reads;
-	is_int(ofs_transport_length(it.t, &it.at, &len, &err), -1, "again");
-	is_error(err, EBADMSG, "OFS704 item: ", "the same words");
-	is_u64(it.t->counters.reads, reads, "without reading it again");
+	is_int(ofs_transport_length(it.t, &it.at, &len, &err), -1,
+	    "an item with a wrong checksum has no length the second time");
+	is_error(err, EBADMSG,
+	    "OFS704 item: ", "a second failure has the same error");
+	is_u64(it.t->counters.reads, reads,
+	    "a second failure does not read the item again");
 	handmade_write(&it.h, "item", b.len - 1, "x", 1);
-	is_int(ofs_transport_length(it.t, &it.at, &len, &err), -1, "changed");
-	is_error(err, ESTALE, "OFS751 ", "is told as that");
+	is_int(ofs_transport_length(it.t, &it.at, &len, &err), -1,
+	    "a damaged item in a changed file has no length");
+	is_error(err, ESTALE, "OFS751 ",
+	    "a damaged item in a changed file fails with ESTALE");
 	close_item(&it);
 	ofs_buf_fini(&b);
 }
@@ -523,10 +550,11 @@ static void threads(uint64_t budget, bool once)
 		pthread_join(thread[i], NULL);
 		good = good && job[i].good;
 	}
-	ok(good, "eight threads, budget %ju", (uintmax_t)budget);
+	ok(good, "eight threads read all items with a cache of %ju bytes",
+	    (uintmax_t)budget);
 	if (once)
 		is_u64(m.t->counters.decoded, ITEMS * EACH,
-		    "share what each decodes");
+		    "eight threads decode each item once");
 	close_many(&m);
 }
 
