@@ -1,4 +1,4 @@
-/* dcp_writer.c - .metadata of any version, valid or not, for tests */
+/* dcp_writer.c - .metadata of any version, valid or not, and small archives */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,7 +15,7 @@
 #include "support/pickle_writer.h"
 #include "tap.h"
 
-/* Modules by generation. */
+/* The modules of the classes, which differ by generation. */
 struct modules {
 	const char *metadata, *storage, *properties, *format;
 };
@@ -242,7 +242,7 @@ static void planner(struct ofs_buf *b, const struct mk_index *index)
 		return;
 	}
 	if (index->planner == MK_ODD_PLANNER) {
-		pw_str(b, "not a dictionary");
+		pw_str(b, "not a dict");
 		return;
 	}
 	pw_dict_open(b);
@@ -305,7 +305,7 @@ void mk_write_index(struct ofs_buf *b, const struct mk_index *index)
 	pw_end(b);
 }
 
-/* Archives, as small as torch.load takes them: no zip64, no alignment. */
+/* Archives, as small as torch.load accepts them: no zip64, no alignment. */
 
 struct record {
 	const char *name;
@@ -435,8 +435,6 @@ size_t mk_write_tensor(struct ofs_buf *b, const char *storage_class,
 	ofs_buf_fini(&pk);
 	return end_archive(b, base, r, 3);
 }
-
-/* Files. */
 
 void mk_dir(char dir[64])
 {

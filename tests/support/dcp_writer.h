@@ -1,4 +1,4 @@
-/* dcp_writer.h - .metadata of any version, valid or not, for tests */
+/* dcp_writer.h - .metadata of any version, valid or not, and small archives */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef DCP_WRITER_H
 #define DCP_WRITER_H
@@ -74,25 +74,28 @@ struct mk_index {
 		MK_BAD_PATHS
 	} planner;
 	/* Errors to write. */
-	const char *stray_key;             /* of planner_data */
-	const char *stray_item;            /* of storage_data */
-	bool no_storage;                   /* storage_data is None */
-	bool twice_meta, twice_storage;    /* the first tensor's keys again */
-	void (*size)(struct ofs_buf *b);   /* writes the size of tensor 0 */
-	void (*offset)(struct ofs_buf *b); /* ... the offset of its place */
-	void (*meta)(struct ofs_buf *b);   /* ... the whole of its metadata */
+	const char *stray_key;          /* of planner_data */
+	const char *stray_item;         /* of storage_data */
+	bool no_storage;                /* storage_data is None */
+	bool twice_meta, twice_storage; /* the first tensor's keys again */
+	/* If not NULL, write the size of tensor 0, the file offset of its first
+	 * chunk, and all of its metadata. */
+	void (*size)(struct ofs_buf *b);
+	void (*offset)(struct ofs_buf *b);
+	void (*meta)(struct ofs_buf *b);
 };
 
-/* The pickle of such an index, appended to b. */
+/* Appends the pickle of the index to b. */
 void mk_write_index(struct ofs_buf *b, const struct mk_index *index);
 
-/* A torch.save archive of a contiguous tensor, or of a pickled object,
- * appended to b; returns its length. */
+/* Append a torch.save archive of a contiguous tensor, or of a pickled object,
+ * to b; return its length. */
 size_t mk_write_tensor(struct ofs_buf *b, const char *storage,
     const struct mk_dims *size, const void *bytes, size_t n);
 size_t mk_write_object(struct ofs_buf *b, const void *pickle, size_t n);
 
-/* A new temporary directory, and files in it. A failure ends the test. */
+/* Make a temporary directory, write a file into it (and directories of its
+ * name), remove all. A failure ends the test. */
 void mk_dir(char dir[64]);
 void mk_file(const char *dir, const char *name, const void *p, size_t n);
 void mk_remove(const char *dir);

@@ -1,4 +1,4 @@
-/* edited.c - edits of a checkpoint, and the check that it has exactly them */
+/* edited.c - edits of a checkpoint, and a check that it has exactly them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -84,7 +84,7 @@ void edited_fini(struct edited *e)
 	run("rm -rf", e->dir, e->dir);
 }
 
-/* The bytes of a node's file; NULL: unreadable. */
+/* The bytes of a node's file, malloc'ed; NULL: unreadable. */
 static uint8_t *content(struct optimfs *fs, uint64_t node, size_t *len)
 {
 	struct optimfs_error err = { 0 };
@@ -130,7 +130,7 @@ static void expect(struct edited *e, const char *path, const void *bytes,
 	}
 }
 
-/* Adds a change. path must contain no escapes. */
+/* Adds a change. path must not contain escapes. */
 static struct ofs_change *add(struct edited *e, const char *path,
     enum ofs_change_kind kind)
 {
@@ -344,7 +344,7 @@ static bool compare(const char *path, const uint8_t *got, size_t ngot,
 			return true;
 		if (said++ < 12)
 			diag("%s %s", path,
-			    got == NULL ? "cannot be read" : "is there");
+			    got == NULL ? "cannot be read" : "exists");
 		return false;
 	}
 	if (ngot == nwant && memcmp(got, want, ngot) == 0)
@@ -360,7 +360,7 @@ static bool compare(const char *path, const uint8_t *got, size_t ngot,
 	return false;
 }
 
-/* Checks every file: it must be as wanted, or unchanged. */
+/* Checks that each file is as expected or unchanged. */
 static unsigned check_all(struct edited *e, struct optimfs *now, bool old)
 {
 	unsigned wrong = 0;
@@ -402,7 +402,8 @@ static unsigned check_there(struct edited *e, struct optimfs *now, bool old)
 
 		if (there == (w->bytes != NULL))
 			continue;
-		diag("%s is %s", w->path, there ? "there" : "not there");
+		diag("%s is %s", w->path,
+		    there ? "there, but should not be" : "not there");
 		wrong++;
 	}
 	for (uint32_t i = 0; i < e->was->now->tree.n; i++) {

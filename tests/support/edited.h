@@ -1,4 +1,4 @@
-/* edited.h - edits of a checkpoint, and the check that it has exactly them */
+/* edited.h - edits of a checkpoint, and a check that it has exactly them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef EDITED_H
 #define EDITED_H
@@ -27,7 +27,9 @@ struct edited {
 	size_t nwant, want_cap;
 };
 
-/* name is relative to tests/data. */
+/* Opens a copy of the checkpoint name, which is relative to tests/data. Strings
+ * of options and of the calls below are borrowed until edited_fini. Here and
+ * below, a failure of the test's own files ends the test. */
 void edited_init(struct edited *e, const char *name,
     const struct optimfs_options *options);
 void edited_fini(struct edited *e);
@@ -38,7 +40,8 @@ void edited_text(struct edited *e, const char *path, const char *text,
 /* Changes every byte of a tensor from off to end (0: to its end). */
 void edited_bytes(struct edited *e, const char *path, uint64_t off,
     uint64_t end);
-/* Nothing is written to path; it is expected to be from, rounded. */
+/* Expects path, which is not written, to have the new values of the float32
+ * tensor from, rounded to its dtype. */
 void edited_follows(struct edited *e, const char *path, const char *from);
 void edited_remove(struct edited *e, const char *path);
 void edited_rename(struct edited *e, const char *from, const char *to);
@@ -48,7 +51,7 @@ void edited_add_text(struct edited *e, const char *path, const char *text,
 void edited_add(struct edited *e, const char *path, enum ofs_dtype dtype,
     const uint64_t *shape, unsigned ndim);
 
-/* Commits; 0, 1 or -1. */
+/* Commits the changes; as ofs_commit_changes. */
 int edited_commit(struct edited *e, struct optimfs_error *err);
 /* Opens the checkpoint again and checks that the changed paths are as expected
  * and all others are as before (old: all of them). Prints differences with diag

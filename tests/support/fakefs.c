@@ -389,8 +389,8 @@ uint64_t optimfs_file_size(const struct optimfs_file *f)
 	return f->size;
 }
 
-/* As a dead file server: signals do not interrupt it. It ends when the file is
- * removed. */
+/* Like a dead file server: signals do not interrupt it. It ends when the file
+ * is removed. */
 static void take_time(const struct optimfs_file *f, unsigned ms)
 {
 	int64_t end = ofs_clock_ms() + ms;
@@ -456,7 +456,7 @@ int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
 	return 0;
 }
 
-/* This file system is read-only. */
+/* Writing is refused. */
 
 static int read_only(struct optimfs_error *err)
 {
@@ -709,7 +709,7 @@ const char *optimfs_features(void)
 	return "fake";
 }
 
-/* There are files, but no tensors. */
+/* There are no tensors. */
 
 int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
     const struct optimfs_scan *work, optimfs_tensor_fn *each, void *ctx,

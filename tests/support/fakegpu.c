@@ -107,8 +107,6 @@ static void *origin(enum cudaMemcpyKind kind, const void *p)
 	return kind == cudaMemcpyHostToDevice ? here(p) : there(p);
 }
 
-/* Messages. */
-
 struct message {
 	ncclComm_t comm;
 	void *p;
@@ -169,15 +167,13 @@ static bool step_message(struct message *m)
 	f = fopen(path, "re");
 	if (f == NULL)
 		return false;
-	/* a length other than the sender's is an error */
+	/* the sender's length must be the same */
 	if (fread(m->p, 1, m->n, f) != m->n || fgetc(f) != EOF)
 		m->comm->state = ncclInvalidUsage;
 	fclose(f);
 	unlink(path);
 	return true;
 }
-
-/* Streams. */
 
 struct fake_op {
 	enum { OP_COPY, OP_PLACE, OP_GROUP, OP_MARK } kind;
@@ -285,8 +281,6 @@ static void run(cudaStream_t s)
 	}
 }
 
-/* CUDA. */
-
 static _Thread_local cudaError_t last;
 
 static cudaError_t said(cudaError_t e)
@@ -325,8 +319,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int d)
 	return cudaSuccess;
 }
 
-/* What is not freed, as of a connection that is never given up, is found here by
- * who looks for leaks. */
+/* Allocations that are never freed, such as those of a hung connection, stay
+ * reachable from this list, so that leak checkers ignore them. */
 struct memory {
 	LIST_ENTRY(memory) next;
 	void *p;
@@ -637,9 +631,7 @@ cudaError_t cudaLaunchKernel(const void *host, dim3 grid, dim3 block,
 	    args, shared, s);
 }
 
-/* NCCL. */
-
-/* the header's declarations are no prototypes */
+/* the header's declarations are not prototypes */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 

@@ -137,7 +137,7 @@ static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 	a->answer = a->priv = NULL;
 	if (a->nrequest > OFS_GROUP_REQUEST_MAX ||
 	    a->want > OFS_GROUP_ANSWER_MAX)
-		bail_out("a question that is too large");
+		bail_out("a request or an answer is too large");
 	if (atomic_load(&f->dead[from]) || atomic_load(&f->dead[a->to]) ||
 	    atomic_load(&f->mute[a->to])) {
 		optimfs_fail(&a->err,

@@ -20,7 +20,7 @@ void fakegroup_be(struct fakegroup *f, int rank);
  * while it is mute. All ranks recover before they leave. */
 void fakegroup_kill(struct fakegroup *f, int rank, int on);
 void fakegroup_mute(struct fakegroup *f, int rank, int on);
-/* Hand rank raw bytes as a request; as ofs_answer_fn. */
+/* Hands raw bytes to rank as a request; as ofs_answer_fn. */
 int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err);
 

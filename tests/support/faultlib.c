@@ -1,4 +1,5 @@
-/* faultlib.c - a preloaded library: counts system calls, and fails one */
+/* faultlib.c - a preloaded library that counts system calls and makes one
+ * fail */
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* FAULT_TRACE=FILE   gets a line for each call (its number, class, name and
@@ -38,8 +39,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The effect of a call, which decides the errors that it can meet: of a full, a
- * read-only or a broken disk. */
+/* The effect of a call. It decides which errors of a full, read-only or broken
+ * disk the call can meet. */
 enum class {
 	LOOK = 'l',
 	SPACE = 'w',  /* allocates space */
@@ -51,8 +52,8 @@ static atomic_long count;
 static atomic_bool locked; /* between the marks */
 static atomic_long at;
 static const char *where, *after;
-static atomic_bool begun; /* after has been there */
-static atomic_long left;  /* of FAULT_NTH */
+static atomic_bool begun; /* the file FAULT_AFTER has existed */
+static atomic_long left;  /* calls left until that of FAULT_NTH */
 static int code;
 static enum fault how;
 static int trace = -1;
@@ -148,8 +149,8 @@ static void wait_gate(void)
 		nanosleep(&tick, NULL);
 }
 
-/* Is this call, which changes something, the one that FAULT_PATH names? */
-static bool is_meant(enum class class, const char *path)
+/* Is this call, which changes something, the one that FAULT_PATH selects? */
+static bool is_chosen(enum class class, const char *path)
 {
 	if (strstr(path, where) == NULL)
 		return false;
@@ -171,7 +172,7 @@ static bool fails(const char *name, enum class class, int fd, const char *path,
 	if (trace != -1)
 		say("%ld\t%c\t%s\t%s\n", k, class, name, about(fd, path, of));
 	if (at == 0 && where != NULL && class != LOOK &&
-	    is_meant(class, about(fd, path, of)))
+	    is_chosen(class, about(fd, path, of)))
 		at = k;
 	if (how == FAULT_STOP && k >= at && class != LOOK &&
 	    atomic_load(&locked))

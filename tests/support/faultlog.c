@@ -1,4 +1,4 @@
-/* faultlog.c - the calls of a victim, checked for a safe order */
+/* faultlog.c - system calls of a victim, checked for a safe order */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -112,7 +112,7 @@ static struct inode *inode(struct faultlog *m, unsigned long ino)
 		if (m->inode[i].ino == ino)
 			return &m->inode[i];
 	if (m->ninodes == sizeof(m->inode) / sizeof(*m->inode))
-		bail_out("a trace of too many files");
+		bail_out("the trace has too many files");
 	m->inode[m->ninodes] = (struct inode){ .ino = ino };
 	return &m->inode[m->ninodes++];
 }
@@ -147,7 +147,7 @@ static void enter(struct faultlog *m, unsigned long dir, const char *name,
 	struct entry *e = find(m, dir, name);
 
 	if (e == NULL && m->n == sizeof(m->entry) / sizeof(*m->entry))
-		bail_out("a trace of too many names");
+		bail_out("the trace has too many names");
 	e = e == NULL ? &m->entry[m->n++] : e;
 	*e = (struct entry){
 		.dir = dir, .ino = ino, .stage = is_stage(m, dir, name)
@@ -160,7 +160,7 @@ static void leave(struct faultlog *m, struct entry *e)
 	*e = m->entry[--m->n];
 }
 
-/* Has the inode a name in the checkpoint? */
+/* Does the inode have a name in the checkpoint? */
 static bool is_public(const struct faultlog *m, unsigned long ino)
 {
 	for (size_t i = 0; i < m->n; i++)
@@ -197,7 +197,7 @@ static bool side_is_safe(struct faultlog *m, bool stage)
 	return !inode(m, m->top)->dirty;
 }
 
-/* Computes stage for all entries again: a rename moves a whole subtree. */
+/* Recomputes stage for all entries: a rename moves a whole subtree. */
 static void update_sides(struct faultlog *m)
 {
 	bool changed = true;
@@ -260,9 +260,9 @@ static void on_write(struct faultlog *m, const char *rest, bool empty)
 {
 	unsigned long ino = strtoul(rest, NULL, 10);
 
-	require(m, !is_public(m, ino), "the checkpoint is written to");
+	require(m, !is_public(m, ino), "a file of the checkpoint is written");
 	require(m, !empty || !m->published,
-	    "emptied before what was published is safe");
+	    "a file is emptied before the publishing rename is durable");
 	inode(m, ino)->dirty = true;
 }
 
@@ -285,7 +285,7 @@ static void on_unlink(struct faultlog *m, const char *rest)
 		return;
 	e = find(m, dir, name);
 	require(m, !m->published || strcmp(name, "lock") == 0,
-	    "removed before what was published is safe");
+	    "a file is removed before the publishing rename is durable");
 	/* the removal of the stage need not be durable */
 	if (e == NULL || dir != m->top || !e->stage)
 		inode(m, dir)->dirty = true;
@@ -299,18 +299,19 @@ static void check_publish(struct faultlog *m, const struct entry *from,
 {
 	struct entry *record;
 
-	require(m, is_safe(m, from->ino), "published before it is safe");
+	require(m, is_safe(m, from->ino),
+	    "a file is published before it is durable");
 	if (!replaces && !is_dir)
 		return;
 	require(m, side_is_safe(m, false),
-	    "published before the names that it needs are safe");
+	    "a rename publishes before the names it needs are durable");
 	for (size_t i = 0; i < m->n; i++) {
 		record = &m->entry[i];
 		if (strcmp(record->name, "publish") == 0 && record->stage)
 			require(m,
 			    !inode(m, record->ino)->dirty &&
 				!inode(m, record->dir)->dirty,
-			    "published before its record is safe");
+			    "a rename publishes before its record is durable");
 	}
 	m->renames++;
 	m->published = true;
@@ -336,7 +337,7 @@ static void on_rename(struct faultlog *m, const char *rest)
 		return;
 	x = find(m, from, a);
 	y = find(m, to, b);
-	if (!require(m, x != NULL, "renamed from nowhere"))
+	if (!require(m, x != NULL, "a file is renamed from an unknown name"))
 		return;
 	if (x->stage && !is_stage(m, to, b))
 		check_publish(m, x, y != NULL, has_children(m, x->ino));
@@ -356,10 +357,11 @@ static void on_rename(struct faultlog *m, const char *rest)
 static void on_mark(struct faultlog *m, const char *mark)
 {
 	if (strncmp(mark, "staged", 6) == 0)
-		require(m, side_is_safe(m, true), "not safe, what is staged");
+		require(m, side_is_safe(m, true),
+		    "staged changes are not durable");
 	if (strncmp(mark, "done", 4) == 0)
 		require(m, !m->published && side_is_safe(m, false),
-		    "not safe, what is done");
+		    "the published checkpoint is not durable");
 }
 
 static void look(struct faultlog *m)

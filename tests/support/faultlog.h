@@ -1,4 +1,4 @@
-/* faultlog.h - the calls of a victim, checked for a safe order */
+/* faultlog.h - system calls of a victim, checked for a safe order */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef FAULTLOG_H
 #define FAULTLOG_H

@@ -1,4 +1,4 @@
-/* faultrun.c - victims run with faults, and the list of faults */
+/* faultrun.c - victims run with faults, and the list of possible faults */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -30,7 +30,7 @@ void faultrun_find(void)
 	    dir == NULL ? "." : dir);
 	if (access(lib, R_OK) == -1)
 		skip_all("%s: %s", lib, strerror(errno));
-	/* the library precedes the sanitizers' libraries */
+	/* The preloaded library comes before those of the sanitizers. */
 	setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0", 1);
 }
 
@@ -172,7 +172,7 @@ static const char *describe(const struct fault_point *p)
 	case FAULT_SHORT:
 		return "half written";
 	default:
-		return p->code == 0 ? "nothing happens" : strerror(p->code);
+		return p->code == 0 ? "no fault" : strerror(p->code);
 	}
 }
 
@@ -187,10 +187,10 @@ void faultrun_tell(const struct faultrun *r, const char *scene,
 	    p->how == FAULT_FROM ? " from now on" : "", o->status);
 	read_all(r, "said", said, sizeof(said));
 	if (said[0] != '\0')
-		diag("  it said: %s", said);
+		diag("its output: %s", said);
 }
 
-/* The errors that each call may meet. */
+/* The errors that each call can return. */
 static const struct {
 	const char *call;
 	int code[6];
@@ -257,7 +257,7 @@ static void add_points(struct fault_points *p, const struct fault_call *c)
 		add_point(p, c, FAULT_FROM, EIO);
 }
 
-/* Are the points of one kind? Then their results are alike. */
+/* Points of one kind have similar results. */
 static bool alike(const struct fault_point *a, const struct fault_point *b)
 {
 	return (a->how == FAULT_KILL) == (b->how == FAULT_KILL) &&
@@ -265,9 +265,8 @@ static bool alike(const struct fault_point *a, const struct fault_point *b)
 	    strcmp(a->call->object, b->call->object) == 0;
 }
 
-/* Chooses one point of each kind, in the order of the first of each. Of kills
- * it is the last, which is nearest to the rename. Of errors, of which each kind
- * has many, it is another one each time. */
+/* Chooses one point of each kind, in the order of the first of each: the last
+ * kill, which is nearest to the rename, and another error for each kind. */
 static size_t one_of_each(const struct fault_points *p,
     struct fault_point *chosen)
 {

@@ -1,4 +1,4 @@
-/* faultrun.h - victims run with faults, and the list of faults */
+/* faultrun.h - victims run with faults, and the list of possible faults */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef FAULTRUN_H
 #define FAULTRUN_H
@@ -32,7 +32,7 @@ struct faultrun {
 	char trace[300]; /* written by faultrun_trace */
 };
 
-/* Find the library, or skip all tests. */
+/* Finds the preloaded library, or skips all tests. */
 void faultrun_find(void);
 /* scratch: a directory for files of our own. The strings are borrowed. */
 void faultrun_init(struct faultrun *r, const char *scratch, const char *ck,

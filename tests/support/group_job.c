@@ -1,4 +1,4 @@
-/* group_job.c - a job whose ranks are threads, and their directories */
+/* group_job.c - jobs whose ranks are threads, and their directories */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -78,8 +78,6 @@ void run(struct job *j)
 	fakegroup_free(j->f);
 }
 
-/* Directories. */
-
 const char *path_of(const char *fmt, ...)
 {
 	static _Thread_local char path[4][4096];
@@ -148,7 +146,7 @@ bool is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* rel: "/a/b", of a directory of the checkpoint, or "". */
+/* Distributes the directory rel, "/a/b" or "", of the checkpoint from. */
 static void spread_below(const char *from, const char *rel, int n, int *k)
 {
 	struct dirent **e;
@@ -185,7 +183,7 @@ static void spread_below(const char *from, const char *rel, int n, int *k)
 	free(e);
 }
 
-/* The files of a checkpoint to n directories, each file to one. */
+/* Copies each file of a checkpoint to one of n directories, in turn. */
 void spread_more(const char *from, int n)
 {
 	int k = 0;

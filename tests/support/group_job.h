@@ -1,4 +1,4 @@
-/* group_job.h - a job whose ranks are threads, and their directories */
+/* group_job.h - jobs whose ranks are threads, and their directories */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef TEST_GROUP_JOB_H
 #define TEST_GROUP_JOB_H
@@ -17,7 +17,7 @@
 /* "/tmp/.../%r": the directory of each rank. */
 extern char each_rank[40];
 
-/* Each rank runs work on a thread of its own, after path was offered. */
+/* Each rank offers path and then runs work, on its own thread. */
 struct job {
 	struct fakegroup *f;
 	int size;
@@ -38,20 +38,20 @@ struct rank {
 
 void run(struct job *j);
 
-/* The directories of the ranks, 0, 1, ..., lie in a new one between these. */
+/* Make and remove a directory for the directories of the ranks, 0, 1, .... */
 void begin_ranks(void);
 void end_ranks(void);
-/* A path in there, valid until the fourth call after this one. */
+/* A path below it, valid until the fourth call after this one. */
 const char *path_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void put(const char *path, const void *p, size_t n);
 void copy(const char *from, const char *to);
-/* Appends a file to b. */
+/* Appends the contents of a file to b. As above, a failure ends the test. */
 void load(const char *from, struct ofs_buf *b);
 void make_dirs(int n);
 void clear(void);
 bool is_dir(const char *path);
-/* Copies the files of a checkpoint to n directories, each file to one;
- * spread_more without removing what is there. */
+/* Copies each file of a checkpoint to one of n directories, in turn.
+ * spread_more keeps what is in them. */
 void spread(const char *from, int n);
 void spread_more(const char *from, int n);
 

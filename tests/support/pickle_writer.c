@@ -1,4 +1,4 @@
-/* pickle_writer.c - pickles for tests, opcode by opcode */
+/* pickle_writer.c - pickles written opcode by opcode */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* pickle_writer.h - pickles for tests, opcode by opcode */
+/* pickle_writer.h - pickles written opcode by opcode */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef PICKLE_WRITER_H
 #define PICKLE_WRITER_H

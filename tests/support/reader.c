@@ -1,4 +1,4 @@
-/* reader.c - a checkpoint read without a tree, for tests */
+/* reader.c - checkpoints read without a tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

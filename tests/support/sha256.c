@@ -1,4 +1,4 @@
-/* sha256.c - the checksum used in the manifests of tests/data */
+/* sha256.c - SHA-256, used in the manifests of tests/data */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* sha256.h - the checksum used in the manifests of tests/data */
+/* sha256.h - SHA-256, used in the manifests of tests/data */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SHA256_H
 #define SHA256_H

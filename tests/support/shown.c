@@ -1,4 +1,4 @@
-/* shown.c - the text of a manifest's leaf in the tree */
+/* shown.c - tree path and text of a manifest's leaf */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -86,7 +86,7 @@ static void put_scalar(const struct truth *l, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 }
 
-/* The inside of Python's b'...', whose only escapes are \xNN. */
+/* The bytes of Python's b'...'; the only escapes are \xNN. */
 static void put_bytes(const char *p, struct ofs_buf *out)
 {
 	for (; p[0] != '\0' && p[1] != '\0'; p++) {

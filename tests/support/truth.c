@@ -66,7 +66,7 @@ static enum ofs_json_token next(struct ofs_json *j)
 	return token;
 }
 
-/* An array of strings and numbers, joined. */
+/* An array of strings and numbers, joined by sep. */
 static char *joined(struct ofs_json *j, const char *sep)
 {
 	struct ofs_buf b = { 0 };
@@ -99,7 +99,7 @@ static void read_value(struct ofs_json *j, struct truth *t)
 	else if (token >= OFS_JSON_TRUE)
 		t->value = strdup(words[token]);
 	else
-		bail_out("manifest: a value of a kind that is not expected");
+		bail_out("manifest: a value of an unexpected type");
 }
 
 static bool key_is(const struct ofs_json *j, const char *key)

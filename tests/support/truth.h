@@ -24,6 +24,7 @@ struct truth {
  * number in *n. Bails out if it cannot be read. Freed by truth_free. */
 struct truth *truth_read(const char *name, size_t *n);
 void truth_free(struct truth *t, size_t n);
+/* The leaf with this path; NULL: none. */
 const struct truth *truth_find(const struct truth *t, size_t n,
     const char *path);
 

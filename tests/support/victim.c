@@ -1,4 +1,4 @@
-/* victim.c - the work of a writer whose calls a test makes fail */
+/* victim.c - writers whose system calls are made to fail */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -113,8 +113,9 @@ static struct optimfs *open_rw(const char *ck, enum optimfs_recover recover,
 	return fs;
 }
 
-/* Called while the lock is held: sets the mark and prints the error. */
-static int told(int ret, const struct optimfs_error *err)
+/* Called while the lock is held: sets the mark, prints the error and returns
+ * the exit status. */
+static int report(int ret, const struct optimfs_error *err)
 {
 	mark(ret == -1 ? "failed" : FAULT_DONE);
 	return ret == 0 ? VICTIM_DONE
@@ -124,7 +125,7 @@ static int told(int ret, const struct optimfs_error *err)
 
 static int finish(struct optimfs *fs, struct optimfs_error *err)
 {
-	int status = told(optimfs_commit(fs, NULL, NULL, err), err);
+	int status = report(optimfs_commit(fs, NULL, NULL, err), err);
 
 	optimfs_close(fs);
 	return status;
@@ -170,7 +171,7 @@ static int victim_reshard(struct optimfs *fs, const char *out, const char *to)
 	struct optimfs_reshard how = { .to = to, .jobs = 1 };
 	int ret = optimfs_reshard(fs, out, &how, &err);
 
-	return told(ret, &err);
+	return report(ret, &err);
 }
 
 static int victim_mkfs(struct optimfs *fs, const char *out, const char *to)
@@ -178,7 +179,7 @@ static int victim_mkfs(struct optimfs *fs, const char *out, const char *to)
 	struct optimfs_error err = { 0 };
 	int ret = optimfs_mkfs(fs, to, out, &err);
 
-	return told(ret, &err);
+	return report(ret, &err);
 }
 
 /* The content of a file, malloc'ed. */
@@ -266,7 +267,7 @@ static int victim_fill(struct optimfs *from, const char *out, bool other)
 	return finish(to, &err);
 }
 
-static int anew(const char *verb, const char *ck, const char *to)
+static int make_new(const char *verb, const char *ck, const char *to)
 {
 	struct optimfs_error err = { 0 };
 	struct optimfs *fs = optimfs_open(ck, NULL, &err);
@@ -296,7 +297,7 @@ int victim_main(int argc, char **argv)
 		return victim_stage(argv[2]);
 	if (strcmp(verb, "recover") == 0)
 		return victim_recover(argv[2]);
-	return argc < 4 ? 99 : anew(verb, argv[2], argv[3]);
+	return argc < 4 ? 99 : make_new(verb, argv[2], argv[3]);
 }
 
 static uint64_t digest_file(struct optimfs *fs, uint32_t i)

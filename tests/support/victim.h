@@ -1,4 +1,4 @@
-/* victim.h - the work of a writer whose calls a test makes fail */
+/* victim.h - writers whose system calls are made to fail */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef VICTIM_H
 #define VICTIM_H
@@ -9,7 +9,7 @@
 enum {
 	VICTIM_DONE = 0,
 	VICTIM_FAILED = 1, /* it got an error: nothing was published */
-	VICTIM_EARLY = 2,  /* it failed before that point */
+	VICTIM_EARLY = 2,  /* it failed before the commit began */
 	VICTIM_UNSYNCED = 6,
 };
 

@@ -749,8 +749,8 @@ static void damage(const char *name, const char *file)
 	copy_fini(&c);
 }
 
-static void says(struct optimfs *fs, const char *path, const char *name,
-    const char *want)
+static void says(const char *ck, struct optimfs *fs, const char *path,
+    const char *name, const char *want)
 {
 	struct optimfs_attr attr;
 	char key[64], *value = NULL;
@@ -762,7 +762,8 @@ static void says(struct optimfs *fs, const char *path, const char *name,
 	ok(value == NULL ? want == NULL
 			 : want != NULL && strlen(want) == n &&
 		    memcmp(value, want, n) == 0,
-	    "%s of %s is %s", name, path, want == NULL ? "not known" : want);
+	    "%s: %s of %s is %s", ck, name, path,
+	    want == NULL ? "not known" : want);
 	free(value);
 }
 
@@ -774,12 +775,13 @@ static void attributes(const char *name, const char *group)
 
 	if (fs == NULL)
 		bail_out("%s: %s", name, err.text);
-	says(fs, "optim/state/emb.weight/exp_avg", "requires_grad", "true");
-	says(fs, "model/emb.weight", "unit", group);
-	says(fs, "optim/param_groups/0/lr", "unit", NULL);
-	says(fs, "model/frozen.weight", "requires_grad", "false");
-	says(fs, "model/frozen.weight", "unit", NULL);
-	says(fs, "model/frozen.weight", "index", NULL);
+	says(name, fs, "optim/state/emb.weight/exp_avg", "requires_grad",
+	    "true");
+	says(name, fs, "model/emb.weight", "unit", group);
+	says(name, fs, "optim/param_groups/0/lr", "unit", NULL);
+	says(name, fs, "model/frozen.weight", "requires_grad", "false");
+	says(name, fs, "model/frozen.weight", "unit", NULL);
+	says(name, fs, "model/frozen.weight", "index", NULL);
 	optimfs_close(fs);
 }
 
