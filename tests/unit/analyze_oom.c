@@ -19,8 +19,8 @@ static const struct optimfs_scan how = { .jobs = 1 };
 
 struct run {
 	struct optimfs *fs;
-	uint64_t told; /* tensors, ranks, parameters, bytes */
-	bool wrong;    /* something failed for another reason than memory */
+	uint64_t reported; /* tensors, ranks, parameters, bytes */
+	bool wrong;        /* something failed for another reason than memory */
 };
 
 static int tensor(void *ctx, const struct optimfs_tensor *t,
@@ -29,7 +29,7 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
 	struct run *r = ctx;
 
 	(void)t;
-	r->told++;
+	r->reported++;
 	r->wrong |= s == NULL && err->code != ENOMEM;
 	return 0;
 }
@@ -58,7 +58,7 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 	struct run *r = ctx;
 
 	(void)p;
-	r->told++;
+	r->reported++;
 }
 
 static int check(struct run *r, struct optimfs_error *err)
@@ -81,7 +81,7 @@ static int compare(struct run *r, struct optimfs_error *err)
 	    optimfs_compare(r->fs, a.node, r->fs, b.node, NULL, &how, &c,
 		err) == -1)
 		return -1;
-	r->told += c.differ;
+	r->reported += c.differ;
 	return 0;
 }
 
@@ -89,7 +89,7 @@ static int holding(void *ctx, const struct optimfs_holding *h)
 {
 	struct run *r = ctx;
 
-	r->told += h->bytes;
+	r->reported += h->bytes;
 	return 0;
 }
 
@@ -106,7 +106,7 @@ static int locate(struct run *r, struct optimfs_error *err)
 	if (optimfs_locate(r->fs, "model/layers.0.w1.weight", -1, 125, &where,
 		err) == -1)
 		return -1;
-	r->told += where.offset;
+	r->reported += where.offset;
 	free(where.file);
 	return 0;
 }
@@ -138,7 +138,7 @@ static void sweep(struct optimfs *fs, const char *name,
 			diag("call %ld: %s", n, err.text);
 			wrong++;
 		}
-		missed += ret == 0 && r.told != good.told;
+		missed += ret == 0 && r.reported != good.reported;
 	}
 	is_u64(wrong, 0,
 	    "%s fails with ENOMEM for each of %ld failed allocations", name,

@@ -50,7 +50,7 @@ static void put(const char *rel, const char *text)
 }
 
 /* Does the file have this text? With text NULL: is it missing? */
-static bool says(const char *rel, const char *text)
+static bool has_text(const char *rel, const char *text)
 {
 	char path[256], buf[256] = "";
 	FILE *f;
@@ -167,7 +167,7 @@ static void fresh(const struct scenario *s)
 static bool is_state(const struct scenario *s, bool new)
 {
 	for (size_t i = 0; i < 12 && s->file[i].rel != NULL; i++)
-		if (!says(s->file[i].rel,
+		if (!has_text(s->file[i].rel,
 			new ? s->file[i].new : s->file[i].old))
 			return false;
 	return true;
@@ -323,7 +323,7 @@ static void test_works(const struct scenario *s)
 	ok(is_state(s, true), "%s: the new files are in all directories",
 	    s->name);
 	if (s == &scenarios[0])
-		ok(says("1/ck/a1", NULL),
+		ok(has_text("1/ck/a1", NULL),
 		    "a removed file is gone after the commit");
 	ok(is_clean(), "%s: no stage is left after the commit", s->name);
 	is_int(settle(s, &err), 0, "%s: a later job has nothing to settle",

@@ -128,7 +128,7 @@ enum where {
 
 struct a_case {
 	const char *name;
-	void (*lie)(struct base *b);
+	void (*damage)(struct base *b);
 	enum where where;
 	int code;
 	const char *text;
@@ -174,8 +174,8 @@ static void run(const struct a_case *c)
 	int ret;
 
 	base_init(&b);
-	if (c->lie != NULL)
-		c->lie(&b);
+	if (c->damage != NULL)
+		c->damage(&b);
 	base_write(&b);
 	ret = reader_open(&r, b.dir, "", &ofs_format_dcp, &opt, &err);
 	if (c->where == MOUNT) {
@@ -706,7 +706,8 @@ static void refuse(const char *name, const char *dir,
 
 static void entries_of_unknown_kind(void)
 {
-	static void (*const lies[])(struct base *) = { meta_int, meta_foreign };
+	static void (*const damages[])(struct base *) = { meta_int,
+		meta_foreign };
 	struct optimfs_error err = { 0 };
 	const struct ofs_entry *e;
 	struct reader r;
@@ -714,7 +715,7 @@ static void entries_of_unknown_kind(void)
 
 	for (int i = 0; i < 2; i++) {
 		base_init(&b);
-		lies[i](&b);
+		damages[i](&b);
 		base_write(&b);
 		if (ok(open_dir(&r, b.dir, NULL, &err) == 0,
 			"an index with an entry of unknown kind is read")) {

@@ -157,7 +157,7 @@ static void records(void)
 }
 
 /* Records with a wrong size, checksum or header. */
-static void lies(void)
+static void wrong_records(void)
 {
 	struct ofs_buf stream = { 0 }, b = { 0 };
 	uint8_t *text = words(2000);
@@ -270,7 +270,7 @@ static void bomb(void)
 int main(void)
 {
 	records();
-	lies();
+	wrong_records();
 	truncated();
 	damaged();
 	bomb();

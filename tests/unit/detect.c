@@ -58,7 +58,7 @@ static const char *detect(const char *path, const char *rel, const char *type,
 	return (char *)b.data;
 }
 
-static void real_ones(void)
+static void fixtures(void)
 {
 	static const char *const cases[][2] = {
 		{ "pytorch/dcp_names/ckpt", "dcp" },
@@ -261,7 +261,7 @@ static void fill_alone(const char *dir)
 	put_text(dir, "README.md", "hello");
 }
 
-static void made_ones(void)
+static void made_directories(void)
 {
 	static const struct {
 		const char *name;
@@ -561,8 +561,8 @@ static void types(void)
 
 int main(void)
 {
-	real_ones();
-	made_ones();
+	fixtures();
+	made_directories();
 	parents();
 	hostile_latest();
 	types();

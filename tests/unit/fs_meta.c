@@ -13,7 +13,7 @@
 
 static struct sample s;
 
-static void says(const char *path, const char *want)
+static void is_text(const char *path, const char *want)
 {
 	struct optimfs_error err = { 0 };
 	char *got = sample_read(&s, path, NULL, &err);
@@ -44,7 +44,7 @@ static void tables(void)
 {
 	struct optimfs_attr a;
 
-	says(".optimfs/tensors.tsv",
+	is_text(".optimfs/tensors.tsv",
 	    "path\tdtype\tshape\tbytes\tshards\towners\n"
 	    "model/bad\tuint8\t4\t4\t2\t0-1\n"
 	    "model/conj\tcomplex64\t2\t16\t1\t\n"
@@ -59,10 +59,10 @@ static void tables(void)
 	optimfs_resolve(s.fs, ".optimfs/tensors.tsv", &a, NULL);
 	ok(a.exact && a.size > 300,
 	    "the size of tensors.tsv is known without reading it");
-	says(".optimfs/missing", "OFS140 gone.bin is missing\n");
-	says(".optimfs/globals", "");
-	says(".optimfs/control", "clean\n");
-	says(".optimfs/errors", "");
+	is_text(".optimfs/missing", "OFS140 gone.bin is missing\n");
+	is_text(".optimfs/globals", "");
+	is_text(".optimfs/control", "clean\n");
+	is_text(".optimfs/errors", "");
 	holds(".optimfs/warnings",
 	    (const char *const[]){ "OFS610", "\n", NULL });
 	holds(".optimfs/README",
@@ -84,7 +84,7 @@ static void info(void)
 
 static void layouts(void)
 {
-	says(".optimfs/layout/model/w",
+	is_text(".optimfs/layout/model/w",
 	    "{\"path\": \"model/w\", \"dtype\": \"float32\", \"shape\": [5, 3],"
 	    " \"shards\": [\n"
 	    "  {\"offsets\": [0, 0], \"sizes\": [3, 3], \"rank\": 0, \"file\": "
