@@ -172,13 +172,13 @@ static void suffixes(void)
 		    "a suffix after %zu x \"%s\": length of the name",
 		    cases[i].n, cases[i].unit);
 		ok(strncmp(name, key, kept) == 0,
-		    "a suffix after %zu x \"%s\": the name begins with the key",
+		    "a suffix after %zu x \"%s\": the key begins the name",
 		    cases[i].n, cases[i].unit);
 		is_str(name + strlen(name) - 4, ".npy",
-		    "a suffix after %zu x \"%s\": the name ends with the suffix",
-		    cases[i].n, cases[i].unit);
+		    "a suffix after %zu x \"%s\": it ends the name", cases[i].n,
+		    cases[i].unit);
 		is_u64(ofs_name_kept(name, 4), cut * kept,
-		    "a suffix after %zu x \"%s\": length that is kept of the key",
+		    "a suffix after %zu x \"%s\": kept length of the key",
 		    cases[i].n, cases[i].unit);
 		free(key);
 	}

@@ -1,4 +1,4 @@
-/* oom.h - an allocator that fails when a test says so */
+/* oom.h - an allocator whose nth call fails */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OOM_H
 #define OOM_H

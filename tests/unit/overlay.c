@@ -386,16 +386,16 @@ static void names(void)
 	is_int(optimfs_file_write(f, "w\n", 2, 0, &err), 0,
 	    "write the first line of a group's list");
 	is_int(move("model", "w", "model", "v"), -1,
-	    "rename of a parameter while its group's list is written fails");
+	    "rename of a parameter in an unfinished list fails");
 	is_error(err, EBUSY, "OFS257",
-	    "rename of a parameter while its group's list is written fails with EBUSY");
+	    "rename of a parameter in an unfinished list fails with EBUSY");
 	ok(exists("model/w"),
-	    "a rename that fails for its group's list leaves the tensor");
+	    "a rename refused for an unfinished list leaves the tensor");
 	is_int(optimfs_file_write(f, "t\n", 2, 2, &err), 0,
 	    "write the second line of the list");
 	optimfs_file_close(f);
 	is_int(move("model", "w", "model", "v"), 0,
-	    "rename of a parameter after its group's list is written");
+	    "rename of a parameter after the list is complete");
 	says("optim/param_groups/0/params", "v\nt\n",
 	    "params lists the parameter by its new name");
 	optimfs_abort(s.fs, NULL);

@@ -236,18 +236,21 @@ static void neutral(void)
 	struct ofs_str m, n;
 	int64_t v = 5;
 
-	is_int(ofs_pk_kind(doc, none), OFS_PK_NONE, "no node has kind None");
-	ok(!ofs_pk_int(doc, none, &v) && v == 5, "no node is not an int");
+	is_int(ofs_pk_kind(doc, none), OFS_PK_NONE,
+	    "an invalid node has kind None");
+	ok(!ofs_pk_int(doc, none, &v) && v == 5,
+	    "an invalid node is not an int");
 	is_u64(ofs_pk_str(doc, root).len, 0, "a list has no bytes");
-	is_u64(ofs_pk_len(doc, none), 0, "no node has length 0");
+	is_u64(ofs_pk_len(doc, none), 0, "an invalid node has length 0");
 	ok(ofs_pk_item(doc, root, 2) == none,
 	    "a list of two has no third item");
 	ok(ofs_pk_key(doc, root, 0) == none, "a list has no keys");
 	ok(ofs_pk_val(doc, root, 0) == none, "a list has no values");
 	ok(ofs_pk_get(doc, root, "a") == none, "a list has no string keys");
-	ok(ofs_pk_attr(doc, none, "a") == none, "no node has no attributes");
+	ok(ofs_pk_attr(doc, none, "a") == none,
+	    "an invalid node has no attributes");
 	ok(ofs_pk_callable(doc, root) == none, "a list has no callable");
-	ok(ofs_pk_args(doc, none) == none, "no node has no arguments");
+	ok(ofs_pk_args(doc, none) == none, "an invalid node has no arguments");
 	ok(ofs_pk_state(doc, root) == none, "a list has no state");
 	ofs_pk_class(doc, root, &m, &n);
 	ok(m.len == 0 && n.len == 0, "a list has no class");

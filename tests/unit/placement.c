@@ -49,8 +49,8 @@ struct mesh {
 	struct ofs_placement p[4];
 	uint64_t shape[4], at[4];
 	uint32_t n;
-	uint32_t order[4],
-	    norder; /* the mesh dimensions that cut tensor dimension 0, in this order */
+	/* The mesh dimensions that cut tensor dimension 0, in this order. */
+	uint32_t order[4], norder;
 };
 
 static bool same(const struct list *want, const struct ofs_run *run, uint32_t n)
@@ -186,7 +186,7 @@ static void random_meshes(void)
 		bad += !check_mesh(&m, n, true);
 	}
 	is_int(bad, 0,
-	    "random meshes with any factor, taken literally, cut as the model says");
+	    "random meshes with any literal factor cut as the model says");
 }
 
 /* "first+count ..." of the rank at coordinates x, y of a 2 x 2 mesh. */

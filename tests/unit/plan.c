@@ -101,7 +101,7 @@ static void ranges(void)
 	while (good < ROUNDS && round_is_good(good))
 		good++;
 	is_u64(good, ROUNDS,
-	    "plans of random shapes, shards, strides and ranges give the bytes");
+	    "plans of random shapes, shards and ranges give the bytes");
 }
 
 /* Reads box b from a and puts its bytes into the whole tensor out. */

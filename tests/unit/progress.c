@@ -105,7 +105,7 @@ static void lines(void)
 	says(&o,
 	    "reshard: 50 %, 500 MB of 1.00 GB, 0 B/s, ? left\n"
 	    "reshard: 100 MB in 5 s, 20.0 MB/s\n",
-	    "forced progress begins at once, without bytes of an earlier run in the rate");
+	    "forced progress begins at once, with the rate of this run");
 }
 
 /* The file is a part of the work, so that bytes are not the percentage. */

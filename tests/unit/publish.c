@@ -397,8 +397,8 @@ static void test_errors(const struct scenario *s, int code)
 		}
 	}
 	ok(wrong == 0 && points > 5,
-	    "%s: each of %d calls that fails with %s leaves the old or new state",
-	    s->name, points, strerror(code));
+	    "%s: old or new after each of %d calls fails with %s", s->name,
+	    points, strerror(code));
 }
 
 /* Killed before each call, the checkpoint is completely old or new after
@@ -438,8 +438,7 @@ static void test_kills(const struct scenario *s)
 		}
 	}
 	ok(wrong == 0 && points > 5,
-	    "%s: death at each of %d calls leaves the old or new state",
-	    s->name, points);
+	    "%s: old or new after death at each of %d calls", s->name, points);
 }
 
 /* After a kill, another program has replaced the new file b1. Recovery must not

@@ -441,7 +441,7 @@ static void index_lies(void)
 		warns(fs,
 		    "OFS661 " INDEX ": 'b' is not in the file that it "
 		    "names, but in " FILE1),
-	    "a tensor in another file than the index says is read, with a warning");
+	    "a tensor in another file than indexed is read, with a warning");
 	is_int(read_at(fs, "model/d", buf, 2, 0, &err), -1,
 	    "a tensor that is in no file cannot be read");
 	is_error(err, EIO, "OFS661", "a tensor that is in no file: error text");

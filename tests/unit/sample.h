@@ -1,4 +1,4 @@
-/* sample.h - a hand-made checkpoint with something of everything */
+/* sample.h - a hand-made checkpoint with tensors and values of all kinds */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SAMPLE_H
 #define SAMPLE_H
@@ -29,13 +29,15 @@ struct sample {
 	uint8_t w[60], t[16], conj[16], swap[12], rep[4], exp_avg[16];
 };
 
-/* Make it and open it; options may be NULL. fs is NULL when that fails. */
+/* Makes the checkpoint and opens it; options may be NULL. If opening fails, fs is
+ * NULL, with err. */
 void sample_init(struct sample *s, const struct optimfs_options *options,
     struct optimfs_error *err);
 void sample_fini(struct sample *s);
-/* The node at path; ends the test when there is none. */
+/* The node at path; if there is none, the test ends. */
 uint64_t sample_node(struct sample *s, const char *path);
-/* All of the file at path, NUL after it, malloc'ed; NULL with err. */
+/* The contents of the file at path, followed by NUL, malloc'ed; NULL with err if
+ * it cannot be read. */
 char *sample_read(struct sample *s, const char *path, size_t *len,
     struct optimfs_error *err);
 /* The number after name in .optimfs/stats. */

@@ -211,8 +211,7 @@ static void torn(void)
 		before = got;
 	}
 	is_u64(cuts, n + 1,
-	    "a journal cut at each of %zu bytes gives the records before the cut",
-	    n);
+	    "a journal cut at any of %zu bytes gives the records before it", n);
 	is_u64(got, NRECORDS, "a complete journal gives all records");
 	for (size_t at = 16; at < n; at++) {
 		all[at] ^= 0x40;
@@ -366,7 +365,7 @@ static void failures(void)
 			taken = ofs_stage_append(st, &r, &err) == 0;
 			ofs_stage_close(st, true);
 			ok(!taken || recovered() == 1,
-			    "reset with failing %s %d: what is accepted afterwards is recovered",
+			    "failing %s %d in reset: later records are found",
 			    failing_calls[way], after);
 		}
 }

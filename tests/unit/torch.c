@@ -497,18 +497,18 @@ static void quantized(void)
 		read_good(&m, "a quantized tensor");
 		if (channel) {
 			is_int(mktorch_bytes(&m, "tensor", got, 16, &err), -1,
-			    "a tensor quantized by channel cannot be read");
+			    "a tensor with scales by channel cannot be read");
 			is_error(err, EOPNOTSUPP, "OFS533",
-			    "a tensor quantized by channel: error text");
+			    "a tensor with scales by channel: error text");
 		} else {
 			is_int(mktorch_bytes(&m, "tensor", got, 16, &err), 0,
-			    "a tensor quantized with one scale is read as integers");
+			    "a tensor with one scale is read as integers");
 			ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS535"),
-			    "a tensor quantized with one scale: a warning");
+			    "a tensor with one scale: a warning");
 			ok(m.h.cat->nscales == 1 &&
 				m.h.cat->scales[0].scale == 0.5 &&
 				m.h.cat->scales[0].zero_point == 2,
-			    "a tensor quantized with one scale: scale and zero point");
+			    "a tensor with one scale: scale and zero point");
 		}
 		mktorch_fini(&m);
 	}

@@ -68,12 +68,12 @@ static void read_tensors(const struct mktorch *m, const char *path)
 		buf = malloc(n + 1);
 		if (t->error != OFS_NONE)
 			ok(strncmp(cat->notes[t->error].text, "OFS533", 6) == 0,
-			    "%s: a tensor is unreadable only if its kind is unsupported: %s",
-			    path, cat->notes[t->error].text);
+			    "%s: an unreadable tensor is unsupported: %s", path,
+			    cat->notes[t->error].text);
 		else if (mktorch_entry(m, &cat->entries[i], buf, n, &err) == -1)
 			ok(err.code == EIO &&
 				(cat->world_size > 1 || !tells_world(path)),
-			    "%s: tensor %u is unreadable only without the other ranks: %s",
+			    "%s: unreadable tensor %u is on other ranks: %s",
 			    path, i, err.text);
 		else
 			ntensors++;
@@ -105,11 +105,10 @@ static int visit(const char *path, const struct stat *st, int type,
 	nfiles++;
 	if (read_real(&m, path, &err) == 0)
 		read_tensors(&m, path);
-	else /* torch failed while writing these files, so data.pkl is missing */
+	else /* torch failed to write these: data.pkl is missing */
 		ok(strncmp(err.text, "OFS524", 6) == 0 &&
 			(has_end(path, "int4.pt") || has_end(path, "size.pt")),
-		    "%s: the file is unreadable only if torch did not finish it: %s",
-		    path, err.text);
+		    "%s: an unreadable file is unfinished: %s", path, err.text);
 	ofs_catalog_free(m.h.cat);
 	return 0;
 }

@@ -166,7 +166,7 @@ static void collisions(void)
 		    "the first of two equal long names is kept");
 		ok(strncmp(t.node[2].name, key, 200) == 0 &&
 			strlen(t.node[2].name) == 219,
-		    "the second of two equal long names is cut, hashed and numbered");
+		    "the second of two equal long names is cut and numbered");
 		ofs_tree_fini(&t);
 	}
 	ofs_catalog_free(cat);

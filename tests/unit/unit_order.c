@@ -16,8 +16,8 @@
  * unit. */
 struct model {
 	char name[64][24];
-	uint32_t unit[64],
-	    mark[64]; /* mark: kind of state. Equal marks cannot be told apart. */
+	uint32_t unit[64];
+	uint32_t mark[64]; /* kind of state; equal kinds look alike */
 	uint32_t n;
 	struct ofs_order_unit units[8];
 	struct ofs_str fqn[8][64];

@@ -750,8 +750,7 @@ int main(void)
 	const char *tmp = getenv("TMPDIR"), *given = getenv("OPTIMFS_SEED");
 
 	seed = given == NULL ? 88172645463325252u : strtoull(given, NULL, 10);
-	if (tmp ==
-	    NULL) /* a file system in memory if possible, since much is synced */
+	if (tmp == NULL) /* in memory if possible: much is synced */
 		tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 	snprintf(top, sizeof(top), "%s/optimfs-direct-XXXXXX", tmp);
 	if (mkdtemp(top) == NULL)

@@ -696,7 +696,7 @@ static void many(void)
 		    (uintmax_t)n);
 		if (n == 1 << 20)
 			is_error(err, EUCLEAN, "OFS510",
-			    "2^20 records are within the limit: error of the first entry");
+			    "2^20 records are accepted: the first is malformed");
 		else
 			is_error(err, E2BIG,
 			    "OFS531 directory of 1048577 records",
