@@ -4,6 +4,7 @@
 
 #include "tap.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,6 +63,19 @@ void bail_out(const char *fmt, ...)
 	exit(255);
 }
 
+/* A description is one line of ASCII, whatever strings are part of it. */
+static void __attribute__((format(printf, 1, 0)))
+describe(const char *fmt, va_list ap)
+{
+	char text[2000];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	for (char *p = text; *p != '\0'; p++)
+		if (*p < 0x20 || *p > 0x7e)
+			*p = iscntrl((unsigned char)*p) ? ' ' : '?';
+	puts(text);
+}
+
 static bool __attribute__((format(printf, 4, 0)))
 verdict(bool pass, const char *file, int line, const char *fmt, va_list ap)
 {
@@ -69,7 +83,7 @@ verdict(bool pass, const char *file, int line, const char *fmt, va_list ap)
 	if (!pass)
 		failed++;
 	printf("%sok %d - ", pass ? "" : "not ", ran);
-	vsay("", fmt, ap);
+	describe(fmt, ap);
 	if (!pass)
 		diag("at %s:%d", file, line);
 	return pass;

@@ -163,8 +163,8 @@ static void test_case(size_t i)
 		ok(false, "case %zu succeeds: %s", i, err.text);
 	} else {
 		ofs_buf_putc(&text, '\0');
-		is_str((char *)text.data, cases[i].text,
-		    "case %zu gives the edited value", i);
+		is_str((char *)text.data, cases[i].text, "case %zu gives %s", i,
+		    cases[i].text);
 		/* A frame with the old length would make CPython continue in
 		 * the middle of an opcode. */
 		ok(memchr(out.data, 0x95, out.len) == NULL,

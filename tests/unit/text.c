@@ -136,11 +136,12 @@ static void table(void)
 		struct ofs_buf out = { 0 };
 
 		is_int(ofs_text_value(doc, root, false, &out, NULL), 0,
-		    "value %zu is printed", i);
+		    "value %zu is printed: %.40s", i, values[i].text);
 		ofs_buf_putc(&out, 0);
-		is_str((char *)out.data, values[i].text, "value %zu: text", i);
+		is_str((char *)out.data, values[i].text,
+		    "value %zu: text is %.40s", i, values[i].text);
 		is_int(ofs_text_kind(doc, root), values[i].kind,
-		    "value %zu: kind", i);
+		    "value %zu: kind of %.40s", i, values[i].text);
 		ofs_buf_fini(&out);
 		ofs_pickle_free(doc);
 	}
@@ -203,8 +204,8 @@ static void numpy(void)
 
 		ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL);
 		ofs_buf_putc(&out, 0);
-		is_str((char *)out.data, cases[i].text, "NumPy value %zu: text",
-		    i);
+		is_str((char *)out.data, cases[i].text,
+		    "NumPy value %zu: text is %.40s", i, cases[i].text);
 		ofs_buf_fini(&out);
 		ofs_pickle_free(doc);
 	}
@@ -260,7 +261,8 @@ static void lines(void)
 			   NULL),
 		    0, "list %zu is printed as lines", i);
 		ofs_buf_putc(&out, 0);
-		is_str((char *)out.data, cases[i].text, "list %zu: text", i);
+		is_str((char *)out.data, cases[i].text,
+		    "list %zu: text is %.40s", i, cases[i].text);
 		ofs_buf_fini(&out);
 		ofs_pickle_free(doc);
 	}

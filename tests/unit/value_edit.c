@@ -213,20 +213,23 @@ static void test_edit(size_t i)
 	}
 	now = ofs_value_edit(&form, edits[i].text, strlen(edits[i].text), &err);
 	if (edits[i].kinds == NULL) {
-		ok(now == NULL, "edit %zu is refused", i);
+		ok(now == NULL, "edit %zu, \"%.40s\", is refused", i,
+		    edits[i].text);
 		is_error(err, edits[i].code,
 		    edits[i].code == EOPNOTSUPP ? "OFS820 " : "OFS806 ",
-		    "edit %zu: error text", i);
+		    "edit %zu, \"%.40s\": error text", i, edits[i].text);
 	} else if (now == NULL) {
 		ok(false, "edit %zu succeeds: %s", i, err.text);
 	} else {
 		kinds(now, ofs_pickle_root(now), &out);
 		ofs_buf_putc(&out, '\0');
-		is_str((char *)out.data, edits[i].kinds, "edit %zu: kinds", i);
+		is_str((char *)out.data, edits[i].kinds,
+		    "edit %zu, \"%.40s\": kinds", i, edits[i].text);
 		out.len = 0;
 		ofs_text_value(now, ofs_pickle_root(now), false, &out, &err);
 		ofs_buf_putc(&out, '\0');
-		is_str((char *)out.data, after, "edit %zu: text", i);
+		is_str((char *)out.data, after, "edit %zu, \"%.40s\": text", i,
+		    edits[i].text);
 	}
 	ofs_buf_fini(&out);
 	ofs_pickle_free(now);
@@ -269,14 +272,15 @@ static void test_lines(void)
 
 		if (lists[i].kinds == NULL) {
 			is_error(err, EINVAL, "OFS806 ",
-			    "list edit %zu is refused", i);
+			    "list edit %zu, \"%s\", is refused", i,
+			    lists[i].text);
 		} else if (now == NULL) {
 			ok(false, "list edit %zu succeeds: %s", i, err.text);
 		} else {
 			kinds(now, ofs_pickle_root(now), &out);
 			ofs_buf_putc(&out, '\0');
 			is_str((char *)out.data, lists[i].kinds,
-			    "list edit %zu: kinds", i);
+			    "list edit %zu, \"%s\": kinds", i, lists[i].text);
 		}
 		ofs_buf_fini(&out);
 		ofs_pickle_free(now);

@@ -147,7 +147,7 @@ static void refused(void)
 			ok(ret == -1, "view %s of %s is refused", cases[i].view,
 			    cases[i].line);
 			is_error(err, cases[i].code, cases[i].number,
-			    "view %s of %s: error number", cases[i].view,
+			    "view %s of %s: error code", cases[i].view,
 			    cases[i].line);
 			is_error(err, cases[i].code, cases[i].text,
 			    "view %s of %s: error text", cases[i].view,
