@@ -218,27 +218,32 @@ static int find_end(uint64_t size, ofs_zip_read_fn *read, void *ctx,
 	return check_place(e, err);
 }
 
-/* To torch's reader, names that differ only in case are equal. */
-static int compare_names(const struct ofs_str *a, const struct ofs_str *b)
+/* To torch's reader, names that differ only in case are equal; to NumPy's they
+ * are not. */
+static int compare_names(const struct ofs_zip *zip, const struct ofs_str *a,
+    const struct ofs_str *b)
 {
 	uint32_t n = a->len < b->len ? a->len : b->len;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint8_t x = (uint8_t)a->p[i], y = (uint8_t)b->p[i];
 
-		x = x >= 'A' && x <= 'Z' ? x + 32 : x;
-		y = y >= 'A' && y <= 'Z' ? y + 32 : y;
+		if (!zip->flat) {
+			x = x >= 'A' && x <= 'Z' ? x + 32 : x;
+			y = y >= 'A' && y <= 'Z' ? y + 32 : y;
+		}
 		if (x != y)
 			return x < y ? -1 : 1;
 	}
 	return a->len < b->len ? -1 : a->len > b->len;
 }
 
-static int by_name(const void *a, const void *b, void *zip)
+static int by_name(const void *a, const void *b, void *ctx)
 {
-	const struct ofs_zip_record *r = ((struct ofs_zip *)zip)->record;
+	const struct ofs_zip *zip = ctx;
+	const struct ofs_zip_record *r = zip->record;
 
-	return compare_names(&r[*(const uint32_t *)a].name,
+	return compare_names(zip, &r[*(const uint32_t *)a].name,
 	    &r[*(const uint32_t *)b].name);
 }
 
@@ -257,8 +262,8 @@ static int check_names(struct ofs_zip *zip, struct optimfs_error *err)
 	for (size_t i = 1; i < zip->n; i++) {
 		const struct ofs_str *s = &zip->record[zip->by_name[i]].name;
 
-		if (compare_names(&zip->record[zip->by_name[i - 1]].name, s) ==
-		    0)
+		if (compare_names(zip, &zip->record[zip->by_name[i - 1]].name,
+			s) == 0)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS520 duplicate record '%.*s%.*s'",
 			    OFS_ZIP_SHOW(zip->prefix), OFS_ZIP_SHOW(*s));
@@ -418,7 +423,7 @@ static int compare_wanted(const void *key, const void *item)
 {
 	const struct wanted *w = key;
 
-	return compare_names(&w->name,
+	return compare_names(w->zip, &w->name,
 	    &w->zip->record[*(const uint32_t *)item].name);
 }
 

@@ -31,6 +31,9 @@ is "bytes of an array that is larger than the cache" \
 is "bytes of an array written to a pipe" \
     "$("$OPTIMFS" cat "$data/piped.npz" model/w | cksum)" \
     "$("$OPTIMFS" cat "$data/state.npz" model/layers.0.weight | cksum)"
+is "bytes of arrays whose names differ in case only" \
+    "$("$OPTIMFS" cat "$data/piped.npz" model/W | cksum)" \
+    "$("$OPTIMFS" cat "$data/state.npz" model/fortran | cksum)"
 ok "layout of a deflated array" \
     "$OPTIMFS" cat "$data/compressed.npz" .optimfs/layout/model/large
 has "layout of a deflated array: encoding and codec" '"encoding": "npy", "codec": "deflate"'

@@ -31,4 +31,5 @@ np.save("array.npy", np.arange(4, dtype="<u2"))
 state["model/large"] = np.repeat(np.arange(1000, dtype="<i4"), 1500)
 np.savez_compressed("compressed.npz", **state)
 with open("piped.npz", "wb") as f:
-    np.savez_compressed(Pipe(f), **{"model/w": state["model/layers.0.weight"]})
+    np.savez_compressed(Pipe(f), **{"model/w": state["model/layers.0.weight"],
+                                    "model/W": state["model/fortran"]})
