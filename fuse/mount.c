@@ -76,8 +76,8 @@ static int check_point(const char *point,
 		    point);
 	if (!options->nonempty && !is_empty(point))
 		return optimfs_fail(err, EINVAL,
-		    "OFS758 mount point %s: not empty (-o nonempty hides what "
-		    "is there)",
+		    "OFS758 mount point %s: not empty; the mount point comes "
+		    "after the checkpoint (-o nonempty hides what is there)",
 		    point);
 	return 0;
 }

@@ -16,7 +16,9 @@ static int cat(struct ofs_command *c, const char *path)
 	if (ofs_command_resolve(c, path, &attr, &err) == -1)
 		return ofs_tool_fail(&err);
 	if (S_ISDIR(attr.mode)) {
-		optimfs_fail(&err, EISDIR, "%s: is a directory", path);
+		optimfs_fail(&err, EISDIR,
+		    "%s: is a directory: optimfs ls lists it, optimfs cp -r copies it",
+		    path);
 		return ofs_tool_fail(&err);
 	}
 	if (ofs_command_read(c, attr.node, ofs_sink_stdout, NULL, &err) == -1)

@@ -142,7 +142,9 @@ static int map(struct map *m, struct optimfs_error *err)
 		return -1;
 	if (m->ranks.n == 0)
 		return optimfs_fail(err, ENODATA,
-		    "nothing says which rank wrote which file");
+		    "%s: nothing says which rank wrote which file, so there "
+		    "is no map",
+		    m->c->checkpoint);
 	m->columns = m->ranks.n < room ? m->ranks.n : room;
 	m->cell = calloc(m->columns, sizeof(*m->cell));
 	if (m->cell == NULL)

@@ -27,6 +27,12 @@ struct view {
 	uint64_t shared; /* bytes of files of no rank: indexes */
 };
 
+/* "safetensors" is one set of files, whoever writes it. */
+static bool has_ranks(const char *name)
+{
+	return name[strcspn(name, "@,")] == '@';
+}
+
 /* "dcp@2x8,zstd": 16; default 1. */
 static size_t ranks_of(const char *name)
 {
@@ -115,6 +121,19 @@ static int view_read(struct ofs_command *c, const char *name, struct view *v,
 	return ret;
 }
 
+static bool is_view(struct ofs_command *c, const char *name)
+{
+	struct optimfs_attr attr;
+	char *path;
+	bool is;
+
+	if (asprintf(&path, ".optimfs/view/%s", name) == -1)
+		return false;
+	is = optimfs_resolve(c->fs, path, &attr, NULL) == 0;
+	free(path);
+	return is;
+}
+
 static size_t empty_ranks(const struct view *v)
 {
 	size_t n = 0;
@@ -159,17 +178,21 @@ static void json(const char *name, const struct view *v, uint64_t elements)
 
 static void text(const char *name, const struct view *v, uint64_t elements)
 {
-	printf("view %s\n"
-	       "ranks %zu\n"
-	       "bytes per rank: min %" PRIu64 ", median %" PRIu64
-	       ", max %" PRIu64 "\n"
-	       "ranks without files %zu\n"
-	       "files %" PRIu64 ", %" PRIu64 " bytes in all\n"
-	       "bytes that are not elements %" PRId64 "\n"
-	       "largest file %s, %" PRIu64 " bytes\n",
-	    name, v->nranks, v->rank[0], v->rank[v->nranks / 2],
-	    v->rank[v->nranks - 1], empty_ranks(v), v->files, v->bytes,
-	    (int64_t)(v->bytes - elements),
+	printf("view %s\n", name);
+	if (has_ranks(name))
+		printf("ranks %zu\n"
+		       "bytes per rank: min %" PRIu64 ", median %" PRIu64
+		       ", max %" PRIu64 "\n"
+		       "ranks without files %zu\n",
+		    v->nranks, v->rank[0], v->rank[v->nranks / 2],
+		    v->rank[v->nranks - 1], empty_ranks(v));
+	printf("files %" PRIu64 ", %" PRIu64 " bytes in all\n", v->files,
+	    v->bytes);
+	/* a view of a part, or in another dtype, has other elements */
+	if (strstr(name, ",only=") == NULL && strstr(name, ",dtype=") == NULL)
+		printf("headers, indexes and values %" PRId64 " bytes\n",
+		    (int64_t)(v->bytes - elements));
+	printf("largest file %s, %" PRIu64 " bytes\n",
 	    v->largest_name == NULL ? "-" : v->largest_name, v->largest);
 }
 
@@ -297,6 +320,13 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		goto out;
 	}
 	ret = ofs_walk(c.fs, OPTIMFS_ROOT, 0, add_elements, &elements, &err);
+	if (ret == 0 && c.sweep != NULL && !has_ranks(c.operand[0]) &&
+	    is_view(&c, c.operand[0])) {
+		status = ofs_tool_usage(verb,
+		    "--sweep: '%s' has no ranks: plan it without --sweep",
+		    c.operand[0]);
+		goto out;
+	}
 	if (ret == 0)
 		ret = c.sweep == NULL
 		    ? one(&c, c.operand[0], true, elements, &err)

@@ -398,6 +398,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    "--no-data: two checkpoints are compared by their data");
 		goto out;
 	}
+	if (c.output == NULL && isatty(STDOUT_FILENO)) {
+		status = ofs_tool_usage(verb, "no page to a terminal: -o FILE");
+		goto out;
+	}
 	ret = put_data(&r, &how, &err);
 	ofs_command_end(&c, ret == 0);
 	if (ret == 0 && c.output != NULL)

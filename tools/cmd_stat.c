@@ -378,9 +378,12 @@ static int stat_paths(struct rows *rows, const struct optimfs_scan *how,
 	static char root[] = "/", *whole[] = { root };
 	struct ofs_command *c = rows->c;
 	char **path = c->noperands == 0 ? whole : c->operand;
+	struct optimfs_attr attr;
 	int n = c->noperands == 0 ? 1 : c->noperands, ret = 0;
 
 	for (int i = 0; i < n && ret == 0; i++) {
+		if (ofs_command_resolve(c, path[i], &attr, err) == -1)
+			return -1;
 		ret = optimfs_statistics_tree(c->fs, path[i], c->by != NULL,
 		    how, add, rows, err);
 		if (ret == 0 && rows->bad)

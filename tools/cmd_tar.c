@@ -227,7 +227,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		OFS_PATHS | OFS_QUIET | OFS_PROGRESS, 1, 1, &status) == -1)
 		return status;
 	if (isatty(STDOUT_FILENO))
-		status = ofs_tool_usage(verb, "no archive to a terminal");
+		status = ofs_tool_usage(verb,
+		    "no archive to a terminal: "
+		    "redirect it, or pipe it to tar");
 	else if (archive(&c, c.operand[0], &err) == -1) {
 		ofs_command_end(&c, false);
 		status = ofs_tool_fail(&err);

@@ -4,6 +4,7 @@
 
 #include "tools/command.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +166,55 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 	return -1;
 }
 
+static void try_names(const char *dir, struct ofs_nearest *near)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	while (d != NULL && (e = readdir(d)) != NULL)
+		ofs_nearest_try(near, e->d_name);
+	if (d != NULL)
+		closedir(d);
+}
+
+/* Adds to the error of a checkpoint that does not exist: its name is misspelled,
+ * or is that of a checkpoint and a path in it. */
+static void suggest_checkpoint(const struct ofs_command *c,
+    struct optimfs_error *err)
+{
+	const char *path = c->checkpoint, *slash = strrchr(path, '/');
+	struct optimfs *fs = NULL;
+	struct ofs_nearest near;
+	char *above = slash == NULL
+	    ? strdup(".")
+	    : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+
+	if (above == NULL)
+		return;
+	ofs_nearest_init(&near, slash == NULL ? path : slash + 1);
+	try_names(above, &near);
+	if (near.best[0] != '\0') {
+		optimfs_fail(err, ENOENT,
+		    "OFS002 %s: No such file or directory" OFS_NEAREST_FMT,
+		    path, OFS_NEAREST(&near));
+		goto out;
+	}
+	/* the shortest that exists would be a directory of checkpoints */
+	while (access(above, F_OK) == -1 && strrchr(above, '/') > above)
+		*strrchr(above, '/') = '\0';
+	if (slash != NULL)
+		fs = optimfs_open(above, &c->open, NULL);
+	if (fs != NULL)
+		optimfs_fail(err, ENOENT,
+		    "OFS002 %s: No such file or directory; %s is a checkpoint: "
+		    "a path in it is an argument of its own, as in %s %s",
+		    path, above, above,
+		    path + strlen(above) + strspn(path + strlen(above), "/"));
+	optimfs_close(fs);
+out:
+	free(above);
+}
+
 static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 {
 	struct optimfs_error err;
@@ -175,6 +225,8 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;
+	if (err.number == 2 && access(c->checkpoint, F_OK) == -1)
+		suggest_checkpoint(c, &err);
 	return c->open.together ? ofs_job_fail(&c->job, &err)
 				: ofs_tool_fail(&err);
 }

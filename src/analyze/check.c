@@ -19,8 +19,8 @@ static const struct {
 	    "what cannot be read cannot be checked: optimfs fsck --data "
 	    "says what is damaged" },
 	{ "OFS202",
-	    "training from here makes more of them: go back to a checkpoint "
-	    "before, and find the step that made it" },
+	    "training from here makes more of them: go back to an earlier "
+	    "checkpoint, and find the step that made the first" },
 	{ "OFS203",
 	    "a mean of squares cannot be negative: the elements are not "
 	    "those of this state, or they are damaged" },
@@ -45,14 +45,14 @@ static const struct {
 	    "the optimizer's own weights are not those of the model: one of "
 	    "them is of another step, rank or run" },
 	{ "OFS208",
-	    "a state that has not the shape of its parameter cannot be "
-	    "loaded, or is of another one" },
+	    "a state whose shape is not that of its parameter cannot be "
+	    "loaded, or belongs to another parameter" },
 	{ "OFS209",
 	    "parameters were not updated equally often: parts of the state "
 	    "are of different checkpoints, or were reset" },
 	{ "OFS210",
-	    "the optimizer starts this parameter with what it has not: "
-	    "loading fails, or the moment begins at zero" },
+	    "loading fails, or the optimizer starts the missing moment at "
+	    "zero" },
 	{ "OFS211",
 	    "a frozen parameter is not updated: its state is a leftover, or "
 	    "it was frozen by mistake" },
@@ -61,8 +61,8 @@ static const struct {
 	    "or loaded for another parameter" },
 	{ "OFS213", "no run goes on with this value" },
 	{ "OFS216",
-	    "nothing is known of what was not read: with what the message "
-	    "asks for, an option or another program, it can be checked" },
+	    "what was not read may be sound or damaged: check it again with "
+	    "the option, or the program, that the message names" },
 };
 #define NMEANINGS (sizeof(meanings) / sizeof(meanings[0]))
 

@@ -100,7 +100,8 @@ static char *place_of(struct ofs_check *c, const struct ofs_file_info *f,
 }
 
 static void judge_count(struct ofs_check *c, const struct ofs_exam *e,
-    unsigned i, int number, const struct ofs_count *n, const char *what)
+    unsigned i, int number, const struct ofs_count *n, const char *one,
+    const char *many)
 {
 	const struct ofs_file_info *f = e->file[i];
 	char *place;
@@ -111,7 +112,8 @@ static void judge_count(struct ofs_check *c, const struct ofs_exam *e,
 	found(c, number, part(n, e), f->path,
 	    "%" PRIu64 " of %" PRIu64 " elements %s; the first is %" PRIu64
 	    "%s",
-	    n->n, f->elements, what, n->first, place == NULL ? "" : place);
+	    n->n, f->elements, n->n == 1 ? one : many, n->first,
+	    place == NULL ? "" : place);
 	free(place);
 }
 
@@ -129,16 +131,22 @@ static void judge(struct ofs_check *c, const struct ofs_exam *e)
 		return;
 	}
 	for (unsigned i = 0; i < e->nfiles; i++)
-		judge_count(c, e, i, 202, &e->odd[i], "are no finite numbers");
+		judge_count(c, e, i, 202, &e->odd[i], "is not finite",
+		    "are not finite");
 	judge_count(c, e, e->nfiles > 1 ? 1 : 0, 203, &e->negative,
-	    "are negative");
+	    "is negative", "are negative");
 	judge_count(c, e, 0, 204, &e->broken,
+	    e->kind == OFS_EXAM_ADAM
+		? "is greater than the second moment allows"
+		: "is greater than the other state allows",
 	    e->kind == OFS_EXAM_ADAM
 		? "are greater than the second moment allows"
 		: "are greater than the other state allows");
 	judge_count(c, e, 0, 205, &e->orphan,
+	    "has a second moment of zero and is not zero",
 	    "have a second moment of zero and are not zero");
-	judge_count(c, e, 0, 207, &e->differ, "differ from the model's");
+	judge_count(c, e, 0, 207, &e->differ, "differs from the model's",
+	    "differ from the model's");
 }
 
 /* More than the accumulated rounding of numbers that are not denormal. */
@@ -244,8 +252,8 @@ static void judge_missing(struct ofs_check *c, const struct ofs_param *p)
 		    strncmp(q->path, p->path, q->optimizer) != 0 ||
 		    !ofs_is_adam(s, q))
 			continue;
-		found(c, 210, 1, p->path, "has no %s, as others of its group",
-		    pair[lacks]);
+		found(c, 210, 1, p->path,
+		    "has no %s, unlike others of its group", pair[lacks]);
 		return;
 	}
 }

@@ -317,14 +317,15 @@ static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 	}
 	if (s->gone > 0)
 		ofs_buf_printf(out,
-		    ": of %" PRIu64 " tensors and values a part or all; fsck "
-		    "lists them",
+		    "; %" PRIu64
+		    " tensors and values lack a part or all of their bytes "
+		    "(fsck --json names them)",
 		    s->gone);
 	ofs_buf_putc(out, '\n');
 	put_notes(s, is_missing, "missing", out);
 	put_some(s, "damaged", s->damaged, "; fsck lists them", is_damage, out);
 	put_some(s, "unreadable", s->unread,
-	    " by this version, or not without an option", is_unread, out);
+	    " by this version, or without an option", is_unread, out);
 	if (s->damaged == 0 && !s->is_lossy) {
 		label(out, "damaged");
 		ofs_buf_puts(out, "nothing known; fsck --data reads all\n");
@@ -441,7 +442,7 @@ static void put_below(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 	put_dtypes(s, out);
 	put_sharding(s, out);
-	put_some(s, "missing", s->gone, ", a part or all of each", NULL, out);
+	put_some(s, "missing", s->gone, ", in part or whole", NULL, out);
 	put_some(s, "damaged", s->damaged, "", NULL, out);
 	put_some(s, "unreadable", s->unread, "", NULL, out);
 }
@@ -549,7 +550,7 @@ void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 	if (ofs_summary_problems(s) == 0 && s->unread > 0) {
 		ofs_buf_printf(out,
 		    "%" PRIu64 " of the tensors and values cannot be read by "
-		    "this version, or not without an option; optimfs info ",
+		    "this version, or without an option; optimfs info ",
 		    s->unread);
 		put_plain(out, s->snap->fs->source);
 		ofs_buf_puts(out, " says why");

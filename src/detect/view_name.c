@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/nearest.h"
 #include "detect/registry.h"
@@ -89,6 +90,20 @@ static const struct ofs_view_kind *find_view(const char *name, size_t n,
 	return NULL;
 }
 
+/* Names that people have for a view of another name. */
+static const struct {
+	const char *word, *view;
+} other_names[] = {
+	{ "fsdp2", "dcp" },
+	{ "dtensor", "dcp" },
+	{ "pytorch", "torch" },
+	{ "pt", "torch" },
+	{ "hf", "safetensors,hf" },
+	{ "huggingface", "safetensors,hf" },
+	{ "deepspeed", "zero3" },
+	{ "zero", "zero3" },
+};
+
 /* No view is called so: which one is near, and all there are. */
 static int unknown(const char *name, size_t n, struct optimfs_error *err)
 {
@@ -107,6 +122,10 @@ static int unknown(const char *name, size_t n, struct optimfs_error *err)
 			    "%s%s%s", len == 0 ? "" : ", ", v->name,
 			    v->ranked ? "@N" : "");
 	}
+	for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]);
+	     i++)
+		if (strcasecmp(word, other_names[i].word) == 0)
+			strcpy(near.best, other_names[i].view);
 	return optimfs_fail(err, ENOENT,
 	    "OFS771 '%.80s': no format is called '%s'" OFS_NEAREST_FMT
 	    " There are %s",

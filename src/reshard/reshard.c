@@ -303,7 +303,9 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 
 	if (r->lead && lstat(dir, &st) == 0) {
 		ofs_reshard_tidy(dir);
-		return optimfs_fail(err, EEXIST, "%s is there already", dir);
+		return optimfs_fail(err, EEXIST,
+		    "%s is there already: remove it, or give another name",
+		    dir);
 	}
 	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;

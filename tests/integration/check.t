@@ -63,7 +63,7 @@ state=optim/state/layers.0.w1.weight
 damage $state/exp_avg_sq 2 nan 5
 finds OFS202 $state/exp_avg_sq
 like "the finding names count, file, offset and rank" "$(head -n 1 "$scratch/out")" \
-    "*1 of 228 elements are no finite numbers; *, in $file at byte $offset (rank 2)"
+    "*1 of 228 elements is not finite; *, in $file at byte $offset (rank 2)"
 like "the finding says what it means for training" \
     "$(sed -n 2p "$scratch/out")" '    training from *'
 

@@ -66,6 +66,7 @@ does 0 "cat of several paths succeeds" cat "$ck" $state/step optim/param_groups/
 printf '3.0\n0.001\n' | cmp -s - out
 ok $? "cat prints files in the order given"
 does 3 "cat of a directory exits with 3" cat "$ck" optim
+says err 'OFS009 optim: is a directory: optimfs ls ' "cat of a directory names ls and cp"
 does 0 "cat of .optimfs/info.json succeeds" cat "$ck" .optimfs/info.json
 python3 -m json.tool out >/dev/null 2>err
 ok $? ".optimfs/info.json is valid JSON"
@@ -186,11 +187,25 @@ does 2 "a misspelled option of a verb exits with 2" ls --jsno "$ck"
 says err "did you mean '--json'" "the nearest option of the verb is suggested"
 does 3 "a misspelled path exits with 3" cat "$ck" model/nrom.bias
 says err "model/nrom.bias: no such name; did you mean 'norm.bias'" "the nearest path is suggested"
+does 3 "a misspelled path of stat exits with 3" stat "$ck" model/nrom.bias
+says err "ckpt: model/nrom.bias: no such name; did you mean 'norm.bias'" \
+    "stat names the checkpoint and the nearest path"
+cp -r "$ck" step-1000
+does 3 "a misspelled checkpoint exits with 3" info step-100
+says err "step-100: No such file or directory; did you mean 'step-1000'" \
+    "the nearest checkpoint is suggested"
+does 3 "a path appended to the checkpoint exits with 3" ls step-1000/model/norm
+says err 'step-1000 is a checkpoint: .* as in step-1000 model/norm$' \
+    "the message separates the checkpoint from the path"
 does 3 "a misspelled directory in a path exits with 3" ls "$ck" optm/state/norm.bias
 says err "did you mean 'optim'" "the nearest directory is suggested"
 does 2 "a misspelled format exits with 2" reshard --to dpc@4 "$ck" none
 says err "no format is called 'dpc'; did you mean 'dcp'.* There are dcp@N, " \
     "the nearest format is suggested and all formats are listed"
+does 2 "reshard to fsdp2 exits with 2" reshard --to fsdp2@4 "$ck" none
+says err "did you mean 'dcp'" "dcp is suggested for fsdp2, and not fsdp"
+does 2 "reshard to hf exits with 2" reshard --to hf "$ck" none
+says err "did you mean 'safetensors,hf'" "safetensors,hf is suggested for hf"
 does 2 "reshard without --to exits with 2" reshard "$ck" none
 says err 'which layout[?] --to dcp@N, .*zero3@N$' "reshard without --to lists the formats"
 does 2 "reshard to 0 ranks exits with 2" reshard --to dcp@0 "$ck" none
@@ -281,6 +296,10 @@ if command -v script >/dev/null; then
 	says tty "empty-one is an empty template, dcp@2: .*'optimfs mount -o rw empty-one MOUNTPOINT'.*[.]empty-one[.]optimfs" \
 	    "mkfs on a terminal says how to fill the template"
 	rm -rf made empty-one .empty-one.optimfs
+	script -qec "'$OPTIMFS' report '$ck'" tty >/dev/null
+	says tty 'no page to a terminal: -o FILE' "report does not print its page on a terminal"
+	script -qec "'$OPTIMFS' tar '$ck' model" tty >/dev/null
+	says tty 'no archive to a terminal: redirect it' "tar does not print its archive on a terminal"
 fi
 does 2 "report with an option in place of the file exits with 2" report -o type=dcp "$ck"
 says err 'the option is given as --type=dcp' "report says how the option is written"

@@ -43,7 +43,7 @@ cp -r "$ck" "$scratch/hurt" && chmod -R u+w "$scratch/hurt"
 rm "$scratch/hurt/__1_0.distcp"
 ok "info of a checkpoint with a missing file succeeds" "$OPTIMFS" info "$scratch/hurt"
 has "info counts the tensors and values of the missing file" \
-    '^missing +1 file: of [0-9]+ tensors and values '
+    '^missing +1 file; [0-9]+ tensors and values lack '
 has "info names the missing file with OFS140" '^  OFS140 .*__1_0\.distcp'
 lacks() {
 	! grep -qE -- "$2" "$scratch/out"
@@ -55,7 +55,7 @@ cp "$ck/__1_0.distcp" "$scratch/hurt/"
 truncate -s 100000 "$scratch/hurt/__2_0.distcp"
 ok "info of a checkpoint with a truncated file succeeds" "$OPTIMFS" info "$scratch/hurt"
 has "info says that the end of one file is missing" \
-    '^missing +the end of 1 file: of [0-9]+ tensors and values '
+    '^missing +the end of 1 file; [0-9]+ tensors and values lack '
 has "info gives the truncated file as the reason against dcp@N" \
     '^  not dcp@N, .*: OFS140 files are missing or short'
 cp "$ck/__2_0.distcp" "$scratch/hurt/" && rm "$scratch/hurt/__1_0.distcp"

@@ -82,6 +82,8 @@ like "OFS758 says that the mount point is not a directory" "$(said)" "*OFS758*no
 mkdir "$scratch/full"
 touch "$scratch/full/x"
 status "mount on a non-empty directory exits with 2" 2 "$o" mount "$ck" "$scratch/full"
+like "OFS758 says which argument the mount point is" "$(said)" \
+    "*OFS758*not empty; the mount point comes after the checkpoint*"
 status "mount -o nonempty on a non-empty directory succeeds" 0 \
     "$o" mount -o nonempty "$ck" "$scratch/full"
 "$o" umount "$scratch/full"

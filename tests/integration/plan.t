@@ -17,6 +17,11 @@ like "the largest" "$said" "*largest file $(cd "$scratch/made" &&
     find . -type f -printf '%s %f\n' | sort -n | tail -n 1 | cut -d ' ' -f 2), * bytes"
 like "no rank is empty" "$said" '*ranks without files 0
 *'
+ok "a layout without ranks" "$OPTIMFS" plan "$four" safetensors
+is "says nothing about ranks" "$(grep -c rank "$scratch/out")" 0
+ok "a layout of a part" "$OPTIMFS" plan "$four" dcp@2,only=model
+is "is not compared with the elements of the whole" \
+    "$(grep -c ^headers "$scratch/out")" 0
 ok "several" "$OPTIMFS" plan --sweep 8..64 "$four" dcp
 is "are a line each" "$(awk 'NR > 1 { print $1 }' "$scratch/out" |
     tr '\n' ' ')" '8 16 32 64 '
@@ -29,6 +34,8 @@ status "a view without a name" 2 "$OPTIMFS" plan "$four" ''
 status "a range that is none" 2 "$OPTIMFS" plan --sweep 8-64 "$four" dcp
 status "a view that is none" 2 "$OPTIMFS" plan "$four" nothing@4
 status "of many" 2 "$OPTIMFS" plan --sweep 2..4 "$four" safetensors
+like "says why" "$(cat "$scratch/err")" \
+    "*'safetensors' has no ranks: plan it without --sweep*"
 is "prints nothing but the message" "$(cat "$scratch/out")" ""
 ok "a sweep whose end is not reached" "$OPTIMFS" plan --sweep 3..11 "$four" dcp
 is "stops before it" "$(awk 'NR > 1 { print $1 }' "$scratch/out" |
@@ -48,6 +55,10 @@ like "what all ranks hold alike" "$said" \
     "*$full$full$full$full *1776 model/tok_embeddings.weight*" ||
     diag "$said"
 like "what some have nothing of" "$said" "*$none*"
+status "the map of a file that no rank wrote" 3 "$OPTIMFS" map \
+    "$TOP_SRCDIR/tests/data/numpy/state.npz"
+like "says why there is none" "$(cat "$scratch/err")" \
+    '*OFS013 *state.npz: nothing says which rank wrote which file, so there is no map'
 ok "the map of one rank" "$OPTIMFS" map "${four%_w4/ckpt}_w1/ckpt"
 like "says so" "$(head -n 1 "$scratch/out")" 'rank 0, one column per rank; *'
 done_testing

@@ -87,7 +87,7 @@ static int lacks(struct ofs_str name, const char *what,
     struct optimfs_error *err)
 {
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS682 %.120s of the optimizer %s", name.p, what);
+	    "OFS682 parameter %.120s of the optimizer %s", name.p, what);
 }
 
 static int add_param(struct ofs_zero_new *z, uint32_t i, uint32_t group,
@@ -99,8 +99,8 @@ static int add_param(struct ofs_zero_new *z, uint32_t i, uint32_t group,
 
 	if (weight == OFS_NONE)
 		return lacks(name,
-		    "is not in the model (ids=FILE names parameters that are "
-		    "numbers)",
+		    "is not in the model (if it is a number: -o ids=FILE gives "
+		    "the names)",
 		    err);
 	entry = z->weight[weight].entry;
 	t = ofs_flat_tensor(&z->m, entry);
@@ -196,8 +196,8 @@ static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 		v->widened = widens(t);
 		if (t->dtype != OFS_FLOAT32 && !v->widened)
 			return lacks(p->fqn,
-			    "has no weights in float32: neither a state fp32, "
-			    "nor are those of the model such that it has them",
+			    "has no weights in float32: there is no state fp32, "
+			    "and those of the model have another dtype",
 			    err);
 		v->fp32 = p->model;
 	}
@@ -249,13 +249,15 @@ static int check_values(const struct ofs_zero_new *z, struct optimfs_error *err)
 static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	static const char several[] =
-	    "OFS682 DeepSpeed's files hold one optimizer with param_groups; "
-	    "here are several, or none";
+	    "OFS682 DeepSpeed's files hold one optimizer; here are several, "
+	    "or one without param_groups";
 
 	if (ofs_flat_read_groups(&z->m, several, err) == -1)
 		return -1;
 	if (!z->m.has_optim)
-		return optimfs_fail_as(err, EOPNOTSUPP, "%s", several);
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS682 DeepSpeed's files hold an optimizer; here is "
+		    "none");
 	if (check_options(z, err) == -1 || check_values(z, err) == -1 ||
 	    add_params(z, err) == -1 || ofs_zero_new_scalars(z, err) == -1 ||
 	    ofs_flat_read_states(&z->m, NULL, take_master, z, err) == -1)
