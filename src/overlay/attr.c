@@ -233,10 +233,6 @@ static int keep_attr(struct ofs_overlay *e, uint32_t index,
 
 	if (f == NULL)
 		return -1;
-	if (f->text)
-		return optimfs_fail(err, EINVAL,
-		    "OFS816 a file of the checkpoint that is a text stays one: "
-		    "remove it first");
 	if (!dtype) {
 		shape = malloc(n + 1);
 		if (shape == NULL)
@@ -253,6 +249,28 @@ static int keep_attr(struct ofs_overlay *e, uint32_t index,
 	}
 	pthread_rwlock_unlock(&f->lock);
 	ofs_overlay_changed(e, true);
+	return 0;
+}
+
+/* May a file of the checkpoint get this form? What was written to it stays what
+ * it is, elements or a text. */
+static int may_change(const struct ofs_overlay *e, uint32_t index,
+    const char *name, const struct ofs_overlay_form *form,
+    struct optimfs_error *err)
+{
+	if (ofs_overlay_is_made(e, index))
+		return 0;
+	if (e->ops->hidden)
+		return optimfs_fail(err, EINVAL,
+		    "OFS816 the layout has another %s for it", name);
+	if (ofs_entry_is_text(e->cat, e->tree->node[index].entry))
+		return optimfs_fail(err, EINVAL,
+		    "OFS816 a file of the checkpoint that is a text stays one: "
+		    "remove it first");
+	if (form->ndim == 0)
+		return optimfs_fail(err, EINVAL,
+		    "OFS816 a tensor of the checkpoint that has dimensions "
+		    "keeps some: remove it first");
 	return 0;
 }
 
@@ -286,11 +304,8 @@ int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
 	if (known && now.dtype != OFS_DTYPE_NONE && form.dtype == now.dtype &&
 	    same_shape(&form, &now))
 		return 0;
-	if (e->ops->hidden && !ofs_overlay_is_made(e, index))
-		return optimfs_fail(err, EINVAL,
-		    "OFS816 the layout has another %s for it than %.*s", name,
-		    (int)(n < 80 ? n : 80), value);
-	if (record_attr(e, index, name, value, n, err) == -1)
+	if (may_change(e, index, name, &form, err) == -1 ||
+	    record_attr(e, index, name, value, n, err) == -1)
 		return -1;
 	return keep_attr(e, index, &form, dtype, err);
 }

@@ -186,7 +186,29 @@ static void lost(void)
 	optimfs_close(fs);
 }
 
-/* The same without a lost page. */
+/* A refused attribute must not be in the journal, where replay would fail. */
+static void refused(void)
+{
+	static const char lr[] = "optim/param_groups/0/lr";
+	struct optimfs *fs = begin();
+
+	is_int(optimfs_setxattr(fs, node_of(fs, lr), "user.optimfs.dtype",
+		   "int64", 5, &err),
+	    -1, "setxattr of a dtype on a text fails");
+	is_error(err, EINVAL, "OFS816", "with OFS816");
+	is_int(optimfs_setxattr(fs, node_of(fs, TENSOR), "user.optimfs.shape",
+		   "", 0, &err),
+	    -1, "setxattr of no dimensions on a tensor with some fails");
+	is_error(err, EINVAL, "OFS816", "with OFS816");
+	is_int(put(fs, TENSOR, 0x3f), 0, "a tensor is written");
+	optimfs_close(fs);
+	fs = open_rw(OPTIMFS_RECOVER_YES);
+	ok(fs != NULL, "the journal is replayed: %s", err.text);
+	is_int(first_byte(fs, TENSOR), 0x3f, "the staged tensor is recovered");
+	optimfs_close(fs);
+}
+
+/* The same as lost(), without a lost page. */
 static void not_lost(void)
 {
 	struct optimfs *fs;
@@ -331,6 +353,7 @@ int main(void)
 	snprintf(ck, sizeof(ck), "%s/ck", top);
 	lost();
 	not_lost();
+	refused();
 	journals();
 	mistakes();
 	stale();
