@@ -289,7 +289,8 @@ static int place_added(struct place *p, struct ofs_commit_task *t,
 	return ret == -1 ? -1 : 0;
 }
 
-/* Parses an added text as the kind of its model. */
+/* Parses an added text as the kind of its model; without one, as an element of
+ * its own type, or as what it looks like. */
 static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
@@ -308,6 +309,13 @@ static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
 		t->dtype = c->cat->tensors[t->like->ref].dtype;
 		t->text = true;
 		memcpy(t->element, made.element, sizeof(t->element));
+		return 0;
+	}
+	if (ch->dtype != OFS_DTYPE_NONE) {
+		t->text = true;
+		if (ofs_value_element(ch->dtype, ch->text, ch->ntext,
+			t->element, err) == -1)
+			return optimfs_fail_in(err, "%.200s", ch->path);
 		return 0;
 	}
 	t->doc = ofs_value_edit(&form, ch->text, ch->ntext, err);
