@@ -68,6 +68,47 @@ static void test_names(const char *name, const char *state, bool tensor)
 	edited_fini(&e);
 }
 
+/* Moves tensors within the pickled state of an optimizer, out of it and into
+ * it. */
+static void test_nested(void)
+{
+	struct edited e;
+
+	edited_init(&e, "pytorch/dcp_torch113/ckpt", NULL);
+	edited_rename(&e, "optim/state/0/exp_avg", "optim/state/0/momentum");
+	edited_rename(&e, "optim/state/1/exp_avg", "optim/state/2/momentum");
+	edited_rename(&e, "optim/state/1/exp_avg_sq", "model/moved");
+	edited_rename(&e, "model/model.1.bias", "optim/state/0/moved");
+	commits(&e, "tensors in and out of a pickled value");
+	edited_fini(&e);
+}
+
+/* A changed scalar tensor keeps its type under a name that nothing else has. */
+static void test_renamed_scalar(void)
+{
+	const struct ofs_catalog *cat;
+	struct optimfs_error err = { 0 };
+	struct optimfs_attr attr;
+	struct optimfs *fs;
+	struct edited e;
+
+	edited_init(&e, "pytorch/dcp_fsdp2_w2/ckpt", NULL);
+	edited_rename(&e, "optim/state/" W "/step", "optim/state/" W "/count");
+	e.changes.v[e.changes.n - 1].text = "7.0\n";
+	e.changes.v[e.changes.n - 1].ntext = 4;
+	is_int(edited_commit(&e, &err), 0, "commit a renamed scalar: %s",
+	    err.text);
+	fs = optimfs_open(e.path, NULL, &err);
+	if (fs == NULL ||
+	    optimfs_resolve(fs, "optim/state/" W "/count", &attr, &err) == -1)
+		bail_out("%s", err.text);
+	cat = fs->now->cat;
+	is_int(cat->entries[fs->now->tree.node[attr.node - 1].entry].kind,
+	    OFS_ENTRY_TENSOR, "a changed and renamed scalar is a tensor");
+	optimfs_close(fs);
+	edited_fini(&e);
+}
+
 /* A tensor that the format cannot store fails the commit by name. */
 static void test_refused(const char *name, const char *state, int code,
     const char *text)
@@ -320,6 +361,8 @@ int main(void)
 	test_one("pytorch/safetensors_plain/ckpt", NULL, "model/adapter.weight",
 	    NULL, NULL);
 	test_units();
+	test_nested();
+	test_renamed_scalar();
 	test_elsewhere();
 	test_unsound();
 	test_faults("pytorch/dcp_fsdp2_w4/ckpt");

@@ -7,6 +7,7 @@
 
 #include "base/copy.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/dcp/update.h"
 #include "format/torch/update.h"
 #include "layout/archive.h"
@@ -215,7 +216,9 @@ static int drop_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 
 	flat_key(d, t, t->npath, &key);
 	name = (struct ofs_str){ (char *)key.data, (uint32_t)key.len };
-	if (ofs_commit_dcp_pair(d, &d->keys, name) != OFS_NONE) {
+	if (key.bad) {
+		ret = ofs_no_memory(err);
+	} else if (ofs_commit_dcp_pair(d, &d->keys, name) != OFS_NONE) {
 		t->done = true;
 		ret = ofs_commit_dcp_drop(d, name, err);
 	}
@@ -250,24 +253,37 @@ static int add_new(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	return ofs_commit_dcp_add(d, t, name, out, off, len, err);
 }
 
-/* A tensor renamed within the index keeps its items; so do rewritten chunks of
- * it, which is why renaming comes after them. */
-static bool keeps_items(const struct ofs_commit_dcp *d,
-    const struct ofs_commit_task *t)
-{
-	return t->doc == NULL && t->from != NULL &&
-	    ofs_commit_tensor(d->c, t->change) != NULL;
-}
-
-static void source_name(const struct ofs_commit_dcp *d,
+/* The key of an entry in this index; false: it has none, as it is in another
+ * part or inside a pickled value. */
+static bool source_name(const struct ofs_commit_dcp *d,
     const struct ofs_entry *e, struct ofs_buf *out)
 {
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(d->c->cat, e->path, &n);
 
-	if (n > d->nprefix)
-		ofs_catalog_join(d->c->cat, c + d->nprefix, n - d->nprefix,
-		    out);
+	if (n <= d->nprefix)
+		return false;
+	for (uint32_t i = 0; i < d->nprefix; i++)
+		if (!ofs_str_equal(ofs_catalog_string(d->c->cat,
+				       OFS_PATH_STR(c[i])),
+			d->prefix[i].s))
+			return false;
+	ofs_catalog_join(d->c->cat, c + d->nprefix, n - d->nprefix, out);
+	return ofs_commit_dcp_pair(d, &d->keys,
+		   (struct ofs_str){ (char *)out->data, (uint32_t)out->len }) !=
+	    OFS_NONE;
+}
+
+/* Is it a tensor renamed within the index? It keeps its items; so do rewritten
+ * chunks of it, which is why renaming comes after them. from gets its key. */
+static bool keeps_items(const struct ofs_commit_dcp *d,
+    const struct ofs_commit_task *t, struct ofs_buf *from)
+{
+	uint32_t depth;
+
+	return t->op == OFS_TASK_ADD && t->doc == NULL && t->from != NULL &&
+	    ofs_commit_tensor(d->c, t->change) != NULL &&
+	    holder(d, t, &depth) == OFS_NONE && source_name(d, t->from, from);
 }
 
 static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
@@ -275,28 +291,28 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 {
 	struct ofs_buf key = { 0 }, from = { 0 };
 	struct ofs_str name;
-	int ret = 0;
+	bool keeps;
+	int ret;
 
 	if (t->doc == NULL && d->blobs)
 		return ofs_commit_no_place(t,
 		    "tensors are stored in safetensors files, which are not "
 		    "laid out anew",
 		    err);
-	if (keeps_items(d, t) != moved) {
-		t->done = true; /* it is done at the end */
-		return 0;
-	}
+	t->done = true; /* if not now, in the other pass */
 	flat_key(d, t, t->npath, &key);
 	name = (struct ofs_str){ (char *)key.data, (uint32_t)key.len };
-	t->done = true;
-	if (moved) {
-		source_name(d, t->from, &from);
+	keeps = keeps_items(d, t, &from);
+	if (key.bad || from.bad)
+		ret = ofs_no_memory(err);
+	else if (keeps != moved)
+		ret = 0;
+	else if (moved)
 		ret = ofs_commit_dcp_rename(d, t,
 		    (struct ofs_str){ (char *)from.data, (uint32_t)from.len },
 		    name, err);
-	} else {
+	else
 		ret = add_new(d, t, name, err);
-	}
 	ofs_buf_fini(&key);
 	ofs_buf_fini(&from);
 	return ret == -1 ? optimfs_fail_in(err, "%.200s", t->change->path) : 0;
@@ -345,14 +361,13 @@ void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
 	for (size_t i = 0; i < d->c->ntasks; i++) {
 		const struct ofs_commit_task *t = &d->c->task[i];
 		struct ofs_buf from = { 0 };
-		uint32_t first, n;
+		uint32_t first = 0, n = 0;
 
-		if (t->op != OFS_TASK_ADD || !keeps_items(d, t))
-			continue;
-		source_name(d, t->from, &from);
-		ofs_commit_dcp_named(d,
-		    (struct ofs_str){ (char *)from.data, (uint32_t)from.len },
-		    &first, &n);
+		if (keeps_items(d, t, &from))
+			ofs_commit_dcp_named(d,
+			    (struct ofs_str){
+				(char *)from.data, (uint32_t)from.len },
+			    &first, &n);
 		for (uint32_t k = first; k < first + n; k++)
 			d->gone[d->by_name[k]] =
 			    d->moved[d->by_name[k]] != OFS_NONE;
