@@ -308,22 +308,33 @@ static int read_scale(void *ctx, uint32_t tensor, struct ofs_scale *scale,
 {
 	struct ofs_snapshot *snap = ((const struct ofs_view_dir *)ctx)->snap;
 
-	return ofs_locate_scale(&snap->reader, tensor, scale, err);
+	/* of an added tensor it is not known */
+	return tensor < snap->cat->ntensors
+	    ? ofs_locate_scale(&snap->reader, tensor, scale, err)
+	    : 0;
 }
 
 static int read_element(void *ctx, uint32_t tensor, void *out,
     struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = ((const struct ofs_view_dir *)ctx)->snap;
-	const struct ofs_tensor *t = &snap->cat->tensors[tensor];
+	const struct ofs_view_dir *v = ctx;
+	struct ofs_snapshot *snap = v->snap;
+	const struct ofs_catalog *cat =
+	    v->edition == NULL ? snap->cat : v->edition->cat;
+	const struct ofs_tensor *t = &cat->tensors[tensor];
 	struct optimfs_file reader = { .snap = snap };
-	struct ofs_overlay_file *f = ofs_overlay_staged(&reader, tensor);
-	int ret = ofs_fetch_elements(&snap->reader, t, 0, 1, out, err);
+	struct ofs_overlay_file *f;
 
-	if (ret == 0 && f != NULL)
-		ret = ofs_overlay_apply(snap->overlay, f, snap->cat, t, NULL, 0,
-		    1, false, out, err);
-	return ret;
+	/* an added tensor has no stored element */
+	if (tensor >= snap->cat->ntensors)
+		f = v->edition->ops->staged(v->edition, tensor);
+	else if (ofs_fetch_elements(&snap->reader, t, 0, 1, out, err) == 0)
+		f = ofs_overlay_staged(&reader, tensor);
+	else
+		return -1;
+	return f == NULL ? 0
+			 : ofs_overlay_apply(snap->overlay, f, cat, t, NULL, 0,
+			       1, false, out, err);
 }
 
 /* The catalog with staged changes. The lock is held. */

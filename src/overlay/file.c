@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "overlay/overlay_impl.h"
 
-static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
+static struct ofs_overlay_file *file_new(uint32_t index,
     struct optimfs_error *err)
 {
 	struct ofs_overlay_file *f = calloc(1, sizeof(*f));
@@ -29,9 +29,23 @@ static struct ofs_overlay_file *file_new(struct ofs_overlay *e, uint32_t index,
 	f->fd = -1;
 	f->bytes = &ofs_overlay_staged_bytes;
 	f->pending.limit = OFS_TEXT_MAX;
-	f->next = e->files;
-	e->files = f;
 	return f;
+}
+
+struct ofs_overlay_file *ofs_overlay_element(const uint8_t element[16],
+    struct optimfs_error *err)
+{
+	struct ofs_overlay_file *f = file_new(OFS_NONE, err);
+
+	if (f == NULL)
+		return NULL;
+	f->text = true;
+	memcpy(f->element, element, sizeof(f->element));
+	f->accepted = ofs_blob_new(0, err);
+	if (f->accepted != NULL)
+		return f;
+	ofs_overlay_file_free(f);
+	return NULL;
 }
 
 /* Tied names of a tensor share one file. */
@@ -70,9 +84,13 @@ struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *e,
 	if (ofs_overlay_touch(e, index, err) == NULL)
 		return NULL;
 	slot = slot_of(e, index);
-	f = file_new(e, index, err);
+	f = file_new(index, err);
 	*slot = f;
-	if (f == NULL || ofs_overlay_is_made(e, index))
+	if (f == NULL)
+		return NULL;
+	f->next = e->files;
+	e->files = f;
+	if (ofs_overlay_is_made(e, index))
 		return f;
 	f->entry = e->tree->node[index].entry;
 	f->text = ofs_entry_is_text(e->cat, f->entry);
@@ -290,15 +308,24 @@ static int write_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return 0;
 }
 
+/* May an added file be a text? Then views are made of what it says. */
+static bool may_be_text(const struct ofs_overlay_file *f)
+{
+	return f->entry == OFS_NONE &&
+	    (f->dtype == OFS_DTYPE_NONE || f->shape == NULL || f->ndim == 0);
+}
+
 static int write_ready(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
+	bool text;
 	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
 	ret = write_locked(e, f, buf, n, off, err);
+	text = may_be_text(f);
 	pthread_rwlock_unlock(&f->lock);
-	ofs_overlay_changed(e, false);
+	ofs_overlay_changed(e, text);
 	return ret;
 }
 
@@ -348,14 +375,16 @@ static int resize_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
 static int resize_ready(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
+	bool text;
 	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
 	ret = resize_locked(e, f, size, err);
 	if (ret == 0)
 		f->mtime_ns = ofs_now_ns();
+	text = may_be_text(f);
 	pthread_rwlock_unlock(&f->lock);
-	ofs_overlay_changed(e, false);
+	ofs_overlay_changed(e, text);
 	return ret;
 }
 

@@ -182,6 +182,11 @@ int ofs_overlay_fqn(struct ofs_overlay *overlay, uint32_t node,
 struct ofs_overlay_file;
 struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *overlay,
     uint32_t node);
+/* The staged bytes of an added tensor whose file is a text: this element. It
+ * belongs to the caller; NULL: failed. */
+struct ofs_overlay_file *ofs_overlay_element(const uint8_t element[16],
+    struct optimfs_error *err);
+void ofs_overlay_file_free(struct ofs_overlay_file *f);
 /* Elements [first, first + count), in C order, of a box of t (NULL: all of t).
  * Calls each for the runs that are not completely staged and must be read.
  * Stops when each fails. */

@@ -277,7 +277,6 @@ int ofs_overlay_file_resize_named(struct ofs_overlay *e,
 /* The file of a node, or NULL. The lock of names is held. */
 struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *e,
     uint32_t index);
-void ofs_overlay_file_free(struct ofs_overlay_file *f);
 /* Does it differ from the checkpoint? */
 bool ofs_overlay_file_differs(const struct ofs_overlay_file *f);
 /* Assigns data/<id> to it, as in the journal. */

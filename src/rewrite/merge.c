@@ -75,6 +75,23 @@ static uint32_t add_value(struct merge *x, struct ofs_commit_task *t)
 	return ofs_catalog_value(x->cat, doc, ofs_pickle_root(doc), x->err);
 }
 
+/* The bytes of an added tensor: staged, or the element that its text is. */
+static struct ofs_overlay_file *staged(struct merge *x,
+    const struct ofs_commit_task *t)
+{
+	struct ofs_merged *m = x->m;
+	struct ofs_overlay_file *f;
+
+	if (!t->text)
+		return ofs_overlay_of_node(x->overlay, t->change->node);
+	if (ofs_grow(m->element, m->nelements, m->element_cap, x->err) == -1)
+		return NULL;
+	f = ofs_overlay_element(t->element, x->err);
+	if (f != NULL)
+		m->element[m->nelements++] = f;
+	return f;
+}
+
 static uint32_t add_tensor(struct merge *x, const struct ofs_commit_task *t)
 {
 	struct ofs_tensor new = { .dtype = t->dtype,
@@ -92,7 +109,9 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_commit_task *t)
 	if (ofs_reserve(x->m->staged, index + 1ull, x->m->staged_cap, x->err) ==
 	    -1)
 		return OFS_NONE;
-	x->m->staged[index] = ofs_overlay_of_node(x->overlay, t->change->node);
+	x->m->staged[index] = staged(x, t);
+	if (t->text && x->m->staged[index] == NULL)
+		return OFS_NONE;
 	return ofs_catalog_tensor(x->cat, &new, x->err);
 }
 
@@ -229,6 +248,9 @@ void ofs_merged_unref(struct ofs_merged *m)
 	if (m == NULL || atomic_fetch_sub(&m->refs, 1) != 1)
 		return;
 	ofs_catalog_free(m->cat);
+	for (size_t i = 0; i < m->nelements; i++)
+		ofs_overlay_file_free(m->element[i]);
+	free(m->element);
 	free(m->staged);
 	free(m);
 }

@@ -24,6 +24,8 @@ struct ofs_merged {
 	uint32_t ntensors;                /* of them in the reader's catalog */
 	struct ofs_overlay_file **staged; /* of the added ones */
 	size_t staged_cap;
+	struct ofs_overlay_file **element; /* those that were texts */
+	size_t nelements, element_cap;
 };
 
 /* The current state; returns a reference. Changes that the source format has no

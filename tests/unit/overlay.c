@@ -611,6 +611,60 @@ static void views(void)
 	optimfs_close(s.fs);
 }
 
+static bool in_view(const char *path, float element)
+{
+	size_t len = 0;
+	char *got = sample_read(&s, path, &len, &err);
+	bool has =
+	    got != NULL && memmem(got, len, &element, sizeof(element)) != NULL;
+
+	free(got);
+	return has;
+}
+
+/* A new tensor without dimensions is a text in the tree and an element in
+ * views. */
+static void added_scalar(void)
+{
+	static const char dir[] = "optim/state/adapter.bias";
+	static const char step[] = "optim/state/adapter.bias/step";
+	static const char *const states[] = { "exp_avg", "exp_avg_sq" };
+	const struct optimfs_options o = { .rw = true, .scratch = true };
+	const char *top = getenv("TOP_SRCDIR");
+	struct optimfs_attr attr;
+	char path[500];
+
+	snprintf(path, sizeof(path), "%s/tests/data/pytorch/dcp_fsdp2_w2/ckpt",
+	    top != NULL ? top : ".");
+	s.fs = optimfs_open(path, &o, &err);
+	if (s.fs == NULL)
+		bail_out("%s", err.text);
+	is_int(make("optim/state", "adapter.bias", true), 0,
+	    "create the states of a parameter");
+	is_int(make(dir, "step", false), 0, "create its step");
+	is_int(set(step, "user.optimfs.dtype", "float32"), 0,
+	    "the step gets a dtype");
+	is_int(set(step, "user.optimfs.shape", ""), 0,
+	    "the step has no dimensions");
+	is_int(say(step, "1234.5\n"), 0, "write the step");
+	for (int i = 0; i < 2; i++) {
+		is_int(make(dir, states[i], false), 0, "create %s", states[i]);
+		snprintf(path, sizeof(path), "%s/%s", dir, states[i]);
+		is_int(put_at(path, "1234567890123456789012345678", 28, 0,
+			   true),
+		    0, "write %s", states[i]);
+	}
+	ok(in_view(".optimfs/view/dcp@1/__0_0.distcp", 1234.5f),
+	    "a view has the element that the text of an added step says");
+	is_int(say(step, "3.0\n"), 0, "write the step again");
+	ok(!in_view(".optimfs/view/dcp@1/__0_0.distcp", 1234.5f),
+	    "a view does not have the old element of an added step");
+	ok(optimfs_resolve(s.fs, ".optimfs/view/zero1@2/latest", &attr, &err) ==
+		0,
+	    "a view for ZeRO finds the step equal to the others: %s", err.text);
+	optimfs_close(s.fs);
+}
+
 /* A view keeps the staged state of its time only while it is in use. Eight
  * further views displace the first. */
 static void old_view(void)
@@ -660,5 +714,6 @@ int main(void)
 	sample_fini(&s);
 	views();
 	old_view();
+	added_scalar();
 	return done_testing();
 }
