@@ -85,6 +85,12 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 			optimfs_fail(&c->problem, EINVAL,
 			    "OFS302 '%s' is a name that no key has",
 			    ofs_overlay_name(w->e, i));
+		else if (c->kind == OFS_CHANGE_ADD && key.len > 0 &&
+		    memchr(key.data, '\0', key.len) != NULL)
+			optimfs_fail(&c->problem, EINVAL,
+			    "OFS302 '%s' is the name of a key with a NUL, and "
+			    "nothing can be added by such a key",
+			    ofs_overlay_name(w->e, i));
 		keys[--n] =
 		    keep(w, key.len == 0 ? "" : (char *)key.data, key.len);
 		ret = keys[n] == NULL || key.bad ? -1 : 0;

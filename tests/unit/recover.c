@@ -279,6 +279,13 @@ static void mistakes(void)
 	is_error(err, EINVAL, "OFS302",
 	    "a name that decodes to no key: error text");
 	is_int(optimfs_abort(fs, &err), 0, "abort removes the directory");
+	is_int(optimfs_rename(fs, node_of(fs, "model"), "norm.bias",
+		   node_of(fs, "model"), "norm.weight%00x", false, &err),
+	    0, "rename a tensor to the name of a key with a NUL");
+	is_int(optimfs_commit(fs, NULL, NULL, &err), -1,
+	    "a new key with a NUL cannot be committed");
+	is_error(err, EINVAL, "OFS302", "a new key with a NUL: error text");
+	is_int(optimfs_abort(fs, &err), 0, "abort undoes the rename");
 	optimfs_close(fs);
 }
 
