@@ -25,6 +25,9 @@
 /* Longer texts are not printed. */
 #define TEXT_MAX 200
 
+/* The kind of a row that is a failure. */
+#define UNREADABLE "unreadable"
+
 /* A difference. */
 struct row {
 	char *path, *text;
@@ -46,6 +49,7 @@ struct diff {
 	uint64_t differences, files;
 	uint8_t *buf_a, *buf_b;
 	bool bad;
+	int status; /* of the worst file that cannot be read */
 };
 
 static void print_path(const char *path)
@@ -175,6 +179,10 @@ static void print_row(struct diff *d, const struct row *r)
 	ofs_progress_break(&d->c->progress);
 	if ((d->c->flags & OFS_JSON) != 0) {
 		print_json(d, r);
+		return;
+	}
+	if (strcmp(r->kind, UNREADABLE) == 0) {
+		ofs_tool_say("%s", r->text);
 		return;
 	}
 	print_path(r->path);
@@ -386,6 +394,16 @@ static int compare_tensors(struct diff *d, const char *path, uint64_t a,
 	return 0;
 }
 
+/* Is it known that some of its bytes cannot be had? */
+static bool has_error(struct optimfs *fs, uint64_t node)
+{
+	char *value = attribute(fs, node, "user.optimfs.error");
+	bool yes = value != NULL && *value != '\0';
+
+	free(value);
+	return yes;
+}
+
 static bool is_tensor(struct optimfs *fs, uint64_t node)
 {
 	char *shape = attribute(fs, node, "user.optimfs.shape");
@@ -420,6 +438,28 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
 	return ret;
 }
 
+/* One file that cannot be read does not hide the differences of others. */
+static int unreadable(struct diff *d, const char *path, uint64_t a, uint64_t b,
+    struct optimfs_error *why)
+{
+	bool in_a, in_b;
+	int status;
+
+	if (why->code == ENOMEM || why->code == ENOSPC)
+		return -1;
+	in_a = has_error(d->a, a);
+	in_b = has_error(d->b, b);
+	optimfs_fail_in(why, "%s",
+	    in_a == in_b ? path
+		: in_a   ? d->c->checkpoint
+			 : d->b_name);
+	say(d, path, UNREADABLE, NULL, 0, "%s", why->text);
+	status = ofs_tool_status(why->code);
+	if (status > d->status)
+		d->status = status;
+	return 0;
+}
+
 static int visit_a(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
@@ -445,8 +485,11 @@ static int visit_a(void *ctx, const struct ofs_walk_entry *e,
 	if (S_ISDIR(e->attr.mode))
 		return 0;
 	d->c->reading = e->name;
-	if (compare_files(d, e->path, e->attr.node, other.node, err) == -1)
+	if (compare_files(d, e->path, e->attr.node, other.node, &none) == -1 &&
+	    unreadable(d, e->path, e->attr.node, other.node, &none) == -1) {
+		*err = none;
 		return optimfs_fail_in(err, "%s", e->path);
+	}
 	d->done += e->attr.size;
 	show(d, 0);
 	return 0;
@@ -528,7 +571,7 @@ static int by_key(const void *a, const void *b)
 static void summarize(const struct diff *d)
 {
 	static const char *const kinds[] = { "added", "removed", "recast",
-		"reshaped", "kind", "size", "value", "elements" };
+		"reshaped", "kind", "size", "value", "elements", UNREADABLE };
 	bool json = (d->c->flags & OFS_JSON) != 0;
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
@@ -645,6 +688,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		if (d.keep)
 			print_kept(&d);
 		status = d.differences == 0 ? OFS_EXIT_OK : OFS_EXIT_NO;
+		if (d.status > status)
+			status = d.status;
 		if (d.differences == 0 && (c.flags & OFS_JSON) == 0 && !d.keep)
 			ofs_tool_done("equal: %" PRIu64 " files compared",
 			    d.files);

@@ -115,6 +115,7 @@ static void find_holders(const char *point, struct ofs_buf *b)
 		return;
 	while (n < MAX_HOLDERS && (e = readdir(d)) != NULL)
 		if (isdigit((unsigned char)e->d_name[0]) &&
+		    atol(e->d_name) != getpid() &&
 		    holds(e->d_name, point)) {
 			add_holder(b, e->d_name);
 			n++;

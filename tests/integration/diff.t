@@ -92,6 +92,21 @@ status "long texts" 1 \
 is "are not printed" "$(cat "$scratch/out")" 'extra/lr: 1.0 -> Infinity
 extra/text: the value differs'
 
+# What cannot be read does not hide what differs.
+cp -r "$scratch/new" "$scratch/lost"
+rm "$scratch/lost/__3_0.distcp"
+python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/lost" \
+    model/conv.weight 0 scale 1.5 >/dev/null
+status "a checkpoint without a file" 3 "$OPTIMFS" diff "$four" "$scratch/lost"
+like "has unreadable tensors, with the reason" "$(cat "$scratch/err")" \
+    "*OFS140 $scratch/lost: model/*__3_0.distcp is missing*"
+[ "$(grep -c 'OFS140' "$scratch/err")" -gt 50 ]
+tap_result $? "all of which are named"
+like "and a difference, too" "$(cat "$scratch/out")" \
+    "model/conv.weight: 1 of 90 elements differ, *"
+status "in numbers" 3 "$OPTIMFS" diff --summary --json "$four" "$scratch/lost"
+like "they are a kind" "$(cat "$scratch/out")" '*"unreadable": ?*}'
+
 # What is not there, and values.
 "$OPTIMFS" reshard --to torch,only=optim "$four" "$scratch/optim" 2>/dev/null
 status "a checkpoint without a model" 1 \
