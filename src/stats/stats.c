@@ -20,6 +20,10 @@
 
 #define LANES OFS_LANES
 
+/* Exponents are counted as they are stored. Neighbours often have equal ones, so
+ * several tables are used: no increment waits for the previous one. */
+#define TABLES 4
+
 /* Sums of finite numbers. */
 struct sums {
 	uint64_t n;
@@ -46,7 +50,9 @@ struct ofs_stats {
 	uint64_t blocks;
 	struct sums level[64];
 	double min, max;
-	uint64_t exponent[NEXPONENTS];
+	unsigned top;              /* the stored exponent of NaN and Inf */
+	uint64_t (*raw)[TABLES];   /* count of each stored exponent */
+	uint64_t tiny[NEXPONENTS]; /* exponents of denormal numbers */
 };
 
 uint64_t ofs_stats_chunk(enum ofs_dtype t)
@@ -69,6 +75,12 @@ static int find_odd(struct ofs_stats *s)
 	return s->odd == NULL ? -1 : 0;
 }
 
+/* Are its numbers floats of 32 bits? */
+static bool is_float32(enum ofs_dtype t)
+{
+	return t == OFS_FLOAT32 || t == OFS_COMPLEX64;
+}
+
 struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err)
 {
 	struct ofs_stats *s = calloc(1, sizeof(*s));
@@ -85,6 +97,11 @@ struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err)
 		s->code = malloc(sizeof(*s->code) << s->bits);
 		if (s->values == NULL || s->code == NULL || find_odd(s) == -1)
 			goto fail;
+	} else {
+		s->top = is_float32(t) ? 255 : 2047;
+		s->raw = malloc((s->top + 1) * sizeof(*s->raw));
+		if (s->raw == NULL)
+			goto fail;
 	}
 	ofs_stats_clear(s);
 	return s;
@@ -100,6 +117,7 @@ void ofs_stats_free(struct ofs_stats *s)
 		return;
 	free(s->code);
 	free(s->odd);
+	free(s->raw);
 	free(s);
 }
 
@@ -110,9 +128,12 @@ void ofs_stats_clear(struct ofs_stats *s)
 	s->blocks = 0;
 	s->min = INFINITY;
 	s->max = -INFINITY;
-	memset(s->exponent, 0, sizeof(s->exponent));
-	if (s->code != NULL)
+	if (s->code != NULL) {
 		memset(s->code, 0, sizeof(*s->code) << s->bits);
+	} else {
+		memset(s->raw, 0, (s->top + 1) * sizeof(*s->raw));
+		memset(s->tiny, 0, sizeof(s->tiny));
+	}
 }
 
 /* The tree. */
@@ -261,11 +282,7 @@ static struct sums sum_block(struct ofs_stats *s, struct block *b)
 	return out;
 }
 
-/* Counts exponents as they are stored. Neighbours often have equal ones, so
- * several tables are used: no increment waits for the previous one. */
-#define TABLES 4
-
-static void count_doubles(const double *x, size_t n, uint32_t (*raw)[TABLES])
+static void count_doubles(const double *x, size_t n, uint64_t (*raw)[TABLES])
 {
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bits;
@@ -276,7 +293,7 @@ static void count_doubles(const double *x, size_t n, uint32_t (*raw)[TABLES])
 }
 
 /* Floats in pairs: a word holds two exponents. */
-static void count_floats(const uint8_t *p, size_t n, uint32_t (*raw)[TABLES])
+static void count_floats(const uint8_t *p, size_t n, uint64_t (*raw)[TABLES])
 {
 	uint64_t x, y;
 	size_t i = 0;
@@ -295,7 +312,7 @@ static void count_floats(const uint8_t *p, size_t n, uint32_t (*raw)[TABLES])
 		raw[(p[4 * i + 2] >> 7 | p[4 * i + 3] << 1) & 255][0]++;
 }
 
-static uint32_t count_of(const uint32_t raw[TABLES])
+static uint64_t count_of(const uint64_t raw[TABLES])
 {
 	return raw[0] + raw[1] + raw[2] + raw[3];
 }
@@ -320,7 +337,7 @@ static void count_small(struct ofs_stats *s, const double *x, size_t n,
 			s->zeros++;
 		else if (v < denormal) {
 			s->denormals++;
-			s->exponent[exponent_of(v) - EXPONENT_MIN]++;
+			s->tiny[exponent_of(v) - EXPONENT_MIN]++;
 		}
 	}
 }
@@ -350,26 +367,23 @@ static size_t drop_odd(struct ofs_stats *s, double *x, size_t n, uint64_t at)
 static void add_block(struct ofs_stats *s, const uint8_t *p, size_t n,
     uint64_t at)
 {
-	bool f32 = s->dtype == OFS_FLOAT32 || s->dtype == OFS_COMPLEX64;
-	unsigned top = f32 ? 255 : 2047;
-	int bias = f32 ? 127 : 1023;
+	uint64_t small = count_of(s->raw[0]), odd = count_of(s->raw[s->top]);
 	double x[OFS_STATS_BLOCK];
 	struct block b = { n, p, x };
-	uint32_t raw[2048][TABLES];
 
-	memset(raw, 0, (top + 1) * sizeof(*raw));
-	if (f32)
-		count_floats(p, n, raw);
-	if (!f32 || count_of(raw[0]) > 0 || count_of(raw[top]) > 0 ||
-	    BYTE_ORDER != LITTLE_ENDIAN)
+	if (is_float32(s->dtype)) {
+		count_floats(p, n, s->raw);
+	} else {
 		make_doubles(s, &b);
-	if (!f32)
-		count_doubles(x, n, raw);
-	if (count_of(raw[0]) > 0)
+		count_doubles(x, n, s->raw);
+	}
+	small = count_of(s->raw[0]) - small;
+	odd = count_of(s->raw[s->top]) - odd;
+	if (small > 0 || odd > 0 || BYTE_ORDER != LITTLE_ENDIAN)
+		make_doubles(s, &b);
+	if (small > 0)
 		count_small(s, x, n, ofs_normal_min(s->dtype));
-	for (unsigned e = 1; e < top; e++)
-		s->exponent[(int)e - bias - EXPONENT_MIN] += count_of(raw[e]);
-	if (count_of(raw[top]) > 0)
+	if (odd > 0)
 		b.n = drop_odd(s, x, n, at);
 	push(s, 0, sum_block(s, &b));
 }
@@ -499,8 +513,10 @@ void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk)
 	s->zeros += chunk->zeros;
 	s->denormals += chunk->denormals;
 	widen(s, chunk->min, chunk->max);
+	for (unsigned e = 0; e <= s->top; e++)
+		s->raw[e][0] += count_of(chunk->raw[e]);
 	for (size_t i = 0; i < NEXPONENTS; i++)
-		s->exponent[i] += chunk->exponent[i];
+		s->tiny[i] += chunk->tiny[i];
 	for (unsigned k = 64; k-- > 0;)
 		if (chunk->blocks >> k & 1)
 			push(s, k, chunk->level[k]);
@@ -603,7 +619,10 @@ static void result_of_sums(const struct ofs_stats *s,
 		out->min = s->min;
 		out->max = s->max;
 	}
-	memcpy(exponent, s->exponent, sizeof(s->exponent));
+	memcpy(exponent, s->tiny, sizeof(s->tiny));
+	for (unsigned e = 1; e < s->top; e++)
+		exponent[(int)e - (int)(s->top / 2) - EXPONENT_MIN] +=
+		    count_of(s->raw[e]);
 }
 
 static uint64_t element_of(const struct ofs_stats *s, uint64_t number)
