@@ -357,7 +357,7 @@ like "OFS440 names max_metadata" "$(cat "$scratch/err")" \
 not_ok "the mkfs over max_metadata leaves nothing" ls -d new .new.optimfs
 
 # More rank files than open file descriptors.
-few() { # COMMAND...: with them
+few() { # COMMAND...: run it with 64 descriptors
 	sh -c 'ulimit -n 64; exec "$@"' sh "$@"
 }
 ok "mkfs makes 64 rank files with 64 descriptors" \
@@ -405,7 +405,7 @@ for left in info done; do
 		ok "mount after a commit killed behind its rename succeeds" \
 		    "$OPTIMFS" mount -o rw new "$b"
 		is "no template is left after a commit killed behind its rename" \
-		    "$(ls -A .new.optimfs | grep skel)" ""
+		    "$(ls -A .new.optimfs | grep template)" ""
 	fi
 done
 
