@@ -1,5 +1,6 @@
 #!/bin/sh
-# gpu.t - all that GPUs do, by the fake libraries, and by real ones if there are
+# gpu.t - gathering through GPUs, with fake libraries and with real ones where
+# there are GPUs
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
@@ -16,7 +17,8 @@ unset FAKEGPU
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR
 
-# COMMAND..., with the libraries that are tested. faults: of the fake ones.
+# with COMMAND...: run it with the libraries under test; $faults are those of
+# the fake ones
 faults=
 with() {
 	if [ "$libraries" = fake ]; then
@@ -25,7 +27,7 @@ with() {
 		timeout -k 5 $limit "$@"
 	fi
 }
-ranks() { # N COMMAND...: as so many ranks
+ranks() { # N COMMAND...: run it as N ranks
 	ranks_n=$1
 	shift
 	with mpirun --oversubscribe -n "$ranks_n" "$@"
@@ -43,7 +45,8 @@ why_no_mpi() {
 no_mpi=$(why_no_mpi)
 no_mount=$(tap_can_mount)
 
-# Files of a checkpoint, to the directories 0 to N - 1 of nodes.
+# spread copies the files of a checkpoint in turn to the directories nodes/0 to
+# nodes/N-1.
 nodes=$scratch/nodes
 spread() { # CHECKPOINT N
 	rm -rf "$nodes"
@@ -58,15 +61,16 @@ spread() { # CHECKPOINT N
 	done
 }
 
-# All of CHECKPOINT, through GPUs of N ranks, is what it is without them.
+# Is a copy of CHECKPOINT through the GPUs of N ranks equal to one without GPUs?
 same() { # NAME N OPTIONS CHECKPOINT
 	spread "$4" "$2"
 	rm -rf "$scratch/want" "$scratch/got"
 	"$OPTIMFS" cp -r "$4" / "$scratch/want"
-	status "$1: copied" 0 ranks "$2" "$OPTIMFS" cp -r -o "gather=nccl$3" \
+	status "$1: cp -r through GPUs exits with 0" 0 \
+	    ranks "$2" "$OPTIMFS" cp -r -o "gather=nccl$3" \
 	    "$nodes/%r" / "$scratch/got"
-	is "$1: nothing is said" "$(grep OFS "$scratch/err")" ""
-	ok "$1: the same bytes" diff -r "$scratch/want" "$scratch/got"
+	is "$1: cp -r through GPUs prints no error code" "$(grep OFS "$scratch/err")" ""
+	ok "$1: cp -r through GPUs copies the same bytes" diff -r "$scratch/want" "$scratch/got"
 	rm -rf "$scratch/want" "$scratch/got"
 }
 
@@ -78,7 +82,7 @@ fixtures() { # N
 	done
 }
 
-# Some MiB of rows, which are strided when columns of them are wanted.
+# Several MiB. Resharding to dcp@3 also gathers strided columns.
 large() { # N
 	if [ ! -e "$scratch/large" ]; then
 		"$TOP_BUILDDIR/tests/bench/mkdcp" -n 2 -s "$rows,1024" -r 8 \
@@ -89,17 +93,17 @@ large() { # N
 	for o in "" ,gpu_cache=16m; do
 		spread "$scratch/large" "$1"
 		rm -rf "$scratch/got"
-		status "$libraries, $1 ranks, reshard$o" 0 ranks "$1" \
+		status "$libraries, $1 ranks, reshard$o exits with 0" 0 ranks "$1" \
 		    "$OPTIMFS" reshard -o "gather=nccl$o" --to dcp@3 \
 		    "$nodes/%r" "$scratch/got"
-		is "$libraries, $1 ranks, reshard$o: nothing is said" \
+		is "$libraries, $1 ranks, reshard$o prints no error code" \
 		    "$(grep OFS "$scratch/err")" ""
-		ok "$libraries, $1 ranks, reshard$o: the same files" \
+		ok "$libraries, $1 ranks, reshard$o writes the same files" \
 		    diff -r "$scratch/resharded" "$scratch/got"
 	done
 }
 
-# A mount, whose second read needs no disk.
+# A mount with a GPU cache: the second read needs no disk.
 stat_of() { # NAME
 	awk -v n="$1" '$1 == n { print $2 }' "$mnt/.optimfs/stats"
 }
@@ -121,46 +125,47 @@ read_twice() {
 	job=$!
 	daemons="$daemons $job"
 	if ! wait_for_mount; then
-		ok "$libraries: mounted" false
+		ok "$libraries: a checkpoint mounts with gather=nccl" false
 		diag "$(head -n 5 "$scratch/log")"
 		return
 	fi
-	ok "$libraries: what is mounted is right" \
+	ok "$libraries: the first read through the mount is right" \
 	    diff -r "$scratch/large-tree/t" "$mnt"
 	received=$(stat_of gpu.received) hits=$(stat_of gpu.cache_hits)
-	ok "$libraries: it came through the GPU" [ "${received:-0}" -gt 0 ]
-	ok "$libraries: and is right again" \
+	ok "$libraries: the first read was received by the GPU" [ "${received:-0}" -gt 0 ]
+	ok "$libraries: the second read through the mount is right" \
 	    diff -r "$scratch/large-tree/t" "$mnt"
-	is "$libraries: of which nothing came again" "$(stat_of gpu.received)" \
+	is "$libraries: the second read receives nothing" "$(stat_of gpu.received)" \
 	    "$received"
-	ok "$libraries: it was there" \
+	ok "$libraries: the second read hits the GPU cache" \
 	    [ "$(stat_of gpu.cache_hits)" -gt "${hits:-0}" ]
-	is "$libraries: the GPU is used to the end" "$(stat_of gpu.used)" 1
-	status "$libraries: unmounted" 0 "$OPTIMFS" umount "$mnt"
+	is "$libraries: the GPU is still in use after both reads" "$(stat_of gpu.used)" 1
+	status "$libraries: umount exits with 0" 0 "$OPTIMFS" umount "$mnt"
 	wait "$job"
-	is "$libraries: the job ends well" $? 0
-	is "$libraries: and said nothing" "$(grep OFS "$scratch/log")" ""
+	is "$libraries: the job exits with 0" $? 0
+	is "$libraries: the daemon prints no error code" "$(grep OFS "$scratch/log")" ""
 }
 
-# What cannot be.
-refusals() { # more ranks than GPUs
+# What must fail, and what must work without the GPU.
+refusals() { # N: one rank more than GPUs
 	spread "$data/pytorch/dcp_fsdp2_w3/ckpt" "$1"
 	faults=devices=$(($1 - 1))
-	status "$libraries: more ranks than GPUs" 3 ranks "$1" "$OPTIMFS" ls \
+	status "$libraries: more ranks than GPUs exits with 3" 3 ranks "$1" "$OPTIMFS" ls \
 	    -o gather=nccl "$nodes/%r"
-	like "$libraries: which is said" "$(cat "$scratch/err")" '*OFS903*share*'
+	like "$libraries: OFS903 says that ranks share a GPU" \
+	    "$(cat "$scratch/err")" '*OFS903*share*'
 	faults=max=100
-	status "$libraries: a cache larger than the GPU" 0 ranks 1 "$OPTIMFS" \
+	status "$libraries: a cache larger than the GPU exits with 0" 0 ranks 1 "$OPTIMFS" \
 	    ls -o gather=nccl,gpu_cache=100t "$nodes/0"
-	like "$libraries: is done without" "$(cat "$scratch/err")" \
+	like "$libraries: OFS902 says that gpu_cache= is not used" "$(cat "$scratch/err")" \
 	    '*OFS902*without gpu_cache=*'
 	faults=
 }
 
-test_all() { # GPUS, of the libraries
-	ok "$libraries: the kernel writes what the host build does" \
+test_all() { # N: the number of GPUs
+	ok "$libraries: the GPU kernel gives the result of the host build" \
 	    with "$bench" $measure
-	ok "$libraries: GPUs of ranks that are threads" with "$gather" "$1"
+	ok "$libraries: the gather test passes with one thread per rank" with "$gather" "$1"
 	if [ -n "$no_mpi" ]; then
 		skip 1 "$no_mpi"
 		return

@@ -1,5 +1,6 @@
 #!/bin/sh
-# mount_crash.t - daemons that die while they are written to, and full disks
+# mount_crash.t - killed daemons, interrupted commits, stale locks and full
+# disks
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -17,13 +18,14 @@ fresh() {
 	    cp -r "$data/ckpt" "$ck" && chmod -R u+w "$scratch/dir"
 }
 
-# rw [OPTION,...]: mounted, its daemon's number in $daemon
+# rw [OPTION,...]: mount read-write, and set $daemon to the process ID of the
+# daemon
 rw() {
 	"$OPTIMFS" mount -o "rw${1:+,$1}" "$ck" "$mnt" </dev/null &&
 	    daemon=$(sed -n 's/^pid //p' "$stage/lock")
 }
 
-# What a daemon that was killed leaves is a dead mount.
+# Waits for a killed daemon and detaches its dead mount.
 reap() {
 	eventually gone "$daemon"
 	umount -l "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt" 2>/dev/null
@@ -52,44 +54,45 @@ edit() {
 	    sync "$mnt/$lr"
 }
 has_edit() {
-	is "$1: the value" "$(says $lr)" 0.25
-	is "$1: the bytes" "$(says $w | dd bs=16 skip=1 count=1 status=none)" \
+	is "$1: lr has the edited value" "$(says $lr)" 0.25
+	is "$1: the tensor has the edited bytes" \
+	    "$(says $w | dd bs=16 skip=1 count=1 status=none)" \
 	    'some other bytes'
 }
 old_lr=$("$OPTIMFS" cat "$data/ckpt" $lr)
 
-# --- killed with something staged --------------------------------------
+# --- killed with staged data -------------------------------------------
 
 fresh
 rw && edit
 kill -KILL "$daemon" && reap
-is 'killed: the checkpoint is old' "$(says $lr)" "$old_lr"
-ok 'killed: and sound' sound
-not_ok 'killed: what it left is not passed over' "$OPTIMFS" mount -o rw \
+is "killed: the checkpoint keeps the old value" "$(says $lr)" "$old_lr"
+ok "killed: fsck accepts the old checkpoint" sound
+not_ok "killed: mount -o rw fails without recover=" "$OPTIMFS" mount -o rw \
     "$ck" "$mnt"
-like 'killed: by name' "$(cat "$scratch/err")" '*OFS811*recover=yes*'
-ok 'killed: readers do not care' "$OPTIMFS" mount "$ck" "$mnt"
+like "killed: OFS811 names recover=yes" "$(cat "$scratch/err")" '*OFS811*recover=yes*'
+ok "killed: a read-only mount succeeds" "$OPTIMFS" mount "$ck" "$mnt"
 end
-ok 'killed: recover=yes' rw recover=yes
-is 'killed: it is there again' "$(cat "$mnt/$lr")" 0.25
-ok 'killed: and is committed' end
+ok "killed: mount with recover=yes succeeds" rw recover=yes
+is "killed: recover=yes restores the staged value" "$(cat "$mnt/$lr")" 0.25
+ok "killed: umount commits what was recovered" end
 has_edit 'killed'
-ok 'killed: sound' sound
-is 'killed: nothing is left' "$(ls -A "$scratch/dir")" ck
+ok "killed: fsck accepts the committed checkpoint" sound
+is "killed: the commit leaves no staging directory" "$(ls -A "$scratch/dir")" ck
 
 fresh
 rw && edit
 kill -KILL "$daemon" && reap
-ok 'killed: recover=discard' rw recover=discard
-is 'killed: it is dropped' "$(cat "$mnt/$lr")" "$old_lr"
-ok 'killed: nothing to commit' end
-is 'killed: nothing of it is left' "$(ls -A "$scratch/dir")" ck
+ok "killed: mount with recover=discard succeeds" rw recover=discard
+is "killed: recover=discard drops the staged value" "$(cat "$mnt/$lr")" "$old_lr"
+ok "killed: umount succeeds with nothing to commit" end
+is "killed: recover=discard leaves no staging directory" "$(ls -A "$scratch/dir")" ck
 
-# --- killed and ended while it is written to ---------------------------
+# --- killed or terminated during writes --------------------------------
 
 cat >"$scratch/writer.py" <<'END'
 import os, sys
-# Until it fails: what number was synced last?
+# Writes until an error, and prints the number of the last synced write.
 fd = os.open(sys.argv[1], os.O_RDWR)
 n = 0
 try:
@@ -115,30 +118,30 @@ for sig in KILL TERM INT; do
 	reap
 	wait $writer
 	read -r n told <"$scratch/n"
-	is "$sig: the writer is told" "$told" True
-	is "$sig: not committed" "$(says $lr)" "$old_lr"
-	ok "$sig: sound" sound
-	is "$sig: no lock is held" \
+	is "SIG$sig: the next write or fsync fails" "$told" True
+	is "SIG$sig: the checkpoint keeps the old value" "$(says $lr)" "$old_lr"
+	ok "SIG$sig: fsck accepts the old checkpoint" sound
+	is "SIG$sig: a terminated daemon removes its lock" \
 	    "$([ $sig = KILL ] || [ ! -e "$stage/lock" ] && echo yes)" yes
-	ok "$sig: recover=yes" rw recover=yes
+	ok "SIG$sig: mount with recover=yes succeeds" rw recover=yes
 	got=$(python3 -c 'import sys
 b = sys.stdin.buffer.read(64)
 v = int.from_bytes(b[:8], "little")
 assert b == b[:8] * 8, b
 n = int(sys.argv[1])
 print(n <= v <= n + 1 or (n, v))' "$n" <"$mnt/$exp")
-	is "$sig: what was synced is there" "$got" True
-	ok "$sig: committed" end
-	ok "$sig: sound again" sound
+	is "SIG$sig: recover=yes restores the last synced write" "$got" True
+	ok "SIG$sig: umount commits what was recovered" end
+	ok "SIG$sig: fsck accepts the committed checkpoint" sound
 done
 
-# --- ended while it commits --------------------------------------------
+# --- terminated during a commit ----------------------------------------
 
 for ms in 0 5 20 60 150; do
 	fresh
 	rw commit=explicit && edit
 	for f in "$mnt"/model/*; do
-		# all of it changes: more to commit
+		# Change every tensor, to make the commit longer.
 		[ "$f" = "$mnt/$w" ] || [ ! -s "$f" ] ||
 		    dd if=/dev/zero of="$f" bs=8 count=1 conv=notrunc \
 			status=none 2>/dev/null
@@ -150,24 +153,24 @@ for ms in 0 5 20 60 150; do
 	wait $committer
 	committed=$?
 	reap
-	ok "TERM after $ms ms: sound" sound
+	ok "SIGTERM after $ms ms: fsck accepts the checkpoint" sound
 	case $(says $lr) in
 	0.25) now=0 ;;
 	"$old_lr") now=3 ;;
 	*) now=99 ;;
 	esac
-	like "TERM after $ms ms: old or new" $now '[03]'
+	like "SIGTERM after $ms ms: the checkpoint is the old or the new one" $now '[03]'
 	[ $committed != 0 ] ||
-	    is "TERM after $ms ms: as it was told" $now 0
-	ok "TERM after $ms ms: recover=yes" rw recover=yes
-	is "TERM after $ms ms: nothing is lost" "$(cat "$mnt/$lr")" 0.25
-	ok "TERM after $ms ms: committed" end
-	has_edit "TERM after $ms ms"
+	    is "SIGTERM after $ms ms: the checkpoint is new if commit exited with 0" $now 0
+	ok "SIGTERM after $ms ms: mount with recover=yes succeeds" rw recover=yes
+	is "SIGTERM after $ms ms: no staged value is lost" "$(cat "$mnt/$lr")" 0.25
+	ok "SIGTERM after $ms ms: umount commits what was recovered" end
+	has_edit "SIGTERM after $ms ms"
 done
 
-# --- killed at a call of its commit ------------------------------------
+# --- killed at a system call of the commit -----------------------------
 
-# tests/integration/faults.t tries all calls, without a mount.
+# Some calls only; tests/integration/faults.t tries every call, without a mount.
 faultlib=$TOP_BUILDDIR/.libs/faultlib.so
 preloaded() { # VARIABLE=VALUE...
 	fresh && env LD_PRELOAD="$faultlib" "$@" "$OPTIMFS" mount -o rw \
@@ -176,13 +179,13 @@ preloaded() { # VARIABLE=VALUE...
 if [ ! -e "$faultlib" ] || sanitized; then
 	skip 41 "faultlib.so cannot be preloaded"
 else
-	ok 'a daemon whose calls are counted' preloaded \
+	ok "a daemon with counted system calls mounts" preloaded \
 	    FAULT_TRACE="$scratch/trace"
 	edit
 	staged=$(grep -c '^[0-9]' "$scratch/trace")
 	end
 	calls=$(grep -c '^[0-9]' "$scratch/trace")
-	is 'it has made some while it committed' $((calls > staged + 20)) 1
+	is "the commit makes more than 20 counted calls" $((calls > staged + 20)) 1
 	has_edit 'counted'
 	i=0
 	killed=0
@@ -194,12 +197,12 @@ else
 		end 2>/dev/null
 		[ ! -e "$stage/lock" ] || killed=$((killed + 1))
 		reap
-		ok "killed at call $i/10: sound" sound
-		ok "killed at call $i/10: recover=yes" rw recover=yes
-		is "killed at call $i/10: nothing is lost" "$(cat "$mnt/$lr")" 0.25
-		ok "killed at call $i/10: committed" end
+		ok "killed at call $i/10: fsck accepts the checkpoint" sound
+		ok "killed at call $i/10: mount with recover=yes succeeds" rw recover=yes
+		is "killed at call $i/10: no staged value is lost" "$(cat "$mnt/$lr")" 0.25
+		ok "killed at call $i/10: umount commits what was recovered" end
 	done
-	is 'that many were killed' $((killed > 6)) 1
+	is "the daemon was killed during more than six of nine commits" $((killed > 6)) 1
 fi
 
 # --- unmounted by others -----------------------------------------------
@@ -211,39 +214,40 @@ fresh
 rw && edit
 exec 9<"$mnt/$lr"
 if umount -l "$mnt" 2>/dev/null || fusermount3 -u -z "$mnt"; then
-	is 'umount -l: who has a file open reads on' "$(cat <&9)" 0.25
+	is "umount -l: an open file can still be read" "$(cat <&9)" 0.25
 	exec 9<&-
-	ok 'umount -l: it is committed' eventually no_stage
+	ok "umount -l: the daemon commits and removes its staging directory" eventually no_stage
 	has_edit 'umount -l'
-	ok 'umount -l: sound' sound
+	ok "umount -l: fsck accepts the committed checkpoint" sound
 else
 	exec 9<&-
 	skip 5 "cannot unmount lazily"
 fi
 
 fresh
-not_ok 'no mount point' "$OPTIMFS" mount -o rw "$ck" "$scratch/none"
-is 'no mount point: nothing is left' "$(ls -A "$scratch/dir")" ck
-not_ok 'no checkpoint' "$OPTIMFS" mount -o rw "$scratch/dir/none" "$mnt"
-is 'no checkpoint: nothing is left' "$(ls -A "$scratch/dir")" ck
+not_ok "mount -o rw on a missing mount point fails" "$OPTIMFS" mount -o rw "$ck" "$scratch/none"
+is "mount -o rw on a missing mount point leaves no staging directory" "$(ls -A "$scratch/dir")" ck
+not_ok "mount -o rw of a missing checkpoint fails" "$OPTIMFS" mount -o rw "$scratch/dir/none" "$mnt"
+is "mount -o rw of a missing checkpoint leaves no staging directory" "$(ls -A "$scratch/dir")" ck
 
 # --- two writers -------------------------------------------------------
 
 fresh
 mnt2=$(point mnt2)
 rw && edit
-not_ok 'a second writer' "$OPTIMFS" mount -o rw "$ck" "$mnt2"
-like 'a second writer is told of the first' "$(cat "$scratch/err")" \
+not_ok "two writers: a second mount -o rw fails" "$OPTIMFS" mount -o rw "$ck" "$mnt2"
+like "two writers: OFS259 names the process of the first" "$(cat "$scratch/err")" \
     "*OFS259*pid $daemon*"
-not_ok 'nor may it discard' "$OPTIMFS" mount -o rw,recover=discard "$ck" \
+not_ok "two writers: recover=discard does not discard a live mount" \
+    "$OPTIMFS" mount -o rw,recover=discard "$ck" \
     "$mnt2"
-ok 'a reader' "$OPTIMFS" mount "$ck" "$mnt2"
-is 'a reader sees the checkpoint' "$(cat "$mnt2/$lr")" "$old_lr"
+ok "two writers: a read-only mount succeeds" "$OPTIMFS" mount "$ck" "$mnt2"
+is "two writers: a read-only mount shows the committed value" "$(cat "$mnt2/$lr")" "$old_lr"
 "$OPTIMFS" umount "$mnt2"
 end
 has_edit 'two writers'
 
-# --- the source changes below ------------------------------------------
+# --- the source changes while mounted ----------------------------------
 
 for how in index data gone; do
 	fresh
@@ -254,18 +258,18 @@ for how in index data gone; do
 	    status=none ;;
 	gone) mv "$ck" "$scratch/away" && cp -r "$data/ckpt" "$ck" ;;
 	esac
-	not_ok "changed below ($how): not committed" commit
-	like "changed below ($how): and why" "$(cat "$scratch/err")" \
+	not_ok "source changed ($how): commit fails" commit
+	like "source changed ($how): the failed commit reports OFS805" "$(cat "$scratch/err")" \
 	    '*OFS805*'
 	end --keep
-	ok "changed below ($how): and can be had" rw recover=yes
-	is "changed below ($how): it is all there" "$(cat "$mnt/$lr")" 0.25
+	ok "source changed ($how): mount with recover=yes succeeds" rw recover=yes
+	is "source changed ($how): recover=yes restores the staged value" "$(cat "$mnt/$lr")" 0.25
 	"$OPTIMFS" abort "$mnt"
 	end
 	rm -rf "$scratch/away"
 done
 
-# --- locks that lie ----------------------------------------------------
+# --- stale and malformed locks -----------------------------------------
 
 boot=$(cat /proc/sys/kernel/random/boot_id)
 host=$(hostname 2>/dev/null || uname -n)
@@ -280,36 +284,38 @@ free() {
 	    [ "$(ls -A "$scratch/dir")" = ck ]
 }
 lock "$host" "$boot" 999999999
-ok 'a lock of nobody' free
+ok "a lock of a process that does not exist is taken over" free
 lock "$host" "$boot" 1
-ok 'a lock of a number that is somebody else now' free
+ok "a lock with the reused ID of another process is taken over" free
 lock "$host" 11111111-2222-3333-4444-555555555555 1
-ok 'a lock from before a reboot' free
+ok "a lock from before a reboot is taken over" free
 lock elsewhere 11111111-2222-3333-4444-555555555555 77
-not_ok 'a lock of another machine' rw
-like 'which is named' "$(cat "$scratch/err")" '*OFS259*pid 77 on elsewhere*'
+not_ok "a lock of another machine is respected" rw
+like "OFS259 names process and host of the lock" \
+    "$(cat "$scratch/err")" '*OFS259*pid 77 on elsewhere*'
 fresh && mkdir -m 700 "$stage" && : >"$stage/lock"
-ok 'a lock that says nothing' free
+ok "an empty lock is taken over" free
 fresh && mkdir -m 700 "$stage" && head -c 5000 /dev/urandom >"$stage/lock"
-ok 'a lock of noise' free
+ok "a lock with random bytes is taken over" free
 fresh && mkdir -m 700 "$stage" && ln -s "$ck/.metadata" "$stage/lock"
-not_ok 'a lock that is a link' rw
-ok 'what it leads to is whole' cmp "$ck/.metadata" "$data/ckpt/.metadata"
+not_ok "a lock that is a symbolic link makes mount fail" rw
+ok "the target of the symbolic link is not written to" cmp "$ck/.metadata" "$data/ckpt/.metadata"
 fresh && mkdir -m 700 "$stage" && mkfifo "$stage/lock"
-not_ok 'a lock that is a pipe' timeout "$limit" "$OPTIMFS" mount -o rw "$ck" "$mnt"
+not_ok "a lock that is a FIFO makes mount fail" timeout "$limit" "$OPTIMFS" mount -o rw "$ck" "$mnt"
 for name in journal publish; do
 	fresh && mkdir -m 700 "$stage" && mkfifo "$stage/$name"
-	status "a $name that is a pipe" 3 timeout "$limit" \
+	status "a $name that is a FIFO makes mount exit with 3" 3 timeout "$limit" \
 	    "$OPTIMFS" mount -o rw "$ck" "$mnt"
-	like '... is said' "$(cat "$scratch/err")" '*not a regular file*'
+	like "the message says that the $name is not a regular file" \
+	    "$(cat "$scratch/err")" '*not a regular file*'
 done
 fresh && ln -s "$ck" "$stage"
-not_ok 'a stage that is a link' rw
-is 'nothing is made there' "$(ls -A "$ck")" "$(ls -A "$data/ckpt")"
+not_ok "a staging directory that is a symbolic link makes mount fail" rw
+is "nothing is created in the target of the symbolic link" "$(ls -A "$ck")" "$(ls -A "$data/ckpt")"
 
-# --- the kernel's umount does not wait for the commit -------------------
+# --- umount(2) does not wait for the commit ----------------------------
 
-# Nothing is asked of a daemon that is stopped.
+# Only operations that do not ask the daemon, which is stopped here.
 detach() {
 	if [ "$(id -u)" = 0 ]; then
 		umount -i -c "$mnt"
@@ -320,26 +326,26 @@ detach() {
 fresh && rw
 echo 0.25 >"$mnt/$lr"
 kill -STOP "$daemon"
-ok 'umount returns' detach
+ok "umount(8) returns while the daemon is stopped" detach
 "$OPTIMFS" cat "$ck" $lr >"$scratch/read" 2>"$scratch/waits" &
 reader=$!
 "$OPTIMFS" mount -o rw "$ck" "$mnt" 2>"$scratch/mounts" &
 mounter=$!
 daemons="$daemons $daemon $reader $mounter"
-ok 'who reads then waits, and says so' eventually \
+ok "a reader waits for the pending commit, and says so" eventually \
     grep -q 'waiting for the commit of a mount' "$scratch/waits"
-ok 'who mounts, too' eventually \
+ok "a second mount waits for the pending commit, and says so" eventually \
     grep -q 'waiting for the commit of a mount' "$scratch/mounts"
-is 'nothing was read before' "$(cat "$scratch/read")" ''
+is "the reader prints nothing before the commit" "$(cat "$scratch/read")" ''
 kill -CONT "$daemon"
 wait $reader
-is 'what is read is what was committed' "$(cat "$scratch/read")" 0.25
+is "the reader prints the committed value" "$(cat "$scratch/read")" 0.25
 wait $mounter
-is 'and mounted' "$? $(cat "$mnt/$lr")" '0 0.25'
-ok 'a mount that is there is not waited for' "$OPTIMFS" cat "$ck" $lr
-ok 'umount' end
+is "the second mount succeeds and shows the committed value" "$? $(cat "$mnt/$lr")" '0 0.25'
+ok "a reader does not wait for a live mount" "$OPTIMFS" cat "$ck" $lr
+ok "umount after the pending commit succeeds" end
 
-# --- disks that are full, or read-only ---------------------------------
+# --- disks that are full or read-only ----------------------------------
 
 mkdir "$scratch/small"
 if ! mount -t tmpfs -o size=1500k tmpfs "$scratch/small" 2>/dev/null; then
@@ -352,7 +358,7 @@ small() {
 	rm -rf "$ck" "$scratch/small/ballast"
 	cp -r "$data/ckpt" "$ck" && chmod -R u+w "$ck"
 }
-fill() { # all but KIB
+fill() { # KIB: fill the disk except for KIB
 	rm -f "$scratch/small/ballast"
 	head -c $(($(df -k --output=avail "$scratch/small" | tail -n 1) * 1024 - \
 	    $1 * 1024)) /dev/zero >"$scratch/small/ballast"
@@ -363,7 +369,7 @@ edit
 fill 0
 cat >"$scratch/full.py" <<'END'
 import errno, os, sys
-# Both write and close say so, and again.
+# Every write, and close, must fail with ENOSPC.
 fd = os.open(sys.argv[1], os.O_RDWR)
 n = os.fstat(fd).st_size
 told = []
@@ -379,30 +385,31 @@ except OSError as e:
 print(n > 0, set(told) == {errno.ENOSPC, ("close", errno.ENOSPC)} or told)
 END
 big=model/tok_embeddings.weight
-is 'full: who writes is told' "$(python3 "$scratch/full.py" "$mnt/$big")" \
+is "full disk: write and close fail with ENOSPC" "$(python3 "$scratch/full.py" "$mnt/$big")" \
     'True True'
-not_ok 'full: what was lost is not committed' commit
-is 'full: what was staged before is there' "$(cat "$mnt/$lr")" 0.25
-ok 'full: the checkpoint is sound' sound
+not_ok "full disk: commit fails after a failed write" commit
+is "full disk: the value staged before is kept" "$(cat "$mnt/$lr")" 0.25
+ok "full disk: fsck accepts the checkpoint" sound
 rm "$scratch/small/ballast"
-ok 'room again: the file is written whole' sh -c \
+ok "room again: the failed file can be rewritten" sh -c \
     "'$OPTIMFS' cat '$data/ckpt' $big >'$scratch/big' && cp '$scratch/big' '$mnt/$big'"
 fill 4
-not_ok 'full: a commit does not fit' commit
-like 'full: and says so' "$(cat "$scratch/err")" '*OFS801*'
-ok 'full: the checkpoint is still sound' sound
-is 'full: and old' "$(says $lr)" "$old_lr"
+not_ok "full disk: commit fails for lack of space" commit
+like "full disk: the failed commit reports OFS801" "$(cat "$scratch/err")" '*OFS801*'
+ok "full disk: fsck accepts the checkpoint after the failed commit" sound
+is "full disk: the checkpoint keeps the old value" "$(says $lr)" "$old_lr"
 rm "$scratch/small/ballast"
-ok 'room again: it is committed' commit
-ok 'room again: unmounted' end
+ok "room again: commit succeeds" commit
+ok "room again: umount succeeds" end
 has_edit 'room again'
-is 'room again: nothing is left' "$(ls -A "$scratch/small")" ck
+is "room again: no staging directory is left" "$(ls -A "$scratch/small")" ck
 
 small
 mount -o remount,ro "$scratch/small"
-not_ok 'read-only: no writer' rw
-like 'read-only: and why' "$(cat "$scratch/err")" '*Read-only file system*'
-ok 'read-only: readers' "$OPTIMFS" mount "$ck" "$mnt"
+not_ok "read-only disk: mount -o rw fails" rw
+like "read-only disk: the message says Read-only file system" \
+    "$(cat "$scratch/err")" '*Read-only file system*'
+ok "read-only disk: a read-only mount succeeds" "$OPTIMFS" mount "$ck" "$mnt"
 end
 mount -o remount,rw "$scratch/small"
 

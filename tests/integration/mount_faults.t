@@ -1,5 +1,6 @@
 #!/bin/sh
-# mount_faults.t - a source that fails or stalls, and many readers at once
+# mount_faults.t - read errors and stalls of the source, and many concurrent
+# readers
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -64,50 +65,52 @@ for off in (first, last - 1):
 END
 for opts in assemble=auto assemble=always assemble=off direct; do
 	"$o" mount -o $opts "$ck" "$mnt"
-	ok "$opts: good bytes around bad ones" \
+	ok "$opts: bytes around an unreadable range can be read" \
 	    python3 "$scratch/bad.py" "$mnt" "$ck" bad 1000000 1000100 5
-	ok "$opts: in a large file" \
+	ok "$opts: bytes around an unreadable range of a large file can be read" \
 	    python3 "$scratch/bad.py" "$mnt" "$ck" badbig 20000000 20000001 74
-	ok "$opts: in a large file, again" \
+	ok "$opts: they can be read again after the error" \
 	    python3 "$scratch/bad.py" "$mnt" "$ck" badbig 20000000 20000001 74
-	not_ok "$opts: a tiny file" cat "$mnt/badtiny"
-	like "$opts: its error" "$(cat "$scratch/err")" \
+	not_ok "$opts: reading a damaged tiny file fails" cat "$mnt/badtiny"
+	like "$opts: a damaged tiny file gives EUCLEAN" "$(cat "$scratch/err")" \
 	    "*Structure needs cleaning*"
-	not_ok "$opts: cp does not succeed" cp "$mnt/bad" "$scratch/copy"
-	not_ok "$opts: a file that cannot be opened" cat "$mnt/cannot"
-	like "$opts: its error" "$(cat "$scratch/err")" "*Stale file handle*"
-	is "$opts: another file" "$(cat "$mnt/good")" 1
-	like "$opts: the errors in words" "$(cat "$mnt/.optimfs/errors")" \
+	not_ok "$opts: cp of an unreadable file fails" cp "$mnt/bad" "$scratch/copy"
+	not_ok "$opts: open fails for a file that the source cannot open" cat "$mnt/cannot"
+	like "$opts: a failed open gives ESTALE" "$(cat "$scratch/err")" "*Stale file handle*"
+	is "$opts: other files can be read after the errors" "$(cat "$mnt/good")" 1
+	like "$opts: .optimfs/errors names the file and the unreadable bytes" \
+	    "$(cat "$mnt/.optimfs/errors")" \
 	    "*OFS901 bad: bytes 1000000 to 1000100*"
 	"$o" umount "$mnt"
 done
 
-# --- stalls (rows F06, F12) --------------------------------------------
+# --- stalls ------------------------------------------------------------
 
-# An hour is longer than a test may take: what waits for it fails.
+# Reads of stuck files take an hour, longer than a test may run.
 for opts in assemble=always assemble=off direct; do
 	"$o" mount -o $opts,timeout=3 "$ck" "$mnt"
-	not_ok "$opts: a stuck one times out" cat "$mnt/stuck"
-	like "$opts: and says so" "$(cat "$scratch/err")" \
+	not_ok "$opts: a read from a stalled source fails" cat "$mnt/stuck"
+	like "$opts: a stalled read gives ETIMEDOUT" "$(cat "$scratch/err")" \
 	    "*Connection timed out*"
-	is "$opts: others are served" "$(cat "$mnt/good")" 1
-	like "$opts: in words" "$(cat "$mnt/.optimfs/errors")" "*OFS760*timeout=*"
+	is "$opts: other files can be read after the timeout" "$(cat "$mnt/good")" 1
+	like "$opts: OFS760 in .optimfs/errors names timeout=" \
+	    "$(cat "$mnt/.optimfs/errors")" "*OFS760*timeout=*"
 	"$o" umount --force "$mnt"
 done
 
 for opts in assemble=always assemble=off direct; do
 	"$o" mount -o $opts "$ck" "$mnt"
-	ok "$opts: a slow file" cmp "$mnt/slow" "$ck/slow"
-	status "$opts: a reader can be killed" 124 \
+	ok "$opts: a file of a slow source is read completely" cmp "$mnt/slow" "$ck/slow"
+	status "$opts: a reader of a stalled source can be interrupted" 124 \
 	    timeout -s INT 0.3 cat "$mnt/stuck"
-	# a second reader, whose first one is killed, has it all
+	# Killing one reader of a file must not disturb another reader of it.
 	timeout -s KILL 0.3 cat "$mnt/slow" >/dev/null 2>&1 &
 	sleep 0.1
-	ok "$opts: the other reader is not" cmp "$mnt/slow" "$ck/slow"
+	ok "$opts: a second reader of the file gets all bytes" cmp "$mnt/slow" "$ck/slow"
 	"$o" umount --force "$mnt"
 done
 
-# Six threads sit in the source; the mount was to have two.
+# Six readers wait in the source, three times as many as threads=2.
 for opts in assemble=always assemble=off; do
 	"$o" mount -o $opts,threads=2 "$ck" "$mnt"
 	readers=
@@ -116,7 +119,7 @@ for opts in assemble=always assemble=off; do
 		readers="$readers $!"
 	done
 	sleep 0.2
-	ok "$opts: others are served meanwhile" cmp "$mnt/good" "$ck/good"
+	ok "$opts: other files can be read while six readers are stalled" cmp "$mnt/good" "$ck/good"
 	"$o" umount --force "$mnt"
 	wait $readers
 	"$o" mount -o $opts,threads=2 "$ck" "$mnt"
@@ -129,14 +132,14 @@ for opts in assemble=always assemble=off; do
 	for p in $readers; do
 		wait "$p" || failed=$((failed + 1))
 	done
-	is "$opts: and those who wait" $failed 0
-	ok "$opts: umount" "$o" umount "$mnt"
+	is "$opts: six slow readers get the right bytes with two threads" $failed 0
+	ok "$opts: umount after six slow readers succeeds" "$o" umount "$mnt"
 done
 
-# --- many --------------------------------------------------------------
+# --- many readers ------------------------------------------------------
 
-# Opens of one file overlap in every way, and memory is always short: the
-# kernel must never be told of two ways to read it.
+# Opens of one file overlap in every way, and memory is always short. For a file
+# that is open already, the kernel must not get another way to read it.
 cat >"$scratch/many.py" <<'END'
 import os, random, sys, threading, mmap
 mnt, ck, seed = sys.argv[1:]
@@ -174,14 +177,14 @@ END
 for opts in assemble=auto,cache=8m assemble=always,cache=32m assemble=always \
     assemble=off direct assemble=auto,threads=1; do
 	"$o" mount -o $opts "$ck" "$mnt"
-	ok "$opts: readers of many files" \
+	ok "$opts: six threads read 42 files correctly" \
 	    python3 "$scratch/many.py" "$mnt" "$ck" "$opts"
 	"$o" umount "$mnt"
 done
 "$o" mount -s "$ck" "$mnt"
-ok "single: readers of many files" \
+ok "-s: six threads read 42 files correctly" \
     python3 "$scratch/many.py" "$mnt" "$ck" single
 "$o" umount "$mnt"
 
-is "nothing is left mounted" "$(tap_mounts)" ""
+is "no mount is left" "$(tap_mounts)" ""
 done_testing

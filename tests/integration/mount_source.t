@@ -1,5 +1,5 @@
 #!/bin/sh
-# mount_source.t - a checkpoint that changes under its mount
+# mount_source.t - files of the checkpoint change while it is mounted
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -11,9 +11,9 @@ tensor=model/layers.0.attention.wq.weight
 state=optim/state/layers.0.attention.wq.weight
 file=__1_0.distcp
 
-# honest.py MNT TENSOR WANT [COMMAND...]: every range of a tensor and its .npy
-# has its right bytes or an error; once more after COMMAND, the files being
-# open and partly read.
+# honest.py MNT TENSOR WANT [COMMAND...]: each range of a tensor and of its .npy
+# gives the right bytes or an error. With COMMAND, the files are opened and
+# partly read before it runs.
 cat >"$scratch/honest.py" <<'END'
 import errno, os, subprocess, sys
 mnt, tensor, want = sys.argv[1:4]
@@ -31,7 +31,7 @@ def read(fd, off):
         assert e.errno in honest, e
         bad += 1
         return
-    # fewer bytes: the next one cannot be had
+    # after a short read, the next byte is unreadable
     good += 1
     bad += len(got) < min(65536, size - off)
     lo = max(off, head)
@@ -52,7 +52,7 @@ for fd in fds:
 print(good > 0, bad > 0)
 END
 
-# event.sh NAME: something happens to the checkpoint.
+# event.sh NAME: changes the checkpoint
 cat >"$scratch/event.sh" <<'END'
 set -e
 cd "$ck"
@@ -74,8 +74,8 @@ esac
 END
 export ck file
 
-# What comes of it when the file has not been read yet: code, words of cat. A
-# file that is open already reads as it did unless its bytes changed.
+# For each event: the code and the message of cat when the file was not read
+# before. A file that is already open reads as before unless its bytes changed.
 table='truncated:OFS751:*Stale file handle*
 emptied:OFS751:*Stale file handle*
 longer:OFS751:*Stale file handle*
@@ -94,16 +94,16 @@ print(os.getxattr(sys.argv[1], "user.optimfs.error").decode())'
 
 # fails TEST PATH CODE WORDS
 fails() {
-	not_ok "$1: $2 fails" cat "$mnt/$2"
-	like "$1: as it should" "$(cat "$scratch/err")" "$4"
-	like "$1: in words, on the file" \
+	not_ok "$1: cat of $2 fails" cat "$mnt/$2"
+	like "$1: cat of $2 gives the right errno" "$(cat "$scratch/err")" "$4"
+	like "$1: user.optimfs.error of $2 has $3" \
 	    "$(python3 -c "$error_of" "$mnt/$2")" \
 	    "$3 $2*"
-	like "$1: and in the list" "$(cat "$mnt/.optimfs/errors")" \
+	like "$1: .optimfs/errors has $3 for $2" "$(cat "$mnt/.optimfs/errors")" \
 	    "*$3	E*	$2	*"
 }
 
-# make OPTIONS: a new checkpoint, mounted
+# make OPTIONS: write a new checkpoint and mount it
 make() {
 	rm -rf "$ck"
 	# shellcheck disable=SC2086
@@ -123,29 +123,30 @@ for how in "assemble=off" "assemble=auto" "direct" "assemble=off -z 1"; do
 		make "$opts"
 		sh "$scratch/event.sh" "$what"
 		if [ -z "$code" ]; then
-			ok "$name: reads" cmp "$mnt/$tensor" "$scratch/want"
-			is "$name: no failure" "$(cat "$mnt/.optimfs/errors")" ""
+			ok "$name: the tensor can be read" cmp "$mnt/$tensor" "$scratch/want"
+			is "$name: .optimfs/errors is empty" "$(cat "$mnt/.optimfs/errors")" ""
 		else
 			fails "$name" $tensor "$code" "$words"
 			fails "$name" $state/step "$code" "$words"
 		fi
 		if [ "$what" != "saved again" ]; then
-			ok "$name: ranges that are there read" \
+			ok "$name: each range gives the right bytes or an error" \
 			    python3 "$scratch/honest.py" "$mnt" $tensor \
 			    "$scratch/want"
-			is "$name: and what is not does not" \
+			is "$name: only ranges of a changed file give errors" \
 			    "$(cat "$scratch/out")" \
 			    "True $([ -z "$code" ] && echo False || echo True)"
-			is "$name: the other file" \
+			is "$name: a value in another file can be read" \
 			    "$(cat "$mnt/optim/param_groups/0/lr")" 0.001
 		fi
-		ok "$name: the mount lives" ls -lR "$mnt"
-		ok "$name: umount" "$OPTIMFS" umount "$mnt"
+		ok "$name: ls -lR of the mount succeeds" ls -lR "$mnt"
+		ok "$name: umount succeeds" "$OPTIMFS" umount "$mnt"
 		make "$opts"
-		ok "$name, while open" python3 "$scratch/honest.py" "$mnt" \
+		ok "$name: ranges of open files give the right bytes or an error" \
+		    python3 "$scratch/honest.py" "$mnt" \
 		    $tensor "$scratch/want" sh "$scratch/event.sh" "$what"
-		ok "$name: umount" "$OPTIMFS" umount "$mnt"
+		ok "$name: umount after open files succeeds" "$OPTIMFS" umount "$mnt"
 	done <"$scratch/table"
 done
-is "nothing is left mounted" "$(tap_mounts)" ""
+is "no mount is left" "$(tap_mounts)" ""
 done_testing

@@ -1,5 +1,6 @@
 #!/bin/sh
-# mpi.t - one checkpoint in the directories of several ranks
+# mpi.t - a checkpoint whose files are spread over the directories of several
+# ranks
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
@@ -7,9 +8,9 @@ requires mpirun pgrep python3
 OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
 [ -e "$OPTIMFS_MODULES/optimfs-mpi.so" ] || skip_all "built without MPI"
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# a directory of its own: tests may run beside each other
+# Tests that run in parallel must not share Open MPI's session directory.
 TMPDIR=$scratch
-# Open MPI takes some of its own locks in one order and in the other.
+# Open MPI takes some of its locks in both orders.
 printf 'deadlock:openmpi\ndeadlock:libopen-pal\n' >"$scratch/mpi.supp"
 TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}suppressions=$scratch/mpi.supp
 export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
@@ -18,13 +19,14 @@ timeout "$limit" mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
     skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 data=$TOP_SRCDIR/tests/data/pytorch
 
-ranks() { # N COMMAND...: as so many ranks
+ranks() { # N COMMAND...: run it as N ranks
 	ranks_n=$1
 	shift
 	timeout -k 5 $limit mpirun --oversubscribe -n "$ranks_n" "$@"
 }
 
-# Every file of a checkpoint to one of the directories 0, 1, ... of nodes.
+# spread copies the files of a checkpoint in turn to the directories nodes/0,
+# nodes/1, ...
 nodes=$scratch/nodes
 spread() { # CHECKPOINT N
 	rm -rf "$nodes"
@@ -39,49 +41,53 @@ spread() { # CHECKPOINT N
 	done
 }
 
-# Without a mount: the first rank works, the others serve it.
+# Without a mount: rank 0 runs the command, the other ranks serve their files.
 ck=$data/dcp_fsdp2_w3/ckpt
 spread "$ck" 4
 ranks 4 "$OPTIMFS" ls -lR "$nodes/%r" >"$scratch/there" 2>"$scratch/err"
-is "ls" "$?" 0
+is "ls -lR on four ranks exits with 0" "$?" 0
 "$OPTIMFS" ls -lR "$ck" >"$scratch/here"
-ok "shows what one directory would" cmp "$scratch/here" "$scratch/there"
+ok "ls -lR on four ranks prints what it prints for one directory" \
+    cmp "$scratch/here" "$scratch/there"
 # Slurm's PMIx does not set the variables of mpirun.
 ranks 4 env -u OMPI_COMM_WORLD_SIZE "$OPTIMFS" ls -lR "$nodes/%r" \
     >"$scratch/there" 2>"$scratch/err"
-is "ls, where only PMIX_RANK says that there are ranks" "$?" 0
-ok "shows the same" cmp "$scratch/here" "$scratch/there"
-status "fsck --data" 0 ranks 4 "$OPTIMFS" fsck --data "$nodes/%r"
-status "diff, of two checkpoints" 0 ranks 4 "$OPTIMFS" diff "$ck" "$nodes/%r"
-status "reshard" 0 ranks 4 "$OPTIMFS" reshard --to dcp@2 "$nodes/%r" \
+is "ls -lR exits with 0 when only PMIX_RANK is set" "$?" 0
+ok "ls -lR prints the same when only PMIX_RANK is set" cmp "$scratch/here" "$scratch/there"
+status "fsck --data on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" fsck --data "$nodes/%r"
+status "diff on four ranks finds no difference from one directory" 0 \
+    ranks 4 "$OPTIMFS" diff "$ck" "$nodes/%r"
+status "reshard on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" reshard --to dcp@2 "$nodes/%r" \
     "$scratch/resharded"
-status "writes the same values" 0 "$OPTIMFS" diff "$ck" "$scratch/resharded"
-status "transport=local sees one directory" 3 "$OPTIMFS" fsck \
+status "the checkpoint resharded on four ranks has the same values" 0 \
+    "$OPTIMFS" diff "$ck" "$scratch/resharded"
+status "transport=local reads only the directory of its rank" 3 "$OPTIMFS" fsck \
     -o transport=local "$nodes/1"
 
-# The exit status of mpirun is that of the rank that failed, whichever it is.
+# mpirun must exit with the status of the rank that failed, whichever it is.
 cp -r "$nodes" "$scratch/cut"
 cut=$(ls "$scratch/cut/2" | head -n 1)
 truncate -s 50 "$scratch/cut/2/$cut"
-status "fsck that finds damage on rank 2" 1 ranks 4 "$OPTIMFS" fsck \
+status "fsck on four ranks exits with 1 for damage on rank 2" 1 ranks 4 "$OPTIMFS" fsck \
     "$scratch/cut/%r"
-status "reshard of what is damaged there" 3 ranks 4 "$OPTIMFS" reshard \
+status "reshard on four ranks exits with 3 for damage on rank 2" 3 ranks 4 "$OPTIMFS" reshard \
     --to dcp@2 "$scratch/cut/%r" "$scratch/none"
-status "an option that there is not" 2 ranks 4 "$OPTIMFS" ls --bogus \
+status "an unknown option on four ranks exits with 2" 2 ranks 4 "$OPTIMFS" ls --bogus \
     "$nodes/%r"
-status "several ranks without the module" 4 env OPTIMFS_MODULES=/nonexistent \
+status "transport=mpi without the MPI module exits with 4" 4 env OPTIMFS_MODULES=/nonexistent \
     "$OPTIMFS" ls -o transport=mpi "$ck"
-like "say what to do" "$(cat "$scratch/err")" '*OFS915*transport=local*'
+like "OFS915 suggests transport=local" "$(cat "$scratch/err")" '*OFS915*transport=local*'
 
 cp -r "$nodes" "$scratch/differ"
 head -c 1000 /dev/zero >>"$scratch/differ/2/__0_0.distcp"
-status "two files of one name" 3 ranks 4 "$OPTIMFS" ls "$scratch/differ/%r"
-like "are named with both ranks" "$(cat "$scratch/err")" \
+status "ls exits with 3 when two ranks have different files of one name" 3 \
+    ranks 4 "$OPTIMFS" ls "$scratch/differ/%r"
+like "OFS914 names the file and both ranks" "$(cat "$scratch/err")" \
     '*OFS914 __0_0.distcp:*on rank 1*on rank 2*'
-is "once" "$(grep -c OFS914 "$scratch/err")" 1
-status "a checkpoint that no rank has" 3 ranks 2 "$OPTIMFS" ls /nonexistent/%r
+is "OFS914 is printed once for all ranks" "$(grep -c OFS914 "$scratch/err")" 1
+status "ls of a checkpoint that no rank has exits with 3" 3 ranks 2 "$OPTIMFS" ls /nonexistent/%r
 
-# A file of more than 2 GiB, of which the end will be read.
+# A file of more than 2 GiB; its end is read below.
 mkdir -p "$scratch/big/0" "$scratch/big/1"
 truncate -s 3G "$scratch/big/1/sparse"
 printf end >>"$scratch/big/1/sparse"
@@ -99,7 +105,7 @@ job=
 mounted() {
 	tap_mounts | grep -c "^$mnt/"
 }
-wait_for() { # N: so many mounts
+wait_for() { # N: until there are N mounts
 	eventually has_mounts "$1"
 }
 has_mounts() {
@@ -127,7 +133,7 @@ stop() {
 	gone "$job" || return 1
 	wait "$job"
 }
-ended() { # PID: well?
+ended() { # PID: did it exit with 0?
 	wait "$1"
 }
 pid_of() { # RANK
@@ -154,29 +160,29 @@ for n in 2 4 8; do
 			eval "diff$r=\$!"
 		done
 		for r in $(seq 0 $((n - 1))); do
-			eval "ok \"rank $r shows all of it\" ended \$diff$r"
+			eval "ok \"rank $r of $n shows the whole tree\" ended \$diff$r"
 		done
 		"$OPTIMFS" umount "$one"
-		ok "the job ends with its last mount" stop
+		ok "the job of $n ranks ends after the last umount" stop
 	done
 done
 ck=$data/dcp_fsdp2_w3/ckpt
 spread "$ck" 4
 
-# One mount a machine, unless it is said otherwise.
+# By default the first rank of each machine mounts.
 start 4 ro "$nodes/%r"
-ok "one mount a machine" wait_for 1
-is "by its first rank" "$(tap_mounts | grep "^$mnt/")" "$mnt/0"
-ok "and it ends" stop
+ok "four ranks on one machine make one mount" wait_for 1
+is "the one mount is that of rank 0" "$(tap_mounts | grep "^$mnt/")" "$mnt/0"
+ok "the job with one mount ends after umount" stop
 start 4 mount_ranks=1:3 "$nodes/%r"
-ok "those that are named" wait_for 2
-is "mount" "$(tap_mounts | grep "^$mnt/" | sort | tr '\n' ' ')" \
+ok "mount_ranks=1:3 makes two mounts" wait_for 2
+is "mount_ranks=1:3 mounts on ranks 1 and 3" "$(tap_mounts | grep "^$mnt/" | sort | tr '\n' ' ')" \
     "$mnt/1 $mnt/3 "
-ok "and they end" stop
-status "a mount point that rank 1 does not have" 3 ranks 4 "$OPTIMFS" mount \
+ok "the job with two mounts ends after umount" stop
+status "a missing mount point of rank 1 exits with 3" 3 ranks 4 "$OPTIMFS" mount \
     -o mount_ranks=1 "$nodes/%r" "$scratch/none"
 
-# Ranks with a file of their own that differs would show different trees.
+# Ranks with different units files would show different trees.
 flat=$data/fsdp1_local_flat_fullshard_w3
 spread "$flat/ckpt" 2
 sed 's/norm.bias/norm.other/' "$flat/units.json" >"$scratch/units"
@@ -185,14 +191,15 @@ two_units() { # UNITS UNITS: rank 0 mounts with one, rank 1 with the other
 	    -o mount_ranks=all,units="$1" "$nodes/%r" "$mnt/%r" : -n 1 \
 	    "$OPTIMFS" mount -o mount_ranks=all,units="$2" "$nodes/%r" "$mnt/%r"
 }
-status "different trees" 3 two_units "$flat/units.json" "$scratch/units"
-like "are named with both ranks" "$(cat "$scratch/err")" \
+status "mount exits with 3 when two ranks have different trees" 3 \
+    two_units "$flat/units.json" "$scratch/units"
+like "OFS916 names the differing parameter and both ranks" "$(cat "$scratch/err")" \
     "*OFS916 '*norm*' differs between ranks 0 * and 1 *"
-is "once" "$(grep -c OFS916 "$scratch/err")" 1
-is "and nothing is mounted" "$(mounted)" 0
+is "OFS916 is printed once for all ranks" "$(grep -c OFS916 "$scratch/err")" 1
+is "ranks with different trees mount nothing" "$(mounted)" 0
 spread "$ck" 4
 
-# Many small reads at once.
+# Many concurrent small reads.
 cat >"$scratch/many.py" <<'END'
 import os, sys, threading
 one, mnt = sys.argv[1:]
@@ -215,36 +222,40 @@ END
 "$OPTIMFS" mount "$ck" "$one"
 start 4 mount_ranks=all,direct "$nodes/%r"
 wait_for 4
-status "1000 readers at once" 0 python3 "$scratch/many.py" "$one" "$mnt"
-ok "the job ends" stop
+status "1000 threads read the right bytes through four mounts" 0 \
+    python3 "$scratch/many.py" "$one" "$mnt"
+ok "the job with 1000 readers ends after umount" stop
 "$OPTIMFS" umount "$one"
 
-# Far into a large file.
+# Offsets beyond 2 GiB.
 start 2 mount_ranks=0,type=raw "$scratch/big/%r/sparse"
 if wait_for 1; then
-	is "bytes behind 2 GiB" "$(find "$mnt/0" -name 'sparse*' -type f \
+	is "bytes beyond 2 GiB are read from another rank" \
+	    "$(find "$mnt/0" -name 'sparse*' -type f \
 	    -exec tail -c 3 {} \;)" end
 else
-	ok "a large file is mounted" false
+	ok "a file of 3 GiB mounts on two ranks" false
 	diag "$(head -n 3 "$scratch/log")"
 fi
-ok "the job ends" stop
+ok "the job with the large file ends after umount" stop
 
-# A rank that does not answer.
+# A rank that does not answer in time.
 start 4 mount_ranks=0,timeout=3,direct "$nodes/%r"
 wait_for 1
 rank=$(pid_of 2)
 kill -STOP "$rank"
 find "$mnt/0" -path '*optim/state*' -name exp_avg -exec cat {} \; \
     >/dev/null 2>"$scratch/err"
-like "a rank that is stopped: ETIMEDOUT" "$(cat "$scratch/err")" \
+like "reading from a stopped rank fails with ETIMEDOUT" "$(cat "$scratch/err")" \
     '*timed out*'
-like "with its number" "$(cat "$mnt/0/.optimfs/errors")" '*rank 2*OFS912*' ||
-    like "or at least the code" "$(cat "$mnt/0/.optimfs/errors")" '*OFS912*'
-# Nobody waits for its answers any more: the others rest as if nothing were
-# asked, which is 100 times a second. While something is asked it is 5000.
+like ".optimfs/errors has OFS912 with the number of the stopped rank" \
+    "$(cat "$mnt/0/.optimfs/errors")" '*rank 2*OFS912*' ||
+    like ".optimfs/errors has OFS912 for the stopped rank" \
+        "$(cat "$mnt/0/.optimfs/errors")" '*OFS912*'
+# After the timeout nobody waits for an answer, so the threads must poll at the
+# idle rate of 100 times a second instead of 5000.
 sleep 2
-ok "what was given up keeps nobody awake" python3 -c '
+ok "threads return to idle polling after a request was given up" python3 -c '
 import glob, sys, time
 def woken():
     return sum(int(line.split()[1])
@@ -257,11 +268,11 @@ print("# %d times a second" % rate)
 sys.exit(rate > 800)' "$(pid_of 0)"
 kill -CONT "$rank"
 sleep 1
-ok "it goes on: all can be read" sh -c \
+ok "everything can be read after the rank continues" sh -c \
     "find '$mnt/0' -type f -exec cat {} + >/dev/null"
-ok "the job ends" stop
+ok "the job with the stopped rank ends after umount" stop
 
-# A rank that is silent for ever, as one whose machine is gone.
+# A rank that never answers again, as after the loss of its machine.
 start 4 mount_ranks=all,timeout=3 "$nodes/%r" --enable-recovery
 wait_for 4
 rank=$(pid_of 2)
@@ -269,12 +280,12 @@ others="$(pid_of 0) $(pid_of 1) $(pid_of 3)"
 kill -STOP "$rank"
 for r in 0 1 3; do "$OPTIMFS" umount "$mnt/$r"; done
 for pid in $others; do
-	ok "a process leaves without it" gone "$pid"
+	ok "another rank's process ends without an answer from the stopped rank" gone "$pid"
 done
 kill -CONT "$rank"
-ok "the job ends" stop
+ok "the job ends after the stopped rank continues" stop
 
-# A rank that dies while others read, and a launcher that lets them live.
+# A rank dies during reads, and mpirun --enable-recovery keeps the others alive.
 reader() {
 	while [ -e "$scratch/reading" ]; do
 		find "$mnt/$1" -type f -exec cat {} + >/dev/null 2>&1
@@ -286,29 +297,30 @@ wait_for 4
 reader 0 & readers=$!
 sleep 0.3
 kill -KILL "$(pid_of 2)"
-ok "its mount goes" wait_for 3
+ok "the mount of the killed rank disappears" wait_for 3
 rm "$scratch/reading"
 wait "$readers"
 find "$mnt/0" -type f -exec cat {} \; >/dev/null 2>"$scratch/err"
-like "what it had: EHOSTDOWN" "$(cat "$scratch/err")" '*Host is down*'
-is "and nothing else" "$(grep -vc 'Host is down' "$scratch/err")" 0
-ok "other files can be read" cat "$mnt/0/optim/param_groups/0/lr"
-like "it is said which" "$(cat "$mnt/0/.optimfs/errors")" '*OFS911*rank 2*'
+like "reading from the killed rank fails with EHOSTDOWN" "$(cat "$scratch/err")" '*Host is down*'
+is "reads fail with EHOSTDOWN only" "$(grep -vc 'Host is down' "$scratch/err")" 0
+ok "a file of another rank can be read after the death" cat "$mnt/0/optim/param_groups/0/lr"
+like ".optimfs/errors has OFS911 with the number of the killed rank" \
+    "$(cat "$mnt/0/.optimfs/errors")" '*OFS911*rank 2*'
 stop
-is "the others end" "$(mounted)" 0
+is "the other mounts end with the job" "$(mounted)" 0
 
-# The usual launcher ends all.
+# Without --enable-recovery mpirun ends all ranks when one dies.
 start 4 mount_ranks=all "$nodes/%r"
 wait_for 4
 touch "$scratch/reading"
 reader 0 & readers=$!
 sleep 0.3
 kill -KILL "$(pid_of 1)"
-ok "all mounts go with a rank that dies" wait_for 0
-ok "the job, too" gone "$job"
+ok "all mounts disappear when mpirun ends the job" wait_for 0
+ok "the job ends when a rank is killed" gone "$job"
 rm "$scratch/reading"
 wait "$readers"
 sleep 0.5
-is "and no process is left" "$(left_over)" ""
+is "no process is left after a rank was killed" "$(left_over)" ""
 
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/sh
-# mpi_kill.t - a rank is killed at each step after a commit was decided
+# mpi_kill.t - a rank is killed at each of its steps after a commit is decided
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 . "${TOP_SRCDIR:-.}/tests/tap/ranks.sh"
@@ -7,8 +7,9 @@ faultlib=$TOP_BUILDDIR/.libs/faultlib.so
 [ -e "$faultlib" ] || bail_out "no $faultlib"
 sanitized && skip_all "a sanitizer does not want to be preloaded after faultlib.so"
 
-# The steps are what the rank does to files of its directory, and beside it,
-# once rank 0 has written down that the commit is decided: until it has left.
+# The steps are the system calls of the rank on files in and beside its
+# directory, from the moment rank 0 has recorded the decision until the rank has
+# left.
 ranks=2
 optimfs=$OPTIMFS
 cat >"$scratch/victim" <<END
@@ -19,7 +20,7 @@ cat >"$scratch/victim" <<END
 exec "$optimfs" "\$@"
 END
 chmod +x "$scratch/victim"
-edit() { # VALUE: a value, and some of each tensor of the state
+edit() { # VALUE: a scalar, and the first 64 bytes of each moment
 	echo "$1" >"$mnt/optim/param_groups/0/lr"
 	for edit_f in $(find "$mnt/optim/state" -name exp_avg -size +63c); do
 		printf '%064d' "$1" | dd of="$edit_f" conv=notrunc status=none
@@ -27,7 +28,7 @@ edit() { # VALUE: a value, and some of each tensor of the state
 	rm -rf "$scratch/new"
 	cp -r "$mnt" "$scratch/new"
 }
-lives() { # [MPIRUN OPTION]: a commit, of which the victim sees the end
+lives() { # [MPIRUN OPTION]: does the victim survive a commit?
 	OPTIMFS=$scratch/victim
 	start $ranks rw "$nodes/%r/ck" "$mnt" "$@"
 	OPTIMFS=$optimfs
@@ -43,12 +44,14 @@ unmounted() {
 	done
 	return 1
 }
-all_new() { # what the next mount finds
-	ok "rank $VICTIM is killed at step $FAULT_NTH" unmounted
+all_new() { # the next mount must find the new checkpoint
+	ok "the mount disappears when rank $VICTIM is killed at step $FAULT_NTH" unmounted
 	start $ranks rw "$nodes/%r/ck" "$mnt"
-	is "all is new" "$(diff -r "$scratch/new" "$mnt" 2>&1 | head -n 3)" ''
+	is "the next mount shows the new tree after a kill of rank $VICTIM at step $FAULT_NTH" \
+	    "$(diff -r "$scratch/new" "$mnt" 2>&1 | head -n 3)" ''
 	stop "$mnt"
-	is "and nothing is left" "$(left)" ''
+	is "no staging directory is left after a kill of rank $VICTIM at step $FAULT_NTH" \
+	    "$(left)" ''
 }
 export VICTIM FAULT_NTH
 spread "$data/dcp_fsdp2_w2/ckpt" $ranks
@@ -59,9 +62,9 @@ for VICTIM in 0 1; do
 		all_new
 		FAULT_NTH=$((FAULT_NTH + 1))
 	done
-	ok "rank $VICTIM has taken all steps" [ "$FAULT_NTH" -gt 1 ]
+	ok "rank $VICTIM was killed at every step at least once" [ "$FAULT_NTH" -gt 1 ]
 done
-# Rank 0 lives, and knows that it is decided.
+# Now rank 0 survives the kill, and knows the decision.
 for FAULT_NTH in $(seq $((FAULT_NTH - 1))); do
 	lives --enable-recovery
 	all_new

@@ -1,5 +1,6 @@
 #!/bin/sh
-# mpi_silent.t - who reads of ranks that answer does not wait for those that do not
+# mpi_silent.t - reads from ranks that answer do not wait for ranks that are
+# stopped
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 . "${TOP_SRCDIR:-.}/tests/tap/ranks.sh"
@@ -30,10 +31,10 @@ END
 together
 "$OPTIMFS" mount "$scratch/all" "$other"
 
-reads() { # that the mount has been asked for, these of its counters included
+reads() { # read requests so far, including those for the counters
 	timeout "$limit" sed -n 's/^fuse_read //p' "$mnt/.optimfs/stats"
 }
-all_reading() { # N
+all_reading() { # N: until N reads more have begun
 	for all_i in $(seq 300); do
 		all_n=$(reads)
 		[ -n "$all_n" ] || return 1
@@ -42,12 +43,12 @@ all_reading() { # N
 	done
 	return 1
 }
-same() { # PATTERN: files of both mounts
+same() { # PATTERN: are these files equal in both mounts?
 	for same_f in "$other"/model/$1; do
 		timeout "$limit" cmp "$same_f" "$mnt/model/${same_f##*/}" || return 1
 	done
 }
-waiting() { # how many readers have not ended
+waiting() { # number of readers that still run
 	waiting_n=0
 	for waiting_p in $readers; do
 		kill -0 "$waiting_p" 2>/dev/null && waiting_n=$((waiting_n + 1))
@@ -72,16 +73,16 @@ for how in direct cached; do
 		cat "$mnt/model/${f##*/}" >"$scratch/$how/${f##*/}" &
 		readers="$readers $!"
 	done
-	ok "$how: 80 reads of two ranks that are stopped are begun" \
+	ok "$how: 80 reads from two stopped ranks have begun" \
 	    all_reading 80
-	ok "files of this rank can be read" same 'r0.*'
-	ok "and of another one" same 'r3.*'
-	is "while 80 wait" "$(waiting)" 80
+	ok "$how: files of rank 0 can be read meanwhile" same 'r0.*'
+	ok "$how: files of rank 3 can be read meanwhile" same 'r3.*'
+	is "$how: all 80 reads still wait for the stopped ranks" "$(waiting)" 80
 	kill -CONT $two
 	wait $readers
-	is "who then have what they wanted" "$(cd "$scratch/$how" &&
+	is "$how: the 80 reads get the right bytes after SIGCONT" "$(cd "$scratch/$how" &&
 	    for f in *; do cmp "$f" "$other/model/$f"; done 2>&1)" ''
-	ok "the job ends" stop "$mnt"
+	ok "$how: the job exits with 0" stop "$mnt"
 done
 "$OPTIMFS" umount "$other"
 done_testing

@@ -1,10 +1,11 @@
 #!/bin/sh
-# mpi_write.t - a checkpoint in the directories of several ranks is written
+# mpi_write.t - one writable mount of a checkpoint in the directories of several
+# ranks
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 . "${TOP_SRCDIR:-.}/tests/tap/ranks.sh"
 
-# Some of each: a value, a tensor in part, one as a whole.
+# Edits a scalar and the first 64 bytes of each moment.
 edit() { # VALUE
 	echo "$1" >"$mnt/optim/param_groups/0/lr"
 	edit_n=0
@@ -15,7 +16,7 @@ edit() { # VALUE
 		edit_n=$((edit_n + 1))
 	done
 }
-sums() { # of all files, as they lie
+sums() { # of all stored files
 	(cd "$nodes" && find . -type f -path '*/ck/*' | sort | xargs sha256sum)
 }
 
@@ -23,28 +24,28 @@ for case in dcp_fsdp2_w3/ckpt \
     fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles; do
 	name=$(dirname "$case")
 	spread "$data/$case" 4
-	ok "$name: mounted for writing" start 4 rw "$nodes/%r/ck" "$mnt"
-	ok "$name: every directory is locked" sh -c \
+	ok "$name: four ranks mount read-write" start 4 rw "$nodes/%r/ck" "$mnt"
+	ok "$name: the directory of every rank is locked" sh -c \
 	    "[ \$(ls -d '$nodes'/*/.ck.optimfs/lock | wc -l) = 4 ]"
-	status "$name: one of them alone cannot be written" 3 \
+	status "$name: the directory of one rank cannot be mounted read-write by itself" 3 \
 	    "$OPTIMFS" mount -o rw,type=raw "$nodes/1/ck" "$other"
 	edit 1
-	ok "$name: several tensors" [ "$edit_n" -gt 1 ]
+	ok "$name: the edit changes several tensors" [ "$edit_n" -gt 1 ]
 	rm -rf "$scratch/want"
 	cp -r "$mnt" "$scratch/want"
-	ok "$name: the job ends well" stop "$mnt"
-	is "$name: and leaves nothing" "$(left)" ""
+	ok "$name: the job exits with 0 and commits" stop "$mnt"
+	is "$name: no staging directory is left" "$(left)" ""
 	together
 	"$OPTIMFS" mount "$scratch/all" "$other"
-	ok "$name: the files say what was written" \
+	ok "$name: the stored files have the edited tree" \
 	    diff -r "$scratch/want" "$other"
 	"$OPTIMFS" umount "$other"
 	start 4 ro "$nodes/%r/ck" "$mnt"
-	ok "$name: the ranks, too" diff -r "$scratch/want" "$mnt"
+	ok "$name: a new mount of four ranks shows the edited tree" diff -r "$scratch/want" "$mnt"
 	stop "$mnt"
 done
 
-# A disk that is full: the vote fails, and nothing has changed.
+# A full disk on one rank: the vote fails, and no file changes.
 ck=$data/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles
 spread "$ck" 4
 cp -r "$nodes/2" "$scratch/small"
@@ -55,16 +56,17 @@ if mount -t tmpfs -o size=$room none "$nodes/2" 2>/dev/null; then
 	start 4 rw "$nodes/%r/ck" "$mnt"
 	edit 2
 	"$OPTIMFS" commit "$mnt" >"$scratch/out" 2>"$scratch/err"
-	is "one disk is full: the commit fails" "$?" 3
-	like "it is said which" "$(cat "$scratch/err")" '*OFS801 rank 2*'
+	is "commit exits with 3 when the disk of one rank is full" "$?" 3
+	like "OFS801 names the rank with the full disk" "$(cat "$scratch/err")" '*OFS801 rank 2*'
 	sums >"$scratch/after"
-	ok "all is as it was" cmp "$scratch/before" "$scratch/after"
-	is "what was written is still there" \
+	ok "the failed commit changes no file of any rank" cmp "$scratch/before" "$scratch/after"
+	is "the failed commit keeps the staged value" \
 	    "$(cat "$mnt/optim/param_groups/0/lr")" 2.0
 	mount -o remount,size=64m "$nodes/2"
-	status "with more room it works" 0 "$OPTIMFS" commit "$mnt"
+	status "commit exits with 0 after the disk got more room" 0 "$OPTIMFS" commit "$mnt"
 	sums >"$scratch/after"
-	ok "and is there" [ "$(cmp "$scratch/before" "$scratch/after" |
+	ok "the commit after ENOSPC has changed the files" \
+	    [ "$(cmp "$scratch/before" "$scratch/after" |
 	    wc -l)" = 1 ]
 	stop "$mnt"
 	umount "$nodes/2"
@@ -72,13 +74,14 @@ else
 	skip 6 "no tmpfs can be mounted"
 fi
 
-# Ranks die in the middle of a commit, at a time that nobody chose.
+# A rank is killed at an arbitrary time in a commit: the result is the old or
+# the new checkpoint.
 spread "$ck" 4
 start 4 ro "$nodes/%r/ck" "$mnt"
 rm -rf "$scratch/old"
 cp -r "$mnt" "$scratch/old"
 stop "$mnt"
-outcome() { # is it the old one, or what edit made?
+outcome() { # which tree does the mount show?
 	diff -r "$scratch/old" "$mnt" >/dev/null && echo old && return
 	diff -r "$scratch/new" "$mnt" >/dev/null && echo new && return
 	echo mixed
@@ -93,16 +96,16 @@ for delay in 0.02 0.05 0.1; do
 	"$OPTIMFS" commit "$mnt" >/dev/null 2>&1 & committing=$!
 	sleep $delay
 	kill -KILL "$pid"
-	ok "rank $victim dies ${delay} s into a commit: the job ends" gone "$job"
+	ok "the job ends when rank $victim is killed ${delay} s into a commit" gone "$job"
 	wait $committing
 	start 4 rw,recover=yes "$nodes/%r/ck" "$mnt"
-	# what was not committed is staged still
-	like "old or new" "$(outcome)" '[on][le][dw]'
+	# What was not committed is still staged.
+	like "recover=yes after the kill shows the old or the new tree" "$(outcome)" '[on][le][dw]'
 	"$OPTIMFS" abort "$mnt"
 	was=$(outcome)
-	like "and so without what is staged" "$was" '[on][le][dw]'
+	like "abort after the kill shows the old or the new tree" "$was" '[on][le][dw]'
 	stop "$mnt"
-	is "nothing is left" "$(left)" ""
+	is "no staging directory is left after the recovery" "$(left)" ""
 	[ "$was" = old ] || {
 		rm -rf "$scratch/old"
 		cp -r "$scratch/new" "$scratch/old"
@@ -110,15 +113,16 @@ for delay in 0.02 0.05 0.1; do
 	victim=$(((victim + 1) % 4))
 done
 
-# A rank dies while others write: what was written is kept.
+# A rank is killed between writes: staged data survives.
 start 4 rw "$nodes/%r/ck" "$mnt"
 edit 4
 sync "$mnt/optim/param_groups/0/lr"
 kill -KILL "$(pid_of 3)"
 gone "$job"
-ok "the mount goes with a rank that dies" sh -c "! grep -q ' $mnt ' /proc/mounts"
+ok "the mount disappears when a rank is killed" sh -c "! grep -q ' $mnt ' /proc/mounts"
 start 4 rw,recover=yes "$nodes/%r/ck" "$mnt"
-is "the next has what was written" "$(cat "$mnt/optim/param_groups/0/lr")" 4.0
+is "recover=yes restores the value written before the kill" \
+    "$(cat "$mnt/optim/param_groups/0/lr")" 4.0
 "$OPTIMFS" abort "$mnt"
 stop "$mnt"
 
