@@ -1,5 +1,6 @@
 #!/bin/bash
-# completion.t - what bash offers after "optimfs ..."
+# completion.t - completion of verbs, options, formats, mount points and paths
+# in bash, zsh and fish
 set -u
 : "${OPTIMFS:=optimfs}" "${TOP_SRCDIR:=$(cd "$(dirname "$0")/../.." && pwd)}"
 ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
@@ -8,7 +9,7 @@ optimfs() { "$OPTIMFS" "$@"; }
 
 n=0
 bad=0
-offers() { # offers "WANTED WORDS" WORD...: the last word is being completed
+offers() { # offers "WANTED WORDS" WORD...: complete the last word
 	want=$1
 	shift
 	COMP_WORDS=(optimfs "$@")
@@ -16,10 +17,10 @@ offers() { # offers "WANTED WORDS" WORD...: the last word is being completed
 	_optimfs
 	n=$((n + 1))
 	if [ "${COMPREPLY[*]}" = "$want" ]; then
-		echo "ok $n - optimfs $*"
+		echo "ok $n - bash completes: optimfs $*"
 	else
 		bad=$((bad + 1))
-		echo "not ok $n - optimfs $*"
+		echo "not ok $n - bash completes: optimfs $*"
 		echo "# has ${COMPREPLY[*]}"
 		echo "# not $want"
 	fi
@@ -58,28 +59,28 @@ offers "optim/state/layers.0.wq.weight/" stat --sort rms "$ck" optim/state/layer
 offers "" cat "$ck" no/such
 offers "$ck" ls "${ck%kpt}"
 
-# Other shells, where there are any.
+# zsh and fish, where they are installed.
 parses() { # parses SHELL FILE
 	command -v "$1" >/dev/null || return
 	n=$((n + 1))
 	if "$1" -n "$TOP_SRCDIR/completions/$2"; then
-		echo "ok $n - $1 takes $2"
+		echo "ok $n - $1 parses $2"
 	else
 		bad=$((bad + 1))
-		echo "not ok $n - $1 takes $2"
+		echo "not ok $n - $1 parses $2"
 	fi
 }
 parses zsh _optimfs
 parses fish optimfs.fish
 
-# They find the program on PATH.
+# The completions call the optimfs on PATH.
 bin=$(mktemp -d)
 trap 'rm -rf "$mounts" "$bin"' EXIT
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$OPTIMFS" >"$bin/optimfs"
 chmod +x "$bin/optimfs"
 PATH=$bin:$PATH
 
-# What compadd is given, among it what completes the last word.
+# Prints the arguments of compadd that complete the last word.
 zsh_offers() {
 	zsh -f -c '
 		compdef() { }
@@ -108,10 +109,10 @@ same() { # same SHELL "WANTED " WORD...
 	n=$((n + 1))
 	has=$("${sh}_offers" "$@")
 	if [ "$has" = "$want" ]; then
-		echo "ok $n - $sh: optimfs $*"
+		echo "ok $n - $sh completes: optimfs $*"
 	else
 		bad=$((bad + 1))
-		echo "not ok $n - $sh: optimfs $*"
+		echo "not ok $n - $sh completes: optimfs $*"
 		echo "# has $has"
 		echo "# not $want"
 	fi

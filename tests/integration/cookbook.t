@@ -1,5 +1,6 @@
 #!/bin/sh
-# cookbook.t - the commands of docs/cookbook.md, as they stand there
+# cookbook.t - every command of docs/cookbook.md and of the README's session
+# works
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 requires tar python3
@@ -14,7 +15,7 @@ ln -s "$OPTIMFS" "$scratch/bin/optimfs"
 PATH=$scratch/bin:/usr/bin:$PATH
 export PATH
 
-# Each section begins with checkpoints that nobody has changed.
+# Each section starts with fresh copies of the fixtures.
 section=
 begin() {
 	[ "$1" != "$section" ] || return 0
@@ -30,8 +31,8 @@ begin() {
 	cd work || exit 99
 }
 
-# Each fenced block in a file of its own: NN.sh, or NN.mount; with the title of
-# its section in NN.title.
+# Splits the cookbook: each fenced block becomes NN.sh or NN.mount, with the
+# title of its section in NN.title.
 awk -v dir="$scratch/blocks" '
 /^## / { title = substr($0, 4) }
 /^```sh/ {
@@ -55,14 +56,15 @@ for title in "$scratch"/blocks/*.title; do
 	for f in "$block.sh" "$block.mount"; do
 		[ ! -f "$f" ] || sed "s#/mnt/ck#$scratch/mnt/ck#g" "$f" >"$block.run"
 	done
-	ok "$name" sh -eu "$block.run"
+	ok "cookbook: $name: every command succeeds" sh -eu "$block.run"
 	case $section in
 	*"learning rate"*)
-		is "which is the new one" "$(cat "$scratch/out")" 1e-05
+		is "cat prints the new learning rate" "$(cat "$scratch/out")" 1e-05
 		;;
 	esac
 done
-# The session of the README prints what stands there, but for owners and times.
+# The README's session must print what the README shows, except owners and
+# times.
 begin "README"
 plain() {
 	sed -e '/^#/d' -e '/^$/d' -e '/^total /d' -e 's/\(-r--r--r-- 1\) .* \([0-9]*\) [A-Z][a-z][a-z] .* /\1 \2 /' "$1" |
@@ -91,9 +93,10 @@ if [ -n "$can_mount" ]; then
 			continue
 		fi
 		sed "s#/mnt/#$scratch/mnt/#g" "$c" >"$c.run"
-		ok "$name" sh -eu "$c.run"
+		ok "$name: the command succeeds" sh -eu "$c.run"
 		[ ! -f "${c%.cmd}.want" ] ||
-		    is "and what it prints" "$(plain "$scratch/out")" "$(plain "${c%.cmd}.want")"
+		    is "$name: the output is the one in the README" \
+		        "$(plain "$scratch/out")" "$(plain "${c%.cmd}.want")"
 	done
 	for d in ck same-state-from-3-ranks; do
 		"$OPTIMFS" umount "$scratch/mnt/$d"

@@ -14,15 +14,16 @@ done
 again() { # CHECKPOINT VIEW RANKS
 	rm -rf "$scratch/view" "$scratch/new" "$scratch/want" "$scratch/got"
 	"$OPTIMFS" cp -r "$1" .optimfs/view/"$2" "$scratch/view"
-	ok "${1##*data/} as $2: loaded and saved" "$python" "$script" again \
+	ok "${1##*data/} as $2: DeepSpeed loads and saves it" "$python" "$script" again \
 	    "$scratch/view" "$scratch/new" "$3"
 	"$OPTIMFS" cp -r "$scratch/view" . "$scratch/want"
 	"$OPTIMFS" cp -r "$scratch/new" . "$scratch/got"
-	ok "optim/ is the same" diff -r "$scratch/want/optim" \
+	ok "${1##*data/} as $2: DeepSpeed saves the same optim/" diff -r "$scratch/want/optim" \
 	    "$scratch/got/optim"
-	# of a universal checkpoint buffers and frozen parameters are not loaded
+	# DeepSpeed does not load buffers and frozen parameters of a universal
+	# checkpoint.
 	[ "$2" = universal ] ||
-	    ok "model/ is the same" diff -r "$scratch/want/model" \
+	    ok "${1##*data/} as $2: DeepSpeed saves the same model/" diff -r "$scratch/want/model" \
 		"$scratch/got/model"
 }
 

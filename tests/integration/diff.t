@@ -1,5 +1,5 @@
 #!/bin/sh
-# diff.t - how different two checkpoints are, and where
+# diff.t - optimfs diff: how much two checkpoints differ, and where
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -10,31 +10,35 @@ four=$data/dcp_fsdp2_w4/ckpt
 three=$data/dcp_fsdp2_w3/ckpt
 path=model/layers.0.w1.weight
 
-ok "layouts of one state are equal" "$OPTIMFS" diff "$four" "$three"
-is "and nothing is said" "$(cat "$scratch/out")" ''
+ok "diff of two layouts of one state exits with 0" "$OPTIMFS" diff "$four" "$three"
+is "diff of two layouts of one state prints nothing" "$(cat "$scratch/out")" ''
 
-# Two elements of four ranks' checkpoint are others: 1.5 times and NaN.
+# In a copy of the four-rank checkpoint one element is scaled by 1.5.
 cp -r "$four" "$scratch/new"
 chmod -R u+w "$scratch/new"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/new" $path 2 \
     scale 1.5 >"$scratch/where"
-status "a value differs" 1 "$OPTIMFS" diff "$four" "$scratch/new"
+status "diff exits with 1 for one changed element" 1 "$OPTIMFS" diff "$four" "$scratch/new"
 said=$(cat "$scratch/out")
-like "how many, and which is the first" "$said" \
+like "diff prints the number of changed elements and the first one" "$said" \
     "$path: 1 of 228 elements differ, from element 120 on; *"
-like "by how much" "$said" '*; by up to 0.0545 at element 120 (relative 0.333); *'
-like "which element, in which files of which ranks" "$said" \
+like "diff prints the greatest absolute and relative difference" \
+    "$said" '*; by up to 0.0545 at element 120 (relative 0.333); *'
+like "diff prints file and rank of the element on both sides" "$said" \
     '*; a: __2_0.distcp rank 2, b: __2_0.distcp rank 2'
-like "and how much that is of the tensor" "$said" \
+like "diff prints relative rms and cosine" "$said" \
     '*; relative rms 0.0*, cosine 0.9*'
-status "across layouts too" 1 "$OPTIMFS" diff "$three" "$scratch/new"
-like "with each side's rank" "$(cat "$scratch/out")" \
+status "diff of different layouts exits with 1" 1 "$OPTIMFS" diff "$three" "$scratch/new"
+like "diff of different layouts names the rank on each side" "$(cat "$scratch/out")" \
     '*; a: __1_0.distcp rank 1, b: __2_0.distcp rank 2'
-ok "a tolerance that is relative" "$OPTIMFS" diff --rtol 0.34 "$four" "$scratch/new"
-ok "one that is absolute" "$OPTIMFS" diff --atol 1 "$four" "$scratch/new"
-status "one that is too small" 1 "$OPTIMFS" diff --atol 1e-9 "$four" "$scratch/new"
-status "as JSON" 1 "$OPTIMFS" diff --json "$four" "$scratch/new"
-ok "it can be read" python3 - "$scratch/out" <<'END'
+ok "diff --rtol 0.34 accepts a relative difference of 0.333" \
+    "$OPTIMFS" diff --rtol 0.34 "$four" "$scratch/new"
+ok "diff --atol 1 accepts a difference of 0.05" "$OPTIMFS" diff --atol 1 "$four" "$scratch/new"
+status "diff --atol 1e-9 rejects a difference of 0.05" 1 \
+    "$OPTIMFS" diff --atol 1e-9 "$four" "$scratch/new"
+status "diff --json exits with 1 for one changed element" 1 \
+    "$OPTIMFS" diff --json "$four" "$scratch/new"
+ok "diff --json has the same numbers" python3 - "$scratch/out" <<'END'
 import json, sys
 d, = [json.loads(line) for line in open(sys.argv[1])]
 assert d["schema"] == "optimfs.diff" and d["kind"] == "elements", d
@@ -44,15 +48,15 @@ assert d["a"]["rank"] == 2 and d["b"]["file"] == "__2_0.distcp", d
 assert 0 < d["rms"] < 1 and 0.9 < d["cosine"] < 1, d
 END
 
-# A number that became none.
+# One element becomes NaN.
 cp -r "$four" "$scratch/nan"
 chmod -R u+w "$scratch/nan"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/nan" $path 3 nan 5 >/dev/null
-status "a NaN" 1 "$OPTIMFS" diff "$four" "$scratch/nan"
-is "is a NaN, not a difference of nothing" "$(cat "$scratch/out")" \
+status "diff exits with 1 for a NaN" 1 "$OPTIMFS" diff "$four" "$scratch/nan"
+is "diff says that one side is NaN and prints no difference" "$(cat "$scratch/out")" \
     "$path: 1 of 228 elements differ, from element 185 on; 1 is NaN in $scratch/nan only; a: __3_0.distcp rank 3, b: __3_0.distcp rank 3"
-status "as JSON" 1 "$OPTIMFS" diff --json "$four" "$scratch/nan"
-ok "it is counted, and no number stands for it" python3 - "$scratch/out" <<'END'
+status "diff --json exits with 1 for a NaN" 1 "$OPTIMFS" diff --json "$four" "$scratch/nan"
+ok "diff --json counts the NaN and has null for the differences" python3 - "$scratch/out" <<'END'
 import json, sys
 d, = [json.loads(line) for line in open(sys.argv[1])]
 assert (d["nan_a"], d["nan_b"], d["inf_a"], d["inf_b"]) == (0, 1, 0, 0), d
@@ -62,23 +66,27 @@ END
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/nan" \
     model/layers.1.w1.weight 2 scale 1000 >/dev/null
 for key in abs rel rms cosine; do
-	status "a NaN by $key" 1 "$OPTIMFS" diff --sort $key "$four" "$scratch/nan"
-	like "comes first" "$(cat "$scratch/out")" "$path: *layers.1.w1.weight: *"
+	status "diff --sort $key exits with 1 for a NaN" 1 \
+	    "$OPTIMFS" diff --sort $key "$four" "$scratch/nan"
+	like "diff --sort $key prints the NaN before a finite difference" \
+	    "$(cat "$scratch/out")" "$path: *layers.1.w1.weight: *"
 done
 if command -v script >/dev/null; then
-	ok "a terminal" script -qec "'$OPTIMFS' diff '$four' '$three'" "$scratch/tty"
-	like "is told of equality" "$(cat "$scratch/tty")" '*equal: * files compared*'
+	ok "diff on a terminal succeeds" \
+	    script -qec "'$OPTIMFS' diff '$four' '$three'" "$scratch/tty"
+	like "diff on a terminal says that the checkpoints are equal" \
+	    "$(cat "$scratch/tty")" '*equal: * files compared*'
 fi
 
-# An infinity is within no tolerance of a number.
+# No tolerance accepts an infinity.
 cp -r "$four" "$scratch/inf"
 chmod -R u+w "$scratch/inf"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/inf" $path 3 inf 5 >/dev/null
-status "an infinity, with a relative tolerance" 1 \
+status "diff --rtol exits with 1 for an infinity" 1 \
     "$OPTIMFS" diff --rtol 0.5 "$four" "$scratch/inf"
-like "differs" "$(cat "$scratch/out")" '*; 1 is infinite in *'
+like "diff says that one element is infinite" "$(cat "$scratch/out")" '*; 1 is infinite in *'
 
-# Values that are longer than what is read at once, and infinite.
+# Values longer than one read, and an infinite value.
 python3 - "$scratch" <<'END'
 import pickle, sys, zipfile
 for name, lr in ("long", 1.0), ("longer", float("inf")):
@@ -87,36 +95,37 @@ for name, lr in ("long", 1.0), ("longer", float("inf")):
             {"lr": lr, "text": (3 << 20) * "a" + name}, 2))
         z.writestr("archive/version", "3\n")
 END
-status "long texts" 1 \
+status "diff of long texts exits with 1" 1 \
     "$OPTIMFS" diff --rtol 0.5 "$scratch/long.pt" "$scratch/longer.pt"
-is "are not printed" "$(cat "$scratch/out")" 'extra/lr: 1.0 -> Infinity
+is "diff prints an infinite value, but no long texts" "$(cat "$scratch/out")" 'extra/lr: 1.0 -> Infinity
 extra/text: the value differs'
 
-# What cannot be read does not hide what differs.
+# A missing file does not hide differences in other files.
 cp -r "$scratch/new" "$scratch/lost"
 rm "$scratch/lost/__3_0.distcp"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/lost" \
     model/conv.weight 0 scale 1.5 >/dev/null
-status "a checkpoint without a file" 3 "$OPTIMFS" diff "$four" "$scratch/lost"
-like "has unreadable tensors, with the reason" "$(cat "$scratch/err")" \
+status "diff with a missing file exits with 3" 3 "$OPTIMFS" diff "$four" "$scratch/lost"
+like "diff names an unreadable tensor and the missing file" "$(cat "$scratch/err")" \
     "*OFS140 $scratch/lost: model/*__3_0.distcp is missing*"
 [ "$(grep -c 'OFS140' "$scratch/err")" -gt 50 ]
-tap_result $? "all of which are named"
-like "and a difference, too" "$(cat "$scratch/out")" \
+tap_result $? "diff names every unreadable tensor"
+like "diff prints a difference besides unreadable tensors" "$(cat "$scratch/out")" \
     "model/conv.weight: 1 of 90 elements differ, *"
-status "in numbers" 3 "$OPTIMFS" diff --summary --json "$four" "$scratch/lost"
-like "they are a kind" "$(cat "$scratch/out")" '*"unreadable": ?*}'
+status "diff --summary --json with a missing file exits with 3" 3 \
+    "$OPTIMFS" diff --summary --json "$four" "$scratch/lost"
+like "diff --summary --json counts unreadable tensors" "$(cat "$scratch/out")" '*"unreadable": ?*}'
 
-# What is not there, and values.
+# Missing paths, and values of scalars.
 "$OPTIMFS" reshard --to torch,only=optim "$four" "$scratch/optim" 2>/dev/null
-status "a checkpoint without a model" 1 \
+status "diff --summary of a checkpoint without model exits with 1" 1 \
     "$OPTIMFS" diff --summary "$four" "$scratch/optim"
-like "is told in numbers" "$(cat "$scratch/out")" 'compared *removed *'
+like "diff --summary counts the removed paths" "$(cat "$scratch/out")" 'compared *removed *'
 "$OPTIMFS" mkfs --like "$four" --layout dcp@2 "$scratch/made" 2>/dev/null
-status "two runs of one model" 1 "$OPTIMFS" diff --sort rel \
+status "diff of two optimizers of one model exits with 1" 1 "$OPTIMFS" diff --sort rel \
     "$data/dcp_opt_sgd_w2/ckpt" "$data/dcp_opt_amsgrad_w2/ckpt"
 said=$(cat "$scratch/out")
-like "values in full" "$said" '*optim/param_groups/0/lr: 0.* -> 0.*'
-status "what is no key" 2 "$OPTIMFS" diff --sort size "$four" "$three"
-status "what is no number" 2 "$OPTIMFS" diff --atol x "$four" "$three"
+like "diff prints both values of lr" "$said" '*optim/param_groups/0/lr: 0.* -> 0.*'
+status "diff --sort with an unknown key exits with 2" 2 "$OPTIMFS" diff --sort size "$four" "$three"
+status "diff --atol with a word exits with 2" 2 "$OPTIMFS" diff --atol x "$four" "$three"
 done_testing

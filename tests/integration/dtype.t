@@ -1,12 +1,12 @@
 #!/bin/sh
-# dtype.t - views whose floating tensors are rounded
+# dtype.t - views with dtype=: rounding to bf16, f16 and f32, and .optimfs/npy32
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 data=$TOP_SRCDIR/tests/data/pytorch
 ck=$data/dcp_fsdp2_w3/ckpt
 "$OPTIMFS" cp -r "$ck" . "$scratch/want"
 
-# Whatever the format, the same elements: rounded here by the definition.
+# Every format has the same elements; the reference rounding is the definition.
 cat >"$scratch/bf16.py" <<'EOF'
 import os, struct, sys
 want, got = sys.argv[1:]
@@ -27,17 +27,18 @@ for view in dcp@1 dcp@3 dcp@16 torch safetensors safetensors,hf; do
 	rm -rf "$scratch/view" "$scratch/got"
 	"$OPTIMFS" cp -r "$ck" ".optimfs/view/$view,dtype=bf16" "$scratch/view"
 	"$OPTIMFS" cp -r "$scratch/view" . "$scratch/got"
-	ok "$view,dtype=bf16" python3 "$scratch/bf16.py" "$scratch/want" \
+	ok "$view,dtype=bf16 rounds every tensor to nearest even" \
+	    python3 "$scratch/bf16.py" "$scratch/want" \
 	    "$scratch/got"
 done
-ok "a step is no number to round" cmp \
+ok "dtype=bf16 does not round a step" cmp \
     "$scratch/want/optim/state/norm.weight/step" \
     "$scratch/got/optim/state/norm.weight/step"
 
-# Up and down again is where it began; what is no float stays.
+# Widening and rounding again gives the original. Other types are not changed.
 "$OPTIMFS" cp -r "$scratch/view" .optimfs/view/dcp@2,dtype=f32 "$scratch/up"
 "$OPTIMFS" cp -r "$scratch/up" .optimfs/view/torch,dtype=bf16 "$scratch/down"
-status "bfloat16 to float32 and back" 0 "$OPTIMFS" diff "$scratch/view" \
+status "bfloat16 to float32 and back is unchanged" 0 "$OPTIMFS" diff "$scratch/view" \
     "$scratch/down"
 dtypes=$data/dcp_dtypes/ckpt
 for case in 8:dcp@3,dtype=f16 3:torch,dtype=f32; do
@@ -45,24 +46,26 @@ for case in 8:dcp@3,dtype=f16 3:torch,dtype=f32; do
 	rm -rf "$scratch/view"
 	"$OPTIMFS" cp -r "$dtypes" ".optimfs/view/$view" "$scratch/view"
 	"$OPTIMFS" diff "$dtypes" "$scratch/view" >"$scratch/differ"
-	is "of all types, $view changes the floats" "$(grep -c . \
+	is "$view of all dtypes changes ${case%%:*} tensors" "$(grep -c . \
 	    "$scratch/differ")" "${case%%:*}"
-	is "alone" "$(grep -vcE 'float(16|32|64).* float(16|32|64)' \
+	is "$view of all dtypes changes floats only" \
+	    "$(grep -vcE 'float(16|32|64).* float(16|32|64)' \
 	    "$scratch/differ")" 0
 done
 
-status "checksums are those of what is there" 0 "$OPTIMFS" reshard \
+status "reshard --to dcp@5,dtype=f16 exits with 0" 0 "$OPTIMFS" reshard \
     --to dcp@5,dtype=f16 "$ck" "$scratch/sums"
-status "in all of it" 0 "$OPTIMFS" fsck --data "$scratch/sums"
-like "without a warning" "$(cat "$scratch/out")" '*0 errors, 0 warnings*'
+status "fsck --data accepts dcp@5,dtype=f16" 0 "$OPTIMFS" fsck --data "$scratch/sums"
+like "dcp@5,dtype=f16 has checksums for every item" "$(cat "$scratch/out")" '*0 errors, 0 warnings*'
 for name in dcp@1,dtype= dcp@1,dtype=int8 dcp@1,dtype=bf17 torch,dtype; do
-	status "$name is none" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
+	status "$name is rejected as a view name" 2 "$OPTIMFS" ls "$ck" ".optimfs/view/$name"
 done
 
 mnt=$(point mnt)
 if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then
 	for view in dcp@1,dtype=bf16 torch,crc,dtype=f16; do
-		ok "$view in odd pieces" python3 - "$mnt/.optimfs/view/$view" \
+		ok "$view reads the same in random small pieces" \
+		    python3 - "$mnt/.optimfs/view/$view" \
 		    <<'EOF'
 import os, random, sys
 random.seed(1)
@@ -84,7 +87,7 @@ else
 	skip 2 "no mounts here: $(head -1 "$scratch/err")"
 fi
 
-# PyTorch's own rounding.
+# Reference: the rounding of PyTorch.
 for python in python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
 	    break
@@ -105,7 +108,7 @@ torch.save({
     "near": torch.from_numpy(r.randn(300000).astype(numpy.float32)),
 }, sys.argv[1])
 EOF
-# A NaN as bfloat16 is 0x7fc0 or 0xffff, as it lies in PyTorch's vectors.
+# PyTorch's vectorized code makes NaN 0x7fc0 or 0xffff in bfloat16.
 cat >"$scratch/same.py" <<'EOF'
 import sys, torch
 dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
@@ -126,7 +129,7 @@ if [ -n "$python" ]; then
 		rm -rf "$scratch/view"
 		"$OPTIMFS" cp -r "$scratch/all.pt" \
 		    .optimfs/view/torch,dtype=$to "$scratch/view"
-		ok "PyTorch's .to() gives the same bits: $to" "$python" \
+		ok "dtype=$to gives the bits of PyTorch's .to()" "$python" \
 		    "$scratch/same.py" "$scratch/all.pt" \
 		    "$scratch"/view/*.pt $to
 	done
@@ -134,7 +137,7 @@ else
 	skip 3 "no PyTorch here"
 fi
 
-# .optimfs/npy32: by the definition of each type.
+# Reference for .optimfs/npy32: the definition of each type.
 cat >"$scratch/npy32.py" <<'EOF'
 import math, os, struct, sys
 want, got, names = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -168,6 +171,6 @@ for t, form in types.items():
 EOF
 "$OPTIMFS" cp -r "$data/dcp_dtypes/ckpt" model "$scratch/types"
 "$OPTIMFS" cp -r "$data/dcp_dtypes/ckpt" .optimfs/npy32/model "$scratch/npy32"
-ok "npy32 has short floating types as float32" python3 "$scratch/npy32.py" \
+ok "npy32 has the exact values of bf16, f16 and fp8 as float32" python3 "$scratch/npy32.py" \
     "$scratch/types" "$scratch/npy32" $(ls "$scratch/npy32")
 done_testing

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-# dump_units.py - what FSDP recorded in a run, once more through contrib
+# dump_units.py - runs contrib/dump_units.py on a recorded FSDP model
 # SPDX-License-Identifier: Apache-2.0
 """dump_units.py CONTRIB RECORDED OUT FROZEN...: let CONTRIB/dump_units.py write
-OUT for a model whose flat parameters have what the units file RECORDED says a
-real one had.  FROZEN parameters are not trained."""
+OUT for a stub model with the flat parameters that the units file RECORDED has of
+a real one.  FROZEN parameters are not trained."""
 import json
 import sys
 
@@ -15,14 +15,14 @@ from dump_units import dump_units  # noqa: E402
 
 
 class Thing:
-    """Has the members that it is given, as objects of FSDP have theirs."""
+    """A stub of an FSDP object: has the members that it is given."""
 
     def __init__(self, **members):
         self.__dict__.update(members)
 
 
 class Module(Thing):
-    """A wrapper: what it has not, the module in it may have."""
+    """A wrapper: takes attributes that it lacks from the module inside."""
 
     def __getattr__(self, name):
         inside = self.__dict__.get("inside")
@@ -69,7 +69,7 @@ for unit in json.load(open(recorded)):
     parameters += [("_fsdp_wrapped_module." + n, p)
                    for n, p in zip(names, params)]
     own = Module(_handle=handle_of(unit, params), _handles=3)
-    # a checkpoint wrapper shows its module's members as its own
+    # A checkpoint wrapper passes on the attributes of its module.
     modules.append((path, Module(inside=own)))
     modules.append((path + "._checkpoint_wrapped_module", own))
     modules.append((path + ".hooked", Module(_handle=None, _handles={})))

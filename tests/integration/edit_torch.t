@@ -1,5 +1,5 @@
 #!/bin/sh
-# edit_torch.t - PyTorch reads the files that a mount for writing changed
+# edit_torch.t - PyTorch loads the files that a read-write mount has changed
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount unzip
 
@@ -12,7 +12,8 @@ done
 
 for case in $("$python" "$script" list); do
 	mkdir "$scratch/$case"
-	ok "$case" "$python" "$script" "$OPTIMFS" "$scratch/$case" "$case" \
+	ok "PyTorch loads the edits of the case $case" \
+	    "$python" "$script" "$OPTIMFS" "$scratch/$case" "$case" \
 	    "$data"
 done
 done_testing

@@ -68,13 +68,11 @@ static void check(bool ok, const char *what)
 		differs("%s: %s", what, strerror(errno));
 }
 
-/* Bytes. */
-
 struct file {
 	const char *mount;
 	char path[500], npy[500];
-	int fd, reader; /* read and written; opened once, to look */
-	bool shared;    /* the mount: others write, too */
+	int fd, reader; /* for writing; opened once, for reading */
+	bool shared;    /* other processes write to the mount */
 	uint8_t *model, *buf;
 	size_t full, size;
 };
@@ -95,7 +93,7 @@ static void compare(const struct file *f, const uint8_t *got, size_t off,
 			    f->model[off + i]);
 }
 
-/* Somewhere in [0, end], small ones more often. */
+/* A random range in [0, end]; half of them are short. */
 static void range(size_t end, size_t *off, size_t *n)
 {
 	*off = rnd((uint32_t)end + 1);
@@ -122,7 +120,7 @@ static void set_size(struct file *f, size_t size)
 static void do_write(struct file *f)
 {
 	size_t off, n;
-	bool other = rnd(4) == 0; /* past the page cache */
+	bool other = rnd(4) == 0; /* through a second descriptor */
 	int fd = other ? open(f->path, O_WRONLY | O_CLOEXEC) : f->fd;
 
 	check(fd != -1, "open");
@@ -206,10 +204,10 @@ static void do_commit(struct file *f)
 	snprintf(path, sizeof(path), "%s/.optimfs/control", f->mount);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	check(fd != -1, path);
-	/* others may have a file open, or be about to commit */
+	/* EBUSY: another process has a file open, or is committing */
 	done = write(fd, "commit", 6);
 	if (f->size < f->full && done != -1)
-		differs("a commit of what is not whole");
+		differs("the commit of an incomplete tensor succeeded");
 	check(f->size < f->full || done == 6 || errno == EBUSY ||
 		(f->shared && errno == EINVAL),
 	    "commit");
@@ -297,9 +295,7 @@ static int bytes(unsigned count, const char *mount, const char *name,
 	return 0;
 }
 
-/* Names. */
-
-/* One of few, so that they meet. */
+/* One of few paths, so that calls hit the same names. */
 static void some_path(char *path, size_t size)
 {
 	unsigned depth = 1 + rnd(3);
@@ -356,7 +352,7 @@ static int not_dots(const struct dirent *e)
 	return strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
 }
 
-/* Depth first; names alone tell what is where. */
+/* Lists a tree depth first, names only. */
 static void list(struct listing *l, int at, const char *path)
 {
 	struct dirent **v;

@@ -1,9 +1,10 @@
 #!/bin/sh
-# exercise.t - random calls on a mount that is written to, against a model
+# exercise.t - random writes, reads and renames on a mount, compared with a
+# model
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount
 
-# SEED=N repeats what a run has said it did; COUNT=N makes it longer.
+# SEED=N repeats the run that printed N; COUNT=N makes it longer.
 exercise=$TOP_BUILDDIR/tests/integration/exercise
 seed=${SEED:-$(date +%s)}
 count=${COUNT:-400}
@@ -24,21 +25,21 @@ for ck in dcp_fsdp2_w3/ckpt dcp_tp_fsdp_w4/ckpt \
 	rm -rf ck
 	cp -r "$data/$ck" ck && chmod -R u+w ck
 	for o in rw rw,direct; do
-		ok "$ck" "$OPTIMFS" mount -o $o ck "$m"
-		run "$ck, $o: bytes" bytes "$seed" "$count" "$m" \
+		ok "$ck, $o: mount succeeds" "$OPTIMFS" mount -o $o ck "$m"
+		run "$ck, $o: random reads and writes agree with the model" bytes "$seed" "$count" "$m" \
 		    model/layers.0.w1.weight
-		ok "umount" "$OPTIMFS" umount "$m"
+		ok "$ck, $o: umount succeeds" "$OPTIMFS" umount "$m"
 	done
-	ok "$ck: sound" "$OPTIMFS" fsck --data ck
+	ok "$ck: fsck --data accepts the committed checkpoint" "$OPTIMFS" fsck --data ck
 done
 ended() {
 	wait "$1"
 }
 
-# Several at once, and those who look on: whatever is committed when.
+# Three concurrent writers of different tensors, with commits, and a reader.
 rm -rf ck
 cp -r "$data/dcp_fsdp2_w3/ckpt" ck && chmod -R u+w ck
-ok "a mount for several" "$OPTIMFS" mount -o rw ck "$m"
+ok "mount for concurrent writers succeeds" "$OPTIMFS" mount -o rw ck "$m"
 pids=
 for t in w1 w2 wq; do
 	"$exercise" shared "$seed" "$count" "$m" "model/layers.1.$t.weight" \
@@ -52,21 +53,22 @@ done) &
 reader=$!
 touch go
 for p in $pids; do
-	ok "one of several" ended "$p"
+	ok "a concurrent writer agrees with its model" ended "$p"
 done
 rm go
 kill "$reader" 2>/dev/null
 wait "$reader" 2>/dev/null
 cat ./*.out
 cp -r "$m" want
-ok "umount" "$OPTIMFS" umount "$m"
+ok "umount after concurrent writers succeeds" "$OPTIMFS" umount "$m"
 "$OPTIMFS" cp -r ck / now
-ok "all of it is committed" diff -r want now
-ok "and sound" "$OPTIMFS" fsck --data ck
+ok "the committed tree equals the mount after concurrent writers" diff -r want now
+ok "fsck --data accepts the checkpoint after concurrent writers" "$OPTIMFS" fsck --data ck
 
-ok "names" "$OPTIMFS" mount -o scratch "$data/dcp_fsdp2_w3/ckpt" "$m"
+ok "scratch mount for random names succeeds" \
+    "$OPTIMFS" mount -o scratch "$data/dcp_fsdp2_w3/ckpt" "$m"
 mkdir model
 mkdir -p "$m/extra/names"
-run "are as elsewhere" names "$seed" "$count" "$m/extra/names" model
-ok "umount" "$OPTIMFS" umount "$m"
+run "random creates, renames and removes agree with an ordinary file system" names "$seed" "$count" "$m/extra/names" model
+ok "umount after random names succeeds" "$OPTIMFS" umount "$m"
 done_testing

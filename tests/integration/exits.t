@@ -1,5 +1,5 @@
 #!/bin/sh
-# exits.t - every verb, with what is wrong: exit status, message, no output
+# exits.t - every verb with unusable arguments: exit status, message, no output
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -11,7 +11,7 @@ cp -r "$ck" hurt && chmod -R u+w hurt && rm hurt/__1_0.distcp
 head -c 500 "$ck/.metadata" >cut/.metadata
 verbs=$("$OPTIMFS" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx optimfs)
 
-# The arguments of a verb, with a checkpoint.
+# arguments VERB CHECKPOINT: prints a valid command line of the verb
 arguments() { # VERB CHECKPOINT
 	case $1 in
 	mount) echo "$2 mnt" ;;
@@ -26,42 +26,45 @@ arguments() { # VERB CHECKPOINT
 	esac
 }
 
-# The code of a message has an entry, which says what to do.
+# Does the message have a code, and does explain say what to do?
 advised() { # NAME
 	code=$(sed -n 's/^optimfs: \(OFS[0-9]*\) .*/\1/p' "$scratch/err" | head -n 1)
-	like "$1: and a code" "$code" 'OFS[0-9][0-9][0-9]'
-	like "$1: with advice" "$("$OPTIMFS" explain "$code" 2>/dev/null)" \
+	like "$1: the message has a code" "$code" 'OFS[0-9][0-9][0-9]'
+	like "$1: explain of the code says what to do" "$("$OPTIMFS" explain "$code" 2>/dev/null)" \
 	    '*to do: ?*'
 }
 
 silent() { # NAME
-	is "$1: prints nothing" "$(head -c 100 "$scratch/out")" ""
+	is "$1: nothing on standard output" "$(head -c 100 "$scratch/out")" ""
 }
 
-# refuses VERB STATUS CHECKPOINT [CALLED]: the message says what it is about.
+# refuses VERB STATUS CHECKPOINT [NAME]: does the message name the checkpoint,
+# or NAME?
 refuses() {
 	name="$1 $3"
 	rm -rf copy .copy.optimfs
 	# shellcheck disable=SC2046
-	status "$name" "$2" "$OPTIMFS" "$1" $(arguments "$1" "$3")
-	like "$name: names it" "$(head -n 1 "$scratch/err")" "optimfs: OFS*${4:-$3}*"
+	status "$name: exits with $2" "$2" "$OPTIMFS" "$1" $(arguments "$1" "$3")
+	like "$name: the message has a code and names the cause" \
+	    "$(head -n 1 "$scratch/err")" "optimfs: OFS*${4:-$3}*"
 	advised "$name"
 }
 
-is "all verbs" "$(echo "$verbs" | wc -w)" 19
+is "the program has 19 verbs" "$(echo "$verbs" | wc -w)" 19
 case $("$OPTIMFS" --version) in
 *"no FUSE"*) verbs=$(echo "$verbs" | grep -vxE 'mount|umount|commit|abort') ;;
 esac
 for v in $verbs; do
 	if [ "$v" != explain ]; then
-		status "$v" 2 "$OPTIMFS" "$v"
+		status "$v without arguments exits with 2" 2 "$OPTIMFS" "$v"
 		silent "$v"
-		like "$v: asks, and says how" "$(tr '\n' ' ' <"$scratch/err")" \
+		like "$v without arguments asks for one and prints the usage" \
+		    "$(tr '\n' ' ' <"$scratch/err")" \
 		    "optimfs: *\?* usage: optimfs $v *"
 	fi
-	status "$v --no-such" 2 "$OPTIMFS" "$v" --no-such
+	status "$v --no-such exits with 2" 2 "$OPTIMFS" "$v" --no-such
 	silent "$v --no-such"
-	like "$v --no-such: says how" "$(tr '\n' ' ' <"$scratch/err")" \
+	like "$v --no-such names the option and prints the usage" "$(tr '\n' ' ' <"$scratch/err")" \
 	    "optimfs: unknown option '--no-such'* usage: optimfs $v *"
 done
 
@@ -82,7 +85,7 @@ for v in $verbs; do
 	done
 	refuses "$v" 4 words/x.txt
 	silent "$v words/x.txt"
-	is "$v: makes nothing" "$(ls -A)" "cut
+	is "$v: failed calls create no files" "$(ls -A)" "cut
 empty
 err
 hurt
@@ -91,18 +94,20 @@ out
 words"
 done
 
-# A shard is lost: what needs it fails, what does not is answered.
+# A checkpoint with a missing .distcp file: verbs that need the file fail, the
+# others succeed.
 for v in ls info map report; do
 	# shellcheck disable=SC2046
-	ok "$v of what has lost a shard" "$OPTIMFS" "$v" $(arguments "$v" hurt)
+	ok "$v of a checkpoint with a missing file exits with 0" \
+	    "$OPTIMFS" "$v" $(arguments "$v" hurt)
 done
 for v in fsck check; do
-	status "$v of what has lost a shard: no" 1 "$OPTIMFS" "$v" hurt
-	like "$v: says so" "$(cat "$scratch/out")" '*OFS140*'
+	status "$v of a checkpoint with a missing file exits with 1" 1 "$OPTIMFS" "$v" hurt
+	like "$v prints OFS140 for the missing file" "$(cat "$scratch/out")" '*OFS140*'
 done
 for v in cat cp tar diff reshard mkfs plan; do
 	refuses "$v" 3 hurt __1_0.distcp
 done
-status "stat of what has lost a shard" 3 "$OPTIMFS" stat hurt
-like "names it in its row" "$(cat "$scratch/out")" '*OFS140*'
+status "stat of a checkpoint with a missing file exits with 3" 3 "$OPTIMFS" stat hurt
+like "stat prints OFS140 in the row of the tensor" "$(cat "$scratch/out")" '*OFS140*'
 done_testing

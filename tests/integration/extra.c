@@ -1,4 +1,4 @@
-/* extra.c - checkpoints without ground truth: all of them lists and reads */
+/* extra.c - fixtures without reference values: everything lists and reads */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,20 +14,20 @@
 #include "support/truth.h"
 #include "tap.h"
 
-/* What cannot be read, and why: the rest must be. */
+/* What cannot be opened or read. All other files must be readable. */
 static const struct exception {
 	const char *name;
 	int open; /* errno of opening the checkpoint; 0: of reading a file */
 	int code;
 } exceptions[] = {
-	{ "torch_save/dt_int4.pt", EUCLEAN, 0 }, /* torch wrote no pickle */
+	{ "torch_save/dt_int4.pt", EUCLEAN, 0 }, /* an invalid pickle */
 	{ "torch_save/dt_uint4.pt", EUCLEAN, 0 },
 	{ "torch_save/size.pt", EUCLEAN, 0 },
-	/* FSDP1's flat parameters, and nothing that says where each begins */
+	/* flat FSDP1 parameters without the places of the parameters in them */
 	{ "dcp_variants/fsdp1_uopFalse", 0, EOPNOTSUPP },
 	{ "dcp_variants/fsdp1_uopTrue", 0, EOPNOTSUPP },
 	{ "torch_save/meta.pt", 0, ENODATA },
-	/* what they hold is shown, but not every view can write it again */
+	/* readable, but not in every view */
 	{ "torch_save/dt_bits8.pt", 0, EOPNOTSUPP },
 	{ "torch_save/dt_complex128.pt", 0, EOPNOTSUPP },
 	{ "torch_save/dt_complex32.pt", 0, EOPNOTSUPP },
@@ -52,7 +52,7 @@ static void complain(struct walk *w, const char *why)
 		diag("%s: %s", w->path, why);
 }
 
-/* Read all of it in pieces of an odd size. */
+/* Reads a file in pieces of an odd size. */
 static const char *read_all(struct optimfs_file *file,
     struct optimfs_error *err)
 {
@@ -64,7 +64,7 @@ static const char *read_all(struct optimfs_file *file,
 		off += (uint64_t)n;
 	if (n == -1)
 		return err->text;
-	return off == size ? NULL : "fewer bytes than its size";
+	return off == size ? NULL : "the file ends before its size";
 }
 
 static const char *check_file(struct walk *w, const struct optimfs_attr *attr,
@@ -83,16 +83,16 @@ static const char *check_file(struct walk *w, const struct optimfs_attr *attr,
 	if (why != NULL)
 		return why;
 	if (attr->exact && attr->size != size)
-		return "its exact size was not that";
+		return "the size in its attributes is wrong";
 	if (optimfs_getattr(w->fs, attr->node, &after, err) == -1)
 		return err->text;
 	if (strncmp(w->path, ".optimfs/", 9) != 0 &&
 	    (!after.exact || after.size != size))
-		return "its size is not exact after it was opened";
+		return "its size is not exact after the file was opened";
 	return NULL;
 }
 
-/* DeepSpeed's loaders want a model and an optimizer; few of these have both. */
+/* DeepSpeed formats need a model and an optimizer; few fixtures have both. */
 static bool wants_more(const struct walk *w, int code)
 {
 	static const char *const views[] = { ".optimfs/view/universal",
@@ -105,7 +105,7 @@ static bool wants_more(const struct walk *w, int code)
 	return false;
 }
 
-/* What reads a file fails as reading it does. */
+/* The checksum of an unreadable file has to fail with the same error. */
 static void check_same(struct walk *w, uint64_t node, int code)
 {
 	struct optimfs_error err = { 0 };
@@ -118,7 +118,7 @@ static void check_same(struct walk *w, uint64_t node, int code)
 		&err) == 0)
 		free(sum);
 	if (err.code != code)
-		complain(w, "its checksum fails in another way");
+		complain(w, "its checksum fails with another error");
 }
 
 static int visit(void *ctx, const struct optimfs_dirent *e)
@@ -164,8 +164,9 @@ static void walk_all(struct optimfs *fs, const char *name,
 	if (optimfs_resolve(fs, ".optimfs", &top, &err) == -1 ||
 	    optimfs_readdir(fs, top.node, 0, true, visit, &w, &err) == -1)
 		complain(&w, err.text);
-	is_u64(w.bad, 0, "all of it reads, mirrors too");
-	ok((w.refused > 0) == (but != NULL), "but for what cannot");
+	is_u64(w.bad, 0, "%s: every file reads, below .optimfs too", name);
+	ok((w.refused > 0) == (but != NULL),
+	    "%s: only the known exceptions fail", name);
 }
 
 static void check(const char *name)
@@ -181,7 +182,8 @@ static void check(const char *name)
 	snprintf(path, sizeof(path), "extra/%s", name);
 	fs = optimfs_open(data_path(path), NULL, &err);
 	if (but != NULL && but->open != 0) {
-		ok(fs == NULL && err.code == but->open, "%s is refused", name);
+		ok(fs == NULL && err.code == but->open, "%s cannot be opened",
+		    name);
 		diag("%s", err.text);
 	} else if (ok(fs != NULL, "%s opens", name)) {
 		walk_all(fs, name, but);
@@ -202,7 +204,7 @@ static void check_folder(const char *folder)
 	if (ofs_dir_open(data_path(name), &dir, &err) == -1 ||
 	    ofs_dir_list(&dir, &names, &err) == -1)
 		bail_out("%s", err.text);
-	ok(names.n > 0, "%s has checkpoints", folder);
+	ok(names.n > 0, "tests/data/extra/%s has checkpoints", folder);
 	for (size_t i = 0; i < names.n; i++) {
 		snprintf(name, sizeof(name), "%s/%s", folder, names.name[i]);
 		check(name);
@@ -211,21 +213,21 @@ static void check_folder(const char *folder)
 	ofs_dir_close(&dir);
 }
 
-static void is_attribute(struct optimfs *fs, uint64_t node, const char *name,
-    const char *want)
+static void is_attribute(struct optimfs *fs, uint64_t node, const char *path,
+    const char *name, const char *want)
 {
 	struct optimfs_error err;
 	char *value = NULL;
 	size_t len;
 
 	if (optimfs_getxattr(fs, node, name, &value, &len, &err) == -1)
-		is_error(err, ENODATA, want, "%s", name);
+		is_error(err, ENODATA, want, "%s has no %s", path, name);
 	else
-		is_str(value, want, "%s", name);
+		is_str(value, want, "%s has the right %s", path, name);
 	free(value);
 }
 
-/* What quantized elements stand for, where the checkpoint says it. */
+/* Scale and zero point of quantized tensors, where the checkpoint has them. */
 static void check_scale(const char *path, const char *tensor, const char *scale,
     const char *zero_point)
 {
@@ -235,8 +237,9 @@ static void check_scale(const char *path, const char *tensor, const char *scale,
 
 	if (fs == NULL || optimfs_resolve(fs, tensor, &attr, &err) == -1)
 		bail_out("%s", err.text);
-	is_attribute(fs, attr.node, "user.optimfs.scale", scale);
-	is_attribute(fs, attr.node, "user.optimfs.zero_point", zero_point);
+	is_attribute(fs, attr.node, path, "user.optimfs.scale", scale);
+	is_attribute(fs, attr.node, path, "user.optimfs.zero_point",
+	    zero_point);
 	optimfs_close(fs);
 }
 

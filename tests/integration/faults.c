@@ -41,10 +41,10 @@
 #define SGD   "pytorch/dcp_opt_sgd_w2/ckpt"
 
 struct scene {
-	const char *name, *data; /* of tests/data */
+	const char *name, *data; /* below tests/data */
 	const char *verb;
-	const char *to;    /* a layout: the checkpoint is made anew */
-	const char *first; /* what another victim has done before */
+	const char *to;    /* a layout: a new checkpoint is written */
+	const char *first; /* the verb of an earlier victim */
 };
 
 static const struct scene scenes[] = {
@@ -66,7 +66,7 @@ static const struct scene scenes[] = {
 };
 #define NSCENES (sizeof(scenes) / sizeof(*scenes))
 
-/* Of each, when not all points are tried. */
+/* Calls of each kind that a normal run tries. */
 #define SOME 42
 
 static bool all;
@@ -85,14 +85,14 @@ static void run(const char *fmt, ...)
 		bail_out("%s", command);
 }
 
-/* One scene as it is tried. */
+/* A scene, its paths and its results. */
 struct trial {
 	const struct scene *scene;
 	struct faultrun run;
-	char ck[600];  /* what is read */
-	char out[700]; /* what is written: ck, or beside it */
+	char ck[600];  /* the source */
+	char out[700]; /* what is written: ck, or a path beside it */
 	uint64_t old, new, old_problems, new_problems;
-	char listing[16384]; /* of the directory, when all is done */
+	char listing[16384]; /* of the directory after a run without faults */
 	unsigned points, were_old, were_new, unsynced, bad;
 };
 
@@ -144,7 +144,7 @@ static bool wrong(struct trial *t, const char *what)
 	return false;
 }
 
-/* What is there: 0 the old, 1 the new, or -1. */
+/* The checkpoint in t->out: 0 the old, 1 the new, or -1. */
 static int which(struct trial *t)
 {
 	uint64_t problems, sum;
@@ -174,7 +174,7 @@ static struct optimfs *open_rw(const char *ck, enum optimfs_recover recover,
 	return optimfs_open(ck, &o, err);
 }
 
-/* Opens for writing what there is, commits it or not, and closes it. */
+/* Opens the checkpoint for writing, commits if told to, and closes it. */
 static bool come_next(struct trial *t, enum optimfs_recover recover,
     bool commits)
 {
@@ -190,8 +190,8 @@ static bool come_next(struct trial *t, enum optimfs_recover recover,
 	return ret == 0;
 }
 
-/* The next one to come finds all that was staged, and commits it; or can do
- * without. */
+/* The next writer recovers and commits what was staged. Without staged data it
+ * can recover or discard. */
 static bool resume_edit(struct trial *t, bool staged)
 {
 	if (staged)
@@ -200,7 +200,7 @@ static bool resume_edit(struct trial *t, bool staged)
 	    come_next(t, OPTIMFS_RECOVER_DISCARD, false);
 }
 
-/* What was cut short is done again; what was done can be written to. */
+/* An interrupted run can be repeated; a finished checkpoint can be written to. */
 static bool resume_anew(struct trial *t)
 {
 	if (is_mkfs(t))
@@ -217,15 +217,15 @@ static bool check_after(struct trial *t, bool staged)
 	char now[sizeof(t->listing)];
 
 	if (!(is_anew(t) ? resume_anew(t) : resume_edit(t, staged)))
-		return wrong(t, "the next one to come cannot go on");
+		return wrong(t, "the next writer fails");
 	if (which(t) != want)
-		return wrong(t, "what was staged is lost");
+		return wrong(t, "staged changes are lost");
 	list(now, sizeof(now));
 	if (want == 0 || strcmp(now, t->listing) == 0)
 		return true;
 	if (t->bad < 12)
-		diag("  there is: %s", now);
-	return wrong(t, "something is left, or missing");
+		diag("  the directory has: %s", now);
+	return wrong(t, "a file is left over or missing");
 }
 
 static bool check_outcome(struct trial *t, const struct outcome *o)
@@ -238,15 +238,17 @@ static bool check_outcome(struct trial *t, const struct outcome *o)
 	t->were_new += is == 1;
 	t->unsynced += o->status == VICTIM_UNSYNCED;
 	if (o->status > VICTIM_UNSYNCED)
-		return wrong(t, "it crashed");
+		return wrong(t, "the victim crashed");
 	if (is == -1)
 		return wrong(t, "neither the old nor the new checkpoint");
 	if (!is_mkfs(t) && (done || o->done) && is != 1)
-		return wrong(t, "it was told that it is done, but it is old");
+		return wrong(t,
+		    "the victim reported success, but the checkpoint is old");
 	if (o->status == VICTIM_FAILED && is != 0)
-		return wrong(t, "it was told of a failure, but it is new");
+		return wrong(t,
+		    "the victim reported a failure, but the checkpoint is new");
 	if (o->status == VICTIM_UNSYNCED && !o->said_unsynced)
-		return wrong(t, "status 6, but not OFS803");
+		return wrong(t, "the victim exits with 6, but without OFS803");
 	return check_after(t, staged);
 }
 
@@ -276,7 +278,7 @@ static void try_points(struct trial *t, const struct fault_calls *calls)
 	free(p.v);
 }
 
-/* Before one of its calls the victim stands still. */
+/* The victim is stopped before some of its calls. */
 struct still {
 	struct trial *t;
 	unsigned n, step;
@@ -295,13 +297,15 @@ static void stand_still(void *ctx)
 	s->t->points++;
 	is = which(s->t);
 	if (is == -1 || is < s->was)
-		wrong(s->t, "a reader sees neither the old nor the new one");
+		wrong(s->t,
+		    "a reader sees neither the old nor the new checkpoint");
 	s->was = is;
 	if (is_anew(s->t) && strcmp(s->t->scene->first, "mkfs") != 0)
 		return;
 	fs = open_rw(s->t->out, OPTIMFS_RECOVER_DISCARD, &err);
 	if (fs != NULL || err.code != EBUSY)
-		wrong(s->t, fs != NULL ? "there are two writers" : err.text);
+		wrong(s->t,
+		    fs != NULL ? "a second writer was accepted" : err.text);
 	optimfs_close(fs);
 }
 
@@ -318,11 +322,11 @@ static void try_still(struct trial *t, const struct fault_calls *calls)
 	fresh();
 	o = faultrun_still(&t->run, t->scene->verb, stand_still, &s);
 	if (o.status != VICTIM_DONE)
-		wrong(t, "being watched, it fails");
+		wrong(t, "the victim fails when it is stopped in between");
 	check_outcome(t, &o);
 }
 
-/* What there is to begin with. */
+/* Makes the template of the directory in which each run begins. */
 static bool set_up(struct trial *t, const struct scene *scene)
 {
 	const char *slash = strrchr(scene->data, '/');
@@ -341,15 +345,15 @@ static bool set_up(struct trial *t, const struct scene *scene)
 	t->old = victim_digest(t->ck, &t->old_problems);
 	if (scene->first == NULL)
 		return true;
-	if (!is_int(again(t, scene->first).status, 0, "%s: %s before it",
-		scene->name, scene->first))
+	if (!is_int(again(t, scene->first).status, 0,
+		"%s: the earlier %s succeeds", scene->name, scene->first))
 		return false;
 	run("cd '%s' && rm -rf template && mv dir template", scratch);
 	fresh();
 	return true;
 }
 
-/* The run that nothing happens to: it says what is new. */
+/* A run without faults: records the calls and the new checkpoint. */
 static bool reference(struct trial *t, struct fault_calls *calls)
 {
 	char dir[300];
@@ -360,23 +364,27 @@ static bool reference(struct trial *t, struct fault_calls *calls)
 	snprintf(dir, sizeof(dir), "%s/dir", scratch);
 	log = faultlog_begin(dir);
 	o = faultrun_trace(&t->run, t->scene->verb);
-	if (!is_int(o.status, 0, "%s: without a fault", t->scene->name)) {
+	if (!is_int(o.status, 0, "%s: succeeds without a fault",
+		t->scene->name)) {
 		faultrun_tell(&t->run, t->scene->name,
 		    &(struct fault_point){ 0 }, &o);
 		return false;
 	}
 	is_int(faultlog_end(log, t->run.trace, &renames), 0,
-	    "%s: the order would survive a power failure", t->scene->name);
-	is_int(renames, is_mkfs(t) ? 0 : 1, "%s: one rename publishes",
+	    "%s: the order of calls is safe against a power failure",
+	    t->scene->name);
+	is_int(renames, is_mkfs(t) ? 0 : 1,
+	    "%s: one rename publishes the checkpoint (mkfs: none)",
 	    t->scene->name);
 	faultlog_read(t->run.trace, calls);
 	if (is_mkfs(t) && again(t, "fill").status != VICTIM_DONE)
-		return ok(false, "%s: it can be filled", t->scene->name);
+		return ok(false, "%s: the template can be filled",
+		    t->scene->name);
 	t->new = victim_digest(t->out, &t->new_problems);
 	list(t->listing, sizeof(t->listing));
 	return ok(t->old != 0 && t->new != 0 &&
 		(is_anew(t) || t->new != t->old),
-	    "%s: the new one is another", t->scene->name);
+	    "%s: the new checkpoint differs from the old one", t->scene->name);
 }
 
 static unsigned play(const struct scene *scene)
@@ -390,16 +398,17 @@ static unsigned play(const struct scene *scene)
 	try_still(&t, &calls);
 	diag("%s: %zu calls, %u points: %u old, %u new, %u not synced",
 	    scene->name, calls.n, t.points, t.were_old, t.were_new, t.unsynced);
-	is_int(t.bad, 0, "%s: nothing is lost", scene->name);
+	is_int(t.bad, 0, "%s: every fault leaves the old or the new checkpoint",
+	    scene->name);
 	if (!is_mkfs(&t) && getenv("OPTIMFS_FAULTS_EVERY") == NULL)
-		ok(t.unsynced > 0, "%s: a failed last sync is told",
+		ok(t.unsynced > 0, "%s: a failed last sync is reported",
 		    scene->name);
 	free(calls.v);
 	return t.points;
 }
 
-/* In memory, where there is such a place: an fsync takes no time, and what it
- * is good for is known from the trace. */
+/* In memory if possible: there fsync takes no time, and the trace shows whether
+ * it is called. */
 static void make_scratch(void)
 {
 	const char *shm = "/dev/shm";

@@ -1,5 +1,5 @@
 #!/bin/sh
-# flat.t - FSDP1's flat optimizer state of up to 64 ranks, through a mount
+# flat.t - flat FSDP1 optimizer state of up to 64 ranks, read through a mount
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -17,7 +17,7 @@ mount_it() {
 	"$OPTIMFS" mount -o "units=$dir/units.json" "$dir" "$mnt"
 }
 
-# holds SEED: each state of each parameter is the one that mkflat cut up.
+# holds SEED: has every parameter the state that mkflat generated with SEED?
 holds() {
 	while read -r fqn shape number; do
 		at=$mnt/optim/state/$fqn
@@ -28,26 +28,26 @@ holds() {
 	done <"$scratch/list"
 }
 
-# check OPTION...
+# check OPTION...: generate flat rank files, mount them, and compare every state
 check() {
-	ok "$*" make_it -x 5 "$@"
+	ok "mkflat $* writes a checkpoint" make_it -x 5 "$@"
 	"$mkflat" -l "$@" >"$scratch/list"
-	ok "mount" mount_it
-	is "it has these parameters" \
+	ok "mkflat $*: mount succeeds" mount_it
+	is "mkflat $*: the tree has every parameter" \
 	    "$(ls "$mnt/optim/state" | sort | tr '\n' ' ')" \
 	    "$(cut -d ' ' -f 1 "$scratch/list" | sort | tr '\n' ' ')"
-	ok "each is whole" holds 5
-	not_ok "and not another" holds 4
+	ok "mkflat $*: every state has the generated contents" holds 5
+	not_ok "mkflat $*: the contents of another seed are rejected" holds 4
 	umount_it
 }
 umount_it() {
 	"$OPTIMFS" umount "$mnt"
 }
 
-# Shards that end in parameters, with padding; ranks that have nothing else.
+# Shards that end inside parameters; padding; ranks with nothing but padding.
 check -u 3 -d 7
 check -u 2 -d 1
-# Without padding; of two ranks and of one.
+# No padding; two ranks, and one.
 check -u 2 -d 8 -r 2
 check -u 1 -d 5 -r 1
 # Parameters larger than any block.

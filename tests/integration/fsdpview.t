@@ -79,7 +79,7 @@ for rank in range(size):
         a, b = ({i.filename: z.read(i) for i in z.infolist()} for z in (a, b))
         def storages(x):
             return [x[k] for k in sorted(x) if "/data/" in k]
-        def end(x): # behind the last flat parameter's end nobody looks
+        def end(x): # the last element of the last rank is padding
             return sorted(s[:-4] for s in storages(x))
         if kind == "optim":
             assert list(a) == list(b), name
@@ -141,7 +141,7 @@ for path in glob.glob(sys.argv[1] + "/*.pt"):
         shards, meta, group, spec, rpc = t.kept
         sizes = [s.shard_sizes[0] for s in meta.shards_metadata]
         assert t.size(0) == meta.size[0], (path, key)
-        if group.local_world_size > 64: # only its own
+        if group.local_world_size > 64: # lists only its own shard
             assert sizes == [s.tensor.numel() for s in shards], (path, key)
             continue
         assert sum(sizes) == t.size(0), (path, key)

@@ -1,10 +1,10 @@
-# generated.py - is a checkpoint that mkdcp wrote one that PyTorch can read?
+# generated.py - can PyTorch read a checkpoint that mkdcp wrote?
 # SPDX-License-Identifier: Apache-2.0
 """usage: generated.py CHECKPOINT
 
-Unpickles .metadata, with stand-ins for the classes that this PyTorch may lack,
-loads each item with torch.load and sees that chunks tile their tensors and
-items their files."""
+Unpickles .metadata, with stubs for classes that this PyTorch may lack, loads each
+item with torch.load, and checks that chunks tile their tensors and items their
+files."""
 import collections
 import io
 import os

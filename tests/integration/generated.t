@@ -1,23 +1,24 @@
 #!/bin/sh
-# generated.t - checkpoints of every cut, type and file layout, byte for byte
+# generated.t - generated DCP checkpoints of many shardings, dtypes and file
+# layouts
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
 mkdcp=$TOP_BUILDDIR/tests/bench/mkdcp
-# The generator knows its own content; PyTorch, where there is one, says
-# whether the checkpoint is one.
+# mkdcp verifies the contents it generates. Where there is PyTorch, it must
+# accept the checkpoint.
 torch=
 for python in python3 /usr/bin/python3; do
 	"$python" -c 'import torch' 2>/dev/null && torch=$python && break
 done
 
-# holds NUMBER PATH: the file is that tensor.
+# holds NUMBER PATH: does the file have the contents of tensor NUMBER?
 holds() {
 	# shellcheck disable=SC2086
 	"$OPTIMFS" cat "$dir" "$2" | "$mkdcp" -v "$1" $options /dev/stdin
 }
 
-# Every tensor, and the step of every parameter.
+# Checks every tensor, and the step of every parameter.
 all_right() {
 	i=0
 	for w in attention.wq attention.wk attention.wv; do
@@ -30,7 +31,7 @@ all_right() {
 	done
 }
 
-# check OPTION...: a checkpoint made with these reads as it should.
+# check OPTION...: make a checkpoint with these options, and verify it
 check() {
 	options="-n 3 $*"
 	dir=$scratch/ck
@@ -41,10 +42,10 @@ check() {
 		skip 2 "this build has no zstd"
 		return
 	fi
-	ok "tensors of $*" all_right
-	ok "fsck of $*" "$OPTIMFS" fsck --data "$dir"
+	ok "mkdcp $*: every tensor has the generated contents" all_right
+	ok "mkdcp $*: fsck --data finds no fault" "$OPTIMFS" fsck --data "$dir"
 	[ -z "$torch" ] ||
-	    ok "PyTorch on $*" "$torch" \
+	    ok "mkdcp $*: PyTorch reads the checkpoint" "$torch" \
 		"$TOP_SRCDIR/tests/integration/generated.py" "$dir"
 }
 
@@ -64,11 +65,12 @@ check -s 300,700 -r 3 -S columns -z 19 -t bfloat16
 check -s 0,4 -r 2
 check -s 300000 -r 2 -C
 
-# One that is larger than any buffer, through a mount when there can be one.
+# A tensor larger than any buffer.
 options="-n 1 -s 4099,1031"
 dir=$scratch/large
 "$mkdcp" $options -r 5 -S columns "$dir"
-ok "a large tensor" holds 0 model/layers.0.attention.wq.weight
+ok "a tensor of 17 MB in five column shards has the generated contents" \
+    holds 0 model/layers.0.attention.wq.weight
 "$mkdcp" -n 20000 -s 1 "$scratch/many"
-is "20,000 tensors" "$("$OPTIMFS" ls "$scratch/many" model | wc -l)" 20000
+is "ls lists 20,000 parameters" "$("$OPTIMFS" ls "$scratch/many" model | wc -l)" 20000
 done_testing

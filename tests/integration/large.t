@@ -1,10 +1,10 @@
 #!/bin/sh
-# large.t - views beyond 4 GiB, of many ranks and of many tensors
+# large.t - views larger than 4 GiB, with many ranks, and of many tensors
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 cd "$scratch" || exit 99
 
-# A sparse source: a tensor of 5 GiB, and small ones before and behind it.
+# A sparse source: a tensor of 5 GiB between two small ones.
 python3 - big.safetensors <<'EOF'
 import json, struct, sys
 n, at, head = 5 << 30, 0, {}
@@ -22,7 +22,7 @@ with open(sys.argv[1], "wb") as f:
     f.write(struct.pack("<f", 5.0))
     f.write(struct.pack("<1024f", *range(1000, 2024)))
 EOF
-status "sizes of such views" 0 "$OPTIMFS" ls -l big.safetensors \
+status "ls -l of the torch view of a 5 GiB tensor succeeds" 0 "$OPTIMFS" ls -l big.safetensors \
     .optimfs/view/torch
 
 for python in python3 /usr/bin/python3 ''; do
@@ -41,7 +41,7 @@ for i in z.infolist():
     if i.file_size < 1 << 20:
         i.CRC = 0
         with z.open(i) as f:
-            f._expected_crc = None  # a view's is 0
+            f._expected_crc = None  # 0 in a view without crc
             data = f.read()
         assert len(data) == i.file_size
         if "/data/" in i.filename:
@@ -70,34 +70,36 @@ mnt=$(point mnt)
 if "$OPTIMFS" mount big.safetensors "$mnt" 2>"$scratch/err"; then
 	for view in torch dcp@1; do
 		dir=$mnt/.optimfs/view/$view
-		ok "$view is larger than 5 GiB" test \
+		ok "the view $view is larger than 5 GiB" test \
 		    "$(du -b --apparent-size "$dir" | cut -f1)" -gt 5368709120
 	done
 	dir=$mnt/.optimfs/view/torch
-	ok "Python's zipfile finds every record" python3 zip64.py \
+	ok "zipfile finds every record of a 5 GiB archive" python3 zip64.py \
 	    "$dir/model.pt"
 	if [ -n "$python" ]; then
-		ok "and so does PyTorch" "$python" torch113.py "$dir/model.pt"
+		ok "PyTorch finds every record of a 5 GiB archive" \
+		    "$python" torch113.py "$dir/model.pt"
 	else
 		skip 1 "no PyTorch here"
 	fi
 	for at in torch/model.pt dcp@1 dcp@3 safetensors/model.safetensors; do
-		status "$at, mounted, reads again" 0 "$OPTIMFS" cat \
+		status "cat of a tensor behind 5 GiB in the mounted view $at succeeds" 0 \
+		    "$OPTIMFS" cat \
 		    "$mnt/.optimfs/view/$at" model/z
 		cp "$scratch/out" got
-		ok "what lies behind 5 GiB" sh -c \
+		ok "the tensor behind 5 GiB in $at has the right bytes" sh -c \
 		    'tail -c 4096 big.safetensors | cmp - got'
 	done
 	"$OPTIMFS" umount "$mnt"
 else
 	skip 12 "no mounts here: $(head -1 "$scratch/err")"
 fi
-# Memory of a view, beyond that of the checkpoint itself: what a listing or a
-# reader needs at a time, not all that there is.
+# Memory that a view needs in addition to its checkpoint: a listing or a reader
+# must not hold the whole view.
 cat >memory.py <<'EOF'
 import resource, subprocess, sys
 optimfs, ck, most = sys.argv[1], sys.argv[2], int(sys.argv[3]) << 10
-# of one child each: the greatest of several cannot be taken apart
+# one process per child: RUSAGE_CHILDREN has the maximum of all
 CODE = """import resource, subprocess, sys
 r = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
 print(r, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"""
@@ -118,11 +120,13 @@ sanitized || "$TOP_BUILDDIR/tests/bench/mkdcp" -n 100000 -s 16 -r 8 many >/dev/n
 if sanitized; then
 	skip 4 "sanitizers take memory too"
 else
-	status "4096 ranks list" 0 "$OPTIMFS" ls "$small" .optimfs/view/dcp@4096
-	is "with the index" "$(wc -l <"$scratch/out")" 4097
-	ok "and read, within 8 MiB" python3 memory.py "$OPTIMFS" "$small" 8 \
+	status "ls of dcp@4096 succeeds" 0 "$OPTIMFS" ls "$small" .optimfs/view/dcp@4096
+	is "dcp@4096 has 4096 rank files and .metadata" "$(wc -l <"$scratch/out")" 4097
+	ok "listing and reading dcp@4096 takes less than 8 MiB" \
+	    python3 memory.py "$OPTIMFS" "$small" 8 \
 	    "ls -l:dcp@4096" cat:dcp@4096/__4095_0.distcp cat:dcp@4096/.metadata
-	ok "100000 tensors, within 32 MiB" python3 memory.py "$OPTIMFS" many 32 \
+	ok "listing and reading views of 100000 tensors takes less than 32 MiB" \
+	    python3 memory.py "$OPTIMFS" many 32 \
 	    "ls -l:dcp@64" cat:dcp@8/.metadata cat:dcp@8/__7_0.distcp
 fi
 

@@ -1,13 +1,13 @@
 #!/bin/sh
-# limits.t - max_metadata and parse_mem hold for each kind of checkpoint
+# limits.t - max_metadata= and parse_mem= limit every kind of checkpoint
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 data=$TOP_SRCDIR/tests/data
 
-# refused OPTION CODE STATUS: what is said names the option's code
+# refused OPTION CODE STATUS: does ls with OPTION fail with CODE and STATUS?
 refused() {
-	status "$ck with $1" "$3" "$OPTIMFS" ls -o "$1" "$data/$ck"
-	like "$ck: $2" "$(cat "$scratch/err")" "*$2*"
+	status "$ck: ls with $1 exits with $3" "$3" "$OPTIMFS" ls -o "$1" "$data/$ck"
+	like "$ck: ls with $1 reports $2" "$(cat "$scratch/err")" "*$2*"
 }
 
 for ck in pytorch/dcp_fsdp2_w4/ckpt pytorch/dcp_fsdp2_safetensors_w2/ckpt \
@@ -19,17 +19,17 @@ for ck in pytorch/dcp_fsdp2_w4/ckpt pytorch/dcp_fsdp2_safetensors_w2/ckpt \
     megatron/gpt_tp2_dp2/fully_reshardable; do
 	refused max_metadata=64 OFS440 5
 	refused parse_mem=1k OFS441 3
-	ok "$ck without" "$OPTIMFS" ls "$data/$ck"
+	ok "$ck: ls without limits succeeds" "$OPTIMFS" ls "$data/$ck"
 done
 for ck in pytorch/safetensors_plain/ckpt pytorch/hf_storage_w2/ckpt; do
 	refused max_metadata=64 OFS440 5
-	ok "$ck without" "$OPTIMFS" ls "$data/$ck"
+	ok "$ck: ls without limits succeeds" "$OPTIMFS" ls "$data/$ck"
 done
 
-# An item of DCP that is a pickle of its own: that file says so.
+# A DCP item with a pickle of its own, larger than the index.
 ck=pytorch/dcp_torch113/ckpt
-status "$ck: its index has room" 3 "$OPTIMFS" cp -r -o parse_mem=8k \
+status "$ck: cp exits with 3 when an item exceeds parse_mem" 3 "$OPTIMFS" cp -r -o parse_mem=8k \
     "$data/$ck" / "$scratch/copy"
-like "$ck: one of its items has not" "$(cat "$scratch/err")" "*OFS441*"
+like "$ck: the item over the limit is reported as OFS441" "$(cat "$scratch/err")" "*OFS441*"
 
 done_testing

@@ -1,5 +1,5 @@
 #!/bin/sh
-# man.t - the manual pages are clean mdoc
+# man.t - the manual pages are valid mdoc and complete
 top=${TOP_SRCDIR:-.}/docs/man
 pages="$top/optimfs.1 $top/optimfs.5 $top/mount.optimfs.8
     ${TOP_BUILDDIR:-.}/docs/man/optimfs-errors.7"
@@ -11,19 +11,19 @@ n=0
 bad=0
 for page in $pages; do
 	n=$((n + 1))
-	# which other manuals there are is the machine's business
+	# References to manuals that are not installed do not count.
 	said=$(mandoc -Tlint -W style "$page" 2>/dev/null |
 	    grep -v 'referenced manual not found')
 	if [ -z "$said" ]; then
-		echo "ok $n - ${page##*/}"
+		echo "ok $n - mandoc accepts ${page##*/}"
 	else
 		bad=$((bad + 1))
-		echo "not ok $n - ${page##*/}"
+		echo "not ok $n - mandoc accepts ${page##*/}"
 		echo "$said" | sed 's/^/# /'
 	fi
 done
 
-# Formats are registered in one place; the pages name them all.
+# The manuals name every registered format.
 names() { # names PAGE WORD...
 	page=$1
 	shift
@@ -50,8 +50,8 @@ formats=$(listed reshard Formats)
 names optimfs.1 $types
 names optimfs.5 $formats
 
-# The usage of each verb has the options of the synopsis, and no others.
-options() { # the options in a line, a letter or a word each
+# The usage of each verb and the synopsis have the same options.
+options() { # the options in a text, one a line
 	tr -d '[]' | tr ' ' '\n' | grep '^-' | grep -v '^--' |
 	    sed 's/^-//' | fold -w 1
 	grep -o -e '--[a-z-]*' "$tmp"
@@ -67,10 +67,10 @@ for verb in $("$OPTIMFS" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' |
 	usage=$(options <"$tmp" | sort -u)
 	echo "$synopsis" | grep "^optimfs $verb " >"$tmp"
 	if [ -s "$tmp" ] && [ "$usage" = "$(options <"$tmp" | sort -u)" ]; then
-		echo "ok $n - the synopsis of $verb"
+		echo "ok $n - the synopsis has the options of $verb"
 	else
 		bad=$((bad + 1))
-		echo "not ok $n - the synopsis of $verb"
+		echo "not ok $n - the synopsis has the options of $verb"
 		echo "$usage" | sed 's/^/# usage: /'
 		sed 's/^/# /' "$tmp"
 	fi

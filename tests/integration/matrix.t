@@ -1,9 +1,10 @@
 #!/bin/sh
-# matrix.t - every checkpoint of tests/data in every format there is to write
+# matrix.t - every fixture in every format that optimfs writes
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
-# Each view, copied, must open and show the same files, byte for byte, as the
-# checkpoint does, which tree.t and extra.t hold to what its framework said.
+# A copy of each view must have the same tree as the checkpoint, byte for byte.
+# tree.t and extra.t compare that tree with the values that the framework
+# reported.
 
 data=$TOP_SRCDIR/tests/data
 
@@ -16,15 +17,15 @@ torch
 safetensors
 '
 
-# checkpoints that bring the units of their flat parameters, besides
+# Also for checkpoints with units for their flat parameters.
 unit_views='
 fsdp@1
 fsdp@2
 fsdp@5
 '
 
-# What cannot be written in which view, and the words for it. What cannot be
-# read at all (extra.t) has none.
+# Views that are not possible, with a pattern for the message. A checkpoint that
+# cannot be read at all (extra.t) has no views.
 refused='
 dcp_dtypes/* safetensors OFS448*complex128
 dcp_dtypes/* dcp-st@4 OFS448*complex128
@@ -50,7 +51,7 @@ deepspeed/*z[123]_* safetensors OFS448*extra/
 megatron/* safetensors OFS448*extra/args
 '
 
-# Paths below tests/data. A directory of several checkpoints is each of them.
+# Prints the paths of all checkpoints below tests/data.
 checkpoints() {
 	cd "$data" || exit 99
 	for name in pytorch/* deepspeed/* megatron/*; do
@@ -59,7 +60,7 @@ checkpoints() {
 			[ -d "$dir" ] || continue
 			found=y
 			case $dir in
-			# two programs' files side by side
+			# two checkpoints in one directory
 			pytorch/torchsave_full/ckpt) ls -d "$dir"/*.pt ;;
 			*) echo "$dir" ;;
 			esac
@@ -70,7 +71,8 @@ checkpoints() {
 	ls -d extra/olmo_local/[!m]*
 }
 
-# A flattened optimizer state becomes groups in these: view.t has that.
+# In these views a flattened optimizer state gets param groups; view.t tests
+# that.
 regrouped='
 dcp_fsdp2_flatosd_w4/* torch
 dcp_variants/*_getsd_flat torch
@@ -84,7 +86,8 @@ is_regrouped() {
 	done
 }
 
-# The words that $1 in view $2 is refused with; nothing when it is not.
+# why_not CHECKPOINT VIEW: prints the expected message, or nothing if the view
+# is possible
 why_not() {
 	echo "$refused" | while read -r path view words; do
 		case $1,$2 in
@@ -118,13 +121,14 @@ for name in $(checkpoints); do
 		[ -z "$(is_regrouped "x/$name" "$view")" ] || continue
 		why=$(why_not "x/$name" "$view")
 		if [ -z "$why" ]; then
-			ok "$name as $view" becomes "$data/$name" "$view"
+			ok "$name as $view has the same tree" becomes "$data/$name" "$view"
 		elif [ $readable = 0 ]; then
-			not_ok "$name is not written as $view" \
+			not_ok "$name cannot be written as $view" \
 			    becomes "$data/$name" "$view"
-			like "by name" "$(cat "$scratch/err")" "*$why*"
+			like "$name as $view: the message says why" "$(cat "$scratch/err")" "*$why*"
 		else
-			like "$name is not read" "$(cat "$scratch/unread")" \
+			like "$name cannot be read: the message says why" \
+			    "$(cat "$scratch/unread")" \
 			    "*$why*"
 			break
 		fi

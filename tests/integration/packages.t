@@ -1,45 +1,45 @@
 #!/bin/sh
-# packages.t - recipes for packages agree with the sources
+# packages.t - the recipes for packages agree with the sources
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
 cd "$TOP_SRCDIR"
 version=$(sed -n 's/^AC_INIT(\[optimfs\], \[\([^]]*\)\].*/\1/p' configure.ac)
-like "the sources have a version" "$version" '[0-9]*.[0-9]*.[0-9]*'
-is "Debian's changelog has it" \
+like "configure.ac has a version" "$version" '[0-9]*.[0-9]*.[0-9]*'
+is "debian/changelog has the version of configure.ac" \
     "$(sed -n '1s/.*(\(.*\)).*/\1/p' debian/changelog)" "$version"
-is "the spec file has it" \
+is "contrib/optimfs.spec has the version of configure.ac" \
     "$(sed -n 's/^Version: *//p' contrib/optimfs.spec)" "$version"
-is "Spack's recipe has it" \
+is "contrib/spack/package.py has the version of configure.ac" \
     "$(sed -n 's/^    version("\(.*\)").*/\1/p' contrib/spack/package.py)" \
     "$version"
 
-# Each manual page and each documented file is in a package.
+# Each manual page and each completion is in a package.
 for page in docs/man/*.[1-8]; do
 	name=${page##*/}
-	ok "$name is in Debian's package" grep -q "/$name\$" \
+	ok "debian/optimfs.install lists $name" grep -q "/$name\$" \
 	    debian/optimfs.install
-	ok "$name is in the spec file" grep -q "/$name\*\$" \
+	ok "contrib/optimfs.spec lists $name" grep -q "/$name\*\$" \
 	    contrib/optimfs.spec
 done
 for file in bash-completion/completions/optimfs zsh/site-functions/_optimfs \
     fish/vendor_completions.d/optimfs.fish; do
-	ok "$file is in Debian's package" grep -q "^usr/share/$file" \
+	ok "debian/optimfs.install lists $file" grep -q "^usr/share/$file" \
 	    debian/optimfs.install
-	ok "$file is in the spec file" grep -qx "%{_datadir}/$file" \
+	ok "contrib/optimfs.spec lists $file" grep -qx "%{_datadir}/$file" \
 	    contrib/optimfs.spec
 done
 while read -r doc; do
-	ok "$doc is there to be packed" test -f "$doc"
+	ok "$doc of debian/optimfs.docs exists" test -f "$doc"
 done <debian/optimfs.docs
 
 if command -v rpmspec >/dev/null; then
-	ok "rpm reads the spec file" rpmspec -q contrib/optimfs.spec
+	ok "rpmspec parses contrib/optimfs.spec" rpmspec -q contrib/optimfs.spec
 else
 	skip 1 "no rpmspec"
 fi
 if command -v python3 >/dev/null; then
-	ok "Python reads Spack's recipe" python3 -c \
+	ok "Python parses contrib/spack/package.py" python3 -c \
 	    'import ast, sys; ast.parse(open(sys.argv[1]).read())' \
 	    contrib/spack/package.py
 else

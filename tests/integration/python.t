@@ -1,5 +1,5 @@
 #!/bin/sh
-# python.t - the Python package, by pytest
+# python.t - runs the tests of the Python package with pytest
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -14,7 +14,7 @@ PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
 OPTIMFS_TAP=3 PYTHONDONTWRITEBYTECODE=1
 export OPTIMFS_LIBRARY PYTHONPATH OPTIMFS_TAP PYTHONDONTWRITEBYTECODE
 
-# The lines of TAP come from conftest.py, by descriptor 3.
+# conftest.py writes TAP to descriptor 3.
 status=0
 "$python" -m pytest -q -p no:cacheprovider --basetemp "$scratch/pytest" \
     --rootdir "$TOP_SRCDIR/tests/python" "$TOP_SRCDIR/tests/python" \

@@ -1,5 +1,6 @@
 #!/bin/sh
-# report.t - a page of what is in a checkpoint
+# report.t - optimfs report: the data in the HTML page, and the page in a
+# browser
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -9,7 +10,7 @@ data=$TOP_SRCDIR/tests/data/pytorch
 four=$data/dcp_fsdp2_w4/ckpt
 page=$scratch/page.html
 
-# The data of a page; the last line is Python that tests them as d.
+# holds EXPRESSION: is the Python expression true for the data d of the page?
 holds() {
 	python3 - "$page" "$1" <<'END'
 import json, re, sys
@@ -27,44 +28,46 @@ END
 
 for name in dcp_fsdp2_w4 hf_storage_w2 torchsave_full; do
 	ck=$(find "$data/$name" -mindepth 1 -maxdepth 1 -name 'ckpt*' | head -n 1)
-	ok "$name has a page" "$OPTIMFS" report "$ck" -o "$page"
-	ok "with the statistics of each tensor" holds \
+	ok "report of $name succeeds" "$OPTIMFS" report "$ck" -o "$page"
+	ok "report of $name has the statistics of each tensor" holds \
 	    'len(d["tensors"]) > 9 and all("rms" in t["stat"] for t in d["tensors"])'
 done
-ok "it goes to standard output too" "$OPTIMFS" report "$four"
+ok "report without -o prints the page" "$OPTIMFS" report "$four"
 cp "$scratch/out" "$page"
-ok "ranks have the parts of each tensor" holds \
+ok "report lists the parts that each rank has" holds \
     'd["ranks"] == [0, 1, 2, 3] and all(sum(p[1] * p[2] for p in t["parts"]) >= t["bytes"] for t in d["tensors"])'
-ok "parameters have the size of their next update" holds \
+ok "report has the ratio of update to weight of each parameter" holds \
     'd["parameters"] and all(p["update_to_weight"] > 0 for p in d["parameters"])'
 
-# Bytes of tensors that are damaged are not seen when none is read.
+# With --no-data, damaged bytes of a tensor go unseen.
 cp -r "$four" "$scratch/new"
 chmod -R u+w "$scratch/new"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/new" \
     model/layers.0.w1.weight 2 nan 0 >"$scratch/where"
-ok "a page with a NaN" "$OPTIMFS" report "$scratch/new" -o "$page"
-ok "finds it" holds 'any(t["stat"]["nan"] for t in d["tensors"]) and d["findings"]'
-ok "a page from the index" "$OPTIMFS" report --no-data "$scratch/new" -o "$page"
-ok "reads no tensor and finds nothing" holds 'not d["findings"]'
-ok "without statistics" holds \
+ok "report of a checkpoint with a NaN succeeds" "$OPTIMFS" report "$scratch/new" -o "$page"
+ok "report counts the NaN and has a finding for it" \
+    holds 'any(t["stat"]["nan"] for t in d["tensors"]) and d["findings"]'
+ok "report --no-data of the same checkpoint succeeds" \
+    "$OPTIMFS" report --no-data "$scratch/new" -o "$page"
+ok "report --no-data has no finding for the NaN" holds 'not d["findings"]'
+ok "report --no-data has tensors without statistics and no parameters" holds \
     'not d["data"] and d["tensors"] and not any("stat" in t for t in d["tensors"]) and not d["parameters"]'
-status "two checkpoints are not compared by the index" 2 \
+status "report --no-data of two checkpoints exits with 2" 2 \
     "$OPTIMFS" report --no-data "$four" "$four"
 
-ok "two checkpoints" "$OPTIMFS" report -o "$page" \
+ok "report of two checkpoints succeeds" "$OPTIMFS" report -o "$page" \
     "$data/dcp_opt_sgd_w2/ckpt" "$data/dcp_opt_amsgrad_w2/ckpt"
-ok "have their differences in it" holds \
+ok "report of two checkpoints has the rms of their differences" holds \
     'any(e["kind"] == "elements" and e["rms"] > 0 for e in d["drift"])'
 
 cp -r "$four" "$scratch/lost"
 chmod -R u+w "$scratch/lost"
 rm "$scratch/lost/__2_0.distcp"
-ok "a checkpoint with a missing shard" "$OPTIMFS" report --no-data \
+ok "report --no-data of a checkpoint with a missing file succeeds" "$OPTIMFS" report --no-data \
     "$scratch/lost" -o "$page"
-ok "says which file" holds \
+ok "report names the missing file" holds \
     'any("__2_0.distcp is missing" in f["text"] for f in d["findings"])'
-ok "and marks what that rank had" holds \
+ok "report marks the parts of the rank with the missing file" holds \
     '{p[0] for t in d["tensors"] for p in t["parts"] if p[3]} == {2} and all(p[1] == 1 for t in d["tensors"] for p in t["parts"] if p[3])'
 
 python3 - "$scratch/hostile.safetensors" <<'END'
@@ -76,19 +79,22 @@ head = head.encode()
 open(sys.argv[1], "wb").write(
     struct.pack("<Q", len(head)) + head + bytes(8 * len(names)))
 END
-ok "names that look like markup" "$OPTIMFS" report \
+ok "report of tensor names with HTML markup succeeds" "$OPTIMFS" report \
     "$scratch/hostile.safetensors" -o "$page"
-ok "stay names" holds 'any("script>" in t["path"] for t in d["tensors"])'
-status "a file that cannot be made" 3 "$OPTIMFS" report "$four" \
+ok "tensor names with HTML markup are escaped" \
+    holds 'any("script>" in t["path"] for t in d["tensors"])'
+status "report to a missing directory exits with 3" 3 "$OPTIMFS" report "$four" \
     -o "$scratch/no/page.html"
-status "a page that cannot be written" 3 sh -c 'ulimit -f 4
+status "report exits with 3 when the page cannot be written" 3 sh -c 'ulimit -f 4
 trap "" XFSZ
 exec "$OPTIMFS" report "$1" -o "$2"' sh "$four" "$page"
-ok "leaves the one before" holds 'any("script>" in t["path"] for t in d["tensors"])'
-is "and nothing else" "$(echo "$page".*)" "$page.*"
-ok "a page to a device" "$OPTIMFS" report "$four" -o /dev/null
+ok "a failed report keeps the previous page" \
+    holds 'any("script>" in t["path"] for t in d["tensors"])'
+is "a failed report leaves no temporary file" "$(echo "$page".*)" "$page.*"
+ok "report to /dev/null succeeds" "$OPTIMFS" report "$four" -o /dev/null
 
-# draw FLAG...: the page in a browser, with the script on standard input behind it
+# draw FLAG...: append the script on standard input to the page, and load it in
+# a browser
 draw() {
 	{
 		echo '<script>'
@@ -100,12 +106,12 @@ draw() {
 	    --enable-logging=stderr "$@" --dump-dom "file://$page" \
 	    >"$scratch/dom" 2>"$scratch/said"
 }
-tested() { # what the script says of the page
+tested() { # what the script has stored in data-test
 	sed -n 's/.*<body[^>]* data-test="\([^"]*\)".*/\1/p' "$scratch/dom"
 }
 silent() { # NAME
-	ok "$1" grep -q 'data-ready="1"' "$scratch/dom"
-	is "nothing is said on the console" \
+	ok "$1: the page is drawn" grep -q 'data-ready="1"' "$scratch/dom"
+	is "$1: the browser console is empty" \
 	    "$(grep CONSOLE "$scratch/said")" ''
 }
 
@@ -118,7 +124,7 @@ document.querySelectorAll("#all th button")[4].click();
 const cell = document.querySelector("#all tbody tr[tabindex] td");
 document.body.dataset.test = shown.textContent + "; " + cell.textContent;
 END
-	silent "a browser draws it"
+	silent "one checkpoint"
 	most=$(python3 - "$page" <<'END'
 import json, re, sys
 d = json.loads(re.findall('id="data">(.*?)</script>',
@@ -128,7 +134,7 @@ print(f'{len(t)} of {len(d["tensors"])} tensors; '
       + max(t, key=lambda t: t["bytes"])["path"])
 END
 )
-	is "search and sort work in it" "$(tested)" "$most"
+	is "search and sort work in the page" "$(tested)" "$most"
 
 	"$OPTIMFS" report -o "$page" \
 	    "$data/dcp_opt_sgd_w2/ckpt" "$data/dcp_opt_amsgrad_w2/ckpt"
@@ -138,10 +144,10 @@ document.body.dataset.test = [by("shard map"), by("drift by layer"),
 	by("treemap of bytes by module and state")].every(g => g &&
 	g.parentElement.querySelector("details table tbody tr"));
 END
-	silent "two checkpoints, in the dark"
-	is "each picture has its table" "$(tested)" true
+	silent "two checkpoints, dark mode"
+	is "each chart of two checkpoints has its table" "$(tested)" true
 
-	# 10,000 tensors, of which a part is in the page.
+	# Of 10,000 tensors only the visible rows are in the document.
 	python3 - "$scratch/many.safetensors" <<'END'
 import json, struct, sys
 n = 10000
@@ -173,7 +179,7 @@ said.push(rows().length < 100);
 document.body.dataset.test = said.join(" ");
 END
 	silent "10,000 tensors"
-	is "are sorted and searched, and all are printed" "$(tested)" \
+	is "10,000 tensors can be sorted, searched and printed" "$(tested)" \
 	    "true true true true true true"
 else
 	skip 9 "no chromium"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# sandbox.t - what the threads of a mount cannot do
+# sandbox.t - the sandbox confines the daemon to the files of its checkpoint
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -16,63 +16,66 @@ passwd really=/etc/passwd
 other really=$scratch/elsewhere/file
 END
 
-# A core that does what its input says is stopped by the kernel.
+# The fake library opens whatever path its input names, as a compromised daemon
+# could.
 "$o" mount -o sandbox=require "$ck" "$mnt" 2>"$scratch/err" ||
     skip_all "no sandbox: $(head -n 1 "$scratch/err")"
-is "a mount reads its checkpoint" "$(cat "$mnt/plain")" here
-not_ok "not /etc/passwd" cat "$mnt/passwd"
-like "its reader hears why" "$(cat "$scratch/err")" '*Permission denied*'
-not_ok "nor another directory" cat "$mnt/other"
-ok "it is unmounted" "$o" umount "$mnt"
+is "sandbox=require: a file of the checkpoint can be read" "$(cat "$mnt/plain")" here
+not_ok "sandbox=require: /etc/passwd cannot be read" cat "$mnt/passwd"
+like "sandbox=require: the reader gets EACCES" "$(cat "$scratch/err")" '*Permission denied*'
+not_ok "sandbox=require: a file in another directory cannot be read" cat "$mnt/other"
+ok "sandbox=require: umount succeeds" "$o" umount "$mnt"
 
-ok "sandbox=off" "$o" mount -o sandbox=off "$ck" "$mnt"
-ok "opens what it likes" cat "$mnt/passwd"
-ok "it is unmounted" "$o" umount "$mnt"
+ok "mount with sandbox=off succeeds" "$o" mount -o sandbox=off "$ck" "$mnt"
+ok "sandbox=off: /etc/passwd can be read" cat "$mnt/passwd"
+ok "sandbox=off: umount succeeds" "$o" umount "$mnt"
 
 "$o" mount -f "$ck" "$mnt" 2>"$scratch/log" &
 daemon=$!
 daemons=$daemon
 eventually [ -e "$mnt/plain" ]
-not_ok "by default there is one" cat "$mnt/passwd"
+not_ok "default sandbox: /etc/passwd cannot be read" cat "$mnt/passwd"
 n=$(grep -l '^NoNewPrivs:.1' /proc/$daemon/task/*/status | wc -l)
-ok "its threads gain no rights" test "$n" -ge 1
+ok "default sandbox: threads have no_new_privs" test "$n" -ge 1
 if sanitized; then
 	skip 1 "a sanitizer has threads of its own"
 elif [ "$(id -u)" != 0 ]; then
 	skip 1 "not root: no thread has capabilities"
 else
 	rights=$(grep '^CapEff' /proc/self/status)
-	privileged() { # N: so many threads have all capabilities
+	privileged() { # N: do N threads have all capabilities?
 		[ "$(grep -l "^$rights" /proc/$daemon/task/*/status 2>/dev/null |
 		    wc -l)" = "$1" ]
 	}
-	# one more says that the mount is there, and ends
-	ok "but for the three that docs/security.md names" eventually privileged 3
+	# A further thread reports the mount and ends.
+	ok "default sandbox: three threads keep capabilities, as docs/security.md says" \
+	    eventually privileged 3
 fi
 kill -TERM $daemon
 wait $daemon
-is "a daemon that is told to end does" $? 0
-not_ok "and unmounts, which its threads could not" test -e "$mnt/plain"
-is "nothing is said of what the kernel allows" "$(cat "$scratch/log")" ''
+is "default sandbox: the daemon exits with 0 on SIGTERM" $? 0
+not_ok "default sandbox: the daemon unmounts on SIGTERM" test -e "$mnt/plain"
+is "default sandbox: the daemon prints nothing" "$(cat "$scratch/log")" ''
 daemons=
 
-# One file: that another has its name now is said as it is without a sandbox.
+# A mount of one file: replacing the file must be reported as without a sandbox.
 real=$TOP_SRCDIR/tests/data/extra/dcp_variants/hf_writer
 real=$real/model-00001-of-00001.safetensors
 mkdir "$scratch/one"
 cp "$real" "$scratch/one/model.safetensors"
 cp "$real" "$scratch/one/new"
-ok "a mount of one file" "$OPTIMFS" mount -o sandbox=require \
+ok "one file: mount with sandbox=require succeeds" "$OPTIMFS" mount -o sandbox=require \
     "$scratch/one/model.safetensors" "$mnt"
-like "which says so" "$(cat "$mnt/.optimfs/info.json")" '*"sandbox":*true*'
+like "one file: info.json says that the sandbox is on" \
+    "$(cat "$mnt/.optimfs/info.json")" '*"sandbox":*true*'
 file=$(find "$mnt/model" -type f | head -n 1)
 mv "$scratch/one/new" "$scratch/one/model.safetensors"
-not_ok "which is replaced" cat "$file"
-like "is stale" "$(cat "$scratch/err")" '*Stale file handle*'
-like "in words, too" "$(cat "$mnt/.optimfs/errors")" '*OFS75[13]*'
-ok "it is unmounted" "$OPTIMFS" umount "$mnt"
+not_ok "one file: reading fails after the file was replaced" cat "$file"
+like "one file: the replaced file gives ESTALE" "$(cat "$scratch/err")" '*Stale file handle*'
+like "one file: .optimfs/errors has OFS751 or OFS753" "$(cat "$mnt/.optimfs/errors")" '*OFS75[13]*'
+ok "one file: umount succeeds" "$OPTIMFS" umount "$mnt"
 
-# A user's daemon unmounts by fusermount3, which gains rights.
+# The daemon of an ordinary user unmounts through fusermount3, which is setuid.
 cat >"$scratch/user.sh" <<'END'
 set -e
 as_user() {
@@ -102,7 +105,7 @@ chmod 777 "$mnt"
 export scratch o mnt ck
 unshare -m sh "$scratch/user.sh" >"$scratch/out" 2>"$scratch/err"
 if grep -q usable "$scratch/out"; then
-	is "a user's mount is confined, ends and is unmounted" \
+	is "an ordinary user's daemon is confined, exits with 0 and unmounts" \
 	    "$(tr '\n' ' ' <"$scratch/out")" 'usable Permission denied exit 0 0 '
 	diag "$(cat "$scratch/err")"
 else

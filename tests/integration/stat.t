@@ -1,5 +1,5 @@
 #!/bin/sh
-# stat.t - statistics do not depend on the layout, and find what is wrong
+# stat.t - optimfs stat gives the same values for every layout, and finds NaNs
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -12,28 +12,29 @@ stats() {
 }
 
 all=$(stats "$four")
-like "every tensor has a line" "$(echo "$all" | head -n 1)" \
+like "stat --json prints a schema and a version" "$(echo "$all" | head -n 1)" \
     '{"schema": "optimfs.stat", "v": 1*'
 want=$(echo "$all" | md5sum)
 for jobs in 1 2 7; do
-	is "$jobs threads say the same" \
+	is "stat -j $jobs prints the same values" \
 	    "$(stats -j $jobs "$four" | md5sum)" "$want"
 done
 for ranks in 1 2 3; do
-	is "$ranks ranks saved the same" \
+	is "stat of the checkpoint of $ranks ranks prints the same values" \
 	    "$(stats "$data/dcp_fsdp2_w$ranks/ckpt" | md5sum)" "$want"
 done
-# as FORMAT CHECKPOINT [OPTION...]: made so, its states have the same
-# statistics.
+# as FORMAT CHECKPOINT [OPTION...]: are the statistics of the optimizer state
+# the same after reshard to FORMAT?
 as() {
 	to=$1
 	ck=$2
 	shift 2
 	"$OPTIMFS" reshard "$@" --to "$to" "$ck" "$scratch/$to" >/dev/null 2>&1
-	is "as $to it says the same" \
+	is "stat of optimizer state is the same as $to" \
 	    "$(stats "$scratch/$to" optim/state | md5sum)" \
 	    "$(stats "$@" "$ck" optim/state | md5sum)"
-	ok "of all states" test "$(stats "$@" "$ck" optim/state | wc -l)" -gt 9
+	ok "stat lists all optimizer states as $to" \
+	    test "$(stats "$@" "$ck" optim/state | wc -l)" -gt 9
 }
 as torch "$four"
 as dcp@5 "$four"
@@ -41,22 +42,22 @@ flat=$data/fsdp1_local_orig_fullshard_w2
 as fsdp@3 "$flat/ckpt" -o "units=$flat/units.json"
 
 path=model/layers.0.w1.weight
-ok "one tensor is a text" "$OPTIMFS" stat "$four" $path
+ok "stat of one tensor succeeds" "$OPTIMFS" stat "$four" $path
 text=$(cat "$scratch/out")
-like "with a name and a value a line" "$text" \
+like "stat of one tensor prints one name and value a line" "$text" \
     'elements 228
 finite 228
 nan 0
 *
 xxh3 *
 exponent.*'
-is "which is a file of the tree too" \
+is ".optimfs/stat of a tensor has the same text" \
     "$("$OPTIMFS" cat "$four" .optimfs/stat/$path)" "$text"
-ok "of a directory there are sums" "$OPTIMFS" stat "$four" model
-like "of its tensors" "$(cat "$scratch/out")" 'tensors *
+ok "stat of a directory succeeds" "$OPTIMFS" stat "$four" model
+like "stat of a directory prints the sums of its tensors" "$(cat "$scratch/out")" 'tensors *
 elements *'
-ok "without any tensor" "$OPTIMFS" stat "$four" optim/param_groups
-is "there are counts, and no numbers" "$(cut -d' ' -f1,2 "$scratch/out")" \
+ok "stat of a directory without tensors succeeds" "$OPTIMFS" stat "$four" optim/param_groups
+is "stat of a directory without tensors prints zeros and no mean" "$(cut -d' ' -f1,2 "$scratch/out")" \
     'tensors 0
 elements 0
 finite 0
@@ -66,9 +67,9 @@ zeros 0
 denormals 0
 l1 0.0
 l2 0.0'
-status "of a text there are none" 2 \
+status "stat of a scalar exits with 2" 2 \
     "$OPTIMFS" stat "$four" optim/param_groups/0/lr
-not_ok "text has no statistics file" \
+not_ok ".optimfs/stat has no file for a scalar" \
     "$OPTIMFS" cat "$four" .optimfs/stat/optim/param_groups/0/lr
 
 # A NaN in one shard.
@@ -76,7 +77,7 @@ cp -r "$four" "$scratch/bad"
 chmod -R u+w "$scratch/bad"
 set -- $("$OPTIMFS" stat --by rank --json "$four" $path | sed -n \
     's/.*"rank": \([0-9]*\).*/\1/p')
-is "by rank there are the parts of four" "$*" "0 1 2 3"
+is "stat --by rank prints one line for each of four ranks" "$*" "0 1 2 3"
 at=$("$OPTIMFS" cat "$four" .optimfs/layout/$path |
     sed -n 's/.*"rank": 2, "file": "\([^"]*\)", "offset": \([0-9]*\), "length": \([0-9]*\).*/\1 \2 \3/p')
 set -- $at
@@ -95,27 +96,27 @@ open(path, 'wb').write(data)
 print(at)
 END
 offset=$(cat "$scratch/where")
-ok "a NaN is found" "$OPTIMFS" stat --only 'nan>0' --by rank "$scratch/bad"
-like "by name, rank, file and offset" "$(cat "$scratch/out")" \
+ok "stat --only nan>0 --by rank succeeds" "$OPTIMFS" stat --only 'nan>0' --by rank "$scratch/bad"
+like "stat names tensor, rank, file and offset of the NaN" "$(cat "$scratch/out")" \
     "*
     2 * 1        0 *  $path
 *the first NaN is element *, in $file at byte $offset (rank 2)"
-is "in the one tensor that has it" "$(grep -c model/ "$scratch/out")" 1
-is "the other values are as they were" \
+is "stat --only nan>0 prints only the tensor with the NaN" "$(grep -c model/ "$scratch/out")" 1
+is "stat prints the same values for all other tensors" \
     "$(stats --only 'nan=0' "$scratch/bad" | grep -v "$path" | md5sum)" \
     "$(echo "$all" | grep -v "$path" | md5sum)"
-is "those that have none are left out" \
+is "stat --only nan>0 prints nothing for a sound checkpoint" \
     "$("$OPTIMFS" stat --only 'nan>0' "$four")" ''
-ok "they are sorted" "$OPTIMFS" stat --sort rms "$four" model
-is "the greatest first" "$(awk 'NR > 1 { print $8 }' "$scratch/out" |
+ok "stat --sort rms succeeds" "$OPTIMFS" stat --sort rms "$four" model
+is "stat --sort rms prints the greatest value first" "$(awk 'NR > 1 { print $8 }' "$scratch/out" |
     sort -grc 2>&1)" ''
-status "a condition that is none" 2 "$OPTIMFS" stat --only 'big>0' "$four"
-like "is told" "$(cat "$scratch/err")" '*--only big>0*'
-status "nor can be sorted by all" 2 "$OPTIMFS" stat --sort name "$four"
+status "stat --only with an unknown value exits with 2" 2 "$OPTIMFS" stat --only 'big>0' "$four"
+like "the message quotes the rejected --only" "$(cat "$scratch/err")" '*--only big>0*'
+status "stat --sort with an unknown value exits with 2" 2 "$OPTIMFS" stat --sort name "$four"
 rm "$scratch/bad/$file"
-status "what cannot be read is an error" 3 "$OPTIMFS" stat "$scratch/bad"
-like "of those tensors" "$(cat "$scratch/out")" '*OFS140*'
-# A tensor that is larger than the memory there may be; it is a hole.
+status "stat exits with 3 for a missing file" 3 "$OPTIMFS" stat "$scratch/bad"
+like "stat prints OFS140 for the tensors of the missing file" "$(cat "$scratch/out")" '*OFS140*'
+# A tensor larger than the memory limit, as a sparse file.
 for k in 1 2; do
 	python3 - "$scratch/large$k.safetensors" <<'END'
 import json, struct, sys
@@ -133,21 +134,24 @@ small() { (ulimit -v 393216 && "$OPTIMFS" "$@"); }
 if sanitized; then
 	skip 4 "a sanitizer needs more memory"
 else
-	ok "statistics of a tensor that does not fit" small stat -j 2 \
+	ok "stat of a tensor larger than memory succeeds" small stat -j 2 \
 	    "$scratch/large1.safetensors" model/w
-	is "count its zeros" "$(sed -n 's/^zeros //p' "$scratch/out")" 201326592
-	ok "it is checked" small check -j 2 "$scratch/large1.safetensors"
-	status "and compared" 1 small diff "$scratch/large1.safetensors" \
+	is "stat counts the zeros of a tensor larger than memory" \
+	    "$(sed -n 's/^zeros //p' "$scratch/out")" 201326592
+	ok "check of a tensor larger than memory succeeds" \
+	    small check -j 2 "$scratch/large1.safetensors"
+	status "diff of tensors larger than memory exits with 1" 1 \
+	    small diff "$scratch/large1.safetensors" \
 	    "$scratch/large2.safetensors"
 fi
 
-# What cannot be read has no numbers.
+# No statistics of part of a tensor.
 cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt" "$scratch/hurt"
 chmod -R u+w "$scratch/hurt"
 rm "$scratch/hurt/__1_0.distcp"
-status "a tensor of which a part is lost" 3 \
+status "stat exits with 3 for a tensor with a missing shard" 3 \
     "$OPTIMFS" stat "$scratch/hurt" model/layers.0.w1.weight
-is "has no statistics" "$(cat "$scratch/out")" ''
-is "and is named once" "$(cat "$scratch/err")" \
+is "stat prints no values for a tensor with a missing shard" "$(cat "$scratch/out")" ''
+is "stat names the missing elements and file once" "$(cat "$scratch/err")" \
     'optimfs: model/layers.0.w1.weight: OFS140 elements [5:10, 0:12]: __1_0.distcp is missing'
 done_testing

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# stat_numpy.t - statistics of all fixtures and dtypes agree with NumPy's
+# stat_numpy.t - optimfs stat agrees with NumPy for every fixture and dtype
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -20,15 +20,15 @@ except ImportError:
 TOP = os.environ.get("TOP_SRCDIR", ".")
 OPTIMFS = os.environ.get("OPTIMFS", "optimfs")
 DATA = os.path.join(TOP, "tests/data")
-# How NumPy calls a number of the type; two of them make a complex one.
+# NumPy's names of the dtypes; a complex number is two of a real dtype.
 PLAIN = {"float64": "<f8", "float32": "<f4", "float16": "<f2",
          "int64": "<i8", "int32": "<i4", "int16": "<i2", "int8": "i1",
          "uint64": "<u8", "uint32": "<u4", "uint16": "<u2", "uint8": "u1",
          "bool": "?", "qint8": "i1", "quint8": "u1", "qint32": "<i4"}
 COMPLEX = {"complex128": "float64", "complex64": "float32",
            "complex32": "float16", "bcomplex32": "bfloat16"}
-# Types that NumPy has not: bytes, bits of exponent and mantissa, bias, how
-# infinity and NaN are spelled.
+# Dtypes that NumPy lacks: bytes, bits of exponent and mantissa, bias, encoding of
+# infinity and NaN.
 SMALL = {"bfloat16": (2, 8, 7, 127, "ieee"),
          "float8_e5m2": (1, 5, 2, 15, "ieee"),
          "float8_e4m3fn": (1, 4, 3, 7, "fn"),
@@ -36,10 +36,10 @@ SMALL = {"bfloat16": (2, 8, 7, 127, "ieee"),
          "float8_e5m2fnuz": (1, 5, 2, 16, "fnuz")}
 BITS = {"bits8": 1, "bits16": 2, "bits1x8": 1, "bits2x4": 1, "bits4x2": 1,
         "quint4x2": 1, "quint2x4": 1, "float4_e2m1fn_x2": 1}
-# The smallest number that is not denormal.
+# The smallest normal number.
 NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14}
 NORMAL.update({t: 2.0**(1 - bias) for t, (_, _, _, bias, _) in SMALL.items()})
-# Their names in a safetensors file.
+# Names of dtypes in safetensors.
 STORED = {"float64": "F64", "float32": "F32", "float16": "F16",
           "bfloat16": "BF16", "int16": "I16", "uint16": "U16", "int8": "I8",
           "uint8": "U8", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
@@ -86,7 +86,7 @@ def small(raw, size, ebits, mbits, bias, kind):
 
 
 def numbers(raw, dtype):
-    """As doubles; None: the type has bits, no numbers."""
+    """The elements as doubles; None: the dtype has no numeric values."""
     dtype = COMPLEX.get(dtype, dtype)
     if dtype in SMALL:
         return small(raw, *SMALL[dtype])
@@ -136,8 +136,8 @@ def agrees(s, raw):
 
 
 def differing(ck):
-    """Of how many tensors of ck statistics were compared, and those whose
-    statistics are not NumPy's; (0, None): it is no checkpoint."""
+    """The number of tensors in ck that were compared, and those that differ from
+    NumPy; (0, None): ck is no checkpoint."""
     out = subprocess.run([OPTIMFS, "stat", "--json", ck], text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     lines = [json.loads(line) for line in out.stdout.splitlines()]
@@ -158,10 +158,10 @@ def differing(ck):
 
 
 def compare(name, at):
-    """All checkpoints at or below a path; how many tensors they have."""
+    """Compares all checkpoints at or below a path; returns the number of tensors."""
     count, wrong = differing(at)
     if wrong is not None:
-        ok(f"{name}: {count} tensors", not wrong, wrong)
+        ok(f"{name}: {count} tensors agree with NumPy", not wrong, wrong)
     elif os.path.isdir(at):
         count = sum(compare(f"{name}/{d}", os.path.join(at, d))
                     for d in sorted(os.listdir(at))
@@ -173,11 +173,11 @@ for kind in "deepspeed", "extra", "megatron", "pytorch":
     for fixture in sorted(os.listdir(os.path.join(DATA, kind))):
         at = os.path.join(DATA, kind, fixture)
         if os.path.isdir(at):
-            ok(f"{kind}/{fixture} was compared",
+            ok(f"{kind}/{fixture} has tensors to compare",
                compare(f"{kind}/{fixture}", at) > 0)
 compare("numpy", os.path.join(DATA, "numpy"))
 
-# All codes of each type of at most two bytes, and wide numbers of all sizes.
+# Every code of the dtypes of one or two bytes, and all exponents of wider ones.
 with tempfile.TemporaryDirectory() as scratch:
     header, body = {}, b""
     every = np.arange(65536, dtype="<u2")
@@ -198,9 +198,9 @@ with tempfile.TemporaryDirectory() as scratch:
     made = os.path.join(scratch, "codes.safetensors")
     with open(made, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text + body)
-    ok("every type of safetensors was compared",
+    ok("every dtype of safetensors was compared",
        compare("all codes", made) == len(STORED))
 missing = (set(PLAIN) | set(COMPLEX) | set(SMALL)) - seen
-ok("every type with numbers was there", not missing, missing)
+ok("every numeric dtype was compared", not missing, missing)
 print(f"1..{n}")
 sys.exit(bad != 0)

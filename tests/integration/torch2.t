@@ -1,5 +1,5 @@
 #!/bin/sh
-# torch2.t - PyTorch 2.3 or later reads what optimfs writes
+# torch2.t - PyTorch 2.3 or later loads what optimfs writes
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 script=$TOP_SRCDIR/tests/interop/torch2.py
@@ -17,7 +17,7 @@ for ck in dcp_fsdp2_w3/ckpt dcp_tp_fsdp_w4/ckpt named_optimizer_w2/ckpt; do
 			rm -rf "$scratch/copy"
 			"$OPTIMFS" reshard --to $view,keys=fqn "$data/$ck" \
 			    "$scratch/copy"
-			ok "$ck as $view on $ranks" "$python" "$script" dcp \
+			ok "$ranks ranks load $ck as $view" "$python" "$script" dcp \
 			    "$scratch/copy" "$scratch/want" $ranks
 		done
 	done
@@ -29,7 +29,7 @@ for ck in dcp_fsdp2_w3/ckpt dcp_tp_fsdp_w4/ckpt named_optimizer_w2/ckpt; do
 			skip 1 "no safetensors package"
 			continue
 		fi
-		ok "$ck as $view" "$python" "$script" $view "$scratch/copy" \
+		ok "PyTorch loads $ck as $view" "$python" "$script" $view "$scratch/copy" \
 		    "$scratch/want"
 	done
 done
@@ -40,7 +40,7 @@ rm -rf "$scratch/want" "$scratch/copy"
 if "$python" -c 'from torch.distributed.checkpoint._extension import ZStandard
 assert ZStandard.is_available()' 2>/dev/null; then
 	"$OPTIMFS" reshard --to dcp@2,zstd,keys=fqn "$ck" "$scratch/copy"
-	ok "compressed items" "$python" "$script" dcp "$scratch/copy" \
+	ok "PyTorch loads dcp@2,zstd" "$python" "$script" dcp "$scratch/copy" \
 	    "$scratch/want"
 else
 	skip 1 "this PyTorch has no compressed items"
@@ -48,10 +48,10 @@ fi
 mnt=$(point mnt)
 if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then
 	for ranks in 1 2; do
-		ok "straight from a mount, on $ranks" "$python" "$script" dcp \
+		ok "$ranks ranks load dcp@4 from a mount" "$python" "$script" dcp \
 		    "$mnt/.optimfs/view/dcp@4,keys=fqn" "$scratch/want" $ranks
 	done
-	ok "torch.load from a mount" "$python" "$script" torch \
+	ok "torch.load reads the torch view from a mount" "$python" "$script" torch \
 	    "$mnt/.optimfs/view/torch" "$scratch/want"
 	"$OPTIMFS" umount "$mnt"
 else

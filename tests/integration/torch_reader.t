@@ -1,5 +1,6 @@
 #!/bin/sh
-# torch_reader.t - checkpoints of any format into FSDP2 models, by PyTorch 2.6
+# torch_reader.t - PyTorch 2.6 loads checkpoints of other formats into FSDP2
+# models
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -19,7 +20,7 @@ export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH PYTHONDONTWRITEBYTECODE \
 
 # loads CHECKPOINT EXPECTED RANKS [HOW]
 loads() {
-	ok "$1 on $3 ranks${4:+, $4}, and training goes on" "$python" \
+	ok "$3 ranks load $1${4:+ ($4)} and go on training" "$python" \
 	    "$script" "$TOP_SRCDIR/tests/data/$1" \
 	    "$TOP_SRCDIR/tests/data/$2/expected/manifest.json" "$3" ${4:+"$4"}
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# torch_train.t - PyTorch trains, saves, and goes on from what optimfs wrote
+# torch_train.t - PyTorch trains, saves, and resumes from views and reshards
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
@@ -13,7 +13,7 @@ done
 PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
 export GLOO_SOCKET_IFNAME PYTHONDONTWRITEBYTECODE PYTHONWARNINGS OMP_NUM_THREADS
 
-# goes_on KIND MESH OTHER VIEW...: trained on MESH, goes on on OTHER from views
+# goes_on KIND MESH OTHER VIEW...: train on MESH, resume on OTHER from the views
 goes_on() {
 	kind=$1 mesh=$2 other=$3 dir=$scratch/$1
 	shift 3
@@ -22,10 +22,11 @@ goes_on() {
 		return
 	fi
 	mkdir "$dir" "$dir/new"
-	ok "$kind is trained on $mesh" "$python" "$script" write "$kind" "$mesh" \
+	ok "$kind: training on $mesh and saving succeeds" \
+	    "$python" "$script" write "$kind" "$mesh" \
 	    "$dir"
 	"$OPTIMFS" cp -r "$dir/ckpt" . "$dir/tree"
-	ok "its tree is what the job had" "$python" "$script" tree "$dir" \
+	ok "$kind: the tree has the state of the job" "$python" "$script" tree "$dir" \
 	    "$dir/tree"
 	for view; do
 		"$OPTIMFS" reshard --to "$view" "$dir/ckpt" "$dir/new/$view"
@@ -33,12 +34,13 @@ goes_on() {
 	if [ -d "$dir/ranks" ]; then
 		"$OPTIMFS" cp -r -o "units=$dir/units.json" "$dir/ranks" . \
 		    "$dir/ranktree"
-		ok "and so is that of its rank files" "$python" "$script" tree \
+		ok "$kind: the tree of the rank files has the state of the job" \
+		    "$python" "$script" tree \
 		    "$dir" "$dir/ranktree"
 		"$OPTIMFS" reshard -o "units=$dir/units.json" --to dcp@3 \
 		    "$dir/ranks" "$dir/new/ranks"
 	fi
-	ok "it goes on on $other, as from PyTorch's own reshard" "$python" \
+	ok "$kind: resuming on $other equals resuming from PyTorch's own reshard" "$python" \
 	    "$script" resume "$kind" "$other" "$dir" "$dir/new"/*
 }
 
@@ -52,7 +54,8 @@ goes_on hf 2 3 safetensors dcp@3
 dir=$scratch/fsdp2
 mnt=$(point mnt)
 if "$OPTIMFS" mount "$dir/ckpt" "$mnt" 2>"$scratch/err"; then
-	ok "straight from a mount" "$python" "$script" resume fsdp2 3 "$dir" \
+	ok "fsdp2: resuming from a view in a mount equals PyTorch" \
+	    "$python" "$script" resume fsdp2 3 "$dir" \
 	    "$mnt/.optimfs/view/dcp@3"
 	"$OPTIMFS" umount "$mnt"
 else

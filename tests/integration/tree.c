@@ -1,4 +1,4 @@
-/* tree.c - every checkpoint of tests/data against what its framework said */
+/* tree.c - the tree of every fixture, compared with the values of its framework */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -269,7 +269,7 @@ static const struct source {
 	    .more = true },
 };
 
-/* One file, open and read. */
+/* A file that was read completely. */
 struct content {
 	struct optimfs_attr attr;
 	uint8_t *bytes;
@@ -312,7 +312,7 @@ static bool attribute_is(struct optimfs *fs, uint64_t node, const char *name,
 	return same;
 }
 
-/* A list without spaces outside of strings. */
+/* Removes the spaces outside of strings from a list. */
 static void squeeze(struct ofs_buf *b)
 {
 	size_t n = 0;
@@ -364,7 +364,7 @@ static const char *compare(struct optimfs *fs, const struct truth *l,
 	return strcmp(sum, l->sha256) == 0 ? NULL : "bytes";
 }
 
-/* The .npy of a tensor is a header of whole lines of 64 bytes and its bytes. */
+/* The .npy of a tensor is a header, a multiple of 64 bytes, and its bytes. */
 static const char *compare_npy(struct optimfs *fs, const char *path,
     const struct content *c)
 {
@@ -407,7 +407,7 @@ static bool check_leaf(struct optimfs *fs, const struct truth *l)
 	return why == NULL;
 }
 
-/* A walk with attributes, as ls -lR makes it. */
+/* A walk with attributes, like that of ls -lR. */
 struct walk {
 	struct optimfs *fs;
 	uint64_t files, dirs, bad;
@@ -456,20 +456,25 @@ static uint64_t read_bytes(struct optimfs *fs)
 	return v;
 }
 
-static void check_metadata(struct optimfs *fs, size_t nleaves, bool more)
+static void check_metadata(struct optimfs *fs, const struct source *s,
+    size_t nleaves)
 {
 	struct walk w = { .fs = fs, .sorted = true };
 	struct optimfs_error err;
 
 	if (optimfs_readdir(fs, OPTIMFS_ROOT, 0, true, visit, &w, &err) == -1)
 		w.bad++;
-	is_u64(w.bad, 0, "every directory lists");
-	ok(w.sorted, "sorted");
-	if (more)
-		ok(w.files > nleaves, "more files than leaves");
+	is_u64(w.bad, 0, "%s/%s: every directory lists", s->name, s->path);
+	ok(w.sorted, "%s/%s: every listing is sorted", s->name, s->path);
+	if (s->more)
+		ok(w.files > nleaves,
+		    "%s/%s: the tree has more files than values", s->name,
+		    s->path);
 	else
-		is_u64(w.files, nleaves, "as many files as leaves");
-	is_u64(read_bytes(fs), 0, "metadata costs no data");
+		is_u64(w.files, nleaves,
+		    "%s/%s: the tree has one file per value", s->name, s->path);
+	is_u64(read_bytes(fs), 0, "%s/%s: listing reads no data", s->name,
+	    s->path);
 }
 
 static void report(void *ctx, const struct optimfs_finding *f)
@@ -479,7 +484,7 @@ static void report(void *ctx, const struct optimfs_finding *f)
 		diag("%s: %s", f->path, f->text);
 }
 
-/* The list of a file that is keyed by ID is in the order of IDs. */
+/* With ids=, params is in the order of IDs instead of that of the framework. */
 static bool is_list_of_ids(const struct source *s, const struct truth *leaf)
 {
 	const char *last = strrchr(leaf->path, TRUTH_SEP[0]);
@@ -509,16 +514,17 @@ static void check_source(const struct source *s)
 	}
 	snprintf(path, sizeof(path), "%s/%s/%s", dir, s->name, s->path);
 	fs = optimfs_open(data_path(path), &o, &err);
-	if (ok(fs != NULL, "%s/%s", s->name, s->path)) {
+	if (ok(fs != NULL, "%s/%s opens", s->name, s->path)) {
 		if (s->optim_key == NULL)
-			check_metadata(fs, n, s->more);
+			check_metadata(fs, s, n);
 		for (size_t i = 0; i < n; i++)
 			good += is_list_of_ids(s, &leaf[i]) ||
 			    check_leaf(fs, &leaf[i]);
-		is_u64(good, n, "every leaf");
+		is_u64(good, n, "%s/%s: every file has the framework's value",
+		    s->name, s->path);
 		ok(optimfs_fsck(fs, true, report, NULL, &problems, &err) == 0 &&
 			problems == 0,
-		    "fsck finds nothing");
+		    "%s/%s: fsck --data finds no error", s->name, s->path);
 	} else {
 		diag("%s", err.text);
 	}
@@ -537,8 +543,8 @@ static struct optimfs *open_with(const char *path,
 	return fs;
 }
 
-/* Each line of params names a parameter, by the name its state has too; but
- * for a frozen one, which has no state to be known by. */
+/* With ids=model each line of params is the name of a parameter with state: a
+ * frozen parameter has no state by which it could be found. */
 static void ids(void)
 {
 	struct optimfs_options o = { .ids = "model" };
@@ -552,7 +558,7 @@ static void ids(void)
 
 	if (!ok(fs != NULL &&
 		    read_path(fs, "optim/param_groups/0/params", &c, &err),
-		"names of IDs"))
+		"params can be read with ids=model"))
 		return;
 	c.bytes[c.len] = '\0';
 	for (char *line = strtok((char *)c.bytes, "\n"); line != NULL;
@@ -562,8 +568,8 @@ static void ids(void)
 		snprintf(path, sizeof(path), "optim/state/%s/exp_avg", line);
 		states += optimfs_resolve(fs, path, &attr, &err) == 0;
 	}
-	is_u64(lines, 11, "are parameters");
-	is_u64(states, 11, "that have state");
+	is_u64(lines, 11, "11 lines of params are names in model/");
+	is_u64(states, 11, "11 lines of params are names in optim/state/");
 	free(c.bytes);
 	optimfs_close(fs);
 }
@@ -575,16 +581,17 @@ static void subtree(void)
 	struct walk w = { .fs = fs, .sorted = true };
 	struct optimfs_error err;
 
-	if (!ok(fs != NULL, "a subtree"))
+	if (!ok(fs != NULL, "a checkpoint opens with subtree="))
 		return;
 	optimfs_readdir(fs, OPTIMFS_ROOT, 0, true, visit, &w, &err);
-	is_u64(w.files, 3, "only what is below it");
-	is_u64(w.dirs, 3, "and the way to it");
+	is_u64(w.files, 3, "subtree= shows only the files below it");
+	is_u64(w.dirs, 3, "subtree= shows the directories that lead to it");
 	optimfs_close(fs);
 	o.subtree = "optim/stat";
 	fs = optimfs_open(data_path("pytorch/dcp_fsdp2_w2/ckpt"), &o, &err);
-	ok(fs == NULL, "one that is not there");
-	is_error(err, ENOENT, "OFS638", "is refused");
+	ok(fs == NULL, "opening with a missing subtree= fails");
+	is_error(err, ENOENT, "OFS638",
+	    "a missing subtree= is reported as OFS638");
 }
 
 int main(void)

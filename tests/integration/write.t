@@ -9,7 +9,7 @@ m=$(point m)
 S=optim/state/layers.0.w1.weight
 cd "$scratch" || exit 99
 
-calls() { # FILE CALL...: what write.py says
+calls() { # FILE CALL...: the results from write.py
 	python3 "$TOP_SRCDIR/tests/integration/write.py" "$@"
 }
 
@@ -49,7 +49,7 @@ committed() {
 zeros() { # FILE BYTE COUNT
 	dd if=/dev/zero of="$1" bs=1 seek="$2" count="$3" conv=notrunc 2>/dev/null
 }
-append_state() { # a parameter, and its state: cp -a says what they are
+append_state() { # a new parameter with its state; cp -a copies the attributes
 	cp -a model/layers.0.w1.weight model/layers.9.w1.weight
 	mkdir optim/state/layers.9.w1.weight
 	cp -a $S/. optim/state/layers.9.w1.weight

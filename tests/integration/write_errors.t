@@ -11,7 +11,7 @@ cd "$scratch" || exit 99
 T=model/layers.0.w1.weight # 912 bytes
 L=optim/param_groups/0/lr
 
-calls() { # FILE CALL...: what write.py says
+calls() { # FILE CALL...: the results from write.py
 	python3 "$TOP_SRCDIR/tests/integration/write.py" "$@"
 }
 said() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# zerocommit.t - DeepSpeed's checkpoints are edited where they are
+# zerocommit.t - DeepSpeed checkpoints are edited in place and committed
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 requires mount
@@ -13,7 +13,7 @@ for python in python3 /usr/bin/python3 ''; do
 done
 cd "$scratch" || exit 99
 
-# With torch: COMMAND of the script, or a skipped test.
+# torch NAME COMMAND...: run COMMAND of zeroview.py; skipped without PyTorch
 torch() {
 	name=$1
 	shift
@@ -26,7 +26,7 @@ torch() {
 inodes() {
 	(cd ck && find . -type f -exec stat -c '%n %i' {} +) | sort
 }
-# begin CHECKPOINT: a copy of it in ck, mounted at $mnt.
+# begin CHECKPOINT [integers]: copy it to ck and mount that read-write at $mnt
 begin() {
 	rm -rf ck .ck.optimfs tree now
 	cp -r "$1" ck && chmod -R u+w ck
@@ -35,18 +35,18 @@ begin() {
 	fi
 	inodes > inodes.was
 	mnt=$(point m)
-	status "$1: mount -o rw" 0 "$OPTIMFS" mount -o rw ck "$mnt"
+	status "$1: mount -o rw exits with 0" 0 "$OPTIMFS" mount -o rw ck "$mnt"
 }
 commit() {
 	echo commit > "$mnt/.optimfs/control"
 }
-# finish NAME: unmounted, it is the tree that was mounted.
+# finish NAME: unmount; is the checkpoint equal to the mounted tree?
 finish() {
-	status "$1: umount" 0 "$OPTIMFS" umount "$mnt"
-	[ "$1" = "a pipeline" ] || # sed left checksums as they were
-	    status "$1: fsck --data" 0 "$OPTIMFS" fsck --data ck
+	status "$1: umount exits with 0" 0 "$OPTIMFS" umount "$mnt"
+	[ "$1" = "a pipeline" ] || # the checksums are wrong after sed
+	    status "$1: fsck --data accepts the committed checkpoint" 0 "$OPTIMFS" fsck --data ck
 	"$OPTIMFS" cp -r ck . now
-	ok "$1: is what was mounted" diff -r tree now
+	ok "$1: the committed tree equals the edited mount" diff -r tree now
 }
 overwrite() { # FILE OFFSET BYTES
 	dd if=/dev/urandom of="$mnt/$1" bs=1 seek="$2" count="$3" \
@@ -64,28 +64,28 @@ edit() { # CHECKPOINT NAME
 		echo 9 > "$step"
 	done
 	cp -r "$mnt" tree
-	is "$2: nothing in the checkpoint has changed" "$(inodes)" \
+	is "$2: no file of the checkpoint changes before the commit" "$(inodes)" \
 	    "$(cat inodes.was)"
 	commit
-	is "$2: committed" "$(cat "$mnt/.optimfs/control")" clean
-	# fp32 is what rounded weights are made of
+	is "$2: commit leaves the mount clean" "$(cat "$mnt/.optimfs/control")" clean
+	# The commit rounds the model from fp32.
 	rm -r tree/model && cp -r "$mnt/model" tree/model
 	finish "$2"
-	torch "$2: PyTorch reads what was written" says ck 1e-5 9
+	torch "$2: torch.load finds the edits" says ck 1e-5 9
 }
 
 edit z2_ws4_round_robin/ckpt ZeRO-2
-torch "and DeepSpeed would gather the weights" gather ck now
-is "the files of weights are the same" \
+torch "ZeRO-2: the weights gathered from the flat groups equal the tree" gather ck now
+is "ZeRO-2: commit does not rewrite latest and the model files" \
     "$(inodes | grep -c -x -F -f inodes.was)" \
     "$(grep -c -e latest -e model_states inodes.was)"
 edit z3_ws2_subgroups/ckpt ZeRO-3
-torch "and DeepSpeed would gather the weights" gather ck now
+torch "ZeRO-3: the weights gathered from the flat groups equal the tree" gather ck now
 mv now other
 edit v0.19.6_z1_ws2_bf16/ckpt_universal universal
 edit v0.18.5_z3_ws4_subgroups/ckpt_universal "universal, of stage 3"
 
-# Steps that are integers: each file has one, which is that of the group.
+# Integer steps are stored once per file and group.
 integers() { # CHECKPOINT NAME
 	if [ -z "$python" ]; then
 		skip 1 "no PyTorch here"
@@ -95,7 +95,7 @@ integers() { # CHECKPOINT NAME
 	echo 9 > "$mnt/optim/state/$W/step"
 	if [ -n "$3" ]; then
 		commit 2>/dev/null
-		like "$2: one step of a group is not committed" \
+		like "$2: commit fails with OFS828 when one step of a group differs" \
 		    "$(cat "$mnt/.optimfs/errors")" '*OFS828*step*'
 	fi
 	for step in "$mnt"/optim/state/*/step; do
@@ -106,9 +106,9 @@ integers() { # CHECKPOINT NAME
 	done
 	cp -r "$mnt" tree
 	commit
-	is "$2: committed" "$(cat "$mnt/.optimfs/control")" clean
+	is "$2: commit leaves the mount clean" "$(cat "$mnt/.optimfs/control")" clean
 	finish "$2"
-	torch "$2: every file says so" says ck 1e-5 9
+	torch "$2: every file has the new lr and step" says ck 1e-5 9
 }
 integers z1_ws3_bf16/ckpt "ZeRO-1, integers" group
 integers z3_ws2_subgroups/ckpt "ZeRO-3, integers" group
@@ -116,28 +116,28 @@ integers z2_ws2_bf16/ckpt_universal "universal, integers"
 integers v0.18.5_z3_ws2_bf16/ckpt_universal \
     "universal, integers, of stage 3" group
 
-# A whole tree written over a checkpoint: rounded weights that are those of the
-# masters are what they should be, others cannot be stored.
+# Copying a whole tree over a checkpoint. Rounded weights must agree with their
+# fp32 masters; other weights cannot be stored.
 mv other/extra other.extra
 begin "$data/z3_ws2_subgroups/ckpt"
-ok "a tree is copied over it" cp -r other/. "$mnt"
+ok "cp -r of another tree over a ZeRO-3 mount succeeds" cp -r other/. "$mnt"
 cp -r "$mnt" tree
 commit
-is "committed" "$(cat "$mnt/.optimfs/control")" clean
+is "commit of the copied tree leaves the mount clean" "$(cat "$mnt/.optimfs/control")" clean
 finish "a tree over it"
 mv other.extra now/extra.not
 rm -r now/extra now/extra.not
-ok "and it is that tree" diff -r other now
+ok "the committed tree equals the copied one" diff -r other now
 begin "$data/z3_ws2_subgroups/ckpt"
 overwrite "model/$W" 0 20
 commit 2>/dev/null
-like "rounded weights alone are not committed" \
+like "commit fails with OFS822 when only a rounded weight was edited" \
     "$(cat "$mnt/.optimfs/errors")" "*OFS822*model/$W*"
 echo abort > "$mnt/.optimfs/control"
-ok "dropped" "$OPTIMFS" umount "$mnt"
-is "nothing in the checkpoint has changed" "$(inodes)" "$(cat inodes.was)"
+ok "umount succeeds after abort" "$OPTIMFS" umount "$mnt"
+is "the aborted edit has not changed the checkpoint" "$(inodes)" "$(cat inodes.was)"
 
-# States are files of a universal checkpoint.
+# In a universal checkpoint every state is a file.
 for name in z2_ws2_bf16 v0.18.5_z3_ws2_bf16; do
 	begin "$data/$name/ckpt_universal"
 	rm "$mnt"/optim/state/*/exp_avg_sq
@@ -147,21 +147,23 @@ for name in z2_ws2_bf16 v0.18.5_z3_ws2_bf16; do
 	done
 	cp -r "$mnt" tree
 	commit
-	is "$name: states are added and removed" \
+	is "$name: commit of added and removed states leaves the mount clean" \
 	    "$(cat "$mnt/.optimfs/control")" clean
 	finish "$name, other states"
 	begin "$data/$name/ckpt_universal"
 	rm -r "$mnt/optim/state/gain"
 	commit 2>/dev/null
-	like "$name: a parameter is not" "$(cat "$mnt/.optimfs/errors")" \
+	like "$name: commit fails with OFS826 when a parameter was removed" \
+	    "$(cat "$mnt/.optimfs/errors")" \
 	    "*OFS826*optim/state/gain/*"
 	echo abort >"$mnt/.optimfs/control"
-	ok "$name: dropped" "$OPTIMFS" umount "$mnt"
-	is "$name: nothing in the checkpoint has changed" "$(inodes)" \
+	ok "$name: umount succeeds after abort" "$OPTIMFS" umount "$mnt"
+	is "$name: the aborted removal has not changed the checkpoint" "$(inodes)" \
 	    "$(cat inodes.was)"
 done
 
-# Stages of a pipeline: every stage has the options; a layer's file its values.
+# Pipeline stages: the options are in the files of every stage, the values in
+# the files of their layer.
 mkdir -p pipe/global_step3
 cp "$data"/z2_ws2_nozip/ckpt/global_step3/* pipe/global_step3
 for file in pipe/global_step3/*mp_rank_00*; do
@@ -180,8 +182,8 @@ overwrite optim/state/gaim/fp32 0 4
 overwrite model/3.param 0 4
 cp -r "$mnt" tree
 commit
-is "a pipeline: committed" "$(cat "$mnt/.optimfs/control")" clean
+is "a pipeline: commit leaves the mount clean" "$(cat "$mnt/.optimfs/control")" clean
 finish "a pipeline"
-is "a pipeline: each stage has the option" \
+is "a pipeline: the new lr is in every optimizer file" \
     "$(grep -l -a 'lrq.G>' ck/global_step3/*optim* | wc -l)" 4
 done_testing

@@ -1,15 +1,15 @@
-# zeroview.py - what DeepSpeed's loaders make of a directory, for zeroview.t
+# zeroview.py - reads directories as DeepSpeed's loaders do, for zeroview.t
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing of DeepSpeed is needed: its few classes are stood in for.
+"""DeepSpeed is not needed: stubs replace its few classes.
 
-same THEIRS OURS   the same files, with the same in them but for padding
-gather DIR TREE    weights gathered from flat groups are those of TREE, which
-                   optimfs cp made: optim/state/NAME/fp32
-load DIR           everything opens, and has what loaders index
-integers DIR       write each step as an integer, as DeepSpeed's own Adam has it
-scalar FILE [half] torch.save a job that trains a number, too: a temperature;
+same THEIRS OURS   are the files equal, except for padding?
+gather DIR TREE    are the weights gathered from flat groups those of TREE, a copy
+                   by optimfs cp, in optim/state/NAME/fp32?
+load DIR           does every file load, and has the keys that loaders use?
+integers DIR       store each step as an integer, as DeepSpeed's own Adam does
+scalar FILE [half] torch.save a model with a trained scalar, a temperature;
                    half: in bfloat16
-says DIR LR STEP   every file says so, and has what loaders index
+says DIR LR STEP   has every file this lr and step, and the keys that loaders use?
 """
 import glob
 import importlib.abc
@@ -88,7 +88,7 @@ def shapes(tag):
     return torch.load(files(tag, "model")[0])["param_shapes"]
 
 
-# Which elements of a rank's part of a group are no padding.
+# The indices of a rank's part of a group that are not padding.
 def real(group, stage, world, rank):
     if stage < 3:
         n = sum(s.numel() for s in group.values())
@@ -135,21 +135,21 @@ def same(theirs, ours):
         a = torch.load(os.path.join(theirs, name))
         b = torch.load(os.path.join(ours, name))
         if name == "zero/optimizer_state.pt":
-            # from stage 3 rank 0's flat groups are in it, which nobody reads
+            # From stage 3 it has the flat groups of rank 0, which are unused.
             a.pop("fp32_flat_groups", None)
             for state in a.get("optimizer_state_dict", {}).get(
                     "state", {}).values():
                 for key in [k for k in state if k != "step"]:
                     del state[key]
             a.pop("group_paddings", None)
-            for key in b: # BF16_Optimizer has less
+            for key in b: # BF16_Optimizer does not have these
                 if key in ("zero_stage", "loss_scaler", "overflow",
                            "dynamic_loss_scale", "ds_version"):
                     a.setdefault(key, b[key])
             b.pop("partition_count", None)
             a.pop("partition_count", None)
         if torch.is_tensor(a) and a.dim() == 1:
-            a = a[:b.numel()] # what 0.18.5 left behind the end
+            a = a[:b.numel()] # 0.18.5 leaves elements beyond the end
         rank, world, stage = 0, 1, 0
         if name.endswith("optim_states.pt"):
             rank = int(name.split("pp_rank_")[1].split("_")[0])
@@ -157,7 +157,7 @@ def same(theirs, ours):
             sd = a["optimizer_state_dict"]
             if a["ds_config"]["zero_optimization"].get(
                     "round_robin_gradients"):
-                # DeepSpeed's are of another order than its tensors
+                # DeepSpeed's are in another order than its tensors.
                 for d in a, b:
                     del d["optimizer_state_dict"]["param_slice_mappings"]
             stage = 3 if "fp32_flat_groups" in sd else 2
@@ -175,11 +175,11 @@ def same(theirs, ours):
             return None
 
         if isinstance(a, dict) and "module" in a:
-            # one that is empty says as much as none
+            # An empty one means the same as none.
             for d in a, b:
                 d.setdefault("universal_checkpoint_info", {})
         if isinstance(a, dict) and a.get("frozen_param_fragments") and len(files(theirs, "model")) > 1:
-            # behind the end of a fragment there may be anything
+            # Bytes beyond the end of a fragment are arbitrary.
             fr, sh = a["frozen_param_fragments"], a["frozen_param_shapes"]
             r = int(name.split("pp_rank_")[1].split("_")[0])
             for key in fr or ():
@@ -190,7 +190,7 @@ def same(theirs, ours):
         compare(a, b, (), flat)
 
 
-# As zero_to_fp32 puts weights together.
+# Gathers weights as zero_to_fp32.py does.
 def gather(top, tree):
     tag = tag_of(top)
     optim = [torch.load(f)["optimizer_state_dict"]
@@ -226,7 +226,7 @@ def gather(top, tree):
             assert torch.tensor(float(text)) == t, name
         else:
             assert text == t.detach().numpy().tobytes(), name
-    # frozen parameters, of which each file of weights has a part
+    # Each model file has a fragment of each frozen parameter.
     models = [torch.load(f) for f in files(tag, "model")]
     for name, shape in (models[0]["frozen_param_shapes"] or {}).items():
         parts = [m["frozen_param_fragments"][name] for m in models]
@@ -260,7 +260,7 @@ def load(top):
         assert "param_groups" in torch.load(tag + "/zero/optimizer_state.pt")
 
 
-# Every dict that has a step, and every group of options, in these files.
+# Yields every dict with a step, and all param groups, of the optimizer files.
 def values(top):
     tag = tag_of(top)
     paths = files(tag, "optim") + glob.glob(tag + "/zero/*/step.pt")
@@ -318,13 +318,13 @@ def scalar(path, half=None):
              "b": torch.randn(4)}
     state = {k: {"step": torch.tensor(3.0), "exp_avg": torch.randn(v.shape),
                  "exp_avg_sq": torch.rand(v.shape)} for k, v in model.items()}
-    # one group has nothing else
+    # A group with the scalar only, and one without it.
     groups = [{"lr": 0.5, "params": ["w", "temperature"]},
               {"lr": 0.25, "params": ["b"]}]
     model["other"] = torch.randn(())
     state["other"] = {k: v + 1 for k, v in state["temperature"].items()}
     state["other"]["step"] = torch.tensor(3.0)
-    # frozen, and nothing
+    # A parameter without elements.
     model["none"] = torch.zeros(0, 2)
     groups.append({"lr": 0.125, "params": ["other", "none"]})
     if half is not None:
