@@ -1,4 +1,4 @@
-/* ckbench.c - one client of a file system, timed; one line of JSON a run */
+/* ckbench.c - times one client of a file system; prints one line of JSON a run */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -41,7 +41,7 @@ struct bench {
 	char **path;
 	size_t npaths;
 	uint64_t bytes, ops; /* done */
-	uint64_t sum;        /* of what was read, so that it is read */
+	uint64_t sum; /* of the bytes, so that reads are not optimized away */
 };
 
 static void die(const char *fmt, ...)
@@ -85,7 +85,7 @@ static void *must_alloc(size_t n)
 	return p;
 }
 
-/* Read [off, end) of fd; fewer bytes is a failure. */
+/* Reads [off, end) of fd; a short file is a failure. */
 static void read_range(const char *path, int fd, uint8_t *buf, size_t block,
     uint64_t off, uint64_t end)
 {
@@ -329,8 +329,8 @@ static void run_touch(struct bench *b)
 	}
 }
 
-/* A virtual machine may have given free memory back to its host; having it
- * again costs more than anything that is measured here. */
+/* A virtual machine may have given free memory back to its host. Getting it back
+ * takes longer than anything that is measured here. */
 static void run_memory(struct bench *b)
 {
 	volatile uint8_t *p = must_alloc(b->block);

@@ -1,4 +1,4 @@
-/* content.c - what the elements of generated tensors are */
+/* content.c - the elements of generated tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -22,7 +22,7 @@ const struct content_dtype *content_dtype(const char *name)
 	return NULL;
 }
 
-/* Floats lie in [0, 1); all are finite, so that they survive being compared. */
+/* Floats lie in [0, 1): all are finite, so that equal elements compare equal. */
 void content_fill(const struct content *c, uint64_t tensor, uint64_t first,
     size_t n, void *out)
 {

@@ -1,4 +1,4 @@
-/* content.h - what the elements of generated tensors are */
+/* content.h - the elements of generated tensors */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef CONTENT_H
 #define CONTENT_H
@@ -8,19 +8,19 @@
 #include <stdint.h>
 
 struct content_dtype {
-	const char *name, *storage; /* as PyTorch spells them */
+	const char *name, *storage; /* PyTorch's names */
 	size_t size;
 };
 
-/* Any element is known from the seed, its tensor's number and its index in C
- * order, so that a reader of any byte can check it. */
+/* An element is a function of the seed, the number of its tensor and its index in
+ * C order, so that any byte can be verified. */
 struct content {
 	const struct content_dtype *dtype;
 	uint64_t seed;
 	bool fixed; /* float32: every element is seed */
 };
 
-/* NULL: there is none of that name. */
+/* NULL: unknown name. */
 const struct content_dtype *content_dtype(const char *name);
 /* Elements [first, first + n) of a tensor. */
 void content_fill(const struct content *c, uint64_t tensor, uint64_t first,

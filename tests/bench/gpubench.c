@@ -1,4 +1,4 @@
-/* gpubench.c - the kernel that lays runs out, against copies on the card */
+/* gpubench.c - the kernel that scatters runs, compared with copies on the GPU */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,13 +12,13 @@
 
 #include "cluster/gpu/launch.h"
 
-/* usage: gpubench count     how many GPUs there are
- *        gpubench check     compare only, with small lists
- *        gpubench SAMPLES   and measure: a line for each shape of runs and each
- *                           sample: its name, GB/s of a copy of as many bytes,
- *                           GB/s of the kernel
- * What the kernel wrote is compared with what the same arithmetic writes here.
- * Without a GPU the status is 77. */
+/* usage: gpubench count     print the number of GPUs
+ *        gpubench check     verify only, with small lists
+ *        gpubench SAMPLES   verify and measure: for each shape of runs and each
+ *                           sample a line with the name, the GB/s of a copy of as
+ *                           many bytes, and the GB/s of the kernel
+ * The output of the kernel is compared with that of the host build. Exits with 77
+ * without a GPU. */
 
 enum { REPEAT = 20, SMALLER = 64 };
 
@@ -65,7 +65,7 @@ static uint64_t extent(uint64_t n, uint64_t pitch, uint64_t len)
 	return (n - 1) * pitch + len;
 }
 
-/* Seconds of one of those that were begun since. */
+/* Seconds per repetition since the event before. */
 static double stop(void)
 {
 	float ms;

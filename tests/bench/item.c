@@ -1,4 +1,4 @@
-/* item.c - torch.save archives, as DCP stores one for each item */
+/* item.c - the torch.save archives that DCP stores, one for each item */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -53,8 +53,8 @@ static void put_name(struct ofs_buf *b, const struct record *r)
 	ofs_buf_puts(b, r->name);
 }
 
-/* The local header of a record of size bytes, padded so that they are
- * aligned. */
+/* Writes the local header of a record of size bytes, with padding that aligns the
+ * data. */
 static void begin_record(struct archive *a, const char *name, uint64_t size)
 {
 	struct record *r = &a->record[a->n++];
@@ -275,8 +275,8 @@ static void put_pickle(struct ofs_buf *b, const struct content *c,
 	ofs_buf_putc(b, '.');
 }
 
-/* The elements of a box, run by run along its last dimension; whole rows of
- * the tensor are one run. */
+/* The elements of a box in runs along its last dimension; adjacent whole rows are
+ * one run. */
 static uLong put_elements(struct sink *s, const struct part *p, bool with_crc,
     uLong crc)
 {

@@ -1,4 +1,4 @@
-/* item.h - torch.save archives, as DCP stores one for each item */
+/* item.h - the torch.save archives that DCP stores, one for each item */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef ITEM_H
 #define ITEM_H
@@ -19,9 +19,9 @@ struct box {
 
 uint64_t box_numel(const struct box *b);
 
-/* Write a box of a tensor as PyTorch 2.11 does: seven records, data at
- * multiples of 64 bytes, zip64 end records always (docs/formats/zip.md). crc:
- * checksums; PyTorch can leave them out too. */
+/* Writes a box of a tensor as PyTorch 2.11 does: seven records, data at multiples
+ * of 64 bytes, always zip64 end records (docs/formats/zip.md). crc: with checksums,
+ * which PyTorch can leave out too. */
 void item_tensor(struct sink *s, const struct content *c, uint64_t tensor,
     const struct box *b, bool crc);
 /* The same of an object that was pickled to n bytes. */

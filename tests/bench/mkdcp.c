@@ -73,7 +73,7 @@ static void parse_sharding(struct checkpoint *c, const char *s)
 		die("'%s' is no sharding", s);
 }
 
-/* Where items went, for the metadata. */
+/* The places of items, for the metadata. */
 static void place(struct checkpoint *c, uint64_t item, uint32_t rank,
     uint32_t file, uint64_t off, uint64_t len)
 {
@@ -123,8 +123,8 @@ static void close_files(struct files *f)
 	free(f->path);
 }
 
-/* The file of the rank's next item. Items of one kind are alike, so dealing
- * them in turn is what "to the lightest file" comes to. */
+/* The file of the rank's next item. Items of one kind have equal sizes, so taking
+ * the files in turn always takes the smallest. */
 static struct sink *begin_item(struct files *f, uint32_t *file, uint64_t *began)
 {
 	struct sink *s;
@@ -163,7 +163,7 @@ static void write_object(struct files *f, uint64_t item, struct ofs_buf *pickle)
 	pickle->len = 0;
 }
 
-/* The item of this rank that was written last with a box of this size. */
+/* The last item of this rank with a box of this size. */
 static struct like *find_like(struct files *f, const struct box *b)
 {
 	uint64_t numel = b->ndim == 0 ? 0 : box_numel(b);
@@ -193,7 +193,7 @@ static void write_tensor(struct files *f, uint64_t item,
 	like->len = f->c->place[item].len;
 }
 
-/* Parameter groups are objects, dealt over the ranks. */
+/* Parameter groups are objects; the ranks write them in turn. */
 static void write_objects(struct files *f)
 {
 	struct checkpoint *c = f->c;
@@ -246,7 +246,7 @@ static void write_checkpoint(struct checkpoint *c)
 	free(c->place);
 }
 
-/* Compare a file with a tensor. */
+/* Compares a file with a generated tensor. */
 static int verify(const struct checkpoint *c, uint64_t tensor, const char *path)
 {
 	enum { CHUNK = 1 << 18 };

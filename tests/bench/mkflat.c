@@ -1,4 +1,4 @@
-/* mkflat.c - write the optimizer state that FSDP1's ranks save each for itself */
+/* mkflat.c - writes rank files of FSDP1 with flat optimizer state */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -125,7 +125,7 @@ static void put_string(struct ofs_buf *b, const char *s)
 	ofs_buf_puts(b, s);
 }
 
-/* A tensor that is all of storage number key; one dimension, or none. */
+/* A tensor that covers storage number key; one dimension, or none. */
 static void put_tensor(struct ofs_buf *b, uint64_t key, uint64_t numel,
     bool scalar)
 {
@@ -163,8 +163,8 @@ static void put_unit_state(struct ofs_buf *b, const struct unit *u, uint64_t i)
 	ofs_buf_putc(b, 'u');
 }
 
-/* The one group: mkdcp's options, each less what makes it a pickle of its own,
- * and the units' IDs. */
+/* The only param group: the options of mkdcp, without the opcodes that make each a
+ * pickle of its own, and the IDs of the units. */
 static void put_group(struct ofs_buf *b, const struct model *m)
 {
 	const struct checkpoint c = { .optim = true };
@@ -188,7 +188,7 @@ static void put_group(struct ofs_buf *b, const struct model *m)
 	ofs_buf_puts(b, "eu");
 }
 
-/* The same on every rank: what differs is in the storages. */
+/* Equal on every rank; only the storages differ. */
 static void put_pickle(struct ofs_buf *b, const struct model *m)
 {
 	struct unit u;
@@ -219,7 +219,7 @@ static struct part slice(const struct content *c, uint64_t tensor,
 		    .size = { len } } };
 }
 
-/* A rank's shard of a state: slices of parameters, and zeros beyond the last. */
+/* The shard of a rank: slices of parameters, then zeros as padding. */
 static void put_shard(struct archive *a, const struct model *m,
     const struct unit *u, uint64_t rank, size_t state)
 {

@@ -1,4 +1,4 @@
-/* mpiping.c - what MPI moves between two ranks, as a line of JSON */
+/* mpiping.c - the throughput of MPI between two ranks, as a line of JSON */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -26,12 +26,12 @@ struct pk4 {
 	size_t nknown;
 };
 
-/* Whatever fails here ends the program. */
+/* Failures end the program. */
 void pk4_open(struct pk4 *p, const char *path);
 void pk4_close(struct pk4 *p); /* writes STOP */
 
 void pk4_op(struct pk4 *p, int op);
-/* The same and MEMOIZE; returns the memo's number. */
+/* The same with MEMOIZE; returns the memo number. */
 uint32_t pk4_op_memo(struct pk4 *p, int op);
 uint32_t pk4_str(struct pk4 *p, const char *s);
 void pk4_get(struct pk4 *p, uint32_t memo);

@@ -1,4 +1,4 @@
-/* shape.c - which tensors a generated checkpoint has, and how they are cut */
+/* shape.c - the tensors of a generated checkpoint, and their sharding */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -41,8 +41,8 @@ static const struct {
 };
 #define NOPTIONS (sizeof(options) / sizeof(options[0]))
 
-/* Dimension size cut into n parts as torch.chunk does: the last ones may be
- * short or empty; empty ones are alike and so only one of them is stored. */
+/* Part k of n of a dimension, as torch.chunk splits it: the last parts may be short
+ * or empty. Empty parts are equal, so only one of them is stored. */
 static uint64_t nparts_of(uint64_t size, uint64_t n)
 {
 	uint64_t each = (size + n - 1) / n;
@@ -108,7 +108,7 @@ void checkpoint_box(const struct checkpoint *c, uint64_t k, struct box *b)
 uint64_t checkpoint_first_part(const struct checkpoint *c, uint64_t t,
     uint32_t rank)
 {
-	/* What all hold, the ranks write in turn. */
+	/* The ranks write replicated tensors in turn. */
 	if (c->nparts == 1)
 		return t % c->ranks == rank ? 0 : 1;
 	return rank;

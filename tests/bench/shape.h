@@ -1,4 +1,4 @@
-/* shape.h - which tensors a generated checkpoint has, and how they are cut */
+/* shape.h - the tensors of a generated checkpoint, and their sharding */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SHAPE_H
 #define SHAPE_H
@@ -26,7 +26,7 @@ struct checkpoint {
 	uint64_t shape[MAX_DIMS];
 	size_t ndim;
 	uint32_t ranks, files;
-	uint64_t cut; /* parts as asked for; 0: one a rank */
+	uint64_t cut; /* parts as given; 0: one per rank */
 	uint64_t grid[2];
 	enum { ROWS, COLUMNS, GRID, REPLICATED } sharding;
 	struct content content;
@@ -43,7 +43,7 @@ struct checkpoint {
  * exp_avg, exp_avg_sq, step. Behind them come the objects. */
 void checkpoint_init(struct checkpoint *c);
 bool checkpoint_is_step(const struct checkpoint *c, uint64_t t);
-/* The number that decides a tensor's content. */
+/* The number from which a tensor's content is generated. */
 uint64_t checkpoint_number(const struct checkpoint *c, uint64_t t);
 /* Flat key ("optim.state.a.exp_avg") and the components of its path, of which
  * fqn is one and the others are literals. */

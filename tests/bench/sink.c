@@ -1,4 +1,4 @@
-/* sink.c - bytes on their way to a file, compressed or not */
+/* sink.c - buffered output to a file, with or without compression */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -85,7 +85,7 @@ static void write_all(struct sink *s, const uint8_t *p, size_t n)
 	}
 }
 
-/* Pass on what is buffered; end: of the item. */
+/* Writes the buffer; end: the item ends here. */
 static void drain(struct sink *s, bool end)
 {
 	if (s->zstd == NULL) {

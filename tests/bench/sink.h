@@ -1,4 +1,4 @@
-/* sink.h - bytes on their way to a file, compressed or not */
+/* sink.h - buffered output to a file, with or without compression */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef SINK_H
 #define SINK_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whatever fails here ends the program. */
+/* Failures end the program. */
 struct sink {
 	int fd;
 	const char *path;

@@ -1,4 +1,4 @@
-/* fuzz_dcp.c - any bytes as .metadata, built into a catalog */
+/* fuzz_dcp.c - arbitrary bytes as .metadata of DCP, read into a catalog */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,7 +23,7 @@ static void must(bool holds)
 		abort();
 }
 
-/* An empty directory: every file that an index names is missing in it. */
+/* An empty directory, so that every file that an index names is missing. */
 static struct ofs_catalog *new_catalog(void)
 {
 	static char path[] = "/tmp/fuzz_dcp.XXXXXX";
@@ -73,7 +73,7 @@ static int build(struct ofs_dcp *d, uint8_t *bytes, size_t n)
 	return ret;
 }
 
-/* What everybody relies on. */
+/* Invariants of a catalog that other code relies on. */
 static void check(const struct ofs_catalog *cat)
 {
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 
 	must(copy != NULL);
 	memcpy(copy, bytes, n);
-	/* what Megatron-Core made of it is brought together, if it is its */
+	/* An index of Megatron-Core gets its entries merged. */
 	if (build(&d, copy, n) == 0 &&
 	    (n % 2 == 1 || ofs_format_megatron.join(d.cat, NULL) == 0) &&
 	    ofs_catalog_finish(d.cat, NULL) == 0)

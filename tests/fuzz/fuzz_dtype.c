@@ -1,4 +1,4 @@
-/* fuzz_dtype.c - any text as an element of any type, and back */
+/* fuzz_dtype.c - arbitrary text as an element of any dtype, and back */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,7 +16,7 @@ static void must(bool holds)
 		abort();
 }
 
-/* What was printed parses, to the same bits; all NaNs are one. */
+/* The printed text of an element parses to the same bits; all NaNs are equal. */
 static void back(enum ofs_dtype t, const uint8_t *element)
 {
 	uint8_t again[16] = { 0 };
@@ -33,7 +33,7 @@ static void back(enum ofs_dtype t, const uint8_t *element)
 		must(memcmp(element, again, ofs_dtype_size(t)) == 0);
 }
 
-/* The first byte is the type, the rest the text, and then an element. */
+/* The first byte is the dtype; the rest is used as a text and as an element. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
 	uint8_t element[16] = { 0 };
@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 		back(t, element);
 	memset(element, 0, sizeof(element));
 	memcpy(element, bytes + 1, n - 1 < 16 ? n - 1 : 16);
-	/* a bool is 0 or 1: other bytes are true, and come back as 1 */
+	/* Other bytes than 0 and 1 are true as well, and come back as 1. */
 	if (t == OFS_BOOL)
 		element[0] &= 1;
 	back(t, element);

@@ -1,4 +1,4 @@
-/* fuzz_journal.c - any journal as what a mount that died has left */
+/* fuzz_journal.c - recovery from an arbitrary journal of a killed mount */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -66,7 +66,7 @@ static bool begin(void)
 	return atexit(end) == 0;
 }
 
-/* Some bytes of two files, in a stage that nobody has. */
+/* Staged bytes of two files, in a staging directory without a lock. */
 static void put_stage(const uint8_t *journal, size_t n)
 {
 	char path[128], data[64];
@@ -89,8 +89,8 @@ static void put_le32(uint8_t *p, uint32_t v)
 		p[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* Payloads, each with its length in two bytes before it, as the records of a
- * journal whose checksums are right. */
+/* The input is a list of payloads, each after its length in two bytes. They become
+ * journal records with valid checksums. */
 static size_t cook(const uint8_t *p, size_t n, uint8_t *out)
 {
 	size_t at = 16;
@@ -126,7 +126,7 @@ static void read_dir(struct optimfs *fs, uint64_t dir_node, unsigned *left)
 	(void)optimfs_readdir(fs, dir_node, 0, false, look_at, ctx, NULL);
 }
 
-/* Directories are as deep as records made them, and no deeper. */
+/* No directory may be nested deeper than the records made it. */
 static int look_at(void *ctx, const struct optimfs_dirent *e)
 {
 	void **both = ctx;
@@ -149,7 +149,7 @@ static int look_at(void *ctx, const struct optimfs_dirent *e)
 	return 0;
 }
 
-/* Whatever was committed is a checkpoint without damage. */
+/* After a commit the checkpoint must be undamaged. */
 static void check_source(void)
 {
 	struct optimfs_error err = { 0 };

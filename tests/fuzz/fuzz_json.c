@@ -1,4 +1,4 @@
-/* fuzz_json.c - any bytes as JSON, and as a safetensors header */
+/* fuzz_json.c - arbitrary bytes as JSON, and as a safetensors header */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -19,7 +19,7 @@ static void must(bool holds)
 		abort();
 }
 
-/* Every token consumes input, and brackets match. */
+/* Every token must consume input, and brackets must match. */
 static void read_json(const uint8_t *bytes, uint32_t n)
 {
 	enum ofs_json_token token;
@@ -67,8 +67,8 @@ static int read_blob(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return 0;
 }
 
-/* Accepted tensors tile what follows the header, of which a blob that was cut
- * short lacks an end, and every name finds its tensor. */
+/* Accepted tensors must tile the bytes behind the header (a truncated file lacks
+ * the last of them), and must be found by name. */
 static void read_header(const uint8_t *bytes, size_t n)
 {
 	struct blob b = { bytes, n };

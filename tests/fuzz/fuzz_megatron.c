@@ -1,4 +1,4 @@
-/* fuzz_megatron.c - any keys as a checkpoint of Megatron-Core */
+/* fuzz_megatron.c - arbitrary keys as a checkpoint of Megatron-Core */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/part.h"
 #include "format/megatron/megatron.h"
+#include "format/part.h"
 #include "naming/naming.h"
 #include "tree/tree.h"
 
@@ -26,7 +26,7 @@ static void inside(struct ofs_str s, struct ofs_str text)
 		s.p + s.len <= text.p + text.len));
 }
 
-/* What a key says is a part of it. */
+/* The parts that a key is parsed into must lie inside the key. */
 static void check_key(const char *p, size_t n)
 {
 	struct ofs_str text = { p, (uint32_t)n };
@@ -41,8 +41,8 @@ static void check_key(const char *p, size_t n)
 	must(ofs_megatron_layer_at(key.name) <= key.name.len);
 }
 
-/* Each line is an entry: kind, dimensions and chunks in one byte, then its key,
- * or keys parted by '|'. */
+/* Each line of the input is an entry: one byte with kind, dimensions and chunks,
+ * then the key, or keys separated by '|'. */
 static uint32_t tensor(struct ofs_catalog *cat, uint8_t how)
 {
 	static const uint64_t shapes[][3] = { { 4, 2, 3 }, { 24, 1, 1 },
@@ -97,7 +97,7 @@ static void add(struct ofs_catalog *cat, const char *p, size_t n)
 	ofs_catalog_entry(cat, &e, NULL);
 }
 
-/* Every entry is somewhere, and nothing that was made is out of range. */
+/* Every entry must have a file in the tree, and every shard must exist. */
 static void check(struct ofs_catalog *cat)
 {
 	struct ofs_tree t;

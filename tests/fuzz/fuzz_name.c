@@ -1,4 +1,4 @@
-/* fuzz_name.c - any bytes as a key, and as a name */
+/* fuzz_name.c - arbitrary bytes as a key, and as a file name */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,7 +16,7 @@ static void must(bool holds)
 		abort();
 }
 
-/* A key has a name, which is its own or is hashed. */
+/* Every key must have a file name: one that decodes to the key, or a hash. */
 static void as_key(const char *key, size_t n)
 {
 	char name[OFS_NAME_MAX + 1], back[OFS_NAME_MAX];
@@ -31,7 +31,7 @@ static void as_key(const char *key, size_t n)
 		must(n > 66 && name[len - 17] == '~');
 }
 
-/* A name that decodes is the one that its key has. */
+/* A name that decodes must be the name of the decoded key. */
 static void as_name(const char *name, size_t n)
 {
 	char *key = malloc(n + 1), again[OFS_NAME_MAX + 1];

@@ -1,4 +1,4 @@
-/* fuzz_naming.c - any keys as a checkpoint: names for all, and a tree */
+/* fuzz_naming.c - arbitrary keys as a checkpoint: each must get a path in the tree */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -17,8 +17,8 @@ static void must(bool holds)
 		abort();
 }
 
-/* The first line is options; each further one is an entry: its kind and shape
- * in one byte, then keys parted by '|', a list's index behind '#'. */
+/* The first line of the input has options. Each further line is an entry: one byte
+ * with kind and shape, then keys separated by '|', a list index after '#'. */
 
 static uint32_t tensor(struct ofs_catalog *cat, uint8_t how)
 {
@@ -91,7 +91,7 @@ static void check(struct ofs_catalog *cat, bool narrowed)
 	ofs_tree_fini(&t);
 }
 
-/* A letter, then the option's text up to the next space. */
+/* An option is a letter and a text up to the next space. */
 static void parse_options(char *line, struct optimfs_options *opt)
 {
 	for (char *save, *w = strtok_r(line, " ", &save); w != NULL;

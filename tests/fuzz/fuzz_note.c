@@ -1,12 +1,12 @@
-/* fuzz_note.c - any bytes as the note of a safetensors header */
+/* fuzz_note.c - arbitrary bytes as the note in a safetensors header */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/safetensors/note.h"
 #include "catalog/catalog.h"
+#include "format/safetensors/note.h"
 #include "pickle/pickle.h"
 #include "text/text.h"
 
@@ -18,7 +18,7 @@ static void must(bool holds)
 		abort();
 }
 
-/* Every value has a place below the prefix, and a text. */
+/* Every value must have a path below the prefix, and a text. */
 static void check_entry(const struct ofs_catalog *cat,
     const struct ofs_entry *e, uint32_t prefix)
 {
@@ -37,7 +37,7 @@ static void check_entry(const struct ofs_catalog *cat,
 	ofs_buf_fini(&text);
 }
 
-/* A key has the path that was noted, or its own. */
+/* A key must have the path in the note, or its own. */
 static void check_paths(struct ofs_safetensors_note *note,
     struct ofs_catalog *cat, uint32_t prefix)
 {
@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 
 	if (n > UINT32_MAX)
 		return 0;
-	text = malloc(n + 1); /* of that size, for the sanitizers */
+	text = malloc(n + 1); /* exact, so that sanitizers see overruns */
 	cat = ofs_catalog_new(&dir, NULL);
 	must(text != NULL && cat != NULL);
 	memcpy(text, bytes, n);

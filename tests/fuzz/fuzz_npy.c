@@ -1,4 +1,4 @@
-/* fuzz_npy.c - headers of NumPy's arrays: a size that is told is the shape's */
+/* fuzz_npy.c - arbitrary .npy headers: the size must be that of shape and dtype */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

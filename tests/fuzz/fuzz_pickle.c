@@ -1,4 +1,4 @@
-/* fuzz_pickle.c - parse any bytes as a pickle, walk what came out, print it */
+/* fuzz_pickle.c - parse arbitrary bytes as a pickle, walk the values, print them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -19,10 +19,10 @@ static void must(bool holds)
 		abort();
 }
 
-/* Where bytes go that must be read but say nothing. */
+/* A sink for bytes that must be read but are not compared. */
 static volatile uint8_t sink;
 
-/* Every question that can be asked of a node. */
+/* Calls every accessor of a node. */
 static void ask(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct ofs_str m, name, s;
@@ -45,7 +45,7 @@ static void ask(const struct ofs_pickle *doc, uint32_t node)
 	must(ofs_pk_key(doc, node, ofs_pk_len(doc, node)) == OFS_NONE);
 }
 
-/* Part i of a node, of all that it refers to; false behind the last. */
+/* Child i of a node; false after the last. */
 static bool part(const struct ofs_pickle *doc, uint32_t node, uint32_t i,
     uint32_t *child)
 {
@@ -71,7 +71,7 @@ static bool part(const struct ofs_pickle *doc, uint32_t node, uint32_t i,
 	return i <= n + 2;
 }
 
-/* No path from the root is longer than the limit, so that none is endless. */
+/* No path from the root may be longer than the limit, so none is a cycle. */
 static void walk(const struct ofs_pickle *doc)
 {
 	struct {

@@ -1,4 +1,4 @@
-/* fuzz_torch.c - torch.save files: no element may lie outside its storage */
+/* fuzz_torch.c - arbitrary torch.save files: no element may lie outside its storage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -36,7 +36,7 @@ static void check(int good)
 		abort();
 }
 
-/* The last element of a shard is inside its extent. */
+/* The last element of a shard must lie inside its extent. */
 static void check_shard(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const struct ofs_shard *s)
 {
@@ -86,7 +86,7 @@ static void check_catalog(const struct ofs_catalog *cat, struct bytes *b)
 		check(cat->entries[i].path < cat->npaths);
 }
 
-/* doc is consumed. */
+/* Frees doc. */
 static void add(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct ofs_torch_archive *at, struct bytes *b)
 {
@@ -136,8 +136,8 @@ static void add_legacy(struct ofs_catalog *cat, struct bytes *b)
 	ofs_legacy_fini(&l);
 }
 
-/* A bare pickle gets storages made up for it: four keys, each the bytes of
- * the input itself, cut to sizes that tensors of the corpus have. */
+/* A bare pickle gets four storages: the bytes of the input itself, cut to sizes
+ * that tensors in the corpus have. */
 static void add_pickle(struct ofs_catalog *cat, struct bytes *b)
 {
 	struct ofs_torch_storage s[4];

@@ -1,4 +1,4 @@
-/* fuzz_units.c - any bytes as a units file */
+/* fuzz_units.c - arbitrary bytes as a units file */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,8 +15,8 @@ static void must(bool holds)
 		abort();
 }
 
-/* The ranks' slices of a parameter follow each other and are all of it. Where
- * the ranks are too many to ask each one, the first ones are asked. */
+/* The slices of the ranks must tile each parameter. Of very many ranks only the
+ * first are checked. */
 static void check_param(const struct ofs_flat *f, uint32_t i)
 {
 	uint32_t ranks = f->world < 64 ? f->world : 64;
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 
 	if (n > UINT32_MAX)
 		return 0;
-	text = malloc(n + 1); /* of that size, for the sanitizers */
+	text = malloc(n + 1); /* exact, so that sanitizers see overruns */
 	must(text != NULL);
 	memcpy(text, bytes, n);
 	if (ofs_units_parse(&u, "fuzz", text, (uint32_t)n, &err) == -1) {

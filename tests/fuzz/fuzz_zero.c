@@ -1,4 +1,4 @@
-/* fuzz_zero.c - any pickle as what DeepSpeed's files say of their layout */
+/* fuzz_zero.c - arbitrary pickles as the layout in DeepSpeed files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,8 +15,8 @@ static void must(bool holds)
 		abort();
 }
 
-/* The ranks' slices of a parameter follow each other and are all of it; of many
- * ranks the first ones are asked. */
+/* The slices of the ranks must tile each parameter. Of very many ranks only the
+ * first are checked. */
 static void check_param(const struct ofs_zero_layout *l, uint32_t param)
 {
 	uint32_t ranks = l->world < 64 ? l->world : 64;
@@ -63,7 +63,7 @@ static void check_optim(const struct ofs_zero_shapes *s,
 	ofs_zero_layout_fini(&l);
 }
 
-/* One dict is both files at once. */
+/* The same dict serves as model file and as optimizer file. */
 static void check(const struct ofs_pickle *doc)
 {
 	struct optimfs_error err = { 0 };

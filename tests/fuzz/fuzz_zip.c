@@ -1,4 +1,4 @@
-/* fuzz_zip.c - archives: no record may be found outside the bytes there are */
+/* fuzz_zip.c - arbitrary archives: no record may lie outside the input */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* replay.c - run a fuzz target over stored inputs, where there is no libFuzzer */
+/* replay.c - runs a fuzz target on stored inputs, without libFuzzer */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -14,10 +14,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* Inputs stay small; the limit is for the wrong argument. */
+/* Inputs are small; the limit catches a wrong argument. */
 #define INPUT_MAX ((size_t)64 << 20)
 
-/* In a block of just its size, so that a read past its end is seen. */
+/* In a block of the exact size, so that sanitizers see a read past its end. */
 static uint8_t *read_file(const char *path, size_t *n)
 {
 	FILE *f = fopen(path, "rb");
@@ -41,9 +41,10 @@ static void run_file(const char *path)
 	size_t n;
 	uint8_t *bytes = read_file(path, &n);
 
-	/* what fails does not come back */
+	/* A failing target does not return. */
 	diag("%s", path);
-	ok(LLVMFuzzerTestOneInput(bytes, n) == 0, "%zu bytes", n);
+	ok(LLVMFuzzerTestOneInput(bytes, n) == 0,
+	    "the target takes an input of %zu bytes", n);
 	free(bytes);
 }
 
@@ -74,7 +75,7 @@ static void run_path(const char *path)
 	free(entry);
 }
 
-/* The checkpoints of tests/data that NAME takes: tests/fuzz/seeds. */
+/* Runs the target on the files of tests/data that tests/fuzz/seeds prints. */
 static void run_seeds(const char *top, const char *name)
 {
 	char command[4096], path[4096];
@@ -93,8 +94,8 @@ static void run_seeds(const char *top, const char *name)
 		bail_out("%s failed", command);
 }
 
-/* fuzz_NAME.t without arguments takes its inputs from corpus/NAME, and from the
- * checkpoints of other tests. */
+/* Without arguments, fuzz_NAME.t takes its inputs from corpus/NAME and from
+ * tests/data. */
 static void run_corpus(void)
 {
 	const char *top = getenv("TOP_SRCDIR");

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """deepspeed.py - does DeepSpeed load what optimfs writes?
 
-usage: deepspeed.py again DIR NEW RANKS   a job of RANKS processes, whose model is
-                                          what DIR says of its parameters, loads
-                                          DIR and saves what it has to NEW
+usage: deepspeed.py again DIR NEW RANKS   a job of RANKS processes makes a model with
+                                          the parameters of DIR, loads DIR, and
+                                          saves to NEW
        deepspeed.py version               exit 0 where DeepSpeed can be used
 
-DIR has a checkpoint of ZeRO 1, 2 or 3 by as many ranks, or a universal one of
-any number. Whoever calls compares the trees of DIR and NEW. No accelerator is
-needed: PyTorch's gloo on processors.
+DIR is a checkpoint of ZeRO 1, 2 or 3 of RANKS ranks, or a universal one. The
+caller compares the trees of DIR and NEW. No accelerator is needed: PyTorch uses
+gloo on CPUs.
 """
 # SPDX-License-Identifier: Apache-2.0
 import glob
@@ -16,7 +16,7 @@ import os
 import re
 import sys
 
-# this script's own directory has a deepspeed.py, which is not the package
+# Not this script, which has the name of the package.
 sys.path[:] = [p for p in sys.path
                if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -54,7 +54,7 @@ def set_in(torch, module, name, value, buffer=False):
     return value
 
 
-# Stage 1 does not list parameters that are not trained.
+# Stage 1 does not list frozen parameters.
 def frozen(state, made):
     listed = state["frozen_param_shapes"]
     if listed is not None:
@@ -64,7 +64,7 @@ def frozen(state, made):
             name not in state["shared_params"]}
 
 
-# A model with these parameters, and its optimizer's groups.
+# Makes a model with these parameters, and the param groups of its optimizer.
 def build(torch, tag, universal):
     state = load(torch, sorted(glob.glob(tag + "/*model_states.pt"),
                                key=natural)[0])
@@ -119,7 +119,7 @@ def config(state, stage, dtype, universal):
     }
 
 
-# Gloo of older PyTorch moves no bfloat16: their bytes, then.
+# Gloo of older PyTorch has no bfloat16, so the bytes are sent.
 def move_bytes(torch):
     def raw(t):
         if not torch.is_tensor(t) or t.dtype != torch.bfloat16:
@@ -152,7 +152,7 @@ def move_bytes(torch):
 
     for name in ("broadcast", "all_gather"):
         wrap(name)
-    # gloo had no gathering into one tensor either
+    # Nor has it all_gather_into_tensor.
     for name in ("all_gather_into_tensor", "_all_gather_base"):
         if hasattr(torch.distributed, name):
             setattr(torch.distributed, name, into)

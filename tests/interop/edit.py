@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""edit.py - does PyTorch read what a mount for writing made of its files?
+"""edit.py - does PyTorch load the files that a read-write mount has changed?
 
 usage: edit.py OPTIMFS DIR CASE DATA    one case, in the empty directory DIR;
                                         DATA: the checkpoints of tests/data
        edit.py list                the names of the cases
 
-A case writes files with torch.save, mounts them, changes some through the
-mount as a shell would, unmounts, and loads them again: what was changed is what
-was written, and all else, types, order, sharing of storages and stored bytes
-included, is as it was. Exit status 1 at the first difference.
+A case writes files with torch.save, mounts them, makes changes through the mount
+as a shell would, unmounts, and loads the files again. The changes must be there.
+Everything else must be unchanged: types, order, shared storages and stored
+bytes. Exit status 1 at the first difference.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -32,7 +32,7 @@ Point = collections.namedtuple("Point", "x y")
 
 
 class Job:
-    """One checkpoint, a file, and the mount of it."""
+    """A checkpoint, which may be one file, and its mount."""
 
     def __init__(self, optimfs, where, data):
         self.optimfs, self.data, self.options = optimfs, data, "rw"
@@ -48,7 +48,7 @@ class Job:
         return os.path.join(self.mnt, *parts)
 
     def damage(self):
-        """What fsck finds: an edit adds nothing to it."""
+        """The findings of fsck; an edit must not add any."""
         done = subprocess.run([self.optimfs, "fsck", "--data", self.ck],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True)
@@ -63,7 +63,7 @@ class Job:
                         self.mnt], check=True)
 
     def commit(self):
-        """Why it failed, or nothing."""
+        """Commits; returns the message of a failure, or an empty string."""
         try:
             with open(self.path(".optimfs", "control"), "w") as f:
                 f.write("commit\n")
@@ -85,7 +85,7 @@ class Job:
             f.write(value + "\n")
 
     def put(self, parts, tensor, at=0, mode="r+b"):
-        """Bytes over those of a tensor, from element at on."""
+        """Overwrites bytes of a tensor, beginning with element at."""
         with open(self.path(*parts), mode) as f:
             f.seek(at * tensor.element_size())
             f.write(raw(tensor))
@@ -105,15 +105,14 @@ def raw(tensor):
 
 
 def load(file):
-    """What torch.save wrote: all of it, whatever its classes. These files are
-    our own."""
+    """torch.load with any class: the files were written by this test."""
     if "weights_only" in inspect.signature(torch.load).parameters:
         return torch.load(file, weights_only=False)
     return torch.load(file)
 
 
 def leaves(value, path=()):
-    """Tensors by where they are."""
+    """The tensors in a nested value, by path."""
     if isinstance(value, torch.Tensor):
         yield path, value
     elif isinstance(value, dict):
@@ -125,7 +124,7 @@ def leaves(value, path=()):
 
 
 def sharing(value):
-    """Which tensors are views of one storage, and where in it."""
+    """Which tensors are views of one storage, and their offsets in it."""
     groups = {}
     for path, t in leaves(value):
         if t.numel() > 0:
@@ -163,7 +162,7 @@ def check(got, want, stored=None):
 
 
 def sound(name):
-    """Info-ZIP's idea, and Python's, of the checksums."""
+    """Do unzip and zipfile accept the checksums?"""
     with zipfile.ZipFile(name) as z:
         assert z.testzip() is None, f"{z.testzip()}: checksum"
     done = subprocess.run(["unzip", "-tq", name], stdout=subprocess.PIPE,
@@ -177,7 +176,7 @@ def records(name):
 
 
 def untouched(before, after, but=()):
-    """Records of an archive that no edit was about have the bytes they had."""
+    """Do all records that were not edited have their old bytes?"""
     for name, data in before.items():
         if not name.endswith(tuple(but)):
             assert after.get(name) == data, f"{name} changed"
@@ -200,7 +199,7 @@ def model():
 
 
 def named(keys="name", plain=dict):
-    """What a training program saves, with what makes pickles hard."""
+    """A checkpoint as training programs save it, with difficult pickles."""
     net, shared = model()
     names = ["a", "b", "half"]
     state = {}
@@ -274,7 +273,7 @@ def edit_named(job, save, ids=False):
     job.umount()
     got = load(job.file())
     del want["args"], got["args"]
-    for d in (got, want):  # a dict's order is not that of a tree's files
+    for d in (got, want):  # a tree does not keep the order of a dict
         for s in d["optimizer"]["state"]:
             d["optimizer"]["state"][s] = dict(
                 sorted(d["optimizer"]["state"][s].items()))
@@ -286,8 +285,7 @@ def edit_named(job, save, ids=False):
 
 
 def changed(before, after):
-    """No more than the storages that were written may differ; how many may,
-    the case says by what check finds."""
+    """The records of storages that differ."""
     return [n for n in before if after.get(n) != before[n] and "data/" in n]
 
 
@@ -321,16 +319,16 @@ def case_legacy_protocol4(job):
 
 
 def case_memo(job):
-    """Removed and edited where the pickle has one thing in several places."""
+    """Removes and edits values that the pickle shares between places."""
     want = saver(job, pickle_protocol=4)(named(plain=collections.OrderedDict))
     job.mount()
-    for gone in ("embed", "first", "none"):  # the first uses of what is shared
+    for gone in ("embed", "first", "none"):  # where they are pickled
         os.unlink(job.path("model", gone))
         del want["model"][gone]
     os.rename(job.path("model", "head"), job.path("model", "tail"))
     want["model"] = collections.OrderedDict(
         ({"head": "tail"}.get(k, k), v) for k, v in want["model"].items())
-    for i in "01":  # one list
+    for i in "01":  # both are the same list
         job.text(("extra", "notes", i, "2", "deep"), '[0.5, "x"]')
         job.text(("extra", "notes", i, "1"), "17")
     want["notes"][0][1] = 17
@@ -345,7 +343,7 @@ def case_memo(job):
 
 
 def case_bytes(job):
-    """A tensor's bytes alone: its record's change, and its checksums."""
+    """An edit of tensor bytes changes one record and its checksums."""
     saver(job)(named())
     with open(job.file(), "rb") as f:
         old = f.read()
@@ -375,7 +373,7 @@ def case_bytes(job):
 
 
 def case_no_checksums(job):
-    """What never had checksums gets none, and PyTorch reads it."""
+    """An archive without checksums gets none, and PyTorch loads it."""
     value = saver(job)(named())
     with open(job.file(), "rb") as f:
         data = re.sub(b"(PK\7\10).{4}", b"\\1\0\0\0\0", f.read(), flags=re.S)
@@ -390,8 +388,8 @@ def case_no_checksums(job):
 
 
 def save_sparse(value, name, was, size):
-    """Save value with one storage of was bytes as one of size zeros, which the
-    file has a hole for; zip64 fields, no descriptors."""
+    """Saves value, with its storage of was bytes replaced by size zeros. The
+    zeros are a hole in the file; zip64 fields, no data descriptors."""
     torch.save(value, name)
     old = records(name)
     at, directory = 0, b""
@@ -404,7 +402,7 @@ def save_sparse(value, name, was, size):
                 data = data.replace(b"K" + bytes([was]), number)
                 n, crc = len(data), zlib.crc32(data)
             elif n == was:
-                n, crc, data = size, 1, b""  # nobody reads all of it
+                n, crc, data = size, 1, b""  # never read completely
             path = path.encode()
             start = at + 30 + len(path) + 20
             start += 4 + -(start + 4) % 64
@@ -430,7 +428,7 @@ def save_sparse(value, name, was, size):
 
 
 def case_offset4g(job):
-    """A record behind 4 GiB of another, which is a hole and stays one."""
+    """Edits a record behind a sparse one of 4 GiB, which stays sparse."""
     first, last = torch.randn(4, 3), torch.randn(2, 5)
     save_sparse({"first": first, "big": torch.zeros(77, dtype=torch.uint8),
                  "last": last}, job.file(), 77, (4 << 30) + 77)
@@ -462,7 +460,7 @@ def check_mount(job, want):
 
 
 def case_refused(job):
-    """A commit that cannot be changes nothing, and says which file."""
+    """A commit that fails changes nothing, and names the file."""
     want = saver(job)(named())
     with open(job.file(), "rb") as f:
         old = f.read()
@@ -483,7 +481,7 @@ def case_refused(job):
             assert f.read() == old, "the file changed"
         check_mount(job, want)
     job.umount()
-    # both at once agree
+    # Equal edits of tied tensors can be committed.
     job.mount()
     job.put(("model", "embed"), torch.zeros(6, 4))
     job.put(("model", "head"), torch.zeros(6, 4))
@@ -493,7 +491,7 @@ def case_refused(job):
 
 
 def case_mode(job):
-    """Mode, owner, group, attributes and other names of a file."""
+    """A commit keeps mode, owner, extended attributes and hard links."""
     saver(job)(named())
     os.chmod(job.file(), 0o640)
     if os.geteuid() == 0:
@@ -513,7 +511,7 @@ def case_mode(job):
 
 
 def case_link(job):
-    """A checkpoint that is given by way of a symbolic link."""
+    """The checkpoint is given as a symbolic link."""
     want = saver(job)(named())
     os.rename(job.ck, job.ck + ".real")
     os.symlink("ck.real", job.ck)
@@ -528,7 +526,7 @@ def case_link(job):
 
 
 class Shell:
-    """Any object of a class that is not here: what it was made of."""
+    """Stands for an object of a missing class: keeps its arguments and state."""
 
     def __new__(cls, *args):
         made = object.__new__(cls)
@@ -552,7 +550,7 @@ class Shell:
 
 
 class Reader(pickle.Unpickler):
-    """Everything but the plain kinds becomes a Shell."""
+    """Unpickles objects of all but the plain classes as Shells."""
 
     def __init__(self, file, load):
         super().__init__(file)
@@ -570,7 +568,7 @@ class Reader(pickle.Unpickler):
 
 
 def plain(value):
-    """Shells as what they hold, so that two can be compared."""
+    """Replaces Shells by their contents, to make values comparable."""
     if isinstance(value, Shell):
         return plain(value.plain())
     if isinstance(value, type):
@@ -584,7 +582,7 @@ def plain(value):
 
 
 def read_archive(data):
-    """What an archive holds, whatever its classes; data is its bytes."""
+    """The value in an archive, with Shells; data has the bytes of the archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as z:
         assert z.testzip() is None, f"{z.testzip()}: checksum"
         stored = {i.filename.split("/", 1)[1]: z.read(i)
@@ -595,7 +593,7 @@ def read_archive(data):
 
 
 def same_plain(got, want, path=()):
-    """Where two of what plain gives differ, as paths."""
+    """The paths at which two results of plain differ."""
     if type(got) is not type(want):
         return [path]
     if isinstance(want, dict):
@@ -627,8 +625,8 @@ def files_of(job):
 
 
 def case_rank_files(job):
-    """ShardedTensors: only what was edited differs, on the ranks that it is
-    on."""
+    """ShardedTensors: only the edited values differ, in the files of the ranks
+    that have them."""
     copy_of(job, "fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles")
     before = files_of(job)
     old = {n: plain(read_archive(d)) for n, d in before.items()}
@@ -652,7 +650,7 @@ def case_rank_files(job):
 
 
 def case_own_state(job):
-    """What each rank has for itself goes back to its own file."""
+    """A value of one rank is edited in the file of that rank."""
     for rank in range(3):
         torch.save({"model": {"w": torch.arange(4.0)}, "epoch": 1,
                     "rng": {"cpu": torch.full((5,), rank, dtype=torch.uint8),
@@ -675,7 +673,7 @@ def case_own_state(job):
 
 
 class Dcp:
-    """A DCP checkpoint, read by way of its index alone."""
+    """Reads a DCP checkpoint through its index."""
 
     def __init__(self, where):
         self.where = where
@@ -696,7 +694,7 @@ class Dcp:
         return self.kept[name][at["offset"]:at["offset"] + at["length"]]
 
     def values(self):
-        """Values by name, and for tensors chunks by offsets."""
+        """Values by name; a tensor is a dict of chunks by offsets."""
         found = {}
         for _, index, at in self.items:
             data = self.item(at)
@@ -711,7 +709,7 @@ class Dcp:
         return found
 
     def whole(self, fqn):
-        """A tensor of its chunks."""
+        """Joins the chunks of a tensor."""
         got = self.values()[fqn]
         if isinstance(got, torch.Tensor):
             return got
@@ -724,7 +722,7 @@ class Dcp:
 
 
 def case_dcp(job):
-    """Items of torch.save in a checkpoint of four ranks."""
+    """Edits of a DCP checkpoint of four ranks with torch.save items."""
     copy_of(job, "dcp_fsdp2_w4/ckpt")
     before, old = files_of(job), Dcp(job.ck)
     was = old.values()
@@ -771,7 +769,7 @@ def case_dcp(job):
 
 
 def case_safetensors(job):
-    """Bytes of one tensor, and nothing else of the file."""
+    """An edit of a safetensors file changes the bytes of one tensor only."""
     copy_of(job, "safetensors_plain/ckpt")
     (name, old), = files_of(job).items()
     n = int.from_bytes(old[:8], "little")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch2.py - do PyTorch 2.3 and later read what optimfs writes?
+"""torch2.py - does PyTorch 2.3 or later load what optimfs writes?
 
 usage: torch2.py dcp VIEW TREE [RANKS]   dcp.load, on RANKS processes
        torch2.py torch VIEW TREE         torch.load, plain and mmap=True (with an
@@ -7,8 +7,8 @@ usage: torch2.py dcp VIEW TREE [RANKS]   dcp.load, on RANKS processes
        torch2.py safetensors VIEW TREE   the safetensors package
        torch2.py version                 exit 0 where there is such a PyTorch
 
-VIEW is a view (dcp with keys=fqn), on a mount or copied; TREE the checkpoint's
-tree, copied: the ground truth. Exit status 1 at the first difference.
+VIEW is a view (dcp with keys=fqn) in a mount, or a copy of one. TREE is a copy of
+the checkpoint's tree, the reference. Exit status 1 at the first difference.
 """
 # SPDX-License-Identifier: Apache-2.0
 import os
@@ -32,7 +32,7 @@ def bytes_of(tensor):
 
 
 def check(tree, path, tensor):
-    """The file at path below tree holds the elements of tensor."""
+    """Checks that the file at path below tree has the elements of tensor."""
     with open(os.path.join(tree, *path), "rb") as f:
         want = f.read()
     name = "/".join(path)
@@ -47,7 +47,7 @@ def check(tree, path, tensor):
 
 
 def shards(size, dtype, mesh):
-    """An empty tensor of this process, cut along its first dimension."""
+    """An uninitialized DTensor, sharded along its first dimension."""
     import torch
     from torch.distributed.tensor import Shard, distribute_tensor
     return distribute_tensor(torch.zeros(size, dtype=dtype), mesh, [Shard(0)])
@@ -57,7 +57,7 @@ def load_dcp(view, tree, mesh):
     import torch
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-    # a Path: a string is refused where it cannot be written to
+    # As a Path: PyTorch rejects a string for a read-only directory.
     reader = dcp.FileSystemReader(pathlib.Path(view))
     index = reader.read_metadata()
     state = {}
@@ -99,7 +99,7 @@ def check_dcp(view, tree, ranks="1"):
         return
     import torch.multiprocessing as mp
     with tempfile.TemporaryDirectory() as scratch:
-        # forked: PyTorch is imported once
+        # Forked, so that PyTorch is imported only once.
         mp.start_processes(one_rank, nprocs=int(ranks), start_method="fork",
                            args=(int(ranks), scratch + "/store", view, tree))
 

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""torch_reader.py - checkpoints of any format into FSDP2 models
+"""torch_reader.py - does PyTorch load checkpoints of any format into FSDP2 models?
 
 usage: torch_reader.py CKPT EXPECTED RANKS [renamed|bfloat16|regrouped|recipe]
        torch_reader.py version           exit 0 where PyTorch is new enough
 
-Makes a model with the parameters of CKPT, shards it over RANKS processes by
-FSDP2, loads model and optimizer through optimfs.torch.StorageReader, and
-compares the sums of all of it with EXPECTED, the manifest of what the
-framework that wrote CKPT had. Then both this model and a plain one that was
-filled from the same values make two steps, and must stay equal bit by bit.
+Makes a model with the parameters of CKPT, shards it over RANKS processes with
+FSDP2, and loads model and optimizer through optimfs.torch.StorageReader. The
+checksums must be those in EXPECTED, the manifest of the framework that wrote
+CKPT. Then this model and an unsharded copy train two steps, and must stay equal
+bit by bit.
 
-renamed: the model calls its parameters otherwise (mapping=); bfloat16: its
-weights are in half precision; regrouped: its optimizer has the groups of
-CKPT in the opposite order; recipe: it is loaded as docs/python.md says. Exit status 1 at the first difference.
+renamed: the model has other parameter names (mapping=); bfloat16: its weights
+are bfloat16; regrouped: its optimizer has the groups of CKPT in reverse order;
+recipe: it is loaded by the recipe of docs/python.md. Exit status 1 at the first
+difference.
 """
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
@@ -33,7 +34,7 @@ def new_enough():
 
 
 def read_truth(path):
-    """(key below model or optim/state...) -> the entry of the manifest."""
+    """The entries of the manifest, by key below model or optim/state."""
     with open(path) as f:
         return {tuple(x["path"]): x for x in json.load(f)}
 
@@ -62,7 +63,7 @@ def build(shapes, trained, dtype):
 
 
 def part_of(full, like):
-    """A tensor that all ranks have, cut as like is: nothing is sent."""
+    """Shards a replicated tensor as like is sharded, without communication."""
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor._utils import (
         compute_local_shape_and_global_offset)
@@ -74,7 +75,7 @@ def part_of(full, like):
 
 
 def set_grads(model, step):
-    """Gradients that depend on names and positions alone."""
+    """Gradients that depend on names and positions only."""
     import torch
     from torch.distributed.tensor import DTensor
     for i, (name, p) in enumerate(sorted(model.named_parameters())):
@@ -87,13 +88,13 @@ def set_grads(model, step):
 
 def whole(t):
     import torch
-    if t.dtype == torch.bfloat16:  # which gloo does not gather
+    if t.dtype == torch.bfloat16:  # gloo cannot gather it
         return whole(t.float()).to(torch.bfloat16)
     return t.full_tensor() if hasattr(t, "full_tensor") else t
 
 
 def check_loaded(model, optimizer, truth, there, half):
-    """The loaded model and optimizer are what the framework had."""
+    """Compares the loaded model and optimizer with the manifest."""
     seen = 0
     for name, p in model.named_parameters():
         fp32 = truth.get(("optim", "state", there(name), "fp32"))
@@ -117,8 +118,8 @@ def check_loaded(model, optimizer, truth, there, half):
 
 
 def make_optimizer(model, groups):
-    """AdamW of the trained parameters, with other options than any
-    checkpoint has. groups: lists of names; without, there is one."""
+    """AdamW of the trained parameters, with options that no checkpoint has.
+    groups: lists of names; None: one group."""
     import torch
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
     params = [{"params": [named[n] for n in g]} for g in groups] or \
@@ -128,7 +129,7 @@ def make_optimizer(model, groups):
 
 
 def load(model, optimizer, path, mapping):
-    """Load what is at path; how many bytes were read for it."""
+    """Loads the checkpoint at path; returns the number of bytes read."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import (get_state_dict,
                                                          set_state_dict)
@@ -146,7 +147,7 @@ def load(model, optimizer, path, mapping):
 
 
 def load_by_recipe(model, optimizer, path):
-    """Run the recipe of docs/python.md, as it stands there."""
+    """Runs the recipe of docs/python.md as it is written there."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                         "..", "..", "docs", "python.md")
     with open(page) as f:
@@ -236,7 +237,7 @@ def main():
     path, manifest, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3])
     import torch.multiprocessing as mp
     with tempfile.NamedTemporaryFile() as f:
-        # forked: PyTorch is imported once
+        # Forked, so that PyTorch is imported only once.
         mp.start_processes(run, (ranks, f.name + ".store", path, manifest,
                                  "".join(sys.argv[4:])), nprocs=ranks,
                            start_method="fork")

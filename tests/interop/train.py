@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""train.py - does training go on, to the bit, from what optimfs wrote?
+"""train.py - does training resume, bit by bit, from what optimfs wrote?
 
 usage: train.py write KIND MESH DIR       train three steps and save to DIR
-       train.py tree DIR TREE [SECTION]   is TREE, a copy of the tree of what
-                                          was saved, what the job had?
+       train.py tree DIR TREE [SECTION]   has TREE, a copy of the tree of the
+                                          checkpoint, the state of the job?
        train.py resume KIND MESH DIR CHECKPOINT...
        train.py has KIND                  exit 0 where PyTorch has it, and is 2.6
                                           or later
 
-KIND is how a small model is spread over real processes: ddp, fsdp1, fsdp2,
-hsdp, tp (tensor parallel, below FSDP 2), or hf (fsdp2, of which only the model
-is saved, by HuggingFaceStorageWriter). MESH is a number of ranks, or for hsdp
+KIND says how a small model is distributed over real processes: ddp, fsdp1,
+fsdp2, hsdp, tp (tensor parallel inside FSDP2), or hf (fsdp2, where only the model
+is saved, by HuggingFaceStorageWriter). MESH is a number of ranks; for hsdp it is
 replicas x shards, for tp shards x slices.
 
-write makes DIR/ckpt by torch.distributed.checkpoint, and DIR/want.json: the
-SHA-256 of each whole tensor. For fsdp1 it makes DIR/ranks, too: the raw state
-of each rank, with DIR/units.json by contrib/dump_units.py.
+write makes DIR/ckpt with torch.distributed.checkpoint, and DIR/want.json with the
+SHA-256 of each whole tensor. For fsdp1 it also makes DIR/ranks, the raw state of
+each rank, and DIR/units.json with contrib/dump_units.py.
 
-resume loads DIR/ckpt on MESH, which is PyTorch's own reshard, and makes two
-steps; then from each CHECKPOINT a new model does the same, and loaded state,
-losses of all ranks and trained state are the same. A CHECKPOINT with files
-*.safetensors, too, is read by PyTorch's own reader of those.
+resume loads DIR/ckpt on MESH, so that PyTorch itself reshards, and trains two
+steps. Then a new model does the same from each CHECKPOINT. Loaded state, losses
+of all ranks and trained state must be equal. A CHECKPOINT with *.safetensors
+files is loaded with PyTorch's reader for them.
 """
 # SPDX-License-Identifier: Apache-2.0
 import hashlib
@@ -46,7 +46,7 @@ def has(kind):
 
 
 def cpu_fsdp2():
-    """FSDP 2 of PyTorch 2.6 lacks on a CPU what it has on a GPU."""
+    """Adds what FSDP2 of PyTorch 2.6 lacks on CPUs."""
     import torch
     import torch.distributed as dist
     if hasattr(torch.cpu.Stream, "record_event"):
@@ -78,14 +78,14 @@ def make_model():
 
 
 class Job:
-    """A model and its optimizer, spread over the processes of this group."""
+    """A model and its optimizer, distributed over the processes."""
 
     def __init__(self, kind, sizes):
         import torch
         import torch.distributed as dist
         from torch.distributed.device_mesh import init_device_mesh
         self.kind, self.rank = kind, dist.get_rank()
-        # the members of a group of tensor parallel ranks see the same data
+        # Tensor parallel ranks of one shard get the same data.
         slices = sizes[1] if kind == "tp" else 1
         self.part = (self.rank // slices, dist.get_world_size() // slices)
         model = make_model()
@@ -104,7 +104,7 @@ class Job:
             fully_shard(model[2], mesh=mesh, reshard_after_forward=False)
             self.model = fully_shard(model, mesh=mesh,
                                      reshard_after_forward=False)
-        # by default decay differs between groups, as it does in real jobs
+        # Different weight decay per group, as in real jobs.
         named = list(self.model.named_parameters())
         flat = [p for n, p in named if "bias" in n]
         rest = [p for n, p in named if "bias" not in n]
@@ -128,7 +128,7 @@ class Job:
                                             "2": RowwiseParallel()})
 
     def step(self, n):
-        """One step of training: the loss of this rank's part of the batch."""
+        """Trains one step; returns the loss of this rank's part of the batch."""
         import torch
         at, parts = self.part
         g = torch.Generator().manual_seed(n)
@@ -159,8 +159,8 @@ class Job:
         return state
 
     def hashes(self):
-        """What all ranks together have, on rank 0. Not full_state_dict=True,
-        of which PyTorch 2.14 gives exp_avg_sq for exp_avg with FSDP 1."""
+        """The whole state, on rank 0. Not with full_state_dict=True: there
+        PyTorch 2.14 returns exp_avg_sq for exp_avg with FSDP1."""
         return dict(digests(self.state()))
 
     def load(self, path):
@@ -168,7 +168,7 @@ class Job:
         from torch.distributed.checkpoint.state_dict import (
             set_model_state_dict, set_optimizer_state_dict)
         state = self.state()
-        # a Path: a string is refused where it cannot be written to
+        # As a Path: PyTorch rejects a string for a read-only directory.
         if list(path.glob("*.safetensors")):
             dcp.load(state["model"],
                      storage_reader=dcp.HuggingFaceStorageReader(str(path)))
@@ -210,7 +210,7 @@ class Job:
 
 
 def whole(tensor):
-    """The tensor of all ranks, on rank 0; on others it may be empty."""
+    """The whole tensor on rank 0; other ranks may get an empty one."""
     import torch
     if hasattr(tensor, "full_tensor"):
         return tensor.full_tensor()
@@ -228,7 +228,7 @@ def sha256(tensor):
 
 
 def digests(value, path=()):
-    """Leaves by path: the digest of tensors, the text of anything else."""
+    """Values by path: digests of tensors, the text of others."""
     import torch
     if isinstance(value, dict):
         for key, v in value.items():
@@ -284,12 +284,12 @@ def in_ranks(rank, run, kind, sizes, store, paths):
 
 
 def spread(run, kind, mesh, paths):
-    """run() on each rank. A trace is said backwards: a test's log has the
-    first lines of it."""
+    """run() on each rank. A traceback is printed in reverse, because a test log
+    has only the first lines."""
     import torch.multiprocessing as mp
     sizes = tuple(int(n) for n in mesh.split("x"))
     with tempfile.TemporaryDirectory() as scratch:
-        # forked: PyTorch is imported once
+        # Forked, so that PyTorch is imported only once.
         try:
             mp.start_processes(
                 in_ranks, nprocs=math.prod(sizes), start_method="fork",
@@ -299,7 +299,7 @@ def spread(run, kind, mesh, paths):
 
 
 def check_tree(where, tree, section=""):
-    """Tensors of want.json are the files of a tree, and no others are there."""
+    """Checks that a tree has the tensors of want.json and no others."""
     want = json.loads((where / "want.json").read_text())
     names = {n for n in want if n.startswith(section) and
              "/param_groups/" not in n}

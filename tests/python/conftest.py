@@ -1,4 +1,4 @@
-# conftest.py - what the tests of the Python package share; TAP from pytest
+# conftest.py - fixtures of the tests of the Python package, and TAP output
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -55,7 +55,7 @@ class Tap:
     """Prints a line of TAP for each test; everything else is a comment."""
 
     def __init__(self):
-        # Standard output is pytest's, which captures it.
+        # Not standard output, which pytest captures.
         self.out = os.fdopen(int(os.environ["OPTIMFS_TAP"]), "w", buffering=1)
         self.n = 0
 

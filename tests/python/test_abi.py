@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs and prototypes of optimfs._abi are those of the C header."""
+"""optimfs._abi has the structs and prototypes of the C header."""
 import ctypes
 import os
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing: all or nothing; views, diff."""
+"""optimfs.edit, optimfs.diff, and copies of views."""
 import os
 
 import optimfs
@@ -29,7 +29,7 @@ def test_an_edit_is_committed(copy):
         ck["model/layers.0.wq.weight"] = w
         ck["model/layers.1.wq.weight"][2:4, ::3] = 7
         ck["optim/state/norm.bias/step"] = 9
-        assert ck[LR] == 1e-5  # seen before it is published
+        assert ck[LR] == 1e-5  # visible before the commit
     with optimfs.open(path) as ck:
         assert ck[LR] == 1e-5
         assert ck.param_groups[0]["betas"] == [0.8, 0.99]
@@ -51,7 +51,7 @@ def test_an_exception_rolls_all_back(copy):
             ck["model/norm.bias"] = np.zeros(12)
             raise RuntimeError("mine")
     assert files(path) == before
-    with optimfs.edit(path) as ck:  # nothing stays that a writer trips over
+    with optimfs.edit(path) as ck:  # the next writer finds no lock
         assert ck[LR] == 1e-3
 
 

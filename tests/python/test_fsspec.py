@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fsspec file system."""
+"""optimfs as a file system of fsspec."""
 import pytest
 
 fsspec = pytest.importorskip("fsspec")
@@ -10,7 +10,7 @@ FSDP2 = "pytorch/dcp_fsdp2_w3/ckpt"
 @pytest.fixture
 def fs(data):
     from optimfs.fsspec import OptimfsFileSystem
-    # what the entry point does where the package is installed
+    # The entry point of an installed package registers it.
     fsspec.register_implementation("optimfs", OptimfsFileSystem, clobber=True)
     return fsspec.filesystem("optimfs", path=data(FSDP2))
 
@@ -28,7 +28,7 @@ def test_files_are_described(fs):
     info = fs.info("model/layers.0.wq.weight")
     assert info["size"] == 576 and info["type"] == "file"
     assert (info["dtype"], info["shape"]) == ("float32", "12,12")
-    # the size of a text is exact, though stat(2) gives a bound
+    # The size of a text is exact, although stat(2) gives an upper bound.
     assert fs.info("optim/param_groups/0/lr")["size"] == len("0.001\n")
 
 

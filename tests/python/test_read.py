@@ -132,7 +132,7 @@ def test_types_that_numpy_lacks_are_never_raw_bytes(data, monkeypatch):
 
 def test_ml_dtypes_is_used_where_it_is(data, monkeypatch):
     class Fake:
-        bfloat16 = np.float16  # of the same size: only the choice is tested
+        bfloat16 = np.float16  # has the same size, which is enough here
     monkeypatch.setitem(sys.modules, "ml_dtypes", Fake)
     with optimfs.open(data("pytorch/dcp_dtypes/ckpt")) as ck:
         t = ck["model/t.bfloat16"]
@@ -141,7 +141,7 @@ def test_ml_dtypes_is_used_where_it_is(data, monkeypatch):
         assert t.numpy("float32").dtype == np.float32
 
 
-FLOAT8 = {  # from the tables of OCP's and of IEEE's formats
+FLOAT8 = {  # from the specifications of OCP and IEEE
     "float8_e4m3fn": {0x38: 1, 0x7E: 448, 0x01: 2.0**-9, 0xB8: -1},
     "float8_e5m2": {0x3C: 1, 0x7B: 57344, 0x01: 2.0**-16, 0x7C: float("inf")},
     "float8_e4m3fnuz": {0x40: 1, 0x7F: 240, 0x01: 2.0**-10},
@@ -214,13 +214,13 @@ def test_a_slice_reads_what_it_covers(safetensors):
 
 
 def test_small_gaps_are_read_along():
-    # a row of 16 elements of which 4 are wanted: one read, four pieces
+    # 4 elements of each row of 16: one read for four pieces
     box = (range(4), range(4))
     assert list(_box.reads((4, 16), box, 4, 1 << 20)) == [
         (0, 3 * 64 + 16, [(i * 64, i * 16, 16) for i in range(4)])]
-    # but no more than fits
+    # A read has at most the size of the buffer.
     assert len(list(_box.reads((4, 16), box, 4, 100))) == 2
-    # and large ones are not
+    # Large pieces are read one by one.
     assert len(list(_box.reads((4, 1024), box, 4, 1 << 20))) == 4
 
 
@@ -290,7 +290,7 @@ def test_a_closed_checkpoint_says_so(data):
     f = ck.open("model/norm.bias")
     ck.close()
     ck.close()
-    assert f.read() != b""  # what is open stays so
+    assert f.read() != b""  # an open file can still be read
     f.seek(0)
     f.close()
     with pytest.raises(ValueError, match="closed"):
@@ -395,7 +395,7 @@ def test_what_is_long_is_read_by_several_threads(data, monkeypatch):
             monkeypatch.setattr(_tree, "READERS", readers)
             assert t.numpy().tobytes() == want
             assert t[1:3].tobytes() == t.numpy()[1:3].tobytes()
-        with ck.open(path) as f:  # the end of the file comes within a piece
+        with ck.open(path) as f:  # the file ends before the buffer is full
             f.seek(-250, os.SEEK_END)
             buffer = bytearray(1000)
             assert f.readinto(buffer) == 250

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes of docs/python.md run as they stand there, one after the other.
+"""The recipes of docs/python.md run in the order of the page.
 
-The words behind ```python are the modules that one needs. Those that need a
+The words after ```python are the modules that the recipe needs. Recipes with a
 process group are run by tests/interop/torch_reader.py.
 """
 import os
@@ -23,7 +23,7 @@ RECIPES = [(" ".join(re.findall("^##+ (.*)", TEXT[:m.start()], re.M)[-1:]),
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A directory with the checkpoints that the page names."""
+    """A directory with the checkpoints that the page mentions."""
     at = tmp_path_factory.mktemp("recipes")
     step = at / "step-1000"
     shutil.copytree(os.path.join(conftest.DATA, "pytorch/dcp_fsdp2_w4/ckpt"),
@@ -37,7 +37,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def names():
-    """What the recipes before have defined."""
+    """The names that earlier recipes have defined."""
     return {"__name__": "recipes"}
 
 
@@ -49,7 +49,7 @@ def test_recipe(i, place, names, monkeypatch):
         pytest.skip("needs a process group: torch_reader.t")
     for module in needs:
         there = pytest.importorskip(module)
-        if module == "fsspec":  # what the entry point of the package does
+        if module == "fsspec":  # the entry point of an installed package registers it
             there.register_implementation(
                 "optimfs", "optimfs.fsspec.OptimfsFileSystem", clobber=True)
     monkeypatch.chdir(place)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors for PyTorch, any version; tests/interop/torch_reader.py has the
-rest."""
+"""Tensors for any version of PyTorch; tests/interop/torch_reader.py tests the
+StorageReader."""
 import os
 import re
 
@@ -75,11 +75,11 @@ def test_load_maps_what_a_file_has_in_one_piece(tmp_path, data):
     path = str(tmp_path / "st")
     with optimfs.open(path) as ck:
         sd = optimfs.torch.load(ck, mmap=True)
-        # bytes that were read are not those of tensors
+        # Tensors are mapped; only metadata was read.
         assert ck.stats()["local.read_bytes"] < ck.info()["bytes"]["logical"]
         for name, t in sd["model"].items():
             assert bytes_of(t) == ck["model/" + name].tobytes()
-        sd["model"]["norm.bias"].zero_()  # private
+        sd["model"]["norm.bias"].zero_()  # a private copy
         assert any(ck["model/norm.bias"].tobytes())
     with open("/proc/self/maps") as f:
         assert re.search(re.escape(path), f.read())

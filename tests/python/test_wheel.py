@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installing: from the tree and from a wheel, in a fresh venv, offline."""
+"""Installation from the tree and from a wheel into a new venv, offline."""
 import os
 import subprocess
 import sys
