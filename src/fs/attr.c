@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fs/overlay_nodes.h"
+#include "fs/edited.h"
 #include "fs/view.h"
 
 /* Mixes two inode numbers into one. The root of a mirror keeps its own
@@ -28,7 +28,7 @@ uint64_t ofs_at_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 	if (ofs_at_static(snap, at))
 		return snap->static_ino[at.index - snap->tree.n];
 	if (ofs_at_made(snap, at))
-		return ofs_overlay_ino(snap, at);
+		return ofs_edited_ino(snap, at);
 	if (at.space == OFS_SPACE_TREE)
 		return snap->tree.node[at.index].ino;
 	if (at.index == 0)
@@ -150,7 +150,7 @@ static void changeable(const struct ofs_snapshot *snap, struct ofs_at at,
 	if (ofs_at_static(snap, at))
 		return;
 	attr->moves =
-	    at.space != OFS_SPACE_TREE || ofs_overlay_moves(snap, at.index);
+	    at.space != OFS_SPACE_TREE || ofs_edited_moves(snap, at.index);
 	attr->shared = at.space != OFS_SPACE_TREE ||
 	    (e != NULL &&
 		ofs_entry_is_text(snap->cat,
@@ -192,7 +192,7 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 	if (ofs_at_made(snap, at) ||
 	    (dir && snap->overlay != NULL && is_edited(at) &&
 		!ofs_at_static(snap, at)))
-		return ofs_overlay_attr(snap, at, attr, err);
+		return ofs_edited_attr(snap, at, attr, err);
 	if (dir)
 		return 0;
 	if (ofs_at_is_view(at)) {
@@ -206,7 +206,7 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 		return -1;
 	source_attr(snap, ofs_at_entry(snap, at), attr);
 	return snap->overlay != NULL && is_edited(at)
-	    ? ofs_overlay_attr(snap, at, attr, err)
+	    ? ofs_edited_attr(snap, at, attr, err)
 	    : 0;
 }
 

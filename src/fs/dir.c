@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "detect/view_name.h"
-#include "fs/overlay_nodes.h"
+#include "fs/edited.h"
 #include "fs/view.h"
 #include "layout/render.h"
 
@@ -140,7 +140,7 @@ static int do_readdir(struct listing *l, uint64_t dir)
 	if (ofs_at_is_view(at))
 		ret = list_view(l, at, start);
 	else if (!ofs_at_static(snap, at) && snap->overlay != NULL)
-		ret = ofs_overlay_list(snap, at, start, give_edited, l, err);
+		ret = ofs_edited_list(snap, at, start, give_edited, l, err);
 	else if (!ofs_at_static(snap, at))
 		ret = list_tree(l, at, start);
 	else if (at.index - snap->tree.n == OFS_STATIC_VIEW)

@@ -44,7 +44,7 @@ uint64_t ofs_file_size(const struct optimfs_file *file)
 {
 	uint64_t size;
 
-	if (file->snap->overlay != NULL && ofs_overlay_size(file, &size))
+	if (file->snap->overlay != NULL && ofs_file_staged_size(file, &size))
 		return size;
 	return file->size;
 }
@@ -116,7 +116,7 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 	if (ofs_at_is_view(file->at))
 		return open_view(file, err);
 	if (ofs_at_made(file->snap, file->at))
-		return ofs_overlay_open_made(file, err);
+		return ofs_file_open_made(file, err);
 	return ofs_at_static(file->snap, file->at) ? open_static(file, err)
 						   : open_mirrored(file, err);
 }
@@ -124,7 +124,7 @@ static int open_any(struct optimfs_file *file, struct optimfs_error *err)
 /* Releases what the file reads from. */
 static void empty_file(struct optimfs_file *file)
 {
-	ofs_overlay_close(file);
+	ofs_file_close_staged(file);
 	ofs_composition_fini(&file->comp);
 	ofs_blob_unref(file->blob);
 	ofs_view_close(file->view);

@@ -66,7 +66,7 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 {
 	struct ofs_snapshot *snap = r->file->snap;
 	const struct ofs_tensor *t = &r->cat->tensors[p->tensor];
-	struct ofs_overlay_file *f = ofs_overlay_staged(r->file, p->tensor);
+	struct ofs_overlay_file *f = ofs_file_staged(r->file, p->tensor);
 	struct gaps h = { r, p, t, first };
 	int ret;
 
@@ -132,7 +132,7 @@ static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 	    (p->dtype != r->cat->tensors[p->tensor].dtype ||
 		(snap->overlay != NULL &&
 		    (ofs_overlay_is_template(snap->overlay) ||
-			ofs_overlay_staged(r->file, p->tensor) != NULL)));
+			ofs_file_staged(r->file, p->tensor) != NULL)));
 }
 
 /* Reads adjacent pieces without layers in one plan. */
@@ -313,7 +313,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 		return ofs_no_memory(err);
 	if (file->view == NULL && off + len > file->comp.size) {
 		done = off < file->comp.size ? file->comp.size - off : 0;
-		ret = ofs_overlay_read_behind(file, buf + done, len - done,
+		ret = ofs_file_read_behind(file, buf + done, len - done,
 		    off + done, err);
 		if (ret == -1)
 			ofs_file_failed(file->snap, file->at, off + done,
@@ -347,7 +347,7 @@ static ssize_t read_staged(struct optimfs_file *file, void *buf, size_t len,
 
 	if (err == NULL)
 		err = &own;
-	n = ofs_overlay_read(file, buf, len, off, err);
+	n = ofs_file_read_staged(file, buf, len, off, err);
 	return n == -1 ? ofs_file_failed(file->snap, file->at, off, len, err)
 		       : n;
 }

@@ -229,7 +229,7 @@ struct optimfs_file {
 	/* For a file that is new or open for writing: staged bytes, size limit,
 	 * pending error. */
 	struct ofs_overlay_file *staged;
-	struct ofs_overlay_npy *npy;
+	struct ofs_file_npy *npy;
 	bool writes, control;
 	bool lost; /* a commit removed it */
 	uint64_t limit;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/overlay_nodes.h"
+#include "fs/edited.h"
 #include "fs/view.h"
 
 static int at_of(const struct ofs_snapshot *snap, uint64_t node,
@@ -25,7 +25,7 @@ static int at_of(const struct ofs_snapshot *snap, uint64_t node,
 	if (space < snap->nspaces && snap->overlay != NULL &&
 	    ofs_at_made(snap, view)) {
 		*at = view;
-		return ofs_overlay_has(snap, view, err);
+		return ofs_edited_has(snap, view, err);
 	}
 	if (space >= snap->nspaces || (node & UINT32_MAX) == 0 || index >= n)
 		return optimfs_fail(err, ENOENT, "no node %llu",
@@ -99,7 +99,7 @@ void ofs_at_path(const struct ofs_snapshot *snap, struct ofs_at at, char *path,
 		snprintf(path + n, size - n, "/%s", below);
 		return;
 	}
-	if (snap->overlay != NULL && ofs_overlay_at_path(snap, at, path, size))
+	if (snap->overlay != NULL && ofs_edited_path(snap, at, path, size))
 		return;
 	if (ofs_at_made(snap, at)) {
 		snprintf(path, size, "(removed)");
@@ -144,7 +144,7 @@ bool ofs_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 	if (ofs_at_is_view(at))
 		return ofs_view_is_dir(snap, at);
 	if (ofs_at_made(snap, at))
-		return ofs_overlay_at_is_dir(snap, at);
+		return ofs_edited_is_dir(snap, at);
 	if (!ofs_at_static(snap, at))
 		return snap->tree.node[at.index].entry == OFS_NONE;
 	s = &ofs_static_nodes[at.index - snap->tree.n];
@@ -219,7 +219,7 @@ static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
 		return 1;
 	}
 	if (snap->overlay != NULL)
-		return ofs_overlay_lookup(snap, dir, name, at, err);
+		return ofs_edited_lookup(snap, dir, name, at, err);
 	index = ofs_mirror_find(snap, s, dir.index, name);
 	if (index == OFS_NONE || ofs_space_has(snap, s, index, NULL) != 1)
 		return 0;

@@ -329,7 +329,7 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	if (tensor >= snap->cat->ntensors)
 		f = v->edition->ops->staged(v->edition, tensor);
 	else if (ofs_fetch_elements(&snap->reader, t, 0, 1, out, err) == 0)
-		f = ofs_overlay_staged(&reader, tensor);
+		f = ofs_file_staged(&reader, tensor);
 	else
 		return -1;
 	return f == NULL ? 0

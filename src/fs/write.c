@@ -84,7 +84,7 @@ static int open_rw(struct ofs_snapshot *snap, struct ofs_at at, bool truncate,
 
 	if (ofs_file_open(snap, at, &f, err) == -1)
 		return -1;
-	ret = ofs_overlay_open_write(f, truncate, err);
+	ret = ofs_file_begin_write(f, truncate, err);
 	if (ret == -1) {
 		ofs_file_failed(snap, at, 0, 0, err);
 		optimfs_file_close(f);
@@ -132,7 +132,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 	int ret;
 
 	if (file->at.space == OFS_SPACE_NPY)
-		return ofs_overlay_npy_write(file, buf, len, off, err);
+		return ofs_file_npy_write(file, buf, len, off, err);
 	if (f->text) {
 		pthread_rwlock_wrlock(&f->lock);
 		ret = ofs_overlay_text_write(e, f, buf, len, off, err);
@@ -192,14 +192,14 @@ int optimfs_file_write(struct optimfs_file *file, const void *buf, size_t len,
 	return ret;
 }
 
-int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
+int ofs_file_resize(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
 	struct ofs_overlay_file *f = file->staged;
 	int ret;
 
 	if (file->at.space == OFS_SPACE_NPY)
-		return ofs_overlay_npy_resize(file, size, err);
+		return ofs_file_npy_resize(file, size, err);
 	if (f->text) {
 		pthread_rwlock_wrlock(&f->lock);
 		ret =
@@ -229,7 +229,7 @@ int ofs_file_truncate(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, EBADF, "not open for writing");
 	if (over(file->snap, err) == -1)
 		return -1;
-	ret = ofs_overlay_truncate(file, size, err);
+	ret = ofs_file_resize(file, size, err);
 	return ret == 0 ? 0 : remember(file, 0, 0, err);
 }
 
@@ -292,7 +292,7 @@ static int accept_any(struct optimfs_file *file, struct optimfs_error *err)
 	struct ofs_overlay_file *f = file->staged;
 
 	if (file->npy != NULL)
-		return ofs_overlay_npy_accept(file, err);
+		return ofs_file_npy_accept(file, err);
 	if (f->text)
 		return accept_text(file, err);
 	return f->entry == OFS_NONE ? check_made(file, err) : 0;

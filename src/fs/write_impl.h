@@ -3,7 +3,7 @@
 #ifndef OFS_FS_WRITE_IMPL_H
 #define OFS_FS_WRITE_IMPL_H
 
-#include "fs/overlay_nodes.h"
+#include "fs/edited.h"
 #include "fs/write_open.h"
 #include "overlay/overlay_impl.h"
 
@@ -29,7 +29,7 @@ int ofs_file_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err);
 int ofs_file_flush(struct optimfs_file *file, struct optimfs_error *err);
 /* The file must be open for writing. */
-int ofs_overlay_truncate(struct optimfs_file *file, uint64_t size,
+int ofs_file_resize(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err);
 
 #endif

@@ -24,16 +24,16 @@
 #define HEADER_MAX 65536u
 #define COPY_STEP  (1u << 20)
 
-struct ofs_overlay_npy {
+struct ofs_file_npy {
 	pthread_mutex_t lock;
 	int fd;
 	bool fresh; /* written since it was last accepted */
 };
 
-int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
+int ofs_file_npy_begin(struct optimfs_file *file, bool anew,
     struct optimfs_error *err)
 {
-	struct ofs_overlay_npy *npy;
+	struct ofs_file_npy *npy;
 	struct ofs_overlay_form form;
 
 	ofs_overlay_form(file->snap->overlay, file->at.index, &form);
@@ -52,7 +52,7 @@ int ofs_overlay_npy_begin(struct optimfs_file *file, bool anew,
 	return 0;
 }
 
-void ofs_overlay_npy_end(struct optimfs_file *file)
+void ofs_file_npy_end(struct optimfs_file *file)
 {
 	if (file->npy == NULL)
 		return;
@@ -62,17 +62,17 @@ void ofs_overlay_npy_end(struct optimfs_file *file)
 	file->npy = NULL;
 }
 
-uint64_t ofs_overlay_npy_size(const struct optimfs_file *file)
+uint64_t ofs_file_npy_size(const struct optimfs_file *file)
 {
 	struct stat st;
 
 	return fstat(file->npy->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
 }
 
-ssize_t ofs_overlay_npy_read(struct optimfs_file *file, void *buf, size_t len,
+ssize_t ofs_file_npy_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	uint64_t size = ofs_overlay_npy_size(file);
+	uint64_t size = ofs_file_npy_size(file);
 
 	if (off >= size)
 		return 0;
@@ -113,8 +113,8 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 	return ofs_overlay_file_write(e, file->staged, buf + n, len, off, err);
 }
 
-int ofs_overlay_npy_write(struct optimfs_file *file, const void *buf,
-    size_t len, uint64_t off, struct optimfs_error *err)
+int ofs_file_npy_write(struct optimfs_file *file, const void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
 {
 	if (file->npy == NULL)
 		return write_through(file, buf, len, off, err);
@@ -126,7 +126,7 @@ int ofs_overlay_npy_write(struct optimfs_file *file, const void *buf,
 	return 0;
 }
 
-int ofs_overlay_npy_resize(struct optimfs_file *file, uint64_t size,
+int ofs_file_npy_resize(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
 	uint64_t now;
@@ -137,8 +137,8 @@ int ofs_overlay_npy_resize(struct optimfs_file *file, uint64_t size,
 		return optimfs_fail(err, errno, "OFS801 npy: %m");
 	}
 	if (size == 0)
-		return ofs_overlay_npy_begin(file, true, err);
-	if (ofs_overlay_size(file, &now) && now == size)
+		return ofs_file_npy_begin(file, true, err);
+	if (ofs_file_staged_size(file, &now) && now == size)
 		return 0;
 	return optimfs_fail(err, EINVAL,
 	    "OFS816 a .npy is written whole, or in place");
@@ -369,7 +369,7 @@ static int say_element(struct optimfs_file *file, const struct header *h,
 static int accept(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_overlay *e = file->snap->overlay;
-	uint64_t size = ofs_overlay_npy_size(file);
+	uint64_t size = ofs_file_npy_size(file);
 	struct header h;
 	int ret;
 
@@ -384,9 +384,9 @@ static int accept(struct optimfs_file *file, struct optimfs_error *err)
 				: copy_elements(file, h.len, size - h.len, err);
 }
 
-int ofs_overlay_npy_accept(struct optimfs_file *file, struct optimfs_error *err)
+int ofs_file_npy_accept(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay_npy *npy = file->npy;
+	struct ofs_file_npy *npy = file->npy;
 	int ret = 0;
 
 	if (npy == NULL)

@@ -23,7 +23,7 @@ static bool has_name(const struct optimfs_file *file)
 	    file->at.index < file->snap->tree.n;
 }
 
-struct ofs_overlay_file *ofs_overlay_staged(const struct optimfs_file *file,
+struct ofs_overlay_file *ofs_file_staged(const struct optimfs_file *file,
     uint32_t tensor)
 {
 	struct ofs_overlay *e = file->snap->overlay;
@@ -73,16 +73,16 @@ static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 	return file->blob == NULL ? -1 : 0;
 }
 
-int ofs_overlay_open_made(struct optimfs_file *file, struct optimfs_error *err)
+int ofs_file_open_made(struct optimfs_file *file, struct optimfs_error *err)
 {
-	if (ofs_overlay_at_is_dir(file->snap, file->at))
+	if (ofs_edited_is_dir(file->snap, file->at))
 		return optimfs_fail(err, EISDIR, "is a directory");
 	if (file->at.space == OFS_SPACE_NPY && made_header(file, err) == -1)
 		return -1;
 	return attach(file, false, err);
 }
 
-int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
+int ofs_file_begin_write(struct optimfs_file *file, bool truncate,
     struct optimfs_error *err)
 {
 	int ret = 0;
@@ -99,9 +99,9 @@ int ofs_overlay_open_write(struct optimfs_file *file, bool truncate,
 		pthread_rwlock_unlock(&file->snap->overlay->names);
 	}
 	if (file->at.space == OFS_SPACE_NPY)
-		ret = ofs_overlay_npy_begin(file, truncate, err);
+		ret = ofs_file_npy_begin(file, truncate, err);
 	else if (truncate)
-		ret = ofs_overlay_truncate(file, 0, err);
+		ret = ofs_file_resize(file, 0, err);
 	return ret;
 }
 
@@ -121,7 +121,7 @@ static bool is_removed(const struct ofs_overlay *e,
 	    ofs_overlay_node(e, f->index)->parent == OFS_NONE;
 }
 
-void ofs_overlay_close(struct optimfs_file *file)
+void ofs_file_close_staged(struct optimfs_file *file)
 {
 	struct ofs_overlay_file *f = file->staged;
 	struct ofs_overlay *e = file->snap->overlay;
@@ -129,7 +129,7 @@ void ofs_overlay_close(struct optimfs_file *file)
 
 	if (f == NULL)
 		return;
-	ofs_overlay_npy_end(file);
+	ofs_file_npy_end(file);
 	pthread_rwlock_wrlock(&e->names);
 	f->opens--;
 	if (file->writes)
@@ -165,11 +165,10 @@ static struct ofs_overlay_file *staged_of(const struct optimfs_file *file)
 		return file->staged;
 	t = ofs_entry_tensor(file->snap->cat,
 	    ofs_at_entry(file->snap, file->at));
-	return ofs_overlay_staged(file,
-	    (uint32_t)(t - file->snap->cat->tensors));
+	return ofs_file_staged(file, (uint32_t)(t - file->snap->cat->tensors));
 }
 
-int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
+int ofs_file_read_behind(const struct optimfs_file *file, void *buf,
     uint64_t len, uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_overlay_file *f = staged_of(file);
@@ -181,12 +180,12 @@ int ofs_overlay_read_behind(const struct optimfs_file *file, void *buf,
 	    off + len - head, 0, err);
 }
 
-bool ofs_overlay_size(const struct optimfs_file *file, uint64_t *size)
+bool ofs_file_staged_size(const struct optimfs_file *file, uint64_t *size)
 {
 	struct ofs_overlay_file *f = staged_of(file);
 
 	if (file->npy != NULL) {
-		*size = ofs_overlay_npy_size(file);
+		*size = ofs_file_npy_size(file);
 		return true;
 	}
 	if (f == NULL)
@@ -224,13 +223,13 @@ static ssize_t read_text(struct optimfs_file *file, void *buf, size_t len,
 	return (ssize_t)n;
 }
 
-ssize_t ofs_overlay_read(struct optimfs_file *file, void *buf, size_t len,
+ssize_t ofs_file_read_staged(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	uint64_t head = head_of(file), n = 0;
 
 	if (file->npy != NULL)
-		return ofs_overlay_npy_read(file, buf, len, off, err);
+		return ofs_file_npy_read(file, buf, len, off, err);
 	if (file->staged->text)
 		return read_text(file, buf, len, off, err);
 	if (file->at.space == OFS_SPACE_NPY && head == 0)

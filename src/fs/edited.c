@@ -1,8 +1,8 @@
-/* overlay_nodes.c - names and attributes of nodes in an edited tree */
+/* edited.c - names and attributes of nodes that a writer has changed */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fs/overlay_nodes.h"
+#include "fs/edited.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static bool mirrors_made(uint32_t space)
 	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
 }
 
-int ofs_overlay_has(const struct ofs_snapshot *snap, struct ofs_at at,
+int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
 	const struct ofs_overlay *e = snap->overlay;
@@ -38,7 +38,7 @@ int ofs_overlay_has(const struct ofs_snapshot *snap, struct ofs_at at,
 	return ret;
 }
 
-bool ofs_overlay_moves(const struct ofs_snapshot *snap, uint32_t index)
+bool ofs_edited_moves(const struct ofs_snapshot *snap, uint32_t index)
 {
 	const struct ofs_overlay *e = snap->overlay;
 	bool moves = ofs_overlay_is_made(e, index);
@@ -50,7 +50,7 @@ bool ofs_overlay_moves(const struct ofs_snapshot *snap, uint32_t index)
 	return moves;
 }
 
-bool ofs_overlay_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
+bool ofs_edited_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	bool dir;
 
@@ -114,7 +114,7 @@ static uint32_t find_in(const struct ofs_snapshot *snap,
 	return v != NULL && v->gone ? OFS_NONE : index;
 }
 
-int ofs_overlay_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
+int ofs_edited_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, struct ofs_at *at, struct optimfs_error *err)
 {
 	struct ofs_space *s = &snap->space[dir.space];
@@ -167,8 +167,8 @@ static int collect(void *ctx, uint32_t child, const char *name,
 	return b->n == sizeof(b->entry) / sizeof(b->entry[0]);
 }
 
-int ofs_overlay_list(struct ofs_snapshot *snap, struct ofs_at dir,
-    uint64_t start, ofs_overlay_list_fn *each, void *ctx,
+int ofs_edited_list(struct ofs_snapshot *snap, struct ofs_at dir,
+    uint64_t start, ofs_edited_list_fn *each, void *ctx,
     struct optimfs_error *err)
 {
 	struct batch *b = calloc(1, sizeof(*b));
@@ -200,7 +200,7 @@ int ofs_overlay_list(struct ofs_snapshot *snap, struct ofs_at dir,
 	return ret;
 }
 
-bool ofs_overlay_at_path(const struct ofs_snapshot *snap, struct ofs_at at,
+bool ofs_edited_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char *path, size_t size)
 {
 	const char *top = ofs_static_nodes[OFS_STATIC_TOP].name;
@@ -224,7 +224,7 @@ bool ofs_overlay_at_path(const struct ofs_snapshot *snap, struct ofs_at at,
 	return own != NULL;
 }
 
-uint64_t ofs_overlay_ino(const struct ofs_snapshot *snap, struct ofs_at at)
+uint64_t ofs_edited_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	uint64_t ino;
 
@@ -300,7 +300,7 @@ static int edited_attr(struct ofs_snapshot *snap, struct ofs_at at,
 	return 0;
 }
 
-int ofs_overlay_attr(struct ofs_snapshot *snap, struct ofs_at at,
+int ofs_edited_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	int ret;

@@ -1,7 +1,7 @@
-/* overlay_nodes.h - names and attributes of nodes in an edited tree */
+/* edited.h - names and attributes of nodes that a writer has changed */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FS_OVERLAY_NODES_H
-#define OFS_FS_OVERLAY_NODES_H
+#ifndef OFS_FS_EDITED_H
+#define OFS_FS_EDITED_H
 
 #include "fs/fs.h"
 #include "overlay/overlay.h"
@@ -9,27 +9,27 @@
 /* Indexes are those of tree nodes; added nodes come after the static ones. */
 
 /* Does the node exist? ESTALE: an abort removed it. */
-int ofs_overlay_has(const struct ofs_snapshot *snap, struct ofs_at at,
+int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err);
 /* Would an abort change its name? */
-bool ofs_overlay_moves(const struct ofs_snapshot *snap, uint32_t index);
-bool ofs_overlay_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at);
+bool ofs_edited_moves(const struct ofs_snapshot *snap, uint32_t index);
+bool ofs_edited_is_dir(const struct ofs_snapshot *snap, struct ofs_at at);
 /* 1: found; 0: no such name. */
-int ofs_overlay_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
+int ofs_edited_lookup(struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, struct ofs_at *at, struct optimfs_error *err);
 /* Lists the children of a directory in the order of position: those of the
  * checkpoint by name, then the added ones in the order of creation. */
-typedef int ofs_overlay_list_fn(void *ctx, struct ofs_at at, const char *name,
+typedef int ofs_edited_list_fn(void *ctx, struct ofs_at at, const char *name,
     uint64_t position);
-int ofs_overlay_list(struct ofs_snapshot *snap, struct ofs_at dir,
-    uint64_t start, ofs_overlay_list_fn *each, void *ctx,
+int ofs_edited_list(struct ofs_snapshot *snap, struct ofs_at dir,
+    uint64_t start, ofs_edited_list_fn *each, void *ctx,
     struct optimfs_error *err);
 /* The path below the mount point, with the mirror; false: it has none. */
-bool ofs_overlay_at_path(const struct ofs_snapshot *snap, struct ofs_at at,
+bool ofs_edited_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char *path, size_t size);
-uint64_t ofs_overlay_ino(const struct ofs_snapshot *snap, struct ofs_at at);
+uint64_t ofs_edited_ino(const struct ofs_snapshot *snap, struct ofs_at at);
 /* Sets all attributes of an added node, and the changed ones of another. */
-int ofs_overlay_attr(struct ofs_snapshot *snap, struct ofs_at at,
+int ofs_edited_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err);
 
 #endif
