@@ -494,7 +494,8 @@ uint64_t ofs_summary_problems(const struct ofs_summary *s)
 	return s->damaged + s->gone + s->missing_files + s->short_files;
 }
 
-int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
+/* Fills in everything except views. */
+static int make(struct ofs_summary *s, struct ofs_snapshot *snap,
     uint32_t below, struct optimfs_error *err)
 {
 	s->snap = snap;
@@ -542,7 +543,7 @@ static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
 	if (ret == 0 && form == OPTIMFS_SUMMARY_PROBLEMS)
 		ret = count_damage(&s, err);
 	else if (ret == 0)
-		ret = ofs_summary_make(&s, snap,
+		ret = make(&s, snap,
 		    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
 	if (s.gone > 0)
 		refuse_views(&s);

@@ -70,9 +70,6 @@ struct ofs_summary {
 	unsigned nviews;
 };
 
-/* Fills in everything except views. */
-int ofs_summary_make(struct ofs_summary *s, struct ofs_snapshot *snap,
-    uint32_t below, struct optimfs_error *err);
 /* Is it a note about lost data, or about state that is absent by design? */
 bool ofs_summary_is_remark(const struct ofs_note *n);
 /* The number of damaged or lost tensors and values, and of missing and truncated

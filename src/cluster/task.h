@@ -34,10 +34,6 @@ struct ofs_task_job {
  * the optimum by more than the largest job. ENOMEM. */
 int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
     struct optimfs_error *err);
-/* As above for one job at a time. load: bytes assigned to each rank,
- * updated. */
-int ofs_task_assign_next(uint64_t *load, const struct ofs_owner *may,
-    uint32_t nmay, uint64_t size);
 
 /* Takes a report of rank from; in any thread, one at a time. An error is sent
  * to that rank. */

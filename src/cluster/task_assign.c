@@ -13,7 +13,8 @@
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
-int ofs_task_assign_next(uint64_t *load, const struct ofs_owner *may,
+/* load: bytes assigned to each rank, updated. */
+static int assign_next(uint64_t *load, const struct ofs_owner *may,
     uint32_t nmay, uint64_t size)
 {
 	int best = nmay == 0 ? 0 : may[0].rank;
@@ -53,7 +54,7 @@ int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
 	if (ret == 0)
 		qsort(order, n, sizeof(*order), by_size);
 	for (size_t i = 0; i < n && ret == 0; i++)
-		order[i]->rank = ofs_task_assign_next(load, order[i]->may,
+		order[i]->rank = assign_next(load, order[i]->may,
 		    order[i]->nmay, order[i]->size);
 	free(order);
 	free(load);

@@ -257,7 +257,7 @@ bool ofs_view_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 	return at.index == 0 || node_at(snap, at)->file == OFS_NONE;
 }
 
-struct ofs_edition *ofs_edition_ref(struct ofs_edition *e)
+static struct ofs_edition *edition_ref(struct ofs_edition *e)
 {
 	atomic_fetch_add(&e->refs, 1);
 	return e;
@@ -342,7 +342,7 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
     struct ofs_view_dir *v, struct optimfs_error *err)
 {
 	if (snap->views->edition != NULL && v->edition == NULL)
-		v->edition = ofs_edition_ref(snap->views->edition);
+		v->edition = edition_ref(snap->views->edition);
 	if (v->edition != NULL)
 		return v->edition->cat;
 	if (v->generation == 0)

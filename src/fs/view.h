@@ -39,7 +39,6 @@ struct ofs_edition_ops {
 	    uint32_t tensor);
 	void (*free)(struct ofs_edition *e);
 };
-struct ofs_edition *ofs_edition_ref(struct ofs_edition *e);
 /* NULL is allowed. */
 void ofs_edition_unref(struct ofs_edition *e);
 

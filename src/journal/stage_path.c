@@ -87,7 +87,7 @@ char *ofs_stage_split(const char *source, char **name,
 	return real;
 }
 
-int ofs_stage_open_dir(int at, const char *name)
+static int open_dir(int at, const char *name)
 {
 	return openat(at, name,
 	    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -167,7 +167,7 @@ int ofs_stage_make_dir(int at, const char *name, const char *place,
 
 	if (mkdirat(at, name, 0700) == -1 && errno != EEXIST)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
-	fd = ofs_stage_open_dir(at, name);
+	fd = open_dir(at, name);
 	if (fd == -1)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
 	if (fstat(fd, &st) == -1 || st.st_uid != geteuid()) {

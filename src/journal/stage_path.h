@@ -11,8 +11,6 @@
  * same memory, is its last component. OFS809. */
 char *ofs_stage_split(const char *source, char **name,
     struct optimfs_error *err);
-/* -1 and errno. */
-int ofs_stage_open_dir(int at, const char *name);
 /* Opens a file of ours in directory at. Anything but a regular file (such as a
  * FIFO, which would block) is EUCLEAN. mode is for a new file. -1 and errno. */
 int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode);

@@ -80,6 +80,27 @@ static bool wanted(const struct ofs_catalog *cat, const struct ofs_entry *e,
 	return section == NULL || first_is(cat, e->tree, section);
 }
 
+/* Is it a value that cannot be written anew (OFS445, OFS448)? */
+static bool is_opaque(const struct ofs_render *from, const struct ofs_entry *e)
+{
+	struct ofs_buf out = { 0 };
+	struct ofs_pkw w = { .out = &out };
+	struct optimfs_error why = { 0 };
+	const struct ofs_pickle *doc;
+	uint32_t node;
+	int ret;
+
+	if (e->kind == OFS_ENTRY_TENSOR)
+		return false;
+	ret = ofs_render_value(from, e, &doc, &node, &why);
+	if (ret == 0) {
+		ret = ofs_pkw_node(&w, doc, node, &why);
+		ofs_render_release(e, doc);
+	}
+	ofs_buf_fini(&out);
+	return ret == -1 && (why.code == EPERM || why.code == EOPNOTSUPP);
+}
+
 int ofs_render_entries(const struct ofs_render *from,
     const struct ofs_layout *to, const char *section, uint32_t **entries,
     uint32_t *n, struct optimfs_error *err)
@@ -96,7 +117,7 @@ int ofs_render_entries(const struct ofs_render *from,
 
 		if (!wanted(cat, e, to, section))
 			continue;
-		if (to->drop && ofs_render_is_opaque(from, e))
+		if (to->drop && is_opaque(from, e))
 			ret = ofs_render_tell_dropped(from, e, err);
 		else
 			v[(*n)++] = i;
@@ -275,27 +296,6 @@ int ofs_render_scale(const struct ofs_render *from, uint32_t tensor,
 		return -1;
 	*scale = (struct ofs_pkw_scale){ s.scale, s.zero_point, has == 1 };
 	return 0;
-}
-
-bool ofs_render_is_opaque(const struct ofs_render *from,
-    const struct ofs_entry *e)
-{
-	struct ofs_buf out = { 0 };
-	struct ofs_pkw w = { .out = &out };
-	struct optimfs_error why = { 0 };
-	const struct ofs_pickle *doc;
-	uint32_t node;
-	int ret;
-
-	if (e->kind == OFS_ENTRY_TENSOR)
-		return false;
-	ret = ofs_render_value(from, e, &doc, &node, &why);
-	if (ret == 0) {
-		ret = ofs_pkw_node(&w, doc, node, &why);
-		ofs_render_release(e, doc);
-	}
-	ofs_buf_fini(&out);
-	return ret == -1 && (why.code == EPERM || why.code == EOPNOTSUPP);
 }
 
 bool ofs_render_has_archive(const struct ofs_render *from,

@@ -144,9 +144,6 @@ static inline void ofs_files_free(struct ofs_files *f)
 struct ofs_pkw_scale;
 int ofs_render_scale(const struct ofs_render *from, uint32_t tensor,
     struct ofs_pkw_scale *scale, struct optimfs_error *err);
-/* Is it a value that cannot be written anew (OFS445, OFS448)? */
-bool ofs_render_is_opaque(const struct ofs_render *from,
-    const struct ofs_entry *e);
 /* Add an entry to the copied or dropped values, once. */
 int ofs_render_tell_copied(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err);

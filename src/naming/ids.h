@@ -33,8 +33,6 @@ struct ofs_shapes {
 	uint32_t n, cap;
 };
 
-int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
-    struct optimfs_error *err);
 void ofs_shapes_sort(struct ofs_shapes *s);
 /* The tensors of the model by their listed names, in the order of the model; a
  * tied tensor once. */

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "naming/ids.h"
 
-int ofs_shapes_add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
+static int add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
     struct optimfs_error *err)
 {
 	if (ofs_grow(s->v, s->n, s->cap, err) == -1)
@@ -108,7 +108,7 @@ int ofs_shapes_of_model(struct naming *c, struct ofs_shapes *s,
 		if (fqn.s.p == NULL)
 			continue;
 		name = ofs_naming_listed(c, SCOPE_MODEL, fqn, NULL, err);
-		if (name == OFS_NONE || ofs_shapes_add(s, name, i, err) == -1)
+		if (name == OFS_NONE || add(s, name, i, err) == -1)
 			return -1;
 		drop_statistics(c, s);
 	}
@@ -142,7 +142,7 @@ int ofs_shapes_of_state(struct naming *c, struct ofs_shapes *s,
 			continue;
 		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&
 		    shaped_state(c, &key);
-		if (ofs_shapes_add(s, id, usable ? i : OFS_NONE, err) == -1)
+		if (add(s, id, usable ? i : OFS_NONE, err) == -1)
 			return -1;
 	}
 	ofs_shapes_sort(s);

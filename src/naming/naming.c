@@ -24,7 +24,7 @@ int ofs_naming_push(struct naming *c, uint32_t str, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_naming_push_str(struct naming *c, struct ofs_str s,
+static int push_str(struct naming *c, struct ofs_str s,
     struct optimfs_error *err)
 {
 	return ofs_naming_push(c, ofs_catalog_str(c->cat, s.p, s.len, err),
@@ -48,7 +48,7 @@ static int push_dotted(struct naming *c, struct ofs_str text,
 
 	do {
 		dot = ofs_naming_dot(text, from);
-		if (ofs_naming_push_str(c,
+		if (push_str(c,
 			(struct ofs_str){
 			    text.p + from, (uint32_t)(dot - from) },
 			err) == -1)
@@ -105,7 +105,7 @@ static int other_path(struct naming *c, uint32_t root, struct naming_rest rest,
 	if (ofs_naming_optim(c, root, err) == -1)
 		return -1;
 	if (rest.text.p != NULL)
-		return ofs_naming_push_str(c, rest.text, err);
+		return push_str(c, rest.text, err);
 	return push_all(c, rest.c, rest.n, err);
 }
 
@@ -117,7 +117,7 @@ static int push_rest(struct naming *c, const struct naming_key *key,
 	    push_dotted(c, key->tail, err) == -1)
 		return -1;
 	if (key->tail.p != NULL && key->kind == NAMING_GROUP &&
-	    ofs_naming_push_str(c, key->tail, err) == -1)
+	    push_str(c, key->tail, err) == -1)
 		return -1;
 	return push_all(c, key->more, key->nmore, err);
 }

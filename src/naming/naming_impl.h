@@ -247,8 +247,6 @@ int ofs_naming_finish(struct naming *c, struct optimfs_error *err);
 
 /* naming.c: append to c->path. */
 int ofs_naming_push(struct naming *c, uint32_t str, struct optimfs_error *err);
-int ofs_naming_push_str(struct naming *c, struct ofs_str s,
-    struct optimfs_error *err);
 /* c->path = optim[/NAME]. */
 int ofs_naming_optim(struct naming *c, uint32_t root,
     struct optimfs_error *err);

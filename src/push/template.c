@@ -233,8 +233,9 @@ static int measure(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
 	return tell(snap->fs, s, 0, NULL, err);
 }
 
-/* Directories come before their contents. */
-int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
+/* Writes the files of a view to dir, which is empty, syncs them, and describes
+ * them in s. Directories come before their contents. */
+static int write_files(struct ofs_snapshot *snap, struct ofs_at view, int dir,
     struct ofs_template *s, struct optimfs_error *err)
 {
 	struct ofs_at at = { view.space, 1 };
@@ -376,7 +377,7 @@ static int make(struct ofs_snapshot *snap, const char *layout,
 	dir = make_dir(st, err);
 	if (dir == -1)
 		return -1;
-	ret = ofs_template_write(snap, view, dir, &s, err);
+	ret = write_files(snap, view, dir, &s, err);
 	close(dir);
 	if (ret == 0)
 		ret = say_values(snap, view, err);

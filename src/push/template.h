@@ -60,12 +60,6 @@ struct ofs_template {
 
 void ofs_template_fini(struct ofs_template *s);
 
-/* template.c */
-/* Writes the files of a view to dir, which is empty, syncs them, and describes
- * them in s. */
-int ofs_template_write(struct ofs_snapshot *snap, struct ofs_at view, int dir,
-    struct ofs_template *s, struct optimfs_error *err);
-
 /* template_match.c */
 /* Finds the texts of the template at path that belong to the layout; the
  * template was made for the checkpoint like. EOPNOTSUPP (OFS833): the contents

@@ -68,8 +68,6 @@ int ofs_writethrough_aliases(const struct ofs_snapshot *snap, uint32_t **alias,
     struct optimfs_error *err);
 
 /* writethrough_derive.c: the lock of names is held. */
-/* Is the tensor visible and completely written? */
-bool ofs_writethrough_whole(const struct ofs_overlay *e, uint32_t node);
 /* An alias of node that is completely written; OFS_NONE: none. */
 uint32_t ofs_writethrough_written(const struct ofs_overlay *e, uint32_t node);
 /* Once nothing is missing and writers are held: fills in places whose primary

@@ -22,7 +22,8 @@ static const struct ofs_entry *entry_of(const struct ofs_overlay *e,
 	return &e->cat->entries[e->tree->node[node].entry];
 }
 
-bool ofs_writethrough_whole(const struct ofs_overlay *e, uint32_t node)
+/* Is the tensor visible and completely written? */
+static bool is_whole(const struct ofs_overlay *e, uint32_t node)
 {
 	struct ofs_overlay_file *f = ofs_overlay_file(e, node);
 	uint64_t total = ofs_tensor_bytes(e->cat,
@@ -46,7 +47,7 @@ uint32_t ofs_writethrough_written(const struct ofs_overlay *e, uint32_t node)
 	uint32_t i = node;
 
 	do {
-		if (ofs_writethrough_whole(e, i))
+		if (is_whole(e, i))
 			return i;
 		i = ofs_writethrough_next(e, i);
 	} while (i != node);
@@ -138,7 +139,7 @@ static int fill_place(const struct pouring *p, uint32_t node,
 
 	if (primary == node && ofs_writethrough_next(e, node) == node)
 		return 0;
-	if (ofs_writethrough_whole(e, node))
+	if (is_whole(e, node))
 		return 0;
 	if (primary != node ||
 	    ofs_writethrough_is_rounded(e, e->tree->node[node].entry))

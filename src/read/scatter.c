@@ -99,7 +99,8 @@ static int write_windows(int fd, int64_t delta, const struct ofs_segment *seg,
 	return ret;
 }
 
-int ofs_scatter_segment(int fd, int64_t delta, const struct ofs_segment *seg,
+/* Write one segment; its dst is relative to buf. */
+static int write_segment(int fd, int64_t delta, const struct ofs_segment *seg,
     const void *buf, struct optimfs_error *err)
 {
 	pthread_rwlock_t *lock = &locks[(unsigned)fd % NLOCKS];
@@ -209,7 +210,7 @@ static int write_to(const struct ofs_target *target,
 	int fd = -1;
 
 	if (target->at(target->ctx, seg, &fd, &delta, err) == -1 ||
-	    ofs_scatter_segment(fd, delta, seg, buf, err) == -1)
+	    write_segment(fd, delta, seg, buf, err) == -1)
 		return -1;
 	if (target->written != NULL)
 		target->written(target->ctx, seg, buf);

@@ -38,8 +38,4 @@ int ofs_scatter_plan(struct ofs_reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, struct ofs_plan *plan,
     struct optimfs_error *err);
 
-/* Write one segment; its dst is relative to buf. */
-int ofs_scatter_segment(int fd, int64_t delta, const struct ofs_segment *seg,
-    const void *buf, struct optimfs_error *err);
-
 #endif

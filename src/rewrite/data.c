@@ -304,7 +304,7 @@ static struct ofs_touched *touched_of(const struct ofs_commit *c, int fd)
 	return NULL;
 }
 
-int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
+static int touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
     struct optimfs_error *err)
 {
 	struct ofs_touched *t = touched_of(c, fd);
@@ -379,7 +379,7 @@ static int place_segment(void *ctx, const struct ofs_segment *seg, int *fd,
 		lo -= (uint64_t)-reach;
 	else
 		hi += (uint64_t)reach;
-	return ofs_commit_touch(c, *fd, lo + (uint64_t)*delta,
+	return touch(c, *fd, lo + (uint64_t)*delta,
 	    hi + seg->len + (uint64_t)*delta, err);
 }
 
@@ -511,6 +511,6 @@ int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
 	}
 	free(buf);
 	if (ret == 0)
-		ret = ofs_commit_touch(c, fd, off, off + bytes, err);
+		ret = touch(c, fd, off, off + bytes, err);
 	return ret;
 }

@@ -110,8 +110,6 @@ int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
     struct optimfs_error *err);
 int ofs_commit_fix_sums(struct ofs_commit *c, int fd, uint64_t off,
     uint64_t len, bool sums, struct optimfs_error *err);
-int ofs_commit_touch(struct ofs_commit *c, int fd, uint64_t off, uint64_t end,
-    struct optimfs_error *err);
 /* Writes the checksums of archives. */
 int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err);
 /* Writes all elements of an added tensor to fd, in C order. */

@@ -23,6 +23,9 @@ refuses() {
 }
 
 not_ok "the fixture's units.json lists no IDs" grep -q param_groups "$data/units.json"
+like "a missing units= file fails with OFS162 and its name" \
+    "$("$OPTIMFS" ls -o units=/nonexistent "$ck" 2>&1)" \
+    "*OFS162 *units=/nonexistent: No such file*"
 for i in 0 1 2; do
 	"$OPTIMFS" cat -o "units=$data/units.json" "$ck" \
 	    "optim/param_groups/$i/params" 2>/dev/null

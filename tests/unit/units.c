@@ -153,8 +153,6 @@ static void trained(void)
 
 static void malformed(void)
 {
-	struct ofs_units u;
-
 	refused("[]", EINVAL, "at least one unit");
 	refused("{\"units\":{}}", EINVAL, "a list");
 	refused("[{" PARAMS "}]", EINVAL, "and world_size");
@@ -172,9 +170,6 @@ static void malformed(void)
 		"\"world_size\":1}]",
 	    EINVAL, "too many");
 	refused("[{", EUCLEAN, "OFS653");
-	ok(ofs_units_read(&u, "/nonexistent/units.json", &err) == -1,
-	    "a missing units file fails");
-	is_error(err, ENOENT, "OFS162", "a missing units file: error text");
 }
 
 static void cut_anywhere(void)

@@ -51,11 +51,6 @@ int ofs_coordinator_recover(struct ofs_coordinator *s,
     struct optimfs_error *err);
 /* Does any directory have a file called rel? */
 bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel);
-/* Publishes plan, with its files in directory new. 0: done and durable; 1:
- * decided, but possibly not done everywhere (err, OFS803); -1: nothing has
- * changed. */
-int ofs_coordinator_publish(struct ofs_coordinator *s,
-    const struct ofs_publish_plan *plan, int new, struct optimfs_error *err);
 /* As ofs_publish_begin (journal/publish.h) for all directories: files are
  * created in stage and distributed when they are published. */
 struct ofs_publish *ofs_publish_begin_all(struct ofs_coordinator *s, int stage,

@@ -395,7 +395,10 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 	return 1;
 }
 
-int ofs_coordinator_publish(struct ofs_coordinator *s,
+/* Publishes plan, with its files in directory new. 0: done and durable; 1:
+ * decided, but possibly not done everywhere (err, OFS803); -1: nothing has
+ * changed. */
+static int publish_plan(struct ofs_coordinator *s,
     const struct ofs_publish_plan *plan, int new, struct optimfs_error *err)
 {
 	struct optimfs_error own;
@@ -428,7 +431,7 @@ static int find(const struct ofs_publish *p, const char *rel, const char *like,
 
 static int commit(struct ofs_publish *p, struct optimfs_error *err)
 {
-	int ret = ofs_coordinator_publish(p->ctx, &p->plan, p->new, err);
+	int ret = publish_plan(p->ctx, &p->plan, p->new, err);
 
 	p->published = ret != -1;
 	return ret;

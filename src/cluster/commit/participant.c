@@ -76,7 +76,7 @@ static void let_go(struct ofs_participant *k, bool back)
 	end(k);
 }
 
-void ofs_participant_free(struct ofs_participant *k)
+static void participant_free(struct ofs_participant *k)
 {
 	if (k == NULL)
 		return;
@@ -125,7 +125,7 @@ static int join_at(struct ofs_manifest *s, const char *path,
 	if (k == NULL)
 		return -1;
 	if (ofs_beside_take(path, &k->beside, err) == -1) {
-		ofs_participant_free(k);
+		participant_free(k);
 		/* it existed, but this machine had not seen it yet */
 		*index = held_by(path, *ids, n);
 		return *index < n ? 0 : -1;
@@ -407,7 +407,7 @@ static int answer(struct ofs_request *q, struct optimfs_error *err)
 static void detach(struct ofs_manifest *s)
 {
 	ofs_writing_free(s->writing);
-	ofs_participant_free(s->participant);
+	participant_free(s->participant);
 }
 
 static const struct ofs_handler handlers[] = {

@@ -52,7 +52,6 @@ enum ofs_joined {
 
 struct ofs_participant;
 
-void ofs_participant_free(struct ofs_participant *k);
 /* Answers PARTICIPANT. */
 extern const struct ofs_group_service ofs_commit_service;
 /* The participant of the writer's own directory; stage is the directory beside

@@ -37,7 +37,7 @@ struct mpi_block *mpi_pool_get(struct mpi_pool *pool, size_t size)
 	return b;
 }
 
-void mpi_pool_put(struct mpi_pool *pool, struct mpi_block *b)
+static void pool_put(struct mpi_pool *pool, struct mpi_block *b)
 {
 	if (b == NULL)
 		return;
@@ -66,15 +66,15 @@ void mpi_pool_fini(struct mpi_pool *pool)
 
 void mpi_job_free(struct ofs_group *w, struct mpi_job *job)
 {
-	mpi_pool_put(&w->pool, job->request);
-	mpi_pool_put(&w->pool, job->answer);
+	pool_put(&w->pool, job->request);
+	pool_put(&w->pool, job->answer);
 	free(job);
 }
 
 void mpi_question_free(struct ofs_group *w, struct mpi_question *q)
 {
-	mpi_pool_put(&w->pool, q->request);
-	mpi_pool_put(&w->pool, q->answer);
+	pool_put(&w->pool, q->request);
+	pool_put(&w->pool, q->answer);
 	free(q);
 }
 

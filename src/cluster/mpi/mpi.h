@@ -58,7 +58,6 @@ struct mpi_pool {
 	unsigned nspare;
 };
 struct mpi_block *mpi_pool_get(struct mpi_pool *pool, size_t size);
-void mpi_pool_put(struct mpi_pool *pool, struct mpi_block *block);
 void mpi_pool_fini(struct mpi_pool *pool);
 
 /* Requests that one caller waits for. */

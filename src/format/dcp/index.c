@@ -12,8 +12,9 @@
 #include "base/memory.h"
 #include "base/str.h"
 
-int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,
-    const char *owner, uint64_t *v, struct optimfs_error *err)
+static int read_size(const struct ofs_pickle *doc, uint32_t node,
+    const char *field, const char *owner, uint64_t *v,
+    struct optimfs_error *err)
 {
 	int64_t i;
 
@@ -48,7 +49,7 @@ int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
 		    "OFS608 %s of %s has %" PRIu32 " dimensions, limit %d",
 		    field, owner, n, OFS_MAX_DIMS);
 	for (uint32_t i = 0; i < n; i++)
-		if (ofs_dcp_size(doc, ofs_pk_item(doc, node, i), field, owner,
+		if (read_size(doc, ofs_pk_item(doc, node, i), field, owner,
 			&dims->v[i], err) == -1)
 			return -1;
 	dims->n = (uint8_t)n;
@@ -133,9 +134,9 @@ static int read_place(const struct ofs_pickle *doc, uint32_t node,
 	if (ofs_pk_kind(doc, place->path) != OFS_PK_STR)
 		return ofs_pk_unexpected(doc, place->path, err, "OFS418", NULL,
 		    "relative_path of _StorageInfo");
-	if (ofs_dcp_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
+	if (read_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
 		"_StorageInfo", &place->off, err) == -1 ||
-	    ofs_dcp_size(doc, ofs_pk_attr(doc, node, "length"), "length",
+	    read_size(doc, ofs_pk_attr(doc, node, "length"), "length",
 		"_StorageInfo", &place->len, err) == -1)
 		return -1;
 	place->transforms = ofs_pk_attr(doc, node, "transform_descriptors");

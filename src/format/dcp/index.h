@@ -69,10 +69,8 @@ void ofs_dcp_index_prefetch(const struct ofs_dcp_index *index, uint32_t fqn,
  * tensor); false when there is none. */
 bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,
     uint32_t offset, struct ofs_dcp_place *place);
-/* Read a non-negative integer, or a row of them: OFS416 too large, OFS417
+/* Read a row of non-negative integers: OFS416 too large, OFS417
  * negative, OFS418 not an integer. field and owner are for the message. */
-int ofs_dcp_size(const struct ofs_pickle *doc, uint32_t node, const char *field,
-    const char *owner, uint64_t *v, struct optimfs_error *err);
 int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
     const char *field, const char *owner, struct ofs_dcp_dims *dims,
     struct optimfs_error *err);

@@ -146,22 +146,6 @@ out:
 	return ret;
 }
 
-int ofs_units_read(struct ofs_units *u, const char *file,
-    struct optimfs_error *err)
-{
-	uint8_t *p = NULL;
-	uint32_t n = 0;
-	int ret;
-
-	if (read_bytes(file, &p, &n, err) == -1)
-		return -1;
-	ret = ofs_units_parse(u, file, p, n, err);
-	if (ret == -1)
-		optimfs_fail_in(err, "units=%.100s", file);
-	free(p);
-	return ret;
-}
-
 int ofs_units_remember(struct ofs_catalog *cat, const char *file,
     const void *text, uint32_t n, struct optimfs_error *err)
 {

@@ -66,9 +66,6 @@ struct ofs_units {
  * OFS163 (a name in two units). After a failure there is nothing to free. */
 int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
     uint32_t n, struct optimfs_error *err);
-/* The same for a file; messages name it. */
-int ofs_units_read(struct ofs_units *u, const char *file,
-    struct optimfs_error *err);
 
 /* The units of the rank files in the directory of rel: those of the option
  * units=, else those of OFS_UNITS_FILE in that directory. 0; 1: none, or
