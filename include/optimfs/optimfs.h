@@ -204,7 +204,6 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err);
 /* How often anything was changed since fs was opened. */
 uint64_t optimfs_changes(struct optimfs *fs);
 struct optimfs_status {
-	bool writable;
 	bool explicit_commit;  /* unmounting commits nothing, it keeps */
 	bool scratch;          /* or drops */
 	uint64_t files, bytes; /* that differ from the checkpoint; staged */

@@ -9,7 +9,6 @@
 struct ofs_param_group {
 	char *path; /* of its directory */
 	double lr, eps, beta[2], alpha, step;
-	bool amsgrad;
 };
 
 /* A parameter with optimizer state. */

@@ -244,7 +244,6 @@ void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
 	ofs_overlay_status(snap->overlay, &s);
 	ofs_leave(snap);
 	*status = (struct optimfs_status){
-		.writable = true,
 		.explicit_commit = atomic_load(&fs->explicit_commit),
 		.scratch = fs->options.scratch,
 		.files = s.files,

@@ -229,7 +229,6 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 	if (ofs_dir_read_file(&cat->dir, name, MAX_FILE, &p, &n, &why) == 0 &&
 	    ofs_units_parse(u, name, p, (uint32_t)n, &why) == 0) {
 		ret = ofs_units_remember(cat, name, p, (uint32_t)n, err);
-		u->implied = true;
 		u->file = cat->units_file;
 		if (ret == -1)
 			ofs_units_fini(u);

@@ -55,8 +55,7 @@ struct ofs_units {
 	 * has none. */
 	struct ofs_str *order, *ids;
 	uint32_t norder, nids;
-	bool named;   /* ids are of the optimizer that is being read */
-	bool implied; /* the file was found, not named with units= */
+	bool named; /* ids are of the optimizer that is being read */
 };
 
 /* Parses n bytes of text. file is for later messages; those of this call do not
