@@ -446,10 +446,10 @@ static void find_copied(struct optimfs *fs, struct ofs_summary_view *v,
 	if (ofs_view_make(snap, name, &at, &err) == 0)
 		files = ofs_view_files(snap, at, &err);
 	if (files != NULL) {
-		v->ncopied = files->told->copied.n;
+		v->ncopied = files->report->copied.n;
 		if (v->ncopied > 0)
 			snprintf(v->copied, sizeof(v->copied), "%s",
-			    (const char *)files->told->copied.paths.data);
+			    (const char *)files->report->copied.paths.data);
 		ofs_view_files_done(snap, at);
 	}
 	ofs_leave(snap);

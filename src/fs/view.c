@@ -397,15 +397,15 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 	from.cat = catalog_now(snap, v, err);
 	if (from.cat == NULL)
 		return -1;
-	from.told = ofs_told_new(from.cat, err);
-	if (from.told == NULL)
+	from.report = ofs_render_report_new(from.cat, err);
+	if (from.report == NULL)
 		return -1;
 	if (v->layout.format->render(&from, &v->layout, &files, err) == -1) {
-		ofs_told_free(from.told);
+		ofs_render_report_free(from.report);
 		return -1;
 	}
-	files->told = from.told;
-	ofs_told_end(files->told);
+	files->report = from.report;
+	ofs_render_report_end(files->report);
 	if (atomic_load(&v->names) == NULL &&
 	    make_names(v->views, v, files, err) == -1) {
 		ofs_files_free(files);

@@ -22,7 +22,7 @@
 #include "text/id_names.h"
 
 /* Values that are named, of those that are copied or left out. */
-#define TOLD_MAX 16
+#define REPORT_MAX 16
 
 int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
     uint64_t base, struct optimfs_error *err)
@@ -118,7 +118,7 @@ int ofs_render_entries(const struct ofs_render *from,
 		if (!wanted(cat, e, to, section))
 			continue;
 		if (to->drop && is_opaque(from, e))
-			ret = ofs_render_tell_dropped(from, e, err);
+			ret = ofs_render_report_dropped(from, e, err);
 		else
 			v[(*n)++] = i;
 	}
@@ -197,34 +197,34 @@ static void put_path(const struct ofs_catalog *cat, const struct ofs_entry *e,
 	ofs_buf_putc(out, '\0');
 }
 
-struct ofs_told *ofs_told_new(const struct ofs_catalog *cat,
+struct ofs_render_report *ofs_render_report_new(const struct ofs_catalog *cat,
     struct optimfs_error *err)
 {
-	struct ofs_told *told = calloc(1, sizeof(*told));
+	struct ofs_render_report *report = calloc(1, sizeof(*report));
 
-	if (told != NULL)
-		told->seen = calloc((size_t)cat->nentries + 1, 1);
-	if (told != NULL && told->seen != NULL)
-		return told;
-	free(told);
+	if (report != NULL)
+		report->seen = calloc((size_t)cat->nentries + 1, 1);
+	if (report != NULL && report->seen != NULL)
+		return report;
+	free(report);
 	ofs_no_memory(err);
 	return NULL;
 }
 
-void ofs_told_end(struct ofs_told *told)
+void ofs_render_report_end(struct ofs_render_report *report)
 {
-	free(told->seen);
-	told->seen = NULL;
+	free(report->seen);
+	report->seen = NULL;
 }
 
-void ofs_told_free(struct ofs_told *told)
+void ofs_render_report_free(struct ofs_render_report *report)
 {
-	if (told == NULL)
+	if (report == NULL)
 		return;
-	ofs_buf_fini(&told->copied.paths);
-	ofs_buf_fini(&told->dropped.paths);
-	free(told->seen);
-	free(told);
+	ofs_buf_fini(&report->copied.paths);
+	ofs_buf_fini(&report->dropped.paths);
+	free(report->seen);
+	free(report);
 }
 
 static void say_values(const struct ofs_value_list *list, const char *what,
@@ -234,7 +234,7 @@ static void say_values(const struct ofs_value_list *list, const char *what,
 	char text[512];
 
 	for (uint32_t i = 0; i < list->n; i++) {
-		if (i == TOLD_MAX) {
+		if (i == REPORT_MAX) {
 			snprintf(text, sizeof(text), "and %" PRIu32 " more",
 			    list->n - i);
 			to->say(to->ctx, text);
@@ -248,40 +248,41 @@ static void say_values(const struct ofs_value_list *list, const char *what,
 	}
 }
 
-void ofs_told_say(const struct ofs_told *told, const struct optimfs_watch *to)
+void ofs_render_report_say(const struct ofs_render_report *report,
+    const struct optimfs_watch *to)
 {
 	if (to->say == NULL)
 		return;
-	say_values(&told->copied, "copied as it is pickled", to);
-	say_values(&told->dropped, "left out", to);
+	say_values(&report->copied, "copied as it is pickled", to);
+	say_values(&report->dropped, "left out", to);
 }
 
-/* Add the entry once, also if it is in several files. After ofs_told_end the
- * lists do not change: files made later have the same values. */
-static int tell(const struct ofs_render *from, const struct ofs_entry *e,
+/* Add the entry once, also if it is in several files. Files that are made after
+ * ofs_render_report_end have the same values. */
+static int add_value(const struct ofs_render *from, const struct ofs_entry *e,
     struct ofs_value_list *list, struct optimfs_error *err)
 {
-	struct ofs_told *told = from->told;
+	struct ofs_render_report *report = from->report;
 	size_t i = (size_t)(e - from->cat->entries);
 
-	if (told->seen == NULL || told->seen[i] != 0)
+	if (report->seen == NULL || report->seen[i] != 0)
 		return 0;
-	told->seen[i] = 1;
+	report->seen[i] = 1;
 	put_path(from->cat, e, &list->paths);
 	list->n++;
 	return list->paths.bad ? ofs_no_memory(err) : 0;
 }
 
-int ofs_render_tell_copied(const struct ofs_render *from,
+int ofs_render_report_copied(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err)
 {
-	return tell(from, e, &from->told->copied, err);
+	return add_value(from, e, &from->report->copied, err);
 }
 
-int ofs_render_tell_dropped(const struct ofs_render *from,
+int ofs_render_report_dropped(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err)
 {
-	return tell(from, e, &from->told->dropped, err);
+	return add_value(from, e, &from->report->dropped, err);
 }
 
 int ofs_render_scale(const struct ofs_render *from, uint32_t tensor,

@@ -39,24 +39,25 @@ struct ofs_layout {
 	bool drop; /* leave out values that cannot be written anew */
 };
 
-/* Values that are reported to the user. */
+/* Values that are reported to the user. After _end the lists do not change. */
 struct ofs_value_list {
 	struct ofs_buf paths; /* in the tree, each NUL-terminated */
 	uint32_t n;
 };
-struct ofs_told {
+struct ofs_render_report {
 	/* values copied with their opcodes, because they could not be written
 	 * anew; values left out by drop=opaque */
 	struct ofs_value_list copied, dropped;
 	uint8_t *seen; /* by entry; NULL when the lists are complete */
 };
-struct ofs_told *ofs_told_new(const struct ofs_catalog *cat,
+struct ofs_render_report *ofs_render_report_new(const struct ofs_catalog *cat,
     struct optimfs_error *err);
-void ofs_told_end(struct ofs_told *told);
-void ofs_told_free(struct ofs_told *told);
+void ofs_render_report_end(struct ofs_render_report *report);
+void ofs_render_report_free(struct ofs_render_report *report);
 /* Say of each value what became of it, if somebody listens. */
 struct optimfs_watch;
-void ofs_told_say(const struct ofs_told *told, const struct optimfs_watch *to);
+void ofs_render_report_say(const struct ofs_render_report *report,
+    const struct optimfs_watch *to);
 
 /* The source of a rendering. item reads a value that is not in memory; the
  * document is the caller's. */
@@ -75,7 +76,7 @@ struct ofs_render {
 	int (*scale)(void *ctx, uint32_t tensor, struct ofs_scale *scale,
 	    struct optimfs_error *err);
 	void *ctx;
-	struct ofs_told *told; /* while files are laid out */
+	struct ofs_render_report *report; /* while files are laid out */
 };
 
 /* A stretch of a file that is generated at once; ref and base are private to
@@ -103,7 +104,7 @@ void ofs_spans_fini(struct ofs_spans *s);
 struct ofs_files {
 	const struct ofs_files_ops *ops;
 	uint32_t n;
-	struct ofs_told *told; /* owned; of a view */
+	struct ofs_render_report *report; /* owned; of a view */
 };
 
 /* The name of a file: components of at most 255 bytes, separated by '/'. No
@@ -133,7 +134,7 @@ static inline void ofs_files_free(struct ofs_files *f)
 {
 	if (f == NULL)
 		return;
-	ofs_told_free(f->told);
+	ofs_render_report_free(f->report);
 	f->ops->free(f);
 }
 
@@ -145,9 +146,9 @@ struct ofs_pkw_scale;
 int ofs_render_scale(const struct ofs_render *from, uint32_t tensor,
     struct ofs_pkw_scale *scale, struct optimfs_error *err);
 /* Add an entry to the copied or dropped values, once. */
-int ofs_render_tell_copied(const struct ofs_render *from,
+int ofs_render_report_copied(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err);
-int ofs_render_tell_dropped(const struct ofs_render *from,
+int ofs_render_report_dropped(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err);
 /* The entries of a layout, in the order of the catalog, whose tree path begins
  * with section ("optim", ...; NULL for all). *entries is malloc'ed and the

@@ -278,7 +278,7 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
 	else
 		ret = put_value(p, e);
 	if (ret == 0 && p->w.foreign)
-		ret = ofs_render_tell_copied(p->from, e, p->err);
+		ret = ofs_render_report_copied(p->from, e, p->err);
 	return ret == -1 ? ofs_render_blame(p->s->cat, e, p->err) : 0;
 }
 

@@ -352,7 +352,7 @@ static int say_values(struct ofs_snapshot *snap, struct ofs_at view,
 
 	if (files == NULL)
 		return -1;
-	ofs_told_say(files->told, &snap->fs->watch);
+	ofs_render_report_say(files->report, &snap->fs->watch);
 	ofs_view_files_done(snap, view);
 	return 0;
 }

@@ -296,8 +296,8 @@ static int finish(struct ofs_reshard *r, const char *dir,
 	return safe ? 0 : 1;
 }
 
-static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
-    struct optimfs_error *err)
+static int prepare(struct ofs_reshard *r, const char *dir,
+    struct ofs_buf *told, struct optimfs_error *err)
 {
 	struct stat st;
 
@@ -315,7 +315,7 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 		return -1;
 	if (!r->lead)
 		return 0;
-	ofs_told_say(r->made->told, &r->how->watch);
+	ofs_render_report_say(r->made->report, &r->how->watch);
 	return ofs_reshard_log_open(r, dir, told, err) == -1
 	    ? -1
 	    : ofs_reshard_dirs_make(r, err);

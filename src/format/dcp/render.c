@@ -183,7 +183,7 @@ static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	ofs_render_release(e, doc);
 	if (ret == -1 || ofs_pkw_end(&w, err) == -1)
 		return -1;
-	return w.foreign ? ofs_render_tell_copied(from, e, err) : 0;
+	return w.foreign ? ofs_render_report_copied(from, e, err) : 0;
 }
 
 /* Copy a value that cannot be written anew, its archive byte for byte if it has
@@ -200,7 +200,7 @@ static int copy_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	f->leaf[leaf].copied = true;
 	if (ofs_render_copy(from, e, &f->pickles, err) == -1)
 		return -1;
-	return ofs_render_tell_copied(from, e, err);
+	return ofs_render_report_copied(from, e, err);
 }
 
 static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,

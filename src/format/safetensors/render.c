@@ -242,7 +242,7 @@ static int add_entry(struct section *s, uint32_t entry)
 	if (ret == 0)
 		note_path(s, e, key, len);
 	else if (is_dropped(s, e))
-		ret = ofs_render_tell_dropped(s->from, e, s->err);
+		ret = ofs_render_report_dropped(s->from, e, s->err);
 	return ret == -1 ? ofs_render_blame(s->f->cat, e, s->err) : 0;
 }
 
