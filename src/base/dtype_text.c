@@ -408,6 +408,23 @@ static double float_number(const struct layout *f, uint64_t code)
 	return (code & sign) != 0 ? -v : v;
 }
 
+static bool is_signed(enum ofs_dtype t)
+{
+	return (t >= OFS_INT64 && t <= OFS_INT8) || t == OFS_QINT8 ||
+	    t == OFS_QINT32;
+}
+
+static bool is_unsigned(enum ofs_dtype t)
+{
+	return (t >= OFS_UINT64 && t <= OFS_UINT8) || t == OFS_QUINT8;
+}
+
+/* The number with this two's complement of size bytes. */
+static int64_t extend(uint64_t v, size_t size)
+{
+	return (int64_t)(v << (64 - 8 * size)) >> (64 - 8 * size);
+}
+
 double ofs_dtype_number(enum ofs_dtype t, const void *p)
 {
 	const struct layout *f = layout_of(t);
@@ -417,26 +434,11 @@ double ofs_dtype_number(enum ofs_dtype t, const void *p)
 	if (f != NULL)
 		return float_number(f, load(p, f->bits / 8u));
 	v = load(p, size > 8 ? 8 : size);
-	switch (t) {
-	case OFS_BOOL:
+	if (is_signed(t))
+		return (double)extend(v, size);
+	if (t == OFS_BOOL)
 		return v != 0;
-	case OFS_INT64:
-	case OFS_INT32:
-	case OFS_INT16:
-	case OFS_INT8:
-	case OFS_QINT8:
-	case OFS_QINT32:
-		v <<= 64 - 8 * size;
-		return (double)((int64_t)v >> (64 - 8 * size));
-	case OFS_UINT64:
-	case OFS_UINT32:
-	case OFS_UINT16:
-	case OFS_UINT8:
-	case OFS_QUINT8:
-		return (double)v;
-	default:
-		return NAN;
-	}
+	return is_unsigned(t) ? (double)v : NAN;
 }
 
 size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
@@ -447,30 +449,14 @@ size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
 	locale_t before;
 
 	text[0] = '\0';
-	switch (t) {
-	case OFS_DTYPE_NONE:
-	case OFS_NDTYPES:
+	if (size == 0)
 		return 0;
-	case OFS_BOOL:
+	if (t == OFS_BOOL)
 		return (size_t)sprintf(text, "%s", v != 0 ? "true" : "false");
-	case OFS_INT64:
-	case OFS_INT32:
-	case OFS_INT16:
-	case OFS_INT8:
-	case OFS_QINT8:
-	case OFS_QINT32:
-		v <<= 64 - 8 * size;
-		return (size_t)sprintf(text, "%" PRId64,
-		    (int64_t)v >> (64 - 8 * size));
-	case OFS_UINT64:
-	case OFS_UINT32:
-	case OFS_UINT16:
-	case OFS_UINT8:
-	case OFS_QUINT8:
+	if (is_signed(t))
+		return (size_t)sprintf(text, "%" PRId64, extend(v, size));
+	if (is_unsigned(t))
 		return (size_t)sprintf(text, "%" PRIu64, v);
-	default:
-		break;
-	}
 	if (f == NULL)
 		return (size_t)sprintf(text, "0x%0*" PRIx64, (int)size * 2, v);
 	before = enter_c();
@@ -588,9 +574,7 @@ static int parse_into(enum ofs_dtype t, char *s, uint8_t *p)
 		rc = parse_float(f, s, v);
 	else if (t == OFS_BOOL)
 		rc = parse_bool(s, v);
-	else if (t >= OFS_INT64 && t <= OFS_INT8)
-		rc = parse_int(size, true, s, v);
-	else if (t == OFS_QINT8 || t == OFS_QINT32)
+	else if (is_signed(t))
 		rc = parse_int(size, true, s, v);
 	else
 		rc = parse_bits(size, s, v);

@@ -326,6 +326,7 @@ uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
     const struct ofs_variant *v, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err);
+/* In the order of tensors. */
 uint32_t ofs_catalog_scale(struct ofs_catalog *cat, const struct ofs_scale *s,
     struct optimfs_error *err);
 /* Take ownership of doc. On failure doc stays the caller's. */

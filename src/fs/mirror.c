@@ -172,6 +172,18 @@ static void npy_header(const struct ofs_snapshot *snap, uint32_t index,
 		    t->ndim, out);
 }
 
+/* Make the header, which is freed, the first bytes of a file. */
+static int put_header(struct optimfs_file *file, struct ofs_buf *header,
+    struct optimfs_error *err)
+{
+	int ret = header->bad ? ofs_no_memory(err)
+			      : ofs_composition_bytes(&file->comp, header->data,
+				    header->len, err);
+
+	ofs_buf_fini(header);
+	return ret;
+}
+
 static int npy_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
@@ -194,19 +206,12 @@ static int npy_open(struct ofs_snapshot *snap, const struct ofs_space *s,
 {
 	const struct ofs_entry *e = entry_of(snap, index);
 	struct ofs_buf header = { 0 };
-	int ret;
 
 	(void)s;
 	if (ofs_entry_sound(snap, e, err) == -1)
 		return -1;
 	npy_header(snap, index, &header);
-	if (header.bad)
-		ret = ofs_no_memory(err);
-	else
-		ret = ofs_composition_bytes(&file->comp, header.data,
-		    header.len, err);
-	ofs_buf_fini(&header);
-	if (ret == -1)
+	if (put_header(file, &header, err) == -1)
 		return -1;
 	return ofs_composition_box(&file->comp, snap->cat, e->ref, NULL, err);
 }
@@ -265,18 +270,13 @@ static int npy32_open(struct ofs_snapshot *snap, const struct ofs_space *s,
 	const struct ofs_entry *e = entry_of(snap, index);
 	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 	struct ofs_buf header = { 0 };
-	int ret;
 
 	(void)s;
 	if (ofs_entry_sound(snap, e, err) == -1 ||
 	    ofs_cast_prepare(t->dtype, err) == -1)
 		return -1;
 	npy32_header(snap, t, &header);
-	ret = header.bad
-	    ? ofs_no_memory(err)
-	    : ofs_composition_bytes(&file->comp, header.data, header.len, err);
-	ofs_buf_fini(&header);
-	if (ret == -1)
+	if (put_header(file, &header, err) == -1)
 		return -1;
 	return ofs_composition_box_as(&file->comp, snap->cat, e->ref,
 	    OFS_FLOAT32, err);

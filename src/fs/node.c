@@ -227,11 +227,15 @@ static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
 	return 1;
 }
 
-/* Reports that dir has no child called name. A rank may lack what others
- * have. */
-static int no_child(const struct ofs_snapshot *snap, struct ofs_at dir,
-    const char *name, const char *path, struct optimfs_error *err)
+/* path is for the message. */
+static int get_child(struct ofs_snapshot *snap, struct ofs_at dir,
+    const char *name, const char *path, struct ofs_at *child,
+    struct optimfs_error *err)
 {
+	int found = find_child(snap, dir, name, child, err);
+
+	if (found != 0)
+		return found == 1 ? 0 : -1;
 	/* a writer may create it */
 	if (snap->overlay == NULL && !ofs_at_static(snap, dir) &&
 	    dir.space < OFS_SPACE_RANK &&
@@ -245,7 +249,6 @@ int ofs_lookup(struct ofs_snapshot *snap, uint64_t dir, const char *name,
     struct ofs_at *child, struct optimfs_error *err)
 {
 	struct ofs_at at;
-	int found;
 
 	if (ofs_node_at(snap, dir, &at, err) == -1)
 		return -1;
@@ -255,10 +258,7 @@ int ofs_lookup(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	if (strlen(name) > OFS_NAME_MAX)
 		return optimfs_fail(err, ENAMETOOLONG, "%.80s...: too long",
 		    name);
-	found = find_child(snap, at, name, child, err);
-	if (found != 1)
-		return found == -1 ? -1 : no_child(snap, at, name, name, err);
-	return 0;
+	return get_child(snap, at, name, name, child, err);
 }
 
 int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
@@ -283,7 +283,6 @@ int ofs_resolve(struct ofs_snapshot *snap, const char *path,
 	struct ofs_at at = { OFS_SPACE_TREE, 0 }, child;
 	char name[OFS_NAME_MAX + 1];
 	const char *p;
-	int found;
 
 	for (p = path + strspn(path, "/"); *p != '\0'; p += strspn(p, "/")) {
 		size_t n = strcspn(p, "/");
@@ -299,11 +298,8 @@ int ofs_resolve(struct ofs_snapshot *snap, const char *path,
 		p += n;
 		if (strcmp(name, ".") == 0)
 			continue;
-		found = find_child(snap, at, name, &child, err);
-		if (found != 1)
-			return found == -1
-			    ? -1
-			    : no_child(snap, at, name, path, err);
+		if (get_child(snap, at, name, path, &child, err) == -1)
+			return -1;
 		at = child;
 	}
 	*found_at = at;

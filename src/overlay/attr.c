@@ -338,9 +338,23 @@ int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
 	return 0;
 }
 
-/* The key that a name stands for. The key of a shortened and hashed name may be
- * known from the checkpoint: from the parameter, or from the file in the same
- * place. */
+bool ofs_overlay_key_of(const struct ofs_overlay *e, uint32_t dir,
+    const char *name, struct ofs_buf *out)
+{
+	uint32_t node =
+	    dir == OFS_NONE ? OFS_NONE : ofs_tree_lookup(e->tree, dir, name);
+	char key[OFS_NAME_MAX + 1];
+	struct ofs_str s = { key, 0 };
+	size_t n = 0;
+
+	if (node != OFS_NONE)
+		s = ofs_catalog_string(e->cat, e->tree->node[node].key);
+	else if (!ofs_name_decode(name, strlen(name), key, &n))
+		return false;
+	ofs_buf_put(out, s.p, node != OFS_NONE ? s.len : n);
+	return true;
+}
+
 bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
     struct ofs_buf *out)
 {
@@ -350,24 +364,17 @@ bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
 	    : index;
 	uint32_t model = ofs_tree_lookup(tree, 0, "model");
 	const char *name = ofs_overlay_name(e, index);
-	char key[OFS_NAME_MAX + 1];
 	struct ofs_str s;
-	size_t n;
 
 	if (name == NULL)
 		return false;
 	if (!ofs_overlay_is_made(e, index) &&
 	    strcmp(name, tree->node[index].name) != 0)
 		base = OFS_NONE; /* it was renamed */
-	if (base == OFS_NONE && ofs_name_decode(name, strlen(name), key, &n)) {
-		ofs_buf_put(out, key, n);
-		return true;
-	}
-	if (base == OFS_NONE && model != OFS_NONE &&
-	    tree->node[model].entry == OFS_NONE)
-		base = ofs_tree_lookup(tree, model, name);
+	if (model != OFS_NONE && tree->node[model].entry != OFS_NONE)
+		model = OFS_NONE;
 	if (base == OFS_NONE)
-		return false;
+		return ofs_overlay_key_of(e, model, name, out);
 	s = ofs_catalog_string(e->cat, tree->node[base].key);
 	ofs_buf_put(out, s.p, s.len);
 	return true;

@@ -202,7 +202,12 @@ void ofs_overlay_form_of(const struct ofs_overlay *e, uint32_t index,
     struct ofs_overlay_form *form);
 /* The size in bytes of a tensor of this form; 0: not a tensor, or too large. */
 uint64_t ofs_overlay_form_bytes(const struct ofs_overlay_form *form);
-/* The key that the node's name stands for; false: unknown. */
+/* The key that a name stands for; false: unknown. That of a shortened and hashed
+ * name is known only if dir, a directory of the checkpoint or OFS_NONE, has it. */
+bool ofs_overlay_key_of(const struct ofs_overlay *e, uint32_t dir,
+    const char *name, struct ofs_buf *out);
+/* The key that the node's name stands for; false: unknown. A hashed name may be
+ * that of a parameter, or of the file in the same place. */
 bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
     struct ofs_buf *out);
 /* The size limit of the file; UINT64_MAX: none. */

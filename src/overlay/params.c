@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
 
 /* An optimizer finds the state of a parameter by the names that its groups
@@ -119,23 +118,6 @@ static int rename_everywhere(struct renaming *r)
 	return ofs_overlay_children(r->e, optim, 0, rename_in_optimizer, r);
 }
 
-/* The key that a name in dir, a directory of the checkpoint, stands for; empty if
- * the name stands for none. */
-static void key_of(const struct ofs_overlay *e, uint32_t dir, const char *name,
-    struct ofs_buf *out)
-{
-	uint32_t was = ofs_tree_lookup(e->tree, dir, name);
-	char key[OFS_NAME_MAX + 1];
-	struct ofs_str s = { key, 0 };
-	size_t n = 0;
-
-	if (was != OFS_NONE)
-		s = ofs_catalog_string(e->cat, e->tree->node[was].key);
-	else if (!ofs_name_decode(name, strlen(name), key, &n))
-		return;
-	ofs_buf_put(out, s.p, was != OFS_NONE ? s.len : n);
-}
-
 int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
     const char *name, const char *newname, struct optimfs_error *err)
 {
@@ -151,8 +133,8 @@ int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
 	    (!model && strcmp(ofs_overlay_name(e, dir), "state") != 0) ||
 	    ofs_overlay_is_dir(e, index) == model)
 		return 0;
-	key_of(e, dir, name, &from);
-	key_of(e, dir, newname, &to);
+	ofs_overlay_key_of(e, dir, name, &from);
+	ofs_overlay_key_of(e, dir, newname, &to);
 	r.old = (struct ofs_str){ (char *)from.data, (uint32_t)from.len };
 	r.name = (struct ofs_str){ (char *)to.data, (uint32_t)to.len };
 	if (from.bad || to.bad)

@@ -15,6 +15,7 @@
 #include "archive/zip.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "catalog/budget.h"
 #include "catalog/tile.h"
 #include "plan/fix.h"
@@ -449,20 +450,30 @@ int ofs_locate_item_bytes(struct ofs_reader *r, const struct ofs_item *item,
 	return out->bad ? ofs_no_memory(err) : 0;
 }
 
+static int compare_scale(const void *key, const void *item)
+{
+	uint32_t tensor = *(const uint32_t *)key;
+	const struct ofs_scale *s = item;
+
+	return (tensor > s->tensor) - (tensor < s->tensor);
+}
+
 int ofs_locate_scale(struct ofs_reader *r, uint32_t tensor,
     struct ofs_scale *scale, struct optimfs_error *err)
 {
+	const struct ofs_scale *known;
 	const struct ofs_tensor *t = &r->cat->tensors[tensor];
 	struct ofs_item item = { .error = t->error };
 	struct ofs_torch_tensor described;
 	struct ofs_pickle *doc;
 	int ret;
 
-	for (uint32_t i = 0; i < r->cat->nscales; i++)
-		if (r->cat->scales[i].tensor == tensor) {
-			*scale = r->cat->scales[i];
-			return 1;
-		}
+	known = ofs_search(&tensor, r->cat->scales, r->cat->nscales,
+	    sizeof(*known), compare_scale);
+	if (known != NULL) {
+		*scale = *known;
+		return 1;
+	}
 	if (!ofs_dtype_is_quantized(t->dtype) || t->nshards == 0)
 		return 0;
 	item.at = r->cat->shards[t->shard].at;

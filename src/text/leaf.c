@@ -82,13 +82,25 @@ enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
 	return type;
 }
 
+/* One element, of which swap says whether its bytes are in reverse. */
+static void number_text(enum ofs_dtype t, const char *raw, bool swap,
+    char text[80])
+{
+	size_t size = ofs_dtype_size(t), unit = ofs_dtype_swap(t);
+	uint8_t le[16];
+
+	for (size_t i = 0; i < size; i++)
+		le[swap ? i / unit * unit + unit - 1 - i % unit : i] =
+		    (uint8_t)raw[i];
+	ofs_dtype_print(t, le, text);
+}
+
 /* numpy.core.multiarray.scalar(dtype, bytes) */
 static enum ofs_leaf numpy_scalar(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out)
 {
 	uint32_t args = ofs_pk_args(doc, node);
 	struct ofs_str raw = ofs_pk_str(doc, ofs_pk_item(doc, args, 1));
-	uint8_t le[16];
 	char text[80];
 	bool swap = false;
 	enum ofs_dtype t;
@@ -96,10 +108,7 @@ static enum ofs_leaf numpy_scalar(const struct ofs_pickle *doc, uint32_t node,
 	t = ofs_leaf_numpy(doc, ofs_pk_item(doc, args, 0), &swap);
 	if (t == OFS_DTYPE_NONE || raw.len != ofs_dtype_size(t))
 		return OFS_LEAF_NONE;
-	for (size_t i = 0, unit = ofs_dtype_swap(t); i < raw.len; i++)
-		le[swap ? i / unit * unit + unit - 1 - i % unit : i] =
-		    (uint8_t)raw.p[i];
-	ofs_dtype_print(t, le, text);
+	number_text(t, raw.p, swap, text);
 	if (out != NULL)
 		ofs_buf_puts(out, text);
 	return ofs_dtype_swap(t) == ofs_dtype_size(t) ? OFS_LEAF_NUMBER
@@ -159,15 +168,12 @@ static bool array_of(const struct ofs_pickle *doc, uint32_t node,
 
 static void put_element(const struct array *a, uint64_t i, struct ofs_buf *out)
 {
-	size_t size = ofs_dtype_size(a->dtype), unit = ofs_dtype_swap(a->dtype);
-	const char *quote = unit == size ? "" : "\""; /* a complex number */
-	uint8_t le[16];
+	size_t size = ofs_dtype_size(a->dtype);
+	bool complex = ofs_dtype_swap(a->dtype) != size;
+	const char *quote = complex ? "\"" : "";
 	char text[80];
 
-	for (size_t k = 0; k < size; k++)
-		le[a->swap ? k / unit * unit + unit - 1 - k % unit : k] =
-		    (uint8_t)a->raw.p[i * size + k];
-	ofs_dtype_print(a->dtype, le, text);
+	number_text(a->dtype, a->raw.p + i * size, a->swap, text);
 	ofs_buf_printf(out, "%s%s%s", quote, text, quote);
 }
 
