@@ -274,11 +274,16 @@ static int place_added(struct place *p, struct ofs_commit_task *t,
 		like = at == OFS_NONE ? NULL : &c->cat->entries[at];
 	}
 	t->like = like;
+	t->named_after = t->from;
 	if (beside != OFS_NONE)
 		ret = place_beside(c, t, &c->cat->entries[beside], err);
+	if (ret == 1)
+		t->named_after = &c->cat->entries[beside];
 	for (uint32_t i = ch->nkeys - 1; ret == 0 && like != NULL && i-- > 0;)
-		if (matches(c, like, ch, i))
+		if (matches(c, like, ch, i)) {
 			ret = place_like(c, t, like, i, err);
+			t->named_after = like;
+		}
 	if (ret == 0 && strcmp(ch->key[0], "extra") == 0)
 		ret = place_new(c, t, err);
 	if (ret == 0)

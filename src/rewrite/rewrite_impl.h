@@ -23,6 +23,8 @@ struct ofs_commit_task {
 	const struct ofs_entry *from;  /* ADD: present source of its bytes */
 	const struct ofs_entry
 	    *like; /* ADD: an entry of the same kind, or NULL */
+	/* ADD: the entry from whose path this one was derived, or from; NULL */
+	const struct ofs_entry *named_after;
 	struct ofs_key *path;
 	uint32_t npath;
 	struct ofs_pickle *doc; /* for a value; NULL: a tensor */

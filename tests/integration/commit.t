@@ -78,6 +78,29 @@ if "$OPTIMFS" --version | grep -q zstd; then
 	edit "$data/dcp_fsdp2_zstd_w2/ckpt" zstd
 fi
 
+# Two indexes, both without a prefix: the model's and the optimizer's.
+rm -rf ck tree
+cp -r "$TOP_SRCDIR/tests/data/extra/trainers/acc_v2_SHARDED_STATE_DICT" ck
+chmod -R u+w ck
+"$OPTIMFS" mount -o rw ck "$mnt"
+cp "$mnt/optim/state/bias/exp_avg" "$mnt/optim/state/bias/extra"
+mv "$mnt/optim/state/bias/exp_avg_sq" "$mnt/model/moved"
+mv "$mnt/model/weight" "$mnt/optim/state/weight/moved"
+mv "$mnt/model/bias" "$mnt/model/renamed"
+cp -r "$mnt" tree
+status "two indexes: umount commits" 0 "$OPTIMFS" umount "$mnt"
+status "two indexes: the committed checkpoint can be read without a mount" 0 \
+    "$OPTIMFS" cp -r ck / now
+ok "two indexes: the committed tree equals the edited mount" diff -r tree now
+is "two indexes: a new state is in the optimizer's" "$(cd ck &&
+    grep -la 'state.bias.extra' */.metadata)" optimizer_0/.metadata
+is "two indexes: what moved to the model is in the model's" "$(cd ck &&
+    grep -la 'moved' */.metadata | sort | xargs)" \
+    "optimizer_0/.metadata pytorch_model_fsdp_0/.metadata"
+status "two indexes: fsck --data accepts the committed checkpoint" 0 \
+    "$OPTIMFS" fsck --data ck
+rm -rf now
+
 # Files that PyTorch itself can load.
 mkdir one && cp "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/*_fsdp.bin \
     "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/optimizer.bin one

@@ -179,6 +179,7 @@ static void release(void *state)
 		close(d->coded[i].fd);
 	ofs_commit_dcp_close(d);
 	free(d->name);
+	free(d->ours);
 	free(d->out);
 	free(d->item);
 	free(d->coded);

@@ -53,6 +53,7 @@ struct ofs_commit_dcp {
 	uint32_t *by_place; /* items by object and offset */
 	uint32_t *by_name;  /* items by name */
 	struct ofs_commit_dict keys, plans;
+	bool *ours; /* of each task: its key is or will be of this index */
 	bool *gone; /* items whose old bytes are no longer used */
 	bool *dropped;
 	uint32_t *moved; /* of each item: its index in item; OFS_NONE */

@@ -3,7 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/copy.h"
 #include "base/memory.h"
@@ -26,23 +26,79 @@ static void flat_key(const struct ofs_commit_dcp *d,
 	}
 }
 
+static struct ofs_str text_of(const struct ofs_buf *b)
+{
+	return (struct ofs_str){ (const char *)b->data, (uint32_t)b->len };
+}
+
 static bool in_part(const struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t)
 {
 	if (t->npath <= d->nprefix)
 		return false;
 	for (uint32_t i = 0; i < d->nprefix; i++)
-		if (t->path[i].s.len != d->prefix[i].s.len ||
-		    memcmp(t->path[i].s.p, d->prefix[i].s.p,
-			t->path[i].s.len) != 0)
+		if (!ofs_str_equal(t->path[i].s, d->prefix[i].s))
 			return false;
 	return true;
+}
+
+/* Do the first n components of a path make a key of this index? It is written
+ * to key. */
+static bool is_key(const struct ofs_commit_dcp *d, const uint32_t *c,
+    uint32_t n, struct ofs_buf *key)
+{
+	const struct ofs_catalog *cat = d->c->cat;
+
+	if (n <= d->nprefix)
+		return false;
+	for (uint32_t i = 0; i < d->nprefix; i++)
+		if (!ofs_str_equal(ofs_catalog_string(cat, c[i]),
+			d->prefix[i].s))
+			return false;
+	key->len = 0;
+	ofs_catalog_join(cat, c + d->nprefix, n - d->nprefix, key);
+	return ofs_commit_dcp_pair(d, &d->keys, text_of(key)) != OFS_NONE;
+}
+
+/* Is the entry a key of this index, or inside the value of one? */
+static bool is_here(const struct ofs_commit_dcp *d, const struct ofs_entry *e,
+    struct ofs_buf *key)
+{
+	bool here = false;
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(d->c->cat, e->path, &n);
+
+	for (; n > 0 && !here; n--)
+		here = is_key(d, c, n, key);
+	return here;
+}
+
+/* Several indexes may have the same prefix. What is new goes to that of the
+ * entry it is named after. */
+static int find_ours(struct ofs_commit_dcp *d, struct optimfs_error *err)
+{
+	struct ofs_buf key = { 0 };
+	bool bad;
+
+	d->ours = calloc(d->c->ntasks + 1, sizeof(*d->ours));
+	if (d->ours == NULL)
+		return ofs_no_memory(err);
+	for (size_t i = 0; i < d->c->ntasks; i++) {
+		const struct ofs_commit_task *t = &d->c->task[i];
+
+		d->ours[i] = in_part(d, t) &&
+		    (t->named_after == NULL ||
+			is_here(d, t->named_after, &key));
+	}
+	bad = key.bad;
+	ofs_buf_fini(&key);
+	return bad ? ofs_no_memory(err) : 0;
 }
 
 static bool is_ours(const struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t)
 {
-	return !t->done && in_part(d, t);
+	return d->ours[t - d->c->task];
 }
 
 /* The item of a value that contains t; OFS_NONE. *depth is the number of
@@ -56,9 +112,7 @@ static uint32_t holder(const struct ofs_commit_dcp *d,
 	for (uint32_t k = t->npath;
 	     k-- > d->nprefix + 1 && found == OFS_NONE;) {
 		flat_key(d, t, k, &key);
-		ofs_commit_dcp_named(d,
-		    (struct ofs_str){ (char *)key.data, (uint32_t)key.len },
-		    &first, &n);
+		ofs_commit_dcp_named(d, text_of(&key), &first, &n);
 		if (n == 1 &&
 		    d->index.item[d->by_name[first]].offset == OFS_NONE) {
 			found = d->by_name[first];
@@ -215,7 +269,7 @@ static int drop_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	int ret = 0;
 
 	flat_key(d, t, t->npath, &key);
-	name = (struct ofs_str){ (char *)key.data, (uint32_t)key.len };
+	name = text_of(&key);
 	if (key.bad) {
 		ret = ofs_no_memory(err);
 	} else if (ofs_commit_dcp_pair(d, &d->keys, name) != OFS_NONE) {
@@ -253,37 +307,20 @@ static int add_new(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	return ofs_commit_dcp_add(d, t, name, out, off, len, err);
 }
 
-/* The key of an entry in this index; false: it has none, as it is in another
- * part or inside a pickled value. */
-static bool source_name(const struct ofs_commit_dcp *d,
-    const struct ofs_entry *e, struct ofs_buf *out)
-{
-	uint32_t n;
-	const uint32_t *c = ofs_catalog_components(d->c->cat, e->path, &n);
-
-	if (n <= d->nprefix)
-		return false;
-	for (uint32_t i = 0; i < d->nprefix; i++)
-		if (!ofs_str_equal(ofs_catalog_string(d->c->cat,
-				       OFS_PATH_STR(c[i])),
-			d->prefix[i].s))
-			return false;
-	ofs_catalog_join(d->c->cat, c + d->nprefix, n - d->nprefix, out);
-	return ofs_commit_dcp_pair(d, &d->keys,
-		   (struct ofs_str){ (char *)out->data, (uint32_t)out->len }) !=
-	    OFS_NONE;
-}
-
 /* Is it a tensor renamed within the index? It keeps its items; so do rewritten
  * chunks of it, which is why renaming comes after them. from gets its key. */
 static bool keeps_items(const struct ofs_commit_dcp *d,
     const struct ofs_commit_task *t, struct ofs_buf *from)
 {
-	uint32_t depth;
+	const uint32_t *c;
+	uint32_t depth, n;
 
-	return t->op == OFS_TASK_ADD && t->doc == NULL && t->from != NULL &&
-	    ofs_commit_tensor(d->c, t->change) != NULL &&
-	    holder(d, t, &depth) == OFS_NONE && source_name(d, t->from, from);
+	if (t->op != OFS_TASK_ADD || t->doc != NULL || t->from == NULL ||
+	    ofs_commit_tensor(d->c, t->change) == NULL || !is_ours(d, t) ||
+	    holder(d, t, &depth) != OFS_NONE)
+		return false;
+	c = ofs_catalog_components(d->c->cat, t->from->path, &n);
+	return is_key(d, c, n, from);
 }
 
 static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
@@ -301,16 +338,14 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 		    err);
 	t->done = true; /* if not now, in the other pass */
 	flat_key(d, t, t->npath, &key);
-	name = (struct ofs_str){ (char *)key.data, (uint32_t)key.len };
+	name = text_of(&key);
 	keeps = keeps_items(d, t, &from);
 	if (key.bad || from.bad)
 		ret = ofs_no_memory(err);
 	else if (keeps != moved)
 		ret = 0;
 	else if (moved)
-		ret = ofs_commit_dcp_rename(d, t,
-		    (struct ofs_str){ (char *)from.data, (uint32_t)from.len },
-		    name, err);
+		ret = ofs_commit_dcp_rename(d, t, text_of(&from), name, err);
 	else
 		ret = add_new(d, t, name, err);
 	ofs_buf_fini(&key);
@@ -337,8 +372,10 @@ static int change_one(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 
 int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err)
 {
+	if (find_ours(d, err) == -1)
+		return -1;
 	for (size_t i = 0; i < d->c->ntasks; i++)
-		if (is_ours(d, &d->c->task[i]) &&
+		if (!d->c->task[i].done && d->ours[i] &&
 		    change_one(d, &d->c->task[i], err) == -1)
 			return -1;
 	return 0;
@@ -348,9 +385,8 @@ int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
     struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->c->ntasks; i++)
-		if (d->c->task[i].op == OFS_TASK_ADD &&
-		    (moved ? in_part(d, &d->c->task[i])
-			   : is_ours(d, &d->c->task[i])) &&
+		if (d->c->task[i].op == OFS_TASK_ADD && d->ours[i] &&
+		    (moved || !d->c->task[i].done) &&
 		    add_key(d, &d->c->task[i], moved, err) == -1)
 			return -1;
 	return 0;
@@ -364,10 +400,7 @@ void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
 		uint32_t first = 0, n = 0;
 
 		if (keeps_items(d, t, &from))
-			ofs_commit_dcp_named(d,
-			    (struct ofs_str){
-				(char *)from.data, (uint32_t)from.len },
-			    &first, &n);
+			ofs_commit_dcp_named(d, text_of(&from), &first, &n);
 		for (uint32_t k = first; k < first + n; k++)
 			d->gone[d->by_name[k]] =
 			    d->moved[d->by_name[k]] != OFS_NONE;

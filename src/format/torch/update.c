@@ -117,9 +117,7 @@ static const struct ofs_key *inside(const struct rewrite *w,
 	if (t->npath <= s->nprefix)
 		return NULL;
 	for (uint32_t i = 0; i < s->nprefix; i++)
-		if (t->path[i].s.len != s->prefix[i].s.len ||
-		    memcmp(t->path[i].s.p, s->prefix[i].s.p,
-			t->path[i].s.len) != 0)
+		if (!ofs_str_equal(t->path[i].s, s->prefix[i].s))
 			return NULL;
 	*n = t->npath - s->nprefix;
 	return t->path + s->nprefix;
