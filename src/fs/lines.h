@@ -18,7 +18,7 @@ struct ofs_snapshot;
 
 /* A file of a million lines is never held in memory. The offset of every
  * OFS_LINES_STRIDE-th step is kept; a read generates the lines from there. The
- * lines must not change while the file system is open. */
+ * lines of a snapshot must not change: not by what a writer stages either. */
 struct ofs_lines_ops {
 	/* Appends the lines of step at, if any. Step 0 is the first. */
 	void (*put)(struct ofs_snapshot *snap, uint32_t at,

@@ -87,6 +87,8 @@ static uint32_t tensors_next(const struct ofs_snapshot *snap, uint32_t at)
 	return ofs_tree_after(&snap->tree, at);
 }
 
+/* The columns of tensors.tsv. The path is that of the checkpoint: lines may not
+ * change when a writer renames a file. */
 static void tensors_put(struct ofs_snapshot *snap, uint32_t at,
     struct ofs_buf *out)
 {
@@ -100,7 +102,8 @@ static void tensors_put(struct ofs_snapshot *snap, uint32_t at,
 	t = ofs_entry_tensor(snap->cat, ofs_at_entry(snap, node));
 	if (t == NULL)
 		return;
-	ofs_at_path(snap, node, path, sizeof(path));
+	if (ofs_tree_path(&snap->tree, at, path, sizeof(path)) >= sizeof(path))
+		strcpy(path, "...");
 	ofs_buf_printf(out, "%s\t%s\t", path, ofs_dtype_name(t->dtype));
 	ofs_shape_text(snap->cat, t, out);
 	ofs_buf_printf(out, "\t%" PRIu64 "\t%" PRIu32 "\t",

@@ -665,6 +665,22 @@ static void added_scalar(void)
 	optimfs_close(s.fs);
 }
 
+/* Its size is known from the first read on, so its lines may not change. */
+static void table(void)
+{
+	char *before, *after;
+	size_t n, m;
+
+	before = sample_read(&s, ".optimfs/tensors.tsv", &n, &err);
+	is_int(move("model", "swap", "model", "s"), 0, "shorten a name");
+	after = sample_read(&s, ".optimfs/tensors.tsv", &m, &err);
+	ok(before != NULL && after != NULL && n == m &&
+		memcmp(before, after, n) == 0,
+	    "tensors.tsv has the names of the checkpoint until the commit");
+	free(before);
+	free(after);
+}
+
 /* A view keeps the staged state of its time only while it is in use. Eight
  * further views displace the first. */
 static void old_view(void)
@@ -711,6 +727,9 @@ int main(void)
 	replaced();
 	forms();
 	npy();
+	sample_fini(&s);
+	begin();
+	table();
 	sample_fini(&s);
 	views();
 	old_view();
