@@ -16,7 +16,7 @@ struct optimfs;
 int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
     int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
 
-/* Commits the changes in fs->overlay and empties it. */
+/* Commits the changes of the current snapshot, then empties the journal. */
 int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 

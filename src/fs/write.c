@@ -252,7 +252,7 @@ static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 
 	pthread_rwlock_rdlock(&e->names);
 	pthread_rwlock_wrlock(&f->lock);
-	if (f->is_pending && f->touched)
+	if (f->has_draft && f->touched)
 		ret = ofs_overlay_text_accept(e, f, file->at.index, err);
 	pthread_rwlock_unlock(&f->lock);
 	pthread_rwlock_unlock(&e->names);

@@ -106,11 +106,11 @@ int ofs_file_begin_write(struct optimfs_file *file, bool truncate,
 }
 
 /* After the last close: drops text that was not accepted. */
-static void drop_pending(struct ofs_overlay_file *f)
+static void drop_draft(struct ofs_overlay_file *f)
 {
 	pthread_rwlock_wrlock(&f->lock);
-	f->pending.len = 0;
-	f->is_pending = f->touched = false;
+	f->draft.len = 0;
+	f->has_draft = f->touched = false;
 	pthread_rwlock_unlock(&f->lock);
 }
 
@@ -136,7 +136,7 @@ void ofs_file_close_staged(struct optimfs_file *file)
 		f->writers--;
 	last = f->opens == 0 && is_removed(e, f);
 	if (file->writes && f->writers == 0 && f->text)
-		drop_pending(f);
+		drop_draft(f);
 	if (last)
 		ofs_overlay_file_revert(e, f);
 	else if (f->opens == 0)
@@ -193,8 +193,8 @@ bool ofs_file_staged_size(const struct optimfs_file *file, uint64_t *size)
 	pthread_rwlock_rdlock(&f->lock);
 	if (!f->text)
 		*size = head_of(file) + f->size;
-	else if (f->is_pending)
-		*size = f->pending.len;
+	else if (f->has_draft)
+		*size = f->draft.len;
 	else if (f->accepted != NULL)
 		*size = f->accepted->len;
 	else

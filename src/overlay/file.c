@@ -28,7 +28,7 @@ static struct ofs_overlay_file *file_new(uint32_t index,
 	f->entry = OFS_NONE;
 	f->fd = -1;
 	f->bytes = &ofs_overlay_staged_bytes;
-	f->pending.limit = OFS_TEXT_MAX;
+	f->draft.limit = OFS_TEXT_MAX;
 	return f;
 }
 
@@ -110,7 +110,7 @@ void ofs_overlay_file_free(struct ofs_overlay_file *f)
 	ofs_ranges_fini(&f->written);
 	ofs_ranges_fini(&f->lost);
 	ofs_blob_unref(f->accepted);
-	ofs_buf_fini(&f->pending);
+	ofs_buf_fini(&f->draft);
 	free(f->shape);
 	pthread_rwlock_destroy(&f->lock);
 	free(f);
@@ -139,8 +139,8 @@ void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f)
 	ofs_ranges_cut(&f->lost, 0);
 	ofs_blob_unref(f->accepted);
 	f->accepted = NULL;
-	f->pending.len = 0;
-	f->is_pending = f->touched = f->unwritten = false;
+	f->draft.len = 0;
+	f->has_draft = f->touched = f->unwritten = false;
 	free(f->shape);
 	f->shape = NULL;
 	f->dtype = OFS_DTYPE_NONE;

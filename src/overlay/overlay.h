@@ -18,7 +18,7 @@
 #include "tree/tree.h"
 
 /* Catalog and tree never change. A writable mount adds a struct ofs_overlay
- * (fs->overlay; NULL when read-only): the names that were added, moved or
+ * (snap->overlay; NULL when read-only): the names that were added, moved or
  * removed, and the new bytes of changed files.
  *
  * A tensor keeps its shards. Bytes written to it go to their logical offsets in

@@ -38,14 +38,14 @@ struct ofs_overlay_file {
 	struct ofs_ranges lost;
 	struct optimfs_error why;
 
-	/* text: the accepted text (NULL: that of the checkpoint), and the text
-	 * that is being written. */
+	/* text: the accepted text (NULL: that of the checkpoint), and the draft,
+	 * which is being written. */
 	struct ofs_blob *accepted;
 	uint8_t element[16]; /* of a 0-dim tensor */
-	struct ofs_buf pending;
-	bool is_pending; /* pending differs from accepted */
-	bool touched;    /* written since it was truncated to 0 */
-	bool unwritten;  /* accepted was not written by a user */
+	struct ofs_buf draft;
+	bool has_draft; /* it may differ from the accepted text */
+	bool touched;   /* written since it was truncated to 0 */
+	bool unwritten; /* accepted was not written by a user */
 	/* Template: bytes from here on were never written. */
 	uint64_t high;
 
@@ -316,7 +316,7 @@ int ofs_overlay_text_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
 int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err);
-/* Checks the pending text and accepts it; index is the node it was written
+/* Checks the draft and accepts it; index is the node it was written
  * through. */
 int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err);

@@ -60,7 +60,7 @@ static int rename_in_text(const struct renaming *r, uint32_t params)
 		ret = 0;
 	else if (lines.bad)
 		ret = ofs_no_memory(r->err);
-	else if (f->is_pending)
+	else if (f->has_draft)
 		ret = optimfs_fail(r->err, EBUSY,
 		    "OFS257 param_groups/%s/params lists it, and is being "
 		    "written: try again when that is done",

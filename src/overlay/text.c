@@ -50,8 +50,8 @@ struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
 {
 	if (f->entry == OFS_NONE)
 		return made_text(e, f, err);
-	if (f->is_pending)
-		return blob_of(f->pending.data, f->pending.len, err);
+	if (f->has_draft)
+		return blob_of(f->draft.data, f->draft.len, err);
 	if (f->accepted != NULL)
 		return ofs_blob_ref(f->accepted);
 	return e->reader->text(e->reader_ctx, f->index, err);
@@ -63,18 +63,18 @@ static int begin(struct ofs_overlay *e, struct ofs_overlay_file *f,
 {
 	struct ofs_blob *now;
 
-	if (f->is_pending)
+	if (f->has_draft)
 		return 0;
 	now = ofs_overlay_text_now(e, f, err);
 	if (now == NULL)
 		return -1;
-	f->pending.len = 0;
-	f->pending.bad = false;
-	ofs_buf_put(&f->pending, now->bytes, now->len);
+	f->draft.len = 0;
+	f->draft.bad = false;
+	ofs_buf_put(&f->draft, now->bytes, now->len);
 	ofs_blob_unref(now);
-	if (f->pending.bad)
+	if (f->draft.bad)
 		return ofs_no_memory(err);
-	f->is_pending = f->touched = true;
+	f->has_draft = f->touched = true;
 	return 0;
 }
 
@@ -89,9 +89,9 @@ static int fill_to(struct ofs_overlay_file *f, uint64_t size,
 {
 	if (size > OFS_TEXT_MAX)
 		return too_long(err);
-	while (f->pending.len < size && !f->pending.bad)
-		ofs_buf_putc(&f->pending, '\0');
-	return f->pending.bad ? ofs_no_memory(err) : 0;
+	while (f->draft.len < size && !f->draft.bad)
+		ofs_buf_putc(&f->draft, '\0');
+	return f->draft.bad ? ofs_no_memory(err) : 0;
 }
 
 /* Are all brackets outside of strings closed? */
@@ -117,7 +117,7 @@ static bool is_whole(const uint8_t *p, size_t n)
 static bool is_own(const struct ofs_overlay *e,
     const struct ofs_overlay_file *f)
 {
-	return e->ops->own_text(e, f->index, f->pending.data, f->pending.len);
+	return e->ops->own_text(e, f->index, f->draft.data, f->draft.len);
 }
 
 /* A text of one line is checked when its newline is written, because few
@@ -125,8 +125,8 @@ static bool is_own(const struct ofs_overlay *e,
 static int check_early(struct ofs_overlay *e, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	const uint8_t *p = f->pending.data;
-	size_t n = f->pending.len;
+	const uint8_t *p = f->draft.data;
+	size_t n = f->draft.len;
 
 	if (n == 0 || p[n - 1] != '\n' || memchr(p, '\n', n - 1) != NULL ||
 	    ofs_tree_is_params(e->tree, f->index) || !is_whole(p, n) ||
@@ -143,7 +143,7 @@ int ofs_overlay_text_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		return too_long(err);
 	if (begin(e, f, err) == -1 || fill_to(f, off + n, err) == -1)
 		return -1;
-	memcpy(f->pending.data + off, buf, n);
+	memcpy(f->draft.data + off, buf, n);
 	f->touched = true;
 	return check_early(e, f, err);
 }
@@ -154,15 +154,15 @@ int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	if (size > OFS_TEXT_MAX)
 		return too_long(err);
 	if (size == 0) {
-		f->pending.len = 0;
-		f->pending.bad = false;
-		f->is_pending = true;
+		f->draft.len = 0;
+		f->draft.bad = false;
+		f->has_draft = true;
 		f->touched = false;
 		return 0;
 	}
 	if (begin(e, f, err) == -1 || fill_to(f, size, err) == -1)
 		return -1;
-	f->pending.len = size;
+	f->draft.len = size;
 	f->touched = true;
 	return 0;
 }
@@ -188,12 +188,12 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	uint8_t element[16] = { 0 };
 	struct ofs_blob *text = NULL;
 
-	if (!f->is_pending)
+	if (!f->has_draft)
 		return 0;
 	if (is_own(e, f))
 		text = e->reader->text(e->reader_ctx, f->index, err);
 	else if (ofs_overlay_text_check(e, f->index,
-		     (const char *)f->pending.data, f->pending.len, &canonical,
+		     (const char *)f->draft.data, f->draft.len, &canonical,
 		     element, err) == 0)
 		text = ofs_blob_of(&canonical, err);
 	ofs_buf_fini(&canonical);
@@ -206,7 +206,7 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	ofs_blob_unref(f->accepted);
 	f->accepted = text;
 	memcpy(f->element, element, sizeof(element));
-	f->is_pending = f->touched = f->unwritten = false;
+	f->has_draft = f->touched = f->unwritten = false;
 	e->ops->accepted(e, f, index);
 	ofs_overlay_changed(e,
 	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]) == NULL);
@@ -220,7 +220,7 @@ int ofs_overlay_text_set(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	    ofs_overlay_text_write(e, f, text, n, 0, err) == 0 &&
 	    ofs_overlay_text_accept(e, f, index, err) == 0)
 		return 0;
-	f->is_pending = f->touched = false;
+	f->has_draft = f->touched = false;
 	return -1;
 }
 

@@ -69,10 +69,10 @@ static int accept_empty(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	(void)err;
 	if (!f->unwritten)
 		return 0;
-	f->pending.len = 0;
-	f->is_pending = true;
+	f->draft.len = 0;
+	f->has_draft = true;
 	if (ofs_overlay_text_accept(e, f, index, &own) == -1)
-		f->is_pending = false;
+		f->has_draft = false;
 	return 0;
 }
 
