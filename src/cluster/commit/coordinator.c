@@ -210,17 +210,15 @@ bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel)
 
 int ofs_coordinator_call(const struct ofs_coordinator *s,
     enum ofs_participant_op op, const char *id, const bool *mask,
-    uint32_t *nbad, struct optimfs_error *err)
+    struct optimfs_error *err)
 {
 	struct ofs_call *call = calloc((size_t)s->n + 1, sizeof(*call));
 	struct ofs_buf b = { 0 };
 	uint32_t n = 0;
+	int ret = 0;
 
-	*nbad = 0;
-	if (call == NULL) {
-		*nbad = s->n;
+	if (call == NULL)
 		return ofs_no_memory(err);
-	}
 	ofs_coordinator_request(s, op, &b);
 	if (id != NULL)
 		ofs_wire_str(&b, id);
@@ -232,13 +230,13 @@ int ofs_coordinator_call(const struct ofs_coordinator *s,
 	ofs_group_call(s->group, call, n);
 	for (uint32_t i = 0; i < n; i++) {
 		ofs_buf_fini(&call[i].result);
-		if (call[i].err.code != 0 && (*nbad)++ == 0)
-			optimfs_fail(err, call[i].err.code, "%s",
+		if (call[i].err.code != 0 && ret == 0)
+			ret = optimfs_fail(err, call[i].err.code, "%s",
 			    call[i].err.text);
 	}
 	ofs_buf_fini(&b);
 	free(call);
-	return *nbad == 0 ? 0 : -1;
+	return ret;
 }
 
 /* Recovery from an interrupted commit. */
@@ -277,15 +275,14 @@ int ofs_coordinator_recover(struct ofs_coordinator *s,
 	char id[OFS_PUBLISH_ID];
 	struct ofs_buf names = { 0 };
 	int decided = ofs_decision_read(s->stage, id, &names, err);
-	uint32_t nbad;
 	int ret = decided;
 
 	if (ret == 1)
 		ret = check_here(s, &names, err);
 	ofs_buf_fini(&names);
 	if (ret == -1 ||
-	    ofs_coordinator_call(s, OFS_PARTICIPANT_RECOVER, id, NULL, &nbad,
-		err) == -1)
+	    ofs_coordinator_call(s, OFS_PARTICIPANT_RECOVER, id, NULL, err) ==
+		-1)
 		return -1;
 	ofs_publish_clear(s->stage, OFS_PUBLISH_BUILT);
 	ofs_decision_clean(s->stage);

@@ -14,7 +14,7 @@
  * directories. */
 #define OFS_PUBLISH_BUILT "built"
 
-/* Limit of the bit sets of participants. */
+/* The most directories of a checkpoint: a JOIN has the ids of all of them. */
 #define OFS_MAX_PARTICIPANTS 4096
 
 struct ofs_participant_ref {
@@ -41,10 +41,10 @@ int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t to,
 void ofs_coordinator_request(const struct ofs_coordinator *s,
     enum ofs_participant_op op, struct ofs_buf *b);
 /* Makes a call (call.h) to the participants in mask (NULL: all) at once. id may
- * be NULL. -1: the first failure; *nbad gets their number. */
+ * be NULL. -1: the first failure. */
 int ofs_coordinator_call(const struct ofs_coordinator *s,
     enum ofs_participant_op op, const char *id, const bool *mask,
-    uint32_t *nbad, struct optimfs_error *err);
+    struct optimfs_error *err);
 static inline bool ofs_coordinator_is_own(const struct ofs_coordinator *s,
     uint32_t to)
 {

@@ -338,22 +338,21 @@ static void invert(bool *mask, uint32_t n)
 
 /* Readers see the rename that replaces an index: so participants that only get
  * new files come first. */
-static int apply(struct shipping *p, uint32_t *nbad)
+static int apply(struct shipping *p)
 {
 	bool *mask = calloc((size_t)p->s->n + 1, sizeof(*mask));
 	int ret;
 
-	*nbad = p->s->n;
 	if (mask == NULL)
 		return ofs_no_memory(p->err);
 	find_replacing(p, mask);
 	invert(mask, p->s->n);
 	ret = ofs_coordinator_call(p->s, OFS_PARTICIPANT_COMMIT, NULL, mask,
-	    nbad, p->err);
+	    p->err);
 	invert(mask, p->s->n);
 	if (ret == 0)
 		ret = ofs_coordinator_call(p->s, OFS_PARTICIPANT_COMMIT, NULL,
-		    mask, nbad, p->err);
+		    mask, p->err);
 	free(mask);
 	return ret;
 }
@@ -376,17 +375,16 @@ static int decide(const struct ofs_coordinator *s, const char *id,
 static int publish(struct shipping *p, struct optimfs_error *err)
 {
 	char id[OFS_PUBLISH_ID];
-	uint32_t nbad;
 
 	make_id(id);
 	if (ship(p) == -1 ||
-	    ofs_coordinator_call(p->s, OFS_PARTICIPANT_PREPARE, id, NULL, &nbad,
+	    ofs_coordinator_call(p->s, OFS_PARTICIPANT_PREPARE, id, NULL,
 		p->err) == -1 ||
 	    decide(p->s, id, p->err) == -1) {
 		abort_all(p->s);
 		return optimfs_fail_as(err, p->err->code, "%s", p->err->text);
 	}
-	if (apply(p, &nbad) == 0)
+	if (apply(p) == 0)
 		return 0;
 	optimfs_fail(err, EIO,
 	    "OFS803 decided, but not in place everywhere: the next mount for "
