@@ -12,6 +12,7 @@
 #include "api/api.h"
 #include "base/memory.h"
 #include "cluster/commit/coordinator.h"
+#include "journal/lock.h"
 #include "journal/publish.h"
 #include "push/template.h"
 #include "push/writethrough.h"
@@ -143,4 +144,19 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
 	if (manifest != NULL)
 		*coordinator = beside.coordinator;
 	return st;
+}
+
+int optimfs_lock_watch(const char *path)
+{
+	return ofs_stage_watch(path);
+}
+
+bool optimfs_lock_busy(int fd)
+{
+	return ofs_lock_busy(fd);
+}
+
+void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx)
+{
+	ofs_stage_await(path, tell, ctx);
 }

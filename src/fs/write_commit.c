@@ -11,7 +11,6 @@
 #include "fs/commit.h"
 #include "fs/view.h"
 #include "fs/write_impl.h"
-#include "journal/lock.h"
 #include "rewrite/merge.h"
 
 /* Fails while a file is being written: the commit would take it away from its
@@ -174,21 +173,6 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 	if (ofs_may_write(fs, err) == -1)
 		return -1;
 	return said(fs, drop_all(fs, &own), &own, err);
-}
-
-int optimfs_lock_watch(const char *path)
-{
-	return ofs_stage_watch(path);
-}
-
-bool optimfs_lock_busy(int fd)
-{
-	return ofs_lock_busy(fd);
-}
-
-void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx)
-{
-	ofs_stage_await(path, tell, ctx);
 }
 
 int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
