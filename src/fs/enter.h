@@ -23,8 +23,8 @@ struct ofs_entrance {
 	pthread_cond_t changed;
 	bool replacing; /* a commit replaces files of fs->now */
 	unsigned writers;
-	bool held,
-	    commits; /* no writer may enter; commits: because of a commit */
+	bool held;    /* no writer may enter */
+	bool commits; /* because of a commit */
 };
 
 void ofs_entrance_init(struct ofs_entrance *e);

@@ -182,7 +182,7 @@ struct optimfs {
 	bool changes;                        /* it may be written */
 	struct ofs_coordinator *coordinator; /* NULL: a single directory */
 	atomic_bool explicit_commit;
-	/* Result of the last commit or abort, under lock. */
+	/* Result of the last commit or abort. */
 	struct optimfs_error said;
 	bool unsynced; /* published, but the final fsync failed */
 	struct ofs_entrance entrance;
@@ -190,8 +190,10 @@ struct optimfs {
 	char *source; /* as it was given */
 	char *real;   /* absolute path; NULL: not on this machine */
 	struct optimfs_options options;
-	char *names[8];       /* copies of the strings in options */
-	pthread_mutex_t lock; /* protects present, mount_info, stats */
+	char *names[8]; /* copies of the strings in options */
+	/* protects said, unsynced, mount_info, stats, and making the tables of
+	 * mirrors */
+	pthread_mutex_t lock;
 
 	struct ofs_failures failures;
 	_Atomic uint64_t opens, reads, read_bytes;
@@ -202,8 +204,6 @@ struct optimfs {
 	struct optimfs_watch watch;
 };
 
-/* An open file: bytes in memory, generated lines, a composition of stored
- * ranges, or a file of a view. */
 /* read_ahead.c: the access pattern of an open file. */
 struct ofs_read_ahead {
 	pthread_mutex_t lock;
@@ -213,6 +213,8 @@ struct ofs_read_ahead {
 	struct ofs_plan plan;
 };
 
+/* An open file: bytes in memory, generated lines, a composition of stored
+ * ranges, or a file of a view. */
 struct optimfs_file {
 	struct optimfs *fs;
 	/* If fs can be written: protects the members below, except spare. After
@@ -226,14 +228,13 @@ struct optimfs_file {
 	struct ofs_lines *lines;
 	struct ofs_composition comp;
 	struct ofs_view_file *view; /* used instead of the three above */
-	/* For a file that is new or open for writing: staged bytes, size limit,
-	 * pending error. */
+	/* For a file that is new or open for writing. */
 	struct ofs_overlay_file *staged;
 	struct ofs_file_npy *npy;
 	bool writes, control;
-	bool lost; /* a commit removed it */
-	uint64_t limit;
-	struct optimfs_error failed;
+	bool lost;                   /* a commit removed it */
+	uint64_t limit;              /* of its size */
+	struct optimfs_error failed; /* of a write, for close */
 	/* Unused plans. A read takes one, so that in steady state nothing is
 	 * allocated and readers do not wait for each other. */
 	_Atomic(struct ofs_plan *) spare[4];

@@ -12,6 +12,14 @@
 #include "fs/view.h"
 #include "store/local.h"
 
+/* A snapshot is freed with its last reference. There is one for the current
+ * snapshot, one for each call that is under way (of a read-only file system,
+ * calls need none), and one for each open file. A commit installs the next
+ * snapshot, and drops the first of these. What keeps the old one, with its
+ * catalog, tree, overlay and descriptors, is then a file that was opened before
+ * the commit and is neither read again, which moves it to the next snapshot,
+ * nor closed. None of them is being written: a commit refuses that. */
+
 /* Default times and modes, for files without an object. */
 static void source_defaults(struct ofs_snapshot *snap)
 {
