@@ -115,7 +115,7 @@ int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
 			.len = len,
 			.plain = plain };
 
-		if (!d->gone[item.item] &&
+		if (d->moved[item.item] == OFS_NONE &&
 		    ofs_commit_dcp_note(d, &item, err) == -1)
 			return -1;
 	}
@@ -165,7 +165,7 @@ static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
 	free(path);
 	for (uint32_t i = 0; i < d->index.nitems && ret == 0; i++) {
 		item.item = i;
-		if (d->object[i] == object && !d->gone[i])
+		if (d->object[i] == object && d->moved[i] == OFS_NONE)
 			ret = ofs_commit_dcp_note(d, &item, err);
 	}
 	return ret;
