@@ -312,8 +312,17 @@ static int put_removed(struct walk *w, uint32_t base)
 	return 0;
 }
 
+/* Is a file of the checkpoint still there, perhaps at another path? */
+static bool is_there(const struct ofs_overlay *e, uint32_t node)
+{
+	while (node != 0 && node != OFS_NONE)
+		node = ofs_overlay_parent(e, node);
+	return node == 0;
+}
+
 /* A new file at the path of a file of the checkpoint: the same file with other
- * bytes, unless its form was set. */
+ * bytes, unless its form was set, or that file is a tensor that was moved and
+ * keeps its bytes. */
 static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
     struct ofs_overlay_file *f, const struct ofs_overlay_form *form)
 {
@@ -322,7 +331,8 @@ static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
 
 	base_form(w->e, entry, &had);
 	if (f != NULL && ofs_overlay_is_made(w->e, node) &&
-	    same_form(form, &had))
+	    same_form(form, &had) &&
+	    (had.dtype == OFS_DTYPE_NONE || !is_there(w->e, base)))
 		return put_edit(w, node, base, f);
 	if (put_removed(w, base) == -1)
 		return -1;
