@@ -83,6 +83,91 @@ static void test_nested(void)
 	edited_fini(&e);
 }
 
+static uint64_t node_of(struct optimfs *fs, const char *path)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs_attr attr;
+
+	if (optimfs_resolve(fs, path, &attr, &err) == -1)
+		bail_out("%s: %s", path, err.text);
+	return attr.node;
+}
+
+/* Writes the byte to all of a tensor like W, or looks for it there. */
+static void fill(struct optimfs *fs, const char *path, int byte)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs_file *f;
+	uint8_t bytes[912];
+
+	memset(bytes, byte, sizeof(bytes));
+	if (optimfs_file_open_write(fs, node_of(fs, path), false, &f, &err) ==
+		-1 ||
+	    optimfs_file_write(f, bytes, sizeof(bytes), 0, &err) == -1)
+		bail_out("%s: %s", path, err.text);
+	optimfs_file_close(f);
+}
+
+static bool is_filled(struct optimfs *fs, const char *path, int byte)
+{
+	struct optimfs_error err = { 0 };
+	uint8_t bytes[912];
+	struct optimfs_file *f;
+	bool same;
+
+	if (optimfs_file_open(fs, node_of(fs, path), &f, &err) == -1 ||
+	    optimfs_file_read(f, bytes, sizeof(bytes), 0, &err) !=
+		sizeof(bytes))
+		bail_out("%s: %s", path, err.text);
+	optimfs_file_close(f);
+	same = true;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		same = same && bytes[i] == byte;
+	return same;
+}
+
+/* Bytes that were written follow a renamed tensor, and a new tensor in its
+ * place has its own. */
+static void test_written_and_renamed(const char *name)
+{
+	static const char dir[] = "optim/state/" W;
+	struct optimfs_options rw = { .rw = true, .explicit_commit = true };
+	struct optimfs_error err = { 0 };
+	struct optimfs_attr attr;
+	struct optimfs *fs;
+	struct edited e;
+	uint64_t node;
+
+	edited_init(&e, name, NULL);
+	fs = optimfs_open(e.path, &rw, &err);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	node = node_of(fs, dir);
+	fill(fs, "optim/state/" W "/exp_avg", 1);
+	is_int(optimfs_rename(fs, node, "exp_avg", node, "first", false, &err),
+	    0, "%s: rename a written tensor", name);
+	fill(fs, "optim/state/" W "/exp_avg_sq", 2);
+	is_int(optimfs_commit(fs, NULL, NULL, &err), 0, "%s: commit: %s", name,
+	    err.text);
+	ok(is_filled(fs, "optim/state/" W "/first", 1),
+	    "%s: a renamed tensor has what was written before", name);
+	node = node_of(fs, dir);
+	is_int(optimfs_rename(fs, node, "first", node, "second", false, &err),
+	    0, "%s: rename a tensor", name);
+	is_int(optimfs_create(fs, node, "first", false, &attr, &err), 0,
+	    "%s: create a tensor in its place", name);
+	fill(fs, "optim/state/" W "/first", 3);
+	is_int(optimfs_commit(fs, NULL, NULL, &err), 0, "%s: commit: %s", name,
+	    err.text);
+	ok(is_filled(fs, "optim/state/" W "/second", 1),
+	    "%s: a renamed tensor keeps its bytes", name);
+	ok(is_filled(fs, "optim/state/" W "/first", 3),
+	    "%s: a new tensor in the place of a renamed one has its own bytes",
+	    name);
+	optimfs_close(fs);
+	edited_fini(&e);
+}
+
 /* A changed scalar tensor keeps its type under a name that nothing else has. */
 static void test_renamed_scalar(void)
 {
@@ -363,6 +448,10 @@ int main(void)
 	test_units();
 	test_nested();
 	test_renamed_scalar();
+	test_written_and_renamed("pytorch/dcp_fsdp2_w2/ckpt");
+#ifdef HAVE_ZSTD
+	test_written_and_renamed("pytorch/dcp_fsdp2_zstd_w2/ckpt");
+#endif
 	test_elsewhere();
 	test_unsound();
 	test_faults("pytorch/dcp_fsdp2_w4/ckpt");
