@@ -168,10 +168,27 @@ static void put_optim(const struct ofs_summary *s,
 			ofs_buf_printf(out, " (%s)",
 			    ofs_dtype_name(state->dtype));
 	}
-	ofs_buf_puts(out, o->nstates > 0 ? " of " : "state of ");
-	put_count(out, o->parameters, "parameter");
+	if (o->nstates > 0) {
+		ofs_buf_puts(out, " of ");
+		put_count(out, o->parameters, "parameter");
+	} else {
+		ofs_buf_puts(out, "no state by parameter");
+	}
 	ofs_buf_putc(out, '\n');
 	put_groups(s, o, out);
+}
+
+/* A part is never 0.0 %, and never all. */
+static void put_share(struct ofs_buf *out, uint64_t part, uint64_t all)
+{
+	double share = all == 0 ? 0 : 100 * (double)part / (double)all;
+
+	if (part > 0 && share < 0.05)
+		ofs_buf_puts(out, "< 0.1 %");
+	else if (part < all && share > 99.95)
+		ofs_buf_puts(out, "> 99.9 %");
+	else
+		ofs_buf_printf(out, "%.1f %%", share);
 }
 
 static void put_dtypes(const struct ofs_summary *s, struct ofs_buf *out)
@@ -186,11 +203,9 @@ static void put_dtypes(const struct ofs_summary *s, struct ofs_buf *out)
 
 		if (n->tensors == 0)
 			continue;
-		ofs_buf_printf(out, "%s%s %.1f %%", between,
-		    ofs_dtype_name((enum ofs_dtype)t),
-		    s->all.bytes == 0
-			? 0.0
-			: 100.0 * (double)n->bytes / (double)s->all.bytes);
+		ofs_buf_printf(out, "%s%s ", between,
+		    ofs_dtype_name((enum ofs_dtype)t));
+		put_share(out, n->bytes, s->all.bytes);
 		between = ", ";
 	}
 	ofs_buf_putc(out, '\n');

@@ -42,6 +42,9 @@ ok "reshard of a compressed archive to safetensors" "$OPTIMFS" reshard --to safe
 is "reshard of a compressed archive: same elements" \
     "$("$OPTIMFS" cat "$scratch/new" model/large | numbers)" "$large"
 
+ok "info of a compressed archive" "$OPTIMFS" info "$data/compressed.npz"
+has "info: shares of dtypes are neither none nor all" \
+    '^dtypes +float64 < 0\.1 %, .*, int32 > 99\.9 %, '
 ok "fsck --data of a compressed archive" "$OPTIMFS" fsck --data "$data/compressed.npz"
 has "fsck --data of a compressed archive: no damage" 'no damage found'
 # in the middle of the deflated bytes of model/large

@@ -165,10 +165,9 @@ static int warn(struct ofs_megatron *m, struct optimfs_error *err)
 	if (n > 0 &&
 	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0,
 		"OFS648 the state of the optimizer is in %u %s, "
-		"which do not say what parameter is where: shown as stored "
-		"below optim/distributed. To name it takes the order in which "
-		"the model's parameters were made, or a save with "
-		"--dist-ckpt-optim-fully-reshardable",
+		"which do not say where each parameter is: shown as stored "
+		"below optim/distributed. A save with "
+		"--dist-ckpt-optim-fully-reshardable says it",
 		n, objects ? "objects of flat buckets" : "flat buckets") ==
 		OFS_NONE)
 		return ofs_no_memory(err);

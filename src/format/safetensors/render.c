@@ -146,7 +146,7 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
 		return ofs_no_memory(err);
 	if (kind == OFS_TEXT_OPAQUE || kind == OFS_TEXT_BYTES || !is_json(out))
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS448 a value that has no form in JSON (the option "
+		    "OFS448 a value that JSON cannot express (the option "
 		    "drop=opaque leaves such values out)");
 	return 0;
 }

@@ -204,7 +204,7 @@ static int open_legacy(struct file *f, struct optimfs_error *err)
 	out->doc = out->legacy.doc;
 	out->legacy.doc = NULL;
 	if (f->cat->writer == NULL)
-		f->cat->writer = "PyTorch, legacy stream";
+		f->cat->writer = "PyTorch (legacy stream)";
 	return note_stream(f, &out->legacy, err);
 }
 

@@ -44,8 +44,10 @@ static int add_weight(struct ofs_zero_new *z, uint32_t entry,
 
 	ofs_catalog_components(z->m.cat, e->tree, &n);
 	if (n != 2 || e->kind != OFS_ENTRY_TENSOR) {
-		optimfs_fail(err, EOPNOTSUPP,
-		    "OFS684 DeepSpeed's model is one dict of tensors");
+		optimfs_fail(err, EOPNOTSUPP, "OFS684 %s",
+		    e->kind != OFS_ENTRY_TENSOR
+			? "not a tensor: a model of DeepSpeed has tensors only"
+			: "a model of DeepSpeed is not nested");
 		return ofs_render_blame(z->m.cat, e, err);
 	}
 	if (ofs_render_sound(z->m.cat, e, err) == -1)
