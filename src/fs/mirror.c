@@ -176,9 +176,7 @@ static void npy_header(const struct ofs_snapshot *snap, uint32_t index,
 static int put_header(struct optimfs_file *file, struct ofs_buf *header,
     struct optimfs_error *err)
 {
-	int ret = header->bad ? ofs_no_memory(err)
-			      : ofs_composition_bytes(&file->comp, header->data,
-				    header->len, err);
+	int ret = ofs_composition_buf(&file->comp, header, err);
 
 	ofs_buf_fini(header);
 	return ret;

@@ -17,8 +17,8 @@ static bool is_section(const char *name)
 }
 
 /* May name be created in dir? The root has three fixed names. */
-static int may_name(const struct ofs_snapshot *snap, struct ofs_at dir,
-    const char *name, bool is_dir, struct optimfs_error *err)
+static int may_name(struct ofs_at dir, const char *name, bool is_dir,
+    struct optimfs_error *err)
 {
 	if (strlen(name) > OFS_NAME_MAX)
 		return optimfs_fail(err, ENAMETOOLONG, "%.80s...: too long",
@@ -31,7 +31,6 @@ static int may_name(const struct ofs_snapshot *snap, struct ofs_at dir,
 		    "OFS814 %s: a checkpoint has optim, model and extra; give "
 		    "it a place below these",
 		    name);
-	(void)snap;
 	return 0;
 }
 
@@ -61,7 +60,7 @@ static int do_create(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	int ret;
 
 	if (ofs_writable_dir(snap, dir, &at, err) == -1 ||
-	    may_name(snap, at, name, is_dir, err) == -1 ||
+	    may_name(at, name, is_dir, err) == -1 ||
 	    tree_name(at, name, is_dir, plain, err) == -1)
 		return -1;
 	made.space = at.space;
@@ -123,7 +122,7 @@ static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	if (at.space != OFS_SPACE_TREE || to.space != OFS_SPACE_TREE)
 		return ofs_not_writable(snap, to, err);
 	if (ofs_lookup(snap, dir, name, &child, err) == -1 ||
-	    may_name(snap, to, newname, ofs_at_is_dir(snap, child), err) == -1)
+	    may_name(to, newname, ofs_at_is_dir(snap, child), err) == -1)
 		return -1;
 	if (ofs_at_static(snap, child))
 		return ofs_not_writable(snap, child, err);

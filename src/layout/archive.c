@@ -96,22 +96,12 @@ static void put_known(struct maker *m, unsigned i)
 static int flush(struct maker *m, struct ofs_buf *b, uint64_t split,
     struct ofs_composition *c, struct optimfs_error *err)
 {
-	uint64_t from;
-	int ret;
-
-	if (b->bad)
-		return ofs_no_memory(err);
 	if (!m->crc || !m->item->tensor || m->data.size == 0 ||
 	    split == UINT64_MAX)
-		return ofs_composition_bytes(c, b->data, b->len, err);
-	from = m->at + m->data.header + ofs_zip_local_len(&m->data);
-	ret = ofs_composition_bytes(c, b->data, split, err);
-	if (ret == 0)
-		ret = ofs_composition_crc(c, from, m->data.size, err);
-	if (ret == 0)
-		ret = ofs_composition_bytes(c, b->data + split + 4,
-		    b->len - split - 4, err);
-	return ret;
+		return ofs_composition_buf(c, b, err);
+	return ofs_composition_buf_crc(c, b, split,
+	    m->at + m->data.header + ofs_zip_local_len(&m->data), m->data.size,
+	    err);
 }
 
 /* Append the record of the elements, with its header. */

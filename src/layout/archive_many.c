@@ -216,19 +216,11 @@ static int give(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
 {
 	int ret;
 
-	if (b->bad)
-		return ofs_no_memory(err);
 	if (r == NULL || !a->crc || r->size == 0)
-		ret = ofs_composition_bytes(c, b->data, b->len, err);
-	else {
-		ret = ofs_composition_bytes(c, b->data, at, err);
-		if (ret == 0)
-			ret = ofs_composition_crc(c,
-			    r->header + ofs_zip_local_len(r), r->size, err);
-		if (ret == 0)
-			ret = ofs_composition_bytes(c, b->data + at + 4,
-			    b->len - at - 4, err);
-	}
+		ret = ofs_composition_buf(c, b, err);
+	else
+		ret = ofs_composition_buf_crc(c, b, at,
+		    r->header + ofs_zip_local_len(r), r->size, err);
 	b->len = 0;
 	return ret;
 }
@@ -237,17 +229,15 @@ static int give_padding(const struct ofs_torch_part *p, struct ofs_buf *b,
     struct ofs_composition *c, struct optimfs_error *err)
 {
 	uint8_t bits[8];
+	int ret;
 
 	for (int i = 0; i < 8; i++)
 		bits[i] = (uint8_t)(p->first >> 8 * i);
 	for (uint64_t i = 0; i < p->count * p->item; i++)
 		ofs_buf_putc(b, i % p->item < 8 ? bits[i % p->item] : 0);
-	if (b->bad)
-		return ofs_no_memory(err);
-	if (ofs_composition_bytes(c, b->data, b->len, err) == -1)
-		return -1;
+	ret = ofs_composition_buf(c, b, err);
 	b->len = 0;
-	return 0;
+	return ret;
 }
 
 static int make_data(const struct ofs_torch_new *a,

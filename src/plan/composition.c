@@ -61,6 +61,24 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
 	return add_piece(c, &piece, err);
 }
 
+int ofs_composition_buf(struct ofs_composition *c, const struct ofs_buf *b,
+    struct optimfs_error *err)
+{
+	return b->bad ? ofs_no_memory(err)
+		      : ofs_composition_bytes(c, b->data, b->len, err);
+}
+
+int ofs_composition_buf_crc(struct ofs_composition *c, const struct ofs_buf *b,
+    uint64_t at, uint64_t from, uint64_t n, struct optimfs_error *err)
+{
+	if (b->bad)
+		return ofs_no_memory(err);
+	if (ofs_composition_bytes(c, b->data, at, err) == -1 ||
+	    ofs_composition_crc(c, from, n, err) == -1)
+		return -1;
+	return ofs_composition_bytes(c, b->data + at + 4, b->len - at - 4, err);
+}
+
 static void set_dtype(struct ofs_composition *c, struct ofs_piece *piece,
     const struct ofs_tensor *t)
 {

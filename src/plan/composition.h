@@ -52,6 +52,13 @@ void ofs_composition_init(struct ofs_composition *c);
 void ofs_composition_fini(struct ofs_composition *c);
 int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
     struct optimfs_error *err);
+/* The bytes of b. */
+int ofs_composition_buf(struct ofs_composition *c, const struct ofs_buf *b,
+    struct optimfs_error *err);
+/* The same with the checksum of [from, from + n) in place of the 4 bytes at
+ * at. */
+int ofs_composition_buf_crc(struct ofs_composition *c, const struct ofs_buf *b,
+    uint64_t at, uint64_t from, uint64_t n, struct optimfs_error *err);
 int ofs_composition_box(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
     struct optimfs_error *err);

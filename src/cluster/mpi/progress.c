@@ -79,10 +79,8 @@ static MPI_Request *new_op(struct ofs_group *w, enum mpi_op_kind kind,
 
 /* Requests of this rank. */
 
-static int fail_dead(const struct ofs_group *w, int rank,
-    struct optimfs_error *err)
+static int fail_dead(int rank, struct optimfs_error *err)
 {
-	(void)w;
 	return optimfs_fail(err, EHOSTDOWN,
 	    "OFS911 the process has died: what only it has cannot be read "
 	    "(process %d of the job)",
@@ -237,7 +235,7 @@ static int may_send(struct ofs_group *w, struct mpi_question *q)
 	const struct mpi_peer *peer = &w->peer[q->to];
 
 	if (peer->dead)
-		return fail_dead(w, q->to, &q->ask->err);
+		return fail_dead(q->to, &q->ask->err);
 	if (peer->noverdue >= SLOTS_A_RANK)
 		return fail_late(w, &q->ask->err);
 	if (!has_room(w, peer, q->want))
@@ -436,7 +434,7 @@ static bool overdue(struct ofs_group *w, struct mpi_question *q, int64_t now)
 	struct mpi_peer *peer = &w->peer[q->to];
 
 	if (peer->dead) {
-		fail_dead(w, q->to, &q->ask->err);
+		fail_dead(q->to, &q->ask->err);
 		return true;
 	}
 	if (now < q->deadline)

@@ -226,10 +226,7 @@ int ofs_dcp_blob_make(const struct ofs_dcp_files *f, uint32_t rank,
 	int ret;
 
 	put_part(&b, span->ref, &base, &bytes);
-	if (bytes.bad)
-		ret = ofs_no_memory(err);
-	else
-		ret = ofs_composition_bytes(c, bytes.data, bytes.len, err);
+	ret = ofs_composition_buf(c, &bytes, err);
 	ofs_buf_fini(&bytes);
 	ofs_buf_fini(&b.key);
 	return ret;

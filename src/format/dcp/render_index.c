@@ -375,10 +375,7 @@ int ofs_dcp_index_make(const struct ofs_dcp_files *f,
 	int ret;
 
 	put_span(&x, span->ref, &off, &bytes);
-	if (bytes.bad)
-		ret = ofs_no_memory(err);
-	else
-		ret = ofs_composition_bytes(c, bytes.data, bytes.len, err);
+	ret = ofs_composition_buf(c, &bytes, err);
 	ofs_buf_fini(&bytes);
 	ofs_buf_fini(&x.key);
 	return ret;
