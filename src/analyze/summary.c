@@ -208,6 +208,8 @@ static int count_files(struct ofs_summary *s, struct optimfs_error *err)
 	s->files = cat->nobjects;
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		s->missing_files += cat->objects[i].missing;
+		if (cat->objects[i].damaged && s->damaged_files++ == 0)
+			s->damaged_file = cat->objects[i].path;
 		if (!cat->objects[i].missing)
 			add(&s->file_bytes, cat->objects[i].size);
 	}
@@ -491,7 +493,8 @@ static void refuse_views(struct ofs_summary *s)
 
 uint64_t ofs_summary_problems(const struct ofs_summary *s)
 {
-	return s->damaged + s->gone + s->missing_files + s->short_files;
+	return s->damaged + s->gone + s->missing_files + s->short_files +
+	    s->damaged_files;
 }
 
 /* Fills in everything except views. */

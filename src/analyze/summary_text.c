@@ -492,6 +492,13 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 	};
 	const char *between = "";
 
+	if (s->damaged_files > 0) {
+		put_count(out, s->damaged_files, "unreadable file");
+		ofs_buf_puts(out, " (");
+		put_plain(out, s->damaged_file);
+		ofs_buf_puts(out, s->damaged_files > 1 ? ", ...)" : ")");
+		between = ", ";
+	}
 	for (size_t i = 0; i < sizeof(part) / sizeof(*part); i++) {
 		if (part[i].n == 0)
 			continue;

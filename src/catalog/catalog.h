@@ -54,6 +54,7 @@ struct ofs_object {
 	int rank;         /* of its writer; -1 when unknown or shared */
 	bool missing;     /* did not exist at mount */
 	bool refused;     /* a link or no regular file: opening it fails */
+	bool damaged;     /* not of its format: nothing of it is used */
 	uint64_t size;    /* this and the next four: as of mount */
 	int64_t mtime_ns;
 	uint64_t ino;

@@ -131,12 +131,21 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
 	struct optimfs_error e = *why;
+	bool damaged = e.code == EIO || e.code == EUCLEAN;
+	uint32_t object;
 
 	if (strstr(e.text, part->rel) == NULL)
 		optimfs_fail_in(&e, "%s", part->rel);
-	if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, e.code, "%s", e.text) ==
-	    OFS_NONE)
+	if (ofs_catalog_note_as(cat,
+		damaged ? OFS_NOTE_MISSING : OFS_NOTE_WARNING, e.code, "%s",
+		e.text) == OFS_NONE)
 		return ofs_no_memory(err);
+	if (!damaged)
+		return 0;
+	object = ofs_catalog_object(cat, part->rel, part->rank, err);
+	if (object == OFS_NONE)
+		return -1;
+	cat->objects[object].damaged = true;
 	return 0;
 }
 

@@ -204,25 +204,30 @@ static bool says_ranks(const struct ofs_dir *dir)
 	return false;
 }
 
-/* Has each file sharded tensors that say that the rank of its number wrote it,
- * and all that there were as many ranks? 1; 0; -1. */
+/* Has each file that can be read sharded tensors that say that the rank of its
+ * number wrote it, and all that there were as many ranks, the number of no file
+ * being higher? 1; 0; -1. */
 static int ranks_agree(const struct ofs_dir *dir,
     const struct ofs_format *format, const struct ofs_part_file *file, size_t n,
     struct optimfs_error *err)
 {
-	int rank, world, first = 0, ret = 1;
+	int rank, world, first = 0;
 
 	if (format->writer == NULL)
 		return 0;
-	for (size_t i = 0; i < n && ret == 1; i++) {
-		ret = format->writer(dir, file[i].rel, &rank, &world, err);
+	for (size_t i = 0; i < n; i++) {
+		int ret = format->writer(dir, file[i].rel, &rank, &world, err);
+
+		if (ret == 2)
+			continue;
 		if (ret != 1)
-			break;
-		if (i == 0)
+			return ret;
+		if (first == 0)
 			first = world;
-		ret = rank == file[i].rank && world == first;
+		if (rank != file[i].rank || world != first)
+			return 0;
 	}
-	return ret;
+	return file[n - 1].rank < first;
 }
 
 /* Are the numbers of these files those of ranks? 1; 0; -1. */

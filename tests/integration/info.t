@@ -195,6 +195,14 @@ like "mount warns about the truncated file" "$(cat "$scratch/err")" \
 like ".optimfs/warnings lists the truncated file as OFS603" "$(cat "$mnt/.optimfs/warnings")" \
     'OFS603 __1_0.distcp has 100000 bytes, *'
 ok "umount of the checkpoint with a truncated file succeeds" "$OPTIMFS" umount "$mnt"
+cp -r "$TOP_SRCDIR/tests/data/pytorch/rank_dtensor_fsdp2_tp_w4/ckpt" \
+    "$scratch/ranks" && chmod -R u+w "$scratch/ranks"
+truncate -s -200 "$scratch/ranks/state_rank2.pt"
+ok "mount of rank files with a truncated file succeeds" \
+    "$OPTIMFS" mount "$scratch/ranks" "$mnt"
+like "mount names the truncated rank file" "$(cat "$scratch/err")" \
+    '*the checkpoint is damaged: 1 unreadable file (state_rank2.pt)*; optimfs fsck *'
+ok "umount of rank files with a truncated file succeeds" "$OPTIMFS" umount "$mnt"
 empty=$TOP_SRCDIR/tests/data/extra/torch_save/skip.pt
 ok "mount of a file saved with skip_data() succeeds" "$OPTIMFS" mount "$empty" "$mnt"
 like "mount warns with OFS537 that elements were never written" "$(cat "$scratch/err")" \

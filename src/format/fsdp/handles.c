@@ -405,13 +405,13 @@ static int read_own(struct ofs_units *u, struct ofs_ranks *set,
 	return 0;
 }
 
-/* For the optimizer's files: the model's files are in the directory next to
- * theirs. */
+/* The model's file beside the optimizer's file f. 1: it has no handles, or cannot
+ * be read, which its own part reports. */
 static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
-    struct optimfs_error *err)
+    const struct ofs_ranks_file *f, struct optimfs_error *err)
 {
-	const struct ofs_ranks_file *f = set->file;
 	const char *tail = tail_of(f->rel);
+	struct optimfs_error why = { 0 };
 	struct ofs_torch_file source;
 	uint32_t world;
 	char *rel;
@@ -422,14 +422,13 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 	if (asprintf(&rel, "%.*smodel/%s", (int)(tail - f->rel), f->rel,
 		tail + 6) == -1)
 		return ofs_no_memory(err);
-	if (!ofs_dir_stat(&set->cat->dir, rel, &(struct stat){ 0 })) {
+	if (!ofs_dir_stat(&set->cat->dir, rel, &(struct stat){ 0 }) ||
+	    ofs_torch_file_open(&source, set->cat, rel, f->rank, false, &why) ==
+		-1) {
 		free(rel);
-		return 1;
-	}
-	if (ofs_torch_file_open(&source, set->cat, rel, f->rank, false, err) ==
-	    -1) {
-		free(rel);
-		return -1;
+		return why.code == ENOMEM || why.code == E2BIG
+		    ? optimfs_fail_as(err, why.code, "%s", why.text)
+		    : 1;
 	}
 	if (has_handles(source.doc)) {
 		ret = world_of(set, &world, err);
@@ -447,8 +446,13 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 int ofs_handles_units(struct ofs_units *u, struct ofs_ranks *set,
     struct optimfs_error *err)
 {
-	return has_handles(set->file[0].doc) ? read_own(u, set, err)
-					     : read_beside(u, set, err);
+	int ret = 1;
+
+	if (has_handles(set->file[0].doc))
+		return read_own(u, set, err);
+	for (uint32_t i = 0; i < set->nfiles && ret == 1; i++)
+		ret = read_beside(u, set, &set->file[i], err);
+	return ret;
 }
 
 /* The model. */

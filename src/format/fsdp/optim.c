@@ -268,7 +268,8 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return 0;
 }
 
-/* Notes missing files: the units record the world size. */
+/* Notes missing files that only the units tell of: they record the world
+ * size. */
 static int note_missing(struct ofs_fsdp *f, struct optimfs_error *err)
 {
 	uint32_t world = 0;
@@ -276,11 +277,11 @@ static int note_missing(struct ofs_fsdp *f, struct optimfs_error *err)
 	for (uint32_t u = 0; u < f->units->n; u++)
 		if (f->units->unit[u].flat.world > world)
 			world = f->units->unit[u].flat.world;
-	if (world <= f->set->nfiles)
+	if (world <= f->set->nfiles || (int)world <= f->set->world)
 		return 0;
 	if (ofs_catalog_note(f->set->cat, OFS_NOTE_MISSING, EIO,
 		"OFS180 %s: %" PRIu32 " of at least %" PRIu32
-		" rank files are there",
+		" rank files can be read",
 		f->set->file[0].rel, f->set->nfiles, world) == OFS_NONE)
 		return ofs_no_memory(err);
 	return 0;

@@ -14,6 +14,14 @@
 /* Up to this number missing ranks are named one by one. */
 #define MAX_NAMED 1024
 
+static bool is_damaged(const struct ofs_ranks *set, int rank)
+{
+	for (uint32_t i = 0; i < set->ndamaged; i++)
+		if (set->damaged[i] == rank)
+			return true;
+	return false;
+}
+
 static int note_missing(struct ofs_ranks *set, int rank,
     struct optimfs_error *err)
 {
@@ -24,6 +32,7 @@ static int note_missing(struct ofs_ranks *set, int rank,
 	return 0;
 }
 
+/* v is the n files of the set, sorted. */
 static int note_all(struct ofs_ranks *set, struct ofs_ranks_file **v,
     uint32_t n, struct optimfs_error *err)
 {
@@ -34,13 +43,15 @@ static int note_all(struct ofs_ranks *set, struct ofs_ranks_file **v,
 			i++;
 			continue;
 		}
+		if (is_damaged(set, rank))
+			continue;
 		lost++;
 		if (note_missing(set, rank, err) == -1)
 			return -1;
 	}
 	if ((uint32_t)set->world > n &&
 	    ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
-		"OFS180 %.200s: %" PRIu32 " of %d rank files are there",
+		"OFS180 %.200s: %" PRIu32 " of %d rank files can be read",
 		set->file[0].rel, n, set->world) == OFS_NONE)
 		return ofs_no_memory(err);
 	return 0;
@@ -120,15 +131,23 @@ static int note_spare(struct ofs_ranks *set, uint32_t n,
     struct optimfs_error *err)
 {
 	if (ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0,
-		"OFS183 %.200s: %" PRIu32 " of %d rank files are there; they "
+		"OFS183 %.200s: %" PRIu32 " of %d rank files can be read; they "
 		"have all elements of every tensor that they know",
 		set->file[0].rel, n, set->world) == OFS_NONE)
 		return ofs_no_memory(err);
 	return 0;
 }
 
-int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
-    struct optimfs_error *err)
+static uint32_t in_use(const struct ofs_ranks *set)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < set->nfiles; i++)
+		n += !set->file[i].surplus;
+	return n;
+}
+
+int ofs_ranks_absent(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	struct ofs_ranks_file **v;
 	uint32_t n;
@@ -137,15 +156,21 @@ int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
 	v = ofs_ranks_sorted(set, &n);
 	if (v == NULL)
 		return ofs_no_memory(err);
-	if (set->world < 0 || n >= (uint32_t)set->world) {
-		free(v);
-		return 0;
-	}
-	ret = all_whole(set->cat, tensors, err);
-	if (ret == 0)
-		ret = note_all(set, v, n, err);
-	else if (ret == 1)
-		ret = note_spare(set, n, err);
+	ret = note_all(set, v, n, err);
 	free(v);
 	return ret;
+}
+
+int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
+    struct optimfs_error *err)
+{
+	uint32_t n = in_use(set);
+	int ret;
+
+	if (set->world < 0 || n >= (uint32_t)set->world)
+		return 0;
+	ret = all_whole(set->cat, tensors, err);
+	if (ret == -1)
+		return -1;
+	return ret == 1 ? note_spare(set, n, err) : ofs_ranks_absent(set, err);
 }

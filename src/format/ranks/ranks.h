@@ -62,6 +62,10 @@ struct ofs_ranks {
 	struct ofs_ranks_group *group;
 	uint32_t nfiles, nleaves, ngroups;
 	uint32_t leaf_cap; /* capacity */
+	/* the ranks of files that cannot be read; -1: unknown */
+	int *damaged;
+	uint32_t ndamaged, damaged_cap;
+	struct optimfs_error why; /* of the first one */
 	/* The number of ranks: from ShardedTensors and meshes, else the highest
 	 * rank plus one; 0 for a single file that does not have it. */
 	int world;
@@ -108,6 +112,10 @@ int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
  * can be used without the file. */
 int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
     struct optimfs_error *err);
+/* Like _open, but a file that cannot be read is noted and left out: 1. -1:
+ * ENOMEM, E2BIG. */
+int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
+    struct optimfs_error *err);
 int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
     const uint32_t *prefix, size_t npref, struct optimfs_error *err);
 /* Add one leaf. */
@@ -132,8 +140,9 @@ int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err);
  * memory is exhausted. */
 struct ofs_ranks_file **ofs_ranks_sorted(const struct ofs_ranks *set,
     uint32_t *n);
-/* lost.c, after the merge: note the ranks without a file, unless all tensors of
- * the catalog from index tensors on are whole without them. */
+/* lost.c: note the ranks without a file. _lost, after the merge: unless all
+ * tensors of the catalog from index tensors on are whole without them. */
+int ofs_ranks_absent(struct ofs_ranks *set, struct optimfs_error *err);
 int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
     struct optimfs_error *err);
 /* merge.c: add an entry for each group that is not taken; for one group. */

@@ -85,6 +85,30 @@ int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 	return ofs_torch_leaves_init(&f->leaves, set->cat, f->doc, &f->at, err);
 }
 
+int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	uint32_t object;
+
+	if (ofs_ranks_open(set, rel, rank, bare, &why) == 0)
+		return 0;
+	if (why.code == ENOMEM || why.code == E2BIG)
+		return optimfs_fail_as(err, why.code, "%s", why.text);
+	if (set->ndamaged == 0)
+		set->why = why;
+	object = ofs_catalog_object(set->cat, rel, rank, err);
+	if (object == OFS_NONE ||
+	    ofs_grow(set->damaged, set->ndamaged, set->damaged_cap, err) == -1)
+		return -1;
+	set->cat->objects[object].damaged = true;
+	set->damaged[set->ndamaged++] = rank;
+	if (ofs_catalog_note_as(set->cat, OFS_NOTE_MISSING, why.code, "%s",
+		why.text) == OFS_NONE)
+		return ofs_no_memory(err);
+	return 1;
+}
+
 int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
     const uint32_t *prefix, size_t npref, struct optimfs_error *err)
 {
@@ -325,4 +349,5 @@ void ofs_ranks_fini(struct ofs_ranks *set)
 	free(set->file);
 	free(set->leaf);
 	free(set->group);
+	free(set->damaged);
 }

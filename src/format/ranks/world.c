@@ -54,6 +54,9 @@ static const struct ofs_ranks_file *find_world(struct ofs_ranks *set)
 {
 	int highest = -1;
 
+	for (uint32_t i = 0; i < set->ndamaged; i++)
+		if (set->damaged[i] > highest)
+			highest = set->damaged[i];
 	for (uint32_t i = 0; i < set->nfiles; i++) {
 		if (set->file[i].said_world != 0) {
 			set->world = set->file[i].said_world;
@@ -62,7 +65,7 @@ static const struct ofs_ranks_file *find_world(struct ofs_ranks *set)
 		if (set->file[i].rank > highest)
 			highest = set->file[i].rank;
 	}
-	set->world = set->nfiles > 1 ? highest + 1 : 0;
+	set->world = set->nfiles + set->ndamaged > 1 ? highest + 1 : 0;
 	return NULL;
 }
 

@@ -22,17 +22,24 @@ static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
 	if (ofs_ranks_begin(set, set->cat, n, err) == -1 ||
 	    ofs_part_prefix(set->cat, part, prefix, &npref, err) == -1)
 		return -1;
-	for (uint32_t i = 0; i < n; i++)
-		if (ofs_ranks_open(set, file[i].rel, file[i].rank, bare, err) ==
+	for (size_t i = 0; i < n; i++) {
+		uint32_t at = set->nfiles;
+
+		if (ofs_ranks_try(set, file[i].rel, file[i].rank, bare, err) ==
 			-1 ||
-		    ofs_ranks_collect(set, i, ofs_pickle_root(set->file[i].doc),
-			prefix, npref, err) == -1)
+		    (at < set->nfiles &&
+			ofs_ranks_collect(set, at,
+			    ofs_pickle_root(set->file[at].doc), prefix, npref,
+			    err) == -1))
 			return -1;
-	return 0;
+	}
+	return set->nfiles > 0
+	    ? 0
+	    : optimfs_fail_as(err, set->why.code, "%s", set->why.text);
 }
 
 /* 1: *rank and *world are those of the sharded tensors of a file; 0: it does not
- * have both; -1: failed. Reading the file reports the error again. */
+ * have both; -1: failed. */
 static int ask_file(struct ofs_catalog *cat, const char *rel, int *rank,
     int *world, struct optimfs_error *err)
 {
@@ -68,9 +75,10 @@ int ofs_torch_writer(const struct ofs_dir *dir, const char *rel, int *rank,
 	if (cat != NULL)
 		ret = ask_file(cat, rel, rank, world, &why);
 	ofs_catalog_free(cat);
-	if (ret == -1 && why.code == ENOMEM)
-		return optimfs_fail_as(err, ENOMEM, "%s", why.text);
-	return ret == 1;
+	if (ret != -1)
+		return ret;
+	return why.code == ENOMEM ? optimfs_fail_as(err, ENOMEM, "%s", why.text)
+				  : 2;
 }
 
 int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,

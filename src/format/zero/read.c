@@ -130,8 +130,6 @@ int ofs_zero_open(struct ofs_zero *z, struct ofs_ranks *set,
     const struct ofs_zero_files *files, enum ofs_zero_kind kind,
     struct optimfs_error *err)
 {
-	struct optimfs_error why;
-
 	if (ofs_ranks_begin(set, z->cat, files->n, err) == -1)
 		return -1;
 	for (size_t i = 0; i < files->n; i++) {
@@ -139,16 +137,16 @@ int ofs_zero_open(struct ofs_zero *z, struct ofs_ranks *set,
 
 		if (f->id.kind != kind || f->id.mp != z->mp)
 			continue;
-		why = (struct optimfs_error){ 0 };
-		if (ofs_ranks_open(set, f->rel, f->id.rank, false, &why) == 0)
-			continue;
-		if (why.code == ENOMEM || why.code == E2BIG)
-			return optimfs_fail_as(err, why.code, "%s", why.text);
-		if (ofs_catalog_note_as(z->cat, OFS_NOTE_MISSING, why.code,
-			"%s", why.text) == OFS_NONE)
-			return ofs_no_memory(err);
+		if (ofs_ranks_try(set, f->rel, f->id.rank, false, err) == -1)
+			return -1;
 	}
 	return 0;
+}
+
+static int check_ranks(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	return ofs_ranks_check(set, err) == -1 ? -1
+					       : ofs_ranks_absent(set, err);
 }
 
 /* One rank of model parallelism. */
@@ -172,7 +170,7 @@ static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
 		f->said_world = (int)z->rank[i].world;
 		f->said_rank = f->rank;
 	}
-	return z->optim.nfiles == 0 ? 0 : ofs_ranks_check(&z->optim, err);
+	return z->optim.nfiles == 0 ? 0 : check_ranks(&z->optim, err);
 }
 
 /* The weights and the optimizer must be shared by the same number of ranks. */
@@ -191,11 +189,17 @@ static int check_models(struct ofs_zero *z, struct optimfs_error *err)
 		    world <= 1 << 20)
 			f->said_world = (int)world;
 	}
-	return z->model.nfiles == 0 ? 0 : ofs_ranks_check(&z->model, err);
+	if (z->model.nfiles == 0)
+		return 0;
+	return z->sharded ? check_ranks(&z->model, err)
+			  : ofs_ranks_check(&z->model, err);
 }
 
 static int no_shapes(const struct ofs_zero *z, struct optimfs_error *err)
 {
+	if (z->model.ndamaged > 0)
+		return optimfs_fail_as(err, z->model.why.code, "%s",
+		    z->model.why.text);
 	if (z->model.nfiles == 0)
 		return optimfs_fail(err, EIO,
 		    "OFS140 mp_rank_%02d_model_states.pt, or any of "
