@@ -17,6 +17,9 @@
 #   mnt=$(point NAME)        a new empty directory to mount on
 #   done_testing             the plan; exits
 #
+# A name is complete by itself, as a log shows only that line of a failed test:
+# the subject and what it must do, "commit fails when a tensor was truncated".
+#
 # $scratch is a new directory. When the test ends, for any reason, all mounts
 # below it are unmounted, the processes in $daemons are killed, and it is removed.
 # A command that runs longer than $limit seconds is ended: it hangs, because even
