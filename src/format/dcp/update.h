@@ -4,6 +4,7 @@
 #define OFS_FORMAT_DCP_UPDATE_H
 
 #include "format/dcp/index.h"
+#include "pickle/name_index.h"
 #include "pickle/splice.h"
 #include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
@@ -33,11 +34,6 @@ struct ofs_commit_coded {
 	uint64_t len;
 };
 
-/* A dictionary of the index, with its pairs sorted by key. */
-struct ofs_commit_dict {
-	uint32_t node, n, *sorted;
-};
-
 struct ofs_commit_dcp {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
@@ -52,7 +48,7 @@ struct ofs_commit_dcp {
 	uint32_t *object;   /* of each item; OFS_NONE */
 	uint32_t *by_place; /* items by object and offset */
 	uint32_t *by_name;  /* items by name */
-	struct ofs_commit_dict keys, plans;
+	struct ofs_pk_names keys, plans;
 	bool *ours; /* of each task: its key is or will be of this index */
 	bool *gone; /* items whose old bytes are no longer used */
 	bool *dropped;
@@ -90,9 +86,6 @@ uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
 /* The items of a name: *n from *first on, in by_name. */
 void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
     uint32_t *first, uint32_t *n);
-/* The pair with this key, or OFS_NONE. */
-uint32_t ofs_commit_dcp_pair(const struct ofs_commit_dcp *d,
-    const struct ofs_commit_dict *dict, struct ofs_str name);
 
 /* update_move.c: new data files. */
 const struct ofs_object *ofs_commit_dcp_object(const struct ofs_commit_dcp *d,

@@ -20,13 +20,6 @@ static struct ofs_str name_of(const struct ofs_commit_dcp *d, uint32_t item)
 	return ofs_pk_str(d->index.doc, d->index.item[item].fqn);
 }
 
-static struct ofs_str key_of(const struct ofs_commit_dcp *d,
-    const struct ofs_commit_dict *dict, uint32_t pair)
-{
-	return ofs_pk_str(d->index.doc,
-	    ofs_pk_key(d->index.doc, dict->node, pair));
-}
-
 static int by_place(const void *a, const void *b, void *ctx)
 {
 	const struct ofs_commit_dcp *d = ctx;
@@ -45,38 +38,6 @@ static int by_name(const void *a, const void *b, void *ctx)
 	int c = ofs_str_compare(name_of(ctx, x), name_of(ctx, y));
 
 	return c != 0 ? c : (x > y) - (x < y);
-}
-
-struct dict_of {
-	const struct ofs_commit_dcp *d;
-	const struct ofs_commit_dict *dict;
-};
-
-static int by_key(const void *a, const void *b, void *ctx)
-{
-	const struct dict_of *of = ctx;
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	int c = ofs_str_compare(key_of(of->d, of->dict, x),
-	    key_of(of->d, of->dict, y));
-
-	return c != 0 ? c : (x > y) - (x < y);
-}
-
-/* node may be OFS_NONE: then dict is empty. */
-static int sort_dict(const struct ofs_commit_dcp *d, uint32_t node,
-    struct ofs_commit_dict *dict, struct optimfs_error *err)
-{
-	struct dict_of of = { d, dict };
-
-	dict->node = node;
-	dict->n = ofs_pk_len(d->index.doc, node);
-	dict->sorted = calloc((size_t)dict->n + 1, sizeof(*dict->sorted));
-	if (dict->sorted == NULL)
-		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < dict->n; i++)
-		dict->sorted[i] = i;
-	qsort_r(dict->sorted, dict->n, sizeof(*dict->sorted), by_key, &of);
-	return 0;
 }
 
 /* Compares objects by path. */
@@ -158,8 +119,10 @@ static int sort_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
 		d->moved[i] = OFS_NONE;
 	}
 	if (find_objects(d, err) == -1 ||
-	    sort_dict(d, d->index.keys, &d->keys, err) == -1 ||
-	    sort_dict(d, d->index.planner, &d->plans, err) == -1)
+	    ofs_pk_names_init(&d->keys, d->index.doc, d->index.keys, err) ==
+		-1 ||
+	    ofs_pk_names_init(&d->plans, d->index.doc, d->index.planner, err) ==
+		-1)
 		return -1;
 	qsort_r(d->by_place, n, sizeof(*d->by_place), by_place, d);
 	qsort_r(d->by_name, n, sizeof(*d->by_name), by_name, d);
@@ -205,13 +168,14 @@ int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err)
 
 void ofs_commit_dcp_close(struct ofs_commit_dcp *d)
 {
-	void *tables[] = { d->object, d->by_place, d->by_name, d->keys.sorted,
-		d->plans.sorted, d->moved, d->dropped, d->gone };
+	void *tables[] = { d->object, d->by_place, d->by_name, d->moved,
+		d->dropped, d->gone };
 
 	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
 		free(tables[i]);
 	d->object = d->by_place = d->by_name = NULL;
-	d->keys.sorted = d->plans.sorted = NULL;
+	ofs_pk_names_fini(&d->keys);
+	ofs_pk_names_fini(&d->plans);
 	d->moved = NULL;
 	d->dropped = NULL;
 	d->gone = NULL;
@@ -276,7 +240,6 @@ uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
 
 struct wanted_name {
 	const struct ofs_commit_dcp *d;
-	const struct ofs_commit_dict *dict;
 	struct ofs_str name;
 };
 
@@ -290,29 +253,11 @@ static int compare_item(const void *key, const void *item)
 void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
     uint32_t *first, uint32_t *n)
 {
-	struct wanted_name key = { d, NULL, name };
+	struct wanted_name key = { d, name };
 
 	*first = (uint32_t)ofs_lower_bound(&key, d->by_name, d->index.nitems,
 	    sizeof(*d->by_name), compare_item);
 	for (*n = 0; *first + *n < d->index.nitems &&
 	     ofs_str_equal(name_of(d, d->by_name[*first + *n]), name);)
 		++*n;
-}
-
-static int compare_pair(const void *key, const void *item)
-{
-	const struct wanted_name *w = key;
-
-	return ofs_str_compare(w->name,
-	    key_of(w->d, w->dict, *(const uint32_t *)item));
-}
-
-uint32_t ofs_commit_dcp_pair(const struct ofs_commit_dcp *d,
-    const struct ofs_commit_dict *dict, struct ofs_str name)
-{
-	struct wanted_name key = { d, dict, name };
-	const uint32_t *found = ofs_search(&key, dict->sorted, dict->n,
-	    sizeof(*dict->sorted), compare_pair);
-
-	return found == NULL ? OFS_NONE : *found;
 }

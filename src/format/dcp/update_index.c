@@ -252,7 +252,7 @@ int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err)
 static int find_key(const struct ofs_commit_dcp *d, struct ofs_str name,
     uint32_t *key, struct optimfs_error *err)
 {
-	*key = ofs_commit_dcp_pair(d, &d->keys, name);
+	*key = ofs_pk_names_pair(&d->keys, name);
 	if (*key != OFS_NONE)
 		return 0;
 	return optimfs_fail(err, EUCLEAN, "OFS829 '%.*s' is not in the index",
@@ -262,7 +262,7 @@ static int find_key(const struct ofs_commit_dcp *d, struct ofs_str name,
 int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
     struct optimfs_error *err)
 {
-	uint32_t plan = ofs_commit_dcp_pair(d, &d->plans, name), key, first, n;
+	uint32_t plan = ofs_pk_names_pair(&d->plans, name), key, first, n;
 
 	if (find_key(d, name, &key, err) == -1 ||
 	    drop_pair(d, d->index.keys, key, err) == -1)
@@ -285,7 +285,7 @@ static uint32_t like_key(const struct ofs_commit_dcp *d, bool tensor)
 {
 	const struct ofs_pickle *doc = d->index.doc;
 
-	for (uint32_t i = 0; i < d->keys.n; i++) {
+	for (uint32_t i = 0; i < ofs_pk_len(doc, d->index.keys); i++) {
 		uint32_t val = ofs_pk_val(doc, d->index.keys, i);
 		uint32_t chunks = ofs_pk_attr(doc, val, "chunks");
 

@@ -57,7 +57,7 @@ static bool is_key(const struct ofs_commit_dcp *d, const uint32_t *c,
 			return false;
 	key->len = 0;
 	ofs_catalog_join(cat, c + d->nprefix, n - d->nprefix, key);
-	return ofs_commit_dcp_pair(d, &d->keys, text_of(key)) != OFS_NONE;
+	return ofs_pk_names_pair(&d->keys, text_of(key)) != OFS_NONE;
 }
 
 /* Is the entry a key of this index, or inside the value of one? */
@@ -272,7 +272,7 @@ static int drop_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	name = text_of(&key);
 	if (key.bad) {
 		ret = ofs_no_memory(err);
-	} else if (ofs_commit_dcp_pair(d, &d->keys, name) != OFS_NONE) {
+	} else if (ofs_pk_names_pair(&d->keys, name) != OFS_NONE) {
 		t->done = true;
 		ret = ofs_commit_dcp_drop(d, name, err);
 	}

@@ -40,12 +40,11 @@ static int read_names(struct ofs_zero *z, struct optimfs_error *err)
 	uint32_t node = first_with(z, "shared_params", &doc);
 
 	if (node != OFS_NONE &&
-	    ofs_zero_index_init(&z->shared, doc, node, err) == -1)
+	    ofs_pk_names_init(&z->shared, doc, node, err) == -1)
 		return -1;
 	node = first_with(z, "module", &doc);
-	return node == OFS_NONE
-	    ? 0
-	    : ofs_zero_index_init(&z->module, doc, node, err);
+	return node == OFS_NONE ? 0
+				: ofs_pk_names_init(&z->module, doc, node, err);
 }
 
 int ofs_zero_read_shapes(struct ofs_zero *z, struct optimfs_error *err)
@@ -79,8 +78,7 @@ static struct ofs_str owner_of(const struct ofs_zero *z, struct ofs_str alias)
 {
 	if (z->shared.n == 0)
 		return (struct ofs_str){ "", 0 };
-	return ofs_pk_str(z->shared.doc,
-	    ofs_zero_index_find(&z->shared, alias));
+	return ofs_pk_str(z->shared.doc, ofs_pk_names_val(&z->shared, alias));
 }
 
 /* In stage 3 a rank's file has an empty tensor in place of a parameter. */
@@ -214,7 +212,7 @@ static uint8_t dtype_in_module(const struct ofs_zero *z, struct ofs_str name)
 
 	if (z->module.n == 0)
 		return OFS_DTYPE_NONE;
-	node = ofs_zero_index_find(&z->module, name);
+	node = ofs_pk_names_val(&z->module, name);
 	return ofs_torch_tensor(z->module.doc, node, &t, NULL) == 1
 	    ? t.dtype
 	    : OFS_DTYPE_NONE;
@@ -253,7 +251,7 @@ static int add_trained(struct ofs_zero *z, uint32_t param, uint32_t *ref,
 }
 
 static int add_frozen(struct ofs_zero *z, uint32_t param,
-    const struct ofs_zero_index *fragments, uint32_t *ref,
+    const struct ofs_pk_names *fragments, uint32_t *ref,
     struct optimfs_error *err)
 {
 	const struct ofs_zero_param *p = &z->frozen.param[param];
@@ -273,7 +271,7 @@ static int add_frozen(struct ofs_zero *z, uint32_t param,
 		s = ofs_zero_slice(&z->frozen_layout, param,
 		    f->rank < 0 ? 0 : (uint32_t)f->rank);
 		s.at = 0; /* each fragment is a tensor */
-		leaf.node = ofs_zero_index_find(&fragments[i], p->name);
+		leaf.node = ofs_pk_names_val(&fragments[i], p->name);
 		/* an empty fragment also gives the dtype */
 		if ((s.count > 0 || n == 0) &&
 		    ofs_pieces_add(&x, &leaf, leaf.node, n / w + (n % w != 0),
@@ -314,7 +312,7 @@ static int add_alias(struct ofs_zero *z, const struct refs *refs,
 static int add_aliases(struct ofs_zero *z, const struct refs *refs,
     struct optimfs_error *err)
 {
-	const struct ofs_zero_index *x = &z->shared;
+	const struct ofs_pk_names *x = &z->shared;
 
 	for (uint32_t i = 0; i < x->n; i++)
 		if (add_alias(z, refs,
@@ -329,20 +327,20 @@ static int add_aliases(struct ofs_zero *z, const struct refs *refs,
 static int add_fragments(struct ofs_zero *z, const struct refs *refs,
     struct optimfs_error *err)
 {
-	struct ofs_zero_index *x = calloc(z->model.nfiles + 1ull, sizeof(*x));
+	struct ofs_pk_names *x = calloc(z->model.nfiles + 1ull, sizeof(*x));
 	int ret = x == NULL ? ofs_no_memory(err) : 0;
 
 	for (uint32_t i = 0; i < z->model.nfiles && ret == 0; i++) {
 		const struct ofs_pickle *doc = z->model.file[i].doc;
 
-		ret = ofs_zero_index_init(&x[i], doc,
+		ret = ofs_pk_names_init(&x[i], doc,
 		    ofs_pk_get(doc, root_of(z, i), "frozen_param_fragments"),
 		    err);
 	}
 	for (uint32_t i = 0; i < z->frozen.n && ret == 0; i++)
 		ret = add_frozen(z, i, x, &refs->frozen[i], err);
 	for (uint32_t i = 0; x != NULL && i < z->model.nfiles; i++)
-		ofs_zero_index_fini(&x[i]);
+		ofs_pk_names_fini(&x[i]);
 	free(x);
 	return ret;
 }

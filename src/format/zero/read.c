@@ -279,8 +279,8 @@ void ofs_zero_fini(struct ofs_zero *z)
 	ofs_zero_layout_fini(&z->frozen_layout);
 	ofs_zero_shapes_fini(&z->shapes);
 	ofs_zero_shapes_fini(&z->frozen);
-	ofs_zero_index_fini(&z->shared);
-	ofs_zero_index_fini(&z->module);
+	ofs_pk_names_fini(&z->shared);
+	ofs_pk_names_fini(&z->module);
 	free(z->rank);
 	free(z->why);
 	free(z->again);

@@ -15,7 +15,7 @@
 #include "format/ranks/ranks.h"
 #include "format/zero/file_name.h"
 #include "format/zero/layout.h"
-#include "format/zero/name_index.h"
+#include "pickle/name_index.h"
 
 /* The files of one directory, sorted by kind, mp and rank. */
 struct ofs_zero_files {
@@ -41,7 +41,7 @@ struct ofs_zero {
 	struct ofs_zero_optim *rank; /* of each file of optim */
 	struct ofs_zero_shapes shapes, frozen;
 	struct ofs_zero_layout layout, frozen_layout;
-	struct ofs_zero_index shared, module; /* of the first rank */
+	struct ofs_pk_names shared, module; /* of the first rank */
 	struct optimfs_error *why; /* of each group: why it is unreadable */
 	struct {
 		const struct ofs_pickle *doc;

@@ -1,19 +1,18 @@
-/* name_index.c - an index of a pickled dict of names */
+/* name_index.c - the pairs of a pickled dict by name */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/zero/name_index.h"
+#include "pickle/name_index.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/torch_storage.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
 
-static struct ofs_str key_at(const struct ofs_zero_index *x, uint32_t pair)
+static struct ofs_str key_at(const struct ofs_pk_names *x, uint32_t pair)
 {
 	return ofs_pk_str(x->doc, ofs_pk_key(x->doc, x->dict, pair));
 }
@@ -26,13 +25,13 @@ static int by_key(const void *va, const void *vb, void *ctx)
 	return c != 0 ? c : (a > b) - (a < b);
 }
 
-int ofs_zero_index_init(struct ofs_zero_index *x, const struct ofs_pickle *doc,
+int ofs_pk_names_init(struct ofs_pk_names *x, const struct ofs_pickle *doc,
     uint32_t dict, struct optimfs_error *err)
 {
 	uint32_t n =
 	    ofs_pk_kind(doc, dict) == OFS_PK_DICT ? ofs_pk_len(doc, dict) : 0;
 
-	*x = (struct ofs_zero_index){ doc, dict, NULL, 0 };
+	*x = (struct ofs_pk_names){ doc, dict, NULL, 0 };
 	x->order = malloc((n + 1ull) * sizeof(*x->order));
 	if (x->order == NULL)
 		return ofs_no_memory(err);
@@ -43,14 +42,14 @@ int ofs_zero_index_init(struct ofs_zero_index *x, const struct ofs_pickle *doc,
 	return 0;
 }
 
-void ofs_zero_index_fini(struct ofs_zero_index *x)
+void ofs_pk_names_fini(struct ofs_pk_names *x)
 {
 	free(x->order);
-	*x = (struct ofs_zero_index){ 0 };
+	*x = (struct ofs_pk_names){ 0 };
 }
 
 struct wanted {
-	const struct ofs_zero_index *x;
+	const struct ofs_pk_names *x;
 	struct ofs_str name;
 };
 
@@ -61,8 +60,7 @@ static int compare_name(const void *key, const void *item)
 	return ofs_str_compare(w->name, key_at(w->x, *(const uint32_t *)item));
 }
 
-uint32_t ofs_zero_index_find(const struct ofs_zero_index *x,
-    struct ofs_str name)
+uint32_t ofs_pk_names_pair(const struct ofs_pk_names *x, struct ofs_str name)
 {
 	struct wanted w = { x, name };
 	size_t i = ofs_upper_bound(&w, x->order, x->n, sizeof(*x->order),
@@ -70,5 +68,12 @@ uint32_t ofs_zero_index_find(const struct ofs_zero_index *x,
 
 	if (i == 0 || !ofs_str_equal(key_at(x, x->order[i - 1]), name))
 		return OFS_NONE;
-	return ofs_pk_val(x->doc, x->dict, x->order[i - 1]);
+	return x->order[i - 1];
+}
+
+uint32_t ofs_pk_names_val(const struct ofs_pk_names *x, struct ofs_str name)
+{
+	uint32_t pair = ofs_pk_names_pair(x, name);
+
+	return pair == OFS_NONE ? OFS_NONE : ofs_pk_val(x->doc, x->dict, pair);
 }
