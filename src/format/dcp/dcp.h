@@ -25,10 +25,15 @@ extern const struct ofs_format ofs_format_dcp;
 int ofs_dcp_sure(const struct ofs_names *names);
 /* The rank in "__3.metadata"; -1 for other names. */
 int ofs_dcp_index_rank(const char *name);
+/* Is this the name of a data file? */
+bool ofs_dcp_is_data(const char *name);
 
 /* read.c: struct ofs_format's read. */
 int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
+/* "a/b", or "b" when a is empty; malloc'ed and the caller's, NULL when memory
+ * is exhausted. */
+char *ofs_dcp_join(const char *a, const char *b);
 
 /* A key of state_dict_metadata. next is the same key in another rank's index,
  * where each rank wrote one. */
@@ -95,43 +100,48 @@ struct ofs_dcp {
 	bool quantized; /* a note on quantized tensors was made */
 };
 
+/* keys.c */
 /* Add an entry for every key. */
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err);
-int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
-    struct ofs_str name, uint32_t path, struct optimfs_error *err);
 /* ref OFS_NONE: adding it failed; err is filled, and the result is -1. */
 int ofs_dcp_add_entry(struct ofs_dcp *d, uint32_t path, uint32_t ref,
     enum ofs_entry_kind kind, struct optimfs_error *err);
 /* Warn about unused contents of the index. */
 int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err);
 int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err);
-/* Warn about items that overlap. */
-int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err);
-/* Warn about files that are missing, or not of this checkpoint, whose objects
- * begin at first. */
-int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
-    uint32_t first, struct optimfs_error *err);
-/* Find the extents of shards in safetensors blobs. */
-int ofs_dcp_resolve_blobs(struct ofs_dcp *d, struct optimfs_error *err);
-/* Should the parts of the value at this path be separate files? */
-bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
-    uint32_t n);
-/* Read the pending values, and add their leaves. */
-int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err);
-
 /* The metadata object of a key. */
 uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key);
+
+/* tensor.c */
+int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
+    struct ofs_str name, uint32_t path, struct optimfs_error *err);
+
+/* location.c */
 /* *at = the extent of a place; if it is unusable, why->code is not 0. -1: the
  * checkpoint is refused. */
 int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
     const struct ofs_dcp_place *place, struct ofs_extent *at,
     struct optimfs_error *why, struct optimfs_error *err);
+/* Add a note why the entry called name cannot be read; OFS_NONE on failure. */
+uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
+    const char *text, struct optimfs_error *err);
+/* Warn about items that overlap. */
+int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err);
 
-/* Is this the name of a data file? */
-bool ofs_dcp_is_data(const char *name);
-/* "a/b", or "b" when a is empty; malloc'ed and the caller's, NULL when memory
- * is exhausted. */
-char *ofs_dcp_join(const char *a, const char *b);
+/* files.c: warn about files that are missing, or not of this checkpoint, whose
+ * objects begin at first. */
+int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
+    uint32_t first, struct optimfs_error *err);
+
+/* blobs.c: find the extents of shards in safetensors blobs. */
+int ofs_dcp_resolve_blobs(struct ofs_dcp *d, struct optimfs_error *err);
+
+/* items.c */
+/* Should the parts of the value at this path be separate files? */
+bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
+    uint32_t n);
+/* Read the pending values, and add their leaves. */
+int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err);
 
 /* A string for "%.*s" in a message, truncated. */
 #define OFS_DCP_STR(s) (int)((s).len > 200 ? 200 : (s).len), (s).p
@@ -139,7 +149,4 @@ char *ofs_dcp_join(const char *a, const char *b);
 /* ofs_catalog_note with err: 0 or -1. */
 #define OFS_DCP_NOTE(d, err, ...) \
  (ofs_catalog_note((d)->cat, __VA_ARGS__) == OFS_NONE ? ofs_no_memory(err) : 0)
-/* Add a note why the entry called name cannot be read; OFS_NONE on failure. */
-uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
-    const char *text, struct optimfs_error *err);
 #endif

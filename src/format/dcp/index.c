@@ -128,20 +128,20 @@ static uint32_t find_key(const struct ofs_dcp_index *index, uint32_t hash,
 /* Read storage_data. */
 
 static int read_place(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_dcp_item *place, struct optimfs_error *err)
+    struct ofs_dcp_item *item, struct optimfs_error *err)
 {
-	place->path = ofs_pk_attr(doc, node, "relative_path");
-	if (ofs_pk_kind(doc, place->path) != OFS_PK_STR)
-		return ofs_pk_unexpected(doc, place->path, err, "OFS418", NULL,
+	item->path = ofs_pk_attr(doc, node, "relative_path");
+	if (ofs_pk_kind(doc, item->path) != OFS_PK_STR)
+		return ofs_pk_unexpected(doc, item->path, err, "OFS418", NULL,
 		    "relative_path of _StorageInfo");
 	if (read_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
-		"_StorageInfo", &place->off, err) == -1 ||
+		"_StorageInfo", &item->off, err) == -1 ||
 	    read_size(doc, ofs_pk_attr(doc, node, "length"), "length",
-		"_StorageInfo", &place->len, err) == -1)
+		"_StorageInfo", &item->len, err) == -1)
 		return -1;
-	place->transforms = ofs_pk_attr(doc, node, "transform_descriptors");
-	if (is_none(doc, place->transforms))
-		place->transforms = OFS_NONE;
+	item->transforms = ofs_pk_attr(doc, node, "transform_descriptors");
+	if (is_none(doc, item->transforms))
+		item->transforms = OFS_NONE;
 	return 0;
 }
 

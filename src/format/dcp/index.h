@@ -23,12 +23,13 @@ struct ofs_dcp_place {
  * graph would touch a dozen places of memory. An index of a million chunks has
  * as many items, so the keys stay in the graph. */
 struct ofs_dcp_item {
-	uint64_t off, len; /* of the place */
+	uint64_t off, len; /* in its file, as in struct ofs_dcp_place */
 	uint32_t path;
 	uint32_t transforms;
 	uint32_t fqn : 31; /* node: a string; nodes have 31 bits */
 	uint32_t used : 1; /* it was looked up */
-	/* node: a row; OFS_NONE: the item is not a tensor's */
+	/* node: a row, where its box begins in the tensor; OFS_NONE: the item
+	 * is not a tensor's */
 	uint32_t offset;
 };
 

@@ -16,7 +16,15 @@
 
 /* See docs/formats/dcp.md. A directory has data files and one index, .metadata;
  * saves without collectives have an index for each rank, __R.metadata,
- * instead. */
+ * instead.
+ *
+ * The index says where everything is. index.c takes from it the file, offset
+ * and length of each item, keys.c makes entries of its keys, tensor.c shards of
+ * its chunks, location.c the extents of both. No data file is read for that,
+ * except where the index does not say enough: for headers of safetensors blobs
+ * (blobs.c) and for values that are directories of the tree (items.c). An item
+ * is an archive; where in it the elements are is found when they are first read
+ * (src/read/locate.c). */
 
 /* The files of a DCP checkpoint in a directory. */
 struct found {
