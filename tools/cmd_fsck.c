@@ -23,6 +23,7 @@ struct reason {
 struct report {
 	bool json;
 	uint64_t errors, warnings; /* printed */
+	uint64_t closed; /* of the errors: no permission to read */
 	bool unread; /* something is unreadable, but not damaged */
 	struct reason *reason;
 	size_t nreasons, cap;
@@ -49,6 +50,7 @@ static void text(struct report *r, bool error, const char *path,
 	struct ofs_buf b = { 0 };
 
 	r->errors += error;
+	r->closed += error && strncmp(words, "OFS756 ", 7) == 0;
 	r->warnings += !error;
 	ofs_buf_plain(&b, path, strlen(path));
 	if (b.len > 0)
@@ -70,6 +72,7 @@ static bool is_shared(const struct optimfs_finding *f)
 		166, /* units unknown */
 		603, /* truncated file */
 		604, /* truncated file, with nothing left of this tensor */
+		756, /* file without permission */
 	};
 
 	for (size_t i = 0; i < sizeof(number) / sizeof(*number); i++)
@@ -150,8 +153,10 @@ static void finding(void *ctx, const struct optimfs_finding *f)
 
 static const char *verdict(const struct report *r)
 {
-	if (r->errors > 0)
+	if (r->errors > r->closed)
 		return "damaged";
+	if (r->errors > 0)
+		return "no damage found, but no permission to read all of it";
 	return r->unread ? "no damage found, but not all of it can be read"
 			 : "clean";
 }

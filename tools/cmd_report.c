@@ -343,7 +343,7 @@ static int print_file(const struct report *r, const char *name,
 	FILE *f = fopen(temporary, "w");
 
 	if (f == NULL)
-		return optimfs_fail(err, errno, "%s: %s", temporary,
+		return optimfs_fail(err, errno, "%s: %s", name,
 		    strerror(errno));
 	if (print_all(r, f, temporary, err) == 0) {
 		if (rename(temporary, name) == 0)

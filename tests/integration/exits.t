@@ -110,4 +110,28 @@ for v in cat cp tar diff reshard mkfs plan; do
 done
 status "stat of a checkpoint with a missing file exits with 3" 3 "$OPTIMFS" stat hurt
 like "stat prints OFS140 in the row of the tensor" "$(cat "$scratch/out")" '*OFS140*'
+# A file that this user may not read is neither missing nor damaged.
+cp -r "$ck" closed && chmod -R u+w closed && chmod 0 closed/__1_0.distcp
+if [ "$(id -u)" != 0 ]; then
+	as_other() { "$@"; }
+elif command -v setpriv >/dev/null; then
+	cp -L "$OPTIMFS" optimfs
+	[ -x "$(dirname "$OPTIMFS")/.libs/$(basename "$OPTIMFS")" ] &&
+	    cp -L "$(dirname "$OPTIMFS")/.libs/$(basename "$OPTIMFS")" optimfs
+	chmod 755 . optimfs && OPTIMFS=$scratch/optimfs
+	as_other() {
+		LD_LIBRARY_PATH=$TOP_BUILDDIR/.libs setpriv --reuid=65534 \
+		    --regid=65534 --clear-groups "$@"
+	}
+fi
+if type as_other >/dev/null 2>&1; then
+	status "fsck without permission for a file exits with 1" 1 \
+	    as_other "$OPTIMFS" fsck closed
+	is "fsck prints one line for the file" "$(grep -c OFS756 "$scratch/out")" 1
+	like "fsck without permission for a file does not say damaged" \
+	    "$(tail -n 1 "$scratch/out")" \
+	    'closed: no damage found, but no permission to read all of it, 1 error, *'
+else
+	skip 3 "no setpriv(1)"
+fi
 done_testing
