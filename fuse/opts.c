@@ -5,7 +5,6 @@
 #include "fuse/opts.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 static const char *const assemble_names[] = { "off", "auto", "always", NULL };

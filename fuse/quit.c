@@ -4,7 +4,6 @@
 
 #include "fuse/quit.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>

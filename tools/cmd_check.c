@@ -10,7 +10,6 @@
 #include "optimfs/analyze.h"
 
 #include "base/buf.h"
-#include "base/dtype.h"
 #include "tools/command.h"
 
 struct report {

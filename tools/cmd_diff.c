@@ -17,7 +17,6 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
-#include "base/dtype.h"
 #include "base/memory.h"
 #include "tools/command.h"
 

@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,8 +114,7 @@ static void find_holders(const char *point, struct ofs_buf *b)
 		return;
 	while (n < MAX_HOLDERS && (e = readdir(d)) != NULL)
 		if (isdigit((unsigned char)e->d_name[0]) &&
-		    atol(e->d_name) != getpid() &&
-		    holds(e->d_name, point)) {
+		    atol(e->d_name) != getpid() && holds(e->d_name, point)) {
 			add_holder(b, e->d_name);
 			n++;
 		}

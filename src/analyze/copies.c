@@ -4,7 +4,6 @@
 
 #include "analyze/copies.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

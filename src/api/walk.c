@@ -4,7 +4,6 @@
 
 #include "api/walk.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

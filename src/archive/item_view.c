@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "base/checked.h"
-#include "base/dtype.h"
 
 /* A dimension of the stored tensor with more than one element. A step along it
  * advances pitch elements of the item, in C order, and stride elements of the

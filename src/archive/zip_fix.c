@@ -4,7 +4,6 @@
 
 #include "archive/zip_fix.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 
 #include "catalog/owners.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 

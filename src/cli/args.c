@@ -4,7 +4,6 @@
 
 #include "cli/args.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/nearest.h"

@@ -5,7 +5,6 @@
 #include "cluster/manifest.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

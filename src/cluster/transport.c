@@ -4,7 +4,6 @@
 
 #include "cluster/transport.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 
 #include "fs/failures.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

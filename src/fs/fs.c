@@ -5,7 +5,6 @@
 #include "fs/fs.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -16,7 +15,6 @@
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
 #include "cluster/source.h"
-#include "cluster/transport.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"
 

@@ -4,7 +4,6 @@
 
 #include "fs/info.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/dtype.h"

@@ -4,7 +4,6 @@
 
 #include "fs/lines.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

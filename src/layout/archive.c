@@ -4,14 +4,12 @@
 
 #include "layout/archive.h"
 
-#include <errno.h>
 #include <xxhash.h>
 
 #include "archive/zip_write.h"
 #include "base/buf.h"
 #include "base/crc.h"
 #include "base/dtype.h"
-#include "base/memory.h"
 #include "plan/cast.h"
 
 #define NRECORDS (1 + OFS_ZIP_NBEFORE + 1 + OFS_ZIP_NAFTER)

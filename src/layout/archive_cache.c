@@ -4,7 +4,6 @@
 
 #include "layout/archive_cache.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/memory.h"

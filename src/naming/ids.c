@@ -5,7 +5,6 @@
 #include "naming/ids.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "naming/naming_impl.h"

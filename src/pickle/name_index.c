@@ -4,7 +4,6 @@
 
 #include "pickle/name_index.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,7 +15,6 @@
 #include "base/fds.h"
 #include "base/memory.h"
 #include "base/search.h"
-#include "base/sys.h"
 #include "overlay/overlay_impl.h"
 #include "push/template.h"
 #include "push/written_sums.h"

@@ -4,8 +4,6 @@
 
 #include "read/fetch.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,8 +4,6 @@
 
 #include "read/reader.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 

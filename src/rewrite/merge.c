@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "catalog/catalog_impl.h"
 #include "rewrite/rewrite_impl.h"
 
 /* Components of a path; the deepest mountable tree has fewer. */

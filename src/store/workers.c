@@ -4,7 +4,6 @@
 
 #include "store/workers.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -5,8 +5,6 @@
 #include "text/leaf.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "archive/torch.h"

@@ -5,11 +5,9 @@
 #include "cluster/commit/coordinator.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "cluster/call.h"

@@ -4,14 +4,12 @@
 
 #include "cluster/commit/locks.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "cluster/allgather.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/manifest.h"
-#include "cluster/wire.h"
 #include "journal/stage.h"
 
 void ofs_writing_free(struct ofs_writing *writing)

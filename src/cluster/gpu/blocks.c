@@ -4,7 +4,6 @@
 
 #include "cluster/gpu/blocks.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/queue.h>

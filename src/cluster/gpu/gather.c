@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "cluster/allgather.h"
 #include "cluster/gpu/gather_impl.h"
-#include "cluster/wire.h"
 
 /* All ranks take the steps of the setup together. A failure on one rank is
  * reported in the next step, so that all ranks reach the same result. */

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <errno.h>
-
 #include "base/memory.h"
 #include "cluster/gpu/gather_round.h"
 #include "cluster/wire.h"

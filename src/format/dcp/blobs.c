@@ -3,13 +3,10 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "archive/safetensors.h"
-#include "base/dtype.h"
-#include "base/json.h"
 #include "format/dcp/dcp.h"
 
 /* FileSystemWriter(serialization_format=SAFETENSORS) stores all tensors of a

@@ -16,7 +16,6 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/fsdp/join.h"
-#include "format/part.h"
 #include "format/torch_file/file.h"
 
 #define KEY(name) "flat_param." name

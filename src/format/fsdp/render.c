@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "plan/cast.h"
 
 /* Files, in this order: the model's, one per rank; the optimizer's, one per
  * rank; other state; the units. */

@@ -4,7 +4,6 @@
 
 #include "format/fsdp/render.h"
 #include "pickle/write.h"
-#include "plan/cast.h"
 
 struct writer {
 	const struct ofs_fsdp_files *f;

@@ -16,8 +16,7 @@
 #include "base/memory.h"
 #include "format/fsdp/units_impl.h"
 
-#define MAX_FILE    (64u << 20)
-#define MAX_STRINGS (1u << 22)
+#define MAX_FILE (64u << 20)
 
 /* For the check that a parameter is in one unit only. */
 struct claims {

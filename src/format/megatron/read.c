@@ -3,17 +3,12 @@
 #include "config.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/format.h"
 #include "format/megatron/megatron.h"
-#include "format/probe.h"
 #include "pickle/pickle.h"
 
 /* The most tensors and shards that splitting stacks and blocks may add. A model

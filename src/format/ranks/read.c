@@ -3,13 +3,10 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "format/globals.h"
-#include "format/part.h"
 #include "format/ranks/ranks.h"
 #include "format/torch_file/sharded.h"
 #include "format/torch_file/walk.h"

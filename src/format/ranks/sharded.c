@@ -5,7 +5,6 @@
 #include "format/torch_file/sharded.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

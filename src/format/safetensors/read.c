@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "format/part.h"
 #include "format/probe.h"
-#include "format/safetensors/detect.h"
 #include "format/safetensors/hf_shards.h"
 #include "format/safetensors/note.h"
 

@@ -4,7 +4,6 @@
 
 #include "format/torch/render.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

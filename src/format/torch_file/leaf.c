@@ -5,11 +5,9 @@
 #include "format/torch_file/leaf.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/torch_storage.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/search.h"

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/torch_storage.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/zero/zero.h"

@@ -2,12 +2,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/torch_storage.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/zero/render.h"

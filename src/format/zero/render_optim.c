@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "archive/torch_storage.h"
 #include "base/str.h"
 #include "format/zero/render.h"
 #include "pickle/write.h"

@@ -10,11 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/torch_storage.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/globals.h"
-#include "format/zero/render.h"
 #include "format/zero/zero.h"
 
 /* docs/formats/deepspeed.md, "Universal checkpoints" */

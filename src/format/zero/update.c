@@ -4,13 +4,11 @@
 
 #include "format/zero/update.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/torch_storage.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/torch/update.h"

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "archive/torch_storage.h"
 #include "base/copy.h"
 #include "base/memory.h"
 #include "base/str.h"
