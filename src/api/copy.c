@@ -119,8 +119,31 @@ static int fill(const struct copy *copy, uint64_t node, int fd,
 		return err->code == ENOMEM ? -1 : 1;
 	ret = fill_from(copy, file, fd, err);
 	optimfs_file_close(file);
-	if (ret == 0 && fchmod(fd, new_file_mode()) == -1)
-		ret = optimfs_fail(err, errno, "%m");
+	return ret;
+}
+
+/* Is it a device, a pipe or a socket? A new file must not take its name. */
+static bool is_special(const char *dest)
+{
+	struct stat st;
+
+	return stat(dest, &st) == 0 && !S_ISREG(st.st_mode) &&
+	    !S_ISDIR(st.st_mode);
+}
+
+/* Returns as fill. */
+static int write_special(const struct copy *copy, uint64_t node,
+    const char *dest, struct optimfs_error *err)
+{
+	int fd = open(dest, O_WRONLY | O_NOCTTY | O_CLOEXEC), ret;
+
+	if (fd == -1)
+		return optimfs_fail(err, errno, "%s: %m", dest);
+	ret = fill(copy, node, fd, err);
+	if (ret != 0)
+		optimfs_fail_in(err, "%s", dest);
+	if (close(fd) == -1 && ret == 0)
+		ret = optimfs_fail(err, errno, "%s: %m", dest);
 	return ret;
 }
 
@@ -130,11 +153,16 @@ static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
 	char *temp;
-	int fd = make_temp(dest, &temp, err), ret = -1;
+	int fd, ret = -1;
 
+	if (is_special(dest))
+		return write_special(copy, node, dest, err);
+	fd = make_temp(dest, &temp, err);
 	if (fd == -1)
 		return -1;
 	ret = fill(copy, node, fd, err);
+	if (ret == 0 && fchmod(fd, new_file_mode()) == -1)
+		ret = optimfs_fail(err, errno, "%m");
 	if (ret != 0) {
 		optimfs_fail_in(err, "%s", dest);
 		close(fd);
@@ -323,12 +351,14 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_error *err)
 {
 	struct optimfs_group *w = fs->options.group;
-	struct optimfs_error own = { 0 };
+	struct optimfs_error own = { 0 }, unsaid;
 	struct copy one = { .fs = fs, .how = how, .name = path };
 	struct optimfs_attr attr;
 	char *to = NULL;
 	int ret = find(fs, path, dest, how, &attr, &to, &own);
 
+	if (err == NULL)
+		err = &unsaid;
 	if (ret == 0)
 		own.code = 0;
 	if (w != NULL)

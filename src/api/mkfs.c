@@ -57,6 +57,10 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
+	struct optimfs_error unsaid;
+
+	if (err == NULL)
+		err = &unsaid;
 	return like->options.group == NULL
 	    ? ofs_template_make(like, layout, dir, err)
 	    : make_all(like, layout, dir, err);

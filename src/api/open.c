@@ -218,15 +218,17 @@ struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
-	struct optimfs_error own = { 0 };
+	struct optimfs_error own = { 0 }, unsaid;
 	struct optimfs *fs;
 
 	if (options == NULL)
 		options = &none;
+	if (err == NULL)
+		err = &unsaid;
 	ofs_stage_await(path, NULL, NULL);
 	if (!options->together) {
 		fs = open_any(path, options, err);
-		if (fs == NULL && err != NULL && options->group == NULL)
+		if (fs == NULL && options->group == NULL)
 			name_checkpoint(path, err);
 	} else {
 		fs = open_any(path, options, &own);

@@ -22,7 +22,8 @@ int ofs_overlay_record(struct ofs_overlay *e, const struct ofs_record *r,
 	if (e->replaying)
 		return 0;
 	if (e->stuck.code != 0) {
-		*err = e->stuck;
+		if (err != NULL)
+			*err = e->stuck;
 		return -1;
 	}
 	return ofs_stage_append(e->stage, r, err);

@@ -87,6 +87,13 @@ does 0 "cp -r of a directory into an existing directory succeeds" \
     cp -r "$ck" optim/param_groups into
 [ -f into/param_groups/0/lr ]
 ok $? "cp -r into a directory keeps the name of the source"
+mkfifo pipe
+timeout 20 cat pipe >from_pipe &
+does 0 "cp writes into a pipe" cp "$ck" $state/exp_avg pipe
+wait $!
+[ -p pipe ] && cmp -s one from_pipe
+ok $? "and the pipe stays one"
+rm -f pipe from_pipe
 does 3 "cp into a missing directory exits with 3" cp "$ck" $state/step no/such/place
 [ -z "$(find . -maxdepth 1 -name 'no*' -o -maxdepth 1 -name 'one.*')" ]
 ok $? "a failed cp leaves no temporary file"

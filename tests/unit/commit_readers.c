@@ -139,6 +139,18 @@ static void numbers_of_views(void)
 	    "the old node number of a view fails with ESTALE");
 }
 
+/* Who does not want to know why passes NULL. */
+static void fail_without_error(void)
+{
+	struct optimfs_options options = { .rw = true };
+	struct optimfs_copy how = { 0 };
+
+	ok(optimfs_open(ck, &options, NULL) == NULL,
+	    "a second writer is refused without an error to fill");
+	is_int(optimfs_copy(fs, "no/such", top, &how, NULL), -1,
+	    "so is copying what does not exist");
+}
+
 int main(void)
 {
 	struct optimfs_options options = { .rw = true };
@@ -178,6 +190,7 @@ int main(void)
 	}
 	stays_open();
 	numbers_of_views();
+	fail_without_error();
 	optimfs_close(fs);
 	snprintf(command, sizeof(command), "rm -rf '%s'", top);
 	shell(command);
