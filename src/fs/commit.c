@@ -60,7 +60,7 @@ static int run(const struct ofs_commit_job *job, const struct ofs_parts *parts,
 	return ret;
 }
 
-int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
+int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
     int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
 {
 	struct ofs_commit_job job = {
@@ -105,7 +105,7 @@ static void forget(const struct optimfs *fs, bool safe)
 		ofs_coordinator_forget(fs->coordinator);
 }
 
-int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
 	struct ofs_stage *stage = ofs_overlay_stage(fs->now->overlay);
@@ -118,8 +118,8 @@ int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	    ofs_stage_held(stage, err) == -1)
 		ret = -1;
 	else
-		ret = ofs_commit_changes(fs, &changes, ofs_stage_beside(stage),
-		    stop, ctx, err);
+		ret = ofs_fs_commit_changes(fs, &changes,
+		    ofs_stage_beside(stage), stop, ctx, err);
 	ofs_changes_free(&changes);
 	/* the record of the commit stays until the journal is empty: in between
 	 * it says that the journal has been applied */

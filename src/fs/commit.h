@@ -13,11 +13,11 @@ struct optimfs;
 
 /* Runs ofs_commit_run (rewrite/commit.h) with these changes for the checkpoint
  * that fs was opened from. stage is the open staging directory beside it. */
-int ofs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
+int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
     int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
 
 /* Commits the changes of the current snapshot, then empties the journal. */
-int ofs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 
 #endif

@@ -319,6 +319,6 @@ static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
 
 const struct ofs_write_ops ofs_write_staged = {
 	.begin = begin_staged,
-	.commit = ofs_commit,
+	.commit = ofs_fs_commit,
 	.edition = edition_new,
 };

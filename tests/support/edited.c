@@ -319,7 +319,7 @@ int edited_commit(struct edited *e, struct optimfs_error *err)
 	if (fd == -1)
 		bail_out("%s: %s", stage, strerror(errno));
 	qsort(e->changes.v, e->changes.n, sizeof(*e->changes.v), by_path);
-	ret = ofs_commit_changes(e->fs, &e->changes, fd, NULL, NULL, err);
+	ret = ofs_fs_commit_changes(e->fs, &e->changes, fd, NULL, NULL, err);
 	close(fd);
 	return ret;
 }

@@ -51,7 +51,7 @@ void edited_add_text(struct edited *e, const char *path, const char *text,
 void edited_add(struct edited *e, const char *path, enum ofs_dtype dtype,
     const uint64_t *shape, unsigned ndim);
 
-/* Commits the changes; as ofs_commit_changes. */
+/* Commits the changes; as ofs_fs_commit_changes. */
 int edited_commit(struct edited *e, struct optimfs_error *err);
 /* Opens the checkpoint again and checks that the changed paths are as expected
  * and all others are as before (old: all of them). Prints differences with diag

@@ -18,21 +18,21 @@
  * header for many items, so its file is copied as a whole. An encoded item is
  * decoded to an unlinked file, changed, and encoded again. */
 
-static int read_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int read_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
-	if (ofs_commit_dcp_open(d, err) == -1 ||
-	    ofs_commit_dcp_change(d, err) == -1)
+	if (ofs_dcp_commit_open(d, err) == -1 ||
+	    ofs_dcp_commit_change(d, err) == -1)
 		return -1;
 	/* renamed tensors lose their old keys, but not their items */
-	return ofs_commit_dcp_move(d, err) == -1
+	return ofs_dcp_commit_move(d, err) == -1
 	    ? -1
-	    : ofs_commit_dcp_put_new(d, false, err);
+	    : ofs_dcp_commit_put_new(d, false, err);
 }
 
 static int begin(struct ofs_commit *c, const struct ofs_part *part,
     void **state, struct optimfs_error *err)
 {
-	struct ofs_commit_dcp *d = calloc(1, sizeof(*d));
+	struct ofs_dcp_commit *d = calloc(1, sizeof(*d));
 	struct stat st;
 
 	if (d == NULL)
@@ -59,32 +59,32 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 
 /* The end of a commit, when all bytes are written. */
 
-static int encode_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int encode_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->ncoded; i++) {
-		const struct ofs_commit_coded *x = &d->coded[i];
+		const struct ofs_dcp_coded *x = &d->coded[i];
 		const struct ofs_moved *m = &d->c->moved[x->moved];
 		const struct ofs_object *o =
-		    ofs_commit_dcp_object(d, m->object);
+		    ofs_dcp_commit_object(d, m->object);
 		uint32_t out, first, n;
 		uint64_t at, len;
 
-		if (ofs_commit_dcp_out(d, o->rank, o->path, &out, err) == -1)
+		if (ofs_dcp_commit_out(d, o->rank, o->path, &out, err) == -1)
 			return -1;
 		at = d->out[out].at;
-		if (ofs_commit_encode(x->fd, x->len, d->out[out].fd, at, &len,
-			err) == -1)
+		if (ofs_dcp_commit_encode(x->fd, x->len, d->out[out].fd, at,
+			&len, err) == -1)
 			return -1;
 		d->out[out].at += len;
-		ofs_commit_dcp_at(d, m->object, m->off, &first, &n);
-		if (ofs_commit_dcp_note_all(d, first, n, out, at, len, false,
+		ofs_dcp_commit_at(d, m->object, m->off, &first, &n);
+		if (ofs_dcp_commit_note_all(d, first, n, out, at, len, false,
 			err) == -1)
 			return -1;
 	}
 	return 0;
 }
 
-static int splice_index(struct ofs_commit_dcp *d, struct ofs_buf *out,
+static int splice_index(struct ofs_dcp_commit *d, struct ofs_buf *out,
     struct optimfs_error *err)
 {
 	struct ofs_pk_splice *v = calloc(d->nedits + 1, sizeof(*v));
@@ -102,7 +102,7 @@ static int splice_index(struct ofs_commit_dcp *d, struct ofs_buf *out,
 			ret = ofs_no_memory(err);
 	}
 	if (ret == 0)
-		ret = ofs_commit_dcp_bytes(d, &bytes, &len, err);
+		ret = ofs_dcp_commit_bytes(d, &bytes, &len, err);
 	if (ret == 0)
 		ret = ofs_pickle_splice(bytes, len, v, d->nedits, out, err);
 	free(bytes);
@@ -110,7 +110,7 @@ static int splice_index(struct ofs_commit_dcp *d, struct ofs_buf *out,
 	return ret;
 }
 
-static int write_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int write_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	struct ofs_buf index = { 0 };
 	int fd, ret = splice_index(d, &index, err);
@@ -124,7 +124,7 @@ static int write_index(struct ofs_commit_dcp *d, struct optimfs_error *err)
 }
 
 /* Remove files whose items are all unused. */
-static int remove_unused(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int remove_unused(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	uint32_t n = d->index.nitems;
 
@@ -135,10 +135,10 @@ static int remove_unused(struct ofs_commit_dcp *d, struct optimfs_error *err)
 		for (; i < n && d->object[d->by_place[i]] == object; i++)
 			used = used || !d->gone[d->by_place[i]];
 		if (object == OFS_NONE || used ||
-		    ofs_commit_dcp_object(d, object)->missing)
+		    ofs_dcp_commit_object(d, object)->missing)
 			continue;
 		if (ofs_publish_remove(d->c->publish,
-			ofs_commit_dcp_object(d, object)->path, err) == -1)
+			ofs_dcp_commit_object(d, object)->path, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -146,27 +146,27 @@ static int remove_unused(struct ofs_commit_dcp *d, struct optimfs_error *err)
 
 static int end(void *state, struct optimfs_error *err)
 {
-	struct ofs_commit_dcp *d = state;
+	struct ofs_dcp_commit *d = state;
 
 	if (!d->open)
 		return 0;
 	if (encode_all(d, err) == -1 ||
-	    ofs_commit_dcp_put_new(d, true, err) == -1 ||
-	    ofs_commit_dcp_moved(d, err) == -1)
+	    ofs_dcp_commit_put_new(d, true, err) == -1 ||
+	    ofs_dcp_commit_moved(d, err) == -1)
 		return -1;
 	if (d->nedits == 0)
 		return 0;
-	ofs_commit_dcp_keep_renamed(d);
+	ofs_dcp_commit_keep_renamed(d);
 	if (remove_unused(d, err) == -1)
 		return -1;
 	/* The graph is as large as the index, which is parsed again now. */
-	ofs_commit_dcp_close(d);
+	ofs_dcp_commit_close(d);
 	return write_index(d, err);
 }
 
 static void release(void *state)
 {
-	struct ofs_commit_dcp *d = state;
+	struct ofs_dcp_commit *d = state;
 
 	if (d == NULL)
 		return;
@@ -176,7 +176,7 @@ static void release(void *state)
 		free(d->out[i].path);
 	for (size_t i = 0; i < d->ncoded; i++)
 		close(d->coded[i].fd);
-	ofs_commit_dcp_close(d);
+	ofs_dcp_commit_close(d);
 	free(d->name);
 	free(d->ours);
 	free(d->out);

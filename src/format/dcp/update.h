@@ -12,14 +12,14 @@
 extern const struct ofs_update_ops ofs_dcp_update;
 
 /* A new data file. */
-struct ofs_commit_out {
+struct ofs_dcp_out {
 	int rank, fd;
 	char *path;  /* as in the index, relative to its directory */
 	uint64_t at; /* offset for the next item; advanced by writers */
 };
 
 /* An item with a new place. */
-struct ofs_commit_item {
+struct ofs_dcp_placed {
 	uint32_t item; /* of the index */
 	uint32_t out;
 	uint64_t off, len;
@@ -28,13 +28,13 @@ struct ofs_commit_item {
 };
 
 /* An encoded extent that was decoded to be changed. */
-struct ofs_commit_coded {
+struct ofs_dcp_coded {
 	size_t moved; /* index of moved */
 	int fd;
 	uint64_t len;
 };
 
-struct ofs_commit_dcp {
+struct ofs_dcp_commit {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
 	struct ofs_key prefix[4];
@@ -54,13 +54,13 @@ struct ofs_commit_dcp {
 	bool *dropped;
 	uint32_t *moved; /* of each item: its index in item; OFS_NONE */
 
-	struct ofs_commit_out *out;
+	struct ofs_dcp_out *out;
 	size_t nout, out_cap;
-	struct ofs_commit_item *item;
+	struct ofs_dcp_placed *item;
 	size_t nitems, item_cap;
-	struct ofs_commit_coded *coded;
+	struct ofs_dcp_coded *coded;
 	size_t ncoded, coded_cap;
-	struct ofs_commit_edit {
+	struct ofs_dcp_edit {
 		struct ofs_pk_splice splice;
 		struct ofs_buf bytes;
 	} * edit;
@@ -68,68 +68,68 @@ struct ofs_commit_dcp {
 };
 
 /* update_find.c: look up items of the index by name and by place. */
-int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err);
+int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err);
 /* Free the index, which takes most of the memory here. */
-void ofs_commit_dcp_close(struct ofs_commit_dcp *d);
+void ofs_dcp_commit_close(struct ofs_dcp_commit *d);
 /* Read the stored index; *bytes is malloc'ed and the caller's. Before
  * publishing, a later check ensures that it is still the index that was
  * opened. */
-int ofs_commit_dcp_bytes(const struct ofs_commit_dcp *d, uint8_t **bytes,
+int ofs_dcp_commit_bytes(const struct ofs_dcp_commit *d, uint8_t **bytes,
     uint64_t *len, struct optimfs_error *err);
 /* The items at this place: *n from *first on, in by_place; false when none
  * begins there. */
-bool ofs_commit_dcp_at(const struct ofs_commit_dcp *d, uint32_t object,
+bool ofs_dcp_commit_at(const struct ofs_dcp_commit *d, uint32_t object,
     uint64_t off, uint32_t *first, uint32_t *n);
 /* The item that contains byte off of an object; OFS_NONE. */
-uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
+uint32_t ofs_dcp_commit_around(const struct ofs_dcp_commit *d, uint32_t object,
     uint64_t off);
 /* The items of a name: *n from *first on, in by_name. */
-void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
+void ofs_dcp_commit_named(const struct ofs_dcp_commit *d, struct ofs_str name,
     uint32_t *first, uint32_t *n);
 
 /* update_move.c: new data files. */
-const struct ofs_object *ofs_commit_dcp_object(const struct ofs_commit_dcp *d,
+const struct ofs_object *ofs_dcp_commit_object(const struct ofs_dcp_commit *d,
     uint32_t object);
 /* The data file for items of a rank. When it is created it gets the mode of
  * like, a file of the checkpoint. */
-int ofs_commit_dcp_out(struct ofs_commit_dcp *d, int rank, const char *like,
+int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, const char *like,
     uint32_t *out, struct optimfs_error *err);
 /* Record the new place of an item; of the n items from first on in by_place. */
-int ofs_commit_dcp_note(struct ofs_commit_dcp *d,
-    const struct ofs_commit_item *item, struct optimfs_error *err);
-int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
+int ofs_dcp_commit_note(struct ofs_dcp_commit *d,
+    const struct ofs_dcp_placed *item, struct optimfs_error *err);
+int ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
     uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
     struct optimfs_error *err);
 /* Move every extent of the commit that belongs to this part. */
-int ofs_commit_dcp_move(struct ofs_commit_dcp *d, struct optimfs_error *err);
+int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err);
 
 /* update_values.c: values, keys. */
-int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err);
+int ofs_dcp_commit_change(struct ofs_dcp_commit *d, struct optimfs_error *err);
 /* Add what is new; or with moved, what was renamed. */
-int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
+int ofs_dcp_commit_put_new(struct ofs_dcp_commit *d, bool moved,
     struct optimfs_error *err);
 /* Items of renamed tensors are dropped under one name and used under another:
  * mark their bytes as used. */
-void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d);
+void ofs_dcp_commit_keep_renamed(struct ofs_dcp_commit *d);
 
 /* update_index.c: edits of the index. */
 /* Add edits for all items with a new place. */
-int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err);
+int ofs_dcp_commit_moved(struct ofs_dcp_commit *d, struct optimfs_error *err);
 /* Remove the key, path and items of name. */
-int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
+int ofs_dcp_commit_drop(struct ofs_dcp_commit *d, struct ofs_str name,
     struct optimfs_error *err);
 /* Add those of t, which is called name and is len bytes at off of out. */
-int ofs_commit_dcp_add(struct ofs_commit_dcp *d,
+int ofs_dcp_commit_add(struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, struct ofs_str name, uint32_t out,
     uint64_t off, uint64_t len, struct optimfs_error *err);
 /* As above, with the items of from under another name. */
-int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
+int ofs_dcp_commit_rename(struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, struct ofs_str from, struct ofs_str name,
     struct optimfs_error *err);
 
 /* update_recompress.c: encode size bytes of in as one extent at off of out;
  * *len is its length. */
-int ofs_commit_encode(int in, uint64_t size, int out, uint64_t off,
+int ofs_dcp_commit_encode(int in, uint64_t size, int out, uint64_t off,
     uint64_t *len, struct optimfs_error *err);
 
 #endif

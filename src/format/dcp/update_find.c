@@ -14,14 +14,14 @@
 
 #define INDEX_MAX ((uint64_t)1 << 30)
 
-static struct ofs_str name_of(const struct ofs_commit_dcp *d, uint32_t item)
+static struct ofs_str name_of(const struct ofs_dcp_commit *d, uint32_t item)
 {
 	return ofs_pk_str(d->index.doc, d->index.item[item].fqn);
 }
 
 static int by_place(const void *a, const void *b, void *ctx)
 {
-	const struct ofs_commit_dcp *d = ctx;
+	const struct ofs_dcp_commit *d = ctx;
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
 	if (d->object[x] != d->object[y])
@@ -70,7 +70,7 @@ static uint32_t find_object(const struct ofs_catalog *cat,
 	return found == NULL ? OFS_NONE : *found;
 }
 
-static int find_objects(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int find_objects(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = d->c->cat;
 	uint32_t *sorted = calloc((size_t)cat->nobjects + 1, sizeof(*sorted));
@@ -100,7 +100,7 @@ static int find_objects(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-static int sort_all(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int sort_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	uint32_t n = d->index.nitems;
 
@@ -140,7 +140,7 @@ static bool has_blobs(const struct ofs_catalog *cat)
 	return false;
 }
 
-int ofs_commit_dcp_bytes(const struct ofs_commit_dcp *d, uint8_t **bytes,
+int ofs_dcp_commit_bytes(const struct ofs_dcp_commit *d, uint8_t **bytes,
     uint64_t *len, struct optimfs_error *err)
 {
 	uint64_t max = d->c->job->options->max_metadata;
@@ -149,12 +149,12 @@ int ofs_commit_dcp_bytes(const struct ofs_commit_dcp *d, uint8_t **bytes,
 	    max == 0 ? INDEX_MAX : max, bytes, len, err);
 }
 
-int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err)
+int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	uint8_t *bytes;
 	uint64_t len;
 
-	if (ofs_commit_dcp_bytes(d, &bytes, &len, err) == -1)
+	if (ofs_dcp_commit_bytes(d, &bytes, &len, err) == -1)
 		return -1;
 	d->modern = len > 1 && bytes[1] > 2;
 	d->blobs = has_blobs(d->c->cat);
@@ -165,7 +165,7 @@ int ofs_commit_dcp_open(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return sort_all(d, err);
 }
 
-void ofs_commit_dcp_close(struct ofs_commit_dcp *d)
+void ofs_dcp_commit_close(struct ofs_dcp_commit *d)
 {
 	void *tables[] = { d->object, d->by_place, d->by_name, d->moved,
 		d->dropped, d->gone };
@@ -184,7 +184,7 @@ void ofs_commit_dcp_close(struct ofs_commit_dcp *d)
 }
 
 struct wanted_place {
-	const struct ofs_commit_dcp *d;
+	const struct ofs_dcp_commit *d;
 	uint32_t object;
 	uint64_t off;
 };
@@ -201,7 +201,7 @@ static int compare_place(const void *key, const void *item)
 }
 
 /* The first position in by_place at or after (object, off). */
-static uint32_t lower(const struct ofs_commit_dcp *d, uint32_t object,
+static uint32_t lower(const struct ofs_dcp_commit *d, uint32_t object,
     uint64_t off)
 {
 	struct wanted_place key = { d, object, off };
@@ -210,7 +210,7 @@ static uint32_t lower(const struct ofs_commit_dcp *d, uint32_t object,
 	    sizeof(*d->by_place), compare_place);
 }
 
-bool ofs_commit_dcp_at(const struct ofs_commit_dcp *d, uint32_t object,
+bool ofs_dcp_commit_at(const struct ofs_dcp_commit *d, uint32_t object,
     uint64_t off, uint32_t *first, uint32_t *n)
 {
 	*first = lower(d, object, off);
@@ -223,7 +223,7 @@ bool ofs_commit_dcp_at(const struct ofs_commit_dcp *d, uint32_t object,
 	return *n > 0;
 }
 
-uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
+uint32_t ofs_dcp_commit_around(const struct ofs_dcp_commit *d, uint32_t object,
     uint64_t off)
 {
 	uint32_t at = lower(d, object, off + 1), i;
@@ -238,7 +238,7 @@ uint32_t ofs_commit_dcp_around(const struct ofs_commit_dcp *d, uint32_t object,
 }
 
 struct wanted_name {
-	const struct ofs_commit_dcp *d;
+	const struct ofs_dcp_commit *d;
 	struct ofs_str name;
 };
 
@@ -249,7 +249,7 @@ static int compare_item(const void *key, const void *item)
 	return ofs_str_compare(w->name, name_of(w->d, *(const uint32_t *)item));
 }
 
-void ofs_commit_dcp_named(const struct ofs_commit_dcp *d, struct ofs_str name,
+void ofs_dcp_commit_named(const struct ofs_dcp_commit *d, struct ofs_str name,
     uint32_t *first, uint32_t *n)
 {
 	struct wanted_name key = { d, name };

@@ -24,7 +24,7 @@ struct field {
 };
 
 struct put {
-	struct ofs_commit_dcp *d;
+	struct ofs_dcp_commit *d;
 	const struct ofs_pickle *doc;
 	struct ofs_pkw w;
 	struct optimfs_error *err;
@@ -32,15 +32,15 @@ struct put {
 
 /* Begin an edit of a dictionary of the index. p writes its opcodes, until the
  * next edit begins. */
-static int begin(struct put *p, struct ofs_commit_dcp *d, uint32_t dict,
+static int begin(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
     uint32_t pair, enum ofs_pk_splice_op op, struct optimfs_error *err)
 {
-	struct ofs_commit_edit *e;
+	struct ofs_dcp_edit *e;
 
 	if (ofs_grow(d->edit, d->nedits, d->edit_cap, err) == -1)
 		return -1;
 	e = &d->edit[d->nedits++];
-	*e = (struct ofs_commit_edit){
+	*e = (struct ofs_dcp_edit){
 		.splice = { .node = dict, .item = pair, .op = op }
 	};
 	*p = (struct put){
@@ -53,13 +53,13 @@ static int begin(struct put *p, struct ofs_commit_dcp *d, uint32_t dict,
 }
 
 /* Begin a new pair. */
-static int begin_pair(struct put *p, struct ofs_commit_dcp *d, uint32_t dict,
+static int begin_pair(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
     struct optimfs_error *err)
 {
 	return begin(p, d, dict, (uint32_t)d->nedits, OFS_PK_ADD, err);
 }
 
-static int drop_pair(struct ofs_commit_dcp *d, uint32_t dict, uint32_t pair,
+static int drop_pair(struct ofs_dcp_commit *d, uint32_t dict, uint32_t pair,
     struct optimfs_error *err)
 {
 	struct put p;
@@ -219,24 +219,24 @@ static int put_place(struct put *p, uint32_t like, const char *path,
 	return put_like(p, like, f, plain ? 4 : 3);
 }
 
-static uint32_t place_node(const struct ofs_commit_dcp *d, uint32_t item)
+static uint32_t place_node(const struct ofs_dcp_commit *d, uint32_t item)
 {
 	return ofs_pk_val(d->index.doc, d->index.storage, item);
 }
 
-static int put_new_place(struct put *p, const struct ofs_commit_item *m)
+static int put_new_place(struct put *p, const struct ofs_dcp_placed *m)
 {
-	const struct ofs_commit_dcp *d = p->d;
+	const struct ofs_dcp_commit *d = p->d;
 	const struct ofs_dcp_item *was = &d->index.item[m->item];
 
 	return put_place(p, place_node(d, m->item), d->out[m->out].path,
 	    m->same ? was->off : m->off, m->same ? was->len : m->len, m->plain);
 }
 
-int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err)
+int ofs_dcp_commit_moved(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->nitems; i++) {
-		const struct ofs_commit_item *m = &d->item[i];
+		const struct ofs_dcp_placed *m = &d->item[i];
 		struct put p;
 
 		if (d->dropped[m->item])
@@ -249,7 +249,7 @@ int ofs_commit_dcp_moved(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-static int find_key(const struct ofs_commit_dcp *d, struct ofs_str name,
+static int find_key(const struct ofs_dcp_commit *d, struct ofs_str name,
     uint32_t *key, struct optimfs_error *err)
 {
 	*key = ofs_pk_names_pair(&d->keys, name);
@@ -259,7 +259,7 @@ static int find_key(const struct ofs_commit_dcp *d, struct ofs_str name,
 	    (int)(name.len > 100 ? 100 : name.len), name.p);
 }
 
-int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
+int ofs_dcp_commit_drop(struct ofs_dcp_commit *d, struct ofs_str name,
     struct optimfs_error *err)
 {
 	uint32_t plan = ofs_pk_names_pair(&d->plans, name), key, first, n;
@@ -269,7 +269,7 @@ int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
 		return -1;
 	if (plan != OFS_NONE && drop_pair(d, d->index.planner, plan, err) == -1)
 		return -1;
-	ofs_commit_dcp_named(d, name, &first, &n);
+	ofs_dcp_commit_named(d, name, &first, &n);
 	for (uint32_t i = first; i < first + n; i++) {
 		if (drop_pair(d, d->index.storage, d->by_name[i], err) == -1)
 			return -1;
@@ -281,7 +281,7 @@ int ofs_commit_dcp_drop(struct ofs_commit_dcp *d, struct ofs_str name,
 /* Additions. */
 
 /* A key of the same kind: of a tensor or of a value. */
-static uint32_t like_key(const struct ofs_commit_dcp *d, bool tensor)
+static uint32_t like_key(const struct ofs_dcp_commit *d, bool tensor)
 {
 	const struct ofs_pickle *doc = d->index.doc;
 
@@ -297,7 +297,7 @@ static uint32_t like_key(const struct ofs_commit_dcp *d, bool tensor)
 }
 
 /* An item of the same kind. */
-static uint32_t like_item(const struct ofs_commit_dcp *d, bool tensor)
+static uint32_t like_item(const struct ofs_dcp_commit *d, bool tensor)
 {
 	for (uint32_t i = 0; i < d->index.nitems; i++)
 		if ((d->index.item[i].offset != OFS_NONE) == tensor)
@@ -312,7 +312,7 @@ static int none_like(const struct ofs_commit_task *t, struct optimfs_error *err)
 }
 
 /* Add the path of the key to planner_data. */
-static int add_path(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
+static int add_path(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
 	struct put p;
@@ -329,7 +329,7 @@ static int add_path(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 	return 0;
 }
 
-static int add_key(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
+static int add_key(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
 	bool tensor = t->doc == NULL;
@@ -350,7 +350,7 @@ static int add_key(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 }
 
 /* Add a MetadataIndex with its _StorageInfo. */
-static int add_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
+static int add_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
     struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
     struct optimfs_error *err)
 {
@@ -374,7 +374,7 @@ static int add_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 	    true);
 }
 
-int ofs_commit_dcp_add(struct ofs_commit_dcp *d,
+int ofs_dcp_commit_add(struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, struct ofs_str name, uint32_t out,
     uint64_t off, uint64_t len, struct optimfs_error *err)
 {
@@ -386,14 +386,14 @@ int ofs_commit_dcp_add(struct ofs_commit_dcp *d,
 /* Write the place of an item, which may be new. */
 static int put_its_place(struct put *p, uint32_t item)
 {
-	struct ofs_commit_dcp *d = p->d;
+	struct ofs_dcp_commit *d = p->d;
 
 	return d->moved[item] == OFS_NONE
 	    ? put_node(p, place_node(d, item))
 	    : put_new_place(p, &d->item[d->moved[item]]);
 }
 
-int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
+int ofs_dcp_commit_rename(struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, struct ofs_str from, struct ofs_str name,
     struct optimfs_error *err)
 {
@@ -408,7 +408,7 @@ int ofs_commit_dcp_rename(struct ofs_commit_dcp *d,
 	if (put_node(&p, ofs_pk_val(p.doc, d->index.keys, key)) == -1 ||
 	    add_path(d, t, name, err) == -1)
 		return -1;
-	ofs_commit_dcp_named(d, from, &first, &n);
+	ofs_dcp_commit_named(d, from, &first, &n);
 	for (uint32_t i = first; i < first + n; i++) {
 		uint32_t item = d->by_name[i];
 

@@ -15,7 +15,7 @@
 #include "format/dcp/update.h"
 
 /* An unused N for a name "__R_N.distcp"; -1 on failure. */
-static int next_number(struct ofs_commit_dcp *d, int rank,
+static int next_number(struct ofs_dcp_commit *d, int rank,
     struct optimfs_error *err)
 {
 	struct ofs_names names;
@@ -45,17 +45,17 @@ static int next_number(struct ofs_commit_dcp *d, int rank,
 	return next;
 }
 
-static char *full_path(const struct ofs_commit_dcp *d, const char *path)
+static char *full_path(const struct ofs_dcp_commit *d, const char *path)
 {
 	return ofs_dcp_join(d->part->rel, path);
 }
 
 /* Create a data file for rank; *out is its index. It gets the mode of like, a
  * file of the checkpoint. */
-static int new_out(struct ofs_commit_dcp *d, int rank, const char *like,
+static int new_out(struct ofs_dcp_commit *d, int rank, const char *like,
     uint32_t *out, struct optimfs_error *err)
 {
-	struct ofs_commit_out o = { .rank = rank < 0 ? 0 : rank };
+	struct ofs_dcp_out o = { .rank = rank < 0 ? 0 : rank };
 	int number = next_number(d, o.rank, err), ret = -1;
 	char *path = NULL;
 
@@ -80,7 +80,7 @@ static int new_out(struct ofs_commit_dcp *d, int rank, const char *like,
 	return 0;
 }
 
-int ofs_commit_dcp_out(struct ofs_commit_dcp *d, int rank, const char *like,
+int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, const char *like,
     uint32_t *out, struct optimfs_error *err)
 {
 	if (rank < 0)
@@ -93,8 +93,8 @@ int ofs_commit_dcp_out(struct ofs_commit_dcp *d, int rank, const char *like,
 	return new_out(d, rank, like, out, err);
 }
 
-int ofs_commit_dcp_note(struct ofs_commit_dcp *d,
-    const struct ofs_commit_item *item, struct optimfs_error *err)
+int ofs_dcp_commit_note(struct ofs_dcp_commit *d,
+    const struct ofs_dcp_placed *item, struct optimfs_error *err)
 {
 	if (ofs_grow(d->item, d->nitems, d->item_cap, err) == -1)
 		return -1;
@@ -104,19 +104,19 @@ int ofs_commit_dcp_note(struct ofs_commit_dcp *d,
 	return 0;
 }
 
-int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
+int ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
     uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
     struct optimfs_error *err)
 {
 	for (uint32_t i = first; i < first + n; i++) {
-		struct ofs_commit_item item = { .item = d->by_place[i],
+		struct ofs_dcp_placed item = { .item = d->by_place[i],
 			.out = out,
 			.off = off,
 			.len = len,
 			.plain = plain };
 
 		if (d->moved[item.item] == OFS_NONE &&
-		    ofs_commit_dcp_note(d, &item, err) == -1)
+		    ofs_dcp_commit_note(d, &item, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -124,20 +124,20 @@ int ofs_commit_dcp_note_all(struct ofs_commit_dcp *d, uint32_t first,
 
 /* Moving bytes. */
 
-const struct ofs_object *ofs_commit_dcp_object(const struct ofs_commit_dcp *d,
+const struct ofs_object *ofs_dcp_commit_object(const struct ofs_dcp_commit *d,
     uint32_t object)
 {
 	return &d->c->cat->objects[object];
 }
 
 /* Copy the item at [off, off + len) of an object. */
-static int copy_item(struct ofs_commit_dcp *d, uint32_t object, uint64_t off,
+static int copy_item(struct ofs_dcp_commit *d, uint32_t object, uint64_t off,
     uint64_t len, uint32_t *out, uint64_t *to, struct optimfs_error *err)
 {
-	const struct ofs_object *o = ofs_commit_dcp_object(d, object);
+	const struct ofs_object *o = ofs_dcp_commit_object(d, object);
 	int in, ret;
 
-	if (ofs_commit_dcp_out(d, o->rank, o->path, out, err) == -1 ||
+	if (ofs_dcp_commit_out(d, o->rank, o->path, out, err) == -1 ||
 	    ofs_commit_open(d->c, object, &in, err) == -1)
 		return -1;
 	*to = d->out[*out].at;
@@ -148,11 +148,11 @@ static int copy_item(struct ofs_commit_dcp *d, uint32_t object, uint64_t off,
 }
 
 /* Copy the file of a blob, with a new name. */
-static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
+static int move_blob(struct ofs_dcp_commit *d, uint32_t object,
     struct optimfs_error *err)
 {
-	const struct ofs_object *o = ofs_commit_dcp_object(d, object);
-	struct ofs_commit_item item = { .same = true };
+	const struct ofs_object *o = ofs_dcp_commit_object(d, object);
+	struct ofs_dcp_placed item = { .same = true };
 	char *path;
 	int ret;
 
@@ -166,13 +166,13 @@ static int move_blob(struct ofs_commit_dcp *d, uint32_t object,
 	for (uint32_t i = 0; i < d->index.nitems && ret == 0; i++) {
 		item.item = i;
 		if (d->object[i] == object && d->moved[i] == OFS_NONE)
-			ret = ofs_commit_dcp_note(d, &item, err);
+			ret = ofs_dcp_commit_note(d, &item, err);
 	}
 	return ret;
 }
 
 /* Decode the extent to an unlinked file. */
-static int decode(struct ofs_commit_dcp *d, size_t moved,
+static int decode(struct ofs_dcp_commit *d, size_t moved,
     struct optimfs_error *err)
 {
 	struct ofs_commit *c = d->c;
@@ -181,14 +181,14 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 		.off = m->off,
 		.len = m->len,
 		.codec = m->codec };
-	struct ofs_commit_coded *x;
+	struct ofs_dcp_coded *x;
 	uint8_t *buf;
 	int ret = 0;
 
 	if (ofs_grow(d->coded, d->ncoded, d->coded_cap, err) == -1)
 		return -1;
 	x = &d->coded[d->ncoded];
-	*x = (struct ofs_commit_coded){ .moved = moved };
+	*x = (struct ofs_dcp_coded){ .moved = moved };
 	x->fd = ofs_temp_open(ofs_publish_new(c->publish), ".");
 	if (x->fd == -1)
 		return optimfs_fail(err, errno, "OFS821 temporary file: %m");
@@ -214,7 +214,7 @@ static int decode(struct ofs_commit_dcp *d, size_t moved,
 }
 
 /* Is this a file of the index? */
-static bool is_item_file(const struct ofs_commit_dcp *d, uint32_t object)
+static bool is_item_file(const struct ofs_dcp_commit *d, uint32_t object)
 {
 	for (uint32_t i = 0; i < d->index.nitems; i++)
 		if (d->object[i] == object)
@@ -223,11 +223,11 @@ static bool is_item_file(const struct ofs_commit_dcp *d, uint32_t object)
 }
 
 /* Move an extent that is an item or inside one. */
-static int move_extent(struct ofs_commit_dcp *d, size_t moved,
+static int move_extent(struct ofs_dcp_commit *d, size_t moved,
     struct optimfs_error *err)
 {
 	struct ofs_moved *m = &d->c->moved[moved];
-	uint32_t around = ofs_commit_dcp_around(d, m->object, m->off);
+	uint32_t around = ofs_dcp_commit_around(d, m->object, m->off);
 	const struct ofs_dcp_item *item;
 	uint32_t first, n, out;
 	uint64_t to;
@@ -251,15 +251,15 @@ static int move_extent(struct ofs_commit_dcp *d, size_t moved,
 		x->fd = d->out[out].fd;
 		x->to = x->off - item->off + to;
 	}
-	ofs_commit_dcp_at(d, m->object, item->off, &first, &n);
-	if (ofs_commit_dcp_note_all(d, first, n, out, to, item->len, false,
+	ofs_dcp_commit_at(d, m->object, item->off, &first, &n);
+	if (ofs_dcp_commit_note_all(d, first, n, out, to, item->len, false,
 		err) == -1)
 		return -1;
 	return ofs_commit_fix_sums(d->c, d->out[out].fd, to, item->len, false,
 	    err);
 }
 
-int ofs_commit_dcp_move(struct ofs_commit_dcp *d, struct optimfs_error *err)
+int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->c->nmoved; i++) {
 		if (d->c->moved[i].fd == -1 && move_extent(d, i, err) == -1)

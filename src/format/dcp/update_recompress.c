@@ -37,7 +37,7 @@ static int encode_piece(ZSTD_CCtx *z, ZSTD_inBuffer *in, bool last,
 	return 0;
 }
 
-int ofs_commit_encode(int in, uint64_t size, int out, uint64_t off,
+int ofs_dcp_commit_encode(int in, uint64_t size, int out, uint64_t off,
     uint64_t *len, struct optimfs_error *err)
 {
 	ZSTD_CCtx *z = ZSTD_createCCtx();
@@ -68,7 +68,7 @@ int ofs_commit_encode(int in, uint64_t size, int out, uint64_t off,
 
 #else
 
-int ofs_commit_encode(int in, uint64_t size, int out, uint64_t off,
+int ofs_dcp_commit_encode(int in, uint64_t size, int out, uint64_t off,
     uint64_t *len, struct optimfs_error *err)
 {
 	(void)in;

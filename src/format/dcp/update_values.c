@@ -14,7 +14,7 @@
 
 /* The flat key of the first n components, without those of the part's
  * prefix. */
-static void flat_key(const struct ofs_commit_dcp *d,
+static void flat_key(const struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, uint32_t n, struct ofs_buf *out)
 {
 	out->len = 0;
@@ -30,7 +30,7 @@ static struct ofs_str text_of(const struct ofs_buf *b)
 	return (struct ofs_str){ (const char *)b->data, (uint32_t)b->len };
 }
 
-static bool in_part(const struct ofs_commit_dcp *d,
+static bool in_part(const struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t)
 {
 	if (t->npath <= d->nprefix)
@@ -43,7 +43,7 @@ static bool in_part(const struct ofs_commit_dcp *d,
 
 /* Do the first n components of a path make a key of this index? It is written
  * to key. */
-static bool is_key(const struct ofs_commit_dcp *d, const uint32_t *c,
+static bool is_key(const struct ofs_dcp_commit *d, const uint32_t *c,
     uint32_t n, struct ofs_buf *key)
 {
 	const struct ofs_catalog *cat = d->c->cat;
@@ -60,7 +60,7 @@ static bool is_key(const struct ofs_commit_dcp *d, const uint32_t *c,
 }
 
 /* Is the entry a key of this index, or inside the value of one? */
-static bool is_here(const struct ofs_commit_dcp *d, const struct ofs_entry *e,
+static bool is_here(const struct ofs_dcp_commit *d, const struct ofs_entry *e,
     struct ofs_buf *key)
 {
 	bool here = false;
@@ -74,7 +74,7 @@ static bool is_here(const struct ofs_commit_dcp *d, const struct ofs_entry *e,
 
 /* Several indexes may have the same prefix. What is new goes to that of the
  * entry it is named after. */
-static int find_ours(struct ofs_commit_dcp *d, struct optimfs_error *err)
+static int find_ours(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	struct ofs_buf key = { 0 };
 	bool bad;
@@ -94,7 +94,7 @@ static int find_ours(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return bad ? ofs_no_memory(err) : 0;
 }
 
-static bool is_ours(const struct ofs_commit_dcp *d,
+static bool is_ours(const struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t)
 {
 	return d->ours[t - d->c->task];
@@ -102,7 +102,7 @@ static bool is_ours(const struct ofs_commit_dcp *d,
 
 /* The item of a value that contains t; OFS_NONE. *depth is the number of
  * components of its path. */
-static uint32_t holder(const struct ofs_commit_dcp *d,
+static uint32_t holder(const struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, uint32_t *depth)
 {
 	struct ofs_buf key = { 0 };
@@ -111,7 +111,7 @@ static uint32_t holder(const struct ofs_commit_dcp *d,
 	for (uint32_t k = t->npath;
 	     k-- > d->nprefix + 1 && found == OFS_NONE;) {
 		flat_key(d, t, k, &key);
-		ofs_commit_dcp_named(d, text_of(&key), &first, &n);
+		ofs_dcp_commit_named(d, text_of(&key), &first, &n);
 		if (n == 1 &&
 		    d->index.item[d->by_name[first]].offset == OFS_NONE) {
 			found = d->by_name[first];
@@ -124,7 +124,7 @@ static uint32_t holder(const struct ofs_commit_dcp *d,
 
 /* The destination for changed elements of an item. */
 struct target {
-	struct ofs_commit_dcp *d;
+	struct ofs_dcp_commit *d;
 	uint32_t object, out;
 };
 
@@ -132,9 +132,9 @@ static int open_out(void *ctx, int *fd, uint64_t *off,
     struct optimfs_error *err)
 {
 	struct target *t = ctx;
-	const struct ofs_object *o = ofs_commit_dcp_object(t->d, t->object);
+	const struct ofs_object *o = ofs_dcp_commit_object(t->d, t->object);
 
-	if (ofs_commit_dcp_out(t->d, o->rank, o->path, &t->out, err) == -1)
+	if (ofs_dcp_commit_out(t->d, o->rank, o->path, &t->out, err) == -1)
 		return -1;
 	*fd = t->d->out[t->out].fd;
 	*off = t->d->out[t->out].at;
@@ -142,7 +142,7 @@ static int open_out(void *ctx, int *fd, uint64_t *off,
 }
 
 /* Change all values in an item with parts. */
-static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
+static int change_inside(struct ofs_dcp_commit *d, uint32_t item,
     const struct ofs_commit_task *t, uint32_t depth, struct optimfs_error *err)
 {
 	const struct ofs_dcp_item *x = &d->index.item[item];
@@ -161,14 +161,14 @@ static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
 	struct target to = { d, s.object, 0 };
 	uint64_t size, at;
 
-	if (ofs_commit_pickle(d->c, &s, open_out, &to, &size, err) == -1)
+	if (ofs_torch_commit_pickle(d->c, &s, open_out, &to, &size, err) == -1)
 		return -1;
 	if (size == 0)
 		return 0;
 	at = d->out[to.out].at;
 	d->out[to.out].at += size;
-	return ofs_commit_dcp_note(d,
-	    &(struct ofs_commit_item){ .item = item,
+	return ofs_dcp_commit_note(d,
+	    &(struct ofs_dcp_placed){ .item = item,
 		.out = to.out,
 		.off = at,
 		.len = size,
@@ -177,7 +177,7 @@ static int change_inside(struct ofs_commit_dcp *d, uint32_t item,
 }
 
 /* Write the pieces of a composition: literal bytes and one tensor. */
-static int write_pieces(struct ofs_commit_dcp *d,
+static int write_pieces(struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, const struct ofs_composition *comp,
     uint32_t out, struct optimfs_error *err)
 {
@@ -198,7 +198,7 @@ static int write_pieces(struct ofs_commit_dcp *d,
 }
 
 /* Write a torch.save archive of one value or tensor. */
-static int write_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
+static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
     uint32_t out, uint64_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf pickle = { 0 };
@@ -241,26 +241,26 @@ static int write_item(struct ofs_commit_dcp *d, const struct ofs_commit_task *t,
 }
 
 /* Change a value that has its own item. */
-static int set_item(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
+static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_extent *at = &d->c->cat->items[t->entry->ref].at;
 	uint32_t first, n, out;
 	uint64_t off, len;
 
-	if (!ofs_commit_dcp_at(d, at->object, at->off, &first, &n))
+	if (!ofs_dcp_commit_at(d, at->object, at->off, &first, &n))
 		return 0;
 	t->done = true;
-	if (ofs_commit_dcp_out(d, ofs_commit_dcp_object(d, at->object)->rank,
-		ofs_commit_dcp_object(d, at->object)->path, &out, err) == -1)
+	if (ofs_dcp_commit_out(d, ofs_dcp_commit_object(d, at->object)->rank,
+		ofs_dcp_commit_object(d, at->object)->path, &out, err) == -1)
 		return -1;
 	off = d->out[out].at;
 	if (write_item(d, t, out, &len, err) == -1)
 		return -1;
-	return ofs_commit_dcp_note_all(d, first, n, out, off, len, true, err);
+	return ofs_dcp_commit_note_all(d, first, n, out, off, len, true, err);
 }
 
-static int drop_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
+static int drop_key(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	struct ofs_buf key = { 0 };
@@ -273,42 +273,42 @@ static int drop_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 		ret = ofs_no_memory(err);
 	} else if (ofs_pk_names_pair(&d->keys, name) != OFS_NONE) {
 		t->done = true;
-		ret = ofs_commit_dcp_drop(d, name, err);
+		ret = ofs_dcp_commit_drop(d, name, err);
 	}
 	ofs_buf_fini(&key);
 	return ret;
 }
 
 /* A file from which new ones take mode and rank. */
-static uint32_t some_object(const struct ofs_commit_dcp *d)
+static uint32_t some_object(const struct ofs_dcp_commit *d)
 {
 	for (uint32_t i = 0; i < d->index.nitems; i++)
 		if (d->object[i] != OFS_NONE &&
-		    !ofs_commit_dcp_object(d, d->object[i])->missing)
+		    !ofs_dcp_commit_object(d, d->object[i])->missing)
 			return d->object[i];
 	return OFS_NONE;
 }
 
-static int add_new(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
+static int add_new(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
 	uint32_t object = some_object(d), out;
 	uint64_t off, len;
 
-	if (ofs_commit_dcp_out(d, 0,
+	if (ofs_dcp_commit_out(d, 0,
 		object == OFS_NONE ? d->name
-				   : ofs_commit_dcp_object(d, object)->path,
+				   : ofs_dcp_commit_object(d, object)->path,
 		&out, err) == -1)
 		return -1;
 	off = d->out[out].at;
 	if (write_item(d, t, out, &len, err) == -1)
 		return -1;
-	return ofs_commit_dcp_add(d, t, name, out, off, len, err);
+	return ofs_dcp_commit_add(d, t, name, out, off, len, err);
 }
 
 /* Is it a tensor renamed within the index? It keeps its items; so do rewritten
  * chunks of it, which is why renaming comes after them. from gets its key. */
-static bool keeps_items(const struct ofs_commit_dcp *d,
+static bool keeps_items(const struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, struct ofs_buf *from)
 {
 	const uint32_t *c;
@@ -322,7 +322,7 @@ static bool keeps_items(const struct ofs_commit_dcp *d,
 	return is_key(d, c, n, from);
 }
 
-static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
+static int add_key(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     bool moved, struct optimfs_error *err)
 {
 	struct ofs_buf key = { 0 }, from = { 0 };
@@ -344,7 +344,7 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	else if (keeps != moved)
 		ret = 0;
 	else if (moved)
-		ret = ofs_commit_dcp_rename(d, t, text_of(&from), name, err);
+		ret = ofs_dcp_commit_rename(d, t, text_of(&from), name, err);
 	else
 		ret = add_new(d, t, name, err);
 	ofs_buf_fini(&key);
@@ -352,7 +352,7 @@ static int add_key(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	return ret == -1 ? optimfs_fail_in(err, "%.200s", t->change->path) : 0;
 }
 
-static int change_one(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
+static int change_one(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	uint32_t depth = 0, item = OFS_NONE;
@@ -369,7 +369,7 @@ static int change_one(struct ofs_commit_dcp *d, struct ofs_commit_task *t,
 	return t->entry->kind == OFS_ENTRY_ITEM ? set_item(d, t, err) : 0;
 }
 
-int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err)
+int ofs_dcp_commit_change(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	if (find_ours(d, err) == -1)
 		return -1;
@@ -380,7 +380,7 @@ int ofs_commit_dcp_change(struct ofs_commit_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
+int ofs_dcp_commit_put_new(struct ofs_dcp_commit *d, bool moved,
     struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->c->ntasks; i++)
@@ -391,7 +391,7 @@ int ofs_commit_dcp_put_new(struct ofs_commit_dcp *d, bool moved,
 	return 0;
 }
 
-void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
+void ofs_dcp_commit_keep_renamed(struct ofs_dcp_commit *d)
 {
 	for (size_t i = 0; i < d->c->ntasks; i++) {
 		const struct ofs_commit_task *t = &d->c->task[i];
@@ -399,7 +399,7 @@ void ofs_commit_dcp_keep_renamed(struct ofs_commit_dcp *d)
 		uint32_t first = 0, n = 0;
 
 		if (keeps_items(d, t, &from))
-			ofs_commit_dcp_named(d, text_of(&from), &first, &n);
+			ofs_dcp_commit_named(d, text_of(&from), &first, &n);
 		for (uint32_t k = first; k < first + n; k++)
 			d->gone[d->by_name[k]] =
 			    d->moved[d->by_name[k]] != OFS_NONE;

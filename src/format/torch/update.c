@@ -363,8 +363,8 @@ static int splice_pickle(struct rewrite *w, struct ofs_buf *out)
 	return ret;
 }
 
-static int write_new(struct rewrite *w, ofs_commit_open_fn *open, void *ctx,
-    uint64_t *size)
+static int write_new(struct rewrite *w, ofs_torch_commit_open_fn *open,
+    void *ctx, uint64_t *size)
 {
 	struct ofs_buf pickle = { 0 };
 	const struct edit *last = &w->edit[w->nedits - 1];
@@ -382,9 +382,9 @@ static int write_new(struct rewrite *w, ofs_commit_open_fn *open, void *ctx,
 	return ret;
 }
 
-int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
-    ofs_commit_open_fn *open, void *ctx, uint64_t *size,
-    struct optimfs_error *err)
+int ofs_torch_commit_pickle(struct ofs_commit *c,
+    const struct ofs_commit_source *s, ofs_torch_commit_open_fn *open,
+    void *ctx, uint64_t *size, struct optimfs_error *err)
 {
 	struct rewrite w = { .c = c, .s = s, .err = err };
 	bool *was_done = calloc(c->ntasks + 1, sizeof(*was_done));
@@ -426,7 +426,7 @@ static int open_file(void *ctx, int *fd, uint64_t *off,
 	return ofs_commit_make(f->c, f->rel, NULL, fd, err);
 }
 
-uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel)
+uint32_t ofs_torch_commit_object(const struct ofs_commit *c, const char *rel)
 {
 	for (uint32_t i = 0; i < c->cat->nobjects; i++)
 		if (strcmp(c->cat->objects[i].path, rel) == 0)
@@ -434,18 +434,18 @@ uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel)
 	return OFS_NONE;
 }
 
-int ofs_commit_file(struct ofs_commit *c, const char *rel,
+int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,
     const struct ofs_commit_source *in, struct optimfs_error *err)
 {
 	struct ofs_commit_source s = *in;
 	struct file f = { c, rel };
 	uint64_t size;
 
-	s.object = ofs_commit_object(c, rel);
+	s.object = ofs_torch_commit_object(c, rel);
 	if (s.object == OFS_NONE || c->cat->objects[s.object].missing)
 		return 0;
 	s.len = c->cat->objects[s.object].size;
-	if (ofs_commit_pickle(c, &s, open_file, &f, &size, err) == -1)
+	if (ofs_torch_commit_pickle(c, &s, open_file, &f, &size, err) == -1)
 		return optimfs_fail_in(err, "%.200s", rel);
 	return 0;
 }
@@ -467,11 +467,11 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 		};
 	s.nprefix = n;
 	if (part->nfiles < 2)
-		return ofs_commit_file(c,
+		return ofs_torch_commit_file(c,
 		    part->nfiles == 1 ? part->file[0].rel : part->rel, &s, err);
 	for (size_t i = 0; i < part->nfiles; i++) {
 		s.rank = part->file[i].rank;
-		if (ofs_commit_file(c, part->file[i].rel, &s, err) == -1)
+		if (ofs_torch_commit_file(c, part->file[i].rel, &s, err) == -1)
 			return -1;
 	}
 	return 0;

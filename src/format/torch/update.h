@@ -16,16 +16,16 @@ extern const struct ofs_update_ops ofs_torch_update;
  * task. Tasks whose place is in this pickle are marked as done. If there are
  * any, the new file is written to the descriptor from open, and *size is its
  * length; else *size is 0. */
-typedef int ofs_commit_open_fn(void *ctx, int *fd, uint64_t *off,
+typedef int ofs_torch_commit_open_fn(void *ctx, int *fd, uint64_t *off,
     struct optimfs_error *err);
-int ofs_commit_pickle(struct ofs_commit *c, const struct ofs_commit_source *s,
-    ofs_commit_open_fn *open, void *ctx, uint64_t *size,
-    struct optimfs_error *err);
+int ofs_torch_commit_pickle(struct ofs_commit *c,
+    const struct ofs_commit_source *s, ofs_torch_commit_open_fn *open,
+    void *ctx, uint64_t *size, struct optimfs_error *err);
 /* The object of a file, or OFS_NONE. */
-uint32_t ofs_commit_object(const struct ofs_commit *c, const char *rel);
+uint32_t ofs_torch_commit_object(const struct ofs_commit *c, const char *rel);
 /* Update a file; s gives the part of each path inside it. A file that the
  * checkpoint does not have is skipped. */
-int ofs_commit_file(struct ofs_commit *c, const char *rel,
+int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,
     const struct ofs_commit_source *s, struct optimfs_error *err);
 
 #endif

@@ -265,7 +265,7 @@ static int open_file(struct column *col, const char *rel,
 {
 	struct ofs_commit_source s = { .rank = -1 };
 
-	s.object = ofs_commit_object(col->c, rel);
+	s.object = ofs_torch_commit_object(col->c, rel);
 	*in = (struct ofs_commit_archive){ 0 };
 	if (s.object == OFS_NONE || col->c->cat->objects[s.object].missing)
 		return 0;
@@ -314,7 +314,8 @@ static int put_file(struct column *col, const struct ofs_zero_file *file,
 	if (file->id.kind == OFS_ZERO_MODEL_PART ||
 	    file->id.kind == OFS_ZERO_OPTIM)
 		s.rank = file->id.rank;
-	return ret == -1 ? -1 : ofs_commit_file(c, file->rel, &s, col->err);
+	return ret == -1 ? -1
+			 : ofs_torch_commit_file(c, file->rel, &s, col->err);
 }
 
 /* All optimizer files have the form of the first one. */
@@ -439,7 +440,7 @@ static int put_state(struct column *col, const struct ofs_commit_task *t)
 		}
 		ofs_commit_archive_close(&in);
 		if (ret == 0)
-			ret = ofs_commit_file(col->c, rel, &s, col->err);
+			ret = ofs_torch_commit_file(col->c, rel, &s, col->err);
 		col->path[t - col->c->task].key = NULL;
 	}
 	free(rel);
@@ -487,7 +488,7 @@ static int put_globals(struct column *col)
 				ret = route_globals(col, &c->task[i], &in);
 		ofs_commit_archive_close(&in);
 		if (ret == 0)
-			ret = ofs_commit_file(c, rel, &s, col->err);
+			ret = ofs_torch_commit_file(c, rel, &s, col->err);
 	}
 	free(rel);
 	return ret;
@@ -502,7 +503,7 @@ static int put_universal(struct column *col)
 		return ofs_no_memory(col->err);
 	ret = read_shapes(col);
 	if (ret == 0)
-		ret = ofs_commit_universal(col->c, col->part, col->nprefix,
+		ret = ofs_zero_commit_universal(col->c, col->part, col->nprefix,
 		    &col->shapes, col->err);
 	for (size_t i = 0; i < col->c->ntasks && ret == 0; i++)
 		if (!col->c->task[i].done)

@@ -14,7 +14,7 @@ extern const struct ofs_update_ops ofs_zero_update, ofs_universal_update;
  * begin after nprefix components. EINVAL (OFS826): the parameters of a group
  * would have different states. */
 struct ofs_zero_shapes;
-int ofs_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
+int ofs_zero_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
     uint32_t nprefix, const struct ofs_zero_shapes *shapes,
     struct optimfs_error *err);
 

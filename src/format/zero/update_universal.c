@@ -185,7 +185,7 @@ static int drop(const struct files *f, const struct ofs_commit_task *t)
 	rel = path_of(f, param_of(f, t), state_of(f, t));
 	if (rel == NULL)
 		return -1;
-	if (ofs_commit_object(f->c, rel) == OFS_NONE)
+	if (ofs_torch_commit_object(f->c, rel) == OFS_NONE)
 		ret = ofs_commit_no_place(t,
 		    "it is no file of its own: of stage 3 the step is the "
 		    "groups'",
@@ -287,7 +287,7 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 	rel = path_of(f, param_of(f, t), state_of(f, t));
 	if (rel == NULL)
 		return -1;
-	if (ofs_commit_object(f->c, rel) != OFS_NONE)
+	if (ofs_torch_commit_object(f->c, rel) != OFS_NONE)
 		ret = ofs_commit_no_place(t,
 		    "its type and shape are not changed in place", f->err);
 	else
@@ -335,7 +335,7 @@ static int put_all(const struct files *f)
 	return 0;
 }
 
-int ofs_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
+int ofs_zero_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
     uint32_t nprefix, const struct ofs_zero_shapes *shapes,
     struct optimfs_error *err)
 {
