@@ -103,16 +103,16 @@ void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
 	if (text != NULL)
 		put_attribute(out, "value", text);
 	free(text);
-	ofs_buf_printf(out, "size: %s%" PRIu64, attr->exact ? "" : "at most ",
-	    attr->size);
+	ofs_buf_printf(out, "size: %s%" PRIu64 " bytes",
+	    attr->exact ? "" : "at most ", attr->size);
 	if (attr->size >= 1000)
 		ofs_buf_printf(out, " (%s)",
 		    ofs_human_bytes(attr->size, human));
-	ofs_buf_printf(out, "\nstored: %" PRIu64 "\n", attr->stored);
+	ofs_buf_printf(out, "\nstored: %" PRIu64 " bytes\n", attr->stored);
 	for (size_t i = 0; i < NSHOWN; i++) {
 		char *value = attribute(fs, attr->node, shown[i].name);
 
-		if (value != NULL)
+		if (value != NULL && value[0] != '\0')
 			put_attribute(out, shown[i].name, value);
 		free(value);
 	}

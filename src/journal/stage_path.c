@@ -166,7 +166,10 @@ int ofs_stage_make_dir(int at, const char *name, const char *place,
 	int fd;
 
 	if (mkdirat(at, name, 0700) == -1 && errno != EEXIST)
-		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
+		return optimfs_fail(err, errno,
+		    "OFS809 %s: new files are written there first, and it "
+		    "cannot be made: %m",
+		    place);
 	fd = open_dir(at, name);
 	if (fd == -1)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", place);

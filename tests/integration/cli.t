@@ -112,6 +112,7 @@ says out dcp "info names the format"
 does 0 "info of a tensor succeeds" info "$ck" $state/exp_avg
 says out '^dtype: float32$' "info of a tensor prints its dtype"
 says out '^owners: ' "info of a tensor prints which ranks own it"
+says out '^size: [0-9]+ bytes$' "info of a tensor prints its size in bytes"
 does 0 "info --json of a tensor succeeds" info --json "$ck" $state/exp_avg
 python3 -m json.tool out >/dev/null 2>err
 ok $? "info --json of a tensor is valid JSON"
