@@ -136,8 +136,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t node,
     struct fuse_file_info *fi)
 {
 	(void)node;
-	fi->cache_readdir = !ofs_op_session(req)->changes;
-	fi->keep_cache = fi->cache_readdir;
+	/* Not cached: from a cached directory, ls -l would look up each name on
+	 * its own instead of reading names with their attributes. */
 	fuse_reply_open(req, fi);
 }
 

@@ -91,8 +91,26 @@ if "$OPTIMFS" mount big.safetensors "$mnt" 2>"$scratch/err"; then
 		    'tail -c 4096 big.safetensors | cmp - got'
 	done
 	"$OPTIMFS" umount "$mnt"
+
+	# A listing of attributes takes requests for many names at a time, after
+	# a listing of names too.
+	python3 - many.safetensors <<-'EOF'
+	import json, sys
+	head = json.dumps({"t%d" % i: {"dtype": "F32", "shape": [0],
+	                               "data_offsets": [0, 0]}
+	                   for i in range(20000)}).encode()
+	with open(sys.argv[1], "wb") as f:
+	    f.write(len(head).to_bytes(8, "little") + head)
+	EOF
+	"$OPTIMFS" mount many.safetensors "$mnt"
+	is "ls lists 20000 names" "$(ls "$mnt/model" | wc -l)" 20000
+	is "ls -l after ls lists 20000 files" \
+	    "$(ls -l "$mnt/model" | grep -c '^-')" 20000
+	ok "ls -l after ls looks up few names one by one" test "$(sed -n \
+	    's/^fuse_lookup //p' "$mnt/.optimfs/stats")" -lt 2000
+	"$OPTIMFS" umount "$mnt"
 else
-	skip 12 "no mounts here: $(head -1 "$scratch/err")"
+	skip 15 "no mounts here: $(head -1 "$scratch/err")"
 fi
 # Memory that a view needs in addition to its checkpoint: a listing or a reader
 # must not hold the whole view.
