@@ -108,6 +108,23 @@ int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
 	return ret;
 }
 
+/* The names of FSDP1's flat parameters are in the units, those of DeepSpeed's
+ * flat groups in lists that keep their order: no commit can change them. */
+static int may_rename(struct ofs_snapshot *snap, struct ofs_at at,
+    const char *name, struct optimfs_error *err)
+{
+	const struct ofs_tree *tree = &snap->tree;
+
+	if (at.index >= tree->n ||
+	    ofs_catalog_flat(snap->cat, tree->node[at.index].key) == NULL)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS826 %s cannot be renamed: it is a part of a flat parameter or "
+	    "group, and its name is not stored with its elements (reshard to "
+	    "dcp@N first)",
+	    name);
+}
+
 static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
     uint64_t newdir, const char *newname, bool replace,
     struct optimfs_error *err)
@@ -125,6 +142,10 @@ static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 		return -1;
 	if (ofs_at_static(snap, child))
 		return ofs_not_writable(snap, child, err);
+	if (may_rename(snap, child, name, err) == -1) {
+		optimfs_log_error(snap->fs, err);
+		return -1;
+	}
 	pthread_rwlock_wrlock(&snap->overlay->names);
 	ret = ofs_overlay_rename(snap->overlay, at.index, name, to.index,
 	    newname, replace, err);

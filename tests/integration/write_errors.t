@@ -372,6 +372,26 @@ else
 	skip 2 "not root"
 fi
 
+# Names of flat parameters are where no commit can change them.
+refuse_rename() {
+	rm -rf flat && cp -r "$TOP_SRCDIR/tests/data/$2" flat && chmod -R u+w flat
+	ok "$1: mount -o rw succeeds" "$OPTIMFS" mount -o "rw$3" flat "$m"
+	p=$(ls "$m/optim/state" | head -n 1)
+	for what in "optim/state/$p" "model/$p"; do
+		not_ok "$1: mv of $what fails" mv "$m/$what" "$m/${what%/*}/other"
+		like "$1: mv of $what fails with EOPNOTSUPP" "$(said)" \
+		    '*not supported*'
+		ok "$1: .optimfs/errors says why mv of $what fails" \
+		    grep -q "OFS826.*$p" "$m/.optimfs/errors"
+	done
+	is "$1: a refused mv leaves nothing to commit" \
+	    "$(cat "$m/.optimfs/control")" clean
+	ok "$1: umount after a refused mv exits with 0" "$OPTIMFS" umount "$m"
+}
+f=pytorch/fsdp1_local_flat_fullshard_w3
+refuse_rename "raw FSDP1" $f/ckpt ",units=$TOP_SRCDIR/tests/data/$f/units.json"
+refuse_rename "ZeRO 3" deepspeed/z3_ws3_poison_subgroups/ckpt ""
+
 mkdir upper
 cp -r "$dcp" there
 ok "mount with upper= succeeds" "$OPTIMFS" mount -o "rw,upper=$scratch/upper" there "$m"
