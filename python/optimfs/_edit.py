@@ -60,7 +60,10 @@ class Editor(Checkpoint, MutableMapping):
 
     def __delitem__(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it."""
-        self._tree.remove(path.strip("/"))
+        path = path.strip("/")
+        if not path:
+            raise ValueError("the root cannot be removed")
+        self._tree.remove(path)
 
     def commit(self) -> None:
         """Make the checkpoint what this shows, now; leaving "with" does."""
@@ -75,7 +78,9 @@ class Editor(Checkpoint, MutableMapping):
 
     def __exit__(self, kind: Any, *_: object) -> None:
         try:
-            if kind is None:
+            if self._tree.inherited:
+                pass
+            elif kind is None:
                 self._finish()
             else:
                 self._tree.abort()

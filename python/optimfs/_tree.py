@@ -295,9 +295,17 @@ class Tree(Shared):
         check(bool(fs), err)
         super().__init__(path)
         self.path, self._handle = path, fs
+        self._writer = os.getpid() if options.rw else None
+
+    @property
+    def inherited(self) -> bool:
+        """Is this a fork of the process that writes, whose changes end with
+        it alone?"""
+        return self._writer not in (None, os.getpid())
 
     def _free(self) -> None:
-        lib.optimfs_close(self._handle)
+        if not self.inherited:
+            lib.optimfs_close(self._handle)
 
     def stat(self, path: str) -> Stat:
         err, attr = _abi.Error(), _abi.Attr()

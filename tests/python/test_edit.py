@@ -147,6 +147,28 @@ def test_a_view_is_saved_and_equal(data, tmp_path):
     assert optimfs.diff(data(FSDP2), tmp_path / "new") == []
 
 
+def test_the_root_stays(copy):
+    with optimfs.edit(copy(FSDP2)) as ck:
+        with pytest.raises(ValueError):
+            del ck["/"]
+        assert LR in ck
+
+
+def test_a_fork_that_ends_leaves_the_changes(copy):
+    path = copy(FSDP2)
+    with optimfs.edit(path) as ck:
+        ck[LR] = 0.5
+        child = os.fork()
+        if child == 0:
+            try:
+                ck.__exit__(SystemExit, None, None)
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    with optimfs.open(path) as ck:
+        assert ck[LR] == 0.5
+
+
 def test_what_progress_raises_ends_the_saving(data, tmp_path):
     def fail(done, total):
         raise RuntimeError("enough")
