@@ -53,11 +53,9 @@ static bool is_moved(const struct ofs_commit *c, uint32_t object)
 	return i < c->nmoved && c->moved[i].object == object;
 }
 
-/* Items of DCP belong to one tensor each and are skipped. */
 static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
 {
-	if (at->encoding == OFS_TORCH_ITEM || at->codec != OFS_PLAIN ||
-	    !is_moved(s->c, at->object))
+	if (!is_moved(s->c, at->object))
 		return 0;
 	if (ofs_grow(s->v, s->n, s->cap, s->err) == -1)
 		return -1;

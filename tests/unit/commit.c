@@ -168,6 +168,58 @@ static void test_written_and_renamed(const char *name)
 	edited_fini(&e);
 }
 
+/* Make the item of one tensor that of another, too. */
+static void share_item(const char *index)
+{
+	static const char from[] = { 'J', (char)0xf4, 0x24, 1, 0 },
+			  to[] = { 'J', (char)0xcb, 0x1e, 1, 0 };
+	char bytes[65536], *at = NULL;
+	int fd = open(index, O_RDWR | O_CLOEXEC);
+	ssize_t n = fd == -1 ? -1 : pread(fd, bytes, sizeof(bytes), 0);
+
+	if (n > 0)
+		at = memmem(bytes, (size_t)n, from, sizeof(from));
+	if (at == NULL || pwrite(fd, to, sizeof(to), at - bytes) != sizeof(to))
+		bail_out("%s: %s", index, strerror(errno));
+	close(fd);
+}
+
+/* Two keys of a DCP index that name one item do not change each other. */
+static void test_shared_item(const char *name)
+{
+	static const char *const paths[] = { "optim/state/conv.bias/exp_avg",
+		"optim/state/conv.bias/exp_avg_sq" };
+	struct optimfs_options rw = { .rw = true, .explicit_commit = true };
+	struct optimfs_error err = { 0 };
+	struct optimfs_file *f;
+	struct optimfs *fs;
+	struct edited e;
+	char index[300];
+
+	edited_init(&e, name, NULL);
+	snprintf(index, sizeof(index), "%s/.metadata", e.path);
+	share_item(index);
+	fs = optimfs_open(e.path, &rw, &err);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	for (int i = 0; i < 2; i++) {
+		if (optimfs_file_open_write(fs, node_of(fs, paths[i]), false,
+			&f, &err) == -1 ||
+		    optimfs_file_write(f, "ABCD", 4, 12, &err) == -1)
+			bail_out("%s: %s", paths[i], err.text);
+		optimfs_file_close(f);
+		err = (struct optimfs_error){ 0 };
+		is_int(optimfs_commit(fs, NULL, NULL, &err), i - 1,
+		    "commit of %d of two tensors in one item: %s", i + 1,
+		    err.text);
+		if (i == 0)
+			is_error(err, EINVAL, "OFS828",
+			    "commit of one of two tensors in one item: error");
+	}
+	optimfs_close(fs);
+	edited_fini(&e);
+}
+
 /* A changed scalar tensor keeps its type under a name that nothing else has. */
 static void test_renamed_scalar(void)
 {
@@ -449,6 +501,7 @@ int main(void)
 	test_nested();
 	test_renamed_scalar();
 	test_written_and_renamed("pytorch/dcp_fsdp2_w2/ckpt");
+	test_shared_item("pytorch/dcp_fsdp2_w2/ckpt");
 #ifdef HAVE_ZSTD
 	test_written_and_renamed("pytorch/dcp_fsdp2_zstd_w2/ckpt");
 #endif
