@@ -178,7 +178,7 @@ static void count_short(struct ofs_summary *s, const struct ofs_extent *at,
 	const struct ofs_object *o = &s->snap->cat->objects[at->object];
 
 	if (seen[at->object] || o->missing || o->refused ||
-	    !ofs_check_lost(s->snap, at, NULL))
+	    !ofs_fsck_lost(s->snap, at, NULL))
 		return;
 	seen[at->object] = true;
 	s->short_files++;

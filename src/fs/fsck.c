@@ -15,7 +15,7 @@
 /* Interval of asking for failures of other ranks. */
 enum { LOOK_MS = 200 };
 
-bool ofs_check_turn(struct ofs_check *c, uint32_t object)
+bool ofs_fsck_turn(struct ofs_fsck *c, uint32_t object)
 {
 	bool ours = true;
 
@@ -24,13 +24,13 @@ bool ofs_check_turn(struct ofs_check *c, uint32_t object)
 		ours =
 		    c->group->rank == (object == OFS_NONE ? 0 : c->who[object]);
 	if (ours && object != OFS_NONE)
-		c->object[object] |= OFS_CHECK_TOUCHED;
+		c->object[object] |= OFS_FSCK_TOUCHED;
 	return ours;
 }
 
 /* Reports notes about the checkpoint as a whole. Errors belong to an entry and
  * are reported there. */
-static void check_notes(struct ofs_check *c)
+static void check_notes(struct ofs_fsck *c)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
 
@@ -38,13 +38,13 @@ static void check_notes(struct ofs_check *c)
 		const struct ofs_note *n = &cat->notes[i];
 
 		if (n->kind == OFS_NOTE_WARNING || n->kind == OFS_NOTE_MISSING)
-			ofs_check_found(c, ofs_note_is_loss(n), "", n->code,
+			ofs_fsck_found(c, ofs_note_is_loss(n), "", n->code,
 			    n->text);
 	}
 }
 
-bool ofs_check_lost(const struct ofs_snapshot *snap,
-    const struct ofs_extent *at, struct optimfs_error *why)
+bool ofs_fsck_lost(const struct ofs_snapshot *snap, const struct ofs_extent *at,
+    struct optimfs_error *why)
 {
 	const struct ofs_object *o = &snap->cat->objects[at->object];
 	struct ofs_input in;
@@ -75,32 +75,32 @@ bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
 	bool lost = false;
 
 	if (e->kind == OFS_ENTRY_ITEM)
-		lost = ofs_check_lost(snap, &cat->items[e->ref].at, why);
+		lost = ofs_fsck_lost(snap, &cat->items[e->ref].at, why);
 	for (uint32_t i = 0; t != NULL && !lost && i < t->nshards; i++)
-		lost = ofs_check_lost(snap, &cat->shards[t->shard + i].at, why);
+		lost = ofs_fsck_lost(snap, &cat->shards[t->shard + i].at, why);
 	return lost;
 }
 
-static bool is_closed(struct ofs_check *c, const struct ofs_extent *at,
+static bool is_closed(struct ofs_fsck *c, const struct ofs_extent *at,
     struct optimfs_error *why)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
 	uint8_t *checked = &c->object[at->object];
 	struct ofs_input in;
 
-	if (*checked & OFS_CHECK_OPENED)
+	if (*checked & OFS_FSCK_OPENED)
 		return false;
 	if (ofs_dir_open_input(&cat->dir, cat->objects[at->object].path, &in,
 		NULL, why) == -1)
 		return true;
 	ofs_input_close(&in);
-	*checked |= OFS_CHECK_OPENED;
+	*checked |= OFS_FSCK_OPENED;
 	return false;
 }
 
 /* Is an extent of the entry in a file that we may not open? Reading its data
  * would report that. */
-static bool entry_closed(struct ofs_check *c, const struct ofs_entry *e,
+static bool entry_closed(struct ofs_fsck *c, const struct ofs_entry *e,
     struct optimfs_error *why)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
@@ -114,7 +114,7 @@ static bool entry_closed(struct ofs_check *c, const struct ofs_entry *e,
 	return closed;
 }
 
-static int check_entry(struct ofs_check *c, uint32_t index, bool data,
+static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
     struct optimfs_error *err)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, index };
@@ -125,22 +125,22 @@ static int check_entry(struct ofs_check *c, uint32_t index, bool data,
 	if (e == NULL)
 		return 0;
 	ofs_at_path(c->snap, at, c->path, sizeof(c->path));
-	ours = ofs_check_turn(c, OFS_NONE);
+	ours = ofs_fsck_turn(c, OFS_NONE);
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
 	unread = !sound && why.code == EOPNOTSUPP; /* which is no damage */
 	if (ours && !sound)
-		ofs_check_found(c, !unread, c->path, why.code, why.text);
+		ofs_fsck_found(c, !unread, c->path, why.code, why.text);
 	else if (ours &&
 	    (ofs_entry_lost(c->snap, e, &why) ||
 		(!data && entry_closed(c, e, &why))))
-		ofs_check_found(c, true, c->path, why.code, why.text);
-	return data && sound ? ofs_check_data(c, index, err) : 0;
+		ofs_fsck_found(c, true, c->path, why.code, why.text);
+	return data && sound ? ofs_fsck_data(c, index, err) : 0;
 }
 
 /* Work sharing. */
 
 /* Assigns each file to a rank that has it; a file that nobody has to rank 0. */
-static int divide(struct ofs_check *c, struct optimfs_error *err)
+static int divide(struct ofs_fsck *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
 	const struct ofs_manifest *s = ofs_manifest_of(cat->dir.elsewhere);
@@ -169,14 +169,14 @@ static int divide(struct ofs_check *c, struct optimfs_error *err)
 }
 
 /* Hands findings over from time to time; fails if another rank has failed. */
-static int after_entry(struct ofs_check *c, int64_t *looked,
+static int after_entry(struct ofs_fsck *c, int64_t *looked,
     struct optimfs_error *err)
 {
 	int64_t now;
 
 	if (c->group == NULL) {
-		ofs_check_hand_over(c);
-		ofs_check_tell(c);
+		ofs_fsck_hand_over(c);
+		ofs_fsck_tell(c);
 	} else {
 		now = ofs_clock_ms();
 		if (now - *looked >= LOOK_MS) {
@@ -216,13 +216,13 @@ static int tell(const struct ofs_snapshot *snap, uint64_t done, uint64_t total,
 	return 0;
 }
 
-static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
+static int check_all(struct ofs_fsck *c, bool data, struct optimfs_error *err)
 {
 	uint64_t done = 0, total = 0;
 	int64_t looked = 0;
 	int ret = 0;
 
-	if (ofs_check_turn(c, OFS_NONE))
+	if (ofs_fsck_turn(c, OFS_NONE))
 		check_notes(c);
 	for (uint32_t i = 0; data && i < c->snap->tree.n; i++)
 		total += bytes_of(c->snap, i);
@@ -237,21 +237,21 @@ static int check_all(struct ofs_check *c, bool data, struct optimfs_error *err)
 	}
 	for (uint32_t i = 0; c->group != NULL && i < c->snap->cat->nobjects;
 	     i++)
-		if (c->object[i] & OFS_CHECK_TOUCHED)
+		if (c->object[i] & OFS_FSCK_TOUCHED)
 			ofs_task_did(c->group, c->snap->cat->objects[i].size);
 	return ret;
 }
 
-static int begin(struct ofs_check *c, struct optimfs_error *err)
+static int begin(struct ofs_fsck *c, struct optimfs_error *err)
 {
 	c->object =
 	    calloc((size_t)c->snap->cat->nobjects + 1, sizeof(*c->object));
-	c->buf = malloc(OFS_CHECK_CHUNK);
+	c->buf = malloc(OFS_FSCK_CHUNK);
 	return c->object == NULL || c->buf == NULL ? ofs_no_memory(err) : 0;
 }
 
 /* All ranks check; rank 0 reports. */
-static int check_together(struct ofs_check *c, bool data,
+static int check_together(struct ofs_fsck *c, bool data,
     struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
@@ -259,23 +259,23 @@ static int check_together(struct ofs_check *c, bool data,
 
 	if (begin(c, &own) == 0)
 		(void)divide(c, &own);
-	if (ofs_task_begin(c->group, ofs_check_take, c, &own, err) == -1)
+	if (ofs_task_begin(c->group, ofs_fsck_take, c, &own, err) == -1)
 		return -1;
 	if (check_all(c, data, &own) == 0) {
-		ofs_check_hand_over(c);
+		ofs_fsck_hand_over(c);
 		own = c->failed;
 	}
 	ret = ofs_task_barrier(c->group, &own, NULL, NULL, err);
 	ofs_task_end(c->group);
 	if (ret == 0)
-		ofs_check_tell(c);
+		ofs_fsck_tell(c);
 	return ret;
 }
 
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err)
 {
-	struct ofs_check c = { .snap = ofs_enter(fs),
+	struct ofs_fsck c = { .snap = ofs_enter(fs),
 		.report = report,
 		.ctx = ctx,
 		.group = fs->options.group };
@@ -285,7 +285,7 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 		ret = check_together(&c, data, err);
 	else if ((ret = begin(&c, err)) == 0)
 		ret = check_all(&c, data, err);
-	ofs_check_forget(&c);
+	ofs_fsck_forget(&c);
 	ofs_buf_fini(&c.notes);
 	free(c.object);
 	free(c.who);

@@ -1,4 +1,4 @@
-/* fsck.h - the state of a check */
+/* fsck.h - the state of fsck */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_FS_FSCK_H
 #define OFS_FS_FSCK_H
@@ -13,67 +13,67 @@
  * step is done by one rank that has the file in question. Findings carry the
  * number of their step, so that rank 0 can report them in order. A single
  * process does all steps and reports after each entry. */
-struct ofs_check {
+struct ofs_fsck {
 	struct ofs_snapshot *snap;
 	optimfs_report_fn *report;
 	void *ctx;
 	uint64_t problems;
-	uint8_t *object;             /* of each: enum ofs_checked, or'ed */
-	uint8_t *buf;                /* OFS_CHECK_CHUNK bytes */
+	uint8_t *object;             /* of each: enum ofs_fsck_done, or'ed */
+	uint8_t *buf;                /* OFS_FSCK_CHUNK bytes */
 	struct optimfs_group *group; /* NULL: a single process */
 	int *who; /* for each object, the rank that checks it */
 	uint64_t step;
 	struct ofs_buf notes; /* fsck_notes.c: findings not handed over yet */
 	struct optimfs_error failed; /* error of handing over; code 0: none */
-	struct ofs_check_notes {     /* findings of other ranks */
+	struct ofs_fsck_notes {      /* findings of other ranks */
 		uint8_t **block;     /* memory of the findings */
 		size_t nblocks, block_cap;
-		struct ofs_check_note *v;
+		struct ofs_fsck_note *v;
 		size_t n, cap;
 	} taken;
 	char path[4096];
 };
-#define OFS_CHECK_CHUNK (1u << 20)
-enum ofs_checked {
-	OFS_CHECK_TOUCHED = 1,
-	OFS_CHECK_VERIFIED = 2, /* its archive was verified */
-	OFS_CHECK_OPENED = 4,   /* it can be opened */
+#define OFS_FSCK_CHUNK (1u << 20)
+enum ofs_fsck_done {
+	OFS_FSCK_TOUCHED = 1,
+	OFS_FSCK_VERIFIED = 2, /* its archive was verified */
+	OFS_FSCK_OPENED = 4,   /* it can be opened */
 };
 
 /* Begins the next step, which concerns object (OFS_NONE: none). All ranks call
  * it alike. Returns true on the rank that does the step. */
-bool ofs_check_turn(struct ofs_check *c, uint32_t object);
+bool ofs_fsck_turn(struct ofs_fsck *c, uint32_t object);
 
 /* Is an extent unreadable because its file is missing or too short? Then why
  * (may be NULL) gets the reason. */
-bool ofs_check_lost(const struct ofs_snapshot *snap,
-    const struct ofs_extent *at, struct optimfs_error *why);
+bool ofs_fsck_lost(const struct ofs_snapshot *snap, const struct ofs_extent *at,
+    struct optimfs_error *why);
 /* As above, for any extent of an entry. */
 bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
     struct optimfs_error *why);
 
 /* fsck_data.c: reads every stored byte of the entry at node index; findings go
  * to c->path. -1: ENOMEM. */
-int ofs_check_data(struct ofs_check *c, uint32_t index,
+int ofs_fsck_data(struct ofs_fsck *c, uint32_t index,
     struct optimfs_error *err);
 
 /* fsck_notes.c */
-void ofs_check_found(struct ofs_check *c, bool error, const char *path,
-    int code, const char *text);
+void ofs_fsck_found(struct ofs_fsck *c, bool error, const char *path, int code,
+    const char *text);
 /* Hashes of the elements of a shard (place NULL) or of a copy at place: n
  * hashes of each elements, continuing the call before. A copy that differs
  * becomes a finding. */
-void ofs_check_hashes(struct ofs_check *c, uint32_t shard, const char *place,
+void ofs_fsck_hashes(struct ofs_fsck *c, uint32_t shard, const char *place,
     const XXH128_hash_t *h, uint32_t n, uint64_t each);
 /* The shard or copy cannot be read any further, because of why. */
-void ofs_check_unread(struct ofs_check *c, uint32_t shard, bool copy,
+void ofs_fsck_unread(struct ofs_fsck *c, uint32_t shard, bool copy,
     const struct optimfs_error *why);
 /* Hands the findings over to rank 0, or keeps them on rank 0. Errors go to
  * c->failed. */
-void ofs_check_hand_over(struct ofs_check *c);
-ofs_task_take_fn ofs_check_take; /* ctx: struct ofs_check */
+void ofs_fsck_hand_over(struct ofs_fsck *c);
+ofs_task_take_fn ofs_fsck_take; /* ctx: struct ofs_fsck */
 /* Reports the findings in the order of steps, and frees them. */
-void ofs_check_tell(struct ofs_check *c);
-void ofs_check_forget(struct ofs_check *c);
+void ofs_fsck_tell(struct ofs_fsck *c);
+void ofs_fsck_forget(struct ofs_fsck *c);
 
 #endif

@@ -33,12 +33,12 @@ static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return 0;
 }
 
-static int open_archive(struct ofs_check *c, struct archive *a,
+static int open_archive(struct ofs_fsck *c, struct archive *a,
     struct ofs_zip *zip, struct optimfs_error *err)
 {
 	if (ofs_transport_length(a->t, &a->at, &a->size, err) == -1)
 		return -1;
-	if (a->size <= OFS_CHECK_CHUNK) {
+	if (a->size <= OFS_FSCK_CHUNK) {
 		if (ofs_transport_read(a->t, &a->at, 0, a->size, c->buf, err) ==
 		    -1)
 			return -1;
@@ -47,21 +47,21 @@ static int open_archive(struct ofs_check *c, struct archive *a,
 	return ofs_zip_open(zip, a->size, read_archive, a, err);
 }
 
-static void found(struct ofs_check *c, const char *path,
+static void found(struct ofs_fsck *c, const char *path,
     const struct optimfs_error *err)
 {
-	ofs_check_found(c, true, path, err->code, err->text);
+	ofs_fsck_found(c, true, path, err->code, err->text);
 }
 
-static void told(struct ofs_check *c, bool bare, const char *path)
+static void told(struct ofs_fsck *c, bool bare, const char *path)
 {
 	if (bare)
-		ofs_check_found(c, false, path, 0,
+		ofs_fsck_found(c, false, path, 0,
 		    "OFS530 archive without checksums");
 }
 
 /* Checks every record of an open archive against its checksum. */
-static void verify_records(struct ofs_check *c, struct archive *a,
+static void verify_records(struct ofs_fsck *c, struct archive *a,
     struct ofs_zip *zip, const char *path)
 {
 	struct optimfs_error why;
@@ -79,7 +79,7 @@ static void verify_records(struct ofs_check *c, struct archive *a,
 	ofs_zip_fini(zip);
 }
 
-static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
+static void verify_archive(struct ofs_fsck *c, const struct ofs_extent *at,
     const char *path)
 {
 	struct archive a = { .t = c->snap->reader.transport, .at = *at };
@@ -93,7 +93,7 @@ static void verify_archive(struct ofs_check *c, const struct ofs_extent *at,
 }
 
 /* Checks a record of an archive that is a part of its file. */
-static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
+static void verify_record(struct ofs_fsck *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->snap->cat->objects[at->object];
 	struct archive a = { .t = c->snap->reader.transport,
@@ -108,7 +108,7 @@ static void verify_record(struct ofs_check *c, const struct ofs_extent *at)
 
 /* Checks a file that is one archive, once. A file of many archives, whose
  * values were opened at mount, does not begin and end as an archive. */
-static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
+static void verify_object(struct ofs_fsck *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->snap->cat->objects[at->object];
 	struct archive a = { .t = c->snap->reader.transport,
@@ -116,18 +116,18 @@ static void verify_object(struct ofs_check *c, const struct ofs_extent *at)
 	struct optimfs_error why;
 	struct ofs_zip zip;
 
-	if (c->object[at->object] & OFS_CHECK_VERIFIED)
+	if (c->object[at->object] & OFS_FSCK_VERIFIED)
 		return;
 	if (open_archive(c, &a, &zip, &why) == -1) {
 		verify_record(c, at);
 		return;
 	}
-	c->object[at->object] |= OFS_CHECK_VERIFIED;
+	c->object[at->object] |= OFS_FSCK_VERIFIED;
 	verify_records(c, &a, &zip, o->path);
 }
 
 /* Reads bytes without a checksum. */
-static void read_through(struct ofs_check *c, const struct ofs_extent *at)
+static void read_through(struct ofs_fsck *c, const struct ofs_extent *at)
 {
 	struct optimfs_error why;
 	uint64_t size, n;
@@ -135,7 +135,7 @@ static void read_through(struct ofs_check *c, const struct ofs_extent *at)
 
 	ret = ofs_transport_length(c->snap->reader.transport, at, &size, &why);
 	for (uint64_t off = 0; ret == 0 && off < size; off += n) {
-		n = size - off < OFS_CHECK_CHUNK ? size - off : OFS_CHECK_CHUNK;
+		n = size - off < OFS_FSCK_CHUNK ? size - off : OFS_FSCK_CHUNK;
 		ret = ofs_transport_read(c->snap->reader.transport, at, off, n,
 		    c->buf, &why);
 	}
@@ -143,7 +143,7 @@ static void read_through(struct ofs_check *c, const struct ofs_extent *at)
 		found(c, c->path, &why);
 }
 
-static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
+static void verify_extent(struct ofs_fsck *c, const struct ofs_extent *at)
 {
 	if (at->encoding == OFS_TORCH_RECORD)
 		verify_object(c, at);
@@ -155,12 +155,11 @@ static void verify_extent(struct ofs_check *c, const struct ofs_extent *at)
 
 /* Can the elements of a shard be located as the catalog says? Missing ones were
  * reported before and do not count. */
-static bool is_placed(struct ofs_check *c, const struct ofs_tensor *t,
+static bool is_placed(struct ofs_fsck *c, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *why)
 {
 	*why = (struct optimfs_error){ 0 };
-	return !ofs_check_lost(c->snap, &c->snap->cat->shards[shard].at,
-		   NULL) &&
+	return !ofs_fsck_lost(c->snap, &c->snap->cat->shards[shard].at, NULL) &&
 	    ofs_locate(&c->snap->reader, t, shard, why) != NULL;
 }
 
@@ -207,14 +206,14 @@ static int fetch_part(struct ofs_snapshot *snap, const struct part *p,
 
 /* Hashes all elements of a shard, or of a copy of it at place, one hash for
  * each part read. */
-static int hash_parts(struct ofs_check *c, struct part *p, struct other *copy,
+static int hash_parts(struct ofs_fsck *c, struct part *p, struct other *copy,
     uint32_t shard, const char *place, struct optimfs_error *err)
 {
 	uint64_t item = ofs_dtype_size(p->t->dtype), total;
-	uint64_t most = OFS_CHECK_CHUNK / 2 / item;
+	uint64_t most = OFS_FSCK_CHUNK / 2 / item;
 	XXH128_hash_t h;
 
-	ofs_check_hashes(c, shard, place, NULL, 0, most);
+	ofs_fsck_hashes(c, shard, place, NULL, 0, most);
 	if (!ofs_numel(p->box + p->t->grid_ndim, p->t->grid_ndim, &total))
 		return optimfs_fail(err, EUCLEAN, "OFS606 size overflow");
 	for (; p->first < total; p->first += p->count) {
@@ -222,13 +221,13 @@ static int hash_parts(struct ofs_check *c, struct part *p, struct other *copy,
 		if (fetch_part(c->snap, p, copy, c->buf, err) == -1)
 			return -1;
 		h = XXH3_128bits(c->buf, p->count * item);
-		ofs_check_hashes(c, shard, place, &h, 1, most);
+		ofs_fsck_hashes(c, shard, place, &h, 1, most);
 	}
 	return 0;
 }
 
-static void hash(struct ofs_check *c, const struct ofs_tensor *t,
-    uint32_t shard, struct other *copy, const char *place)
+static void hash(struct ofs_fsck *c, const struct ofs_tensor *t, uint32_t shard,
+    struct other *copy, const char *place)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
 	struct part p = { .t = t };
@@ -236,17 +235,17 @@ static void hash(struct ofs_check *c, const struct ofs_tensor *t,
 
 	ofs_shard_box(cat, t, &cat->shards[shard], p.box, p.box + t->grid_ndim);
 	if (hash_parts(c, &p, copy, shard, place, &why) == -1)
-		ofs_check_unread(c, shard, copy != NULL, &why);
+		ofs_fsck_unread(c, shard, copy != NULL, &why);
 }
 
-static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
+static void check_copy(struct ofs_fsck *c, const struct ofs_tensor *t,
     const struct ofs_replica *copy)
 {
 	struct other o = { &c->snap->reader, NULL, copy->shard };
 	struct optimfs_error why;
 	char place[sizeof(why.text)];
 
-	if (ofs_check_lost(c->snap, &copy->at, &why)) {
+	if (ofs_fsck_lost(c->snap, &copy->at, &why)) {
 		found(c, c->path, &why);
 		return;
 	}
@@ -262,7 +261,7 @@ static void check_copy(struct ofs_check *c, const struct ofs_tensor *t,
 	free(o.place);
 }
 
-static void check_shard(struct ofs_check *c, const struct ofs_tensor *t,
+static void check_shard(struct ofs_fsck *c, const struct ofs_tensor *t,
     uint32_t shard)
 {
 	const struct ofs_extent *at = &c->snap->cat->shards[shard].at;
@@ -271,7 +270,7 @@ static void check_shard(struct ofs_check *c, const struct ofs_tensor *t,
 	uint32_t n;
 
 	copy = ofs_replicas(c->snap->cat, shard, &n);
-	if (ofs_check_turn(c, at->object)) {
+	if (ofs_fsck_turn(c, at->object)) {
 		if (is_placed(c, t, shard, &why)) {
 			verify_extent(c, at);
 			if (n > 0)
@@ -281,17 +280,17 @@ static void check_shard(struct ofs_check *c, const struct ofs_tensor *t,
 		}
 	}
 	for (uint32_t k = 0; k < n; k++)
-		if (ofs_check_turn(c, copy[k].at.object))
+		if (ofs_fsck_turn(c, copy[k].at.object))
 			check_copy(c, t, &copy[k]);
 }
 
-static void check_tensor(struct ofs_check *c, const struct ofs_tensor *t)
+static void check_tensor(struct ofs_fsck *c, const struct ofs_tensor *t)
 {
 	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++)
 		check_shard(c, t, i);
 }
 
-static int check_value(struct ofs_check *c, uint32_t index,
+static int check_value(struct ofs_fsck *c, uint32_t index,
     struct optimfs_error *err)
 {
 	struct optimfs_error why;
@@ -305,8 +304,7 @@ static int check_value(struct ofs_check *c, uint32_t index,
 	return 0;
 }
 
-int ofs_check_data(struct ofs_check *c, uint32_t index,
-    struct optimfs_error *err)
+int ofs_fsck_data(struct ofs_fsck *c, uint32_t index, struct optimfs_error *err)
 {
 	const struct ofs_entry *e =
 	    &c->snap->cat->entries[c->snap->tree.node[index].entry];
@@ -317,11 +315,11 @@ int ofs_check_data(struct ofs_check *c, uint32_t index,
 		return 0;
 	}
 	if (e->kind != OFS_ENTRY_ITEM)
-		return ofs_check_turn(c, OFS_NONE) ? check_value(c, index, err)
-						   : 0;
+		return ofs_fsck_turn(c, OFS_NONE) ? check_value(c, index, err)
+						  : 0;
 	item = &c->snap->cat->items[e->ref];
-	if (!ofs_check_turn(c, item->at.object) ||
-	    ofs_check_lost(c->snap, &item->at, NULL))
+	if (!ofs_fsck_turn(c, item->at.object) ||
+	    ofs_fsck_lost(c->snap, &item->at, NULL))
 		return 0;
 	verify_extent(c, &item->at);
 	return check_value(c, index, err);

@@ -23,7 +23,7 @@ enum kind {
 	COPY_UNREAD,
 };
 
-struct ofs_check_note {
+struct ofs_fsck_note {
 	uint64_t step, each;
 	size_t order; /* order within a step */
 	const char *path, *text;
@@ -38,13 +38,13 @@ struct ofs_check_note {
  * into a request. */
 #define HAND_OVER (256u << 10)
 
-static void put(struct ofs_check *c, const struct ofs_check_note *n,
+static void put(struct ofs_fsck *c, const struct ofs_fsck_note *n,
     const XXH128_hash_t *h)
 {
 	struct ofs_buf *b = &c->notes;
 
 	if (b->len >= HAND_OVER)
-		ofs_check_hand_over(c);
+		ofs_fsck_hand_over(c);
 	ofs_wire_u64(b, c->step);
 	ofs_wire_u8(b, (uint8_t)n->kind);
 	ofs_wire_u32(b, (uint32_t)n->code);
@@ -59,10 +59,10 @@ static void put(struct ofs_check *c, const struct ofs_check_note *n,
 	}
 }
 
-void ofs_check_found(struct ofs_check *c, bool error, const char *path,
-    int code, const char *text)
+void ofs_fsck_found(struct ofs_fsck *c, bool error, const char *path, int code,
+    const char *text)
 {
-	const struct ofs_check_note n = { .kind = error ? ERROR : WARNING,
+	const struct ofs_fsck_note n = { .kind = error ? ERROR : WARNING,
 		.code = code,
 		.path = path,
 		.text = text };
@@ -70,25 +70,24 @@ void ofs_check_found(struct ofs_check *c, bool error, const char *path,
 	put(c, &n, NULL);
 }
 
-void ofs_check_hashes(struct ofs_check *c, uint32_t shard, const char *place,
+void ofs_fsck_hashes(struct ofs_fsck *c, uint32_t shard, const char *place,
     const XXH128_hash_t *h, uint32_t n, uint64_t each)
 {
-	const struct ofs_check_note note = {
-		.kind = place == NULL ? HASHES : COPY_HASHES,
+	const struct ofs_fsck_note note = { .kind = place == NULL ? HASHES
+								  : COPY_HASHES,
 		.path = c->path,
 		.text = place == NULL ? "" : place,
 		.shard = shard,
 		.each = each,
-		.nhashes = n
-	};
+		.nhashes = n };
 
 	put(c, &note, h);
 }
 
-void ofs_check_unread(struct ofs_check *c, uint32_t shard, bool copy,
+void ofs_fsck_unread(struct ofs_fsck *c, uint32_t shard, bool copy,
     const struct optimfs_error *why)
 {
-	const struct ofs_check_note n = { .kind = copy ? COPY_UNREAD : UNREAD,
+	const struct ofs_fsck_note n = { .kind = copy ? COPY_UNREAD : UNREAD,
 		.code = why->code,
 		.path = c->path,
 		.text = why->text,
@@ -97,7 +96,7 @@ void ofs_check_unread(struct ofs_check *c, uint32_t shard, bool copy,
 	put(c, &n, NULL);
 }
 
-void ofs_check_hand_over(struct ofs_check *c)
+void ofs_fsck_hand_over(struct ofs_fsck *c)
 {
 	struct ofs_cursor cur = ofs_cursor_of(c->notes.data, c->notes.len);
 
@@ -106,13 +105,13 @@ void ofs_check_hand_over(struct ofs_check *c)
 	else if (c->notes.len > 0 && c->failed.code == 0 && c->group != NULL)
 		(void)ofs_task_report(c->group, &c->notes, &c->failed);
 	else if (c->notes.len > 0 && c->failed.code == 0)
-		(void)ofs_check_take(c, 0, &cur, &c->failed);
+		(void)ofs_fsck_take(c, 0, &cur, &c->failed);
 	c->notes.len = 0;
 }
 
 /* Receiving. */
 
-static bool take_one(struct ofs_cursor *c, struct ofs_check_note *n)
+static bool take_one(struct ofs_cursor *c, struct ofs_fsck_note *n)
 {
 	n->step = ofs_cursor_le64(c);
 	n->kind = ofs_cursor_u8(c);
@@ -128,7 +127,7 @@ static bool take_one(struct ofs_cursor *c, struct ofs_check_note *n)
 	return !c->bad && n->kind <= COPY_UNREAD;
 }
 
-static struct ofs_check_note *grow(struct ofs_check_notes *t)
+static struct ofs_fsck_note *grow(struct ofs_fsck_notes *t)
 {
 	if (ofs_grow(t->v, t->n, t->cap, NULL) == -1)
 		return NULL;
@@ -136,7 +135,7 @@ static struct ofs_check_note *grow(struct ofs_check_notes *t)
 }
 
 /* Keeps the bytes that notes point into. */
-static int keep(struct ofs_check_notes *t, struct ofs_cursor *c,
+static int keep(struct ofs_fsck_notes *t, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	uint64_t n = ofs_cursor_left(c);
@@ -153,11 +152,11 @@ static int keep(struct ofs_check_notes *t, struct ofs_cursor *c,
 	return 0;
 }
 
-int ofs_check_take(void *ctx, int from, struct ofs_cursor *c,
+int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
-	struct ofs_check_notes *t = &((struct ofs_check *)ctx)->taken;
-	struct ofs_check_note *n;
+	struct ofs_fsck_notes *t = &((struct ofs_fsck *)ctx)->taken;
+	struct ofs_fsck_note *n;
 
 	if (keep(t, c, err) == -1)
 		return -1;
@@ -173,29 +172,29 @@ int ofs_check_take(void *ctx, int from, struct ofs_cursor *c,
 	return 0;
 }
 
-void ofs_check_forget(struct ofs_check *c)
+void ofs_fsck_forget(struct ofs_fsck *c)
 {
-	struct ofs_check_notes *t = &c->taken;
+	struct ofs_fsck_notes *t = &c->taken;
 
 	for (size_t i = 0; i < t->nblocks; i++)
 		free(t->block[i]);
 	free(t->block);
 	free(t->v);
-	*t = (struct ofs_check_notes){ 0 };
+	*t = (struct ofs_fsck_notes){ 0 };
 }
 
 /* Reporting. */
 
 static int by_step(const void *va, const void *vb)
 {
-	const struct ofs_check_note *a = va, *b = vb;
+	const struct ofs_fsck_note *a = va, *b = vb;
 
 	if (a->step != b->step)
 		return a->step < b->step ? -1 : 1;
 	return a->order < b->order ? -1 : a->order > b->order;
 }
 
-static void report(struct ofs_check *c, bool error, const char *path, int code,
+static void report(struct ofs_fsck *c, bool error, const char *path, int code,
     const char *text)
 {
 	struct optimfs_finding f = { error, code, 0, path, text };
@@ -210,15 +209,14 @@ static void report(struct ofs_check *c, bool error, const char *path, int code,
 
 /* The hashes of a shard or a copy: the notes from at on. */
 struct side {
-	const struct ofs_check_note *at, *end;
-	uint32_t next; /* hash of at */
-	const struct ofs_check_note
-	    *unread; /* why there are no more, or NULL */
+	const struct ofs_fsck_note *at, *end;
+	uint32_t next;                      /* hash of at */
+	const struct ofs_fsck_note *unread; /* why there are no more, or NULL */
 };
 
 /* Does n continue the hashes that start with first? */
-static bool is_of(const struct ofs_check_note *n,
-    const struct ofs_check_note *first)
+static bool is_of(const struct ofs_fsck_note *n,
+    const struct ofs_fsck_note *first)
 {
 	enum kind unread = first->kind == HASHES ? UNREAD : COPY_UNREAD;
 
@@ -226,8 +224,8 @@ static bool is_of(const struct ofs_check_note *n,
 	    (n->kind == first->kind || n->kind == unread);
 }
 
-static struct side side_of(const struct ofs_check_note *at,
-    const struct ofs_check_note *end)
+static struct side side_of(const struct ofs_fsck_note *at,
+    const struct ofs_fsck_note *end)
 {
 	struct side s = { .at = at };
 
@@ -248,9 +246,9 @@ static const uint8_t *next_hash(struct side *s)
 }
 
 /* Compares two lists of hashes and reports what reading both would show. */
-static void compare(struct ofs_check *c, struct side a, struct side b)
+static void compare(struct ofs_fsck *c, struct side a, struct side b)
 {
-	const struct ofs_check_note *copy = b.at, *bad = NULL;
+	const struct ofs_fsck_note *copy = b.at, *bad = NULL;
 	const uint8_t *ha, *hb;
 	struct optimfs_error why;
 	uint64_t at = 0;
@@ -276,10 +274,10 @@ static void compare(struct ofs_check *c, struct side a, struct side b)
 	report(c, true, copy->path, why.code, why.text);
 }
 
-void ofs_check_tell(struct ofs_check *c)
+void ofs_fsck_tell(struct ofs_fsck *c)
 {
-	struct ofs_check_notes *t = &c->taken;
-	const struct ofs_check_note *end = t->v + t->n, *n = t->v;
+	struct ofs_fsck_notes *t = &c->taken;
+	const struct ofs_fsck_note *end = t->v + t->n, *n = t->v;
 	struct side shard = { .at = NULL }, copy;
 
 	if (t->n > 0)
@@ -300,5 +298,5 @@ void ofs_check_tell(struct ofs_check *c)
 			n++;
 		}
 	}
-	ofs_check_forget(c);
+	ofs_fsck_forget(c);
 }
