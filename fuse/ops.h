@@ -24,7 +24,7 @@
  * the mount is, too. */
 #define OFS_MAX_THREADS 1024
 
-struct ofs_counters {
+struct ofs_op_counters {
 	atomic_uint_least64_t lookup, getattr, readdir, open, read, read_bytes,
 	    getxattr, failed, late, write, write_bytes;
 };
@@ -41,7 +41,7 @@ struct ofs_session {
 	bool direct, rw;
 	bool changes; /* may change, by us or by another rank */
 	unsigned timeout;
-	struct ofs_counters count;
+	struct ofs_op_counters count;
 	pthread_mutex_t lock; /* protects handles, the list of open files */
 	struct ofs_handle *handles;
 };

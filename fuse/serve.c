@@ -352,7 +352,7 @@ static void *publish(void *arg)
 static char *stats(void *ctx)
 {
 	struct ofs_session *s = ctx;
-	struct ofs_counters *c = &s->count;
+	struct ofs_op_counters *c = &s->count;
 	struct ofs_assemble_stats a;
 	char *text;
 

@@ -257,7 +257,7 @@ static int join_paths(struct ofs_command *c, const char *inner,
 	return c->joined == NULL ? -1 : 0;
 }
 
-static void say_staged(const char *mount, const struct ofs_source *s)
+static void say_staged(const char *mount, const struct ofs_tool_source *s)
 {
 	if (s->staged[0] != '\0')
 		ofs_tool_say("%s: not committed yet: %s; this is the "
@@ -268,7 +268,7 @@ static void say_staged(const char *mount, const struct ofs_source *s)
 /* Replaces mounts by the checkpoints they show. */
 static int look_through(struct ofs_command *c, unsigned allowed, int min)
 {
-	struct ofs_source *s = c->source;
+	struct ofs_tool_source *s = c->source;
 	int found = ofs_source_find(c->checkpoint, &s[0]);
 
 	say_staged(c->checkpoint, &s[0]);

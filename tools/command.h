@@ -60,8 +60,8 @@ struct ofs_command {
 	struct ofs_job_options how;
 	unsigned timeout; /* seconds to wait for another rank */
 	struct ofs_options options;
-	struct ofs_source source[2]; /* for operands in mounts */
-	char **joined;               /* paths in them, ending with NULL */
+	struct ofs_tool_source source[2]; /* for operands in mounts */
+	char **joined;                    /* paths in them, ending with NULL */
 	struct ofs_progress progress;
 	const char *reading; /* file name for progress, or NULL */
 };

@@ -34,7 +34,7 @@ static size_t mount_of(const char *real, struct ofs_mountinfo *m)
 }
 
 /* {..., "options": {"type": null, "ids": "FILE", ...}, ...} */
-static void take_options(struct ofs_source *s, struct ofs_json *j)
+static void take_options(struct ofs_tool_source *s, struct ofs_json *j)
 {
 	enum ofs_json_token token;
 	char name[64], value[4096];
@@ -53,7 +53,7 @@ static void take_options(struct ofs_source *s, struct ofs_json *j)
 }
 
 /* Does the text name the format of the checkpoint? */
-static bool parse_info(struct ofs_source *s, const char *text, size_t n)
+static bool parse_info(struct ofs_tool_source *s, const char *text, size_t n)
 {
 	struct ofs_json j;
 	enum ofs_json_token token;
@@ -79,7 +79,7 @@ static bool parse_info(struct ofs_source *s, const char *text, size_t n)
 }
 
 /* A mount without this information is used as a plain directory. */
-static bool read_info(struct ofs_source *s, const char *point)
+static bool read_info(struct ofs_tool_source *s, const char *point)
 {
 	char *path = NULL, *text = malloc(INFO_MAX);
 	bool known = false;
@@ -97,7 +97,7 @@ static bool read_info(struct ofs_source *s, const char *point)
 	return known;
 }
 
-static void read_staged(struct ofs_source *s, const char *point)
+static void read_staged(struct ofs_tool_source *s, const char *point)
 {
 	static const char dirty[] = "dirty ";
 	char *path, line[sizeof(s->staged) + sizeof(dirty)];
@@ -117,14 +117,14 @@ static void read_staged(struct ofs_source *s, const char *point)
 	fclose(f);
 }
 
-int ofs_source_find(const char *given, struct ofs_source *s)
+int ofs_source_find(const char *given, struct ofs_tool_source *s)
 {
 	struct ofs_mountinfo m = { 0 };
 	char *real = ofs_mount_point_path(given, NULL);
 	size_t n = real == NULL ? 0 : mount_of(real, &m);
 	const char *inner;
 
-	*s = (struct ofs_source){ .options.table = ofs_open_options };
+	*s = (struct ofs_tool_source){ .options.table = ofs_open_options };
 	s->options.target = &s->open;
 	if (n == 0)
 		goto none;
@@ -148,15 +148,16 @@ none:
 	return 0;
 }
 
-void ofs_source_fini(struct ofs_source *s)
+void ofs_source_fini(struct ofs_tool_source *s)
 {
 	free(s->path);
 	free(s->inner);
 	ofs_options_fini(&s->options);
-	*s = (struct ofs_source){ 0 };
+	*s = (struct ofs_tool_source){ 0 };
 }
 
-void ofs_source_apply(const struct ofs_source *s, struct optimfs_options *open)
+void ofs_source_apply(const struct ofs_tool_source *s,
+    struct optimfs_options *open)
 {
 	const char *const from[] = { s->open.type, s->open.optim_key,
 		s->open.model_key, s->open.ids, s->open.subtree, s->open.fill };

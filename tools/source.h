@@ -7,7 +7,7 @@
 
 #include "cli/options.h"
 
-struct ofs_source {
+struct ofs_tool_source {
 	char *path;      /* of the mounted checkpoint */
 	char *inner;     /* path inside the mount, "" for the root */
 	char staged[64]; /* uncommitted changes: "3 files 1.2G", or "" */
@@ -18,9 +18,10 @@ struct ofs_source {
 
 /* Is given a mount point of optimfs, or a path in such a mount? 1: yes; 0: no,
  * or in a view, which is a checkpoint of its own; -1: out of memory. */
-int ofs_source_find(const char *given, struct ofs_source *s);
-void ofs_source_fini(struct ofs_source *s);
+int ofs_source_find(const char *given, struct ofs_tool_source *s);
+void ofs_source_fini(struct ofs_tool_source *s);
 /* Completes open with the options of the mount. */
-void ofs_source_apply(const struct ofs_source *s, struct optimfs_options *open);
+void ofs_source_apply(const struct ofs_tool_source *s,
+    struct optimfs_options *open);
 
 #endif

@@ -33,7 +33,7 @@ struct ofs_file {
 	struct ofs_stamp stamp; /* as last checked */
 };
 
-struct ofs_files {
+struct ofs_open_files {
 	const struct ofs_catalog *cat;
 	struct ofs_counters *counters;
 	struct ofs_badspots bad;
@@ -44,10 +44,10 @@ struct ofs_files {
 	size_t nopen, limit;
 };
 
-struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
+struct ofs_open_files *ofs_open_files_new(const struct ofs_catalog *cat,
     struct ofs_counters *counters, struct optimfs_error *err)
 {
-	struct ofs_files *files = calloc(1, sizeof(*files));
+	struct ofs_open_files *files = calloc(1, sizeof(*files));
 
 	if (files != NULL)
 		files->of =
@@ -68,7 +68,7 @@ struct ofs_files *ofs_files_new(const struct ofs_catalog *cat,
 	return files;
 }
 
-void ofs_files_free(struct ofs_files *files)
+void ofs_open_files_free(struct ofs_open_files *files)
 {
 	struct ofs_file *file;
 
@@ -88,7 +88,7 @@ void ofs_files_free(struct ofs_files *files)
 
 /* Close the least recently used descriptor; false when all are in use. The lock
  * is held. */
-static bool close_idle(struct ofs_files *files)
+static bool close_idle(struct ofs_open_files *files)
 {
 	struct ofs_file *file = TAILQ_FIRST(&files->idle);
 
@@ -128,8 +128,8 @@ static bool same_bytes(const struct ofs_stamp *was, const struct ofs_stamp *is)
 }
 
 /* A file that is being filled has the right size, but any mtime. */
-static bool same_size(const struct ofs_files *files, const struct ofs_object *o,
-    const struct stat *st)
+static bool same_size(const struct ofs_open_files *files,
+    const struct ofs_object *o, const struct stat *st)
 {
 	return (uint64_t)st->st_size == o->size &&
 	    (files->cat->filling || ofs_time_ns(&st->st_mtim) == o->mtime_ns);
@@ -167,7 +167,7 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 }
 
 /* Open an object. The lock is not held. */
-static int open_object(struct ofs_files *files, struct ofs_file *file,
+static int open_object(struct ofs_open_files *files, struct ofs_file *file,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &files->cat->objects[file->object];
@@ -191,7 +191,7 @@ static int open_object(struct ofs_files *files, struct ofs_file *file,
 
 /* Wait for a descriptor of the process or the machine to be closed. The lock is
  * held. */
-static void wait_a_little(struct ofs_files *files)
+static void wait_a_little(struct ofs_open_files *files)
 {
 	struct timespec until = ofs_clock_after(CLOCK_REALTIME, NOFILE_WAIT_NS);
 
@@ -200,7 +200,7 @@ static void wait_a_little(struct ofs_files *files)
 
 /* Open file; when descriptors run out, close others. Called with the lock,
  * which is released during the system call. */
-static int open_waiting(struct ofs_files *files, struct ofs_file *file,
+static int open_waiting(struct ofs_open_files *files, struct ofs_file *file,
     struct optimfs_error *err)
 {
 	int waited = 0, ret;
@@ -221,8 +221,8 @@ static int open_waiting(struct ofs_files *files, struct ofs_file *file,
 
 /* A file that this thread must open, when there is room. NULL with *err clear:
  * the state has changed, look it up again. The lock is held. */
-static struct ofs_file *begin_open(struct ofs_files *files, uint32_t object,
-    struct optimfs_error *err)
+static struct ofs_file *begin_open(struct ofs_open_files *files,
+    uint32_t object, struct optimfs_error *err)
 {
 	struct ofs_file *file;
 
@@ -244,8 +244,8 @@ static struct ofs_file *begin_open(struct ofs_files *files, uint32_t object,
 	return file;
 }
 
-static struct ofs_file *get_locked(struct ofs_files *files, uint32_t object,
-    struct optimfs_error *err)
+static struct ofs_file *get_locked(struct ofs_open_files *files,
+    uint32_t object, struct optimfs_error *err)
 {
 	struct ofs_file *file;
 	int ret;
@@ -275,8 +275,8 @@ static struct ofs_file *get_locked(struct ofs_files *files, uint32_t object,
 	return file;
 }
 
-struct ofs_file *ofs_files_get(struct ofs_files *files, uint32_t object,
-    struct optimfs_error *err)
+struct ofs_file *ofs_open_files_get(struct ofs_open_files *files,
+    uint32_t object, struct optimfs_error *err)
 {
 	struct optimfs_error local;
 	struct ofs_file *file;
@@ -294,7 +294,7 @@ struct ofs_file *ofs_files_get(struct ofs_files *files, uint32_t object,
 	return file;
 }
 
-void ofs_files_put(struct ofs_files *files, struct ofs_file *file)
+void ofs_open_files_put(struct ofs_open_files *files, struct ofs_file *file)
 {
 	pthread_mutex_lock(&files->lock);
 	if (--file->refs == 0) {
@@ -304,7 +304,7 @@ void ofs_files_put(struct ofs_files *files, struct ofs_file *file)
 	pthread_mutex_unlock(&files->lock);
 }
 
-int ofs_files_check(struct ofs_files *files, struct ofs_file *file,
+int ofs_open_files_check(struct ofs_open_files *files, struct ofs_file *file,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &files->cat->objects[file->object];
@@ -328,7 +328,7 @@ int ofs_files_check(struct ofs_files *files, struct ofs_file *file,
 	return same ? 0 : stale(o, &st, err);
 }
 
-void ofs_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
+void ofs_open_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
 {
 	(void)posix_fadvise(file->fd, (off_t)off, (off_t)len,
 	    POSIX_FADV_WILLNEED);
@@ -348,17 +348,17 @@ static void advance(struct iovec **iov, int *n, size_t got)
 	}
 }
 
-static int at_end(struct ofs_files *files, struct ofs_file *file, uint64_t off,
-    struct optimfs_error *err)
+static int at_end(struct ofs_open_files *files, struct ofs_file *file,
+    uint64_t off, struct optimfs_error *err)
 {
-	if (ofs_files_check(files, file, err) == -1)
+	if (ofs_open_files_check(files, file, err) == -1)
 		return -1;
 	return optimfs_fail(err, EIO,
 	    "OFS603 %s is short: nothing at offset %" PRIu64,
 	    files->cat->objects[file->object].path, off);
 }
 
-static int unreadable(struct ofs_files *files, struct ofs_file *file,
+static int unreadable(struct ofs_open_files *files, struct ofs_file *file,
     uint64_t off, int code, struct optimfs_error *err)
 {
 	const char *path = files->cat->objects[file->object].path;
@@ -373,7 +373,7 @@ static int unreadable(struct ofs_files *files, struct ofs_file *file,
 	    "OFS755 %s cannot be read at offset %" PRIu64 ": %m", path, off);
 }
 
-static int known_bad(struct ofs_files *files, struct ofs_file *file,
+static int known_bad(struct ofs_open_files *files, struct ofs_file *file,
     uint64_t off, uint64_t len, struct optimfs_error *err)
 {
 	uint64_t at;
@@ -398,7 +398,7 @@ static uint64_t total(const struct iovec *iov, int n)
 static int file_readv(const struct ofs_source *s, struct iovec *iov, int n,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_files *files = s->ctx;
+	struct ofs_open_files *files = s->ctx;
 	struct ofs_file *file = s->item;
 	bool retried = false;
 	ssize_t got;
@@ -430,7 +430,7 @@ static int file_readv(const struct ofs_source *s, struct iovec *iov, int n,
 	return 0;
 }
 
-struct ofs_source ofs_files_source(struct ofs_files *files,
+struct ofs_source ofs_open_files_source(struct ofs_open_files *files,
     struct ofs_file *file)
 {
 	return (struct ofs_source){ file_readv, files, file,

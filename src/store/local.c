@@ -24,7 +24,7 @@
 struct local {
 	struct ofs_transport t;
 	const struct ofs_catalog *cat;
-	struct ofs_files *files;
+	struct ofs_open_files *files;
 	struct ofs_codec_cache *codecs;
 	uint64_t cache; /* its budget */
 	struct ofs_workers *workers;
@@ -84,7 +84,8 @@ static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &l->cat->objects[at->object];
-	struct encoded e = { ofs_files_source(l->files, file), at->off, stop };
+	struct encoded e = { ofs_open_files_source(l->files, file), at->off,
+		stop };
 	struct ofs_codec_input in = {
 		.name = o->path,
 		.object = at->object,
@@ -140,7 +141,7 @@ static int fetch_source(struct local *l, struct ofs_file *file,
 		.codec = segs->codec,
 		.off = segs->ext_off,
 		.len = segs->ext_len };
-	struct ofs_source s = ofs_files_source(l->files, file);
+	struct ofs_source s = ofs_open_files_source(l->files, file);
 	struct ofs_decoded *d = NULL;
 	int ret;
 
@@ -172,7 +173,7 @@ static void decode_now(void *ctx, const struct ofs_extent *at,
 {
 	struct local *l = ctx;
 	struct optimfs_error err;
-	struct ofs_file *file = ofs_files_get(l->files, at->object, &err);
+	struct ofs_file *file = ofs_open_files_get(l->files, at->object, &err);
 	struct ofs_decoded *d;
 
 	if (file == NULL)
@@ -180,7 +181,7 @@ static void decode_now(void *ctx, const struct ofs_extent *at,
 	d = get_decoded(l, file, at, UINT64_MAX, stop, &err);
 	if (d != NULL)
 		ofs_codec_put(l->codecs, d);
-	ofs_files_put(l->files, file);
+	ofs_open_files_put(l->files, file);
 }
 
 /* Takes one extent more than there are workers: the one that the reader waits
@@ -210,11 +211,11 @@ static void local_willneed(struct ofs_transport *t, const struct ofs_extent *at,
 	struct ofs_file *file;
 
 	for (size_t i = 0; i < n; i++) {
-		file = ofs_files_get(l->files, at[i].object, &err);
+		file = ofs_open_files_get(l->files, at[i].object, &err);
 		if (file == NULL)
 			continue; /* reading it will report the error */
-		ofs_files_willneed(file, at[i].off, at[i].len);
-		ofs_files_put(l->files, file);
+		ofs_open_files_willneed(file, at[i].off, at[i].len);
+		ofs_open_files_put(l->files, file);
 	}
 }
 
@@ -250,7 +251,7 @@ static int fetch_object(struct local *l, const struct ofs_segment *segs,
     size_t n, size_t rest, uint8_t *buf, uint8_t *scratch,
     struct optimfs_error *err)
 {
-	struct ofs_file *file = ofs_files_get(l->files, segs->object, err);
+	struct ofs_file *file = ofs_open_files_get(l->files, segs->object, err);
 	int ret = 0;
 
 	if (file == NULL)
@@ -262,9 +263,9 @@ static int fetch_object(struct local *l, const struct ofs_segment *segs,
 			decode_next(l, segs + i, rest - i);
 		ret = fetch_source(l, file, segs + i, j - i, buf, scratch, err);
 	}
-	if (ofs_files_check(l->files, file, err) == -1)
+	if (ofs_open_files_check(l->files, file, err) == -1)
 		ret = -1;
-	ofs_files_put(l->files, file);
+	ofs_open_files_put(l->files, file);
 	return ret;
 }
 
@@ -358,7 +359,7 @@ static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
 
 	if (err == NULL)
 		err = &unwanted;
-	file = ofs_files_get(l->files, at->object, err);
+	file = ofs_open_files_get(l->files, at->object, err);
 	if (file == NULL)
 		return -1;
 	d = get_decoded(l, file, at, max, NULL, err);
@@ -367,9 +368,9 @@ static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
 		ofs_codec_put(l->codecs, d);
 		ret = 0;
 	}
-	if (ofs_files_check(l->files, file, err) == -1)
+	if (ofs_open_files_check(l->files, file, err) == -1)
 		ret = -1;
-	ofs_files_put(l->files, file);
+	ofs_open_files_put(l->files, file);
 	if (ret == 0)
 		*len = size;
 	return ret;
@@ -383,7 +384,7 @@ static void local_close(struct ofs_transport *t)
 	while (l->nscratch > 0)
 		free(l->scratch[--l->nscratch]);
 	ofs_codec_cache_free(l->codecs);
-	ofs_files_free(l->files);
+	ofs_open_files_free(l->files);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }
@@ -410,7 +411,7 @@ struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
 	l->cat = cat;
 	l->cache = cache;
 	pthread_mutex_init(&l->lock, NULL);
-	l->files = ofs_files_new(cat, &l->t.counters, err);
+	l->files = ofs_open_files_new(cat, &l->t.counters, err);
 	if (l->files != NULL)
 		l->codecs = ofs_codec_cache_new(cache, &l->t.counters, err);
 	if (l->codecs != NULL)

@@ -37,7 +37,7 @@ static const struct shape shapes[] = {
 };
 
 static uint8_t *src, *dst; /* on the GPU */
-static struct ofs_run *list;
+static struct ofs_gpu_run *list;
 static cudaStream_t stream;
 static cudaEvent_t before, after;
 
@@ -93,7 +93,8 @@ static double placed(uint64_t total, uint64_t bytes)
 	return (double)bytes / stop() / 1e9;
 }
 
-static void compare(const char *name, const struct ofs_run *r, uint64_t total)
+static void compare(const char *name, const struct ofs_gpu_run *r,
+    uint64_t total)
 {
 	uint64_t nsrc = extent(r->n, (uint64_t)r->src_pitch, r->len);
 	uint64_t ndst = extent(r->n, (uint64_t)r->dst_pitch, r->len);
@@ -120,7 +121,7 @@ static void compare(const char *name, const struct ofs_run *r, uint64_t total)
 
 static void try(const struct shape *s, uint64_t smaller, unsigned samples)
 {
-	struct ofs_run r = { .len = s->len,
+	struct ofs_gpu_run r = { .len = s->len,
 		.n = s->n,
 		.src_pitch = (int64_t)s->src_pitch,
 		.dst_pitch = (int64_t)s->dst_pitch };

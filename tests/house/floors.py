@@ -11,6 +11,7 @@ that share a line do not know each other.
 A header declares the functions of the file of its name: x.h, or x_impl.h,
 those of x.c and x_*.c. The header that is called as its room declares those of
 files that have no header of their own. Tables may be listed in one place.
+The tag of a struct, an enum or a union is defined once.
 
 Prints each offence on a line of its own and exits 1 when there is one.
 """
@@ -37,6 +38,7 @@ DECLARED = re.compile(
     r'^(?!static\b|typedef\b|return\b)[A-Za-z_][\w \t*]*?\b(\w+)\([^;{}]*\)'
     r'[^;{}]*;', re.M)
 EXTERN = re.compile(r'^extern\b[^;(]*?\b(\w+)(?:\[[^]]*\])?(?:,[^;]*)?;', re.M)
+TAG = re.compile(r'^(?:struct|enum|union) (ofs_\w+)\n? *\{', re.M)
 # not the tag of a struct, which may have a function's name
 WORD = re.compile(r'(?<!struct )(?<!enum )\b(?:ofs|optimfs)_\w+')
 
@@ -118,6 +120,14 @@ def main():
                         wrong.append('%s includes %s, which is above it' %
                                      (path, other))
                     break
+
+    # A debugger does not say which of two structs of one name it shows.
+    tags = {}
+    for path, text in sorted(code.items()):
+        for tag in TAG.findall(text):
+            if tags.setdefault(tag, path) != path:
+                wrong.append('%s defines %s, as %s does' %
+                             (path, tag, tags[tag]))
 
     # Where each external name is defined.
     home = {}

@@ -62,6 +62,12 @@ is "the header named as its room may not declare what has a header" "$(floors "$
 rm "$h/src/low/more.c" "$h/src/low/more.h"
 sed -i '$d' "$h/src/low/low.h"
 
+echo 'struct ofs_two {' >>"$h/src/low/low.h"
+echo 'struct ofs_two {' >>"$h/src/high/high.h"
+is "a struct of the name of another is reported" "$(floors "$h")" \
+    "src/low/low.h defines ofs_two, as src/high/high.h does"
+sed -i '$d' "$h/src/low/low.h" "$h/src/high/high.h"
+
 mkdir "$h/src/attic"
 echo 'int x;' >"$h/src/attic/x.c"
 is "a room without a floor is reported" "$(floors "$h")" "attic is on no floor"

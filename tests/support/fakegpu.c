@@ -180,7 +180,7 @@ struct fake_op {
 	void *dst;
 	void *src; /* our copy of host memory */
 	size_t n;
-	const struct ofs_run *run;
+	const struct ofs_gpu_run *run;
 	uint64_t nruns, total, threads;
 	TAILQ_HEAD(, message) messages;
 	ncclComm_t comm;

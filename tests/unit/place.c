@@ -26,13 +26,13 @@ static uint64_t rnd(uint64_t n)
 
 /* Random runs with increasing destinations, all multiples of grain. Some are
  * empty. */
-static uint32_t make(struct ofs_run *run, uint64_t grain)
+static uint32_t make(struct ofs_gpu_run *run, uint64_t grain)
 {
 	uint32_t n = (uint32_t)rnd(MAX_RUNS) + 1, made = 0;
 	uint64_t dst = rnd(4) * grain;
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_run r = { .len = rnd(9) * grain, .n = rnd(9) };
+		struct ofs_gpu_run r = { .len = rnd(9) * grain, .n = rnd(9) };
 		uint64_t gap = rnd(3) * grain, sgap = rnd(5) * grain;
 
 		r.dst_pitch = (int64_t)(r.len + gap);
@@ -49,7 +49,7 @@ static uint32_t make(struct ofs_run *run, uint64_t grain)
 	return made;
 }
 
-static void copy(const struct ofs_run *run, uint32_t n)
+static void copy(const struct ofs_gpu_run *run, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		ofs_copy_runs(want + run[i].dst, run[i].dst_pitch,
@@ -57,7 +57,7 @@ static void copy(const struct ofs_run *run, uint32_t n)
 		    run[i].n);
 }
 
-static void place(struct ofs_run *run, uint32_t n, uint64_t threads)
+static void place(struct ofs_gpu_run *run, uint32_t n, uint64_t threads)
 {
 	uint64_t total = ofs_place_number(run, n);
 
@@ -67,7 +67,7 @@ static void place(struct ofs_run *run, uint32_t n, uint64_t threads)
 
 static void property(uint64_t grain)
 {
-	struct ofs_run run[MAX_RUNS];
+	struct ofs_gpu_run run[MAX_RUNS];
 	unsigned wrong = 0, tried = 0;
 
 	for (unsigned i = 0; i < 2000; i++) {
@@ -89,7 +89,7 @@ static void property(uint64_t grain)
 static void widths(void)
 {
 	static const struct {
-		struct ofs_run run;
+		struct ofs_gpu_run run;
 		uint32_t width;
 	} cases[] = {
 		{ { .src = 32, .dst = 16, .len = 4096, .n = 1 }, 16 },

@@ -109,7 +109,7 @@ static int add_run(struct ofs_round *r, const struct ofs_want *w, uint64_t at,
 		end += (s->n - 1) * (uint64_t)s->dst_pitch;
 	if (ofs_grow(r->run, r->nruns, r->cap, &r->err) == -1)
 		return -1;
-	r->run[r->nruns++] = (struct ofs_run){
+	r->run[r->nruns++] = (struct ofs_gpu_run){
 		.src = (uint64_t)(w - r->want) << 32 | at,
 		.dst = dst,
 		.len = s->len,

@@ -197,7 +197,7 @@ static void copy_out(const struct ofs_round *r)
 		return;
 	}
 	for (uint32_t i = 0; i < r->nruns; i++) {
-		const struct ofs_run *u = &r->run[i];
+		const struct ofs_gpu_run *u = &r->run[i];
 
 		ofs_copy_runs(r->buf + r->base + u->dst, u->dst_pitch,
 		    from + u->dst, u->dst_pitch, u->len, u->n);

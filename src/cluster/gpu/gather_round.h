@@ -24,7 +24,7 @@ struct ofs_round {
 	uint64_t base; /* offset of the window in buf */
 	struct ofs_want want[ROUND_BLOCKS];
 	uint32_t nwants, nruns, cap;
-	struct ofs_run *run; /* src: index of the want << 32 | offset */
+	struct ofs_gpu_run *run; /* src: index of the want << 32 | offset */
 	uint64_t start, end, ncopied; /* range of the window */
 	uint32_t window;
 	struct optimfs_error err;

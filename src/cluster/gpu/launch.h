@@ -13,7 +13,7 @@ extern "C" {
 
 /* Lays out n runs of total units (ofs_place_number) from src to dst. All
  * pointers are GPU memory; src and dst are aligned to OFS_UNIT_MAX. */
-cudaError_t ofs_place_launch(const struct ofs_run *run, uint64_t n,
+cudaError_t ofs_place_launch(const struct ofs_gpu_run *run, uint64_t n,
     uint64_t total, const void *src, void *dst, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -56,7 +56,7 @@ struct ofs_gpu_work {
 	/* After the transfers, these runs (at most OFS_GPU_RUNS) are laid out
 	 * from the array of blocks to a window, of which nout bytes from at on
 	 * are copied back. */
-	struct ofs_run *run;
+	struct ofs_gpu_run *run;
 	uint32_t nruns, window;
 	uint64_t at, nout;
 	/* Called in the module's thread; err.code is 0 on success. ENOTCONN

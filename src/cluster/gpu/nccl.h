@@ -52,7 +52,7 @@ struct ofs_gpu {
 	/* Used by the thread only. */
 	uint8_t *blocks, *out[OFS_GPU_WINDOWS];
 	uint8_t *sending; /* a block for each stage */
-	struct ofs_run *runs,
+	struct ofs_gpu_run *runs,
 	    *pinned_runs; /* OFS_GPU_RUNS; on the GPU and in memory */
 	struct nccl_engine transfer, layout;
 	ncclComm_t comm;

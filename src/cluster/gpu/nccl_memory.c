@@ -102,7 +102,7 @@ static int allocate(struct ofs_gpu *g, struct optimfs_error *err)
  * progress that loading might wait for. */
 static int load_kernel(struct ofs_gpu *g, struct optimfs_error *err)
 {
-	struct ofs_run one = { .len = 1, .n = 1 };
+	struct ofs_gpu_run one = { .len = 1, .n = 1 };
 	cudaError_t e;
 
 	*g->pinned_runs = one;

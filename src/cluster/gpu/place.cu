@@ -9,7 +9,7 @@ enum { THREADS = 256, MAX_BLOCKS = 4096 };
 /* Units per thread: it searches its run once. */
 enum { UNITS = 4 };
 
-extern "C" __global__ void ofs_place_kernel(const struct ofs_run *run,
+extern "C" __global__ void ofs_place_kernel(const struct ofs_gpu_run *run,
     uint64_t n, uint64_t total, const uint8_t *src, uint8_t *dst)
 {
 	ofs_place_thread(run, n, total,
@@ -17,7 +17,7 @@ extern "C" __global__ void ofs_place_kernel(const struct ofs_run *run,
 	    (uint64_t)gridDim.x * blockDim.x, src, dst);
 }
 
-extern "C" cudaError_t ofs_place_launch(const struct ofs_run *run, uint64_t n,
+extern "C" cudaError_t ofs_place_launch(const struct ofs_gpu_run *run, uint64_t n,
     uint64_t total, const void *src, void *dst, cudaStream_t stream)
 {
 	uint64_t blocks = (total + THREADS * UNITS - 1) / (THREADS * UNITS);

@@ -18,7 +18,7 @@
 
 /* n runs of len bytes: run i from src + i * src_pitch of what was gathered to
  * dst + i * dst_pitch of what is wanted. No two overlap in the destination. */
-struct ofs_run {
+struct ofs_gpu_run {
 	uint64_t src, dst, len, n;
 	int64_t src_pitch, dst_pitch;
 	/* for the kernel: ofs_place_number */
@@ -30,7 +30,7 @@ struct ofs_run {
 
 #define OFS_UNIT_MAX 16
 
-static inline uint32_t ofs_place_width(const struct ofs_run *r)
+static inline uint32_t ofs_place_width(const struct ofs_gpu_run *r)
 {
 	uint64_t bits = r->src | r->dst | r->len | OFS_UNIT_MAX;
 
@@ -40,7 +40,7 @@ static inline uint32_t ofs_place_width(const struct ofs_run *r)
 }
 
 /* Fill in what the kernel needs; how many units there are. */
-static inline uint64_t ofs_place_number(struct ofs_run *run, uint64_t n)
+static inline uint64_t ofs_place_number(struct ofs_gpu_run *run, uint64_t n)
 {
 	uint64_t total = 0;
 
@@ -55,7 +55,7 @@ static inline uint64_t ofs_place_number(struct ofs_run *run, uint64_t n)
 
 /* Which of n runs unit t belongs to: the last that begins at or before it, as
  * runs without bytes share their number with the next. */
-static inline OFS_ON_GPU uint64_t ofs_place_find(const struct ofs_run *run,
+static inline OFS_ON_GPU uint64_t ofs_place_find(const struct ofs_gpu_run *run,
     uint64_t n, uint64_t t)
 {
 	uint64_t a = 0, b = n;
@@ -72,7 +72,7 @@ static inline OFS_ON_GPU uint64_t ofs_place_find(const struct ofs_run *run,
 }
 
 /* Copy unit t of a run; src and dst are aligned to OFS_UNIT_MAX. */
-static inline OFS_ON_GPU void ofs_place_unit(const struct ofs_run *r,
+static inline OFS_ON_GPU void ofs_place_unit(const struct ofs_gpu_run *r,
     uint64_t t, const uint8_t *src, uint8_t *dst)
 {
 	uint64_t at = t - r->first, run = 0;
@@ -111,7 +111,7 @@ static inline OFS_ON_GPU void ofs_place_unit(const struct ofs_run *r,
 
 /* What the kernel does, thread by thread: threads of them stand for all. A
  * thread's units are threads apart, mostly of one run. */
-static inline OFS_ON_GPU void ofs_place_thread(const struct ofs_run *run,
+static inline OFS_ON_GPU void ofs_place_thread(const struct ofs_gpu_run *run,
     uint64_t n, uint64_t total, uint64_t thread, uint64_t threads,
     const uint8_t *src, uint8_t *dst)
 {
