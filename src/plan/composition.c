@@ -68,13 +68,23 @@ int ofs_composition_buf(struct ofs_composition *c, const struct ofs_buf *b,
 		      : ofs_composition_bytes(c, b->data, b->len, err);
 }
 
+static int add_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_piece piece = { .kind = OFS_PIECE_CRC, .len = 4 };
+
+	piece.crc.from = from;
+	piece.crc.n = n;
+	return add_piece(c, &piece, err);
+}
+
 int ofs_composition_buf_crc(struct ofs_composition *c, const struct ofs_buf *b,
     uint64_t at, uint64_t from, uint64_t n, struct optimfs_error *err)
 {
 	if (b->bad)
 		return ofs_no_memory(err);
 	if (ofs_composition_bytes(c, b->data, at, err) == -1 ||
-	    ofs_composition_crc(c, from, n, err) == -1)
+	    add_crc(c, from, n, err) == -1)
 		return -1;
 	return ofs_composition_bytes(c, b->data + at + 4, b->len - at - 4, err);
 }
@@ -138,16 +148,6 @@ int ofs_composition_elements(struct ofs_composition *c,
 	piece.first = first;
 	set_dtype(c, &piece, &cat->tensors[tensor]);
 	piece.len = count * ofs_dtype_size(piece.dtype);
-	return add_piece(c, &piece, err);
-}
-
-int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
-    struct optimfs_error *err)
-{
-	struct ofs_piece piece = { .kind = OFS_PIECE_CRC, .len = 4 };
-
-	piece.crc.from = from;
-	piece.crc.n = n;
 	return add_piece(c, &piece, err);
 }
 

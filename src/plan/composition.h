@@ -55,8 +55,9 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
 /* The bytes of b. */
 int ofs_composition_buf(struct ofs_composition *c, const struct ofs_buf *b,
     struct optimfs_error *err);
-/* The same with the checksum of [from, from + n) in place of the 4 bytes at
- * at. */
+/* The same with a CRC-32, little-endian, in place of the 4 bytes at at: that of
+ * n bytes from offset from of the file. A plan leaves zeros for it; the caller,
+ * who reads those bytes, fills it in. */
 int ofs_composition_buf_crc(struct ofs_composition *c, const struct ofs_buf *b,
     uint64_t at, uint64_t from, uint64_t n, struct optimfs_error *err);
 int ofs_composition_box(struct ofs_composition *c,
@@ -72,11 +73,6 @@ int ofs_composition_box_as(struct ofs_composition *c,
 int ofs_composition_elements(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, uint64_t first,
     uint64_t count, struct optimfs_error *err);
-
-/* Append the CRC-32, little-endian, of n bytes from offset from of the file. A
- * plan leaves zeros for it; the caller, who reads those bytes, fills it in. */
-int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
-    struct optimfs_error *err);
 
 /* Plan bytes [off, off + len) of the file, which must be inside it: literal
  * bytes are copied to buf, the others become segments of plan, with dst
