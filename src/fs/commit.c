@@ -14,6 +14,10 @@
 #include "fs/fs.h"
 #include "rewrite/commit.h"
 
+/* write_commit.c says whether a commit may begin, and shows the new state. This
+ * file joins what a commit works on: the changes of the overlay, the parts of
+ * the checkpoint with their formats, and the publisher of its directories. */
+
 static int same(void *ctx, struct optimfs_error *err)
 {
 	return ofs_indexes_same(((struct optimfs *)ctx)->now, err);

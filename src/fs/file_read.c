@@ -342,12 +342,8 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 static ssize_t read_staged(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct optimfs_error own;
-	ssize_t n;
+	ssize_t n = ofs_file_read_staged(file, buf, len, off, err);
 
-	if (err == NULL)
-		err = &own;
-	n = ofs_file_read_staged(file, buf, len, off, err);
 	return n == -1 ? ofs_file_failed(file->snap, file->at, off, len, err)
 		       : n;
 }
@@ -358,6 +354,8 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
 	uint64_t size = ofs_file_size(file);
 	struct optimfs_error own;
 
+	if (err == NULL)
+		err = &own;
 	if (file->lost)
 		return optimfs_fail(err, ESTALE,
 		    "OFS844 a commit has changed the file or taken it away: "
@@ -376,8 +374,6 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
 		memcpy(buf, file->blob->bytes + off, len);
 		return (ssize_t)len;
 	}
-	if (err == NULL)
-		err = &own;
 	if (file->lines != NULL)
 		return ofs_lines_read(file->lines, file->snap, buf, len, off,
 		    err);
@@ -387,12 +383,9 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
 ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	struct ofs_snapshot *snap;
 	ssize_t ret;
 
-	if (err == NULL)
-		err = &own;
 	do {
 		snap = ofs_file_enter(file);
 		ret = ofs_file_read(file, buf, len, off, err);

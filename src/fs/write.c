@@ -10,6 +10,12 @@
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
 
+/* Each public call here enters as a writer (enter.h), so that no commit runs
+ * beside it. What is written to a text is a draft, which close(2) accepts or
+ * refuses (overlay/text.c). Bytes of a tensor are staged at once
+ * (overlay/file.c); those of a new .npy file are kept aside until close(2)
+ * (write_npy.c). A write that failed is reported once more by close(2). */
+
 int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
 {
 	if (fs->changes)
@@ -19,7 +25,8 @@ int ofs_may_write(const struct optimfs *fs, struct optimfs_error *err)
 
 /* Fails if a commit was published but cannot be shown: new changes would belong
  * to an old state. */
-static int over(const struct ofs_snapshot *snap, struct optimfs_error *err)
+static int check_shown(const struct ofs_snapshot *snap,
+    struct optimfs_error *err)
 {
 	if (!snap->overlay->published)
 		return 0;
@@ -39,7 +46,8 @@ int ofs_not_writable(const struct ofs_snapshot *snap, struct ofs_at at,
 int ofs_writable_at(struct ofs_snapshot *snap, uint64_t node, struct ofs_at *at,
     struct optimfs_error *err)
 {
-	if (ofs_may_write(snap->fs, err) == -1 || over(snap, err) == -1 ||
+	if (ofs_may_write(snap->fs, err) == -1 ||
+	    check_shown(snap, err) == -1 ||
 	    ofs_node_at(snap, node, at, err) == -1)
 		return -1;
 	if (ofs_at_static(snap, *at) ||
@@ -171,7 +179,7 @@ static int do_file_write(struct optimfs_file *file, const void *buf, size_t len,
 		err = &own;
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
-	if (over(file->snap, err) == -1)
+	if (check_shown(file->snap, err) == -1)
 		return -1;
 	ret = write_any(file, buf, len, off, err);
 	return ret == 0 ? 0 : remember(file, off, len, err);
@@ -227,7 +235,7 @@ int ofs_file_truncate(struct optimfs_file *file, uint64_t size,
 		return 0;
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
-	if (over(file->snap, err) == -1)
+	if (check_shown(file->snap, err) == -1)
 		return -1;
 	ret = ofs_file_resize(file, size, err);
 	return ret == 0 ? 0 : remember(file, 0, 0, err);
