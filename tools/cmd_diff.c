@@ -548,7 +548,7 @@ static double key_of(const struct row *r, const char *name)
 	if (strcmp(name, "rel") == 0)
 		return r->m.max_rel;
 	if (strcmp(name, "rms") == 0)
-		return r->m.rms;
+		return isnan(r->m.rms) ? INFINITY : r->m.rms;
 	if (strcmp(name, "cosine") == 0)
 		return isnan(r->m.cosine) ? INFINITY : -r->m.cosine;
 	return (double)r->m.differ;

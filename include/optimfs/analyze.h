@@ -96,7 +96,7 @@ struct optimfs_comparison {
 	 * products. Zero where all bytes are equal. */
 	double square, square_a, square_b, dot;
 	double rms;    /* of the differences, beside that of a's values */
-	double cosine; /* NaN where one is zero */
+	double cosine; /* NaN where one is zero, or squares are too large */
 };
 
 /* Compare tensors of one type and shape (EINVAL: they are not), by their nodes.

@@ -219,6 +219,11 @@ static void derive(struct optimfs_comparison *m)
 				 : 0;
 	m->cosine =
 	    m->square_a > 0 && m->square_b > 0 ? fmax(-1, fmin(1, v)) : NAN;
+	/* squares of large doubles are infinite, and say nothing */
+	if (isinf(m->square_a))
+		m->rms = NAN;
+	if (isinf(m->square_a) || isinf(m->square_b))
+		m->cosine = NAN;
 }
 
 /* The dtype of both; OFS_DTYPE_NONE: dtype or shape differ. */

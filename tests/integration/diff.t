@@ -128,4 +128,19 @@ said=$(cat "$scratch/out")
 like "diff prints both values of lr" "$said" '*optim/param_groups/0/lr: 0.* -> 0.*'
 status "diff --sort with an unknown key exits with 2" 2 "$OPTIMFS" diff --sort size "$four" "$three"
 status "diff --atol with a word exits with 2" 2 "$OPTIMFS" diff --atol x "$four" "$three"
+# Squares that are too large for a number.
+python3 - "$scratch" <<'END'
+import json, struct, sys
+for name, x in ("plus", 1e200), ("minus", -1e200):
+    header = json.dumps({"x": {"dtype": "F64", "shape": [2],
+                               "data_offsets": [0, 16]}}).encode()
+    with open("%s/%s.safetensors" % (sys.argv[1], name), "wb") as f:
+        f.write(struct.pack("<Q", len(header)) + header +
+                struct.pack("<dd", x, 1))
+END
+status "opposite numbers" 1 "$OPTIMFS" diff --json \
+    "$scratch/plus.safetensors" "$scratch/minus.safetensors"
+like "have no cosine that can be told" "$(cat "$scratch/out")" \
+    '*"max_abs": 2e+200, "max_rel": 2.0, "rms": null, "cosine": null, *'
+
 done_testing
