@@ -162,9 +162,10 @@ static int next(struct reader *in, struct ofs_record *r,
 	if (ofs_pread_all(in->j->fd, in->record, n + HEAD, in->j->end, err) ==
 	    -1)
 		return -1;
-	if (checksum(in->j->sum, in->record, n) != sum ||
-	    !decode(in->record + HEAD, n, &in->a, r))
+	if (checksum(in->j->sum, in->record, n) != sum)
 		return 0;
+	if (!decode(in->record + HEAD, n, &in->a, r))
+		return in->a.bad ? ofs_no_memory(err) : 0;
 	in->j->sum = sum;
 	in->j->end += HEAD + n;
 	return 1;

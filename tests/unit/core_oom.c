@@ -1,13 +1,16 @@
-/* core_oom.c - failure of each allocation in catalog, plan and locator */
+/* core_oom.c - failure of each allocation in catalog, plan, locator and journal */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "catalog/catalog.h"
 #include "handmade.h"
+#include "journal/journal.h"
 #include "oom.h"
 #include "plan/composition.h"
 #include "plan/plan.h"
@@ -114,6 +117,37 @@ static int everything(struct optimfs_error *err)
 	return ret;
 }
 
+/* A record for which there is no memory is not a torn end, which would be cut
+ * off. */
+static void journal(void)
+{
+	const struct ofs_record r = { .type = 9, .a = "a/path", .b = "x" };
+	struct ofs_journal j = { .fd = memfd_create("journal", MFD_CLOEXEC) };
+	struct optimfs_error err = { 0 };
+	uint64_t records, dropped;
+	size_t wrong = 0;
+	bool done = false;
+
+	if (ofs_journal_trim(&j, &err) == -1 ||
+	    ofs_journal_append(&j, &r, &err) == -1 ||
+	    ofs_journal_append(&j, &r, &err) == -1)
+		bail_out("%s", err.text);
+	for (long n = 1; n < 100 && !done; n++) {
+		int ret;
+
+		left = n;
+		ret =
+		    ofs_journal_load(&j, NULL, NULL, &records, &dropped, &err);
+		done = left > 0;
+		left = -1;
+		wrong += ret == -1 ? err.code != ENOMEM : dropped != 0;
+	}
+	ok(done && records == 2, "a journal of two records is read");
+	is_u64(wrong, 0,
+	    "a failed allocation while a journal is read causes ENOMEM");
+	close(j.fd);
+}
+
 int main(void)
 {
 	struct handmade h;
@@ -143,5 +177,6 @@ int main(void)
 	ok(n > 100, "the calls allocate memory more than 100 times (%ld)", n);
 	is_u64(wrong, 0, "each failed allocation causes ENOMEM");
 	handmade_fini(&h);
+	journal();
 	return done_testing();
 }
