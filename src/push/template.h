@@ -26,7 +26,7 @@
 #define OFS_TEMPLATE      "template"
 #define OFS_TEMPLATE_INFO "template.info"
 /* template.info is renamed to this before the template gets its name:
- * push/commit.c. */
+ * writethrough_commit.c. */
 #define OFS_TEMPLATE_DONE "template.done"
 
 /* The four bytes at at are the CRC-32 of the n bytes at from, in one file. */

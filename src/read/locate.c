@@ -42,7 +42,7 @@ struct lookup {
 	struct ofs_reader *r;
 	const struct ofs_tensor *t;
 	const struct ofs_shard *s;
-	uint64_t lo[OFS_MAX_DIMS], size[OFS_MAX_DIMS]; /* its box */
+	uint64_t size[OFS_MAX_DIMS]; /* of its box */
 	uint64_t item;
 	struct ofs_place *place;
 	struct source source;
@@ -344,11 +344,12 @@ static struct ofs_place *locate(struct ofs_reader *r,
 		.source = { r->transport, s->at, false },
 		.err = err,
 	};
+	uint64_t lo[OFS_MAX_DIMS];
 
 	k.place = new_place(t, &s->at, err);
 	if (k.place == NULL)
 		return NULL;
-	ofs_shard_box(r->cat, t, s, k.lo, k.size);
+	ofs_shard_box(r->cat, t, s, lo, k.size);
 	if (look(&k) == 0)
 		return k.place;
 	add_context(r->cat, &k.source, &s->at, err);
