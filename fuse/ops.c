@@ -82,13 +82,18 @@ void ofs_op_reply_attr(fuse_req_t req, const struct optimfs_attr *a,
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	(void)userdata;
+	const struct ofs_session *s = userdata;
+
 	conn->max_read = OFS_MAX_READ; /* as in the mount options */
 	/* unanswered read-ahead would block all other reads */
 	conn->max_background = OFS_MAX_THREADS;
 	/* splicing is slower here, and truncates reads of shrinking files */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 	    FUSE_CAP_SPLICE_MOVE);
+	/* Always names with their attributes: find, du and cp read all names
+	 * first, and the kernel would then look up each on its own. */
+	if (!s->changes)
+		conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -136,8 +141,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t node,
     struct fuse_file_info *fi)
 {
 	(void)node;
-	/* Not cached: from a cached directory, ls -l would look up each name on
-	 * its own instead of reading names with their attributes. */
+	fi->cache_readdir = !ofs_op_session(req)->changes;
+	fi->keep_cache = fi->cache_readdir;
 	fuse_reply_open(req, fi);
 }
 
