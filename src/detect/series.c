@@ -50,8 +50,10 @@ static bool parse_number(const char *name, size_t head, struct numbered *out)
 	if (name[head] < '0' || name[head] > '9')
 		return false;
 	v = strtoul(name + head, &end, 10);
+	if (v > 1 << 20)
+		return false;
 	*out = (struct numbered){ head, end, (int)v, false, false };
-	return v <= 1 << 20;
+	return true;
 }
 
 /* "rank3", "rank_3" or "rank-3" anywhere, the last one. */
