@@ -69,7 +69,7 @@ static void some_fail(void)
 	size_t wrong = 0;
 
 	for (unsigned int mask = 1; mask < 31; mask++) {
-		uint32_t good = 0, warnings = 0;
+		uint32_t good = 0, lost = 0, damaged = 0;
 
 		mk_dir(dir);
 		for (int i = 0; i < 5; i++)
@@ -81,10 +81,12 @@ static void some_fail(void)
 			}
 		cat = ofs_read_checkpoint(dir, NULL, &err);
 		for (uint32_t i = 0; cat != NULL && i < cat->nnotes; i++)
-			warnings += cat->notes[i].kind == OFS_NOTE_WARNING &&
+			lost += cat->notes[i].kind == OFS_NOTE_MISSING &&
 			    strstr(cat->notes[i].text, ".pt") != NULL;
-		if (cat == NULL || cat->nentries != good ||
-		    warnings != 5 - good || cat->nobjects != good)
+		for (uint32_t i = 0; cat != NULL && i < cat->nobjects; i++)
+			damaged += cat->objects[i].damaged;
+		if (cat == NULL || cat->nentries != good || lost != 5 - good ||
+		    damaged != 5 - good || cat->nobjects != 5)
 			wrong++;
 		ofs_catalog_free(cat);
 		if (entries(dir, &strict, &err) != -1)
@@ -92,7 +94,7 @@ static void some_fail(void)
 		mk_remove(dir);
 	}
 	is_u64(wrong, 0,
-	    "damaged files are left out with a warning, and fail with strict");
+	    "damaged files are left out and reported, and fail with strict");
 	ok(entries(data_path("pytorch/torchtitan_like_w2/ckpt/step-3"), &strict,
 	       &err) > 0,
 	    "strict accepts a frozen parameter without optimizer state");

@@ -113,7 +113,7 @@ static const struct {
 	    "zero2@2", EOPNOTSUPP, "OFS683", "" },
 	{ "{model:{a:t,deep:{b:t}},optimizer:{state:{a:{exp_avg:t}}," GROUPS(
 	      "a") "}}",
-	    "zero2@2", EOPNOTSUPP, "OFS684", "DeepSpeed's model" },
+	    "zero2@2", EOPNOTSUPP, "OFS684", "a model of DeepSpeed" },
 	{ "{model:{a:t},optimizer:{state:{a:{exp_avg:T}}," GROUPS("a") "}}",
 	    "zero2@2", EOPNOTSUPP, "OFS684", "its shape" },
 	{ "{model:{a:t},optimizer:{state:{a:{exp_avg:{x:t}}}," GROUPS("a") "}}",
