@@ -405,7 +405,8 @@ has_edit 'room again'
 is "room again: no staging directory is left" "$(ls -A "$scratch/small")" ck
 
 small
-mount -o remount,ro "$scratch/small"
+# busy until the daemon of the last mount has closed its files
+eventually mount -o remount,ro "$scratch/small" 2>/dev/null
 not_ok "read-only disk: mount -o rw fails" rw
 like "read-only disk: the message says Read-only file system" \
     "$(cat "$scratch/err")" '*Read-only file system*'
