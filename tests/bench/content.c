@@ -22,7 +22,21 @@ const struct content_dtype *content_dtype(const char *name)
 	return NULL;
 }
 
-/* Floats lie in [0, 1): all are finite, so that equal elements compare equal. */
+/* Mix the bits of x, so that a compressor finds no more in the elements than
+ * in those of a real checkpoint. */
+static uint32_t noise(uint32_t x)
+{
+	x *= 2654435761u;
+	x = (x ^ x >> 15) * 0x2c1b3c6du;
+	return x ^ x >> 12;
+}
+
+/* In [0, 1): all are finite, so that equal elements compare equal. */
+static float uniform(uint32_t x)
+{
+	return (float)(noise(x) >> 8) * 0x1p-24f;
+}
+
 void content_fill(const struct content *c, uint64_t tensor, uint64_t first,
     size_t n, void *out)
 {
@@ -39,22 +53,21 @@ void content_fill(const struct content *c, uint64_t tensor, uint64_t first,
 	case 1:
 		for (size_t i = 0; i < n; i++)
 			((uint8_t *)out)[i] =
-			    (uint8_t)(((uint32_t)(first + i) * 2654435761u +
-					  mix) >>
-				24);
+			    (uint8_t)(noise((uint32_t)(first + i) + mix) >> 24);
 		return;
 	case 2: /* bfloat16: the upper half of a float */
-		for (size_t i = 0; i < n; i++)
-			((uint16_t *)out)[i] = (uint16_t)(0x3f00u |
-			    ((uint32_t)(first + i) * 2654435761u + mix) >> 25);
+		for (size_t i = 0; i < n; i++) {
+			float f = uniform((uint32_t)(first + i) + mix);
+			uint32_t bits;
+
+			memcpy(&bits, &f, sizeof(bits));
+			((uint16_t *)out)[i] = (uint16_t)(bits >> 16);
+		}
 		return;
 	case 4:
 		for (size_t i = 0; i < n; i++)
 			((float *)out)[i] =
-			    (float)(((uint32_t)(first + i) * 2654435761u +
-					mix) >>
-				8) *
-			    0x1p-24f;
+			    uniform((uint32_t)(first + i) + mix);
 		return;
 	}
 	if (strcmp(c->dtype->name, "int64") == 0)
@@ -64,7 +77,6 @@ void content_fill(const struct content *c, uint64_t tensor, uint64_t first,
 	else
 		for (size_t i = 0; i < n; i++)
 			((double *)out)[i] =
-			    (double)(((uint32_t)(first + i) * 2654435761u +
-				mix)) *
+			    (double)noise((uint32_t)(first + i) + mix) *
 			    0x1p-32;
 }
