@@ -44,6 +44,7 @@ int ofs_gather_dir(uint64_t limit, struct optimfs_error *err)
 
 struct job {
 	const struct ofs_gather *g;
+	int fd;
 	uint8_t *map;
 	atomic_uint_least64_t next;
 	atomic_bool failed;
@@ -76,6 +77,17 @@ static int read_piece(const struct ofs_gather *g, void *to, uint64_t off,
 	return 0;
 }
 
+/* Allocates the pages of a piece before they are written: running out of them
+ * in a mapping raises SIGBUS. The kernel clears them meanwhile, so each thread
+ * allocates its own. */
+static int do_piece(const struct job *j, uint64_t off, uint64_t len,
+    struct optimfs_error *err)
+{
+	if (fallocate(j->fd, 0, (off_t)off, (off_t)len) == -1)
+		return optimfs_fail(err, ENOMEM, "tmpfs: %m");
+	return read_piece(j->g, j->map + off, off, len, err);
+}
+
 static void *work(void *arg)
 {
 	struct job *j = arg;
@@ -88,7 +100,7 @@ static void *work(void *arg)
 		if (off >= j->g->size)
 			break;
 		len = j->g->size - off < PIECE ? j->g->size - off : PIECE;
-		if (read_piece(j->g, j->map + off, off, len, &err) == -1)
+		if (do_piece(j, off, len, &err) == -1)
 			fail(j, &err);
 	}
 	return NULL;
@@ -97,7 +109,7 @@ static void *work(void *arg)
 static int large(int fd, const struct ofs_gather *g, struct optimfs_error *err)
 {
 	struct job j = {
-		.g = g, .lock = PTHREAD_MUTEX_INITIALIZER, .err = err
+		.g = g, .fd = fd, .lock = PTHREAD_MUTEX_INITIALIZER, .err = err
 	};
 	uint64_t pieces = (g->size + PIECE - 1) / PIECE;
 	unsigned n = 0, want = g->threads;
@@ -105,6 +117,9 @@ static int large(int fd, const struct ofs_gather *g, struct optimfs_error *err)
 
 	if (want > pieces)
 		want = (unsigned)pieces;
+	/* first, because the size decides which pages may be huge */
+	if (ftruncate(fd, (off_t)g->size) == -1)
+		return optimfs_fail(err, ENOMEM, "tmpfs: %m");
 	j.map = mmap(NULL, g->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (j.map == MAP_FAILED)
 		return optimfs_fail(err, errno, "mapping memory: %m");
@@ -128,16 +143,6 @@ static int small(int fd, const struct ofs_gather *g, struct optimfs_error *err)
 	return 0;
 }
 
-/* Allocates the pages first: running out of them in a mapping raises SIGBUS.
- * The size is set before, because it decides which pages may be huge. */
-static int reserve(int fd, uint64_t size, struct optimfs_error *err)
-{
-	if (ftruncate(fd, (off_t)size) == -1 ||
-	    fallocate(fd, 0, 0, (off_t)size) == -1)
-		return optimfs_fail(err, ENOMEM, "tmpfs: %m");
-	return 0;
-}
-
 int ofs_gather_file(int dir, const struct ofs_gather *g,
     struct optimfs_error *err)
 {
@@ -148,7 +153,7 @@ int ofs_gather_file(int dir, const struct ofs_gather *g,
 		return optimfs_fail(err, errno, "tmpfs: %m");
 	if (g->size <= OFS_GATHER_SCRATCH)
 		ret = small(fd, g, err);
-	else if ((ret = reserve(fd, g->size, err)) == 0)
+	else
 		ret = large(fd, g, err);
 	if (ret == 0)
 		return fd;
