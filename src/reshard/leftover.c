@@ -25,7 +25,9 @@ static int first_type(void *ctx, const struct ofs_record *r,
 	return optimfs_fail(err, ECANCELED, "it is known");
 }
 
-bool ofs_reshard_rest(int beside)
+/* What the journal begins with; 0: it is absent or empty; -1: it cannot be
+ * read. */
+static int begins_with(int beside)
 {
 	struct ofs_journal j = {
 		.fd = ofs_stage_open_file(beside, "journal", O_RDONLY, 0),
@@ -33,21 +35,35 @@ bool ofs_reshard_rest(int beside)
 	uint64_t records, dropped;
 	struct optimfs_error err;
 	uint8_t type = 0;
+	int ret;
 
 	if (j.fd == -1)
-		return false;
-	(void)ofs_journal_load(&j, first_type, &type, &records, &dropped, &err);
+		return errno == ENOENT ? 0 : -1;
+	ret = ofs_journal_load(&j, first_type, &type, &records, &dropped, &err);
 	close(j.fd);
-	return type == OFS_RESHARD_HEAD &&
-	    faccessat(beside, "new", F_OK, AT_SYMLINK_NOFOLLOW) == -1 &&
-	    errno == ENOENT;
+	if (type != 0)
+		return type;
+	return ret == 0 && dropped == 0 ? 0 : -1;
 }
 
-/* The lock is held. */
+static bool has_new(int beside)
+{
+	return faccessat(beside, "new", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+	    errno != ENOENT;
+}
+
+bool ofs_reshard_rest(int beside)
+{
+	return begins_with(beside) == OFS_RESHARD_HEAD && !has_new(beside);
+}
+
+/* The lock is held. The journal is emptied before the stage is removed. */
 static int look(void *ctx, int beside, struct optimfs_error *err)
 {
+	int type = begins_with(beside);
+
 	(void)ctx;
-	if (ofs_reshard_rest(beside))
+	if ((type == 0 || type == OFS_RESHARD_HEAD) && !has_new(beside))
 		return 1;
 	return optimfs_fail(err, EEXIST, "it is something else");
 }

@@ -11,7 +11,8 @@
 /* Does the stage beside a directory contain only the journal of a finished
  * reshard? */
 bool ofs_reshard_rest(int beside);
-/* Removes it in that case, unless it is locked. */
+/* Removes it in that case, or if nothing is staged there, unless it is
+ * locked. */
 void ofs_reshard_tidy(const char *dir);
 
 #endif

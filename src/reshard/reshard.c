@@ -296,16 +296,22 @@ static int finish(struct ofs_reshard *r, const char *dir,
 	return safe ? 0 : 1;
 }
 
-static int prepare(struct ofs_reshard *r, const char *dir,
-    struct ofs_buf *told, struct optimfs_error *err)
+static int check_absent(const char *dir, struct optimfs_error *err)
 {
 	struct stat st;
 
-	if (r->lead && lstat(dir, &st) == 0) {
+	if (lstat(dir, &st) == -1)
+		return 0;
+	return optimfs_fail(err, EEXIST,
+	    "%s is there already: remove it, or give another name", dir);
+}
+
+static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
+    struct optimfs_error *err)
+{
+	if (r->lead && check_absent(dir, err) == -1) {
 		ofs_reshard_tidy(dir);
-		return optimfs_fail(err, EEXIST,
-		    "%s is there already: remove it, or give another name",
-		    dir);
+		return -1;
 	}
 	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;
@@ -316,9 +322,11 @@ static int prepare(struct ofs_reshard *r, const char *dir,
 	if (!r->lead)
 		return 0;
 	ofs_render_report_say(r->made->report, &r->how->watch);
-	return ofs_reshard_log_open(r, dir, told, err) == -1
-	    ? -1
-	    : ofs_reshard_dirs_make(r, err);
+	/* another run may have finished before this one got the lock */
+	if (ofs_reshard_log_open(r, dir, told, err) == -1 ||
+	    check_absent(dir, err) == -1)
+		return -1;
+	return ofs_reshard_dirs_make(r, err);
 }
 
 /* With several ranks, each writes its files to the stage of rank 0, which

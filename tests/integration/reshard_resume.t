@@ -111,6 +111,42 @@ ended() {
 }
 ok "the first reshard exits with 0" ended
 ok "the result of the first reshard is right" diff -r want-torch out
+faultlib=$TOP_BUILDDIR/.libs/faultlib.so
+if sanitized; then
+	skip 4 "a sanitizer does not want to be preloaded after faultlib.so"
+else
+	rm -rf out
+	# FAULT_HOW=8: it waits at the first change of its staging directory
+	env LD_PRELOAD="$faultlib" FAULT_PATH=.out.optimfs FAULT_HOW=8 \
+	    FAULT_GATE="$PWD/out" FAULT_TRACE="$scratch/trace" \
+	    "$OPTIMFS" reshard --to torch "$small" out >"$scratch/second" 2>&1 &
+	pid=$!
+	daemons="$daemons $pid"
+	ok "a reshard waits before it makes its staging directory" \
+	    eventually grep -q 'mkdir.*\.out\.optimfs' "$scratch/trace"
+	status "a reshard to the same directory exits with 0 meanwhile" 0 \
+	    "$OPTIMFS" reshard --to dcp@2 "$small" out
+	wait $pid
+	is "the reshard that waited exits with 3" $? 3
+	is "the reshard that waited leaves no staging directory" "$(ls -A | grep '^\.')" ""
+fi
+
+# What a reshard that was killed at its very end may leave.
+rm -rf out
+mkdir out
+for rest in data 'data journal' ''; do
+	mkdir .out.optimfs
+	for part in $rest; do
+		case $part in
+		data) mkdir .out.optimfs/data ;;
+		journal) : >.out.optimfs/journal ;;
+		esac
+	done
+	status "reshard to a directory that exists exits with 3" 3 \
+	    "$OPTIMFS" reshard --to torch "$small" out
+	is "reshard removes a staging directory with nothing staged (${rest:-empty})" \
+	    "$(ls -A | grep '^\.')" ""
+done
 rm -rf out
 mkdir -p .out.optimfs/new/dir
 echo mine >.out.optimfs/new/model.pt
