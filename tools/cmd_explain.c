@@ -58,20 +58,38 @@ static void print_json(const struct entry *e)
 	ofs_json_print(&w);
 }
 
-static void print(const struct entry *e)
+/* Prints b on the terminal, with the text of an entry below itself. */
+static void print_buf(struct ofs_buf *b)
 {
-	printf("OFS%03d %s\n  means: %s\n  to do: %s\n", e->number, e->errnos,
-	    e->meaning, e->advice);
+	ofs_buf_putc(b, '\0');
+	if (!b->bad)
+		ofs_tool_print((char *)b->data, strlen("OFSnnn  "));
+	ofs_buf_fini(b);
 }
 
-static void list(bool json)
+static void print(const struct entry *e)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_printf(&b, "OFS%03d %s\n  means: %s\n  to do: %s\n", e->number,
+	    e->errnos, e->meaning, e->advice);
+	print_buf(&b);
+}
+
+static void list(void)
+{
+	struct ofs_buf b = { 0 };
+
+	for (size_t i = 0; i < NENTRIES; i++)
+		ofs_buf_printf(&b, "OFS%03d  %s\n", entries[i].number,
+		    entries[i].meaning);
+	print_buf(&b);
+}
+
+static void list_json(void)
 {
 	for (size_t i = 0; i < NENTRIES; i++)
-		if (json)
-			print_json(&entries[i]);
-		else
-			printf("OFS%03d  %s\n", entries[i].number,
-			    entries[i].meaning);
+		print_json(&entries[i]);
 }
 
 static int explain(const struct ofs_verb *self, const char *word, bool json)
@@ -119,8 +137,10 @@ static int run(const struct ofs_verb *self, int argc, char **argv)
 			return ofs_tool_usage(self, "more than one code");
 		word = value;
 	}
-	if (word == NULL)
-		list(json);
+	if (word == NULL && json)
+		list_json();
+	else if (word == NULL)
+		list();
 	else
 		status = explain(self, word, json);
 	return ofs_tool_finish(status);

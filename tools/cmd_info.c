@@ -7,6 +7,8 @@
 
 #include "tools/command.h"
 
+#define LABEL 12 /* columns of "format      " */
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -25,8 +27,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    c.flags & OFS_JSON ? OPTIMFS_SUMMARY_JSON
 				       : OPTIMFS_SUMMARY_TEXT,
 		    &err);
-	if (text != NULL)
+	if (text != NULL && c.flags & OFS_JSON)
 		fputs(text, stdout);
+	else if (text != NULL)
+		ofs_tool_print(text, LABEL);
 	else
 		status = ofs_tool_fail(&err);
 	free(text);

@@ -132,7 +132,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
 	.synopsis =
-	    "--to FORMAT[@LAYOUT] [-j NUMBER] [--json] [--progress] [-qv] [-o OPTION] "
+	    "--to FORMAT[@LAYOUT] [-j NUMBER] [--json]\n"
+	    "           [--progress] [-qv] [-o OPTION] "
 	    "CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =

@@ -13,6 +13,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
+#include "cli/wrap.h"
 
 /* Names come from files and from other people: no control byte may reach the
  * terminal. Uses one write, so that lines of several processes do not mix. */
@@ -21,7 +22,7 @@ static void print(FILE *to, const char *before, const char *fmt, va_list ap)
 static void print(FILE *to, const char *before, const char *fmt, va_list ap)
 {
 	char text[2048];
-	struct ofs_buf b = { 0 };
+	struct ofs_buf b = { 0 }, shown = { 0 };
 	int saved = errno;
 
 	vsnprintf(text, sizeof(text), fmt, ap);
@@ -31,10 +32,15 @@ static void print(FILE *to, const char *before, const char *fmt, va_list ap)
 			ofs_buf_printf(&b, "\\x%02X", (unsigned char)*p);
 		else
 			ofs_buf_putc(&b, *p);
-	ofs_buf_putc(&b, '\n');
+	ofs_buf_puts(&b, "\n");
+	ofs_buf_putc(&b, '\0');
 	if (!b.bad)
-		fwrite(b.data, 1, b.len, to);
+		ofs_wrap(&shown, (char *)b.data, ofs_terminal_width(fileno(to)),
+		    4);
+	if (!shown.bad)
+		fwrite(shown.data, 1, shown.len, to);
 	ofs_buf_fini(&b);
+	ofs_buf_fini(&shown);
 	errno = saved;
 }
 
@@ -68,6 +74,16 @@ void ofs_tool_done(const char *fmt, ...)
 	va_start(ap, fmt);
 	print(stdout, "", fmt, ap);
 	va_end(ap);
+}
+
+void ofs_tool_print(const char *text, size_t indent)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_wrap(&b, text, ofs_terminal_width(STDOUT_FILENO), indent);
+	if (!b.bad)
+		fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
 }
 
 int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)

@@ -46,6 +46,9 @@ void ofs_tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Waits for the commit of a mount of path that was just unmounted; says so if
  * it takes longer than a second. */
 void ofs_tool_await(const char *path);
+/* Prints lines to standard output. On a terminal, long ones are broken; what
+ * follows is indented, see ofs_wrap. */
+void ofs_tool_print(const char *text, size_t indent);
 /* Prints a line to standard output if that is a terminal. */
 void ofs_tool_done(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for an errno value. */

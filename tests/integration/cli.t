@@ -291,6 +291,13 @@ says err '^tar: 12[.]2 kB in ' "tar --progress prints a summary"
 does 0 "reshard --progress succeeds" reshard --progress --to torch "$ck" as-torch
 says err '^reshard: .* in ' "reshard --progress prints a summary"
 
+"$OPTIMFS" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' >verbs
+while read -r verb; do
+	"$OPTIMFS" help "$verb"
+done <verbs >help
+[ "$(grep -c '.\{101\}' help)" = 0 ]
+ok $? "the help of no verb has lines of more than 100 columns"
+
 does 2 "optimfs without a verb exits with 2"
 does 2 "an unknown verb exits with 2" frobnicate
 [ "$(grep -c . err)" -le 2 ]

@@ -239,7 +239,16 @@ if command -v script >/dev/null; then
 	like "mount on a terminal says that the checkpoint is a template" "$(cat "$scratch/out")" \
 	    'optimfs: mounted: a template to be filled in: dcp, 2 ranks, * kB*'
 	ok "umount of the template succeeds" "$OPTIMFS" umount "$mnt"
+	script -qec "stty cols 100; '$OPTIMFS' info \
+	    '$TOP_SRCDIR/tests/data/deepspeed/z3_ws2_bf16/ckpt'" /dev/null |
+	    tr -d '\r' >"$scratch/tty"
+	is "info on a terminal prints no line longer than the terminal" \
+	    "$(tail -n +2 "$scratch/tty" | grep -c '.\{101\}')" 0
+	like "info on a terminal continues a value below its beginning" "$(cat "$scratch/tty")" '*
+extra       buffer_names, *,
+            * and 8 more
+*' || diag "$(cat "$scratch/tty")"
 else
-	skip 6 "no script(1)"
+	skip 8 "no script(1)"
 fi
 done_testing

@@ -6,6 +6,7 @@
 
 #include "base/human.h"
 #include "base/nearest.h"
+#include "cli/wrap.h"
 #include "tap.h"
 
 static void suggests(const char *word, const char *want)
@@ -72,9 +73,38 @@ static void human(void)
 	count(UINT64_C(8030261248), "8.03 billion");
 }
 
+static void wraps(const char *text, size_t width, size_t indent,
+    const char *want)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_wrap(&b, text, width, indent);
+	ofs_buf_putc(&b, '\0');
+	is_str(b.bad ? NULL : (char *)b.data, want, "in %zu columns: %.20s",
+	    width, want);
+	ofs_buf_fini(&b);
+}
+
+static void wrapped(void)
+{
+	wraps("one two three\n", 0, 4, "one two three\n");
+	wraps("one two three\n", 13, 4, "one two three\n");
+	wraps("one two three\n", 12, 4, "one two\n    three\n");
+	wraps("one two three four", 9, 2, "one two\n  three\n  four");
+	wraps("  not dcp: why not\nok\n", 12, 8,
+	    "  not dcp:\n    why not\nok\n");
+	wraps("unbreakable\na b c", 3, 1, "unbreakable\na b\n c");
+	wraps("  unbreakable word", 3, 1, "  unbreakable\n    word");
+	wraps("\u2588\u2588 \u2588\u2588\n", 5, 4,
+	    "\u2588\u2588 \u2588\u2588\n");
+	wraps("a b", 2, 9, "a\n         b");
+	wraps("", 5, 4, "");
+}
+
 int main(void)
 {
 	nearest();
 	human();
+	wrapped();
 	return done_testing();
 }

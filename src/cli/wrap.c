@@ -1,0 +1,79 @@
+/* wrap.c - text that fits on the terminal */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cli/wrap.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+size_t ofs_terminal_width(int fd)
+{
+	struct winsize w;
+
+	return ioctl(fd, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
+}
+
+/* The columns of n bytes of UTF-8. */
+static size_t columns(const char *s, size_t n)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += ((unsigned char)s[i] & 0xc0) != 0x80;
+	return count;
+}
+
+/* The bytes of a line that fit, up to a space or the end. At least one word,
+ * which begins after skip bytes. */
+static size_t fitting(const char *s, size_t n, size_t room, size_t skip)
+{
+	size_t fits = 0;
+
+	for (size_t i = skip; i <= n; i++) {
+		if (i < n && s[i] != ' ')
+			continue;
+		if (fits > 0 && columns(s, i) > room)
+			break;
+		fits = i;
+	}
+	return fits;
+}
+
+static void wrap_line(struct ofs_buf *b, const char *s, size_t n, size_t width,
+    size_t indent)
+{
+	size_t skip = strspn(s, " "), room = width;
+
+	if (skip > 0)
+		indent = skip + 2;
+	while (columns(s, n) > room) {
+		size_t fits = fitting(s, n, room, skip);
+
+		if (fits == n)
+			break;
+		ofs_buf_printf(b, "%.*s\n%*s", (int)fits, s, (int)indent, "");
+		s += fits + 1;
+		n -= fits + 1;
+		skip = 0;
+		room = width > indent ? width - indent : 0;
+	}
+	ofs_buf_put(b, s, n);
+}
+
+void ofs_wrap(struct ofs_buf *b, const char *text, size_t width, size_t indent)
+{
+	while (*text != '\0') {
+		size_t n = strcspn(text, "\n");
+		bool ends = text[n] == '\n';
+
+		if (width > 0)
+			wrap_line(b, text, n, width, indent);
+		else
+			ofs_buf_put(b, text, n);
+		if (ends)
+			ofs_buf_putc(b, '\n');
+		text += n + ends;
+	}
+}
