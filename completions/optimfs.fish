@@ -32,28 +32,43 @@ function __optimfs_mounts
     awk '/ - fuse.optimfs /{ print $5 }' $from
 end
 
+# Operands before the word being completed, without flags.
+function __optimfs_operands
+    set -l skip no
+    for word in (commandline -opc)[3..]
+        if test $skip = yes
+            set skip no
+        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output
+            set skip yes
+        else if not string match -q -- '-?*' $word
+            echo $word
+        end
+    end
+end
+
+function __optimfs_has_operand
+    test (count (__optimfs_operands)) -gt 0
+end
+
 function __optimfs_inside
-    set -l words (commandline -opc)
+    set -l words (__optimfs_operands)
     set -l dir (string replace -r '[^/]*$' '' -- (commandline -ct))
     set -l at $dir
     test -z "$at"; and set at /
-    for name in (optimfs ls $words[3] $at 2>/dev/null)
+    for name in (optimfs ls $words[1] $at 2>/dev/null)
         echo $dir$name
     end
 end
 
-function __optimfs_nth # N: is the N-th word after the verb being completed?
-    test (count (commandline -opc)) -eq (math $argv[1] + 1)
-end
-
-set -l inside 'ls cat cp info tar stat'
+set -l inside 'ls cat cp info map tar stat'
 complete -c optimfs -n __fish_use_subcommand -f -a '(__optimfs_verbs)'
 complete -c optimfs -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f -a '(__optimfs_flags)'
 complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l to -x -a '(__optimfs_list reshard Formats)'
 complete -c optimfs -n '__fish_seen_subcommand_from mkfs' -l layout -x -a '(__optimfs_list reshard Formats)'
+complete -c optimfs -n '__fish_seen_subcommand_from plan; and __optimfs_has_operand' -f -a '(__optimfs_list reshard Formats)'
 complete -c optimfs -n '__fish_seen_subcommand_from stat' -l by -x -a rank
 complete -c optimfs -n '__fish_seen_subcommand_from report' -s o -r
 complete -c optimfs -n 'not __fish_use_subcommand; and not __fish_seen_subcommand_from report' -s o -x -a '(__optimfs_options)'
 complete -c optimfs -n '__fish_seen_subcommand_from umount commit abort' -f -a '(__optimfs_mounts)'
 complete -c optimfs -n '__fish_seen_subcommand_from help' -f -a '(__optimfs_verbs)'
-complete -c optimfs -n "__fish_seen_subcommand_from $inside; and not __optimfs_nth 1" -f -a '(__optimfs_inside)'
+complete -c optimfs -n "__fish_seen_subcommand_from $inside; and __optimfs_has_operand" -f -a '(__optimfs_inside)'

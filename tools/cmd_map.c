@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/walk.h"
 #include "base/buf.h"
 #include "base/memory.h"
+#include "cli/wrap.h"
 #include "tools/command.h"
 #include "tools/holders.h"
 
@@ -23,6 +23,8 @@ struct map {
 	size_t
 	    columns; /* cells in a line; a cell stands for one or more ranks */
 	uint64_t *cell;
+	const char *base; /* what is mapped: all paths begin with it */
+	size_t nbase;
 };
 
 /* Prints cells in eighths of a block, relative to the largest. */
@@ -42,9 +44,9 @@ static void print_cells(const struct map *m, uint64_t most)
 	}
 }
 
-static bool is_tensor(struct map *m, const struct ofs_walk_entry *e)
+static bool is_tensor(struct map *m, uint64_t node)
 {
-	char *shape = ofs_command_xattr(m->c, e->attr.node, "shape");
+	char *shape = ofs_command_xattr(m->c, node, "shape");
 	bool yes = shape != NULL && *shape != '\0';
 
 	free(shape);
@@ -65,57 +67,56 @@ static bool is_missing(void *ctx, const struct optimfs_holding *h)
 	return h->missing;
 }
 
-static void print_json(const struct map *m, const struct ofs_walk_entry *e)
+static void print_json(const struct map *m, const char *path, uint64_t bytes)
 {
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
 	ofs_json_begin(&w, &b, "optimfs.map");
-	ofs_json_put_string(&w, "path", e->path);
-	ofs_json_put_u64(&w, "bytes", e->attr.size);
+	ofs_json_put_string(&w, "path", path);
+	ofs_json_put_u64(&w, "bytes", bytes);
 	ofs_json_open(&w, "ranks", '[');
 	for (size_t i = 0; i < m->ranks.n; i++)
 		ofs_json_put_i64(&w, NULL, m->ranks.rank[i]);
 	ofs_json_close(&w, ']');
-	ofs_holders_put(&m->ranks, m->c, e->path, is_missing, NULL, &w);
+	ofs_holders_put(&m->ranks, m->c, path, is_missing, NULL, &w);
 	ofs_json_print(&w);
+}
+
+static void print_line(struct map *m, const char *path, uint64_t bytes)
+{
+	struct ofs_buf shown = { 0 };
+	uint64_t most = 0;
+
+	memset(m->cell, 0, m->columns * sizeof(*m->cell));
+	ofs_holders_each(&m->ranks, m->c, path, add, m);
+	for (size_t i = 0; i < m->columns; i++)
+		if (m->cell[i] > most)
+			most = m->cell[i];
+	print_cells(m, most);
+	ofs_buf_plain(&shown, path, strlen(path));
+	printf(" %12" PRIu64 " %.*s\n", bytes, (int)shown.len,
+	    (char *)shown.data);
+	ofs_buf_fini(&shown);
 }
 
 static int visit(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
 	struct map *m = ctx;
-	struct ofs_buf shown = { 0 };
-	uint64_t most = 0;
+	char *path;
 
-	(void)err;
-	if (S_ISDIR(e->attr.mode) || !is_tensor(m, e))
+	if (S_ISDIR(e->attr.mode) || !is_tensor(m, e->attr.node))
 		return 0;
-	if ((m->c->flags & OFS_JSON) != 0) {
-		print_json(m, e);
-		return 0;
-	}
-	memset(m->cell, 0, m->columns * sizeof(*m->cell));
-	ofs_holders_each(&m->ranks, m->c, e->path, add, m);
-	for (size_t i = 0; i < m->columns; i++)
-		if (m->cell[i] > most)
-			most = m->cell[i];
-	print_cells(m, most);
-	ofs_buf_plain(&shown, e->path, strlen(e->path));
-	printf(" %12" PRIu64 " %.*s\n", e->attr.size, (int)shown.len,
-	    (char *)shown.data);
-	ofs_buf_fini(&shown);
+	if (asprintf(&path, "%.*s%s%s", (int)m->nbase, m->base,
+		m->nbase > 0 && *e->path != '\0' ? "/" : "", e->path) == -1)
+		return ofs_no_memory(err);
+	if ((m->c->flags & OFS_JSON) != 0)
+		print_json(m, path, e->attr.size);
+	else
+		print_line(m, path, e->attr.size);
+	free(path);
 	return 0;
-}
-
-/* The width of the terminal; 80 without one. */
-static size_t width(void)
-{
-	struct winsize w;
-
-	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0
-	    ? w.ws_col
-	    : 80;
 }
 
 static void heading(const struct map *m)
@@ -134,11 +135,32 @@ static void heading(const struct map *m)
 	puts("; each line is scaled to its largest part");
 }
 
+/* Looks up the directory or tensor to map. */
+static int find(struct map *m, struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	const char *given = m->c->noperands > 0 ? m->c->operand[0] : "";
+
+	if (ofs_command_resolve(m->c, given, &e->attr, err) == -1)
+		return -1;
+	if (!S_ISDIR(e->attr.mode) && !is_tensor(m, e->attr.node))
+		return optimfs_fail(err, EINVAL,
+		    "%s: is no tensor, so it has no parts", given);
+	m->base = given + strspn(given, "/");
+	m->nbase = strlen(m->base);
+	while (m->nbase > 0 && m->base[m->nbase - 1] == '/')
+		m->nbase--;
+	return 0;
+}
+
 static int map(struct map *m, struct optimfs_error *err)
 {
-	size_t room = width() / 2;
+	struct ofs_walk_entry e = { .path = "" };
+	size_t width = ofs_terminal_width(STDOUT_FILENO);
+	size_t room = width > 1 ? width / 2 : 40;
 
-	if (ofs_holders_find(&m->ranks, m->c, err) == -1)
+	if (find(m, &e, err) == -1 ||
+	    ofs_holders_find(&m->ranks, m->c, err) == -1)
 		return -1;
 	if (m->ranks.n == 0)
 		return optimfs_fail(err, ENODATA,
@@ -151,7 +173,9 @@ static int map(struct map *m, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	if ((m->c->flags & OFS_JSON) == 0)
 		heading(m);
-	return ofs_walk(m->c->fs, OPTIMFS_ROOT, 0, visit, m, err);
+	return S_ISDIR(e.attr.mode)
+	    ? ofs_walk(m->c->fs, e.attr.node, 0, visit, m, err)
+	    : visit(m, &e, err);
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -161,8 +185,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct map m = { .c = &c };
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON, 0, 0, &status) ==
-	    -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_PATHS, 0, 1,
+		&status) == -1)
 		return status;
 	status = map(&m, &err) == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	ofs_holders_fini(&m.ranks);
@@ -173,7 +197,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_map = {
 	.name = "map",
-	.synopsis = "[--json] [-o OPTION] CHECKPOINT",
+	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH]",
 	.summary = "draw how much of each tensor each rank holds",
 	.options = "  --json     one JSON object per tensor\n",
 	.run = run,

@@ -56,6 +56,8 @@ offers "optim/state/layers.0.wq.weight/" cat "$ck" optim/state/layers.0.wq.w
 offers "optim/state/layers.0.wq.weight/exp_avg optim/state/layers.0.wq.weight/exp_avg_sq" \
     cat "$ck" model "optim/state/layers.0.wq.weight/exp"
 offers "optim/state/layers.0.wq.weight/" stat --sort rms "$ck" optim/state/layers.0.wq.w
+offers "optim/state/" map "$ck" optim/s
+offers "dcp@ dcp-st@" plan "$ck" d
 offers "" cat "$ck" no/such
 offers "$ck" ls "${ck%kpt}"
 
@@ -125,6 +127,9 @@ for sh in zsh fish; do
 	same $sh "/mnt/ck " umount /mnt/
 	same $sh "--data " fsck --d
 	same $sh "model/ " ls "$ck" m
+	same $sh "model/ " map "$ck" m
+	same $sh "model/ " stat --sort rms --json "$ck" m
+	same $sh "dcp-st@ dcp@ " plan "$ck" d
 done
 
 echo "1..$n"

@@ -59,6 +59,19 @@ like "map draws a tensor that all ranks share equally" "$said" \
     "*$full$full$full$full *1776 model/tok_embeddings.weight*" ||
     diag "$said"
 like "map marks ranks that have nothing of a tensor" "$said" "*$none*"
+ok "map of a directory succeeds" "$OPTIMFS" map "$four" /optim/state/norm.bias/
+is "map of a directory prints the tensors in it, with their paths" \
+    "$(awk 'NR > 1 { print $3 }' "$scratch/out" | tr '\n' ' ')" \
+    'optim/state/norm.bias/exp_avg optim/state/norm.bias/exp_avg_sq '
+ok "map --json of a tensor succeeds" "$OPTIMFS" map --json "$four" model/rope
+like "map --json of a tensor prints its object" "$(cat "$scratch/out")" \
+    '{"schema": "optimfs.map", "v": 1, "path": "model/rope", *, "parts": ??0, 1, 48, 0???'
+is "map of a tensor prints nothing else" "$(wc -l <"$scratch/out")" 1
+status "map of text exits with 2" 2 "$OPTIMFS" map "$four" optim/state/norm.bias/step
+like "OFS011 says that text has no parts" "$(cat "$scratch/err")" \
+    '*OFS011 optim/state/norm.bias/step: is no tensor, so it has no parts'
+status "map of a path that does not exist exits with 3" 3 "$OPTIMFS" map "$four" modle
+like "map suggests the nearest path" "$(cat "$scratch/err")" "*did you mean 'model'?*"
 status "map of a file without ranks exits with 3" 3 "$OPTIMFS" map \
     "$TOP_SRCDIR/tests/data/numpy/state.npz"
 like "OFS013 says why there is no map" "$(cat "$scratch/err")" \
