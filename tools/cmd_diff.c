@@ -267,12 +267,12 @@ static int same_attribute(struct diff *d, const char *path, uint64_t a,
 }
 
 /* Is the difference within the tolerance, relative to the greater number? */
-static bool within(const struct diff *d, double x, double y)
+static bool within(const struct diff *d, long double x, long double y)
 {
-	double most = fmax(fabs(x), fabs(y));
+	long double most = fmaxl(fabsl(x), fabsl(y));
 
 	return x == y ||
-	    (isfinite(most) && fabs(x - y) <= d->atol + d->rtol * most);
+	    (isfinite(most) && fabsl(x - y) <= d->atol + d->rtol * most);
 }
 
 /* Shows the progress in the current file. */
@@ -306,19 +306,20 @@ static int same_bytes(struct diff *d, struct optimfs_file *a,
 	return 0;
 }
 
-/* Compares texts that are numbers by value. */
+/* Compares texts that are numbers by value. A long double has every integer of
+ * 64 bits. */
 static bool close_texts(const struct diff *d, uint64_t n, uint64_t m)
 {
 	char x[64], y[64], *end_x, *end_y;
-	double a, b;
+	long double a, b;
 
 	if ((d->rtol <= 0 && d->atol <= 0) || n >= sizeof(x) || m >= sizeof(y))
 		return false;
 	memcpy(x, d->buf_a, n);
 	memcpy(y, d->buf_b, m);
 	x[n] = y[m] = '\0';
-	a = strtod(x, &end_x);
-	b = strtod(y, &end_y);
+	a = strtold(x, &end_x);
+	b = strtold(y, &end_y);
 	return end_x != x && end_y != y && *end_x == '\n' && *end_y == '\n' &&
 	    within(d, a, b);
 }

@@ -30,13 +30,10 @@ struct compare {
 	struct optimfs_error why;
 };
 
-/* Is the difference within the tolerance, relative to the greater number? */
-static bool within(const struct compare *c, double x, double y)
+/* Is a difference within the tolerance, relative to the greater number? */
+static bool within(const struct compare *c, double off, double most)
 {
-	double most = fmax(fabs(x), fabs(y));
-
-	return x == y ||
-	    (isfinite(most) && fabs(x - y) <= c->atol + c->rtol * most);
+	return off == 0 || (isfinite(most) && off <= c->atol + c->rtol * most);
 }
 
 /* Measures one number of an element whose bytes differ. */
@@ -44,7 +41,8 @@ static bool measure_one(const struct compare *c, const uint8_t *p,
     const uint8_t *q, double x, double y, uint64_t element,
     struct optimfs_comparison *m)
 {
-	double off = fabs(x - y), most = fmax(fabs(x), fabs(y));
+	double off = ofs_distance(c->type, p, q, x, y);
+	double most = fmax(fabs(x), fabs(y));
 	uint64_t ulps = ofs_ulps(c->type, p, q);
 
 	if (isfinite(off) && isfinite(most)) {
@@ -58,7 +56,7 @@ static bool measure_one(const struct compare *c, const uint8_t *p,
 	}
 	if (ulps != UINT64_MAX && (m->ulps == UINT64_MAX || ulps > m->ulps))
 		m->ulps = ulps;
-	return (c->rtol > 0 || c->atol > 0) && within(c, x, y);
+	return (c->rtol > 0 || c->atol > 0) && within(c, off, most);
 }
 
 static void add_sums(double x, double y, struct optimfs_comparison *m)

@@ -208,3 +208,23 @@ uint64_t ofs_ulps(enum ofs_dtype t, const void *p, const void *q)
 	b = place(q, size);
 	return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
 }
+
+static uint64_t word_at(const void *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le64toh(v);
+}
+
+double ofs_distance(enum ofs_dtype t, const void *p, const void *q, double x,
+    double y)
+{
+	uint64_t sign = t == OFS_INT64 ? (uint64_t)1 << 63 : 0, a, b;
+
+	if (t != OFS_INT64 && t != OFS_UINT64)
+		return x == y ? 0 : fabs(x - y);
+	a = word_at(p) ^ sign; /* in the order of the values */
+	b = word_at(q) ^ sign;
+	return (double)(a > b ? a - b : b - a);
+}

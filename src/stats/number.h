@@ -27,5 +27,9 @@ void ofs_to_double(enum ofs_dtype t, const double *codes, const void *p,
 /* The distance in steps of the floating dtype t between the numbers at p and q;
  * UINT64_MAX if one is NaN, and for other dtypes. */
 uint64_t ofs_ulps(enum ofs_dtype t, const void *p, const void *q);
+/* The difference between the numbers at p and q, which are x and y as doubles.
+ * That of integers is exact before it is rounded, also above 2^53. */
+double ofs_distance(enum ofs_dtype t, const void *p, const void *q, double x,
+    double y);
 
 #endif

@@ -100,6 +100,33 @@ status "diff of long texts exits with 1" 1 \
 is "diff prints an infinite value, but no long texts" "$(cat "$scratch/out")" 'extra/lr: 1.0 -> Infinity
 extra/text: the value differs'
 
+# Integers that are equal as doubles.
+python3 - "$scratch" <<'END'
+import json, struct, sys
+for name, x in ("even", 2**53), ("odd", 2**53 + 1):
+    header = json.dumps(
+        {"i": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]},
+         "u": {"dtype": "U64", "shape": [1], "data_offsets": [8, 16]}}).encode()
+    with open("%s/%s.safetensors" % (sys.argv[1], name), "wb") as f:
+        f.write(struct.pack("<Q", len(header)) + header +
+                struct.pack("<qQ", -x, x + 2**63))
+END
+status "diff --atol 0.5 rejects a difference of 1 of large integers" 1 \
+    "$OPTIMFS" diff --atol 0.5 "$scratch/even.safetensors" "$scratch/odd.safetensors"
+is "diff prints that difference of int64 and uint64" \
+    "$(grep -c 'by up to 1 ' "$scratch/out")" 2
+ok "diff --atol 1 accepts a difference of 1 of large integers" \
+    "$OPTIMFS" diff --atol 1 "$scratch/even.safetensors" "$scratch/odd.safetensors"
+python3 - "$scratch" <<'END'
+import pickle, sys, zipfile
+for name, x in ("seed", 2**53), ("other", 2**53 + 1):
+    with zipfile.ZipFile("%s/%s.pt" % (sys.argv[1], name), "w") as z:
+        z.writestr("archive/data.pkl", pickle.dumps({"seed": x}, 2))
+        z.writestr("archive/version", "3\n")
+END
+status "diff --atol 0.5 rejects a difference of 1 of large integer values" 1 \
+    "$OPTIMFS" diff --atol 0.5 "$scratch/seed.pt" "$scratch/other.pt"
+
 # A missing file does not hide differences in other files.
 cp -r "$scratch/new" "$scratch/lost"
 rm "$scratch/lost/__3_0.distcp"
