@@ -40,6 +40,7 @@ struct server {
 	struct ofs_loop *loop;
 	struct ofs_quit *quit;
 	struct ofs_sandbox *sandbox; /* NULL: none */
+	unsigned threads;            /* that serve requests */
 	pthread_t publisher;
 	bool publishing;
 	bool served;                     /* requests were answered */
@@ -291,8 +292,10 @@ static void set_readahead(const struct server *s, dev_t dev)
 	close(fd);
 }
 
-static void set_info(struct server *s)
+/* The options of the mount as JSON, malloc'ed. */
+static char *info(void *ctx)
 {
+	struct server *s = ctx;
 	struct ofs_buf b = { 0 };
 	struct ofs_json_writer w = { &b, "", false };
 
@@ -301,13 +304,13 @@ static void set_info(struct server *s)
 	ofs_json_put_bool(&w, "passthrough",
 	    ofs_passthrough_available(&s->session.pt));
 	ofs_json_put_bool(&w, "sandbox", s->sandbox != NULL);
-	ofs_json_put_u64(&w, "threads", nthreads(s->v->options));
+	ofs_json_put_u64(&w, "threads", s->threads);
 	ofs_mount_options_json(s->v->options, &w);
 	ofs_json_close(&w, '}');
 	ofs_buf_putc(&b, '\0');
-	if (!b.bad)
-		optimfs_set_mount_info(s->session.fs, (const char *)b.data);
-	ofs_buf_fini(&b);
+	if (b.bad)
+		ofs_buf_fini(&b);
+	return (char *)b.data;
 }
 
 /* The mount is ready when it answers: queries it while the other threads
@@ -339,7 +342,6 @@ static void *publish(void *arg)
 				ofs_log("%s", err.text);
 		}
 	}
-	set_info(s);
 	ofs_log_keep(false);
 	if (s->news != NULL && s->news[0] != '\0')
 		ofs_tool_say("%s: %s", s->watched ? "mounted" : s->v->source,
@@ -424,7 +426,7 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 		.ctx = s,
 	};
 	const struct ofs_loop_config loop = {
-		.threads = nthreads(m),
+		.threads = s->threads,
 		.max = m->single ? 1 : OFS_MAX_THREADS,
 		.begin = enter_sandbox,
 		.ctx = s,
@@ -521,6 +523,7 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	s->session.rw = v->options->open.rw;
 	s->session.changes = v->options->open.rw;
 	s->session.timeout = v->options->timeout;
+	s->threads = nthreads(v->options);
 	pthread_mutex_init(&s->session.lock, NULL);
 	ofs_passthrough_init(&s->session.pt);
 	raise_limits();
@@ -530,6 +533,7 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	if (make_sandbox(s, err) == -1 ||
 	    in_sandbox(s, open_checkpoint, err) == -1)
 		goto out;
+	optimfs_set_mount_info(s->session.fs, info, s);
 	optimfs_set_stats(s->session.fs, stats, &s->session);
 	ofs_quit_block();
 	if (mount_session(s, err) == -1)

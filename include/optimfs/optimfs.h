@@ -323,9 +323,10 @@ enum optimfs_summary_form {
 char *optimfs_summary(struct optimfs *fs, const char *path,
     enum optimfs_summary_form form, struct optimfs_error *err);
 
-/* Options that the mount adds to .optimfs/info.json ("mount": {...}), as one
- * JSON object's text; copied. */
-int optimfs_set_mount_info(struct optimfs *fs, const char *json);
+/* What the mount adds to .optimfs/info.json ("mount": {...}): one JSON object's
+ * text, malloc'ed by fn and freed here; called at each open of that file. */
+void optimfs_set_mount_info(struct optimfs *fs, char *(*fn)(void *ctx),
+    void *ctx);
 /* Further lines for .optimfs/stats, "name value\n" each, malloc'ed by fn and
  * freed here; called at each open of that file. */
 void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx);

@@ -157,7 +157,6 @@ void optimfs_close(struct optimfs *fs)
 	ofs_failures_fini(&fs->failures);
 	for (size_t i = 0; i < sizeof(fs->names) / sizeof(*fs->names); i++)
 		free(fs->names[i]);
-	free(fs->mount_info);
 	free(fs->source);
 	free(fs->real);
 	pthread_mutex_destroy(&fs->lock);
@@ -187,17 +186,13 @@ int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
 	return ret;
 }
 
-int optimfs_set_mount_info(struct optimfs *fs, const char *json)
+void optimfs_set_mount_info(struct optimfs *fs, char *(*fn)(void *ctx),
+    void *ctx)
 {
-	char *copy = strdup(json);
-
-	if (copy == NULL)
-		return -1;
 	pthread_mutex_lock(&fs->lock);
-	free(fs->mount_info);
-	fs->mount_info = copy;
+	fs->mount_info = fn;
+	fs->mount_info_ctx = ctx;
 	pthread_mutex_unlock(&fs->lock);
-	return 0;
 }
 
 void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx)

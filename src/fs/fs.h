@@ -198,7 +198,8 @@ struct optimfs {
 	struct ofs_failures failures;
 	_Atomic uint64_t opens, reads, read_bytes;
 
-	char *mount_info;
+	char *(*mount_info)(void *ctx);
+	void *mount_info_ctx;
 	char *(*stats)(void *ctx);
 	void *stats_ctx;
 	struct optimfs_watch watch;

@@ -4,6 +4,7 @@
 
 #include "fs/info.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -180,10 +181,22 @@ static void put_options(struct ofs_snapshot *snap, struct ofs_json_writer *w)
 	ofs_json_put_bool(w, "strict", o->strict);
 	ofs_json_put_bool(w, "follow", o->follow);
 	close_line(w);
+}
+
+/* Adds what the mount says of itself, if there is one. */
+static void put_mount(struct ofs_snapshot *snap, struct ofs_json_writer *w)
+{
+	char *(*fn)(void *ctx), *json;
+	void *ctx;
+
 	pthread_mutex_lock(&snap->fs->lock);
-	if (snap->fs->mount_info != NULL)
-		ofs_json_put_raw(w, "mount", snap->fs->mount_info);
+	fn = snap->fs->mount_info;
+	ctx = snap->fs->mount_info_ctx;
 	pthread_mutex_unlock(&snap->fs->lock);
+	json = fn == NULL ? NULL : fn(ctx);
+	if (json != NULL)
+		ofs_json_put_raw(w, "mount", json);
+	free(json);
 }
 
 void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out)
@@ -197,5 +210,6 @@ void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out)
 	put_counts(snap, &c, &w);
 	put_layouts(snap, &c, &w);
 	put_options(snap, &w);
+	put_mount(snap, &w);
 	ofs_buf_puts(out, "\n}\n");
 }

@@ -49,9 +49,10 @@ struct optimfs {
 	char *root;
 	struct fake_node *node; /* number 1 is the root; 0 unused */
 	uint64_t n, cap;
-	pthread_mutex_t lock; /* guards inexact, info, errors and stats */
-	char *info;
+	pthread_mutex_t lock; /* guards inexact, errors and stats */
 	char errors[4096];
+	char *(*info)(void *ctx);
+	void *info_ctx;
 	char *(*stats)(void *ctx);
 	void *stats_ctx;
 };
@@ -205,7 +206,6 @@ void optimfs_close(struct optimfs *fs)
 	}
 	free(fs->node);
 	free(fs->root);
-	free(fs->info);
 	pthread_mutex_destroy(&fs->lock);
 	free(fs);
 }
@@ -329,7 +329,7 @@ static char *virtual_text(struct optimfs *fs, const char *path)
 	if (strcmp(path, ".optimfs/errors") == 0)
 		text = strdup(fs->errors);
 	else if (strcmp(path, ".optimfs/info.json") == 0)
-		text = strdup(fs->info != NULL ? fs->info : "{}");
+		text = fs->info != NULL ? fs->info(fs->info_ctx) : strdup("{}");
 	else if (strcmp(path, ".optimfs/stats") == 0)
 		text =
 		    fs->stats != NULL ? fs->stats(fs->stats_ctx) : strdup("");
@@ -674,13 +674,11 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 	return 0;
 }
 
-int optimfs_set_mount_info(struct optimfs *fs, const char *json)
+void optimfs_set_mount_info(struct optimfs *fs, char *(*fn)(void *ctx),
+    void *ctx)
 {
-	pthread_mutex_lock(&fs->lock);
-	free(fs->info);
-	fs->info = strdup(json);
-	pthread_mutex_unlock(&fs->lock);
-	return 0;
+	fs->info = fn;
+	fs->info_ctx = ctx;
 }
 
 void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx)

@@ -69,9 +69,17 @@ static void tables(void)
 	    (const char *const[]){ s.h.dir, "tensors.tsv", NULL });
 }
 
+static char *mount_info(void *ctx)
+{
+	return strdup(ctx);
+}
+
 static void info(void)
 {
-	optimfs_set_mount_info(s.fs, "{\"direct\": true}");
+	static char first[] = "{\"direct\": true}";
+	static char second[] = "{\"direct\": false}";
+
+	optimfs_set_mount_info(s.fs, mount_info, first);
 	holds(".optimfs/info.json",
 	    (const char *const[]){ "\"optimfs\": \"", "\"format\": \"sample\"",
 		"\"writer\": null", "\"world_size\": 3", "\"tensors\": 10",
@@ -80,6 +88,9 @@ static void info(void)
 		"\"damaged\": 1", "\"logical\": 136", "\"complex64\": 1",
 		"\"strict\": false", "\"mount\": {\"direct\": true}", "}\n",
 		NULL });
+	optimfs_set_mount_info(s.fs, mount_info, second);
+	holds(".optimfs/info.json",
+	    (const char *const[]){ "\"mount\": {\"direct\": false}", NULL });
 }
 
 static void layouts(void)
