@@ -327,27 +327,33 @@ int pk_build(struct pk_parser *p, uint32_t node, uint32_t state)
 	return pk_place(p, node, state);
 }
 
-/* torch.save writes ('storage', class, key, location, numel, ...), and in old
- * files ('module', class, file, source). */
+/* ('storage', class, key, location, numel[, view]) */
+static bool is_storage(struct pk_parser *p, uint32_t id)
+{
+	size_t n = nargs(p, id);
+
+	return (n == 5 || n == 6) && text_is(p, arg(p, id, 0), "storage") &&
+	    is(p, arg(p, id, 1), OFS_PK_GLOBAL) &&
+	    is(p, arg(p, id, 2), OFS_PK_STR) &&
+	    is(p, arg(p, id, 3), OFS_PK_STR) &&
+	    (is(p, arg(p, id, 4), OFS_PK_INT) ||
+		is(p, arg(p, id, 4), OFS_PK_BIGINT));
+}
+
+/* torch.save writes an id for a storage, and in a legacy stream for the class of
+ * a module, the first time: ('module', class, file, source). This is the
+ * class. */
 int pk_persid(struct pk_parser *p, uint32_t id, uint32_t *out)
 {
 	struct pk_node x = { .kind = OFS_PK_PERSID, .height = 1, .v = { id } };
-	bool ok = false;
 
-	if (is(p, id, OFS_PK_TUPLE) && nargs(p, id) >= 4) {
-		uint32_t class = arg(p, id, 1);
-
-		if (text_is(p, arg(p, id, 0), "storage"))
-			ok = nargs(p, id) >= 5 && nargs(p, id) <= 6 &&
-			    is(p, class, OFS_PK_GLOBAL) &&
-			    is(p, arg(p, id, 2), OFS_PK_STR) &&
-			    is(p, arg(p, id, 3), OFS_PK_STR) &&
-			    (is(p, arg(p, id, 4), OFS_PK_INT) ||
-				is(p, arg(p, id, 4), OFS_PK_BIGINT));
-		else
-			ok = text_is(p, arg(p, id, 0), "module");
+	if (is(p, id, OFS_PK_TUPLE) && nargs(p, id) == 4 &&
+	    text_is(p, arg(p, id, 0), "module") &&
+	    is(p, arg(p, id, 1), OFS_PK_GLOBAL)) {
+		*out = arg(p, id, 1);
+		return 0;
 	}
-	if (!ok)
+	if (!is(p, id, OFS_PK_TUPLE) || !is_storage(p, id))
 		return bad(p, "OFS433", "persistent id is not a storage but",
 		    id);
 	*out = pk_node(p, x);

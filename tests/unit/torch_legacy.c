@@ -19,6 +19,7 @@ struct stream {
 	size_t cut;       /* number of bytes removed from the end */
 	const char *tail;
 	int view; /* storage "9" is a view that begins at element 1 */
+	bool net; /* a module "net" and its class "type" */
 };
 
 static const float a[2] = { 1, 2 };
@@ -63,6 +64,28 @@ static void put_tensor(struct ofs_buf *out, const char *type, const char *key,
 	mk_ops(out, "}tR");
 }
 
+/* The class of a module, as it is written the first time. */
+static void put_module_class(struct ofs_buf *out)
+{
+	mk_ops(out, "(");
+	mk_str(out, "module");
+	mk_global(out, "net", "Net");
+	mk_str(out, "/home/me/net.py");
+	mk_str(out, "class Net(torch.nn.Module):\n    pass\n");
+	mk_ops(out, "tQ");
+}
+
+static void put_net(struct ofs_buf *out)
+{
+	mk_str(out, "net");
+	put_module_class(out);
+	mk_ops(out, ")\x81}");
+	mk_str(out, "training");
+	mk_ops(out, "\x88sb");
+	mk_str(out, "type");
+	put_module_class(out);
+}
+
 /* {"a": two floats in storage "10", "b": three shorts in storage "9"} */
 static void make(struct ofs_buf *out, const struct stream *s)
 {
@@ -88,6 +111,8 @@ static void make(struct ofs_buf *out, const struct stream *s)
 	put_tensor(out, "FloatStorage", "10", 2, 0);
 	mk_str(out, "b");
 	put_tensor(out, "ShortStorage", "9", 3, s->view);
+	if (s->net)
+		put_net(out);
 	mk_ops(out, "u");
 	mk_end(out);
 	mk_begin(out);
@@ -148,6 +173,26 @@ static void good(void)
 	    "a stream with extra bytes at the end is read");
 	ok(mktorch_noted(&m, OFS_NOTE_WARNING, "OFS405"),
 	    "extra bytes at the end of a stream are a warning");
+	mktorch_fini(&m);
+}
+
+/* The class of a module is a persistent id, with the file it is from. */
+static void module(void)
+{
+	struct optimfs_error err;
+	struct mktorch m;
+	uint8_t buf[6];
+
+	if (!is_int(read_stream(&m, &(struct stream){ .net = true }, &err), 0,
+		"a stream with a module is read"))
+		diag("%s", err.text);
+	is_str(mktorch_paths(&m), "T a\nT b\nV net\nV type\n",
+	    "the module of a stream, and its class, are values");
+	is_int(mktorch_bytes(&m, "b", buf, 6, &err), 0,
+	    "a tensor beside a module can be read");
+	is_mem(buf, b, 6, "bytes of a tensor beside a module");
+	ok(!mktorch_noted(&m, OFS_NOTE_WARNING, "OFS421"),
+	    "the class of a module is not taken for a tensor");
 	mktorch_fini(&m);
 }
 
@@ -319,6 +364,7 @@ static void large(void)
 int main(void)
 {
 	good();
+	module();
 	refused();
 	lost();
 	cut();
