@@ -87,7 +87,7 @@ int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 uint16_t ofs_zip_tag(const struct ofs_zip *zip, const struct ofs_zip_record *r);
 /* Read all of a record and check its checksum (EBADMSG, OFS530); a data
  * descriptor must agree with the directory (EBADMSG, OFS515). 1: there is no
- * checksum. */
+ * checksum. A deflated record is left out: reading its elements checks it. */
 int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err);
 

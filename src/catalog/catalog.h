@@ -55,6 +55,7 @@ struct ofs_object {
 	bool missing;     /* did not exist at mount */
 	bool refused;     /* a link or no regular file: opening it fails */
 	bool damaged;     /* not of its format: nothing of it is used */
+	bool flat_zip;    /* an archive for ofs_zip_open_flat */
 	uint64_t size;    /* this and the next four: as of mount */
 	int64_t mtime_ns;
 	uint64_t ino;

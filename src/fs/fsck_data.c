@@ -19,6 +19,7 @@ struct archive {
 	struct ofs_transport *t;
 	struct ofs_extent at;
 	uint64_t size;
+	bool flat;            /* as in struct ofs_object */
 	const uint8_t *bytes; /* the whole archive, or NULL */
 };
 
@@ -44,7 +45,8 @@ static int open_archive(struct ofs_fsck *c, struct archive *a,
 			return -1;
 		a->bytes = c->buf;
 	}
-	return ofs_zip_open(zip, a->size, read_archive, a, err);
+	return a->flat ? ofs_zip_open_flat(zip, a->size, read_archive, a, err)
+		       : ofs_zip_open(zip, a->size, read_archive, a, err);
 }
 
 static void found(struct ofs_fsck *c, const char *path,
@@ -112,14 +114,18 @@ static void verify_object(struct ofs_fsck *c, const struct ofs_extent *at)
 {
 	const struct ofs_object *o = &c->snap->cat->objects[at->object];
 	struct archive a = { .t = c->snap->reader.transport,
-		.at = { .len = o->size, .object = at->object } };
+		.at = { .len = o->size, .object = at->object },
+		.flat = o->flat_zip };
 	struct optimfs_error why;
 	struct ofs_zip zip;
 
 	if (c->object[at->object] & OFS_FSCK_VERIFIED)
 		return;
 	if (open_archive(c, &a, &zip, &why) == -1) {
-		verify_record(c, at);
+		if (a.flat)
+			found(c, o->path, &why);
+		else
+			verify_record(c, at);
 		return;
 	}
 	c->object[at->object] |= OFS_FSCK_VERIFIED;
@@ -145,7 +151,10 @@ static void read_through(struct ofs_fsck *c, const struct ofs_extent *at)
 
 static void verify_extent(struct ofs_fsck *c, const struct ofs_extent *at)
 {
-	if (at->encoding == OFS_TORCH_RECORD)
+	bool stored = at->codec == OFS_PLAIN &&
+	    c->snap->cat->objects[at->object].flat_zip;
+
+	if (at->encoding == OFS_TORCH_RECORD || stored)
 		verify_object(c, at);
 	else if (at->encoding == OFS_TORCH_ITEM)
 		verify_archive(c, at, c->path);

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
+requires python3
 data=$TOP_SRCDIR/tests/data/numpy
 large=$(seq 0 999 | awk '{ for (i = 0; i < 1500; i++) print $1 }' | cksum)
 
@@ -41,6 +42,12 @@ ok "reshard of a compressed archive to safetensors" "$OPTIMFS" reshard --to safe
     "$data/compressed.npz" "$scratch/new"
 is "reshard of a compressed archive: same elements" \
     "$("$OPTIMFS" cat "$scratch/new" model/large | numbers)" "$large"
+status "reshard of an archive with arrays of text and objects is refused" 4 \
+    "$OPTIMFS" reshard --to torch "$data/state.npz" "$scratch/all"
+ok "reshard with drop=opaque leaves such arrays out" \
+    "$OPTIMFS" reshard --to torch,drop=opaque "$data/state.npz" "$scratch/numbers"
+grep -q 'extra/names: left out' "$scratch/err"
+tap_result $? "reshard with drop=opaque names an array of text" || tap_said
 
 ok "info of a compressed archive" "$OPTIMFS" info "$data/compressed.npz"
 has "info: shares of dtypes are neither none nor all" \
@@ -59,4 +66,21 @@ is "cat of another array of a damaged archive" \
     "$("$OPTIMFS" cat "$scratch/hurt.npz" model/both | cksum)" \
     "$("$OPTIMFS" cat "$data/state.npz" model/both | cksum)"
 status "fsck --data finds a damaged array" 1 "$OPTIMFS" fsck --data "$scratch/hurt.npz"
+ok "fsck --data of an archive of np.savez" "$OPTIMFS" fsck --data "$data/state.npz"
+has "fsck --data of an archive of np.savez: no damage" 'no damage found'
+# One bit of an element, which is read in place.
+cp "$data/state.npz" "$scratch/bit.npz" && chmod u+w "$scratch/bit.npz"
+python3 - "$scratch/bit.npz" <<'END'
+import sys, zipfile
+path = sys.argv[1]
+with zipfile.ZipFile(path) as z:
+    r = z.getinfo("model/layers.0.weight.npy")
+b = bytearray(open(path, "rb").read())
+b[r.header_offset + 30 + len(r.filename) + r.file_size] ^= 1
+open(path, "wb").write(b)
+END
+status "fsck --data finds a changed bit of a stored array" 1 \
+    "$OPTIMFS" fsck --data "$scratch/bit.npz"
+is "fsck --data names the stored array once" \
+    "$(grep -c "OFS530 CRC mismatch in 'model/layers.0.weight.npy'" "$scratch/out")" 1
 done_testing

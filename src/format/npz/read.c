@@ -250,6 +250,7 @@ static int read_archive(struct reader *r)
 	if (ofs_zip_open_flat(&zip, r->window.size, ofs_window_read, &r->window,
 		r->err) == -1)
 		return -1;
+	r->cat->objects[r->object].flat_zip = true;
 	ret = add_records(r, &zip);
 	ofs_zip_fini(&zip);
 	return ret;
