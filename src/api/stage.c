@@ -105,10 +105,11 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 {
 	if (ofs_stage_sync(st, err) == -1)
 		return -1;
-	if (b->settled)
-		ofs_coordinator_forget(b->coordinator);
-	else if (b->coordinator == NULL)
-		ofs_publish_forget(ofs_stage_beside(st));
+	if (b->settled && ofs_coordinator_forget(b->coordinator, err) == -1)
+		return -1;
+	if (b->coordinator == NULL &&
+	    ofs_publish_forget(ofs_stage_beside(st), err) == -1)
+		return -1;
 	if (b->done)
 		ofs_writethrough_settle(st, b->template == NULL);
 	return 0;

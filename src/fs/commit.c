@@ -102,11 +102,17 @@ int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
  * still be needed. */
 static void forget(const struct optimfs *fs, bool safe)
 {
+	struct ofs_overlay *e = fs->now->overlay;
+	struct optimfs_error why;
+	int ret = 0;
+
 	if (fs->coordinator == NULL)
-		ofs_publish_forget(
-		    ofs_stage_beside(ofs_overlay_stage(fs->now->overlay)));
+		ret = ofs_publish_forget(ofs_stage_beside(ofs_overlay_stage(e)),
+		    &why);
 	else if (safe)
-		ofs_coordinator_forget(fs->coordinator);
+		ret = ofs_coordinator_forget(fs->coordinator, &why);
+	if (ret == -1)
+		ofs_overlay_stop(e, &why);
 }
 
 int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,

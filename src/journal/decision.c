@@ -75,8 +75,7 @@ int ofs_decision_write(int stage, const char *id, const struct ofs_buf *names,
 	if (ret == -1 || ofs_sys_fsync(stage) == 0)
 		return ret;
 	fail(err);
-	ofs_decision_remove(stage);
-	return ofs_sys_fsync(stage) == 0 ? -1 : 0;
+	return ofs_decision_remove(stage, NULL) == 0 ? -1 : 0;
 }
 
 int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
@@ -111,9 +110,17 @@ int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
 	return ret;
 }
 
-void ofs_decision_remove(int stage)
+int ofs_decision_remove(int stage, struct optimfs_error *err)
 {
-	(void)ofs_sys_unlink(stage, NAME, 0);
+	int ret = ofs_sys_unlink(stage, NAME, 0);
+
+	if (ret == -1 && errno == ENOENT)
+		return 0;
+	if (ret == 0)
+		ret = ofs_sys_fsync(stage);
+	return ret == 0
+	    ? 0
+	    : optimfs_fail(err, errno, "OFS809 the decision of a commit: %m");
 }
 
 void ofs_decision_clean(int stage)

@@ -16,7 +16,8 @@ int ofs_decision_write(int stage, const char *id, const struct ofs_buf *names,
 /* 1: read; 0: there is none, or it is incomplete; then id is "". */
 int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
     struct optimfs_error *err);
-void ofs_decision_remove(int stage);
+/* -1: it may stay (err, OFS809). */
+int ofs_decision_remove(int stage, struct optimfs_error *err);
 /* Removes an unfinished decision. */
 void ofs_decision_clean(int stage);
 

@@ -364,7 +364,7 @@ static void clear_local(struct ofs_publish *p)
 	if (p->moved && !p->published)
 		ofs_publish_take_back(p->dir, &p->plan);
 	if (!p->published)
-		ofs_publish_forget(p->stage);
+		(void)ofs_publish_forget(p->stage, NULL);
 	ofs_publish_clear(p->stage, OFS_PUBLISH_NEW);
 	/* after a failed last sync the old generation stays under its name */
 	if (!p->published || !p->plan.swap)

@@ -89,8 +89,9 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 /* The id in the record, or ""; -1: it cannot be read. */
 int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
     struct optimfs_error *err);
-/* Removes the record of a published commit, once the journal was reset. */
-void ofs_publish_forget(int stage);
+/* Removes the record of a published commit, once the journal was reset, and
+ * makes sure that it does not come back. -1: it stays (err, OFS809). */
+int ofs_publish_forget(int stage, struct optimfs_error *err);
 
 /* Removes the preparations of a commit. */
 void ofs_publish_sweep(int stage);

@@ -30,9 +30,17 @@ void ofs_publish_take_back(int dir, const struct ofs_publish_plan *plan)
 	}
 }
 
-void ofs_publish_forget(int stage)
+int ofs_publish_forget(int stage, struct optimfs_error *err)
 {
-	unlinkat(stage, OFS_PUBLISH_RECORD, 0);
+	int ret = ofs_sys_unlink(stage, OFS_PUBLISH_RECORD, 0);
+
+	if (ret == -1 && errno == ENOENT)
+		return 0;
+	if (ret == 0)
+		ret = ofs_sys_fsync(stage);
+	return ret == 0
+	    ? 0
+	    : optimfs_fail(err, errno, "OFS809 the record of a commit: %m");
 }
 
 /* Was the commit published? The inode number of the renamed file shows it. */
@@ -103,8 +111,7 @@ int ofs_publish_recover(const char *source, int dir, int stage,
 		ret = finish(source, dir, &plan, err);
 	} else if (ret == 1) {
 		ofs_publish_take_back(dir, &plan);
-		ofs_publish_forget(stage);
-		ret = 0;
+		ret = ofs_publish_forget(stage, err);
 	}
 	if (ret != -1)
 		ofs_publish_sweep(stage);
@@ -167,8 +174,7 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 	} else if (ret != -1) {
 		/* a torn record means that nothing was done */
 		ofs_publish_take_back(dir, &p.plan);
-		ofs_publish_forget(stage);
-		ret = 0;
+		ret = ofs_publish_forget(stage, err);
 	}
 	if (ret != -1)
 		ofs_publish_sweep(stage);

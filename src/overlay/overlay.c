@@ -293,11 +293,18 @@ int ofs_overlay_published(struct ofs_overlay *e,
 	ret = unsafe == NULL ? ofs_stage_reset(e->stage, &err) : -1;
 	if (ret == 0)
 		return 0;
-	if (unsafe == NULL)
-		e->reader->log(e->reader_ctx, &err);
 	e->unsafe = unsafe != NULL;
-	stick(e, unsafe == NULL ? &err : unsafe);
+	if (unsafe == NULL)
+		ofs_overlay_stop(e, &err);
+	else
+		stick(e, unsafe);
 	return -1;
+}
+
+void ofs_overlay_stop(struct ofs_overlay *e, const struct optimfs_error *why)
+{
+	e->reader->log(e->reader_ctx, why);
+	stick(e, why);
 }
 
 int ofs_overlay_abort(struct ofs_overlay *e, struct optimfs_error *err)

@@ -118,6 +118,10 @@ void ofs_overlay_shut(struct ofs_overlay *overlay);
  * both, and until then every change fails. */
 int ofs_overlay_published(struct ofs_overlay *overlay,
     const struct optimfs_error *unsafe);
+/* The record of the commit could not be removed. The next mount would take
+ * whatever is staged for published, so every change fails until then. */
+void ofs_overlay_stop(struct ofs_overlay *overlay,
+    const struct optimfs_error *why);
 /* Fails with the first problem and the number of problems. */
 int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err);
 /* The stage, for progress messages and for new/. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -210,18 +211,18 @@ static int render_anew(struct committing *c, struct ofs_overrides *values,
 		.to = c->template.layout,
 		.watch = { .progress = follow, .ctx = c },
 	};
-	char *path;
+	char *place, *path;
 	int ret;
 
 	ofs_publish_clear(c->stage, FILLED);
 	ofs_publish_clear(c->stage, "." FILLED ".optimfs");
-	path = ofs_stage_place(ofs_writethrough_destination(c->e), err);
-	if (path == NULL)
+	place = ofs_stage_place(ofs_writethrough_destination(c->e), err);
+	if (place == NULL)
 		return -1;
-	path = realloc(path, strlen(path) + sizeof("/" FILLED));
-	if (path == NULL)
+	ret = asprintf(&path, "%s/" FILLED, place);
+	free(place);
+	if (ret == -1)
 		return ofs_no_memory(err);
-	strcat(path, "/" FILLED);
 	ofs_views_override(c->fs->now, &values->base);
 	ret = optimfs_reshard(c->fs, path, &how, err);
 	ofs_views_override(c->fs->now, NULL);
@@ -308,10 +309,13 @@ static int give_to_participants(struct committing *c, const char *from,
 static int seal_participants(struct committing *c, int ret,
     struct optimfs_error *err)
 {
+	struct optimfs_error why;
+
 	if (ret == 1) {
 		(void)ofs_overlay_published(c->e, err);
 	} else if (ofs_overlay_published(c->e, NULL) == 0) {
-		ofs_coordinator_forget(c->fs->coordinator);
+		if (ofs_coordinator_forget(c->fs->coordinator, &why) == -1)
+			ofs_overlay_stop(c->e, &why);
 		ofs_writethrough_settle(c->e->stage, true);
 	}
 	return ret;

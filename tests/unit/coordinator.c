@@ -224,7 +224,7 @@ static int publish(struct job *j, struct ofs_coordinator *c, int stage)
 		ret = ofs_publish_commit(p, &j->err);
 	ofs_publish_free(p);
 	if (ret == 0)
-		ofs_coordinator_forget(c);
+		(void)ofs_coordinator_forget(c, NULL);
 	return ret;
 }
 
@@ -445,6 +445,36 @@ static void test_kills(const struct scenario *s)
 	    "%s: old or new after a kill at each of %d calls", s->name, points);
 }
 
+/* The records of all directories are removed for good before the decision is,
+ * because a record without a decision is reverted. */
+static char order[4096];
+
+static int note_call(const char *call)
+{
+	if (strlen(order) + strlen(call) + 2 < sizeof(order)) {
+		strcat(order, call);
+		strcat(order, " ");
+	}
+	return 0;
+}
+
+static void test_forgets(const struct scenario *s)
+{
+	static const char want[] = "unlink fsync unlink fsync unlink fsync "
+				   "unlink fsync ";
+	struct job j = { .s = s, .publish = true };
+
+	fresh(s);
+	order[0] = '\0';
+	ofs_sys_fault = note_call;
+	run_job(&j);
+	ofs_sys_fault = NULL;
+	ok(strlen(order) > strlen(want) &&
+		strcmp(order + strlen(order) - strlen(want), want) == 0,
+	    "%s: each record is removed and synced, the decision last (%s)",
+	    s->name, order);
+}
+
 /* Other writers. */
 
 static void test_locked(void)
@@ -580,7 +610,8 @@ static void test_single(void)
 	if (!ok(ofs_publish_recover(path, dir, b.dir, &err) != -1,
 		"a mount of the directory finishes its commit"))
 		diag("%s", err.text);
-	ofs_publish_forget(b.dir);
+	is_int(ofs_publish_forget(b.dir, &err), 0,
+	    "the record of the finished commit is removed");
 	ofs_beside_drop(&b);
 	close(dir);
 	if (!is_int(settle(s, &err), 0,
@@ -629,6 +660,7 @@ int main(void)
 			test_faults(&scenarios[i], "the death of a rank");
 		gone = 0;
 		test_kills(&scenarios[i]);
+		test_forgets(&scenarios[i]);
 	}
 	test_locked();
 	test_alone();

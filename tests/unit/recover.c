@@ -13,6 +13,7 @@
 
 #include "optimfs/optimfs.h"
 
+#include "base/sys.h"
 #include "fs/fs.h"
 #include "journal/stage.h"
 #include "overlay/overlay_impl.h"
@@ -352,6 +353,51 @@ static void stale(void)
 	optimfs_close(fs);
 }
 
+static int unlinks, unlink_at;
+
+static int fail_unlink(const char *call)
+{
+	return strcmp(call, "unlink") == 0 && ++unlinks == unlink_at ? EIO : 0;
+}
+
+/* Commits; call number at to unlink fails. Returns the number of these calls. */
+static int commit_failing(struct optimfs *fs, int at)
+{
+	unlinks = 0;
+	unlink_at = at;
+	ofs_sys_fault = fail_unlink;
+	if (optimfs_commit(fs, NULL, NULL, &err) != 0)
+		bail_out("commit: %s", err.text);
+	ofs_sys_fault = NULL;
+	return unlinks;
+}
+
+/* The last file that a commit removes is its record. A mount that finds it
+ * takes all staged changes for published. */
+static void record_stays(void)
+{
+	struct optimfs *fs = begin();
+	int last;
+
+	put(fs, TENSOR, 1);
+	last = commit_failing(fs, 0);
+	optimfs_close(fs);
+	fs = begin();
+	put(fs, TENSOR, 1);
+	commit_failing(fs, last);
+	is_int(put(fs, TENSOR, 2), -1,
+	    "nothing can be written when the record of a commit stays");
+	is_error(err, EIO, "OFS809",
+	    "a write when the record of a commit stays fails with OFS809");
+	optimfs_close(fs);
+	fs = open_rw(OPTIMFS_RECOVER_NO);
+	if (!ok(fs != NULL, "the next mount removes the record of the commit"))
+		bail_out("%s", err.text);
+	is_int(put(fs, TENSOR, 2), 0,
+	    "the mount that removed the record can be written to");
+	optimfs_close(fs);
+}
+
 int main(void)
 {
 	snprintf(top, sizeof(top), "/tmp/optimfs-recover-XXXXXX");
@@ -364,6 +410,7 @@ int main(void)
 	journals();
 	mistakes();
 	stale();
+	record_stays();
 	progress();
 	shell("rm -r \"$PWD\"");
 	return done_testing();

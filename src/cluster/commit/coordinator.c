@@ -288,15 +288,15 @@ int ofs_coordinator_recover(struct ofs_coordinator *s,
 }
 
 /* Participants first: a record without a decision would be reverted. */
-void ofs_coordinator_forget(struct ofs_coordinator *s)
+int ofs_coordinator_forget(struct ofs_coordinator *s, struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
-	bool all = true;
+	int ret = 0;
 
 	ofs_coordinator_request(s, OFS_PARTICIPANT_FORGET, &b);
 	for (uint32_t i = 0; i < s->n; i++)
-		all &= ofs_coordinator_ask(s, i, &b, NULL, 0, NULL) == 0;
+		if (ofs_coordinator_ask(s, i, &b, NULL, 0, err) == -1)
+			ret = -1;
 	ofs_buf_fini(&b);
-	if (all)
-		ofs_decision_remove(s->stage);
+	return ret == -1 ? -1 : ofs_decision_remove(s->stage, err);
 }

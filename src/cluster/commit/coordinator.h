@@ -56,7 +56,8 @@ bool ofs_coordinator_have(const struct ofs_coordinator *s, const char *rel);
 struct ofs_publish *ofs_publish_begin_all(struct ofs_coordinator *s, int stage,
     struct optimfs_error *err);
 /* Called when the journal of a published commit is empty: removes the record of
- * the decision. */
-void ofs_coordinator_forget(struct ofs_coordinator *s);
+ * the decision. -1: it stays. */
+int ofs_coordinator_forget(struct ofs_coordinator *s,
+    struct optimfs_error *err);
 
 #endif

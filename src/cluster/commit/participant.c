@@ -348,12 +348,12 @@ int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
 }
 
 /* Removes the record last: until then it shows that everything was done. */
-static void forget(struct ofs_participant *k)
+static int forget(struct ofs_participant *k, struct optimfs_error *err)
 {
 	ofs_publish_leave(k->p);
 	end(k);
 	ofs_publish_sweep(k->stage);
-	ofs_publish_forget(k->stage);
+	return ofs_publish_forget(k->stage, err);
 }
 
 static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
@@ -374,8 +374,7 @@ static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
 		let_go(k, true);
 		return 0;
 	case OFS_PARTICIPANT_FORGET:
-		forget(k);
-		return 0;
+		return forget(k, err);
 	default:
 		return malformed(err);
 	}
