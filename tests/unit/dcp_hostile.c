@@ -793,6 +793,25 @@ static void wrong_pickles(void)
 	}
 }
 
+/* Two threads find a fault each. */
+static void two_faults(void)
+{
+	struct optimfs_error err = { 0 };
+	struct reader r;
+	struct base b;
+
+	base_init(&b);
+	b.index.twice_meta = true;
+	b.index.twice_storage = true;
+	base_write(&b);
+	ok(open_dir(&r, b.dir, NULL, &err) == -1 &&
+		strstr(err.text, ".metadata: duplicate key") != NULL &&
+		strstr(err.text, "in storage_data") != NULL,
+	    "P35: of an index with both tables twice, storage_data is named");
+	reader_close(&r);
+	base_fini(&b);
+}
+
 static void limits(void)
 {
 	struct optimfs_options opt = { .max_metadata = 100 };
@@ -1123,6 +1142,7 @@ int main(void)
 	entries_of_unknown_kind();
 	without_index();
 	wrong_pickles();
+	two_faults();
 	limits();
 	truncated();
 	flipped();

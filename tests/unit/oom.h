@@ -3,12 +3,14 @@
 #ifndef OOM_H
 #define OOM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 /* For test programs that are linked with --wrap for the four functions below.
- * Call number left of the allocator fails, counted from now; -1: none. */
-static long left = -1;
+ * Call number left of the allocator fails, counted from now, in any thread; -1:
+ * none. */
+static atomic_long left = -1;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -21,7 +23,7 @@ void *__wrap_reallocarray(void *p, size_t n, size_t size);
 
 static bool fails(void)
 {
-	return left > 0 && --left == 0;
+	return left > 0 && atomic_fetch_sub(&left, 1) == 1;
 }
 
 void *__wrap_malloc(size_t n)

@@ -40,7 +40,9 @@ char *ofs_dcp_join(const char *a, const char *b);
 struct ofs_dcp_key {
 	uint32_t index, pair; /* index number, and pair of its keys */
 	uint32_t next, last;  /* OFS_NONE: none; only the first key has last */
-	uint32_t plan;        /* pair of planner_data; OFS_NONE */
+	uint32_t path;        /* of the catalog; OFS_NONE: not yet known */
+	/* Should the parts of its value be separate files? */
+	bool structural;
 	/* another note explains why some of its items are not used */
 	bool told;
 };
@@ -101,7 +103,7 @@ struct ofs_dcp {
 };
 
 /* keys.c */
-/* Add an entry for every key. */
+/* Read the items of all indexes, and add an entry for every key. */
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err);
 /* ref OFS_NONE: adding it failed; err is filled, and the result is -1. */
 int ofs_dcp_add_entry(struct ofs_dcp *d, uint32_t path, uint32_t ref,
@@ -114,7 +116,7 @@ uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key);
 
 /* tensor.c */
 int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
-    struct ofs_str name, uint32_t path, struct optimfs_error *err);
+    struct ofs_str name, struct optimfs_error *err);
 
 /* location.c */
 /* *at = the extent of a place; if it is unusable, why->code is not 0. -1: the

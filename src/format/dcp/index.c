@@ -208,11 +208,10 @@ static int add_item(struct ofs_dcp_index *index, uint32_t pair, uint32_t hash,
 							 : ofs_no_memory(err);
 }
 
-static int read_storage(struct ofs_dcp_index *index, struct optimfs_error *err)
+int ofs_dcp_index_items(struct ofs_dcp_index *index, struct optimfs_error *err)
 {
 	uint32_t hash = 0, next = 0;
 
-	index->nitems = ofs_pk_len(index->doc, index->storage);
 	index->item =
 	    malloc(((size_t)index->nitems + 1) * sizeof(*index->item));
 	if (index->item == NULL ||
@@ -296,6 +295,7 @@ static int find_parts(struct ofs_dcp_index *index, struct optimfs_error *err)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS442 Metadata without storage_data: the index of a "
 		    "save that never wrote its data");
+	index->nitems = ofs_pk_len(doc, index->storage);
 	planner = ofs_pk_attr(doc, root, "planner_data");
 	if (!is_none(doc, planner)) {
 		if (ofs_pk_kind(doc, planner) == OFS_PK_DICT)
@@ -316,7 +316,7 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
 	index->doc = ofs_pickle_parse(bytes, len, true, &limits, NULL, err);
 	if (index->doc == NULL)
 		return -1;
-	if (find_parts(index, err) == 0 && read_storage(index, err) == 0)
+	if (find_parts(index, err) == 0)
 		return 0;
 	ofs_dcp_index_fini(index);
 	return -1;

@@ -56,10 +56,14 @@ struct ofs_dcp_dims {
 	uint8_t n;
 };
 
-/* Parse an index. The bytes become the index's, on failure too. Faults of the
- * whole structure are EUCLEAN, OFS416 to OFS442 (docs/errors.md). */
+/* Parse an index, without its items. The bytes become the index's, on failure
+ * too. Faults of the whole structure are EUCLEAN, OFS416 to OFS442
+ * (docs/errors.md). */
 int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
     uint64_t len, uint64_t memory, struct optimfs_error *err);
+/* Read the items, which the functions below need. Other threads may read the
+ * graph meanwhile. Fails as above. */
+int ofs_dcp_index_items(struct ofs_dcp_index *index, struct optimfs_error *err);
 void ofs_dcp_index_fini(struct ofs_dcp_index *index);
 
 /* As ofs_map_prefetch: the item will be looked up soon. The nodes may be of any

@@ -316,8 +316,9 @@ static int check_same(struct ofs_dcp *d, struct building *b,
 }
 
 int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
-    struct ofs_str name, uint32_t path, struct optimfs_error *err)
+    struct ofs_str name, struct optimfs_error *err)
 {
+	uint32_t path = key->path;
 	struct building b = {
 		.name = name,
 		.at = &d->index[key->index],

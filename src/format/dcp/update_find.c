@@ -162,7 +162,8 @@ int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err)
 		d->c->job->options->parse_mem, err) == -1)
 		return -1;
 	d->open = true;
-	return sort_all(d, err);
+	return ofs_dcp_index_items(&d->index, err) == -1 ? -1
+							 : sort_all(d, err);
 }
 
 void ofs_dcp_commit_close(struct ofs_dcp_commit *d)
