@@ -70,6 +70,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	how.recursive = (c.flags & OFS_RECURSIVE) != 0;
 	if (c.job.group == NULL)
 		ofs_interrupt_catch();
+	else
+		ofs_command_watch_ranks(&c);
 	ret = measure(&c, &err);
 	if (ret == 0)
 		ret =
@@ -77,8 +79,6 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ofs_command_end(&c, ret == 0);
 	if (ret == -1)
 		copying.status = failed(&c, &err);
-	else if (how.recursive)
-		ofs_command_tell(&c);
 	ofs_command_fini(&c);
 	return copying.status;
 }

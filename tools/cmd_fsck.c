@@ -23,7 +23,7 @@ struct reason {
 struct report {
 	bool json;
 	uint64_t errors, warnings; /* printed */
-	uint64_t closed; /* of the errors: no permission to read */
+	uint64_t closed;           /* of the errors: no permission to read */
 	bool unread; /* something is unreadable, but not damaged */
 	struct reason *reason;
 	size_t nreasons, cap;
@@ -179,6 +179,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (c.job.group == NULL) {
 		watch = ofs_command_watch(&c);
 		optimfs_watch(c.fs, &watch);
+	} else {
+		ofs_command_watch_ranks(&c);
 	}
 	ret = optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
 	    &err);
@@ -194,7 +196,6 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 			    c.checkpoint, verdict(&r), r.errors,
 			    r.errors == 1 ? "" : "s", r.warnings,
 			    r.warnings == 1 ? "" : "s");
-		ofs_command_tell(&c);
 	}
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

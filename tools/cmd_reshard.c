@@ -33,6 +33,13 @@ static void progress(void *ctx, uint64_t done, uint64_t total, const char *file)
 	ofs_progress_show(&t->c->progress, done, total, file);
 }
 
+static void did(void *ctx, int rank, uint64_t files, uint64_t bytes)
+{
+	struct task *t = ctx;
+
+	ofs_command_tell_work(t->c, rank, files, bytes);
+}
+
 static void kept(void *ctx, const char *stage)
 {
 	struct task *t = ctx;
@@ -89,6 +96,7 @@ static int reshard(struct ofs_command *c, struct optimfs_reshard *how)
 	how->watch.progress = progress;
 	how->watch.ctx = &t;
 	how->watch.say = say;
+	how->watch.did = did;
 	how->kept = kept;
 	how->ctx = &t;
 	ret = optimfs_reshard(c->fs, dir, how, &err);
@@ -96,7 +104,6 @@ static int reshard(struct ofs_command *c, struct optimfs_reshard *how)
 	if (ret == -1)
 		return fail(&t, &err);
 	free(t.kept);
-	ofs_command_tell(c);
 	if ((c->flags & OFS_JSON) != 0 && ofs_job_is_first(&c->job))
 		ofs_print_made(dir, c->to, ret == 0);
 	else if (ret == 0)

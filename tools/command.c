@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -386,12 +387,6 @@ int ofs_command_fail_layout(const struct ofs_command *c,
 	return err->number == 771 ? OFS_EXIT_USAGE : status;
 }
 
-void ofs_command_tell(const struct ofs_command *c)
-{
-	if ((c->flags & OFS_VERBOSE) != 0)
-		ofs_job_report(&c->job);
-}
-
 static int try_name(void *ctx, const struct optimfs_dirent *e)
 {
 	ofs_nearest_try(ctx, e->name);
@@ -559,6 +554,28 @@ struct optimfs_watch ofs_command_watch(struct ofs_command *c)
 	return (struct optimfs_watch){
 		.progress = follow, .stop = ofs_interrupted, .ctx = c
 	};
+}
+
+void ofs_command_tell_work(struct ofs_command *c, int rank, uint64_t files,
+    uint64_t bytes)
+{
+	if ((c->flags & OFS_VERBOSE) == 0)
+		return;
+	ofs_progress_break(&c->progress);
+	ofs_tool_say("rank %d (%s): %" PRIu64 " files, %" PRIu64 " bytes", rank,
+	    optimfs_group_host(c->job.group, rank), files, bytes);
+}
+
+static void tell_work(void *ctx, int rank, uint64_t files, uint64_t bytes)
+{
+	ofs_command_tell_work(ctx, rank, files, bytes);
+}
+
+void ofs_command_watch_ranks(struct ofs_command *c)
+{
+	struct optimfs_watch watch = { .did = tell_work, .ctx = c };
+
+	optimfs_watch(c->fs, &watch);
 }
 
 /* "dcp@N, torch or zero3@N" */

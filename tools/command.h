@@ -81,14 +81,16 @@ int ofs_command_fail(const struct ofs_command *c,
 /* As above, for commands with a layout: an unknown layout is a usage error. */
 int ofs_command_fail_layout(const struct ofs_command *c,
     const struct optimfs_error *err);
-/* With -v, after a shared task: prints the share of each rank. */
-void ofs_command_tell(const struct ofs_command *c);
-
 /* Shows the progress of a long task in c->progress under the name of the verb.
  * ctx is the command. */
 void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total);
 /* As above, interruptible in a single process. */
 struct optimfs_watch ofs_command_watch(struct ofs_command *c);
+/* With -v: prints what a rank did of a shared task. */
+void ofs_command_tell_work(struct ofs_command *c, int rank, uint64_t files,
+    uint64_t bytes);
+/* Lets a task that ranks share print what each did. */
+void ofs_command_watch_ranks(struct ofs_command *c);
 /* Announces that everything at and below a node will be read once by
  * ofs_command_read. With several ranks no progress is shown. */
 int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,

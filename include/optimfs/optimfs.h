@@ -229,9 +229,13 @@ struct optimfs_watch {
 	/* Told what a person should know: that an earlier run continues, that
 	 * a value was copied as it is pickled, or left out. NULL. */
 	void (*say)(void *ctx, const char *text);
+	/* Told by rank 0 when several ranks have shared the work: what each
+	 * did. NULL. */
+	void (*did)(void *ctx, int rank, uint64_t files, uint64_t bytes);
 	void *ctx;
 };
-/* Watch optimfs_fsck with data, and optimfs_mkfs; how is copied. */
+/* Watch optimfs_fsck with data, and optimfs_mkfs; and be told by optimfs_copy
+ * what each rank did. how is copied. */
 void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how);
 
 /* Check a checkpoint: structure, and with data every byte and every stored
@@ -385,13 +389,6 @@ struct optimfs_gather {
 };
 int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err);
-/* On rank 0: what rank did of the last task that all ranks shared, which is one
- * of optimfs_copy, optimfs_fsck and optimfs_reshard. */
-struct optimfs_work {
-	uint64_t files, bytes;
-};
-void optimfs_group_work(struct optimfs_group *w, int rank,
-    struct optimfs_work *work);
 /* This rank reads no more. Answer others until none of those that worker, an
  * array of one a rank, names reads any more, then leave; w is freed. */
 void optimfs_group_leave(struct optimfs_group *w, const bool *worker);

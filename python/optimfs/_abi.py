@@ -80,6 +80,7 @@ class Watch(c.Structure):
     _fields_ = [("progress", c.c_void_p),
                 ("stop", c.c_void_p),
                 ("say", c.c_void_p),
+                ("did", c.c_void_p),
                 ("ctx", c.c_void_p)]
 
 

@@ -303,6 +303,8 @@ static int copy_together(struct copy *copy, uint64_t dir, char **to,
 			own.code = 0; /* for a file that could not be read */
 		ret = ofs_task_agree(w, &own, err);
 	}
+	if (ret == 0)
+		ofs_task_tell(w, &copy->fs->watch);
 	free(copy->who);
 	free(copy->size);
 	free(sees);

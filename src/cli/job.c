@@ -5,7 +5,6 @@
 #include "cli/job.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,21 +126,6 @@ int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err)
 	if (!ofs_job_is_first(job))
 		return ofs_tool_status(err->code);
 	return ofs_tool_fail(err);
-}
-
-void ofs_job_report(const struct ofs_job *job)
-{
-	struct optimfs_work work;
-
-	if (job->group == NULL || !ofs_job_is_first(job))
-		return;
-	for (int r = 0; r < optimfs_group_size(job->group); r++) {
-		optimfs_group_work(job->group, r, &work);
-		ofs_tool_say("rank %d (%s): %" PRIu64 " files, %" PRIu64
-			     " bytes",
-		    r, optimfs_group_host(job->group, r), work.files,
-		    work.bytes);
-	}
 }
 
 bool ofs_job_works(const struct ofs_job *job)

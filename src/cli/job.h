@@ -65,8 +65,6 @@ int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,
 int ofs_job_fail(const struct ofs_job *job, const struct optimfs_error *err);
 /* Is this the rank that prints? */
 bool ofs_job_is_first(const struct ofs_job *job);
-/* Rank 0: prints the share of each rank in a task (cluster/task.h). */
-void ofs_job_report(const struct ofs_job *job);
 bool ofs_job_works(const struct ofs_job *job);
 /* Serves the others until no worker is left, then leaves. */
 void ofs_job_leave(struct ofs_job *job);

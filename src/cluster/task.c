@@ -25,15 +25,20 @@ enum message {
 	FAILED, /* to all: the task has failed */
 };
 
+/* What a rank did. */
+struct work {
+	uint64_t files, bytes;
+};
+
 struct ofs_task {
 	_Atomic uint64_t files, bytes; /* done by this rank */
 	pthread_mutex_t
 	    lock; /* protects the members below; held while take is called */
 	ofs_task_take_fn *take; /* NULL: no task */
 	void *ctx;
-	bool failed;               /* failed on another rank */
-	int64_t asked;             /* time of the last check of others, ms */
-	struct optimfs_work *work; /* by rank, at the last barrier */
+	bool failed;       /* failed on another rank */
+	int64_t asked;     /* time of the last check of others, ms */
+	struct work *work; /* by rank, at the last barrier */
 };
 
 struct ofs_task *ofs_task_new(int size)
@@ -181,12 +186,12 @@ void ofs_task_did(struct optimfs_group *w, uint64_t bytes)
 	atomic_fetch_add(&w->task->bytes, bytes);
 }
 
-void optimfs_group_work(struct optimfs_group *w, int rank,
-    struct optimfs_work *work)
+void ofs_task_tell(struct optimfs_group *w, const struct optimfs_watch *how)
 {
-	pthread_mutex_lock(&w->task->lock);
-	*work = w->task->work[rank];
-	pthread_mutex_unlock(&w->task->lock);
+	const struct work *work = w->task->work;
+
+	for (int r = 0; w->rank == 0 && how->did != NULL && r < w->size; r++)
+		how->did(how->ctx, r, work[r].files, work[r].bytes);
 }
 
 /* Beginning and end. */

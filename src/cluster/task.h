@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "optimfs/error.h"
+#include "optimfs/optimfs.h"
 
 #include "base/buf.h"
 #include "base/cursor.h"
@@ -68,6 +69,8 @@ int ofs_task_agree(struct optimfs_group *w, const struct optimfs_error *own,
     struct optimfs_error *err);
 /* Counts a finished job of this rank. */
 void ofs_task_did(struct optimfs_group *w, uint64_t bytes);
+/* After the last barrier: on rank 0 how->did gets what each rank did. */
+void ofs_task_tell(struct optimfs_group *w, const struct optimfs_watch *how);
 /* -1: the task cannot succeed. EHOSTDOWN (OFS911) or ETIMEDOUT (OFS912): a rank
  * is lost; ECANCELED: another rank has failed. To be called a few times a
  * second. */

@@ -267,8 +267,10 @@ static int check_together(struct ofs_fsck *c, bool data,
 	}
 	ret = ofs_task_barrier(c->group, &own, NULL, NULL, err);
 	ofs_task_end(c->group);
-	if (ret == 0)
+	if (ret == 0) {
 		ofs_fsck_tell(c);
+		ofs_task_tell(c->group, &c->snap->fs->watch);
+	}
 	return ret;
 }
 

@@ -349,6 +349,8 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 	}
 	if (r->group != NULL)
 		ofs_task_end(r->group);
+	if (r->group != NULL && ret == 0)
+		ofs_task_tell(r->group, &r->how->watch);
 	if (ret == 0)
 		return r->lead ? finish(r, dir, err) : 0;
 	if (r->stage != NULL)

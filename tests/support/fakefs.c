@@ -815,13 +815,6 @@ int optimfs_group_gather(struct optimfs_group *w,
 	return optimfs_fail(err, ENOSYS, "fake");
 }
 
-void optimfs_group_work(struct optimfs_group *w, int rank,
-    struct optimfs_work *work)
-{
-	(void)w, (void)rank;
-	*work = (struct optimfs_work){ 0 };
-}
-
 void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
 	(void)w, (void)worker;

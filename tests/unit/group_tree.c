@@ -327,11 +327,19 @@ static void note_finding(void *ctx, const struct optimfs_finding *f)
 	    f->path, f->text);
 }
 
+static void note_files(void *ctx, int rank, uint64_t files, uint64_t bytes)
+{
+	uint64_t *by_rank = ctx;
+
+	(void)bytes;
+	by_rank[rank] = files;
+}
+
 static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct findings *found = j->ctx;
+	struct optimfs_watch watch = { .did = note_files, .ctx = found->files };
 	struct optimfs_options o = j->options;
-	struct optimfs_work work;
 	struct optimfs_error err;
 	struct optimfs *fs;
 	uint64_t before;
@@ -341,6 +349,7 @@ static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
 	if (fs == NULL)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
+	optimfs_watch(fs, &watch);
 	before = fakegroup_counts(j->f)->bytes;
 	pthread_barrier_wait(&j->barrier);
 	if (optimfs_fsck(fs, true, note_finding, found->text[1],
@@ -349,10 +358,6 @@ static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
 	pthread_barrier_wait(&j->barrier);
 	if (rank == 0)
 		found->moved = fakegroup_counts(j->f)->bytes - before;
-	for (int r = 0; rank == 0 && r < j->size; r++) {
-		optimfs_group_work(w, r, &work);
-		found->files[r] = work.files;
-	}
 	optimfs_close(fs);
 }
 
@@ -417,9 +422,10 @@ struct written {
 static void reshard_rank(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct written *written = j->ctx;
-	struct optimfs_reshard how = { .to = written->to, .jobs = 2 };
+	struct optimfs_reshard how = { .to = written->to,
+		.jobs = 2,
+		.watch = { .did = note_files, .ctx = written->files } };
 	struct optimfs_options o = j->options;
-	struct optimfs_work work;
 	struct optimfs_error err;
 	struct optimfs *fs;
 
@@ -430,10 +436,6 @@ static void reshard_rank(struct job *j, int rank, struct optimfs_group *w)
 	written->ret[rank] = optimfs_reshard(fs, written->path, &how, &err);
 	if (written->ret[rank] != 0)
 		diag("rank %d: %s", rank, err.text);
-	for (int r = 0; rank == 0 && r < j->size; r++) {
-		optimfs_group_work(w, r, &work);
-		written->files[r] = work.files;
-	}
 	optimfs_close(fs);
 }
 
