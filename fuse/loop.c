@@ -82,7 +82,7 @@ static int own_device(struct ofs_loop *l)
 	uint32_t session = (uint32_t)fuse_session_fd(l->se);
 	int fd = -1;
 
-	if (ofs_passthrough_devices())
+	if (l->config.devices)
 		fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (fd != -1 && ioctl(fd, DEV_CLONE, &session) == -1) {
 		close(fd);

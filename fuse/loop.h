@@ -3,6 +3,8 @@
 #ifndef OFS_FUSE_LOOP_H
 #define OFS_FUSE_LOOP_H
 
+#include <stdbool.h>
+
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
@@ -17,6 +19,7 @@ struct ofs_loop;
  * calls begin first; if it fails, the session ends. */
 struct ofs_loop_config {
 	unsigned threads, max;
+	bool devices; /* threads may open devices of their own */
 	int (*begin)(void *ctx, struct optimfs_error *err);
 	void *ctx;
 };

@@ -82,8 +82,9 @@ void ofs_op_reply_attr(fuse_req_t req, const struct optimfs_attr *a,
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-	const struct ofs_session *s = userdata;
+	struct ofs_session *s = userdata;
 
+	ofs_passthrough_negotiate(&s->pt, conn);
 	conn->max_read = OFS_MAX_READ; /* as in the mount options */
 	/* unanswered read-ahead would block all other reads */
 	conn->max_background = OFS_MAX_THREADS;

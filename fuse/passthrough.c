@@ -10,8 +10,103 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The kernel's interface, include/uapi/linux/fuse.h of Linux 6.9. flags2 has
- * the bits from 32 on of its flags. */
+/* The kernel's interface, include/uapi/linux/fuse.h of Linux 6.9. */
+struct backing_map {
+	int32_t fd;
+	uint32_t flags;
+	uint64_t padding;
+};
+#define BACKING_OPEN  _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+static _Thread_local int own_device = -1;
+
+void ofs_passthrough_device(int fd)
+{
+	own_device = fd;
+}
+
+int ofs_passthrough_device_now(void)
+{
+	return own_device;
+}
+
+void ofs_passthrough_init(struct ofs_passthrough *pt)
+{
+	pt->fd = -1;
+	pt->wanted = false;
+	pt->devices = false;
+	pt->init_unique = 0;
+	pt->offered = 0;
+	atomic_init(&pt->available, false);
+}
+
+/* --- the replies to INIT and OPEN ------------------------------------------ */
+
+#ifdef FUSE_CAP_PASSTHROUGH /* since libfuse 3.17 */
+void ofs_passthrough_negotiate(struct ofs_passthrough *pt,
+    struct fuse_conn_info *conn)
+{
+	conn->want |= conn->capable & FUSE_CAP_DIRECT_IO_ALLOW_MMAP;
+	if (pt->wanted && (conn->capable & FUSE_CAP_PASSTHROUGH) != 0) {
+		conn->want |= FUSE_CAP_PASSTHROUGH;
+		conn->max_backing_stack_depth = 0;
+		atomic_store(&pt->available, true);
+	}
+}
+
+int ofs_passthrough_reply_open(fuse_req_t req, struct fuse_file_info *fi,
+    int id)
+{
+	fi->backing_id = id;
+	return fuse_reply_open(req, fi);
+}
+#else
+void ofs_passthrough_negotiate(struct ofs_passthrough *pt,
+    struct fuse_conn_info *conn)
+{
+	(void)pt;
+	(void)conn;
+}
+
+/* fuse_reply_open calls write_reply in the same thread, which takes the id from
+ * here. */
+static _Thread_local int reply_id;
+
+int ofs_passthrough_reply_open(fuse_req_t req, struct fuse_file_info *fi,
+    int id)
+{
+	int ret;
+
+	reply_id = id;
+	ret = fuse_reply_open(req, fi);
+	reply_id = 0;
+	return ret;
+}
+#endif
+
+/* --- the device ------------------------------------------------------------- */
+
+#ifdef HAVE_FUSE_SESSION_CUSTOM_IO
+static int device(int session)
+{
+	return own_device != -1 ? own_device : session;
+}
+
+# ifdef FUSE_CAP_PASSTHROUGH
+static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
+{
+	(void)userdata;
+	return read(device(fd), buf, len);
+}
+
+static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
+{
+	(void)userdata;
+	return writev(device(fd), iov, count);
+}
+# else
+/* Of the same interface. flags2 has the bits from 32 on of its flags. */
 enum {
 	OPCODE_INIT = 26,
 	INIT_EXT = 1 << 30, /* flags: flags2 is valid */
@@ -44,44 +139,6 @@ struct open_out {
 	uint32_t open_flags;
 	int32_t backing_id;
 };
-struct backing_map {
-	int32_t fd;
-	uint32_t flags;
-	uint64_t padding;
-};
-#define BACKING_OPEN  _IOW(229, 1, struct backing_map)
-#define BACKING_CLOSE _IOW(229, 2, uint32_t)
-
-/* fuse_reply_open calls write_reply in the same thread, which takes the id from
- * here. */
-static _Thread_local int reply_id;
-static _Thread_local int own_device = -1;
-
-void ofs_passthrough_device(int fd)
-{
-	own_device = fd;
-}
-
-int ofs_passthrough_device_now(void)
-{
-	return own_device;
-}
-
-void ofs_passthrough_init(struct ofs_passthrough *pt)
-{
-	pt->fd = -1;
-	pt->wanted = false;
-	pt->init_unique = 0;
-	pt->offered = 0;
-	atomic_init(&pt->available, false);
-}
-
-#ifdef HAVE_FUSE_SESSION_CUSTOM_IO
-static int device(int session)
-{
-	return own_device != -1 ? own_device : session;
-}
-
 /* INIT comes first and alone, so init_unique needs no lock. */
 static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 {
@@ -149,43 +206,44 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
 	return writev(device(fd), iov, count);
 }
 
-int ofs_passthrough_attach(struct ofs_passthrough *pt, struct fuse_session *se,
-    bool wanted, struct optimfs_error *err)
+# endif
+
+static int take_device(struct fuse_session *se)
 {
 	static const struct fuse_custom_io io = {
 		.read = read_request,
 		.writev = write_reply,
 	};
-	int fd = fuse_session_fd(se);
-	int ret = fuse_session_custom_io(se, &io, fd);
 
-	if (ret < 0)
-		return optimfs_fail(err, -ret, "libfuse: custom I/O: %s",
-		    strerror(-ret));
-	pt->fd = fd;
-	pt->wanted = wanted;
-	return 0;
-}
-
-bool ofs_passthrough_devices(void)
-{
-	return true;
+	return fuse_session_custom_io(se, &io, fuse_session_fd(se));
 }
 #else
+static int take_device(struct fuse_session *se)
+{
+	(void)se;
+	return -EOPNOTSUPP;
+}
+#endif
+
 int ofs_passthrough_attach(struct ofs_passthrough *pt, struct fuse_session *se,
     bool wanted, struct optimfs_error *err)
 {
-	(void)err;
+	int ret = take_device(se);
+
+	/* libfuse 3.18.3 and later can be built without */
+	if (ret < 0 && ret != -EOPNOTSUPP)
+		return optimfs_fail(err, -ret, "libfuse: custom I/O: %s",
+		    strerror(-ret));
+	pt->devices = ret == 0;
 	pt->fd = fuse_session_fd(se);
 	pt->wanted = wanted;
 	return 0;
 }
 
-bool ofs_passthrough_devices(void)
+bool ofs_passthrough_devices(const struct ofs_passthrough *pt)
 {
-	return false;
+	return pt->devices;
 }
-#endif
 
 bool ofs_passthrough_available(struct ofs_passthrough *pt)
 {
@@ -210,15 +268,4 @@ void ofs_passthrough_unregister(struct ofs_passthrough *pt, int id)
 
 	/* fails only if the connection is gone, and with it every id */
 	(void)ioctl(pt->fd, BACKING_CLOSE, &arg);
-}
-
-int ofs_passthrough_reply_open(fuse_req_t req, const struct fuse_file_info *fi,
-    int id)
-{
-	int ret;
-
-	reply_id = id;
-	ret = fuse_reply_open(req, fi);
-	reply_id = 0;
-	return ret;
 }

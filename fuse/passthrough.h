@@ -12,13 +12,14 @@
 
 #include "optimfs/error.h"
 
-/* FUSE_PASSTHROUGH (Linux 6.9), and mappings that bypass the page cache (6.6),
- * for a libfuse without support: its replies to INIT and OPEN are completed on
- * the way to the kernel. Must be the first member of the session's userdata.
- * libfuse before 3.12 does not allow this; then nothing is available. */
+/* FUSE_PASSTHROUGH (Linux 6.9), and mappings that bypass the page cache (6.6).
+ * libfuse 3.17 and later support them. With 3.12 to 3.16 the replies to INIT and
+ * OPEN are completed on the way to the kernel, before 3.12 nothing is available.
+ * Must be the first member of the session's userdata. */
 struct ofs_passthrough {
 	int fd; /* of the session once attached, else -1 */
 	bool wanted;
+	bool devices;          /* libfuse lets us read and write the device */
 	uint64_t init_unique;  /* the INIT request while it is answered */
 	uint32_t offered;      /* its flags2 */
 	atomic_bool available; /* the kernel has agreed */
@@ -28,6 +29,9 @@ void ofs_passthrough_init(struct ofs_passthrough *pt);
 /* After fuse_session_mount, before the loop. */
 int ofs_passthrough_attach(struct ofs_passthrough *pt, struct fuse_session *se,
     bool wanted, struct optimfs_error *err);
+/* When the session starts. */
+void ofs_passthrough_negotiate(struct ofs_passthrough *pt,
+    struct fuse_conn_info *conn);
 bool ofs_passthrough_available(struct ofs_passthrough *pt);
 
 /* Registers file fd, which may then be closed. Returns a positive id, or -1. */
@@ -37,15 +41,16 @@ int ofs_passthrough_register(struct ofs_passthrough *pt, int fd,
 void ofs_passthrough_unregister(struct ofs_passthrough *pt, int id);
 
 /* As fuse_reply_open, with reads from the registered id. */
-int ofs_passthrough_reply_open(fuse_req_t req, const struct fuse_file_info *fi,
+int ofs_passthrough_reply_open(fuse_req_t req, struct fuse_file_info *fi,
     int id);
 
 /* Sets the device from which this thread takes requests and to which it
  * replies: -1, the default, for that of the session. A reply must go to the
  * device of its request. */
 void ofs_passthrough_device(int fd);
-/* Can threads have their own devices? Not with libfuse before 3.12. */
-bool ofs_passthrough_devices(void);
+/* Can threads have their own devices? Not with libfuse before 3.12, and from
+ * 3.18.3 on only if it was built with custom I/O. */
+bool ofs_passthrough_devices(const struct ofs_passthrough *pt);
 int ofs_passthrough_device_now(void);
 
 #endif

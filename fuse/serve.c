@@ -428,6 +428,7 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 	const struct ofs_loop_config loop = {
 		.threads = s->threads,
 		.max = m->single ? 1 : OFS_MAX_THREADS,
+		.devices = ofs_passthrough_devices(&s->session.pt),
 		.begin = enter_sandbox,
 		.ctx = s,
 	};

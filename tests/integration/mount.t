@@ -285,6 +285,17 @@ fi
 
 ok "umount exits with 0" umount_it
 
+# libfuse 3.18.3 and later are built without custom I/O.
+if sanitized; then
+	skip 3 "a sanitizer does not want to be preloaded after faultlib.so"
+else
+	ok "a mount succeeds with a libfuse that has no custom I/O" \
+	    env LD_PRELOAD="$TOP_BUILDDIR/.libs/faultlib.so" FAULT_FUSE=1 "$o" mount "$ck" "$mnt"
+	ok "a file read twice through a libfuse without custom I/O has its bytes" \
+	    sh -c "cmp '$mnt/model/nine1' '$ck/model/nine1' && cmp '$mnt/model/nine1' '$ck/model/nine1'"
+	ok "a mount by a libfuse without custom I/O is unmounted" umount_it
+fi
+
 # The reply to open carries the data of a small file, so that reading it sends
 # no request. Concurrent opens of one file must not wait for each other, not
 # even with a single daemon thread (-s).

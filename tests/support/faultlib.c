@@ -12,6 +12,7 @@
  * FAULT_HOW=FAULT    this happens (enum fault)
  * FAULT_CODE=ERRNO   with this error
  * FAULT_GATE=FILE    what FAULT_WAIT waits for
+ * FAULT_FUSE=1       libfuse is one that was built without custom I/O
  *
  * Calls on descriptor FAULT_MARK_FD are not passed on: they are marks in the
  * trace. This library calls syscall(2) or the next library, and allocates
@@ -558,4 +559,22 @@ int fallocate(int fd, int mode, off_t off, off_t len)
 	return fails("fallocate", SPACE, fd, NULL, NULL)
 	    ? -1
 	    : next(fd, mode, off, len);
+}
+
+/* libfuse before 3.17 has the first, with three arguments. */
+int fuse_session_custom_io(void *se, const void *io, size_t size, int fd);
+int fuse_session_custom_io_317(void *se, const void *io, size_t size, int fd);
+
+int fuse_session_custom_io(void *se, const void *io, size_t size, int fd)
+{
+	NEXT(fuse_session_custom_io)
+	return getenv("FAULT_FUSE") != NULL ? -EOPNOTSUPP
+					    : next(se, io, size, fd);
+}
+
+int fuse_session_custom_io_317(void *se, const void *io, size_t size, int fd)
+{
+	NEXT(fuse_session_custom_io_317)
+	return getenv("FAULT_FUSE") != NULL ? -EOPNOTSUPP
+					    : next(se, io, size, fd);
 }
