@@ -164,6 +164,12 @@ uint32_t ofs_catalog_scale(struct ofs_catalog *cat, const struct ofs_scale *s,
 	return ofs_catalog_append(cat, OFS_SCALES, s, 1, err);
 }
 
+uint32_t ofs_catalog_inner(struct ofs_catalog *cat,
+    const struct ofs_inner_storage *s, struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_INNER, s, 1, err);
+}
+
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err)
 {
@@ -174,10 +180,21 @@ uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
 	return i;
 }
 
+static int by_node(const void *va, const void *vb)
+{
+	const struct ofs_inner_storage *a = va, *b = vb;
+	uintptr_t x = (uintptr_t)a->doc, y = (uintptr_t)b->doc;
+
+	if (x != y)
+		return x < y ? -1 : 1;
+	return (a->node > b->node) - (a->node < b->node);
+}
+
 int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
 {
 	if (ofs_catalog_check(cat, err) == -1)
 		return -1;
+	qsort(cat->inner, cat->ninner, sizeof(*cat->inner), by_node);
 	ofs_catalog_shrink(cat);
 	release_build(cat);
 	return 0;
@@ -208,6 +225,16 @@ void ofs_catalog_join(const struct ofs_catalog *cat, const uint32_t *c,
 			ofs_buf_putc(out, '.');
 		ofs_buf_put(out, s.p, s.len);
 	}
+}
+
+uint32_t ofs_catalog_inner_tensor(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t node)
+{
+	struct ofs_inner_storage key = { .doc = doc, .node = node };
+	const struct ofs_inner_storage *s =
+	    ofs_search(&key, cat->inner, cat->ninner, sizeof(key), by_node);
+
+	return s == NULL ? OFS_NONE : s->tensor;
 }
 
 static int by_name(const void *va, const void *vb)
@@ -257,6 +284,12 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
 	if (e == NULL || e->kind != OFS_ENTRY_TENSOR)
 		return NULL;
 	return &cat->tensors[e->ref];
+}
+
+bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	return e->kind == OFS_ENTRY_ITEM && cat->items[e->ref].doc != NULL;
 }
 
 bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry)

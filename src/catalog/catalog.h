@@ -142,10 +142,22 @@ struct ofs_value {
 	uint32_t node;
 };
 
+/* A storage inside a value, for which the tree has no file: a persistent id, and
+ * the tensor of one dimension that has its elements. After _finish sorted by
+ * document, then node. */
+struct ofs_inner_storage {
+	const struct ofs_pickle *doc;
+	uint32_t node, tensor;
+};
+
 /* A value that is in an extent and has not been read. */
 struct ofs_item {
 	struct ofs_extent at;
 	uint32_t error; /* as in struct ofs_tensor */
+	/* The value, if it has no text (error) but can be copied; else doc is
+	 * NULL. */
+	uint32_t node;
+	const struct ofs_pickle *doc;
 };
 
 enum ofs_entry_kind { OFS_ENTRY_TENSOR, OFS_ENTRY_VALUE, OFS_ENTRY_ITEM };
@@ -241,6 +253,7 @@ struct ofs_catalog {
 	struct ofs_variant *variants;
 	struct ofs_alias *aliases;
 	struct ofs_scale *scales;
+	struct ofs_inner_storage *inner;
 	struct ofs_note *notes;
 	struct ofs_str *strs; /* each is followed by a NUL */
 	uint32_t *paths;
@@ -248,8 +261,8 @@ struct ofs_catalog {
 	uint64_t *bounds; /* of the indexes of tensors with many shards */
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
-	    nitems, nentries, nvariants, naliases, nscales, nnotes, nstrs,
-	    npaths, ndims, nbounds, ndocs;
+	    nitems, nentries, nvariants, naliases, nscales, ninner, nnotes,
+	    nstrs, npaths, ndims, nbounds, ndocs;
 
 	/* The names that ids= gives to integer parameter IDs: ids[i] is the
 	 * string for ID i, or OFS_NONE. In arena; NULL without ids=. Lists of
@@ -331,6 +344,8 @@ uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
 /* In the order of tensors. */
 uint32_t ofs_catalog_scale(struct ofs_catalog *cat, const struct ofs_scale *s,
     struct optimfs_error *err);
+uint32_t ofs_catalog_inner(struct ofs_catalog *cat,
+    const struct ofs_inner_storage *s, struct optimfs_error *err);
 /* Take ownership of doc. On failure doc stays the caller's. */
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);
@@ -378,6 +393,9 @@ static inline const uint64_t *ofs_tensor_shape(const struct ofs_catalog *cat,
 {
 	return cat->dims + t->shape;
 }
+/* The tensor of the storage inside a value that node is for, or OFS_NONE. */
+uint32_t ofs_catalog_inner_tensor(const struct ofs_catalog *cat,
+    const struct ofs_pickle *doc, uint32_t node);
 /* The flat parameter with this name (a string); NULL when there is none. */
 const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
     uint32_t name);
@@ -396,6 +414,9 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
     const struct ofs_entry *e);
 /* Is the file of an entry text, rather than elements? */
 bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry);
+/* Is it a value without text that can be copied? */
+bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
+    const struct ofs_entry *e);
 /* The offsets and sizes of the box of a shard in the grid of its tensor,
  * grid_ndim each. */
 void ofs_shard_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,

@@ -25,6 +25,7 @@ enum ofs_catalog_array {
 	OFS_VARIANTS,
 	OFS_ALIASES,
 	OFS_SCALES,
+	OFS_INNER,
 	OFS_NOTES,
 	OFS_STRS,
 	OFS_PATHS,

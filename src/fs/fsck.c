@@ -127,7 +127,9 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 	ofs_at_path(c->snap, at, c->path, sizeof(c->path));
 	ours = ofs_fsck_turn(c, OFS_NONE);
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
-	unread = !sound && why.code == EOPNOTSUPP; /* which is no damage */
+	/* which is no damage */
+	unread = !sound &&
+	    (why.code == EOPNOTSUPP || ofs_entry_is_pickled(c->snap->cat, e));
 	if (ours && !sound)
 		ofs_fsck_found(c, !unread, c->path, why.code, why.text);
 	else if (ours &&

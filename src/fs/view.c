@@ -314,7 +314,7 @@ static int read_scale(void *ctx, uint32_t tensor, struct ofs_scale *scale,
 	    : 0;
 }
 
-static int read_element(void *ctx, uint32_t tensor, void *out,
+static int read_elements(void *ctx, uint32_t tensor, uint64_t count, void *out,
     struct optimfs_error *err)
 {
 	const struct ofs_view_dir *v = ctx;
@@ -325,16 +325,16 @@ static int read_element(void *ctx, uint32_t tensor, void *out,
 	struct optimfs_file reader = { .snap = snap };
 	struct ofs_overlay_file *f;
 
-	/* an added tensor has no stored element */
+	/* an added tensor has no stored elements */
 	if (tensor >= snap->cat->ntensors)
 		f = v->edition->ops->staged(v->edition, tensor);
-	else if (ofs_fetch_elements(&snap->reader, t, 0, 1, out, err) == 0)
+	else if (ofs_fetch_elements(&snap->reader, t, 0, count, out, err) == 0)
 		f = ofs_file_staged(&reader, tensor);
 	else
 		return -1;
 	return f == NULL ? 0
 			 : ofs_overlay_apply(snap->overlay, f, cat, t, NULL, 0,
-			       1, false, out, err);
+			       count, false, out, err);
 }
 
 /* The catalog with staged changes. The lock is held. */
@@ -386,7 +386,7 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 	struct ofs_render from = {
 		.item = read_item,
 		.bytes = read_bytes,
-		.element = read_element,
+		.elements = read_elements,
 		.scale = read_scale,
 		.ctx = v,
 	};

@@ -89,6 +89,7 @@ static void data_record(const struct ofs_torch_new *a, uint64_t i,
 		.name = out->name,
 		.header = a->storage[i].header,
 		.size = a->storage[i].bytes,
+		.crc = a->storage[i].crc,
 	};
 }
 
@@ -209,14 +210,14 @@ int ofs_torch_new_spans(const struct ofs_torch_new *a, struct ofs_spans *out,
 }
 
 /* Append b with a checksum at offset at, which is computed when the storage is
- * read. */
+ * read, unless it is known. */
 static int give(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
     const struct ofs_zip_new *r, struct ofs_composition *c,
     struct optimfs_error *err)
 {
 	int ret;
 
-	if (r == NULL || !a->crc || r->size == 0)
+	if (r == NULL || !a->crc || r->size == 0 || r->crc != 0)
 		ret = ofs_composition_buf(c, b, err);
 	else
 		ret = ofs_composition_buf_crc(c, b, at,

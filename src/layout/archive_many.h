@@ -36,7 +36,8 @@ struct ofs_torch_new {
 		/* index of its first part; it ends where the next begins */
 		size_t first;
 		uint64_t bytes, header;
-	} * storage; /* nstorages, and one for their end */
+		uint32_t crc; /* of literal bytes; else 0 */
+	} * storage;          /* nstorages, and one for their end */
 	uint32_t nstorages, storage_cap;
 	/* the bytes before the header of the first storage */
 	struct ofs_buf literal;

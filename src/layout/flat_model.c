@@ -161,7 +161,7 @@ static int put_value(const struct ofs_flat_model *m, uint32_t entry,
 		return ofs_render_blame(m->cat, e, err);
 	size = ofs_dtype_size(m->cat->tensors[e->ref].dtype);
 	if (size > sizeof(bits) ||
-	    m->from.element(m->from.ctx, e->ref, bits, err) == -1)
+	    m->from.elements(m->from.ctx, e->ref, 1, bits, err) == -1)
 		return ofs_render_blame(m->cat, e, err);
 	ofs_buf_put(out, bits, size);
 	return 0;

@@ -8,8 +8,8 @@
 #include "layout/render.h"
 #include "pickle/write.h"
 
-/* The storages of a value that is stored as an archive of its own, on their way
- * to another archive. Set from, e and a, zero the rest; pass ofs_inner_put as
+/* The storages of a value, in an archive of its own or in a file with other
+ * tensors, on their way to another archive. Set from, e and a, zero the rest; pass ofs_inner_put as
  * storage of a struct ofs_pkw, and this as its ctx. */
 struct ofs_inner {
 	const struct ofs_render *from;
@@ -20,7 +20,7 @@ struct ofs_inner {
 	struct ofs_zip zip;
 	/* Storages that are in a: their keys, borrowed from the document, and
 	 * sizes. */
-	struct ofs_inner_storage {
+	struct ofs_inner_new {
 		struct ofs_str key;
 		uint64_t bytes;
 		uint32_t number;
@@ -29,9 +29,13 @@ struct ofs_inner {
 };
 
 /* Add the storage of a persistent id to a, and write its id there. EOPNOTSUPP
- * (OFS448): the value is not an archive of its own. */
+ * (OFS448): there is no such storage. */
 int ofs_inner_put(void *ctx, struct ofs_pkw *w, const struct ofs_pickle *doc,
     uint32_t node, struct optimfs_error *err);
+/* An archive with this pickle and the storages of a, which are literal, as
+ * bytes. */
+int ofs_inner_archive(struct ofs_torch_new *a, const struct ofs_buf *pickle,
+    struct ofs_buf *out, struct optimfs_error *err);
 void ofs_inner_fini(struct ofs_inner *inner);
 
 #endif

@@ -95,7 +95,7 @@ static bool is_opaque(const struct ofs_render *from, const struct ofs_entry *e)
 	ret = ofs_render_value(from, e, &doc, &node, &why);
 	if (ret == 0) {
 		ret = ofs_pkw_node(&w, doc, node, &why);
-		ofs_render_release(e, doc);
+		ofs_render_release(from->cat, e, doc);
 	}
 	ofs_buf_fini(&out);
 	return ret == -1 && (why.code == EPERM || why.code == EOPNOTSUPP);
@@ -149,7 +149,7 @@ int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
 
 	if (e->kind == OFS_ENTRY_TENSOR)
 		error = cat->tensors[e->ref].error;
-	else if (e->kind == OFS_ENTRY_ITEM)
+	else if (e->kind == OFS_ENTRY_ITEM && !ofs_entry_is_pickled(cat, e))
 		error = cat->items[e->ref].error;
 	return error == OFS_NONE ? 0 : ofs_catalog_fail(cat, error, err);
 }
@@ -157,6 +157,7 @@ int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
 int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
     const struct ofs_pickle **doc, uint32_t *node, struct optimfs_error *err)
 {
+	const struct ofs_item *item;
 	const struct ofs_value *v;
 
 	if (ofs_render_sound(from->cat, e, err) == -1)
@@ -167,16 +168,23 @@ int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
 		*node = v->node;
 		return 0;
 	}
-	*doc = from->item(from->ctx, &from->cat->items[e->ref], err);
+	item = &from->cat->items[e->ref];
+	if (ofs_entry_is_pickled(from->cat, e)) {
+		*doc = item->doc;
+		*node = item->node;
+		return 0;
+	}
+	*doc = from->item(from->ctx, item, err);
 	if (*doc == NULL)
 		return -1;
 	*node = ofs_pickle_root(*doc);
 	return 0;
 }
 
-void ofs_render_release(const struct ofs_entry *e, const struct ofs_pickle *doc)
+void ofs_render_release(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, const struct ofs_pickle *doc)
 {
-	if (e->kind == OFS_ENTRY_ITEM)
+	if (e->kind == OFS_ENTRY_ITEM && !ofs_entry_is_pickled(cat, e))
 		ofs_pickle_free((struct ofs_pickle *)doc);
 }
 
@@ -303,6 +311,7 @@ bool ofs_render_has_archive(const struct ofs_render *from,
     const struct ofs_entry *e)
 {
 	return e->kind == OFS_ENTRY_ITEM &&
+	    !ofs_entry_is_pickled(from->cat, e) &&
 	    from->cat->items[e->ref].at.encoding == OFS_TORCH_ITEM;
 }
 

@@ -69,8 +69,8 @@ struct ofs_render {
 	 * (E2BIG). EOPNOTSUPP: its value was edited. */
 	int (*bytes)(void *ctx, const struct ofs_item *item, uint64_t max,
 	    struct ofs_buf *out, struct optimfs_error *err);
-	/* Read the stored element of a tensor without dimensions. */
-	int (*element)(void *ctx, uint32_t tensor, void *out,
+	/* Read the first count elements of a tensor. */
+	int (*elements)(void *ctx, uint32_t tensor, uint64_t count, void *out,
 	    struct optimfs_error *err);
 	/* What the elements of a quantized tensor stand for: 1; 0: not known. */
 	int (*scale)(void *ctx, uint32_t tensor, struct ofs_scale *scale,
@@ -169,8 +169,8 @@ int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
  * _release. */
 int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
     const struct ofs_pickle **doc, uint32_t *node, struct optimfs_error *err);
-void ofs_render_release(const struct ofs_entry *e,
-    const struct ofs_pickle *doc);
+void ofs_render_release(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, const struct ofs_pickle *doc);
 /* The path of an entry in the tree. Without extra, which the tree puts before
  * all that is neither optimizer nor model. */
 const uint32_t *ofs_render_path(const struct ofs_catalog *cat,

@@ -52,7 +52,7 @@ static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
 }
 
 /* A text may belong to the layout, such as the number of ranks. Then writing
- * the source's text changes nothing. */
+ * the source's text changes nothing. A value without text cannot be written. */
 static int compare(struct matching *m, uint32_t node, uint32_t twin)
 {
 	struct ofs_blob *a, *b = NULL;
@@ -61,6 +61,9 @@ static int compare(struct matching *m, uint32_t node, uint32_t twin)
 	if (entry_of(m->made, node)->kind == OFS_ENTRY_TENSOR ||
 	    entry_of(m->like, twin)->kind == OFS_ENTRY_TENSOR)
 		return 0;
+	if (ofs_entry_is_pickled(m->like->cat, entry_of(m->like, twin)))
+		return add_own(m, node,
+		    (struct ofs_template_own){ .provided = true });
 	a = ofs_entry_text_base(m->like, twin, m->err);
 	if (a != NULL)
 		b = ofs_entry_text_base(m->made, node, m->err);

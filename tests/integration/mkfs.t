@@ -356,6 +356,20 @@ like "OFS440 names max_metadata" "$(cat "$scratch/err")" \
     "*OFS440*in this layout*max_metadata*"
 not_ok "the mkfs over max_metadata leaves nothing" ls -d new .new.optimfs
 
+# An object with a tensor cannot be copied with cp: its class is unknown.
+if command -v python3 >/dev/null; then
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --held held.pt
+	for layout in torch dcp@2; do
+		begin held.pt $layout
+		cp -r "$a/model" "$b/"
+		ok "a $layout template is complete without the object that has no text" \
+		    commit
+		ok "the $layout template with an object equals reshard" as_reshard
+	done
+else
+	skip 4 "no python3"
+fi
+
 # More rank files than open file descriptors.
 few() { # COMMAND...: run it with 64 descriptors
 	sh -c 'ulimit -n 64; exec "$@"' sh "$@"

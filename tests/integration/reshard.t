@@ -185,8 +185,41 @@ for i in "01":
 		    "$(grep -v "only in out" "$scratch/diff")" \
 		    "extra/run: only in one.pt"
 	done
+
+	# Objects that hold tensors, for which the tree has no file.
+	for way in held legacy; do
+		python3 "$TOP_SRCDIR/tests/support/opaque.py" --$way $way.pt
+		status "cat of an object with a tensor from a $way file exits with 5" \
+		    5 "$OPTIMFS" cat $way.pt extra/held
+		for layout in torch dcp@2 dcp-st@1; do
+			rm -rf out back
+			status "reshard of a $way object with a tensor to $layout exits with 0" \
+			    0 "$OPTIMFS" reshard --to $layout $way.pt out
+			is "reshard to $layout reports the $way object with a tensor" \
+			    "$(cat "$scratch/err")" \
+			    "optimfs: extra/held: copied as it is pickled: it holds what cannot be written anew"
+			status "fsck --data accepts the $way object with a tensor in $layout" \
+			    0 "$OPTIMFS" fsck --data out
+			ok "the $layout checkpoint with a $way object reshards back to torch" \
+			    "$OPTIMFS" reshard -q --to torch out back
+			ok "the tensor is in the $way object by way of $layout" python3 \
+			    "$TOP_SRCDIR/tests/support/opaque.py" --inner back/extra.pt
+		done
+		rm -rf new .new.optimfs
+		status "mkfs like a $way file with an object that holds a tensor exits with 0" \
+		    0 "$OPTIMFS" mkfs -q --like $way.pt --layout torch new
+		ok "the template like a $way file has the tensor in the object" python3 \
+		    "$TOP_SRCDIR/tests/support/opaque.py" --inner \
+		    .new.optimfs/template/extra.pt
+		rm -rf out
+		status "reshard of a $way object with a tensor to safetensors exits with 5" \
+		    5 "$OPTIMFS" reshard --to safetensors $way.pt out
+		status "drop=opaque leaves out the $way object with a tensor" 0 \
+		    "$OPTIMFS" reshard --to safetensors,drop=opaque $way.pt out
+	done
+	rm -rf new .new.optimfs
 else
-	skip 79 "no python3"
+	skip 125 "no python3"
 fi
 
 # diff.

@@ -9,6 +9,10 @@
 # data file by such an object and a tuple with a tensor, of the same lengths;
 # copies the new items to DIRECTORY as 0 and 1.
 #
+# opaque.py --held FILE: writes a model and an object that holds such a tuple.
+#
+# opaque.py --legacy FILE: the same, as torch.save wrote it before version 1.6.
+#
 # opaque.py --inner FILE: is the tensor of the tuple in that file?
 #
 # opaque.py --run FILE: is the object in the extra.pt that was made of FILE?
@@ -84,6 +88,17 @@ def write(file, value, length=None):
             z.writestr(pad, bytes(left))
 
 
+def write_legacy(file, value):
+    with open(file, "wb") as f:
+        for part in (0x1950a86a20f9469cfc6c, 1001, {"little_endian": True}):
+            pickle.dump(part, f, protocol=2)
+        Pickler(f, protocol=2).dump(value)
+        pickle.dump([str(i) for i in range(len(stored))], f, protocol=2)
+        for data in stored:
+            f.write(struct.pack("<q", len(data) // 4) + data)
+    stored.clear()
+
+
 def replace_items(path, copies):
     data = open(path, "rb").read()
     os.mkdir(copies)
@@ -109,9 +124,14 @@ class Other:
         pass
 
 
+class Holder:
+    def __init__(self, *held):
+        self.held = held
+
+
 class Unpickler(pickle.Unpickler):
     def find_class(self, module, name):
-        return Run if (module, name) == ("__main__", "Run") else Other
+        return globals()[name] if module == "__main__" else Other
 
     def persistent_load(self, pid):
         return pid
@@ -121,7 +141,8 @@ def tuples(value):
     if isinstance(value, tuple):
         yield value
     for part in value.values() if isinstance(value, dict) else \
-            value if isinstance(value, (list, tuple)) else ():
+            value if isinstance(value, (list, tuple)) else \
+            vars(value).values() if isinstance(value, Holder) else ():
         yield from tuples(part)
 
 
@@ -138,6 +159,11 @@ if sys.argv[1] == "--run":
         name, = [n for n in z.namelist() if n.endswith("/data.pkl")]
         run = Unpickler(z.open(name)).load()["run"]
     sys.exit(not isinstance(run, Run) or vars(run) != {"seed": 7})
+if sys.argv[1] in ("--held", "--legacy"):
+    save = write if sys.argv[1] == "--held" else write_legacy
+    save(sys.argv[2], {"model": {"w": Tensor(1., 2., shape=(2,))},
+                       "held": Holder(.9, Tensor(.5))})
+    sys.exit()
 if sys.argv[1] == "--items":
     replace_items(*sys.argv[2:])
     sys.exit()

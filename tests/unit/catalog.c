@@ -377,7 +377,8 @@ static void replicas(void)
 static void other_faults(void)
 {
 	struct ofs_catalog *cat = new_catalog(".");
-	struct ofs_item good = { { .len = 4 }, OFS_NONE }, bad = good, was;
+	struct ofs_item good = { .at.len = 4, .error = OFS_NONE }, bad = good,
+			was;
 	uint64_t shape[] = { 4 }, grid[] = { 2, 3 };
 	struct optimfs_error err = { 0 };
 

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "format/format.h"
 #include "layout/archive.h"
+#include "layout/inner.h"
 #include "pickle/write.h"
 
 static const struct ofs_dcp_files *dcp_files(const struct ofs_files *f)
@@ -165,25 +166,57 @@ static int lay_tensor(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return l->nchunks == 1 ? 0 : item_size(f, leaf, 0, &l->full, err);
 }
 
-static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
-    const struct ofs_entry *e, bool copy, struct optimfs_error *err)
+static int pickle_value(struct ofs_dcp_files *f, const struct ofs_render *from,
+    const struct ofs_entry *e, struct ofs_pkw *w, struct optimfs_error *err)
 {
-	struct ofs_pkw w = { .out = &f->pickles, .copies = copy };
 	const struct ofs_pickle *doc;
 	uint32_t node;
 	int ret;
 
 	if (ofs_render_value(from, e, &doc, &node, err) == -1)
 		return -1;
-	ofs_pkw_begin(&w);
+	ofs_pkw_begin(w);
 	if (f->source)
-		ret = ofs_pkw_node(&w, doc, node, err);
+		ret = ofs_pkw_node(w, doc, node, err);
 	else
-		ret = ofs_render_put(&w, from->cat, e, doc, node, err);
-	ofs_render_release(e, doc);
-	if (ret == -1 || ofs_pkw_end(&w, err) == -1)
-		return -1;
-	return w.foreign ? ofs_render_report_copied(from, e, err) : 0;
+		ret = ofs_render_put(w, from->cat, e, doc, node, err);
+	ofs_render_release(f->cat, e, doc);
+	return ret == -1 ? -1 : ofs_pkw_end(w, err);
+}
+
+static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	struct ofs_pkw w = { .out = &f->pickles };
+
+	return pickle_value(f, from, e, &w, err);
+}
+
+/* Write a value with globals outside the allow-list, and with storages: these
+ * need an archive. */
+static int put_graph(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
+{
+	struct ofs_torch_new a = { .prefix = "archive/" };
+	struct ofs_inner inner = { .from = from, .e = e, .a = &a };
+	struct ofs_buf pickle = { 0 };
+	struct ofs_pkw w = { .out = &pickle,
+		.copies = true,
+		.storage = ofs_inner_put,
+		.storage_ctx = &inner };
+	int ret = pickle_value(f, from, e, &w, err);
+
+	f->leaf[leaf].copied = a.nstorages > 0;
+	if (ret == 0 && f->leaf[leaf].copied)
+		ret = ofs_inner_archive(&a, &pickle, &f->pickles, err);
+	else if (ret == 0)
+		ofs_buf_put(&f->pickles, pickle.data, pickle.len);
+	if (ret == 0 && f->pickles.bad)
+		ret = ofs_no_memory(err);
+	ofs_buf_fini(&pickle);
+	ofs_inner_fini(&inner);
+	ofs_torch_new_fini(&a);
+	return ret == -1 ? -1 : ofs_render_report_copied(from, e, err);
 }
 
 /* Copy a value that cannot be written anew, its archive byte for byte if it has
@@ -196,7 +229,7 @@ static int copy_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	    ofs_render_is_params(f->cat, e);
 
 	if (names || !ofs_render_has_archive(from, e))
-		return put_value(f, from, e, true, err);
+		return put_graph(f, from, leaf, e, err);
 	f->leaf[leaf].copied = true;
 	if (ofs_render_copy(from, e, &f->pickles, err) == -1)
 		return -1;
@@ -210,7 +243,7 @@ static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	struct optimfs_error why = { 0 };
 
 	l->pickle = f->pickles.len;
-	if (put_value(f, from, e, false, &why) == -1) {
+	if (put_value(f, from, e, &why) == -1) {
 		if ((why.code != EPERM && why.code != EOPNOTSUPP) ||
 		    ofs_render_sound(f->cat, e, NULL) == -1)
 			return optimfs_fail_as(err, why.code, "%s", why.text);

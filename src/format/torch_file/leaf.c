@@ -13,8 +13,9 @@
 #include "base/search.h"
 #include "base/str.h"
 
-/* The most nodes of an object that are searched for tensors. */
-#define MAX_SEARCH 4096
+/* The deepest nesting of values that are searched; more than the parser's
+ * limit. */
+#define MAX_DEPTH 256
 
 int ofs_torch_leaves_init(struct ofs_torch_leaves *l, struct ofs_catalog *cat,
     const struct ofs_pickle *doc, const struct ofs_torch_archive *at,
@@ -246,58 +247,92 @@ int ofs_torch_damaged(struct ofs_torch_leaves *l,
 	return *ref == OFS_NONE ? -1 : 0;
 }
 
-/* A search for tensors inside a value. */
-struct search {
-	const struct ofs_pickle *doc;
-	uint32_t stack[256], n, budget;
+/* Add the storage that a persistent id is for, so that a value with it can be
+ * copied. */
+static int add_inner(struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *err)
+{
+	struct ofs_inner_storage s = { .doc = l->doc, .node = node };
+	struct ofs_torch_tensor t;
+
+	if (ofs_torch_tensor(l->doc, node, &t, NULL) != 1)
+		return 0;
+	if (add_tensor(l, &t, NULL, &s.tensor, err) == -1)
+		return -1;
+	return ofs_catalog_inner(l->cat, &s, err) == OFS_NONE ? -1 : 0;
+}
+
+/* A node of a value, and its next reference. */
+struct level {
+	uint32_t node, next;
 };
 
-static void push(struct search *s, uint32_t node)
+/* Reference i of a node: arguments, state, items. OFS_NONE for some that do not
+ * exist; false after the last. */
+static bool reference(const struct ofs_pickle *doc, uint32_t node, uint32_t i,
+    uint32_t *to)
 {
-	if (node != OFS_NONE && s->n < sizeof(s->stack) / sizeof(*s->stack))
-		s->stack[s->n++] = node;
-}
-
-static void push_inside(struct search *s, uint32_t node)
-{
-	enum ofs_pk_kind kind = ofs_pk_kind(s->doc, node);
-	uint32_t n = ofs_pk_len(s->doc, node);
-
-	if (n > s->budget)
-		n = s->budget;
-	if (kind == OFS_PK_OBJECT) {
-		push(s, ofs_pk_args(s->doc, node));
-		push(s, ofs_pk_state(s->doc, node));
-	} else if (kind == OFS_PK_DICT) {
-		for (uint32_t i = 0; i < n; i++)
-			push(s, ofs_pk_val(s->doc, node, i));
-	} else if (kind == OFS_PK_LIST || kind == OFS_PK_TUPLE ||
-	    kind == OFS_PK_SET) {
-		for (uint32_t i = 0; i < n; i++)
-			push(s, ofs_pk_item(s->doc, node, i));
+	if (i < 2) {
+		*to = i == 0 ? ofs_pk_args(doc, node) : ofs_pk_state(doc, node);
+		return true;
 	}
+	*to = ofs_pk_kind(doc, node) == OFS_PK_DICT
+	    ? ofs_pk_val(doc, node, i - 2)
+	    : ofs_pk_item(doc, node, i - 2);
+	return i - 2 < ofs_pk_len(doc, node);
 }
 
-/* Does a value contain a storage? The search is limited. */
-static bool hides_tensor(struct ofs_torch_leaves *l, uint32_t node)
+/* Is node to be searched? 0: it was, or is a storage, which is added. */
+static int is_new(struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *err)
 {
-	struct search s = { .doc = l->doc, .budget = MAX_SEARCH };
 	uint8_t *known = &l->known[node];
 
 	if ((*known & OFS_TORCH_SEARCHED) != 0)
-		return (*known & OFS_TORCH_HIDES) != 0;
+		return 0;
 	*known |= OFS_TORCH_SEARCHED;
-	push(&s, node);
-	while (s.n > 0 && s.budget-- > 0) {
-		uint32_t next = s.stack[--s.n];
+	if (ofs_pk_kind(l->doc, node) != OFS_PK_PERSID)
+		return 1;
+	*known |= OFS_TORCH_HIDES;
+	return add_inner(l, node, err);
+}
 
-		if (ofs_pk_kind(l->doc, next) == OFS_PK_PERSID) {
-			*known |= OFS_TORCH_HIDES;
-			return true;
+/* Find the storages inside a value. */
+static int search(struct ofs_torch_leaves *l, uint32_t root,
+    struct optimfs_error *err)
+{
+	struct level stack[MAX_DEPTH] = { { root, 0 } };
+	int depth = is_new(l, root, err);
+
+	while (depth > 0) {
+		struct level *top = &stack[depth - 1];
+		uint32_t to;
+		int more;
+
+		if (!reference(l->doc, top->node, top->next, &to)) {
+			depth--;
+			continue;
 		}
-		push_inside(&s, next);
+		more = to == OFS_NONE || depth == MAX_DEPTH
+		    ? 0
+		    : is_new(l, to, err);
+		if (more == -1)
+			return -1;
+		if (more == 1) {
+			/* the reference is seen again when it was searched */
+			stack[depth++] = (struct level){ to, 0 };
+			continue;
+		}
+		if (to != OFS_NONE)
+			l->known[top->node] |= l->known[to] & OFS_TORCH_HIDES;
+		top->next++;
 	}
-	return false;
+	return depth;
+}
+
+static bool hides_tensor(const struct ofs_torch_leaves *l, uint32_t node)
+{
+	return (l->known[node] & OFS_TORCH_HIDES) != 0;
 }
 
 static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
@@ -320,9 +355,9 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 	return 0;
 }
 
-/* A value with tensors that only the checkpoint's own code could find gets an
- * error: its text would silently omit them. */
-static bool refuse_hidden(struct ofs_torch_leaves *l, uint32_t node,
+/* A value with tensors that only the checkpoint's own code could find gets no
+ * text: it would silently omit them. */
+static bool has_no_text(const struct ofs_torch_leaves *l, uint32_t node,
     struct optimfs_error *why)
 {
 	struct ofs_pk_global g = { 0 };
@@ -344,12 +379,27 @@ static bool refuse_hidden(struct ofs_torch_leaves *l, uint32_t node,
 	return true;
 }
 
-static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint32_t *ref,
-    struct optimfs_error *err)
+static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
+    uint32_t *ref, struct optimfs_error *err)
 {
-	if (hides_tensor(l, node) && note_hidden(l, node, err) == -1)
+	struct optimfs_error why = { 0 };
+	struct ofs_item *item;
+
+	if (search(l, node, err) == -1)
 		return -1;
 	l->values = true;
+	if (has_no_text(l, node, &why)) {
+		*kind = OFS_ENTRY_ITEM;
+		if (ofs_torch_damaged(l, &why, ref, err) == -1)
+			return -1;
+		item = &l->cat->items[*ref];
+		item->doc = l->doc;
+		item->node = node;
+		return 0;
+	}
+	if (hides_tensor(l, node) && note_hidden(l, node, err) == -1)
+		return -1;
+	*kind = OFS_ENTRY_VALUE;
 	*ref = ofs_catalog_value(l->cat, l->doc, node, err);
 	return *ref == OFS_NONE ? -1 : 0;
 }
@@ -376,11 +426,10 @@ int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
 	bool value = is == 0 ||
 	    (is == -1 && t.dtype == OFS_DTYPE_NONE && why.code == EOPNOTSUPP);
 
-	*kind = OFS_ENTRY_VALUE;
-	if (value && !refuse_hidden(l, node, &why))
-		return add_value(l, node, ref, err);
+	if (value)
+		return add_value(l, node, kind, ref, err);
 	*kind = OFS_ENTRY_ITEM;
-	if (value || (is == -1 && t.dtype == OFS_DTYPE_NONE))
+	if (is == -1 && t.dtype == OFS_DTYPE_NONE)
 		return ofs_torch_damaged(l, &why, ref, err);
 	*kind = OFS_ENTRY_TENSOR;
 	if (is == 1 && t.quantized && note_quantized(l, err) == -1)
