@@ -102,17 +102,17 @@ int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
  * still be needed. */
 static void forget(const struct optimfs *fs, bool safe)
 {
-	struct ofs_overlay *e = fs->now->overlay;
+	struct ofs_overlay *o = fs->now->overlay;
 	struct optimfs_error why;
 	int ret = 0;
 
 	if (fs->coordinator == NULL)
-		ret = ofs_publish_forget(ofs_stage_beside(ofs_overlay_stage(e)),
+		ret = ofs_publish_forget(ofs_stage_beside(ofs_overlay_stage(o)),
 		    &why);
 	else if (safe)
 		ret = ofs_coordinator_forget(fs->coordinator, &why);
 	if (ret == -1)
-		ofs_overlay_stop(e, &why);
+		ofs_overlay_stop(o, &why);
 }
 
 int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,

@@ -24,14 +24,14 @@ static bool mirrors_made(uint32_t space)
 int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
-	const struct ofs_overlay *e = snap->overlay;
+	const struct ofs_overlay *o = snap->overlay;
 	int ret = 0;
 
 	pthread_rwlock_rdlock(&snap->overlay->names);
-	if (at.index < e->first || at.index - e->first >= e->nmade ||
+	if (at.index < o->first || at.index - o->first >= o->nmade ||
 	    !mirrors_made(at.space))
 		ret = optimfs_fail(err, ENOENT, "no such node");
-	else if (e->made[at.index - e->first]->dead)
+	else if (o->made[at.index - o->first]->dead)
 		ret = optimfs_fail(err, ESTALE,
 		    "it was made by a writer, and the changes were dropped");
 	pthread_rwlock_unlock(&snap->overlay->names);
@@ -40,12 +40,12 @@ int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
 
 bool ofs_edited_moves(const struct ofs_snapshot *snap, uint32_t index)
 {
-	const struct ofs_overlay *e = snap->overlay;
-	bool moves = ofs_overlay_is_made(e, index);
+	const struct ofs_overlay *o = snap->overlay;
+	bool moves = ofs_overlay_is_made(o, index);
 
 	pthread_rwlock_rdlock(&snap->overlay->names);
-	if (!moves && e->base[index] != NULL)
-		moves = e->base[index]->gone;
+	if (!moves && o->base[index] != NULL)
+		moves = o->base[index]->gone;
 	pthread_rwlock_unlock(&snap->overlay->names);
 	return moves;
 }
@@ -79,7 +79,7 @@ static int is_shown(struct ofs_snapshot *snap, struct ofs_space *s,
 }
 
 /* The file whose name plus the mirror's suffix is name. */
-static uint32_t find_suffixed(const struct ofs_overlay *e,
+static uint32_t find_suffixed(const struct ofs_overlay *o,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
 	size_t n = strlen(name), k = strlen(s->ops->suffix);
@@ -90,27 +90,27 @@ static uint32_t find_suffixed(const struct ofs_overlay *e,
 		return OFS_NONE;
 	memcpy(bare, name, n - k);
 	bare[n - k] = '\0';
-	index = ofs_overlay_find(e, dir, bare);
-	return index == OFS_NONE || ofs_overlay_is_dir(e, index) ? OFS_NONE
+	index = ofs_overlay_find(o, dir, bare);
+	return index == OFS_NONE || ofs_overlay_is_dir(o, index) ? OFS_NONE
 								 : index;
 }
 
 static uint32_t find_in(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
-	const struct ofs_overlay *e = snap->overlay;
-	uint32_t index = ofs_overlay_find(e, dir, name);
+	const struct ofs_overlay *o = snap->overlay;
+	uint32_t index = ofs_overlay_find(o, dir, name);
 	const struct ofs_overlay_node *v;
 
 	if (s->ops->suffix[0] == '\0' ||
-	    (index != OFS_NONE && ofs_overlay_is_dir(e, index)))
+	    (index != OFS_NONE && ofs_overlay_is_dir(o, index)))
 		return index;
-	index = find_suffixed(e, s, dir, name);
+	index = find_suffixed(o, s, dir, name);
 	if (index != OFS_NONE || dir >= snap->tree.n)
 		return index;
 	/* a name too long for the suffix was shortened */
 	index = ofs_mirror_find(snap, s, dir, name);
-	v = index == OFS_NONE ? NULL : ofs_overlay_node(e, index);
+	v = index == OFS_NONE ? NULL : ofs_overlay_node(o, index);
 	return v != NULL && v->gone ? OFS_NONE : index;
 }
 
@@ -278,10 +278,10 @@ static void adjust_size(struct ofs_snapshot *snap, struct ofs_at at,
 static int edited_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = snap->overlay;
-	bool made = ofs_overlay_is_made(e, at.index);
-	const struct ofs_overlay_node *v = ofs_overlay_node(e, at.index);
-	struct ofs_overlay_file *f = ofs_overlay_file(e, at.index);
+	struct ofs_overlay *o = snap->overlay;
+	bool made = ofs_overlay_is_made(o, at.index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(o, at.index);
+	struct ofs_overlay_file *f = ofs_overlay_file(o, at.index);
 
 	if (v != NULL && v->mtime_ns != 0)
 		attr->mtime_ns = v->mtime_ns;

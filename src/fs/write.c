@@ -135,7 +135,7 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 static int write_any(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	int ret;
 
@@ -143,7 +143,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 		return ofs_file_npy_write(file, buf, len, off, err);
 	if (f->text) {
 		pthread_rwlock_wrlock(&f->lock);
-		ret = ofs_overlay_text_write(e, f, buf, len, off, err);
+		ret = ofs_overlay_text_write(o, f, buf, len, off, err);
 		pthread_rwlock_unlock(&f->lock);
 		return ret;
 	}
@@ -152,7 +152,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 		    "OFS813 past the end: this file has %llu bytes, and keeps "
 		    "that size",
 		    (unsigned long long)file->limit);
-	return ofs_overlay_file_write(e, f, buf, len, off, err);
+	return ofs_overlay_file_write(o, f, buf, len, off, err);
 }
 
 /* Remembers a failed write, which close reports again. */
@@ -254,43 +254,43 @@ int optimfs_file_truncate(struct optimfs_file *file, uint64_t size,
  * left alone: shells truncate before they write. */
 static int accept_text(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	int ret = 0;
 
-	pthread_rwlock_rdlock(&e->names);
+	pthread_rwlock_rdlock(&o->names);
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->has_draft && f->touched)
-		ret = ofs_overlay_text_accept(e, f, file->at.index, err);
+		ret = ofs_overlay_text_accept(o, f, file->at.index, err);
 	pthread_rwlock_unlock(&f->lock);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_unlock(&o->names);
 	return ret;
 }
 
 /* Checks a new file that took the name of a text of the checkpoint. */
 static int check_made(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	struct ofs_blob *now = NULL;
 	uint32_t base;
 	int ret = 0;
 
-	pthread_rwlock_rdlock(&e->names);
-	base = ofs_overlay_stands_for(e, file->at.index);
+	pthread_rwlock_rdlock(&o->names);
+	base = ofs_overlay_stands_for(o, file->at.index);
 	if (base != OFS_NONE && f->dtype == OFS_DTYPE_NONE &&
 	    ofs_entry_is_text(file->snap->cat,
 		file->snap->tree.node[base].entry)) {
 		pthread_rwlock_wrlock(&f->lock);
 		if (f->size > 0)
-			now = ofs_overlay_text_now(e, f, err);
+			now = ofs_overlay_text_now(o, f, err);
 		ret = now == NULL && f->size > 0 ? -1 : 0;
 		pthread_rwlock_unlock(&f->lock);
 	}
 	if (now != NULL)
-		ret = ofs_overlay_text_check(e, base, (const char *)now->bytes,
+		ret = ofs_overlay_text_check(o, base, (const char *)now->bytes,
 		    now->len, NULL, NULL, err);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_unlock(&o->names);
 	ofs_blob_unref(now);
 	return ret;
 }

@@ -15,12 +15,12 @@
 
 /* Fails while a file is being written: the commit would take it away from its
  * writer. */
-static int check_writers(const struct ofs_overlay *e, struct optimfs_error *err)
+static int check_writers(const struct ofs_overlay *o, struct optimfs_error *err)
 {
-	for (const struct ofs_overlay_file *f = e->files; f != NULL;
+	for (const struct ofs_overlay_file *f = o->files; f != NULL;
 	     f = f->next)
 		if (f->writers > 0) {
-			char *path = ofs_overlay_path(e, f->index, NULL, NULL);
+			char *path = ofs_overlay_path(o, f->index, NULL, NULL);
 
 			optimfs_fail(err, EBUSY,
 			    "OFS815 %s is open for writing: close it, then "

@@ -86,7 +86,7 @@ ssize_t ofs_file_npy_read(struct optimfs_file *file, void *buf, size_t len,
 static int write_through(struct optimfs_file *file, const uint8_t *buf,
     size_t len, uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 	uint64_t n = 0;
@@ -110,7 +110,7 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 		    "OFS816 a tensor without dimensions is written whole");
 	if (off > file->limit || len > file->limit - off)
 		return optimfs_fail(err, EFBIG, "OFS813 past the tensor's end");
-	return ofs_overlay_file_write(e, file->staged, buf + n, len, off, err);
+	return ofs_overlay_file_write(o, file->staged, buf + n, len, off, err);
 }
 
 int ofs_file_npy_write(struct optimfs_file *file, const void *buf, size_t len,
@@ -268,7 +268,7 @@ static uint8_t type_of(const char *descr, uint8_t there)
 
 /* An existing tensor keeps its dtype and shape; a new one gets those of the
  * header if the number of bytes agrees. */
-static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
+static int settle_form(struct ofs_overlay *o, uint32_t index, struct header *h,
     uint64_t bytes, struct optimfs_error *err)
 {
 	struct ofs_overlay_form now;
@@ -276,7 +276,7 @@ static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
 	const char *name;
 	int ret;
 
-	ofs_overlay_form_of(e, index, &now);
+	ofs_overlay_form_of(o, index, &now);
 	h->form.dtype = type_of(h->descr, now.dtype);
 	if (h->form.dtype == OFS_DTYPE_NONE)
 		return bad("no type that is known", err);
@@ -295,9 +295,9 @@ static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
 		    h->form.shape[d]);
 	ret = shape.bad
 	    ? ofs_no_memory(err)
-	    : ofs_overlay_set_attr(e, index, "dtype", name, strlen(name), err);
+	    : ofs_overlay_set_attr(o, index, "dtype", name, strlen(name), err);
 	if (ret == 0)
-		ret = ofs_overlay_set_attr(e, index, "shape",
+		ret = ofs_overlay_set_attr(o, index, "shape",
 		    (const char *)shape.data, shape.len, err);
 	ofs_buf_fini(&shape);
 	return ret;
@@ -306,7 +306,7 @@ static int settle_form(struct ofs_overlay *e, uint32_t index, struct header *h,
 static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
     struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	uint8_t *buf = malloc(COPY_STEP);
 	uint64_t k;
 	int ret = 0;
@@ -317,29 +317,29 @@ static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
 		k = n - at < COPY_STEP ? n - at : COPY_STEP;
 		ret = ofs_pread_all(file->npy->fd, buf, k, from + at, err);
 		if (ret == 0)
-			ret = ofs_overlay_file_write(e, file->staged, buf, k,
+			ret = ofs_overlay_file_write(o, file->staged, buf, k,
 			    at, err);
 	}
 	free(buf);
 	if (ret == 0)
-		ret = ofs_overlay_file_resize(e, file->staged, n, err);
+		ret = ofs_overlay_file_resize(o, file->staged, n, err);
 	return ret;
 }
 
-static int say_text(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int say_text(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const char *text, size_t n, struct optimfs_error *err)
 {
 	int ret;
 
-	pthread_rwlock_rdlock(&e->names);
+	pthread_rwlock_rdlock(&o->names);
 	pthread_rwlock_wrlock(&f->lock);
-	ret = ofs_overlay_text_resize(e, f, 0, err);
+	ret = ofs_overlay_text_resize(o, f, 0, err);
 	if (ret == 0)
-		ret = ofs_overlay_text_write(e, f, text, n, 0, err);
+		ret = ofs_overlay_text_write(o, f, text, n, 0, err);
 	if (ret == 0)
-		ret = ofs_overlay_text_accept(e, f, f->index, err);
+		ret = ofs_overlay_text_accept(o, f, f->index, err);
 	pthread_rwlock_unlock(&f->lock);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_unlock(&o->names);
 	return ret;
 }
 
@@ -348,7 +348,7 @@ static int say_element(struct optimfs_file *file, const struct header *h,
     struct optimfs_error *err)
 {
 	enum ofs_dtype dtype = (enum ofs_dtype)h->form.dtype;
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	uint8_t element[16] = { 0 };
 	char text[80];
@@ -360,24 +360,24 @@ static int say_element(struct optimfs_file *file, const struct header *h,
 	n = ofs_dtype_print(dtype, element, text);
 	text[n++] = '\n';
 	if (f->text)
-		return say_text(e, f, text, n, err);
-	if (ofs_overlay_file_resize(e, f, 0, err) == -1)
+		return say_text(o, f, text, n, err);
+	if (ofs_overlay_file_resize(o, f, 0, err) == -1)
 		return -1;
-	return ofs_overlay_file_write(e, f, text, n, 0, err);
+	return ofs_overlay_file_write(o, f, text, n, 0, err);
 }
 
 static int accept(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	uint64_t size = ofs_file_npy_size(file);
 	struct header h;
 	int ret;
 
 	if (read_header(file->npy->fd, size, &h, err) == -1)
 		return -1;
-	pthread_rwlock_wrlock(&e->names);
-	ret = settle_form(e, file->at.index, &h, size - h.len, err);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_wrlock(&o->names);
+	ret = settle_form(o, file->at.index, &h, size - h.len, err);
+	pthread_rwlock_unlock(&o->names);
 	if (ret == -1)
 		return -1;
 	return h.form.ndim == 0 ? say_element(file, &h, err)

@@ -25,18 +25,18 @@ static bool has_name(const struct optimfs_file *file)
 struct ofs_overlay_file *ofs_file_staged(const struct optimfs_file *file,
     uint32_t tensor)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_file *f;
 
-	if (e == NULL || atomic_load(&e->changed) == 0)
+	if (o == NULL || atomic_load(&o->changed) == 0)
 		return NULL;
 	if (tensor >= file->snap->cat->ntensors)
 		return file->view == NULL ? NULL
 					  : ofs_view_staged(file->view, tensor);
-	pthread_rwlock_rdlock(&e->names);
-	f = has_name(file) ? ofs_overlay_file(e, file->at.index)
-			   : e->tensor[tensor];
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_rdlock(&o->names);
+	f = has_name(file) ? ofs_overlay_file(o, file->at.index)
+			   : o->tensor[tensor];
+	pthread_rwlock_unlock(&o->names);
 	return f;
 }
 
@@ -44,19 +44,19 @@ struct ofs_overlay_file *ofs_file_staged(const struct optimfs_file *file,
 static int attach(struct optimfs_file *file, bool writes,
     struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_file *f;
 
-	pthread_rwlock_wrlock(&e->names);
-	f = ofs_overlay_file_touch(e, file->at.index, err);
+	pthread_rwlock_wrlock(&o->names);
+	f = ofs_overlay_file_touch(o, file->at.index, err);
 	if (f != NULL) {
 		f->opens++;
 		f->writers += writes;
 		file->staged = f;
 		file->writes = writes;
-		file->limit = ofs_overlay_limit(e, file->at.index);
+		file->limit = ofs_overlay_limit(o, file->at.index);
 	}
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_unlock(&o->names);
 	return f == NULL ? -1 : 0;
 }
 
@@ -113,34 +113,34 @@ static void drop_draft(struct ofs_overlay_file *f)
 	pthread_rwlock_unlock(&f->lock);
 }
 
-static bool is_removed(const struct ofs_overlay *e,
+static bool is_removed(const struct ofs_overlay *o,
     const struct ofs_overlay_file *f)
 {
 	return f->entry == OFS_NONE &&
-	    ofs_overlay_node(e, f->index)->parent == OFS_NONE;
+	    ofs_overlay_node(o, f->index)->parent == OFS_NONE;
 }
 
 void ofs_file_close_staged(struct optimfs_file *file)
 {
 	struct ofs_overlay_file *f = file->staged;
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	bool last;
 
 	if (f == NULL)
 		return;
 	ofs_file_npy_end(file);
-	pthread_rwlock_wrlock(&e->names);
+	pthread_rwlock_wrlock(&o->names);
 	f->opens--;
 	if (file->writes)
 		f->writers--;
-	last = f->opens == 0 && is_removed(e, f);
+	last = f->opens == 0 && is_removed(o, f);
 	if (file->writes && f->writers == 0 && f->text)
 		drop_draft(f);
 	if (last)
-		ofs_overlay_file_revert(e, f);
+		ofs_overlay_file_revert(o, f);
 	else if (f->opens == 0)
-		ofs_overlay_file_idle(e, f);
-	pthread_rwlock_unlock(&e->names);
+		ofs_overlay_file_idle(o, f);
+	pthread_rwlock_unlock(&o->names);
 }
 
 /* The number of bytes before the tensor. */
@@ -205,12 +205,12 @@ bool ofs_file_staged_size(const struct optimfs_file *file, uint64_t *size)
 static ssize_t read_text(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = file->snap->overlay;
+	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_blob *now;
 	size_t n;
 
 	pthread_rwlock_wrlock(&file->staged->lock);
-	now = ofs_overlay_text_now(e, file->staged, err);
+	now = ofs_overlay_text_now(o, file->staged, err);
 	pthread_rwlock_unlock(&file->staged->lock);
 	if (now == NULL)
 		return -1;

@@ -31,31 +31,31 @@ static void form_of_tensor(const struct ofs_catalog *cat,
 	    t->ndim * sizeof(*form->shape));
 }
 
-static bool form_of_base(const struct ofs_overlay *e, uint32_t base,
+static bool form_of_base(const struct ofs_overlay *o, uint32_t base,
     struct ofs_overlay_form *form)
 {
 	const struct ofs_tensor *t;
 
-	if (base == OFS_NONE || ofs_overlay_is_made(e, base))
+	if (base == OFS_NONE || ofs_overlay_is_made(o, base))
 		return false;
-	t = ofs_entry_tensor(e->cat,
-	    &e->cat->entries[e->tree->node[base].entry]);
+	t = ofs_entry_tensor(o->cat,
+	    &o->cat->entries[o->tree->node[base].entry]);
 	if (t != NULL)
-		form_of_tensor(e->cat, t, form);
+		form_of_tensor(o->cat, t, form);
 	return true;
 }
 
 /* The form set for the node itself, or that of the checkpoint's file in its
  * place. */
-static bool form_given(const struct ofs_overlay *e, uint32_t index,
+static bool form_given(const struct ofs_overlay *o, uint32_t index,
     struct ofs_overlay_form *form)
 {
-	const struct ofs_overlay_file *f = ofs_overlay_file(e, index);
+	const struct ofs_overlay_file *f = ofs_overlay_file(o, index);
 	bool known;
 
 	*form = (struct ofs_overlay_form){ 0 };
-	known = form_of_base(e, index, form) ||
-	    form_of_base(e, ofs_overlay_stands_for(e, index), form);
+	known = form_of_base(o, index, form) ||
+	    form_of_base(o, ofs_overlay_stands_for(o, index), form);
 	if (f != NULL && f->dtype != OFS_DTYPE_NONE)
 		form->dtype = f->dtype;
 	if (f != NULL && f->shape != NULL) {
@@ -70,7 +70,7 @@ static bool form_given(const struct ofs_overlay *e, uint32_t index,
  * parameter, and the dtype of its other states or of the parameter. */
 
 struct siblings {
-	const struct ofs_overlay *e;
+	const struct ofs_overlay *o;
 	uint32_t index; /* the node itself */
 	struct ofs_overlay_form form;
 };
@@ -82,42 +82,42 @@ static int look_at(void *ctx, uint32_t child, const char *name,
 	struct ofs_overlay_form form;
 
 	(void)name, (void)position;
-	if (child == s->index || ofs_overlay_is_dir(s->e, child) ||
-	    !form_given(s->e, child, &form) || form.dtype == OFS_DTYPE_NONE ||
+	if (child == s->index || ofs_overlay_is_dir(s->o, child) ||
+	    !form_given(s->o, child, &form) || form.dtype == OFS_DTYPE_NONE ||
 	    form.ndim == 0)
 		return 0;
 	s->form = form;
 	return 1;
 }
 
-static bool find_param(const struct ofs_overlay *e, const char *fqn,
+static bool find_param(const struct ofs_overlay *o, const char *fqn,
     struct ofs_overlay_form *form)
 {
-	uint32_t model = ofs_overlay_find(e, 0, "model"), param;
+	uint32_t model = ofs_overlay_find(o, 0, "model"), param;
 
-	if (model == OFS_NONE || !ofs_overlay_is_dir(e, model))
+	if (model == OFS_NONE || !ofs_overlay_is_dir(o, model))
 		return false;
-	param = ofs_overlay_find(e, model, fqn);
-	return param != OFS_NONE && !ofs_overlay_is_dir(e, param) &&
-	    form_given(e, param, form) && form->dtype != OFS_DTYPE_NONE;
+	param = ofs_overlay_find(o, model, fqn);
+	return param != OFS_NONE && !ofs_overlay_is_dir(o, param) &&
+	    form_given(o, param, form) && form->dtype != OFS_DTYPE_NONE;
 }
 
 /* Derives a form; among the candidates, the one with the size of the file. */
-static bool form_guessed(const struct ofs_overlay *e, uint32_t index,
+static bool form_guessed(const struct ofs_overlay *o, uint32_t index,
     uint64_t size, struct ofs_overlay_form *form)
 {
-	uint32_t param = ofs_overlay_parent(e, index);
+	uint32_t param = ofs_overlay_parent(o, index);
 	uint32_t state = param == OFS_NONE || param == 0
 	    ? OFS_NONE
-	    : ofs_overlay_parent(e, param);
-	struct siblings s = { .e = e, .index = index };
+	    : ofs_overlay_parent(o, param);
+	struct siblings s = { .o = o, .index = index };
 	struct ofs_overlay_form model;
 
 	if (state == OFS_NONE || state == 0 ||
-	    strcmp(ofs_overlay_name(e, state), "state") != 0)
+	    strcmp(ofs_overlay_name(o, state), "state") != 0)
 		return false;
-	ofs_overlay_children(e, param, 0, look_at, &s);
-	if (find_param(e, ofs_overlay_name(e, param), &model)) {
+	ofs_overlay_children(o, param, 0, look_at, &s);
+	if (find_param(o, ofs_overlay_name(o, param), &model)) {
 		*form = model;
 		if (s.form.dtype != OFS_DTYPE_NONE)
 			form->dtype = s.form.dtype;
@@ -132,36 +132,36 @@ static bool form_guessed(const struct ofs_overlay *e, uint32_t index,
 	    ofs_overlay_form_bytes(form) == size;
 }
 
-void ofs_overlay_form_of(const struct ofs_overlay *e, uint32_t index,
+void ofs_overlay_form_of(const struct ofs_overlay *o, uint32_t index,
     struct ofs_overlay_form *form)
 {
-	struct ofs_overlay_file *f = ofs_overlay_file(e, index);
+	struct ofs_overlay_file *f = ofs_overlay_file(o, index);
 	uint64_t size = 0;
 
-	if (form_given(e, index, form))
+	if (form_given(o, index, form))
 		return;
 	if (f != NULL) {
 		pthread_rwlock_rdlock(&f->lock);
 		size = f->size;
 		pthread_rwlock_unlock(&f->lock);
 	}
-	if (size == 0 || !form_guessed(e, index, size, form))
+	if (size == 0 || !form_guessed(o, index, size, form))
 		*form = (struct ofs_overlay_form){ 0 };
 }
 
-void ofs_overlay_form(struct ofs_overlay *e, uint32_t index,
+void ofs_overlay_form(struct ofs_overlay *o, uint32_t index,
     struct ofs_overlay_form *form)
 {
-	pthread_rwlock_rdlock(&e->names);
-	ofs_overlay_form_of(e, index, form);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_rdlock(&o->names);
+	ofs_overlay_form_of(o, index, form);
+	pthread_rwlock_unlock(&o->names);
 }
 
-uint64_t ofs_overlay_limit(const struct ofs_overlay *e, uint32_t index)
+uint64_t ofs_overlay_limit(const struct ofs_overlay *o, uint32_t index)
 {
 	struct ofs_overlay_form form;
 
-	if (!form_given(e, index, &form) || form.dtype == OFS_DTYPE_NONE ||
+	if (!form_given(o, index, &form) || form.dtype == OFS_DTYPE_NONE ||
 	    form.ndim == 0)
 		return UINT64_MAX;
 	return ofs_overlay_form_bytes(&form);
@@ -201,10 +201,10 @@ static bool same_shape(const struct ofs_overlay_form *a,
 	    memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
 }
 
-static int record_attr(struct ofs_overlay *e, uint32_t index, const char *name,
+static int record_attr(struct ofs_overlay *o, uint32_t index, const char *name,
     const char *value, size_t n, struct optimfs_error *err)
 {
-	char *path = ofs_overlay_path(e, index, NULL, NULL);
+	char *path = ofs_overlay_path(o, index, NULL, NULL);
 	struct ofs_buf b = { 0 };
 	struct ofs_record r = { .type = OFS_REC_ATTR };
 	int ret = 0;
@@ -217,16 +217,16 @@ static int record_attr(struct ofs_overlay *e, uint32_t index, const char *name,
 	if (b.bad)
 		ret = ofs_no_memory(err);
 	else if (path != NULL)
-		ret = ofs_overlay_record(e, &r, err);
+		ret = ofs_overlay_record(o, &r, err);
 	ofs_buf_fini(&b);
 	free(path);
 	return ret;
 }
 
-static int keep_attr(struct ofs_overlay *e, uint32_t index,
+static int keep_attr(struct ofs_overlay *o, uint32_t index,
     const struct ofs_overlay_form *form, bool dtype, struct optimfs_error *err)
 {
-	struct ofs_overlay_file *f = ofs_overlay_file_touch(e, index, err);
+	struct ofs_overlay_file *f = ofs_overlay_file_touch(o, index, err);
 	size_t n = form->ndim * sizeof(*form->shape);
 	uint64_t *shape = NULL;
 
@@ -247,22 +247,22 @@ static int keep_attr(struct ofs_overlay *e, uint32_t index,
 		f->ndim = form->ndim;
 	}
 	pthread_rwlock_unlock(&f->lock);
-	ofs_overlay_changed(e, true);
+	ofs_overlay_changed(o, true);
 	return 0;
 }
 
 /* May a file of the checkpoint get this form? What was written to it stays what
  * it is, elements or a text. */
-static int may_change(const struct ofs_overlay *e, uint32_t index,
+static int may_change(const struct ofs_overlay *o, uint32_t index,
     const char *name, const struct ofs_overlay_form *form,
     struct optimfs_error *err)
 {
-	if (ofs_overlay_is_made(e, index))
+	if (ofs_overlay_is_made(o, index))
 		return 0;
-	if (e->ops->hidden)
+	if (o->ops->hidden)
 		return optimfs_fail(err, EINVAL,
 		    "OFS816 the layout has another %s for it", name);
-	if (ofs_entry_is_text(e->cat, e->tree->node[index].entry))
+	if (ofs_entry_is_text(o->cat, o->tree->node[index].entry))
 		return optimfs_fail(err, EINVAL,
 		    "OFS816 a file of the checkpoint that is a text stays one: "
 		    "remove it first");
@@ -273,7 +273,7 @@ static int may_change(const struct ofs_overlay *e, uint32_t index,
 	return 0;
 }
 
-int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
+int ofs_overlay_set_attr(struct ofs_overlay *o, uint32_t index,
     const char *name, const char *value, size_t n, struct optimfs_error *err)
 {
 	struct ofs_overlay_form now, form;
@@ -281,7 +281,7 @@ int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
 
 	if (!dtype && strcmp(name, "shape") != 0)
 		return 0; /* copied by cp -a; derived anyway */
-	known = form_given(e, index, &now);
+	known = form_given(o, index, &now);
 	form = now;
 	if (dtype) {
 		form.dtype = (uint8_t)ofs_dtype_of_name(value, n);
@@ -303,32 +303,32 @@ int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
 	if (known && now.dtype != OFS_DTYPE_NONE && form.dtype == now.dtype &&
 	    same_shape(&form, &now))
 		return 0;
-	if (may_change(e, index, name, &form, err) == -1 ||
-	    record_attr(e, index, name, value, n, err) == -1)
+	if (may_change(o, index, name, &form, err) == -1 ||
+	    record_attr(o, index, name, value, n, err) == -1)
 		return -1;
-	return keep_attr(e, index, &form, dtype, err);
+	return keep_attr(o, index, &form, dtype, err);
 }
 
-int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
+int ofs_overlay_set_mtime(struct ofs_overlay *o, uint32_t index,
     int64_t mtime_ns, struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_TIME,
 		.num = { (uint64_t)mtime_ns } };
-	struct ofs_overlay_node *v = ofs_overlay_touch(e, index, err);
+	struct ofs_overlay_node *v = ofs_overlay_touch(o, index, err);
 	struct ofs_overlay_file *f;
 	char *path;
 	int ret;
 
 	if (v == NULL)
 		return -1;
-	path = ofs_overlay_path(e, index, NULL, NULL);
+	path = ofs_overlay_path(o, index, NULL, NULL);
 	r.a = path;
-	ret = path == NULL ? 0 : ofs_overlay_record(e, &r, err);
+	ret = path == NULL ? 0 : ofs_overlay_record(o, &r, err);
 	free(path);
 	if (ret == -1)
 		return -1;
 	v->mtime_ns = mtime_ns;
-	f = v->dir ? NULL : ofs_overlay_file(e, index);
+	f = v->dir ? NULL : ofs_overlay_file(o, index);
 	if (f != NULL) {
 		pthread_rwlock_wrlock(&f->lock);
 		f->mtime_ns = 0;
@@ -337,61 +337,61 @@ int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
 	return 0;
 }
 
-bool ofs_overlay_key_of(const struct ofs_overlay *e, uint32_t dir,
+bool ofs_overlay_key_of(const struct ofs_overlay *o, uint32_t dir,
     const char *name, struct ofs_buf *out)
 {
 	uint32_t node =
-	    dir == OFS_NONE ? OFS_NONE : ofs_tree_lookup(e->tree, dir, name);
+	    dir == OFS_NONE ? OFS_NONE : ofs_tree_lookup(o->tree, dir, name);
 	char key[OFS_NAME_MAX + 1];
 	struct ofs_str s = { key, 0 };
 	size_t n = 0;
 
 	if (node != OFS_NONE)
-		s = ofs_catalog_string(e->cat, e->tree->node[node].key);
+		s = ofs_catalog_string(o->cat, o->tree->node[node].key);
 	else if (!ofs_name_decode(name, strlen(name), key, &n))
 		return false;
 	ofs_buf_put(out, s.p, node != OFS_NONE ? s.len : n);
 	return true;
 }
 
-bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
+bool ofs_overlay_key(const struct ofs_overlay *o, uint32_t index,
     struct ofs_buf *out)
 {
-	const struct ofs_tree *tree = e->tree;
-	uint32_t base = ofs_overlay_is_made(e, index)
-	    ? ofs_overlay_base_place(e, index)
+	const struct ofs_tree *tree = o->tree;
+	uint32_t base = ofs_overlay_is_made(o, index)
+	    ? ofs_overlay_base_place(o, index)
 	    : index;
 	uint32_t model = ofs_tree_lookup(tree, 0, "model");
-	const char *name = ofs_overlay_name(e, index);
+	const char *name = ofs_overlay_name(o, index);
 	struct ofs_str s;
 
 	if (name == NULL)
 		return false;
-	if (!ofs_overlay_is_made(e, index) &&
+	if (!ofs_overlay_is_made(o, index) &&
 	    strcmp(name, tree->node[index].name) != 0)
 		base = OFS_NONE; /* it was renamed */
 	if (model != OFS_NONE && tree->node[model].entry != OFS_NONE)
 		model = OFS_NONE;
 	if (base == OFS_NONE)
-		return ofs_overlay_key_of(e, model, name, out);
-	s = ofs_catalog_string(e->cat, tree->node[base].key);
+		return ofs_overlay_key_of(o, model, name, out);
+	s = ofs_catalog_string(o->cat, tree->node[base].key);
 	ofs_buf_put(out, s.p, s.len);
 	return true;
 }
 
-int ofs_overlay_fqn(struct ofs_overlay *e, uint32_t index, struct ofs_buf *out)
+int ofs_overlay_fqn(struct ofs_overlay *o, uint32_t index, struct ofs_buf *out)
 {
 	uint32_t at = index, up;
 	int ret;
 
-	pthread_rwlock_rdlock(&e->names);
+	pthread_rwlock_rdlock(&o->names);
 	for (uint32_t i = index; i != 0 && i != OFS_NONE; i = up) {
-		up = ofs_overlay_parent(e, i);
+		up = ofs_overlay_parent(o, i);
 		if (up != 0 && up != OFS_NONE &&
-		    strcmp(ofs_overlay_name(e, up), "state") == 0)
+		    strcmp(ofs_overlay_name(o, up), "state") == 0)
 			at = i;
 	}
-	ret = ofs_overlay_key(e, at, out);
-	pthread_rwlock_unlock(&e->names);
+	ret = ofs_overlay_key(o, at, out);
+	pthread_rwlock_unlock(&o->names);
 	return ret;
 }

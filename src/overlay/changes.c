@@ -20,7 +20,7 @@
  * path is compared. Any other file is new and replaces the one that had its
  * path. Files of the checkpoint whose path is unused were removed. */
 struct walk {
-	struct ofs_overlay *e;
+	struct ofs_overlay *o;
 	struct ofs_changes *out;
 	size_t cap;
 	uint8_t *taken; /* by node of the checkpoint: its path is in use */
@@ -59,7 +59,7 @@ static const char *keep(struct walk *w, const void *p, size_t n)
  * checkpoint. */
 static int put_path(struct walk *w, struct ofs_change *c, bool base)
 {
-	const struct ofs_tree *tree = w->e->tree;
+	const struct ofs_tree *tree = w->o->tree;
 	struct ofs_buf key = { 0 };
 	uint32_t n = 0, i;
 	const char **keys;
@@ -67,34 +67,34 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 	int ret = 0;
 
 	for (i = c->node; i != 0; n++)
-		i = base ? tree->node[i].parent : ofs_overlay_parent(w->e, i);
+		i = base ? tree->node[i].parent : ofs_overlay_parent(w->o, i);
 	keys = ofs_arena_alloc(&w->out->arena, n * sizeof(*keys));
 	if (keys == NULL)
 		return ofs_no_memory(w->err);
 	c->key = keys;
 	c->nkeys = n;
 	for (i = c->node; i != 0 && ret == 0;) {
-		const struct ofs_str s = base || !ofs_overlay_is_made(w->e, i)
-		    ? ofs_catalog_string(w->e->cat, tree->node[i].key)
+		const struct ofs_str s = base || !ofs_overlay_is_made(w->o, i)
+		    ? ofs_catalog_string(w->o->cat, tree->node[i].key)
 		    : (struct ofs_str){ NULL, 0 };
 
 		key.len = 0;
 		if (base)
 			ofs_buf_put(&key, s.p, s.len);
-		else if (!ofs_overlay_key(w->e, i, &key))
+		else if (!ofs_overlay_key(w->o, i, &key))
 			optimfs_fail(&c->problem, EINVAL,
 			    "OFS302 '%s' is a name that no key has",
-			    ofs_overlay_name(w->e, i));
+			    ofs_overlay_name(w->o, i));
 		else if (c->kind == OFS_CHANGE_ADD && key.len > 0 &&
 		    memchr(key.data, '\0', key.len) != NULL)
 			optimfs_fail(&c->problem, EINVAL,
 			    "OFS302 '%s' is the name of a key with a NUL, and "
 			    "nothing can be added by such a key",
-			    ofs_overlay_name(w->e, i));
+			    ofs_overlay_name(w->o, i));
 		keys[--n] =
 		    keep(w, key.len == 0 ? "" : (char *)key.data, key.len);
 		ret = keys[n] == NULL || key.bad ? -1 : 0;
-		i = base ? tree->node[i].parent : ofs_overlay_parent(w->e, i);
+		i = base ? tree->node[i].parent : ofs_overlay_parent(w->o, i);
 	}
 	ofs_buf_fini(&key);
 	if (base) {
@@ -102,7 +102,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 		if (path != NULL)
 			ofs_tree_path(tree, c->node, path, 65536);
 	} else {
-		path = ofs_overlay_path(w->e, c->node, NULL, w->err);
+		path = ofs_overlay_path(w->o, c->node, NULL, w->err);
 	}
 	if (path == NULL || ret == -1) {
 		free(path);
@@ -136,7 +136,7 @@ static int put_bytes(struct walk *w, struct ofs_change *c,
 		c->problem = f->why;
 	if (ofs_ranges_copy(&c->written, &f->written, w->err) == -1)
 		return -1;
-	if (f->id != 0 && ofs_overlay_file_fd(w->e, f, w->err) == -1)
+	if (f->id != 0 && ofs_overlay_file_fd(w->o, f, w->err) == -1)
 		return -1;
 	c->fd = f->fd;
 	return 0;
@@ -150,7 +150,7 @@ static int put_text(struct walk *w, struct ofs_change *c,
 	if (f->size > OFS_TEXT_MAX)
 		return 0;
 	now = f->accepted != NULL ? ofs_blob_ref(f->accepted)
-				  : ofs_overlay_text_now(w->e, f, w->err);
+				  : ofs_overlay_text_now(w->o, f, w->err);
 	if (now == NULL)
 		return -1;
 	c->text = keep(w, now->bytes, now->len);
@@ -165,9 +165,9 @@ static int put_element(struct walk *w, struct ofs_change *c, uint32_t base)
 	uint8_t element[16] = { 0 };
 	struct ofs_overlay_form form;
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(w->e->cat, &w->e->cat->entries[c->entry]);
+	    ofs_entry_tensor(w->o->cat, &w->o->cat->entries[c->entry]);
 
-	if (ofs_overlay_text_check(w->e, base, c->text, c->ntext, NULL, element,
+	if (ofs_overlay_text_check(w->o, base, c->text, c->ntext, NULL, element,
 		&c->problem) == -1)
 		return 0;
 	if (t == NULL)
@@ -235,18 +235,18 @@ static bool same_form(const struct ofs_overlay_form *a,
 	    memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
 }
 
-static void base_form(const struct ofs_overlay *e, uint32_t entry,
+static void base_form(const struct ofs_overlay *o, uint32_t entry,
     struct ofs_overlay_form *form)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(e->cat, &e->cat->entries[entry]);
+	    ofs_entry_tensor(o->cat, &o->cat->entries[entry]);
 
 	*form = (struct ofs_overlay_form){ 0 };
 	if (t == NULL)
 		return;
 	form->dtype = t->dtype;
 	form->ndim = t->ndim;
-	memcpy(form->shape, ofs_tensor_shape(e->cat, t),
+	memcpy(form->shape, ofs_tensor_shape(o->cat, t),
 	    t->ndim * sizeof(*form->shape));
 }
 
@@ -254,8 +254,8 @@ static void base_form(const struct ofs_overlay *e, uint32_t entry,
 static int put_edit(struct walk *w, uint32_t node, uint32_t base,
     struct ofs_overlay_file *f)
 {
-	uint32_t entry = w->e->tree->node[base].entry;
-	bool text = ofs_entry_is_text(w->e->cat, entry);
+	uint32_t entry = w->o->tree->node[base].entry;
+	bool text = ofs_entry_is_text(w->o->cat, entry);
 	struct ofs_change *c =
 	    add(w, text ? OFS_CHANGE_VALUE : OFS_CHANGE_DATA, node);
 	struct ofs_overlay_form form;
@@ -265,7 +265,7 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 	c->entry = entry;
 	if (text)
 		return put_text(w, c, f) == -1 ? -1 : put_element(w, c, base);
-	base_form(w->e, entry, &form);
+	base_form(w->o, entry, &form);
 	if (put_bytes(w, c, f) == -1)
 		return -1;
 	check_size(c, &form);
@@ -278,12 +278,12 @@ static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
     const struct ofs_overlay_form *form)
 {
 	struct ofs_change *c = add(w, OFS_CHANGE_ADD, node);
-	const struct ofs_catalog *cat = w->e->cat;
+	const struct ofs_catalog *cat = w->o->cat;
 
 	if (c == NULL || put_path(w, c, false) == -1)
 		return -1;
-	if (!ofs_overlay_is_made(w->e, node)) {
-		c->from = w->e->tree->node[node].entry;
+	if (!ofs_overlay_is_made(w->o, node)) {
+		c->from = w->o->tree->node[node].entry;
 		if (!ofs_entry_is_text(cat, c->from))
 			c->size = ofs_tensor_bytes(cat,
 			    ofs_entry_tensor(cat, &cat->entries[c->from]));
@@ -308,15 +308,15 @@ static int put_removed(struct walk *w, uint32_t base)
 
 	if (c == NULL || put_path(w, c, true) == -1)
 		return -1;
-	c->entry = w->e->tree->node[base].entry;
+	c->entry = w->o->tree->node[base].entry;
 	return 0;
 }
 
 /* Is a file of the checkpoint still there, perhaps at another path? */
-static bool is_there(const struct ofs_overlay *e, uint32_t node)
+static bool is_there(const struct ofs_overlay *o, uint32_t node)
 {
 	while (node != 0 && node != OFS_NONE)
-		node = ofs_overlay_parent(e, node);
+		node = ofs_overlay_parent(o, node);
 	return node == 0;
 }
 
@@ -326,13 +326,13 @@ static bool is_there(const struct ofs_overlay *e, uint32_t node)
 static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
     struct ofs_overlay_file *f, const struct ofs_overlay_form *form)
 {
-	uint32_t entry = w->e->tree->node[base].entry;
+	uint32_t entry = w->o->tree->node[base].entry;
 	struct ofs_overlay_form had;
 
-	base_form(w->e, entry, &had);
-	if (f != NULL && ofs_overlay_is_made(w->e, node) &&
+	base_form(w->o, entry, &had);
+	if (f != NULL && ofs_overlay_is_made(w->o, node) &&
 	    same_form(form, &had) &&
-	    (had.dtype == OFS_DTYPE_NONE || !is_there(w->e, base)))
+	    (had.dtype == OFS_DTYPE_NONE || !is_there(w->o, base)))
 		return put_edit(w, node, base, f);
 	if (put_removed(w, base) == -1)
 		return -1;
@@ -347,7 +347,7 @@ static int put_same(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 
 	if (f == NULL || !ofs_overlay_file_differs(f))
 		return 0;
-	base_form(w->e, w->e->tree->node[node].entry, &had);
+	base_form(w->o, w->o->tree->node[node].entry, &had);
 	if (f->text || same_form(form, &had))
 		return put_edit(w, node, node, f);
 	if (put_removed(w, node) == -1)
@@ -364,11 +364,11 @@ static bool is_backup_suffix(const char *s, bool moved)
 
 /* Is a new file a backup of the value beside it, such as lr.bak of lr? It must
  * not become an option. */
-static bool is_backup(const struct ofs_overlay *e, uint32_t node)
+static bool is_backup(const struct ofs_overlay *o, uint32_t node)
 {
-	uint32_t parent = ofs_overlay_parent(e, node);
-	uint32_t dir = ofs_overlay_base_place(e, parent), base;
-	const char *name = ofs_overlay_name(e, node), *end;
+	uint32_t parent = ofs_overlay_parent(o, node);
+	uint32_t dir = ofs_overlay_base_place(o, parent), base;
+	const char *name = ofs_overlay_name(o, node), *end;
 	char own[OFS_NAME_MAX + 1];
 	bool moved;
 
@@ -378,12 +378,12 @@ static bool is_backup(const struct ofs_overlay *e, uint32_t node)
 			continue;
 		memcpy(own, name, (size_t)(end - name));
 		own[end - name] = '\0';
-		base = ofs_tree_child(e->tree, dir, own);
+		base = ofs_tree_child(o->tree, dir, own);
 		moved = base != OFS_NONE && base == node;
 		if (is_backup_suffix(end, moved) && base != OFS_NONE &&
-		    e->tree->node[base].entry != OFS_NONE &&
-		    ofs_entry_is_text(e->cat, e->tree->node[base].entry) &&
-		    ofs_overlay_find(e, parent, own) != OFS_NONE)
+		    o->tree->node[base].entry != OFS_NONE &&
+		    ofs_entry_is_text(o->cat, o->tree->node[base].entry) &&
+		    ofs_overlay_find(o, parent, own) != OFS_NONE)
 			return true;
 	}
 	return false;
@@ -391,17 +391,17 @@ static bool is_backup(const struct ofs_overlay *e, uint32_t node)
 
 static int put_file(struct walk *w, uint32_t node)
 {
-	struct ofs_overlay_file *f = ofs_overlay_file(w->e, node);
-	uint32_t base = ofs_overlay_base_place(w->e, node);
+	struct ofs_overlay_file *f = ofs_overlay_file(w->o, node);
+	uint32_t base = ofs_overlay_base_place(w->o, node);
 	struct ofs_overlay_form form;
 	int ret;
 
-	ofs_overlay_form_of(w->e, node, &form);
-	if (base != OFS_NONE && w->e->tree->node[base].entry == OFS_NONE)
+	ofs_overlay_form_of(w->o, node, &form);
+	if (base != OFS_NONE && w->o->tree->node[base].entry == OFS_NONE)
 		base = OFS_NONE; /* it was a directory */
 	if (base != OFS_NONE)
 		w->taken[base] = 1;
-	else if (is_backup(w->e, node))
+	else if (is_backup(w->o, node))
 		return 0;
 	if (f != NULL)
 		pthread_rwlock_wrlock(&f->lock);
@@ -439,12 +439,12 @@ static int visit(void *ctx, uint32_t child, const char *name, uint64_t position)
 	const struct ofs_overlay_node *v;
 
 	(void)name, (void)position;
-	if (ofs_overlay_is_dir(w->e, child))
+	if (ofs_overlay_is_dir(w->o, child))
 		return push(s, child);
 	/* most nodes are unchanged */
-	v = ofs_overlay_node(w->e, child);
-	if (!s->moved && !ofs_overlay_is_made(w->e, child) &&
-	    (v == NULL || !v->gone) && ofs_overlay_file(w->e, child) == NULL) {
+	v = ofs_overlay_node(w->o, child);
+	if (!s->moved && !ofs_overlay_is_made(w->o, child) &&
+	    (v == NULL || !v->gone) && ofs_overlay_file(w->o, child) == NULL) {
 		w->taken[child] = 1;
 		return 0;
 	}
@@ -459,8 +459,8 @@ static int walk_now(struct walk *w)
 	while (s.n > 0 && ret == 0) {
 		uint32_t dir = s.v[--s.n];
 
-		s.moved = !ofs_overlay_in_place(w->e, dir);
-		ret = ofs_overlay_children(w->e, dir, 0, visit, &s);
+		s.moved = !ofs_overlay_in_place(w->o, dir);
+		ret = ofs_overlay_children(w->o, dir, 0, visit, &s);
 	}
 	free(s.v);
 	return ret;
@@ -479,7 +479,7 @@ static int by_path(const void *a, const void *b)
 
 static int collect(struct walk *w)
 {
-	const struct ofs_tree *tree = w->e->tree;
+	const struct ofs_tree *tree = w->o->tree;
 
 	if (walk_now(w) == -1)
 		return -1;
@@ -495,7 +495,7 @@ static int collect(struct walk *w)
 int ofs_overlay_changes(struct ofs_overlay *overlay, struct ofs_changes *out,
     struct optimfs_error *err)
 {
-	struct walk w = { .e = overlay, .out = out, .err = err };
+	struct walk w = { .o = overlay, .out = out, .err = err };
 	int ret;
 
 	*out = (struct ofs_changes){ .overlay = overlay };

@@ -49,57 +49,57 @@ struct ofs_overlay_file *ofs_overlay_element(const uint8_t element[16],
 }
 
 /* Tied names of a tensor share one file. */
-static struct ofs_overlay_file **slot_of(const struct ofs_overlay *e,
+static struct ofs_overlay_file **slot_of(const struct ofs_overlay *o,
     uint32_t index)
 {
-	const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
 	const struct ofs_entry *entry;
 
-	if (!ofs_overlay_is_made(e, index)) {
-		entry = &e->cat->entries[e->tree->node[index].entry];
-		if (entry->kind == OFS_ENTRY_TENSOR && !e->ops->apart(e, index))
-			return &e->tensor[entry->ref];
+	if (!ofs_overlay_is_made(o, index)) {
+		entry = &o->cat->entries[o->tree->node[index].entry];
+		if (entry->kind == OFS_ENTRY_TENSOR && !o->ops->apart(o, index))
+			return &o->tensor[entry->ref];
 	}
 	return v == NULL ? NULL : (struct ofs_overlay_file **)&v->file;
 }
 
-struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *e,
+struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
     uint32_t index)
 {
 	struct ofs_overlay_file **slot;
 
-	if (ofs_overlay_is_dir(e, index))
+	if (ofs_overlay_is_dir(o, index))
 		return NULL;
-	slot = slot_of(e, index);
+	slot = slot_of(o, index);
 	return slot == NULL ? NULL : *slot;
 }
 
-struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *e,
+struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
     uint32_t index, struct optimfs_error *err)
 {
-	struct ofs_overlay_file *f = ofs_overlay_file(e, index), **slot;
+	struct ofs_overlay_file *f = ofs_overlay_file(o, index), **slot;
 
 	if (f != NULL)
 		return f;
-	if (ofs_overlay_touch(e, index, err) == NULL)
+	if (ofs_overlay_touch(o, index, err) == NULL)
 		return NULL;
-	slot = slot_of(e, index);
+	slot = slot_of(o, index);
 	f = file_new(index, err);
 	*slot = f;
 	if (f == NULL)
 		return NULL;
-	f->next = e->files;
-	e->files = f;
-	if (ofs_overlay_is_made(e, index))
+	f->next = o->files;
+	o->files = f;
+	if (ofs_overlay_is_made(o, index))
 		return f;
-	f->entry = e->tree->node[index].entry;
-	f->text = ofs_entry_is_text(e->cat, f->entry);
+	f->entry = o->tree->node[index].entry;
+	f->text = ofs_entry_is_text(o->cat, f->entry);
 	if (f->text)
 		return f;
-	f->bytes = e->ops->bytes(e, index);
-	if (!e->ops->hidden)
-		f->size = f->base = f->full = ofs_tensor_bytes(e->cat,
-		    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]));
+	f->bytes = o->ops->bytes(o, index);
+	if (!o->ops->hidden)
+		f->size = f->base = f->full = ofs_tensor_bytes(o->cat,
+		    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]));
 	return f;
 }
 
@@ -126,14 +126,14 @@ bool ofs_overlay_file_differs(const struct ofs_overlay_file *f)
 	    f->shape != NULL || f->dtype != OFS_DTYPE_NONE;
 }
 
-void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f)
+void ofs_overlay_file_revert(struct ofs_overlay *o, struct ofs_overlay_file *f)
 {
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->fd != -1)
 		close(f->fd);
 	f->fd = -1;
 	if (f->id != 0)
-		ofs_stage_data_remove(e->stage, f->id);
+		ofs_stage_data_remove(o->stage, f->id);
 	f->id = 0;
 	ofs_ranges_cut(&f->written, 0);
 	ofs_ranges_cut(&f->lost, 0);
@@ -146,64 +146,64 @@ void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f)
 	f->dtype = OFS_DTYPE_NONE;
 	f->size = f->base = f->full = 0;
 	f->mtime_ns = 0;
-	if (f->entry != OFS_NONE && !f->text && !e->ops->hidden)
-		f->size = f->base = f->full = ofs_tensor_bytes(e->cat,
-		    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]));
+	if (f->entry != OFS_NONE && !f->text && !o->ops->hidden)
+		f->size = f->base = f->full = ofs_tensor_bytes(o->cat,
+		    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]));
 	f->dead = f->entry == OFS_NONE;
 	pthread_rwlock_unlock(&f->lock);
 }
 
 /* Creates the data file and its record in the journal. */
-static int make_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int make_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_DATA };
-	uint64_t id = e->last_id + 1;
+	uint64_t id = o->last_id + 1;
 	char *path;
 	int fd, ret;
 
 	/* a file that was removed while open has no path and needs none */
-	path = ofs_overlay_path(e, f->index, NULL, err);
-	fd = f->bytes->in_place ? -1 : ofs_stage_data(e->stage, id, true, err);
+	path = ofs_overlay_path(o, f->index, NULL, err);
+	fd = f->bytes->in_place ? -1 : ofs_stage_data(o->stage, id, true, err);
 	r.num[0] = id;
 	r.a = path == NULL ? "" : path;
 	ret = fd == -1 && !f->bytes->in_place ? -1
-					      : ofs_overlay_record(e, &r, err);
+					      : ofs_overlay_record(o, &r, err);
 	free(path);
 	if (ret == -1) {
 		if (fd != -1)
 			close(fd);
 		return -1;
 	}
-	e->last_id = id;
+	o->last_id = id;
 	f->id = id;
 	f->fd = fd;
 	return 0;
 }
 
-int ofs_overlay_file_adopt(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_adopt(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t id, struct optimfs_error *err)
 {
 	if (!f->bytes->in_place)
-		f->fd = ofs_stage_data(e->stage, id, false, err);
+		f->fd = ofs_stage_data(o->stage, id, false, err);
 	if (f->fd == -1 && !f->bytes->in_place)
 		return -1;
 	f->id = id;
-	if (id > e->last_id)
-		e->last_id = id;
+	if (id > o->last_id)
+		o->last_id = id;
 	return 0;
 }
 
-int ofs_overlay_file_fd(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_fd(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	if (f->fd == -1 && f->id != 0)
-		f->fd = ofs_stage_data(e->stage, f->id, false, err);
+		f->fd = ofs_stage_data(o->stage, f->id, false, err);
 	return f->fd;
 }
 
 /* Is there storage to write to? 1, 0, or -1 (failed). */
-static int has_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int has_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	int ret;
@@ -211,38 +211,38 @@ static int has_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	pthread_rwlock_wrlock(&f->lock);
 	ret = f->id != 0;
 	if (ret == 1 && !f->bytes->in_place &&
-	    ofs_overlay_file_fd(e, f, err) == -1)
+	    ofs_overlay_file_fd(o, f, err) == -1)
 		ret = -1;
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }
 
-static int need_data_named(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int need_data_named(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	int ret = has_data(e, f, err);
+	int ret = has_data(o, f, err);
 
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->id == 0)
-		ret = make_data(e, f, err);
+		ret = make_data(o, f, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }
 
 /* Prepares storage for a write. A new file needs the lock of names for its
  * path. */
-static int need_data(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int need_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	int ret = has_data(e, f, err);
+	int ret = has_data(o, f, err);
 
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
-	pthread_rwlock_wrlock(&e->names);
-	ret = need_data_named(e, f, err);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_wrlock(&o->names);
+	ret = need_data_named(o, f, err);
+	pthread_rwlock_unlock(&o->names);
 	return ret;
 }
 
@@ -259,46 +259,46 @@ static int lose(struct ofs_overlay_file *f, uint64_t off, uint64_t end,
 }
 
 /* Extends the file to size with zeros. */
-static int record_size(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int record_size(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_SIZE, .num = { f->id, size } };
 
-	return ofs_overlay_record(e, &r, err);
+	return ofs_overlay_record(o, &r, err);
 }
 
-static int extend(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int extend(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	if (size <= f->size)
 		return 0;
-	if (record_size(e, f, size, err) == -1)
+	if (record_size(o, f, size, err) == -1)
 		return -1;
-	if (f->bytes->resize(e, f, size, err) == -1 ||
+	if (f->bytes->resize(o, f, size, err) == -1 ||
 	    ofs_ranges_add(&f->written, f->size, size, err) == -1)
 		return -1;
 	f->size = size;
 	return 0;
 }
 
-static int write_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_WRITE };
 
 	if (f->fd == -1 && !f->bytes->in_place)
 		return optimfs_fail(err, ESTALE, "it was removed");
-	if (extend(e, f, off, err) == -1)
+	if (extend(o, f, off, err) == -1)
 		return -1;
 	if (off + n > f->high)
 		f->high = off + n;
-	if (f->bytes->write(e, f, buf, n, off, err) == -1)
+	if (f->bytes->write(o, f, buf, n, off, err) == -1)
 		return lose(f, off, off + n, err);
 	r.num[0] = f->id;
 	r.num[1] = off;
 	r.num[2] = n;
 	r.num[3] = XXH64(buf, n, 0);
-	if (ofs_overlay_record(e, &r, err) == -1 ||
+	if (ofs_overlay_record(o, &r, err) == -1 ||
 	    ofs_ranges_add(&f->written, off, off + n, err) == -1)
 		return lose(f, off, off + n, err);
 	ofs_ranges_remove(&f->lost, off, off + n, NULL);
@@ -315,54 +315,54 @@ static bool may_be_text(const struct ofs_overlay_file *f)
 	    (f->dtype == OFS_DTYPE_NONE || f->shape == NULL || f->ndim == 0);
 }
 
-static int write_ready(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int write_ready(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	bool text;
 	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
-	ret = write_locked(e, f, buf, n, off, err);
+	ret = write_locked(o, f, buf, n, off, err);
 	text = may_be_text(f);
 	pthread_rwlock_unlock(&f->lock);
-	ofs_overlay_changed(e, text);
+	ofs_overlay_changed(o, text);
 	return ret;
 }
 
-int ofs_overlay_file_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	if (n == 0)
 		return 0;
-	if (need_data(e, f, err) == -1)
+	if (need_data(o, f, err) == -1)
 		return -1;
-	return write_ready(e, f, buf, n, off, err);
+	return write_ready(o, f, buf, n, off, err);
 }
 
-int ofs_overlay_file_write_named(struct ofs_overlay *e,
+int ofs_overlay_file_write_named(struct ofs_overlay *o,
     struct ofs_overlay_file *f, const void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err)
 {
 	if (n == 0)
 		return 0;
-	if (need_data_named(e, f, err) == -1)
+	if (need_data_named(o, f, err) == -1)
 		return -1;
-	return write_ready(e, f, buf, n, off, err);
+	return write_ready(o, f, buf, n, off, err);
 }
 
 /* Bytes beyond the end must read as zeros when the file grows again. */
-static int resize_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int resize_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	if (f->fd == -1 && !f->bytes->in_place)
 		return optimfs_fail(err, ESTALE, "it was removed");
 	if (size > f->size)
-		return extend(e, f, size, err);
+		return extend(o, f, size, err);
 	if (size == f->size)
 		return 0;
-	if (record_size(e, f, size, err) == -1)
+	if (record_size(o, f, size, err) == -1)
 		return -1;
-	if (f->bytes->resize(e, f, size, err) == -1)
+	if (f->bytes->resize(o, f, size, err) == -1)
 		return -1;
 	ofs_ranges_cut(&f->written, size);
 	ofs_ranges_cut(&f->lost, size);
@@ -372,61 +372,61 @@ static int resize_locked(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return 0;
 }
 
-static int resize_ready(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int resize_ready(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	bool text;
 	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
-	ret = resize_locked(e, f, size, err);
+	ret = resize_locked(o, f, size, err);
 	if (ret == 0)
 		f->mtime_ns = ofs_now_ns();
 	text = may_be_text(f);
 	pthread_rwlock_unlock(&f->lock);
-	ofs_overlay_changed(e, text);
+	ofs_overlay_changed(o, text);
 	return ret;
 }
 
-int ofs_overlay_file_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
-	if (need_data(e, f, err) == -1)
+	if (need_data(o, f, err) == -1)
 		return -1;
-	return resize_ready(e, f, size, err);
+	return resize_ready(o, f, size, err);
 }
 
-int ofs_overlay_file_resize_named(struct ofs_overlay *e,
+int ofs_overlay_file_resize_named(struct ofs_overlay *o,
     struct ofs_overlay_file *f, uint64_t size, struct optimfs_error *err)
 {
-	if (need_data_named(e, f, err) == -1)
+	if (need_data_named(o, f, err) == -1)
 		return -1;
-	return resize_ready(e, f, size, err);
+	return resize_ready(o, f, size, err);
 }
 
-int ofs_overlay_file_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_SYNC };
 	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
-	ret = f->bytes->sync(e, f, err);
+	ret = f->bytes->sync(o, f, err);
 	if (ret == -1) {
 		/* the kernel drops what it could not write, so remember it */
 		ret = lose(f, 0, f->size == 0 ? 1 : f->size, err);
 	}
 	r.num[0] = f->id;
 	if (ret == 0 && f->id != 0)
-		ret = ofs_overlay_record(e, &r, err);
+		ret = ofs_overlay_record(o, &r, err);
 	pthread_rwlock_unlock(&f->lock);
-	return ret == -1 ? -1 : ofs_stage_sync(e->stage, err);
+	return ret == -1 ? -1 : ofs_stage_sync(o->stage, err);
 }
 
 /* A scratch file has no name and cannot be opened again. */
-void ofs_overlay_file_idle(struct ofs_overlay *e, struct ofs_overlay_file *f)
+void ofs_overlay_file_idle(struct ofs_overlay *o, struct ofs_overlay_file *f)
 {
-	if (e->scratch)
+	if (o->scratch)
 		return;
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->fd != -1)
@@ -485,7 +485,7 @@ static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 	return f->bytes->in_place ? 0 : lay_ranges(f, buf, off, end, err);
 }
 
-int ofs_overlay_file_apply(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
     void *buf, uint64_t off, uint64_t end, uint64_t slack,
     struct optimfs_error *err)
 {
@@ -495,7 +495,7 @@ int ofs_overlay_file_apply(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	if (f->fd == -1 && f->id != 0 && !f->bytes->in_place) {
 		pthread_rwlock_unlock(&f->lock);
 		pthread_rwlock_wrlock(&f->lock);
-		if (ofs_overlay_file_fd(e, f, err) == -1 && f->id != 0)
+		if (ofs_overlay_file_fd(o, f, err) == -1 && f->id != 0)
 			ret = -1;
 	}
 	if (ret == 0)
@@ -504,13 +504,13 @@ int ofs_overlay_file_apply(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	return ret;
 }
 
-struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *e,
+struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *o,
     uint32_t node)
 {
 	struct ofs_overlay_file *f;
 
-	pthread_rwlock_rdlock(&e->names);
-	f = ofs_overlay_file(e, node);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_rdlock(&o->names);
+	f = ofs_overlay_file(o, node);
+	pthread_rwlock_unlock(&o->names);
 	return f;
 }

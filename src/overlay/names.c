@@ -13,24 +13,24 @@
 #include "overlay/overlay_impl.h"
 #include "tree/tree_impl.h"
 
-static const struct ofs_tree_node *base_of(const struct ofs_overlay *e,
+static const struct ofs_tree_node *base_of(const struct ofs_overlay *o,
     uint32_t index)
 {
-	return index < e->tree->n ? &e->tree->node[index] : NULL;
+	return index < o->tree->n ? &o->tree->node[index] : NULL;
 }
 
-struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *e,
+struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *o,
     uint32_t index)
 {
-	if (ofs_overlay_is_made(e, index))
-		return e->made[index - e->first];
-	return e->base[index];
+	if (ofs_overlay_is_made(o, index))
+		return o->made[index - o->first];
+	return o->base[index];
 }
 
-struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *e,
+struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *o,
     uint32_t index, struct optimfs_error *err)
 {
-	struct ofs_overlay_node *v = ofs_overlay_node(e, index);
+	struct ofs_overlay_node *v = ofs_overlay_node(o, index);
 
 	if (v != NULL)
 		return v;
@@ -41,124 +41,124 @@ struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *e,
 	}
 	v->index = index;
 	v->parent = OFS_NONE;
-	v->dir = e->tree->node[index].entry == OFS_NONE;
-	e->base[index] = v;
+	v->dir = o->tree->node[index].entry == OFS_NONE;
+	o->base[index] = v;
 	return v;
 }
 
-bool ofs_overlay_is_dir(const struct ofs_overlay *e, uint32_t index)
+bool ofs_overlay_is_dir(const struct ofs_overlay *o, uint32_t index)
 {
-	const struct ofs_tree_node *b = base_of(e, index);
+	const struct ofs_tree_node *b = base_of(o, index);
 
 	return b != NULL ? b->entry == OFS_NONE
-			 : ofs_overlay_node(e, index)->dir;
+			 : ofs_overlay_node(o, index)->dir;
 }
 
 /* Hash table of the names that differ from the checkpoint, by directory and
  * name. */
 
-static uint32_t bucket_of(const struct ofs_overlay *e, uint32_t dir,
+static uint32_t bucket_of(const struct ofs_overlay *o, uint32_t dir,
     const char *name)
 {
-	return (uint32_t)XXH64(name, strlen(name), dir) & (e->nbuckets - 1);
+	return (uint32_t)XXH64(name, strlen(name), dir) & (o->nbuckets - 1);
 }
 
-static int grow_buckets(struct ofs_overlay *e, struct optimfs_error *err)
+static int grow_buckets(struct ofs_overlay *o, struct optimfs_error *err)
 {
-	uint32_t n = e->nbuckets == 0 ? 64 : e->nbuckets * 2, old = e->nbuckets;
-	struct ofs_overlay_node **was = e->bucket, **now;
+	uint32_t n = o->nbuckets == 0 ? 64 : o->nbuckets * 2, old = o->nbuckets;
+	struct ofs_overlay_node **was = o->bucket, **now;
 
-	if (e->nplaced < e->nbuckets)
+	if (o->nplaced < o->nbuckets)
 		return 0;
 	now = calloc(n, sizeof(struct ofs_overlay_node *));
 	if (now == NULL)
 		return ofs_no_memory(err);
-	e->bucket = now;
-	e->nbuckets = n;
+	o->bucket = now;
+	o->nbuckets = n;
 	for (uint32_t i = 0; i < old; i++)
 		for (struct ofs_overlay_node *v = was[i], *next; v != NULL;
 		     v = next) {
-			uint32_t b = bucket_of(e, v->parent, v->name);
+			uint32_t b = bucket_of(o, v->parent, v->name);
 
 			next = v->next;
-			v->next = e->bucket[b];
-			e->bucket[b] = v;
+			v->next = o->bucket[b];
+			o->bucket[b] = v;
 		}
 	free(was);
 	return 0;
 }
 
-static struct ofs_overlay_node *placed(const struct ofs_overlay *e,
+static struct ofs_overlay_node *placed(const struct ofs_overlay *o,
     uint32_t dir, const char *name)
 {
 	struct ofs_overlay_node *v;
 
-	if (e->nbuckets == 0)
+	if (o->nbuckets == 0)
 		return NULL;
-	v = e->bucket[bucket_of(e, dir, name)];
+	v = o->bucket[bucket_of(o, dir, name)];
 	while (v != NULL && (v->parent != dir || strcmp(v->name, name) != 0))
 		v = v->next;
 	return v;
 }
 
-uint32_t ofs_overlay_find(const struct ofs_overlay *e, uint32_t dir,
+uint32_t ofs_overlay_find(const struct ofs_overlay *o, uint32_t dir,
     const char *name)
 {
-	const struct ofs_overlay_node *v = placed(e, dir, name);
+	const struct ofs_overlay_node *v = placed(o, dir, name);
 	uint32_t index;
 
 	if (v != NULL)
 		return v->index;
-	if (base_of(e, dir) == NULL)
+	if (base_of(o, dir) == NULL)
 		return OFS_NONE;
-	index = ofs_tree_lookup(e->tree, dir, name);
+	index = ofs_tree_lookup(o->tree, dir, name);
 	if (index == OFS_NONE)
 		return OFS_NONE;
-	v = e->base[index];
+	v = o->base[index];
 	return v != NULL && v->gone ? OFS_NONE : index;
 }
 
-const char *ofs_overlay_name(const struct ofs_overlay *e, uint32_t index)
+const char *ofs_overlay_name(const struct ofs_overlay *o, uint32_t index)
 {
-	const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
 
-	if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
+	if (v != NULL && (v->gone || ofs_overlay_is_made(o, index)))
 		return v->name;
-	return e->tree->node[index].name;
+	return o->tree->node[index].name;
 }
 
-uint32_t ofs_overlay_parent(const struct ofs_overlay *e, uint32_t index)
+uint32_t ofs_overlay_parent(const struct ofs_overlay *o, uint32_t index)
 {
-	const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
+	const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
 
-	if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
+	if (v != NULL && (v->gone || ofs_overlay_is_made(o, index)))
 		return v->parent;
-	return e->tree->node[index].parent;
+	return o->tree->node[index].parent;
 }
 
-bool ofs_overlay_in_place(const struct ofs_overlay *e, uint32_t index)
+bool ofs_overlay_in_place(const struct ofs_overlay *o, uint32_t index)
 {
-	for (; index != 0; index = e->tree->node[index].parent) {
-		const struct ofs_overlay_node *v = ofs_overlay_node(e, index);
+	for (; index != 0; index = o->tree->node[index].parent) {
+		const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
 
-		if (v != NULL && (v->gone || ofs_overlay_is_made(e, index)))
+		if (v != NULL && (v->gone || ofs_overlay_is_made(o, index)))
 			return false;
 	}
 	return true;
 }
 
-char *ofs_overlay_path(const struct ofs_overlay *e, uint32_t index,
+char *ofs_overlay_path(const struct ofs_overlay *o, uint32_t index,
     const char *name, struct optimfs_error *err)
 {
 	size_t n = name == NULL ? 0 : strlen(name) + 1, at;
 	char *path;
 
-	for (uint32_t i = index; i != 0; i = ofs_overlay_parent(e, i)) {
-		if (i == OFS_NONE || ofs_overlay_name(e, i) == NULL) {
+	for (uint32_t i = index; i != 0; i = ofs_overlay_parent(o, i)) {
+		if (i == OFS_NONE || ofs_overlay_name(o, i) == NULL) {
 			optimfs_fail(err, ENOENT, "it was removed");
 			return NULL;
 		}
-		n += strlen(ofs_overlay_name(e, i)) + 1;
+		n += strlen(ofs_overlay_name(o, i)) + 1;
 	}
 	path = malloc(n + 1);
 	if (path == NULL) {
@@ -173,8 +173,8 @@ char *ofs_overlay_path(const struct ofs_overlay *e, uint32_t index,
 		if (at > 0)
 			path[--at] = '/';
 	}
-	for (uint32_t i = index; i != 0; i = ofs_overlay_parent(e, i)) {
-		const char *own = ofs_overlay_name(e, i);
+	for (uint32_t i = index; i != 0; i = ofs_overlay_parent(o, i)) {
+		const char *own = ofs_overlay_name(o, i);
 
 		at -= strlen(own);
 		memcpy(path + at, own, strlen(own));
@@ -185,8 +185,8 @@ char *ofs_overlay_path(const struct ofs_overlay *e, uint32_t index,
 }
 
 /* Calls step for each component. */
-static uint32_t walk(const struct ofs_overlay *e, const char *path,
-    uint32_t (*step)(const struct ofs_overlay *e, uint32_t dir,
+static uint32_t walk(const struct ofs_overlay *o, const char *path,
+    uint32_t (*step)(const struct ofs_overlay *o, uint32_t dir,
 	const char *name))
 {
 	char name[OFS_NAME_MAX + 1];
@@ -200,64 +200,64 @@ static uint32_t walk(const struct ofs_overlay *e, const char *path,
 		memcpy(name, path, n);
 		name[n] = '\0';
 		path += n + (path[n] == '/');
-		at = step(e, at, name);
+		at = step(o, at, name);
 	}
 	return at;
 }
 
-static uint32_t step_now(const struct ofs_overlay *e, uint32_t dir,
+static uint32_t step_now(const struct ofs_overlay *o, uint32_t dir,
     const char *name)
 {
-	return ofs_overlay_is_dir(e, dir) ? ofs_overlay_find(e, dir, name)
+	return ofs_overlay_is_dir(o, dir) ? ofs_overlay_find(o, dir, name)
 					  : OFS_NONE;
 }
 
-static uint32_t step_base(const struct ofs_overlay *e, uint32_t dir,
+static uint32_t step_base(const struct ofs_overlay *o, uint32_t dir,
     const char *name)
 {
-	if (e->tree->node[dir].entry != OFS_NONE)
+	if (o->tree->node[dir].entry != OFS_NONE)
 		return OFS_NONE;
-	return ofs_tree_child(e->tree, dir, name);
+	return ofs_tree_child(o->tree, dir, name);
 }
 
-uint32_t ofs_overlay_resolve(const struct ofs_overlay *e, const char *path)
+uint32_t ofs_overlay_resolve(const struct ofs_overlay *o, const char *path)
 {
-	return walk(e, path, step_now);
+	return walk(o, path, step_now);
 }
 
-uint32_t ofs_overlay_base_place(const struct ofs_overlay *e, uint32_t index)
+uint32_t ofs_overlay_base_place(const struct ofs_overlay *o, uint32_t index)
 {
-	char *path = ofs_overlay_path(e, index, NULL, NULL);
-	uint32_t base = path == NULL ? OFS_NONE : walk(e, path, step_base);
+	char *path = ofs_overlay_path(o, index, NULL, NULL);
+	uint32_t base = path == NULL ? OFS_NONE : walk(o, path, step_base);
 
 	free(path);
 	return base;
 }
 
-uint32_t ofs_overlay_stands_for(const struct ofs_overlay *e, uint32_t index)
+uint32_t ofs_overlay_stands_for(const struct ofs_overlay *o, uint32_t index)
 {
-	uint32_t base = ofs_overlay_base_place(e, index);
+	uint32_t base = ofs_overlay_base_place(o, index);
 
 	if (base == OFS_NONE || base == index ||
-	    e->tree->node[base].entry == OFS_NONE)
+	    o->tree->node[base].entry == OFS_NONE)
 		return OFS_NONE;
 	return base;
 }
 
-int ofs_overlay_children(const struct ofs_overlay *e, uint32_t dir,
+int ofs_overlay_children(const struct ofs_overlay *o, uint32_t dir,
     uint64_t start, ofs_overlay_child_fn *each, void *ctx)
 {
-	const struct ofs_tree_node *b = base_of(e, dir);
-	const struct ofs_overlay_node *v = ofs_overlay_node(e, dir);
+	const struct ofs_tree_node *b = base_of(o, dir);
+	const struct ofs_overlay_node *v = ofs_overlay_node(o, dir);
 	uint32_t nbase = b == NULL ? 0 : b->nchild;
 	int ret = 0;
 
 	for (uint64_t i = start; i < nbase && ret == 0; i++) {
 		uint32_t child = b->child + (uint32_t)i;
-		const struct ofs_overlay_node *c = e->base[child];
+		const struct ofs_overlay_node *c = o->base[child];
 
 		if (c == NULL || !c->gone)
-			ret = each(ctx, child, e->tree->node[child].name, i);
+			ret = each(ctx, child, o->tree->node[child].name, i);
 	}
 	if (v == NULL)
 		return ret;
@@ -265,7 +265,7 @@ int ofs_overlay_children(const struct ofs_overlay *e, uint32_t dir,
 	     i < v->nchild && ret == 0; i++)
 		if (v->child[i] != OFS_NONE)
 			ret = each(ctx, v->child[i],
-			    ofs_overlay_name(e, v->child[i]), nbase + i);
+			    ofs_overlay_name(o, v->child[i]), nbase + i);
 	return ret;
 }
 
@@ -276,12 +276,12 @@ struct place {
 	char *name;
 };
 
-static int prepare(struct ofs_overlay *e, uint32_t dir, const char *name,
+static int prepare(struct ofs_overlay *o, uint32_t dir, const char *name,
     struct place *p, struct optimfs_error *err)
 {
 	p->name = NULL;
-	p->dir = ofs_overlay_touch(e, dir, err);
-	if (p->dir == NULL || grow_buckets(e, err) == -1)
+	p->dir = ofs_overlay_touch(o, dir, err);
+	if (p->dir == NULL || grow_buckets(o, err) == -1)
 		return -1;
 	if (ofs_grow(p->dir->child, p->dir->nchild, p->dir->cap, err) == -1)
 		return -1;
@@ -289,7 +289,7 @@ static int prepare(struct ofs_overlay *e, uint32_t dir, const char *name,
 	return p->name == NULL ? ofs_no_memory(err) : 0;
 }
 
-static void put(struct ofs_overlay *e, struct ofs_overlay_node *v,
+static void put(struct ofs_overlay *o, struct ofs_overlay_node *v,
     struct place *p)
 {
 	uint32_t b;
@@ -299,60 +299,60 @@ static void put(struct ofs_overlay *e, struct ofs_overlay_node *v,
 	v->parent = p->dir->index;
 	v->slot = p->dir->nchild;
 	p->dir->child[p->dir->nchild++] = v->index;
-	b = bucket_of(e, v->parent, v->name);
-	v->next = e->bucket[b];
-	e->bucket[b] = v;
-	e->nplaced++;
+	b = bucket_of(o, v->parent, v->name);
+	v->next = o->bucket[b];
+	o->bucket[b] = v;
+	o->nplaced++;
 }
 
 /* Takes a node out of its directory. */
-static void take(struct ofs_overlay *e, struct ofs_overlay_node *v)
+static void take(struct ofs_overlay *o, struct ofs_overlay_node *v)
 {
 	struct ofs_overlay_node **at, *dir;
 
-	if (!ofs_overlay_is_made(e, v->index) && !v->gone) {
+	if (!ofs_overlay_is_made(o, v->index) && !v->gone) {
 		v->gone = true;
 		return;
 	}
 	if (v->parent == OFS_NONE)
 		return;
-	at = &e->bucket[bucket_of(e, v->parent, v->name)];
+	at = &o->bucket[bucket_of(o, v->parent, v->name)];
 	while (*at != v)
 		at = &(*at)->next;
 	*at = v->next;
-	e->nplaced--;
-	dir = ofs_overlay_node(e, v->parent);
+	o->nplaced--;
+	dir = ofs_overlay_node(o, v->parent);
 	dir->child[v->slot] = OFS_NONE;
 	while (dir->nchild > 0 && dir->child[dir->nchild - 1] == OFS_NONE)
 		dir->nchild--;
 	v->parent = OFS_NONE;
 }
 
-int ofs_overlay_record_path(struct ofs_overlay *e, enum ofs_overlay_record type,
+int ofs_overlay_record_path(struct ofs_overlay *o, enum ofs_overlay_record type,
     uint32_t dir, const char *name, struct optimfs_error *err)
 {
-	char *path = ofs_overlay_path(e, dir, name, err);
+	char *path = ofs_overlay_path(o, dir, name, err);
 	struct ofs_record r = { .type = (uint8_t)type, .a = path };
 	int ret;
 
 	if (path == NULL)
 		return -1;
-	ret = ofs_overlay_record(e, &r, err);
+	ret = ofs_overlay_record(o, &r, err);
 	free(path);
 	return ret;
 }
 
-static struct ofs_overlay_node *new_node(struct ofs_overlay *e,
+static struct ofs_overlay_node *new_node(struct ofs_overlay *o,
     struct optimfs_error *err)
 {
 	struct ofs_overlay_node *v;
 
 	/* indexes stay below 2^31 */
-	if (e->nmade >= UINT32_MAX / 2 - e->first) {
+	if (o->nmade >= UINT32_MAX / 2 - o->first) {
 		optimfs_fail(err, ENOMEM, "too many new files");
 		return NULL;
 	}
-	if (ofs_grow(e->made, e->nmade, e->cap, err) == -1)
+	if (ofs_grow(o->made, o->nmade, o->cap, err) == -1)
 		return NULL;
 	v = calloc(1, sizeof(*v));
 	if (v == NULL) {
@@ -360,28 +360,28 @@ static struct ofs_overlay_node *new_node(struct ofs_overlay *e,
 		return NULL;
 	}
 	v->mtime_ns = ofs_now_ns();
-	v->index = e->first + e->nmade;
+	v->index = o->first + o->nmade;
 	v->parent = OFS_NONE;
 	return v;
 }
 
-int ofs_overlay_make(struct ofs_overlay *e, uint32_t dir, const char *name,
+int ofs_overlay_make(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err)
 {
 	struct ofs_overlay_node *v;
 	struct place p;
 	int ret;
 
-	if (ofs_overlay_find(e, dir, name) != OFS_NONE)
+	if (ofs_overlay_find(o, dir, name) != OFS_NONE)
 		return optimfs_fail(err, EEXIST, "%s: it exists", name);
-	ret = e->ops->reveal(e, dir, name, is_dir, index, err);
+	ret = o->ops->reveal(o, dir, name, is_dir, index, err);
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
-	v = new_node(e, err);
+	v = new_node(o, err);
 	if (v == NULL)
 		return -1;
-	if (prepare(e, dir, name, &p, err) == -1 ||
-	    ofs_overlay_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
+	if (prepare(o, dir, name, &p, err) == -1 ||
+	    ofs_overlay_record_path(o, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
 		dir, name, err) == -1) {
 		free(p.name);
 		free(v);
@@ -390,10 +390,10 @@ int ofs_overlay_make(struct ofs_overlay *e, uint32_t dir, const char *name,
 	v->dir = is_dir;
 	/* unique, also if an older node had this path */
 	v->ino = ofs_tree_ino(v->index, name);
-	e->made[e->nmade++] = v;
-	put(e, v, &p);
+	o->made[o->nmade++] = v;
+	put(o, v, &p);
 	*index = v->index;
-	ofs_overlay_changed(e, true);
+	ofs_overlay_changed(o, true);
 	return 0;
 }
 
@@ -405,68 +405,68 @@ static int any_child(void *ctx, uint32_t child, const char *name,
 }
 
 /* May the node be removed? */
-static int removable(const struct ofs_overlay *e, uint32_t index, bool is_dir,
+static int removable(const struct ofs_overlay *o, uint32_t index, bool is_dir,
     const char *name, struct optimfs_error *err)
 {
-	bool dir = ofs_overlay_is_dir(e, index);
+	bool dir = ofs_overlay_is_dir(o, index);
 
 	if (dir && !is_dir)
 		return optimfs_fail(err, EISDIR, "%s: a directory", name);
 	if (!dir && is_dir)
 		return optimfs_fail(err, ENOTDIR, "%s: not a directory", name);
-	if (dir && ofs_overlay_children(e, index, 0, any_child, NULL) != 0)
+	if (dir && ofs_overlay_children(o, index, 0, any_child, NULL) != 0)
 		return optimfs_fail(err, ENOTEMPTY, "%s: not empty", name);
 	return 0;
 }
 
 /* Frees the bytes of a removed file that is not open. */
-static void let_go(struct ofs_overlay *e, struct ofs_overlay_node *v)
+static void let_go(struct ofs_overlay *o, struct ofs_overlay_node *v)
 {
 	if (v->file != NULL && v->file->opens == 0 &&
-	    ofs_overlay_is_made(e, v->index))
-		ofs_overlay_file_revert(e, v->file);
+	    ofs_overlay_is_made(o, v->index))
+		ofs_overlay_file_revert(o, v->file);
 }
 
-int ofs_overlay_remove(struct ofs_overlay *e, uint32_t dir, const char *name,
+int ofs_overlay_remove(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, struct optimfs_error *err)
 {
-	uint32_t index = ofs_overlay_find(e, dir, name);
+	uint32_t index = ofs_overlay_find(o, dir, name);
 	struct ofs_overlay_node *v;
 
 	if (index == OFS_NONE)
 		return optimfs_fail(err, ENOENT, "%s: no such name", name);
-	if (removable(e, index, is_dir, name, err) == -1)
+	if (removable(o, index, is_dir, name, err) == -1)
 		return -1;
-	v = ofs_overlay_touch(e, index, err);
+	v = ofs_overlay_touch(o, index, err);
 	if (v == NULL ||
-	    ofs_overlay_record_path(e, OFS_REC_REMOVE, dir, name, err) == -1)
+	    ofs_overlay_record_path(o, OFS_REC_REMOVE, dir, name, err) == -1)
 		return -1;
-	take(e, v);
-	let_go(e, v);
-	ofs_overlay_changed(e, true);
+	take(o, v);
+	let_go(o, v);
+	ofs_overlay_changed(o, true);
 	return 0;
 }
 
-static bool is_below(const struct ofs_overlay *e, uint32_t index, uint32_t dir)
+static bool is_below(const struct ofs_overlay *o, uint32_t index, uint32_t dir)
 {
 	for (; index != 0 && index != OFS_NONE;
-	     index = ofs_overlay_parent(e, index))
+	     index = ofs_overlay_parent(o, index))
 		if (index == dir)
 			return true;
 	return dir == 0;
 }
 
-static int record_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
+static int record_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
     uint32_t to, const char *newname, struct optimfs_error *err)
 {
-	char *from = ofs_overlay_path(e, dir, name, err);
-	char *there = ofs_overlay_path(e, to, newname, err);
+	char *from = ofs_overlay_path(o, dir, name, err);
+	char *there = ofs_overlay_path(o, to, newname, err);
 	struct ofs_record r = { .type = OFS_REC_RENAME, .a = from, .b = there };
 	int ret = -1;
 
 	if (from != NULL && there != NULL) {
 		r.nb = strlen(there);
-		ret = ofs_overlay_record(e, &r, err);
+		ret = ofs_overlay_record(o, &r, err);
 	}
 	free(from);
 	free(there);
@@ -474,89 +474,89 @@ static int record_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
 }
 
 /* A file that is renamed to a text must be valid there. */
-static int fits_there(struct ofs_overlay *e, uint32_t index, uint32_t to,
+static int fits_there(struct ofs_overlay *o, uint32_t index, uint32_t to,
     const char *newname, struct optimfs_error *err)
 {
-	char *path = ofs_overlay_path(e, to, newname, err);
-	uint32_t base = path == NULL ? OFS_NONE : walk(e, path, step_base);
-	struct ofs_overlay_file *f = ofs_overlay_file(e, index);
+	char *path = ofs_overlay_path(o, to, newname, err);
+	uint32_t base = path == NULL ? OFS_NONE : walk(o, path, step_base);
+	struct ofs_overlay_file *f = ofs_overlay_file(o, index);
 	struct ofs_blob *text;
 	int ret;
 
 	free(path);
 	if (path == NULL)
 		return -1;
-	if (base == OFS_NONE || f == NULL || !ofs_overlay_is_made(e, index) ||
-	    !ofs_entry_is_text(e->cat, e->tree->node[base].entry) ||
+	if (base == OFS_NONE || f == NULL || !ofs_overlay_is_made(o, index) ||
+	    !ofs_entry_is_text(o->cat, o->tree->node[base].entry) ||
 	    f->dtype != OFS_DTYPE_NONE)
 		return 0;
 	pthread_rwlock_wrlock(&f->lock);
-	text = ofs_overlay_text_now(e, f, err);
+	text = ofs_overlay_text_now(o, f, err);
 	pthread_rwlock_unlock(&f->lock);
 	if (text == NULL)
 		return -1;
-	ret = ofs_overlay_text_check(e, base, (const char *)text->bytes,
+	ret = ofs_overlay_text_check(o, base, (const char *)text->bytes,
 	    text->len, NULL, NULL, err);
 	ofs_blob_unref(text);
 	return ret;
 }
 
 /* Checks before a rename; *over gets the node that would be replaced. */
-static int may_rename(struct ofs_overlay *e, uint32_t index, uint32_t to,
+static int may_rename(struct ofs_overlay *o, uint32_t index, uint32_t to,
     const char *newname, bool replace, uint32_t *over,
     struct optimfs_error *err)
 {
-	bool dir = ofs_overlay_is_dir(e, index);
+	bool dir = ofs_overlay_is_dir(o, index);
 
-	*over = ofs_overlay_find(e, to, newname);
+	*over = ofs_overlay_find(o, to, newname);
 	if (*over == index)
 		return 0;
-	if (dir && is_below(e, to, index))
+	if (dir && is_below(o, to, index))
 		return optimfs_fail(err, EINVAL, "%s: into itself", newname);
 	if (*over != OFS_NONE && !replace)
 		return optimfs_fail(err, EEXIST, "%s: it exists", newname);
-	if (*over != OFS_NONE && removable(e, *over, dir, newname, err) == -1)
+	if (*over != OFS_NONE && removable(o, *over, dir, newname, err) == -1)
 		return -1;
-	if (dir || e->replaying)
+	if (dir || o->replaying)
 		return 0;
-	return fits_there(e, index, to, newname, err);
+	return fits_there(o, index, to, newname, err);
 }
 
 /* A made file, written and closed, replaces a text of the checkpoint: it is that
  * text with other words, so that what is written to it later is checked like
  * what was written to it before. */
-static bool is_new_text(const struct ofs_overlay *e, uint32_t index,
+static bool is_new_text(const struct ofs_overlay *o, uint32_t index,
     uint32_t over)
 {
-	const struct ofs_overlay_file *f = ofs_overlay_file(e, index);
+	const struct ofs_overlay_file *f = ofs_overlay_file(o, index);
 	const struct ofs_overlay_node *v;
 
-	if (e->replaying || f == NULL || over == OFS_NONE ||
-	    !ofs_overlay_is_made(e, index) || ofs_overlay_is_made(e, over))
+	if (o->replaying || f == NULL || over == OFS_NONE ||
+	    !ofs_overlay_is_made(o, index) || ofs_overlay_is_made(o, over))
 		return false;
-	v = ofs_overlay_node(e, over);
+	v = ofs_overlay_node(o, over);
 	return f->dtype == OFS_DTYPE_NONE && f->writers == 0 &&
 	    (v == NULL || !v->gone) &&
-	    ofs_entry_is_text(e->cat, e->tree->node[over].entry);
+	    ofs_entry_is_text(o->cat, o->tree->node[over].entry);
 }
 
-static int take_text(struct ofs_overlay *e, uint32_t index, uint32_t over,
+static int take_text(struct ofs_overlay *o, uint32_t index, uint32_t over,
     struct optimfs_error *err)
 {
-	struct ofs_overlay_file *from = ofs_overlay_file_touch(e, index, err);
-	struct ofs_overlay_file *to = ofs_overlay_file_touch(e, over, err);
+	struct ofs_overlay_file *from = ofs_overlay_file_touch(o, index, err);
+	struct ofs_overlay_file *to = ofs_overlay_file_touch(o, over, err);
 
 	if (from == NULL || to == NULL ||
-	    ofs_overlay_text_take(e, from, to, over, err) == -1)
+	    ofs_overlay_text_take(o, from, to, over, err) == -1)
 		return -1;
-	return ofs_overlay_remove(e, ofs_overlay_parent(e, index),
-	    ofs_overlay_name(e, index), false, err);
+	return ofs_overlay_remove(o, ofs_overlay_parent(o, index),
+	    ofs_overlay_name(o, index), false, err);
 }
 
-int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
+int ofs_overlay_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err)
 {
-	uint32_t index = ofs_overlay_find(e, dir, name), over;
+	uint32_t index = ofs_overlay_find(o, dir, name), over;
 	struct ofs_overlay_node *v, *old = NULL;
 	struct place p = { NULL, NULL };
 	bool in_params;
@@ -564,38 +564,38 @@ int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
 
 	if (index == OFS_NONE)
 		return optimfs_fail(err, ENOENT, "%s: no such name", name);
-	if (may_rename(e, index, to, newname, replace, &over, err) == -1)
+	if (may_rename(o, index, to, newname, replace, &over, err) == -1)
 		return -1;
 	if (over == index)
 		return 0;
-	ret = e->ops->rename(e, index, to, newname, err);
+	ret = o->ops->rename(o, index, to, newname, err);
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
-	if (is_new_text(e, index, over))
-		return take_text(e, index, over, err);
+	if (is_new_text(o, index, over))
+		return take_text(o, index, over, err);
 	in_params = dir == to && over == OFS_NONE;
-	v = ofs_overlay_touch(e, index, err);
+	v = ofs_overlay_touch(o, index, err);
 	if (over != OFS_NONE)
-		old = ofs_overlay_touch(e, over, err);
+		old = ofs_overlay_touch(o, over, err);
 	if (v == NULL || (over != OFS_NONE && old == NULL))
 		return -1;
 	if ((in_params &&
-		ofs_overlay_rename_params(e, index, name, newname, err) ==
+		ofs_overlay_rename_params(o, index, name, newname, err) ==
 		    -1) ||
-	    prepare(e, to, newname, &p, err) == -1 ||
-	    record_rename(e, dir, name, to, newname, err) == -1) {
+	    prepare(o, to, newname, &p, err) == -1 ||
+	    record_rename(o, dir, name, to, newname, err) == -1) {
 		if (in_params)
-			ofs_overlay_rename_params(e, index, newname, name,
+			ofs_overlay_rename_params(o, index, newname, name,
 			    NULL);
 		free(p.name);
 		return -1;
 	}
 	if (old != NULL) {
-		take(e, old);
-		let_go(e, old);
+		take(o, old);
+		let_go(o, old);
 	}
-	take(e, v);
-	put(e, v, &p);
-	ofs_overlay_changed(e, true);
+	take(o, v);
+	put(o, v, &p);
+	ofs_overlay_changed(o, true);
 	return 0;
 }

@@ -127,15 +127,15 @@ struct ofs_overlay {
  * for writing. */
 struct ofs_overlay_bytes {
 	bool in_place; /* written where readers of the base find them */
-	int (*write)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	int (*write)(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	    const void *buf, uint64_t n, uint64_t off,
 	    struct optimfs_error *err);
-	int (*read)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	int (*read)(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	    void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
 	/* Extends the file with zeros, or shortens it. */
-	int (*resize)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	int (*resize)(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	    uint64_t size, struct optimfs_error *err);
-	int (*sync)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	int (*sync)(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	    struct optimfs_error *err);
 };
 /* In files of the stage. */
@@ -148,23 +148,23 @@ struct ofs_overlay_ops {
 	/* Names and bytes of the base are hidden until they are written. */
 	bool hidden;
 	/* Does the node of a tied tensor have a file of its own? */
-	bool (*apart)(const struct ofs_overlay *e, uint32_t node);
+	bool (*apart)(const struct ofs_overlay *o, uint32_t node);
 	/* The storage of a tensor's node. */
-	const struct ofs_overlay_bytes *(*bytes)(const struct ofs_overlay *e,
+	const struct ofs_overlay_bytes *(*bytes)(const struct ofs_overlay *o,
 	    uint32_t node);
 	/* Does this text mean the same as the text of the base? */
-	bool (*own_text)(const struct ofs_overlay *e, uint32_t node,
+	bool (*own_text)(const struct ofs_overlay *o, uint32_t node,
 	    const void *text, size_t n);
 	/* A text written through node was accepted. */
-	void (*accepted)(struct ofs_overlay *e, struct ofs_overlay_file *f,
+	void (*accepted)(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	    uint32_t node);
 	/* Creates a hidden name of the base. 1: done; 0: there is no such name;
 	 * -1: failed. */
-	int (*reveal)(struct ofs_overlay *e, uint32_t dir, const char *name,
+	int (*reveal)(struct ofs_overlay *o, uint32_t dir, const char *name,
 	    bool is_dir, uint32_t *index, struct optimfs_error *err);
 	/* An added file is renamed to a name of the base. 1: done; 0: treat it
 	 * as any rename; -1: failed. */
-	int (*rename)(struct ofs_overlay *e, uint32_t index, uint32_t dir,
+	int (*rename)(struct ofs_overlay *o, uint32_t index, uint32_t dir,
 	    const char *name, struct optimfs_error *err);
 	void (*free)(void *ctx);
 };
@@ -188,151 +188,151 @@ enum ofs_overlay_record {
 
 /* overlay.c */
 /* Counts a change; names: a name or the kind of a file has changed. */
-void ofs_overlay_changed(struct ofs_overlay *e, bool names);
-int ofs_overlay_record(struct ofs_overlay *e, const struct ofs_record *r,
+void ofs_overlay_changed(struct ofs_overlay *o, bool names);
+int ofs_overlay_record(struct ofs_overlay *o, const struct ofs_record *r,
     struct optimfs_error *err);
 
 /* attr.c: the lock of names is held for writing. */
-int ofs_overlay_set_attr(struct ofs_overlay *e, uint32_t index,
+int ofs_overlay_set_attr(struct ofs_overlay *o, uint32_t index,
     const char *name, const char *value, size_t n, struct optimfs_error *err);
-int ofs_overlay_set_mtime(struct ofs_overlay *e, uint32_t index,
+int ofs_overlay_set_mtime(struct ofs_overlay *o, uint32_t index,
     int64_t mtime_ns, struct optimfs_error *err);
 /* As ofs_overlay_form; the lock of names is held. */
-void ofs_overlay_form_of(const struct ofs_overlay *e, uint32_t index,
+void ofs_overlay_form_of(const struct ofs_overlay *o, uint32_t index,
     struct ofs_overlay_form *form);
 /* The size in bytes of a tensor of this form; 0: not a tensor, or too large. */
 uint64_t ofs_overlay_form_bytes(const struct ofs_overlay_form *form);
 /* The key that a name stands for; false: unknown. That of a shortened and hashed
  * name is known only if dir, a directory of the checkpoint or OFS_NONE, has it. */
-bool ofs_overlay_key_of(const struct ofs_overlay *e, uint32_t dir,
+bool ofs_overlay_key_of(const struct ofs_overlay *o, uint32_t dir,
     const char *name, struct ofs_buf *out);
 /* The key that the node's name stands for; false: unknown. A hashed name may be
  * that of a parameter, or of the file in the same place. */
-bool ofs_overlay_key(const struct ofs_overlay *e, uint32_t index,
+bool ofs_overlay_key(const struct ofs_overlay *o, uint32_t index,
     struct ofs_buf *out);
 /* The size limit of the file; UINT64_MAX: none. */
-uint64_t ofs_overlay_limit(const struct ofs_overlay *e, uint32_t index);
+uint64_t ofs_overlay_limit(const struct ofs_overlay *o, uint32_t index);
 
 /* names.c: the lock of names is held. */
-struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *e,
+struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *o,
     uint32_t index);
-struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *e,
+struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *o,
     uint32_t index, struct optimfs_error *err);
-static inline bool ofs_overlay_is_made(const struct ofs_overlay *e,
+static inline bool ofs_overlay_is_made(const struct ofs_overlay *o,
     uint32_t index)
 {
-	return index >= e->first;
+	return index >= o->first;
 }
-bool ofs_overlay_is_dir(const struct ofs_overlay *e, uint32_t index);
+bool ofs_overlay_is_dir(const struct ofs_overlay *o, uint32_t index);
 /* The child of dir called name, or OFS_NONE. */
-uint32_t ofs_overlay_find(const struct ofs_overlay *e, uint32_t dir,
+uint32_t ofs_overlay_find(const struct ofs_overlay *o, uint32_t dir,
     const char *name);
 /* Its name, and its directory; OFS_NONE if it was removed. */
-const char *ofs_overlay_name(const struct ofs_overlay *e, uint32_t index);
-uint32_t ofs_overlay_parent(const struct ofs_overlay *e, uint32_t index);
+const char *ofs_overlay_name(const struct ofs_overlay *o, uint32_t index);
+uint32_t ofs_overlay_parent(const struct ofs_overlay *o, uint32_t index);
 /* Is its path that of the checkpoint? */
-bool ofs_overlay_in_place(const struct ofs_overlay *e, uint32_t index);
+bool ofs_overlay_in_place(const struct ofs_overlay *o, uint32_t index);
 /* The path, malloc'ed; NULL: ENOMEM, or it was removed */
-char *ofs_overlay_path(const struct ofs_overlay *e, uint32_t index,
+char *ofs_overlay_path(const struct ofs_overlay *o, uint32_t index,
     const char *name, struct optimfs_error *err);
 /* The node of a path, or OFS_NONE. */
-uint32_t ofs_overlay_resolve(const struct ofs_overlay *e, const char *path);
+uint32_t ofs_overlay_resolve(const struct ofs_overlay *o, const char *path);
 /* The file of the checkpoint that originally had the current path of index, if
  * it is another node; OFS_NONE. */
-uint32_t ofs_overlay_stands_for(const struct ofs_overlay *e, uint32_t index);
+uint32_t ofs_overlay_stands_for(const struct ofs_overlay *o, uint32_t index);
 
 /* The file or directory of the checkpoint that originally had the current path
  * of index. */
-uint32_t ofs_overlay_base_place(const struct ofs_overlay *e, uint32_t index);
+uint32_t ofs_overlay_base_place(const struct ofs_overlay *o, uint32_t index);
 
 /* Calls each for the children of dir from position start on, until it returns
  * non-zero. */
 typedef int ofs_overlay_child_fn(void *ctx, uint32_t child, const char *name,
     uint64_t position);
-int ofs_overlay_children(const struct ofs_overlay *e, uint32_t dir,
+int ofs_overlay_children(const struct ofs_overlay *o, uint32_t dir,
     uint64_t start, ofs_overlay_child_fn *each, void *ctx);
 
-int ofs_overlay_record_path(struct ofs_overlay *e, enum ofs_overlay_record type,
+int ofs_overlay_record_path(struct ofs_overlay *o, enum ofs_overlay_record type,
     uint32_t dir, const char *name, struct optimfs_error *err);
-int ofs_overlay_make(struct ofs_overlay *e, uint32_t dir, const char *name,
+int ofs_overlay_make(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err);
-int ofs_overlay_remove(struct ofs_overlay *e, uint32_t dir, const char *name,
+int ofs_overlay_remove(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, struct optimfs_error *err);
-int ofs_overlay_rename(struct ofs_overlay *e, uint32_t dir, const char *name,
+int ofs_overlay_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err);
 
 /* params.c */
 /* The node is about to be renamed within its directory. If it is a parameter,
  * the groups that list it by its name get the new one. The lock of names is held
  * for writing. */
-int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
+int ofs_overlay_rename_params(struct ofs_overlay *o, uint32_t index,
     const char *name, const char *newname, struct optimfs_error *err);
 
 /* file.c */
 /* The file of a node; created if necessary. The lock of names is held for
  * writing. */
-struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *e,
+struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
     uint32_t index, struct optimfs_error *err);
 /* As below, with the lock of names held for writing. */
-int ofs_overlay_file_write_named(struct ofs_overlay *e,
+int ofs_overlay_file_write_named(struct ofs_overlay *o,
     struct ofs_overlay_file *f, const void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err);
-int ofs_overlay_file_resize_named(struct ofs_overlay *e,
+int ofs_overlay_file_resize_named(struct ofs_overlay *o,
     struct ofs_overlay_file *f, uint64_t size, struct optimfs_error *err);
 /* The file of a node, or NULL. The lock of names is held. */
-struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *e,
+struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
     uint32_t index);
 /* Does it differ from the checkpoint? */
 bool ofs_overlay_file_differs(const struct ofs_overlay_file *f);
 /* Assigns data/<id> to it, as in the journal. */
-int ofs_overlay_file_adopt(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_adopt(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t id, struct optimfs_error *err);
 /* Its file descriptor; opens the file if necessary. f->lock is held for
  * writing. */
-int ofs_overlay_file_fd(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_fd(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 /* Copies the staged bytes in [off, end) to buf, which starts at off. The file
  * may end up to slack bytes before end. */
-int ofs_overlay_file_apply(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
     void *buf, uint64_t off, uint64_t end, uint64_t slack,
     struct optimfs_error *err);
 /* Writes n bytes at off of a file that is not a text. */
-int ofs_overlay_file_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
-int ofs_overlay_file_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err);
-int ofs_overlay_file_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 /* Closes the data of a file that is no longer open. */
-void ofs_overlay_file_idle(struct ofs_overlay *e, struct ofs_overlay_file *f);
+void ofs_overlay_file_idle(struct ofs_overlay *o, struct ofs_overlay_file *f);
 /* Drops the changes of a file of the checkpoint. */
-void ofs_overlay_file_revert(struct ofs_overlay *e, struct ofs_overlay_file *f);
+void ofs_overlay_file_revert(struct ofs_overlay *o, struct ofs_overlay_file *f);
 
 /* text.c: f->lock is held for writing. */
 /* The current text. */
-struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
+struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *o,
     struct ofs_overlay_file *f, struct optimfs_error *err);
-int ofs_overlay_text_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
-int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err);
 /* Checks the draft and accepts it; index is the node it was written
  * through. */
-int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_accept(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err);
 /* Another text in place of the current one, whole or not at all. */
-int ofs_overlay_text_set(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_set(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint32_t index, const void *text, uint64_t n, struct optimfs_error *err);
 /* The text of another file, whole or not at all. No lock of either is held, but
  * names are, for writing. */
-int ofs_overlay_text_take(struct ofs_overlay *e, struct ofs_overlay_file *from,
+int ofs_overlay_text_take(struct ofs_overlay *o, struct ofs_overlay_file *from,
     struct ofs_overlay_file *to, uint32_t index, struct optimfs_error *err);
 /* As ofs_overlay_reader.fits. */
-static inline int ofs_overlay_text_check(struct ofs_overlay *e, uint32_t node,
+static inline int ofs_overlay_text_check(struct ofs_overlay *o, uint32_t node,
     const char *text, size_t n, struct ofs_buf *canonical, uint8_t element[16],
     struct optimfs_error *err)
 {
-	return e->reader->fits(e->reader_ctx, node, text, n, canonical, element,
+	return o->reader->fits(o->reader_ctx, node, text, n, canonical, element,
 	    err);
 }
 

@@ -12,7 +12,7 @@
  * list. They would be wrong after model/NAME or optim/state/NAME was renamed, and
  * who renames one file does not think of them. */
 struct renaming {
-	struct ofs_overlay *e;
+	struct ofs_overlay *o;
 	struct ofs_str old, name;
 	struct optimfs_error *err;
 };
@@ -45,7 +45,7 @@ static bool rename_lines(const struct renaming *r, const struct ofs_blob *text,
 static int rename_in_text(const struct renaming *r, uint32_t params)
 {
 	struct ofs_overlay_file *f =
-	    ofs_overlay_file_touch(r->e, params, r->err);
+	    ofs_overlay_file_touch(r->o, params, r->err);
 	struct ofs_buf lines = { 0 };
 	struct ofs_blob *text;
 	int ret = 0;
@@ -53,7 +53,7 @@ static int rename_in_text(const struct renaming *r, uint32_t params)
 	if (f == NULL)
 		return -1;
 	pthread_rwlock_wrlock(&f->lock);
-	text = ofs_overlay_text_now(r->e, f, r->err);
+	text = ofs_overlay_text_now(r->o, f, r->err);
 	if (text == NULL)
 		ret = -1;
 	else if (!rename_lines(r, text, &lines))
@@ -64,9 +64,9 @@ static int rename_in_text(const struct renaming *r, uint32_t params)
 		ret = optimfs_fail(r->err, EBUSY,
 		    "OFS257 param_groups/%s/params lists it, and is being "
 		    "written: try again when that is done",
-		    ofs_overlay_name(r->e, ofs_overlay_parent(r->e, params)));
+		    ofs_overlay_name(r->o, ofs_overlay_parent(r->o, params)));
 	else
-		ret = ofs_overlay_text_set(r->e, f, params, lines.data,
+		ret = ofs_overlay_text_set(r->o, f, params, lines.data,
 		    lines.len, r->err);
 	pthread_rwlock_unlock(&f->lock);
 	ofs_blob_unref(text);
@@ -81,13 +81,13 @@ static int rename_in_group(void *ctx, uint32_t group, const char *name,
 	uint32_t params;
 
 	(void)name, (void)position;
-	if (!ofs_overlay_is_dir(r->e, group))
+	if (!ofs_overlay_is_dir(r->o, group))
 		return 0;
-	params = ofs_overlay_find(r->e, group, "params");
-	if (params == OFS_NONE || ofs_overlay_is_made(r->e, params) ||
-	    ofs_overlay_is_dir(r->e, params) ||
-	    !ofs_tree_is_params(r->e->tree, params) ||
-	    !ofs_entry_is_text(r->e->cat, r->e->tree->node[params].entry))
+	params = ofs_overlay_find(r->o, group, "params");
+	if (params == OFS_NONE || ofs_overlay_is_made(r->o, params) ||
+	    ofs_overlay_is_dir(r->o, params) ||
+	    !ofs_tree_is_params(r->o->tree, params) ||
+	    !ofs_entry_is_text(r->o->cat, r->o->tree->node[params].entry))
 		return 0;
 	return rename_in_text(r, params);
 }
@@ -97,44 +97,44 @@ static int rename_in_optimizer(void *ctx, uint32_t optimizer, const char *name,
     uint64_t position)
 {
 	struct renaming *r = ctx;
-	uint32_t groups = ofs_overlay_is_dir(r->e, optimizer)
-	    ? ofs_overlay_find(r->e, optimizer, "param_groups")
+	uint32_t groups = ofs_overlay_is_dir(r->o, optimizer)
+	    ? ofs_overlay_find(r->o, optimizer, "param_groups")
 	    : OFS_NONE;
 
 	(void)name, (void)position;
-	if (groups == OFS_NONE || !ofs_overlay_is_dir(r->e, groups))
+	if (groups == OFS_NONE || !ofs_overlay_is_dir(r->o, groups))
 		return 0;
-	return ofs_overlay_children(r->e, groups, 0, rename_in_group, r);
+	return ofs_overlay_children(r->o, groups, 0, rename_in_group, r);
 }
 
 static int rename_everywhere(struct renaming *r)
 {
-	uint32_t optim = ofs_overlay_find(r->e, 0, "optim");
+	uint32_t optim = ofs_overlay_find(r->o, 0, "optim");
 
-	if (optim == OFS_NONE || !ofs_overlay_is_dir(r->e, optim))
+	if (optim == OFS_NONE || !ofs_overlay_is_dir(r->o, optim))
 		return 0;
 	if (rename_in_optimizer(r, optim, NULL, 0) == -1)
 		return -1;
-	return ofs_overlay_children(r->e, optim, 0, rename_in_optimizer, r);
+	return ofs_overlay_children(r->o, optim, 0, rename_in_optimizer, r);
 }
 
-int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
+int ofs_overlay_rename_params(struct ofs_overlay *o, uint32_t index,
     const char *name, const char *newname, struct optimfs_error *err)
 {
-	uint32_t dir = ofs_overlay_parent(e, index);
-	bool model = dir == ofs_overlay_find(e, 0, "model");
+	uint32_t dir = ofs_overlay_parent(o, index);
+	bool model = dir == ofs_overlay_find(o, 0, "model");
 	struct ofs_buf from = { 0 }, to = { 0 };
-	struct renaming r = { .e = e, .err = err };
+	struct renaming r = { .o = o, .err = err };
 	int ret = 0;
 
 	/* with ids=, a group lists integers and not names */
-	if (e->replaying || e->ops->hidden || e->cat->ids != NULL ||
-	    ofs_overlay_is_made(e, dir) ||
-	    (!model && strcmp(ofs_overlay_name(e, dir), "state") != 0) ||
-	    ofs_overlay_is_dir(e, index) == model)
+	if (o->replaying || o->ops->hidden || o->cat->ids != NULL ||
+	    ofs_overlay_is_made(o, dir) ||
+	    (!model && strcmp(ofs_overlay_name(o, dir), "state") != 0) ||
+	    ofs_overlay_is_dir(o, index) == model)
 		return 0;
-	ofs_overlay_key_of(e, dir, name, &from);
-	ofs_overlay_key_of(e, dir, newname, &to);
+	ofs_overlay_key_of(o, dir, name, &from);
+	ofs_overlay_key_of(o, dir, newname, &to);
 	r.old = (struct ofs_str){ (char *)from.data, (uint32_t)from.len };
 	r.name = (struct ofs_str){ (char *)to.data, (uint32_t)to.len };
 	if (from.bad || to.bad)
@@ -142,7 +142,7 @@ int ofs_overlay_rename_params(struct ofs_overlay *e, uint32_t index,
 	else if (from.len == 0 || to.len == 0)
 		ret = 0;
 	else if (!model)
-		ret = rename_in_optimizer(&r, ofs_overlay_parent(e, dir), NULL,
+		ret = rename_in_optimizer(&r, ofs_overlay_parent(o, dir), NULL,
 		    0);
 	else if (!ofs_str_all_digits(r.old)) /* "7" is an integer in a group */
 		ret = rename_everywhere(&r);

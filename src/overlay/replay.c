@@ -27,7 +27,7 @@ struct replayed {
 };
 
 struct replay {
-	struct ofs_overlay *e;
+	struct ofs_overlay *o;
 	struct replayed *v;
 	size_t n, cap;
 };
@@ -49,7 +49,7 @@ static struct replayed *find_id(struct replay *p, uint64_t id)
 }
 
 /* Splits a path into directory and name. */
-static bool split(const struct ofs_overlay *e, const char *path, uint32_t *dir,
+static bool split(const struct ofs_overlay *o, const char *path, uint32_t *dir,
     const char **name)
 {
 	const char *slash = strrchr(path, '/');
@@ -60,22 +60,22 @@ static bool split(const struct ofs_overlay *e, const char *path, uint32_t *dir,
 	if (slash == NULL)
 		return **name != '\0';
 	up = strndup(path, (size_t)(slash - path));
-	*dir = up == NULL ? OFS_NONE : ofs_overlay_resolve(e, up);
+	*dir = up == NULL ? OFS_NONE : ofs_overlay_resolve(o, up);
 	free(up);
-	return *dir != OFS_NONE && ofs_overlay_is_dir(e, *dir) &&
+	return *dir != OFS_NONE && ofs_overlay_is_dir(o, *dir) &&
 	    **name != '\0';
 }
 
-static struct ofs_overlay_file *file_at(struct ofs_overlay *e,
+static struct ofs_overlay_file *file_at(struct ofs_overlay *o,
     const struct ofs_record *r, struct optimfs_error *err)
 {
-	uint32_t index = ofs_overlay_resolve(e, r->a);
+	uint32_t index = ofs_overlay_resolve(o, r->a);
 
-	if (index == OFS_NONE || ofs_overlay_is_dir(e, index)) {
+	if (index == OFS_NONE || ofs_overlay_is_dir(o, index)) {
 		bad(r, err);
 		return NULL;
 	}
-	return ofs_overlay_file_touch(e, index, err);
+	return ofs_overlay_file_touch(o, index, err);
 }
 
 static int replay_name(struct replay *p, const struct ofs_record *r,
@@ -86,23 +86,23 @@ static int replay_name(struct replay *p, const struct ofs_record *r,
 	char *there;
 	int ret;
 
-	if (!split(p->e, r->a, &dir, &name))
+	if (!split(p->o, r->a, &dir, &name))
 		return bad(r, err);
 	if (r->type == OFS_REC_REMOVE) {
-		index = ofs_overlay_find(p->e, dir, name);
+		index = ofs_overlay_find(p->o, dir, name);
 		if (index == OFS_NONE)
 			return bad(r, err);
-		return ofs_overlay_remove(p->e, dir, name,
-		    ofs_overlay_is_dir(p->e, index), err);
+		return ofs_overlay_remove(p->o, dir, name,
+		    ofs_overlay_is_dir(p->o, index), err);
 	}
 	if (r->type != OFS_REC_RENAME)
-		return ofs_overlay_make(p->e, dir, name,
+		return ofs_overlay_make(p->o, dir, name,
 		    r->type == OFS_REC_MKDIR, &index, err);
 	there = strndup(r->b, r->nb);
 	if (there == NULL)
 		return ofs_no_memory(err);
-	ret = split(p->e, there, &to, &newname)
-	    ? ofs_overlay_rename(p->e, dir, name, to, newname, true, err)
+	ret = split(p->o, there, &to, &newname)
+	    ? ofs_overlay_rename(p->o, dir, name, to, newname, true, err)
 	    : bad(r, err);
 	free(there);
 	return ret;
@@ -115,15 +115,15 @@ static int replay_data(struct replay *p, const struct ofs_record *r,
 
 	if (r->a[0] == '\0')
 		return 0; /* it was removed while open */
-	f = file_at(p->e, r, err);
+	f = file_at(p->o, r, err);
 	if (f == NULL)
 		return -1;
 	if (ofs_grow(p->v, p->n, p->cap, err) == -1)
 		return -1;
 	p->v[p->n++] = (struct replayed){ .file = f, .id = r->num[0] };
 	f->id = r->num[0];
-	if (f->id > p->e->last_id)
-		p->e->last_id = f->id;
+	if (f->id > p->o->last_id)
+		p->o->last_id = f->id;
 	return 0;
 }
 
@@ -191,22 +191,22 @@ static int replay_text(struct replay *p, const struct ofs_record *r,
 
 	if (r->a[0] == '\0')
 		return 0;
-	f = file_at(p->e, r, err);
+	f = file_at(p->o, r, err);
 	if (f == NULL)
 		return -1;
 	if (!f->text)
 		return bad(r, err);
-	if (ofs_overlay_text_resize(p->e, f, 0, err) == -1 ||
-	    ofs_overlay_text_write(p->e, f, r->b, r->nb, 0, err) == -1)
+	if (ofs_overlay_text_resize(p->o, f, 0, err) == -1 ||
+	    ofs_overlay_text_write(p->o, f, r->b, r->nb, 0, err) == -1)
 		return -1;
-	return ofs_overlay_text_accept(p->e, f, ofs_overlay_resolve(p->e, r->a),
+	return ofs_overlay_text_accept(p->o, f, ofs_overlay_resolve(p->o, r->a),
 	    err);
 }
 
 static int replay_attr(struct replay *p, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	uint32_t index = ofs_overlay_resolve(p->e, r->a);
+	uint32_t index = ofs_overlay_resolve(p->o, r->a);
 	const char *name = r->b, *value = memchr(name, '\0', r->nb);
 	size_t n;
 
@@ -214,7 +214,7 @@ static int replay_attr(struct replay *p, const struct ofs_record *r,
 		return bad(r, err);
 	value++;
 	n = r->nb - (size_t)(value - name);
-	return ofs_overlay_set_attr(p->e, index, name, value, n, err);
+	return ofs_overlay_set_attr(p->o, index, name, value, n, err);
 }
 
 static int replay_one(void *ctx, const struct ofs_record *r,
@@ -240,10 +240,10 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 	case OFS_REC_ATTR:
 		return replay_attr(p, r, err);
 	case OFS_REC_TIME:
-		index = ofs_overlay_resolve(p->e, r->a);
+		index = ofs_overlay_resolve(p->o, r->a);
 		if (index == OFS_NONE)
 			return bad(r, err);
-		return ofs_overlay_set_mtime(p->e, index, (int64_t)r->num[0],
+		return ofs_overlay_set_mtime(p->o, index, (int64_t)r->num[0],
 		    err);
 	default:
 		return bad(r, err);
@@ -252,7 +252,7 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 
 /* Are the bytes of this record in the file? Ranges that a later record wrote
  * are checked with that record. */
-static bool is_there(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static bool is_there(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const struct doubt *d, uint8_t *buf, size_t cap)
 {
 	XXH64_state_t *state = XXH64_createState();
@@ -262,7 +262,7 @@ static bool is_there(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	while (same && done < d->len) {
 		size_t n = d->len - done < cap ? d->len - done : cap;
 
-		same = f->bytes->read(e, f, buf, n, d->off + done, NULL) == 0 &&
+		same = f->bytes->read(o, f, buf, n, d->off + done, NULL) == 0 &&
 		    XXH64_update(state, buf, n) == XXH_OK;
 		done += n;
 	}
@@ -289,7 +289,7 @@ static int doubt_range(struct ofs_overlay_file *f, const struct doubt *d,
 /* Checks records from the newest to the oldest. A record that was partly
  * overwritten by newer ones cannot be checked by its checksum. have: size of
  * the data file; nothing is read beyond it. */
-static int verify(struct ofs_overlay *e, struct replayed *v, uint64_t have,
+static int verify(struct ofs_overlay *o, struct replayed *v, uint64_t have,
     struct optimfs_error *err)
 {
 	struct ofs_overlay_file *f = v->file;
@@ -304,7 +304,7 @@ static int verify(struct ofs_overlay *e, struct replayed *v, uint64_t have,
 
 		if (end > f->size || ofs_ranges_cover(&newer, d->off, end))
 			continue;
-		if (end > have || !is_there(e, f, d, buf, cap)) {
+		if (end > have || !is_there(o, f, d, buf, cap)) {
 			ret = doubt_range(f, d, &newer, err);
 			optimfs_fail(&f->why, EIO,
 			    "OFS817 bytes that were written before the machine "
@@ -331,7 +331,7 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 
 		if (f->dead || f->id != v->id)
 			continue;
-		if (ofs_overlay_file_adopt(p->e, f, v->id, err) == -1)
+		if (ofs_overlay_file_adopt(p->o, f, v->id, err) == -1)
 			return -1;
 		need =
 		    f->written.n == 0 ? 0 : f->written.v[f->written.n - 1].end;
@@ -343,34 +343,34 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 		if ((uint64_t)st.st_size < need &&
 		    ftruncate(f->fd, (off_t)need) == -1)
 			return optimfs_fail(err, errno, "OFS801 data: %m");
-		if (rebooted && verify(p->e, v, have, err) == -1)
+		if (rebooted && verify(p->o, v, have, err) == -1)
 			return -1;
 	}
 	return 0;
 }
 
-int ofs_overlay_replay(struct ofs_overlay *e, struct optimfs_error *err)
+int ofs_overlay_replay(struct ofs_overlay *o, struct optimfs_error *err)
 {
-	struct replay p = { .e = e };
+	struct replay p = { .o = o };
 	struct optimfs_error note;
 	int ret;
 
-	e->replaying = true;
-	ret = ofs_stage_replay(e->stage, replay_one, &p, &e->found, err);
+	o->replaying = true;
+	ret = ofs_stage_replay(o->stage, replay_one, &p, &o->found, err);
 	if (ret == 0)
-		ret = settle(&p, e->found.rebooted, err);
-	e->replaying = false;
+		ret = settle(&p, o->found.rebooted, err);
+	o->replaying = false;
 	for (size_t i = 0; i < p.n; i++)
 		free(p.v[i].doubt);
 	free(p.v);
-	if (e->found.records > 0)
-		ofs_overlay_changed(e, true);
-	if (ret == 0 && e->found.dropped > 0) {
+	if (o->found.records > 0)
+		ofs_overlay_changed(o, true);
+	if (ret == 0 && o->found.dropped > 0) {
 		optimfs_fail(&note, EIO,
 		    "OFS810 the journal ended in the middle of a record: "
 		    "%" PRIu64 " bytes of it were dropped",
-		    e->found.dropped);
-		e->reader->log(e->reader_ctx, &note);
+		    o->found.dropped);
+		o->reader->log(o->reader_ctx, &note);
 	}
 	return ret;
 }

@@ -8,33 +8,33 @@
 #include "base/io.h"
 #include "overlay/overlay_impl.h"
 
-static int staged_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int staged_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
-	(void)e;
+	(void)o;
 	return ofs_pwrite_all(f->fd, buf, n, off, err);
 }
 
-static int staged_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int staged_read(struct ofs_overlay *o, struct ofs_overlay_file *f,
     void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
-	(void)e;
+	(void)o;
 	return ofs_pread_all(f->fd, buf, n, off, err);
 }
 
-static int staged_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int staged_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
-	(void)e;
+	(void)o;
 	if (ftruncate(f->fd, (off_t)size) == 0)
 		return 0;
 	return optimfs_fail(err, errno, "OFS801 staged file: %m");
 }
 
-static int staged_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int staged_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	if (f->fd == -1 || e->scratch || fdatasync(f->fd) == 0)
+	if (f->fd == -1 || o->scratch || fdatasync(f->fd) == 0)
 		return 0;
 	return optimfs_fail(err, errno, "OFS809 staged file: %m");
 }
@@ -46,43 +46,43 @@ const struct ofs_overlay_bytes ofs_overlay_staged_bytes = {
 	.sync = staged_sync,
 };
 
-static bool staged_apart(const struct ofs_overlay *e, uint32_t node)
+static bool staged_apart(const struct ofs_overlay *o, uint32_t node)
 {
-	(void)e, (void)node;
+	(void)o, (void)node;
 	return false;
 }
 
-static const struct ofs_overlay_bytes *staged_bytes(const struct ofs_overlay *e,
+static const struct ofs_overlay_bytes *staged_bytes(const struct ofs_overlay *o,
     uint32_t node)
 {
-	(void)e, (void)node;
+	(void)o, (void)node;
 	return &ofs_overlay_staged_bytes;
 }
 
-static bool staged_own_text(const struct ofs_overlay *e, uint32_t node,
+static bool staged_own_text(const struct ofs_overlay *o, uint32_t node,
     const void *text, size_t n)
 {
-	(void)e, (void)node, (void)text, (void)n;
+	(void)o, (void)node, (void)text, (void)n;
 	return false;
 }
 
-static void staged_accepted(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static void staged_accepted(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint32_t node)
 {
-	(void)e, (void)f, (void)node;
+	(void)o, (void)f, (void)node;
 }
 
-static int staged_reveal(struct ofs_overlay *e, uint32_t dir, const char *name,
+static int staged_reveal(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err)
 {
-	(void)e, (void)dir, (void)name, (void)is_dir, (void)index, (void)err;
+	(void)o, (void)dir, (void)name, (void)is_dir, (void)index, (void)err;
 	return 0;
 }
 
-static int staged_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
+static int staged_rename(struct ofs_overlay *o, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err)
 {
-	(void)e, (void)index, (void)dir, (void)name, (void)err;
+	(void)o, (void)index, (void)dir, (void)name, (void)err;
 	return 0;
 }
 

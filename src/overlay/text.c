@@ -23,7 +23,7 @@ static struct ofs_blob *blob_of(const void *p, size_t n,
 }
 
 /* The bytes of an added file. */
-static struct ofs_blob *made_text(struct ofs_overlay *e,
+static struct ofs_blob *made_text(struct ofs_overlay *o,
     struct ofs_overlay_file *f, struct optimfs_error *err)
 {
 	struct ofs_blob *blob;
@@ -33,7 +33,7 @@ static struct ofs_blob *made_text(struct ofs_overlay *e,
 		    OFS_TEXT_MAX);
 		return NULL;
 	}
-	if (f->size > 0 && ofs_overlay_file_fd(e, f, err) == -1)
+	if (f->size > 0 && ofs_overlay_file_fd(o, f, err) == -1)
 		return NULL;
 	blob = ofs_blob_new(f->size, err);
 	if (blob == NULL)
@@ -45,27 +45,27 @@ static struct ofs_blob *made_text(struct ofs_overlay *e,
 	return blob;
 }
 
-struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *e,
+struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *o,
     struct ofs_overlay_file *f, struct optimfs_error *err)
 {
 	if (f->entry == OFS_NONE)
-		return made_text(e, f, err);
+		return made_text(o, f, err);
 	if (f->has_draft)
 		return blob_of(f->draft.data, f->draft.len, err);
 	if (f->accepted != NULL)
 		return ofs_blob_ref(f->accepted);
-	return e->reader->text(e->reader_ctx, f->index, err);
+	return o->reader->text(o->reader_ctx, f->index, err);
 }
 
 /* Starts a draft. */
-static int begin(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int begin(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_blob *now;
 
 	if (f->has_draft)
 		return 0;
-	now = ofs_overlay_text_now(e, f, err);
+	now = ofs_overlay_text_now(o, f, err);
 	if (now == NULL)
 		return -1;
 	f->draft.len = 0;
@@ -114,41 +114,41 @@ static bool is_whole(const uint8_t *p, size_t n)
 }
 
 /* Does the text mean the same as the text of the base? */
-static bool is_own(const struct ofs_overlay *e,
+static bool is_own(const struct ofs_overlay *o,
     const struct ofs_overlay_file *f)
 {
-	return e->ops->own_text(e, f->index, f->draft.data, f->draft.len);
+	return o->ops->own_text(o, f->index, f->draft.data, f->draft.len);
 }
 
 /* A text of one line is checked when its newline is written, because few
  * programs check the result of close. */
-static int check_early(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int check_early(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	const uint8_t *p = f->draft.data;
 	size_t n = f->draft.len;
 
 	if (n == 0 || p[n - 1] != '\n' || memchr(p, '\n', n - 1) != NULL ||
-	    ofs_tree_is_params(e->tree, f->index) || !is_whole(p, n) ||
-	    is_own(e, f))
+	    ofs_tree_is_params(o->tree, f->index) || !is_whole(p, n) ||
+	    is_own(o, f))
 		return 0;
-	return ofs_overlay_text_check(e, f->index, (const char *)p, n, NULL,
+	return ofs_overlay_text_check(o, f->index, (const char *)p, n, NULL,
 	    NULL, err);
 }
 
-int ofs_overlay_text_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	if (off > OFS_TEXT_MAX || n > OFS_TEXT_MAX - off)
 		return too_long(err);
-	if (begin(e, f, err) == -1 || fill_to(f, off + n, err) == -1)
+	if (begin(o, f, err) == -1 || fill_to(f, off + n, err) == -1)
 		return -1;
 	memcpy(f->draft.data + off, buf, n);
 	f->touched = true;
-	return check_early(e, f, err);
+	return check_early(o, f, err);
 }
 
-int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	if (size > OFS_TEXT_MAX)
@@ -160,28 +160,28 @@ int ofs_overlay_text_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		f->touched = false;
 		return 0;
 	}
-	if (begin(e, f, err) == -1 || fill_to(f, size, err) == -1)
+	if (begin(o, f, err) == -1 || fill_to(f, size, err) == -1)
 		return -1;
 	f->draft.len = size;
 	f->touched = true;
 	return 0;
 }
 
-static int record_text(struct ofs_overlay *e, uint32_t index,
+static int record_text(struct ofs_overlay *o, uint32_t index,
     const struct ofs_blob *text, struct optimfs_error *err)
 {
-	char *path = ofs_overlay_path(e, index, NULL, err);
+	char *path = ofs_overlay_path(o, index, NULL, err);
 	struct ofs_record r = { .type = OFS_REC_TEXT,
 		.a = path == NULL ? "" : path,
 		.b = text->bytes,
 		.nb = text->len };
-	int ret = ofs_overlay_record(e, &r, err);
+	int ret = ofs_overlay_record(o, &r, err);
 
 	free(path);
 	return ret;
 }
 
-int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_accept(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err)
 {
 	struct ofs_buf canonical = { 0 };
@@ -190,16 +190,16 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 
 	if (!f->has_draft)
 		return 0;
-	if (is_own(e, f))
-		text = e->reader->text(e->reader_ctx, f->index, err);
-	else if (ofs_overlay_text_check(e, f->index,
+	if (is_own(o, f))
+		text = o->reader->text(o->reader_ctx, f->index, err);
+	else if (ofs_overlay_text_check(o, f->index,
 		     (const char *)f->draft.data, f->draft.len, &canonical,
 		     element, err) == 0)
 		text = ofs_blob_of(&canonical, err);
 	ofs_buf_fini(&canonical);
 	if (text == NULL)
 		return -1;
-	if (record_text(e, index, text, err) == -1) {
+	if (record_text(o, index, text, err) == -1) {
 		ofs_blob_unref(text);
 		return -1;
 	}
@@ -207,56 +207,56 @@ int ofs_overlay_text_accept(struct ofs_overlay *e, struct ofs_overlay_file *f,
 	f->accepted = text;
 	memcpy(f->element, element, sizeof(element));
 	f->has_draft = f->touched = f->unwritten = false;
-	e->ops->accepted(e, f, index);
-	ofs_overlay_changed(e,
-	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]) == NULL);
+	o->ops->accepted(o, f, index);
+	ofs_overlay_changed(o,
+	    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]) == NULL);
 	return 0;
 }
 
-int ofs_overlay_text_set(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_overlay_text_set(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint32_t index, const void *text, uint64_t n, struct optimfs_error *err)
 {
-	if (ofs_overlay_text_resize(e, f, 0, err) == 0 &&
-	    ofs_overlay_text_write(e, f, text, n, 0, err) == 0 &&
-	    ofs_overlay_text_accept(e, f, index, err) == 0)
+	if (ofs_overlay_text_resize(o, f, 0, err) == 0 &&
+	    ofs_overlay_text_write(o, f, text, n, 0, err) == 0 &&
+	    ofs_overlay_text_accept(o, f, index, err) == 0)
 		return 0;
 	f->has_draft = f->touched = false;
 	return -1;
 }
 
-int ofs_overlay_text_take(struct ofs_overlay *e, struct ofs_overlay_file *from,
+int ofs_overlay_text_take(struct ofs_overlay *o, struct ofs_overlay_file *from,
     struct ofs_overlay_file *to, uint32_t index, struct optimfs_error *err)
 {
 	struct ofs_blob *text;
 	int ret;
 
 	pthread_rwlock_wrlock(&from->lock);
-	text = ofs_overlay_text_now(e, from, err);
+	text = ofs_overlay_text_now(o, from, err);
 	pthread_rwlock_unlock(&from->lock);
 	if (text == NULL)
 		return -1;
 	pthread_rwlock_wrlock(&to->lock);
-	ret = ofs_overlay_text_set(e, to, index, text->bytes, text->len, err);
+	ret = ofs_overlay_text_set(o, to, index, text->bytes, text->len, err);
 	pthread_rwlock_unlock(&to->lock);
 	ofs_blob_unref(text);
 	return ret;
 }
 
-struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *e, uint32_t node)
+struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *o, uint32_t node)
 {
 	struct ofs_blob *said = NULL;
 	struct ofs_overlay_file *f;
 
-	if (atomic_load(&e->changed) == 0)
+	if (atomic_load(&o->changed) == 0)
 		return NULL;
-	pthread_rwlock_rdlock(&e->names);
-	f = ofs_overlay_file(e, node);
+	pthread_rwlock_rdlock(&o->names);
+	f = ofs_overlay_file(o, node);
 	if (f != NULL && f->text) {
 		pthread_rwlock_rdlock(&f->lock);
 		if (f->accepted != NULL)
 			said = ofs_blob_ref(f->accepted);
 		pthread_rwlock_unlock(&f->lock);
 	}
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_unlock(&o->names);
 	return said;
 }

@@ -42,19 +42,19 @@ struct ofs_writethrough {
 	char *destination;
 };
 
-static struct ofs_writethrough *of(const struct ofs_overlay *e)
+static struct ofs_writethrough *of(const struct ofs_overlay *o)
 {
-	return e->ops_ctx;
+	return o->ops_ctx;
 }
 
-struct ofs_snapshot *ofs_writethrough_snapshot(const struct ofs_overlay *e)
+struct ofs_snapshot *ofs_writethrough_snapshot(const struct ofs_overlay *o)
 {
-	return of(e)->snap;
+	return of(o)->snap;
 }
 
-const char *ofs_writethrough_destination(const struct ofs_overlay *e)
+const char *ofs_writethrough_destination(const struct ofs_overlay *o)
 {
-	return of(e)->destination;
+	return of(o)->destination;
 }
 
 static int by_node(const void *a, const void *b)
@@ -166,38 +166,38 @@ static struct ofs_writethrough *through_new(struct ofs_snapshot *snap,
 	return NULL;
 }
 
-static const struct own *find_own(const struct ofs_overlay *e, uint32_t node)
+static const struct own *find_own(const struct ofs_overlay *o, uint32_t node)
 {
 	const struct own key = { .node = node };
 
-	return ofs_search(&key, of(e)->own, of(e)->nown, sizeof(key), by_node);
+	return ofs_search(&key, of(o)->own, of(o)->nown, sizeof(key), by_node);
 }
 
-bool ofs_writethrough_provided(const struct ofs_overlay *e, uint32_t index)
+bool ofs_writethrough_provided(const struct ofs_overlay *o, uint32_t index)
 {
-	const struct own *own = find_own(e, index);
+	const struct own *own = find_own(o, index);
 
 	return own != NULL && own->provided;
 }
 
-uint32_t ofs_writethrough_model(const struct ofs_overlay *e, uint32_t node)
+uint32_t ofs_writethrough_model(const struct ofs_overlay *o, uint32_t node)
 {
-	const struct own *own = find_own(e, node);
+	const struct own *own = find_own(o, node);
 
 	return own == NULL ? OFS_NONE : own->model;
 }
 
-uint32_t ofs_writethrough_next(const struct ofs_overlay *e, uint32_t node)
+uint32_t ofs_writethrough_next(const struct ofs_overlay *o, uint32_t node)
 {
-	return of(e)->alias[node];
+	return of(o)->alias[node];
 }
 
-uint32_t ofs_writethrough_primary(const struct ofs_overlay *e, uint32_t node)
+uint32_t ofs_writethrough_primary(const struct ofs_overlay *o, uint32_t node)
 {
 	uint32_t primary = node;
 
-	for (uint32_t i = ofs_writethrough_next(e, node); i != node;
-	     i = ofs_writethrough_next(e, i))
+	for (uint32_t i = ofs_writethrough_next(o, node); i != node;
+	     i = ofs_writethrough_next(o, i))
 		if (i < primary)
 			primary = i;
 	return primary;
@@ -273,51 +273,51 @@ static void written(void *ctx, const struct ofs_segment *seg,
 	(void)sync_file_range(w->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
-bool ofs_writethrough_sum(const struct ofs_overlay *e, uint32_t object,
+bool ofs_writethrough_sum(const struct ofs_overlay *o, uint32_t object,
     uint64_t from, uint64_t n, uint32_t *crc)
 {
-	return ofs_written_sums_get(of(e)->sums, object, from, n, crc);
+	return ofs_written_sums_get(of(o)->sums, object, from, n, crc);
 }
 
-static const struct ofs_tensor *tensor_of(const struct ofs_overlay *e,
+static const struct ofs_tensor *tensor_of(const struct ofs_overlay *o,
     const struct ofs_overlay_file *f)
 {
-	return ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]);
+	return ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]);
 }
 
-static int scatter(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int scatter(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t first, uint64_t count, const void *buf, struct optimfs_error *err)
 {
-	struct writing w = { of(e), OFS_NONE, -1 };
+	struct writing w = { of(o), OFS_NONE, -1 };
 	struct ofs_target to = { target, written, &w };
 	int ret;
 
 	if (count == 0)
 		return 0;
-	ret = ofs_scatter(&of(e)->snap->reader, tensor_of(e, f), first, count,
+	ret = ofs_scatter(&of(o)->snap->reader, tensor_of(o, f), first, count,
 	    buf, &to, err);
 	let_go(&w);
 	return ret;
 }
 
-static int fetch(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int fetch(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
 {
-	return ofs_fetch_elements(&of(e)->snap->reader, tensor_of(e, f), first,
+	return ofs_fetch_elements(&of(o)->snap->reader, tensor_of(o, f), first,
 	    count, buf, err);
 }
 
-int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_writethrough_read(struct ofs_overlay *o, struct ofs_overlay_file *f,
     void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
-	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype);
+	uint64_t item = ofs_dtype_size(tensor_of(o, f)->dtype);
 	uint64_t first = off / item, end = (off + n + item - 1) / item;
 	uint8_t *whole = malloc((size_t)((end - first) * item) + 1);
 	int ret;
 
 	if (whole == NULL)
 		return ofs_no_memory(err);
-	ret = n == 0 ? 0 : fetch(e, f, first, end - first, whole, err);
+	ret = n == 0 ? 0 : fetch(o, f, first, end - first, whole, err);
 	if (ret == 0)
 		memcpy(buf, whole + (off - first * item), n);
 	free(whole);
@@ -325,41 +325,41 @@ int ofs_writethrough_read(struct ofs_overlay *e, struct ofs_overlay_file *f,
 }
 
 /* Writes some bytes of one element. */
-static int write_part(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int write_part(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const uint8_t *buf, uint64_t n, uint64_t off, uint64_t item,
     struct optimfs_error *err)
 {
 	uint8_t element[32];
 
-	if (fetch(e, f, off / item, 1, element, err) == -1)
+	if (fetch(o, f, off / item, 1, element, err) == -1)
 		return -1;
 	memcpy(element + off % item, buf, n);
-	return scatter(e, f, off / item, 1, element, err);
+	return scatter(o, f, off / item, 1, element, err);
 }
 
-int ofs_writethrough_write(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_writethrough_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
-	uint64_t item = ofs_dtype_size(tensor_of(e, f)->dtype), k;
+	uint64_t item = ofs_dtype_size(tensor_of(o, f)->dtype), k;
 	const uint8_t *p = buf;
 
 	if (off % item != 0) {
 		k = item - off % item < n ? item - off % item : n;
-		if (write_part(e, f, p, k, off, item, err) == -1)
+		if (write_part(o, f, p, k, off, item, err) == -1)
 			return -1;
 		p += k;
 		off += k;
 		n -= k;
 	}
 	k = n - n % item;
-	if (scatter(e, f, off / item, k / item, p, err) == -1)
+	if (scatter(o, f, off / item, k / item, p, err) == -1)
 		return -1;
 	if (k == n)
 		return 0;
-	return write_part(e, f, p + k, n - k, off + k, item, err);
+	return write_part(o, f, p + k, n - k, off + k, item, err);
 }
 
-int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_writethrough_zero(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t off, uint64_t end, struct optimfs_error *err)
 {
 	void *zeros;
@@ -373,17 +373,17 @@ int ofs_writethrough_zero(struct ofs_overlay *e, struct ofs_overlay_file *f,
 		return ofs_no_memory(err);
 	for (; off < end && ret == 0; off += k) {
 		k = end - off < ZEROS ? end - off : ZEROS;
-		ret = ofs_writethrough_write(e, f, zeros, k, off, err);
+		ret = ofs_writethrough_write(o, f, zeros, k, off, err);
 	}
 	free(zeros);
 	return ret;
 }
 
 /* Unwritten bytes are already zero. */
-static int through_resize(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int through_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
-	return ofs_writethrough_zero(e, f, f->size,
+	return ofs_writethrough_zero(o, f, f->size,
 	    size < f->high ? size : f->high, err);
 }
 
@@ -422,18 +422,18 @@ static int sync_shard(void *ctx, uint32_t shard)
 	return s->ret;
 }
 
-int ofs_writethrough_element(struct ofs_overlay *e, struct ofs_overlay_file *f,
+int ofs_writethrough_element(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	return scatter(e, f, 0, 1, f->element, err);
+	return scatter(o, f, 0, 1, f->element, err);
 }
 
-static int through_sync(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static int through_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = e->cat;
-	const struct ofs_tensor *t = tensor_of(e, f);
-	struct syncing s = { .d = of(e), .err = err };
+	const struct ofs_catalog *cat = o->cat;
+	const struct ofs_tensor *t = tensor_of(o, f);
+	struct syncing s = { .d = of(o), .err = err };
 
 	ofs_plan_shards(cat, t, 0, ofs_tensor_numel(cat, t), sync_shard, &s);
 	return s.ret;
@@ -448,40 +448,40 @@ static const struct ofs_overlay_bytes through_bytes = {
 };
 
 /* Each name of a tensor has its own bytes, except for texts. */
-static bool is_apart(const struct ofs_overlay *e, uint32_t node)
+static bool is_apart(const struct ofs_overlay *o, uint32_t node)
 {
-	const struct ofs_tree_node *v = e->tree->node;
-	const struct ofs_entry *entry = e->cat->entries;
-	uint32_t primary = ofs_writethrough_primary(e, node);
+	const struct ofs_tree_node *v = o->tree->node;
+	const struct ofs_entry *entry = o->cat->entries;
+	uint32_t primary = ofs_writethrough_primary(o, node);
 
 	return primary != node &&
 	    entry[v[primary].entry].ref == entry[v[node].entry].ref;
 }
 
-static const struct ofs_overlay_bytes *bytes_of(const struct ofs_overlay *e,
+static const struct ofs_overlay_bytes *bytes_of(const struct ofs_overlay *o,
     uint32_t node)
 {
-	return ofs_writethrough_primary(e, node) == node &&
-		!ofs_writethrough_is_rounded(e, e->tree->node[node].entry)
+	return ofs_writethrough_primary(o, node) == node &&
+		!ofs_writethrough_is_rounded(o, o->tree->node[node].entry)
 	    ? &through_bytes
 	    : &ofs_overlay_staged_bytes;
 }
 
 /* Is this the source's text where the layout has its own? */
-static bool own_text(const struct ofs_overlay *e, uint32_t index,
+static bool own_text(const struct ofs_overlay *o, uint32_t index,
     const void *text, size_t n)
 {
-	const struct own *own = find_own(e, index);
+	const struct own *own = find_own(o, index);
 
 	return own != NULL && !own->provided && own->model == OFS_NONE &&
 	    ofs_template_hash(text, n) == own->hash;
 }
 
 /* A text written by one of several names is kept for this name too. */
-static void accepted(struct ofs_overlay *e, struct ofs_overlay_file *f,
+static void accepted(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint32_t node)
 {
-	struct ofs_overlay_node *v = ofs_overlay_node(e, node);
+	struct ofs_overlay_node *v = ofs_overlay_node(o, node);
 
 	if (v == NULL)
 		return;
@@ -503,14 +503,14 @@ static const struct ofs_overlay_ops overlay_ops = {
 /* Hides all names until they are created. */
 static int begin(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	struct ofs_overlay *e = snap->overlay;
+	struct ofs_overlay *o = snap->overlay;
 	struct ofs_writethrough *d = through_new(snap, err);
 
 	if (d == NULL)
 		return -1;
-	e->ops = &overlay_ops;
-	e->ops_ctx = d;
-	return ofs_writethrough_hide(e, err);
+	o->ops = &overlay_ops;
+	o->ops_ctx = d;
+	return ofs_writethrough_hide(o, err);
 }
 
 static struct ofs_edition *edition_new(struct ofs_snapshot *snap,

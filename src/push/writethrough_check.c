@@ -14,14 +14,14 @@
 /* Reports why a file cannot be committed. */
 typedef void say_fn(void *ctx, const char *path, const char *words);
 
-bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t index)
+bool ofs_writethrough_present(const struct ofs_overlay *o, uint32_t index)
 {
-	const struct ofs_tree_node *b = &e->tree->node[index];
+	const struct ofs_tree_node *b = &o->tree->node[index];
 	const struct ofs_overlay_node *v;
 
 	for (; index != 0; index = b->parent) {
-		v = ofs_overlay_node(e, index);
-		b = &e->tree->node[index];
+		v = ofs_overlay_node(o, index);
+		b = &o->tree->node[index];
 		/* moved away and back */
 		if (v->gone &&
 		    (v->parent != b->parent || v->name == NULL ||
@@ -31,11 +31,11 @@ bool ofs_writethrough_present(const struct ofs_overlay *e, uint32_t index)
 	return true;
 }
 
-static bool tensor_lacks(const struct ofs_overlay *e,
+static bool tensor_lacks(const struct ofs_overlay *o,
     const struct ofs_overlay_file *f, char words[96])
 {
-	uint64_t total = ofs_tensor_bytes(e->cat,
-	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]));
+	uint64_t total = ofs_tensor_bytes(o->cat,
+	    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]));
 	uint64_t have = ofs_ranges_total(&f->written), lost;
 
 	lost = ofs_ranges_total(&f->lost);
@@ -47,34 +47,34 @@ static bool tensor_lacks(const struct ofs_overlay *e,
 	return true;
 }
 
-bool ofs_writethrough_zeros(const struct ofs_overlay *e, uint32_t node)
+bool ofs_writethrough_zeros(const struct ofs_overlay *o, uint32_t node)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(e->cat,
-	    &e->cat->entries[e->tree->node[node].entry]);
+	const struct ofs_tensor *t = ofs_entry_tensor(o->cat,
+	    &o->cat->entries[o->tree->node[node].entry]);
 
 	return t != NULL &&
-	    (ofs_writethrough_provided(e, node) ||
+	    (ofs_writethrough_provided(o, node) ||
 		(t->flags & OFS_TENSOR_ZERO) != 0);
 }
 
 /* May the file be missing? The layout provides it, or it is derived from
  * others, which are checked themselves. */
-static bool is_left_out(const struct ofs_overlay *e, uint32_t index)
+static bool is_left_out(const struct ofs_overlay *o, uint32_t index)
 {
-	return ofs_writethrough_provided(e, index) ||
-	    ofs_writethrough_zeros(e, index) ||
-	    ofs_writethrough_model(e, index) != OFS_NONE ||
-	    (ofs_writethrough_next(e, index) != index &&
-		ofs_writethrough_written(e, index) != OFS_NONE);
+	return ofs_writethrough_provided(o, index) ||
+	    ofs_writethrough_zeros(o, index) ||
+	    ofs_writethrough_model(o, index) != OFS_NONE ||
+	    (ofs_writethrough_next(o, index) != index &&
+		ofs_writethrough_written(o, index) != OFS_NONE);
 }
 
-static bool lacks(const struct ofs_overlay *e, uint32_t index, char words[96])
+static bool lacks(const struct ofs_overlay *o, uint32_t index, char words[96])
 {
-	struct ofs_overlay_file *f = ofs_overlay_file(e, index);
+	struct ofs_overlay_file *f = ofs_overlay_file(o, index);
 	bool bad;
 
-	if (f == NULL || !ofs_writethrough_present(e, index)) {
-		if (is_left_out(e, index))
+	if (f == NULL || !ofs_writethrough_present(o, index)) {
+		if (is_left_out(o, index))
 			return false;
 		strcpy(words, "not written yet");
 		return true;
@@ -84,16 +84,16 @@ static bool lacks(const struct ofs_overlay *e, uint32_t index, char words[96])
 		bad = f->unwritten;
 		strcpy(words, "nothing was written");
 	} else {
-		bad = tensor_lacks(e, f, words);
+		bad = tensor_lacks(o, f, words);
 	}
 	pthread_rwlock_unlock(&f->lock);
 	return bad;
 }
 
-void ofs_writethrough_path(const struct ofs_overlay *e, uint32_t index,
+void ofs_writethrough_path(const struct ofs_overlay *o, uint32_t index,
     char *path, size_t size)
 {
-	const struct ofs_tree_node *node = e->tree->node;
+	const struct ofs_tree_node *node = o->tree->node;
 	size_t at = size - 1;
 
 	path[at] = '\0';
@@ -111,22 +111,22 @@ void ofs_writethrough_path(const struct ofs_overlay *e, uint32_t index,
 }
 
 /* Reports each file that prevents a commit. The lock of names is held. */
-static void each_problem(const struct ofs_overlay *e, say_fn *say, void *ctx)
+static void each_problem(const struct ofs_overlay *o, say_fn *say, void *ctx)
 {
 	char path[8192], words[96], *own;
 
-	for (uint32_t i = 1; i < e->tree->n; i++) {
-		if (e->tree->node[i].entry == OFS_NONE || !lacks(e, i, words))
+	for (uint32_t i = 1; i < o->tree->n; i++) {
+		if (o->tree->node[i].entry == OFS_NONE || !lacks(o, i, words))
 			continue;
-		ofs_writethrough_path(e, i, path, sizeof(path));
+		ofs_writethrough_path(o, i, path, sizeof(path));
 		say(ctx, path, words);
 	}
-	for (uint32_t i = 0; i < e->nmade; i++) {
-		const struct ofs_overlay_node *v = e->made[i];
+	for (uint32_t i = 0; i < o->nmade; i++) {
+		const struct ofs_overlay_node *v = o->made[i];
 
 		if (v->dead || v->dir || v->parent == OFS_NONE)
 			continue;
-		own = ofs_overlay_path(e, v->index, NULL, NULL);
+		own = ofs_overlay_path(o, v->index, NULL, NULL);
 		if (own != NULL)
 			say(ctx, own, "the layout has no place for it");
 		free(own);
@@ -160,13 +160,13 @@ static void count(void *ctx, const char *path, const char *words)
 		snprintf(t->first, sizeof(t->first), "%.80s: %s", path, words);
 }
 
-int ofs_writethrough_check(struct ofs_overlay *e, struct optimfs_error *err)
+int ofs_writethrough_check(struct ofs_overlay *o, struct optimfs_error *err)
 {
 	struct tally t = { 0 };
 
-	pthread_rwlock_rdlock(&e->names);
-	each_problem(e, count, &t);
-	pthread_rwlock_unlock(&e->names);
+	pthread_rwlock_rdlock(&o->names);
+	each_problem(o, count, &t);
+	pthread_rwlock_unlock(&o->names);
 	if (t.n == 0)
 		return 0;
 	if (t.n == 1)

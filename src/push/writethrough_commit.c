@@ -37,7 +37,7 @@
 
 struct committing {
 	struct optimfs *fs;
-	struct ofs_overlay *e;
+	struct ofs_overlay *o;
 	struct ofs_template template;
 	int stage; /* the stage */
 	bool (*stop)(void *ctx);
@@ -53,7 +53,7 @@ static bool stopped(void *ctx)
 	uint64_t done = atomic_load(&c->done);
 
 	if (c->total > 0)
-		ofs_overlay_progress(c->e,
+		ofs_overlay_progress(c->o,
 		    done < c->total ? (unsigned)(done * 99 / c->total) : 99,
 		    done, c->total);
 	return c->stop != NULL && c->stop(c->ctx);
@@ -63,7 +63,7 @@ static bool stopped(void *ctx)
 static int accept_empty(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	struct ofs_overlay *e = ctx;
+	struct ofs_overlay *o = ctx;
 	struct optimfs_error own;
 
 	(void)err;
@@ -71,7 +71,7 @@ static int accept_empty(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 		return 0;
 	f->draft.len = 0;
 	f->has_draft = true;
-	if (ofs_overlay_text_accept(e, f, index, &own) == -1)
+	if (ofs_overlay_text_accept(o, f, index, &own) == -1)
 		f->has_draft = false;
 	return 0;
 }
@@ -85,10 +85,10 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 
 	/* computed tensors are not stored */
 	if (entry->kind != OFS_ENTRY_TENSOR ||
-	    ofs_writethrough_is_rounded(c->e,
+	    ofs_writethrough_is_rounded(c->o,
 		c->fs->now->tree.node[index].entry))
 		return 0;
-	return ofs_writethrough_element(c->e, f, err);
+	return ofs_writethrough_element(c->o, f, err);
 }
 
 /* Starts write-back of all files before waiting for the first. */
@@ -168,7 +168,7 @@ static bool seen(void *ctx, uint32_t file, uint64_t from, uint64_t n,
 	const struct committing *c = ctx;
 
 	return c->object[file] != OFS_NONE &&
-	    ofs_writethrough_sum(c->e, c->object[file], from, n, crc);
+	    ofs_writethrough_sum(c->o, c->object[file], from, n, crc);
 }
 
 /* For unchanged values: fills in the files of the template. */
@@ -183,7 +183,7 @@ static int fill(struct committing *c, struct optimfs_error *err)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE);
 	for (size_t i = 0; i < c->template.nsums; i++)
 		c->total += c->template.sum[i].n;
-	ofs_overlay_doing(c->e, "checksums");
+	ofs_overlay_doing(c->o, "checksums");
 	ret = match_objects(c, err);
 	if (ret == 0)
 		ret = ofs_template_sums(&c->template, dir, &how, err);
@@ -199,7 +199,7 @@ static void follow(void *ctx, uint64_t done, uint64_t total, const char *file)
 
 	atomic_store(&c->done, done);
 	c->total = total;
-	ofs_overlay_doing(c->e, file);
+	ofs_overlay_doing(c->o, file);
 	(void)stopped(c);
 }
 
@@ -216,7 +216,7 @@ static int render_anew(struct committing *c, struct ofs_overrides *values,
 
 	ofs_publish_clear(c->stage, FILLED);
 	ofs_publish_clear(c->stage, "." FILLED ".optimfs");
-	place = ofs_stage_place(ofs_writethrough_destination(c->e), err);
+	place = ofs_stage_place(ofs_writethrough_destination(c->o), err);
 	if (place == NULL)
 		return -1;
 	ret = asprintf(&path, "%s/" FILLED, place);
@@ -291,14 +291,14 @@ static int give_to_participants(struct committing *c, const char *from,
 
 	if (dir == -1)
 		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
-	if (ofs_stage_held(c->e->stage, err) == 0)
+	if (ofs_stage_held(c->o->stage, err) == 0)
 		p = ofs_publish_begin_all(c->fs->coordinator, c->stage, err);
 	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
 	    link_files(c, p, dir, true, err) == 0 && mark_done(c, err) == 0) {
-		ofs_overlay_shut(c->e);
+		ofs_overlay_shut(c->o);
 		ret = ofs_publish_commit(p, err);
 		if (ret == -1)
-			ofs_writethrough_settle(c->e->stage, false);
+			ofs_writethrough_settle(c->o->stage, false);
 	}
 	ofs_publish_free(p);
 	close(dir);
@@ -312,11 +312,11 @@ static int seal_participants(struct committing *c, int ret,
 	struct optimfs_error why;
 
 	if (ret == 1) {
-		(void)ofs_overlay_published(c->e, err);
-	} else if (ofs_overlay_published(c->e, NULL) == 0) {
+		(void)ofs_overlay_published(c->o, err);
+	} else if (ofs_overlay_published(c->o, NULL) == 0) {
 		if (ofs_coordinator_forget(c->fs->coordinator, &why) == -1)
-			ofs_overlay_stop(c->e, &why);
-		ofs_writethrough_settle(c->e->stage, true);
+			ofs_overlay_stop(c->o, &why);
+		ofs_writethrough_settle(c->o->stage, true);
 	}
 	return ret;
 }
@@ -324,7 +324,7 @@ static int seal_participants(struct committing *c, int ret,
 static int give_name(struct committing *c, const char *from,
     struct optimfs_error *err)
 {
-	const char *to = ofs_writethrough_destination(c->e);
+	const char *to = ofs_writethrough_destination(c->o);
 	int fd = openat(c->stage, from,
 	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int ret;
@@ -333,34 +333,34 @@ static int give_name(struct committing *c, const char *from,
 		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
 	ret = like_destination(fd, to, err);
 	close(fd);
-	if (ret == -1 || ofs_stage_held(c->e->stage, err) == -1)
+	if (ret == -1 || ofs_stage_held(c->o->stage, err) == -1)
 		return -1;
 	if (ofs_dir_empty(to) != 1)
 		return optimfs_fail(err, ENOTEMPTY,
 		    "OFS830 %s is not an empty directory any more", to);
-	ofs_overlay_shut(c->e);
+	ofs_overlay_shut(c->o);
 	ret = mark_done(c, err);
 	if (ret == 0 && ofs_sys_rename(c->stage, from, AT_FDCWD, to, 0) == -1)
 		ret = optimfs_fail(err, errno, "OFS802 %s: %m", to);
 	if (ret == -1)
-		ofs_writethrough_settle(c->e->stage, false);
+		ofs_writethrough_settle(c->o->stage, false);
 	return ret;
 }
 
 /* After the rename: whatever fails, the new checkpoint exists. */
 static int seal(struct committing *c, struct optimfs_error *err)
 {
-	if (ofs_sync_parent(ofs_writethrough_destination(c->e)) == -1) {
+	if (ofs_sync_parent(ofs_writethrough_destination(c->o)) == -1) {
 		optimfs_fail(err, errno,
 		    "OFS803 %s is there, but may not survive a crash of the "
 		    "machine: its directory could not be synced: %m",
-		    ofs_writethrough_destination(c->e));
-		(void)ofs_overlay_published(c->e, err);
+		    ofs_writethrough_destination(c->o));
+		(void)ofs_overlay_published(c->o, err);
 		return 1;
 	}
 	/* until the journal is empty, the mark says that it has been applied */
-	if (ofs_overlay_published(c->e, NULL) == 0)
-		ofs_writethrough_settle(c->e->stage, true);
+	if (ofs_overlay_published(c->o, NULL) == 0)
+		ofs_writethrough_settle(c->o->stage, true);
 	return 0;
 }
 
@@ -397,16 +397,16 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	bool anew;
 	int ret;
 
-	if (ofs_writethrough_texts(c->e, accept_empty, c->e, err) == -1 ||
-	    ofs_writethrough_check(c->e, err) == -1 ||
-	    ofs_writethrough_coupled(c->e, err) == -1 ||
-	    ofs_writethrough_derive(c->e, err) == -1 ||
-	    ofs_writethrough_rounded(c->e, err) == -1 ||
-	    ofs_stage_held(c->e->stage, err) == -1 ||
+	if (ofs_writethrough_texts(c->o, accept_empty, c->o, err) == -1 ||
+	    ofs_writethrough_check(c->o, err) == -1 ||
+	    ofs_writethrough_coupled(c->o, err) == -1 ||
+	    ofs_writethrough_derive(c->o, err) == -1 ||
+	    ofs_writethrough_rounded(c->o, err) == -1 ||
+	    ofs_stage_held(c->o->stage, err) == -1 ||
 	    ofs_template_load(c->stage, &c->template, err) == -1 ||
-	    ofs_writethrough_texts(c->e, put_element, c, err) == -1)
+	    ofs_writethrough_texts(c->o, put_element, c, err) == -1)
 		return -1;
-	values = ofs_writethrough_overrides(c->e, err);
+	values = ofs_writethrough_overrides(c->o, err);
 	if (values == NULL)
 		return -1;
 	anew = values->differs || is_compressed(c);
@@ -419,7 +419,7 @@ static int commit(struct committing *c, struct optimfs_error *err)
 		ret = give_name(c, anew ? FILLED : OFS_TEMPLATE, err);
 	if (ret == -1)
 		return -1;
-	c->e->published = true;
+	c->o->published = true;
 	return c->fs->coordinator != NULL ? seal_participants(c, ret, err)
 					  : seal(c, err);
 }
@@ -429,7 +429,7 @@ int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
 {
 	struct committing c = {
 		.fs = fs,
-		.e = fs->now->overlay,
+		.o = fs->now->overlay,
 		.stage = ofs_stage_beside(fs->now->overlay->stage),
 		.stop = stop,
 		.ctx = ctx,

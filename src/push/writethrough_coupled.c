@@ -26,7 +26,7 @@ struct where {
 };
 
 struct places {
-	struct ofs_overlay *e;
+	struct ofs_overlay *o;
 	struct where *v;
 	size_t n, cap;
 };
@@ -44,8 +44,8 @@ static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct places *p = ctx;
-	struct ofs_snapshot *snap = ofs_writethrough_snapshot(p->e);
-	const struct ofs_overlay_node *v = ofs_overlay_node(p->e, index);
+	struct ofs_snapshot *snap = ofs_writethrough_snapshot(p->o);
+	const struct ofs_overlay_node *v = ofs_overlay_node(p->o, index);
 	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat,
 	    &snap->cat->entries[snap->tree.node[index].entry]);
 	struct ofs_plan plan = { 0 };
@@ -99,7 +99,7 @@ static int compare_rounded(const struct places *p, const struct where *w,
 	char path[100], text[80];
 	size_t size = ofs_dtype_size(w->rounded);
 
-	ofs_writethrough_path(p->e, w->index, path, sizeof(path));
+	ofs_writethrough_path(p->o, w->index, path, sizeof(path));
 	if (stored == NULL)
 		return optimfs_fail(err, EINVAL,
 		    "OFS828 %.100s is %.*s, but the layout stores the "
@@ -161,8 +161,8 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	}
 	if (other == NULL)
 		return 0;
-	ofs_writethrough_path(p->e, w[0].index, one, sizeof(one));
-	ofs_writethrough_path(p->e, other->index, two, sizeof(two));
+	ofs_writethrough_path(p->o, w[0].index, one, sizeof(one));
+	ofs_writethrough_path(p->o, other->index, two, sizeof(two));
 	return optimfs_fail(err, EINVAL,
 	    "OFS828 %.60s is %.*s, so are %" PRIu64 " of %zu, but %.60s is "
 	    "%.*s: in this layout they are one value",
@@ -170,10 +170,10 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	    two, words(other->said), (const char *)other->said->bytes);
 }
 
-int ofs_writethrough_coupled(struct ofs_overlay *e, struct optimfs_error *err)
+int ofs_writethrough_coupled(struct ofs_overlay *o, struct optimfs_error *err)
 {
-	struct places p = { .e = e };
-	int ret = ofs_writethrough_texts(e, add_places, &p, err);
+	struct places p = { .o = o };
+	int ret = ofs_writethrough_texts(o, add_places, &p, err);
 
 	if (ret == 0 && p.n > 0)
 		qsort(p.v, p.n, sizeof(*p.v), by_place);

@@ -12,10 +12,10 @@
 
 #define PIECE ((uint64_t)1 << 20)
 
-int ofs_writethrough_hide(struct ofs_overlay *e, struct optimfs_error *err)
+int ofs_writethrough_hide(struct ofs_overlay *o, struct optimfs_error *err)
 {
-	for (uint32_t i = 1; i < e->tree->n; i++) {
-		struct ofs_overlay_node *v = ofs_overlay_touch(e, i, err);
+	for (uint32_t i = 1; i < o->tree->n; i++) {
+		struct ofs_overlay_node *v = ofs_overlay_touch(o, i, err);
 
 		if (v == NULL)
 			return -1;
@@ -25,43 +25,43 @@ int ofs_writethrough_hide(struct ofs_overlay *e, struct optimfs_error *err)
 }
 
 /* The hidden node of the template with this name; OFS_NONE: none. */
-static uint32_t absent(const struct ofs_overlay *e, uint32_t dir,
+static uint32_t absent(const struct ofs_overlay *o, uint32_t dir,
     const char *name, bool is_dir)
 {
 	const struct ofs_overlay_node *v;
 	uint32_t index;
 
-	if (dir >= e->tree->n)
+	if (dir >= o->tree->n)
 		return OFS_NONE;
-	index = ofs_tree_lookup(e->tree, dir, name);
-	v = index == OFS_NONE ? NULL : ofs_overlay_node(e, index);
+	index = ofs_tree_lookup(o->tree, dir, name);
+	v = index == OFS_NONE ? NULL : ofs_overlay_node(o, index);
 	if (v == NULL || !v->gone || v->parent != OFS_NONE || v->dir != is_dir)
 		return OFS_NONE;
 	return index;
 }
 
-static bool is_shared(const struct ofs_overlay *e,
+static bool is_shared(const struct ofs_overlay *o,
     const struct ofs_overlay_file *f)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(e->cat, &e->cat->entries[f->entry]);
+	    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]);
 
 	return f->text && t != NULL && (t->flags & OFS_TENSOR_TIED) != 0;
 }
 
 /* A file that just became visible is empty, even if bytes were written earlier
  * to a file of this name that was removed. */
-static int begin_empty(struct ofs_overlay *e, uint32_t index,
+static int begin_empty(struct ofs_overlay *o, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_overlay_file *f = ofs_overlay_file_touch(e, index, err);
+	struct ofs_overlay_file *f = ofs_overlay_file_touch(o, index, err);
 	struct ofs_buf none = { 0 };
 	struct ofs_blob *empty;
 
 	if (f == NULL)
 		return -1;
-	if (!is_shared(e, f))
-		ofs_overlay_file_revert(e, f);
+	if (!is_shared(o, f))
+		ofs_overlay_file_revert(o, f);
 	if (!f->text || f->accepted != NULL)
 		return 0;
 	empty = ofs_blob_of(&none, err);
@@ -74,28 +74,28 @@ static int begin_empty(struct ofs_overlay *e, uint32_t index,
 	return 0;
 }
 
-int ofs_writethrough_reveal(struct ofs_overlay *e, uint32_t dir,
+int ofs_writethrough_reveal(struct ofs_overlay *o, uint32_t dir,
     const char *name, bool is_dir, uint32_t *index, struct optimfs_error *err)
 {
-	uint32_t found = absent(e, dir, name, is_dir);
+	uint32_t found = absent(o, dir, name, is_dir);
 
 	if (found == OFS_NONE)
 		return 0;
-	if (!is_dir && begin_empty(e, found, err) == -1)
+	if (!is_dir && begin_empty(o, found, err) == -1)
 		return -1;
-	if (ofs_overlay_record_path(e, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
+	if (ofs_overlay_record_path(o, is_dir ? OFS_REC_MKDIR : OFS_REC_CREATE,
 		dir, name, err) == -1)
 		return -1;
-	ofs_overlay_node(e, found)->gone = false;
+	ofs_overlay_node(o, found)->gone = false;
 	*index = found;
-	ofs_overlay_changed(e, true);
+	ofs_overlay_changed(o, true);
 	return 1;
 }
 
-static int pour_bytes(struct ofs_overlay *e, struct ofs_overlay_file *from,
+static int pour_bytes(struct ofs_overlay *o, struct ofs_overlay_file *from,
     struct ofs_overlay_file *to, struct optimfs_error *err)
 {
-	uint64_t size = from->size, limit = ofs_overlay_limit(e, to->index), k;
+	uint64_t size = from->size, limit = ofs_overlay_limit(o, to->index), k;
 	uint8_t *buf;
 	int ret;
 
@@ -106,43 +106,43 @@ static int pour_bytes(struct ofs_overlay *e, struct ofs_overlay_file *from,
 	buf = malloc(PIECE);
 	if (buf == NULL)
 		return ofs_no_memory(err);
-	ret = ofs_overlay_file_resize_named(e, to, 0, err);
+	ret = ofs_overlay_file_resize_named(o, to, 0, err);
 	for (uint64_t off = 0; off < size && ret == 0; off += k) {
 		k = size - off < PIECE ? size - off : PIECE;
 		ret =
-		    ofs_overlay_file_apply(e, from, buf, off, off + k, 0, err);
+		    ofs_overlay_file_apply(o, from, buf, off, off + k, 0, err);
 		if (ret == 0)
-			ret = ofs_overlay_file_write_named(e, to, buf, k, off,
+			ret = ofs_overlay_file_write_named(o, to, buf, k, off,
 			    err);
 	}
 	free(buf);
 	return ret;
 }
 
-int ofs_writethrough_rename(struct ofs_overlay *e, uint32_t index, uint32_t dir,
+int ofs_writethrough_rename(struct ofs_overlay *o, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err)
 {
 	struct ofs_overlay_file *from, *to;
 	uint32_t known = OFS_NONE;
 	int ret;
 
-	if (!ofs_overlay_is_made(e, index) || ofs_overlay_is_dir(e, index) ||
-	    e->replaying)
+	if (!ofs_overlay_is_made(o, index) || ofs_overlay_is_dir(o, index) ||
+	    o->replaying)
 		return 0;
-	ret = ofs_writethrough_reveal(e, dir, name, false, &known, err);
+	ret = ofs_writethrough_reveal(o, dir, name, false, &known, err);
 	if (ret == 0)
-		known = ofs_overlay_find(e, dir, name);
-	if (ret == -1 || known == OFS_NONE || ofs_overlay_is_made(e, known) ||
-	    ofs_overlay_is_dir(e, known))
+		known = ofs_overlay_find(o, dir, name);
+	if (ret == -1 || known == OFS_NONE || ofs_overlay_is_made(o, known) ||
+	    ofs_overlay_is_dir(o, known))
 		return ret;
-	from = ofs_overlay_file_touch(e, index, err);
-	to = ofs_overlay_file_touch(e, known, err);
+	from = ofs_overlay_file_touch(o, index, err);
+	to = ofs_overlay_file_touch(o, known, err);
 	if (from == NULL || to == NULL)
 		return -1;
-	ret = to->text ? ofs_overlay_text_take(e, from, to, known, err)
-		       : pour_bytes(e, from, to, err);
+	ret = to->text ? ofs_overlay_text_take(o, from, to, known, err)
+		       : pour_bytes(o, from, to, err);
 	if (ret == 0)
-		ret = ofs_overlay_remove(e, ofs_overlay_parent(e, index),
-		    ofs_overlay_name(e, index), false, err);
+		ret = ofs_overlay_remove(o, ofs_overlay_parent(o, index),
+		    ofs_overlay_name(o, index), false, err);
 	return ret == 0 ? 1 : -1;
 }

@@ -17,17 +17,17 @@
 /* Such a tensor is not stored: bytes written to it are staged, and must equal
  * the stored elements, or those after rounding. */
 struct compared {
-	struct ofs_overlay *e;
+	struct ofs_overlay *o;
 	struct ofs_overlay_file *f;
 	const struct ofs_tensor *t;
 	uint8_t *said, *is; /* size STEP each */
 };
 
-bool ofs_writethrough_is_rounded(const struct ofs_overlay *e, uint32_t entry)
+bool ofs_writethrough_is_rounded(const struct ofs_overlay *o, uint32_t entry)
 {
-	const struct ofs_catalog *cat = e->cat;
+	const struct ofs_catalog *cat = o->cat;
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(e->cat, &cat->entries[entry]);
+	    ofs_entry_tensor(o->cat, &cat->entries[entry]);
 	uint32_t view = t == NULL || t->nshards == 0
 	    ? OFS_NONE
 	    : cat->shards[t->shard].view;
@@ -39,10 +39,10 @@ static int not_one(const struct compared *c, const char *path, const char *said,
     const char *is, uint64_t off, struct optimfs_error *err)
 {
 	char other[4096];
-	uint32_t by = ofs_writethrough_written(c->e,
-	    ofs_writethrough_primary(c->e, c->f->index));
+	uint32_t by = ofs_writethrough_written(c->o,
+	    ofs_writethrough_primary(c->o, c->f->index));
 
-	ofs_writethrough_path(c->e, by, other, sizeof(other));
+	ofs_writethrough_path(c->o, by, other, sizeof(other));
 	return optimfs_fail(err, EINVAL,
 	    "OFS828 %.70s and %.70s are stored once in this layout, but "
 	    "element %" PRIu64 " is %.20s and %.20s: write the same to both, "
@@ -57,8 +57,8 @@ static int differ(const struct compared *c, uint64_t at, uint64_t off,
 
 	said[ofs_dtype_print(c->t->dtype, c->said + at, said)] = '\0';
 	is[ofs_dtype_print(c->t->dtype, c->is + at, is)] = '\0';
-	ofs_writethrough_path(c->e, c->f->index, path, sizeof(path));
-	if (!ofs_writethrough_is_rounded(c->e, c->f->entry))
+	ofs_writethrough_path(c->o, c->f->index, path, sizeof(path));
+	if (!ofs_writethrough_is_rounded(c->o, c->f->entry))
 		return not_one(c, path, said, is, at + off, err);
 	return optimfs_fail(err, EINVAL,
 	    "OFS822 %.150s, element %" PRIu64 " is %.40s: the layout stores "
@@ -71,8 +71,8 @@ static int compare_step(const struct compared *c, uint64_t off, uint64_t n,
 {
 	uint64_t item = ofs_dtype_size(c->t->dtype), at = 0;
 
-	if (ofs_writethrough_read(c->e, c->f, c->is, n, off, err) == -1 ||
-	    ofs_overlay_file_apply(c->e, c->f, c->said, off, off + n, 0, err) ==
+	if (ofs_writethrough_read(c->o, c->f, c->is, n, off, err) == -1 ||
+	    ofs_overlay_file_apply(c->o, c->f, c->said, off, off + n, 0, err) ==
 		-1)
 		return -1;
 	if (memcmp(c->is, c->said, n) == 0)
@@ -94,24 +94,24 @@ static int compare(struct compared *c, struct optimfs_error *err)
 	return ret;
 }
 
-int ofs_writethrough_rounded(struct ofs_overlay *e, struct optimfs_error *err)
+int ofs_writethrough_rounded(struct ofs_overlay *o, struct optimfs_error *err)
 {
-	struct compared c = { .e = e };
+	struct compared c = { .o = o };
 	int ret = 0;
 
 	c.said = malloc(2 * STEP);
 	if (c.said == NULL)
 		return ofs_no_memory(err);
 	c.is = c.said + STEP;
-	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++) {
-		uint32_t entry = e->tree->node[i].entry;
+	for (uint32_t i = 1; i < o->tree->n && ret == 0; i++) {
+		uint32_t entry = o->tree->node[i].entry;
 
 		if (entry == OFS_NONE)
 			continue;
-		c.f = ofs_overlay_file(e, i);
-		c.t = ofs_entry_tensor(e->cat, &e->cat->entries[entry]);
+		c.f = ofs_overlay_file(o, i);
+		c.t = ofs_entry_tensor(o->cat, &o->cat->entries[entry]);
 		if (c.f != NULL && !c.f->text && !c.f->bytes->in_place &&
-		    c.f->written.n > 0 && ofs_writethrough_present(e, i))
+		    c.f->written.n > 0 && ofs_writethrough_present(o, i))
 			ret = compare(&c, err);
 	}
 	free(c.said);

@@ -11,17 +11,17 @@
 #include "push/writethrough.h"
 #include "rewrite/new_value.h"
 
-int ofs_writethrough_texts(struct ofs_overlay *e,
+int ofs_writethrough_texts(struct ofs_overlay *o,
     int (*each)(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	struct optimfs_error *err),
     void *ctx, struct optimfs_error *err)
 {
 	int ret = 0;
 
-	for (uint32_t i = 1; i < e->tree->n && ret == 0; i++) {
-		struct ofs_overlay_file *f = e->tree->node[i].entry == OFS_NONE
+	for (uint32_t i = 1; i < o->tree->n && ret == 0; i++) {
+		struct ofs_overlay_file *f = o->tree->node[i].entry == OFS_NONE
 		    ? NULL
-		    : ofs_overlay_file(e, i);
+		    : ofs_overlay_file(o, i);
 
 		if (f != NULL && f->text && f->accepted != NULL)
 			ret = each(ctx, i, f, err);
@@ -103,14 +103,14 @@ static struct ofs_overrides *overrides_new(struct ofs_snapshot *snap,
 }
 
 struct collecting {
-	struct ofs_overlay *e;
+	struct ofs_overlay *o;
 	struct ofs_overrides *to;
 };
 
-static int same_as_base(struct ofs_overlay *e, uint32_t index,
+static int same_as_base(struct ofs_overlay *o, uint32_t index,
     const struct ofs_blob *said, bool *same, struct optimfs_error *err)
 {
-	struct ofs_blob *base = e->reader->text(e->reader_ctx, index, err);
+	struct ofs_blob *base = o->reader->text(o->reader_ctx, index, err);
 
 	if (base == NULL)
 		return -1;
@@ -133,7 +133,7 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 
 	if (of->kind == OFS_ENTRY_TENSOR || f->unwritten)
 		return 0;
-	if (same_as_base(c->e, index, f->accepted, &same, err) == -1)
+	if (same_as_base(c->o, index, f->accepted, &same, err) == -1)
 		return -1;
 	if (same)
 		return 0;
@@ -156,15 +156,15 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	return 0;
 }
 
-struct ofs_overrides *ofs_writethrough_overrides(struct ofs_overlay *e,
+struct ofs_overrides *ofs_writethrough_overrides(struct ofs_overlay *o,
     struct optimfs_error *err)
 {
-	struct collecting c = { e,
-		overrides_new(ofs_writethrough_snapshot(e), err) };
+	struct collecting c = { o,
+		overrides_new(ofs_writethrough_snapshot(o), err) };
 
 	if (c.to == NULL)
 		return NULL;
-	if (ofs_writethrough_texts(e, collect, &c, err) == 0)
+	if (ofs_writethrough_texts(o, collect, &c, err) == 0)
 		return c.to;
 	ofs_edition_unref(&c.to->base);
 	return NULL;
