@@ -46,8 +46,8 @@ void ofs_torch_class(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_str *module, struct ofs_str *name);
 
 /* Check t against the stored length of its storage: it is that of the pickle
- * (OFS527), all elements are inside (OFS528), and no two overlap unless a
- * stride is 0 (OFS529). EUCLEAN. */
+ * (OFS527), all elements are inside (OFS528), and their places can be computed
+ * (OFS529). EUCLEAN. */
 int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
     struct optimfs_error *err);
 /* Is it all of its storage, in C order, without a fix? */

@@ -23,36 +23,6 @@ static bool span(const struct ofs_torch_tensor *t, uint64_t *last)
 	return true;
 }
 
-/* In the order of strides, each stride must be larger than the reach of all
- * smaller ones: then no two indexes share an element. expand() makes strides of
- * 0. */
-static int check_strides(const struct ofs_torch_tensor *t,
-    struct optimfs_error *err)
-{
-	uint64_t done = 0, reach = 0;
-
-	for (unsigned n = 0; n < t->ndim; n++) {
-		unsigned best = t->ndim;
-
-		for (unsigned i = 0; i < t->ndim; i++)
-			if ((done >> i & 1) == 0 && t->shape[i] > 1 &&
-			    t->stride[i] > 0 &&
-			    (best == t->ndim || t->stride[i] < t->stride[best]))
-				best = i;
-		if (best == t->ndim)
-			return 0;
-		if ((uint64_t)t->stride[best] <= reach)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS529 elements overlap: stride %" PRId64
-			    " of dimension %u",
-			    t->stride[best], best);
-		done |= (uint64_t)1 << best;
-		/* cannot overflow: span() has checked it */
-		reach += (t->shape[best] - 1) * (uint64_t)t->stride[best];
-	}
-	return 0;
-}
-
 int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
     struct optimfs_error *err)
 {
@@ -79,7 +49,7 @@ int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
 		    " of storage '%.*s', which has %" PRIu64,
 		    last, (int)(t->key.len > 100 ? 100 : t->key.len), t->key.p,
 		    stored / item);
-	return check_strides(t, err);
+	return 0;
 }
 
 bool ofs_torch_is_plain(const struct ofs_torch_tensor *t)

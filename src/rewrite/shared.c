@@ -14,9 +14,10 @@
 #include "rewrite/rewrite_impl.h"
 
 /* A flat parameter has one step for all its parameters, and views share a
- * storage: writing one changes the others. Once all is written, each tensor
- * that shares stored bytes must have its new elements: those written to it, or
- * its old ones. A computed tensor follows the tensor it is computed from; bytes
+ * storage: writing one changes the others. The elements of one view may share
+ * their bytes, too, as those of expand() and unfold() do. Once all is written,
+ * each tensor that shares stored bytes must have its new elements: those written
+ * to it, or its old ones. A computed tensor follows the tensor it is computed from; bytes
  * written to it must agree. */
 
 #define STEP_MAX (8u << 20)
@@ -228,6 +229,11 @@ static int differ(const struct shared *s, uint32_t tensor, uint32_t other)
 		    "would not be what was written: write that to fp32",
 		    s->change[tensor]->path);
 	name_of(s->c, OFS_NONE, tensor, a, sizeof(a));
+	if (tensor == other)
+		return optimfs_fail(s->err, EINVAL,
+		    "OFS828 elements of %s have stored bytes in common, and "
+		    "would not agree: write the same to all of them",
+		    a);
 	name_of(s->c, OFS_NONE, other, b, sizeof(b));
 	return optimfs_fail(s->err, EINVAL,
 	    "OFS828 %s and %s have stored bytes in common, and would not agree: "
@@ -256,6 +262,48 @@ static int check_tensor(struct shared *s, uint32_t tensor, uint32_t other)
 	return ret == 0 ? differ(s, tensor, other) : ret == -1 ? -1 : 0;
 }
 
+/* Can two elements of a view with this box have one place? In the order of
+ * strides, each must be larger than the reach of all smaller ones. */
+static bool view_overlaps(const uint64_t *stride, const uint64_t *size,
+    unsigned int ndim)
+{
+	uint64_t done = 0, reach = 0;
+
+	for (unsigned int n = 0; n < ndim; n++) {
+		unsigned int best = ndim;
+
+		for (unsigned int i = 0; i < ndim; i++)
+			if ((done >> i & 1) == 0 && size[i] > 1 &&
+			    (best == ndim || stride[i] < stride[best]))
+				best = i;
+		if (best == ndim)
+			return false;
+		if (stride[best] <= reach)
+			return true;
+		done |= (uint64_t)1 << best;
+		reach += (size[best] - 1) * stride[best];
+	}
+	return false;
+}
+
+static bool overlaps_itself(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	uint64_t at[OFS_MAX_DIMS], size[OFS_MAX_DIMS];
+
+	for (uint32_t k = 0; k < t->nshards; k++) {
+		const struct ofs_shard *s = &cat->shards[t->shard + k];
+
+		if (s->view == OFS_NONE)
+			continue;
+		ofs_shard_box(cat, t, s, at, size);
+		if (view_overlaps(cat->dims + cat->views[s->view].stride, size,
+			t->grid_ndim))
+			return true;
+	}
+	return false;
+}
+
 /* Checks the tensors i to n of v, which share an extent. */
 static int check_place(struct shared *s, size_t i, size_t n)
 {
@@ -267,7 +315,8 @@ static int check_place(struct shared *s, size_t i, size_t n)
 			changed = s->v[k].tensor;
 	if (changed == OFS_NONE ||
 	    (s->v[i].tensor == s->v[n - 1].tensor &&
-		!ofs_commit_rounded(cat, &cat->tensors[changed])))
+		!ofs_commit_rounded(cat, &cat->tensors[changed]) &&
+		!overlaps_itself(cat, &cat->tensors[changed])))
 		return 0;
 	for (size_t k = i; k < n; k++) {
 		uint32_t tensor = s->v[k].tensor;

@@ -220,6 +220,30 @@ static void test_shared_item(const char *name)
 	edited_fini(&e);
 }
 
+/* Elements of one tensor that are stored once cannot become different. */
+static void test_overlap(const char *path, uint64_t end)
+{
+	static const char name[] = "extra/torch_save/overlap.pt";
+	struct optimfs_error err;
+	struct edited e;
+
+	edited_init(&e, name, NULL);
+	edited_bytes(&e, path, 0, end);
+	is_int(edited_commit(&e, &err), -1,
+	    "%s: a commit of one of the elements that are stored once fails",
+	    path);
+	is_error(err, EINVAL, "OFS828 elements of model/",
+	    "%s: a commit of one element that is stored for others: error",
+	    path);
+	is_u64(edited_differs(&e, true), 0,
+	    "%s: after the commit that failed all is as before", path);
+	edited_fini(&e);
+	edited_init(&e, name, NULL);
+	edited_bytes(&e, path, 0, 0);
+	commits(&e, path);
+	edited_fini(&e);
+}
+
 /* A changed scalar tensor keeps its type under a name that nothing else has. */
 static void test_renamed_scalar(void)
 {
@@ -500,6 +524,8 @@ int main(void)
 	test_units();
 	test_nested();
 	test_renamed_scalar();
+	test_overlap("model/expanded", 4);
+	test_overlap("model/windows", 8);
 	test_written_and_renamed("pytorch/dcp_fsdp2_w2/ckpt");
 	test_shared_item("pytorch/dcp_fsdp2_w2/ckpt");
 #ifdef HAVE_ZSTD
