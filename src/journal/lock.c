@@ -180,6 +180,8 @@ static int try(struct ofs_lock *lock, const struct holder *me,
 	}
 	if (put_holder(fd, me) == -1) {
 		optimfs_fail(err, errno, "OFS809 %s/%s: %m", place, LOCK_NAME);
+		if (made)
+			unlinkat(lock->dir, LOCK_NAME, 0);
 		close(fd);
 		return -1;
 	}

@@ -83,6 +83,7 @@ static int make_beside(struct ofs_stage *st, const char *parent,
 	if (ofs_lock_take(&st->lock, st->beside, *beside, st->note,
 		sizeof(st->note), err) == 0)
 		return 1;
+	ofs_stage_rmdir(*beside);
 	if (err->code == EBUSY)
 		optimfs_fail_in(err, "%s/%s", parent, name);
 	return err->code == ENOENT ? 0 : -1;

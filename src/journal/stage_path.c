@@ -237,6 +237,7 @@ int ofs_beside_take(const char *source, struct ofs_beside *b,
 		optimfs_fail_in(err, "%s", source);
 	if (b->dir != -1)
 		close(b->dir);
+	ofs_stage_rmdir(b->path);
 	free(b->path);
 	*b = (struct ofs_beside){ .dir = -1, .lock.fd = -1 };
 	return -1;
