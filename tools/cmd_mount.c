@@ -12,6 +12,7 @@
 #include "fuse/job.h"
 #include "fuse/mount.h"
 #include "fuse/opts.h"
+#include "tools/source.h"
 #include "tools/verbs.h"
 
 /* The two operands. */
@@ -39,9 +40,23 @@ static int check_places(const struct ofs_verb *self, const struct places *p)
 			    : "more than a checkpoint and a mount point");
 }
 
+/* A mount is replaced by the checkpoint it shows, a directory in it by that part
+ * of the checkpoint. s owns the strings. */
+static void look_through(struct places *p, struct ofs_mount_options *m,
+    struct ofs_tool_source *s)
+{
+	if (ofs_source_find(p->source, s) != 1)
+		return;
+	p->source = s->path;
+	if (s->inner[0] != '\0')
+		s->open.subtree = s->inner;
+	ofs_source_apply(s, &m->open);
+}
+
 static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
     struct ofs_mount_options *m)
 {
+	struct ofs_tool_source s = { 0 };
 	struct places p = { 0 };
 	struct optimfs_error err;
 	const char *value;
@@ -67,9 +82,12 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 		return ofs_tool_fail(&err);
 	if (ofs_job_wanted(&m->job))
 		return ofs_mount_job(p.source, p.point, m);
-	if (ofs_mount(p.source, p.point, m, &err) == -1)
-		return ofs_tool_fail(&err);
-	return OFS_EXIT_OK;
+	look_through(&p, m, &s);
+	status = ofs_mount(p.source, p.point, m, &err) == -1
+	    ? ofs_tool_fail(&err)
+	    : OFS_EXIT_OK;
+	ofs_source_fini(&s);
+	return status;
 }
 
 static int run_mount(const struct ofs_verb *self, int argc, char **argv)
