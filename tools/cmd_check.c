@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "optimfs/analyze.h"
@@ -14,6 +15,7 @@
 
 struct report {
 	bool json, header;
+	char *means; /* the explanation that was printed last */
 	struct optimfs_checked checked;
 };
 
@@ -36,8 +38,16 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 	ofs_buf_plain(&b, s->path, strlen(s->path));
 	ofs_buf_puts(&b, ": ");
 	ofs_buf_plain(&b, s->text, strlen(s->text));
-	ofs_buf_printf(&b, "\n    %s\n", s->means);
-	ofs_print_buf(&b);
+	ofs_buf_putc(&b, '\n');
+	if (r->means == NULL || strcmp(r->means, s->means) != 0) {
+		ofs_buf_printf(&b, "    %s\n", s->means);
+		free(r->means);
+		r->means = strdup(s->means);
+	}
+	ofs_buf_putc(&b, '\0');
+	if (!b.bad)
+		ofs_tool_print((char *)b.data, 8);
+	ofs_buf_fini(&b);
 }
 
 static void parameter(void *ctx, const struct optimfs_parameter *p)
@@ -112,6 +122,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 			      "%" PRIu64 " parameters were checked",
 		    c.checkpoint, r.checked.tensors, r.checked.parameters);
 out:
+	free(r.means);
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
 }

@@ -83,17 +83,29 @@ static int take_order(const struct ofs_verb *self, int argc, char **argv,
 	return 0;
 }
 
+/* "3 files, 1.28 GB", or that there are none. */
+static void changes(const char *point, char text[80])
+{
+	struct ofs_control c;
+
+	strcpy(text, "nothing, because there are no changes");
+	if (ofs_control_read(point, &c, NULL) == 0 && c.dirty)
+		strcpy(text, c.state + strlen("dirty "));
+}
+
 static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 {
 	struct ofs_progress progress;
 	struct optimfs_error err;
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
+	char text[80];
 	struct order o;
 	int status, ret;
 
 	if (take_order(self, argc, argv, commit_flags, &o, &status) == -1)
 		return status;
+	changes(o.point, text);
 	ofs_progress_init(&progress, "commit", o.quiet, o.progress);
 	ret = ofs_control_commit(o.point, &progress, &err);
 	if (o.json && ret != -1) {
@@ -103,22 +115,24 @@ static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 		ofs_json_print(&w);
 	}
 	if (!o.json && ret == 0)
-		ofs_tool_done("committed: what %s shows is the checkpoint",
-		    o.point);
+		ofs_tool_done("committed: %s", text);
 	return ofs_tool_finish(ofs_commit_status(ret, &err));
 }
 
 static int run_abort(const struct ofs_verb *self, int argc, char **argv)
 {
 	struct optimfs_error err;
+	char text[80];
 	struct order o;
 	int status;
 
 	if (take_order(self, argc, argv, NULL, &o, &status) == -1)
 		return status;
+	changes(o.point, text);
 	if (ofs_control_write(o.point, "abort", &err) != 0)
 		return ofs_tool_fail(&err);
-	return OFS_EXIT_OK;
+	ofs_tool_done("dropped: %s", text);
+	return ofs_tool_finish(OFS_EXIT_OK);
 }
 
 const struct ofs_verb ofs_verb_commit = {

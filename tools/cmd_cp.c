@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 #include "cli/interrupt.h"
 #include "tools/command.h"
@@ -10,6 +11,7 @@
 struct copying {
 	struct ofs_command *c;
 	int status; /* of the first unreadable file */
+	uint64_t unread;
 };
 
 static void unread(void *ctx, const struct optimfs_error *err)
@@ -21,6 +23,7 @@ static void unread(void *ctx, const struct optimfs_error *err)
 	status = ofs_tool_fail(err);
 	if (copying->status == OFS_EXIT_OK)
 		copying->status = status;
+	copying->unread++;
 }
 
 static void copied(void *ctx, uint64_t bytes, const char *name)
@@ -73,10 +76,19 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	else
 		ofs_command_watch_ranks(&c);
 	ret = measure(&c, &err);
-	if (ret == 0)
+	if (ret == 0) {
 		ret =
 		    optimfs_copy(c.fs, c.operand[0], c.operand[1], &how, &err);
+		if (ret == -1)
+			ofs_command_explain_place(c.operand[1], &err);
+	}
 	ofs_command_end(&c, ret == 0);
+	if (copying.unread > 0 && how.recursive)
+		ofs_tool_say("%s: %" PRIu64 " file%s could not be read and "
+			     "%s not there; all others are",
+		    c.operand[1], copying.unread,
+		    copying.unread == 1 ? "" : "s",
+		    copying.unread == 1 ? "is" : "are");
 	if (ret == -1)
 		copying.status = failed(&c, &err);
 	ofs_command_fini(&c);

@@ -151,14 +151,19 @@ static void finding(void *ctx, const struct optimfs_finding *f)
 		text(r, f->error, f->path, f->text, 0);
 }
 
+static bool is_clean(const struct report *r)
+{
+	return r->errors == 0 && !r->unread;
+}
+
 static const char *verdict(const struct report *r)
 {
 	if (r->errors > r->closed)
 		return "damaged";
 	if (r->errors > 0)
 		return "no damage found, but no permission to read all of it";
-	return r->unread ? "no damage found, but not all of it can be read"
-			 : "clean";
+	return is_clean(r) ? "clean"
+			   : "no damage found, but not all of it can be read";
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -192,10 +197,14 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		status = problems > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
 		if (!r.json && ofs_job_is_first(&c.job))
 			printf("%s: %s, %" PRIu64 " error%s, %" PRIu64
-			       " warning%s\n",
+			       " warning%s%s\n",
 			    c.checkpoint, verdict(&r), r.errors,
 			    r.errors == 1 ? "" : "s", r.warnings,
-			    r.warnings == 1 ? "" : "s");
+			    r.warnings == 1 ? "" : "s",
+			    is_clean(&r) && !(c.flags & OFS_DATA)
+				? "; only the structure was checked (--data "
+				  "reads everything)"
+				: "");
 	}
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

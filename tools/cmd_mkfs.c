@@ -72,9 +72,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_mkfs = {
 	.name = "mkfs",
-	.synopsis =
-	    "--like CHECKPOINT --layout FORMAT[@LAYOUT] [--json]\n"
-	    "           [-q] [--progress] [-o OPTION] DIRECTORY",
+	.synopsis = "--like CHECKPOINT --layout FORMAT[@LAYOUT] [--json]\n"
+		    "           [-q] [--progress] [-o OPTION] DIRECTORY",
 	.summary = "make an empty checkpoint, to be mounted and filled in",
 	.options =
 	    "  --like CHECKPOINT         take names, shapes and types from this checkpoint\n"

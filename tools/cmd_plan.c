@@ -318,6 +318,14 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    c.sweep);
 		goto out;
 	}
+	if (c.sweep != NULL && strchr(c.operand[0], '@') != NULL) {
+		status = ofs_tool_usage(verb,
+		    "'%s' has a number of ranks: leave it out with --sweep, as "
+		    "in %.*s",
+		    c.operand[0], (int)strcspn(c.operand[0], "@"),
+		    c.operand[0]);
+		goto out;
+	}
 	ret = ofs_walk(c.fs, OPTIMFS_ROOT, 0, add_elements, &elements, &err);
 	if (ret == 0 && c.sweep != NULL && !has_ranks(c.operand[0]) &&
 	    is_view(&c, c.operand[0])) {

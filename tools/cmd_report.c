@@ -405,6 +405,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ofs_command_end(&c, ret == 0);
 	if (ret == 0 && c.output != NULL)
 		ret = print_to(&r, c.output, &err);
+	if (ret == -1 && c.output != NULL)
+		ofs_command_explain_place(c.output, &err);
 	else if (ret == 0)
 		print_page(&r, stdout);
 	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;

@@ -128,8 +128,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (c.to == NULL)
 		status = ofs_command_which_layout(verb, "--to");
 	else if (c.jobs != NULL && !parse_jobs(c.jobs, &how.jobs))
-		status =
-		    ofs_tool_usage(verb, "-j %.40s: 1 to %d", c.jobs, JOBS_MAX);
+		status = ofs_tool_usage(verb,
+		    "-j %.40s: not a number from 1 to %d", c.jobs, JOBS_MAX);
 	else
 		status = reshard(&c, &how);
 	ofs_command_fini(&c);
@@ -138,10 +138,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
-	.synopsis =
-	    "--to FORMAT[@LAYOUT] [-j NUMBER] [--json]\n"
-	    "           [--progress] [-qv] [-o OPTION] "
-	    "CHECKPOINT DIRECTORY",
+	.synopsis = "--to FORMAT[@LAYOUT] [-j NUMBER] [--json]\n"
+		    "           [--progress] [-qv] [-o OPTION] "
+		    "CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
 	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; optimfs(5) lists all\n"

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "stats/stats.h"
 #include "tools/command.h"
 
@@ -314,44 +315,61 @@ static int refuse_text(struct ofs_command *c, struct optimfs_error *err)
 static int print_one(struct rows *rows, struct optimfs_error *err)
 {
 	struct optimfs_statistics sum = ofs_stats_none();
+	const struct row *row = NULL;
 	struct ofs_buf b = { 0 };
-	size_t unread = 0;
+	size_t read = 0;
+	int ret = 0;
 
 	if (rows->n == 0 && refuse_text(rows->c, err) == -1)
 		return -1;
-	for (size_t i = 0; i < rows->n; i++)
+	for (size_t i = 0; i < rows->n && ret == 0; i++) {
 		if (rows->row[i].error != NULL) {
 			ofs_tool_say("%s: %s", rows->row[i].path,
 			    rows->row[i].error);
-			unread++;
+			continue;
 		}
-	if (unread == rows->n && unread > 0)
-		return 0;
-	if (rows->n == 1 && rows->row[0].error == NULL) {
-		ofs_stats_text(&rows->row[0].s, &b);
-	} else {
-		for (size_t i = 0; i < rows->n; i++)
-			if (rows->row[i].error == NULL &&
-			    ofs_stats_merge(&sum, &rows->row[i].s, err) == -1)
-				return -1;
-		ofs_stats_text(&sum, &b);
-		optimfs_statistics_fini(&sum);
+		row = &rows->row[i];
+		read++;
+		ret = ofs_stats_merge(&sum, &row->s, err);
 	}
-	ofs_print_buf(&b);
-	return 0;
+	if (read > 0 && read < rows->n)
+		ofs_tool_say("%s: %zu of %zu tensors could not be read, and "
+			     "are not counted",
+		    rows->c->operand[0], rows->n - read, rows->n);
+	if (ret == 0 && (read > 0 || rows->n == 0)) {
+		ofs_stats_text(read == 1 ? &row->s : &sum, &b);
+		ofs_print_buf(&b);
+	}
+	optimfs_statistics_fini(&sum);
+	return ret;
 }
 
+/* given begins with a name that is wrong, or with one that a wrong condition
+ * follows. */
 static int which_value(const struct ofs_verb *verb, const char *option,
     const char *given, const char *what)
 {
-	struct ofs_buf b = { 0 };
+	char word[32];
+	struct ofs_buf names = { 0 };
+	struct ofs_nearest near;
+	const char *name;
 	int status;
 
-	ofs_stats_names(&b);
-	ofs_buf_putc(&b, '\0');
-	status = ofs_tool_usage(verb, "%s %s: %s; values are %s", option, given,
-	    what, b.bad ? "rms, nan, ..." : (char *)b.data);
-	ofs_buf_fini(&b);
+	snprintf(word, sizeof(word), "%.*s", (int)strcspn(given, " <>=!"),
+	    given);
+	ofs_nearest_init(&near, word);
+	for (size_t i = 0; (name = ofs_stats_name(i)) != NULL; i++) {
+		ofs_buf_printf(&names, "%s%s", i == 0 ? "" : ", ", name);
+		ofs_nearest_try(&near, name);
+	}
+	if (strcmp(near.best, word) == 0)
+		near.best[0] = '\0';
+	ofs_buf_putc(&names, '\0');
+	status = ofs_tool_usage(verb,
+	    "%s %s: %s" OFS_NEAREST_FMT "%s Values are %s", option, given, what,
+	    OFS_NEAREST(&near), near.best[0] == '\0' ? "." : "",
+	    names.bad ? "rms, nan, ..." : (char *)names.data);
+	ofs_buf_fini(&names);
 	return status;
 }
 
@@ -363,7 +381,7 @@ static int usage(struct rows *rows, const struct ofs_verb *verb)
 
 	if (c->only != NULL && parse_only(rows, c->only) == -1)
 		return which_value(verb, "--only", c->only,
-		    "wants VALUE>NUMBER, as in nan>0");
+		    "not VALUE>NUMBER, as in nan>0");
 	if (c->sort != NULL && !ofs_stats_value(&none, c->sort, &v))
 		return which_value(verb, "--sort", c->sort, "no such value");
 	if (c->by != NULL && strcmp(c->by, "rank") != 0)

@@ -21,6 +21,7 @@
 #include "cli/interrupt.h"
 
 #define READ_SIZE (1u << 20)
+#define JOBS_MAX  1024
 
 static const struct ofs_option options_table[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_command, open)),
@@ -207,8 +208,8 @@ static void suggest_checkpoint(const struct ofs_command *c,
 		fs = optimfs_open(above, &c->open, NULL);
 	if (fs != NULL)
 		optimfs_fail(err, ENOENT,
-		    "OFS002 %s: No such file or directory; %s is a checkpoint: "
-		    "a path in it is an argument of its own, as in %s %s",
+		    "OFS002 %s: No such file or directory; %s is a checkpoint, "
+		    "and what is in it is a second argument: %s %s",
 		    path, above, above,
 		    path + strlen(above) + strspn(path + strlen(above), "/"));
 	optimfs_close(fs);
@@ -261,8 +262,8 @@ static int join_paths(struct ofs_command *c, const char *inner,
 static void say_staged(const char *mount, const struct ofs_tool_source *s)
 {
 	if (s->staged[0] != '\0')
-		ofs_tool_say("%s: not committed yet: %s; this is the "
-			     "checkpoint without them",
+		ofs_tool_say("%s: changes that are not committed (%s) are not "
+			     "included",
 		    mount, s->staged);
 }
 
@@ -443,6 +444,26 @@ int ofs_command_resolve(struct ofs_command *c, const char *path,
 	return optimfs_fail_in(err, "%s", c->checkpoint);
 }
 
+void ofs_command_explain_place(const char *dest, struct optimfs_error *err)
+{
+	size_t n = strlen(dest);
+	char *above;
+
+	while (n > 0 && dest[n - 1] == '/')
+		n--;
+	while (n > 0 && dest[n - 1] != '/')
+		n--;
+	if (err->code != ENOENT || n < 2)
+		return;
+	above = strndup(dest, n - 1);
+	if (above != NULL && access(above, F_OK) == -1)
+		optimfs_fail(err, ENOENT,
+		    "%s: the directory above it does not exist: make it first "
+		    "(mkdir -p %s)",
+		    dest, above);
+	free(above);
+}
+
 static int add_size(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
@@ -523,9 +544,9 @@ int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
 	if (c->jobs == NULL)
 		return 0;
 	n = strtol(c->jobs, &end, 10);
-	if (end == c->jobs || *end != '\0' || n < 1 || n > 1024) {
-		*status = ofs_tool_usage(verb, "-j %s: not a number of threads",
-		    c->jobs);
+	if (end == c->jobs || *end != '\0' || n < 1 || n > JOBS_MAX) {
+		*status = ofs_tool_usage(verb,
+		    "-j %s: not a number from 1 to %d", c->jobs, JOBS_MAX);
 		return -1;
 	}
 	*jobs = (unsigned)n;

@@ -102,6 +102,10 @@ void ofs_command_end(struct ofs_command *c, bool well);
 int ofs_command_resolve(struct ofs_command *c, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err);
 
+/* Completes the error of a file or directory that cannot be made because there
+ * is no directory above it. */
+void ofs_command_explain_place(const char *dest, struct optimfs_error *err);
+
 /* Passes a whole file to sink, in pieces. -1 when a read fails or sink returns
  * -1 (it fills err). */
 typedef int ofs_sink_fn(void *ctx, const void *p, size_t n,

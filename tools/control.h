@@ -20,7 +20,7 @@ struct ofs_control {
 	bool committing, dirty;
 	bool explicit_commit, scratch; /* an unmount would not commit */
 	bool unsynced;        /* the last commit was published but not synced */
-	char state[80];       /* "dirty 3 files 1.2G" */
+	char state[80];       /* "dirty 3 files, 1.28 GB" */
 	unsigned percent;     /* of a running commit */
 	uint64_t done, total; /* bytes written by it */
 	char doing[80];

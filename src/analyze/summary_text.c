@@ -157,7 +157,13 @@ static void put_optim(const struct ofs_summary *s,
 		ofs_buf_puts(out, " at step ");
 		put_plain(out, o->step);
 	}
-	ofs_buf_puts(out, "; ");
+	if (o->nstates > 0) {
+		ofs_buf_puts(out, "; ");
+		put_count(out, o->parameters, "parameter");
+		ofs_buf_puts(out, o->parameters == 1 ? " has " : " have ");
+	} else {
+		ofs_buf_puts(out, "; no state by parameter");
+	}
 	for (unsigned i = 0; i < o->nstates && i < MAX_NAMES; i++) {
 		const struct ofs_summary_state *state = &o->states[i];
 
@@ -167,12 +173,6 @@ static void put_optim(const struct ofs_summary *s,
 		    state->n.elements != state->n.tensors)
 			ofs_buf_printf(out, " (%s)",
 			    ofs_dtype_name(state->dtype));
-	}
-	if (o->nstates > 0) {
-		ofs_buf_puts(out, " of ");
-		put_count(out, o->parameters, "parameter");
-	} else {
-		ofs_buf_puts(out, "no state by parameter");
 	}
 	ofs_buf_putc(out, '\n');
 	put_groups(s, o, out);
@@ -484,11 +484,12 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const struct {
 		uint64_t n;
-		const char *what;
+		const char *one, *more;
 	} part[] = {
-		{ s->missing_files, "missing file" },
-		{ s->short_files, "short file" },
-		{ s->gone + s->damaged, "unreadable tensor" },
+		{ s->missing_files, "missing file", "missing files" },
+		{ s->short_files, "short file", "short files" },
+		{ s->gone + s->damaged, "unreadable tensor or value",
+		    "unreadable tensors and values" },
 	};
 	const char *between = "";
 
@@ -503,7 +504,8 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 		if (part[i].n == 0)
 			continue;
 		ofs_buf_puts(out, between);
-		put_count(out, part[i].n, part[i].what);
+		ofs_buf_printf(out, "%" PRIu64 " %s", part[i].n,
+		    part[i].n == 1 ? part[i].one : part[i].more);
 		between = ", ";
 	}
 	ofs_buf_puts(out, "; optimfs fsck ");

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/nearest.h"
 #include "detect/registry.h"
 
 /* docs/formats/trainers.md */
@@ -87,17 +88,21 @@ static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
 static int unknown_type(const char *name, struct optimfs_error *err)
 {
 	const struct ofs_format *f;
+	struct ofs_nearest near;
 	struct ofs_buf b = { 0 };
 
+	ofs_nearest_init(&near, name);
 	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++) {
 		if (f->read == NULL)
 			continue;
-		ofs_buf_putc(&b, ' ');
-		ofs_buf_puts(&b, f->name);
+		ofs_buf_printf(&b, "%s%s", b.len > 0 ? ", " : "", f->name);
+		ofs_nearest_try(&near, f->name);
 	}
 	ofs_buf_putc(&b, '\0');
-	optimfs_fail(err, EINVAL, "OFS679 type=%.100s: unknown; there are%s",
-	    name, b.bad ? " others" : (char *)b.data);
+	optimfs_fail(err, EINVAL,
+	    "OFS679 type=%.60s: no such type" OFS_NEAREST_FMT "%s There are %s",
+	    name, OFS_NEAREST(&near), near.best[0] == '\0' ? "." : "",
+	    b.bad ? "others" : (char *)b.data);
 	ofs_buf_fini(&b);
 	return -1;
 }
@@ -105,7 +110,8 @@ static int unknown_type(const char *name, struct optimfs_error *err)
 static int none_of(const struct ofs_dir *dir, const struct ofs_format *format,
     const char *what, struct optimfs_error *err)
 {
-	return optimfs_fail(err, ENOENT, "OFS680 %s: no %s for type=%s",
+	return optimfs_fail(err, ENOENT,
+	    "OFS680 %s: no %s for type=%s; without type= it is found out",
 	    dir->path, what, format->name);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/human.h"
 #include "cluster/gpu/gather.h"
 #include "cluster/manifest.h"
 #include "cluster/transport.h"
@@ -68,18 +69,10 @@ static void readme_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 
 static void put_dirty(struct ofs_buf *out, const struct optimfs_status *s)
 {
-	static const char unit[] = " KMGTPE";
-	double v = (double)s->bytes;
-	unsigned i = 0;
+	char bytes[OFS_HUMAN_SIZE];
 
-	for (; v >= 1024 && i + 2 < sizeof(unit); i++)
-		v /= 1024;
-	ofs_buf_printf(out, "dirty %" PRIu64 " file%s ", s->files,
-	    s->files == 1 ? "" : "s");
-	if (i == 0)
-		ofs_buf_printf(out, "%" PRIu64 " B\n", s->bytes);
-	else
-		ofs_buf_printf(out, "%.1f %ciB\n", v, unit[i]);
+	ofs_buf_printf(out, "dirty %" PRIu64 " file%s, %s\n", s->files,
+	    s->files == 1 ? "" : "s", ofs_human_bytes(s->bytes, bytes));
 }
 
 /* With several ranks, one is the writer. */

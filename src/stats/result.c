@@ -174,10 +174,9 @@ static bool has(const struct optimfs_statistics *s, size_t i)
 	return count_at(s, i) != OPTIMFS_NO_INDEX;
 }
 
-void ofs_stats_names(struct ofs_buf *out)
+const char *ofs_stats_name(size_t i)
 {
-	for (size_t i = 0; i < NVALUES; i++)
-		ofs_buf_printf(out, "%s%s", i == 0 ? "" : ", ", values[i].name);
+	return i < NVALUES ? values[i].name : NULL;
 }
 
 bool ofs_stats_value(const struct optimfs_statistics *s, const char *name,

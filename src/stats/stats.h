@@ -54,8 +54,8 @@ void ofs_stats_json(const struct optimfs_statistics *s, struct ofs_buf *out);
 /* More than the text of any tensor. */
 #define OFS_STATS_TEXT_MAX 65536u
 
-/* The names, separated by commas. */
-void ofs_stats_names(struct ofs_buf *out);
+/* The name of value i; NULL after the last. */
+const char *ofs_stats_name(size_t i);
 /* The value of a name such as "rms" or "nan"; false: unknown name. */
 bool ofs_stats_value(const struct optimfs_statistics *s, const char *name,
     double *value);

@@ -67,6 +67,12 @@ like "the finding names count, file, offset and rank" "$(head -n 1 "$scratch/out
 like "the finding says what it means for training" \
     "$(sed -n 2p "$scratch/out")" '    training from *'
 
+cp -r "$four" "$scratch/lost" && chmod -R u+w "$scratch/lost" && rm "$scratch/lost/__1_0.distcp"
+status "check of a checkpoint with a missing file exits with 1" 1 "$OPTIMFS" check "$scratch/lost"
+is "what many findings mean is printed once" \
+    "$(grep -c OFS201 "$scratch/out") $(grep -c '^    what cannot be read' "$scratch/out")" \
+    "$("$OPTIMFS" check --json "$scratch/lost" | grep -c OFS201) 1"
+
 damage $state/exp_avg_sq 2 shift 1
 finds OFS204 $state/exp_avg
 damage $state/exp_avg 1 from optim/state/layers.1.w1.weight/exp_avg

@@ -120,6 +120,8 @@ ok $? "info --json of a tensor is valid JSON"
 does 0 "fsck of a sound checkpoint exits with 0" fsck "$ck"
 says out ': clean' "fsck calls a sound checkpoint clean"
 does 0 "fsck --data of a sound checkpoint exits with 0" fsck --data "$ck"
+[ "$(cat out)" = "$ck: clean, 0 errors, 0 warnings" ]
+ok $? "fsck --data of a sound checkpoint makes no reservation"
 cp -r "$ck" hurt && chmod -R u+w hurt
 size=$(stat -c %s hurt/__1_0.distcp)
 truncate -s $((size / 2)) hurt/__1_0.distcp
@@ -150,6 +152,12 @@ says out 'no damage found, .* 0 errors, 1 warning$' \
     "fsck reports flat rank files without units as undamaged"
 does 0 "ls lists the model of a checkpoint with a missing file" ls hurt model
 does 3 "cp -r of a checkpoint with a missing file exits with 3" cp -r hurt / rest
+[ "$(tail -n 1 err)" = "optimfs: rest: $(($(wc -l <err) - 1)) files could not be read and are not there; all others are" ]
+ok $? "cp -r counts the files that it left out"
+does 3 "stat of a directory with unreadable tensors exits with 3" stat hurt model
+says err '^optimfs: model: 29 of 30 tensors could not be read, and are not counted' \
+    "stat says that the sums are not of all tensors"
+says out '^xxh3 [0-9a-f]*[1-9a-f]' "stat describes the only tensor that could be read"
 [ "$(grep -c OFS140 err)" -gt 1 ] && [ -s rest/optim/param_groups/0/lr ]
 ok $? "cp -r names each unreadable file and copies the others"
 diff -r all rest | grep -v '^Only in all' >differ
@@ -203,7 +211,7 @@ does 3 "a misspelled checkpoint exits with 3" info step-100
 says err "step-100: No such file or directory; did you mean 'step-1000'" \
     "the nearest checkpoint is suggested"
 does 3 "a path appended to the checkpoint exits with 3" ls step-1000/model/norm
-says err 'step-1000 is a checkpoint: .* as in step-1000 model/norm$' \
+says err 'step-1000 is a checkpoint, and .*: step-1000 model/norm$' \
     "the message separates the checkpoint from the path"
 does 3 "a misspelled directory in a path exits with 3" ls "$ck" optm/state/norm.bias
 says err "did you mean 'optim'" "the nearest directory is suggested"
@@ -333,11 +341,41 @@ done
 does 2 "plan with a malformed --sweep exits with 2" plan --sweep 2-8 "$ck" dcp
 says err 'wants FIRST..LAST' "plan says how --sweep is written"
 does 2 "stat --sort with an unknown value exits with 2" stat --sort foo "$ck"
-says err '--sort foo: no such value; values are .*elements, .*rms, .*first_nan' \
+says err '--sort foo: no such value[.] Values are .*elements, .*rms, .*first_nan' \
     "stat --sort lists the values it knows"
 does 2 "stat --only with an unknown value exits with 2" stat --only 'foo>1' "$ck"
-says err '--only foo>1: .*as in nan>0; values are ' \
+says err '--only foo>1: .*as in nan>0[.] Values are ' \
     "stat --only shows an example and lists the values"
+does 2 "stat --only with a misspelled value exits with 2" stat --only 'nna>0' "$ck"
+says err "did you mean 'nan'[?] Values are " "stat --only suggests the nearest value"
+does 2 "stat --only without a number exits with 2" stat --only 'nan>' "$ck"
+says err 'as in nan>0[.] Values' "stat --only suggests no value when that is right"
+does 2 "plan --sweep of a view with a number of ranks exits with 2" \
+    plan --sweep 2..8 "$ck" dcp@3
+says err "'dcp@3' has a number of ranks: leave it out with --sweep, as in dcp$" \
+    "plan --sweep says how the view is written"
+does 2 "reshard with too many jobs exits with 2" reshard -j 65 --to dcp@2 "$ck" made
+says err '[-]j 65: not a number from 1 to 64' "reshard says how many jobs there may be"
+does 2 "ls with a misspelled type exits with 2" ls -o type=dpc "$ck"
+says err "OFS679 .*type=dpc: no such type; did you mean 'dcp'[?] There are dcp, megatron, " \
+    "OFS679 suggests the nearest type and lists all"
+does 3 "ls with another type than the checkpoint's exits with 3" ls -o type=torch "$ck"
+says err 'OFS680 .* for type=torch; without type= it is found out' \
+    "OFS680 says that type= can be left out"
+does 3 "cp to a directory that does not exist exits with 3" cp -r "$ck" model no/such/
+says err 'OFS002 no/such/: the directory above it does not exist: .*mkdir -p no' \
+    "cp says which directory has to be made"
+does 3 "report to a directory that does not exist exits with 3" report "$ck" -o no/page.html
+says err 'OFS002 no/page.html: the directory above it does not exist' \
+    "report says which directory has to be made"
+(
+	trap '' XFSZ
+	ulimit -f 0
+	"$OPTIMFS" mkfs --like "$ck" --layout dcp@2 full 2>&1 | cat >err
+	"$OPTIMFS" reshard --to dcp@2 "$ck" full 2>&1 | cat >>err
+)
+[ -z "$(ls -A | grep full)" ]
+ok $? "mkfs and reshard that can write nothing leave nothing"
 does 2 "info of a single .distcp file exits with 2" info "$ck/__0_0.distcp"
 says err 'OFS677 __0_0.distcp is one file of a checkpoint: .*, /.*/dcp_fsdp2_w3/ckpt$' \
     "OFS677 names the directory of the checkpoint"

@@ -19,7 +19,7 @@ tap_result $? "info fits on one screen of 24 lines"
 has "info prints the format" '^format +PyTorch distributed checkpoint \(dcp\)'
 has "info prints the number of ranks" '^job +3 ranks$'
 has "info prints the optimizer, its step and its states" \
-    '^optimizer .* at step 3; exp_avg \(float32\), exp_avg_sq \(float32\), step of [0-9]+ parameters$'
+    '^optimizer .* at step 3; [0-9]+ parameters have exp_avg \(float32\), exp_avg_sq \(float32\), step$'
 has "info prints the options of param groups" '^  group 0  lr 0\.001, betas \[0\.9, 0\.999\]'
 has "info prints the number of files and their bytes" '^files +[0-9]+, [0-9.]+ kB; the tensors are '
 has "info prints the number of parameters and elements" \
@@ -164,6 +164,15 @@ is ".optimfs/README and help reshard list the same formats" "$(tr -d '\n' <"$scr
 ok "info of a view in a mount succeeds" \
     "$OPTIMFS" info "$mnt/.optimfs/view/torch"
 has "info of a view prints the format of the view" '^format +torch'
+other=$scratch/other
+mkdir "$other"
+ok "mount of a mount point succeeds" "$OPTIMFS" mount "$mnt" "$other"
+is "mount of a mount point mounts its checkpoint" \
+    "$("$OPTIMFS" info "$other" | head -n 1)" "$("$OPTIMFS" info "$mnt" | head -n 1)"
+ok "umount of the second mount succeeds" "$OPTIMFS" umount "$other"
+ok "mount of a directory in a mount succeeds" "$OPTIMFS" mount "$mnt/optim" "$other"
+is "mount of a directory in a mount shows that part" "$(ls "$other")" optim
+ok "umount of the part succeeds" "$OPTIMFS" umount "$other"
 ok "umount of the read-only mount succeeds" "$OPTIMFS" umount "$mnt"
 
 cp -r "$ck" "$scratch/edited" && chmod -R u+w "$scratch/edited"
@@ -174,7 +183,7 @@ echo 1e-5 >"$mnt/optim/param_groups/0/lr"
 ok "info of a mount with staged changes succeeds" "$OPTIMFS" info "$mnt"
 has "info of a mount with staged changes shows the stored value" '^  group 0  lr 0\.001,'
 like "info notes that staged changes are not shown" "$(cat "$scratch/err")" \
-    "optimfs: $mnt: not committed yet: 1 file *; this is the checkpoint without them"
+    "optimfs: $mnt: changes that are not committed (1 file, * B) are not included"
 ok "commit --json succeeds" "$OPTIMFS" commit --json "$mnt"
 is "commit --json reports the mount point and the sync" "$(cat "$scratch/out")" \
     "{\"v\":1,\"mountpoint\":\"$mnt\",\"synced\":true}"
@@ -185,13 +194,13 @@ ok "umount after the commit succeeds" "$OPTIMFS" umount "$mnt"
 
 ok "mount of a checkpoint with a missing file succeeds" "$OPTIMFS" mount "$scratch/hurt" "$mnt"
 like "mount warns about the missing file" "$(cat "$scratch/err")" \
-    '*hurt: the checkpoint is damaged: 1 missing file, * unreadable tensors; optimfs fsck * says which'
+    '*hurt: the checkpoint is damaged: 1 missing file, * unreadable tensors and values; optimfs fsck * says which'
 ok "umount of the checkpoint with a missing file succeeds" "$OPTIMFS" umount "$mnt"
 cp -r "$ck" "$scratch/cut" && chmod -R u+w "$scratch/cut"
 truncate -s 100000 "$scratch/cut/__1_0.distcp"
 ok "mount of a checkpoint with a truncated file succeeds" "$OPTIMFS" mount "$scratch/cut" "$mnt"
 like "mount warns about the truncated file" "$(cat "$scratch/err")" \
-    '*cut: the checkpoint is damaged: 1 short file, * unreadable tensors; optimfs fsck * says which'
+    '*cut: the checkpoint is damaged: 1 short file, * unreadable tensors and values; optimfs fsck * says which'
 like ".optimfs/warnings lists the truncated file as OFS603" "$(cat "$mnt/.optimfs/warnings")" \
     'OFS603 __1_0.distcp has 100000 bytes, *'
 ok "umount of the checkpoint with a truncated file succeeds" "$OPTIMFS" umount "$mnt"
@@ -222,7 +231,7 @@ head -c "$(stat -c %s "$name")" /dev/zero | tr '\0' '\1' >"$scratch/ones"
 ok "the unwritten elements can be written" cp "$scratch/ones" "$name"
 ok "umount commits the written elements" "$OPTIMFS" umount "$mnt"
 is "fsck calls the completed skip_data() file clean" "$("$OPTIMFS" fsck "$scratch/filled.pt")" \
-    "$scratch/filled.pt: clean, 0 errors, 0 warnings"
+    "$scratch/filled.pt: clean, 0 errors, 0 warnings; only the structure was checked (--data reads everything)"
 ok "mount -q of a damaged checkpoint succeeds" "$OPTIMFS" mount -q "$scratch/hurt" "$mnt"
 is "mount -q prints no warning" "$(cat "$scratch/err")" ''
 ok "umount after mount -q succeeds" "$OPTIMFS" umount "$mnt"
@@ -239,6 +248,14 @@ if command -v script >/dev/null; then
 	like "mount on a terminal says that the checkpoint is a template" "$(cat "$scratch/out")" \
 	    'optimfs: mounted: a template to be filled in: dcp, 2 ranks, * kB*'
 	ok "umount of the template succeeds" "$OPTIMFS" umount "$mnt"
+	ok "mount -o rw succeeds once more" "$OPTIMFS" mount -o rw "$scratch/edited" "$mnt"
+	echo 0.5 >"$mnt/optim/param_groups/0/lr"
+	ok "abort on a terminal succeeds" script -qec "'$OPTIMFS' abort '$mnt'" /dev/null
+	like "abort on a terminal says what it has dropped" "$(cat "$scratch/out")" 'dropped: 1 file, 4 B*'
+	ok "commit on a terminal succeeds" script -qec "'$OPTIMFS' commit '$mnt'" /dev/null
+	like "commit on a terminal says that there was nothing to commit" \
+	    "$(cat "$scratch/out")" 'committed: nothing, because there are no changes*'
+	ok "umount of the unchanged mount succeeds" "$OPTIMFS" umount "$mnt"
 	script -qec "stty cols 100; '$OPTIMFS' info \
 	    '$TOP_SRCDIR/tests/data/deepspeed/z3_ws2_bf16/ckpt'" /dev/null |
 	    tr -d '\r' >"$scratch/tty"
@@ -249,6 +266,6 @@ extra       buffer_names, *,
             * and 8 more
 *' || diag "$(cat "$scratch/tty")"
 else
-	skip 8 "no script(1)"
+	skip 14 "no script(1)"
 fi
 done_testing

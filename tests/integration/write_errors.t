@@ -213,7 +213,7 @@ touch -d 2001-01-01 ck/.metadata
 status "commit fails when the checkpoint was changed outside the mount" 3 "$OPTIMFS" commit "$m"
 like "OFS805 says that the checkpoint was written again" "$(said)" "*OFS805*written again*"
 is "the failed commit keeps the staged changes" \
-    "$(head -n 1 "$m/.optimfs/control")" "dirty 1 file 5 B"
+    "$(head -n 1 "$m/.optimfs/control")" "dirty 1 file, 5 B"
 
 # A killed daemon loses no staged data.
 ok "mount with commit=explicit succeeds" begin "$dcp" commit=explicit

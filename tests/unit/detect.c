@@ -525,8 +525,8 @@ static void types(void)
 	    "type=torch selects the torch.save files of a directory");
 	is_str(detect(dir, "a.pt", "raw", &err), "raw a.pt",
 	    "type=raw reads a file as bytes");
-	detect(dir, "", "tar", &err);
-	is_error(err, EINVAL, "OFS679 type=tar: unknown; there are dcp",
+	detect(dir, "", "hdf9", &err);
+	is_error(err, EINVAL, "OFS679 type=hdf9: no such type. There are dcp, megatron",
 	    "an unknown type fails with the list of types");
 	detect(dir, "a.pt", "dcp", &err);
 	is_error(err, EINVAL, "OFS679 type=dcp: a.pt is a file",
