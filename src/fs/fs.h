@@ -231,7 +231,7 @@ struct optimfs_file {
 	struct ofs_view_file *view; /* used instead of the three above */
 	/* For a file that is new or open for writing. */
 	struct ofs_overlay_file *staged;
-	struct ofs_file_npy *npy;
+	_Atomic(struct ofs_file_npy *) npy;
 	bool writes, control;
 	bool lost;                   /* a commit removed it */
 	uint64_t limit;              /* of its size */

@@ -30,10 +30,18 @@ struct ofs_file_npy {
 	bool fresh; /* written since it was last accepted */
 };
 
+static void npy_free(struct ofs_file_npy *npy)
+{
+	close(npy->fd);
+	pthread_mutex_destroy(&npy->lock);
+	free(npy);
+}
+
+/* Several threads may truncate one file: the first one begins. */
 int ofs_file_npy_begin(struct optimfs_file *file, bool anew,
     struct optimfs_error *err)
 {
-	struct ofs_file_npy *npy;
+	struct ofs_file_npy *npy, *none = NULL;
 	struct ofs_overlay_form form;
 
 	ofs_overlay_form(file->snap->overlay, file->at.index, &form);
@@ -48,18 +56,17 @@ int ofs_file_npy_begin(struct optimfs_file *file, bool anew,
 		return -1;
 	}
 	pthread_mutex_init(&npy->lock, NULL);
-	file->npy = npy;
+	if (!atomic_compare_exchange_strong(&file->npy, &none, npy))
+		npy_free(npy);
 	return 0;
 }
 
 void ofs_file_npy_end(struct optimfs_file *file)
 {
-	if (file->npy == NULL)
-		return;
-	close(file->npy->fd);
-	pthread_mutex_destroy(&file->npy->lock);
-	free(file->npy);
-	file->npy = NULL;
+	struct ofs_file_npy *npy = atomic_exchange(&file->npy, NULL);
+
+	if (npy != NULL)
+		npy_free(npy);
 }
 
 uint64_t ofs_file_npy_size(const struct optimfs_file *file)

@@ -4,6 +4,7 @@
 
 #include "overlay/overlay.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -716,6 +717,49 @@ static void old_view(void)
 	optimfs_close(s.fs);
 }
 
+static unsigned open_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	if (d == NULL)
+		bail_out("/proc/self/fd");
+	while (readdir(d) != NULL)
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void *truncate_npy(void *file)
+{
+	struct optimfs_error own;
+
+	return optimfs_file_truncate(file, 0, &own) == 0 ? file : NULL;
+}
+
+/* Several threads may use one file. */
+static void truncated_at_once(void)
+{
+	unsigned before = open_descriptors(), failed = 0;
+
+	for (int i = 0; i < 500; i++) {
+		struct optimfs_file *f =
+		    writer(".optimfs/npy/model/t.npy", false);
+		pthread_t other;
+		void *done;
+
+		if (pthread_create(&other, NULL, truncate_npy, f) != 0)
+			bail_out("no thread");
+		failed += truncate_npy(f) == NULL;
+		pthread_join(other, &done);
+		failed += done == NULL;
+		optimfs_file_close(f);
+	}
+	is_int((int)failed, 0, "two threads truncate one .npy file");
+	is_int((int)open_descriptors(), (int)before,
+	    "a .npy file that two threads truncate leaves nothing open");
+}
+
 int main(void)
 {
 	begin();
@@ -727,6 +771,7 @@ int main(void)
 	replaced();
 	forms();
 	npy();
+	truncated_at_once();
 	sample_fini(&s);
 	begin();
 	table();
