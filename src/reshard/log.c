@@ -118,8 +118,8 @@ static const char *what_differs(const struct ofs_reshard *r,
     const struct ofs_record *h)
 {
 	if (h->num[0] != r->source)
-		return "was of another checkpoint, or of this one before it "
-		       "was saved again";
+		return "was of another checkpoint, of this one before it was "
+		       "saved again, or with other options";
 	if (strcmp(h->a, r->name) != 0)
 		return "was to another layout";
 	if (h->num[1] != r->files || h->num[2] != OFS_RESHARD_PART)

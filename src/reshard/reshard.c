@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "reshard/leftover.h"
+#include "tree/digest.h"
 
 /* The files go to the directory new of a stage (journal/stage.h), which is
  * renamed to the target once all of them are on disk. */
@@ -38,10 +39,16 @@ static void hash_number(XXH64_state_t *h, uint64_t v)
 	XXH64_update(h, le, sizeof(le));
 }
 
-/* Hashes the source files as they were opened, and the options for reading. */
-static void hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h)
+/* Hashes the source files as they were opened, what they mean, and the options
+ * for reading. */
+static int hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h,
+    struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = snap->cat;
+	uint64_t *node = ofs_tree_digests(&snap->tree, cat, err);
+
+	if (node == NULL)
+		return -1;
 
 	hash_text(h, cat->format);
 	hash_text(h, snap->fs->options.type);
@@ -50,15 +57,16 @@ static void hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h)
 	hash_text(h, snap->fs->options.ids);
 	hash_text(h, snap->fs->options.units);
 	hash_text(h, snap->fs->options.subtree);
+	hash_text(h, snap->fs->options.fill);
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		hash_text(h, cat->objects[i].path);
 		hash_number(h, cat->objects[i].size);
 		hash_number(h, (uint64_t)cat->objects[i].mtime_ns);
 	}
-	for (uint32_t i = 0; i < cat->nentries; i++) {
-		hash_number(h, cat->entries[i].tree);
-		hash_number(h, cat->entries[i].ref);
-	}
+	for (uint32_t i = 0; i < snap->tree.n; i++)
+		hash_number(h, node[i]);
+	free(node);
+	return 0;
 }
 
 /* Hashes the files that this version would write. */
@@ -90,10 +98,11 @@ static int identify(struct ofs_reshard *r, struct optimfs_error *err)
 	if (h == NULL)
 		return ofs_no_memory(err);
 	XXH64_reset(h, 0);
-	hash_source(r->snap, h);
+	ret = hash_source(r->snap, h, err);
 	r->source = XXH64_digest(h);
 	XXH64_reset(h, 0);
-	ret = hash_files(r, h, err);
+	if (ret == 0)
+		ret = hash_files(r, h, err);
 	r->files = XXH64_digest(h);
 	XXH64_freeState(h);
 	return ret;

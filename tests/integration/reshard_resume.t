@@ -100,6 +100,37 @@ like "reshard says that the staging directory was of another source" "$(cat "$sc
     '*was of another checkpoint*: begun afresh*'
 ok "the result for the changed source is right" diff -r want-torch out
 
+# Nor is one that was made with other options, or with another file of names.
+rm -rf out
+cp -r kept .out.optimfs
+status "reshard with fill=zero exits with 0" 0 "$OPTIMFS" reshard --to torch -o fill=zero ck out
+like "reshard says that the staging directory was made without fill=zero" \
+    "$(cat "$scratch/err")" '*with other options: begun afresh*'
+by_id=$TOP_SRCDIR/tests/data/pytorch/dcp_by_id_w2/ckpt
+names() { # FIRST SECOND: in the order of the IDs
+	for names_group in 0 1; do
+		"$OPTIMFS" cat "$small" optim/param_groups/$names_group/params
+		echo
+	done | sed "s/^layers.0.wq.weight\$/$1/; t; s/^layers.1.wq.weight\$/$2/"
+}
+faultlib=$TOP_BUILDDIR/.libs/faultlib.so
+if sanitized; then
+	skip 3 "a sanitizer does not want to be preloaded after faultlib.so"
+else
+	rm -rf out
+	names layers.0.wq.weight layers.1.wq.weight >ids
+	# FAULT_HOW=1: it is killed before the rename to its name
+	env LD_PRELOAD="$faultlib" FAULT_PATH="$PWD/out" FAULT_HOW=1 \
+	    "$OPTIMFS" reshard --to dcp@2 -o ids=ids "$by_id" "$PWD/out" 2>"$scratch/err"
+	ok "a reshard with ids= is killed when it is complete" \
+	    test -e .out.optimfs/new/.metadata
+	names layers.1.wq.weight layers.0.wq.weight >ids
+	status "a reshard exits with 0 after two names of the ids= file were exchanged" 0 \
+	    "$OPTIMFS" reshard --to dcp@2 -o ids=ids "$by_id" out
+	"$OPTIMFS" reshard --to dcp@2 -o ids=ids "$by_id" exchanged
+	ok "the result has the exchanged names" diff -r exchanged out
+fi
+
 # Two reshards to one directory, and a directory that is not a staging
 # directory.
 ok "a first reshard is stopped while it runs" started torch 1200
@@ -111,7 +142,6 @@ ended() {
 }
 ok "the first reshard exits with 0" ended
 ok "the result of the first reshard is right" diff -r want-torch out
-faultlib=$TOP_BUILDDIR/.libs/faultlib.so
 if sanitized; then
 	skip 4 "a sanitizer does not want to be preloaded after faultlib.so"
 else
