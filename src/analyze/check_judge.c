@@ -316,7 +316,35 @@ static void judge_groups(struct ofs_check *c)
 	}
 }
 
-/* Reports unreadable values, and tensors of unknown dtype. */
+static bool is_state(const struct ofs_file_info *f)
+{
+	return strncmp(f->path, "optim/", 6) == 0 &&
+	    strstr(f->path + 5, "/state/") != NULL;
+}
+
+/* Reports a number that is NaN, or infinite in the state of an optimizer: a
+ * 0-dim tensor, of the model too, is a text. Options and buffers may be
+ * infinite. */
+static int judge_number(struct ofs_check *c, const struct ofs_file_info *f,
+    struct optimfs_file *file, struct optimfs_error *err)
+{
+	char text[sizeof("-Infinity\n")] = "";
+	ssize_t n = optimfs_file_read(file, text, sizeof(text) - 1, 0, err);
+
+	if (n == -1)
+		return -1;
+	text[n] = '\0';
+	if (strcmp(text, "NaN\n") == 0)
+		found(c, 202, 1, f->path, "is NaN");
+	else if (is_state(f) &&
+	    (strcmp(text, "Infinity\n") == 0 ||
+		strcmp(text, "-Infinity\n") == 0))
+		found(c, 202, 1, f->path, "is infinite");
+	return 0;
+}
+
+/* Reports unreadable values, tensors of unknown dtype, and numbers that are
+ * none. */
 static void judge_others(struct ofs_check *c)
 {
 	for (size_t i = 0; i < c->state.files.n; i++) {
@@ -324,13 +352,17 @@ static void judge_others(struct ofs_check *c)
 		struct optimfs_file *file;
 		struct optimfs_error why;
 		char *text;
+		int ret;
 
 		if (ofs_is_tensor(f) || strncmp(f->path, "extra/", 6) == 0)
 			continue;
-		if (optimfs_file_open(c->fs, f->node, &file, &why) == 0) {
+		ret = optimfs_file_open(c->fs, f->node, &file, &why);
+		if (ret == 0) {
+			ret = judge_number(c, f, file, &why);
 			optimfs_file_close(file);
-			continue;
 		}
+		if (ret == 0)
+			continue;
 		text = ofs_check_why(&why, f->path);
 		c->bad |= why.code == ENOMEM;
 		if (why.code == EOPNOTSUPP)

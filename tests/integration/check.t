@@ -218,6 +218,31 @@ else
 	skip 52 "no torch"
 fi
 
+# Numbers that are no tensors, and 0-dim tensors, have to be numbers.
+python3 - "$scratch" <<'END'
+import json, pickle, struct, sys, zipfile
+inf, nan = float("inf"), float("nan")
+with zipfile.ZipFile(sys.argv[1] + "/numbers.pt", "w") as z:
+    z.writestr("archive/data.pkl", pickle.dumps(
+        {"model": {}, "optimizer": {
+            "state": {0: {"bound": inf, "loss": nan, "note": "NaN of text"}},
+            "param_groups": [{"lr": 0.1, "limit": inf, "params": [0]}]}}, 2))
+    z.writestr("archive/version", "3\n")
+header = json.dumps({"scale": {"dtype": "F32", "shape": [],
+                               "data_offsets": [0, 4]}}).encode()
+with open(sys.argv[1] + "/scale.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(header)) + header + struct.pack("<f", nan))
+END
+status "check exits with 1 for values that are not finite" 1 \
+    "$OPTIMFS" check "$scratch/numbers.pt"
+is "OFS202 names such values of the state, and no infinite option" \
+    "$(grep OFS "$scratch/out")" 'optim/state/0/bound: OFS202 is infinite
+optim/state/0/loss: OFS202 is NaN'
+status "check exits with 1 for a parameter without dimensions that is NaN" 1 \
+    "$OPTIMFS" check "$scratch/scale.safetensors"
+like "OFS202 names the parameter without dimensions" "$(cat "$scratch/out")" \
+    'model/scale: OFS202 is NaN*'
+
 # Replicas of a shard have to be equal.
 copy "$data/pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles"
 ok "check exits with 0 for equal replicas" "$OPTIMFS" check "$ck"
