@@ -59,6 +59,7 @@ int ofs_passthrough_reply_open(fuse_req_t req, struct fuse_file_info *fi,
     int id)
 {
 	fi->backing_id = id;
+	fi->keep_cache = 0; /* the kernel refuses it with a backing file */
 	return fuse_reply_open(req, fi);
 }
 #else
