@@ -1,4 +1,4 @@
-/* write_commit.c - commit, abort, and the state of a mount */
+/* write_commit.c - commit, abort, and what is written to control */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "cluster/commit/coordinator.h"
-#include "fs/commit.h"
-#include "fs/view.h"
 #include "fs/write_impl.h"
-#include "rewrite/merge.h"
 
 /* Fails while a file is being written: the commit would take it away from its
  * writer. */
@@ -175,19 +171,6 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 	return said(fs, drop_all(fs, &own), &own, err);
 }
 
-int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
-    struct optimfs_error *err)
-{
-	struct ofs_snapshot *snap = ofs_enter(fs);
-	int ret = 0;
-
-	if (snap->overlay != NULL && !fs->options.scratch)
-		ret = ofs_stage_mounted(ofs_overlay_stage(snap->overlay), dev,
-		    err);
-	ofs_leave(snap);
-	return ret;
-}
-
 static bool is_order(const char *text, size_t len, const char *order)
 {
 	return len == strlen(order) && memcmp(text, order, len) == 0;
@@ -215,110 +198,3 @@ bool optimfs_file_is_control(const struct optimfs_file *file)
 {
 	return file->control;
 }
-
-void optimfs_status(struct optimfs *fs, struct optimfs_status *status)
-{
-	struct ofs_overlay_status s;
-	struct ofs_snapshot *snap;
-
-	*status = (struct optimfs_status){ .percent = -1 };
-	if (!fs->changes)
-		return;
-	snap = ofs_enter(fs);
-	ofs_overlay_status(snap->overlay, &s);
-	ofs_leave(snap);
-	*status = (struct optimfs_status){
-		.explicit_commit = atomic_load(&fs->explicit_commit),
-		.scratch = fs->options.scratch,
-		.files = s.files,
-		.bytes = s.bytes,
-		.percent = s.percent,
-		.done = s.done,
-		.total = s.total,
-	};
-	memcpy(status->doing, s.doing, sizeof(s.doing));
-}
-
-int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
-{
-	struct ofs_snapshot *snap;
-	int ret;
-
-	if (!fs->changes)
-		return 0;
-	snap = ofs_enter(fs);
-	ret = ofs_stage_sync(snap->overlay->stage, err);
-	ofs_leave(snap);
-	return ret;
-}
-
-uint64_t optimfs_changes(struct optimfs *fs)
-{
-	struct ofs_snapshot *snap;
-	uint64_t n;
-
-	if (!fs->changes)
-		return 0;
-	snap = ofs_enter(fs);
-	n = ofs_overlay_generation(snap->overlay);
-	ofs_leave(snap);
-	return n;
-}
-
-static int begin_staged(struct ofs_snapshot *snap, struct optimfs_error *err)
-{
-	(void)snap, (void)err;
-	return 0;
-}
-
-/* The staged changes as a catalog. */
-struct staged_edition {
-	struct ofs_edition base;
-	struct ofs_merged *merged;
-};
-
-static struct ofs_overlay_file *edition_staged(const struct ofs_edition *e,
-    uint32_t tensor)
-{
-	return ofs_merged_staged(((const struct staged_edition *)e)->merged,
-	    tensor);
-}
-
-static void edition_free(struct ofs_edition *e)
-{
-	ofs_merged_unref(((struct staged_edition *)e)->merged);
-	free(e);
-}
-
-static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
-    struct optimfs_error *err)
-{
-	static const struct ofs_edition_ops ops = {
-		.staged = edition_staged,
-		.free = edition_free,
-	};
-	struct staged_edition *e = calloc(1, sizeof(*e));
-
-	if (e == NULL) {
-		ofs_no_memory(err);
-		return NULL;
-	}
-	if (ofs_hold_writers(snap->fs, false, err) == 0) {
-		e->merged = ofs_merge(&snap->reader, snap->overlay, err);
-		ofs_let_writers(snap->fs);
-	}
-	if (e->merged == NULL) {
-		free(e);
-		return NULL;
-	}
-	e->base.ops = &ops;
-	e->base.cat = e->merged->cat;
-	atomic_init(&e->base.refs, 1);
-	return &e->base;
-}
-
-const struct ofs_write_ops ofs_write_staged = {
-	.begin = begin_staged,
-	.commit = ofs_fs_commit,
-	.edition = edition_new,
-};
