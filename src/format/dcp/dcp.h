@@ -127,8 +127,9 @@ int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
 /* Add a note why the entry called name cannot be read; OFS_NONE on failure. */
 uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
     const char *text, struct optimfs_error *err);
-/* Warn about items that overlap. */
-int ofs_dcp_check_shared(struct ofs_dcp *d, struct optimfs_error *err);
+
+/* overlap.c: warn about items that overlap. */
+int ofs_dcp_check_overlap(struct ofs_dcp *d, struct optimfs_error *err);
 
 /* files.c: warn about files that are missing, or not of this checkpoint, whose
  * objects begin at first. */

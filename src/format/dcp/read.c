@@ -190,7 +190,7 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	if (d->cat->writer == NULL)
 		d->cat->writer = d->index[0].writer;
 	free_indexes(d); /* the checks need memory, too */
-	if (ofs_dcp_check_shared(d, err) == -1 ||
+	if (ofs_dcp_check_overlap(d, err) == -1 ||
 	    ofs_dcp_resolve_blobs(d, err) == -1)
 		return -1;
 	return ofs_dcp_expand_items(d, err);
