@@ -23,6 +23,38 @@
 #include "journal/lock.h"
 #include "journal/stage_path.h"
 
+/* After a write of 8 bytes at 4096 of a tensor, and one of its lr, the stage has
+ *
+ *     lock          this process
+ *     journal       BOOT 7c1e...; WRITE data/1 4096+8 hash; TEXT lr "1e-5"
+ *     data/1        8 bytes at 4096, a hole before them
+ *
+ * (the overlay decides what records mean). A process that dies leaves this, and
+ * the next one replays it. What makes that safe:
+ *
+ * - Bytes are in data/ before the record that names them is appended. So each
+ *   record that a replay finds has its bytes, unless the machine itself failed:
+ *   then the boot of the records is another one, and the overlay compares the
+ *   hash of each range with what is there.
+ * - What is not needed any more goes in the opposite order. The journal is
+ *   emptied and synced, and only then are the files of data/ removed: data
+ *   without a record is ignored, a record without data would be damage.
+ * - A journal never lacks a boot. Whoever empties it appends one at once, and
+ *   whoever replays it appends its own, so that later records are not taken for
+ *   those of an earlier boot.
+ * - A failed write or sync is final (journal.broken). The kernel reports it
+ *   once, and drops the bytes: another sync would succeed and prove nothing.
+ *   Only an empty journal, in a new file, may replace that one.
+ * - Everything is done by one process, which has the lock. The lock is taken
+ *   before anything else is looked at and removed last, but for the directory
+ *   it was in. Two processes that make and remove that directory at the same
+ *   time start again (TRIES). Since a user may remove it at any time, a commit
+ *   asks whether it still exists (ofs_stage_held).
+ *
+ * The directory beside the checkpoint always has the lock, as there is one for
+ * each checkpoint. The rest is there, too, or in another file system (upper=).
+ * A scratch stage has neither lock nor journal, and its files no names. */
+
 /* A journal of at most this size contains only its first record, the boot. */
 #define FIRST_MAX 100
 

@@ -21,6 +21,34 @@
 #include "plan/cast.h"
 #include "text/id_names.h"
 
+/* A renderer answers three questions about a checkpoint in a format and layout
+ * (struct ofs_files_ops), each needing only what the one before has given:
+ *
+ *     name    the files, from the layout alone      __0_0.distcp, .metadata
+ *     spans   the lengths of a file's parts          512, 4096, 512, 1024
+ *     make    the bytes and boxes of one part        a zip header; w[0:8, :]
+ *
+ * For ls -l of a view the first two are enough; a read makes the spans that it
+ * meets. No tensor is ever read here: make says which box goes where, and
+ * whoever reads the composition plans that.
+ *
+ * - The length of a span depends on metadata only: shapes, types, keys and
+ *   values. Items that are compressed have unknown lengths: their layouts can be
+ *   written (reshard), but not shown.
+ * - A span begins where the one before ends, and its contents depend on its
+ *   place and ref alone. Two reads that make it, at any time and in any order,
+ *   get the same bytes: the checksums of a file and its bytes never differ.
+ * - A layout is rendered from the catalog, not from files. So a view of a view's
+ *   source, of staged changes (rewrite/merge.h) or of several ranks' files is
+ *   the same code.
+ *
+ * A value is pickled again from its graph. One with objects that the writer of
+ * pickles does not know is copied with its opcodes where the format has an
+ * archive for it, left out with drop=opaque, and else the view fails and names
+ * it; the report has a list of each, so that nothing disappears silently. This
+ * file has what all renderers need for that: choosing entries, their types and
+ * values, and the report. */
+
 /* Values that are named, of those that are copied or left out. */
 #define REPORT_MAX 16
 

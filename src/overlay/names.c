@@ -13,6 +13,40 @@
 #include "overlay/overlay_impl.h"
 #include "tree/tree_impl.h"
 
+/* The tree of the checkpoint never changes. Its nodes have the indexes
+ * [0, first); nodes that were made get those from first on. What differs is in
+ * nodes of the overlay, which exist only where something does:
+ *
+ *     o->base[index]         of a node of the checkpoint, or NULL
+ *     o->made[index - first] of a node that was made
+ *
+ * A name is looked up in a hash table of what was placed (made, or moved), by
+ * directory and name; then in the tree, where a node counts unless it is gone.
+ * mv model/w model/v, rm lr and mkdir model/new leave
+ *
+ *     base[w]     gone, parent model, name "v"    in the table
+ *     base[lr]    gone, parent OFS_NONE           in no table
+ *     made[0]     parent model, name "new"        in the table
+ *     base[model] child = w, new
+ *
+ * - An index is a node for ever: a moved file keeps its index, its written
+ *   bytes, its open files and its inode number; a new file never gets an old
+ *   index.
+ * - A node has its own name only. Moving a directory changes nothing below it.
+ *   Paths are made by walking up, and what a node of the checkpoint was called
+ *   is still in the tree.
+ * - Positions of readdir(3) stay: first the children in the tree, then child[],
+ *   in which a removed entry stays as OFS_NONE. So a program may remove files of
+ *   the directory that it is reading.
+ * - A call that changes names first checks, then gets all memory (prepare),
+ *   then appends its record to the journal, and then cannot fail. A change that
+ *   was answered with an error is not in the journal.
+ *
+ * What an index stands for in the checkpoint can differ from what it was:
+ * editors write a new file and rename it over the old one. A path decides
+ * (ofs_overlay_stands_for): a made file at the path of an entry of the
+ * checkpoint has new bytes of that entry. */
+
 static const struct ofs_tree_node *base_of(const struct ofs_overlay *o,
     uint32_t index)
 {

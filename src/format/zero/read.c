@@ -11,6 +11,38 @@
 #include "format/globals.h"
 #include "format/zero/zero.h"
 
+/* ZeRO flattens the trained parameters of a group to one vector, and cuts it by
+ * ranks. Of parameters a (5 elements) and b (3) on two ranks,
+ *
+ *     stages 1, 2   rank 0: a0 a1 a2 a3     rank 1: a4 b0 b1 b2
+ *     stage 3       rank 0: a0 a1 a2 b0 b1  rank 1: a3 a4 -  b2 -
+ *
+ * The vectors are in the optimizer's files (weights in fp32, exp_avg, ...), and
+ * have no names. Names and shapes, in the order of the vector, are param_shapes
+ * in a file of the model. The layout (layout.h) is computed from them, the stage
+ * and the number of ranks; each parameter then becomes a tensor whose shards are
+ * slices of the files' vectors. Nothing says where a slice begins, so what the
+ * files do say is compared with the layout: the lengths of the vectors, the
+ * number of ranks, the rank in a name.
+ *
+ * A checkpoint of pipeline stages is several of these, each with an
+ * mp_rank_MM: a column here, a struct ofs_zero. It is read in three steps:
+ *
+ *     open_column   its files as two sets of ranks, shapes, layout
+ *     add_column    first what is shown as it was saved (_collect), so that
+ *                   ranks are compared, then what is joined (_add)
+ *     read_stages   the columns together: parameters that two have, the names
+ *                   of param_groups, which are lists over all of them
+ *
+ * - A missing rank loses its slices: they are EIO where they are read. A missing
+ *   model file of a column loses the names, so it fails the mount.
+ * - The weights of model/ are the tensors of the model's files. Those of stage
+ *   3 are empty: there they are the fp32 vector, rounded to their type.
+ * - The same files may come from tensor parallelism, where a parameter is cut
+ *   before it is flattened, and nothing says along which dimension. It is
+ *   recognized by a name in two columns, and refused (OFS696), except modules
+ *   that stages share by intention (SHARED). */
+
 /* Names. */
 
 uint32_t ofs_zero_word(struct ofs_zero *z, const char *word,
