@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/mount.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,13 +16,16 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "journal/stage_path.h"
 
-#define LOCK_NAME "lock"
+#define LOCK_NAME     "lock"
+#define FUSECTL_MAGIC 0x65735543
 /* Another process may remove the file of its lock while we try. */
 #define TRIES 100
 
@@ -248,6 +252,43 @@ int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
 	return 0;
 }
 
+/* The kernel's list of FUSE mounts: as somebody has mounted it, or, for root,
+ * by a mount without a name. */
+static int open_connections(void)
+{
+	int fs,
+	    dir = open("/sys/fs/fuse/connections",
+		O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct statfs st;
+
+	if (dir != -1 && fstatfs(dir, &st) == 0 && st.f_type == FUSECTL_MAGIC)
+		return dir;
+	if (dir != -1)
+		close(dir);
+	dir = -1;
+	fs = (int)syscall(SYS_fsopen, "fusectl", FSOPEN_CLOEXEC);
+	if (fs == -1)
+		return -1;
+	if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		dir = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, 0);
+	close(fs);
+	return dir;
+}
+
+static bool is_connected(unsigned minor)
+{
+	int dir = open_connections();
+	char name[16];
+	bool found;
+
+	if (dir == -1)
+		return false;
+	snprintf(name, sizeof(name), "%u", minor);
+	found = faccessat(dir, name, F_OK, 0) == 0;
+	close(dir);
+	return found;
+}
+
 /* Where its process sees it, or, detached by umount -l, among all of the
  * kernel's. */
 static bool is_mounted(const struct holder *h)
@@ -258,8 +299,7 @@ static bool is_mounted(const struct holder *h)
 	bool found = false;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", h->minor);
-	if (access(path, F_OK) == 0)
+	if (is_connected(h->minor))
 		return true;
 	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", h->pid);
 	f = fopen(path, "re");

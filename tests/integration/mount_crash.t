@@ -345,6 +345,18 @@ is "the second mount succeeds and shows the committed value" "$? $(cat "$mnt/$lr
 ok "a reader does not wait for a live mount" "$OPTIMFS" cat "$ck" $lr
 ok "umount after the pending commit succeeds" end
 
+# Only root can look whether such a mount is in use where fusectl is not mounted.
+if [ "$(id -u)" = 0 ]; then
+	fresh && rw
+	exec 7<"$mnt/$lr"
+	umount -i -l "$mnt"
+	ok "a reader does not wait for a detached mount that is in use" "$OPTIMFS" cat "$ck" $lr
+	exec 7<&-
+	ok "the daemon ends when the detached mount is not used any more" eventually gone "$daemon"
+else
+	skip 2 "not root"
+fi
+
 # --- disks that are full or read-only ----------------------------------
 
 mkdir "$scratch/small"
