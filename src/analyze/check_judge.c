@@ -210,23 +210,28 @@ static const char *const whole_shape[] = { "exp_avg", "exp_avg_sq",
 	"acc_delta", "sum", "exp_inf", "exp_avg_var", "exp_avg_diff", "fp32",
 	"fp32_param", "master_param", NULL };
 
+/* Where the model's parameter is not known, as with integer IDs, states have
+ * to have the shape of the first. */
 static void judge_shapes(struct ofs_check *c, const struct ofs_param *p)
 {
 	const struct ofs_optimizers *s = &c->state;
-	const char *shape;
+	const char *shape = NULL, *owner = "the parameter";
 
-	if (p->model == SIZE_MAX)
-		return;
-	shape = s->files.file[p->model].shape;
+	if (p->model != SIZE_MAX)
+		shape = s->files.file[p->model].shape;
 	for (size_t i = p->first; i < p->first + p->n; i++) {
 		const struct ofs_file_info *f = &s->files.file[i];
+		const char *name = ofs_param_state_name(p, f);
 
-		if (ofs_is_tensor(f) &&
-		    ofs_is_one_of(ofs_param_state_name(p, f), whole_shape) &&
-		    strcmp(f->shape, shape) != 0)
-			found(c, 208, 1, f->path,
-			    "shape %s, and the parameter has %s", f->shape,
-			    shape);
+		if (!ofs_is_tensor(f) || !ofs_is_one_of(name, whole_shape))
+			continue;
+		if (shape == NULL) {
+			shape = f->shape;
+			owner = name;
+		}
+		if (strcmp(f->shape, shape) != 0)
+			found(c, 208, 1, f->path, "shape %s, and %s has %s",
+			    f->shape, owner, shape);
 	}
 }
 

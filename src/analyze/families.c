@@ -81,11 +81,12 @@ bool ofs_bound_of(const struct ofs_optimizers *s, const struct ofs_param *p,
 }
 
 /* Means and sums of squares: of Adam, Adafactor, Adagrad, RMSprop, Adadelta,
- * Adamax, AdaBelief. */
+ * Adamax, AdaBelief; and the steps of Rprop. */
 static const char *const never_negative[] = { "exp_avg_sq", "max_exp_avg_sq",
 	"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq_r", "exp_avg_sq_c",
 	"exp_avg_res_row", "exp_avg_res_col", "row_var", "col_var", "variance",
-	"square_avg", "acc_delta", "sum", "exp_inf", "exp_avg_var", NULL };
+	"square_avg", "acc_delta", "sum", "exp_inf", "exp_avg_var", "step_size",
+	NULL };
 
 /* Adafactor as in transformers and fairseq, in timm and in PyTorch, and
  * CAME. */

@@ -140,6 +140,11 @@ if [ -n "$python" ]; then
 	status "check exits with 1 for a moment of another shape" 1 "$OPTIMFS" check "$ck"
 	like "OFS208 names the moment and its shape" "$(cat "$scratch/out")" \
 	    '*optim/state/weight/exp_avg: OFS208 shape 3,4, and *'
+	edit 'w["exp_avg"] = w["exp_avg"].t().clone(); del d["model"]'
+	status "check exits with 1 for two moments of different shape without a model" 1 \
+	    "$OPTIMFS" check "$ck"
+	like "OFS208 names both moments" "$(cat "$scratch/out")" \
+	    '*optim/state/weight/exp_avg_sq: OFS208 shape 4,3, and exp_avg has 3,4*'
 	edit 'b["step"] = torch.tensor(1000.)'
 	finds OFS209 'optim/state/*'
 	edit 'g["params"] = ["weight"]'
@@ -175,6 +180,8 @@ if [ -n "$python" ]; then
 	edit 'w["grad_avg"] += 2 * w["square_avg"].sqrt()' \
 	    'RMSprop(m.parameters(), centered=True)'
 	finds OFS204 optim/state/weight/grad_avg
+	edit 'w["step_size"][1] *= -1' 'Rprop(m.parameters())'
+	finds OFS203 optim/state/weight/step_size
 	factored='
 q = torch.rand(4, 3)
 for v, x in (w, q), (b, None):
@@ -215,7 +222,7 @@ w['Q'][1][1] = w['Q'][1][1] * 2"
 	edit 'w["precond_0"] = -torch.eye(4)' 'SGD(m.parameters(), 0.1, 0.9)'
 	finds OFS203 optim/state/weight/precond_0
 else
-	skip 52 "no torch"
+	skip 56 "no torch"
 fi
 
 # Numbers that are no tensors, and 0-dim tensors, have to be numbers.
