@@ -40,11 +40,30 @@ static uint32_t *slot(const struct ofs_pickle *doc, struct pk_node *x,
 
 enum color { WHITE, GREY, BLACK };
 
-/* Visit one slot of the top frame. 1 when there may be more, 0 after the
- * last. */
-static int visit(const struct ofs_pickle *doc, uint8_t *color,
-    struct frame *top, uint32_t *down)
+/* Replace a reference to an enclosing container by a node that stands for
+ * it. */
+static int cut(struct pk_parser *p, const struct frame *at)
 {
+	struct ofs_pickle *doc = p->doc;
+	struct pk_node x = { .kind = OFS_PK_OBJECT,
+		.flags = PK_CYCLE,
+		.v = { OFS_NONE, PK_EMPTY_TUPLE } };
+	uint32_t node;
+
+	x.v[2] = *slot(doc, pk_at(doc, at->node), at->next);
+	node = pk_node(p, x);
+	if (node == OFS_NONE)
+		return -1;
+	*slot(doc, pk_at(doc, at->node), at->next) = node;
+	return 0;
+}
+
+/* Visit one slot of the top frame. 1 when there may be more, 0 after the
+ * last, -1 on failure. */
+static int visit(struct pk_parser *p, uint8_t *color, struct frame *top,
+    uint32_t *down)
+{
+	const struct ofs_pickle *doc = p->doc;
 	struct pk_node *x = pk_at(doc, top->node);
 	uint32_t *s = slot(doc, x, top->next);
 
@@ -58,7 +77,8 @@ static int visit(const struct ofs_pickle *doc, uint8_t *color,
 		return 1;
 	}
 	if (color[*s] == GREY) {
-		*s = PK_CYCLE_NODE;
+		if (cut(p, top) == -1)
+			return -1;
 		top->next++;
 		return 1;
 	}
@@ -76,19 +96,23 @@ static int walk(struct pk_parser *p, uint8_t *color, struct frame *frame)
 {
 	struct ofs_pickle *doc = p->doc;
 	uint32_t n = 0, down = doc->root;
+	int ret;
 
 	for (;;) {
 		if (down != OFS_NONE) {
 			if (n == p->depth)
-				return -1;
+				return pk_too_deep(p);
 			color[down] = GREY;
 			pk_at(doc, down)->height = 1;
 			frame[n++] = (struct frame){ down, 0 };
 		}
-		if (visit(doc, color, &frame[n - 1], &down) == 1)
+		ret = visit(p, color, &frame[n - 1], &down);
+		if (ret == -1)
+			return -1;
+		if (ret == 1)
 			continue;
 		if (pk_at(doc, frame[n - 1].node)->height > p->depth)
-			return -1;
+			return pk_too_deep(p);
 		if (--n == 0)
 			return 0;
 		down = OFS_NONE;
@@ -100,22 +124,21 @@ int pk_check_graph(struct pk_parser *p)
 	struct ofs_pickle *doc = p->doc;
 	uint8_t *color = NULL;
 	struct frame *frame = NULL;
+	size_t n = doc->nnodes;
 	int ret = -1;
 
 	if (!p->recheck || pk_at(doc, doc->root)->height == 0)
 		return 0;
-	if (pk_charge(p, doc->nnodes) == -1)
+	if (pk_charge(p, n) == -1)
 		return -1;
-	color = calloc(doc->nnodes, 1);
+	color = calloc(n, 1);
 	frame = calloc(p->depth, sizeof(*frame));
 	if (color == NULL || frame == NULL)
 		pk_no_memory(p);
-	else if (walk(p, color, frame) == -1)
-		pk_too_deep(p);
 	else
-		ret = 0;
+		ret = walk(p, color, frame);
 	free(frame);
 	free(color);
-	doc->charged -= doc->nnodes;
+	doc->charged -= n;
 	return ret;
 }

@@ -228,7 +228,7 @@ static int accept(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind)
 	if (x->kind == kind && (x->flags & PK_MUTABLE) != 0)
 		return 0;
 	if (x->kind == OFS_PK_OBJECT && kind != OFS_PK_SET &&
-	    (x->flags & PK_GETATTR) == 0 && node != PK_CYCLE_NODE)
+	    (x->flags & PK_GETATTR) == 0)
 		return pk_become(p, node, kind);
 	return pk_fail(p, EUCLEAN, "OFS425", "%s of %s", pk_op_name(p->op),
 	    ofs_pk_kind_name(p->doc, node));
@@ -325,7 +325,7 @@ static int stack_global(struct pk_parser *p)
 
 static int call(struct pk_parser *p, size_t n)
 {
-	uint32_t made = OFS_NONE;
+	uint32_t made = OFS_NONE, kwargs = OFS_NONE;
 	int rc;
 
 	if (need(p, n) == -1)
@@ -333,15 +333,14 @@ static int call(struct pk_parser *p, size_t n)
 	if (n == 3 && ofs_pk_kind(p->doc, pk_top(p, 0)) != OFS_PK_DICT)
 		return pk_fail(p, EUCLEAN, "OFS423", "keyword arguments are %s",
 		    ofs_pk_kind_name(p->doc, pk_top(p, 0)));
+	if (n == 3 && ofs_pk_len(p->doc, pk_top(p, 0)) > 0)
+		kwargs = pk_top(p, 0);
 	if (p->op == OP_REDUCE)
 		rc = pk_reduce(p, pk_top(p, 1), pk_top(p, 0), &made);
 	else
-		rc = pk_newobj(p, pk_top(p, n - 1), pk_top(p, n - 2), &made);
-	if (rc == -1)
-		return -1;
-	if (n == 3 && ofs_pk_len(p->doc, pk_top(p, 0)) > 0)
-		pk_at(p->doc, made)->flags |= PK_KWARGS;
-	return replace(p, n, made);
+		rc = pk_newobj(p, pk_top(p, n - 1), pk_top(p, n - 2), kwargs,
+		    &made);
+	return rc == -1 ? -1 : replace(p, n, made);
 }
 
 static int build(struct pk_parser *p)

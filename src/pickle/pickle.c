@@ -56,8 +56,6 @@ static int shared_nodes(struct pk_parser *p)
 		[PK_EMPTY_TUPLE] = { .kind = OFS_PK_TUPLE, .flags = PK_INLINE },
 		[PK_EMPTY_SIZE] = { .kind = OFS_PK_TUPLE,
 		    .flags = PK_INLINE | PK_SIZE },
-		[PK_CYCLE_NODE] = { .kind = OFS_PK_OBJECT,
-		    .v = { OFS_NONE, PK_EMPTY_TUPLE, OFS_NONE } },
 	};
 
 	for (int i = 0; i < PK_NSHARED; i++)

@@ -104,10 +104,11 @@ void ofs_pk_class(const struct ofs_pickle *doc, uint32_t node,
 bool ofs_pk_is(const struct ofs_pickle *doc, uint32_t node, const char *module,
     const char *name);
 /* The callable of an OBJECT (a GLOBAL, or an OBJECT such as a getattr call),
- * its argument tuple, and its BUILD state or OFS_NONE. ofs_pk_state also takes
- * a LIST or DICT with a class. */
+ * its argument tuple, its dict of keyword arguments or OFS_NONE, and its BUILD
+ * state or OFS_NONE. ofs_pk_state also takes a LIST or DICT with a class. */
 uint32_t ofs_pk_callable(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_args(const struct ofs_pickle *doc, uint32_t node);
+uint32_t ofs_pk_kwargs(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node);
 /* Was the OBJECT made without its constructor? */
 bool ofs_pk_is_newobj(const struct ofs_pickle *doc, uint32_t node);

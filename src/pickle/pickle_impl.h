@@ -15,8 +15,10 @@
  *   TUPLE of 1 to 3 (INLINE) the items
  *   longer TUPLE             count, start of its run of doc->item
  *   LIST, SET, DICT          count (of pairs), start, capacity (in items)
- *   OBJECT                   callable, arguments, state or, with GETATTR,
- *                            the global that the attribute is
+ *   OBJECT                   callable, arguments, state. With GETATTR the state
+ *                            is the global that the attribute is, with KWARGS
+ *                            the arguments are a tuple of both kinds, with
+ *                            CYCLE the state is the node that it stands for
  *   GLOBAL                   index of doc->global
  *   PERSID                   the argument
  * With CLASS, a LIST or DICT has its class, the arguments of the call that made
@@ -34,11 +36,12 @@ enum pk_flag {
 	PK_INLINE = 1,
 	PK_CLASS = 2,
 	PK_SIZE = 4,     /* TUPLE: a torch.Size */
+	PK_CYCLE = 4,    /* OBJECT: in place of a container that holds itself */
 	PK_GETATTR = 8,  /* OBJECT: an attribute of a global */
 	PK_PLACED = 16,  /* is in a container */
 	PK_MUTABLE = 32, /* not hashable: list, dict, set, bytearray ... */
 	PK_FALSE = 64,   /* BOOL */
-	PK_KWARGS = 64,  /* OBJECT: made with keyword arguments, not kept */
+	PK_KWARGS = 64,  /* OBJECT: made with keyword arguments */
 	PK_NEWOBJ = 128, /* OBJECT: made without its constructor */
 };
 
@@ -49,7 +52,6 @@ enum pk_shared {
 	PK_FALSE_NODE,
 	PK_EMPTY_TUPLE,
 	PK_EMPTY_SIZE,
-	PK_CYCLE_NODE, /* in place of a container that would contain itself */
 	PK_NSHARED,
 };
 
@@ -248,8 +250,9 @@ bool pk_is_size(const struct pk_parser *p, uint32_t callable);
 /* Is callable torch.Size, and t, its only argument, a tuple? */
 bool pk_makes_size(const struct pk_parser *p, uint32_t callable, uint32_t t);
 uint32_t pk_size_of(struct pk_parser *p, uint32_t callable, uint32_t t);
+/* kwargs may be OFS_NONE. */
 int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args,
-    uint32_t *out);
+    uint32_t kwargs, uint32_t *out);
 int pk_build(struct pk_parser *p, uint32_t node, uint32_t state);
 int pk_persid(struct pk_parser *p, uint32_t arg, uint32_t *out);
 

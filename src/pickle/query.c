@@ -72,7 +72,7 @@ const char *ofs_pk_kind_name(const struct ofs_pickle *doc, uint32_t node)
 	struct pk_node *x = at(doc, node);
 	uint32_t class = class_of(doc, node);
 
-	if (node == PK_CYCLE_NODE)
+	if (ofs_pk_is_cycle(doc, node))
 		return "cycle";
 	if (class != OFS_NONE)
 		return doc->ginfo[class].full;
@@ -114,8 +114,9 @@ bool ofs_pk_is_newobj(const struct ofs_pickle *doc, uint32_t node)
 
 bool ofs_pk_is_cycle(const struct ofs_pickle *doc, uint32_t node)
 {
-	(void)doc;
-	return node == PK_CYCLE_NODE;
+	const struct pk_node *x = at(doc, node);
+
+	return x->kind == OFS_PK_OBJECT && (x->flags & PK_CYCLE) != 0;
 }
 
 bool ofs_pk_bool(const struct ofs_pickle *doc, uint32_t node)
@@ -265,14 +266,27 @@ uint32_t ofs_pk_args(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct pk_node *x = at(doc, node);
 
-	return x->kind == OFS_PK_OBJECT ? x->v[1] : OFS_NONE;
+	if (x->kind != OFS_PK_OBJECT)
+		return OFS_NONE;
+	return (x->flags & PK_KWARGS) != 0 ? pk_at(doc, x->v[1])->v[0]
+					   : x->v[1];
+}
+
+uint32_t ofs_pk_kwargs(const struct ofs_pickle *doc, uint32_t node)
+{
+	struct pk_node *x = at(doc, node);
+
+	return x->kind == OFS_PK_OBJECT && (x->flags & PK_KWARGS) != 0
+	    ? pk_at(doc, x->v[1])->v[1]
+	    : OFS_NONE;
 }
 
 uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct pk_node *x = at(doc, node);
 
-	if (x->kind == OFS_PK_OBJECT && (x->flags & PK_GETATTR) == 0)
+	if (x->kind == OFS_PK_OBJECT &&
+	    (x->flags & (PK_GETATTR | PK_CYCLE)) == 0)
 		return x->v[2];
 	if (x->kind != OFS_PK_OBJECT && (x->flags & PK_CLASS) != 0)
 		return pk_head(doc, x)[2];

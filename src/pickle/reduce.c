@@ -290,16 +290,24 @@ int pk_reduce(struct pk_parser *p, uint32_t callable, uint32_t args,
 	return what == PK_GETATTR_FN ? attribute(p, *out, args) : 0;
 }
 
-int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args, uint32_t *out)
+int pk_newobj(struct pk_parser *p, uint32_t class, uint32_t args,
+    uint32_t kwargs, uint32_t *out)
 {
-	uint32_t g;
+	uint32_t both[2] = { args, kwargs }, g;
+	uint8_t flags = PK_NEWOBJ;
 
 	if (check_call(p, "NEWOBJ", class, args, &g) == -1)
 		return -1;
+	if (kwargs != OFS_NONE) {
+		flags |= PK_KWARGS;
+		args = pk_tuple(p, both, 2);
+		if (args == OFS_NONE)
+			return -1;
+	}
 	*out = pk_object(p, class, args);
 	if (*out == OFS_NONE)
 		return -1;
-	pk_at(p->doc, *out)->flags |= PK_NEWOBJ;
+	pk_at(p->doc, *out)->flags |= flags;
 	return 0;
 }
 

@@ -33,6 +33,7 @@ enum ofs_pkw_op {
 	OFS_PKW_DICT = '}',
 	OFS_PKW_UNIT = ')',
 	OFS_PKW_NEWOBJ = 0x81,
+	OFS_PKW_NEWOBJ_EX = 0x92, /* of protocol 4, but read in any */
 	OFS_PKW_TRUE = 0x88,
 	OFS_PKW_FALSE = 0x89,
 };
@@ -173,8 +174,8 @@ int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
 
 /* A copy of a node of a parsed pickle with all it contains. EPERM (OFS445): it
  * names a global outside the allow-list, and w->copies is not set. EOPNOTSUPP
- * (OFS448): tensors, storages, and containers that contain themselves. E2BIG
- * (OFS444): it unfolds to too much. */
+ * (OFS448): tensors and storages; without a memo, containers that contain
+ * themselves. E2BIG (OFS444): it unfolds to too much. */
 int ofs_pkw_node(struct ofs_pkw *w, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err);
 

@@ -22,7 +22,7 @@ struct frame {
 	uint8_t made; /* the next step of the call that makes it */
 };
 
-enum { CALLABLE, ARGUMENTS, CALL, MADE };
+enum { CALLABLE, ARGUMENTS, KEYWORDS, CALL, MADE };
 
 /* A node that is in the memo. */
 struct seen {
@@ -49,17 +49,34 @@ static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
 	return g->seen[index].node == *(const uint32_t *)key;
 }
 
+static uint32_t seen_at(const struct graph *g, uint32_t node)
+{
+	if (g->w->plain)
+		return UINT32_MAX;
+	return ofs_map_find(&g->map, ofs_map_hash(&node, sizeof(node)), same, g,
+	    &node, sizeof(node));
+}
+
 static bool get_seen(struct graph *g, uint32_t node)
 {
-	uint32_t i;
-
-	if (g->w->plain)
-		return false;
-	i = ofs_map_find(&g->map, ofs_map_hash(&node, sizeof(node)), same, g,
-	    &node, sizeof(node));
+	uint32_t i = seen_at(g, node);
 
 	if (i == UINT32_MAX)
 		return false;
+	ofs_pkw_get(g->w, g->seen[i].memo);
+	return true;
+}
+
+/* The object on the stack is node, which is complete. One that is its own part
+ * was written a second time, where it refers to itself: that is the one that
+ * others know. */
+static bool was_made(struct graph *g, uint32_t node)
+{
+	uint32_t i = seen_at(g, node);
+
+	if (i == UINT32_MAX)
+		return false;
+	ofs_pkw_op(g->w, OFS_PKW_POP);
 	ofs_pkw_get(g->w, g->seen[i].memo);
 	return true;
 }
@@ -205,8 +222,6 @@ static int push(struct graph *g, uint32_t node)
 /* Push an object that a call makes. */
 static int push_call(struct graph *g, uint32_t node)
 {
-	if ((pk_at(g->doc, node)->flags & PK_KWARGS) != 0)
-		return unsupported(g, "a call with keyword arguments");
 	if (push(g, node) == -1)
 		return -1;
 	g->frame[g->depth - 1].made = CALLABLE;
@@ -267,8 +282,6 @@ static int begin_object(struct graph *g, uint32_t node)
 {
 	const struct pk_node *x = pk_at(g->doc, node);
 
-	if (ofs_pk_is_cycle(g->doc, node))
-		return unsupported(g, "a container that holds itself");
 	/* The attribute that getattr gives must be allowed itself. */
 	if ((x->flags & PK_GETATTR) != 0 &&
 	    !is_allowed(g, &g->doc->global[x->v[2]]))
@@ -308,6 +321,12 @@ static int enter(struct graph *g, uint32_t node)
 	struct ofs_str s = ofs_pk_str(g->doc, node);
 	int64_t v;
 
+	if (ofs_pk_is_cycle(g->doc, node)) {
+		if (g->w->plain)
+			return unsupported(g, "a container that holds itself");
+		node = pk_at(g->doc, node)->v[2];
+	}
+
 	if (g->visits-- == 0)
 		return optimfs_fail(g->err, E2BIG,
 		    "OFS444 value expands to more than %u nodes", VISITS_MAX);
@@ -345,6 +364,22 @@ static int enter(struct graph *g, uint32_t node)
 	}
 }
 
+static int call(struct graph *g, uint32_t node)
+{
+	const struct pk_node *x = pk_at(g->doc, node);
+	enum ofs_pkw_op op = OFS_PKW_REDUCE;
+
+	if ((x->flags & PK_NEWOBJ) != 0)
+		op = (x->flags & PK_KWARGS) != 0 ? OFS_PKW_NEWOBJ_EX
+						 : OFS_PKW_NEWOBJ;
+	ofs_pkw_op_put(g->w, op);
+	if (was_made(g, node)) {
+		g->depth--;
+		return 0;
+	}
+	return learn(g, node);
+}
+
 /* Write the callable, its arguments and the call. */
 static int step_call(struct graph *g, struct frame *f)
 {
@@ -352,16 +387,17 @@ static int step_call(struct graph *g, struct frame *f)
 	const uint32_t *of =
 	    x->kind == OFS_PK_OBJECT ? x->v : pk_head(g->doc, x);
 
+	bool keywords = (x->flags & PK_KWARGS) != 0;
+
 	switch (f->made++) {
 	case CALLABLE:
 		return enter(g, of[0]);
 	case ARGUMENTS:
-		return enter(g, of[1]);
+		return enter(g, keywords ? pk_at(g->doc, of[1])->v[0] : of[1]);
+	case KEYWORDS:
+		return keywords ? enter(g, pk_at(g->doc, of[1])->v[1]) : 0;
 	default:
-		ofs_pkw_op_put(g->w,
-		    (x->flags & PK_NEWOBJ) != 0 ? OFS_PKW_NEWOBJ
-						: OFS_PKW_REDUCE);
-		return learn(g, f->node);
+		return call(g, f->node);
 	}
 }
 
@@ -394,7 +430,7 @@ static int step_list(struct graph *g, struct frame *f)
 	g->depth--;
 	ofs_pkw_tuple_close(g->w, 1);
 	ofs_pkw_op_put(g->w, OFS_PKW_REDUCE);
-	return learn(g, node);
+	return was_made(g, node) ? 0 : learn(g, node);
 }
 
 /* Write keys and values in turn, then the attributes, if any. */
@@ -428,7 +464,7 @@ static int step_tuple(struct graph *g, struct frame *f)
 		ofs_pkw_op_put(g->w, OFS_PKW_REDUCE);
 	}
 	g->depth--;
-	return learn(g, node);
+	return was_made(g, node) ? 0 : learn(g, node);
 }
 
 static int step(struct graph *g)

@@ -287,8 +287,13 @@ static void values(void)
 		  "c__builtin__\ngetattr\nq\0ctorch\nSize\nq\1"
 		  "X\1\0\0\0aq\2\x86Rq\3."),
 	    "OFS445", 0);
-	value("a list that contains itself is refused",
-	    BYTES("\x80\2]q\0h\0a."), "OFS448", 0);
+	value("a list that contains itself", SAME("\x80\2]q\0h\0a."));
+	value("two lists that contain each other",
+	    SAME("\x80\2]q\0]q\1h\0aa."));
+	value("a tuple of a list that contains the tuple",
+	    BYTES("\x80\2]q\0(K\5h\0\x85q\1e0h\1."),
+	    BYTES("\x80\2]q\0(K\5h\0\x85q\1e\x85q\2"
+		  "0h\1."));
 	value("a tuple of four in a list of one",
 	    SAME("\x80\2]q\0(K\1K\2K\3K\4tq\1a."));
 }
@@ -322,13 +327,20 @@ static void copies(void)
 	    SAME("\x80\2"
 		 "c__builtin__\ngetattr\nq\0cmy\nKind\nq\1"
 		 "X\1\0\0\0Aq\2\x86q\3Rq\4."));
-	put_value("an object that contains itself is refused",
+	copy("an object that contains itself",
+	    SAME("\x80\2"
+		 "cmy\nRun\nq\0)\x81q\1}q\2X\1\0\0\0aq\3h\1sb."));
+	copy("an object whose argument is a list that contains the object",
 	    BYTES("\x80\2"
-		  "cmy\nRun\nq\0)\x81q\1}q\2X\1\0\0\0aq\3h\1sb."),
-	    "OFS448", 0, true);
-	put_value("an object made with keywords is refused",
-	    BYTES("\x80\4\x8c\2my\x8c\3Run\x93)}\x8c\1aK\1s\x92."), "OFS448", 0,
-	    true);
+		  "cmy\nRun\nq\0]q\1h\0h\1\x85Rq\2a\x85R0h\2."),
+	    BYTES("\x80\2"
+		  "cmy\nRun\nq\0]q\1h\0h\1\x85q\2Rq\3a\x85q\4"
+		  "0h\2Rq\5"
+		  "0h\3."));
+	copy("an object made with keywords",
+	    BYTES("\x80\4\x8c\2my\x8c\3Run\x93)}\x8c\1aK\1s\x92."),
+	    BYTES("\x80\2"
+		  "cmy\nRun\nq\0)}q\1X\1\0\0\0aq\2K\1s\x92q\3."));
 	value("a defaultdict keeps its factory",
 	    SAME("\x80\2"
 		 "ccollections\ndefaultdict\nq\0c__builtin__\nlist\nq\1\x85q\2"

@@ -272,14 +272,22 @@ struct level {
 static bool reference(const struct ofs_pickle *doc, uint32_t node, uint32_t i,
     uint32_t *to)
 {
-	if (i < 2) {
-		*to = i == 0 ? ofs_pk_args(doc, node) : ofs_pk_state(doc, node);
+	switch (i) {
+	case 0:
+		*to = ofs_pk_args(doc, node);
 		return true;
+	case 1:
+		*to = ofs_pk_kwargs(doc, node);
+		return true;
+	case 2:
+		*to = ofs_pk_state(doc, node);
+		return true;
+	default:
+		i -= 3;
 	}
-	*to = ofs_pk_kind(doc, node) == OFS_PK_DICT
-	    ? ofs_pk_val(doc, node, i - 2)
-	    : ofs_pk_item(doc, node, i - 2);
-	return i - 2 < ofs_pk_len(doc, node);
+	*to = ofs_pk_kind(doc, node) == OFS_PK_DICT ? ofs_pk_val(doc, node, i)
+						    : ofs_pk_item(doc, node, i);
+	return i < ofs_pk_len(doc, node);
 }
 
 /* Is node to be searched? 0: it was, or is a storage, which is added. */
