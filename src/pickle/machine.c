@@ -181,6 +181,7 @@ static int torch_size(struct pk_parser *p)
 	    !take_put(p, &ahead, &i) || ofs_cursor_u8(&ahead) != OP_REDUCE ||
 	    ahead.bad)
 		return 0;
+	p->at++; /* of the put */
 	if (remember(p, i, pk_top(p, 0) | PK_WRAPPED) == -1)
 		return -1;
 	p->c = ahead;
