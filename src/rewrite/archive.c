@@ -392,6 +392,37 @@ static int write_zip(struct layout *l, const struct ofs_buf *pickle,
 	return ret;
 }
 
+/* The number of storages that a pickle refers to. */
+static size_t count_named(const struct layout *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->nkeys; i++)
+		n += i == 0 || compare_keys(&l->key[i - 1], &l->key[i]) != 0;
+	return n;
+}
+
+/* Are all storages behind the pickle still in use? PyTorch does not load a
+ * legacy stream with others. */
+static int check_storages(struct layout *l)
+{
+	const struct ofs_pickle *new = l->doc;
+	size_t n;
+	int ret = find_named(l);
+
+	n = count_named(l);
+	l->nkeys = 0;
+	l->doc = l->a->doc;
+	if (ret == 0)
+		ret = find_named(l);
+	l->doc = new;
+	if (ret == -1 || n == count_named(l))
+		return ret;
+	return optimfs_fail(l->err, EINVAL,
+	    "OFS826 tensors cannot be removed from a legacy file: reshard it "
+	    "to torch first");
+}
+
 /* Bytes before and after the pickle stay. */
 static int write_stream(struct layout *l, const struct ofs_buf *pickle,
     uint64_t *size)
@@ -399,6 +430,8 @@ static int write_stream(struct layout *l, const struct ofs_buf *pickle,
 	struct ofs_commit *c = l->c;
 	uint64_t behind = l->a->before + l->a->npickle, left;
 
+	if (check_storages(l) == -1)
+		return -1;
 	left = l->a->after > behind ? l->a->after - behind : 0;
 	*size = l->a->before + pickle->len + left;
 	for (size_t i = ofs_commit_moved(c, l->s->object);

@@ -169,6 +169,73 @@ static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
 	return 0;
 }
 
+/* A flattened key has the parameter and its state in one component,
+ * "state.PARAMETER.exp_avg" or "state.exp_avg.PARAMETER": writes the two with a
+ * dot between them. */
+static bool put_flat(struct ofs_str id, struct ofs_str name, bool name_first,
+    struct ofs_buf *out)
+{
+	struct ofs_str a = name_first ? name : id, b = name_first ? id : name;
+
+	out->len = 0;
+	ofs_buf_put(out, a.p, a.len);
+	ofs_buf_putc(out, '.');
+	ofs_buf_put(out, b.p, b.len);
+	return !out->bad;
+}
+
+/* Replaces the end of text, which must be was behind a dot, by is. */
+static bool replace_end(struct ofs_commit *c, struct ofs_str *text,
+    const struct ofs_buf *was, const struct ofs_buf *is)
+{
+	size_t head;
+	char *s;
+
+	if (text->len <= was->len)
+		return false;
+	head = text->len - was->len;
+	if (text->p[head - 1] != '.' ||
+	    memcmp(text->p + head, was->data, was->len) != 0)
+		return false;
+	s = ofs_arena_alloc(&c->arena, head + is->len);
+	if (s == NULL)
+		return false;
+	memcpy(s, text->p, head);
+	memcpy(s + head, is->data, is->len);
+	*text = (struct ofs_str){ s, (uint32_t)(head + is->len) };
+	return true;
+}
+
+/* Derives a flattened key from that of e, a state of this or another parameter,
+ * or an option of the same or another group. */
+static int place_flat(struct ofs_commit *c, struct ofs_commit_task *t,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	const struct ofs_change *ch = t->change;
+	struct ofs_buf was = { 0 }, is = { 0 };
+	uint32_t n, m;
+	const uint32_t *tree = ofs_catalog_components(c->cat, e->tree, &n);
+	struct ofs_key *k = keys_of(c, e->path, &m, err);
+	bool found = false;
+
+	if (k == NULL)
+		return -1;
+	for (int i = 0; i < 2 && !found && n > 3 && n == ch->nkeys && m > 0;
+	     i++)
+		found = put_flat(component(c->cat, tree[n - 2]),
+			    component(c->cat, tree[n - 1]), i == 1, &was) &&
+		    put_flat(ofs_str_of(ch->key[n - 2]),
+			ofs_str_of(ch->key[n - 1]), i == 1, &is) &&
+		    replace_end(c, &k[m - 1].s, &was, &is);
+	ofs_buf_fini(&was);
+	ofs_buf_fini(&is);
+	if (!found)
+		return 0;
+	t->path = k;
+	t->npath = m;
+	return 1;
+}
+
 /* Derives the name from a sibling whose last component is its name in the
  * source. */
 static int place_beside(struct ofs_commit *c, struct ofs_commit_task *t,
@@ -183,7 +250,7 @@ static int place_beside(struct ofs_commit *c, struct ofs_commit_task *t,
 	if (k == NULL)
 		return -1;
 	if (n == 0 || k[n - 1].index || !ofs_str_equal(k[n - 1].s, name))
-		return 0;
+		return place_flat(c, t, e, err);
 	k[n - 1].s = ofs_str_of(ch->key[ch->nkeys - 1]);
 	t->path = k;
 	t->npath = n;
@@ -233,7 +300,7 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 			k[found].s = ofs_str_of(id);
 	}
 	if (found == OFS_NONE)
-		return 0;
+		return place_flat(c, t, e, err);
 	t->path = k;
 	t->npath = n;
 	return 1;

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/part.h"
+#include "format/torch/moves.h"
 #include "pickle/splice.h"
 #include "pickle/write.h"
 #include "rewrite/archive.h"
@@ -24,6 +25,11 @@ struct edit {
 	struct ofs_buf bytes;
 };
 
+/* The tasks of a move; add NULL: a removal. */
+struct pair {
+	struct ofs_commit_task *drop, *add;
+};
+
 struct rewrite {
 	struct ofs_commit *c;
 	const struct ofs_commit_source *s;
@@ -35,6 +41,9 @@ struct rewrite {
 	size_t nstorages, storage_cap;
 	uint64_t next_key;
 	struct ofs_routes routes;
+	struct ofs_torch_move *move;
+	struct pair *pair; /* of each move */
+	size_t nmoves, move_cap, pair_cap;
 	struct optimfs_error *err;
 };
 
@@ -168,96 +177,170 @@ static int change_one(struct rewrite *w, struct ofs_commit_task *t)
 	return t->op == OFS_TASK_SET ? put_doc(&out, t->doc, w->err) : 0;
 }
 
-/* A value that is renamed within its dict keeps its place. */
-static int rename_one(struct rewrite *w, struct ofs_commit_task *drop,
-    struct ofs_commit_task *add)
-{
-	uint32_t n, m;
-	const struct ofs_key *from = inside(w, drop, &n);
-	const struct ofs_key *to = inside(w, add, &m);
-	struct ofs_route r;
-	struct ofs_pkw out;
-	struct edit *e;
+/* Moves. */
 
-	if (from == NULL || to == NULL || n != m || from[n - 1].index)
-		return 0;
-	for (uint32_t i = 0; i + 1 < n; i++)
-		if (from[i].index != to[i].index ||
-		    from[i].s.len != to[i].s.len ||
-		    memcmp(from[i].s.p, to[i].s.p, to[i].s.len) != 0)
-			return 0;
-	r = ofs_route(&w->routes, from, n);
-	if (r.depth != n || ofs_pk_kind(w->doc, r.node) != OFS_PK_DICT)
-		return 0;
-	e = new_edit(w, r.node, r.item, OFS_PK_RENAME);
-	if (e == NULL)
-		return -1;
-	out = writer(w, e);
-	put_key(w, &out, r.node, &to[n - 1]);
-	drop->done = add->done = true;
-	return 0;
-}
-
-/* Do all renames; bytes written to a tensor follow it. */
-static int rename_all(struct rewrite *w)
+/* The task that moves each entry, with the bytes that it has, or NULL. */
+static struct ofs_commit_task **find_adds(struct rewrite *w)
 {
 	struct ofs_commit *c = w->c;
+	struct ofs_commit_task **to =
+	    calloc(c->ntasks + 1, sizeof(struct ofs_commit_task *));
 
-	for (size_t i = 0; i < c->ntasks; i++) {
+	for (size_t i = 0; to != NULL && i < c->ntasks; i++) {
 		struct ofs_commit_task *add = &c->task[i];
-		uint32_t k;
+		uint32_t drop;
 
 		if (add->op != OFS_TASK_ADD || add->from == NULL ||
-		    (add->change->text != NULL) ||
+		    add->change->text != NULL ||
 		    (add->doc == NULL &&
 			ofs_commit_tensor(c, add->change) == NULL))
 			continue;
-		k = c->drop[add->from - c->cat->entries];
-		if (k != OFS_NONE && rename_one(w, &c->task[k], add) == -1)
+		drop = c->drop[add->from - c->cat->entries];
+		if (drop != OFS_NONE)
+			to[drop] = add;
+	}
+	return to;
+}
+
+/* The path in this file of what all ranks show, or this one. */
+static const struct ofs_key *own_path(const struct rewrite *w,
+    const struct ofs_commit_task *t, uint32_t *n)
+{
+	const struct ofs_key *key = inside(w, t, n);
+
+	if (key != NULL && *n > 1 && says_rank(w, &key[*n - 1]))
+		--*n;
+	return key;
+}
+
+static int add_move(struct rewrite *w, struct ofs_commit_task *drop,
+    struct ofs_commit_task *add)
+{
+	uint32_t n, m = 0;
+	const struct ofs_key *from = own_path(w, drop, &n);
+	const struct ofs_key *to = add == NULL ? NULL : own_path(w, add, &m);
+
+	if (from == NULL || n == 0 || ofs_route(&w->routes, from, n).depth != n)
+		return 0;
+	if (ofs_grow(w->move, w->nmoves, w->move_cap, w->err) == -1 ||
+	    ofs_grow(w->pair, w->nmoves, w->pair_cap, w->err) == -1)
+		return -1;
+	w->move[w->nmoves] = (struct ofs_torch_move){
+		.from = from, .to = m == n ? to : NULL, .n = n
+	};
+	w->pair[w->nmoves++] = (struct pair){ drop, add };
+	return 0;
+}
+
+static int collect_moves(struct rewrite *w)
+{
+	struct ofs_commit_task **to = find_adds(w);
+	int ret = to == NULL ? ofs_no_memory(w->err) : 0;
+
+	for (size_t i = 0; i < w->c->ntasks && ret == 0; i++)
+		if (w->c->task[i].op == OFS_TASK_DROP)
+			ret = add_move(w, &w->c->task[i], to[i]);
+	free(to);
+	return ret;
+}
+
+/* What keeps its place gets its new key. Bytes written to a tensor follow it.
+ * Equal edits of one pair are one. */
+static int rename_all(struct rewrite *w)
+{
+	if (collect_moves(w) == -1 ||
+	    ofs_torch_moves(&w->routes, w->move, w->nmoves, w->err) == -1)
+		return -1;
+	for (size_t i = 0; i < w->nmoves; i++) {
+		const struct ofs_torch_move *m = &w->move[i];
+		struct ofs_pkw out;
+		struct edit *e;
+
+		if (!m->renamed && !m->covered)
+			continue;
+		e = new_edit(w, m->node, m->item,
+		    m->renamed ? OFS_PK_RENAME : OFS_PK_DROP);
+		if (e == NULL)
 			return -1;
+		w->pair[i].drop->done = true;
+		if (!m->renamed)
+			continue;
+		w->pair[i].add->done = true;
+		out = writer(w, e);
+		put_key(w, &out, m->node, &m->to[m->at]);
 	}
 	return 0;
 }
 
-/* Does b add to the same new container as a, which is depth steps below? */
-static bool together(struct rewrite *w, const struct ofs_key *a, uint32_t depth,
-    const struct ofs_commit_task *b, uint32_t *n)
-{
-	const struct ofs_key *key =
-	    b->op == OFS_TASK_ADD && !b->done ? inside(w, b, n) : NULL;
+/* New containers. */
 
-	if (key == NULL || *n <= depth + 1)
-		return false;
+/* Does t add to the new container that is called as the first depth + 1
+ * components of key? */
+static const struct ofs_key *together(struct rewrite *w,
+    const struct ofs_key *key, uint32_t depth, const struct ofs_commit_task *t,
+    uint32_t *n)
+{
+	const struct ofs_key *own =
+	    t->op == OFS_TASK_ADD && !t->done ? inside(w, t, n) : NULL;
+
+	if (own == NULL || *n <= depth + 1)
+		return NULL;
 	for (uint32_t i = 0; i <= depth; i++)
-		if (key[i].s.len != a[i].s.len ||
-		    memcmp(key[i].s.p, a[i].s.p, a[i].s.len) != 0)
-			return false;
-	return true;
+		if (!ofs_str_equal(own[i].s, key[i].s))
+			return NULL;
+	return own;
 }
 
-/* Write a new dict with the items of all tasks from first on. */
-static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
-    const struct ofs_key *key, uint32_t depth)
+/* The number of components that two paths to new items have in common; of the
+ * last ones each has its own. */
+static uint32_t common(const struct ofs_key *a, uint32_t n,
+    const struct ofs_key *b, uint32_t m)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < n && i + 1 < m && ofs_str_equal(a[i].s, b[i].s))
+		i++;
+	return i;
+}
+
+static void open_dict(struct ofs_pkw *out)
 {
 	ofs_pkw_op(out, OFS_PKW_DICT);
 	ofs_pkw_op(out, OFS_PKW_MARK);
+}
+
+/* Writes a new dict, and those in it, with the items of all tasks from first
+ * on. Changes are sorted by path, so those of a dict are together. */
+static int put_new_dict(struct rewrite *w, struct ofs_pkw *out, size_t first,
+    const struct ofs_key *key, uint32_t depth)
+{
+	const struct ofs_key *last = key, *own;
+	uint32_t open = depth + 1, n, nlast = depth + 2;
+
+	open_dict(out);
 	for (size_t i = first; i < w->c->ntasks; i++) {
 		struct ofs_commit_task *t = &w->c->task[i];
-		uint32_t n;
+		uint32_t same;
 
-		if (!together(w, key, depth, t, &n))
+		own = together(w, key, depth, t, &n);
+		if (own == NULL)
 			continue;
-		if (n != depth + 2)
-			return ofs_commit_no_place(t,
-			    "the directories that it is in are all new",
-			    w->err);
-		ofs_pkw_str(out, t->path[t->npath - 1].s.p,
-		    t->path[t->npath - 1].s.len);
+		same = common(last, nlast, own, n);
+		for (; open > same; open--)
+			ofs_pkw_op(out, OFS_PKW_SETITEMS);
+		for (; open + 1 < n; open++) {
+			ofs_pkw_str(out, own[open].s.p, own[open].s.len);
+			open_dict(out);
+		}
+		ofs_pkw_str(out, own[n - 1].s.p, own[n - 1].s.len);
 		t->done = true;
 		if (put_value(w, out, t) == -1)
 			return -1;
+		last = own;
+		nlast = n;
 	}
-	ofs_pkw_op(out, OFS_PKW_SETITEMS);
+	for (; open > depth; open--)
+		ofs_pkw_op(out, OFS_PKW_SETITEMS);
 	return 0;
 }
 
@@ -277,19 +360,64 @@ static bool takes(struct rewrite *w, const struct ofs_commit_task *t)
 	    w->c->cat->shards[like->shard].box == OFS_NONE;
 }
 
+/* The place of a new item in the pickle as it was: where a container has got
+ * another name, by its old one. NULL: no memory. */
+static const struct ofs_key *old_path(struct rewrite *w,
+    const struct ofs_key *key, uint32_t n)
+{
+	struct ofs_key *old;
+
+	for (size_t i = 0; i < w->nmoves; i++) {
+		const struct ofs_torch_move *m = &w->move[i];
+		uint32_t same = 0;
+
+		if (!m->renamed || m->at + 1 >= n || m->at + 1 >= m->n)
+			continue;
+		while (same <= m->at &&
+		    ofs_str_equal(key[same].s, m->to[same].s))
+			same++;
+		if (same <= m->at)
+			continue;
+		old = ofs_arena_alloc(&w->c->arena, n * sizeof(*old));
+		if (old == NULL)
+			return NULL;
+		memcpy(old, key, n * sizeof(*old));
+		old[m->at] = m->from[m->at];
+		return old;
+	}
+	return key;
+}
+
+static bool is_dropped(const struct rewrite *w, const struct ofs_route *r)
+{
+	for (size_t i = 0; i < w->nedits; i++)
+		if (w->edit[i].splice.op == OFS_PK_DROP &&
+		    w->edit[i].splice.node == r->node &&
+		    w->edit[i].splice.item == r->item)
+			return true;
+	return false;
+}
+
 static int add_one(struct rewrite *w, size_t i)
 {
 	struct ofs_commit_task *t = &w->c->task[i];
 	uint32_t n, dict;
-	const struct ofs_key *key = inside(w, t, &n);
+	const struct ofs_key *key = inside(w, t, &n), *old;
 	struct ofs_route r;
 	struct ofs_pkw out;
 	struct edit *e;
 
 	if (key == NULL || !takes(w, t))
 		return 0;
-	r = ofs_route(&w->routes, key, n);
+	old = old_path(w, key, n);
+	if (old == NULL)
+		return ofs_no_memory(w->err);
+	r = ofs_route(&w->routes, old, n);
 	dict = r.value;
+	if (r.depth == n && is_dropped(w, &r)) {
+		dict = r.node; /* what has its name is removed */
+		r.depth--;
+	}
 	if (r.depth == n || ofs_pk_kind(w->doc, dict) != OFS_PK_DICT)
 		return 0;
 	if (r.depth == 0 && n > 2 && w->s->rank >= 0)
@@ -405,6 +533,8 @@ int ofs_torch_commit_pickle(struct ofs_commit *c,
 		ofs_buf_fini(&w.edit[i].bytes);
 	free(w.edit);
 	free(w.storage);
+	free(w.move);
+	free(w.pair);
 	ofs_routes_fini(&w.routes);
 	free(was_done);
 	return ret;
