@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 #define FIRST_BLOCK   4096u
-#define LARGEST_BLOCK (1u << 20)
+#define LARGEST_BLOCK OFS_HUGE_PAGE /* with its header */
 
 struct ofs_arena_block {
 	struct ofs_arena_block *next;
@@ -37,11 +39,11 @@ static struct ofs_arena_block *add_block(struct ofs_arena *a, size_t n)
 	struct ofs_arena_block *b;
 	size_t size = a->head == NULL ? FIRST_BLOCK : a->head->size * 2;
 
-	if (size > LARGEST_BLOCK)
-		size = LARGEST_BLOCK;
+	if (size > LARGEST_BLOCK - sizeof(*b))
+		size = LARGEST_BLOCK - sizeof(*b);
 	if (size < n)
 		size = n;
-	b = malloc(sizeof(*b) + size);
+	b = ofs_alloc_huge(sizeof(*b) + size);
 	if (b == NULL)
 		return NULL;
 	b->size = size;

@@ -486,10 +486,9 @@ static int read_file(const struct ofs_input *in, uint64_t size, uint8_t **bytes,
 
 	if (size >= SIZE_MAX)
 		return ofs_no_memory(err);
-	buf = malloc((size_t)size + 1);
+	buf = ofs_alloc_huge((size_t)size + 1);
 	if (buf == NULL)
 		return ofs_no_memory(err);
-	ofs_huge(buf, size);
 	if (ofs_input_read(in, buf, size, 0, err) == -1) {
 		free(buf);
 		return -1;

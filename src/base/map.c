@@ -98,11 +98,9 @@ static struct ofs_map_slot *new_slots(size_t n)
 
 	if (n * sizeof(*slot) < OFS_HUGE_PAGE)
 		return calloc(n, sizeof(*slot));
-	slot = aligned_alloc(OFS_HUGE_PAGE, n * sizeof(*slot));
-	if (slot == NULL)
-		return NULL;
-	ofs_huge(slot, n * sizeof(*slot));
-	memset(slot, 0, n * sizeof(*slot));
+	slot = ofs_alloc_huge(n * sizeof(*slot));
+	if (slot != NULL)
+		memset(slot, 0, n * sizeof(*slot));
 	return slot;
 }
 

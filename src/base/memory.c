@@ -17,15 +17,38 @@ int ofs_no_memory(struct optimfs_error *err)
 	return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
 }
 
-void ofs_huge(void *p, size_t n)
+void *ofs_huge(void *p, size_t n)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t before = (uintptr_t)p & (page - 1);
 
 	/* all of malloc's mapping: of two kinds it could not grow in place */
-	if (n >= OFS_HUGE_PAGE)
+	if (p != NULL && n >= OFS_HUGE_PAGE)
 		(void)madvise((char *)p - before,
 		    (before + n + page - 1) & -page, MADV_HUGEPAGE);
+	return p;
+}
+
+void *ofs_alloc_huge(size_t n)
+{
+	if (n < OFS_HUGE_PAGE)
+		return malloc(n);
+	return ofs_huge(aligned_alloc(OFS_HUGE_PAGE, n), n);
+}
+
+void *ofs_realloc_huge(void *p, size_t old, size_t n)
+{
+	void *new;
+
+	if (n < OFS_HUGE_PAGE || old >= OFS_HUGE_PAGE)
+		return ofs_huge(realloc(p, n), n);
+	new = ofs_alloc_huge(n);
+	if (new == NULL)
+		return NULL;
+	if (old > 0)
+		memcpy(new, p, old);
+	free(p);
+	return new;
 }
 
 /* array points to a pointer of any type, so the pointer is copied rather than
@@ -45,8 +68,9 @@ static int reserve(void *array, size_t item, uint64_t n, size_t *cap,
 	if (want > max)
 		want = max;
 	memcpy(&v, array, sizeof(v));
-	v = n > want || want > PTRDIFF_MAX / item ? NULL
-						  : reallocarray(v, want, item);
+	v = n > want || want > PTRDIFF_MAX / item
+	    ? NULL
+	    : ofs_realloc_huge(v, *cap * item, want * item);
 	if (v == NULL)
 		return ofs_no_memory(err);
 	memcpy(array, &v, sizeof(v));

@@ -25,8 +25,13 @@ int ofs_no_memory(struct optimfs_error *err);
 
 #define OFS_HUGE_PAGE ((size_t)2 << 20)
 /* Ask the kernel for huge pages below the n bytes at p, if n is at least one
- * such page. The bytes must not have been touched yet. */
-void ofs_huge(void *p, size_t n);
+ * such page. Bytes that have been touched already stay where they are. p may be
+ * NULL. Returns p. */
+void *ofs_huge(void *p, size_t n);
+/* As malloc and realloc, of old bytes, in huge pages; from the size of such a
+ * page on the bytes begin at one. */
+void *ofs_alloc_huge(size_t n);
+void *ofs_realloc_huge(void *p, size_t old, size_t n);
 
 int ofs_reserve_size(void *array, size_t item, uint64_t n, size_t *cap,
     struct optimfs_error *err);

@@ -87,7 +87,10 @@ bool ofs_catalog_reserve(struct ofs_catalog *cat, enum ofs_catalog_array a,
 		cap = want;
 	if (cap > arrays[a].max)
 		cap = arrays[a].max;
-	p = reallocarray(get_array(cat, a), cap, arrays[a].size);
+	p = cap > PTRDIFF_MAX / arrays[a].size
+	    ? NULL
+	    : ofs_realloc_huge(get_array(cat, a),
+		  cat->build->cap[a] * arrays[a].size, cap * arrays[a].size);
 	if (p == NULL)
 		return false;
 	set_array(cat, a, p);

@@ -56,12 +56,11 @@ int pk_grow(struct pk_parser *p, void *array, size_t *cap, size_t need,
 	if (pk_charge(p, (want - *cap) * (uint64_t)size) == -1)
 		return -1;
 	memcpy(&old, array, sizeof(old));
-	new = realloc(old, want * size);
+	new = ofs_realloc_huge(old, *cap * size, want * size);
 	if (new == NULL) {
 		p->doc->charged -= (want - *cap) * (uint64_t)size;
 		return pk_no_memory(p);
 	}
-	ofs_huge(new, want * size);
 	memcpy(array, &new, sizeof(new));
 	*cap = want;
 	return 0;

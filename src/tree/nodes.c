@@ -242,7 +242,8 @@ static int collide(struct build *b, uint32_t *order, struct optimfs_error *err)
 static int place(struct build *b, const uint32_t *order,
     struct optimfs_error *err)
 {
-	struct ofs_tree_node *node = calloc(b->n, sizeof(*node));
+	struct ofs_tree_node *node =
+	    ofs_huge(calloc(b->n, sizeof(*node)), b->n * sizeof(*node));
 	uint32_t *at = malloc((size_t)b->n * sizeof(*at));
 
 	if (node == NULL || at == NULL) {

@@ -85,7 +85,7 @@ static bool sort_pass(struct item *it, uint32_t n, const char *const *name,
 int ofs_tree_rank(const char *const *name, uint32_t n, uint32_t *rank,
     uint32_t *nranks, struct optimfs_error *err)
 {
-	struct item *it = malloc(n * sizeof(*it) + 1);
+	struct item *it = ofs_alloc_huge(n * sizeof(*it) + 1);
 	uint32_t r = 0;
 
 	if (it == NULL)

@@ -213,7 +213,7 @@ int ofs_dcp_index_items(struct ofs_dcp_index *index, struct optimfs_error *err)
 	uint32_t hash = 0, next = 0;
 
 	index->item =
-	    malloc(((size_t)index->nitems + 1) * sizeof(*index->item));
+	    ofs_alloc_huge(((size_t)index->nitems + 1) * sizeof(*index->item));
 	if (index->item == NULL ||
 	    !ofs_map_reserve(&index->by_index, index->nitems))
 		return ofs_no_memory(err);

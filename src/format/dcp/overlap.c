@@ -78,7 +78,7 @@ int ofs_dcp_check_overlap(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	size_t max = (size_t)(d->cat->nshards - d->first_shard) +
 	    (d->cat->nitems - d->first_item) + d->npending;
-	struct claim *claim = malloc((max + 1) * sizeof(*claim));
+	struct claim *claim = ofs_alloc_huge((max + 1) * sizeof(*claim));
 	uint64_t *end = calloc((size_t)d->cat->nobjects + 1, sizeof(*end));
 	size_t n = 0;
 	int ret = 0;
