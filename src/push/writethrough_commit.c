@@ -402,8 +402,11 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	    ofs_writethrough_coupled(c->o, err) == -1 ||
 	    ofs_writethrough_derive(c->o, err) == -1 ||
 	    ofs_writethrough_rounded(c->o, err) == -1 ||
-	    ofs_stage_held(c->o->stage, err) == -1 ||
-	    ofs_template_load(c->stage, &c->template, err) == -1 ||
+	    ofs_stage_held(c->o->stage, err) == -1)
+		return -1;
+	/* an attempt that failed may have left its mark */
+	ofs_writethrough_settle(c->o->stage, false);
+	if (ofs_template_load(c->stage, &c->template, err) == -1 ||
 	    ofs_writethrough_texts(c->o, put_element, c, err) == -1)
 		return -1;
 	values = ofs_writethrough_overrides(c->o, err);

@@ -743,6 +743,38 @@ static void before_and_after(void)
 	optimfs_close(fs);
 }
 
+static unsigned renames;
+
+static int fail_renames(const char *call)
+{
+	return strcmp(call, "rename") == 0 && ++renames > 1 ? EIO : 0;
+}
+
+/* The first rename marks the template as complete. The second gives it its
+ * name, and the third takes the mark back. */
+static void tries_again(void)
+{
+	struct optimfs_options o = { .rw = true,
+		.recover = OPTIMFS_RECOVER_YES };
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs;
+
+	restore();
+	fs = optimfs_open(in_top("new"), &o, &err);
+	if (fs == NULL)
+		bail_out("%s", err.text);
+	ofs_sys_fault = fail_renames;
+	is_int(optimfs_commit(fs, NULL, NULL, &err), -1,
+	    "a commit to a template fails when its renames fail");
+	ofs_sys_fault = NULL;
+	is_int((int)renames, 3,
+	    "the failed commit tried to take back its mark");
+	if (!is_int(optimfs_commit(fs, NULL, NULL, &err), 0,
+		"another commit of the same mount succeeds"))
+		diag("%s", err.text);
+	optimfs_close(fs);
+}
+
 int main(void)
 {
 	static char units[512];
@@ -765,6 +797,7 @@ int main(void)
 	faults("dcp@2", "0.001\n");
 	faults("dcp@1", "0.5\n");
 	before_and_after();
+	tries_again();
 	shell("rm -rf \"$PWD\"");
 	return done_testing();
 }
