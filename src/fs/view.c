@@ -395,7 +395,8 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 	if (ofs_indexes_same(snap, err) == -1)
 		return -1;
 	from.cat = catalog_now(snap, v, err);
-	if (from.cat == NULL)
+	if (from.cat == NULL ||
+	    ofs_render_only(from.cat, &v->layout, err) == -1)
 		return -1;
 	from.report = ofs_render_report_new(from.cat, err);
 	if (from.report == NULL)

@@ -108,6 +108,22 @@ static bool wanted(const struct ofs_catalog *cat, const struct ofs_entry *e,
 	return section == NULL || first_is(cat, e->tree, section);
 }
 
+int ofs_render_only(const struct ofs_catalog *cat, const struct ofs_layout *to,
+    struct optimfs_error *err)
+{
+	const char *section = to->only == OFS_ONLY_MODEL ? "model" : "optim";
+
+	if (to->only == OFS_ONLY_ALL)
+		return 0;
+	for (uint32_t i = 0; i < cat->nentries; i++)
+		if (wanted(cat, &cat->entries[i], to, NULL))
+			return 0;
+	return optimfs_fail(err, ENOENT,
+	    "OFS777 only=%s: this checkpoint has no %s/ (the option %s_key= "
+	    "names the key that is shown there)",
+	    section, section, section);
+}
+
 /* Is it a value that cannot be written anew (OFS445, OFS448)? */
 static bool is_opaque(const struct ofs_render *from, const struct ofs_entry *e)
 {

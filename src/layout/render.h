@@ -150,6 +150,10 @@ int ofs_render_report_copied(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err);
 int ofs_render_report_dropped(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err);
+/* Does the catalog have something of the part that the layout is limited to?
+ * ENOENT (OFS777). */
+int ofs_render_only(const struct ofs_catalog *cat, const struct ofs_layout *to,
+    struct optimfs_error *err);
 /* The entries of a layout, in the order of the catalog, whose tree path begins
  * with section ("optim", ...; NULL for all). *entries is malloc'ed and the
  * caller's. */

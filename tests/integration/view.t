@@ -140,6 +140,17 @@ ok "dcp@2,only=optim has the whole optimizer" diff -r "$scratch/want/optim" \
     "$scratch/got/optim"
 not_ok "dcp@2,only=optim has no model" test -e "$scratch/got/model"
 
+# only= of a part that the checkpoint does not have.
+for layout in dcp@2 torch safetensors,hf; do
+	status "reshard --to $layout,only=model fails if there is no model" 3 "$OPTIMFS" \
+	    reshard --to $layout,only=model "$TOP_SRCDIR/tests/data/extra/torch_save/adam.pt" \
+	    "$scratch/weights"
+	like "$layout,only=model: the message names the option that helps" \
+	    "$(cat "$scratch/err")" '*OFS777 only=model: *model_key=*'
+	not_ok "$layout,only=model makes no directory if there is no model" \
+	    test -e "$scratch/weights"
+done
+
 # PyTorch loads the torch view.
 "$OPTIMFS" cp -r "$ck" .optimfs/view/torch "$scratch/torch"
 "$OPTIMFS" cp -r "$ck" .optimfs/view/torch,crc "$scratch/torchcrc"
