@@ -137,6 +137,11 @@ class Tensor:
         else:
             at.raw = self.tobytes()
 
+    def _require(self) -> None:
+        """Raise the error of a damaged tensor, which may claim any size, before
+        memory is allocated for it."""
+        File(self.checkpoint._tree, self._node).close()
+
     def _read_at(self, at: int) -> None:
         """The same to an address. Tensors with dimensions only."""
         tree, node = self.checkpoint._tree, self._node
@@ -164,6 +169,7 @@ class Tensor:
         """The elements in C order, little-endian."""
         if not self._full:
             return self._scalar(_dtypes.raw_dtype(self.dtype)).tobytes()
+        self._require()
         b = bytearray(self.nbytes)
         self.read_into(b)
         return bytes(b)
@@ -194,6 +200,7 @@ class Tensor:
         import numpy as np
         if not self._full:
             return self._scalar(dtype)
+        self._require()
         a = np.empty(self.shape, dtype)
         if a.nbytes:
             self._read_at(a.ctypes.data)
@@ -224,6 +231,7 @@ class Tensor:
         if not self._full:
             t = torch.tensor(self._value(), dtype=kind)
         else:
+            self._require()
             t = torch.empty(self.shape, dtype=kind)
             if self.nbytes:
                 self._read_at(t.data_ptr())

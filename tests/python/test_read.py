@@ -7,8 +7,10 @@ import json
 import os
 import pickle
 import random
+import struct
 import sys
 import threading
+import zipfile
 
 import optimfs
 import pytest
@@ -282,6 +284,31 @@ def test_a_missing_shard_is_an_error_and_the_rest_reads(copy):
         with pytest.raises(optimfs.DamagedError):
             t[3:5].numpy()
         assert ck.notes("missing")
+
+
+def test_a_tensor_whose_shape_is_no_shape_is_damaged(tmp_path):
+    def text(s):
+        return b"X" + struct.pack("<I", len(s)) + s
+
+    def integer(n):
+        return b"\x8a\x09" + n.to_bytes(9, "little")
+
+    path = tmp_path / "huge.pt"
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr("huge/data.pkl", b"".join((
+            b"\x80\x02}", text(b"w"), b"ctorch._utils\n_rebuild_tensor_v2\n((",
+            text(b"storage"), b"ctorch\nFloatStorage\n", text(b"0"),
+            text(b"cpu"), integer(2), b"tQ", integer(0), b"(",
+            integer(2**40), integer(2**30), b"t(", integer(1), integer(1),
+            b"t\x89ccollections\nOrderedDict\n)RtRs.")))
+        z.writestr("huge/data/0", bytes(8))
+        z.writestr("huge/version", "3\n")
+    with optimfs.open(path) as ck:
+        t = ck["model/w"]
+        assert t.shape == (2**40, 2**30)
+        for read in (t.numpy, t.tobytes):
+            with pytest.raises(optimfs.DamagedError):
+                read()
 
 
 def test_a_closed_checkpoint_says_so(data):
