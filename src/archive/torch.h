@@ -74,6 +74,13 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
     const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
     struct ofs_zip *zip, struct optimfs_error *err);
 
+/* Note the elements of tensors without dimensions inside a value, so that its
+ * text has them: at most OFS_TORCH_ELEMENTS. Those that cannot be read are left
+ * out. zip and read are those of doc's archive. */
+#define OFS_TORCH_ELEMENTS 256
+int ofs_torch_note_elements(struct ofs_pickle *doc, const struct ofs_zip *zip,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err);
+
 /* What do the first n bytes of a torch.save file look like? 0 none, 1 zip, 2
  * legacy stream, 3 tar (refused), 4 a bare pickle. */
 int ofs_torch_magic(const uint8_t *p, size_t n);

@@ -151,6 +151,46 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
 	return doc;
 }
 
+/* Read the element of t, a tensor without dimensions. */
+static bool read_element(const struct ofs_torch_tensor *t,
+    const struct ofs_zip *zip, ofs_zip_read_fn *read, void *ctx,
+    uint8_t element[OFS_PK_ELEMENT])
+{
+	uint64_t size = ofs_dtype_size(t->dtype), off;
+	const struct ofs_zip_record *r;
+	char name[5 + 256] = "data/";
+
+	if (t->fix != 0 || t->quantized || size > OFS_PK_ELEMENT ||
+	    t->key.len > sizeof(name) - 5 ||
+	    (zip->big_endian && ofs_dtype_swap(t->dtype) > 1))
+		return false;
+	memcpy(name + 5, t->key.p, t->key.len);
+	r = ofs_zip_find(zip, name, 5 + t->key.len);
+	return r != NULL && ofs_torch_check(t, r->size, NULL) == 0 &&
+	    ofs_zip_data(zip, r, read, ctx, &off, NULL) == 0 &&
+	    read(ctx, off + t->offset * size, size, element, NULL) == 0;
+}
+
+int ofs_torch_note_elements(struct ofs_pickle *doc, const struct ofs_zip *zip,
+    ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err)
+{
+	uint32_t nodes = ofs_pickle_nodes(doc), n = 0;
+
+	for (uint32_t i = 0; i < nodes && n < OFS_TORCH_ELEMENTS; i++) {
+		uint8_t element[OFS_PK_ELEMENT] = { 0 };
+		struct ofs_torch_tensor t;
+
+		if (ofs_pk_kind(doc, i) != OFS_PK_OBJECT ||
+		    ofs_torch_tensor(doc, i, &t, NULL) != 1 || t.ndim > 0)
+			continue;
+		n++;
+		if (read_element(&t, zip, read, ctx, element) &&
+		    ofs_pickle_note_element(doc, i, element, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 /* A pickle of protocol 4 or later may have a FRAME before its first opcode. */
 static bool is_legacy(const uint8_t *p, size_t n)
 {

@@ -224,6 +224,7 @@ void ofs_pickle_free(struct ofs_pickle *doc)
 	free(doc->global);
 	free(doc->ginfo);
 	free(doc->gtable);
+	free(doc->element);
 	ofs_arena_fini(&doc->arena);
 	if (doc->own)
 		free((void *)(uintptr_t)doc->bytes);

@@ -117,6 +117,14 @@ bool ofs_pk_is_newobj(const struct ofs_pickle *doc, uint32_t node);
 uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,
     const char *name);
 
+/* The element of a tensor without dimensions, which only its storage has: noted
+ * by whoever can read it, in the order of nodes, before doc is shared. _element
+ * gives NULL if it was not. */
+#define OFS_PK_ELEMENT 16
+int ofs_pickle_note_element(struct ofs_pickle *doc, uint32_t node,
+    const uint8_t element[OFS_PK_ELEMENT], struct optimfs_error *err);
+const uint8_t *ofs_pk_element(const struct ofs_pickle *doc, uint32_t node);
+
 /* Is node an OBJECT that getattr made from a global? Gives the module, and the
  * name with the attribute: "Kind.MEMBER". */
 bool ofs_pk_attribute(const struct ofs_pickle *doc, uint32_t node,

@@ -94,7 +94,13 @@ struct ofs_pickle {
 	size_t cap_nodes, cap_items, cap_globals, cap_ginfo;
 	struct ofs_arena arena;
 
-	uint64_t charged, limit; /* bytes of all arrays */
+	struct pk_element {
+		uint32_t node;
+		uint8_t bytes[OFS_PK_ELEMENT];
+	} * element;
+	size_t nelements, cap_elements;
+
+	uint64_t charged, limit; /* bytes of all arrays, but elements */
 };
 
 /* The state of the parser; the result is in doc. */

@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "pickle/pickle_impl.h"
 
@@ -305,6 +307,36 @@ uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,
 	if (value != OFS_NONE)
 		return value;
 	return ofs_pk_get(doc, ofs_pk_item(doc, state, 0), name);
+}
+
+int ofs_pickle_note_element(struct ofs_pickle *doc, uint32_t node,
+    const uint8_t element[OFS_PK_ELEMENT], struct optimfs_error *err)
+{
+	struct pk_element *e;
+
+	if (ofs_grow(doc->element, doc->nelements, doc->cap_elements, err) ==
+	    -1)
+		return -1;
+	e = &doc->element[doc->nelements++];
+	e->node = node;
+	memcpy(e->bytes, element, sizeof(e->bytes));
+	return 0;
+}
+
+static int by_node(const void *key, const void *item)
+{
+	uint32_t node = *(const uint32_t *)key;
+	const struct pk_element *e = item;
+
+	return (node > e->node) - (node < e->node);
+}
+
+const uint8_t *ofs_pk_element(const struct ofs_pickle *doc, uint32_t node)
+{
+	const struct pk_element *e = ofs_search(&node, doc->element,
+	    doc->nelements, sizeof(*e), by_node);
+
+	return e == NULL ? NULL : e->bytes;
 }
 
 bool ofs_pk_attribute(const struct ofs_pickle *doc, uint32_t node,

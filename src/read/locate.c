@@ -406,13 +406,23 @@ static struct ofs_pickle *read_pickle(struct source *s,
 static struct ofs_pickle *read_archive(struct source *s,
     const struct ofs_pickle_limits *limits, struct optimfs_error *err)
 {
+	struct ofs_pickle *doc;
+	struct ofs_zip zip;
 	uint64_t size;
 
 	if (ofs_transport_length(s->transport, &s->at, &size, err) == -1) {
 		s->failed = true;
 		return NULL;
 	}
-	return ofs_torch_open(size, limits, read_source, s, NULL, err);
+	doc = ofs_torch_open(size, limits, read_source, s, &zip, err);
+	if (doc == NULL)
+		return NULL;
+	if (ofs_torch_note_elements(doc, &zip, read_source, s, err) == -1) {
+		ofs_pickle_free(doc);
+		doc = NULL;
+	}
+	ofs_zip_fini(&zip);
+	return doc;
 }
 
 struct ofs_pickle *ofs_locate_item(struct ofs_reader *r,

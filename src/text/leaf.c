@@ -326,22 +326,31 @@ static enum ofs_leaf known_name(const struct ofs_pickle *doc, uint32_t node,
 	return OFS_LEAF_TEXT;
 }
 
-static bool tensor(const struct ofs_pickle *doc, uint32_t node,
+static enum ofs_leaf tensor(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out)
 {
+	const uint8_t *element = ofs_pk_element(doc, node);
 	struct ofs_torch_tensor t;
+	char text[80];
 
 	if (ofs_torch_tensor(doc, node, &t, NULL) != 1)
-		return false;
+		return OFS_LEAF_NONE;
+	if (element != NULL) {
+		ofs_dtype_print(t.dtype, element, text);
+		if (out != NULL)
+			ofs_buf_puts(out, text);
+		return ofs_dtype_is_complex(t.dtype) ? OFS_LEAF_QUOTED
+						     : OFS_LEAF_NUMBER;
+	}
 	if (out == NULL)
-		return true;
+		return OFS_LEAF_TENSOR;
 	ofs_buf_printf(out, "{\"__tensor__\": {\"dtype\": \"%s\", \"shape\": [",
 	    ofs_dtype_name((enum ofs_dtype)t.dtype));
 	for (int i = 0; i < t.ndim; i++)
 		ofs_buf_printf(out, "%s%" PRIu64, i > 0 ? ", " : "",
 		    t.shape[i]);
 	ofs_buf_puts(out, "]}}");
-	return true;
+	return OFS_LEAF_TENSOR;
 }
 
 static void opaque(const struct ofs_pickle *doc, uint32_t node,
@@ -376,8 +385,10 @@ enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
 		return OFS_LEAF_NONE;
 	if (leaf != OFS_LEAF_NONE)
 		return leaf;
-	if (kind == OFS_PK_OBJECT && tensor(doc, node, out))
-		return OFS_LEAF_TENSOR;
+	if (kind == OFS_PK_OBJECT)
+		leaf = tensor(doc, node, out);
+	if (leaf != OFS_LEAF_NONE)
+		return leaf;
 	if (kind == OFS_PK_OBJECT && array(doc, node, out))
 		return OFS_LEAF_OPAQUE;
 	if (out != NULL)

@@ -11,11 +11,12 @@
 
 enum ofs_leaf {
 	OFS_LEAF_NONE,   /* node is not such a value */
-	OFS_LEAF_NUMBER, /* a NumPy scalar: a number or bool in JSON */
+	OFS_LEAF_NUMBER, /* a NumPy scalar or a tensor without dimensions: a
+			  * number or bool in JSON */
 	OFS_LEAF_QUOTED, /* a complex number: a scalar, quoted in JSON */
 	OFS_LEAF_TEXT,   /* a dtype, layout, device or path */
 	OFS_LEAF_OPAQUE, /* a call or a name: JSON that names it, or a small array of NumPy, as lists */
-	OFS_LEAF_TENSOR, /* a tensor: JSON with its dtype and shape */
+	OFS_LEAF_TENSOR, /* another tensor: JSON with its dtype and shape */
 };
 
 /* The kind of a GLOBAL, OBJECT or PERSID; its text is appended to out unless

@@ -109,6 +109,8 @@ if command -v python3 >/dev/null; then
 	status "info of a checkpoint with opaque values succeeds" 0 "$OPTIMFS" info own
 	like "info says which values are copied as pickled" "$(cat "$scratch/out")" \
 	    '*dcp@N copies as pickled: optim/* and 1 more*not *OFS445*'
+	is "a tensor without dimensions inside a value is a number" \
+	    "$("$OPTIMFS" cat own optim/param_groups/0/lr)" "[0.9, 0.5]"
 	holds() { # holds DIRECTORY: are both pickled items in it, unchanged?
 		python3 -c '
 import glob, sys
@@ -219,7 +221,7 @@ for i in "01":
 	done
 	rm -rf new .new.optimfs
 else
-	skip 125 "no python3"
+	skip 126 "no python3"
 fi
 
 # diff.

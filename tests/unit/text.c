@@ -10,6 +10,7 @@
 
 #include "tap.h"
 #include "text/leaf.h"
+#include "text/parse.h"
 
 /* The body of a pickle of protocol 4, without PROTO and STOP, and its
  * length. */
@@ -231,6 +232,42 @@ static void tensor(void)
 	ofs_pickle_free(doc);
 }
 
+/* The file of a value has the element of a tensor without dimensions, if
+ * somebody could read it. */
+static void element(void)
+{
+	static const uint8_t half[OFS_PK_ELEMENT] = { 0x00, 0x38 };
+	struct ofs_pickle *doc = parse(
+	    P("]G\x3f\xf0\0\0\0\0\0\0a"
+	      "\x8c\x0ctorch._utils\x8c\x12_rebuild_tensor_v2\x93((\x8c\x07"
+	      "storage\x8c\x05torch\x8c\x0b"
+	      "HalfStorage\x93\x8c\x01"
+	      "0\x8c\x03"
+	      "cpuK\x01tQK\0))\x89\x8c\x0b"
+	      "collections\x8c\x0bOrderedDict\x93)RtRa"));
+	uint32_t root = ofs_pickle_root(doc);
+	struct ofs_value_form form = { .doc = doc, .node = root };
+	struct ofs_buf out = { 0 };
+	struct optimfs_error err;
+
+	if (ofs_pickle_note_element(doc, ofs_pk_item(doc, root, 1), half,
+		&err) == -1)
+		bail_out("%s", err.text);
+	ofs_text_value(doc, root, false, &out, NULL);
+	ofs_buf_putc(&out, 0);
+	is_str((char *)out.data, "[1.0, 0.5]\n",
+	    "a tensor without dimensions inside a list is a number");
+	ok(ofs_value_edit(&form, "[2.0, 0.5]\n", 11, &err) == NULL,
+	    "a list with a tensor cannot be changed");
+	is_int(err.code, EOPNOTSUPP, "changing a list with a tensor: errno");
+	ok(ofs_value_edit(&form, "[1.0, 0.25]\n", 12, &err) == NULL,
+	    "a tensor inside a list cannot be changed");
+	is_error(err, EOPNOTSUPP, "OFS820",
+	    "changing a tensor inside a list: error text");
+	ofs_buf_fini(&out);
+	ofs_pickle_free(doc);
+}
+
 static void lines(void)
 {
 	static const struct {
@@ -354,6 +391,7 @@ int main(void)
 	table();
 	numpy();
 	tensor();
+	element();
 	lines();
 	bomb();
 	heavy();
