@@ -62,13 +62,11 @@ struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
     struct fuse_file_info *fi, struct optimfs_error *err)
 {
 	struct ofs_session *s = ofs_op_session(req);
-	struct ofs_handle *h = calloc(1, sizeof(*h));
+	struct ofs_handle *h = ofs_alloc(1, sizeof(*h), err);
 	struct optimfs_attr attr;
 
-	if (h == NULL) {
-		ofs_no_memory(err);
+	if (h == NULL)
 		return NULL;
-	}
 	if (optimfs_file_open_write(s->fs, node, truncate, &h->file, err) ==
 	    -1) {
 		free(h);

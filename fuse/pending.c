@@ -116,14 +116,12 @@ static void *watch(void *arg)
 struct ofs_watch *ofs_watch_new(const struct ofs_watch_config *config,
     struct optimfs_error *err)
 {
-	struct ofs_watch *w = calloc(1, sizeof(*w));
+	struct ofs_watch *w = ofs_alloc(1, sizeof(*w), err);
 	pthread_condattr_t attr;
 	int code;
 
-	if (w == NULL) {
-		ofs_no_memory(err);
+	if (w == NULL)
 		return NULL;
-	}
 	w->config = *config;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&attr);

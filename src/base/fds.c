@@ -57,12 +57,10 @@ struct ofs_fds *ofs_fds_new(uint32_t n, size_t limit, ofs_fds_open_fn *open,
     void *ctx, struct optimfs_error *err)
 {
 	struct ofs_fds *fds =
-	    calloc(1, sizeof(*fds) + n * sizeof(fds->file[0]));
+	    ofs_alloc(1, sizeof(*fds) + n * sizeof(fds->file[0]), err);
 
-	if (fds == NULL) {
-		ofs_no_memory(err);
+	if (fds == NULL)
 		return NULL;
-	}
 	fds->open = open;
 	fds->ctx = ctx;
 	fds->limit = limit == 0 ? 1 : limit;

@@ -1,4 +1,4 @@
-/* memory.c - growing arrays, and the out-of-memory error */
+/* memory.c - memory, growing arrays, and the out-of-memory error */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -15,6 +15,15 @@
 int ofs_no_memory(struct optimfs_error *err)
 {
 	return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+}
+
+void *ofs_alloc(size_t n, size_t size, struct optimfs_error *err)
+{
+	void *p = calloc(n, size);
+
+	if (p == NULL)
+		ofs_no_memory(err);
+	return p;
 }
 
 void *ofs_huge(void *p, size_t n)

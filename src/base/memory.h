@@ -1,4 +1,4 @@
-/* memory.h - growing arrays, and the out-of-memory error */
+/* memory.h - memory, growing arrays, and the out-of-memory error */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_MEMORY_H
 #define OFS_BASE_MEMORY_H
@@ -10,6 +10,8 @@
 
 /* Fail with ENOMEM (OFS443); -1. */
 int ofs_no_memory(struct optimfs_error *err);
+/* As calloc(3); NULL with that error. */
+void *ofs_alloc(size_t n, size_t size, struct optimfs_error *err);
 
 /* Make room for one more item in array v, which has n items and room for cap.
  * Assigns to v and cap; cap is a size_t or a uint32_t. Capacity grows by at

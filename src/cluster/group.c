@@ -193,12 +193,10 @@ static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
     unsigned timeout, const struct ofs_group_service *const *services,
     struct optimfs_error *err)
 {
-	struct optimfs_group *w = calloc(1, sizeof(*w));
+	struct optimfs_group *w = ofs_alloc(1, sizeof(*w), err);
 
-	if (w == NULL) {
-		ofs_no_memory(err);
+	if (w == NULL)
 		return NULL;
-	}
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
 	w->calls = ofs_calls_new();

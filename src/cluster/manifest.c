@@ -380,12 +380,10 @@ void ofs_manifest_let(struct ofs_manifest *s)
 static struct ofs_manifest *manifest_new(struct optimfs_group *w,
     const char *path, struct optimfs_error *err)
 {
-	struct ofs_manifest *s = calloc(1, sizeof(*s));
+	struct ofs_manifest *s = ofs_alloc(1, sizeof(*s), err);
 
-	if (s == NULL) {
-		ofs_no_memory(err);
+	if (s == NULL)
 		return NULL;
-	}
 	s->elsewhere.ops = &elsewhere_ops;
 	s->group = w;
 	s->offered = s;

@@ -120,11 +120,9 @@ struct ofs_segment *ofs_wire_take_segments(struct ofs_cursor *c, uint32_t n,
 		ofs_wire_malformed(err);
 		return NULL;
 	}
-	seg = calloc((size_t)n + 1, sizeof(*seg));
-	if (seg == NULL) {
-		ofs_no_memory(err);
+	seg = ofs_alloc((size_t)n + 1, sizeof(*seg), err);
+	if (seg == NULL)
 		return NULL;
-	}
 	for (uint32_t i = 0; i < n && fits; i++) {
 		take_segment(c, &seg[i]);
 		seg[i].dst = done;

@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 #include "fs/commit.h"
+#include "fs/enter.h"
 #include "fs/view.h"
-#include "fs/write_impl.h"
 #include "rewrite/merge.h"
 
 /* The rooms below do the work of a staged mount: rewrite/ commits, and merges what
@@ -45,12 +45,10 @@ static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
 		.staged = edition_staged,
 		.free = edition_free,
 	};
-	struct staged_edition *e = calloc(1, sizeof(*e));
+	struct staged_edition *e = ofs_alloc(1, sizeof(*e), err);
 
-	if (e == NULL) {
-		ofs_no_memory(err);
+	if (e == NULL)
 		return NULL;
-	}
 	if (ofs_hold_writers(snap->fs, false, err) == 0) {
 		e->merged = ofs_merge(&snap->reader, snap->overlay, err);
 		ofs_let_writers(snap->fs);

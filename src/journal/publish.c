@@ -47,12 +47,10 @@ void ofs_publish_plan_fini(struct ofs_publish_plan *plan)
 struct ofs_publish *ofs_publish_with(const struct ofs_publisher_ops *ops,
     void *ctx, int stage, struct optimfs_error *err)
 {
-	struct ofs_publish *p = calloc(1, sizeof(*p));
+	struct ofs_publish *p = ofs_alloc(1, sizeof(*p), err);
 
-	if (p == NULL) {
-		ofs_no_memory(err);
+	if (p == NULL)
 		return NULL;
-	}
 	p->ops = ops;
 	p->ctx = ctx;
 	p->dir = p->parent = -1;

@@ -331,13 +331,11 @@ static int open_scratch(struct ofs_stage *st, const struct ofs_stage_config *c,
 struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
     struct optimfs_error *err)
 {
-	struct ofs_stage *st = calloc(1, sizeof(*st));
+	struct ofs_stage *st = ofs_alloc(1, sizeof(*st), err);
 	int ret;
 
-	if (st == NULL) {
-		ofs_no_memory(err);
+	if (st == NULL)
 		return NULL;
-	}
 	pthread_mutex_init(&st->mutex, NULL);
 	st->beside = st->dir = st->data = st->journal.fd = st->lock.fd = -1;
 	st->scratch = config->scratch;

@@ -17,12 +17,10 @@
 static struct ofs_overlay_file *file_new(uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_overlay_file *f = calloc(1, sizeof(*f));
+	struct ofs_overlay_file *f = ofs_alloc(1, sizeof(*f), err);
 
-	if (f == NULL) {
-		ofs_no_memory(err);
+	if (f == NULL)
 		return NULL;
-	}
 	pthread_rwlock_init(&f->lock, NULL);
 	f->index = index;
 	f->entry = OFS_NONE;

@@ -68,11 +68,9 @@ struct ofs_overlay_node *ofs_overlay_touch(struct ofs_overlay *o,
 
 	if (v != NULL)
 		return v;
-	v = calloc(1, sizeof(*v));
-	if (v == NULL) {
-		ofs_no_memory(err);
+	v = ofs_alloc(1, sizeof(*v), err);
+	if (v == NULL)
 		return NULL;
-	}
 	v->index = index;
 	v->parent = OFS_NONE;
 	v->dir = o->tree->node[index].entry == OFS_NONE;
@@ -388,11 +386,9 @@ static struct ofs_overlay_node *new_node(struct ofs_overlay *o,
 	}
 	if (ofs_grow(o->made, o->nmade, o->cap, err) == -1)
 		return NULL;
-	v = calloc(1, sizeof(*v));
-	if (v == NULL) {
-		ofs_no_memory(err);
+	v = ofs_alloc(1, sizeof(*v), err);
+	if (v == NULL)
 		return NULL;
-	}
 	v->mtime_ns = ofs_now_ns();
 	v->index = o->first + o->nmade;
 	v->parent = OFS_NONE;

@@ -37,12 +37,10 @@ struct ofs_written_sums *ofs_written_sums_new(uint32_t n,
     struct optimfs_error *err)
 {
 	struct ofs_written_sums *s =
-	    calloc(1, sizeof(*s) + n * sizeof(s->file[0]));
+	    ofs_alloc(1, sizeof(*s) + n * sizeof(s->file[0]), err);
 
-	if (s == NULL) {
-		ofs_no_memory(err);
+	if (s == NULL)
 		return NULL;
-	}
 	pthread_mutex_init(&s->lock, NULL);
 	s->n = n;
 	return s;

@@ -317,12 +317,10 @@ static struct ofs_place *new_place(const struct ofs_tensor *t,
     const struct ofs_extent *at, struct optimfs_error *err)
 {
 	struct ofs_place *p =
-	    calloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]));
+	    ofs_alloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]), err);
 
-	if (p == NULL) {
-		ofs_no_memory(err);
+	if (p == NULL)
 		return NULL;
-	}
 	p->object = at->object;
 	p->codec = at->codec;
 	if (at->codec != OFS_PLAIN) {

@@ -230,11 +230,9 @@ static struct ofs_file *begin_open(struct ofs_open_files *files,
 		pthread_cond_wait(&files->changed, &files->lock);
 		return NULL;
 	}
-	file = calloc(1, sizeof(*file));
-	if (file == NULL) {
-		ofs_no_memory(err);
+	file = ofs_alloc(1, sizeof(*file), err);
+	if (file == NULL)
 		return NULL;
-	}
 	file->object = object;
 	file->refs = 1;
 	file->opening = true;

@@ -401,12 +401,10 @@ static const struct ofs_transport_ops local_ops = {
 struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
     uint64_t cache, struct optimfs_error *err)
 {
-	struct local *l = calloc(1, sizeof(*l));
+	struct local *l = ofs_alloc(1, sizeof(*l), err);
 
-	if (l == NULL) {
-		ofs_no_memory(err);
+	if (l == NULL)
 		return NULL;
-	}
 	l->t.ops = &local_ops;
 	l->cat = cat;
 	l->cache = cache;

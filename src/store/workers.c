@@ -32,13 +32,11 @@ struct ofs_workers {
 struct ofs_workers *ofs_workers_new(ofs_workers_fn *run, void *ctx,
     struct optimfs_error *err)
 {
-	struct ofs_workers *w = calloc(1, sizeof(*w));
+	struct ofs_workers *w = ofs_alloc(1, sizeof(*w), err);
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (w == NULL) {
-		ofs_no_memory(err);
+	if (w == NULL)
 		return NULL;
-	}
 	w->run = run;
 	w->ctx = ctx;
 	w->most = n < 1                  ? 1

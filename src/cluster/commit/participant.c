@@ -44,12 +44,10 @@ static int malformed(struct optimfs_error *err)
 
 static struct ofs_participant *participant_new(struct optimfs_error *err)
 {
-	struct ofs_participant *k = calloc(1, sizeof(*k));
+	struct ofs_participant *k = ofs_alloc(1, sizeof(*k), err);
 
-	if (k == NULL) {
-		ofs_no_memory(err);
+	if (k == NULL)
 		return NULL;
-	}
 	k->beside.dir = k->stage = -1;
 	pthread_rwlock_init(&k->lock, NULL);
 	return k;
