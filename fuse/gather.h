@@ -4,7 +4,6 @@
 #define OFS_FUSE_GATHER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "optimfs/optimfs.h"

@@ -4,7 +4,6 @@
 #define OFS_FUSE_MOUNTINFO_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "optimfs/error.h"
 

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/io.h"
 #include "base/memory.h"
 
 #define CONTROL "/.optimfs/control"

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/memory.h"
 #include "cluster/allgather.h"
 #include "cluster/wire.h"
 #include "fs/enter.h"

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/copy.h"
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "fs/fs.h"

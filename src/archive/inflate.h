@@ -4,7 +4,6 @@
 #define OFS_ARCHIVE_INFLATE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <zlib.h>
 

@@ -3,7 +3,6 @@
 #ifndef OFS_ARCHIVE_ZIP_WRITE_H
 #define OFS_ARCHIVE_ZIP_WRITE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"

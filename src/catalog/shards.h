@@ -3,7 +3,6 @@
 #ifndef OFS_CATALOG_SHARDS_H
 #define OFS_CATALOG_SHARDS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"

@@ -3,9 +3,7 @@
 #ifndef OFS_TOOLS_H
 #define OFS_TOOLS_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "optimfs/error.h"
 

@@ -3,7 +3,6 @@
 #ifndef OFS_CLUSTER_MAIL_H
 #define OFS_CLUSTER_MAIL_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"

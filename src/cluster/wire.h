@@ -3,7 +3,6 @@
 #ifndef OFS_CLUSTER_WIRE_H
 #define OFS_CLUSTER_WIRE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "optimfs/optimfs.h"
-
 /* A format is registered by its line here: ofs_format_NAME, which its own
  * directory defines. Of equal bids the first one's wins. */
 #define FORMATS(X) \

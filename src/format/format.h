@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"

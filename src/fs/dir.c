@@ -8,7 +8,6 @@
 #include "detect/view_name.h"
 #include "fs/edited.h"
 #include "fs/view.h"
-#include "layout/render.h"
 
 /* The state of one listing. */
 struct listing {

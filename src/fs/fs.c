@@ -10,10 +10,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/memory.h"
 #include "cluster/commit/coordinator.h"
-#include "cluster/manifest.h"
 #include "cluster/source.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/checked.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/memory.h"

@@ -3,7 +3,6 @@
 #ifndef OFS_LAYOUT_FLAT_H
 #define OFS_LAYOUT_FLAT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"

@@ -10,7 +10,6 @@
 
 #include "base/memory.h"
 #include "pickle/pickle.h"
-#include "pickle/write.h"
 #include "text/id_names.h"
 
 static bool same_name(const void *ctx, uint32_t index, const void *key,

@@ -3,7 +3,6 @@
 #ifndef OFS_PUSH_WRITETHROUGH_H
 #define OFS_PUSH_WRITETHROUGH_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

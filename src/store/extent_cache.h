@@ -3,7 +3,6 @@
 #ifndef OFS_STORE_EXTENT_CACHE_H
 #define OFS_STORE_EXTENT_CACHE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -13,7 +13,6 @@
 #include "cluster/call.h"
 #include "cluster/commit/coordinator_impl.h"
 #include "journal/decision.h"
-#include "journal/stage.h"
 
 void ofs_coordinator_request(const struct ofs_coordinator *s,
     enum ofs_participant_op op, struct ofs_buf *b)

@@ -4,7 +4,6 @@
 #define OFS_CLUSTER_COMMIT_COORDINATOR_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"

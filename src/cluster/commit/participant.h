@@ -3,8 +3,6 @@
 #ifndef OFS_CLUSTER_COMMIT_PARTICIPANT_H
 #define OFS_CLUSTER_COMMIT_PARTICIPANT_H
 
-#include <stdint.h>
-
 #include "optimfs/error.h"
 
 #include "cluster/group.h"

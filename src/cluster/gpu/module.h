@@ -3,8 +3,6 @@
 #ifndef OFS_CLUSTER_GPU_MODULE_H
 #define OFS_CLUSTER_GPU_MODULE_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"

@@ -3,7 +3,6 @@
 #ifndef OFS_FORMAT_FSDP_H
 #define OFS_FORMAT_FSDP_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/str.h"
 #include "format/megatron/megatron.h"
 

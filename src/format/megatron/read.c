@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "base/str.h"
-#include "format/format.h"
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
 

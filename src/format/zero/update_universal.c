@@ -14,7 +14,6 @@
 #include "format/torch/update.h"
 #include "format/zero/layout.h"
 #include "format/zero/update.h"
-#include "overlay/overlay.h"
 #include "read/locate.h"
 
 /* An added state is a copy of the file of another state of the same parameter,
