@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipe for Spack: copy it to packages/optimfs/package.py of a repository
-and name the archive of "make dist" by its url, or use
-"spack dev-build optimfs@0.1.0" in the sources."""
+"""Recipe for Spack: copy it to packages/optimfs/package.py of a repository and
+use "spack dev-build optimfs@0.1.0" in the sources. To build from the archive
+of "make dist", add its place: url = "file:///..."."""
 from spack.package import *
 
 
 class Optimfs(AutotoolsPackage, CudaPackage):
     """Mount a sharded training checkpoint and read it as files."""
-
-    homepage = "https://example.org/optimfs"
-    url = "https://example.org/optimfs/optimfs-0.1.0.tar.xz"
 
     license("Apache-2.0")
 
