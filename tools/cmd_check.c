@@ -44,10 +44,7 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 		free(r->means);
 		r->means = strdup(s->means);
 	}
-	ofs_buf_putc(&b, '\0');
-	if (!b.bad)
-		ofs_tool_print((char *)b.data, 8);
-	ofs_buf_fini(&b);
+	ofs_tool_print_buf(&b, 8);
 }
 
 static void parameter(void *ctx, const struct optimfs_parameter *p)

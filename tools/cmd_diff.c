@@ -51,12 +51,9 @@ struct diff {
 	int status; /* of the worst file that cannot be read */
 };
 
-static void print_path(const char *path)
+static void put_path(struct ofs_buf *b, const char *path)
 {
-	struct ofs_buf shown = { 0 };
-
-	ofs_buf_plain(&shown, path, strlen(path));
-	ofs_print_buf(&shown);
+	ofs_buf_plain(b, path, strlen(path));
 }
 
 /* Elements that are NaN or infinite on one side only. */
@@ -124,57 +121,62 @@ static void print_json(struct diff *d, const struct row *r)
 	ofs_print_buf(&b);
 }
 
-static void print_place(struct optimfs *fs, const char *side,
-    const struct row *r)
+static void put_side(struct optimfs *fs, const char *side, const struct row *r,
+    struct ofs_buf *b)
 {
 	struct optimfs_location at;
 
 	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1)
 		return;
-	printf("%s", side);
-	print_path(at.file);
+	ofs_buf_puts(b, side);
+	put_path(b, at.file);
 	if (at.rank >= 0)
-		printf(" rank %d", at.rank);
+		ofs_buf_printf(b, " rank %d", at.rank);
 	free(at.file);
 }
 
-static void print_lost(uint64_t n, const char *what, const char *where)
+static void put_lost(struct ofs_buf *b, uint64_t n, const char *what,
+    const char *where)
 {
 	if (n == 0)
 		return;
-	printf("; %" PRIu64 " %s %s in ", n, n == 1 ? "is" : "are", what);
-	print_path(where);
-	printf(" only");
+	ofs_buf_printf(b, "; %" PRIu64 " %s %s in ", n, n == 1 ? "is" : "are",
+	    what);
+	put_path(b, where);
+	ofs_buf_puts(b, " only");
 }
 
 /* Larger distances in steps are not printed. */
 #define MANY_ULPS 1000
 
-static void print_measure(struct diff *d, const struct row *r)
+static void put_text(struct diff *d, const struct row *r, struct ofs_buf *b)
 {
 	const struct optimfs_comparison *m = &r->m;
 
-	print_lost(m->nan_a, "NaN", d->c->checkpoint);
-	print_lost(m->nan_b, "NaN", d->b_name);
-	print_lost(m->inf_a, "infinite", d->c->checkpoint);
-	print_lost(m->inf_b, "infinite", d->b_name);
+	put_lost(b, m->nan_a, "NaN", d->c->checkpoint);
+	put_lost(b, m->nan_b, "NaN", d->b_name);
+	put_lost(b, m->inf_a, "infinite", d->c->checkpoint);
+	put_lost(b, m->inf_b, "infinite", d->b_name);
 	if (m->finite > 0) {
-		printf("; by up to %.3g at element %" PRIu64 " (relative %.3g",
+		ofs_buf_printf(b,
+		    "; by up to %.3g at element %" PRIu64 " (relative %.3g",
 		    m->max_abs, m->at, m->max_rel);
 		if (m->ulps < MANY_ULPS)
-			printf(", %" PRIu64 " ulps", m->ulps);
-		putchar(')');
+			ofs_buf_printf(b, ", %" PRIu64 " ulps", m->ulps);
+		ofs_buf_putc(b, ')');
 		if (isfinite(m->rms))
-			printf("; relative rms %.3g", m->rms);
+			ofs_buf_printf(b, "; relative rms %.3g", m->rms);
 		if (!isnan(m->cosine))
-			printf(", cosine %.9g", m->cosine);
+			ofs_buf_printf(b, ", cosine %.9g", m->cosine);
 	}
-	print_place(d->a, "; a: ", r);
-	print_place(d->b, ", b: ", r);
+	put_side(d->a, "; a: ", r, b);
+	put_side(d->b, ", b: ", r, b);
 }
 
 static void print_row(struct diff *d, const struct row *r)
 {
+	struct ofs_buf b = { 0 };
+
 	ofs_progress_break(&d->c->progress);
 	if ((d->c->flags & OFS_JSON) != 0) {
 		print_json(d, r);
@@ -184,12 +186,13 @@ static void print_row(struct diff *d, const struct row *r)
 		ofs_tool_say("%s", r->text);
 		return;
 	}
-	print_path(r->path);
-	printf(": ");
-	print_path(r->text);
+	put_path(&b, r->path);
+	ofs_buf_puts(&b, ": ");
+	put_path(&b, r->text);
 	if (r->measured)
-		print_measure(d, r);
-	putchar('\n');
+		put_text(d, r, &b);
+	ofs_buf_putc(&b, '\n');
+	ofs_tool_print_buf(&b, 4);
 }
 
 static void row_fini(struct row *r)

@@ -22,6 +22,7 @@ static const struct entry {
 } entries[] = {
 #include "tools/errors.inc"
 };
+#define TEXT     8 /* columns of "OFSnnn  " */
 #define NENTRIES (sizeof(entries) / sizeof(entries[0]))
 
 /* Parses "OFS603", "ofs603" or "603"; -1: not a code. */
@@ -58,22 +59,13 @@ static void print_json(const struct entry *e)
 	ofs_json_print(&w);
 }
 
-/* Prints b on the terminal, with the text of an entry below itself. */
-static void print_buf(struct ofs_buf *b)
-{
-	ofs_buf_putc(b, '\0');
-	if (!b->bad)
-		ofs_tool_print((char *)b->data, strlen("OFSnnn  "));
-	ofs_buf_fini(b);
-}
-
 static void print(const struct entry *e)
 {
 	struct ofs_buf b = { 0 };
 
 	ofs_buf_printf(&b, "OFS%03d %s\n  means: %s\n  to do: %s\n", e->number,
 	    e->errnos, e->meaning, e->advice);
-	print_buf(&b);
+	ofs_tool_print_buf(&b, TEXT);
 }
 
 static void list(void)
@@ -83,7 +75,7 @@ static void list(void)
 	for (size_t i = 0; i < NENTRIES; i++)
 		ofs_buf_printf(&b, "OFS%03d  %s\n", entries[i].number,
 		    entries[i].meaning);
-	print_buf(&b);
+	ofs_tool_print_buf(&b, TEXT);
 }
 
 static void list_json(void)

@@ -52,16 +52,16 @@ static void text(struct report *r, bool error, const char *path,
 	r->errors += error;
 	r->closed += error && strncmp(words, "OFS756 ", 7) == 0;
 	r->warnings += !error;
+	ofs_buf_puts(&b, error ? "error: " : "warning: ");
 	ofs_buf_plain(&b, path, strlen(path));
-	if (b.len > 0)
+	if (*path != '\0')
 		ofs_buf_puts(&b, ": ");
 	ofs_buf_plain(&b, words, strlen(words));
 	if (n > 0)
 		ofs_buf_printf(&b, " (%" PRIu64 " %s)", n,
 		    n == 1 ? "tensor or value" : "tensors and values");
-	printf("%s: %.*s\n", error ? "error" : "warning", (int)b.len,
-	    (const char *)b.data);
-	ofs_buf_fini(&b);
+	ofs_buf_putc(&b, '\n');
+	ofs_tool_print_buf(&b, 4);
 }
 
 /* Does the finding have a cause that others share? JSON prints each. */

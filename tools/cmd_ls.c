@@ -130,7 +130,7 @@ static void print_long(struct ofs_command *c, const char *path,
 		kind = ofs_command_xattr(c, attr->node, "kind");
 	}
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M", localtime_r(&when, &tm));
-	printf("%-10s %-16s ",
+	printf("%-15s %-16s ",
 	    S_ISDIR(attr->mode) ? "directory"
 		: dtype != NULL ? dtype
 		: kind != NULL  ? kind

@@ -56,8 +56,8 @@ static int fail(struct task *t, const struct optimfs_error *err)
 	int status = ofs_command_fail_layout(t->c, err);
 
 	if (t->kept != NULL)
-		ofs_tool_say("what is done is in %s: %sthe same command goes "
-			     "on from there; remove it to give up",
+		ofs_tool_say("what is done is in %s: %sthe same command "
+			     "continues from there; remove it to give up",
 		    t->kept, source ? "when that is mended, " : "");
 	free(t->kept);
 	return status;

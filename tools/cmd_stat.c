@@ -252,6 +252,15 @@ static void print_path(const char *path)
 	ofs_print_buf(&shown);
 }
 
+/* NaN: there is none, because no element is finite. */
+static void print_number(double v)
+{
+	if (isnan(v))
+		printf(" %11s", "-");
+	else
+		printf(" %11.4g", v);
+}
+
 static void line(struct rows *rows, const struct row *r)
 {
 	const struct optimfs_statistics *s = &r->s;
@@ -264,10 +273,13 @@ static void line(struct rows *rows, const struct row *r)
 		printf(": %s\n", r->error);
 		return;
 	}
-	printf("%12" PRIu64 " %8" PRIu64 " %8" PRIu64 " %10" PRIu64
-	       " %11.4g %11.4g %11.4g %11.4g  ",
-	    s->elements, s->nan, s->inf, s->zeros, s->min, s->max, s->mean,
-	    s->rms);
+	printf("%12" PRIu64 " %8" PRIu64 " %8" PRIu64 " %10" PRIu64,
+	    s->elements, s->nan, s->inf, s->zeros);
+	print_number(s->min);
+	print_number(s->max);
+	print_number(s->mean);
+	print_number(s->rms);
+	printf("  ");
 	print_path(r->path);
 	if (first_odd(rows, r, &where)) {
 		printf("\n      the first %s is element %" PRIu64

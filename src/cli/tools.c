@@ -86,6 +86,14 @@ void ofs_tool_print(const char *text, size_t indent)
 	ofs_buf_fini(&b);
 }
 
+void ofs_tool_print_buf(struct ofs_buf *b, size_t indent)
+{
+	ofs_buf_putc(b, '\0');
+	if (!b->bad)
+		ofs_tool_print((char *)b->data, indent);
+	ofs_buf_fini(b);
+}
+
 int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)
 {
 	va_list ap;

@@ -7,6 +7,8 @@
 
 #include "optimfs/error.h"
 
+#include "base/buf.h"
+
 /* Exit status of every verb. */
 enum ofs_exit {
 	OFS_EXIT_OK = 0,
@@ -47,6 +49,8 @@ void ofs_tool_await(const char *path);
 /* Prints lines to standard output. On a terminal, long ones are broken; what
  * follows is indented, see ofs_wrap. */
 void ofs_tool_print(const char *text, size_t indent);
+/* The same, and frees the text in b. */
+void ofs_tool_print_buf(struct ofs_buf *b, size_t indent);
 /* Prints a line to standard output if that is a terminal. */
 void ofs_tool_done(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for an errno value. */

@@ -274,7 +274,7 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
 		return optimfs_fail(err, EBUSY,
 		    "OFS811 %s holds %" PRIu64
 		    " change%s of a mount that ended without a commit: "
-		    "-o recover=yes goes on from there, recover=discard drops "
+		    "-o recover=yes continues from there, recover=discard drops "
 		    "what was changed",
 		    st->path, g.real, g.real == 1 ? "" : "s");
 	if (recover == OFS_RECOVER_DISCARD || nothing)

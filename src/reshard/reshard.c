@@ -176,7 +176,7 @@ static void say_resumed(struct ofs_reshard *r)
 	if (!r->lead || !atomic_load(&r->noted) || r->how->watch.say == NULL)
 		return;
 	snprintf(text, sizeof(text),
-	    "goes on from %.300s: %s of %s are there already",
+	    "continuing from %.300s, which has %s of %s",
 	    ofs_stage_path(r->stage), ofs_human_bytes(r->done, done),
 	    ofs_human_bytes(r->total, total));
 	r->how->watch.say(r->how->watch.ctx, text);

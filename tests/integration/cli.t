@@ -376,6 +376,12 @@ says err 'OFS002 no/page.html: the directory above it does not exist' \
 )
 [ -z "$(ls -A | grep full)" ]
 ok $? "mkfs and reshard that can write nothing leave nothing"
+types=$TOP_SRCDIR/tests/data/pytorch/dcp_dtypes/ckpt
+does 0 "ls -l of tensors of all types succeeds" ls -l "$types" model
+[ "$(sed 's/^[^ ]* */&|/; s/|.*//' out | awk '{ print length($0) }' | sort -u)" = 16 ]
+ok $? "ls -l aligns the column after the longest name of a type"
+does 0 "stat of an empty tensor in a table succeeds" stat --sort rms "$types" model/empty
+says out '^ +0 +0 +0 +0 +- +- +- +-  model/empty$' "stat prints no numbers of an empty tensor"
 does 2 "info of a single .distcp file exits with 2" info "$ck/__0_0.distcp"
 says err 'OFS677 __0_0.distcp is one file of a checkpoint: .*, /.*/dcp_fsdp2_w3/ckpt$' \
     "OFS677 names the directory of the checkpoint"

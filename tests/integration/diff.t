@@ -76,6 +76,11 @@ if command -v script >/dev/null; then
 	    script -qec "'$OPTIMFS' diff '$four' '$three'" "$scratch/tty"
 	like "diff on a terminal says that the checkpoints are equal" \
 	    "$(cat "$scratch/tty")" '*equal: * files compared*'
+	script -qec "stty cols 100; '$OPTIMFS' diff '$four' '$scratch/nan'" /dev/null |
+	    tr -d '\r' >"$scratch/tty"
+	is "diff on a terminal prints no line longer than the terminal" \
+	    "$(grep -c '.\{101\}' "$scratch/tty") $(grep -c '^[^ ]' "$scratch/tty")" '0 2' ||
+	    diag "$(cat "$scratch/tty")"
 fi
 
 # No tolerance accepts an infinity.

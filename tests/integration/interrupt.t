@@ -33,12 +33,12 @@ status "reshard interrupted in its third file exits with 130" 130 at new/__1_0.d
     "$OPTIMFS" reshard -j 1 --to dcp@5 "$ck" five
 is "reshard names the staged part, and how to resume or give up" "$(cat err)" \
     "optimfs: OFS014 interrupted
-optimfs: what is done is in $scratch/.five.optimfs: the same command goes on from there; remove it to give up"
+optimfs: what is done is in $scratch/.five.optimfs: the same command continues from there; remove it to give up"
 [ ! -e five ] && [ -d .five.optimfs ]
 tap_result $? "interrupted reshard keeps the staged part and publishes nothing"
 ok "the same reshard succeeds after the interrupt" "$OPTIMFS" reshard -j 1 --to dcp@5 "$ck" five
 like "the same reshard resumes with what was done" \
-    "$(cat err)" 'optimfs: goes on from */.five.optimfs: * kB of 751 kB are there already'
+    "$(cat err)" 'optimfs: continuing from */.five.optimfs, which has * kB of 751 kB'
 is "the resumed reshard leaves no staging directory" "$(left)" ''
 ok "diff finds no difference after the resumed reshard" "$OPTIMFS" diff "$ck" five
 

@@ -168,8 +168,8 @@ like "OFS801 names the rank and its error" "$(cat "$scratch/err")" \
 not_ok "reshard with a failed rank publishes nothing" test -e out
 status "the same reshard resumes with two ranks" 0 ranks 2 "$OPTIMFS" reshard -v --to dcp@6 \
     "$ck" out
-like "reshard says that it goes on from the staging directory" \
-    "$(cat "$scratch/err")" '*goes on from *.out.optimfs*'
+like "reshard says that it continues from the staging directory" \
+    "$(cat "$scratch/err")" '*continuing from *.out.optimfs*'
 ok "the resumed reshard has the same bytes" diff -r six out
 rm -rf out
 status "cp -r exits with 3 when one rank cannot write" 3 ranks 3 sh -c "trap '' XFSZ; $limited" sh \

@@ -57,9 +57,9 @@ for layout in torch dcp@2; do
 		ok "$layout: reshard is killed at $bytes bytes of journal" killed $layout $bytes
 		status "$layout: reshard resumes and exits with 0" 0 \
 		    "$OPTIMFS" reshard --to $layout -j 4 ck out
-		like "$layout: reshard says that it goes on from the staging directory" \
+		like "$layout: reshard says that it continues from the staging directory" \
 		    "$(cat "$scratch/err")" \
-		    '*goes on from *.out.optimfs: *'
+		    '*continuing from *.out.optimfs, which has *'
 		ok "$layout: the resumed reshard equals the view" diff -r "want-${layout%@*}" out
 	done
 done
@@ -199,7 +199,7 @@ if mount -t tmpfs -o size=250m none disk 2>"$scratch/err"; then
 	status "reshard exits with 0 after the disk got more room" 0 \
 	    "$OPTIMFS" reshard --to dcp@8 ck disk/out
 	like "reshard reuses the finished part after the disk was full" \
-	    "$(cat "$scratch/err")" '*goes on from*'
+	    "$(cat "$scratch/err")" '*continuing from*'
 	status "diff finds no difference after the disk was full" 0 "$OPTIMFS" diff ck disk/out
 	status "fsck --data accepts the result after the disk was full" 0 \
 	    "$OPTIMFS" fsck --data disk/out
