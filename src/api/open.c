@@ -11,6 +11,7 @@
 #include "cluster/manifest.h"
 #include "cluster/source.h"
 #include "cluster/task.h"
+#include "detect/registry.h"
 #include "journal/stage.h"
 #include "push/template.h"
 #include "push/writethrough.h"
@@ -18,6 +19,24 @@
 static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
 {
 	return cat->filling ? &ofs_write_through : &ofs_write_staged;
+}
+
+/* Reads a checkpoint that is to be changed. */
+static struct ofs_catalog *read_for_writing(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = ofs_read_checkpoint(path, options, err);
+	const struct ofs_format *f =
+	    cat == NULL ? NULL : ofs_format_find(cat->format);
+
+	if (f == NULL || !f->read_only)
+		return cat;
+	optimfs_fail(err, EOPNOTSUPP,
+	    "OFS820 %s: the format %s is only read, not written: mount it "
+	    "without rw, or with scratch for changes that are not kept",
+	    path, f->name);
+	ofs_catalog_free(cat);
+	return NULL;
 }
 
 /* The lock comes first: whatever another writer, or a dead one, was about to
@@ -40,7 +59,7 @@ static struct optimfs *open_rw(const char *path,
 	    ofs_stage_for_writing(real, options, NULL, &template, NULL, err);
 	cat = stage == NULL
 	    ? NULL
-	    : ofs_read_checkpoint(template == NULL ? real : template, options,
+	    : read_for_writing(template == NULL ? real : template, options,
 		  err);
 	if (cat != NULL) {
 		cat->filling = template != NULL;
@@ -88,8 +107,8 @@ static struct optimfs *open_rw_shared(const char *path,
 	}
 	cat = source == NULL
 	    ? NULL
-	    : ofs_read_checkpoint(w->template == NULL ? source : w->template,
-		  &o, err);
+	    : read_for_writing(w->template == NULL ? source : w->template, &o,
+		  err);
 	if (cat != NULL) {
 		cat->filling = w->template != NULL;
 		fs = ofs_fs_new_staged(cat, source, &o, w->stage,

@@ -133,8 +133,9 @@ struct ofs_format {
 	    struct optimfs_error *err);
 
 	/* Commits of changes: src/rewrite/update.h. NULL: a commit can change
-	 * only the bytes of tensors. */
+	 * only the bytes of tensors, or, if read_only, nothing. */
 	const struct ofs_update_ops *update;
+	bool read_only;
 };
 
 #endif

@@ -236,6 +236,16 @@ ok "mount -q of a damaged checkpoint succeeds" "$OPTIMFS" mount -q "$scratch/hur
 is "mount -q prints no warning" "$(cat "$scratch/err")" ''
 ok "umount after mount -q succeeds" "$OPTIMFS" umount "$mnt"
 
+cp "$TOP_SRCDIR/tests/data/numpy/state.npz" "$scratch/"
+chmod u+w "$scratch/state.npz"
+status "mount -o rw of a format that is only read exits with 4" 4 \
+    "$OPTIMFS" mount -o rw "$scratch/state.npz" "$mnt"
+like "OFS820 says how to mount it" "$(cat "$scratch/err")" \
+    '*OFS820 *state.npz: the format npz is only read, not written: mount it without rw, *'
+ok "mount -o scratch of a format that is only read succeeds" \
+    "$OPTIMFS" mount -o scratch "$scratch/state.npz" "$mnt"
+ok "umount of the scratch mount succeeds" "$OPTIMFS" umount "$mnt"
+
 if command -v script >/dev/null; then
 	ok "mount on a terminal succeeds" script -qec \
 	    "'$OPTIMFS' mount '$ck' '$mnt'" /dev/null

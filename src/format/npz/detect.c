@@ -37,4 +37,5 @@ const struct ofs_format ofs_format_npz = {
 	.generic = true,
 	.bid_file = bid_file,
 	.read = ofs_npz_read,
+	.read_only = true,
 };
