@@ -59,7 +59,11 @@ static int parse(const struct ofs_verb *self, struct ofs_args *a,
 			    "more than one mount point");
 		o->point = value;
 	}
-	return o->point == NULL ? ofs_tool_usage(self, "which mount?") : -1;
+	if (o->point != NULL && *o->point != '\0')
+		return -1;
+	return ofs_tool_usage(self, "%s",
+	    o->point == NULL ? "which mount?"
+			     : "the name of the mount point is empty");
 }
 
 /* 0, or -1 with the exit status. */

@@ -32,8 +32,11 @@ static void add_place(struct places *p, const char *word)
 
 static int check_places(const struct ofs_verb *self, const struct places *p)
 {
-	if (p->n == 2)
+	if (p->n == 2 && *p->source != '\0' && *p->point != '\0')
 		return 0;
+	if (p->n == 2)
+		return ofs_tool_usage(self, "the name of the %s is empty",
+		    *p->source == '\0' ? "checkpoint" : "mount point");
 	return ofs_tool_usage(self, "%s",
 	    p->n == 0       ? "which checkpoint, and where?"
 		: p->n == 1 ? "mount it where?"

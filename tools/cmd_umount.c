@@ -297,8 +297,10 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 			    "more than one mount point");
 		point = value;
 	}
-	if (point == NULL)
-		return ofs_tool_usage(self, "unmount what?");
+	if (point == NULL || *point == '\0')
+		return ofs_tool_usage(self, "%s",
+		    point == NULL ? "which mount?"
+				  : "the name of the mount point is empty");
 	ofs_progress_init(&p, "commit", quiet, progress);
 	return umount_point(point, force, keep, &p);
 }

@@ -318,6 +318,9 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 		memmove(c->operand, c->operand + 1,
 		    (size_t)c->noperands * sizeof(*c->operand));
 	}
+	if (*c->checkpoint == '\0')
+		return ofs_tool_usage(verb,
+		    "the name of the checkpoint is empty");
 	if (!ofs_job_wanted(&c->how) && look_through(c, allowed, min) == -1) {
 		ofs_tool_say("out of memory");
 		return OFS_EXIT_IO;

@@ -506,7 +506,8 @@ static int make(struct ofs_summary *s, struct ofs_snapshot *snap,
 	s->below = below;
 	if (below >= snap->tree.n)
 		return optimfs_fail(err, EINVAL,
-		    "only directories of the tree have a summary");
+		    "only what is below model, optim and extra has a summary; "
+		    "optimfs plan describes a view");
 	if (count_files(s, err) == -1)
 		return -1;
 	count_all(s);

@@ -48,13 +48,6 @@ static bool parse_ranks(const char *s, size_t n, struct ofs_layout *l)
 	    (uint64_t)l->replicas * l->shards <= RANKS_MAX;
 }
 
-static int bad(const char *name, const char *what, const char *s, size_t n,
-    struct optimfs_error *err)
-{
-	return optimfs_fail(err, EINVAL, "OFS771 '%.80s' %s '%.*s'", name, what,
-	    (int)(n > 40 ? 40 : n), s);
-}
-
 /* An option that its format does not take: what it may say. */
 static int bad_option(const char *name, const char *s, size_t n,
     struct optimfs_error *err)
@@ -75,7 +68,10 @@ static int bad_option(const char *name, const char *s, size_t n,
 			    "OFS771 '%.80s': '%.*s': %s takes %s", name,
 			    (int)(n > 40 ? 40 : n), s, known[i].option,
 			    known[i].values);
-	return bad(name, "has no option", s, n, err);
+	return optimfs_fail(err, EINVAL,
+	    "OFS771 '%.80s': this format has no option '%.*s': optimfs(5) lists "
+	    "those of each",
+	    name, (int)(n > 40 ? 40 : n), s);
 }
 
 /* The format with a view of this name, and what the view is. */

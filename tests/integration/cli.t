@@ -382,6 +382,19 @@ does 0 "ls -l of tensors of all types succeeds" ls -l "$types" model
 ok $? "ls -l aligns the column after the longest name of a type"
 does 0 "stat of an empty tensor in a table succeeds" stat --sort rms "$types" model/empty
 says out '^ +0 +0 +0 +0 +- +- +- +-  model/empty$' "stat prints no numbers of an empty tensor"
+for verb in info umount commit abort; do
+	does 2 "$verb of an empty name exits with 2" $verb ""
+	says err 'the name of the .* is empty' "$verb says that the name is empty"
+done
+does 2 "mount of an empty name exits with 2" mount "" "$dir"
+says err 'the name of the checkpoint is empty' "mount says that the checkpoint's name is empty"
+does 2 "mount at an empty name exits with 2" mount "$ck" ""
+says err 'the name of the mount point is empty' "mount says that the mount point's name is empty"
+does 2 "info of a view exits with 2" info "$ck" .optimfs/view/dcp@2
+says err 'optimfs plan describes a view' "info says which verb describes a view"
+does 2 "reshard with an option of another format exits with 2" reshard --to dcp@2,hf "$ck" made
+says err "'dcp@2,hf': this format has no option 'hf': optimfs.5. lists" \
+    "reshard says where the options of a format are listed"
 does 2 "info of a single .distcp file exits with 2" info "$ck/__0_0.distcp"
 says err 'OFS677 __0_0.distcp is one file of a checkpoint: .*, /.*/dcp_fsdp2_w3/ckpt$' \
     "OFS677 names the directory of the checkpoint"
