@@ -162,6 +162,13 @@ struct ofs_item {
 
 enum ofs_entry_kind { OFS_ENTRY_TENSOR, OFS_ENTRY_VALUE, OFS_ENTRY_ITEM };
 
+/* How a commit can change the path of an entry. */
+enum ofs_entry_key {
+	OFS_KEY_FREE,
+	OFS_KEY_STAYS, /* in its container, or with that */
+	OFS_KEY_FIXED,
+};
+
 /* Entries are in the order of the state dict where the source has one;
  * ids=model uses that order. */
 struct ofs_entry {
@@ -169,8 +176,10 @@ struct ofs_entry {
 	uint32_t
 	    tree; /* its path below the mount point (naming/naming.h); OFS_NONE
 		   * when subtree= leaves it out */
-	uint32_t ref; /* index of a tensor, value or item */
-	uint8_t kind; /* enum ofs_entry_kind */
+	uint32_t ref;  /* index of a tensor, value or item */
+	uint8_t kind;  /* enum ofs_entry_kind */
+	uint8_t key;   /* enum ofs_entry_key */
+	uint8_t nfile; /* first components of path that name a file */
 };
 
 /* The version of one rank, where the ranks differ on an entry; the entry is

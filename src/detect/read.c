@@ -149,6 +149,21 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
 	return 0;
 }
 
+/* Notes how the names of what a part added can change. */
+static void note_keys(struct ofs_catalog *cat, uint32_t first,
+    const struct ofs_part *part)
+{
+	uint8_t n = 0;
+
+	while (n < OFS_PART_PREFIX && part->prefix[n] != NULL)
+		n++;
+	for (uint32_t i = first; i < cat->nentries; i++) {
+		cat->entries[i].nfile = n;
+		if (part->format->update == NULL)
+			cat->entries[i].key = OFS_KEY_FIXED;
+	}
+}
+
 /* One pass: 0, -1, or 1 if a part must be left out. */
 static int read_parts(struct reading *r, struct ofs_catalog *cat,
     struct optimfs_error *err)
@@ -157,6 +172,7 @@ static int read_parts(struct reading *r, struct ofs_catalog *cat,
 
 	for (size_t i = 0; i < r->parts->n; i++) {
 		const struct ofs_part *part = &r->parts->part[i];
+		uint32_t first = cat->nentries;
 
 		if (careful && i >= r->known && part->optional &&
 		    try_alone(r, i, err) == -1)
@@ -168,8 +184,10 @@ static int read_parts(struct reading *r, struct ofs_catalog *cat,
 		}
 		if (cat->format == NULL)
 			cat->format = part->format->name;
-		if (part->format->read(cat, part, r->opt, &r->why[i]) == 0)
+		if (part->format->read(cat, part, r->opt, &r->why[i]) == 0) {
+			note_keys(cat, first, part);
 			continue;
+		}
 		if (careful || !may_skip(part, &r->why[i]))
 			return optimfs_fail_as(err, r->why[i].code, "%s",
 			    r->why[i].text);

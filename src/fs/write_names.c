@@ -108,21 +108,91 @@ int optimfs_remove(struct optimfs *fs, uint64_t dir, const char *name,
 	return ret;
 }
 
-/* The names of FSDP1's flat parameters are in the units, those of DeepSpeed's
- * flat groups in lists that keep their order: no commit can change them. */
-static int may_rename(struct ofs_snapshot *snap, struct ofs_at at,
+static int no_rename(const char *name, const char *why,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS826 %s cannot be renamed: %s (reshard to dcp@N first)", name,
+	    why);
+}
+
+/* Is key, a component of the path of e, the name of a file of the checkpoint,
+ * or the number of an item of a list? */
+static int may_change(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    uint32_t key, const char *name, struct optimfs_error *err)
+{
+	uint32_t n;
+	const uint32_t *v = ofs_catalog_components(cat, e->path, &n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (OFS_PATH_STR(v[i]) != key)
+			continue;
+		if (i < e->nfile)
+			return no_rename(name,
+			    "it is the name of a file of the checkpoint", err);
+		if ((v[i] & OFS_PATH_INDEX) != 0)
+			return no_rename(name, "it is an item of a list", err);
+	}
+	return 0;
+}
+
+/* Can a commit give the entry another path? across: in another directory. */
+static int may_move(const struct ofs_snapshot *snap, const struct ofs_entry *e,
+    uint32_t key, bool across, const char *name, struct optimfs_error *err)
+{
+	if (e->key == OFS_KEY_FIXED)
+		return no_rename(name,
+		    "a commit cannot change names in files of this kind", err);
+	if (across && e->key == OFS_KEY_STAYS)
+		return no_rename(name,
+		    "a commit cannot move tensors of files of this kind to "
+		    "another directory",
+		    err);
+	return across ? 0 : may_change(snap->cat, e, key, name, err);
+}
+
+/* The next node of the checkpoint below top, in preorder; OFS_NONE. */
+static uint32_t next_below(const struct ofs_tree *tree, uint32_t top,
+    uint32_t i)
+{
+	const struct ofs_tree_node *v = &tree->node[i], *dir;
+
+	if (v->entry == OFS_NONE && v->nchild > 0)
+		return v->child;
+	for (; i != top; i = tree->node[i].parent) {
+		dir = &tree->node[tree->node[i].parent];
+		if (i + 1 < dir->child + dir->nchild)
+			return i + 1;
+	}
+	return OFS_NONE;
+}
+
+/* Fails where it is known that no commit can do it. What is only possible for
+ * several files together, such as a state of all parameters of a universal
+ * checkpoint, is left to the commit. */
+static int may_rename(struct ofs_snapshot *snap, struct ofs_at at, bool across,
     const char *name, struct optimfs_error *err)
 {
 	const struct ofs_tree *tree = &snap->tree;
+	uint32_t key;
 
-	if (at.index >= tree->n ||
-	    ofs_catalog_flat(snap->cat, tree->node[at.index].key) == NULL)
+	if (at.index >= tree->n)
 		return 0;
-	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS826 %s cannot be renamed: it is a part of a flat parameter or "
-	    "group, and its name is not stored with its elements (reshard to "
-	    "dcp@N first)",
-	    name);
+	key = tree->node[at.index].key;
+	/* of FSDP1's flat parameters names are in the units, of DeepSpeed's
+	 * flat groups in lists that keep their order */
+	if (ofs_catalog_flat(snap->cat, key) != NULL)
+		return no_rename(name,
+		    "it is a part of a flat parameter or group, and its name "
+		    "is not stored with its elements",
+		    err);
+	for (uint32_t i = at.index; i != OFS_NONE;
+	     i = next_below(tree, at.index, i))
+		if (tree->node[i].entry != OFS_NONE &&
+		    may_move(snap, &snap->cat->entries[tree->node[i].entry],
+			key, across, name, err) == -1)
+			return -1;
+	return 0;
 }
 
 static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
@@ -142,7 +212,7 @@ static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 		return -1;
 	if (ofs_at_static(snap, child))
 		return ofs_not_writable(snap, child, err);
-	if (may_rename(snap, child, name, err) == -1) {
+	if (may_rename(snap, child, at.index != to.index, name, err) == -1) {
 		optimfs_log_error(snap->fs, err);
 		return -1;
 	}

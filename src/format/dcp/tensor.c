@@ -325,7 +325,7 @@ int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 		.t.shard = d->cat->nshards,
 		.t.error = OFS_NONE,
 	};
-	uint32_t node = ofs_dcp_node(d, key);
+	uint32_t node = ofs_dcp_node(d, key), nblobs = d->nblobs;
 
 	if (read_properties(d, &b, b.at->doc, node, err) == -1 ||
 	    read_shape(d, &b, b.at->doc, node, err) == -1 ||
@@ -338,6 +338,10 @@ int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 		    add_chunks(d, &b, key, err) == -1)
 			return -1;
 	}
-	return ofs_dcp_add_entry(d, path, ofs_catalog_tensor(d->cat, &b.t, err),
-	    OFS_ENTRY_TENSOR, err);
+	if (ofs_dcp_add_entry(d, path, ofs_catalog_tensor(d->cat, &b.t, err),
+		OFS_ENTRY_TENSOR, err) == -1)
+		return -1;
+	if (d->nblobs > nblobs) /* the header of a blob has its name */
+		d->cat->entries[d->cat->nentries - 1].key = OFS_KEY_FIXED;
+	return 0;
 }

@@ -204,9 +204,10 @@ static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 		.error = OFS_NONE,
 		.flags = OFS_TENSOR_COPIES,
 		.shard = cat->nshards };
-	struct ofs_entry e = {
-		.path = g->path, .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR
-	};
+	struct ofs_entry e = { .path = g->path,
+		.tree = OFS_NONE,
+		.kind = OFS_ENTRY_TENSOR,
+		.key = OFS_KEY_STAYS };
 	uint64_t numel;
 	struct copy c;
 

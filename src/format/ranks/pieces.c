@@ -128,9 +128,10 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = x->set->cat;
-	struct ofs_entry e = {
-		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR
-	};
+	struct ofs_entry e = { .path = path,
+		.tree = OFS_NONE,
+		.kind = OFS_ENTRY_TENSOR,
+		.key = OFS_KEY_FIXED };
 
 	if (rounds(x))
 		x->t.dtype = x->round;

@@ -297,9 +297,10 @@ int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
 int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
     struct optimfs_error *err)
 {
-	struct ofs_entry e = {
-		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_VALUE
-	};
+	struct ofs_entry e = { .path = path,
+		.tree = OFS_NONE,
+		.kind = OFS_ENTRY_VALUE,
+		.key = OFS_KEY_FIXED };
 	struct ofs_catalog *cat = set->cat;
 	struct ofs_pickle *doc;
 

@@ -236,9 +236,10 @@ static int add_leaf(struct join *j, const struct ofs_ranks_leaf *leaf,
 static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = j->set->cat;
-	struct ofs_entry e = {
-		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR
-	};
+	struct ofs_entry e = { .path = path,
+		.tree = OFS_NONE,
+		.kind = OFS_ENTRY_TENSOR,
+		.key = OFS_KEY_STAYS };
 
 	j->t.shape = j->t.grid =
 	    ofs_catalog_dims(cat, j->shape, j->t.ndim, err);

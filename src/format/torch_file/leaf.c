@@ -189,6 +189,8 @@ static int add_entry(struct ofs_torch_leaves *l, uint32_t path, uint8_t kind,
 		.path = path, .tree = OFS_NONE, .ref = ref, .kind = kind
 	};
 
+	if (kind == OFS_ENTRY_TENSOR && l->at != NULL && l->at->zip == NULL)
+		e.key = OFS_KEY_STAYS; /* a legacy stream gets no new tensor */
 	return ofs_catalog_entry(l->cat, &e, err) == OFS_NONE ? -1 : 0;
 }
 
