@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* The kernel writes space, tab, newline and backslash as \ooo. */
-static void unescape(char *s)
+void ofs_mountinfo_unescape(char *s)
 {
 	char *to = s;
 
@@ -39,7 +39,7 @@ static bool parse(char *line, const char *point, struct ofs_mountinfo *m)
 		if (field[i] == NULL)
 			return false;
 	}
-	unescape(field[4]);
+	ofs_mountinfo_unescape(field[4]);
 	if (strcmp(field[4], point) != 0 ||
 	    sscanf(field[2], "%u:%u", &maj, &min) != 2)
 		return false;
@@ -57,7 +57,7 @@ static bool parse(char *line, const char *point, struct ofs_mountinfo *m)
 	word = strtok_r(NULL, " \n", &save);
 	m->source = strdup(word != NULL ? word : "");
 	if (m->source != NULL)
-		unescape(m->source);
+		ofs_mountinfo_unescape(m->source);
 	return true;
 }
 

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fuse/utab.h"
+
 extern char **environ;
 
 /* fusermount3 prints its own error; usually the reason is EBUSY. */
@@ -40,6 +42,9 @@ static int by_fusermount(const char *point, bool lazy,
 
 int ofs_unmount(const char *point, bool lazy, struct optimfs_error *err)
 {
+	if (geteuid() == 0 && ofs_utab_has(point) &&
+	    ofs_utab_unmount(point, lazy))
+		return 0;
 	if (umount2(point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
 		return 0;
 	if (errno == EPERM)

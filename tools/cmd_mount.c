@@ -6,12 +6,15 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/args.h"
 #include "fuse/job.h"
 #include "fuse/mount.h"
+#include "fuse/mountinfo.h"
 #include "fuse/opts.h"
+#include "fuse/utab.h"
 #include "tools/source.h"
 #include "tools/verbs.h"
 
@@ -183,12 +186,26 @@ static int helper_fail(const struct optimfs_error *err)
 							  : MOUNT_FAILED;
 }
 
+/* Lets umount(8) find its helper, which waits for the commit. */
+static void note_mount(const char *point)
+{
+	char *real = ofs_mount_point_path(point, NULL);
+	struct ofs_mountinfo m;
+
+	if (real != NULL && ofs_mountinfo_find(real, &m)) {
+		if (m.rw && strcmp(m.type, "fuse.optimfs") == 0)
+			ofs_utab_add(m.source, m.point);
+		ofs_mountinfo_fini(&m);
+	}
+	free(real);
+}
+
 static int helper(const struct ofs_verb *self, struct ofs_args *a,
     struct ofs_mount_options *m)
 {
 	struct places p = { 0 };
 	struct optimfs_error err;
-	bool fake = false, verbose = false;
+	bool fake = false, no_mtab = false, verbose = false;
 	const char *value;
 	int id, status, ret;
 
@@ -198,6 +215,7 @@ static int helper(const struct ofs_verb *self, struct ofs_args *a,
 		if (id == OFS_ARGS_OPERAND)
 			add_place(&p, value);
 		fake |= id == 'f';
+		no_mtab |= id == 'n';
 		verbose |= id == 'v';
 	}
 	if (check_places(self, &p) != 0)
@@ -210,6 +228,8 @@ static int helper(const struct ofs_verb *self, struct ofs_args *a,
 		ret = ofs_mount(p.source, p.point, m, &err);
 	if (ret == -1)
 		return helper_fail(&err);
+	if (!fake && !no_mtab)
+		note_mount(p.point);
 	if (verbose)
 		printf("optimfs: %s %s on %s\n", p.source,
 		    fake ? "can be mounted" : "mounted", p.point);

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "tools/cmd_umount.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -183,10 +185,17 @@ static bool has_nothing(const struct optimfs_error *err)
 	    err->code == ENOENT;
 }
 
+/* What to do with a mount. */
+struct how {
+	bool force, keep;
+	bool lazy; /* even if it is in use */
+	bool bare; /* without a word of optimfs: commit=explicit keeps */
+};
+
 /* Commits the changes, or keeps them if asked to. 1: committed, but may not
  * survive a power failure. If the state of the changes is unknown, refuses:
  * unmounting would commit them, and nobody would see the result. */
-static int settle(struct ofs_mountinfo *m, bool keep,
+static int settle(struct ofs_mountinfo *m, const struct how *how,
     struct ofs_progress *progress, struct optimfs_error *err)
 {
 	struct ofs_control c;
@@ -201,9 +210,9 @@ static int settle(struct ofs_mountinfo *m, bool keep,
 		    m->point);
 	}
 	m->rw &= !c.scratch; /* which has no lock */
-	if (!c.dirty || c.scratch)
+	if (!c.dirty || c.scratch || (c.explicit_commit && how->bare))
 		return 0;
-	if (keep)
+	if (how->keep)
 		return ofs_control_write(m->point, "keep", err);
 	if (c.explicit_commit)
 		return optimfs_fail(err, EBUSY,
@@ -217,14 +226,16 @@ static int settle(struct ofs_mountinfo *m, bool keep,
 	return ret;
 }
 
-static int unmount(const struct ofs_mountinfo *m, bool force,
+static int unmount(const struct ofs_mountinfo *m, const struct how *how,
     struct optimfs_error *err)
 {
 	struct ofs_mountinfo still;
 	bool there;
 	int ret, lock;
 
-	if (force) {
+	if (how->lazy && !how->force)
+		return ofs_unmount(m->point, true, err);
+	if (how->force) {
 		if (ofs_connection_abort(m, err) == -1)
 			return -1;
 		/* forcing may have unmounted it */
@@ -245,7 +256,7 @@ static int unmount(const struct ofs_mountinfo *m, bool force,
 }
 
 /* Returns the exit status. */
-static int umount_point(const char *point, bool force, bool keep,
+static int umount_point(const char *point, const struct how *how,
     struct ofs_progress *progress)
 {
 	struct optimfs_error err;
@@ -254,13 +265,13 @@ static int umount_point(const char *point, bool force, bool keep,
 
 	if (ofs_control_find(point, &m, &err) == -1)
 		return ofs_tool_fail(&err);
-	if (!force)
-		ret = settle(&m, keep, progress, &err);
+	if (!how->force)
+		ret = settle(&m, how, progress, &err);
 	if (ret != 0)
 		status = ofs_commit_status(ret, &err);
 	if (ret == -1 && err.number == 808)
 		status = OFS_EXIT_NO;
-	if (ret != -1 && unmount(&m, force, &err) == -1)
+	if (ret != -1 && unmount(&m, how, &err) == -1)
 		status = ofs_tool_fail(&err);
 	ofs_mountinfo_fini(&m);
 	return status;
@@ -279,15 +290,16 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 	const char *value, *point = NULL;
 	struct ofs_args a;
 	struct ofs_progress p;
-	bool force = false, keep = false, quiet = false, progress = false;
+	struct how how = { 0 };
+	bool quiet = false, progress = false;
 	int id, status;
 
 	ofs_args_init(&a, self, argc, argv, flags, NULL);
 	while ((id = ofs_args_next(&a, &value, &status)) != OFS_ARGS_END) {
 		if (id == OFS_ARGS_STOP)
 			return status;
-		force |= id == FORCE;
-		keep |= id == KEEP;
+		how.force |= id == FORCE;
+		how.keep |= id == KEEP;
 		quiet |= id == 'q';
 		progress |= id == PROGRESS;
 		if (id != OFS_ARGS_OPERAND)
@@ -302,7 +314,7 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 		    point == NULL ? "which mount?"
 				  : "the name of the mount point is empty");
 	ofs_progress_init(&p, "commit", quiet, progress);
-	return umount_point(point, force, keep, &p);
+	return umount_point(point, &how, &p);
 }
 
 const struct ofs_verb ofs_verb_umount = {
@@ -316,3 +328,52 @@ const struct ofs_verb ofs_verb_umount = {
 	    "  --progress  show progress even without a terminal\n",
 	.run = run_umount,
 };
+
+/* The exit codes of umount(8) that we use. */
+enum {
+	UMOUNT_OK = 0,
+	UMOUNT_USAGE = 1,
+	UMOUNT_FAILED = 32,
+};
+
+int ofs_umount_helper(int argc, char **argv)
+{
+	static const struct ofs_verb self = {
+		.name = "umount",
+		.synopsis = "[-flnrv] MOUNTPOINT",
+		.summary = "commit changes and unmount, for umount(8)",
+	};
+	static const struct ofs_flag flags[] = {
+		{ 'f', "force", false },
+		{ 'l', "lazy", false },
+		{ 'n', "no-mtab", false },
+		{ 'r', "read-only", false },
+		{ 'v', "verbose", false },
+		{ 't', "types", true },
+		{ 0, NULL, false },
+	};
+	struct how how = { .bare = true };
+	const char *value, *point = NULL;
+	struct ofs_progress p;
+	struct ofs_args a;
+	bool verbose = false;
+	int id, status;
+
+	ofs_args_init(&a, &self, argc, argv, flags, NULL);
+	while ((id = ofs_args_next(&a, &value, &status)) != OFS_ARGS_END) {
+		if (id == OFS_ARGS_STOP)
+			return status == 0 ? UMOUNT_OK : UMOUNT_USAGE;
+		if (id == OFS_ARGS_OPERAND)
+			point = value;
+		how.force |= id == 'f';
+		how.lazy |= id == 'l';
+		verbose |= id == 'v';
+	}
+	if (point == NULL) {
+		ofs_tool_usage(&self, "unmount what?");
+		return UMOUNT_USAGE;
+	}
+	ofs_progress_init(&p, "commit", !verbose, false);
+	return umount_point(point, &how, &p) == OFS_EXIT_OK ? UMOUNT_OK
+							    : UMOUNT_FAILED;
+}

@@ -16,6 +16,7 @@
 # include "fuse/serve.h"
 #endif
 #include "tools/cmd_mount.h"
+#include "tools/cmd_umount.h"
 #include "tools/verbs.h"
 
 /* All verbs in the order of --help. */
@@ -130,15 +131,26 @@ static bool means_mount(int argc, char **argv)
 }
 
 #ifdef HAVE_FUSE
-static bool means_helper(int argc, char **argv)
-{
-	const char *slash;
+/* By the names under which mount(8) and umount(8) run it. */
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} helpers[] = {
+	{ "mount.optimfs", ofs_mount_helper },
+	{ "umount.fuse.optimfs", ofs_umount_helper },
+};
 
-	if (argc < 1)
-		return false;
-	slash = strrchr(argv[0], '/');
-	return strcmp(slash != NULL ? slash + 1 : argv[0], "mount.optimfs") ==
-	    0;
+/* Its exit status; -1: it has another name. */
+static int run_helper(int argc, char **argv)
+{
+	const char *slash = argc < 1 ? NULL : strrchr(argv[0], '/');
+
+	for (size_t i = 0; i < sizeof(helpers) / sizeof(*helpers); i++)
+		if (argc > 0 &&
+		    strcmp(slash != NULL ? slash + 1 : argv[0],
+			helpers[i].name) == 0)
+			return helpers[i].run(argc, argv);
+	return -1;
 }
 #endif
 
@@ -172,14 +184,19 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+#ifdef HAVE_FUSE
+	int status;
+#endif
+
 	open_standard();
 	if (getauxval(AT_SECURE) != 0) {
 		ofs_tool_say("refusing to run with more rights than its user");
 		return OFS_EXIT_REFUSED;
 	}
 #ifdef HAVE_FUSE
-	if (means_helper(argc, argv))
-		return ofs_mount_helper(argc, argv);
+	status = run_helper(argc, argv);
+	if (status != -1)
+		return status;
 #endif
 	return run(argc, argv);
 }

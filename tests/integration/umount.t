@@ -1,0 +1,108 @@
+#!/bin/sh
+# umount.t - umount(8) waits for the commit and reports it
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+requires mount
+o=$OPTIMFS
+mnt=$(point mnt)
+lr=optim/param_groups/0/lr
+cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$scratch/ck"
+chmod -R u+w "$scratch/ck"
+
+# Programs under the names that mount(8) and umount(8) look for. A libtool
+# wrapper script depends on its own name: take the real program.
+real=$o
+[ ! -x "$(dirname "$o")/.libs/$(basename "$o")" ] ||
+    real=$(dirname "$o")/.libs/$(basename "$o")
+mkdir "$scratch/sbin" "$scratch/real"
+for name in mount.optimfs umount.fuse.optimfs; do
+	cp -L "$real" "$scratch/real/$name"
+	cat >"$scratch/sbin/$name" <<E2
+#!/bin/sh
+LD_LIBRARY_PATH='$TOP_BUILDDIR/.libs' exec '$scratch/real/$name' "\$@"
+E2
+	chmod +x "$scratch/sbin/$name"
+done
+helper=$scratch/sbin/umount.fuse.optimfs
+
+said() {
+	cat "$scratch/out" "$scratch/err"
+}
+value() {
+	"$o" cat "$scratch/ck" $lr
+}
+
+status "umount.fuse.optimfs without a mount point exits with 1" 1 "$helper"
+status "umount.fuse.optimfs of a directory that is not mounted exits with 32" 32 "$helper" "$mnt"
+
+"$o" mount -o rw "$scratch/ck" "$mnt"
+echo 0.25 >"$mnt/$lr"
+echo 1 >"$mnt/model/new"
+status "umount.fuse.optimfs exits with 32 when the commit fails" 32 "$helper" "$mnt"
+like "umount.fuse.optimfs says why the commit fails" "$(said)" "*OFS303*model/new*"
+is "after a failed commit the mount is still there" "$(cat "$mnt/$lr")" 0.25
+rm "$mnt/model/new"
+status "umount.fuse.optimfs exits with 0 when the commit succeeds" 0 "$helper" "$mnt" -v
+is "umount.fuse.optimfs unmounts" "$(tap_mounts)" ""
+is "umount.fuse.optimfs commits" "$(value)" 0.25
+
+"$o" mount -o rw,commit=explicit "$scratch/ck" "$mnt"
+echo 0.5 >"$mnt/$lr"
+status "umount.fuse.optimfs of a mount with commit=explicit exits with 0" 0 "$helper" "$mnt"
+is "umount.fuse.optimfs does not commit a mount with commit=explicit" "$(value)" 0.25
+"$o" mount -o rw,recover=discard "$scratch/ck" "$mnt"
+"$o" umount "$mnt"
+
+"$o" mount -o rw "$scratch/ck" "$mnt"
+echo 0.75 >"$mnt/$lr"
+exec 3<"$mnt/model/norm.bias"
+status "umount.fuse.optimfs -l of a mount in use exits with 0" 0 "$helper" "$mnt" -l
+is "umount.fuse.optimfs -l commits" "$(value)" 0.75
+is "umount.fuse.optimfs -l detaches the mount" "$(tap_mounts)" ""
+exec 3<&-
+
+# umount(8) itself looks for helpers in /sbin, and in /run/mount/utab for the
+# type of a mount. Both are private here.
+cat >"$scratch/private" <<E2
+set -e
+mount -t overlay o -o lowerdir='$scratch/sbin':/sbin /sbin
+mkdir -p /run/mount
+mount -t tmpfs tmpfs /run/mount
+E2
+if [ "$(id -u)" = 0 ] && command -v unshare >/dev/null &&
+    unshare -m sh "$scratch/private" 2>/dev/null; then
+	cat >"$scratch/session" <<E2
+. '$scratch/private'
+mount -t optimfs -o rw,commit=auto '$scratch/ck' '$mnt'
+echo 0.5 >'$mnt/$lr'
+echo 1 >'$mnt/model/new'
+umount '$mnt' && echo unmounted || echo "kept \$?"
+rm '$mnt/model/new'
+umount '$mnt'
+'$o' cat '$scratch/ck' $lr
+cat /run/mount/utab
+'$o' mount -o rw '$scratch/ck' '$mnt'
+echo 0.625 >'$mnt/$lr'
+umount -c '$mnt'
+'$o' cat '$scratch/ck' $lr
+mount -t optimfs -o rw,commit=auto '$scratch/ck' '$mnt'
+'$o' umount '$mnt'
+cat /run/mount/utab
+mount -t optimfs -o ro '$scratch/ck' '$mnt'
+cat /run/mount/utab
+umount '$mnt'
+E2
+	ok "mount(8) and umount(8) succeed in a private mount namespace" \
+	    unshare -m sh "$scratch/session"
+	is "umount(8) keeps a mount whose commit fails, and returns after those that succeed" \
+	    "$(cat "$scratch/out")" "kept 32
+0.5
+0.625"
+	like "umount(8) says why a commit fails" "$(cat "$scratch/err")" "*OFS303*model/new*"
+	is "no mount is left by umount(8)" "$(tap_mounts)" ""
+else
+	skip 4 "cannot lay a file system over /sbin"
+fi
+
+done_testing
