@@ -403,12 +403,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	}
 	ret = put_data(&r, &how, &err);
 	ofs_command_end(&c, ret == 0);
-	if (ret == 0 && c.output != NULL)
-		ret = print_to(&r, c.output, &err);
-	if (ret == -1 && c.output != NULL)
-		ofs_command_explain_place(c.output, &err);
-	else if (ret == 0)
+	if (ret == 0 && c.output == NULL)
 		print_page(&r, stdout);
+	else if (ret == 0 && (ret = print_to(&r, c.output, &err)) == -1)
+		ofs_command_explain_place(c.output, &err);
 	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 out:
 	ofs_buf_fini(&r.json);

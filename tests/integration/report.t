@@ -29,6 +29,7 @@ END
 for name in dcp_fsdp2_w4 hf_storage_w2 torchsave_full; do
 	ck=$(find "$data/$name" -mindepth 1 -maxdepth 1 -name 'ckpt*' | head -n 1)
 	ok "report of $name succeeds" "$OPTIMFS" report "$ck" -o "$page"
+	is "report -o of $name prints nothing" "$(cat "$scratch/out" "$scratch/err")" ''
 	ok "report of $name has the statistics of each tensor" holds \
 	    'len(d["tensors"]) > 9 and all("rms" in t["stat"] for t in d["tensors"])'
 done
