@@ -349,7 +349,8 @@ if _StorageReader is not None:
             if path is None or "param_groups" in path.split("/"):
                 return BytesStorageMetadata()
             item = self.checkpoint[path]
-            if path.endswith("/step") and isinstance(item, (int, float)):
+            if path.startswith("optim/") and path.endswith("/step") and \
+                    isinstance(item, (int, float)):
                 return self._tensor_metadata("float32", ())
             if not isinstance(item, Tensor):
                 return BytesStorageMetadata()

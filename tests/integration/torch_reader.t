@@ -25,6 +25,8 @@ loads() {
 	    "$TOP_SRCDIR/tests/data/$2/expected/manifest.json" "$3" ${4:+"$4"}
 }
 
+ok "one process loads the values of a training loop, step too" "$python" "$script" values
+
 zero=deepspeed/z3_ws2_bf16
 megatron=fully_reshardable/iter_0000003
 loads $zero/ckpt $zero 2

@@ -146,6 +146,19 @@ def load(model, optimizer, path, mapping):
     return read
 
 
+def load_values():
+    """Loads values of a training loop that PyTorch itself saved."""
+    import torch.distributed.checkpoint as dcp
+    from optimfs.torch import StorageReader
+
+    saved = {"step": 7, "seen": 1.5, "name": "run", "loop": {"step": 9}}
+    with tempfile.TemporaryDirectory() as path:
+        dcp.save(saved, checkpoint_id=path)
+        sd = {"step": 0, "seen": 0.0, "name": "", "loop": {"step": 0}}
+        dcp.load(sd, storage_reader=StorageReader(path))
+    assert sd == saved, sd
+
+
 def load_by_recipe(model, optimizer, path):
     """Runs the recipe of docs/python.md as it is written there."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -234,6 +247,8 @@ def run(rank, ranks, store, path, manifest, how):
 def main():
     if sys.argv[1:] == ["version"]:
         return 0 if new_enough() else 1
+    if sys.argv[1:] == ["values"]:
+        return load_values()
     path, manifest, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3])
     import torch.multiprocessing as mp
     with tempfile.NamedTemporaryFile() as f:
