@@ -149,7 +149,7 @@ void ofs_allgather_fini(struct ofs_allgather *a)
 }
 
 int ofs_allgather_verdict(const struct optimfs_group *w,
-    const struct ofs_allgather *a, bool blame, struct optimfs_error *err)
+    const struct ofs_allgather *a, bool name_rank, struct optimfs_error *err)
 {
 	int worst = -1;
 
@@ -161,17 +161,17 @@ int ofs_allgather_verdict(const struct optimfs_group *w,
 		return 0;
 	optimfs_fail_as(err, a->said[worst].err.code, "%s",
 	    a->said[worst].err.text);
-	return blame ? ofs_group_error_in(w, worst, err) : -1;
+	return name_rank ? ofs_group_error_in(w, worst, err) : -1;
 }
 
 int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
-    bool blame, struct optimfs_error *err)
+    bool name_rank, struct optimfs_error *err)
 {
 	struct ofs_allgather a = { .own = own };
 	int ret = ofs_allgather(w, &a, err);
 
 	if (ret == 0)
-		ret = ofs_allgather_verdict(w, &a, blame, err);
+		ret = ofs_allgather_verdict(w, &a, name_rank, err);
 	ofs_allgather_fini(&a);
 	return ret;
 }

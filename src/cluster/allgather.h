@@ -39,13 +39,13 @@ struct ofs_allgather {
 int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
     struct optimfs_error *err);
 /* Fails if a rank has failed: with the error of the lowest rank that failed by
- * itself (ECANCELED: because of others); blame: names that rank. */
+ * itself (ECANCELED: because of others); name_rank: names that rank. */
 int ofs_allgather_verdict(const struct optimfs_group *w,
-    const struct ofs_allgather *a, bool blame, struct optimfs_error *err);
+    const struct ofs_allgather *a, bool name_rank, struct optimfs_error *err);
 void ofs_allgather_fini(struct ofs_allgather *a);
 /* Exchanges the status of all ranks; returns the verdict. */
 int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
-    bool blame, struct optimfs_error *err);
+    bool name_rank, struct optimfs_error *err);
 
 /* The neighbours of this rank in the tree: parent and two children; -1:
  * none. */

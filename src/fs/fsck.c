@@ -15,7 +15,7 @@
 /* Interval of asking for failures of other ranks. */
 enum { LOOK_MS = 200 };
 
-bool ofs_fsck_turn(struct ofs_fsck *c, uint32_t object)
+bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object)
 {
 	bool ours = true;
 
@@ -125,7 +125,7 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 	if (e == NULL)
 		return 0;
 	ofs_at_path(c->snap, at, c->path, sizeof(c->path));
-	ours = ofs_fsck_turn(c, OFS_NONE);
+	ours = ofs_fsck_begin_step(c, OFS_NONE);
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
 	/* which is no damage */
 	unread = !sound &&
@@ -224,7 +224,7 @@ static int check_all(struct ofs_fsck *c, bool data, struct optimfs_error *err)
 	int64_t looked = 0;
 	int ret = 0;
 
-	if (ofs_fsck_turn(c, OFS_NONE))
+	if (ofs_fsck_begin_step(c, OFS_NONE))
 		check_notes(c);
 	for (uint32_t i = 0; data && i < c->snap->tree.n; i++)
 		total += bytes_of(c->snap, i);

@@ -42,7 +42,7 @@ enum ofs_fsck_done {
 
 /* Begins the next step, which concerns object (OFS_NONE: none). All ranks call
  * it alike. Returns true on the rank that does the step. */
-bool ofs_fsck_turn(struct ofs_fsck *c, uint32_t object);
+bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object);
 
 /* Is an extent unreadable because its file is missing or too short? Then why
  * (may be NULL) gets the reason. */

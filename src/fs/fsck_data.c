@@ -279,7 +279,7 @@ static void check_shard(struct ofs_fsck *c, const struct ofs_tensor *t,
 	uint32_t n;
 
 	copy = ofs_replicas(c->snap->cat, shard, &n);
-	if (ofs_fsck_turn(c, at->object)) {
+	if (ofs_fsck_begin_step(c, at->object)) {
 		if (is_placed(c, t, shard, &why)) {
 			verify_extent(c, at);
 			if (n > 0)
@@ -289,7 +289,7 @@ static void check_shard(struct ofs_fsck *c, const struct ofs_tensor *t,
 		}
 	}
 	for (uint32_t k = 0; k < n; k++)
-		if (ofs_fsck_turn(c, copy[k].at.object))
+		if (ofs_fsck_begin_step(c, copy[k].at.object))
 			check_copy(c, t, &copy[k]);
 }
 
@@ -324,10 +324,11 @@ int ofs_fsck_data(struct ofs_fsck *c, uint32_t index, struct optimfs_error *err)
 		return 0;
 	}
 	if (e->kind != OFS_ENTRY_ITEM)
-		return ofs_fsck_turn(c, OFS_NONE) ? check_value(c, index, err)
-						  : 0;
+		return ofs_fsck_begin_step(c, OFS_NONE)
+		    ? check_value(c, index, err)
+		    : 0;
 	item = &c->snap->cat->items[e->ref];
-	if (!ofs_fsck_turn(c, item->at.object) ||
+	if (!ofs_fsck_begin_step(c, item->at.object) ||
 	    ofs_fsck_lost(c->snap, &item->at, NULL))
 		return 0;
 	verify_extent(c, &item->at);

@@ -48,7 +48,7 @@ static struct ofs_torch_cached *build(const struct ofs_torch_cache *c,
 	x->a.cast = c->cast;
 	ret = c->build(c->ctx, file, &x->a, &pickle, err);
 	if (ret == 0)
-		ret = ofs_torch_new_lay(&x->a, &pickle, err);
+		ret = ofs_torch_new_place(&x->a, &pickle, err);
 	ofs_buf_fini(&pickle);
 	if (ret == 0)
 		return x;

@@ -141,7 +141,7 @@ static void put_record(struct ofs_buf *b, const struct named *n,
 	ofs_zip_put_descriptor(b, &n->r);
 }
 
-int ofs_torch_new_lay(struct ofs_torch_new *a, const struct ofs_buf *pickle,
+int ofs_torch_new_place(struct ofs_torch_new *a, const struct ofs_buf *pickle,
     struct optimfs_error *err)
 {
 	struct named n;

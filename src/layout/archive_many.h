@@ -51,8 +51,8 @@ int ofs_torch_new_storage(struct ofs_torch_new *a, struct optimfs_error *err);
 /* Add a part to the last storage. */
 int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
     const struct ofs_torch_part *part, struct optimfs_error *err);
-/* Lay out all records; the pickle must be complete. */
-int ofs_torch_new_lay(struct ofs_torch_new *a, const struct ofs_buf *pickle,
+/* Place all records; the pickle must be complete. */
+int ofs_torch_new_place(struct ofs_torch_new *a, const struct ofs_buf *pickle,
     struct optimfs_error *err);
 void ofs_torch_new_fini(struct ofs_torch_new *a);
 

@@ -56,7 +56,7 @@ int ofs_flat_check(const struct ofs_flat_model *m, uint32_t param,
 		    "would be cut",
 		    m->code);
 	}
-	return ofs_render_blame(m->cat, e, err);
+	return ofs_render_fail_in(m->cat, e, err);
 }
 
 int ofs_flat_read_groups(struct ofs_flat_model *m, const char *several,
@@ -158,11 +158,11 @@ static int put_value(const struct ofs_flat_model *m, uint32_t entry,
 	if (e->kind != OFS_ENTRY_TENSOR)
 		return ofs_state_put_entry(&p, e);
 	if (ofs_render_sound(m->cat, e, err) == -1)
-		return ofs_render_blame(m->cat, e, err);
+		return ofs_render_fail_in(m->cat, e, err);
 	size = ofs_dtype_size(m->cat->tensors[e->ref].dtype);
 	if (size > sizeof(bits) ||
 	    m->from.elements(m->from.ctx, e->ref, 1, bits, err) == -1)
-		return ofs_render_blame(m->cat, e, err);
+		return ofs_render_fail_in(m->cat, e, err);
 	ofs_buf_put(out, bits, size);
 	return 0;
 }

@@ -191,7 +191,7 @@ int ofs_inner_archive(struct ofs_torch_new *a, const struct ofs_buf *pickle,
 {
 	struct ofs_spans spans = { 0 };
 	uint64_t at = 0;
-	int ret = ofs_torch_new_lay(a, pickle, err);
+	int ret = ofs_torch_new_place(a, pickle, err);
 
 	if (ret == 0)
 		ret = ofs_torch_new_spans(a, &spans, err);

@@ -109,7 +109,7 @@ static int add_params(struct builder *b, uint32_t node)
 		return optimfs_fail(b->err, EUCLEAN,
 		    "OFS451 params of a group is a tensor");
 	if (ofs_render_value(b->from, e, &doc, &list, b->err) == -1)
-		return ofs_render_blame(b->s->cat, e, b->err);
+		return ofs_render_fail_in(b->s->cat, e, b->err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list) && ret == 0; i++)
 		ret = add_item(b, doc, ofs_pk_item(doc, list, i));
 	ofs_render_release(b->s->cat, e, doc);

@@ -368,7 +368,7 @@ int ofs_render_copy(const struct ofs_render *from, const struct ofs_entry *e,
 	    out->len < max ? max - out->len : 0, out, err);
 }
 
-int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
+int ofs_render_fail_in(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err)
 {
 	struct ofs_buf path = { 0 };

@@ -194,7 +194,7 @@ bool ofs_render_has_archive(const struct ofs_render *from,
 int ofs_render_copy(const struct ofs_render *from, const struct ofs_entry *e,
     struct ofs_buf *out, struct optimfs_error *err);
 /* Change "OFSnnn text" to "KEY: OFSnnn text"; -1. */
-int ofs_render_blame(const struct ofs_catalog *cat, const struct ofs_entry *e,
+int ofs_render_fail_in(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);
 
 #endif

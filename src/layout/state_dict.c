@@ -90,7 +90,7 @@ static int add_entry(struct ofs_state *s, struct ofs_map *map, uint32_t entry,
 clash:
 	optimfs_fail(err, EUCLEAN,
 	    "OFS449 another entry has the same key, or a part of it");
-	return ofs_render_blame(s->cat, e, err);
+	return ofs_render_fail_in(s->cat, e, err);
 }
 
 struct ofs_str ofs_state_key(const struct ofs_state *s, uint32_t node)
@@ -279,7 +279,7 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
 		ret = put_value(p, e);
 	if (ret == 0 && p->w.foreign)
 		ret = ofs_render_report_copied(p->from, e, p->err);
-	return ret == -1 ? ofs_render_blame(p->s->cat, e, p->err) : 0;
+	return ret == -1 ? ofs_render_fail_in(p->s->cat, e, p->err) : 0;
 }
 
 /* The groups of optimizer node; NULL on failure. */

@@ -190,8 +190,8 @@ static int add_box(struct job *job, const struct box *box,
 
 /* *both = the intersection of slab and shard; returns its number of
  * elements. */
-static uint64_t meet(const struct ofs_region *r, const struct ofs_slab *slab,
-    const struct box *shard, struct box *both)
+static uint64_t intersect(const struct ofs_region *r,
+    const struct ofs_slab *slab, const struct box *shard, struct box *both)
 {
 	uint64_t volume = 1;
 
@@ -223,8 +223,8 @@ static int add_shard(struct job *job, uint32_t s, const struct ofs_place *place)
 
 	shard_box(job->cat, job->t, s, &shard);
 	for (unsigned int i = 0; i < job->region.n; i++) {
-		volume =
-		    meet(&job->region, &job->region.slab[i], &shard, &both);
+		volume = intersect(&job->region, &job->region.slab[i], &shard,
+		    &both);
 		if (volume == 0)
 			continue;
 		job->held += volume;
@@ -250,7 +250,7 @@ static uint64_t count_held(const struct ofs_catalog *cat,
 	while ((s = ofs_walk_next(&w)) != OFS_NONE) {
 		shard_box(cat, t, s, &shard);
 		for (unsigned int i = 0; i < r.n; i++)
-			held += meet(&r, &r.slab[i], &shard, &both);
+			held += intersect(&r, &r.slab[i], &shard, &both);
 	}
 	return held;
 }

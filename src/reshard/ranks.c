@@ -214,7 +214,8 @@ static void tick(void *ctx)
 	ofs_reshard_tell(ctx);
 }
 
-int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err)
+int ofs_reshard_barrier(struct ofs_reshard *r, int ret,
+    struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
 

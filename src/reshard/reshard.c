@@ -349,10 +349,10 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 	ret = ofs_reshard_join(r, ret, dir, &told, err);
 	ofs_buf_fini(&told);
 	if (ret == 0)
-		ret = ofs_reshard_meet(r, write_files(r, err), err);
+		ret = ofs_reshard_barrier(r, write_files(r, err), err);
 	if (ret == 0) {
 		published = publish(r, dir, err);
-		ret = ofs_reshard_meet(r, published, err);
+		ret = ofs_reshard_barrier(r, published, err);
 		if (r->lead && published == 0)
 			ret = 0; /* even if a rank has died since */
 	}

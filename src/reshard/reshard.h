@@ -128,7 +128,8 @@ static inline uint64_t ofs_reshard_part_size(const struct ofs_reshard_file *f,
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
     const struct ofs_buf *told, struct optimfs_error *err);
 /* Waits for all ranks: -1 on all if one has failed. */
-int ofs_reshard_meet(struct ofs_reshard *r, int ret, struct optimfs_error *err);
+int ofs_reshard_barrier(struct ofs_reshard *r, int ret,
+    struct optimfs_error *err);
 
 /* work.c: writes the files of this rank with several threads. */
 int ofs_reshard_work(struct ofs_reshard *r, struct optimfs_error *err);

@@ -268,7 +268,7 @@ static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
 		ret = lay_tensor(f, from, leaf, e, err);
 	else
 		ret = lay_value(f, from, leaf, e, err);
-	return ret == -1 ? ofs_render_blame(f->cat, e, err) : 0;
+	return ret == -1 ? ofs_render_fail_in(f->cat, e, err) : 0;
 }
 
 /* Finds entries with equal flat keys, of which a reader would find only one. */

@@ -192,7 +192,7 @@ static int add_extra(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	ret = ofs_state_pickle(&state, &f->m.from, &f->m.to, &pickle, &f->extra,
 	    err);
 	if (ret == 0)
-		ret = ofs_torch_new_lay(&f->extra, &pickle, err);
+		ret = ofs_torch_new_place(&f->extra, &pickle, err);
 	ofs_buf_fini(&pickle);
 	ofs_state_fini(&state);
 	return ret;

@@ -79,7 +79,7 @@ static int check_pair(const struct ofs_fsdp_files *f, const char *name,
 	    "OFS174 another type or value of '%.40s' than the other parameters "
 	    "of its flat parameter have (the option orig keeps them apart)",
 	    name);
-	return ofs_render_blame(f->m.cat, &f->m.cat->entries[b], err);
+	return ofs_render_fail_in(f->m.cat, &f->m.cat->entries[b], err);
 }
 
 /* May q lack this state? fill=zero fills it in. A parameter without any state

@@ -74,7 +74,7 @@ static int put_states(struct writer *w, const struct ofs_flat_member *p,
 		else
 			ret = put_shard(w, p->flat, v->entry, v->name);
 		if (ret == -1)
-			return ofs_render_blame(f->m.cat,
+			return ofs_render_fail_in(f->m.cat,
 			    &f->m.cat->entries[v->entry], w->p.err);
 		ofs_pkw_lit(&w->p.w, ",");
 	}

@@ -118,7 +118,7 @@ static int add_model(struct ofs_fsdp_files *f, uint32_t i,
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS171 a model of flat parameters is one dict, in which "
 		    "nothing nests");
-		return ofs_render_blame(f->m.cat, e, err);
+		return ofs_render_fail_in(f->m.cat, e, err);
 	}
 	name = ofs_catalog_string(f->m.cat, OFS_PATH_STR(c[1]));
 	param = find_tied(f, name);
@@ -128,7 +128,7 @@ static int add_model(struct ofs_fsdp_files *f, uint32_t i,
 	if (e->kind != OFS_ENTRY_TENSOR) {
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS171 the units have it, but it is no tensor");
-		return ofs_render_blame(f->m.cat, e, err);
+		return ofs_render_fail_in(f->m.cat, e, err);
 	}
 	if (ofs_fsdp_new_find(f, name) == param)
 		f->m.param[param].model = f->model[i];

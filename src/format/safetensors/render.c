@@ -243,7 +243,7 @@ static int add_entry(struct section *s, uint32_t entry)
 		note_path(s, e, key, len);
 	else if (is_dropped(s, e))
 		ret = ofs_render_report_dropped(s->from, e, s->err);
-	return ret == -1 ? ofs_render_blame(s->f->cat, e, s->err) : 0;
+	return ret == -1 ? ofs_render_fail_in(s->f->cat, e, s->err) : 0;
 }
 
 static const struct ofs_tensor *leaf_tensor(const struct st_files *f,

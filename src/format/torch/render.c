@@ -37,7 +37,7 @@ static int fill(struct ofs_torch_new *a, const struct ofs_render *from,
 	int ret = ofs_state_pickle(state, from, to, &pickle, a, err);
 
 	if (ret == 0)
-		ret = ofs_torch_new_lay(a, &pickle, err);
+		ret = ofs_torch_new_place(a, &pickle, err);
 	ofs_buf_fini(&pickle);
 	return ret;
 }

@@ -101,7 +101,7 @@ static int put_module(struct writer *x)
 		else
 			ret = put_whole(x, of);
 		if (ret == -1)
-			return ofs_render_blame(z->m.cat,
+			return ofs_render_fail_in(z->m.cat,
 			    &z->m.cat->entries[v->entry], x->w.p.err);
 		ofs_pkw_lit(p, ",");
 	}
@@ -209,7 +209,7 @@ static int put_frozen(struct writer *x, bool shapes)
 			ret = z->stage == 3 ? put_fragment(x, i)
 					    : put_whole(x, i);
 		if (ret == -1)
-			return ofs_render_blame(z->m.cat, entry_of(z, i),
+			return ofs_render_fail_in(z->m.cat, entry_of(z, i),
 			    x->w.p.err);
 		ofs_pkw_lit(p, ",");
 	}

@@ -230,7 +230,7 @@ static int put_state(struct ofs_zero_writer *w, uint32_t group)
 			    ? put_flat(w, group, s->name)
 			    : ofs_state_put_entry(&w->p,
 				  &z->m.cat->entries[s->entry])) == -1)
-			return ofs_render_blame(z->m.cat,
+			return ofs_render_fail_in(z->m.cat,
 			    &z->m.cat->entries[s->entry], w->p.err);
 		ofs_pkw_lit(&w->p.w, ",");
 	}

@@ -48,10 +48,10 @@ static int add_weight(struct ofs_zero_new *z, uint32_t entry,
 		    e->kind != OFS_ENTRY_TENSOR
 			? "not a tensor: a model of DeepSpeed has tensors only"
 			: "a model of DeepSpeed is not nested");
-		return ofs_render_blame(z->m.cat, e, err);
+		return ofs_render_fail_in(z->m.cat, e, err);
 	}
 	if (ofs_render_sound(z->m.cat, e, err) == -1)
-		return ofs_render_blame(z->m.cat, e, err);
+		return ofs_render_fail_in(z->m.cat, e, err);
 	z->weight[z->nweights] =
 	    (struct ofs_zero_new_weight){ entry, OFS_ZERO_NEW_BUFFER, 0 };
 	name = name_of(z, z->nweights);
@@ -295,7 +295,7 @@ static int tie_named(struct ofs_zero_new *z, uint32_t node,
 		return 0;
 	e = &z->m.cat->entries[entry];
 	if (ofs_render_value(&z->m.from, e, &doc, &value, err) == -1)
-		return ofs_render_blame(z->m.cat, e, err);
+		return ofs_render_fail_in(z->m.cat, e, err);
 	of = find_weight(z, ofs_pk_str(doc, value));
 	ofs_render_release(z->m.cat, e, doc);
 	if (of == OFS_NONE || of == weight ||
@@ -361,7 +361,7 @@ static int find_frozen(struct ofs_zero_new *z, struct optimfs_error *err)
 		return 0;
 	e = &z->m.cat->entries[entry];
 	if (ofs_render_value(&z->m.from, e, &doc, &list, err) == -1)
-		return ofs_render_blame(z->m.cat, e, err);
+		return ofs_render_fail_in(z->m.cat, e, err);
 	for (uint32_t i = 0; i < z->nweights; i++)
 		if (z->weight[i].role == OFS_ZERO_NEW_BUFFER)
 			z->weight[i].role = OFS_ZERO_NEW_FROZEN;

@@ -41,8 +41,8 @@ static int add_state(struct ofs_zero_new *z, uint32_t param,
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS684 a universal checkpoint has tensors in the shape of "
 		    "the parameter, and step");
-		return ofs_render_blame(z->m.cat, &z->m.cat->entries[s->entry],
-		    err);
+		return ofs_render_fail_in(z->m.cat,
+		    &z->m.cat->entries[s->entry], err);
 	}
 	return add_file(z, param, s->name, s->entry, err);
 }
@@ -115,7 +115,7 @@ int ofs_zero_new_one(const struct ofs_zero_new *z,
 	ofs_pkw_begin(&w.p.w);
 	ret = step ? ofs_state_put_entry(&w.p, e) : put_tensor(&w, file);
 	if (ret == -1)
-		return ofs_render_blame(z->m.cat, e, err);
+		return ofs_render_fail_in(z->m.cat, e, err);
 	return ofs_pkw_end(&w.p.w, err);
 }
 
