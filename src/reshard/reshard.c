@@ -274,7 +274,8 @@ static int publish(struct ofs_reshard *r, const char *dir,
 	return ret == -1 ? optimfs_fail(err, errno, "%s: %m", dir) : 0;
 }
 
-/* Keeps the stage if a later run can continue from it. */
+/* Keeps the stage if a later run can continue from it, or if something is left
+ * in new/: only the journal says that it is ours. */
 static void leave(struct ofs_reshard *r)
 {
 	bool keep = !r->ours || atomic_load(&r->noted);
@@ -284,7 +285,9 @@ static void leave(struct ofs_reshard *r)
 	if (!keep && r->new != -1)
 		ofs_reshard_dirs_remove(r);
 	if (!keep)
-		unlinkat(ofs_stage_dir(r->stage), "new", AT_REMOVEDIR);
+		keep = unlinkat(ofs_stage_dir(r->stage), "new", AT_REMOVEDIR) ==
+			-1 &&
+		    errno != ENOENT;
 	ofs_stage_close(r->stage, keep);
 	r->stage = NULL;
 }
