@@ -101,8 +101,8 @@ static int check_ranks(const struct ofs_job *job,
 	if (!writes(m) || job->worker[0])
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS842 option 'mount_ranks=%s': of several ranks rank 0 writes, "
-	    "and must be one that mounts",
+	    "OFS842 option 'mount_ranks=%s': only rank 0 can write, so it must "
+	    "be among the ranks that mount",
 	    m->mount_ranks);
 }
 

@@ -89,8 +89,8 @@ static struct optimfs *open_rw_shared(const char *path,
 
 	if (s != NULL && w == NULL)
 		optimfs_fail(err, EROFS,
-		    "OFS842 %s: of several ranks rank 0 writes, and this is rank %d: "
-		    "what it commits is seen here",
+		    "OFS842 %s: only rank 0 can write; this is rank %d, which "
+		    "shows what rank 0 commits",
 		    path, options->group->rank);
 	if (w == NULL)
 		return NULL;

@@ -358,8 +358,8 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
 		err = &own;
 	if (file->lost)
 		return optimfs_fail(err, ESTALE,
-		    "OFS844 a commit has changed the file or taken it away: "
-		    "open it again");
+		    "OFS844 a commit has changed or removed the file: open it "
+		    "again");
 	if (off >= size || len == 0)
 		return 0;
 	if (len > size - off)

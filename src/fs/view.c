@@ -203,8 +203,9 @@ int ofs_view_find(struct ofs_snapshot *snap, const char *name,
 	if (ofs_view_at(snap, *at)->layout.zstd == 0)
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS773 view %.80s: how long compressed items are is not known "
-	    "before all of them are read: optimfs reshard --to %.80s writes "
+	    "OFS773 view %.80s: the sizes of compressed items are known only "
+	    "when all of them have been read: optimfs reshard --to %.80s "
+	    "writes "
 	    "them",
 	    name, name);
 }
@@ -350,7 +351,8 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
 	/* the changes of that time are no longer known */
 	if (atomic_load(&v->names) != NULL) {
 		optimfs_fail(err, ESTALE,
-		    "OFS776 view %.80s is of before a change: look it up again",
+		    "OFS776 view %.80s is from before a change: look it up "
+		    "again",
 		    v->name);
 		return NULL;
 	}

@@ -31,8 +31,8 @@ static int check_writers(const struct ofs_overlay *o, struct optimfs_error *err)
 int ofs_not_shown(const struct optimfs_error *why, struct optimfs_error *err)
 {
 	return optimfs_fail(err, ESTALE,
-	    "OFS835 it was committed, and what is there now could not be read "
-	    "again: to go on, commit once more, or mount it again (%.200s)",
+	    "OFS835 it was committed, but the new state could not be read: "
+	    "commit once more, or mount it again (%.200s)",
 	    why->text);
 }
 

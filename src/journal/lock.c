@@ -212,8 +212,10 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
 		if (ret != 0)
 			return ret == 1 ? 0 : -1;
 	}
-	return optimfs_fail(err, EBUSY, "OFS259 %s/%s: comes and goes", place,
-	    LOCK_NAME);
+	return optimfs_fail(err, EBUSY,
+	    "OFS259 %s/%s: other processes make and remove it again and again: "
+	    "try again later",
+	    place, LOCK_NAME);
 }
 
 int ofs_lock_watch(const char *place)

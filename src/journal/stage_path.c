@@ -79,7 +79,8 @@ char *ofs_stage_split(const char *source, char **name,
 	*name = slash + 1;
 	if (**name == '\0') {
 		optimfs_fail(err, EINVAL,
-		    "OFS809 %s: nothing can be beside it; give upper=", source);
+		    "OFS809 %s: nothing can be made beside it: give upper=",
+		    source);
 		free(real);
 		return NULL;
 	}
@@ -176,7 +177,7 @@ int ofs_stage_make_dir(int at, const char *name, const char *place,
 	if (fstat(fd, &st) == -1 || st.st_uid != geteuid()) {
 		close(fd);
 		return optimfs_fail(err, EPERM,
-		    "OFS809 %s: somebody else's directory", place);
+		    "OFS809 %s: it belongs to another user", place);
 	}
 	return fd;
 }

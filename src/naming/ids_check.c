@@ -97,7 +97,7 @@ static int check_places(const struct ofs_ids *ids, const struct ofs_value *v,
 		    (id < 0 || id >= ids->n))
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS644 group %u lists ID %" PRId64
-			    ", which is no parameter's: there are %u",
+			    ", which no parameter has: there are %u",
 			    group, id, ids->n);
 	}
 	return 0;

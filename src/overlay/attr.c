@@ -264,12 +264,12 @@ static int may_change(const struct ofs_overlay *o, uint32_t index,
 		    "OFS816 the layout has another %s for it", name);
 	if (ofs_entry_is_text(o->cat, o->tree->node[index].entry))
 		return optimfs_fail(err, EINVAL,
-		    "OFS816 a file of the checkpoint that is a text stays one: "
+		    "OFS816 a text of the checkpoint cannot become a tensor: "
 		    "remove it first");
 	if (form->ndim == 0)
 		return optimfs_fail(err, EINVAL,
-		    "OFS816 a tensor of the checkpoint that has dimensions "
-		    "keeps some: remove it first");
+		    "OFS816 a tensor of the checkpoint cannot lose all its "
+		    "dimensions: remove it first");
 	return 0;
 }
 

@@ -128,7 +128,7 @@ static int refuse(const struct matching *m, const struct ofs_snapshot *snap,
 	    sizeof(path))
 		strcpy(path, "...");
 	return optimfs_fail(m->err, EOPNOTSUPP,
-	    "OFS833 %s is %s: a copy of the one's files would not make the "
+	    "OFS833 %s is %s: copying the files of one does not fill the "
 	    "other; optimfs reshard writes that layout",
 	    path, where);
 }

@@ -629,8 +629,8 @@ static void wrappers(void)
 		"t3 optim|state|x._orig_mod.w|exp_avg = "
 		"optim/state/x.w/exp_avg\n");
 	has_notes(cat, OFS_NOTE_WARNING,
-	    "OFS639 x._orig_mod.w and x.w have one name without their "
-	    "wrappers; the first keeps its prefixes\n",
+	    "OFS639 x._orig_mod.w and x.w have the same name without the "
+	    "prefixes of their wrappers; the first keeps its prefixes\n",
 	    "two wrapped names with the same clean name: a warning names both");
 	ofs_catalog_free(cat);
 }
@@ -745,7 +745,7 @@ static void ids(void)
 	    BY_ID "t3,2 optim|state|0|exp_avg = x\n"
 		  "v[0,1] optim|param_groups|#0|params = x\n"
 		  "v[7] optim|param_groups|#1|params = x\n",
-	    EUCLEAN, "OFS644 group 1 lists ID 7, which is no parameter's");
+	    EUCLEAN, "OFS644 group 1 lists ID 7, which no parameter has");
 	opt.ids = file_of("a.w\n\na.b\nc.w\n");
 	fails("ids= with groups of wrong sizes", &opt, known, EINVAL,
 	    "line 1: group 0 has 1 names, the optimizer's has 2");

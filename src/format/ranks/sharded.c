@@ -141,9 +141,10 @@ static void compare_sums(struct join *j)
 		if (compare_boxes(j, a, b) == 0 && a->crc != b->crc)
 			WRONG(j, EPROTO,
 			    "OFS674 rank %d and rank %d have different "
-			    "elements in the same place: they are no replicas, "
-			    "as where stages of a pipeline number their "
-			    "parameters by themselves; .optimfs/rank/ has each",
+			    "elements in the same place: they are not "
+			    "replicas; stages of a pipeline that each number "
+			    "their parameters from 0 look like this; "
+			    ".optimfs/rank/ has each",
 			    a->rank, b->rank);
 	}
 }

@@ -203,7 +203,7 @@ static const char *enclose(const struct shards *s, uint32_t first,
 		return "OFS609 a shard has not as many offsets as dimensions";
 	for (unsigned int k = 0; k < b->ndim; k++) {
 		if (!ofs_add_u64(off == NULL ? 0 : off[k], b->shape[k], &end))
-			return "OFS609 a shard lies nowhere: overflow";
+			return "OFS609 the place of a shard overflows";
 		if (shape[k] < end)
 			shape[k] = end;
 	}

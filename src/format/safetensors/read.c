@@ -100,8 +100,8 @@ static int warn_of_metadata(struct ofs_catalog *cat,
 {
 	if (st->nodd == 0 ||
 	    ofs_catalog_note(cat, OFS_NOTE_WARNING, EUCLEAN,
-		"OFS660 %.200s: %zu members of __metadata__ are no strings: "
-		"passed over",
+		"OFS660 %.200s: %zu members of __metadata__ are not strings, "
+		"and are ignored",
 		part->rel, st->nodd) != OFS_NONE)
 		return 0;
 	return ofs_no_memory(err);

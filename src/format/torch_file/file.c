@@ -242,8 +242,8 @@ static int open_any(struct file *f, struct optimfs_error *err)
 		return open_legacy(f, err);
 	case 3:
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS673 tar container of torch 0.1: load and save it "
-		    "again with a newer torch that you trust it to");
+		    "OFS673 tar container of torch 0.1: if you trust the file, "
+		    "load it with a newer PyTorch and save it again");
 	case 4:
 		return open_pickle(f, err);
 	default:

@@ -593,7 +593,8 @@ static int get_corner(const struct ofs_pickle *doc, uint32_t state,
 
 	if (!is_sequence(doc, list) || i >= ofs_pk_len(doc, list))
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS691 %s is no list of as many boxes as others", name);
+		    "OFS691 %s has another number of boxes than the others",
+		    name);
 	if (get_numbers(doc, ofs_pk_item(doc, list, i), name, v, OFS_MAX_DIMS,
 		&n, err) == -1)
 		return -1;

@@ -238,8 +238,8 @@ static int no_shapes(const struct ofs_zero *z, struct optimfs_error *err)
 		    "names and shapes of parameters are in it",
 		    z->mp, z->mp);
 	return optimfs_fail(err, EUCLEAN,
-	    "OFS695 %s: no param_shapes, without which nobody knows what is "
-	    "in the flat groups",
+	    "OFS695 %s: there is no param_shapes, which says what is in the "
+	    "flat groups",
 	    z->model.file[0].rel);
 }
 

@@ -78,8 +78,8 @@ static int read_model(struct ofs_zero_new *z, struct optimfs_error *err)
 	free(entries);
 	if (ret == 0 && n == 0)
 		ret = optimfs_fail(err, EOPNOTSUPP,
-		    "OFS682 there is no model here, without which DeepSpeed "
-		    "loads no optimizer");
+		    "OFS682 there is no model here, and DeepSpeed loads no "
+		    "optimizer without one");
 	return ret;
 }
 

@@ -423,8 +423,8 @@ static int note_unfinished(struct ofs_universal *u, const char *rel,
 		return ofs_no_memory(err);
 	if (ofs_probe_is_dir(&u->z->cat->dir, tmp) &&
 	    ofs_catalog_note(u->z->cat, OFS_NOTE_WARNING, 0,
-		"OFS699 %s/ is left of a conversion that did not come to its "
-		"end: what is here may be part of a checkpoint (run "
+		"OFS699 %s/ is left over from a conversion that was not "
+		"completed: this may be a part of a checkpoint (run "
 		"ds_to_universal.py again)",
 		tmp) == OFS_NONE)
 		ret = ofs_no_memory(err);

@@ -103,9 +103,9 @@ static int incomplete(const struct files *f, const struct ofs_commit_task *t,
     uint32_t group)
 {
 	return optimfs_fail(f->err, EINVAL,
-	    "OFS826 %.150s cannot be committed: of the parameters that ZeRO "
-	    "lays into one group with it %u of %u would have that state: all, "
-	    "or none",
+	    "OFS826 %.150s cannot be committed: ZeRO stores it in one group "
+	    "with others, and %u of these %u parameters would have that state: "
+	    "all must have it, or none",
 	    t->change->path, f->held[group], f->params[group]);
 }
 
