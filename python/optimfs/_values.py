@@ -29,7 +29,7 @@ def parse(text: bytes, kind: str, name: str) -> Any:
         value = json.loads(s)
     except ValueError:
         return s
-    if isinstance(value, dict) and list(value) == ["__opaque__"]:
+    if isinstance(value, dict) and next(iter(value), None) == "__opaque__":
         return Opaque(value["__opaque__"])
     return value
 

@@ -10,6 +10,7 @@
 #include "archive/torch.h"
 #include "base/dtype.h"
 #include "base/str.h"
+#include "text/digest.h"
 
 /* The longest integer that is printed; the parser accepts no longer one. */
 #define BIGINT_MAX 4096
@@ -353,13 +354,19 @@ static enum ofs_leaf tensor(const struct ofs_pickle *doc, uint32_t node,
 	return OFS_LEAF_TENSOR;
 }
 
+/* Names alone do not tell two objects of a class apart. */
 static void opaque(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_buf *out)
+    uint64_t *visits, struct ofs_buf *out)
 {
+	bool named = ofs_pk_kind(doc, node) != OFS_PK_OBJECT ||
+	    ofs_pk_is_cycle(doc, node);
 	struct ofs_str m, n;
+	uint64_t digest;
 
 	ofs_buf_puts(out, "{\"__opaque__\": \"");
-	if (!ofs_pk_attribute(doc, node, &m, &n))
+	if (ofs_pk_attribute(doc, node, &m, &n))
+		named = true;
+	else
 		ofs_torch_class(doc, node, &m, &n);
 	if (n.len == 0) {
 		ofs_buf_puts(out, ofs_pk_kind_name(doc, node));
@@ -368,11 +375,19 @@ static void opaque(const struct ofs_pickle *doc, uint32_t node,
 		ofs_buf_putc(out, '.');
 		ofs_buf_json(out, n.p, n.len);
 	}
-	ofs_buf_puts(out, "\"}");
+	ofs_buf_putc(out, '"');
+	if (!named && ofs_text_digest(doc, node, visits, &digest))
+		ofs_buf_printf(out, ", \"xxh64\": \"%016" PRIx64 "\"", digest);
+	ofs_buf_putc(out, '}');
 }
 
-enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_buf *out)
+enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node)
+{
+	return ofs_leaf_text(doc, node, NULL, NULL);
+}
+
+enum ofs_leaf ofs_leaf_text(const struct ofs_pickle *doc, uint32_t node,
+    uint64_t *visits, struct ofs_buf *out)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
 	enum ofs_leaf leaf = OFS_LEAF_NONE;
@@ -392,6 +407,6 @@ enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
 	if (kind == OFS_PK_OBJECT && array(doc, node, out))
 		return OFS_LEAF_OPAQUE;
 	if (out != NULL)
-		opaque(doc, node, out);
+		opaque(doc, node, visits, out);
 	return OFS_LEAF_OPAQUE;
 }

@@ -19,10 +19,11 @@ enum ofs_leaf {
 	OFS_LEAF_TENSOR, /* another tensor: JSON with its dtype and shape */
 };
 
-/* The kind of a GLOBAL, OBJECT or PERSID; its text is appended to out unless
- * that is NULL. */
-enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_buf *out);
+/* The kind of a GLOBAL, OBJECT or PERSID. ofs_leaf_text also appends its text;
+ * *visits is that of ofs_text_digest. */
+enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node);
+enum ofs_leaf ofs_leaf_text(const struct ofs_pickle *doc, uint32_t node,
+    uint64_t *visits, struct ofs_buf *out);
 
 /* The type of a numpy.dtype ("f4", "<i8", "b1"); *swap when it is big-endian.
  * OFS_DTYPE_NONE for any other node. */

@@ -186,8 +186,8 @@ int ofs_value_put_called(struct ofs_pkw *w, const struct ofs_pickle *doc,
 	bool swap;
 	uint32_t type = ofs_pk_item(doc, ofs_pk_args(doc, node), 0);
 
-	if ((ofs_leaf(doc, node, NULL) == OFS_LEAF_NUMBER ||
-		ofs_leaf(doc, node, NULL) == OFS_LEAF_QUOTED) &&
+	if ((ofs_leaf(doc, node) == OFS_LEAF_NUMBER ||
+		ofs_leaf(doc, node) == OFS_LEAF_QUOTED) &&
 	    ofs_leaf_numpy(doc, type, &swap) != OFS_DTYPE_NONE)
 		return put_numpy(w, doc, node, s, err);
 	return optimfs_fail(err, EOPNOTSUPP,

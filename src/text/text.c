@@ -60,7 +60,7 @@ enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node)
 	case OFS_PK_PERSID:
 		break;
 	}
-	switch (ofs_leaf(doc, node, NULL)) {
+	switch (ofs_leaf(doc, node)) {
 	case OFS_LEAF_NUMBER:
 	case OFS_LEAF_QUOTED:
 		return OFS_TEXT_SCALAR;
@@ -116,9 +116,10 @@ static void quoted_bytes(struct ofs_buf *out, const char *s, size_t n)
 }
 
 /* Append a value that has no parts and is not a string. */
-static void plain(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_buf *out)
+static void plain(struct writer *w, uint32_t node)
 {
+	const struct ofs_pickle *doc = w->doc;
+	struct ofs_buf *out = w->out;
 	struct ofs_str s;
 	char text[80];
 	int64_t i;
@@ -143,7 +144,7 @@ static void plain(const struct ofs_pickle *doc, uint32_t node,
 		ofs_leaf_bigint((const uint8_t *)s.p, s.len, out);
 		break;
 	default:
-		ofs_leaf(doc, node, out);
+		ofs_leaf_text(doc, node, &w->visits, out);
 	}
 }
 
@@ -162,7 +163,7 @@ static void quoted_leaf(struct writer *w, uint32_t node)
 {
 	struct ofs_buf text = { 0 };
 
-	ofs_leaf(w->doc, node, &text);
+	ofs_leaf_text(w->doc, node, &w->visits, &text);
 	quoted(w->out, text.data, text.len);
 	w->out->bad = w->out->bad || text.bad;
 	ofs_buf_fini(&text);
@@ -182,13 +183,13 @@ static void leaf(struct writer *w, uint32_t node)
 	default:
 		break;
 	}
-	switch (ofs_leaf(w->doc, node, NULL)) {
+	switch (ofs_leaf(w->doc, node)) {
 	case OFS_LEAF_QUOTED:
 	case OFS_LEAF_TEXT:
 		quoted_leaf(w, node);
 		return;
 	default:
-		plain(w->doc, node, w->out);
+		plain(w, node);
 	}
 }
 
@@ -318,7 +319,7 @@ static int write_lines(struct writer *w, uint32_t node)
 		if (ofs_pk_kind(w->doc, item) == OFS_PK_STR)
 			ofs_buf_put(w->out, s.p, s.len);
 		else
-			plain(w->doc, item, w->out);
+			plain(w, item);
 		ofs_buf_putc(w->out, '\n');
 	}
 	return 0;
@@ -337,7 +338,7 @@ static int write_file(struct writer *w, uint32_t node, bool lines)
 		break;
 	default:
 		if (!is_container(w->doc, node))
-			plain(w->doc, node, w->out);
+			plain(w, node);
 		else if (write_value(w, node) == -1)
 			return -1;
 	}

@@ -83,6 +83,13 @@ def test_values_are_pythons_own(data):
         assert step.tobytes() == np.float32(12).tobytes()
 
 
+def test_an_object_is_the_name_of_its_class(data):
+    with optimfs.open(data("deepspeed/z2_ws2_bf16/ckpt")) as ck:
+        scaler = ck["extra/optimizer_state_dict/loss_scaler"]
+        assert isinstance(scaler, optimfs.Opaque)
+        assert scaler == "deepspeed.runtime.fp16.loss_scaler.LossScaler"
+
+
 def test_param_groups_are_dicts(data):
     with optimfs.open(data(FSDP2)) as ck:
         groups = ck.param_groups

@@ -379,6 +379,39 @@ static void save_own(const char *name, const char *key, int rank)
 	save(name, &b, storage, (size_t[]){ sizeof(rng) }, 1);
 }
 
+/* Objects of a class that is not on the allow-list. */
+static void own_objects(void)
+{
+	begin();
+	save_ranks(healthy, 3);
+	for (int i = 0; i < 3; i++) {
+		struct ofs_buf b = { 0 };
+		char name[40];
+
+		mk_begin(&b);
+		mk_ops(&b, "}(");
+		mk_str(&b, "sampler");
+		mk_global(&b, "my.data", "Sampler");
+		mk_ops(&b, "(");
+		mk_int(&b, i);
+		mk_ops(&b, "tR");
+		mk_str(&b, "policy");
+		mk_global(&b, "my.data", "Policy");
+		mk_ops(&b, ")Ru");
+		mk_end(&b);
+		snprintf(name, sizeof(name), "train_rank%d.pt", i);
+		save(name, &b, NULL, NULL, 0);
+	}
+	open_dir("ranks with objects of their own");
+	says("extra/train/sampler/rank0",
+	    "{\"__opaque__\": \"my.data.Sampler\", \"xxh64\": \"56c4994912065bbc\"}\n");
+	says("extra/train/sampler/rank2",
+	    "{\"__opaque__\": \"my.data.Sampler\", \"xxh64\": \"764c9ecec8badc55\"}\n");
+	says("extra/train/policy",
+	    "{\"__opaque__\": \"my.data.Policy\", \"xxh64\": \"d7d5252d3cbceafa\"}\n");
+	end();
+}
+
 static void own_state(void)
 {
 	char name[40];
@@ -987,6 +1020,7 @@ int main(void)
 	merged();
 	disagreeing();
 	own_state();
+	own_objects();
 	missing_rank();
 	surplus();
 	mixed();

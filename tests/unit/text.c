@@ -5,6 +5,7 @@
 #include "text/text.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,10 +118,14 @@ static const struct {
 	    "complex\x93G\x3f\xf0\0\0\0\0\0\0G\xc0\0\0\0\0\0\0\0\x86R"),
 	    "(1.0-2.0j)\n", OFS_TEXT_SCALAR },
 	{ P("\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R"),
-	    "{\"__opaque__\": \"os.system\"}\n", OFS_TEXT_OPAQUE },
+	    "{\"__opaque__\": \"os.system\", "
+	    "\"xxh64\": \"54c4f54eec971223\"}\n",
+	    OFS_TEXT_OPAQUE },
 	{ P("]\x8c\x06my.pkg\x8c\x06"
 	    "Config\x93)\x81}\x8c\x01xK\x01sba"),
-	    "[{\"__opaque__\": \"my.pkg.Config\"}]\n", OFS_TEXT_JSON },
+	    "[{\"__opaque__\": \"my.pkg.Config\", "
+	    "\"xxh64\": \"f1901876957af0a3\"}]\n",
+	    OFS_TEXT_JSON },
 	{ P("\x8c\x08"
 	    "builtins\x8c\x07getattr\x93\x8c\x01m\x8c\x01K\x93\x8c\x01"
 	    "A\x86R"),
@@ -180,7 +185,8 @@ static void numpy(void)
 		    "(1.0-2.0j)\n" },
 		/* too few bytes for an element */
 		{ P(SCALAR("i8", "<", "C\x01\1")),
-		    "{\"__opaque__\": \"numpy._core.multiarray.scalar\"}\n" },
+		    "{\"__opaque__\": \"numpy._core.multiarray.scalar\", "
+		    "\"xxh64\": \"d275780ebaa26782\"}\n" },
 		{ P(ARRAY("K\x02K\x02\x86", "u1", "|", "\x89",
 		      "C\x04\1\2\3\4")),
 		    "[[1, 2], [3, 4]]\n" },
@@ -192,11 +198,14 @@ static void numpy(void)
 		 * bytes */
 		{ P(ARRAY("K\x02K\x02\x86", "u1", "|", "\x88",
 		      "C\x04\1\2\3\4")),
-		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\"}\n" },
+		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\", "
+		    "\"xxh64\": \"1faf91c74fad092f\"}\n" },
 		{ P(ARRAY("M\x01\x04\x85", "u1", "|", "\x89", "C\x04\1\2\3\4")),
-		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\"}\n" },
+		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\", "
+		    "\"xxh64\": \"2d4315945f46fae7\"}\n" },
 		{ P(ARRAY("K\x05\x85", "u1", "|", "\x89", "C\x04\1\2\3\4")),
-		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\"}\n" },
+		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\", "
+		    "\"xxh64\": \"6d2aaadcc82e1138\"}\n" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -266,6 +275,78 @@ static void element(void)
 	    "changing a tensor inside a list: error text");
 	ofs_buf_fini(&out);
 	ofs_pickle_free(doc);
+}
+
+/* The text of a pickle, in one of two static buffers. */
+static const char *text_of(const char *pickle, size_t n)
+{
+	static char texts[2][200];
+	static int turn;
+	struct ofs_pickle *doc = parse(pickle, n);
+	struct ofs_buf out = { 0 };
+
+	turn = !turn;
+	if (ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL) == -1)
+		bail_out("a value has no text");
+	ofs_buf_putc(&out, 0);
+	snprintf(texts[turn], sizeof(texts[turn]), "%s", (char *)out.data);
+	ofs_buf_fini(&out);
+	ofs_pickle_free(doc);
+	return texts[turn];
+}
+
+#define CLASS "\x8c\x01m\x8c\x01K\x93"
+#define SET(items) \
+ CLASS "\x8c\x08"  \
+       "builtins\x8c\x03set\x93](" items "e\x85R\x85R"
+
+/* Objects of one class have the same text only if they are equal. */
+static void objects(void)
+{
+	static const struct {
+		const char *a;
+		size_t na;
+		const char *b;
+		size_t nb;
+		const char *what;
+		bool same;
+	} cases[] = {
+		{ P(CLASS "K\1\x85R"), P(CLASS "K\2\x85R"),
+		    "different arguments", false },
+		{ P(CLASS ")R}\x8c\1xK\1sb"), P(CLASS ")R}\x8c\1xK\2sb"),
+		    "different states", false },
+		{ P(CLASS "K\1\x85R"),
+		    P(CLASS "\x8c\1"
+			    "1\x85R"),
+		    "arguments of different types", false },
+		{ P(CLASS "\x8c\1"
+			  "a\x8c\2"
+			  "bc\x86R"),
+		    P(CLASS "\x8c\2"
+			    "ab\x8c\1"
+			    "c\x86R"),
+		    "texts that end in different places", false },
+		{ P(CLASS "](K\1\x89"
+			  "e\x85R"),
+		    P(CLASS "](K\1N"
+			    "e\x85R"),
+		    "lists with different items", false },
+		{ P(CLASS "K\1K\1\x86\x94h\0\x86R"),
+		    P(CLASS "K\1K\1\x86K\1K\1\x86\x86R"),
+		    "arguments that are shared, and that are written twice",
+		    true },
+		{ P(SET("K\1K\2K\3")), P(SET("K\3K\1K\2")),
+		    "a set in another order", true },
+		{ P(SET("K\1K\2K\3")), P(SET("K\1K\2K\4")),
+		    "sets with different items", false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		ok((strcmp(text_of(cases[i].a, cases[i].na),
+			text_of(cases[i].b, cases[i].nb)) == 0) ==
+			cases[i].same,
+		    "objects with %s have %s text", cases[i].what,
+		    cases[i].same ? "the same" : "another");
 }
 
 static void lines(void)
@@ -392,6 +473,7 @@ int main(void)
 	numpy();
 	tensor();
 	element();
+	objects();
 	lines();
 	bomb();
 	heavy();

@@ -1,0 +1,134 @@
+/* digest.c - a number that tells objects apart that have the same text */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "text/digest.h"
+
+#include <xxhash.h>
+
+/* Hashed bytes that cost as much as a node. */
+#define VISIT_BYTES 1024
+
+struct digest {
+	const struct ofs_pickle *doc;
+	uint64_t *visits;
+	bool whole; /* false: not all could be hashed */
+};
+
+static uint64_t add(uint64_t hash, uint64_t v)
+{
+	return XXH64(&v, sizeof(v), hash);
+}
+
+static uint64_t add_str(uint64_t hash, struct ofs_str s)
+{
+	return add(XXH64(s.p, s.len, hash), s.len);
+}
+
+static uint64_t hash_of(struct digest *d, uint32_t node);
+
+static uint64_t add_items(struct digest *d, uint32_t node, uint64_t hash)
+{
+	uint32_t n = ofs_pk_len(d->doc, node);
+
+	for (uint32_t i = 0; i < n && d->whole; i++)
+		hash = add(hash, hash_of(d, ofs_pk_item(d->doc, node, i)));
+	return hash;
+}
+
+/* Python writes a set in any order. */
+static uint64_t add_set(struct digest *d, uint32_t node, uint64_t hash)
+{
+	uint32_t n = ofs_pk_len(d->doc, node);
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n && d->whole; i++)
+		sum += hash_of(d, ofs_pk_item(d->doc, node, i));
+	return add(hash, sum);
+}
+
+static uint64_t add_pairs(struct digest *d, uint32_t node, uint64_t hash)
+{
+	uint32_t n = ofs_pk_len(d->doc, node);
+
+	for (uint32_t i = 0; i < n && d->whole; i++) {
+		hash = add(hash, hash_of(d, ofs_pk_key(d->doc, node, i)));
+		hash = add(hash, hash_of(d, ofs_pk_val(d->doc, node, i)));
+	}
+	return hash;
+}
+
+static uint64_t add_class(const struct digest *d, uint32_t node, uint64_t hash)
+{
+	struct ofs_str module, name;
+
+	ofs_pk_class(d->doc, node, &module, &name);
+	return add_str(add_str(hash, module), name);
+}
+
+static uint64_t add_object(struct digest *d, uint32_t node, uint64_t hash)
+{
+	hash = add(hash, hash_of(d, ofs_pk_callable(d->doc, node)));
+	hash = add(hash, hash_of(d, ofs_pk_args(d->doc, node)));
+	hash = add(hash, hash_of(d, ofs_pk_kwargs(d->doc, node)));
+	return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
+}
+
+/* Pickles nest no deeper than their parser allows, and a container that holds
+ * itself has something else in its place. */
+static uint64_t hash_of(struct digest *d, uint32_t node)
+{
+	enum ofs_pk_kind kind = ofs_pk_kind(d->doc, node);
+	struct ofs_str s = ofs_pk_str(d->doc, node);
+	uint64_t hash = add(0, kind), cost = 1 + s.len / VISIT_BYTES;
+	double number;
+	int64_t i = 0;
+
+	d->whole = d->whole && cost <= *d->visits;
+	if (!d->whole)
+		return 0;
+	*d->visits -= cost;
+	switch (kind) {
+	case OFS_PK_NONE:
+		return hash;
+	case OFS_PK_BOOL:
+		return add(hash, ofs_pk_bool(d->doc, node));
+	case OFS_PK_INT:
+		ofs_pk_int(d->doc, node, &i);
+		return add(hash, (uint64_t)i);
+	case OFS_PK_FLOAT:
+		number = ofs_pk_float(d->doc, node);
+		return XXH64(&number, sizeof(number), hash);
+	case OFS_PK_BIGINT:
+	case OFS_PK_STR:
+	case OFS_PK_BYTES:
+		return add_str(hash, s);
+	case OFS_PK_LIST:
+		hash = add_items(d, node, add_class(d, node, hash));
+		return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
+	case OFS_PK_TUPLE:
+		return add_items(d, node, add_class(d, node, hash));
+	case OFS_PK_SET:
+		return add_set(d, node, hash);
+	case OFS_PK_DICT:
+		hash = add_pairs(d, node, add_class(d, node, hash));
+		return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
+	case OFS_PK_GLOBAL:
+		return add_class(d, node, hash);
+	case OFS_PK_OBJECT:
+		return add_object(d, node, hash);
+	case OFS_PK_PERSID:
+		break;
+	}
+	d->whole = false;
+	return 0;
+}
+
+bool ofs_text_digest(const struct ofs_pickle *doc, uint32_t node,
+    uint64_t *visits, uint64_t *digest)
+{
+	struct digest d = { .doc = doc, .visits = visits, .whole = true };
+
+	*digest = hash_of(&d, node);
+	return d.whole;
+}
