@@ -357,13 +357,21 @@ static void close_container(struct ofs_state_pickler *p, uint32_t node)
 		ofs_pkw_op(&p->w, v->list ? OFS_PKW_APPENDS : OFS_PKW_SETITEMS);
 }
 
+/* Is it the param_groups of an optimizer, rather than the state of a parameter
+ * with that name? No optimizer is called state. */
+static bool is_groups(const struct ofs_state *s, uint32_t node)
+{
+	return key_is(s, node, "param_groups") &&
+	    !key_is(s, s->node[node].parent, "state");
+}
+
 /* Pickle groups whose form differs from that in the tree. 1: done; 0: node is
  * not such a group list; -1: failed. */
 static int put_own_groups(struct ofs_state_pickler *p, uint32_t node)
 {
 	const struct ofs_optim_groups *g;
 
-	if (!p->optims || node == 0 || !key_is(p->s, node, "param_groups") ||
+	if (!p->optims || !is_groups(p->s, node) ||
 	    p->s->node[node].child == OFS_NONE ||
 	    (p->s->node[node].list && !p->ids))
 		return 0;

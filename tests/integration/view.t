@@ -140,6 +140,17 @@ ok "dcp@2,only=optim has the whole optimizer" diff -r "$scratch/want/optim" \
     "$scratch/got/optim"
 not_ok "dcp@2,only=optim has no model" test -e "$scratch/got/model"
 
+# A parameter that is called as the groups are.
+python3 - "$scratch/groups.pkl" <<'END'
+import pickle, sys
+pickle.dump({"optim": {"state": {"w": {"step": 7}, "param_groups": {"step": 8}},
+                       "param_groups": [{"lr": 0.5, "params": ["w", "param_groups"]}]}},
+            open(sys.argv[1], "wb"), 2)
+END
+"$OPTIMFS" reshard --to torch "$scratch/groups.pkl" "$scratch/groups"
+is "the view torch has the state of a parameter called param_groups" \
+    "$("$OPTIMFS" cat "$scratch/groups" optim/state/param_groups/step)" 8
+
 # only= of a part that the checkpoint does not have.
 for layout in dcp@2 torch safetensors,hf; do
 	status "reshard --to $layout,only=model fails if there is no model" 3 "$OPTIMFS" \
