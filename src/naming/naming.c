@@ -189,13 +189,24 @@ static int tree_path(struct naming *c, uint32_t entry,
 	return push_all(c, rest.c, rest.n, err);
 }
 
+/* Is c->path the path of the index? Nearly all of a model are. */
+static bool is_stored(const struct naming *c, uint32_t path)
+{
+	uint32_t n;
+	const uint32_t *stored = ofs_catalog_components(c->cat, path, &n);
+
+	return n == c->npath &&
+	    memcmp(stored, c->path, n * sizeof(*stored)) == 0;
+}
+
 static int place(struct naming *c, uint32_t entry, struct optimfs_error *err)
 {
-	uint32_t tree;
+	uint32_t tree = c->cat->entries[entry].path;
 
 	if (tree_path(c, entry, err) == -1)
 		return -1;
-	tree = ofs_catalog_path(c->cat, c->path, c->npath, err);
+	if (!is_stored(c, tree))
+		tree = ofs_catalog_path(c->cat, c->path, c->npath, err);
 	if (tree == OFS_NONE)
 		return -1;
 	c->cat->entries[entry].tree = tree;

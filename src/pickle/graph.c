@@ -126,12 +126,10 @@ int pk_too_deep(struct pk_parser *p)
  * filled. When a container grows after it was placed, its ancestors may become
  * higher, or it may become its own ancestor: then pk_check_graph computes
  * all. */
-int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child)
+int pk_place_high(struct pk_parser *p, uint32_t parent, uint32_t child)
 {
 	struct pk_node *x = pk_at(p->doc, child), *up;
 
-	if (x->height == 0)
-		return 0;
 	x->flags |= PK_PLACED;
 	up = pk_at(p->doc, parent);
 	if ((up->flags & PK_PLACED) != 0) {

@@ -12,15 +12,18 @@
  * this. */
 #define MEMO_GAP 1024
 
-static int need(struct pk_parser *p, size_t n)
+static int too_few(struct pk_parser *p, size_t n, size_t has)
 {
-	size_t has = p->nstack - pk_fence(p);
-
-	if (has >= n)
-		return 0;
 	return pk_fail(p, EUCLEAN, "OFS436",
 	    "%s needs %zu items of the stack, there are %zu", pk_op_name(p->op),
 	    n, has);
+}
+
+static inline int need(struct pk_parser *p, size_t n)
+{
+	size_t has = p->nstack - pk_fence(p);
+
+	return has >= n ? 0 : too_few(p, n, has);
 }
 
 /* Replace the top n items by node. */

@@ -232,7 +232,14 @@ int pk_extend(struct pk_parser *p, uint32_t node, const uint32_t *v, size_t n);
 uint32_t pk_object(struct pk_parser *p, uint32_t callable, uint32_t args);
 /* Record that child is now in parent: updates heights, or notes that the graph
  * must be checked again. */
-int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child);
+int pk_place_high(struct pk_parser *p, uint32_t parent, uint32_t child);
+static inline int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child)
+{
+	/* most are leaves */
+	return pk_at(p->doc, child)->height == 0
+	    ? 0
+	    : pk_place_high(p, parent, child);
+}
 /* Turn an OBJECT into an empty container of its class. */
 int pk_become(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind);
 

@@ -100,6 +100,13 @@ struct ofs_dcp {
 	uint32_t npending, pending_cap;
 	uint64_t pending_bytes;
 	bool quantized; /* a note on quantized tensors was made */
+	/* the properties of the last tensor without a fault: most have the
+	 * same */
+	struct {
+		const struct ofs_pickle *doc;
+		uint32_t dtype, layout, memory_format; /* nodes */
+		uint8_t result;                        /* enum ofs_dtype */
+	} like;
 };
 
 /* keys.c */

@@ -118,8 +118,15 @@ static int read_properties(struct ofs_dcp *d, struct building *b,
 {
 	uint32_t properties = ofs_pk_attr(doc, node, "properties");
 	uint32_t dtype = property(doc, properties, 0, "dtype");
+	uint32_t layout = property(doc, properties, 1, "layout");
+	uint32_t format = property(doc, properties, 3, "memory_format");
 	struct ofs_str module = { "", 0 }, name = { "", 0 };
 
+	if (d->like.doc == doc && d->like.dtype == dtype &&
+	    d->like.layout == layout && d->like.memory_format == format) {
+		b->t.dtype = d->like.result;
+		return 0;
+	}
 	if (dtype != OFS_NONE)
 		ofs_pk_class(doc, dtype, &module, &name);
 	b->t.dtype = (uint8_t)ofs_dtype_of_name(name.p, name.len);
@@ -128,13 +135,17 @@ static int read_properties(struct ofs_dcp *d, struct building *b,
 	if (b->t.dtype == OFS_DTYPE_NONE)
 		return spoil(d, b, err, EOPNOTSUPP,
 		    "OFS616 dtype '%.*s' is not supported", OFS_DCP_STR(name));
-	if (!is_strided(doc, property(doc, properties, 1, "layout")))
+	if (!is_strided(doc, layout))
 		return spoil(d, b, err, EOPNOTSUPP,
 		    "OFS617 only the strided layout is supported");
-	if (!is_memory_format(doc,
-		property(doc, properties, 3, "memory_format")))
+	if (!is_memory_format(doc, format))
 		return spoil(d, b, err, EOPNOTSUPP,
 		    "OFS617 unknown memory format");
+	d->like.doc = doc;
+	d->like.dtype = dtype;
+	d->like.layout = layout;
+	d->like.memory_format = format;
+	d->like.result = b->t.dtype;
 	return 0;
 }
 
