@@ -11,6 +11,8 @@
 """
 from __future__ import annotations
 
+import errno
+import os
 from datetime import datetime, timezone
 from typing import Any, Dict, List, Optional
 
@@ -87,6 +89,9 @@ class OptimfsFileSystem(AbstractFileSystem):
         if mode != "rb":
             raise NotImplementedError("optimfs:// is read-only: see "
                                       "optimfs.edit()")
+        if self.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR),
+                                    path)
         return OptimfsFile(self, path, mode, block_size, **kwargs)
 
 

@@ -39,6 +39,10 @@ def test_files_are_read(fs, data):
     with fsspec.open("optimfs://.optimfs/npy/model/norm.bias.npy",
                      path=data(FSDP2)) as f:
         assert np.load(f).tobytes() == whole
+    with pytest.raises(IsADirectoryError):
+        fs.open("model")
+    with pytest.raises(FileNotFoundError):
+        fs.open("model/nothing")
     with pytest.raises(NotImplementedError):
         fs.open("model/norm.bias", "wb")
 
