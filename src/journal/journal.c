@@ -16,7 +16,8 @@
 #include "base/io.h"
 #include "base/memory.h"
 
-static const char magic[16] = "optimfs journal1";
+#define MAGIC     "optimfs journal1"
+#define MAGIC_LEN (sizeof(MAGIC) - 1)
 
 /* Length and checksum. */
 #define HEAD 8u
@@ -174,16 +175,16 @@ static int next(struct reader *in, struct ofs_record *r,
 static int begin(struct ofs_journal *j, uint64_t size,
     struct optimfs_error *err)
 {
-	char head[sizeof(magic)];
+	char head[MAGIC_LEN];
 
-	if (size < sizeof(magic))
+	if (size < MAGIC_LEN)
 		return 0; /* torn when it was created */
 	if (ofs_pread_all(j->fd, head, sizeof(head), 0, err) == -1)
 		return -1;
-	if (memcmp(head, magic, sizeof(magic)) != 0)
+	if (memcmp(head, MAGIC, MAGIC_LEN) != 0)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS810 the journal begins with something else");
-	j->end = sizeof(magic);
+	j->end = MAGIC_LEN;
 	return 0;
 }
 
@@ -218,8 +219,8 @@ int ofs_journal_trim(struct ofs_journal *j, struct optimfs_error *err)
 		return optimfs_fail(err, errno, "OFS809 journal: %m");
 	if (j->end > 0)
 		return 0;
-	if (ofs_pwrite_all(j->fd, magic, sizeof(magic), 0, err) == -1)
+	if (ofs_pwrite_all(j->fd, MAGIC, MAGIC_LEN, 0, err) == -1)
 		return -1;
-	j->end = sizeof(magic);
+	j->end = MAGIC_LEN;
 	return 0;
 }
