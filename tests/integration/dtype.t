@@ -118,7 +118,7 @@ for key, t in old.items():
     want, got = t.to(to), new[key]
     assert got.dtype == to and got.shape == want.shape, key
     assert torch.equal(torch.isnan(want), torch.isnan(got)), key
-    if to == torch.bfloat16 and t.dtype != to:
+    if t.dtype != to: # which bits of a NaN remain depends on the version
         want, got = want[~torch.isnan(want)], got[~torch.isnan(got)]
     bits = torch.int32 if to == torch.float32 else torch.int16
     assert torch.equal(want.view(bits), got.view(bits)), key

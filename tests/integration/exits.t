@@ -115,12 +115,10 @@ cp -r "$ck" closed && chmod -R u+w closed && chmod 0 closed/__1_0.distcp
 if [ "$(id -u)" != 0 ]; then
 	as_other() { "$@"; }
 elif command -v setpriv >/dev/null; then
-	cp -L "$OPTIMFS" optimfs
-	[ -x "$(dirname "$OPTIMFS")/.libs/$(basename "$OPTIMFS")" ] &&
-	    cp -L "$(dirname "$OPTIMFS")/.libs/$(basename "$OPTIMFS")" optimfs
-	chmod 755 . optimfs && OPTIMFS=$scratch/optimfs
+	copy_for_others "$OPTIMFS"
+	OPTIMFS=$scratch/optimfs
 	as_other() {
-		LD_LIBRARY_PATH=$TOP_BUILDDIR/.libs setpriv --reuid=65534 \
+		LD_LIBRARY_PATH=$scratch setpriv --reuid=65534 \
 		    --regid=65534 --clear-groups "$@"
 	}
 fi

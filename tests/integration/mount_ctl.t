@@ -280,12 +280,9 @@ fi
 
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %a /dev/fuse)" = 600 ] &&
     command -v setpriv >/dev/null; then
-	cp -L "$o" "$scratch/optimfs"
-	[ -x "$(dirname "$o")/.libs/$(basename "$o")" ] &&
-	    cp -L "$(dirname "$o")/.libs/$(basename "$o")" "$scratch/optimfs"
-	chmod 755 "$scratch" "$scratch/optimfs"
+	copy_for_others "$o"
 	chmod 777 "$mnt"
-	LD_LIBRARY_PATH=$TOP_BUILDDIR/.libs \
+	LD_LIBRARY_PATH=$scratch \
 	    status "mount without permission for /dev/fuse exits with 3" 3 setpriv --reuid=65534 \
 	    --clear-groups "$scratch/optimfs" mount "$ck" "$mnt"
 	like "OFS761 names the commands that need no FUSE" "$(said)" "*OFS761*optimfs ls, cat, cp*"

@@ -221,3 +221,15 @@ point() {
 	mkdir -p "$scratch/$1"
 	echo "$scratch/$1"
 }
+
+# Copies program $1, and the library it needs, to $scratch, where another user
+# may run it with LD_LIBRARY_PATH=$scratch: the build may be in a private home.
+copy_for_others() {
+	copy_from=$(dirname "$1")/.libs/$(basename "$1")
+	[ -x "$copy_from" ] || copy_from=$1
+	cp -L "$copy_from" "$scratch/optimfs"
+	for copy_from in "$TOP_BUILDDIR"/.libs/liboptimfs.so.?; do
+		[ ! -e "$copy_from" ] || cp -L "$copy_from" "$scratch"
+	done
+	chmod 755 "$scratch" "$scratch"/optimfs
+}
