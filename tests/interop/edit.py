@@ -649,6 +649,41 @@ def case_rank_files(job):
     assert len(where) == 2 * len(before), where
 
 
+def with_name(value, old, new):
+    """A result of plain in which a key, or a name in a list, is another."""
+    if isinstance(value, dict):
+        return {new if k == old else k: with_name(v, old, new)
+                for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return tuple(with_name(v, old, new) for v in value)
+    return new if isinstance(value, str) and value == old else value
+
+
+def renamed_parameter(job, case):
+    copy_of(job, case)
+    old = {n: plain(read_archive(d)) for n, d in files_of(job).items()}
+    job.mount()
+    name = sorted(os.listdir(job.path("optim", "state")))[0]
+    for where in ("optim", "state"), ("model",):
+        os.rename(job.path(*where, name), job.path(*where, "new.name"))
+    job.umount()
+    for n, d in files_of(job).items():
+        want = with_name(old[n], name, "new.name")
+        assert want != old[n], n
+        assert not same_plain(plain(read_archive(d)), want), n
+        sound(job.file(n))
+
+
+def case_renamed_sharded(job):
+    """A parameter with ShardedTensors gets another name in every file."""
+    renamed_parameter(job, "fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles")
+
+
+def case_renamed_dtensor(job):
+    """A parameter with DTensors gets another name in every file."""
+    renamed_parameter(job, "rank_dtensor_fsdp2_tp_w4/ckpt")
+
+
 def case_own_state(job):
     """A value of one rank is edited in the file of that rank."""
     for rank in range(3):
