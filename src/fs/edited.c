@@ -15,10 +15,16 @@
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
 
-/* Are added nodes shown in this space? In the tree and npy/. */
-static bool mirrors_made(uint32_t space)
+/* Do files of this space have the bytes of the tree's? */
+static bool mirrors_bytes(uint32_t space)
 {
 	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
+}
+
+/* Are added nodes shown in this space? */
+static bool mirrors_made(uint32_t space)
+{
+	return mirrors_bytes(space) || space == OFS_SPACE_STAT;
 }
 
 int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
@@ -70,12 +76,16 @@ static int is_shown(struct ofs_snapshot *snap, struct ofs_space *s,
 		return ofs_space_has(snap, s, index, err);
 	if (space == OFS_SPACE_TREE)
 		return 1;
-	if (space != OFS_SPACE_NPY)
+	if (!mirrors_made(space))
 		return 0;
 	if (ofs_overlay_is_dir(snap->overlay, index))
 		return 1;
 	ofs_overlay_form_of(snap->overlay, index, &form);
-	return form.ndim > 0 && ofs_dtype_npy(form.dtype) != NULL;
+	if (form.ndim == 0)
+		return 0;
+	return space == OFS_SPACE_NPY
+	    ? ofs_dtype_npy(form.dtype) != NULL
+	    : ofs_dtype_size((enum ofs_dtype)form.dtype) > 0;
 }
 
 /* The file whose name plus the mirror's suffix is name. */
@@ -243,6 +253,9 @@ static int made_size(struct ofs_snapshot *snap, struct ofs_at at,
 	struct ofs_overlay_form form;
 	struct ofs_buf header = { 0 };
 
+	if (at.space == OFS_SPACE_STAT)
+		return ofs_space_stat.size(snap, &snap->space[at.space],
+		    at.index, attr, err);
 	if (f != NULL) {
 		pthread_rwlock_rdlock(&f->lock);
 		attr->size = f->size;
@@ -267,7 +280,7 @@ static void adjust_size(struct ofs_snapshot *snap, struct ofs_at at,
 	const struct ofs_tensor *t =
 	    ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 
-	if (f->text || t == NULL || !mirrors_made(at.space))
+	if (f->text || t == NULL || !mirrors_bytes(at.space))
 		return;
 	pthread_rwlock_rdlock(&f->lock);
 	attr->size = attr->size - ofs_tensor_bytes(snap->cat, t) + f->size;

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "fs/fs.h"
+#include "overlay/overlay.h"
 #include "stats/stats.h"
 
 /* A whole number of blocks for every dtype. */
@@ -92,21 +93,33 @@ static int stat_text(struct ofs_snapshot *snap, uint32_t index,
 	return 0;
 }
 
+/* The element type of the file of the tree: a writer may have added the tensor,
+ * or changed its type. */
+static enum ofs_dtype dtype_of(struct ofs_snapshot *snap, uint32_t index)
+{
+	struct ofs_overlay_form form = { 0 };
+
+	if (snap->overlay != NULL)
+		ofs_overlay_form(snap->overlay, index, &form);
+	if (form.dtype != OFS_DTYPE_NONE)
+		return (enum ofs_dtype)form.dtype;
+	return (enum ofs_dtype)ofs_entry_tensor(snap->cat,
+	    &snap->cat->entries[snap->tree.node[index].entry])
+	    ->dtype;
+}
+
 static int stat_open(struct ofs_snapshot *snap, const struct ofs_space *space,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
-	const struct ofs_entry *e =
-	    &snap->cat->entries[snap->tree.node[index].entry];
-	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
-	struct ofs_stats *s = ofs_stats_new(t->dtype, err);
+	enum ofs_dtype dtype = dtype_of(snap, index);
+	struct ofs_stats *s = ofs_stats_new(dtype, err);
 	struct ofs_buf out = { 0 };
 	int ret = -1;
 
 	(void)space;
 	if (s == NULL)
 		return -1;
-	if (stat_text(snap, index, s, ofs_dtype_size(t->dtype), &out, err) ==
-	    0) {
+	if (stat_text(snap, index, s, ofs_dtype_size(dtype), &out, err) == 0) {
 		file->blob = ofs_blob_of(&out, err);
 		ret = file->blob == NULL ? -1 : 0;
 	}

@@ -72,10 +72,23 @@ static int made_header(struct optimfs_file *file, struct optimfs_error *err)
 	return file->blob == NULL ? -1 : 0;
 }
 
+static int open_stat(struct optimfs_file *file, struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap = file->snap;
+
+	if (ofs_space_stat.open(snap, &snap->space[OFS_SPACE_STAT],
+		file->at.index, file, err) == -1)
+		return -1;
+	file->size = file->blob->len;
+	return 0;
+}
+
 int ofs_file_open_made(struct optimfs_file *file, struct optimfs_error *err)
 {
 	if (ofs_edited_is_dir(file->snap, file->at))
 		return optimfs_fail(err, EISDIR, "is a directory");
+	if (file->at.space == OFS_SPACE_STAT)
+		return open_stat(file, err);
 	if (file->at.space == OFS_SPACE_NPY && made_header(file, err) == -1)
 		return -1;
 	return attach(file, false, err);

@@ -639,8 +639,51 @@ static char result_of(size_t i, size_t action)
 	return result;
 }
 
+/* The files of a mirror show what is staged, as after the commit. */
+static void test_mirror(const char *name, const char *mirror, bool adds)
+{
+	struct optimfs_options rw = { .rw = true, .explicit_commit = true };
+	struct listing staged, after, fresh;
+	struct optimfs_error err = { 0 };
+	struct optimfs *fs, *now;
+	struct things t;
+	struct edited e;
+
+	edited_init(&e, name, NULL);
+	fs = optimfs_open(e.path, &rw, &err);
+	if (fs == NULL)
+		bail_out("%s: %s", name, err.text);
+	find_things(&t, fs);
+	if ((adds && copy_model(fs, &t, &err) != 0) ||
+	    move_state(fs, &t, &err) != 0 || remove_model(fs, &t, &err) != 0)
+		bail_out("%s: %s", name, err.text);
+	listing_read(&staged, fs, mirror);
+	is_int(optimfs_commit(fs, NULL, NULL, &err), 0,
+	    "%s: a rename and a removal are committed", name);
+	listing_read(&after, fs, mirror);
+	now = optimfs_open(e.path, NULL, &err);
+	if (now == NULL)
+		bail_out("%s: %s", name, err.text);
+	listing_read(&fresh, now, mirror);
+	ok(fresh.n > 0, "%s: %s has files", name, mirror);
+	is_int(listing_differs(&staged, &fresh), 0,
+	    "%s: %s shows what is staged", name, mirror);
+	is_int(listing_differs(&after, &fresh), 0,
+	    "%s: %s shows what was committed", name, mirror);
+	listing_fini(&staged);
+	listing_fini(&after);
+	listing_fini(&fresh);
+	optimfs_close(now);
+	optimfs_close(fs);
+	edited_fini(&e);
+}
+
 int main(void)
 {
+	test_mirror("pytorch/dcp_fsdp2_w2/ckpt", ".optimfs/npy", true);
+	test_mirror("pytorch/dcp_fsdp2_w2/ckpt", ".optimfs/stat", true);
+	test_mirror("pytorch/dcp_fsdp2_w2/ckpt", ".optimfs/rank/0", false);
+	test_mirror("pytorch/dcp_dtypes/ckpt", ".optimfs/npy32", false);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		for (size_t k = 0; k < NACTIONS; k++)
 			is_int(result_of(i, k), cases[i].results[k],
