@@ -41,6 +41,7 @@ static const struct {
 	[OFS_ALIASES] = ARRAY(aliases, MAX_ENTRIES),
 	[OFS_SCALES] = ARRAY(scales, MAX_INDEX),
 	[OFS_INNER] = ARRAY(inner, MAX_TENSORS),
+	[OFS_PICKLED] = ARRAY(pickled, MAX_TENSORS),
 	[OFS_NOTES] = ARRAY(notes, MAX_INDEX),
 	[OFS_STRS] = ARRAY(strs, MAX_STRS),
 	[OFS_PATHS] = ARRAY(paths, MAX_INDEX),

@@ -170,6 +170,12 @@ uint32_t ofs_catalog_inner(struct ofs_catalog *cat,
 	return ofs_catalog_append(cat, OFS_INNER, s, 1, err);
 }
 
+uint32_t ofs_catalog_pickled(struct ofs_catalog *cat,
+    const struct ofs_pickled_tensor *t, struct optimfs_error *err)
+{
+	return ofs_catalog_append(cat, OFS_PICKLED, t, 1, err);
+}
+
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err)
 {
@@ -286,10 +292,32 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
 	return &cat->tensors[e->ref];
 }
 
-bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
-    const struct ofs_entry *e)
+static int by_tensor(const void *key, const void *item)
 {
-	return e->kind == OFS_ENTRY_ITEM && cat->items[e->ref].doc != NULL;
+	uint32_t tensor = *(const uint32_t *)key;
+	const struct ofs_pickled_tensor *t = item;
+
+	return (tensor > t->tensor) - (tensor < t->tensor);
+}
+
+bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, const struct ofs_pickle **doc, uint32_t *node)
+{
+	const struct ofs_pickled_tensor *t = NULL;
+	const struct ofs_item *item = NULL;
+
+	if (e->kind == OFS_ENTRY_TENSOR)
+		t = ofs_search(&e->ref, cat->pickled, cat->npickled, sizeof(*t),
+		    by_tensor);
+	else if (e->kind == OFS_ENTRY_ITEM && cat->items[e->ref].doc != NULL)
+		item = &cat->items[e->ref];
+	if (t == NULL && item == NULL)
+		return false;
+	if (doc != NULL) {
+		*doc = t != NULL ? t->doc : item->doc;
+		*node = t != NULL ? t->node : item->node;
+	}
+	return true;
 }
 
 bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry)

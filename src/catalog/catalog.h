@@ -150,6 +150,13 @@ struct ofs_inner_storage {
 	uint32_t node, tensor;
 };
 
+/* A tensor that cannot be read but copied, as a node of a pickle: it is sparse,
+ * or quantized by channel. Sorted by tensor. */
+struct ofs_pickled_tensor {
+	const struct ofs_pickle *doc;
+	uint32_t node, tensor;
+};
+
 /* A value that is in an extent and has not been read. */
 struct ofs_item {
 	struct ofs_extent at;
@@ -263,6 +270,7 @@ struct ofs_catalog {
 	struct ofs_alias *aliases;
 	struct ofs_scale *scales;
 	struct ofs_inner_storage *inner;
+	struct ofs_pickled_tensor *pickled;
 	struct ofs_note *notes;
 	struct ofs_str *strs; /* each is followed by a NUL */
 	uint32_t *paths;
@@ -270,8 +278,8 @@ struct ofs_catalog {
 	uint64_t *bounds; /* of the indexes of tensors with many shards */
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
-	    nitems, nentries, nvariants, naliases, nscales, ninner, nnotes,
-	    nstrs, npaths, ndims, nbounds, ndocs;
+	    nitems, nentries, nvariants, naliases, nscales, ninner, npickled,
+	    nnotes, nstrs, npaths, ndims, nbounds, ndocs;
 
 	/* The names that ids= gives to integer parameter IDs: ids[i] is the
 	 * string for ID i, or OFS_NONE. In arena; NULL without ids=. Lists of
@@ -355,6 +363,9 @@ uint32_t ofs_catalog_scale(struct ofs_catalog *cat, const struct ofs_scale *s,
     struct optimfs_error *err);
 uint32_t ofs_catalog_inner(struct ofs_catalog *cat,
     const struct ofs_inner_storage *s, struct optimfs_error *err);
+/* In the order of tensors. */
+uint32_t ofs_catalog_pickled(struct ofs_catalog *cat,
+    const struct ofs_pickled_tensor *t, struct optimfs_error *err);
 /* Take ownership of doc. On failure doc stays the caller's. */
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);
@@ -423,9 +434,10 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
     const struct ofs_entry *e);
 /* Is the file of an entry text, rather than elements? */
 bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry);
-/* Is it a value without text that can be copied? */
+/* Is it a value without text, or a tensor without elements, that can be copied?
+ * *doc and *node, if doc is not NULL, are what to copy. */
 bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
-    const struct ofs_entry *e);
+    const struct ofs_entry *e, const struct ofs_pickle **doc, uint32_t *node);
 /* The offsets and sizes of the box of a shard in the grid of its tensor,
  * grid_ndim each. */
 void ofs_shard_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,

@@ -26,6 +26,7 @@ enum ofs_catalog_array {
 	OFS_ALIASES,
 	OFS_SCALES,
 	OFS_INNER,
+	OFS_PICKLED,
 	OFS_NOTES,
 	OFS_STRS,
 	OFS_PATHS,

@@ -50,6 +50,7 @@ static bool copy_arrays(struct ofs_catalog *cat, const struct ofs_catalog *base,
 	    COPY(cat, base, OFS_ALIASES, aliases) &&
 	    COPY(cat, base, OFS_SCALES, scales) &&
 	    COPY(cat, base, OFS_INNER, inner) &&
+	    COPY(cat, base, OFS_PICKLED, pickled) &&
 	    COPY(cat, base, OFS_NOTES, notes) &&
 	    COPY(cat, base, OFS_STRS, strs) &&
 	    COPY(cat, base, OFS_PATHS, paths) &&

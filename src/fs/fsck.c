@@ -129,7 +129,8 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
 	/* which is no damage */
 	unread = !sound &&
-	    (why.code == EOPNOTSUPP || ofs_entry_is_pickled(c->snap->cat, e));
+	    (why.code == EOPNOTSUPP ||
+		ofs_entry_is_pickled(c->snap->cat, e, NULL, NULL));
 	if (ours && !sound)
 		ofs_fsck_found(c, !unread, c->path, why.code, why.text);
 	else if (ours &&

@@ -134,7 +134,7 @@ static bool is_opaque(const struct ofs_render *from, const struct ofs_entry *e)
 	uint32_t node;
 	int ret;
 
-	if (e->kind == OFS_ENTRY_TENSOR)
+	if (!ofs_render_is_value(from->cat, e))
 		return false;
 	ret = ofs_render_value(from, e, &doc, &node, &why);
 	if (ret == 0) {
@@ -193,17 +193,33 @@ int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
 
 	if (e->kind == OFS_ENTRY_TENSOR)
 		error = cat->tensors[e->ref].error;
-	else if (e->kind == OFS_ENTRY_ITEM && !ofs_entry_is_pickled(cat, e))
+	else if (e->kind == OFS_ENTRY_ITEM &&
+	    !ofs_entry_is_pickled(cat, e, NULL, NULL))
 		error = cat->items[e->ref].error;
-	return error == OFS_NONE ? 0 : ofs_catalog_fail(cat, error, err);
+	if (error == OFS_NONE)
+		return 0;
+	if (ofs_entry_is_pickled(cat, e, NULL, NULL))
+		return optimfs_fail_as(err, cat->notes[error].code,
+		    "%s: views torch and dcp copy it, drop=opaque leaves it "
+		    "out",
+		    cat->notes[error].text);
+	return ofs_catalog_fail(cat, error, err);
+}
+
+bool ofs_render_is_value(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	return e->kind != OFS_ENTRY_TENSOR ||
+	    ofs_entry_is_pickled(cat, e, NULL, NULL);
 }
 
 int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
     const struct ofs_pickle **doc, uint32_t *node, struct optimfs_error *err)
 {
-	const struct ofs_item *item;
 	const struct ofs_value *v;
 
+	if (ofs_entry_is_pickled(from->cat, e, doc, node))
+		return 0;
 	if (ofs_render_sound(from->cat, e, err) == -1)
 		return -1;
 	if (e->kind == OFS_ENTRY_VALUE) {
@@ -212,13 +228,7 @@ int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
 		*node = v->node;
 		return 0;
 	}
-	item = &from->cat->items[e->ref];
-	if (ofs_entry_is_pickled(from->cat, e)) {
-		*doc = item->doc;
-		*node = item->node;
-		return 0;
-	}
-	*doc = from->item(from->ctx, item, err);
+	*doc = from->item(from->ctx, &from->cat->items[e->ref], err);
 	if (*doc == NULL)
 		return -1;
 	*node = ofs_pickle_root(*doc);
@@ -228,7 +238,8 @@ int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
 void ofs_render_release(const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc)
 {
-	if (e->kind == OFS_ENTRY_ITEM && !ofs_entry_is_pickled(cat, e))
+	if (e->kind == OFS_ENTRY_ITEM &&
+	    !ofs_entry_is_pickled(cat, e, NULL, NULL))
 		ofs_pickle_free((struct ofs_pickle *)doc);
 }
 
@@ -355,7 +366,7 @@ bool ofs_render_has_archive(const struct ofs_render *from,
     const struct ofs_entry *e)
 {
 	return e->kind == OFS_ENTRY_ITEM &&
-	    !ofs_entry_is_pickled(from->cat, e) &&
+	    !ofs_entry_is_pickled(from->cat, e, NULL, NULL) &&
 	    from->cat->items[e->ref].at.encoding == OFS_TORCH_ITEM;
 }
 

@@ -169,8 +169,11 @@ uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
 /* Fail when entry e is a tensor that is damaged or cannot be written. */
 int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);
-/* The value of an entry that is not a tensor, as a node of *doc; free with
- * _release. */
+/* Is it written as a value where the format has pickles: no tensor, or one that
+ * can only be copied? */
+bool ofs_render_is_value(const struct ofs_catalog *cat,
+    const struct ofs_entry *e);
+/* The value of such an entry, as a node of *doc; free with _release. */
 int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
     const struct ofs_pickle **doc, uint32_t *node, struct optimfs_error *err);
 void ofs_render_release(const struct ofs_catalog *cat,

@@ -273,10 +273,10 @@ int ofs_state_put_entry(struct ofs_state_pickler *p, const struct ofs_entry *e)
 	int ret;
 
 	p->w.foreign = false;
-	if (e->kind == OFS_ENTRY_TENSOR)
-		ret = put_tensor(p, e);
-	else
+	if (ofs_render_is_value(p->s->cat, e))
 		ret = put_value(p, e);
+	else
+		ret = put_tensor(p, e);
 	if (ret == 0 && p->w.foreign)
 		ret = ofs_render_report_copied(p->from, e, p->err);
 	return ret == -1 ? ofs_render_fail_in(p->s->cat, e, p->err) : 0;

@@ -316,11 +316,14 @@ int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
 	const char *cls = ofs_dtype_storage(v->dtype);
 	bool quantized = ofs_dtype_is_quantized(v->dtype);
 
-	if (v->dtype == OFS_DTYPE_NONE || (quantized && w->scale == NULL))
+	if (v->dtype == OFS_DTYPE_NONE)
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS448 a tensor of type %s cannot be written",
-		    v->dtype == OFS_DTYPE_NONE ? "unknown"
-					       : ofs_dtype_name(v->dtype));
+		    "OFS448 a tensor of unknown type cannot be written");
+	if (quantized && w->scale == NULL)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS448 a tensor of type %s cannot be written: only views "
+		    "torch and dcp have a scale for it",
+		    ofs_dtype_name(v->dtype));
 	if (quantized && w->scale->known) {
 		put_quantized(w, v);
 		return 0;

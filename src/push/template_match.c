@@ -58,12 +58,13 @@ static int compare(struct matching *m, uint32_t node, uint32_t twin)
 	struct ofs_blob *a, *b = NULL;
 	int ret = -1;
 
+	if (ofs_entry_is_pickled(m->like->cat, entry_of(m->like, twin), NULL,
+		NULL))
+		return add_own(m, node,
+		    (struct ofs_template_own){ .provided = true });
 	if (entry_of(m->made, node)->kind == OFS_ENTRY_TENSOR ||
 	    entry_of(m->like, twin)->kind == OFS_ENTRY_TENSOR)
 		return 0;
-	if (ofs_entry_is_pickled(m->like->cat, entry_of(m->like, twin)))
-		return add_own(m, node,
-		    (struct ofs_template_own){ .provided = true });
 	a = ofs_entry_text_base(m->like, twin, m->err);
 	if (a != NULL)
 		b = ofs_entry_text_base(m->made, node, m->err);

@@ -90,7 +90,7 @@ for name in sparse_coo sparse_csr; do
 	status "cat of a $name tensor exits with 4" 4 "$OPTIMFS" cat "$file" model/tensor
 	status "cp of a $name tensor exits with 4" 4 "$OPTIMFS" cp "$file" model/tensor none
 	status "stat of a $name tensor exits with 4" 4 "$OPTIMFS" stat "$file" model/tensor
-	status "reshard of a $name tensor exits with 4" 4 "$OPTIMFS" reshard --to torch "$file" none
+	status "reshard of a $name tensor to safetensors exits with 4" 4 "$OPTIMFS" reshard --to safetensors "$file" none
 done
 
 # Two optimizers; the name of one contains a dot.
@@ -220,8 +220,30 @@ for i in "01":
 		    "$OPTIMFS" reshard --to safetensors,drop=opaque $way.pt out
 	done
 	rm -rf new .new.optimfs
+
+	# Tensors that are not read, with the storages of all their parts.
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --channels channels.pt
+	for file in channels.pt $TOP_SRCDIR/tests/data/extra/torch_save/sparse_*.pt; do
+		kind=${file##*/}
+		for layout in torch dcp@2; do
+			rm -rf out back
+			status "reshard of $kind to $layout exits with 0" 0 \
+			    "$OPTIMFS" reshard --to $layout "$file" out
+			like "reshard of $kind to $layout reports the tensor" \
+			    "$(cat "$scratch/err")" '*: copied as it is pickled: *'
+			ok "$kind by way of $layout reshards to torch" \
+			    "$OPTIMFS" reshard -q --to torch out back
+			ok "the tensor of $kind has its storages by way of $layout" \
+			    python3 "$TOP_SRCDIR/tests/support/opaque.py" \
+			    --storages "$file" back/*.pt
+		done
+		status "reshard of $kind to safetensors exits with 4" 4 \
+		    "$OPTIMFS" reshard --to safetensors "$file" none
+		like "OFS533 of $kind names drop=opaque" "$(cat "$scratch/err")" \
+		    '*OFS533 *drop=opaque*'
+	done
 else
-	skip 126 "no python3"
+	skip 156 "no python3"
 fi
 
 # diff.

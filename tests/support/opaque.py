@@ -13,6 +13,10 @@
 #
 # opaque.py --legacy FILE: the same, as torch.save wrote it before version 1.6.
 #
+# opaque.py --channels FILE: the same with a tensor quantized by channel.
+#
+# opaque.py --storages FILE FILE: has the second file all storages of the first?
+#
 # opaque.py --inner FILE: is the tensor of the tuple in that file?
 #
 # opaque.py --run FILE: is the object in the extra.pt that was made of FILE?
@@ -58,6 +62,29 @@ class Tensor:
         return rebuild, (Key(self.values), 0, self.shape,
                          (1,) * len(self.shape), False,
                          collections.OrderedDict())
+
+
+class per_channel_affine:
+    pass
+
+
+def rebuild_quantized(*args):
+    raise AssertionError
+
+
+per_channel_affine.__module__ = "torch"
+torch.per_channel_affine = per_channel_affine
+rebuild_quantized.__module__ = "torch._utils"
+rebuild_quantized.__qualname__ = "_rebuild_qtensor"
+utils._rebuild_qtensor = rebuild_quantized
+
+
+class Quantized(Tensor):
+    def __reduce__(self):
+        how = (per_channel_affine, Tensor(.25, .5, shape=(2,)),
+               Tensor(3., 4., shape=(2,)), 0)
+        storage, offset, shape, stride, *rest = super().__reduce__()[1]
+        return rebuild_quantized, (storage, offset, shape, stride, how, *rest)
 
 
 class Run:
@@ -159,6 +186,17 @@ if sys.argv[1] == "--run":
         name, = [n for n in z.namelist() if n.endswith("/data.pkl")]
         run = Unpickler(z.open(name)).load()["run"]
     sys.exit(not isinstance(run, Run) or vars(run) != {"seed": 7})
+def storages(path):
+    with zipfile.ZipFile(path) as z:
+        return {z.read(n) for n in z.namelist() if "/data/" in n}
+
+
+if sys.argv[1] == "--storages":
+    sys.exit(not storages(sys.argv[2]) <= storages(sys.argv[3]))
+if sys.argv[1] == "--channels":
+    write(sys.argv[2], {"model": {"w": Tensor(1., 2., shape=(2,)),
+                                  "q": Quantized(7., 8., shape=(2,))}})
+    sys.exit()
 if sys.argv[1] in ("--held", "--legacy"):
     save = write if sys.argv[1] == "--held" else write_legacy
     save(sys.argv[2], {"model": {"w": Tensor(1., 2., shape=(2,))},

@@ -245,7 +245,8 @@ static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	l->pickle = f->pickles.len;
 	if (put_value(f, from, e, &why) == -1) {
 		if ((why.code != EPERM && why.code != EOPNOTSUPP) ||
-		    ofs_render_sound(f->cat, e, NULL) == -1)
+		    (ofs_render_sound(f->cat, e, NULL) == -1 &&
+			!ofs_entry_is_pickled(f->cat, e, NULL, NULL)))
 			return optimfs_fail_as(err, why.code, "%s", why.text);
 		f->pickles.len = l->pickle;
 		if (copy_value(f, from, leaf, e, err) == -1)
@@ -264,10 +265,10 @@ static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
 	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
 	int ret;
 
-	if (e->kind == OFS_ENTRY_TENSOR)
-		ret = lay_tensor(f, from, leaf, e, err);
-	else
+	if (ofs_render_is_value(f->cat, e))
 		ret = lay_value(f, from, leaf, e, err);
+	else
+		ret = lay_tensor(f, from, leaf, e, err);
 	return ret == -1 ? ofs_render_fail_in(f->cat, e, err) : 0;
 }
 

@@ -427,6 +427,20 @@ static int note_quantized(struct ofs_torch_leaves *l, struct optimfs_error *err)
 	return 0;
 }
 
+/* Add a tensor of a kind that is not read, but copied with its storages. */
+static int add_pickled(struct ofs_torch_leaves *l, uint32_t node,
+    struct ofs_torch_tensor *t, const struct optimfs_error *why, uint32_t *ref,
+    struct optimfs_error *err)
+{
+	struct ofs_pickled_tensor p = { .doc = l->doc, .node = node };
+
+	if (search(l, node, err) == -1 || add_tensor(l, t, why, ref, err) == -1)
+		return -1;
+	l->values = true;
+	p.tensor = *ref;
+	return ofs_catalog_pickled(l->cat, &p, err) == OFS_NONE ? -1 : 0;
+}
+
 int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
     uint32_t *ref, struct optimfs_error *err)
 {
@@ -442,6 +456,8 @@ int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
 	if (is == -1 && t.dtype == OFS_DTYPE_NONE)
 		return ofs_torch_damaged(l, &why, ref, err);
 	*kind = OFS_ENTRY_TENSOR;
+	if (is == -1 && why.code == EOPNOTSUPP)
+		return add_pickled(l, node, &t, &why, ref, err);
 	if (is == 1 && t.quantized && note_quantized(l, err) == -1)
 		return -1;
 	return add_tensor(l, &t, is == 1 ? NULL : &why, ref, err);
