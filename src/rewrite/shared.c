@@ -71,6 +71,9 @@ static int collect(struct shared *s)
 	for (uint32_t i = 0; i < cat->ntensors; i++) {
 		const struct ofs_tensor *t = &cat->tensors[i];
 
+		/* a value has what is written to the tensor it shares */
+		if ((t->flags & OFS_TENSOR_INNER) != 0)
+			continue;
 		for (uint32_t k = 0; k < t->nshards; k++) {
 			const struct ofs_replica *r;
 			uint32_t n;

@@ -366,8 +366,15 @@ if command -v python3 >/dev/null; then
 		    commit
 		ok "the $layout template with an object equals reshard" as_reshard
 	done
+	"$OPTIMFS" mount -o rw held.pt "$a"
+	printf '\0\0\0\100' |
+	    dd of="$a/model/w" bs=4 conv=notrunc 2>"$scratch/err"
+	ok "a tensor that is also in an object can be changed" \
+	    "$OPTIMFS" umount "$a"
+	is "the tensor that is also in an object has changed" \
+	    "$("$OPTIMFS" cat held.pt model/w | od -An -tf4 | tr -s ' ')" " 2 2"
 else
-	skip 4 "no python3"
+	skip 6 "no python3"
 fi
 
 # More rank files than open file descriptors.

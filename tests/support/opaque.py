@@ -9,7 +9,8 @@
 # data file by such an object and a tuple with a tensor, of the same lengths;
 # copies the new items to DIRECTORY as 0 and 1.
 #
-# opaque.py --held FILE: writes a model and an object that holds such a tuple.
+# opaque.py --held FILE: writes a model and an object that holds such a tuple,
+# with the tensor of the model.
 #
 # opaque.py --legacy FILE: the same, as torch.save wrote it before version 1.6.
 #
@@ -199,8 +200,8 @@ if sys.argv[1] == "--channels":
     sys.exit()
 if sys.argv[1] in ("--held", "--legacy"):
     save = write if sys.argv[1] == "--held" else write_legacy
-    save(sys.argv[2], {"model": {"w": Tensor(1., 2., shape=(2,))},
-                       "held": Holder(.9, Tensor(.5))})
+    w = Tensor(1., 2., shape=(2,))
+    save(sys.argv[2], {"model": {"w": w}, "held": Holder(.9, Tensor(.5), w)})
     sys.exit()
 if sys.argv[1] == "--items":
     replace_items(*sys.argv[2:])

@@ -261,6 +261,7 @@ static int add_inner(struct ofs_torch_leaves *l, uint32_t node,
 		return 0;
 	if (add_tensor(l, &t, NULL, &s.tensor, err) == -1)
 		return -1;
+	l->cat->tensors[s.tensor].flags |= OFS_TENSOR_INNER;
 	return ofs_catalog_inner(l->cat, &s, err) == OFS_NONE ? -1 : 0;
 }
 
