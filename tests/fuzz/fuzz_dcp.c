@@ -57,7 +57,7 @@ static int build(struct ofs_dcp *d, uint8_t *bytes, size_t n)
 	ret = ofs_dcp_add_keys(d, NULL) == -1 ||
 		ofs_dcp_check_unused(d, NULL) == -1 ||
 		ofs_dcp_check_planner(d, NULL) == -1 ||
-		ofs_dcp_check_shared(d, NULL) == -1
+		ofs_dcp_check_overlap(d, NULL) == -1
 	    ? -1
 	    : 0;
 	ofs_dcp_index_fini(&index);
