@@ -795,7 +795,8 @@ static void checkpointables(void)
 	begin();
 	save_boxes(0, &fewer, (const float[]){ 0, 1, 2, 3 });
 	open_dir("fewer offsets than boxes");
-	refused("model/w", EUCLEAN, "local_offsets is no list");
+	refused("model/w", EUCLEAN,
+	    "local_offsets has another number of boxes");
 	end();
 }
 
