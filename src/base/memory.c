@@ -40,9 +40,14 @@ void *ofs_huge(void *p, size_t n)
 
 void *ofs_alloc_huge(size_t n)
 {
+	void *p;
+
 	if (n < OFS_HUGE_PAGE)
 		return malloc(n);
-	return ofs_huge(aligned_alloc(OFS_HUGE_PAGE, n), n);
+	/* aligned_alloc takes only multiples of the alignment */
+	if (posix_memalign(&p, OFS_HUGE_PAGE, n) != 0)
+		return NULL;
+	return ofs_huge(p, n);
 }
 
 void *ofs_realloc_huge(void *p, size_t old, size_t n)
