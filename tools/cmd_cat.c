@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+#include "cli/interrupt.h"
 #include "tools/command.h"
 
 static int cat(struct ofs_command *c, const char *path)
@@ -22,7 +23,7 @@ static int cat(struct ofs_command *c, const char *path)
 		return ofs_tool_fail(&err);
 	}
 	if (ofs_command_read(c, attr.node, ofs_sink_stdout, NULL, &err) == -1)
-		return ofs_tool_fail(&err);
+		return ofs_command_stopped(c, &err, "the output is incomplete");
 	return OFS_EXIT_OK;
 }
 
@@ -34,7 +35,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS, 1, INT_MAX - 1,
 		&status) == -1)
 		return status;
-	for (int i = 0; i < c.noperands; i++) {
+	ofs_interrupt_catch();
+	for (int i = 0; i < c.noperands && worst != OFS_EXIT_INTERRUPTED; i++) {
 		status = cat(&c, c.operand[i]);
 		if (status > worst)
 			worst = status;

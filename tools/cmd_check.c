@@ -90,8 +90,7 @@ static void checked(void *ctx, const struct optimfs_checked *n)
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
-	struct optimfs_scan how = { .progress = ofs_command_progress,
-		.ctx = &c };
+	struct optimfs_scan how;
 	struct optimfs_checkup out = { .symptom = symptom, .checked = checked };
 	struct optimfs_error err;
 	struct report r = { 0 };
@@ -102,6 +101,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		OFS_JSON | OFS_JOBS | OFS_VERBOSE | OFS_QUIET | OFS_PROGRESS, 0,
 		0, &status) == -1)
 		return status;
+	how = ofs_command_scan(&c);
 	if (ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
 		goto out;
 	r.json = (c.flags & OFS_JSON) != 0;
@@ -111,7 +111,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ret = optimfs_check(c.fs, &how, &out, &found, &err);
 	ofs_command_end(&c, ret == 0);
 	if (ret == -1)
-		status = ofs_tool_fail(&err);
+		status = ofs_command_stopped(&c, &err,
+		    "nothing was changed or printed");
 	else
 		status = found > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
 	if (status == OFS_EXIT_OK && !r.json)

@@ -46,14 +46,6 @@ static int measure(struct ofs_command *c, struct optimfs_error *err)
 	    : ofs_command_measure(c, &attr, err);
 }
 
-static int failed(const struct ofs_command *c, const struct optimfs_error *err)
-{
-	if (err->code == ECANCELED && ofs_interrupted(NULL))
-		ofs_tool_say("files that are there are complete; the same "
-			     "command copies all of them again");
-	return ofs_command_fail(c, err);
-}
-
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -90,7 +82,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    copying.unread == 1 ? "" : "s",
 		    copying.unread == 1 ? "is" : "are");
 	if (ret == -1)
-		copying.status = failed(&c, &err);
+		copying.status = ofs_command_stopped(&c, &err,
+		    how.recursive ? "files that are there are complete"
+				  : "nothing was written");
 	ofs_command_fini(&c);
 	return copying.status;
 }

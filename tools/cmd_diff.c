@@ -42,6 +42,7 @@ struct diff {
 	struct optimfs *a, *b;
 	const char *b_name;
 	double rtol, atol;
+	struct optimfs_scan how;
 	bool keep; /* keep rows and print them at the end */
 	struct row *row;
 	size_t n, cap;
@@ -383,11 +384,10 @@ static void progress(void *ctx, uint64_t bytes, uint64_t total)
 static int compare_tensors(struct diff *d, const char *path, uint64_t a,
     uint64_t b, struct optimfs_error *err)
 {
-	struct optimfs_scan how = { .progress = progress, .ctx = d };
 	struct optimfs_tolerance within = { d->rtol, d->atol };
 	struct optimfs_comparison m;
 
-	if (optimfs_compare(d->a, a, d->b, b, &within, &how, &m, err) == -1)
+	if (optimfs_compare(d->a, a, d->b, b, &within, &d->how, &m, err) == -1)
 		return -1;
 	if (m.differ > 0)
 		say(d, path, "elements", &m, m.elements,
@@ -448,7 +448,8 @@ static int unreadable(struct diff *d, const char *path, uint64_t a, uint64_t b,
 	bool in_a, in_b;
 	int status;
 
-	if (why->code == ENOMEM || why->code == ENOSPC)
+	if (why->code == ENOMEM || why->code == ENOSPC ||
+	    why->code == ECANCELED)
 		return -1;
 	in_a = has_error(d->a, a);
 	in_b = has_error(d->b, b);
@@ -523,6 +524,9 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	d->b = optimfs_open(d->b_name, &d->c->open, err);
 	if (d->b == NULL)
 		return -1;
+	d->how = ofs_command_scan(d->c);
+	d->how.progress = progress;
+	d->how.ctx = d;
 	d->buf_a = malloc(PIECE);
 	d->buf_b = malloc(PIECE);
 	if (d->buf_a == NULL || d->buf_b == NULL)
@@ -686,7 +690,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (status != OFS_EXIT_OK)
 		goto out;
 	if (diff(&d, &err) == -1) {
-		status = ofs_tool_fail(&err);
+		status = ofs_command_stopped(&c, &err,
+		    d.keep
+			? "nothing was changed or printed"
+			: "the rest was not compared, and nothing was changed");
 	} else {
 		if (d.keep)
 			print_kept(&d);

@@ -192,7 +192,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ofs_command_end(&c, ret == 0);
 	tell_shared(&r);
 	if (ret == -1) {
-		status = ofs_command_fail(&c, &err);
+		status = ofs_command_stopped(&c, &err,
+		    "the rest was not checked, and nothing was changed");
 	} else {
 		status = problems > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
 		if (!r.json && ofs_job_is_first(&c.job))

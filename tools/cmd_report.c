@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "cli/interrupt.h"
 #include "stats/stats.h"
 #include "tools/cmd_diff.h"
 #include "tools/command.h"
@@ -292,6 +293,8 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	if (r->c->noperands > 0)
 		put_drift(r, r->c->operand[0]);
 	put_findings(r);
+	if (ofs_interrupted(NULL))
+		return optimfs_fail(err, ECANCELED, "interrupted");
 	return r->json.bad || r->found.bad ? ofs_no_memory(err) : 0;
 }
 
@@ -378,8 +381,7 @@ static int print_to(const struct report *r, const char *name,
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
-	struct optimfs_scan how = { .progress = ofs_command_progress,
-		.ctx = &c };
+	struct optimfs_scan how;
 	struct optimfs_error err;
 	struct report r = { .c = &c };
 	int status, ret;
@@ -390,6 +392,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    OFS_PROGRESS,
 		0, 1, &status) == -1)
 		return status;
+	how = ofs_command_scan(&c);
 	if (ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
 		goto out;
 	if ((c.flags & OFS_NO_DATA) != 0 && c.noperands > 0) {
@@ -407,7 +410,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		print_page(&r, stdout);
 	else if (ret == 0 && (ret = print_to(&r, c.output, &err)) == -1)
 		ofs_command_explain_place(c.output, &err);
-	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
+	status = ret == -1 ? ofs_command_stopped(&c, &err,
+				 "nothing was changed, and no page was written")
+			   : OFS_EXIT_OK;
 out:
 	ofs_buf_fini(&r.json);
 	ofs_buf_fini(&r.found);

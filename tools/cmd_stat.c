@@ -433,8 +433,7 @@ static bool in_full(const struct ofs_command *c)
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
-	struct optimfs_scan how = { .progress = ofs_command_progress,
-		.ctx = &c };
+	struct optimfs_scan how;
 	struct optimfs_error err;
 	struct rows rows = { .c = &c };
 	int status, ret;
@@ -444,6 +443,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    OFS_QUIET | OFS_PROGRESS,
 		0, 1 << 20, &status) == -1)
 		return status;
+	how = ofs_command_scan(&c);
 	status = usage(&rows, verb);
 	if (status != OFS_EXIT_OK ||
 	    ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
@@ -456,7 +456,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		ret = print_one(&rows, &err);
 	else if (ret == 0)
 		print_rows(&rows);
-	status = ret == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
+	status = ret == -1
+	    ? ofs_command_stopped(&c, &err, "nothing was changed or printed")
+	    : OFS_EXIT_OK;
 	for (size_t i = 0; i < rows.n; i++)
 		if (rows.row[i].error != NULL && status == OFS_EXIT_OK)
 			status = ofs_tool_status(rows.row[i].code);

@@ -12,6 +12,7 @@
 #include "api/walk.h"
 #include "base/buf.h"
 #include "base/memory.h"
+#include "cli/interrupt.h"
 #include "tools/command.h"
 
 /* The archive is POSIX.1-2001 pax: ustar headers. A file whose name, size,
@@ -226,13 +227,15 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_PATHS | OFS_QUIET | OFS_PROGRESS, 1, 1, &status) == -1)
 		return status;
+	ofs_interrupt_catch();
 	if (isatty(STDOUT_FILENO))
 		status = ofs_tool_usage(verb,
 		    "no archive to a terminal: "
 		    "redirect it, or pipe it to tar");
 	else if (archive(&c, c.operand[0], &err) == -1) {
 		ofs_command_end(&c, false);
-		status = ofs_tool_fail(&err);
+		status =
+		    ofs_command_stopped(&c, &err, "the archive is incomplete");
 	} else
 		status = OFS_EXIT_OK;
 	ofs_command_fini(&c);

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
+#include "base/human.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "cli/args.h"
@@ -515,6 +517,10 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 		return -1;
 	}
 	while ((n = optimfs_file_read(file, buf, READ_SIZE, off, err)) > 0) {
+		if (ofs_interrupted(NULL)) {
+			optimfs_fail(err, ECANCELED, "interrupted");
+			goto out;
+		}
 		if (sink(ctx, buf, (size_t)n, err) == -1)
 			goto out;
 		off += (uint64_t)n;
@@ -531,9 +537,23 @@ out:
 int ofs_sink_stdout(void *ctx, const void *p, size_t n,
     struct optimfs_error *err)
 {
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	const char *at = p;
+	ssize_t k;
+
 	(void)ctx;
-	if (fwrite(p, 1, n, stdout) != n)
-		return optimfs_fail(err, errno, "standard output: %m");
+	while (n > 0) {
+		if (ofs_interrupted(NULL))
+			return optimfs_fail(err, ECANCELED, "interrupted");
+		/* an interrupt restarts a write that waits for a reader */
+		if (poll(&out, 1, 1000) != 1)
+			continue;
+		k = write(STDOUT_FILENO, at, n);
+		if (k == -1 && errno != EAGAIN && errno != EINTR)
+			return optimfs_fail(err, errno, "standard output: %m");
+		at += k > 0 ? k : 0;
+		n -= k > 0 ? (size_t)k : 0;
+	}
 	return 0;
 }
 
@@ -556,11 +576,37 @@ int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
 	return 0;
 }
 
-void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total)
+static void progress(void *ctx, uint64_t bytes, uint64_t total)
 {
 	struct ofs_command *c = ctx;
 
 	ofs_progress_show(&c->progress, bytes, total, NULL);
+}
+
+struct optimfs_scan ofs_command_scan(struct ofs_command *c)
+{
+	ofs_interrupt_catch();
+	return (struct optimfs_scan){
+		.progress = progress, .stop = ofs_interrupted, .ctx = c
+	};
+}
+
+int ofs_command_stopped(const struct ofs_command *c,
+    const struct optimfs_error *err, const char *left)
+{
+	char done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE], after[80] = "";
+	struct optimfs_error why;
+
+	if (err->code != ECANCELED)
+		return ofs_command_fail(c, err);
+	if (c->progress.total > 0)
+		snprintf(after, sizeof(after), " after %s of %s",
+		    ofs_human_bytes(c->progress.done, done),
+		    ofs_human_bytes(c->progress.total, total));
+	optimfs_fail(&why, ECANCELED,
+	    "interrupted%s: %s; the same command starts from the beginning",
+	    after, left);
+	return ofs_command_fail(c, &why);
 }
 
 static void follow(void *ctx, uint64_t bytes, uint64_t total, const char *file)

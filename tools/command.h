@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "optimfs/optimfs.h"
+#include "optimfs/analyze.h"
 
 #include "base/json_write.h"
 #include "cli/job.h"
@@ -81,16 +81,20 @@ int ofs_command_fail(const struct ofs_command *c,
 /* As above, for commands with a layout: an unknown layout is a usage error. */
 int ofs_command_fail_layout(const struct ofs_command *c,
     const struct optimfs_error *err);
-/* Shows the progress of a long task in c->progress under the name of the verb.
- * ctx is the command. */
-void ofs_command_progress(void *ctx, uint64_t bytes, uint64_t total);
-/* As above, interruptible in a single process. */
+/* Shows the progress of a long task in c->progress under the name of the verb,
+ * interruptible in a single process. */
 struct optimfs_watch ofs_command_watch(struct ofs_command *c);
 /* With -v: prints what a rank did of a shared task. */
 void ofs_command_tell_work(struct ofs_command *c, int rank, uint64_t files,
     uint64_t bytes);
 /* Lets a task that ranks share print what each did. */
 void ofs_command_watch_ranks(struct ofs_command *c);
+/* How the functions of analyze.h read for a command. */
+struct optimfs_scan ofs_command_scan(struct ofs_command *c);
+/* Reports why a command failed, and returns the exit status. If it was
+ * interrupted, says how much was done, and what is left. */
+int ofs_command_stopped(const struct ofs_command *c,
+    const struct optimfs_error *err, const char *left);
 /* Announces that everything at and below a node will be read once by
  * ofs_command_read. With several ranks no progress is shown. */
 int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
@@ -106,8 +110,8 @@ int ofs_command_resolve(struct ofs_command *c, const char *path,
  * is no directory above it. */
 void ofs_command_explain_place(const char *dest, struct optimfs_error *err);
 
-/* Passes a whole file to sink, in pieces. -1 when a read fails or sink returns
- * -1 (it fills err). */
+/* Passes a whole file to sink, in pieces. -1 when a read fails, sink returns -1
+ * (it fills err), or a caught interrupt came (ECANCELED). */
 typedef int ofs_sink_fn(void *ctx, const void *p, size_t n,
     struct optimfs_error *err);
 int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,

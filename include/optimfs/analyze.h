@@ -21,6 +21,9 @@ struct optimfs_scan {
 	unsigned jobs; /* threads; 0: one a processor, 16 at most */
 	/* Told now and then, by the thread that called. NULL. */
 	void (*progress)(void *ctx, uint64_t bytes, uint64_t total);
+	/* Asked now and then, on any thread: true ends the work with
+	 * ECANCELED. NULL. */
+	bool (*stop)(void *ctx);
 	void *ctx;
 };
 

@@ -31,6 +31,7 @@ struct pool {
 	size_t n;
 	const struct ofs_pool_ops *ops;
 	void *ctx;
+	const struct optimfs_scan *how; /* NULL: all defaults */
 	size_t buffer; /* size of the largest chunk of any file */
 	pthread_mutex_t lock;
 	pthread_cond_t changed, ended;
@@ -97,6 +98,17 @@ static void end_item(struct pool *p, struct active *a)
 	free(a);
 }
 
+static void ask_to_stop(struct pool *p)
+{
+	struct optimfs_error why;
+
+	if (p->how == NULL || p->how->stop == NULL ||
+	    !p->how->stop(p->how->ctx))
+		return;
+	optimfs_fail(&why, ECANCELED, "interrupted");
+	fail(p, &why);
+}
+
 /* Takes the next chunk; returns its item, NULL at the end. The lock is held. */
 static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 {
@@ -104,6 +116,7 @@ static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 	struct optimfs_error why;
 	struct active *a;
 
+	ask_to_stop(p);
 	if (p->stopped || p->item == p->n)
 		return NULL;
 	it = &p->items[p->item];
@@ -245,26 +258,34 @@ static unsigned threads_for(const struct optimfs_scan *how)
 	return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (unsigned)n;
 }
 
-/* Waits for all threads, and reports progress regularly. */
-static void watch(struct pool *p, const struct optimfs_scan *how,
-    uint64_t total)
+/* Comes with the lock and leaves with it. */
+static void report(struct pool *p, uint64_t total)
+{
+	uint64_t bytes = p->bytes;
+
+	if (p->how == NULL || p->how->progress == NULL)
+		return;
+	pthread_mutex_unlock(&p->lock);
+	p->how->progress(p->how->ctx, bytes, total);
+	pthread_mutex_lock(&p->lock);
+}
+
+/* Waits for all threads, and reports progress at once, regularly and at the
+ * end. */
+static void watch(struct pool *p, uint64_t total)
 {
 	struct timespec until;
-	uint64_t bytes;
 
 	pthread_mutex_lock(&p->lock);
+	report(p, total);
 	while (p->threads > 0) {
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec++;
-		if (pthread_cond_timedwait(&p->ended, &p->lock, &until) !=
-			ETIMEDOUT ||
-		    how == NULL || how->progress == NULL)
-			continue;
-		bytes = p->bytes;
-		pthread_mutex_unlock(&p->lock);
-		how->progress(how->ctx, bytes, total);
-		pthread_mutex_lock(&p->lock);
+		if (pthread_cond_timedwait(&p->ended, &p->lock, &until) ==
+		    ETIMEDOUT)
+			report(p, total);
 	}
+	report(p, total);
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -291,7 +312,9 @@ int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
     const struct optimfs_scan *how, const struct ofs_pool_ops *ops, void *ctx,
     struct optimfs_error *err)
 {
-	struct pool p = { .items = items, .n = n, .ops = ops, .ctx = ctx };
+	struct pool p = {
+		.items = items, .n = n, .ops = ops, .ctx = ctx, .how = how
+	};
 	unsigned want = threads_for(how), made = 0;
 	pthread_t id[THREADS_MAX];
 	uint64_t total = measure(&p);
@@ -308,7 +331,7 @@ int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
 		p.stopped = true;
 	}
 	pthread_mutex_unlock(&p.lock);
-	watch(&p, how, total);
+	watch(&p, total);
 	for (unsigned i = 0; i < made; i++)
 		pthread_join(id[i], NULL);
 	while (p.active != NULL)

@@ -132,6 +132,8 @@ void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
 {
 	double t;
 
+	p->done = done < total ? done : total;
+	p->total = total;
 	if (p->out == NULL)
 		return;
 	t = p->now(p->ctx);
@@ -140,8 +142,6 @@ void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
 		p->start = p->last = t;
 		p->first = done;
 	}
-	p->done = done < total ? done : total;
-	p->total = total;
 	if (is_due(p, t))
 		draw(p, t, file);
 }

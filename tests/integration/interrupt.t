@@ -52,15 +52,56 @@ ok "the same mkfs succeeds after the interrupt" "$OPTIMFS" mkfs --like "$ck" --l
 
 status "interrupted cp -r exits with 130" 130 at exp_avg_sq \
     "$OPTIMFS" cp -r "$ck" / all
-is "interrupted cp -r says that the copied files are complete" \
-    "$(sed 's/.*: interrupted/interrupted/' err)" \
-    "optimfs: files that are there are complete; the same command copies all of them again
-interrupted"
+like "interrupted cp -r says how much it did, and that the copied files are complete" \
+    "$(cat err)" \
+    "optimfs: OFS014 interrupted after * of 131 kB: files that are there are complete; \
+the same command starts from the beginning"
 is "interrupted cp -r leaves no partial file" "$(find all -name '*optimfs*')" ''
 ok "the same cp -r succeeds after the interrupt" "$OPTIMFS" cp -r "$ck" / all
 "$OPTIMFS" ls -R "$ck" | grep -v '/$' | LC_ALL=C sort >want
 (cd all && find . -type f) | sed 's/^..//' | LC_ALL=C sort | cmp - want
 tap_result $? "the same cp -r copies every file"
+
+# reading COMMAND...: send SIGINT at the first read of a tensor
+reading() {
+	rm -f trace
+	LD_PRELOAD="$faultlib" FAULT_TRACE=trace "$@" >trace.out
+	env --default-signal=INT LD_PRELOAD="$faultlib" FAULT_HOW=$INTERRUPT \
+	    FAULT_AT="$(grep -m 1 '	pread	.*distcp' trace | cut -f 1)" "$@"
+}
+again='the same command starts from the beginning'
+# stops VERB WORDS COMMAND...: an interrupt ends VERB with these words
+stops() {
+	verb=$1 words=$2
+	shift 2
+	status "interrupted $verb exits with 130" 130 reading "$OPTIMFS" "$verb" "$@"
+	like "interrupted $verb says how much it did, and what there is of its result" \
+	    "$(cat err)" "optimfs: OFS014 interrupted$words; $again"
+}
+stops stat ' after * of 32.3 kB: nothing was changed or printed' -j 1 "$ck"
+stops check ' after * of 32.3 kB: nothing was changed or printed' -j 1 "$ck"
+stops report ' after * of 32.3 kB: nothing was changed, and no page was written' \
+    -j 1 -o page.html "$ck"
+is "interrupted report leaves the page as it was" "$(grep -c '</html>' page.html)" 1
+stops diff ' after * of 131 kB: the rest was not compared, and nothing was changed' "$ck" five
+stops fsck ' after * of 32.4 kB: the rest was not checked, and nothing was changed' \
+    --data "$ck"
+stops tar ' after * of 131 kB: the archive is incomplete' "$ck" /
+stops cat ': the output is incomplete' "$ck" optim/state/norm.weight/exp_avg
+stops cp ' after * of 48 B: nothing was written' "$ck" optim/state/norm.weight/exp_avg one
+
+# A reader that reads nothing more after the first bytes: the pipe fills.
+mkfifo pipe
+sleep "$limit" <>pipe &
+daemons="$daemons $!"
+env --default-signal=TERM "$OPTIMFS" tar "$ck" / >pipe 2>said &
+tar=$!
+head -c 512 pipe >/dev/null
+kill -TERM "$tar"
+wait "$tar"
+is "tar that waits for its reader ends with 130 when it is terminated" $? 130
+like "tar that waits for its reader says that the archive is incomplete" "$(cat said)" \
+    "optimfs: OFS014 interrupted after * of 131 kB: the archive is incomplete; $again"
 
 # A daemon whose commit is held at a system call until the test lets it go on.
 (requires mount) >/dev/null || {
