@@ -354,7 +354,7 @@ struct ofs_blob *ofs_entry_text(struct ofs_snapshot *snap, uint32_t index,
 /* As above, without staged changes. */
 struct ofs_blob *ofs_entry_text_base(struct ofs_snapshot *snap, uint32_t index,
     struct optimfs_error *err);
-/* Formats a value as the text of this node. */
+/* Formats a new value, which holds no tensors, as the text of this node. */
 int ofs_value_text(struct ofs_snapshot *snap, uint32_t index,
     const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
     struct optimfs_error *err);

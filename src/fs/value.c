@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "fs/fs.h"
 #include "overlay/overlay.h"
+#include "read/storages.h"
 #include "text/id_names.h"
 #include "text/text.h"
 
@@ -212,15 +213,47 @@ static int rank_scalar_text(struct ofs_snapshot *snap,
 	return 0;
 }
 
+/* A value of the pickle that doc is; storages may be NULL. */
+struct shown {
+	const struct ofs_pickle *doc;
+	uint32_t node;
+	const struct ofs_text_storages *storages;
+};
+
+static int put_shown(struct ofs_snapshot *snap, uint32_t index,
+    const struct shown *v, struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_text_form form = {
+		.lines = ofs_tree_is_params(&snap->tree, index),
+		.storages = v->storages,
+	};
+
+	if (form.lines && ofs_id_names(snap->cat, v->doc, v->node, out))
+		return 0;
+	return ofs_text_value(v->doc, v->node, &form, out, err);
+}
+
 int ofs_value_text(struct ofs_snapshot *snap, uint32_t index,
     const struct ofs_pickle *doc, uint32_t node, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	bool params = ofs_tree_is_params(&snap->tree, index);
+	return put_shown(snap, index, &(struct shown){ doc, node, NULL }, out,
+	    err);
+}
 
-	if (params && ofs_id_names(snap->cat, doc, node, out))
-		return 0;
-	return ofs_text_value(doc, node, params, out, err);
+/* With item NULL, the storages of the value are tensors of the catalog. */
+static int put_stored(struct ofs_snapshot *snap, uint32_t index,
+    const struct ofs_item *item, struct shown v, struct ofs_buf *out,
+    struct optimfs_error *err)
+{
+	struct ofs_storages held = { .reader = &snap->reader, .item = item };
+	struct ofs_text_storages storages = { ofs_storages_hash, &held };
+	int ret;
+
+	v.storages = &storages;
+	ret = put_shown(snap, index, &v, out, err);
+	ofs_storages_fini(&held);
+	return ret;
 }
 
 static int item_text(struct ofs_snapshot *snap, uint32_t index,
@@ -231,7 +264,9 @@ static int item_text(struct ofs_snapshot *snap, uint32_t index,
 
 	if (doc == NULL)
 		return -1;
-	ret = ofs_value_text(snap, index, doc, ofs_pickle_root(doc), out, err);
+	ret = put_stored(snap, index, item,
+	    (struct shown){ .doc = doc, .node = ofs_pickle_root(doc) }, out,
+	    err);
 	ofs_pickle_free(doc);
 	return ret;
 }
@@ -248,7 +283,8 @@ static int make_text(struct ofs_snapshot *snap, uint32_t index, uint8_t kind,
 		return item_text(snap, index, &snap->cat->items[ref], out, err);
 	default:
 		v = &snap->cat->values[ref];
-		return ofs_value_text(snap, index, v->doc, v->node, out, err);
+		return put_stored(snap, index, NULL,
+		    (struct shown){ .doc = v->doc, .node = v->node }, out, err);
 	}
 }
 
@@ -327,6 +363,35 @@ static uint64_t longest(enum ofs_dtype t)
 	return ofs_dtype_is_complex(t) ? 80 : 32;
 }
 
+/* All hashes have one length. */
+static int no_hash(void *ctx, const struct ofs_pickle *doc, uint32_t node,
+    uint64_t *hash, struct optimfs_error *err)
+{
+	(void)err;
+	*hash = 0;
+	return ofs_catalog_inner_tensor(ctx, doc, node) != OFS_NONE;
+}
+
+static int value_size(struct ofs_snapshot *snap, uint32_t index, uint64_t *size,
+    struct optimfs_error *err)
+{
+	uint32_t entry = snap->tree.node[index].entry;
+	const struct ofs_value *v =
+	    &snap->cat->values[snap->cat->entries[entry].ref];
+	const struct ofs_text_storages storages = { no_hash, snap->cat };
+	struct shown shown = { v->doc, v->node, &storages };
+	struct ofs_buf out = { 0 };
+	int ret = put_shown(snap, index, &shown, &out, err);
+
+	if (ret == 0) {
+		*size = out.len;
+		atomic_store_explicit(&snap->texts.sizes[entry], out.len + 1,
+		    memory_order_relaxed);
+	}
+	ofs_buf_fini(&out);
+	return ret;
+}
+
 int ofs_entry_text_size(struct ofs_snapshot *snap, uint32_t index,
     uint64_t *size, bool *exact, struct optimfs_error *err)
 {
@@ -346,14 +411,8 @@ int ofs_entry_text_size(struct ofs_snapshot *snap, uint32_t index,
 		*size = known - 1;
 		return 0;
 	}
-	if (e->kind == OFS_ENTRY_VALUE) {
-		blob = ofs_entry_text_base(snap, index, err);
-		if (blob == NULL)
-			return -1;
-		*size = blob->len;
-		ofs_blob_unref(blob);
-		return 0;
-	}
+	if (e->kind == OFS_ENTRY_VALUE)
+		return value_size(snap, index, size, err);
 	*exact = false;
 	if (e->kind == OFS_ENTRY_TENSOR) {
 		*size = longest(snap->cat->tensors[e->ref].dtype);

@@ -462,13 +462,15 @@ static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
 {
 	const struct ofs_value *v;
 	struct ofs_buf was = { 0 }, is = { 0 };
-	bool lines = ofs_render_is_params(c->cat, e), same_text;
+	struct ofs_text_form form = { .lines =
+					  ofs_render_is_params(c->cat, e) };
+	bool same_text;
 
 	if (e->kind != OFS_ENTRY_VALUE)
 		return false;
 	v = &c->cat->values[e->ref];
-	same_text = ofs_text_value(v->doc, v->node, lines, &was, NULL) == 0 &&
-	    ofs_text_value(doc, ofs_pickle_root(doc), lines, &is, NULL) == 0 &&
+	same_text = ofs_text_value(v->doc, v->node, &form, &was, NULL) == 0 &&
+	    ofs_text_value(doc, ofs_pickle_root(doc), &form, &is, NULL) == 0 &&
 	    !was.bad && !is.bad && was.len == is.len &&
 	    (is.len == 0 || memcmp(was.data, is.data, is.len) == 0);
 	ofs_buf_fini(&was);

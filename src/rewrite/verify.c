@@ -153,7 +153,7 @@ static int text_of(const struct verify *v, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_buf *out)
 {
 	out->len = 0;
-	if (ofs_text_value(doc, node, false, out, v->err) == -1)
+	if (ofs_text_value(doc, node, NULL, out, v->err) == -1)
 		return -1;
 	return out->bad ? ofs_no_memory(v->err) : 0;
 }

@@ -6,12 +6,14 @@
 
 #include <xxhash.h>
 
+#include "archive/torch_storage.h"
+
 /* Hashed bytes that cost as much as a node. */
 #define VISIT_BYTES 1024
 
 struct digest {
 	const struct ofs_pickle *doc;
-	uint64_t *visits;
+	struct ofs_text_budget *budget;
 	bool whole; /* false: not all could be hashed */
 };
 
@@ -23,6 +25,14 @@ static uint64_t add(uint64_t hash, uint64_t v)
 static uint64_t add_str(uint64_t hash, struct ofs_str s)
 {
 	return add(XXH64(s.p, s.len, hash), s.len);
+}
+
+static bool spend(struct digest *d, uint64_t cost)
+{
+	d->whole = cost <= d->budget->visits;
+	if (d->whole)
+		d->budget->visits -= cost;
+	return d->whole;
 }
 
 static uint64_t hash_of(struct digest *d, uint32_t node);
@@ -74,20 +84,38 @@ static uint64_t add_object(struct digest *d, uint32_t node, uint64_t hash)
 	return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
 }
 
+/* A copy may have the storage under another key, and for another device. */
+static uint64_t add_storage(struct digest *d, uint32_t node, uint64_t hash)
+{
+	const struct ofs_text_storages *storages = d->budget->storages;
+	struct ofs_torch_source s;
+	uint64_t bytes = 0;
+	int ret = 0;
+
+	if (storages != NULL &&
+	    ofs_torch_storage_of(d->doc, node, &s, NULL) == 0 && !s.meta &&
+	    s.offset == 0 && spend(d, s.bytes / VISIT_BYTES))
+		ret = storages->hash(storages->ctx, d->doc, node, &bytes,
+		    d->budget->err);
+	d->whole = ret == 1;
+	d->budget->failed |= ret == -1;
+	if (ret != 1)
+		return 0;
+	return add(add(add(hash, s.dtype), s.bytes), bytes);
+}
+
 /* Pickles nest no deeper than their parser allows, and a container that holds
  * itself has something else in its place. */
 static uint64_t hash_of(struct digest *d, uint32_t node)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(d->doc, node);
 	struct ofs_str s = ofs_pk_str(d->doc, node);
-	uint64_t hash = add(0, kind), cost = 1 + s.len / VISIT_BYTES;
+	uint64_t hash = add(0, kind);
 	double number;
 	int64_t i = 0;
 
-	d->whole = d->whole && cost <= *d->visits;
-	if (!d->whole)
+	if (!d->whole || !spend(d, 1 + s.len / VISIT_BYTES))
 		return 0;
-	*d->visits -= cost;
 	switch (kind) {
 	case OFS_PK_NONE:
 		return hash;
@@ -120,14 +148,13 @@ static uint64_t hash_of(struct digest *d, uint32_t node)
 	case OFS_PK_PERSID:
 		break;
 	}
-	d->whole = false;
-	return 0;
+	return add_storage(d, node, hash);
 }
 
 bool ofs_text_digest(const struct ofs_pickle *doc, uint32_t node,
-    uint64_t *visits, uint64_t *digest)
+    struct ofs_text_budget *budget, uint64_t *digest)
 {
-	struct digest d = { .doc = doc, .visits = visits, .whole = true };
+	struct digest d = { .doc = doc, .budget = budget, .whole = true };
 
 	*digest = hash_of(&d, node);
 	return d.whole;

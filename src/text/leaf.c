@@ -10,7 +10,6 @@
 #include "archive/torch.h"
 #include "base/dtype.h"
 #include "base/str.h"
-#include "text/digest.h"
 
 /* The longest integer that is printed; the parser accepts no longer one. */
 #define BIGINT_MAX 4096
@@ -327,8 +326,18 @@ static enum ofs_leaf known_name(const struct ofs_pickle *doc, uint32_t node,
 	return OFS_LEAF_TEXT;
 }
 
+static void put_digest(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_text_budget *budget, struct ofs_buf *out)
+{
+	uint64_t digest;
+
+	if (ofs_text_digest(doc, node, budget, &digest))
+		ofs_buf_printf(out, ", \"xxh64\": \"%016" PRIx64 "\"", digest);
+	ofs_buf_putc(out, '}');
+}
+
 static enum ofs_leaf tensor(const struct ofs_pickle *doc, uint32_t node,
-    struct ofs_buf *out)
+    struct ofs_text_budget *budget, struct ofs_buf *out)
 {
 	const uint8_t *element = ofs_pk_element(doc, node);
 	struct ofs_torch_tensor t;
@@ -350,18 +359,18 @@ static enum ofs_leaf tensor(const struct ofs_pickle *doc, uint32_t node,
 	for (int i = 0; i < t.ndim; i++)
 		ofs_buf_printf(out, "%s%" PRIu64, i > 0 ? ", " : "",
 		    t.shape[i]);
-	ofs_buf_puts(out, "]}}");
+	ofs_buf_puts(out, "]}");
+	put_digest(doc, node, budget, out);
 	return OFS_LEAF_TENSOR;
 }
 
 /* Names alone do not tell two objects of a class apart. */
 static void opaque(const struct ofs_pickle *doc, uint32_t node,
-    uint64_t *visits, struct ofs_buf *out)
+    struct ofs_text_budget *budget, struct ofs_buf *out)
 {
-	bool named = ofs_pk_kind(doc, node) != OFS_PK_OBJECT ||
+	bool named = ofs_pk_kind(doc, node) == OFS_PK_GLOBAL ||
 	    ofs_pk_is_cycle(doc, node);
 	struct ofs_str m, n;
-	uint64_t digest;
 
 	ofs_buf_puts(out, "{\"__opaque__\": \"");
 	if (ofs_pk_attribute(doc, node, &m, &n))
@@ -376,9 +385,10 @@ static void opaque(const struct ofs_pickle *doc, uint32_t node,
 		ofs_buf_json(out, n.p, n.len);
 	}
 	ofs_buf_putc(out, '"');
-	if (!named && ofs_text_digest(doc, node, visits, &digest))
-		ofs_buf_printf(out, ", \"xxh64\": \"%016" PRIx64 "\"", digest);
-	ofs_buf_putc(out, '}');
+	if (named)
+		ofs_buf_putc(out, '}');
+	else
+		put_digest(doc, node, budget, out);
 }
 
 enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node)
@@ -387,7 +397,7 @@ enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node)
 }
 
 enum ofs_leaf ofs_leaf_text(const struct ofs_pickle *doc, uint32_t node,
-    uint64_t *visits, struct ofs_buf *out)
+    struct ofs_text_budget *budget, struct ofs_buf *out)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
 	enum ofs_leaf leaf = OFS_LEAF_NONE;
@@ -401,12 +411,12 @@ enum ofs_leaf ofs_leaf_text(const struct ofs_pickle *doc, uint32_t node,
 	if (leaf != OFS_LEAF_NONE)
 		return leaf;
 	if (kind == OFS_PK_OBJECT)
-		leaf = tensor(doc, node, out);
+		leaf = tensor(doc, node, budget, out);
 	if (leaf != OFS_LEAF_NONE)
 		return leaf;
 	if (kind == OFS_PK_OBJECT && array(doc, node, out))
 		return OFS_LEAF_OPAQUE;
 	if (out != NULL)
-		opaque(doc, node, visits, out);
+		opaque(doc, node, budget, out);
 	return OFS_LEAF_OPAQUE;
 }

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "pickle/pickle.h"
+#include "text/digest.h"
 
 enum ofs_leaf {
 	OFS_LEAF_NONE,   /* node is not such a value */
@@ -19,11 +20,11 @@ enum ofs_leaf {
 	OFS_LEAF_TENSOR, /* another tensor: JSON with its dtype and shape */
 };
 
-/* The kind of a GLOBAL, OBJECT or PERSID. ofs_leaf_text also appends its text;
- * *visits is that of ofs_text_digest. */
+/* The kind of a GLOBAL, OBJECT or PERSID. ofs_leaf_text also appends its text,
+ * with a hash as far as the budget allows. */
 enum ofs_leaf ofs_leaf(const struct ofs_pickle *doc, uint32_t node);
 enum ofs_leaf ofs_leaf_text(const struct ofs_pickle *doc, uint32_t node,
-    uint64_t *visits, struct ofs_buf *out);
+    struct ofs_text_budget *budget, struct ofs_buf *out);
 
 /* The type of a numpy.dtype ("f4", "<i8", "b1"); *swap when it is big-endian.
  * OFS_DTYPE_NONE for any other node. */

@@ -393,7 +393,7 @@ int ofs_value_prints(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_str s, struct optimfs_error *err)
 {
 	struct ofs_buf now = { 0 };
-	int ret = ofs_text_value(doc, node, false, &now, err);
+	int ret = ofs_text_value(doc, node, NULL, &now, err);
 
 	if (ret == 0 && ofs_pk_kind(doc, node) != OFS_PK_BYTES)
 		now.len--;
@@ -412,8 +412,8 @@ static int unchanged(const struct ofs_value_form *form, struct ofs_str s,
 
 	if (!form->lines || form->cat == NULL ||
 	    !ofs_id_names(form->cat, form->doc, form->node, &now))
-		ret = ofs_text_value(form->doc, form->node, form->lines, &now,
-		    err);
+		ret = ofs_text_value(form->doc, form->node,
+		    &(struct ofs_text_form){ .lines = form->lines }, &now, err);
 	if (ret == 0)
 		ret = equal(&now, s);
 	ofs_buf_fini(&now);

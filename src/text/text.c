@@ -29,8 +29,8 @@ struct writer {
 	const struct ofs_pickle *doc;
 	struct ofs_buf *out;
 	struct optimfs_error *err;
-	uint64_t visits; /* that are left */
-	bool key;        /* inside a key: mappings are not expanded */
+	struct ofs_text_budget budget;
+	bool key; /* inside a key: mappings are not expanded */
 	uint32_t depth;
 	struct frame frame[FRAMES];
 };
@@ -86,10 +86,10 @@ const char *ofs_text_kind_name(enum ofs_text_kind kind)
 
 static int spend(struct writer *w, uint64_t n)
 {
-	if (n > w->visits)
+	if (n > w->budget.visits)
 		return optimfs_fail(w->err, E2BIG,
 		    "OFS444 value expands to more than %u nodes", VISITS_MAX);
-	w->visits -= n;
+	w->budget.visits -= n;
 	return 0;
 }
 
@@ -144,7 +144,7 @@ static void plain(struct writer *w, uint32_t node)
 		ofs_leaf_bigint((const uint8_t *)s.p, s.len, out);
 		break;
 	default:
-		ofs_leaf_text(doc, node, &w->visits, out);
+		ofs_leaf_text(doc, node, &w->budget, out);
 	}
 }
 
@@ -163,7 +163,7 @@ static void quoted_leaf(struct writer *w, uint32_t node)
 {
 	struct ofs_buf text = { 0 };
 
-	ofs_leaf_text(w->doc, node, &w->visits, &text);
+	ofs_leaf_text(w->doc, node, &w->budget, &text);
 	quoted(w->out, text.data, text.len);
 	w->out->bad = w->out->bad || text.bad;
 	ofs_buf_fini(&text);
@@ -227,7 +227,7 @@ static int write_key(struct writer *w, uint32_t node)
 	struct writer inner = {
 		.doc = w->doc,
 		.err = w->err,
-		.visits = w->visits,
+		.budget = w->budget,
 		.key = true,
 	};
 	enum ofs_pk_kind kind = ofs_pk_kind(w->doc, node);
@@ -242,7 +242,7 @@ static int write_key(struct writer *w, uint32_t node)
 	}
 	inner.out = &text;
 	ret = write_value(&inner, node);
-	w->visits = inner.visits;
+	w->budget = inner.budget;
 	if (ret == 0 && text.len > 0 && text.data[0] == '"')
 		ofs_buf_put(w->out, text.data, text.len);
 	else if (ret == 0)
@@ -347,18 +347,25 @@ static int write_file(struct writer *w, uint32_t node, bool lines)
 	return 0;
 }
 
-int ofs_text_value(const struct ofs_pickle *doc, uint32_t node, bool lines,
-    struct ofs_buf *out, struct optimfs_error *err)
+int ofs_text_value(const struct ofs_pickle *doc, uint32_t node,
+    const struct ofs_text_form *form, struct ofs_buf *out,
+    struct optimfs_error *err)
 {
 	struct writer w = {
 		.doc = doc,
 		.out = out,
 		.err = err,
-		.visits = VISITS_MAX,
+		.budget = {
+			.visits = VISITS_MAX,
+			.storages = form == NULL ? NULL : form->storages,
+			.err = err,
+		},
 	};
 	size_t before = out->len;
-	int ret = write_file(&w, node, lines);
+	int ret = write_file(&w, node, form != NULL && form->lines);
 
+	if (w.budget.failed)
+		ret = -1;
 	if (ret == 0 && out->bad)
 		ret = ofs_no_memory(err);
 	if (ret == -1)

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "pickle/pickle.h"
+#include "text/digest.h"
 
 /* The kind of a value's file: user.optimfs.kind. */
 enum ofs_text_kind {
@@ -23,10 +24,15 @@ enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node);
 const char *ofs_text_kind_name(enum ofs_text_kind kind);
 
 /* Append the bytes of the file for node, as in section "Contents" of
- * optimfs(5), with its newline, if any. lines: a list of plain keys has one a
- * line (params). E2BIG (OFS444) when the value unfolds to more than 2^24 nodes,
- * ENOMEM. */
-int ofs_text_value(const struct ofs_pickle *doc, uint32_t node, bool lines,
-    struct ofs_buf *out, struct optimfs_error *err);
+ * optimfs(5), with its newline, if any. E2BIG (OFS444) when the value unfolds
+ * to more than 2^24 nodes, ENOMEM, and the errors of storages. */
+struct ofs_text_form {
+	bool lines; /* a list of plain keys has one a line (params) */
+	/* For the hashes of what holds tensors; NULL: there are none. */
+	const struct ofs_text_storages *storages;
+};
+int ofs_text_value(const struct ofs_pickle *doc, uint32_t node,
+    const struct ofs_text_form *form, struct ofs_buf *out,
+    struct optimfs_error *err);
 
 #endif

@@ -59,7 +59,7 @@ static void put_value(struct ofs_buf *b, const struct ofs_value *v)
 	struct ofs_buf text = { 0 };
 	struct optimfs_error why = { 0 };
 
-	if (ofs_text_value(v->doc, v->node, false, &text, &why) == 0)
+	if (ofs_text_value(v->doc, v->node, NULL, &text, &why) == 0)
 		ofs_buf_put(b, text.data, text.len);
 	else
 		put(b, (uint64_t)why.code);

@@ -30,7 +30,7 @@ static void check_entry(const struct ofs_catalog *cat,
 
 	must(e->kind == OFS_ENTRY_VALUE && e->ref < cat->nvalues);
 	must(n > 0 && c[0] == prefix);
-	if (ofs_text_value(v->doc, v->node, false, &text, &err) == -1)
+	if (ofs_text_value(v->doc, v->node, NULL, &text, &err) == -1)
 		must(err.code != 0);
 	else
 		must(!text.bad && text.len > 0);

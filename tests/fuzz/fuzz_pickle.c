@@ -102,7 +102,8 @@ static void print(const struct ofs_pickle *doc, bool lines)
 	struct ofs_buf out = { .limit = 1 << 24 };
 	struct optimfs_error err = { 0 };
 
-	if (ofs_text_value(doc, ofs_pickle_root(doc), lines, &out, &err) == -1)
+	if (ofs_text_value(doc, ofs_pickle_root(doc),
+		&(struct ofs_text_form){ .lines = lines }, &out, &err) == -1)
 		must(out.len == 0 && strncmp(err.text, "OFS4", 4) == 0);
 	ofs_buf_fini(&out);
 }

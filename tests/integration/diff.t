@@ -48,6 +48,22 @@ assert d["a"]["rank"] == 2 and d["b"]["file"] == "__2_0.distcp", d
 assert 0 < d["rms"] < 1 and 0.9 < d["cosine"] < 1, d
 END
 
+# Objects and tuples with a tensor inside, for which the tree has no file.
+"$OPTIMFS" reshard -q --to dcp@1 "$four" "$scratch/two"
+cp -r "$scratch/two" "$scratch/three"
+for number in two:2 three:3; do
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --number ${number#*:} \
+	    "$scratch/${number%:*}/__0_0.distcp" "$scratch/items-${number%:*}"
+done
+status "diff exits with 1 for tensors inside an object and a tuple" 1 \
+    "$OPTIMFS" diff "$scratch/two" "$scratch/three"
+is "diff names the object and the tuple whose tensors differ" \
+    "$(sed 's/: .*//' "$scratch/out")" "optim/param_groups/0/lr
+optim/param_groups/0/weight_decay"
+"$OPTIMFS" reshard -q --to dcp@2x2,zstd "$scratch/two" "$scratch/again"
+ok "diff finds no difference between tensors inside an object and their copies" \
+    "$OPTIMFS" diff "$scratch/two" "$scratch/again"
+
 # One element becomes NaN.
 cp -r "$four" "$scratch/nan"
 chmod -R u+w "$scratch/nan"

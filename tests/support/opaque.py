@@ -9,6 +9,9 @@
 # data file by such an object and a tuple with a tensor, of the same lengths;
 # copies the new items to DIRECTORY as 0 and 1.
 #
+# opaque.py --number VALUE FILE.distcp DIRECTORY: the same with an object and a
+# tuple that hold a tensor with this number.
+#
 # opaque.py --held FILE: writes a model and an object that holds such a tuple,
 # with the tensor of the model.
 #
@@ -127,12 +130,12 @@ def write_legacy(file, value):
     stored.clear()
 
 
-def replace_items(path, copies):
+def replace_items(path, copies, values):
     data = open(path, "rb").read()
     os.mkdir(copies)
     at = 0
     with open(path, "r+b") as f:
-        for i, value in enumerate([Run(), (.9, Tensor(.5))]):
+        for i, value in enumerate(values):
             length = data.index(b"PK\5\6", at) + 22 - at
             item = io.BytesIO()
             write(item, value, length)
@@ -204,7 +207,11 @@ if sys.argv[1] in ("--held", "--legacy"):
     save(sys.argv[2], {"model": {"w": w}, "held": Holder(.9, Tensor(.5), w)})
     sys.exit()
 if sys.argv[1] == "--items":
-    replace_items(*sys.argv[2:])
+    replace_items(*sys.argv[2:], [Run(), (.9, Tensor(.5))])
+    sys.exit()
+if sys.argv[1] == "--number":
+    tensor = Tensor(1., float(sys.argv[2]), shape=(2,))
+    replace_items(*sys.argv[3:], [Holder(tensor), (.9, tensor)])
     sys.exit()
 state = {"exp_avg": Tensor(.1, .2, shape=(2,)),
          "exp_avg_sq": Tensor(.1, .2, shape=(2,)), "step": Tensor(3.)}

@@ -78,8 +78,8 @@ static void printing(void)
 
 		err = (struct optimfs_error){ 0 };
 		left = n;
-		rc = ofs_text_value(doc, ofs_pickle_root(doc), false, &out,
-		    &err);
+		rc =
+		    ofs_text_value(doc, ofs_pickle_root(doc), NULL, &out, &err);
 		if (rc == 0 && left > 0) {
 			ofs_buf_fini(&out);
 			break;

@@ -158,7 +158,7 @@ static void test_case(size_t i)
 	if (cases[i].text == NULL) {
 		ok(doc == NULL, "case %zu is refused", i);
 	} else if (doc == NULL ||
-	    ofs_text_value(doc, ofs_pickle_root(doc), false, &text, &err) ==
+	    ofs_text_value(doc, ofs_pickle_root(doc), NULL, &text, &err) ==
 		-1) {
 		ok(false, "case %zu succeeds: %s", i, err.text);
 	} else {
@@ -233,8 +233,7 @@ static void test_gaps(void)
 	    "%d pairs are dropped at once", N);
 	doc = ofs_pickle_parse(out.data, out.len, false, NULL, NULL, &err);
 	if (ok(doc != NULL, "a pickle with dropped pairs can be read") &&
-	    ofs_text_value(doc, ofs_pickle_root(doc), false, &text, &err) ==
-		0) {
+	    ofs_text_value(doc, ofs_pickle_root(doc), NULL, &text, &err) == 0) {
 		ofs_buf_putc(&text, '\0');
 		is_str((char *)text.data,
 		    "{\"5000\": [5000], \"5001\": [5001], "

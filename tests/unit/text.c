@@ -141,7 +141,7 @@ static void table(void)
 		uint32_t root = ofs_pickle_root(doc);
 		struct ofs_buf out = { 0 };
 
-		is_int(ofs_text_value(doc, root, false, &out, NULL), 0,
+		is_int(ofs_text_value(doc, root, NULL, &out, NULL), 0,
 		    "value %zu is printed: %.40s", i, values[i].text);
 		ofs_buf_putc(&out, 0);
 		is_str((char *)out.data, values[i].text,
@@ -212,7 +212,7 @@ static void numpy(void)
 		struct ofs_pickle *doc = parse(cases[i].pickle, cases[i].n);
 		struct ofs_buf out = { 0 };
 
-		ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL);
+		ofs_text_value(doc, ofs_pickle_root(doc), NULL, &out, NULL);
 		ofs_buf_putc(&out, 0);
 		is_str((char *)out.data, cases[i].text,
 		    "NumPy value %zu: text is %.40s", i, cases[i].text);
@@ -232,7 +232,7 @@ static void tensor(void)
 	      "collections\x8c\x0bOrderedDict\x93)RtRa"));
 	struct ofs_buf out = { 0 };
 
-	ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL);
+	ofs_text_value(doc, ofs_pickle_root(doc), NULL, &out, NULL);
 	ofs_buf_putc(&out, 0);
 	is_str((char *)out.data,
 	    "[{\"__tensor__\": {\"dtype\": \"float16\", \"shape\": [2, 3]}}]\n",
@@ -262,7 +262,7 @@ static void element(void)
 	if (ofs_pickle_note_element(doc, ofs_pk_item(doc, root, 1), half,
 		&err) == -1)
 		bail_out("%s", err.text);
-	ofs_text_value(doc, root, false, &out, NULL);
+	ofs_text_value(doc, root, NULL, &out, NULL);
 	ofs_buf_putc(&out, 0);
 	is_str((char *)out.data, "[1.0, 0.5]\n",
 	    "a tensor without dimensions inside a list is a number");
@@ -286,7 +286,7 @@ static const char *text_of(const char *pickle, size_t n)
 	struct ofs_buf out = { 0 };
 
 	turn = !turn;
-	if (ofs_text_value(doc, ofs_pickle_root(doc), false, &out, NULL) == -1)
+	if (ofs_text_value(doc, ofs_pickle_root(doc), NULL, &out, NULL) == -1)
 		bail_out("a value has no text");
 	ofs_buf_putc(&out, 0);
 	snprintf(texts[turn], sizeof(texts[turn]), "%s", (char *)out.data);
@@ -375,7 +375,8 @@ static void lines(void)
 		struct ofs_pickle *doc = parse(cases[i].pickle, cases[i].n);
 		struct ofs_buf out = { 0 };
 
-		is_int(ofs_text_value(doc, ofs_pickle_root(doc), true, &out,
+		is_int(ofs_text_value(doc, ofs_pickle_root(doc),
+			   &(struct ofs_text_form){ .lines = true }, &out,
 			   NULL),
 		    0, "list %zu is printed as lines", i);
 		ofs_buf_putc(&out, 0);
@@ -398,7 +399,7 @@ static void bomb(void)
 		ofs_buf_puts(&body, "2\x86");
 	doc = parse((char *)body.data, body.len);
 	ofs_buf_puts(&out, "before");
-	is_int(ofs_text_value(doc, ofs_pickle_root(doc), false, &out, &err), -1,
+	is_int(ofs_text_value(doc, ofs_pickle_root(doc), NULL, &out, &err), -1,
 	    "a value of 2^60 nodes is refused");
 	is_error(err, E2BIG, "OFS444 ", "a value of 2^60 nodes: error text");
 	is_u64(out.len, 6, "a refused value leaves the output unchanged");
@@ -424,7 +425,7 @@ static void heavy(void)
 	ofs_buf_putc(&body, 0);
 	ofs_buf_puts(&body, "\x86\x86");
 	doc = parse((char *)body.data, body.len);
-	is_int(ofs_text_value(doc, ofs_pickle_root(doc), false, &out, &err), -1,
+	is_int(ofs_text_value(doc, ofs_pickle_root(doc), NULL, &out, &err), -1,
 	    "a hundred integers of ten thousand digits are refused");
 	is_error(err, E2BIG, "OFS444 ",
 	    "a hundred integers of ten thousand digits: error text");

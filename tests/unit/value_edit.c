@@ -226,7 +226,7 @@ static void test_edit(size_t i)
 		is_str((char *)out.data, edits[i].kinds,
 		    "edit %zu, \"%.40s\": kinds", i, edits[i].text);
 		out.len = 0;
-		ofs_text_value(now, ofs_pickle_root(now), false, &out, &err);
+		ofs_text_value(now, ofs_pickle_root(now), NULL, &out, &err);
 		ofs_buf_putc(&out, '\0');
 		is_str((char *)out.data, after, "edit %zu, \"%.40s\": text", i,
 		    edits[i].text);

@@ -52,7 +52,7 @@ static bool put_value(const struct ofs_ranks *set, uint32_t i,
 	struct optimfs_error why = { 0 };
 
 	*out = (struct ofs_buf){ 0 };
-	if (ofs_text_value(doc_of(set, i), set->leaf[i].node, false, out,
+	if (ofs_text_value(doc_of(set, i), set->leaf[i].node, NULL, out,
 		&why) == -1)
 		ofs_buf_printf(out, "%d %s", why.code, why.text);
 	return !out->bad && why.code != ENOMEM;

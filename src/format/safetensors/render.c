@@ -133,7 +133,7 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
 {
 	enum ofs_text_kind kind = ofs_text_kind(doc, node);
 	struct ofs_buf text = { 0 };
-	int ret = ofs_text_value(doc, node, false, &text, err);
+	int ret = ofs_text_value(doc, node, NULL, &text, err);
 
 	if (ret == 0 && kind == OFS_TEXT_STRING)
 		ofs_json_quote(out, text.data, text.len - 1);
