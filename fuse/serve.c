@@ -62,8 +62,9 @@ static unsigned processors(void)
 	return n > 1 ? (unsigned)n : 1;
 }
 
-/* The kernel wakes idle threads in turn: more threads than processors make
- * small requests several times slower. */
+/* One more than processors, so that a thread waits for the next request while
+ * the others end theirs. The kernel wakes idle threads in turn, and many of them
+ * make small requests slower. */
 static unsigned nthreads(const struct ofs_mount_options *m)
 {
 	unsigned n = processors();
@@ -72,7 +73,7 @@ static unsigned nthreads(const struct ofs_mount_options *m)
 		return 1;
 	if (m->threads != 0)
 		return m->threads;
-	return n < 2 ? 2 : n > 8 ? 8 : n;
+	return n < 8 ? n + 1 : 8;
 }
 
 /* The library's default, needed here to divide it. */
