@@ -102,17 +102,17 @@ def _float8_table(dtype: str) -> Any:
 def widen(raw: Any, dtype: str) -> Any:
     """Elements that raw_dtype() holds, as the type that widened() names."""
     import numpy as np
+    flat = np.ascontiguousarray(raw).reshape(-1)
     if dtype == "bfloat16":
-        return (raw.astype(np.uint32) << 16).view(np.float32)
-    if dtype == "complex32":
-        halves = np.ascontiguousarray(raw).reshape(-1).view(np.float16)
-        pairs = halves.astype(np.float32).view(np.complex64)
-        return pairs.reshape(raw.shape)
-    if dtype == "bcomplex32":
-        halves = np.ascontiguousarray(raw).reshape(-1).view(np.uint16)
-        pairs = (halves.astype(np.uint32) << 16).view(np.complex64)
-        return pairs.reshape(raw.shape)
-    return _float8_table(dtype)[raw]
+        wide = (flat.astype(np.uint32) << 16).view(np.float32)
+    elif dtype == "complex32":
+        wide = flat.view(np.float16).astype(np.float32).view(np.complex64)
+    elif dtype == "bcomplex32":
+        halves = flat.view(np.uint16).astype(np.uint32)
+        wide = (halves << 16).view(np.complex64)
+    else:
+        wide = _float8_table(dtype)[flat]
+    return wide.reshape(raw.shape)
 
 
 def torch_dtype(dtype: str) -> Any:

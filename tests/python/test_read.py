@@ -137,6 +137,9 @@ def test_types_that_numpy_lacks_are_never_raw_bytes(data, monkeypatch):
         assert np.array_equal(t[1:3, ::2].numpy("float32"), want[1:3, ::2],
                               equal_nan=True)
         assert t.numpy("float64").dtype == np.float64
+        one = t[1, 2].numpy("float32")  # an array without dimensions
+        assert one.shape == () and one.dtype == np.float32
+        assert one == want[1, 2]
 
 
 def test_ml_dtypes_is_used_where_it_is(data, monkeypatch):
@@ -170,6 +173,7 @@ def test_float8_widens_exactly(dtype):
     for bits, value in FLOAT8[dtype].items():
         assert wide[bits] == np.float32(value)
     assert np.isnan(wide[FLOAT8_NAN[dtype]])
+    assert _dtypes.widen(raw[0].reshape(()), dtype).shape == ()
 
 
 def test_slices_are_those_of_numpy(safetensors):
