@@ -8,7 +8,7 @@ from typing import Any, Optional, Tuple
 from . import _abi, _dtypes, _values
 from ._checkpoint import Checkpoint, Group, PathLike, unsynced
 from ._errors import NotFoundError
-from ._tensor import Tensor
+from ._tensor import to_bytes
 from ._tree import File
 
 
@@ -46,12 +46,9 @@ class Editor(Checkpoint, MutableMapping):
             data = _values.text(value, path.rpartition("/")[2])
             self._put(self._tree.create(path).node, data)
             return
-        if isinstance(value, Tensor):
-            value = value.torch() if _dtypes.widened(value.dtype) \
-                else value.numpy()
         dtype = _dtypes.name_of(value.dtype)
         shape = tuple(int(n) for n in shape)
-        data = _dtypes.to_bytes(value, shape, dtype) if shape else \
+        data = to_bytes(value, shape, dtype) if shape else \
             _values.text(value, path)
         node = self._tree.create(path).node
         self._tree.set_xattr(node, "dtype", dtype)

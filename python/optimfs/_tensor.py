@@ -263,7 +263,7 @@ class Tensor:
         if not self._full:
             self.checkpoint[self.path] = value
             return
-        data = _dtypes.to_bytes(value, self.shape, self.dtype)
+        data = to_bytes(value, self.shape, self.dtype)
         covers = self._box == _box.whole(self._full)
         with File(self.checkpoint._tree, self._node, write=True) as f:
             if covers:
@@ -284,6 +284,19 @@ class Tensor:
 
     def _repr_html_(self) -> str:
         return _show.tensor(self)
+
+
+def to_bytes(value: Any, shape: Tuple[int, ...], dtype: str) -> bytes:
+    """The elements to write for a value; those of a Tensor of the same type
+    need no NumPy type."""
+    if not isinstance(value, Tensor):
+        return _dtypes.to_bytes(value, shape, dtype)
+    if value.dtype != dtype:
+        wide = value.numpy(_dtypes.widened(value.dtype))
+        return _dtypes.to_bytes(wide, shape, dtype)
+    import numpy as np
+    a = value._array(_dtypes.raw_dtype(dtype))
+    return np.broadcast_to(a, shape).tobytes()
 
 
 def _again(checkpoint: "Checkpoint", path: str, box: _box.Box,

@@ -98,6 +98,27 @@ def test_bfloat16_is_rounded_to_nearest(copy):
         assert (got[1] == 0.5).all()
 
 
+def test_tensors_of_another_checkpoint_are_taken(copy, data):
+    path = copy("pytorch/dcp_dtypes/ckpt")
+    source = data("pytorch/dcp_dtypes/ckpt")
+    with optimfs.open(source) as other, optimfs.edit(path) as ck:
+        for name in ("bfloat16", "float8_e4m3fn", "complex64"):
+            ck["model/t." + name] = other["model/t." + name]
+            ck["model/new." + name] = other["model/t." + name]
+        ck["model/t.float32"][1] = other["model/t.bfloat16"][2]
+        wide = other["model/t.bfloat16"][2].numpy("float32")
+        with pytest.raises(ValueError):
+            ck["model/t.bfloat16"] = other["model/t.bfloat16"][:2, :3]
+    assert [d.path for d in optimfs.diff(source, path)
+            if d.kind != "only in b"] == ["model/t.float32"]
+    with optimfs.open(path) as ck:
+        assert np.array_equal(ck["model/t.float32"][1].numpy(), wide,
+                              equal_nan=True)
+        for name in ("bfloat16", "float8_e4m3fn", "complex64"):
+            new = ck["model/new." + name]
+            assert new.tobytes() == ck["model/t." + name].tobytes()
+
+
 @pytest.mark.parametrize("value,error", [
     (np.zeros(5, "f4"), ValueError), (np.zeros(12, "c8"), TypeError),
     (object(), TypeError)])
