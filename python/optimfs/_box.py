@@ -26,10 +26,11 @@ def _pick(r: range, index: Any, dim: int) -> Tuple[range, bool]:
             raise IndexError("dimension %d: a step must be positive" % dim)
         return picked, True
     try:
-        if isinstance(index, bool):  # a mask to NumPy, not 0 or 1
-            raise AttributeError
+        if isinstance(index, bool) or \
+                str(getattr(index, "dtype", "")).endswith("bool"):
+            raise AttributeError  # a mask to NumPy, not 0 or 1
         n = index.__index__()
-    except AttributeError:
+    except (AttributeError, TypeError):  # an array has it, and refuses
         raise TypeError(
             "a tensor takes integers, slices and ... as an index, not %s; "
             "call .numpy() or .torch() first" % type(index).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from . import _box, _dtypes, _show
 from ._tree import File, address
@@ -114,6 +114,15 @@ class Tensor:
         if not self.shape:
             raise TypeError("a tensor without dimensions has no len()")
         return self.shape[0]
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    # "in" would compare objects, and not find an element that is there.
+    __contains__ = None
 
     def __getitem__(self, key: Any) -> "Tensor":
         """A part: integers, slices with positive steps, and "..."."""

@@ -256,8 +256,13 @@ class Reader(io.BufferedIOBase):
     def tell(self) -> int:
         return self._at
 
+    def _left(self) -> int:
+        if self.closed:
+            raise ValueError("the file is closed")
+        return max(self._file.size - self._at, 0)
+
     def read(self, size: Optional[int] = -1) -> bytes:
-        left = max(self._file.size - self._at, 0)
+        left = self._left()
         if size is None or size < 0 or size > left:
             size = left
         b = self._file.read(self._at, size)
@@ -267,8 +272,7 @@ class Reader(io.BufferedIOBase):
     read1 = read
 
     def peek(self, size: int = 0) -> bytes:
-        left = max(self._file.size - self._at, 0)
-        return self._file.read(self._at, min(left, max(size, 4096)))
+        return self._file.read(self._at, min(self._left(), max(size, 4096)))
 
     def readinto(self, buffer: Any) -> int:
         at = address(buffer)

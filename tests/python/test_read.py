@@ -205,11 +205,26 @@ def test_slices_are_those_of_numpy(safetensors):
 @pytest.mark.parametrize("key,error", [
     (12, IndexError), (slice(None, None, -1), IndexError),
     ((0, 0, 0), IndexError), ([1, 2], TypeError), (None, TypeError),
-    (1.5, TypeError), (True, TypeError), ((Ellipsis, Ellipsis), IndexError)])
+    (1.5, TypeError), (True, TypeError), (np.True_, TypeError),
+    (np.array([1, 2]), TypeError), ((Ellipsis, Ellipsis), IndexError)])
 def test_an_index_that_cannot_be_says_why(data, key, error):
     with optimfs.open(data(FSDP2)) as ck:
         with pytest.raises(error):
             ck["model/layers.0.wq.weight"][key]
+
+
+def test_a_tensor_is_iterated_and_tested_as_an_array_is(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        t = ck["model/norm.bias"]
+        assert [x.item() for x in t] == t.numpy().tolist()
+        step = ck["optim/state/norm.bias/step"]
+        assert step
+        with pytest.raises(TypeError):
+            iter(step)
+        with pytest.raises(TypeError):
+            t.numpy()[0] in t
+        with pytest.raises(ValueError):
+            bool(t)
 
 
 def test_a_slice_reads_what_it_covers(safetensors):
@@ -345,6 +360,8 @@ def test_files_are_files(data):
             whole = f.read()
             assert f.seek(-8, 2) == len(whole) - 8
             assert f.read() == whole[-8:] and f.read() == b""
+        with pytest.raises(ValueError):
+            f.read()
         assert whole == ck["model/norm.bias"].tobytes()
         assert ck.listdir(".optimfs/npy/model")[0].endswith(".npy")
         with ck.open(".optimfs/npy/model/norm.bias.npy") as f:
