@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/npy.h"
 #include "base/dtype.h"
 #include "base/memory.h"
-#include "fs/mirror.h"
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
 

@@ -2,12 +2,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fs/mirror.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "archive/npy.h"
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/memory.h"
@@ -128,31 +127,6 @@ static bool npy_holds(const struct ofs_snapshot *snap,
 
 	(void)s;
 	return t != NULL && ofs_dtype_npy(t->dtype) != NULL;
-}
-
-/* Version 1.0: magic, length of the text, text. Spaces pad the text so that the
- * elements start at a multiple of 64. */
-void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
-    struct ofs_buf *out)
-{
-	size_t len;
-
-	ofs_buf_put(out, "\x93NUMPY\x01\x00\x00\x00", 10);
-	ofs_buf_printf(out,
-	    "{'descr': '%s', 'fortran_order': False, 'shape': (",
-	    ofs_dtype_npy(dtype));
-	for (unsigned d = 0; d < ndim; d++)
-		ofs_buf_printf(out, "%s%" PRIu64 "%s", d == 0 ? "" : " ",
-		    shape[d], d + 1 < ndim || d == 0 ? "," : "");
-	ofs_buf_puts(out, "), }");
-	while (out->len % 64 != 63 && !out->bad)
-		ofs_buf_putc(out, ' ');
-	ofs_buf_putc(out, '\n');
-	if (out->bad)
-		return;
-	len = out->len - 10;
-	out->data[8] = (uint8_t)len;
-	out->data[9] = (uint8_t)(len >> 8);
 }
 
 /* A writer may have changed the shape of the tensor. */

@@ -6,22 +6,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "archive/npy.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/memory.h"
-#include "fs/mirror.h"
 #include "fs/write_open.h"
 #include "overlay/overlay_impl.h"
 
-/* NumPy's limit is 10000 bytes. */
-#define HEADER_MAX 65536u
-#define COPY_STEP  (1u << 20)
+#define COPY_STEP (1u << 20)
 
 struct ofs_file_npy {
 	pthread_mutex_t lock;
@@ -150,155 +147,62 @@ int ofs_file_npy_resize(struct optimfs_file *file, uint64_t size,
 	    "OFS816 a .npy is written whole, or in place");
 }
 
-/* A parsed header: the repr of a Python dict. */
-
-struct header {
-	uint64_t len; /* offset of the elements */
-	char descr[32];
-	struct ofs_overlay_form form;
-};
-
 static int bad(const char *why, struct optimfs_error *err)
 {
 	return optimfs_fail(err, EINVAL, "OFS816 .npy: %s", why);
 }
 
-/* The text after 'key':. */
-static const char *value_of(const char *text, const char *key)
+/* *length: the offset of the elements. */
+static int read_header(int fd, uint64_t size, enum ofs_dtype there,
+    struct ofs_npy *npy, uint32_t *length, struct optimfs_error *err)
 {
-	char quoted[40];
-	const char *p;
+	uint8_t buf[OFS_NPY_HEADER_MAX];
+	uint64_t n = size < 12 ? size : 12;
+	struct optimfs_error why;
 
-	snprintf(quoted, sizeof(quoted), "'%s':", key);
-	p = strstr(text, quoted);
-	if (p == NULL)
-		return NULL;
-	p += strlen(quoted);
-	return p + strspn(p, " ");
-}
-
-static int parse_shape(const char *p, struct ofs_overlay_form *form,
-    struct optimfs_error *err)
-{
-	if (p == NULL || *p++ != '(')
-		return bad("no shape", err);
-	form->ndim = 0;
-	for (;;) {
-		char *end;
-
-		p += strspn(p, " ");
-		if (*p == ')')
-			return 0;
-		if (form->ndim == OFS_MAX_DIMS || *p < '0' || *p > '9')
-			return bad("no shape", err);
-		errno = 0;
-		form->shape[form->ndim++] = strtoull(p, &end, 10);
-		if (errno != 0)
-			return bad("no shape", err);
-		p = end + strspn(end, "L ");
-		if (*p == ',')
-			p++;
-		else if (*p != ')')
-			return bad("no shape", err);
-	}
-}
-
-static int parse_text(const char *text, struct header *h,
-    struct optimfs_error *err)
-{
-	const char *descr = value_of(text, "descr");
-	const char *order = value_of(text, "fortran_order");
-	size_t n;
-
-	if (descr == NULL || *descr != '\'')
-		return bad("not one type of elements", err);
-	n = strcspn(++descr, "'");
-	if (n >= sizeof(h->descr))
-		return bad("no type that is known", err);
-	memcpy(h->descr, descr, n);
-	h->descr[n] = '\0';
-	if (order == NULL || strncmp(order, "False", 5) != 0)
+	if (ofs_pread_all(fd, buf, n, 0, err) == -1)
+		return -1;
+	if (ofs_npy_length(buf, n, length, &why) == -1)
+		return bad(why.text, err);
+	if (*length > size)
+		return bad("its header is cut", err);
+	if (ofs_pread_all(fd, buf, *length, 0, err) == -1)
+		return -1;
+	if (ofs_npy_parse(npy, buf, *length, there, &why) == -1)
+		return bad(why.text, err);
+	if (npy->fortran)
 		return bad("not in C order: numpy.ascontiguousarray() first",
 		    err);
-	return parse_shape(value_of(text, "shape"), &h->form, err);
-}
-
-static int read_header(int fd, uint64_t size, struct header *h,
-    struct optimfs_error *err)
-{
-	uint8_t start[12] = { 0 };
-	uint64_t at, n;
-	char *text;
-	int ret;
-
-	*h = (struct header){ 0 };
-	if (size < 16 || ofs_pread_all(fd, start, 12, 0, NULL) == -1 ||
-	    memcmp(start, "\x93NUMPY", 6) != 0 || start[6] < 1 || start[6] > 3)
-		return bad("it begins with something else", err);
-	at = start[6] == 1 ? 10 : 12;
-	n = start[8] | (uint64_t)start[9] << 8;
-	if (start[6] > 1)
-		n |= (uint64_t)start[10] << 16 | (uint64_t)start[11] << 24;
-	if (n > HEADER_MAX || n > size - at)
-		return bad("its header is cut, or too long", err);
-	text = malloc(n + 1);
-	if (text == NULL)
-		return ofs_no_memory(err);
-	text[n] = '\0';
-	ret = ofs_pread_all(fd, text, n, at, err);
-	if (ret == 0)
-		ret = parse_text(text, h, err);
-	free(text);
-	h->len = at + n;
-	return ret;
-}
-
-static bool same_type(uint8_t dtype, const char *descr)
-{
-	const char *own = ofs_dtype_npy((enum ofs_dtype)dtype);
-
-	return own != NULL && strcmp(own, descr) == 0;
-}
-
-/* The dtype of descr. If several have the same spelling, the present one
- * wins. */
-static uint8_t type_of(const char *descr, uint8_t there)
-{
-	if (same_type(there, descr))
-		return there;
-	for (uint8_t t = 0; t < OFS_NDTYPES; t++)
-		if (same_type(t, descr))
-			return t;
-	return OFS_DTYPE_NONE;
+	if (npy->swap)
+		return bad("not little-endian", err);
+	if (npy->bytes != size - *length)
+		return bad("more or fewer elements than its shape says", err);
+	return 0;
 }
 
 /* An existing tensor keeps its dtype and shape; a new one gets those of the
- * header if the number of bytes agrees. */
-static int settle_form(struct ofs_overlay *o, uint32_t index, struct header *h,
-    uint64_t bytes, struct optimfs_error *err)
+ * header. */
+static int settle_form(struct ofs_overlay *o, uint32_t index,
+    const struct ofs_npy *npy, struct optimfs_error *err)
 {
+	const char *name = ofs_dtype_name(npy->dtype);
 	struct ofs_overlay_form now;
 	struct ofs_buf shape = { 0 };
-	const char *name;
 	int ret;
 
 	ofs_overlay_form_of(o, index, &now);
-	h->form.dtype = type_of(h->descr, now.dtype);
-	if (h->form.dtype == OFS_DTYPE_NONE)
-		return bad("no type that is known", err);
-	if (now.dtype != OFS_DTYPE_NONE &&
-	    (now.dtype != h->form.dtype || now.ndim != h->form.ndim ||
-		memcmp(now.shape, h->form.shape,
-		    now.ndim * sizeof(*now.shape)) != 0))
-		return bad("another type or shape than the tensor's", err);
-	if (bytes != ofs_overlay_form_bytes(&h->form))
-		return bad("more or fewer elements than its shape says", err);
-	if (now.dtype != OFS_DTYPE_NONE)
-		return 0;
-	name = ofs_dtype_name((enum ofs_dtype)h->form.dtype);
-	for (unsigned d = 0; d < h->form.ndim; d++)
+	if (now.dtype != OFS_DTYPE_NONE) {
+		bool same = now.dtype == npy->dtype && now.ndim == npy->ndim &&
+		    memcmp(now.shape, npy->shape,
+			now.ndim * sizeof(*now.shape)) == 0;
+
+		return same
+		    ? 0
+		    : bad("another type or shape than the tensor's", err);
+	}
+	for (unsigned d = 0; d < npy->ndim; d++)
 		ofs_buf_printf(&shape, "%s%" PRIu64, d == 0 ? "" : ",",
-		    h->form.shape[d]);
+		    npy->shape[d]);
 	ret = shape.bad
 	    ? ofs_no_memory(err)
 	    : ofs_overlay_set_attr(o, index, "dtype", name, strlen(name), err);
@@ -350,17 +254,16 @@ static int say_text(struct ofs_overlay *o, struct ofs_overlay_file *f,
 }
 
 /* Stores a single element as a text. */
-static int say_element(struct optimfs_file *file, const struct header *h,
-    struct optimfs_error *err)
+static int say_element(struct optimfs_file *file, enum ofs_dtype dtype,
+    uint64_t off, struct optimfs_error *err)
 {
-	enum ofs_dtype dtype = (enum ofs_dtype)h->form.dtype;
 	struct ofs_overlay *o = file->snap->overlay;
 	struct ofs_overlay_file *f = file->staged;
 	uint8_t element[16] = { 0 };
 	char text[80];
 	size_t n;
 
-	if (ofs_pread_all(file->npy->fd, element, ofs_dtype_size(dtype), h->len,
+	if (ofs_pread_all(file->npy->fd, element, ofs_dtype_size(dtype), off,
 		err) == -1)
 		return -1;
 	n = ofs_dtype_print(dtype, element, text);
@@ -376,18 +279,21 @@ static int accept(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_overlay *o = file->snap->overlay;
 	uint64_t size = ofs_file_npy_size(file);
-	struct header h;
+	struct ofs_overlay_form now;
+	struct ofs_npy npy;
+	uint32_t head;
 	int ret;
 
-	if (read_header(file->npy->fd, size, &h, err) == -1)
+	ofs_overlay_form(o, file->at.index, &now);
+	if (read_header(file->npy->fd, size, now.dtype, &npy, &head, err) == -1)
 		return -1;
 	pthread_rwlock_wrlock(&o->names);
-	ret = settle_form(o, file->at.index, &h, size - h.len, err);
+	ret = settle_form(o, file->at.index, &npy, err);
 	pthread_rwlock_unlock(&o->names);
 	if (ret == -1)
 		return -1;
-	return h.form.ndim == 0 ? say_element(file, &h, err)
-				: copy_elements(file, h.len, size - h.len, err);
+	return npy.ndim == 0 ? say_element(file, npy.dtype, head, err)
+			     : copy_elements(file, head, size - head, err);
 }
 
 int ofs_file_npy_accept(struct optimfs_file *file, struct optimfs_error *err)

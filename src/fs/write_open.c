@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "archive/npy.h"
 #include "base/dtype.h"
-#include "fs/mirror.h"
 #include "fs/view.h"
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"

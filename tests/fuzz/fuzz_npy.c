@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/npy.h"
 #include "base/checked.h"
-#include "format/npz/npz.h"
 
 static void check(int good)
 {
@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	check(length <= OFS_NPY_HEADER_MAX);
 	if (length > n)
 		return 0;
-	if (ofs_npy_parse(&npy, p, length, &err) == -1) {
+	if (ofs_npy_parse(&npy, p, length, OFS_DTYPE_NONE, &err) == -1) {
 		check(err.code != 0 && strncmp(err.text, "OFS", 3) == 0);
 		return 0;
 	}

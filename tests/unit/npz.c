@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/npy.h"
 #include "support/dcp_writer.h"
 #include "support/reader.h"
 #include "support/truth.h"
@@ -112,7 +113,7 @@ static void real_ones(void)
 }
 
 /* Parses text as a header of version 1. */
-static int parse(struct ofs_npy *npy, const char *text,
+static int parse(struct ofs_npy *npy, const char *text, enum ofs_dtype as,
     struct optimfs_error *err)
 {
 	uint8_t b[1024] = OFS_NPY_MAGIC "\1";
@@ -125,7 +126,7 @@ static int parse(struct ofs_npy *npy, const char *text,
 	*err = (struct optimfs_error){ 0 };
 	if (ofs_npy_length(b, 10 + n, &length, err) == -1)
 		return -1;
-	return ofs_npy_parse(npy, b, length, err);
+	return ofs_npy_parse(npy, b, length, as, err);
 }
 
 #define HEAD "{'descr': '<f4', 'fortran_order': False, 'shape': "
@@ -163,19 +164,25 @@ static void headers(void)
 	struct ofs_npy npy;
 	uint32_t length;
 
-	is_int(parse(&npy, HEAD "(2L, 3), } \n", &err), 0,
+	is_int(parse(&npy, HEAD "(2L, 3), } \n", OFS_DTYPE_NONE, &err), 0,
 	    "a header with a Python 2 integer is parsed");
 	is_u64(npy.bytes, 24, "a header with shape (2, 3): size of the data");
-	is_int(parse(&npy, HEAD "()}", &err), 0,
+	is_int(parse(&npy, HEAD "()}", OFS_DTYPE_NONE, &err), 0,
 	    "a header with shape () is parsed");
 	is_u64(npy.bytes, 4, "a header with shape (): size of the data");
 	is_int(parse(&npy,
 		   "{'descr': '<V2', 'fortran_order': False, 'shape': (3,)}",
-		   &err),
+		   OFS_DTYPE_NONE, &err),
 	    0, "a header with '<V2' is parsed");
 	is_int(npy.dtype, OFS_BFLOAT16, "a header with '<V2': dtype");
+	is_int(parse(&npy,
+		   "{'descr': '<V1', 'fortran_order': False, 'shape': (3,)}",
+		   OFS_FLOAT8_E5M2, &err),
+	    0, "a header with '<V1' is parsed for a tensor of such a type");
+	is_int(npy.dtype, OFS_FLOAT8_E5M2,
+	    "the type of '<V1' is that of the tensor");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		is_int(parse(&npy, cases[i].text, &err), -1,
+		is_int(parse(&npy, cases[i].text, OFS_DTYPE_NONE, &err), -1,
 		    "header \"%s\" is refused", cases[i].text);
 		is_error(err, cases[i].code, cases[i].part,
 		    "header \"%s\": error text", cases[i].text);

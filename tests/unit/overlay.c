@@ -509,6 +509,13 @@ static void npy(void)
 	static const char header[] =
 	    "\x93NUMPY\x01\x00\x3e\x00{'descr': '<f4', 'fortran_order': False, "
 	    "'shape': (2, 1), }  \n";
+	static const char *const refused[][3] = {
+		{ "NUMPY", "NUMBY", "a file that is no .npy" },
+		{ "False", "True ", "a .npy in Fortran order" },
+		{ "<f4", ">f4", "a .npy of big-endian elements" },
+		{ "<f4", "<V4", "a .npy of bytes without a type" },
+		{ "(2,", "(2 ", "a .npy with a damaged header" },
+	};
 
 	memcpy(file, got, len);
 	free(got);
@@ -534,6 +541,17 @@ static void npy(void)
 	    -1, "a .npy header with another shape is refused");
 	is_error(err, EINVAL, "OFS816",
 	    "a .npy header with another shape fails with EINVAL");
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+		memcpy(file, header, sizeof(header) - 1);
+		memcpy(memmem(file, sizeof(header), refused[i][0],
+			   strlen(refused[i][0])),
+		    refused[i][1], strlen(refused[i][1]));
+		is_int(put_at(".optimfs/npy/model/w.npy", file,
+			   sizeof(header) - 1, 0, true),
+		    -1, "%s is refused", refused[i][2]);
+		is_error(err, EINVAL, "OFS816", "%s fails with EINVAL",
+		    refused[i][2]);
+	}
 	shows("model/w", s.w, 60,
 	    "a refused .npy header leaves the tensor unchanged");
 	is_int(optimfs_create(s.fs, sample_node(&s, ".optimfs/npy/model"),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "archive/inflate.h"
+#include "archive/npy.h"
 #include "base/memory.h"
 #include "format/npz/npz.h"
 #include "format/part.h"
@@ -81,7 +82,7 @@ static int read_header(struct reader *r, const struct array *a,
 		    "OFS664 a header of %u bytes in an array of %" PRIu64,
 		    *length, a->size);
 	if (read_start(r, a, *length, buf, err) == -1 ||
-	    ofs_npy_parse(npy, buf, *length, err) == -1)
+	    ofs_npy_parse(npy, buf, *length, OFS_DTYPE_NONE, err) == -1)
 		return -1;
 	if (npy->bytes == a->size - *length)
 		return 0;

@@ -1,14 +1,16 @@
-/* header.c - the header of a .npy array */
+/* npy.c - the header of a NumPy array */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "archive/npy.h"
+
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/cursor.h"
 #include "base/str.h"
-#include "format/npz/npz.h"
 
 /* The magic, a version, a length, then a Python dict with three members:
  *
@@ -138,8 +140,10 @@ static bool take_bool(struct parser *s)
 
 /* "<f4": byte order and type. */
 static int set_type(struct ofs_npy *npy, struct ofs_str descr,
-    struct optimfs_error *err)
+    enum ofs_dtype as, struct optimfs_error *err)
 {
+	const char *known = ofs_dtype_npy(as);
+
 	/* '=' means the order of the writing machine, which is unknown */
 	if (descr.len > 0 && memchr("<>|", descr.p[0], 3) != NULL)
 		npy->dtype = ofs_dtype_of_npy(descr, &npy->swap);
@@ -147,6 +151,8 @@ static int set_type(struct ofs_npy *npy, struct ofs_str descr,
 	 * bytes */
 	if (ofs_str_is(descr, "<V2"))
 		npy->dtype = OFS_BFLOAT16;
+	if (known != NULL && ofs_str_is(descr, known))
+		npy->dtype = as;
 	if (npy->dtype != OFS_DTYPE_NONE)
 		return 0;
 	if (descr.len > 2 && descr.p[1] == 'V')
@@ -170,7 +176,7 @@ static int set_bytes(struct ofs_npy *npy, struct optimfs_error *err)
 }
 
 int ofs_npy_parse(struct ofs_npy *npy, const uint8_t *p, uint32_t length,
-    struct optimfs_error *err)
+    enum ofs_dtype as, struct optimfs_error *err)
 {
 	struct parser s = { (const char *)p + (p[6] == 1 ? 10 : 12),
 		(const char *)p + length, false };
@@ -212,5 +218,30 @@ int ofs_npy_parse(struct ofs_npy *npy, const uint8_t *p, uint32_t length,
 	if (s.bad || seen != 7 || s.p != s.end)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS664 the header of a NumPy array is damaged");
-	return set_type(npy, descr, err) == -1 ? -1 : set_bytes(npy, err);
+	return set_type(npy, descr, as, err) == -1 ? -1 : set_bytes(npy, err);
+}
+
+/* Version 1.0: magic, length of the text, text. Spaces pad the text so that the
+ * elements start at a multiple of 64. */
+void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
+    struct ofs_buf *out)
+{
+	size_t len;
+
+	ofs_buf_put(out, "\x93NUMPY\x01\x00\x00\x00", 10);
+	ofs_buf_printf(out,
+	    "{'descr': '%s', 'fortran_order': False, 'shape': (",
+	    ofs_dtype_npy(dtype));
+	for (unsigned d = 0; d < ndim; d++)
+		ofs_buf_printf(out, "%s%" PRIu64 "%s", d == 0 ? "" : " ",
+		    shape[d], d + 1 < ndim || d == 0 ? "," : "");
+	ofs_buf_puts(out, "), }");
+	while (out->len % 64 != 63 && !out->bad)
+		ofs_buf_putc(out, ' ');
+	ofs_buf_putc(out, '\n');
+	if (out->bad)
+		return;
+	len = out->len - 10;
+	out->data[8] = (uint8_t)len;
+	out->data[9] = (uint8_t)(len >> 8);
 }
