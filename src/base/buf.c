@@ -17,7 +17,7 @@ void ofs_buf_fini(struct ofs_buf *b)
 	*b = (struct ofs_buf){ .limit = b->limit };
 }
 
-static bool grow(struct ofs_buf *b, size_t n)
+bool ofs_buf_grow(struct ofs_buf *b, size_t n)
 {
 	size_t cap = b->cap == 0 ? 256 : b->cap;
 	uint8_t *data;
@@ -41,28 +41,6 @@ static bool grow(struct ofs_buf *b, size_t n)
 	return true;
 }
 
-/* The fast path. cap may be more than limit, so a limit takes the slow one. */
-static inline bool reserve(struct ofs_buf *b, size_t n)
-{
-	if (!b->bad && n <= b->cap - b->len && b->limit == 0)
-		return true;
-	return grow(b, n);
-}
-
-void ofs_buf_put(struct ofs_buf *b, const void *p, size_t n)
-{
-	if (n == 0 || !reserve(b, n))
-		return;
-	memcpy(b->data + b->len, p, n);
-	b->len += n;
-}
-
-void ofs_buf_putc(struct ofs_buf *b, int c)
-{
-	if (reserve(b, 1))
-		b->data[b->len++] = (uint8_t)c;
-}
-
 void ofs_buf_puts(struct ofs_buf *b, const char *s)
 {
 	ofs_buf_put(b, s, strlen(s));
@@ -76,7 +54,7 @@ void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vsnprintf(NULL, 0, fmt, ap);
 	va_end(ap);
-	if (n < 0 || !reserve(b, (size_t)n + 1)) {
+	if (n < 0 || !ofs_buf_reserve(b, (size_t)n + 1)) {
 		b->bad = true;
 		return;
 	}

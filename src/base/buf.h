@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Zero-initialise. A failed append sets bad and changes nothing else; bad stays
  * set, so that a writer tests it once, at the end. It means out of memory, or
@@ -18,8 +19,27 @@ struct ofs_buf {
 };
 
 void ofs_buf_fini(struct ofs_buf *b);
-void ofs_buf_put(struct ofs_buf *b, const void *p, size_t n);
-void ofs_buf_putc(struct ofs_buf *b, int c);
+/* Make room for n more bytes; false: it is bad now. */
+bool ofs_buf_grow(struct ofs_buf *b, size_t n);
+static inline bool ofs_buf_reserve(struct ofs_buf *b, size_t n)
+{
+	/* cap may be more than limit, so a limit takes the slow path */
+	if (!b->bad && n <= b->cap - b->len && b->limit == 0)
+		return true;
+	return ofs_buf_grow(b, n);
+}
+static inline void ofs_buf_put(struct ofs_buf *b, const void *p, size_t n)
+{
+	if (n == 0 || !ofs_buf_reserve(b, n))
+		return;
+	memcpy(b->data + b->len, p, n);
+	b->len += n;
+}
+static inline void ofs_buf_putc(struct ofs_buf *b, int c)
+{
+	if (ofs_buf_reserve(b, 1))
+		b->data[b->len++] = (uint8_t)c;
+}
 void ofs_buf_puts(struct ofs_buf *b, const char *s);
 void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -113,22 +113,35 @@ static bool is_known(const struct ofs_pkw_known *k, struct ofs_str module,
 	    (k->module.p == NULL) == (module.p == NULL);
 }
 
-/* If it is in the memo, write a get. Most texts are literals, so their address
- * is a good hint. */
-static bool get_known(struct ofs_pkw *w, struct ofs_str module,
+/* The index in known; nknown when it is not there. Most texts are literals, so
+ * their addresses are good hints. */
+static uint32_t find_known(struct ofs_pkw *w, struct ofs_str module,
     struct ofs_str name)
 {
 	uint8_t *hint =
-	    &w->hint[(uint32_t)(uintptr_t)name.p * UINT32_C(2654435761) >> 24];
-	uint32_t i = *hint;
+	    w->hint[(uint32_t)(uintptr_t)name.p * UINT32_C(2654435761) >> 25];
+	uint32_t i;
 
-	if (i >= w->nknown || !is_known(&w->known[i], module, name))
-		for (i = 0; i < w->nknown; i++)
-			if (is_known(&w->known[i], module, name))
-				break;
+	for (int k = 0; k < 2; k++)
+		if (hint[k] < w->nknown &&
+		    is_known(&w->known[hint[k]], module, name))
+			return hint[k];
+	for (i = 0; i < w->nknown; i++)
+		if (is_known(&w->known[i], module, name))
+			break;
+	hint[1] = hint[0];
+	hint[0] = (uint8_t)i;
+	return i;
+}
+
+/* If it is in the memo, write a get. */
+static bool get_known(struct ofs_pkw *w, struct ofs_str module,
+    struct ofs_str name)
+{
+	uint32_t i = find_known(w, module, name);
+
 	if (i == w->nknown)
 		return false;
-	*hint = (uint8_t)i;
 	ofs_pkw_get(w, w->known[i].memo);
 	return true;
 }

@@ -69,8 +69,8 @@ struct ofs_pkw {
 		struct ofs_str module, name;
 		uint32_t memo;
 	} known[OFS_PKW_KNOWN];
-	uint8_t hint[256]; /* a guess at the index in known, by address */
-	unsigned nopen;    /* containers that ofs_pkw_lit opened */
+	uint8_t hint[128][2]; /* guesses at the index in known, by address */
+	unsigned nopen;       /* containers that ofs_pkw_lit opened */
 	struct ofs_pkw_open {
 		char kind;
 		bool whole; /* it began with [* or {*: one batch */

@@ -141,11 +141,33 @@ static int find_scale(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return 0;
 }
 
+/* An earlier leaf with the same type and shape, whose items have the same sizes;
+ * NULL when none is remembered. The leaf is remembered in its place. */
+static const struct ofs_dcp_leaf *find_alike(struct ofs_dcp_files *f,
+    uint32_t leaf)
+{
+	const struct ofs_tensor *t = leaf_tensor(f, leaf), *other;
+	uint32_t *slot = &f->alike[(t->shape + t->ndim) % OFS_DCP_ALIKE],
+		 found = *slot;
+
+	if (ofs_dtype_is_quantized(t->dtype)) /* a scale is stored as well */
+		return NULL;
+	*slot = leaf + 1;
+	if (found == 0)
+		return NULL;
+	other = leaf_tensor(f, found - 1);
+	return other->shape == t->shape && other->ndim == t->ndim &&
+		other->dtype == t->dtype
+	    ? &f->leaf[found - 1]
+	    : NULL;
+}
+
 static int lay_tensor(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
 {
 	struct ofs_dcp_leaf *l = &f->leaf[leaf];
 	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	const struct ofs_dcp_leaf *alike;
 	uint64_t rows;
 
 	if (ofs_render_sound(f->cat, e, err) == -1 ||
@@ -160,6 +182,12 @@ static int lay_tensor(struct ofs_dcp_files *f, const struct ofs_render *from,
 		l->rows =
 		    rows / f->to.shards + (rows % f->to.shards == 0 ? 0 : 1);
 		l->nchunks = (uint32_t)((rows + l->rows - 1) / l->rows);
+	}
+	alike = find_alike(f, leaf);
+	if (alike != NULL) {
+		l->full = alike->full;
+		l->last = alike->last;
+		return 0;
 	}
 	if (item_size(f, leaf, l->nchunks - 1, &l->last, err) == -1)
 		return -1;

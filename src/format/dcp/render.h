@@ -19,6 +19,8 @@ struct ofs_dcp_leaf {
 	bool copied; /* pickle is the whole item, copied */
 };
 
+#define OFS_DCP_ALIKE 64u
+
 struct ofs_dcp_files {
 	struct ofs_files files;
 	const struct ofs_catalog *cat;
@@ -30,6 +32,9 @@ struct ofs_dcp_files {
 	struct ofs_buf pickles;
 	struct ofs_pkw_scale *scale; /* of quantized tensors */
 	size_t nscales, scale_cap;
+	/* leaf + 1 of recent tensors, by their shape and dimensions modulo
+	 * size */
+	uint32_t alike[OFS_DCP_ALIKE];
 	uint32_t *most; /* largest number of chunks among NEAR leaves */
 	/* If items are compressed: the length of each, once known, and the
 	 * index of each leaf's first. Else NULL. */

@@ -41,14 +41,14 @@ enum part {
 #define REF_RANK(ref) ((uint32_t)((ref) >> 32) & 0xffffffu)
 #define REF_LEAF(ref) ((uint32_t)(ref))
 
-/* Entries of a block; or chunks, if an entry has many. */
+/* Entries of a block, and their chunks; one entry may have more. */
 #define BLOCK 512u
 
 struct writer {
 	const struct ofs_dcp_files *f;
 	struct ofs_pkw w;
 	struct ofs_buf key;
-	uint32_t next; /* the leaf after a block of storage_data */
+	uint32_t next; /* the leaf after a block */
 };
 
 static void pop(struct ofs_pkw *w)
@@ -216,17 +216,19 @@ static void put_places(struct writer *x, enum ofs_dcp_kind kind, uint32_t rank,
 		ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);
 }
 
-static uint32_t meta_block(const struct ofs_dcp_files *f)
-{
-	return f->to.shards >= BLOCK ? 1 : BLOCK / f->to.shards;
-}
-
-static void put_entries(struct writer *x, uint32_t leaf, uint32_t n,
+/* Append a block of entries; next is the leaf after them. */
+static void put_entries(struct writer *x, uint32_t leaf,
     void (*one)(struct writer *x, uint32_t leaf))
 {
+	const struct ofs_dcp_files *f = x->f;
+	uint64_t chunks = 0;
+
 	ofs_pkw_op(&x->w, OFS_PKW_MARK);
-	for (uint32_t i = leaf; i < x->f->nleaves && i - leaf < n; i++)
-		one(x, i);
+	for (x->next = leaf; x->next < f->nleaves && chunks < BLOCK;
+	     x->next++) {
+		one(x, x->next);
+		chunks += f->leaf[x->next].nchunks + 1;
+	}
 	ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);
 }
 
@@ -265,13 +267,13 @@ static void put_span(struct writer *x, uint64_t ref, uint64_t *off,
 		put_dict(w, "state_dict_metadata");
 		break;
 	case PART_META:
-		put_entries(x, REF_LEAF(ref), meta_block(x->f), put_meta);
+		put_entries(x, REF_LEAF(ref), put_meta);
 		break;
 	case PART_PLANNER:
 		put_dict(w, "planner_data");
 		break;
 	case PART_PATHS:
-		put_entries(x, REF_LEAF(ref), BLOCK, put_path);
+		put_entries(x, REF_LEAF(ref), put_path);
 		break;
 	case PART_STORAGE:
 		put_dict(w, "storage_data");
@@ -309,17 +311,8 @@ static int add(struct measure *m, uint64_t ref, uint64_t *off,
 	return ofs_spans_add(m->out, m->bytes.len, ref, base, err);
 }
 
+/* Add the blocks of a part. */
 static int add_blocks(struct measure *m, enum part part, uint32_t rank,
-    uint32_t block, uint64_t *off, struct optimfs_error *err)
-{
-	for (uint64_t i = 0; i < m->x.f->nleaves; i += block)
-		if (add(m, REF(part, rank, i), off, err) == -1)
-			return -1;
-	return 0;
-}
-
-/* Add blocks for the items of a rank. */
-static int add_items(struct measure *m, enum part part, uint32_t rank,
     uint64_t *off, struct optimfs_error *err)
 {
 	uint32_t leaf = 0;
@@ -338,15 +331,15 @@ static int measure(struct measure *m, struct optimfs_error *err)
 	uint64_t off = 0;
 
 	if (add(m, REF(PART_HEAD, 0, 0), &off, err) == -1 ||
-	    add_blocks(m, PART_META, 0, meta_block(f), &off, err) == -1 ||
+	    add_blocks(m, PART_META, 0, &off, err) == -1 ||
 	    add(m, REF(PART_PLANNER, 0, 0), &off, err) == -1 ||
-	    add_blocks(m, PART_PATHS, 0, BLOCK, &off, err) == -1 ||
+	    add_blocks(m, PART_PATHS, 0, &off, err) == -1 ||
 	    add(m, REF(PART_STORAGE, 0, 0), &off, err) == -1)
 		return -1;
 	for (uint32_t r = 0; r < f->nranks; r++) {
 		off = 0;
-		if (add_items(m, PART_VALUES, r, &off, err) == -1 ||
-		    add_items(m, PART_TENSORS, r, &off, err) == -1)
+		if (add_blocks(m, PART_VALUES, r, &off, err) == -1 ||
+		    add_blocks(m, PART_TENSORS, r, &off, err) == -1)
 			return -1;
 	}
 	off = 0;
