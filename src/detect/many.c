@@ -112,12 +112,15 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 
 /* Directories with nothing but such files: each file is a part. */
 
-/* The extension of the name, if some format uses it; else NULL. */
+/* The extension of the name, if some format uses it, or the end of a name
+ * without one; else NULL. */
 static const char *extension(const char *name)
 {
 	const struct ofs_format *f;
 	const char *dot = NULL;
 
+	if (strchr(name, '.') == NULL)
+		return name + strlen(name);
 	for (size_t i = 0; dot == NULL && (f = ofs_format_at(i)) != NULL; i++)
 		dot = ofs_probe_extension(name, f->extensions);
 	return dot;

@@ -255,6 +255,15 @@ static void fill_others_of_one(const char *dir)
 	put_torch(dir, "world_size_8.pt");
 }
 
+static void fill_without_extension(const char *dir)
+{
+	put_torch(dir, "checkpoint.pth.tar");
+	put_torch(dir, "do_00100000");
+	put_torch(dir, "g_00100000");
+	put_text(dir, "LICENSE", "none");
+	put_torch(dir, "logs/events");
+}
+
 static void fill_alone(const char *dir)
 {
 	put_torch(dir, "ckpt.pt");
@@ -324,6 +333,10 @@ static void made_directories(void)
 		{ "verl with one rank", fill_verl_of_one,
 		    "torch model_world_size_1_rank_0.pt as model of 0?; torch "
 		    "optim_world_size_1_rank_0.pt as optim of 0?" },
+		{ "names without an extension", fill_without_extension,
+		    "torch checkpoint.pth.tar as checkpoint.pth?; torch "
+		    "do_00100000 as do_00100000?; torch g_00100000 as "
+		    "g_00100000?" },
 		{ "names that do not form a set of rank files",
 		    fill_others_of_one,
 		    "torch model.pt as model?; torch model_rank0.pt as "
@@ -526,7 +539,8 @@ static void types(void)
 	is_str(detect(dir, "a.pt", "raw", &err), "raw a.pt",
 	    "type=raw reads a file as bytes");
 	detect(dir, "", "hdf9", &err);
-	is_error(err, EINVAL, "OFS679 type=hdf9: no such type. There are dcp, megatron",
+	is_error(err, EINVAL,
+	    "OFS679 type=hdf9: no such type. There are dcp, megatron",
 	    "an unknown type fails with the list of types");
 	detect(dir, "a.pt", "dcp", &err);
 	is_error(err, EINVAL, "OFS679 type=dcp: a.pt is a file",

@@ -21,11 +21,13 @@ static bool starts_with_pickle(const uint8_t *p, size_t n)
 	    memcmp(p + 30 + len - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
 }
 
+/* .tar, too: the examples of PyTorch call what torch.save writes so. */
+static const char *const extensions[] = { ".pt", ".pth", ".bin", ".ckpt",
+	".tar", ".pyth", ".th", NULL };
+static const char *const pickle_extensions[] = { ".pkl", ".pickle", NULL };
+
 static bool has_torch_name(const char *name)
 {
-	static const char *const extensions[] = { ".pt", ".pth", ".ckpt",
-		".bin", ".tar", NULL };
-
 	return ofs_probe_extension(name, extensions) != NULL;
 }
 
@@ -48,12 +50,11 @@ static int bid_torch(const struct ofs_file_head *h, struct optimfs_error *err)
 
 static int bid_pickle(const struct ofs_file_head *h, struct optimfs_error *err)
 {
-	static const char *const extensions[] = { ".pkl", ".pickle", NULL };
-
 	(void)err;
 	if (ofs_torch_magic(h->p, h->n) != 4)
 		return 0;
-	return ofs_probe_extension(h->name, extensions) != NULL ? 80 : 30;
+	return ofs_probe_extension(h->name, pickle_extensions) != NULL ? 80
+								       : 30;
 }
 
 static bool option(const char *s, size_t n, struct ofs_layout *l)
@@ -66,9 +67,6 @@ static bool option(const char *s, size_t n, struct ofs_layout *l)
 	return true;
 }
 
-static const char *const extensions[] = { ".pt", ".pth", ".bin", ".ckpt",
-	NULL };
-static const char *const pickle_extensions[] = { ".pkl", NULL };
 static const char *const listed[] = { "torch", NULL };
 
 static const struct ofs_view_kind views[] = {
