@@ -71,13 +71,16 @@ static bool find_rank(const char *name, struct numbered *out)
 	return found;
 }
 
-/* PyTorch's experimental checkpointer calls the files of ranks so, and everybody
- * else those of steps. */
-static bool is_checkpoint(const char *name, size_t head)
+/* Does s begin as what stands between a part's number and that of all parts? */
+static bool is_of(const char *s)
 {
-	static const char word[] = "checkpoint_";
+	return strncmp(s, "-of-", 4) == 0 || strncmp(s, "_of_", 4) == 0;
+}
 
-	return head == strlen(word) && memcmp(name, word, head) == 0;
+/* Is the number at head that of all parts, the 8 of "0-of-8"? */
+static bool is_total(const char *name, size_t head)
+{
+	return head > 4 && is_of(name + head - 4);
 }
 
 /* "_3" before the extension. */
@@ -88,11 +91,24 @@ static bool find_last(const char *name, struct numbered *out)
 
 	while (head > 0 && name[head - 1] >= '0' && name[head - 1] <= '9')
 		head--;
-	if (head <= 1 || name[head - 1] != '_' ||
-	    !parse_number(name, head, out) || out->tail != dot)
-		return false;
-	out->asked = is_checkpoint(name, head);
-	return out->asked || !counts_time(name, head);
+	return head > 1 && name[head - 1] == '_' && !is_total(name, head) &&
+	    parse_number(name, head, out) && out->tail == dot &&
+	    !counts_time(name, head);
+}
+
+/* Any other number, the last one. */
+static bool find_any(const char *name, struct numbered *out)
+{
+	bool found = false;
+
+	for (size_t i = 0; name[i] != '\0';) {
+		if (!is_total(name, i) && parse_number(name, i, out))
+			found = true;
+		i += strspn(name + i, "0123456789");
+		i += strcspn(name + i, "0123456789");
+	}
+	out->asked = found;
+	return found;
 }
 
 /* DeepSpeed and Megatron number parts of models and of optimizers, which are
@@ -102,7 +118,8 @@ static bool take_apart(const char *name, struct numbered *out)
 	if (strstr(name, "mp_rank_") != NULL ||
 	    strstr(name, "zero_pp_") != NULL)
 		return false;
-	return find_rank(name, out) || find_last(name, out);
+	return find_rank(name, out) || find_last(name, out) ||
+	    find_any(name, out);
 }
 
 static bool same_series(const char *a, const struct numbered *x, const char *b,
@@ -155,11 +172,17 @@ static size_t drop_world(const char *name, size_t n)
 	return digits == n || head == digits ? n : head;
 }
 
+/* What follows "-of-8". */
+static const char *skip_total(const char *tail)
+{
+	return is_of(tail) ? tail + 4 + strspn(tail + 4, "0123456789") : tail;
+}
+
 /* "optim_rank" is called "optim". */
 static void put_stem(const char *name, const struct numbered *x, char *stem,
     size_t size)
 {
-	const char *end = strrchr(x->tail, '.');
+	const char *begin = skip_total(x->tail), *end = strrchr(begin, '.');
 	size_t n = drop_separators(name, x->head), tail;
 
 	if (x->rank) {
@@ -169,10 +192,10 @@ static void put_stem(const char *name, const struct numbered *x, char *stem,
 	if (n >= size)
 		n = size - 1;
 	memcpy(stem, name, n);
-	tail = end == NULL ? strlen(x->tail) : (size_t)(end - x->tail);
+	tail = end == NULL ? strlen(begin) : (size_t)(end - begin);
 	if (tail >= size - n)
 		tail = size - n - 1;
-	memcpy(stem + n, x->tail, tail);
+	memcpy(stem + n, begin, tail);
 	stem[n + tail] = '\0';
 	if (stem[0] == '\0')
 		memcpy(stem, "rank", size < 5 ? size : 5);

@@ -800,6 +800,28 @@ static void checkpointables(void)
 	end();
 }
 
+/* Only the tensors say what the numbers in these file names are. */
+static void names_with_numbers(void)
+{
+	static const char *const names[] = { "#.pt", "gpu#.pt", "ckpt-#.bin",
+		"optim-0000#-of-00003.pt", "optim_#_of_3.pt", "state_#_x.th",
+		"rank_#", "step_#.pth.tar" };
+	char name[64];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		begin();
+		for (int r = 0; r < 3; r++) {
+			snprintf(name, sizeof(name), "%s", names[i]);
+			*strchr(name, '#') = (char)('0' + r);
+			save_rank(name, &healthy[r]);
+		}
+		open_dir(names[i]);
+		floats("optim/state/w/exp_avg", 5, 0);
+		says(".optimfs/missing", "");
+		end();
+	}
+}
+
 /* The number in these file names can be a step or a rank. */
 static void numbered_checkpoints(void)
 {
@@ -1030,6 +1052,7 @@ int main(void)
 	dtensors();
 	empty_axis();
 	checkpointables();
+	names_with_numbers();
 	numbered_checkpoints();
 	spare_ranks();
 	stages();
