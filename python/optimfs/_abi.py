@@ -128,6 +128,31 @@ class Statistics(c.Structure):
          ("exponent", c.POINTER(c.c_uint64))]
 
 
+class Opened(c.c_void_p):
+    """struct optimfs *. It is closed when nothing refers to it any more, also
+    if Ctrl-C comes before what has opened it could keep it."""
+    writer = None  # the process that writes: no fork of it closes it
+    drops = False  # what is not committed when it is closed
+
+    def __del__(self) -> None:
+        if self and self.writer in (None, os.getpid()):
+            if self.drops:
+                lib.optimfs_abort(self, c.byref(Error()))
+            lib.optimfs_close(self)
+
+
+class OpenedFile(c.c_void_p):
+    """struct optimfs_file *. It is closed likewise, before its checkpoint."""
+
+    def __init__(self, fs: Opened) -> None:
+        super().__init__()
+        self.fs = fs
+
+    def __del__(self) -> None:
+        if self:
+            lib.optimfs_file_close(self)
+
+
 NO_INDEX = 2**64 - 1
 
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
@@ -139,7 +164,7 @@ _out = c.POINTER(c.c_void_p)
 
 # name -> (result, arguments)
 PROTOTYPES = {
-    "optimfs_open": (c.c_void_p, [c.c_char_p, c.POINTER(Options), _err]),
+    "optimfs_open": (Opened, [c.c_char_p, c.POINTER(Options), _err]),
     "optimfs_close": (None, [_handle]),
     "optimfs_resolve": (c.c_int, [_handle, c.c_char_p, c.POINTER(Attr), _err]),
     "optimfs_readdir": (c.c_int, [_handle, _node, c.c_uint64, c.c_bool,

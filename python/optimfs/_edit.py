@@ -71,6 +71,7 @@ class Editor(Checkpoint, MutableMapping):
         self._tree.abort()
 
     def __enter__(self) -> "Editor":
+        self._tree.drop()  # Ctrl-C may come before __exit__ can do so
         return self
 
     def __exit__(self, kind: Any, *_: object) -> None:

@@ -11,7 +11,6 @@ import errno
 import io
 import os
 import stat
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
@@ -97,52 +96,27 @@ class Shared:
     """Something of the library that threads share. close() waits for nobody:
     the last call that is under way frees it."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self._lock = name, threading.Lock()
-        self._users, self._closed = 0, False
-        self._handle = c.c_void_p()
-
-    def _free(self) -> None:
-        raise NotImplementedError
+    def __init__(self, name: str, handle: Any) -> None:
+        self._name, self._handle = name, handle
 
     @property
     def closed(self) -> bool:
-        return self._closed
-
-    def hold(self) -> Any:
-        with self._lock:
-            if self._closed:
-                raise ValueError("%s is closed" % self._name)
-            self._users += 1
-        return self._handle
-
-    def release(self) -> None:
-        with self._lock:
-            self._users -= 1
-            last = self._closed and self._users == 0
-        if last:
-            self._free()
+        return self._handle is None
 
     @contextlib.contextmanager
-    def using(self) -> Iterator[Any]:
-        handle = self.hold()
+    def using(self) -> Iterator[int]:
+        """The handle as a number: the traceback of an exception would keep
+        the handle."""
+        handle = self._handle
+        if handle is None:
+            raise ValueError("%s is closed" % self._name)
         try:
-            yield handle
+            yield handle.value
         finally:
-            self.release()
+            del handle
 
     def close(self) -> None:
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            last = self._users == 0
-        if last and self._handle:
-            self._free()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self.close()
+        self._handle = None
 
 
 class File(Shared):
@@ -150,23 +124,20 @@ class File(Shared):
 
     def __init__(self, tree: "Tree", node: int, write: bool = False,
                  truncate: bool = False) -> None:
-        err, handle = _abi.Error(), c.c_void_p()
-        fs = tree.hold()
-        if write:
-            r = lib.optimfs_file_open_write(fs, node, truncate,
-                                            c.byref(handle), c.byref(err))
-        else:
-            r = lib.optimfs_file_open(fs, node, c.byref(handle), c.byref(err))
-        if r != 0:
-            tree.release()
+        err = _abi.Error()
+        with tree.using() as fs:
+            handle = _abi.OpenedFile(tree._handle)
+            if write:
+                r = lib.optimfs_file_open_write(fs, node, truncate,
+                                                c.byref(handle), c.byref(err))
+            else:
+                r = lib.optimfs_file_open(fs, node, c.byref(handle),
+                                          c.byref(err))
+            if r != 0:
+                del handle
         check(r == 0, err)
-        super().__init__("the file")
-        self._tree, self._handle = tree, handle
+        super().__init__("the file", handle)
         self.size: int = lib.optimfs_file_size(handle)
-
-    def _free(self) -> None:
-        lib.optimfs_file_close(self._handle)
-        self._tree.release()
 
     def __enter__(self) -> "File":
         return self
@@ -297,19 +268,15 @@ class Tree(Shared):
         err = _abi.Error()
         fs = lib.optimfs_open(path_bytes(path), c.byref(options), c.byref(err))
         check(bool(fs), err)
-        super().__init__(path)
-        self.path, self._handle = path, fs
-        self._writer = os.getpid() if options.rw else None
+        super().__init__(path, fs)
+        self.path = path
+        self._writer = fs.writer = os.getpid() if options.rw else None
 
     @property
     def inherited(self) -> bool:
         """Is this a fork of the process that writes, whose changes end with
         it alone?"""
         return self._writer not in (None, os.getpid())
-
-    def _free(self) -> None:
-        if not self.inherited:
-            lib.optimfs_close(self._handle)
 
     def stat(self, path: str) -> Stat:
         err, attr = _abi.Error(), _abi.Attr()
@@ -455,6 +422,11 @@ class Tree(Shared):
         err = _abi.Error()
         with self.using() as fs:
             check(lib.optimfs_abort(fs, c.byref(err)) == 0, err)
+
+    def drop(self) -> None:
+        """Let the closing abort, however it comes about."""
+        if self._handle is not None:
+            self._handle.drops = True
 
     def reshard(self, to: str, directory: Union[str, "os.PathLike[str]"],
                 jobs: int = 0,

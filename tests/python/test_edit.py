@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """optimfs.edit, optimfs.diff, and copies of views."""
 import os
+import sys
 
 import optimfs
 import pytest
@@ -53,6 +54,50 @@ def test_an_exception_rolls_all_back(copy):
     assert files(path) == before
     with optimfs.edit(path) as ck:  # the next writer finds no lock
         assert ck[LR] == 1e-3
+
+
+def interrupt_at(n):
+    """Ctrl-C when the package is about to run its n-th line, but for what
+    Python calls when it frees something, and ignores exceptions of."""
+    package, left = os.path.dirname(optimfs.__file__), [n]
+
+    def trace(frame, event, arg):
+        code = frame.f_code
+        if not code.co_filename.startswith(package) or \
+                code.co_name == "__del__":
+            return None
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return trace
+    sys.settrace(trace)
+
+
+def set_both(path, n):
+    with optimfs.edit(path) as ck:
+        ck[LR] = float(n)
+        ck["model/norm.bias"][3] = n
+
+
+def test_an_interrupt_at_any_line_leaves_all_or_nothing_and_no_lock(copy):
+    path, n, interrupted = copy(FSDP2), 0, True
+    with optimfs.open(path) as ck:
+        old = ck[LR], ck["model/norm.bias"][3].item()
+    while interrupted:
+        n += 19
+        interrupt_at(n)
+        try:
+            set_both(path, n)
+            interrupted = False
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        with optimfs.edit(path) as ck:
+            now = ck[LR], ck["model/norm.bias"][3].item()
+        assert now == (n, n) or interrupted and now == old, n
+        old = now
+    assert n > 100
 
 
 def test_a_commit_that_fails_rolls_back(copy):
