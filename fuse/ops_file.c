@@ -83,12 +83,12 @@ struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
 	return h;
 }
 
-/* Opens node and decides how it is read; sets the flags in fi. NULL: err. */
-static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
-    struct ofs_pending *pending, struct fuse_file_info *fi,
-    struct optimfs_error *err)
+/* Opens the node of mode and decides how it is read; sets the flags in fi.
+ * NULL: err. */
+static struct ofs_handle *open_handle(struct ofs_session *s,
+    const struct ofs_assemble_open *mode, struct ofs_pending *pending,
+    struct fuse_file_info *fi, struct optimfs_error *err)
 {
-	struct ofs_session *s = ofs_op_session(req);
 	struct ofs_handle *h = calloc(1, sizeof(*h));
 	void *scratch = ofs_op_buffer();
 	struct optimfs_attr attr;
@@ -98,15 +98,14 @@ static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
 		ofs_no_memory(err);
 		return NULL;
 	}
-	if (optimfs_file_open(s->fs, node, &h->file, err) == -1) {
+	if (optimfs_file_open(s->fs, mode->node, &h->file, err) == -1) {
 		free(h);
 		return NULL;
 	}
 	keep_handle(s, h);
-	h->mode.node = node;
+	h->mode = *mode;
 	h->mode.size = optimfs_file_size(h->file);
-	h->mode.pid = fuse_req_ctx(req)->pid;
-	if (optimfs_getattr(s->fs, node, &attr, err) == -1)
+	if (optimfs_getattr(s->fs, mode->node, &attr, err) == -1)
 		goto fail;
 	/* a file whose size is still unknown changes between reads */
 	fi->direct_io = bypasses(s, &attr, fi);
@@ -116,8 +115,8 @@ static struct ofs_handle *open_handle(fuse_req_t req, uint64_t node,
 		err) == -1)
 		goto fail;
 	if (fi->keep_cache && !h->mode.counted)
-		h->ahead = ofs_ahead_open(s->ahead, node, h->mode.size, h->file,
-		    scratch);
+		h->ahead = ofs_ahead_open(s->ahead, mode->node, h->mode.size,
+		    h->file, scratch);
 	fi->fh = (uintptr_t)h;
 	return h;
 fail:
@@ -144,6 +143,10 @@ static void open_rw(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 {
 	struct ofs_session *s = ofs_op_session(req);
+	struct ofs_assemble_open mode = {
+		.node = node,
+		.pid = fuse_req_ctx(req)->pid,
+	};
 	struct ofs_pending pending;
 	struct optimfs_error err;
 	struct ofs_handle *h;
@@ -158,7 +161,7 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 		fuse_reply_err(req, EINTR);
 		return;
 	}
-	h = open_handle(req, node, &pending, fi, &err);
+	h = open_handle(s, &mode, &pending, fi, &err);
 	if (!ofs_pending_end(&pending)) {
 		if (h != NULL)
 			ofs_op_close(s, h);
@@ -193,21 +196,13 @@ static ssize_t read_good(struct optimfs_file *file, void *buf, size_t len,
 	return good;
 }
 
-/* Reads and replies, unless another thread has replied. */
-static void read_pending(fuse_req_t req, struct ofs_handle *h,
-    struct ofs_pending *pending, size_t size, uint64_t off, char *buf)
+static void reply_read(fuse_req_t req, struct ofs_handle *h, const char *buf,
+    ssize_t n, const struct optimfs_error *err)
 {
 	struct ofs_session *s = ofs_op_session(req);
-	struct optimfs_error err;
-	ssize_t n;
 
-	n = optimfs_file_read(h->file, buf, size, off, &err);
-	if (n == -1 && s->direct)
-		n = read_good(h->file, buf, size, off, &err);
-	if (!ofs_pending_end(pending))
-		return;
 	if (n == -1) {
-		ofs_op_fail(req, &err);
+		ofs_op_fail(req, err);
 		return;
 	}
 	atomic_fetch_add_explicit(&h->served, (uint64_t)n,
@@ -224,18 +219,25 @@ void ofs_op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
 	struct ofs_handle *h = ofs_op_handle(fi);
 	char *buf = ofs_op_buffer();
 	struct ofs_pending pending;
+	struct optimfs_error err;
+	ssize_t n;
 
 	ofs_op_count(&s->count.read);
 	if (buf == NULL) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
+	if (size > OFS_MAX_READ)
+		size = OFS_MAX_READ;
 	atomic_fetch_add(&h->users, 1);
-	if (ofs_pending_begin(&pending, s->watch, req, node))
-		read_pending(req, h, &pending,
-		    size < OFS_MAX_READ ? size : OFS_MAX_READ, (uint64_t)off,
-		    buf);
-	else
+	if (ofs_pending_begin(&pending, s->watch, req, node)) {
+		n = optimfs_file_read(h->file, buf, size, (uint64_t)off, &err);
+		if (n == -1 && s->direct)
+			n = read_good(h->file, buf, size, (uint64_t)off, &err);
+		if (ofs_pending_end(&pending))
+			reply_read(req, h, buf, n, &err);
+	} else {
 		fuse_reply_err(req, EINTR);
+	}
 	put_handle(h);
 }

@@ -42,13 +42,14 @@ static void answer(struct ofs_pending *p, int code)
 	ofs_passthrough_device(mine);
 }
 
-/* Answers one request that is too late; false: there is none. */
+/* Answers one request that is too late; false: there is none. One that begins
+ * is still used by its thread. */
 static bool answer_late(struct ofs_watch *w, uint64_t *node)
 {
 	int64_t now = ofs_clock_ms();
 
 	for (struct ofs_pending *p = w->first; p != NULL; p = p->next)
-		if (!p->answered && p->deadline < now) {
+		if (!p->answered && !p->beginning && p->deadline < now) {
 			*node = p->node;
 			answer(p, ETIMEDOUT);
 			return true;

@@ -15,7 +15,8 @@
 /* A thread cannot always be stopped: it may be blocked in a read from a dead
  * file server. Another thread can still reply to its request: with EINTR when
  * the process was killed, or ETIMEDOUT. Between begin and end exactly one of
- * them replies. */
+ * them replies, and the reply frees the request: between them, the working
+ * thread takes nothing from it. */
 struct ofs_watch; /* pending requests, and the thread that watches the time */
 
 struct ofs_watch_config {

@@ -16,6 +16,7 @@ head -c 3000 /dev/urandom >"$ck/badtiny"
 head -c 100000 /dev/urandom >"$ck/slow"
 head -c 100000 /dev/urandom >"$ck/stuck"
 head -c 20000000 /dev/urandom >"$ck/large"
+echo 1 >"$ck/shut"
 echo 1 >"$ck/good"
 echo 1 >"$ck/cannot"
 # 5 is EIO, 74 EBADMSG, 117 EUCLEAN
@@ -26,6 +27,7 @@ badtiny fail=0-10:117
 slow slow=700
 stuck slow=3600000
 cannot openfail=116
+shut openslow=3600000
 END
 for i in 1 2 3 4 5 6; do
 	head -c 100000 /dev/urandom >"$ck/stuck$i"
@@ -97,6 +99,20 @@ for opts in assemble=always assemble=off direct; do
 	    "$(cat "$mnt/.optimfs/errors")" "*OFS760*timeout=*"
 	"$o" umount --force "$mnt"
 done
+
+# The open goes on after it was answered, and ends when the file is removed.
+"$o" mount -f -o timeout=1 "$ck" "$mnt" &
+daemon=$!
+daemons=$daemon
+eventually [ -e "$mnt/shut" ]
+not_ok "an open that takes longer than timeout= fails" cat "$mnt/shut"
+like "an open that takes longer than timeout= gives ETIMEDOUT" "$(cat "$scratch/err")" \
+    "*Connection timed out*"
+rm "$ck/shut"
+ok "a mount is unmounted after an open that was answered early" "$o" umount "$mnt"
+wait $daemon
+is "a daemon that answered an open early exits with 0" $? 0
+daemons=
 
 for opts in assemble=always assemble=off direct; do
 	"$o" mount -o $opts "$ck" "$mnt"

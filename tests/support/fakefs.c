@@ -11,6 +11,7 @@
  *                   inexact             the size is an upper bound (twice as
  *                                       much) until the file is opened
  *                   openfail=ERRNO
+ *                   openslow=MS         as slow, when it is opened
  *                   really=PATH         its bytes are read from that file
  *
  * The tree is scanned once. .fake and a directory .optimfs are not listed;
@@ -41,7 +42,7 @@ struct fake_node {
 	struct stat st;
 	uint64_t fail_from, fail_to;
 	int fail_code, open_code;
-	unsigned slow_ms;
+	unsigned slow_ms, open_slow_ms;
 	bool inexact, hidden;
 };
 
@@ -151,6 +152,7 @@ static void plant(struct optimfs *fs)
 			    &c->fail_from, &c->fail_to, &c->fail_code);
 			sscanf(word, "slow=%u", &c->slow_ms);
 			sscanf(word, "openfail=%d", &c->open_code);
+			sscanf(word, "openslow=%u", &c->open_slow_ms);
 			if (strncmp(word, "really=", 7) == 0) {
 				free(c->really);
 				c->really = strdup(word + 7);
@@ -337,6 +339,17 @@ static char *virtual_text(struct optimfs *fs, const char *path)
 	return text;
 }
 
+/* Like a dead file server: signals do not interrupt it. It ends when the file
+ * is removed. */
+static void take_time(int fd, unsigned ms)
+{
+	int64_t end = ofs_clock_ms() + ms;
+	struct stat st;
+
+	while (ofs_clock_ms() < end && fstat(fd, &st) == 0 && st.st_nlink > 0)
+		usleep(10000);
+}
+
 int optimfs_file_open(struct optimfs *fs, uint64_t node,
     struct optimfs_file **file, struct optimfs_error *err)
 {
@@ -364,6 +377,7 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
 		free(f);
 		return optimfs_fail(err, errno, "%s: %m", c->path);
 	}
+	take_time(f->fd, c->open_slow_ms);
 	f->text = virtual_text(fs, c->path);
 	pthread_mutex_lock(&fs->lock);
 	if (f->text != NULL)
@@ -389,18 +403,6 @@ uint64_t optimfs_file_size(const struct optimfs_file *f)
 	return f->size;
 }
 
-/* Like a dead file server: signals do not interrupt it. It ends when the file
- * is removed. */
-static void take_time(const struct optimfs_file *f, unsigned ms)
-{
-	int64_t end = ofs_clock_ms() + ms;
-	struct stat st;
-
-	while (ofs_clock_ms() < end && fstat(f->fd, &st) == 0 &&
-	    st.st_nlink > 0)
-		usleep(10000);
-}
-
 ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
@@ -411,8 +413,7 @@ ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
 		return 0;
 	if (len > f->size - off)
 		len = (size_t)(f->size - off);
-	if (c->slow_ms != 0)
-		take_time(f, c->slow_ms);
+	take_time(f->fd, c->slow_ms);
 	if (c->fail_code != 0 && off < c->fail_to && off + len > c->fail_from)
 		return optimfs_fail(err, c->fail_code,
 		    "OFS901 %s: bytes %" PRIu64 " to %" PRIu64 " are planted",
