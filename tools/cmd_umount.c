@@ -162,7 +162,9 @@ static int wait_gone(const struct ofs_mountinfo *m, int lock,
 		nanosleep(&tick, NULL);
 	}
 	return optimfs_fail(err, ETIMEDOUT,
-	    "%s is unmounted, but its daemon has not ended", m->point);
+	    "%s is unmounted, but its daemon has not ended: it is busy, or "
+	    "another mount namespace (a container) has the mount, too",
+	    m->point);
 }
 
 /* Waits for a commit that someone else has started. */

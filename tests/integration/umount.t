@@ -105,4 +105,23 @@ else
 	skip 4 "cannot lay a file system over /sbin"
 fi
 
+# The other namespace reads the file when the pipe is closed.
+mkfifo "$scratch/go"
+if [ "$(id -u)" = 0 ] && command -v unshare >/dev/null && unshare -m true; then
+	copied() { # UMOUNT OPTION: the file in the other namespace after umount
+		"$o" mount "$scratch/ck" "$mnt"
+		unshare -m sh -c 'read -r go <"$1"; cat "$2"' sh "$scratch/go" \
+		    "$mnt/$lr" >"$scratch/copy" &
+		exec 3>"$scratch/go"
+		"$o" umount $1 "$mnt" 2>/dev/null
+		exec 3>&-
+		wait $!
+	}
+	ok "a mount that another mount namespace has, too, is served there after umount" copied
+	is "the other mount namespace reads the file" "$(cat "$scratch/copy")" 0.625
+	not_ok "umount --force ends the mount in another mount namespace, too" copied --force
+else
+	skip 3 "no mount namespaces"
+fi
+
 done_testing
