@@ -102,14 +102,14 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		0, &status) == -1)
 		return status;
 	how = ofs_command_scan(&c);
-	if (ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
+	if (ofs_command_jobs(&c, verb, OFS_JOBS_MAX, &how.jobs, &status) == -1)
 		goto out;
 	r.json = (c.flags & OFS_JSON) != 0;
 	out.ctx = &r;
 	if ((c.flags & OFS_VERBOSE) != 0)
 		out.parameter = parameter;
 	ret = optimfs_check(c.fs, &how, &out, &found, &err);
-	ofs_command_end(&c, ret == 0);
+	ofs_progress_end(&c.progress, ret == 0);
 	if (ret == -1)
 		status = ofs_command_stopped(&c, &err,
 		    "nothing was changed or printed");

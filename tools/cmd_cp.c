@@ -74,7 +74,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		if (ret == -1)
 			ofs_command_explain_place(c.operand[1], &err);
 	}
-	ofs_command_end(&c, ret == 0);
+	ofs_progress_end(&c.progress, ret == 0);
 	if (copying.unread > 0 && how.recursive)
 		ofs_tool_say("%s: %" PRIu64 " file%s could not be read and "
 			     "%s not there; all others are",

@@ -239,14 +239,12 @@ static void say(struct diff *d, const char *path, const char *kind,
 	d->row[d->n++] = r;
 }
 
+/* The attribute, or "". */
 static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
 {
-	char *value;
-	size_t len;
+	char *value = ofs_xattr(fs, node, name);
 
-	if (optimfs_getxattr(fs, node, name, &value, &len, NULL) == -1)
-		return strdup("");
-	return value;
+	return value == NULL ? strdup("") : value;
 }
 
 /* Compares an attribute. */
@@ -397,25 +395,6 @@ static int compare_tensors(struct diff *d, const char *path, uint64_t a,
 	return 0;
 }
 
-/* Is it known that some of its bytes cannot be had? */
-static bool has_error(struct optimfs *fs, uint64_t node)
-{
-	char *value = attribute(fs, node, "user.optimfs.error");
-	bool yes = value != NULL && *value != '\0';
-
-	free(value);
-	return yes;
-}
-
-static bool is_tensor(struct optimfs *fs, uint64_t node)
-{
-	char *shape = attribute(fs, node, "user.optimfs.shape");
-	bool yes = shape != NULL && *shape != '\0';
-
-	free(shape);
-	return yes;
-}
-
 static int compare_files(struct diff *d, const char *path, uint64_t a,
     uint64_t b, struct optimfs_error *err)
 {
@@ -424,14 +403,14 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
 	int ret = -1;
 
 	d->files++;
-	if (same_attribute(d, path, a, b, "user.optimfs.dtype", "type",
-		"recast", &same, err) == -1 ||
-	    same_attribute(d, path, a, b, "user.optimfs.shape", "shape",
-		"reshaped", &same, err) == -1)
+	if (same_attribute(d, path, a, b, "dtype", "type", "recast", &same,
+		err) == -1 ||
+	    same_attribute(d, path, a, b, "shape", "shape", "reshaped", &same,
+		err) == -1)
 		return -1;
 	if (!same)
 		return 0;
-	if (is_tensor(d->a, a))
+	if (ofs_has_xattr(d->a, a, "shape"))
 		return compare_tensors(d, path, a, b, err);
 	if (optimfs_file_open(d->a, a, &x, err) == 0 &&
 	    optimfs_file_open(d->b, b, &y, err) == 0)
@@ -451,8 +430,9 @@ static int unreadable(struct diff *d, const char *path, uint64_t a, uint64_t b,
 	if (why->code == ENOMEM || why->code == ENOSPC ||
 	    why->code == ECANCELED)
 		return -1;
-	in_a = has_error(d->a, a);
-	in_b = has_error(d->b, b);
+	/* is it known that some of its bytes cannot be had? */
+	in_a = ofs_has_xattr(d->a, a, "error");
+	in_b = ofs_has_xattr(d->b, b, "error");
 	optimfs_fail_in(why, "%s",
 	    in_a == in_b ? path
 		: in_a   ? d->c->checkpoint
@@ -537,7 +517,7 @@ static int diff(struct diff *d, struct optimfs_error *err)
 		ret = ofs_walk(d->b, OPTIMFS_ROOT, 0, visit_b, d, err);
 	if (ret == 0 && d->bad)
 		ret = ofs_no_memory(err);
-	ofs_command_end(d->c, ret == 0);
+	ofs_progress_end(&d->c->progress, ret == 0);
 	free(d->buf_a);
 	free(d->buf_b);
 	return ret;

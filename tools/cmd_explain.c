@@ -37,7 +37,6 @@ static int number_of(const char *word)
 	return end != word && *end == '\0' && n >= 0 && n <= 999 ? (int)n : -1;
 }
 
-/* Each hundred of codes has one subject. */
 static const struct entry *find(int number)
 {
 	for (size_t i = 0; i < NENTRIES; i++)

@@ -189,7 +189,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	}
 	ret = optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
 	    &err);
-	ofs_command_end(&c, ret == 0);
+	ofs_progress_end(&c.progress, ret == 0);
 	tell_shared(&r);
 	if (ret == -1) {
 		status = ofs_command_stopped(&c, &err,

@@ -15,11 +15,6 @@
 
 #define VALUE_MAX 60 /* longest value shown, in bytes */
 
-struct listing {
-	struct ofs_command *c;
-	const char *base; /* given path, printed before the names */
-};
-
 /* Prints without control bytes: names may contain anything. */
 static void print_plain(const char *s, size_t n)
 {
@@ -81,9 +76,9 @@ static void print_json(struct ofs_command *c, const char *path,
     const struct optimfs_attr *attr)
 {
 	bool file = S_ISREG(attr->mode);
-	char *dtype = ofs_command_xattr(c, attr->node, "dtype");
-	char *shape = ofs_command_xattr(c, attr->node, "shape");
-	char *kind = ofs_command_xattr(c, attr->node, "kind");
+	char *dtype = ofs_xattr(c->fs, attr->node, "dtype");
+	char *shape = ofs_xattr(c->fs, attr->node, "shape");
+	char *kind = ofs_xattr(c->fs, attr->node, "kind");
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 	struct value v;
@@ -125,9 +120,9 @@ static void print_long(struct ofs_command *c, const char *path,
 	struct tm tm;
 
 	if (S_ISREG(attr->mode)) {
-		dtype = ofs_command_xattr(c, attr->node, "dtype");
-		shape = ofs_command_xattr(c, attr->node, "shape");
-		kind = ofs_command_xattr(c, attr->node, "kind");
+		dtype = ofs_xattr(c->fs, attr->node, "dtype");
+		shape = ofs_xattr(c->fs, attr->node, "shape");
+		kind = ofs_xattr(c->fs, attr->node, "kind");
 	}
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M", localtime_r(&when, &tm));
 	printf("%-15s %-16s ",
@@ -158,13 +153,13 @@ static void print_long(struct ofs_command *c, const char *path,
 static int list(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
-	struct listing *l = ctx;
+	struct ofs_command *c = ctx;
 
 	(void)err;
-	if (l->c->flags & OFS_JSON)
-		print_json(l->c, e->path, &e->attr);
-	else if (l->c->flags & OFS_LONG)
-		print_long(l->c, e->path, &e->attr);
+	if (c->flags & OFS_JSON)
+		print_json(c, e->path, &e->attr);
+	else if (c->flags & OFS_LONG)
+		print_long(c, e->path, &e->attr);
 	else
 		print_name(e->path, S_ISDIR(e->attr.mode));
 	return ferror(stdout) ? -1 : 0;
@@ -175,21 +170,21 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	struct optimfs_error err = { 0 };
 	struct ofs_walk_entry self = { 0 };
-	struct listing l = { .c = &c };
+	const char *base;
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_LONG | OFS_RECURSIVE | OFS_JSON | OFS_PATHS, 0, 1,
 		&status) == -1)
 		return status;
-	l.base = c.noperands > 0 ? c.operand[0] : "";
-	ret = ofs_command_resolve(&c, l.base, &self.attr, &err);
+	base = c.noperands > 0 ? c.operand[0] : "";
+	ret = ofs_command_resolve(&c, base, &self.attr, &err);
 	if (ret == 0 && S_ISREG(self.attr.mode)) {
-		self.path = self.name = l.base;
-		ret = list(&l, &self, &err);
+		self.path = self.name = base;
+		ret = list(&c, &self, &err);
 	} else if (ret == 0) {
 		ret = ofs_walk(c.fs, self.attr.node,
-		    c.flags & OFS_RECURSIVE ? 0 : 1, list, &l, &err);
+		    c.flags & OFS_RECURSIVE ? 0 : 1, list, &c, &err);
 	}
 	status = ret == -1 && err.code != 0 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	ofs_command_fini(&c);

@@ -44,15 +44,6 @@ static void print_cells(const struct map *m, uint64_t most)
 	}
 }
 
-static bool is_tensor(struct map *m, uint64_t node)
-{
-	char *shape = ofs_command_xattr(m->c, node, "shape");
-	bool yes = shape != NULL && *shape != '\0';
-
-	free(shape);
-	return yes;
-}
-
 static int add(void *ctx, size_t i, const struct optimfs_holding *h)
 {
 	struct map *m = ctx;
@@ -106,7 +97,8 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	struct map *m = ctx;
 	char *path;
 
-	if (S_ISDIR(e->attr.mode) || !is_tensor(m, e->attr.node))
+	if (S_ISDIR(e->attr.mode) ||
+	    !ofs_has_xattr(m->c->fs, e->attr.node, "shape"))
 		return 0;
 	if (asprintf(&path, "%.*s%s%s", (int)m->nbase, m->base,
 		m->nbase > 0 && *e->path != '\0' ? "/" : "", e->path) == -1)
@@ -143,7 +135,8 @@ static int find(struct map *m, struct ofs_walk_entry *e,
 
 	if (ofs_command_resolve(m->c, given, &e->attr, err) == -1)
 		return -1;
-	if (!S_ISDIR(e->attr.mode) && !is_tensor(m, e->attr.node))
+	if (!S_ISDIR(e->attr.mode) &&
+	    !ofs_has_xattr(m->c->fs, e->attr.node, "shape"))
 		return optimfs_fail(err, EINVAL,
 		    "%s: is no tensor, so it has no parts", given);
 	m->base = given + strspn(given, "/");

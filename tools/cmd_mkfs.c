@@ -14,25 +14,16 @@ static const char *last_of(const char *path)
 	return slash == NULL || slash[1] == '\0' ? path : slash + 1;
 }
 
-static void say(void *ctx, const char *text)
-{
-	struct ofs_command *c = ctx;
-
-	ofs_progress_break(&c->progress);
-	ofs_tool_say("%s", text);
-}
-
 static int make(struct ofs_command *c)
 {
 	struct optimfs_watch watch = ofs_command_watch(c);
 	struct optimfs_error err;
 	int ret;
 
-	watch.say = say;
 	if (ofs_job_is_first(&c->job))
 		optimfs_watch(c->fs, &watch);
 	ret = optimfs_mkfs(c->fs, c->layout, c->operand[0], &err);
-	ofs_command_end(c, ret == 0);
+	ofs_progress_end(&c->progress, ret == 0);
 	if (ret == -1 && err.code == ECANCELED)
 		optimfs_fail(&err, ECANCELED,
 		    "interrupted: nothing was made in %s", c->operand[0]);

@@ -128,8 +128,8 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	(void)err;
 	if (S_ISDIR(e->attr.mode))
 		return 0;
-	shape = ofs_command_xattr(r->c, e->attr.node, "shape");
-	dtype = ofs_command_xattr(r->c, e->attr.node, "dtype");
+	shape = ofs_xattr(r->c->fs, e->attr.node, "shape");
+	dtype = ofs_xattr(r->c->fs, e->attr.node, "dtype");
 	if (shape != NULL && dtype != NULL && *shape != '\0') {
 		size = ofs_dtype_size(ofs_dtype_of_name(dtype, strlen(dtype)));
 		tensor(r,
@@ -393,7 +393,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		0, 1, &status) == -1)
 		return status;
 	how = ofs_command_scan(&c);
-	if (ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
+	if (ofs_command_jobs(&c, verb, OFS_JOBS_MAX, &how.jobs, &status) == -1)
 		goto out;
 	if ((c.flags & OFS_NO_DATA) != 0 && c.noperands > 0) {
 		status = ofs_tool_usage(verb,
@@ -405,7 +405,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		goto out;
 	}
 	ret = put_data(&r, &how, &err);
-	ofs_command_end(&c, ret == 0);
+	ofs_progress_end(&c.progress, ret == 0);
 	if (ret == 0 && c.output == NULL)
 		print_page(&r, stdout);
 	else if (ret == 0 && (ret = print_to(&r, c.output, &err)) == -1)

@@ -419,7 +419,7 @@ static int stat_paths(struct rows *rows, const struct optimfs_scan *how,
 		if (ret == 0 && rows->bad)
 			ret = ofs_no_memory(err);
 	}
-	ofs_command_end(c, ret == 0);
+	ofs_progress_end(&c->progress, ret == 0);
 	return ret;
 }
 
@@ -446,7 +446,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	how = ofs_command_scan(&c);
 	status = usage(&rows, verb);
 	if (status != OFS_EXIT_OK ||
-	    ofs_command_jobs(&c, verb, &how.jobs, &status) == -1)
+	    ofs_command_jobs(&c, verb, OFS_JOBS_MAX, &how.jobs, &status) == -1)
 		goto out;
 	rows.histograms = in_full(&c) || (c.flags & OFS_JSON) != 0;
 	ret = stat_paths(&rows, &how, &err);

@@ -214,7 +214,7 @@ static int archive(struct ofs_command *c, const char *path,
 	if (S_ISDIR(self.attr.mode) &&
 	    ofs_walk(c->fs, self.attr.node, 0, put_entry, &a, err) == -1)
 		return -1;
-	ofs_command_end(c, true);
+	ofs_progress_end(&c->progress, true);
 	return put(end, sizeof(end), err);
 }
 
@@ -233,7 +233,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    "no archive to a terminal: "
 		    "redirect it, or pipe it to tar");
 	else if (archive(&c, c.operand[0], &err) == -1) {
-		ofs_command_end(&c, false);
+		ofs_progress_end(&c.progress, false);
 		status =
 		    ofs_command_stopped(&c, &err, "the archive is incomplete");
 	} else

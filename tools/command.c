@@ -4,6 +4,7 @@
 
 #include "tools/command.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +24,6 @@
 #include "cli/interrupt.h"
 
 #define READ_SIZE (1u << 20)
-#define JOBS_MAX  1024
 
 static const struct ofs_option options_table[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_command, open)),
@@ -33,67 +33,49 @@ static const struct ofs_option options_table[] = {
 	{ .name = NULL },
 };
 
-static const struct {
+/* A flag with a value has the member of struct ofs_command that gets it. */
+static const struct known {
 	unsigned mask;
 	struct ofs_flag flag;
+	size_t member;
 } known[] = {
-	{ OFS_LONG, { 'l', NULL, false } },
-	{ OFS_RECURSIVE, { 'r', NULL, false } },
-	{ OFS_RECURSIVE, { 'R', NULL, false } },
-	{ OFS_JSON, { 256, "json", false } },
-	{ OFS_DATA, { 257, "data", false } },
-	{ OFS_TO, { 258, "to", true } },
-	{ OFS_RTOL, { 259, "rtol", true } },
-	{ OFS_JOBS, { 'j', "jobs", true } },
-	{ OFS_PROGRESS, { 260, "progress", false } },
-	{ OFS_LIKE, { 261, "like", true } },
-	{ OFS_LAYOUT, { 262, "layout", true } },
-	{ OFS_VERBOSE, { 'v', "verbose", false } },
-	{ OFS_SORT, { 263, "sort", true } },
-	{ OFS_ONLY, { 264, "only", true } },
-	{ OFS_BY, { 265, "by", true } },
-	{ OFS_ATOL, { 266, "atol", true } },
-	{ OFS_SUMMARY, { 267, "summary", false } },
-	{ OFS_SWEEP, { 268, "sweep", true } },
-	{ OFS_OUTPUT, { 'o', "output", true } },
-	{ OFS_NO_DATA, { 269, "no-data", false } },
-	{ OFS_QUIET, { 'q', "quiet", false } },
+	{ OFS_LONG, { 'l', NULL, false }, 0 },
+	{ OFS_RECURSIVE, { 'r', NULL, false }, 0 },
+	{ OFS_RECURSIVE, { 'R', NULL, false }, 0 },
+	{ OFS_JSON, { 256, "json", false }, 0 },
+	{ OFS_DATA, { 257, "data", false }, 0 },
+	{ OFS_TO, { 258, "to", true }, offsetof(struct ofs_command, to) },
+	{ OFS_RTOL, { 259, "rtol", true }, offsetof(struct ofs_command, rtol) },
+	{ OFS_JOBS, { 'j', "jobs", true }, offsetof(struct ofs_command, jobs) },
+	{ OFS_PROGRESS, { 260, "progress", false }, 0 },
+	{ OFS_LIKE, { 261, "like", true },
+	    offsetof(struct ofs_command, checkpoint) },
+	{ OFS_LAYOUT, { 262, "layout", true },
+	    offsetof(struct ofs_command, layout) },
+	{ OFS_VERBOSE, { 'v', "verbose", false }, 0 },
+	{ OFS_SORT, { 263, "sort", true }, offsetof(struct ofs_command, sort) },
+	{ OFS_ONLY, { 264, "only", true }, offsetof(struct ofs_command, only) },
+	{ OFS_BY, { 265, "by", true }, offsetof(struct ofs_command, by) },
+	{ OFS_ATOL, { 266, "atol", true }, offsetof(struct ofs_command, atol) },
+	{ OFS_SUMMARY, { 267, "summary", false }, 0 },
+	{ OFS_SWEEP, { 268, "sweep", true },
+	    offsetof(struct ofs_command, sweep) },
+	{ OFS_OUTPUT, { 'o', "output", true },
+	    offsetof(struct ofs_command, output) },
+	{ OFS_NO_DATA, { 269, "no-data", false }, 0 },
+	{ OFS_QUIET, { 'q', "quiet", false }, 0 },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
-static unsigned mask_of(int id)
+static void take_flag(struct ofs_command *c, int id, const char *value)
 {
-	for (size_t i = 0; i < NKNOWN; i++)
-		if (known[i].flag.id == id)
-			return known[i].mask;
-	return 0;
-}
+	const struct known *k = known;
 
-static void take_value(struct ofs_command *c, unsigned mask, const char *value)
-{
-	c->flags |= mask;
-	if (mask == OFS_TO)
-		c->to = value;
-	else if (mask == OFS_RTOL)
-		c->rtol = value;
-	else if (mask == OFS_JOBS)
-		c->jobs = value;
-	else if (mask == OFS_LIKE)
-		c->checkpoint = value;
-	else if (mask == OFS_LAYOUT)
-		c->layout = value;
-	else if (mask == OFS_SORT)
-		c->sort = value;
-	else if (mask == OFS_ONLY)
-		c->only = value;
-	else if (mask == OFS_BY)
-		c->by = value;
-	else if (mask == OFS_ATOL)
-		c->atol = value;
-	else if (mask == OFS_SWEEP)
-		c->sweep = value;
-	else if (mask == OFS_OUTPUT)
-		c->output = value;
+	while (k->flag.id != id)
+		k++;
+	c->flags |= k->mask;
+	if (k->flag.value)
+		*(const char **)((char *)c + k->member) = value;
 }
 
 /* "type=dcp", where a file is wanted. */
@@ -129,7 +111,7 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 		if (id == OFS_ARGS_OPERAND)
 			c->operand[c->noperands++] = (char *)value;
 		else
-			take_value(c, mask_of(id), value);
+			take_flag(c, id, value);
 	}
 	if (c->output != NULL && is_option(c, c->output)) {
 		*status = ofs_tool_usage(verb,
@@ -379,16 +361,10 @@ void ofs_command_fini(struct ofs_command *c)
 	free(c->operand);
 }
 
-int ofs_command_fail(const struct ofs_command *c,
-    const struct optimfs_error *err)
-{
-	return ofs_job_fail(&c->job, err);
-}
-
 int ofs_command_fail_layout(const struct ofs_command *c,
     const struct optimfs_error *err)
 {
-	int status = ofs_command_fail(c, err);
+	int status = ofs_job_fail(&c->job, err);
 
 	return err->number == 771 ? OFS_EXIT_USAGE : status;
 }
@@ -496,11 +472,6 @@ int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
 	return 0;
 }
 
-void ofs_command_end(struct ofs_command *c, bool well)
-{
-	ofs_progress_end(&c->progress, well);
-}
-
 int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
     void *ctx, struct optimfs_error *err)
 {
@@ -558,18 +529,19 @@ int ofs_sink_stdout(void *ctx, const void *p, size_t n,
 }
 
 int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
-    unsigned *jobs, int *status)
+    unsigned max, unsigned *jobs, int *status)
 {
+	const char *s = c->jobs;
+	unsigned long n;
 	char *end;
-	long n;
 
 	*jobs = 0;
-	if (c->jobs == NULL)
+	if (s == NULL)
 		return 0;
-	n = strtol(c->jobs, &end, 10);
-	if (end == c->jobs || *end != '\0' || n < 1 || n > JOBS_MAX) {
+	n = strtoul(s, &end, 10);
+	if (!isdigit((unsigned char)*s) || *end != '\0' || n < 1 || n > max) {
 		*status = ofs_tool_usage(verb,
-		    "-j %s: not a number from 1 to %d", c->jobs, JOBS_MAX);
+		    "-j %.40s: not a number from 1 to %u", s, max);
 		return -1;
 	}
 	*jobs = (unsigned)n;
@@ -598,7 +570,7 @@ int ofs_command_stopped(const struct ofs_command *c,
 	struct optimfs_error why;
 
 	if (err->code != ECANCELED)
-		return ofs_command_fail(c, err);
+		return ofs_job_fail(&c->job, err);
 	if (c->progress.total > 0)
 		snprintf(after, sizeof(after), " after %s of %s",
 		    ofs_human_bytes(c->progress.done, done),
@@ -606,7 +578,7 @@ int ofs_command_stopped(const struct ofs_command *c,
 	optimfs_fail(&why, ECANCELED,
 	    "interrupted%s: %s; the same command starts from the beginning",
 	    after, left);
-	return ofs_command_fail(c, &why);
+	return ofs_job_fail(&c->job, &why);
 }
 
 static void follow(void *ctx, uint64_t bytes, uint64_t total, const char *file)
@@ -616,19 +588,18 @@ static void follow(void *ctx, uint64_t bytes, uint64_t total, const char *file)
 	ofs_progress_show(&c->progress, bytes, total, file);
 }
 
-/* With several ranks, mpirun gets the signal and ends them all. */
-struct optimfs_watch ofs_command_watch(struct ofs_command *c)
+static void note(void *ctx, const char *text)
 {
-	if (c->job.group == NULL)
-		ofs_interrupt_catch();
-	return (struct optimfs_watch){
-		.progress = follow, .stop = ofs_interrupted, .ctx = c
-	};
+	struct ofs_command *c = ctx;
+
+	ofs_progress_break(&c->progress);
+	ofs_tool_say("%s", text);
 }
 
-void ofs_command_tell_work(struct ofs_command *c, int rank, uint64_t files,
-    uint64_t bytes)
+static void tell_work(void *ctx, int rank, uint64_t files, uint64_t bytes)
 {
+	struct ofs_command *c = ctx;
+
 	if ((c->flags & OFS_VERBOSE) == 0)
 		return;
 	ofs_progress_break(&c->progress);
@@ -636,9 +607,16 @@ void ofs_command_tell_work(struct ofs_command *c, int rank, uint64_t files,
 	    optimfs_group_host(c->job.group, rank), files, bytes);
 }
 
-static void tell_work(void *ctx, int rank, uint64_t files, uint64_t bytes)
+/* With several ranks, mpirun gets the signal and ends them all. */
+struct optimfs_watch ofs_command_watch(struct ofs_command *c)
 {
-	ofs_command_tell_work(ctx, rank, files, bytes);
+	if (c->job.group == NULL)
+		ofs_interrupt_catch();
+	return (struct optimfs_watch){ .progress = follow,
+		.stop = ofs_interrupted,
+		.say = note,
+		.did = tell_work,
+		.ctx = c };
 }
 
 void ofs_command_watch_ranks(struct ofs_command *c)
@@ -725,13 +703,22 @@ void ofs_print_made(const char *dir, const char *layout, bool synced)
 	ofs_json_print(&w);
 }
 
-char *ofs_command_xattr(struct ofs_command *c, uint64_t node, const char *name)
+char *ofs_xattr(struct optimfs *fs, uint64_t node, const char *name)
 {
 	char full[64], *value;
 	size_t len;
 
 	snprintf(full, sizeof(full), "user.optimfs.%s", name);
-	if (optimfs_getxattr(c->fs, node, full, &value, &len, NULL) == -1)
+	if (optimfs_getxattr(fs, node, full, &value, &len, NULL) == -1)
 		return NULL;
 	return value;
+}
+
+bool ofs_has_xattr(struct optimfs *fs, uint64_t node, const char *name)
+{
+	char *value = ofs_xattr(fs, node, name);
+	bool has = value != NULL && *value != '\0';
+
+	free(value);
+	return has;
 }

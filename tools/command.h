@@ -75,18 +75,13 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status);
 void ofs_command_fini(struct ofs_command *c);
 
-/* Prints an error known to all ranks once; returns the exit status. */
-int ofs_command_fail(const struct ofs_command *c,
-    const struct optimfs_error *err);
-/* As above, for commands with a layout: an unknown layout is a usage error. */
+/* As ofs_job_fail, for commands with a layout: an unknown layout is a usage
+ * error. */
 int ofs_command_fail_layout(const struct ofs_command *c,
     const struct optimfs_error *err);
 /* Shows the progress of a long task in c->progress under the name of the verb,
  * interruptible in a single process. */
 struct optimfs_watch ofs_command_watch(struct ofs_command *c);
-/* With -v: prints what a rank did of a shared task. */
-void ofs_command_tell_work(struct ofs_command *c, int rank, uint64_t files,
-    uint64_t bytes);
 /* Lets a task that ranks share print what each did. */
 void ofs_command_watch_ranks(struct ofs_command *c);
 /* How the functions of analyze.h read for a command. */
@@ -99,8 +94,6 @@ int ofs_command_stopped(const struct ofs_command *c,
  * ofs_command_read. With several ranks no progress is shown. */
 int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
     struct optimfs_error *err);
-/* Ends the task; well: it succeeded. */
-void ofs_command_end(struct ofs_command *c, bool well);
 
 /* Looks up path; errors start with the path. */
 int ofs_command_resolve(struct ofs_command *c, const char *path,
@@ -120,10 +113,11 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 int ofs_sink_stdout(void *ctx, const void *p, size_t n,
     struct optimfs_error *err);
 
-/* The argument of -j, 0 without it; -1 with *status set if it is not a
- * number. */
+/* The argument of -j, 0 without it; -1 with *status set if it is not a number
+ * from 1 to max. */
+#define OFS_JOBS_MAX 1024
 int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
-    unsigned *jobs, int *status);
+    unsigned max, unsigned *jobs, int *status);
 
 /* Reports that option is missing, and lists the layouts. */
 int ofs_command_which_layout(const struct ofs_verb *verb, const char *option);
@@ -142,6 +136,8 @@ void ofs_json_print(struct ofs_json_writer *w);
 void ofs_print_made(const char *dir, const char *layout, bool synced);
 
 /* The extended attribute user.optimfs.NAME, malloc'ed; NULL: none. */
-char *ofs_command_xattr(struct ofs_command *c, uint64_t node, const char *name);
+char *ofs_xattr(struct optimfs *fs, uint64_t node, const char *name);
+/* Is there one that is not empty? Of files, only tensors have a "shape". */
+bool ofs_has_xattr(struct optimfs *fs, uint64_t node, const char *name);
 
 #endif

@@ -23,13 +23,13 @@ struct ofs_progress {
 	void *ctx;
 
 	bool begun;
-	double start, last; /* times: of the start, of the last line */
-	uint64_t first;     /* bytes done by an earlier run */
-	uint64_t done, total;
-	bool whole;       /* done and total are only a part of the work: */
-	unsigned percent; /* of all work */
-	unsigned shown;   /* number of lines */
-	int width;        /* of the line on the terminal */
+	double start, last;   /* times: of the start, of the last line */
+	uint64_t first;       /* bytes done by an earlier run */
+	uint64_t done, total; /* total is known even if quiet */
+	bool whole;           /* done and total are only a part of the work: */
+	unsigned percent;     /* of all work */
+	unsigned shown;       /* number of lines */
+	int width;            /* of the line on the terminal */
 };
 
 /* Prints to standard error, unless quiet. */
