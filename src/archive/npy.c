@@ -159,10 +159,9 @@ static int set_type(struct ofs_npy *npy, struct ofs_str descr,
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS665 a NumPy array of type '%.*s', which does not say "
 		    "what its bytes are",
-		    (int)(descr.len > 40 ? 40 : descr.len), descr.p);
+		    OFS_STR_ARGS(descr, 40));
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS665 a NumPy array of type '%.*s'",
-	    (int)(descr.len > 40 ? 40 : descr.len), descr.p);
+	    "OFS665 a NumPy array of type '%.*s'", OFS_STR_ARGS(descr, 40));
 }
 
 static int set_bytes(struct ofs_npy *npy, struct optimfs_error *err)

@@ -93,8 +93,7 @@ static int duplicate(struct reader *r)
 	return optimfs_fail(r->err, EUCLEAN,
 	    "OFS654 safetensors header at byte %" PRIu64
 	    ": duplicate key '%.*s' (readers differ in which one they take)",
-	    r->j.at, (int)(r->j.str.len > 200 ? 200 : r->j.str.len),
-	    r->j.str.p);
+	    r->j.at, OFS_STR_ARGS(r->j.str, 200));
 }
 
 static int bad_member(struct reader *r, const char *what)
@@ -107,7 +106,7 @@ static int bad_name(struct reader *r, const struct ofs_str *name, int code,
     const char *what)
 {
 	return optimfs_fail_as(r->err, code, "%s in tensor '%.*s'", what,
-	    (int)(name->len > 200 ? 200 : name->len), name->p);
+	    OFS_STR_ARGS(*name, 200));
 }
 
 /* Read an array of at most max non-negative integers. */
@@ -343,7 +342,7 @@ static int index_names(struct ofs_safetensors *st, struct optimfs_error *err)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS654 safetensors header: duplicate key '%.*s' "
 			    "(readers differ in which one they take)",
-			    (int)(s->len > 200 ? 200 : s->len), s->p);
+			    OFS_STR_ARGS(*s, 200));
 		if (!ofs_map_add(&st->by_name, ofs_map_hash(s->p, s->len),
 			(uint32_t)i))
 			return ofs_no_memory(err);

@@ -366,5 +366,5 @@ int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
 		if (ofs_str_is(c.name, rebuild[i].name))
 			return rebuild[i].get(&c, t, err);
 	return optimfs_fail(err, EOPNOTSUPP, "OFS533 tensor made by %.*s",
-	    (int)(c.name.len > 100 ? 100 : c.name.len), c.name.p);
+	    OFS_STR_ARGS(c.name, 100));
 }

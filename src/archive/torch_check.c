@@ -7,6 +7,7 @@
 
 #include "archive/torch.h"
 #include "base/checked.h"
+#include "base/str.h"
 
 /* *last = the index of the last element; false on overflow. */
 static bool span(const struct ofs_torch_tensor *t, uint64_t *last)
@@ -32,8 +33,7 @@ int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS527 storage '%.*s' has %" PRIu64
 		    " bytes, the pickle says %" PRIu64,
-		    (int)(t->key.len > 100 ? 100 : t->key.len), t->key.p,
-		    stored, t->storage_bytes);
+		    OFS_STR_ARGS(t->key, 100), stored, t->storage_bytes);
 	if (!ofs_numel(t->shape, t->ndim, &numel) ||
 	    !ofs_mul_u64(numel, item, &bytes) || bytes > INT64_MAX)
 		return optimfs_fail(err, EUCLEAN,
@@ -47,8 +47,7 @@ int ofs_torch_check(const struct ofs_torch_tensor *t, uint64_t stored,
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS528 element %" PRIu64
 		    " of storage '%.*s', which has %" PRIu64,
-		    last, (int)(t->key.len > 100 ? 100 : t->key.len), t->key.p,
-		    stored / item);
+		    last, OFS_STR_ARGS(t->key, 100), stored / item);
 	return 0;
 }
 

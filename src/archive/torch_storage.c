@@ -48,8 +48,7 @@ static int get_class(const struct ofs_pickle *doc, uint32_t node,
 		return 0;
 	return optimfs_fail(err, EUCLEAN,
 	    "OFS433 persistent id: unknown storage type %.*s.%.*s",
-	    (int)(module.len > 100 ? 100 : module.len), module.p,
-	    (int)(name.len > 100 ? 100 : name.len), name.p);
+	    OFS_STR_ARGS(module, 100), OFS_STR_ARGS(name, 100));
 }
 
 /* (view key, offset, size), before about torch 0.4; only offset is used. */

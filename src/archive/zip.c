@@ -14,6 +14,7 @@
 #include "base/cursor.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/str.h"
 
 #define MAX_RECORDS   (1u << 20)
 #define MAX_DIRECTORY (256u << 20)
@@ -266,7 +267,8 @@ static int check_names(struct ofs_zip *zip, struct optimfs_error *err)
 			s) == 0)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS520 duplicate record '%.*s%.*s'",
-			    OFS_ZIP_SHOW(zip->prefix), OFS_ZIP_SHOW(*s));
+			    OFS_STR_ARGS(zip->prefix, 120),
+			    OFS_STR_ARGS(*s, 120));
 	}
 	return 0;
 }
@@ -286,7 +288,7 @@ static int check_overlap(struct ofs_zip *zip, const uint32_t *order,
 			    "OFS502 record '%.*s' of %" PRIu64
 			    " bytes at %" PRIu64
 			    " passes the archive's end at %" PRIu64,
-			    OFS_ZIP_SHOW(r->name), r->stored, r->header,
+			    OFS_STR_ARGS(r->name, 120), r->stored, r->header,
 			    zip->size);
 		r->end = i + 1 < zip->n ? zip->record[order[i + 1]].header
 					: zip->directory;
@@ -294,14 +296,14 @@ static int check_overlap(struct ofs_zip *zip, const uint32_t *order,
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS519 records '%.*s' and '%.*s' overlap at "
 			    "%" PRIu64,
-			    OFS_ZIP_SHOW(r->name),
-			    OFS_ZIP_SHOW(zip->record[order[i + 1]].name),
+			    OFS_STR_ARGS(r->name, 120),
+			    OFS_STR_ARGS(zip->record[order[i + 1]].name, 120),
 			    r->end);
 		if (end > r->end)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS519 record '%.*s' overlaps the directory at "
 			    "%" PRIu64,
-			    OFS_ZIP_SHOW(r->name), r->end);
+			    OFS_STR_ARGS(r->name, 120), r->end);
 	}
 	return 0;
 }

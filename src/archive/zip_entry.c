@@ -10,6 +10,7 @@
 #include "archive/zip_impl.h"
 #include "base/cursor.h"
 #include "base/memory.h"
+#include "base/str.h"
 
 /* An entry of the directory. */
 struct entry {
@@ -133,31 +134,31 @@ static int check(const struct ofs_zip *zip, const struct entry *e,
 	if (!name_is_plain(&e->name))
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS521 record name '%.*s' of %" PRIu32 " bytes",
-		    OFS_ZIP_SHOW(e->name), e->name.len);
+		    OFS_STR_ARGS(e->name, 120), e->name.len);
 	if (e->disk != 0)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS506 record '%.*s' is on another disk",
-		    OFS_ZIP_SHOW(e->name));
+		    OFS_STR_ARGS(e->name, 120));
 	if ((e->flags & ~OFS_ZIP_FLAGS) != 0)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS516 %s record '%.*s', flags 0x%04x",
 		    e->flags & OFS_ZIP_CRYPT ? "encrypted" : "unknown kind of",
-		    OFS_ZIP_SHOW(e->name), e->flags);
+		    OFS_STR_ARGS(e->name, 120), e->flags);
 	if (e->method != OFS_ZIP_STORED &&
 	    !(zip->flat && e->method == OFS_ZIP_DEFLATED))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS517 compressed record '%.*s', method %u",
-		    OFS_ZIP_SHOW(e->name), e->method);
+		    OFS_STR_ARGS(e->name, 120), e->method);
 	if (e->method == OFS_ZIP_STORED && e->csize != e->size)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS518 stored record '%.*s' of %" PRIu64
 		    " bytes takes %" PRIu64,
-		    OFS_ZIP_SHOW(e->name), e->size, e->csize);
+		    OFS_STR_ARGS(e->name, 120), e->size, e->csize);
 	if (e->header >= zip->directory)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS511 record '%.*s' at %" PRIu64
 		    ", behind the directory at %" PRIu64,
-		    OFS_ZIP_SHOW(e->name), e->header, zip->directory);
+		    OFS_STR_ARGS(e->name, 120), e->header, zip->directory);
 	return 0;
 }
 
@@ -178,12 +179,12 @@ static int check_prefix(struct ofs_zip *zip, const struct entry *e,
 	if (zip->prefix.p == NULL)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS523 record '%.*s' is in no directory",
-		    OFS_ZIP_SHOW(e->name));
+		    OFS_STR_ARGS(e->name, 120));
 	if (e->name.len < zip->prefix.len ||
 	    memcmp(e->name.p, zip->prefix.p, zip->prefix.len) != 0)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS523 record '%.*s' is not beneath '%.*s'",
-		    OFS_ZIP_SHOW(e->name), OFS_ZIP_SHOW(zip->prefix));
+		    OFS_STR_ARGS(e->name, 120), OFS_STR_ARGS(zip->prefix, 120));
 	return 0;
 }
 
@@ -211,7 +212,7 @@ static int add(struct ofs_zip *zip, const struct entry *e,
 	if (is_dir && e->size != 0)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS521 directory '%.*s' has %" PRIu64 " bytes",
-		    OFS_ZIP_SHOW(e->name), e->size);
+		    OFS_STR_ARGS(e->name, 120), e->size);
 	if (is_dir)
 		return 0;
 	*r = (struct ofs_zip_record){ .header = e->header,

@@ -30,9 +30,6 @@
 
 #define OFS_ZIP_MAX_NAME 4096u
 
-/* For "%.*s": a name in an archive, truncated for messages. */
-#define OFS_ZIP_SHOW(s) (int)((s).len > 120 ? 120 : (s).len), (s).p
-
 /* A local header. */
 struct ofs_zip_local {
 	uint32_t crc, csize, size;

@@ -11,6 +11,7 @@
 #include "base/crc.h"
 #include "base/cursor.h"
 #include "base/memory.h"
+#include "base/str.h"
 
 #define CHUNK (1u << 20)
 
@@ -120,8 +121,9 @@ static int check_named(const struct ofs_zip *zip,
 	    memcmp(name + zip->prefix.len, r->name.p, r->name.len) != 0)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS512 local '%.*s'%s, central '%.*s%.*s'",
-		    OFS_ZIP_SHOW(got), l->name_len > want ? " and more" : "",
-		    OFS_ZIP_SHOW(zip->prefix), OFS_ZIP_SHOW(r->name));
+		    OFS_STR_ARGS(got, 120),
+		    l->name_len > want ? " and more" : "",
+		    OFS_STR_ARGS(zip->prefix, 120), OFS_STR_ARGS(r->name, 120));
 	if (l->flags != r->flags)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS513 local flags 0x%04x, central 0x%04x", l->flags,
@@ -158,7 +160,8 @@ int ofs_zip_data(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 {
 	if (find_data(zip, r, read, ctx, off, err) == 0)
 		return 0;
-	return optimfs_fail_in(err, "record '%.*s'", OFS_ZIP_SHOW(r->name));
+	return optimfs_fail_in(err, "record '%.*s'",
+	    OFS_STR_ARGS(r->name, 120));
 }
 
 static uint16_t tag_of(uint32_t crc)
@@ -274,7 +277,7 @@ static int check_descriptor(const struct ofs_zip_record *r, uint64_t at,
 	return optimfs_fail(err, EBADMSG,
 	    "OFS515 data descriptor of '%.*s' at %" PRIu64
 	    " disagrees with the directory",
-	    OFS_ZIP_SHOW(r->name), at);
+	    OFS_STR_ARGS(r->name, 120), at);
 }
 
 int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
@@ -296,7 +299,7 @@ int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 	return optimfs_fail(err, EBADMSG,
 	    "OFS530 CRC mismatch in '%.*s': 0x%08" PRIx32
 	    ", stored 0x%08" PRIx32,
-	    OFS_ZIP_SHOW(r->name), crc, r->crc);
+	    OFS_STR_ARGS(r->name, 120), crc, r->crc);
 }
 
 /* *crc = the checksum in the headers of a record; 0: it has none. */

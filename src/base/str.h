@@ -14,6 +14,9 @@ static inline struct ofs_str ofs_str_of(const char *s)
 	return (struct ofs_str){ s, (uint32_t)strlen(s) };
 }
 
+/* The arguments of "%.*s" for s, of which a message shows at most max bytes. */
+#define OFS_STR_ARGS(s, max) (int)((s).len > (max) ? (max) : (s).len), (s).p
+
 /* s without its first n bytes. */
 static inline struct ofs_str ofs_str_after(struct ofs_str s, size_t n)
 {

@@ -371,11 +371,15 @@ uint32_t ofs_catalog_pickled(struct ofs_catalog *cat,
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);
 /* Equal notes are merged. Fails with ENOMEM only. */
-uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
-    int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* As above, with the words of an existing error: optimfs_fail_as. */
-uint32_t ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
-    int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind, int code,
+    struct optimfs_error *err, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* As above, with the words of a failure. */
+int ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
+    const struct optimfs_error *why, struct optimfs_error *err);
+/* As above; the index of the note, for what fails with that error. */
+uint32_t ofs_catalog_error(struct ofs_catalog *cat,
+    const struct optimfs_error *why, struct optimfs_error *err);
 
 /* End building. For each tensor: sort shards by their first element, drop empty
  * boxes, make equal boxes replicas, and check that boxes are inside and do not

@@ -25,18 +25,17 @@ struct check {
 	uint32_t copies, copied; /* replicas; tensors with replicas */
 	uint32_t example;        /* one of these tensors */
 	uint32_t *entry; /* of each tensor; NULL until a note needs a name */
+	struct optimfs_error why;
 	struct optimfs_error *err;
 };
 
 /* Give t an error, with which its reads fail. */
 #define CONDEMN(c, code, ...) \
- condemn((c), ofs_catalog_note((c)->cat, OFS_NOTE_ERROR, (code), __VA_ARGS__))
-static int condemn(struct check *c, uint32_t note)
+ (optimfs_fail(&(c)->why, (code), __VA_ARGS__), condemn(c))
+static int condemn(struct check *c)
 {
-	if (note == OFS_NONE)
-		return ofs_no_memory(c->err);
-	c->t->error = note;
-	return 0;
+	c->t->error = ofs_catalog_error(c->cat, &c->why, c->err);
+	return c->t->error == OFS_NONE ? -1 : 0;
 }
 
 static bool condemned(const struct check *c)
@@ -136,22 +135,19 @@ static int check_extent(struct check *c, const struct ofs_extent *at,
     uint32_t *problem)
 {
 	const struct ofs_object *o = &c->cat->objects[at->object];
-	uint32_t note;
 
 	if (at->len == 0 || at->len > INT64_MAX)
-		note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
+		optimfs_fail(&c->why, EUCLEAN,
 		    "OFS605 %.200s: stored length %" PRIu64, o->path, at->len);
 	else if (at->off > INT64_MAX || at->len > INT64_MAX - at->off)
-		note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
+		optimfs_fail(&c->why, EUCLEAN,
 		    "OFS604 %.200s: offset %" PRIu64 " and length %" PRIu64
 		    " overflow",
 		    o->path, at->off, at->len);
 	else
 		return 0;
-	if (note == OFS_NONE)
-		return ofs_no_memory(c->err);
-	*problem = note;
-	return 0;
+	*problem = ofs_catalog_error(c->cat, &c->why, c->err);
+	return *problem == OFS_NONE ? -1 : 0;
 }
 
 /* Does an extent begin after the end of its file? */
@@ -318,18 +314,15 @@ static int sort_shards(struct check *c)
 static int note_hole(struct check *c, uint64_t held)
 {
 	struct ofs_buf name = { 0 };
-	uint32_t note = OFS_NONE;
+	int ret = tensor_name(c, c->tensor, &name);
 
-	if (tensor_name(c, c->tensor, &name) == 0) {
-		note = ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO,
+	if (ret == 0)
+		ret = ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO, c->err,
 		    "OFS607 %.300s: %" PRIu64 " of %" PRIu64
 		    " elements are in no chunk",
 		    (char *)name.data, c->numel - held, c->numel);
-		if (note == OFS_NONE)
-			ofs_no_memory(c->err);
-	}
 	ofs_buf_fini(&name);
-	return note == OFS_NONE ? -1 : 0;
+	return ret;
 }
 
 static int condemn_overlap(struct check *c, uint32_t a, uint32_t b)
@@ -384,21 +377,19 @@ static int check_tensor(struct check *c)
 static int note_replicas(struct check *c)
 {
 	struct ofs_buf name = { 0 };
-	uint32_t note = OFS_NONE;
+	int ret;
 
 	if (c->copies == 0)
 		return 0;
-	if (tensor_name(c, c->example, &name) == 0) {
-		note = ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+	ret = tensor_name(c, c->example, &name);
+	if (ret == 0)
+		ret = ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, c->err,
 		    "OFS611 %" PRIu32 " duplicate chunk%s in %" PRIu32
 		    " tensor%s (%.200s): the first readable one is used",
 		    c->copies, c->copies == 1 ? "" : "s", c->copied,
 		    c->copied == 1 ? "" : "s", (char *)name.data);
-		if (note == OFS_NONE)
-			ofs_no_memory(c->err);
-	}
 	ofs_buf_fini(&name);
-	return note == OFS_NONE ? -1 : 0;
+	return ret;
 }
 
 static int by_shard(const void *a, const void *b)
@@ -441,12 +432,12 @@ static int note_short(struct check *c, const uint64_t *end)
 		const struct ofs_object *o = &c->cat->objects[i];
 
 		if (!o->missing && !o->refused && o->size < end[i] &&
-		    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO,
+		    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO, c->err,
 			"OFS603 %.300s has %" PRIu64
 			" bytes, its items end at %" PRIu64
 			": what lies past its end reads as EIO",
-			o->path, o->size, end[i]) == OFS_NONE)
-			return ofs_no_memory(c->err);
+			o->path, o->size, end[i]) == -1)
+			return -1;
 	}
 	return 0;
 }

@@ -134,13 +134,13 @@ static bool same_note(const void *ctx, uint32_t index, const void *key,
 }
 
 static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
-    const struct optimfs_error *e)
+    const struct optimfs_error *e, struct optimfs_error *err)
 {
 	struct note_key key = { kind, 0, e->code };
 	struct ofs_note note = { kind, e->code, e->number, NULL };
 	uint32_t hash, index;
 
-	key.text = ofs_catalog_str(cat, e->text, strlen(e->text), NULL);
+	key.text = ofs_catalog_str(cat, e->text, strlen(e->text), err);
 	if (key.text == OFS_NONE)
 		return OFS_NONE;
 	note.text = cat->strs[key.text].p;
@@ -149,9 +149,9 @@ static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	    sizeof(key));
 	if (index != OFS_NONE)
 		return index;
-	index = ofs_catalog_append(cat, OFS_NOTES, &note, 1, NULL);
-	if (index == OFS_NONE || !ofs_map_add(&cat->build->notes, hash, index))
-		return OFS_NONE;
+	index = ofs_catalog_append(cat, OFS_NOTES, &note, 1, err);
+	if (index != OFS_NONE && !ofs_map_add(&cat->build->notes, hash, index))
+		return ofs_catalog_no_memory(err);
 	return index;
 }
 
@@ -166,8 +166,8 @@ static bool is_full(const struct ofs_catalog *cat, int code,
 	return true;
 }
 
-uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
-    int code, const char *fmt, ...)
+int ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind, int code,
+    struct optimfs_error *err, const char *fmt, ...)
 {
 	struct optimfs_error e = { .code = code };
 	va_list ap;
@@ -180,18 +180,25 @@ uint32_t ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	else
 		optimfs_vfail(&e, code, fmt, ap);
 	va_end(ap);
-	return add_note(cat, kind, &e);
+	return add_note(cat, kind, &e, err) == OFS_NONE ? -1 : 0;
 }
 
-uint32_t ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
-    int code, const char *fmt, ...)
+int ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
+    const struct optimfs_error *why, struct optimfs_error *err)
 {
-	struct optimfs_error e = { .code = code };
-	va_list ap;
+	struct optimfs_error e;
 
-	va_start(ap, fmt);
-	if (!is_full(cat, code, &e))
-		optimfs_vfail_as(&e, code, fmt, ap);
-	va_end(ap);
-	return add_note(cat, kind, &e);
+	if (!is_full(cat, why->code, &e))
+		e = *why;
+	return add_note(cat, kind, &e, err) == OFS_NONE ? -1 : 0;
+}
+
+uint32_t ofs_catalog_error(struct ofs_catalog *cat,
+    const struct optimfs_error *why, struct optimfs_error *err)
+{
+	struct optimfs_error e;
+
+	if (!is_full(cat, why->code, &e))
+		e = *why;
+	return add_note(cat, OFS_NOTE_ERROR, &e, err);
 }

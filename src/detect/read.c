@@ -137,9 +137,8 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
 	if (strstr(e.text, part->rel) == NULL)
 		optimfs_fail_in(&e, "%s", part->rel);
 	if (ofs_catalog_note_as(cat,
-		damaged ? OFS_NOTE_MISSING : OFS_NOTE_WARNING, e.code, "%s",
-		e.text) == OFS_NONE)
-		return ofs_no_memory(err);
+		damaged ? OFS_NOTE_MISSING : OFS_NOTE_WARNING, &e, err) == -1)
+		return -1;
 	if (!damaged)
 		return 0;
 	object = ofs_catalog_object(cat, part->rel, part->rank, err);

@@ -20,20 +20,20 @@ static void put_name(const struct ofs_pk_global *g, struct ofs_buf *out)
 	ofs_buf_putc(out, '\0');
 }
 
-static bool note(struct ofs_catalog *cat, const struct ofs_pk_global *g,
-    const char *name, const char *where)
+static int note(struct ofs_catalog *cat, const struct ofs_pk_global *g,
+    const char *name, const char *where, struct optimfs_error *err)
 {
 	bool allowed = ofs_pk_global_allowed(g);
 
-	if (ofs_catalog_note(cat, OFS_NOTE_GLOBAL, 0, "%.300s\t%s\t%.150s",
-		name, allowed ? "allowed" : "refused", where) == OFS_NONE)
-		return false;
-	return allowed || !g->called ||
-	    ofs_catalog_note(cat, OFS_NOTE_WARNING, EPERM,
-		"OFS420 %.150s: pickle calls %.150s at offset %" PRIu64
-		"; optimfs never runs it, torch.load without weights_only "
-		"would",
-		where, name, g->offset) != OFS_NONE;
+	if (ofs_catalog_note(cat, OFS_NOTE_GLOBAL, 0, err, "%.300s\t%s\t%.150s",
+		name, allowed ? "allowed" : "refused", where) == -1)
+		return -1;
+	if (allowed || !g->called)
+		return 0;
+	return ofs_catalog_note(cat, OFS_NOTE_WARNING, EPERM, err,
+	    "OFS420 %.150s: pickle calls %.150s at offset %" PRIu64
+	    "; optimfs never runs it, torch.load without weights_only would",
+	    where, name, g->offset);
 }
 
 int ofs_note_globals(struct ofs_catalog *cat, const struct ofs_pickle *doc,
@@ -41,18 +41,18 @@ int ofs_note_globals(struct ofs_catalog *cat, const struct ofs_pickle *doc,
 {
 	const struct ofs_pk_global *g;
 	struct ofs_buf name = { 0 };
-	size_t n, i;
+	size_t n;
+	int ret = 0;
 
 	g = ofs_pk_globals(doc, &n);
-	for (i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && ret == 0; i++) {
 		put_name(&g[i], &name);
-		if (name.bad || !note(cat, &g[i], (char *)name.data, where))
-			break;
+		ret = name.bad
+		    ? ofs_no_memory(err)
+		    : note(cat, &g[i], (char *)name.data, where, err);
 	}
 	ofs_buf_fini(&name);
-	if (i < n)
-		return ofs_no_memory(err);
-	return 0;
+	return ret;
 }
 
 int ofs_refuse_calls(const struct ofs_catalog *cat, uint32_t from,

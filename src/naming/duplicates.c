@@ -58,12 +58,10 @@ static int drop(struct naming *c, uint32_t root, struct optimfs_error *err)
 	for (uint32_t i = 0; i < c->cat->nentries; i++)
 		if (c->slot[i].root == root)
 			c->slot[i] = (struct naming_slot){ OFS_NONE, 0 };
-	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
-		"OFS643 %.*s is the optimizer once more, by parameter ID: it "
-		"is below extra/ (-o optim_key= shows it instead)",
-		(int)(last.len > 200 ? 200 : last.len), last.p) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS643 %.*s is the optimizer once more, by parameter ID: it "
+	    "is below extra/ (-o optim_key= shows it instead)",
+	    OFS_STR_ARGS(last, 200));
 }
 
 int ofs_naming_drop_duplicates(struct naming *c, uint32_t *naccepted,

@@ -62,17 +62,13 @@ static int mixed(struct naming *c, const struct naming_candidate *r,
 	static const char fmt[] =
 	    "OFS637 the optimizer's state has integer and string keys: first "
 	    "integer %.*s, first string \"%.*s\"%s";
-	int n = number.len < 100 ? (int)number.len : 100;
-	int m = name.len < 100 ? (int)name.len : 100;
 
 	if ((c->slot[r->first_number].at & SLOT_TEXT) == 0)
-		return optimfs_fail(err, EUCLEAN, fmt, n, number.p, m, name.p,
-		    "");
-	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, fmt, n,
-		number.p, m, name.p,
-		" (or the dotted keys were cut wrongly)") == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+		return optimfs_fail(err, EUCLEAN, fmt,
+		    OFS_STR_ARGS(number, 100), OFS_STR_ARGS(name, 100), "");
+	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, err, fmt,
+	    OFS_STR_ARGS(number, 100), OFS_STR_ARGS(name, 100),
+	    " (or the dotted keys were cut wrongly)");
 }
 
 static int look_at_keys(struct naming *c, struct optimfs_error *err)
@@ -131,11 +127,9 @@ static int choose_root(struct naming *c, struct optimfs_error *err)
 	}
 	if (c->cat->ids_used)
 		return 0;
-	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
-		"OFS635 ids= is of no use: no optimizer here has integer "
-		"parameter IDs") == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS635 ids= is of no use: no optimizer here has integer "
+	    "parameter IDs");
 }
 
 static int check_line(struct naming *c, const struct ofs_ids *ids,
@@ -146,8 +140,7 @@ static int check_line(struct naming *c, const struct ofs_ids *ids,
 		return optimfs_fail(err, EINVAL,
 		    "OFS635 %s: line %u: the model has no parameter "
 		    "\"%.*s\"",
-		    ids->file, ids->line, line.len < 200 ? (int)line.len : 200,
-		    line.p);
+		    ids->file, ids->line, OFS_STR_ARGS(line, 200));
 	return 0;
 }
 

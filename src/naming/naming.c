@@ -283,12 +283,10 @@ static int warn_of_text(struct naming *c, struct optimfs_error *err)
 {
 	if (c->ntext == 0)
 		return 0;
-	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
-		"OFS640 no map of keys: %" PRIu64
-		" dotted keys of optimizers were cut by the names in them",
-		c->ntext) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS640 no map of keys: %" PRIu64
+	    " dotted keys of optimizers were cut by the names in them",
+	    c->ntext);
 }
 
 static int keywords(struct naming *c, struct optimfs_error *err)

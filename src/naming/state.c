@@ -210,13 +210,13 @@ static int note_missing(struct naming *c, const struct present *p,
 	if (c->root[root].name != OFS_NONE)
 		in = ofs_catalog_string(c->cat, c->root[root].name);
 	if (!frozen &&
-	    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, ENODATA,
+	    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, ENODATA, err,
 		"OFS642 optim/%s%sstate/%s: in param_groups, but without "
 		"state%s",
 		in.p, in.len > 0 ? "/" : "", s.p,
 		flat != NULL && flat->grad == 1 ? " though it is trained"
-						: "") == OFS_NONE)
-		return ofs_no_memory(err);
+						: "") == -1)
+		return -1;
 	path = state_dir(c, root, name, err);
 	return path == OFS_NONE ||
 		ofs_catalog_alias(c->cat, path, OFS_NONE, err) == OFS_NONE

@@ -91,15 +91,17 @@ static int each_key(struct naming *c, struct listed *l, int kind, entry_fn *fn,
 	return 0;
 }
 
-/* Make reads of the entry fail with a note. A plain value becomes an item. */
-static int refuse(struct ofs_catalog *cat, uint32_t entry, uint32_t note,
-    struct optimfs_error *err)
+/* Make reads of the entry fail. A plain value becomes an item. */
+static int refuse(struct ofs_catalog *cat, uint32_t entry,
+    const struct optimfs_error *why, struct optimfs_error *err)
 {
 	struct ofs_entry *e = &cat->entries[entry];
-	struct ofs_item item = { .error = note };
+	struct ofs_item item = { .error = ofs_catalog_error(cat, why, err) };
 
+	if (item.error == OFS_NONE)
+		return -1;
 	if (e->kind == OFS_ENTRY_TENSOR) {
-		cat->tensors[e->ref].error = note;
+		cat->tensors[e->ref].error = item.error;
 		return 0;
 	}
 	if (e->kind == OFS_ENTRY_ITEM)
@@ -114,7 +116,7 @@ static int see_state(struct naming *c, struct listed *l, uint32_t entry,
 {
 	const struct lists *r = &l->root[c->slot[entry].root];
 	struct id id = { .root = c->slot[entry].root };
-	uint32_t note;
+	struct optimfs_error why;
 
 	if (r->other || r->nlists == 0 || r->nlists < r->ngroups ||
 	    !ofs_str_number(key->id.s, &id.id) ||
@@ -122,12 +124,11 @@ static int see_state(struct naming *c, struct listed *l, uint32_t entry,
 	    ofs_search(&id, l->v, l->n, sizeof(id), compare_ids) != NULL)
 		return 0;
 	c->slot[entry].at |= SLOT_UNMATCHED;
-	note = ofs_catalog_note(c->cat, OFS_NOTE_ERROR, EUCLEAN,
+	optimfs_fail(&why, EUCLEAN,
 	    "OFS644 there is state of parameter ID %" PRIu32
 	    ", which none of the %" PRIu32 " param_groups lists",
 	    id.id, r->nlists);
-	return note == OFS_NONE ? ofs_no_memory(err)
-				: refuse(c->cat, entry, note, err);
+	return refuse(c->cat, entry, &why, err);
 }
 
 int ofs_naming_unmatched(struct naming *c, struct optimfs_error *err)

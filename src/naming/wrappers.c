@@ -214,13 +214,10 @@ static int match(struct naming *c, uint32_t scope, struct naming_name raw,
 	if (other->raw == raw_str || other->warned)
 		return 0;
 	other->warned = true;
-	if (ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
-		"OFS639 %.200s and %.200s have the same name without the "
-		"prefixes of their wrappers; the first keeps its prefixes",
-		c->cat->strs[raw_str].p,
-		c->cat->strs[other->raw].p) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS639 %.200s and %.200s have the same name without the "
+	    "prefixes of their wrappers; the first keeps its prefixes",
+	    c->cat->strs[raw_str].p, c->cat->strs[other->raw].p);
 }
 
 int ofs_naming_match_wrapped(struct naming *c, struct optimfs_error *err)

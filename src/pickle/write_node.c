@@ -151,10 +151,8 @@ static int put_global(struct graph *g, uint32_t node)
 		return optimfs_fail(g->err, EPERM,
 		    "OFS445 the value names %.*s.%.*s, which cannot be written "
 		    "(drop=opaque leaves it out)",
-		    (int)(name->module.len > 80 ? 80 : name->module.len),
-		    name->module.p,
-		    (int)(name->name.len > 80 ? 80 : name->name.len),
-		    name->name.p);
+		    OFS_STR_ARGS(name->module, 80),
+		    OFS_STR_ARGS(name->name, 80));
 	if (dot != NULL)
 		put_within(g, name);
 	else

@@ -78,6 +78,7 @@ static void names(void)
 	uint64_t a[] = { 1, 2, 3 }, b[] = { 2, 3, 4 };
 	uint32_t path[2], x, n;
 	const uint32_t *got;
+	struct optimfs_error why;
 
 	path[0] = ofs_catalog_str(cat, "state", 5, NULL);
 	path[1] = ofs_catalog_str(cat, "a\0b", 3, NULL);
@@ -108,12 +109,14 @@ static void names(void)
 	    "an empty run of numbers is interned");
 	is_mem(cat->dims + x, a, sizeof(a),
 	    "an interned run keeps its numbers when others are added");
-	x = ofs_catalog_note(cat, OFS_NOTE_WARNING, 5, "OFS999 %s", "a\nb");
-	is_u64(ofs_catalog_note(cat, OFS_NOTE_WARNING, 5, "OFS999 a%cb", '?'),
-	    x, "equal notes get one number");
+	ofs_catalog_note(cat, OFS_NOTE_WARNING, 5, NULL, "OFS999 %s", "a\nb");
+	x = cat->nnotes - 1;
+	ofs_catalog_note(cat, OFS_NOTE_WARNING, 5, NULL, "OFS999 a%cb", '?');
+	is_u64(cat->nnotes, x + 1, "equal notes are one");
 	is_str(cat->notes[x].text, "OFS999 a?b",
 	    "control characters in a note are replaced");
-	ok(ofs_catalog_note(cat, OFS_NOTE_ERROR, 5, "OFS999 a?b") != x,
+	optimfs_fail(&why, 5, "OFS999 a?b");
+	ok(ofs_catalog_error(cat, &why, NULL) != x,
 	    "notes of different kinds differ");
 	ofs_catalog_free(cat);
 	ofs_catalog_free(NULL);
@@ -150,7 +153,7 @@ static void limits(void)
 	is_error(err, E2BIG, "OFS624 more than 1048576 docs (limit)",
 	    "more documents fail with OFS624");
 	for (uint32_t i = 0; i < 140000; i++)
-		ofs_catalog_note(cat, OFS_NOTE_WARNING, EIO, "%u", i);
+		ofs_catalog_note(cat, OFS_NOTE_WARNING, EIO, NULL, "%u", i);
 	notes = cat->nnotes;
 	ok(notes < 132000, "the number of notes is limited");
 	is_str(cat->notes[notes - 1].text,
@@ -384,7 +387,8 @@ static void other_faults(void)
 
 	bad.at.len = 0;
 	was = bad;
-	was.error = ofs_catalog_note(cat, OFS_NOTE_ERROR, EIO, "before");
+	optimfs_fail(&err, EIO, "before");
+	was.error = ofs_catalog_error(cat, &err, NULL);
 	good.at.object = bad.at.object = ofs_catalog_object(cat, "a", 0, NULL);
 	ofs_catalog_item(cat, &good, NULL);
 	ofs_catalog_item(cat, &bad, NULL);

@@ -489,8 +489,8 @@ static void values(void)
 	s.at = (struct ofs_extent){ .len = 5 };
 	s.at.object = handmade_file(&o.h, "p", pickle, 5);
 	at.at = s.at;
-	at.error =
-	    ofs_catalog_note(o.h.cat, OFS_NOTE_ERROR, EPERM, "OFS999 no");
+	optimfs_fail(&err, EPERM, "OFS999 no");
+	at.error = ofs_catalog_error(o.h.cat, &err, NULL);
 	one_init(&o, (uint64_t[]){ 1 }, 1, &s);
 	ok(ofs_locate_item(&o.r, &at, &err) == NULL,
 	    "an item with an error in the catalog is refused");

@@ -276,10 +276,9 @@ void sample_init(struct sample *s, const struct optimfs_options *options,
 	add_value(&b, "extra/epoch", "\x80\x02K\x03.", 5);
 	b.cat->format = "sample";
 	b.cat->world_size = 3;
-	checked(&b,
-	    ofs_catalog_note(b.cat, OFS_NOTE_MISSING, EIO,
-		"OFS140 gone.bin is missing"));
-	if (ofs_catalog_finish(b.cat, &b.err) == -1)
+	if (ofs_catalog_note(b.cat, OFS_NOTE_MISSING, EIO, &b.err,
+		"OFS140 gone.bin is missing") == -1 ||
+	    ofs_catalog_finish(b.cat, &b.err) == -1)
 		bail_out("sample: %s", b.err.text);
 	s->h.cat = NULL; /* the file system owns it now */
 	s->fs = ofs_open_catalog(b.cat, s->h.dir,

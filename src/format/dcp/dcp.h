@@ -153,10 +153,4 @@ bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
 /* Read the pending values, and add their leaves. */
 int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err);
 
-/* A string for "%.*s" in a message, truncated. */
-#define OFS_DCP_STR(s) (int)((s).len > 200 ? 200 : (s).len), (s).p
-
-/* ofs_catalog_note with err: 0 or -1. */
-#define OFS_DCP_NOTE(d, err, ...) \
- (ofs_catalog_note((d)->cat, __VA_ARGS__) == OFS_NONE ? ofs_no_memory(err) : 0)
 #endif

@@ -20,7 +20,7 @@ static int check_object(struct ofs_dcp *d, uint32_t i,
 	if (d->cat->world_size <= o->rank)
 		d->cat->world_size = o->rank + 1;
 	if (o->missing)
-		return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		return ofs_catalog_note(d->cat, OFS_NOTE_MISSING, EIO, err,
 		    "OFS140 %.300s is missing: what it held reads as EIO",
 		    o->path);
 	return 0;
@@ -50,9 +50,9 @@ static int check_ranks(struct ofs_dcp *d, uint32_t first,
 		for (from = r; r + 1 < n && seen[r + 1] == 1; r++)
 			;
 		ret = from == r
-		    ? OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    ? ofs_catalog_note(d->cat, OFS_NOTE_MISSING, EIO, err,
 			  "OFS180 no file of rank %d of %d is there", r, n)
-		    : OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    : ofs_catalog_note(d->cat, OFS_NOTE_MISSING, EIO, err,
 			  "OFS180 no file of ranks %d to %d of %d is there",
 			  from, r, n);
 	}
@@ -92,7 +92,7 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 		else if (ofs_search(&path, known, n, sizeof(*known), by_text) ==
 			NULL &&
 		    ofs_dir_stat(&d->cat->dir, path, &st) && st.st_size > 0)
-			ret = OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,
+			ret = ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0, err,
 			    "OFS622 %.300s (%jd bytes) is not part of the "
 			    "checkpoint: left from an earlier save?",
 			    path, (intmax_t)st.st_size);
@@ -110,7 +110,7 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 
 	for (uint32_t i = 0; i < d->nindex; i++) {
 		if (d->index[i].rank > expected &&
-		    OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+		    ofs_catalog_note(d->cat, OFS_NOTE_MISSING, EIO, err,
 			"OFS180 no index of ranks %d to %d: what they alone "
 			"held is not shown",
 			expected, d->index[i].rank - 1) == -1)
@@ -120,7 +120,7 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 	if (d->cat->world_size < expected)
 		d->cat->world_size = expected;
 	if (d->nrepeated > 0 &&
-	    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, 0,
+	    ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0, err,
 		"OFS627 %" PRIu32
 		" value%s saved by several ranks each: what the lowest "
 		"of them has is shown",

@@ -174,7 +174,7 @@ static int duplicate(const struct ofs_dcp_index *index, uint32_t fqn,
 	return optimfs_fail(err, EUCLEAN,
 	    "OFS428 duplicate key '%.*s' in storage_data (Python keeps the "
 	    "last: ambiguous)",
-	    (int)(s.len > 200 ? 200 : s.len), s.p);
+	    OFS_STR_ARGS(s, 200));
 }
 
 static int read_item(struct ofs_dcp_index *index, uint32_t pair, uint32_t *hash,

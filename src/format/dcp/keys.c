@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/dcp/dcp.h"
 
 static struct ofs_str key_name(const struct ofs_dcp_index *index, uint32_t pair)
@@ -67,9 +68,9 @@ static int set_path(struct ofs_dcp *d, struct ofs_dcp_key *key, uint32_t pair,
 
 	memcpy(c, d->prefix, n * sizeof(c[0]));
 	if (node != OFS_NONE && !is_path(index->doc, node)) {
-		if (OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+		if (ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN, err,
 			"OFS618 planner_data of '%.*s' is no path",
-			OFS_DCP_STR(name)) == -1)
+			OFS_STR_ARGS(name, 200)) == -1)
 			return -1;
 		node = OFS_NONE;
 	}
@@ -259,7 +260,7 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS428 duplicate key '%.*s' in state_dict_metadata "
 		    "(Python keeps the last: ambiguous)",
-		    OFS_DCP_STR(s));
+		    OFS_STR_ARGS(s, 200));
 	d->key[d->key[first].last].next = me;
 	d->key[first].last = me;
 	d->key[me].last = OFS_NONE;
@@ -473,11 +474,13 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
 		for (uint32_t k = 0; k < index->nitems; k++)
 			if (!index->item[k].used &&
 			    !is_told(d, i, index->item[k].fqn) &&
-			    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+			    ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN,
+				err,
 				"OFS613 storage_data has an item of '%.*s' "
 				"that no tensor or value uses",
-				OFS_DCP_STR(ofs_pk_str(index->doc,
-				    index->item[k].fqn))) == -1)
+				OFS_STR_ARGS(ofs_pk_str(index->doc,
+						 index->item[k].fqn),
+				    200)) == -1)
 				return -1;
 	}
 	return 0;
@@ -492,10 +495,10 @@ static int check_strays(struct ofs_dcp *d, uint32_t index,
 		uint32_t node = ofs_pk_key(at->doc, at->planner, pair);
 
 		if (find_key(d, index, node, UINT32_MAX) == UINT32_MAX &&
-		    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+		    ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN, err,
 			"OFS618 planner_data names '%.*s', which the "
 			"checkpoint lacks",
-			OFS_DCP_STR(ofs_pk_str(at->doc, node))) == -1)
+			OFS_STR_ARGS(ofs_pk_str(at->doc, node), 200)) == -1)
 			return -1;
 	}
 	return 0;
@@ -505,7 +508,7 @@ int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < d->nindex; i++) {
 		if (d->index[i].odd_planner &&
-		    OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+		    ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN, err,
 			"OFS618 planner_data is not a dictionary: ignored") ==
 			-1)
 			return -1;

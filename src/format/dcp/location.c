@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/dcp/dcp.h"
 
 /* "stream.zstd/1": a name, an optional "@domain", and a version whose first
@@ -73,7 +74,7 @@ static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
 	if (!ofs_path_stays(rel.p, rel.len)) {
 		optimfs_fail(err, EPERM,
 		    "OFS620 path '%.*s' leaves the checkpoint",
-		    OFS_DCP_STR(rel));
+		    OFS_STR_ARGS(rel, 200));
 		return OFS_NONE;
 	}
 	if (asprintf(&path, "%s%s%.*s", sub, sub[0] == '\0' ? "" : "/",
@@ -110,7 +111,7 @@ int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
 		return -1;
 	if (codec == -1) {
 		optimfs_fail(why, EOPNOTSUPP, "OFS619 %s '%.*s'", words,
-		    OFS_DCP_STR(what));
+		    OFS_STR_ARGS(what, 200));
 		return 0;
 	}
 	at->codec = (uint8_t)codec;
@@ -121,13 +122,8 @@ uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
     const char *text, struct optimfs_error *err)
 {
 	struct optimfs_error why;
-	uint32_t note;
 
 	optimfs_fail_as(&why, code, "%s", text);
-	optimfs_fail_in(&why, "%.*s", OFS_DCP_STR(name));
-	note =
-	    ofs_catalog_note_as(d->cat, OFS_NOTE_ERROR, code, "%s", why.text);
-	if (note == OFS_NONE)
-		ofs_no_memory(err);
-	return note;
+	optimfs_fail_in(&why, "%.*s", OFS_STR_ARGS(name, 200));
+	return ofs_catalog_error(d->cat, &why, err);
 }

@@ -95,7 +95,7 @@ int ofs_dcp_check_overlap(struct ofs_dcp *d, struct optimfs_error *err)
 		if (claim[i].object != claim[i - 1].object ||
 		    claim[i].off >= claim[i - 1].end)
 			continue;
-		ret = OFS_DCP_NOTE(d, err, OFS_NOTE_WARNING, EUCLEAN,
+		ret = ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN, err,
 		    "OFS614 two items share bytes at %" PRIu64 " of %.300s",
 		    claim[i].off, d->cat->objects[claim[i].object].path);
 		if (claim[i].end < claim[i - 1].end)

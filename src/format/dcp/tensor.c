@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/dcp/dcp.h"
 
 /* The tensor that is built for one key. */
@@ -106,11 +107,9 @@ static int note_quantized(struct ofs_dcp *d, struct optimfs_error *err)
 	if (d->quantized)
 		return 0;
 	d->quantized = true;
-	if (ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0,
-		"OFS535 quantized tensors are shown as the integers that are "
-		"stored: see user.optimfs.scale and .zero_point") == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS535 quantized tensors are shown as the integers that are "
+	    "stored: see user.optimfs.scale and .zero_point");
 }
 
 static int read_properties(struct ofs_dcp *d, struct building *b,
@@ -134,7 +133,8 @@ static int read_properties(struct ofs_dcp *d, struct building *b,
 		return -1;
 	if (b->t.dtype == OFS_DTYPE_NONE)
 		return spoil(d, b, err, EOPNOTSUPP,
-		    "OFS616 dtype '%.*s' is not supported", OFS_DCP_STR(name));
+		    "OFS616 dtype '%.*s' is not supported",
+		    OFS_STR_ARGS(name, 200));
 	if (!is_strided(doc, layout))
 		return spoil(d, b, err, EOPNOTSUPP,
 		    "OFS617 only the strided layout is supported");
@@ -247,10 +247,10 @@ static int hole(struct ofs_dcp *d, const struct building *b,
 {
 	char at[100], size[100];
 
-	return OFS_DCP_NOTE(d, err, OFS_NOTE_MISSING, EIO,
+	return ofs_catalog_note(d->cat, OFS_NOTE_MISSING, EIO, err,
 	    "OFS613 %.*s: the index does not say where the chunk at %s of "
 	    "size %s is stored",
-	    OFS_DCP_STR(b->name), show(offsets->v, offsets->n, at),
+	    OFS_STR_ARGS(b->name, 200), show(offsets->v, offsets->n, at),
 	    show(sizes->v, sizes->n, size));
 }
 
@@ -296,7 +296,7 @@ static int add_chunks(struct ofs_dcp *d, struct building *b,
 
 	if (ofs_pk_kind(doc, chunks) != OFS_PK_LIST)
 		return ofs_pk_unexpected(doc, chunks, err, "OFS418", NULL,
-		    "chunks of '%.*s'", OFS_DCP_STR(b->name));
+		    "chunks of '%.*s'", OFS_STR_ARGS(b->name, 200));
 	n = ofs_pk_len(doc, chunks);
 	for (uint32_t i = 0; i < n; i++)
 		if (add_chunk(d, b, index, name, ofs_pk_item(doc, chunks, i),

@@ -90,7 +90,7 @@ static int find_objects(struct ofs_dcp_commit *d, struct optimfs_error *err)
 		if (node != last_node) {
 			snprintf(path, sizeof(path), "%s%s%.*s", d->part->rel,
 			    *d->part->rel == '\0' ? "" : "/",
-			    (int)(s.len > 4096 ? 4096 : s.len), s.p);
+			    OFS_STR_ARGS(s, 4096));
 			last = find_object(cat, sorted, path);
 			last_node = node;
 		}

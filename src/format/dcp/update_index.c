@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/dcp/index_write.h"
 #include "format/dcp/update.h"
 #include "pickle/write.h"
@@ -256,7 +257,7 @@ static int find_key(const struct ofs_dcp_commit *d, struct ofs_str name,
 	if (*key != OFS_NONE)
 		return 0;
 	return optimfs_fail(err, EUCLEAN, "OFS829 '%.*s' is not in the index",
-	    (int)(name.len > 100 ? 100 : name.len), name.p);
+	    OFS_STR_ARGS(name, 100));
 }
 
 int ofs_dcp_commit_drop(struct ofs_dcp_commit *d, struct ofs_str name,

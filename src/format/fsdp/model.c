@@ -266,11 +266,11 @@ static int add_all(struct model *m, struct optimfs_error *err)
 		if (add_tie(m, &f->units->tie[i], err) == -1)
 			return -1;
 	if (slices &&
-	    ofs_catalog_note(f->set->cat, OFS_NOTE_WARNING, 0,
+	    ofs_catalog_note(f->set->cat, OFS_NOTE_WARNING, 0, err,
 		"OFS167 %s: the parameters come from the flat parameters; the "
 		"slices under their own names are not shown",
-		f->set->file[0].rel) == OFS_NONE)
-		return ofs_no_memory(err);
+		f->set->file[0].rel) == -1)
+		return -1;
 	return 0;
 }
 

@@ -279,12 +279,10 @@ static int note_missing(struct ofs_fsdp *f, struct optimfs_error *err)
 			world = f->units->unit[u].flat.world;
 	if (world <= f->set->nfiles || (int)world <= f->set->world)
 		return 0;
-	if (ofs_catalog_note(f->set->cat, OFS_NOTE_MISSING, EIO,
-		"OFS180 %s: %" PRIu32 " of at least %" PRIu32
-		" rank files can be read",
-		f->set->file[0].rel, f->set->nfiles, world) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(f->set->cat, OFS_NOTE_MISSING, EIO, err,
+	    "OFS180 %s: %" PRIu32 " of at least %" PRIu32
+	    " rank files can be read",
+	    f->set->file[0].rel, f->set->nfiles, world);
 }
 
 /* Optimizers. */

@@ -411,12 +411,10 @@ static int attempts(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
 
 static int note_dims(const struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
-	if (ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, 0,
-		"OFS168 %s: parameters without state are named as fits the "
-		"dimensions of the others in their group",
-		o->f->set->file[0].rel) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS168 %s: parameters without state are named as fits the "
+	    "dimensions of the others in their group",
+	    o->f->set->file[0].rel);
 }
 
 static int match_all(struct ofs_fsdp_optim *o, struct ofs_order_name *best,

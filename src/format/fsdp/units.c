@@ -214,7 +214,7 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 {
 	const char *slash = strrchr(rel, '/');
 	int dir = slash == NULL ? 0 : (int)(slash + 1 - rel);
-	struct optimfs_error why = { 0 };
+	struct optimfs_error why = { 0 }, said;
 	struct stat st;
 	char *name;
 	uint8_t *p = NULL;
@@ -231,9 +231,12 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 		u->file = cat->units_file;
 		if (ret == -1)
 			ofs_units_fini(u);
-	} else if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, why.code,
-		       "%s (%s is not used)", why.text, name) == OFS_NONE) {
-		ret = ofs_no_memory(err);
+	} else {
+		optimfs_fail_as(&said, why.code, "%s (%s is not used)",
+		    why.text, name);
+		if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, &said, err) ==
+		    -1)
+			ret = -1;
 	}
 out:
 	free(p);

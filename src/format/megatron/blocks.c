@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/megatron/megatron.h"
 
 /* fully_sharded_model_space (Megatron-Core 0.7 to 0.15;
@@ -258,13 +259,10 @@ static int look(struct ofs_megatron *m, const struct models *models,
 	}
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
-	return ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
-		   "OFS647 %.*s: a flat block of its parameter, whose shape %s",
-		   (int)(s.len < 200 ? s.len : 200), s.p,
-		   p == NULL ? "is not here: the model is needed"
-			     : "does not fit it") == OFS_NONE
-	    ? ofs_no_memory(err)
-	    : 0;
+	return ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EOPNOTSUPP, err,
+	    "OFS647 %.*s: a flat block of its parameter, whose shape %s",
+	    OFS_STR_ARGS(s, 200),
+	    p == NULL ? "is not here: the model is needed" : "does not fit it");
 }
 
 int ofs_megatron_blocks(struct ofs_megatron *m, struct optimfs_error *err)

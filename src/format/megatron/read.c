@@ -157,20 +157,18 @@ static int warn(struct ofs_megatron *m, struct optimfs_error *err)
 	uint32_t n = objects ? m->nbuckets : m->nbucket;
 
 	if (n > 0 &&
-	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0,
+	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0, err,
 		"OFS648 the state of the optimizer is in %u %s, "
 		"which do not say where each parameter is: shown as stored "
 		"below optim/distributed. A save with "
 		"--dist-ckpt-optim-fully-reshardable says it",
-		n, objects ? "objects of flat buckets" : "flat buckets") ==
-		OFS_NONE)
-		return ofs_no_memory(err);
+		n, objects ? "objects of flat buckets" : "flat buckets") == -1)
+		return -1;
 	if (!m->has_common &&
-	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EIO,
+	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EIO, err,
 		"OFS649 neither common.pt nor common_state can be read: "
-		"arguments, groups of parameters and steps are unknown") ==
-		OFS_NONE)
-		return ofs_no_memory(err);
+		"arguments, groups of parameters and steps are unknown") == -1)
+		return -1;
 	return 0;
 }
 

@@ -261,10 +261,9 @@ static int spoil(struct stack *k, const struct ofs_megatron_key *key)
 	if (k->t.error == OFS_NONE) {
 		optimfs_fail_as(&why, EUCLEAN, "%s", k->wrong);
 		optimfs_fail_in(&why, "%.200s", key->name.p);
-		k->t.error = ofs_catalog_note_as(k->m->cat, OFS_NOTE_ERROR,
-		    EUCLEAN, "%s", why.text);
+		k->t.error = ofs_catalog_error(k->m->cat, &why, k->err);
 	}
-	return k->t.error == OFS_NONE ? ofs_no_memory(k->err) : 0;
+	return k->t.error == OFS_NONE ? -1 : 0;
 }
 
 /* All stacks of a checkpoint must have the same number of layers. */
@@ -284,24 +283,19 @@ static int check_layers(struct stack *k, const struct ofs_megatron_key *key,
 		want = m->seen_layers;
 	if (want == k->nlayers)
 		return 0;
-	if (ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EUCLEAN,
-		"OFS645 %.200s: %" PRIu64 " layers are stacked, %s %" PRIu64,
-		key->name.p, k->nlayers,
-		m->num_layers != 0 ? "num_layers is" : "other tensors have",
-		want) == OFS_NONE)
-		return ofs_no_memory(k->err);
-	return 0;
+	return ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EUCLEAN, k->err,
+	    "OFS645 %.200s: %" PRIu64 " layers are stacked, %s %" PRIu64,
+	    key->name.p, k->nlayers,
+	    m->num_layers != 0 ? "num_layers is" : "other tensors have", want);
 }
 
 /* A stack that must not be split stays one tensor. */
 static int keep(struct stack *k, const struct ofs_megatron_key *key)
 {
-	if (ofs_catalog_note(k->m->cat, OFS_NOTE_WARNING, E2BIG,
-		"OFS646 %.200s: %" PRIu64
-		" layers, or too many chunks, are stacked: shown as one tensor",
-		key->name.p, k->nlayers) == OFS_NONE)
-		return ofs_no_memory(k->err);
-	return 0;
+	return ofs_catalog_note(k->m->cat, OFS_NOTE_WARNING, E2BIG, k->err,
+	    "OFS646 %.200s: %" PRIu64
+	    " layers, or too many chunks, are stacked: shown as one tensor",
+	    key->name.p, k->nlayers);
 }
 
 int ofs_megatron_unstack(struct ofs_megatron *m, uint32_t entry,

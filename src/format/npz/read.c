@@ -9,6 +9,7 @@
 #include "archive/inflate.h"
 #include "archive/npy.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/npz/npz.h"
 #include "format/part.h"
 
@@ -149,15 +150,10 @@ static uint32_t add_damaged(struct reader *r, struct ofs_str name,
 		*r->err = *why;
 		return OFS_NONE;
 	}
-	optimfs_fail_in(why, "%s: %.*s", r->part->rel,
-	    (int)(name.len > 100 ? 100 : name.len), name.p);
-	item.error = ofs_catalog_note_as(r->cat, OFS_NOTE_ERROR, why->code,
-	    "%s", why->text);
-	if (item.error == OFS_NONE) {
-		ofs_no_memory(r->err);
-		return OFS_NONE;
-	}
-	return ofs_catalog_item(r->cat, &item, r->err);
+	optimfs_fail_in(why, "%s: %.*s", r->part->rel, OFS_STR_ARGS(name, 100));
+	item.error = ofs_catalog_error(r->cat, why, r->err);
+	return item.error == OFS_NONE ? OFS_NONE
+				      : ofs_catalog_item(r->cat, &item, r->err);
 }
 
 /* "model/layers.0.weight": "/" nests; naming splits at dots. */
@@ -173,7 +169,7 @@ static uint32_t path_of(struct reader *r, struct ofs_str name)
 		if (n == COMPONENTS) {
 			optimfs_fail(r->err, E2BIG,
 			    "OFS664 an array %.*s: too deep",
-			    (int)(name.len > 200 ? 200 : name.len), name.p);
+			    OFS_STR_ARGS(name, 200));
 			return OFS_NONE;
 		}
 		r->path[n] = ofs_catalog_str(r->cat, p, len, r->err);

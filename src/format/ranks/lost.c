@@ -25,11 +25,9 @@ static bool is_damaged(const struct ofs_ranks *set, int rank)
 static int note_missing(struct ofs_ranks *set, int rank,
     struct optimfs_error *err)
 {
-	if (ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
-		"OFS140 the file of rank %d of %d is missing (beside %.200s)",
-		rank, set->world, set->file[0].rel) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO, err,
+	    "OFS140 the file of rank %d of %d is missing (beside %.200s)", rank,
+	    set->world, set->file[0].rel);
 }
 
 /* v is the n files of the set, sorted. */
@@ -50,10 +48,10 @@ static int note_all(struct ofs_ranks *set, struct ofs_ranks_file **v,
 			return -1;
 	}
 	if ((uint32_t)set->world > n &&
-	    ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO,
+	    ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EIO, err,
 		"OFS180 %.200s: %" PRIu32 " of %d rank files can be read",
-		set->file[0].rel, n, set->world) == OFS_NONE)
-		return ofs_no_memory(err);
+		set->file[0].rel, n, set->world) == -1)
+		return -1;
 	return 0;
 }
 
@@ -130,12 +128,10 @@ static int all_whole(const struct ofs_catalog *cat, uint32_t first,
 static int note_spare(struct ofs_ranks *set, uint32_t n,
     struct optimfs_error *err)
 {
-	if (ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0,
-		"OFS183 %.200s: %" PRIu32 " of %d rank files can be read; they "
-		"have all elements of every tensor that they know",
-		set->file[0].rel, n, set->world) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS183 %.200s: %" PRIu32 " of %d rank files can be read; they "
+	    "have all elements of every tensor that they know",
+	    set->file[0].rel, n, set->world);
 }
 
 static uint32_t in_use(const struct ofs_ranks *set)

@@ -270,9 +270,10 @@ static bool is_mpmd(const struct ofs_ranks *set)
 static int note_key(struct ofs_ranks *set, const struct ofs_ranks_group *g,
     const struct ofs_ranks_file *f, struct optimfs_error *err)
 {
-	uint32_t n, note;
+	uint32_t n;
 	const uint32_t *part = ofs_catalog_components(set->cat, g->path, &n);
 	struct ofs_buf name = { .limit = 1024 };
+	int ret;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct ofs_str s = ofs_catalog_string(set->cat, part[i]);
@@ -282,11 +283,11 @@ static int note_key(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 		ofs_buf_plain(&name, s.p, s.len);
 	}
 	ofs_buf_putc(&name, '\0');
-	note = ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EUCLEAN,
+	ret = ofs_catalog_note(set->cat, OFS_NOTE_MISSING, EUCLEAN, err,
 	    "OFS182 rank %d has no %.300s, rank %d has", f->rank,
 	    name.bad ? "such key" : (char *)name.data, set->file[0].rank);
 	ofs_buf_fini(&name);
-	return note == OFS_NONE ? ofs_no_memory(err) : 0;
+	return ret;
 }
 
 static int note_keys(struct ofs_ranks *set, const struct ofs_ranks_group *g,

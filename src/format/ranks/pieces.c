@@ -144,10 +144,9 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
 	if (x->t.grid == OFS_NONE)
 		return -1;
 	if (x->why.code != 0) {
-		x->t.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR,
-		    x->why.code, "%s", x->why.text);
+		x->t.error = ofs_catalog_error(cat, &x->why, err);
 		if (x->t.error == OFS_NONE)
-			return ofs_no_memory(err);
+			return -1;
 	}
 	*ref = e.ref = ofs_catalog_tensor(cat, &x->t, err);
 	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)

@@ -100,9 +100,8 @@ int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 		return -1;
 	set->cat->objects[object].damaged = true;
 	set->damaged[set->ndamaged++] = rank;
-	if (ofs_catalog_note_as(set->cat, OFS_NOTE_MISSING, why.code, "%s",
-		why.text) == OFS_NONE)
-		return ofs_no_memory(err);
+	if (ofs_catalog_note_as(set->cat, OFS_NOTE_MISSING, &why, err) == -1)
+		return -1;
 	return 1;
 }
 

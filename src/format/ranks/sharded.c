@@ -248,10 +248,9 @@ static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 		return -1;
 	if (j->why.code != 0) {
 		j->t.nshards = 0;
-		j->t.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR,
-		    j->why.code, "%s", j->why.text);
+		j->t.error = ofs_catalog_error(cat, &j->why, err);
 		if (j->t.error == OFS_NONE)
-			return ofs_no_memory(err);
+			return -1;
 	}
 	e.ref = ofs_catalog_tensor(cat, &j->t, err);
 	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)

@@ -18,10 +18,10 @@ static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
 		if (f->said_rank == -1 || f->said_rank == f->rank)
 			continue;
 		if (f->rank != -1 &&
-		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0,
+		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0, err,
 			"OFS181 %.200s was written by rank %d", f->rel,
-			f->said_rank) == OFS_NONE)
-			return ofs_no_memory(err);
+			f->said_rank) == -1)
+			return -1;
 		f->rank = f->said_rank;
 		set->cat->objects[f->at.at.object].rank = f->rank;
 	}
@@ -82,11 +82,11 @@ static int mark_surplus(struct ofs_ranks *set,
 			    "%d: the files are not of one save",
 			    first->rel, set->world, f->rel, f->said_world);
 		if (f->surplus &&
-		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, EUCLEAN,
+		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, EUCLEAN, err,
 			"OFS181 %.200s is left out: its rank is %d, and the "
 			"others are of %d ranks",
-			f->rel, f->rank, set->world) == OFS_NONE)
-			return ofs_no_memory(err);
+			f->rel, f->rank, set->world) == -1)
+			return -1;
 	}
 	return 0;
 }

@@ -144,12 +144,9 @@ static int warn(struct index *x, int code, const char *text, uint32_t name,
 {
 	struct ofs_str s = ofs_catalog_string(x->cat, name);
 
-	if (ofs_catalog_note(x->cat, OFS_NOTE_WARNING, code,
-		"OFS661 %s: '%.*s' %s %.200s", x->part->rel,
-		(int)(s.len > 200 ? 200 : s.len), s.p, text,
-		x->cat->objects[object].path) == OFS_NONE)
-		return ofs_no_memory(x->err);
-	return 0;
+	return ofs_catalog_note(x->cat, OFS_NOTE_WARNING, code, x->err,
+	    "OFS661 %s: '%.*s' %s %.200s", x->part->rel, OFS_STR_ARGS(s, 200),
+	    text, x->cat->objects[object].path);
 }
 
 /* Set the path of a tensor: the prefix, or the stem of its file, then its
@@ -204,23 +201,25 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 	struct ofs_str s = ofs_catalog_string(x->cat, name);
 	const struct ofs_object *o = &x->cat->objects[object];
 	struct tensor t = { .entry = x->cat->nentries, .name = name };
+	struct optimfs_error why;
 
-	item.error = ofs_catalog_note(x->cat, OFS_NOTE_ERROR, EIO,
+	optimfs_fail(&why, EIO,
 	    "OFS661 %.*s: the index says that it is in %.200s, which %s",
-	    (int)(s.len > 200 ? 200 : s.len), s.p, o->path,
+	    OFS_STR_ARGS(s, 200), o->path,
 	    o->missing       ? "is missing"
 		: o->refused ? "may not be opened"
 			     : "does not have it");
+	item.error = ofs_catalog_error(x->cat, &why, x->err);
 	if (item.error == OFS_NONE)
-		return ofs_no_memory(x->err);
+		return -1;
 	e.ref = ofs_catalog_item(x->cat, &item, x->err);
 	if (e.ref == OFS_NONE ||
 	    ofs_catalog_entry(x->cat, &e, x->err) == OFS_NONE)
 		return -1;
-	if (ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO,
+	if (ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO, x->err,
 		"OFS661 '%.*s', which should be in %.200s",
-		(int)(s.len > 200 ? 200 : s.len), s.p, o->path) == OFS_NONE)
-		return ofs_no_memory(x->err);
+		OFS_STR_ARGS(s, 200), o->path) == -1)
+		return -1;
 	return set_path(x, &t, NULL);
 }
 
@@ -258,7 +257,7 @@ static uint32_t object_of(struct index *x, struct ofs_str file)
 	if (!ofs_path_stays(file.p, file.len)) {
 		optimfs_fail(x->err, EPERM,
 		    "OFS620 path '%.*s' leaves the checkpoint",
-		    (int)(file.len > 200 ? 200 : file.len), file.p);
+		    OFS_STR_ARGS(file, 200));
 		return OFS_NONE;
 	}
 	if (asprintf(&path, "%.*s%.*s", dir, x->part->rel, (int)file.len,
@@ -326,13 +325,13 @@ static int read_text(struct index *x, const uint8_t *bytes, uint64_t n,
 /* Without the index, names are lost but no tensors: warn only. */
 static int complain(struct index *x, const struct optimfs_error *why)
 {
+	struct optimfs_error e;
+
 	if (why->code == ENOMEM)
 		return ofs_no_memory(x->err);
-	if (ofs_catalog_note_as(x->cat, OFS_NOTE_WARNING, why->code,
-		"%.200s: not used: the files are read as they are",
-		why->text) == OFS_NONE)
-		return ofs_no_memory(x->err);
-	return 0;
+	optimfs_fail_as(&e, why->code,
+	    "%.200s: not used: the files are read as they are", why->text);
+	return ofs_catalog_note_as(x->cat, OFS_NOTE_WARNING, &e, x->err);
 }
 
 static int read_index(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/part.h"
 #include "format/safetensors/read.h"
 
@@ -118,21 +119,20 @@ static int check_gaps(struct shards *s)
 	for (uint32_t i = 0; i < s->nfiles; i++) {
 		ofs_hf_shard_name(s->file[i].name, &rank, &part, &parts);
 		if ((rank != want_rank || part != want_part) &&
-		    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO,
+		    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO, s->err,
 			"OFS140 shard-%05d-model-%05d-of-%05d.safetensors is "
 			"missing, %.300s is the next: what was in it is lost",
-			want_rank + 1, want_part, parts,
-			s->file[i].name) == OFS_NONE)
-			return ofs_no_memory(s->err);
+			want_rank + 1, want_part, parts, s->file[i].name) == -1)
+			return -1;
 		want_rank = part == parts ? rank + 1 : rank;
 		want_part = part == parts ? 1 : part + 1;
 	}
 	if (want_part != 1 &&
-	    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO,
+	    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO, s->err,
 		"OFS140 shard-%05d-model-%05d-of-%05d.safetensors is missing: "
 		"what was in it is lost",
-		want_rank + 1, want_part, parts) == OFS_NONE)
-		return ofs_no_memory(s->err);
+		want_rank + 1, want_part, parts) == -1)
+		return -1;
 	return 0;
 }
 
@@ -221,11 +221,9 @@ static int spoil(struct shards *s, uint32_t piece, const char *why,
 	    s->file[s->piece[piece].file].name);
 	if (e.number == 674)
 		e.code = EPROTO;
-	optimfs_fail_in(&e, "%.*s", (int)(name.len > 200 ? 200 : name.len),
-	    name.p);
-	t->error =
-	    ofs_catalog_note_as(s->cat, OFS_NOTE_ERROR, e.code, "%s", e.text);
-	return t->error == OFS_NONE ? ofs_no_memory(s->err) : 0;
+	optimfs_fail_in(&e, "%.*s", OFS_STR_ARGS(name, 200));
+	t->error = ofs_catalog_error(s->cat, &e, s->err);
+	return t->error == OFS_NONE ? -1 : 0;
 }
 
 static int add_shard(struct shards *s, uint32_t piece)

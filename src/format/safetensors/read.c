@@ -98,13 +98,12 @@ static int warn_of_metadata(struct ofs_catalog *cat,
     const struct ofs_part *part, const struct ofs_safetensors *st,
     struct optimfs_error *err)
 {
-	if (st->nodd == 0 ||
-	    ofs_catalog_note(cat, OFS_NOTE_WARNING, EUCLEAN,
-		"OFS660 %.200s: %zu members of __metadata__ are not strings, "
-		"and are ignored",
-		part->rel, st->nodd) != OFS_NONE)
+	if (st->nodd == 0)
 		return 0;
-	return ofs_no_memory(err);
+	return ofs_catalog_note(cat, OFS_NOTE_WARNING, EUCLEAN, err,
+	    "OFS660 %.200s: %zu members of __metadata__ are not strings, and "
+	    "are ignored",
+	    part->rel, st->nodd);
 }
 
 int ofs_safetensors_read(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -38,7 +38,7 @@ static int read_file(void *ctx, uint64_t off, uint64_t len, void *buf,
 }
 
 #define WARN(f, ...) \
- ofs_catalog_note((f)->cat, OFS_NOTE_WARNING, 0, __VA_ARGS__)
+ ofs_catalog_note((f)->cat, OFS_NOTE_WARNING, 0, err, __VA_ARGS__)
 
 static const struct ofs_zip_record *find(const struct ofs_zip *zip,
     const char *name)
@@ -116,28 +116,28 @@ static int note_archive(struct file *f, const struct ofs_zip *zip,
     struct optimfs_error *err)
 {
 	const struct ofs_zip_record *r = find(zip, ".storage_alignment");
-	uint32_t note = 0;
+	int ret = 0;
 
 	if (zip->nodd > 0)
-		note = WARN(f,
+		ret = WARN(f,
 		    "OFS522 %.150s: %zu directories or links in the archive, "
 		    "the first is '%.150s'",
 		    f->rel, zip->nodd, zip->odd.p);
-	if (note != OFS_NONE && zip->big_endian)
-		note = WARN(f, "OFS525 %.150s: written on a big-endian machine",
+	if (ret == 0 && zip->big_endian)
+		ret = WARN(f, "OFS525 %.150s: written on a big-endian machine",
 		    f->rel);
-	if (note != OFS_NONE && r != NULL && !alignment_is_sane(f, zip, r))
-		note = WARN(f, "OFS526 %.150s: .storage_alignment is ignored",
+	if (ret == 0 && r != NULL && !alignment_is_sane(f, zip, r))
+		ret = WARN(f, "OFS526 %.150s: .storage_alignment is ignored",
 		    f->rel);
-	if (note != OFS_NONE && is_script(zip))
-		note =
+	if (ret == 0 && is_script(zip))
+		ret =
 		    WARN(f, "OFS532 %.150s: TorchScript code ignored", f->rel);
-	if (note != OFS_NONE && is_unwritten(f, zip))
-		note = ofs_catalog_note(f->cat, OFS_NOTE_WARNING, ENODATA,
+	if (ret == 0 && is_unwritten(f, zip))
+		ret = ofs_catalog_note(f->cat, OFS_NOTE_WARNING, ENODATA, err,
 		    "OFS537 %.150s: elements were never written: all are zero "
 		    "(torch.serialization.skip_data)",
 		    f->rel);
-	return note == OFS_NONE ? ofs_no_memory(err) : 0;
+	return ret;
 }
 
 static const char *writer_of(const struct ofs_zip *zip)
@@ -178,18 +178,18 @@ static int open_archive(struct file *f, struct optimfs_error *err)
 static int note_stream(struct file *f, const struct ofs_legacy *l,
     struct optimfs_error *err)
 {
-	uint32_t note = 0;
+	int ret = 0;
 
 	if (l->lost > 0)
-		note = ofs_catalog_note(f->cat, OFS_NOTE_MISSING, EIO,
+		ret = ofs_catalog_note(f->cat, OFS_NOTE_MISSING, EIO, err,
 		    "OFS672 %.200s: %zu storages are not in the stream, or "
 		    "have other sizes than the object says",
 		    f->rel, l->lost);
-	if (note != OFS_NONE && l->trailing > 0)
-		note = WARN(f,
+	if (ret == 0 && l->trailing > 0)
+		ret = WARN(f,
 		    "OFS405 %.200s: %" PRIu64 " bytes after the last storage",
 		    f->rel, l->trailing);
-	return note == OFS_NONE ? ofs_no_memory(err) : 0;
+	return ret;
 }
 
 static int open_legacy(struct file *f, struct optimfs_error *err)

@@ -214,10 +214,9 @@ static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
 		why = &reason;
 	x.shard = l->cat->nshards;
 	if (why != NULL) {
-		x.error = ofs_catalog_note_as(l->cat, OFS_NOTE_ERROR, why->code,
-		    "%s", why->text);
+		x.error = ofs_catalog_error(l->cat, why, err);
 		if (x.error == OFS_NONE)
-			return ofs_no_memory(err);
+			return -1;
 	} else if (ofs_numel(t->shape, t->ndim, &numel) && numel > 0) {
 		x.nshards = 1;
 		if (add_shard(l, t, &at, err) == -1)
@@ -241,10 +240,9 @@ int ofs_torch_damaged(struct ofs_torch_leaves *l,
 
 	if (l->at != NULL)
 		item.at = l->at->at;
-	item.error = ofs_catalog_note_as(l->cat, OFS_NOTE_ERROR, why->code,
-	    "%s", why->text);
+	item.error = ofs_catalog_error(l->cat, why, err);
 	if (item.error == OFS_NONE)
-		return ofs_no_memory(err);
+		return -1;
 	*ref = ofs_catalog_item(l->cat, &item, err);
 	return *ref == OFS_NONE ? -1 : 0;
 }
@@ -356,14 +354,11 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 		n.p = ofs_pk_kind_name(l->doc, node);
 		n.len = (uint32_t)strlen(n.p);
 	}
-	if (ofs_catalog_note(l->cat, OFS_NOTE_WARNING, EOPNOTSUPP,
-		"OFS421 %s: tensors inside values of class %.*s%s%.*s are not "
-		"shown",
-		where(l), (int)(m.len > 100 ? 100 : m.len), m.p,
-		m.len > 0 ? "." : "", (int)(n.len > 100 ? 100 : n.len),
-		n.p) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(l->cat, OFS_NOTE_WARNING, EOPNOTSUPP, err,
+	    "OFS421 %s: tensors inside values of class %.*s%s%.*s are not "
+	    "shown",
+	    where(l), OFS_STR_ARGS(m, 100), m.len > 0 ? "." : "",
+	    OFS_STR_ARGS(n, 100));
 }
 
 /* A value with tensors that only the checkpoint's own code could find gets no
@@ -385,8 +380,7 @@ static bool has_no_text(const struct ofs_torch_leaves *l, uint32_t node,
 	optimfs_fail(why, EPERM,
 	    "OFS110 a tensor is inside an object of class %.*s.%.*s, which is "
 	    "not on the allow-list: optimfs runs nothing that a file names",
-	    (int)(m.len > 60 ? 60 : m.len), m.p, (int)(n.len > 60 ? 60 : n.len),
-	    n.p);
+	    OFS_STR_ARGS(m, 60), OFS_STR_ARGS(n, 60));
 	return true;
 }
 
@@ -420,12 +414,10 @@ static int note_quantized(struct ofs_torch_leaves *l, struct optimfs_error *err)
 	if (l->quantized)
 		return 0;
 	l->quantized = true;
-	if (ofs_catalog_note(l->cat, OFS_NOTE_WARNING, 0,
-		"OFS535 %s: quantized tensors are shown as the integers that "
-		"are stored: see user.optimfs.scale and .zero_point",
-		where(l)) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(l->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS535 %s: quantized tensors are shown as the integers that "
+	    "are stored: see user.optimfs.scale and .zero_point",
+	    where(l));
 }
 
 /* Add a tensor of a kind that is not read, but copied with its storages. */
@@ -477,16 +469,18 @@ int ofs_torch_leaf(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
 
 int ofs_torch_leaves_end(struct ofs_torch_leaves *l, struct optimfs_error *err)
 {
+	struct optimfs_error why;
 	uint32_t note;
 
+	optimfs_fail(&why, EUCLEAN,
+	    "OFS435 tensors disagree about the type or size of the storage "
+	    "they share");
 	for (size_t i = 0; i < l->nplaced; i++) {
 		if (!l->use[l->placed[i].storage].conflict)
 			continue;
-		note = ofs_catalog_note(l->cat, OFS_NOTE_ERROR, EUCLEAN,
-		    "OFS435 tensors disagree about the type or size of the "
-		    "storage they share");
+		note = ofs_catalog_error(l->cat, &why, err);
 		if (note == OFS_NONE)
-			return ofs_no_memory(err);
+			return -1;
 		l->cat->tensors[l->placed[i].tensor].error = note;
 	}
 	return 0;

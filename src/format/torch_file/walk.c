@@ -12,6 +12,7 @@
 
 #include "archive/torch.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/torch_file/leaf.h"
 #include "format/torch_file/sharded.h"
 #include "text/key.h"
@@ -187,11 +188,9 @@ static int drop_repeated(struct walk *w, struct frame *f)
 			continue;
 		key = ofs_catalog_string(w->cat, s[i].component);
 		f->key[s[i - 1].pair] = OFS_NONE;
-		if (ofs_catalog_note(w->cat, OFS_NOTE_WARNING, 0,
-			"OFS428 duplicate key '%.*s': the last one counts",
-			(int)(key.len > 200 ? 200 : key.len),
-			key.p) == OFS_NONE)
-			ret = ofs_no_memory(w->err);
+		ret = ofs_catalog_note(w->cat, OFS_NOTE_WARNING, 0, w->err,
+		    "OFS428 duplicate key '%.*s': the last one counts",
+		    OFS_STR_ARGS(key, 200));
 	}
 	free(s);
 	return ret;

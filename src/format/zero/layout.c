@@ -85,16 +85,14 @@ static int read_param(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
 	p->shape = dims;
 	if (ofs_pk_kind(doc, size) != OFS_PK_TUPLE || p->ndim > OFS_MAX_DIMS)
 		return ofs_pk_unexpected(doc, size, err, "OFS695", "torch.Size",
-		    "the shape of %.*s",
-		    (int)(p->name.len > 100 ? 100 : p->name.len), p->name.p);
+		    "the shape of %.*s", OFS_STR_ARGS(p->name, 100));
 	for (uint32_t k = 0; k < p->ndim; k++)
 		if (ofs_torch_size(doc, ofs_pk_item(doc, size, k), "size",
 			&dims[k], err) == -1)
 			return -1;
 	if (!ofs_numel(dims, p->ndim, &s->numel[at]))
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS606 size overflow of %.*s",
-		    (int)(p->name.len > 100 ? 100 : p->name.len), p->name.p);
+		    "OFS606 size overflow of %.*s", OFS_STR_ARGS(p->name, 100));
 	return 0;
 }
 
@@ -138,7 +136,7 @@ static int sort_names(struct ofs_zero_shapes *s, struct optimfs_error *err)
 
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS695 param_shapes has %.*s twice",
-			    (int)(name.len > 100 ? 100 : name.len), name.p);
+			    OFS_STR_ARGS(name, 100));
 		}
 	return 0;
 }

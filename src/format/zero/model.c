@@ -217,11 +217,9 @@ static uint8_t dtype_in_module(const struct ofs_zero *z, struct ofs_str name)
 
 static int note_rounded(struct ofs_zero *z, struct optimfs_error *err)
 {
-	if (ofs_catalog_note(z->cat, OFS_NOTE_WARNING, 0,
-		"OFS698 weights in half precision are not stored: model/ has "
-		"the fp32 ones, rounded") == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(z->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS698 weights in half precision are not stored: model/ has "
+	    "the fp32 ones, rounded");
 }
 
 static int add_trained(struct ofs_zero *z, uint32_t param, uint32_t *ref,

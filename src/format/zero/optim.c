@@ -449,12 +449,10 @@ int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err)
 
 static int note_elastic(struct ofs_zero *z, struct optimfs_error *err)
 {
-	if (ofs_catalog_note(z->cat, OFS_NOTE_MISSING, ENODATA,
-		"OFS697 %s: an elastic checkpoint has no options of parameter "
-		"groups (lr, betas, ...)",
-		z->optim.file[0].rel) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_catalog_note(z->cat, OFS_NOTE_MISSING, ENODATA, err,
+	    "OFS697 %s: an elastic checkpoint has no options of parameter "
+	    "groups (lr, betas, ...)",
+	    z->optim.file[0].rel);
 }
 
 int ofs_zero_extras(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/globals.h"
 #include "format/zero/zero.h"
 
@@ -367,7 +368,7 @@ static int check_name(struct ofs_zero *z, const struct ofs_zero *before,
 	    "OFS696 %.*s is cut over ranks of model parallelism (mp_rank_%02d "
 	    "and mp_rank_%02d have it), %s: make a universal checkpoint of it "
 	    "(ds_to_universal.py%s)",
-	    (int)(name.len > 100 ? 100 : name.len), name.p, before->mp, z->mp,
+	    OFS_STR_ARGS(name, 100), before->mp, z->mp,
 	    has_patterns(z) ? "which the patterns of universal_checkpoint_info "
 			      "tell, but not to optimfs"
 			    : "and nothing here says how",

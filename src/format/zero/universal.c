@@ -153,11 +153,9 @@ static int open_all(struct ofs_universal *u, struct optimfs_error *err)
 		return 0;
 	if (open_one(u, u->optimizer_rel, &u->optimizer, &why, err) == -1)
 		return -1;
-	if (u->optimizer == OFS_NONE &&
-	    ofs_catalog_note_as(u->z->cat, OFS_NOTE_MISSING, why.code, "%s",
-		why.text) == OFS_NONE)
-		return ofs_no_memory(err);
-	return 0;
+	if (u->optimizer != OFS_NONE)
+		return 0;
+	return ofs_catalog_note_as(u->z->cat, OFS_NOTE_MISSING, &why, err);
 }
 
 /* The content of a file: {param: tensor, ...}, or a bare object. */
@@ -182,11 +180,8 @@ static int add_damaged(struct ofs_universal *u, const struct state *s,
 		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
 	};
 
-	item.error = ofs_catalog_note_as(cat, OFS_NOTE_ERROR, s->why.code, "%s",
-	    s->why.text);
-	if (item.error == OFS_NONE)
-		return ofs_no_memory(err);
-	if (item.at.object == OFS_NONE)
+	item.error = ofs_catalog_error(cat, &s->why, err);
+	if (item.error == OFS_NONE || item.at.object == OFS_NONE)
 		return -1;
 	e.ref = ofs_catalog_item(cat, &item, err);
 	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
@@ -292,11 +287,11 @@ static int find_masters(struct ofs_universal *u, struct optimfs_error *err)
 	}
 	for (uint32_t p = 0; p < z->shapes.n; p++)
 		if (u->master[p] == OFS_NONE &&
-		    ofs_catalog_note(z->cat, OFS_NOTE_MISSING, EIO,
+		    ofs_catalog_note(z->cat, OFS_NOTE_MISSING, EIO, err,
 			"OFS140 zero/%.*s/fp32.pt is missing",
 			(int)z->shapes.param[p].name.len,
-			z->shapes.param[p].name.p) == OFS_NONE)
-			return ofs_no_memory(err);
+			z->shapes.param[p].name.p) == -1)
+			return -1;
 	return 0;
 }
 
@@ -421,13 +416,12 @@ static int note_unfinished(struct ofs_universal *u, const char *rel,
 
 	if (tmp == NULL)
 		return ofs_no_memory(err);
-	if (ofs_probe_is_dir(&u->z->cat->dir, tmp) &&
-	    ofs_catalog_note(u->z->cat, OFS_NOTE_WARNING, 0,
-		"OFS699 %s/ is left over from a conversion that was not "
-		"completed: this may be a part of a checkpoint (run "
-		"ds_to_universal.py again)",
-		tmp) == OFS_NONE)
-		ret = ofs_no_memory(err);
+	if (ofs_probe_is_dir(&u->z->cat->dir, tmp))
+		ret = ofs_catalog_note(u->z->cat, OFS_NOTE_WARNING, 0, err,
+		    "OFS699 %s/ is left over from a conversion that was not "
+		    "completed: this may be a part of a checkpoint (run "
+		    "ds_to_universal.py again)",
+		    tmp);
 	free(tmp);
 	return ret;
 }
