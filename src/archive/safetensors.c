@@ -34,23 +34,13 @@ struct reader {
 	struct optimfs_error *err;
 };
 
-static bool same_name(const void *ctx, uint32_t index, const void *name,
-    size_t n)
-{
-	const struct ofs_safetensors *st = ctx;
-	const struct ofs_str *s = &st->tensor[index].name;
-
-	return s->len == n && memcmp(s->p, name, n) == 0;
-}
-
 const struct ofs_safetensors_tensor *ofs_safetensors_find(const struct
     ofs_safetensors *st,
     const char *name, size_t n)
 {
-	uint32_t i = ofs_map_find(&st->by_name, ofs_map_hash(name, n),
-	    same_name, st, name, n);
+	uint32_t i = ofs_keys_find(&st->names, name, n);
 
-	return i == UINT32_MAX ? NULL : &st->tensor[i];
+	return i == OFS_NONE ? NULL : &st->tensor[i];
 }
 
 struct ofs_str ofs_safetensors_metadata(const struct ofs_safetensors *st,
@@ -73,7 +63,7 @@ void ofs_safetensors_fini(struct ofs_safetensors *st)
 	ofs_arena_fini(&st->arena);
 	free(st->tensor);
 	free(st->metadata);
-	ofs_map_fini(&st->by_name);
+	ofs_keys_fini(&st->names);
 	*st = (struct ofs_safetensors){ 0 };
 }
 
@@ -336,16 +326,16 @@ static int read_header(struct reader *r)
 static int index_names(struct ofs_safetensors *st, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < st->n; i++) {
-		const struct ofs_str *s = &st->tensor[i].name;
+		struct ofs_str s = st->tensor[i].name;
+		uint32_t number = ofs_keys_add(&st->names, s, err);
 
-		if (ofs_safetensors_find(st, s->p, s->len) != NULL)
+		if (number == OFS_NONE)
+			return -1;
+		if (number < i)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS654 safetensors header: duplicate key '%.*s' "
 			    "(readers differ in which one they take)",
-			    OFS_STR_ARGS(*s, 200));
-		if (!ofs_map_add(&st->by_name, ofs_map_hash(s->p, s->len),
-			(uint32_t)i))
-			return ofs_no_memory(err);
+			    OFS_STR_ARGS(s, 200));
 	}
 	return 0;
 }

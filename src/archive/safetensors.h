@@ -10,7 +10,7 @@
 #include "optimfs/error.h"
 
 #include "archive/zip.h"
-#include "base/map.h"
+#include "base/keys.h"
 #include "catalog/catalog.h"
 
 /* The largest header, as in the reference reader. */
@@ -36,7 +36,7 @@ struct ofs_safetensors {
 	size_t nmetadata; /* number of pairs */
 	/* number of members that are not strings, which are skipped */
 	size_t nodd;
-	struct ofs_map by_name;
+	struct ofs_keys names; /* of tensor */
 };
 
 /* Read and check the header of a blob in the first size bytes (EUCLEAN, OFS651

@@ -12,27 +12,16 @@
 #include "pickle/pickle.h"
 #include "text/id_names.h"
 
-static bool same_name(const void *ctx, uint32_t index, const void *key,
-    size_t n)
-{
-	struct ofs_str s = ((const struct ofs_optim_groups *)ctx)->name[index];
-
-	return s.len == n && memcmp(s.p, key, n) == 0;
-}
-
 uint32_t ofs_optim_groups_id(const struct ofs_optim_groups *g,
     struct ofs_str name)
 {
-	return ofs_map_find(&g->map, ofs_map_hash(name.p, name.len), same_name,
-	    g, name.p, name.len);
+	return ofs_keys_find(&g->names, name.p, name.len);
 }
 
 void ofs_optim_groups_fini(struct ofs_optim_groups *g)
 {
 	free(g->v);
-	free(g->name);
-	ofs_arena_fini(&g->arena);
-	ofs_map_fini(&g->map);
+	ofs_keys_fini(&g->names);
 	*g = (struct ofs_optim_groups){ 0 };
 }
 
@@ -45,27 +34,21 @@ struct builder {
 	struct ofs_optim_groups *g;
 	const struct ofs_state *s;
 	const struct ofs_render *from;
-	uint32_t cap;
 	struct optimfs_error *err;
 };
 
 /* Give the next ID to a name, which is copied. */
 static int add_name(struct builder *b, const void *p, size_t n)
 {
-	struct ofs_optim_groups *g = b->g;
-	char *copy = ofs_arena_strndup(&g->arena, p, n);
+	uint32_t known = b->g->names.n;
+	uint32_t id = ofs_keys_copy(&b->g->names, p, n, b->err);
 
-	if (copy == NULL)
-		return ofs_no_memory(b->err);
-	if (ofs_grow(g->name, g->nnames, b->cap, b->err) == -1)
+	if (id == OFS_NONE)
 		return -1;
-	g->name[g->nnames] = (struct ofs_str){ copy, (uint32_t)n };
-	if (ofs_optim_groups_id(g, g->name[g->nnames]) != OFS_NONE)
+	if (id < known)
 		return optimfs_fail(b->err, EUCLEAN,
-		    "OFS451 %.120s is in the optimizer's groups twice", copy);
-	if (!ofs_map_add(&g->map, ofs_map_hash(p, n), g->nnames))
-		return ofs_no_memory(b->err);
-	g->nnames++;
+		    "OFS451 %.120s is in the optimizer's groups twice",
+		    b->g->names.v[id].p);
 	return 0;
 }
 
@@ -124,10 +107,10 @@ static int read_list(struct builder *b, uint32_t node)
 	     i = b->s->node[i].next) {
 		struct ofs_optim_group *v = &g->v[g->n++];
 
-		*v = (struct ofs_optim_group){ .node = i, .first = g->nnames };
+		*v = (struct ofs_optim_group){ .node = i, .first = g->names.n };
 		if (add_params(b, i) == -1)
 			return -1;
-		v->n = g->nnames - v->first;
+		v->n = g->names.n - v->first;
 	}
 	return 0;
 }
@@ -141,51 +124,25 @@ static int put_options(struct builder *b, uint32_t node, struct ofs_buf *out)
 	return ofs_state_put(&p, node);
 }
 
-struct options {
-	struct ofs_buf text;
-	size_t *end; /* of each group: end of its options in text */
-	struct ofs_map map;
-};
-
-static bool same_options(const void *ctx, uint32_t index, const void *key,
-    size_t n)
-{
-	const struct options *o = ctx;
-	size_t start = index == 0 ? 0 : o->end[index - 1];
-
-	return o->end[index] - start == n &&
-	    memcmp(o->text.data + start, key, n) == 0;
-}
-
-/* The group of a parameter with these options; OFS_NONE on failure. */
-static uint32_t group_of(struct builder *b, struct options *o, uint32_t node)
+/* The group of a parameter with the options of node; OFS_NONE on failure. */
+static uint32_t group_of(struct builder *b, struct ofs_keys *options,
+    uint32_t node)
 {
 	struct ofs_optim_groups *g = b->g;
-	size_t start = o->text.len, n;
-	uint32_t hash, found;
-	const uint8_t *key;
+	struct ofs_buf text = { 0 };
+	uint32_t group = OFS_NONE;
 
-	if (put_options(b, node, &o->text) == -1)
-		return OFS_NONE;
-	if (o->text.bad) {
-		ofs_no_memory(b->err);
-		return OFS_NONE;
+	if (put_options(b, node, &text) == 0) {
+		if (text.bad)
+			ofs_no_memory(b->err);
+		else
+			group =
+			    ofs_keys_copy(options, text.data, text.len, b->err);
 	}
-	n = o->text.len - start;
-	key = o->text.data + start;
-	hash = ofs_map_hash(key, n);
-	found = ofs_map_find(&o->map, hash, same_options, o, key, n);
-	if (found != OFS_NONE) {
-		o->text.len = start;
-		return found;
-	}
-	o->end[g->n] = o->text.len;
-	g->v[g->n] = (struct ofs_optim_group){ .node = node };
-	if (!ofs_map_add(&o->map, hash, g->n)) {
-		ofs_no_memory(b->err);
-		return OFS_NONE;
-	}
-	return g->n++;
+	ofs_buf_fini(&text);
+	if (group == g->n)
+		g->v[g->n++] = (struct ofs_optim_group){ .node = node };
+	return group;
 }
 
 /* Add the names sorted by group. */
@@ -196,7 +153,7 @@ static int add_by_group(struct builder *b, uint32_t node, const uint32_t *group)
 	for (uint32_t k = 0; k < g->n; k++) {
 		uint32_t nth = 0;
 
-		g->v[k].first = g->nnames;
+		g->v[k].first = g->names.n;
 		for (uint32_t i = b->s->node[node].child; i != OFS_NONE;
 		     i = b->s->node[i].next) {
 			struct ofs_str s = ofs_state_key(b->s, i);
@@ -204,31 +161,28 @@ static int add_by_group(struct builder *b, uint32_t node, const uint32_t *group)
 			if (group[nth++] == k && add_name(b, s.p, s.len) == -1)
 				return -1;
 		}
-		g->v[k].n = g->nnames - g->v[k].first;
+		g->v[k].n = g->names.n - g->v[k].first;
 	}
 	return 0;
 }
 
 static int read_flattened(struct builder *b, uint32_t node, uint32_t n)
 {
-	struct options o = { 0 };
+	struct ofs_keys options = { 0 };
 	uint32_t *group = calloc(n + 1ull, sizeof(*group)), nth = 0;
 	int ret = 0;
 
-	o.end = calloc(n + 1ull, sizeof(*o.end));
-	if (group == NULL || o.end == NULL)
+	if (group == NULL)
 		ret = ofs_no_memory(b->err);
 	for (uint32_t i = b->s->node[node].child; i != OFS_NONE && ret == 0;
 	     i = b->s->node[i].next) {
-		group[nth] = group_of(b, &o, i);
+		group[nth] = group_of(b, &options, i);
 		if (group[nth++] == OFS_NONE)
 			ret = -1;
 	}
 	if (ret == 0)
 		ret = add_by_group(b, node, group);
-	ofs_buf_fini(&o.text);
-	ofs_map_fini(&o.map);
-	free(o.end);
+	ofs_keys_fini(&options);
 	free(group);
 	return ret;
 }
@@ -242,7 +196,6 @@ int ofs_optim_groups_build(struct ofs_optim_groups *g,
 	int ret;
 
 	*g = (struct ofs_optim_groups){ .flattened = !s->node[node].list };
-	ofs_arena_init(&g->arena, 0);
 	for (uint32_t i = s->node[node].child; i != OFS_NONE;
 	     i = s->node[i].next)
 		n++;

@@ -4,7 +4,7 @@
 #define OFS_LAYOUT_OPTIM_GROUPS_H
 
 #include "base/arena.h"
-#include "base/map.h"
+#include "base/keys.h"
 #include "layout/state_dict.h"
 
 /* PyTorch numbers the parameters of an optimizer in the order of its groups. A
@@ -19,10 +19,7 @@ struct ofs_optim_groups {
 	} * v;
 	uint32_t n;
 	bool flattened;
-	struct ofs_str *name; /* of all groups; the index is the ID */
-	uint32_t nnames;
-	struct ofs_arena arena;
-	struct ofs_map map;
+	struct ofs_keys names; /* of all groups; the number is the ID */
 };
 
 /* If node is an optimizer, the node of its param_groups; else OFS_NONE. */

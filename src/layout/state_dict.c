@@ -442,7 +442,7 @@ static void put_params(struct ofs_state_pickler *p,
 		else if (p->ids)
 			ofs_pkw_lit(&p->w, "%u,", i);
 		else
-			ofs_pkw_lit(&p->w, "%.*s,", OFS_PKW_STR(g->name[i]));
+			ofs_pkw_lit(&p->w, "%.*s,", OFS_PKW_STR(g->names.v[i]));
 	}
 	ofs_pkw_lit(&p->w, "]");
 }

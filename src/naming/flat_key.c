@@ -35,7 +35,7 @@ static size_t dot_before(struct ofs_str text, size_t end)
 	return text.len;
 }
 
-static bool longest(const struct naming_set *set, struct ofs_str text,
+static bool longest(const struct ofs_keys *set, struct ofs_str text,
     struct split *s)
 {
 	size_t dot;
@@ -44,7 +44,7 @@ static bool longest(const struct naming_set *set, struct ofs_str text,
 		return false;
 	for (dot = dot_before(text, text.len); dot < text.len;
 	     dot = dot_before(text, dot))
-		if (ofs_naming_set_has(set,
+		if (ofs_keys_has(set,
 			(struct ofs_str){ text.p, (uint32_t)dot }))
 			return split_at(text, dot, s);
 	return false;
@@ -58,7 +58,7 @@ static uint32_t word_at(struct ofs_str text, size_t from)
 	return ofs_naming_classify(part);
 }
 
-static bool state_first(const struct naming_set *fqns, struct ofs_str text,
+static bool state_first(const struct ofs_keys *fqns, struct ofs_str text,
     struct split *s)
 {
 	size_t dot = ofs_naming_dot(text, 0);
@@ -68,7 +68,7 @@ static bool state_first(const struct naming_set *fqns, struct ofs_str text,
 	if (dot == text.len || (word_at(text, 0) & TOKEN_KNOWN) == 0)
 		return false;
 	fqn = ofs_str_after(text, dot + 1);
-	if (!ofs_naming_set_has(fqns, fqn) &&
+	if (!ofs_keys_has(fqns, fqn) &&
 	    ((word_at(text, 0) & TOKEN_SURE) == 0 ||
 		(word_at(text, last + 1) & TOKEN_KNOWN) != 0))
 		return false;
@@ -195,7 +195,7 @@ static int add_fqn(struct naming *c, struct ofs_str fqn,
 	struct ofs_str clean = fqn;
 	char *out;
 
-	if (ofs_naming_set_add(&c->fqns, fqn, err) == -1)
+	if (ofs_keys_add(&c->fqns, fqn, err) == OFS_NONE)
 		return -1;
 	if ((w & TOKEN_WRAPPED) != 0) {
 		out = ofs_arena_alloc(&c->arena, fqn.len);
@@ -203,14 +203,16 @@ static int add_fqn(struct naming *c, struct ofs_str fqn,
 			return ofs_no_memory(err);
 		clean.len = (uint32_t)ofs_clean_fqn(fqn.p, fqn.len, out);
 		clean.p = out;
-		if (ofs_naming_set_add(&c->fqns, clean, err) == -1)
+		if (ofs_keys_add(&c->fqns, clean, err) == OFS_NONE)
 			return -1;
 	}
 	if (clean.len < sizeof(module) ||
 	    memcmp(clean.p, module, sizeof(module) - 1) != 0)
 		return 0;
-	return ofs_naming_set_add(&c->fqns,
-	    ofs_str_after(clean, sizeof(module) - 1), err);
+	return ofs_keys_add(&c->fqns, ofs_str_after(clean, sizeof(module) - 1),
+		   err) == OFS_NONE
+	    ? -1
+	    : 0;
 }
 
 static int collect_model(struct naming *c, struct optimfs_error *err)
@@ -239,7 +241,7 @@ static int collect_groups(struct naming *c, struct ofs_str text,
 
 	if (dot == text.len || ofs_str_number(id, &number))
 		return 0;
-	return ofs_naming_set_add(&c->fqns, id, err);
+	return ofs_keys_add(&c->fqns, id, err) == OFS_NONE ? -1 : 0;
 }
 
 static int collect_states(struct naming *c, struct ofs_str text,
@@ -249,7 +251,7 @@ static int collect_states(struct naming *c, struct ofs_str text,
 
 	if (longest(&c->fqns, text, &s) || !known_state(text, &s))
 		return 0;
-	return ofs_naming_set_add(&c->guessed, s.id, err);
+	return ofs_keys_add(&c->guessed, s.id, err) == OFS_NONE ? -1 : 0;
 }
 
 /* Are names of the model needed? They are for flattened keys, for numbers,

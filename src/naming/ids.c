@@ -30,7 +30,7 @@ static void note_key(struct naming *c, uint32_t entry,
 	uint32_t id;
 
 	if (ofs_str_number(key->id.s, &id) &&
-	    !ofs_naming_set_has(&c->fqns, key->id.s)) {
+	    !ofs_keys_has(&c->fqns, key->id.s)) {
 		if (!r->numbers)
 			r->first_number = entry;
 		r->numbers = true;
@@ -136,7 +136,7 @@ static int check_line(struct naming *c, const struct ofs_ids *ids,
     struct ofs_str line, struct optimfs_error *err)
 {
 	if (c->model.kind != MODEL_NONE && c->fqns.n > 0 &&
-	    !ofs_naming_set_has(&c->fqns, line))
+	    !ofs_keys_has(&c->fqns, line))
 		return optimfs_fail(err, EINVAL,
 		    "OFS635 %s: line %u: the model has no parameter "
 		    "\"%.*s\"",
@@ -259,7 +259,7 @@ uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
 	uint32_t number;
 
 	if (root != c->ids_root || !ofs_str_number(id, &number) ||
-	    number >= c->cat->nids || ofs_naming_set_has(&c->fqns, id))
+	    number >= c->cat->nids || ofs_keys_has(&c->fqns, id))
 		return OFS_NONE;
 	return c->cat->ids[number];
 }

@@ -98,44 +98,29 @@ static void by_key(const struct naming *c, const uint32_t *path, uint32_t n,
 
 /* Counts entries by path. */
 struct tally {
-	const struct naming *c;
-	struct holder {
-		const uint32_t *path;
-		uint32_t n, count;
-	} * v;
-	uint32_t n, cap;
-	struct ofs_map map;
+	struct ofs_keys paths;
+	uint32_t *count, cap; /* of each path */
 };
-
-static bool same_holder(const void *ctx, uint32_t index, const void *key,
-    size_t n)
-{
-	const struct holder *h = &((const struct tally *)ctx)->v[index];
-
-	return h->n * sizeof(*h->path) == n && memcmp(h->path, key, n) == 0;
-}
 
 static int count(struct tally *t, const uint32_t *path, uint32_t n,
     struct optimfs_error *err)
 {
-	size_t len = n * sizeof(*path);
-	uint32_t hash = ofs_map_hash(path, len);
-	uint32_t at = ofs_map_find(&t->map, hash, same_holder, t, path, len);
+	uint32_t known = t->paths.n;
+	struct ofs_str key = { (const char *)path,
+		n * (uint32_t)sizeof(*path) };
+	uint32_t at = ofs_keys_add(&t->paths, key, err);
 
-	if (at != UINT32_MAX) {
-		t->v[at].count++;
-		return 0;
-	}
-	if (ofs_grow(t->v, t->n, t->cap, err) == -1)
+	if (at == OFS_NONE ||
+	    ofs_reserve(t->count, at + 1ull, t->cap, err) == -1)
 		return -1;
-	t->v[t->n] = (struct holder){ path, n, 1 };
-	if (!ofs_map_add(&t->map, hash, t->n++))
-		return ofs_no_memory(err);
+	if (at == known)
+		t->count[at] = 0;
+	t->count[at]++;
 	return 0;
 }
 
 /* Collect the names of parameters with state. */
-static int state_names(struct naming *c, struct naming_set *names,
+static int state_names(struct naming *c, struct ofs_keys *names,
     struct optimfs_error *err)
 {
 	struct naming_key key;
@@ -145,7 +130,7 @@ static int state_names(struct naming *c, struct naming_set *names,
 			continue;
 		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
 		if (key.kind == NAMING_STATE &&
-		    ofs_naming_set_add(names, key.id.s, err) == -1)
+		    ofs_keys_add(names, key.id.s, err) == OFS_NONE)
 			return -1;
 	}
 	return 0;
@@ -153,32 +138,33 @@ static int state_names(struct naming *c, struct naming_set *names,
 
 static void most(const struct tally *t, struct candidate *best)
 {
-	const struct holder *first = NULL;
+	const uint32_t *path;
+	uint32_t first = 0;
 	bool tied = false;
 
-	for (uint32_t i = 0; i < t->n; i++) {
-		const struct holder *h = &t->v[i];
-
-		if (first == NULL || h->count > first->count) {
-			first = h;
+	for (uint32_t i = 1; i < t->paths.n; i++) {
+		if (t->count[i] > t->count[first]) {
+			first = i;
 			tied = false;
-		} else if (h->count == first->count)
+		} else if (t->count[i] == t->count[first]) {
 			tied = true;
+		}
 	}
 	/* a tie is a copy of the model, and either may be the model */
-	if (first == NULL || tied)
+	if (t->paths.n == 0 || tied)
 		return;
+	path = (const uint32_t *)t->paths.v[first].p;
 	best->rule = BY_FQN;
-	best->n = first->n;
-	for (uint32_t i = 0; i < first->n; i++)
-		best->c[i] = OFS_PATH_STR(first->path[i]);
+	best->n = t->paths.v[first].len / sizeof(*path);
+	for (uint32_t i = 0; i < best->n; i++)
+		best->c[i] = OFS_PATH_STR(path[i]);
 }
 
 static int by_fqn(struct naming *c, struct candidate *best,
     struct optimfs_error *err)
 {
-	struct naming_set names = { 0 };
-	struct tally t = { .c = c };
+	struct ofs_keys names = { 0 };
+	struct tally t = { 0 };
 	const uint32_t *path;
 	uint32_t n;
 	int ret = state_names(c, &names, err);
@@ -188,15 +174,15 @@ static int by_fqn(struct naming *c, struct candidate *best,
 			continue;
 		path = path_of(c, i, &n);
 		if (n > 0 && n <= NAMING_DEPTH &&
-		    ofs_naming_set_has(&names,
+		    ofs_keys_has(&names,
 			ofs_catalog_string(c->cat, path[n - 1])))
 			ret = count(&t, path, n - 1, err);
 	}
 	if (ret == 0)
 		most(&t, best);
-	ofs_naming_set_fini(&names);
-	ofs_map_fini(&t.map);
-	free(t.v);
+	ofs_keys_fini(&names);
+	ofs_keys_fini(&t.paths);
+	free(t.count);
 	return ret;
 }
 
@@ -204,7 +190,7 @@ static int by_fqn(struct naming *c, struct candidate *best,
  * optimizer do with "optim.", or a model may have a child "model". The names in
  * the optimizer's state decide. */
 
-static bool try_prefix(const struct naming_set *tops, const char *prefix,
+static bool try_prefix(const struct ofs_keys *tops, const char *prefix,
     struct ofs_str text)
 {
 	size_t n = strlen(prefix), dot = ofs_naming_dot(text, 0);
@@ -215,7 +201,7 @@ static bool try_prefix(const struct naming_set *tops, const char *prefix,
 		if (n + dot > sizeof(key))
 			return false;
 		memcpy(key + n, text.p, dot);
-		if (ofs_naming_set_has(tops,
+		if (ofs_keys_has(tops,
 			(struct ofs_str){ key, (uint32_t)(n + dot) }))
 			return true;
 	}
@@ -227,7 +213,7 @@ static const char *const prefixes[] = { "", "model.", "state_dict.", "module.",
 #define MAX_TRIES 256
 
 static const char *find_prefix(const struct naming *c,
-    const struct naming_set *tops)
+    const struct ofs_keys *tops)
 {
 	static const char state[] = "state.";
 	int tries = 0;
@@ -251,7 +237,7 @@ static const char *find_prefix(const struct naming *c,
 	return "";
 }
 
-static int top_names(const struct naming *c, struct naming_set *tops,
+static int top_names(const struct naming *c, struct ofs_keys *tops,
     struct optimfs_error *err)
 {
 	const uint32_t *path;
@@ -262,8 +248,8 @@ static int top_names(const struct naming *c, struct naming_set *tops,
 			continue;
 		path = path_of(c, i, &n);
 		if (n == 1 &&
-		    ofs_naming_set_add(tops,
-			ofs_catalog_string(c->cat, path[0]), err) == -1)
+		    ofs_keys_add(tops, ofs_catalog_string(c->cat, path[0]),
+			err) == OFS_NONE)
 			return -1;
 	}
 	return 0;
@@ -282,13 +268,13 @@ static int set_prefix(struct naming *c, const char *prefix,
 
 static int find_text(struct naming *c, struct optimfs_error *err)
 {
-	struct naming_set tops = { 0 };
+	struct ofs_keys tops = { 0 };
 	const char *prefix = "";
 	int ret = top_names(c, &tops, err);
 
 	if (ret == 0)
 		prefix = find_prefix(c, &tops);
-	ofs_naming_set_fini(&tops);
+	ofs_keys_fini(&tops);
 	if (ret == -1 || prefix[0] == '\0')
 		return ret;
 	return set_prefix(c, prefix, err);

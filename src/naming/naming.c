@@ -330,10 +330,10 @@ int ofs_name_entries(struct ofs_catalog *cat, const struct optimfs_options *opt,
 	ofs_arena_init(&c.arena, 0);
 	ret = name_all(&c, err);
 	ofs_arena_fini(&c.arena);
-	ofs_map_fini(&c.root_map);
-	ofs_map_fini(&c.match_map);
-	ofs_naming_set_fini(&c.fqns);
-	ofs_naming_set_fini(&c.guessed);
+	ofs_keys_fini(&c.root_paths);
+	ofs_keys_fini(&c.matches);
+	ofs_keys_fini(&c.fqns);
+	ofs_keys_fini(&c.guessed);
 	free(c.word);
 	free(c.root);
 	free(c.slot);

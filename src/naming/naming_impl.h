@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/map.h"
+#include "base/keys.h"
 #include "naming/naming.h"
 
 /* The root of an optimizer or a model has at most this many components. */
@@ -95,16 +95,10 @@ struct naming_key {
 	uint32_t nmore;
 };
 
-struct naming_set {
-	struct ofs_str *v;
-	uint32_t n, cap;
-	struct ofs_map map;
-};
-
-/* A clean name and its raw name in a scope: the model, or the state or groups
- * of one optimizer. */
+/* The raw name (string) of a clean one in a scope: the model, or the state or
+ * groups of one optimizer. */
 struct naming_match {
-	uint32_t scope, clean, raw; /* strings */
+	uint32_t raw;
 	bool aliased, warned;
 };
 
@@ -132,20 +126,20 @@ struct naming {
 
 	struct naming_candidate *root;
 	uint32_t nroots, root_cap;
-	struct ofs_map root_map;
+	struct ofs_keys root_paths; /* of each root: c */
 	/* some root has this number of components */
 	bool length[NAMING_DEPTH + 1];
 	uint64_t ntext;           /* entries that were split as text */
 	struct naming_slot *slot; /* of each entry */
 
 	struct naming_model model;
-	struct naming_set fqns; /* names that a flattened key may contain */
+	struct ofs_keys fqns; /* names that a flattened key may contain */
 	/* the same, found by the names of their states */
-	struct naming_set guessed;
+	struct ofs_keys guessed;
 
 	struct naming_match *match;
-	uint32_t nmatches, match_cap;
-	struct ofs_map match_map;
+	uint32_t match_cap;
+	struct ofs_keys matches; /* of each: scope and clean name */
 	/* of each scope: does every name begin with "module."? */
 	enum { STRIP_UNKNOWN, STRIP_MODULE, STRIP_NEVER } * strip;
 	/* of each string: without wrappers; OFS_NONE: unknown */
@@ -169,12 +163,6 @@ uint32_t ofs_naming_word(const struct naming *c, uint32_t component);
 /* The end of the component of text that begins at from: the next dot or the
  * end. */
 size_t ofs_naming_dot(struct ofs_str text, size_t from);
-
-/* string_set.c: sets of borrowed strings. */
-int ofs_naming_set_add(struct naming_set *set, struct ofs_str s,
-    struct optimfs_error *err);
-bool ofs_naming_set_has(const struct naming_set *set, struct ofs_str s);
-void ofs_naming_set_fini(struct naming_set *set);
 
 /* optimizers.c: fill root and slot, and name each root. */
 int ofs_naming_roots(struct naming *c, struct optimfs_error *err);

@@ -112,7 +112,7 @@ static int compare_text(const void *a, const void *b)
  * the top of the checkpoint. */
 static void list_candidates(struct naming *c, struct ofs_buf *b)
 {
-	struct naming_set tops = { 0 };
+	struct ofs_keys tops = { 0 };
 	const char *names[8];
 	size_t k = 0;
 
@@ -122,9 +122,9 @@ static void list_candidates(struct naming *c, struct ofs_buf *b)
 		    ofs_catalog_components(c->cat, c->cat->entries[i].path, &n);
 
 		if (n > 0 &&
-		    ofs_naming_set_add(&tops,
+		    ofs_keys_add(&tops,
 			ofs_catalog_string(c->cat, OFS_PATH_STR(path[0])),
-			NULL) == -1)
+			NULL) == OFS_NONE)
 			break;
 	}
 	for (; k < tops.n; k++)
@@ -134,7 +134,7 @@ static void list_candidates(struct naming *c, struct ofs_buf *b)
 		ofs_buf_puts(b, i == 0 ? " at the top: " : ", ");
 		ofs_buf_plain(b, names[i], strnlen(names[i], 40));
 	}
-	ofs_naming_set_fini(&tops);
+	ofs_keys_fini(&tops);
 }
 
 int ofs_naming_no_such_key(struct naming *c, const char *option,

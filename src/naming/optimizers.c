@@ -34,60 +34,32 @@ struct parts {
 	uint32_t n;
 };
 
-struct root_key {
-	const uint32_t *c;
-	uint32_t n;
-};
-
-static bool same_root(const void *ctx, uint32_t index, const void *key,
-    size_t n)
-{
-	const struct naming_candidate *r =
-	    &((const struct naming *)ctx)->root[index];
-
-	return r->n * sizeof(*r->c) == n && memcmp(r->c, key, n) == 0;
-}
-
 static uint32_t find_root(const struct naming *c, const uint32_t *path,
     uint32_t n)
 {
-	static const uint32_t nothing;
-	const uint32_t *key = n == 0 ? &nothing : path;
-	size_t len = n * sizeof(*path);
-
-	return ofs_map_find(&c->root_map, ofs_map_hash(key, len), same_root, c,
-	    key, len);
+	return ofs_keys_find(&c->root_paths, path, n * sizeof(*path));
 }
 
 /* Find or create the root path[0..n). */
 static struct naming_candidate *get_root(struct naming *c, const uint32_t *path,
     uint32_t n, struct optimfs_error *err)
 {
-	uint32_t found = find_root(c, path, n);
-	struct naming_candidate *r;
-	uint32_t *copy;
+	uint32_t at =
+	    ofs_keys_copy(&c->root_paths, path, n * sizeof(*path), err);
 
-	if (found != UINT32_MAX)
-		return &c->root[found];
-	if (ofs_grow(c->root, c->nroots, c->root_cap, err) == -1)
+	if (at == OFS_NONE)
 		return NULL;
-	copy = ofs_arena_alloc(&c->arena, (n + 1) * sizeof(*copy));
-	if (copy == NULL)
-		goto no_memory;
-	copy[0] = 0;
-	if (n > 0)
-		memcpy(copy, path, n * sizeof(*copy));
-	r = &c->root[c->nroots];
-	*r = (struct naming_candidate){ .c = copy, .n = n, .name = OFS_NONE };
-	if (!ofs_map_add(&c->root_map, ofs_map_hash(copy, n * sizeof(*copy)),
-		c->nroots))
-		goto no_memory;
-	c->nroots++;
-	c->length[n] = true;
-	return r;
-no_memory:
-	ofs_no_memory(err);
-	return NULL;
+	if (at == c->nroots) {
+		if (ofs_grow(c->root, c->nroots, c->root_cap, err) == -1)
+			return NULL;
+		c->root[c->nroots++] = (struct naming_candidate){
+			.c = (const uint32_t *)c->root_paths.v[at].p,
+			.n = n,
+			.name = OFS_NONE,
+		};
+		c->length[n] = true;
+	}
+	return &c->root[at];
 }
 
 /* *p = the first components of an entry's path, without OFS_PATH_INDEX; returns

@@ -12,48 +12,27 @@
 #include "naming/naming_impl.h"
 #include "pickle/pickle.h"
 
-/* The parameters with state, as (optimizer, name). */
-struct present {
-	struct has {
-		uint32_t root, name;
-	} * v;
-	uint32_t n, cap;
-	struct ofs_map map;
+/* A parameter with state. */
+struct has {
+	uint32_t root, name;
 };
 
-static bool same_has(const void *ctx, uint32_t index, const void *key, size_t n)
-{
-	const struct has *a = &((const struct present *)ctx)->v[index];
-	const struct has *b = key;
-
-	(void)n;
-	return a->root == b->root && a->name == b->name;
-}
-
-static bool has_state(const struct present *p, uint32_t root, uint32_t name)
+static bool has_state(const struct ofs_keys *p, uint32_t root, uint32_t name)
 {
 	struct has k = { root, name };
 
-	return ofs_map_find(&p->map, ofs_map_hash(&k, sizeof(k)), same_has, p,
-		   &k, sizeof(k)) != UINT32_MAX;
+	return ofs_keys_find(p, &k, sizeof(k)) != OFS_NONE;
 }
 
-static int add_state(struct present *p, uint32_t root, uint32_t name,
+static int add_state(struct ofs_keys *p, uint32_t root, uint32_t name,
     struct optimfs_error *err)
 {
 	struct has k = { root, name };
 
-	if (has_state(p, root, name))
-		return 0;
-	if (ofs_grow(p->v, p->n, p->cap, err) == -1)
-		return -1;
-	p->v[p->n] = k;
-	if (!ofs_map_add(&p->map, ofs_map_hash(&k, sizeof(k)), p->n++))
-		return ofs_no_memory(err);
-	return 0;
+	return ofs_keys_copy(p, &k, sizeof(k), err) == OFS_NONE ? -1 : 0;
 }
 
-static int collect(struct naming *c, struct present *p,
+static int collect(struct naming *c, struct ofs_keys *p,
     struct optimfs_error *err)
 {
 	struct naming_key key;
@@ -96,7 +75,7 @@ static uint32_t state_dir(struct naming *c, uint32_t root, uint32_t name,
 	return ofs_catalog_path(c->cat, c->path, c->npath, err);
 }
 
-static int alias(struct naming *c, struct present *p, uint32_t root,
+static int alias(struct naming *c, struct ofs_keys *p, uint32_t root,
     uint32_t name, uint32_t holder, struct optimfs_error *err)
 {
 	uint32_t from, to;
@@ -125,7 +104,7 @@ static int by_first(const void *a, const void *b)
 
 /* tie[0..n) are all names of one tensor but the first. One of them has the
  * state; the others become aliases of it. */
-static int tie_group(struct naming *c, struct present *p, uint32_t root,
+static int tie_group(struct naming *c, struct ofs_keys *p, uint32_t root,
     const struct naming_tie *tie, uint32_t n, struct optimfs_error *err)
 {
 	uint32_t holder, name;
@@ -152,7 +131,7 @@ static int tie_group(struct naming *c, struct present *p, uint32_t root,
 
 /* A tie that the reader reported, without the model: make an alias if one of
  * the names has state. */
-static int told_tie(struct naming *c, struct present *p, uint32_t root,
+static int told_tie(struct naming *c, struct ofs_keys *p, uint32_t root,
     const struct ofs_name_tie *tie, struct optimfs_error *err)
 {
 	if (has_state(p, root, tie->target))
@@ -162,7 +141,7 @@ static int told_tie(struct naming *c, struct present *p, uint32_t root,
 	return 0;
 }
 
-static int told_ties(struct naming *c, struct present *p,
+static int told_ties(struct naming *c, struct ofs_keys *p,
     struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < c->cat->nties; i++)
@@ -173,7 +152,7 @@ static int told_ties(struct naming *c, struct present *p,
 	return 0;
 }
 
-static int tie(struct naming *c, struct present *p, struct optimfs_error *err)
+static int tie(struct naming *c, struct ofs_keys *p, struct optimfs_error *err)
 {
 	uint32_t end;
 
@@ -197,7 +176,7 @@ static int tie(struct naming *c, struct present *p, struct optimfs_error *err)
  * keys and values that are in memory: DCP stores the params of a group as an
  * item. */
 
-static int note_missing(struct naming *c, const struct present *p,
+static int note_missing(struct naming *c, const struct ofs_keys *p,
     uint32_t root, uint32_t name, struct optimfs_error *err)
 {
 	struct ofs_str s = ofs_catalog_string(c->cat, name), in = { "", 0 };
@@ -224,7 +203,7 @@ static int note_missing(struct naming *c, const struct present *p,
 	    : 0;
 }
 
-static int one_param(struct naming *c, const struct present *p, uint32_t root,
+static int one_param(struct naming *c, const struct ofs_keys *p, uint32_t root,
     const struct ofs_value *v, uint32_t node, struct optimfs_error *err)
 {
 	struct naming_name id = { ofs_pk_str(v->doc, node), OFS_NONE };
@@ -244,7 +223,7 @@ static int one_param(struct naming *c, const struct present *p, uint32_t root,
 	return note_missing(c, p, root, name, err);
 }
 
-static int params(struct naming *c, const struct present *p, uint32_t entry,
+static int params(struct naming *c, const struct ofs_keys *p, uint32_t entry,
     struct optimfs_error *err)
 {
 	const struct ofs_value v = c->cat->values[c->cat->entries[entry].ref];
@@ -270,7 +249,7 @@ static bool has_params(const struct naming *c, uint32_t entry,
 	return last.p != NULL && ofs_str_is(last, "params");
 }
 
-static int missing(struct naming *c, const struct present *p,
+static int missing(struct naming *c, const struct ofs_keys *p,
     struct optimfs_error *err)
 {
 	struct naming_key key;
@@ -322,7 +301,7 @@ static bool asked(const struct naming *c)
 
 int ofs_naming_finish(struct naming *c, struct optimfs_error *err)
 {
-	struct present p = { 0 };
+	struct ofs_keys p = { 0 };
 	int ret = 0;
 
 	if (c->nroots == 0 || !asked(c))
@@ -334,7 +313,6 @@ int ofs_naming_finish(struct naming *c, struct optimfs_error *err)
 		ret = told_ties(c, &p, err);
 	if (ret == 0)
 		ret = missing(c, &p, err);
-	ofs_map_fini(&p.map);
-	free(p.v);
+	ofs_keys_fini(&p);
 	return ret;
 }

@@ -17,18 +17,9 @@ struct identity {
 };
 
 struct ties {
-	struct identity *id;
-	uint32_t *entry; /* the first entry with this identity */
-	uint32_t n, id_cap, entry_cap;
-	struct ofs_map map;
+	struct ofs_keys ids;
+	uint32_t *entry, cap; /* of each identity: its first entry */
 };
-
-static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
-{
-	const struct ties *t = ctx;
-
-	return memcmp(&t->id[index], key, n) == 0;
-}
 
 /* Fill *id. false: the tensor has no elements, or it is not a view of one
  * extent and no reader reported several names. Tensors in DCP items are never
@@ -72,13 +63,6 @@ static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	return true;
 }
 
-static int grow(struct ties *t, struct optimfs_error *err)
-{
-	if (ofs_grow(t->id, t->n, t->id_cap, err) == -1)
-		return -1;
-	return ofs_grow(t->entry, t->n, t->entry_cap, err);
-}
-
 static int add_tie(struct naming *c, uint32_t entry, uint32_t first,
     struct optimfs_error *err)
 {
@@ -91,17 +75,16 @@ static int add_tie(struct naming *c, uint32_t entry, uint32_t first,
 static int see(struct naming *c, struct ties *t, uint32_t entry,
     const struct identity *id, struct optimfs_error *err)
 {
-	uint32_t hash = ofs_map_hash(id, sizeof(*id));
-	uint32_t at = ofs_map_find(&t->map, hash, same, t, id, sizeof(*id));
+	uint32_t known = t->ids.n;
+	uint32_t at = ofs_keys_copy(&t->ids, id, sizeof(*id), err);
 
-	if (at != UINT32_MAX)
-		return add_tie(c, entry, t->entry[at], err);
-	if (grow(t, err) == -1)
+	if (at == OFS_NONE)
 		return -1;
-	t->id[t->n] = *id;
-	t->entry[t->n] = entry;
-	if (!ofs_map_add(&t->map, hash, t->n++))
-		return ofs_no_memory(err);
+	if (at < known)
+		return add_tie(c, entry, t->entry[at], err);
+	if (ofs_grow(t->entry, at, t->cap, err) == -1)
+		return -1;
+	t->entry[at] = entry;
 	return 0;
 }
 
@@ -121,8 +104,7 @@ int ofs_naming_ties(struct naming *c, struct optimfs_error *err)
 		    ofs_naming_fqn(c, rest).s.p != NULL)
 			ret = see(c, &t, i, &id, err);
 	}
-	ofs_map_fini(&t.map);
-	free(t.id);
+	ofs_keys_fini(&t.ids);
 	free(t.entry);
 	return ret;
 }

@@ -141,40 +141,24 @@ struct match_key {
 	uint32_t scope, clean;
 };
 
-static bool same_match(const void *ctx, uint32_t index, const void *key,
-    size_t n)
-{
-	const struct naming_match *cl =
-	    &((const struct naming *)ctx)->match[index];
-	const struct match_key *k = key;
-
-	(void)n;
-	return cl->scope == k->scope && cl->clean == k->clean;
-}
-
 static struct naming_match *find_match(const struct naming *c, uint32_t scope,
     uint32_t clean)
 {
 	struct match_key k = { scope, clean };
-	uint32_t at = ofs_map_find(&c->match_map, ofs_map_hash(&k, sizeof(k)),
-	    same_match, c, &k, sizeof(k));
+	uint32_t at = ofs_keys_find(&c->matches, &k, sizeof(k));
 
-	return at == UINT32_MAX ? NULL : &c->match[at];
+	return at == OFS_NONE ? NULL : &c->match[at];
 }
 
 static int add_match(struct naming *c, uint32_t scope, uint32_t clean,
     uint32_t raw, struct optimfs_error *err)
 {
 	struct match_key k = { scope, clean };
+	uint32_t at = ofs_keys_copy(&c->matches, &k, sizeof(k), err);
 
-	if (ofs_grow(c->match, c->nmatches, c->match_cap, err) == -1)
+	if (at == OFS_NONE || ofs_grow(c->match, at, c->match_cap, err) == -1)
 		return -1;
-	c->match[c->nmatches] =
-	    (struct naming_match){ .scope = scope, .clean = clean, .raw = raw };
-	if (!ofs_map_add(&c->match_map, ofs_map_hash(&k, sizeof(k)),
-		c->nmatches))
-		return ofs_no_memory(err);
-	c->nmatches++;
+	c->match[at] = (struct naming_match){ .raw = raw };
 	return 0;
 }
 

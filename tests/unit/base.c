@@ -1,9 +1,10 @@
-/* base.c - cursor, checked arithmetic, arena, errors, buffer, UTF-8, search,
+/* base.c - cursor, checked arithmetic, arena, errors, buffer, UTF-8, keys, search,
  * strings */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "optimfs/error.h"
 
@@ -11,6 +12,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/keys.h"
 #include "base/search.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -228,6 +230,35 @@ static void strings(void)
 	    "an invalid number leaves the output unchanged");
 }
 
+static void keys(void)
+{
+	struct ofs_keys k = { 0 };
+	char name[] = "b";
+	char number[16];
+	bool found = true;
+
+	is_u64(ofs_keys_find(&k, "a", 1), OFS_NONE, "no keys: none is found");
+	is_u64(ofs_keys_add(&k, ofs_str_of("a"), NULL), 0,
+	    "the first key has number 0");
+	is_u64(ofs_keys_copy(&k, name, 1, NULL), 1,
+	    "the second key has number 1");
+	name[0] = 'x';
+	is_u64(ofs_keys_copy(&k, "b", 1, NULL), 1,
+	    "a key that was copied is found by its old bytes");
+	is_u64(ofs_keys_add(&k, ofs_str_of("a"), NULL), 0,
+	    "a key that is added again keeps its number");
+	is_u64(ofs_keys_copy(&k, NULL, 0, NULL), 2, "a key may be empty");
+	is_str(k.v[1].p, "b", "a copy ends with a NUL");
+	for (uint32_t i = 0; i < 1000; i++)
+		ofs_keys_copy(&k, number, (size_t)sprintf(number, "%u", i),
+		    NULL);
+	for (uint32_t i = 0; i < 1000; i++)
+		found &= ofs_keys_find(&k, number,
+			     (size_t)sprintf(number, "%u", i)) == 3 + i;
+	ok(found, "a thousand keys are found by their numbers");
+	ofs_keys_fini(&k);
+}
+
 int main(void)
 {
 	cursor();
@@ -238,5 +269,6 @@ int main(void)
 	text();
 	search();
 	strings();
+	keys();
 	return done_testing();
 }

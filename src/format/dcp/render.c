@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/map.h"
+#include "base/keys.h"
 #include "base/memory.h"
 #include "format/format.h"
 #include "layout/archive.h"
@@ -300,58 +300,32 @@ static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return ret == -1 ? ofs_render_fail_in(f->cat, e, err) : 0;
 }
 
-/* Finds entries with equal flat keys, of which a reader would find only one. */
-struct keys {
-	const struct ofs_dcp_files *f;
-	struct ofs_buf text;
-	uint64_t *end; /* of each leaf: end of its key in text */
-};
-
-static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
-{
-	const struct keys *k = ctx;
-	uint64_t start = i == 0 ? 0 : k->end[i - 1];
-
-	return k->end[i] - start == n &&
-	    memcmp(k->text.data + start, key, n) == 0;
-}
-
-static int add_key(struct keys *k, struct ofs_map *map, uint32_t i,
-    struct optimfs_error *err)
-{
-	size_t start = k->text.len, n;
-	const uint8_t *key;
-	uint32_t hash;
-
-	ofs_dcp_leaf_key(k->f, i, &k->text);
-	if (k->text.bad)
-		return ofs_no_memory(err);
-	k->end[i] = k->text.len;
-	n = k->text.len - start;
-	key = n == 0 ? (const uint8_t *)"" : k->text.data + start;
-	hash = ofs_map_hash(key, n);
-	if (ofs_map_find(map, hash, same_key, k, key, n) != UINT32_MAX)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS449 two entries of the checkpoint would have the key "
-		    "'%.*s'",
-		    (int)(n > 120 ? 120 : n), (const char *)key);
-	return ofs_map_add(map, hash, i) ? 0 : ofs_no_memory(err);
-}
-
+/* Refuses entries with equal flat keys, of which a reader would find only
+ * one. */
 static int check_keys(const struct ofs_dcp_files *f, struct optimfs_error *err)
 {
-	struct keys k = { .f = f };
-	struct ofs_map map = { 0 };
+	struct ofs_keys keys = { 0 };
+	struct ofs_buf key = { 0 };
 	int ret = 0;
 
-	k.end = calloc((size_t)f->nleaves + 1, sizeof(*k.end));
-	if (k.end == NULL)
-		ret = ofs_no_memory(err);
-	for (uint32_t i = 0; i < f->nleaves && ret == 0; i++)
-		ret = add_key(&k, &map, i, err);
-	ofs_map_fini(&map);
-	ofs_buf_fini(&k.text);
-	free(k.end);
+	for (uint32_t i = 0; i < f->nleaves && ret == 0; i++) {
+		uint32_t number;
+
+		key.len = 0;
+		ofs_dcp_leaf_key(f, i, &key);
+		number = key.bad
+		    ? OFS_NONE
+		    : ofs_keys_copy(&keys, key.data, key.len, NULL);
+		if (number == OFS_NONE)
+			ret = ofs_no_memory(err);
+		else if (number < i)
+			ret = optimfs_fail(err, EUCLEAN,
+			    "OFS449 two entries of the checkpoint would have "
+			    "the key '%.*s'",
+			    OFS_STR_ARGS(keys.v[number], 120));
+	}
+	ofs_keys_fini(&keys);
+	ofs_buf_fini(&key);
 	return ret;
 }
 

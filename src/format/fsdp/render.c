@@ -159,7 +159,7 @@ static void files_free(struct ofs_files *files)
 	free(f->by_id);
 	free(f->model);
 	free(f->model_param);
-	ofs_map_fini(&f->names);
+	ofs_keys_fini(&f->names);
 	ofs_flat_model_fini(&f->m);
 	ofs_units_fini(&f->units);
 	ofs_torch_new_fini(&f->extra);

@@ -13,17 +13,9 @@
 
 /* Units. */
 
-static bool same_fqn(const void *ctx, uint32_t i, const void *key, size_t n)
-{
-	struct ofs_str s = ((const struct ofs_fsdp_files *)ctx)->m.param[i].fqn;
-
-	return s.len == n && memcmp(s.p, key, n) == 0;
-}
-
 uint32_t ofs_fsdp_new_find(const struct ofs_fsdp_files *f, struct ofs_str fqn)
 {
-	return ofs_map_find(&f->names, ofs_map_hash(fqn.p, fqn.len), same_fqn,
-	    f, fqn.p, fqn.len);
+	return ofs_keys_find(&f->names, fqn.p, fqn.len);
 }
 
 /* The parameter of this name, or of a name that is tied to it. */
@@ -71,9 +63,8 @@ static int add_params(struct ofs_fsdp_files *f, uint32_t unit,
 			.id = OFS_NONE,
 			.shape = u->param[i].shape,
 			.ndim = u->param[i].ndim };
-		if (!ofs_map_add(&f->names, ofs_map_hash(fqn.p, fqn.len),
-			f->m.nparams))
-			return ofs_no_memory(err);
+		if (ofs_keys_add(&f->names, fqn, err) == OFS_NONE)
+			return -1;
 		f->m.nparams++;
 	}
 	return 0;
@@ -194,7 +185,7 @@ static int in_no_unit(struct ofs_str name, struct optimfs_error *err)
 static int number_params(struct ofs_fsdp_files *f, uint32_t *of_id,
     struct optimfs_error *err)
 {
-	uint32_t n = f->m.groups.nnames;
+	uint32_t n = f->m.groups.names.n;
 
 	f->id = calloc(n + 1ull, sizeof(*f->id));
 	f->by_id = calloc(n + 1ull, sizeof(*f->by_id));
@@ -203,11 +194,11 @@ static int number_params(struct ofs_fsdp_files *f, uint32_t *of_id,
 	for (uint32_t i = 0; i < f->units.n; i++)
 		f->unit[i].id = OFS_NONE;
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t param = ofs_fsdp_new_find(f, f->m.groups.name[i]);
+		uint32_t param = ofs_fsdp_new_find(f, f->m.groups.names.v[i]);
 		uint32_t unit;
 
 		if (param == OFS_NONE)
-			return in_no_unit(f->m.groups.name[i], err);
+			return in_no_unit(f->m.groups.names.v[i], err);
 		f->m.param[param].id = i;
 		unit = f->m.param[param].flat;
 		of_id[i] = param;
@@ -234,7 +225,7 @@ static int read_optim(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		return -1;
 	if (!f->m.has_optim)
 		return 0;
-	of_id = calloc(f->m.groups.nnames + 1ull, sizeof(*of_id));
+	of_id = calloc(f->m.groups.names.n + 1ull, sizeof(*of_id));
 	if (of_id == NULL)
 		return ofs_no_memory(err);
 	ret = number_params(f, of_id, err);

@@ -12,69 +12,48 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "base/map.h"
+#include "base/keys.h"
 #include "base/memory.h"
 #include "format/fsdp/units_impl.h"
 
 #define MAX_FILE (64u << 20)
 
-/* For the check that a parameter is in one unit only. */
-struct claims {
-	const struct ofs_units *u;
-	const struct claim {
-		uint32_t unit, param;
-	} * v;
-};
-
-static bool same_claim(const void *ctx, uint32_t index, const void *key,
-    size_t n)
+/* The unit with the parameter of this number, counted over all units. */
+static const struct ofs_unit *unit_of(const struct ofs_units *u, uint32_t param)
 {
-	const struct claims *c = ctx;
-	const struct claim *at = &c->v[index];
-	struct ofs_str s = c->u->unit[at->unit].param[at->param].fqn;
+	const struct ofs_unit *unit = u->unit;
 
-	return s.len == n && memcmp(s.p, key, n) == 0;
+	for (; param >= unit->flat.nparams; unit++)
+		param -= unit->flat.nparams;
+	return unit;
 }
 
-static int claim_all(const struct ofs_units *u, struct claim *v,
-    struct ofs_map *map, struct optimfs_error *err)
+static int claim(const struct ofs_units *u, struct ofs_keys *names,
+    uint32_t unit, struct ofs_str fqn, struct optimfs_error *err)
 {
-	struct claims c = { u, v };
-	uint32_t n = 0;
+	uint32_t known = names->n;
+	uint32_t number = ofs_keys_add(names, fqn, err);
 
-	for (uint32_t i = 0; i < u->n; i++)
-		for (uint32_t k = 0; k < u->unit[i].flat.nparams; k++) {
-			struct ofs_str s = u->unit[i].param[k].fqn;
-			uint32_t hash = ofs_map_hash(s.p, s.len);
-			uint32_t old =
-			    ofs_map_find(map, hash, same_claim, &c, s.p, s.len);
-
-			if (old != UINT32_MAX)
-				return optimfs_fail(err, EUCLEAN,
-				    "OFS163 %.100s is in two units, \"%.50s\" "
-				    "and \"%.50s\"",
-				    s.p, u->unit[v[old].unit].prefix.p,
-				    u->unit[i].prefix.p);
-			v[n] = (struct claim){ i, k };
-			if (!ofs_map_add(map, hash, n++))
-				return ofs_no_memory(err);
-		}
-	return 0;
+	if (number == OFS_NONE)
+		return -1;
+	if (number == known)
+		return 0;
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS163 %.100s is in two units, \"%.50s\" and \"%.50s\"", fqn.p,
+	    unit_of(u, number)->prefix.p, u->unit[unit].prefix.p);
 }
 
-static int check_claims(const struct ofs_units *u, struct optimfs_error *err)
+/* No parameter is in two units. */
+static int check_unique(const struct ofs_units *u, struct optimfs_error *err)
 {
-	struct ofs_map map = { 0 };
-	struct claim *v;
-	uint64_t n = 0;
-	int ret;
+	struct ofs_keys names = { 0 };
+	int ret = 0;
 
-	for (uint32_t i = 0; i < u->n; i++)
-		n += u->unit[i].flat.nparams;
-	v = calloc(n + 1, sizeof(*v));
-	ret = v == NULL ? ofs_no_memory(err) : claim_all(u, v, &map, err);
-	free(v);
-	ofs_map_fini(&map);
+	for (uint32_t i = 0; i < u->n && ret == 0; i++)
+		for (uint32_t k = 0; k < u->unit[i].flat.nparams && ret == 0;
+		     k++)
+			ret = claim(u, &names, i, u->unit[i].param[k].fqn, err);
+	ofs_keys_fini(&names);
 	return ret;
 }
 
@@ -92,7 +71,7 @@ int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
 	if (ret == 0)
 		ret = ofs_units_keep(&r, &r.ids, &u->ids, &u->nids);
 	if (ret == 0)
-		ret = check_claims(u, err);
+		ret = check_unique(u, err);
 	ofs_json_fini(&r.j);
 	free(r.order.v);
 	free(r.ids.v);

@@ -30,36 +30,18 @@ static int bad(struct reader *r, const char *what)
 	    "OFS663 the note of optimfs in a safetensors header: %s", what);
 }
 
-static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
-{
-	const struct ofs_safetensors_note *note = ctx;
-	struct ofs_str s = ofs_catalog_string(note->cat, note->v[i].key);
-
-	return s.len == n && memcmp(s.p, key, n) == 0;
-}
-
-static uint32_t find(const struct ofs_safetensors_note *note,
-    struct ofs_str key)
-{
-	if (note->n == 0)
-		return UINT32_MAX;
-	return ofs_map_find(&note->map, ofs_map_hash(key.p, key.len), same_key,
-	    note, key.p, key.len);
-}
-
 static int add_path(struct reader *r, uint32_t key, uint32_t path)
 {
 	struct ofs_safetensors_note *note = r->note;
-	struct ofs_str s = ofs_catalog_string(r->cat, key);
+	uint32_t known = note->keys.n;
+	uint32_t i =
+	    ofs_keys_add(&note->keys, ofs_catalog_string(r->cat, key), r->err);
 
-	if (find(note, s) != UINT32_MAX)
-		return bad(r, "a key has two paths");
-	if (ofs_grow(note->v, note->n, note->cap, r->err) == -1)
+	if (i == OFS_NONE || ofs_grow(note->path, i, note->cap, r->err) == -1)
 		return -1;
-	note->v[note->n] = (struct ofs_safetensors_path){ key, path };
-	if (!ofs_map_add(&note->map, ofs_map_hash(s.p, s.len), note->n))
-		return ofs_no_memory(r->err);
-	note->n++;
+	if (i < known)
+		return bad(r, "a key has two paths");
+	note->path[i] = path;
 	return 0;
 }
 
@@ -282,7 +264,6 @@ int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
 		.err = err };
 	int ret;
 
-	note->cat = cat;
 	if (text.p == NULL)
 		return 0;
 	ofs_json_init(&r.j, text.p, text.len);
@@ -295,8 +276,8 @@ int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
 
 void ofs_safetensors_note_fini(struct ofs_safetensors_note *note)
 {
-	free(note->v);
-	ofs_map_fini(&note->map);
+	free(note->path);
+	ofs_keys_fini(&note->keys);
 	*note = (struct ofs_safetensors_note){ 0 };
 }
 
@@ -304,10 +285,11 @@ uint32_t ofs_safetensors_note_path(const struct ofs_safetensors_note *note,
     struct ofs_catalog *cat, struct ofs_str key, const uint32_t *prefix,
     size_t nprefix, struct optimfs_error *err)
 {
-	uint32_t c[OFS_PART_PREFIX + 1], i = find(note, key);
+	uint32_t c[OFS_PART_PREFIX + 1],
+	    i = ofs_keys_find(&note->keys, key.p, key.len);
 
-	if (i != UINT32_MAX)
-		return note->v[i].path;
+	if (i != OFS_NONE)
+		return note->path[i];
 	memcpy(c, prefix, nprefix * sizeof(*c));
 	c[nprefix] = ofs_catalog_str(cat, key.p, key.len, err);
 	if (c[nprefix] == OFS_NONE)

@@ -4,7 +4,7 @@
 #define OFS_FORMAT_SAFETENSORS_NOTE_H
 
 #include "archive/safetensors.h"
-#include "base/map.h"
+#include "base/keys.h"
 
 /* A member of __metadata__ for data that the format has no place for, JSON:
  * {"paths": {key: [component, ...]}, "values": {key: value}}. Paths are those
@@ -14,12 +14,8 @@
 /* The paths of keys in the note of a header (docs/formats/safetensors.md).
  * Zero-initialise. */
 struct ofs_safetensors_note {
-	struct ofs_safetensors_path {
-		uint32_t key, path; /* string; path in cat, with prefix */
-	} * v;
-	uint32_t n, cap;
-	struct ofs_map map;
-	const struct ofs_catalog *cat;
+	struct ofs_keys keys;
+	uint32_t *path, cap; /* of each key: its path, with prefix */
 };
 
 /* Read the note, if st has one, and add its values to cat below prefix. EUCLEAN

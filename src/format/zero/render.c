@@ -138,7 +138,7 @@ static void files_free(struct ofs_files *files)
 	ofs_zero_shapes_fini(&z->shapes);
 	ofs_flat_model_fini(&z->m);
 	ofs_state_fini(&z->extra);
-	ofs_map_fini(&z->names);
+	ofs_keys_fini(&z->names);
 	free(z->master);
 	free(z->weight);
 	free(z->order);
@@ -161,7 +161,7 @@ static bool is_bf16(const struct ofs_zero_new *z)
 		return ofs_zero_new_true(z, "ds_config/bf16/enabled");
 	if (ofs_zero_new_fact(z, "ds_config/bfloat16/enabled") != OFS_NONE)
 		return ofs_zero_new_true(z, "ds_config/bfloat16/enabled");
-	return z->m.groups.nnames > 0 &&
+	return z->m.groups.names.n > 0 &&
 	    ofs_flat_tensor(&z->m, z->m.param[0].model)->dtype == OFS_BFLOAT16;
 }
 

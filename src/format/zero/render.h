@@ -52,7 +52,7 @@ struct ofs_zero_new {
 	struct ofs_zero_new_master *master; /* of m.param */
 	struct ofs_zero_new_weight *weight;
 	uint32_t nweights;
-	struct ofs_map names; /* of weight */
+	struct ofs_keys names; /* of weight */
 
 	/* Parameters in flat order, by flat group. In stage 3 several flat
 	 * groups may share one of the optimizer's groups. */

@@ -105,7 +105,7 @@ static void add_group(struct ofs_zero_new *z, uint32_t group, uint32_t at,
 
 int ofs_zero_new_order(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	uint64_t n = z->m.groups.nnames, most = n + z->m.groups.n + 1;
+	uint64_t n = z->m.groups.names.n, most = n + z->m.groups.n + 1;
 	uint32_t *own;
 
 	z->order = calloc(n + 1, sizeof(*z->order));

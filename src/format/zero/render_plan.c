@@ -13,36 +13,18 @@
 
 /* The model. */
 
-static struct ofs_str name_of(const struct ofs_zero_new *z, uint32_t weight)
-{
-	uint32_t n;
-	const uint32_t *c = ofs_catalog_components(z->m.cat,
-	    z->m.cat->entries[z->weight[weight].entry].tree, &n);
-
-	return ofs_catalog_string(z->m.cat, OFS_PATH_STR(c[n - 1]));
-}
-
-static bool same_name(const void *ctx, uint32_t i, const void *key, size_t n)
-{
-	struct ofs_str s = name_of(ctx, i);
-
-	return s.len == n && memcmp(s.p, key, n) == 0;
-}
-
 static uint32_t find_weight(const struct ofs_zero_new *z, struct ofs_str name)
 {
-	return ofs_map_find(&z->names, ofs_map_hash(name.p, name.len),
-	    same_name, z, name.p, name.len);
+	return ofs_keys_find(&z->names, name.p, name.len);
 }
 
 static int add_weight(struct ofs_zero_new *z, uint32_t entry,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &z->m.cat->entries[entry];
-	struct ofs_str name;
 	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(z->m.cat, e->tree, &n);
 
-	ofs_catalog_components(z->m.cat, e->tree, &n);
 	if (n != 2 || e->kind != OFS_ENTRY_TENSOR) {
 		optimfs_fail(err, EOPNOTSUPP, "OFS684 %s",
 		    e->kind != OFS_ENTRY_TENSOR
@@ -54,12 +36,12 @@ static int add_weight(struct ofs_zero_new *z, uint32_t entry,
 		return ofs_render_fail_in(z->m.cat, e, err);
 	z->weight[z->nweights] =
 	    (struct ofs_zero_new_weight){ entry, OFS_ZERO_NEW_BUFFER, 0 };
-	name = name_of(z, z->nweights);
-	if (!ofs_map_add(&z->names, ofs_map_hash(name.p, name.len),
-		z->nweights))
-		return ofs_no_memory(err);
 	z->nweights++;
-	return 0;
+	return ofs_keys_add(&z->names,
+		   ofs_catalog_string(z->m.cat, OFS_PATH_STR(c[1])),
+		   err) == OFS_NONE
+	    ? -1
+	    : 0;
 }
 
 static int read_model(struct ofs_zero_new *z, struct optimfs_error *err)
@@ -95,7 +77,7 @@ static int lacks(struct ofs_str name, const char *what,
 static int add_param(struct ofs_zero_new *z, uint32_t i, uint32_t group,
     struct optimfs_error *err)
 {
-	struct ofs_str name = z->m.groups.name[i];
+	struct ofs_str name = z->m.groups.names.v[i];
 	uint32_t weight = find_weight(z, name), entry;
 	const struct ofs_tensor *t;
 
@@ -122,9 +104,9 @@ static int add_params(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	const struct ofs_optim_groups *g = &z->m.groups;
 
-	z->m.nparams = g->nnames;
-	z->m.param = calloc(g->nnames + 1ull, sizeof(*z->m.param));
-	z->master = calloc(g->nnames + 1ull, sizeof(*z->master));
+	z->m.nparams = g->names.n;
+	z->m.param = calloc(g->names.n + 1ull, sizeof(*z->m.param));
+	z->master = calloc(g->names.n + 1ull, sizeof(*z->master));
 	if (z->m.param == NULL || z->master == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t k = 0; k < g->n; k++)
@@ -188,7 +170,7 @@ enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z, uint32_t param,
 /* Without fp32 weights uses the model's, with which training would begin. */
 static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < z->m.groups.nnames; i++) {
+	for (uint32_t i = 0; i < z->m.groups.names.n; i++) {
 		const struct ofs_flat_member *p = &z->m.param[i];
 		const struct ofs_tensor *t = ofs_flat_tensor(&z->m, p->model);
 		struct ofs_zero_new_master *v = &z->master[i];

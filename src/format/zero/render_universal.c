@@ -49,7 +49,7 @@ static int add_state(struct ofs_zero_new *z, uint32_t param,
 
 int ofs_zero_new_list(struct ofs_zero_new *z, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < z->m.groups.nnames; i++) {
+	for (uint32_t i = 0; i < z->m.groups.names.n; i++) {
 		const struct ofs_flat_member *p = &z->m.param[i];
 
 		if (z->master[i].frozen)
