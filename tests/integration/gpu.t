@@ -3,19 +3,15 @@
 # there are GPUs
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "${TOP_SRCDIR:-.}/tests/tap/mpi.sh"
 
-OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
 bench=$TOP_BUILDDIR/tests/bench/gpubench
 gather=$TOP_BUILDDIR/tests/unit/gpu_gather.t
 fakes=$TOP_BUILDDIR/tests/support/fakegpu
 [ -e "$OPTIMFS_MODULES/optimfs-nccl.so" ] || skip_all "built without NCCL"
 [ -x "$bench" ] && [ -x "$gather" ] && [ -e "$fakes/stamp" ] ||
     skip_all "its programs are not built: make check builds them"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-TMPDIR=$scratch
 unset FAKEGPU
-export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    TMPDIR
 
 # with COMMAND...: run it with the libraries under test; $faults are those of
 # the fake ones
@@ -32,17 +28,7 @@ ranks() { # N COMMAND...: run it as N ranks
 	shift
 	with mpirun --oversubscribe -n "$ranks_n" "$@"
 }
-why_no_mpi() {
-	if [ ! -e "$OPTIMFS_MODULES/optimfs-mpi.so" ]; then
-		echo "built without MPI"
-	elif ! command -v mpirun >/dev/null; then
-		echo "no mpirun"
-	elif ! timeout "$limit" mpirun --oversubscribe -n 2 true \
-	    >"$scratch/err" 2>&1; then
-		echo "mpirun does not run here: $(head -n 1 "$scratch/err")"
-	fi
-}
-no_mpi=$(why_no_mpi)
+no_mpi=$(can_run_ranks)
 no_mount=$(tap_can_mount)
 
 # spread copies the files of a checkpoint in turn to the directories nodes/0 to
@@ -167,7 +153,7 @@ test_all() { # N: the number of GPUs
 	    with "$bench" $measure
 	ok "$libraries: the gather test passes with one thread per rank" with "$gather" "$1"
 	if [ -n "$no_mpi" ]; then
-		skip 1 "$no_mpi"
+		skip 1 "${no_mpi#*SKIP }"
 		return
 	fi
 	for n in 1 2 4; do

@@ -3,27 +3,11 @@
 # ranks
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "${TOP_SRCDIR:-.}/tests/tap/mpi.sh"
 
-requires mpirun pgrep python3
-OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
-[ -e "$OPTIMFS_MODULES/optimfs-mpi.so" ] || skip_all "built without MPI"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Tests that run in parallel must not share Open MPI's session directory.
-TMPDIR=$scratch
-# Open MPI takes some of its locks in both orders.
-printf 'deadlock:openmpi\ndeadlock:libopen-pal\n' >"$scratch/mpi.supp"
-TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}suppressions=$scratch/mpi.supp
-export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    TMPDIR TSAN_OPTIONS
-timeout "$limit" mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
-    skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
+requires pgrep python3
+can_run_ranks
 data=$TOP_SRCDIR/tests/data/pytorch
-
-ranks() { # N COMMAND...: run it as N ranks
-	ranks_n=$1
-	shift
-	timeout -k 5 $limit mpirun --oversubscribe -n "$ranks_n" "$@"
-}
 
 # spread copies the files of a checkpoint in turn to the directories nodes/0,
 # nodes/1, ...

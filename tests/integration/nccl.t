@@ -2,24 +2,12 @@
 # nccl.t - gathering through GPUs when a GPU fails, or there is none
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "${TOP_SRCDIR:-.}/tests/tap/mpi.sh"
 
-requires mpirun
-OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
-[ -e "$OPTIMFS_MODULES/optimfs-mpi.so" ] || skip_all "built without MPI"
+can_run_ranks
 [ -e "$OPTIMFS_MODULES/optimfs-nccl.so" ] || skip_all "built without NCCL"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-TMPDIR=$scratch
-export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    TMPDIR
-timeout "$limit" mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
-    skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
 ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
 
-ranks() { # N COMMAND...: run it as N ranks
-	ranks_n=$1
-	shift
-	timeout -k 5 "$limit" mpirun --oversubscribe -n "$ranks_n" "$@"
-}
 fake() { # FAULTS COMMAND...: with the fake libraries
 	fake_faults=$1
 	shift

@@ -3,32 +3,16 @@
 #
 # With mounts=no set before, nothing is mounted.
 
-requires mpirun pgrep
-OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
-[ -e "$OPTIMFS_MODULES/optimfs-mpi.so" ] || skip_all "built without MPI"
+. "${TOP_SRCDIR:-.}/tests/tap/mpi.sh"
+
+requires pgrep
 [ "${mounts:=yes}" = no ] || [ -c /dev/fuse ] || skip_all "no /dev/fuse"
-OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-TMPDIR=$scratch
-export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
-    TMPDIR
-# Open MPI leaks memory of libraries that it has unloaded, and takes some of its
-# locks in both orders.
-ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
-printf 'deadlock:openmpi\ndeadlock:libopen-pal\n' >"$scratch/mpi.supp"
-TSAN_OPTIONS=${TSAN_OPTIONS:+$TSAN_OPTIONS:}suppressions=$scratch/mpi.supp
-export ASAN_OPTIONS TSAN_OPTIONS
-timeout "$limit" mpirun --oversubscribe -n 2 true >"$scratch/err" 2>&1 ||
-    skip_all "mpirun does not run here: $(head -n 1 "$scratch/err")"
+can_run_ranks
 [ "$mounts" = no ] || tap_can_mount
 data=$TOP_SRCDIR/tests/data/pytorch
 nodes=$scratch/nodes mnt=$scratch/mnt other=$scratch/other
 mkdir -p "$mnt" "$other"
 
-ranks() { # N COMMAND...: runs it as N ranks
-	ranks_n=$1
-	shift
-	timeout -k 5 $limit mpirun --oversubscribe -n "$ranks_n" "$@"
-}
 # Copies each file of a checkpoint to one of the directories 0/ck, 1/ck, ...
 spread() { # CHECKPOINT N
 	rm -rf "$nodes"
