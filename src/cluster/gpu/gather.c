@@ -112,8 +112,7 @@ static void say(const struct ofs_gpu_gather *b, const char *what,
 
 	if (b->how.say == NULL)
 		return;
-	snprintf(text, sizeof(text), "rank %d (%s): %s; %s", b->group->rank,
-	    b->group->ops->host(b->group->w, b->group->rank), err->text, what);
+	snprintf(text, sizeof(text), "%s: %s; %s", b->name, err->text, what);
 	b->how.say(b->how.ctx, text);
 }
 
@@ -150,11 +149,15 @@ static int open_gpu(struct ofs_gpu_gather *b, unsigned timeout, char device[64],
 
 static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 {
-	struct ofs_gpu_gather *b = calloc(1, sizeof(*b));
+	struct ofs_gpu_gather *b = ofs_alloc(1, sizeof(*b), err);
 
-	if (b != NULL)
-		b->sequence = calloc((size_t)s->w->size, sizeof(*b->sequence));
-	if (b == NULL || b->sequence == NULL) {
+	if (b == NULL)
+		return -1;
+	b->sequence = calloc((size_t)s->w->size, sizeof(*b->sequence));
+	if (b->sequence == NULL ||
+	    asprintf(&b->name, "rank %d (%s)", s->w->rank,
+		s->w->ops->host(s->w->w, s->w->rank)) == -1) {
+		free(b->sequence);
 		free(b);
 		return ofs_no_memory(err);
 	}
@@ -252,6 +255,7 @@ static void gather_free(struct ofs_gpu_gather *b)
 	pthread_cond_destroy(&b->freed);
 	pthread_mutex_destroy(&b->lock);
 	free(b->sequence);
+	free(b->name);
 	free(b);
 }
 

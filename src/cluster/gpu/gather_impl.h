@@ -28,6 +28,7 @@ struct ofs_gpu_gather {
 	const struct ofs_gpu_ops *ops;
 	struct ofs_gpu *gpu;
 	struct optimfs_group *group;
+	char *name; /* "rank 2 (host)": the module works on when w is gone */
 	struct optimfs_gather how;
 	struct ofs_blocks *blocks;
 	atomic_bool off; /* it failed: everything uses the other transport */
