@@ -12,17 +12,18 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-/* All of these read through the tree of fs: what a writer has staged counts.
- * Memory is a few MiB a thread, whatever the tensors. Strings that a callback
- * gets are good until it returns; callbacks come from the thread that called. */
+/* All functions read the tree of fs, including staged changes. They need a few
+ * MiB of memory per thread, whatever the size of tensors. Strings passed to a
+ * callback are valid until it returns. Callbacks are called by the calling
+ * thread, unless their description says otherwise. */
 
-/* How the reading is done. Zero is the default of every member. */
+/* How to read. The default of every member is zero. */
 struct optimfs_scan {
-	unsigned jobs; /* threads; 0: one a processor, 16 at most */
-	/* Told now and then, by the thread that called. NULL. */
+	unsigned jobs; /* threads; 0: one per processor, at most 16 */
+	/* Called regularly: bytes of total are read. May be NULL. */
 	void (*progress)(void *ctx, uint64_t bytes, uint64_t total);
-	/* Asked now and then, on any thread: true ends the work with
-	 * ECANCELED. NULL. */
+	/* Called regularly, from any thread: true ends the work with ECANCELED.
+	 * May be NULL. */
 	bool (*stop)(void *ctx);
 	void *ctx;
 };
@@ -31,18 +32,19 @@ struct optimfs_scan {
 struct optimfs_tensor {
 	const char *path; /* below the root */
 	uint64_t node;
-	const char *dtype, *shape; /* as the attributes have them */
+	const char *dtype, *shape; /* as in the attributes of its file */
 	uint64_t elements, bytes;
-	int rank; /* whose part of it; -1: all of it */
+	int rank; /* the rank that has this part; -1: the whole tensor */
 };
 
-/* Called for each tensor in the order of the tree; s is NULL where it could not
- * be read, and err says why. Not 0: stop. */
+/* Called for each tensor in the order of the tree. s is NULL if it could not be
+ * read; err then has the reason. A result other than 0 stops the work. */
 typedef int optimfs_tensor_fn(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err);
 
-/* Statistics of all tensors at and below a path of the tree; with ranks each
- * rank's part of each of them instead. */
+/* Statistics of the tensors at and below a path of the tree; with ranks, of
+ * each rank's part of each tensor. Returns 0, the result of each that stopped
+ * the work, or -1. */
 int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
     const struct optimfs_scan *work, optimfs_tensor_fn *each, void *ctx,
     struct optimfs_error *err);
@@ -50,98 +52,99 @@ int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
 /* Where one element of a tensor is stored. */
 struct optimfs_location {
 	uint64_t element; /* of the tensor, in C order */
-	int rank;         /* -1: not known */
+	int rank;         /* that wrote the file; -1: unknown */
 	char *file;       /* of the checkpoint; malloc'ed */
-	uint64_t offset;  /* of the element; with encoded: of what is decoded */
+	uint64_t offset;  /* in the file; with encoded, in the decoded item */
 	bool encoded;
 };
 
-/* Of element index of the tensor at a path, or of what a rank has of it
- * (rank >= 0). */
+/* Find element index of the tensor at a path; with rank >= 0, element index of
+ * the part that this rank has. */
 int optimfs_locate(struct optimfs *fs, const char *path, int rank,
     uint64_t index, struct optimfs_location *where, struct optimfs_error *err);
 
-/* What a rank has of a tensor: the bytes of all shards that it wrote, copies
- * that others have too included. */
+/* The part of a tensor that a rank has: all shards that it wrote, including
+ * copies that other ranks have, too. */
 struct optimfs_holding {
 	int rank;
 	uint64_t bytes;
-	bool missing;     /* a file of it is not there */
-	const char *file; /* the first; of the checkpoint */
+	bool missing;     /* a file with a part of it is missing */
+	const char *file; /* the first file with a part of it */
 };
 
-/* Called for each rank that has some, in ascending order. Not 0: stop. */
+/* Called for each rank that has a part, in ascending order. A result other than
+ * 0 stops the work. */
 typedef int optimfs_holding_fn(void *ctx, const struct optimfs_holding *h);
 
-/* Of the tensor at a path. It is the index that says so: nothing is read.
- * Returns what stopped it, -1 on failure. */
+/* The parts of the tensor at a path, from the index alone. Returns 0, the
+ * result of each that stopped the work, or -1. */
 int optimfs_holdings(struct optimfs *fs, const char *path,
     optimfs_holding_fn *each, void *ctx, struct optimfs_error *err);
 
-/* What is no difference: |x - y| <= atol + rtol * max(|x|, |y|), of finite x
- * and y. */
+/* Finite numbers x and y count as equal if
+ * |x - y| <= atol + rtol * max(|x|, |y|). */
 struct optimfs_tolerance {
 	double rtol, atol;
 };
 
-/* How far two tensors are from each other. Of complex elements the parts are
+/* The difference between two tensors a and b. A complex element is two
  * numbers. */
 struct optimfs_comparison {
 	uint64_t elements;
-	uint64_t differ, first;  /* elements that do, beyond the tolerance */
-	uint64_t nan_a, nan_b;   /* of those: NaN in one only */
-	uint64_t inf_a, inf_b;   /* infinite in one only */
-	uint64_t finite;         /* numbers that have a difference */
-	double max_abs, max_rel; /* the greatest of them */
-	uint64_t at;             /* the element with the greatest */
-	uint64_t ulps;           /* the greatest; UINT64_MAX: not known */
-	/* Sums over finite numbers: of squared differences and values, and of
-	 * products. Zero where all bytes are equal. */
+	uint64_t differ, first;  /* elements beyond the tolerance; the first */
+	uint64_t nan_a, nan_b;   /* of them: NaN only in a, only in b */
+	uint64_t inf_a, inf_b;   /* infinite only in a, only in b */
+	uint64_t finite;         /* numbers that are finite in both */
+	double max_abs, max_rel; /* largest differences of these */
+	uint64_t at;             /* the element with max_abs */
+	uint64_t ulps;           /* largest distance; UINT64_MAX: unknown */
+	/* Sums over numbers that are finite in both: of squared differences, of
+	 * squares, and of products. Zero if all bytes are equal. */
 	double square, square_a, square_b, dot;
-	double rms;    /* of the differences, beside that of a's values */
-	double cosine; /* NaN where one is zero, or squares are too large */
+	double rms;    /* sqrt(square / square_a) */
+	double cosine; /* NaN: one is zero, or squares overflow */
 };
 
-/* Compare tensors of one type and shape (EINVAL: they are not), by their nodes.
- * within: NULL is no tolerance. */
+/* Compare the tensors at nodes x and y. EINVAL: their types or shapes differ.
+ * within NULL: no tolerance. */
 int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
     uint64_t y, const struct optimfs_tolerance *within,
     const struct optimfs_scan *how, struct optimfs_comparison *out,
     struct optimfs_error *err);
 
-/* Something that no correct run leaves behind, or may not. */
+/* A finding: a state that a correct run does not leave, or seldom. */
 struct optimfs_symptom {
 	int number;        /* OFSnnn of docs/errors.md */
-	const char *path;  /* of the tree */
-	const char *text;  /* what was found; begins with the code */
-	const char *means; /* and what it means, and what to do */
+	const char *path;  /* path in the tree */
+	const char *text;  /* what was found; begins with "OFSnnn " */
+	const char *means; /* what it means, and what to do */
 };
-/* What is known of a parameter that an optimizer of the Adam family trains. */
+/* A parameter trained by an optimizer of the Adam family. */
 struct optimfs_parameter {
-	const char *path; /* of the directory that has its states */
+	const char *path; /* the directory with its states */
 	uint64_t elements, step;
-	/* Of the next update and of the weights: the root mean square; NaN
-	 * where something for it is missing. */
+	/* Root mean square of the next update, lr * m_hat / (sqrt(v_hat) +
+	 * eps), and of the weights. NaN: a value for it is missing. */
 	double update, weight;
-	uint64_t rows, dead_rows; /* dead: all moments are zero */
+	uint64_t rows, dead_rows; /* dead: all moments of the row are zero */
 };
-/* How much was looked at. */
+/* How much was checked. */
 struct optimfs_checked {
-	uint64_t parameters; /* that an optimizer has state of */
-	uint64_t tensors; /* of the optimizers and the model, that were read */
-	uint64_t unread;  /* and that this version cannot read: OFS216 */
+	uint64_t parameters; /* parameters with state */
+	uint64_t tensors; /* tensors of optimizers and model that were read */
+	uint64_t unread;  /* tensors that this version cannot read: OFS216 */
 };
-/* Members that are NULL are not called. Symptoms come after parameters, those
- * that matter most first. */
+/* Callbacks for the results; each may be NULL. First all parameters, then the
+ * symptoms, most important first, then checked. */
 struct optimfs_checkup {
 	void (*symptom)(void *ctx, const struct optimfs_symptom *s);
 	void (*parameter)(void *ctx, const struct optimfs_parameter *p);
 	void *ctx;
-	void (*checked)(void *ctx, const struct optimfs_checked *n); /* last */
+	void (*checked)(void *ctx, const struct optimfs_checked *n);
 };
 
-/* Is the state of the optimizers one that training leaves? *found gets the
- * number of symptoms. */
+/* Check that the state of the optimizers is one that training can leave. *found
+ * gets the number of symptoms. docs/analyze.md has the rules. */
 int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
     const struct optimfs_checkup *out, uint64_t *found,
     struct optimfs_error *err);
