@@ -1,4 +1,4 @@
-/* series.c - files that have the same name but for a rank's number */
+/* series.c - files whose names differ only in the number of a rank */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -12,16 +12,16 @@
 
 /* docs/formats/ranks.md, "Names" */
 
-/* A name taken apart: "optim_rank3.pt" is "optim_rank", 3, ".pt". */
+/* A name in parts: "optim_rank3.pt" is "optim_rank", 3, ".pt". */
 struct numbered {
-	size_t head;      /* length of what stands before the number */
-	const char *tail; /* what stands behind it */
+	size_t head;      /* length of the part before the number */
+	const char *tail; /* the part after the number */
 	int number;
-	bool rank;  /* it says that it is one */
-	bool asked; /* the files must say it */
+	bool rank;  /* the name says "rank" */
+	bool asked; /* a rank only if the tensors in the files say so */
 };
 
-/* What is numbered, but not by ranks. */
+/* Does the number count training time or versions, not ranks? */
 static bool counts_time(const char *name, size_t head)
 {
 	static const char *const words[] = { "epoch", "step", "iter", "ckpt",
@@ -56,7 +56,7 @@ static bool parse_number(const char *name, size_t head, struct numbered *out)
 	return true;
 }
 
-/* "rank3", "rank_3" or "rank-3" anywhere, the last one. */
+/* The last "rank3", "rank_3" or "rank-3" in the name. */
 static bool find_rank(const char *name, struct numbered *out)
 {
 	bool found = false;
@@ -71,13 +71,14 @@ static bool find_rank(const char *name, struct numbered *out)
 	return found;
 }
 
-/* Does s begin as what stands between a part's number and that of all parts? */
+/* Does s begin with "-of-", as between the number of a part and the number of
+ * parts? */
 static bool is_of(const char *s)
 {
 	return strncmp(s, "-of-", 4) == 0 || strncmp(s, "_of_", 4) == 0;
 }
 
-/* Is the number at head that of all parts, the 8 of "0-of-8"? */
+/* Is the number at head the number of parts, as 8 in "0-of-8"? */
 static bool is_total(const char *name, size_t head)
 {
 	return head > 4 && is_of(name + head - 4);
@@ -96,7 +97,7 @@ static bool find_last(const char *name, struct numbered *out)
 	    !counts_time(name, head);
 }
 
-/* Any other number, the last one. */
+/* The last number of the name, wherever it is. */
 static bool find_any(const char *name, struct numbered *out)
 {
 	bool found = false;
@@ -111,8 +112,8 @@ static bool find_any(const char *name, struct numbered *out)
 	return found;
 }
 
-/* DeepSpeed and Megatron number parts of models and of optimizers, which are
- * no series of the same thing. */
+/* Files of DeepSpeed and Megatron have numbers, too, but their formats read
+ * them. */
 static bool take_apart(const char *name, struct numbered *out)
 {
 	if (strstr(name, "mp_rank_") != NULL ||
@@ -138,7 +139,7 @@ static int by_rank(const void *va, const void *vb)
 	return strcmp(a->rel, b->rel);
 }
 
-/* A number alone, "_3", is a rank's when there is one for each rank. */
+/* A number without "rank" counts as one if there is a file for each rank. */
 static bool is_complete(const struct ofs_part_file *file, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -161,7 +162,7 @@ static size_t drop_word(const char *name, size_t n, const char *word)
 	return n >= len && memcmp(name + n - len, word, len) == 0 ? n - len : n;
 }
 
-/* "model_world_size_8", as verl has it, is called "model". */
+/* "model_world_size_8", as verl writes it, becomes "model". */
 static size_t drop_world(const char *name, size_t n)
 {
 	size_t digits = n, head;
@@ -178,7 +179,7 @@ static const char *skip_total(const char *tail)
 	return is_of(tail) ? tail + 4 + strspn(tail + 4, "0123456789") : tail;
 }
 
-/* "optim_rank" is called "optim". */
+/* The common name of a series: "optim" for "optim_rank3.pt". */
 static void put_stem(const char *name, const struct numbered *x, char *stem,
     size_t size)
 {
@@ -216,7 +217,8 @@ bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
 	return true;
 }
 
-/* Is there a file that says that those beside it are of ranks? */
+/* Is there a file whose presence shows that the files next to it are one per
+ * rank? */
 static bool says_ranks(const struct ofs_dir *dir)
 {
 	const struct ofs_format *f;
@@ -228,9 +230,9 @@ static bool says_ranks(const struct ofs_dir *dir)
 	return false;
 }
 
-/* Has each file that can be read sharded tensors that say that the rank of its
- * number wrote it, and all that there were as many ranks, the number of no file
- * being higher? 1; 0; -1. */
+/* Do the sharded tensors of all readable files agree: each file was written by
+ * the rank in its name, all name the same world size, and no number reaches it?
+ * 1; 0; -1. */
 static int ranks_agree(const struct ofs_dir *dir,
     const struct ofs_format *format, const struct ofs_part_file *file, size_t n,
     struct optimfs_error *err)
@@ -259,7 +261,7 @@ static int is_set(const struct ofs_dir *dir, const struct ofs_format *format,
     const struct numbered *me, const struct ofs_part_file *file, size_t n,
     struct optimfs_error *err)
 {
-	/* a job of one rank has a set of one file */
+	/* a job with one rank writes a set of one file */
 	if (n < 2)
 		return me->rank && says_ranks(dir);
 	if (me->asked)
@@ -267,7 +269,7 @@ static int is_set(const struct ofs_dir *dir, const struct ofs_format *format,
 	return me->rank || is_complete(file, n);
 }
 
-/* How many files of dir are of the series. */
+/* Collects the files of the series, sorted by rank; returns their number. */
 static size_t collect(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, const struct numbered *me, struct ofs_part_file *file)
 {

@@ -13,19 +13,20 @@
 
 /* docs/formats/trainers.md says where these names come from. */
 
-/* A name, and what becomes of it; "#" in it stands for a number. Files that no
- * rule names are parts under their own names (src/detect/detect.c). */
+/* A rule for a file or directory name, in which "#" stands for a number. Files
+ * without a rule become parts under their own names (src/detect/detect.c). */
 struct rule {
 	const char *pattern;
 	const char *prefix; /* NULL: the name without its extension */
 	enum { ANY_FILE, RAW_FILE, DIRECTORY } kind;
-	bool bare; /* no prefix (when the number is 0): the keys say it */
+	bool bare; /* no prefix (when the number is 0): the keys suffice */
 	bool rank; /* the number is a rank */
 };
 
 struct layout {
 	const char *trainer;
-	/* One of these must be there; "/" at the end: a directory. */
+	/* One of these must exist; a name with "/" at the end is a
+	 * directory. */
 	const char *sign[6];
 	struct rule rule[8];
 };
@@ -76,7 +77,7 @@ static const struct layout layouts[] = {
 	},
 };
 
-/* Is there one that matches sign? */
+/* Does a name match sign? */
 static bool has_sign(const struct ofs_dir *dir, const struct ofs_names *names,
     const char *sign)
 {
@@ -94,7 +95,7 @@ static bool has_sign(const struct ofs_dir *dir, const struct ofs_names *names,
 	return false;
 }
 
-/* The first sign of l that is there; NULL. */
+/* The first sign of l that exists, or NULL. */
 static const char *find_sign(const struct ofs_dir *dir,
     const struct ofs_names *names, const struct layout *l)
 {
@@ -104,7 +105,7 @@ static const char *find_sign(const struct ofs_dir *dir,
 	return NULL;
 }
 
-/* Add rel as rule says; 0 too when it is not what the rule is about. */
+/* Add rel as the rule says. 0 also if the rule does not apply to it. */
 static int apply(const struct ofs_dir *dir, const char *rel,
     const struct rule *rule, int number, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -170,7 +171,7 @@ static int apply_layout(const struct ofs_dir *dir,
 	return parts->n > 0;
 }
 
-/* A directory's name alone proves little: it must have what it should. */
+/* The name of a directory proves little: its contents must match as well. */
 static int try_layout(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct layout *l, struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -231,8 +232,8 @@ static int add_raw(const struct ofs_dir *dir, const char *name,
 					    : 0;
 }
 
-/* OLMo's local checkpoints: model/rankN.pt and optim/rankN.pt, which hold
- * FSDP's flat parameters with what is known of them. */
+/* OLMo's local checkpoints: model/rankN.pt and optim/rankN.pt have the flat
+ * parameters of FSDP with their descriptions. */
 
 static int by_rank(const void *va, const void *vb)
 {
@@ -330,7 +331,7 @@ static int olmo(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 1;
 }
 
-/* A DCP checkpoint, and the files that Lightning and Megatron put beside. */
+/* A DCP checkpoint with the files that Lightning and Megatron add to it. */
 
 static const char *last_component(const char *path)
 {
@@ -353,7 +354,7 @@ static const char *trainer_of_name(const char *path)
 	return NULL;
 }
 
-/* Lightning's own state is beside it, whatever else is there. */
+/* Lightning's own state is next to it, whatever else is there. */
 static int lightning(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -368,7 +369,7 @@ static int lightning(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 1;
 }
 
-/* A directory that is all of a checkpoint. */
+/* A directory that is a whole checkpoint. */
 static int whole(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -381,7 +382,7 @@ static int whole(const struct ofs_dir *dir, const struct ofs_names *names,
 	return ofs_detect_add(dir, format, parts, err) == -1 ? -1 : 1;
 }
 
-/* One that says which of the directories in it is the last. */
+/* A directory with a file that names the latest checkpoint in it. */
 static int latest(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -393,7 +394,7 @@ static int latest(const struct ofs_dir *dir, const struct ofs_names *names,
 	return ret;
 }
 
-/* What a trainer put beside such a directory. */
+/* The files that a trainer put next to such a directory. */
 static int beside_latest(const struct ofs_dir *dir,
     const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err)

@@ -13,7 +13,7 @@
 #include "detect/registry.h"
 #include "layout/option.h"
 
-/* More ranks than any job has; each is a file. */
+/* The maximal number of ranks. Each is a file. */
 #define RANKS_MAX 65536u
 
 const char *ofs_layout_common(unsigned n)
@@ -48,7 +48,7 @@ static bool parse_ranks(const char *s, size_t n, struct ofs_layout *l)
 	    (uint64_t)l->replicas * l->shards <= RANKS_MAX;
 }
 
-/* An option that its format does not take: what it may say. */
+/* Fails for an unknown option, or for an unknown value of a known one. */
 static int bad_option(const char *name, const char *s, size_t n,
     struct optimfs_error *err)
 {
@@ -86,7 +86,7 @@ static const struct ofs_view_kind *find_view(const char *name, size_t n,
 	return NULL;
 }
 
-/* Names that people have for a view of another name. */
+/* Other names that people use for views. */
 static const struct {
 	const char *word, *view;
 } other_names[] = {
@@ -100,7 +100,7 @@ static const struct {
 	{ "zero", "zero3" },
 };
 
-/* No view is called so: which one is near, and all there are. */
+/* Fails for an unknown name: suggests a similar one, and lists all. */
 static int unknown(const char *name, size_t n, struct optimfs_error *err)
 {
 	char word[41], list[200] = "";

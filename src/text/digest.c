@@ -1,4 +1,4 @@
-/* digest.c - a number that tells objects apart that have the same text */
+/* digest.c - a hash that distinguishes objects with the same text */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,7 +8,7 @@
 
 #include "archive/torch_storage.h"
 
-/* Hashed bytes that cost as much as a node. */
+/* This many hashed bytes count as one visit. */
 #define VISIT_BYTES 1024
 
 struct digest {
@@ -46,7 +46,7 @@ static uint64_t add_items(struct digest *d, uint32_t node, uint64_t hash)
 	return hash;
 }
 
-/* Python writes a set in any order. */
+/* Python writes the items of a set in any order. */
 static uint64_t add_set(struct digest *d, uint32_t node, uint64_t hash)
 {
 	uint32_t n = ofs_pk_len(d->doc, node);
@@ -84,7 +84,7 @@ static uint64_t add_object(struct digest *d, uint32_t node, uint64_t hash)
 	return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
 }
 
-/* A copy may have the storage under another key, and for another device. */
+/* In a copy the storage may have another key, or be on another device. */
 static uint64_t add_storage(struct digest *d, uint32_t node, uint64_t hash)
 {
 	const struct ofs_text_storages *storages = d->budget->storages;
@@ -104,8 +104,8 @@ static uint64_t add_storage(struct digest *d, uint32_t node, uint64_t hash)
 	return add(add(add(hash, s.dtype), s.bytes), bytes);
 }
 
-/* Pickles nest no deeper than their parser allows, and a container that holds
- * itself has something else in its place. */
+/* The parser limits the depth of pickles, and replaces a container that
+ * contains itself. */
 static uint64_t hash_of(struct digest *d, uint32_t node)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(d->doc, node);

@@ -1,4 +1,4 @@
-/* digest.h - a number that tells objects apart that have the same text */
+/* digest.h - a hash that distinguishes objects with the same text */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TEXT_DIGEST_H
 #define OFS_TEXT_DIGEST_H
@@ -10,7 +10,7 @@
 
 #include "pickle/pickle.h"
 
-/* The bytes of storages, which are not in the pickle. */
+/* Access to the bytes of storages, which are not in the pickle. */
 struct ofs_text_storages {
 	/* *hash = a hash of the elements of the storage that a persistent id is
 	 * for. 0: they cannot be read by this version; -1: they are damaged. */
@@ -19,7 +19,7 @@ struct ofs_text_storages {
 	void *ctx;
 };
 
-/* What is left for hashes of a text. */
+/* The rest of the work allowed for the hashes of one text. */
 struct ofs_text_budget {
 	uint64_t visits;
 	const struct ofs_text_storages *storages; /* NULL: nobody has them */
@@ -27,10 +27,10 @@ struct ofs_text_budget {
 	struct optimfs_error *err;
 };
 
-/* *digest = a hash of all that there is to a node: names, arguments, items,
- * states, elements. It does not depend on how the pickle shares them, nor on
- * the order of a set. False: the visits are used up, or the elements of a
- * storage are not at hand. */
+/* *digest = a hash of everything in a node: names, arguments, items, states,
+ * elements. It does not depend on which objects the pickle shares, nor on the
+ * order of a set. False: the work exceeds the limit, or the elements of a
+ * storage are not available. */
 bool ofs_text_digest(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_text_budget *budget, uint64_t *digest);
 
