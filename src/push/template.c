@@ -18,6 +18,7 @@
 #include "fs/view.h"
 #include "journal/publish.h"
 #include "journal/stage.h"
+#include "reshard/dirs.h"
 
 /* The part of a file that is generated at once: at most this much plus a
  * span. */
@@ -184,36 +185,6 @@ static int write_file(struct ofs_snapshot *snap, struct ofs_at at, int dir,
 	return ret == -1 ? optimfs_fail_in(err, "%s", f->name) : 0;
 }
 
-static int sync_dir(int dir, const char *name, struct optimfs_error *err)
-{
-	int fd =
-	    openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int ret = 0;
-
-	if (fd == -1 || fsync(fd) == -1)
-		ret =
-		    optimfs_fail(err, errno, "OFS801 %.150s: fsync: %m", name);
-	if (fd != -1)
-		close(fd);
-	return ret;
-}
-
-static int sync_dirs(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
-    int dir, struct optimfs_error *err)
-{
-	struct ofs_at at = { view.space, 1 };
-	char name[OFS_FILE_NAME];
-
-	for (; at.index < n; at.index++) {
-		if (!ofs_view_is_dir(snap, at))
-			continue;
-		ofs_view_path(snap, at, name);
-		if (sync_dir(dir, name, err) == -1)
-			return -1;
-	}
-	return sync_dir(dir, ".", err);
-}
-
 /* Computes the total size, if somebody watches. */
 static int measure(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
     struct ofs_template *s, struct optimfs_error *err)
@@ -234,7 +205,7 @@ static int measure(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
 }
 
 /* Writes the files of a view to dir, which is empty, syncs them, and describes
- * them in s. Directories come before their contents. */
+ * them in s. */
 static int write_files(struct ofs_snapshot *snap, struct ofs_at view, int dir,
     struct ofs_template *s, struct optimfs_error *err)
 {
@@ -246,22 +217,18 @@ static int write_files(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 	s->file = calloc((size_t)n + 1, sizeof(*s->file));
 	if (s->file == NULL)
 		return ofs_no_memory(err);
-	if (measure(snap, view, n, s, err) == -1)
+	if (measure(snap, view, n, s, err) == -1 ||
+	    ofs_view_dirs_make(snap, view, dir, err) == -1)
 		return -1;
 	for (; at.index < n; at.index++) {
-		char *name = s->file[s->n].name;
-
-		ofs_view_path(snap, at, name);
-		if (!ofs_view_is_dir(snap, at)) {
-			if (write_file(snap, at, dir, s, s->n, err) == -1)
-				return -1;
-			s->n++;
-		} else if (mkdirat(dir, name, 0777) == -1) {
-			return optimfs_fail(err, errno, "OFS801 %.150s: %m",
-			    name);
-		}
+		if (ofs_view_is_dir(snap, at))
+			continue;
+		ofs_view_path(snap, at, s->file[s->n].name);
+		if (write_file(snap, at, dir, s, s->n, err) == -1)
+			return -1;
+		s->n++;
 	}
-	return sync_dirs(snap, view, n, dir, err);
+	return ofs_view_dirs_sync(snap, view, dir, err);
 }
 
 /* Removes compression from a layout name: the sizes of compressed items are

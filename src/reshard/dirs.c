@@ -2,149 +2,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <dirent.h>
+#include "reshard/dirs.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "reshard/reshard.h"
-
-/* More than the depth of any view. */
-#define DEPTH_MAX 8
-
-/* Directories come before their contents. */
-
-static bool is_dir(const struct ofs_reshard *r, uint32_t index)
+static int make_one(int dir, const char *path, struct optimfs_error *err)
 {
-	return ofs_view_is_dir(r->snap,
-	    (struct ofs_at){ r->view.space, index });
+	if (mkdirat(dir, path, 0777) == 0 || errno == EEXIST)
+		return 0;
+	return optimfs_fail(err, errno, "OFS801 %.150s: %m", path);
 }
 
-static void path_of(const struct ofs_reshard *r, uint32_t index,
-    char path[OFS_FILE_NAME])
+static int sync_one(int dir, const char *path, struct optimfs_error *err)
 {
-	ofs_view_path(r->snap, (struct ofs_at){ r->view.space, index }, path);
-}
+	int fd =
+	    openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret = 0;
 
-int ofs_reshard_dirs_make(struct ofs_reshard *r, struct optimfs_error *err)
-{
-	char path[OFS_FILE_NAME];
-
-	for (uint32_t i = 1; i < r->nnodes; i++) {
-		if (!is_dir(r, i))
-			continue;
-		path_of(r, i, path);
-		if (mkdirat(r->new, path, 0777) == -1 && errno != EEXIST)
-			return optimfs_fail(err, errno, "OFS801 %.150s: %m",
-			    path);
-	}
-	return 0;
-}
-
-static int sync_one(int fd)
-{
-	int ret = fd == -1 ? -1 : fsync(fd);
-
+	if (fd == -1 || fsync(fd) == -1)
+		ret =
+		    optimfs_fail(err, errno, "OFS801 %.150s: fsync: %m", path);
 	if (fd != -1)
 		close(fd);
 	return ret;
 }
 
-int ofs_reshard_dirs_sync(struct ofs_reshard *r, struct optimfs_error *err)
+/* Directories come before their contents. */
+static int each(struct ofs_snapshot *snap, struct ofs_at view, int dir,
+    int (*call)(int dir, const char *path, struct optimfs_error *err),
+    struct optimfs_error *err)
 {
+	struct ofs_at at = { view.space, 1 };
 	char path[OFS_FILE_NAME];
+	uint32_t n;
 
-	for (uint32_t i = 1; i < r->nnodes; i++) {
-		if (!is_dir(r, i))
+	if (ofs_view_count(snap, view, &n, err) == -1)
+		return -1;
+	for (; at.index < n; at.index++) {
+		if (!ofs_view_is_dir(snap, at))
 			continue;
-		path_of(r, i, path);
-		if (sync_one(openat(r->new, path,
-			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) == -1)
-			return optimfs_fail(err, errno, "OFS801 %.150s: %m",
-			    path);
+		ofs_view_path(snap, at, path);
+		if (call(dir, path, err) == -1)
+			return -1;
 	}
-	return fsync(r->new) == -1
-	    ? optimfs_fail(err, errno, "OFS801 fsync: %m")
-	    : 0;
+	return 0;
 }
 
-void ofs_reshard_dirs_remove(struct ofs_reshard *r)
+int ofs_view_dirs_make(struct ofs_snapshot *snap, struct ofs_at view, int dir,
+    struct optimfs_error *err)
 {
-	char path[OFS_FILE_NAME];
-
-	for (uint32_t i = r->nnodes; i-- > 1;) {
-		path_of(r, i, path);
-		unlinkat(r->new, path, is_dir(r, i) ? AT_REMOVEDIR : 0);
-	}
+	return each(snap, view, dir, make_one, err);
 }
 
-static bool clear(int dir, unsigned depth);
-
-static bool remove_one(int dir, const char *name, unsigned depth)
+int ofs_view_dirs_sync(struct ofs_snapshot *snap, struct ofs_at view, int dir,
+    struct optimfs_error *err)
 {
-	int sub;
-	bool empty;
-
-	if (unlinkat(dir, name, 0) == 0)
-		return true;
-	if ((errno != EISDIR && errno != EPERM) || depth == DEPTH_MAX)
-		return false;
-	sub =
-	    openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (sub == -1)
-		return false;
-	empty = clear(sub, depth + 1);
-	close(sub);
-	return empty && unlinkat(dir, name, AT_REMOVEDIR) == 0;
-}
-
-static bool is_self(const char *name)
-{
-	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-static DIR *list(int dir)
-{
-	int fd = dup(dir);
-	DIR *d = fd == -1 ? NULL : fdopendir(fd);
-
-	if (d == NULL && fd != -1)
-		close(fd);
-	if (d != NULL)
-		rewinddir(d);
-	return d;
-}
-
-static bool clear(int dir, unsigned depth)
-{
-	DIR *d = list(dir);
-	bool empty = d != NULL;
-	struct dirent *e;
-
-	while (d != NULL && (e = readdir(d)) != NULL)
-		if (!is_self(e->d_name) && !remove_one(dir, e->d_name, depth))
-			empty = false;
-	if (d != NULL)
-		closedir(d);
-	return empty;
-}
-
-bool ofs_reshard_clear(int dir)
-{
-	return clear(dir, 0);
-}
-
-bool ofs_reshard_is_empty(int dir)
-{
-	DIR *d = list(dir);
-	bool empty = d != NULL;
-	struct dirent *e;
-
-	while (d != NULL && (e = readdir(d)) != NULL)
-		empty = empty && is_self(e->d_name);
-	if (d != NULL)
-		closedir(d);
-	return empty;
+	if (each(snap, view, dir, sync_one, err) == -1)
+		return -1;
+	return sync_one(dir, ".", err);
 }

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
+#include "journal/publish.h"
 #include "reshard/leftover.h"
 #include "reshard/reshard.h"
 
@@ -227,6 +229,33 @@ static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
 	f->nitems = 0;
 }
 
+static int open_new(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	int dir = ofs_stage_dir(r->stage);
+
+	if (mkdirat(dir, "new", 0777) == -1 && errno != EEXIST)
+		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
+		    ofs_stage_path(r->stage));
+	r->new =
+	    openat(dir, "new", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return r->new == -1 ? optimfs_fail(err, errno, "OFS809 %s/new: %m",
+				  ofs_stage_path(r->stage))
+			    : 0;
+}
+
+/* Removes the directory of new files, with its contents if they are ours; else
+ * it must be empty. */
+static bool remove_new(struct ofs_reshard *r, bool ours)
+{
+	int dir = ofs_stage_dir(r->stage);
+
+	close(r->new);
+	r->new = -1;
+	if (ours)
+		ofs_publish_clear(dir, "new");
+	return unlinkat(dir, "new", AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
 static int begin(struct ofs_reshard *r, const struct found *found,
     struct optimfs_error *err)
 {
@@ -236,9 +265,7 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 	const char *path = ofs_stage_path(r->stage);
 	char text[512];
 
-	if (found->foreign ||
-	    !(found->head ? ofs_reshard_clear(r->new)
-			  : ofs_reshard_is_empty(r->new)))
+	if (found->foreign || !remove_new(r, found->head))
 		return optimfs_fail(err, EEXIST,
 		    "OFS774 %s holds something else than an unfinished "
 		    "reshard: remove it if nothing needs it",
@@ -249,7 +276,7 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 		    found->other);
 		r->how->watch.say(r->how->watch.ctx, text);
 	}
-	if (ofs_stage_reset(r->stage, err) == -1)
+	if (open_new(r, err) == -1 || ofs_stage_reset(r->stage, err) == -1)
 		return -1;
 	if (ofs_stage_append(r->stage, &head, err) == -1)
 		return -1;
@@ -375,14 +402,5 @@ int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
 		return -1;
 	if (ofs_stage_note(r->stage)[0] != '\0' && r->how->watch.say != NULL)
 		r->how->watch.say(r->how->watch.ctx, ofs_stage_note(r->stage));
-	if (mkdirat(ofs_stage_dir(r->stage), "new", 0777) == -1 &&
-	    errno != EEXIST)
-		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
-		    ofs_stage_path(r->stage));
-	r->new = openat(ofs_stage_dir(r->stage), "new",
-	    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (r->new == -1)
-		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
-		    ofs_stage_path(r->stage));
-	return load(r, &found, err);
+	return open_new(r, err) == -1 ? -1 : load(r, &found, err);
 }

@@ -17,6 +17,8 @@
 #include "base/human.h"
 #include "base/memory.h"
 #include "cluster/task.h"
+#include "journal/publish.h"
+#include "reshard/dirs.h"
 #include "reshard/leftover.h"
 #include "tree/digest.h"
 
@@ -246,7 +248,9 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	if (ofs_reshard_work(r, err) == -1)
 		return -1;
 	/* names that we made; the publisher syncs them again */
-	return r->lead || r->new == -1 ? 0 : ofs_reshard_dirs_sync(r, err);
+	return r->lead || r->new == -1
+	    ? 0
+	    : ofs_view_dirs_sync(r->snap, r->view, r->new, err);
 }
 
 /* Not every file system can rename without replacing. Replacing an empty
@@ -264,7 +268,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 	    (recall(r, err) == -1 || write_index(r, err) == -1))
 		return -1;
 	stage = ofs_stage_dir(r->stage);
-	if (ofs_reshard_dirs_sync(r, err) == -1)
+	if (ofs_view_dirs_sync(r->snap, r->view, r->new, err) == -1)
 		return -1;
 	if (ofs_stage_held(r->stage, err) == -1)
 		return -1;
@@ -278,16 +282,15 @@ static int publish(struct ofs_reshard *r, const char *dir,
  * in new/: only the journal says that it is ours. */
 static void leave(struct ofs_reshard *r)
 {
+	int stage = ofs_stage_dir(r->stage);
 	bool keep = !r->ours || atomic_load(&r->noted);
 
 	if (r->ours && keep && r->how->kept != NULL)
 		r->how->kept(r->how->ctx, ofs_stage_path(r->stage));
-	if (!keep && r->new != -1)
-		ofs_reshard_dirs_remove(r);
-	if (!keep)
-		keep = unlinkat(ofs_stage_dir(r->stage), "new", AT_REMOVEDIR) ==
-			-1 &&
-		    errno != ENOENT;
+	if (!keep) {
+		ofs_publish_clear(stage, "new");
+		keep = faccessat(stage, "new", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	}
 	ofs_stage_close(r->stage, keep);
 	r->stage = NULL;
 }
@@ -338,7 +341,7 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 	if (ofs_reshard_log_open(r, dir, told, err) == -1 ||
 	    check_absent(dir, err) == -1)
 		return -1;
-	return ofs_reshard_dirs_make(r, err);
+	return ofs_view_dirs_make(r->snap, r->view, r->new, err);
 }
 
 /* With several ranks, each writes its files to the stage of rank 0, which

@@ -139,15 +139,6 @@ void ofs_reshard_tell(struct ofs_reshard *r);
 int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
     uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err);
 
-/* dirs.c: makes, syncs and removes the directories of the view in new. */
-int ofs_reshard_dirs_make(struct ofs_reshard *r, struct optimfs_error *err);
-int ofs_reshard_dirs_sync(struct ofs_reshard *r, struct optimfs_error *err);
-void ofs_reshard_dirs_remove(struct ofs_reshard *r);
-/* Removes the contents of a directory; false: something is left. Is it
- * empty? */
-bool ofs_reshard_clear(int dir);
-bool ofs_reshard_is_empty(int dir);
-
 /* zstd.c: writes a file of compressed items; buf has room for OFS_RESHARD_PIECE
  * bytes of each. */
 int ofs_reshard_zstd(struct ofs_reshard *r, struct ofs_reshard_file *f,
