@@ -40,12 +40,12 @@ static uint32_t child(const struct ofs_summary *s, uint32_t dir,
 bool ofs_summary_value(struct ofs_snapshot *snap, uint32_t index, char *text,
     size_t size)
 {
-	struct ofs_at at = { OFS_SPACE_TREE, index };
 	const struct ofs_entry *e;
 	struct ofs_blob *blob;
 	bool fits;
 
-	if (index == OFS_NONE || (e = ofs_at_entry(snap, at)) == NULL ||
+	if (index == OFS_NONE ||
+	    (e = ofs_tree_entry(&snap->tree, snap->cat, index)) == NULL ||
 	    !ofs_entry_is_text(snap->cat, snap->tree.node[index].entry) ||
 	    ofs_entry_sound(snap, e, NULL) == -1)
 		return false;
@@ -151,8 +151,8 @@ static void count_all(struct ofs_summary *s)
 	const struct ofs_snapshot *snap = s->snap;
 
 	for (uint32_t i = 0; i < snap->tree.n; i++) {
-		struct ofs_at at = { OFS_SPACE_TREE, i };
-		const struct ofs_entry *e = ofs_at_entry(snap, at);
+		const struct ofs_entry *e =
+		    ofs_tree_entry(&snap->tree, snap->cat, i);
 		struct ofs_summary_count *top;
 
 		if (e == NULL || !is_below(s, i))
@@ -248,9 +248,8 @@ static struct ofs_summary_state *state_of(struct ofs_summary_optim *o,
 static void count_state(struct ofs_summary *s, struct ofs_summary_optim *o,
     uint32_t node)
 {
-	struct ofs_at at = { OFS_SPACE_TREE, node };
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(s->snap->cat, ofs_at_entry(s->snap, at));
+	    ofs_tree_tensor(&s->snap->tree, s->snap->cat, node);
 	struct ofs_summary_state *state = state_of(o, name_of(s, node));
 
 	if (state == NULL)

@@ -20,9 +20,10 @@ struct listing {
 };
 
 /* 0: continue; 1: the caller has enough; -1: failed. */
-static int give(struct listing *l, struct ofs_at at, const char *name,
+static int give(void *ctx, struct ofs_at at, const char *name,
     uint64_t position)
 {
+	struct listing *l = ctx;
 	struct optimfs_attr attr;
 	struct optimfs_dirent entry = {
 		.name = name,
@@ -118,12 +119,6 @@ static int list_tree(struct listing *l, struct ofs_at dir, uint64_t start)
 	return ret;
 }
 
-static int give_edited(void *ctx, struct ofs_at at, const char *name,
-    uint64_t position)
-{
-	return give(ctx, at, name, position);
-}
-
 static int do_readdir(struct listing *l, uint64_t dir)
 {
 	struct ofs_snapshot *snap = l->snap;
@@ -139,7 +134,7 @@ static int do_readdir(struct listing *l, uint64_t dir)
 	if (ofs_at_is_view(at))
 		ret = list_view(l, at, start);
 	else if (!ofs_at_static(snap, at) && snap->overlay != NULL)
-		ret = ofs_edited_list(snap, at, start, give_edited, l, err);
+		ret = ofs_edited_list(snap, at, start, give, l, err);
 	else if (!ofs_at_static(snap, at))
 		ret = list_tree(l, at, start);
 	else if (at.index - snap->tree.n == OFS_STATIC_VIEW)

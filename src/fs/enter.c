@@ -117,22 +117,14 @@ void ofs_let_writers(struct optimfs *fs)
 	pthread_mutex_unlock(&e->lock);
 }
 
-static void set_replacing(struct ofs_entrance *e, bool replacing)
+void ofs_set_replacing(struct optimfs *fs, bool replacing)
 {
+	struct ofs_entrance *e = &fs->entrance;
+
 	pthread_mutex_lock(&e->lock);
 	e->replacing = replacing;
 	pthread_cond_broadcast(&e->changed);
 	pthread_mutex_unlock(&e->lock);
-}
-
-void ofs_begin_replacing(struct optimfs *fs)
-{
-	set_replacing(&fs->entrance, true);
-}
-
-void ofs_end_replacing(struct optimfs *fs)
-{
-	set_replacing(&fs->entrance, false);
 }
 
 void ofs_install(struct optimfs *fs, struct ofs_snapshot *snap)

@@ -47,11 +47,10 @@ int ofs_hold_writers(struct optimfs *fs, bool commits,
     struct optimfs_error *err);
 void ofs_let_writers(struct optimfs *fs);
 
-/* For a commit, while it holds the writers: files are about to be replaced; all
- * are replaced. ofs_install makes snap the current snapshot and takes over the
+/* For a commit, while it holds the writers: files are about to be replaced; or
+ * all are. ofs_install makes snap the current snapshot and takes over the
  * caller's reference. */
-void ofs_begin_replacing(struct optimfs *fs);
-void ofs_end_replacing(struct optimfs *fs);
+void ofs_set_replacing(struct optimfs *fs, bool replacing);
 void ofs_install(struct optimfs *fs, struct ofs_snapshot *snap);
 /* Is a commit about to replace this snapshot, or has it done so? */
 bool ofs_is_passing(const struct ofs_snapshot *snap);

@@ -316,8 +316,10 @@ void ofs_at_path(const struct ofs_snapshot *snap, struct ofs_at at, char *path,
 bool ofs_at_is_dir(const struct ofs_snapshot *snap, struct ofs_at at);
 /* The location of a static node; of the root of a mirror if it is one. */
 struct ofs_at ofs_at_of_static(const struct ofs_snapshot *snap, uint32_t i);
-/* The next node in depth-first order, OFS_NONE at the end. The first is 0. */
-uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index);
+/* The next node of top and what is below it, in depth-first order; OFS_NONE at
+ * the end. The first is top. */
+uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t top,
+    uint32_t index);
 
 /* attr.c */
 uint64_t ofs_at_ino(const struct ofs_snapshot *snap, struct ofs_at at);

@@ -195,9 +195,8 @@ static int after_entry(struct ofs_fsck *c, int64_t *looked,
 
 static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)
 {
-	struct ofs_at at = { OFS_SPACE_TREE, index };
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
+	    ofs_tree_tensor(&snap->tree, snap->cat, index);
 
 	return t == NULL ? 0 : ofs_tensor_bytes(snap->cat, t);
 }
@@ -230,7 +229,7 @@ static int check_all(struct ofs_fsck *c, bool data, struct optimfs_error *err)
 	for (uint32_t i = 0; data && i < c->snap->tree.n; i++)
 		total += bytes_of(c->snap, i);
 	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
-	     i = ofs_tree_after(&c->snap->tree, i)) {
+	     i = ofs_tree_after(&c->snap->tree, 0, i)) {
 		ret = check_entry(c, i, data, err);
 		if (ret == 0)
 			ret = after_entry(c, &looked, err);

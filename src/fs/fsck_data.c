@@ -316,7 +316,7 @@ static int check_value(struct ofs_fsck *c, uint32_t index,
 int ofs_fsck_data(struct ofs_fsck *c, uint32_t index, struct optimfs_error *err)
 {
 	const struct ofs_entry *e =
-	    &c->snap->cat->entries[c->snap->tree.node[index].entry];
+	    ofs_tree_entry(&c->snap->tree, c->snap->cat, index);
 	const struct ofs_item *item;
 
 	if (e->kind == OFS_ENTRY_TENSOR) {

@@ -72,8 +72,8 @@ static void count_tensor(const struct ofs_snapshot *snap, uint32_t index,
 static void count(const struct ofs_snapshot *snap, struct counts *c)
 {
 	for (uint32_t i = 0; i < snap->tree.n; i++) {
-		struct ofs_at at = { OFS_SPACE_TREE, i };
-		const struct ofs_entry *e = ofs_at_entry(snap, at);
+		const struct ofs_entry *e =
+		    ofs_tree_entry(&snap->tree, snap->cat, i);
 
 		if (e == NULL)
 			continue;

@@ -100,14 +100,12 @@ void ofs_layout_json(struct ofs_snapshot *snap, uint32_t index,
     struct ofs_buf *out)
 {
 	const struct ofs_entry *e =
-	    &snap->cat->entries[snap->tree.node[index].entry];
+	    ofs_tree_entry(&snap->tree, snap->cat, index);
 	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
 	struct ofs_json_writer w = { out, " ", false };
 	char path[4096];
 
-	if (ofs_tree_path(&snap->tree, index, path, sizeof(path)) >=
-	    sizeof(path))
-		path[0] = '\0';
+	ofs_tree_path(&snap->tree, index, path, sizeof(path));
 	ofs_json_open(&w, NULL, '{');
 	ofs_json_put_string(&w, "path", path);
 	if (t != NULL)

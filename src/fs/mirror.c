@@ -16,7 +16,7 @@
 static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
     uint32_t index)
 {
-	return &snap->cat->entries[snap->tree.node[index].entry];
+	return ofs_tree_entry(&snap->tree, snap->cat, index);
 }
 
 /* The tensor whose elements are the file; NULL for a text. */
@@ -24,7 +24,7 @@ static const struct ofs_tensor *raw_tensor(const struct ofs_snapshot *snap,
     uint32_t index)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
+	    ofs_tree_tensor(&snap->tree, snap->cat, index);
 
 	return t == NULL || t->ndim == 0 ? NULL : t;
 }
@@ -134,7 +134,7 @@ static void npy_header(const struct ofs_snapshot *snap, uint32_t index,
     struct ofs_buf *out)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
+	    ofs_tree_tensor(&snap->tree, snap->cat, index);
 	struct ofs_overlay_form form = { 0 };
 
 	if (snap->overlay != NULL)
@@ -160,7 +160,7 @@ static int npy_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
+	    ofs_tree_tensor(&snap->tree, snap->cat, index);
 	struct ofs_buf header = { 0 };
 	bool bad;
 
@@ -219,7 +219,7 @@ static int npy32_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(snap->cat, entry_of(snap, index));
+	    ofs_tree_tensor(&snap->tree, snap->cat, index);
 	uint64_t elements = ofs_tensor_bytes(snap->cat, t) /
 	    ofs_dtype_size((enum ofs_dtype)t->dtype);
 	struct ofs_buf header = { 0 };

@@ -9,68 +9,52 @@
 #include "fs/edited.h"
 #include "fs/view.h"
 
-static int at_of(const struct ofs_snapshot *snap, uint64_t node,
-    struct ofs_at *at, struct optimfs_error *err)
+/* Is there such a node? The number has no generation. */
+static int check_node(const struct ofs_snapshot *snap, struct ofs_at at,
+    struct optimfs_error *err)
 {
-	uint64_t space = node >> 32, index = (node & UINT32_MAX) - 1;
-	uint64_t n = snap->tree.n + (space == OFS_SPACE_TREE ? OFS_NSTATIC : 0);
-	struct ofs_at view = { (uint32_t)space, (uint32_t)index };
+	uint64_t n =
+	    snap->tree.n + (at.space == OFS_SPACE_TREE ? OFS_NSTATIC : 0);
 
-	if (space >= OFS_SPACE_VIEW && (node & UINT32_MAX) != 0 &&
-	    ofs_view_has(snap, view)) {
-		*at = view;
+	if (at.index == OFS_NONE)
+		return optimfs_fail(err, ENOENT, "no such node");
+	if (at.space >= OFS_SPACE_VIEW && ofs_view_has(snap, at))
 		return 0;
-	}
-	if (space < snap->nspaces && snap->overlay != NULL &&
-	    ofs_at_made(snap, view)) {
-		*at = view;
-		return ofs_edited_has(snap, view, err);
-	}
-	if (space >= snap->nspaces || (node & UINT32_MAX) == 0 || index >= n)
-		return optimfs_fail(err, ENOENT, "no node %llu",
-		    (unsigned long long)node);
-	*at = (struct ofs_at){ (uint32_t)space, (uint32_t)index };
-	return 0;
-}
-
-/* The number may be from before a commit. */
-static int no_node(const struct ofs_snapshot *snap, uint64_t node,
-    uint64_t mask, struct optimfs_error *err)
-{
-	struct ofs_at at;
-
-	if ((node & mask) >> OFS_GENERATION == snap->generation &&
-	    !ofs_view_is_past(snap, (uint32_t)((node & ~mask) >> 32)) &&
-	    at_of(snap, node & ~mask, &at, err) == -1)
-		return -1;
-	return optimfs_fail(err, ESTALE,
-	    "a commit has given the files other names, or other contents");
+	if (at.space < snap->nspaces && snap->overlay != NULL &&
+	    ofs_at_made(snap, at))
+		return ofs_edited_has(snap, at, err);
+	if (at.space < snap->nspaces && at.index < n)
+		return 0;
+	return optimfs_fail(err, ENOENT, "no such node");
 }
 
 int ofs_node_at(const struct ofs_snapshot *snap, uint64_t node,
     struct ofs_at *at, struct optimfs_error *err)
 {
 	uint64_t mask = (uint64_t)(OFS_GENERATIONS - 1) << OFS_GENERATION;
-	struct ofs_at found;
+	struct ofs_at found = { (uint32_t)((node & ~mask) >> 32),
+		(uint32_t)node - 1 };
+	bool stale = node != OPTIMFS_ROOT &&
+	    (node & mask) >> OFS_GENERATION != snap->generation;
 
-	if (node == OPTIMFS_ROOT)
-		return at_of(snap, node, at, err);
-	if ((node & mask) >> OFS_GENERATION != snap->generation ||
-	    at_of(snap, node & ~mask, &found, NULL) == -1)
-		return no_node(snap, node, mask, err);
-	*at = found;
-	return 0;
+	if (!stale && check_node(snap, found, err) == 0) {
+		*at = found;
+		return 0;
+	}
+	/* the number may be from before a commit */
+	if (stale || ofs_view_is_past(snap, found.space))
+		optimfs_fail(err, ESTALE,
+		    "a commit has given the files other names, or other "
+		    "contents");
+	return -1;
 }
 
 const struct ofs_entry *ofs_at_entry(const struct ofs_snapshot *snap,
     struct ofs_at at)
 {
-	uint32_t entry;
-
-	if (at.index >= snap->tree.n || ofs_at_is_view(at))
-		return NULL;
-	entry = snap->tree.node[at.index].entry;
-	return entry == OFS_NONE ? NULL : &snap->cat->entries[entry];
+	return at.index >= snap->tree.n || ofs_at_is_view(at)
+	    ? NULL
+	    : ofs_tree_entry(&snap->tree, snap->cat, at.index);
 }
 
 void ofs_at_path(const struct ofs_snapshot *snap, struct ofs_at at, char *path,
@@ -111,22 +95,21 @@ void ofs_at_path(const struct ofs_snapshot *snap, struct ofs_at at, char *path,
 	else if (at.space != OFS_SPACE_TREE)
 		n = (size_t)snprintf(path, size, "%s/%s%s", top,
 		    ofs_mirror_root(at.space), at.index == 0 ? "" : "/");
-	if (n >= size)
+	if (n + 5 > size)
 		return;
-	if (ofs_tree_path(&snap->tree, at.index, path + n, size - n) >=
-	    size - n)
-		snprintf(path + n, size - n, "...");
-	else if (ofs_at_entry(snap, at) != NULL)
+	ofs_tree_path(&snap->tree, at.index, path + n, size - n);
+	if (ofs_at_entry(snap, at) != NULL)
 		strncat(path, s->ops->suffix, size - strlen(path) - 1);
 }
 
-uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t index)
+uint32_t ofs_tree_after(const struct ofs_tree *tree, uint32_t top,
+    uint32_t index)
 {
 	const struct ofs_tree_node *v = tree->node;
 
 	if (v[index].entry == OFS_NONE && v[index].nchild > 0)
 		return v[index].child;
-	while (index != 0) {
+	while (index != top) {
 		const struct ofs_tree_node *up = &v[v[index].parent];
 
 		if (index + 1 < up->child + up->nchild)

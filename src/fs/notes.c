@@ -84,7 +84,7 @@ static uint32_t tensors_steps(const struct ofs_snapshot *snap)
 
 static uint32_t tensors_next(const struct ofs_snapshot *snap, uint32_t at)
 {
-	return ofs_tree_after(&snap->tree, at);
+	return ofs_tree_after(&snap->tree, 0, at);
 }
 
 /* The columns of tensors.tsv. The path is that of the checkpoint: lines may not
@@ -92,18 +92,16 @@ static uint32_t tensors_next(const struct ofs_snapshot *snap, uint32_t at)
 static void tensors_put(struct ofs_snapshot *snap, uint32_t at,
     struct ofs_buf *out)
 {
-	struct ofs_at node = { OFS_SPACE_TREE, at };
-	const struct ofs_tensor *t;
+	const struct ofs_tensor *t =
+	    ofs_tree_tensor(&snap->tree, snap->cat, at);
 	char path[4096];
 
 	if (at == 0)
 		ofs_buf_puts(out,
 		    "path\tdtype\tshape\tbytes\tshards\towners\n");
-	t = ofs_entry_tensor(snap->cat, ofs_at_entry(snap, node));
 	if (t == NULL)
 		return;
-	if (ofs_tree_path(&snap->tree, at, path, sizeof(path)) >= sizeof(path))
-		strcpy(path, "...");
+	ofs_tree_path(&snap->tree, at, path, sizeof(path));
 	ofs_buf_printf(out, "%s\t%s\t", path, ofs_dtype_name(t->dtype));
 	ofs_shape_text(snap->cat, t, out);
 	ofs_buf_printf(out, "\t%" PRIu64 "\t%" PRIu32 "\t",

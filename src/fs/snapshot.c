@@ -97,7 +97,7 @@ static int text_fits(void *ctx, uint32_t node, const char *text, size_t n,
 
 static void shut(void *ctx)
 {
-	ofs_begin_replacing(((struct ofs_snapshot *)ctx)->fs);
+	ofs_set_replacing(((struct ofs_snapshot *)ctx)->fs, true);
 }
 
 static void log_error(void *ctx, const struct optimfs_error *why)

@@ -86,6 +86,13 @@ const char *ofs_mirror_root(uint32_t space)
 
 int ofs_spaces_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
+	static const struct ofs_space_ops *const mirrors[OFS_SPACE_RANK] = {
+		[OFS_SPACE_TREE] = &ofs_space_tree,
+		[OFS_SPACE_LAYOUT] = &ofs_space_layout,
+		[OFS_SPACE_NPY] = &ofs_space_npy,
+		[OFS_SPACE_NPY32] = &ofs_space_npy32,
+		[OFS_SPACE_STAT] = &ofs_space_stat,
+	};
 	char name[16];
 	int *ranks;
 	size_t n;
@@ -99,22 +106,13 @@ int ofs_spaces_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 	}
 	make_inos(snap);
 	snap->nspaces = OFS_SPACE_RANK + (uint32_t)n;
-	snap->space[OFS_SPACE_TREE] =
-	    (struct ofs_space){ .ops = &ofs_space_tree,
-		    .ino = snap->tree.node[0].ino };
-	snap->space[OFS_SPACE_LAYOUT] = (struct ofs_space){
-		.ops = &ofs_space_layout,
-		.ino = snap->static_ino[OFS_STATIC_LAYOUT],
-	};
-	snap->space[OFS_SPACE_NPY] = (struct ofs_space){ .ops = &ofs_space_npy,
-		.ino = snap->static_ino[OFS_STATIC_NPY] };
-	snap->space[OFS_SPACE_NPY32] = (struct ofs_space){
-		.ops = &ofs_space_npy32,
-		.ino = snap->static_ino[OFS_STATIC_NPY32],
-	};
-	snap->space[OFS_SPACE_STAT] =
-	    (struct ofs_space){ .ops = &ofs_space_stat,
-		    .ino = snap->static_ino[OFS_STATIC_STAT] };
+	snap->space[OFS_SPACE_TREE].ino = snap->tree.node[0].ino;
+	for (int i = 0; i < OFS_NSTATIC; i++)
+		if (ofs_static_nodes[i].space != OFS_SPACE_TREE)
+			snap->space[ofs_static_nodes[i].space].ino =
+			    snap->static_ino[i];
+	for (uint32_t i = 0; i < OFS_SPACE_RANK; i++)
+		snap->space[i].ops = mirrors[i];
 	for (size_t i = 0; i < n; i++) {
 		snprintf(name, sizeof(name), "%d", ranks[i]);
 		snap->space[OFS_SPACE_RANK + i] = (struct ofs_space){

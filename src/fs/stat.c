@@ -103,8 +103,7 @@ static enum ofs_dtype dtype_of(struct ofs_snapshot *snap, uint32_t index)
 		ofs_overlay_form(snap->overlay, index, &form);
 	if (form.dtype != OFS_DTYPE_NONE)
 		return (enum ofs_dtype)form.dtype;
-	return (enum ofs_dtype)ofs_entry_tensor(snap->cat,
-	    &snap->cat->entries[snap->tree.node[index].entry])
+	return (enum ofs_dtype)ofs_tree_tensor(&snap->tree, snap->cat, index)
 	    ->dtype;
 }
 

@@ -300,7 +300,7 @@ struct ofs_blob *ofs_rank_text(struct ofs_snapshot *snap, uint32_t index,
     int rank, const struct ofs_variant *v, struct optimfs_error *err)
 {
 	const struct ofs_entry *e =
-	    &snap->cat->entries[snap->tree.node[index].entry];
+	    ofs_tree_entry(&snap->tree, snap->cat, index);
 	struct ofs_entry its = v == NULL
 	    ? *e
 	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };

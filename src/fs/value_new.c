@@ -14,7 +14,7 @@ int ofs_text_fits(struct ofs_snapshot *snap, uint32_t node, const char *text,
 {
 	uint32_t entry = snap->tree.node[node].entry;
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(snap->cat, &snap->cat->entries[entry]);
+	    ofs_tree_tensor(&snap->tree, snap->cat, node);
 	struct ofs_entry_new new;
 	char shown[80];
 	int ret = 0;

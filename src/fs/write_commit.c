@@ -65,7 +65,7 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	ret = fs->now->write->commit(fs, stop, ctx, err);
 	if (ret != -1)
 		show_or_say(fs);
-	ofs_end_replacing(fs);
+	ofs_set_replacing(fs, false);
 	return ret;
 }
 

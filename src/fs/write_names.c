@@ -151,22 +151,6 @@ static int may_move(const struct ofs_snapshot *snap, const struct ofs_entry *e,
 	return across ? 0 : may_change(snap->cat, e, key, name, err);
 }
 
-/* The next node of the checkpoint below top, in preorder; OFS_NONE. */
-static uint32_t next_below(const struct ofs_tree *tree, uint32_t top,
-    uint32_t i)
-{
-	const struct ofs_tree_node *v = &tree->node[i], *dir;
-
-	if (v->entry == OFS_NONE && v->nchild > 0)
-		return v->child;
-	for (; i != top; i = tree->node[i].parent) {
-		dir = &tree->node[tree->node[i].parent];
-		if (i + 1 < dir->child + dir->nchild)
-			return i + 1;
-	}
-	return OFS_NONE;
-}
-
 /* Fails where it is known that no commit can do it. What is only possible for
  * several files together, such as a state of all parameters of a universal
  * checkpoint, is left to the commit. */
@@ -187,7 +171,7 @@ static int may_rename(struct ofs_snapshot *snap, struct ofs_at at, bool across,
 		    "is not stored with its elements",
 		    err);
 	for (uint32_t i = at.index; i != OFS_NONE;
-	     i = next_below(tree, at.index, i))
+	     i = ofs_tree_after(tree, at.index, i))
 		if (tree->node[i].entry != OFS_NONE &&
 		    may_move(snap, &snap->cat->entries[tree->node[i].entry],
 			key, across, name, err) == -1)

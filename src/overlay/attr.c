@@ -38,8 +38,7 @@ static bool form_of_base(const struct ofs_overlay *o, uint32_t base,
 
 	if (base == OFS_NONE || ofs_overlay_is_made(o, base))
 		return false;
-	t = ofs_entry_tensor(o->cat,
-	    &o->cat->entries[o->tree->node[base].entry]);
+	t = ofs_tree_tensor(o->tree, o->cat, base);
 	if (t != NULL)
 		form_of_tensor(o->cat, t, form);
 	return true;

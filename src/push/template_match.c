@@ -34,8 +34,7 @@ static int add_own(struct matching *m, uint32_t node,
 
 	if (ofs_grow(s->own, s->nown, s->own_cap, m->err) == -1)
 		return -1;
-	if (ofs_tree_path(&m->made->tree, node, path, sizeof(path)) ==
-	    sizeof(path))
+	if (!ofs_tree_path(&m->made->tree, node, path, sizeof(path)))
 		return optimfs_fail(m->err, ENAMETOOLONG,
 		    "OFS833 a path of a layout");
 	own.path = strdup(path);
@@ -48,7 +47,7 @@ static int add_own(struct matching *m, uint32_t node,
 static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
     uint32_t node)
 {
-	return &snap->cat->entries[snap->tree.node[node].entry];
+	return ofs_tree_entry(&snap->tree, snap->cat, node);
 }
 
 /* A text may belong to the layout, such as the number of ranks. Then writing
@@ -111,8 +110,8 @@ uint32_t ofs_template_model(const struct ofs_snapshot *made, uint32_t node)
 		model = ofs_tree_lookup(tree, model, tree->node[param].name);
 	if (model == OFS_NONE || tree->node[model].entry == OFS_NONE)
 		return OFS_NONE;
-	t = ofs_entry_tensor(made->cat, entry_of(made, node));
-	m = ofs_entry_tensor(made->cat, entry_of(made, model));
+	t = ofs_tree_tensor(tree, cat, node);
+	m = ofs_tree_tensor(tree, cat, model);
 	if (t == NULL || m == NULL || !widens(m, t) || t->ndim != m->ndim ||
 	    memcmp(ofs_tensor_shape(cat, t), ofs_tensor_shape(cat, m),
 		t->ndim * sizeof(uint64_t)) != 0)
@@ -125,9 +124,7 @@ static int refuse(const struct matching *m, const struct ofs_snapshot *snap,
 {
 	char path[150];
 
-	if (ofs_tree_path(&snap->tree, node, path, sizeof(path)) ==
-	    sizeof(path))
-		strcpy(path, "...");
+	ofs_tree_path(&snap->tree, node, path, sizeof(path));
 	return optimfs_fail(m->err, EOPNOTSUPP,
 	    "OFS833 %s is %s: copying the files of one does not fill the "
 	    "other; optimfs reshard writes that layout",
@@ -158,7 +155,7 @@ static int match(struct matching *m, uint32_t node)
 		m->met[twin] = 1;
 		return compare(m, node, twin);
 	}
-	if (ofs_entry_tensor(m->made->cat, entry_of(m->made, node)) == NULL)
+	if (ofs_tree_tensor(&m->made->tree, m->made->cat, node) == NULL)
 		return add_own(m, node,
 		    (struct ofs_template_own){ .provided = true });
 	if (m->fill_zero && is_zero(m, node))

@@ -123,10 +123,6 @@ void ofs_writethrough_missing(struct ofs_snapshot *snap, struct ofs_buf *out);
  * held. */
 int ofs_writethrough_check(struct ofs_overlay *o, struct optimfs_error *err);
 
-/* The path of a file in the layout, whatever its current name. */
-void ofs_writethrough_path(const struct ofs_overlay *o, uint32_t index,
-    char *path, size_t size);
-
 /* writethrough_coupled.c */
 /* Do entries that the layout stores as one value agree? EINVAL (OFS828) with
  * two of them and the number of entries for each value. Writers are held. */

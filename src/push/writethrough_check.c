@@ -49,8 +49,7 @@ static bool tensor_lacks(const struct ofs_overlay *o,
 
 bool ofs_writethrough_zeros(const struct ofs_overlay *o, uint32_t node)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(o->cat,
-	    &o->cat->entries[o->tree->node[node].entry]);
+	const struct ofs_tensor *t = ofs_tree_tensor(o->tree, o->cat, node);
 
 	return t != NULL &&
 	    (ofs_writethrough_provided(o, node) ||
@@ -90,26 +89,6 @@ static bool lacks(const struct ofs_overlay *o, uint32_t index, char words[96])
 	return bad;
 }
 
-void ofs_writethrough_path(const struct ofs_overlay *o, uint32_t index,
-    char *path, size_t size)
-{
-	const struct ofs_tree_node *node = o->tree->node;
-	size_t at = size - 1;
-
-	path[at] = '\0';
-	for (; index != 0; index = node[index].parent) {
-		size_t n = strlen(node[index].name);
-
-		if (n + 1 > at)
-			break;
-		if (path[at] != '\0')
-			path[--at] = '/';
-		at -= n;
-		memcpy(path + at, node[index].name, n);
-	}
-	memmove(path, path + at, size - at);
-}
-
 /* Reports each file that prevents a commit. The lock of names is held. */
 static void each_problem(const struct ofs_overlay *o, say_fn *say, void *ctx)
 {
@@ -118,7 +97,7 @@ static void each_problem(const struct ofs_overlay *o, say_fn *say, void *ctx)
 	for (uint32_t i = 1; i < o->tree->n; i++) {
 		if (o->tree->node[i].entry == OFS_NONE || !lacks(o, i, words))
 			continue;
-		ofs_writethrough_path(o, i, path, sizeof(path));
+		ofs_tree_path(o->tree, i, path, sizeof(path));
 		say(ctx, path, words);
 	}
 	for (uint32_t i = 0; i < o->nmade; i++) {

@@ -80,13 +80,10 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct committing *c = ctx;
-	const struct ofs_entry *entry =
-	    &c->fs->now->cat->entries[c->fs->now->tree.node[index].entry];
 
 	/* computed tensors are not stored */
-	if (entry->kind != OFS_ENTRY_TENSOR ||
-	    ofs_writethrough_is_rounded(c->o,
-		c->fs->now->tree.node[index].entry))
+	if (ofs_tree_tensor(c->o->tree, c->o->cat, index) == NULL ||
+	    ofs_writethrough_is_rounded(c->o, c->o->tree->node[index].entry))
 		return 0;
 	return ofs_writethrough_element(c->o, f, err);
 }

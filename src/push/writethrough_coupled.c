@@ -46,8 +46,8 @@ static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	struct places *p = ctx;
 	struct ofs_snapshot *snap = ofs_writethrough_snapshot(p->o);
 	const struct ofs_overlay_node *v = ofs_overlay_node(p->o, index);
-	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat,
-	    &snap->cat->entries[snap->tree.node[index].entry]);
+	const struct ofs_tensor *t =
+	    ofs_tree_tensor(&snap->tree, snap->cat, index);
 	struct ofs_plan plan = { 0 };
 	int ret;
 
@@ -99,7 +99,7 @@ static int compare_rounded(const struct places *p, const struct where *w,
 	char path[100], text[80];
 	size_t size = ofs_dtype_size(w->rounded);
 
-	ofs_writethrough_path(p->o, w->index, path, sizeof(path));
+	ofs_tree_path(p->o->tree, w->index, path, sizeof(path));
 	if (stored == NULL)
 		return optimfs_fail(err, EINVAL,
 		    "OFS828 %.100s is %.*s, but the layout stores the "
@@ -161,8 +161,8 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	}
 	if (other == NULL)
 		return 0;
-	ofs_writethrough_path(p->o, w[0].index, one, sizeof(one));
-	ofs_writethrough_path(p->o, other->index, two, sizeof(two));
+	ofs_tree_path(p->o->tree, w[0].index, one, sizeof(one));
+	ofs_tree_path(p->o->tree, other->index, two, sizeof(two));
 	return optimfs_fail(err, EINVAL,
 	    "OFS828 %.60s is %.*s, so are %" PRIu64 " of %zu, but %.60s is "
 	    "%.*s: in this layout they are one value",

@@ -15,18 +15,12 @@
 
 /* Nothing of this is in the journal: each commit does it again. */
 
-static const struct ofs_entry *entry_of(const struct ofs_overlay *o,
-    uint32_t node)
-{
-	return &o->cat->entries[o->tree->node[node].entry];
-}
-
 /* Is the tensor visible and completely written? */
 static bool is_whole(const struct ofs_overlay *o, uint32_t node)
 {
 	struct ofs_overlay_file *f = ofs_overlay_file(o, node);
-	uint64_t total = ofs_tensor_bytes(o->cat,
-	    ofs_entry_tensor(o->cat, entry_of(o, node)));
+	uint64_t total =
+	    ofs_tensor_bytes(o->cat, ofs_tree_tensor(o->tree, o->cat, node));
 	bool whole;
 
 	if (f == NULL || !ofs_writethrough_present(o, node))
@@ -62,8 +56,8 @@ static struct ofs_overlay_file *show(struct ofs_overlay *o, uint32_t node,
 	if (f == NULL || f->text)
 		return f;
 	pthread_rwlock_wrlock(&f->lock);
-	f->size = f->base = ofs_tensor_bytes(o->cat,
-	    ofs_entry_tensor(o->cat, entry_of(o, node)));
+	f->size = f->base =
+	    ofs_tensor_bytes(o->cat, ofs_tree_tensor(o->tree, o->cat, node));
 	pthread_rwlock_unlock(&f->lock);
 	return f;
 }
@@ -102,10 +96,8 @@ static int pour(const struct pouring *p, uint32_t source, uint32_t node,
 {
 	struct ofs_overlay *o = p->o;
 	const struct ofs_snapshot *snap = ofs_writethrough_snapshot(o);
-	const struct ofs_tensor *a =
-	    ofs_entry_tensor(o->cat, entry_of(o, source));
-	const struct ofs_tensor *b =
-	    ofs_entry_tensor(o->cat, entry_of(o, node));
+	const struct ofs_tensor *a = ofs_tree_tensor(o->tree, o->cat, source);
+	const struct ofs_tensor *b = ofs_tree_tensor(o->tree, o->cat, node);
 	uint64_t in = ofs_dtype_size(a->dtype), out = ofs_dtype_size(b->dtype);
 	uint64_t all = ofs_tensor_numel(snap->cat, a), most = STEP / 16, n;
 	struct ofs_overlay_file *f = show(o, node, err);

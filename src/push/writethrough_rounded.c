@@ -42,7 +42,7 @@ static int not_one(const struct compared *c, const char *path, const char *said,
 	uint32_t by = ofs_writethrough_written(c->o,
 	    ofs_writethrough_primary(c->o, c->f->index));
 
-	ofs_writethrough_path(c->o, by, other, sizeof(other));
+	ofs_tree_path(c->o->tree, by, other, sizeof(other));
 	return optimfs_fail(err, EINVAL,
 	    "OFS828 %.70s and %.70s are stored once in this layout, but "
 	    "element %" PRIu64 " is %.20s and %.20s: write the same to both, "
@@ -57,7 +57,7 @@ static int differ(const struct compared *c, uint64_t at, uint64_t off,
 
 	said[ofs_dtype_print(c->t->dtype, c->said + at, said)] = '\0';
 	is[ofs_dtype_print(c->t->dtype, c->is + at, is)] = '\0';
-	ofs_writethrough_path(c->o, c->f->index, path, sizeof(path));
+	ofs_tree_path(c->o->tree, c->f->index, path, sizeof(path));
 	if (!ofs_writethrough_is_rounded(c->o, c->f->entry))
 		return not_one(c, path, said, is, at + off, err);
 	return optimfs_fail(err, EINVAL,
@@ -104,12 +104,10 @@ int ofs_writethrough_rounded(struct ofs_overlay *o, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	c.is = c.said + STEP;
 	for (uint32_t i = 1; i < o->tree->n && ret == 0; i++) {
-		uint32_t entry = o->tree->node[i].entry;
-
-		if (entry == OFS_NONE)
+		if (o->tree->node[i].entry == OFS_NONE)
 			continue;
 		c.f = ofs_overlay_file(o, i);
-		c.t = ofs_entry_tensor(o->cat, &o->cat->entries[entry]);
+		c.t = ofs_tree_tensor(o->tree, o->cat, i);
 		if (c.f != NULL && !c.f->text && !c.f->bytes->in_place &&
 		    c.f->written.n > 0 && ofs_writethrough_present(o, i))
 			ret = compare(&c, err);

@@ -14,13 +14,6 @@
  * weights trained in float32 belong to the optimizer too. The first name is
  * written in place; bytes written to the others are staged. */
 
-static const struct ofs_tensor *tensor_of(const struct ofs_snapshot *snap,
-    uint32_t node)
-{
-	return ofs_entry_tensor(snap->cat,
-	    &snap->cat->entries[snap->tree.node[node].entry]);
-}
-
 static bool is_candidate(const struct ofs_snapshot *snap, uint32_t node)
 {
 	uint32_t entry = snap->tree.node[node].entry;
@@ -28,7 +21,7 @@ static bool is_candidate(const struct ofs_snapshot *snap, uint32_t node)
 
 	if (entry == OFS_NONE || ofs_entry_is_text(snap->cat, entry))
 		return false;
-	t = tensor_of(snap, node);
+	t = ofs_tree_tensor(&snap->tree, snap->cat, node);
 	return t != NULL && t->nshards > 0;
 }
 
@@ -71,7 +64,9 @@ static bool same(const void *ctx, uint32_t i, const void *key, size_t n)
 {
 	const struct seeking *s = ctx;
 	const struct ofs_catalog *cat = s->snap->cat;
-	const struct ofs_tensor *a = tensor_of(s->snap, s->node[i]), *b = key;
+	const struct ofs_tensor *a = ofs_tree_tensor(&s->snap->tree,
+				    s->snap->cat, s->node[i]),
+				*b = key;
 
 	(void)n;
 	if (a == b)
@@ -100,7 +95,7 @@ static int seek(struct seeking *s, struct ofs_map *map, uint32_t *next,
 		next[i] = i;
 		if (!is_candidate(s->snap, i))
 			continue;
-		t = tensor_of(s->snap, i);
+		t = ofs_tree_tensor(&s->snap->tree, s->snap->cat, i);
 		first = place_of(cat, &cat->shards[t->shard]);
 		hash = ofs_map_hash(&first, sizeof(first));
 		at = ofs_map_find(map, hash, same, s, t, sizeof(*t));

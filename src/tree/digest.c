@@ -102,7 +102,7 @@ uint64_t *ofs_tree_digests(const struct ofs_tree *tree,
 		b.len = 0;
 		put(&b, tree->node[i].ino); /* of the path */
 		if (tree->node[i].entry != OFS_NONE)
-			put_entry(&b, cat, &cat->entries[tree->node[i].entry]);
+			put_entry(&b, cat, ofs_tree_entry(tree, cat, i));
 		hash[i] = XXH64(b.data, b.len, 0);
 	}
 	if (b.bad) {

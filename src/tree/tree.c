@@ -89,28 +89,41 @@ bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
 	return alias != NULL && alias->target == OFS_NONE;
 }
 
-size_t ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
+const struct ofs_entry *ofs_tree_entry(const struct ofs_tree *tree,
+    const struct ofs_catalog *cat, uint32_t node)
+{
+	uint32_t entry = tree->node[node].entry;
+
+	return entry == OFS_NONE ? NULL : &cat->entries[entry];
+}
+
+const struct ofs_tensor *ofs_tree_tensor(const struct ofs_tree *tree,
+    const struct ofs_catalog *cat, uint32_t node)
+{
+	return ofs_entry_tensor(cat, ofs_tree_entry(tree, cat, node));
+}
+
+bool ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
     size_t size)
 {
-	size_t len = 0, end;
+	char *end = path + size - 1, *p = end;
 
-	for (uint32_t i = node; i != 0; i = tree->node[i].parent)
-		len += strlen(tree->node[i].name) + 1;
-	if (len > 0)
-		len--;
-	if (len >= size)
-		return size;
-	path[len] = '\0';
-	end = len;
-	for (uint32_t i = node; i != 0; i = tree->node[i].parent) {
-		size_t n = strlen(tree->node[i].name);
+	*p = '\0';
+	for (; node != 0; node = tree->node[node].parent) {
+		const struct ofs_tree_node *v = &tree->node[node];
+		size_t n = strlen(v->name), slash = p < end;
+		size_t before = v->parent == 0 ? 0 : strlen(".../");
+		bool fits = n + slash + before <= (size_t)(p - path);
 
-		memcpy(path + end - n, tree->node[i].name, n);
-		end -= n;
-		if (end > 0)
-			path[--end] = '/';
+		if (slash)
+			*--p = '/';
+		p -= fits ? n : strlen("...");
+		memcpy(p, fits ? v->name : "...", fits ? n : strlen("..."));
+		if (!fits)
+			break;
 	}
-	return len;
+	memmove(path, p, (size_t)(end - p) + 1);
+	return node == 0;
 }
 
 uint64_t ofs_tree_ino(uint64_t dir, const char *name)

@@ -49,10 +49,15 @@ uint32_t ofs_tree_lookup(const struct ofs_tree *tree, uint32_t dir,
 /* Is name in dir absent by intent? */
 bool ofs_tree_absent(const struct ofs_tree *tree, uint32_t dir,
     const char *name);
+/* The entry of a node, and its tensor; NULL: a directory, or no tensor. */
+const struct ofs_entry *ofs_tree_entry(const struct ofs_tree *tree,
+    const struct ofs_catalog *cat, uint32_t node);
+const struct ofs_tensor *ofs_tree_tensor(const struct ofs_tree *tree,
+    const struct ofs_catalog *cat, uint32_t node);
 /* Write the path of a node below the root, without a leading slash ("" for the
- * root), to path[0..size), NUL-terminated. Returns its length, or size when it
- * does not fit. */
-size_t ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
+ * root), to path[0..size). Where it does not fit, the first components are
+ * "...", and false is returned. size is at least 5. */
+bool ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
     size_t size);
 
 /* Is a node optim/.../param_groups/<i>/params? */

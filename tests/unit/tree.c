@@ -255,14 +255,16 @@ static void lookups(void)
 	is_u64(ofs_tree_lookup(&t, w, "w"), OFS_NONE, "a file has no children");
 	is_u64(ofs_tree_lookup(&t, 0, ""), OFS_NONE,
 	    "the empty name is not found");
-	is_u64(ofs_tree_path(&t, 0, path, sizeof(path)), 0,
-	    "the path of the root has length 0");
+	ok(ofs_tree_path(&t, 0, path, sizeof(path)),
+	    "the path of the root fits the buffer");
 	is_str(path, "", "the path of the root is empty");
-	is_u64(ofs_tree_path(&t, w, path, 8), 7,
-	    "length of a path that just fits the buffer");
+	ok(ofs_tree_path(&t, w, path, 8), "a path of seven bytes fits eight");
 	is_str(path, "model/w", "a path that just fits the buffer");
-	is_u64(ofs_tree_path(&t, w, path, 7), 7,
-	    "length of a path that does not fit the buffer");
+	ok(!ofs_tree_path(&t, w, path, 7), "a path of seven bytes needs eight");
+	is_str(path, ".../w", "of a path that is too long the end is kept");
+	ok(!ofs_tree_path(&t, model, path, 5),
+	    "a name of five bytes needs six");
+	is_str(path, "...", "of a name that is too long nothing is kept");
 	is_u64(t.node[w].ino, ofs_tree_ino(ofs_tree_ino(1, "model"), "w"),
 	    "an inode number depends on the path only");
 	ok(t.node[w].parent == model && t.node[0].ino == 1,
