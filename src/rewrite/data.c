@@ -240,11 +240,40 @@ int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
 	    "OFS805 %.200s changed since the checkpoint was mounted", o->path);
 }
 
-static bool is_zip(int fd)
+/* Is the file one of items, which are archives, and no archive itself? */
+static bool has_items(const struct ofs_catalog *cat, uint32_t object)
 {
-	char mark[4];
+	for (uint32_t i = 0; i < cat->nshards; i++)
+		if (cat->shards[i].at.object == object &&
+		    cat->shards[i].at.encoding == OFS_TORCH_ITEM)
+			return true;
+	return false;
+}
 
-	return pread(fd, mark, 4, 0) == 4 && memcmp(mark, "PK\3\4", 4) == 0;
+/* Notes the archives in a copy of an object whose bytes will change. */
+static int fix_archives(struct ofs_commit *c, uint32_t object, int out,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &c->cat->objects[object];
+	bool record = false;
+
+	for (size_t i = ofs_commit_moved(c, object);
+	     i < c->nmoved && c->moved[i].object == object; i++) {
+		const struct ofs_moved *m = &c->moved[i];
+
+		record = record || m->encoding == OFS_TORCH_RECORD;
+		if (m->encoding == OFS_TORCH_ITEM && m->codec == OFS_PLAIN &&
+		    ofs_commit_fix_sums(c, out, m->off, m->len, false, err) ==
+			-1)
+			return -1;
+	}
+	if (!record)
+		return 0;
+	if (has_items(c->cat, object))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS826 a tensor inside an object cannot be changed in a "
+		    "checkpoint of this format");
+	return ofs_commit_fix_sums(c, out, 0, o->size, false, err);
 }
 
 /* Copies an object to out. */
@@ -275,8 +304,8 @@ int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
 	    ofs_commit_make(c, rel == NULL ? o->path : rel, o->path, &out, err);
 	if (ret == 0)
 		ret = copy_object(c, object, out, err);
-	if (ret == 0 && rel == NULL && is_zip(out))
-		ret = ofs_commit_fix_sums(c, out, 0, o->size, false, err);
+	if (ret == 0 && rel == NULL)
+		ret = fix_archives(c, object, out, err);
 	if (ret == -1)
 		return optimfs_fail_in(err, "%.200s", o->path);
 	for (size_t i = ofs_commit_moved(c, object);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """optimfs.edit, optimfs.diff, and copies of views."""
+import io
 import os
 import sys
+import zipfile
 
 import optimfs
 import pytest
@@ -111,6 +113,26 @@ def test_a_commit_that_fails_rolls_back(copy):
     assert files(path) == before
     with optimfs.edit(path):
         pass
+
+
+def test_items_of_megatron_are_changed_with_their_checksums(copy):
+    path = copy("megatron/gpt_tp2_dp2/fully_reshardable/iter_0000003")
+    name = "optim/state/decoder.final_layernorm.weight/exp_avg"
+    inside = "extra/rng_state/0.0/0/cuda_rng_state"
+    before = files(path)
+    with pytest.raises(optimfs.UnsupportedError, match="OFS826"):
+        with optimfs.edit(path) as ck:
+            ck[inside] = ck[inside].numpy() + 1
+    assert files(path) == before
+    with optimfs.edit(path) as ck:
+        ck[name] = 7
+    with optimfs.open(path) as ck:
+        assert (ck[name].numpy() == 7).all()
+        for s in ck[name].shards:
+            with open(os.path.join(path, s.file), "rb") as f:
+                f.seek(s.offset)
+                item = io.BytesIO(f.read(s.length))
+            assert zipfile.ZipFile(item).testzip() is None
 
 
 def test_state_is_added_and_removed(copy):
