@@ -96,16 +96,24 @@ static int open_dir(int at, const char *name)
 
 int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode)
 {
+	bool empty = (flags & O_TRUNC) != 0;
 	int fd = openat(at, name,
-	    flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, mode);
+	    (flags & ~O_TRUNC) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
+	    mode);
 	struct stat st;
-	int code = EUCLEAN;
+	int code;
 
 	if (fd == -1)
 		return -1;
 	if (fstat(fd, &st) == -1)
 		code = errno;
-	else if (S_ISREG(st.st_mode))
+	else if (!S_ISREG(st.st_mode))
+		code = EUCLEAN;
+	else if ((flags & O_ACCMODE) != O_RDONLY && st.st_nlink > 1)
+		code = EMLINK;
+	else if (empty && ftruncate(fd, 0) == -1)
+		code = errno;
+	else
 		return fd;
 	close(fd);
 	errno = code;
@@ -114,6 +122,9 @@ int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode)
 
 const char *ofs_stage_why(int code)
 {
+	if (code == EMLINK)
+		return "it has another name (a hard link), and what is "
+		       "written here would change that";
 	return code == EUCLEAN ? "not a regular file" : strerror(code);
 }
 

@@ -12,7 +12,9 @@
 char *ofs_stage_split(const char *source, char **name,
     struct optimfs_error *err);
 /* Opens a file of ours in directory at. Anything but a regular file (such as a
- * FIFO, which would block) is EUCLEAN. mode is for a new file. -1 and errno. */
+ * FIFO, which would block) is EUCLEAN; one with several names (of a backup made
+ * of hard links) is EMLINK, except for O_RDONLY. mode is for a new file. -1 and
+ * errno. */
 int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode);
 /* A message for an errno of ofs_stage_open_file. */
 const char *ofs_stage_why(int code);

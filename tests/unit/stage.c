@@ -455,6 +455,51 @@ static void pipes(void)
 	}
 }
 
+/* A backup of hard links (cp -al) shares the files of a stage. */
+static void links(void)
+{
+	static const char *const names[] = { "journal", "lock", "data/7" };
+	struct optimfs_error err = { 0 };
+	char path[200], other[200];
+
+	snprintf(other, sizeof(other), "%s/backup", dir);
+	for (size_t i = 0; i < 3; i++) {
+		struct ofs_stage *st = open_stage(OFS_RECOVER_YES, &err);
+		struct ofs_record record = { .type = 1 };
+		struct stat was, now;
+		int fd = ofs_stage_data(st, 7, true, &err);
+
+		if (write(fd, "bytes", 5) != 5 ||
+		    ofs_stage_append(st, &record, &err) == -1)
+			bail_out("data/7");
+		close(fd);
+		ofs_stage_close(st, true);
+		snprintf(path, sizeof(path), "%s/%s", stage, names[i]);
+		fd = open(path, O_WRONLY | O_CREAT, 0600); /* a lock is gone */
+		if (fd == -1 || fstat(fd, &was) == -1)
+			bail_out("%s", path);
+		close(fd);
+		if (link(path, other) == -1)
+			bail_out("%s", other);
+		st = open_stage(OFS_RECOVER_YES, &err);
+		is_int(st == NULL ? -1 : ofs_stage_data(st, 7, true, &err), -1,
+		    "a %s that has two names is not opened for writing",
+		    names[i]);
+		is_error(err, EMLINK, "hard link",
+		    "a %s that has two names: error text", names[i]);
+		stat(other, &now);
+		is_int(now.st_size, was.st_size,
+		    "a %s that has two names keeps its contents", names[i]);
+		if (st != NULL)
+			ofs_stage_close(st, true);
+		unlink(other);
+		st = open_stage(OFS_RECOVER_YES, &err);
+		ok(st != NULL, "a %s that has one name again is opened: %s",
+		    names[i], st == NULL ? err.text : "");
+		ofs_stage_close(st, false);
+	}
+}
+
 static void places(void)
 {
 	struct ofs_stage_config c = { .source = source };
@@ -514,6 +559,7 @@ int main(void)
 	failures();
 	locks();
 	pipes();
+	links();
 	places();
 	rmdir(source);
 	ok(rmdir(dir) == 0, "nothing is left in the temporary directory");
