@@ -385,11 +385,18 @@ static void own_objects(void)
 	begin();
 	save_ranks(healthy, 3);
 	for (int i = 0; i < 3; i++) {
+		float held[2] = { (float)i, 1 };
+		const void *storage[] = { held };
 		struct ofs_buf b = { 0 };
 		char name[40];
 
 		mk_begin(&b);
 		mk_ops(&b, "}(");
+		mk_str(&b, "generator");
+		mk_global(&b, "my.data", "Generator");
+		mk_ops(&b, "(");
+		local(&b, "0", 2);
+		mk_ops(&b, "tR");
 		mk_str(&b, "sampler");
 		mk_global(&b, "my.data", "Sampler");
 		mk_ops(&b, "(");
@@ -400,9 +407,13 @@ static void own_objects(void)
 		mk_ops(&b, ")Ru");
 		mk_end(&b);
 		snprintf(name, sizeof(name), "train_rank%d.pt", i);
-		save(name, &b, NULL, NULL, 0);
+		save(name, &b, storage, (size_t[]){ sizeof(held) }, 1);
 	}
 	open_dir("ranks with objects of their own");
+	mentions("extra/train/generator/rank0",
+	    "{\"__opaque__\": \"my.data.Generator\", \"xxh64\": \"");
+	mentions("extra/train/generator/rank2",
+	    "{\"__opaque__\": \"my.data.Generator\", \"xxh64\": \"");
 	says("extra/train/sampler/rank0",
 	    "{\"__opaque__\": \"my.data.Sampler\", \"xxh64\": \"56c4994912065bbc\"}\n");
 	says("extra/train/sampler/rank2",

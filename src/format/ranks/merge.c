@@ -44,15 +44,36 @@ static bool is_sharded(const struct ofs_ranks *set,
 
 /* Plain values. */
 
+struct value {
+	struct ofs_ranks *set;
+	uint32_t leaf;
+};
+
+/* Bytes are not read: the checksum of the archive, if it has any. */
+static int storage_checksum(void *ctx, const struct ofs_pickle *doc,
+    uint32_t node, uint64_t *hash, struct optimfs_error *err)
+{
+	const struct value *v = ctx;
+	struct ofs_torch_tensor t;
+
+	(void)err;
+	if (ofs_torch_tensor(doc, node, &t, NULL) != 1)
+		return 0;
+	*hash = ofs_ranks_checksum(v->set, &v->set->leaf[v->leaf], &t);
+	return *hash != 0;
+}
+
 /* The text of a value, or the reason why it has none; false when memory is
  * exhausted. */
-static bool put_value(const struct ofs_ranks *set, uint32_t i,
-    struct ofs_buf *out)
+static bool put_value(struct ofs_ranks *set, uint32_t i, struct ofs_buf *out)
 {
+	struct value v = { set, i };
+	struct ofs_text_storages storages = { storage_checksum, &v };
+	struct ofs_text_form form = { .storages = &storages };
 	struct optimfs_error why = { 0 };
 
 	*out = (struct ofs_buf){ 0 };
-	if (ofs_text_value(doc_of(set, i), set->leaf[i].node, NULL, out,
+	if (ofs_text_value(doc_of(set, i), set->leaf[i].node, &form, out,
 		&why) == -1)
 		ofs_buf_printf(out, "%d %s", why.code, why.text);
 	return !out->bad && why.code != ENOMEM;
@@ -65,8 +86,8 @@ static bool same_text(const struct ofs_buf *a, const struct ofs_buf *b)
 }
 
 /* Append "5 (rank 0), 6 (rank 1) ...". */
-static void put_values(const struct ofs_ranks *set,
-    const struct ofs_ranks_group *g, struct ofs_buf *out)
+static void put_values(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    struct ofs_buf *out)
 {
 	for (uint32_t i = g->first; i < g->first + g->n && out->len < 300;
 	     i++) {
