@@ -121,8 +121,7 @@ static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 
 	if (error == OFS_NONE)
 		s->gone += s->is_lossy && ofs_entry_lost(s->snap, e, NULL);
-	else if (cat->notes[error].code == EOPNOTSUPP ||
-	    ofs_entry_is_pickled(cat, e, NULL, NULL))
+	else if (cat->notes[error].code == EOPNOTSUPP)
 		s->unread++;
 	else
 		s->damaged++;
