@@ -54,6 +54,7 @@ struct naming_candidate {
 	uint32_t n;
 	uint32_t name; /* below optim/; OFS_NONE: the only optimizer */
 	uint8_t evidence, grade;
+	uint8_t text; /* the part of evidence that dotted keys give */
 	bool accepted, dropped;
 	/* kinds of the keys of its state, and the first of each */
 	bool numbers, names;

@@ -146,6 +146,26 @@ static bool ends_surely(struct ofs_str text)
 	return (ofs_naming_classify(last_of(text)) & TOKEN_SURE) != 0;
 }
 
+/* Is text, which begins with "state.", KEY and NAME of a state? A module may be
+ * called state. */
+static bool has_name(struct ofs_str text)
+{
+	struct ofs_str key = ofs_str_after(text, sizeof("state.") - 1);
+
+	return ofs_naming_dot(key, 0) < key.len;
+}
+
+/* Does it also have the name of a state, in front of the FQN or behind it? */
+static bool has_known_name(struct ofs_str text)
+{
+	struct ofs_str key = ofs_str_after(text, sizeof("state.") - 1);
+	struct ofs_str first = { key.p, (uint32_t)ofs_naming_dot(key, 0) };
+
+	return has_name(text) &&
+	    ((ofs_naming_classify(last_of(text)) & TOKEN_KNOWN) != 0 ||
+		(ofs_naming_classify(first) & TOKEN_SURE) != 0);
+}
+
 /* Options of PyTorch's and other optimizers that may be tensors without
  * dimensions. */
 static bool is_option(struct ofs_str s)
@@ -184,14 +204,14 @@ static uint8_t evidence_at(const struct naming *c, uint32_t entry,
     const struct parts *p, uint32_t n, uint32_t i)
 {
 	uint32_t w = ofs_naming_word(c, p->c[i]);
+	struct ofs_str text = ofs_catalog_string(c->cat, p->c[i]);
 
 	if ((w & (TOKEN_GROUPS | TOKEN_GROUPS_DOT)) != 0)
 		return in_group(c, entry) ? HAS_GROUPS : 0;
+	if ((w & TOKEN_STATE_DOT) != 0 && !has_name(text))
+		return 0;
 	if ((w & TOKEN_STATE_DOT) != 0)
-		return HAS_STATE |
-		    (ends_surely(ofs_catalog_string(c->cat, p->c[i]))
-			    ? HAS_SURE_NAME
-			    : 0);
+		return HAS_STATE | (ends_surely(text) ? HAS_SURE_NAME : 0);
 	if ((w & TOKEN_STATE) == 0 || n - i < 3)
 		return 0;
 	if (i + 2 < p->n && (ofs_naming_word(c, p->c[i + 2]) & TOKEN_SURE) != 0)
@@ -236,14 +256,14 @@ static int look_at_text(struct naming *c, uint32_t entry, struct ofs_str text,
 		r = get_root(c, p.c, p.n, err);
 		if (r == NULL)
 			return -1;
-		r->evidence |= named(c, p.c, p.n);
+		r->text |= named(c, p.c, p.n);
 		if (text.p[at] == 'p')
-			r->evidence |= in_group(c, entry) ? HAS_GROUPS : 0;
-		else
-			r->evidence |= HAS_STATE;
-		/* a state's name is too little evidence to split a text */
-		if (at == 0 && ends_surely(text))
-			r->evidence |= HAS_SURE_NAME;
+			r->text |= in_group(c, entry) ? HAS_GROUPS : 0;
+		else if (has_known_name(ofs_str_after(text, (uint32_t)at)))
+			r->text |= HAS_STATE |
+			    /* too little evidence to split a text */
+			    (at == 0 && ends_surely(text) ? HAS_SURE_NAME : 0);
+		r->evidence |= r->text;
 	}
 	return 0;
 }
@@ -384,7 +404,8 @@ static int root_of_text(struct naming *c, struct ofs_str text,
 		if (!fits)
 			return 0;
 		found = find_root(c, p.c, p.n);
-		if (found == UINT32_MAX || !c->root[found].accepted)
+		if (found == UINT32_MAX || !c->root[found].accepted ||
+		    grade(c->root[found].text) == NO_GRADE)
 			continue;
 		*slot = (struct naming_slot){ found, SLOT_TEXT | (uint32_t)at };
 		return 0;

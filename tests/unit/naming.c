@@ -535,6 +535,24 @@ static void textual(void)
 	    "optim/optimizer_0/state/w/exp_avg\n"
 	    "t3 optimizer_1.state.w.exp_avg = "
 	    "optim/optimizer_1/state/w/exp_avg\n");
+	check("modules called state in modules called like optimizers",
+	    "t3 optim.state.weight = model/optim.state.weight\n"
+	    "t3 optim.state.fc.weight = model/optim.state.fc.weight\n"
+	    "t3 optimizer.param_groups.weight = "
+	    "model/optimizer.param_groups.weight\n");
+	check("modules called like the optimizer beside them",
+	    "t3 optimizer.state.weight = model/optimizer.state.weight\n"
+	    "t3 optimizer.param_groups.weight = "
+	    "model/optimizer.param_groups.weight\n"
+	    "t3 optimizer|state.optimizer.state.weight.exp_avg = "
+	    "optim/state/optimizer.state.weight/exp_avg\n"
+	    "v optimizer|param_groups.optimizer.state.weight.lr = "
+	    "optim/param_groups/optimizer.state.weight/lr\n");
+	check("a parameter called like a state, in a module called state",
+	    "t3 app|model|state.exp_avg = model/state.exp_avg\n"
+	    "t3 app|model|w = model/w\n"
+	    "t3 app|optim|state|state.exp_avg|exp_avg = "
+	    "optim/state/state.exp_avg/exp_avg\n");
 	check("flattened state of a module called state",
 	    "t3 model|enc.state.w = model/enc.state.w\n"
 	    "t3 optim|state.enc.state.w.exp_avg = "
