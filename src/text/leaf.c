@@ -113,12 +113,12 @@ static enum ofs_leaf numpy_scalar(const struct ofs_pickle *doc, uint32_t node,
 						      : OFS_LEAF_QUOTED;
 }
 
-/* An array of NumPy, in C order. */
+/* An array of NumPy. */
 struct array {
 	uint64_t shape[OFS_MAX_DIMS];
 	unsigned ndim;
 	enum ofs_dtype dtype;
-	bool swap;
+	bool swap, fortran; /* byte order, order of elements */
 	struct ofs_str raw;
 };
 
@@ -157,11 +157,21 @@ static bool array_of(const struct ofs_pickle *doc, uint32_t node,
 		if (n > ARRAY_MAX)
 			return false;
 	}
-	if (a->ndim > 1 &&
-	    (buffer ? !ofs_pk_str_is(doc, ofs_pk_item(doc, from, 3), "C")
-		    : ofs_pk_bool(doc, ofs_pk_item(doc, from, 3))))
-		return false;
+	a->fortran = buffer ? ofs_pk_str_is(doc, ofs_pk_item(doc, from, 3), "F")
+			    : ofs_pk_bool(doc, ofs_pk_item(doc, from, 3));
 	return a->raw.len == n * ofs_dtype_size(a->dtype);
+}
+
+/* The place among the stored elements of element i in C order. */
+static uint64_t stored_at(const struct array *a, uint64_t i)
+{
+	uint64_t at = 0;
+
+	if (!a->fortran)
+		return i;
+	for (unsigned d = a->ndim; d-- > 0; i /= a->shape[d])
+		at = at * a->shape[d] + i % a->shape[d];
+	return at;
 }
 
 static void put_element(const struct array *a, uint64_t i, struct ofs_buf *out)
@@ -171,7 +181,7 @@ static void put_element(const struct array *a, uint64_t i, struct ofs_buf *out)
 	const char *quote = complex ? "\"" : "";
 	char text[80];
 
-	number_text(a->dtype, a->raw.p + i * size, a->swap, text);
+	number_text(a->dtype, a->raw.p + stored_at(a, i) * size, a->swap, text);
 	ofs_buf_printf(out, "%s%s%s", quote, text, quote);
 }
 

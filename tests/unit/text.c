@@ -194,12 +194,14 @@ static void numpy(void)
 		    "[1, 256]\n" },
 		{ P(ARRAY("K\0\x85", "f4", "<", "\x89", "C\0")), "[]\n" },
 		{ P(ARRAY(")", "b1", "|", "\x89", "C\1\1")), "true\n" },
-		/* in Fortran order, larger than the limit, and with too few
-		 * bytes */
-		{ P(ARRAY("K\x02K\x02\x86", "u1", "|", "\x88",
-		      "C\x04\1\2\3\4")),
-		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\", "
-		    "\"xxh64\": \"1faf91c74fad092f\"}\n" },
+		/* in Fortran order */
+		{ P(ARRAY("K\x03K\x02\x86", "u1", "|", "\x88",
+		      "C\x06\1\3\5\2\4\6")),
+		    "[[1, 2], [3, 4], [5, 6]]\n" },
+		{ P(ARRAY("K\x02K\x01K\x03\x87", "i2", ">", "\x88",
+		      "C\x0c\0\1\0\4\0\2\0\5\0\3\0\6")),
+		    "[[[1, 2, 3]], [[4, 5, 6]]]\n" },
+		/* larger than the limit, and with too few bytes */
 		{ P(ARRAY("M\x01\x04\x85", "u1", "|", "\x89", "C\x04\1\2\3\4")),
 		    "{\"__opaque__\": \"numpy._core.multiarray._reconstruct\", "
 		    "\"xxh64\": \"2d4315945f46fae7\"}\n" },
