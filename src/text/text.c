@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -198,6 +199,60 @@ static bool is_container(const struct ofs_pickle *doc, uint32_t node)
 	return ofs_text_kind(doc, node) == OFS_TEXT_JSON;
 }
 
+/* Numbers by value, other texts by their bytes. */
+static int by_value(const void *va, const void *vb)
+{
+	const char *s = (const char *)((const struct ofs_buf *)va)->data;
+	const char *t = (const char *)((const struct ofs_buf *)vb)->data;
+	char *s_end, *t_end;
+	double x = strtod(s, &s_end), y = strtod(t, &t_end);
+
+	if (s_end != s && t_end != t && (x < y || x > y))
+		return x < y ? -1 : 1;
+	return strcmp(s, t);
+}
+
+static int write_part(struct writer *w, uint32_t node, struct ofs_buf *out)
+{
+	struct writer inner = {
+		.doc = w->doc,
+		.out = out,
+		.err = w->err,
+		.budget = w->budget,
+		.key = w->key,
+	};
+	int ret = write_value(&inner, node);
+
+	w->budget = inner.budget;
+	ofs_buf_putc(out, '\0');
+	return ret == 0 && out->bad ? ofs_no_memory(w->err) : ret;
+}
+
+/* Python writes a set in an order that changes from process to process; its
+ * text is sorted. Sets in sets are no deeper than the parser allows. */
+static int write_set(struct writer *w, uint32_t node)
+{
+	uint32_t n = ofs_pk_len(w->doc, node);
+	struct ofs_buf *part = calloc((size_t)n + 1, sizeof(*part));
+	int ret = part == NULL ? ofs_no_memory(w->err) : 0;
+
+	for (uint32_t i = 0; i < n && ret == 0; i++)
+		ret = write_part(w, ofs_pk_item(w->doc, node, i), &part[i]);
+	if (ret == 0)
+		qsort(part, n, sizeof(*part), by_value);
+	ofs_buf_putc(w->out, '[');
+	for (uint32_t i = 0; i < n && ret == 0; i++) {
+		if (i > 0)
+			ofs_buf_puts(w->out, ", ");
+		ofs_buf_puts(w->out, (char *)part[i].data);
+	}
+	ofs_buf_putc(w->out, ']');
+	for (uint32_t i = 0; part != NULL && i < n; i++)
+		ofs_buf_fini(&part[i]);
+	free(part);
+	return ret;
+}
+
 static int enter(struct writer *w, uint32_t node)
 {
 	bool dict = ofs_pk_kind(w->doc, node) == OFS_PK_DICT;
@@ -208,6 +263,8 @@ static int enter(struct writer *w, uint32_t node)
 		leaf(w, node);
 		return 0;
 	}
+	if (ofs_pk_kind(w->doc, node) == OFS_PK_SET)
+		return write_set(w, node);
 	if (w->key && dict) {
 		ofs_buf_puts(w->out, "{}");
 		return 0;

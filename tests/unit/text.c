@@ -90,6 +90,14 @@ static const struct {
 	    "{\"torch.float16\": 1}\n", OFS_TEXT_JSON },
 	{ P("\x8f(K\x01K\x02\x90"), "[1, 2]\n", OFS_TEXT_JSON },
 	{ P("(K\x01\x91"), "[1]\n", OFS_TEXT_JSON },
+	/* in the order of values, whatever the order of the file */
+	{ P("\x8f(K\x0aK\x02\x8c\x01"
+	    "bJ\xff\xff\xff\xff\x8c\x01"
+	    "aG\x40\x04\0\0\0\0\0\0\x90"),
+	    "[\"a\", \"b\", -1, 2, 2.5, 10]\n", OFS_TEXT_JSON },
+	{ P("](((K\x02K\x01\x91(K\x01K\x01\x86\x91\x91"
+	    "e"),
+	    "[[[1, 2], [[1, 1]]]]\n", OFS_TEXT_JSON },
 	{ P("\x8c\x0b"
 	    "collections\x8c\x0bOrderedDict\x93)RK\x01K\x02s"),
 	    "{\"1\": 2}\n", OFS_TEXT_JSON },
