@@ -48,7 +48,7 @@ int ofs_flat_check(const struct ofs_flat_model *m, uint32_t param,
 {
 	const struct ofs_entry *e = &m->cat->entries[entry];
 
-	if (ofs_render_sound(m->cat, e, err) == 0) {
+	if (ofs_render_unscaled(m->cat, e, err) == 0) {
 		if (ofs_flat_same_shape(m, param, entry))
 			return 0;
 		optimfs_fail_as(err, EOPNOTSUPP,

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "catalog/budget.h"
 #include "pickle/pickle.h"
@@ -203,6 +204,24 @@ int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
 		    "out",
 		    cat->notes[error].text);
 	return ofs_catalog_fail(cat, error, err);
+}
+
+int ofs_render_unscaled(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	enum ofs_dtype dtype;
+
+	if (ofs_render_sound(cat, e, err) == -1)
+		return -1;
+	if (e->kind != OFS_ENTRY_TENSOR)
+		return 0;
+	dtype = cat->tensors[e->ref].dtype;
+	if (!ofs_dtype_is_quantized(dtype))
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS448 a tensor of type %s cannot be cut, because its parts would "
+	    "have no scale: views torch and dcp have it",
+	    ofs_dtype_name(dtype));
 }
 
 bool ofs_render_is_value(const struct ofs_catalog *cat,

@@ -169,6 +169,10 @@ uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
 /* Fail when entry e is a tensor that is damaged or cannot be written. */
 int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);
+/* As above, and when it is quantized: its parts, or a copy in another format,
+ * would have no scale (EOPNOTSUPP, OFS448). */
+int ofs_render_unscaled(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, struct optimfs_error *err);
 /* Is it written as a value where the format has pickles: no tensor, or one that
  * can only be copied? */
 bool ofs_render_is_value(const struct ofs_catalog *cat,

@@ -224,6 +224,32 @@ for i in "01":
 	done
 	rm -rf new .new.optimfs
 
+	# A quantized buffer has its scale in files of DeepSpeed. A quantized
+	# parameter cannot be cut.
+	for name in buffer w; do
+		python3 "$TOP_SRCDIR/tests/support/opaque.py" --quantized $name $name.pt
+	done
+	for layout in zero1@2 zero2@2 zero3@2 universal; do
+		rm -rf out
+		status "reshard of a quantized buffer to $layout exits with 0" 0 \
+		    "$OPTIMFS" reshard -q --to $layout buffer.pt out
+		rm -rf back
+		"$OPTIMFS" reshard -q --to torch out back
+		ok "the quantized buffer has its scale by way of $layout" \
+		    grep -q _rebuild_qtensor back/model.pt
+		rm -rf out
+		status "reshard of a quantized parameter to $layout exits with 4" 4 \
+		    "$OPTIMFS" reshard -q --to $layout w.pt out
+		like "the refusal of $layout names views with a scale" "$(cat "$scratch/err")" \
+		    '*OFS448 model/w: *qint8*views torch and dcp*'
+	done
+	echo '[{"prefix": "", "fqns": ["w"], "shapes": [[2]], "numels": [2],
+	    "numels_with_padding": [2], "world_size": 2}]' >units.json
+	status "reshard of a quantized parameter to fsdp@2 exits with 4" 4 \
+	    "$OPTIMFS" reshard -q -o units=units.json --to fsdp@2 w.pt out
+	like "the refusal of fsdp@2 names views with a scale" "$(cat "$scratch/err")" \
+	    '*OFS448 model/w: *qint8*views torch and dcp*'
+
 	# Tensors that are not read, with the storages of all their parts.
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" --channels channels.pt
 	for file in channels.pt $TOP_SRCDIR/tests/data/extra/torch_save/sparse_*.pt; do

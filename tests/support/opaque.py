@@ -19,6 +19,9 @@
 #
 # opaque.py --channels FILE: the same with a tensor quantized by channel.
 #
+# opaque.py --quantized NAME FILE: writes AdamW's state of the parameter w, and
+# a quantized tensor in the model, which is w or a buffer.
+#
 # opaque.py --storages FILE FILE: has the second file all storages of the first?
 #
 # opaque.py --inner FILE: is the tensor of the tuple in that file?
@@ -91,6 +94,34 @@ class Quantized(Tensor):
         return rebuild_quantized, (storage, offset, shape, stride, how, *rest)
 
 
+class per_tensor_affine:
+    pass
+
+
+class QuantizedStorage:
+    pass
+
+
+per_tensor_affine.__module__ = "torch"
+torch.per_tensor_affine = per_tensor_affine
+QuantizedStorage.__module__, QuantizedStorage.__qualname__ = \
+    "torch", "QInt8Storage"
+torch.QInt8Storage = QuantizedStorage
+
+
+class Bytes(Key):
+    def __init__(self, values):
+        self.key, self.n = str(len(stored)), len(values)
+        stored.append(bytes(values))
+
+
+class Scaled(Tensor):
+    def __reduce__(self):
+        return rebuild_quantized, (
+            Bytes(self.values), 0, self.shape, (1,),
+            (per_tensor_affine, .25, 3), False, collections.OrderedDict())
+
+
 class Run:
     def __init__(self):
         self.seed = 7
@@ -99,7 +130,8 @@ class Run:
 class Pickler(pickle.Pickler):
     def persistent_id(self, obj):
         if isinstance(obj, Key):
-            return "storage", Storage, obj.key, "cpu", obj.n
+            kind = QuantizedStorage if isinstance(obj, Bytes) else Storage
+            return "storage", kind, obj.key, "cpu", obj.n
         return None
 
 
@@ -217,6 +249,11 @@ state = {"exp_avg": Tensor(.1, .2, shape=(2,)),
          "exp_avg_sq": Tensor(.1, .2, shape=(2,)), "step": Tensor(3.)}
 group = {"lr": 1e-3, "betas": (.9, .999), "eps": 1e-8,
          "weight_decay": 0., "params": ["w"]}
+if sys.argv[1] == "--quantized":
+    model = {"w": Tensor(1., 2., shape=(2,)), sys.argv[2]: Scaled(7, 8, shape=(2,))}
+    write(sys.argv[3], {"model": model, "optim": {
+        "state": {"w": state}, "param_groups": [group]}})
+    sys.exit()
 write(sys.argv[1], {
     "model": {"w": Tensor(1., 2., shape=(2,))},
     "optim": {"state": {"w": state}, "param_groups": [group]},

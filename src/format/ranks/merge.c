@@ -246,6 +246,12 @@ static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 	e.ref = ofs_catalog_tensor(cat, &t, err);
 	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
 		return -1;
+	if (first->t.quantized &&
+	    ofs_catalog_scale(cat,
+		&(struct ofs_scale){
+		    e.ref, first->t.scale, first->t.zero_point },
+		err) == OFS_NONE)
+		return -1;
 	return 0;
 }
 

@@ -69,6 +69,8 @@ static int put_whole(struct writer *x, uint32_t weight)
 	struct ofs_torch_part part = { .tensor = entry_of(z, weight)->ref,
 		.count = ofs_tensor_numel(z->m.cat, t) };
 	struct ofs_torch_new *a = x->w.p.a;
+	struct ofs_pkw_scale scale;
+	int ret;
 
 	if (x->storage[weight] == OFS_NONE) {
 		x->storage[weight] = a->nstorages;
@@ -76,9 +78,14 @@ static int put_whole(struct writer *x, uint32_t weight)
 		    ofs_torch_new_part(a, z->m.cat, &part, x->w.p.err) == -1)
 			return -1;
 	}
-	return ofs_pkw_tensor(&x->w.p.w, ofs_render_dtype(&z->m.to, t),
+	if (ofs_render_scale(&z->m.from, part.tensor, &scale, x->w.p.err) == -1)
+		return -1;
+	x->w.p.w.scale = &scale;
+	ret = ofs_pkw_tensor(&x->w.p.w, ofs_render_dtype(&z->m.to, t),
 	    x->storage[weight], ofs_tensor_shape(z->m.cat, t), t->ndim,
 	    x->w.p.err);
+	x->w.p.w.scale = NULL;
+	return ret;
 }
 
 static int put_module(struct writer *x)

@@ -175,7 +175,11 @@ static int find_masters(struct ofs_zero_new *z, struct optimfs_error *err)
 		const struct ofs_tensor *t = ofs_flat_tensor(&z->m, p->model);
 		struct ofs_zero_new_master *v = &z->master[i];
 
-		if (v->frozen || v->fp32 != OFS_NONE)
+		if (v->frozen)
+			continue;
+		if (ofs_flat_check(&z->m, i, p->model, err) == -1)
+			return -1;
+		if (v->fp32 != OFS_NONE)
 			continue;
 		v->widened = widens(t);
 		if (t->dtype != OFS_FLOAT32 && !v->widened)
@@ -416,11 +420,25 @@ static int check_groups(const struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
+/* Stage 3 cuts frozen weights, too. */
+static int check_frozen(const struct ofs_zero_new *z, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < z->nweights && z->stage == 3; i++) {
+		const struct ofs_entry *e =
+		    &z->m.cat->entries[z->weight[i].entry];
+
+		if (z->weight[i].role == OFS_ZERO_NEW_FROZEN &&
+		    ofs_render_unscaled(z->m.cat, e, err) == -1)
+			return ofs_render_fail_in(z->m.cat, e, err);
+	}
+	return 0;
+}
+
 int ofs_zero_new_plan(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	if (read_model(z, err) == -1 || read_optim(z, err) == -1 ||
 	    tie_names(z, err) == -1 || tie_tensors(z, err) == -1 ||
-	    find_frozen(z, err) == -1)
+	    find_frozen(z, err) == -1 || check_frozen(z, err) == -1)
 		return -1;
 	return check_groups(z, err);
 }
