@@ -170,7 +170,8 @@ static void count_file(const struct ofs_overlay_file *f,
 static bool node_differs(const struct ofs_overlay *o,
     const struct ofs_overlay_node *v)
 {
-	const struct ofs_overlay_file *f;
+	struct ofs_overlay_file *f;
+	bool differs;
 
 	if (v == NULL || v->dead)
 		return false;
@@ -181,7 +182,12 @@ static bool node_differs(const struct ofs_overlay *o,
 	if (v->gone)
 		return true;
 	f = v->dir ? NULL : ofs_overlay_file(o, v->index);
-	return f != NULL && ofs_overlay_file_differs(f);
+	if (f == NULL)
+		return false;
+	pthread_rwlock_rdlock(&f->lock);
+	differs = ofs_overlay_file_differs(f);
+	pthread_rwlock_unlock(&f->lock);
+	return differs;
 }
 
 static void put_progress(struct ofs_overlay *o, struct ofs_overlay_status *s)

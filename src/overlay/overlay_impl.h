@@ -282,7 +282,7 @@ int ofs_overlay_file_resize_named(struct ofs_overlay *o,
 /* The file of a node, or NULL. The lock of names is held. */
 struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
     uint32_t index);
-/* Does it differ from the checkpoint? */
+/* Does it differ from the checkpoint? Its lock is held. */
 bool ofs_overlay_file_differs(const struct ofs_overlay_file *f);
 /* Assigns data/<id> to it, as in the journal. */
 int ofs_overlay_file_adopt(struct ofs_overlay *o, struct ofs_overlay_file *f,

@@ -778,6 +778,38 @@ static void truncated_at_once(void)
 	    "a .npy file that two threads truncate leaves nothing open");
 }
 
+/* Writes every second byte, so that their ranges do not join. */
+static void *write_apart(void *file)
+{
+	struct optimfs_error own;
+	int ret = 0;
+
+	for (int i = 0; i < 100; i++)
+		for (uint64_t off = 0; off < 16; off += 2)
+			ret |= optimfs_file_write(file, "x", 1, off, &own);
+	return ret == 0 ? file : NULL;
+}
+
+static void status_at_once(void)
+{
+	struct optimfs_file *f = writer("model/t", false);
+	struct optimfs_status status;
+	unsigned wrong = 0;
+	pthread_t other;
+	void *done;
+
+	if (pthread_create(&other, NULL, write_apart, f) != 0)
+		bail_out("no thread");
+	for (int i = 0; i < 200; i++) {
+		optimfs_status(s.fs, &status);
+		wrong += status.bytes > 8;
+	}
+	pthread_join(other, &done);
+	optimfs_file_close(f);
+	ok(done != NULL, "a thread writes while another asks for the status");
+	is_int((int)wrong, 0, "the status never has more bytes than written");
+}
+
 int main(void)
 {
 	begin();
@@ -790,6 +822,9 @@ int main(void)
 	forms();
 	npy();
 	truncated_at_once();
+	sample_fini(&s);
+	begin();
+	status_at_once();
 	sample_fini(&s);
 	begin();
 	table();
