@@ -121,7 +121,8 @@ static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 
 	if (error == OFS_NONE)
 		s->gone += s->is_lossy && ofs_entry_lost(s->snap, e, NULL);
-	else if (cat->notes[error].code == EOPNOTSUPP)
+	else if (cat->notes[error].code == EOPNOTSUPP ||
+	    ofs_entry_is_pickled(cat, e, NULL, NULL))
 		s->unread++;
 	else
 		s->damaged++;

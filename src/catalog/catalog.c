@@ -303,17 +303,19 @@ static int by_tensor(const void *key, const void *item)
 bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle **doc, uint32_t *node)
 {
-	const struct ofs_pickled_tensor *t;
+	const struct ofs_pickled_tensor *t = NULL;
+	const struct ofs_item *item = NULL;
 
-	if (e->kind != OFS_ENTRY_TENSOR)
-		return false;
-	t = ofs_search(&e->ref, cat->pickled, cat->npickled, sizeof(*t),
-	    by_tensor);
-	if (t == NULL)
+	if (e->kind == OFS_ENTRY_TENSOR)
+		t = ofs_search(&e->ref, cat->pickled, cat->npickled, sizeof(*t),
+		    by_tensor);
+	else if (e->kind == OFS_ENTRY_ITEM && cat->items[e->ref].doc != NULL)
+		item = &cat->items[e->ref];
+	if (t == NULL && item == NULL)
 		return false;
 	if (doc != NULL) {
-		*doc = t->doc;
-		*node = t->node;
+		*doc = t != NULL ? t->doc : item->doc;
+		*node = t != NULL ? t->node : item->node;
 	}
 	return true;
 }

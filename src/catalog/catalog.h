@@ -162,6 +162,10 @@ struct ofs_pickled_tensor {
 struct ofs_item {
 	struct ofs_extent at;
 	uint32_t error; /* as in struct ofs_tensor */
+	/* The value, if it has no text (error) but can be copied; else doc is
+	 * NULL. */
+	uint32_t node;
+	const struct ofs_pickle *doc;
 };
 
 enum ofs_entry_kind { OFS_ENTRY_TENSOR, OFS_ENTRY_VALUE, OFS_ENTRY_ITEM };
@@ -435,8 +439,8 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
     const struct ofs_entry *e);
 /* Is the file of an entry text, rather than elements? */
 bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry);
-/* Is it a tensor of struct ofs_pickled_tensor? *doc and *node, if doc is not
- * NULL, are what to copy. */
+/* Is it a value without text, or a tensor without elements, that can be copied?
+ * *doc and *node, if doc is not NULL, are what to copy. */
 bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle **doc, uint32_t *node);
 /* The offsets and sizes of the box of a shard in the grid of its tensor,

@@ -128,7 +128,9 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 	ours = ofs_fsck_begin_step(c, OFS_NONE);
 	sound = ofs_entry_sound(c->snap, e, &why) == 0;
 	/* which is no damage */
-	unread = !sound && why.code == EOPNOTSUPP;
+	unread = !sound &&
+	    (why.code == EOPNOTSUPP ||
+		ofs_entry_is_pickled(c->snap->cat, e, NULL, NULL));
 	if (ours && !sound)
 		ofs_fsck_found(c, !unread, c->path, why.code, why.text);
 	else if (ours &&

@@ -95,7 +95,7 @@ static int add_params(struct builder *b, uint32_t node)
 		return ofs_render_fail_in(b->s->cat, e, b->err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list) && ret == 0; i++)
 		ret = add_item(b, doc, ofs_pk_item(doc, list, i));
-	ofs_render_release(e, doc);
+	ofs_render_release(b->s->cat, e, doc);
 	return ret;
 }
 

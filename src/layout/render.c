@@ -140,7 +140,7 @@ static bool is_opaque(const struct ofs_render *from, const struct ofs_entry *e)
 	ret = ofs_render_value(from, e, &doc, &node, &why);
 	if (ret == 0) {
 		ret = ofs_pkw_node(&w, doc, node, &why);
-		ofs_render_release(e, doc);
+		ofs_render_release(from->cat, e, doc);
 	}
 	ofs_buf_fini(&out);
 	return ret == -1 && (why.code == EPERM || why.code == EOPNOTSUPP);
@@ -194,7 +194,8 @@ int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
 
 	if (e->kind == OFS_ENTRY_TENSOR)
 		error = cat->tensors[e->ref].error;
-	else if (e->kind == OFS_ENTRY_ITEM)
+	else if (e->kind == OFS_ENTRY_ITEM &&
+	    !ofs_entry_is_pickled(cat, e, NULL, NULL))
 		error = cat->items[e->ref].error;
 	if (error == OFS_NONE)
 		return 0;
@@ -253,9 +254,11 @@ int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
 	return 0;
 }
 
-void ofs_render_release(const struct ofs_entry *e, const struct ofs_pickle *doc)
+void ofs_render_release(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, const struct ofs_pickle *doc)
 {
-	if (e->kind == OFS_ENTRY_ITEM)
+	if (e->kind == OFS_ENTRY_ITEM &&
+	    !ofs_entry_is_pickled(cat, e, NULL, NULL))
 		ofs_pickle_free((struct ofs_pickle *)doc);
 }
 
@@ -382,6 +385,7 @@ bool ofs_render_has_archive(const struct ofs_render *from,
     const struct ofs_entry *e)
 {
 	return e->kind == OFS_ENTRY_ITEM &&
+	    !ofs_entry_is_pickled(from->cat, e, NULL, NULL) &&
 	    from->cat->items[e->ref].at.encoding == OFS_TORCH_ITEM;
 }
 

@@ -180,8 +180,8 @@ bool ofs_render_is_value(const struct ofs_catalog *cat,
 /* The value of such an entry, as a node of *doc; free with _release. */
 int ofs_render_value(const struct ofs_render *from, const struct ofs_entry *e,
     const struct ofs_pickle **doc, uint32_t *node, struct optimfs_error *err);
-void ofs_render_release(const struct ofs_entry *e,
-    const struct ofs_pickle *doc);
+void ofs_render_release(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, const struct ofs_pickle *doc);
 /* The path of an entry in the tree. Without extra, which the tree puts before
  * all that is neither optimizer nor model. */
 const uint32_t *ofs_render_path(const struct ofs_catalog *cat,

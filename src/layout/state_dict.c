@@ -264,7 +264,7 @@ static int put_value(struct ofs_state_pickler *p, const struct ofs_entry *e)
 	ret = ofs_render_put(&p->w, p->s->cat, e, doc, node, p->err);
 	p->w.storage = NULL;
 	ofs_inner_fini(&inner);
-	ofs_render_release(e, doc);
+	ofs_render_release(p->s->cat, e, doc);
 	return ret;
 }
 

@@ -51,7 +51,7 @@ static const struct ofs_entry *entry_of(const struct ofs_snapshot *snap,
 }
 
 /* A text may belong to the layout, such as the number of ranks. Then writing
- * the source's text changes nothing. A tensor that is only copied cannot be written. */
+ * the source's text changes nothing. A value without text cannot be written. */
 static int compare(struct matching *m, uint32_t node, uint32_t twin)
 {
 	struct ofs_blob *a, *b = NULL;

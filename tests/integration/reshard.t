@@ -191,9 +191,8 @@ for i in "01":
 	# Objects that hold tensors, for which the tree has no file.
 	for way in held legacy; do
 		python3 "$TOP_SRCDIR/tests/support/opaque.py" --$way $way.pt
-		like "the text of a $way object with a tensor has its class and a hash" \
-		    "$("$OPTIMFS" cat $way.pt extra/held)" \
-		    '{"__opaque__": "__main__.Holder", "xxh64": "*"}'
+		status "cat of an object with a tensor from a $way file exits with 5" \
+		    5 "$OPTIMFS" cat $way.pt extra/held
 		for layout in torch dcp@2 dcp-st@1; do
 			rm -rf out back
 			status "reshard of a $way object with a tensor to $layout exits with 0" \
@@ -203,8 +202,6 @@ for i in "01":
 			    "optimfs: extra/held: copied as it is pickled: it holds what cannot be written anew"
 			status "fsck --data accepts the $way object with a tensor in $layout" \
 			    0 "$OPTIMFS" fsck --data out
-			ok "the $way object in $layout has the text of its source" \
-			    "$OPTIMFS" diff $way.pt out
 			ok "the $layout checkpoint with a $way object reshards back to torch" \
 			    "$OPTIMFS" reshard -q --to torch out back
 			ok "the tensor is in the $way object by way of $layout" python3 \

@@ -441,7 +441,7 @@ static void unsupported(void)
 	mk_ops(b, "u");
 	read_good(&m, "unsupported tensors");
 	is_str(mktorch_paths(&m),
-	    "T meta\nT sparse\nV nested\nV opaque\nI sharded\nT good\n",
+	    "T meta\nT sparse\nV nested\nI opaque\nI sharded\nT good\n",
 	    "unsupported tensors: paths");
 	is_int(mktorch_bytes(&m, "meta", f, 48, &err), -1,
 	    "a meta tensor cannot be read");
@@ -457,9 +457,11 @@ static void unsupported(void)
 	       "OFS421 x.pt: tensors inside values of class "
 	       "torch._utils._rebuild_nested_tensor"),
 	    "a tensor inside a nested tensor is a warning");
-	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
-	       "OFS421 x.pt: tensors inside values of class my.package.Thing"),
-	    "a tensor inside an unknown object is a warning (P27)");
+	is_int(item_error(&m, "opaque", &err), EPERM,
+	    "a tensor inside an unknown object cannot be read");
+	is_error(err, EPERM,
+	    "OFS110 a tensor is inside an object of class my.package.Thing",
+	    "a tensor inside an unknown object: error text (P27)");
 	is_int(item_error(&m, "sharded", &err), EUCLEAN,
 	    "a DTensor without a spec cannot be read");
 	is_error(err, EUCLEAN, "OFS691",

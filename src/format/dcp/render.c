@@ -208,7 +208,7 @@ static int pickle_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 		ret = ofs_pkw_node(w, doc, node, err);
 	else
 		ret = ofs_render_put(w, from->cat, e, doc, node, err);
-	ofs_render_release(e, doc);
+	ofs_render_release(f->cat, e, doc);
 	return ret == -1 ? -1 : ofs_pkw_end(w, err);
 }
 

@@ -166,7 +166,7 @@ static int entry_text(struct section *s, const struct ofs_entry *e,
 		return -1;
 	ofs_pkw_begin(&w);
 	ret = ofs_render_put(&w, s->f->cat, e, doc, node, s->err);
-	ofs_render_release(e, doc);
+	ofs_render_release(s->f->cat, e, doc);
 	if (ret == 0)
 		ret = ofs_pkw_end(&w, s->err);
 	if (ret == 0) {

@@ -361,12 +361,47 @@ static int note_hidden(struct ofs_torch_leaves *l, uint32_t node,
 	    OFS_STR_ARGS(n, 100));
 }
 
+/* A value with tensors that only the checkpoint's own code could find gets no
+ * text: it would silently omit them. */
+static bool has_no_text(const struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *why)
+{
+	struct ofs_pk_global g = { 0 };
+	struct ofs_str m, n;
+
+	if (ofs_pk_kind(l->doc, node) != OFS_PK_OBJECT ||
+	    !hides_tensor(l, node))
+		return false;
+	ofs_torch_class(l->doc, node, &m, &n);
+	g.module = m;
+	g.name = n;
+	if (n.len == 0 || ofs_pk_global_allowed(&g))
+		return false;
+	optimfs_fail(why, EPERM,
+	    "OFS110 a tensor is inside an object of class %.*s.%.*s, which is "
+	    "not on the allow-list: optimfs runs nothing that a file names",
+	    OFS_STR_ARGS(m, 60), OFS_STR_ARGS(n, 60));
+	return true;
+}
+
 static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
     uint32_t *ref, struct optimfs_error *err)
 {
+	struct optimfs_error why = { 0 };
+	struct ofs_item *item;
+
 	if (search(l, node, err) == -1)
 		return -1;
 	l->values = true;
+	if (has_no_text(l, node, &why)) {
+		*kind = OFS_ENTRY_ITEM;
+		if (ofs_torch_damaged(l, &why, ref, err) == -1)
+			return -1;
+		item = &l->cat->items[*ref];
+		item->doc = l->doc;
+		item->node = node;
+		return 0;
+	}
 	if (hides_tensor(l, node) && note_hidden(l, node, err) == -1)
 		return -1;
 	*kind = OFS_ENTRY_VALUE;

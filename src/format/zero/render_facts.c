@@ -52,7 +52,7 @@ bool ofs_zero_new_int(const struct ofs_zero_new *z, const char *path,
 	bool found = doc != NULL && ofs_pk_int(doc, node, v);
 
 	if (doc != NULL)
-		ofs_render_release(e, doc);
+		ofs_render_release(z->m.cat, e, doc);
 	return found;
 }
 
@@ -65,7 +65,7 @@ bool ofs_zero_new_true(const struct ofs_zero_new *z, const char *path)
 	    ofs_pk_bool(doc, node);
 
 	if (doc != NULL)
-		ofs_render_release(e, doc);
+		ofs_render_release(z->m.cat, e, doc);
 	return yes;
 }
 
@@ -83,7 +83,7 @@ static int64_t step_at(const struct ofs_zero_new *z, uint32_t entry)
 		if (ofs_render_value(&z->m.from, e, &doc, &node, NULL) == -1)
 			return 0;
 		ofs_pk_int(doc, node, &v);
-		ofs_render_release(e, doc);
+		ofs_render_release(z->m.cat, e, doc);
 		return v;
 	}
 	if (ofs_flat_tensor(&z->m, entry)->dtype != OFS_FLOAT32 ||
@@ -139,6 +139,6 @@ int ofs_zero_new_stage(const struct ofs_zero_new *z)
 	int stage = doc == NULL ? 0 : stage_of(doc, node);
 
 	if (doc != NULL)
-		ofs_render_release(e, doc);
+		ofs_render_release(z->m.cat, e, doc);
 	return stage;
 }

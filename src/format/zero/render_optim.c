@@ -62,7 +62,7 @@ void ofs_zero_new_put_version(struct ofs_zero_writer *w)
 		s = ofs_pk_str(doc, node);
 		if (s.len > 0)
 			ofs_pkw_lit(&w->p.w, "%.*s,", OFS_PKW_STR(s));
-		ofs_render_release(&z->m.cat->entries[entry], doc);
+		ofs_render_release(z->m.cat, &z->m.cat->entries[entry], doc);
 	}
 	if (s.len == 0)
 		ofs_pkw_lit(&w->p.w, "%s,", DS_VERSION);

@@ -283,7 +283,7 @@ static int tie_named(struct ofs_zero_new *z, uint32_t node,
 	if (ofs_render_value(&z->m.from, e, &doc, &value, err) == -1)
 		return ofs_render_fail_in(z->m.cat, e, err);
 	of = find_weight(z, ofs_pk_str(doc, value));
-	ofs_render_release(e, doc);
+	ofs_render_release(z->m.cat, e, doc);
 	if (of == OFS_NONE || of == weight ||
 	    !same_shape(z, z->weight[of].entry, z->weight[weight].entry))
 		return 0;
@@ -359,7 +359,7 @@ static int find_frozen(struct ofs_zero_new *z, struct optimfs_error *err)
 		    z->weight[weight].role == OFS_ZERO_NEW_FROZEN)
 			z->weight[weight].role = OFS_ZERO_NEW_BUFFER;
 	}
-	ofs_render_release(e, doc);
+	ofs_render_release(z->m.cat, e, doc);
 	return 0;
 }
 
