@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # dump_units.py - write down which parameters FSDP laid into which flat parameter
 # SPDX-License-Identifier: Apache-2.0
 """Inside a training job, after the optimizer was made, on any one rank:

@@ -35,7 +35,7 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 		ofs_json_print(&w);
 		return;
 	}
-	ofs_buf_plain(&b, s->path, strlen(s->path));
+	ofs_tool_put_path(&b, s->path, strlen(": "));
 	ofs_buf_puts(&b, ": ");
 	ofs_buf_plain(&b, s->text, strlen(s->text));
 	ofs_buf_putc(&b, '\n');
@@ -69,15 +69,15 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 		return;
 	}
 	if (!r->header)
-		printf("%12s %8s %12s %11s %11s %11s  %s\n", "elements", "step",
-		    "dead rows", "update", "weight", "ratio", "parameter");
+		ofs_tool_print_path("parameter",
+		    (size_t)printf("%10s %8s %9s %9s %9s %9s", "elements",
+			"step", "dead rows", "update", "weight", "ratio"));
 	r->header = true;
-	ofs_buf_plain(&b, p->path, strlen(p->path));
-	ofs_buf_putc(&b, '\n');
-	printf("%12" PRIu64 " %8" PRIu64 " %12" PRIu64
-	       " %11.3g %11.3g %11.3g  ",
-	    p->elements, p->step, p->dead_rows, p->update, p->weight, ratio);
-	ofs_print_buf(&b);
+	ofs_tool_print_path(p->path,
+	    (size_t)printf("%10" PRIu64 " %8" PRIu64 " %9" PRIu64
+			   " %9.3g %9.3g %9.3g",
+		p->elements, p->step, p->dead_rows, p->update, p->weight,
+		ratio));
 }
 
 static void checked(void *ctx, const struct optimfs_checked *n)

@@ -187,7 +187,7 @@ static void print_row(struct diff *d, const struct row *r)
 		ofs_tool_say("%s", r->text);
 		return;
 	}
-	put_path(&b, r->path);
+	ofs_tool_put_path(&b, r->path, strlen(": "));
 	ofs_buf_puts(&b, ": ");
 	put_path(&b, r->text);
 	if (r->measured)

@@ -76,7 +76,6 @@ static void print_json(const struct map *m, const char *path, uint64_t bytes)
 
 static void print_line(struct map *m, const char *path, uint64_t bytes)
 {
-	struct ofs_buf shown = { 0 };
 	uint64_t most = 0;
 
 	memset(m->cell, 0, m->columns * sizeof(*m->cell));
@@ -85,10 +84,8 @@ static void print_line(struct map *m, const char *path, uint64_t bytes)
 		if (m->cell[i] > most)
 			most = m->cell[i];
 	print_cells(m, most);
-	ofs_buf_plain(&shown, path, strlen(path));
-	printf(" %12" PRIu64 " %.*s\n", bytes, (int)shown.len,
-	    (char *)shown.data);
-	ofs_buf_fini(&shown);
+	ofs_tool_print_path(path,
+	    m->columns + (size_t)printf(" %12" PRIu64, bytes));
 }
 
 static int visit(void *ctx, const struct ofs_walk_entry *e,
@@ -114,17 +111,19 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 static void heading(const struct map *m)
 {
 	size_t n = m->ranks.n;
+	struct ofs_buf b = { 0 };
 
 	if (n == 1)
-		printf("rank %d", m->ranks.rank[0]);
+		ofs_buf_printf(&b, "rank %d", m->ranks.rank[0]);
 	else
-		printf("ranks %d to %d", m->ranks.rank[0],
+		ofs_buf_printf(&b, "ranks %d to %d", m->ranks.rank[0],
 		    m->ranks.rank[n - 1]);
 	if (m->columns == n)
-		printf(", one column per rank");
+		ofs_buf_puts(&b, ", one column per rank");
 	else
-		printf(", %zu in %zu columns", n, m->columns);
-	puts("; each line is scaled to its largest part");
+		ofs_buf_printf(&b, ", %zu in %zu columns", n, m->columns);
+	ofs_buf_puts(&b, "; each line is scaled to its largest part\n");
+	ofs_tool_print_buf(&b, 4);
 }
 
 /* Looks up the directory or tensor to map. */

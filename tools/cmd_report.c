@@ -401,12 +401,13 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		goto out;
 	}
 	if (c.output == NULL && isatty(STDOUT_FILENO)) {
-		status = ofs_tool_usage(verb, "no page to a terminal: -o FILE");
+		status = ofs_tool_usage(verb,
+		    "no page to a terminal: -o FILE, or -o - all the same");
 		goto out;
 	}
 	ret = put_data(&r, &how, &err);
 	ofs_progress_end(&c.progress, ret == 0);
-	if (ret == 0 && c.output == NULL)
+	if (ret == 0 && (c.output == NULL || strcmp(c.output, "-") == 0))
 		print_page(&r, stdout);
 	else if (ret == 0 && (ret = print_to(&r, c.output, &err)) == -1)
 		ofs_command_explain_place(c.output, &err);
@@ -430,7 +431,7 @@ const struct ofs_verb ofs_verb_report = {
 	    "[--no-data] [-j NUMBER] [-q] [--progress] [-o FILE] CHECKPOINT [CHECKPOINT]",
 	.summary = "write an HTML page that describes a checkpoint",
 	.options =
-	    "  -o FILE     write the page to FILE, not to standard output\n"
+	    "  -o FILE     write the page to FILE; -: to standard output, as without -o\n"
 	    "  --no-data   read only the index, no tensors\n"
 	    "  -j NUMBER   number of threads (default: one per processor)\n"
 	    "  -q          show no progress\n"

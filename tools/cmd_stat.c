@@ -244,53 +244,63 @@ static void json(struct rows *rows, const struct row *r)
 	ofs_json_print(&w);
 }
 
-static void print_path(const char *path)
-{
-	struct ofs_buf shown = { 0 };
-
-	ofs_buf_plain(&shown, path, strlen(path));
-	ofs_print_buf(&shown);
-}
-
 /* NaN: there is none, because no element is finite. */
 static void print_number(double v)
 {
 	if (isnan(v))
-		printf(" %11s", "-");
+		printf(" %10s", "-");
 	else
-		printf(" %11.4g", v);
+		printf(" %10.4g", v);
+}
+
+static void print_unread(const struct row *r)
+{
+	struct ofs_buf b = { 0 };
+
+	if (r->rank >= 0)
+		ofs_buf_printf(&b, "%4d ", r->rank);
+	ofs_tool_put_path(&b, r->path, b.len + strlen(": "));
+	ofs_buf_printf(&b, ": %s\n", r->error);
+	ofs_tool_print_buf(&b, 4);
+}
+
+static void print_first(struct rows *rows, const struct row *r)
+{
+	struct optimfs_location where;
+	struct ofs_buf b = { 0 };
+
+	if (!first_odd(rows, r, &where))
+		return;
+	ofs_buf_printf(&b,
+	    "      the first %s is element %" PRIu64 ", in %s at %s%" PRIu64,
+	    r->s.nan > 0 ? "NaN" : "infinity", where.element, where.file,
+	    where.encoded ? "decoded byte " : "byte ", where.offset);
+	if (where.rank >= 0)
+		ofs_buf_printf(&b, " (rank %d)", where.rank);
+	ofs_buf_putc(&b, '\n');
+	ofs_tool_print_buf(&b, 8);
+	free(where.file);
 }
 
 static void line(struct rows *rows, const struct row *r)
 {
 	const struct optimfs_statistics *s = &r->s;
-	struct optimfs_location where;
+	int used = 0;
 
-	if (r->rank >= 0)
-		printf("%5d ", r->rank);
 	if (r->error != NULL) {
-		print_path(r->path);
-		printf(": %s\n", r->error);
+		print_unread(r);
 		return;
 	}
-	printf("%12" PRIu64 " %8" PRIu64 " %8" PRIu64 " %10" PRIu64,
+	if (r->rank >= 0)
+		used = printf("%4d ", r->rank);
+	used += printf("%10" PRIu64 " %5" PRIu64 " %5" PRIu64 " %8" PRIu64,
 	    s->elements, s->nan, s->inf, s->zeros);
 	print_number(s->min);
 	print_number(s->max);
 	print_number(s->mean);
 	print_number(s->rms);
-	printf("  ");
-	print_path(r->path);
-	if (first_odd(rows, r, &where)) {
-		printf("\n      the first %s is element %" PRIu64
-		       ", in %s at %s%" PRIu64,
-		    s->nan > 0 ? "NaN" : "infinity", where.element, where.file,
-		    where.encoded ? "decoded byte " : "byte ", where.offset);
-		if (where.rank >= 0)
-			printf(" (rank %d)", where.rank);
-		free(where.file);
-	}
-	putchar('\n');
+	ofs_tool_print_path(r->path, (size_t)used + 4 * 11);
+	print_first(rows, r);
 }
 
 static void print_rows(struct rows *rows)
@@ -302,9 +312,10 @@ static void print_rows(struct rows *rows)
 	}
 	if (rows->n == 0)
 		return;
-	printf("%s%12s %8s %8s %10s %11s %11s %11s %11s  %s\n",
-	    rows->c->by != NULL ? " rank " : "", "elements", "nan", "inf",
-	    "zeros", "min", "max", "mean", "rms", "path");
+	ofs_tool_print_path("path",
+	    (size_t)printf("%s%10s %5s %5s %8s %10s %10s %10s %10s",
+		rows->c->by != NULL ? "rank " : "", "elements", "nan", "inf",
+		"zeros", "min", "max", "mean", "rms"));
 	for (size_t i = 0; i < rows->n; i++)
 		line(rows, &rows->row[i]);
 }

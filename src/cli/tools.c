@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,6 +82,36 @@ void ofs_tool_print(const char *text, size_t indent)
 	struct ofs_buf b = { 0 };
 
 	ofs_wrap(&b, text, ofs_terminal_width(STDOUT_FILENO), indent);
+	if (!b.bad)
+		fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+}
+
+void ofs_tool_put_path(struct ofs_buf *b, const char *path, size_t used)
+{
+	size_t width = ofs_terminal_width(STDOUT_FILENO);
+	struct ofs_buf plain = { 0 };
+
+	ofs_buf_plain(&plain, path, strlen(path));
+	ofs_buf_putc(&plain, '\0');
+	if (!plain.bad)
+		ofs_shorten(b, (char *)plain.data,
+		    width > used ? width - used : width);
+	ofs_buf_fini(&plain);
+}
+
+/* Of a shorter path it is not clear which one it is. */
+#define PATH_MIN 24
+
+void ofs_tool_print_path(const char *path, size_t used)
+{
+	size_t width = ofs_terminal_width(STDOUT_FILENO);
+	bool below = width > 0 && width < used + 2 + PATH_MIN;
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_puts(&b, below ? "\n    " : "  ");
+	ofs_tool_put_path(&b, path, below ? 4 : used + 2);
+	ofs_buf_putc(&b, '\n');
 	if (!b.bad)
 		fwrite(b.data, 1, b.len, stdout);
 	ofs_buf_fini(&b);

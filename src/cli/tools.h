@@ -51,6 +51,12 @@ void ofs_tool_await(const char *path);
 void ofs_tool_print(const char *text, size_t indent);
 /* The same, and frees the text in b. */
 void ofs_tool_print_buf(struct ofs_buf *b, size_t indent);
+/* Appends a path to a line of standard output, of which so many columns are used
+ * by other text. On a terminal a path that is too long loses its middle. */
+void ofs_tool_put_path(struct ofs_buf *b, const char *path, size_t used);
+/* Ends a line with it and two spaces before; where nearly nothing is left of the
+ * line, the path is on the next one. */
+void ofs_tool_print_path(const char *path, size_t used);
 /* Prints a line to standard output if that is a terminal. */
 void ofs_tool_done(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for an errno value. */

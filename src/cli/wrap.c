@@ -41,6 +41,25 @@ static size_t fitting(const char *s, size_t n, size_t room, size_t skip)
 	return fits;
 }
 
+void ofs_shorten(struct ofs_buf *b, const char *s, size_t width)
+{
+	size_t n = strlen(s), head = 0, tail = n, room;
+
+	if (width == 0 || columns(s, n) <= width) {
+		ofs_buf_put(b, s, n);
+		return;
+	}
+	room = width > 3 ? width - 3 : 0;
+	while (head < n && columns(s, head + 1) <= room / 2)
+		head++;
+	while (tail > 0 &&
+	    columns(s + tail - 1, n - tail + 1) <= room - room / 2)
+		tail--;
+	while (tail < n && ((unsigned char)s[tail] & 0xc0) == 0x80)
+		tail++;
+	ofs_buf_printf(b, "%.*s...%s", (int)head, s, s + tail);
+}
+
 static void wrap_line(struct ofs_buf *b, const char *s, size_t n, size_t width,
     size_t indent)
 {

@@ -13,5 +13,8 @@ size_t ofs_terminal_width(int fd);
  * What follows is indented by indent, or by two more than a line that is
  * indented itself. A word that is too long stays whole. */
 void ofs_wrap(struct ofs_buf *b, const char *text, size_t width, size_t indent);
+/* Appends s. What is longer than width (0: no limit) loses its middle, "..." in
+ * its place. */
+void ofs_shorten(struct ofs_buf *b, const char *s, size_t width);
 
 #endif

@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "journal/publish.h"
+#include "journal/stage_path.h"
 #include "reshard/dirs.h"
 #include "reshard/leftover.h"
 #include "tree/digest.h"
@@ -321,6 +322,26 @@ static int check_absent(const char *dir, struct optimfs_error *err)
 	    "%s is there already: remove it, or give another name", dir);
 }
 
+/* A checkpoint with another one in it is no longer what was read. */
+static int check_outside(const struct ofs_reshard *r, const char *dir,
+    struct optimfs_error *err)
+{
+	char *source = realpath(r->snap->fs->source, NULL), *name;
+	char *above = ofs_stage_split(dir, &name, err);
+	size_t n = source == NULL ? 0 : strlen(source);
+	int ret = above == NULL ? -1 : 0;
+
+	if (ret == 0 && n > 0 && strncmp(above, source, n) == 0 &&
+	    strchr("/", above[n]) != NULL)
+		ret = optimfs_fail(err, EINVAL,
+		    "OFS778 %s is inside the checkpoint that is read, %s: "
+		    "name a directory outside of it",
+		    dir, r->snap->fs->source);
+	free(above);
+	free(source);
+	return ret;
+}
+
 static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
     struct optimfs_error *err)
 {
@@ -328,6 +349,8 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 		ofs_reshard_tidy(dir);
 		return -1;
 	}
+	if (r->lead && check_outside(r, dir, err) == -1)
+		return -1;
 	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;
 	strcpy(r->name, ofs_view_name(r->snap, r->view));

@@ -323,7 +323,20 @@ if command -v script >/dev/null; then
 	says tty 'no page to a terminal: -o FILE' "report does not print its page on a terminal"
 	script -qec "'$OPTIMFS' tar '$ck' model" tty >/dev/null
 	says tty 'no archive to a terminal: redirect it' "tar does not print its archive on a terminal"
+	for table in "stat '$ck'" "stat --by rank --sort rms '$ck'" "check -v '$ck'" "map '$ck'" \
+	    "diff '$ck' '$ck/../../dcp_fsdp2_w3/ckpt'"; do
+		verb=${table%% *}
+		script -qec "stty cols 80; '$OPTIMFS' $table" tty >/dev/null </dev/null
+		[ "$(sed 's/[^ -~]\{3\}/./g; /^Script /d' tty | grep -c '.\{82\}')" = 0 ]
+		ok $? "$verb prints no line that is wider than a terminal of 80 columns"
+	done
+	script -qec "stty cols 110; '$OPTIMFS' stat '$ck' optim/state model" tty >/dev/null </dev/null
+	says tty '  optim/state/nor[.][.][.]ight/exp_avg_sq' \
+	    "stat cuts the middle of a path that is too long for the terminal"
 fi
+long=optim/state/layers.0.w1.weight/exp_avg_sq
+does 0 "stat that does not print to a terminal succeeds" stat --sort rms "$ck"
+says out "  $long\$" "stat cuts no path where it does not print to a terminal"
 does 2 "report with an option in place of the file exits with 2" report -o type=dcp "$ck"
 says err 'the option is given as --type=dcp' "report says how the option is written"
 [ ! -e type=dcp ]

@@ -23,7 +23,7 @@ for page in docs/man/*.[1-8]; do
 	    contrib/optimfs.spec
 done
 for file in bash-completion/completions/optimfs zsh/site-functions/_optimfs \
-    fish/vendor_completions.d/optimfs.fish; do
+    fish/vendor_completions.d/optimfs.fish optimfs/dump_units.py; do
 	ok "debian/optimfs.install lists $file" grep -q "^usr/share/$file" \
 	    debian/optimfs.install
 	ok "contrib/optimfs.spec lists $file" grep -qx "%{_datadir}/$file" \

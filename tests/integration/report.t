@@ -37,6 +37,10 @@ ok "report without -o prints the page" "$OPTIMFS" report "$four"
 cp "$scratch/out" "$page"
 ok "report lists the parts that each rank has" holds \
     'd["ranks"] == [0, 1, 2, 3] and all(sum(p[1] * p[2] for p in t["parts"]) >= t["bytes"] for t in d["tensors"])'
+ok "report -o - prints the page" "$OPTIMFS" report -o - "$four"
+cp "$scratch/out" "$scratch/printed"
+ok "the page of report -o - is that of report without -o" cmp "$scratch/printed" "$page"
+ok "report -o - makes no file of that name" test ! -e -
 ok "report has the ratio of update to weight of each parameter" holds \
     'd["parameters"] and all(p["update_to_weight"] > 0 for p in d["parameters"])'
 

@@ -40,6 +40,20 @@ is "reshard leaves the existing directory empty" "$(ls -A there)" ""
 status "reshard to 0 ranks exits with 2" 2 "$OPTIMFS" reshard --to dcp@0 "$ck" none
 status "reshard without --to exits with 2" 2 "$OPTIMFS" reshard "$ck" none
 not_ok "failed calls of reshard create no directory" test -e none
+cp -r "$ck" own
+chmod u+w own
+mkdir own/below
+for dir in own/new own/below/new own/below/../new; do
+	status "reshard to $dir, inside its own source, exits with 2" 2 \
+	    "$OPTIMFS" reshard --to dcp@2 own $dir
+	like "reshard to $dir says that it is inside the checkpoint" "$(cat "$scratch/err")" \
+	    "optimfs: OFS778 $dir is inside the checkpoint that is read, own: *"
+done
+is "the refused reshards leave nothing in their source" \
+    "$(find own -name '*new*')" ""
+ok "reshard beside its source, to a longer name, succeeds" \
+    "$OPTIMFS" reshard --to dcp@2 own own-new
+rm -r own own-new
 mkdir damaged
 cp "$ck"/.metadata "$ck"/__0_0.distcp "$ck"/__1_0.distcp damaged
 status "reshard of a checkpoint with a missing file exits with 3" 3 \

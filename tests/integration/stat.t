@@ -99,7 +99,7 @@ offset=$(cat "$scratch/where")
 ok "stat --only nan>0 --by rank succeeds" "$OPTIMFS" stat --only 'nan>0' --by rank "$scratch/bad"
 like "stat names tensor, rank, file and offset of the NaN" "$(cat "$scratch/out")" \
     "*
-    2 * 1        0 *  $path
+   2 * 1     0 *  $path
 *the first NaN is element *, in $file at byte $offset (rank 2)"
 is "stat --only nan>0 prints only the tensor with the NaN" "$(grep -c model/ "$scratch/out")" 1
 is "stat prints the same values for all other tensors" \

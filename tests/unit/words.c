@@ -101,10 +101,37 @@ static void wrapped(void)
 	wraps("", 5, 4, "");
 }
 
+static void cuts(const char *text, size_t width, const char *want)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_shorten(&b, text, width);
+	ofs_buf_putc(&b, '\0');
+	is_str(b.bad ? NULL : (char *)b.data, want,
+	    "%.20s is cut to %zu columns: %.20s", text, width, want);
+	ofs_buf_fini(&b);
+}
+
+static void cut(void)
+{
+	cuts("model/norm.bias", 0, "model/norm.bias");
+	cuts("model/norm.bias", 15, "model/norm.bias");
+	cuts("model/norm.bias", 14, "model...m.bias");
+	cuts("model/norm.bias", 10, "mod...bias");
+	cuts("model", 4, "...l");
+	cuts("model", 3, "...");
+	cuts("model", 1, "...");
+	cuts("\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc", 6,
+	    "\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc");
+	cuts("\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc", 5, "\u00e4...\u00fc");
+	cuts("", 5, "");
+}
+
 int main(void)
 {
 	nearest();
 	human();
 	wrapped();
+	cut();
 	return done_testing();
 }

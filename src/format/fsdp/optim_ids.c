@@ -439,7 +439,8 @@ static int match_all(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
 		return optimfs_fail_as(err, why.code, "%s", why.text);
 	return optimfs_fail(err, EINVAL,
 	    "OFS164 parameter IDs: several parameters have the same slices; "
-	    "the units file needs param_groups (contrib/dump_units.py), or give -o ids=FILE");
+	    "the units file needs param_groups (" OFS_DUMP_UNITS
+	    "), or give -o ids=FILE");
 }
 
 int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)

@@ -11,6 +11,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "format/fsdp/units.h"
 
 /* Limits of the search. */
 #define MAX_WORDS (1u << 25)
@@ -51,7 +52,7 @@ static int too_many(struct search *s)
 	return optimfs_fail(s->err, EINVAL,
 	    "OFS164 parameter IDs: too many orders of the parameters are "
 	    "possible; the units file needs "
-	    "param_groups (contrib/dump_units.py), or give -o ids=FILE");
+	    "param_groups (" OFS_DUMP_UNITS "), or give -o ids=FILE");
 }
 
 /* Names. */
@@ -399,7 +400,7 @@ static int set_up(struct search *s)
 		    "OFS164 parameter IDs: the optimizer has %" PRIu32
 		    " parameters, the units have %" PRIu32
 		    "; the units file needs "
-		    "param_groups (contrib/dump_units.py), or give -o ids=FILE",
+		    "param_groups (" OFS_DUMP_UNITS "), or give -o ids=FILE",
 		    s->nids, s->nparams);
 	s->width = POSITIONS + s->levels + o->ngroups;
 	s->now = calloc(s->width, sizeof(*s->now));

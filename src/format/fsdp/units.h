@@ -17,6 +17,9 @@
  * which writes down the parameters of each flat parameter. The file is JSON;
  * docs/formats/fsdp.md, "The units file", describes its members. */
 
+/* Where that program is installed. */
+#define OFS_DUMP_UNITS PKGDATA_DIR "/dump_units.py"
+
 struct ofs_unit_param {
 	struct ofs_str fqn; /* full name, without the prefixes of wrappers */
 	const uint64_t *shape;
