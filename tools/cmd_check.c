@@ -12,12 +12,17 @@
 
 #include "base/buf.h"
 #include "tools/command.h"
+#include "tools/lost.h"
 
 struct report {
 	bool json, header;
+	struct ofs_lost lost;
 	char *means; /* the explanation that was printed last */
 	struct optimfs_checked checked;
 };
+
+/* The number of what cannot be read; it comes before all others. */
+#define UNREADABLE 201
 
 static void symptom(void *ctx, const struct optimfs_symptom *s)
 {
@@ -35,6 +40,9 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 		ofs_json_print(&w);
 		return;
 	}
+	if (s->number == UNREADABLE && ofs_lost_add(&r->lost, s->path, s->text))
+		return;
+	ofs_lost_tell(&r->lost, ofs_lost_print, NULL);
 	ofs_tool_put_path(&b, s->path, strlen(": "));
 	ofs_buf_puts(&b, ": ");
 	ofs_buf_plain(&b, s->text, strlen(s->text));
@@ -93,7 +101,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_scan how;
 	struct optimfs_checkup out = { .symptom = symptom, .checked = checked };
 	struct optimfs_error err;
-	struct report r = { 0 };
+	struct report r = { .lost.list = verb->name };
 	uint64_t found;
 	int status, ret;
 
@@ -110,6 +118,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		out.parameter = parameter;
 	ret = optimfs_check(c.fs, &how, &out, &found, &err);
 	ofs_progress_end(&c.progress, ret == 0);
+	ofs_lost_tell(&r.lost, ofs_lost_print, NULL);
 	if (ret == -1)
 		status = ofs_command_stopped(&c, &err,
 		    "nothing was changed or printed");

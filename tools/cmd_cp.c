@@ -7,9 +7,11 @@
 
 #include "cli/interrupt.h"
 #include "tools/command.h"
+#include "tools/lost.h"
 
 struct copying {
 	struct ofs_command *c;
+	struct ofs_lost lost;
 	int status; /* of the first unreadable file */
 	uint64_t unread;
 };
@@ -17,12 +19,13 @@ struct copying {
 static void unread(void *ctx, const struct optimfs_error *err)
 {
 	struct copying *copying = ctx;
-	int status;
 
-	ofs_progress_break(&copying->c->progress);
-	status = ofs_tool_fail(err);
+	if (!ofs_lost_add(&copying->lost, NULL, err->text)) {
+		ofs_progress_break(&copying->c->progress);
+		ofs_tool_say("%s", err->text);
+	}
 	if (copying->status == OFS_EXIT_OK)
-		copying->status = status;
+		copying->status = ofs_tool_status(err->code);
 	copying->unread++;
 }
 
@@ -49,7 +52,7 @@ static int measure(struct ofs_command *c, struct optimfs_error *err)
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
-	struct copying copying = { .c = &c };
+	struct copying copying = { .c = &c, .lost.list = "fsck" };
 	struct optimfs_copy how = { .unread = unread,
 		.copied = copied,
 		.stop = ofs_interrupted,
@@ -75,6 +78,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 			ofs_command_explain_place(c.operand[1], &err);
 	}
 	ofs_progress_end(&c.progress, ret == 0);
+	ofs_lost_tell(&copying.lost, ofs_lost_say, NULL);
 	if (copying.unread > 0 && how.recursive)
 		ofs_tool_say("%s: %" PRIu64 " file%s could not be read and "
 			     "%s not there; all others are",

@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "base/memory.h"
 #include "tools/command.h"
+#include "tools/lost.h"
 
 #define PIECE (1u << 20)
 /* Longer texts are not printed. */
@@ -31,6 +32,7 @@
 struct row {
 	char *path, *text;
 	const char *kind;
+	bool of_b; /* a failure of b alone */
 	bool measured;
 	uint64_t elements;
 	struct optimfs_comparison m;
@@ -49,7 +51,9 @@ struct diff {
 	uint64_t differences, files;
 	uint8_t *buf_a, *buf_b;
 	bool bad;
-	int status; /* of the worst file that cannot be read */
+	bool of_b;               /* for the next row */
+	struct ofs_lost lost[2]; /* of a, of b */
+	int status;              /* of the worst file that cannot be read */
 };
 
 static void put_path(struct ofs_buf *b, const char *path)
@@ -184,7 +188,8 @@ static void print_row(struct diff *d, const struct row *r)
 		return;
 	}
 	if (strcmp(r->kind, UNREADABLE) == 0) {
-		ofs_tool_say("%s", r->text);
+		if (!ofs_lost_add(&d->lost[r->of_b], NULL, r->text))
+			ofs_tool_say("%s", r->text);
 		return;
 	}
 	ofs_tool_put_path(&b, r->path, strlen(": "));
@@ -208,7 +213,7 @@ static void say(struct diff *d, const char *path, const char *kind,
 static void say(struct diff *d, const char *path, const char *kind,
     const struct optimfs_comparison *m, uint64_t elements, const char *fmt, ...)
 {
-	struct row r = { .kind = kind, .elements = elements };
+	struct row r = { .kind = kind, .of_b = d->of_b, .elements = elements };
 	va_list ap;
 
 	d->differences++;
@@ -437,7 +442,9 @@ static int unreadable(struct diff *d, const char *path, uint64_t a, uint64_t b,
 	    in_a == in_b ? path
 		: in_a   ? d->c->checkpoint
 			 : d->b_name);
+	d->of_b = in_b && !in_a;
 	say(d, path, UNREADABLE, NULL, 0, "%s", why->text);
+	d->of_b = false;
 	status = ofs_tool_status(why->code);
 	if (status > d->status)
 		d->status = status;
@@ -652,6 +659,15 @@ int ofs_diff_put(struct ofs_command *c, const char *other, struct ofs_buf *b,
 	return ret;
 }
 
+static void tell_lost(struct diff *d)
+{
+	for (int i = 0; i < 2; i++) {
+		d->lost[i].list = "diff";
+		d->lost[i].checkpoint = i == 0 ? d->c->checkpoint : d->b_name;
+		ofs_lost_tell(&d->lost[i], ofs_lost_say, NULL);
+	}
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -677,6 +693,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	} else {
 		if (d.keep)
 			print_kept(&d);
+		tell_lost(&d);
 		status = d.differences == 0 ? OFS_EXIT_OK : OFS_EXIT_NO;
 		if (d.status > status)
 			status = d.status;

@@ -21,6 +21,7 @@
 #include "tools/cmd_diff.h"
 #include "tools/command.h"
 #include "tools/holders.h"
+#include "tools/lost.h"
 
 /* report.html; the data replaces MARK. */
 static const char page[] = {
@@ -32,6 +33,7 @@ static const char page[] = {
 struct report {
 	struct ofs_command *c;
 	struct ofs_holders ranks;
+	struct ofs_lost lost;
 	struct ofs_buf json;
 	struct ofs_buf found; /* findings */
 	char **bad;           /* messages about missing or damaged files */
@@ -177,7 +179,16 @@ static void damage(void *ctx, const struct optimfs_finding *f)
 
 static void symptom(void *ctx, const struct optimfs_symptom *s)
 {
-	put_finding(ctx, s->number, s->path, s->text, s->means);
+	struct report *r = ctx;
+
+	if (!ofs_lost_add(&r->lost, s->path, s->text))
+		put_finding(r, s->number, s->path, s->text, s->means);
+}
+
+static void put_lost(void *ctx, const char *text)
+{
+	put_finding(ctx, 201, "", text,
+	    "What cannot be read cannot be checked.");
 }
 
 static void parameter(void *ctx, const struct optimfs_parameter *p)
@@ -255,6 +266,7 @@ static void put_health(struct report *r, const struct optimfs_scan *how)
 	if ((r->c->flags & OFS_NO_DATA) == 0 &&
 	    optimfs_check(r->c->fs, how, &out, &n, &err) == -1)
 		put_failure(r, &err, "The optimizers could not be checked.");
+	ofs_lost_tell(&r->lost, put_lost, r);
 	end_array(r);
 }
 
@@ -383,7 +395,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	struct optimfs_scan how;
 	struct optimfs_error err;
-	struct report r = { .c = &c };
+	struct report r = { .c = &c, .lost.list = "check" };
 	int status, ret;
 
 	r.f = (struct ofs_json_writer){ &r.found, "\n", false };

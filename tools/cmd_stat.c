@@ -17,6 +17,7 @@
 #include "base/nearest.h"
 #include "stats/stats.h"
 #include "tools/command.h"
+#include "tools/lost.h"
 
 /* The data kept of a tensor: its statistics, without the histogram in a
  * table. */
@@ -34,6 +35,7 @@ struct rows {
 	struct ofs_command *c;
 	struct row *row;
 	size_t n, cap;
+	struct ofs_lost lost;
 	/* --only NAME OP NUMBER */
 	char name[32];
 	char op; /* '<', '>', 'l' and 'g' with '=', '=', '!' */
@@ -288,7 +290,8 @@ static void line(struct rows *rows, const struct row *r)
 	int used = 0;
 
 	if (r->error != NULL) {
-		print_unread(r);
+		if (!ofs_lost_add(&rows->lost, r->path, r->error))
+			print_unread(r);
 		return;
 	}
 	if (r->rank >= 0)
@@ -318,6 +321,7 @@ static void print_rows(struct rows *rows)
 		"zeros", "min", "max", "mean", "rms"));
 	for (size_t i = 0; i < rows->n; i++)
 		line(rows, &rows->row[i]);
+	ofs_lost_tell(&rows->lost, ofs_lost_print, NULL);
 }
 
 /* Fails for a path that is no directory and no tensor. */
@@ -347,14 +351,17 @@ static int print_one(struct rows *rows, struct optimfs_error *err)
 		return -1;
 	for (size_t i = 0; i < rows->n && ret == 0; i++) {
 		if (rows->row[i].error != NULL) {
-			ofs_tool_say("%s: %s", rows->row[i].path,
-			    rows->row[i].error);
+			if (!ofs_lost_add(&rows->lost, rows->row[i].path,
+				rows->row[i].error))
+				ofs_tool_say("%s: %s", rows->row[i].path,
+				    rows->row[i].error);
 			continue;
 		}
 		row = &rows->row[i];
 		read++;
 		ret = ofs_stats_merge(&sum, &row->s, err);
 	}
+	ofs_lost_tell(&rows->lost, ofs_lost_say, NULL);
 	if (read > 0 && read < rows->n)
 		ofs_tool_say("%s: %zu of %zu tensors could not be read, and "
 			     "are not counted",
@@ -446,7 +453,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	struct optimfs_scan how;
 	struct optimfs_error err;
-	struct rows rows = { .c = &c };
+	struct rows rows = { .c = &c, .lost.list = verb->name };
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,

@@ -2,6 +2,7 @@
 """A checkpoint as a mapping of tree paths to tensors and values."""
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -73,7 +74,10 @@ class Group(Mapping):
         try:
             name = self._index()[key]
         except KeyError:
-            raise KeyError(key) from None
+            raise NotFoundError(
+                errno.ENOENT, "OFS002 %s: no such key%s" % (
+                    self._below(str(key)), _names.near(key, self._index())),
+                2) from None
         return self.checkpoint._get(self._below(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -167,7 +171,35 @@ class Checkpoint(Mapping):
         return True
 
     def __getitem__(self, path: str) -> Any:
-        return self._get(path.strip("/"))
+        path = path.strip("/")
+        try:
+            return self._get(path)
+        except NotFoundError:
+            self._find(path)
+            raise
+
+    def _find(self, path: str) -> Stat:
+        """What is at a path. The error suggests the name that was meant."""
+        try:
+            return self._tree.stat(path)
+        except NotFoundError as e:
+            text = "%s%s" % (e.strerror, self._near(path))
+            raise NotFoundError(e.errno, text, e.number) from None
+
+    def _near(self, path: str) -> str:
+        """A suggestion for the first name of path that does not exist."""
+        above = ""
+        for name in path.split("/"):
+            here = self._tree.stat(above)
+            below = "%s/%s" % (above, name) if above else name
+            if below in self:
+                above = below
+            elif here.is_dir:
+                return _names.near(name, (n for n, _ in
+                                          self._tree.list(here.node)))
+            else:
+                return ""
+        return ""
 
     def _get(self, path: str) -> Any:
         st = self._tree.stat(path)
@@ -215,7 +247,7 @@ class Checkpoint(Mapping):
 
     def stat(self, path: str) -> Stat:
         """Size, mode and time of a file or directory."""
-        return self._tree.stat(path.strip("/"))
+        return self._find(path.strip("/"))
 
     def stats(self) -> Dict[str, int]:
         """Counters of what was read so far."""
@@ -255,12 +287,12 @@ class Checkpoint(Mapping):
 
     def open(self, path: str) -> io.BufferedIOBase:
         """Any file of the tree, .optimfs/ included, as a binary file."""
-        return Reader(self._tree.open(path.strip("/")))
+        return Reader(File(self._tree, self._find(path.strip("/")).node))
 
     def listdir(self, path: str = "") -> List[str]:
         """The names in a directory of the tree."""
-        path = path.strip("/")
-        return [n for n, _ in self._tree.list(self._tree.stat(path).node)]
+        node = self._find(path.strip("/")).node
+        return [n for n, _ in self._tree.list(node)]
 
     def view(self, name: str) -> View:
         """The checkpoint as FORMAT[@LAYOUT][,option]...: "dcp@8",

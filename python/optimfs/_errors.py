@@ -24,6 +24,7 @@ class Error(OSError):
 
     def __init__(self, errno: int, text: str, number: int = 0) -> None:
         super().__init__(errno, text)
+        self.number = number
         self.code: Optional[str] = "OFS%03d" % number if number else None
         self.advice: Optional[str] = advice(self.code)
 

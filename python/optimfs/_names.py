@@ -2,8 +2,12 @@
 """Keys of a checkpoint and names of files: the rules of optimfs(5)."""
 from __future__ import annotations
 
+import difflib
 import re
+from typing import Iterable
 
+# Among more names none is looked for.
+MANY = 10000
 # A longer name is cut, "~" and a hash follow.
 NAME_MAX = 255
 
@@ -31,3 +35,12 @@ def too_long(name: str) -> bool:
 def is_cut(name: str) -> bool:
     """Does the name end in the hash of a longer key?"""
     return re.search(r"~[0-9a-f]{16}(~\d+)?$", name) is not None
+
+
+def near(word: object, names: Iterable[str]) -> str:
+    """A suggestion to end a message about an unknown name with, or ""."""
+    known = list(names)
+    if not isinstance(word, str) or len(known) > MANY:
+        return ""
+    found = difflib.get_close_matches(word, known, 1)
+    return "; did you mean '%s'?" % found[0] if found else ""

@@ -69,9 +69,16 @@ like "the finding says what it means for training" \
 
 cp -r "$four" "$scratch/lost" && chmod -R u+w "$scratch/lost" && rm "$scratch/lost/__1_0.distcp"
 status "check of a checkpoint with a missing file exits with 1" 1 "$OPTIMFS" check "$scratch/lost"
-is "what many findings mean is printed once" \
-    "$(grep -c OFS201 "$scratch/out") $(grep -c '^    what cannot be read' "$scratch/out")" \
-    "$("$OPTIMFS" check --json "$scratch/lost" | grep -c OFS201) 1"
+is "check names a missing file once, with the number of tensors" "$(cat "$scratch/out")" \
+    "OFS140 __1_0.distcp is missing: $("$OPTIMFS" check --json "$scratch/lost" |
+	grep -c OFS201) tensors and values cannot be read (optimfs check --json lists them)"
+cp -r "$four" "$scratch/two" && chmod -R u+w "$scratch/two"
+for moment in exp_avg exp_avg_sq; do
+	python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/two" $state/$moment 2 nan 5 >/dev/null
+done
+status "check of two tensors with a NaN exits with 1" 1 "$OPTIMFS" check "$scratch/two"
+is "what several findings mean is printed once" \
+    "$(grep -c OFS202 "$scratch/out") $(grep -c '^    training from' "$scratch/out")" "2 1"
 
 damage $state/exp_avg_sq 2 shift 1
 finds OFS204 $state/exp_avg

@@ -152,14 +152,18 @@ says out 'no damage found, .* 0 errors, 1 warning$' \
     "fsck reports flat rank files without units as undamaged"
 does 0 "ls lists the model of a checkpoint with a missing file" ls hurt model
 does 3 "cp -r of a checkpoint with a missing file exits with 3" cp -r hurt / rest
-[ "$(tail -n 1 err)" = "optimfs: rest: $(($(wc -l <err) - 1)) files could not be read and are not there; all others are" ]
-ok $? "cp -r counts the files that it left out"
+unread=$("$OPTIMFS" fsck --json hurt | grep -c '"code":"OFS140","path":"[^"]')
+printf 'optimfs: %s\n' >want \
+    "OFS140 __1_0.distcp is missing: $unread tensors and values cannot be read (optimfs fsck --json lists them)" \
+    "rest: $unread files could not be read and are not there; all others are"
+cmp -s err want && [ "$unread" -gt 50 ]
+ok $? "cp -r names the missing file once, and counts the files that it left out"
+[ -s rest/optim/param_groups/0/lr ]
+ok $? "cp -r copies the files that can be read"
 does 3 "stat of a directory with unreadable tensors exits with 3" stat hurt model
 says err '^optimfs: model: 29 of 30 tensors could not be read, and are not counted' \
     "stat says that the sums are not of all tensors"
 says out '^xxh3 [0-9a-f]*[1-9a-f]' "stat describes the only tensor that could be read"
-[ "$(grep -c OFS140 err)" -gt 1 ] && [ -s rest/optim/param_groups/0/lr ]
-ok $? "cp -r names each unreadable file and copies the others"
 diff -r all rest | grep -v '^Only in all' >differ
 [ ! -s differ ]
 ok $? "the files that cp -r could copy are complete"
@@ -395,6 +399,29 @@ does 0 "ls -l of tensors of all types succeeds" ls -l "$types" model
 ok $? "ls -l aligns the column after the longest name of a type"
 does 0 "stat of an empty tensor in a table succeeds" stat --sort rms "$types" model/empty
 says out '^ +0 +0 +0 +0 +- +- +- +-  model/empty$' "stat prints no numbers of an empty tensor"
+cp -r "$ck" part
+chmod u+w part
+rm part/__1_0.distcp
+lost='OFS140 (part: )?__1_0[.]distcp is missing: [0-9]+ tensors and values cannot be read'
+for verb in "check part" "stat part" "diff part $ck" "diff $ck part" "cp -r part / saved"; do
+	"$OPTIMFS" $verb >out 2>&1 </dev/null
+	[ "$(grep -cE "$lost \(optimfs [a-z]+ --json lists them\)\$" out)" = 1 ]
+	ok $? "${verb%% *} says once that a file is missing, and of how many tensors"
+	[ "$(grep -c __1_0.distcp out)" = 1 ]
+	ok $? "${verb%% *} names the missing file on no other line"
+done
+for verb in "check --json part" "stat --json part" "diff --json part $ck"; do
+	"$OPTIMFS" $verb >out 2>err </dev/null
+	[ "$(grep -c __1_0.distcp out)" -gt 50 ]
+	ok $? "${verb%% *} --json lists each tensor that a missing file holds"
+done
+does 3 "stat of one tensor with a missing part exits with 3" stat part model/norm.bias
+says err 'model/norm[.]bias: OFS140 elements \[4:8\]: __1_0[.]distcp is missing$' \
+    "stat of one tensor says which elements are missing"
+truncate -s 30000 part/__2_0.distcp
+"$OPTIMFS" check part >out 2>err
+says out '^OFS60[34] __2_0[.]distcp is too short: [0-9]+ tensors' "check says once that a file is too short"
+rm -rf part saved
 for verb in info umount commit abort; do
 	does 2 "$verb of an empty name exits with 2" $verb ""
 	says err 'the name of the .* is empty' "$verb says that the name is empty"

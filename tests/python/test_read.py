@@ -274,6 +274,28 @@ def test_read_into_fills_a_buffer(data):
         assert bytes(b) == t.tobytes()
 
 
+def test_errors_suggest_the_name_that_was_meant(data):
+    state = "optim/state/norm.bias"
+    with optimfs.open(data(FSDP2)) as ck:
+        for path, meant in (("optim/stat/norm.bias", "state"),
+                            ("optim/state/norm.bais", "norm.bias"),
+                            (state + "/exp_ag", "exp_avg"),
+                            ("modle", "model")):
+            for look in (ck.__getitem__, ck.stat, ck.open, ck.listdir):
+                with pytest.raises(optimfs.NotFoundError) as e:
+                    look(path)
+                assert str(e.value).startswith("OFS002 %s" % path)
+                assert "; did you mean '%s'?" % meant in str(e.value)
+        with pytest.raises(KeyError) as e:
+            ck[state]["exp_ag"]
+        assert "; did you mean 'exp_avg'?" in str(e.value)
+        assert ck[state].get("exp_ag") is None
+        for path in ("zzzzzzzz", state + "/exp_avg/x"):
+            with pytest.raises(optimfs.NotFoundError) as e:
+                ck[path]
+            assert "did you mean" not in str(e.value)
+
+
 def test_errors_have_code_errno_and_advice(data):
     with pytest.raises(optimfs.Error) as e:
         optimfs.open(data("megatron/llama_dp2"))

@@ -1,0 +1,36 @@
+/* lost.h - files whose loss many tensors share */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_LOST_H
+#define OFS_LOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A stored file that is missing, too short, or without permission to read is the
+ * reason why all tensors with a part in it cannot be read. Starts as zeros. */
+struct ofs_lost {
+	const char
+	    *checkpoint;  /* whose files they are, for messages; or NULL */
+	const char *list; /* the verb whose --json lists the tensors */
+	struct ofs_lost_file {
+		int number; /* of the OFSnnn that says what is wrong */
+		char *name;
+		char *first; /* the message about the first tensor */
+		uint64_t n;  /* tensors and values */
+	} * file;
+	size_t n, cap;
+};
+
+/* Is this message, about a tensor or value, about such a file? Then it is
+ * counted. path: of the tensor, where the message lacks it; or NULL. */
+bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text);
+/* Calls each with one message for each file: the message that was added if there
+ * is only one, else a sentence with the number of tensors. Empties l. */
+void ofs_lost_tell(struct ofs_lost *l,
+    void (*each)(void *ctx, const char *text), void *ctx);
+/* For each: print the message to standard error, or to standard output. */
+void ofs_lost_say(void *ctx, const char *text);
+void ofs_lost_print(void *ctx, const char *text);
+
+#endif
