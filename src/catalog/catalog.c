@@ -144,6 +144,23 @@ uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
 	return ofs_catalog_append(cat, OFS_ENTRIES, entry, 1, err);
 }
 
+int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
+    enum ofs_entry_kind kind, uint32_t ref, enum ofs_entry_key key,
+    struct optimfs_error *err)
+{
+	struct ofs_entry e = {
+		.path = path,
+		.tree = OFS_NONE,
+		.ref = ref,
+		.kind = (uint8_t)kind,
+		.key = (uint8_t)key,
+	};
+
+	if (path == OFS_NONE || ref == OFS_NONE)
+		return -1;
+	return ofs_catalog_entry(cat, &e, err) == OFS_NONE ? -1 : 0;
+}
+
 uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
     const struct ofs_variant *v, struct optimfs_error *err)
 {
@@ -184,6 +201,21 @@ uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
 	if (i != OFS_NONE && doc != NULL)
 		cat->parsed += ofs_pickle_memory(doc);
 	return i;
+}
+
+uint32_t ofs_catalog_pickle(struct ofs_catalog *cat, uint8_t *bytes, uint64_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_pickle *doc =
+	    ofs_pickle_parse(bytes, n, true, NULL, NULL, err);
+
+	if (doc == NULL)
+		return OFS_NONE;
+	if (ofs_catalog_doc(cat, doc, err) == OFS_NONE) {
+		ofs_pickle_free(doc);
+		return OFS_NONE;
+	}
+	return ofs_catalog_value(cat, doc, ofs_pickle_root(doc), err);
 }
 
 static int by_node(const void *va, const void *vb)

@@ -334,6 +334,9 @@ uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
 /* Intern a path of n components (string indexes, OFS_PATH_INDEX allowed). */
 uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
     size_t n, struct optimfs_error *err);
+/* The path of a key below the path parent[0..n), which may be one of cat. */
+uint32_t ofs_catalog_below(struct ofs_catalog *cat, const uint32_t *parent,
+    size_t n, struct ofs_str key, struct optimfs_error *err);
 /* The object with this path, which is added with its stat when it is new. A
  * missing file gets missing, one that may not be opened gets refused; neither
  * is an error. EPERM (OFS620) for a path that leaves the checkpoint. */
@@ -355,6 +358,11 @@ uint32_t ofs_catalog_item(struct ofs_catalog *cat, const struct ofs_item *item,
     struct optimfs_error *err);
 uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
     const struct ofs_entry *entry, struct optimfs_error *err);
+/* Add an entry without a place in the tree; 0 or -1. path and ref may be
+ * OFS_NONE: they could not be added, which err says. */
+int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
+    enum ofs_entry_kind kind, uint32_t ref, enum ofs_entry_key key,
+    struct optimfs_error *err);
 uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
     const struct ofs_variant *v, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
@@ -369,6 +377,9 @@ uint32_t ofs_catalog_pickled(struct ofs_catalog *cat,
     const struct ofs_pickled_tensor *t, struct optimfs_error *err);
 /* Take ownership of doc. On failure doc stays the caller's. */
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
+    struct optimfs_error *err);
+/* The value of a pickle, whose bytes are the caller's no more. */
+uint32_t ofs_catalog_pickle(struct ofs_catalog *cat, uint8_t *bytes, uint64_t n,
     struct optimfs_error *err);
 /* Equal notes are merged. Fails with ENOMEM only. */
 int ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind, int code,

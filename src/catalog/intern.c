@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "catalog/catalog_impl.h"
 
 /* Beyond this number of distinct notes, only their number is of interest. */
@@ -112,6 +114,21 @@ uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
 	if (!ofs_map_add(&cat->build->paths, hash, index))
 		return ofs_catalog_no_memory(err);
 	return index;
+}
+
+uint32_t ofs_catalog_below(struct ofs_catalog *cat, const uint32_t *parent,
+    size_t n, struct ofs_str key, struct optimfs_error *err)
+{
+	uint32_t *path = ofs_alloc(n + 1, sizeof(*path), err), at = OFS_NONE;
+
+	if (path == NULL)
+		return OFS_NONE;
+	memcpy(path, parent, n * sizeof(*path));
+	path[n] = ofs_catalog_str(cat, key.p, key.len, err);
+	if (path[n] != OFS_NONE)
+		at = ofs_catalog_path(cat, path, n + 1, err);
+	free(path);
+	return at;
 }
 
 /* Equal notes are merged: a fault of a million tensors is one line. */

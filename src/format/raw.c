@@ -2,11 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/raw.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "format/part.h"
-#include "format/raw.h"
 
 /* The file is a uint8 tensor, since only its size is needed at mount; a reader
  * gets the bytes later. */
@@ -54,7 +55,6 @@ static uint32_t add_path(struct ofs_catalog *cat, const struct ofs_part *part,
 static int read_raw(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
 	uint32_t object;
 
 	(void)opt;
@@ -64,10 +64,8 @@ static int read_raw(struct ofs_catalog *cat, const struct ofs_part *part,
 	if (cat->objects[object].missing || cat->objects[object].refused)
 		return optimfs_fail(err, EIO, "OFS603 %s cannot be read",
 		    part->rel);
-	e.ref = add_bytes(cat, object, err);
-	e.path = add_path(cat, part, err);
-	if (e.ref == OFS_NONE || e.path == OFS_NONE ||
-	    ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+	if (ofs_catalog_add(cat, add_path(cat, part, err), OFS_ENTRY_TENSOR,
+		add_bytes(cat, object, err), OFS_KEY_FREE, err) == -1)
 		return -1;
 	if (cat->format == NULL)
 		cat->format = "raw";

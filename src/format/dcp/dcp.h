@@ -112,9 +112,6 @@ struct ofs_dcp {
 /* keys.c */
 /* Read the items of all indexes, and add an entry for every key. */
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err);
-/* ref OFS_NONE: adding it failed; err is filled, and the result is -1. */
-int ofs_dcp_add_entry(struct ofs_dcp *d, uint32_t path, uint32_t ref,
-    enum ofs_entry_kind kind, struct optimfs_error *err);
 /* Warn about unused contents of the index. */
 int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err);
 int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err);

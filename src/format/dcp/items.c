@@ -127,9 +127,8 @@ static int expand(struct ofs_dcp *d, struct ofs_transport *t,
 	if (doc == NULL && must_fail(&why))
 		return optimfs_fail_as(err, why.code, "%s", why.text);
 	if (doc == NULL)
-		return ofs_dcp_add_entry(d, p->path,
-		    ofs_catalog_item(d->cat, &p->item, err), OFS_ENTRY_ITEM,
-		    err);
+		return ofs_catalog_add(d->cat, p->path, OFS_ENTRY_ITEM,
+		    ofs_catalog_item(d->cat, &p->item, err), OFS_KEY_FREE, err);
 	if (ofs_catalog_doc(d->cat, doc, err) == OFS_NONE) {
 		ofs_pickle_free(doc);
 		ret = -1;

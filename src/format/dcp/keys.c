@@ -94,21 +94,6 @@ static int set_path(struct ofs_dcp *d, struct ofs_dcp_key *key, uint32_t pair,
 	return key->path == OFS_NONE ? -1 : 0;
 }
 
-int ofs_dcp_add_entry(struct ofs_dcp *d, uint32_t path, uint32_t ref,
-    enum ofs_entry_kind kind, struct optimfs_error *err)
-{
-	struct ofs_entry entry = {
-		.path = path,
-		.tree = OFS_NONE,
-		.ref = ref,
-		.kind = (uint8_t)kind,
-	};
-
-	if (ref == OFS_NONE)
-		return -1;
-	return ofs_catalog_entry(d->cat, &entry, err) == OFS_NONE ? -1 : 0;
-}
-
 uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key)
 {
 	const struct ofs_dcp_index *index = &d->index[key->index];
@@ -171,8 +156,8 @@ static int add_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 	if (read_item(d, key, name, &item, err) == -1)
 		return -1;
 	if (!key->structural || !may_expand(d, &item))
-		return ofs_dcp_add_entry(d, key->path,
-		    ofs_catalog_item(d->cat, &item, err), OFS_ENTRY_ITEM, err);
+		return ofs_catalog_add(d->cat, key->path, OFS_ENTRY_ITEM,
+		    ofs_catalog_item(d->cat, &item, err), OFS_KEY_FREE, err);
 	if (ofs_grow(d->pending, d->npending, d->pending_cap, err) == -1)
 		return -1;
 	d->pending_bytes += item.at.len;
@@ -192,8 +177,8 @@ static int add_unknown(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 	    ofs_pk_kind_name(index->doc, ofs_dcp_node(d, key)));
 	if (spoil(d, index, &item, name, EUCLEAN, text, err) == -1)
 		return -1;
-	return ofs_dcp_add_entry(d, key->path,
-	    ofs_catalog_item(d->cat, &item, err), OFS_ENTRY_ITEM, err);
+	return ofs_catalog_add(d->cat, key->path, OFS_ENTRY_ITEM,
+	    ofs_catalog_item(d->cat, &item, err), OFS_KEY_FREE, err);
 }
 
 static int add_key(struct ofs_dcp *d, struct ofs_dcp_key *key,

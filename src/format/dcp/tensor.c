@@ -349,10 +349,8 @@ int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
 		    add_chunks(d, &b, key, err) == -1)
 			return -1;
 	}
-	if (ofs_dcp_add_entry(d, path, ofs_catalog_tensor(d->cat, &b.t, err),
-		OFS_ENTRY_TENSOR, err) == -1)
-		return -1;
-	if (d->nblobs > nblobs) /* the header of a blob has its name */
-		d->cat->entries[d->cat->nentries - 1].key = OFS_KEY_FIXED;
-	return 0;
+	/* the header of a blob has its name */
+	return ofs_catalog_add(d->cat, path, OFS_ENTRY_TENSOR,
+	    ofs_catalog_tensor(d->cat, &b.t, err),
+	    d->nblobs > nblobs ? OFS_KEY_FIXED : OFS_KEY_FREE, err);
 }

@@ -463,7 +463,7 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 	struct ofs_catalog *cat = f->set->cat;
 	struct ofs_str fqn = ofs_fsdp_param(f, at)->fqn;
 	struct ofs_pieces x;
-	uint32_t part[MAX_PARENT + 1], path, ref;
+	uint32_t path, ref;
 	int ret = 0;
 
 	if (ofs_fsdp_begin(&x, f, at, err) == -1)
@@ -478,11 +478,7 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 	}
 	if (ret == -1)
 		return -1;
-	memcpy(part, parent, nparent * sizeof(*part));
-	part[nparent] = ofs_catalog_str(cat, fqn.p, fqn.len, err);
-	if (part[nparent] == OFS_NONE)
-		return -1;
-	path = ofs_catalog_path(cat, part, nparent + 1ull, err);
+	path = ofs_catalog_below(cat, parent, nparent, fqn, err);
 	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
 }
 

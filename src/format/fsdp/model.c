@@ -126,20 +126,8 @@ static int add_leaf(struct ofs_fsdp *f, struct ofs_pieces *x,
 static uint32_t path_of(struct model *m, struct ofs_str name,
     struct optimfs_error *err)
 {
-	struct ofs_catalog *cat = m->f->set->cat;
-	uint32_t *part = malloc((m->nparent + 1ull) * sizeof(*part));
-	uint32_t path = OFS_NONE;
-
-	if (part == NULL) {
-		ofs_no_memory(err);
-		return OFS_NONE;
-	}
-	memcpy(part, m->parent, m->nparent * sizeof(*part));
-	part[m->nparent] = ofs_catalog_str(cat, name.p, name.len, err);
-	if (part[m->nparent] != OFS_NONE)
-		path = ofs_catalog_path(cat, part, m->nparent + 1ull, err);
-	free(part);
-	return path;
+	return ofs_catalog_below(m->f->set->cat, m->parent, m->nparent, name,
+	    err);
 }
 
 static int compare_fqn(const void *key, const void *item)
@@ -199,16 +187,14 @@ static int add_tie(struct model *m, const struct ofs_unit_tie *tie,
 {
 	struct ofs_order_name at = ofs_fsdp_find(m->f, tie->target);
 	struct ofs_catalog *cat = m->f->set->cat;
-	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
+	uint32_t ref;
 
 	if (!has_flat(m, at))
 		return 0;
-	e.ref = *ref_of(m, at);
-	cat->tensors[e.ref].flags |= OFS_TENSOR_TIED;
-	e.path = path_of(m, tie->name, err);
-	if (e.path == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
-		return -1;
-	return 0;
+	ref = *ref_of(m, at);
+	cat->tensors[ref].flags |= OFS_TENSOR_TIED;
+	return ofs_catalog_add(cat, path_of(m, tie->name, err),
+	    OFS_ENTRY_TENSOR, ref, OFS_KEY_FREE, err);
 }
 
 static bool is_ours(const struct model *m, const uint32_t *part, uint32_t n)

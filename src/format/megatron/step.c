@@ -168,18 +168,16 @@ static int add_steps(struct steps *s, const struct optimizer *o)
 	if (want_steps(s, o) == -1)
 		return -1;
 	for (uint32_t i = 0; i < s->nwant; i++) {
-		struct ofs_entry e = { .path = s->want[i],
-			.tree = OFS_NONE,
-			.ref = o->ref,
-			.kind = o->kind };
+		uint32_t path = s->want[i];
 
-		if (i > 0 && s->want[i - 1] == e.path)
+		if (i > 0 && s->want[i - 1] == path)
 			continue;
-		while (k < s->nhave && s->have[k] < e.path)
+		while (k < s->nhave && s->have[k] < path)
 			k++;
-		if (k < s->nhave && s->have[k] == e.path)
+		if (k < s->nhave && s->have[k] == path)
 			continue;
-		if (ofs_catalog_entry(cat, &e, s->err) == OFS_NONE)
+		if (ofs_catalog_add(cat, path, o->kind, o->ref, OFS_KEY_FREE,
+			s->err) == -1)
 			return -1;
 	}
 	if (o->kind == OFS_ENTRY_TENSOR)

@@ -185,29 +185,22 @@ static uint32_t path_of(struct reader *r, struct ofs_str name)
 static int add_array(struct reader *r, struct ofs_str name,
     const struct array *a)
 {
-	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
+	uint32_t path = path_of(r, name), length;
 	struct optimfs_error why = { 0 };
 	struct ofs_extent at = a->at;
 	struct ofs_npy npy;
-	uint32_t length;
 
-	e.path = path_of(r, name);
-	if (e.path == OFS_NONE)
+	if (path == OFS_NONE)
 		return -1;
-	if (read_header(r, a, &npy, &length, &why) == 0) {
-		if (at.codec == OFS_PLAIN)
-			at = (struct ofs_extent){ .off = a->off + length,
-				.len = npy.bytes };
-		at.object = r->object;
-		e.ref = add_tensor(r, &npy, &at);
-	} else {
-		e.kind = OFS_ENTRY_ITEM;
-		e.ref = add_damaged(r, name, &why);
-	}
-	return e.ref == OFS_NONE ||
-		ofs_catalog_entry(r->cat, &e, r->err) == OFS_NONE
-	    ? -1
-	    : 0;
+	if (read_header(r, a, &npy, &length, &why) == -1)
+		return ofs_catalog_add(r->cat, path, OFS_ENTRY_ITEM,
+		    add_damaged(r, name, &why), OFS_KEY_FREE, r->err);
+	if (at.codec == OFS_PLAIN)
+		at = (struct ofs_extent){ .off = a->off + length,
+			.len = npy.bytes };
+	at.object = r->object;
+	return ofs_catalog_add(r->cat, path, OFS_ENTRY_TENSOR,
+	    add_tensor(r, &npy, &at), OFS_KEY_FREE, r->err);
 }
 
 /* name without the suffix ".npy", if it has one. */

@@ -225,12 +225,9 @@ static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 		.error = OFS_NONE,
 		.flags = OFS_TENSOR_COPIES,
 		.shard = cat->nshards };
-	struct ofs_entry e = { .path = g->path,
-		.tree = OFS_NONE,
-		.kind = OFS_ENTRY_TENSOR,
-		.key = OFS_KEY_STAYS };
 	uint64_t numel;
 	struct copy c;
+	uint32_t ref;
 
 	t.shape = t.grid =
 	    ofs_catalog_dims(cat, first->t.shape, first->t.ndim, err);
@@ -243,13 +240,13 @@ static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 		    ofs_ranks_shard(set, &set->leaf[i], &c.t, &c.at, OFS_NONE,
 			err) == -1)
 			return -1;
-	e.ref = ofs_catalog_tensor(cat, &t, err);
-	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
+	ref = ofs_catalog_tensor(cat, &t, err);
+	if (ofs_catalog_add(cat, g->path, OFS_ENTRY_TENSOR, ref, OFS_KEY_STAYS,
+		err) == -1)
 		return -1;
 	if (first->t.quantized &&
 	    ofs_catalog_scale(cat,
-		&(struct ofs_scale){
-		    e.ref, first->t.scale, first->t.zero_point },
+		&(struct ofs_scale){ ref, first->t.scale, first->t.zero_point },
 		err) == OFS_NONE)
 		return -1;
 	return 0;

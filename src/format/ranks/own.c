@@ -3,10 +3,8 @@
 #include "config.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/memory.h"
+#include "base/str.h"
 #include "format/ranks/ranks.h"
 #include "naming/naming.h"
 
@@ -51,23 +49,12 @@ bool ofs_ranks_is_own(struct ofs_ranks *set, const struct ofs_ranks_group *g)
 static uint32_t path_of(struct ofs_ranks *set, uint32_t path, int rank,
     struct optimfs_error *err)
 {
-	uint32_t n, *part, last, made;
-	const uint32_t *old = ofs_catalog_components(set->cat, path, &n);
+	uint32_t n;
+	const uint32_t *parent = ofs_catalog_components(set->cat, path, &n);
 	char name[32];
 
-	part = malloc((n + 1ull) * sizeof(*part));
-	if (part == NULL) {
-		ofs_no_memory(err);
-		return OFS_NONE;
-	}
-	memcpy(part, old, n * sizeof(*part));
 	snprintf(name, sizeof(name), "rank%d", rank);
-	last = ofs_catalog_str(set->cat, name, strlen(name), err);
-	part[n] = last;
-	made = last == OFS_NONE ? OFS_NONE
-				: ofs_catalog_path(set->cat, part, n + 1, err);
-	free(part);
-	return made;
+	return ofs_catalog_below(set->cat, parent, n, ofs_str_of(name), err);
 }
 
 int ofs_ranks_each(struct ofs_ranks *set, struct ofs_ranks_group *g,

@@ -128,10 +128,6 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = x->set->cat;
-	struct ofs_entry e = { .path = path,
-		.tree = OFS_NONE,
-		.kind = OFS_ENTRY_TENSOR,
-		.key = OFS_KEY_FIXED };
 
 	if (rounds(x))
 		x->t.dtype = x->round;
@@ -148,8 +144,7 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
 		if (x->t.error == OFS_NONE)
 			return -1;
 	}
-	*ref = e.ref = ofs_catalog_tensor(cat, &x->t, err);
-	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
-		return -1;
-	return 0;
+	*ref = ofs_catalog_tensor(cat, &x->t, err);
+	return ofs_catalog_add(cat, path, OFS_ENTRY_TENSOR, *ref, OFS_KEY_FIXED,
+	    err);
 }

@@ -281,43 +281,26 @@ int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
 	struct ofs_ranks_file *f = &set->file[set->leaf[group->first].file];
-	struct ofs_entry e = {
-		.path = group->path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
-	};
-	uint32_t entry;
+	uint32_t entry = set->cat->nentries, ref;
 
 	group->taken = true;
-	if (ofs_torch_damaged(&f->leaves, why, &e.ref, err) == -1)
+	if (ofs_torch_damaged(&f->leaves, why, &ref, err) == -1 ||
+	    ofs_catalog_add(set->cat, group->path, OFS_ENTRY_ITEM, ref,
+		OFS_KEY_FREE, err) == -1)
 		return -1;
-	entry = ofs_catalog_entry(set->cat, &e, err);
-	return entry == OFS_NONE ? -1 : add_variants(set, group, entry, err);
+	return add_variants(set, group, entry, err);
 }
 
 int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,
     struct optimfs_error *err)
 {
-	struct ofs_entry e = { .path = path,
-		.tree = OFS_NONE,
-		.kind = OFS_ENTRY_VALUE,
-		.key = OFS_KEY_FIXED };
-	struct ofs_catalog *cat = set->cat;
-	struct ofs_pickle *doc;
-
 	if (b->bad) {
 		ofs_buf_fini(b);
 		return ofs_no_memory(err);
 	}
-	doc = ofs_pickle_parse(b->data, b->len, true, NULL, NULL, err);
-	if (doc == NULL)
-		return -1;
-	if (ofs_catalog_doc(cat, doc, err) == OFS_NONE) {
-		ofs_pickle_free(doc);
-		return -1;
-	}
-	e.ref = ofs_catalog_value(cat, doc, ofs_pickle_root(doc), err);
-	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
-		return -1;
-	return 0;
+	return ofs_catalog_add(set->cat, path, OFS_ENTRY_VALUE,
+	    ofs_catalog_pickle(set->cat, b->data, b->len, err), OFS_KEY_FIXED,
+	    err);
 }
 
 /* The catalog takes over documents that values refer to. */

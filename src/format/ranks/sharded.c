@@ -237,10 +237,6 @@ static int add_leaf(struct join *j, const struct ofs_ranks_leaf *leaf,
 static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = j->set->cat;
-	struct ofs_entry e = { .path = path,
-		.tree = OFS_NONE,
-		.kind = OFS_ENTRY_TENSOR,
-		.key = OFS_KEY_STAYS };
 
 	j->t.shape = j->t.grid =
 	    ofs_catalog_dims(cat, j->shape, j->t.ndim, err);
@@ -252,25 +248,21 @@ static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 		if (j->t.error == OFS_NONE)
 			return -1;
 	}
-	e.ref = ofs_catalog_tensor(cat, &j->t, err);
-	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
-		return -1;
-	return 0;
+	return ofs_catalog_add(cat, path, OFS_ENTRY_TENSOR,
+	    ofs_catalog_tensor(cat, &j->t, err), OFS_KEY_STAYS, err);
 }
 
 /* Add an entry when no rank gives dtype and shape. */
 static int add_damaged(struct join *j, const struct ofs_ranks_group *g,
     struct optimfs_error *err)
 {
-	struct ofs_entry e = {
-		.path = g->path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
-	};
-	uint32_t file = j->set->leaf[g->first].file;
+	uint32_t file = j->set->leaf[g->first].file, ref;
 
-	if (ofs_torch_damaged(&j->set->file[file].leaves, &j->why, &e.ref,
-		err) == -1)
+	if (ofs_torch_damaged(&j->set->file[file].leaves, &j->why, &ref, err) ==
+	    -1)
 		return -1;
-	return ofs_catalog_entry(j->set->cat, &e, err) == OFS_NONE ? -1 : 0;
+	return ofs_catalog_add(j->set->cat, g->path, OFS_ENTRY_ITEM, ref,
+	    OFS_KEY_FREE, err);
 }
 
 int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,

@@ -197,10 +197,8 @@ static int settle(struct index *x, uint32_t first, uint32_t object)
 static int add_lost(struct index *x, uint32_t name, uint32_t object)
 {
 	struct ofs_item item = { .at.object = object };
-	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM };
 	struct ofs_str s = ofs_catalog_string(x->cat, name);
 	const struct ofs_object *o = &x->cat->objects[object];
-	struct tensor t = { .entry = x->cat->nentries, .name = name };
 	struct optimfs_error why;
 
 	optimfs_fail(&why, EIO,
@@ -212,15 +210,14 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 	item.error = ofs_catalog_error(x->cat, &why, x->err);
 	if (item.error == OFS_NONE)
 		return -1;
-	e.ref = ofs_catalog_item(x->cat, &item, x->err);
-	if (e.ref == OFS_NONE ||
-	    ofs_catalog_entry(x->cat, &e, x->err) == OFS_NONE)
+	if (ofs_catalog_add(x->cat,
+		ofs_catalog_below(x->cat, x->prefix, x->nprefix, s, x->err),
+		OFS_ENTRY_ITEM, ofs_catalog_item(x->cat, &item, x->err),
+		OFS_KEY_FREE, x->err) == -1)
 		return -1;
-	if (ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO, x->err,
-		"OFS661 '%.*s', which should be in %.200s",
-		OFS_STR_ARGS(s, 200), o->path) == -1)
-		return -1;
-	return set_path(x, &t, NULL);
+	return ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO, x->err,
+	    "OFS661 '%.*s', which should be in %.200s", OFS_STR_ARGS(s, 200),
+	    x->cat->objects[object].path);
 }
 
 static int row(struct index *x, uint32_t name, uint32_t object)

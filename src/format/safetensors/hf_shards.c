@@ -251,26 +251,16 @@ static int add_shard(struct shards *s, uint32_t piece)
 static int add_entry(struct shards *s, uint32_t first,
     const struct ofs_tensor *t)
 {
-	struct ofs_entry entry = {
-		.tree = OFS_NONE,
-		.kind = OFS_ENTRY_TENSOR,
-	};
-	struct ofs_str name = tensor_of(s, first)->name;
-	uint32_t c[OFS_PART_PREFIX + 1];
+	uint32_t prefix[OFS_PART_PREFIX];
 	size_t n;
 
-	if (ofs_part_prefix(s->cat, s->part, c, &n, s->err) == -1)
+	if (ofs_part_prefix(s->cat, s->part, prefix, &n, s->err) == -1)
 		return -1;
-	c[n] = ofs_catalog_str(s->cat, name.p, name.len, s->err);
-	if (c[n] == OFS_NONE)
-		return -1;
-	entry.path = ofs_catalog_path(s->cat, c, n + 1, s->err);
-	if (entry.path == OFS_NONE)
-		return -1;
-	entry.ref = ofs_catalog_tensor(s->cat, t, s->err);
-	if (entry.ref == OFS_NONE)
-		return -1;
-	return ofs_catalog_entry(s->cat, &entry, s->err) == OFS_NONE ? -1 : 0;
+	return ofs_catalog_add(s->cat,
+	    ofs_catalog_below(s->cat, prefix, n, tensor_of(s, first)->name,
+		s->err),
+	    OFS_ENTRY_TENSOR, ofs_catalog_tensor(s->cat, t, s->err),
+	    OFS_KEY_FREE, s->err);
 }
 
 static int add_tensor(struct shards *s, uint32_t first)

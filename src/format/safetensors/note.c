@@ -193,27 +193,16 @@ static int put_value(struct reader *r, struct ofs_buf *out)
 static int add_value(struct reader *r, struct ofs_str key,
     struct ofs_buf *pickle)
 {
-	struct ofs_entry entry = { .tree = OFS_NONE, .kind = OFS_ENTRY_VALUE };
-	struct ofs_pickle *doc;
+	uint32_t path = ofs_safetensors_note_path(r->note, r->cat, key,
+	    r->prefix, r->nprefix, r->err);
+	struct ofs_buf taken = *pickle;
 
-	entry.path = ofs_safetensors_note_path(r->note, r->cat, key, r->prefix,
-	    r->nprefix, r->err);
-	if (entry.path == OFS_NONE)
+	if (path == OFS_NONE)
 		return -1;
-	doc = ofs_pickle_parse(pickle->data, pickle->len, true, NULL, NULL,
-	    r->err);
-	*pickle = (struct ofs_buf){ 0 }; /* doc owns it, or it was freed */
-	if (doc == NULL)
-		return -1;
-	if (ofs_catalog_doc(r->cat, doc, r->err) == OFS_NONE) {
-		ofs_pickle_free(doc);
-		return -1;
-	}
-	entry.ref =
-	    ofs_catalog_value(r->cat, doc, ofs_pickle_root(doc), r->err);
-	if (entry.ref == OFS_NONE)
-		return -1;
-	return ofs_catalog_entry(r->cat, &entry, r->err) == OFS_NONE ? -1 : 0;
+	*pickle = (struct ofs_buf){ 0 };
+	return ofs_catalog_add(r->cat, path, OFS_ENTRY_VALUE,
+	    ofs_catalog_pickle(r->cat, taken.data, taken.len, r->err),
+	    OFS_KEY_FREE, r->err);
 }
 
 /* Read "key": value. */
@@ -285,14 +274,9 @@ uint32_t ofs_safetensors_note_path(const struct ofs_safetensors_note *note,
     struct ofs_catalog *cat, struct ofs_str key, const uint32_t *prefix,
     size_t nprefix, struct optimfs_error *err)
 {
-	uint32_t c[OFS_PART_PREFIX + 1],
-	    i = ofs_keys_find(&note->keys, key.p, key.len);
+	uint32_t i = ofs_keys_find(&note->keys, key.p, key.len);
 
 	if (i != OFS_NONE)
 		return note->path[i];
-	memcpy(c, prefix, nprefix * sizeof(*c));
-	c[nprefix] = ofs_catalog_str(cat, key.p, key.len, err);
-	if (c[nprefix] == OFS_NONE)
-		return OFS_NONE;
-	return ofs_catalog_path(cat, c, nprefix + 1, err);
+	return ofs_catalog_below(cat, prefix, nprefix, key, err);
 }

@@ -51,11 +51,6 @@ static int add_tensor(struct ofs_catalog *cat, uint32_t object,
 		.nshards = 1,
 		.error = OFS_NONE,
 	};
-	struct ofs_entry entry = {
-		.path = path,
-		.tree = OFS_NONE,
-		.kind = OFS_ENTRY_TENSOR,
-	};
 
 	t.shape = ofs_catalog_dims(cat, from->shape, from->ndim, err);
 	t.grid = t.shape;
@@ -64,10 +59,8 @@ static int add_tensor(struct ofs_catalog *cat, uint32_t object,
 	t.shard = ofs_catalog_shard(cat, &shard, err);
 	if (t.shard == OFS_NONE)
 		return -1;
-	entry.ref = ofs_catalog_tensor(cat, &t, err);
-	if (entry.ref == OFS_NONE)
-		return -1;
-	return ofs_catalog_entry(cat, &entry, err) == OFS_NONE ? -1 : 0;
+	return ofs_catalog_add(cat, path, OFS_ENTRY_TENSOR,
+	    ofs_catalog_tensor(cat, &t, err), OFS_KEY_FREE, err);
 }
 
 static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,

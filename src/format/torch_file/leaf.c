@@ -185,13 +185,12 @@ int ofs_torch_use(struct ofs_torch_leaves *l, const struct ofs_torch_tensor *t,
 static int add_entry(struct ofs_torch_leaves *l, uint32_t path, uint8_t kind,
     uint32_t ref, struct optimfs_error *err)
 {
-	struct ofs_entry e = {
-		.path = path, .tree = OFS_NONE, .ref = ref, .kind = kind
-	};
+	/* a legacy stream gets no new tensor */
+	bool stays =
+	    kind == OFS_ENTRY_TENSOR && l->at != NULL && l->at->zip == NULL;
 
-	if (kind == OFS_ENTRY_TENSOR && l->at != NULL && l->at->zip == NULL)
-		e.key = OFS_KEY_STAYS; /* a legacy stream gets no new tensor */
-	return ofs_catalog_entry(l->cat, &e, err) == OFS_NONE ? -1 : 0;
+	return ofs_catalog_add(l->cat, path, kind, ref,
+	    stays ? OFS_KEY_STAYS : OFS_KEY_FREE, err);
 }
 
 /* why, when not NULL, is the error of the tensor. */

@@ -288,20 +288,17 @@ static int add_alias(struct ofs_zero *z, const struct refs *refs,
 	struct ofs_str owner = owner_of(z, alias);
 	uint32_t a = ofs_zero_find(&z->shapes, owner);
 	uint32_t b = ofs_zero_find(&z->frozen, owner);
-	struct ofs_entry e = { .tree = OFS_NONE, .kind = OFS_ENTRY_TENSOR };
+	uint32_t ref;
 
 	if (ofs_zero_find(&z->shapes, alias) != OFS_NONE ||
 	    ofs_zero_find(&z->frozen, alias) != OFS_NONE ||
 	    (a == OFS_NONE && b == OFS_NONE) ||
 	    (a != OFS_NONE && z->again != NULL && z->again[a]))
 		return 0;
-	e.ref = a != OFS_NONE ? refs->trained[a] : refs->frozen[b];
-	e.path = model_path(z, alias, err);
-	if (e.path == OFS_NONE ||
-	    ofs_catalog_entry(z->cat, &e, err) == OFS_NONE)
-		return -1;
-	z->cat->tensors[e.ref].flags |= OFS_TENSOR_TIED;
-	return 0;
+	ref = a != OFS_NONE ? refs->trained[a] : refs->frozen[b];
+	z->cat->tensors[ref].flags |= OFS_TENSOR_TIED;
+	return ofs_catalog_add(z->cat, model_path(z, alias, err),
+	    OFS_ENTRY_TENSOR, ref, OFS_KEY_FREE, err);
 }
 
 static int add_aliases(struct ofs_zero *z, const struct refs *refs,

@@ -176,17 +176,12 @@ static int add_damaged(struct ofs_universal *u, const struct state *s,
 	struct ofs_catalog *cat = u->z->cat;
 	struct ofs_item item = { .at.object =
 				     ofs_catalog_object(cat, s->rel, -1, err) };
-	struct ofs_entry e = {
-		.path = path, .tree = OFS_NONE, .kind = OFS_ENTRY_ITEM
-	};
 
 	item.error = ofs_catalog_error(cat, &s->why, err);
 	if (item.error == OFS_NONE || item.at.object == OFS_NONE)
 		return -1;
-	e.ref = ofs_catalog_item(cat, &item, err);
-	if (e.ref == OFS_NONE || ofs_catalog_entry(cat, &e, err) == OFS_NONE)
-		return -1;
-	return 0;
+	return ofs_catalog_add(cat, path, OFS_ENTRY_ITEM,
+	    ofs_catalog_item(cat, &item, err), OFS_KEY_FREE, err);
 }
 
 /* Adds the elements of a bare tensor. Before 0.18.6 stage 3 may have left other
