@@ -48,6 +48,18 @@ static inline bool ofs_str_ends(struct ofs_str s, const char *word)
 	return s.len >= n && memcmp(s.p + s.len - n, word, n) == 0;
 }
 
+/* Remove word from the start of *s. false, with *s unchanged, when it does not
+ * begin with it or has nothing more. */
+static inline bool ofs_str_take(struct ofs_str *s, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (s->len <= n || memcmp(s->p, word, n) != 0)
+		return false;
+	*s = ofs_str_after(*s, n);
+	return true;
+}
+
 /* Compares bytes, then lengths. */
 static inline int ofs_str_compare(struct ofs_str a, struct ofs_str b)
 {

@@ -35,6 +35,14 @@ static size_t dot_before(struct ofs_str text, size_t end)
 	return text.len;
 }
 
+static void last_dot(struct ofs_str text, struct split *s)
+{
+	size_t dot = dot_before(text, text.len);
+
+	if (dot < text.len)
+		split_at(text, dot, s);
+}
+
 static bool longest(const struct ofs_keys *set, struct ofs_str text,
     struct split *s)
 {
@@ -89,50 +97,33 @@ static bool known_state(struct ofs_str text, struct split *s)
 	return false;
 }
 
-static void split_state(const struct naming *c, struct ofs_str text,
-    struct split *s)
+static struct split split_state(const struct naming *c, struct ofs_str text)
 {
-	size_t dot = dot_before(text, text.len);
+	struct split s = { text, { 0 } };
 
-	if (longest(&c->fqns, text, s) || state_first(&c->fqns, text, s) ||
-	    known_state(text, s) || longest(&c->guessed, text, s))
-		return;
-	if (dot < text.len)
-		split_at(text, dot, s);
-	else
-		*s = (struct split){ text, { 0 } };
+	if (!longest(&c->fqns, text, &s) && !state_first(&c->fqns, text, &s) &&
+	    !known_state(text, &s) && !longest(&c->guessed, text, &s))
+		last_dot(text, &s);
+	return s;
 }
 
-static void split_group(const struct naming *c, struct ofs_str text,
-    struct split *s)
+static struct split split_group(const struct naming *c, struct ofs_str text)
 {
-	size_t dot = dot_before(text, text.len);
+	struct split s = { text, { 0 } };
 
-	if (longest(&c->fqns, text, s))
-		return;
-	if (dot < text.len)
-		split_at(text, dot, s);
-	else
-		*s = (struct split){ text, { 0 } };
+	if (!longest(&c->fqns, text, &s))
+		last_dot(text, &s);
+	return s;
 }
 
 /* *text = the part of a flattened key after "state." or "param_groups.";
  * returns its token, or 0. */
 static uint32_t flattened(struct ofs_str s, struct ofs_str *text)
 {
-	static const char state[] = "state.", groups[] = "param_groups.";
-
-	if (s.len >= sizeof(state) &&
-	    memcmp(s.p, state, sizeof(state) - 1) == 0) {
-		*text = ofs_str_after(s, sizeof(state) - 1);
+	*text = s;
+	if (ofs_str_take(text, "state."))
 		return TOKEN_STATE_DOT;
-	}
-	if (s.len >= sizeof(groups) &&
-	    memcmp(s.p, groups, sizeof(groups) - 1) == 0) {
-		*text = ofs_str_after(s, sizeof(groups) - 1);
-		return TOKEN_GROUPS_DOT;
-	}
-	return 0;
+	return ofs_str_take(text, "param_groups.") ? TOKEN_GROUPS_DOT : 0;
 }
 
 /* The kind of key that rest is; *text = the dotted text of a flattened one. */
@@ -150,47 +141,57 @@ static uint32_t kind_of(const struct naming *c, struct naming_rest rest,
 	return rest.n > 1 ? w : 0;
 }
 
-void ofs_naming_key(const struct naming *c, struct naming_rest rest,
-    struct naming_key *key)
+struct naming_key ofs_naming_key(const struct naming *c, uint32_t entry)
 {
+	struct naming_key key = { .kind = NAMING_NONE, .id.str = OFS_NONE };
+	struct naming_rest rest;
 	struct ofs_str text;
-	uint32_t w = kind_of(c, rest, &text);
 	struct split s;
+	uint32_t w;
 
-	*key = (struct naming_key){ .kind = NAMING_OTHER, .id.str = OFS_NONE };
+	if (c->slot[entry].root == OFS_NONE)
+		return key;
+	rest = ofs_naming_rest(c, entry);
+	w = kind_of(c, rest, &text);
+	key.kind = w == 0                                ? NAMING_OTHER
+	    : (w & (TOKEN_STATE | TOKEN_STATE_DOT)) != 0 ? NAMING_STATE
+							 : NAMING_GROUP;
 	if (w == 0)
-		return;
-	key->kind = (w & (TOKEN_STATE | TOKEN_STATE_DOT)) != 0 ? NAMING_STATE
-							       : NAMING_GROUP;
+		return key;
 	if (text.p == NULL) {
-		key->id.s = ofs_catalog_string(c->cat, rest.c[1]);
-		key->id.str = OFS_PATH_STR(rest.c[1]);
-		key->more = rest.c + 2;
-		key->nmore = rest.n - 2;
-		return;
+		key.id.s = ofs_catalog_string(c->cat, rest.c[1]);
+		key.id.str = OFS_PATH_STR(rest.c[1]);
+		key.more = rest.c + 2;
+		key.nmore = rest.n - 2;
+		return key;
 	}
 	if (rest.text.p == NULL && rest.n > 1) {
-		key->id.s = text; /* 'state.l.weight', 'exp_avg' */
-	} else if (key->kind == NAMING_STATE) {
-		split_state(c, text, &s);
-		key->id.s = s.id;
-		key->tail = s.tail;
+		key.id.s = text; /* 'state.l.weight', 'exp_avg' */
 	} else {
-		split_group(c, text, &s);
-		key->id.s = s.id;
-		key->tail = s.tail;
+		s = key.kind == NAMING_STATE ? split_state(c, text)
+					     : split_group(c, text);
+		key.id.s = s.id;
+		key.tail = s.tail;
 	}
 	if (rest.text.p == NULL) {
-		key->more = rest.c + 1;
-		key->nmore = rest.n - 1;
+		key.more = rest.c + 1;
+		key.nmore = rest.n - 1;
 	}
+	return key;
+}
+
+struct ofs_str ofs_naming_last(const struct naming *c,
+    const struct naming_key *key)
+{
+	if (key->tail.p == NULL && key->nmore == 1)
+		return ofs_catalog_string(c->cat, key->more[0]);
+	return key->nmore == 0 ? key->tail : (struct ofs_str){ 0 };
 }
 
 /* Add a name of the model, and its form in an optimizer. */
 static int add_fqn(struct naming *c, struct ofs_str fqn,
     struct optimfs_error *err)
 {
-	static const char module[] = "module.";
 	uint32_t w = ofs_naming_classify(fqn);
 	struct ofs_str clean = fqn;
 	char *out;
@@ -206,13 +207,9 @@ static int add_fqn(struct naming *c, struct ofs_str fqn,
 		if (ofs_keys_add(&c->fqns, clean, err) == OFS_NONE)
 			return -1;
 	}
-	if (clean.len < sizeof(module) ||
-	    memcmp(clean.p, module, sizeof(module) - 1) != 0)
+	if (!ofs_str_take(&clean, "module."))
 		return 0;
-	return ofs_keys_add(&c->fqns, ofs_str_after(clean, sizeof(module) - 1),
-		   err) == OFS_NONE
-	    ? -1
-	    : 0;
+	return ofs_keys_add(&c->fqns, clean, err) == OFS_NONE ? -1 : 0;
 }
 
 static int collect_model(struct naming *c, struct optimfs_error *err)
@@ -232,7 +229,7 @@ static int collect_model(struct naming *c, struct optimfs_error *err)
 
 /* The key of a group contains the name of its parameter; options have no
  * dots. */
-static int collect_groups(struct naming *c, struct ofs_str text,
+static int collect_group(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
 	size_t dot = dot_before(text, text.len);
@@ -244,7 +241,7 @@ static int collect_groups(struct naming *c, struct ofs_str text,
 	return ofs_keys_add(&c->fqns, id, err) == OFS_NONE ? -1 : 0;
 }
 
-static int collect_states(struct naming *c, struct ofs_str text,
+static int collect_state(struct naming *c, struct ofs_str text,
     struct optimfs_error *err)
 {
 	struct split s;
@@ -252,6 +249,21 @@ static int collect_states(struct naming *c, struct ofs_str text,
 	if (longest(&c->fqns, text, &s) || !known_state(text, &s))
 		return 0;
 	return ofs_keys_add(&c->guessed, s.id, err) == OFS_NONE ? -1 : 0;
+}
+
+/* Call fn with the text of each flattened key of a kind. */
+static int collect_text(struct naming *c, uint32_t kind,
+    int (*fn)(struct naming *c, struct ofs_str text, struct optimfs_error *err),
+    struct optimfs_error *err)
+{
+	struct ofs_str text;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		if (c->slot[i].root != OFS_NONE &&
+		    kind_of(c, ofs_naming_rest(c, i), &text) == kind &&
+		    fn(c, text, err) == -1)
+			return -1;
+	return 0;
 }
 
 /* Are names of the model needed? They are for flattened keys, for numbers,
@@ -282,23 +294,11 @@ static bool worthwhile(const struct naming *c)
 
 int ofs_naming_collect(struct naming *c, struct optimfs_error *err)
 {
-	struct ofs_str text;
-
 	if (c->nroots == 0 || !worthwhile(c))
 		return 0;
 	if (collect_model(c, err) == -1)
 		return -1;
-	for (uint32_t i = 0; i < c->cat->nentries; i++)
-		if (c->slot[i].root != OFS_NONE &&
-		    kind_of(c, ofs_naming_rest(c, i), &text) ==
-			TOKEN_GROUPS_DOT &&
-		    collect_groups(c, text, err) == -1)
-			return -1;
-	for (uint32_t i = 0; i < c->cat->nentries; i++)
-		if (c->slot[i].root != OFS_NONE &&
-		    kind_of(c, ofs_naming_rest(c, i), &text) ==
-			TOKEN_STATE_DOT &&
-		    collect_states(c, text, err) == -1)
-			return -1;
-	return 0;
+	if (collect_text(c, TOKEN_GROUPS_DOT, collect_group, err) == -1)
+		return -1;
+	return collect_text(c, TOKEN_STATE_DOT, collect_state, err);
 }

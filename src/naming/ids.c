@@ -46,10 +46,7 @@ static void note_key(struct naming *c, uint32_t entry,
 
 static struct ofs_str id_of(const struct naming *c, uint32_t entry)
 {
-	struct naming_key key;
-
-	ofs_naming_key(c, ofs_naming_rest(c, entry), &key);
-	return key.id.s;
+	return ofs_naming_key(c, entry).id.s;
 }
 
 /* Numbers among names are likely damage. Where the keys were split by the rules
@@ -73,14 +70,11 @@ static int mixed(struct naming *c, const struct naming_candidate *r,
 
 static int look_at_keys(struct naming *c, struct optimfs_error *err)
 {
-	struct naming_key key;
-
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->slot[i].root == OFS_NONE ||
-		    (c->slot[i].at & SLOT_UNMATCHED) != 0)
-			continue;
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind == NAMING_STATE)
+		struct naming_key key = ofs_naming_key(c, i);
+
+		if (key.kind == NAMING_STATE &&
+		    (c->slot[i].at & SLOT_UNMATCHED) == 0)
 			note_key(c, i, &key);
 	}
 	for (uint32_t i = 0; i < c->nroots; i++) {

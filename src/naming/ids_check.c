@@ -53,21 +53,13 @@ struct groups {
 	uint32_t *size; /* OFS_NONE: unknown */
 };
 
-static bool is_params(const struct naming *c, const struct naming_key *key)
-{
-	if (key->tail.p != NULL)
-		return key->nmore == 0 && ofs_str_is(key->tail, "params");
-	return key->nmore == 1 &&
-	    ofs_str_is(ofs_catalog_string(c->cat, key->more[0]), "params");
-}
-
 /* *group = the group of entry. A number of a million or more is damage. */
 static bool group_of(const struct naming *c, uint32_t entry, uint32_t root,
     struct naming_key *key, uint32_t *group)
 {
 	if (c->slot[entry].root != root)
 		return false;
-	ofs_naming_key(c, ofs_naming_rest(c, entry), key);
+	*key = ofs_naming_key(c, entry);
 	return key->kind == NAMING_GROUP && ofs_str_number(key->id.s, group) &&
 	    *group < 1u << 20;
 }
@@ -80,7 +72,8 @@ const struct ofs_value *ofs_naming_params(const struct naming *c,
 	struct naming_key key;
 
 	if (e->kind != OFS_ENTRY_VALUE ||
-	    !group_of(c, entry, root, &key, group) || !is_params(c, &key))
+	    !group_of(c, entry, root, &key, group) ||
+	    !ofs_str_is(ofs_naming_last(c, &key), "params"))
 		return NULL;
 	v = &c->cat->values[e->ref];
 	return ofs_pk_kind(v->doc, v->node) == OFS_PK_LIST ? v : NULL;

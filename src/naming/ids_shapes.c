@@ -115,16 +115,6 @@ int ofs_shapes_of_model(struct naming *c, struct ofs_shapes *s,
 	return 0;
 }
 
-/* Is this the key of a state with the shape of its parameter? */
-static bool shaped_state(const struct naming *c, const struct naming_key *key)
-{
-	if (key->tail.p != NULL)
-		return key->nmore == 0 &&
-		    (ofs_naming_classify(key->tail) & TOKEN_SHAPED) != 0;
-	return key->nmore == 1 &&
-	    (ofs_naming_word(c, key->more[0]) & TOKEN_SHAPED) != 0;
-}
-
 int ofs_shapes_of_state(struct naming *c, struct ofs_shapes *s,
     struct optimfs_error *err)
 {
@@ -137,11 +127,12 @@ int ofs_shapes_of_state(struct naming *c, struct ofs_shapes *s,
 		if (c->slot[i].root != c->ids_root ||
 		    (c->slot[i].at & SLOT_UNMATCHED) != 0)
 			continue;
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
+		key = ofs_naming_key(c, i);
 		if (key.kind != NAMING_STATE || !ofs_str_number(key.id.s, &id))
 			continue;
 		usable = c->cat->entries[i].kind == OFS_ENTRY_TENSOR &&
-		    shaped_state(c, &key);
+		    (ofs_naming_classify(ofs_naming_last(c, &key)) &
+			TOKEN_SHAPED) != 0;
 		if (add(s, id, usable ? i : OFS_NONE, err) == -1)
 			return -1;
 	}

@@ -41,16 +41,12 @@ static const uint32_t *path_of(const struct naming *c, uint32_t entry,
 static int compare_paths(const struct naming *c, const uint32_t *a,
     const uint32_t *b, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str x = ofs_catalog_string(c->cat, a[i]);
-		struct ofs_str y = ofs_catalog_string(c->cat, b[i]);
-		uint32_t len = x.len < y.len ? x.len : y.len;
-		int d = memcmp(x.p, y.p, len);
+	int d = 0;
 
-		if (d != 0 || x.len != y.len)
-			return d != 0 ? d : (x.len < y.len ? -1 : 1);
-	}
-	return 0;
+	for (uint32_t i = 0; i < n && d == 0; i++)
+		d = ofs_str_compare(ofs_catalog_string(c->cat, a[i]),
+		    ofs_catalog_string(c->cat, b[i]));
+	return d;
 }
 
 static bool better(const struct naming *c, const struct candidate *a,
@@ -123,12 +119,9 @@ static int count(struct tally *t, const uint32_t *path, uint32_t n,
 static int state_names(struct naming *c, struct ofs_keys *names,
     struct optimfs_error *err)
 {
-	struct naming_key key;
-
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->slot[i].root == OFS_NONE)
-			continue;
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
+		struct naming_key key = ofs_naming_key(c, i);
+
 		if (key.kind == NAMING_STATE &&
 		    ofs_keys_add(names, key.id.s, err) == OFS_NONE)
 			return -1;
@@ -215,7 +208,6 @@ static const char *const prefixes[] = { "", "model.", "state_dict.", "module.",
 static const char *find_prefix(const struct naming *c,
     const struct ofs_keys *tops)
 {
-	static const char state[] = "state.";
 	int tries = 0;
 
 	for (uint32_t i = 0; i < c->cat->nentries && tries < MAX_TRIES; i++) {
@@ -225,10 +217,8 @@ static const char *find_prefix(const struct naming *c,
 		    (c->slot[i].at & SLOT_TEXT) == 0)
 			continue;
 		rest = ofs_naming_rest(c, i);
-		if (rest.text.len < sizeof(state) ||
-		    memcmp(rest.text.p, state, sizeof(state) - 1) != 0)
+		if (!ofs_str_take(&rest.text, "state."))
 			continue;
-		rest.text = ofs_str_after(rest.text, sizeof(state) - 1);
 		for (int k = 0; prefixes[k] != NULL; k++)
 			if (try_prefix(tops, prefixes[k], rest.text))
 				return prefixes[k];
@@ -258,8 +248,7 @@ static int top_names(const struct naming *c, struct ofs_keys *tops,
 static int set_prefix(struct naming *c, const char *prefix,
     struct optimfs_error *err)
 {
-	c->model.len = strlen(prefix);
-	c->model.prefix = ofs_arena_strndup(&c->arena, prefix, c->model.len);
+	c->model.prefix = ofs_arena_strndup(&c->arena, prefix, strlen(prefix));
 	if (c->model.prefix == NULL)
 		return ofs_no_memory(err);
 	c->model.kind = MODEL_TEXT;
@@ -311,11 +300,6 @@ static int find(struct naming *c, struct optimfs_error *err)
 	return 0;
 }
 
-static bool starts(struct ofs_str s, const char *with, size_t n)
-{
-	return s.len > n && memcmp(s.p, with, n) == 0;
-}
-
 /* model_key=: a path of keys, or a prefix of textual ones. */
 static int find_given(struct naming *c, struct optimfs_error *err)
 {
@@ -346,10 +330,13 @@ static int find_given(struct naming *c, struct optimfs_error *err)
 	if (dotted.bad)
 		ret = ofs_no_memory(err);
 	for (uint32_t i = 0; i < c->cat->nentries && ret == 0; i++) {
+		struct ofs_str text;
+
 		path = path_of(c, i, &n);
-		if (n != 1 ||
-		    !starts(ofs_catalog_string(c->cat, path[0]),
-			(char *)dotted.data, dotted.len - 1))
+		if (n != 1)
+			continue;
+		text = ofs_catalog_string(c->cat, path[0]);
+		if (!ofs_str_take(&text, (char *)dotted.data))
 			continue;
 		ret = set_prefix(c, (char *)dotted.data, err);
 		break;
@@ -385,11 +372,8 @@ static bool below(const struct naming_model *m, const uint32_t *path,
 /* Is it an entry that modules add to a state dict and that is not a tensor? */
 static bool extra_state(struct ofs_str s)
 {
-	static const char name[] = "_extra_state";
-	size_t n = sizeof(name) - 1;
-
-	return s.len >= n && memcmp(s.p + s.len - n, name, n) == 0 &&
-	    (s.len == n || s.p[s.len - n - 1] == '.');
+	return ofs_str_is(s, "_extra_state") ||
+	    ofs_str_ends(s, "._extra_state");
 }
 
 bool ofs_naming_in_model(const struct naming *c, uint32_t entry,
@@ -415,9 +399,9 @@ bool ofs_naming_in_model(const struct naming *c, uint32_t entry,
 		return false;
 	if (m->kind == MODEL_TOP)
 		return is_tensor(c, entry) || extra_state(s);
-	if (!starts(s, m->prefix, m->len))
+	if (!ofs_str_take(&s, m->prefix))
 		return false;
-	rest->text = ofs_str_after(s, m->len);
+	rest->text = s;
 	return true;
 }
 

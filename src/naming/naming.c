@@ -99,10 +99,12 @@ static int add_alias(struct naming *c, size_t n, struct ofs_str raw,
 	return 0;
 }
 
-static int other_path(struct naming *c, uint32_t root, struct naming_rest rest,
+static int other_path(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {
-	if (ofs_naming_optim(c, root, err) == -1)
+	struct naming_rest rest = ofs_naming_rest(c, entry);
+
+	if (ofs_naming_optim(c, c->slot[entry].root, err) == -1)
 		return -1;
 	if (rest.text.p != NULL)
 		return push_str(c, rest.text, err);
@@ -126,15 +128,13 @@ static int optim_path(struct naming *c, uint32_t entry,
     struct optimfs_error *err)
 {
 	uint32_t root = c->slot[entry].root, name;
-	struct naming_rest rest = ofs_naming_rest(c, entry);
 	enum naming_keyword part = NAMING_STATES;
-	struct naming_key key;
+	struct naming_key key = ofs_naming_key(c, entry);
 	bool alias;
 	size_t n;
 
-	ofs_naming_key(c, rest, &key);
 	if (key.kind == NAMING_OTHER)
-		return other_path(c, root, rest, err);
+		return other_path(c, entry, err);
 	if (key.kind == NAMING_GROUP) {
 		part = NAMING_GROUPS;
 		name = ofs_naming_listed(c, naming_scope_groups(root), key.id,

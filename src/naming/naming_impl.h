@@ -87,9 +87,9 @@ struct naming_name {
 	uint32_t str;
 };
 
-/* The key of an optimizer's entry. */
+/* The key of an entry; NAMING_NONE: it is of no optimizer. */
 struct naming_key {
-	enum { NAMING_STATE, NAMING_GROUP, NAMING_OTHER } kind;
+	enum { NAMING_NONE, NAMING_STATE, NAMING_GROUP, NAMING_OTHER } kind;
 	struct naming_name id; /* an FQN, number or group */
 	struct ofs_str tail;   /* the rest of a flattened key, may have dots */
 	const uint32_t *more;  /* components after tail */
@@ -113,7 +113,6 @@ struct naming_model {
 	uint32_t c[NAMING_DEPTH]; /* for MODEL_BELOW */
 	uint32_t n;
 	char *prefix; /* for MODEL_TEXT, with its last dot */
-	size_t len;
 };
 
 struct naming {
@@ -200,8 +199,10 @@ struct naming_name ofs_naming_fqn(const struct naming *c,
 
 /* flat_key.c */
 int ofs_naming_collect(struct naming *c, struct optimfs_error *err);
-void ofs_naming_key(const struct naming *c, struct naming_rest rest,
-    struct naming_key *key);
+struct naming_key ofs_naming_key(const struct naming *c, uint32_t entry);
+/* The state or the option of a key, if it is one component; else p is NULL. */
+struct ofs_str ofs_naming_last(const struct naming *c,
+    const struct naming_key *key);
 
 /* wrappers.c: names without the prefixes of wrappers. */
 int ofs_naming_match_wrapped(struct naming *c, struct optimfs_error *err);

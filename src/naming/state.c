@@ -35,13 +35,10 @@ static int add_state(struct ofs_keys *p, uint32_t root, uint32_t name,
 static int collect(struct naming *c, struct ofs_keys *p,
     struct optimfs_error *err)
 {
-	struct naming_key key;
-	uint32_t name;
-
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->slot[i].root == OFS_NONE)
-			continue;
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
+		struct naming_key key = ofs_naming_key(c, i);
+		uint32_t name;
+
 		if (key.kind != NAMING_STATE)
 			continue;
 		name = ofs_naming_state_name(c, c->slot[i].root, key.id, NULL,
@@ -240,28 +237,19 @@ static int params(struct naming *c, const struct ofs_keys *p, uint32_t entry,
 static bool has_params(const struct naming *c, uint32_t entry,
     const struct naming_key *key)
 {
-	struct ofs_str last = key->tail;
-
-	if (c->cat->entries[entry].kind != OFS_ENTRY_VALUE)
-		return false;
-	if (key->nmore == 1)
-		last = ofs_catalog_string(c->cat, key->more[0]);
-	return last.p != NULL && ofs_str_is(last, "params");
+	return c->cat->entries[entry].kind == OFS_ENTRY_VALUE &&
+	    ofs_str_is(ofs_naming_last(c, key), "params");
 }
 
 static int missing(struct naming *c, const struct ofs_keys *p,
     struct optimfs_error *err)
 {
-	struct naming_key key;
-	uint32_t root, number, name;
-
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		root = c->slot[i].root;
-		if (root == OFS_NONE ||
+		struct naming_key key = ofs_naming_key(c, i);
+		uint32_t root = c->slot[i].root, number, name;
+
+		if (key.kind != NAMING_GROUP ||
 		    (!c->root[root].numbers && !c->root[root].names))
-			continue;
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
-		if (key.kind != NAMING_GROUP)
 			continue;
 		if (has_params(c, i, &key)) {
 			if (params(c, p, i, err) == -1)
@@ -282,15 +270,13 @@ static int missing(struct naming *c, const struct ofs_keys *p,
 /* Are there ties, or groups with names, to look up in the state? */
 static bool asked(const struct naming *c)
 {
-	struct naming_key key;
 	uint32_t number;
 
 	if (c->nties > 0 || c->cat->nties > 0)
 		return true;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->slot[i].root == OFS_NONE)
-			continue;
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
+		struct naming_key key = ofs_naming_key(c, i);
+
 		if (key.kind == NAMING_GROUP &&
 		    (has_params(c, i, &key) ||
 			!ofs_str_number(key.id.s, &number)))

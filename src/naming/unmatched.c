@@ -79,12 +79,9 @@ typedef int entry_fn(struct naming *c, struct listed *l, uint32_t entry,
 static int each_key(struct naming *c, struct listed *l, int kind, entry_fn *fn,
     struct optimfs_error *err)
 {
-	struct naming_key key;
-
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (c->slot[i].root == OFS_NONE)
-			continue;
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
+		struct naming_key key = ofs_naming_key(c, i);
+
 		if ((int)key.kind == kind && fn(c, l, i, &key, err) == -1)
 			return -1;
 	}

@@ -71,7 +71,7 @@ static int each_name(struct naming *c, name_fn *fn, bool clean,
 				return -1;
 			continue;
 		}
-		ofs_naming_key(c, ofs_naming_rest(c, i), &key);
+		key = ofs_naming_key(c, i);
 		if (key.kind == NAMING_OTHER ||
 		    ofs_str_number(key.id.s, &number))
 			continue;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
 
@@ -37,7 +38,6 @@ struct steps {
 static const uint32_t *tail(const struct ofs_megatron *m, uint32_t entry,
     uint32_t *n, uint32_t *chained)
 {
-	static const char prefix[] = "chained_";
 	const uint32_t *c =
 	    ofs_catalog_components(m->cat, m->cat->entries[entry].path, n);
 	struct ofs_str s;
@@ -47,8 +47,7 @@ static const uint32_t *tail(const struct ofs_megatron *m, uint32_t entry,
 	*chained = OFS_NONE;
 	c++, --*n;
 	s = ofs_catalog_string(m->cat, c[0]);
-	if (s.len >= sizeof(prefix) &&
-	    memcmp(s.p, prefix, sizeof(prefix) - 1) == 0) {
+	if (ofs_str_take(&s, "chained_")) {
 		*chained = c[0];
 		c++, --*n;
 	}
