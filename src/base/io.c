@@ -83,7 +83,6 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 }
 
 /* Does upper have a file rel that hides that of dir? */
-
 static bool is_above(const struct ofs_dir *dir, const char *rel)
 {
 	struct stat st;
@@ -146,6 +145,16 @@ bool ofs_path_stays(const char *rel, size_t n)
 		start = i + 1;
 	}
 	return true;
+}
+
+char *ofs_path_join(const char *rel, const char *name)
+{
+	char *path;
+
+	return asprintf(&path, "%s%s%s", rel, rel[0] == '\0' ? "" : "/",
+		   name) == -1
+	    ? NULL
+	    : path;
 }
 
 /* One step of walk: open the directory name[0..n) in at, and close at if
@@ -365,9 +374,8 @@ static bool put_below(const struct ofs_dir *dir, const char *rel,
 	if (dir->elsewhere == NULL)
 		return true;
 	sub->elsewhere = dir->elsewhere;
-	return asprintf(&sub->below, "%s%s%s",
-		   dir->below == NULL ? "" : dir->below,
-		   dir->below == NULL ? "" : "/", rel) != -1;
+	sub->below = ofs_path_join(dir->below == NULL ? "" : dir->below, rel);
+	return sub->below != NULL;
 }
 
 int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,

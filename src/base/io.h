@@ -110,6 +110,9 @@ bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st);
 /* May rel be looked up? It must be relative, not empty, at most 4096 bytes,
  * without NUL, and without an empty, "." or ".." component. n is its length. */
 bool ofs_path_stays(const char *rel, size_t n);
+/* The path of name in the directory rel, "" for the top; malloc'ed. NULL: no
+ * memory. */
+char *ofs_path_join(const char *rel, const char *name);
 
 /* The names in dir, sorted bytewise, without "." and "..". ofs_names_free frees
  * them. */

@@ -282,6 +282,19 @@ static int by_name(const void *va, const void *vb)
 	return (a->name > b->name) - (a->name < b->name);
 }
 
+void ofs_catalog_set_flat(struct ofs_catalog *cat, struct ofs_flat_param *v,
+    uint32_t n)
+{
+	uint32_t kept = 0;
+
+	qsort(v, n, sizeof(*v), by_name);
+	for (uint32_t i = 0; i < n; i++)
+		if (kept == 0 || v[kept - 1].name != v[i].name)
+			v[kept++] = v[i];
+	cat->flat = v;
+	cat->nflat = kept;
+}
+
 const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
     uint32_t name)
 {

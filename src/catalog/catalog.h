@@ -432,6 +432,10 @@ static inline const uint64_t *ofs_tensor_shape(const struct ofs_catalog *cat,
 /* The tensor of the storage inside a value that node is for, or OFS_NONE. */
 uint32_t ofs_catalog_inner_tensor(const struct ofs_catalog *cat,
     const struct ofs_pickle *doc, uint32_t node);
+/* Keep the flat parameters v[0..n), which are in arena, sorted and without
+ * doubles. */
+void ofs_catalog_set_flat(struct ofs_catalog *cat, struct ofs_flat_param *v,
+    uint32_t n);
 /* The flat parameter with this name (a string); NULL when there is none. */
 const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
     uint32_t name);

@@ -88,13 +88,12 @@ void ofs_parts_free(struct ofs_parts *parts)
 
 static bool move(char **rel, const char *dir)
 {
-	char *old = *rel, *moved;
+	char *moved = *rel[0] == '\0' ? strdup(dir) : ofs_path_join(dir, *rel);
 
-	if (asprintf(&moved, "%s%s%s", dir, old[0] == '\0' ? "" : "/", old) ==
-	    -1)
+	if (moved == NULL)
 		return false;
+	free(*rel);
 	*rel = moved;
-	free(old);
 	return true;
 }
 

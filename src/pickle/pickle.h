@@ -68,6 +68,8 @@ enum ofs_pk_kind ofs_pk_kind(const struct ofs_pickle *doc, uint32_t node);
 bool ofs_pk_is_cycle(const struct ofs_pickle *doc, uint32_t node);
 /* "int", "list", "torch.Size", "collections.OrderedDict" ..., for messages. */
 const char *ofs_pk_kind_name(const struct ofs_pickle *doc, uint32_t node);
+/* A list or a tuple. */
+bool ofs_pk_is_sequence(const struct ofs_pickle *doc, uint32_t node);
 /* Fail with EUCLEAN and "CODE WHAT is KIND, expected EXPECTED", because node is
  * of the wrong kind. fmt makes WHAT; expected may be NULL. For a container that
  * holds itself the code is OFS429. */

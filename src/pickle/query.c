@@ -53,6 +53,12 @@ static uint32_t class_of(const struct ofs_pickle *doc, uint32_t node)
 	return OFS_NONE;
 }
 
+bool ofs_pk_is_sequence(const struct ofs_pickle *doc, uint32_t node)
+{
+	return at(doc, node)->kind == OFS_PK_LIST ||
+	    at(doc, node)->kind == OFS_PK_TUPLE;
+}
+
 const char *ofs_pk_kind_name(const struct ofs_pickle *doc, uint32_t node)
 {
 	static const char *const names[] = {

@@ -348,15 +348,13 @@ static int write_value(struct writer *w, uint32_t node)
 /* Is it a list of names or numbers that each fit on a line? */
 static bool fits_lines(const struct ofs_pickle *doc, uint32_t node)
 {
-	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
-
-	if (kind != OFS_PK_LIST && kind != OFS_PK_TUPLE)
+	if (!ofs_pk_is_sequence(doc, node))
 		return false;
 	for (uint32_t i = 0; i < ofs_pk_len(doc, node); i++) {
-		struct ofs_str s;
+		uint32_t item = ofs_pk_item(doc, node, i);
+		enum ofs_pk_kind kind = ofs_pk_kind(doc, item);
+		struct ofs_str s = ofs_pk_str(doc, item);
 
-		kind = ofs_pk_kind(doc, ofs_pk_item(doc, node, i));
-		s = ofs_pk_str(doc, ofs_pk_item(doc, node, i));
 		if (kind != OFS_PK_STR && kind != OFS_PK_INT)
 			return false;
 		if (s.len > 0 && memchr(s.p, '\n', s.len) != NULL)

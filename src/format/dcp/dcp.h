@@ -33,7 +33,6 @@ int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 /* "a/b", or "b" when a is empty; malloc'ed and the caller's, NULL when memory
  * is exhausted. */
-char *ofs_dcp_join(const char *a, const char *b);
 
 /* A key of state_dict_metadata. next is the same key in another rank's index,
  * where each rank wrote one. */

@@ -10,16 +10,9 @@
 #include "format/dcp/update.h"
 #include "layout/option.h"
 
-static bool ends_in(const char *name, const char *end)
-{
-	size_t n = strlen(name), m = strlen(end);
-
-	return n > m && strcmp(name + n - m, end) == 0;
-}
-
 bool ofs_dcp_is_data(const char *name)
 {
-	return ends_in(name, ".distcp");
+	return ofs_str_ends(ofs_str_of(name), ".distcp");
 }
 
 int ofs_dcp_index_rank(const char *name)

@@ -86,7 +86,7 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 
 		if (!ofs_dcp_is_data(names->name[i]))
 			continue;
-		path = ofs_dcp_join(d->part->rel, names->name[i]);
+		path = ofs_path_join(d->part->rel, names->name[i]);
 		if (path == NULL)
 			ret = ofs_no_memory(err);
 		else if (ofs_search(&path, known, n, sizeof(*known), by_text) ==

@@ -37,10 +37,9 @@ int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
     const char *field, const char *owner, struct ofs_dcp_dims *dims,
     struct optimfs_error *err)
 {
-	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
 	uint32_t n;
 
-	if (kind != OFS_PK_TUPLE && kind != OFS_PK_LIST)
+	if (!ofs_pk_is_sequence(doc, node))
 		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
 		    "%s of %s", field, owner);
 	n = ofs_pk_len(doc, node);

@@ -32,8 +32,7 @@ static int codec_of(const struct ofs_pickle *doc, uint32_t node,
 	*text = "transforms that are no list of names";
 	if (node == OFS_NONE)
 		return OFS_PLAIN;
-	if (ofs_pk_kind(doc, node) != OFS_PK_LIST &&
-	    ofs_pk_kind(doc, node) != OFS_PK_TUPLE)
+	if (!ofs_pk_is_sequence(doc, node))
 		return -1;
 	if (ofs_pk_len(doc, node) == 0)
 		return OFS_PLAIN;

@@ -101,21 +101,12 @@ static int refuse_incomplete(const struct found *f, const char *path,
 	    "OFS601 %s: no .metadata and no .distcp files", path);
 }
 
-char *ofs_dcp_join(const char *a, const char *b)
-{
-	char *path;
-
-	if (asprintf(&path, "%s%s%s", a, a[0] == '\0' ? "" : "/", b) == -1)
-		return NULL;
-	return path;
-}
-
 static int load_index(struct ofs_dcp *d, const struct found_index *f,
     uint64_t *memory, struct optimfs_error *err)
 {
 	struct ofs_dcp_index *index = &d->index[d->nindex];
 	uint64_t max = d->opt->max_metadata, len, used;
-	char *path = ofs_dcp_join(d->part->rel, f->name);
+	char *path = ofs_path_join(d->part->rel, f->name);
 	uint8_t *bytes;
 	int ret = -1;
 

@@ -67,6 +67,12 @@ uint64_t ofs_dcp_stored_size(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk);
 void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t *offsets, uint64_t *sizes);
+static inline const struct ofs_tensor *ofs_dcp_leaf_tensor(const struct
+    ofs_dcp_files *f,
+    uint32_t leaf)
+{
+	return &f->cat->tensors[f->cat->entries[f->leaf[leaf].entry].ref];
+}
 /* The components of the key of a leaf. */
 const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t *n);

@@ -54,13 +54,6 @@ static void put_numbers(struct ofs_buf *out, const uint64_t *v, unsigned n)
 		ofs_buf_printf(out, "%s%" PRIu64, i > 0 ? "," : "", v[i]);
 }
 
-static const struct ofs_tensor *tensor_of(const struct blob *b, uint32_t leaf)
-{
-	const struct ofs_catalog *cat = b->f->cat;
-
-	return &cat->tensors[cat->entries[b->f->leaf[leaf].entry].ref];
-}
-
 /* Append "key": {"saved_offsets": [0, 0]}, as JSON in a JSON string. */
 static void put_place(struct blob *b, uint32_t leaf, uint32_t chunk, bool first,
     struct ofs_buf *out)
@@ -74,7 +67,7 @@ static void put_place(struct blob *b, uint32_t leaf, uint32_t chunk, bool first,
 	ofs_buf_puts(out, first ? "\\\"" : ", \\\"");
 	ofs_buf_json(out, key.data, key.len);
 	ofs_buf_puts(out, "\\\": {\\\"saved_offsets\\\": [");
-	put_numbers(out, offsets, tensor_of(b, leaf)->ndim);
+	put_numbers(out, offsets, ofs_dcp_leaf_tensor(b->f, leaf)->ndim);
 	ofs_buf_puts(out, "]}");
 	out->bad = out->bad || b->key.bad || key.bad;
 	ofs_buf_fini(&key);
@@ -83,7 +76,7 @@ static void put_place(struct blob *b, uint32_t leaf, uint32_t chunk, bool first,
 static void put_tensor(struct blob *b, uint32_t leaf, uint32_t chunk,
     uint64_t off, struct ofs_buf *out)
 {
-	const struct ofs_tensor *t = tensor_of(b, leaf);
+	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(b->f, leaf);
 	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
 
 	get_key(b, leaf);

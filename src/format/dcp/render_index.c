@@ -113,13 +113,6 @@ static void put_chunk(struct writer *x, uint32_t leaf, uint32_t chunk,
 	ofs_pkw_lit(w, "}>,");
 }
 
-static const struct ofs_tensor *tensor_of(const struct writer *x, uint32_t leaf)
-{
-	const struct ofs_catalog *cat = x->f->cat;
-
-	return &cat->tensors[cat->entries[x->f->leaf[leaf].entry].ref];
-}
-
 static void put_meta(struct writer *x, uint32_t leaf)
 {
 	uint32_t n = x->f->leaf[leaf].nchunks;
@@ -131,7 +124,7 @@ static void put_meta(struct writer *x, uint32_t leaf)
 		ofs_pkw_lit(w, M ".BytesStorageMetadata<>");
 		return;
 	}
-	t = tensor_of(x, leaf);
+	t = ofs_dcp_leaf_tensor(x->f, leaf);
 	/* dtype, layout, requires_grad, memory_format, pin_memory */
 	ofs_pkw_lit(w,
 	    M ".TensorStorageMetadata<{'properties': " M ".TensorProperties<"
@@ -174,7 +167,8 @@ static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
 	} else {
 		ofs_dcp_chunk_box(x->f, leaf, chunk, offsets, sizes);
 		ofs_pkw_lit(w, ", 'index': %u, 'offset': ", chunk);
-		ofs_dcp_put_size(w, offsets, tensor_of(x, leaf)->ndim);
+		ofs_dcp_put_size(w, offsets,
+		    ofs_dcp_leaf_tensor(x->f, leaf)->ndim);
 		ofs_pkw_lit(w, "}>");
 	}
 	x->f->files.ops->name(&x->f->files, rank + 1, name);

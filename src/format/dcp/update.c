@@ -46,7 +46,7 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 		d->prefix[d->nprefix] =
 		    (struct ofs_key){ { s, (uint32_t)strlen(s) }, false };
 	}
-	d->name = ofs_dcp_join(part->rel, ".metadata");
+	d->name = ofs_path_join(part->rel, ".metadata");
 	*state = d;
 	if (d->name == NULL)
 		return ofs_no_memory(err);

@@ -45,11 +45,6 @@ static int next_number(struct ofs_dcp_commit *d, int rank,
 	return next;
 }
 
-static char *full_path(const struct ofs_dcp_commit *d, const char *path)
-{
-	return ofs_dcp_join(d->part->rel, path);
-}
-
 /* Create a data file for rank; *out is its index. It gets the mode of like, a
  * file of the checkpoint. */
 static int new_out(struct ofs_dcp_commit *d, int rank, const char *like,
@@ -63,7 +58,7 @@ static int new_out(struct ofs_dcp_commit *d, int rank, const char *like,
 		return -1;
 	if (asprintf(&o.path, "__%d_%d.distcp", o.rank, number) == -1)
 		return ofs_no_memory(err);
-	path = full_path(d, o.path);
+	path = ofs_path_join(d->part->rel, o.path);
 	if (path == NULL || ofs_grow(d->out, d->nout, d->out_cap, err) == -1)
 		ofs_no_memory(err);
 	else
@@ -159,7 +154,7 @@ static int move_blob(struct ofs_dcp_commit *d, uint32_t object,
 	if (new_out(d, o->rank, NULL, &item.out, err) == -1)
 		return -1;
 	d->out[item.out].fd = -1; /* no other item may be added */
-	path = full_path(d, d->out[item.out].path);
+	path = ofs_path_join(d->part->rel, d->out[item.out].path);
 	ret = path == NULL ? ofs_no_memory(err)
 			   : ofs_commit_clone(d->c, object, path, err);
 	free(path);

@@ -32,18 +32,11 @@ struct writer {
 	int rank;
 };
 
-static bool is_list(const struct ofs_pickle *doc, uint32_t node)
-{
-	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
-
-	return kind == OFS_PK_LIST || kind == OFS_PK_TUPLE;
-}
-
 static uint32_t modules_of(const struct ofs_pickle *doc)
 {
 	uint32_t m = ofs_pk_get(doc, ofs_pickle_root(doc), "modules");
 
-	return is_list(doc, m) ? m : OFS_NONE;
+	return ofs_pk_is_sequence(doc, m) ? m : OFS_NONE;
 }
 
 static bool has_handles(const struct ofs_pickle *doc)
@@ -84,7 +77,7 @@ static void put_list(struct writer *w, uint32_t node, unsigned depth)
 {
 	if (depth > 0 && ofs_pk_kind(w->doc, node) == OFS_PK_OBJECT)
 		node = ofs_pk_args(w->doc, node);
-	if (!is_list(w->doc, node)) {
+	if (!ofs_pk_is_sequence(w->doc, node)) {
 		put_item(w, node);
 		return;
 	}
@@ -189,7 +182,8 @@ static int put_handle(struct writer *w, uint32_t handle, uint32_t name,
 	struct ofs_torch_tensor t;
 	uint64_t n;
 
-	if (!is_list(doc, padded)) /* before PyTorch 2.1 there is no padding */
+	if (!ofs_pk_is_sequence(doc,
+		padded)) /* before PyTorch 2.1 there is no padding */
 		padded = numels;
 	if (ofs_torch_tensor(doc, ofs_pk_get(doc, handle, KEY("data")), &t,
 		err) != 1 ||

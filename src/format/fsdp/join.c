@@ -134,13 +134,6 @@ static int read_ids(struct ofs_fsdp *f, struct ofs_ids_file *ids,
 	return ofs_ids_file_read(ids, opt->ids, err);
 }
 
-static int by_string(const void *va, const void *vb)
-{
-	const struct ofs_flat_param *a = va, *b = vb;
-
-	return (a->name > b->name) - (a->name < b->name);
-}
-
 /* Records in the catalog what the units hold about each parameter. The model's
  * and the optimizer's sets of one checkpoint record the same. */
 static int record(struct ofs_fsdp *f, struct optimfs_error *err)
@@ -167,9 +160,7 @@ static int record(struct ofs_fsdp *f, struct optimfs_error *err)
 		if (v[i].name == OFS_NONE || v[i].unit == OFS_NONE)
 			return -1;
 	}
-	qsort(v, f->nnames, sizeof(*v), by_string);
-	cat->flat = v;
-	cat->nflat = f->nnames;
+	ofs_catalog_set_flat(cat, v, f->nnames);
 	return 0;
 }
 

@@ -261,15 +261,6 @@ static int match_order(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return ret;
 }
 
-static int by_unit(const void *va, const void *vb)
-{
-	const struct ofs_order_name *a = va, *b = vb;
-
-	if (a->unit != b->unit)
-		return a->unit < b->unit ? -1 : 1;
-	return (a->param > b->param) - (a->param < b->param);
-}
-
 /* Are the n parameters distinct? */
 static bool distinct(const struct ofs_order_name *at, uint32_t n)
 {
@@ -278,10 +269,10 @@ static bool distinct(const struct ofs_order_name *at, uint32_t n)
 
 	if (good) {
 		memcpy(copy, at, n * sizeof(*copy));
-		qsort(copy, n, sizeof(*copy), by_unit);
+		qsort(copy, n, sizeof(*copy), ofs_order_name_compare);
 	}
 	for (uint32_t i = 1; i < n && good; i++)
-		good = by_unit(&copy[i - 1], &copy[i]) != 0;
+		good = ofs_order_name_compare(&copy[i - 1], &copy[i]) != 0;
 	free(copy);
 	return good;
 }

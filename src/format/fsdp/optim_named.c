@@ -133,15 +133,6 @@ static int match_groups(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return 0;
 }
 
-static int by_name(const void *va, const void *vb)
-{
-	const struct ofs_order_name *a = va, *b = vb;
-
-	if (a->unit != b->unit)
-		return a->unit < b->unit ? -1 : 1;
-	return (a->param > b->param) - (a->param < b->param);
-}
-
 /* No parameter of a unit may have two IDs. */
 static int check_doubles(const struct ofs_fsdp_optim *o,
     struct optimfs_error *err)
@@ -152,9 +143,10 @@ static int check_doubles(const struct ofs_fsdp_optim *o,
 	if (v == NULL)
 		return ofs_no_memory(err);
 	memcpy(v, o->name, o->nids * sizeof(*v));
-	qsort(v, o->nids, sizeof(*v), by_name);
+	qsort(v, o->nids, sizeof(*v), ofs_order_name_compare);
 	for (uint32_t i = 1; i < o->nids && ret == 0; i++)
-		if (v[i].unit != OFS_NONE && by_name(&v[i - 1], &v[i]) == 0)
+		if (v[i].unit != OFS_NONE &&
+		    ofs_order_name_compare(&v[i - 1], &v[i]) == 0)
 			ret = optimfs_fail(err, EINVAL,
 			    "OFS164 two IDs are called %.150s",
 			    ofs_fsdp_param(o->f, v[i])->fqn.p);

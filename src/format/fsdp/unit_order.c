@@ -408,6 +408,15 @@ static int set_up(struct search *s)
 	return s->now == NULL || s->to == NULL ? ofs_no_memory(s->err) : 0;
 }
 
+int ofs_order_name_compare(const void *va, const void *vb)
+{
+	const struct ofs_order_name *a = va, *b = vb;
+
+	if (a->unit != b->unit)
+		return a->unit < b->unit ? -1 : 1;
+	return (a->param > b->param) - (a->param < b->param);
+}
+
 int ofs_order_find(const struct ofs_order *o, struct ofs_order_name *name,
     struct optimfs_error *err)
 {

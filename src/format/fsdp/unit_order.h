@@ -47,6 +47,9 @@ struct ofs_order_name {
 	uint32_t unit, param;
 };
 
+/* For qsort: by unit, then by parameter. */
+int ofs_order_name_compare(const void *va, const void *vb);
+
 /* Fills name[], one per ID. EINVAL (OFS164): no order fits, or the search is
  * too large. */
 int ofs_order_find(const struct ofs_order *o, struct ofs_order_name *name,

@@ -22,19 +22,12 @@
 
 #define INDEX_MAX (UINT64_C(256) << 20)
 
-static bool ends_in(const char *name, const char *end)
-{
-	size_t n = strlen(name), m = strlen(end);
-
-	return n > m && strcmp(name + n - m, end) == 0;
-}
-
 bool ofs_hf_index_name(const char *name)
 {
 	/* in ColossalAI's index the optimizer state is keyed by number */
 	return strcmp(name, "pytorch_optim.bin.index.json") != 0 &&
-	    (ends_in(name, ".safetensors.index.json") ||
-		ends_in(name, ".bin.index.json"));
+	    (ofs_str_ends(ofs_str_of(name), ".safetensors.index.json") ||
+		ofs_str_ends(ofs_str_of(name), ".bin.index.json"));
 }
 
 /* The entry of a tensor, linked to others with the same name. The name of one

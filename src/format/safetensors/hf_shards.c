@@ -66,11 +66,10 @@ bool ofs_hf_shard_name(const char *name, int *rank, int *part, int *parts)
 
 static int open_file(struct shards *s, struct file *f)
 {
-	char *path;
+	char *path = ofs_path_join(s->part->rel, f->name);
 	int ret = -1;
 
-	if (asprintf(&path, "%s%s%s", s->part->rel,
-		s->part->rel[0] == '\0' ? "" : "/", f->name) == -1)
+	if (path == NULL)
 		return ofs_no_memory(s->err);
 	f->object = ofs_catalog_object(s->cat, path, f->rank, s->err);
 	if (f->object == OFS_NONE ||

@@ -221,19 +221,12 @@ static int open_pickle(struct file *f, struct optimfs_error *err)
 	return f->out->doc == NULL ? -1 : 0;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static int open_any(struct file *f, struct optimfs_error *err)
 {
 	switch (ofs_torch_magic(f->head, f->nhead)) {
 	case 1:
 		if ((f->nhead > 8 && f->head[8] == '{') ||
-		    ends_with(f->rel, ".safetensors"))
+		    ofs_str_ends(ofs_str_of(f->rel), ".safetensors"))
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS662 ambiguous type: an archive and safetensors "
 			    "(-o type=)");

@@ -77,13 +77,6 @@ static uint32_t of_state(const struct ofs_pickle *doc, uint32_t state,
 	return found;
 }
 
-static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
-{
-	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
-
-	return kind == OFS_PK_TUPLE || kind == OFS_PK_LIST;
-}
-
 /* A CheckpointableTensor is a tensor of any class with these attributes. */
 static bool is_checkpointable(const struct ofs_pickle *doc, uint32_t node)
 {
@@ -107,7 +100,7 @@ static int get_numbers(const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err)
 {
 	*n = ofs_pk_len(doc, node);
-	if (!is_sequence(doc, node) || *n > max)
+	if (!ofs_pk_is_sequence(doc, node) || *n > max)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS691 %s is no list of at most %" PRIu32 " numbers", what,
 		    max);
@@ -185,7 +178,7 @@ static int get_extent(const struct ofs_pickle *doc, uint32_t node, uint64_t *v,
 	uint64_t inner[OFS_MAX_MESH];
 	uint32_t n;
 
-	if (!is_sequence(doc, node))
+	if (!ofs_pk_is_sequence(doc, node))
 		return ofs_torch_size(doc, node, "mesh size", v, err);
 	if (get_numbers(doc, node, "mesh size", inner, OFS_MAX_MESH, &n, err) ==
 	    -1)
@@ -198,7 +191,7 @@ static int get_extent(const struct ofs_pickle *doc, uint32_t node, uint64_t *v,
 static int get_layout(const struct ofs_pickle *doc, uint32_t shape, uint64_t *v,
     uint32_t *n, struct optimfs_error *err)
 {
-	if (!is_sequence(doc, shape)) {
+	if (!ofs_pk_is_sequence(doc, shape)) {
 		*n = 1;
 		return get_extent(doc, shape, &v[0], err);
 	}
@@ -217,7 +210,7 @@ static int get_axes(const struct ofs_pickle *doc, uint32_t axes, uint64_t *v,
     uint32_t *n, struct optimfs_error *err)
 {
 	*n = ofs_pk_len(doc, axes);
-	if (!is_sequence(doc, axes))
+	if (!ofs_pk_is_sequence(doc, axes))
 		return damaged("the axes of a mesh are no list", err);
 	if (*n > OFS_MAX_MESH)
 		return damaged("a mesh has too many dimensions", err);
@@ -297,9 +290,9 @@ static int last_rank(const struct ofs_pickle *doc, uint32_t mesh,
 	uint32_t list = ofs_pk_attr(doc, mesh, "_flatten_rank_map");
 	int last = -1, rank;
 
-	if (!is_sequence(doc, list))
+	if (!ofs_pk_is_sequence(doc, list))
 		list = ofs_pk_attr(doc, mesh, "_flatten_mesh_list");
-	if (!is_sequence(doc, list) || ofs_pk_len(doc, list) != ranks)
+	if (!ofs_pk_is_sequence(doc, list) || ofs_pk_len(doc, list) != ranks)
 		return -1;
 	for (uint32_t i = 0; i < ranks; i++) {
 		rank = get_rank(doc, ofs_pk_item(doc, list, i), -1);
@@ -374,7 +367,7 @@ static int get_mesh(const struct ofs_pickle *doc, uint32_t spec, uint8_t ndim,
 	if (get_mesh_shape(doc, mesh, m->shape, &m->ndim, err) == -1 ||
 	    get_coordinate(doc, mesh, m, err) == -1 || check_mesh(m, err) == -1)
 		return -1;
-	if (!is_sequence(doc, list) || ofs_pk_len(doc, list) != m->ndim)
+	if (!ofs_pk_is_sequence(doc, list) || ofs_pk_len(doc, list) != m->ndim)
 		return damaged("placements are not one for each dimension of "
 			       "the mesh",
 		    err);
@@ -573,7 +566,7 @@ static int get_sharded(const struct ofs_pickle *doc, const struct wrapped *w,
 	s->world =
 	    get_rank(doc, ofs_pk_attr(doc, group, "global_world_size"), 0);
 	s->rank = get_rank(doc, ofs_pk_attr(doc, group, "global_rank"), -1);
-	if (!is_sequence(doc, list))
+	if (!ofs_pk_is_sequence(doc, list))
 		return damaged("a ShardedTensor without a list of shards", err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++)
 		if (add_shard(doc, ofs_pk_item(doc, list, i), nested, s, err) ==
@@ -591,7 +584,7 @@ static int get_corner(const struct ofs_pickle *doc, uint32_t state,
 {
 	uint32_t list = of_state(doc, state, name), n;
 
-	if (!is_sequence(doc, list) || i >= ofs_pk_len(doc, list))
+	if (!ofs_pk_is_sequence(doc, list) || i >= ofs_pk_len(doc, list))
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS691 %s has another number of boxes than the others",
 		    name);
@@ -648,7 +641,7 @@ static int get_checkpointable(const struct ofs_pickle *doc, uint32_t node,
 		return damaged("a local tensor has not the dimensions of the "
 			       "whole",
 		    err);
-	if (!is_sequence(doc, list))
+	if (!ofs_pk_is_sequence(doc, list))
 		return damaged("global_offsets is no list", err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++)
 		if (add_box(doc, node, state, &t, i, s, err) == -1)

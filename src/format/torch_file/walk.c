@@ -65,13 +65,6 @@ static int visit(struct walk *w)
 	    MAX_VISITS + VISITS_PER_NODE * (uint64_t)ofs_pickle_nodes(w->doc));
 }
 
-static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
-{
-	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
-
-	return kind == OFS_PK_LIST || kind == OFS_PK_TUPLE;
-}
-
 static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(doc, node);
@@ -90,7 +83,7 @@ static int nests(const struct walk *w, uint32_t node)
 
 	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT || is_tensor(w->doc, node))
 		return 1;
-	if (!is_sequence(w->doc, node))
+	if (!ofs_pk_is_sequence(w->doc, node))
 		return 0;
 	if ((known & WALKED) == 0)
 		return -1;
@@ -245,7 +238,7 @@ static int add(struct walk *w, uint32_t node)
 	uint32_t path;
 
 	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT ||
-	    (is_sequence(w->doc, node) && descends(w, node)))
+	    (ofs_pk_is_sequence(w->doc, node) && descends(w, node)))
 		return enter(w, node);
 	if (n == 0) {
 		/* the root is not a mapping: its file needs a name */

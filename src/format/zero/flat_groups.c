@@ -9,13 +9,6 @@
 #include "base/memory.h"
 #include "format/zero/zero.h"
 
-static int by_name(const void *va, const void *vb)
-{
-	const struct ofs_flat_param *a = va, *b = vb;
-
-	return (a->name > b->name) - (a->name < b->name);
-}
-
 static int put_trained(const struct ofs_zero *z, uint32_t param,
     struct ofs_flat_param *v, struct optimfs_error *err)
 {
@@ -44,20 +37,6 @@ static int put_frozen(const struct ofs_zero *z, uint32_t param,
 	return v->name == OFS_NONE ? -1 : 0;
 }
 
-/* Removes duplicates: a name of two pipeline stages, or of a trained and a
- * frozen parameter. */
-static uint32_t once(struct ofs_flat_param *v, uint32_t n)
-{
-	uint32_t kept = 0;
-
-	if (n > 0)
-		qsort(v, n, sizeof(*v), by_name);
-	for (uint32_t i = 0; i < n; i++)
-		if (kept == 0 || v[kept - 1].name != v[i].name)
-			v[kept++] = v[i];
-	return kept;
-}
-
 int ofs_zero_flat(struct ofs_zero *z, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = z->cat;
@@ -78,7 +57,8 @@ int ofs_zero_flat(struct ofs_zero *z, struct optimfs_error *err)
 			if (put_frozen(s, i, &v[n++], err) == -1)
 				return -1;
 	}
-	cat->flat = v;
-	cat->nflat = once(v, n);
+	/* a name may be of two pipeline stages, or of a trained and a frozen
+	 * parameter */
+	ofs_catalog_set_flat(cat, v, n);
 	return 0;
 }

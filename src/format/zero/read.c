@@ -103,11 +103,9 @@ static int keep_ours(struct ofs_zero_files *files,
 
 		if (!ofs_zero_name(names->name[i], &f->id))
 			continue;
-		if (asprintf(&f->rel, "%s%s%s", rel, rel[0] == '\0' ? "" : "/",
-			names->name[i]) == -1) {
-			f->rel = NULL;
+		f->rel = ofs_path_join(rel, names->name[i]);
+		if (f->rel == NULL)
 			return ofs_no_memory(err);
-		}
 		files->n++;
 	}
 	qsort(files->file, files->n, sizeof(*files->file), by_id);
@@ -262,14 +260,18 @@ static int lay_out(struct ofs_zero *z, struct optimfs_error *err)
 	    err);
 }
 
+static int open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
+    struct optimfs_error *err)
+{
+	z->sharded = !has_kind(files, OFS_ZERO_MODEL, z->mp);
+	return ofs_zero_open(z, &z->model, files,
+	    z->sharded ? OFS_ZERO_MODEL_PART : OFS_ZERO_MODEL, err);
+}
+
 int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err)
 {
-	bool whole = has_kind(files, OFS_ZERO_MODEL, z->mp);
-
-	z->sharded = !whole;
-	if (ofs_zero_open(z, &z->model, files,
-		whole ? OFS_ZERO_MODEL : OFS_ZERO_MODEL_PART, err) == -1)
+	if (open_models(z, files, err) == -1)
 		return -1;
 	if (z->model.nfiles == 0)
 		return 0;
@@ -279,11 +281,7 @@ int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
 static int open_column(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err)
 {
-	bool whole = has_kind(files, OFS_ZERO_MODEL, z->mp);
-
-	z->sharded = !whole;
-	if (ofs_zero_open(z, &z->model, files,
-		whole ? OFS_ZERO_MODEL : OFS_ZERO_MODEL_PART, err) == -1 ||
+	if (open_models(z, files, err) == -1 ||
 	    ofs_zero_open(z, &z->optim, files, OFS_ZERO_OPTIM, err) == -1 ||
 	    read_optims(z, err) == -1 || check_models(z, err) == -1)
 		return -1;
@@ -361,8 +359,7 @@ static int check_name(struct ofs_zero *z, const struct ofs_zero *before,
 	if (ofs_zero_find(&before->shapes, name) == OFS_NONE)
 		return 0;
 	z->again[param] = true;
-	if (name.len > strlen(SHARED) &&
-	    memcmp(name.p, SHARED, strlen(SHARED)) == 0)
+	if (ofs_str_begins(name, SHARED))
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS696 %.*s is cut over ranks of model parallelism (mp_rank_%02d "

@@ -39,15 +39,6 @@ struct ofs_universal {
 
 /* Listing. */
 
-static char *join(const char *a, const char *b)
-{
-	char *path;
-
-	if (asprintf(&path, "%s%s%s", a, a[0] == '\0' ? "" : "/", b) == -1)
-		return NULL;
-	return path;
-}
-
 static int add_state(struct ofs_universal *u, const char *dir, const char *fqn,
     const char *name, struct optimfs_error *err)
 {
@@ -62,7 +53,8 @@ static int add_state(struct ofs_universal *u, const char *dir, const char *fqn,
 	if (ofs_grow(u->state, u->n, u->cap, err) == -1)
 		return -1;
 	s = &u->state[u->n];
-	*s = (struct state){ .rel = join(dir, name), .file = OFS_NONE };
+	*s =
+	    (struct state){ .rel = ofs_path_join(dir, name), .file = OFS_NONE };
 	if (s->rel == NULL)
 		return ofs_no_memory(err);
 	s->state.len = (uint32_t)n - 3;
@@ -76,7 +68,7 @@ static int add_state(struct ofs_universal *u, const char *dir, const char *fqn,
 static int list_param(struct ofs_universal *u, const char *zero,
     const char *fqn, struct optimfs_error *err)
 {
-	char *rel = join(zero, fqn);
+	char *rel = ofs_path_join(zero, fqn);
 	struct ofs_names names;
 	struct ofs_dir sub;
 	int ret;
@@ -112,7 +104,7 @@ static int list_params(struct ofs_universal *u, const char *zero,
 		if (ofs_probe_is_dir(&sub, names.name[i]))
 			ret = list_param(u, zero, names.name[i], err);
 	if (ret == 0 && ofs_probe_is_file(&sub, OPTIMIZER)) {
-		u->optimizer_rel = join(zero, OPTIMIZER);
+		u->optimizer_rel = ofs_path_join(zero, OPTIMIZER);
 		if (u->optimizer_rel == NULL)
 			ret = ofs_no_memory(err);
 	}
@@ -406,7 +398,7 @@ static int add_all(struct ofs_universal *u, struct optimfs_error *err)
 static int note_unfinished(struct ofs_universal *u, const char *rel,
     struct optimfs_error *err)
 {
-	char *tmp = join(rel, "tmp");
+	char *tmp = ofs_path_join(rel, "tmp");
 	int ret = 0;
 
 	if (tmp == NULL)
@@ -426,7 +418,7 @@ static int read_files(struct ofs_universal *u, const struct ofs_part *part,
 {
 	struct ofs_zero *z = u->z;
 	struct ofs_zero_files files;
-	char *zero = join(part->rel, "zero");
+	char *zero = ofs_path_join(part->rel, "zero");
 	int ret = -1;
 
 	if (zero == NULL)
