@@ -18,9 +18,6 @@
  X(npz)            \
  X(universal)      \
  X(deepspeed)      \
- X(zero1)          \
- X(zero2)          \
- X(zero3)          \
  X(raw)
 
 #define DECLARE(f) extern const struct ofs_format ofs_format_##f;

@@ -30,6 +30,7 @@ struct ofs_view_kind {
 	const char *name;
 	bool ranked; /* takes @LAYOUT */
 	bool blobs;  /* tensors go to safetensors blobs */
+	int stage;   /* of ZeRO */
 	/* Names with a layout that listings show; NULL: none. */
 	const char *const *listed;
 };

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -483,7 +484,9 @@ int ofs_state_put_groups(struct ofs_state_pickler *p,
 	return ret;
 }
 
-int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
+/* Pickle all of it in the layout to. Each tensor becomes a storage of a, in
+ * order. */
+static int pickle_all(const struct ofs_state *s, const struct ofs_render *from,
     const struct ofs_layout *to, struct ofs_buf *out, struct ofs_torch_new *a,
     struct optimfs_error *err)
 {
@@ -502,4 +505,28 @@ int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
 	if (ret == -1)
 		return -1;
 	return ofs_pkw_end(&p.w, err);
+}
+
+int ofs_state_archive(struct ofs_torch_new *a, const struct ofs_render *from,
+    const struct ofs_layout *to, const char *section, struct optimfs_error *err)
+{
+	struct ofs_buf pickle = { 0 };
+	struct ofs_state s;
+	int ret = 0;
+
+	if (ofs_state_build(&s, from, to, section, err) == -1)
+		return -1;
+	if (s.n > 1) {
+		snprintf(a->prefix, sizeof(a->prefix), "%s/", section);
+		a->crc = to->crc;
+		a->cast = to->dtype;
+		ret = pickle_all(&s, from, to, &pickle, a, err);
+		if (ret == 0)
+			ret = ofs_torch_new_place(a, &pickle, err);
+		if (ret == 0)
+			ret = 1;
+	}
+	ofs_buf_fini(&pickle);
+	ofs_state_fini(&s);
+	return ret;
 }

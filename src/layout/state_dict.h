@@ -36,10 +36,10 @@ uint32_t ofs_state_child(const struct ofs_state *s, uint32_t node,
     const char *word);
 struct ofs_str ofs_state_key(const struct ofs_state *s, uint32_t node);
 
-/* Pickle all of it in the layout to. Each tensor becomes a storage of a, in
- * order. */
-int ofs_state_pickle(const struct ofs_state *s, const struct ofs_render *from,
-    const struct ofs_layout *to, struct ofs_buf *out, struct ofs_torch_new *a,
+/* Make the archive of a section, "SECTION.pt" in the layout to: 1; 0: nothing is
+ * in it. */
+int ofs_state_archive(struct ofs_torch_new *a, const struct ofs_render *from,
+    const struct ofs_layout *to, const char *section,
     struct optimfs_error *err);
 
 /* The parts of this, for other layouts. */

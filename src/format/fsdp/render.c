@@ -175,27 +175,17 @@ static const struct ofs_files_ops ops = {
 	.free = files_free,
 };
 
-/* Adds the file of what is neither model nor optimizer, as in the view
- * torch. */
-static int add_extra(struct ofs_fsdp_files *f, struct optimfs_error *err)
+static int lay(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
-	struct ofs_state state;
-	struct ofs_buf pickle = { 0 };
-	int ret;
+	int extra;
 
-	if (ofs_state_build(&state, &f->m.from, &f->m.to, "extra", err) == -1)
+	if (ofs_fsdp_new_plan(f, err) == -1)
 		return -1;
-	f->has_extra = state.n > 1;
-	snprintf(f->extra.prefix, sizeof(f->extra.prefix), "extra/");
-	f->extra.crc = f->m.to.crc;
-	f->extra.cast = f->m.to.dtype;
-	ret = ofs_state_pickle(&state, &f->m.from, &f->m.to, &pickle, &f->extra,
-	    err);
-	if (ret == 0)
-		ret = ofs_torch_new_place(&f->extra, &pickle, err);
-	ofs_buf_fini(&pickle);
-	ofs_state_fini(&state);
-	return ret;
+	/* what is neither model nor optimizer, as in the view torch */
+	extra =
+	    ofs_state_archive(&f->extra, &f->m.from, &f->m.to, "extra", err);
+	f->has_extra = extra == 1;
+	return extra == -1 ? -1 : ofs_fsdp_new_units(f, err);
 }
 
 int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
@@ -212,8 +202,7 @@ int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
 	f->world = to->shards * to->replicas;
 	f->whole = to->shards == 1;
 	ofs_torch_cache_init(&f->archives, to, build, f);
-	if (ofs_fsdp_new_plan(f, err) == -1 || add_extra(f, err) == -1 ||
-	    ofs_fsdp_new_units(f, err) == -1) {
+	if (lay(f, err) == -1) {
 		files_free(&f->files);
 		return -1;
 	}

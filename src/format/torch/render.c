@@ -29,19 +29,6 @@ static const struct torch_files *torch_files(const struct ofs_files *f)
 	return (const struct torch_files *)f;
 }
 
-static int fill(struct ofs_torch_new *a, const struct ofs_render *from,
-    const struct ofs_layout *to, const struct ofs_state *state,
-    struct optimfs_error *err)
-{
-	struct ofs_buf pickle = { 0 };
-	int ret = ofs_state_pickle(state, from, to, &pickle, a, err);
-
-	if (ret == 0)
-		ret = ofs_torch_new_place(a, &pickle, err);
-	ofs_buf_fini(&pickle);
-	return ret;
-}
-
 static void file_name(const struct ofs_files *files, uint32_t file,
     char name[OFS_FILE_NAME])
 {
@@ -87,21 +74,13 @@ static int add_section(struct torch_files *f, const struct ofs_render *from,
     const struct ofs_layout *to, const char *section, struct optimfs_error *err)
 {
 	struct archive *a = &f->archive[f->files.n];
-	struct ofs_state state;
-	int ret = ofs_state_build(&state, from, to, section, err);
+	int made = ofs_state_archive(&a->a, from, to, section, err);
 
-	if (ret == -1)
-		return -1;
-	if (state.n > 1) {
-		f->files.n++;
-		snprintf(a->a.prefix, sizeof(a->a.prefix), "%s/", section);
-		a->a.crc = to->crc;
-		a->a.cast = to->dtype;
+	if (made == 1) {
 		snprintf(a->name, sizeof(a->name), "%s.pt", section);
-		ret = fill(&a->a, from, to, &state, err);
+		f->files.n++;
 	}
-	ofs_state_fini(&state);
-	return ret;
+	return made == -1 ? -1 : 0;
 }
 
 int ofs_torch_render(const struct ofs_render *from, const struct ofs_layout *to,

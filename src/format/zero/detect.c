@@ -133,9 +133,22 @@ static int latest_universal(const struct ofs_dir *dir,
 }
 
 static const char *const listed[] = { "universal", NULL };
+static const char *const listed1[] = { "zero1@8", NULL };
+static const char *const listed2[] = { "zero2@8", NULL };
+static const char *const listed3[] = { "zero3@8", NULL };
 
-static const struct ofs_view_kind views[] = {
+/* No views of model or optimizer alone, or in another dtype: the loaders need a
+ * whole checkpoint in its own dtypes. */
+
+static const struct ofs_view_kind universal[] = {
 	{ .name = "universal", .listed = listed },
+	{ .name = NULL },
+};
+
+static const struct ofs_view_kind stages[] = {
+	{ .name = "zero1", .ranked = true, .stage = 1, .listed = listed1 },
+	{ .name = "zero2", .ranked = true, .stage = 2, .listed = listed2 },
+	{ .name = "zero3", .ranked = true, .stage = 3, .listed = listed3 },
 	{ .name = NULL },
 };
 
@@ -147,6 +160,9 @@ const struct ofs_format ofs_format_deepspeed = {
 	.has_weights = true,
 	.latest = latest_deepspeed,
 	.read = ofs_zero_read,
+	.views = stages,
+	.option = ofs_option_crc,
+	.render = ofs_zero_render,
 	.update = &ofs_zero_update,
 };
 
@@ -158,8 +174,8 @@ const struct ofs_format ofs_format_universal = {
 	.has_weights = true,
 	.latest = latest_universal,
 	.read = ofs_universal_read,
-	.views = views,
+	.views = universal,
 	.option = ofs_option_crc,
-	.render = ofs_universal_render,
+	.render = ofs_zero_render,
 	.update = &ofs_universal_update,
 };

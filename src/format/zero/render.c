@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "layout/option.h"
 
 /* Files, in this order: latest, weights, optimizer. A universal checkpoint has,
  * instead of the optimizer's, optimizer_state.pt and a file for each state of
@@ -210,8 +209,8 @@ static int lay(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-static int render(const struct ofs_render *from, const struct ofs_layout *to,
-    int stage, struct ofs_files **out, struct optimfs_error *err)
+int ofs_zero_render(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err)
 {
 	struct ofs_zero_new *z;
 
@@ -219,7 +218,7 @@ static int render(const struct ofs_render *from, const struct ofs_layout *to,
 		return optimfs_fail(err, EINVAL,
 		    "OFS771 ZeRO has no replicas: it cuts over all ranks, as "
 		    "zero%d@%u",
-		    stage, to->shards);
+		    to->stage, to->shards);
 	z = calloc(1, sizeof(*z));
 	if (z == NULL)
 		return ofs_no_memory(err);
@@ -227,8 +226,8 @@ static int render(const struct ofs_render *from, const struct ofs_layout *to,
 	z->m = (struct ofs_flat_model){
 		.from = *from, .cat = from->cat, .to = *to, .code = "OFS684"
 	};
-	z->universal = stage == 0;
-	z->stage = stage;
+	z->universal = to->stage == 0;
+	z->stage = to->stage;
 	z->world = to->shards;
 	ofs_torch_cache_init(&z->archives, to, build, z);
 	if (lay(z, err) == -1) {
@@ -238,62 +237,3 @@ static int render(const struct ofs_render *from, const struct ofs_layout *to,
 	*out = &z->files;
 	return 0;
 }
-
-int ofs_universal_render(const struct ofs_render *from,
-    const struct ofs_layout *to, struct ofs_files **out,
-    struct optimfs_error *err)
-{
-	return render(from, to, 0, out, err);
-}
-
-static int render1(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err)
-{
-	return render(from, to, 1, out, err);
-}
-
-static int render2(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err)
-{
-	return render(from, to, 2, out, err);
-}
-
-static int render3(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err)
-{
-	return render(from, to, 3, out, err);
-}
-
-/* No views of model or optimizer alone, or in another dtype: the loaders need a
- * whole checkpoint in its own dtypes. */
-
-static const char *const listed1[] = { "zero1@8", NULL };
-static const char *const listed2[] = { "zero2@8", NULL };
-static const char *const listed3[] = { "zero3@8", NULL };
-
-static const struct ofs_view_kind
-    views1[] = { { .name = "zero1", .ranked = true, .listed = listed1 },
-	    { .name = NULL } },
-    views2[] = { { .name = "zero2", .ranked = true, .listed = listed2 },
-	    { .name = NULL } },
-    views3[] = { { .name = "zero3", .ranked = true, .listed = listed3 },
-	    { .name = NULL } };
-
-const struct ofs_format ofs_format_zero1 = {
-	.name = "zero1",
-	.views = views1,
-	.option = ofs_option_crc,
-	.render = render1,
-};
-const struct ofs_format ofs_format_zero2 = {
-	.name = "zero2",
-	.views = views2,
-	.option = ofs_option_crc,
-	.render = render2,
-};
-const struct ofs_format ofs_format_zero3 = {
-	.name = "zero3",
-	.views = views3,
-	.option = ofs_option_crc,
-	.render = render3,
-};

@@ -127,12 +127,8 @@ int ofs_zero_new_put_groups(struct ofs_zero_writer *w);
 int ofs_zero_new_put_fact(struct ofs_zero_writer *w, const char *key);
 void ofs_zero_new_put_version(struct ofs_zero_writer *w);
 
-/* The render function of ofs_format_universal. */
-int ofs_universal_render(const struct ofs_render *from,
-    const struct ofs_layout *to, struct ofs_files **out,
-    struct optimfs_error *err);
-
-extern const struct ofs_format ofs_format_zero1, ofs_format_zero2,
-    ofs_format_zero3;
+/* The render of both formats. */
+int ofs_zero_render(const struct ofs_render *from, const struct ofs_layout *to,
+    struct ofs_files **out, struct optimfs_error *err);
 
 #endif
