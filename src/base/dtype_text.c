@@ -51,35 +51,22 @@ static const struct layout layout_e5m2fnuz = { 8, 2, 16, true, 0x7f, 0, 0x80,
 static const struct layout layout_e8m0 = { 8, 0, 127, false, 0xfe, 0, 0xff,
 	0xff };
 
-static const struct layout *layout_of(enum ofs_dtype t)
-{
-	switch (t) {
-	case OFS_FLOAT64:
-	case OFS_COMPLEX128:
-		return &layout_f64;
-	case OFS_FLOAT32:
-	case OFS_COMPLEX64:
-		return &layout_f32;
-	case OFS_FLOAT16:
-	case OFS_COMPLEX32:
-		return &layout_f16;
-	case OFS_BFLOAT16:
-	case OFS_BCOMPLEX32:
-		return &layout_bf16;
-	case OFS_FLOAT8_E5M2:
-		return &layout_e5m2;
-	case OFS_FLOAT8_E4M3FN:
-		return &layout_e4m3fn;
-	case OFS_FLOAT8_E4M3FNUZ:
-		return &layout_e4m3fnuz;
-	case OFS_FLOAT8_E5M2FNUZ:
-		return &layout_e5m2fnuz;
-	case OFS_FLOAT8_E8M0FNU:
-		return &layout_e8m0;
-	default:
-		return NULL;
-	}
-}
+/* Of a complex type the format of each half; NULL: no floating-point type. */
+static const struct layout *const layouts[OFS_NDTYPES] = {
+	[OFS_FLOAT64] = &layout_f64,
+	[OFS_COMPLEX128] = &layout_f64,
+	[OFS_FLOAT32] = &layout_f32,
+	[OFS_COMPLEX64] = &layout_f32,
+	[OFS_FLOAT16] = &layout_f16,
+	[OFS_COMPLEX32] = &layout_f16,
+	[OFS_BFLOAT16] = &layout_bf16,
+	[OFS_BCOMPLEX32] = &layout_bf16,
+	[OFS_FLOAT8_E5M2] = &layout_e5m2,
+	[OFS_FLOAT8_E4M3FN] = &layout_e4m3fn,
+	[OFS_FLOAT8_E4M3FNUZ] = &layout_e4m3fnuz,
+	[OFS_FLOAT8_E5M2FNUZ] = &layout_e5m2fnuz,
+	[OFS_FLOAT8_E8M0FNU] = &layout_e8m0,
+};
 
 static uint64_t load(const uint8_t *p, size_t n)
 {
@@ -111,11 +98,6 @@ static locale_t enter_c(void)
 
 	pthread_once(&once, make_locale);
 	return uselocale(c_locale); /* (locale_t)0 changes nothing */
-}
-
-static void leave_c(locale_t before)
-{
-	uselocale(before);
 }
 
 static uint64_t sign_bit(const struct layout *f)
@@ -171,28 +153,30 @@ static int nearest(const struct layout *f, double v, uint64_t *code)
 	return 0;
 }
 
-/* Is s[0..n) a decimal number? */
-static bool is_decimal(const char *s, size_t n)
-{
-	size_t i = 0, digits = 0;
+#define DIGITS "0123456789"
 
-	for (; i < n && isdigit((unsigned char)s[i]); i++)
-		digits++;
-	if (i < n && s[i] == '.')
-		for (i++; i < n && isdigit((unsigned char)s[i]); i++)
-			digits++;
-	if (digits == 0)
-		return false;
-	if (i == n)
-		return true;
-	if (s[i] != 'e' && s[i] != 'E')
-		return false;
-	i++;
-	if (i < n && (s[i] == '+' || s[i] == '-'))
-		i++;
-	for (digits = 0; i < n && isdigit((unsigned char)s[i]); i++)
-		digits++;
-	return digits > 0 && i == n;
+static size_t skip_digits(const char **s)
+{
+	size_t n = strspn(*s, DIGITS);
+
+	*s += n;
+	return n;
+}
+
+static bool is_decimal(const char *s)
+{
+	size_t digits = skip_digits(&s);
+
+	if (*s == '.') {
+		s++;
+		digits += skip_digits(&s);
+	}
+	if (digits > 0 && (*s == 'e' || *s == 'E')) {
+		s++;
+		s += *s == '+' || *s == '-';
+		digits = skip_digits(&s);
+	}
+	return digits > 0 && *s == '\0';
 }
 
 /* s is a NUL-terminated unsigned decimal number. */
@@ -261,7 +245,7 @@ static int parse_float(const struct layout *f, const char *s, uint64_t *code)
 		rc = parse_nan(f, s, code);
 	else if (strcasecmp(s, "inf") == 0 || strcasecmp(s, "infinity") == 0)
 		rc = f->inf == 0 ? ERANGE : (*code = f->inf, 0);
-	else if (!is_decimal(s, strlen(s)))
+	else if (!is_decimal(s))
 		rc = EINVAL;
 	else
 		rc = decimal(f, s, code);
@@ -302,28 +286,25 @@ static void bump(struct digits *g)
 	g->point++;
 }
 
-static bool reads_back(const struct layout *f, const struct digits *g,
-    uint64_t code)
+static bool reads_back(const struct digits *g, double v)
 {
-	uint64_t got;
 	char text[48];
 
 	snprintf(text, sizeof(text), "0.%.*se%d", g->n, g->d, g->point);
-	return decimal(f, text, &got) == 0 && got == code;
+	return strtod(text, NULL) == v;
 }
 
-/* The fewest digits that parse back to code, and of those the nearest to v.
+/* The fewest digits that parse back to v, and of those the nearest to it.
  * Just below a power of two codes are closer together than above it, so the
  * nearest decimal may fail where the next one succeeds. */
-static void shortest(const struct layout *f, uint64_t code, double v,
-    struct digits *g)
+static void shortest(double v, struct digits *g)
 {
 	for (int n = 1; n <= 17; n++) {
 		to_digits(v, n, g);
-		if (reads_back(f, g, code))
+		if (reads_back(g, v))
 			break;
 		bump(g);
-		if (reads_back(f, g, code))
+		if (reads_back(g, v))
 			break;
 	}
 	while (g->n > 1 && g->d[g->n - 1] == '0')
@@ -355,13 +336,11 @@ static size_t layout_digits(const struct digits *g, char *text)
 static size_t print_finite(double v, char *text)
 {
 	struct digits g;
-	uint64_t code;
 
 	/* Whole numbers are printed in full, as for a step count. */
 	if (v < 1e15 && v == floor(v))
 		return (size_t)sprintf(text, "%.1f", v);
-	memcpy(&code, &v, sizeof(code));
-	shortest(layout_of(OFS_FLOAT64), code, v, &g);
+	shortest(v, &g);
 	return layout_digits(&g, text);
 }
 
@@ -427,7 +406,7 @@ static int64_t extend(uint64_t v, size_t size)
 
 double ofs_dtype_number(enum ofs_dtype t, const void *p)
 {
-	const struct layout *f = layout_of(t);
+	const struct layout *f = layouts[t];
 	size_t size = ofs_dtype_size(t);
 	uint64_t v;
 
@@ -443,7 +422,7 @@ double ofs_dtype_number(enum ofs_dtype t, const void *p)
 
 size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
 {
-	const struct layout *f = layout_of(t);
+	const struct layout *f = layouts[t];
 	size_t size = ofs_dtype_size(t), n;
 	uint64_t v = load(p, size > 8 ? 8 : size);
 	locale_t before;
@@ -464,7 +443,7 @@ size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
 		n = print_complex(f, p, text);
 	else
 		n = print_float(f, v, text);
-	leave_c(before);
+	uselocale(before);
 	return n;
 }
 
@@ -524,7 +503,7 @@ static int parse_int(size_t size, bool is_signed, const char *s, uint64_t *v)
 
 	if (*s == '-' || *s == '+')
 		s++;
-	if (*s == '\0' || s[strspn(s, "0123456789")] != '\0')
+	if (*s == '\0' || s[strspn(s, DIGITS)] != '\0')
 		return EINVAL;
 	errno = 0;
 	*v = strtoull(s, NULL, 10);
@@ -557,7 +536,7 @@ static int parse_bits(size_t size, const char *s, uint64_t *v)
 
 static int parse_into(enum ofs_dtype t, char *s, uint8_t *p)
 {
-	const struct layout *f = layout_of(t);
+	const struct layout *f = layouts[t];
 	size_t size = ofs_dtype_size(t);
 	uint64_t v[2] = { 0, 0 };
 	int rc;
@@ -589,7 +568,7 @@ int ofs_dtype_parse(enum ofs_dtype t, const char *text, size_t n, void *p)
 	locale_t before;
 	int rc;
 
-	for (; n > 0 && isspace((unsigned char)text[n - 1]);)
+	while (n > 0 && isspace((unsigned char)text[n - 1]))
 		n--;
 	for (; n > 0 && isspace((unsigned char)*text); n--)
 		text++;
@@ -600,6 +579,6 @@ int ofs_dtype_parse(enum ofs_dtype t, const char *text, size_t n, void *p)
 	s[n] = '\0';
 	before = enter_c();
 	rc = parse_into(t, s, p);
-	leave_c(before);
+	uselocale(before);
 	return rc;
 }
