@@ -426,14 +426,11 @@ bool ofs_render_is_params(const struct ofs_catalog *cat,
 {
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
-	struct ofs_str group, last;
 
-	if (n < 3)
-		return false;
-	group = ofs_catalog_string(cat, OFS_PATH_STR(c[n - 3]));
-	last = ofs_catalog_string(cat, OFS_PATH_STR(c[n - 1]));
-	return last.len == 6 && memcmp(last.p, "params", 6) == 0 &&
-	    group.len == 12 && memcmp(group.p, "param_groups", 12) == 0;
+	return n >= 3 &&
+	    ofs_catalog_string_is(cat, OFS_PATH_STR(c[n - 3]),
+		"param_groups") &&
+	    ofs_catalog_string_is(cat, OFS_PATH_STR(c[n - 1]), "params");
 }
 
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/json_write.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "format/safetensors/note.h"
 #include "pickle/write.h"
 #include "text/text.h"
@@ -27,8 +28,7 @@
 /* A tensor for a file. */
 struct leaf {
 	uint32_t entry;
-	const char *key; /* in the arena */
-	uint32_t len;
+	struct ofs_str key;  /* in the arena */
 	uint64_t bytes, off; /* off: relative to the end of the header */
 	uint32_t file;
 };
@@ -68,8 +68,8 @@ static const struct st_files *st_files(const struct ofs_files *f)
 }
 
 /* The key of an entry: its components after the section, joined by dots. */
-static const char *make_key(struct section *s, const struct ofs_entry *e,
-    uint32_t *len)
+static int make_key(struct section *s, const struct ofs_entry *e,
+    struct ofs_str *out)
 {
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(s->f->cat, e->tree, &n);
@@ -81,17 +81,15 @@ static const char *make_key(struct section *s, const struct ofs_entry *e,
 	if (!key.bad)
 		copy = ofs_arena_strndup(&s->f->arena,
 		    key.len == 0 ? "" : (char *)key.data, key.len);
-	*len = (uint32_t)key.len;
+	*out = (struct ofs_str){ copy, (uint32_t)key.len };
 	ofs_buf_fini(&key);
-	if (copy == NULL)
-		ofs_no_memory(s->err);
-	return copy;
+	return copy == NULL ? ofs_no_memory(s->err) : 0;
 }
 
 /* Append "key": ["state", "l.weight", "step"] to the paths, unless the key is
  * the only component. */
 static void note_path(struct section *s, const struct ofs_entry *e,
-    const char *key, uint32_t len)
+    struct ofs_str key)
 {
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(s->f->cat, e->tree, &n);
@@ -100,7 +98,7 @@ static void note_path(struct section *s, const struct ofs_entry *e,
 		return;
 	if (s->paths.len > 0)
 		ofs_buf_putc(&s->paths, ',');
-	ofs_json_quote(&s->paths, key, len);
+	ofs_json_quote(&s->paths, key.p, key.len);
 	for (uint32_t i = 1; i < n; i++) {
 		struct ofs_str k =
 		    ofs_catalog_string(s->f->cat, OFS_PATH_STR(c[i]));
@@ -182,7 +180,7 @@ static int entry_text(struct section *s, const struct ofs_entry *e,
 }
 
 static int add_value(struct section *s, const struct ofs_entry *e,
-    const char *key, uint32_t len)
+    struct ofs_str key)
 {
 	struct ofs_buf text = { 0 };
 	int ret = entry_text(s, e, &text);
@@ -190,7 +188,7 @@ static int add_value(struct section *s, const struct ofs_entry *e,
 	if (ret == 0) {
 		if (s->values.len > 0)
 			ofs_buf_putc(&s->values, ',');
-		ofs_json_quote(&s->values, key, len);
+		ofs_json_quote(&s->values, key.p, key.len);
 		ofs_buf_putc(&s->values, ':');
 		ofs_buf_put(&s->values, text.data, text.len);
 	}
@@ -198,8 +196,7 @@ static int add_value(struct section *s, const struct ofs_entry *e,
 	return ret;
 }
 
-static int add_tensor(struct section *s, uint32_t entry, const char *key,
-    uint32_t len)
+static int add_tensor(struct section *s, uint32_t entry, struct ofs_str key)
 {
 	const struct ofs_entry *e = &s->f->cat->entries[entry];
 	const struct ofs_tensor *t = &s->f->cat->tensors[e->ref];
@@ -213,7 +210,6 @@ static int add_tensor(struct section *s, uint32_t entry, const char *key,
 	s->f->leaf[s->f->nleaves++] = (struct leaf){
 		.entry = entry,
 		.key = key,
-		.len = len,
 		.bytes = ofs_render_bytes(s->f->cat, s->to, t),
 	};
 	return 0;
@@ -229,18 +225,17 @@ static bool is_dropped(const struct section *s, const struct ofs_entry *e)
 static int add_entry(struct section *s, uint32_t entry)
 {
 	const struct ofs_entry *e = &s->f->cat->entries[entry];
-	uint32_t len;
-	const char *key = make_key(s, e, &len);
+	struct ofs_str key;
 	int ret;
 
-	if (key == NULL)
+	if (make_key(s, e, &key) == -1)
 		return -1;
 	if (e->kind == OFS_ENTRY_TENSOR)
-		ret = add_tensor(s, entry, key, len);
+		ret = add_tensor(s, entry, key);
 	else
-		ret = add_value(s, e, key, len);
+		ret = add_value(s, e, key);
 	if (ret == 0)
-		note_path(s, e, key, len);
+		note_path(s, e, key);
 	else if (is_dropped(s, e))
 		ret = ofs_render_report_dropped(s->from, e, s->err);
 	return ret == -1 ? ofs_render_fail_in(s->f->cat, e, s->err) : 0;
@@ -252,53 +247,34 @@ static const struct ofs_tensor *leaf_tensor(const struct st_files *f,
 	return &f->cat->tensors[f->cat->entries[l->entry].ref];
 }
 
-/* qsort has no context argument, so this has the alignment. */
-struct order {
-	struct leaf leaf;
-	size_t align;
-};
+static size_t item_size(const struct st_files *f, const struct leaf *l)
+{
+	return ofs_dtype_size(ofs_render_dtype(&f->to, leaf_tensor(f, l)));
+}
 
 /* The widest elements first, so that all are aligned; then by name. */
-static int by_place(const void *a, const void *b)
+static int by_place(const void *a, const void *b, void *files)
 {
-	const struct order *x = a, *y = b;
-	uint32_t n = x->leaf.len < y->leaf.len ? x->leaf.len : y->leaf.len;
-	int c;
+	const struct leaf *x = a, *y = b;
+	size_t m = item_size(files, x), n = item_size(files, y);
 
-	if (x->align != y->align)
-		return x->align > y->align ? -1 : 1;
-	c = memcmp(x->leaf.key, y->leaf.key, n);
-	if (c != 0)
-		return c;
-	return x->leaf.len < y->leaf.len ? -1 : x->leaf.len > y->leaf.len;
+	if (m != n)
+		return m > n ? -1 : 1;
+	return ofs_str_compare(x->key, y->key);
 }
 
 static int sort_leaves(struct section *s)
 {
+	struct leaf *v = s->f->leaf + s->first;
 	uint32_t n = s->f->nleaves - s->first;
-	struct order *v = malloc(((size_t)n + 1) * sizeof(*v));
-	int ret = 0;
 
-	if (v == NULL)
-		return ofs_no_memory(s->err);
-	for (uint32_t i = 0; i < n; i++) {
-		v[i].leaf = s->f->leaf[s->first + i];
-		v[i].align = ofs_dtype_size(ofs_render_dtype(s->to,
-		    leaf_tensor(s->f, &v[i].leaf)));
-	}
-	qsort(v, n, sizeof(*v), by_place);
-	for (uint32_t i = 0; i < n; i++)
-		s->f->leaf[s->first + i] = v[i].leaf;
-	free(v);
-	for (uint32_t i = s->first; i + 1 < s->f->nleaves && ret == 0; i++) {
-		const struct leaf *a = &s->f->leaf[i], *b = a + 1;
-
-		if (a->len == b->len && memcmp(a->key, b->key, a->len) == 0)
-			ret = optimfs_fail(s->err, EUCLEAN,
+	qsort_r(v, n, sizeof(*v), by_place, s->f);
+	for (uint32_t i = 1; i < n; i++)
+		if (ofs_str_equal(v[i - 1].key, v[i].key))
+			return optimfs_fail(s->err, EUCLEAN,
 			    "OFS449 two tensors would have the key '%.120s'",
-			    a->key);
-	}
-	return ret;
+			    v[i].key.p);
+	return 0;
 }
 
 /* Assign each tensor a file and an offset; a file ends before it would exceed
@@ -328,7 +304,7 @@ static void put_leaf(const struct st_files *f, const struct leaf *l,
 	const struct ofs_tensor *t = leaf_tensor(f, l);
 	const uint64_t *shape = ofs_tensor_shape(f->cat, t);
 
-	ofs_json_quote(b, l->key, l->len);
+	ofs_json_quote(b, l->key.p, l->key.len);
 	ofs_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
 	    ofs_dtype_safetensors(ofs_render_dtype(&f->to, t)));
 	for (unsigned d = 0; d < t->ndim; d++)
@@ -417,7 +393,7 @@ static int put_index(struct section *s, uint32_t nfiles)
 		const struct leaf *l = &s->f->leaf[i];
 
 		ofs_buf_puts(b, i == s->first ? "\n    " : ",\n    ");
-		ofs_json_quote(b, l->key, l->len);
+		ofs_json_quote(b, l->key.p, l->key.len);
 		ofs_buf_printf(b, ": \"%s-%05u-of-%05u.safetensors\"", s->name,
 		    l->file + 1, nfiles);
 	}
