@@ -506,6 +506,35 @@ static int read_file(const struct ofs_input *in, uint64_t size, uint8_t **bytes,
 	return 0;
 }
 
+static int read_all(int fd, struct ofs_buf *out)
+{
+	uint8_t chunk[65536];
+	ssize_t n;
+
+	while ((n = read(fd, chunk, sizeof(chunk))) != 0) {
+		if (n == -1 && errno == EINTR)
+			continue;
+		if (n == -1)
+			return errno;
+		ofs_buf_put(out, chunk, (size_t)n);
+		if (out->bad)
+			return out->len + (size_t)n > out->limit ? EFBIG
+								 : ENOMEM;
+	}
+	return 0;
+}
+
+int ofs_read_named(const char *path, struct ofs_buf *out)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
+
+	if (fd == -1)
+		return errno;
+	code = read_all(fd, out);
+	close(fd);
+	return code;
+}
+
 int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
     uint8_t **bytes, uint64_t *len, struct optimfs_error *err)
 {

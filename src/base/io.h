@@ -10,6 +10,8 @@
 
 #include "optimfs/error.h"
 
+#include "base/buf.h"
+
 /* A view of files of other machines as if they were in a directory of this one
  * (cluster/manifest.h). Paths are relative to the shared root, which is "". All
  * functions are thread-safe. */
@@ -133,6 +135,9 @@ int ofs_sync_parent(const char *path);
  * number. */
 int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err);
+/* Append the contents of path, a file that a user named, to out, whose limit is
+ * the most that may be read: 0 or an errno value, EFBIG for a longer one. */
+int ofs_read_named(const char *path, struct ofs_buf *out);
 /* Read all of rel, at most max bytes (above: E2BIG). *bytes is malloc'ed,
  * NUL-terminated and the caller's. */
 int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,

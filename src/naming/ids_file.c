@@ -5,48 +5,26 @@
 #include "naming/ids_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/io.h"
 #include "base/memory.h"
 
 #define MAX_IDS_FILE (64u << 20)
 
-static int read_all(int fd, struct ofs_buf *b)
-{
-	uint8_t chunk[65536];
-	ssize_t n;
-
-	while ((n = read(fd, chunk, sizeof(chunk))) != 0) {
-		if (n == -1 && errno == EINTR)
-			continue;
-		if (n == -1)
-			return errno;
-		ofs_buf_put(b, chunk, (size_t)n);
-		if (b->bad)
-			return b->len + (size_t)n > b->limit ? EFBIG : ENOMEM;
-	}
-	return 0;
-}
-
 static int read_file(const char *path, struct ofs_buf *b,
     struct optimfs_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
+	int code = ofs_read_named(path, b);
 
-	if (fd == -1)
-		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
-		    "OFS635 ids=%s: %m", path);
-	code = read_all(fd, b);
-	close(fd);
 	if (code == 0)
 		return 0;
 	if (code == ENOMEM)
 		return ofs_no_memory(err);
 	errno = code;
-	return optimfs_fail(err, EINVAL, "OFS635 ids=%s: %m", path);
+	return optimfs_fail(err, code == ENOENT ? ENOENT : EINVAL,
+	    "OFS635 ids=%s: %m", path);
 }
 
 static int add_line(struct ofs_ids_file *f, struct ofs_str name, bool *blank,

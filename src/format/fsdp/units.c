@@ -5,11 +5,9 @@
 #include "format/fsdp/units.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/io.h"
 #include "base/keys.h"
@@ -90,38 +88,19 @@ void ofs_units_fini(struct ofs_units *u)
 	*u = (struct ofs_units){ 0 };
 }
 
-/* Reads a file that the user named; it may be a symbolic link. */
-static int read_bytes(const char *file, uint8_t **p, uint32_t *n,
+/* Reads the file that the user named. */
+static int read_file(const char *file, struct ofs_buf *b,
     struct optimfs_error *err)
 {
-	int fd = open(file, O_RDONLY | O_CLOEXEC), ret = -1;
-	uint8_t *buf = NULL;
-	struct stat st;
+	int code = ofs_read_named(file, b);
 
-	if (fd == -1)
-		return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
-		    "OFS162 units=%s: %m", file);
-	if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode) ||
-	    st.st_size > MAX_FILE) {
-		optimfs_fail(err, EINVAL,
-		    "OFS162 units=%s: not a file of at most 64 MiB", file);
-		goto out;
-	}
-	buf = malloc((size_t)st.st_size + 1);
-	if (buf == NULL) {
-		ofs_no_memory(err);
-		goto out;
-	}
-	if (ofs_pread_all(fd, buf, (size_t)st.st_size, 0, err) == -1)
-		goto out;
-	*p = buf;
-	buf = NULL;
-	*n = (uint32_t)st.st_size;
-	ret = 0;
-out:
-	free(buf);
-	close(fd);
-	return ret;
+	if (code == 0)
+		return 0;
+	if (code == ENOMEM)
+		return ofs_no_memory(err);
+	errno = code;
+	return optimfs_fail(err, code == ENOENT ? ENOENT : EINVAL,
+	    "OFS162 units=%s: %m", file);
 }
 
 int ofs_units_remember(struct ofs_catalog *cat, const char *file,
@@ -158,17 +137,17 @@ static bool is_none(const struct optimfs_options *opt)
 static int keep_option(struct ofs_catalog *cat,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	uint8_t *p = NULL;
-	uint32_t n = 0;
+	struct ofs_buf b = { .limit = MAX_FILE };
 	int ret;
 
 	if (opt == NULL || opt->units == NULL || is_none(opt) ||
 	    cat->units != NULL)
 		return 0;
-	if (read_bytes(opt->units, &p, &n, err) == -1)
-		return -1;
-	ret = ofs_units_remember(cat, opt->units, p, n, err);
-	free(p);
+	ret = read_file(opt->units, &b, err);
+	if (ret == 0)
+		ret = ofs_units_remember(cat, opt->units, b.data,
+		    (uint32_t)b.len, err);
+	ofs_buf_fini(&b);
 	return ret;
 }
 
