@@ -132,7 +132,6 @@ static void set_storage(struct ofs_torch_tensor *t,
     const struct ofs_torch_source *s)
 {
 	t->typed = s->dtype != OFS_DTYPE_NONE;
-	t->meta = s->meta;
 	t->key = s->key;
 	t->storage_bytes = s->bytes;
 }
@@ -288,7 +287,6 @@ static int get_meta(const struct call *c, struct ofs_torch_tensor *t,
 {
 	if (get_shape(c->doc, arg(c, 1), t, err) == -1)
 		return -1;
-	t->meta = true;
 	t->dtype = (uint8_t)global_dtype(c->doc, arg(c, 0));
 	return optimfs_fail(err, ENODATA,
 	    "OFS533 tensor on the meta device: it has no data");

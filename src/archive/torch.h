@@ -22,7 +22,6 @@ struct ofs_torch_tensor {
 	double scale;   /* of a quantized one */
 	int64_t zero_point;
 	bool typed;             /* the storage has its own dtype */
-	bool meta;              /* a meta tensor, without bytes */
 	uint64_t offset;        /* of element 0, counted in elements of dtype */
 	uint64_t storage_bytes; /* as in the persistent id */
 	/* of the storage, which is record "data/<key>" */

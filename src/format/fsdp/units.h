@@ -38,7 +38,6 @@ struct ofs_unit {
 	uint32_t align;
 	int orig;       /* use_orig_params: 0, 1; -1: both give this layout */
 	uint32_t dtype; /* enum ofs_dtype of the record, or OFS_DTYPE_NONE */
-	uint64_t line;  /* line in the file */
 };
 
 /* Another name of a parameter. */

@@ -155,8 +155,8 @@ int ofs_units_add(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 	if (ofs_grow(u->unit, u->n, r->cap, NULL) == -1)
 		return ofs_no_memory(r->err);
 	unit = &u->unit[u->n++];
-	*unit = (struct ofs_unit){ .line = r->j.at,
-		.whole = ofs_str_ends(d->strategy, "NO_SHARD") };
+	*unit =
+	    (struct ofs_unit){ .whole = ofs_str_ends(d->strategy, "NO_SHARD") };
 	if (set_prefix(r, d, unit) == -1 || set_params(r, d, unit) == -1 ||
 	    add_ties(r, d) == -1)
 		return -1;

@@ -25,7 +25,6 @@ struct container {
 struct moves {
 	struct ofs_routes *routes;
 	struct ofs_torch_move *v;
-	size_t n;
 	struct container *of; /* of each node */
 };
 
@@ -146,7 +145,7 @@ static void cover(struct moves *w, struct ofs_torch_move *m)
 int ofs_torch_moves(struct ofs_routes *routes, struct ofs_torch_move *v,
     size_t n, struct optimfs_error *err)
 {
-	struct moves w = { .routes = routes, .v = v, .n = n };
+	struct moves w = { .routes = routes, .v = v };
 
 	if (n == 0)
 		return 0;

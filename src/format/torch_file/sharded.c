@@ -188,38 +188,31 @@ static int get_extent(const struct ofs_pickle *doc, uint32_t node, uint64_t *v,
 	    : damaged("the size of a mesh overflows", err);
 }
 
-static int get_layout(const struct ofs_pickle *doc, uint32_t shape, uint64_t *v,
-    uint32_t *n, struct optimfs_error *err)
+/* Read the sizes of a list of layouts: of the items, or of their shapes. */
+static int get_extents(const struct ofs_pickle *doc, uint32_t list, bool shapes,
+    uint64_t *v, uint32_t *n, struct optimfs_error *err)
 {
-	if (!ofs_pk_is_sequence(doc, shape)) {
-		*n = 1;
-		return get_extent(doc, shape, &v[0], err);
-	}
-	*n = ofs_pk_len(doc, shape);
+	*n = ofs_pk_len(doc, list);
 	if (*n > OFS_MAX_MESH)
 		return damaged("a mesh has too many dimensions", err);
-	for (uint32_t i = 0; i < *n; i++)
-		if (get_extent(doc, ofs_pk_item(doc, shape, i), &v[i], err) ==
-		    -1)
+	for (uint32_t i = 0; i < *n; i++) {
+		uint32_t item = ofs_pk_item(doc, list, i);
+
+		if (shapes)
+			item = ofs_pk_attr(doc, item, "shape");
+		if (get_extent(doc, item, &v[i], err) == -1)
 			return -1;
+	}
 	return 0;
 }
 
-/* Read the axes of a mesh: a layout for each dimension, with its own shape. */
-static int get_axes(const struct ofs_pickle *doc, uint32_t axes, uint64_t *v,
+static int get_layout(const struct ofs_pickle *doc, uint32_t shape, uint64_t *v,
     uint32_t *n, struct optimfs_error *err)
 {
-	*n = ofs_pk_len(doc, axes);
-	if (!ofs_pk_is_sequence(doc, axes))
-		return damaged("the axes of a mesh are no list", err);
-	if (*n > OFS_MAX_MESH)
-		return damaged("a mesh has too many dimensions", err);
-	for (uint32_t i = 0; i < *n; i++)
-		if (get_extent(doc,
-			ofs_pk_attr(doc, ofs_pk_item(doc, axes, i), "shape"),
-			&v[i], err) == -1)
-			return -1;
-	return 0;
+	if (ofs_pk_is_sequence(doc, shape))
+		return get_extents(doc, shape, false, v, n, err);
+	*n = 1;
+	return get_extent(doc, shape, &v[0], err);
 }
 
 /* PyTorch 2.14 has _layout.axes, 2.10 and later _layout.shape; older releases
@@ -231,8 +224,10 @@ static int get_mesh_shape(const struct ofs_pickle *doc, uint32_t mesh,
 	uint32_t axes = ofs_pk_attr(doc, layout, "axes");
 	struct ofs_torch_tensor t;
 
+	if (axes != OFS_NONE && !ofs_pk_is_sequence(doc, axes))
+		return damaged("the axes of a mesh are no list", err);
 	if (axes != OFS_NONE)
-		return get_axes(doc, axes, v, n, err);
+		return get_extents(doc, axes, true, v, n, err);
 	if (ofs_pk_kind(doc, layout) == OFS_PK_OBJECT)
 		return get_layout(doc, ofs_pk_attr(doc, layout, "shape"), v, n,
 		    err);

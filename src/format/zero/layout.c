@@ -195,6 +195,13 @@ uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name)
 	return found == NULL ? OFS_NONE : *found;
 }
 
+uint32_t ofs_zero_group(const struct ofs_zero_shapes *s, struct ofs_str name)
+{
+	uint32_t p = ofs_zero_find(s, name);
+
+	return p == OFS_NONE ? OFS_NONE : s->param[p].group;
+}
+
 /* Layouts. */
 
 /* Stages 1 and 2: flat groups are cut over the ranks. */

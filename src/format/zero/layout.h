@@ -37,6 +37,8 @@ int ofs_zero_shapes_read(struct ofs_zero_shapes *s,
 void ofs_zero_shapes_fini(struct ofs_zero_shapes *s);
 /* The parameter with this name; OFS_NONE: none. */
 uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name);
+/* The group of a parameter; OFS_NONE: there is no such parameter. */
+uint32_t ofs_zero_group(const struct ofs_zero_shapes *s, struct ofs_str name);
 
 /* Where ranks store the parameters. docs/formats/deepspeed.md has the
  * arithmetic. */
@@ -67,7 +69,6 @@ uint64_t ofs_zero_part(const struct ofs_zero_layout *l, uint32_t group,
 struct ofs_zero_optim {
 	const struct ofs_pickle *doc;
 	int stage;      /* 3; 2 for stages 1 and 2, */
-	bool bf16;      /* and for BF16_Optimizer */
 	uint32_t world; /* partition_count */
 	uint32_t state; /* the dict with all of it */
 	uint32_t fp32;  /* list of flat groups */

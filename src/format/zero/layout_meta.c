@@ -79,7 +79,6 @@ int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
 		    "single_partition_of_fp32_groups");
 		o->stage = 2;
 		o->base = ofs_pk_get(doc, o->state, "base_optimizer_state");
-		o->bf16 = ofs_pk_get(doc, o->state, "zero_stage") == OFS_NONE;
 	}
 	if (o->fp32 == OFS_NONE)
 		return 1;

@@ -213,15 +213,6 @@ static void put_form(struct keys *k, const struct form *f)
 		push(k, f->base);
 }
 
-/* The group of a parameter; OFS_NONE: none. */
-static uint32_t group_of(const struct column *col,
-    const struct ofs_commit_task *t)
-{
-	uint32_t p = ofs_zero_find(&col->shapes, t->path[col->nprefix + 2].s);
-
-	return p == OFS_NONE ? OFS_NONE : col->shapes.param[p].group;
-}
-
 static int route_optim(struct column *col, const struct ofs_commit_task *t,
     const struct form *f, const uint32_t *group)
 {
@@ -234,7 +225,9 @@ static int route_optim(struct column *col, const struct ofs_commit_task *t,
 		put_form(&k, f);
 		push_rest(&k, t, at + 1);
 	} else if (is_in(col, t, "optim", "state") && t->npath > at + 3) {
-		g = group != NULL ? *group : group_of(col, t);
+		g = group != NULL
+		    ? *group
+		    : ofs_zero_group(&col->shapes, t->path[col->nprefix + 2].s);
 		if (g == OFS_NONE)
 			return 0;
 		put_form(&k, f);
@@ -424,10 +417,9 @@ static int put_state(struct column *col, const struct ofs_commit_task *t)
 	if (is_elsewhere(col, t) || !is_in(col, t, "optim", "state") ||
 	    t->npath < col->nprefix + 4)
 		return 0;
-	if (asprintf(&rel, "%s%szero/%.*s/%.*s.pt", col->part->rel,
-		col->part->rel[0] == '\0' ? "" : "/", (int)k[2].s.len, k[2].s.p,
-		(int)k[3].s.len, k[3].s.p) == -1)
-		return ofs_no_memory(col->err);
+	rel = ofs_zero_state_file(col->part, k[2].s, k[3].s, col->err);
+	if (rel == NULL)
+		return -1;
 	ret = open_file(col, rel, &in);
 	if (ret == 1) {
 		root = ofs_pickle_root(in.doc);
@@ -461,7 +453,8 @@ static int route_globals(struct column *col, const struct ofs_commit_task *t,
 		form.base = "optimizer_state_dict";
 	if (is_in(col, t, "optim", "state")) {
 		form.base = "optimizer_state_dict";
-		group = group_of(col, t);
+		group =
+		    ofs_zero_group(&col->shapes, t->path[col->nprefix + 2].s);
 		if (group != OFS_NONE && ofs_zero_state(&o, group) == OFS_NONE)
 			group = 0;
 	}
@@ -476,8 +469,8 @@ static int put_globals(struct column *col)
 	char *rel;
 	int ret;
 
-	if (asprintf(&rel, "%s%szero/optimizer_state.pt", col->part->rel,
-		col->part->rel[0] == '\0' ? "" : "/") == -1)
+	rel = ofs_path_join(col->part->rel, "zero/optimizer_state.pt");
+	if (rel == NULL)
 		return ofs_no_memory(col->err);
 	forget(col);
 	ret = open_file(col, rel, &in);

@@ -10,6 +10,9 @@
 /* Commits to a DeepSpeed checkpoint, and to a universal one. */
 extern const struct ofs_update_ops ofs_zero_update, ofs_universal_update;
 
+/* The file of a state, of a parameter of a universal checkpoint; malloc'ed. */
+char *ofs_zero_state_file(const struct ofs_part *part, struct ofs_str param,
+    struct ofs_str state, struct optimfs_error *err);
 /* update_universal.c: adds and removes state files. In the part's tree, names
  * begin after nprefix components. EINVAL (OFS826): the parameters of a group
  * would have different states. */

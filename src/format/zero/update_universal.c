@@ -54,14 +54,6 @@ static bool is_ours(const struct files *f, const struct ofs_commit_task *t)
 	return true;
 }
 
-/* The group of a parameter; OFS_NONE: none. */
-static uint32_t group_of(const struct files *f, struct ofs_str param)
-{
-	uint32_t p = ofs_zero_find(f->shapes, param);
-
-	return p == OFS_NONE ? OFS_NONE : f->shapes->param[p].group;
-}
-
 /* The path components of an entry that is a state; NULL: another entry. */
 static const uint32_t *state_path(const struct files *f,
     const struct ofs_entry *e)
@@ -93,7 +85,7 @@ static void count_held(const struct files *f, struct ofs_str state,
 
 		if (v == NULL || !ofs_str_equal(component(f, v[3]), state))
 			continue;
-		g = group_of(f, component(f, v[2]));
+		g = ofs_zero_group(f->shapes, component(f, v[2]));
 		if (g != OFS_NONE)
 			held[g]++;
 	}
@@ -122,7 +114,7 @@ static int check_state(const struct files *f, struct ofs_str state)
 
 		if (!is_ours(f, t) || !ofs_str_equal(state_of(f, t), state))
 			continue;
-		g = group_of(f, param_of(f, t));
+		g = ofs_zero_group(f->shapes, param_of(f, t));
 		if (g == OFS_NONE)
 			return ofs_commit_no_place(t,
 			    "the checkpoint has no such parameter", f->err);
@@ -134,7 +126,7 @@ static int check_state(const struct files *f, struct ofs_str state)
 
 		if (!is_ours(f, t) || !ofs_str_equal(state_of(f, t), state))
 			continue;
-		g = group_of(f, param_of(f, t));
+		g = ofs_zero_group(f->shapes, param_of(f, t));
 		if (f->held[g] != 0 && f->held[g] != f->params[g])
 			return incomplete(f, t, g);
 	}
@@ -160,15 +152,16 @@ static bool is_name(struct ofs_str s)
 	    strcmp(s.p, ".") != 0 && strcmp(s.p, "..") != 0;
 }
 
-static char *path_of(const struct files *f, struct ofs_str param,
-    struct ofs_str state)
+char *ofs_zero_state_file(const struct ofs_part *part, struct ofs_str param,
+    struct ofs_str state, struct optimfs_error *err)
 {
 	char *rel;
 
-	if (asprintf(&rel, "%s%szero/%s/%s.pt", f->part->rel,
-		f->part->rel[0] == '\0' ? "" : "/", param.p, state.p) != -1)
+	if (asprintf(&rel, "%s%szero/%.*s/%.*s.pt", part->rel,
+		part->rel[0] == '\0' ? "" : "/", (int)param.len, param.p,
+		(int)state.len, state.p) != -1)
 		return rel;
-	ofs_no_memory(f->err);
+	ofs_no_memory(err);
 	return NULL;
 }
 
@@ -181,7 +174,8 @@ static int drop(const struct files *f, const struct ofs_commit_task *t)
 		return ofs_commit_no_place(t,
 		    "a universal checkpoint has every parameter as its fp32",
 		    f->err);
-	rel = path_of(f, param_of(f, t), state_of(f, t));
+	rel = ofs_zero_state_file(f->part, param_of(f, t), state_of(f, t),
+	    f->err);
 	if (rel == NULL)
 		return -1;
 	if (ofs_torch_commit_object(f->c, rel) == OFS_NONE)
@@ -283,7 +277,8 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 		    "what is added to a universal checkpoint has the shape and "
 		    "the type of another state of its parameter",
 		    f->err);
-	rel = path_of(f, param_of(f, t), state_of(f, t));
+	rel = ofs_zero_state_file(f->part, param_of(f, t), state_of(f, t),
+	    f->err);
 	if (rel == NULL)
 		return -1;
 	if (ofs_torch_commit_object(f->c, rel) != OFS_NONE)
