@@ -43,12 +43,10 @@ static void check_paths(struct ofs_safetensors_note *note,
 {
 	uint32_t n;
 
-	for (uint32_t i = 0; i < note->n; i++) {
-		struct ofs_str key = ofs_catalog_string(cat, note->v[i].key);
-
-		must(ofs_safetensors_note_path(note, cat, key, &prefix, 1,
-			 NULL) == note->v[i].path);
-		must(ofs_catalog_components(cat, note->v[i].path, &n)[0] ==
+	for (uint32_t i = 0; i < note->keys.n; i++) {
+		must(ofs_safetensors_note_path(note, cat, note->keys.v[i],
+			 &prefix, 1, NULL) == note->path[i]);
+		must(ofs_catalog_components(cat, note->path[i], &n)[0] ==
 		    prefix);
 	}
 }
