@@ -182,8 +182,8 @@ static int put_handle(struct writer *w, uint32_t handle, uint32_t name,
 	struct ofs_torch_tensor t;
 	uint64_t n;
 
-	if (!ofs_pk_is_sequence(doc,
-		padded)) /* before PyTorch 2.1 there is no padding */
+	/* before PyTorch 2.1 there is no padding */
+	if (!ofs_pk_is_sequence(doc, padded))
 		padded = numels;
 	if (ofs_torch_tensor(doc, ofs_pk_get(doc, handle, KEY("data")), &t,
 		err) != 1 ||
@@ -457,7 +457,7 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 	struct ofs_catalog *cat = f->set->cat;
 	struct ofs_str fqn = ofs_fsdp_param(f, at)->fqn;
 	struct ofs_pieces x;
-	uint32_t path, ref;
+	uint32_t ref;
 	int ret = 0;
 
 	if (ofs_fsdp_begin(&x, f, at, err) == -1)
@@ -472,8 +472,8 @@ static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
 	}
 	if (ret == -1)
 		return -1;
-	path = ofs_catalog_below(cat, parent, nparent, fqn, err);
-	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
+	return ofs_pieces_end(&x,
+	    ofs_catalog_below(cat, parent, nparent, fqn, err), &ref, err);
 }
 
 /* The groups [parent..., "modules", i, "handles", k, "flat_param.data"] are the

@@ -150,7 +150,7 @@ static int add_param(struct model *m, struct ofs_order_name at,
     struct optimfs_error *err)
 {
 	const struct ofs_ranks_group *g = m->flat[at.unit];
-	uint32_t *ref = ref_of(m, at), path;
+	uint32_t *ref = ref_of(m, at);
 	struct ofs_pieces x;
 
 	if (*ref != OFS_NONE)
@@ -160,8 +160,8 @@ static int add_param(struct model *m, struct ofs_order_name at,
 	for (uint32_t i = g->first; i < g->first + g->n; i++)
 		if (add_leaf(m->f, &x, &m->f->set->leaf[i], at, err) == -1)
 			return -1;
-	path = path_of(m, ofs_fsdp_param(m->f, at)->fqn, err);
-	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, ref, err);
+	return ofs_pieces_end(&x,
+	    path_of(m, ofs_fsdp_param(m->f, at)->fqn, err), ref, err);
 }
 
 static const struct ofs_unit_tie *tie_of(const struct model *m,

@@ -85,7 +85,7 @@ static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
     struct ofs_order_name at, struct optimfs_error *err)
 {
 	struct ofs_pieces x;
-	uint32_t path, ref;
+	uint32_t ref;
 
 	if (ofs_fsdp_begin(&x, o->f, at, err) == -1)
 		return -1;
@@ -93,8 +93,8 @@ static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
 	for (uint32_t i = g->first; i < g->first + g->n; i++)
 		if (add_leaf(o, &x, &o->f->set->leaf[i], at, err) == -1)
 			return -1;
-	path = path_of(o, ofs_fsdp_param(o->f, at)->fqn, g, err);
-	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
+	return ofs_pieces_end(&x,
+	    path_of(o, ofs_fsdp_param(o->f, at)->fqn, g, err), &ref, err);
 }
 
 /* Adds a group like that one to the set, at path, for the generic merge: for

@@ -43,7 +43,7 @@ int ofs_pieces_slice(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
 /* Add a tensor with the shape of the parameter. */
 int ofs_pieces_whole(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
     struct optimfs_error *err);
-/* Add the entry at path; *ref gets the tensor. */
+/* Add the entry at path, as in ofs_catalog_add; *ref gets the tensor. */
 int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
     struct optimfs_error *err);
 

@@ -227,7 +227,6 @@ static int add_trained(struct ofs_zero *z, uint32_t param, uint32_t *ref,
 {
 	const struct ofs_zero_param *p = &z->shapes.param[param];
 	struct ofs_pieces x;
-	uint32_t path;
 
 	if (ofs_pieces_begin(&x, &z->optim, p->shape, p->ndim,
 		z->shapes.numel[param], err) == -1)
@@ -237,8 +236,7 @@ static int add_trained(struct ofs_zero *z, uint32_t param, uint32_t *ref,
 		return -1;
 	if (x.t.dtype == OFS_DTYPE_NONE)
 		x.t.dtype = OFS_FLOAT32;
-	path = model_path(z, p->name, err);
-	if (path == OFS_NONE || ofs_pieces_end(&x, path, ref, err) == -1)
+	if (ofs_pieces_end(&x, model_path(z, p->name, err), ref, err) == -1)
 		return -1;
 	return x.t.dtype != OFS_FLOAT32 && x.t.dtype == x.round
 	    ? note_rounded(z, err)
@@ -252,7 +250,6 @@ static int add_frozen(struct ofs_zero *z, uint32_t param,
 	const struct ofs_zero_param *p = &z->frozen.param[param];
 	uint64_t n = z->frozen.numel[param], w = z->frozen_layout.world;
 	struct ofs_pieces x;
-	uint32_t path;
 
 	if (ofs_pieces_begin(&x, &z->model, p->shape, p->ndim, n, err) == -1)
 		return -1;
@@ -273,8 +270,7 @@ static int add_frozen(struct ofs_zero *z, uint32_t param,
 			&s, err) == -1)
 			return -1;
 	}
-	path = model_path(z, p->name, err);
-	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, ref, err);
+	return ofs_pieces_end(&x, model_path(z, p->name, err), ref, err);
 }
 
 struct refs {

@@ -169,7 +169,7 @@ static int add_state(struct ofs_zero *z, uint32_t param,
 {
 	const struct ofs_zero_param *p = &z->shapes.param[param];
 	struct ofs_pieces x;
-	uint32_t path, ref;
+	uint32_t ref;
 
 	if (ofs_pieces_begin(&x, &z->optim, p->shape, p->ndim,
 		z->shapes.numel[param], err) == -1)
@@ -180,8 +180,8 @@ static int add_state(struct ofs_zero *z, uint32_t param,
 	/* without elements, so no file gave the dtype */
 	if (x.why.code == 0 && x.t.dtype == OFS_DTYPE_NONE)
 		x.t.dtype = OFS_FLOAT32;
-	path = ofs_zero_state_path(z, &p->name, name, err);
-	return path == OFS_NONE ? -1 : ofs_pieces_end(&x, path, &ref, err);
+	return ofs_pieces_end(&x, ofs_zero_state_path(z, &p->name, name, err),
+	    &ref, err);
 }
 
 /* Adds a state of all parameters in a group; lookup is name, or NULL for the
