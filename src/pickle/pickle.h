@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "optimfs/error.h"
 
@@ -116,8 +117,13 @@ uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node);
 bool ofs_pk_is_newobj(const struct ofs_pickle *doc, uint32_t node);
 /* The value of an attribute that BUILD set from a dict, or from a (dict or
  * None, dict of slots) pair; OFS_NONE when there is none. */
-uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,
-    const char *name);
+uint32_t ofs_pk_find_attr(const struct ofs_pickle *doc, uint32_t node,
+    const char *name, size_t n);
+static inline uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,
+    const char *name)
+{
+	return ofs_pk_find_attr(doc, node, name, strlen(name));
+}
 
 /* The element of a tensor without dimensions, which only its storage has: noted
  * by whoever can read it, in the order of nodes, before doc is shared. _element

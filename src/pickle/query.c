@@ -217,11 +217,10 @@ uint32_t ofs_pk_val(const struct ofs_pickle *doc, uint32_t node, uint32_t i)
 	return pk_run(doc, x)[2 * (size_t)i + 1];
 }
 
-uint32_t ofs_pk_get(const struct ofs_pickle *doc, uint32_t node,
-    const char *key)
+static uint32_t get(const struct ofs_pickle *doc, uint32_t node,
+    const char *key, size_t n)
 {
 	struct pk_node *x = at(doc, node), *k;
-	size_t n = strlen(key);
 	const uint32_t *v;
 
 	if (x->kind != OFS_PK_DICT)
@@ -234,6 +233,12 @@ uint32_t ofs_pk_get(const struct ofs_pickle *doc, uint32_t node,
 			return v[2 * i + 1];
 	}
 	return OFS_NONE;
+}
+
+uint32_t ofs_pk_get(const struct ofs_pickle *doc, uint32_t node,
+    const char *key)
+{
+	return get(doc, node, key, strlen(key));
 }
 
 void ofs_pk_class(const struct ofs_pickle *doc, uint32_t node,
@@ -301,18 +306,18 @@ uint32_t ofs_pk_state(const struct ofs_pickle *doc, uint32_t node)
 	return OFS_NONE;
 }
 
-uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,
-    const char *name)
+uint32_t ofs_pk_find_attr(const struct ofs_pickle *doc, uint32_t node,
+    const char *name, size_t n)
 {
 	uint32_t state = ofs_pk_state(doc, node), value;
 
 	if (ofs_pk_kind(doc, state) != OFS_PK_TUPLE ||
 	    ofs_pk_len(doc, state) != 2)
-		return ofs_pk_get(doc, state, name);
-	value = ofs_pk_get(doc, ofs_pk_item(doc, state, 1), name);
+		return get(doc, state, name, n);
+	value = get(doc, ofs_pk_item(doc, state, 1), name, n);
 	if (value != OFS_NONE)
 		return value;
-	return ofs_pk_get(doc, ofs_pk_item(doc, state, 0), name);
+	return get(doc, ofs_pk_item(doc, state, 0), name, n);
 }
 
 int ofs_pickle_note_element(struct ofs_pickle *doc, uint32_t node,

@@ -102,19 +102,22 @@ static bool same_row(const struct ofs_pickle *doc, uint32_t a, uint32_t b)
 	return true;
 }
 
+static bool has_key(const struct ofs_dcp_index *index, uint32_t i,
+    const struct key *key)
+{
+	const struct ofs_dcp_item *item = &index->item[i];
+
+	if (item->fqn != key->fqn &&
+	    !ofs_str_equal(ofs_pk_str(index->doc, item->fqn),
+		ofs_pk_str(index->doc, key->fqn)))
+		return false;
+	return same_row(index->doc, item->offset, key->offset);
+}
+
 static bool same_key(const void *ctx, uint32_t i, const void *key, size_t n)
 {
-	const struct ofs_dcp_index *index = ctx;
-	const struct ofs_dcp_item *item = &index->item[i];
-	const struct key *want = key;
-
 	(void)n;
-	if (item->fqn != want->fqn) {
-		if (!ofs_str_equal(ofs_pk_str(index->doc, item->fqn),
-			ofs_pk_str(index->doc, want->fqn)))
-			return false;
-	}
-	return same_row(index->doc, item->offset, want->offset);
+	return has_key(ctx, i, key);
 }
 
 static uint32_t find_key(const struct ofs_dcp_index *index, uint32_t hash,
@@ -342,9 +345,13 @@ bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,
     uint32_t offset, struct ofs_dcp_place *place)
 {
 	struct key key = { fqn, offset };
-	uint32_t i = find_key(index, hash_key(index, &key), &key);
+	uint32_t i = index->next;
 	struct ofs_dcp_item *item;
 
+	index->in_order = i < index->nitems && has_key(index, i, &key);
+	if (!index->in_order)
+		i = find_key(index, hash_key(index, &key), &key);
+	index->next = i + 1;
 	if (i == UINT32_MAX)
 		return false;
 	item = &index->item[i];

@@ -48,6 +48,10 @@ struct ofs_dcp_index {
 	struct ofs_dcp_item *item; /* the items of storage, in order */
 	uint32_t nitems;
 	struct ofs_map by_index; /* items by fqn and offset */
+	/* The item after the one found last, which was where it was expected:
+	 * most indexes have their items in the order of their chunks. */
+	uint32_t next;
+	bool in_order;
 };
 
 /* A row of sizes or offsets. */
@@ -66,8 +70,8 @@ int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
 int ofs_dcp_index_items(struct ofs_dcp_index *index, struct optimfs_error *err);
 void ofs_dcp_index_fini(struct ofs_dcp_index *index);
 
-/* As ofs_map_prefetch: the item will be looked up soon. The nodes may be of any
- * kind. */
+/* As ofs_map_prefetch: the item will be looked up soon. Not needed while items
+ * are in order. The nodes may be of any kind. */
 void ofs_dcp_index_prefetch(const struct ofs_dcp_index *index, uint32_t fqn,
     uint32_t offset);
 /* Look up the place of the item of fqn at offset, both nodes (OFS_NONE: not a

@@ -330,8 +330,11 @@ static void prefetch_item(const struct ofs_dcp *d,
     const struct ofs_dcp_key *key)
 {
 	const struct ofs_dcp_index *at = &d->index[key->index];
-	uint32_t chunks = ofs_pk_attr(at->doc, ofs_dcp_node(d, key), "chunks");
+	uint32_t chunks;
 
+	if (at->in_order)
+		return;
+	chunks = ofs_pk_attr(at->doc, ofs_dcp_node(d, key), "chunks");
 	ofs_dcp_index_prefetch(at, ofs_pk_key(at->doc, at->keys, key->pair),
 	    ofs_pk_attr(at->doc, ofs_pk_item(at->doc, chunks, 0), "offsets"));
 }
