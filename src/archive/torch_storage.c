@@ -71,6 +71,10 @@ int ofs_torch_storage_of(const struct ofs_pickle *doc, uint32_t node,
 	uint64_t numel;
 
 	*s = (struct ofs_torch_source){ 0 };
+	if (ofs_pk_is(doc, node, "torch.storage", "_load_from_bytes"))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS533 tensor that pickle.dump wrote: its elements are "
+		    "inside a string of the pickle");
 	if (ofs_pk_kind(doc, node) != OFS_PK_PERSID)
 		return ofs_pk_unexpected(doc, node, err, "OFS433", NULL,
 		    "storage");

@@ -436,12 +436,21 @@ static void unsupported(void)
 	PAIR(&m, "_local_tensor");
 	mk_good(b, "0");
 	ofs_buf_put(b, "s\x86tR", 4);
+	PAIR(&m, "dumped");
+	call(b, "_rebuild_tensor_v2");
+	mk_global(b, "torch.storage", "_load_from_bytes");
+	ofs_buf_put(b, "C\1x\x85R", 5);
+	mk_int(b, 0);
+	mk_tuple(b, 1, (int64_t[]){ 4 });
+	mk_tuple(b, 1, (int64_t[]){ 1 });
+	mk_ops(b, "\x89NtR");
 	PAIR(&m, "good");
 	mk_good(b, "0");
 	mk_ops(b, "u");
 	read_good(&m, "unsupported tensors");
 	is_str(mktorch_paths(&m),
-	    "T meta\nT sparse\nV nested\nI opaque\nI sharded\nT good\n",
+	    "T meta\nT sparse\nI nested\nI opaque\nI sharded\nI dumped\n"
+	    "T good\n",
 	    "unsupported tensors: paths");
 	is_int(mktorch_bytes(&m, "meta", f, 48, &err), -1,
 	    "a meta tensor cannot be read");
@@ -453,10 +462,11 @@ static void unsupported(void)
 	is_u64(ofs_tensor_bytes(m.h.cat,
 		   ofs_entry_tensor(m.h.cat, mktorch_find(&m, "sparse"))),
 	    36, "a sparse tensor has a size");
-	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
-	       "OFS421 x.pt: tensors inside values of class "
-	       "torch._utils._rebuild_nested_tensor"),
-	    "a tensor inside a nested tensor is a warning");
+	is_int(item_error(&m, "nested", &err), EOPNOTSUPP,
+	    "a nested tensor cannot be read");
+	is_error(err, EOPNOTSUPP,
+	    "OFS533 tensor made by _rebuild_nested_tensor",
+	    "a nested tensor: error text");
 	is_int(item_error(&m, "opaque", &err), EPERM,
 	    "a tensor inside an unknown object cannot be read");
 	is_error(err, EPERM,
@@ -466,6 +476,10 @@ static void unsupported(void)
 	    "a DTensor without a spec cannot be read");
 	is_error(err, EUCLEAN, "OFS691",
 	    "a DTensor without a spec: error text");
+	is_int(item_error(&m, "dumped", &err), EOPNOTSUPP,
+	    "a tensor of pickle.dump cannot be read");
+	is_error(err, EOPNOTSUPP, "OFS533 tensor that pickle.dump wrote",
+	    "a tensor of pickle.dump: error text");
 	ok(mktorch_noted(&m, OFS_NOTE_WARNING,
 	       "OFS420 x.pt: pickle calls my.package.Thing"),
 	    "the call of an unknown class is a warning");

@@ -383,18 +383,19 @@ static bool has_no_text(const struct ofs_torch_leaves *l, uint32_t node,
 	return true;
 }
 
-static int add_value(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
-    uint32_t *ref, struct optimfs_error *err)
+/* Add a value; *why is set where it is a tensor of which nothing is known. */
+static int add_value(struct ofs_torch_leaves *l, uint32_t node,
+    struct optimfs_error *why, uint8_t *kind, uint32_t *ref,
+    struct optimfs_error *err)
 {
-	struct optimfs_error why = { 0 };
 	struct ofs_item *item;
 
 	if (search(l, node, err) == -1)
 		return -1;
 	l->values = true;
-	if (has_no_text(l, node, &why)) {
+	if (why->code != 0 || has_no_text(l, node, why)) {
 		*kind = OFS_ENTRY_ITEM;
-		if (ofs_torch_damaged(l, &why, ref, err) == -1)
+		if (ofs_torch_damaged(l, why, ref, err) == -1)
 			return -1;
 		item = &l->cat->items[*ref];
 		item->doc = l->doc;
@@ -443,7 +444,7 @@ int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
 	    (is == -1 && t.dtype == OFS_DTYPE_NONE && why.code == EOPNOTSUPP);
 
 	if (value)
-		return add_value(l, node, kind, ref, err);
+		return add_value(l, node, &why, kind, ref, err);
 	*kind = OFS_ENTRY_ITEM;
 	if (is == -1 && t.dtype == OFS_DTYPE_NONE)
 		return ofs_torch_damaged(l, &why, ref, err);
