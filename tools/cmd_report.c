@@ -213,16 +213,23 @@ static int put_head(struct report *r, bool data, struct optimfs_error *err)
 {
 	char *summary =
 	    optimfs_summary(r->c->fs, "", OPTIMFS_SUMMARY_JSON, err);
+	char *info = summary == NULL
+	    ? NULL
+	    : optimfs_summary(r->c->fs, "", OPTIMFS_SUMMARY_TEXT, err);
 
-	if (summary == NULL)
+	if (info == NULL) {
+		free(summary);
 		return -1;
+	}
 	ofs_json_begin(&r->w, &r->json, "optimfs.report");
 	ofs_json_put_string(&r->w, "version", optimfs_version());
 	ofs_json_put_string(&r->w, "checkpoint", r->c->checkpoint);
 	ofs_json_put_bool(&r->w, "data", data);
 	r->w.gap = "\n";
 	ofs_json_put_raw(&r->w, "summary", summary);
+	ofs_json_put_string(&r->w, "info", info);
 	free(summary);
+	free(info);
 	/* A checkpoint of one file has no known ranks. */
 	if (ofs_holders_find(&r->ranks, r->c, NULL) == -1)
 		r->ranks.n = 0;

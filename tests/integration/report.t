@@ -44,6 +44,10 @@ ok "report -o - makes no file of that name" test ! -e -
 ok "report has the ratio of update to weight of each parameter" holds \
     'd["parameters"] and all(p["update_to_weight"] > 0 for p in d["parameters"])'
 
+"$OPTIMFS" info "$four" >"$scratch/info"
+ok "report has the lines that info prints" holds \
+    "d['info'] == open('$scratch/info').read()"
+
 # With --no-data, damaged bytes of a tensor go unseen.
 cp -r "$four" "$scratch/new"
 chmod -R u+w "$scratch/new"
@@ -130,6 +134,8 @@ const cell = document.querySelector("#all tbody tr[tabindex] td");
 document.body.dataset.test = shown.textContent + "; " + cell.textContent;
 END
 	silent "one checkpoint"
+	ok "the page shows the format outside of the folded tables" \
+	    grep -q '<pre id="info"[^>]*>format ' "$scratch/dom"
 	most=$(python3 - "$page" <<'END'
 import json, re, sys
 d = json.loads(re.findall('id="data">(.*?)</script>',
@@ -187,6 +193,6 @@ END
 	is "10,000 tensors can be sorted, searched and printed" "$(tested)" \
 	    "true true true true true true"
 else
-	skip 9 "no chromium"
+	skip 10 "no chromium"
 fi
 done_testing
