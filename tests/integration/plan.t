@@ -55,9 +55,8 @@ is "map prints one line for each tensor of the model" "$(echo "$said" | grep -c 
     "$("$OPTIMFS" stat "$four" --json model | wc -l)"
 full=$(printf '\342\226\210')
 none=$(printf '\302\267')
-like "map draws a tensor that all ranks share equally" "$said" \
-    "*$full$full$full$full *1776 model/tok_embeddings.weight*" ||
-    diag "$said"
+is "map draws a tensor that all ranks share equally" \
+    "$(echo "$said" | sed -n 's/ *48  model\/norm.weight$//p')" "$full$full$full$full"
 like "map marks ranks that have nothing of a tensor" "$said" "*$none*"
 ok "map of a directory succeeds" "$OPTIMFS" map "$four" /optim/state/norm.bias/
 is "map of a directory prints the tensors in it, with their paths" \
