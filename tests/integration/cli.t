@@ -327,8 +327,11 @@ if command -v script >/dev/null; then
 	says tty 'no page to a terminal: -o FILE' "report does not print its page on a terminal"
 	script -qec "'$OPTIMFS' tar '$ck' model" tty >/dev/null
 	says tty 'no archive to a terminal: redirect it' "tar does not print its archive on a terminal"
-	for table in "stat '$ck'" "stat --by rank --sort rms '$ck'" "check -v '$ck'" "map '$ck'" \
-	    "diff '$ck' '$ck/../../dcp_fsdp2_w3/ckpt'"; do
+	# names that leave room for the tables, wherever the sources are
+	ln -s "$ck" four
+	ln -s "$ck/../../dcp_fsdp2_w3/ckpt" three
+	for table in "stat four" "stat --by rank --sort rms four" "check -v four" "map four" \
+	    "diff four three"; do
 		verb=${table%% *}
 		script -qec "stty cols 80; '$OPTIMFS' $table" tty >/dev/null </dev/null
 		[ "$(sed 's/[^ -~]\{3\}/./g; /^Script /d' tty | grep -c '.\{82\}')" = 0 ]
