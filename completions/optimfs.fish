@@ -40,7 +40,7 @@ function __optimfs_operands
             set skip no
         else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output
             set skip yes
-        else if not string match -q -- '-?*' $word
+        else if not string match -qr -- '^-.' $word
             echo $word
         end
     end
