@@ -73,6 +73,10 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
     const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
     struct ofs_zip *zip, struct optimfs_error *err);
 
+/* The record of the storage with this key; NULL: there is none. */
+const struct ofs_zip_record *ofs_torch_record(const struct ofs_zip *zip,
+    struct ofs_str key);
+
 /* Note the elements of tensors without dimensions inside a value, so that its
  * text has them: at most OFS_TORCH_ELEMENTS. Those that cannot be read are left
  * out. zip and read are those of doc's archive. */

@@ -151,6 +151,17 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
 	return doc;
 }
 
+const struct ofs_zip_record *ofs_torch_record(const struct ofs_zip *zip,
+    struct ofs_str key)
+{
+	char name[5 + 256] = "data/";
+
+	if (key.len > sizeof(name) - 5)
+		return NULL;
+	memcpy(name + 5, key.p, key.len);
+	return ofs_zip_find(zip, name, 5 + key.len);
+}
+
 /* Read the element of t, a tensor without dimensions. */
 static bool read_element(const struct ofs_torch_tensor *t,
     const struct ofs_zip *zip, ofs_zip_read_fn *read, void *ctx,
@@ -158,14 +169,11 @@ static bool read_element(const struct ofs_torch_tensor *t,
 {
 	uint64_t size = ofs_dtype_size(t->dtype), off;
 	const struct ofs_zip_record *r;
-	char name[5 + 256] = "data/";
 
 	if (t->fix != 0 || t->quantized || size > OFS_PK_ELEMENT ||
-	    t->key.len > sizeof(name) - 5 ||
 	    (zip->big_endian && ofs_dtype_swap(t->dtype) > 1))
 		return false;
-	memcpy(name + 5, t->key.p, t->key.len);
-	r = ofs_zip_find(zip, name, 5 + t->key.len);
+	r = ofs_torch_record(zip, t->key);
 	return r != NULL && ofs_torch_check(t, r->size, NULL) == 0 &&
 	    ofs_zip_data(zip, r, read, ctx, &off, NULL) == 0 &&
 	    read(ctx, off + t->offset * size, size, element, NULL) == 0;

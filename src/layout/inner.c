@@ -49,19 +49,13 @@ static int open_archive(struct ofs_inner *inner, struct optimfs_error *err)
 static int find_bytes(struct ofs_inner *inner, const struct ofs_torch_source *s,
     uint64_t *off, struct optimfs_error *err)
 {
-	const struct ofs_zip_record *r;
-	char name[5 + 256] = "data/";
+	const struct ofs_zip_record *r = ofs_torch_record(&inner->zip, s->key);
 
-	if (s->key.len > sizeof(name) - 5)
-		return optimfs_fail(err, EIO,
-		    "OFS434 a storage has a key of %u bytes", s->key.len);
-	memcpy(name + 5, s->key.p, s->key.len);
-	r = ofs_zip_find(&inner->zip, name, 5 + s->key.len);
 	if (r == NULL || r->size != s->bytes)
 		return optimfs_fail(err, EIO,
 		    "OFS434 storage '%.*s' is missing from the archive, or has "
 		    "another size",
-		    (int)s->key.len, s->key.p);
+		    (int)(s->key.len < 100 ? s->key.len : 100), s->key.p);
 	if (ofs_zip_verify(&inner->zip, r, read_bytes, &inner->bytes, err) ==
 	    -1)
 		return -1;

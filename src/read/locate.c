@@ -206,24 +206,6 @@ static int match(struct lookup *k, const struct ofs_torch_tensor *tt)
 	return 0;
 }
 
-static const struct ofs_zip_record *find_storage(const struct ofs_zip *zip,
-    const struct ofs_str *key, struct optimfs_error *err)
-{
-	const struct ofs_zip_record *r = NULL;
-	char name[256];
-
-	if (key->len < sizeof(name) - 5) {
-		memcpy(name, "data/", 5);
-		memcpy(name + 5, key->p, key->len);
-		r = ofs_zip_find(zip, name, 5 + key->len);
-	}
-	if (r == NULL)
-		optimfs_fail(err, EIO,
-		    "OFS434 storage '%.*s' missing from the archive",
-		    (int)(key->len < 100 ? key->len : 100), key->p);
-	return r;
-}
-
 static int place_tensor(struct lookup *k, const struct ofs_pickle *doc,
     const struct ofs_zip *zip, struct ofs_window *w)
 {
@@ -238,8 +220,12 @@ static int place_tensor(struct lookup *k, const struct ofs_pickle *doc,
 		return optimfs_fail(k->err, EUCLEAN,
 		    "OFS615 the item is a %s, its index says a tensor",
 		    ofs_pk_kind_name(doc, ofs_pickle_root(doc)));
-	r = find_storage(zip, &tt.key, k->err);
-	if (r == NULL || ofs_torch_check(&tt, r->size, k->err) == -1 ||
+	r = ofs_torch_record(zip, tt.key);
+	if (r == NULL)
+		return optimfs_fail(k->err, EIO,
+		    "OFS434 storage '%.*s' missing from the archive",
+		    (int)(tt.key.len < 100 ? tt.key.len : 100), tt.key.p);
+	if (ofs_torch_check(&tt, r->size, k->err) == -1 ||
 	    match(k, &tt) == -1 ||
 	    ofs_zip_data(zip, r, ofs_window_read, w, &data, k->err) == -1)
 		return -1;

@@ -101,20 +101,18 @@ static int hash_record(struct ofs_storages *s,
 {
 	struct part_reader p = { .read = read_record, .s = s };
 	const struct ofs_zip_record *r;
-	char name[5 + 256] = "data/";
 
-	if (s->item->at.encoding != OFS_TORCH_ITEM ||
-	    source->key.len > sizeof(name) - 5)
+	if (s->item->at.encoding != OFS_TORCH_ITEM)
 		return 0;
 	if (open_archive(s, err) == -1)
 		return -1;
-	memcpy(name + 5, source->key.p, source->key.len);
-	r = ofs_zip_find(&s->zip, name, 5 + source->key.len);
+	r = ofs_torch_record(&s->zip, source->key);
 	if (r == NULL || r->size != source->bytes)
 		return optimfs_fail(err, EIO,
 		    "OFS434 storage '%.*s' is missing from the archive, or has "
 		    "another size",
-		    (int)source->key.len, source->key.p);
+		    (int)(source->key.len < 100 ? source->key.len : 100),
+		    source->key.p);
 	if (s->zip.big_endian)
 		return 0;
 	if (ofs_zip_data(&s->zip, r, read_item, s, &p.start, err) == -1)

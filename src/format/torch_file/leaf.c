@@ -50,13 +50,8 @@ static bool find_record(const struct ofs_torch_leaves *l, struct ofs_str key,
     struct ofs_extent *at, uint32_t *number)
 {
 	const struct ofs_zip *zip = l->at->zip;
-	const struct ofs_zip_record *r;
-	char name[5 + 256] = "data/";
+	const struct ofs_zip_record *r = ofs_torch_record(zip, key);
 
-	if (key.len > sizeof(name) - 5)
-		return false;
-	memcpy(name + 5, key.p, key.len);
-	r = ofs_zip_find(zip, name, 5 + key.len);
 	if (r == NULL)
 		return false;
 	*at = l->at->at;
