@@ -524,15 +524,21 @@ static int read_all(int fd, struct ofs_buf *out)
 	return 0;
 }
 
-int ofs_read_named(const char *path, struct ofs_buf *out)
+int ofs_read_named(const char *option, const char *path, struct ofs_buf *out,
+    struct optimfs_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), code;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int code = fd == -1 ? errno : read_all(fd, out);
 
-	if (fd == -1)
-		return errno;
-	code = read_all(fd, out);
-	close(fd);
-	return code;
+	if (fd != -1)
+		close(fd);
+	if (code == 0)
+		return 0;
+	if (code == ENOMEM)
+		return ofs_no_memory(err);
+	errno = code;
+	return optimfs_fail_as(err, code == ENOENT ? ENOENT : EINVAL,
+	    "%s=%s: %m", option, path);
 }
 
 int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,

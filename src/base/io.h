@@ -135,9 +135,11 @@ int ofs_sync_parent(const char *path);
  * number. */
 int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err);
-/* Append the contents of path, a file that a user named, to out, whose limit is
- * the most that may be read: 0 or an errno value, EFBIG for a longer one. */
-int ofs_read_named(const char *path, struct ofs_buf *out);
+/* Append the contents of path, which a user named with an option, to out, whose
+ * limit is the most that may be read. option, such as "OFS162 units", begins
+ * the message: ENOENT, EINVAL, ENOMEM. */
+int ofs_read_named(const char *option, const char *path, struct ofs_buf *out,
+    struct optimfs_error *err);
 /* Read all of rel, at most max bytes (above: E2BIG). *bytes is malloc'ed,
  * NUL-terminated and the caller's. */
 int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,

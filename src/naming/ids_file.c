@@ -13,20 +13,6 @@
 
 #define MAX_IDS_FILE (64u << 20)
 
-static int read_file(const char *path, struct ofs_buf *b,
-    struct optimfs_error *err)
-{
-	int code = ofs_read_named(path, b);
-
-	if (code == 0)
-		return 0;
-	if (code == ENOMEM)
-		return ofs_no_memory(err);
-	errno = code;
-	return optimfs_fail(err, code == ENOENT ? ENOENT : EINVAL,
-	    "OFS635 ids=%s: %m", path);
-}
-
 static int add_line(struct ofs_ids_file *f, struct ofs_str name, bool *blank,
     struct optimfs_error *err)
 {
@@ -70,7 +56,8 @@ int ofs_ids_file_read(struct ofs_ids_file *f, const char *file,
 {
 	*f = (struct ofs_ids_file){ .file = file,
 		.text = { .limit = MAX_IDS_FILE } };
-	if (read_file(file, &f->text, err) == 0 && parse(f, err) == 0)
+	if (ofs_read_named("OFS635 ids", file, &f->text, err) == 0 &&
+	    parse(f, err) == 0)
 		return 0;
 	ofs_ids_file_fini(f);
 	return -1;

@@ -88,21 +88,6 @@ void ofs_units_fini(struct ofs_units *u)
 	*u = (struct ofs_units){ 0 };
 }
 
-/* Reads the file that the user named. */
-static int read_file(const char *file, struct ofs_buf *b,
-    struct optimfs_error *err)
-{
-	int code = ofs_read_named(file, b);
-
-	if (code == 0)
-		return 0;
-	if (code == ENOMEM)
-		return ofs_no_memory(err);
-	errno = code;
-	return optimfs_fail(err, code == ENOENT ? ENOENT : EINVAL,
-	    "OFS162 units=%s: %m", file);
-}
-
 int ofs_units_remember(struct ofs_catalog *cat, const char *file,
     const void *text, uint32_t n, struct optimfs_error *err)
 {
@@ -143,7 +128,7 @@ static int keep_option(struct ofs_catalog *cat,
 	if (opt == NULL || opt->units == NULL || is_none(opt) ||
 	    cat->units != NULL)
 		return 0;
-	ret = read_file(opt->units, &b, err);
+	ret = ofs_read_named("OFS162 units", opt->units, &b, err);
 	if (ret == 0)
 		ret = ofs_units_remember(cat, opt->units, b.data,
 		    (uint32_t)b.len, err);
