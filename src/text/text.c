@@ -199,11 +199,12 @@ static bool is_container(const struct ofs_pickle *doc, uint32_t node)
 	return ofs_text_kind(doc, node) == OFS_TEXT_JSON;
 }
 
-/* Numbers by value, other texts by their bytes. */
-static int by_value(const void *va, const void *vb)
+/* Numbers by value, other texts by their bytes. The items are offsets of
+ * NUL-terminated texts in data. */
+static int by_value(const void *va, const void *vb, void *data)
 {
-	const char *s = (const char *)((const struct ofs_buf *)va)->data;
-	const char *t = (const char *)((const struct ofs_buf *)vb)->data;
+	const char *s = (const char *)data + *(const size_t *)va;
+	const char *t = (const char *)data + *(const size_t *)vb;
 	char *s_end, *t_end;
 	double x = strtod(s, &s_end), y = strtod(t, &t_end);
 
@@ -212,20 +213,29 @@ static int by_value(const void *va, const void *vb)
 	return strcmp(s, t);
 }
 
-static int write_part(struct writer *w, uint32_t node, struct ofs_buf *out)
+/* Append the text of each member of a set to parts, with a NUL. */
+static int write_parts(struct writer *w, uint32_t node, struct ofs_buf *parts,
+    size_t *start)
 {
 	struct writer inner = {
 		.doc = w->doc,
-		.out = out,
+		.out = parts,
 		.err = w->err,
 		.budget = w->budget,
 		.key = w->key,
 	};
-	int ret = write_value(&inner, node);
+	uint32_t n = ofs_pk_len(w->doc, node);
+	int ret = 0;
 
+	for (uint32_t i = 0; i < n && ret == 0; i++) {
+		start[i] = parts->len;
+		ret = write_value(&inner, ofs_pk_item(w->doc, node, i));
+		ofs_buf_putc(parts, '\0');
+		if (ret == 0 && parts->bad)
+			ret = ofs_no_memory(w->err);
+	}
 	w->budget = inner.budget;
-	ofs_buf_putc(out, '\0');
-	return ret == 0 && out->bad ? ofs_no_memory(w->err) : ret;
+	return ret;
 }
 
 /* Python writes a set in an order that changes from process to process; its
@@ -233,23 +243,22 @@ static int write_part(struct writer *w, uint32_t node, struct ofs_buf *out)
 static int write_set(struct writer *w, uint32_t node)
 {
 	uint32_t n = ofs_pk_len(w->doc, node);
-	struct ofs_buf *part = calloc((size_t)n + 1, sizeof(*part));
-	int ret = part == NULL ? ofs_no_memory(w->err) : 0;
+	size_t *start = calloc((size_t)n + 1, sizeof(*start));
+	struct ofs_buf parts = { 0 };
+	int ret = start == NULL ? ofs_no_memory(w->err)
+				: write_parts(w, node, &parts, start);
 
-	for (uint32_t i = 0; i < n && ret == 0; i++)
-		ret = write_part(w, ofs_pk_item(w->doc, node, i), &part[i]);
 	if (ret == 0)
-		qsort(part, n, sizeof(*part), by_value);
+		qsort_r(start, n, sizeof(*start), by_value, parts.data);
 	ofs_buf_putc(w->out, '[');
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		if (i > 0)
 			ofs_buf_puts(w->out, ", ");
-		ofs_buf_puts(w->out, (char *)part[i].data);
+		ofs_buf_puts(w->out, (char *)parts.data + start[i]);
 	}
 	ofs_buf_putc(w->out, ']');
-	for (uint32_t i = 0; part != NULL && i < n; i++)
-		ofs_buf_fini(&part[i]);
-	free(part);
+	ofs_buf_fini(&parts);
+	free(start);
 	return ret;
 }
 
