@@ -163,13 +163,13 @@ static int read_header(int fd, uint64_t size, enum ofs_dtype there,
 	if (ofs_pread_all(fd, buf, n, 0, err) == -1)
 		return -1;
 	if (ofs_npy_length(buf, n, length, &why) == -1)
-		return bad(why.text, err);
+		return bad(optimfs_error_words(&why), err);
 	if (*length > size)
 		return bad("its header is cut", err);
 	if (ofs_pread_all(fd, buf, *length, 0, err) == -1)
 		return -1;
 	if (ofs_npy_parse(npy, buf, *length, there, &why) == -1)
-		return bad(why.text, err);
+		return bad(optimfs_error_words(&why), err);
 	if (npy->fortran)
 		return bad("not in C order: numpy.ascontiguousarray() first",
 		    err);
