@@ -21,9 +21,6 @@ struct report {
 	struct optimfs_checked checked;
 };
 
-/* The number of what cannot be read; it comes before all others. */
-#define UNREADABLE 201
-
 static void symptom(void *ctx, const struct optimfs_symptom *s)
 {
 	struct report *r = ctx;
@@ -40,7 +37,7 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 		ofs_json_print(&w);
 		return;
 	}
-	if (s->number == UNREADABLE && ofs_lost_add(&r->lost, s->path, s->text))
+	if (ofs_lost_add(&r->lost, s->path, s->text))
 		return;
 	ofs_lost_tell(&r->lost, ofs_lost_print, NULL);
 	ofs_tool_put_path(&b, s->path, strlen(": "));

@@ -10,8 +10,8 @@
 /* A stored file that is missing, too short, or without permission to read is the
  * reason why all tensors with a part in it cannot be read. Starts as zeros. */
 struct ofs_lost {
-	const char
-	    *checkpoint;  /* whose files they are, for messages; or NULL */
+	/* whose files they are, for messages; or NULL */
+	const char *checkpoint;
 	const char *list; /* the verb whose --json lists the tensors */
 	struct ofs_lost_file {
 		int number; /* of the OFSnnn that says what is wrong */

@@ -114,8 +114,9 @@ int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
     struct optimfs_error *err);
 
-/* Open a file for reading. This reads the value of a text file, but no
- * tensor. */
+/* Open a file for reading. This reads the value of a text file, and for the
+ * hashes in its text the tensors inside that value; it does not read the
+ * tensor of a tensor's file. */
 int optimfs_file_open(struct optimfs *fs, uint64_t node,
     struct optimfs_file **file, struct optimfs_error *err);
 void optimfs_file_close(struct optimfs_file *file);

@@ -3,7 +3,6 @@
 #ifndef OFS_LAYOUT_OPTIM_GROUPS_H
 #define OFS_LAYOUT_OPTIM_GROUPS_H
 
-#include "base/arena.h"
 #include "base/keys.h"
 #include "layout/state_dict.h"
 

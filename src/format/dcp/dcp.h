@@ -31,8 +31,6 @@ bool ofs_dcp_is_data(const char *name);
 /* read.c: struct ofs_format's read. */
 int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
-/* "a/b", or "b" when a is empty; malloc'ed and the caller's, NULL when memory
- * is exhausted. */
 
 /* A key of state_dict_metadata. next is the same key in another rank's index,
  * where each rank wrote one. */
