@@ -30,7 +30,7 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 	if (r->json) {
 		ofs_json_begin(&w, &b, "optimfs.check");
 		ofs_json_put_string(&w, "kind", "finding");
-		ofs_json_put_code(&w, "code", s->number);
+		ofs_json_put_code(&w, s->number);
 		ofs_json_put_string(&w, "path", s->path);
 		ofs_json_put_string(&w, "text", s->text);
 		ofs_json_put_string(&w, "means", s->means);

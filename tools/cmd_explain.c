@@ -51,7 +51,7 @@ static void print_json(const struct entry *e)
 	struct ofs_buf b = { 0 };
 
 	ofs_json_begin(&w, &b, NULL);
-	ofs_json_put_code(&w, "code", e->number);
+	ofs_json_put_code(&w, e->number);
 	ofs_json_put_string(&w, "errno", e->errnos);
 	ofs_json_put_string(&w, "meaning", e->meaning);
 	ofs_json_put_string(&w, "advice", e->advice);

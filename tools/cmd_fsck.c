@@ -38,7 +38,7 @@ static void json(const struct optimfs_finding *f)
 	ofs_json_begin(&w, &b, NULL);
 	ofs_json_put_string(&w, "level", f->error ? "error" : "warning");
 	ofs_json_put_i64(&w, "errno", f->code);
-	ofs_json_put_code(&w, "code", f->number);
+	ofs_json_put_code(&w, f->number);
 	ofs_json_put_string(&w, "path", f->path);
 	ofs_json_put_string(&w, "text", f->text);
 	ofs_json_print(&w);

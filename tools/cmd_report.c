@@ -154,7 +154,7 @@ static void put_finding(struct report *r, int number, const char *path,
 {
 	begin_element(&r->f);
 	if (number > 0)
-		ofs_json_put_code(&r->f, "code", number);
+		ofs_json_put_code(&r->f, number);
 	else
 		ofs_json_put_string(&r->f, "code", "");
 	ofs_json_put_string(&r->f, "path", path);

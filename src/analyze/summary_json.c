@@ -165,7 +165,7 @@ static void put_notes(const struct ofs_summary *s, const char *key,
 		if (cat->notes[i].kind != kind)
 			continue;
 		ofs_json_open(w, NULL, '{');
-		ofs_json_put_code(w, "code", cat->notes[i].number);
+		ofs_json_put_code(w, cat->notes[i].number);
 		ofs_json_put_string(w, "text", cat->notes[i].text);
 		ofs_json_close(w, '}');
 	}

@@ -92,10 +92,10 @@ static int bad_member(struct reader *r, const char *what)
 	    "OFS655 safetensors header at byte %" PRIu64 ": %s", r->j.at, what);
 }
 
-static int bad_name(struct reader *r, const struct ofs_str *name, int code,
+static int bad_name(struct reader *r, const struct ofs_str *name,
     const char *what)
 {
-	return optimfs_fail_as(r->err, code, "%s in tensor '%.*s'", what,
+	return optimfs_fail_as(r->err, EUCLEAN, "%s in tensor '%.*s'", what,
 	    OFS_STR_ARGS(*name, 200));
 }
 
@@ -220,10 +220,10 @@ static int check_size(struct reader *r, struct members *m)
 	uint64_t n;
 
 	if (m->begin > m->end)
-		return bad_name(r, &m->t.name, EUCLEAN,
+		return bad_name(r, &m->t.name,
 		    "OFS656 safetensors: data_offsets run backwards");
 	if (!ofs_numel(m->shape, m->t.ndim, &n))
-		return bad_name(r, &m->t.name, EUCLEAN,
+		return bad_name(r, &m->t.name,
 		    "OFS659 safetensors: size overflow");
 	halve(m);
 	if (m->t.dtype == OFS_DTYPE_NONE)
@@ -232,7 +232,7 @@ static int check_size(struct reader *r, struct members *m)
 		n /= 2;
 	if (!ofs_mul_u64(n, ofs_dtype_size(m->t.dtype), &n) ||
 	    n != m->end - m->begin)
-		return bad_name(r, &m->t.name, EUCLEAN,
+		return bad_name(r, &m->t.name,
 		    "OFS659 safetensors: shape and data_offsets disagree");
 	return 0;
 }

@@ -387,7 +387,6 @@ static int open_zip(struct ofs_zip *zip, bool flat, uint64_t size,
 	z.directory = e.off;
 	if (flat)
 		z.prefix = (struct ofs_str){ "", 0 };
-	ofs_arena_init(&z.arena, 0);
 	if (read_directory(&z, &t, &e, read, ctx, err) == -1 ||
 	    check_records(&z, err) == -1 ||
 	    check_start(&z, read, ctx, err) == -1) {

@@ -18,11 +18,6 @@ struct ofs_arena_block {
 	_Alignas(16) unsigned char data[];
 };
 
-void ofs_arena_init(struct ofs_arena *a, uint64_t limit)
-{
-	*a = (struct ofs_arena){ .limit = limit };
-}
-
 void ofs_arena_fini(struct ofs_arena *a)
 {
 	struct ofs_arena_block *b, *next;
@@ -31,7 +26,7 @@ void ofs_arena_fini(struct ofs_arena *a)
 		next = b->next;
 		free(b);
 	}
-	*a = (struct ofs_arena){ .limit = a->limit };
+	*a = (struct ofs_arena){ 0 };
 }
 
 static struct ofs_arena_block *add_block(struct ofs_arena *a, size_t n)
@@ -67,16 +62,12 @@ static void *alloc(struct ofs_arena *a, size_t n, size_t align)
 		b = NULL;
 		pad = 0;
 	}
-	if (a->limit != 0 &&
-	    (a->used > a->limit || n + pad > a->limit - a->used))
-		return NULL;
 	if (b == NULL)
 		b = add_block(a, n);
 	if (b == NULL)
 		return NULL;
 	at = b->data + b->used + pad;
 	b->used += n + pad;
-	a->used += n + pad;
 	return at;
 }
 

@@ -4,22 +4,18 @@
 #define OFS_BASE_ARENA_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 struct ofs_arena_block;
 
-/* Zero-initialise or call _init. limit is the most bytes that may be allocated
- * in all; 0 is no limit. Not thread-safe. */
+/* Starts as zeros. Not thread-safe. */
 struct ofs_arena {
 	struct ofs_arena_block *head;
-	uint64_t used, limit;
 };
 
-void ofs_arena_init(struct ofs_arena *a, uint64_t limit);
 void ofs_arena_fini(struct ofs_arena *a);
 
-/* n bytes, aligned to 8, not cleared; NULL when memory or the limit is
- * exhausted. With n 0 the pointer is valid but points to no bytes. */
+/* n bytes, aligned to 8, not cleared; NULL when memory is exhausted.
+ * With n 0 the pointer is valid but points to no bytes. */
 void *ofs_arena_alloc(struct ofs_arena *a, size_t n);
 /* A NUL-terminated copy of n bytes of s; NULL as above. */
 char *ofs_arena_strndup(struct ofs_arena *a, const char *s, size_t n);

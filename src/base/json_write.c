@@ -101,13 +101,13 @@ void ofs_json_put_real(struct ofs_json_writer *w, const char *key, double v)
 	ofs_json_put_raw(w, key, isfinite(v) ? text : "null");
 }
 
-void ofs_json_put_code(struct ofs_json_writer *w, const char *key, int number)
+void ofs_json_put_code(struct ofs_json_writer *w, int number)
 {
 	if (number == 0) {
-		ofs_json_put_raw(w, key, "null");
+		ofs_json_put_raw(w, "code", "null");
 		return;
 	}
-	begin(w, key);
+	begin(w, "code");
 	ofs_buf_printf(w->b, "\"OFS%03d\"", number);
 }
 

@@ -40,7 +40,7 @@ void ofs_json_put_bool(struct ofs_json_writer *w, const char *key, bool v);
 /* v is written as null when it is not finite. */
 void ofs_json_put_real(struct ofs_json_writer *w, const char *key, double v);
 /* "OFS603"; 0 is written as null. */
-void ofs_json_put_code(struct ofs_json_writer *w, const char *key, int number);
+void ofs_json_put_code(struct ofs_json_writer *w, int number);
 /* json is JSON already. */
 void ofs_json_put_raw(struct ofs_json_writer *w, const char *key,
     const char *json);

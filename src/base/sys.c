@@ -29,7 +29,7 @@ static bool fails(const char *call)
   (ret) = (call);        \
  while ((ret) == -1 && errno == EINTR)
 
-int ofs_sys_create(int dir, const char *path, mode_t mode)
+int ofs_sys_create(int dir, const char *path)
 {
 	int fd;
 
@@ -37,7 +37,7 @@ int ofs_sys_create(int dir, const char *path, mode_t mode)
 		return -1;
 	RETRY(fd,
 	    openat(dir, path,
-		O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+		O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
 	return fd;
 }
 
@@ -83,9 +83,9 @@ int ofs_sys_fsync(int fd)
 	return fails("fsync") ? -1 : fsync(fd);
 }
 
-int ofs_sys_mkdir(int dir, const char *path, mode_t mode)
+int ofs_sys_mkdir(int dir, const char *path)
 {
-	return fails("mkdir") ? -1 : mkdirat(dir, path, mode);
+	return fails("mkdir") ? -1 : mkdirat(dir, path, 0700);
 }
 
 int ofs_sys_link(int from_dir, const char *from, int to_dir, const char *to)
@@ -108,9 +108,9 @@ int ofs_sys_rename(int from_dir, const char *from, int to_dir, const char *to,
 	return renameat2(from_dir, from, to_dir, to, flags);
 }
 
-int ofs_sys_unlink(int dir, const char *path, int flags)
+int ofs_sys_unlink(int dir, const char *path)
 {
-	return fails("unlink") ? -1 : unlinkat(dir, path, flags);
+	return fails("unlink") ? -1 : unlinkat(dir, path, 0);
 }
 
 int ofs_sys_chmod(int fd, mode_t mode)

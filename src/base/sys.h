@@ -14,7 +14,7 @@
 typedef int ofs_sys_fault_fn(const char *call);
 extern ofs_sys_fault_fn *ofs_sys_fault;
 
-int ofs_sys_create(int dir, const char *path, mode_t mode); /* O_EXCL, rw */
+int ofs_sys_create(int dir, const char *path); /* O_EXCL, rw, 0600 */
 ssize_t ofs_sys_pwrite(int fd, const void *buf, size_t n, uint64_t off);
 int ofs_sys_truncate(int fd, uint64_t size);
 /* The number of bytes copied; 0 at the end of in. */
@@ -22,13 +22,13 @@ ssize_t ofs_sys_copy(int in, uint64_t in_off, int out, uint64_t out_off,
     size_t n);
 int ofs_sys_clone(int in, int out); /* FICLONE */
 int ofs_sys_fsync(int fd);
-int ofs_sys_mkdir(int dir, const char *path, mode_t mode);
+int ofs_sys_mkdir(int dir, const char *path); /* 0700 */
 int ofs_sys_link(int from_dir, const char *from, int to_dir, const char *to);
 int ofs_sys_symlink(const char *target, int dir, const char *path);
 /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE or 0. */
 int ofs_sys_rename(int from_dir, const char *from, int to_dir, const char *to,
     unsigned flags);
-int ofs_sys_unlink(int dir, const char *path, int flags);
+int ofs_sys_unlink(int dir, const char *path);
 int ofs_sys_chmod(int fd, mode_t mode);
 int ofs_sys_chown(int fd, uid_t uid, gid_t gid);
 

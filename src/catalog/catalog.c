@@ -59,7 +59,6 @@ struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
 	if (cat == NULL ||
 	    (cat->build = calloc(1, sizeof(*cat->build))) == NULL)
 		goto fail;
-	ofs_arena_init(&cat->arena, 0);
 	cat->dir.fd = -1;
 	if (!init_arrays(cat))
 		goto fail;

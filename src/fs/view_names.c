@@ -146,7 +146,6 @@ struct ofs_view_names *ofs_view_names_new(const struct ofs_files *files,
 		ofs_no_memory(err);
 		return NULL;
 	}
-	ofs_arena_init(&b.names->arena, 0);
 	ret = build(&b, files, err);
 	free(b.path);
 	free(b.range);

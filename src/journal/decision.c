@@ -35,8 +35,8 @@ static int save(int stage, const struct ofs_buf *b, struct optimfs_error *err)
 {
 	int fd, ret;
 
-	(void)ofs_sys_unlink(stage, NEW, 0);
-	fd = ofs_sys_create(stage, NEW, 0600);
+	(void)ofs_sys_unlink(stage, NEW);
+	fd = ofs_sys_create(stage, NEW);
 	if (fd == -1)
 		return fail(err);
 	ret = ofs_write_all(fd, b->data, b->len, 0, err);
@@ -112,7 +112,7 @@ int ofs_decision_read(int stage, char id[OFS_PUBLISH_ID], struct ofs_buf *names,
 
 int ofs_decision_remove(int stage, struct optimfs_error *err)
 {
-	int ret = ofs_sys_unlink(stage, NAME, 0);
+	int ret = ofs_sys_unlink(stage, NAME);
 
 	if (ret == -1 && errno == ENOENT)
 		return 0;
@@ -125,5 +125,5 @@ int ofs_decision_remove(int stage, struct optimfs_error *err)
 
 void ofs_decision_clean(int stage)
 {
-	(void)ofs_sys_unlink(stage, NEW, 0);
+	(void)ofs_sys_unlink(stage, NEW);
 }

@@ -145,7 +145,7 @@ int ofs_publish_file(struct ofs_publish *p, const char *rel, const char *like,
 
 	if (ofs_publish_parents(p->new, rel, -1, err) == -1)
 		return -1;
-	new = ofs_sys_create(p->new, rel, 0600);
+	new = ofs_sys_create(p->new, rel);
 	if (new == -1)
 		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
 	if (add_new(p, rel, like, new, err) == -1)
@@ -301,7 +301,7 @@ static void remove_old(struct ofs_publish *p)
 
 	for (size_t i = 0; i < p->plan.n; i++)
 		if (p->plan.name[i].kind == OFS_PUBLISH_REMOVE) {
-			ofs_sys_unlink(p->dir, p->plan.name[i].rel, 0);
+			ofs_sys_unlink(p->dir, p->plan.name[i].rel);
 			any = true;
 		}
 	if (any)

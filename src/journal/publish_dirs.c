@@ -21,7 +21,7 @@ int ofs_publish_dir(int at, const char *name, struct optimfs_error *err)
 {
 	int fd;
 
-	if (ofs_sys_mkdir(at, name, 0700) == -1 && errno != EEXIST)
+	if (ofs_sys_mkdir(at, name) == -1 && errno != EEXIST)
 		return optimfs_fail(err, errno, "OFS821 %.200s/: %m", name);
 	fd = openat(at, name, DIR_FLAGS);
 	if (fd == -1)
@@ -124,7 +124,7 @@ int ofs_publish_parents(int at, const char *rel, int like,
 	while ((slash = strchr(slash, '/')) != NULL) {
 		snprintf(path, sizeof(path), "%.*s", (int)(slash - rel), rel);
 		slash++;
-		if (ofs_sys_mkdir(at, path, 0700) == 0) {
+		if (ofs_sys_mkdir(at, path) == 0) {
 			if (like != -1 && seal_new(at, path, like, err) == -1)
 				return -1;
 		} else if (errno != EEXIST) {

@@ -59,7 +59,7 @@ int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
 	if (build(&b, plan, err) == -1)
 		goto out;
 	unlinkat(stage, OFS_PUBLISH_RECORD, 0);
-	fd = ofs_sys_create(stage, OFS_PUBLISH_RECORD, 0600);
+	fd = ofs_sys_create(stage, OFS_PUBLISH_RECORD);
 	if (fd == -1) {
 		optimfs_fail(err, errno, "OFS821 record of a commit: %m");
 		goto out;

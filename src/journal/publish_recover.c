@@ -32,7 +32,7 @@ void ofs_publish_take_back(int dir, const struct ofs_publish_plan *plan)
 
 int ofs_publish_forget(int stage, struct optimfs_error *err)
 {
-	int ret = ofs_sys_unlink(stage, OFS_PUBLISH_RECORD, 0);
+	int ret = ofs_sys_unlink(stage, OFS_PUBLISH_RECORD);
 
 	if (ret == -1 && errno == ENOENT)
 		return 0;

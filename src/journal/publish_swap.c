@@ -69,7 +69,7 @@ static int copy_whole(struct walk *w, const char *rel)
 
 	if (in == -1 || fstat(in, &st) == -1)
 		fail(w, rel);
-	else if ((out = ofs_sys_create(w->gen, rel, 0600)) == -1)
+	else if ((out = ofs_sys_create(w->gen, rel)) == -1)
 		fail(w, rel);
 	else if (ofs_copy_file(in, (uint64_t)st.st_size, out, NULL, w->err) ==
 		0 &&
@@ -121,7 +121,7 @@ static int carry(struct walk *w, const char *rel)
 		    "OFS823 %.200s is neither a file nor a directory, and "
 		    "cannot be carried over",
 		    rel);
-	if (ofs_sys_mkdir(w->gen, rel, 0700) == -1)
+	if (ofs_sys_mkdir(w->gen, rel) == -1)
 		return fail(w, rel);
 	return push(w, rel);
 }

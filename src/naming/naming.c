@@ -327,7 +327,6 @@ int ofs_name_entries(struct ofs_catalog *cat, const struct optimfs_options *opt,
 	struct naming c = { .cat = cat, .opt = opt, .ids_root = OFS_NONE };
 	int ret;
 
-	ofs_arena_init(&c.arena, 0);
 	ret = name_all(&c, err);
 	ofs_arena_fini(&c.arena);
 	ofs_keys_fini(&c.root_paths);

@@ -498,7 +498,6 @@ int ofs_overlay_changes(struct ofs_overlay *overlay, struct ofs_changes *out,
 	int ret;
 
 	*out = (struct ofs_changes){ .overlay = overlay };
-	ofs_arena_init(&out->arena, 0);
 	w.taken = calloc((size_t)overlay->tree->n + 1, 1);
 	pthread_rwlock_rdlock(&overlay->names);
 	ret = w.taken == NULL ? ofs_no_memory(err) : collect(&w);

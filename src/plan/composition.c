@@ -17,7 +17,6 @@
 void ofs_composition_init(struct ofs_composition *c)
 {
 	*c = (struct ofs_composition){ 0 };
-	ofs_arena_init(&c->arena, 0);
 }
 
 void ofs_composition_fini(struct ofs_composition *c)

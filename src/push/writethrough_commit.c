@@ -377,7 +377,7 @@ void ofs_writethrough_settle(struct ofs_stage *st, bool published)
 		if (faccessat(stage, rests[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 			return; /* left to the next mount */
 	}
-	(void)ofs_sys_unlink(stage, OFS_TEMPLATE_DONE, 0);
+	(void)ofs_sys_unlink(stage, OFS_TEMPLATE_DONE);
 }
 
 static bool is_compressed(const struct committing *c)

@@ -241,7 +241,6 @@ int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err)
 
 	if (state == NULL)
 		return ofs_no_memory(err);
-	ofs_arena_init(&c.arena, 0);
 	ret = run(&c, state, err);
 	for (size_t i = 0; i < job->nparts; i++)
 		if (ops_of(&c, i)->free != NULL)

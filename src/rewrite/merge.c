@@ -198,7 +198,6 @@ static int make(struct merge *x, const struct ofs_changes *changes)
 		.cat = x->base,
 		.changes = changes,
 		.lenient = true };
-	ofs_arena_init(&x->names.arena, 0);
 	x->entry = calloc((size_t)n + 1, sizeof(*x->entry));
 	x->task = calloc((size_t)n + 1, sizeof(*x->task));
 	x->cat = ofs_catalog_copy(x->base, x->err);

@@ -248,7 +248,7 @@ static int find_key(struct reader *r, uint32_t node, uint32_t from,
 }
 
 /* A new key is a number if all old ones are numbers. */
-static int put_new_key(struct reader *r, uint32_t node, struct ofs_str key)
+static void put_new_key(struct reader *r, uint32_t node, struct ofs_str key)
 {
 	uint32_t n = ofs_pk_len(r->doc, node);
 	bool numbers = n > 0;
@@ -258,7 +258,6 @@ static int put_new_key(struct reader *r, uint32_t node, struct ofs_str key)
 		    OFS_PK_INT;
 	if (!numbers || ofs_value_put_int(r->w, key) != 0)
 		ofs_pkw_str(r->w, key.p, key.len);
-	return 0;
 }
 
 /* Pickle a key and its value. */
@@ -266,20 +265,18 @@ static int put_pair(struct reader *r, struct frame *f)
 {
 	struct ofs_str key = r->json.str;
 	uint32_t pair = OFS_NONE, value = OFS_NONE;
-	int ret;
 
 	if (f->node != OFS_NONE && find_key(r, f->node, f->i, key, &pair) == -1)
 		return -1;
 	f->i++;
 	if (pair == OFS_NONE) {
-		ret = put_new_key(r, f->node, key);
+		put_new_key(r, f->node, key);
 	} else {
-		ret = ofs_pkw_node(r->w, r->doc,
-		    ofs_pk_key(r->doc, f->node, pair), r->err);
+		if (ofs_pkw_node(r->w, r->doc,
+			ofs_pk_key(r->doc, f->node, pair), r->err) == -1)
+			return -1;
 		value = ofs_pk_val(r->doc, f->node, pair);
 	}
-	if (ret == -1)
-		return -1;
 	return put_value(r, ofs_json_next(&r->json, r->err), value);
 }
 

@@ -24,7 +24,6 @@ int ofs_tree_build(struct ofs_tree *tree, const struct ofs_catalog *cat,
 {
 	struct ofs_tree t = { 0 };
 
-	ofs_arena_init(&t.names, 0);
 	if (ofs_tree_nodes(&t, cat, err) == -1 ||
 	    ofs_tree_aliases(&t, cat, err) == -1) {
 		ofs_tree_fini(&t);

@@ -62,7 +62,6 @@ void edited_init(struct edited *e, const char *name,
 	run("chmod -R u+w", e->dir, e->dir);
 	e->fs = open_it(e);
 	e->was = open_was(e, data_path(name));
-	ofs_arena_init(&e->changes.arena, 0);
 }
 
 void edited_fini(struct edited *e)

@@ -56,10 +56,9 @@ static void checked(void)
 
 static void arena(void)
 {
-	struct ofs_arena a;
+	struct ofs_arena a = { 0 };
 	char *s;
 
-	ofs_arena_init(&a, 1 << 20);
 	s = ofs_arena_strndup(&a, "abc\0d", 5);
 	is_mem(s, "abc\0d\0", 6,
 	    "ofs_arena_strndup keeps embedded NUL bytes and ends with one");
@@ -67,12 +66,10 @@ static void arena(void)
 		if ((uintptr_t)ofs_arena_alloc(&a, (size_t)i) % 8 != 0)
 			s = NULL;
 	ok(s != NULL, "all allocations of an arena are aligned to 8 bytes");
-	ok(ofs_arena_alloc(&a, 1 << 20) == NULL,
-	    "an allocation beyond the limit of an arena fails");
 	ok(ofs_arena_alloc(&a, SIZE_MAX) == NULL,
 	    "an allocation of SIZE_MAX bytes fails");
 	ofs_arena_fini(&a);
-	is_u64(a.used, 0, "a freed arena uses no memory");
+	ok(a.head == NULL, "a freed arena has no memory");
 }
 
 static void errors(void)

@@ -145,15 +145,11 @@ static bool all_told(const struct ofs_fsdp_optim *o, bool with_state)
 	return true;
 }
 
-/* Matches n names in the model's order; NULL fqn: n unnamed units or
- * parameters. */
-static int match_list(struct ofs_fsdp_optim *o, const struct ofs_str *fqn,
-    uint32_t n, ofs_order_fits_fn *fits, const void *ctx,
-    struct optimfs_error *err)
+/* Matches n unnamed units or parameters in the model's order. */
+static int match_list(struct ofs_fsdp_optim *o, uint32_t n,
+    ofs_order_fits_fn *fits, const void *ctx, struct optimfs_error *err)
 {
-	struct ofs_order_unit all = {
-		.prefix = { "", 0 }, .fqn = fqn, .nparams = n
-	};
+	struct ofs_order_unit all = { .prefix = { "", 0 }, .nparams = n };
 	struct ofs_order order = { .unit = &all,
 		.nunits = 1,
 		.group = o->size,
@@ -203,7 +199,7 @@ static bool match_units(struct ofs_fsdp_optim *o)
 		o->packed = true;
 		return true;
 	}
-	if (o->nids != n || match_list(o, NULL, n, fits_unit, o, NULL) == -1 ||
+	if (o->nids != n || match_list(o, n, fits_unit, o, NULL) == -1 ||
 	    !all_told(o, true))
 		return false;
 	for (uint32_t id = 0; id < n; id++)
@@ -233,7 +229,7 @@ static int match_listed(struct ofs_fsdp_optim *o,
 {
 	struct listed l = { o, at };
 
-	if (match_list(o, NULL, n, fits_listed, &l, err) == -1)
+	if (match_list(o, n, fits_listed, &l, err) == -1)
 		return -1;
 	for (uint32_t id = 0; id < o->nids; id++)
 		if (o->name[id].unit != OFS_NONE)

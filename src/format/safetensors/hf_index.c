@@ -132,12 +132,12 @@ static int collect(struct index *x)
 
 /* Warn about a row of the index. */
 
-static int warn(struct index *x, int code, const char *text, uint32_t name,
+static int warn(struct index *x, const char *text, uint32_t name,
     uint32_t object)
 {
 	struct ofs_str s = ofs_catalog_string(x->cat, name);
 
-	return ofs_catalog_note(x->cat, OFS_NOTE_WARNING, code, x->err,
+	return ofs_catalog_note(x->cat, OFS_NOTE_WARNING, EUCLEAN, x->err,
 	    "OFS661 %s: '%.*s' %s %.200s", x->part->rel, OFS_STR_ARGS(s, 200),
 	    text, x->cat->objects[object].path);
 }
@@ -178,8 +178,8 @@ static int settle(struct index *x, uint32_t first, uint32_t object)
 				return -1;
 		} else if (set_path(x, t, x->cat->objects[t->object].path) ==
 			-1 ||
-		    warn(x, EUCLEAN, "is in another file, too:", t->name,
-			t->object) == -1) {
+		    warn(x, "is in another file, too:", t->name, t->object) ==
+			-1) {
 			return -1;
 		}
 	}
@@ -219,8 +219,7 @@ static int row(struct index *x, uint32_t name, uint32_t object)
 
 	if (ofs_map_find(&x->seen, ofs_map_hash(&name, sizeof(name)),
 		same_string, NULL, &name, sizeof(name)) != UINT32_MAX)
-		return warn(x, EUCLEAN, "stands twice in it, then for", name,
-		    object);
+		return warn(x, "stands twice in it, then for", name, object);
 	if (!ofs_map_add(&x->seen, ofs_map_hash(&name, sizeof(name)), name))
 		return ofs_no_memory(x->err);
 	if (first == UINT32_MAX)
@@ -230,7 +229,7 @@ static int row(struct index *x, uint32_t name, uint32_t object)
 	if (i != OFS_NONE)
 		return settle(x, first, object);
 	/* it is in another file */
-	if (warn(x, EUCLEAN, "is not in the file that it names, but in", name,
+	if (warn(x, "is not in the file that it names, but in", name,
 		x->t[first].object) == -1)
 		return -1;
 	return settle(x, first, x->t[first].object);

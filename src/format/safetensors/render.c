@@ -517,7 +517,6 @@ int ofs_safetensors_render(const struct ofs_render *from,
 	f->files.ops = &ops;
 	f->cat = from->cat;
 	f->to = *to;
-	ofs_arena_init(&f->arena, 0);
 	f->leaf = calloc((size_t)from->cat->nentries + 1, sizeof(*f->leaf));
 	if (f->leaf == NULL) {
 		files_free(&f->files);
