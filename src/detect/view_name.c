@@ -139,8 +139,7 @@ static int parse_format(const char *name, size_t n, struct ofs_layout *l,
 	if (view == NULL)
 		return unknown(name, k, err);
 	l->ranked = view->ranked;
-	l->blobs = view->blobs;
-	l->stage = view->stage;
+	l->variant = view->variant;
 	if (at == NULL && l->ranked)
 		return optimfs_fail(err, EINVAL,
 		    "OFS771 '%.80s': for how many ranks? %.*s@16, or "

@@ -29,8 +29,7 @@ struct ofs_update_ops;
 struct ofs_view_kind {
 	const char *name;
 	bool ranked; /* takes @LAYOUT */
-	bool blobs;  /* tensors go to safetensors blobs */
-	int stage;   /* of ZeRO */
+	int variant; /* which of the format's views it is, in its own numbers */
 	/* Names with a layout that listings show; NULL: none. */
 	const char *const *listed;
 };

@@ -30,8 +30,7 @@ struct ofs_layout {
 	enum ofs_dtype dtype;
 	bool crc; /* compute checksums; else they are 0 */
 	bool hf;
-	bool blobs;    /* dcp-st: tensors are in safetensors blobs */
-	int stage;     /* of ZeRO; 0: a universal checkpoint */
+	int variant;   /* struct ofs_view_kind */
 	unsigned zstd; /* compression level of items; 0: not compressed */
 	/* use_orig_params of flat parameters: as in the source, true, false */
 	enum { OFS_FLAT_DEFAULT, OFS_FLAT_ORIG, OFS_FLAT_PACK } flat;

@@ -65,7 +65,7 @@ static bool option(const char *s, size_t n, struct ofs_layout *l)
 		l->keys = OFS_KEYS_SOURCE;
 	else
 		return ofs_option_narrow(s, n, l) || ofs_option_keys(s, n, l) ||
-		    (!l->blobs &&
+		    (l->variant == OFS_DCP_ARCHIVES &&
 			(ofs_option_crc(s, n, l) || ofs_option_zstd(s, n, l)));
 	return true;
 }
@@ -75,7 +75,7 @@ static const char *const listed[] = { "dcp@1", "dcp@16", "dcp@2", "dcp@32",
 
 static const struct ofs_view_kind views[] = {
 	{ .name = "dcp", .ranked = true, .listed = listed },
-	{ .name = "dcp-st", .ranked = true, .blobs = true },
+	{ .name = "dcp-st", .ranked = true, .variant = OFS_DCP_BLOBS },
 	{ .name = NULL },
 };
 

@@ -118,7 +118,9 @@ static int item_size(const struct ofs_dcp_files *f, uint32_t leaf,
 	int ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
 
 	if (ret == 0)
-		*size = f->to.blobs ? item.bytes : ofs_torch_item_size(&item);
+		*size = f->to.variant == OFS_DCP_BLOBS
+		    ? item.bytes
+		    : ofs_torch_item_size(&item);
 	ofs_buf_fini(&pickle);
 	return ret;
 }
@@ -171,7 +173,7 @@ static int lay_tensor(struct ofs_dcp_files *f, const struct ofs_render *from,
 	uint64_t rows;
 
 	if (ofs_render_sound(f->cat, e, err) == -1 ||
-	    (f->to.blobs &&
+	    (f->to.variant == OFS_DCP_BLOBS &&
 		ofs_dcp_blob_takes(ofs_render_dtype(&f->to, t), err) == -1))
 		return -1;
 	if (find_scale(f, from, leaf, e, err) == -1)
@@ -372,8 +374,9 @@ static int spans(const struct ofs_files *files, uint32_t file,
 		return ofs_dcp_index_spans(f, out, err);
 	if (add_items(f, file - 1, OFS_DCP_VALUES, out, err) == -1)
 		return -1;
-	return f->to.blobs ? ofs_dcp_blob_spans(f, file - 1, out, err)
-			   : add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
+	return f->to.variant == OFS_DCP_BLOBS
+	    ? ofs_dcp_blob_spans(f, file - 1, out, err)
+	    : add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
 }
 
 static int make_value(const struct ofs_dcp_files *f,
@@ -411,7 +414,7 @@ static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,
 	if (t->ndim > 0)
 		first = offsets[0] * row;
 	count = t->ndim > 0 ? sizes[0] * row : 1;
-	if (f->to.blobs)
+	if (f->to.variant == OFS_DCP_BLOBS)
 		return ofs_composition_elements(c, f->cat, tensor, first, count,
 		    err);
 	ret = tensor_item(f, leaf, chunk, &pickle, &item, err);

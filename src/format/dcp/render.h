@@ -19,6 +19,10 @@ struct ofs_dcp_leaf {
 	bool copied; /* pickle is the whole item, copied */
 };
 
+/* Views: items are archives of torch.save, or tensors are in safetensors
+ * blobs. */
+enum { OFS_DCP_ARCHIVES, OFS_DCP_BLOBS };
+
 #define OFS_DCP_ALIKE 64u
 
 struct ofs_dcp_files {

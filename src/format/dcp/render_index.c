@@ -203,7 +203,7 @@ static void put_places(struct writer *x, enum ofs_dcp_kind kind, uint32_t rank,
 			ofs_pkw_op(&x->w, OFS_PKW_MARK);
 		put_place(x, w.leaf, w.of_leaf, rank, *off);
 		/* all tensors of a blob have its offset */
-		if (kind == OFS_DCP_VALUES || !f->to.blobs)
+		if (kind == OFS_DCP_VALUES || f->to.variant == OFS_DCP_ARCHIVES)
 			*off += ofs_dcp_stored_size(f, w.leaf, w.of_leaf);
 	}
 	if (n > 0)

@@ -145,10 +145,11 @@ static const struct ofs_view_kind universal[] = {
 	{ .name = NULL },
 };
 
+/* The variant is the stage; 0: a universal checkpoint. */
 static const struct ofs_view_kind stages[] = {
-	{ .name = "zero1", .ranked = true, .stage = 1, .listed = listed1 },
-	{ .name = "zero2", .ranked = true, .stage = 2, .listed = listed2 },
-	{ .name = "zero3", .ranked = true, .stage = 3, .listed = listed3 },
+	{ .name = "zero1", .ranked = true, .variant = 1, .listed = listed1 },
+	{ .name = "zero2", .ranked = true, .variant = 2, .listed = listed2 },
+	{ .name = "zero3", .ranked = true, .variant = 3, .listed = listed3 },
 	{ .name = NULL },
 };
 

@@ -218,7 +218,7 @@ int ofs_zero_render(const struct ofs_render *from, const struct ofs_layout *to,
 		return optimfs_fail(err, EINVAL,
 		    "OFS771 ZeRO has no replicas: it cuts over all ranks, as "
 		    "zero%d@%u",
-		    to->stage, to->shards);
+		    to->variant, to->shards);
 	z = calloc(1, sizeof(*z));
 	if (z == NULL)
 		return ofs_no_memory(err);
@@ -226,8 +226,8 @@ int ofs_zero_render(const struct ofs_render *from, const struct ofs_layout *to,
 	z->m = (struct ofs_flat_model){
 		.from = *from, .cat = from->cat, .to = *to, .code = "OFS684"
 	};
-	z->universal = to->stage == 0;
-	z->stage = to->stage;
+	z->universal = to->variant == 0;
+	z->stage = to->variant;
 	z->world = to->shards;
 	ofs_torch_cache_init(&z->archives, to, build, z);
 	if (lay(z, err) == -1) {
