@@ -9,24 +9,15 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/memory.h"
 #include "tools/command.h"
-
-/* A cause that many tensors and values share: a lost file, or a missing
- * option. */
-struct reason {
-	bool error;
-	char *text, *path; /* of the first finding; "": the whole checkpoint */
-	uint64_t n;        /* number of tensors and values */
-};
+#include "tools/lost.h"
 
 struct report {
 	bool json;
 	uint64_t errors, warnings; /* printed */
 	uint64_t closed;           /* of the errors: no permission to read */
-	bool unread; /* something is unreadable, but not damaged */
-	struct reason *reason;
-	size_t nreasons, cap;
+	bool unread;             /* something is unreadable, but not damaged */
+	struct ofs_lost lost[2]; /* found by warnings, by errors */
 	struct ofs_command *c;
 };
 
@@ -64,75 +55,18 @@ static void text(struct report *r, bool error, const char *path,
 	ofs_tool_print_buf(&b, 4);
 }
 
-/* Does the finding have a cause that others share? JSON prints each. */
-static bool is_shared(const struct optimfs_finding *f)
+/* What many tensors have in common is printed once, at the end. */
+static void tell_lost(struct report *r, bool error)
 {
-	static const int number[] = {
-		140, /* missing file */
-		166, /* units unknown */
-		603, /* truncated file */
-		604, /* truncated file, with nothing left of this tensor */
-		756, /* file without permission */
-	};
+	struct ofs_lost *l = &r->lost[error];
 
-	for (size_t i = 0; i < sizeof(number) / sizeof(*number); i++)
-		if (f->number == number[i])
-			return true;
-	return false;
-}
+	for (size_t i = 0; i < l->n; i++) {
+		const struct ofs_lost_file *f = &l->file[i];
+		bool alone = f->n == 1 && f->path[0] != '\0';
 
-/* Does the finding belong to the cause? The text about a file continues where
- * that of its tensors ends; truncated files have two codes. */
-static bool is_of(const struct reason *r, const struct optimfs_finding *f)
-{
-	const char *size = strstr(f->text, " bytes");
-	size_t n = size == NULL ? strlen(f->text)
-				: (size_t)(size - f->text) + strlen(" bytes");
-	size_t from = strlen("OFS603 ");
-
-	return r->error == f->error && strlen(r->text) >= n &&
-	    memcmp(r->text + from, f->text + from, n - from) == 0 &&
-	    strchr(":,", r->text[n]) != NULL; /* or at the end */
-}
-
-/* Counts the finding; printed at the end. */
-static void share(struct report *r, const struct optimfs_finding *f)
-{
-	struct reason *s = r->reason, *end = s + r->nreasons;
-
-	while (s < end && !is_of(s, f))
-		s++;
-	if (s == end) {
-		struct reason new = { .error = f->error,
-			.text = strdup(f->text),
-			.path = strdup(f->path) };
-
-		if (new.text == NULL || new.path == NULL ||
-		    ofs_grow(r->reason, r->nreasons, r->cap, NULL) == -1) {
-			free(new.text);
-			free(new.path);
-			text(r, f->error, f->path, f->text, 0);
-			return;
-		}
-		s = &r->reason[r->nreasons++];
-		*s = new;
+		text(r, error, alone ? f->path : "", f->text, alone ? 0 : f->n);
 	}
-	s->n += f->path[0] != '\0';
-}
-
-static void tell_shared(struct report *r)
-{
-	for (size_t i = 0; i < r->nreasons; i++) {
-		struct reason *s = &r->reason[i];
-
-		if (s->n == 1 && s->path[0] != '\0')
-			text(r, s->error, s->path, s->text, 0);
-		else
-			text(r, s->error, "", s->text, s->n);
-		free(s->text);
-		free(s->path);
-	}
-	free(r->reason);
+	ofs_lost_fini(l);
 }
 
 static void finding(void *ctx, const struct optimfs_finding *f)
@@ -140,10 +74,8 @@ static void finding(void *ctx, const struct optimfs_finding *f)
 	struct report *r = ctx;
 
 	r->unread |= f->code == EOPNOTSUPP;
-	if (!r->json && is_shared(f)) {
-		share(r, f);
+	if (!r->json && ofs_lost_add(&r->lost[f->error], f->path, f->text))
 		return;
-	}
 	ofs_progress_break(&r->c->progress);
 	if (r->json)
 		json(f);
@@ -170,7 +102,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err;
-	struct report r = { .c = &c };
+	struct report r = { .c = &c,
+		.lost = { { .options = true }, { .options = true } } };
 	struct optimfs_watch watch;
 	uint64_t problems;
 	int status, ret;
@@ -190,7 +123,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ret = optimfs_fsck(c.fs, c.flags & OFS_DATA, finding, &r, &problems,
 	    &err);
 	ofs_progress_end(&c.progress, ret == 0);
-	tell_shared(&r);
+	tell_lost(&r, true);
+	tell_lost(&r, false);
 	if (ret == -1) {
 		status = ofs_command_stopped(&c, &err,
 		    "the rest was not checked, and nothing was changed");

@@ -20,19 +20,13 @@ static const struct kind {
 	const char *after, *words;
 } kinds[] = {
 	{ 140, " is missing", "is missing" },
-	{ 603, " is short", "is too short" },
+	{ 140, ": no such file", "is missing" },
+	{ 603, " is short", "is too short" }, { 603, " has ", "is too short" },
 	{ 604, " has ", "is too short" },
 	{ 756, ": not allowed", "is not readable for this user" },
+	{ 166, ": -o units=", NULL }, /* of no file */
 };
 #define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
-
-static const struct kind *kind_of(int number)
-{
-	for (size_t i = 0; i < NKINDS; i++)
-		if (kinds[i].number == number)
-			return &kinds[i];
-	return NULL;
-}
 
 /* The text after the last "OFSnnn " of a message. */
 static const char *last_code(const char *text, int *number)
@@ -48,44 +42,64 @@ static const char *last_code(const char *text, int *number)
 	return found;
 }
 
-/* The name of the file: what comes before it ends with ": ". */
-static char *name_in(const char *text, int *number)
+/* The kind of the message; at, of length n, is the name of the file: what comes
+ * before it ends with ": ". NULL: it is about no file. */
+static const struct kind *kind_of(const struct ofs_lost *l, const char *text,
+    const char **at, size_t *n)
 {
-	const char *at = last_code(text, number), *end;
-	const struct kind *kind = at == NULL ? NULL : kind_of(*number);
+	const char *end = NULL;
+	int number = 0;
+	size_t i = 0;
 
-	if (kind == NULL || (end = strstr(at, kind->after)) == NULL)
+	*at = last_code(text, &number);
+	for (; i < NKINDS && end == NULL; i++)
+		if (kinds[i].number == number &&
+		    (l->options || kinds[i].words != NULL))
+			end = strstr(*at, kinds[i].after);
+	if (end == NULL)
 		return NULL;
-	for (const char *p = at; p + 1 < end; p++)
+	for (const char *p = *at; p + 1 < end; p++)
 		if (p[0] == ':' && p[1] == ' ')
-			at = p + 2;
-	return strndup(at, (size_t)(end - at));
+			*at = p + 2;
+	*n = (size_t)(end - *at);
+	return &kinds[i - 1];
+}
+
+static bool add_file(struct ofs_lost *l, const struct kind *kind,
+    const char *name, size_t n, const char *path, const char *text)
+{
+	struct ofs_lost_file f = { .number = kind->number,
+		.words = kind->words,
+		.name = strndup(name, n),
+		.path = strdup(path == NULL ? "" : path),
+		.text = strdup(text) };
+
+	if (f.name != NULL && f.path != NULL && f.text != NULL &&
+	    ofs_grow(l->file, l->n, l->cap, NULL) == 0) {
+		l->file[l->n++] = f;
+		return true;
+	}
+	free(f.name);
+	free(f.path);
+	free(f.text);
+	return false;
 }
 
 bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text)
 {
-	struct ofs_lost_file *f = l->file;
-	int number = 0;
-	char *name = name_in(text, &number), *first;
+	const char *name;
+	size_t i = 0, n;
+	const struct kind *kind = kind_of(l, text, &name, &n);
 
-	if (name == NULL)
+	if (kind == NULL)
 		return false;
-	while (f < l->file + l->n && strcmp(f->name, name) != 0)
-		f++;
-	if (f < l->file + l->n) {
-		f->n++;
-		free(name);
-		return true;
-	}
-	if (asprintf(&first, "%s%s%s", path == NULL ? "" : path,
-		path == NULL ? "" : ": ", text) == -1)
-		first = NULL;
-	if (first == NULL || ofs_grow(l->file, l->n, l->cap, NULL) == -1) {
-		free(first);
-		free(name);
+	while (i < l->n &&
+	    (strncmp(l->file[i].name, name, n) != 0 ||
+		l->file[i].name[n] != '\0'))
+		i++;
+	if (i == l->n && !add_file(l, kind, name, n, path, text))
 		return false;
-	}
-	l->file[l->n++] = (struct ofs_lost_file){ number, name, first, 1 };
+	l->file[i].n += path == NULL || *path != '\0';
 	return true;
 }
 
@@ -94,25 +108,36 @@ static void tell(const struct ofs_lost *l, const struct ofs_lost_file *f,
 {
 	bool named = l->checkpoint != NULL;
 	char *text;
+	int n = f->n == 1
+	    ? asprintf(&text, "%s%s%s", f->path, *f->path == '\0' ? "" : ": ",
+		  f->text)
+	    : asprintf(&text,
+		  "OFS%03d %s%s%s %s: %" PRIu64
+		  " tensors and values cannot be read (optimfs %s --json "
+		  "lists them)",
+		  f->number, named ? l->checkpoint : "", named ? ": " : "",
+		  f->name, f->words, f->n, l->list);
 
-	if (asprintf(&text,
-		"OFS%03d %s%s%s %s: %" PRIu64
-		" tensors and values cannot be read (optimfs %s --json "
-		"lists them)",
-		f->number, named ? l->checkpoint : "", named ? ": " : "",
-		f->name, kind_of(f->number)->words, f->n, l->list) == -1)
+	if (n == -1)
 		text = NULL;
-	each(ctx, text == NULL || f->n == 1 ? f->first : text);
+	each(ctx, text == NULL ? f->text : text);
 	free(text);
 }
 
 void ofs_lost_tell(struct ofs_lost *l,
     void (*each)(void *ctx, const char *text), void *ctx)
 {
-	for (size_t i = 0; i < l->n; i++) {
+	for (size_t i = 0; i < l->n; i++)
 		tell(l, &l->file[i], each, ctx);
+	ofs_lost_fini(l);
+}
+
+void ofs_lost_fini(struct ofs_lost *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
 		free(l->file[i].name);
-		free(l->file[i].first);
+		free(l->file[i].path);
+		free(l->file[i].text);
 	}
 	free(l->file);
 	l->file = NULL;

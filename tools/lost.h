@@ -1,4 +1,4 @@
-/* lost.h - files whose loss many tensors share */
+/* lost.h - causes that many tensors share, and lost files above all */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_LOST_H
 #define OFS_LOST_H
@@ -8,22 +8,28 @@
 #include <stdint.h>
 
 /* A stored file that is missing, too short, or without permission to read is the
- * reason why all tensors with a part in it cannot be read. Starts as zeros. */
+ * reason why all tensors with a part in it cannot be read; an option that is not
+ * given is another. Starts as zeros. */
 struct ofs_lost {
 	/* whose files they are, for messages; or NULL */
 	const char *checkpoint;
 	const char *list; /* the verb whose --json lists the tensors */
+	/* also counts what lacks an option: OFS166, units unknown */
+	bool options;
 	struct ofs_lost_file {
-		int number; /* of the OFSnnn that says what is wrong */
-		char *name;
-		char *first; /* the message about the first tensor */
-		uint64_t n;  /* tensors and values */
+		int number;        /* of the OFSnnn that says what is wrong */
+		const char *words; /* what is said of all its tensors */
+		char *name;        /* of the file */
+		/* The message that was added first, and its path: "" if it was
+		 * about the file itself. */
+		char *path, *text;
+		uint64_t n; /* tensors and values */
 	} * file;
 	size_t n, cap;
 };
 
-/* Is this message, about a tensor or value, about such a file? Then it is
- * counted. path: of the tensor, where the message lacks it; or NULL. */
+/* Is this message about such a file? Then it is counted. path: of the tensor or
+ * value; "": of none; NULL: of one whose path is in the message. */
 bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text);
 /* Calls each with one message for each file: the message that was added if there
  * is only one, else a sentence with the number of tensors. Empties l. */
@@ -32,5 +38,7 @@ void ofs_lost_tell(struct ofs_lost *l,
 /* For each: print the message to standard error, or to standard output. */
 void ofs_lost_say(void *ctx, const char *text);
 void ofs_lost_print(void *ctx, const char *text);
+/* Empties l without a message. */
+void ofs_lost_fini(struct ofs_lost *l);
 
 #endif
