@@ -97,6 +97,15 @@ static const struct ofs_tensor *tensor_w(const struct reader *r)
 	return &r->cat->tensors[e->ref];
 }
 
+/* PyTorch writes no file where a rank has nothing to save. */
+static void is_warning(const struct reader *r, const char *text)
+{
+	const struct ofs_note *note = reader_note(r, text);
+
+	ok(note != NULL && note->kind == OFS_NOTE_WARNING,
+	    "a gap in the ranks is a warning with the name of the file");
+}
+
 static void good(void)
 {
 	struct optimfs_error err = { 0 };
@@ -120,9 +129,7 @@ static void good(void)
 	if (ok(open_two(&r, "{\"w\":{\"saved_offsets\":[2]}}", FLOATS, 3,
 		   &err) == 0,
 		"a checkpoint with a gap in its ranks is read"))
-		ok(reader_note(&r, "OFS140 shard-00002-model-00001") != NULL,
-		    "a gap in the ranks is noted with the name of the missing "
-		    "file");
+		is_warning(&r, "OFS184 shard-00002-model-00001-of-00001");
 	reader_close(&r);
 	if (ok(open_two(&r, NULL, FLOATS, 1, &err) == 0,
 		"a file without DCP_SHARDING_INFO is read"))

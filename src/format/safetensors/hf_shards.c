@@ -109,8 +109,16 @@ static int open_files(struct shards *s, const struct ofs_names *names)
 	return 0;
 }
 
-/* Every rank has files 1 to n, and names are sorted, so that missing ones
- * between the first and the last rank leave gaps. */
+static int note_gap(struct shards *s, int rank, int part, int parts)
+{
+	return ofs_catalog_note(s->cat, OFS_NOTE_WARNING, 0, s->err,
+	    "OFS184 shard-%05d-model-%05d-of-%05d.safetensors is not there: "
+	    "rank %d had nothing to save in it, or it is lost",
+	    rank + 1, part, parts, rank);
+}
+
+/* Ranks have files 1 to n, and names are sorted. PyTorch writes no file where a
+ * rank has nothing to save, so that a gap is not always a loss. */
 static int check_gaps(struct shards *s)
 {
 	int want_rank = 0, want_part = 1, rank, part, parts = 1;
@@ -118,21 +126,12 @@ static int check_gaps(struct shards *s)
 	for (uint32_t i = 0; i < s->nfiles; i++) {
 		ofs_hf_shard_name(s->file[i].name, &rank, &part, &parts);
 		if ((rank != want_rank || part != want_part) &&
-		    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO, s->err,
-			"OFS140 shard-%05d-model-%05d-of-%05d.safetensors is "
-			"missing, %.300s is the next: what was in it is lost",
-			want_rank + 1, want_part, parts, s->file[i].name) == -1)
+		    note_gap(s, want_rank, want_part, parts) == -1)
 			return -1;
 		want_rank = part == parts ? rank + 1 : rank;
 		want_part = part == parts ? 1 : part + 1;
 	}
-	if (want_part != 1 &&
-	    ofs_catalog_note(s->cat, OFS_NOTE_MISSING, EIO, s->err,
-		"OFS140 shard-%05d-model-%05d-of-%05d.safetensors is missing: "
-		"what was in it is lost",
-		want_rank + 1, want_part, parts) == -1)
-		return -1;
-	return 0;
+	return want_part == 1 ? 0 : note_gap(s, want_rank, want_part, parts);
 }
 
 /* Shards with one name. */
