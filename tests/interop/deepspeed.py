@@ -20,6 +20,7 @@ import sys
 sys.path[:] = [p for p in sys.path
                if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
+os.environ.setdefault("USE_LIBUV", "0")  # Debian's PyTorch has none
 
 
 def natural(path):
