@@ -47,14 +47,14 @@ bool ofs_tile_exact(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     uint64_t numel, uint64_t *held)
 {
 	uint64_t off[OFS_MAX_DIMS] = { 0 }, size[OFS_MAX_DIMS];
-	uint64_t want = measure(t->grid_ndim, off, cat->dims + t->grid);
-	uint64_t sum = 0, volume;
+	uint64_t want, sum = 0, volume;
 
-	*held = 0;
 	if (t->nshards == 1 && cat->shards[t->shard].box == OFS_NONE) {
 		*held = numel;
 		return true;
 	}
+	want = measure(t->grid_ndim, off, cat->dims + t->grid);
+	*held = 0;
 	for (uint32_t i = 0; i < t->nshards; i++) {
 		ofs_shard_box(cat, t, &cat->shards[t->shard + i], off, size);
 		sum = (sum + measure(t->grid_ndim, off, size)) % PRIME;
