@@ -278,6 +278,7 @@ static void put_index(struct writer *w, uint32_t key, uint64_t part,
 	pk4_object_end(&w->p);
 }
 
+/* In the order of each file: objects, then tensors. */
 static void put_storage_data(struct writer *w)
 {
 	const struct checkpoint *c = w->c;
@@ -286,6 +287,11 @@ static void put_storage_data(struct writer *w)
 
 	pk4_known(&w->p, STORAGE_DATA);
 	entries = pk4_dict(&w->p, checkpoint_nitems(c));
+	for (size_t i = 0; i < nobjects; i++) {
+		pk4_next(&w->p, &entries);
+		put_index(w, w->key[c->ntensors + i], 0, NULL);
+		put_info(w, &c->place[checkpoint_item(c, c->ntensors, i)]);
+	}
 	for (uint64_t t = 0; t < c->ntensors; t++) {
 		uint64_t n = is_scalar(w, t) ? 1 : c->nparts;
 
@@ -298,11 +304,6 @@ static void put_storage_data(struct writer *w)
 			put_index(w, w->key[t], k, &b);
 			put_info(w, &c->place[checkpoint_item(c, t, k)]);
 		}
-	}
-	for (size_t i = 0; i < nobjects; i++) {
-		pk4_next(&w->p, &entries);
-		put_index(w, w->key[c->ntensors + i], 0, NULL);
-		put_info(w, &c->place[checkpoint_item(c, c->ntensors, i)]);
 	}
 	pk4_end(&w->p, &entries);
 }
