@@ -125,6 +125,22 @@ static inline uint32_t ofs_pk_attr(const struct ofs_pickle *doc, uint32_t node,
 	return ofs_pk_find_attr(doc, node, name, strlen(name));
 }
 
+/* Attributes of many objects, most of which have equal keys in equal order, so
+ * that the names are compared once. Zero-initialise, with the names. */
+#define OFS_PK_FIELDS     4
+#define OFS_PK_FIELD_KEYS 8
+struct ofs_pk_fields {
+	const char *name[OFS_PK_FIELDS]; /* NULL: no more */
+	/* the keys that the last object has, and the pair of each name, from 1
+	 * on; 0: it has none */
+	const struct ofs_pickle *doc;
+	uint32_t npairs, key[OFS_PK_FIELD_KEYS];
+	uint8_t at[OFS_PK_FIELDS];
+};
+/* value[i] = ofs_pk_attr() of name[i]. */
+void ofs_pk_read_fields(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_pk_fields *f, uint32_t value[OFS_PK_FIELDS]);
+
 /* The element of a tensor without dimensions, which only its storage has: noted
  * by whoever can read it, in the order of nodes, before doc is shared. _element
  * gives NULL if it was not. */

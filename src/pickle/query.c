@@ -217,22 +217,34 @@ uint32_t ofs_pk_val(const struct ofs_pickle *doc, uint32_t node, uint32_t i)
 	return pk_run(doc, x)[2 * (size_t)i + 1];
 }
 
+/* The index after that of the last of the pairs v whose key is key; 0. */
+static size_t find(const struct ofs_pickle *doc, const uint32_t *v,
+    size_t npairs, const char *key, size_t n)
+{
+	const struct pk_node *k;
+	size_t i;
+
+	for (i = npairs; i > 0; i--) {
+		k = pk_at(doc, v[2 * i - 2]);
+		if (k->kind == OFS_PK_STR && k->v[0] == n &&
+		    memcmp(pk_ptr(k), key, n) == 0)
+			break;
+	}
+	return i;
+}
+
 static uint32_t get(const struct ofs_pickle *doc, uint32_t node,
     const char *key, size_t n)
 {
-	struct pk_node *x = at(doc, node), *k;
+	struct pk_node *x = at(doc, node);
 	const uint32_t *v;
+	size_t i;
 
 	if (x->kind != OFS_PK_DICT)
 		return OFS_NONE;
 	v = pk_run(doc, x);
-	for (size_t i = x->v[0]; i-- > 0;) {
-		k = pk_at(doc, v[2 * i]);
-		if (k->kind == OFS_PK_STR && k->v[0] == n &&
-		    memcmp(pk_ptr(k), key, n) == 0)
-			return v[2 * i + 1];
-	}
-	return OFS_NONE;
+	i = find(doc, v, x->v[0], key, n);
+	return i == 0 ? OFS_NONE : v[2 * i - 1];
 }
 
 uint32_t ofs_pk_get(const struct ofs_pickle *doc, uint32_t node,
@@ -318,6 +330,48 @@ uint32_t ofs_pk_find_attr(const struct ofs_pickle *doc, uint32_t node,
 	if (value != OFS_NONE)
 		return value;
 	return get(doc, ofs_pk_item(doc, state, 0), name, n);
+}
+
+/* Are the keys of the pairs v those that f knows? */
+static bool knows(const struct ofs_pk_fields *f, const struct ofs_pickle *doc,
+    const uint32_t *v, uint32_t npairs)
+{
+	if (f->doc != doc || f->npairs != npairs)
+		return false;
+	for (uint32_t i = 0; i < npairs; i++)
+		if (f->key[i] != v[2 * i])
+			return false;
+	return true;
+}
+
+static void learn(struct ofs_pk_fields *f, const struct ofs_pickle *doc,
+    const uint32_t *v, uint32_t npairs)
+{
+	f->doc = doc;
+	f->npairs = npairs;
+	for (uint32_t i = 0; i < npairs; i++)
+		f->key[i] = v[2 * i];
+	for (int i = 0; i < OFS_PK_FIELDS && f->name[i] != NULL; i++)
+		f->at[i] = (uint8_t)find(doc, v, npairs, f->name[i],
+		    strlen(f->name[i]));
+}
+
+void ofs_pk_read_fields(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_pk_fields *f, uint32_t value[OFS_PK_FIELDS])
+{
+	const struct pk_node *x = at(doc, ofs_pk_state(doc, node));
+	const uint32_t *v;
+
+	if (x->kind != OFS_PK_DICT || x->v[0] > OFS_PK_FIELD_KEYS) {
+		for (int i = 0; i < OFS_PK_FIELDS && f->name[i] != NULL; i++)
+			value[i] = ofs_pk_attr(doc, node, f->name[i]);
+		return;
+	}
+	v = doc->item + x->v[1];
+	if (!knows(f, doc, v, x->v[0]))
+		learn(f, doc, v, x->v[0]);
+	for (int i = 0; i < OFS_PK_FIELDS; i++)
+		value[i] = f->at[i] == 0 ? OFS_NONE : v[2 * f->at[i] - 1];
 }
 
 int ofs_pickle_note_element(struct ofs_pickle *doc, uint32_t node,

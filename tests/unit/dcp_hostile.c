@@ -622,6 +622,7 @@ static const struct a_case cases[] = {
 	{ "D21 chunk without an item", d21_reverse, READ, EIO, "OFS607" },
 	{ "D21 item at another offset", d21_offset, READ, EIO, "OFS607" },
 	{ "D22 items that share bytes", d22, WARN, EUCLEAN, "OFS614" },
+	{ "D22 two chunks in one item", d16, WARN, EUCLEAN, "OFS614" },
 	{ "D23 absolute path", d23, MOUNT, EPERM, "OFS620" },
 	{ "D24 .. at the beginning", d24_up, MOUNT, EPERM, "OFS620" },
 	{ "D24 .. in the middle", d24_middle, MOUNT, EPERM, "OFS620" },

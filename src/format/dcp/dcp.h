@@ -64,8 +64,17 @@ struct ofs_dcp_pending {
 #define OFS_DCP_EXPAND_BYTES (UINT64_C(256) << 20)
 /* The most components of a path. */
 #define OFS_DCP_PATH_MAX 256
-/* Files whose objects are known without a look into the catalog. */
+/* Texts that are known without a look into the catalog. */
 #define OFS_DCP_SEEN 256
+
+/* Fields of TensorStorageMetadata and ChunkStorageMetadata. */
+enum ofs_dcp_field {
+	OFS_DCP_CHUNKS,
+	OFS_DCP_PROPERTIES,
+	OFS_DCP_SIZE,
+	OFS_DCP_OFFSETS = 0,
+	OFS_DCP_SIZES,
+};
 
 struct ofs_dcp {
 	struct ofs_catalog *cat;
@@ -78,6 +87,7 @@ struct ofs_dcp {
 	uint32_t nkeys, key_cap;
 	struct ofs_map by_name; /* the first key of each name */
 	uint32_t nrepeated;     /* values that several ranks wrote */
+	struct ofs_pk_fields tensor, chunk; /* enum ofs_dcp_field */
 	/* pairs of planner_data without a key */
 	uint32_t nstray;
 	/* of the catalog: the first of this part */
@@ -85,11 +95,12 @@ struct ofs_dcp {
 
 	uint32_t prefix[OFS_PART_PREFIX]; /* of the part */
 	size_t nprefix;
-	/* results of recent lookups of objects, by node of the path modulo size */
-	struct {
+	/* results of recent lookups, by node of the text modulo size: of the
+	 * objects of paths, and the strings of keys */
+	struct ofs_dcp_seen {
 		const struct ofs_pickle *doc;
-		uint32_t path, object;
-	} seen[OFS_DCP_SEEN];
+		uint32_t node, index;
+	} objects[OFS_DCP_SEEN], strs[OFS_DCP_SEEN];
 
 	struct ofs_dcp_blob *blob;
 	uint32_t nblobs, blob_cap;
@@ -116,10 +127,15 @@ int ofs_dcp_check_planner(struct ofs_dcp *d, struct optimfs_error *err);
 uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key);
 
 /* tensor.c */
+/* Add the tensor of a key, whose object has these fields. */
 int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
-    struct ofs_str name, struct optimfs_error *err);
+    struct ofs_str name, const uint32_t field[OFS_PK_FIELDS],
+    struct optimfs_error *err);
 
 /* location.c */
+/* The object of a file, whose path is a node; OFS_NONE on failure. */
+uint32_t ofs_dcp_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
+    uint32_t node, struct optimfs_error *err);
 /* *at = the extent of a place; if it is unusable, why->code is not 0. -1: the
  * checkpoint is refused. */
 int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
@@ -129,7 +145,11 @@ int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
 uint32_t ofs_dcp_problem(struct ofs_dcp *d, struct ofs_str name, int code,
     const char *text, struct optimfs_error *err);
 
-/* overlap.c: warn about items that overlap. */
+/* overlap.c */
+/* Do the items in each file ascend in the order of the index, so that none
+ * overlap? Writers add an item to the index when it is in its file. */
+bool ofs_dcp_items_ascend(struct ofs_dcp *d);
+/* Warn about items that overlap. */
 int ofs_dcp_check_overlap(struct ofs_dcp *d, struct optimfs_error *err);
 
 /* files.c: warn about files that are missing, or not of this checkpoint, whose

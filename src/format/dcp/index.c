@@ -129,19 +129,27 @@ static uint32_t find_key(const struct ofs_dcp_index *index, uint32_t hash,
 
 /* Read storage_data. */
 
-static int read_place(const struct ofs_pickle *doc, uint32_t node,
+static const struct ofs_pk_fields place_fields = {
+	.name = { "relative_path", "offset", "length", "transform_descriptors" }
+};
+
+static int read_place(struct ofs_dcp_index *index, uint32_t node,
     struct ofs_dcp_item *item, struct optimfs_error *err)
 {
-	item->path = ofs_pk_attr(doc, node, "relative_path");
+	const struct ofs_pickle *doc = index->doc;
+	uint32_t field[OFS_PK_FIELDS];
+
+	ofs_pk_read_fields(doc, node, &index->place, field);
+	item->path = field[0];
 	if (ofs_pk_kind(doc, item->path) != OFS_PK_STR)
 		return ofs_pk_unexpected(doc, item->path, err, "OFS418", NULL,
 		    "relative_path of _StorageInfo");
-	if (read_size(doc, ofs_pk_attr(doc, node, "offset"), "offset",
-		"_StorageInfo", &item->off, err) == -1 ||
-	    read_size(doc, ofs_pk_attr(doc, node, "length"), "length",
-		"_StorageInfo", &item->len, err) == -1)
+	if (read_size(doc, field[1], "offset", "_StorageInfo", &item->off,
+		err) == -1 ||
+	    read_size(doc, field[2], "length", "_StorageInfo", &item->len,
+		err) == -1)
 		return -1;
-	item->transforms = ofs_pk_attr(doc, node, "transform_descriptors");
+	item->transforms = field[3];
 	if (is_none(doc, item->transforms))
 		item->transforms = OFS_NONE;
 	return 0;
@@ -149,18 +157,23 @@ static int read_place(const struct ofs_pickle *doc, uint32_t node,
 
 /* A MetadataIndex: fqn, and offset unless it is None. Its index is a hint for
  * the position in a list, but often wrong, and is ignored. */
-static int read_key(const struct ofs_pickle *doc, uint32_t node,
-    struct key *key, struct optimfs_error *err)
+static const struct ofs_pk_fields key_fields = { .name = { "fqn", "offset" } };
+
+static int read_key(struct ofs_dcp_index *index, uint32_t node, struct key *key,
+    struct optimfs_error *err)
 {
+	const struct ofs_pickle *doc = index->doc;
+	uint32_t field[OFS_PK_FIELDS];
 	struct ofs_dcp_dims offset;
 
-	key->fqn = ofs_pk_attr(doc, node, "fqn");
+	ofs_pk_read_fields(doc, node, &index->key, field);
+	key->fqn = field[0];
 	if (ofs_pk_kind(doc, key->fqn) != OFS_PK_STR)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS442 a key of storage_data is %s, expected "
 		    "MetadataIndex with a fqn",
 		    ofs_pk_kind_name(doc, node));
-	key->offset = ofs_pk_attr(doc, node, "offset");
+	key->offset = field[1];
 	if (!is_none(doc, key->offset))
 		return ofs_dcp_sizes(doc, key->offset, "offset",
 		    "MetadataIndex", &offset, err);
@@ -186,10 +199,10 @@ static int read_item(struct ofs_dcp_index *index, uint32_t pair, uint32_t *hash,
 	struct ofs_dcp_item *item = &index->item[pair];
 	struct key key;
 
-	if (read_key(doc, ofs_pk_key(doc, index->storage, pair), &key, err) ==
+	if (read_key(index, ofs_pk_key(doc, index->storage, pair), &key, err) ==
 		-1 ||
-	    read_place(doc, ofs_pk_val(doc, index->storage, pair), item, err) ==
-		-1)
+	    read_place(index, ofs_pk_val(doc, index->storage, pair), item,
+		err) == -1)
 		return -1;
 	item->fqn = key.fqn & 0x7fffffff;
 	item->offset = key.offset;
@@ -214,6 +227,8 @@ int ofs_dcp_index_items(struct ofs_dcp_index *index, struct optimfs_error *err)
 {
 	uint32_t hash = 0, next = 0;
 
+	index->key = key_fields;
+	index->place = place_fields;
 	index->item =
 	    ofs_alloc_huge(((size_t)index->nitems + 1) * sizeof(*index->item));
 	if (index->item == NULL ||
@@ -355,6 +370,7 @@ bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,
 	if (i == UINT32_MAX)
 		return false;
 	item = &index->item[i];
+	index->shared |= item->used;
 	item->used = 1;
 	*place = (struct ofs_dcp_place){ item->path, item->transforms,
 		item->off, item->len };

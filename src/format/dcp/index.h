@@ -52,6 +52,8 @@ struct ofs_dcp_index {
 	 * most indexes have their items in the order of their chunks. */
 	uint32_t next;
 	bool in_order;
+	struct ofs_pk_fields key, place; /* of the items, as they are read */
+	bool shared;                     /* an item was looked up twice */
 };
 
 /* A row of sizes or offsets. */

@@ -22,16 +22,26 @@ static struct ofs_str key_name(const struct ofs_dcp_index *index, uint32_t pair)
 static uint32_t component(struct ofs_dcp *d, const struct ofs_pickle *doc,
     uint32_t node, struct optimfs_error *err)
 {
-	struct ofs_str s = ofs_pk_str(doc, node);
+	struct ofs_dcp_seen *seen = &d->strs[node % OFS_DCP_SEEN];
+	struct ofs_str s;
 	char digits[24];
 	uint32_t c;
 	int64_t i;
 
-	if (!ofs_pk_int(doc, node, &i))
-		return ofs_catalog_str(d->cat, s.p, s.len, err);
-	c = ofs_catalog_str(d->cat, digits,
-	    (size_t)snprintf(digits, sizeof(digits), "%" PRId64, i), err);
-	return c == OFS_NONE ? OFS_NONE : c | OFS_PATH_INDEX;
+	/* the keys of a parameter and its states share their nodes */
+	if (seen->doc == doc && seen->node == node)
+		return seen->index;
+	if (ofs_pk_int(doc, node, &i)) {
+		c = ofs_catalog_str(d->cat, digits,
+		    (size_t)snprintf(digits, sizeof(digits), "%" PRId64, i),
+		    err);
+		return c == OFS_NONE ? OFS_NONE : c | OFS_PATH_INDEX;
+	}
+	s = ofs_pk_str(doc, node);
+	c = ofs_catalog_str(d->cat, s.p, s.len, err);
+	if (c != OFS_NONE)
+		*seen = (struct ofs_dcp_seen){ doc, node, c };
+	return c;
 }
 
 /* Is node a tuple of keys and list indexes whose text is key? */
@@ -188,9 +198,11 @@ static int add_key(struct ofs_dcp *d, struct ofs_dcp_key *key,
 	const struct ofs_pickle *doc = index->doc;
 	uint32_t node = ofs_dcp_node(d, key);
 	struct ofs_str name = key_name(index, key->pair);
+	uint32_t field[OFS_PK_FIELDS];
 
-	if (ofs_pk_attr(doc, node, "chunks") != OFS_NONE) {
-		if (ofs_dcp_add_tensor(d, key, name, err) == -1)
+	ofs_pk_read_fields(doc, node, &d->tensor, field);
+	if (field[OFS_DCP_CHUNKS] != OFS_NONE) {
+		if (ofs_dcp_add_tensor(d, key, name, field, err) == -1)
 			return -1;
 		key->told = d->cat->ntensors > 0 &&
 		    d->cat->tensors[d->cat->ntensors - 1].error != OFS_NONE;
@@ -224,8 +236,6 @@ static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
 	if (ofs_pk_kind(at->doc, node) != OFS_PK_STR)
 		return ofs_pk_unexpected(at->doc, node, err, "OFS442", "str",
 		    "a key of state_dict_metadata");
-	if (ofs_grow(d->key, d->nkeys, d->key_cap, err) == -1)
-		return -1;
 	me = d->nkeys;
 	d->key[me] = (struct ofs_dcp_key){
 		.index = index,
@@ -348,6 +358,8 @@ static int collect_keys(struct ofs_dcp *d, uint32_t index,
 
 	if (!ofs_map_reserve(&d->by_name, d->nkeys + n))
 		return ofs_no_memory(err);
+	if (ofs_reserve(d->key, (uint64_t)d->nkeys + n, d->key_cap, err) == -1)
+		return -1;
 	if (ofs_catalog_expect(d->cat, n, at->nitems, err) == -1)
 		return -1;
 	next = ofs_map_hash(name.p, name.len);

@@ -59,17 +59,18 @@ static int rank_of_file(const char *path)
 	return *end == '_' && rank < 1 << 20 ? (int)rank : -1;
 }
 
-static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
+uint32_t ofs_dcp_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
     uint32_t node, struct optimfs_error *err)
 {
 	struct ofs_str rel = ofs_pk_str(doc, node);
 	const char *sub = d->part->rel;
-	uint32_t slot = node % OFS_DCP_SEEN, object;
+	struct ofs_dcp_seen *seen = &d->objects[node % OFS_DCP_SEEN];
+	uint32_t object;
 	char *path;
 
 	/* an index has each of its few files thousands of times */
-	if (d->seen[slot].doc == doc && d->seen[slot].path == node)
-		return d->seen[slot].object;
+	if (seen->doc == doc && seen->node == node)
+		return seen->index;
 	if (!ofs_path_stays(rel.p, rel.len)) {
 		optimfs_fail(err, EPERM,
 		    "OFS620 path '%.*s' leaves the checkpoint",
@@ -83,11 +84,8 @@ static uint32_t find_object(struct ofs_dcp *d, const struct ofs_pickle *doc,
 	}
 	object = ofs_catalog_object(d->cat, path, rank_of_file(path), err);
 	free(path);
-	if (object != OFS_NONE) {
-		d->seen[slot].doc = doc;
-		d->seen[slot].path = node;
-		d->seen[slot].object = object;
-	}
+	if (object != OFS_NONE)
+		*seen = (struct ofs_dcp_seen){ doc, node, object };
 	return object;
 }
 
@@ -103,7 +101,7 @@ int ofs_dcp_extent(struct ofs_dcp *d, const struct ofs_pickle *doc,
 	*at = (struct ofs_extent){
 		.off = place->off,
 		.len = place->len,
-		.object = find_object(d, doc, place->path, err),
+		.object = ofs_dcp_object(d, doc, place->path, err),
 		.encoding = OFS_TORCH_ITEM,
 	};
 	if (at->object == OFS_NONE)

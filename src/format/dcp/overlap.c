@@ -62,16 +62,35 @@ static size_t collect_claims(const struct ofs_dcp *d, struct claim *claim)
 	return n;
 }
 
-/* Do the claims on each object ascend without an overlap? Most writers store
- * items in the order of the index. end is scratch: a zero an object. */
-static bool ascend(const struct claim *claim, size_t n, uint64_t *end)
+/* end has a zero for each object. */
+static bool ascend(struct ofs_dcp *d, const struct ofs_dcp_index *index,
+    uint64_t *end)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (claim[i].off < end[claim[i].object])
+	struct optimfs_error unsaid;
+
+	for (uint32_t i = 0; i < index->nitems; i++) {
+		const struct ofs_dcp_item *item = &index->item[i];
+		uint32_t object;
+
+		if (!item->used)
+			continue;
+		object = ofs_dcp_object(d, index->doc, item->path, &unsaid);
+		if (object == OFS_NONE || item->off < end[object] ||
+		    !ofs_add_u64(item->off, item->len, &end[object]))
 			return false;
-		end[claim[i].object] = claim[i].end;
 	}
-	return true;
+	return !index->shared;
+}
+
+bool ofs_dcp_items_ascend(struct ofs_dcp *d)
+{
+	uint64_t *end = calloc((size_t)d->cat->nobjects + 1, sizeof(*end));
+	bool yes = end != NULL && d->nblobs == 0;
+
+	for (uint32_t i = 0; i < d->nindex && yes; i++)
+		yes = ascend(d, &d->index[i], end);
+	free(end);
+	return yes;
 }
 
 int ofs_dcp_check_overlap(struct ofs_dcp *d, struct optimfs_error *err)
@@ -79,18 +98,13 @@ int ofs_dcp_check_overlap(struct ofs_dcp *d, struct optimfs_error *err)
 	size_t max = (size_t)(d->cat->nshards - d->first_shard) +
 	    (d->cat->nitems - d->first_item) + d->npending;
 	struct claim *claim = ofs_alloc_huge((max + 1) * sizeof(*claim));
-	uint64_t *end = calloc((size_t)d->cat->nobjects + 1, sizeof(*end));
-	size_t n = 0;
+	size_t n;
 	int ret = 0;
 
-	if (claim == NULL || end == NULL)
-		ret = ofs_no_memory(err);
-	else
-		n = collect_claims(d, claim);
-	if (n > 0 && ascend(claim, n, end))
-		n = 0;
-	if (n > 0)
-		qsort(claim, n, sizeof(*claim), by_claim);
+	if (claim == NULL)
+		return ofs_no_memory(err);
+	n = collect_claims(d, claim);
+	qsort(claim, n, sizeof(*claim), by_claim);
 	for (size_t i = 1; i < n && ret == 0; i++) {
 		if (claim[i].object != claim[i - 1].object ||
 		    claim[i].off >= claim[i - 1].end)
@@ -101,7 +115,6 @@ int ofs_dcp_check_overlap(struct ofs_dcp *d, struct optimfs_error *err)
 		if (claim[i].end < claim[i - 1].end)
 			claim[i].end = claim[i - 1].end;
 	}
-	free(end);
 	free(claim);
 	return ret;
 }

@@ -160,7 +160,8 @@ static void free_indexes(struct ofs_dcp *d)
 	free(d->key);
 	d->key = NULL;
 	d->nkeys = d->key_cap = 0;
-	memset(d->seen, 0, sizeof(d->seen));
+	memset(d->objects, 0, sizeof(d->objects));
+	memset(d->strs, 0, sizeof(d->strs));
 }
 
 /* Build all entries. */
@@ -169,6 +170,7 @@ static int build(struct ofs_dcp *d, const struct found *f,
     struct optimfs_error *err)
 {
 	uint32_t first = d->cat->nobjects;
+	bool ascend;
 
 	if (ofs_part_prefix(d->cat, d->part, d->prefix, &d->nprefix, err) ==
 		-1 ||
@@ -180,8 +182,9 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	d->cat->unordered = true;
 	if (d->cat->writer == NULL)
 		d->cat->writer = d->index[0].writer;
+	ascend = ofs_dcp_items_ascend(d);
 	free_indexes(d); /* the checks need memory, too */
-	if (ofs_dcp_check_overlap(d, err) == -1 ||
+	if ((!ascend && ofs_dcp_check_overlap(d, err) == -1) ||
 	    ofs_dcp_resolve_blobs(d, err) == -1)
 		return -1;
 	return ofs_dcp_expand_items(d, err);
@@ -196,6 +199,8 @@ int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
 		.part = part,
 		.first_shard = cat->nshards,
 		.first_item = cat->nitems,
+		.tensor.name = { "chunks", "properties", "size" },
+		.chunk.name = { "offsets", "sizes" },
 	};
 	const struct ofs_dir *at = &cat->dir;
 	struct ofs_dir sub = { .fd = -1 };

@@ -84,22 +84,23 @@ static bool is_memory_format(const struct ofs_pickle *doc, uint32_t node)
 /* Field i of TensorProperties, whose state is a tuple (dtype, layout,
  * requires_grad, memory_format, pin_memory, ...) or attributes. */
 static uint32_t property(const struct ofs_pickle *doc, uint32_t node,
-    uint32_t i, const char *name)
+    uint32_t tuple, uint32_t i, const char *name)
 {
-	uint32_t state;
+	return tuple != OFS_NONE ? ofs_pk_item(doc, tuple, i)
+				 : ofs_pk_attr(doc, node, name);
+}
 
-	if (node == OFS_NONE)
-		return OFS_NONE;
-	if (ofs_pk_kind(doc, node) == OFS_PK_TUPLE)
-		state = node;
-	else if (ofs_pk_kind(doc, node) == OFS_PK_OBJECT)
+/* The state of TensorProperties, if it is a tuple; OFS_NONE. */
+static uint32_t property_tuple(const struct ofs_pickle *doc, uint32_t node)
+{
+	uint32_t state = node;
+
+	if (ofs_pk_kind(doc, node) == OFS_PK_OBJECT)
 		state = ofs_pk_state(doc, node);
-	else
-		return OFS_NONE;
-	if (state != OFS_NONE && ofs_pk_kind(doc, state) == OFS_PK_TUPLE &&
-	    ofs_pk_len(doc, state) >= 5)
-		return ofs_pk_item(doc, state, i);
-	return ofs_pk_attr(doc, node, name);
+	return ofs_pk_kind(doc, state) == OFS_PK_TUPLE &&
+		ofs_pk_len(doc, state) >= 5
+	    ? state
+	    : OFS_NONE;
 }
 
 static int note_quantized(struct ofs_dcp *d, struct optimfs_error *err)
@@ -113,12 +114,13 @@ static int note_quantized(struct ofs_dcp *d, struct optimfs_error *err)
 }
 
 static int read_properties(struct ofs_dcp *d, struct building *b,
-    const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
+    const struct ofs_pickle *doc, uint32_t properties,
+    struct optimfs_error *err)
 {
-	uint32_t properties = ofs_pk_attr(doc, node, "properties");
-	uint32_t dtype = property(doc, properties, 0, "dtype");
-	uint32_t layout = property(doc, properties, 1, "layout");
-	uint32_t format = property(doc, properties, 3, "memory_format");
+	uint32_t tuple = property_tuple(doc, properties);
+	uint32_t dtype = property(doc, properties, tuple, 0, "dtype");
+	uint32_t layout = property(doc, properties, tuple, 1, "layout");
+	uint32_t format = property(doc, properties, tuple, 3, "memory_format");
 	struct ofs_str module = { "", 0 }, name = { "", 0 };
 
 	if (d->like.doc == doc && d->like.dtype == dtype &&
@@ -165,8 +167,8 @@ static const char *show(const uint64_t *v, unsigned n, char text[100])
 static int read_shape(struct ofs_dcp *d, struct building *b,
     const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
 {
-	if (ofs_dcp_sizes(doc, ofs_pk_attr(doc, node, "size"), "size",
-		"TensorStorageMetadata", &b->shape, err) == -1)
+	if (ofs_dcp_sizes(doc, node, "size", "TensorStorageMetadata", &b->shape,
+		err) == -1)
 		return -1;
 	b->t.ndim = b->t.grid_ndim = b->shape.n;
 	b->t.shape = ofs_catalog_dims(d->cat, b->shape.v, b->shape.n, err);
@@ -259,15 +261,16 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
     struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = index->doc;
-	uint32_t at_node = ofs_pk_attr(doc, node, "offsets");
+	uint32_t field[OFS_PK_FIELDS];
 	struct ofs_dcp_dims offsets, sizes;
 	struct ofs_dcp_place place;
 	struct ofs_extent at;
 	struct optimfs_error why;
 
-	if (ofs_dcp_sizes(doc, at_node, "offsets", "ChunkStorageMetadata",
-		&offsets, err) == -1 ||
-	    ofs_dcp_sizes(doc, ofs_pk_attr(doc, node, "sizes"), "sizes",
+	ofs_pk_read_fields(doc, node, &d->chunk, field);
+	if (ofs_dcp_sizes(doc, field[OFS_DCP_OFFSETS], "offsets",
+		"ChunkStorageMetadata", &offsets, err) == -1 ||
+	    ofs_dcp_sizes(doc, field[OFS_DCP_SIZES], "sizes",
 		"ChunkStorageMetadata", &sizes, err) == -1)
 		return -1;
 	if (b->t.error != OFS_NONE)
@@ -277,7 +280,7 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
 		    "OFS608 a chunk has %u offsets and %u sizes, the "
 		    "tensor %u dimensions",
 		    offsets.n, sizes.n, b->shape.n);
-	if (!ofs_dcp_index_find(index, name, at_node, &place))
+	if (!ofs_dcp_index_find(index, name, field[OFS_DCP_OFFSETS], &place))
 		return hole(d, b, &offsets, &sizes, err);
 	if (ofs_dcp_extent(d, doc, &place, &at, &why, err) == -1)
 		return -1;
@@ -287,12 +290,11 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
 }
 
 static int add_chunks(struct ofs_dcp *d, struct building *b,
-    const struct ofs_dcp_key *key, struct optimfs_error *err)
+    const struct ofs_dcp_key *key, uint32_t chunks, struct optimfs_error *err)
 {
 	struct ofs_dcp_index *index = &d->index[key->index];
 	const struct ofs_pickle *doc = index->doc;
 	uint32_t name = ofs_pk_key(doc, index->keys, key->pair), n;
-	uint32_t chunks = ofs_pk_attr(doc, ofs_dcp_node(d, key), "chunks");
 
 	if (ofs_pk_kind(doc, chunks) != OFS_PK_LIST)
 		return ofs_pk_unexpected(doc, chunks, err, "OFS418", NULL,
@@ -307,13 +309,15 @@ static int add_chunks(struct ofs_dcp *d, struct building *b,
 
 /* In a save without collectives each rank describes the whole tensor. */
 static int check_same(struct ofs_dcp *d, struct building *b,
-    const struct ofs_dcp_index *index, uint32_t node, struct optimfs_error *err)
+    const struct ofs_dcp_index *index, const uint32_t field[OFS_PK_FIELDS],
+    struct optimfs_error *err)
 {
 	struct building other = { .name = b->name, .t.error = 0 };
 
-	if (read_properties(d, &other, index->doc, node, err) == -1 ||
-	    ofs_dcp_sizes(index->doc, ofs_pk_attr(index->doc, node, "size"),
-		"size", "TensorStorageMetadata", &other.shape, err) == -1)
+	if (read_properties(d, &other, index->doc, field[OFS_DCP_PROPERTIES],
+		err) == -1 ||
+	    ofs_dcp_sizes(index->doc, field[OFS_DCP_SIZE], "size",
+		"TensorStorageMetadata", &other.shape, err) == -1)
 		return -1;
 	if (b->t.error != OFS_NONE ||
 	    (other.t.dtype == b->t.dtype && other.shape.n == b->shape.n &&
@@ -327,26 +331,31 @@ static int check_same(struct ofs_dcp *d, struct building *b,
 }
 
 int ofs_dcp_add_tensor(struct ofs_dcp *d, const struct ofs_dcp_key *key,
-    struct ofs_str name, struct optimfs_error *err)
+    struct ofs_str name, const uint32_t field[OFS_PK_FIELDS],
+    struct optimfs_error *err)
 {
-	uint32_t path = key->path;
+	uint32_t path = key->path, nblobs = d->nblobs, other[OFS_PK_FIELDS];
 	struct building b = {
 		.name = name,
 		.at = &d->index[key->index],
 		.t.shard = d->cat->nshards,
 		.t.error = OFS_NONE,
 	};
-	uint32_t node = ofs_dcp_node(d, key), nblobs = d->nblobs;
 
-	if (read_properties(d, &b, b.at->doc, node, err) == -1 ||
-	    read_shape(d, &b, b.at->doc, node, err) == -1 ||
-	    add_chunks(d, &b, key, err) == -1)
+	if (read_properties(d, &b, b.at->doc, field[OFS_DCP_PROPERTIES], err) ==
+		-1 ||
+	    read_shape(d, &b, b.at->doc, field[OFS_DCP_SIZE], err) == -1 ||
+	    add_chunks(d, &b, key, field[OFS_DCP_CHUNKS], err) == -1)
 		return -1;
 	while (key->next != OFS_NONE) {
+		const struct ofs_dcp_index *index;
+
 		key = &d->key[key->next];
-		node = ofs_dcp_node(d, key);
-		if (check_same(d, &b, &d->index[key->index], node, err) == -1 ||
-		    add_chunks(d, &b, key, err) == -1)
+		index = &d->index[key->index];
+		ofs_pk_read_fields(index->doc, ofs_dcp_node(d, key), &d->tensor,
+		    other);
+		if (check_same(d, &b, index, other, err) == -1 ||
+		    add_chunks(d, &b, key, other[OFS_DCP_CHUNKS], err) == -1)
 			return -1;
 	}
 	/* the header of a blob has its name */
