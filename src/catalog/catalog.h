@@ -215,10 +215,12 @@ struct ofs_alias {
 	uint32_t path, target;
 };
 
-/* A component of a path: the index of a string, and a flag for a list index
- * instead of a key. */
+/* A component of a path: the index of a string, and flags: it is the index of
+ * an item instead of a key; and that of a tuple instead of a list. */
 #define OFS_PATH_INDEX  0x80000000u
-#define OFS_PATH_STR(c) ((c) & ~OFS_PATH_INDEX)
+#define OFS_PATH_TUPLE  0x40000000u
+#define OFS_PATH_FLAGS  (OFS_PATH_INDEX | OFS_PATH_TUPLE)
+#define OFS_PATH_STR(c) ((c) & ~OFS_PATH_FLAGS)
 /* The most components that a part of a checkpoint prepends to its paths. */
 #define OFS_PART_PREFIX 4
 
@@ -331,7 +333,7 @@ void ofs_catalog_prefetch(const struct ofs_catalog *cat, const char *p,
 /* Intern n numbers; equal runs share one index. */
 uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
     struct optimfs_error *err);
-/* Intern a path of n components (string indexes, OFS_PATH_INDEX allowed). */
+/* Intern a path of n components (string indexes, OFS_PATH_FLAGS allowed). */
 uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
     size_t n, struct optimfs_error *err);
 /* The path of a key below the path parent[0..n), which may be one of cat. */

@@ -40,7 +40,7 @@ static uint32_t new_node(struct ofs_state *s, uint32_t parent, uint32_t key,
 	if (ofs_grow(s->node, s->n, s->cap, err) == -1)
 		return OFS_NONE;
 	s->node[s->n] = (struct ofs_state_node){ key, OFS_NONE, parent,
-		OFS_NONE, OFS_NONE, OFS_NONE, false, false };
+		OFS_NONE, OFS_NONE, OFS_NONE, false, 0, false };
 	if (parent != OFS_NONE) {
 		up = &s->node[parent];
 		if (up->child == OFS_NONE)
@@ -155,19 +155,23 @@ static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,
 static int classify(struct ofs_state *s, uint32_t node,
     struct optimfs_error *err)
 {
-	bool numbers = true, indexes = true;
+	bool numbers = true, indexes = true, tuple = true;
 	uint32_t n = 0, v;
 
 	for (uint32_t i = s->node[node].child; i != OFS_NONE;
 	     i = s->node[i].next, n++) {
 		numbers = numbers && ofs_str_number(ofs_state_key(s, i), &v);
 		indexes = indexes && (s->node[i].key & OFS_PATH_INDEX) != 0;
+		tuple = tuple && (s->node[i].key & OFS_PATH_TUPLE) != 0;
 	}
 	if (n == 0 || !numbers)
 		return 0;
 	s->node[node].numbers = key_is(s, node, "state");
-	if (indexes || key_is(s, node, "param_groups"))
-		return sort_list(s, node, n, err);
+	if (!indexes && !key_is(s, node, "param_groups"))
+		return 0;
+	if (sort_list(s, node, n, err) == -1)
+		return -1;
+	s->node[node].tuple = tuple && s->node[node].list ? n : 0;
 	return 0;
 }
 
@@ -345,6 +349,10 @@ static void open_container(struct ofs_state_pickler *p, uint32_t node)
 {
 	const struct ofs_state_node *v = &p->s->node[node];
 
+	if (v->tuple > 0) {
+		ofs_pkw_tuple_open(&p->w, v->tuple);
+		return;
+	}
 	ofs_pkw_op_put(&p->w, v->list ? OFS_PKW_LIST : OFS_PKW_DICT);
 	if (v->child != OFS_NONE)
 		ofs_pkw_op(&p->w, OFS_PKW_MARK);
@@ -354,7 +362,9 @@ static void close_container(struct ofs_state_pickler *p, uint32_t node)
 {
 	const struct ofs_state_node *v = &p->s->node[node];
 
-	if (v->child != OFS_NONE)
+	if (v->tuple > 0)
+		ofs_pkw_tuple_close(&p->w, v->tuple);
+	else if (v->child != OFS_NONE)
 		ofs_pkw_op(&p->w, v->list ? OFS_PKW_APPENDS : OFS_PKW_SETITEMS);
 }
 

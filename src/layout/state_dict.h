@@ -8,14 +8,15 @@
 #include "layout/render.h"
 #include "pickle/write.h"
 
-/* A dict, a list or a leaf. Children are linked in the order of their
+/* A dict, a list, a tuple or a leaf. Children are linked in the order of their
  * entries. */
 struct ofs_state_node {
-	uint32_t key;   /* component: a string, or'ed with OFS_PATH_INDEX */
+	uint32_t key;   /* component of a path */
 	uint32_t entry; /* OFS_NONE for a container */
 	uint32_t parent, child, last, next;
 	bool list;
-	bool numbers; /* the keys are integers */
+	uint32_t tuple; /* the number of items of a tuple, else 0 */
+	bool numbers;   /* the keys are integers */
 };
 
 struct ofs_state {

@@ -41,7 +41,7 @@ static uint32_t path_of(struct merge *x, const struct ofs_key *key, uint32_t n)
 		    ofs_catalog_str(x->cat, key[i].s.p, key[i].s.len, x->err);
 		if (c[i] == OFS_NONE)
 			return OFS_NONE;
-		c[i] |= key[i].index ? OFS_PATH_INDEX : 0;
+		c[i] |= key[i].index;
 	}
 	path = ofs_catalog_path(x->cat, c, n, x->err);
 	return path;
@@ -58,7 +58,7 @@ static uint32_t tree_of(struct merge *x, const struct ofs_change *ch)
 	}
 	for (uint32_t i = 0; i < ch->nkeys; i++)
 		key[i] = (struct ofs_key){
-			{ ch->key[i], (uint32_t)strlen(ch->key[i]) }, false
+			{ ch->key[i], (uint32_t)strlen(ch->key[i]) }, 0
 		};
 	return path_of(x, key, ch->nkeys);
 }

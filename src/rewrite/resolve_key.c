@@ -47,7 +47,7 @@ static struct ofs_key *keys_of(struct ofs_commit *c, uint32_t path, uint32_t *n,
 	}
 	for (uint32_t i = 0; i < *n; i++) {
 		k[i].s = component(c->cat, v[i]);
-		k[i].index = (v[i] & OFS_PATH_INDEX) != 0;
+		k[i].index = v[i] & OFS_PATH_FLAGS;
 	}
 	return k;
 }

@@ -11,7 +11,7 @@
 /* A component of a path in the source. */
 struct ofs_key {
 	struct ofs_str s;
-	bool index; /* an index of a list */
+	uint32_t index; /* OFS_PATH_FLAGS of an item of a list or tuple */
 };
 
 /* A change of a leaf of the source: an item of a dict or list, or a key of an

@@ -169,6 +169,18 @@ for i in "01":
 		ok "the opaque value is unchanged by way of $layout" python3 \
 		    "$TOP_SRCDIR/tests/support/opaque.py" --run back/extra.pt
 	done
+
+	# Sequences with tensors.
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --sequences sequences.pt
+	for layout in torch zero2@1; do
+		rm -rf out
+		status "reshard of sequences with tensors to $layout exits with 0" 0 \
+		    "$OPTIMFS" reshard -q --to $layout sequences.pt out
+		is "tuples and deques keep their kind in $layout" "$(python3 \
+		    "$TOP_SRCDIR/tests/support/opaque.py" --kinds \
+		    "$(find out -name extra.pt -o -name mp_rank_00_model_states.pt)")" \
+		    "(T, 1, [(T,), {'a': (T, T, T, 'x')}], deque([T, 2], maxlen=5))"
+	done
 	for layout in torch dcp@2; do
 		rm -rf new .new.optimfs
 		status "mkfs --layout $layout like a file with an opaque value exits with 0" 0 \
@@ -283,7 +295,7 @@ for i in "01":
 		    '*OFS533 *drop=opaque*'
 	done
 else
-	skip 156 "no python3"
+	skip 160 "no python3"
 fi
 
 # diff.

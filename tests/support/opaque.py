@@ -26,6 +26,11 @@
 #
 # opaque.py --inner FILE: is the tensor of the tuple in that file?
 #
+# opaque.py --sequences FILE: writes a model, AdamW's state, and a tuple with
+# sequences of tensors.
+#
+# opaque.py --kinds FILE: prints them, each tensor as T.
+#
 # opaque.py --run FILE: is the object in the extra.pt that was made of FILE?
 import collections
 import io
@@ -187,6 +192,10 @@ class Other:
         pass
 
 
+    def __repr__(self):
+        return "T"
+
+
 class Holder:
     def __init__(self, *held):
         self.held = held
@@ -194,6 +203,8 @@ class Holder:
 
 class Unpickler(pickle.Unpickler):
     def find_class(self, module, name):
+        if (module, name) == ("collections", "deque"):
+            return collections.deque
         return globals()[name] if module == "__main__" else Other
 
     def persistent_load(self, pid):
@@ -217,6 +228,11 @@ if sys.argv[1] == "--inner":
         key = tensor.args[0][2]
         data = z.read(name.replace("data.pkl", "data/" + key))
     sys.exit(data != struct.pack("<f", .5))
+if sys.argv[1] == "--kinds":
+    with zipfile.ZipFile(sys.argv[2]) as z:
+        name, = [n for n in z.namelist() if n.endswith("/data.pkl")]
+        print(Unpickler(z.open(name)).load()["held"])
+    sys.exit()
 if sys.argv[1] == "--run":
     with zipfile.ZipFile(sys.argv[2]) as z:
         name, = [n for n in z.namelist() if n.endswith("/data.pkl")]
@@ -253,6 +269,14 @@ if sys.argv[1] == "--quantized":
     model = {"w": Tensor(1., 2., shape=(2,)), sys.argv[2]: Scaled(7, 8, shape=(2,))}
     write(sys.argv[3], {"model": model, "optim": {
         "state": {"w": state}, "param_groups": [group]}})
+    sys.exit()
+if sys.argv[1] == "--sequences":
+    t = Tensor(.5)
+    write(sys.argv[2], {
+        "model": {"w": Tensor(1., 2., shape=(2,))},
+        "optim": {"state": {"w": state}, "param_groups": [group]},
+        "held": (t, 1, [(t,), {"a": (t, t, t, "x")}],
+                 collections.deque([t, 2], 5))})
     sys.exit()
 write(sys.argv[1], {
     "model": {"w": Tensor(1., 2., shape=(2,))},

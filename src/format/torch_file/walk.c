@@ -75,6 +75,14 @@ static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
 		ofs_torch_tensor(doc, node, &t, NULL) != 0);
 }
 
+/* A list or tuple, whose items may be entries of their own. A deque stays one
+ * value, as in DCP: no list could say its length. */
+static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
+{
+	return ofs_pk_is_sequence(doc, node) &&
+	    !ofs_pk_is(doc, node, "collections", "deque");
+}
+
 /* Does node become a directory; as an item, does it make its list one? 1 or 0;
  * -1 when it must be examined. */
 static int nests(const struct walk *w, uint32_t node)
@@ -83,7 +91,7 @@ static int nests(const struct walk *w, uint32_t node)
 
 	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT || is_tensor(w->doc, node))
 		return 1;
-	if (!ofs_pk_is_sequence(w->doc, node))
+	if (!is_sequence(w->doc, node))
 		return 0;
 	if ((known & WALKED) == 0)
 		return -1;
@@ -221,14 +229,17 @@ static void leave(struct walk *w)
 	free(w->frame[--w->depth].key);
 }
 
-static uint32_t index_component(struct walk *w, uint32_t i)
+static uint32_t index_component(struct walk *w, uint32_t node, uint32_t i)
 {
+	uint32_t flags = OFS_PATH_INDEX;
 	char text[16];
 	uint32_t c;
 
 	c = ofs_catalog_str(w->cat, text,
 	    (size_t)snprintf(text, sizeof(text), "%" PRIu32, i), w->err);
-	return c == OFS_NONE ? c : c | OFS_PATH_INDEX;
+	if (ofs_pk_kind(w->doc, node) == OFS_PK_TUPLE)
+		flags |= OFS_PATH_TUPLE;
+	return c == OFS_NONE ? c : c | flags;
 }
 
 /* Visit a value at the current path. */
@@ -238,7 +249,7 @@ static int add(struct walk *w, uint32_t node)
 	uint32_t path;
 
 	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT ||
-	    (ofs_pk_is_sequence(w->doc, node) && descends(w, node)))
+	    (is_sequence(w->doc, node) && descends(w, node)))
 		return enter(w, node);
 	if (n == 0) {
 		/* the root is not a mapping: its file needs a name */
@@ -266,7 +277,7 @@ static int step(struct walk *w)
 	}
 	if (visit(w) == -1)
 		return -1;
-	c = f->dict ? f->key[i] : index_component(w, i);
+	c = f->dict ? f->key[i] : index_component(w, f->node, i);
 	if (f->dict && c == OFS_NONE)
 		return 0;
 	if (c == OFS_NONE)
