@@ -44,6 +44,11 @@ struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob)
 	return blob;
 }
 
+bool ofs_blob_equal(const struct ofs_blob *a, const struct ofs_blob *b)
+{
+	return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
+}
+
 void ofs_blob_unref(struct ofs_blob *blob)
 {
 	if (blob != NULL && atomic_fetch_sub(&blob->refs, 1) == 1)

@@ -4,6 +4,7 @@
 #define OFS_BASE_BLOB_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ struct ofs_blob *ofs_blob_new(size_t len, struct optimfs_error *err);
  * ENOMEM. */
 struct ofs_blob *ofs_blob_of(struct ofs_buf *out, struct optimfs_error *err);
 struct ofs_blob *ofs_blob_ref(struct ofs_blob *blob);
+bool ofs_blob_equal(const struct ofs_blob *a, const struct ofs_blob *b);
 /* NULL is allowed. */
 void ofs_blob_unref(struct ofs_blob *blob);
 

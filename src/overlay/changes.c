@@ -176,6 +176,25 @@ static int put_element(struct walk *w, struct ofs_change *c, uint32_t base)
 	return put_form(w, c, &form);
 }
 
+/* Tied names have one text: each of those that were written must have been
+ * given this one. */
+static void check_tied(struct walk *w, struct ofs_change *c,
+    const struct ofs_overlay_file *f)
+{
+	const struct ofs_overlay_node *v = ofs_overlay_node(w->o, c->node);
+	char *other;
+
+	if (v == NULL || v->accepted == NULL || f->accepted == NULL ||
+	    ofs_blob_equal(v->accepted, f->accepted))
+		return;
+	other = ofs_overlay_path(w->o, f->by, NULL, NULL);
+	optimfs_fail(&c->problem, EINVAL,
+	    "OFS828 it is stored once with %.120s, and they would not agree: "
+	    "write the same to both",
+	    other == NULL ? "a name that was removed" : other);
+	free(other);
+}
+
 static void check_size(struct ofs_change *c,
     const struct ofs_overlay_form *form)
 {
@@ -262,8 +281,10 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 	if (c == NULL || put_path(w, c, false) == -1)
 		return -1;
 	c->entry = entry;
-	if (text)
+	if (text) {
+		check_tied(w, c, f);
 		return put_text(w, c, f) == -1 ? -1 : put_element(w, c, base);
+	}
 	base_form(w->o, entry, &form);
 	if (put_bytes(w, c, f) == -1)
 		return -1;

@@ -75,12 +75,13 @@ struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
 struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
     uint32_t index, struct optimfs_error *err)
 {
-	struct ofs_overlay_file *f = ofs_overlay_file(o, index), **slot;
+	struct ofs_overlay_file *f, **slot;
 
-	if (f != NULL)
-		return f;
 	if (ofs_overlay_touch(o, index, err) == NULL)
 		return NULL;
+	f = ofs_overlay_file(o, index);
+	if (f != NULL)
+		return f;
 	slot = slot_of(o, index);
 	f = file_new(index, err);
 	*slot = f;

@@ -252,6 +252,8 @@ static void forget(struct ofs_overlay *o)
 			o->base[i]->parent = OFS_NONE;
 			o->base[i]->nchild = 0;
 			o->base[i]->mtime_ns = 0;
+			ofs_blob_unref(o->base[i]->accepted);
+			o->base[i]->accepted = NULL;
 		}
 	for (uint32_t i = 0; i < o->nmade; i++) {
 		o->made[i]->dead = true;

@@ -41,6 +41,7 @@ struct ofs_overlay_file {
 	/* text: the accepted text (NULL: that of the checkpoint), and the draft,
 	 * which is being written. */
 	struct ofs_blob *accepted;
+	uint32_t by;         /* the node by which it was written */
 	uint8_t element[16]; /* of a 0-dim tensor */
 	struct ofs_buf draft;
 	bool has_draft; /* it may differ from the accepted text */
@@ -75,8 +76,8 @@ struct ofs_overlay_node {
 	struct ofs_overlay_file *file;
 	uint64_t ino;
 	int64_t mtime_ns;
-	/* Of a text that is tied to others (push/writethrough.h): the text
-	 * written by this name. */
+	/* The text written by this name. If others are tied to it, the text of
+	 * the file may be a later one. */
 	struct ofs_blob *accepted;
 };
 
@@ -155,9 +156,6 @@ struct ofs_overlay_ops {
 	/* Does this text mean the same as the text of the base? */
 	bool (*own_text)(const struct ofs_overlay *o, uint32_t node,
 	    const void *text, size_t n);
-	/* A text written through node was accepted. */
-	void (*accepted)(struct ofs_overlay *o, struct ofs_overlay_file *f,
-	    uint32_t node);
 	/* Creates a hidden name of the base. 1: done; 0: there is no such name;
 	 * -1: failed. */
 	int (*reveal)(struct ofs_overlay *o, uint32_t dir, const char *name,

@@ -66,12 +66,6 @@ static bool staged_own_text(const struct ofs_overlay *o, uint32_t node,
 	return false;
 }
 
-static void staged_accepted(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    uint32_t node)
-{
-	(void)o, (void)f, (void)node;
-}
-
 static int staged_reveal(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err)
 {
@@ -95,7 +89,6 @@ const struct ofs_overlay_ops ofs_overlay_staged_ops = {
 	.apart = staged_apart,
 	.bytes = staged_bytes,
 	.own_text = staged_own_text,
-	.accepted = staged_accepted,
 	.reveal = staged_reveal,
 	.rename = staged_rename,
 	.free = staged_free,

@@ -184,6 +184,7 @@ static int record_text(struct ofs_overlay *o, uint32_t index,
 int ofs_overlay_text_accept(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint32_t index, struct optimfs_error *err)
 {
+	struct ofs_overlay_node *v = ofs_overlay_node(o, index);
 	struct ofs_buf canonical = { 0 };
 	uint8_t element[16] = { 0 };
 	struct ofs_blob *text = NULL;
@@ -205,9 +206,13 @@ int ofs_overlay_text_accept(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	}
 	ofs_blob_unref(f->accepted);
 	f->accepted = text;
+	f->by = index;
+	if (v != NULL) {
+		ofs_blob_unref(v->accepted);
+		v->accepted = ofs_blob_ref(text);
+	}
 	memcpy(f->element, element, sizeof(element));
 	f->has_draft = f->touched = f->unwritten = false;
-	o->ops->accepted(o, f, index);
 	ofs_overlay_changed(o,
 	    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]) == NULL);
 	return 0;

@@ -477,24 +477,11 @@ static bool own_text(const struct ofs_overlay *o, uint32_t index,
 	    ofs_template_hash(text, n) == own->hash;
 }
 
-/* A text written by one of several names is kept for this name too. */
-static void accepted(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    uint32_t node)
-{
-	struct ofs_overlay_node *v = ofs_overlay_node(o, node);
-
-	if (v == NULL)
-		return;
-	ofs_blob_unref(v->accepted);
-	v->accepted = ofs_blob_ref(f->accepted);
-}
-
 static const struct ofs_overlay_ops overlay_ops = {
 	.hidden = true,
 	.apart = is_apart,
 	.bytes = bytes_of,
 	.own_text = own_text,
-	.accepted = accepted,
 	.reveal = ofs_writethrough_reveal,
 	.rename = ofs_writethrough_rename,
 	.free = through_free,

@@ -78,11 +78,6 @@ static int by_place(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static bool same(const struct ofs_blob *a, const struct ofs_blob *b)
-{
-	return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
-}
-
 static int words(const struct ofs_blob *b)
 {
 	const uint8_t *end = memchr(b->bytes, '\n', b->len);
@@ -154,7 +149,7 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	if (compare_all_rounded(p, w, &n, err) == -1)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		if (same(w[i].said, w[0].said))
+		if (ofs_blob_equal(w[i].said, w[0].said))
 			agree++;
 		else if (other == NULL)
 			other = &w[i];

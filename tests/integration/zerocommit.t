@@ -85,6 +85,23 @@ mv now other
 edit v0.19.6_z1_ws2_bf16/ckpt_universal universal
 edit v0.18.5_z3_ws4_subgroups/ckpt_universal "universal, of stage 3"
 
+# A step that is a tensor is stored once per file and group, too.
+begin "$data/z1_ws2_bf16/ckpt"
+other=blocks.1.fc_out.weight
+echo 5 > "$mnt/optim/state/$W/step"
+echo abort > "$mnt/.optimfs/control"
+echo 6 > "$mnt/optim/state/$W/step"
+echo 7 > "$mnt/optim/state/$other/step"
+not_ok "commit fails when two steps of a group were written differently" commit
+like "OFS828 names both steps of the group" "$(cat "$mnt/.optimfs/errors")" \
+    "*OFS828*state/$W/step: *state/$other/step, *"
+echo abort > "$mnt/.optimfs/control"
+echo 7 > "$mnt/optim/state/$other/step"
+ok "commit of one step succeeds after the other was aborted" commit
+ok "umount succeeds after one step was written" "$OPTIMFS" umount "$mnt"
+is "all parameters of the group have the step that was written" \
+    "$("$OPTIMFS" cat ck optim/state/$W/step)" 7.0
+
 # Integer steps are stored once per file and group.
 integers() { # CHECKPOINT NAME
 	if [ -z "$python" ]; then

@@ -44,7 +44,7 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 		const char *s = part->prefix[d->nprefix];
 
 		d->prefix[d->nprefix] =
-		    (struct ofs_key){ { s, (uint32_t)strlen(s) }, false };
+		    (struct ofs_key){ { s, (uint32_t)strlen(s) }, 0 };
 	}
 	d->name = ofs_path_join(part->rel, ".metadata");
 	*state = d;

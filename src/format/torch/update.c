@@ -593,7 +593,7 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 	for (; n < 4 && part->prefix[n] != NULL; n++)
 		prefix[n] = (struct ofs_key){
 			{ part->prefix[n], (uint32_t)strlen(part->prefix[n]) },
-			false
+			0
 		};
 	s.nprefix = n;
 	if (part->nfiles < 2)

@@ -42,7 +42,7 @@ struct keys {
 static void push(struct keys *k, const char *word)
 {
 	k->key[k->n++] =
-	    (struct ofs_key){ { word, (uint32_t)strlen(word) }, false };
+	    (struct ofs_key){ { word, (uint32_t)strlen(word) }, 0 };
 }
 
 static int push_number(struct column *col, struct keys *k, uint32_t v,
