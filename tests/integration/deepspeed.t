@@ -35,9 +35,45 @@ again() { # CHECKPOINT VIEW RANKS
 		"$scratch/got/model"
 }
 
+# For the parameters that are trained; DeepSpeed has fp32 besides.
+same_training() {
+	ls "$scratch/want/optim/state" >"$scratch/names"
+	[ -s "$scratch/names" ] || return 1
+	while read -r name; do
+		for file in "model/$name" "optim/state/$name/exp_avg" \
+		    "optim/state/$name/exp_avg_sq" "optim/state/$name/step"; do
+			cmp "$scratch/want/$file" "$scratch/got/$file" || return 1
+		done
+	done <"$scratch/names"
+}
+
+trains() { # CASE: DeepSpeed's own load, and FSDP2 by StorageReader
+	from=$TOP_SRCDIR/tests/data/deepspeed/$1
+	rm -rf "$scratch/new" "$scratch/fsdp2" "$scratch/want" "$scratch/got"
+	ok "$1: DeepSpeed loads it and trains two steps" "$python" "$script" \
+	    train "$from/ckpt" "$scratch/new" 2
+	ok "$1: FSDP2 loads it by StorageReader and trains two steps" \
+	    "$python" "$reader" "$from/ckpt" \
+	    "$from/expected/manifest.json" 2 "save=$scratch/fsdp2"
+	"$OPTIMFS" cp -r "$scratch/new" . "$scratch/want"
+	"$OPTIMFS" cp -r "$scratch/fsdp2" . "$scratch/got"
+	ok "$1: both have the same weights and states" same_training
+}
+
 data=$TOP_SRCDIR/tests/data
 again "$data/deepspeed/z2_ws2_bf16/ckpt" zero1@3 3
 again "$data/deepspeed/z3_ws2_subgroups/ckpt" zero3@3 3
 again "$data/deepspeed/z2_ws2_bf16/ckpt" universal 2
 again "$data/pytorch/dcp_fsdp2_w3/ckpt" zero2@2 2
+
+reader=$TOP_SRCDIR/tests/interop/torch_reader.py
+if ! sanitized && "$python" "$reader" version; then
+	: "${OPTIMFS_LIBRARY:=$TOP_BUILDDIR/.libs/liboptimfs.so.0}"
+	: "${GLOO_SOCKET_IFNAME:=lo}"
+	PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
+	export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH
+	trains z3_ws2_fp32
+else
+	skip 3 "no PyTorch 2.6 or later"
+fi
 done_testing

@@ -4,6 +4,8 @@
 usage: deepspeed.py again DIR NEW RANKS   a job of RANKS processes makes a model with
                                           the parameters of DIR, loads DIR, and
                                           saves to NEW
+       deepspeed.py train DIR NEW RANKS   the same, and two steps between, with the
+                                          gradients of torch_reader.py
        deepspeed.py version               exit 0 where DeepSpeed can be used
 
 DIR is a checkpoint of ZeRO 1, 2 or 3 of RANKS ranks, or a universal one. The
@@ -159,7 +161,19 @@ def move_bytes(torch):
             setattr(torch.distributed, name, into)
 
 
-def job(rank, ranks, port, top, new):
+# Gradients that depend on names and positions only, as in torch_reader.py.
+def backward(torch, engine, number):
+    loss = 0.0
+    trained = sorted((n, p) for n, p in engine.module.named_parameters()
+                     if p.requires_grad)
+    for i, (_, p) in enumerate(trained):
+        g = torch.Generator().manual_seed(1000 * number + i)
+        shape = getattr(p, "ds_shape", p.shape)
+        loss = loss + (p * torch.randn(shape, generator=g)).sum()
+    engine.backward(loss)
+
+
+def job(rank, ranks, port, top, new, steps):
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank),
                       WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port))
@@ -181,17 +195,29 @@ def job(rank, ranks, port, top, new):
         config=config(state, stage, dtype, universal))
     path, _ = engine.load_checkpoint(top)
     assert path is not None, "DeepSpeed found nothing to load"
+    engine.optimizer.clip_grad = 0.0  # the checkpoint has set it
+    for number in range(steps):
+        if stage == 3:
+            with deepspeed.zero.GatheredParameters(list(engine.parameters())):
+                backward(torch, engine, number)
+        else:
+            backward(torch, engine, number)
+        engine.step()
     engine.save_checkpoint(new, tag="again")
 
 
-def again(top, new, ranks):
+def again(top, new, ranks, steps=0):
     import socket
     import torch.multiprocessing
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    torch.multiprocessing.spawn(job, (int(ranks), port, top, new),
+    torch.multiprocessing.spawn(job, (int(ranks), port, top, new, steps),
                                 nprocs=int(ranks))
+
+
+def train(top, new, ranks):
+    again(top, new, ranks, 2)
 
 
 def version():
@@ -207,4 +233,4 @@ def version():
 
 
 if __name__ == "__main__":
-    {"again": again, "version": version}[sys.argv[1]](*sys.argv[2:])
+    {"again": again, "train": train, "version": version}[sys.argv[1]](*sys.argv[2:])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """torch_reader.py - does PyTorch load checkpoints of any format into FSDP2 models?
 
-usage: torch_reader.py CKPT EXPECTED RANKS [renamed|bfloat16|regrouped|recipe]
+usage: torch_reader.py CKPT EXPECTED RANKS [HOW]
        torch_reader.py version           exit 0 where PyTorch is new enough
 
 Makes a model with the parameters of CKPT, shards it over RANKS processes with
@@ -12,8 +12,9 @@ bit by bit.
 
 renamed: the model has other parameter names (mapping=); bfloat16: its weights
 are bfloat16; regrouped: its optimizer has the groups of CKPT in reverse order;
-recipe: it is loaded by the recipe of docs/python.md. Exit status 1 at the first
-difference.
+recipe: it is loaded by the recipe of docs/python.md; save=DIR: the optimizer has
+the groups of CKPT, and after the two steps both are saved to DIR. Exit status 1
+at the first difference.
 """
 # SPDX-License-Identifier: Apache-2.0
 import ctypes
@@ -78,9 +79,9 @@ def set_grads(model, step):
     """Gradients that depend on names and positions only."""
     import torch
     from torch.distributed.tensor import DTensor
-    for i, (name, p) in enumerate(sorted(model.named_parameters())):
-        if not p.requires_grad:
-            continue
+    trained = sorted((n, p) for n, p in model.named_parameters()
+                     if p.requires_grad)
+    for i, (_, p) in enumerate(trained):
         g = torch.Generator().manual_seed(1000 * step + i)
         full = torch.randn(p.shape, generator=g).to(p.dtype)
         p.grad = part_of(full, p) if isinstance(p, DTensor) else full
@@ -214,8 +215,9 @@ def run(rank, ranks, store, path, manifest, how):
         trained = {here(k) for k in ck.state_dict()["optim"]["state"]}
         found = ck.param_groups
         lr = found[0]["lr"]
-        groups = [[here(n) for n in g["params"]] for g in found[::-1]] \
-            if how == "regrouped" else []
+        groups = {"regrouped": found[::-1], "save": found}.get(
+            how.split("=")[0], [])
+        groups = [[here(n) for n in g["params"]] for g in groups]
         decays = [float(g["weight_decay"]) for g in found]
 
     model = build(shapes, trained, dtype)
@@ -232,7 +234,7 @@ def run(rank, ranks, store, path, manifest, how):
     assert optimizer.param_groups[0]["lr"] == float(getattr(lr, "item",
                                                             lambda: lr)())
     got = [g["weight_decay"] for g in optimizer.param_groups]
-    assert got == (decays[::-1] if groups else decays[:1]), got
+    assert got == {"regrouped": decays[::-1]}.get(how, decays[:len(got)]), got
     twin, other = plain_twin(model, optimizer, shapes, trained, dtype,
                              groups)
     for step in range(2):
@@ -241,6 +243,12 @@ def run(rank, ranks, store, path, manifest, how):
             o.step()
     for (name, p), q in zip(model.named_parameters(), twin.parameters()):
         assert sha256(whole(p)) == sha256(q), "after two steps: " + name
+    if how.startswith("save="):
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import get_state_dict
+        model_sd, optim_sd = get_state_dict(model, optimizer)
+        dcp.save({"model": model_sd, "optim": optim_sd},
+                 checkpoint_id=how[len("save="):])
     dist.destroy_process_group()
 
 
