@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,8 +29,7 @@ static const char usage[] =
     "  -b N  bytes of each [an equal share of all]\n"
     "  -s N  the files take N bytes of each shard in turn [all of it]\n"
     "  -d    direct: around the kernel's cache\n"
-    "  -a    assemble each file in memory when it is opened, if permitted\n"
-    "  -w    announce all bytes to the kernel when the first file is opened\n";
+    "  -a    assemble each file in memory when it is opened, if permitted\n";
 
 /* Files have nodes 2 to files + 1, and directory offsets are nodes. */
 #define ROOT        FUSE_ROOT_ID
@@ -44,13 +42,12 @@ static struct {
 	struct fuse_session *se;
 	int *shard;
 	uint64_t nshards, nfiles, size, stripe;
-	bool direct, assemble, announce;
+	bool direct, assemble;
 	unsigned threads;
-	int memory; /* directory of assembled files */
-	char *room; /* of all buffers */
-	pthread_once_t announced;
+	int memory;           /* directory of assembled files */
+	char *room;           /* of all buffers */
 	_Atomic bool *stored; /* files that the kernel has */
-} fs = { .nfiles = 1, .announced = PTHREAD_ONCE_INIT };
+} fs = { .nfiles = 1 };
 
 static _Thread_local char *buffer; /* of OFS_MAX_READ bytes */
 
@@ -96,27 +93,6 @@ static bool get(fuse_ino_t node, void *buf, size_t len, uint64_t off)
 			return false;
 	}
 	return true;
-}
-
-static void *announce(void *unused)
-{
-	uint64_t n;
-	off_t at;
-	int fd;
-
-	for (uint64_t pos = 0; pos < fs.nfiles * fs.size; pos += n) {
-		n = place(pos, &fd, &at);
-		posix_fadvise(fd, at, (off_t)n, POSIX_FADV_WILLNEED);
-	}
-	return unused;
-}
-
-static void start_announcing(void)
-{
-	pthread_t thread;
-
-	if (fs.announce && pthread_create(&thread, NULL, announce, NULL) == 0)
-		pthread_detach(thread);
 }
 
 /* --- files ----------------------------------------------------------------- */
@@ -167,7 +143,6 @@ static void op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 {
 	int id;
 
-	pthread_once(&fs.announced, start_announcing);
 	if (fs.assemble && fs.memory != -1 &&
 	    ofs_passthrough_available(&fs.pt) && fs.size > OFS_AHEAD_MAX) {
 		id = assemble(node);
@@ -383,7 +358,7 @@ int main(int argc, char **argv)
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "n:b:s:daw")) != -1)
+	while ((opt = getopt(argc, argv, "n:b:s:da")) != -1)
 		switch (opt) {
 		case 'n':
 			fs.nfiles = strtoull(optarg, NULL, 10);
@@ -399,9 +374,6 @@ int main(int argc, char **argv)
 			break;
 		case 'a':
 			fs.assemble = true;
-			break;
-		case 'w':
-			fs.announce = true;
 			break;
 		default:
 			fputs(usage, stderr);
