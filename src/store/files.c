@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -326,10 +327,17 @@ int ofs_open_files_check(struct ofs_open_files *files, struct ofs_file *file,
 	return same ? 0 : stale(o, &st, err);
 }
 
+/* The attempt to read a byte lets the kernel see how the file is read. It then
+ * reads ahead further, and in larger pages, than it does when it is told; and
+ * bytes that it has already need not be announced. */
 void ofs_open_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
 {
-	(void)posix_fadvise(file->fd, (off_t)off, (off_t)len,
-	    POSIX_FADV_WILLNEED);
+	char byte;
+	struct iovec iov = { &byte, 1 };
+
+	if (preadv2(file->fd, &iov, 1, (off_t)off, RWF_NOWAIT) == -1)
+		(void)posix_fadvise(file->fd, (off_t)off, (off_t)len,
+		    POSIX_FADV_WILLNEED);
 }
 
 /* Advance by got bytes. */
