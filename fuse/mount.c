@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "cli/interrupt.h"
 #include "cli/tools.h"
 #include "fuse/log.h"
 #include "fuse/mountinfo.h"
@@ -214,6 +215,8 @@ static int hear(int from_child, pid_t child, struct optimfs_error *err)
 	return optimfs_fail(err, EIO, "the daemon ended early");
 }
 
+static const char not_mounted[] = "nothing was mounted";
+
 static int in_background(struct ofs_serve *v, struct optimfs_error *err)
 {
 	int fd[2], ret;
@@ -234,6 +237,7 @@ static int in_background(struct ofs_serve *v, struct optimfs_error *err)
 		daemon_main(v, fd[1]);
 	}
 	close(fd[1]);
+	ofs_interrupt_end(not_mounted); /* the child gets the signal, too */
 	ret = hear(fd[0], child, err);
 	close(fd[0]);
 	return ret;
@@ -257,6 +261,8 @@ int ofs_mount(const char *source, const char *point,
 	ret = ofs_log_open(log, err);
 	if (ret == 0 && options->foreground) {
 		ofs_log_begin();
+		if (options->open.group == NULL)
+			ofs_interrupt_end(not_mounted);
 		ret = ofs_serve(&v, err);
 	} else if (ret == 0) {
 		ret = in_background(&v, err);

@@ -21,6 +21,7 @@
 
 #include "base/json_write.h"
 #include "base/memory.h"
+#include "cli/progress.h"
 #include "cli/tools.h"
 #include "fuse/log.h"
 #include "fuse/loop.h"
@@ -199,16 +200,29 @@ static void make_news(struct server *s)
 	    s->watched ? OPTIMFS_SUMMARY_LINE : OPTIMFS_SUMMARY_PROBLEMS, NULL);
 }
 
+static void show_step(void *ctx, uint64_t done, uint64_t total,
+    const char *step)
+{
+	ofs_progress_step(ctx, step, done, total);
+}
+
 static int open_checkpoint(struct server *s, struct optimfs_error *err)
 {
 	const struct ofs_mount_options *m = s->v->options;
 	struct optimfs_options o = m->open;
 	bool shared = s->session.assemble != NULL;
+	struct ofs_progress progress;
+	const struct optimfs_watch watch = { .progress = show_step,
+		.ctx = &progress };
 
+	ofs_progress_init(&progress, "mount", m->quiet, false);
 	if (shared)
 		o.cache = cache_budget(m) - ASSEMBLE_SHARE(cache_budget(m));
+	if (o.group == NULL)
+		o.watch = &watch;
 	s->session.fs =
 	    optimfs_open(o.group != NULL ? m->offered : s->v->source, &o, err);
+	ofs_progress_clear(&progress);
 	if (s->session.fs == NULL)
 		return -1;
 	make_news(s);

@@ -103,8 +103,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_JSON | OFS_JOBS | OFS_VERBOSE | OFS_QUIET | OFS_PROGRESS, 0,
-		0, &status) == -1)
+		OFS_JSON | OFS_JOBS | OFS_VERBOSE | OFS_PROGRESS, 0, 0,
+		&status) == -1)
 		return status;
 	how = ofs_command_scan(&c);
 	if (ofs_command_jobs(&c, verb, OFS_JOBS_MAX, &how.jobs, &status) == -1)

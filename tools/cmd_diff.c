@@ -507,8 +507,7 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	if (optimfs_getattr(d->a, OPTIMFS_ROOT, &root, err) == -1 ||
 	    ofs_command_measure(d->c, &root, err) == -1)
 		return -1;
-	ofs_tool_await(d->b_name);
-	d->b = optimfs_open(d->b_name, &d->c->open, err);
+	d->b = ofs_command_open(d->c, d->b_name, err);
 	if (d->b == NULL)
 		return -1;
 	d->how = ofs_command_scan(d->c);
@@ -677,7 +676,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_RTOL | OFS_ATOL | OFS_SORT | OFS_SUMMARY | OFS_JSON |
-		    OFS_SECOND | OFS_QUIET | OFS_PROGRESS,
+		    OFS_SECOND | OFS_PROGRESS,
 		1, 1, &status) == -1)
 		return status;
 	d.a = c.fs;

@@ -109,8 +109,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_JSON | OFS_DATA | OFS_VERBOSE | OFS_TOGETHER | OFS_QUIET |
-		    OFS_PROGRESS,
+		OFS_JSON | OFS_DATA | OFS_VERBOSE | OFS_TOGETHER | OFS_PROGRESS,
 		0, 0, &status) == -1)
 		return status;
 	r.json = c.flags & OFS_JSON;

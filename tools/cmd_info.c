@@ -22,11 +22,14 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		&status) == -1)
 		return status;
 	path = c.noperands == 0 ? "" : c.operand[0];
+	/* where reading takes long, rendering views does, too */
+	ofs_progress_step(&c.progress, "finding its layouts", 0, 0);
 	if (ofs_command_resolve(&c, path, &attr, &err) == 0)
 		text = optimfs_summary(c.fs, path,
 		    c.flags & OFS_JSON ? OPTIMFS_SUMMARY_JSON
 				       : OPTIMFS_SUMMARY_TEXT,
 		    &err);
+	ofs_progress_clear(&c.progress);
 	if (text != NULL && c.flags & OFS_JSON)
 		fputs(text, stdout);
 	else if (text != NULL)
@@ -40,8 +43,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_info = {
 	.name = "info",
-	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH]",
+	.synopsis = "[-q] [--json] [-o OPTION] CHECKPOINT [PATH]",
 	.summary = "describe a checkpoint, or a file or directory in it",
-	.options = "  --json  print it as JSON\n",
+	.options = "  -q      show no progress\n"
+		   "  --json  print it as JSON\n",
 	.run = run,
 };

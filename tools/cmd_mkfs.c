@@ -49,8 +49,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER | OFS_JSON | OFS_PROGRESS |
-		    OFS_QUIET,
+		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER | OFS_JSON | OFS_PROGRESS,
 		1, 1, &status) == -1)
 		return status;
 	if (c.layout == NULL)

@@ -407,8 +407,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	r.f = (struct ofs_json_writer){ &r.found, "\n", false };
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS | OFS_QUIET |
-		    OFS_PROGRESS,
+		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS | OFS_PROGRESS,
 		0, 1, &status) == -1)
 		return status;
 	how = ofs_command_scan(&c);

@@ -79,8 +79,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_TO | OFS_JOBS | OFS_PROGRESS | OFS_QUIET | OFS_JSON |
-		    OFS_VERBOSE | OFS_TOGETHER,
+		OFS_TO | OFS_JOBS | OFS_PROGRESS | OFS_JSON | OFS_VERBOSE |
+		    OFS_TOGETHER,
 		1, 1, &status) == -1)
 		return status;
 	if (c.to == NULL)

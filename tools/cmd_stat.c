@@ -458,7 +458,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY |
-		    OFS_QUIET | OFS_PROGRESS,
+		    OFS_PROGRESS,
 		0, 1 << 20, &status) == -1)
 		return status;
 	how = ofs_command_scan(&c);

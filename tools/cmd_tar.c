@@ -224,8 +224,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_PATHS | OFS_QUIET | OFS_PROGRESS, 1, 1, &status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS | OFS_PROGRESS, 1,
+		1, &status) == -1)
 		return status;
 	ofs_interrupt_catch();
 	if (isatty(STDOUT_FILENO))

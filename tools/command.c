@@ -201,14 +201,38 @@ out:
 	free(above);
 }
 
+static void show_step(void *ctx, uint64_t done, uint64_t total,
+    const char *step)
+{
+	ofs_progress_step(ctx, step, done, total);
+}
+
+struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
+    struct optimfs_error *err)
+{
+	const struct optimfs_watch watch = { .progress = show_step,
+		.ctx = &c->progress };
+	struct optimfs_options open = c->open;
+	struct optimfs *fs;
+
+	open.watch = &watch;
+	if (c->job.group == NULL) /* mpirun ends its ranks */
+		ofs_interrupt_end(
+		    "nothing was changed, and the output is incomplete; the "
+		    "same command starts from the beginning");
+	ofs_tool_await(path);
+	fs = optimfs_open(path, &open, err);
+	ofs_progress_clear(&c->progress);
+	return fs;
+}
+
 static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 {
 	struct optimfs_error err;
 
 	c->open.together =
 	    c->job.group != NULL && (allowed & OFS_TOGETHER) != 0;
-	ofs_tool_await(c->checkpoint);
-	c->fs = optimfs_open(c->checkpoint, &c->open, &err);
+	c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;
 	if (err.number == 2 && access(c->checkpoint, F_OK) == -1)
@@ -330,7 +354,7 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 		ofs_tool_say("out of memory");
 		return -1;
 	}
-	if (parse(c, verb, argc, argv, allowed, status) == -1)
+	if (parse(c, verb, argc, argv, allowed | OFS_QUIET, status) == -1)
 		goto fail;
 	ofs_progress_init(&c->progress, verb->name, (c->flags & OFS_QUIET) != 0,
 	    (c->flags & OFS_PROGRESS) != 0);

@@ -74,6 +74,9 @@ struct ofs_command {
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status);
 void ofs_command_fini(struct ofs_command *c);
+/* Opens another checkpoint, with progress. An interrupt ends the process. */
+struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
+    struct optimfs_error *err);
 
 /* As ofs_job_fail, for commands with a layout: an unknown layout is a usage
  * error. */

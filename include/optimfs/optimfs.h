@@ -31,6 +31,9 @@ struct optimfs_file;
  * file. */
 struct optimfs_group;
 
+/* Callbacks of work that may take long; see below. */
+struct optimfs_watch;
+
 /* How to open a checkpoint. The default of every member is zero. Strings are
  * borrowed until optimfs_open returns. */
 struct optimfs_options {
@@ -62,6 +65,10 @@ struct optimfs_options {
 		OPTIMFS_RECOVER_YES,
 		OPTIMFS_RECOVER_DISCARD,
 	} recover;
+	/* While a large index is read, its progress is called: done of total
+	 * bytes or tensors, total 0 if unknown, and the step instead of a file.
+	 * NULL: nothing is called. */
+	const struct optimfs_watch *watch;
 };
 
 /* Open the checkpoint in the directory or file path. */

@@ -46,7 +46,8 @@ class Options(c.Structure):
                 ("scratch", c.c_bool),
                 ("explicit_commit", c.c_bool),
                 ("upper", c.c_char_p),
-                ("recover", c.c_int)]
+                ("recover", c.c_int),
+                ("watch", c.c_void_p)]
 
 
 class Attr(c.Structure):

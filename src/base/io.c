@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/step.h"
 
 #define MAX_PATH       4096
 #define MAX_COMPONENTS 255
@@ -487,7 +488,10 @@ int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
 	return 0;
 }
 
-static int read_file(const struct ofs_input *in, uint64_t size, uint8_t **bytes,
+#define READ_STEP (UINT64_C(32) << 20)
+
+static int read_file(const struct ofs_input *in, uint64_t size,
+    const struct optimfs_watch *watch, uint8_t **bytes,
     struct optimfs_error *err)
 {
 	uint8_t *buf;
@@ -497,9 +501,13 @@ static int read_file(const struct ofs_input *in, uint64_t size, uint8_t **bytes,
 	buf = ofs_alloc_huge((size_t)size + 1);
 	if (buf == NULL)
 		return ofs_no_memory(err);
-	if (ofs_input_read(in, buf, size, 0, err) == -1) {
-		free(buf);
-		return -1;
+	for (uint64_t n, off = 0; off < size; off += n) {
+		ofs_step(watch, "reading the index", off, size);
+		n = size - off < READ_STEP ? size - off : READ_STEP;
+		if (ofs_input_read(in, buf + off, n, off, err) == -1) {
+			free(buf);
+			return -1;
+		}
 	}
 	buf[size] = '\0';
 	*bytes = buf;
@@ -556,7 +564,7 @@ int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
 		ret = optimfs_fail(err, E2BIG,
 		    "OFS440 %.300s: %" PRIu64 " bytes, limit %" PRIu64, rel,
 		    size, max);
-	else if ((ret = read_file(&in, size, bytes, err)) == -1)
+	else if ((ret = read_file(&in, size, dir->watch, bytes, err)) == -1)
 		optimfs_fail_in(err, "%.300s", rel);
 	else
 		*len = size;

@@ -18,6 +18,7 @@
 struct ofs_elsewhere;
 struct ofs_catalog;
 struct ofs_transport;
+struct optimfs_watch;
 enum ofs_where {
 	OFS_NOWHERE,
 	OFS_HERE,      /* in the local directory */
@@ -52,6 +53,8 @@ struct ofs_dir {
 	int fd;      /* -1: elsewhere is set and there is no local directory */
 	char *path;  /* as the user gave it, for messages */
 	bool follow; /* symbolic links that stay inside are allowed */
+	/* Gets the progress of opening the checkpoint; borrowed, or NULL */
+	const struct optimfs_watch *watch;
 	/* Decides which files exist; borrowed. NULL: the local directory
 	 * does. */
 	const struct ofs_elsewhere *elsewhere;

@@ -17,7 +17,8 @@ static inline uint64_t ofs_metadata_max(const struct ofs_catalog *cat)
 static inline struct ofs_pickle_limits ofs_pickle_budget(const struct
     ofs_catalog *cat)
 {
-	struct ofs_pickle_limits limits = { .bytes = ofs_metadata_max(cat) };
+	struct ofs_pickle_limits limits = { .bytes = ofs_metadata_max(cat),
+		.watch = cat->dir.watch };
 
 	/* 1, because 0 means the default */
 	if (cat->parse_mem > cat->parsed)

@@ -5,6 +5,10 @@
 
 #include <stdbool.h>
 
+/* From now on the first SIGINT or SIGTERM ends the process at once, with
+ * "optimfs: OFS014 interrupted: WHAT" and status 130: for work that leaves
+ * nothing to clean up. Ignored signals stay ignored. */
+void ofs_interrupt_end(const char *what);
 /* From now on the first SIGINT or SIGTERM is recorded; a second one ends the
  * process. Ignored signals stay ignored. */
 void ofs_interrupt_catch(void);

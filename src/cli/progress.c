@@ -96,14 +96,10 @@ static void disarm(char *s)
 }
 
 /* Draws a line; spaces overwrite the rest of a longer one. */
-static void draw(struct ofs_progress *p, double t, const char *file)
+static void draw(struct ofs_progress *p, double t, const char *line)
 {
-	char line[160]; /* longer names are shortened */
-	int n =
-	    print(line, p->terminal ? 79 : sizeof(line), p, t - p->start, file);
+	int n = (int)strlen(line);
 
-	disarm(line);
-	n = (int)strlen(line);
 	if (p->terminal)
 		fprintf(p->out, "\r%s%*s", line,
 		    p->width > n ? p->width - n : 0, "");
@@ -130,6 +126,7 @@ static bool is_due(const struct ofs_progress *p, double t)
 void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
     const char *file)
 {
+	char line[160]; /* longer names are shortened */
 	double t;
 
 	p->done = done < total ? done : total;
@@ -142,8 +139,40 @@ void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
 		p->start = p->last = t;
 		p->first = done;
 	}
-	if (is_due(p, t))
-		draw(p, t, file);
+	if (!is_due(p, t))
+		return;
+	print(line, p->terminal ? 79 : sizeof(line), p, t - p->start, file);
+	disarm(line);
+	draw(p, t, line);
+}
+
+void ofs_progress_step(struct ofs_progress *p, const char *step, uint64_t done,
+    uint64_t total)
+{
+	char line[80];
+	double t;
+
+	if (p->out == NULL || !p->terminal)
+		return;
+	t = p->now(p->ctx);
+	if (p->start == 0)
+		p->start = p->last = t;
+	if (!is_due(p, t))
+		return;
+	if (total == 0)
+		snprintf(line, sizeof(line), "%s: %s", p->what, step);
+	else
+		snprintf(line, sizeof(line), "%s: %s, %d %%", p->what, step,
+		    (int)(100 * ((double)done / (double)total)));
+	draw(p, t, line);
+}
+
+void ofs_progress_clear(struct ofs_progress *p)
+{
+	if (p->width > 0)
+		fprintf(p->out, "\r%*s\r", p->width, "");
+	p->width = 0;
+	p->shown = 0;
 }
 
 void ofs_progress_percent(struct ofs_progress *p, unsigned percent,

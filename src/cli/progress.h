@@ -44,6 +44,12 @@ void ofs_progress_percent(struct ofs_progress *p, unsigned percent,
     uint64_t done, uint64_t total, const char *file);
 /* Adds n bytes. */
 void ofs_progress_add(struct ofs_progress *p, uint64_t n, const char *file);
+/* Shows a step of opening a checkpoint, "info: parsing the index, 41 %", only on
+ * a terminal; total 0: unknown. */
+void ofs_progress_step(struct ofs_progress *p, const char *step, uint64_t done,
+    uint64_t total);
+/* Removes the line from the terminal: other work follows, or output. */
+void ofs_progress_clear(struct ofs_progress *p);
 /* Ends the line on the terminal before other output. */
 void ofs_progress_break(struct ofs_progress *p);
 /* Ends the work; well: it succeeded, print a summary. */

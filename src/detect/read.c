@@ -48,8 +48,10 @@ int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
 		ofs_dir_close(&in->dir);
 		ret = ofs_no_memory(err);
 	}
-	if (ret == 0)
+	if (ret == 0) {
 		in->dir.follow = opt->follow;
+		in->dir.watch = opt->watch;
+	}
 out:
 	if (ret == -1) {
 		free(in->rel);

@@ -38,6 +38,7 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 		&o->ids, &o->units, &o->subtree, &o->fill, &o->upper };
 
 	*o = *given;
+	o->watch = NULL;
 	if (o->cache == 0)
 		o->cache = default_cache();
 	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {

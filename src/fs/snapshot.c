@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "fs/fs.h"
 #include "fs/view.h"
 #include "store/local.h"
@@ -69,6 +70,8 @@ static int build(struct ofs_snapshot *snap, struct optimfs_error *err)
 
 	if (snap->fs->options.strict && refuse_damage(snap->cat, err) == -1)
 		return -1;
+	ofs_step(snap->cat->dir.watch, "building the tree", 0, 0);
+	snap->cat->dir.watch = NULL; /* the opening ends here */
 	if (ofs_tree_build(&snap->tree, snap->cat, err) == -1)
 		return -1;
 	t = ofs_transport_of(snap->cat, snap->fs->options.cache, err);

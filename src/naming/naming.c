@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/step.h"
 #include "naming/file_name.h"
 #include "naming/ids.h"
 #include "naming/naming_impl.h"
@@ -313,9 +314,13 @@ static int name_all(struct naming *c, struct optimfs_error *err)
 	    ofs_naming_ties(c, err) == -1 ||
 	    ofs_naming_unmatched(c, err) == -1 || ofs_naming_ids(c, err) == -1)
 		return -1;
-	for (uint32_t i = 0; i < c->cat->nentries; i++)
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		if (i % OFS_STEP_EVERY == 0)
+			ofs_step(c->cat->dir.watch, "naming tensors", i,
+			    c->cat->nentries);
 		if (place(c, i, err) == -1)
 			return -1;
+	}
 	if (ofs_naming_finish(c, err) == -1 || warn_of_text(c, err) == -1)
 		return -1;
 	return narrow(c, err);

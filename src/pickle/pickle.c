@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/step.h"
 #include "pickle/opcode.h"
 
 #define DEPTH_DEFAULT 64
@@ -45,6 +46,8 @@ void pk_shed(struct pk_parser *p)
 		    MADV_DONTNEED);
 	p->shed = to;
 	p->shed_at = p->c.p + SHED_STEP;
+	ofs_step(p->watch, "parsing the index", (uint64_t)(p->c.p - p->start),
+	    (uint64_t)(p->c.end - p->start));
 }
 
 static int shared_nodes(struct pk_parser *p)
@@ -157,7 +160,9 @@ struct ofs_pickle *ofs_pickle_parse(const uint8_t *bytes, uint64_t n, bool own,
     const struct ofs_pickle_limits *limits, uint64_t *used,
     struct optimfs_error *err)
 {
-	struct pk_parser p = { .start = bytes, .err = err };
+	struct pk_parser p = { .start = bytes,
+		.watch = limits == NULL ? NULL : limits->watch,
+		.err = err };
 	uint64_t memory = limits == NULL ? 0 : limits->memory;
 	uint32_t depth = limits == NULL ? 0 : limits->depth;
 	int ret = -1;

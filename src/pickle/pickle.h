@@ -40,6 +40,8 @@ struct ofs_pickle_limits {
 	/* The largest pickle; 0: 1 GiB. For callers that read one into memory;
 	 * the parser does not test it. */
 	uint64_t bytes;
+	/* Gets the progress of a large pickle; borrowed, or NULL. */
+	const struct optimfs_watch *watch;
 };
 
 /* Parse one pickle of at most n bytes at p. used, when not NULL, gets its

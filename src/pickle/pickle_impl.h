@@ -119,6 +119,7 @@ struct pk_parser {
 	 * is left, and the position at which to free more. NULL: all is
 	 * kept. */
 	const uint8_t *shed, *shed_at;
+	const struct optimfs_watch *watch; /* or NULL */
 
 	uint32_t *stack, *marks, *memo;
 	size_t nstack, nmarks, nmemo, nputs;

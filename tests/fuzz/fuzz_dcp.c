@@ -46,10 +46,11 @@ static struct ofs_catalog *new_catalog(void)
 
 static int build(struct ofs_dcp *d, uint8_t *bytes, size_t n)
 {
+	const struct ofs_pickle_limits limits = { .memory = 64 << 20 };
 	struct ofs_dcp_index index;
 	int ret;
 
-	if (ofs_dcp_index_open(&index, bytes, n, 64 << 20, NULL) == -1)
+	if (ofs_dcp_index_open(&index, bytes, n, &limits, NULL) == -1)
 		return -1;
 	index.object = ofs_catalog_object(d->cat, ".metadata", -1, NULL);
 	d->index = &index;

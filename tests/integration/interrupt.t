@@ -90,6 +90,19 @@ stops tar ' after * of 131 kB: the archive is incomplete' "$ck" /
 stops cat ': the output is incomplete' "$ck" optim/state/norm.weight/exp_avg
 stops cp ' after * of 48 B: nothing was written' "$ck" optim/state/norm.weight/exp_avg one
 
+# opening COMMAND...: send SIGINT at the first read of the index
+opening() {
+	rm -f trace
+	LD_PRELOAD="$faultlib" FAULT_TRACE=trace "$@" >trace.out
+	env --default-signal=INT LD_PRELOAD="$faultlib" FAULT_HOW=$INTERRUPT \
+	    FAULT_AT="$(grep -m 1 '	pread	.*\.metadata' trace | cut -f 1)" "$@"
+}
+for verb in info ls stat check map; do
+	status "$verb interrupted while it opens exits with 130" 130 opening "$OPTIMFS" $verb "$ck"
+	is "$verb interrupted while it opens says so" "$(cat err)" "optimfs: OFS014 interrupted: \
+nothing was changed, and the output is incomplete; $again"
+done
+
 # A reader that reads nothing more after the first bytes: the pipe fills.
 mkfifo pipe
 sleep "$limit" <>pipe &

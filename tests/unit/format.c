@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "cluster/source.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
@@ -183,8 +184,39 @@ static void writers(void)
 	}
 }
 
+/* Notes each step once, and the number of its things. */
+static void note_step(void *ctx, uint64_t done, uint64_t total,
+    const char *step)
+{
+	struct ofs_buf *b = ctx;
+
+	if (done == 0)
+		ofs_buf_printf(b, "%s %d\n", step, (int)total);
+}
+
+static void steps(const char *path, const char *want)
+{
+	struct ofs_buf b = { 0 };
+	const struct optimfs_watch watch = { .progress = note_step, .ctx = &b };
+	const struct optimfs_options o = { .watch = &watch };
+	struct optimfs *fs = optimfs_open(data_path(path), &o, NULL);
+
+	ofs_buf_putc(&b, '\0');
+	ok(fs != NULL, "%s opens", path);
+	is_str((char *)b.data, want, "opening %s reports its steps", path);
+	ofs_buf_fini(&b);
+	optimfs_close(fs);
+}
+
 int main(void)
 {
+	steps("pytorch/dcp_fsdp2_w2/ckpt",
+	    "reading the index 48145\nadding tensors 132\n"
+	    "naming tensors 132\nbuilding the tree 0\n");
+	steps("deepspeed/z2_ws2_bf16/ckpt",
+	    "reading the index 12\nreading the index 12\n"
+	    "reading the files of ranks 3\nreading the files of ranks 3\n"
+	    "naming tensors 129\nbuilding the tree 0\n");
 	some_fail();
 	paths();
 	writers();

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimfs/optimfs.h"
+
 #include "base/buf.h"
 #include "tap.h"
 
@@ -677,8 +679,37 @@ static void real(void)
 	free(bytes);
 }
 
+static void note_progress(void *ctx, uint64_t done, uint64_t total,
+    const char *step)
+{
+	bool *good = ctx;
+
+	*good =
+	    done > 0 && done < total && strcmp(step, "parsing the index") == 0;
+}
+
+/* A list of more than 4 MiB. */
+static void progress(void)
+{
+	bool good = false;
+	const struct optimfs_watch watch = { .progress = note_progress,
+		.ctx = &good };
+	const struct ofs_pickle_limits limits = { .watch = &watch };
+	struct ofs_buf b = { 0 };
+	struct ofs_pickle *doc;
+
+	ofs_buf_put(&b, "\x80\x02](", 4);
+	for (int i = 0; i < 3 << 20; i++)
+		ofs_buf_put(&b, "K\x01", 2);
+	ofs_buf_put(&b, "e.", 2);
+	doc = ofs_pickle_parse(b.data, b.len, true, &limits, NULL, NULL);
+	ok(doc != NULL && good, "the progress of a large pickle is reported");
+	ofs_pickle_free(doc);
+}
+
 int main(void)
 {
+	progress();
 	table();
 	floats();
 	neutral();

@@ -126,6 +126,33 @@ static void part(void)
 	    "percent and time are of all work, bytes of the part");
 }
 
+/* Opening, which may be followed by other work. */
+static void steps(void)
+{
+	struct output o;
+
+	begin(&o, true, false);
+	ofs_progress_step(&o.p, "reading the index", 0, 100);
+	clock_now += 1.9;
+	ofs_progress_step(&o.p, "reading the index", 50, 100);
+	clock_now += 0.1;
+	ofs_progress_step(&o.p, "parsing the index", 41, 100);
+	clock_now += 0.1;
+	ofs_progress_step(&o.p, "parsing the index", 50, 100);
+	clock_now += 0.1;
+	ofs_progress_step(&o.p, "building the tree", 0, 0);
+	ofs_progress_clear(&o.p);
+	ofs_progress_end(&o.p, true);
+	says(&o,
+	    "\rreshard: parsing the index, 41 %"
+	    "\rreshard: building the tree      "
+	    "\r                          \r",
+	    "a step is shown after two seconds, and is removed at its end");
+	begin(&o, false, true);
+	ofs_progress_step(&o.p, "reading the index", 0, 100);
+	says(&o, "", "steps are only shown on a terminal");
+}
+
 static void quiet(void)
 {
 	struct ofs_progress p;
@@ -141,6 +168,7 @@ int main(void)
 	terminal();
 	lines();
 	part();
+	steps();
 	quiet();
 	return done_testing();
 }

@@ -325,12 +325,11 @@ static int find_parts(struct ofs_dcp_index *index, struct optimfs_error *err)
 }
 
 int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
-    uint64_t len, uint64_t memory, struct optimfs_error *err)
+    uint64_t len, const struct ofs_pickle_limits *limits,
+    struct optimfs_error *err)
 {
-	struct ofs_pickle_limits limits = { .memory = memory };
-
 	*index = (struct ofs_dcp_index){ .planner = OFS_NONE, .rank = -1 };
-	index->doc = ofs_pickle_parse(bytes, len, true, &limits, NULL, err);
+	index->doc = ofs_pickle_parse(bytes, len, true, limits, NULL, err);
 	if (index->doc == NULL)
 		return -1;
 	if (find_parts(index, err) == 0)

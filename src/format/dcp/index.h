@@ -66,7 +66,8 @@ struct ofs_dcp_dims {
  * too. Faults of the whole structure are EUCLEAN, OFS416 to OFS442
  * (docs/errors.md). */
 int ofs_dcp_index_open(struct ofs_dcp_index *index, uint8_t *bytes,
-    uint64_t len, uint64_t memory, struct optimfs_error *err);
+    uint64_t len, const struct ofs_pickle_limits *limits,
+    struct optimfs_error *err);
 /* Read the items, which the functions below need. Other threads may read the
  * graph meanwhile. Fails as above. */
 int ofs_dcp_index_items(struct ofs_dcp_index *index, struct optimfs_error *err);

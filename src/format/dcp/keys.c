@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/step.h"
 #include "base/str.h"
 #include "format/dcp/dcp.h"
 
@@ -448,6 +449,8 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 	int ret = read_both(d, &order, &n, err);
 
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
+		if (i % OFS_STEP_EVERY == 0)
+			ofs_step(d->cat->dir.watch, "adding tensors", i, n);
 		if (i + 1 < n)
 			prefetch_item(d, &d->key[order[i + 1]]);
 		ret = add_once(d, order[i], err);

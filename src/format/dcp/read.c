@@ -105,6 +105,8 @@ static int load_index(struct ofs_dcp *d, const struct found_index *f,
     uint64_t *memory, struct optimfs_error *err)
 {
 	struct ofs_dcp_index *index = &d->index[d->nindex];
+	const struct ofs_pickle_limits limits = { .memory = *memory,
+		.watch = d->cat->dir.watch };
 	uint64_t max = d->opt->max_metadata, len, used;
 	char *path = ofs_path_join(d->part->rel, f->name);
 	uint8_t *bytes;
@@ -116,7 +118,7 @@ static int load_index(struct ofs_dcp *d, const struct found_index *f,
 		max = UINT64_C(1) << 30;
 	if (ofs_dir_read_file(&d->cat->dir, path, max, &bytes, &len, err) == -1)
 		goto out;
-	if (ofs_dcp_index_open(index, bytes, len, *memory, err) == -1) {
+	if (ofs_dcp_index_open(index, bytes, len, &limits, err) == -1) {
 		optimfs_fail_in(err, "%s", path);
 		goto out;
 	}

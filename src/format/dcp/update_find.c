@@ -151,6 +151,9 @@ int ofs_dcp_commit_bytes(const struct ofs_dcp_commit *d, uint8_t **bytes,
 
 int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
+	const struct ofs_pickle_limits limits = {
+		.memory = d->c->job->options->parse_mem
+	};
 	uint8_t *bytes;
 	uint64_t len;
 
@@ -158,8 +161,7 @@ int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err)
 		return -1;
 	d->modern = len > 1 && bytes[1] > 2;
 	d->blobs = has_blobs(d->c->cat);
-	if (ofs_dcp_index_open(&d->index, bytes, len,
-		d->c->job->options->parse_mem, err) == -1)
+	if (ofs_dcp_index_open(&d->index, bytes, len, &limits, err) == -1)
 		return -1;
 	d->open = true;
 	return ofs_dcp_index_items(&d->index, err) == -1 ? -1

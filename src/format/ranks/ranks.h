@@ -65,6 +65,7 @@ struct ofs_ranks {
 	/* the ranks of files that cannot be read; -1: unknown */
 	int *damaged;
 	uint32_t ndamaged, damaged_cap;
+	size_t expected;          /* number of files */
 	struct optimfs_error why; /* of the first one */
 	/* The number of ranks: from ShardedTensors and meshes, else the highest
 	 * rank plus one; 0 for a single file that does not have it. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/step.h"
 #include "format/ranks/ranks.h"
 #include "format/torch_file/sharded.h"
 #include "format/torch_file/walk.h"
@@ -60,7 +61,7 @@ static int collect(void *ctx, uint32_t path, uint32_t node,
 int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
     struct optimfs_error *err)
 {
-	*set = (struct ofs_ranks){ .cat = cat };
+	*set = (struct ofs_ranks){ .cat = cat, .expected = n };
 	set->file = calloc(n + 1, sizeof(*set->file));
 	return set->file == NULL ? ofs_no_memory(err) : 0;
 }
@@ -73,6 +74,8 @@ int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 	*f = (struct ofs_ranks_file){
 		.rel = rel, .rank = rank, .said_rank = -1
 	};
+	ofs_step(set->cat->dir.watch, "reading the files of ranks", set->nfiles,
+	    set->expected);
 	if (ofs_torch_file_open(&f->source, set->cat, rel, rank, bare, err) ==
 	    -1)
 		return -1;
