@@ -52,12 +52,25 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 	ofs_tool_print_buf(&b, 8);
 }
 
+static void print_header(void)
+{
+	static const char *const names[] = { "step", "dead rows", "update",
+		"weight", "ratio" };
+	size_t used = 0;
+
+	ofs_tool_print_cell(&used, 10, "elements");
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		ofs_tool_print_cell(&used, i == 0 ? 8 : 9, "%s", names[i]);
+	ofs_tool_print_path("parameter", used);
+}
+
 static void parameter(void *ctx, const struct optimfs_parameter *p)
 {
 	struct report *r = ctx;
 	double ratio = p->weight > 0 ? p->update / p->weight : NAN;
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
+	size_t used = 0;
 
 	if (r->json) {
 		ofs_json_begin(&w, &b, "optimfs.check");
@@ -74,15 +87,15 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 		return;
 	}
 	if (!r->header)
-		ofs_tool_print_path("parameter",
-		    (size_t)printf("%10s %8s %9s %9s %9s %9s", "elements",
-			"step", "dead rows", "update", "weight", "ratio"));
+		print_header();
 	r->header = true;
-	ofs_tool_print_path(p->path,
-	    (size_t)printf("%10" PRIu64 " %8" PRIu64 " %9" PRIu64
-			   " %9.3g %9.3g %9.3g",
-		p->elements, p->step, p->dead_rows, p->update, p->weight,
-		ratio));
+	ofs_tool_print_cell(&used, 10, "%" PRIu64, p->elements);
+	ofs_tool_print_cell(&used, 8, "%" PRIu64, p->step);
+	ofs_tool_print_cell(&used, 9, "%" PRIu64, p->dead_rows);
+	ofs_tool_print_cell(&used, 9, "%.3g", p->update);
+	ofs_tool_print_cell(&used, 9, "%.3g", p->weight);
+	ofs_tool_print_cell(&used, 9, "%.3g", ratio);
+	ofs_tool_print_path(p->path, used);
 }
 
 static void checked(void *ctx, const struct optimfs_checked *n)

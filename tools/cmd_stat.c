@@ -247,12 +247,12 @@ static void json(struct rows *rows, const struct row *r)
 }
 
 /* NaN: there is none, because no element is finite. */
-static void print_number(double v)
+static void print_number(size_t *used, double v)
 {
 	if (isnan(v))
-		printf(" %10s", "-");
+		ofs_tool_print_cell(used, 10, "-");
 	else
-		printf(" %10.4g", v);
+		ofs_tool_print_cell(used, 10, "%.4g", v);
 }
 
 static void print_unread(const struct row *r)
@@ -287,7 +287,7 @@ static void print_first(struct rows *rows, const struct row *r)
 static void line(struct rows *rows, const struct row *r)
 {
 	const struct optimfs_statistics *s = &r->s;
-	int used = 0;
+	size_t used = 0;
 
 	if (r->error != NULL) {
 		if (!ofs_lost_add(&rows->lost, r->path, r->error))
@@ -295,15 +295,34 @@ static void line(struct rows *rows, const struct row *r)
 		return;
 	}
 	if (r->rank >= 0)
-		used = printf("%4d ", r->rank);
-	used += printf("%10" PRIu64 " %5" PRIu64 " %5" PRIu64 " %8" PRIu64,
-	    s->elements, s->nan, s->inf, s->zeros);
-	print_number(s->min);
-	print_number(s->max);
-	print_number(s->mean);
-	print_number(s->rms);
-	ofs_tool_print_path(r->path, (size_t)used + 4 * 11);
+		ofs_tool_print_cell(&used, 4, "%d", r->rank);
+	ofs_tool_print_cell(&used, 10, "%" PRIu64, s->elements);
+	ofs_tool_print_cell(&used, 5, "%" PRIu64, s->nan);
+	ofs_tool_print_cell(&used, 5, "%" PRIu64, s->inf);
+	ofs_tool_print_cell(&used, 8, "%" PRIu64, s->zeros);
+	print_number(&used, s->min);
+	print_number(&used, s->max);
+	print_number(&used, s->mean);
+	print_number(&used, s->rms);
+	ofs_tool_print_path(r->path, used);
 	print_first(rows, r);
+}
+
+static void print_header(bool by_rank)
+{
+	static const struct {
+		const char *name;
+		size_t width;
+	} cells[] = { { "elements", 10 }, { "nan", 5 }, { "inf", 5 },
+		{ "zeros", 8 }, { "min", 10 }, { "max", 10 }, { "mean", 10 },
+		{ "rms", 10 } };
+	size_t used = 0;
+
+	if (by_rank)
+		ofs_tool_print_cell(&used, 4, "rank");
+	for (size_t i = 0; i < sizeof(cells) / sizeof(*cells); i++)
+		ofs_tool_print_cell(&used, cells[i].width, "%s", cells[i].name);
+	ofs_tool_print_path("path", used);
 }
 
 static void print_rows(struct rows *rows)
@@ -315,10 +334,7 @@ static void print_rows(struct rows *rows)
 	}
 	if (rows->n == 0)
 		return;
-	ofs_tool_print_path("path",
-	    (size_t)printf("%s%10s %5s %5s %8s %10s %10s %10s %10s",
-		rows->c->by != NULL ? "rank " : "", "elements", "nan", "inf",
-		"zeros", "min", "max", "mean", "rms"));
+	print_header(rows->c->by != NULL);
 	for (size_t i = 0; i < rows->n; i++)
 		line(rows, &rows->row[i]);
 	ofs_lost_tell(&rows->lost, ofs_lost_print, NULL);

@@ -100,6 +100,20 @@ void ofs_tool_put_path(struct ofs_buf *b, const char *path, size_t used)
 	ofs_buf_fini(&plain);
 }
 
+void ofs_tool_print_cell(size_t *used, size_t n, const char *fmt, ...)
+{
+	size_t width = ofs_terminal_width(STDOUT_FILENO);
+	char text[64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (*used > 0 && width > 0 && *used + 1 + n > width)
+		*used = (size_t)printf("\n   ") - 1;
+	*used += (size_t)printf("%s%*s", *used > 0 ? " " : "", (int)n, text);
+}
+
 /* Of a shorter path it is not clear which one it is. */
 #define PATH_MIN 24
 

@@ -54,6 +54,11 @@ void ofs_tool_print_buf(struct ofs_buf *b, size_t indent);
 /* Appends a path to a line of standard output, of which so many columns are used
  * by other text. On a terminal a path that is too long loses its middle. */
 void ofs_tool_put_path(struct ofs_buf *b, const char *path, size_t used);
+/* Prints a cell of a table, right-aligned in n columns, after used columns of the
+ * line, and adds to them. Where it does not fit on the terminal it begins a
+ * line. */
+void ofs_tool_print_cell(size_t *used, size_t n, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Ends a line with it and two spaces before; where nearly nothing is left of the
  * line, the path is on the next one. */
 void ofs_tool_print_path(const char *path, size_t used);

@@ -333,9 +333,12 @@ if command -v script >/dev/null; then
 	for table in "stat four" "stat --by rank --sort rms four" "check -v four" "map four" \
 	    "diff four three"; do
 		verb=${table%% *}
-		script -qec "stty cols 80; '$OPTIMFS' $table" tty >/dev/null </dev/null
-		[ "$(sed 's/[^ -~]\{3\}/./g; /^Script /d' tty | grep -c '.\{82\}')" = 0 ]
-		ok $? "$verb prints no line that is wider than a terminal of 80 columns"
+		for width in 80 40; do
+			script -qec "stty cols $width; '$OPTIMFS' $table" tty >/dev/null </dev/null
+			[ "$(sed 's/[^ -~]\{3\}/./g; /^Script /d' tty |
+			    grep -c ".\{$((width + 2))\}")" = 0 ]
+			ok $? "$verb prints no line that is wider than a terminal of $width columns"
+		done
 	done
 	script -qec "stty cols 110; '$OPTIMFS' stat '$ck' optim/state model" tty >/dev/null </dev/null
 	says tty '  optim/state/nor[.][.][.]ight/exp_avg_sq' \
