@@ -14,6 +14,10 @@ is "contrib/spack/package.py has the version of configure.ac" \
     "$(sed -n 's/^    version("\(.*\)").*/\1/p' contrib/spack/package.py)" \
     "$version"
 
+not_ok "no recipe names an address that mail could reach" grep -rEq \
+    '@[a-z0-9-]+(\.[a-z0-9-]+)*\.(org|com|net|io|dev)\b' debian/control \
+    debian/changelog contrib/optimfs.spec contrib/spack
+
 # Each manual page and each completion is in a package.
 for page in docs/man/*.[1-8]; do
 	name=${page##*/}
