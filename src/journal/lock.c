@@ -277,32 +277,35 @@ static int open_connections(void)
 	return dir;
 }
 
-static bool is_connected(unsigned minor)
+/* Is it in the list? -1: the list cannot be read. */
+static int is_connected(unsigned minor)
 {
 	int dir = open_connections();
 	char name[16];
-	bool found;
+	int found;
 
 	if (dir == -1)
-		return false;
+		return -1;
 	snprintf(name, sizeof(name), "%u", minor);
 	found = faccessat(dir, name, F_OK, 0) == 0;
 	close(dir);
 	return found;
 }
 
-/* Where its process sees it, or, detached by umount -l, among all of the
- * kernel's. */
+/* The kernel's list has the mounts of all name spaces, and those that umount -l
+ * detached. Without it, the mounts that the process sees count, if they can be
+ * read. */
 static bool is_mounted(const struct holder *h)
 {
+	int connected = is_connected(h->minor);
 	char path[64], *line = NULL;
 	unsigned major, minor;
 	size_t cap = 0;
 	bool found = false;
 	FILE *f;
 
-	if (is_connected(h->minor))
-		return true;
+	if (connected != -1 || h->pids != pid_space())
+		return connected != 0;
 	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", h->pid);
 	f = fopen(path, "re");
 	if (f == NULL)
@@ -322,8 +325,8 @@ bool ofs_lock_leaving(int fd)
 
 	get_holder(fd, &h);
 	ofs_boot_id(boot);
-	return h.minor != 0 && strcmp(h.boot, boot) == 0 &&
-	    h.pids == pid_space() && ofs_lock_busy(fd) && !is_mounted(&h);
+	return h.minor != 0 && strcmp(h.boot, boot) == 0 && ofs_lock_busy(fd) &&
+	    !is_mounted(&h);
 }
 
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,

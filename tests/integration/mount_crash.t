@@ -332,6 +332,18 @@ reader=$!
 "$OPTIMFS" mount -o rw "$ck" "$mnt" 2>"$scratch/mounts" &
 mounter=$!
 daemons="$daemons $daemon $reader $mounter"
+namespaces=0
+if [ "$(id -u)" = 0 ] && unshare -pf --mount-proc true 2>/dev/null; then
+	namespaces=1
+	unshare -pf --mount-proc "$OPTIMFS" cat "$ck" $lr >"$scratch/apart" \
+	    2>"$scratch/apart_waits" &
+	apart=$!
+	daemons="$daemons $apart"
+	ok "a reader in another process namespace waits, too" eventually \
+	    grep -q 'waiting for the commit of a mount' "$scratch/apart_waits"
+else
+	skip 1 "no process namespaces"
+fi
 ok "a reader waits for the pending commit, and says so" eventually \
     grep -q 'waiting for the commit of a mount' "$scratch/waits"
 ok "a second mount waits for the pending commit, and says so" eventually \
@@ -340,6 +352,13 @@ is "the reader prints nothing before the commit" "$(cat "$scratch/read")" ''
 kill -CONT "$daemon"
 wait $reader
 is "the reader prints the committed value" "$(cat "$scratch/read")" 0.25
+if [ $namespaces = 1 ]; then
+	wait $apart
+	is "the reader in another process namespace prints the committed value" \
+	    "$(cat "$scratch/apart")" 0.25
+else
+	skip 1 "no process namespaces"
+fi
 wait $mounter
 is "the second mount succeeds and shows the committed value" "$? $(cat "$mnt/$lr")" '0 0.25'
 ok "a reader does not wait for a live mount" "$OPTIMFS" cat "$ck" $lr
