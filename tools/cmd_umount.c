@@ -179,12 +179,9 @@ static int wait_commit(const struct ofs_mountinfo *m, struct ofs_control *c,
 	return ret;
 }
 
-/* Is there nothing to commit? The daemon is gone, and its changes wait for the
- * next mount; or the mount has no control file, and so no changes. */
-static bool has_nothing(const struct optimfs_error *err)
+static bool is_dead(const struct optimfs_error *err)
 {
-	return err->code == ENOTCONN || err->code == ECONNABORTED ||
-	    err->code == ENOENT;
+	return err->code == ENOTCONN || err->code == ECONNABORTED;
 }
 
 /* What to do with a mount. */
@@ -192,19 +189,22 @@ struct how {
 	bool force, keep;
 	bool lazy; /* even if it is in use */
 	bool bare; /* without a word of optimfs: commit=explicit keeps */
+	bool dead; /* a writer whose daemon has ended */
 };
 
 /* Commits the changes, or keeps them if asked to. 1: committed, but may not
  * survive a power failure. If the state of the changes is unknown, refuses:
  * unmounting would commit them, and nobody would see the result. */
-static int settle(struct ofs_mountinfo *m, const struct how *how,
+static int settle(struct ofs_mountinfo *m, struct how *how,
     struct ofs_progress *progress, struct optimfs_error *err)
 {
 	struct ofs_control c;
 	int ret;
 
 	if (wait_commit(m, &c, err) == -1) {
-		if (!m->rw || has_nothing(err))
+		how->dead = m->rw && is_dead(err);
+		/* without a control file there are no changes */
+		if (!m->rw || how->dead || err->code == ENOENT)
 			return 0;
 		return optimfs_fail_in(err,
 		    "%s may have changes that are not committed: unmount it "
@@ -258,7 +258,7 @@ static int unmount(const struct ofs_mountinfo *m, const struct how *how,
 }
 
 /* Returns the exit status. */
-static int umount_point(const char *point, const struct how *how,
+static int umount_point(const char *point, struct how *how,
     struct ofs_progress *progress)
 {
 	struct optimfs_error err;
@@ -274,6 +274,8 @@ static int umount_point(const char *point, const struct how *how,
 	if (ret == -1 && err.number == 808)
 		status = OFS_EXIT_NO;
 	if (ret != -1 && unmount(&m, how, &err) == -1)
+		status = ofs_tool_fail(&err);
+	else if (how->dead && !how->keep && optimfs_left(m.source, &err) == -1)
 		status = ofs_tool_fail(&err);
 	ofs_mountinfo_fini(&m);
 	return status;

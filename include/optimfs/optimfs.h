@@ -207,6 +207,9 @@ int optimfs_control(struct optimfs *fs, const char *text, size_t len,
 int optimfs_lock_watch(const char *path);
 /* Does that process still have the checkpoint open for writing? */
 bool optimfs_lock_busy(int fd);
+/* Fail if a writer of path died and left changes beside it (EBUSY), or if that
+ * cannot be told. */
+int optimfs_left(const char *path, struct optimfs_error *err);
 /* Wait, as optimfs_open does, if a mount of path was unmounted and its daemon
  * is still committing. tell, which may be NULL, is called once, after a
  * second. */

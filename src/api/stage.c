@@ -157,6 +157,11 @@ bool optimfs_lock_busy(int fd)
 	return ofs_lock_busy(fd);
 }
 
+int optimfs_left(const char *path, struct optimfs_error *err)
+{
+	return ofs_stage_left(path, err);
+}
+
 void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx)
 {
 	ofs_stage_await(path, tell, ctx);

@@ -163,17 +163,13 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 }
 
 /* Looks for records other than boots. */
-struct peek {
-	uint64_t real;
-};
-
 static int look(void *ctx, const struct ofs_record *r,
     struct optimfs_error *err)
 {
-	struct peek *p = ctx;
+	bool *real = ctx;
 
 	(void)err;
-	p->real += r->type != OFS_RECORD_BOOT;
+	*real |= r->type != OFS_RECORD_BOOT;
 	return 0;
 }
 
@@ -255,31 +251,58 @@ static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 	return 0;
 }
 
+/* 1: the journal has changes; err says so (OFS811). */
+static int find_changes(struct ofs_journal *j, const char *path,
+    struct optimfs_error *err)
+{
+	uint64_t records = 0, dropped = 0;
+	bool real = false;
+
+	if (ofs_journal_load(j, look, &real, &records, &dropped, err) == -1)
+		return optimfs_fail_in(err, "%s", path);
+	if (!real && (dropped == 0 || (records == 0 && dropped <= FIRST_MAX)))
+		return 0;
+	optimfs_fail(err, EBUSY,
+	    "OFS811 %s holds changes of a mount that ended without a commit: "
+	    "-o recover=yes continues from there, recover=discard drops "
+	    "what was changed",
+	    path);
+	return 1;
+}
+
 static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
     struct optimfs_error *err)
 {
-	struct peek g = { 0 };
-	uint64_t records = 0, dropped = 0;
-	bool nothing;
+	int found = 0;
 
 	if (make_journal(st, err) == -1)
 		return -1;
-	if (recover != OFS_RECOVER_DISCARD &&
-	    ofs_journal_load(&st->journal, look, &g, &records, &dropped, err) ==
-		-1)
-		return optimfs_fail_in(err, "%s", st->path);
-	nothing = g.real == 0 &&
-	    (dropped == 0 || (records == 0 && dropped <= FIRST_MAX));
-	if (recover == OFS_RECOVER_NO && !nothing)
-		return optimfs_fail(err, EBUSY,
-		    "OFS811 %s holds %" PRIu64
-		    " change%s of a mount that ended without a commit: "
-		    "-o recover=yes continues from there, recover=discard drops "
-		    "what was changed",
-		    st->path, g.real, g.real == 1 ? "" : "s");
-	if (recover == OFS_RECOVER_DISCARD || nothing)
-		return remove_all(st, err);
-	return 0;
+	if (recover != OFS_RECOVER_DISCARD)
+		found = find_changes(&st->journal, st->path, err);
+	if (found == -1 || (found == 1 && recover == OFS_RECOVER_NO))
+		return -1;
+	return found == 1 ? 0 : remove_all(st, err);
+}
+
+int ofs_stage_left(const char *source, struct optimfs_error *err)
+{
+	char *place = ofs_stage_place(source, err);
+	struct ofs_journal j = { .fd = -1 };
+	int dir, ret = 0;
+
+	if (place == NULL)
+		return -1;
+	dir = open(place, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir != -1)
+		j.fd = ofs_stage_open_file(dir, "journal", O_RDONLY, 0);
+	if (j.fd != -1)
+		ret = find_changes(&j, place, err) == 0 ? 0 : -1;
+	else if (errno != ENOENT)
+		ret = optimfs_fail(err, errno, "OFS809 %s/journal: %m", place);
+	close_fd(j.fd);
+	close_fd(dir);
+	free(place);
+	return ret;
 }
 
 static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,

@@ -61,6 +61,9 @@ struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
 /* A descriptor for ofs_lock_busy (lock.h), which tells whether a process of
  * this machine still has source open for writing; -1: none does. */
 int ofs_stage_watch(const char *source);
+/* Fails if the stage beside source has changes of a mount that ended without a
+ * commit (EBUSY, OFS811), or cannot be read (OFS809). */
+int ofs_stage_left(const char *source, struct optimfs_error *err);
 /* Waits for the end of a mount of source for writing that is unmounted, but has
  * not finished its commit. tell (or NULL) is called once, after a second. */
 void ofs_stage_await(const char *source, void (*tell)(void *ctx), void *ctx);

@@ -88,6 +88,18 @@ is "killed: recover=discard drops the staged value" "$(cat "$mnt/$lr")" "$old_lr
 ok "killed: umount succeeds with nothing to commit" end
 is "killed: recover=discard leaves no staging directory" "$(ls -A "$scratch/dir")" ck
 
+fresh
+rw && edit
+kill -KILL "$daemon" && eventually gone "$daemon"
+status "killed: umount exits with 3" 3 "$OPTIMFS" umount "$mnt"
+like "killed: umount says that the changes are not committed" "$(cat "$scratch/err")" \
+    '*OFS811*.ck.optimfs holds changes*recover=yes*'
+ok "killed: mount with recover=yes succeeds after umount" rw recover=yes
+ok "killed: umount commits what was recovered after umount" end
+has_edit 'killed, unmounted'
+rw && kill -KILL "$daemon" && eventually gone "$daemon"
+ok "killed: umount succeeds where nothing was changed" end
+
 # --- killed or terminated during writes --------------------------------
 
 cat >"$scratch/writer.py" <<'END'

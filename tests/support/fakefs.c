@@ -579,6 +579,13 @@ bool optimfs_file_is_control(const struct optimfs_file *file)
 	return false;
 }
 
+int optimfs_left(const char *path, struct optimfs_error *err)
+{
+	(void)path;
+	(void)err;
+	return 0;
+}
+
 int optimfs_lock_watch(const char *path)
 {
 	(void)path;
