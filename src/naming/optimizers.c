@@ -23,7 +23,9 @@ enum evidence {
 	HAS_STATE = 2,
 	HAS_SURE_NAME = 4,
 	IS_NAMED = 8,
-	IS_TOP = 16, /* optim or optimizer, at the top */
+	IS_TOP = 16,        /* optim or optimizer, at the top */
+	HAS_FLAT_NAME = 32, /* as HAS_SURE_NAME, in a flattened key */
+	HAS_OTHERS = 64,    /* tensors, neither of state nor of groups */
 };
 
 /* Textual keys are split in at most this many places. */
@@ -211,7 +213,7 @@ static uint8_t evidence_at(const struct naming *c, uint32_t entry,
 	if ((w & TOKEN_STATE_DOT) != 0 && !has_name(text))
 		return 0;
 	if ((w & TOKEN_STATE_DOT) != 0)
-		return HAS_STATE | (ends_surely(text) ? HAS_SURE_NAME : 0);
+		return HAS_STATE | (ends_surely(text) ? HAS_FLAT_NAME : 0);
 	if ((w & TOKEN_STATE) == 0 || n - i < 3)
 		return 0;
 	if (i + 2 < p->n && (ofs_naming_word(c, p->c[i + 2]) & TOKEN_SURE) != 0)
@@ -262,10 +264,27 @@ static int look_at_text(struct naming *c, uint32_t entry, struct ofs_str text,
 		else if (has_known_name(ofs_str_after(text, (uint32_t)at)))
 			r->text |= HAS_STATE |
 			    /* too little evidence to split a text */
-			    (at == 0 && ends_surely(text) ? HAS_SURE_NAME : 0);
+			    (at == 0 && ends_surely(text) ? HAS_FLAT_NAME : 0);
 		r->evidence |= r->text;
 	}
 	return 0;
+}
+
+/* A flattened key may be the name of a parameter: state.0.exp_avg, in a module
+ * called state. Then there are tensors of other names beside it. */
+static void look_beside(struct naming *c, uint32_t entry, const struct parts *p,
+    uint32_t n)
+{
+	const struct ofs_entry *e = &c->cat->entries[entry];
+	uint32_t found;
+
+	if (e->kind != OFS_ENTRY_TENSOR || c->cat->tensors[e->ref].ndim == 0 ||
+	    n == 0 || n > NAMING_DEPTH || !c->length[n - 1] ||
+	    (ofs_naming_word(c, p->c[n - 1]) & TOKEN_ROOTED) != 0)
+		return;
+	found = find_root(c, p->c, n - 1);
+	if (found != UINT32_MAX)
+		c->root[found].evidence |= HAS_OTHERS;
 }
 
 static uint8_t grade(uint8_t e)
@@ -274,7 +293,8 @@ static uint8_t grade(uint8_t e)
 		return SURE;
 	if ((e & HAS_STATE) != 0 && (e & IS_NAMED) != 0)
 		return SURE;
-	if ((e & HAS_STATE) != 0 && (e & HAS_SURE_NAME) != 0)
+	if ((e & HAS_SURE_NAME) != 0 ||
+	    ((e & HAS_FLAT_NAME) != 0 && (e & HAS_OTHERS) == 0))
 		return SOME;
 	return (e & IS_TOP) != 0 ? BY_NAME : NO_GRADE;
 }
@@ -362,6 +382,10 @@ int ofs_naming_detect(struct naming *c, struct optimfs_error *err)
 		if (n == 1 && (ofs_naming_word(c, p.c[0]) & TOKEN_TOKEN) != 0 &&
 		    look_at_text(c, i, text_of(c, &p), err) == -1)
 			return -1;
+	}
+	for (uint32_t i = 0; c->nroots > 0 && i < c->cat->nentries; i++) {
+		n = head(c, i, &p);
+		look_beside(c, i, &p, n);
 	}
 	choose(c);
 	return 0;

@@ -553,6 +553,12 @@ static void textual(void)
 	    "t3 app|model|w = model/w\n"
 	    "t3 app|optim|state|state.exp_avg|exp_avg = "
 	    "optim/state/state.exp_avg/exp_avg\n");
+	check("the same in a file of a model alone",
+	    "t3 state.0.exp_avg = model/state.0.exp_avg\n"
+	    "t3 w = model/w\n");
+	check("the same in a file with a key for the model",
+	    "t3 model|state.0.exp_avg = model/state.0.exp_avg\n"
+	    "t3 model|w = model/w\n");
 	check("flattened state of a module called state",
 	    "t3 model|enc.state.w = model/enc.state.w\n"
 	    "t3 optim|state.enc.state.w.exp_avg = "
