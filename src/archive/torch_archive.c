@@ -214,6 +214,10 @@ static bool is_legacy(const uint8_t *p, size_t n)
 
 int ofs_torch_magic(const uint8_t *p, size_t n)
 {
+	static const char text[] = "L119547037146038801333356L\n";
+
+	if (n >= sizeof(text) && memcmp(p, text, sizeof(text) - 1) == 0)
+		return 5;
 	if (n >= 4 && memcmp(p, "PK", 2) == 0 &&
 	    (memcmp(p + 2, "\3\4", 2) == 0 || memcmp(p + 2, "\5\6", 2) == 0 ||
 		memcmp(p + 2, "\7\b", 2) == 0))

@@ -128,6 +128,12 @@ static bool name_is_plain(const struct ofs_str *s)
 	return true;
 }
 
+/* TorchScript compresses its code: NAME/code/__torch__.py. */
+static bool is_code(const struct ofs_str *name)
+{
+	return memmem(name->p, name->len, "/code/", 6) != NULL;
+}
+
 static int check(const struct ofs_zip *zip, const struct entry *e,
     struct optimfs_error *err)
 {
@@ -147,8 +153,12 @@ static int check(const struct ofs_zip *zip, const struct entry *e,
 	if (e->method != OFS_ZIP_STORED &&
 	    !(zip->flat && e->method == OFS_ZIP_DEFLATED))
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS517 compressed record '%.*s', method %u",
-		    OFS_STR_ARGS(e->name, 120), e->method);
+		    "OFS517 compressed record '%.*s', method %u%s",
+		    OFS_STR_ARGS(e->name, 120), e->method,
+		    is_code(&e->name)
+			? ": it is TorchScript; save its weights, "
+			  "torch.save(torch.jit.load(FILE).state_dict(), NEW)"
+			: "");
 	if (e->method == OFS_ZIP_STORED && e->csize != e->size)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS518 stored record '%.*s' of %" PRIu64

@@ -410,7 +410,9 @@ static int refuse(struct pk_parser *p)
 	}
 	if (pk_op_name(p->op) != NULL)
 		return pk_fail(p, EOPNOTSUPP, "OFS431",
-		    "protocol-0 opcode '%c'", p->op);
+		    "opcode '%c' of pickle protocol 0: load it in Python and "
+		    "save it again, torch.save(torch.load(FILE), FILE)",
+		    p->op);
 	return pk_fail(p, EUCLEAN, "OFS437", "unknown opcode 0x%02x", p->op);
 }
 
@@ -441,6 +443,9 @@ static int execute(struct pk_parser *p)
 		return pk_push_int(p, 1, 0);
 	case OP_BININT2:
 		return pk_push_int(p, 2, 0);
+	case OP_INT:
+	case OP_LONG:
+		return pk_push_decimal(p);
 	case OP_LONG1:
 		return pk_push_long(p, 1);
 	case OP_LONG4:

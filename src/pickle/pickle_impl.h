@@ -295,6 +295,7 @@ int pk_push_blob(struct pk_parser *p, enum ofs_pk_kind kind, size_t nlen);
 int pk_push_int(struct pk_parser *p, size_t n, int sign_bits);
 /* Push a two's complement integer, which follows its length of nlen bytes. */
 int pk_push_long(struct pk_parser *p, size_t nlen);
+int pk_push_decimal(struct pk_parser *p);
 int pk_push_float(struct pk_parser *p);
 /* Read an unsigned operand of n bytes. */
 int pk_operand(struct pk_parser *p, size_t n, uint64_t *v);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "pickle/opcode.h"
 
@@ -120,6 +121,34 @@ int pk_push_long(struct pk_parser *p, size_t nlen)
 	for (uint64_t i = n; i-- > 0;)
 		v = v << 8 | at[i];
 	return pk_push(p, pk_int(p, (int64_t)v));
+}
+
+/* Protocol 1 has no other opcodes for bools and for integers of more than 32
+ * bits. */
+int pk_push_decimal(struct pk_parser *p)
+{
+	const char *s = NULL;
+	char text[24], *end;
+	int64_t v;
+	size_t n;
+
+	if (pk_line(p, &s, &n) == -1)
+		return -1;
+	if (p->op == OP_INT && n == 2 && s[0] == '0' && (s[1] | 1) == '1')
+		return pk_push(p, s[1] == '1' ? PK_TRUE_NODE : PK_FALSE_NODE);
+	if (p->op == OP_LONG && n > 0 && s[n - 1] == 'L')
+		n--;
+	if (n >= sizeof(text))
+		return pk_fail(p, E2BIG, "OFS438",
+		    "an integer of %zu decimal digits", n);
+	memcpy(text, s, n);
+	text[n] = '\0';
+	errno = 0;
+	v = strtoll(text, &end, 10);
+	if (errno != 0 || n == 0 || end != text + n)
+		return pk_fail(p, EUCLEAN, "OFS438",
+		    "'%s' is no integer of 64 bits", text);
+	return pk_push(p, pk_int(p, v));
 }
 
 int pk_push_float(struct pk_parser *p)

@@ -476,6 +476,13 @@ static void entries(void)
 		    "an entry with an unsupported method");
 	}
 	make(&z);
+	mkzip_add(&z, "archive/code/m.py", "", 0)->method = 8;
+	mkzip_end(&z);
+	refused(&z, EOPNOTSUPP,
+	    "OFS517 compressed record 'archive/code/m.py', method 8: it is "
+	    "TorchScript",
+	    "compressed code of TorchScript");
+	make(&z);
 	z.rec[1].csize = 15;
 	mkzip_end(&z);
 	refused(&z, EUCLEAN, "OFS518",

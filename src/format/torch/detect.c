@@ -42,6 +42,7 @@ static int bid_torch(const struct ofs_file_head *h, struct optimfs_error *err)
 	case 2:
 		return 100;
 	case 3:
+	case 5:
 		return has_torch_name(h->name) ? 60 : 10;
 	default:
 		return 0;

@@ -239,6 +239,11 @@ static int open_any(struct file *f, struct optimfs_error *err)
 		    "load it with a newer PyTorch and save it again");
 	case 4:
 		return open_pickle(f, err);
+	case 5:
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS431 a stream of torch.save in pickle protocol 0 or 1: "
+		    "load it in Python and save it again, "
+		    "torch.save(torch.load(FILE), FILE)");
 	default:
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS671 not written by torch.save: neither an archive nor "
