@@ -73,6 +73,8 @@ static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
 	if (ofs_dir_list(dir, &names, err) == -1)
 		return -1;
 	ret = detect_itself(dir, &names, parts, err);
+	if (ret == 0 && parts->n == 0)
+		ret = ofs_detect_rank_dirs(dir, &names, parts, err);
 	if (ret == 0 && parts->n == 0) {
 		ret = ofs_detect_parent(dir, &names, &only, err);
 		if (ret == 0)

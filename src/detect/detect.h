@@ -57,6 +57,14 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
     struct optimfs_error *err);
 
+/* Adds the files of the directories of ranks in dir: rank_0/ck.pt, rank_1/ck.pt.
+ * There must be one for each rank and no other directory, with files of the
+ * same names, which are the files of a set; else nothing is added.
+ * src/detect/series.c */
+int ofs_detect_rank_dirs(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err);
+
 /* Is the name at index i that of rank 0, with no other ranks? Then stem gets
  * the name without the number. src/detect/series.c */
 bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,

@@ -186,7 +186,10 @@ static void put_stem(const char *name, const struct numbered *x, char *stem,
 	const char *begin = skip_total(x->tail), *end = strrchr(begin, '.');
 	size_t n = drop_separators(name, x->head), tail;
 
-	if (x->rank) {
+	if (*begin == '/') {
+		begin++;
+		n = 0;
+	} else if (x->rank) {
 		n = drop_separators(name, drop_word(name, n, "rank"));
 		n = drop_world(name, n);
 	}
@@ -311,4 +314,102 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 	spec->rank = file[0].rank;
 	put_stem(names->name[i], &me, stem, size);
 	return 1;
+}
+
+/* Directories of ranks. */
+
+/* Collects the directories in names, sorted by rank, if all of them are those of
+ * ranks 0 to n - 1: returns n, or 0. */
+static size_t collect_dirs(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_part_file *sub)
+{
+	struct numbered x;
+	size_t n = 0;
+
+	for (size_t i = 0; i < names->n; i++) {
+		if (!ofs_probe_is_dir(dir, names->name[i]))
+			continue;
+		if (!find_rank(names->name[i], &x) || x.tail[0] != '\0')
+			return 0;
+		sub[n++] = (struct ofs_part_file){ names->name[i], x.number };
+	}
+	qsort(sub, n, sizeof(*sub), by_rank);
+	return is_complete(sub, n) ? n : 0;
+}
+
+static bool same_names(const struct ofs_names *a, const struct ofs_names *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = strcmp(a->name[i], b->name[i]) == 0;
+	return same;
+}
+
+/* Appends the paths of the files in directory rel: 1; 0: something in it is no
+ * file. */
+static int add_paths(const struct ofs_dir *dir, const char *rel,
+    const struct ofs_names *names, struct ofs_names *paths,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		char *path = ofs_path_join(rel, names->name[i]);
+
+		if (path == NULL)
+			return ofs_no_memory(err);
+		paths->name[paths->n++] = path;
+		if (!ofs_probe_is_file(dir, path))
+			return 0;
+	}
+	return 1;
+}
+
+/* Lists the files in n directories, if each has files of the same names and
+ * nothing else: 1; 0; -1. */
+static int list_all(const struct ofs_dir *dir, const struct ofs_part_file *sub,
+    size_t n, struct ofs_names *paths, struct optimfs_error *err)
+{
+	struct ofs_names first = { 0 }, other = { 0 };
+	int ret = ofs_probe_names(dir, sub[0].rel, &first, err);
+
+	if (ret == 1 && first.n > 0)
+		paths->name = calloc(first.n * n, sizeof(*paths->name));
+	if (ret == 1 && paths->name == NULL)
+		ret = first.n == 0 ? 0 : ofs_no_memory(err);
+	for (size_t i = 0; i < n && ret == 1; i++) {
+		ret = ofs_probe_names(dir, sub[i].rel, &other, err);
+		if (ret == 1 && !same_names(&first, &other))
+			ret = 0;
+		if (ret == 1)
+			ret = add_paths(dir, sub[i].rel, &other, paths, err);
+		ofs_names_free(&other);
+	}
+	ofs_names_free(&first);
+	return ret;
+}
+
+int ofs_detect_rank_dirs(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_part_file *sub = calloc(names->n + 1, sizeof(*sub));
+	struct ofs_names paths = { 0 };
+	size_t n;
+	int ret = 0;
+
+	if (sub == NULL)
+		return ofs_no_memory(err);
+	n = collect_dirs(dir, names, sub);
+	if (n > 1)
+		ret = list_all(dir, sub, n, &paths, err);
+	if (ret == 1)
+		ret = ofs_detect_files(dir, &paths, NULL, parts, err);
+	for (size_t i = 0; i < parts->n && ret == 0; i++)
+		if (parts->part[i].nfiles != n) {
+			ofs_parts_free(parts);
+			break;
+		}
+	ofs_names_free(&paths);
+	free(sub);
+	return ret;
 }

@@ -466,6 +466,34 @@ static void parents(void)
 	mk_remove(dir);
 
 	mk_dir(dir);
+	put_torch(dir, "rank_0/ck.pt");
+	put_torch(dir, "rank_1/ck.pt");
+	is_str(detect(dir, "", NULL, &err),
+	    "torch rank_0/ck.pt rank_1/ck.pt/1 of 0",
+	    "files of one name in directories of ranks are a set");
+	put_torch(dir, "rank_0/optim.pt");
+	refuse("directories of ranks with other files are no set", dir, ENOENT,
+	    "OFS681 ");
+	put_torch(dir, "rank_1/optim.pt");
+	is_str(detect(dir, "", NULL, &err),
+	    "torch rank_0/ck.pt rank_1/ck.pt/1 as ck of 0?; "
+	    "torch rank_0/optim.pt rank_1/optim.pt/1 as optim of 0?",
+	    "each name in directories of ranks is a set");
+	put_torch(dir, "rank_3/ck.pt");
+	put_torch(dir, "rank_3/optim.pt");
+	refuse("directories of ranks with a gap are no set", dir, ENOENT,
+	    "OFS681 ");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_torch(dir, "rank_0/ck.pt");
+	put_torch(dir, "rank_1/ck.pt");
+	put_torch(dir, "ema/ck.pt");
+	refuse("directories of ranks beside another are no set", dir, ENOENT,
+	    "OFS681 ");
+	mk_remove(dir);
+
+	mk_dir(dir);
 	put_text(dir, "tmp/w/0/fp32.00", "not looked at");
 	refuse("an unfinished conversion to universal fails with OFS680", dir,
 	    ENOENT, "OFS680 ");
