@@ -132,7 +132,8 @@ static char *prepare(const char *source, const char *point,
 	real = ofs_mount_point_path(point, err);
 	if (real == NULL) {
 		optimfs_fail(err, err->code == ENOENT ? ENOENT : EINVAL,
-		    "OFS758 mount point %s: %s", point, strerror(err->code));
+		    "OFS758 mount point %s: %s%s", point, strerror(err->code),
+		    err->code == ENOENT ? ": make it first (mkdir -p)" : "");
 		return NULL;
 	}
 	if (clear_dead(real, err) == 0 &&

@@ -349,13 +349,17 @@ static void print_page(const struct report *r, FILE *f)
 static int print_all(const struct report *r, FILE *f, const char *name,
     struct optimfs_error *err)
 {
-	bool well;
+	int code = 0;
 
 	print_page(r, f);
-	well = ferror(f) == 0;
-	if (fclose(f) == 0 && well)
+	if (fflush(f) != 0 || ferror(f))
+		code = errno;
+	if (fclose(f) != 0 && code == 0)
+		code = errno;
+	if (code == 0)
 		return 0;
-	return optimfs_fail(err, EIO, "%s: could not be written", name);
+	errno = code;
+	return optimfs_fail(err, code, "%s: %m", name);
 }
 
 static int print_file(const struct report *r, const char *name,
@@ -366,7 +370,7 @@ static int print_file(const struct report *r, const char *name,
 	if (f == NULL)
 		return optimfs_fail(err, errno, "%s: %s", name,
 		    strerror(errno));
-	if (print_all(r, f, temporary, err) == 0) {
+	if (print_all(r, f, name, err) == 0) {
 		if (rename(temporary, name) == 0)
 			return 0;
 		optimfs_fail(err, errno, "%s: %s", name, strerror(errno));

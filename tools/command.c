@@ -185,6 +185,13 @@ static void suggest_checkpoint(const struct ofs_command *c,
 		    path, OFS_NEAREST(&near));
 		goto out;
 	}
+	if (c->noperands > 0 && access(c->operand[0], F_OK) == 0) {
+		optimfs_fail(err, ENOENT,
+		    "OFS002 %s: No such file or directory; the checkpoint "
+		    "comes first: %s %s",
+		    path, c->operand[0], path);
+		goto out;
+	}
 	/* the shortest that exists would be a directory of checkpoints */
 	while (access(above, F_OK) == -1 && strrchr(above, '/') > above)
 		*strrchr(above, '/') = '\0';

@@ -4,6 +4,7 @@
 
 #include "base/nearest.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static unsigned min(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* The edit distance of a and b; limit when it is at least that. Three rows of
+/* The edit distance of a and b, without case; limit when it is at least that. Three rows of
  * the usual table, because a swap looks two rows back. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m,
     unsigned limit)
@@ -39,7 +40,8 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m,
 
 		row[0] = least = (unsigned)i;
 		for (size_t j = 1; j <= m; j++) {
-			bool same = a[i - 1] == b[j - 1];
+			bool same = tolower((unsigned char)a[i - 1]) ==
+			    tolower((unsigned char)b[j - 1]);
 
 			row[j] = min(last[j - 1] + !same,
 			    min(last[j], row[j - 1]) + 1);

@@ -260,10 +260,10 @@ int ofs_options_set(struct ofs_options *o, const char *name, const char *value,
 		*(bool *)((char *)o->target + t->offset) = on;
 		return 0;
 	}
-	if (value == NULL)
+	if (value == NULL && t->kind != OFS_OPTION_CHOICE)
 		return optimfs_fail(err, EINVAL, "option '%s' needs a value",
 		    name);
-	return assign(o, t, value, err);
+	return assign(o, t, value == NULL ? "" : value, err);
 }
 
 /* Splits off one word of the list, unescaped in place; returns the start of the

@@ -4,10 +4,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -344,11 +346,28 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 	return -1;
 }
 
+/* The first file of a checkpoint, by its name, that is a symbolic link; NULL:
+ * none is. */
+static const char *find_link(const struct ofs_dir *dir,
+    const struct ofs_names *names)
+{
+	struct stat st;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (has_extension(names->name[i]) &&
+		    fstatat(dir->fd, names->name[i], &st,
+			AT_SYMLINK_NOFOLLOW) == 0 &&
+		    S_ISLNK(st.st_mode))
+			return names->name[i];
+	return NULL;
+}
+
 static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 	int unfinished = is_unfinished(dir, err);
+	const char *link = find_link(dir, names);
 
 	if (unfinished == -1)
 		return -1;
@@ -359,6 +378,12 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 		    "the checkpoint that it converts (optimfs reshard --to "
 		    "universal converts it, too)",
 		    dir->path);
+	if (link != NULL)
+		return optimfs_fail(err, ENOENT,
+		    "OFS680 %s: %s is a symbolic link, which is not followed: "
+		    "give the file that it leads to, or make hard links of "
+		    "all files (cp -rlL %s NEW)",
+		    dir->path, link, dir->path);
 	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {
 		ofs_buf_puts(&b, i == 0 ? ": " : ", ");
 		ofs_buf_puts(&b, names->name[i]);

@@ -470,6 +470,19 @@ says err 'OFS680 .*ds_to_universal.py did not finish' \
 mkdir -p empty
 does 3 "info of an empty directory exits with 3" info empty
 says err 'OFS680 .*empty is empty' "OFS680 says that the directory is empty"
+does 3 "report to a full device exits with 3" report -o /dev/full "$ck"
+says err '/dev/full: No space left on device' "report says why it cannot write"
+mkdir -p hub && ln -s ../../blob hub/model.safetensors
+does 3 "info of a directory of symbolic links exits with 3" info hub
+says err 'OFS680 .*hub: model.safetensors is a symbolic link.*cp -rlL' \
+    "OFS680 says how to get files instead of symbolic links"
+does 3 "cat with the checkpoint after the path exits with 3" cat model "$ck"
+says err "OFS002 model: .*the checkpoint comes first: $ck model" \
+    "cat says that the checkpoint comes first"
+does 2 "reshard to a format in capitals exits with 2" reshard --to DCP@2 "$ck" capitals
+says err "did you mean 'dcp'" "a format in capitals is recognised"
+does 3 "mount on a directory that does not exist exits with 3" mount "$ck" no-such-point
+says err 'OFS758 .*no-such-point: .*make it first' "mount says to make the mount point"
 does 2 "ls with a surplus argument exits with 2" ls "$ck" a b
 says err "'b' is one word too many" "ls names the first surplus argument"
 does 0 "--help succeeds" --help
