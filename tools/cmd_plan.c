@@ -11,6 +11,7 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
+#include "base/human.h"
 #include "base/memory.h"
 #include "tools/command.h"
 
@@ -175,41 +176,57 @@ static void json(const char *name, const struct view *v, uint64_t elements)
 	ofs_json_print(&w);
 }
 
+/* How many bytes are not elements; a compressed view has fewer than those. */
+static void print_beyond(int64_t n)
+{
+	char text[OFS_HUMAN_SIZE];
+
+	if (n >= 0)
+		printf("; %s of it headers, indexes and values",
+		    ofs_human_bytes((uint64_t)n, text));
+	else
+		printf("; %s less than the elements",
+		    ofs_human_bytes((uint64_t)-n, text));
+}
+
 static void text(const char *name, const struct view *v, uint64_t elements)
 {
-	printf("view %s\n", name);
+	char a[OFS_HUMAN_SIZE], b[OFS_HUMAN_SIZE], m[OFS_HUMAN_SIZE];
+
+	printf("view     %s\n", name);
 	if (has_ranks(name))
-		printf("ranks %zu\n"
-		       "bytes per rank: min %" PRIu64 ", median %" PRIu64
-		       ", max %" PRIu64 "\n"
-		       "ranks without files %zu\n",
-		    v->nranks, v->rank[0], v->rank[v->nranks / 2],
-		    v->rank[v->nranks - 1], empty_ranks(v));
-	printf("files %" PRIu64 ", %" PRIu64 " bytes in all\n", v->files,
-	    v->bytes);
+		printf("ranks    %zu, %zu without files\n"
+		       "a rank   %s to %s, median %s\n",
+		    v->nranks, empty_ranks(v), ofs_human_bytes(v->rank[0], a),
+		    ofs_human_bytes(v->rank[v->nranks - 1], b),
+		    ofs_human_bytes(v->rank[v->nranks / 2], m));
+	printf("files    %" PRIu64 ", %s", v->files,
+	    ofs_human_bytes(v->bytes, a));
 	/* a view of a part, or in another dtype, has other elements */
 	if (strstr(name, ",only=") == NULL && strstr(name, ",dtype=") == NULL)
-		printf("headers, indexes and values %" PRId64 " bytes\n",
-		    (int64_t)(v->bytes - elements));
-	printf("largest file %s, %" PRIu64 " bytes\n",
-	    v->largest_name == NULL ? "-" : v->largest_name, v->largest);
+		print_beyond((int64_t)(v->bytes - elements));
+	printf("\nlargest  %s, %s\n",
+	    v->largest_name == NULL ? "-" : v->largest_name,
+	    ofs_human_bytes(v->largest, a));
 }
 
 static void heading(void)
 {
-	printf("%6s %13s %13s %13s %7s %6s %7s  %s\n", "ranks", "min", "median",
+	printf("%6s %8s %8s %8s %7s %6s %7s  %s\n", "ranks", "min", "median",
 	    "max", "balance", "empty", "files", "view");
 }
 
 static void row(const char *name, const struct view *v)
 {
 	uint64_t most = v->rank[v->nranks - 1], sum = 0;
+	char a[OFS_HUMAN_SIZE], b[OFS_HUMAN_SIZE], m[OFS_HUMAN_SIZE];
 
 	for (size_t i = 0; i < v->nranks; i++)
 		sum += v->rank[i];
-	printf("%6zu %13" PRIu64 " %13" PRIu64 " %13" PRIu64
-	       " %7.3f %6zu %7" PRIu64 "  %s\n",
-	    v->nranks, v->rank[0], v->rank[v->nranks / 2], most,
+	printf("%6zu %8s %8s %8s %7.3f %6zu %7" PRIu64 "  %s\n", v->nranks,
+	    ofs_human_bytes(v->rank[0], a),
+	    ofs_human_bytes(v->rank[v->nranks / 2], m),
+	    ofs_human_bytes(most, b),
 	    most == 0 ? 1.0 : (double)sum / ((double)most * (double)v->nranks),
 	    empty_ranks(v), v->files, name);
 }
