@@ -64,6 +64,15 @@ real=$real/model-00001-of-00001.safetensors
 mkdir "$scratch/one"
 cp "$real" "$scratch/one/model.safetensors"
 cp "$real" "$scratch/one/new"
+"$OPTIMFS" mount -f "$scratch/one/model.safetensors" "$mnt" &
+daemon=$!
+daemons=$daemon
+until first=$(cat "$mnt/.optimfs/info.json" 2>/dev/null) || ! kill -0 $daemon; do :; done
+like "one file: the first info.json that can be read describes the mount" "$first" \
+    '*"mount": {"point":*'
+"$OPTIMFS" umount "$mnt"
+wait $daemon
+daemons=
 ok "one file: mount with sandbox=require succeeds" "$OPTIMFS" mount -o sandbox=require \
     "$scratch/one/model.safetensors" "$mnt"
 like "one file: info.json says that the sandbox is on" \
