@@ -12,6 +12,7 @@
 
 #include "api/walk.h"
 #include "base/buf.h"
+#include "base/human.h"
 #include "base/memory.h"
 #include "cli/wrap.h"
 #include "tools/command.h"
@@ -22,7 +23,10 @@ struct map {
 	struct ofs_holders ranks;
 	size_t
 	    columns; /* cells in a line; a cell stands for one or more ranks */
-	uint64_t *cell;
+	struct cell {
+		uint64_t bytes;
+		bool missing;
+	} * cell;
 	const char *base; /* what is mapped: all paths begin with it */
 	size_t nbase;
 };
@@ -34,13 +38,14 @@ static void print_cells(const struct map *m, uint64_t most)
 		"\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588" };
 
 	for (size_t i = 0; i < m->columns; i++) {
+		const struct cell *c = &m->cell[i];
 		unsigned n = most == 0
 		    ? 0
-		    : (unsigned)((double)m->cell[i] * 8 / (double)most);
+		    : (unsigned)((double)c->bytes * 8 / (double)most);
 
-		if (m->cell[i] > 0 && n == 0)
+		if (c->bytes > 0 && n == 0)
 			n = 1;
-		fputs(block[n], stdout);
+		fputs(c->missing ? "x" : block[n], stdout);
 	}
 }
 
@@ -48,7 +53,10 @@ static int add(void *ctx, size_t i, const struct optimfs_holding *h)
 {
 	struct map *m = ctx;
 
-	m->cell[i * m->columns / m->ranks.n] += h->bytes;
+	struct cell *c = &m->cell[i * m->columns / m->ranks.n];
+
+	c->bytes += h->bytes;
+	c->missing |= h->missing && h->bytes > 0;
 	return 0;
 }
 
@@ -76,16 +84,17 @@ static void print_json(const struct map *m, const char *path, uint64_t bytes)
 
 static void print_line(struct map *m, const char *path, uint64_t bytes)
 {
+	char size[OFS_HUMAN_SIZE];
 	uint64_t most = 0;
 
 	memset(m->cell, 0, m->columns * sizeof(*m->cell));
 	ofs_holders_each(&m->ranks, m->c, path, add, m);
 	for (size_t i = 0; i < m->columns; i++)
-		if (m->cell[i] > most)
-			most = m->cell[i];
+		if (m->cell[i].bytes > most)
+			most = m->cell[i].bytes;
 	print_cells(m, most);
 	ofs_tool_print_path(path,
-	    m->columns + (size_t)printf(" %12" PRIu64, bytes));
+	    m->columns + (size_t)printf(" %8s", ofs_human_bytes(bytes, size)));
 }
 
 static int visit(void *ctx, const struct ofs_walk_entry *e,
@@ -122,7 +131,8 @@ static void heading(const struct map *m)
 		ofs_buf_puts(&b, ", one column per rank");
 	else
 		ofs_buf_printf(&b, ", %zu in %zu columns", n, m->columns);
-	ofs_buf_puts(&b, "; each line is scaled to its largest part\n");
+	ofs_buf_puts(&b,
+	    "; each line is scaled to its largest part; x is missing\n");
 	ofs_tool_print_buf(&b, 4);
 }
 

@@ -58,11 +58,11 @@ is "map prints one line for each tensor of the model" "$(echo "$said" | grep -c 
 full=$(printf '\342\226\210')
 none=$(printf '\302\267')
 is "map draws a tensor that all ranks share equally" \
-    "$(echo "$said" | sed -n 's/ *48  model\/norm.weight$//p')" "$full$full$full$full"
+    "$(echo "$said" | sed -n 's/ *48 B  model\/norm.weight$//p')" "$full$full$full$full"
 like "map marks ranks that have nothing of a tensor" "$said" "*$none*"
 ok "map of a directory succeeds" "$OPTIMFS" map "$four" /optim/state/norm.bias/
 is "map of a directory prints the tensors in it, with their paths" \
-    "$(awk 'NR > 1 { print $3 }' "$scratch/out" | tr '\n' ' ')" \
+    "$(awk 'NR > 1 { print $4 }' "$scratch/out" | tr '\n' ' ')" \
     'optim/state/norm.bias/exp_avg optim/state/norm.bias/exp_avg_sq '
 ok "map --json of a tensor succeeds" "$OPTIMFS" map --json "$four" model/rope
 like "map --json of a tensor prints its object" "$(cat "$scratch/out")" \
@@ -79,4 +79,8 @@ like "OFS013 says why there is no map" "$(cat "$scratch/err")" \
     '*OFS013 *state.npz: nothing says which rank wrote which file, so there is no map'
 ok "map of a checkpoint of one rank succeeds" "$OPTIMFS" map "${four%_w4/ckpt}_w1/ckpt"
 like "map of a checkpoint of one rank has one column" "$(head -n 1 "$scratch/out")" 'rank 0, one column per rank; *'
+mkdir "$scratch/less" && ln "$four"/.metadata "$four"/__[013]_0.distcp "$scratch/less" 2>/dev/null ||
+    cp "$four"/.metadata "$four"/__[013]_0.distcp "$scratch/less"
+ok "map of a checkpoint without the file of a rank succeeds" "$OPTIMFS" map "$scratch/less" model/norm.weight
+is "map marks what is missing" "$(sed -n '2s/ .*//p' "$scratch/out")" "$full${full}x$full"
 done_testing
