@@ -146,6 +146,9 @@ struct ofs_texts {
 	_Atomic uint64_t hits, misses;
 	/* For each entry the size of its text plus one; 0: unknown. */
 	_Atomic uint64_t *sizes;
+	/* The last 0-dim tensor read, NULL: none, and its element. */
+	const struct ofs_tensor *last;
+	uint8_t element[16];
 };
 
 #define OFS_MAX_INDEXES 4

@@ -171,21 +171,69 @@ static int disagree(struct ofs_snapshot *snap, const struct ofs_tensor *t,
 }
 
 /* A copy that cannot be read is ignored. */
-static int scalar_text(struct ofs_snapshot *snap, const struct ofs_tensor *t,
-    struct ofs_buf *out, struct optimfs_error *err)
+static int read_copies(struct ofs_snapshot *snap, const struct ofs_tensor *t,
+    struct copy *first, struct optimfs_error *err)
 {
 	const struct ofs_replica *r;
-	struct copy first, c;
+	struct copy c;
 	uint32_t n = 0;
 
-	if (fetch_first(snap, t, &first, err) == -1)
+	if (fetch_first(snap, t, first, err) == -1)
 		return -1;
 	r = t->nshards == 0 ? NULL : ofs_replicas(snap->cat, t->shard, &n);
 	for (uint32_t i = 0; i < n; i++)
 		if (fetch_copy(snap, t, &r[i], &c, NULL) == 0 &&
-		    memcmp(c.element, first.element, sizeof(c.element)) != 0)
-			return disagree(snap, t, &first, err);
-	put_element(t, &first, out);
+		    memcmp(c.element, first->element, sizeof(c.element)) != 0)
+			return disagree(snap, t, first, err);
+	return 0;
+}
+
+/* Are all copies of both the same bytes of the same files? */
+static bool same_copies(const struct ofs_catalog *cat,
+    const struct ofs_tensor *a, const struct ofs_tensor *b)
+{
+	const struct ofs_shard *s = &cat->shards[a->shard],
+			       *t = &cat->shards[b->shard];
+	const struct ofs_replica *p, *q;
+	uint32_t n, m;
+
+	if (a->dtype != b->dtype || a->nshards != 1 || b->nshards != 1 ||
+	    s->view != t->view || memcmp(&s->at, &t->at, sizeof(s->at)) != 0)
+		return false;
+	p = ofs_replicas(cat, a->shard, &n);
+	q = ofs_replicas(cat, b->shard, &m);
+	if (n != m)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (p[i].view != q[i].view ||
+		    memcmp(&p[i].at, &q[i].at, sizeof(p[i].at)) != 0)
+			return false;
+	return true;
+}
+
+/* All parameters of a flat parameter have its step, which each rank has: it is
+ * read for the first of them. */
+static int scalar_text(struct ofs_snapshot *snap, const struct ofs_tensor *t,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct ofs_texts *known = &snap->texts;
+	struct copy c;
+	bool same;
+
+	pthread_mutex_lock(&known->lock);
+	same = known->last != NULL && same_copies(snap->cat, known->last, t);
+	if (same)
+		memcpy(c.element, known->element, sizeof(c.element));
+	pthread_mutex_unlock(&known->lock);
+	if (!same) {
+		if (read_copies(snap, t, &c, err) == -1)
+			return -1;
+		pthread_mutex_lock(&known->lock);
+		known->last = t;
+		memcpy(known->element, c.element, sizeof(c.element));
+		pthread_mutex_unlock(&known->lock);
+	}
+	put_element(t, &c, out);
 	ofs_buf_putc(out, '\n');
 	return 0;
 }

@@ -52,4 +52,21 @@ check -u 2 -d 8 -r 2
 check -u 1 -d 5 -r 1
 # Parameters larger than any block.
 check -u 2 -d 150 -r 3
+# The parameters of a unit have one step, of which each rank has a copy.
+make_it -u 2 -d 8 -r 4
+mount_it
+at=$mnt/optim/state/layers.0
+reads() {
+	sed -n 's/^local.reads //p' "$mnt/.optimfs/stats"
+}
+cat "$at.ffn_norm.weight/step" >"$scratch/step"
+before=$(reads)
+ok "a step is read" [ "$before" -gt 0 ]
+ok "another parameter of the unit has the same step" \
+    cmp "$at.attention.wq.weight/step" "$scratch/step"
+is "it is not read again" "$(reads)" "$before"
+ok "a parameter of another unit has the same step" \
+    cmp "$mnt/optim/state/norm.weight/step" "$scratch/step"
+ok "it is read" [ "$(reads)" -gt "$before" ]
+umount_it
 done_testing
