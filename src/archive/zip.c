@@ -70,16 +70,16 @@ static int no_end(uint64_t size, ofs_zip_read_fn *read, void *ctx,
  * if the comment of that record reaches exactly to the end: refuse it. */
 static int check_only_end(const struct tail *t, struct optimfs_error *err)
 {
-	for (uint64_t i = 0; i + OFS_ZIP_END_LEN < t->len; i++) {
-		const uint8_t *p = t->bytes + i;
+	const uint8_t *end = t->bytes + t->len - OFS_ZIP_END_LEN;
 
-		if (is_end(p) &&
-		    i + OFS_ZIP_END_LEN + (p[20] | p[21] << 8) == t->len)
+	for (const uint8_t *p = t->bytes;
+	     (p = memchr(p, 'P', (size_t)(end - p))) != NULL; p++)
+		if (is_end(p) && (p[20] | p[21] << 8) == end - p)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS504 ambiguous end record: one at %" PRIu64
 			    " and one at %" PRIu64,
-			    t->off + i, t->off + t->len - OFS_ZIP_END_LEN);
-	}
+			    t->off + (uint64_t)(p - t->bytes),
+			    t->off + t->len - OFS_ZIP_END_LEN);
 	return 0;
 }
 
