@@ -11,24 +11,32 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 /* Descriptors that are reserved for the rest of the process. */
 #define RESERVED 128
 
+/* The interval and number of waits for other processes to close descriptors,
+ * when this one has none left to close. */
+#define NOFILE_WAIT_NS  (10 * 1000 * 1000)
+#define NOFILE_WAIT_MAX 3000
+
 struct kept {
 	TAILQ_ENTRY(kept) lru; /* linked while open with refs 0 */
+	enum { CLOSED, OPENING, OPEN } state;
 	uint32_t refs;
-	int fd; /* -1: not open */
+	int fd;
 };
 
 struct ofs_fds {
 	ofs_fds_open_fn *open;
 	void *ctx;
 	pthread_mutex_t lock;      /* guards all below */
-	pthread_cond_t idle;       /* signalled when a descriptor is linked */
+	pthread_cond_t changed;    /* when a descriptor is linked or opened */
 	TAILQ_HEAD(, kept) unused; /* oldest first */
 	size_t nopen, limit;
 	struct kept file[];
@@ -66,9 +74,7 @@ struct ofs_fds *ofs_fds_new(uint32_t n, size_t limit, ofs_fds_open_fn *open,
 	fds->limit = limit == 0 ? 1 : limit;
 	TAILQ_INIT(&fds->unused);
 	pthread_mutex_init(&fds->lock, NULL);
-	pthread_cond_init(&fds->idle, NULL);
-	for (uint32_t i = 0; i < n; i++)
-		fds->file[i].fd = -1;
+	pthread_cond_init(&fds->changed, NULL);
 	return fds;
 }
 
@@ -82,7 +88,7 @@ static bool close_unused(struct ofs_fds *fds)
 		return false;
 	TAILQ_REMOVE(&fds->unused, k, lru);
 	close(k->fd);
-	k->fd = -1;
+	k->state = CLOSED;
 	fds->nopen--;
 	return true;
 }
@@ -93,39 +99,64 @@ void ofs_fds_free(struct ofs_fds *fds)
 		return;
 	while (close_unused(fds))
 		;
-	pthread_cond_destroy(&fds->idle);
+	pthread_cond_destroy(&fds->changed);
 	pthread_mutex_destroy(&fds->lock);
 	free(fds);
 }
 
-static int open_file(struct ofs_fds *fds, uint32_t file,
-    struct optimfs_error *err)
+/* Wait for a descriptor of the process or the machine to be closed. The lock is
+ * held. */
+static void wait_a_little(struct ofs_fds *fds)
 {
-	int fd;
+	struct timespec until = ofs_clock_after(CLOCK_REALTIME, NOFILE_WAIT_NS);
 
-	do
-		fd = fds->open(fds->ctx, file, err);
-	while (fd == -1 && (err->code == EMFILE || err->code == ENFILE) &&
-	    close_unused(fds));
-	return fd;
+	pthread_cond_timedwait(&fds->changed, &fds->lock, &until);
 }
 
-/* Opens with the lock held: opening is rare. */
+/* Open file; when descriptors run out, close others. Called with the lock,
+ * which is released during the system call. */
+static int open_waiting(struct ofs_fds *fds, uint32_t file,
+    struct optimfs_error *err)
+{
+	int waited = 0, fd;
+
+	for (;;) {
+		pthread_mutex_unlock(&fds->lock);
+		fd = fds->open(fds->ctx, file, err);
+		pthread_mutex_lock(&fds->lock);
+		if (fd != -1 || (err->code != EMFILE && err->code != ENFILE))
+			return fd;
+		if (close_unused(fds))
+			continue;
+		if (waited++ == NOFILE_WAIT_MAX)
+			return -1;
+		wait_a_little(fds);
+	}
+}
+
+/* The lock is held. */
 static int get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err)
 {
 	struct kept *k = &fds->file[file];
 
-	while (k->fd == -1 && fds->nopen == fds->limit && !close_unused(fds))
-		pthread_cond_wait(&fds->idle, &fds->lock);
-	if (k->fd == -1) {
-		k->fd = open_file(fds, file, err);
-		if (k->fd == -1)
-			return -1;
-		fds->nopen++;
-	} else if (k->refs == 0) {
-		TAILQ_REMOVE(&fds->unused, k, lru);
+	while (k->state == OPENING ||
+	    (k->state == CLOSED && fds->nopen == fds->limit &&
+		!close_unused(fds)))
+		pthread_cond_wait(&fds->changed, &fds->lock);
+	if (k->state == OPEN) {
+		if (k->refs++ == 0)
+			TAILQ_REMOVE(&fds->unused, k, lru);
+		return k->fd;
 	}
-	k->refs++;
+	k->state = OPENING;
+	fds->nopen++;
+	k->fd = open_waiting(fds, file, err);
+	k->state = k->fd == -1 ? CLOSED : OPEN;
+	if (k->fd == -1)
+		fds->nopen--;
+	else
+		k->refs = 1;
+	pthread_cond_broadcast(&fds->changed);
 	return k->fd;
 }
 
@@ -147,7 +178,7 @@ void ofs_fds_put(struct ofs_fds *fds, uint32_t file)
 	pthread_mutex_lock(&fds->lock);
 	if (--k->refs == 0) {
 		TAILQ_INSERT_TAIL(&fds->unused, k, lru);
-		pthread_cond_signal(&fds->idle);
+		pthread_cond_broadcast(&fds->changed);
 	}
 	pthread_mutex_unlock(&fds->lock);
 }

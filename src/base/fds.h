@@ -30,7 +30,8 @@ void ofs_fds_free(struct ofs_fds *fds);
 
 /* The descriptor of a file, which stays open until ofs_fds_put. A thread may
  * have one at a time: when limit of them are in use, get waits. On EMFILE and
- * ENFILE unused descriptors are closed and the file is opened again. */
+ * ENFILE unused descriptors are closed and the file is opened again; when there
+ * are none, it is tried again for half a minute. */
 int ofs_fds_get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err);
 void ofs_fds_put(struct ofs_fds *fds, uint32_t file);
 

@@ -9,10 +9,8 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/queue.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -21,15 +19,7 @@
 #include "base/memory.h"
 #include "store/badspots.h"
 
-/* The interval and number of waits for other processes to close descriptors,
- * when this one has none left to close. */
-#define NOFILE_WAIT_NS  (10 * 1000 * 1000)
-#define NOFILE_WAIT_MAX 3000
-
 struct ofs_file {
-	TAILQ_ENTRY(ofs_file) lru; /* linked while refs is 0 */
-	uint32_t object, refs;
-	bool opening;
 	int fd;
 	struct ofs_stamp stamp; /* as last checked */
 };
@@ -38,69 +28,49 @@ struct ofs_open_files {
 	const struct ofs_catalog *cat;
 	struct ofs_counters *counters;
 	struct ofs_badspots bad;
-	pthread_mutex_t lock; /* guards all below, and list entries of files */
-	pthread_cond_t changed;
-	struct ofs_file **of;        /* of each object; NULL: not open */
-	TAILQ_HEAD(, ofs_file) idle; /* oldest first */
-	size_t nopen, limit;
+	struct ofs_fds *fds;
+	pthread_mutex_t lock;   /* guards stamps */
+	struct ofs_file file[]; /* of each object, valid while it is open */
 };
+
+static ofs_fds_open_fn open_object;
 
 struct ofs_open_files *ofs_open_files_new(const struct ofs_catalog *cat,
     struct ofs_counters *counters, struct optimfs_error *err)
 {
-	struct ofs_open_files *files = calloc(1, sizeof(*files));
+	struct ofs_open_files *files = ofs_alloc(1,
+	    sizeof(*files) + cat->nobjects * sizeof(files->file[0]), err);
 
-	if (files != NULL)
-		files->of =
-		    calloc((size_t)cat->nobjects + 1, sizeof(*files->of));
-	if (files == NULL || files->of == NULL) {
-		free(files);
-		ofs_no_memory(err);
+	if (files == NULL)
 		return NULL;
-	}
 	files->cat = cat;
 	files->counters = counters;
 	/* the other half is for writers: src/push/writethrough.c, commits */
-	files->limit = (ofs_fds_limit() + 1) / 2;
-	TAILQ_INIT(&files->idle);
+	files->fds = ofs_fds_new(cat->nobjects, (ofs_fds_limit() + 1) / 2,
+	    open_object, files, err);
+	if (files->fds == NULL) {
+		free(files);
+		return NULL;
+	}
 	pthread_mutex_init(&files->lock, NULL);
-	pthread_cond_init(&files->changed, NULL);
 	ofs_badspots_init(&files->bad);
 	return files;
 }
 
 void ofs_open_files_free(struct ofs_open_files *files)
 {
-	struct ofs_file *file;
-
 	if (files == NULL)
 		return;
-	while ((file = TAILQ_FIRST(&files->idle)) != NULL) {
-		TAILQ_REMOVE(&files->idle, file, lru);
-		close(file->fd);
-		free(file);
-	}
+	ofs_fds_free(files->fds);
 	ofs_badspots_fini(&files->bad);
-	pthread_cond_destroy(&files->changed);
 	pthread_mutex_destroy(&files->lock);
-	free(files->of);
 	free(files);
 }
 
-/* Close the least recently used descriptor; false when all are in use. The lock
- * is held. */
-static bool close_idle(struct ofs_open_files *files)
+static const struct ofs_object *object_of(const struct ofs_open_files *files,
+    const struct ofs_file *file)
 {
-	struct ofs_file *file = TAILQ_FIRST(&files->idle);
-
-	if (file == NULL)
-		return false;
-	TAILQ_REMOVE(&files->idle, file, lru);
-	files->of[file->object] = NULL;
-	files->nopen--;
-	close(file->fd);
-	free(file);
-	return true;
+	return &files->cat->objects[file - files->file];
 }
 
 static int stale(const struct ofs_object *o, const struct stat *st,
@@ -167,11 +137,11 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 	}
 }
 
-/* Open an object. The lock is not held. */
-static int open_object(struct ofs_open_files *files, struct ofs_file *file,
-    struct optimfs_error *err)
+static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
 {
-	const struct ofs_object *o = &files->cat->objects[file->object];
+	struct ofs_open_files *files = ctx;
+	struct ofs_file *file = &files->file[object];
+	const struct ofs_object *o = &files->cat->objects[object];
 	struct stat st;
 	int fd = ofs_dir_open_file(&files->cat->dir, o->path, &st, err);
 
@@ -187,126 +157,31 @@ static int open_object(struct ofs_open_files *files, struct ofs_file *file,
 	if (files->cat->filling)
 		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
 	file->fd = fd;
-	return 0;
-}
-
-/* Wait for a descriptor of the process or the machine to be closed. The lock is
- * held. */
-static void wait_a_little(struct ofs_open_files *files)
-{
-	struct timespec until = ofs_clock_after(CLOCK_REALTIME, NOFILE_WAIT_NS);
-
-	pthread_cond_timedwait(&files->changed, &files->lock, &until);
-}
-
-/* Open file; when descriptors run out, close others. Called with the lock,
- * which is released during the system call. */
-static int open_waiting(struct ofs_open_files *files, struct ofs_file *file,
-    struct optimfs_error *err)
-{
-	int waited = 0, ret;
-
-	for (;;) {
-		pthread_mutex_unlock(&files->lock);
-		ret = open_object(files, file, err);
-		pthread_mutex_lock(&files->lock);
-		if (ret == 0 || (err->code != EMFILE && err->code != ENFILE))
-			return ret;
-		if (close_idle(files))
-			continue;
-		if (waited++ == NOFILE_WAIT_MAX)
-			return ret;
-		wait_a_little(files);
-	}
-}
-
-/* A file that this thread must open, when there is room. NULL with *err clear:
- * the state has changed, look it up again. The lock is held. */
-static struct ofs_file *begin_open(struct ofs_open_files *files,
-    uint32_t object, struct optimfs_error *err)
-{
-	struct ofs_file *file;
-
-	if (files->nopen >= files->limit && !close_idle(files)) {
-		pthread_cond_wait(&files->changed, &files->lock);
-		return NULL;
-	}
-	file = ofs_alloc(1, sizeof(*file), err);
-	if (file == NULL)
-		return NULL;
-	file->object = object;
-	file->refs = 1;
-	file->opening = true;
-	file->fd = -1;
-	files->of[object] = file;
-	files->nopen++;
-	return file;
-}
-
-static struct ofs_file *get_locked(struct ofs_open_files *files,
-    uint32_t object, struct optimfs_error *err)
-{
-	struct ofs_file *file;
-	int ret;
-
-	err->code = 0;
-	do {
-		while ((file = files->of[object]) != NULL && file->opening)
-			pthread_cond_wait(&files->changed, &files->lock);
-		if (file != NULL) {
-			if (file->refs++ == 0)
-				TAILQ_REMOVE(&files->idle, file, lru);
-			return file;
-		}
-		file = begin_open(files, object, err);
-	} while (file == NULL && err->code == 0);
-	if (file == NULL)
-		return NULL;
-	ret = open_waiting(files, file, err);
-	file->opening = false;
-	if (ret == -1) {
-		files->of[object] = NULL;
-		files->nopen--;
-		free(file);
-		file = NULL;
-	}
-	pthread_cond_broadcast(&files->changed);
-	return file;
+	return fd;
 }
 
 struct ofs_file *ofs_open_files_get(struct ofs_open_files *files,
     uint32_t object, struct optimfs_error *err)
 {
-	struct optimfs_error local;
-	struct ofs_file *file;
-
 	if (files->cat->objects[object].missing) {
 		optimfs_fail(err, EIO, "OFS140 %s is missing",
 		    files->cat->objects[object].path);
 		return NULL;
 	}
-	if (err == NULL)
-		err = &local;
-	pthread_mutex_lock(&files->lock);
-	file = get_locked(files, object, err);
-	pthread_mutex_unlock(&files->lock);
-	return file;
+	return ofs_fds_get(files->fds, object, err) == -1
+	    ? NULL
+	    : &files->file[object];
 }
 
 void ofs_open_files_put(struct ofs_open_files *files, struct ofs_file *file)
 {
-	pthread_mutex_lock(&files->lock);
-	if (--file->refs == 0) {
-		TAILQ_INSERT_TAIL(&files->idle, file, lru);
-		pthread_cond_broadcast(&files->changed);
-	}
-	pthread_mutex_unlock(&files->lock);
+	ofs_fds_put(files->fds, (uint32_t)(file - files->file));
 }
 
 int ofs_open_files_check(struct ofs_open_files *files, struct ofs_file *file,
     struct optimfs_error *err)
 {
-	const struct ofs_object *o = &files->cat->objects[file->object];
+	const struct ofs_object *o = object_of(files, file);
 	struct ofs_stamp now;
 	struct stat st;
 	bool same;
@@ -361,19 +236,20 @@ static int at_end(struct ofs_open_files *files, struct ofs_file *file,
 		return -1;
 	return optimfs_fail(err, EIO,
 	    "OFS603 %s is short: nothing at offset %" PRIu64,
-	    files->cat->objects[file->object].path, off);
+	    object_of(files, file)->path, off);
 }
 
 static int unreadable(struct ofs_open_files *files, struct ofs_file *file,
     uint64_t off, int code, struct optimfs_error *err)
 {
-	const char *path = files->cat->objects[file->object].path;
+	const char *path = object_of(files, file)->path;
 
 	if (code == ESTALE)
 		return optimfs_fail(err, ESTALE,
 		    "OFS751 %s: stale handle at offset %" PRIu64, path, off);
 	if (code == EIO)
-		ofs_badspots_add(&files->bad, file->object, off);
+		ofs_badspots_add(&files->bad, (uint32_t)(file - files->file),
+		    off);
 	errno = code;
 	return optimfs_fail(err, code == ETIMEDOUT ? code : EIO,
 	    "OFS755 %s cannot be read at offset %" PRIu64 ": %m", path, off);
@@ -384,12 +260,13 @@ static int known_bad(struct ofs_open_files *files, struct ofs_file *file,
 {
 	uint64_t at;
 
-	if (!ofs_badspots_hit(&files->bad, file->object, off, len, &at))
+	if (!ofs_badspots_hit(&files->bad, (uint32_t)(file - files->file), off,
+		len, &at))
 		return 0;
 	return optimfs_fail(err, EIO,
 	    "OFS755 %s could not be read at offset %" PRIu64
 	    " a moment ago: input/output error",
-	    files->cat->objects[file->object].path, at);
+	    object_of(files, file)->path, at);
 }
 
 static uint64_t total(const struct iovec *iov, int n)
@@ -440,5 +317,5 @@ struct ofs_source ofs_open_files_source(struct ofs_open_files *files,
     struct ofs_file *file)
 {
 	return (struct ofs_source){ file_readv, files, file,
-		files->cat->objects[file->object].size };
+		object_of(files, file)->size };
 }
