@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/errname.h"
 
 struct ofs_failure {
 	uint64_t node, off, len;
@@ -77,7 +76,7 @@ void ofs_failures_add(struct ofs_failures *f, uint64_t node, const char *path,
 
 static void put_errno(struct ofs_buf *out, int code)
 {
-	const char *name = ofs_errname(code);
+	const char *name = strerrorname_np(code);
 
 	if (name == NULL)
 		ofs_buf_printf(out, "%d", code);
