@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fuse/newmount.h"
+#include "base/newmount.h"
 
 /* Unit of work: a huge page. */
 #define PIECE (UINT64_C(2) << 20)

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/mount.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,12 +15,12 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/newmount.h"
 #include "journal/stage_path.h"
 
 #define LOCK_NAME     "lock"
@@ -268,11 +267,11 @@ static int open_connections(void)
 	if (dir != -1)
 		close(dir);
 	dir = -1;
-	fs = (int)syscall(SYS_fsopen, "fusectl", FSOPEN_CLOEXEC);
+	fs = fsopen("fusectl", FSOPEN_CLOEXEC);
 	if (fs == -1)
 		return -1;
-	if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
-		dir = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, 0);
+	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		dir = fsmount(fs, FSMOUNT_CLOEXEC, 0);
 	close(fs);
 	return dir;
 }

@@ -1,7 +1,7 @@
 /* newmount.h - mounting without a mount point */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FUSE_NEWMOUNT_H
-#define OFS_FUSE_NEWMOUNT_H
+#ifndef OFS_BASE_NEWMOUNT_H
+#define OFS_BASE_NEWMOUNT_H
 
 /* fsopen(2), fsconfig(2) and fsmount(2). glibc has them from 2.36 on; Linux
  * since 5.2. */
