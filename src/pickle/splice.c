@@ -409,7 +409,8 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 		if (v[i].before != NULL)
 			ofs_buf_puts(out, v[i].before);
 		if (v[i].edit != NULL)
-			ofs_buf_put(out, v[i].edit->bytes, v[i].edit->n);
+			ofs_buf_put(out, v[i].edit->bytes.data,
+			    v[i].edit->bytes.len);
 		if (v[i].after != NULL)
 			ofs_buf_puts(out, v[i].after);
 	}
@@ -553,43 +554,73 @@ static int run(struct tracer *t, struct ofs_buf *out)
 	return close_gaps(out->data + begin, out->len - begin, t->err);
 }
 
+static bool equal(const struct ofs_pk_splice *a, const struct ofs_pk_splice *b)
+{
+	return a->op == b->op && a->bytes.len == b->bytes.len &&
+	    (a->bytes.len == 0 ||
+		memcmp(a->bytes.data, b->bytes.data, a->bytes.len) == 0);
+}
+
 /* Several paths may lead to one item, with an edit from each: keep one of equal
- * edits. */
-static int drop_equal(struct ofs_pk_splice *edits, size_t *nedits,
+ * edits. The others come last. */
+static int drop_equal(const struct ofs_pk_edits *edits, size_t *n,
     struct optimfs_error *err)
 {
-	size_t n = 0;
+	struct ofs_pk_splice *v = edits->v, *last;
 
-	for (size_t i = 0; i < *nedits; i++) {
-		const struct ofs_pk_splice *a = n == 0 ? NULL : &edits[n - 1];
-		const struct ofs_pk_splice *b = &edits[i];
+	*n = 0;
+	for (size_t i = 0; i < edits->n; i++) {
+		last = *n == 0 ? NULL : &v[*n - 1];
+		if (v[i].bytes.bad)
+			return ofs_no_memory(err);
+		if (last == NULL || v[i].op == OFS_PK_ADD ||
+		    compare_edits(last, &v[i]) != 0) {
+			struct ofs_pk_splice kept = v[i];
 
-		if (a == NULL || b->op == OFS_PK_ADD ||
-		    compare_edits(a, b) != 0)
-			edits[n++] = *b;
-		else if (a->op != b->op || a->n != b->n ||
-		    (a->n > 0 && memcmp(a->bytes, b->bytes, a->n) != 0))
+			v[i] = v[*n];
+			v[(*n)++] = kept;
+		} else if (!equal(last, &v[i])) {
 			return optimfs_fail(err, EINVAL,
 			    "OFS828 one stored value, which several files "
 			    "show, was given different values: write the same "
 			    "to all of them");
+		}
 	}
-	*nedits = n;
 	return 0;
 }
 
-int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
-    size_t nedits, struct ofs_buf *out, struct optimfs_error *err)
+struct ofs_pk_splice *ofs_pk_edits_add(struct ofs_pk_edits *edits,
+    uint32_t node, uint32_t item, enum ofs_pk_splice_op op,
+    struct optimfs_error *err)
 {
-	struct tracer t = { .edit = edits, .err = err };
+	struct ofs_pk_splice *e;
+
+	if (ofs_grow(edits->v, edits->n, edits->cap, err) == -1)
+		return NULL;
+	e = &edits->v[edits->n++];
+	*e = (struct ofs_pk_splice){ .node = node, .item = item, .op = op };
+	return e;
+}
+
+void ofs_pk_edits_fini(struct ofs_pk_edits *edits)
+{
+	for (size_t i = 0; i < edits->n; i++)
+		ofs_buf_fini(&edits->v[i].bytes);
+	free(edits->v);
+	*edits = (struct ofs_pk_edits){ 0 };
+}
+
+int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_edits *edits,
+    struct ofs_buf *out, struct optimfs_error *err)
+{
+	struct tracer t = { .edit = edits->v, .err = err };
 	int ret = -1;
 
-	if (nedits > 0)
-		qsort(edits, nedits, sizeof(*edits), compare_edits);
-	if (drop_equal(edits, &nedits, err) == -1)
+	if (edits->n > 0)
+		qsort(edits->v, edits->n, sizeof(*edits->v), compare_edits);
+	if (drop_equal(edits, &t.n, err) == -1)
 		return -1;
-	t.n = nedits;
-	t.of = calloc(nedits + 1, sizeof(*t.of));
+	t.of = calloc(t.n + 1, sizeof(*t.of));
 	if (t.of == NULL)
 		return ofs_no_memory(err);
 	if (pk_begin(&t.p, p, n, err) == 0) {

@@ -24,14 +24,25 @@ struct ofs_pk_splice {
 	} op;
 	/* Opcodes that push the new item, or for an added pair key and value.
 	 * They must not use the memo (struct ofs_pkw, plain). */
-	const uint8_t *bytes;
-	size_t n;
+	struct ofs_buf bytes;
 };
+
+/* Starts as zeros. */
+struct ofs_pk_edits {
+	struct ofs_pk_splice *v;
+	size_t n, cap;
+};
+
+/* A new edit, without bytes, until the next is added; NULL with ENOMEM. */
+struct ofs_pk_splice *ofs_pk_edits_add(struct ofs_pk_edits *edits,
+    uint32_t node, uint32_t item, enum ofs_pk_splice_op op,
+    struct optimfs_error *err);
+void ofs_pk_edits_fini(struct ofs_pk_edits *edits);
 
 /* Append the n bytes at p, with all edits applied, to out. Sorts edits. EUCLEAN
  * (OFS825): the place of an edit is not found. EINVAL (OFS828): two edits of
- * one place differ. */
-int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_splice *edits,
-    size_t nedits, struct ofs_buf *out, struct optimfs_error *err);
+ * one place differ. ENOMEM, also where the bytes of an edit are bad. */
+int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_edits *edits,
+    struct ofs_buf *out, struct optimfs_error *err);
 
 #endif

@@ -146,12 +146,15 @@ static void test_case(size_t i)
 			.node = follow(doc, e->path),
 			.item = (uint32_t)(e->path[strlen(e->path) - 1] - '0'),
 			.op = e->op,
-			.bytes = (const uint8_t *)e->bytes,
-			.n = e->bytes == NULL ? 0 : strlen(e->bytes),
 		};
+		if (e->bytes != NULL)
+			ofs_buf_puts(&edits[n].bytes, e->bytes);
 	}
 	ofs_pickle_free(doc);
-	ret = ofs_pickle_splice(p, cases[i].n, edits, n, &out, &err);
+	ret = ofs_pickle_splice(p, cases[i].n,
+	    &(struct ofs_pk_edits){ .v = edits, .n = n }, &out, &err);
+	for (size_t k = 0; k < n; k++)
+		ofs_buf_fini(&edits[k].bytes);
 	doc = ret == -1
 	    ? NULL
 	    : ofs_pickle_parse(out.data, out.len, false, NULL, NULL, &err);
@@ -190,7 +193,8 @@ static void test_cut(void)
 	};
 	struct ofs_buf out = { 0 };
 
-	ok(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err) == 0 &&
+	ok(ofs_pickle_splice(p, sizeof(p) - 1,
+	       &(struct ofs_pk_edits){ .v = &edit, .n = 1 }, &out, &err) == 0 &&
 		out.len == sizeof(want) - 1,
 	    "a pair is dropped");
 	is_mem(out.data, want, sizeof(want) - 1,
@@ -229,7 +233,9 @@ static void test_gaps(void)
 		edit[i].node = ofs_pickle_root(doc);
 	ofs_pickle_free(doc);
 	ok(doc != NULL &&
-		ofs_pickle_splice(in.data, in.len, edit, N, &out, &err) == 0,
+		ofs_pickle_splice(in.data, in.len,
+		    &(struct ofs_pk_edits){ .v = edit, .n = N }, &out,
+		    &err) == 0,
 	    "%d pairs are dropped at once", N);
 	doc = ofs_pickle_parse(out.data, out.len, false, NULL, NULL, &err);
 	if (ok(doc != NULL, "a pickle with dropped pairs can be read") &&
@@ -258,16 +264,18 @@ static void test_nowhere(void)
 	struct ofs_buf out = { 0 };
 
 	edit.item = 7;
-	is_int(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err), -1,
-	    "an edit of a missing item fails");
+	is_int(ofs_pickle_splice(p, sizeof(p) - 1,
+		   &(struct ofs_pk_edits){ .v = &edit, .n = 1 }, &out, &err),
+	    -1, "an edit of a missing item fails");
 	is_error(err, EUCLEAN, "OFS825",
 	    "an edit of a missing item: error text");
 	ofs_buf_fini(&out);
 	out = (struct ofs_buf){ 0 };
 	edit.node = 100;
 	edit.item = 0;
-	is_int(ofs_pickle_splice(p, sizeof(p) - 1, &edit, 1, &out, &err), -1,
-	    "an edit of a missing node fails");
+	is_int(ofs_pickle_splice(p, sizeof(p) - 1,
+		   &(struct ofs_pk_edits){ .v = &edit, .n = 1 }, &out, &err),
+	    -1, "an edit of a missing node fails");
 	is_error(err, EUCLEAN, "OFS825",
 	    "an edit of a missing node: error text");
 	ofs_buf_fini(&out);
@@ -280,7 +288,8 @@ static void test_nothing(void)
 	struct optimfs_error err = { 0 };
 	struct ofs_buf out = { 0 };
 
-	ok(ofs_pickle_splice(p, sizeof(p) - 1, NULL, 0, &out, &err) == 0 &&
+	ok(ofs_pickle_splice(p, sizeof(p) - 1,
+	       &(struct ofs_pk_edits){ .v = NULL, .n = 0 }, &out, &err) == 0 &&
 		out.len == sizeof(p) - 1,
 	    "a splice without edits succeeds");
 	is_mem(out.data, p, sizeof(p) - 1,

@@ -84,37 +84,17 @@ static int encode_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
 	return 0;
 }
 
-static int splice_index(struct ofs_dcp_commit *d, struct ofs_buf *out,
-    struct optimfs_error *err)
-{
-	struct ofs_pk_splice *v = calloc(d->nedits + 1, sizeof(*v));
-	uint8_t *bytes = NULL;
-	uint64_t len;
-	int ret = 0;
-
-	if (v == NULL)
-		return ofs_no_memory(err);
-	for (size_t i = 0; i < d->nedits; i++) {
-		v[i] = d->edit[i].splice;
-		v[i].bytes = d->edit[i].bytes.data;
-		v[i].n = d->edit[i].bytes.len;
-		if (d->edit[i].bytes.bad)
-			ret = ofs_no_memory(err);
-	}
-	if (ret == 0)
-		ret = ofs_dcp_commit_bytes(d, &bytes, &len, err);
-	if (ret == 0)
-		ret = ofs_pickle_splice(bytes, len, v, d->nedits, out, err);
-	free(bytes);
-	free(v);
-	return ret;
-}
-
 static int write_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	struct ofs_buf index = { 0 };
-	int fd, ret = splice_index(d, &index, err);
+	uint8_t *bytes;
+	uint64_t len;
+	int fd, ret;
 
+	if (ofs_dcp_commit_bytes(d, &bytes, &len, err) == -1)
+		return -1;
+	ret = ofs_pickle_splice(bytes, len, &d->edits, &index, err);
+	free(bytes);
 	if (ret == 0)
 		ret = ofs_commit_make(d->c, d->name, NULL, &fd, err);
 	if (ret == 0)
@@ -154,7 +134,7 @@ static int end(void *state, struct optimfs_error *err)
 	    ofs_dcp_commit_put_new(d, true, err) == -1 ||
 	    ofs_dcp_commit_moved(d, err) == -1)
 		return -1;
-	if (d->nedits == 0)
+	if (d->edits.n == 0)
 		return 0;
 	ofs_dcp_commit_keep_renamed(d);
 	if (remove_unused(d, err) == -1)
@@ -170,8 +150,7 @@ static void release(void *state)
 
 	if (d == NULL)
 		return;
-	for (size_t i = 0; i < d->nedits; i++)
-		ofs_buf_fini(&d->edit[i].bytes);
+	ofs_pk_edits_fini(&d->edits);
 	for (size_t i = 0; i < d->nout; i++)
 		free(d->out[i].path);
 	for (size_t i = 0; i < d->ncoded; i++)
@@ -182,7 +161,6 @@ static void release(void *state)
 	free(d->out);
 	free(d->item);
 	free(d->coded);
-	free(d->edit);
 	free(d);
 }
 

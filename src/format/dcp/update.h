@@ -60,11 +60,7 @@ struct ofs_dcp_commit {
 	size_t nitems, item_cap;
 	struct ofs_dcp_coded *coded;
 	size_t ncoded, coded_cap;
-	struct ofs_dcp_edit {
-		struct ofs_pk_splice splice;
-		struct ofs_buf bytes;
-	} * edit;
-	size_t nedits, edit_cap;
+	struct ofs_pk_edits edits;
 };
 
 /* update_find.c: look up items of the index by name and by place. */

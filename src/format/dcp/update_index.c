@@ -36,14 +36,11 @@ struct put {
 static int begin(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
     uint32_t pair, enum ofs_pk_splice_op op, struct optimfs_error *err)
 {
-	struct ofs_dcp_edit *e;
+	struct ofs_pk_splice *e =
+	    ofs_pk_edits_add(&d->edits, dict, pair, op, err);
 
-	if (ofs_grow(d->edit, d->nedits, d->edit_cap, err) == -1)
+	if (e == NULL)
 		return -1;
-	e = &d->edit[d->nedits++];
-	*e = (struct ofs_dcp_edit){
-		.splice = { .node = dict, .item = pair, .op = op }
-	};
 	*p = (struct put){
 		.d = d,
 		.doc = d->index.doc,
@@ -57,7 +54,7 @@ static int begin(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
 static int begin_pair(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
     struct optimfs_error *err)
 {
-	return begin(p, d, dict, (uint32_t)d->nedits, OFS_PK_ADD, err);
+	return begin(p, d, dict, (uint32_t)d->edits.n, OFS_PK_ADD, err);
 }
 
 static int drop_pair(struct ofs_dcp_commit *d, uint32_t dict, uint32_t pair,

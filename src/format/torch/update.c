@@ -20,11 +20,6 @@
 /* Each change becomes an edit of an item of a container. The pickle is spliced,
  * and its archive or legacy stream, if any, is laid out anew. */
 
-struct edit {
-	struct ofs_pk_splice splice;
-	struct ofs_buf bytes;
-};
-
 /* The tasks of a move; add NULL: a removal. */
 struct pair {
 	struct ofs_commit_task *drop, *add;
@@ -35,8 +30,7 @@ struct rewrite {
 	const struct ofs_commit_source *s;
 	struct ofs_commit_archive in;
 	const struct ofs_pickle *doc;
-	struct edit *edit;
-	size_t nedits, cap;
+	struct ofs_pk_edits edits;
 	struct ofs_commit_storage *storage; /* new storages */
 	size_t nstorages, storage_cap;
 	uint64_t next_key;
@@ -46,19 +40,6 @@ struct rewrite {
 	size_t nmoves, move_cap, pair_cap;
 	struct optimfs_error *err;
 };
-
-static struct edit *new_edit(struct rewrite *w, uint32_t node, uint32_t item,
-    enum ofs_pk_splice_op op)
-{
-	struct edit *e;
-
-	if (ofs_grow(w->edit, w->nedits, w->cap, w->err) == -1)
-		return NULL;
-	e = &w->edit[w->nedits++];
-	*e =
-	    (struct edit){ .splice = { .node = node, .item = item, .op = op } };
-	return e;
-}
 
 /* Opcodes. */
 
@@ -129,7 +110,7 @@ static const struct ofs_key *inside(const struct rewrite *w,
 	return t->path + s->nprefix;
 }
 
-static struct ofs_pkw writer(const struct rewrite *w, struct edit *e)
+static struct ofs_pkw writer(const struct rewrite *w, struct ofs_pk_splice *e)
 {
 	return (struct ofs_pkw){
 		.out = &e->bytes,
@@ -155,7 +136,7 @@ static int change_one(struct rewrite *w, struct ofs_commit_task *t)
 	const struct ofs_key *key = inside(w, t, &n);
 	struct ofs_route r;
 	struct ofs_pkw out;
-	struct edit *e;
+	struct ofs_pk_splice *e;
 
 	if (key == NULL)
 		return 0;
@@ -168,8 +149,8 @@ static int change_one(struct rewrite *w, struct ofs_commit_task *t)
 	    ofs_pk_kind(w->doc, r.node) == OFS_PK_TUPLE)
 		return ofs_commit_no_place(t, "it is an item of a tuple",
 		    w->err);
-	e = new_edit(w, r.node, r.item,
-	    t->op == OFS_TASK_SET ? OFS_PK_REPLACE : OFS_PK_DROP);
+	e = ofs_pk_edits_add(&w->edits, r.node, r.item,
+	    t->op == OFS_TASK_SET ? OFS_PK_REPLACE : OFS_PK_DROP, w->err);
 	if (e == NULL)
 		return -1;
 	t->done = true;
@@ -254,12 +235,12 @@ static int rename_all(struct rewrite *w)
 	for (size_t i = 0; i < w->nmoves; i++) {
 		const struct ofs_torch_move *m = &w->move[i];
 		struct ofs_pkw out;
-		struct edit *e;
+		struct ofs_pk_splice *e;
 
 		if (!m->renamed && !m->covered)
 			continue;
-		e = new_edit(w, m->node, m->item,
-		    m->renamed ? OFS_PK_RENAME : OFS_PK_DROP);
+		e = ofs_pk_edits_add(&w->edits, m->node, m->item,
+		    m->renamed ? OFS_PK_RENAME : OFS_PK_DROP, w->err);
 		if (e == NULL)
 			return -1;
 		w->pair[i].drop->done = true;
@@ -390,10 +371,10 @@ static const struct ofs_key *old_path(struct rewrite *w,
 
 static bool is_dropped(const struct rewrite *w, const struct ofs_route *r)
 {
-	for (size_t i = 0; i < w->nedits; i++)
-		if (w->edit[i].splice.op == OFS_PK_DROP &&
-		    w->edit[i].splice.node == r->node &&
-		    w->edit[i].splice.item == r->item)
+	for (size_t i = 0; i < w->edits.n; i++)
+		if (w->edits.v[i].op == OFS_PK_DROP &&
+		    w->edits.v[i].node == r->node &&
+		    w->edits.v[i].item == r->item)
 			return true;
 	return false;
 }
@@ -405,7 +386,7 @@ static int add_one(struct rewrite *w, size_t i)
 	const struct ofs_key *key = inside(w, t, &n), *old;
 	struct ofs_route r;
 	struct ofs_pkw out;
-	struct edit *e;
+	struct ofs_pk_splice *e;
 
 	if (key == NULL || !takes(w, t))
 		return 0;
@@ -422,7 +403,7 @@ static int add_one(struct rewrite *w, size_t i)
 		return 0;
 	if (r.depth == 0 && n > 2 && w->s->rank >= 0)
 		return 0; /* it belongs to another part */
-	e = new_edit(w, dict, (uint32_t)i, OFS_PK_ADD);
+	e = ofs_pk_edits_add(&w->edits, dict, (uint32_t)i, OFS_PK_ADD, w->err);
 	if (e == NULL)
 		return -1;
 	out = writer(w, e);
@@ -459,7 +440,7 @@ static int collect(struct rewrite *w, bool *was_done)
 }
 
 /* The whole pickle is replaced by one value. */
-static int whole_pickle(struct rewrite *w, const struct edit *e,
+static int whole_pickle(struct rewrite *w, const struct ofs_pk_splice *e,
     struct ofs_buf *out)
 {
 	struct ofs_pkw head = { .out = out };
@@ -470,36 +451,17 @@ static int whole_pickle(struct rewrite *w, const struct edit *e,
 	return out->bad || e->bytes.bad ? ofs_no_memory(w->err) : 0;
 }
 
-static int splice_pickle(struct rewrite *w, struct ofs_buf *out)
-{
-	struct ofs_pk_splice *v = calloc(w->nedits + 1, sizeof(*v));
-	int ret = 0;
-
-	if (v == NULL)
-		return ofs_no_memory(w->err);
-	for (size_t i = 0; i < w->nedits; i++) {
-		v[i] = w->edit[i].splice;
-		v[i].bytes = w->edit[i].bytes.data;
-		v[i].n = w->edit[i].bytes.len;
-		if (w->edit[i].bytes.bad)
-			ret = ofs_no_memory(w->err);
-	}
-	if (ret == 0)
-		ret = ofs_pickle_splice(w->in.pickle, w->in.npickle, v,
-		    w->nedits, out, w->err);
-	free(v);
-	return ret;
-}
-
 static int write_new(struct rewrite *w, ofs_torch_commit_open_fn *open,
     void *ctx, uint64_t *size)
 {
 	struct ofs_buf pickle = { 0 };
-	const struct edit *last = &w->edit[w->nedits - 1];
+	const struct ofs_pk_splice *last = &w->edits.v[w->edits.n - 1];
 	uint64_t off;
 	int fd,
-	    ret = last->splice.node == OFS_NONE ? whole_pickle(w, last, &pickle)
-						: splice_pickle(w, &pickle);
+	    ret = last->node == OFS_NONE
+	    ? whole_pickle(w, last, &pickle)
+	    : ofs_pickle_splice(w->in.pickle, w->in.npickle, &w->edits, &pickle,
+		  w->err);
 
 	if (ret == 0)
 		ret = open(ctx, &fd, &off, w->err);
@@ -525,13 +487,11 @@ int ofs_torch_commit_pickle(struct ofs_commit *c,
 		w.doc = w.routes.doc = w.in.doc;
 		w.next_key = ofs_commit_archive_key(&w.in);
 		ret = collect(&w, was_done);
-		if (ret == 0 && w.nedits > 0)
+		if (ret == 0 && w.edits.n > 0)
 			ret = write_new(&w, open, ctx, size);
 		ofs_commit_archive_close(&w.in);
 	}
-	for (size_t i = 0; i < w.nedits; i++)
-		ofs_buf_fini(&w.edit[i].bytes);
-	free(w.edit);
+	ofs_pk_edits_fini(&w.edits);
 	free(w.storage);
 	free(w.move);
 	free(w.pair);
