@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/args.h"
 #include "tools/command.h"
 #include "tools/control.h"
 #include "tools/verbs.h"
@@ -27,31 +26,23 @@ int ofs_commit_status(int ret, const struct optimfs_error *err)
 	return err->code == EINVAL ? OFS_EXIT_IO : ofs_tool_status(err->code);
 }
 
-/* The command line of commit and abort. */
-struct order {
-	const char *point;
-	bool json, quiet, progress;
-};
-
-static const struct ofs_flag commit_flags[] = {
-	{ 256, "json", false },
-	{ 257, "progress", false },
-	{ 'q', "quiet", false },
-	{ 0, NULL, false },
-};
-
-static int parse(const struct ofs_verb *self, struct ofs_args *a,
-    struct order *o)
+int ofs_commit_order_take(const struct ofs_verb *self, int argc, char **argv,
+    const struct ofs_flag *flags, struct ofs_commit_order *o)
 {
 	const char *value;
+	struct ofs_args a;
 	int id, status;
 
-	while ((id = ofs_args_next(a, &value, &status)) != OFS_ARGS_END) {
+	*o = (struct ofs_commit_order){ 0 };
+	ofs_args_init(&a, self, argc, argv, flags, NULL);
+	while ((id = ofs_args_next(&a, &value, &status)) != OFS_ARGS_END) {
 		if (id == OFS_ARGS_STOP)
 			return status;
-		o->json |= id == 256;
-		o->progress |= id == 257;
+		o->json |= id == OFS_ORDER_JSON;
+		o->progress |= id == OFS_ORDER_PROGRESS;
 		o->quiet |= id == 'q';
+		o->force |= id == OFS_ORDER_FORCE;
+		o->keep |= id == OFS_ORDER_KEEP;
 		if (id != OFS_ARGS_OPERAND)
 			continue;
 		if (o->point != NULL)
@@ -68,15 +59,12 @@ static int parse(const struct ofs_verb *self, struct ofs_args *a,
 
 /* 0, or -1 with the exit status. */
 static int take_order(const struct ofs_verb *self, int argc, char **argv,
-    const struct ofs_flag *flags, struct order *o, int *status)
+    const struct ofs_flag *flags, struct ofs_commit_order *o, int *status)
 {
 	struct ofs_mountinfo m;
 	struct optimfs_error err;
-	struct ofs_args a;
 
-	*o = (struct order){ 0 };
-	ofs_args_init(&a, self, argc, argv, flags, NULL);
-	*status = parse(self, &a, o);
+	*status = ofs_commit_order_take(self, argc, argv, flags, o);
 	if (*status != -1)
 		return -1;
 	if (ofs_control_find(o->point, &m, &err) == -1) {
@@ -99,15 +87,21 @@ static void changes(const char *point, char text[80])
 
 static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 {
+	static const struct ofs_flag flags[] = {
+		{ OFS_ORDER_JSON, "json", false },
+		{ OFS_ORDER_PROGRESS, "progress", false },
+		{ 'q', "quiet", false },
+		{ 0, NULL, false },
+	};
 	struct ofs_progress progress;
 	struct optimfs_error err;
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 	char text[80];
-	struct order o;
+	struct ofs_commit_order o;
 	int status, ret;
 
-	if (take_order(self, argc, argv, commit_flags, &o, &status) == -1)
+	if (take_order(self, argc, argv, flags, &o, &status) == -1)
 		return status;
 	changes(o.point, text);
 	ofs_progress_init(&progress, "commit", o.quiet, o.progress);
@@ -127,7 +121,7 @@ static int run_abort(const struct ofs_verb *self, int argc, char **argv)
 {
 	struct optimfs_error err;
 	char text[80];
-	struct order o;
+	struct ofs_commit_order o;
 	int status;
 
 	if (take_order(self, argc, argv, NULL, &o, &status) == -1)

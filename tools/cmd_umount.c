@@ -283,42 +283,22 @@ static int umount_point(const char *point, struct how *how,
 
 static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 {
-	enum { FORCE = 256, KEEP, PROGRESS };
 	static const struct ofs_flag flags[] = {
-		{ FORCE, "force", false },
-		{ KEEP, "keep", false },
-		{ PROGRESS, "progress", false },
+		{ OFS_ORDER_FORCE, "force", false },
+		{ OFS_ORDER_KEEP, "keep", false },
+		{ OFS_ORDER_PROGRESS, "progress", false },
 		{ 'q', "quiet", false },
 		{ 0, NULL, false },
 	};
-	const char *value, *point = NULL;
-	struct ofs_args a;
+	struct ofs_commit_order o;
+	int status = ofs_commit_order_take(self, argc, argv, flags, &o);
+	struct how how = { .force = o.force, .keep = o.keep };
 	struct ofs_progress p;
-	struct how how = { 0 };
-	bool quiet = false, progress = false;
-	int id, status;
 
-	ofs_args_init(&a, self, argc, argv, flags, NULL);
-	while ((id = ofs_args_next(&a, &value, &status)) != OFS_ARGS_END) {
-		if (id == OFS_ARGS_STOP)
-			return status;
-		how.force |= id == FORCE;
-		how.keep |= id == KEEP;
-		quiet |= id == 'q';
-		progress |= id == PROGRESS;
-		if (id != OFS_ARGS_OPERAND)
-			continue;
-		if (point != NULL)
-			return ofs_tool_usage(self,
-			    "more than one mount point");
-		point = value;
-	}
-	if (point == NULL || *point == '\0')
-		return ofs_tool_usage(self, "%s",
-		    point == NULL ? "which mount?"
-				  : "the name of the mount point is empty");
-	ofs_progress_init(&p, "commit", quiet, progress);
-	return umount_point(point, &how, &p);
+	if (status != -1)
+		return status;
+	ofs_progress_init(&p, "commit", o.quiet, o.progress);
+	return umount_point(o.point, &how, &p);
 }
 
 const struct ofs_verb ofs_verb_umount = {
