@@ -212,15 +212,13 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 static int put_head(struct report *r, bool data, struct optimfs_error *err)
 {
 	char *summary =
-	    optimfs_summary(r->c->fs, "", OPTIMFS_SUMMARY_JSON, err);
-	char *info = summary == NULL
-	    ? NULL
-	    : optimfs_summary(r->c->fs, "", OPTIMFS_SUMMARY_TEXT, err);
+	    optimfs_summary(r->c->fs, "", OPTIMFS_SUMMARY_BOTH, err);
+	char *info;
 
-	if (info == NULL) {
-		free(summary);
+	if (summary == NULL)
 		return -1;
-	}
+	info = strchr(summary, '\n');
+	*info++ = '\0';
 	ofs_json_begin(&r->w, &r->json, "optimfs.report");
 	ofs_json_put_string(&r->w, "version", optimfs_version());
 	ofs_json_put_string(&r->w, "checkpoint", r->c->checkpoint);
@@ -229,7 +227,6 @@ static int put_head(struct report *r, bool data, struct optimfs_error *err)
 	ofs_json_put_raw(&r->w, "summary", summary);
 	ofs_json_put_string(&r->w, "info", info);
 	free(summary);
-	free(info);
 	/* A checkpoint of one file has no known ranks. */
 	if (ofs_holders_find(&r->ranks, r->c, NULL) == -1)
 		r->ranks.n = 0;

@@ -344,6 +344,7 @@ enum optimfs_summary_form {
 	/* the whole checkpoint in one line, without a newline */
 	OPTIMFS_SUMMARY_LINE,
 	OPTIMFS_SUMMARY_PROBLEMS, /* damage only; "": none */
+	OPTIMFS_SUMMARY_BOTH,     /* the JSON, which is one line; the text */
 };
 char *optimfs_summary(struct optimfs *fs, const char *path,
     enum optimfs_summary_form form, struct optimfs_error *err);

@@ -16,7 +16,7 @@ SONAME = "liboptimfs.so.0"
 ROOT = 1
 
 RECOVER = {"no": 0, "yes": 1, "discard": 2}
-SUMMARY = {"text": 0, "json": 1, "line": 2, "problems": 3}
+SUMMARY = {"text": 0, "json": 1, "line": 2, "problems": 3, "both": 4}
 
 
 class Error(c.Structure):

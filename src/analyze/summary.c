@@ -530,6 +530,27 @@ static int count_damage(struct ofs_summary *s, struct optimfs_error *err)
 	return 0;
 }
 
+static void put(const struct ofs_summary *s, enum optimfs_summary_form form,
+    struct ofs_buf *out)
+{
+	switch (form) {
+	case OPTIMFS_SUMMARY_LINE:
+		ofs_summary_line(s, out);
+		return;
+	case OPTIMFS_SUMMARY_PROBLEMS:
+		ofs_summary_damage(s, out);
+		return;
+	case OPTIMFS_SUMMARY_JSON:
+		ofs_summary_json(s, out);
+		return;
+	case OPTIMFS_SUMMARY_BOTH:
+		ofs_summary_json(s, out);
+		/* fallthrough */
+	case OPTIMFS_SUMMARY_TEXT:
+		ofs_summary_text(s, out);
+	}
+}
+
 static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
     enum optimfs_summary_form form, struct ofs_buf *out,
     struct optimfs_error *err)
@@ -539,8 +560,8 @@ static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
 	struct ofs_at at;
 	int ret;
 
-	if (attr->node == OPTIMFS_ROOT &&
-	    (form == OPTIMFS_SUMMARY_TEXT || form == OPTIMFS_SUMMARY_JSON))
+	if (attr->node == OPTIMFS_ROOT && form != OPTIMFS_SUMMARY_LINE &&
+	    form != OPTIMFS_SUMMARY_PROBLEMS)
 		find_views(&s, fs);
 	s.snap = snap = ofs_enter(fs);
 	ret = ofs_node_at(snap, attr->node, &at, err);
@@ -551,14 +572,8 @@ static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
 		    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
 	if (s.gone > 0)
 		refuse_views(&s);
-	if (ret == 0 && form == OPTIMFS_SUMMARY_JSON)
-		ofs_summary_json(&s, out);
-	else if (ret == 0 && form == OPTIMFS_SUMMARY_LINE)
-		ofs_summary_line(&s, out);
-	else if (ret == 0 && form == OPTIMFS_SUMMARY_PROBLEMS)
-		ofs_summary_damage(&s, out);
-	else if (ret == 0)
-		ofs_summary_text(&s, out);
+	if (ret == 0)
+		put(&s, form, out);
 	ofs_leave(snap);
 	return ret;
 }
@@ -572,12 +587,15 @@ char *optimfs_summary(struct optimfs *fs, const char *path,
 
 	if (optimfs_resolve(fs, path, &attr, err) == -1)
 		return NULL;
-	if (S_ISDIR(attr.mode))
+	if (S_ISDIR(attr.mode)) {
 		ret = directory(fs, &attr, form, &out, err);
-	else if (form == OPTIMFS_SUMMARY_JSON)
-		ofs_summary_file_json(fs, path, &attr, &out);
-	else
-		ofs_summary_file_text(fs, &attr, &out);
+	} else {
+		if (form == OPTIMFS_SUMMARY_JSON ||
+		    form == OPTIMFS_SUMMARY_BOTH)
+			ofs_summary_file_json(fs, path, &attr, &out);
+		if (form != OPTIMFS_SUMMARY_JSON)
+			ofs_summary_file_text(fs, &attr, &out);
+	}
 	ofs_buf_putc(&out, '\0');
 	if (ret == 0 && !out.bad)
 		return (char *)out.data;
