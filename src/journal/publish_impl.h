@@ -3,6 +3,8 @@
 #ifndef OFS_JOURNAL_PUBLISH_IMPL_H
 #define OFS_JOURNAL_PUBLISH_IMPL_H
 
+#include "base/buf.h"
+#include "base/cursor.h"
 #include "journal/publish.h"
 
 #define OFS_PUBLISH_NEW    "new"
@@ -83,8 +85,21 @@ int ofs_publish_parent(const char *source, int dir, int *parent, char **base,
  * checkpoint. */
 void ofs_publish_take_back(int dir, const struct ofs_publish_plan *plan);
 
-/* publish_record.c: writes and syncs the record; reads it: 1, or 0 if there is
- * none or it is torn, which means that nothing was done. */
+/* publish_record.c */
+/* A record in the stage: begin, append the contents to b, write. The file is
+ * synced, its name is not. */
+void ofs_record_begin(struct ofs_buf *b, uint32_t magic, const char *id);
+int ofs_record_write(int stage, const char *name, struct ofs_buf *b,
+    struct optimfs_error *err);
+/* 1: c is on the contents, in *bytes, which the caller frees; 0: there is none,
+ * or it is torn. */
+int ofs_record_read(int stage, const char *name, uint32_t magic,
+    char id[OFS_PUBLISH_ID], uint8_t **bytes, struct ofs_cursor *c,
+    struct optimfs_error *err);
+/* -1: it may stay (err, OFS809). */
+int ofs_record_remove(int stage, const char *name, struct optimfs_error *err);
+/* Writes and syncs the record of a plan; reads it: 1, or 0 if there is none or
+ * it is torn, which means that nothing was done. */
 int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
     struct optimfs_error *err);
 int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,

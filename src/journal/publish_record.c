@@ -17,11 +17,9 @@
 #include "base/memory.h"
 #include "base/sys.h"
 #include "journal/publish_impl.h"
-#include "journal/stage_path.h"
 
-/* MAGIC, the id, inode of gen/ or 0, and a count; for each name its kind,
- * inode, length and bytes; at the end the CRC-32 of everything before. */
-#define MAGIC      0x32424f46u
+/* A record is its magic number, an id, its contents, and the CRC-32 of all
+ * that. */
 #define RECORD_MAX (64u << 20)
 
 static void put_le(struct ofs_buf *b, uint64_t v, int n)
@@ -30,62 +28,110 @@ static void put_le(struct ofs_buf *b, uint64_t v, int n)
 		ofs_buf_putc(b, (int)(v >> 8 * i & 0xff));
 }
 
-static int build(struct ofs_buf *b, const struct ofs_publish_plan *plan,
+void ofs_record_begin(struct ofs_buf *b, uint32_t magic, const char *id)
+{
+	char fixed[OFS_PUBLISH_ID] = "";
+
+	strcpy(fixed, id);
+	put_le(b, magic, 4);
+	ofs_buf_put(b, fixed, sizeof(fixed));
+}
+
+int ofs_record_write(int stage, const char *name, struct ofs_buf *b,
     struct optimfs_error *err)
 {
-	put_le(b, MAGIC, 4);
-	ofs_buf_put(b, plan->id, sizeof(plan->id));
-	put_le(b, plan->swap ? plan->gen : 0, 8);
-	put_le(b, plan->n, 8);
-	for (size_t i = 0; i < plan->n; i++) {
-		const struct ofs_publish_name *n = &plan->name[i];
+	int fd, ret;
 
-		put_le(b, n->kind, 1);
-		put_le(b, n->ino, 8);
-		put_le(b, strlen(n->rel), 2);
-		ofs_buf_puts(b, n->rel);
-	}
 	put_le(b, ofs_crc32(0, b->data, b->len), 4);
-	return b->bad ? ofs_no_memory(err) : 0;
+	if (b->bad)
+		return ofs_no_memory(err);
+	unlinkat(stage, name, 0);
+	fd = ofs_sys_create(stage, name);
+	if (fd == -1)
+		return optimfs_fail(err, errno,
+		    "OFS821 record of a commit: %m");
+	ret = ofs_write_all(fd, b->data, b->len, 0, err);
+	if (ret == 0 && ofs_sys_fsync(fd) == -1)
+		ret = optimfs_fail(err, errno, "OFS802 record of a commit: %m");
+	close(fd);
+	return ret;
 }
+
+int ofs_record_read(int stage, const char *name, uint32_t magic,
+    char id[OFS_PUBLISH_ID], uint8_t **bytes, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	struct ofs_dir dir = { .fd = stage };
+	const uint8_t *own;
+	struct stat st;
+	uint64_t len;
+	uint8_t *p;
+
+	if (fstatat(stage, name, &st, AT_SYMLINK_NOFOLLOW) == -1 &&
+	    errno == ENOENT)
+		return 0;
+	if (ofs_dir_read_file(&dir, name, RECORD_MAX, &p, &len, err) == -1)
+		return -1;
+	*c = ofs_cursor_of(p, len < 4 ? 0 : len - 4);
+	if (ofs_cursor_le32(c) == magic &&
+	    (own = ofs_cursor_take(c, OFS_PUBLISH_ID)) != NULL &&
+	    own[OFS_PUBLISH_ID - 1] == '\0' &&
+	    ofs_crc32(0, p, len - 4) == ofs_le32(p + len - 4)) {
+		memcpy(id, own, OFS_PUBLISH_ID);
+		*bytes = p;
+		return 1;
+	}
+	free(p);
+	return 0;
+}
+
+int ofs_record_remove(int stage, const char *name, struct optimfs_error *err)
+{
+	int ret = ofs_sys_unlink(stage, name);
+
+	if (ret == -1 && errno == ENOENT)
+		return 0;
+	if (ret == 0)
+		ret = ofs_sys_fsync(stage);
+	return ret == 0
+	    ? 0
+	    : optimfs_fail(err, errno, "OFS809 record of a commit: %m");
+}
+
+/* The plan: inode of gen/ or 0, and a count; for each name its kind, inode,
+ * length and bytes. */
+#define MAGIC 0x32424f46u
 
 /* A torn record counts as none: nothing was changed before it was complete. */
 int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
-	int fd, ret = -1;
+	int ret;
 
-	if (build(&b, plan, err) == -1)
-		goto out;
-	unlinkat(stage, OFS_PUBLISH_RECORD, 0);
-	fd = ofs_sys_create(stage, OFS_PUBLISH_RECORD);
-	if (fd == -1) {
-		optimfs_fail(err, errno, "OFS821 record of a commit: %m");
-		goto out;
+	ofs_record_begin(&b, MAGIC, plan->id);
+	put_le(&b, plan->swap ? plan->gen : 0, 8);
+	put_le(&b, plan->n, 8);
+	for (size_t i = 0; i < plan->n; i++) {
+		const struct ofs_publish_name *n = &plan->name[i];
+
+		put_le(&b, n->kind, 1);
+		put_le(&b, n->ino, 8);
+		put_le(&b, strlen(n->rel), 2);
+		ofs_buf_puts(&b, n->rel);
 	}
-	ret = ofs_write_all(fd, b.data, b.len, 0, err);
-	if (ret == 0 && (ofs_sys_fsync(fd) == -1 || ofs_sys_fsync(stage) == -1))
+	ret = ofs_record_write(stage, OFS_PUBLISH_RECORD, &b, err);
+	if (ret == 0 && ofs_sys_fsync(stage) == -1)
 		ret = optimfs_fail(err, errno, "OFS802 record of a commit: %m");
-	close(fd);
-out:
 	ofs_buf_fini(&b);
 	return ret;
 }
 
-static int parse(const uint8_t *p, uint64_t len, struct ofs_publish_plan *plan,
+static int parse(struct ofs_cursor c, struct ofs_publish_plan *plan,
     struct optimfs_error *err)
 {
-	struct ofs_cursor c = ofs_cursor_of(p, len - 4);
-	const uint8_t *id;
 	uint64_t n;
 
-	if (ofs_cursor_le32(&c) != MAGIC)
-		return 0;
-	id = ofs_cursor_take(&c, sizeof(plan->id));
-	if (id == NULL || id[sizeof(plan->id) - 1] != '\0')
-		return 0;
-	memcpy(plan->id, id, sizeof(plan->id));
 	plan->gen = ofs_cursor_le64(&c);
 	plan->swap = plan->gen != 0;
 	n = ofs_cursor_le64(&c);
@@ -111,33 +157,14 @@ static int parse(const uint8_t *p, uint64_t len, struct ofs_publish_plan *plan,
 int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,
     struct optimfs_error *err)
 {
-	int fd = ofs_stage_open_file(stage, OFS_PUBLISH_RECORD, O_RDONLY, 0);
-	uint8_t *p = NULL;
-	struct stat st;
-	int ret = 0;
+	struct ofs_cursor c;
+	uint8_t *bytes;
+	int ret = ofs_record_read(stage, OFS_PUBLISH_RECORD, MAGIC, plan->id,
+	    &bytes, &c, err);
 
-	if (fd == -1 && errno == ENOENT)
-		return 0;
-	if (fd == -1 || fstat(fd, &st) == -1) {
-		optimfs_fail(err, errno, "OFS821 record of a commit: %s",
-		    ofs_stage_why(errno));
-		if (fd != -1)
-			close(fd);
-		return -1;
-	}
-	if (st.st_size >= 24 && st.st_size <= RECORD_MAX) {
-		uint64_t len = (uint64_t)st.st_size;
-
-		p = malloc(len);
-		if (p == NULL)
-			ret = ofs_no_memory(err);
-		else
-			ret = ofs_pread_all(fd, p, len, 0, err);
-		if (ret == 0 &&
-		    ofs_crc32(0, p, len - 4) == ofs_le32(p + len - 4))
-			ret = parse(p, len, plan, err);
-	}
-	free(p);
-	close(fd);
+	if (ret != 1)
+		return ret;
+	ret = parse(c, plan, err);
+	free(bytes);
 	return ret;
 }

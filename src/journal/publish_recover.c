@@ -32,15 +32,7 @@ void ofs_publish_take_back(int dir, const struct ofs_publish_plan *plan)
 
 int ofs_publish_forget(int stage, struct optimfs_error *err)
 {
-	int ret = ofs_sys_unlink(stage, OFS_PUBLISH_RECORD);
-
-	if (ret == -1 && errno == ENOENT)
-		return 0;
-	if (ret == 0)
-		ret = ofs_sys_fsync(stage);
-	return ret == 0
-	    ? 0
-	    : optimfs_fail(err, errno, "OFS809 the record of a commit: %m");
+	return ofs_record_remove(stage, OFS_PUBLISH_RECORD, err);
 }
 
 /* Was the commit published? The inode number of the renamed file shows it. */
