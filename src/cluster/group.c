@@ -402,23 +402,30 @@ int ofs_group_add(struct optimfs_group *w, struct ofs_manifest *s,
 
 /* Leaving. */
 
-static void announce_done(struct optimfs_group *w)
+void ofs_group_tell(const struct optimfs_group *w, const void *request,
+    size_t len)
 {
-	static const uint8_t done = OFS_WIRE_DONE;
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
 	size_t n = 0;
 
-	set_done(w, w->rank);
 	if (ask == NULL)
 		return;
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && !w->ops->dead(w->w, r))
 			ask[n++] = (struct ofs_ask){
-				.to = r, .request = &done, .nrequest = 1
+				.to = r, .request = request, .nrequest = len
 			};
 	w->ops->ask(w->w, ask, n);
 	w->ops->release(w->w, ask, n);
 	free(ask);
+}
+
+static void announce_done(struct optimfs_group *w)
+{
+	static const uint8_t done = OFS_WIRE_DONE;
+
+	set_done(w, w->rank);
+	ofs_group_tell(w, &done, 1);
 }
 
 /* Is rank still reading? The lock is held. */

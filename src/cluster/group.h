@@ -127,6 +127,10 @@ void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s);
 int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
+/* Sends a request to all other living ranks, and waits until each has answered
+ * or died. */
+void ofs_group_tell(const struct optimfs_group *w, const void *request,
+    size_t len);
 /* Puts "rank 2 (host)" before the text of an error of that rank; -1. */
 int ofs_group_error_in(const struct optimfs_group *w, int rank,
     struct optimfs_error *err);

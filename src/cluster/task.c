@@ -127,21 +127,11 @@ int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
 /* Informs working ranks, so that they can stop early. */
 static void report_failure(struct optimfs_group *w)
 {
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
 	struct ofs_buf b = message(FAILED);
-	size_t n = 0;
 
-	for (int r = 0; ask != NULL && !b.bad && r < w->size; r++)
-		if (r != w->rank && !w->ops->dead(w->w, r))
-			ask[n++] = (struct ofs_ask){
-				.to = r, .request = b.data, .nrequest = b.len
-			};
-	if (n > 0) {
-		w->ops->ask(w->w, ask, n);
-		w->ops->release(w->w, ask, n);
-	}
+	if (!b.bad)
+		ofs_group_tell(w, b.data, b.len);
 	ofs_buf_fini(&b);
-	free(ask);
 }
 
 static int check_beside(struct optimfs_group *w, struct optimfs_error *err)

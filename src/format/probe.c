@@ -41,6 +41,16 @@ bool ofs_probe_head(const struct ofs_dir *dir, const char *rel,
 	return true;
 }
 
+bool ofs_probe_first(const struct ofs_file_head *head, const char *end)
+{
+	const uint8_t *p = head->p;
+	size_t n = head->n, k = strlen(end);
+	size_t len = n < 30 ? 0 : p[26] | (size_t)p[27] << 8;
+
+	return len > k && 30 + len <= n && memcmp(p, "PK\3\4", 4) == 0 &&
+	    memcmp(p + 30 + len - k, end, k) == 0;
+}
+
 const char *ofs_probe_extension(const char *name, const char *const *extensions)
 {
 	const char *dot = strrchr(name, '.');

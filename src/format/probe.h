@@ -23,6 +23,9 @@ struct ofs_file_head {
 bool ofs_probe_head(const struct ofs_dir *dir, const char *rel,
     struct ofs_file_head *head);
 
+/* Does it begin with a record of a zip archive whose name ends so? */
+bool ofs_probe_first(const struct ofs_file_head *head, const char *end);
+
 /* The extension of name, if it is one of these, a NULL-terminated list or NULL;
  * NULL: it is not. */
 const char *ofs_probe_extension(const char *name,

@@ -87,18 +87,10 @@ static void source_attr(const struct ofs_snapshot *snap,
 static int static_size(struct ofs_snapshot *snap, uint32_t i,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	const struct ofs_static_node *s = &ofs_static_nodes[i];
+	const struct ofs_static_node *s = ofs_static_node(snap, i);
 	struct ofs_lines *lines = &snap->lines[i];
 	struct ofs_buf text = { 0 };
 
-	if (i == OFS_STATIC_MISSING && snap->overlay != NULL &&
-	    ofs_overlay_is_template(snap->overlay)) {
-		snap->write->missing(snap, &text);
-		attr->size = text.len;
-		attr->exact = false;
-		ofs_buf_fini(&text);
-		return 0;
-	}
 	if (s->lines != NULL) {
 		/* the size of a long file is only known after generating it:
 		 * too slow for stat */

@@ -53,18 +53,9 @@ static int open_static(struct optimfs_file *file, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = file->snap;
 	uint32_t i = file->at.index - snap->tree.n;
-	const struct ofs_static_node *s = &ofs_static_nodes[i];
+	const struct ofs_static_node *s = ofs_static_node(snap, i);
 	struct ofs_buf text = { 0 };
 
-	if (i == OFS_STATIC_MISSING && snap->overlay != NULL &&
-	    ofs_overlay_is_template(snap->overlay)) {
-		snap->write->missing(snap, &text);
-		file->blob = ofs_blob_of(&text, err);
-		if (file->blob == NULL)
-			return -1;
-		file->size = file->blob->len;
-		return 0;
-	}
 	if (s->lines != NULL) {
 		if (ofs_lines_index(&snap->lines[i], snap, err) == -1)
 			return -1;
@@ -138,7 +129,6 @@ static int fill_file(struct optimfs_file *file, struct ofs_snapshot *snap,
 	file->fs = snap->fs;
 	file->snap = ofs_snapshot_ref(snap);
 	file->at = at;
-	ofs_composition_init(&file->comp);
 	return open_any(file, err);
 }
 

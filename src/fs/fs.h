@@ -70,6 +70,9 @@ struct ofs_static_node {
 	const struct ofs_lines_ops *lines;
 };
 extern const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC];
+/* The node of this number, as the snapshot shows it. */
+const struct ofs_static_node *ofs_static_node(const struct ofs_snapshot *snap,
+    uint32_t i);
 
 #define OFS_SPACE_TREE   0u
 #define OFS_SPACE_LAYOUT 1u

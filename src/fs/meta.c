@@ -229,3 +229,22 @@ const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
 	[OFS_STATIC_WARNINGS] = { .name = "warnings",
 	    .lines = &ofs_warnings_lines },
 };
+
+/* In a template: what has not been written yet. */
+static void template_missing(struct ofs_snapshot *snap, struct ofs_buf *out)
+{
+	snap->write->missing(snap, out);
+}
+
+const struct ofs_static_node *ofs_static_node(const struct ofs_snapshot *snap,
+    uint32_t i)
+{
+	static const struct ofs_static_node missing = {
+		.name = "missing", .text = template_missing, .live = true
+	};
+
+	return i == OFS_STATIC_MISSING && snap->overlay != NULL &&
+		ofs_overlay_is_template(snap->overlay)
+	    ? &missing
+	    : &ofs_static_nodes[i];
+}

@@ -106,8 +106,7 @@ int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
 	size_t i = find_span(&f->spans, off);
 	uint64_t at = i == 0 ? 0 : f->spans.v[i - 1].end;
 
-	ofs_composition_init(c);
-	c->cast = f->cast;
+	*c = (struct ofs_composition){ .cast = f->cast };
 	*base = at;
 	for (; i < f->spans.n && at < off + len; i++) {
 		const struct ofs_span *s = &f->spans.v[i];

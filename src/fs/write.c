@@ -77,7 +77,6 @@ static int open_control(struct ofs_snapshot *snap, struct ofs_at at,
 	(*file)->snap = ofs_snapshot_ref(snap);
 	(*file)->at = at;
 	(*file)->control = true;
-	ofs_composition_init(&(*file)->comp);
 	ofs_file_ahead_init(*file);
 	return 0;
 }

@@ -14,11 +14,6 @@
 #include "base/search.h"
 #include "plan/cast.h"
 
-void ofs_composition_init(struct ofs_composition *c)
-{
-	*c = (struct ofs_composition){ 0 };
-}
-
 void ofs_composition_fini(struct ofs_composition *c)
 {
 	ofs_arena_fini(&c->arena);

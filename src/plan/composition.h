@@ -48,7 +48,6 @@ struct ofs_composition {
 	bool casts; /* some box is converted */
 };
 
-void ofs_composition_init(struct ofs_composition *c);
 void ofs_composition_fini(struct ofs_composition *c);
 int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
     struct optimfs_error *err);

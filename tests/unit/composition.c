@@ -122,7 +122,6 @@ static void make(struct made *m)
 	m->tensor = random_bytes(layout_numel(m->l.shape, m->l.ndim) *
 	    ofs_dtype_size(m->l.dtype));
 	stored_init(&m->s, &m->l, m->tensor, true, &rng);
-	ofs_composition_init(&m->c);
 	for (uint64_t n = random_below(&rng, 8); n > 0; n--)
 		switch (random_below(&rng, 4)) {
 		case 0:
@@ -206,13 +205,12 @@ static void alignment(void)
 	struct layout l = { .ndim = 1, .shape = { 3 }, .dtype = OFS_FLOAT32 };
 	static const uint64_t empty[2] = { 1, 0 };
 	uint8_t bytes[12] = { 0 };
-	struct ofs_composition c;
+	struct ofs_composition c = { 0 };
 	uint64_t off, len;
 	struct stored s;
 
 	layout_add(&l, zero, three);
 	stored_init(&s, &l, bytes, false, &rng);
-	ofs_composition_init(&c);
 	ofs_composition_bytes(&c, "header", 6, NULL);
 	ofs_composition_bytes(&c, NULL, 0, NULL);
 	ofs_composition_box(&c, s.cat, 0, empty, NULL);
@@ -247,13 +245,12 @@ static void failure(void)
 	static const uint64_t good[2] = { 0, 2 };
 	struct optimfs_error err = { 0 };
 	struct ofs_plan plan = { 0 };
-	struct ofs_composition c;
+	struct ofs_composition c = { 0 };
 	uint8_t bytes[3] = { 0 }, buf[8];
 	struct stored s;
 
 	layout_add(&l, lo, size);
 	stored_init(&s, &l, bytes, false, &rng);
-	ofs_composition_init(&c);
 	ofs_composition_box(&c, s.cat, 0, good, NULL);
 	ofs_composition_box(&c, s.cat, 0, NULL, NULL);
 	is_int(ofs_composition_plan(&c, s.cat, 0, 4, buf, stored_place, &s,

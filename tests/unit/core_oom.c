@@ -75,12 +75,11 @@ static struct ofs_catalog *build(struct optimfs_error *err)
 static int read_some(const struct ofs_catalog *cat, struct ofs_reader *r,
     struct optimfs_error *err)
 {
-	struct ofs_composition c;
+	struct ofs_composition c = { 0 };
 	struct ofs_plan plan = { 0 };
 	uint8_t buf[600];
 	int ret = -1;
 
-	ofs_composition_init(&c);
 	if (ofs_composition_bytes(&c, "header", 6, err) == 0 &&
 	    ofs_composition_box(&c, cat, 0, NULL, err) == 0)
 		ret = ofs_composition_plan(&c, cat, 0, 6 + 40 * 12, buf,

@@ -54,11 +54,10 @@ static bool lengths_hold(const struct ofs_files *f, const struct ofs_spans *s)
 	uint64_t at = 0;
 
 	for (size_t i = 0; i < s->n; at = s->v[i++].end) {
-		struct ofs_composition c;
+		struct ofs_composition c = { 0 };
 		struct optimfs_error err;
 		bool same;
 
-		ofs_composition_init(&c);
 		if (f->ops->make(f, 0, &s->v[i], at, &c, &err) == -1)
 			bail_out("%s", err.text);
 		same = c.size == s->v[i].end - at;

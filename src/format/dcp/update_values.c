@@ -197,13 +197,13 @@ static int write_pieces(struct ofs_dcp_commit *d,
 	return ret;
 }
 
-/* Write a torch.save archive of one value or tensor. */
+/* Write a torch.save archive of one value or tensor, at off of a new file. */
 static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
-    uint32_t out, uint64_t *len, struct optimfs_error *err)
+    uint32_t out, uint64_t *off, uint64_t *len, struct optimfs_error *err)
 {
 	struct ofs_buf pickle = { 0 };
 	struct ofs_pkw w = { .out = &pickle };
-	struct ofs_composition comp;
+	struct ofs_composition comp = { 0 };
 	struct ofs_torch_item item = { .tensor = t->doc == NULL,
 		.bytes = ofs_commit_bytes(t) };
 	struct ofs_tensor tensor = { .dtype = t->dtype,
@@ -222,7 +222,6 @@ static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 	ofs_pkw_op(&w, OFS_PKW_STOP);
 	item.pickle = pickle.data;
 	item.npickle = pickle.len;
-	ofs_composition_init(&comp);
 	if (ret == 0 && pickle.bad)
 		ret = ofs_no_memory(err);
 	if (ret == 0)
@@ -230,6 +229,7 @@ static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 		    err);
 	if (ret == 0)
 		ret = write_pieces(d, t, &comp, out, err);
+	*off = d->out[out].at;
 	*len = comp.size;
 	if (ret == 0 && t->doc == NULL)
 		ret = ofs_commit_fix_sums(d->c, d->out[out].fd, d->out[out].at,
@@ -254,8 +254,7 @@ static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 	if (ofs_dcp_commit_out(d, ofs_dcp_commit_object(d, at->object)->rank,
 		ofs_dcp_commit_object(d, at->object)->path, &out, err) == -1)
 		return -1;
-	off = d->out[out].at;
-	if (write_item(d, t, out, &len, err) == -1)
+	if (write_item(d, t, out, &off, &len, err) == -1)
 		return -1;
 	return ofs_dcp_commit_note_all(d, first, n, out, off, len, true, err);
 }
@@ -300,8 +299,7 @@ static int add_new(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 				   : ofs_dcp_commit_object(d, object)->path,
 		&out, err) == -1)
 		return -1;
-	off = d->out[out].at;
-	if (write_item(d, t, out, &len, err) == -1)
+	if (write_item(d, t, out, &off, &len, err) == -1)
 		return -1;
 	return ofs_dcp_commit_add(d, t, name, out, off, len, err);
 }

@@ -8,24 +8,13 @@
 #include "format/npz/npz.h"
 #include "format/probe.h"
 
-/* Is the first record of an archive a .npy array? */
-static bool starts_with_array(const uint8_t *p, size_t n)
-{
-	static const char end[] = ".npy";
-	size_t len = n < 30 ? 0 : p[26] | (size_t)p[27] << 8;
-
-	return len >= sizeof(end) && 30 + len <= n &&
-	    memcmp(p, "PK\3\4", 4) == 0 &&
-	    memcmp(p + 30 + len - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
-}
-
 static int bid_file(const struct ofs_file_head *h, struct optimfs_error *err)
 {
 	(void)err;
 	if (h->n >= OFS_NPY_MAGIC_LEN &&
 	    memcmp(h->p, OFS_NPY_MAGIC, OFS_NPY_MAGIC_LEN) == 0)
 		return 95;
-	return starts_with_array(h->p, h->n) ? 95 : 0;
+	return ofs_probe_first(h, ".npy") ? 95 : 0;
 }
 
 /* Without .npy: a single array is more often data than state. */

@@ -11,16 +11,6 @@
 #include "format/torch/update.h"
 #include "layout/option.h"
 
-/* Is the first record of an archive the one that torch.save writes first? */
-static bool starts_with_pickle(const uint8_t *p, size_t n)
-{
-	static const char end[] = "/data.pkl";
-	size_t len = n < 30 ? 0 : p[26] | (size_t)p[27] << 8;
-
-	return len >= sizeof(end) && 30 + len <= n &&
-	    memcmp(p + 30 + len - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
-}
-
 /* .tar, too: the examples of PyTorch call what torch.save writes so. */
 static const char *const extensions[] = { ".pt", ".pth", ".bin", ".ckpt",
 	".tar", ".pyth", ".th", NULL };
@@ -36,9 +26,9 @@ static int bid_torch(const struct ofs_file_head *h, struct optimfs_error *err)
 	(void)err;
 	switch (ofs_torch_magic(h->p, h->n)) {
 	case 1:
-		return starts_with_pickle(h->p, h->n) ? 95
-		    : has_torch_name(h->name)         ? 60
-						      : 10;
+		return ofs_probe_first(h, "/data.pkl") ? 95
+		    : has_torch_name(h->name)          ? 60
+						       : 10;
 	case 2:
 		return 100;
 	case 3:
