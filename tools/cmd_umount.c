@@ -4,11 +4,8 @@
 
 #include "tools/cmd_umount.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -16,7 +13,6 @@
 
 #include "optimfs/optimfs.h"
 
-#include "base/buf.h"
 #include "cli/args.h"
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
@@ -28,112 +24,7 @@
 enum {
 	WAIT_TICKS = 200,
 	TICK_MS = 50,
-	MAX_HOLDERS = 8,
 };
-
-/* Does the link /proc/PID/what point at or below point? */
-static bool points_below(const char *pid, const char *what, const char *point)
-{
-	char path[300], target[4096];
-	size_t n = strlen(point);
-	ssize_t len;
-
-	snprintf(path, sizeof(path), "/proc/%s/%s", pid, what);
-	len = readlink(path, target, sizeof(target) - 1);
-	if (len == -1)
-		return false;
-	target[len] = '\0';
-	return strncmp(target, point, n) == 0 &&
-	    (target[n] == '\0' || target[n] == '/');
-}
-
-static bool maps_below(const char *pid, const char *point)
-{
-	char path[300], *line = NULL;
-	size_t cap = 0, n = strlen(point);
-	bool found = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%s/maps", pid);
-	f = fopen(path, "re");
-	if (f == NULL)
-		return false;
-	while (!found && getline(&line, &cap, f) != -1) {
-		const char *name = strchr(line, '/');
-
-		found = name != NULL && strncmp(name, point, n) == 0 &&
-		    name[n] == '/';
-	}
-	free(line);
-	fclose(f);
-	return found;
-}
-
-static bool holds(const char *pid, const char *point)
-{
-	char path[300], what[300];
-	struct dirent *e;
-	bool found = false;
-	DIR *d;
-
-	if (points_below(pid, "cwd", point) || points_below(pid, "root", point))
-		return true;
-	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
-	d = opendir(path);
-	if (d == NULL)
-		return false;
-	while (!found && (e = readdir(d)) != NULL) {
-		snprintf(what, sizeof(what), "fd/%s", e->d_name);
-		found = points_below(pid, what, point);
-	}
-	closedir(d);
-	return found || maps_below(pid, point);
-}
-
-static void add_holder(struct ofs_buf *b, const char *pid)
-{
-	char path[300], name[64] = "?";
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
-	f = fopen(path, "re");
-	if (f != NULL) {
-		if (fgets(name, sizeof(name), f) != NULL)
-			name[strcspn(name, "\n")] = '\0';
-		fclose(f);
-	}
-	ofs_buf_printf(b, "%s%s (%s)", b->len > 0 ? ", " : " by ", name, pid);
-}
-
-/* " by bash (123), less (456)", or nothing if unknown. */
-static void find_holders(const char *point, struct ofs_buf *b)
-{
-	DIR *d = opendir("/proc");
-	struct dirent *e;
-	int n = 0;
-
-	if (d == NULL)
-		return;
-	while (n < MAX_HOLDERS && (e = readdir(d)) != NULL)
-		if (isdigit((unsigned char)e->d_name[0]) &&
-		    atol(e->d_name) != getpid() && holds(e->d_name, point)) {
-			add_holder(b, e->d_name);
-			n++;
-		}
-	closedir(d);
-	ofs_buf_putc(b, '\0');
-}
-
-static int busy(const char *point, struct optimfs_error *err)
-{
-	struct ofs_buf b = { 0 };
-
-	find_holders(point, &b);
-	optimfs_fail(err, EBUSY, "%s is in use%s", point,
-	    b.bad || b.data == NULL ? "" : (const char *)b.data);
-	ofs_buf_fini(&b);
-	return -1;
-}
 
 /* The control file system drops a connection when its daemon closes it; a
  * writer holds its lock until everything is done. */
@@ -249,7 +140,9 @@ static int unmount(const struct ofs_mountinfo *m, const struct how *how,
 	lock = m->rw ? optimfs_lock_watch(m->source) : -1;
 	ret = ofs_unmount(m->point, false, err);
 	if (ret == -1 && err->code == EBUSY)
-		ret = busy(m->point, err);
+		optimfs_fail(err, EBUSY,
+		    "%s is in use: fuser -vm %s says by what", m->point,
+		    m->point);
 	else if (ret == 0)
 		ret = wait_gone(m, lock, err);
 	if (lock != -1)
