@@ -8,7 +8,6 @@
 
 #include "optimfs/optimfs.h"
 
-#include "base/buf.h"
 #include "base/json_write.h"
 #include "cli/job.h"
 #include "cli/options.h"

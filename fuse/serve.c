@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -395,17 +394,6 @@ static char *stats(void *ctx)
 	return text;
 }
 
-/* Raises the limit of open files: many shards may be open. */
-static void raise_limits(void)
-{
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_NOFILE, &r) == -1 || r.rlim_cur >= r.rlim_max)
-		return;
-	r.rlim_cur = r.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &r);
-}
-
 /* Drops privileges that serving does not need. A user's daemon needs
  * fusermount3 to unmount. */
 static void give_up_rights(const struct ofs_mount_options *m)
@@ -542,7 +530,6 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	s->threads = nthreads(v->options);
 	pthread_mutex_init(&s->session.lock, NULL);
 	ofs_passthrough_init(&s->session.pt);
-	raise_limits();
 	s->session.assemble = make_assemble(s);
 	if (!v->options->open.rw)
 		s->session.ahead = ofs_ahead_new(&s->session.count.read_bytes);

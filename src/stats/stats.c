@@ -5,7 +5,6 @@
 #include "stats/stats.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

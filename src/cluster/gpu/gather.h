@@ -7,11 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
-#include "base/cursor.h"
 #include "cluster/manifest.h"
 #include "plan/plan.h"
 

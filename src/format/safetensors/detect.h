@@ -3,10 +3,7 @@
 #ifndef OFS_FORMAT_SAFETENSORS_DETECT_H
 #define OFS_FORMAT_SAFETENSORS_DETECT_H
 
-#include "optimfs/error.h"
-#include "optimfs/optimfs.h"
 
-#include "catalog/catalog.h"
 #include "format/format.h"
 
 extern const struct ofs_format ofs_format_safetensors;

@@ -3,7 +3,6 @@
 #ifndef OFS_FORMAT_ZERO_LAYOUT_H
 #define OFS_FORMAT_ZERO_LAYOUT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"
