@@ -101,37 +101,33 @@ static void view_fini(struct view *v)
 	free(v->largest_name);
 }
 
-static int view_read(struct ofs_command *c, const char *name, struct view *v,
-    struct optimfs_error *err)
+static int find_view(struct ofs_command *c, const char *name,
+    struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct optimfs_attr attr;
 	char *path;
 	int ret;
 
-	*v = (struct view){ .nranks = ranks_of(name) };
-	v->rank = calloc(v->nranks, sizeof(*v->rank));
-	if (v->rank == NULL || asprintf(&path, ".optimfs/view/%s", name) == -1)
+	if (asprintf(&path, ".optimfs/view/%s", name) == -1)
 		return ofs_no_memory(err);
-	ret = ofs_command_resolve(c, path, &attr, err);
-	if (ret == 0)
-		ret = ofs_walk(c->fs, attr.node, 0, add_file, v, err);
-	if (ret == 0)
-		qsort(v->rank, v->nranks, sizeof(*v->rank), by_size);
+	ret = ofs_command_resolve(c, path, attr, err);
 	free(path);
 	return ret;
 }
 
-static bool is_view(struct ofs_command *c, const char *name)
+static int view_read(struct ofs_command *c, const char *name, struct view *v,
+    struct optimfs_error *err)
 {
 	struct optimfs_attr attr;
-	char *path;
-	bool is;
 
-	if (asprintf(&path, ".optimfs/view/%s", name) == -1)
-		return false;
-	is = optimfs_resolve(c->fs, path, &attr, NULL) == 0;
-	free(path);
-	return is;
+	*v = (struct view){ .nranks = ranks_of(name) };
+	v->rank = calloc(v->nranks, sizeof(*v->rank));
+	if (v->rank == NULL)
+		return ofs_no_memory(err);
+	if (find_view(c, name, &attr, err) == -1 ||
+	    ofs_walk(c->fs, attr.node, 0, add_file, v, err) == -1)
+		return -1;
+	qsort(v->rank, v->nranks, sizeof(*v->rank), by_size);
+	return 0;
 }
 
 static size_t empty_ranks(const struct view *v)
@@ -314,7 +310,8 @@ static int all(struct ofs_command *c, const struct sweep *w, uint64_t elements,
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct sweep sweep = { 0 };
-	struct optimfs_error err;
+	struct optimfs_attr attr;
+	struct optimfs_error err, none;
 	struct ofs_command c;
 	uint64_t elements = 0;
 	int status, ret;
@@ -345,7 +342,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	}
 	ret = ofs_walk(c.fs, OPTIMFS_ROOT, 0, add_elements, &elements, &err);
 	if (ret == 0 && c.sweep != NULL && !has_ranks(c.operand[0]) &&
-	    is_view(&c, c.operand[0])) {
+	    find_view(&c, c.operand[0], &attr, &none) == 0) {
 		status = ofs_tool_usage(verb,
 		    "--sweep: '%s' has no ranks: plan it without --sweep",
 		    c.operand[0]);

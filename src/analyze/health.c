@@ -54,20 +54,7 @@ static void look_pair(const struct ofs_exam *e, double m, double v, uint64_t at,
 		count(&f->broken, at);
 }
 
-static void look_bound(const struct ofs_exam *e, const double *m,
-    const double *v, uint64_t at, size_t n, struct ofs_finding *f)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (!isfinite(m[i]))
-			count(&f->odd[0], at + i);
-		if (!isfinite(v[i]))
-			count(&f->odd[1], at + i);
-		if (isfinite(m[i]) && isfinite(v[i]))
-			look_pair(e, m[i], v[i], at + i, f);
-	}
-}
-
-static void look_adam(const struct ofs_exam *e, const double *m,
+static void look_moments(const struct ofs_exam *e, const double *m,
     const double *v, const double *w, uint64_t at, size_t n,
     struct ofs_finding *f)
 {
@@ -83,6 +70,8 @@ static void look_adam(const struct ofs_exam *e, const double *m,
 		if (!isfinite(m[i]) || !isfinite(v[i]))
 			continue;
 		look_pair(e, m[i], v[i], at + i, f);
+		if (e->kind == OFS_EXAM_BOUND)
+			continue;
 		step = m[i] / e->correct[0] /
 		    (sqrt(fabs(v[i]) / e->correct[1]) + e->eps);
 		if (m[i] != 0)
@@ -123,13 +112,11 @@ void ofs_examine(const struct ofs_exam *e, const void *const buf[],
 		}
 		if (e->kind == OFS_EXAM_ONE)
 			look_one(e, x[0], first + at, k, found);
-		else if (e->kind == OFS_EXAM_BOUND)
-			look_bound(e, x[0], x[1], first + at, k, found);
 		else if (e->kind == OFS_EXAM_MASTER)
 			look_master(e, x[0], x[1], first + at, k, found);
 		else
-			look_adam(e, x[0], x[1], e->nfiles == 3 ? x[2] : NULL,
-			    first + at, k, found);
+			look_moments(e, x[0], x[1],
+			    e->nfiles == 3 ? x[2] : NULL, first + at, k, found);
 	}
 }
 

@@ -72,6 +72,13 @@ struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
 	return slot == NULL ? NULL : *slot;
 }
 
+/* As the checkpoint has it. */
+static void set_base(const struct ofs_overlay *o, struct ofs_overlay_file *f)
+{
+	f->size = f->base = f->full = ofs_tensor_bytes(o->cat,
+	    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]));
+}
+
 struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
     uint32_t index, struct optimfs_error *err)
 {
@@ -97,8 +104,7 @@ struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
 		return f;
 	f->bytes = o->ops->bytes(o, index);
 	if (!o->ops->hidden)
-		f->size = f->base = f->full = ofs_tensor_bytes(o->cat,
-		    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]));
+		set_base(o, f);
 	return f;
 }
 
@@ -146,8 +152,7 @@ void ofs_overlay_file_revert(struct ofs_overlay *o, struct ofs_overlay_file *f)
 	f->size = f->base = f->full = 0;
 	f->mtime_ns = 0;
 	if (f->entry != OFS_NONE && !f->text && !o->ops->hidden)
-		f->size = f->base = f->full = ofs_tensor_bytes(o->cat,
-		    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]));
+		set_base(o, f);
 	f->dead = f->entry == OFS_NONE;
 	pthread_rwlock_unlock(&f->lock);
 }

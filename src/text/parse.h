@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
+#include "pickle/write.h"
 
 /* The value that text replaces. It decides how text is read: a float stays a
  * float ("1" is 1.0), a tuple a tuple, and an integer key of a dict an
@@ -40,5 +41,9 @@ struct ofs_pickle *ofs_value_edit(const struct ofs_value_form *form,
 /* As above, for a tensor without dimensions: its element, little-endian. */
 int ofs_value_element(enum ofs_dtype dtype, const char *text, size_t n,
     void *element, struct optimfs_error *err);
+
+/* Pickles a new key of a dict: a number if all its keys are numbers. */
+void ofs_value_put_key(struct ofs_pkw *w, const struct ofs_pickle *doc,
+    uint32_t dict, struct ofs_str key);
 
 #endif

@@ -247,17 +247,17 @@ static int find_key(struct reader *r, uint32_t node, uint32_t from,
 	return 0;
 }
 
-/* A new key is a number if all old ones are numbers. */
-static void put_new_key(struct reader *r, uint32_t node, struct ofs_str key)
+void ofs_value_put_key(struct ofs_pkw *w, const struct ofs_pickle *doc,
+    uint32_t dict, struct ofs_str key)
 {
-	uint32_t n = ofs_pk_len(r->doc, node);
+	uint32_t n = ofs_pk_len(doc, dict);
 	bool numbers = n > 0;
 
 	for (uint32_t i = 0; i < n && numbers; i++)
-		numbers = ofs_pk_kind(r->doc, ofs_pk_key(r->doc, node, i)) ==
-		    OFS_PK_INT;
-	if (!numbers || ofs_value_put_int(r->w, key) != 0)
-		ofs_pkw_str(r->w, key.p, key.len);
+		numbers =
+		    ofs_pk_kind(doc, ofs_pk_key(doc, dict, i)) == OFS_PK_INT;
+	if (!numbers || ofs_value_put_int(w, key) != 0)
+		ofs_pkw_str(w, key.p, key.len);
 }
 
 /* Pickle a key and its value. */
@@ -270,7 +270,7 @@ static int put_pair(struct reader *r, struct frame *f)
 		return -1;
 	f->i++;
 	if (pair == OFS_NONE) {
-		put_new_key(r, f->node, key);
+		ofs_value_put_key(r->w, r->doc, f->node, key);
 	} else {
 		if (ofs_pkw_node(r->w, r->doc,
 			ofs_pk_key(r->doc, f->node, pair), r->err) == -1)

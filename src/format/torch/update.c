@@ -16,6 +16,7 @@
 #include "pickle/write.h"
 #include "rewrite/archive.h"
 #include "rewrite/route.h"
+#include "text/parse.h"
 
 /* Each change becomes an edit of an item of a container. The pickle is spliced,
  * and its archive or legacy stream, if any, is laid out anew. */
@@ -47,23 +48,6 @@ static int put_doc(struct ofs_pkw *w, const struct ofs_pickle *doc,
     struct optimfs_error *err)
 {
 	return ofs_pkw_node(w, doc, ofs_pickle_root(doc), err);
-}
-
-/* Write a key of the same kind as the others of its dict. */
-static void put_key(struct rewrite *w, struct ofs_pkw *out, uint32_t dict,
-    const struct ofs_key *key)
-{
-	uint32_t n = ofs_pk_len(w->doc, dict);
-	uint32_t v = 0;
-	bool numbers = n > 0 && ofs_str_digits(key->s, &v);
-
-	for (uint32_t i = 0; i < n && numbers; i++)
-		numbers = ofs_pk_kind(w->doc, ofs_pk_key(w->doc, dict, i)) ==
-		    OFS_PK_INT;
-	if (numbers)
-		ofs_pkw_int(out, v);
-	else
-		ofs_pkw_str(out, key->s.p, key->s.len);
 }
 
 static int put_tensor(struct rewrite *w, struct ofs_pkw *out,
@@ -248,7 +232,7 @@ static int rename_all(struct rewrite *w)
 			continue;
 		w->pair[i].add->done = true;
 		out = writer(w, e);
-		put_key(w, &out, m->node, &m->to[m->at]);
+		ofs_value_put_key(&out, w->doc, m->node, m->to[m->at].s);
 	}
 	return 0;
 }
@@ -407,7 +391,7 @@ static int add_one(struct rewrite *w, size_t i)
 	if (e == NULL)
 		return -1;
 	out = writer(w, e);
-	put_key(w, &out, dict, &key[r.depth]);
+	ofs_value_put_key(&out, w->doc, dict, key[r.depth].s);
 	if (n == r.depth + 1) {
 		t->done = true;
 		return put_value(w, &out, t);

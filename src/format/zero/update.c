@@ -369,37 +369,6 @@ static void fini(struct column *col)
 	free(col->path);
 }
 
-static int put_column(struct column *col)
-{
-	int ret;
-
-	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
-	if (col->path == NULL)
-		return ofs_no_memory(col->err);
-	ret = read_shapes(col);
-	if (ret == 0)
-		ret = put_files(col);
-	fini(col);
-	return ret;
-}
-
-static int put_columns(struct column *col)
-{
-	int last = -1;
-
-	for (size_t i = 0; i < col->files->n; i++) {
-		struct column one = *col;
-
-		one.mp = col->files->file[i].id.mp;
-		if (one.mp == last)
-			continue;
-		last = one.mp;
-		if (put_column(&one) == -1)
-			return -1;
-	}
-	return 0;
-}
-
 /* Universal checkpoints: a file per state, one file with what the groups share,
  * and copies of the weight files. */
 
@@ -487,26 +456,49 @@ static int put_globals(struct column *col)
 	return ret;
 }
 
-static int put_universal(struct column *col)
+/* What only a universal checkpoint has. */
+static int put_own(struct column *col)
 {
-	int ret = 0;
+	int ret = ofs_zero_commit_universal(col->c, col->part, col->nprefix,
+	    &col->shapes, col->err);
+
+	for (size_t i = 0; i < col->c->ntasks && ret == 0; i++)
+		if (!col->c->task[i].done)
+			ret = put_state(col, &col->c->task[i]);
+	return ret == 0 ? put_globals(col) : -1;
+}
+
+static int put_column(struct column *col)
+{
+	int ret;
 
 	col->path = calloc(col->c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
 		return ofs_no_memory(col->err);
 	ret = read_shapes(col);
-	if (ret == 0)
-		ret = ofs_zero_commit_universal(col->c, col->part, col->nprefix,
-		    &col->shapes, col->err);
-	for (size_t i = 0; i < col->c->ntasks && ret == 0; i++)
-		if (!col->c->task[i].done)
-			ret = put_state(col, &col->c->task[i]);
-	if (ret == 0)
-		ret = put_globals(col);
+	if (ret == 0 && col->universal)
+		ret = put_own(col);
 	if (ret == 0)
 		ret = put_files(col);
 	fini(col);
 	return ret;
+}
+
+static int put_columns(struct column *col)
+{
+	int last = -1;
+
+	for (size_t i = 0; i < col->files->n; i++) {
+		struct column one = *col;
+
+		one.mp = col->files->file[i].id.mp;
+		if (one.mp == last)
+			continue;
+		last = one.mp;
+		if (put_column(&one) == -1)
+			return -1;
+	}
+	return 0;
 }
 
 static int update(struct ofs_commit *c, const struct ofs_part *part,
@@ -528,7 +520,7 @@ static int update(struct ofs_commit *c, const struct ofs_part *part,
 		return ret;
 	if (ofs_zero_list(&files, &c->cat->dir, part->rel, err) == -1)
 		return -1;
-	ret = universal ? put_universal(&col) : put_columns(&col);
+	ret = universal ? put_column(&col) : put_columns(&col);
 	ofs_zero_files_fini(&files);
 	return ret;
 }
