@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "tools/command.h"
 
 /* The limit of ranks in a layout. */
@@ -88,13 +89,6 @@ static int add_file(void *ctx, const struct ofs_walk_entry *e,
 	return 0;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void view_fini(struct view *v)
 {
 	free(v->rank);
@@ -126,7 +120,7 @@ static int view_read(struct ofs_command *c, const char *name, struct view *v,
 	if (find_view(c, name, &attr, err) == -1 ||
 	    ofs_walk(c->fs, attr.node, 0, add_file, v, err) == -1)
 		return -1;
-	qsort(v->rank, v->nranks, sizeof(*v->rank), by_size);
+	qsort(v->rank, v->nranks, sizeof(*v->rank), ofs_compare_u64);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 
 static int take_rank(void *ctx, const struct optimfs_dirent *d)
 {
@@ -16,13 +17,6 @@ static int take_rank(void *ctx, const struct optimfs_dirent *d)
 		return -1;
 	r->rank[r->n++] = atoi(d->name);
 	return 0;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b;
-
-	return (x > y) - (x < y);
 }
 
 int ofs_holders_find(struct ofs_holders *r, struct ofs_command *c,
@@ -35,7 +29,7 @@ int ofs_holders_find(struct ofs_holders *r, struct ofs_command *c,
 		-1)
 		return -1;
 	if (r->n > 0)
-		qsort(r->rank, r->n, sizeof(*r->rank), by_number);
+		qsort(r->rank, r->n, sizeof(*r->rank), ofs_compare_int);
 	return 0;
 }
 
@@ -48,8 +42,8 @@ struct each {
 static int holding(void *ctx, const struct optimfs_holding *h)
 {
 	const struct each *e = ctx;
-	const int *rank =
-	    bsearch(&h->rank, e->r->rank, e->r->n, sizeof(h->rank), by_number);
+	const int *rank = bsearch(&h->rank, e->r->rank, e->r->n,
+	    sizeof(h->rank), ofs_compare_int);
 
 	return rank == NULL ? 0
 			    : e->each(e->ctx, (size_t)(rank - e->r->rank), h);

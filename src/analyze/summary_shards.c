@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analyze/summary.h"
+#include "base/search.h"
 
 /* A tensor is usually sharded along one or two dimensions. Then its shards form
  * a table with a row for each part of the first dimension and a column for each
@@ -31,13 +32,6 @@ struct picture {
 	struct cuts row, col, next;
 };
 
-static int by_number(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static void box_of(const struct picture *p, uint32_t i, uint64_t *from,
     uint64_t *size)
 {
@@ -57,7 +51,7 @@ static void cut(const struct picture *p, unsigned dim, struct cuts *c)
 		box_of(p, i, from, size);
 		c->from[i] = from[dim];
 	}
-	qsort(c->from, n, sizeof(*c->from), by_number);
+	qsort(c->from, n, sizeof(*c->from), ofs_compare_u64);
 	for (uint32_t i = 0; i < n; i++)
 		if (i == 0 || c->from[i] != c->from[i - 1])
 			c->from[k++] = c->from[i];

@@ -11,11 +11,7 @@
 
 #include "base/io.h"
 #include "base/memory.h"
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
+#include "base/search.h"
 
 /* Names that are being collected. */
 struct listing {
@@ -42,7 +38,8 @@ static void sort_names(struct ofs_names *names)
 	size_t kept = 0;
 
 	if (names->n > 0)
-		qsort(names->name, names->n, sizeof(*names->name), by_name);
+		qsort(names->name, names->n, sizeof(*names->name),
+		    ofs_compare_text);
 	for (size_t i = 0; i < names->n; i++) {
 		if (kept > 0 &&
 		    strcmp(names->name[kept - 1], names->name[i]) == 0)

@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 /* Compare a key with an item, as for bsearch(3). All functions are inline, so
  * that the compiler inlines the comparison. items may be NULL when n is 0. */
@@ -25,6 +27,33 @@ static inline size_t ofs_bisect(const void *key, const void *items, size_t n,
 			hi = mid;
 	}
 	return lo;
+}
+
+/* Comparisons for qsort(3) and searches, of items that are one value. */
+static inline int ofs_compare_int(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return (x > y) - (x < y);
+}
+
+static inline int ofs_compare_u32(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static inline int ofs_compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static inline int ofs_compare_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* The index of the first item that is not before key; n when all are before

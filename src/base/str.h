@@ -69,6 +69,13 @@ static inline int ofs_str_compare(struct ofs_str a, struct ofs_str b)
 	return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
 }
 
+/* For qsort(3) and searches of an array of strings. */
+static inline int ofs_compare_str(const void *a, const void *b)
+{
+	return ofs_str_compare(*(const struct ofs_str *)a,
+	    *(const struct ofs_str *)b);
+}
+
 /* Remove the decimal number at the start of *s. false, with *s unchanged, when
  * there is none or it overflows. */
 static inline bool ofs_str_take_number(struct ofs_str *s, uint64_t *v)

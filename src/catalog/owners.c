@@ -10,19 +10,12 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-static int by_value(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* Sort and remove duplicates; returns the new length. */
 static size_t unique(int *v, size_t n)
 {
 	size_t m = 0;
 
-	qsort(v, n, sizeof(*v), by_value);
+	qsort(v, n, sizeof(*v), ofs_compare_int);
 	for (size_t i = 0; i < n; i++)
 		if (m == 0 || v[m - 1] != v[i])
 			v[m++] = v[i];

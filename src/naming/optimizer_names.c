@@ -8,14 +8,8 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "naming/naming_impl.h"
-
-static int compare_strs(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* Below optim/NAME these would read as those of optim itself. */
 static bool is_taken(const struct naming *c, uint32_t name)
@@ -41,7 +35,7 @@ static bool differ_at(const struct naming *c, uint32_t back, uint32_t *names,
 		if (is_taken(c, names[n - 1]))
 			return false;
 	}
-	qsort(names, naccepted, sizeof(*names), compare_strs);
+	qsort(names, naccepted, sizeof(*names), ofs_compare_u32);
 	for (uint32_t i = 1; i < naccepted; i++)
 		if (names[i] == names[i - 1])
 			return false;
@@ -103,11 +97,6 @@ int ofs_naming_name_roots(struct naming *c, uint32_t naccepted,
 	return ret;
 }
 
-static int compare_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* List the dotted paths of the optimizers that were found, or else the keys at
  * the top of the checkpoint. */
 static void list_candidates(struct naming *c, struct ofs_buf *b)
@@ -129,7 +118,7 @@ static void list_candidates(struct naming *c, struct ofs_buf *b)
 	}
 	for (; k < tops.n; k++)
 		names[k] = tops.v[k].p;
-	qsort(names, k, sizeof(*names), compare_text);
+	qsort(names, k, sizeof(*names), ofs_compare_text);
 	for (size_t i = 0; i < k; i++) {
 		ofs_buf_puts(b, i == 0 ? " at the top: " : ", ");
 		ofs_buf_plain(b, names[i], strnlen(names[i], 40));

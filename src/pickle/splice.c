@@ -452,13 +452,6 @@ static bool is_get(uint8_t op)
 	return op == OP_BINGET || op == OP_LONG_BINGET || op == OP_GET;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-	const uint32_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* Collect the numbers that are put, sorted and without duplicates. Their ranks
  * are the new numbers. */
 static int rank_puts(struct numbers *c, const uint8_t *pickle)
@@ -472,7 +465,7 @@ static int rank_puts(struct numbers *c, const uint8_t *pickle)
 		if (!is_get(pickle[c->v[i].at]))
 			c->put[n++] = c->v[i].index;
 	if (n > 0)
-		qsort(c->put, n, sizeof(*c->put), compare_numbers);
+		qsort(c->put, n, sizeof(*c->put), ofs_compare_u32);
 	c->nputs = 0;
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 || c->put[i] != c->put[c->nputs - 1])
@@ -485,7 +478,7 @@ static void renumber(const struct numbers *c, uint8_t *pickle)
 	for (size_t i = 0; i < c->n; i++) {
 		uint8_t *p = pickle + c->v[i].at;
 		const uint32_t *put = ofs_search(&c->v[i].index, c->put,
-		    c->nputs, sizeof(*c->put), compare_numbers);
+		    c->nputs, sizeof(*c->put), ofs_compare_u32);
 		uint32_t rank = (uint32_t)(put - c->put);
 
 		if (*p == OP_BINPUT || *p == OP_BINGET)

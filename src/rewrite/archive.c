@@ -164,12 +164,6 @@ struct layout {
 	struct optimfs_error *err;
 };
 
-static int compare_keys(const void *a, const void *b)
-{
-	return ofs_str_compare(*(const struct ofs_str *)a,
-	    *(const struct ofs_str *)b);
-}
-
 /* Finds the storages that the new pickle refers to: the storage of a removed
  * tensor goes too, unless others are views of it. */
 static int find_named(struct layout *l)
@@ -190,7 +184,7 @@ static int find_named(struct layout *l)
 		l->key[l->nkeys++] = s;
 	}
 	if (l->nkeys > 0)
-		qsort(l->key, l->nkeys, sizeof(*l->key), compare_keys);
+		qsort(l->key, l->nkeys, sizeof(*l->key), ofs_compare_str);
 	return 0;
 }
 
@@ -200,8 +194,8 @@ static bool named(const struct layout *l, const struct ofs_zip_record *r)
 
 	if (r->name.len <= 5 || memcmp(r->name.p, "data/", 5) != 0)
 		return true;
-	return ofs_search(&key, l->key, l->nkeys, sizeof(key), compare_keys) !=
-	    NULL;
+	return ofs_search(&key, l->key, l->nkeys, sizeof(key),
+		   ofs_compare_str) != NULL;
 }
 
 static int flush(struct layout *l, uint64_t at)
@@ -398,7 +392,7 @@ static size_t count_named(const struct layout *l)
 	size_t n = 0;
 
 	for (size_t i = 0; i < l->nkeys; i++)
-		n += i == 0 || compare_keys(&l->key[i - 1], &l->key[i]) != 0;
+		n += i == 0 || ofs_compare_str(&l->key[i - 1], &l->key[i]) != 0;
 	return n;
 }
 

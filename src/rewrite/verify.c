@@ -202,13 +202,6 @@ static int check_entry(struct verify *v, const struct ofs_entry *is)
 	return 0;
 }
 
-static int compare_hashes(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 /* Hashes of the problems that existed before. */
 static uint64_t *old_damage(const struct verify *v, size_t *n)
 {
@@ -221,7 +214,7 @@ static uint64_t *old_damage(const struct verify *v, size_t *n)
 			sum[(*n)++] = ofs_hash64(cat->notes[i].text,
 			    strlen(cat->notes[i].text));
 	if (*n > 0)
-		qsort(sum, *n, sizeof(*sum), compare_hashes);
+		qsort(sum, *n, sizeof(*sum), ofs_compare_u64);
 	return sum;
 }
 
@@ -236,7 +229,7 @@ static int check_damage(const struct verify *v)
 		uint64_t sum = ofs_hash64(note->text, strlen(note->text));
 
 		if (note->kind == OFS_NOTE_ERROR &&
-		    ofs_search(&sum, old, n, sizeof(sum), compare_hashes) ==
+		    ofs_search(&sum, old, n, sizeof(sum), ofs_compare_u64) ==
 			NULL)
 			ret = optimfs_fail(v->err, EUCLEAN,
 			    "OFS829 what was about to be published is damaged: "

@@ -60,11 +60,6 @@ static int check_ranks(struct ofs_dcp *d, uint32_t first,
 	return ret;
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Data files that the index does not name are left from an earlier save with
  * more ranks: saves overwrite files but do not remove them. Ranks without data
  * write empty files. */
@@ -80,7 +75,7 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < n; i++)
 		known[i] = d->cat->objects[first + i].path;
-	qsort(known, n, sizeof(*known), by_text);
+	qsort(known, n, sizeof(*known), ofs_compare_text);
 	for (size_t i = 0; i < names->n && ret == 0; i++) {
 		char *path;
 
@@ -89,8 +84,8 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 		path = ofs_path_join(d->part->rel, names->name[i]);
 		if (path == NULL)
 			ret = ofs_no_memory(err);
-		else if (ofs_search(&path, known, n, sizeof(*known), by_text) ==
-			NULL &&
+		else if (ofs_search(&path, known, n, sizeof(*known),
+			     ofs_compare_text) == NULL &&
 		    ofs_dir_stat(&d->cat->dir, path, &st) && st.st_size > 0)
 			ret = ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0, err,
 			    "OFS622 %.300s (%jd bytes) is not part of the "

@@ -18,12 +18,6 @@
 
 /* Names. */
 
-static int compare(const void *va, const void *vb)
-{
-	return ofs_str_compare(*(const struct ofs_str *)va,
-	    *(const struct ofs_str *)vb);
-}
-
 static int compare_names(const void *va, const void *vb)
 {
 	const struct ofs_fsdp_name *a = va, *b = vb;
@@ -46,7 +40,7 @@ bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn)
 {
 	return f->order != NULL &&
 	    ofs_search(&fqn, f->order, f->units->norder, sizeof(fqn),
-		compare) != NULL;
+		ofs_compare_str) != NULL;
 }
 
 uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
@@ -85,7 +79,7 @@ static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
 	if (f->order == NULL)
 		return ofs_no_memory(err);
 	memcpy(f->order, f->units->order, f->units->norder * sizeof(*f->order));
-	qsort(f->order, f->units->norder, sizeof(*f->order), compare);
+	qsort(f->order, f->units->norder, sizeof(*f->order), ofs_compare_str);
 	return 0;
 }
 

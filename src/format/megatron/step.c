@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
@@ -122,13 +123,6 @@ static int find_steps(struct steps *s)
 	return 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Collects the paths of the steps of all parameters of o that have state. */
 static int want_steps(struct steps *s, const struct optimizer *o)
 {
@@ -154,8 +148,8 @@ static int want_steps(struct steps *s, const struct optimizer *o)
 		if (s->want[s->nwant++] == OFS_NONE)
 			return -1;
 	}
-	qsort(s->want, s->nwant, sizeof(*s->want), by_number);
-	qsort(s->have, s->nhave, sizeof(*s->have), by_number);
+	qsort(s->want, s->nwant, sizeof(*s->want), ofs_compare_u32);
+	qsort(s->have, s->nhave, sizeof(*s->have), ofs_compare_u32);
 	return 0;
 }
 
