@@ -12,6 +12,9 @@
 #include "base/memory.h"
 #include "base/search.h"
 
+/* Computing the sum of so few bytes again takes one short read. */
+#define SHORT 4096
+
 void ofs_sums_init(struct ofs_sums *s)
 {
 	*s = (struct ofs_sums){ 0 };
@@ -72,28 +75,41 @@ static bool insert(struct ofs_sums *s, size_t i, const struct ofs_sum *sum)
 	return true;
 }
 
+static void drop(struct ofs_sums *s, size_t from, size_t to)
+{
+	memmove(&s->v[from], &s->v[to], (s->n - to) * sizeof(*s->v));
+	s->n -= to - from;
+}
+
+/* Is a sum that joins no other worth keeping? */
+static bool is_of_use(const struct ofs_sums *s, const struct ofs_sum *sum)
+{
+	if (s->most > 0)
+		return sum->len >= SHORT && s->n < s->most;
+	return sum->from == sum->box ||
+	    promised(s, sum->from, sum->from + sum->len);
+}
+
 /* Add sum; false when it is dropped. */
 static bool add(struct ofs_sums *s, const struct ofs_sum *sum)
 {
 	size_t i = find(s, sum->from);
-	struct ofs_sum *next = i < s->n ? &s->v[i] : NULL;
+	struct ofs_sum *next = i < s->n ? &s->v[i] : NULL, both = *sum;
 
 	if (next != NULL && next->from < sum->from + sum->len)
 		return false;
-	if (i > 0 && joins(&s->v[i - 1], sum)) {
+	if (next != NULL && joins(sum, next)) {
+		join(&both, next);
+		*next = both;
+	} else if (i > 0 && joins(&s->v[i - 1], sum)) {
 		join(&s->v[i - 1], sum);
-	} else if (sum->from == sum->box ||
-	    promised(s, sum->from, sum->from + sum->len)) {
-		if (!insert(s, i, sum))
-			return false;
-		i++;
-	} else {
+		return true;
+	} else if (!is_of_use(s, sum) || !insert(s, i, sum)) {
 		return false;
 	}
-	if (i < s->n && joins(&s->v[i - 1], &s->v[i])) {
+	if (i > 0 && joins(&s->v[i - 1], &s->v[i])) {
 		join(&s->v[i - 1], &s->v[i]);
-		s->n--;
-		memmove(&s->v[i], &s->v[i + 1], (s->n - i) * sizeof(*s->v));
+		drop(s, i, i + 1);
 	}
 	return true;
 }
@@ -105,6 +121,19 @@ void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum)
 		s->added(s->ctx, sum);
 	if (s->npromises > 0)
 		pthread_cond_broadcast(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void ofs_sums_forget(struct ofs_sums *s, uint64_t from, uint64_t len)
+{
+	size_t i, end;
+
+	pthread_mutex_lock(&s->lock);
+	i = end = find(s, from);
+	while (end < s->n && s->v[end].from < from + len)
+		end++;
+	if (end > i)
+		drop(s, i, end);
 	pthread_mutex_unlock(&s->lock);
 }
 

@@ -33,6 +33,8 @@ struct ofs_sums {
 	bool cancelled;
 	/* a sum could not be stored, so that waiting might never end */
 	bool lost;
+	/* Not 0: any sum is kept that is not short, and at most this many. */
+	size_t most;
 	/* If not NULL: called for each sum that is added, with the lock
 	 * held. */
 	void (*added)(void *ctx, const struct ofs_sum *sum);
@@ -43,9 +45,12 @@ void ofs_sums_init(struct ofs_sums *s);
 void ofs_sums_fini(struct ofs_sums *s);
 
 /* Add the sum of bytes that were read. It is dropped unless it begins a box,
- * follows a known sum, or was promised: others may never be of use. Out of
+ * joins a known sum, or was promised: others may never be of use. Out of
  * memory only costs reading these bytes again. */
 void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum);
+/* Bytes [from, from + len) are about to be written: drop the sums that
+ * overlap. */
+void ofs_sums_forget(struct ofs_sums *s, uint64_t from, uint64_t len);
 /* The sum of all n bytes of the box at from. Waits while a missing byte is
  * promised. 1 with *crc; 0: it will not become known; -1: ECANCELED. */
 int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,

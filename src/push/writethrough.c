@@ -16,21 +16,26 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "overlay/overlay_impl.h"
+#include "plan/sums.h"
 #include "push/template.h"
-#include "push/written_sums.h"
 #include "read/scatter.h"
 
 #define ZEROS ((uint64_t)1 << 20)
 /* Write-back of a file is started whenever this much was written, so that the
  * commit has little left to wait for. */
 #define BEHIND ((uint64_t)8 << 20)
+/* Checksums of a file that are kept, for writers that jump about. */
+#define SUMS 4096
 
 struct ofs_writethrough {
 	struct ofs_snapshot *snap;
 	struct ofs_fds *fds; /* open for writing, by object */
-	struct ofs_written_sums *sums;
-	_Atomic uint64_t
-	    *behind; /* bytes written since the last write-back, by object */
+	/* By object. A range whose checksum is not known only costs a read at
+	 * the commit. */
+	struct filled {
+		struct ofs_sums sums;    /* of what was written */
+		_Atomic uint64_t behind; /* bytes since the last write-back */
+	} * file;
 	/* Texts that belong to the layout, by node (push/template.h). */
 	struct own {
 		uint32_t node, model;
@@ -129,8 +134,9 @@ static void through_free(void *ctx)
 	struct ofs_writethrough *d = ctx;
 
 	ofs_fds_free(d->fds);
-	ofs_written_sums_free(d->sums);
-	free(d->behind);
+	for (uint32_t i = 0; i < d->snap->cat->nobjects; i++)
+		ofs_sums_fini(&d->file[i].sums);
+	free(d->file);
 	free(d->destination);
 	free(d->alias);
 	free(d->own);
@@ -143,19 +149,22 @@ static struct ofs_writethrough *through_new(struct ofs_snapshot *snap,
 	struct ofs_writethrough *d = calloc(1, sizeof(*d));
 
 	if (d != NULL)
-		d->behind =
-		    calloc((size_t)snap->cat->nobjects + 1, sizeof(*d->behind));
-	if (d == NULL || d->behind == NULL) {
+		d->file =
+		    calloc((size_t)snap->cat->nobjects + 1, sizeof(*d->file));
+	if (d == NULL || d->file == NULL) {
 		free(d);
 		ofs_no_memory(err);
 		return NULL;
 	}
 	d->snap = snap;
-	d->sums = ofs_written_sums_new(snap->cat->nobjects, err);
+	for (uint32_t i = 0; i < snap->cat->nobjects; i++) {
+		ofs_sums_init(&d->file[i].sums);
+		d->file[i].sums.most = SUMS;
+	}
 	d->destination = realpath(snap->fs->source, NULL);
 	if (d->destination == NULL)
 		optimfs_fail(err, errno, "OFS809 %s: %m", snap->fs->source);
-	else if (d->sums != NULL)
+	else
 		/* the transport uses the other half */
 		d->fds = ofs_fds_new(snap->cat->nobjects, ofs_fds_limit() / 2,
 		    open_object, (void *)(uintptr_t)snap->cat, err);
@@ -223,7 +232,7 @@ static void forget(struct ofs_writethrough *d, const struct ofs_segment *seg)
 	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
 	uint64_t from = seg->src - (uint64_t)(reach < 0 ? -reach : 0);
 
-	ofs_written_sums_forget(d->sums, seg->object, from,
+	ofs_sums_forget(&d->file[seg->object].sums, from,
 	    seg->len + (uint64_t)(reach < 0 ? -reach : reach));
 }
 
@@ -261,22 +270,23 @@ static void written(void *ctx, const struct ofs_segment *seg,
     const uint8_t *buf)
 {
 	const struct writing *w = ctx;
-	uint64_t bytes = seg->len * seg->n;
+	struct filled *f = &w->d->file[seg->object];
+	struct ofs_sum sum = { .from = seg->src, .len = seg->len * seg->n };
 
-	if (seg->n == 1 || seg->src_pitch == (int64_t)seg->len)
-		ofs_written_sums_add(w->d->sums, seg->object, seg->src, bytes,
-		    sum_of(seg, buf));
-	if (atomic_fetch_add(&w->d->behind[seg->object], bytes) + bytes <
-	    BEHIND)
+	if (seg->n == 1 || seg->src_pitch == (int64_t)seg->len) {
+		sum.crc = sum_of(seg, buf);
+		ofs_sums_add(&f->sums, &sum);
+	}
+	if (atomic_fetch_add(&f->behind, sum.len) + sum.len < BEHIND)
 		return;
-	atomic_store(&w->d->behind[seg->object], 0);
+	atomic_store(&f->behind, 0);
 	(void)sync_file_range(w->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
 bool ofs_writethrough_sum(const struct ofs_overlay *o, uint32_t object,
     uint64_t from, uint64_t n, uint32_t *crc)
 {
-	return ofs_written_sums_get(of(o)->sums, object, from, n, crc);
+	return ofs_sums_get(&of(o)->file[object].sums, from, n, crc, NULL) == 1;
 }
 
 static const struct ofs_tensor *tensor_of(const struct ofs_overlay *o,

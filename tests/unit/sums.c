@@ -9,6 +9,7 @@
 #include <time.h>
 #include <zlib.h>
 
+#include "random.h"
 #include "tap.h"
 
 #define SIZE   65536u
@@ -183,6 +184,102 @@ static void broken_promise(void)
 	ofs_sums_fini(&s);
 }
 
+/* Sums of bytes as they are written. */
+
+#define FILE_SIZE (256u << 10)
+
+static uint64_t state = 88172645463325252u;
+static uint8_t file[FILE_SIZE];
+
+static void writing(struct ofs_sums *s)
+{
+	ofs_sums_init(s);
+	s->most = 4096;
+}
+
+static void put(struct ofs_sums *s, uint64_t off, uint64_t len)
+{
+	struct ofs_sum sum = { .from = off, .len = len };
+
+	ofs_sums_forget(s, off, len);
+	for (uint64_t i = off; i < off + len; i++)
+		file[i] = (uint8_t)tap_below(&state, 256);
+	sum.crc = (uint32_t)crc32_z(0, file + off, len);
+	ofs_sums_add(s, &sum);
+}
+
+static bool knows(struct ofs_sums *s, uint64_t off, uint64_t len)
+{
+	uint32_t crc;
+
+	return ofs_sums_get(s, off, len, &crc, NULL) == 1 &&
+	    crc == (uint32_t)crc32_z(0, file + off, len);
+}
+
+static void writes_in_order(void)
+{
+	struct ofs_sums s;
+	uint32_t crc;
+
+	writing(&s);
+	for (uint64_t off = 4096; off < 65536; off += 8192)
+		put(&s, off, off + 8192 < 65536 ? 8192 : 65536 - off);
+	ok(knows(&s, 4096, 61440),
+	    "writes in order are combined into one range");
+	ok(ofs_sums_get(&s, 4096, 61439, &crc, NULL) == 0 &&
+		ofs_sums_get(&s, 4097, 61439, &crc, NULL) == 0,
+	    "ranges with other bounds have no checksum");
+	put(&s, 65536, 10);
+	ok(knows(&s, 4096, 61450), "a short write extends the range before it");
+	put(&s, 100000, 10);
+	ok(ofs_sums_get(&s, 100000, 10, &crc, NULL) == 0,
+	    "a short write alone is not kept");
+	put(&s, 20000, 5000);
+	ok(ofs_sums_get(&s, 4096, 61450, &crc, NULL) == 0 &&
+		knows(&s, 20000, 5000),
+	    "a write into a range removes the range and is kept itself");
+	ofs_sums_fini(&s);
+}
+
+/* From the end to the start, and in random order. */
+static void writes_out_of_order(void)
+{
+	struct ofs_sums s;
+	unsigned order[64], n = 64, wrong = 0;
+
+	writing(&s);
+	for (uint64_t off = FILE_SIZE; off > 0; off -= 4096)
+		put(&s, off - 4096, 4096);
+	ok(knows(&s, 0, FILE_SIZE),
+	    "writes in reverse order are combined into one range");
+	for (unsigned i = 0; i < n; i++)
+		order[i] = i;
+	for (unsigned i = n; i > 1; i--) {
+		unsigned k = (unsigned)tap_below(&state, i), t = order[k];
+
+		order[k] = order[i - 1];
+		order[i - 1] = t;
+	}
+	ofs_sums_forget(&s, 0, FILE_SIZE);
+	for (unsigned i = 0; i < n; i++)
+		put(&s, order[i] * 4096, 4096);
+	ok(knows(&s, 0, FILE_SIZE),
+	    "writes in random order are combined into one range");
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t off = tap_below(&state, FILE_SIZE);
+		uint64_t len = 1 + tap_below(&state, FILE_SIZE - off);
+		uint32_t crc;
+
+		put(&s, off, len);
+		off = tap_below(&state, FILE_SIZE);
+		len = 1 + tap_below(&state, FILE_SIZE - off);
+		if (ofs_sums_get(&s, off, len, &crc, NULL) == 1)
+			wrong += crc != (uint32_t)crc32_z(0, file + off, len);
+	}
+	ok(wrong == 0, "no checksum is of other bytes than asked for");
+	ofs_sums_fini(&s);
+}
+
 int main(void)
 {
 	for (unsigned i = 0; i < SIZE; i++)
@@ -191,5 +288,7 @@ int main(void)
 	what_is_kept();
 	waiting();
 	broken_promise();
+	writes_in_order();
+	writes_out_of_order();
 	return done_testing();
 }
