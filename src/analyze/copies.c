@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/memory.h"
 #include "catalog/owners.h"
 #include "fs/fs.h"
@@ -23,65 +22,36 @@ struct compare {
 	struct ofs_copies *out;
 };
 
-struct other {
-	struct ofs_reader *reader;
-	const struct ofs_place *place;
-	uint32_t shard;
-};
-
-static const struct ofs_place *place_other(void *ctx,
-    const struct ofs_tensor *t, uint32_t shard, struct optimfs_error *err)
-{
-	const struct other *o = ctx;
-
-	return shard == o->shard ? o->place
-				 : ofs_locate(o->reader, t, shard, err);
-}
-
-/* Reads elements of a box from a copy; NULL: from the usual place. */
-static int fetch(struct compare *c, const uint64_t *box, uint64_t first,
-    uint64_t n, struct other *other, void *buf)
-{
-	struct ofs_plan plan = { 0 };
-	struct optimfs_error why;
-	int ret;
-
-	ret = other == NULL ? ofs_plan_box(c->snap->cat, c->t, box, first, n, 0,
-				  ofs_locate, &c->snap->reader, &plan, &why)
-			    : ofs_plan_box(c->snap->cat, c->t, box, first, n, 0,
-				  place_other, other, &plan, &why);
-	if (ret == 0)
-		ret = ofs_fetch(&c->snap->reader, &plan, buf, &why);
-	ofs_plan_fini(&plan);
-	return ret;
-}
-
 static void compare_boxes(struct compare *c, const struct ofs_replica *copy,
-    struct other *other)
+    const struct ofs_place *place)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
 	const struct ofs_shard *s = &cat->shards[copy->shard];
+	struct ofs_reader *r = &c->snap->reader;
 	size_t item = ofs_dtype_size(c->t->dtype);
-	uint64_t box[2 * OFS_MAX_DIMS], total;
+	struct ofs_fetch_part own, other;
+	struct optimfs_error why;
 
-	ofs_shard_box(cat, c->t, s, box, box + c->t->grid_ndim);
-	if (!ofs_numel(box + c->t->grid_ndim, c->t->grid_ndim, &total))
+	if (ofs_fetch_part_init(&own, cat, c->t, copy->shard, NULL, &why) == -1)
 		return;
-	for (uint64_t at = 0, n; at < total; at += n) {
+	for (; own.first < own.total; own.first += own.count) {
 		size_t i = 0;
 
-		n = total - at < STEP ? total - at : STEP;
-		if (fetch(c, box, at, n, NULL, c->buf[0]) == -1 ||
-		    fetch(c, box, at, n, other, c->buf[1]) == -1)
+		own.count =
+		    own.total - own.first < STEP ? own.total - own.first : STEP;
+		other = own;
+		other.place = place;
+		if (ofs_fetch_part(r, &own, c->buf[0], &why) == -1 ||
+		    ofs_fetch_part(r, &other, c->buf[1], &why) == -1)
 			return;
-		if (memcmp(c->buf[0], c->buf[1], n * item) == 0)
+		if (memcmp(c->buf[0], c->buf[1], own.count * item) == 0)
 			continue;
 		while (c->buf[0][i] == c->buf[1][i])
 			i++;
 		c->out->differ = true;
 		c->out->file[0] = cat->objects[s->at.object].path;
 		c->out->file[1] = cat->objects[copy->at.object].path;
-		c->out->first = at * item + i;
+		c->out->first = own.first * item + i;
 		return;
 	}
 }
@@ -96,10 +66,9 @@ static void compare_shard(struct compare *c, uint32_t shard)
 	for (uint32_t i = 0; i < n && !c->out->differ; i++) {
 		struct ofs_place *place =
 		    ofs_locate_replica(&c->snap->reader, c->t, &copy[i], &why);
-		struct other other = { &c->snap->reader, place, shard };
 
 		if (place != NULL)
-			compare_boxes(c, &copy[i], &other);
+			compare_boxes(c, &copy[i], place);
 		free(place);
 	}
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "archive/zip.h"
-#include "base/checked.h"
 #include "base/dtype.h"
 #include "fs/fsck.h"
 
@@ -172,85 +171,43 @@ static bool is_placed(struct ofs_fsck *c, const struct ofs_tensor *t,
 	    ofs_locate(&c->snap->reader, t, shard, why) != NULL;
 }
 
-/* A copy of a shard as the source of its elements. */
-struct other {
-	struct ofs_reader *reader;
-	struct ofs_place *place; /* of the copy */
-	uint32_t shard;
-};
-
-static const struct ofs_place *place_other(void *ctx,
-    const struct ofs_tensor *t, uint32_t shard, struct optimfs_error *err)
-{
-	const struct other *o = ctx;
-
-	if (shard == o->shard)
-		return o->place;
-	return ofs_locate(o->reader, t, shard, err);
-}
-
-/* The elements [first, first + count) of a box. */
-struct part {
-	const struct ofs_tensor *t;
-	uint64_t box[2 * OFS_MAX_DIMS];
-	uint64_t first, count;
-};
-
-/* Reads a part from the copy; NULL: from the usual place. */
-static int fetch_part(struct ofs_snapshot *snap, const struct part *p,
-    struct other *copy, void *buf, struct optimfs_error *err)
-{
-	ofs_place_fn *place = copy == NULL ? ofs_locate : place_other;
-	void *ctx = copy == NULL ? (void *)&snap->reader : (void *)copy;
-	struct ofs_plan plan = { 0 };
-	int ret;
-
-	ret = ofs_plan_box(snap->cat, p->t, p->box, p->first, p->count, 0,
-	    place, ctx, &plan, err);
-	if (ret == 0)
-		ret = ofs_fetch(&snap->reader, &plan, buf, err);
-	ofs_plan_fini(&plan);
-	return ret;
-}
-
 /* Hashes all elements of a shard, or of a copy of it at place, one hash for
  * each part read. */
-static int hash_parts(struct ofs_fsck *c, struct part *p, struct other *copy,
-    uint32_t shard, const char *place, struct optimfs_error *err)
+static int hash_parts(struct ofs_fsck *c, const struct ofs_tensor *t,
+    uint32_t shard, const struct ofs_place *copy, const char *place,
+    struct optimfs_error *err)
 {
-	uint64_t item = ofs_dtype_size(p->t->dtype), total;
+	uint64_t item = ofs_dtype_size(t->dtype);
 	uint64_t most = OFS_FSCK_CHUNK / 2 / item;
+	struct ofs_fetch_part p;
 	XXH128_hash_t h;
 
 	ofs_fsck_hashes(c, shard, place, NULL, 0, most);
-	if (!ofs_numel(p->box + p->t->grid_ndim, p->t->grid_ndim, &total))
-		return optimfs_fail(err, EUCLEAN, "OFS606 size overflow");
-	for (; p->first < total; p->first += p->count) {
-		p->count = total - p->first < most ? total - p->first : most;
-		if (fetch_part(c->snap, p, copy, c->buf, err) == -1)
+	if (ofs_fetch_part_init(&p, c->snap->cat, t, shard, copy, err) == -1)
+		return -1;
+	for (; p.first < p.total; p.first += p.count) {
+		p.count = p.total - p.first < most ? p.total - p.first : most;
+		if (ofs_fetch_part(&c->snap->reader, &p, c->buf, err) == -1)
 			return -1;
-		h = XXH3_128bits(c->buf, p->count * item);
+		h = XXH3_128bits(c->buf, p.count * item);
 		ofs_fsck_hashes(c, shard, place, &h, 1, most);
 	}
 	return 0;
 }
 
 static void hash(struct ofs_fsck *c, const struct ofs_tensor *t, uint32_t shard,
-    struct other *copy, const char *place)
+    const struct ofs_place *copy, const char *place)
 {
-	const struct ofs_catalog *cat = c->snap->cat;
-	struct part p = { .t = t };
 	struct optimfs_error why;
 
-	ofs_shard_box(cat, t, &cat->shards[shard], p.box, p.box + t->grid_ndim);
-	if (hash_parts(c, &p, copy, shard, place, &why) == -1)
+	if (hash_parts(c, t, shard, copy, place, &why) == -1)
 		ofs_fsck_unread(c, shard, copy != NULL, &why);
 }
 
 static void check_copy(struct ofs_fsck *c, const struct ofs_tensor *t,
     const struct ofs_replica *copy)
 {
-	struct other o = { &c->snap->reader, NULL, copy->shard };
+	struct ofs_place *its;
 	struct optimfs_error why;
 	char place[sizeof(why.text)];
 
@@ -258,16 +215,16 @@ static void check_copy(struct ofs_fsck *c, const struct ofs_tensor *t,
 		found(c, c->path, &why);
 		return;
 	}
-	o.place = ofs_locate_replica(&c->snap->reader, t, copy, &why);
-	if (o.place == NULL) {
+	its = ofs_locate_replica(&c->snap->reader, t, copy, &why);
+	if (its == NULL) {
 		found(c, c->path, &why);
 		return;
 	}
 	verify_extent(c, &copy->at);
 	snprintf(place, sizeof(place), "%.200s at %" PRIu64,
 	    c->snap->cat->objects[copy->at.object].path, copy->at.off);
-	hash(c, t, copy->shard, &o, place);
-	free(o.place);
+	hash(c, t, copy->shard, its, place);
+	free(its);
 }
 
 static void check_shard(struct ofs_fsck *c, const struct ofs_tensor *t,

@@ -4,9 +4,11 @@
 
 #include "read/fetch.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "plan/fix.h"
 #include "read/locate.h"
@@ -95,6 +97,47 @@ int ofs_fetch_elements(struct ofs_reader *r, const struct ofs_tensor *t,
 	struct ofs_plan plan = { 0 };
 	int ret = ofs_plan_elements(r->cat, t, first, count, 0, ofs_locate, r,
 	    &plan, err);
+
+	if (ret == 0)
+		ret = ofs_fetch(r, &plan, buf, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
+
+int ofs_fetch_part_init(struct ofs_fetch_part *p, const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, uint32_t shard, const struct ofs_place *place,
+    struct optimfs_error *err)
+{
+	*p = (struct ofs_fetch_part){ .t = t, .shard = shard, .place = place };
+	ofs_shard_box(cat, t, &cat->shards[shard], p->box,
+	    p->box + t->grid_ndim);
+	if (ofs_numel(p->box + t->grid_ndim, t->grid_ndim, &p->total))
+		return 0;
+	return optimfs_fail(err, EUCLEAN, "OFS606 size overflow");
+}
+
+struct fetching {
+	struct ofs_reader *r;
+	const struct ofs_fetch_part *p;
+};
+
+static const struct ofs_place *place_of(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	const struct fetching *f = ctx;
+
+	return f->p->place != NULL && shard == f->p->shard
+	    ? f->p->place
+	    : ofs_locate(f->r, t, shard, err);
+}
+
+int ofs_fetch_part(struct ofs_reader *r, const struct ofs_fetch_part *p,
+    void *buf, struct optimfs_error *err)
+{
+	struct fetching f = { r, p };
+	struct ofs_plan plan = { 0 };
+	int ret = ofs_plan_box(r->cat, p->t, p->box, p->first, p->count, 0,
+	    place_of, &f, &plan, err);
 
 	if (ret == 0)
 		ret = ofs_fetch(r, &plan, buf, err);

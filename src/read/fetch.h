@@ -18,4 +18,22 @@ int ofs_fetch(struct ofs_reader *r, const struct ofs_plan *plan, void *buf,
 int ofs_fetch_elements(struct ofs_reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, void *buf, struct optimfs_error *err);
 
+/* Elements of a shard, or of a copy of it. */
+struct ofs_fetch_part {
+	const struct ofs_tensor *t;
+	uint32_t shard;
+	/* of the copy (ofs_locate_replica); NULL: the shard itself */
+	const struct ofs_place *place;
+	uint64_t box[2 * OFS_MAX_DIMS]; /* of the shard */
+	uint64_t total;                 /* number of its elements */
+	uint64_t first, count;          /* the elements to read */
+};
+/* A part with no elements yet. EUCLEAN (OFS606): the box overflows. */
+int ofs_fetch_part_init(struct ofs_fetch_part *p, const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, uint32_t shard, const struct ofs_place *place,
+    struct optimfs_error *err);
+/* Read the elements of p, in C order of the box. */
+int ofs_fetch_part(struct ofs_reader *r, const struct ofs_fetch_part *p,
+    void *buf, struct optimfs_error *err);
+
 #endif
