@@ -375,14 +375,6 @@ int ofs_entry_text_size(struct ofs_snapshot *snap, uint32_t index,
     uint64_t *size, bool *exact, struct optimfs_error *err);
 int ofs_texts_init(struct ofs_snapshot *snap, struct optimfs_error *err);
 void ofs_texts_fini(struct ofs_snapshot *snap);
-/* value_new.c */
-/* May text[0..n) replace the contents of a text node? canon (may be NULL) gets
- * the normalised text; element (may be NULL) gets the bytes of a tensor's
- * element. */
-int ofs_text_fits(struct ofs_snapshot *snap, uint32_t node, const char *text,
-    size_t n, struct ofs_buf *canon, uint8_t element[16],
-    struct optimfs_error *err);
-
 /* file_read.c */
 /* As optimfs_file_read, on an entered file. */
 ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,

@@ -4,13 +4,16 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/step.h"
 #include "fs/fs.h"
 #include "fs/view.h"
+#include "rewrite/new_value.h"
 #include "store/local.h"
 
 /* A snapshot is freed with its last reference. There is one for the current
@@ -92,10 +95,33 @@ static struct ofs_blob *base_text(void *ctx, uint32_t node,
 	return ofs_entry_text_base(ctx, node, err);
 }
 
+/* May the text replace that of a node? canonical (may be NULL) gets its usual
+ * form; element (may be NULL) the bytes of a tensor's element. */
 static int text_fits(void *ctx, uint32_t node, const char *text, size_t n,
-    struct ofs_buf *canon, uint8_t element[16], struct optimfs_error *err)
+    struct ofs_buf *canonical, uint8_t element[16], struct optimfs_error *err)
 {
-	return ofs_text_fits(ctx, node, text, n, canon, element, err);
+	struct ofs_snapshot *snap = ctx;
+	uint32_t entry = snap->tree.node[node].entry;
+	const struct ofs_tensor *t =
+	    ofs_tree_tensor(&snap->tree, snap->cat, node);
+	struct ofs_entry_new new;
+	char shown[80];
+	int ret = 0;
+
+	if (ofs_entry_new(&snap->reader, entry, text, n, &new, err) == -1)
+		return -1;
+	if (t != NULL && element != NULL)
+		memcpy(element, new.element, sizeof(new.element));
+	if (t != NULL && canonical != NULL) {
+		ofs_buf_put(canonical, shown,
+		    ofs_dtype_print(t->dtype, new.element, shown));
+		ofs_buf_putc(canonical, '\n');
+	} else if (canonical != NULL) {
+		ret = ofs_value_text(snap, node, new.doc,
+		    ofs_pickle_root(new.doc), canonical, err);
+	}
+	ofs_pickle_free(new.doc);
+	return ret;
 }
 
 static void shut(void *ctx)
