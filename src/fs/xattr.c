@@ -28,6 +28,7 @@ struct subject {
 	bool made;                       /* added by a writer */
 	bool edited;                     /* form has its new dtype and shape */
 	struct ofs_overlay_form form;
+	struct optimfs_error *err;
 };
 
 static struct ofs_str key_of(const struct subject *s, uint32_t index)
@@ -43,14 +44,12 @@ static bool is_state(const struct subject *s, uint32_t index)
 
 /* The name of the parameter for everything below optim/.../state/<fqn>;
  * elsewhere the key. */
-static int get_fqn(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_fqn(const struct subject *s, struct ofs_buf *out)
 {
 	const struct ofs_tree_node *node = s->snap->tree.node;
 	uint32_t index = s->at.index;
 	struct ofs_str key;
 
-	(void)err;
 	if (s->made)
 		return ofs_overlay_fqn(s->snap->overlay, index, out);
 	if (index == 0)
@@ -64,26 +63,23 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out,
 }
 
 /* A directory has attributes only if it stands for a parameter. */
-static int list_fqn(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int list_fqn(const struct subject *s, struct ofs_buf *out)
 {
 	uint32_t up;
 
 	if (s->made)
-		return get_fqn(s, out, err);
+		return get_fqn(s, out);
 	up = s->snap->tree.node[s->at.index].parent;
 	if (s->entry == NULL && !is_state(s, up))
 		return 0;
-	return get_fqn(s, out, err);
+	return get_fqn(s, out);
 }
 
 /* The parameter's name in the source, if it differs from the listed one. */
-static int get_raw_fqn(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_raw_fqn(const struct subject *s, struct ofs_buf *out)
 {
 	struct ofs_str raw;
 
-	(void)err;
 	if (s->entry == NULL || !ofs_raw_fqn(s->snap->cat, s->entry, &raw))
 		return 0;
 	ofs_buf_put(out, raw.p, raw.len);
@@ -107,13 +103,11 @@ static const struct ofs_flat_param *flat_of(const struct subject *s)
 	return NULL;
 }
 
-static int get_unit(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_unit(const struct subject *s, struct ofs_buf *out)
 {
 	const struct ofs_flat_param *p = flat_of(s);
 	struct ofs_str unit;
 
-	(void)err;
 	if (p == NULL || p->unit == OFS_NONE)
 		return 0;
 	unit = ofs_catalog_string(s->snap->cat, p->unit);
@@ -121,36 +115,30 @@ static int get_unit(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-static int get_index(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_index(const struct subject *s, struct ofs_buf *out)
 {
 	const struct ofs_flat_param *p = flat_of(s);
 
-	(void)err;
 	if (p == NULL || p->unit == OFS_NONE)
 		return 0;
 	ofs_buf_printf(out, "%" PRIu32, p->index);
 	return 1;
 }
 
-static int get_requires_grad(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_requires_grad(const struct subject *s, struct ofs_buf *out)
 {
 	const struct ofs_flat_param *p = flat_of(s);
 
-	(void)err;
 	if (p == NULL || p->grad == -1)
 		return 0;
 	ofs_buf_puts(out, p->grad == 1 ? "true" : "false");
 	return 1;
 }
 
-static int get_dtype(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_dtype(const struct subject *s, struct ofs_buf *out)
 {
 	uint8_t dtype;
 
-	(void)err;
 	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
 		return 0;
 	dtype = s->edited ? s->form.dtype : s->tensor->dtype;
@@ -158,10 +146,8 @@ static int get_dtype(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-static int get_shape(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_shape(const struct subject *s, struct ofs_buf *out)
 {
-	(void)err;
 	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
 		return 0;
 	if (!s->edited)
@@ -173,12 +159,10 @@ static int get_shape(const struct subject *s, struct ofs_buf *out,
 }
 
 /* The kind of an item is only known after reading it, so it is not reported. */
-static int get_kind(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_kind(const struct subject *s, struct ofs_buf *out)
 {
 	const struct ofs_value *v;
 
-	(void)err;
 	if (s->made && s->form.dtype != OFS_DTYPE_NONE)
 		ofs_buf_puts(out, s->form.ndim == 0 ? "scalar" : "tensor");
 	if (s->entry == NULL)
@@ -195,20 +179,16 @@ static int get_kind(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-static int get_shards(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_shards(const struct subject *s, struct ofs_buf *out)
 {
-	(void)err;
 	if (s->tensor == NULL)
 		return 0;
 	ofs_buf_printf(out, "%" PRIu32, s->tensor->nshards);
 	return 1;
 }
 
-static int get_owners(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_owners(const struct subject *s, struct ofs_buf *out)
 {
-	(void)err;
 	if (s->tensor == NULL)
 		return 0;
 	ofs_owners(s->snap->cat, s->tensor, out);
@@ -227,12 +207,10 @@ static void put_source(const struct subject *s, const struct ofs_extent *at,
 }
 
 /* file:offset+length, one per line. */
-static int get_source(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_source(const struct subject *s, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
 
-	(void)err;
 	if (s->tensor == NULL) {
 		if (s->entry == NULL || s->entry->kind != OFS_ENTRY_ITEM)
 			return 0;
@@ -253,8 +231,7 @@ static int get_source(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-static int get_crc32(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_crc32(const struct subject *s, struct ofs_buf *out)
 {
 	uint64_t off = 0;
 	size_t chunk = 1 << 20;
@@ -265,13 +242,13 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 
 	if (s->entry == NULL && !s->edited)
 		return 0;
-	if (ofs_file_open(s->snap, s->at, &file, err) == -1)
+	if (ofs_file_open(s->snap, s->at, &file, s->err) == -1)
 		return -1;
 	buf = malloc(chunk);
 	if (buf == NULL)
-		n = ofs_no_memory(err);
+		n = ofs_no_memory(s->err);
 	while (n != -1) {
-		n = ofs_file_read(file, buf, chunk, off, err);
+		n = ofs_file_read(file, buf, chunk, off, s->err);
 		if (n <= 0)
 			break;
 		crc = ofs_crc32(crc, buf, (unsigned)n);
@@ -283,43 +260,38 @@ static int get_crc32(const struct subject *s, struct ofs_buf *out,
 	return n == -1 ? -1 : 1;
 }
 
-static int find_scale(const struct subject *s, struct ofs_scale *scale,
-    struct optimfs_error *err)
+static int find_scale(const struct subject *s, struct ofs_scale *scale)
 {
 	return s->tensor == NULL
 	    ? 0
-	    : ofs_locate_scale(&s->snap->reader, s->entry->ref, scale, err);
+	    : ofs_locate_scale(&s->snap->reader, s->entry->ref, scale, s->err);
 }
 
-static int get_scale(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_scale(const struct subject *s, struct ofs_buf *out)
 {
 	struct ofs_scale scale;
 	char text[80];
-	int has = find_scale(s, &scale, err);
+	int has = find_scale(s, &scale);
 
 	if (has == 1)
 		ofs_buf_put(out, text, ofs_print_double(scale.scale, text));
 	return has;
 }
 
-static int get_zero_point(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_zero_point(const struct subject *s, struct ofs_buf *out)
 {
 	struct ofs_scale scale;
-	int has = find_scale(s, &scale, err);
+	int has = find_scale(s, &scale);
 
 	if (has == 1)
 		ofs_buf_printf(out, "%" PRId64, scale.zero_point);
 	return has;
 }
 
-static int get_error(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err)
+static int get_error(const struct subject *s, struct ofs_buf *out)
 {
 	struct optimfs_error known;
 
-	(void)err;
 	if (ofs_failures_last(&s->snap->fs->failures,
 		ofs_node_of(s->at.space, s->at.index), out))
 		return 1;
@@ -329,9 +301,8 @@ static int get_error(const struct subject *s, struct ofs_buf *out,
 	return 1;
 }
 
-/* 1: out has the value; 0: no such attribute; -1: failed, see err. */
-typedef int get_fn(const struct subject *s, struct ofs_buf *out,
-    struct optimfs_error *err);
+/* 1: out has the value; 0: no such attribute; -1: failed (s->err). */
+typedef int get_fn(const struct subject *s, struct ofs_buf *out);
 
 static const struct attribute {
 	const char *name;
@@ -366,7 +337,7 @@ static int find_subject(struct ofs_snapshot *snap, uint64_t node,
 
 	if (ofs_node_at(snap, node, &at, err) == -1)
 		return -1;
-	*s = (struct subject){ .snap = snap, .at = at };
+	*s = (struct subject){ .snap = snap, .at = at, .err = err };
 	if (ofs_at_static(snap, at) || ofs_at_is_view(at))
 		return 0;
 	s->made = ofs_at_made(snap, at);
@@ -404,7 +375,7 @@ static int do_getxattr(struct ofs_snapshot *snap, uint64_t node,
 	for (size_t i = 0; i < NATTRIBUTES; i++)
 		if (strcmp(name + strlen(PREFIX), attributes[i].name) == 0 &&
 		    applies(&s, &attributes[i]))
-			has = attributes[i].get(&s, &out, err);
+			has = attributes[i].get(&s, &out);
 	if (has != 1) {
 		ofs_buf_fini(&out);
 		return has == -1 ? -1 : no_data(name, err);
@@ -445,7 +416,7 @@ static int do_listxattr(struct ofs_snapshot *snap, uint64_t node, char **names,
 		const struct attribute *a = &attributes[i];
 
 		if (a->list == NULL || !applies(&s, a) ||
-		    a->list(&s, &value, err) != 1)
+		    a->list(&s, &value) != 1)
 			continue;
 		ofs_buf_puts(&out, PREFIX);
 		ofs_buf_put(&out, a->name, strlen(a->name) + 1);
