@@ -76,38 +76,31 @@ static bool layout_holds(const struct ofs_snapshot *snap,
 	return e->kind == OFS_ENTRY_TENSOR || e->kind == OFS_ENTRY_ITEM;
 }
 
-static int layout_text(struct ofs_snapshot *snap, uint32_t index,
-    struct ofs_buf *out, struct optimfs_error *err)
+static struct ofs_blob *layout_text(struct ofs_snapshot *snap, uint32_t index,
+    struct optimfs_error *err)
 {
-	ofs_layout_json(snap, index, out);
-	if (!out->bad)
-		return 0;
-	ofs_buf_fini(out);
-	return ofs_no_memory(err);
+	struct ofs_buf out = { 0 };
+
+	ofs_layout_json(snap, index, &out);
+	return ofs_blob_of(&out, err);
 }
 
 static int layout_size(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	struct ofs_buf out = { 0 };
+	struct ofs_blob *blob = layout_text(snap, index, err);
 
 	(void)s;
-	if (layout_text(snap, index, &out, err) == -1)
-		return -1;
-	attr->size = out.len;
-	ofs_buf_fini(&out);
-	return 0;
+	attr->size = blob == NULL ? 0 : blob->len;
+	ofs_blob_unref(blob);
+	return blob == NULL ? -1 : 0;
 }
 
 static int layout_open(struct ofs_snapshot *snap, const struct ofs_space *s,
     uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct ofs_buf out = { 0 };
-
 	(void)s;
-	if (layout_text(snap, index, &out, err) == -1)
-		return -1;
-	file->blob = ofs_blob_of(&out, err);
+	file->blob = layout_text(snap, index, err);
 	return file->blob == NULL ? -1 : 0;
 }
 
