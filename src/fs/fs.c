@@ -189,17 +189,25 @@ void optimfs_set_mount_info(struct optimfs *fs, char *(*fn)(void *ctx),
     void *ctx)
 {
 	pthread_mutex_lock(&fs->lock);
-	fs->mount_info = fn;
-	fs->mount_info_ctx = ctx;
+	fs->mount_info = (struct ofs_teller){ fn, ctx };
 	pthread_mutex_unlock(&fs->lock);
 }
 
 void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx)
 {
 	pthread_mutex_lock(&fs->lock);
-	fs->stats = fn;
-	fs->stats_ctx = ctx;
+	fs->stats = (struct ofs_teller){ fn, ctx };
 	pthread_mutex_unlock(&fs->lock);
+}
+
+char *ofs_mount_says(struct optimfs *fs, const struct ofs_teller *teller)
+{
+	struct ofs_teller t;
+
+	pthread_mutex_lock(&fs->lock);
+	t = *teller;
+	pthread_mutex_unlock(&fs->lock);
+	return t.fn == NULL ? NULL : t.fn(t.ctx);
 }
 
 void optimfs_log_error(struct optimfs *fs, const struct optimfs_error *err)

@@ -204,10 +204,11 @@ struct optimfs {
 	struct ofs_failures failures;
 	_Atomic uint64_t opens, reads, read_bytes;
 
-	char *(*mount_info)(void *ctx);
-	void *mount_info_ctx;
-	char *(*stats)(void *ctx);
-	void *stats_ctx;
+	/* What a mount says of itself, malloc'ed; fn NULL: nothing. */
+	struct ofs_teller {
+		char *(*fn)(void *ctx);
+		void *ctx;
+	} mount_info, stats;
 	struct optimfs_watch watch;
 };
 
@@ -249,6 +250,8 @@ struct optimfs_file {
 };
 
 /* fs.c */
+/* What the mount says, malloc'ed, or NULL. */
+char *ofs_mount_says(struct optimfs *fs, const struct ofs_teller *teller);
 /* A read-only file system that shows cat. Takes over cat, on failure too. */
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);

@@ -186,14 +186,8 @@ static void put_options(struct ofs_snapshot *snap, struct ofs_json_writer *w)
 /* Adds what the mount says of itself, if there is one. */
 static void put_mount(struct ofs_snapshot *snap, struct ofs_json_writer *w)
 {
-	char *(*fn)(void *ctx), *json;
-	void *ctx;
+	char *json = ofs_mount_says(snap->fs, &snap->fs->mount_info);
 
-	pthread_mutex_lock(&snap->fs->lock);
-	fn = snap->fs->mount_info;
-	ctx = snap->fs->mount_info_ctx;
-	pthread_mutex_unlock(&snap->fs->lock);
-	json = fn == NULL ? NULL : fn(ctx);
 	if (json != NULL)
 		ofs_json_put_raw(w, "mount", json);
 	free(json);

@@ -137,14 +137,8 @@ static void put_memory(struct ofs_buf *out)
 /* Adds the statistics of the mount, if there is one. */
 static void put_mount_stats(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	char *(*fn)(void *ctx), *lines;
-	void *ctx;
+	char *lines = ofs_mount_says(snap->fs, &snap->fs->stats);
 
-	pthread_mutex_lock(&snap->fs->lock);
-	fn = snap->fs->stats;
-	ctx = snap->fs->stats_ctx;
-	pthread_mutex_unlock(&snap->fs->lock);
-	lines = fn == NULL ? NULL : fn(ctx);
 	if (lines != NULL)
 		ofs_buf_puts(out, lines);
 	free(lines);
