@@ -5,6 +5,7 @@
 
 #include <xxhash.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "cluster/task.h"
 #include "fs/fs.h"
@@ -26,8 +27,7 @@ struct ofs_fsck {
 	struct ofs_buf notes; /* fsck_notes.c: findings not handed over yet */
 	struct optimfs_error failed; /* error of handing over; code 0: none */
 	struct ofs_fsck_notes {      /* findings of other ranks */
-		uint8_t **block;     /* memory of the findings */
-		size_t nblocks, block_cap;
+		struct ofs_arena bytes; /* of the findings */
 		struct ofs_fsck_note *v;
 		size_t n, cap;
 	} taken;

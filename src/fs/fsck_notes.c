@@ -127,47 +127,26 @@ static bool take_one(struct ofs_cursor *c, struct ofs_fsck_note *n)
 	return !c->bad && n->kind <= COPY_UNREAD;
 }
 
-static struct ofs_fsck_note *grow(struct ofs_fsck_notes *t)
-{
-	if (ofs_grow(t->v, t->n, t->cap, NULL) == -1)
-		return NULL;
-	return &t->v[t->n];
-}
-
-/* Keeps the bytes that notes point into. */
-static int keep(struct ofs_fsck_notes *t, struct ofs_cursor *c,
-    struct optimfs_error *err)
-{
-	uint64_t n = ofs_cursor_left(c);
-	uint8_t *block;
-
-	if (ofs_grow(t->block, t->nblocks, t->block_cap, err) == -1)
-		return -1;
-	block = malloc(n + 1);
-	if (block == NULL)
-		return ofs_no_memory(err);
-	memcpy(block, c->p, n);
-	*c = ofs_cursor_of(block, n);
-	t->block[t->nblocks++] = block;
-	return 0;
-}
-
 int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	struct ofs_fsck_notes *t = &((struct ofs_fsck *)ctx)->taken;
-	struct ofs_fsck_note *n;
+	uint64_t len = ofs_cursor_left(c);
+	/* notes point into it */
+	uint8_t *bytes = ofs_arena_alloc(&t->bytes, len);
 
-	if (keep(t, c, err) == -1)
-		return -1;
+	if (bytes == NULL)
+		return ofs_no_memory(err);
+	memcpy(bytes, c->p, len);
+	*c = ofs_cursor_of(bytes, len);
 	while (ofs_cursor_left(c) > 0) {
-		n = grow(t);
-		if (n == NULL)
-			return ofs_no_memory(err);
-		if (!take_one(c, n))
+		if (ofs_grow(t->v, t->n, t->cap, err) == -1)
+			return -1;
+		if (!take_one(c, &t->v[t->n]))
 			return optimfs_fail(err, EPROTO,
 			    "OFS913 what rank %d found makes no sense", from);
-		n->order = t->n++;
+		t->v[t->n].order = t->n;
+		t->n++;
 	}
 	return 0;
 }
@@ -176,9 +155,7 @@ void ofs_fsck_forget(struct ofs_fsck *c)
 {
 	struct ofs_fsck_notes *t = &c->taken;
 
-	for (size_t i = 0; i < t->nblocks; i++)
-		free(t->block[i]);
-	free(t->block);
+	ofs_arena_fini(&t->bytes);
 	free(t->v);
 	*t = (struct ofs_fsck_notes){ 0 };
 }
