@@ -15,9 +15,9 @@
 
 #include "optimfs/analyze.h"
 
-#include "api/walk.h"
 #include "base/buf.h"
 #include "base/memory.h"
+#include "fs/walk.h"
 #include "tools/command.h"
 #include "tools/lost.h"
 

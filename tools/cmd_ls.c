@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "api/walk.h"
 #include "base/buf.h"
+#include "fs/walk.h"
 #include "tools/command.h"
 
 #define VALUE_MAX 60 /* longest value shown, in bytes */

@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/walk.h"
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
 #include "cli/wrap.h"
+#include "fs/walk.h"
 #include "tools/command.h"
 #include "tools/holders.h"
 

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "api/walk.h"
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "fs/walk.h"
 #include "tools/command.h"
 
 /* The limit of ranks in a layout. */

@@ -12,11 +12,11 @@
 
 #include "optimfs/analyze.h"
 
-#include "api/walk.h"
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "cli/interrupt.h"
+#include "fs/walk.h"
 #include "stats/stats.h"
 #include "tools/cmd_diff.h"
 #include "tools/command.h"

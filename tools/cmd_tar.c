@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/walk.h"
 #include "base/buf.h"
 #include "base/memory.h"
 #include "cli/interrupt.h"
+#include "fs/walk.h"
 #include "tools/command.h"
 
 /* The archive is POSIX.1-2001 pax: ustar headers. A file whose name, size,

@@ -15,13 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/walk.h"
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "cli/args.h"
 #include "cli/interrupt.h"
+#include "fs/walk.h"
 
 #define READ_SIZE (1u << 20)
 

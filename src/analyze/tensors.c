@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "fs/walk.h"
 
 /* The longest text that is asked for: a list of parameters. */
 #define TEXT_MAX (64u << 20)
@@ -88,31 +89,6 @@ void ofs_file_list_fini(struct ofs_file_list *l)
 	*l = (struct ofs_file_list){ 0 };
 }
 
-/* What a directory lists, before any of it is looked at: a callback of readdir
- * is a poor place to call the file system from. */
-struct names {
-	struct child {
-		char *name;
-		struct optimfs_attr attr;
-	} * child;
-	size_t n, cap;
-	bool no_memory;
-};
-
-static int take(void *ctx, const struct optimfs_dirent *d)
-{
-	struct names *l = ctx;
-	char *name = strdup(d->name);
-
-	if (name == NULL || ofs_grow(l->child, l->n, l->cap, NULL) == -1) {
-		free(name);
-		l->no_memory = true;
-		return -1;
-	}
-	l->child[l->n++] = (struct child){ name, *d->attr };
-	return 0;
-}
-
 static int add_file(struct optimfs *fs, char *path,
     const struct optimfs_attr *attr, struct ofs_file_list *l,
     struct optimfs_error *err)
@@ -143,33 +119,26 @@ static int add_file(struct optimfs *fs, char *path,
 	return ret;
 }
 
-static int add_below(struct optimfs *fs, const char *path,
-    const struct optimfs_attr *attr, struct ofs_file_list *l,
+struct below {
+	struct optimfs *fs;
+	const char *path;
+	struct ofs_file_list *l;
+};
+
+static int add_entry(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
-	struct names names = { 0 };
-	char *child;
+	const struct below *b = ctx;
+	char *path;
 	int ret;
 
-	ret = optimfs_readdir(fs, attr->node, 0, true, take, &names, err);
-	if (ret == 0 && names.no_memory)
-		ret = ofs_no_memory(err);
-	for (size_t i = 0; i < names.n && ret == 0; i++) {
-		const struct child *c = &names.child[i];
-
-		if (asprintf(&child, "%s%s%s", path, *path == '\0' ? "" : "/",
-			c->name) == -1) {
-			ret = ofs_no_memory(err);
-			break;
-		}
-		ret = S_ISDIR(c->attr.mode)
-		    ? add_below(fs, child, &c->attr, l, err)
-		    : add_file(fs, child, &c->attr, l, err);
-		free(child);
-	}
-	for (size_t i = 0; i < names.n; i++)
-		free(names.child[i].name);
-	free(names.child);
+	if (S_ISDIR(e->attr.mode))
+		return 0;
+	if (asprintf(&path, "%s%s%s", b->path, *b->path == '\0' ? "" : "/",
+		e->path) == -1)
+		return ofs_no_memory(err);
+	ret = add_file(b->fs, path, &e->attr, b->l, err);
+	free(path);
 	return ret;
 }
 
@@ -190,8 +159,10 @@ int ofs_files_below(struct optimfs *fs, const char *path,
 		return ofs_no_memory(err);
 	ret = optimfs_resolve(fs, own, &attr, err);
 	if (ret == 0)
-		ret = S_ISDIR(attr.mode) ? add_below(fs, own, &attr, l, err)
-					 : add_file(fs, own, &attr, l, err);
+		ret = S_ISDIR(attr.mode)
+		    ? ofs_walk(fs, attr.node, 0, add_entry,
+			  &(struct below){ fs, own, l }, err)
+		    : add_file(fs, own, &attr, l, err);
 	free(own);
 	return ret;
 }

@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/walk.h"
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "fs/fs.h"
+#include "fs/walk.h"
 
 /* With several ranks, rank 0 lists the files to copy and assigns them to ranks
  * that see the destination. All ranks walk the tree in the same order. */

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "api/walk.h"
+#include "fs/walk.h"
 
 #include <stdlib.h>
 #include <string.h>

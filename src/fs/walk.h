@@ -1,7 +1,7 @@
 /* walk.h - walk a directory of the tree in sorted order */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_API_WALK_H
-#define OFS_API_WALK_H
+#ifndef OFS_FS_WALK_H
+#define OFS_FS_WALK_H
 
 #include "optimfs/optimfs.h"
 
