@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buf.h"
 #include "base/memory.h"
 
 /* Entries are fetched in batches, which bounds the memory for a directory of a
@@ -33,9 +34,9 @@ struct level {
 struct walk {
 	struct optimfs *fs;
 	struct level **level;
-	unsigned depth, nlevels, limit;
-	char *path;
-	size_t path_cap;
+	unsigned depth, limit;
+	uint32_t nlevels, cap;
+	struct ofs_buf path;
 };
 
 static void batch_clear(struct batch *b)
@@ -89,17 +90,12 @@ static int next(struct walk *w, struct level *l, bool *end,
 static int descend(struct walk *w, uint64_t dir, size_t path_len,
     struct optimfs_error *err)
 {
-	struct level **level, *l;
+	struct level *l;
 
 	if (w->depth == w->nlevels) {
-		level = realloc(w->level, (w->nlevels + 1) * sizeof(*w->level));
-		l = calloc(1, sizeof(*l));
-		if (level != NULL)
-			w->level = level;
-		if (level == NULL || l == NULL) {
-			free(l);
-			return ofs_no_memory(err);
-		}
+		if (ofs_grow(w->level, w->nlevels, w->cap, err) == -1 ||
+		    (l = ofs_alloc(1, sizeof(*l), err)) == NULL)
+			return -1;
 		w->level[w->nlevels++] = l;
 	}
 	l = w->level[w->depth++];
@@ -108,24 +104,17 @@ static int descend(struct walk *w, uint64_t dir, size_t path_len,
 	return batch_fill(w, l, 0, err);
 }
 
+/* Makes the path of an entry of the directory whose path has at bytes. */
 static int append(struct walk *w, size_t at, const char *name, size_t *len,
     struct optimfs_error *err)
 {
-	size_t n = strlen(name), need = at + 1 + n + 1;
-	char *path;
-
-	if (need > w->path_cap) {
-		path = realloc(w->path, need * 2);
-		if (path == NULL)
-			return ofs_no_memory(err);
-		w->path = path;
-		w->path_cap = need * 2;
-	}
+	w->path.len = at;
 	if (at > 0)
-		w->path[at++] = '/';
-	memcpy(w->path + at, name, n + 1);
-	*len = at + n;
-	return 0;
+		ofs_buf_putc(&w->path, '/');
+	ofs_buf_puts(&w->path, name);
+	*len = w->path.len;
+	ofs_buf_putc(&w->path, '\0');
+	return w->path.bad ? ofs_no_memory(err) : 0;
 }
 
 static int step(struct walk *w, ofs_walk_fn *each, void *ctx,
@@ -147,7 +136,7 @@ static int step(struct walk *w, ofs_walk_fn *each, void *ctx,
 	l->batch.at++;
 	if (append(w, l->path_len, e.name, &len, err) == -1)
 		return -1;
-	e.path = w->path;
+	e.path = (const char *)w->path.data;
 	if (each(ctx, &e, err) == -1)
 		return -1;
 	if (S_ISDIR(e.attr.mode) && (w->limit == 0 || w->depth < w->limit))
@@ -163,11 +152,11 @@ int ofs_walk(struct optimfs *fs, uint64_t dir, unsigned depth,
 
 	while (ret == 0 && w.depth > 0)
 		ret = step(&w, each, ctx, err);
-	for (unsigned i = 0; i < w.nlevels; i++) {
+	for (uint32_t i = 0; i < w.nlevels; i++) {
 		batch_clear(&w.level[i]->batch);
 		free(w.level[i]);
 	}
 	free(w.level);
-	free(w.path);
+	ofs_buf_fini(&w.path);
 	return ret;
 }
