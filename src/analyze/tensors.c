@@ -67,11 +67,11 @@ struct ofs_file_info *ofs_file_list_add(struct ofs_file_list *l,
 		return NULL;
 	file = &l->file[l->n];
 	*file = *f;
-	file->path = strdup(f->path);
-	file->shape = f->shape == NULL ? NULL : strdup(f->shape);
+	file->path = ofs_arena_strndup(&l->texts, f->path, strlen(f->path));
+	if (f->shape != NULL)
+		file->shape =
+		    ofs_arena_strndup(&l->texts, f->shape, strlen(f->shape));
 	if (file->path == NULL || (f->shape != NULL && file->shape == NULL)) {
-		free(file->path);
-		free(file->shape);
 		ofs_no_memory(err);
 		return NULL;
 	}
@@ -81,10 +81,7 @@ struct ofs_file_info *ofs_file_list_add(struct ofs_file_list *l,
 
 void ofs_file_list_fini(struct ofs_file_list *l)
 {
-	for (size_t i = 0; i < l->n; i++) {
-		free(l->file[i].path);
-		free(l->file[i].shape);
-	}
+	ofs_arena_fini(&l->texts);
 	free(l->file);
 	*l = (struct ofs_file_list){ 0 };
 }

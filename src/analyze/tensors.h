@@ -5,6 +5,7 @@
 
 #include "optimfs/analyze.h"
 
+#include "base/arena.h"
 #include "base/dtype.h"
 
 /* A file of the tree. Texts and 0-dim tensors have no dtype. */
@@ -21,6 +22,7 @@ struct ofs_file_info {
 struct ofs_file_list {
 	struct ofs_file_info *file;
 	size_t n, cap;
+	struct ofs_arena texts; /* paths and shapes */
 };
 
 /* Adds all files at and below a path, texts too, in the order of the tree. The

@@ -152,16 +152,9 @@ static int next(struct reader *in, struct ofs_record *r,
 	if (n < FIXED || n > PAYLOAD_MAX + FIXED ||
 	    n > in->size - in->j->end - HEAD)
 		return 0;
-	if (n + HEAD > in->cap) {
-		uint8_t *grown = realloc(in->record, n + HEAD);
-
-		if (grown == NULL)
-			return ofs_no_memory(err);
-		in->record = grown;
-		in->cap = n + HEAD;
-	}
-	if (ofs_pread_all(in->j->fd, in->record, n + HEAD, in->j->end, err) ==
-	    -1)
+	if (ofs_reserve(in->record, n + HEAD, in->cap, err) == -1 ||
+	    ofs_pread_all(in->j->fd, in->record, n + HEAD, in->j->end, err) ==
+		-1)
 		return -1;
 	if (checksum(in->j->sum, in->record, n) != sum)
 		return 0;
