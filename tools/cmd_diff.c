@@ -247,7 +247,7 @@ static void say(struct diff *d, const char *path, const char *kind,
 /* The attribute, or "". */
 static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
 {
-	char *value = ofs_xattr(fs, node, name);
+	char *value = ofs_attribute(fs, node, name, NULL);
 
 	return value == NULL ? strdup("") : value;
 }

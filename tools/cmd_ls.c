@@ -76,9 +76,9 @@ static void print_json(struct ofs_command *c, const char *path,
     const struct optimfs_attr *attr)
 {
 	bool file = S_ISREG(attr->mode);
-	char *dtype = ofs_xattr(c->fs, attr->node, "dtype");
-	char *shape = ofs_xattr(c->fs, attr->node, "shape");
-	char *kind = ofs_xattr(c->fs, attr->node, "kind");
+	char *dtype = ofs_attribute(c->fs, attr->node, "dtype", NULL);
+	char *shape = ofs_attribute(c->fs, attr->node, "shape", NULL);
+	char *kind = ofs_attribute(c->fs, attr->node, "kind", NULL);
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 	struct value v;
@@ -120,9 +120,9 @@ static void print_long(struct ofs_command *c, const char *path,
 	struct tm tm;
 
 	if (S_ISREG(attr->mode)) {
-		dtype = ofs_xattr(c->fs, attr->node, "dtype");
-		shape = ofs_xattr(c->fs, attr->node, "shape");
-		kind = ofs_xattr(c->fs, attr->node, "kind");
+		dtype = ofs_attribute(c->fs, attr->node, "dtype", NULL);
+		shape = ofs_attribute(c->fs, attr->node, "shape", NULL);
+		kind = ofs_attribute(c->fs, attr->node, "kind", NULL);
 	}
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M", localtime_r(&when, &tm));
 	printf("%-15s %-16s ",

@@ -130,8 +130,8 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	(void)err;
 	if (S_ISDIR(e->attr.mode))
 		return 0;
-	shape = ofs_xattr(r->c->fs, e->attr.node, "shape");
-	dtype = ofs_xattr(r->c->fs, e->attr.node, "dtype");
+	shape = ofs_attribute(r->c->fs, e->attr.node, "shape", NULL);
+	dtype = ofs_attribute(r->c->fs, e->attr.node, "dtype", NULL);
 	if (shape != NULL && dtype != NULL && *shape != '\0') {
 		size = ofs_dtype_size(ofs_dtype_of_name(dtype, strlen(dtype)));
 		tensor(r,

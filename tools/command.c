@@ -734,20 +734,9 @@ void ofs_print_made(const char *dir, const char *layout, bool synced)
 	ofs_json_print(&w);
 }
 
-char *ofs_xattr(struct optimfs *fs, uint64_t node, const char *name)
-{
-	char full[64], *value;
-	size_t len;
-
-	snprintf(full, sizeof(full), "user.optimfs.%s", name);
-	if (optimfs_getxattr(fs, node, full, &value, &len, NULL) == -1)
-		return NULL;
-	return value;
-}
-
 bool ofs_has_xattr(struct optimfs *fs, uint64_t node, const char *name)
 {
-	char *value = ofs_xattr(fs, node, name);
+	char *value = ofs_attribute(fs, node, name, NULL);
 	bool has = value != NULL && *value != '\0';
 
 	free(value);

@@ -138,9 +138,7 @@ void ofs_json_print(struct ofs_json_writer *w);
 /* Prints --json for a verb that made a directory in a layout. */
 void ofs_print_made(const char *dir, const char *layout, bool synced);
 
-/* The extended attribute user.optimfs.NAME, malloc'ed; NULL: none. */
-char *ofs_xattr(struct optimfs *fs, uint64_t node, const char *name);
-/* Is there one that is not empty? Of files, only tensors have a "shape". */
+/* Is there an attribute that is not empty? Of files, only tensors have a "shape". */
 bool ofs_has_xattr(struct optimfs *fs, uint64_t node, const char *name);
 
 #endif

@@ -10,6 +10,7 @@
 #include "analyze/summary.h"
 #include "base/human.h"
 #include "base/json_write.h"
+#include "fs/walk.h"
 
 /* The attributes in the order of display. */
 static const struct {
@@ -30,18 +31,6 @@ static const struct {
 /* Longer texts are not shown. */
 #define VALUE_MAX 4096
 
-/* malloc'ed; NULL: absent. */
-static char *attribute(struct optimfs *fs, uint64_t node, const char *name)
-{
-	char full[64], *value;
-	size_t len;
-
-	snprintf(full, sizeof(full), "user.optimfs.%s", name);
-	return optimfs_getxattr(fs, node, full, &value, &len, NULL) == -1
-	    ? NULL
-	    : value;
-}
-
 static const struct ofs_tensor *tensor_at(const struct ofs_snapshot *snap,
     uint64_t node)
 {
@@ -57,8 +46,8 @@ static const struct ofs_tensor *tensor_at(const struct ofs_snapshot *snap,
  * too long, or not text. */
 static char *value_of(struct optimfs *fs, const struct optimfs_attr *attr)
 {
-	char *kind = attribute(fs, attr->node, "kind");
-	char *shape = attribute(fs, attr->node, "shape"), *text;
+	char *kind = ofs_attribute(fs, attr->node, "kind", NULL);
+	char *shape = ofs_attribute(fs, attr->node, "shape", NULL), *text;
 	bool value = kind != NULL && (shape == NULL || shape[0] == '\0');
 	struct optimfs_file *file;
 	ssize_t n = -1;
@@ -110,7 +99,8 @@ void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
 		    ofs_human_bytes(attr->size, human));
 	ofs_buf_printf(out, "\nstored: %" PRIu64 " bytes\n", attr->stored);
 	for (size_t i = 0; i < NSHOWN; i++) {
-		char *value = attribute(fs, attr->node, shown[i].name);
+		char *value =
+		    ofs_attribute(fs, attr->node, shown[i].name, NULL);
 
 		if (value != NULL && value[0] != '\0')
 			put_attribute(out, shown[i].name, value);
@@ -139,7 +129,8 @@ void ofs_summary_file_json(struct optimfs *fs, const char *path,
 	ofs_json_put_bool(&w, "size_exact", attr->exact);
 	ofs_json_put_u64(&w, "stored", attr->stored);
 	for (size_t i = 0; i < NSHOWN; i++) {
-		char *value = attribute(fs, attr->node, shown[i].name);
+		char *value =
+		    ofs_attribute(fs, attr->node, shown[i].name, NULL);
 
 		if (value == NULL)
 			continue;

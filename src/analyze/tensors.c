@@ -11,24 +11,9 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "fs/walk.h"
 
 /* The longest text that is asked for: a list of parameters. */
 #define TEXT_MAX (64u << 20)
-
-char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,
-    bool *no_memory)
-{
-	struct optimfs_error err = { 0 };
-	char full[64], *value;
-	size_t len;
-
-	snprintf(full, sizeof(full), "user.optimfs.%s", name);
-	if (optimfs_getxattr(fs, node, full, &value, &len, &err) == 0)
-		return value;
-	*no_memory |= err.code == ENOMEM;
-	return NULL;
-}
 
 char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err)
 {

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/dtype.h"
+#include "fs/walk.h"
 
 /* A file of the tree. Texts and 0-dim tensors have no dtype. */
 struct ofs_file_info {
@@ -39,10 +40,6 @@ static inline bool ofs_is_tensor(const struct ofs_file_info *f)
 	return f->dtype != OFS_DTYPE_NONE;
 }
 
-/* The attribute user.optimfs.NAME, malloc'ed; NULL: absent, or out of memory,
- * which sets *no_memory (never cleared). */
-char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,
-    bool *no_memory);
 /* The text of a small file without its last newline, NUL-terminated and
  * malloc'ed. */
 char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err);

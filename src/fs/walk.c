@@ -4,6 +4,8 @@
 
 #include "fs/walk.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -159,4 +161,19 @@ int ofs_walk(struct optimfs *fs, uint64_t dir, unsigned depth,
 	free(w.level);
 	ofs_buf_fini(&w.path);
 	return ret;
+}
+
+char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,
+    bool *no_memory)
+{
+	struct optimfs_error err = { 0 };
+	char full[64], *value;
+	size_t len;
+
+	snprintf(full, sizeof(full), "user.optimfs.%s", name);
+	if (optimfs_getxattr(fs, node, full, &value, &len, &err) == 0)
+		return value;
+	if (no_memory != NULL)
+		*no_memory |= err.code == ENOMEM;
+	return NULL;
 }
