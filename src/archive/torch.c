@@ -128,9 +128,10 @@ static enum ofs_dtype global_dtype(const struct ofs_pickle *doc, uint32_t node)
 	return ofs_dtype_of_name(name.p, name.len);
 }
 
-static void set_storage(struct ofs_torch_tensor *t,
+static void set_storage(struct ofs_torch_tensor *t, uint32_t node,
     const struct ofs_torch_source *s)
 {
+	t->storage = node;
 	t->typed = s->dtype != OFS_DTYPE_NONE;
 	t->key = s->key;
 	t->storage_bytes = s->bytes;
@@ -216,7 +217,7 @@ static int get_strided(const struct call *c, enum ofs_dtype dtype,
 	if (dtype == OFS_DTYPE_NONE)
 		return malformed(c, "neither it nor its storage has a dtype",
 		    err);
-	set_storage(t, &s);
+	set_storage(t, arg(c, 0), &s);
 	if (get_shape(c->doc, arg(c, 2), t, err) == -1)
 		return -1;
 	t->dtype = (uint8_t)dtype;
@@ -324,7 +325,7 @@ static int get_bare(const struct ofs_pickle *doc, uint32_t node,
 
 	if (ofs_torch_storage_of(doc, node, &s, err) == -1)
 		return -1;
-	set_storage(t, &s);
+	set_storage(t, node, &s);
 	t->dtype = (uint8_t)(t->typed ? s.dtype : OFS_UINT8);
 	t->ndim = 1;
 	t->offset = s.offset;

@@ -26,6 +26,7 @@ struct ofs_torch_tensor {
 	uint64_t storage_bytes; /* as in the persistent id */
 	/* of the storage, which is record "data/<key>" */
 	struct ofs_str key;
+	uint32_t storage; /* the node of its persistent id */
 	uint64_t shape[OFS_MAX_DIMS];
 	int64_t stride[OFS_MAX_DIMS]; /* counted in elements */
 };

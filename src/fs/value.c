@@ -295,7 +295,8 @@ static int put_stored(struct ofs_snapshot *snap, uint32_t index,
     struct optimfs_error *err)
 {
 	struct ofs_storages held = { .reader = &snap->reader, .item = item };
-	struct ofs_text_storages storages = { ofs_storages_hash, &held };
+	struct ofs_text_storages storages = { ofs_storages_hash,
+		ofs_storages_read, &held };
 	int ret;
 
 	v.storages = &storages;
@@ -411,31 +412,53 @@ static uint64_t longest(enum ofs_dtype t)
 	return ofs_dtype_is_complex(t) ? 80 : 32;
 }
 
-/* All hashes have one length. */
+/* All hashes have one length. A number is shorter than the JSON that stands for
+ * it here. */
+struct guess {
+	const struct ofs_catalog *cat;
+	bool numbers; /* there may be some */
+};
+
 static int no_hash(void *ctx, const struct ofs_pickle *doc, uint32_t node,
     uint64_t *hash, struct optimfs_error *err)
 {
+	const struct guess *guess = ctx;
+
 	(void)err;
 	*hash = 0;
-	return ofs_catalog_inner_tensor(ctx, doc, node) != OFS_NONE;
+	return ofs_catalog_inner_tensor(guess->cat, doc, node) != OFS_NONE;
+}
+
+static int no_element(void *ctx, const struct ofs_pickle *doc, uint32_t node,
+    uint64_t off, uint64_t n, void *buf, struct optimfs_error *err)
+{
+	struct guess *guess = ctx;
+
+	(void)doc, (void)node, (void)off, (void)n, (void)buf, (void)err;
+	guess->numbers = true;
+	return 0;
 }
 
 static int value_size(struct ofs_snapshot *snap, uint32_t index, uint64_t *size,
-    struct optimfs_error *err)
+    bool *exact, struct optimfs_error *err)
 {
 	uint32_t entry = snap->tree.node[index].entry;
 	const struct ofs_value *v =
 	    &snap->cat->values[snap->cat->entries[entry].ref];
-	const struct ofs_text_storages storages = { no_hash, snap->cat };
+	struct guess guess = { .cat = snap->cat };
+	const struct ofs_text_storages storages = { no_hash, no_element,
+		&guess };
 	struct shown shown = { v->doc, v->node, &storages };
 	struct ofs_buf out = { 0 };
 	int ret = put_shown(snap, index, &shown, &out, err);
 
 	if (ret == 0) {
 		*size = out.len;
+		*exact = !guess.numbers;
+	}
+	if (ret == 0 && *exact)
 		atomic_store_explicit(&snap->texts.sizes[entry], out.len + 1,
 		    memory_order_relaxed);
-	}
 	ofs_buf_fini(&out);
 	return ret;
 }
@@ -460,7 +483,7 @@ int ofs_entry_text_size(struct ofs_snapshot *snap, uint32_t index,
 		return 0;
 	}
 	if (e->kind == OFS_ENTRY_VALUE)
-		return value_size(snap, index, size, err);
+		return value_size(snap, index, size, exact, err);
 	*exact = false;
 	if (e->kind == OFS_ENTRY_TENSOR) {
 		*size = longest(snap->cat->tensors[e->ref].dtype);

@@ -142,6 +142,27 @@ int ofs_storages_hash(void *ctx, const struct ofs_pickle *doc, uint32_t node,
 	return hash_parts(&p, ofs_tensor_bytes(cat, p.tensor), hash, err);
 }
 
+int ofs_storages_read(void *ctx, const struct ofs_pickle *doc, uint32_t node,
+    uint64_t off, uint64_t n, void *buf, struct optimfs_error *err)
+{
+	struct ofs_storages *s = ctx;
+	const struct ofs_catalog *cat = s->reader->cat;
+	uint32_t inner = s->item != NULL
+	    ? OFS_NONE
+	    : ofs_catalog_inner_tensor(cat, doc, node);
+	const struct ofs_tensor *t;
+
+	if (inner == OFS_NONE || s->elements == OFS_TORCH_ELEMENTS)
+		return 0;
+	t = &cat->tensors[inner];
+	if (t->error != OFS_NONE || ofs_dtype_size(t->dtype) != n ||
+	    off / n >= ofs_tensor_numel(cat, t))
+		return 0;
+	s->elements++;
+	return ofs_fetch_elements(s->reader, t, off / n, 1, buf, err) == -1 ? -1
+									    : 1;
+}
+
 void ofs_storages_fini(struct ofs_storages *s)
 {
 	if (s->open)

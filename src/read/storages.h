@@ -15,11 +15,15 @@ struct ofs_storages {
 	const struct ofs_item *item;
 	struct ofs_zip zip; /* of the item, if it is open */
 	bool open;
+	unsigned elements; /* that were read, at most OFS_TORCH_ELEMENTS */
 };
 
-/* The hash of a struct ofs_text_storages; ctx is a struct ofs_storages. */
+/* The functions of a struct ofs_text_storages; ctx is a struct ofs_storages.
+ * The elements of an item are in its document. */
 int ofs_storages_hash(void *ctx, const struct ofs_pickle *doc, uint32_t node,
     uint64_t *hash, struct optimfs_error *err);
+int ofs_storages_read(void *ctx, const struct ofs_pickle *doc, uint32_t node,
+    uint64_t off, uint64_t n, void *buf, struct optimfs_error *err);
 void ofs_storages_fini(struct ofs_storages *s);
 
 #endif

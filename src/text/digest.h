@@ -16,6 +16,9 @@ struct ofs_text_storages {
 	 * for. 0: they cannot be read by this version; -1: they are damaged. */
 	int (*hash)(void *ctx, const struct ofs_pickle *doc, uint32_t node,
 	    uint64_t *hash, struct optimfs_error *err);
+	/* The same for n bytes at off, an element; NULL: none can be read. */
+	int (*read)(void *ctx, const struct ofs_pickle *doc, uint32_t node,
+	    uint64_t off, uint64_t n, void *buf, struct optimfs_error *err);
 	void *ctx;
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "base/str.h"
 
@@ -346,10 +347,43 @@ static void put_digest(const struct ofs_pickle *doc, uint32_t node,
 	ofs_buf_putc(out, '}');
 }
 
+/* Read the element of a tensor without dimensions from its storage. */
+static bool read_element(const struct ofs_pickle *doc,
+    const struct ofs_torch_tensor *t, struct ofs_text_budget *budget,
+    uint8_t element[OFS_PK_ELEMENT])
+{
+	const struct ofs_text_storages *s =
+	    budget == NULL ? NULL : budget->storages;
+	uint64_t size = ofs_dtype_size(t->dtype), off;
+	int ret;
+
+	if (s == NULL || s->read == NULL || t->ndim > 0 || t->fix != 0 ||
+	    t->quantized || size == 0 || size > OFS_PK_ELEMENT ||
+	    !ofs_mul_u64(t->offset, size, &off))
+		return false;
+	ret = s->read(s->ctx, doc, t->storage, off, size, element, budget->err);
+	budget->failed |= ret == -1;
+	return ret == 1;
+}
+
+/* In a document that has no elements (ofs_pk_element), the kind is the same for
+ * a number. */
+static enum ofs_leaf put_number(const struct ofs_torch_tensor *t,
+    const uint8_t *element, struct ofs_buf *out)
+{
+	const char *quote = ofs_dtype_is_complex(t->dtype) ? "\"" : "";
+	char text[80];
+
+	ofs_dtype_print(t->dtype, element, text);
+	ofs_buf_printf(out, "%s%s%s", quote, text, quote);
+	return OFS_LEAF_TENSOR;
+}
+
 static enum ofs_leaf tensor(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_text_budget *budget, struct ofs_buf *out)
 {
 	const uint8_t *element = ofs_pk_element(doc, node);
+	uint8_t own[OFS_PK_ELEMENT];
 	struct ofs_torch_tensor t;
 	char text[80];
 
@@ -364,6 +398,8 @@ static enum ofs_leaf tensor(const struct ofs_pickle *doc, uint32_t node,
 	}
 	if (out == NULL)
 		return OFS_LEAF_TENSOR;
+	if (read_element(doc, &t, budget, own))
+		return put_number(&t, own, out);
 	ofs_buf_printf(out, "{\"__tensor__\": {\"dtype\": \"%s\", \"shape\": [",
 	    ofs_dtype_name((enum ofs_dtype)t.dtype));
 	for (int i = 0; i < t.ndim; i++)

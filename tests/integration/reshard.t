@@ -172,6 +172,8 @@ for i in "01":
 
 	# Sequences with tensors.
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" --sequences sequences.pt
+	is "a tensor without dimensions in a deque of a file is a number" \
+	    "$("$OPTIMFS" cat sequences.pt extra/held/3)" "[0.5, 2]"
 	for layout in torch zero2@1; do
 		rm -rf out
 		status "reshard of sequences with tensors to $layout exits with 0" 0 \
@@ -249,7 +251,7 @@ for i in "01":
 
 	# A quantized buffer has its scale in files of DeepSpeed. A quantized
 	# parameter cannot be cut.
-	for name in buffer w; do
+	for name in buffer frozen w; do
 		python3 "$TOP_SRCDIR/tests/support/opaque.py" --quantized $name $name.pt
 	done
 	for layout in zero1@2 zero2@2 zero3@2 universal; do
@@ -266,6 +268,15 @@ for i in "01":
 		like "the refusal of $layout names views with a scale" "$(cat "$scratch/err")" \
 		    '*OFS448 model/w: *qint8*views torch and dcp*'
 	done
+	# Stage 3 cuts frozen parameters, the others do not.
+	rm -rf out
+	status "reshard of a quantized frozen parameter to zero2@2 exits with 0" 0 \
+	    "$OPTIMFS" reshard -q --to zero2@2 frozen.pt out
+	rm -rf out
+	status "reshard of a quantized frozen parameter to zero3@2 exits with 4" 4 \
+	    "$OPTIMFS" reshard -q --to zero3@2 frozen.pt out
+	like "the refusal of zero3@2 names the frozen parameter and views with a scale" \
+	    "$(cat "$scratch/err")" '*OFS448 model/frozen: *qint8*views torch and dcp*'
 	echo '[{"prefix": "", "fqns": ["w"], "shapes": [[2]], "numels": [2],
 	    "numels_with_padding": [2], "world_size": 2}]' >units.json
 	status "reshard of a quantized parameter to fsdp@2 exits with 4" 4 \
@@ -295,7 +306,7 @@ for i in "01":
 		    '*OFS533 *drop=opaque*'
 	done
 else
-	skip 160 "no python3"
+	skip 164 "no python3"
 fi
 
 # diff.

@@ -20,7 +20,7 @@
 # opaque.py --channels FILE: the same with a tensor quantized by channel.
 #
 # opaque.py --quantized NAME FILE: writes AdamW's state of the parameter w, and
-# a quantized tensor in the model, which is w or a buffer.
+# a quantized tensor in the model, which is w, frozen or a buffer.
 #
 # opaque.py --storages FILE FILE: has the second file all storages of the first?
 #
@@ -267,8 +267,9 @@ group = {"lr": 1e-3, "betas": (.9, .999), "eps": 1e-8,
          "weight_decay": 0., "params": ["w"]}
 if sys.argv[1] == "--quantized":
     model = {"w": Tensor(1., 2., shape=(2,)), sys.argv[2]: Scaled(7, 8, shape=(2,))}
+    buffers = {"buffer_names": []} if sys.argv[2] == "frozen" else {}
     write(sys.argv[3], {"model": model, "optim": {
-        "state": {"w": state}, "param_groups": [group]}})
+        "state": {"w": state}, "param_groups": [group]}, **buffers})
     sys.exit()
 if sys.argv[1] == "--sequences":
     t = Tensor(.5)

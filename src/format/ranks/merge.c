@@ -68,7 +68,7 @@ static int storage_checksum(void *ctx, const struct ofs_pickle *doc,
 static bool put_value(struct ofs_ranks *set, uint32_t i, struct ofs_buf *out)
 {
 	struct value v = { set, i };
-	struct ofs_text_storages storages = { storage_checksum, &v };
+	struct ofs_text_storages storages = { storage_checksum, NULL, &v };
 	struct ofs_text_form form = { .storages = &storages };
 	struct optimfs_error why = { 0 };
 
