@@ -102,6 +102,15 @@ ok "umount succeeds after one step was written" "$OPTIMFS" umount "$mnt"
 is "all parameters of the group have the step that was written" \
     "$("$OPTIMFS" cat ck optim/state/$W/step)" 7.0
 
+# Muon's momentum of a parameter that is cut between two ranks is whole on both.
+begin "$data/v0.19.6_z2_ws3_muon/ckpt"
+overwrite optim/state/blocks.0.2.weight/momentum_buffer 4 40
+cp -r "$mnt" tree
+commit
+finish Muon
+rm -rf view && "$OPTIMFS" cp -r ck .optimfs/view/zero2@3 view
+torch "Muon: both ranks have the edited momentum" same ck view
+
 # Integer steps are stored once per file and group.
 integers() { # CHECKPOINT NAME
 	if [ -z "$python" ]; then

@@ -55,7 +55,7 @@ torch() {
 }
 
 # DeepSpeed checkpoints as every stage at several world sizes.
-for name in z1_ws3_bf16 z2_ws4_round_robin z2_ws2_fp32 z3_ws4_bf16 \
+for name in z1_ws3_bf16 z2_ws4_round_robin z2_ws2_fp32 v0.19.6_z2_ws3_muon z3_ws4_bf16 \
     z3_ws2_subgroups; do
 	source_of "$data/deepspeed/$name/ckpt"
 	for to in zero1@1 zero1@8 zero2@2 zero2@3 zero3@1 zero3@2 zero3@3 \
@@ -76,6 +76,7 @@ done
 # At the stage and world size of the source the view equals the files that
 # DeepSpeed wrote, except for padding.
 for case in z1_ws4_bf16,zero1@4 z2_ws2_fp32,zero2@2 z2_ws4_round_robin,zero2@4 \
+    v0.19.6_z2_ws3_muon,zero2@3 \
     z3_ws2_bf16,zero3@2 z3_ws4_poison,zero3@4 z3_ws2_subgroups,zero3@2; do
 	name=${case%,*}
 	source_of "$data/deepspeed/$name/ckpt"

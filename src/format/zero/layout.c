@@ -294,6 +294,32 @@ struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
 	return s;
 }
 
+static int by_number(const void *key, const void *item)
+{
+	uint64_t a = *(const uint64_t *)key, b = *(const uint64_t *)item;
+
+	return (a > b) - (a < b);
+}
+
+struct ofs_flat_slice ofs_zero_whole(const struct ofs_zero_layout *l,
+    uint32_t param, uint32_t rank, uint64_t *total)
+{
+	uint32_t g = l->shapes->param[param].group;
+	const struct ofs_flat *f = &l->flat[g];
+	uint64_t lo = rank * f->shard, hi = lo + f->shard;
+	size_t first = ofs_upper_bound(&lo, f->start, f->nparams,
+			   sizeof(*f->start), by_number) -
+	    1;
+	size_t end = ofs_lower_bound(&hi, f->start, f->nparams,
+	    sizeof(*f->start), by_number);
+
+	*total = (end < f->nparams ? f->start[end] : f->size) - f->start[first];
+	return (struct ofs_flat_slice){
+		.count = l->shapes->numel[param],
+		.at = f->start[param - l->shapes->first[g]] - f->start[first],
+	};
+}
+
 uint64_t ofs_zero_part(const struct ofs_zero_layout *l, uint32_t group,
     uint32_t rank, uint64_t *lean)
 {

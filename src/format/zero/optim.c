@@ -46,6 +46,22 @@ static int fit(struct ofs_torch_tensor *t, uint64_t part, uint64_t lean,
 	    rank, t->ndim == 0 ? 1 : t->shape[0], t->ndim, part, lean);
 }
 
+/* Does t have the momentum of DeepSpeed's Muon in stages 1 and 2? Each rank has
+ * all elements of all parameters of which it has a part, because an update needs
+ * the whole matrix. *s becomes the place of the whole parameter in t. */
+static bool is_muon(const struct ofs_zero_layout *l, uint32_t param,
+    uint32_t rank, const struct ofs_torch_tensor *t, uint64_t part,
+    uint64_t lean, struct ofs_flat_slice *s)
+{
+	uint64_t total;
+
+	if (l->stage == 3 || t->ndim != 1 || t->shape[0] == part ||
+	    t->shape[0] == lean)
+		return false;
+	*s = ofs_zero_whole(l, param, rank, &total);
+	return t->shape[0] == total;
+}
+
 /* Adds the slice of a parameter in file i of the set; node is that rank's part
  * of the group. */
 static int add_slice(struct ofs_zero *z, struct ofs_pieces *x, uint32_t param,
@@ -54,14 +70,18 @@ static int add_slice(struct ofs_zero *z, struct ofs_pieces *x, uint32_t param,
 {
 	uint32_t rank = rank_of(&z->optim.file[i]);
 	struct ofs_ranks_leaf leaf = { .file = i, .node = node };
+	struct ofs_flat_slice whole;
 	uint64_t lean, part;
 	struct ofs_torch_tensor t;
 	struct ofs_extent at;
 
 	part = ofs_zero_part(&z->layout, z->shapes.param[param].group, rank,
 	    &lean);
-	if (ofs_pieces_get(x, &leaf, node, &t, &at) == -1 ||
-	    fit(&t, part, lean, rank, &x->why) == -1)
+	if (ofs_pieces_get(x, &leaf, node, &t, &at) == -1)
+		return 0;
+	if (is_muon(&z->layout, param, rank, &t, part, lean, &whole))
+		return ofs_pieces_slice(x, &leaf, &t, &at, &whole, err);
+	if (fit(&t, part, lean, rank, &x->why) == -1)
 		return 0;
 	return ofs_pieces_slice(x, &leaf, &t, &at, s, err);
 }

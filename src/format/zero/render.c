@@ -156,10 +156,12 @@ static const struct ofs_files_ops ops = {
 /* File names depend on whether the job ran in bf16. */
 static bool is_bf16(const struct ofs_zero_new *z)
 {
-	if (ofs_zero_new_fact(z, "ds_config/bf16/enabled") != OFS_NONE)
-		return ofs_zero_new_true(z, "ds_config/bf16/enabled");
-	if (ofs_zero_new_fact(z, "ds_config/bfloat16/enabled") != OFS_NONE)
-		return ofs_zero_new_true(z, "ds_config/bfloat16/enabled");
+	uint32_t enabled = ofs_zero_new_fact(z, "ds_config/bf16/enabled");
+
+	if (enabled == OFS_NONE)
+		enabled = ofs_zero_new_fact(z, "ds_config/bfloat16/enabled");
+	if (enabled != OFS_NONE)
+		return ofs_zero_new_true(z, enabled);
 	return z->m.groups.names.n > 0 &&
 	    ofs_flat_tensor(&z->m, z->m.param[0].model)->dtype == OFS_BFLOAT16;
 }

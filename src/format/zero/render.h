@@ -77,7 +77,8 @@ enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z, uint32_t param,
  * with "/" between them. */
 bool ofs_zero_new_int(const struct ofs_zero_new *z, const char *path,
     int64_t *v);
-bool ofs_zero_new_true(const struct ofs_zero_new *z, const char *path);
+/* Is this entry the value True? */
+bool ofs_zero_new_true(const struct ofs_zero_new *z, uint32_t entry);
 /* The source's stage; 0: unknown. */
 int ofs_zero_new_stage(const struct ofs_zero_new *z);
 /* The number of steps; 0: unknown. */

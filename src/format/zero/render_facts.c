@@ -27,11 +27,10 @@ uint32_t ofs_zero_new_fact(const struct ofs_zero_new *z, const char *path)
 	return node == OFS_NONE ? OFS_NONE : s->node[node].entry;
 }
 
-/* The value at path, which the caller releases; NULL: none. */
-static const struct ofs_pickle *value_at(const struct ofs_zero_new *z,
-    const char *path, const struct ofs_entry **e, uint32_t *node)
+/* The value of entry, which the caller releases; NULL: none. */
+static const struct ofs_pickle *value_of(const struct ofs_zero_new *z,
+    uint32_t entry, const struct ofs_entry **e, uint32_t *node)
 {
-	uint32_t entry = ofs_zero_new_fact(z, path);
 	const struct ofs_pickle *doc;
 
 	if (entry == OFS_NONE)
@@ -48,7 +47,8 @@ bool ofs_zero_new_int(const struct ofs_zero_new *z, const char *path,
 {
 	const struct ofs_entry *e;
 	uint32_t node;
-	const struct ofs_pickle *doc = value_at(z, path, &e, &node);
+	const struct ofs_pickle *doc =
+	    value_of(z, ofs_zero_new_fact(z, path), &e, &node);
 	bool found = doc != NULL && ofs_pk_int(doc, node, v);
 
 	if (doc != NULL)
@@ -56,11 +56,11 @@ bool ofs_zero_new_int(const struct ofs_zero_new *z, const char *path,
 	return found;
 }
 
-bool ofs_zero_new_true(const struct ofs_zero_new *z, const char *path)
+bool ofs_zero_new_true(const struct ofs_zero_new *z, uint32_t entry)
 {
 	const struct ofs_entry *e;
 	uint32_t node;
-	const struct ofs_pickle *doc = value_at(z, path, &e, &node);
+	const struct ofs_pickle *doc = value_of(z, entry, &e, &node);
 	bool yes = doc != NULL && ofs_pk_kind(doc, node) == OFS_PK_BOOL &&
 	    ofs_pk_bool(doc, node);
 
@@ -134,8 +134,8 @@ int ofs_zero_new_stage(const struct ofs_zero_new *z)
 {
 	const struct ofs_entry *e;
 	uint32_t node;
-	const struct ofs_pickle *doc =
-	    value_at(z, "optimizer_state_dict/zero_stage", &e, &node);
+	const struct ofs_pickle *doc = value_of(z,
+	    ofs_zero_new_fact(z, "optimizer_state_dict/zero_stage"), &e, &node);
 	int stage = doc == NULL ? 0 : stage_of(doc, node);
 
 	if (doc != NULL)

@@ -145,17 +145,35 @@ static uint32_t entry_of(const struct ofs_zero_new *z, uint32_t param,
 			    : ofs_flat_find(&z->m, param, name)->entry;
 }
 
+/* Is a state of this group kept for whole parameters (ofs_zero_whole)? The
+ * groups of DeepSpeed's Muon have the option use_muon. */
+static bool is_whole(const struct ofs_zero_new *z, uint32_t group,
+    const char *name)
+{
+	const struct ofs_state *s = &z->m.optim;
+	uint32_t node;
+
+	if (z->stage == 3 || name == NULL ||
+	    strcmp(name, "momentum_buffer") != 0)
+		return false;
+	node =
+	    ofs_state_child(s, z->m.groups.v[z->group[group]].node, "use_muon");
+	return node != OFS_NONE && ofs_zero_new_true(z, s->node[node].entry);
+}
+
 /* Adds the rank's part of a flat group as a storage: slices of parameters, and
- * zeros in between. */
+ * zeros in between. *part gets its elements. */
 static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
-    enum ofs_dtype dtype)
+    enum ofs_dtype dtype, uint64_t *part)
 {
 	const struct ofs_zero_new *z = w->z;
 	struct ofs_flat_storage x = { .a = w->p.a,
 		.cat = z->m.cat,
 		.item = (uint32_t)ofs_dtype_size(dtype) };
+	bool whole = is_whole(z, group, name);
 	uint64_t lean;
 
+	*part = whole ? 0 : ofs_zero_part(&z->layout, group, w->rank, &lean);
 	if (ofs_torch_new_storage(w->p.a, w->p.err) == -1)
 		return -1;
 	for (uint32_t i = z->shapes.first[group];
@@ -165,14 +183,15 @@ static int add_flat(struct ofs_zero_writer *w, uint32_t group, const char *name,
 		uint32_t entry = entry_of(z, z->order[i], name);
 		enum ofs_dtype cast = OFS_DTYPE_NONE;
 
+		if (whole && s.count > 0)
+			s = ofs_zero_whole(&z->layout, i, w->rank, part);
 		if (name == NULL)
 			ofs_zero_new_dtype(z, z->order[i], entry, &cast);
 		if (ofs_flat_put(&x, &s, z->m.cat->entries[entry].ref, cast, 0,
 			w->p.err) == -1)
 			return -1;
 	}
-	return ofs_flat_pad(&x,
-	    ofs_zero_part(&z->layout, group, w->rank, &lean), 0, w->p.err);
+	return ofs_flat_pad(&x, *part, 0, w->p.err);
 }
 
 /* Writes a flat tensor. The tensors of fp32 weights end before the padding in
@@ -182,11 +201,12 @@ static int put_flat(struct ofs_zero_writer *w, uint32_t group, const char *name)
 	const struct ofs_zero_new *z = w->z;
 	uint32_t first = z->shapes.first[group];
 	enum ofs_dtype dtype = OFS_FLOAT32, cast;
-	uint64_t lean, part = ofs_zero_part(&z->layout, group, w->rank, &lean);
-	struct ofs_pkw_view v = { .storage = part,
-		.shape = name == NULL ? &lean : &part,
+	uint64_t lean, part;
+	struct ofs_pkw_view v = { .shape = name == NULL ? &lean : &part,
 		.ndim = 1,
 		.grad = name == NULL };
+
+	ofs_zero_part(&z->layout, group, w->rank, &lean);
 
 	if (z->shapes.first[group + 1] > first) {
 		uint32_t entry = entry_of(z, z->order[first], name);
@@ -197,8 +217,9 @@ static int put_flat(struct ofs_zero_writer *w, uint32_t group, const char *name)
 	}
 	v.dtype = dtype;
 	v.key = w->p.a->nstorages;
-	if (add_flat(w, group, name, dtype) == -1)
+	if (add_flat(w, group, name, dtype, &part) == -1)
 		return -1;
+	v.storage = part;
 	return ofs_pkw_view(&w->p.w, &v, w->p.err);
 }
 

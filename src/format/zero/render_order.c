@@ -28,7 +28,8 @@ static bool was_dealt(const struct ofs_zero_new *z, uint32_t *world)
 	int stage = ofs_zero_new_stage(z);
 	int64_t v;
 
-	if ((stage != 1 && stage != 2) || !ofs_zero_new_true(z, ROUND_ROBIN) ||
+	if ((stage != 1 && stage != 2) ||
+	    !ofs_zero_new_true(z, ofs_zero_new_fact(z, ROUND_ROBIN)) ||
 	    !ofs_zero_new_int(z, "dp_world_size", &v) || v < 1 ||
 	    v > UINT32_MAX)
 		return false;
@@ -41,7 +42,8 @@ static bool was_dealt(const struct ofs_zero_new *z, uint32_t *world)
 static uint32_t order_group(const struct ofs_zero_new *z,
     const struct ofs_optim_group *g, uint32_t *own, uint32_t *order)
 {
-	bool deal = z->stage != 3 && ofs_zero_new_true(z, ROUND_ROBIN);
+	bool deal = z->stage != 3 &&
+	    ofs_zero_new_true(z, ofs_zero_new_fact(z, ROUND_ROBIN));
 	uint32_t world = 1, n = 0;
 	bool was = was_dealt(z, &world);
 
