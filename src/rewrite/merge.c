@@ -47,8 +47,11 @@ static uint32_t path_of(struct merge *x, const struct ofs_key *key, uint32_t n)
 	return path;
 }
 
-static uint32_t tree_of(struct merge *x, const struct ofs_change *ch)
+/* The path in the tree. Items of lists and tuples are those of the path in the
+ * source, which ends alike. */
+static uint32_t tree_of(struct merge *x, const struct ofs_commit_task *t)
 {
+	const struct ofs_change *ch = t->change;
 	struct ofs_key key[OFS_MERGE_DEPTH];
 
 	if (ch->nkeys > OFS_MERGE_DEPTH) {
@@ -60,6 +63,10 @@ static uint32_t tree_of(struct merge *x, const struct ofs_change *ch)
 		key[i] = (struct ofs_key){
 			{ ch->key[i], (uint32_t)strlen(ch->key[i]) }, 0
 		};
+	for (uint32_t i = ch->nkeys, k = t->npath;
+	     i > 0 && k > 0 && ofs_str_equal(key[i - 1].s, t->path[k - 1].s);
+	     i--, k--)
+		key[i - 1].index = t->path[k - 1].index;
 	return path_of(x, key, ch->nkeys);
 }
 
@@ -119,7 +126,7 @@ static int add_new(struct merge *x, struct ofs_commit_task *t)
 	struct ofs_entry e = { .kind = OFS_ENTRY_TENSOR };
 
 	e.path = path_of(x, t->path, t->npath);
-	e.tree = tree_of(x, t->change);
+	e.tree = tree_of(x, t);
 	if (e.path == OFS_NONE || e.tree == OFS_NONE)
 		return -1;
 	if (t->doc != NULL) {

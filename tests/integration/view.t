@@ -355,8 +355,22 @@ if "$OPTIMFS" mount "$ck" "$mnt" 2>"$scratch/err"; then
 		cmp "$2" "$3"' sh "$mnt/.optimfs/view/dcp@3/__1_0.distcp" \
 	    "$scratch/pieces" "$scratch/one/__1_0.distcp"
 	"$OPTIMFS" umount "$mnt"
+
+	opaque=$TOP_SRCDIR/tests/support/opaque.py
+	if command -v python3 >/dev/null; then
+		python3 "$opaque" --sequences "$scratch/seq.pt"
+		"$OPTIMFS" mount -o rw,commit=explicit "$scratch/seq.pt" "$mnt"
+		mv "$mnt/extra/held/2/1/a" "$mnt/extra/held/2/1/b"
+		is "lists and tuples keep their kind in a view of what is staged" \
+		    "$(python3 "$opaque" --kinds "$mnt/.optimfs/view/torch/extra.pt")" \
+		    "(T, 1, [(T,), {'b': (T, T, T, 'x')}], deque([T, 2], maxlen=5))"
+		"$OPTIMFS" abort "$mnt"
+		"$OPTIMFS" umount "$mnt"
+	else
+		skip 1 "no python3"
+	fi
 else
-	skip 5 "no mounts here: $(head -1 "$scratch/err")"
+	skip 6 "no mounts here: $(head -1 "$scratch/err")"
 fi
 
 done_testing
