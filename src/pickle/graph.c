@@ -103,7 +103,7 @@ uint32_t pk_input(struct pk_parser *p, enum ofs_pk_kind kind, const void *s,
 }
 
 /* n uninitialised items; the index of the first. */
-static uint32_t take_items(struct pk_parser *p, size_t n)
+static inline uint32_t take_items(struct pk_parser *p, size_t n)
 {
 	struct ofs_pickle *doc = p->doc;
 	size_t at = doc->nitems;
@@ -120,27 +120,6 @@ int pk_too_deep(struct pk_parser *p)
 {
 	return pk_fail(p, E2BIG, "OFS410",
 	    "nesting deeper than %" PRIu32 " (limit)", p->depth);
-}
-
-/* Pickles are written bottom up, so heights are computed as containers are
- * filled. When a container grows after it was placed, its ancestors may become
- * higher, or it may become its own ancestor: then pk_check_graph computes
- * all. */
-int pk_place_high(struct pk_parser *p, uint32_t parent, uint32_t child)
-{
-	struct pk_node *x = pk_at(p->doc, child), *up;
-
-	x->flags |= PK_PLACED;
-	up = pk_at(p->doc, parent);
-	if ((up->flags & PK_PLACED) != 0) {
-		p->recheck = true;
-		return 0;
-	}
-	if (x->height >= p->depth)
-		return pk_too_deep(p);
-	if (up->height <= x->height)
-		up->height = x->height + 1;
-	return 0;
 }
 
 static int place_all(struct pk_parser *p, uint32_t parent, const uint32_t *v,
@@ -235,7 +214,7 @@ uint32_t pk_container(struct pk_parser *p, enum ofs_pk_kind kind,
 
 /* Make room for n more items. A run at the end of the array grows in place; any
  * other moves and doubles, so that batches are cheap. */
-static int reserve(struct pk_parser *p, uint32_t node, size_t n)
+static inline int reserve(struct pk_parser *p, uint32_t node, size_t n)
 {
 	struct ofs_pickle *doc = p->doc;
 	struct pk_node *x = pk_at(doc, node);
@@ -269,12 +248,18 @@ int pk_extend(struct pk_parser *p, uint32_t node, const uint32_t *v, size_t n)
 {
 	struct pk_node *x = pk_at(p->doc, node);
 	size_t unit = x->kind == OFS_PK_DICT ? 2 : 1;
+	uint32_t *to;
 
 	if (n == 0)
 		return 0;
-	if (reserve(p, node, n) == -1 || place_all(p, node, v, n) == -1)
+	if (reserve(p, node, n) == -1)
 		return -1;
-	memcpy(p->doc->item + x->v[1] + x->v[0] * unit, v, n * sizeof(*v));
+	to = p->doc->item + x->v[1] + x->v[0] * unit;
+	for (size_t i = 0; i < n; i++) { /* few, as a rule: no memcpy */
+		if (pk_place(p, node, v[i]) == -1)
+			return -1;
+		to[i] = v[i];
+	}
 	x->v[0] += (uint32_t)(n / unit);
 	return 0;
 }

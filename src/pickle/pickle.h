@@ -83,6 +83,10 @@ bool ofs_pk_bool(const struct ofs_pickle *doc, uint32_t node);
 double ofs_pk_float(const struct ofs_pickle *doc, uint32_t node);
 /* *v = the value of an OFS_PK_INT; false for all other kinds, BOOL too. */
 bool ofs_pk_int(const struct ofs_pickle *doc, uint32_t node, int64_t *v);
+/* v[0..*n) = the values of a LIST or TUPLE of at most max such INTs; false for
+ * all others. */
+bool ofs_pk_ints(const struct ofs_pickle *doc, uint32_t node, int64_t *v,
+    uint32_t max, uint32_t *n);
 /* The bytes of a STR, BYTES or BIGINT, borrowed from doc; len 0 for other
  * kinds. */
 struct ofs_str ofs_pk_str(const struct ofs_pickle *doc, uint32_t node);

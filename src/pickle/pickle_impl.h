@@ -231,15 +231,27 @@ uint32_t pk_share(struct pk_parser *p, enum ofs_pk_kind kind, uint32_t class,
  * doc->item. */
 int pk_extend(struct pk_parser *p, uint32_t node, const uint32_t *v, size_t n);
 uint32_t pk_object(struct pk_parser *p, uint32_t callable, uint32_t args);
-/* Record that child is now in parent: updates heights, or notes that the graph
- * must be checked again. */
-int pk_place_high(struct pk_parser *p, uint32_t parent, uint32_t child);
+/* Record that child is now in parent. Pickles are written bottom up, so heights
+ * are computed as containers are filled. When a container grows after it was
+ * placed, its ancestors may become higher, or it may become its own ancestor:
+ * then pk_check_graph computes all. */
 static inline int pk_place(struct pk_parser *p, uint32_t parent, uint32_t child)
 {
-	/* most are leaves */
-	return pk_at(p->doc, child)->height == 0
-	    ? 0
-	    : pk_place_high(p, parent, child);
+	struct pk_node *x = pk_at(p->doc, child), *up;
+
+	if (x->height == 0) /* most are leaves */
+		return 0;
+	x->flags |= PK_PLACED;
+	up = pk_at(p->doc, parent);
+	if ((up->flags & PK_PLACED) != 0) {
+		p->recheck = true;
+		return 0;
+	}
+	if (x->height >= p->depth)
+		return pk_too_deep(p);
+	if (up->height <= x->height)
+		up->height = x->height + 1;
+	return 0;
 }
 /* Turn an OBJECT into an empty container of its class. */
 int pk_become(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind);

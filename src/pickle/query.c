@@ -154,6 +154,26 @@ bool ofs_pk_int(const struct ofs_pickle *doc, uint32_t node, int64_t *v)
 	return true;
 }
 
+bool ofs_pk_ints(const struct ofs_pickle *doc, uint32_t node, int64_t *v,
+    uint32_t max, uint32_t *n)
+{
+	struct pk_node *x = at(doc, node), *item;
+	const uint32_t *run;
+
+	if ((x->kind != OFS_PK_LIST && x->kind != OFS_PK_TUPLE) ||
+	    pk_count(x) > max)
+		return false;
+	*n = pk_count(x);
+	run = pk_run(doc, x);
+	for (uint32_t i = 0; i < *n; i++) {
+		item = pk_at(doc, run[i]);
+		if (item->kind != OFS_PK_INT)
+			return false;
+		v[i] = (int64_t)pk_word(item);
+	}
+	return true;
+}
+
 struct ofs_str ofs_pk_str(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct pk_node *x = at(doc, node);

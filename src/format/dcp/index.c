@@ -33,24 +33,39 @@ static int read_size(const struct ofs_pickle *doc, uint32_t node,
 	return 0;
 }
 
-int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
-    const char *field, const char *owner, struct ofs_dcp_dims *dims,
-    struct optimfs_error *err)
+/* Fail with what is wrong with a row. */
+static int bad_sizes(const struct ofs_pickle *doc, uint32_t node,
+    const char *field, const char *owner, struct optimfs_error *err)
 {
-	uint32_t n;
+	uint32_t n = ofs_pk_len(doc, node);
+	uint64_t v;
 
 	if (!ofs_pk_is_sequence(doc, node))
 		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
 		    "%s of %s", field, owner);
-	n = ofs_pk_len(doc, node);
-	if (n > OFS_MAX_DIMS)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS608 %s of %s has %" PRIu32 " dimensions, limit %d",
-		    field, owner, n, OFS_MAX_DIMS);
-	for (uint32_t i = 0; i < n; i++)
-		if (read_size(doc, ofs_pk_item(doc, node, i), field, owner,
-			&dims->v[i], err) == -1)
+	for (uint32_t i = 0; i < n && n <= OFS_MAX_DIMS; i++)
+		if (read_size(doc, ofs_pk_item(doc, node, i), field, owner, &v,
+			err) == -1)
 			return -1;
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS608 %s of %s has %" PRIu32 " dimensions, limit %d", field,
+	    owner, n, OFS_MAX_DIMS);
+}
+
+int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
+    const char *field, const char *owner, struct ofs_dcp_dims *dims,
+    struct optimfs_error *err)
+{
+	int64_t v[OFS_MAX_DIMS];
+	uint32_t n;
+
+	if (!ofs_pk_ints(doc, node, v, OFS_MAX_DIMS, &n))
+		return bad_sizes(doc, node, field, owner, err);
+	for (uint32_t i = 0; i < n; i++) {
+		if (v[i] < 0)
+			return bad_sizes(doc, node, field, owner, err);
+		dims->v[i] = (uint64_t)v[i];
+	}
 	dims->n = (uint8_t)n;
 	return 0;
 }
