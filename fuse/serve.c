@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,8 +220,14 @@ static int open_checkpoint(struct server *s, struct optimfs_error *err)
 		o.cache = cache_budget(m) - ASSEMBLE_SHARE(cache_budget(m));
 	if (o.group == NULL)
 		o.watch = &watch;
+	/* Large blocks that reading needed go back to the system when they are
+	 * freed. Those of requests are kept, as if malloc had learned so. */
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
+	mallopt(M_TRIM_THRESHOLD, 8 << 20);
 	s->session.fs =
 	    optimfs_open(o.group != NULL ? m->offered : s->v->source, &o, err);
+	mallopt(M_MMAP_THRESHOLD, 32 << 20);
+	mallopt(M_TRIM_THRESHOLD, 64 << 20);
 	ofs_progress_clear(&progress);
 	if (s->session.fs == NULL)
 		return -1;

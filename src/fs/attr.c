@@ -29,10 +29,11 @@ uint64_t ofs_at_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 	if (ofs_at_made(snap, at))
 		return ofs_edited_ino(snap, at);
 	if (at.space == OFS_SPACE_TREE)
-		return snap->tree.node[at.index].ino;
+		return ofs_tree_node_ino(&snap->tree, at.index);
 	if (at.index == 0)
 		return snap->space[at.space].ino;
-	return mix(snap->space[at.space].ino, snap->tree.node[at.index].ino);
+	return mix(snap->space[at.space].ino,
+	    ofs_tree_node_ino(&snap->tree, at.index));
 }
 
 static int64_t newest(const struct ofs_snapshot *snap,

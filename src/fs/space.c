@@ -69,7 +69,7 @@ static void make_inos(struct ofs_snapshot *snap)
 {
 	uint64_t *ino = snap->static_ino;
 
-	ino[OFS_STATIC_TOP] = ofs_tree_ino(snap->tree.node[0].ino,
+	ino[OFS_STATIC_TOP] = ofs_tree_ino(ofs_tree_node_ino(&snap->tree, 0),
 	    ofs_static_nodes[OFS_STATIC_TOP].name);
 	for (int i = OFS_STATIC_TOP + 1; i < OFS_NSTATIC; i++)
 		ino[i] =
@@ -106,7 +106,7 @@ int ofs_spaces_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 	}
 	make_inos(snap);
 	snap->nspaces = OFS_SPACE_RANK + (uint32_t)n;
-	snap->space[OFS_SPACE_TREE].ino = snap->tree.node[0].ino;
+	snap->space[OFS_SPACE_TREE].ino = ofs_tree_node_ino(&snap->tree, 0);
 	for (int i = 0; i < OFS_NSTATIC; i++)
 		if (ofs_static_nodes[i].space != OFS_SPACE_TREE)
 			snap->space[ofs_static_nodes[i].space].ino =

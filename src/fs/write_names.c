@@ -162,7 +162,7 @@ static int may_rename(struct ofs_snapshot *snap, struct ofs_at at, bool across,
 
 	if (at.index >= tree->n)
 		return 0;
-	key = tree->node[at.index].key;
+	key = ofs_tree_key(tree, snap->cat, at.index);
 	/* of FSDP1's flat parameters names are in the units, of DeepSpeed's
 	 * flat groups in lists that keep their order */
 	if (ofs_catalog_flat(snap->cat, key) != NULL)

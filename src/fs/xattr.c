@@ -33,7 +33,8 @@ struct subject {
 
 static struct ofs_str key_of(const struct subject *s, uint32_t index)
 {
-	return ofs_catalog_string(s->snap->cat, s->snap->tree.node[index].key);
+	return ofs_catalog_string(s->snap->cat,
+	    ofs_tree_key(&s->snap->tree, s->snap->cat, index));
 }
 
 static bool is_state(const struct subject *s, uint32_t index)
@@ -98,7 +99,8 @@ static const struct ofs_flat_param *flat_of(const struct subject *s)
 		if (is_state(s, up) ||
 		    (up != 0 && node[up].parent == 0 &&
 			strcmp(node[up].name, "model") == 0))
-			return ofs_catalog_flat(s->snap->cat, node[i].key);
+			return ofs_catalog_flat(s->snap->cat,
+			    ofs_tree_key(&s->snap->tree, s->snap->cat, i));
 	}
 	return NULL;
 }

@@ -346,7 +346,8 @@ bool ofs_overlay_key_of(const struct ofs_overlay *o, uint32_t dir,
 	size_t n = 0;
 
 	if (node != OFS_NONE)
-		s = ofs_catalog_string(o->cat, o->tree->node[node].key);
+		s = ofs_catalog_string(o->cat,
+		    ofs_tree_key(o->tree, o->cat, node));
 	else if (!ofs_name_decode(name, strlen(name), key, &n))
 		return false;
 	ofs_buf_put(out, s.p, node != OFS_NONE ? s.len : n);
@@ -373,7 +374,7 @@ bool ofs_overlay_key(const struct ofs_overlay *o, uint32_t index,
 		model = OFS_NONE;
 	if (base == OFS_NONE)
 		return ofs_overlay_key_of(o, model, name, out);
-	s = ofs_catalog_string(o->cat, tree->node[base].key);
+	s = ofs_catalog_string(o->cat, ofs_tree_key(tree, o->cat, base));
 	ofs_buf_put(out, s.p, s.len);
 	return true;
 }

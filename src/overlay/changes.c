@@ -74,7 +74,8 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 	c->nkeys = n;
 	for (i = c->node; i != 0 && ret == 0;) {
 		const struct ofs_str s = base || !ofs_overlay_is_made(w->o, i)
-		    ? ofs_catalog_string(w->o->cat, tree->node[i].key)
+		    ? ofs_catalog_string(w->o->cat,
+			  ofs_tree_key(tree, w->o->cat, i))
 		    : (struct ofs_str){ NULL, 0 };
 
 		key.len = 0;

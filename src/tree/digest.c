@@ -100,7 +100,7 @@ uint64_t *ofs_tree_digests(const struct ofs_tree *tree,
 
 	for (uint32_t i = 0; hash != NULL && i < tree->n; i++) {
 		b.len = 0;
-		put(&b, tree->node[i].ino); /* of the path */
+		put(&b, ofs_tree_node_ino(tree, i)); /* of the path */
 		if (tree->node[i].entry != OFS_NONE)
 			put_entry(&b, cat, ofs_tree_entry(tree, cat, i));
 		hash[i] = XXH64(b.data, b.len, 0);

@@ -242,8 +242,7 @@ static int collide(struct build *b, uint32_t *order, struct optimfs_error *err)
 static int place(struct build *b, const uint32_t *order,
     struct optimfs_error *err)
 {
-	struct ofs_tree_node *node =
-	    ofs_huge(calloc(b->n, sizeof(*node)), b->n * sizeof(*node));
+	struct ofs_tree_node *node = ofs_alloc_huge(b->n * sizeof(*node));
 	uint32_t *at = malloc((size_t)b->n * sizeof(*at));
 
 	if (node == NULL || at == NULL) {
@@ -253,17 +252,12 @@ static int place(struct build *b, const uint32_t *order,
 	}
 	for (uint32_t i = 0; i < b->n; i++)
 		at[order[i]] = i;
-	/* parents first: a draft's parent has a smaller index */
-	for (uint32_t i = 0; i < b->n; i++) {
-		struct ofs_tree_node *to = &node[at[i]];
-
-		to->name = b->draft[i].name;
-		to->parent = at[b->draft[i].parent];
-		to->entry = b->draft[i].entry;
-		to->key = b->draft[i].key;
-		to->ino =
-		    i == 0 ? 1 : ofs_tree_ino(node[to->parent].ino, to->name);
-	}
+	for (uint32_t i = 0; i < b->n; i++)
+		node[at[i]] = (struct ofs_tree_node){
+			.name = b->draft[i].name,
+			.parent = at[b->draft[i].parent],
+			.entry = b->draft[i].entry,
+		};
 	for (uint32_t i = 1; i < b->n; i++) {
 		struct ofs_tree_node *dir = &node[node[i].parent];
 

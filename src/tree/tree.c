@@ -125,12 +125,37 @@ bool ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
 	return node == 0;
 }
 
-uint64_t ofs_tree_ino(uint64_t dir, const char *name)
+uint32_t ofs_tree_key(const struct ofs_tree *tree,
+    const struct ofs_catalog *cat, uint32_t node)
 {
-	uint64_t ino = XXH64(name, strlen(name), dir);
+	const uint32_t *c;
+	uint32_t depth = 0, n;
+
+	for (uint32_t i = node; i != 0; i = tree->node[i].parent)
+		depth++;
+	/* a directory's is in the paths of all files below */
+	while (tree->node[node].entry == OFS_NONE)
+		node = tree->node[node].child;
+	c = ofs_catalog_components(cat, ofs_tree_entry(tree, cat, node)->tree,
+	    &n);
+	return OFS_PATH_STR(c[depth - 1]);
+}
+
+uint64_t ofs_tree_ino(uint64_t with, const char *name)
+{
+	uint64_t ino = XXH64(name, strlen(name), with);
 
 	/* 0 is not a valid inode number, and 1 is the root */
 	return ino < 2 ? ino + 2 : ino;
+}
+
+uint64_t ofs_tree_node_ino(const struct ofs_tree *tree, uint32_t node)
+{
+	uint64_t ino = 1;
+
+	for (; node != 0; node = tree->node[node].parent)
+		ino = ofs_tree_ino(ino, tree->node[node].name);
+	return ino;
 }
 
 static bool is_called(const struct ofs_tree *tree, uint32_t node,

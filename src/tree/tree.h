@@ -15,11 +15,9 @@
  * sorted bytewise by name: a lookup is a binary search. Node 0 is the root. */
 struct ofs_tree_node {
 	const char *name; /* encoded (naming/file_name.h), NUL-terminated */
-	uint64_t ino;     /* hash of the path: the same in every mount */
 	uint32_t parent;
 	uint32_t child, nchild; /* a directory's children */
 	uint32_t entry;         /* in cat->entries; OFS_NONE: a directory */
-	uint32_t key; /* string of the catalog: the component, not encoded */
 };
 
 struct ofs_tree {
@@ -63,7 +61,14 @@ bool ofs_tree_path(const struct ofs_tree *tree, uint32_t node, char *path,
 /* Is a node optim/.../param_groups/<i>/params? */
 bool ofs_tree_is_params(const struct ofs_tree *tree, uint32_t node);
 
-/* The inode number of name in a directory with inode number dir. */
-uint64_t ofs_tree_ino(uint64_t dir, const char *name);
+/* The component that a node other than the root has its name from, not encoded:
+ * a string of the catalog. */
+uint32_t ofs_tree_key(const struct ofs_tree *tree,
+    const struct ofs_catalog *cat, uint32_t node);
+
+/* A number from another one and a name. */
+uint64_t ofs_tree_ino(uint64_t with, const char *name);
+/* The inode number of a node, from its path: the same in every mount. */
+uint64_t ofs_tree_node_ino(const struct ofs_tree *tree, uint32_t node);
 
 #endif

@@ -265,9 +265,14 @@ static void lookups(void)
 	ok(!ofs_tree_path(&t, model, path, 5),
 	    "a name of five bytes needs six");
 	is_str(path, "...", "of a name that is too long nothing is kept");
-	is_u64(t.node[w].ino, ofs_tree_ino(ofs_tree_ino(1, "model"), "w"),
+	is_u64(ofs_tree_node_ino(&t, w),
+	    ofs_tree_ino(ofs_tree_ino(1, "w"), "model"),
 	    "an inode number depends on the path only");
-	ok(t.node[w].parent == model && t.node[0].ino == 1,
+	ok(ofs_catalog_string_is(cat, ofs_tree_key(&t, cat, w), "w") &&
+		ofs_catalog_string_is(cat, ofs_tree_key(&t, cat, state),
+		    "state"),
+	    "the keys of a file and of a directory");
+	ok(t.node[w].parent == model && ofs_tree_node_ino(&t, 0) == 1,
 	    "nodes have their parent, and the root has inode 1");
 	ofs_tree_fini(&t);
 	ofs_catalog_free(cat);
