@@ -76,17 +76,27 @@ void *ofs_arena_alloc(struct ofs_arena *a, size_t n)
 	return alloc(a, n, 8);
 }
 
+static char *put(char *at, const char *s, size_t n)
+{
+	if (n > 0)
+		memcpy(at, s, n);
+	at[n] = '\0';
+	return at;
+}
+
 char *ofs_arena_strndup(struct ofs_arena *a, const char *s, size_t n)
 {
-	char *copy;
+	char *copy = n == SIZE_MAX ? NULL : alloc(a, n + 1, 1);
 
-	if (n == SIZE_MAX)
-		return NULL;
-	copy = alloc(a, n + 1, 1);
+	return copy == NULL ? NULL : put(copy, s, n);
+}
+
+char *ofs_arena_counted(struct ofs_arena *a, struct ofs_str s)
+{
+	char *copy = alloc(a, sizeof(s.len) + s.len + (size_t)1, 1);
+
 	if (copy == NULL)
 		return NULL;
-	if (n > 0)
-		memcpy(copy, s, n);
-	copy[n] = '\0';
-	return copy;
+	memcpy(copy, &s.len, sizeof(s.len));
+	return put(copy + sizeof(s.len), s.p, s.len);
 }

@@ -275,7 +275,7 @@ struct ofs_catalog {
 	struct ofs_inner_storage *inner;
 	struct ofs_pickled_tensor *pickled;
 	struct ofs_note *notes;
-	struct ofs_str *strs; /* each is followed by a NUL */
+	const char **strs; /* ofs_arena_counted */
 	uint32_t *paths;
 	uint64_t *dims;
 	uint64_t *bounds; /* of the indexes of tensors with many shards */
@@ -413,7 +413,7 @@ void ofs_catalog_seal(struct ofs_catalog *cat);
 static inline struct ofs_str ofs_catalog_string(const struct ofs_catalog *cat,
     uint32_t s)
 {
-	return cat->strs[OFS_PATH_STR(s)];
+	return ofs_counted_str(cat->strs[OFS_PATH_STR(s)]);
 }
 static inline bool ofs_catalog_string_is(const struct ofs_catalog *cat,
     uint32_t s, const char *word)

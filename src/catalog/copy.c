@@ -8,10 +8,13 @@
 
 static bool learn_strings(struct ofs_catalog *cat)
 {
-	for (uint32_t i = 0; i < cat->nstrs; i++)
-		if (!ofs_map_add(&cat->build->strs,
-			ofs_map_hash(cat->strs[i].p, cat->strs[i].len), i))
+	for (uint32_t i = 0; i < cat->nstrs; i++) {
+		struct ofs_str s = ofs_catalog_string(cat, i);
+
+		if (!ofs_map_add(&cat->build->strs, ofs_map_hash(s.p, s.len),
+			i))
 			return false;
+	}
 	return true;
 }
 

@@ -16,10 +16,9 @@
 
 static bool same_str(const void *ctx, uint32_t index, const void *key, size_t n)
 {
-	const struct ofs_catalog *cat = ctx;
-	const struct ofs_str *s = &cat->strs[index];
+	struct ofs_str s = ofs_catalog_string(ctx, index);
 
-	return s->len == n && memcmp(s->p, key, n) == 0;
+	return s.len == n && memcmp(s.p, key, n) == 0;
 }
 
 void ofs_catalog_prefetch(const struct ofs_catalog *cat, const char *p,
@@ -32,7 +31,7 @@ uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
     struct optimfs_error *err)
 {
 	uint32_t hash = ofs_map_hash(p, n), index;
-	struct ofs_str s;
+	const char *copy;
 
 	index = ofs_map_find(&cat->build->strs, hash, same_str, cat, p, n);
 	if (index != OFS_NONE)
@@ -41,11 +40,11 @@ uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
 		optimfs_fail(err, E2BIG, "OFS624 a string of %zu bytes", n);
 		return OFS_NONE;
 	}
-	s.p = ofs_arena_strndup(&cat->arena, p, n);
-	s.len = (uint32_t)n;
-	if (s.p == NULL)
+	copy =
+	    ofs_arena_counted(&cat->arena, (struct ofs_str){ p, (uint32_t)n });
+	if (copy == NULL)
 		return ofs_catalog_no_memory(err);
-	index = ofs_catalog_append(cat, OFS_STRS, &s, 1, err);
+	index = ofs_catalog_append(cat, OFS_STRS, &copy, 1, err);
 	if (index == OFS_NONE)
 		return OFS_NONE;
 	if (!ofs_map_add(&cat->build->strs, hash, index))
@@ -147,7 +146,7 @@ static bool same_note(const void *ctx, uint32_t index, const void *key,
 
 	(void)n;
 	return note->kind == k->kind && note->code == k->code &&
-	    note->text == cat->strs[k->text].p;
+	    note->text == cat->strs[k->text];
 }
 
 static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
@@ -160,7 +159,7 @@ static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 	key.text = ofs_catalog_str(cat, e->text, strlen(e->text), err);
 	if (key.text == OFS_NONE)
 		return OFS_NONE;
-	note.text = cat->strs[key.text].p;
+	note.text = cat->strs[key.text];
 	hash = ofs_map_hash(&key, sizeof(key));
 	index = ofs_map_find(&cat->build->notes, hash, same_note, cat, &key,
 	    sizeof(key));

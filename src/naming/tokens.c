@@ -134,7 +134,7 @@ int ofs_naming_words(struct naming *c, struct optimfs_error *err)
 	if (c->word == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < c->nwords; i++) {
-		c->word[i] = ofs_naming_classify(c->cat->strs[i]);
+		c->word[i] = ofs_naming_classify(ofs_catalog_string(c->cat, i));
 		if ((c->word[i] & (TOKEN_WRAPPED | TOKEN_MODULE)) != 0)
 			c->wrapped = true;
 	}
@@ -146,6 +146,7 @@ uint32_t ofs_naming_word(const struct naming *c, uint32_t component)
 	uint32_t s = OFS_PATH_STR(component);
 
 	/* strings that naming interned are not in the table */
-	return s < c->nwords ? c->word[s]
-			     : ofs_naming_classify(c->cat->strs[s]);
+	return s < c->nwords
+	    ? c->word[s]
+	    : ofs_naming_classify(ofs_catalog_string(c->cat, s));
 }

@@ -201,7 +201,7 @@ static int match(struct naming *c, uint32_t scope, struct naming_name raw,
 	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
 	    "OFS639 %.200s and %.200s have the same name without the "
 	    "prefixes of their wrappers; the first keeps its prefixes",
-	    c->cat->strs[raw_str].p, c->cat->strs[other->raw].p);
+	    c->cat->strs[raw_str], c->cat->strs[other->raw]);
 }
 
 int ofs_naming_match_wrapped(struct naming *c, struct optimfs_error *err)
