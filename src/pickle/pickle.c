@@ -81,7 +81,7 @@ static int expect(struct pk_parser *p, uint64_t n)
 		return 0;
 	if (pk_grow(p, &doc->node, &doc->cap_nodes, n / 16,
 		sizeof(*doc->node)) == -1 ||
-	    pk_grow(p, &doc->item, &doc->cap_items, n / 6,
+	    pk_grow(p, &doc->item, &doc->cap_items, n / 4,
 		sizeof(*doc->item)) == -1)
 		return -1;
 	return pk_grow(p, &p->memo, &p->cap_memo, n / 8, sizeof(*p->memo));

@@ -112,7 +112,10 @@ static int add_path(struct build *b, uint32_t entry, struct optimfs_error *err)
 
 static int add_entries(struct build *b, struct optimfs_error *err)
 {
-	if (add_draft(b, 0, OFS_NONE, OFS_NONE, err) == -1)
+	/* so many directories that the array need not grow */
+	if (ofs_reserve(b->draft, 2 * (uint64_t)b->cat->nentries + 1, b->cap,
+		err) == -1 ||
+	    add_draft(b, 0, OFS_NONE, OFS_NONE, err) == -1)
 		return -1;
 	b->draft[0].name = "";
 	for (uint32_t i = 0; i < b->cat->nentries; i++)

@@ -689,8 +689,8 @@ static void memory(void)
 	cat = optimizer(n, 4);
 	four = heap() - before;
 	ofs_catalog_free(cat);
-	ok(one / (3 * n) <= 140,
-	    "a tensor takes at most 140 bytes of memory (%zu)", one / (3 * n));
+	ok(one / (3 * n) <= 120,
+	    "a tensor takes at most 120 bytes of memory (%zu)", one / (3 * n));
 	ok((four - one) / (9 * n) <= 33,
 	    "a further shard takes at most 33 bytes of memory (%zu)",
 	    (four - one) / (9 * n));
