@@ -434,6 +434,36 @@ static void states(void)
 	ofs_pickle_free(doc);
 }
 
+/* Objects with the keys of the one before, in another order, twice, or
+ * without. */
+static void fields(void)
+{
+	struct ofs_pickle *doc =
+	    parse(P("\x8c\1aq\0000\x8c\1bq\0010](" /* memo 0: a, 1: b */
+		    "cm\nC\n)\x81}(h\0K\1h\1K\2ub"
+		    "cm\nC\n)\x81}(h\0K\3h\1K\4ub"
+		    "cm\nC\n)\x81}(h\1K\5h\0K\6ub"
+		    "cm\nC\n)\x81}(h\0K\7h\0K\10ub"
+		    "cm\nC\n)\x81}(h\1K\11ub"
+		    "cm\nC\n)\x81}b"
+		    "cm\nC\n)\x81"
+		    "Ne."));
+	uint32_t root = ofs_pickle_root(doc);
+	struct ofs_pk_fields f = { .name = { "a", "b", "c" } };
+
+	is_u64(ofs_pk_len(doc, root), 8, "a list of objects and None");
+	for (uint32_t i = 0; i < ofs_pk_len(doc, root); i++) {
+		uint32_t x = ofs_pk_item(doc, root, i), v[OFS_PK_FIELDS];
+
+		ofs_pk_read_fields(doc, x, &f, v);
+		ok(v[0] == ofs_pk_attr(doc, x, "a") &&
+			v[1] == ofs_pk_attr(doc, x, "b") &&
+			v[2] == ofs_pk_attr(doc, x, "c"),
+		    "the fields of object %u are its attributes", i);
+	}
+	ofs_pickle_free(doc);
+}
+
 /* Items come in batches, alternately for a list and a dict. */
 static void batches(void)
 {
@@ -722,6 +752,7 @@ int main(void)
 	globals();
 	allowed();
 	states();
+	fields();
 	batches();
 	shares();
 	wrapped();
