@@ -146,9 +146,10 @@ static void put_path(struct writer *x, uint32_t leaf)
 
 	put_key(x, leaf);
 	ofs_pkw_tuple_open(w, n);
+	/* PyTorch loads into a dict, never into a list */
 	for (uint32_t i = 0; i < n; i++)
 		ofs_dcp_put_component(w, ofs_catalog_string(cat, c[i]),
-		    (c[i] & OFS_PATH_INDEX) != 0);
+		    i > 0 && (c[i] & OFS_PATH_INDEX) != 0);
 	ofs_pkw_tuple_close(w, n);
 }
 
