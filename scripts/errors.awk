@@ -68,8 +68,8 @@ to == "c" && NR == 1 {
 		print fold(mdoc(sentence($3)))
 		print ".br\n" fold("To do: " mdoc($4) ".")
 	} else {
-		printf "{ %d, %s,\n\t%s,\n\t%s },\n", substr(code, 4), c($2),
-		    c($3), c($4)
+		printf "{ %d, %s,\n\t%s,\n\t%s, %d },\n", substr(code, 4), c($2),
+		    c($3), c($4), $4 !~ /^none|^as OFS|the message/
 	}
 }
 

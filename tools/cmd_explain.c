@@ -9,20 +9,12 @@
 
 #include "base/buf.h"
 #include "cli/args.h"
+#include "cli/codes.h"
 #include "cli/tools.h"
 #include "tools/command.h"
 #include "tools/verbs.h"
 
-/* docs/errors.md */
-static const struct entry {
-	int number;
-	const char *errnos; /* "EIO, EUCLEAN" */
-	const char *meaning, *advice;
-} entries[] = {
-#include "tools/errors.inc"
-};
-#define TEXT     8 /* columns of "OFSnnn  " */
-#define NENTRIES (sizeof(entries) / sizeof(entries[0]))
+#define TEXT 8 /* columns of "OFSnnn  " */
 
 /* Parses "OFS603", "ofs603" or "603"; -1: not a code. */
 static int number_of(const char *word)
@@ -36,15 +28,7 @@ static int number_of(const char *word)
 	return end != word && *end == '\0' && n >= 0 && n <= 999 ? (int)n : -1;
 }
 
-static const struct entry *find(int number)
-{
-	for (size_t i = 0; i < NENTRIES; i++)
-		if (entries[i].number == number)
-			return &entries[i];
-	return NULL;
-}
-
-static void print_json(const struct entry *e)
+static void print_json(const struct ofs_code *e)
 {
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
@@ -57,7 +41,7 @@ static void print_json(const struct entry *e)
 	ofs_json_print(&w);
 }
 
-static void print(const struct entry *e)
+static void print(const struct ofs_code *e)
 {
 	struct ofs_buf b = { 0 };
 
@@ -70,27 +54,27 @@ static void list(void)
 {
 	struct ofs_buf b = { 0 };
 
-	for (size_t i = 0; i < NENTRIES; i++)
-		ofs_buf_printf(&b, "OFS%03d  %s\n", entries[i].number,
-		    entries[i].meaning);
+	for (size_t i = 0; i < ofs_ncodes; i++)
+		ofs_buf_printf(&b, "OFS%03d  %s\n", ofs_codes[i].number,
+		    ofs_codes[i].meaning);
 	ofs_tool_print_buf(&b, TEXT);
 }
 
 static void list_json(void)
 {
-	for (size_t i = 0; i < NENTRIES; i++)
-		print_json(&entries[i]);
+	for (size_t i = 0; i < ofs_ncodes; i++)
+		print_json(&ofs_codes[i]);
 }
 
 static int explain(const struct ofs_verb *self, const char *word, bool json)
 {
 	int number = number_of(word);
-	const struct entry *e;
+	const struct ofs_code *e;
 
 	if (number == -1)
 		return ofs_tool_usage(self,
 		    "'%s' is not an error code like OFS603", word);
-	e = find(number);
+	e = ofs_code_find(number);
 	if (e == NULL) {
 		ofs_tool_say("there is no code OFS%03d; optimfs explain lists "
 			     "all",

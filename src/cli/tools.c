@@ -14,6 +14,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
+#include "cli/codes.h"
 #include "cli/wrap.h"
 
 /* Names come from files and from other people: no control byte may reach the
@@ -188,7 +189,11 @@ int ofs_tool_status(int code)
 
 int ofs_tool_fail(const struct optimfs_error *err)
 {
+	const struct ofs_code *code = ofs_code_find(err->number);
+
 	ofs_tool_say("%s", err->text);
+	if (code != NULL && code->hint && err->code != ECANCELED)
+		fprintf(stderr, "  to do: %s\n", code->advice);
 	return ofs_tool_status(err->code);
 }
 

@@ -38,8 +38,8 @@ int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Prints the help of a verb to standard output; returns OFS_EXIT_OK. */
 int ofs_tool_help(const struct ofs_verb *verb);
-/* Prints "optimfs: text" to standard error; returns the status for
- * err->code. */
+/* Prints "optimfs: text" and what to do to standard error; returns the status
+ * for err->code. */
 int ofs_tool_fail(const struct optimfs_error *err);
 /* Prints such a line as a warning or note. */
 void ofs_tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

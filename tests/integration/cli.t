@@ -58,6 +58,7 @@ EOF
 ok $? "ls --json prints one JSON object a line with dtype and shape"
 does 3 "ls of a missing path exits with 3" ls "$ck" optim/none
 says err 'ckpt: optim/none: no such name' "the message names checkpoint and missing path once"
+says err '^  to do: check the spelling' "a second line says what to do"
 
 does 0 "cat of a tensor succeeds" cat "$ck" $state/exp_avg
 [ "$(stat -c %s out)" = 576 ]
