@@ -251,7 +251,7 @@ static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 	return 0;
 }
 
-/* 1: the journal has changes; err says so (OFS811). */
+/* Are there changes in the journal? -1: it cannot be read. */
 static int find_changes(struct ofs_journal *j, const char *path,
     struct optimfs_error *err)
 {
@@ -260,14 +260,16 @@ static int find_changes(struct ofs_journal *j, const char *path,
 
 	if (ofs_journal_load(j, look, &real, &records, &dropped, err) == -1)
 		return optimfs_fail_in(err, "%s", path);
-	if (!real && (dropped == 0 || (records == 0 && dropped <= FIRST_MAX)))
-		return 0;
-	optimfs_fail(err, EBUSY,
+	return real || (dropped != 0 && (records != 0 || dropped > FIRST_MAX));
+}
+
+static int refuse_changes(const char *path, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EBUSY,
 	    "OFS811 %s holds changes of a mount that ended without a commit: "
 	    "-o recover=yes continues from there, recover=discard drops "
 	    "what was changed",
 	    path);
-	return 1;
 }
 
 static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
@@ -279,9 +281,11 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
 		return -1;
 	if (recover != OFS_RECOVER_DISCARD)
 		found = find_changes(&st->journal, st->path, err);
-	if (found == -1 || (found == 1 && recover == OFS_RECOVER_NO))
+	if (found == -1)
 		return -1;
-	return found == 1 ? 0 : remove_all(st, err);
+	if (found == 0)
+		return remove_all(st, err);
+	return recover == OFS_RECOVER_YES ? 0 : refuse_changes(st->path, err);
 }
 
 int ofs_stage_left(const char *source, struct optimfs_error *err)
@@ -296,9 +300,11 @@ int ofs_stage_left(const char *source, struct optimfs_error *err)
 	if (dir != -1)
 		j.fd = ofs_stage_open_file(dir, "journal", O_RDONLY, 0);
 	if (j.fd != -1)
-		ret = find_changes(&j, place, err) == 0 ? 0 : -1;
+		ret = find_changes(&j, place, err);
 	else if (errno != ENOENT)
 		ret = optimfs_fail(err, errno, "OFS809 %s/journal: %m", place);
+	if (ret == 1)
+		ret = refuse_changes(place, err);
 	close_fd(j.fd);
 	close_fd(dir);
 	free(place);
