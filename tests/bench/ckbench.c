@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "random.h"
+
 #define MAX_READERS 64
 
 static const char usage[] =
@@ -194,15 +196,6 @@ static void run_mmap(struct bench *b)
 	}
 }
 
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
 static void run_mmaprand(struct bench *b)
 {
 	uint64_t seed = 1;
@@ -214,7 +207,7 @@ static void run_mmaprand(struct bench *b)
 		if (madvise((void *)(uintptr_t)p, len, MADV_RANDOM) == -1)
 			die("madvise: %s", strerror(errno));
 		for (uint64_t k = 0; k < b->n && len >= 4096; k++)
-			b->sum += p[next_random(&seed) % (len / 4096) * 4096];
+			b->sum += p[tap_random(&seed) % (len / 4096) * 4096];
 		b->ops += b->n;
 		b->bytes += b->n;
 		munmap((void *)(uintptr_t)p, len);
@@ -233,7 +226,7 @@ static void run_rand(struct bench *b)
 		if ((uint64_t)st.st_size < b->block)
 			die("%s: too small", b->path[i]);
 		for (uint64_t k = 0; k < b->n; k++) {
-			off = next_random(&seed) %
+			off = tap_random(&seed) %
 			    ((uint64_t)st.st_size / b->block) * b->block;
 			read_range(b->path[i], fd, buf, b->block, off,
 			    off + b->block);

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <cuda_runtime.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

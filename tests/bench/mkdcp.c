@@ -13,7 +13,6 @@
 
 #include "content.h"
 #include "item.h"
-#include "le.h"
 #include "metadata.h"
 #include "shape.h"
 #include "sink.h"
