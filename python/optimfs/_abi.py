@@ -11,6 +11,7 @@ import ctypes as c
 import ctypes.util
 import glob
 import os
+from typing import Optional
 
 SONAME = "liboptimfs.so.0"
 ROOT = 1
@@ -203,7 +204,7 @@ PROTOTYPES = {
 }
 
 
-def _own():
+def _own() -> Optional[str]:
     """The wheel's copy, once what it needs beside it is loaded: the loader
     takes a library that is there already by its name."""
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
@@ -216,7 +217,7 @@ def _own():
     return own
 
 
-def _load():
+def _load() -> c.CDLL:
     named = os.environ.get("OPTIMFS_LIBRARY")
     if named:
         return c.CDLL(named)

@@ -34,7 +34,7 @@ def parse_shape(text: str) -> Tuple[int, ...]:
     return tuple(int(n) for n in text.split(",")) if text else ()
 
 
-class Group(Mapping):
+class Group(Mapping[str, Any]):
     """A directory of the tree as a dict by key, nested, read as it is used.
 
     >>> sd = ck.state_dict()
@@ -138,7 +138,7 @@ def unsynced(text: Optional[str]) -> None:
         _warnings.warn(text, UnsyncedWarning, stacklevel=3)
 
 
-class Checkpoint(Mapping):
+class Checkpoint(Mapping[str, Any]):
     """An opened checkpoint: a read-only mapping of paths to what is there.
 
     ck["model/norm.weight"]        a Tensor: shape, dtype, no data yet
@@ -217,14 +217,18 @@ class Checkpoint(Mapping):
 
     def info(self) -> Dict[str, Any]:
         """Format, writer, world size, counts and bytes: info.json."""
-        return json.loads(self._tree.read(".optimfs/info.json"))
+        found: Dict[str, Any] = json.loads(
+            self._tree.read(".optimfs/info.json"))
+        return found
 
     def summary(self, path: str = "") -> Dict[str, Any]:
         """What the checkpoint, or a directory or file of it, is: format,
         writer, step, parameters, optimizers, sharding, damage. The members
         are those of `optimfs info --json` (docs/json.md). print(ck) shows a
         shorter one."""
-        return json.loads(self._tree.summary(path.strip("/"), "json"))
+        found: Dict[str, Any] = json.loads(
+            self._tree.summary(path.strip("/"), "json"))
+        return found
 
     def statistics(self, path: str) -> Dict[str, Union[int, float, str]]:
         """What the elements of a tensor are like: elements, nan, inf, zeros,
@@ -287,7 +291,9 @@ class Checkpoint(Mapping):
 
     def open(self, path: str) -> io.BufferedIOBase:
         """Any file of the tree, .optimfs/ included, as a binary file."""
-        return Reader(File(self._tree, self._find(path.strip("/")).node))
+        path = path.strip("/")
+        self._find(path)
+        return Reader(self._tree.open(path))
 
     def listdir(self, path: str = "") -> List[str]:
         """The names in a directory of the tree."""
@@ -306,7 +312,7 @@ class Checkpoint(Mapping):
     def __enter__(self) -> "Checkpoint":
         return self
 
-    def __exit__(self, *_: object) -> Any:
+    def __exit__(self, kind: Any = None, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Optional
 
 _SIZES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
@@ -58,7 +58,7 @@ def numpy_dtype(dtype: str) -> Any:
         "ml_dtypes if that has it" % (dtype, asks))
 
 
-def widened(dtype: str):
+def widened(dtype: str) -> Optional[str]:
     """The NumPy type that holds every value of one it lacks; None if none."""
     if dtype == "bfloat16" or dtype in _FLOAT8:
         return "float32"
@@ -74,7 +74,8 @@ def raw_dtype(dtype: str) -> Any:
     return np.dtype(_NUMPY.get(dtype, "uint%d" % (8 * size)))
 
 
-def _float8(bits: int, exponent: int, mantissa: int, bias: int, form: str):
+def _float8(bits: int, exponent: int, mantissa: int, bias: int,
+            form: str) -> float:
     if form == "e8m0":
         return float("nan") if bits == 255 else 2.0 ** (bits - bias)
     sign = -1.0 if bits >> (exponent + mantissa) else 1.0
@@ -137,7 +138,7 @@ def narrow(value: Any, dtype: str) -> int:
     """The bits of a number that the type holds exactly."""
     import struct
     if dtype == "bfloat16":
-        return struct.unpack("<I", struct.pack("<f", value))[0] >> 16
+        return int.from_bytes(struct.pack("<f", value)[2:], "little")
     if dtype in _FLOAT8:
         for bits, x in enumerate(_float8_table(dtype).tolist()):
             if repr(x) == repr(float(value)):
@@ -171,7 +172,8 @@ def to_bytes(value: Any, shape: Any, dtype: str) -> bytes:
     a = np.asarray(value)
     if dtype == "bfloat16" and a.dtype.name != dtype:
         a = np.broadcast_to(a, shape).astype(np.float32, casting="same_kind")
-        return _round_bfloat16(np.ascontiguousarray(a)).tobytes()
+        raw: bytes = _round_bfloat16(np.ascontiguousarray(a)).tobytes()
+        return raw
     kind = numpy_dtype(dtype)
     if isinstance(value, (int, float, list, tuple)):
         a = a.astype(kind)  # Python's numbers have no type of their own

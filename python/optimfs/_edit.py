@@ -12,7 +12,7 @@ from ._tensor import to_bytes
 from ._tree import File
 
 
-class Editor(Checkpoint, MutableMapping):
+class Editor(Checkpoint, MutableMapping[str, Any]):
     """A checkpoint that is being changed: see optimfs.edit()."""
 
     __hash__ = object.__hash__
@@ -74,7 +74,7 @@ class Editor(Checkpoint, MutableMapping):
         self._tree.drop()  # Ctrl-C may come before __exit__ can do so
         return self
 
-    def __exit__(self, kind: Any, *_: object) -> None:
+    def __exit__(self, kind: Any = None, *_: object) -> None:
         try:
             if self._tree.inherited:
                 pass

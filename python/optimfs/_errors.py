@@ -6,7 +6,7 @@ import errno
 import functools
 import os
 import re
-from typing import Optional
+from typing import Dict, Optional
 
 __all__ = ["Error", "NotFoundError", "ExistsError", "DamagedError",
            "BusyError", "UnsupportedError", "RefusedError", "UnsyncedWarning",
@@ -80,7 +80,7 @@ def make(code: int, number: int, text: str) -> Error:
 
 
 @functools.lru_cache(maxsize=None)
-def _table() -> dict:
+def _table() -> Dict[str, str]:
     here = os.path.dirname(os.path.abspath(__file__))
     # beside the package when it is installed, else where the sources have it
     for path in (os.path.join(here, "errors.md"),
@@ -97,5 +97,5 @@ def _table() -> dict:
 
 def advice(code: Optional[str]) -> Optional[str]:
     """What docs/errors.md says to do about "OFSnnn"; None if nothing."""
-    text = _table().get(code)
+    text = _table().get(code or "")
     return None if text in (None, "", "none needed") else text

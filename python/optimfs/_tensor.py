@@ -177,7 +177,8 @@ class Tensor:
     def tobytes(self) -> bytes:
         """The elements in C order, little-endian."""
         if not self._full:
-            return self._scalar(_dtypes.raw_dtype(self.dtype)).tobytes()
+            raw: bytes = self._scalar(_dtypes.raw_dtype(self.dtype)).tobytes()
+            return raw
         self._require()
         b = bytearray(self.nbytes)
         self.read_into(b)
@@ -270,7 +271,8 @@ class Tensor:
 
     def _write(self, value: Any) -> None:
         if not self._full:
-            self.checkpoint[self.path] = value
+            editor: Any = self.checkpoint
+            editor[self.path] = value
             return
         data = to_bytes(value, self.shape, self.dtype)
         covers = self._box == _box.whole(self._full)

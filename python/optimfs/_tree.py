@@ -51,7 +51,7 @@ def path_bytes(path: Union[str, "os.PathLike[str]"]) -> bytes:
 
 
 def text_of(err: _abi.Error) -> str:
-    return err.text.decode("utf-8", "replace")
+    return str(err.text, "utf-8", "replace")
 
 
 def check(ok: bool, err: _abi.Error) -> None:
@@ -314,7 +314,11 @@ class Tree(Shared):
                 yield below
 
     def open(self, path: str) -> File:
-        return File(self, self.stat(path).node)
+        st = self.stat(path)
+        if st.is_dir:
+            raise make(errno.EISDIR, 9, "OFS009 %s: is a directory"
+                       % (path or "the root"))
+        return File(self, st.node)
 
     def read(self, path: str) -> bytes:
         with self.open(path) as f:
@@ -450,8 +454,8 @@ class Tree(Shared):
 
         def work() -> int:
             with self.using() as fs:
-                return lib.optimfs_reshard(fs, path_bytes(directory),
-                                           c.byref(how), c.byref(err))
+                return int(lib.optimfs_reshard(fs, path_bytes(directory),
+                                               c.byref(how), c.byref(err)))
 
         # Ctrl-C reaches a thread that waits, none that is called back.
         with ThreadPoolExecutor(1) as pool:

@@ -99,4 +99,4 @@ class OptimfsFile(AbstractBufferedFile):
     """An open file of the tree."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        return self.fs.cat_file(self.path, start, end)
+        return bytes(self.fs.cat_file(self.path, start, end))

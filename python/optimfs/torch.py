@@ -49,14 +49,15 @@ def _read_mapping(path: PathLike) -> Dict[str, str]:
     with open(path, encoding="utf-8") as f:
         text = f.read()
     if text.lstrip().startswith("{"):
-        return json.loads(text)
+        found: Dict[str, str] = json.loads(text)
+        return found
     lines = [s.split() for s in text.splitlines()
              if s.strip() and not s.lstrip().startswith("#")]
     for words in lines:
         if len(words) != 2:
             raise ValueError("%s: %r is no pair of names"
                              % (path, " ".join(words)))
-    return dict(lines)  # type: ignore[arg-type]
+    return {mine: theirs for mine, theirs in lines}
 
 
 def _mapping(given: Mapping) -> Callable[[str], str]:
@@ -226,7 +227,7 @@ except ImportError:  # before PyTorch 2.3
     _StorageReader = None
 
 
-class _Index(dict):
+class _Index(Dict[str, Any]):
     """key -> metadata. All that the checkpoint has can be listed; any other
     name that leads there is found when it is asked for."""
 
@@ -242,7 +243,7 @@ class _Index(dict):
                 self._find(_key_of(path)[0])
 
     def _find(self, key: str) -> bool:
-        if not dict.__contains__(self, key):
+        if not super().__contains__(key):
             made = self._reader.describe(key)
             if made is None:
                 return False
@@ -255,7 +256,7 @@ class _Index(dict):
     def __missing__(self, key: str) -> Any:
         if not self._find(key):
             raise KeyError(key)
-        return dict.__getitem__(self, key)
+        return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
         return self[key] if key in self else default
@@ -325,7 +326,7 @@ if _StorageReader is not None:
             self.checkpoint = path if isinstance(path, Checkpoint) else \
                 _open(path, **self._options)
             self._names = _Names(self.checkpoint, self._mapping)
-            self._paths: Dict[str, Optional[str]] = {}
+            self._paths: Dict[str, Any] = {}
             self._params: Dict[str, Any] = {}  # of the state dict's groups
             self.nested: Dict[str, Tuple[Any, ...]] = {}
 

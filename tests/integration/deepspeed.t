@@ -5,7 +5,7 @@
 
 script=$TOP_SRCDIR/tests/interop/deepspeed.py
 why="no Python"
-for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
+for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
 	[ -n "$python" ] || break
 	why=$("$python" "$script" version 2>&1 >/dev/null) && break
 done
@@ -49,15 +49,18 @@ same_training() {
 
 trains() { # CASE: DeepSpeed's own load, and FSDP2 by StorageReader
 	from=$TOP_SRCDIR/tests/data/deepspeed/$1
-	rm -rf "$scratch/new" "$scratch/fsdp2" "$scratch/want" "$scratch/got"
+	rm -rf "$scratch/new" "$scratch/want"
 	ok "$1: DeepSpeed loads it and trains two steps" "$python" "$script" \
 	    train "$from/ckpt" "$scratch/new" 2
-	ok "$1: FSDP2 loads it by StorageReader and trains two steps" \
-	    "$python" "$reader" "$from/ckpt" \
-	    "$from/expected/manifest.json" 2 "save=$scratch/fsdp2"
 	"$OPTIMFS" cp -r "$scratch/new" . "$scratch/want"
-	"$OPTIMFS" cp -r "$scratch/fsdp2" . "$scratch/got"
-	ok "$1: both have the same weights and states" same_training
+	for ranks in 2 3; do
+		rm -rf "$scratch/fsdp2" "$scratch/got"
+		ok "$1: FSDP2 loads it by StorageReader on $ranks ranks and trains two steps" \
+		    "$python" "$reader" "$from/ckpt" \
+		    "$from/expected/manifest.json" $ranks "save=$scratch/fsdp2"
+		"$OPTIMFS" cp -r "$scratch/fsdp2" . "$scratch/got"
+		ok "$1: both have the same weights and states" same_training
+	done
 }
 
 data=$TOP_SRCDIR/tests/data
@@ -74,6 +77,6 @@ if ! sanitized && "$python" "$reader" version; then
 	export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH
 	trains z3_ws2_fp32
 else
-	skip 3 "no PyTorch 2.6 or later"
+	skip 5 "no PyTorch 2.6 or later"
 fi
 done_testing

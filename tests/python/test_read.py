@@ -525,3 +525,11 @@ def test_a_summary_says_what_the_checkpoint_is(data):
         assert ck.summary("optim/state") != whole
         with pytest.raises(optimfs.NotFoundError):
             ck.summary("no/such")
+
+
+def test_a_directory_is_not_opened(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        for path, said in (("model", "model: is a directory"), ("", "the root: is")):
+            with pytest.raises(optimfs.Error, match=said) as e:
+                ck.open(path)
+            assert (e.value.errno, e.value.code) == (errno.EISDIR, "OFS009")

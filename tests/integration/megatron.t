@@ -1,0 +1,72 @@
+#!/bin/sh
+# megatron.t - FSDP2 goes on from a checkpoint as Megatron-Core does, and
+# Megatron-Core loads what optimfs has edited
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+script=$TOP_SRCDIR/tests/interop/megatron.py
+reader=$TOP_SRCDIR/tests/interop/torch_reader.py
+why="no Python"
+for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
+	[ -n "$python" ] || break
+	why=$("$python" "$script" version 2>&1 >/dev/null) && break
+done
+[ -n "$python" ] || skip_all "$(echo "$why" | tail -1)"
+sanitized && skip_all "a sanitizer's library is not loaded into Python"
+
+: "${OPTIMFS_LIBRARY:=$TOP_BUILDDIR/.libs/liboptimfs.so.0}"
+: "${GLOO_SOCKET_IFNAME:=lo}"
+PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
+PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH PYTHONDONTWRITEBYTECODE \
+    OMP_NUM_THREADS
+
+# Megatron-Core trains the float32 copies of its weights.
+same_training() {
+	ls "$scratch/want/optim/state" >"$scratch/names"
+	[ -s "$scratch/names" ] || return 1
+	while read -r name; do
+		want=$scratch/want/optim/state/$name got=$scratch/got/optim/state/$name
+		cmp "$want/fp32" "$scratch/got/model/$name" || return 1
+		for file in exp_avg exp_avg_sq step; do
+			cmp "$want/$file" "$got/$file" || return 1
+		done
+	done <"$scratch/names"
+}
+
+trains() { # CASE RANKS [TP]: Megatron-Core's own load, and FSDP2 by StorageReader
+	from=$TOP_SRCDIR/tests/data/megatron/$1
+	rm -rf "$scratch/new" "$scratch/fsdp2" "$scratch/want" "$scratch/got"
+	ok "$1: $2 ranks of Megatron-Core load it and train two steps" "$python" \
+	    "$script" train "$from/$latest" "$scratch/new" "$2" "${3:-1}"
+	ok "$1: FSDP2 loads it by StorageReader on $2 ranks and trains two steps" \
+	    "$python" "$reader" "$from/$latest" \
+	    "$from/expected/manifest.json" "$2" "save=$scratch/fsdp2"
+	"$OPTIMFS" cp -r "$scratch/new" . "$scratch/want"
+	"$OPTIMFS" cp -r "$scratch/fsdp2" . "$scratch/got"
+	ok "$1: both have the same weights and states" same_training
+}
+
+edits() { # CHECKPOINT
+	cp -rL "$1" "$scratch/edited"
+	"$python" - "$scratch/edited" <<-'END' || return 1
+	import sys, optimfs
+	with optimfs.edit(sys.argv[1]) as ck:
+	    ck["model/decoder.layers.1.mlp.linear_fc1.weight"][3:7] = 0.5
+	    ck["optim/state/decoder.layers.1.mlp.linear_fc2.weight/exp_avg"][:, 5] = 3
+	END
+	"$python" "$script" again "$scratch/edited" "$scratch/loaded" 1 || return 1
+	rm -rf "$scratch/want" "$scratch/got"
+	"$OPTIMFS" cp -r "$scratch/edited" . "$scratch/want"
+	"$OPTIMFS" cp -r "$scratch/loaded" . "$scratch/got"
+	diff -r "$scratch/want/model" "$scratch/got/model" &&
+	    diff -r "$scratch/want/optim" "$scratch/got/optim"
+}
+
+latest=fully_reshardable/iter_0000003
+trains llama_dp2 2
+trains llama_dp2 3
+trains gpt_tp2_dp2 2 2
+ok "Megatron-Core loads and saves what optimfs has edited" edits \
+    "$TOP_SRCDIR/tests/data/megatron/llama_dp2/$latest"
+done_testing
