@@ -29,6 +29,18 @@ OPTIMFS_REPORT([deflate], [DEFLATE], [checksums are made by libdeflate])
 
 AC_DEFUN([OPTIMFS_XXHASH], [
 PKG_CHECK_MODULES([XXHASH], [libxxhash >= 0.8])
+optimfs_save_CFLAGS=$CFLAGS
+optimfs_save_LIBS=$LIBS
+CFLAGS="$XXHASH_CFLAGS $CFLAGS"
+LIBS="$XXHASH_LIBS $LIBS"
+# "make static" needs the functions in libxxhash.a, which Debian 12 leaves out.
+AS_IF([test "x$enable_shared" = xno], [LIBS="-static $LIBS"])
+AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <xxhash.h>
+#include <xxh_x86dispatch.h>]], [[return (int)XXH3_64bits("", 0);]])],
+    [AC_DEFINE([HAVE_XXH_X86DISPATCH], [1],
+	[Define if libxxhash chooses by the CPU how to compute XXH3.])])
+CFLAGS=$optimfs_save_CFLAGS
+LIBS=$optimfs_save_LIBS
 ])
 
 AC_DEFUN([OPTIMFS_FUSE], [

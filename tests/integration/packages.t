@@ -36,6 +36,13 @@ done
 while read -r doc; do
 	ok "$doc of debian/optimfs.docs exists" test -f "$doc"
 done <debian/optimfs.docs
+# What the manual and the first page refer to; python.md has a package of its own.
+for doc in $(grep -oh 'docs/[a-z]*\.md' README.md docs/man/optimfs.1 | sort -u |
+    grep -v -e architecture -e python); do
+	ok "debian/optimfs.docs lists $doc" grep -qx "$doc" debian/optimfs.docs
+	ok "contrib/optimfs.spec lists $doc" grep -q "^%doc.* $doc\>" \
+	    contrib/optimfs.spec
+done
 
 if command -v rpmspec >/dev/null; then
 	ok "rpmspec parses contrib/optimfs.spec" rpmspec -q contrib/optimfs.spec
