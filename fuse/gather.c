@@ -67,7 +67,8 @@ static int read_piece(const struct ofs_gather *g, void *to, uint64_t off,
 	ssize_t n;
 
 	if (g->cancelled != NULL && g->cancelled(g->ctx))
-		return optimfs_fail(err, ECANCELED, "nobody waits any more");
+		return optimfs_fail(err, ECANCELED,
+		    "nobody is waiting any longer");
 	n = optimfs_file_read(g->file, to, (size_t)len, off, err);
 	if (n == -1)
 		return -1;

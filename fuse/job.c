@@ -8,12 +8,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cli/job.h"
 #include "cli/tools.h"
+#include "fuse/guard.h"
 #include "fuse/log.h"
 #include "fuse/mount.h"
+#include "fuse/mountinfo.h"
 
 /* Leaves time to ask another owner before the kernel's request times out. */
 static unsigned answer_time(unsigned timeout)
@@ -45,16 +46,21 @@ static int compare(void *ctx, struct optimfs *fs, struct optimfs_error *err)
 	return c->ret;
 }
 
-static int mount_here(struct ofs_job *job, const char *source,
-    const char *point, struct ofs_mount_options *m, struct optimfs_error *err)
+static int mount_here(struct ofs_job *job, struct ofs_guard *guard,
+    const char *source, const char *point, struct ofs_mount_options *m,
+    struct optimfs_error *err)
 {
-	char *from = optimfs_group_expand(job->group, source, err), *to;
+	char *from = optimfs_group_expand(job->group, source, err), *to, *real;
 	int ret = -1;
 
 	if (from == NULL)
 		return -1;
 	to = optimfs_group_expand(job->group, point, err);
 	if (to != NULL) {
+		real = ofs_mount_point_path(to, NULL);
+		if (real != NULL)
+			ofs_guard_watch(guard, real);
+		free(real);
 		m->open.group = job->group;
 		m->offered = source;
 		ret = ofs_mount(from, to, m, err);
@@ -112,8 +118,8 @@ static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 		    optimfs_group_rank(job->group));
 }
 
-static int run(struct ofs_job *job, const char *source, const char *point,
-    struct ofs_mount_options *m)
+static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
+    const char *point, struct ofs_mount_options *m)
 {
 	struct comparison c = { 0 };
 	struct optimfs_error err;
@@ -131,7 +137,7 @@ static int run(struct ofs_job *job, const char *source, const char *point,
 	m->opened = compare;
 	m->ctx = &c;
 	if (ofs_job_works(job) &&
-	    mount_here(job, source, point, m, &err) == -1 && c.ret == 0)
+	    mount_here(job, guard, source, point, m, &err) == -1 && c.ret == 0)
 		status = fail_here(job, &err);
 	if (!c.done)
 		compare(&c, NULL, &err);
@@ -144,15 +150,16 @@ static int run(struct ofs_job *job, const char *source, const char *point,
 int ofs_mount_job(const char *source, const char *point,
     struct ofs_mount_options *m)
 {
+	struct ofs_guard guard;
+	struct optimfs_error err;
 	struct ofs_job job;
 	int status;
 
 	m->foreground = true; /* the launcher ends a job that daemonises */
-	/* it kills all when one has died, with a signal that cannot be caught;
-	 * without fusermount3 root can mount all the same */
-	if (access("/usr/bin/fusermount3", X_OK) == 0)
-		m->auto_unmount = true;
-	status = run(&job, source, point, m);
+	if (ofs_guard_start(&guard, &err) == -1)
+		return ofs_tool_fail(&err);
+	status = run(&job, &guard, source, point, m);
 	ofs_job_leave(&job);
+	ofs_guard_end(&guard);
 	return status;
 }

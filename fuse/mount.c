@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +65,8 @@ static int check_point(const char *point,
 		    "OFS758 mount point %s: %m", point);
 	if (!S_ISDIR(st.st_mode))
 		return optimfs_fail(err, EINVAL,
-		    "OFS758 mount point %s: not a directory", point);
+		    "OFS758 mount point %s: not a directory: give an empty one",
+		    point);
 	ours = ofs_mountinfo_find(point, &m) &&
 	    strcmp(m.type, "fuse.optimfs") == 0;
 	ofs_mountinfo_fini(&m);
@@ -105,9 +105,7 @@ static int check_device(struct optimfs_error *err)
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
 	if (fd == -1)
-		return optimfs_fail(err, EIO,
-		    "OFS761 /dev/fuse: %m; without FUSE there are optimfs ls, "
-		    "cat, cp and tar");
+		return optimfs_fail(err, EIO, "OFS761 /dev/fuse: %m");
 	close(fd);
 	return 0;
 }
@@ -226,6 +224,9 @@ static int in_background(struct ofs_serve *v, struct optimfs_error *err)
 	if (pipe2(fd, O_CLOEXEC) == -1)
 		return optimfs_fail(err, errno, "pipe: %m");
 	fflush(NULL);
+	/* The child gets the signal, too; a writer has to remove its stage. */
+	if (v->options->open.rw)
+		ofs_interrupt_catch();
 	child = fork();
 	if (child == -1) {
 		optimfs_fail(err, errno, "fork: %m");
@@ -238,7 +239,8 @@ static int in_background(struct ofs_serve *v, struct optimfs_error *err)
 		daemon_main(v, fd[1]);
 	}
 	close(fd[1]);
-	ofs_interrupt_end(not_mounted); /* the child gets the signal, too */
+	if (!v->options->open.rw)
+		ofs_interrupt_end(not_mounted);
 	ret = hear(fd[0], child, err);
 	close(fd[0]);
 	return ret;
@@ -262,12 +264,16 @@ int ofs_mount(const char *source, const char *point,
 	ret = ofs_log_open(log, err);
 	if (ret == 0 && options->foreground) {
 		ofs_log_begin();
-		if (options->open.group == NULL)
+		if (options->open.rw)
+			ofs_interrupt_catch();
+		else if (options->open.group == NULL)
 			ofs_interrupt_end(not_mounted);
 		ret = ofs_serve(&v, err);
 	} else if (ret == 0) {
 		ret = in_background(&v, err);
 	}
+	if (ret == -1 && err->code == ECANCELED)
+		optimfs_fail(err, ECANCELED, "interrupted: %s", not_mounted);
 	ofs_log_close();
 	free(real);
 	return ret;

@@ -5,7 +5,6 @@
 #include "fuse/opts.h"
 
 #include <errno.h>
-#include <string.h>
 
 static const char *const assemble_names[] = { "off", "auto", "always", NULL };
 static const char *const sandbox_names[] = { "off", "auto", "require", NULL };
@@ -15,7 +14,6 @@ static const char *const commit_names[] = { "auto", "explicit", NULL };
 
 #define ROW(row_name, row_kind, member) \
  OFS_OPTION_ROW(row_name, row_kind, offsetof(struct ofs_mount_options, member))
-#define IGNORE(row_name) OFS_OPTION_ROW(row_name, OFS_OPTION_IGNORE, 0)
 
 const struct ofs_option ofs_mount_options_table[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_mount_options, open)),
@@ -56,40 +54,18 @@ const struct ofs_option ofs_mount_options_table[] = {
 	ROW("auto_unmount", OFS_OPTION_FLAG, auto_unmount),
 	ROW("nonempty", OFS_OPTION_FLAG, nonempty),
 	ROW("ro", OFS_OPTION_FLAG, ro),
-	/* Generic options of mount(8) and fstab(5). The mount is always nosuid,
-	 * nodev and noexec. */
-	IGNORE("suid"),
-	IGNORE("nosuid"),
-	IGNORE("dev"),
-	IGNORE("nodev"),
-	IGNORE("exec"),
-	IGNORE("noexec"),
-	IGNORE("auto"),
-	IGNORE("noauto"),
-	IGNORE("user"),
-	IGNORE("nouser"),
-	IGNORE("users"),
-	IGNORE("owner"),
-	IGNORE("group"),
-	IGNORE("nofail"),
-	IGNORE("_netdev"),
-	IGNORE("comment"),
-	IGNORE("defaults"),
-	IGNORE("async"),
-	IGNORE("sync"),
-	IGNORE("dirsync"),
-	IGNORE("atime"),
-	IGNORE("noatime"),
-	IGNORE("diratime"),
-	IGNORE("nodiratime"),
-	IGNORE("relatime"),
-	IGNORE("norelatime"),
-	IGNORE("strictatime"),
-	IGNORE("nostrictatime"),
-	IGNORE("lazytime"),
-	IGNORE("nolazytime"),
 	{ .name = NULL },
 };
+
+/* Generic options of mount(8) and fstab(5). The mount is always nosuid, nodev
+ * and noexec. */
+static const char ignored[] =
+    "x-\0X-\0"
+    "suid\0nosuid\0dev\0nodev\0exec\0noexec\0"
+    "auto\0noauto\0user\0nouser\0users\0owner\0"
+    "group\0nofail\0_netdev\0comment\0defaults\0async\0"
+    "sync\0dirsync\0atime\0noatime\0diratime\0nodiratime\0"
+    "relatime\0norelatime\0strictatime\0nostrictatime\0lazytime\0nolazytime\0";
 
 void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 {
@@ -105,7 +81,7 @@ void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 	*o = (struct ofs_options){
 		.table = ofs_mount_options_table,
 		.target = m,
-		.ignore_prefixes = "x-\0X-\0",
+		.ignored = ignored,
 	};
 }
 

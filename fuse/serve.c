@@ -21,6 +21,7 @@
 
 #include "base/json_write.h"
 #include "base/memory.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/tools.h"
 #include "fuse/log.h"
@@ -200,19 +201,14 @@ static void make_news(struct server *s)
 	    s->watched ? OPTIMFS_SUMMARY_LINE : OPTIMFS_SUMMARY_PROBLEMS, NULL);
 }
 
-static void show_step(void *ctx, uint64_t done, uint64_t total,
-    const char *step)
-{
-	ofs_progress_step(ctx, step, done, total);
-}
-
 static int open_checkpoint(struct server *s, struct optimfs_error *err)
 {
 	const struct ofs_mount_options *m = s->v->options;
 	struct optimfs_options o = m->open;
 	bool shared = s->session.assemble != NULL;
 	struct ofs_progress progress;
-	const struct optimfs_watch watch = { .progress = show_step,
+	const struct optimfs_watch watch = { .progress = ofs_progress_step,
+		.stop = ofs_interrupted,
 		.ctx = &progress };
 
 	ofs_progress_init(&progress, "mount", m->quiet, false);
@@ -546,6 +542,10 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	optimfs_set_mount_info(s->session.fs, info, s);
 	optimfs_set_stats(s->session.fs, stats, &s->session);
 	ofs_quit_block();
+	if (ofs_interrupted(NULL)) {
+		optimfs_fail(err, ECANCELED, "interrupted");
+		goto out;
+	}
 	if (mount_session(s, err) == -1)
 		goto out;
 	give_up_rights(v->options);

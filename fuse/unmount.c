@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +41,7 @@ static int by_fusermount(const char *point, bool lazy,
 
 int ofs_unmount(const char *point, bool lazy, struct optimfs_error *err)
 {
-	if (geteuid() == 0 && ofs_utab_has(point) &&
+	if (geteuid() == 0 && ofs_utab_has(NULL, point) &&
 	    ofs_utab_unmount(point, lazy))
 		return 0;
 	if (umount2(point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)

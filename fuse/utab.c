@@ -37,32 +37,23 @@ static bool run(const char *const *argv)
 	return status == 0;
 }
 
-void ofs_utab_add(const char *source, const char *point)
-{
-	/* -f: mounts nothing */
-	const char *const argv[] = { "mount", "-i", "-f", "-c", "-t",
-		"fuse.optimfs", "-o", "helper=fuse.optimfs", "--", source,
-		point, NULL };
-
-	if (geteuid() == 0)
-		(void)run(argv);
-}
-
 /* "SRC=/ckpt TARGET=/mnt/ck ROOT=/ OPTS=helper=fuse.optimfs" */
-static bool is_line_of(char *line, const char *point)
+static bool is_line_of(char *line, const char *source, const char *point)
 {
-	static const char key[] = "TARGET=";
+	bool at = false, from = source == NULL;
 	char *save, *word = strtok_r(line, " \n", &save);
 
-	while (word != NULL && strncmp(word, key, strlen(key)) != 0)
-		word = strtok_r(NULL, " \n", &save);
-	if (word == NULL)
-		return false;
-	ofs_mountinfo_unescape(word);
-	return strcmp(word + strlen(key), point) == 0;
+	for (; word != NULL; word = strtok_r(NULL, " \n", &save)) {
+		ofs_mountinfo_unescape(word);
+		if (strncmp(word, "TARGET=", 7) == 0)
+			at = strcmp(word + 7, point) == 0;
+		else if (source != NULL && strncmp(word, "SRC=", 4) == 0)
+			from = strcmp(word + 4, source) == 0;
+	}
+	return at && from;
 }
 
-bool ofs_utab_has(const char *point)
+bool ofs_utab_has(const char *source, const char *point)
 {
 	FILE *f = fopen("/run/mount/utab", "re");
 	char *line = NULL;
@@ -72,10 +63,23 @@ bool ofs_utab_has(const char *point)
 	if (f == NULL)
 		return false;
 	while (!found && getline(&line, &cap, f) != -1)
-		found = is_line_of(line, point);
+		found = is_line_of(line, source, point);
 	free(line);
 	fclose(f);
 	return found;
+}
+
+void ofs_utab_add(const char *source, const char *point)
+{
+	/* -f: mounts nothing */
+	const char *const argv[] = { "mount", "-i", "-f", "-c", "-t",
+		"fuse.optimfs", "-o", "helper=fuse.optimfs", "--", source,
+		point, NULL };
+
+	/* fusermount3 leaves the line of a mount */
+	if (geteuid() == 0 && access("/sbin/umount.fuse.optimfs", X_OK) == 0 &&
+	    !ofs_utab_has(source, point))
+		(void)run(argv);
 }
 
 bool ofs_utab_unmount(const char *point, bool lazy)

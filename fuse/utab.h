@@ -10,9 +10,10 @@
  * line there from statfs(2): "fuse", which has no helper. With a line it finds
  * the type fuse.optimfs and the helper umount.fuse.optimfs. */
 
-/* Adds a line for a mount, if this process may. */
+/* Adds a line for a mount, if the helper is there and this process may. */
 void ofs_utab_add(const char *source, const char *point);
-bool ofs_utab_has(const char *point);
+/* Has point a line, with that source unless NULL? */
+bool ofs_utab_has(const char *source, const char *point);
 /* Unmounts point, which has a line, and removes that; lazy: even if in use. */
 bool ofs_utab_unmount(const char *point, bool lazy);
 

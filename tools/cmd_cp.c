@@ -77,13 +77,12 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 			ofs_command_explain_place(c.operand[1], &err);
 	}
 	ofs_progress_end(&c.progress, ret == 0);
-	ofs_lost_tell(&copying.lost, ofs_lost_say, NULL);
+	ofs_lost_tell(&copying.lost, ofs_tool_say_text, NULL);
 	if (copying.unread > 0 && how.recursive)
-		ofs_tool_say("%s: %" PRIu64 " file%s could not be read and "
-			     "%s not there; all others are",
+		ofs_tool_say("%s: %" PRIu64 " file%s could not be read; all "
+			     "others are there",
 		    c.operand[1], copying.unread,
-		    copying.unread == 1 ? "" : "s",
-		    copying.unread == 1 ? "is" : "are");
+		    copying.unread == 1 ? "" : "s");
 	if (ret == -1)
 		copying.status = ofs_command_stopped(&c, &err,
 		    how.recursive ? "files that are there are complete"

@@ -459,7 +459,8 @@ static int visit_a(void *ctx, const struct ofs_walk_entry *e,
 	struct optimfs_error none = { 0 };
 
 	if (optimfs_resolve(d->b, e->path, &other, &none) == -1) {
-		if (none.code != ENOENT && none.code != ENODATA) {
+		if (none.code != ENOENT && none.code != ENOTDIR &&
+		    none.code != ENODATA) {
 			*err = none;
 			return -1;
 		}
@@ -663,7 +664,7 @@ static void tell_lost(struct diff *d)
 	for (int i = 0; i < 2; i++) {
 		d->lost[i].list = "diff";
 		d->lost[i].checkpoint = i == 0 ? d->c->checkpoint : d->b_name;
-		ofs_lost_tell(&d->lost[i], ofs_lost_say, NULL);
+		ofs_lost_tell(&d->lost[i], ofs_tool_say_text, NULL);
 	}
 }
 

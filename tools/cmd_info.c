@@ -23,7 +23,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		return status;
 	path = c.noperands == 0 ? "" : c.operand[0];
 	/* where reading takes long, rendering views does, too */
-	ofs_progress_step(&c.progress, "finding its layouts", 0, 0);
+	ofs_progress_step(&c.progress, 0, 0, "finding its layouts");
 	if (ofs_command_resolve(&c, path, &attr, &err) == 0)
 		text = optimfs_summary(c.fs, path,
 		    c.flags & OFS_JSON ? OPTIMFS_SUMMARY_JSON

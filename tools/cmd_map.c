@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,7 +146,7 @@ static int find(struct map *m, struct ofs_walk_entry *e,
 	if (!S_ISDIR(e->attr.mode) &&
 	    !ofs_has_xattr(m->c->fs, e->attr.node, "shape"))
 		return optimfs_fail(err, EINVAL,
-		    "%s: is no tensor, so it has no parts", given);
+		    "%s: is not a tensor, so it has no parts", given);
 	m->base = given + strspn(given, "/");
 	m->nbase = strlen(m->base);
 	while (m->nbase > 0 && m->base[m->nbase - 1] == '/')

@@ -59,6 +59,20 @@ static void look_through(struct places *p, struct ofs_mount_options *m,
 	ofs_source_apply(s, &m->open);
 }
 
+/* Lets umount(8) find its helper, which waits for the commit. */
+static void note_mount(const char *point)
+{
+	char *real = ofs_mount_point_path(point, NULL);
+	struct ofs_mountinfo m;
+
+	if (real != NULL && ofs_mountinfo_find(real, &m)) {
+		if (m.rw && strcmp(m.type, "fuse.optimfs") == 0)
+			ofs_utab_add(m.source, m.point);
+		ofs_mountinfo_fini(&m);
+	}
+	free(real);
+}
+
 static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
     struct ofs_mount_options *m)
 {
@@ -92,6 +106,8 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 	status = ofs_mount(p.source, p.point, m, &err) == -1
 	    ? ofs_tool_fail(&err)
 	    : OFS_EXIT_OK;
+	if (status == OFS_EXIT_OK && !m->foreground)
+		note_mount(p.point);
 	ofs_source_fini(&s);
 	return status;
 }
@@ -184,20 +200,6 @@ static int helper_fail(const struct optimfs_error *err)
 		return MOUNT_USAGE;
 	return err->code == ENOMEM || err->code == EAGAIN ? MOUNT_SYSTEM
 							  : MOUNT_FAILED;
-}
-
-/* Lets umount(8) find its helper, which waits for the commit. */
-static void note_mount(const char *point)
-{
-	char *real = ofs_mount_point_path(point, NULL);
-	struct ofs_mountinfo m;
-
-	if (real != NULL && ofs_mountinfo_find(real, &m)) {
-		if (m.rw && strcmp(m.type, "fuse.optimfs") == 0)
-			ofs_utab_add(m.source, m.point);
-		ofs_mountinfo_fini(&m);
-	}
-	free(real);
 }
 
 static int helper(const struct ofs_verb *self, struct ofs_args *a,

@@ -315,7 +315,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		return status;
 	if (c.operand[0][strspn(c.operand[0], "./")] == '\0') {
 		status = ofs_tool_usage(verb,
-		    "'%s' is no view: dcp@16, fsdp@8, safetensors, ...",
+		    "'%s' is not a view: dcp@16, fsdp@8, safetensors, ...",
 		    c.operand[0]);
 		goto out;
 	}

@@ -421,7 +421,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	}
 	if (c.output == NULL && isatty(STDOUT_FILENO)) {
 		status = ofs_tool_usage(verb,
-		    "no page to a terminal: -o FILE, or -o - all the same");
+		    "the page is not for a terminal: give -o FILE, or -o - to print it anyway");
 		goto out;
 	}
 	ret = put_data(&r, &how, &err);

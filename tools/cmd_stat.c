@@ -377,7 +377,7 @@ static int print_one(struct rows *rows, struct optimfs_error *err)
 		read++;
 		ret = ofs_stats_merge(&sum, &row->s, err);
 	}
-	ofs_lost_tell(&rows->lost, ofs_lost_say, NULL);
+	ofs_lost_tell(&rows->lost, ofs_tool_say_text, NULL);
 	if (read > 0 && read < rows->n)
 		ofs_tool_say("%s: %zu of %zu tensors could not be read, and "
 			     "are not counted",

@@ -53,8 +53,7 @@ static int wait_gone(const struct ofs_mountinfo *m, int lock,
 		nanosleep(&tick, NULL);
 	}
 	return optimfs_fail(err, ETIMEDOUT,
-	    "%s is unmounted, but its daemon has not ended: it is busy, or "
-	    "another mount namespace (a container) has the mount, too",
+	    "%s is unmounted, but its daemon has not ended: it is busy, or another mount namespace (a container) also has the mount",
 	    m->point);
 }
 

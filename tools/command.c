@@ -123,20 +123,14 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 	return 0;
 }
 
-static void say(void *ctx, const char *text)
-{
-	(void)ctx;
-	ofs_tool_say("%s", text);
-}
-
 /* Ranks that only serve return when everything is done. */
 static int join(struct ofs_command *c, unsigned allowed, int *status)
 {
 	struct optimfs_error err;
 
 	if (ofs_job_join(&c->job, &c->how,
-		(allowed & OFS_TOGETHER) != 0 ? "all" : NULL, c->timeout, say,
-		&err) == -1 ||
+		(allowed & OFS_TOGETHER) != 0 ? "all" : NULL, c->timeout,
+		ofs_tool_say_text, &err) == -1 ||
 	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
 		-1 ||
 	    ((allowed & OFS_SECOND) != 0 && c->noperands > 0 &&
@@ -208,16 +202,10 @@ out:
 	free(above);
 }
 
-static void show_step(void *ctx, uint64_t done, uint64_t total,
-    const char *step)
-{
-	ofs_progress_step(ctx, step, done, total);
-}
-
 struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
-	const struct optimfs_watch watch = { .progress = show_step,
+	const struct optimfs_watch watch = { .progress = ofs_progress_step,
 		.ctx = &c->progress };
 	struct optimfs_options open = c->open;
 	struct optimfs *fs;

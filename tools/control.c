@@ -33,7 +33,9 @@ int ofs_control_find(const char *point, struct ofs_mountinfo *m,
 	found = ofs_mountinfo_find(real, m);
 	free(real);
 	if (!found)
-		return optimfs_fail(err, ENOENT, "%s: nothing is mounted there",
+		return optimfs_fail(err, ENOENT,
+		    "OFS758 %s: nothing is mounted there (findmnt -t "
+		    "fuse.optimfs lists mounts)",
 		    point);
 	if (strcmp(m->type, "fuse.optimfs") == 0)
 		return 0;

@@ -144,12 +144,6 @@ void ofs_lost_fini(struct ofs_lost *l)
 	l->n = l->cap = 0;
 }
 
-void ofs_lost_say(void *ctx, const char *text)
-{
-	(void)ctx;
-	ofs_tool_say("%s", text);
-}
-
 void ofs_lost_print(void *ctx, const char *text)
 {
 	struct ofs_buf b = { 0 };

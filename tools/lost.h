@@ -35,8 +35,7 @@ bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text);
  * is only one, else a sentence with the number of tensors. Empties l. */
 void ofs_lost_tell(struct ofs_lost *l,
     void (*each)(void *ctx, const char *text), void *ctx);
-/* For each: print the message to standard error, or to standard output. */
-void ofs_lost_say(void *ctx, const char *text);
+/* For each: prints the message to standard output. */
 void ofs_lost_print(void *ctx, const char *text);
 /* Empties l without a message. */
 void ofs_lost_fini(struct ofs_lost *l);

@@ -66,8 +66,8 @@ struct optimfs_options {
 		OPTIMFS_RECOVER_DISCARD,
 	} recover;
 	/* While a large index is read, its progress is called: done of total
-	 * bytes or tensors, total 0 if unknown, and the step instead of a file.
-	 * NULL: nothing is called. */
+	 * bytes or tensors, total 0 if unknown, and the step instead of a file;
+	 * and stop. NULL: nothing is called. */
 	const struct optimfs_watch *watch;
 };
 

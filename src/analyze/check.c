@@ -59,7 +59,7 @@ static const struct {
 	{ "OFS212",
 	    "no group of the optimizer trains it: the state is not loaded, "
 	    "or loaded for another parameter" },
-	{ "OFS213", "no run goes on with this value" },
+	{ "OFS213", "no run continues with this value" },
 	{ "OFS216",
 	    "what was not read may be sound or damaged: check it again with "
 	    "the option, or the program, that the message names" },
@@ -133,7 +133,7 @@ static int check(struct ofs_check *c, const struct optimfs_scan *how,
 	for (size_t i = 0; i < c->nexams; i++)
 		c->bad |= c->exam[i].error == ENOMEM;
 	if (c->bad)
-		return optimfs_fail(err, ENOMEM, "check");
+		return ofs_no_memory(err);
 	if (ofs_check_judge(c, err) == -1)
 		return -1;
 	c->checked.parameters = c->state.nparams;

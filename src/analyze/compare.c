@@ -12,6 +12,7 @@
 
 #include "analyze/pool.h"
 #include "analyze/tensors.h"
+#include "base/memory.h"
 #include "stats/number.h"
 
 #define CHUNK (1u << 18) /* elements */
@@ -149,7 +150,7 @@ static void *start(void *ctx, struct optimfs_error *err)
 
 	(void)ctx;
 	if (mine == NULL)
-		optimfs_fail(err, ENOMEM, "comparison");
+		ofs_no_memory(err);
 	return mine;
 }
 
@@ -278,7 +279,7 @@ int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
 	size_t size;
 
 	if (no_memory)
-		return optimfs_fail(err, ENOMEM, "comparison");
+		return ofs_no_memory(err);
 	if (c.type == OFS_DTYPE_NONE)
 		return optimfs_fail(err, EINVAL,
 		    "no tensors of one type and shape");
@@ -287,7 +288,7 @@ int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
 	size = ofs_dtype_size(c.type);
 	c.codes = ofs_code_values(c.type);
 	if (c.codes == NULL && ofs_code_bits(c.type) > 0)
-		return optimfs_fail(err, ENOMEM, "comparison");
+		return ofs_no_memory(err);
 	item.elements = c.all.elements = attr.size / size;
 	item.file[0].fs = a;
 	item.file[0].node = x;

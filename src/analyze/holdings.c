@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "catalog/owners.h"
 #include "fs/fs.h"
 
@@ -23,6 +24,7 @@ struct copies {
 	const struct ofs_catalog *cat;
 	struct copy *v;
 	size_t n, cap;
+	struct optimfs_error *err;
 };
 
 static int add(struct copies *l, uint32_t shard, uint32_t object,
@@ -32,15 +34,8 @@ static int add(struct copies *l, uint32_t shard, uint32_t object,
 
 	if (rank < 0)
 		return 0;
-	if (l->n == l->cap) {
-		size_t cap = l->cap == 0 ? 64 : 2 * l->cap;
-		struct copy *v = reallocarray(l->v, cap, sizeof(*v));
-
-		if (v == NULL)
-			return -1;
-		l->v = v;
-		l->cap = cap;
-	}
+	if (ofs_grow(l->v, l->n, l->cap, l->err) == -1)
+		return -1;
 	l->v[l->n++] = (struct copy){ rank, shard, object, bytes };
 	return 0;
 }
@@ -98,14 +93,7 @@ static int add_variants(struct copies *l, const struct ofs_entry *e)
 	return 0;
 }
 
-static int by_rank(const void *a, const void *b)
-{
-	const struct copy *x = a, *y = b;
-
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return (x->shard > y->shard) - (x->shard < y->shard);
-}
+OFS_COMPARE_BY2(by_rank, struct copy, rank, shard)
 
 static int tell(const struct copies *l, optimfs_holding_fn *each, void *ctx)
 {
@@ -119,8 +107,7 @@ static int tell(const struct copies *l, optimfs_holding_fn *each, void *ctx)
 		for (k = i; k < l->n && l->v[k].rank == h.rank; k++) {
 			if (k > i && l->v[k].shard == l->v[k - 1].shard)
 				continue;
-			if (!ofs_add_u64(h.bytes, l->v[k].bytes, &h.bytes))
-				h.bytes = UINT64_MAX;
+			ofs_sum_u64(&h.bytes, l->v[k].bytes);
 			o = &l->cat->objects[l->v[k].object];
 			h.missing |= o->missing || o->refused;
 		}
@@ -133,13 +120,12 @@ int optimfs_holdings(struct optimfs *fs, const char *path,
     optimfs_holding_fn *each, void *ctx, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter(fs);
-	struct copies l = { 0 };
+	struct copies l = { .cat = snap->cat, .err = err };
 	const struct ofs_entry *e = NULL;
 	const struct ofs_tensor *t = NULL;
 	struct ofs_at at;
 	int ret = -1;
 
-	l.cat = snap->cat;
 	if (ofs_resolve(snap, path, &at, err) == -1)
 		goto out;
 	if (!ofs_at_made(snap, at))
@@ -147,13 +133,11 @@ int optimfs_holdings(struct optimfs *fs, const char *path,
 	if (e != NULL)
 		t = ofs_entry_tensor(snap->cat, e);
 	if (t == NULL) {
-		optimfs_fail(err, EINVAL, "%s: is no stored tensor", path);
+		optimfs_fail(err, EINVAL, "%s: is not a stored tensor", path);
 		goto out;
 	}
-	if (add_tensor(&l, t) == -1 || add_variants(&l, e) == -1) {
-		ofs_no_memory(err);
+	if (add_tensor(&l, t) == -1 || add_variants(&l, e) == -1)
 		goto out;
-	}
 	if (l.n > 1)
 		qsort(l.v, l.n, sizeof(*l.v), by_rank);
 	ret = tell(&l, each, ctx);

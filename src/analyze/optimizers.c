@@ -318,7 +318,7 @@ int ofs_optimizers_read(struct optimfs *fs, struct ofs_optimizers *s,
 	for (size_t i = 0; i < s->nparams; i++)
 		join_param(fs, s, &s->param[i], nodes);
 	free(nodes);
-	return s->no_memory ? optimfs_fail(err, ENOMEM, "optimizers") : 0;
+	return s->no_memory ? ofs_no_memory(err) : 0;
 }
 
 void ofs_optimizers_fini(struct ofs_optimizers *s)

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -224,7 +223,7 @@ static void do_chunk(struct pool *p, struct active *a, void *mine,
 static void *thread(void *ctx)
 {
 	struct pool *p = ctx;
-	uint8_t *all = malloc(OFS_POOL_FILES * p->buffer);
+	uint8_t *all = ofs_alloc_huge(OFS_POOL_FILES * p->buffer);
 	uint8_t *buf[OFS_POOL_FILES];
 	struct optimfs_error err;
 	struct ofs_pool_chunk c;

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <xxhash.h>
+#ifdef HAVE_XXH_X86DISPATCH
+# include <xxh_x86dispatch.h> /* XXH3 for the CPU at hand */
+#endif
 
 #include "optimfs/analyze.h"
 
@@ -31,6 +33,7 @@ struct job {
 
 /* Data of a thread: the statistics of a chunk, for each dtype that it met. */
 struct mine {
+	size_t item; /* of the chunk before */
 	struct ofs_stats *of[OFS_NDTYPES];
 };
 
@@ -64,7 +67,11 @@ static int work(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 		m->of[t] = ofs_stats_new(t, err);
 	if (m->of[t] == NULL)
 		return -1;
-	ofs_stats_clear(m->of[t]);
+	if (c->first > 0 && m->item == c->item)
+		ofs_stats_next(m->of[t]);
+	else
+		ofs_stats_clear(m->of[t]);
+	m->item = c->item;
 	ofs_stats_add(m->of[t], c->buf[0], c->n);
 	return 0;
 }
@@ -185,7 +192,7 @@ static int add_parts(struct optimfs *fs, const struct ofs_file_info *f,
 	int ret = 0;
 
 	if (no_memory)
-		ret = optimfs_fail(err, ENOMEM, "%s", f->path);
+		ret = ofs_no_memory(err);
 	else if (owners == NULL || *owners == '\0')
 		ret = ofs_file_list_add(l, f, err) == NULL ? -1 : 0;
 	while (p != NULL && *p != '\0' && ret == 0) {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "fs/fsck.h"
 #include "fs/view.h"
@@ -18,12 +19,6 @@
 /* Everything except a few values (a step, the learning rates) comes from the
  * index in one pass over the tree, so that it costs no more than opening the
  * checkpoint. */
-
-/* Sums of bytes saturate. */
-static void add(uint64_t *sum, uint64_t n)
-{
-	*sum = n > UINT64_MAX - *sum ? UINT64_MAX : *sum + n;
-}
 
 static const char *name_of(const struct ofs_summary *s, uint32_t node)
 {
@@ -103,8 +98,8 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
 		all[i]->tensors++;
-		add(&all[i]->elements, ofs_tensor_numel(cat, t));
-		add(&all[i]->bytes, ofs_tensor_bytes(cat, t));
+		ofs_sum_u64(&all[i]->elements, ofs_tensor_numel(cat, t));
+		ofs_sum_u64(&all[i]->bytes, ofs_tensor_bytes(cat, t));
 	}
 	s->replicated += has_copies(cat, t);
 	count_cut(s, t);
@@ -212,7 +207,7 @@ static int count_files(struct ofs_summary *s, struct optimfs_error *err)
 		if (cat->objects[i].damaged && s->damaged_files++ == 0)
 			s->damaged_file = cat->objects[i].path;
 		if (!cat->objects[i].missing)
-			add(&s->file_bytes, cat->objects[i].size);
+			ofs_sum_u64(&s->file_bytes, cat->objects[i].size);
 	}
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
 		s->warnings += cat->notes[i].kind == OFS_NOTE_WARNING;
@@ -263,8 +258,8 @@ static void count_state(struct ofs_summary *s, struct ofs_summary_optim *o,
 	else if (state->dtype != t->dtype)
 		state->dtype = OFS_DTYPE_NONE;
 	state->n.tensors++;
-	add(&state->n.elements, ofs_tensor_numel(s->snap->cat, t));
-	add(&state->n.bytes, ofs_tensor_bytes(s->snap->cat, t));
+	ofs_sum_u64(&state->n.elements, ofs_tensor_numel(s->snap->cat, t));
+	ofs_sum_u64(&state->n.bytes, ofs_tensor_bytes(s->snap->cat, t));
 }
 
 static bool has_state(const struct ofs_summary_optim *o, const char *name)

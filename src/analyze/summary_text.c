@@ -55,12 +55,37 @@ static void put_plain(struct ofs_buf *out, const char *s)
 	ofs_buf_plain(out, s, strlen(s));
 }
 
+/* The directory that has all files: below the source, if the source is a
+ * directory with one checkpoint in it. */
+static void put_path(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const struct ofs_catalog *cat = s->snap->cat;
+	const char *source = s->snap->fs->source;
+	const char *path = cat->nobjects > 0 ? cat->objects[0].path : "";
+	size_t n = strlen(path);
+
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		const char *other = cat->objects[i].path;
+		size_t same = 0;
+
+		for (size_t j = 0; j < n && other[j] == path[j]; j++)
+			if (path[j] == '/')
+				same = j + 1;
+		n = same;
+	}
+	put_plain(out, source);
+	if (n > 0 && strcmp(source, "/") != 0)
+		ofs_buf_putc(out, '/');
+	if (n > 0)
+		ofs_buf_plain(out, path, n - 1);
+	ofs_buf_putc(out, '\n');
+}
+
 static void put_source(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
 
-	put_plain(out, s->snap->fs->source);
-	ofs_buf_putc(out, '\n');
+	put_path(s, out);
 	label(out, "format");
 	ofs_buf_puts(out, format_name(cat->format));
 	if (cat->writer != NULL)

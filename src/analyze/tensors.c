@@ -93,7 +93,7 @@ static int add_file(struct optimfs *fs, char *path,
 	if (f.dtype != OFS_DTYPE_NONE)
 		f.elements = f.bytes / ofs_dtype_size(f.dtype);
 	if (no_memory)
-		ret = optimfs_fail(err, ENOMEM, "%s", path);
+		ret = ofs_no_memory(err);
 	else
 		ret = ofs_file_list_add(l, &f, err) == NULL ? -1 : 0;
 	free(dtype);

@@ -226,10 +226,7 @@ static struct optimfs *open_any(const char *path,
 /* Adds the path of the checkpoint to an error about one of its files. */
 static void name_checkpoint(const char *path, struct optimfs_error *err)
 {
-	const char *slash = strrchr(path, '/');
-	const char *name = slash == NULL || slash[1] == '\0' ? path : slash + 1;
-
-	if (strstr(err->text, name) == NULL)
+	if (strstr(err->text, ofs_path_last(path)) == NULL)
 		optimfs_fail_in(err, "%.200s", path);
 }
 

@@ -102,12 +102,12 @@ int ofs_item_view(const struct ofs_torch_tensor *tt,
 
 	if (!ofs_numel(tt->shape, tt->ndim, &numel) || numel != view->numel)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS615 the item has another number of elements than the "
+		    "OFS615 the item does not have the "
 		    "%" PRIu64 " that its index says",
 		    view->numel);
 	if (!is_inside(view, view_stride, size, ndim))
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS528 a part of an item reaches behind its %" PRIu64
+		    "OFS528 a part of an item reaches past its %" PRIu64
 		    " elements",
 		    numel);
 	open_item(tt, &item);
@@ -121,8 +121,7 @@ int ofs_item_view(const struct ofs_torch_tensor *tt,
 		else if (walk(&item, (uint64_t)view_stride[i], size[i],
 			     &stride[i]) == -1)
 			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS536 a part of an item whose own strides leave "
-			    "none for dim %u of the part",
+			    "OFS536 a part of an item whose strides allow none for dim %u of the part",
 			    i);
 	}
 	return 0;

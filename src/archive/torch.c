@@ -271,7 +271,7 @@ static int get_quantized(const struct call *c, struct ofs_torch_tensor *t,
 		    "OFS533 tensor quantized by channel");
 	if (ofs_pk_kind(c->doc, ofs_pk_item(c->doc, how, 1)) != OFS_PK_FLOAT ||
 	    !ofs_pk_int(c->doc, ofs_pk_item(c->doc, how, 2), &t->zero_point))
-		return malformed(c, "its scale or zero point is no number",
+		return malformed(c, "its scale or zero point is not a number",
 		    err);
 	t->scale = ofs_pk_float(c->doc, ofs_pk_item(c->doc, how, 1));
 	return 1;
@@ -333,7 +333,7 @@ static int get_bare(const struct ofs_pickle *doc, uint32_t node,
 	t->stride[0] = 1;
 	if (s.offset > t->shape[0])
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS433 persistent id: its view begins behind it");
+		    "OFS433 persistent id: its view begins past its end");
 	t->shape[0] -= s.offset;
 	return 1;
 }

@@ -86,6 +86,22 @@ static int check_byteorder(struct opening *o, struct optimfs_error *err)
 	return optimfs_fail(err, EUCLEAN, "OFS525 byteorder is '%s'", text);
 }
 
+/* Fails for an archive that torch.save did not write. */
+static void refuse_other(const struct opening *o, struct optimfs_error *err)
+{
+	if (find(o, "archive_format") != NULL)
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS524 it is a program of torch.export: save its weights, "
+		    "torch.save(torch.export.load(FILE).state_dict, NEW)");
+	else if (find(o, ".data/extern_modules") != NULL)
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS524 it is a package of torch.package: load its "
+		    "pickles with PackageImporter, torch.save them");
+	else
+		optimfs_fail(err, EUCLEAN,
+		    "OFS524 record 'data.pkl' is missing");
+}
+
 static struct ofs_pickle *read_pickle(struct opening *o,
     struct optimfs_error *err)
 {
@@ -95,8 +111,7 @@ static struct ofs_pickle *read_pickle(struct opening *o,
 	uint8_t *buf;
 
 	if (r == NULL) {
-		optimfs_fail(err, EUCLEAN,
-		    "OFS524 record 'data.pkl' is missing");
+		refuse_other(o, err);
 		return NULL;
 	}
 	if (o->limits != NULL && o->limits->bytes != 0)

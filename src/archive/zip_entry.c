@@ -167,7 +167,7 @@ static int check(const struct ofs_zip *zip, const struct entry *e,
 	if (e->header >= zip->directory)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS511 record '%.*s' at %" PRIu64
-		    ", behind the directory at %" PRIu64,
+		    ", after the directory at %" PRIu64,
 		    OFS_STR_ARGS(e->name, 120), e->header, zip->directory);
 	return 0;
 }

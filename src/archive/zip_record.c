@@ -77,8 +77,7 @@ static int check_extra(const struct ofs_zip_local *l, uint64_t at,
 	if (ret == 0 && n < 16 && l->size == UINT32_MAX &&
 	    want->size < UINT32_MAX)
 		ret = optimfs_fail(err, EUCLEAN,
-		    "OFS514 local header leaves its size to a zip64 field "
-		    "that it has not");
+		    "OFS514 local header leaves its size to a zip64 field that it does not have");
 	else if (ret == 0 && n >= 16 &&
 	    ((ofs_le64(block) != 0 && ofs_le64(block) != want->size) ||
 		(ofs_le64(block + 8) != 0 &&

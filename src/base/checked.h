@@ -19,6 +19,13 @@ static inline bool ofs_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
 	return !__builtin_mul_overflow(a, b, out);
 }
 
+/* Adds n to a sum that stays at UINT64_MAX once it is too large. */
+static inline void ofs_sum_u64(uint64_t *sum, uint64_t n)
+{
+	if (!ofs_add_u64(*sum, n, sum))
+		*sum = UINT64_MAX;
+}
+
 /* *out = product of n dimensions (1 when n is 0); false on overflow. A zero
  * among them gives 0 whatever the others are. */
 static inline bool ofs_numel(const uint64_t *dims, size_t n, uint64_t *out)

@@ -83,7 +83,7 @@ size_t ofs_dtype_swap(enum ofs_dtype t);
  * the same bits; every NaN becomes the usual one. A float is printed as
  * Python's item() does, as the shortest decimal of the double that it equals:
  * "0.1", "1e-08", "NaN", "Infinity"; float32's 0.1 is "0.10000000149011612".
- * Integers are digits, booleans true or false, complex numbers "(re+imj)", bit
+ * Integers are digits, booleans true or false, complex numbers "(1-2j)", bit
  * types hexadecimal. Returns the length, at most 79; text is NUL-terminated. */
 size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80]);
 /* The inverse: parse text[0..n), which has no newline, into the element at p.
@@ -94,5 +94,7 @@ int ofs_dtype_parse(enum ofs_dtype t, const char *text, size_t n, void *p);
 double ofs_dtype_number(enum ofs_dtype t, const void *p);
 /* Print a double as above ("1.0", "1e-08", "NaN"). */
 size_t ofs_print_double(double v, char text[80]);
+/* The same for a complex number, as Python prints it ("(1-2j)", "2j"). */
+size_t ofs_print_complex(double re, double im, char text[80]);
 
 #endif

@@ -360,17 +360,31 @@ static size_t print_float(const struct layout *f, uint64_t code, char *text)
 	return n + print_finite(magnitude(f, code), text + n);
 }
 
+/* As Python prints the parts of a complex number. */
+static void print_part(const struct layout *f, uint64_t code, char *text)
+{
+	size_t n = print_float(f, code, text);
+
+	if (n > 2 && strcmp(text + n - 2, ".0") == 0)
+		text[n - 2] = '\0';
+	else if (strcmp(text, "NaN") == 0)
+		strcpy(text, "nan");
+	else if (n >= 8 && strcmp(text + n - 8, "Infinity") == 0)
+		strcpy(text + n - 8, "inf");
+}
+
 static size_t print_complex(const struct layout *f, const uint8_t *p,
     char *text)
 {
-	size_t half = f->bits / 8u, n = 0;
-	char im[40];
+	size_t half = f->bits / 8u;
+	char re[32], im[32];
 
-	text[n++] = '(';
-	n += print_float(f, load(p, half), text + n);
-	print_float(f, load(p + half, half), im);
-	return n +
-	    (size_t)sprintf(text + n, "%s%sj)", im[0] == '-' ? "" : "+", im);
+	print_part(f, load(p, half), re);
+	print_part(f, load(p + half, half), im);
+	if (strcmp(re, "0") == 0)
+		return (size_t)sprintf(text, "%sj", im);
+	return (size_t)sprintf(text, "(%s%s%sj)", re, im[0] == '-' ? "" : "+",
+	    im);
 }
 
 static double float_number(const struct layout *f, uint64_t code)
@@ -447,18 +461,33 @@ size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
 	return n;
 }
 
-size_t ofs_print_double(double v, char text[80])
+static void store_double(uint8_t *le, double v)
 {
 	uint64_t code = layout_f64.nan;
-	uint8_t le[8];
 
 	if (!isnan(v))
 		memcpy(&code, &v, sizeof(v));
-	store(le, sizeof(le), code);
+	store(le, sizeof(code), code);
+}
+
+size_t ofs_print_double(double v, char text[80])
+{
+	uint8_t le[8];
+
+	store_double(le, v);
 	return ofs_dtype_print(OFS_FLOAT64, le, text);
 }
 
-/* Parse "(1.0-2.0j)"; the parentheses are optional. Overwrites s. */
+size_t ofs_print_complex(double re, double im, char text[80])
+{
+	uint8_t le[16];
+
+	store_double(le, re);
+	store_double(le + 8, im);
+	return ofs_dtype_print(OFS_COMPLEX128, le, text);
+}
+
+/* Parse "(1-2j)" or "2j"; the parentheses are optional. Overwrites s. */
 static int parse_complex(const struct layout *f, char *s, uint64_t part[2])
 {
 	size_t n = strlen(s), at;
@@ -470,18 +499,16 @@ static int parse_complex(const struct layout *f, char *s, uint64_t part[2])
 		s++;
 		n -= 2;
 	}
-	if (n < 4 || s[n - 1] != 'j')
+	if (n < 2 || s[n - 1] != 'j')
 		return EINVAL;
 	s[n - 1] = '\0';
 	for (at = n - 2; at > 0; at--)
 		if ((s[at] == '+' || s[at] == '-') && s[at - 1] != 'e' &&
 		    s[at - 1] != 'E')
 			break;
-	if (at == 0)
-		return EINVAL;
 	strcpy(im, s + at);
 	s[at] = '\0';
-	rc = parse_float(f, s, &part[0]);
+	rc = at == 0 ? 0 : parse_float(f, s, &part[0]);
 	return rc != 0 ? rc : parse_float(f, im, &part[1]);
 }
 

@@ -148,6 +148,13 @@ bool ofs_path_stays(const char *rel, size_t n)
 	return true;
 }
 
+const char *ofs_path_last(const char *path)
+{
+	const char *name = basename(path);
+
+	return *name == '\0' ? path : name;
+}
+
 char *ofs_path_join(const char *rel, const char *name)
 {
 	char *path;
@@ -502,9 +509,10 @@ static int read_file(const struct ofs_input *in, uint64_t size,
 	if (buf == NULL)
 		return ofs_no_memory(err);
 	for (uint64_t n, off = 0; off < size; off += n) {
-		ofs_step(watch, "reading the index", off, size);
 		n = size - off < READ_STEP ? size - off : READ_STEP;
-		if (ofs_input_read(in, buf + off, n, off, err) == -1) {
+		if (ofs_step(watch, "reading the index", off, size, err) ==
+			-1 ||
+		    ofs_input_read(in, buf + off, n, off, err) == -1) {
 			free(buf);
 			return -1;
 		}

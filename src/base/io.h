@@ -118,6 +118,8 @@ bool ofs_path_stays(const char *rel, size_t n);
 /* The path of name in the directory rel, "" for the top; malloc'ed. NULL: no
  * memory. */
 char *ofs_path_join(const char *rel, const char *name);
+/* The last component of path; all of path when that is empty. */
+const char *ofs_path_last(const char *path);
 
 /* The names in dir, sorted bytewise, without "." and "..". ofs_names_free frees
  * them. */

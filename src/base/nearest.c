@@ -13,7 +13,7 @@
 
 void ofs_nearest_init(struct ofs_nearest *n, const char *word)
 {
-	size_t allowed = strlen(word) / 3 + 2;
+	size_t allowed = (strlen(word) + 1) / 3 + 1;
 
 	*n = (struct ofs_nearest){ .word = word };
 	n->distance =

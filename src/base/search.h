@@ -56,6 +56,31 @@ static inline int ofs_compare_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Comparisons of structs by up to three members that are numbers, for
+ * qsort(3): OFS_COMPARE_BY2(by_place, struct claim, object, off). */
+#define OFS_ORDER(x, y) (((x) > (y)) - ((x) < (y)))
+#define OFS_COMPARE_BY(name, type, first) \
+ OFS_COMPARE_BY3(name, type, first, first, first)
+#define OFS_COMPARE_BY2(name, type, first, second) \
+ OFS_COMPARE_BY3(name, type, first, second, second)
+#define OFS_COMPARE_BY3(name, type, first, second, third) \
+ static int name(const void *a, const void *b)            \
+ {                                                        \
+  const type *x = a, *y = b;                              \
+                                                          \
+  if (x->first != y->first)                               \
+   return OFS_ORDER(x->first, y->first);                  \
+  if (x->second != y->second)                             \
+   return OFS_ORDER(x->second, y->second);                \
+  return OFS_ORDER(x->third, y->third);                   \
+ }
+/* The comparison of a key, a number, with such a member, for searches. */
+#define OFS_COMPARE_KEY(name, number, type, member)                     \
+ static int name(const void *key, const void *item)                     \
+ {                                                                      \
+  return OFS_ORDER(*(const number *)key, ((const type *)item)->member); \
+ }
+
 /* The index of the first item that is not before key; n when all are before
  * it. */
 static inline size_t ofs_lower_bound(const void *key, const void *items,

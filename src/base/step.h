@@ -3,16 +3,22 @@
 #ifndef OFS_BASE_STEP_H
 #define OFS_BASE_STEP_H
 
+#include <errno.h>
 #include <stdint.h>
 
 #include "optimfs/optimfs.h"
 
-/* Reports done of total bytes or tensors; total 0: unknown. w may be NULL. */
-static inline void ofs_step(const struct optimfs_watch *w, const char *step,
-    uint64_t done, uint64_t total)
+/* Reports done of total bytes or tensors; total 0: unknown. w may be NULL. -1
+ * (ECANCELED): stop here. */
+static inline int ofs_step(const struct optimfs_watch *w, const char *step,
+    uint64_t done, uint64_t total, struct optimfs_error *err)
 {
-	if (w != NULL)
-		w->progress(w->ctx, done, total, step);
+	if (w == NULL)
+		return 0;
+	w->progress(w->ctx, done, total, step);
+	if (w->stop != NULL && w->stop(w->ctx))
+		return optimfs_fail(err, ECANCELED, "interrupted");
+	return 0;
 }
 
 /* Of a loop over tensors, one in so many reports. */

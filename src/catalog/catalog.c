@@ -274,12 +274,7 @@ uint32_t ofs_catalog_inner_tensor(const struct ofs_catalog *cat,
 	return s == NULL ? OFS_NONE : s->tensor;
 }
 
-static int by_name(const void *va, const void *vb)
-{
-	const struct ofs_flat_param *a = va, *b = vb;
-
-	return (a->name > b->name) - (a->name < b->name);
-}
+OFS_COMPARE_BY(by_name, struct ofs_flat_param, name)
 
 void ofs_catalog_set_flat(struct ofs_catalog *cat, struct ofs_flat_param *v,
     uint32_t n)
@@ -336,13 +331,7 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
 	return &cat->tensors[e->ref];
 }
 
-static int by_tensor(const void *key, const void *item)
-{
-	uint32_t tensor = *(const uint32_t *)key;
-	const struct ofs_pickled_tensor *t = item;
-
-	return (tensor > t->tensor) - (tensor < t->tensor);
-}
+OFS_COMPARE_KEY(by_tensor, uint32_t, struct ofs_pickled_tensor, tensor)
 
 bool ofs_entry_is_pickled(const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle **doc, uint32_t *node)

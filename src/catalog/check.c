@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "catalog/catalog_impl.h"
 #include "catalog/shards.h"
 #include "catalog/tile.h"
@@ -392,13 +393,7 @@ static int note_replicas(struct check *c)
 	return ret;
 }
 
-static int by_shard(const void *a, const void *b)
-{
-	uint32_t x = ((const struct ofs_replica *)a)->shard;
-	uint32_t y = ((const struct ofs_replica *)b)->shard;
-
-	return (x > y) - (x < y);
-}
+OFS_COMPARE_BY(by_shard, struct ofs_replica, shard)
 
 static int check_items(struct check *c)
 {

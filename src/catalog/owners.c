@@ -31,13 +31,7 @@ void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",", shape[d]);
 }
 
-static int compare_replica(const void *key, const void *item)
-{
-	uint32_t shard = *(const uint32_t *)key;
-	const struct ofs_replica *r = item;
-
-	return (shard > r->shard) - (shard < r->shard);
-}
+OFS_COMPARE_KEY(compare_replica, uint32_t, struct ofs_replica, shard)
 
 const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
     uint32_t shard, uint32_t *n)
@@ -51,13 +45,7 @@ const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
 	return v;
 }
 
-static int compare_variant(const void *key, const void *item)
-{
-	uint32_t entry = *(const uint32_t *)key;
-	const struct ofs_variant *v = item;
-
-	return (entry > v->entry) - (entry < v->entry);
-}
+OFS_COMPARE_KEY(compare_variant, uint32_t, struct ofs_variant, entry)
 
 const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
     uint32_t entry, int rank)

@@ -4,8 +4,6 @@
 
 #include "catalog/shards.h"
 
-#include <string.h>
-
 #include "catalog/catalog_impl.h"
 
 /* Shards are sorted by their first element, so neighbours in the array are

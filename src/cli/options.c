@@ -49,10 +49,13 @@ static const struct ofs_option *find(const struct ofs_options *o,
 
 static bool ignored(const struct ofs_options *o, const char *name)
 {
-	for (const char *p = o->ignore_prefixes; p != NULL && *p != '\0';
-	     p += strlen(p) + 1)
-		if (strncmp(name, p, strlen(p)) == 0)
+	for (const char *p = o->ignored; p != NULL && *p != '\0';
+	     p += strlen(p) + 1) {
+		size_t n = strlen(p);
+
+		if (strncmp(name, p, n + (p[n - 1] != '-')) == 0)
 			return true;
+	}
 	return o->sloppy;
 }
 
@@ -68,15 +71,13 @@ bool ofs_options_wants_value(const struct ofs_options *o, const char *name)
 	bool on;
 	const struct ofs_option *t = find(o, name, &on);
 
-	return t != NULL && t->kind != OFS_OPTION_FLAG &&
-	    t->kind != OFS_OPTION_IGNORE;
+	return t != NULL && t->kind != OFS_OPTION_FLAG;
 }
 
 void ofs_options_nearest(const struct ofs_options *o, struct ofs_nearest *near)
 {
 	for (const struct ofs_option *t = o->table; t->name != NULL; t++)
-		if (t->kind != OFS_OPTION_IGNORE)
-			ofs_nearest_try(near, t->name);
+		ofs_nearest_try(near, t->name);
 }
 
 static int unknown(const struct ofs_options *o, const char *name,
@@ -251,8 +252,6 @@ int ofs_options_set(struct ofs_options *o, const char *name, const char *value,
 		return 0;
 	if (t == NULL)
 		return unknown(o, name, err);
-	if (t->kind == OFS_OPTION_IGNORE)
-		return 0;
 	if (t->kind == OFS_OPTION_FLAG) {
 		if (value != NULL)
 			return optimfs_fail(err, EINVAL,

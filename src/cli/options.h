@@ -16,7 +16,6 @@ enum ofs_option_kind {
 	OFS_OPTION_COUNT,  /* unsigned */
 	OFS_OPTION_TIME,   /* unsigned, seconds: 30, 30s, 5m, 1h */
 	OFS_OPTION_CHOICE, /* int: index into choices */
-	OFS_OPTION_IGNORE, /* accepted with or without a value */
 };
 struct ofs_option {
 	const char *name;
@@ -32,9 +31,10 @@ struct ofs_option {
 struct ofs_options {
 	const struct ofs_option *table;
 	void *target;
-	/* prefixes of names that are accepted and ignored: NUL-terminated
-	 * strings, ended by an empty one; or NULL */
-	const char *ignore_prefixes;
+	/* Names that are accepted, with or without a value, and ignored:
+	 * NUL-terminated strings, ended by an empty one; or NULL. A string that
+	 * ends in '-' is the beginning of names. */
+	const char *ignored;
 	bool sloppy; /* accept any unknown name */
 	char **owned;
 	size_t nowned, owned_cap;

@@ -146,9 +146,10 @@ void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
 	draw(p, t, line);
 }
 
-void ofs_progress_step(struct ofs_progress *p, const char *step, uint64_t done,
-    uint64_t total)
+void ofs_progress_step(void *progress, uint64_t done, uint64_t total,
+    const char *step)
 {
+	struct ofs_progress *p = progress;
 	char line[80];
 	double t;
 

@@ -45,9 +45,10 @@ void ofs_progress_percent(struct ofs_progress *p, unsigned percent,
 /* Adds n bytes. */
 void ofs_progress_add(struct ofs_progress *p, uint64_t n, const char *file);
 /* Shows a step of opening a checkpoint, "info: parsing the index, 41 %", only on
- * a terminal; total 0: unknown. */
-void ofs_progress_step(struct ofs_progress *p, const char *step, uint64_t done,
-    uint64_t total);
+ * a terminal; total 0: unknown. progress is a struct ofs_progress, so that
+ * this can be the callback of a struct optimfs_watch. */
+void ofs_progress_step(void *progress, uint64_t done, uint64_t total,
+    const char *step);
 /* Removes the line from the terminal: other work follows, or output. */
 void ofs_progress_clear(struct ofs_progress *p);
 /* Ends the line on the terminal before other output. */

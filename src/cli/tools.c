@@ -55,6 +55,12 @@ void ofs_tool_say(const char *fmt, ...)
 	va_end(ap);
 }
 
+void ofs_tool_say_text(void *ctx, const char *text)
+{
+	(void)ctx;
+	ofs_tool_say("%s", text);
+}
+
 static void tell_wait(void *path)
 {
 	ofs_tool_say("%s: waiting for the commit of a mount that was just "

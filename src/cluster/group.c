@@ -274,7 +274,7 @@ struct optimfs_group *ofs_group_join(const char *transport, unsigned timeout,
 	if (ops == NULL)
 		optimfs_fail(err, ENOSYS,
 		    "OFS915 ranks (mpirun, transport=mpi, gather=nccl) need a "
-		    "module, and %s; install it, or say -o transport=local",
+		    "module, and %s; install it, or give -o transport=local",
 		    why);
 	else if (ops->version == OFS_GROUP_VERSION)
 		return ofs_group_new(ops, timeout, services, err);

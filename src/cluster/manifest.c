@@ -216,6 +216,31 @@ uint32_t ofs_manifest_find(const struct ofs_manifest *s, const char *path)
 								   : OFS_NONE;
 }
 
+bool ofs_manifest_avoids(const struct ofs_manifest *s,
+    const struct ofs_avoid *avoid, int rank)
+{
+	for (size_t i = 0; avoid != NULL && i < avoid->n; i++)
+		if (avoid->rank[i] == rank)
+			return true;
+	return s->group->ops->dead(s->group->w, rank);
+}
+
+const struct ofs_owner *ofs_manifest_choose(const struct ofs_manifest *s,
+    uint32_t file, uint64_t stripe, const struct ofs_avoid *avoid)
+{
+	const struct ofs_manifest_file *f = &s->file[file];
+	const struct ofs_owner *o = s->owner + f->owner;
+	uint64_t start = stripe + file + (uint64_t)s->group->rank;
+
+	for (uint32_t i = 0; i < f->nowners; i++) {
+		const struct ofs_owner *c = &o[(start + i) % f->nowners];
+
+		if (!ofs_manifest_avoids(s, avoid, c->rank))
+			return c;
+	}
+	return o;
+}
+
 static void describe(const struct ofs_object *o, struct stat *st)
 {
 	*st = (struct stat){

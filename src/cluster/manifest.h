@@ -95,6 +95,20 @@ char *ofs_manifest_here(const struct ofs_manifest *s,
     struct optimfs_error *err);
 /* The index of the file at path, or OFS_NONE. */
 uint32_t ofs_manifest_find(const struct ofs_manifest *s, const char *path);
+/* Ranks that did not answer. */
+#define OFS_AVOID_MAX 16
+struct ofs_avoid {
+	int rank[OFS_AVOID_MAX];
+	size_t n;
+};
+/* Is the rank one of avoid (NULL: none), or dead? */
+bool ofs_manifest_avoids(const struct ofs_manifest *s,
+    const struct ofs_avoid *avoid, int rank);
+/* The owner to read a stripe of a file from. Each rank starts with another one,
+ * and neighbouring stripes come from different ones. If all are to be avoided,
+ * the first, whose failure is then reported. */
+const struct ofs_owner *ofs_manifest_choose(const struct ofs_manifest *s,
+    uint32_t file, uint64_t stripe, const struct ofs_avoid *avoid);
 static inline struct ofs_manifest *ofs_manifest_of(const struct ofs_elsewhere
 	*e)
 {

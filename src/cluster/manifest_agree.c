@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "cluster/allgather.h"
 #include "cluster/manifest_impl.h"
 #include "cluster/wire.h"
@@ -39,12 +40,7 @@ static int by_path(const void *va, const void *vb)
 	return c != 0 ? c : a->leader < b->leader ? -1 : a->leader > b->leader;
 }
 
-static int by_rank(const void *va, const void *vb)
-{
-	const struct ofs_owner *a = va, *b = vb;
-
-	return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
+OFS_COMPARE_BY(by_rank, struct ofs_owner, rank)
 
 /* Adds all ranks that have the file described by n entries of one path. */
 static void add_owners(struct ofs_agreement *a, const struct ofs_offer_line *l,

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "cluster/manifest.h"
@@ -19,8 +18,6 @@
 #define ROUND_BYTES ((uint64_t)64 << 20)
 /* Bytes in a row from one owner, if a file has several. */
 #define STRIPE OFS_GROUP_ANSWER_MAX
-/* Owners that failed once are skipped for the rest of a fetch. */
-#define MAX_AVOID 16
 
 /* Runs of the answer and their destinations. */
 struct part {
@@ -41,40 +38,21 @@ struct gathering {
 	uint8_t *buf;
 	struct request request[ROUND_ASKS];
 	size_t n;
-	uint64_t want; /* of all requests */
-	int avoid[MAX_AVOID];
-	size_t navoid;
-	bool one_round; /* only one round */
+	uint64_t want;          /* of all requests */
+	struct ofs_avoid avoid; /* owners that failed once */
+	bool one_round;         /* only one round */
 	struct optimfs_error *err;
 };
 
-static bool avoided(const struct gathering *g, int rank)
-{
-	const struct optimfs_group *w = g->s->group;
-
-	for (size_t i = 0; i < g->navoid; i++)
-		if (g->avoid[i] == rank)
-			return true;
-	return w->ops->dead(w->w, rank);
-}
-
-/* Chooses the owner for the bytes at off. Ranks start with different owners,
- * and a file is read from all owners in stripes. If all have failed, returns
- * the first, whose failure is then reported. */
 static const struct ofs_owner *choose(const struct gathering *g, uint32_t file,
     uint64_t off)
 {
-	const struct ofs_manifest_file *f = &g->s->file[file];
-	const struct ofs_owner *o = g->s->owner + f->owner;
-	uint64_t start = off / STRIPE + file + (uint64_t)g->s->group->rank;
+	return ofs_manifest_choose(g->s, file, off / STRIPE, &g->avoid);
+}
 
-	for (uint32_t i = 0; i < f->nowners; i++) {
-		const struct ofs_owner *c = &o[(start + i) % f->nowners];
-
-		if (!avoided(g, c->rank))
-			return c;
-	}
-	return o;
+static bool avoided(const struct gathering *g, const struct ofs_owner *o)
+{
+	return ofs_manifest_avoids(g->s, &g->avoid, o->rank);
 }
 
 /* A round. */
@@ -123,9 +101,9 @@ static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 {
 	*g->err = ask->err;
 	ofs_group_error_in(g->s->group, ask->to, g->err);
-	if (!other_might(ask->err.code) || g->navoid == MAX_AVOID)
+	if (!other_might(ask->err.code) || g->avoid.n == OFS_AVOID_MAX)
 		return -1;
-	g->avoid[g->navoid++] = ask->to;
+	g->avoid.rank[g->avoid.n++] = ask->to;
 	return 1;
 }
 
@@ -294,7 +272,7 @@ static bool may_retry(const struct gathering *g, const struct ofs_segment *segs,
     size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (avoided(g, choose(g, segs[i].object, segs[i].src)->rank))
+		if (avoided(g, choose(g, segs[i].object, segs[i].src)))
 			return false;
 	return true;
 }
@@ -412,6 +390,6 @@ int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
 
 	do
 		ret = ask_length(&g, at, max, len);
-	while (ret == 1 && !avoided(&g, choose(&g, at->object, at->off)->rank));
+	while (ret == 1 && !avoided(&g, choose(&g, at->object, at->off)));
 	return ret == 0 ? 0 : -1;
 }

@@ -37,8 +37,8 @@ static int detect_itself(const struct ofs_dir *dir,
 static int nothing_here(const struct ofs_dir *dir, struct optimfs_error *err)
 {
 	return optimfs_fail(err, ENOENT,
-	    "OFS680 %s: no checkpoint that we know: no .metadata, no files of "
-	    "torch.save",
+	    "OFS680 %s: not a checkpoint: no .metadata, no file of "
+	    "torch.save, safetensors or NumPy",
 	    dir->path);
 }
 
@@ -113,7 +113,7 @@ static int none_of(const struct ofs_dir *dir, const struct ofs_format *format,
     const char *what, struct optimfs_error *err)
 {
 	return optimfs_fail(err, ENOENT,
-	    "OFS680 %s: no %s for type=%s; without type= it is found out",
+	    "OFS680 %s: no %s for type=%s; without type=, optimfs finds the format",
 	    dir->path, what, format->name);
 }
 

@@ -56,12 +56,12 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 		    rel, dir->path);
 	if (is_in_checkpoint(dir))
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS678 %s is no checkpoint by itself; its directory is "
+		    "OFS678 %s is not a checkpoint by itself; its directory is "
 		    "one: %s",
 		    rel, dir->path);
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS678 %s/%s: not a torch.save file, a pickle, safetensors or "
-	    "NumPy's (-o type=raw shows it as bytes)",
+	    "OFS678 %s/%s: not a file of torch.save, safetensors or NumPy, and "
+	    "not a pickle of protocol 2 or later",
 	    dir->path, rel);
 }
 

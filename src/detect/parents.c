@@ -19,7 +19,10 @@
 #include "format/probe.h"
 
 /* Limits: directories searched, files examined in each, and candidates named in
- * a message. */
+ * a message. DEPTH is how far below a directory's entries the only checkpoint
+ * is looked for, SHOWN_DEPTH how far those that a message names. */
+#define DEPTH          1
+#define SHOWN_DEPTH    4
 #define LOOK_MAX       2000
 #define FILES_MAX      8
 #define NAME_MAX_SHOWN 8
@@ -153,6 +156,14 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 0;
 }
 
+static void drop(struct candidates *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		free(c->name[i]);
+	free(c->name);
+	*c = (struct candidates){ 0 };
+}
+
 /* The number at the end of a name; -1: none. */
 static long long number_of(const char *name)
 {
@@ -195,15 +206,13 @@ static int read_link(const struct ofs_dir *dir, char **name,
     struct optimfs_error *err)
 {
 	char target[PATH_MAX];
-	const char *base;
 	ssize_t n = readlinkat(dir->fd, "latest", target, sizeof(target) - 1);
 
 	*name = NULL;
 	if (n <= 0)
 		return 0;
 	target[n] = '\0';
-	base = strrchr(target, '/');
-	*name = strdup(base == NULL ? target : base + 1);
+	*name = strdup(basename(target));
 	return *name == NULL ? ofs_no_memory(err) : 0;
 }
 
@@ -251,13 +260,12 @@ static bool is_legacy(const struct candidates *c, const char *latest)
 	size_t n = latest == NULL ? 0 : strlen(latest), ranks = 0;
 
 	for (size_t i = 0; i < c->n; i++) {
-		const char *base = strrchr(c->name[i], '/');
+		const char *base = basename(c->name[i]);
 
 		if (n > 0 &&
 		    (strncmp(c->name[i], latest, n) != 0 ||
 			c->name[i][n] != '/'))
 			continue;
-		base = base == NULL ? c->name[i] : base + 1;
 		if (strncmp(base, "mp_rank_", 8) != 0 ||
 		    !isdigit((unsigned char)base[8]))
 			return false;
@@ -336,7 +344,7 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 		    dir->path, (char *)b.data);
 	else if (latest != NULL && !ofs_probe_is_dir(dir, latest))
 		optimfs_fail(err, EIO,
-		    "OFS676 %s: latest says %s, not found; others:%s",
+		    "OFS676 %s: latest says %s, which is not there; others:%s",
 		    dir->path, latest, c->n == 0 ? " none" : (char *)b.data);
 	else
 		optimfs_fail(err, ENOENT,
@@ -392,12 +400,14 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (b.bad)
 		ofs_no_memory(err);
 	else if (names->n == 0)
-		optimfs_fail(err, ENOENT, "OFS680 %s is empty", dir->path);
+		optimfs_fail(err, ENOENT,
+		    "OFS680 %s is empty: give the directory of the checkpoint",
+		    dir->path);
 	else
 		optimfs_fail(err, ENOENT,
-		    "OFS680 %s: no checkpoint that we know: no .metadata, no "
-		    "file of torch.save, safetensors or NumPy; it has %zu "
-		    "name%s%s%s",
+		    "OFS680 %s: not a checkpoint: no .metadata, no file of "
+		    "torch.save, safetensors or NumPy; give the directory "
+		    "that has them. This one has %zu name%s%s%s",
 		    dir->path, names->n, names->n == 1 ? "" : "s",
 		    (char *)b.data, names->n > NAME_MAX_SHOWN ? " ..." : "");
 	ofs_buf_fini(&b);
@@ -433,6 +443,18 @@ static size_t choose(const struct ofs_names *names, const struct candidates *c,
 	return c->n == 1 ? 0 : c->n;
 }
 
+/* Finds the candidates in dir anew. */
+static int find(const struct ofs_dir *dir, const struct ofs_names *names,
+    int depth, struct candidates *c, struct optimfs_error *err)
+{
+	drop(c);
+	if (search(dir, names, "", depth, c, err) == -1)
+		return -1;
+	if (c->n > 0)
+		qsort(c->name, c->n, sizeof(*c->name), newest_first);
+	return 0;
+}
+
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
     char **only, struct optimfs_error *err)
 {
@@ -442,24 +464,22 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 	int ret = -1;
 
 	if (find_latest(dir, names, &latest, err) == -1 ||
-	    search(dir, names, "", 1, &c, err) == -1)
+	    find(dir, names, DEPTH, &c, err) == -1)
 		goto out;
-	if (c.n > 0)
-		qsort(c.name, c.n, sizeof(*c.name), newest_first);
 	i = choose(names, &c, latest);
 	if (i < c.n) {
 		*only = c.name[i];
 		c.name[i] = NULL;
 		ret = 0;
+	} else if (find(dir, names, SHOWN_DEPTH, &c, err) == -1) {
+		goto out;
 	} else if (c.n > 0 || latest != NULL) {
 		say_candidates(dir, &c, latest, err);
 	} else {
 		say_nothing(dir, names, err);
 	}
 out:
-	for (i = 0; i < c.n; i++)
-		free(c.name[i]);
-	free(c.name);
+	drop(&c);
 	free(latest);
 	return ret;
 }

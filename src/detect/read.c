@@ -183,7 +183,8 @@ static int read_parts(struct reading *r, struct ofs_catalog *cat,
 				return -1;
 			continue;
 		}
-		if (cat->format == NULL)
+		/* files shown as their bytes only lie beside a checkpoint */
+		if (cat->format == NULL || strcmp(cat->format, "raw") == 0)
 			cat->format = part->format->name;
 		if (part->format->read(cat, part, r->opt, &r->why[i]) == 0) {
 			note_keys(cat, first, part);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -44,6 +45,8 @@ static const struct layout layouts[] = {
 		    .prefix = "trainer_state.json", .kind = RAW_FILE },
 		{ .pattern = "config.json", .prefix = "config.json",
 		    .kind = RAW_FILE },
+		{ .pattern = "adapter_config.json",
+		    .prefix = "adapter_config.json", .kind = RAW_FILE },
 	    },
 	},
 	{
@@ -235,12 +238,7 @@ static int add_raw(const struct ofs_dir *dir, const char *name,
 /* OLMo's local checkpoints: model/rankN.pt and optim/rankN.pt have the flat
  * parameters of FSDP with their descriptions. */
 
-static int by_rank(const void *va, const void *vb)
-{
-	const struct ofs_part_file *a = va, *b = vb;
-
-	return a->rank < b->rank ? -1 : a->rank > b->rank;
-}
+OFS_COMPARE_BY(by_rank, struct ofs_part_file, rank)
 
 static int add_ranks_of(const char *sub, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
@@ -333,16 +331,9 @@ static int olmo(const struct ofs_dir *dir, const struct ofs_names *names,
 
 /* A DCP checkpoint with the files that Lightning and Megatron add to it. */
 
-static const char *last_component(const char *path)
-{
-	const char *at = strrchr(path, '/');
-
-	return at == NULL || at[1] == '\0' ? path : at + 1;
-}
-
 static const char *trainer_of_name(const char *path)
 {
-	const char *name = last_component(path);
+	const char *name = ofs_path_last(path);
 	const char *batch = strstr(name, "-ba");
 	int number;
 

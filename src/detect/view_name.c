@@ -147,7 +147,7 @@ static int parse_format(const char *name, size_t n, struct ofs_layout *l,
 		    name, (int)k, name, (int)k, name);
 	if (at != NULL && !l->ranked)
 		return optimfs_fail(err, EINVAL,
-		    "OFS771 '%.80s': '%.*s' has no ranks: leave '@' away", name,
+		    "OFS771 '%.80s': '%.*s' has no ranks: leave out '@'", name,
 		    (int)k, name);
 	if (at != NULL && !parse_ranks(at + 1, n - k - 1, l))
 		return optimfs_fail(err, EINVAL,

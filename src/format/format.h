@@ -13,11 +13,10 @@
 #include "catalog/catalog.h"
 
 struct ofs_file_head;
-struct ofs_files;
+struct ofs_files_ops;
 struct ofs_layout;
 struct ofs_part;
 struct ofs_parts;
-struct ofs_render;
 struct ofs_update_ops;
 
 /* How sure a format is that a file or directory is its own: 0 no .. 100
@@ -126,11 +125,8 @@ struct ofs_format {
 	/* Parses the n bytes at s as an option of a view; false: no such
 	 * option, or not with that value. src/layout/option.h */
 	bool (*option)(const char *s, size_t n, struct ofs_layout *l);
-	/* Lays a checkpoint out as to says: src/layout/render.h. Reads values
-	 * that are not in memory, but no tensors. */
-	int (*render)(const struct ofs_render *from,
-	    const struct ofs_layout *to, struct ofs_files **out,
-	    struct optimfs_error *err);
+	/* Lays a checkpoint out: src/layout/render.h. NULL: no views. */
+	const struct ofs_files_ops *render;
 
 	/* Commits of changes: src/rewrite/update.h. NULL: a commit can change
 	 * only the bytes of tensors, or, if read_only, nothing. */

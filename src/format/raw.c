@@ -37,8 +37,7 @@ static uint32_t add_bytes(struct ofs_catalog *cat, uint32_t object,
 static uint32_t add_path(struct ofs_catalog *cat, const struct ofs_part *part,
     struct optimfs_error *err)
 {
-	const char *slash = strrchr(part->rel, '/');
-	const char *name = slash == NULL ? part->rel : slash + 1;
+	const char *name = basename(part->rel);
 	uint32_t path[OFS_PART_PREFIX];
 	size_t n;
 
@@ -64,12 +63,8 @@ static int read_raw(struct ofs_catalog *cat, const struct ofs_part *part,
 	if (cat->objects[object].missing || cat->objects[object].refused)
 		return optimfs_fail(err, EIO, "OFS603 %s cannot be read",
 		    part->rel);
-	if (ofs_catalog_add(cat, add_path(cat, part, err), OFS_ENTRY_TENSOR,
-		add_bytes(cat, object, err), OFS_KEY_FREE, err) == -1)
-		return -1;
-	if (cat->format == NULL)
-		cat->format = "raw";
-	return 0;
+	return ofs_catalog_add(cat, add_path(cat, part, err), OFS_ENTRY_TENSOR,
+	    add_bytes(cat, object, err), OFS_KEY_FREE, err);
 }
 
 const struct ofs_format ofs_format_raw = {

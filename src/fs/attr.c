@@ -2,8 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <string.h>
-
+#include "base/checked.h"
 #include "base/memory.h"
 #include "fs/edited.h"
 #include "fs/view.h"
@@ -56,11 +55,8 @@ static uint64_t stored_bytes(const struct ofs_snapshot *snap,
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < t->nshards; i++) {
-		uint64_t len = snap->cat->shards[t->shard + i].at.len;
-
-		sum = len > UINT64_MAX - sum ? UINT64_MAX : sum + len;
-	}
+	for (uint32_t i = 0; i < t->nshards; i++)
+		ofs_sum_u64(&sum, snap->cat->shards[t->shard + i].at.len);
 	return sum;
 }
 

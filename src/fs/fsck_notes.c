@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "cluster/wire.h"
 #include "fs/fsck.h"
 
@@ -162,14 +163,7 @@ void ofs_fsck_forget(struct ofs_fsck *c)
 
 /* Reporting. */
 
-static int by_step(const void *va, const void *vb)
-{
-	const struct ofs_fsck_note *a = va, *b = vb;
-
-	if (a->step != b->step)
-		return a->step < b->step ? -1 : 1;
-	return a->order < b->order ? -1 : a->order > b->order;
-}
+OFS_COMPARE_BY2(by_step, struct ofs_fsck_note, step, order)
 
 static void report(struct ofs_fsck *c, bool error, const char *path, int code,
     const char *text)

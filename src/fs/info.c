@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "base/json_write.h"
 #include "fs/fs.h"
 
 #define LINE "\n  "
 
-/* Sums of bytes saturate. */
 struct counts {
 	uint64_t tensors, parameters, optimizer_states, scalars, values,
 	    objects, shards;
@@ -22,11 +22,6 @@ struct counts {
 	uint32_t most_shards;
 	uint64_t dtype[OFS_NDTYPES];
 };
-
-static void add(uint64_t *sum, uint64_t n)
-{
-	*sum = n > UINT64_MAX - *sum ? UINT64_MAX : *sum + n;
-}
 
 /* The name of the node's ancestor right below the root. */
 static const char *top_of(const struct ofs_tree *tree, uint32_t index)
@@ -60,13 +55,13 @@ static void count_tensor(const struct ofs_snapshot *snap, uint32_t index,
 	c->whole += t->nshards == 1;
 	c->sharded += t->nshards > 1;
 	c->dtype[t->dtype]++;
-	add(&c->logical, bytes);
+	ofs_sum_u64(&c->logical, bytes);
 	if (bytes > c->largest)
 		c->largest = bytes;
 	if (t->nshards > c->most_shards)
 		c->most_shards = t->nshards;
 	for (uint32_t i = 0; i < t->nshards; i++)
-		add(&c->stored, snap->cat->shards[t->shard + i].at.len);
+		ofs_sum_u64(&c->stored, snap->cat->shards[t->shard + i].at.len);
 }
 
 static void count(const struct ofs_snapshot *snap, struct counts *c)
@@ -80,7 +75,8 @@ static void count(const struct ofs_snapshot *snap, struct counts *c)
 		if (e->kind == OFS_ENTRY_TENSOR)
 			count_tensor(snap, i, &snap->cat->tensors[e->ref], c);
 		else if (e->kind == OFS_ENTRY_ITEM)
-			add(&c->stored, snap->cat->items[e->ref].at.len);
+			ofs_sum_u64(&c->stored,
+			    snap->cat->items[e->ref].at.len);
 		c->values += e->kind == OFS_ENTRY_VALUE;
 		c->objects += e->kind == OFS_ENTRY_ITEM;
 	}

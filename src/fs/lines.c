@@ -75,13 +75,7 @@ int ofs_lines_index(struct ofs_lines *l, struct ofs_snapshot *snap,
 	return ret;
 }
 
-static int compare_off(const void *key, const void *item)
-{
-	const struct ofs_lines_mark *m = item;
-	uint64_t off = *(const uint64_t *)key;
-
-	return (off > m->off) - (off < m->off);
-}
+OFS_COMPARE_KEY(compare_off, uint64_t, struct ofs_lines_mark, off)
 
 /* The last mark at or before off. The first mark is at 0. */
 static const struct ofs_lines_mark *mark_before(const struct ofs_lines *l,

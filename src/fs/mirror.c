@@ -3,8 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <string.h>
 
 #include "archive/npy.h"
 #include "base/checked.h"
@@ -111,7 +109,8 @@ const struct ofs_space_ops ofs_space_layout = {
 	.open = layout_open,
 };
 
-/* .optimfs/npy */
+/* .optimfs/npy, and .optimfs/npy32: tensors of short floats, or of a type that
+ * NumPy lacks, as float32. */
 
 static bool npy_holds(const struct ofs_snapshot *snap,
     const struct ofs_space *s, const struct ofs_entry *e)
@@ -122,31 +121,35 @@ static bool npy_holds(const struct ofs_snapshot *snap,
 	return t != NULL && ofs_dtype_npy(t->dtype) != NULL;
 }
 
+static bool npy32_holds(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
+
+	(void)s;
+	return t != NULL && t->ndim > 0 && ofs_cast_is_short(t->dtype);
+}
+
+static bool is_npy32(const struct ofs_space *s)
+{
+	return s->ops == &ofs_space_npy32;
+}
+
 /* A writer may have changed the shape of the tensor. */
-static void npy_header(const struct ofs_snapshot *snap, uint32_t index,
-    struct ofs_buf *out)
+static void npy_header(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, uint32_t index, struct ofs_buf *out)
 {
 	const struct ofs_tensor *t =
 	    ofs_tree_tensor(&snap->tree, snap->cat, index);
 	struct ofs_overlay_form form = { 0 };
 
-	if (snap->overlay != NULL)
+	if (snap->overlay != NULL && !is_npy32(s))
 		ofs_overlay_form(snap->overlay, index, &form);
 	if (ofs_dtype_npy(form.dtype) != NULL)
 		ofs_npy_header(form.dtype, form.shape, form.ndim, out);
 	else
-		ofs_npy_header(t->dtype, ofs_tensor_shape(snap->cat, t),
-		    t->ndim, out);
-}
-
-/* Make the header, which is freed, the first bytes of a file. */
-static int put_header(struct optimfs_file *file, struct ofs_buf *header,
-    struct optimfs_error *err)
-{
-	int ret = ofs_composition_buf(&file->comp, header, err);
-
-	ofs_buf_fini(header);
-	return ret;
+		ofs_npy_header(is_npy32(s) ? OFS_FLOAT32 : t->dtype,
+		    ofs_tensor_shape(snap->cat, t), t->ndim, out);
 }
 
 static int npy_size(struct ofs_snapshot *snap, const struct ofs_space *s,
@@ -154,16 +157,21 @@ static int npy_size(struct ofs_snapshot *snap, const struct ofs_space *s,
 {
 	const struct ofs_tensor *t =
 	    ofs_tree_tensor(&snap->tree, snap->cat, index);
+	uint64_t bytes = ofs_tensor_bytes(snap->cat, t);
 	struct ofs_buf header = { 0 };
-	bool bad;
+	bool fits = true, bad;
 
-	(void)s;
-	npy_header(snap, index, &header);
-	bad = header.bad ||
-	    !ofs_add_u64(header.len, ofs_tensor_bytes(snap->cat, t),
-		&attr->size);
+	npy_header(snap, s, index, &header);
+	if (is_npy32(s))
+		fits = ofs_mul_u64(bytes / ofs_dtype_size(t->dtype),
+		    sizeof(float), &bytes);
+	fits = fits && ofs_add_u64(header.len, bytes, &attr->size) &&
+	    attr->size <= INT64_MAX;
+	bad = header.bad;
 	ofs_buf_fini(&header);
-	return bad ? ofs_no_memory(err) : 0;
+	if (bad)
+		return ofs_no_memory(err);
+	return fits ? 0 : optimfs_fail(err, EFBIG, "larger than a file");
 }
 
 static int npy_open(struct ofs_snapshot *snap, const struct ofs_space *s,
@@ -171,14 +179,21 @@ static int npy_open(struct ofs_snapshot *snap, const struct ofs_space *s,
 {
 	const struct ofs_entry *e = entry_of(snap, index);
 	struct ofs_buf header = { 0 };
+	int ret;
 
-	(void)s;
-	if (ofs_entry_sound(snap, e, err) == -1)
+	if (ofs_entry_sound(snap, e, err) == -1 ||
+	    (is_npy32(s) &&
+		ofs_cast_prepare(snap->cat->tensors[e->ref].dtype, err) == -1))
 		return -1;
-	npy_header(snap, index, &header);
-	if (put_header(file, &header, err) == -1)
+	npy_header(snap, s, index, &header);
+	ret = ofs_composition_buf(&file->comp, &header, err);
+	ofs_buf_fini(&header);
+	if (ret == -1)
 		return -1;
-	return ofs_composition_box(&file->comp, snap->cat, e->ref, NULL, err);
+	return is_npy32(s)
+	    ? ofs_composition_box_as(&file->comp, snap->cat, e->ref,
+		  OFS_FLOAT32, err)
+	    : ofs_composition_box(&file->comp, snap->cat, e->ref, NULL, err);
 }
 
 const struct ofs_space_ops ofs_space_npy = {
@@ -189,69 +204,11 @@ const struct ofs_space_ops ofs_space_npy = {
 	.attributes = true,
 };
 
-/* .optimfs/npy32: tensors of short floats, or of a type that NumPy lacks, as
- * float32. */
-
-static bool npy32_holds(const struct ofs_snapshot *snap,
-    const struct ofs_space *s, const struct ofs_entry *e)
-{
-	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
-
-	(void)s;
-	return t != NULL && t->ndim > 0 && ofs_cast_is_short(t->dtype);
-}
-
-static void npy32_header(const struct ofs_snapshot *snap,
-    const struct ofs_tensor *t, struct ofs_buf *out)
-{
-	ofs_npy_header(OFS_FLOAT32, ofs_tensor_shape(snap->cat, t), t->ndim,
-	    out);
-}
-
-static int npy32_size(struct ofs_snapshot *snap, const struct ofs_space *s,
-    uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
-{
-	const struct ofs_tensor *t =
-	    ofs_tree_tensor(&snap->tree, snap->cat, index);
-	uint64_t elements = ofs_tensor_bytes(snap->cat, t) /
-	    ofs_dtype_size((enum ofs_dtype)t->dtype);
-	struct ofs_buf header = { 0 };
-	uint64_t bytes;
-	bool bad;
-
-	(void)s;
-	npy32_header(snap, t, &header);
-	bad = header.bad || !ofs_mul_u64(elements, sizeof(float), &bytes) ||
-	    !ofs_add_u64(header.len, bytes, &attr->size) ||
-	    attr->size > INT64_MAX;
-	ofs_buf_fini(&header);
-	return bad ? optimfs_fail(err, EFBIG, "larger than a file as float32")
-		   : 0;
-}
-
-static int npy32_open(struct ofs_snapshot *snap, const struct ofs_space *s,
-    uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
-{
-	const struct ofs_entry *e = entry_of(snap, index);
-	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
-	struct ofs_buf header = { 0 };
-
-	(void)s;
-	if (ofs_entry_sound(snap, e, err) == -1 ||
-	    ofs_cast_prepare(t->dtype, err) == -1)
-		return -1;
-	npy32_header(snap, t, &header);
-	if (put_header(file, &header, err) == -1)
-		return -1;
-	return ofs_composition_box_as(&file->comp, snap->cat, e->ref,
-	    OFS_FLOAT32, err);
-}
-
 const struct ofs_space_ops ofs_space_npy32 = {
 	.suffix = ".npy",
 	.holds = npy32_holds,
-	.size = npy32_size,
-	.open = npy32_open,
+	.size = npy_size,
+	.open = npy_open,
 };
 
 /* .optimfs/rank */
@@ -322,9 +279,9 @@ static int rank_size(struct ofs_snapshot *snap, const struct ofs_space *s,
 			continue;
 		ofs_shard_box(snap->cat, t, shard, box, box + t->grid_ndim);
 		if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ||
-		    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n) ||
-		    !ofs_add_u64(attr->size, n, &attr->size))
-			attr->size = UINT64_MAX;
+		    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n))
+			n = UINT64_MAX;
+		ofs_sum_u64(&attr->size, n);
 	}
 	return 0;
 }

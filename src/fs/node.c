@@ -271,7 +271,7 @@ int ofs_resolve(struct ofs_snapshot *snap, const char *path,
 
 		if (!ofs_at_is_dir(snap, at))
 			return optimfs_fail(err, ENOTDIR,
-			    "%s: a part of it is no directory", path);
+			    "%s: %s is a file, not a directory", path, name);
 		if (n >= sizeof(name))
 			return optimfs_fail(err, ENAMETOOLONG,
 			    "%s: a part of it is too long", path);

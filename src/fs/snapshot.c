@@ -73,7 +73,9 @@ static int build(struct ofs_snapshot *snap, struct optimfs_error *err)
 
 	if (snap->fs->options.strict && refuse_damage(snap->cat, err) == -1)
 		return -1;
-	ofs_step(snap->cat->dir.watch, "building the tree", 0, 0);
+	if (ofs_step(snap->cat->dir.watch, "building the tree", 0, 0, err) ==
+	    -1)
+		return -1;
 	snap->cat->dir.watch = NULL; /* the opening ends here */
 	if (ofs_tree_build(&snap->tree, snap->cat, err) == -1)
 		return -1;

@@ -403,7 +403,8 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 	from.report = ofs_render_report_new(from.cat, err);
 	if (from.report == NULL)
 		return -1;
-	if (v->layout.format->render(&from, &v->layout, &files, err) == -1) {
+	files = ofs_files_new(v->layout.format->render, &from, &v->layout, err);
+	if (files == NULL) {
 		ofs_render_report_free(from.report);
 		return -1;
 	}

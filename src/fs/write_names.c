@@ -24,7 +24,7 @@ static int may_name(struct ofs_at dir, const char *name, bool is_dir,
 		    name);
 	if (name[0] == '\0' || strchr(name, '/') != NULL ||
 	    strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-		return optimfs_fail(err, EINVAL, "'%s' is no name", name);
+		return optimfs_fail(err, EINVAL, "'%s' is not a name", name);
 	if (dir.index == 0 && (!is_dir || !is_section(name)))
 		return optimfs_fail(err, EPERM,
 		    "OFS814 %s: a checkpoint has optim, model and extra; give "

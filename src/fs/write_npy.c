@@ -121,7 +121,7 @@ int ofs_file_npy_write(struct optimfs_file *file, const void *buf, size_t len,
 {
 	if (file->npy == NULL)
 		return write_through(file, buf, len, off, err);
-	if (ofs_pwrite_all(file->npy->fd, buf, len, off, err) == -1)
+	if (ofs_stage_write(file->npy->fd, buf, len, off, err) == -1)
 		return -1;
 	pthread_mutex_lock(&file->npy->lock);
 	file->npy->fresh = true;

@@ -78,7 +78,7 @@ int ofs_journal_append(struct ofs_journal *j, const struct ofs_record *r,
 		return ofs_no_memory(err);
 	sum = checksum(j->sum, p, (uint32_t)(n - HEAD));
 	put_le(p + 4, sum, 4);
-	ret = ofs_pwrite_all(j->fd, p, n, j->end, err);
+	ret = ofs_stage_write(j->fd, p, n, j->end, err);
 	free(p);
 	if (ret == -1) {
 		/* nothing after half a record would be found again */
@@ -212,7 +212,7 @@ int ofs_journal_trim(struct ofs_journal *j, struct optimfs_error *err)
 		return optimfs_fail(err, errno, "OFS809 journal: %m");
 	if (j->end > 0)
 		return 0;
-	if (ofs_pwrite_all(j->fd, MAGIC, MAGIC_LEN, 0, err) == -1)
+	if (ofs_stage_write(j->fd, MAGIC, MAGIC_LEN, 0, err) == -1)
 		return -1;
 	j->end = MAGIC_LEN;
 	return 0;

@@ -24,6 +24,7 @@
 #include "journal/stage_path.h"
 
 #define LOCK_NAME     "lock"
+#define MOUNTED_NAME  "mounted"
 #define FUSECTL_MAGIC 0x65735543
 /* Another process may remove the file of its lock while we try. */
 #define TRIES 100
@@ -33,8 +34,13 @@ struct holder {
 	char host[65], boot[OFS_BOOT_ID], id[33];
 	long pid;
 	int64_t since;
-	/* The device of the mount that it serves, 0: none, and the name space
-	 * of its process number. */
+};
+
+/* The contents of the file that tells everybody of the holder's mount: its
+ * device, and the name space of the process number. */
+struct mounted {
+	char boot[OFS_BOOT_ID];
+	long pid;
 	unsigned major, minor;
 	uint64_t pids;
 };
@@ -91,9 +97,8 @@ static void get_holder(int fd, struct holder *h)
 	text[n > 0 ? n : 0] = '\0';
 	if (sscanf(text,
 		"host %64[^\n]\nboot %39[^\n]\npid %ld\nid %32[0-9a-f]\n"
-		"since %" SCNd64 "\nmount %u:%u %" SCNu64,
-		h->host, h->boot, &h->pid, h->id, &h->since, &h->major,
-		&h->minor, &h->pids) < 4)
+		"since %" SCNd64,
+		h->host, h->boot, &h->pid, h->id, &h->since) < 4)
 		*h = (struct holder){ .host = "?", .boot = "?" };
 }
 
@@ -157,7 +162,7 @@ static int try(struct ofs_lock *lock, const struct holder *me,
 	int fd, locked;
 
 	fd = ofs_stage_open_file(lock->dir, LOCK_NAME,
-	    O_RDWR | O_CREAT | O_EXCL, 0644);
+	    O_RDWR | O_CREAT | O_EXCL, 0600);
 	if (fd == -1 && errno == EEXIST) {
 		made = false;
 		fd = ofs_stage_open_file(lock->dir, LOCK_NAME, O_RDWR, 0);
@@ -202,7 +207,7 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
 	struct holder me;
 
 	myself(&me);
-	*lock = (struct ofs_lock){ .fd = -1, .dir = dir };
+	*lock = (struct ofs_lock){ .fd = -1, .mounted = -1, .dir = dir };
 	strcpy(lock->id, me.id);
 	note[0] = '\0';
 	for (int i = 0; i < TRIES; i++) {
@@ -212,22 +217,27 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
 			return ret == 1 ? 0 : -1;
 	}
 	return optimfs_fail(err, EBUSY,
-	    "OFS259 %s/%s: other processes make and remove it again and again: "
-	    "try again later",
+	    "OFS259 %s/%s: other processes keep making and removing it: try again later",
 	    place, LOCK_NAME);
+}
+
+static int watch(const char *place, const char *name)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", place, name);
+	return open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
 int ofs_lock_watch(const char *place)
 {
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/" LOCK_NAME, place);
-	return open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	return watch(place, LOCK_NAME);
 }
 
+/* Who may only read the file could lock it for reading, which does not count. */
 bool ofs_lock_busy(int fd)
 {
-	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock f = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
 
 	return fcntl(fd, F_OFD_GETLK, &f) == 0 && f.l_type != F_UNLCK;
 }
@@ -242,14 +252,23 @@ static uint64_t pid_space(void)
 int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
     struct optimfs_error *err)
 {
-	struct stat st;
-	char text[80];
-	int n = snprintf(text, sizeof(text), "mount %u:%u %" PRIu64 "\n",
-	    major(dev), minor(dev), pid_space());
+	char boot[OFS_BOOT_ID];
+	int fd;
 
-	if (fstat(lock->fd, &st) == -1 ||
-	    pwrite(lock->fd, text, (size_t)n, st.st_size) != n)
-		return optimfs_fail(err, errno, "OFS809 " LOCK_NAME ": %m");
+	ofs_boot_id(boot);
+	unlinkat(lock->dir, MOUNTED_NAME, 0);
+	fd = ofs_stage_open_file(lock->dir, MOUNTED_NAME,
+	    O_RDWR | O_CREAT | O_EXCL, 0644);
+	if (fd == -1 || fchmod(fd, 0644) == -1 || lock_file(fd) == 0 ||
+	    dprintf(fd, "boot %s\npid %ld\nmount %u:%u %" PRIu64 "\n", boot,
+		(long)getpid(), major(dev), minor(dev), pid_space()) < 0) {
+		optimfs_fail(err, errno, "OFS809 " MOUNTED_NAME ": %m");
+		if (fd != -1)
+			close(fd);
+		return -1;
+	}
+	lock->mounted = fd;
+	(void)fchmod(lock->dir, 0711);
 	return 0;
 }
 
@@ -294,38 +313,45 @@ static int is_connected(unsigned minor)
 /* The kernel's list has the mounts of all name spaces, and those that umount -l
  * detached. Without it, the mounts that the process sees count, if they can be
  * read. */
-static bool is_mounted(const struct holder *h)
+static bool is_mounted(const struct mounted *m)
 {
-	int connected = is_connected(h->minor);
+	int connected = is_connected(m->minor);
 	char path[64], *line = NULL;
 	unsigned major, minor;
 	size_t cap = 0;
 	bool found = false;
 	FILE *f;
 
-	if (connected != -1 || h->pids != pid_space())
+	if (connected != -1 || m->pids != pid_space())
 		return connected != 0;
-	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", h->pid);
+	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", m->pid);
 	f = fopen(path, "re");
 	if (f == NULL)
 		return true;
 	while (!found && getline(&line, &cap, f) != -1)
 		found = sscanf(line, "%*u %*u %u:%u", &major, &minor) == 2 &&
-		    major == h->major && minor == h->minor;
+		    major == m->major && minor == m->minor;
 	free(line);
 	fclose(f);
 	return found;
 }
 
-bool ofs_lock_leaving(int fd)
+int ofs_lock_leaving(const char *place)
 {
-	char boot[OFS_BOOT_ID];
-	struct holder h;
+	int fd = watch(place, MOUNTED_NAME);
+	char text[200], boot[OFS_BOOT_ID];
+	struct mounted m;
+	ssize_t n = fd == -1 ? 0 : pread(fd, text, sizeof(text) - 1, 0);
 
-	get_holder(fd, &h);
+	text[n > 0 ? n : 0] = '\0';
 	ofs_boot_id(boot);
-	return h.minor != 0 && strcmp(h.boot, boot) == 0 && ofs_lock_busy(fd) &&
-	    !is_mounted(&h);
+	if (sscanf(text, "boot %39[^\n]\npid %ld\nmount %u:%u %" SCNu64, m.boot,
+		&m.pid, &m.major, &m.minor, &m.pids) == 5 &&
+	    strcmp(m.boot, boot) == 0 && ofs_lock_busy(fd) && !is_mounted(&m))
+		return fd;
+	if (fd != -1)
+		close(fd);
+	return -1;
 }
 
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
@@ -359,13 +385,18 @@ void ofs_lock_peek(int dir, char id[OFS_LOCK_ID])
 
 void ofs_lock_remove(struct ofs_lock *lock)
 {
-	if (lock->fd != -1 && is_at_its_name(lock->dir, lock->fd))
-		unlinkat(lock->dir, LOCK_NAME, 0);
+	if (lock->fd == -1 || !is_at_its_name(lock->dir, lock->fd))
+		return;
+	unlinkat(lock->dir, MOUNTED_NAME, 0);
+	unlinkat(lock->dir, LOCK_NAME, 0);
 }
 
 void ofs_lock_close(struct ofs_lock *lock)
 {
-	if (lock->fd != -1)
-		close(lock->fd);
-	lock->fd = -1;
+	if (lock->fd == -1)
+		return;
+	close(lock->fd);
+	if (lock->mounted != -1)
+		close(lock->mounted);
+	lock->fd = lock->mounted = -1;
 }

@@ -14,7 +14,8 @@
  * alone decides, and it is released when the process dies. */
 #define OFS_LOCK_ID 33
 struct ofs_lock {
-	int fd, dir;          /* dir is borrowed */
+	int fd, mounted;      /* mounted: -1: not mounted */
+	int dir;              /* borrowed */
 	char id[OFS_LOCK_ID]; /* our random id */
 };
 
@@ -32,12 +33,15 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
  * this machine hold it, even after the file was removed? -1: there is none. */
 int ofs_lock_watch(const char *place);
 bool ofs_lock_busy(int fd);
-/* Adds to our lock that this process serves the mount of device dev. */
+/* Tells every user of this machine that this process serves the mount of device
+ * dev: in a second file, "mounted". Nobody else may open the lock itself, because
+ * who can lock it for reading keeps the writer out. */
 int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
     struct optimfs_error *err);
-/* Will the holder of the lock of fd release it soon, because its mount is gone?
- * umount(2) does not wait for that. False if unknown. */
-bool ofs_lock_leaving(int fd);
+/* If the holder of the lock in place will release it soon, because its mount is
+ * gone, a descriptor for ofs_lock_busy: umount(2) does not wait for that. -1: not
+ * so, or unknown. */
+int ofs_lock_leaving(const char *place);
 /* Do we still hold it? EIO (OFS807), ESTALE (OFS812). */
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
     struct optimfs_error *err);

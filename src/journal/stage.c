@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/memory.h"
 #include "base/temp.h"
 #include "journal/journal.h"
@@ -52,11 +54,13 @@
  *   asks whether it still exists (ofs_stage_held).
  *
  * The directory beside the checkpoint always has the lock, as there is one for
- * each checkpoint. The rest is there, too, or in another file system (upper=).
+ * each checkpoint. The rest is there, too, or in another file system (upper=):
+ * then a symbolic link, "upper", says where.
  * A scratch stage has neither lock nor journal, and its files no names. */
 
 /* A journal of at most this size contains only its first record, the boot. */
-#define FIRST_MAX 100
+#define FIRST_MAX  100
+#define UPPER_NAME "upper"
 
 struct ofs_stage {
 	char *place; /* path of the directory beside the checkpoint */
@@ -72,27 +76,15 @@ struct ofs_stage {
 	bool empty; /* no records, nothing to keep */
 };
 
-int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
+int ofs_stage_write(int fd, const void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err)
 {
-	const uint8_t *p = buf;
-
-	while (n > 0) {
-		ssize_t k =
-		    pwrite(fd, p, n < (1u << 30) ? n : 1u << 30, (off_t)off);
-
-		if (k == -1 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			return optimfs_fail(err, k == 0 ? EIO : errno,
-			    "OFS801 writing %" PRIu64 " bytes at %" PRIu64
-			    " of the staging directory: %m",
-			    n, off);
-		p += k;
-		off += (uint64_t)k;
-		n -= (uint64_t)k;
-	}
-	return 0;
+	if (ofs_write_all(fd, buf, n, off, NULL) == 0)
+		return 0;
+	return optimfs_fail(err, errno,
+	    "OFS801 writing %" PRIu64 " bytes at %" PRIu64
+	    " of the staging directory: %m",
+	    n, off);
 }
 
 static void close_fd(int fd)
@@ -132,7 +124,7 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
     const char *parent, const char *name, struct optimfs_error *err)
 {
 	struct optimfs_error own;
-	char *beside = NULL;
+	char *beside = NULL, upper[PATH_MAX];
 	int ret = 0;
 
 	if (err == NULL)
@@ -158,7 +150,11 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 	}
 	if (ret != 1)
 		return -1;
-	st->dir = ofs_stage_make_in(c->upper, name, &st->path, err);
+	/* a daemon goes to another directory */
+	if (realpath(c->upper, upper) == NULL)
+		return optimfs_fail(err, errno, "OFS809 upper=%s: %m",
+		    c->upper);
+	st->dir = ofs_stage_make_in(upper, name, &st->path, err);
 	return st->dir == -1 ? -1 : 0;
 }
 
@@ -263,17 +259,75 @@ static int find_changes(struct ofs_journal *j, const char *path,
 	return real || (dropped != 0 && (records != 0 || dropped > FIRST_MAX));
 }
 
-static int refuse_changes(const char *path, struct optimfs_error *err)
+static int refuse_changes(const char *path, bool upper,
+    struct optimfs_error *err)
 {
+	const char *slash = strrchr(path, '/');
+
 	return optimfs_fail(err, EBUSY,
 	    "OFS811 %s holds changes of a mount that ended without a commit: "
-	    "-o recover=yes continues from there, recover=discard drops "
+	    "-o recover=yes%s%.*s continues from there, recover=discard drops "
 	    "what was changed",
+	    path, upper ? ",upper=" : "", upper ? (int)(slash - path) : 0,
 	    path);
 }
 
-static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
+/* The directory that the link in beside names; "": it has none. */
+static void find_upper(int beside, char path[PATH_MAX])
+{
+	ssize_t n = readlinkat(beside, UPPER_NAME, path, PATH_MAX - 1);
+
+	path[n > 0 && path[0] == '/' ? n : 0] = '\0';
+}
+
+/* Fails if dir, at path, has changes (EBUSY). */
+static int check_changes(int dir, const char *path, bool upper,
     struct optimfs_error *err)
+{
+	struct ofs_journal j = { .fd = -1 };
+	int ret = 0;
+
+	if (dir != -1)
+		j.fd = ofs_stage_open_file(dir, "journal", O_RDONLY, 0);
+	if (j.fd != -1)
+		ret = find_changes(&j, path, err);
+	else if (errno != ENOENT)
+		ret = optimfs_fail(err, errno, "OFS809 %s/journal: %m", path);
+	close_fd(j.fd);
+	return ret == 1 ? refuse_changes(path, upper, err) : ret;
+}
+
+static int check_upper(const char *path, struct optimfs_error *err)
+{
+	int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret = check_changes(dir, path, true, err);
+
+	close_fd(dir);
+	return ret;
+}
+
+/* Makes the link, after a look at what that of an earlier writer names. */
+static int link_upper(const struct ofs_stage *st, bool upper,
+    enum ofs_recover recover, struct optimfs_error *err)
+{
+	const char *now = upper ? st->path : "";
+	char was[PATH_MAX];
+
+	find_upper(st->beside, was);
+	if (strcmp(was, now) == 0)
+		return 0;
+	if (was[0] != '\0' && recover != OFS_RECOVER_DISCARD &&
+	    check_upper(was, err) == -1)
+		return -1;
+	unlinkat(st->beside, UPPER_NAME, 0);
+	if (upper && symlinkat(now, st->beside, UPPER_NAME) == -1)
+		return optimfs_fail(err, errno, "OFS809 %s/" UPPER_NAME ": %m",
+		    st->place);
+	return 0;
+}
+
+static int open_journal(struct ofs_stage *st, bool upper,
+    enum ofs_recover recover, struct optimfs_error *err)
 {
 	int found = 0;
 
@@ -285,27 +339,23 @@ static int open_journal(struct ofs_stage *st, enum ofs_recover recover,
 		return -1;
 	if (found == 0)
 		return remove_all(st, err);
-	return recover == OFS_RECOVER_YES ? 0 : refuse_changes(st->path, err);
+	return recover == OFS_RECOVER_YES
+	    ? 0
+	    : refuse_changes(st->path, upper, err);
 }
 
 int ofs_stage_left(const char *source, struct optimfs_error *err)
 {
-	char *place = ofs_stage_place(source, err);
-	struct ofs_journal j = { .fd = -1 };
-	int dir, ret = 0;
+	char *place = ofs_stage_place(source, err), upper[PATH_MAX] = "";
+	int dir, ret;
 
 	if (place == NULL)
 		return -1;
 	dir = open(place, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir != -1)
-		j.fd = ofs_stage_open_file(dir, "journal", O_RDONLY, 0);
-	if (j.fd != -1)
-		ret = find_changes(&j, place, err);
-	else if (errno != ENOENT)
-		ret = optimfs_fail(err, errno, "OFS809 %s/journal: %m", place);
-	if (ret == 1)
-		ret = refuse_changes(place, err);
-	close_fd(j.fd);
+		find_upper(dir, upper);
+	ret = upper[0] != '\0' ? check_upper(upper, err)
+			       : check_changes(dir, place, false, err);
 	close_fd(dir);
 	free(place);
 	return ret;
@@ -315,6 +365,7 @@ static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
     struct optimfs_error *err)
 {
 	char *name, *parent = ofs_stage_split(c->source, &name, err);
+	enum ofs_recover recover;
 	int ret;
 
 	if (parent == NULL)
@@ -323,15 +374,17 @@ static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
 	free(parent);
 	if (ret == -1)
 		return -1;
-	st->data = ofs_stage_make_dir(st->dir, "data", st->path, err);
-	if (st->data == -1)
-		return -1;
 	if (c->published != NULL)
 		ret = c->published(c->ctx, st->beside, err);
 	if (ret == -1)
 		return -1;
-	ret =
-	    open_journal(st, ret == 1 ? OFS_RECOVER_DISCARD : c->recover, err);
+	recover = ret == 1 ? OFS_RECOVER_DISCARD : c->recover;
+	if (link_upper(st, c->upper != NULL, recover, err) == -1)
+		return -1;
+	st->data = ofs_stage_make_dir(st->dir, "data", st->path, err);
+	if (st->data == -1)
+		return -1;
+	ret = open_journal(st, c->upper != NULL, recover, err);
 	if (ret == 0 && fsync(st->dir) == -1)
 		ret = optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
 	return ret;
@@ -416,10 +469,12 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 	if (st->beside != -1)
 		beside = path_of(st->beside);
 	ofs_lock_remove(&st->lock);
-	if (held && !keep && !st->scratch)
+	if (held && !keep)
+		unlinkat(st->beside, UPPER_NAME, 0);
+	if (held) {
 		ofs_stage_rmdir(st->path);
-	if (held)
 		ofs_stage_rmdir(beside);
+	}
 	ofs_lock_close(&st->lock);
 	free(beside);
 	close_fd(st->dir);

@@ -152,8 +152,8 @@ void ofs_beside_holder(const char *source, char id[OFS_LOCK_ID]);
 /* The id of st's own lock. */
 const char *ofs_stage_lock_id(const struct ofs_stage *st);
 
-/* Writes all n bytes at off. */
-int ofs_pwrite_all(int fd, const void *buf, uint64_t n, uint64_t off,
+/* Writes all n bytes at off of a file in a staging directory. */
+int ofs_stage_write(int fd, const void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err);
 
 #endif

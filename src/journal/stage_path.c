@@ -155,18 +155,18 @@ void ofs_stage_await(const char *source, void (*tell)(void *ctx), void *ctx)
 {
 	static const struct timespec tick = { .tv_nsec = 10000000 };
 	int64_t since = ofs_clock_ms();
-	int fd = ofs_stage_watch(source);
+	char *place = ofs_stage_place(source, NULL);
+	int fd = place == NULL ? -1 : ofs_lock_leaving(place);
 
+	free(place);
 	if (fd == -1)
 		return;
-	if (ofs_lock_leaving(fd)) {
-		while (ofs_lock_busy(fd)) {
-			if (tell != NULL && ofs_clock_ms() - since >= 1000) {
-				tell(ctx);
-				tell = NULL;
-			}
-			nanosleep(&tick, NULL);
+	while (ofs_lock_busy(fd)) {
+		if (tell != NULL && ofs_clock_ms() - since >= 1000) {
+			tell(ctx);
+			tell = NULL;
 		}
+		nanosleep(&tick, NULL);
 	}
 	close(fd);
 }

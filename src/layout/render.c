@@ -53,6 +53,21 @@
 /* Values that are named, of those that are copied or left out. */
 #define REPORT_MAX 16
 
+struct ofs_files *ofs_files_new(const struct ofs_files_ops *ops,
+    const struct ofs_render *from, const struct ofs_layout *to,
+    struct optimfs_error *err)
+{
+	struct ofs_files *f = ofs_alloc(1, ops->size, err);
+
+	if (f == NULL)
+		return NULL;
+	f->ops = ops;
+	if (ops->lay(f, from, to, err) == 0)
+		return f;
+	ops->free(f);
+	return NULL;
+}
+
 int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
     uint64_t base, struct optimfs_error *err)
 {

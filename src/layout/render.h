@@ -112,6 +112,12 @@ struct ofs_files {
 #define OFS_FILE_NAME 1024
 
 struct ofs_files_ops {
+	size_t size; /* of the renderer's struct */
+	/* Lays a checkpoint out as to says: f is zero except for ops, and is
+	 * freed if this fails. Reads values that are not in memory, but no
+	 * tensors. */
+	int (*lay)(struct ofs_files *f, const struct ofs_render *from,
+	    const struct ofs_layout *to, struct optimfs_error *err);
 	void (*name)(const struct ofs_files *f, uint32_t file,
 	    char name[OFS_FILE_NAME]);
 	/* Append all spans of a file. Reads no tensor, and generates no
@@ -129,6 +135,11 @@ struct ofs_files_ops {
 	    uint64_t len);
 	void (*free)(struct ofs_files *f);
 };
+
+/* The files of a checkpoint; NULL on failure. */
+struct ofs_files *ofs_files_new(const struct ofs_files_ops *ops,
+    const struct ofs_render *from, const struct ofs_layout *to,
+    struct optimfs_error *err);
 
 static inline void ofs_files_free(struct ofs_files *f)
 {

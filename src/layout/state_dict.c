@@ -12,6 +12,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "layout/inner.h"
 #include "layout/optim_groups.h"
@@ -118,12 +119,7 @@ struct numbered {
 	uint32_t number, node;
 };
 
-static int by_number(const void *a, const void *b)
-{
-	const struct numbered *x = a, *y = b;
-
-	return x->number < y->number ? -1 : x->number > y->number;
-}
+OFS_COMPARE_BY(by_number, struct numbered, number)
 
 /* Sort the children by number, if these are 0, 1, ... without a gap. */
 static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/str.h"
 #include "naming/naming_impl.h"

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "naming/ids_file.h"
 #include "naming/naming_impl.h"
@@ -122,8 +123,7 @@ static int choose_root(struct naming *c, struct optimfs_error *err)
 	if (c->cat->ids_used)
 		return 0;
 	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
-	    "OFS635 ids= is of no use: no optimizer here has integer "
-	    "parameter IDs");
+	    "OFS635 ids= has no effect: no optimizer here has integer parameter IDs");
 }
 
 static int check_line(struct naming *c, const struct ofs_ids *ids,
@@ -154,14 +154,7 @@ static int add_line(struct naming *c, struct ofs_ids *ids,
 	return ids->v[ids->n++].name == OFS_NONE ? -1 : 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const struct ofs_id *x = a, *y = b;
-
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return (x->line > y->line) - (x->line < y->line);
-}
+OFS_COMPARE_BY2(by_name, struct ofs_id, name, line)
 
 static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
 {

@@ -12,13 +12,7 @@
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
-static int compare_key(const void *key, const void *item)
-{
-	uint32_t k = *(const uint32_t *)key;
-	const struct ofs_shaped *s = item;
-
-	return (k > s->key) - (k < s->key);
-}
+OFS_COMPARE_KEY(compare_key, uint32_t, struct ofs_shaped, key)
 
 /* Compare the shapes of state with those of the model that a file names. */
 static int check_shapes(struct naming *c, const struct ofs_ids *ids,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "naming/ids.h"
 #include "pickle/pickle.h"
 
@@ -164,14 +165,7 @@ static void groups_of_ids(struct match *m)
 	}
 }
 
-static int by_group(const void *a, const void *b)
-{
-	const struct member *x = a, *y = b;
-
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	return (x->id > y->id) - (x->id < y->id);
-}
+OFS_COMPARE_BY2(by_group, struct member, group, id)
 
 static void sort_members(struct match *m, const struct ofs_shapes *state)
 {

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "naming/ids.h"
 
@@ -20,14 +21,7 @@ static int add(struct ofs_shapes *s, uint32_t key, uint32_t entry,
 	return 0;
 }
 
-static int by_key(const void *a, const void *b)
-{
-	const struct ofs_shaped *x = a, *y = b;
-
-	if (x->key != y->key)
-		return x->key < y->key ? -1 : 1;
-	return (x->entry > y->entry) - (x->entry < y->entry);
-}
+OFS_COMPARE_BY2(by_key, struct ofs_shaped, key, entry)
 
 void ofs_shapes_sort(struct ofs_shapes *s)
 {

@@ -274,7 +274,7 @@ static int narrow(struct naming *c, struct optimfs_error *err)
 	}
 	if (kept == 0 && s.n > 0)
 		return optimfs_fail(err, ENOENT,
-		    "OFS638 subtree=%s: there is no such path, nor one below "
+		    "OFS638 subtree=%s: nothing has this path, or is below "
 		    "it",
 		    c->opt->subtree);
 	return 0;
@@ -315,9 +315,10 @@ static int name_all(struct naming *c, struct optimfs_error *err)
 	    ofs_naming_unmatched(c, err) == -1 || ofs_naming_ids(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		if (i % OFS_STEP_EVERY == 0)
-			ofs_step(c->cat->dir.watch, "naming tensors", i,
-			    c->cat->nentries);
+		if (i % OFS_STEP_EVERY == 0 &&
+		    ofs_step(c->cat->dir.watch, "naming tensors", i,
+			c->cat->nentries, err) == -1)
+			return -1;
 		if (place(c, i, err) == -1)
 			return -1;
 	}

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "naming/naming_impl.h"
 #include "pickle/pickle.h"
@@ -90,14 +90,7 @@ static int alias(struct naming *c, struct ofs_keys *p, uint32_t root,
 	return add_state(p, root, name, err);
 }
 
-static int by_first(const void *a, const void *b)
-{
-	const struct naming_tie *x = a, *y = b;
-
-	if (x->first != y->first)
-		return x->first < y->first ? -1 : 1;
-	return (x->entry > y->entry) - (x->entry < y->entry);
-}
+OFS_COMPARE_BY2(by_first, struct naming_tie, first, entry)
 
 /* tie[0..n) are all names of one tensor but the first. One of them has the
  * state; the others become aliases of it. */

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/search.h"
@@ -109,12 +108,7 @@ int ofs_naming_ties(struct naming *c, struct optimfs_error *err)
 	return ret;
 }
 
-static int by_entry(const void *a, const void *b)
-{
-	const struct naming_tie *x = a, *y = b;
-
-	return (x->entry > y->entry) - (x->entry < y->entry);
-}
+OFS_COMPARE_BY(by_entry, struct naming_tie, entry)
 
 bool ofs_naming_tied(const struct naming *c, uint32_t entry)
 {

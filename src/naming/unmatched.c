@@ -26,14 +26,7 @@ struct listed {
 	} * root;
 };
 
-static int compare_ids(const void *va, const void *vb)
-{
-	const struct id *a = va, *b = vb;
-
-	if (a->root != b->root)
-		return a->root < b->root ? -1 : 1;
-	return (a->id > b->id) - (a->id < b->id);
-}
+OFS_COMPARE_BY2(compare_ids, struct id, root, id)
 
 static int add_list(struct listed *l, uint32_t root, const struct ofs_value *v,
     struct optimfs_error *err)

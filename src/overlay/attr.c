@@ -189,7 +189,7 @@ static int parse_shape(const char *text, size_t n, uint64_t *shape,
 	*ndim = (uint8_t)k;
 	return 0;
 bad:
-	return optimfs_fail(err, EINVAL, "OFS816 '%.*s' is no shape",
+	return optimfs_fail(err, EINVAL, "OFS816 '%.*s' is not a shape",
 	    (int)(n < 80 ? n : 80), text);
 }
 
@@ -286,7 +286,7 @@ int ofs_overlay_set_attr(struct ofs_overlay *o, uint32_t index,
 		form.dtype = (uint8_t)ofs_dtype_of_name(value, n);
 		if (form.dtype == OFS_DTYPE_NONE)
 			return optimfs_fail(err, EINVAL,
-			    "OFS816 '%.*s' is no type of elements",
+			    "OFS816 '%.*s' is not a type of elements",
 			    (int)(n < 80 ? n : 80), value);
 	} else if (parse_shape(value, n, form.shape, &form.ndim, err) == -1) {
 		return -1;

@@ -83,7 +83,7 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 			ofs_buf_put(&key, s.p, s.len);
 		else if (!ofs_overlay_key(w->o, i, &key))
 			optimfs_fail(&c->problem, EINVAL,
-			    "OFS302 '%s' is a name that no key has",
+			    "OFS302 '%s' is not the name of a key",
 			    ofs_overlay_name(w->o, i));
 		else if (c->kind == OFS_CHANGE_ADD && key.len > 0 &&
 		    memchr(key.data, '\0', key.len) != NULL)

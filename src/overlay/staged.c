@@ -12,7 +12,7 @@ static int staged_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
     const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	(void)o;
-	return ofs_pwrite_all(f->fd, buf, n, off, err);
+	return ofs_stage_write(f->fd, buf, n, off, err);
 }
 
 static int staged_read(struct ofs_overlay *o, struct ofs_overlay_file *f,

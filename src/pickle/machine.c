@@ -540,8 +540,8 @@ static inline int run_one(struct pk_parser *p)
 		return optimfs_fail(p->err, EUCLEAN,
 		    "OFS402 pickle ends at offset %" PRIu64 " without STOP",
 		    p->at);
-	if (p->shed_at != NULL && p->c.p >= p->shed_at)
-		pk_shed(p);
+	if (p->shed_at != NULL && p->c.p >= p->shed_at && pk_shed(p) == -1)
+		return -1;
 	p->op = *p->c.p++;
 	return p->op == OP_STOP ? 1 : execute(p);
 }

@@ -5,7 +5,6 @@
 #include "pickle/name_index.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/search.h"

@@ -37,7 +37,7 @@ static void start_shedding(struct pk_parser *p)
 	p->shed_at = p->start + SHED_STEP;
 }
 
-void pk_shed(struct pk_parser *p)
+int pk_shed(struct pk_parser *p)
 {
 	const uint8_t *to = step_of(p->c.p);
 
@@ -46,8 +46,9 @@ void pk_shed(struct pk_parser *p)
 		    MADV_DONTNEED);
 	p->shed = to;
 	p->shed_at = p->c.p + SHED_STEP;
-	ofs_step(p->watch, "parsing the index", (uint64_t)(p->c.p - p->start),
-	    (uint64_t)(p->c.end - p->start));
+	return ofs_step(p->watch, "parsing the index",
+	    (uint64_t)(p->c.p - p->start), (uint64_t)(p->c.end - p->start),
+	    p->err);
 }
 
 static int shared_nodes(struct pk_parser *p)

@@ -186,8 +186,8 @@ static inline uint32_t pk_count(const struct pk_node *x)
 int pk_fail(struct pk_parser *p, int code, const char *ofs, const char *fmt,
     ...) __attribute__((format(printf, 4, 5)));
 int pk_no_memory(struct pk_parser *p);
-/* pickle.c: free the pages of input that have been read. */
-void pk_shed(struct pk_parser *p);
+/* pickle.c: free the pages of input that have been read. ECANCELED. */
+int pk_shed(struct pk_parser *p);
 int pk_too_deep(struct pk_parser *p);
 
 /* graph.c: create and extend nodes. All return -1 or OFS_NONE with p->err:

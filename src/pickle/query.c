@@ -408,13 +408,7 @@ int ofs_pickle_note_element(struct ofs_pickle *doc, uint32_t node,
 	return 0;
 }
 
-static int by_node(const void *key, const void *item)
-{
-	uint32_t node = *(const uint32_t *)key;
-	const struct pk_element *e = item;
-
-	return (node > e->node) - (node < e->node);
-}
+OFS_COMPARE_KEY(by_node, uint32_t, struct pk_element, node)
 
 const uint8_t *ofs_pk_element(const struct ofs_pickle *doc, uint32_t node)
 {

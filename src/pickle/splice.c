@@ -315,21 +315,9 @@ static int step(struct tracer *t)
 	return 0;
 }
 
-static int compare_patches(const void *a, const void *b)
-{
-	const struct patch *x = a, *y = b;
+OFS_COMPARE_BY2(compare_patches, struct patch, at, order)
 
-	if (x->at != y->at)
-		return x->at < y->at ? -1 : 1;
-	return (x->order > y->order) - (x->order < y->order);
-}
-
-static int compare_memos(const void *a, const void *b)
-{
-	const struct memo *x = a, *y = b;
-
-	return (x->put > y->put) - (x->put < y->put);
-}
+OFS_COMPARE_BY(compare_memos, struct memo, put)
 
 /* Collect all memo entries that were read, sorted by put. They nearly always
  * are in that order already. */

@@ -147,7 +147,7 @@ int pk_push_decimal(struct pk_parser *p)
 	v = strtoll(text, &end, 10);
 	if (errno != 0 || n == 0 || end != text + n)
 		return pk_fail(p, EUCLEAN, "OFS438",
-		    "'%s' is no integer of 64 bits", text);
+		    "'%s' is not an integer of 64 bits", text);
 	return pk_push(p, pk_int(p, v));
 }
 

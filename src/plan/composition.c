@@ -145,13 +145,7 @@ int ofs_composition_elements(struct ofs_composition *c,
 	return add_piece(c, &piece, err);
 }
 
-static int compare_off(const void *key, const void *item)
-{
-	const struct ofs_piece *p = item;
-	uint64_t off = *(const uint64_t *)key;
-
-	return (off > p->off) - (off < p->off);
-}
+OFS_COMPARE_KEY(compare_off, uint64_t, struct ofs_piece, off)
 
 /* The piece at byte off, which is inside the file. */
 size_t ofs_composition_find(const struct ofs_composition *c, uint64_t off)

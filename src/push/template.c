@@ -14,6 +14,7 @@
 
 #include "base/copy.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "catalog/budget.h"
 #include "fs/view.h"
 #include "journal/publish.h"
@@ -290,16 +291,7 @@ static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
 	return fd == -1 ? optimfs_fail(err, errno, "OFS801 %m") : fd;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct ofs_template_sum *x = a, *y = b;
-
-	if (x->file != y->file)
-		return x->file < y->file ? -1 : 1;
-	if (x->from != y->from)
-		return x->from < y->from ? -1 : 1;
-	return x->n < y->n ? -1 : x->n > y->n;
-}
+OFS_COMPARE_BY3(by_place, struct ofs_template_sum, file, from, n)
 
 static char *template_path(const struct ofs_stage *st,
     struct optimfs_error *err)

@@ -62,12 +62,7 @@ const char *ofs_writethrough_destination(const struct ofs_overlay *o)
 	return of(o)->destination;
 }
 
-static int by_node(const void *a, const void *b)
-{
-	const struct own *x = a, *y = b;
-
-	return x->node < y->node ? -1 : x->node > y->node;
-}
+OFS_COMPARE_BY(by_node, struct own, node)
 
 /* The node of a path, which is modified; OFS_NONE: none. */
 static uint32_t node_of(const struct ofs_tree *tree, char *path)
@@ -91,7 +86,7 @@ static int add_own(struct ofs_writethrough *d, const struct ofs_snapshot *snap,
 		own.model = ofs_template_model(snap, own.node);
 	if (from->derived && own.model == OFS_NONE)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS831 %s: what is to be made of others is not there",
+		    "OFS831 %s: a file that the commit has to compute is not there",
 		    OFS_TEMPLATE_INFO);
 	d->own[d->nown++] = own;
 	return 0;

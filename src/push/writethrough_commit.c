@@ -334,7 +334,7 @@ static int give_name(struct committing *c, const char *from,
 		return -1;
 	if (ofs_dir_empty(to) != 1)
 		return optimfs_fail(err, ENOTEMPTY,
-		    "OFS830 %s is not an empty directory any more", to);
+		    "OFS830 %s is no longer an empty directory", to);
 	ofs_overlay_shut(c->o);
 	ret = mark_done(c, err);
 	if (ret == 0 && ofs_sys_rename(c->stage, from, AT_FDCWD, to, 0) == -1)

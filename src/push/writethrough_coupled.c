@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "overlay/overlay_impl.h"
 #include "plan/cast.h"
 #include "push/writethrough.h"
@@ -67,16 +68,7 @@ static int add_places(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	return ret;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	const struct where *x = a, *y = b;
-
-	if (x->object != y->object)
-		return x->object < y->object ? -1 : 1;
-	if (x->at != y->at)
-		return x->at < y->at ? -1 : 1;
-	return x->index < y->index ? -1 : x->index > y->index;
-}
+OFS_COMPARE_BY3(by_place, struct where, object, at, index)
 
 static int words(const struct ofs_blob *b)
 {

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "archive/item_view.h"
 #include "archive/torch.h"
@@ -445,13 +444,7 @@ int ofs_locate_item_bytes(struct ofs_reader *r, const struct ofs_item *item,
 	return out->bad ? ofs_no_memory(err) : 0;
 }
 
-static int compare_scale(const void *key, const void *item)
-{
-	uint32_t tensor = *(const uint32_t *)key;
-	const struct ofs_scale *s = item;
-
-	return (tensor > s->tensor) - (tensor < s->tensor);
-}
+OFS_COMPARE_KEY(compare_scale, uint32_t, struct ofs_scale, tensor)
 
 int ofs_locate_scale(struct ofs_reader *r, uint32_t tensor,
     struct ofs_scale *scale, struct optimfs_error *err)

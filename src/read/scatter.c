@@ -195,8 +195,7 @@ int ofs_scatter_plan(struct ofs_reader *r, const struct ofs_tensor *t,
 	}
 	if (ret == 0 && plan->nzeros > 0)
 		ret = optimfs_fail(err, EIO,
-		    "OFS607 some of what was written is in no shard, so that "
-		    "there is no place for it");
+		    "OFS607 no shard has room for a part of what was written");
 	for (size_t i = 0; i < c.n; i++)
 		free(c.place[i]);
 	free(c.place);

@@ -267,8 +267,7 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 
 	if (found->foreign || !remove_new(r, found->head))
 		return optimfs_fail(err, EEXIST,
-		    "OFS774 %s holds something else than an unfinished "
-		    "reshard: remove it if nothing needs it",
+		    "OFS774 %s holds something other than an unfinished reshard: remove it if nothing needs it",
 		    path);
 	if (found->other != NULL && r->how->watch.say != NULL) {
 		snprintf(text, sizeof(text),

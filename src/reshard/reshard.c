@@ -318,8 +318,7 @@ static int check_absent(const char *dir, struct optimfs_error *err)
 
 	if (lstat(dir, &st) == -1)
 		return 0;
-	return optimfs_fail(err, EEXIST,
-	    "%s is there already: remove it, or give another name", dir);
+	return optimfs_fail(err, EEXIST, "%s is there already", dir);
 }
 
 /* A checkpoint with another one in it is no longer what was read. */
@@ -334,9 +333,8 @@ static int check_outside(const struct ofs_reshard *r, const char *dir,
 	if (ret == 0 && n > 0 && strncmp(above, source, n) == 0 &&
 	    strchr("/", above[n]) != NULL)
 		ret = optimfs_fail(err, EINVAL,
-		    "OFS778 %s is inside the checkpoint that is read, %s: "
-		    "name a directory outside of it",
-		    dir, r->snap->fs->source);
+		    "OFS778 %s is inside the checkpoint that is read, %s", dir,
+		    r->snap->fs->source);
 	free(above);
 	free(source);
 	return ret;

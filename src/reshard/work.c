@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -208,14 +207,14 @@ static int put(struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err)
 {
 	if (out->direct && (n | off) % ALIGN == 0) {
-		if (ofs_pwrite_all(out->fd, buf, n, off, err) == 0)
+		if (ofs_stage_write(out->fd, buf, n, off, err) == 0)
 			return 0;
 		if (err->code != EINVAL)
 			return -1;
 	}
 	if (out->direct)
 		by_cache(out, off);
-	if (ofs_pwrite_all(out->fd, buf, n, off, err) == -1)
+	if (ofs_stage_write(out->fd, buf, n, off, err) == -1)
 		return -1;
 	if (off + n - out->begun < BEHIND)
 		return 0;

@@ -39,7 +39,7 @@ static int compress(struct writer *w, const uint8_t *p, size_t n, bool last,
 		if (ZSTD_isError(left))
 			return optimfs_fail(err, ENOMEM, "zstd: %s",
 			    ZSTD_getErrorName(left));
-		if (ofs_pwrite_all(w->f->open->fd, w->out, out.pos, w->at,
+		if (ofs_stage_write(w->f->open->fd, w->out, out.pos, w->at,
 			err) == -1)
 			return -1;
 		w->at += out.pos;

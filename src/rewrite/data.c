@@ -108,14 +108,7 @@ static int each_change(struct ofs_commit *c, elements_fn *each,
 
 /* Extents. */
 
-static int compare_moved(const void *a, const void *b)
-{
-	const struct ofs_moved *x = a, *y = b;
-
-	if (x->object != y->object)
-		return x->object < y->object ? -1 : 1;
-	return (x->off > y->off) - (x->off < y->off);
-}
+OFS_COMPARE_BY2(compare_moved, struct ofs_moved, object, off)
 
 static int want(struct ofs_commit *c, const struct ofs_extent *at,
     struct optimfs_error *err)

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "catalog/owners.h"
 #include "plan/fix.h"
 #include "read/scatter.h"
@@ -36,16 +37,7 @@ struct shared {
 	struct optimfs_error *err;
 };
 
-static int by_place(const void *a, const void *b)
-{
-	const struct sharer *x = a, *y = b;
-
-	if (x->object != y->object)
-		return x->object < y->object ? -1 : 1;
-	if (x->off != y->off)
-		return x->off < y->off ? -1 : 1;
-	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
-}
+OFS_COMPARE_BY3(by_place, struct sharer, object, off, tensor)
 
 static bool is_moved(const struct ofs_commit *c, uint32_t object)
 {
@@ -228,8 +220,7 @@ static int differ(const struct shared *s, uint32_t tensor, uint32_t other)
 	if (s->change[tensor] != NULL &&
 	    ofs_commit_rounded(cat, &cat->tensors[tensor]))
 		return optimfs_fail(s->err, EINVAL,
-		    "OFS822 %s is not stored: it is rounded from fp32, and "
-		    "would not be what was written: write that to fp32",
+		    "OFS822 %s is not stored: it is rounded from fp32, and would differ from what was written: write to fp32",
 		    s->change[tensor]->path);
 	name_of(s->c, OFS_NONE, tensor, a, sizeof(a));
 	if (tensor == other)

@@ -232,7 +232,7 @@ static int check_damage(const struct verify *v)
 		    ofs_search(&sum, old, n, sizeof(sum), ofs_compare_u64) ==
 			NULL)
 			ret = optimfs_fail(v->err, EUCLEAN,
-			    "OFS829 what was about to be published is damaged: "
+			    "OFS829 the new files are damaged: "
 			    "%.300s",
 			    note->text);
 	}

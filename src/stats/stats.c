@@ -21,7 +21,7 @@
 
 /* Exponents are counted as they are stored. Neighbours often have equal ones, so
  * several tables are used: no increment waits for the previous one. */
-#define TABLES 4
+#define TABLES 8
 
 /* Sums of finite numbers. */
 struct sums {
@@ -56,7 +56,7 @@ struct ofs_stats {
 
 uint64_t ofs_stats_chunk(enum ofs_dtype t)
 {
-	uint64_t n = ofs_code_bits(t) > 0 ? 1u << 20 : 1u << 18;
+	uint64_t n = ofs_code_bits(t) > 0 ? 1u << 21 : 1u << 18;
 
 	return ofs_numbers(t) == 2 ? n / 2 : n;
 }
@@ -122,11 +122,16 @@ void ofs_stats_free(struct ofs_stats *s)
 
 void ofs_stats_clear(struct ofs_stats *s)
 {
+	ofs_stats_next(s);
+	s->min = INFINITY;
+	s->max = -INFINITY;
+}
+
+void ofs_stats_next(struct ofs_stats *s)
+{
 	s->elements = s->nan = s->inf = s->zeros = s->denormals = 0;
 	s->first_nan = s->first_inf = OPTIMFS_NO_INDEX;
 	s->blocks = 0;
-	s->min = INFINITY;
-	s->max = -INFINITY;
 	if (s->code != NULL) {
 		memset(s->code, 0, sizeof(*s->code) << s->bits);
 	} else {
@@ -225,6 +230,7 @@ static void make_doubles(const struct ofs_stats *s, struct block *b)
 /* Updates minimum and maximum; few blocks extend them. */
 static void widen_rows(struct ofs_stats *s, struct block *b, size_t rows)
 {
+	double lo = s->min, hi = s->max;
 	bool beyond = b->floats != NULL
 	    ? s->rows->floats_beyond(b->floats, rows, s->min, s->max)
 	    : s->rows->doubles_beyond(b->x, rows, s->min, s->max);
@@ -232,8 +238,11 @@ static void widen_rows(struct ofs_stats *s, struct block *b, size_t rows)
 	if (!beyond)
 		return;
 	make_doubles(s, b);
-	for (size_t i = 0; i < rows * LANES; i++)
-		widen(s, b->x[i], b->x[i]);
+	for (size_t i = 0; i < rows * LANES; i++) {
+		lo = b->x[i] < lo ? b->x[i] : lo;
+		hi = b->x[i] > hi ? b->x[i] : hi;
+	}
+	widen(s, lo, hi);
 }
 
 /* Sums the numbers after the last full row. */
@@ -294,18 +303,26 @@ static void count_doubles(const double *x, size_t n, uint64_t (*raw)[TABLES])
 /* Floats in pairs: a word holds two exponents. */
 static void count_floats(const uint8_t *p, size_t n, uint64_t (*raw)[TABLES])
 {
-	uint64_t x, y;
+	uint64_t x, y, z, w;
 	size_t i = 0;
 
-	for (; i + 4 <= n; i += 4) {
+	for (; i + 8 <= n; i += 8) {
 		memcpy(&x, p + 4 * i, sizeof(x));
 		memcpy(&y, p + 4 * i + 8, sizeof(y));
+		memcpy(&z, p + 4 * i + 16, sizeof(z));
+		memcpy(&w, p + 4 * i + 24, sizeof(w));
 		x = le64toh(x);
 		y = le64toh(y);
+		z = le64toh(z);
+		w = le64toh(w);
 		raw[x >> 23 & 255][0]++;
 		raw[x >> 55 & 255][1]++;
 		raw[y >> 23 & 255][2]++;
 		raw[y >> 55 & 255][3]++;
+		raw[z >> 23 & 255][4]++;
+		raw[z >> 55 & 255][5]++;
+		raw[w >> 23 & 255][6]++;
+		raw[w >> 55 & 255][7]++;
 	}
 	for (; i < n; i++)
 		raw[(p[4 * i + 2] >> 7 | p[4 * i + 3] << 1) & 255][0]++;
@@ -313,7 +330,8 @@ static void count_floats(const uint8_t *p, size_t n, uint64_t (*raw)[TABLES])
 
 static uint64_t count_of(const uint64_t raw[TABLES])
 {
-	return raw[0] + raw[1] + raw[2] + raw[3];
+	return raw[0] + raw[1] + raw[2] + raw[3] + raw[4] + raw[5] + raw[6] +
+	    raw[7];
 }
 
 static int exponent_of(double v)
@@ -418,11 +436,10 @@ static bool has_unfound(const struct ofs_stats *s)
 	return false;
 }
 
-static inline void count_word(struct ofs_stats *s, uint64_t word, uint64_t n)
+static inline void count_word(uint64_t *code, bool wide, uint64_t word,
+    uint64_t n)
 {
-	uint64_t *code = s->code;
-
-	if (s->bits == 16) {
+	if (wide) {
 		code[word & 0xffff] += n;
 		code[word >> 16 & 0xffff] += n;
 		code[word >> 32 & 0xffff] += n;
@@ -433,8 +450,10 @@ static inline void count_word(struct ofs_stats *s, uint64_t word, uint64_t n)
 		code[word >> k & 0xff] += n;
 }
 
-/* Words of equal codes, such as zeros, are counted at once. */
-static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
+/* Words of equal codes, such as zeros, are counted at once. Returns the bytes
+ * that were counted. */
+static inline size_t count_words(uint64_t *code, bool wide, const uint8_t *p,
+    size_t bytes)
 {
 	uint64_t word, same = 0, run = 0;
 	size_t i = 0;
@@ -446,11 +465,20 @@ static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
 			run++;
 			continue;
 		}
-		count_word(s, same, run);
+		count_word(code, wide, same, run);
 		same = word;
 		run = 1;
 	}
-	count_word(s, same, run);
+	count_word(code, wide, same, run);
+	return i;
+}
+
+static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
+{
+	/* two loops, each without a test of the size */
+	size_t i = s->size == 2 ? count_words(s->code, true, p, bytes)
+				: count_words(s->code, false, p, bytes);
+
 	for (; i < bytes; i += s->size)
 		s->code[s->size == 1 ? p[i] : p[i] | p[i + 1] << 8]++;
 }

@@ -33,6 +33,9 @@ struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err);
 void ofs_stats_free(struct ofs_stats *s);
 /* Resets it to no elements. */
 void ofs_stats_clear(struct ofs_stats *s);
+/* The same, for another chunk of one tensor: minimum and maximum stay, and a
+ * chunk that does not extend them is faster. */
+void ofs_stats_next(struct ofs_stats *s);
 /* Adds the next n elements. All calls except the last add whole blocks. */
 void ofs_stats_add(struct ofs_stats *s, const void *p, size_t n);
 /* Appends the elements of chunk to s, which has whole chunks. */

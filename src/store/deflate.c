@@ -62,7 +62,7 @@ static int decode_verified(struct ofs_codec_io *io, struct ofs_inflate *s,
 	if (ofs_inflate_left(s) != 0)
 		return optimfs_fail(err, EBADMSG,
 		    "OFS703 %" PRIu64 " of its %" PRIu64
-		    " bytes are behind the end of its stream",
+		    " bytes are after the end of its stream",
 		    ofs_inflate_left(s), d->stored);
 	if (crc != d->crc)
 		return optimfs_fail(err, EBADMSG,

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "store/runs.h"
 
 /* Collecting runs has three costs: system calls, copying out of the kernel, and
@@ -82,12 +83,7 @@ static struct run run_of(const struct ofs_segment *seg, uint8_t *dst)
 	return r;
 }
 
-static int by_src(const void *a, const void *b)
-{
-	const struct run *x = a, *y = b;
-
-	return x->src < y->src ? -1 : x->src > y->src;
-}
+OFS_COMPARE_BY(by_src, struct run, src)
 
 /* Sort n runs, and merge those that are contiguous on both sides. */
 static size_t tidy(struct run *r, size_t n)

@@ -234,10 +234,9 @@ static enum ofs_leaf complex_number(const struct ofs_pickle *doc, uint32_t node,
 		return OFS_LEAF_NONE;
 	if (out == NULL)
 		return OFS_LEAF_QUOTED;
-	ofs_print_double(ofs_pk_float(doc, re), text);
-	ofs_buf_printf(out, "(%s", text);
-	ofs_print_double(ofs_pk_float(doc, im), text);
-	ofs_buf_printf(out, "%s%sj)", *text == '-' ? "" : "+", text);
+	ofs_buf_put(out, text,
+	    ofs_print_complex(ofs_pk_float(doc, re), ofs_pk_float(doc, im),
+		text));
 	return OFS_LEAF_QUOTED;
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/json_write.h"
 #include "base/memory.h"
 #include "text/leaf.h"
 
@@ -94,13 +95,6 @@ static int spend(struct writer *w, uint64_t n)
 	return 0;
 }
 
-static void quoted(struct ofs_buf *out, const void *s, size_t n)
-{
-	ofs_buf_putc(out, '"');
-	ofs_buf_json(out, s, n);
-	ofs_buf_putc(out, '"');
-}
-
 /* Append bytes as the characters U+0000 to U+00FF. */
 static void quoted_bytes(struct ofs_buf *out, const char *s, size_t n)
 {
@@ -165,7 +159,7 @@ static void quoted_leaf(struct writer *w, uint32_t node)
 	struct ofs_buf text = { 0 };
 
 	ofs_leaf_text(w->doc, node, &w->budget, &text);
-	quoted(w->out, text.data, text.len);
+	ofs_json_quote(w->out, text.data, text.len);
 	w->out->bad = w->out->bad || text.bad;
 	ofs_buf_fini(&text);
 }
@@ -176,7 +170,7 @@ static void leaf(struct writer *w, uint32_t node)
 
 	switch (ofs_pk_kind(w->doc, node)) {
 	case OFS_PK_STR:
-		quoted(w->out, s.p, s.len);
+		ofs_json_quote(w->out, s.p, s.len);
 		return;
 	case OFS_PK_BYTES:
 		quoted_bytes(w->out, s.p, s.len);
@@ -312,7 +306,7 @@ static int write_key(struct writer *w, uint32_t node)
 	if (ret == 0 && text.len > 0 && text.data[0] == '"')
 		ofs_buf_put(w->out, text.data, text.len);
 	else if (ret == 0)
-		quoted(w->out, text.data, text.len);
+		ofs_json_quote(w->out, text.data, text.len);
 	w->out->bad = w->out->bad || text.bad;
 	ofs_buf_fini(&text);
 	return ret;

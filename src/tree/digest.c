@@ -5,7 +5,6 @@
 #include "tree/digest.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "base/memory.h"

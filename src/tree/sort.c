@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "tree/tree_impl.h"
 
 /* Sorts by eight bytes at a time: items that agree on all bytes before depth
@@ -32,12 +33,7 @@ static uint64_t load(const char *p)
 	return i == 0 ? 0 : v << 8 * (8 - i);
 }
 
-static int by_chunk(const void *a, const void *b)
-{
-	const struct item *x = a, *y = b;
-
-	return (x->chunk > y->chunk) - (x->chunk < y->chunk);
-}
+OFS_COMPARE_BY(by_chunk, struct item, chunk)
 
 /* Sort the run of n items that begins at it; true when some still agree. */
 static bool sort_run(struct item *it, uint32_t n, const char *const *name,

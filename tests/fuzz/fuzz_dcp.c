@@ -3,14 +3,11 @@
 #include "config.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/checked.h"
-#include "base/dtype.h"
 #include "base/io.h"
 #include "format/dcp/dcp.h"
 #include "format/megatron/megatron.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "format/megatron/megatron.h"
-#include "format/part.h"
 #include "naming/naming.h"
 #include "tree/tree.h"
 

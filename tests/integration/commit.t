@@ -101,6 +101,30 @@ status "two indexes: fsck --data accepts the committed checkpoint" 0 \
     "$OPTIMFS" fsck --data ck
 rm -rf now
 
+# What is renamed stays in the file it is in, whatever files are beside it.
+trainers=$TOP_SRCDIR/tests/data/extra/trainers
+# rename NAME PATH: rename parameters in a copy, bias to PATH, and commit
+rename() {
+	status "$1: mount -o rw succeeds" 0 "$OPTIMFS" mount -o rw ck "$mnt"
+	mv "$mnt/model/weight" "$mnt/model/renamed"
+	mv "$mnt/optim/state/weight" "$mnt/optim/state/renamed"
+	mv "$mnt/model/bias" "$mnt/$2"
+	cp -r "$mnt" tree
+	status "$1: umount commits renamed parameters" 0 "$OPTIMFS" umount "$mnt"
+	status "$1: the committed checkpoint can be read without a mount" 0 \
+	    "$OPTIMFS" cp -r ck / now
+	ok "$1: the committed tree equals the edited mount" diff -r tree now
+	rm -rf ck tree now
+}
+rm -rf ck tree
+cp -r "$trainers/fabric_sharded" ck && chmod -R u+w ck
+rename "meta.pt in the directory of an index" extra/aside
+"$OPTIMFS" reshard --to torch "$trainers/fabric_sharded" ck 2>/dev/null
+rename "extra.pt without a prefix" extra/aside
+cp -r "$trainers/acc_v2_SHARDED_STATE_DICT" ck && chmod -R u+w ck
+echo '{"global_step": 3}' >ck/trainer_state.json
+rename "a file shown as its bytes" model/other
+
 # Files that PyTorch itself can load.
 mkdir one && cp "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/*_fsdp.bin \
     "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/optimizer.bin one

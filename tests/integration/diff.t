@@ -140,13 +140,21 @@ ok "diff --atol 1 accepts a difference of 1 of large integers" \
     "$OPTIMFS" diff --atol 1 "$scratch/even.safetensors" "$scratch/odd.safetensors"
 python3 - "$scratch" <<'END'
 import pickle, sys, zipfile
-for name, x in ("seed", 2**53), ("other", 2**53 + 1):
+for name, x in ("seed", 2**53), ("other", 2**53 + 1), ("nested", {"a": 1}):
     with zipfile.ZipFile("%s/%s.pt" % (sys.argv[1], name), "w") as z:
         z.writestr("archive/data.pkl", pickle.dumps({"seed": x}, 2))
         z.writestr("archive/version", "3\n")
 END
 status "diff --atol 0.5 rejects a difference of 1 of large integer values" 1 \
     "$OPTIMFS" diff --atol 0.5 "$scratch/seed.pt" "$scratch/other.pt"
+for pair in "nested seed" "seed nested"; do
+	set -- $pair
+	status "diff of $1.pt and $2.pt, which have a directory and a file, exits with 1" 1 \
+	    "$OPTIMFS" diff "$scratch/$1.pt" "$scratch/$2.pt"
+	is "diff prints what $1.pt and $2.pt have in its place" "$(cat "$scratch/out")" \
+	    "extra/seed: a file in one, a directory in the other
+extra/seed/a: only in $scratch/nested.pt"
+done
 
 # A missing file does not hide differences in other files.
 cp -r "$scratch/new" "$scratch/lost"

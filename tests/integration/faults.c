@@ -23,12 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "optimfs/optimfs.h"
 
-#include "support/faultlib.h"
 #include "support/faultlog.h"
 #include "support/faultrun.h"
 #include "support/truth.h"

@@ -31,22 +31,6 @@ ranks() { # N COMMAND...: run it as N ranks
 no_mpi=$(can_run_ranks)
 no_mount=$(tap_can_mount)
 
-# spread copies the files of a checkpoint in turn to the directories nodes/0 to
-# nodes/N-1.
-nodes=$scratch/nodes
-spread() { # CHECKPOINT N
-	rm -rf "$nodes"
-	spread_i=0
-	for spread_f in $(ls -A "$1"); do
-		mkdir -p "$nodes/$((spread_i % $2))"
-		cp -rp "$1/$spread_f" "$nodes/$((spread_i % $2))"
-		spread_i=$((spread_i + 1))
-	done
-	for spread_i in $(seq 0 $(($2 - 1))); do
-		mkdir -p "$nodes/$spread_i"
-	done
-}
-
 # Is a copy of CHECKPOINT through the GPUs of N ranks equal to one without GPUs?
 same() { # NAME N OPTIONS CHECKPOINT
 	spread "$4" "$2"

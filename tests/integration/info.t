@@ -31,6 +31,13 @@ has "info of a complete checkpoint says that nothing is missing" '^missing +noth
 has "info lists the formats it can be resharded to" '^reshard to +dcp@N, .*safetensors, torch'
 has "info gives the reason for each format that is not possible" '^  not fsdp@N: OFS170 '
 
+mkdir "$scratch/trainer"
+cp "$TOP_SRCDIR/tests/data/pytorch/safetensors_plain/ckpt/model.safetensors" "$scratch/trainer"
+echo '{"global_step": 3}' >"$scratch/trainer/trainer_state.json"
+ok "info of weights beside trainer_state.json succeeds" "$OPTIMFS" info "$scratch/trainer"
+has "info of weights beside trainer_state.json prints the format of the weights" \
+    '^format +safetensors, written by Hugging Face Trainer'
+
 ok "info of a directory succeeds" "$OPTIMFS" info "$ck" $state
 has "info of a directory counts the tensors below it" '^holds +3 tensors, 289 elements, '
 ok "info of a tensor succeeds" "$OPTIMFS" info "$ck" $state/exp_avg

@@ -118,11 +118,24 @@ like "tar that waits for its reader says that the archive is incomplete" "$(cat 
 
 # A daemon whose commit is held at a system call until the test lets it go on.
 (requires mount) >/dev/null || {
-	skip 6 "no mount"
+	skip 12 "no mount"
 	done_testing
 }
 mnt=$(point m)
 cp -r "$ck" edited && chmod -R u+w edited
+rm -f trace
+LD_PRELOAD="$faultlib" FAULT_TRACE=trace "$OPTIMFS" mount -o rw edited "$mnt"
+"$OPTIMFS" umount "$mnt"
+# In the background the daemon alone gets the signal, in this test.
+for front in "" -f; do
+	status "mount $front -o rw interrupted while it opens exits with 130" 130 \
+	    env --default-signal=INT LD_PRELOAD="$faultlib" FAULT_HOW=$INTERRUPT \
+	    FAULT_AT="$(grep -m 1 '	pread	.*\.metadata' trace | cut -f 1)" \
+	    "$OPTIMFS" mount $front -o rw edited "$mnt"
+	is "mount $front says so" "$(cat err)" "optimfs: OFS014 interrupted: nothing was mounted"
+	like "mount $front leaves nothing beside the checkpoint" "$(ls -d .edited.* 2>&1)" \
+	    "*No such file*"
+done
 ok "mount with a held commit succeeds" env LD_PRELOAD="$faultlib" \
     FAULT_PATH=.distcp FAULT_HOW=$WAIT FAULT_GATE="$scratch/gate" \
     "$OPTIMFS" mount -o rw edited "$mnt"

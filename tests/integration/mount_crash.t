@@ -361,6 +361,23 @@ ok "a reader waits for the pending commit, and says so" eventually \
 ok "a second mount waits for the pending commit, and says so" eventually \
     grep -q 'waiting for the commit of a mount' "$scratch/mounts"
 is "the reader prints nothing before the commit" "$(cat "$scratch/read")" ''
+others=0
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	others=1
+	copy_for_others "$OPTIMFS"
+	LD_LIBRARY_PATH=$scratch setpriv --reuid=65534 --regid=65534 --clear-groups \
+	    "$scratch/optimfs" cat "$ck" $lr >"$scratch/other" 2>"$scratch/other_waits" &
+	other=$!
+	daemons="$daemons $other"
+	ok "a reader that is another user waits, too" eventually \
+	    grep -q 'waiting for the commit of a mount' "$scratch/other_waits"
+	is "another user can open none but one file of the staging directory" \
+	    "$(cd "$stage" && for f in lock journal data new mounted; do
+		! setpriv --reuid=65534 --regid=65534 --clear-groups cat $f || echo $f
+	done 2>/dev/null | grep -v ' ')" mounted
+else
+	skip 2 "no other user"
+fi
 kill -CONT "$daemon"
 wait $reader
 is "the reader prints the committed value" "$(cat "$scratch/read")" 0.25
@@ -371,10 +388,29 @@ if [ $namespaces = 1 ]; then
 else
 	skip 1 "no process namespaces"
 fi
+if [ $others = 1 ]; then
+	wait $other
+	is "the reader that is another user prints the committed value" \
+	    "$(cat "$scratch/other")" 0.25
+else
+	skip 1 "no other user"
+fi
 wait $mounter
 is "the second mount succeeds and shows the committed value" "$? $(cat "$mnt/$lr")" '0 0.25'
 ok "a reader does not wait for a live mount" "$OPTIMFS" cat "$ck" $lr
 ok "umount after the pending commit succeeds" end
+
+# Whoever may read the file that tells of a mount can lock it for reading.
+fresh && rw
+kill -KILL "$daemon" && eventually gone "$daemon"
+"$OPTIMFS" umount "$mnt"
+ok "a reader does not wait for who has locked the file of a dead mount" python3 - \
+    "$stage/mounted" timeout "$limit" "$OPTIMFS" cat "$ck" $lr <<'END'
+import fcntl, subprocess, sys
+f = open(sys.argv[1])
+fcntl.lockf(f, fcntl.LOCK_SH)
+sys.exit(subprocess.call(sys.argv[2:]))
+END
 
 # Only root can look whether such a mount is in use where fusectl is not mounted.
 if [ "$(id -u)" = 0 ]; then

@@ -9,22 +9,6 @@ requires pgrep python3
 can_run_ranks
 data=$TOP_SRCDIR/tests/data/pytorch
 
-# spread copies the files of a checkpoint in turn to the directories nodes/0,
-# nodes/1, ...
-nodes=$scratch/nodes
-spread() { # CHECKPOINT N
-	rm -rf "$nodes"
-	spread_i=0
-	for spread_f in $(ls -A "$1"); do
-		mkdir -p "$nodes/$((spread_i % $2))"
-		cp -p "$1/$spread_f" "$nodes/$((spread_i % $2))"
-		spread_i=$((spread_i + 1))
-	done
-	for spread_i in $(seq 0 $(($2 - 1))); do
-		mkdir -p "$nodes/$spread_i"
-	done
-}
-
 # Without a mount: rank 0 runs the command, the other ranks serve their files.
 ck=$data/dcp_fsdp2_w3/ckpt
 spread "$ck" 4

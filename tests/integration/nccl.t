@@ -15,13 +15,7 @@ fake() { # FAULTS COMMAND...: with the fake libraries
 	    LD_LIBRARY_PATH=$TOP_BUILDDIR/tests/support/fakegpu "$@"
 }
 
-nodes=$scratch/nodes
-i=0
-for f in $(ls -A "$ck"); do
-	mkdir -p "$nodes/$((i % 3))"
-	cp -p "$ck/$f" "$nodes/$((i % 3))"
-	i=$((i + 1))
-done
+spread "$ck" 3
 mkdir -p "$scratch/one" && "$OPTIMFS" cp -r "$ck" / "$scratch/one/tree"
 
 # Does COMMAND copy the checkpoint to got, as the local transport reads it?

@@ -70,7 +70,7 @@ like "map --json of a tensor prints its object" "$(cat "$scratch/out")" \
 is "map of a tensor prints nothing else" "$(wc -l <"$scratch/out")" 1
 status "map of text exits with 2" 2 "$OPTIMFS" map "$four" optim/state/norm.bias/step
 like "OFS011 says that text has no parts" "$(cat "$scratch/err")" \
-    '*OFS011 optim/state/norm.bias/step: is no tensor, so it has no parts'
+    '*OFS011 optim/state/norm.bias/step: is not a tensor, so it has no parts'
 status "map of a path that does not exist exits with 3" 3 "$OPTIMFS" map "$four" modle
 like "map suggests the nearest path" "$(cat "$scratch/err")" "*did you mean 'model'?*"
 status "map of a file without ranks exits with 3" 3 "$OPTIMFS" map \

@@ -62,7 +62,7 @@ for dir in own/new own/below/new own/below/../new; do
 	status "reshard to $dir, inside its own source, exits with 2" 2 \
 	    "$OPTIMFS" reshard --to dcp@2 own $dir
 	like "reshard to $dir says that it is inside the checkpoint" "$(cat "$scratch/err")" \
-	    "optimfs: OFS778 $dir is inside the checkpoint that is read, own: *"
+	    "optimfs: OFS778 $dir is inside the checkpoint that is read, own*"
 done
 is "the refused reshards leave nothing in their source" \
     "$(find own -name '*new*')" ""

@@ -398,9 +398,51 @@ ok "mount with upper= succeeds" "$OPTIMFS" mount -o "rw,upper=$scratch/upper" th
 echo 0.25 >"$m/$L"
 like "upper= holds the staging directory with the journal" \
     "$(ls -A upper/.there.optimfs)" "*journal*"
-is "the lock is beside the checkpoint, not in upper=" "$(ls -A .there.optimfs)" lock
+is "the lock is beside the checkpoint, not in upper=" "$(echo $(ls -A .there.optimfs))" \
+    "lock mounted upper"
 ok "umount of a mount with upper= exits with 0" "$OPTIMFS" umount "$m"
 is "umount removes the staging directory and the lock" \
-    "$(ls -dA upper/.[!.]* .there.optimfs 2>/dev/null)" ""
+    "$(ls -dA upper/.[!.]* other/.[!.]* .there.optimfs 2>/dev/null)" ""
 is "umount commits what was staged in upper=" "$("$OPTIMFS" cat there "$L")" 0.25
+
+# A killed daemon, and mounts that do not know where its changes are.
+"$OPTIMFS" mount -o rw,upper=upper there "$m"
+echo 0.5 >"$m/$L"
+daemon=$(sed -n 's/^pid //p' .there.optimfs/lock)
+kill -KILL "$daemon"
+ended() {
+	! kill -0 "$daemon" 2>/dev/null
+}
+ok "the daemon ends" eventually ended
+status "umount of a killed mount with upper= exits with 3" 3 "$OPTIMFS" umount "$m"
+like "umount says where the changes are" "$(cat "$scratch/err")" \
+    "*OFS811 $scratch/upper/.there.optimfs holds changes*recover=yes,upper=$scratch/upper *"
+mkdir other
+for opts in rw rw,recover=yes rw,upper=other,recover=yes; do
+	status "mount -o $opts does not ignore the changes in upper=" 3 \
+	    "$OPTIMFS" mount -o $opts there "$m"
+done
+ok "mount with recover=yes,upper= succeeds" "$OPTIMFS" mount -o rw,recover=yes,upper=upper there "$m"
+"$OPTIMFS" umount "$m"
+is "recover=yes continues with what is in upper=" "$("$OPTIMFS" cat there "$L")" 0.5
+is "nothing is left after the commit" "$(ls -dA upper/.[!.]* other/.[!.]* .there.optimfs 2>/dev/null)" ""
+
+# With allow_other the mount shows nobody more than the source does.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	other() {
+		setpriv --reuid=65534 --regid=65534 --clear-groups cat "$m/$L"
+	}
+	chmod 755 "$scratch"
+	chmod -R a+rX there
+	"$OPTIMFS" mount -o allow_other there "$m"
+	ok "another user reads what is open to all" other
+	"$OPTIMFS" umount "$m"
+	chmod 700 there
+	"$OPTIMFS" mount -o allow_other there "$m"
+	not_ok "another user reads nothing of a directory with mode 0700" other
+	like "the message is Permission denied" "$(cat "$scratch/err")" '*Permission denied*'
+	"$OPTIMFS" umount "$m"
+else
+	skip 3 "no other user"
+fi
 done_testing

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,10 @@
 #include <unistd.h>
 
 #include "base/dtype.h"
+#include "base/sys.h"
 #include "fs/commit.h"
 #include "plan/cast.h"
+#include "support/listing.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -102,16 +103,6 @@ static uint8_t *content(struct optimfs *fs, uint64_t node, size_t *len)
 	return buf;
 }
 
-static uint64_t node_of(struct edited *e, const char *path)
-{
-	struct optimfs_attr attr;
-	struct optimfs_error err = { 0 };
-
-	if (optimfs_resolve(e->fs, path, &attr, &err) == -1)
-		bail_out("%s: %s", path, err.text);
-	return attr.node;
-}
-
 static void expect(struct edited *e, const char *path, const void *bytes,
     size_t len)
 {
@@ -157,7 +148,7 @@ static struct ofs_change *add(struct edited *e, const char *path,
 
 static uint32_t entry_of(struct edited *e, const char *path)
 {
-	uint64_t node = node_of(e, path);
+	uint64_t node = listing_node(e->fs, path);
 
 	return e->fs->now->tree.node[(uint32_t)node - 1].entry;
 }
@@ -199,7 +190,7 @@ void edited_bytes(struct edited *e, const char *path, uint64_t off,
 	ch->dtype = t->dtype;
 	ch->ndim = t->ndim;
 	ch->shape = ofs_tensor_shape(e->fs->now->cat, t);
-	bytes = content(e->fs, node_of(e, path), &len);
+	bytes = content(e->fs, listing_node(e->fs, path), &len);
 	if (bytes == NULL)
 		bail_out("%s cannot be read", path);
 	if (end == 0)
@@ -248,7 +239,7 @@ void edited_rename(struct edited *e, const char *from, const char *to)
 	const struct ofs_entry *x = &e->fs->now->cat->entries[entry];
 	struct ofs_change *ch;
 	size_t len;
-	uint8_t *bytes = content(e->fs, node_of(e, from), &len);
+	uint8_t *bytes = content(e->fs, listing_node(e->fs, from), &len);
 
 	edited_remove(e, from);
 	ch = add(e, to, OFS_CHANGE_ADD);
@@ -445,4 +436,56 @@ int edited_fsck(struct edited *e)
 
 	optimfs_close(now);
 	return n;
+}
+
+void edited_commits(struct edited *e, const char *name)
+{
+	struct optimfs_error err = { 0 };
+
+	if (!is_int(edited_commit(e, &err), 0, "%s: the commit succeeds", name))
+		diag("%s", err.text);
+	is_int(edited_differs(e, false), 0,
+	    "%s: the committed checkpoint has exactly the edits", name);
+	is_int(edited_fsck(e), 0, "%s: fsck finds nothing after the commit",
+	    name);
+}
+
+static int calls, fail_at;
+
+static int fault(const char *call)
+{
+	(void)call;
+	return ++calls == fail_at ? ENOSPC : 0;
+}
+
+void edited_faults(const char *name, int step, void (*change)(struct edited *e))
+{
+	unsigned points = 0, wrong = 0;
+	bool failed = true;
+
+	for (fail_at = 1; failed; fail_at += step) {
+		struct optimfs_error err = { 0 };
+		struct edited e;
+		int ret;
+
+		edited_init(&e, name, NULL);
+		change(&e);
+		calls = 0;
+		ofs_sys_fault = fault;
+		ret = edited_commit(&e, &err);
+		ofs_sys_fault = NULL;
+		failed = calls >= fail_at;
+		if (failed) {
+			points++;
+			if (edited_differs(&e, ret == -1) != 0 ||
+			    (ret != 0 && err.code == 0)) {
+				diag("call %d: %d %s", fail_at, ret, err.text);
+				wrong++;
+			}
+		}
+		edited_fini(&e);
+	}
+	ok(wrong == 0 && points > 3,
+	    "%s: with one of %u calls failing it is the old or the new one",
+	    name, points);
 }

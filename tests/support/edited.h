@@ -59,5 +59,11 @@ int edited_commit(struct edited *e, struct optimfs_error *err);
 unsigned edited_differs(struct edited *e, bool old);
 /* The number of problems that fsck --data finds, minus those it found before. */
 int edited_fsck(struct edited *e);
+/* Tests that the commit succeeds, and that the three above are as they should. */
+void edited_commits(struct edited *e, const char *name);
+/* Tests that a commit of these changes leaves the old or the new checkpoint when
+ * one of its calls of base/sys.h fails: the first, and each step-th after it. */
+void edited_faults(const char *name, int step,
+    void (*change)(struct edited *e));
 
 #endif

@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/victim.h"
 #include "tap.h"
 
 static char self[4096], lib[4200];

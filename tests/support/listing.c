@@ -83,16 +83,22 @@ static int by_path(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
-void listing_read(struct listing *l, struct optimfs *fs, const char *path)
+uint64_t listing_node(struct optimfs *fs, const char *path)
 {
-	struct walk w = { .fs = fs, .l = l };
 	struct optimfs_error err = { 0 };
 	struct optimfs_attr attr;
 
-	*l = (struct listing){ 0 };
 	if (optimfs_resolve(fs, path, &attr, &err) == -1)
 		bail_out("%s: %s", path, err.text);
-	read_dir(&w, attr.node, path);
+	return attr.node;
+}
+
+void listing_read(struct listing *l, struct optimfs *fs, const char *path)
+{
+	struct walk w = { .fs = fs, .l = l };
+
+	*l = (struct listing){ 0 };
+	read_dir(&w, listing_node(fs, path), path);
 	if (l->n > 1)
 		qsort(l->v, l->n, sizeof(*l->v), by_path);
 }

@@ -26,6 +26,8 @@ void listing_fini(struct listing *l);
 /* The number of files that only one of both has, or that have different bytes.
  * Prints the first ones with diag. */
 unsigned listing_differs(const struct listing *was, const struct listing *is);
+/* The node at path; the test ends if there is none. */
+uint64_t listing_node(struct optimfs *fs, const char *path);
 /* The bytes of a node's file, malloc'ed; NULL: unreadable. */
 uint8_t *listing_content(struct optimfs *fs, uint64_t node, size_t *len);
 

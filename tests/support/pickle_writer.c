@@ -4,7 +4,10 @@
 
 #include "support/pickle_writer.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "tap.h"
 
 static void le(struct ofs_buf *b, uint64_t v, int n)
 {
@@ -142,4 +145,21 @@ void pw_size(struct ofs_buf *b, const int64_t *v, size_t n)
 		pw_int(b, v[i]);
 	pw_tuple_close(b);
 	ofs_buf_put(b, "\x85R", 2);
+}
+
+struct ofs_pickle *pw_parse(const char *body, size_t n)
+{
+	struct optimfs_error err = { 0 };
+	uint8_t *bytes = malloc(n + 3);
+	struct ofs_pickle *doc;
+
+	if (bytes == NULL)
+		bail_out("out of memory");
+	memcpy(bytes, "\x80\x04", 2);
+	memcpy(bytes + 2, body, n);
+	bytes[n + 2] = '.';
+	doc = ofs_pickle_parse(bytes, n + 3, true, NULL, NULL, &err);
+	if (doc == NULL)
+		bail_out("%s", err.text);
+	return doc;
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "pickle/pickle.h"
 
 /* Each function appends to b, in protocol 4. Nothing is checked, so a test can
  * write pickles that Python would not. */
@@ -38,5 +39,8 @@ void pw_object_open(struct ofs_buf *b, const char *module, const char *name);
 void pw_object_close(struct ofs_buf *b);
 /* torch.Size of n numbers. */
 void pw_size(struct ofs_buf *b, const int64_t *v, size_t n);
+
+/* Parses a pickle of protocol 4 with this body; the test ends if it cannot. */
+struct ofs_pickle *pw_parse(const char *body, size_t n);
 
 #endif

@@ -24,3 +24,17 @@ ranks() { # N COMMAND...: runs it as N ranks
 	shift
 	timeout -k 5 "$limit" mpirun --oversubscribe -n "$ranks_n" "$@"
 }
+# Copies the files of a checkpoint in turn to the directories $nodes/0,
+# $nodes/1, ..., or to the directory $spread_to in each.
+nodes=$scratch/nodes spread_to=
+spread() { # CHECKPOINT N
+	rm -rf "$nodes"
+	for spread_i in $(seq 0 $(($2 - 1))); do
+		mkdir -p "$nodes/$spread_i$spread_to"
+	done
+	spread_i=0
+	for spread_f in $(ls -A "$1"); do
+		cp -rp "$1/$spread_f" "$nodes/$((spread_i % $2))$spread_to"
+		spread_i=$((spread_i + 1))
+	done
+}

@@ -10,22 +10,9 @@ requires pgrep
 can_run_ranks
 [ "$mounts" = no ] || tap_can_mount
 data=$TOP_SRCDIR/tests/data/pytorch
-nodes=$scratch/nodes mnt=$scratch/mnt other=$scratch/other
+spread_to=/ck mnt=$scratch/mnt other=$scratch/other
 mkdir -p "$mnt" "$other"
 
-# Copies each file of a checkpoint to one of the directories 0/ck, 1/ck, ...
-spread() { # CHECKPOINT N
-	rm -rf "$nodes"
-	spread_i=0
-	for spread_f in $(ls -A "$1"); do
-		mkdir -p "$nodes/$((spread_i % $2))/ck"
-		cp -p "$1/$spread_f" "$nodes/$((spread_i % $2))/ck"
-		spread_i=$((spread_i + 1))
-	done
-	for spread_i in $(seq 0 $(($2 - 1))); do
-		mkdir -p "$nodes/$spread_i/ck"
-	done
-}
 together() { # copies all of them to one directory, for readers without ranks
 	rm -rf "$scratch/all"
 	mkdir "$scratch/all"

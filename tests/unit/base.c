@@ -203,6 +203,37 @@ static void search(void)
 	    "a search in an empty array gives NULL");
 }
 
+struct place {
+	uint64_t file;
+	int off;
+	uint32_t len;
+};
+
+OFS_COMPARE_BY(by_file, struct place, file)
+OFS_COMPARE_BY2(by_off, struct place, file, off)
+OFS_COMPARE_BY3(by_place, struct place, file, off, len)
+OFS_COMPARE_KEY(compare_off, int, struct place, off)
+
+static void comparisons(void)
+{
+	static const struct place v[] = { { 1, -5, 9 }, { 1, 4, 0 },
+		{ 1, 4, UINT32_MAX }, { UINT64_MAX, -9, 3 } };
+	const int off = 4;
+
+	ok(by_file(&v[0], &v[2]) == 0 && by_file(&v[2], &v[3]) < 0 &&
+		by_file(&v[3], &v[2]) > 0,
+	    "structs are compared by a member");
+	ok(by_off(&v[0], &v[1]) < 0 && by_off(&v[1], &v[2]) == 0 &&
+		by_off(&v[3], &v[0]) > 0,
+	    "structs are compared by a second member, signed");
+	ok(by_place(&v[1], &v[2]) < 0 && by_place(&v[2], &v[1]) > 0 &&
+		by_place(&v[2], &v[2]) == 0 && by_place(&v[2], &v[3]) < 0,
+	    "structs are compared by a third member");
+	ok(compare_off(&off, &v[0]) > 0 && compare_off(&off, &v[1]) == 0 &&
+		compare_off(&v[0].off, &v[1]) < 0,
+	    "a number is compared with a member");
+}
+
 static void strings(void)
 {
 	struct ofs_str none = { NULL, 0 }, a = { "a", 1 }, ab = { "ab", 2 };
@@ -265,6 +296,7 @@ int main(void)
 	kinds();
 	text();
 	search();
+	comparisons();
 	strings();
 	keys();
 	return done_testing();

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -463,9 +462,9 @@ static void damage(struct layout *l)
 
 	if (l->n == 0 || l->ndim == 0)
 		return;
-	b = &l->box[random_below(&rng, l->n)];
-	k = (unsigned int)random_below(&rng, l->ndim);
-	switch (random_below(&rng, 4)) {
+	b = &l->box[tap_below(&rng, l->n)];
+	k = (unsigned int)tap_below(&rng, l->ndim);
+	switch (tap_below(&rng, 4)) {
 	case 0:
 		if (b->lo[k] > 0)
 			b->lo[k]--;
@@ -526,7 +525,7 @@ static void verdicts(void)
 			layout_shape(&l, &rng);
 		} while (layout_numel(l.shape, l.ndim) > 2000);
 		layout_cut(&l, (enum layout_kind)(i % LAYOUT_KINDS), &rng);
-		for (uint64_t k = random_below(&rng, 3); k > 0; k--)
+		for (uint64_t k = tap_below(&rng, 3); k > 0; k--)
 			damage(&l);
 		good += verdict_is_right(&l);
 		layout_fini(&l);

@@ -12,26 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/sys.h"
 #include "support/edited.h"
+#include "support/listing.h"
 #include "support/truth.h"
 #include "tap.h"
 
 #define W "layers.0.w1.weight"
 
 static const uint64_t row[] = { 5, 3 };
-
-static void commits(struct edited *e, const char *name)
-{
-	struct optimfs_error err = { 0 };
-
-	if (!is_int(edited_commit(e, &err), 0, "%s: the commit succeeds", name))
-		diag("%s", err.text);
-	is_int(edited_differs(e, false), 0,
-	    "%s: the committed checkpoint has exactly the edits", name);
-	is_int(edited_fsck(e), 0, "%s: fsck finds nothing after the commit",
-	    name);
-}
 
 /* Edits bytes of two tensors and a learning rate. */
 static void test_values(const char *name, const char *tensor, const char *other)
@@ -42,7 +30,7 @@ static void test_values(const char *name, const char *tensor, const char *other)
 	edited_bytes(&e, tensor, 0, 0);
 	edited_bytes(&e, other, 5, 11);
 	edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
-	commits(&e, name);
+	edited_commits(&e, name);
 	edited_fini(&e);
 }
 
@@ -64,7 +52,7 @@ static void test_names(const char *name, const char *state, bool tensor)
 	edited_add_text(&e, "optim/param_groups/0/fresh", "0.5\n", NULL);
 	edited_text(&e, "optim/param_groups/0/betas", "[0.5, 1]\n",
 	    "[0.5, 1.0]\n");
-	commits(&e, name);
+	edited_commits(&e, name);
 	edited_fini(&e);
 }
 
@@ -79,18 +67,8 @@ static void test_nested(void)
 	edited_rename(&e, "optim/state/1/exp_avg", "optim/state/2/momentum");
 	edited_rename(&e, "optim/state/1/exp_avg_sq", "model/moved");
 	edited_rename(&e, "model/model.1.bias", "optim/state/0/moved");
-	commits(&e, "tensors in and out of a pickled value");
+	edited_commits(&e, "tensors in and out of a pickled value");
 	edited_fini(&e);
-}
-
-static uint64_t node_of(struct optimfs *fs, const char *path)
-{
-	struct optimfs_error err = { 0 };
-	struct optimfs_attr attr;
-
-	if (optimfs_resolve(fs, path, &attr, &err) == -1)
-		bail_out("%s: %s", path, err.text);
-	return attr.node;
 }
 
 /* Writes the byte to all of a tensor like W, or looks for it there. */
@@ -101,8 +79,8 @@ static void fill(struct optimfs *fs, const char *path, int byte)
 	uint8_t bytes[912];
 
 	memset(bytes, byte, sizeof(bytes));
-	if (optimfs_file_open_write(fs, node_of(fs, path), false, &f, &err) ==
-		-1 ||
+	if (optimfs_file_open_write(fs, listing_node(fs, path), false, &f,
+		&err) == -1 ||
 	    optimfs_file_write(f, bytes, sizeof(bytes), 0, &err) == -1)
 		bail_out("%s: %s", path, err.text);
 	optimfs_file_close(f);
@@ -115,7 +93,7 @@ static bool is_filled(struct optimfs *fs, const char *path, int byte)
 	struct optimfs_file *f;
 	bool same;
 
-	if (optimfs_file_open(fs, node_of(fs, path), &f, &err) == -1 ||
+	if (optimfs_file_open(fs, listing_node(fs, path), &f, &err) == -1 ||
 	    optimfs_file_read(f, bytes, sizeof(bytes), 0, &err) !=
 		sizeof(bytes))
 		bail_out("%s: %s", path, err.text);
@@ -142,7 +120,7 @@ static void test_written_and_renamed(const char *name)
 	fs = optimfs_open(e.path, &rw, &err);
 	if (fs == NULL)
 		bail_out("%s", err.text);
-	node = node_of(fs, dir);
+	node = listing_node(fs, dir);
 	fill(fs, "optim/state/" W "/exp_avg", 1);
 	is_int(optimfs_rename(fs, node, "exp_avg", node, "first", false, &err),
 	    0, "%s: rename a written tensor", name);
@@ -151,7 +129,7 @@ static void test_written_and_renamed(const char *name)
 	    err.text);
 	ok(is_filled(fs, "optim/state/" W "/first", 1),
 	    "%s: a renamed tensor has what was written before", name);
-	node = node_of(fs, dir);
+	node = listing_node(fs, dir);
 	is_int(optimfs_rename(fs, node, "first", node, "second", false, &err),
 	    0, "%s: rename a tensor", name);
 	is_int(optimfs_create(fs, node, "first", false, &attr, &err), 0,
@@ -203,8 +181,8 @@ static void test_shared_item(const char *name)
 	if (fs == NULL)
 		bail_out("%s", err.text);
 	for (int i = 0; i < 2; i++) {
-		if (optimfs_file_open_write(fs, node_of(fs, paths[i]), false,
-			&f, &err) == -1 ||
+		if (optimfs_file_open_write(fs, listing_node(fs, paths[i]),
+			false, &f, &err) == -1 ||
 		    optimfs_file_write(f, "ABCD", 4, 12, &err) == -1)
 			bail_out("%s: %s", paths[i], err.text);
 		optimfs_file_close(f);
@@ -240,7 +218,7 @@ static void test_overlap(const char *path, uint64_t end)
 	edited_fini(&e);
 	edited_init(&e, name, NULL);
 	edited_bytes(&e, path, 0, 0);
-	commits(&e, path);
+	edited_commits(&e, path);
 	edited_fini(&e);
 }
 
@@ -302,7 +280,7 @@ static void test_one(const char *name, const struct optimfs_options *options,
 	edited_bytes(&e, tensor, 3, 9);
 	if (value != NULL)
 		edited_text(&e, value, text, NULL);
-	commits(&e, name);
+	edited_commits(&e, name);
 	edited_fini(&e);
 }
 
@@ -325,7 +303,7 @@ static void test_step(const char *name, const struct optimfs_options *options,
 	edited_init(&e, name, options);
 	for (size_t i = 0; i < n; i++)
 		edited_text(&e, steps[i], "7.0\n", NULL);
-	commits(&e, name);
+	edited_commits(&e, name);
 	edited_fini(&e);
 }
 
@@ -362,50 +340,10 @@ static void test_units(void)
 
 /* After a failure at any call of a commit, the checkpoint is the old one or the
  * new one; if the commit returned -1, the old one. */
-static int calls, fail_at;
-static bool failed;
-
-static int fault(const char *call)
+static void change_two(struct edited *e)
 {
-	(void)call;
-	if (++calls != fail_at)
-		return 0;
-	failed = true;
-	return ENOSPC;
-}
-
-static void test_faults(const char *name)
-{
-	unsigned points = 0, wrong = 0;
-
-	for (fail_at = 1;; fail_at += 3) {
-		struct optimfs_error err = { 0 };
-		struct edited e;
-		int ret;
-
-		edited_init(&e, name, NULL);
-		edited_bytes(&e, "model/" W, 0, 0);
-		edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
-		calls = 0;
-		failed = false;
-		ofs_sys_fault = fault;
-		ret = edited_commit(&e, &err);
-		ofs_sys_fault = NULL;
-		if (failed) {
-			points++;
-			if (edited_differs(&e, ret == -1) != 0 ||
-			    (ret != 0 && err.code == 0)) {
-				diag("call %d: %d %s", fail_at, ret, err.text);
-				wrong++;
-			}
-		}
-		edited_fini(&e);
-		if (!failed)
-			break;
-	}
-	ok(wrong == 0 && points > 3,
-	    "%s: with one of %u calls failing it is the old or the new one",
-	    name, points);
+	edited_bytes(e, "model/" W, 0, 0);
+	edited_text(e, "optim/param_groups/0/lr", "0.25\n", NULL);
 }
 
 /* The full checkpoint has its optimizer twice. After this edit the two differ,
@@ -533,8 +471,9 @@ int main(void)
 #endif
 	test_elsewhere();
 	test_unsound();
-	test_faults("pytorch/dcp_fsdp2_w4/ckpt");
-	test_faults("pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt_rankfiles");
+	edited_faults("pytorch/dcp_fsdp2_w4/ckpt", 3, change_two);
+	edited_faults("pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt_rankfiles",
+	    3, change_two);
 	test_refused("pytorch/dcp_fsdp2_safetensors_w2/ckpt", W, EINVAL,
 	    "OFS826 ");
 	test_refused("pytorch/fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles",

@@ -5,7 +5,6 @@
 #include "plan/composition.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +12,6 @@
 #include "tap.h"
 
 static uint64_t rng = 0x2545f4914f6cdd1d;
-
-static uint8_t *random_bytes(size_t n)
-{
-	uint8_t *p = malloc(n + 1);
-
-	if (p == NULL)
-		bail_out("out of memory");
-	for (size_t i = 0; i < n; i++)
-		p[i] = (uint8_t)random_u64(&rng);
-	return p;
-}
 
 /* A composition and the bytes it should have. */
 struct made {
@@ -63,8 +51,8 @@ static void put_box(struct made *m)
 	unsigned int d = m->l.ndim;
 
 	for (unsigned int k = 0; k < d; k++) {
-		box[k] = random_below(&rng, m->l.shape[k] + 1);
-		box[d + k] = random_below(&rng, m->l.shape[k] - box[k] + 1);
+		box[k] = tap_below(&rng, m->l.shape[k] + 1);
+		box[d + k] = tap_below(&rng, m->l.shape[k] - box[k] + 1);
 	}
 	if (ofs_composition_box(&m->c, m->s.cat, 0, box, NULL) == -1)
 		bail_out("no box");
@@ -84,8 +72,8 @@ static void put_whole(struct made *m)
 static void put_elements(struct made *m)
 {
 	uint64_t n = layout_numel(m->l.shape, m->l.ndim);
-	uint64_t first = random_below(&rng, n + 1);
-	uint64_t count = random_below(&rng, n - first + 1);
+	uint64_t first = tap_below(&rng, n + 1);
+	uint64_t count = tap_below(&rng, n - first + 1);
 	uint64_t size = count * m->s.item;
 
 	if (ofs_composition_elements(&m->c, m->s.cat, 0, first, count, NULL) ==
@@ -100,8 +88,8 @@ static void put_elements(struct made *m)
 
 static void put_bytes(struct made *m)
 {
-	size_t n = random_below(&rng, 40);
-	uint8_t *bytes = random_bytes(n);
+	size_t n = tap_below(&rng, 40);
+	uint8_t *bytes = random_bytes(&rng, n);
 
 	if (ofs_composition_bytes(&m->c, bytes, n, NULL) == -1)
 		bail_out("no bytes");
@@ -115,15 +103,15 @@ static void put_bytes(struct made *m)
 
 static void make(struct made *m)
 {
-	*m = (struct made){ .want = random_bytes(0) };
+	*m = (struct made){ .want = random_bytes(&rng, 0) };
 	layout_shape(&m->l, &rng);
-	layout_cut(&m->l, (enum layout_kind)random_below(&rng, LAYOUT_KINDS),
+	layout_cut(&m->l, (enum layout_kind)tap_below(&rng, LAYOUT_KINDS),
 	    &rng);
-	m->tensor = random_bytes(layout_numel(m->l.shape, m->l.ndim) *
-	    ofs_dtype_size(m->l.dtype));
+	m->tensor = random_bytes(&rng,
+	    layout_numel(m->l.shape, m->l.ndim) * ofs_dtype_size(m->l.dtype));
 	stored_init(&m->s, &m->l, m->tensor, true, &rng);
-	for (uint64_t n = random_below(&rng, 8); n > 0; n--)
-		switch (random_below(&rng, 4)) {
+	for (uint64_t n = tap_below(&rng, 8); n > 0; n--)
+		switch (tap_below(&rng, 4)) {
 		case 0:
 			put_bytes(m);
 			break;
@@ -187,10 +175,10 @@ static void ranges(void)
 		make(&m);
 		same = m.c.size == m.size && range_is(&m, 0, m.size);
 		for (int k = 0; m.size > 0 && k < 8 && same; k++) {
-			uint64_t off = random_below(&rng, m.size);
+			uint64_t off = tap_below(&rng, m.size);
 
 			same = range_is(&m, off,
-			    1 + random_below(&rng, m.size - off));
+			    1 + tap_below(&rng, m.size - off));
 		}
 		good += same;
 		drop(&m);

@@ -81,10 +81,9 @@ static void test_layout(const struct handmade *h, uint32_t shards,
 	};
 	struct ofs_spans spans = { 0 };
 	struct optimfs_error err;
-	struct ofs_files *f;
+	struct ofs_files *f = ofs_files_new(&ofs_dcp_render, &from, &to, &err);
 
-	if (ofs_dcp_render(&from, &to, &f, &err) == -1 ||
-	    f->ops->spans(f, 0, &spans, &err) == -1)
+	if (f == NULL || f->ops->spans(f, 0, &spans, &err) == -1)
 		bail_out("%s", err.text);
 	ok(lengths_hold(f, &spans),
 	    "each span of an index of %u x %u ranks is as long as was said",

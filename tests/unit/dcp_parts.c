@@ -4,10 +4,8 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #ifdef HAVE_ZSTD
 # include <zstd.h>
 #endif

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/crc.h"
 #include "handmade.h"
+#include "random.h"
 #include "tap.h"
 
 /* Where a record has its sizes and its checksum. */
@@ -81,7 +82,7 @@ static uint8_t *words(size_t n)
 	uint64_t seed = n;
 
 	for (size_t i = 0; i < n; i += 8) {
-		uint64_t v = handmade_random(&seed) & 0x0f0f0f0f;
+		uint64_t v = tap_random(&seed) & 0x0f0f0f0f;
 
 		memcpy(p + i, &v, 8);
 	}
@@ -231,8 +232,8 @@ static void damaged(void)
 	put_record(&b, IN_HEADER, &stream, 20000, ofs_crc32(0, text, 20000));
 	for (int i = 0; i < 1000 && good; i++) {
 		size_t first = b.len - stream.len;
-		size_t at = first + handmade_random(&seed) % stream.len;
-		uint8_t bit = (uint8_t)(1 << handmade_random(&seed) % 8);
+		size_t at = first + tap_random(&seed) % stream.len;
+		uint8_t bit = (uint8_t)(1 << tap_random(&seed) % 8);
 
 		b.data[at] ^= bit;
 		good = decode(&b, &got, &len, &err) == -1

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "support/dcp_writer.h"
-#include "support/pickle_writer.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -208,6 +207,7 @@ static void fill_ranks(const char *dir)
 static void fill_peft(const char *dir)
 {
 	put_safetensors(dir, "adapter_model.safetensors");
+	put_text(dir, "adapter_config.json", "{}");
 	put_torch(dir, "optimizer.pt");
 	put_text(dir, "trainer_state.json", "{}");
 }
@@ -311,7 +311,8 @@ static void made_directories(void)
 		    "same.pt as same.pt?" },
 		{ "PEFT", fill_peft,
 		    "Hugging Face Trainer: raw trainer_state.json as "
-		    "trainer_state.json?; safetensors "
+		    "trainer_state.json?; raw adapter_config.json as "
+		    "adapter_config.json?; safetensors "
 		    "adapter_model.safetensors as model?; torch optimizer.pt "
 		    "as optimizer?" },
 		{ "ColossalAI", fill_colossal,
@@ -397,7 +398,7 @@ static void parents(void)
 	    "step-1000 (latest) step-200");
 	put_text(dir, "latest", "step-500");
 	refuse("R10: a file latest that names a missing checkpoint fails", dir,
-	    EIO, "latest says step-500, not found; others: step-1000");
+	    EIO, "latest says step-500, which is not there; others: step-1000");
 	mk_remove(dir);
 
 	mk_dir(dir);
@@ -430,7 +431,7 @@ static void parents(void)
 	    "Megatron's tracker file selects the iteration with type=dcp");
 	put_text(dir, "latest_checkpointed_iteration.txt", "30");
 	refuse("a tracker file that names a missing iteration fails", dir, EIO,
-	    "latest says iter_0000030, not found; others: iter_0000020");
+	    "latest says iter_0000030, which is not there; others: iter_0000020");
 	put_torch(dir, "iter_0000030/mp_rank_00/model_optim_rng.pt");
 	is_str(detect(dir, "", NULL, &err),
 	    "torch iter_0000030/mp_rank_00/model_optim_rng.pt",

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "random.h"
 #include "sample.h"
 #include "tap.h"
 
@@ -216,8 +217,8 @@ static void ranges(const char *path, const uint8_t *want, size_t n)
 	}
 	is_u64(optimfs_file_size(file), n, "size of the open file %s", path);
 	for (int i = 0; i < 500 && same; i++) {
-		uint64_t off = handmade_random(&seed) % (n + 3);
-		size_t len = handmade_random(&seed) % (n + 3);
+		uint64_t off = tap_random(&seed) % (n + 3);
+		size_t len = tap_random(&seed) % (n + 3);
 		size_t left = off >= n ? 0 : n - off;
 		ssize_t k = optimfs_file_read(file, got, len, off, &err);
 
@@ -309,8 +310,8 @@ static void *reader(void *ctx)
 	uint8_t got[64];
 
 	for (int i = 0; i < 3000; i++) {
-		uint64_t off = handmade_random(&seed) % 60;
-		size_t len = 1 + handmade_random(&seed) % (60 - off);
+		uint64_t off = tap_random(&seed) % 60;
+		size_t len = 1 + tap_random(&seed) % (60 - off);
 
 		if (optimfs_file_read(file, got, len, off, NULL) !=
 			(ssize_t)len ||

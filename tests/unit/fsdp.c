@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "handmade.h"
 #include "mktorch.h"
 #include "mkzip.h"
+#include "random.h"
 #include "tap.h"
 
 #define MAX_PARAMS 24
@@ -63,7 +63,7 @@ static uint64_t seed = 88172645463325252u;
 
 static uint32_t below(uint32_t n)
 {
-	return (uint32_t)(handmade_random(&seed) % n);
+	return (uint32_t)(tap_random(&seed) % n);
 }
 
 static void make(struct model *m, uint32_t world)

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "random.h"
 #include "store/local.h"
 #include "tap.h"
 
@@ -111,17 +112,8 @@ struct ofs_transport *handmade_transport(struct handmade *h, uint64_t cache)
 	return t;
 }
 
-uint64_t handmade_random(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
 void handmade_fill(uint8_t *p, size_t n, uint64_t seed)
 {
 	for (size_t i = 0; i < n; i++)
-		p[i] = (uint8_t)(handmade_random(&seed) >> 56);
+		p[i] = (uint8_t)(tap_random(&seed) >> 56);
 }

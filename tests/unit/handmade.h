@@ -34,7 +34,5 @@ struct ofs_transport *handmade_transport(struct handmade *h, uint64_t cache);
 
 /* n pseudo-random bytes that depend on seed. */
 void handmade_fill(uint8_t *p, size_t n, uint64_t seed);
-/* The next pseudo-random number. */
-uint64_t handmade_random(uint64_t *state);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -166,9 +165,9 @@ static void spoiled(void)
 		const char *text;
 	} cases[] = {
 		{ "{\"w\":{\"saved_offsets\":[2,0]}}", FLOATS, EUCLEAN,
-		    "OFS609 w: a shard has not" },
+		    "OFS609 w: a shard does not have" },
 		{ "{\"w\":{\"saved_offsets\":[]}}", FLOATS, EUCLEAN,
-		    "OFS609 w: a shard has not" },
+		    "OFS609 w: a shard does not have" },
 		{ "{\"w\":{\"saved_offsets\":[9223372036854775807]}}", FLOATS,
 		    EUCLEAN, "OFS606" },
 		{ "{\"w\":{\"saved_offsets\":[1]}}", FLOATS, EUCLEAN,

@@ -5,8 +5,6 @@
 #include "base/json.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "archive/safetensors.h"

@@ -10,17 +10,15 @@
 
 #include "tap.h"
 
-uint64_t random_u64(uint64_t *state)
+uint8_t *random_bytes(uint64_t *rng, size_t n)
 {
-	*state ^= *state >> 12;
-	*state ^= *state << 25;
-	*state ^= *state >> 27;
-	return *state * 0x2545f4914f6cdd1d;
-}
+	uint8_t *p = malloc(n + 1);
 
-uint64_t random_below(uint64_t *state, uint64_t n)
-{
-	return random_u64(state) % n;
+	if (p == NULL)
+		bail_out("out of memory");
+	for (size_t i = 0; i < n; i++)
+		p[i] = (uint8_t)tap_random(rng);
+	return p;
 }
 
 static void *need(void *p)
@@ -60,12 +58,12 @@ void layout_shape(struct layout *l, uint64_t *rng)
 	static const uint64_t most[] = { 1, 200, 24, 12, 7, 5 };
 
 	*l = (struct layout){ 0 };
-	l->ndim = (unsigned int)random_below(rng, LAYOUT_DIMS + 1);
-	l->dtype = types[random_below(rng, 5)];
+	l->ndim = (unsigned int)tap_below(rng, LAYOUT_DIMS + 1);
+	l->dtype = types[tap_below(rng, 5)];
 	for (unsigned int k = 0; k < l->ndim; k++)
-		l->shape[k] = 1 + random_below(rng, most[l->ndim]);
-	if (l->ndim > 0 && random_below(rng, 40) == 0)
-		l->shape[random_below(rng, l->ndim)] = 0;
+		l->shape[k] = 1 + tap_below(rng, most[l->ndim]);
+	if (l->ndim > 0 && tap_below(rng, 40) == 0)
+		l->shape[tap_below(rng, l->ndim)] = 0;
 }
 
 /* Cuts [0, n) at random into pieces, some of them empty, that end at cut[i]. */
@@ -75,7 +73,7 @@ static uint32_t cuts(uint64_t n, uint32_t most, uint64_t *rng, uint64_t *cut)
 	uint64_t at = 0;
 
 	while (at < n && pieces + 1 < most) {
-		at += random_below(rng, 1 + n / 2);
+		at += tap_below(rng, 1 + n / 2);
 		cut[pieces++] = at < n ? at : n;
 	}
 	cut[pieces++] = n;
@@ -120,17 +118,17 @@ static void cut_grid(struct layout *l, uint64_t *rng)
 static void cut_anywhere(struct layout *l, uint64_t *rng)
 {
 	static const uint64_t origin[LAYOUT_DIMS];
-	uint32_t times = (uint32_t)random_below(rng, 60);
+	uint32_t times = (uint32_t)tap_below(rng, 60);
 
 	layout_add(l, origin, l->shape);
 	for (uint32_t i = 0; i < times; i++) {
-		uint32_t which = (uint32_t)random_below(rng, l->n);
+		uint32_t which = (uint32_t)tap_below(rng, l->n);
 		struct layout_box left = l->box[which], right = left;
-		unsigned int k = (unsigned int)random_below(rng, l->ndim);
+		unsigned int k = (unsigned int)tap_below(rng, l->ndim);
 
 		if (left.size[k] < 2)
 			continue;
-		left.size[k] = 1 + random_below(rng, left.size[k] - 1);
+		left.size[k] = 1 + tap_below(rng, left.size[k] - 1);
 		right.lo[k] += left.size[k];
 		right.size[k] -= left.size[k];
 		l->box[which] = left;
@@ -159,7 +157,7 @@ void layout_cut(struct layout *l, enum layout_kind kind, uint64_t *rng)
 void layout_shuffle(struct layout *l, uint64_t *rng)
 {
 	for (uint32_t i = l->n; i > 1; i--) {
-		uint32_t j = (uint32_t)random_below(rng, i);
+		uint32_t j = (uint32_t)tap_below(rng, i);
 		struct layout_box b = l->box[i - 1];
 
 		l->box[i - 1] = l->box[j];
@@ -184,15 +182,15 @@ static uint64_t strides(const struct layout *l, const uint64_t *size,
 	for (unsigned int k = 0; k < l->ndim; k++)
 		order[k] = l->ndim - 1 - k;
 	for (unsigned int k = l->ndim; mixed && k > 1; k--) {
-		unsigned int j = (unsigned int)random_below(rng, k);
+		unsigned int j = (unsigned int)tap_below(rng, k);
 		unsigned int o = order[k - 1];
 
 		order[k - 1] = order[j];
 		order[j] = o;
 	}
 	for (unsigned int k = 0; k < l->ndim; k++) {
-		if (mixed && random_below(rng, 3) == 0)
-			span += random_below(rng, 3);
+		if (mixed && tap_below(rng, 3) == 0)
+			span += tap_below(rng, 3);
 		stride[order[k]] = (int64_t)span;
 		span *= size[order[k]];
 	}
@@ -225,7 +223,7 @@ static void store(struct stored *s, const struct layout *l, uint32_t i,
 {
 	int64_t stride[LAYOUT_DIMS] = { 0 };
 	uint64_t span = strides(l, l->box[i].size, mixed, rng, stride);
-	uint64_t base = mixed ? random_below(rng, 100) : 0;
+	uint64_t base = mixed ? tap_below(rng, 100) : 0;
 	struct ofs_place *p;
 
 	s->bytes[i] = need(calloc(1, base + span * s->item + 1));

@@ -8,11 +8,10 @@
 
 #include "catalog/catalog.h"
 #include "plan/plan.h"
+#include "random.h"
 
-/* xorshift64*: the same numbers in each run, so that a failure repeats. */
-uint64_t random_u64(uint64_t *state);
-/* 0 .. n - 1. */
-uint64_t random_below(uint64_t *state, uint64_t n);
+/* n bytes from rng, malloc'ed. */
+uint8_t *random_bytes(uint64_t *rng, size_t n);
 
 #define LAYOUT_DIMS 5
 

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/megatron/megatron.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -456,6 +454,7 @@ static void put_chained(struct ofs_buf *b)
 		pw_dict_open(b);
 		put_groups(b, 2, 3);
 		pw_dict_close(b);
+		put_step(b, "scale", 10 + i);
 		pw_dict_close(b);
 	}
 	pw_dict_close(b);
@@ -536,12 +535,17 @@ static void common(void)
 	ok(!has_path(fs, "optim/param_groups/4"),
 	    "groups of chained optimizers are numbered consecutively");
 	is_text(fs, "optim/state/decoder.layers.1.w/step", "3\n");
+	is_text(fs, "optim/scale", "10\n");
+	is_text(fs, "optim/chained_1/scale", "11\n");
+	ok(!has_path(fs, "optim/scale~2"),
+	    "other values of chained optimizers do not collide");
 	close_with(&m, fs);
 
 	fs = open_with(&m, "chained_1.optimizer.state.exp_avg.decoder.layers.w",
 	    object, put_chained);
 	is_text(fs, "optim/chained_0/param_groups/1/lr", "1\n");
 	is_text(fs, "optim/chained_1/param_groups/1/lr", "1\n");
+	is_text(fs, "optim/chained_0/scale", "10\n");
 	is_text(fs, "optim/chained_1/state/decoder.layers.0.w/step", "3\n");
 	close_with(&m, fs);
 

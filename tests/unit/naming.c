@@ -13,7 +13,6 @@
 #include "naming/file_name.h"
 #include "pickle/pickle.h"
 #include "tap.h"
-#include "tree/tree.h"
 
 /* A checkpoint is written as lines "KIND SOURCE = TREE". The components of
  * SOURCE are separated by '|', and list indexes begin with '#'. KIND is v for a
@@ -805,7 +804,7 @@ static void ids(void)
 	cat = check_with("ids= without integer IDs in the checkpoint", &opt,
 	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n");
 	has_notes(cat, OFS_NOTE_WARNING,
-	    "OFS635 ids= is of no use: no optimizer here has integer "
+	    "OFS635 ids= has no effect: no optimizer here has integer "
 	    "parameter IDs\n",
 	    "ids= without integer IDs in the checkpoint: a warning");
 	ofs_catalog_free(cat);

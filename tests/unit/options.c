@@ -41,7 +41,6 @@ static const struct ofs_option table[] = {
 	    .kind = OFS_OPTION_CHOICE,
 	    .offset = AT(choice),
 	    .choices = choices },
-	OFS_OPTION_ROW("nodev", OFS_OPTION_IGNORE, 0),
 	{ .name = NULL },
 };
 
@@ -55,7 +54,7 @@ static int parse(const char *list)
 	ofs_options_fini(&o);
 	got = (struct target){ .flag = false };
 	o = (struct ofs_options){
-		.table = table, .target = &got, .ignore_prefixes = "x-\0"
+		.table = table, .target = &got, .ignored = "x-\0nodev\0"
 	};
 	return ofs_options_parse(&o, list, &err);
 }

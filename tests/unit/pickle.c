@@ -4,7 +4,6 @@
 
 #include "pickle/pickle.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 #include "cluster/gpu/place.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "cluster/gpu/cut.h"
 #include "random.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "handmade.h"
+#include "random.h"
 #include "tap.h"
 
 #define MAX_N 96
@@ -88,12 +89,12 @@ static struct list model(const struct mesh *m, uint64_t n, bool literal)
 static void random_mesh(struct mesh *m, uint64_t *seed)
 {
 	memset(m, 0, sizeof(*m));
-	m->n = 1 + (uint32_t)(handmade_random(seed) % 4);
+	m->n = 1 + (uint32_t)(tap_random(seed) % 4);
 	for (uint32_t i = 0; i < m->n; i++) {
-		uint64_t kind = handmade_random(seed) % 4;
+		uint64_t kind = tap_random(seed) % 4;
 		uint32_t turn;
 
-		m->shape[i] = 1 + handmade_random(seed) % 4;
+		m->shape[i] = 1 + tap_random(seed) % 4;
 		m->p[i] =
 		    (struct ofs_placement){ .kind = kind == 0 ? OFS_REPLICATE
 							      : OFS_SHARD,
@@ -101,7 +102,7 @@ static void random_mesh(struct mesh *m, uint64_t *seed)
 			    .split = 1 };
 		if (kind < 2)
 			continue;
-		turn = (uint32_t)(handmade_random(seed) % (m->norder + 1));
+		turn = (uint32_t)(tap_random(seed) % (m->norder + 1));
 		memmove(m->order + turn + 1, m->order + turn,
 		    (m->norder - turn) * sizeof(*m->order));
 		m->order[turn] = i;
@@ -170,7 +171,7 @@ static void random_meshes(void)
 	int bad = 0;
 
 	for (int i = 0; i < 4000; i++) {
-		uint64_t n = handmade_random(&seed) % MAX_N;
+		uint64_t n = tap_random(&seed) % MAX_N;
 
 		random_mesh(&m, &seed);
 		set_splits(&m);
@@ -178,11 +179,11 @@ static void random_meshes(void)
 	}
 	is_int(bad, 0, "random meshes cut in any order as the model says");
 	for (int i = 0; i < 4000; i++) {
-		uint64_t n = handmade_random(&seed) % MAX_N;
+		uint64_t n = tap_random(&seed) % MAX_N;
 
 		random_mesh(&m, &seed);
 		for (uint32_t k = 0; k < m.n; k++)
-			m.p[k].split = 1 + handmade_random(&seed) % 5;
+			m.p[k].split = 1 + tap_random(&seed) % 5;
 		bad += !check_mesh(&m, n, true);
 	}
 	is_int(bad, 0,

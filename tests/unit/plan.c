@@ -17,17 +17,6 @@
 
 static uint64_t rng = 0x9e3779b97f4a7c15;
 
-static uint8_t *random_bytes(size_t n)
-{
-	uint8_t *p = malloc(n + 1);
-
-	if (p == NULL)
-		bail_out("out of memory");
-	for (size_t i = 0; i < n; i++)
-		p[i] = (uint8_t)random_u64(&rng);
-	return p;
-}
-
 static uint8_t *zeroed(size_t n)
 {
 	uint8_t *p = calloc(1, n + 1);
@@ -76,14 +65,14 @@ static bool round_is_good(uint64_t seed)
 	layout_shape(&l, &rng);
 	layout_cut(&l, kind, &rng);
 	n = layout_numel(l.shape, l.ndim);
-	bytes = random_bytes(n * ofs_dtype_size(l.dtype));
-	stored_init(&s, &l, bytes, random_below(&rng, 2) == 0, &rng);
+	bytes = random_bytes(&rng, n * ofs_dtype_size(l.dtype));
+	stored_init(&s, &l, bytes, tap_below(&rng, 2) == 0, &rng);
 	good = range_is(&s, bytes, 0, n);
 	for (int i = 0; n > 0 && i < 8 && good; i++) {
-		uint64_t first = random_below(&rng, n);
+		uint64_t first = tap_below(&rng, n);
 
-		good = range_is(&s, bytes, first,
-		    1 + random_below(&rng, n - first));
+		good =
+		    range_is(&s, bytes, first, 1 + tap_below(&rng, n - first));
 	}
 	if (!good)
 		diag("round %" PRIu64 ": kind %d, %u dims, %u shards", seed,
@@ -168,8 +157,8 @@ static void reshard(void)
 		b = a;
 		layout_cut(&a, (enum layout_kind)(i % LAYOUT_KINDS), &rng);
 		layout_cut(&b, (enum layout_kind)(i / 5 % LAYOUT_KINDS), &rng);
-		bytes = random_bytes(layout_numel(a.shape, a.ndim) *
-		    ofs_dtype_size(a.dtype));
+		bytes = random_bytes(&rng,
+		    layout_numel(a.shape, a.ndim) * ofs_dtype_size(a.dtype));
 		good += reshards(&a, &b, bytes);
 		free(bytes);
 		layout_fini(&a);

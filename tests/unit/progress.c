@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tap.h"
 
@@ -132,15 +131,15 @@ static void steps(void)
 	struct output o;
 
 	begin(&o, true, false);
-	ofs_progress_step(&o.p, "reading the index", 0, 100);
+	ofs_progress_step(&o.p, 0, 100, "reading the index");
 	clock_now += 1.9;
-	ofs_progress_step(&o.p, "reading the index", 50, 100);
+	ofs_progress_step(&o.p, 50, 100, "reading the index");
 	clock_now += 0.1;
-	ofs_progress_step(&o.p, "parsing the index", 41, 100);
+	ofs_progress_step(&o.p, 41, 100, "parsing the index");
 	clock_now += 0.1;
-	ofs_progress_step(&o.p, "parsing the index", 50, 100);
+	ofs_progress_step(&o.p, 50, 100, "parsing the index");
 	clock_now += 0.1;
-	ofs_progress_step(&o.p, "building the tree", 0, 0);
+	ofs_progress_step(&o.p, 0, 0, "building the tree");
 	ofs_progress_clear(&o.p);
 	ofs_progress_end(&o.p, true);
 	says(&o,
@@ -149,7 +148,7 @@ static void steps(void)
 	    "\r                          \r",
 	    "a step is shown after two seconds, and is removed at its end");
 	begin(&o, false, true);
-	ofs_progress_step(&o.p, "reading the index", 0, 100);
+	ofs_progress_step(&o.p, 0, 100, "reading the index");
 	says(&o, "", "steps are only shown on a terminal");
 }
 

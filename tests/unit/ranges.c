@@ -4,7 +4,6 @@
 
 #include "base/ranges.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "random.h"

@@ -17,6 +17,7 @@
 #include "fs/fs.h"
 #include "journal/stage.h"
 #include "overlay/overlay_impl.h"
+#include "support/listing.h"
 #include "tap.h"
 
 #define TENSOR "model/norm.weight"
@@ -70,15 +71,6 @@ static struct optimfs *begin(void)
 	return fs;
 }
 
-static uint64_t node_of(struct optimfs *fs, const char *path)
-{
-	struct optimfs_attr attr;
-
-	if (optimfs_resolve(fs, path, &attr, &err) == -1)
-		bail_out("%s: %s", path, err.text);
-	return attr.node;
-}
-
 /* Writes all bytes of a tensor. */
 static int put(struct optimfs *fs, const char *path, int byte)
 {
@@ -87,8 +79,8 @@ static int put(struct optimfs *fs, const char *path, int byte)
 	int ret = -1;
 
 	memset(bytes, byte, sizeof(bytes));
-	if (optimfs_file_open_write(fs, node_of(fs, path), false, &f, &err) ==
-	    -1)
+	if (optimfs_file_open_write(fs, listing_node(fs, path), false, &f,
+		&err) == -1)
 		return -1;
 	if (optimfs_file_size(f) <= sizeof(bytes))
 		ret =
@@ -105,7 +97,7 @@ static int first_byte(struct optimfs *fs, const char *path)
 	ssize_t n;
 
 	err = (struct optimfs_error){ 0 };
-	if (optimfs_file_open(fs, node_of(fs, path), &f, &err) == -1)
+	if (optimfs_file_open(fs, listing_node(fs, path), &f, &err) == -1)
 		return -1;
 	n = optimfs_file_read(f, &byte, 1, 0, &err);
 	optimfs_file_close(f);
@@ -118,8 +110,8 @@ static bool errors_say(struct optimfs *fs, const char *part)
 	struct optimfs_file *f;
 	ssize_t n;
 
-	if (optimfs_file_open(fs, node_of(fs, ".optimfs/errors"), &f, &err) ==
-	    -1)
+	if (optimfs_file_open(fs, listing_node(fs, ".optimfs/errors"), &f,
+		&err) == -1)
 		return false;
 	n = optimfs_file_read(f, text, sizeof(text) - 1, 0, &err);
 	optimfs_file_close(f);
@@ -193,12 +185,12 @@ static void refused(void)
 	static const char lr[] = "optim/param_groups/0/lr";
 	struct optimfs *fs = begin();
 
-	is_int(optimfs_setxattr(fs, node_of(fs, lr), "user.optimfs.dtype",
+	is_int(optimfs_setxattr(fs, listing_node(fs, lr), "user.optimfs.dtype",
 		   "int64", 5, &err),
 	    -1, "setxattr of a dtype on a text fails");
 	is_error(err, EINVAL, "OFS816", "with OFS816");
-	is_int(optimfs_setxattr(fs, node_of(fs, TENSOR), "user.optimfs.shape",
-		   "", 0, &err),
+	is_int(optimfs_setxattr(fs, listing_node(fs, TENSOR),
+		   "user.optimfs.shape", "", 0, &err),
 	    -1, "setxattr of no dimensions on a tensor with some fails");
 	is_error(err, EINVAL, "OFS816", "with OFS816");
 	is_int(put(fs, TENSOR, 0x3f), 0, "a tensor is written");
@@ -270,7 +262,7 @@ static void mistakes(void)
 	    "an unknown control command is refused");
 	is_error(err, EINVAL, "OFS818",
 	    "an unknown control command: error text");
-	is_int(optimfs_create(fs, node_of(fs, "optim/state"), "a%zz", true,
+	is_int(optimfs_create(fs, listing_node(fs, "optim/state"), "a%zz", true,
 		   &attr, &err),
 	    0, "create a directory with a name that decodes to no key");
 	is_int(optimfs_create(fs, attr.node, "exp_avg", false, &attr, &err), 0,
@@ -280,8 +272,8 @@ static void mistakes(void)
 	is_error(err, EINVAL, "OFS302",
 	    "a name that decodes to no key: error text");
 	is_int(optimfs_abort(fs, &err), 0, "abort removes the directory");
-	is_int(optimfs_rename(fs, node_of(fs, "model"), "norm.bias",
-		   node_of(fs, "model"), "norm.weight%00x", false, &err),
+	is_int(optimfs_rename(fs, listing_node(fs, "model"), "norm.bias",
+		   listing_node(fs, "model"), "norm.weight%00x", false, &err),
 	    0, "rename a tensor to the name of a key with a NUL");
 	is_int(optimfs_commit(fs, NULL, NULL, &err), -1,
 	    "a new key with a NUL cannot be committed");
@@ -333,12 +325,13 @@ static void progress(void)
 static void stale(void)
 {
 	struct optimfs *fs = begin();
-	uint64_t dir = node_of(fs, "optim/state/norm.weight");
+	uint64_t dir = listing_node(fs, "optim/state/norm.weight");
 	struct optimfs_file *f;
 	uint8_t byte;
 
 	if (optimfs_file_open(fs,
-		node_of(fs, "optim/state/norm.weight/exp_avg"), &f, &err) == -1)
+		listing_node(fs, "optim/state/norm.weight/exp_avg"), &f,
+		&err) == -1)
 		bail_out("%s", err.text);
 	is_int(optimfs_remove(fs, dir, "exp_avg", false, &err), 0,
 	    "remove an open file");

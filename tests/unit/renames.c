@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,16 +80,6 @@ static void find_things(struct things *t, struct optimfs *fs)
 	listing_fini(&l);
 }
 
-static uint64_t node_of(struct optimfs *fs, const char *path)
-{
-	struct optimfs_error err = { 0 };
-	struct optimfs_attr attr;
-
-	if (optimfs_resolve(fs, path, &attr, &err) == -1)
-		bail_out("%s: %s", path, err.text);
-	return attr.node;
-}
-
 /* The directory and the name of path. */
 static uint64_t split(struct optimfs *fs, const char *path, const char **name)
 {
@@ -99,7 +88,7 @@ static uint64_t split(struct optimfs *fs, const char *path, const char **name)
 
 	snprintf(dir, PATH, "%.*s", (int)(last - path), path);
 	*name = last + 1;
-	return node_of(fs, dir);
+	return listing_node(fs, dir);
 }
 
 static int move(struct optimfs *fs, const char *from, const char *to,
@@ -143,8 +132,8 @@ static struct names names_in(struct optimfs *fs, const char *dir)
 {
 	struct names names = { .dir = dir };
 
-	if (optimfs_readdir(fs, node_of(fs, dir), 0, false, add_name, &names,
-		NULL) == -1)
+	if (optimfs_readdir(fs, listing_node(fs, dir), 0, false, add_name,
+		&names, NULL) == -1)
 		bail_out("%s cannot be listed", dir);
 	return names;
 }
@@ -183,7 +172,7 @@ static int copy_one(struct optimfs *fs, const char *from, const char *to,
     struct optimfs_error *err)
 {
 	const char *name;
-	uint64_t dir = split(fs, to, &name), node = node_of(fs, from);
+	uint64_t dir = split(fs, to, &name), node = listing_node(fs, from);
 	struct optimfs_file *f;
 	struct optimfs_attr made;
 	size_t len;

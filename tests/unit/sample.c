@@ -5,13 +5,13 @@
 #include "sample.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "base/dtype.h"
+#include "support/listing.h"
 #include "tap.h"
 
 /* The contents of a file under construction. */
@@ -293,12 +293,7 @@ void sample_fini(struct sample *s)
 
 uint64_t sample_node(struct sample *s, const char *path)
 {
-	struct optimfs_attr attr;
-	struct optimfs_error err;
-
-	if (optimfs_resolve(s->fs, path, &attr, &err) == -1)
-		bail_out("%s", err.text);
-	return attr.node;
+	return listing_node(s->fs, path);
 }
 
 char *sample_read(struct sample *s, const char *path, size_t *len,

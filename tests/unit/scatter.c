@@ -4,7 +4,6 @@
 
 #include "read/scatter.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -264,7 +264,7 @@ static void recovery(void)
 
 	append(st, 0, 2);
 	fd = ofs_stage_data(st, 7, true, &err);
-	ok(fd != -1 && ofs_pwrite_all(fd, "abc", 3, 5, &err) == 0,
+	ok(fd != -1 && ofs_stage_write(fd, "abc", 3, 5, &err) == 0,
 	    "write staged data");
 	close(fd);
 	ofs_stage_close(st, true);
@@ -515,8 +515,8 @@ static void places(void)
 	snprintf(path, sizeof(path), "%s/.ck.optimfs", upper);
 	is_str(ofs_stage_path(st), path,
 	    "upper= sets the directory of the stage");
-	ok(exists("lock") && !exists("journal"),
-	    "with upper= only the lock is beside the checkpoint");
+	ok(exists("lock") && exists("upper") && !exists("journal"),
+	    "with upper= the lock is beside the checkpoint, and a link");
 	other = open_stage(OFS_RECOVER_NO, &err);
 	ok(other == NULL,
 	    "the lock beside the checkpoint also excludes other stages");
@@ -530,7 +530,7 @@ static void places(void)
 	ok(st != NULL && other != NULL && !exists(""),
 	    "scratch stages make nothing beside the checkpoint");
 	fd = ofs_stage_data(st, 1, true, &err);
-	ok(fd != -1 && ofs_pwrite_all(fd, "x", 1, 0, &err) == 0,
+	ok(fd != -1 && ofs_stage_write(fd, "x", 1, 0, &err) == 0,
 	    "a scratch stage has data");
 	close(fd);
 	ofs_stage_close(st, false);

@@ -144,7 +144,7 @@ static struct ofs_stats *in_chunks(enum ofs_dtype t, const uint8_t *p, size_t n)
 
 	for (size_t i = 0; i < n; i += k) {
 		k = n - i < chunk ? n - i : chunk;
-		ofs_stats_clear(part);
+		ofs_stats_next(part);
 		ofs_stats_add(part, p + i * ofs_dtype_size(t), k);
 		ofs_stats_join(all, part);
 	}

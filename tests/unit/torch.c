@@ -5,7 +5,6 @@
 #include "archive/torch.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "format/part.h"
 #include "format/probe.h"
@@ -14,7 +13,6 @@
 #include "mktorch.h"
 #include "mkzip.h"
 #include "tap.h"
-#include "text/text.h"
 
 /* A dict key. The caller appends the value, then "s". */
 #define PAIR(m, key) mk_str(&(m)->pickle, key)

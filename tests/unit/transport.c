@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "handmade.h"
+#include "random.h"
 #include "store/badspots.h"
 #include "tap.h"
 
@@ -108,7 +108,7 @@ static void copy_naively(const struct ofs_segment *seg, size_t n, uint8_t *dst)
 
 static uint64_t below(uint64_t *state, uint64_t n)
 {
-	return handmade_random(state) % n;
+	return tap_random(state) % n;
 }
 
 /* Fills *seg with a random segment from dst on that fits into room bytes.

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "naming/file_name.h"
 #include "random.h"
 #include "tap.h"
 

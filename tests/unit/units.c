@@ -6,7 +6,6 @@
 #include "format/fsdp/units.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +126,7 @@ static void contradictions(void)
 	    EUCLEAN, "OFS163 a.w is in two units, \"a\" and \"\"");
 	refused("[{" PARAMS ",\"world_size\":2,\"use_orig_params\":false,"
 		"\"contiguities\":[true,false]}]",
-	    EOPNOTSUPP, "another order");
+	    EOPNOTSUPP, "not flattened in C order");
 }
 
 static void trained(void)

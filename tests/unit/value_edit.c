@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "support/pickle_writer.h"
 #include "tap.h"
 #include "text/parse.h"
 #include "text/text.h"
@@ -23,23 +24,6 @@
  "f4\x89\x88\x87R"
 #define SCALAR(bytes) \
  "\x8c\x15numpy.core.multiarray\x8c\x06scalar\x93" F4 "C\x04" bytes "\x86R"
-
-static struct ofs_pickle *parse(const char *body, size_t n)
-{
-	struct optimfs_error err = { 0 };
-	uint8_t *bytes = malloc(n + 3);
-	struct ofs_pickle *doc;
-
-	if (bytes == NULL)
-		bail_out("out of memory");
-	memcpy(bytes, "\x80\x04", 2);
-	memcpy(bytes + 2, body, n);
-	bytes[n + 2] = '.';
-	doc = ofs_pickle_parse(bytes, n + 3, true, NULL, NULL, &err);
-	if (doc == NULL)
-		bail_out("%s", err.text);
-	return doc;
-}
 
 /* The kinds of a value and of its items, as "tuple(float int)". */
 static void kinds(const struct ofs_pickle *doc, uint32_t node,
@@ -207,7 +191,7 @@ static void test_edit(size_t i)
 	    edits[i].after == NULL ? edits[i].text : edits[i].after;
 
 	if (edits[i].pickle != NULL) {
-		doc = parse(edits[i].pickle, edits[i].n);
+		doc = pw_parse(edits[i].pickle, edits[i].n);
 		form.doc = doc;
 		form.node = ofs_pickle_root(doc);
 	}
@@ -261,7 +245,7 @@ static void test_lines(void)
 	};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
-		struct ofs_pickle *doc = parse(lists[i].pickle, lists[i].n);
+		struct ofs_pickle *doc = pw_parse(lists[i].pickle, lists[i].n);
 		struct ofs_value_form form = {
 			.doc = doc, .lines = true, .node = ofs_pickle_root(doc)
 		};

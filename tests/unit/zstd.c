@@ -7,11 +7,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include "base/buf.h"
 #include "handmade.h"
+#include "random.h"
 #include "tap.h"
 
 /* Options of a frame. */
@@ -61,7 +61,7 @@ static uint8_t *compressible(size_t n)
 	uint64_t seed = n;
 
 	for (size_t i = 0; i < n; i += 8) {
-		uint64_t v = handmade_random(&seed) & 0x0f0f0f0f;
+		uint64_t v = tap_random(&seed) & 0x0f0f0f0f;
 
 		memcpy(p + i, &v, n - i < 8 ? n - i : 8);
 	}
@@ -284,11 +284,11 @@ static void damaged(void)
 	    "a frame with a wrong checksum");
 	b.data[b.len - 1] ^= 1;
 	for (int i = 0; i < 1000 && good; i++) {
-		size_t at = handmade_random(&seed) % b.len;
+		size_t at = tap_random(&seed) % b.len;
 		uint8_t was = b.data[at];
 		struct optimfs_error err;
 
-		b.data[at] ^= (uint8_t)(1 << handmade_random(&seed) % 8);
+		b.data[at] ^= (uint8_t)(1 << tap_random(&seed) % 8);
 		if (decode(b.data, b.len, &got, &len, &err) == 0) {
 			good = len == 20000 && memcmp(got, text, len) == 0;
 			free(got);

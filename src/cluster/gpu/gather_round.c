@@ -17,24 +17,6 @@ enum { STAGE_TRIES = 50, STAGE_PAUSE_MS = 2 };
 
 /* Gathering. */
 
-/* Ranks start with different owners, in stripes of a block. */
-static const struct ofs_owner *choose(const struct ofs_round *r, uint32_t file,
-    uint64_t index)
-{
-	const struct optimfs_group *w = r->s->group;
-	const struct ofs_manifest_file *f = &r->s->file[file];
-	const struct ofs_owner *o = r->s->owner + f->owner;
-	uint64_t start = index + file + (uint64_t)w->rank;
-
-	for (uint32_t i = 0; i < f->nowners; i++) {
-		const struct ofs_owner *c = &o[(start + i) % f->nowners];
-
-		if (!w->ops->dead(w->w, c->rank))
-			return c;
-	}
-	return o;
-}
-
 static int pin(struct ofs_round *r)
 {
 	for (uint32_t i = 0; i < r->nwants; i++) {
@@ -46,7 +28,9 @@ static int pin(struct ofs_round *r)
 		if (w->block == OFS_NO_BLOCK)
 			return optimfs_fail(&r->err, EBUSY,
 			    "all blocks are in use");
-		w->owner = w->hit ? NULL : choose(r, w->file, w->index);
+		w->owner = w->hit
+		    ? NULL
+		    : ofs_manifest_choose(r->s, w->file, w->index, NULL);
 	}
 	return 0;
 }
@@ -162,7 +146,7 @@ static int add_take(struct ofs_round *r, struct ofs_gpu_work *work,
 	stage = ofs_gpu_gather_take_stage(r->b, w->token, w->owner->rank, &len);
 	if (stage == -1)
 		return optimfs_fail(&r->err, ETIMEDOUT,
-		    "what was to be sent is here no more");
+		    "what was to be sent is not here any longer");
 	r->send[work->nsends++] =
 	    (struct ofs_gpu_send){ w->owner->rank, (uint32_t)stage, len };
 	return 0;

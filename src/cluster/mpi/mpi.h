@@ -67,7 +67,7 @@ struct mpi_batch {
 };
 
 /* A request, from ask to release. Once sent it may outlive both: MPI owns its
- * buffers even if nobody waits any more. */
+ * buffers even if nobody is waiting any longer. */
 struct mpi_question {
 	TAILQ_ENTRY(mpi_question) next; /* in queue, then in open */
 	struct ofs_ask *ask;            /* NULL: abandoned */

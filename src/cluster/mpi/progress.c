@@ -90,7 +90,7 @@ static int fail_dead(int rank, struct optimfs_error *err)
 static int fail_late(const struct ofs_group *w, struct optimfs_error *err)
 {
 	return optimfs_fail(err, ETIMEDOUT,
-	    "OFS912 no answer in %u seconds; -o timeout= says how long is waited",
+	    "OFS912 no answer in %u seconds; -o timeout= sets the limit",
 	    w->config.timeout);
 }
 

@@ -2,12 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "format/dcp/dcp.h"
 #include "format/dcp/render.h"
 #include "format/dcp/update.h"
+#include "format/probe.h"
 #include "layout/option.h"
 
 bool ofs_dcp_is_data(const char *name)
@@ -17,13 +17,9 @@ bool ofs_dcp_is_data(const char *name)
 
 int ofs_dcp_index_rank(const char *name)
 {
-	unsigned long rank;
-	char *end;
+	int rank;
 
-	if (strncmp(name, "__", 2) != 0 || name[2] < '0' || name[2] > '9')
-		return -1;
-	rank = strtoul(name + 2, &end, 10);
-	return strcmp(end, ".metadata") == 0 && rank < 1 << 20 ? (int)rank : -1;
+	return ofs_probe_match(name, "__#.metadata", &rank) ? rank : -1;
 }
 
 int ofs_dcp_sure(const struct ofs_names *names)
@@ -88,6 +84,6 @@ const struct ofs_format ofs_format_dcp = {
 	.read = ofs_dcp_read,
 	.views = views,
 	.option = option,
-	.render = ofs_dcp_render,
+	.render = &ofs_dcp_render,
 	.update = &ofs_dcp_update,
 };

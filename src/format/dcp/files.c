@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/search.h"
@@ -117,8 +116,7 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 	if (d->nrepeated > 0 &&
 	    ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0, err,
 		"OFS627 %" PRIu32
-		" value%s saved by several ranks each: what the lowest "
-		"of them has is shown",
+		" value%s saved by several ranks each: the value of the lowest rank is shown",
 		d->nrepeated, d->nrepeated == 1 ? " was" : "s were") == -1)
 		return -1;
 	return 0;

@@ -80,7 +80,7 @@ static int set_path(struct ofs_dcp *d, struct ofs_dcp_key *key, uint32_t pair,
 	memcpy(c, d->prefix, n * sizeof(c[0]));
 	if (node != OFS_NONE && !is_path(index->doc, node)) {
 		if (ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN, err,
-			"OFS618 planner_data of '%.*s' is no path",
+			"OFS618 planner_data of '%.*s' is not a path",
 			OFS_STR_ARGS(name, 200)) == -1)
 			return -1;
 		node = OFS_NONE;
@@ -450,10 +450,12 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		if (i % OFS_STEP_EVERY == 0)
-			ofs_step(d->cat->dir.watch, "adding tensors", i, n);
+			ret = ofs_step(d->cat->dir.watch, "adding tensors", i,
+			    n, err);
 		if (i + 1 < n)
 			prefetch_item(d, &d->key[order[i + 1]]);
-		ret = add_once(d, order[i], err);
+		if (ret == 0)
+			ret = add_once(d, order[i], err);
 	}
 	free(order);
 	for (uint32_t i = 0; i < d->nkeys && ret == 0; i++)

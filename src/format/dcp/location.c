@@ -29,7 +29,7 @@ static int codec_of(const struct ofs_pickle *doc, uint32_t node,
     const char **text, struct ofs_str *what)
 {
 	*what = (struct ofs_str){ "", 0 };
-	*text = "transforms that are no list of names";
+	*text = "transforms that are not a list of names";
 	if (node == OFS_NONE)
 		return OFS_PLAIN;
 	if (!ofs_pk_is_sequence(doc, node))
@@ -46,12 +46,11 @@ static int codec_of(const struct ofs_pickle *doc, uint32_t node,
  * none. */
 static int rank_of_file(const char *path)
 {
-	const char *name = strrchr(path, '/'), *at, *last = NULL;
+	const char *at, *last = NULL;
 	unsigned long rank;
 	char *end;
 
-	name = name == NULL ? path : name + 1;
-	for (at = name; (at = strstr(at, "__")) != NULL; at++)
+	for (at = basename(path); (at = strstr(at, "__")) != NULL; at++)
 		last = at + 2;
 	if (last == NULL || *last < '0' || *last > '9')
 		return -1;

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "format/dcp/dcp.h"
 
 /* The extent of an item is a claim on bytes of its file. Two claims on a byte
@@ -21,16 +22,7 @@ struct claim {
 	uint64_t off, end;
 };
 
-static int by_claim(const void *a, const void *b)
-{
-	const struct claim *x = a, *y = b;
-
-	if (x->object != y->object)
-		return x->object < y->object ? -1 : 1;
-	if (x->off != y->off)
-		return x->off < y->off ? -1 : 1;
-	return 0;
-}
+OFS_COMPARE_BY2(by_claim, struct claim, object, off)
 
 static size_t add_claim(struct claim *claim, size_t n,
     const struct ofs_extent *at)

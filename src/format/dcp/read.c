@@ -3,11 +3,11 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "format/dcp/dcp.h"
 #include "format/globals.h"
 #include "format/part.h"
@@ -42,12 +42,7 @@ static void found_fini(struct found *f)
 	free(f->index);
 }
 
-static int by_rank(const void *a, const void *b)
-{
-	const struct found_index *x = a, *y = b;
-
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
+OFS_COMPARE_BY(by_rank, struct found_index, rank)
 
 static int look(const struct ofs_dir *dir, struct found *f,
     struct optimfs_error *err)

@@ -462,14 +462,6 @@ static void files_free(struct ofs_files *files)
 	free(f);
 }
 
-static const struct ofs_files_ops ops = {
-	.name = file_name,
-	.spans = spans,
-	.make = make,
-	.stored = stored,
-	.free = files_free,
-};
-
 static int lay_stored(struct ofs_dcp_files *f, struct optimfs_error *err)
 {
 	uint64_t n = 0;
@@ -485,7 +477,7 @@ static int lay_stored(struct ofs_dcp_files *f, struct optimfs_error *err)
 	return f->stored == NULL ? ofs_no_memory(err) : 0;
 }
 
-static int lay(struct ofs_dcp_files *f, const struct ofs_render *from,
+static int lay_all(struct ofs_dcp_files *f, const struct ofs_render *from,
     const uint32_t *entries, struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < f->nleaves; i++)
@@ -501,33 +493,33 @@ static int lay(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return f->to.zstd == 0 ? 0 : lay_stored(f, err);
 }
 
-int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err)
+static int lay(struct ofs_files *files, const struct ofs_render *from,
+    const struct ofs_layout *to, struct optimfs_error *err)
 {
-	struct ofs_dcp_files *f = calloc(1, sizeof(*f));
+	struct ofs_dcp_files *f = (struct ofs_dcp_files *)files;
 	uint32_t *entries = NULL;
 	int ret = -1;
 
-	if (f == NULL)
-		return ofs_no_memory(err);
-	f->files.ops = &ops;
 	f->cat = from->cat;
 	f->to = *to;
 	f->nranks = to->shards * to->replicas;
 	f->files.n = 1 + f->nranks;
 	if (ofs_render_entries(from, to, NULL, &entries, &f->nleaves, err) ==
 	    -1)
-		goto out;
-	f->leaf = calloc((size_t)f->nleaves + 1, sizeof(*f->leaf));
-	if (f->leaf == NULL)
-		ofs_no_memory(err);
-	else
-		ret = lay(f, from, entries, err);
-out:
+		return -1;
+	f->leaf = ofs_alloc((size_t)f->nleaves + 1, sizeof(*f->leaf), err);
+	if (f->leaf != NULL)
+		ret = lay_all(f, from, entries, err);
 	free(entries);
-	if (ret == 0)
-		*out = &f->files;
-	else
-		ofs_files_free(&f->files);
 	return ret;
 }
+
+const struct ofs_files_ops ofs_dcp_render = {
+	.size = sizeof(struct ofs_dcp_files),
+	.lay = lay,
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.stored = stored,
+	.free = files_free,
+};

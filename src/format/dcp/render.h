@@ -103,7 +103,6 @@ int ofs_dcp_blob_make(const struct ofs_dcp_files *f, uint32_t rank,
 /* EOPNOTSUPP (OFS448) for a type that safetensors does not have. */
 int ofs_dcp_blob_takes(enum ofs_dtype dtype, struct optimfs_error *err);
 
-int ofs_dcp_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err);
+extern const struct ofs_files_ops ofs_dcp_render;
 
 #endif

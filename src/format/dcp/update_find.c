@@ -128,46 +128,6 @@ static int sort_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
 	return 0;
 }
 
-/* Are any tensors in blobs? */
-static bool has_blobs(const struct ofs_catalog *cat)
-{
-	for (uint32_t i = 0; i < cat->nshards; i++) {
-		const struct ofs_extent *at = &cat->shards[i].at;
-
-		if (at->encoding == OFS_RAW && at->codec == OFS_PLAIN)
-			return true;
-	}
-	return false;
-}
-
-int ofs_dcp_commit_bytes(const struct ofs_dcp_commit *d, uint8_t **bytes,
-    uint64_t *len, struct optimfs_error *err)
-{
-	uint64_t max = d->c->job->options->max_metadata;
-
-	return ofs_dir_read_file(&d->c->cat->dir, d->name,
-	    max == 0 ? INDEX_MAX : max, bytes, len, err);
-}
-
-int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err)
-{
-	const struct ofs_pickle_limits limits = {
-		.memory = d->c->job->options->parse_mem
-	};
-	uint8_t *bytes;
-	uint64_t len;
-
-	if (ofs_dcp_commit_bytes(d, &bytes, &len, err) == -1)
-		return -1;
-	d->modern = len > 1 && bytes[1] > 2;
-	d->blobs = has_blobs(d->c->cat);
-	if (ofs_dcp_index_open(&d->index, bytes, len, &limits, err) == -1)
-		return -1;
-	d->open = true;
-	return ofs_dcp_index_items(&d->index, err) == -1 ? -1
-							 : sort_all(d, err);
-}
-
 void ofs_dcp_commit_close(struct ofs_dcp_commit *d)
 {
 	void *tables[] = { d->object, d->by_place, d->by_name, d->moved,
@@ -211,6 +171,54 @@ static uint32_t lower(const struct ofs_dcp_commit *d, uint32_t object,
 
 	return (uint32_t)ofs_lower_bound(&key, d->by_place, d->index.nitems,
 	    sizeof(*d->by_place), compare_place);
+}
+
+/* Are any tensors of this index in blobs? */
+static bool has_blobs(const struct ofs_dcp_commit *d)
+{
+	const struct ofs_catalog *cat = d->c->cat;
+
+	for (uint32_t i = 0; i < cat->nshards; i++) {
+		const struct ofs_extent *at = &cat->shards[i].at;
+		uint32_t k;
+
+		if (at->encoding != OFS_RAW || at->codec != OFS_PLAIN)
+			continue;
+		k = lower(d, at->object, 0);
+		if (k < d->index.nitems &&
+		    d->object[d->by_place[k]] == at->object)
+			return true;
+	}
+	return false;
+}
+
+int ofs_dcp_commit_bytes(const struct ofs_dcp_commit *d, uint8_t **bytes,
+    uint64_t *len, struct optimfs_error *err)
+{
+	uint64_t max = d->c->job->options->max_metadata;
+
+	return ofs_dir_read_file(&d->c->cat->dir, d->name,
+	    max == 0 ? INDEX_MAX : max, bytes, len, err);
+}
+
+int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err)
+{
+	const struct ofs_pickle_limits limits = {
+		.memory = d->c->job->options->parse_mem
+	};
+	uint8_t *bytes;
+	uint64_t len;
+
+	if (ofs_dcp_commit_bytes(d, &bytes, &len, err) == -1)
+		return -1;
+	d->modern = len > 1 && bytes[1] > 2;
+	if (ofs_dcp_index_open(&d->index, bytes, len, &limits, err) == -1)
+		return -1;
+	d->open = true;
+	if (ofs_dcp_index_items(&d->index, err) == -1 || sort_all(d, err) == -1)
+		return -1;
+	d->blobs = has_blobs(d);
+	return 0;
 }
 
 bool ofs_dcp_commit_at(const struct ofs_dcp_commit *d, uint32_t object,

@@ -44,5 +44,5 @@ const struct ofs_format ofs_format_fsdp = {
 	.keep_options = ofs_units_option,
 	.views = views,
 	.option = option,
-	.render = ofs_fsdp_render,
+	.render = &ofs_fsdp_render,
 };

@@ -47,12 +47,7 @@ static bool is_params(const struct ofs_fsdp_optim *o,
 
 /* IDs. */
 
-static int by_value(const void *va, const void *vb)
-{
-	const struct number *a = va, *b = vb;
-
-	return (a->value > b->value) - (a->value < b->value);
-}
+OFS_COMPARE_BY(by_value, struct number, value)
 
 static uint32_t find_id(const struct ofs_fsdp_optim *o, int64_t value)
 {
@@ -172,14 +167,7 @@ static bool is_nested(const struct ofs_fsdp_optim *o,
 	return n > o->nparent + 3;
 }
 
-static int by_id(const void *va, const void *vb)
-{
-	const struct ofs_fsdp_state *a = va, *b = vb;
-
-	if (a->id != b->id)
-		return a->id < b->id ? -1 : 1;
-	return (a->group > b->group) - (a->group < b->group);
-}
+OFS_COMPARE_BY2(by_id, struct ofs_fsdp_state, id, group)
 
 /* Puts state apart whose ID no group lists. Without units, naming does this. */
 static int put_unmatched(struct ofs_fsdp_optim *o, struct ofs_ranks_group *g,

@@ -399,8 +399,7 @@ static int attempts(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
 static int note_dims(const struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	return ofs_catalog_note(o->f->set->cat, OFS_NOTE_WARNING, 0, err,
-	    "OFS168 %s: parameters without state are named as fits the "
-	    "dimensions of the others in their group",
+	    "OFS168 %s: parameters without state were named by the dimensions of the others in their group",
 	    o->f->set->file[0].rel);
 }
 

@@ -168,46 +168,35 @@ static void files_free(struct ofs_files *files)
 	free(f);
 }
 
-static const struct ofs_files_ops ops = {
-	.name = file_name,
-	.spans = spans,
-	.make = make,
-	.free = files_free,
-};
-
-static int lay(struct ofs_fsdp_files *f, struct optimfs_error *err)
+static int lay(struct ofs_files *files, const struct ofs_render *from,
+    const struct ofs_layout *to, struct optimfs_error *err)
 {
+	struct ofs_fsdp_files *f = fsdp_files(files);
 	int extra;
 
-	if (ofs_fsdp_new_plan(f, err) == -1)
-		return -1;
-	/* what is neither model nor optimizer, as in the view torch */
-	extra =
-	    ofs_state_archive(&f->extra, &f->m.from, &f->m.to, "extra", err);
-	f->has_extra = extra == 1;
-	return extra == -1 ? -1 : ofs_fsdp_new_units(f, err);
-}
-
-int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err)
-{
-	struct ofs_fsdp_files *f = calloc(1, sizeof(*f));
-
-	if (f == NULL)
-		return ofs_no_memory(err);
-	f->files.ops = &ops;
 	f->m = (struct ofs_flat_model){
 		.from = *from, .cat = from->cat, .to = *to, .code = "OFS171"
 	};
 	f->world = to->shards * to->replicas;
 	f->whole = to->shards == 1;
 	ofs_torch_cache_init(&f->archives, to, build, f);
-	if (lay(f, err) == -1) {
-		files_free(&f->files);
+	if (ofs_fsdp_new_plan(f, err) == -1)
 		return -1;
-	}
+	/* what is neither model nor optimizer, as in the view torch */
+	extra = ofs_state_archive(&f->extra, from, to, "extra", err);
+	f->has_extra = extra == 1;
+	if (extra == -1 || ofs_fsdp_new_units(f, err) == -1)
+		return -1;
 	f->files.n = (f->nmodel > 0 ? f->world : 0) +
 	    (f->m.has_optim ? f->world : 0) + f->has_extra + 1;
-	*out = &f->files;
 	return 0;
 }
+
+const struct ofs_files_ops ofs_fsdp_render = {
+	.size = sizeof(struct ofs_fsdp_files),
+	.lay = lay,
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.free = files_free,
+};

@@ -58,8 +58,7 @@ uint32_t ofs_fsdp_new_find(const struct ofs_fsdp_files *f, struct ofs_str fqn);
 extern const struct ofs_format ofs_format_fsdp;
 
 /* render.c: the format's render. */
-int ofs_fsdp_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err);
+extern const struct ofs_files_ops ofs_fsdp_render;
 
 /* The shard of a flat parameter that a rank has. */
 static inline uint32_t ofs_fsdp_new_shard(const struct ofs_fsdp_files *f,

@@ -108,8 +108,7 @@ static int check_has(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS174 %.100s has no state '%.40s', %.100s of the "
 			    "same flat parameter has (the option orig keeps "
-			    "them apart; fill=zero makes up for what Adam and "
-			    "momentum begin with)",
+			    "them apart; fill=zero supplies the zeros that Adam and momentum begin with)",
 			    q->fqn.p, s->name, p->fqn.p);
 		if (check_pair(f, s->name, s->entry, t->entry, err) == -1)
 			return -1;

@@ -118,7 +118,7 @@ static int add_model(struct ofs_fsdp_files *f, uint32_t i,
 		return 0;
 	if (e->kind != OFS_ENTRY_TENSOR) {
 		optimfs_fail(err, EOPNOTSUPP,
-		    "OFS171 the units have it, but it is no tensor");
+		    "OFS171 the units have it, but it is not a tensor");
 		return ofs_render_fail_in(f->m.cat, e, err);
 	}
 	if (ofs_fsdp_new_find(f, name) == param)

@@ -276,7 +276,7 @@ static int check_numels(const struct ofs_unit *unit, uint32_t n,
 		if (r->contiguous.v[i] == 0)
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS162 unit \"%.80s\": parameter %" PRIu32
-			    " was flattened in another order than its shape's",
+			    " was not flattened in C order",
 			    unit->prefix.p, i);
 	return 0;
 }

@@ -220,18 +220,21 @@ static int optimizer_path(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
 	char text[32] = "";
 	struct ofs_str name = { text, 0 };
 	uint32_t chained = OFS_NONE;
+	bool own;
 
 	c++, n--;
-	if (n > 1 && number_of(m, c[0], &chained)) {
-		if (m->prefixed)
-			name.len = (uint32_t)snprintf(text, sizeof(text),
-			    "chained_%u", chained);
+	if (n > 1 && number_of(m, c[0], &chained))
 		c++, n--;
-	}
-	if (push_optimizer(m, p, name, err) == -1)
-		return -1;
 	if (n > 1 && OFS_PATH_STR(c[0]) == m->optimizer)
 		c++, n--;
+	/* where several optimizers share optim/, each has such a value */
+	own =
+	    OFS_PATH_STR(c[0]) != m->groups && OFS_PATH_STR(c[0]) != m->states;
+	if (chained != OFS_NONE && (m->prefixed || (own && chained > 0)))
+		name.len = (uint32_t)snprintf(text, sizeof(text), "chained_%u",
+		    chained);
+	if (push_optimizer(m, p, name, err) == -1)
+		return -1;
 	if (n > 0 && OFS_PATH_STR(c[0]) == m->groups && chained != OFS_NONE)
 		return group_path(m, chained, c, n, p, err);
 	if (n == 2 && OFS_PATH_STR(c[0]) == m->states &&

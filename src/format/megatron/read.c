@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/str.h"
 #include "format/megatron/megatron.h"
 #include "pickle/pickle.h"
@@ -160,8 +159,7 @@ static int warn(struct ofs_megatron *m, struct optimfs_error *err)
 	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0, err,
 		"OFS648 the state of the optimizer is in %u %s, "
 		"which do not say where each parameter is: shown as stored "
-		"below optim/distributed. A save with "
-		"--dist-ckpt-optim-fully-reshardable says it",
+		"below optim/distributed. A save with --dist-ckpt-optim-fully-reshardable does",
 		n, objects ? "objects of flat buckets" : "flat buckets") == -1)
 		return -1;
 	if (!m->has_common &&

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "format/megatron/megatron.h"
 
 /* More layers than any model has. */
@@ -46,7 +47,7 @@ static bool count_pieces(struct stack *k, uint64_t *n)
 		ofs_shard_box(cat, &k->t, &cat->shards[k->t.shard + i], lo,
 		    size);
 		if (!ofs_add_u64(lo[0], size[0], &end) || end > k->nlayers) {
-			k->wrong = "OFS609 a chunk sticks out of the layers";
+			k->wrong = "OFS609 a chunk extends past the layers";
 			*n = 0;
 			return true;
 		}
@@ -139,14 +140,7 @@ static int cut_shard(struct stack *k, uint32_t index)
 	return 0;
 }
 
-static int by_layer(const void *a, const void *b)
-{
-	const struct piece *x = a, *y = b;
-
-	if (x->layer != y->layer)
-		return x->layer < y->layer ? -1 : 1;
-	return x->order < y->order ? -1 : x->order > y->order;
-}
+OFS_COMPARE_BY2(by_layer, struct piece, layer, order)
 
 /* Stores the pieces in place of the stack's shards if there is room, else at
  * the end. Returns the first index. */

@@ -8,7 +8,6 @@
 
 #include "archive/inflate.h"
 #include "archive/npy.h"
-#include "base/memory.h"
 #include "base/str.h"
 #include "format/npz/npz.h"
 #include "format/part.h"
@@ -248,8 +247,7 @@ static int read_archive(struct reader *r)
 
 static int read_file(struct reader *r)
 {
-	const char *slash = strrchr(r->part->rel, '/');
-	const char *name = slash == NULL ? r->part->rel : slash + 1;
+	const char *name = basename(r->part->rel);
 	uint8_t magic[OFS_NPY_MAGIC_LEN];
 
 	if (r->window.size >= sizeof(magic)) {

@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "format/ranks/ranks.h"
 
 /* Up to this number missing ranks are named one by one. */
@@ -58,12 +59,7 @@ static int note_all(struct ofs_ranks *set, struct ofs_ranks_file **v,
 /* With HSDP some ranks have copies of others' shards; one copy of each is
  * enough. */
 
-static int by_box(const void *va, const void *vb)
-{
-	const struct ofs_shard *a = va, *b = vb;
-
-	return (a->box > b->box) - (a->box < b->box);
-}
+OFS_COMPARE_BY(by_box, struct ofs_shard, box)
 
 /* The number of elements in a box. */
 static uint64_t volume(const struct ofs_catalog *cat,

@@ -8,8 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/memory.h"
-
 int ofs_pieces_begin(struct ofs_pieces *x, struct ofs_ranks *set,
     const uint64_t *shape, uint32_t ndim, uint64_t numel,
     struct optimfs_error *err)

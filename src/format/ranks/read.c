@@ -74,10 +74,10 @@ int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 	*f = (struct ofs_ranks_file){
 		.rel = rel, .rank = rank, .said_rank = -1
 	};
-	ofs_step(set->cat->dir.watch, "reading the files of ranks", set->nfiles,
-	    set->expected);
-	if (ofs_torch_file_open(&f->source, set->cat, rel, rank, bare, err) ==
-	    -1)
+	if (ofs_step(set->cat->dir.watch, "reading the files of ranks",
+		set->nfiles, set->expected, err) == -1 ||
+	    ofs_torch_file_open(&f->source, set->cat, rel, rank, bare, err) ==
+		-1)
 		return -1;
 	f->doc = f->source.doc;
 	f->at = f->source.at;
@@ -93,7 +93,7 @@ int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 
 	if (ofs_ranks_open(set, rel, rank, bare, &why) == 0)
 		return 0;
-	if (why.code == ENOMEM || why.code == E2BIG)
+	if (why.code == ENOMEM || why.code == E2BIG || why.code == ECANCELED)
 		return optimfs_fail_as(err, why.code, "%s", why.text);
 	if (set->ndamaged == 0)
 		set->why = why;

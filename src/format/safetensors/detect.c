@@ -103,5 +103,5 @@ const struct ofs_format ofs_format_safetensors = {
 	.read = ofs_safetensors_read,
 	.views = views,
 	.option = option,
-	.render = ofs_safetensors_render,
+	.render = &ofs_safetensors_render,
 };

@@ -266,7 +266,7 @@ static int read_map(struct index *x, struct ofs_json *j,
 	uint32_t name, object;
 
 	if (token != OFS_JSON_OBJECT)
-		return ofs_json_fail(j, why, "weight_map is no object");
+		return ofs_json_fail(j, why, "weight_map is not an object");
 	while ((token = ofs_json_next(j, why)) == OFS_JSON_KEY) {
 		name = ofs_catalog_str(x->cat, j->str.p, j->str.len, x->err);
 		if (name == OFS_NONE)

@@ -198,7 +198,7 @@ static const char *enclose(const struct shards *s, uint32_t first,
 	if (a->dtype != b->dtype || a->ndim != b->ndim)
 		return "OFS674 its shards differ in dtype or dimensions";
 	if (off == ofs_hf_wrong_offsets)
-		return "OFS609 a shard has not as many offsets as dimensions";
+		return "OFS609 a shard does not have as many offsets as dimensions";
 	for (unsigned int k = 0; k < b->ndim; k++) {
 		if (!ofs_add_u64(off == NULL ? 0 : off[k], b->shape[k], &end))
 			return "OFS609 the place of a shard overflows";

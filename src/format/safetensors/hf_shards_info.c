@@ -38,7 +38,7 @@ static int read_offsets(struct info *i, uint64_t *v, size_t *n)
 
 	*n = 0;
 	if (token != OFS_JSON_ARRAY)
-		return malformed(i, "saved_offsets is no list");
+		return malformed(i, "saved_offsets is not a list");
 	for (;; ++*n) {
 		token = ofs_json_next(&i->j, NULL);
 		if (token == OFS_JSON_ARRAY_END)

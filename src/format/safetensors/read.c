@@ -5,10 +5,8 @@
 #include "format/safetensors/read.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "archive/safetensors.h"
-#include "base/memory.h"
 #include "format/part.h"
 #include "format/probe.h"
 #include "format/safetensors/hf_shards.h"

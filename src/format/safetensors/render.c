@@ -494,39 +494,33 @@ static void files_free(struct ofs_files *files)
 	free(f);
 }
 
-static const struct ofs_files_ops ops = {
+static int lay(struct ofs_files *files, const struct ofs_render *from,
+    const struct ofs_layout *to, struct optimfs_error *err)
+{
+	static const char *const sections[NSECTIONS] = { "extra", "model",
+		"optim" };
+	struct st_files *f = (struct st_files *)files;
+	struct optimfs_error own;
+
+	if (err == NULL)
+		err = &own;
+	f->cat = from->cat;
+	f->to = *to;
+	f->leaf =
+	    ofs_alloc((size_t)from->cat->nentries + 1, sizeof(*f->leaf), err);
+	if (f->leaf == NULL)
+		return -1;
+	for (unsigned i = 0; i < NSECTIONS; i++)
+		if (add_section(f, from, to, sections[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+const struct ofs_files_ops ofs_safetensors_render = {
+	.size = sizeof(struct st_files),
+	.lay = lay,
 	.name = file_name,
 	.spans = spans,
 	.make = make,
 	.free = files_free,
 };
-
-int ofs_safetensors_render(const struct ofs_render *from,
-    const struct ofs_layout *to, struct ofs_files **out,
-    struct optimfs_error *err)
-{
-	static const char *const sections[NSECTIONS] = { "extra", "model",
-		"optim" };
-	struct st_files *f = calloc(1, sizeof(*f));
-	struct optimfs_error own;
-
-	if (err == NULL)
-		err = &own;
-	if (f == NULL)
-		return ofs_no_memory(err);
-	f->files.ops = &ops;
-	f->cat = from->cat;
-	f->to = *to;
-	f->leaf = calloc((size_t)from->cat->nentries + 1, sizeof(*f->leaf));
-	if (f->leaf == NULL) {
-		files_free(&f->files);
-		return ofs_no_memory(err);
-	}
-	for (unsigned i = 0; i < NSECTIONS; i++)
-		if (add_section(f, from, to, sections[i], err) == -1) {
-			files_free(&f->files);
-			return -1;
-		}
-	*out = &f->files;
-	return 0;
-}

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <string.h>
-
 #include "archive/torch.h"
 #include "format/probe.h"
 #include "format/torch/render.h"
@@ -75,7 +73,7 @@ const struct ofs_format ofs_format_torch = {
 	.read = ofs_torch_read,
 	.views = views,
 	.option = option,
-	.render = ofs_torch_render,
+	.render = &ofs_torch_render,
 	.update = &ofs_torch_update,
 };
 

@@ -62,13 +62,6 @@ static void files_free(struct ofs_files *files)
 	free(f);
 }
 
-static const struct ofs_files_ops ops = {
-	.name = file_name,
-	.spans = spans,
-	.make = make,
-	.free = files_free,
-};
-
 /* Add a file for a section, unless that is empty. */
 static int add_section(struct torch_files *f, const struct ofs_render *from,
     const struct ofs_layout *to, const char *section, struct optimfs_error *err)
@@ -83,22 +76,25 @@ static int add_section(struct torch_files *f, const struct ofs_render *from,
 	return made == -1 ? -1 : 0;
 }
 
-int ofs_torch_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err)
+static int lay(struct ofs_files *files, const struct ofs_render *from,
+    const struct ofs_layout *to, struct optimfs_error *err)
 {
 	static const char *const sections[MAX_FILES] = { "extra", "model",
 		"optim" };
-	struct torch_files *f = calloc(1, sizeof(*f));
+	struct torch_files *f = (struct torch_files *)files;
 
-	if (f == NULL)
-		return ofs_no_memory(err);
-	f->files.ops = &ops;
 	f->cat = from->cat;
 	for (unsigned i = 0; i < MAX_FILES; i++)
-		if (add_section(f, from, to, sections[i], err) == -1) {
-			files_free(&f->files);
+		if (add_section(f, from, to, sections[i], err) == -1)
 			return -1;
-		}
-	*out = &f->files;
 	return 0;
 }
+
+const struct ofs_files_ops ofs_torch_render = {
+	.size = sizeof(struct torch_files),
+	.lay = lay,
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.free = files_free,
+};

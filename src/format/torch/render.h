@@ -6,7 +6,6 @@
 #include "layout/render.h"
 
 /* The render of ofs_format_torch. */
-int ofs_torch_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err);
+extern const struct ofs_files_ops ofs_torch_render;
 
 #endif

@@ -363,6 +363,21 @@ static bool is_dropped(const struct rewrite *w, const struct ofs_route *r)
 	return false;
 }
 
+/* Is the new item named after one in a container of another file? */
+static bool is_elsewhere(const struct rewrite *w,
+    const struct ofs_commit_task *t)
+{
+	const struct ofs_catalog *cat = w->c->cat;
+	uint32_t at = w->s->nprefix, n;
+	const uint32_t *c;
+
+	if (w->s->path != NULL || t->named_after == NULL)
+		return false;
+	c = ofs_catalog_components(cat, t->named_after->path, &n);
+	return n > at &&
+	    ofs_str_equal(ofs_catalog_string(cat, c[at]), t->path[at].s);
+}
+
 static int add_one(struct rewrite *w, size_t i)
 {
 	struct ofs_commit_task *t = &w->c->task[i];
@@ -385,7 +400,8 @@ static int add_one(struct rewrite *w, size_t i)
 	}
 	if (r.depth == n || ofs_pk_kind(w->doc, dict) != OFS_PK_DICT)
 		return 0;
-	if (r.depth == 0 && n > 2 && w->s->rank >= 0)
+	if (r.depth == 0 &&
+	    (w->s->rank >= 0 ? n > 2 : n > 1 && is_elsewhere(w, t)))
 		return 0; /* it belongs to another part */
 	e = ofs_pk_edits_add(&w->edits, dict, (uint32_t)i, OFS_PK_ADD, w->err);
 	if (e == NULL)
@@ -403,10 +419,11 @@ static int collect(struct rewrite *w, bool *was_done)
 {
 	struct ofs_commit *c = w->c;
 
-	/* this file may take what another rank's file took */
+	/* a rank's file may take what another rank's file took */
 	for (size_t i = 0; i < c->ntasks; i++) {
 		was_done[i] = c->task[i].done;
-		c->task[i].done = false;
+		if (w->s->rank >= 0 || w->s->path != NULL)
+			c->task[i].done = false;
 	}
 	if (rename_all(w) == -1)
 		return -1;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "archive/torch.h"
-#include "base/memory.h"
 #include "base/str.h"
 #include "catalog/budget.h"
 #include "format/globals.h"

@@ -102,8 +102,8 @@ static int get_numbers(const struct ofs_pickle *doc, uint32_t node,
 	*n = ofs_pk_len(doc, node);
 	if (!ofs_pk_is_sequence(doc, node) || *n > max)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS691 %s is no list of at most %" PRIu32 " numbers", what,
-		    max);
+		    "OFS691 %s is not a list of at most %" PRIu32 " numbers",
+		    what, max);
 	for (uint32_t i = 0; i < *n; i++)
 		if (ofs_torch_size(doc, ofs_pk_item(doc, node, i), what, &v[i],
 			err) == -1)
@@ -225,7 +225,7 @@ static int get_mesh_shape(const struct ofs_pickle *doc, uint32_t mesh,
 	struct ofs_torch_tensor t;
 
 	if (axes != OFS_NONE && !ofs_pk_is_sequence(doc, axes))
-		return damaged("the axes of a mesh are no list", err);
+		return damaged("the axes of a mesh are not a list", err);
 	if (axes != OFS_NONE)
 		return get_extents(doc, axes, true, v, n, err);
 	if (ofs_pk_kind(doc, layout) == OFS_PK_OBJECT)
@@ -633,11 +633,11 @@ static int get_checkpointable(const struct ofs_pickle *doc, uint32_t node,
 		return damaged("its local tensor is not a tensor", err);
 	s->dtype = t.dtype;
 	if (t.ndim != s->ndim)
-		return damaged("a local tensor has not the dimensions of the "
-			       "whole",
+		return damaged(
+		    "a local tensor does not have the dimensions of the whole",
 		    err);
 	if (!ofs_pk_is_sequence(doc, list))
-		return damaged("global_offsets is no list", err);
+		return damaged("global_offsets is not a list", err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++)
 		if (add_box(doc, node, state, &t, i, s, err) == -1)
 			return -1;

@@ -12,6 +12,7 @@
 
 #include "archive/torch.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "format/torch_file/leaf.h"
 #include "format/torch_file/sharded.h"
@@ -157,16 +158,7 @@ struct same {
 	uint32_t component, kind, pair;
 };
 
-static int by_key(const void *va, const void *vb)
-{
-	const struct same *a = va, *b = vb;
-
-	if (a->component != b->component)
-		return a->component < b->component ? -1 : 1;
-	if (a->kind != b->kind)
-		return a->kind < b->kind ? -1 : 1;
-	return a->pair < b->pair ? -1 : a->pair > b->pair;
-}
+OFS_COMPARE_BY3(by_key, struct same, component, kind, pair)
 
 /* Python keeps the last value of a repeated key. */
 static int drop_repeated(struct walk *w, struct frame *f)

@@ -101,8 +101,8 @@ static int latest_of(const struct ofs_format *format, const struct ofs_dir *dir,
 	if (ret == 0 && !ofs_probe_is_dir(dir, *name) &&
 	    ofs_probe_has(names, "zero_to_fp32.py"))
 		ret = optimfs_fail(err, EIO,
-		    "OFS676 %s: %s says %.200s, not found", dir->path, file,
-		    *name);
+		    "OFS676 %s: %s says %.200s, which is not there", dir->path,
+		    file, *name);
 	free(*name);
 	*name = NULL;
 	return ret;
@@ -163,7 +163,7 @@ const struct ofs_format ofs_format_deepspeed = {
 	.read = ofs_zero_read,
 	.views = stages,
 	.option = ofs_option_crc,
-	.render = ofs_zero_render,
+	.render = &ofs_zero_render,
 	.update = &ofs_zero_update,
 };
 
@@ -177,6 +177,6 @@ const struct ofs_format ofs_format_universal = {
 	.read = ofs_universal_read,
 	.views = universal,
 	.option = ofs_option_crc,
-	.render = ofs_zero_render,
+	.render = &ofs_zero_render,
 	.update = &ofs_universal_update,
 };

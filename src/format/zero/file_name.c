@@ -5,7 +5,6 @@
 #include "format/zero/file_name.h"
 
 #include <stddef.h>
-#include <string.h>
 
 /* "#" stands for digits: the first for the rank, the last for MM. "%" stands
  * for other digits. */

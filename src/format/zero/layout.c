@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "archive/torch_storage.h"
 #include "base/checked.h"
@@ -294,13 +293,6 @@ struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
 	return s;
 }
 
-static int by_number(const void *key, const void *item)
-{
-	uint64_t a = *(const uint64_t *)key, b = *(const uint64_t *)item;
-
-	return (a > b) - (a < b);
-}
-
 struct ofs_flat_slice ofs_zero_whole(const struct ofs_zero_layout *l,
     uint32_t param, uint32_t rank, uint64_t *total)
 {
@@ -308,10 +300,10 @@ struct ofs_flat_slice ofs_zero_whole(const struct ofs_zero_layout *l,
 	const struct ofs_flat *f = &l->flat[g];
 	uint64_t lo = rank * f->shard, hi = lo + f->shard;
 	size_t first = ofs_upper_bound(&lo, f->start, f->nparams,
-			   sizeof(*f->start), by_number) -
+			   sizeof(*f->start), ofs_compare_u64) -
 	    1;
 	size_t end = ofs_lower_bound(&hi, f->start, f->nparams,
-	    sizeof(*f->start), by_number);
+	    sizeof(*f->start), ofs_compare_u64);
 
 	*total = (end < f->nparams ? f->start[end] : f->size) - f->start[first];
 	return (struct ofs_flat_slice){

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "format/zero/layout.h"
 
 /* More ranks than any job has. */
@@ -147,14 +147,7 @@ struct fragment {
 	uint64_t start, numel;
 };
 
-static int by_start(const void *va, const void *vb)
-{
-	const struct fragment *a = va, *b = vb;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return (a->numel > b->numel) - (a->numel < b->numel);
-}
+OFS_COMPARE_BY2(by_start, struct fragment, start, numel)
 
 static int get_fragment(const struct ofs_zero_optim *o, uint32_t node,
     uint64_t part, struct fragment *f, struct optimfs_error *err)

@@ -146,13 +146,6 @@ static void files_free(struct ofs_files *files)
 	free(z);
 }
 
-static const struct ofs_files_ops ops = {
-	.name = file_name,
-	.spans = spans,
-	.make = make,
-	.free = files_free,
-};
-
 /* File names depend on whether the job ran in bf16. */
 static bool is_bf16(const struct ofs_zero_new *z)
 {
@@ -188,7 +181,7 @@ static void find_form(struct ofs_zero_new *z)
 	z->world = world < 1 || world > 65536 ? 1 : (uint32_t)world;
 }
 
-static int lay(struct ofs_zero_new *z, struct optimfs_error *err)
+static int lay_all(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	uint64_t n;
 
@@ -211,20 +204,11 @@ static int lay(struct ofs_zero_new *z, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_zero_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err)
+static int lay(struct ofs_files *files, const struct ofs_render *from,
+    const struct ofs_layout *to, struct optimfs_error *err)
 {
-	struct ofs_zero_new *z;
+	struct ofs_zero_new *z = zero_new(files);
 
-	if (to->replicas != 1)
-		return optimfs_fail(err, EINVAL,
-		    "OFS771 ZeRO has no replicas: it cuts over all ranks, as "
-		    "zero%d@%u",
-		    to->variant, to->shards);
-	z = calloc(1, sizeof(*z));
-	if (z == NULL)
-		return ofs_no_memory(err);
-	z->files.ops = &ops;
 	z->m = (struct ofs_flat_model){
 		.from = *from, .cat = from->cat, .to = *to, .code = "OFS684"
 	};
@@ -232,10 +216,19 @@ int ofs_zero_render(const struct ofs_render *from, const struct ofs_layout *to,
 	z->stage = to->variant;
 	z->world = to->shards;
 	ofs_torch_cache_init(&z->archives, to, build, z);
-	if (lay(z, err) == -1) {
-		files_free(&z->files);
-		return -1;
-	}
-	*out = &z->files;
-	return 0;
+	if (to->replicas != 1)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 ZeRO has no replicas: it cuts over all ranks, as "
+		    "zero%d@%u",
+		    to->variant, to->shards);
+	return lay_all(z, err);
 }
+
+const struct ofs_files_ops ofs_zero_render = {
+	.size = sizeof(struct ofs_zero_new),
+	.lay = lay,
+	.name = file_name,
+	.spans = spans,
+	.make = make,
+	.free = files_free,
+};

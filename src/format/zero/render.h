@@ -129,7 +129,6 @@ int ofs_zero_new_put_fact(struct ofs_zero_writer *w, const char *key);
 void ofs_zero_new_put_version(struct ofs_zero_writer *w);
 
 /* The render of both formats. */
-int ofs_zero_render(const struct ofs_render *from, const struct ofs_layout *to,
-    struct ofs_files **out, struct optimfs_error *err);
+extern const struct ofs_files_ops ofs_zero_render;
 
 #endif
