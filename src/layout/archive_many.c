@@ -221,7 +221,7 @@ static int give(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
 		ret = ofs_composition_buf(c, b, err);
 	else
 		ret = ofs_composition_buf_crc(c, b, at,
-		    r->header + ofs_zip_local_len(r), r->size, err);
+		    a->base + r->header + ofs_zip_local_len(r), r->size, err);
 	b->len = 0;
 	return ret;
 }

@@ -30,6 +30,7 @@ struct ofs_torch_new {
 	/* compute checksums of storages, else they are 0 */
 	bool crc;
 	enum ofs_dtype cast; /* as in compositions of this archive */
+	uint64_t base;       /* offset of the archive in its file */
 	struct ofs_torch_part *part;
 	size_t nparts, part_cap;
 	struct ofs_torch_storage_new {

@@ -71,14 +71,15 @@ static uint32_t child_of(struct ofs_state *s, struct ofs_map *map,
 	return i;
 }
 
+/* Add an entry, below the root by its path without the first skip components. */
 static int add_entry(struct ofs_state *s, struct ofs_map *map, uint32_t entry,
-    struct optimfs_error *err)
+    uint32_t skip, struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &s->cat->entries[entry];
 	uint32_t n, at = 0;
 	const uint32_t *c = ofs_catalog_components(s->cat, e->tree, &n);
 
-	for (uint32_t i = 1; i < n; i++) {
+	for (uint32_t i = skip; i < n; i++) {
 		if (s->node[at].entry != OFS_NONE)
 			goto clash;
 		at = child_of(s, map, at, c[i], err);
@@ -171,26 +172,36 @@ static int classify(struct ofs_state *s, uint32_t node,
 	return 0;
 }
 
-int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
-    const struct ofs_layout *to, const char *section, struct optimfs_error *err)
+int ofs_state_build_of(struct ofs_state *s, const struct ofs_catalog *cat,
+    const uint32_t *entries, uint32_t n, uint32_t skip,
+    struct optimfs_error *err)
 {
 	struct ofs_map map = { 0 };
-	uint32_t *entries = NULL, n = 0;
 	int ret;
 
-	*s = (struct ofs_state){ .cat = from->cat };
-	s->optim = section != NULL && strcmp(section, "optim") == 0;
-	ret = ofs_render_entries(from, to, section, &entries, &n, err);
-	if (ret == 0 && new_node(s, OFS_NONE, 0, err) == OFS_NONE)
-		ret = -1;
+	*s = (struct ofs_state){ .cat = cat };
+	ret = new_node(s, OFS_NONE, 0, err) == OFS_NONE ? -1 : 0;
 	for (uint32_t i = 0; i < n && ret == 0; i++)
-		ret = add_entry(s, &map, entries[i], err);
+		ret = add_entry(s, &map, entries[i], skip, err);
 	for (uint32_t i = 0; i < s->n && ret == 0; i++)
 		ret = classify(s, i, err);
 	ofs_map_fini(&map);
-	free(entries);
 	if (ret == -1)
 		ofs_state_fini(s);
+	return ret;
+}
+
+int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
+    const struct ofs_layout *to, const char *section, struct optimfs_error *err)
+{
+	uint32_t *entries = NULL, n = 0;
+	int ret = ofs_render_entries(from, to, section, &entries, &n, err);
+
+	if (ret == 0)
+		ret = ofs_state_build_of(s, from->cat, entries, n, 1, err);
+	if (ret == 0)
+		s->optim = section != NULL && strcmp(section, "optim") == 0;
+	free(entries);
 	return ret;
 }
 

@@ -30,6 +30,11 @@ struct ofs_state {
 int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
     const struct ofs_layout *to, const char *section,
     struct optimfs_error *err);
+/* The same from n entries, without the first skip components of their paths in
+ * the tree. */
+int ofs_state_build_of(struct ofs_state *s, const struct ofs_catalog *cat,
+    const uint32_t *entries, uint32_t n, uint32_t skip,
+    struct optimfs_error *err);
 void ofs_state_fini(struct ofs_state *s);
 
 /* The child of node with key word, or OFS_NONE; the key of a node. */

@@ -198,6 +198,19 @@ for i in "01":
 		    "$(find out -name extra.pt -o -name mp_rank_00_model_states.pt)")" \
 		    "(T, 1, [(T,), {'a': (T, T, T, 'x')}], deque([T, 2], maxlen=5))"
 	done
+	for layout in dcp@2,crc dcp@1,zstd dcp-st@2; do
+		rm -rf out back
+		ok "a tuple with tensors reshards to $layout" \
+		    "$OPTIMFS" reshard -q --to $layout sequences.pt out
+		ok "fsck --data accepts the tuple in $layout" "$OPTIMFS" fsck --data out
+		is "the tuple is one value in $layout" "$("$OPTIMFS" ls out extra)" held
+		ok "$layout with a tuple reshards back to torch" \
+		    "$OPTIMFS" reshard -q --to torch out back
+		is "the tuple keeps its kind and tensors by way of $layout" \
+		    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --kinds back/extra.pt)" \
+		    "(T, 1, [(T,), {'a': (T, T, T, 'x')}], deque([T, 2], maxlen=5))"
+		ok "diff finds no difference by way of $layout" "$OPTIMFS" diff sequences.pt back
+	done
 	for layout in torch dcp@2; do
 		rm -rf new .new.optimfs
 		status "mkfs --layout $layout like a file with an opaque value exits with 0" 0 \

@@ -15,6 +15,7 @@
 #include "format/format.h"
 #include "layout/archive.h"
 #include "layout/inner.h"
+#include "layout/state_dict.h"
 #include "pickle/write.h"
 
 static const struct ofs_dcp_files *dcp_files(const struct ofs_files *f)
@@ -63,14 +64,40 @@ void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
 		sizes[0] -= offsets[0];
 }
 
+/* The path of an entry; *n is its length, *whole that of the path of the first
+ * tuple that it is in, else the same. */
+static const uint32_t *entry_path(const struct ofs_dcp_files *f, uint32_t entry,
+    uint32_t *n, uint32_t *whole)
+{
+	const struct ofs_entry *e = &f->cat->entries[entry];
+	const uint32_t *c = f->source
+	    ? ofs_catalog_components(f->cat, e->path, n)
+	    : ofs_render_path(f->cat, e, n);
+
+	/* the root is a dict in any case */
+	for (*whole = 1; *whole < *n; ++*whole)
+		if ((c[*whole] & OFS_PATH_TUPLE) != 0)
+			break;
+	return c;
+}
+
 const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t *n)
 {
-	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
+	uint32_t all;
 
-	if (!f->source)
-		return ofs_render_path(f->cat, e, n);
-	return ofs_catalog_components(f->cat, e->path, n);
+	return entry_path(f, f->leaf[leaf].entry, &all, n);
+}
+
+/* Are two entries items of the same tuple? */
+static bool same_tuple(const struct ofs_dcp_files *f, uint32_t a, uint32_t b)
+{
+	uint32_t na, nb, ka, kb;
+	const uint32_t *ca = entry_path(f, a, &na, &ka);
+	const uint32_t *cb = entry_path(f, b, &nb, &kb);
+
+	return ka < na && kb < nb && ka == kb &&
+	    memcmp(ca, cb, ka * sizeof(*ca)) == 0;
 }
 
 void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
@@ -289,12 +316,70 @@ static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return 0;
 }
 
+static int pickle_tuple(const struct ofs_state *s,
+    const struct ofs_render *from, struct ofs_torch_new *a,
+    struct optimfs_error *err)
+{
+	struct ofs_buf pickle = { 0 };
+	struct ofs_state_pickler p;
+	int ret;
+
+	ofs_state_pickler_init(&p, s, from, &pickle, a, err);
+	ofs_pkw_begin(&p.w);
+	ret = ofs_state_put(&p, 0);
+	if (ret == 0)
+		ret = ofs_pkw_end(&p.w, err);
+	if (ret == 0)
+		ret = ofs_torch_new_place(a, &pickle, err);
+	ofs_buf_fini(&pickle);
+	return ret;
+}
+
+/* Lay out a tuple with tensors or dicts in it, whose items are n entries, as
+ * PyTorch does: as one value. */
+static int lay_tuple(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const uint32_t *entries, uint32_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_spans spans = { 0 };
+	uint32_t in_tree, all, whole;
+	struct ofs_torch_new *a;
+	struct ofs_state s;
+	int ret;
+
+	entry_path(f, entries[0], &all, &whole);
+	ofs_catalog_components(f->cat, f->cat->entries[entries[0]].tree,
+	    &in_tree);
+	if (ofs_grow(f->tuple, f->ntuples, f->tuple_cap, err) == -1 ||
+	    ofs_state_build_of(&s, f->cat, entries, n, in_tree - (all - whole),
+		err) == -1)
+		return -1;
+	a = &f->tuple[f->ntuples];
+	*a = (struct ofs_torch_new){
+		.prefix = "archive/",
+		.crc = f->to.crc,
+		.cast = f->to.dtype,
+	};
+	f->leaf[leaf].tuple = ++f->ntuples;
+	ret = pickle_tuple(&s, from, a, err);
+	if (ret == 0)
+		ret = ofs_torch_new_spans(a, &spans, err);
+	if (ret == 0)
+		f->leaf[leaf].last = spans.v[spans.n - 1].end;
+	ofs_spans_fini(&spans);
+	ofs_state_fini(&s);
+	return ret;
+}
+
 static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
-    uint32_t leaf, struct optimfs_error *err)
+    uint32_t leaf, const uint32_t *entries, uint32_t n,
+    struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
 	int ret;
 
+	if (same_tuple(f, entries[0], entries[0]))
+		return lay_tuple(f, from, leaf, entries, n, err);
 	if (ofs_render_is_value(f->cat, e))
 		ret = lay_value(f, from, leaf, e, err);
 	else
@@ -379,6 +464,26 @@ static int spans(const struct ofs_files *files, uint32_t file,
 	    : add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
 }
 
+static int make_tuple(const struct ofs_dcp_files *f,
+    const struct ofs_dcp_leaf *l, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_new a = f->tuple[l->tuple - 1];
+	struct ofs_spans spans = { 0 };
+	uint64_t in_archive = 0;
+	int ret;
+
+	a.base = at;
+	ret = ofs_torch_new_spans(&a, &spans, err);
+	for (size_t i = 0; i < spans.n && ret == 0; i++) {
+		ret = ofs_torch_new_make(&a, f->cat, &spans.v[i], in_archive, c,
+		    err);
+		in_archive = spans.v[i].end;
+	}
+	ofs_spans_fini(&spans);
+	return ret;
+}
+
 static int make_value(const struct ofs_dcp_files *f,
     const struct ofs_dcp_leaf *l, uint64_t at, struct ofs_composition *c,
     struct optimfs_error *err)
@@ -388,6 +493,8 @@ static int make_value(const struct ofs_dcp_files *f,
 		.npickle = l->npickle,
 	};
 
+	if (l->tuple > 0)
+		return make_tuple(f, l, at, c, err);
 	if (l->copied)
 		return ofs_composition_bytes(c, item.pickle, item.npickle, err);
 	return ofs_torch_item_make(&item, f->cat, OFS_NONE, 0, at, true, c,
@@ -453,6 +560,9 @@ static void files_free(struct ofs_files *files)
 {
 	struct ofs_dcp_files *f = (struct ofs_dcp_files *)files;
 
+	for (uint32_t i = 0; i < f->ntuples; i++)
+		ofs_torch_new_fini(&f->tuple[i]);
+	free(f->tuple);
 	ofs_buf_fini(&f->pickles);
 	free(f->scale);
 	free(f->item);
@@ -480,14 +590,23 @@ static int lay_stored(struct ofs_dcp_files *f, struct optimfs_error *err)
 static int lay_all(struct ofs_dcp_files *f, const struct ofs_render *from,
     const uint32_t *entries, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < f->nleaves; i++)
-		f->leaf[i].entry = entries[i];
+	uint32_t n = f->nleaves;
+
 	f->source = keeps_keys(f);
+	f->nleaves = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (i == 0 || !same_tuple(f, entries[i - 1], entries[i]))
+			f->leaf[f->nleaves++].entry = entries[i];
 	if (check_keys(f, err) == -1)
 		return -1;
-	for (uint32_t i = 0; i < f->nleaves; i++)
-		if (lay_leaf(f, from, i, err) == -1)
+	for (uint32_t leaf = 0, i = 0, next; leaf < f->nleaves;
+	     leaf++, i = next) {
+		next = i + 1;
+		while (next < n && same_tuple(f, entries[i], entries[next]))
+			next++;
+		if (lay_leaf(f, from, leaf, entries + i, next - i, err) == -1)
 			return -1;
+	}
 	if (ofs_dcp_walk_init(f, err) == -1)
 		return -1;
 	return f->to.zstd == 0 ? 0 : lay_stored(f, err);

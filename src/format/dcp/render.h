@@ -4,6 +4,7 @@
 #define OFS_FORMAT_DCP_RENDER_H
 
 #include "base/buf.h"
+#include "layout/archive_many.h"
 #include "layout/render.h"
 
 /* An entry in the form of DCP: a value, or a tensor cut along dim 0. */
@@ -16,7 +17,8 @@ struct ofs_dcp_leaf {
 	/* place of a value's pickle in pickles; of a tensor, index + 1 of its
 	 * scale, or 0 */
 	uint64_t pickle, npickle;
-	bool copied; /* pickle is the whole item, copied */
+	bool copied;    /* pickle is the whole item, copied */
+	uint32_t tuple; /* number + 1 of the archive of a tuple, or 0 */
 };
 
 /* Views: items are archives of torch.save, or tensors are in safetensors
@@ -36,6 +38,8 @@ struct ofs_dcp_files {
 	struct ofs_buf pickles;
 	struct ofs_pkw_scale *scale; /* of quantized tensors */
 	size_t nscales, scale_cap;
+	struct ofs_torch_new *tuple;
+	uint32_t ntuples, tuple_cap;
 	/* leaf + 1 of recent tensors, by their shape and dimensions modulo
 	 * size */
 	uint32_t alike[OFS_DCP_ALIKE];
