@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "cli/codes.h"
 #include "cli/interrupt.h"
 #include "fs/walk.h"
 #include "stats/stats.h"
@@ -34,6 +36,7 @@ struct report {
 	struct ofs_command *c;
 	struct ofs_holders ranks;
 	struct ofs_lost lost;
+	size_t told; /* of lost.file, how many have a finding */
 	struct ofs_buf json;
 	struct ofs_buf found; /* findings */
 	char **bad;           /* messages about missing or damaged files */
@@ -149,9 +152,14 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	return 0;
 }
 
+/* means: NULL: what to do about the code. */
 static void put_finding(struct report *r, int number, const char *path,
     const char *text, const char *means)
 {
+	const struct ofs_code *code = ofs_code_find(number);
+
+	if (means == NULL)
+		means = code != NULL && code->hint ? code->advice : "";
 	begin_element(&r->f);
 	if (number > 0)
 		ofs_json_put_code(&r->f, number);
@@ -167,7 +175,8 @@ static void damage(void *ctx, const struct optimfs_finding *f)
 {
 	struct report *r = ctx;
 
-	put_finding(r, f->number, f->path, f->text, "");
+	if (!ofs_lost_add(&r->lost, f->path, f->text))
+		put_finding(r, f->number, f->path, f->text, NULL);
 	if (f->path[0] != '\0')
 		return;
 	if (ofs_grow(r->bad, r->nbad, r->bad_cap, NULL) == -1 ||
@@ -185,10 +194,24 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 		put_finding(r, s->number, s->path, s->text, s->means);
 }
 
-static void put_lost(void *ctx, const char *text)
+/* One finding for each file that is lost; its tensors are marked in the page. */
+static void put_lost(struct report *r)
 {
-	put_finding(ctx, 201, "", text,
-	    "What cannot be read cannot be checked.");
+	for (; r->told < r->lost.n; r->told++) {
+		const struct ofs_lost_file *f = &r->lost.file[r->told];
+		struct ofs_buf b = { 0 };
+
+		ofs_buf_puts(&b, f->text);
+		if (f->n > 0)
+			ofs_buf_printf(&b, " (%" PRIu64 " %s)", f->n,
+			    f->n == 1 ? "tensor or value"
+				      : "tensors and values");
+		ofs_buf_putc(&b, '\0');
+		r->found.bad |= b.bad;
+		if (!b.bad)
+			put_finding(r, f->number, "", (char *)b.data, NULL);
+		ofs_buf_fini(&b);
+	}
 }
 
 static void parameter(void *ctx, const struct optimfs_parameter *p)
@@ -251,13 +274,6 @@ static int put_tensors(struct report *r, const struct optimfs_scan *how,
 	return ret;
 }
 
-/* Adds a finding for a part of the page that failed. */
-static void put_failure(struct report *r, const struct optimfs_error *err,
-    const char *what)
-{
-	put_finding(r, err->number, "", err->text, what);
-}
-
 static void put_health(struct report *r, const struct optimfs_scan *how)
 {
 	struct optimfs_checkup out = {
@@ -269,21 +285,23 @@ static void put_health(struct report *r, const struct optimfs_scan *how)
 	begin_array(r, "parameters");
 	if ((r->c->flags & OFS_NO_DATA) == 0 &&
 	    optimfs_check(r->c->fs, how, &out, &n, &err) == -1)
-		put_failure(r, &err, "The optimizers could not be checked.");
-	ofs_lost_tell(&r->lost, put_lost, r);
+		put_finding(r, err.number, "", err.text,
+		    "The optimizers could not be checked.");
+	put_lost(r);
 	end_array(r);
 }
 
-static void put_drift(struct report *r, const char *other)
+static int put_drift(struct report *r, const char *other,
+    struct optimfs_error *err)
 {
-	struct optimfs_error err = { 0 };
+	int ret;
 
 	r->w.gap = "\n";
 	ofs_json_put_string(&r->w, "other", other);
 	begin_array(r, "drift");
-	if (ofs_diff_put(r->c, other, &r->json, &err) == -1)
-		put_failure(r, &err, "The checkpoints could not be compared.");
+	ret = ofs_diff_put(r->c, other, &r->json, err);
 	end_array(r);
+	return ret;
 }
 
 static void put_findings(struct report *r)
@@ -302,12 +320,13 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	uint64_t n;
 
 	if (put_head(r, data, err) == -1 ||
+	    (r->c->noperands > 0 &&
+		put_drift(r, r->c->operand[0], err) == -1) ||
 	    optimfs_fsck(r->c->fs, false, damage, r, &n, err) == -1 ||
 	    put_tensors(r, how, data, err) == -1)
 		return -1;
+	put_lost(r);
 	put_health(r, how);
-	if (r->c->noperands > 0)
-		put_drift(r, r->c->operand[0]);
 	put_findings(r);
 	if (ofs_interrupted(NULL))
 		return optimfs_fail(err, ECANCELED, "interrupted");
@@ -403,7 +422,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	struct optimfs_scan how;
 	struct optimfs_error err;
-	struct report r = { .c = &c, .lost.list = "check" };
+	struct report r = { .c = &c };
 	int status, ret;
 
 	r.f = (struct ofs_json_writer){ &r.found, "\n", false };
@@ -436,6 +455,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 out:
 	ofs_buf_fini(&r.json);
 	ofs_buf_fini(&r.found);
+	ofs_lost_fini(&r.lost);
 	ofs_holders_fini(&r.ranks);
 	for (size_t i = 0; i < r.nbad; i++)
 		free(r.bad[i]);

@@ -69,13 +69,22 @@ ok "report of two checkpoints succeeds" "$OPTIMFS" report -o "$page" \
 ok "report of two checkpoints has the rms of their differences" holds \
     'any(e["kind"] == "elements" and e["rms"] > 0 for e in d["drift"])'
 
+ok "report of a NaN in the second checkpoint succeeds" "$OPTIMFS" report -o "$page" "$four" \
+    "$scratch/new"
+ok "report counts the NaN of the second checkpoint" holds \
+    '[(e["nan_a"], e["nan_b"]) for e in d["drift"]] == [(0, 1)]'
+rm -f "$page"
+status "report with a second checkpoint that does not exist exits with 3" 3 \
+    "$OPTIMFS" report -o "$page" "$four" "$scratch/nowhere"
+ok "and it writes no page" test ! -e "$page"
+
 cp -r "$four" "$scratch/lost"
 chmod -R u+w "$scratch/lost"
 rm "$scratch/lost/__2_0.distcp"
 ok "report --no-data of a checkpoint with a missing file succeeds" "$OPTIMFS" report --no-data \
     "$scratch/lost" -o "$page"
-ok "report names the missing file" holds \
-    'any("__2_0.distcp is missing" in f["text"] for f in d["findings"])'
+ok "report names the missing file once, with the number of tensors and what to do" holds \
+    '[(f["path"], f["means"]) for f in d["findings"] if "__2_0.distcp is missing" in f["text"] and "tensors and values)" in f["text"]] == [("", "restore it; tensors that are not in it can be read")] and not any(f["path"] for f in d["findings"])'
 ok "report marks the parts of the rank with the missing file" holds \
     '{p[0] for t in d["tensors"] for p in t["parts"] if p[3]} == {2} and all(p[1] == 1 for t in d["tensors"] for p in t["parts"] if p[3])'
 
@@ -155,7 +164,7 @@ document.body.dataset.test = document.querySelector('section[aria-label="Finding
 END
 	silent "without data, in a narrow window"
 	is "a narrow page without data is not called sound and not scrolled sideways" \
-	    "$(tested)" "Nothing was found in the index. The tensors were not checked."
+	    "$(tested)" "No problems found in the index. The tensors were not checked."
 
 	"$OPTIMFS" report -o "$page" \
 	    "$data/dcp_opt_sgd_w2/ckpt" "$data/dcp_opt_amsgrad_w2/ckpt"
@@ -202,7 +211,23 @@ END
 	silent "10,000 tensors"
 	is "10,000 tensors can be sorted, searched and printed" "$(tested)" \
 	    "true true true true true true"
+
+	# 450 layers on 64 ranks: a box for each would be 25600.
+	python3 - "$scratch/wide.safetensors" <<'END'
+import json, struct, sys
+n = 450
+head = json.dumps({f"layers.{i}.w": {"dtype": "F32", "shape": [64],
+    "data_offsets": [256 * i, 256 * i + 256]} for i in range(n)}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(head)) + head + bytes(256 * n))
+END
+	"$OPTIMFS" reshard --to dcp@64 "$scratch/wide.safetensors" "$scratch/wide"
+	"$OPTIMFS" report --no-data "$scratch/wide" -o "$page"
+	draw <<'END'
+document.body.dataset.test = document.querySelectorAll("svg[aria-label='shard map'] rect").length;
+END
+	silent "450 layers on 64 ranks"
+	is "the shard map has a box for each layer that is drawn" "$(tested)" 400
 else
-	skip 13 "no chromium"
+	skip 16 "no chromium"
 fi
 done_testing
