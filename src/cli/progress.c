@@ -9,11 +9,13 @@
 
 #include "base/clock.h"
 #include "base/human.h"
+#include "cli/wrap.h"
 
 #define PATIENCE 2.0  /* seconds before the first line */
 #define REDRAW   0.2  /* between lines on a terminal */
 #define EVERY    60.0 /* otherwise */
 #define FORCED   10.0 /* otherwise, with --progress */
+#define LINE     160  /* longer names are cut */
 
 static double now(void *ctx)
 {
@@ -28,6 +30,7 @@ void ofs_progress_init(struct ofs_progress *p, const char *what, bool quiet,
 		.what = what,
 		.out = quiet ? NULL : stderr,
 		.terminal = isatty(STDERR_FILENO) == 1,
+		.columns = ofs_terminal_width(STDERR_FILENO),
 		.forced = forced,
 		.now = now,
 	};
@@ -111,6 +114,15 @@ static void draw(struct ofs_progress *p, double t, const char *line)
 	p->shown++;
 }
 
+/* The bytes of a line and its 0. On a terminal that is narrower than the line,
+ * \r would begin another one. */
+static size_t room(const struct ofs_progress *p)
+{
+	size_t columns = p->columns > 0 ? p->columns : 79;
+
+	return p->terminal && columns < LINE ? columns : LINE;
+}
+
 static bool is_due(const struct ofs_progress *p, double t)
 {
 	double since = t - p->last;
@@ -126,7 +138,7 @@ static bool is_due(const struct ofs_progress *p, double t)
 void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
     const char *file)
 {
-	char line[160]; /* longer names are shortened */
+	char line[LINE];
 	double t;
 
 	p->done = done < total ? done : total;
@@ -141,7 +153,7 @@ void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
 	}
 	if (!is_due(p, t))
 		return;
-	print(line, p->terminal ? 79 : sizeof(line), p, t - p->start, file);
+	print(line, room(p), p, t - p->start, file);
 	disarm(line);
 	draw(p, t, line);
 }
@@ -150,7 +162,7 @@ void ofs_progress_step(void *progress, uint64_t done, uint64_t total,
     const char *step)
 {
 	struct ofs_progress *p = progress;
-	char line[80];
+	char line[LINE];
 	double t;
 
 	if (p->out == NULL || !p->terminal)
@@ -161,9 +173,9 @@ void ofs_progress_step(void *progress, uint64_t done, uint64_t total,
 	if (!is_due(p, t))
 		return;
 	if (total == 0)
-		snprintf(line, sizeof(line), "%s: %s", p->what, step);
+		snprintf(line, room(p), "%s: %s", p->what, step);
 	else
-		snprintf(line, sizeof(line), "%s: %s, %d %%", p->what, step,
+		snprintf(line, room(p), "%s: %s, %d %%", p->what, step,
 		    (int)(100 * ((double)done / (double)total)));
 	draw(p, t, line);
 }

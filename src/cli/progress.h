@@ -30,6 +30,7 @@ struct ofs_progress {
 	unsigned percent;     /* of all work */
 	unsigned shown;       /* number of lines */
 	int width;            /* of the line on the terminal */
+	size_t columns;       /* of the terminal; 0: not known */
 };
 
 /* Prints to standard error, unless quiet. */

@@ -83,6 +83,19 @@ static void terminal(void)
 	    "failed work has no summary; control bytes of names are replaced");
 }
 
+static void narrow(void)
+{
+	struct output o;
+
+	begin(&o, true, false);
+	o.p.columns = 40;
+	at(&o, 0, 0, NULL);
+	at(&o, 4, 200000000, "__0_0.distcp");
+	ofs_progress_end(&o.p, false);
+	says(&o, "\rreshard: 20 %, 200 MB of 1.00 GB, 50.0 \n",
+	    "on a terminal of 40 columns a line has 39");
+}
+
 static void lines(void)
 {
 	struct output o;
@@ -165,6 +178,7 @@ static void quiet(void)
 int main(void)
 {
 	terminal();
+	narrow();
 	lines();
 	part();
 	steps();
