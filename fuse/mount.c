@@ -80,6 +80,11 @@ static int check_point(const char *point,
 		    "OFS758 mount point %s: not empty; the mount point comes "
 		    "after the checkpoint (-o nonempty hides what is there)",
 		    point);
+	if (geteuid() != 0 && access(point, W_OK) == -1)
+		return optimfs_fail(err, errno,
+		    "OFS758 mount point %s: %m: without root, it must be "
+		    "writable",
+		    point);
 	return 0;
 }
 

@@ -268,7 +268,7 @@ static int mount_failed(const struct server *s, struct optimfs_error *err)
 	char text[OFS_LOG_KEPT];
 	const char *why = ofs_log_kept(text);
 
-	return optimfs_fail(err, EIO, "cannot mount on %s%s%s", s->v->point,
+	return optimfs_fail(err, EIO, "OFS758 cannot mount on %s%s%s", s->v->point,
 	    why[0] != '\0' ? ": " : "", why);
 }
 
@@ -361,8 +361,8 @@ static void *publish(void *arg)
 	}
 	ofs_log_keep(false);
 	if (s->news != NULL && s->news[0] != '\0')
-		ofs_tool_say("%s: %s", s->watched ? "mounted" : s->v->source,
-		    s->news);
+		(s->watched ? ofs_tool_note : ofs_tool_say)("%s: %s",
+		    s->watched ? "mounted" : s->v->source, s->news);
 	if (s->v->ready != NULL)
 		s->v->ready(s->v->ctx);
 	return NULL;

@@ -53,7 +53,7 @@ int ofs_commit_order_take(const struct ofs_verb *self, int argc, char **argv,
 	if (o->point != NULL && *o->point != '\0')
 		return -1;
 	return ofs_tool_usage(self, "%s",
-	    o->point == NULL ? "which mount?"
+	    o->point == NULL ? "which mount point?"
 			     : "the name of the mount point is empty");
 }
 

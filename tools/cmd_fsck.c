@@ -97,6 +97,22 @@ static const char *verdict(const struct report *r)
 			   : "no damage found, but not all of it can be read";
 }
 
+static void conclude(const struct report *r, bool data)
+{
+	const char *name = r->c->checkpoint;
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_plain(&b, name, strlen(name));
+	ofs_buf_printf(&b,
+	    ": %s, %" PRIu64 " error%s, %" PRIu64 " warning%s%s\n", verdict(r),
+	    r->errors, r->errors == 1 ? "" : "s", r->warnings,
+	    r->warnings == 1 ? "" : "s",
+	    is_clean(r) && !data
+		? "; only the structure was checked (--data reads everything)"
+		: "");
+	ofs_tool_print_buf(&b, 4);
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -129,15 +145,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	} else {
 		status = problems > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
 		if (!r.json && ofs_job_is_first(&c.job))
-			printf("%s: %s, %" PRIu64 " error%s, %" PRIu64
-			       " warning%s%s\n",
-			    c.checkpoint, verdict(&r), r.errors,
-			    r.errors == 1 ? "" : "s", r.warnings,
-			    r.warnings == 1 ? "" : "s",
-			    is_clean(&r) && !(c.flags & OFS_DATA)
-				? "; only the structure was checked (--data "
-				  "reads everything)"
-				: "");
+			conclude(&r, (c.flags & OFS_DATA) != 0);
 	}
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

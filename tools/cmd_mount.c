@@ -41,8 +41,8 @@ static int check_places(const struct ofs_verb *self, const struct places *p)
 		return ofs_tool_usage(self, "the name of the %s is empty",
 		    *p->source == '\0' ? "checkpoint" : "mount point");
 	return ofs_tool_usage(self, "%s",
-	    p->n == 0       ? "which checkpoint, and where?"
-		: p->n == 1 ? "mount it where?"
+	    p->n == 0       ? "which checkpoint, and which mount point?"
+		: p->n == 1 ? "which mount point?"
 			    : "more than a checkpoint and a mount point");
 }
 

@@ -186,7 +186,7 @@ static void text(const char *name, const struct view *v, uint64_t elements)
 	printf("view     %s\n", name);
 	if (has_ranks(name))
 		printf("ranks    %zu, %zu without files\n"
-		       "a rank   %s to %s, median %s\n",
+		       "per rank %s to %s, median %s\n",
 		    v->nranks, empty_ranks(v), ofs_human_bytes(v->rank[0], a),
 		    ofs_human_bytes(v->rank[v->nranks - 1], b),
 		    ofs_human_bytes(v->rank[v->nranks / 2], m));

@@ -182,7 +182,9 @@ static int put_entry(void *ctx, const struct ofs_walk_entry *e,
 		ret = put_member((char *)path.data, '5', 0, &e->attr, err);
 	else
 		ret = put_file(a, (char *)path.data, &e->attr, err);
-	if (ret == -1 && e->path[0] != '\0')
+	if (ret == -1 && e->path[0] != '\0' &&
+	    optimfs_error_about(err, (char *)path.data) ==
+		optimfs_error_words(err)) /* does not name it yet */
 		optimfs_fail_in(err, "%s", e->path);
 	ofs_buf_fini(&path);
 	return ret;
@@ -230,7 +232,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ofs_interrupt_catch();
 	if (isatty(STDOUT_FILENO))
 		status = ofs_tool_usage(verb,
-		    "no archive to a terminal: "
+		    "refusing to write an archive to a terminal: "
 		    "redirect it, or pipe it to tar");
 	else if (archive(&c, c.operand[0], &err) == -1) {
 		ofs_progress_end(&c.progress, false);

@@ -140,7 +140,7 @@ static int unmount(const struct ofs_mountinfo *m, const struct how *how,
 	ret = ofs_unmount(m->point, false, err);
 	if (ret == -1 && err->code == EBUSY)
 		optimfs_fail(err, EBUSY,
-		    "%s is in use: fuser -vm %s says by what", m->point,
+		    "%s is in use: fuser -vm %s lists what uses it", m->point,
 		    m->point);
 	else if (ret == 0)
 		ret = wait_gone(m, lock, err);

@@ -157,48 +157,65 @@ static void try_names(const char *dir, struct ofs_nearest *near)
 		closedir(d);
 }
 
-/* Adds to the error of a checkpoint that does not exist: its name is misspelled,
- * or is that of a checkpoint and a path in it. */
-static void suggest_checkpoint(const struct ofs_command *c,
+/* path as "CHECKPOINT PATH"; NULL if it is not a checkpoint and something in it. */
+static char *split(struct ofs_command *c, const char *path)
+{
+	const char *inner = path + strlen(path);
+	char *above = strdup(path), *first = NULL, *both = NULL;
+	struct optimfs_attr attr;
+	struct optimfs *fs;
+
+	if (above == NULL)
+		return NULL;
+	/* the shortest that exists would be a directory of checkpoints */
+	while (access(above, F_OK) == -1 && strrchr(above, '/') > above) {
+		*strrchr(above, '/') = '\0';
+		inner = path + strlen(above) + 1;
+	}
+	fs = *inner != '\0' ? optimfs_open(above, &c->open, NULL) : NULL;
+	first = strndup(inner, strcspn(inner, "/"));
+	if (fs != NULL && first != NULL &&
+	    optimfs_resolve(fs, first, &attr, NULL) == 0 &&
+	    asprintf(&both, "%s %s", above, inner) == -1)
+		both = NULL;
+	optimfs_close(fs);
+	free(first);
+	free(above);
+	return both;
+}
+
+/* Replaces the error of a checkpoint that does not exist: its name is
+ * misspelled, or comes after a path, or is followed by a path in it. */
+static void suggest_checkpoint(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
-	const char *path = c->checkpoint, *slash = strrchr(path, '/');
-	struct optimfs *fs = NULL;
+	const char *slash = strrchr(path, '/');
 	struct ofs_nearest near;
 	char *above = slash == NULL
 	    ? strdup(".")
 	    : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+	char *both = NULL;
 
 	if (above == NULL)
 		return;
 	ofs_nearest_init(&near, slash == NULL ? path : slash + 1);
 	try_names(above, &near);
-	if (near.best[0] != '\0') {
+	if (near.best[0] != '\0')
 		optimfs_fail(err, ENOENT,
-		    "OFS002 %s: No such file or directory" OFS_NEAREST_FMT,
+		    "OFS018 %s: No such file or directory" OFS_NEAREST_FMT,
 		    path, OFS_NEAREST(&near));
-		goto out;
-	}
-	if (c->noperands > 0 && access(c->operand[0], F_OK) == 0) {
+	else if (c->fs == NULL && c->noperands > 0 &&
+	    access(c->operand[0], F_OK) == 0)
 		optimfs_fail(err, ENOENT,
-		    "OFS002 %s: No such file or directory; the checkpoint "
+		    "OFS018 %s: No such file or directory; the checkpoint "
 		    "comes first: %s %s",
 		    path, c->operand[0], path);
-		goto out;
-	}
-	/* the shortest that exists would be a directory of checkpoints */
-	while (access(above, F_OK) == -1 && strrchr(above, '/') > above)
-		*strrchr(above, '/') = '\0';
-	if (slash != NULL)
-		fs = optimfs_open(above, &c->open, NULL);
-	if (fs != NULL)
+	else if ((both = split(c, path)) != NULL)
 		optimfs_fail(err, ENOENT,
-		    "OFS002 %s: No such file or directory; %s is a checkpoint, "
-		    "and what is in it is a second argument: %s %s",
-		    path, above, above,
-		    path + strlen(above) + strspn(path + strlen(above), "/"));
-	optimfs_close(fs);
-out:
+		    "OFS018 %s: No such file or directory; a path in a "
+		    "checkpoint is an argument of its own: %s",
+		    path, both);
+	free(both);
 	free(above);
 }
 
@@ -218,6 +235,8 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 	ofs_tool_await(path);
 	fs = optimfs_open(path, &open, err);
 	ofs_progress_clear(&c->progress);
+	if (fs == NULL && err->number == 2 && access(path, F_OK) == -1)
+		suggest_checkpoint(c, path, err);
 	return fs;
 }
 
@@ -230,8 +249,6 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 	c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;
-	if (err.number == 2 && access(c->checkpoint, F_OK) == -1)
-		suggest_checkpoint(c, &err);
 	return c->open.together ? ofs_job_fail(&c->job, &err)
 				: ofs_tool_fail(&err);
 }
@@ -300,9 +317,9 @@ static const char *missing(unsigned allowed, int noperands)
 	if ((allowed & OFS_SWEEP) != 0)
 		return "which view? dcp@16, fsdp@8, safetensors, ...";
 	if ((allowed & OFS_PATHS) == 0)
-		return "which directory is to be made?";
+		return "which new directory?";
 	return noperands == 0 ? "which path of the checkpoint?"
-			      : "copy it to where?";
+			      : "copy to which destination?";
 }
 
 /* Takes the checkpoint from the first operand, unless a flag named it. */
@@ -313,7 +330,7 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 
 	if (c->checkpoint == NULL && (first == 0 || c->noperands == 0))
 		return ofs_tool_usage(verb, "%s",
-		    first == 0 ? "like which checkpoint? --like CHECKPOINT"
+		    first == 0 ? "which checkpoint to take names and shapes from? --like CHECKPOINT"
 			       : "which checkpoint?");
 	if (first == 1) {
 		c->checkpoint = c->operand[0];
@@ -332,7 +349,7 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 		return ofs_tool_usage(verb, "%s",
 		    missing(allowed, c->noperands));
 	if (c->noperands > max)
-		return ofs_tool_usage(verb, "'%s' is one word too many",
+		return ofs_tool_usage(verb, "one argument too many: '%s'",
 		    c->operand[max]);
 	return OFS_EXIT_OK;
 }
@@ -430,7 +447,7 @@ static void suggest(struct ofs_command *c, const char *path,
 	find_near(c->fs, path, &near, part);
 	if (near.best[0] != '\0')
 		optimfs_fail(err, ENOENT,
-		    "OFS002 %s: no such name" OFS_NEAREST_FMT, path,
+		    "OFS018 %s: no such name" OFS_NEAREST_FMT, path,
 		    OFS_NEAREST(&near));
 }
 
@@ -449,17 +466,17 @@ void ofs_command_explain_place(const char *dest, struct optimfs_error *err)
 	size_t n = strlen(dest);
 	char *above;
 
-	while (n > 0 && dest[n - 1] == '/')
-		n--;
+	/* "new/" is a directory, in which the file is to be */
 	while (n > 0 && dest[n - 1] != '/')
 		n--;
-	if (err->code != ENOENT || n < 2)
+	while (n > 1 && dest[n - 1] == '/')
+		n--;
+	if (err->code != ENOENT || n == 0)
 		return;
-	above = strndup(dest, n - 1);
+	above = strndup(dest, n);
 	if (above != NULL && access(above, F_OK) == -1)
 		optimfs_fail(err, ENOENT,
-		    "%s: the directory above it does not exist: make it first "
-		    "(mkdir -p %s)",
+		    "OFS018 %s: No such directory: make it first (mkdir -p %s)",
 		    dest, above);
 	free(above);
 }

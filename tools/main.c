@@ -55,17 +55,19 @@ static void open_standard(void)
 		close(fd);
 }
 
-static int help(void)
+static int help(FILE *to, int status)
 {
-	puts("usage: optimfs VERB [options] ARGUMENTS\n"
-	     "A sharded training checkpoint as ordinary files.\n");
+	fputs("usage: optimfs VERB [options] ARGUMENTS\n"
+	      "A sharded training checkpoint as ordinary files.\n\n",
+	    to);
 	for (size_t i = 0; verbs[i] != NULL; i++)
-		printf("  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
-	puts(
+		fprintf(to, "  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
+	fputs(
 	    "\n  optimfs help VERB       the options of a verb\n"
 	    "  optimfs explain OFSnnn  what an error code means\n"
-	    "  optimfs --version       the version and what it was built with");
-	return ofs_tool_finish(OFS_EXIT_OK);
+	    "  optimfs --version       the version and what it was built with\n",
+	    to);
+	return ofs_tool_finish(status);
 }
 
 static int version(void)
@@ -93,18 +95,9 @@ static const struct ofs_verb *find(const char *name)
 	return NULL;
 }
 
-static int usage(const char *what)
-{
-	ofs_tool_say("%s", what);
-	fputs("usage: optimfs VERB [options] ARGUMENTS; see optimfs --help\n",
-	    stderr);
-	return OFS_EXIT_USAGE;
-}
-
 static int unknown(const char *word)
 {
 	struct ofs_nearest near;
-	char what[600];
 
 	ofs_nearest_init(&near, word);
 	for (size_t i = 0; word[0] != '-' && verbs[i] != NULL; i++)
@@ -113,9 +106,11 @@ static int unknown(const char *word)
 		ofs_nearest_try(&near, "--help");
 		ofs_nearest_try(&near, "--version");
 	}
-	snprintf(what, sizeof(what), "unknown %s '%.200s'" OFS_NEAREST_FMT,
+	ofs_tool_say("unknown %s '%.200s'" OFS_NEAREST_FMT,
 	    word[0] == '-' ? "option" : "verb", word, OFS_NEAREST(&near));
-	return usage(what);
+	fputs("usage: optimfs VERB [options] ARGUMENTS; see optimfs --help\n",
+	    stderr);
+	return OFS_EXIT_USAGE;
 }
 
 /* mount.fuse3, for fstab's type fuse.optimfs, runs "optimfs SOURCE DIR -o
@@ -165,10 +160,10 @@ static int run(int argc, char **argv)
 	const struct ofs_verb *verb;
 
 	if (argc < 2)
-		return usage("what to do?");
+		return help(stderr, OFS_EXIT_USAGE);
 	if (is(argv[1], "--help", "-h", "help")) {
 		if (argc < 3)
-			return help();
+			return help(stdout, OFS_EXIT_OK);
 		verb = find(argv[2]);
 		return verb != NULL ? ofs_tool_help(verb) : unknown(argv[2]);
 	}

@@ -36,7 +36,12 @@ int ofs_dir_open(const char *path, struct ofs_dir *dir,
 		return ofs_no_memory(err);
 	new.fd = open(path, DIR_FLAGS);
 	if (new.fd == -1) {
-		optimfs_fail(err, EIO, "OFS755 %s: cannot be opened: %m", path);
+		if (errno == EACCES)
+			optimfs_fail(err, EACCES,
+			    "OFS756 %s: not allowed to read it", path);
+		else
+			optimfs_fail(err, EIO,
+			    "OFS755 %s: cannot be opened: %m", path);
 		free(new.path);
 		return -1;
 	}

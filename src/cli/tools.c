@@ -55,6 +55,15 @@ void ofs_tool_say(const char *fmt, ...)
 	va_end(ap);
 }
 
+void ofs_tool_note(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print(stderr, "", fmt, ap);
+	va_end(ap);
+}
+
 void ofs_tool_say_text(void *ctx, const char *text)
 {
 	(void)ctx;
@@ -199,16 +208,19 @@ int ofs_tool_fail(const struct optimfs_error *err)
 
 	ofs_tool_say("%s", err->text);
 	if (code != NULL && code->hint && err->code != ECANCELED)
-		fprintf(stderr, "  to do: %s\n", code->advice);
+		ofs_tool_note("  to do: %s", code->advice);
 	return ofs_tool_status(err->code);
 }
 
 int ofs_tool_finish(int status)
 {
+	struct optimfs_error err;
+
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return status;
 	if (errno == EPIPE) /* the reader has closed the pipe */
 		return status;
-	ofs_tool_say("standard output: %s", strerror(errno));
+	optimfs_fail(&err, errno, "standard output: %m");
+	ofs_tool_fail(&err);
 	return status == OFS_EXIT_OK ? OFS_EXIT_IO : status;
 }

@@ -43,7 +43,9 @@ int ofs_tool_help(const struct ofs_verb *verb);
 int ofs_tool_fail(const struct optimfs_error *err);
 /* Prints such a line as a warning or note. */
 void ofs_tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same, as a callback; ctx is ignored. */
+/* The same without "optimfs: ". */
+void ofs_tool_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* As ofs_tool_say, as a callback; ctx is ignored. */
 void ofs_tool_say_text(void *ctx, const char *text);
 /* Waits for the commit of a mount of path that was just unmounted; says so if
  * it takes longer than a second. */

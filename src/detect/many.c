@@ -43,10 +43,11 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
 	struct ofs_input in;
+	struct stat st = { 0 };
 
 	if (why->code != 0)
 		return optimfs_fail_as(err, why->code, "%s", why->text);
-	if (ofs_dir_open_input(dir, rel, &in, NULL, err) == -1)
+	if (ofs_dir_open_input(dir, rel, &in, &st, err) == -1)
 		return -1;
 	ofs_input_close(&in);
 	if (is_shard(rel))
@@ -55,10 +56,13 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 		    "directory, %s",
 		    rel, dir->path);
 	if (is_in_checkpoint(dir))
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS678 %s is not a checkpoint by itself; its directory is "
+		return optimfs_fail(err, EINVAL,
+		    "OFS677 %s is not a checkpoint by itself; its directory is "
 		    "one: %s",
 		    rel, dir->path);
+	if (S_ISREG(st.st_mode) && st.st_size == 0)
+		return optimfs_fail(err, EOPNOTSUPP, "OFS678 %s/%s is empty",
+		    dir->path, rel);
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS678 %s/%s: not a file of torch.save, safetensors or NumPy, and "
 	    "not a pickle of protocol 2 or later",

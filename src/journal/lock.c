@@ -112,7 +112,7 @@ static int busy(const struct holder *h, const char *place, const char *how,
 	if (h->since != 0 && localtime_r(&at, &tm) != NULL)
 		strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
 	return optimfs_fail(err, EBUSY,
-	    "OFS259 it is being written by pid %ld on %s since %s (%s/%s)%s",
+	    "OFS259 being written by pid %ld on %s since %s (%s/%s)%s",
 	    h->pid, h->host, since, place, LOCK_NAME, how);
 }
 

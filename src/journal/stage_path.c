@@ -179,8 +179,8 @@ int ofs_stage_make_dir(int at, const char *name, const char *place,
 
 	if (mkdirat(at, name, 0700) == -1 && errno != EEXIST)
 		return optimfs_fail(err, errno,
-		    "OFS809 %s: new files are written there first, and it "
-		    "cannot be made: %m",
+		    "OFS809 cannot create %s, where new files are written "
+		    "first: %m",
 		    place);
 	fd = open_dir(at, name);
 	if (fd == -1)

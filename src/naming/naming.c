@@ -286,7 +286,7 @@ static int warn_of_text(struct naming *c, struct optimfs_error *err)
 		return 0;
 	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
 	    "OFS640 no map of keys: %" PRIu64
-	    " dotted keys of optimizers were cut by the names in them",
+	    " dotted keys of optimizers were split at parameter names",
 	    c->ntext);
 }
 

@@ -318,7 +318,7 @@ static int check_absent(const char *dir, struct optimfs_error *err)
 
 	if (lstat(dir, &st) == -1)
 		return 0;
-	return optimfs_fail(err, EEXIST, "%s is there already", dir);
+	return optimfs_fail(err, EEXIST, "%s already exists", dir);
 }
 
 /* A checkpoint with another one in it is no longer what was read. */

@@ -218,7 +218,7 @@ does 3 "a misspelled checkpoint exits with 3" info step-100
 says err "step-100: No such file or directory; did you mean 'step-1000'" \
     "the nearest checkpoint is suggested"
 does 3 "a path appended to the checkpoint exits with 3" ls step-1000/model/norm
-says err 'step-1000 is a checkpoint, and .*: step-1000 model/norm$' \
+says err 'a path in a checkpoint is an argument of its own: step-1000 model/norm$' \
     "the message separates the checkpoint from the path"
 does 3 "a misspelled directory in a path exits with 3" ls "$ck" optm/state/norm.bias
 says err "did you mean 'optim'" "the nearest directory is suggested"
@@ -237,7 +237,7 @@ does 2 "a number of ranks for a format without ranks exits with 2" \
     mkfs --like "$ck" --layout torch@2 none
 says err "'torch' has no ranks" "mkfs says that the format has no ranks"
 does 2 "cp without a destination exits with 2" cp "$ck" model
-says err '^optimfs: copy it to where[?]' "cp asks for the destination"
+says err '^optimfs: copy to which destination[?]' "cp asks for the destination"
 does 2 "diff of one checkpoint exits with 2" diff "$ck"
 says err '^optimfs: which other checkpoint[?]' "diff asks for the other checkpoint"
 does 2 "cat without a path exits with 2" cat "$ck"
@@ -329,7 +329,7 @@ if command -v script >/dev/null; then
 	script -qec "'$OPTIMFS' report '$ck'" tty >/dev/null
 	says tty 'not for a terminal: give -o FILE' "report does not print its page on a terminal"
 	script -qec "'$OPTIMFS' tar '$ck' model" tty >/dev/null
-	says tty 'no archive to a terminal: redirect it' "tar does not print its archive on a terminal"
+	says tty 'refusing to write an archive to a terminal: redirect it' "tar does not print its archive on a terminal"
 	# names that leave room for the tables, wherever the sources are
 	ln -s "$ck" four
 	ln -s "$ck/../../dcp_fsdp2_w3/ckpt" three
@@ -357,7 +357,7 @@ ok $? "report does not create a file with the name of the option"
 does 2 "plan without a view exits with 2" plan "$ck"
 says err 'which view[?] ' "plan asks for the view"
 does 2 "mkfs without --like exits with 2" mkfs "$ck"
-says err 'like which checkpoint[?] --like' "mkfs asks for --like"
+says err 'which checkpoint to take names and shapes from[?] --like' "mkfs asks for --like"
 for option in dtype=fp16 only=modle; do
 	does 2 "reshard with the option $option exits with 2" \
 	    reshard --to "dcp@2,$option" "$ck" made
@@ -389,10 +389,10 @@ does 3 "ls with another type than the checkpoint's exits with 3" ls -o type=torc
 says err 'OFS680 .* for type=torch; without type=, optimfs finds the format' \
     "OFS680 says that type= can be left out"
 does 3 "cp to a directory that does not exist exits with 3" cp -r "$ck" model no/such/
-says err 'OFS002 no/such/: the directory above it does not exist: .*mkdir -p no' \
+says err 'OFS018 no/such/: No such directory: make it first .mkdir -p no/such.$' \
     "cp says which directory has to be made"
 does 3 "report to a directory that does not exist exits with 3" report "$ck" -o no/page.html
-says err 'OFS002 no/page.html: the directory above it does not exist' \
+says err 'OFS018 no/page.html: No such directory: make it first .mkdir -p no.$' \
     "report says which directory has to be made"
 (
 	trap '' XFSZ
@@ -448,9 +448,12 @@ does 2 "info of a single .distcp file exits with 2" info "$ck/__0_0.distcp"
 says err 'OFS677 __0_0.distcp is one file of a checkpoint: .*, /.*/dcp_fsdp2_w3/ckpt$' \
     "OFS677 names the directory of the checkpoint"
 cp -r "$ck" noted && chmod -R u+w noted && echo note >noted/x.txt
-does 4 "info of a foreign file in a checkpoint exits with 4" info noted/x.txt
-says err "OFS678 x.txt .* its directory is one: $dir/noted\$" \
-    "OFS678 names the directory of the checkpoint"
+does 2 "info of a foreign file in a checkpoint exits with 2" info noted/x.txt
+says err "OFS677 x.txt .* its directory is one: $dir/noted\$" \
+    "OFS677 names the directory of the checkpoint"
+: >empty.pt
+does 4 "info of an empty file exits with 4" info empty.pt
+says err 'OFS678 .*/empty.pt is empty$' "OFS678 says that the file is empty"
 python3 - <<'EOF2'
 import pickle, zipfile
 for name, more in ("m.pt2", "archive_format"), ("pkg.pt", ".data/extern_modules"):
@@ -507,7 +510,7 @@ does 3 "umount of what is not mounted exits with 3" umount empty
 says err 'OFS758 empty: nothing is mounted there .findmnt ' \
     "umount says how to list what is mounted"
 does 3 "reshard to what is there exits with 3" reshard --to torch above empty
-says err 'OFS008 empty is there already$' "reshard says that the directory is there"
+says err 'OFS008 empty already exists$' "reshard says that the directory is there"
 says err '^  to do: remove it, or give another name$' "a second line says what to do"
 does 3 "cat below a file exits with 3" cat above model/norm.bias/x
 says err 'OFS009 .*norm.bias is a file, not a directory' "cat says what is not a directory"
@@ -518,14 +521,14 @@ does 3 "info of a directory of symbolic links exits with 3" info hub
 says err 'OFS680 .*hub: model.safetensors is a symbolic link.*cp -rlL' \
     "OFS680 says how to get files instead of symbolic links"
 does 3 "cat with the checkpoint after the path exits with 3" cat model "$ck"
-says err "OFS002 model: .*the checkpoint comes first: $ck model" \
+says err "OFS018 model: .*the checkpoint comes first: $ck model" \
     "cat says that the checkpoint comes first"
 does 2 "reshard to a format in capitals exits with 2" reshard --to DCP@2 "$ck" capitals
 says err "did you mean 'dcp'" "a format in capitals is recognised"
 does 3 "mount on a directory that does not exist exits with 3" mount "$ck" no-such-point
 says err 'OFS758 .*no-such-point: .*make it first' "mount says to make the mount point"
 does 2 "ls with a surplus argument exits with 2" ls "$ck" a b
-says err "'b' is one word too many" "ls names the first surplus argument"
+says err "one argument too many: 'b'" "ls names the first surplus argument"
 does 0 "--help succeeds" --help
 [ -s out ] && [ ! -s err ]
 ok $? "--help prints to standard output only"

@@ -257,13 +257,13 @@ if command -v script >/dev/null; then
 	ok "mount on a terminal succeeds" script -qec \
 	    "'$OPTIMFS' mount '$ck' '$mnt'" /dev/null
 	like "mount on a terminal prints a summary of the checkpoint" "$(cat "$scratch/out")" \
-	    'optimfs: mounted: dcp, 3 ranks, * parameters, * at step 3, *; 0 problems*'
+	    'mounted: dcp, 3 ranks, * parameters, * at step 3, *; 0 problems*'
 	ok "umount after the mount on a terminal succeeds" "$OPTIMFS" umount "$mnt"
 	"$OPTIMFS" mkfs --like "$ck" --layout dcp@2 "$scratch/new"
 	ok "mount of a template on a terminal succeeds" script -qec \
 	    "'$OPTIMFS' mount -o rw '$scratch/new' '$mnt'" /dev/null
 	like "mount on a terminal says that the checkpoint is a template" "$(cat "$scratch/out")" \
-	    'optimfs: mounted: a template to be filled in: dcp, 2 ranks, * kB*'
+	    'mounted: a template to be filled in: dcp, 2 ranks, * kB*'
 	ok "umount of the template succeeds" "$OPTIMFS" umount "$mnt"
 	ok "mount -o rw succeeds once more" "$OPTIMFS" mount -o rw "$scratch/edited" "$mnt"
 	echo 0.5 >"$mnt/optim/param_groups/0/lr"

@@ -95,7 +95,7 @@ is "reshard of four ranks leaves no staging directory" "$(ls -A | tr '\n' ' ')" 
 status "reshard of two ranks to an existing directory exits with 3" 3 \
     ranks 2 "$OPTIMFS" reshard --to dcp@6 "$ck" \
     out
-is "two ranks print once that the directory exists" "$(grep -c 'is there already' "$scratch/err")" 1
+is "two ranks print once that the directory exists" "$(grep -c 'already exists' "$scratch/err")" 1
 status "reshard of two ranks to an unknown layout exits with 2" 2 \
     ranks 2 "$OPTIMFS" reshard --to dcp@x "$ck" none
 status "reshard to a different directory on each rank exits with 2" 2 \

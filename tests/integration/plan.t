@@ -8,7 +8,7 @@ four=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt
 ok "plan of dcp@7 succeeds" "$OPTIMFS" plan "$four" dcp@7
 like "plan prints sizes in the units of the other verbs" "$(cat "$scratch/out")" 'view     dcp@7
 ranks    7, 0 without files
-a rank   * kB to * kB, median * kB
+per rank * kB to * kB, median * kB
 files    8, * MB; * kB of it headers, indexes and values
 largest  __*_0.distcp, * kB'
 said=$("$OPTIMFS" plan --json "$four" dcp@7)

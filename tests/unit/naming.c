@@ -511,8 +511,8 @@ static void textual(void)
 	    "t9 other = extra/other\n"
 	    "i lr_scheduler.last_epoch = extra/lr_scheduler.last_epoch\n");
 	has_notes(cat, OFS_NOTE_WARNING,
-	    "OFS640 no map of keys: 3 dotted keys of optimizers were cut by "
-	    "the names in them\n",
+	    "OFS640 no map of keys: 3 dotted keys of optimizers were split at "
+	    "parameter names\n",
 	    "dotted keys without a map of keys: a warning counts the cut ones");
 	ofs_catalog_free(cat);
 	check("dotted keys, a model with a child called model",

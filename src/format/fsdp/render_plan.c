@@ -77,9 +77,9 @@ static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 
 	if (ret == 1)
 		return optimfs_fail(err, EINVAL,
-		    "OFS170 a view of flat parameters needs to know the units: "
-		    "give -o units=FILE (" OFS_DUMP_UNITS
-		    " writes one in a training job)");
+		    "OFS170 units of flat parameters unknown: give -o "
+		    "units=FILE, which " OFS_DUMP_UNITS
+		    " writes in a training job");
 	if (ret == -1)
 		return -1;
 	for (uint32_t i = 0; i < f->units.n; i++)

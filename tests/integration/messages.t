@@ -1,0 +1,132 @@
+#!/bin/sh
+# messages.t - what a person reads: the "to do" line of common mistakes, narrow
+# terminals, and no colour
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+cd "$scratch" || exit 99
+data=$TOP_SRCDIR/tests/data/pytorch
+cp -r "$data/dcp_fsdp2_w4/ckpt" step-1000
+chmod -R u+w step-1000
+for d in lost short noindex cut; do
+	cp -r step-1000 $d
+done
+rm lost/__1_0.distcp noindex/.metadata
+truncate -s 100000 short/__2_0.distcp
+truncate -s 5000 cut/.metadata
+head -c 1000 /dev/zero >zeros.pt
+: >empty.pt
+echo note >step-1000/note.txt
+mkdir empty
+tensor=model/output.weight
+
+# arguments | exit status | code | what follows "to do:" ("-": no such line, for
+# the message says it) | the message
+while IFS='|' read -r arguments want code advice words; do
+	# shellcheck disable=SC2086
+	status "$arguments: exit status" "$want" "$OPTIMFS" $arguments
+	like "$arguments: the message" "$(head -n 1 "$scratch/err")" "optimfs: $code $words"
+	got=$(sed -n 's/^  to do: //p' "$scratch/err")
+	is "$arguments: what to do" "${got:--}" "$advice"
+done <<END
+info nowhere|3|OFS002|check the spelling: ls and optimfs ls list what there is|nowhere: No such file or directory
+info step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
+diff step-1000 step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
+ls step-1000/model|3|OFS018|-|step-1000/model: *: step-1000 model
+ls step-1000/no/thing|3|OFS002|check the spelling: ls and optimfs ls list what there is|step-1000/no/thing: No such file or directory
+info $tensor step-1000|3|OFS018|-|$tensor: *the checkpoint comes first: step-1000 $tensor
+cat step-1000 model/output.wieght|3|OFS018|-|step-1000: *did you mean 'output.weight'[?]
+cat step-1000 model|3|OFS009|-|model: is a directory: optimfs ls lists it, optimfs cp -r copies it
+cp step-1000 $tensor no/such/dir/|3|OFS018|-|no/such/dir/: *mkdir -p no/such/dir)
+report step-1000 -o no/x.html|3|OFS018|-|no/x.html: *mkdir -p no)
+reshard --to dcp@2 step-1000 no/such|3|OFS809|-|no/such: *mkdir -p no)
+reshard --to dcp@2 step-1000 lost|3|OFS008|remove it, or give another name|lost already exists
+reshard --to dpc@2 step-1000 new|2|OFS771|-|*did you mean 'dcp'[?]*
+info step-1000/note.txt|2|OFS677|-|note.txt is not a checkpoint by itself; *step-1000
+info step-1000/__0_0.distcp|2|OFS677|-|__0_0.distcp is one file of a checkpoint: give its directory*
+info empty|3|OFS680|-|*empty is empty: give the directory of the checkpoint
+info empty.pt|4|OFS678|check that it is the right file, and copied completely; a pickle of protocol 0 or 1 must be written again with protocol 2; -o type=raw shows bytes|*/empty.pt is empty
+info noindex|3|OFS601|copy .metadata too, which cp * leaves out; if there is none, the save did not complete: use an earlier one|*4 .distcp files but no .metadata
+info cut|3|OFS419|the file was truncated: copy it again|cut: .metadata: *
+cat lost $tensor|3|OFS140|restore it; tensors that are not in it can be read|*__1_0.distcp is missing
+tar lost model|3|OFS140|restore it; tensors that are not in it can be read|model/adapter.bias bytes *__1_0.distcp is missing
+cat short $tensor|3|OFS603|copy the file again; it was not completely written|*__2_0.distcp *
+report step-1000 nowhere -o x.html|3|OFS002|check the spelling: ls and optimfs ls list what there is|nowhere: *
+umount empty|3|OFS758|-|empty: nothing is mounted there*
+END
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	mkdir closed locked
+	chmod 755 "$scratch"
+	chmod 000 closed
+	# nobody NAME PATTERN ARGUMENT...: the first line that another user gets
+	nobody() {
+		name=$1 pattern=$2
+		shift 2
+		status "$name: exit status" 3 setpriv --reuid 65534 --clear-groups "$OPTIMFS" "$@"
+		like "$name: the message" "$(head -n 1 "$scratch/err")" "$pattern"
+	}
+	nobody "info of a directory without permission" \
+	    'optimfs: OFS756 */closed: not allowed to read it' info closed
+	nobody "reshard into a directory without permission" \
+	    'optimfs: OFS809 cannot create */.new.optimfs, where new files are written first: Permission denied' \
+	    reshard --to dcp@2 step-1000 new
+	case $("$OPTIMFS" --version) in
+	*"no FUSE"*) skip 2 "no FUSE" ;;
+	*)
+		nobody "mount on a directory without permission" \
+		    'optimfs: OFS758 mount point */locked: Permission denied: without root, it must be writable' \
+		    mount step-1000 locked
+		;;
+	esac
+else
+	skip 6 "not root, or no setpriv"
+fi
+
+name=$(printf 'a\033[31m\nb')
+mv empty "$name"
+"$OPTIMFS" fsck step-1000 >/dev/null
+cp -r step-1000 "$name/ck"
+"$OPTIMFS" fsck "$name/ck" >out 2>err
+is "fsck prints one line, without control bytes of the checkpoint's name" \
+    "$(wc -l <out) $(LC_ALL=C tr -d '\n' <out | tr -dc '\000-\037' | wc -c)" "1 0"
+
+# screen WIDTH COMMAND...: the output of optimfs on a terminal
+cat >screen.py <<'END'
+import fcntl, os, pty, struct, sys, termios
+pid, fd = pty.fork()
+if pid == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", 24, int(sys.argv[1]), 0, 0))
+    os.execv(os.environ["OPTIMFS"], ["optimfs"] + sys.argv[2:])
+out = b""
+while True:
+    try:
+        got = os.read(fd, 65536)
+    except OSError:
+        break
+    if not got:
+        break
+    out += got
+sys.stdout.buffer.write(out)
+END
+if command -v python3 >/dev/null; then
+	export OPTIMFS
+	for v in 'map step-1000 model' 'info nowhere' 'fsck --data --progress step-1000' \
+	    'info step-1000 model' 'fsck step-1000'; do
+		# shellcheck disable=SC2086
+		python3 screen.py 40 $v >out
+		is "$v: the widest line on a terminal of 40 columns has at most 40" \
+		    "$(python3 -c 'import re
+print([l for l in re.split(r"[\r\n]+", open("out", encoding="utf-8").read()) if len(l) > 40])')" '[]'
+		for env in NO_COLOR=1 TERM=xterm-256color; do
+			# shellcheck disable=SC2086
+			env $env python3 screen.py 80 $v >out
+			# shellcheck disable=SC2086
+			env $env "$OPTIMFS" $v >>out 2>&1
+			is "$v: no escape sequence with $env, on a terminal or in a pipe" \
+			    "$(tr -dc '\033' <out | wc -c)" 0
+		done
+	done
+else
+	skip 15 "no python3"
+fi
+done_testing
