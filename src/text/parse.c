@@ -376,7 +376,7 @@ static int put_form(struct ofs_pkw *w, const struct ofs_value_form *form,
 		return ofs_value_put_called(w, form->doc, form->node,
 		    trimmed(s), err);
 	default:
-		if (form->lines && ofs_pk_is_sequence(form->doc, form->node))
+		if (form->lines && ofs_text_fits_lines(form->doc, form->node))
 			return put_lines(w, form, s, err);
 		return ofs_value_put_json(w, form->doc, form->node, s, err);
 	}

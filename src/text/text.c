@@ -348,8 +348,7 @@ static int write_value(struct writer *w, uint32_t node)
 	return 0;
 }
 
-/* Is it a list of names or numbers that each fit on a line? */
-static bool fits_lines(const struct ofs_pickle *doc, uint32_t node)
+bool ofs_text_fits_lines(const struct ofs_pickle *doc, uint32_t node)
 {
 	if (!ofs_pk_is_sequence(doc, node))
 		return false;
@@ -387,7 +386,7 @@ static int write_file(struct writer *w, uint32_t node, bool lines)
 {
 	struct ofs_str s = ofs_pk_str(w->doc, node);
 
-	if (lines && fits_lines(w->doc, node))
+	if (lines && ofs_text_fits_lines(w->doc, node))
 		return write_lines(w, node);
 	switch (ofs_pk_kind(w->doc, node)) {
 	case OFS_PK_STR:

@@ -27,12 +27,16 @@ const char *ofs_text_kind_name(enum ofs_text_kind kind);
  * optimfs(5), with its newline, if any. E2BIG (OFS444) when the value unfolds
  * to more than 2^24 nodes, ENOMEM, and the errors of storages. */
 struct ofs_text_form {
-	bool lines; /* a list of plain keys has one a line (params) */
+	/* A list that fits has one item a line (params). */
+	bool lines;
 	/* For the hashes of what holds tensors; NULL: there are none. */
 	const struct ofs_text_storages *storages;
 };
 int ofs_text_value(const struct ofs_pickle *doc, uint32_t node,
     const struct ofs_text_form *form, struct ofs_buf *out,
     struct optimfs_error *err);
+
+/* Is it a list of names or numbers that each fit on a line? */
+bool ofs_text_fits_lines(const struct ofs_pickle *doc, uint32_t node);
 
 #endif

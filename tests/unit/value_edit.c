@@ -242,6 +242,11 @@ static void test_lines(void)
 		{ P("\x8c\x01"
 		    "a\x85"),
 		    "b\n", "tuple(str)" },
+		/* a name with a newline: shown as JSON */
+		{ P("](\x8c\x03"
+		    "a\nb\x8c\x01"
+		    "ce"),
+		    "[\"a\\u000ab\", \"d\"]\n", "list(str str)" },
 	};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
