@@ -211,7 +211,12 @@ class Checkpoint(Mapping[str, Any]):
             return Tensor(self, path, st.node, dtype, parse_shape(shape))
         kind = self._tree.xattr(st.node, "kind") or ""
         with File(self._tree, st.node) as f:
-            return _values.parse(f.read(), kind, path.rpartition("/")[2])
+            text = f.read()
+        if kind == "object" and "/param_groups/" not in path and \
+                not path.endswith("/step"):
+            # Is 12 a number or a string? Options and steps are numbers.
+            kind = self._tree.xattr(st.node, "value_kind") or ""
+        return _values.parse(text, kind, path)
 
     # What it is.
 

@@ -33,7 +33,7 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
         if shape:
             self._get(path)._write(value)
             return
-        self._put(st.node, _values.text(value, path.rpartition("/")[2]))
+        self._put(st.node, _values.text(value, path))
 
     def _put(self, node: int, data: bytes) -> None:
         with File(self._tree, node, write=True, truncate=True) as f:
@@ -43,7 +43,7 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
     def _add(self, path: str, value: Any) -> None:
         shape = getattr(value, "shape", None)
         if shape is None:
-            data = _values.text(value, path.rpartition("/")[2])
+            data = _values.text(value, path)
             self._put(self._tree.create(path).node, data)
             return
         dtype = _dtypes.name_of(value.dtype)

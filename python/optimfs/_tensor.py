@@ -225,8 +225,6 @@ class Tensor:
         """A tensor without dimensions, from its text."""
         import numpy as np
         value = self._value()
-        if isinstance(value, str):
-            value = complex(value)
         if _dtypes.widened(self.dtype) and dtype.kind == "u":
             return np.array(_dtypes.narrow(value, self.dtype), dtype)
         return np.array(value, dtype)

@@ -181,6 +181,24 @@ static int get_kind(const struct subject *s, struct ofs_buf *out)
 	return 1;
 }
 
+/* The same, but an item is read for it. */
+static int get_value_kind(const struct subject *s, struct ofs_buf *out)
+{
+	struct ofs_snapshot *snap = s->snap;
+	struct ofs_pickle *doc;
+
+	if (s->entry == NULL || s->entry->kind != OFS_ENTRY_ITEM)
+		return get_kind(s, out);
+	doc = ofs_locate_item(&snap->reader, &snap->cat->items[s->entry->ref],
+	    s->err);
+	if (doc == NULL)
+		return -1;
+	ofs_buf_puts(out,
+	    ofs_text_kind_name(ofs_text_kind(doc, ofs_pickle_root(doc))));
+	ofs_pickle_free(doc);
+	return 1;
+}
+
 static int get_shards(const struct subject *s, struct ofs_buf *out)
 {
 	if (s->tensor == NULL)
@@ -320,6 +338,7 @@ static const struct attribute {
 	{ "shards", get_shards, NULL, true },
 	{ "owners", get_owners, NULL, true },
 	{ "source", get_source, NULL, true },
+	{ "value_kind", get_value_kind, NULL, true },
 	{ "crc32", get_crc32, NULL, false },
 	{ "error", get_error, NULL, false },
 	{ "scale", get_scale, NULL, true },

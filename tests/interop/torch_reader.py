@@ -160,13 +160,16 @@ def read_all(path):
 
 def load_values():
     """Loads values of a training loop that PyTorch itself saved."""
+    import torch
     import torch.distributed.checkpoint as dcp
     from optimfs.torch import StorageReader
 
-    saved = {"step": 7, "seen": 1.5, "name": "run", "loop": {"step": 9}}
+    saved = {"step": 7, "seen": 1.5, "name": "run", "id": "12",
+             "loop": {"step": 9}, "z": torch.tensor(1 - 2j)}
     with tempfile.TemporaryDirectory() as path:
         dcp.save(saved, checkpoint_id=path)
-        sd = {"step": 0, "seen": 0.0, "name": "", "loop": {"step": 0}}
+        sd = {"step": 0, "seen": 0.0, "name": "", "id": "",
+              "loop": {"step": 0}, "z": torch.tensor(0j)}
         dcp.load(sd, storage_reader=StorageReader(path))
     assert sd == saved, sd
 

@@ -83,6 +83,53 @@ def test_values_are_pythons_own(data):
         assert step.tobytes() == np.float32(12).tobytes()
 
 
+@pytest.fixture
+def pickled(tmp_path):
+    """A file with a value that pickle.dump wrote."""
+    def make(value):
+        path = tmp_path / "state.pkl"
+        path.write_bytes(pickle.dumps(value, 2))
+        return str(path)
+    return make
+
+
+def test_values_have_the_types_that_they_were_saved_with(pickled):
+    saved = {"config": {"params": 7, "name": "params"}, "id": "12",
+             "none": "null", "z": 1 - 2j, "n": 12}
+    with optimfs.open(pickled(saved)) as ck:
+        assert ck.state_dict()["extra"].load() == saved
+
+
+def test_a_string_of_dcp_stays_one(copy):
+    path = copy("pytorch/dcp_dtypes/ckpt")
+    with optimfs.edit(path) as ck:
+        ck["optim/state/w/name"] = "12"
+    with optimfs.open(path) as ck:
+        assert ck["optim/state/w/name"] == "12"
+
+
+def test_names_of_parameters_may_have_newlines(pickled):
+    names = ["a\nb", "[c"]
+    state = {n: {"exp_avg": 0.5, "step": 1} for n in names}
+    group = {"lr": 0.1, "params": names}
+    path = pickled({"optim": {"state": state, "param_groups": [group]}})
+    params = "optim/param_groups/0/params"
+    with optimfs.edit(path) as ck:
+        assert ck[params] == names
+        ck[params] = names[::-1]
+    with optimfs.open(path) as ck:
+        assert ck[params] == names[::-1]
+
+
+def test_a_complex_number_is_pythons_own(copy):
+    path = copy("pytorch/dcp_dtypes/ckpt")
+    with optimfs.edit(path) as ck:
+        ck["optim/state/w/z"] = np.array(1 - 2j, "complex64")
+    with optimfs.open(path) as ck:
+        z = ck["optim/state/w/z"]
+        assert z.item() == 1 - 2j and z.numpy().dtype == np.complex64
+
+
 def test_an_object_is_the_name_of_its_class(data):
     with optimfs.open(data("deepspeed/z2_ws2_bf16/ckpt")) as ck:
         scaler = ck["extra/optimizer_state_dict/loss_scaler"]

@@ -39,6 +39,15 @@ def test_tensors_have_torchs_types(data):
                               equal_nan=True)
 
 
+def test_a_tensor_without_dimensions_may_be_complex(copy):
+    path = copy("pytorch/dcp_dtypes/ckpt")
+    with optimfs.edit(path) as ck:
+        ck["optim/state/w/z"] = torch.tensor(1 - 2j)
+    with optimfs.open(path) as ck:
+        assert torch.equal(ck["optim/state/w/z"].torch(),
+                           torch.tensor(1 - 2j))
+
+
 def test_slices_are_read_into_tensors(data):
     with optimfs.open(data(FSDP2)) as ck:
         t = ck["model/layers.0.wq.weight"]
