@@ -74,10 +74,11 @@ class Group(Mapping[str, Any]):
         try:
             name = self._index()[key]
         except KeyError:
+            near = _names.near(key, self._index())
+            number = 18 if near else 2
             raise NotFoundError(
-                errno.ENOENT, "OFS002 %s: no such key%s" % (
-                    self._below(str(key)), _names.near(key, self._index())),
-                2) from None
+                errno.ENOENT, "OFS%03d %s: no such key%s" % (
+                    number, self._below(str(key)), near), number) from None
         return self.checkpoint._get(self._below(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -183,8 +184,11 @@ class Checkpoint(Mapping[str, Any]):
         try:
             return self._tree.stat(path)
         except NotFoundError as e:
-            text = "%s%s" % (e.strerror, self._near(path))
-            raise NotFoundError(e.errno, text, e.number) from None
+            near = self._near(path)
+            if not near:
+                raise
+            raise NotFoundError(e.errno, "OFS018%s%s" % (
+                str(e.strerror)[len("OFS002"):], near), 18) from None
 
     def _near(self, path: str) -> str:
         """A suggestion for the first name of path that does not exist."""

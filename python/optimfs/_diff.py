@@ -46,7 +46,7 @@ class Difference:
         if self.kind == "elements":
             by = "" if self.max_abs is None else \
                 ", by up to %.3g" % self.max_abs
-            return "%s: %d elements differ of %d%s" % (
+            return "%s: %d of %d elements differ%s" % (
                 self.path, self.elements, self.of, by)
         return "%s: %s is %r, and %r in b" % (self.path, self.kind, self.a,
                                               self.b)

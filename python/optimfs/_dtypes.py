@@ -161,6 +161,15 @@ def _torch_bytes(value: Any, shape: Any, dtype: str) -> bytes:
     return ctypes.string_at(t.data_ptr(), t.numel() * t.element_size())
 
 
+def _spread(a: Any, shape: Any) -> Any:
+    import numpy as np
+    try:
+        return np.broadcast_to(a, shape)
+    except ValueError:
+        raise ValueError("an array of shape %s does not fit %s" % (
+            list(a.shape), list(shape))) from None
+
+
 def to_bytes(value: Any, shape: Any, dtype: str) -> bytes:
     """The elements to write for an array, tensor, list or number.
 
@@ -171,11 +180,10 @@ def to_bytes(value: Any, shape: Any, dtype: str) -> bytes:
     import numpy as np
     a = np.asarray(value)
     if dtype == "bfloat16" and a.dtype.name != dtype:
-        a = np.broadcast_to(a, shape).astype(np.float32, casting="same_kind")
-        raw: bytes = _round_bfloat16(np.ascontiguousarray(a)).tobytes()
-        return raw
+        a = _spread(a, shape).astype(np.float32, casting="same_kind")
+        return bytes(_round_bfloat16(np.ascontiguousarray(a)).tobytes())
     kind = numpy_dtype(dtype)
     if isinstance(value, (int, float, list, tuple)):
         a = a.astype(kind)  # Python's numbers have no type of their own
-    return np.broadcast_to(a.astype(kind, casting="same_kind", copy=False),
-                           shape).tobytes()
+    a = a.astype(kind, casting="same_kind", copy=False)
+    return bytes(_spread(a, shape).tobytes())

@@ -29,7 +29,9 @@ class Error(OSError):
         self.advice: Optional[str] = advice(self.code)
 
     def __str__(self) -> str:
-        if self.advice:
+        # not where the text itself says what to do, as in ofs_tool_fail
+        if self.advice and not re.search("^none|^as OFS|the message",
+                                         self.advice):
             return "%s\nWhat to do: %s" % (self.strerror, self.advice)
         return str(self.strerror)
 

@@ -265,6 +265,13 @@ def test_what_progress_raises_ends_the_saving(data, tmp_path):
             ck.view("dcp@8").save(tmp_path / "new", progress=fail)
 
 
+def test_an_array_of_another_shape_is_refused_in_words(copy):
+    with pytest.raises(ValueError, match=r"an array of shape \[3, 3\] does not "
+                       r"fit \[37, 12\]"):
+        with optimfs.edit(copy(FSDP2)) as ck:
+            ck["model/output.weight"] = np.zeros((3, 3))
+
+
 def test_diff_names_each_difference(copy, data):
     path = copy(FSDP2)
     with optimfs.edit(path) as ck:
@@ -278,7 +285,7 @@ def test_diff_names_each_difference(copy, data):
     assert found["model/norm.bias"].elements == 2
     assert found["extra/note"].kind == "only in b"
     assert found["optim/state/norm.weight/exp_avg"].kind == "only in a"
-    assert "2 elements differ of 12, by up to 7" in \
+    assert "2 of 12 elements differ, by up to 7" in \
         str(found["model/norm.bias"])
     assert len(found) == 6
 
