@@ -268,8 +268,8 @@ static int mount_failed(const struct server *s, struct optimfs_error *err)
 	char text[OFS_LOG_KEPT];
 	const char *why = ofs_log_kept(text);
 
-	return optimfs_fail(err, EIO, "OFS758 cannot mount on %s%s%s", s->v->point,
-	    why[0] != '\0' ? ": " : "", why);
+	return optimfs_fail(err, EIO, "OFS758 cannot mount on %s%s%s",
+	    s->v->point, why[0] != '\0' ? ": " : "", why);
 }
 
 static int mount_session(struct server *s, struct optimfs_error *err)

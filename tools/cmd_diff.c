@@ -612,8 +612,8 @@ static int number(const struct ofs_verb *verb, const char *flag,
 		return OFS_EXIT_OK;
 	*v = strtod(text, &end);
 	if (end == text || *end != '\0' || !(*v >= 0))
-		return ofs_tool_usage(verb, "--%s %s: not a number of at least 0", flag,
-		    text);
+		return ofs_tool_usage(verb,
+		    "--%s %s: not a number of at least 0", flag, text);
 	return OFS_EXIT_OK;
 }
 

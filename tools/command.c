@@ -330,7 +330,7 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 
 	if (c->checkpoint == NULL && (first == 0 || c->noperands == 0))
 		return ofs_tool_usage(verb, "%s",
-		    first == 0 ? "which checkpoint to take names and shapes from? --like CHECKPOINT"
+		    first == 0 ? "which checkpoint? --like CHECKPOINT"
 			       : "which checkpoint?");
 	if (first == 1) {
 		c->checkpoint = c->operand[0];

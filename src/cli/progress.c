@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/human.h"
+#include "cli/interrupt.h"
 #include "cli/wrap.h"
 
 #define PATIENCE 2.0  /* seconds before the first line */
@@ -213,6 +214,9 @@ void ofs_progress_end(struct ofs_progress *p, bool well)
 	char bytes[OFS_HUMAN_SIZE], rate[OFS_HUMAN_SIZE], time[24];
 	double took;
 
+	/* a terminal shows ^C */
+	if (!well && p->terminal && p->width == 0 && ofs_interrupted(NULL))
+		fputc('\n', stderr);
 	ofs_progress_break(p);
 	if (p->shown == 0 || !well)
 		return;

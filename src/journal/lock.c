@@ -112,8 +112,8 @@ static int busy(const struct holder *h, const char *place, const char *how,
 	if (h->since != 0 && localtime_r(&at, &tm) != NULL)
 		strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S", &tm);
 	return optimfs_fail(err, EBUSY,
-	    "OFS259 being written by pid %ld on %s since %s (%s/%s)%s",
-	    h->pid, h->host, since, place, LOCK_NAME, how);
+	    "OFS259 being written by pid %ld on %s since %s (%s/%s)%s", h->pid,
+	    h->host, since, place, LOCK_NAME, how);
 }
 
 /* 1: locked; 0: held by another process; -1: the file system has no such

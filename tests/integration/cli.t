@@ -357,7 +357,7 @@ ok $? "report does not create a file with the name of the option"
 does 2 "plan without a view exits with 2" plan "$ck"
 says err 'which view[?] ' "plan asks for the view"
 does 2 "mkfs without --like exits with 2" mkfs "$ck"
-says err 'which checkpoint to take names and shapes from[?] --like' "mkfs asks for --like"
+says err 'which checkpoint[?] --like' "mkfs asks for --like"
 for option in dtype=fp16 only=modle; do
 	does 2 "reshard with the option $option exits with 2" \
 	    reshard --to "dcp@2,$option" "$ck" made

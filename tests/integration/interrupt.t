@@ -42,6 +42,17 @@ like "the same reshard resumes with what was done" \
 is "the resumed reshard leaves no staging directory" "$(left)" ''
 ok "diff finds no difference after the resumed reshard" "$OPTIMFS" diff "$ck" five
 
+if command -v script >/dev/null; then
+	script -qec "env --default-signal=INT LD_PRELOAD='$faultlib' FAULT_PATH=new/__1_0.distcp \
+FAULT_HOW=$INTERRUPT '$OPTIMFS' reshard -j 1 --to dcp@5 '$ck' six" /dev/null >tty
+	is "on a terminal the message begins on a line of its own, after ^C" \
+	    "$(tr -d '\r' <tty | head -n 2)" "
+optimfs: OFS014 interrupted"
+	rm -rf .six.optimfs
+else
+	skip 1 "no script(1)"
+fi
+
 status "interrupted mkfs exits with 130" 130 at .new.optimfs/template/__1_0.distcp \
     "$OPTIMFS" mkfs --like "$ck" --layout dcp@3 new
 is "interrupted mkfs says that nothing was made" "$(cat err)" \
