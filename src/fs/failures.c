@@ -33,9 +33,10 @@ void ofs_failures_fini(struct ofs_failures *f)
 static bool same(const struct ofs_failure *r, uint64_t node, uint64_t off,
     uint64_t len, const struct optimfs_error *err)
 {
-	return r->seen != 0 && r->node == node && r->off == off &&
-	    r->len == len && r->err.code == err->code &&
-	    strcmp(r->err.text, err->text) == 0;
+	return r->seen != 0 && r->err.code == err->code &&
+	    strcmp(r->err.text, err->text) == 0 &&
+	    (node == 0 ||
+		(r->node == node && r->off == off && r->len == len));
 }
 
 /* The record of this failure, or a slot for it. */
@@ -66,11 +67,15 @@ void ofs_failures_add(struct ofs_failures *f, uint64_t node, const char *path,
 		f->record = calloc(OFS_NFAILURES, sizeof(*f->record));
 	if (f->record != NULL) {
 		r = slot_for(f, node, off, len, err);
+		/* a request that failed for a reason that is recorded */
+		if (node == 0 && r->node != 0)
+			goto out;
 		r->seen = ++f->clock;
 		r->times++;
 		r->err = *err;
 		strncpy(r->path, path, sizeof(r->path) - 1);
 	}
+out:
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -23,7 +23,8 @@ struct ofs_failures {
 
 void ofs_failures_init(struct ofs_failures *f);
 void ofs_failures_fini(struct ofs_failures *f);
-/* node 0: the failure concerns no file. The bytes [off, off + len) were
+/* node 0: the failure concerns no file, or is recorded with its file and is
+ * not counted again. The bytes [off, off + len) were
  * requested; len 0: all. path is copied. */
 void ofs_failures_add(struct ofs_failures *f, uint64_t node, const char *path,
     uint64_t off, uint64_t len, const struct optimfs_error *err);

@@ -101,6 +101,8 @@ fails() {
 	    "$3 $2*"
 	like "$1: .optimfs/errors has $3 for $2" "$(cat "$mnt/.optimfs/errors")" \
 	    "*$3	E*	$2	*"
+	is "$1: .optimfs/errors has no second record of $2 without its path" \
+	    "$(cut -f 3 "$mnt/.optimfs/errors" | grep -cx -e -)" 0
 }
 
 # make OPTIONS: write a new checkpoint and mount it
