@@ -40,6 +40,9 @@ Mapping = Union[None, PathLike, Dict[str, str], Callable[[str], str]]
 
 MODEL_ROOTS = ("model", "state_dict")
 OPTIM_ROOTS = ("optim", "optimizer")
+# what docs/naming.md takes for an optimizer
+OPTIMIZER = re.compile("optim.*|.*optim(izer)?|opt|adamw?|sgd|lion|adafactor"
+                       "|muon", re.IGNORECASE)
 WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
             "_orig_mod.")
 
@@ -182,6 +185,19 @@ class _Names:
                 return below
         return None
 
+    def _optimizer(self, parts: List[str]) -> Optional[str]:
+        """Below an optimizer of another name. The tree calls several by one of
+        their keys, or by all."""
+        found = None
+        for j, part in enumerate(parts):
+            if j == 0 or part not in ("state", "param_groups"):
+                continue
+            for name in parts[j - 1::-1] + [".".join(parts[:j])]:
+                found = found or self._optim(["optim", name], parts[j:])
+            if any(map(OPTIMIZER.fullmatch, parts[:j][-2:])):
+                found = found or self._optim(["optim"], parts[j:])
+        return found
+
     def path(self, key: str) -> Optional[str]:
         """The path of a key; None if the checkpoint has nothing for it."""
         parts = key.split(".")
@@ -193,13 +209,14 @@ class _Names:
                 found = self._model(parts[i + 1:])
             elif part in OPTIM_ROOTS:
                 found = self._optim(["optim"], parts[i + 1:])
-        return found or self._extra(["extra"], parts)
+        return found or self._optimizer(parts) or \
+            self._extra(["extra"], parts)
 
 
 def _is_option(key: str) -> bool:
     parts = key.split(".")
-    return "param_groups" in parts[:-2] and \
-        parts[parts.index("param_groups") - 1] in OPTIM_ROOTS
+    return "param_groups" in parts[:-2] and any(
+        map(OPTIMIZER.fullmatch, parts[:parts.index("param_groups")][-2:]))
 
 
 def _key_of(path: str) -> Tuple[str, Tuple[Any, ...]]:
@@ -433,6 +450,9 @@ if _StorageReader is not None:
                           "is", self.checkpoint.path, key)
                 return
             value = self._value(path)
+            mine = getattr(planner, "state_dict", {}).get(key)
+            if isinstance(mine, _torch.Tensor):  # a learning rate may be one
+                value = mine.detach().clone().fill_(value)
             b = io.BytesIO()
             _torch.save(value, b)
             b.seek(0)

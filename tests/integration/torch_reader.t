@@ -26,6 +26,7 @@ loads() {
 }
 
 ok "one process loads the values of a training loop, step too" "$python" "$script" values
+ok "one process loads optimizers by their names" "$python" "$script" optimizers
 
 zero=deepspeed/z3_ws2_bf16
 megatron=fully_reshardable/iter_0000003

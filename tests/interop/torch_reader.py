@@ -174,6 +174,36 @@ def load_values():
     assert sd == saved, sd
 
 
+def optimizer_state(lr, fill):
+    import torch
+    return {"state": {"w": {"exp_avg": torch.full((2, 3), fill)}},
+            "param_groups": [{"lr": lr, "params": ["w"]}]}
+
+
+def load_optimizers():
+    """Loads optimizers by the names that the state dict has for them."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from optimfs.torch import StorageReader
+
+    for above in (("opt",), ("optimizer_a", "optimizer_b"),
+                  ("optimizers.a", "optimizers.b"), ("a.adam", "b.adam")):
+        with tempfile.TemporaryDirectory() as path:
+            lr = torch.tensor(0.1, dtype=torch.float64)
+            dcp.save({n: optimizer_state(lr + i, i + 1.0)
+                      for i, n in enumerate(above)}, checkpoint_id=path)
+            sd = {n: optimizer_state(torch.zeros_like(lr), 0.0)
+                  for n in above}
+            for n in above:
+                sd[n]["param_groups"][0]["fused"] = True
+            dcp.load(sd, storage_reader=StorageReader(path))
+        for i, n in enumerate(above):
+            group = sd[n]["param_groups"][0]
+            assert torch.equal(group["lr"], lr + i), group
+            assert group["fused"] is True
+            assert (sd[n]["state"]["w"]["exp_avg"] == i + 1).all(), n
+
+
 def load_by_recipe(model, optimizer, path):
     """Runs the recipe of docs/python.md as it is written there."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -277,6 +307,8 @@ def main():
         return 0 if new_enough() else 1
     if sys.argv[1:] == ["values"]:
         return load_values()
+    if sys.argv[1:] == ["optimizers"]:
+        return load_optimizers()
     path, manifest, ranks = sys.argv[1], sys.argv[2], int(sys.argv[3])
     import torch.multiprocessing as mp
     with tempfile.NamedTemporaryFile() as f:
