@@ -304,6 +304,19 @@ def _single(item: Any) -> Any:
     return item.item() if isinstance(item, Tensor) and not item.shape else item
 
 
+def _like(mine: Any, value: Any) -> Any:
+    """A value with the tuples of the state dict's, for which JSON has lists, or
+    the tensor of it: betas, a captured lr."""
+    if isinstance(mine, _torch.Tensor):
+        return mine.detach().clone().fill_(value)
+    if isinstance(mine, dict) and isinstance(value, dict):
+        return {k: _like(mine.get(k), v) for k, v in value.items()}
+    if not isinstance(mine, (list, tuple)) or not isinstance(value, list):
+        return value
+    items = [_like(m, v) for m, v in zip(mine, value)] + value[len(mine):]
+    return tuple(items) if type(mine) is tuple else items
+
+
 if _StorageReader is not None:
     class StorageReader(_StorageReader):
         """Reads a checkpoint of any format for
@@ -450,9 +463,7 @@ if _StorageReader is not None:
                           "is", self.checkpoint.path, key)
                 return
             value = self._value(path)
-            mine = getattr(planner, "state_dict", {}).get(key)
-            if isinstance(mine, _torch.Tensor):  # a learning rate may be one
-                value = mine.detach().clone().fill_(value)
+            value = _like(getattr(planner, "state_dict", {}).get(key), value)
             b = io.BytesIO()
             _torch.save(value, b)
             b.seek(0)
@@ -467,8 +478,6 @@ if _StorageReader is not None:
                 return value.load()
             if name == "params":
                 return [self._names.back.get(p, p) for p in value]
-            if name == "betas" and isinstance(value, list):
-                return tuple(value)  # as PyTorch has it
             return _single(value)
 
         def _group(self, group: Dict[str, Any]) -> Dict[str, Any]:

@@ -177,7 +177,7 @@ def load_values():
 def optimizer_state(lr, fill):
     import torch
     return {"state": {"w": {"exp_avg": torch.full((2, 3), fill)}},
-            "param_groups": [{"lr": lr, "params": ["w"]}]}
+            "param_groups": [{"lr": lr, "eps": (None, fill), "params": ["w"]}]}
 
 
 def load_optimizers():
@@ -200,6 +200,7 @@ def load_optimizers():
         for i, n in enumerate(above):
             group = sd[n]["param_groups"][0]
             assert torch.equal(group["lr"], lr + i), group
+            assert group["eps"] == (None, i + 1.0), group
             assert group["fused"] is True
             assert (sd[n]["state"]["w"]["exp_avg"] == i + 1).all(), n
 
