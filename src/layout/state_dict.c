@@ -146,21 +146,45 @@ static int sort_list(struct ofs_state *s, uint32_t node, uint32_t n,
 	return 0;
 }
 
+/* Has the model a parameter whose name is a number? */
+static bool model_has_numbers(const struct ofs_catalog *cat)
+{
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		uint32_t n, v;
+		const uint32_t *c;
+
+		if (cat->entries[i].tree == OFS_NONE)
+			continue;
+		c = ofs_catalog_components(cat, cat->entries[i].tree, &n);
+		if (n == 2 && ofs_catalog_string_is(cat, c[0], "model") &&
+		    ofs_str_number(ofs_catalog_string(cat, OFS_PATH_STR(c[1])),
+			&v))
+			return true;
+	}
+	return false;
+}
+
 /* The tree has names only: decide which containers are lists, and which dicts
  * have integer keys. param_groups is always a list; the keys of state are IDs
- * if all are numbers. */
+ * if all are numbers. An optimizer may have other state beside that of its
+ * parameters: then those that are numbers are IDs, unless they can be names. */
 static int classify(struct ofs_state *s, uint32_t node,
     struct optimfs_error *err)
 {
-	bool numbers = true, indexes = true, tuple = true;
+	bool numbers = true, some = false, indexes = true, tuple = true;
 	uint32_t n = 0, v;
 
 	for (uint32_t i = s->node[node].child; i != OFS_NONE;
 	     i = s->node[i].next, n++) {
-		numbers = numbers && ofs_str_number(ofs_state_key(s, i), &v);
+		bool number = ofs_str_number(ofs_state_key(s, i), &v);
+
+		numbers = numbers && number;
+		some = some || number;
 		indexes = indexes && (s->node[i].key & OFS_PATH_INDEX) != 0;
 		tuple = tuple && (s->node[i].key & OFS_PATH_TUPLE) != 0;
 	}
+	if (s->optim && some && !numbers && key_is(s, node, "state"))
+		s->node[node].numbers = !model_has_numbers(s->cat);
 	if (n == 0 || !numbers)
 		return 0;
 	s->node[node].numbers = key_is(s, node, "state");
@@ -173,13 +197,13 @@ static int classify(struct ofs_state *s, uint32_t node,
 }
 
 int ofs_state_build_of(struct ofs_state *s, const struct ofs_catalog *cat,
-    const uint32_t *entries, uint32_t n, uint32_t skip,
+    const uint32_t *entries, uint32_t n, uint32_t skip, bool optim,
     struct optimfs_error *err)
 {
 	struct ofs_map map = { 0 };
 	int ret;
 
-	*s = (struct ofs_state){ .cat = cat };
+	*s = (struct ofs_state){ .cat = cat, .optim = optim };
 	ret = new_node(s, OFS_NONE, 0, err) == OFS_NONE ? -1 : 0;
 	for (uint32_t i = 0; i < n && ret == 0; i++)
 		ret = add_entry(s, &map, entries[i], skip, err);
@@ -198,9 +222,8 @@ int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
 	int ret = ofs_render_entries(from, to, section, &entries, &n, err);
 
 	if (ret == 0)
-		ret = ofs_state_build_of(s, from->cat, entries, n, 1, err);
-	if (ret == 0)
-		s->optim = section != NULL && strcmp(section, "optim") == 0;
+		ret = ofs_state_build_of(s, from->cat, entries, n, 1,
+		    section != NULL && strcmp(section, "optim") == 0, err);
 	free(entries);
 	return ret;
 }
@@ -365,10 +388,23 @@ static void open_container(struct ofs_state_pickler *p, uint32_t node)
 		ofs_pkw_op(&p->w, OFS_PKW_MARK);
 }
 
+/* Is it an optimizer that has no state yet? The tree has nothing for that, but
+ * a program that loads it asks for it. */
+static bool lacks_state(const struct ofs_state *s, uint32_t node)
+{
+	return s->optim && !key_is(s, node, "state") &&
+	    ofs_state_child(s, node, "param_groups") != OFS_NONE &&
+	    ofs_state_child(s, node, "state") == OFS_NONE;
+}
+
 static void close_container(struct ofs_state_pickler *p, uint32_t node)
 {
 	const struct ofs_state_node *v = &p->s->node[node];
 
+	if (lacks_state(p->s, node)) {
+		ofs_pkw_str(&p->w, "state", 5);
+		ofs_pkw_op_put(&p->w, OFS_PKW_DICT);
+	}
 	if (v->tuple > 0)
 		ofs_pkw_tuple_close(&p->w, v->tuple);
 	else if (v->child != OFS_NONE)

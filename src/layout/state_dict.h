@@ -33,7 +33,7 @@ int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
 /* The same from n entries, without the first skip components of their paths in
  * the tree. */
 int ofs_state_build_of(struct ofs_state *s, const struct ofs_catalog *cat,
-    const uint32_t *entries, uint32_t n, uint32_t skip,
+    const uint32_t *entries, uint32_t n, uint32_t skip, bool optim,
     struct optimfs_error *err);
 void ofs_state_fini(struct ofs_state *s);
 

@@ -50,23 +50,21 @@ static struct ofs_str id_of(const struct naming *c, uint32_t entry)
 	return ofs_naming_key(c, entry).id.s;
 }
 
-/* Numbers among names are likely damage. Where the keys were split by the rules
- * above, the split may be wrong instead. */
+/* An optimizer may keep state of its own under a name beside its parameters'
+ * IDs, as PyTorch allows. Where the keys were split by the rules above, the
+ * split may be wrong instead. */
 static int mixed(struct naming *c, const struct naming_candidate *r,
     struct optimfs_error *err)
 {
 	struct ofs_str number = id_of(c, r->first_number);
 	struct ofs_str name = id_of(c, r->first_name);
-	static const char fmt[] =
-	    "OFS637 the optimizer's state has integer and string keys: first "
-	    "integer %.*s, first string \"%.*s\"%s";
+	bool text = (c->slot[r->first_number].at & SLOT_TEXT) != 0;
 
-	if ((c->slot[r->first_number].at & SLOT_TEXT) == 0)
-		return optimfs_fail(err, EUCLEAN, fmt,
-		    OFS_STR_ARGS(number, 100), OFS_STR_ARGS(name, 100), "");
-	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, err, fmt,
+	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, EUCLEAN, err,
+	    "OFS637 the optimizer's state has integer and string keys: first "
+	    "integer %.*s, first string \"%.*s\"%s",
 	    OFS_STR_ARGS(number, 100), OFS_STR_ARGS(name, 100),
-	    " (or the dotted keys were cut wrongly)");
+	    text ? " (or the dotted keys were cut wrongly)" : "");
 }
 
 static int look_at_keys(struct naming *c, struct optimfs_error *err)

@@ -198,6 +198,19 @@ for i in "01":
 		    "$(find out -name extra.pt -o -name mp_rank_00_model_states.pt)")" \
 		    "(T, 1, [(T,), {'a': (T, T, T, 'x')}], deque([T, 2], maxlen=5))"
 	done
+
+	# What no key says: an optimizer without state, integer keys among names,
+	# and empty dicts.
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --optimizers optimizers.pt
+	rm -rf out
+	ok "optimizers with no state and with state of their own reshard to torch" \
+	    "$OPTIMFS" reshard -q --to torch optimizers.pt out
+	is "an optimizer without state has an empty one, and IDs among names are integers" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/optim.pt)" \
+	    "{'a': {'param_groups': [{'lr': 1, 'params': [0]}], 'state': {}}, 'b': {'state': {0: {'step': T}, 'own': {'seen': T}, 'n': 5}, 'param_groups': [{'lr': 2, 'params': [0]}]}}"
+	is "empty dicts in lists keep their places" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/extra.pt)" \
+	    "{'held': [{}, T, ({}, T, {})]}"
 	for layout in dcp@2,crc dcp@1,zstd dcp-st@2; do
 		rm -rf out back
 		ok "a tuple with tensors reshards to $layout" \

@@ -31,6 +31,11 @@
 #
 # opaque.py --kinds FILE: prints them, each tensor as T.
 #
+# opaque.py --optimizers FILE: writes an optimizer without state, one with state
+# of its own beside that of parameter 0, and sequences with empty dicts.
+#
+# opaque.py --print FILE: prints its object, each tensor as T.
+#
 # opaque.py --run FILE: is the object in the extra.pt that was made of FILE?
 import collections
 import io
@@ -228,10 +233,11 @@ if sys.argv[1] == "--inner":
         key = tensor.args[0][2]
         data = z.read(name.replace("data.pkl", "data/" + key))
     sys.exit(data != struct.pack("<f", .5))
-if sys.argv[1] == "--kinds":
+if sys.argv[1] in ("--kinds", "--print"):
     with zipfile.ZipFile(sys.argv[2]) as z:
         name, = [n for n in z.namelist() if n.endswith("/data.pkl")]
-        print(Unpickler(z.open(name)).load()["held"])
+        value = Unpickler(z.open(name)).load()
+    print(value["held"] if sys.argv[1] == "--kinds" else value)
     sys.exit()
 if sys.argv[1] == "--run":
     with zipfile.ZipFile(sys.argv[2]) as z:
@@ -270,6 +276,16 @@ if sys.argv[1] == "--quantized":
     buffers = {"buffer_names": []} if sys.argv[2] == "frozen" else {}
     write(sys.argv[3], {"model": model, "optim": {
         "state": {"w": state}, "param_groups": [group]}, **buffers})
+    sys.exit()
+if sys.argv[1] == "--optimizers":
+    t = Tensor(.5)
+    write(sys.argv[2], {
+        "model": {"w": Tensor(1., 2., shape=(2,))},
+        "optimizers": {
+            "a": {"state": {}, "param_groups": [{"lr": 1, "params": [0]}]},
+            "b": {"state": {0: {"step": t}, "own": {"seen": t}, "n": 5},
+                  "param_groups": [{"lr": 2, "params": [0]}]}},
+        "held": [{}, t, ({}, t, {})]})
     sys.exit()
 if sys.argv[1] == "--sequences":
     t = Tensor(.5)

@@ -71,6 +71,7 @@ static void containers(void)
 	    "V numbers\n"
 	    "T list/#0\n"
 	    "V list/#1\n"
+	    "V list/#2/#0\n"
 	    "V deep/#0/#0\n"
 	    "V deep/#0/#1\n"
 	    "T deep/#0/#2/#0/#0\n"

@@ -352,7 +352,7 @@ static int lay_tuple(struct ofs_dcp_files *f, const struct ofs_render *from,
 	    &in_tree);
 	if (ofs_grow(f->tuple, f->ntuples, f->tuple_cap, err) == -1 ||
 	    ofs_state_build_of(&s, f->cat, entries, n, in_tree - (all - whole),
-		err) == -1)
+		false, err) == -1)
 		return -1;
 	a = &f->tuple[f->ntuples];
 	*a = (struct ofs_torch_new){

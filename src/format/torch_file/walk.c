@@ -234,14 +234,23 @@ static uint32_t index_component(struct walk *w, uint32_t node, uint32_t i)
 	return c == OFS_NONE ? c : c | flags;
 }
 
+/* Does node, at the current path, become a directory? Not an empty mapping in a
+ * list, whose other items would lose their places without it. */
+static bool is_directory(struct walk *w, uint32_t node)
+{
+	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT)
+		return ofs_pk_len(w->doc, node) > 0 || w->depth == 0 ||
+		    w->frame[w->depth - 1].dict;
+	return is_sequence(w->doc, node) && descends(w, node);
+}
+
 /* Visit a value at the current path. */
 static int add(struct walk *w, uint32_t node)
 {
 	size_t n = w->nprefix + w->depth;
 	uint32_t path;
 
-	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT ||
-	    (is_sequence(w->doc, node) && descends(w, node)))
+	if (is_directory(w, node))
 		return enter(w, node);
 	if (n == 0) {
 		/* the root is not a mapping: its file needs a name */
