@@ -126,7 +126,7 @@ int ofs_catalog_expect(struct ofs_catalog *cat, uint32_t ntensors,
 uint32_t ofs_catalog_value(struct ofs_catalog *cat,
     const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
 {
-	struct ofs_value v = { doc, node };
+	struct ofs_value v = { doc, node, OFS_NONE };
 
 	return ofs_catalog_append(cat, OFS_VALUES, &v, 1, err);
 }

@@ -141,6 +141,7 @@ struct ofs_replica {
 struct ofs_value {
 	const struct ofs_pickle *doc;
 	uint32_t node;
+	uint32_t source; /* its path in the source; OFS_NONE: the entry's */
 };
 
 /* A storage inside a value, for which the tree has no file: a persistent id, and

@@ -152,7 +152,7 @@ static int collect(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	ofs_pickle_free(to->doc[of->ref]);
 	to->doc[of->ref] = new.doc;
 	to->cat.values[of->ref] =
-	    (struct ofs_value){ new.doc, ofs_pickle_root(new.doc) };
+	    (struct ofs_value){ new.doc, ofs_pickle_root(new.doc), OFS_NONE };
 	return 0;
 }
 

@@ -34,11 +34,16 @@ static struct ofs_str component(const struct ofs_catalog *cat, uint32_t c)
 	return ofs_catalog_string(cat, OFS_PATH_STR(c));
 }
 
-/* The components of a catalog path, with room for one more. */
-static struct ofs_key *keys_of(struct ofs_commit *c, uint32_t path, uint32_t *n,
-    struct optimfs_error *err)
+/* The components of the path of an entry in the source, with room for one
+ * more. */
+static struct ofs_key *keys_of(struct ofs_commit *c, const struct ofs_entry *e,
+    uint32_t *n, struct optimfs_error *err)
 {
-	const uint32_t *v = ofs_catalog_components(c->cat, path, n);
+	uint32_t source = e->kind == OFS_ENTRY_VALUE
+	    ? c->cat->values[e->ref].source
+	    : OFS_NONE;
+	const uint32_t *v = ofs_catalog_components(c->cat,
+	    source == OFS_NONE ? e->path : source, n);
 	struct ofs_key *k = ofs_arena_alloc(&c->arena, (*n + 1) * sizeof(*k));
 
 	if (k == NULL) {
@@ -215,7 +220,7 @@ static int place_flat(struct ofs_commit *c, struct ofs_commit_task *t,
 	struct ofs_buf was = { 0 }, is = { 0 };
 	uint32_t n, m;
 	const uint32_t *tree = ofs_catalog_components(c->cat, e->tree, &n);
-	struct ofs_key *k = keys_of(c, e->path, &m, err);
+	struct ofs_key *k = keys_of(c, e, &m, err);
 	bool found = false;
 
 	if (k == NULL)
@@ -245,7 +250,7 @@ static int place_beside(struct ofs_commit *c, struct ofs_commit_task *t,
 	uint32_t n;
 	const uint32_t *tree = ofs_catalog_components(c->cat, e->tree, &n);
 	struct ofs_str name = component(c->cat, tree[n - 1]);
-	struct ofs_key *k = keys_of(c, e->path, &n, err);
+	struct ofs_key *k = keys_of(c, e, &n, err);
 
 	if (k == NULL)
 		return -1;
@@ -278,7 +283,7 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 	uint32_t n, found = OFS_NONE;
 	const uint32_t *tree = ofs_catalog_components(c->cat, e->tree, &n);
 	struct ofs_str other = component(c->cat, tree[skip]);
-	struct ofs_key *k = keys_of(c, e->path, &n, err);
+	struct ofs_key *k = keys_of(c, e, &n, err);
 	char mine[16], its[16], *id;
 
 	if (k == NULL)
@@ -493,7 +498,7 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 	else if (e->kind == OFS_ENTRY_TENSOR)
 		return 0; /* only bytes change */
 	c->ntasks++;
-	t->path = keys_of(c, e->path, &t->npath, err);
+	t->path = keys_of(c, e, &t->npath, err);
 	if (t->path == NULL)
 		return -1;
 	if (t->op == OFS_TASK_DROP)

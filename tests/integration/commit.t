@@ -101,6 +101,25 @@ status "two indexes: fsck --data accepts the committed checkpoint" 0 \
     "$OPTIMFS" fsck --data ck
 rm -rf now
 
+# Values of Megatron-Core, whose paths in the tree are not those of its item.
+rm -rf ck tree
+cp -r "$TOP_SRCDIR/tests/data/megatron/gpt_tp2_dp2/fully_reshardable" ck
+chmod -R u+w ck
+"$OPTIMFS" mount -o rw ck "$mnt"
+echo 0.5 >"$mnt/optim/param_groups/0/lr"
+echo 0.25 >"$mnt/optim/param_groups/1/weight_decay"
+echo 77 >"$mnt/extra/iteration"
+cp -r "$mnt" tree
+status "Megatron: umount commits changed values" 0 "$OPTIMFS" umount "$mnt"
+status "Megatron: the committed checkpoint can be read without a mount" 0 \
+    "$OPTIMFS" cp -r ck / now
+ok "Megatron: the committed tree equals the edited mount" diff -r tree now
+is "Megatron: only the item with the values is rewritten" \
+    "$(cd ck/iter_0000003 && echo *.distcp)" "__0_0.distcp __0_1.distcp __1_0.distcp"
+status "Megatron: fsck --data accepts the committed checkpoint" 0 \
+    "$OPTIMFS" fsck --data ck
+rm -rf ck now
+
 # What is renamed stays in the file it is in, whatever files are beside it.
 trainers=$TOP_SRCDIR/tests/data/extra/trainers
 # rename NAME PATH: rename parameters in a copy, bias to PATH, and commit

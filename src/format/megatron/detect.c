@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/dcp/dcp.h"
+#include "format/dcp/update.h"
 #include "format/megatron/megatron.h"
 #include "format/probe.h"
 
@@ -91,4 +92,5 @@ const struct ofs_format ofs_format_megatron = {
 	.beside_prefix = OFS_MEGATRON_COMMON,
 	.read = ofs_dcp_read,
 	.join = ofs_megatron_join,
+	.update = &ofs_dcp_update,
 };

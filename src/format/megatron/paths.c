@@ -311,9 +311,10 @@ static int place_entry(struct ofs_megatron *m, uint32_t entry,
     const uint32_t *c, uint32_t n, struct optimfs_error *err)
 {
 	struct ofs_str text = ofs_catalog_string(m->cat, c[0]);
-	bool tensor = m->cat->entries[entry].kind == OFS_ENTRY_TENSOR;
+	struct ofs_entry *e = &m->cat->entries[entry];
+	bool tensor = e->kind == OFS_ENTRY_TENSOR;
 	struct ofs_megatron_key key;
-	uint32_t path = m->cat->entries[entry].path;
+	uint32_t path = e->path;
 	int ret = 0;
 
 	if (n > 1 && ofs_catalog_string_is(m->cat, c[0], OFS_MEGATRON_COMMON)) {
@@ -331,9 +332,13 @@ static int place_entry(struct ofs_megatron *m, uint32_t entry,
 		if (ret == 1)
 			return 0;
 	}
-	if (ret == 0)
-		m->cat->entries[entry].path = path;
-	return ret;
+	if (ret == -1)
+		return -1;
+	e = &m->cat->entries[entry]; /* entries may have been added */
+	if (e->kind == OFS_ENTRY_VALUE && path != e->path)
+		m->cat->values[e->ref].source = e->path;
+	e->path = path;
+	return 0;
 }
 
 int ofs_megatron_place(struct ofs_megatron *m, uint32_t entry,
