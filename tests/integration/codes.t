@@ -39,6 +39,9 @@ lacks "$scratch/sorted" "$scratch/tested" | tr ' ' '\n' >"$scratch/rest"
 ok "docs/errors.md has a table of codes" test -s "$scratch/table"
 is "the table of codes is sorted and has each code once" \
     "$(sort -u "$scratch/table" | cmp - "$scratch/table" 2>&1)" ''
+is "each row of docs/errors.md says what to do, instead of what may have happened" \
+    "$(awk -F ' [|] ' '/^[|] OFS/ && $4 ~ /^(the|it|its|one of|parts|files|readers) / &&
+	$4 !~ /:|the message/ { print $1 }' docs/errors.md)" ''
 "${OPTIMFS:=optimfs}" explain | cut -d ' ' -f 1 >"$scratch/explained"
 is "optimfs explain lists the codes of the table" \
     "$(cmp "$scratch/table" "$scratch/explained" 2>&1)" ''
