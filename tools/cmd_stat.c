@@ -490,6 +490,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		ret = print_one(&rows, &err);
 	else if (ret == 0)
 		print_rows(&rows);
+	if (ret == 0 && c.only != NULL && rows.n == 0)
+		ofs_tool_done("no tensor has %s", c.only);
 	status = ret == -1
 	    ? ofs_command_stopped(&c, &err, "nothing was changed or printed")
 	    : OFS_EXIT_OK;

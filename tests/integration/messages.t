@@ -19,6 +19,7 @@ head -c 1000 /dev/zero >zeros.pt
 echo note >step-1000/note.txt
 mkdir empty
 tensor=model/output.weight
+"$OPTIMFS" mkfs --like step-1000 --layout dcp@2 empty-one
 
 # arguments | exit status | code | what follows "to do:" ("-": no such line, for
 # the message says it) | the message
@@ -52,6 +53,7 @@ cat lost $tensor|3|OFS140|restore it; tensors that are not in it can be read|*__
 tar lost model|3|OFS140|restore it; tensors that are not in it can be read|model/adapter.bias bytes *__1_0.distcp is missing
 cat short $tensor|3|OFS603|copy the file again; it was not completely written|*__2_0.distcp *
 report step-1000 nowhere -o x.html|3|OFS002|check the spelling: ls and optimfs ls list what there is|nowhere: *
+info empty-one|3|OFS834|-|empty-one is an empty template*
 umount empty|3|OFS758|-|empty: nothing is mounted there*
 END
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
@@ -110,6 +112,9 @@ sys.stdout.buffer.write(out)
 END
 if command -v python3 >/dev/null; then
 	export OPTIMFS
+	python3 screen.py 80 stat --only 'nan>0' step-1000 >out
+	is "stat --only says on a terminal that no tensor has it" "$(tr -d '\r' <out)" \
+	    'no tensor has nan>0'
 	for v in 'map step-1000 model' 'info nowhere' 'fsck --data --progress step-1000' \
 	    'info step-1000 model' 'fsck step-1000'; do
 		# shellcheck disable=SC2086
@@ -127,6 +132,6 @@ print([l for l in re.split(r"[\r\n]+", open("out", encoding="utf-8").read()) if 
 		done
 	done
 else
-	skip 15 "no python3"
+	skip 16 "no python3"
 fi
 done_testing
