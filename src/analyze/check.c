@@ -85,6 +85,28 @@ static int by_weight(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
+/* fp32 weights are read as a state and as the weights: what is found in both is
+ * one finding. */
+static void sort_symptoms(struct ofs_check *c)
+{
+	size_t n = 0;
+
+	if (c->nsymptoms > 1)
+		qsort(c->symptom, c->nsymptoms, sizeof(*c->symptom), by_weight);
+	for (size_t i = 0; i < c->nsymptoms; i++) {
+		struct ofs_symptom *s = &c->symptom[i];
+
+		if (n > 0 && by_weight(s, &c->symptom[n - 1]) == 0 &&
+		    strcmp(s->text, c->symptom[n - 1].text) == 0) {
+			free(s->path);
+			free(s->text);
+		} else {
+			c->symptom[n++] = *s;
+		}
+	}
+	c->nsymptoms = n;
+}
+
 static void tell_parameter(const struct ofs_check *c, const struct ofs_exam *e,
     const struct optimfs_checkup *out)
 {
@@ -106,8 +128,7 @@ static void tell(struct ofs_check *c, const struct optimfs_checkup *out)
 	for (size_t i = 0; i < c->nexams && out->parameter != NULL; i++)
 		if (c->exam[i].kind == OFS_EXAM_ADAM && c->exam[i].error == 0)
 			tell_parameter(c, &c->exam[i], out);
-	if (c->nsymptoms > 1)
-		qsort(c->symptom, c->nsymptoms, sizeof(*c->symptom), by_weight);
+	sort_symptoms(c);
 	for (size_t i = 0; i < c->nsymptoms && out->symptom != NULL; i++) {
 		const struct ofs_symptom *s = &c->symptom[i];
 		struct optimfs_symptom o = { s->number, s->path, s->text,

@@ -105,6 +105,12 @@ status "check exits with 1 when two ZeRO optimizer files are swapped" 1 "$OPTIMF
 like "swapped ZeRO optimizer files are reported as OFS201" \
     "$(head -n 1 "$scratch/out")" '*: OFS201 *'
 
+copy "$data/deepspeed/z3_ws2_bf16/ckpt"
+swap global_step3/${rank}0$end global_step3/${rank}1$end
+status "check exits with 1 when two ZeRO-3 optimizer files are swapped" 1 "$OPTIMFS" check "$ck"
+is "what is wrong in fp32 weights is found once" \
+    "$(grep -c '/fp32: OFS202' "$scratch/out") $(sort "$scratch/out" | uniq -d)" "1 "
+
 copy "$data/pytorch/dcp_names/ckpt"
 status "check exits with 1 for a state without second moment" 1 "$OPTIMFS" check "$ck"
 like "OFS210 names the missing exp_avg_sq" "$(cat "$scratch/out")" \
