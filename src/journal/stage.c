@@ -219,31 +219,32 @@ static int empty_journal(struct ofs_stage *st, struct optimfs_error *err)
 	return -1;
 }
 
-/* Data without a record is unused, but records without their data are damage:
- * so the journal is emptied durably before data is removed. */
-static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
+static void remove_data(int data)
 {
-	int fd = dup(st->data);
+	int fd = dup(data);
 	DIR *d = fd == -1 ? NULL : fdopendir(fd);
 	struct dirent *e;
 
 	if (d == NULL) {
-		optimfs_fail(err, errno, "OFS809 %s: %m", st->path);
-		if (fd != -1)
-			close(fd);
-		return -1;
+		close_fd(fd);
+		return;
 	}
-	if (empty_journal(st, err) == -1 ||
-	    ofs_journal_sync(&st->journal, err) == -1) {
-		closedir(d);
-		return -1;
-	}
-	st->empty = true;
 	rewinddir(d);
 	while ((e = readdir(d)) != NULL)
 		if (e->d_name[0] != '.')
-			unlinkat(st->data, e->d_name, 0);
+			unlinkat(data, e->d_name, 0);
 	closedir(d);
+}
+
+/* Data without a record is unused, but records without their data are damage:
+ * so the journal is emptied durably before data is removed. */
+static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
+{
+	if (empty_journal(st, err) == -1 ||
+	    ofs_journal_sync(&st->journal, err) == -1)
+		return -1;
+	st->empty = true;
+	remove_data(st->data);
 	return 0;
 }
 
@@ -320,7 +321,9 @@ static int link_upper(const struct ofs_stage *st, bool upper,
 	    check_upper(was, err) == -1)
 		return -1;
 	unlinkat(st->beside, UPPER_NAME, 0);
-	if (upper && symlinkat(now, st->beside, UPPER_NAME) == -1)
+	if (upper &&
+	    (symlinkat(now, st->beside, UPPER_NAME) == -1 ||
+		fsync(st->beside) == -1))
 		return optimfs_fail(err, errno, "OFS809 %s/" UPPER_NAME ": %m",
 		    st->place);
 	return 0;
@@ -331,14 +334,19 @@ static int open_journal(struct ofs_stage *st, bool upper,
 {
 	int found = 0;
 
-	if (make_journal(st, err) == -1)
+	if (make_journal(st, err) == -1) {
+		st->empty = faccessat(st->dir, "journal", F_OK,
+				AT_SYMLINK_NOFOLLOW) == -1;
 		return -1;
+	}
 	if (recover != OFS_RECOVER_DISCARD)
 		found = find_changes(&st->journal, st->path, err);
 	if (found == -1)
 		return -1;
-	if (found == 0)
+	if (found == 0) {
+		st->empty = true;
 		return remove_all(st, err);
+	}
 	return recover == OFS_RECOVER_YES
 	    ? 0
 	    : refuse_changes(st->path, upper, err);
@@ -429,14 +437,15 @@ struct ofs_stage *ofs_stage_open(const struct ofs_stage_config *config,
 	return NULL;
 }
 
+/* Writes nothing: the disk may be full. */
 static void remove_dirs(struct ofs_stage *st)
 {
-	struct optimfs_error err;
-
-	if (st->data == -1 || remove_all(st, &err) == -1)
+	if (st->data == -1 ||
+	    (unlinkat(st->dir, "journal", 0) == -1 && errno != ENOENT) ||
+	    fsync(st->dir) == -1)
 		return;
+	remove_data(st->data);
 	unlinkat(st->dir, "data", AT_REMOVEDIR);
-	unlinkat(st->dir, "journal", 0);
 }
 
 /* The path of a descriptor, malloc'ed, or NULL. */

@@ -218,6 +218,7 @@ int ofs_stage_make_in(const char *parent, const char *name, char **path,
 	/* files synced in it are lost without its name */
 	if (fd != -1 && fsync(at) == -1) {
 		optimfs_fail(err, errno, "OFS809 %s: %m", *path);
+		ofs_stage_rmdir(*path);
 		close(fd);
 		fd = -1;
 	}

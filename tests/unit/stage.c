@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,33 @@ ssize_t pwrite(int fd, const void *p, size_t n, off_t off)
 	return fails("pwrite", ENOSPC)
 	    ? -1
 	    : (ssize_t)syscall(SYS_pwrite64, fd, p, n, off);
+}
+
+int symlinkat(const char *target, int at, const char *path)
+{
+	(void)fails("symlink", 0);
+	return (int)syscall(SYS_symlinkat, target, at, path);
+}
+
+int mkdirat(int at, const char *path, mode_t mode)
+{
+	return fails("mkdirat", ENOSPC)
+	    ? -1
+	    : (int)syscall(SYS_mkdirat, at, path, mode);
+}
+
+/* Fails only where it makes a file. */
+int openat(int at, const char *path, int flags, ...)
+{
+	va_list ap;
+	mode_t mode;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, mode_t);
+	va_end(ap);
+	if ((flags & O_CREAT) != 0 && fails("openat", ENOSPC))
+		return -1;
+	return (int)syscall(SYS_openat, at, path, flags, mode);
 }
 
 static void fail_next(const char *call, int after)
@@ -340,7 +368,7 @@ static void failures(void)
 	fail_next(NULL, 0);
 	ok(ofs_stage_reset(st, &err) == 0,
 	    "reset after a failed sync succeeds");
-	ok(strstr(calls, "unlink-journal fsync ") != NULL,
+	ok(strstr(calls, "unlink-journal openat fsync ") != NULL,
 	    "reset syncs the name of the new journal");
 	ok(ofs_stage_append(st, &r, &err) == 0 && ofs_stage_sync(st, &err) == 0,
 	    "a stage can be written again after reset");
@@ -367,6 +395,30 @@ static void failures(void)
 			ok(!taken || recovered() == 1,
 			    "failing %s %d in reset: later records are found",
 			    failing_calls[way], after);
+		}
+}
+
+/* A disk that is full, or fails, at each step of the start. */
+static void unopened(void)
+{
+	static const char *const failing_calls[] = { "openat", "mkdirat",
+		"pwrite", "fsync", "fdatasync" };
+	struct optimfs_error err;
+	struct ofs_stage *st;
+
+	for (size_t i = 0; i < sizeof(failing_calls) / sizeof(*failing_calls);
+	     i++)
+		for (int after = 0;; after++) {
+			fail_next(failing_calls[i], after);
+			st = open_stage(OFS_RECOVER_NO, &err);
+			failing = NULL;
+			if (st != NULL) {
+				ofs_stage_close(st, false);
+				break;
+			}
+			ok(!exists(""),
+			    "failing %s %d: a stage that is not opened leaves nothing",
+			    failing_calls[i], after);
 		}
 }
 
@@ -511,7 +563,10 @@ static void places(void)
 	snprintf(upper, sizeof(upper), "%s/upper", dir);
 	mkdir(upper, 0700);
 	c.upper = upper;
+	fail_next(NULL, 0);
 	st = ofs_stage_open(&c, &err);
+	ok(strstr(calls, "symlink fsync ") != NULL,
+	    "with upper= the name of the link is synced");
 	snprintf(path, sizeof(path), "%s/.ck.optimfs", upper);
 	is_str(ofs_stage_path(st), path,
 	    "upper= sets the directory of the stage");
@@ -557,6 +612,7 @@ int main(void)
 	moved();
 	recovery();
 	failures();
+	unopened();
 	locks();
 	pipes();
 	links();
