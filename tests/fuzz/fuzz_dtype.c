@@ -29,7 +29,7 @@ static void back(enum ofs_dtype t, const uint8_t *element)
 		return;
 	}
 	must(ofs_dtype_parse(t, text, n, again) == 0);
-	if (strstr(text, "NaN") == NULL)
+	if (strcasestr(text, "nan") == NULL)
 		must(memcmp(element, again, ofs_dtype_size(t)) == 0);
 }
 
