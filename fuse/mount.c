@@ -7,9 +7,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -158,12 +160,14 @@ int ofs_mount_check(const char *source, const char *point,
 	return 0;
 }
 
-/* The mount answers: releases the parent and everything inherited from it. */
+/* The mount answers: releases the parent and everything inherited from it. A
+ * parent that has ended has not said that it is mounted: then it ends, too. */
 static void detach(void *ctx)
 {
 	int *to_parent = ctx;
 	struct optimfs_error none = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	char answer;
 
 	ofs_log_begin();
 	(void)setsid();
@@ -173,7 +177,9 @@ static void detach(void *ctx)
 			dup2(null, fd);
 		close(null);
 	}
-	(void)!write(*to_parent, &none, sizeof(none));
+	if (write(*to_parent, &none, sizeof(none)) == -1 ||
+	    read(*to_parent, &answer, 1) != 1)
+		kill(getpid(), SIGTERM);
 	close(*to_parent);
 	*to_parent = -1;
 }
@@ -219,6 +225,21 @@ static int hear(int from_child, pid_t child, struct optimfs_error *err)
 	return optimfs_fail(err, EIO, "the daemon ended early");
 }
 
+/* Lets the daemon go on, unless a signal has come. */
+static int answer(int to_child, pid_t child, struct optimfs_error *err)
+{
+	/* one that comes later finds a mount */
+	ofs_interrupt_catch();
+	if (!ofs_interrupted(NULL)) {
+		(void)send(to_child, "", 1, MSG_NOSIGNAL);
+		close(to_child);
+		return 0;
+	}
+	close(to_child);
+	waitpid(child, NULL, 0);
+	return optimfs_fail(err, ECANCELED, "interrupted");
+}
+
 static const char not_mounted[] = "nothing was mounted";
 
 static int in_background(struct ofs_serve *v, struct optimfs_error *err)
@@ -226,8 +247,8 @@ static int in_background(struct ofs_serve *v, struct optimfs_error *err)
 	int fd[2], ret;
 	pid_t child;
 
-	if (pipe2(fd, O_CLOEXEC) == -1)
-		return optimfs_fail(err, errno, "pipe: %m");
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) == -1)
+		return optimfs_fail(err, errno, "socketpair: %m");
 	fflush(NULL);
 	/* The child gets the signal, too; a writer has to remove its stage. */
 	if (v->options->open.rw)
@@ -247,6 +268,8 @@ static int in_background(struct ofs_serve *v, struct optimfs_error *err)
 	if (!v->options->open.rw)
 		ofs_interrupt_end(not_mounted);
 	ret = hear(fd[0], child, err);
+	if (ret == 0)
+		return answer(fd[0], child, err);
 	close(fd[0]);
 	return ret;
 }

@@ -129,7 +129,7 @@ like "tar that waits for its reader says that the archive is incomplete" "$(cat 
 
 # A daemon whose commit is held at a system call until the test lets it go on.
 (requires mount) >/dev/null || {
-	skip 12 "no mount"
+	skip 20 "no mount"
 	done_testing
 }
 mnt=$(point m)
@@ -147,6 +147,46 @@ for front in "" -f; do
 	like "mount $front leaves nothing beside the checkpoint" "$(ls -d .edited.* 2>&1)" \
 	    "*No such file*"
 done
+# A signal to the command alone, while its daemon is held at a read.
+catches() { # PID: does it catch SIGTERM?
+	catches_set=$(sed -n 's/^SigCgt:.//p' "/proc/$1/status" | tail -c 9)
+	[ $((0x$catches_set & 0x4000)) != 0 ]
+}
+has_daemon() {
+	catches "$1" && daemon=$(pgrep -P "$1")
+}
+gone() {
+	! kill -0 "$1" 2>/dev/null
+}
+for o in ro rw; do
+	rm -f gate trace
+	LD_PRELOAD="$faultlib" FAULT_TRACE=trace "$OPTIMFS" mount -o $o edited "$mnt"
+	"$OPTIMFS" umount "$mnt"
+	env --default-signal=TERM LD_PRELOAD="$faultlib" FAULT_HOW=$WAIT \
+	    FAULT_GATE="$scratch/gate" \
+	    FAULT_AT="$(grep -m 1 '	pread	.*\.metadata' trace | cut -f 1)" \
+	    "$OPTIMFS" mount -o $o edited "$mnt" 2>said &
+	mounter=$!
+	daemons="$daemons $mounter"
+	eventually has_daemon $mounter
+	daemons="$daemons $daemon"
+	kill -TERM $mounter
+	if [ $o = rw ]; then # waits for its daemon
+		touch gate
+		wait $mounter
+		status=$?
+	else
+		wait $mounter
+		status=$?
+		touch gate
+	fi
+	is "mount -o $o that alone gets SIGTERM exits with 130" $status 130
+	is "mount -o $o that alone gets SIGTERM says so" "$(cat said)" \
+	    "optimfs: OFS014 interrupted: nothing was mounted"
+	ok "mount -o $o that alone gets SIGTERM: its daemon ends" eventually gone "$daemon"
+	is "mount -o $o that alone gets SIGTERM leaves no mount" "$(tap_mounts)" ""
+done
+rm -f gate
 ok "mount with a held commit succeeds" env LD_PRELOAD="$faultlib" \
     FAULT_PATH=.distcp FAULT_HOW=$WAIT FAULT_GATE="$scratch/gate" \
     "$OPTIMFS" mount -o rw edited "$mnt"
