@@ -102,9 +102,12 @@ static inline void *ofs_search(const void *key, const void *items, size_t n,
     size_t size, ofs_search_fn *compare)
 {
 	size_t i = ofs_lower_bound(key, items, n, size, compare);
-	const char *found = (const char *)items + (i < n ? i * size : 0);
+	const char *found;
 
-	return i < n && compare(key, found) == 0 ? (void *)found : NULL;
+	if (i == n)
+		return NULL;
+	found = (const char *)items + i * size;
+	return compare(key, found) == 0 ? (void *)found : NULL;
 }
 
 #endif

@@ -248,11 +248,13 @@ static void compare(struct ofs_fsck *c, struct side a, struct side b)
 void ofs_fsck_tell(struct ofs_fsck *c)
 {
 	struct ofs_fsck_notes *t = &c->taken;
-	const struct ofs_fsck_note *end = t->v + t->n, *n = t->v;
+	const struct ofs_fsck_note *end, *n = t->v;
 	struct side shard = { .at = NULL }, copy;
 
-	if (t->n > 0)
-		qsort(t->v, t->n, sizeof(*t->v), by_step);
+	if (t->n == 0)
+		return;
+	qsort(t->v, t->n, sizeof(*t->v), by_step);
+	end = n + t->n;
 	while (n < end) {
 		if (n->kind == HASHES) {
 			shard = side_of(n, end);
