@@ -361,16 +361,39 @@ static int read_texts(struct diff *d, struct optimfs_file *a,
 	    : 0;
 }
 
+/* Of two equal texts, is only one a string? */
+static int compare_kinds(struct diff *d, const char *path, uint64_t a,
+    uint64_t b, int len, struct optimfs_error *err)
+{
+	char *x = attribute(d->a, a, "value_kind");
+	char *y = attribute(d->b, b, "value_kind");
+	int ret = 0;
+
+	if (x == NULL || y == NULL)
+		ret = ofs_no_memory(err);
+	else if ((strcmp(x, "string") == 0) != (strcmp(y, "string") == 0))
+		say(d, path, "value", NULL, 0, "%.*s is a %s, and a %s in %s",
+		    len, (char *)d->buf_a, x, y, d->b_name);
+	free(x);
+	free(y);
+	return ret;
+}
+
 static int compare_open(struct diff *d, const char *path,
-    struct optimfs_file *a, struct optimfs_file *b, struct optimfs_error *err)
+    const uint64_t node[2], struct optimfs_file *a, struct optimfs_file *b,
+    struct optimfs_error *err)
 {
 	uint64_t n = optimfs_file_size(a), k = optimfs_file_size(b);
 	bool same;
+	int len;
 
 	if (same_bytes(d, a, b, &same, err) == -1)
 		return -1;
+	len = same ? one_line(d->buf_a, n) : 0;
 	if (same)
-		return 0;
+		return len == 0
+		    ? 0
+		    : compare_kinds(d, path, node[0], node[1], len, err);
 	if (read_texts(d, a, b, err) == -1)
 		return -1;
 	if (!close_texts(d, n, k))
@@ -404,6 +427,7 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
     uint64_t b, struct optimfs_error *err)
 {
 	struct optimfs_file *x = NULL, *y = NULL;
+	const uint64_t node[2] = { a, b };
 	bool same = true;
 	int ret = -1;
 
@@ -419,7 +443,7 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
 		return compare_tensors(d, path, a, b, err);
 	if (optimfs_file_open(d->a, a, &x, err) == 0 &&
 	    optimfs_file_open(d->b, b, &y, err) == 0)
-		ret = compare_open(d, path, x, y, err);
+		ret = compare_open(d, path, node, x, y, err);
 	optimfs_file_close(x);
 	optimfs_file_close(y);
 	return ret;

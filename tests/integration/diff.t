@@ -200,4 +200,16 @@ status "opposite numbers" 1 "$OPTIMFS" diff --json \
 like "have no cosine that can be told" "$(cat "$scratch/out")" \
     '*"max_abs": 2e+200, "max_rel": 2.0, "rms": null, "cosine": null, *'
 
+# Texts of equal bytes that are values of different types.
+for value in '"1"' 1; do
+	python3 - "$scratch/text-$value.pkl" "$value" <<'END'
+import json, pickle, sys
+pickle.dump({"x": json.loads(sys.argv[2]), "y": "s"}, open(sys.argv[1], "wb"), 2)
+END
+done
+status "a string and a number with the same text" 1 "$OPTIMFS" diff \
+    "$scratch/text-\"1\".pkl" "$scratch/text-1.pkl"
+is "differ, and diff says how" "$(cat "$scratch/out")" \
+    "extra/x: 1 is a string, and a scalar in $scratch/text-1.pkl"
+
 done_testing
