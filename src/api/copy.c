@@ -15,6 +15,7 @@
 #include "cluster/task.h"
 #include "fs/fs.h"
 #include "fs/walk.h"
+#include "journal/stage_path.h"
 
 /* With several ranks, rank 0 lists the files to copy and assigns them to ranks
  * that see the destination. All ranks walk the tree in the same order. */
@@ -334,6 +335,25 @@ static bool is_first(const struct optimfs *fs)
 }
 
 /* Finds the source, and on rank 0 the destination. */
+/* A directory is not copied into the checkpoint, which would grow meanwhile. */
+static int check_outside(const struct optimfs *fs, const char *dest,
+    struct optimfs_error *err)
+{
+	size_t n = fs->real == NULL ? 0 : strlen(fs->real);
+	char *at = realpath(dest, NULL), *name;
+	int ret = 0;
+
+	if (at == NULL)
+		at = ofs_stage_split(dest, &name, NULL);
+	if (at != NULL && n > 0 && strncmp(at, fs->real, n) == 0 &&
+	    strchr("/", at[n]) != NULL)
+		ret = optimfs_fail(err, EINVAL,
+		    "OFS778 %s is inside the checkpoint that is read, %s", dest,
+		    fs->source);
+	free(at);
+	return ret;
+}
+
 static int find(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_attr *attr, char **to,
     struct optimfs_error *err)
@@ -346,7 +366,9 @@ static int find(struct optimfs *fs, const char *path, const char *dest,
 	if (!is_first(fs))
 		return 0;
 	*to = target(path, dest);
-	return *to == NULL ? ofs_no_memory(err) : 0;
+	if (*to == NULL)
+		return ofs_no_memory(err);
+	return S_ISDIR(attr->mode) ? check_outside(fs, *to, err) : 0;
 }
 
 int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,

@@ -88,6 +88,17 @@ does 0 "cp -r of a directory into an existing directory succeeds" \
     cp -r "$ck" optim/param_groups into
 [ -f into/param_groups/0/lr ]
 ok $? "cp -r into a directory keeps the name of the source"
+cp -r "$ck" grows
+chmod -R u+w grows
+for to in grows grows/more "./grows/../grows/more"; do
+	does 2 "cp -r into $to, the checkpoint that it reads, is a usage error" \
+	    cp -r grows optim "$to"
+	says err 'OFS778 .*/[a-z]* is inside the checkpoint that is read, grows' \
+	    "and is named"
+done
+diff -r "$ck" grows
+ok $? "and nothing is added to it"
+rm -rf grows
 mkfifo pipe
 timeout 20 cat pipe >from_pipe &
 does 0 "cp writes into a pipe" cp "$ck" $state/exp_avg pipe
