@@ -204,8 +204,16 @@ if mount -t tmpfs -o size=250m none disk 2>"$scratch/err"; then
 	status "fsck --data accepts the result after the disk was full" 0 \
 	    "$OPTIMFS" fsck --data disk/out
 	umount disk
+	mount -t tmpfs -o size=64k none disk
+	status "reshard exits with 3 when no file fits" 3 \
+	    "$OPTIMFS" reshard --to dcp@8 ck disk/out
+	kept=0
+	[ -e disk/.out.optimfs ] && kept=1
+	is "and says that something is kept only where it is" \
+	    "$(grep -c -e 'is kept' -e 'what is done is in' "$scratch/err")" $kept
+	umount disk
 else
-	skip 8 "no tmpfs here: $(head -1 "$scratch/err")"
+	skip 10 "no tmpfs here: $(head -1 "$scratch/err")"
 fi
 
 # The disk is full, and one of the changes of new/ fails, too, such as the
