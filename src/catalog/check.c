@@ -330,8 +330,8 @@ static int condemn_overlap(struct check *c, uint32_t a, uint32_t b)
 {
 	char x[200], y[200];
 
-	ofs_tile_print(c->cat, c->t, a, x, sizeof(x));
-	ofs_tile_print(c->cat, c->t, b, y, sizeof(y));
+	ofs_tile_print(c->cat, c->t, &c->cat->shards[a], x, sizeof(x));
+	ofs_tile_print(c->cat, c->t, &c->cat->shards[b], y, sizeof(y));
 	return CONDEMN(c, EUCLEAN, "OFS610 overlap of %s and %s", x, y);
 }
 

@@ -105,12 +105,12 @@ enum ofs_tile ofs_tile_overlap(const struct ofs_catalog *cat,
 }
 
 void ofs_tile_print(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    uint32_t s, char *text, size_t size)
+    const struct ofs_shard *s, char *text, size_t size)
 {
 	uint64_t off[OFS_MAX_DIMS], n[OFS_MAX_DIMS];
 	size_t len = 0;
 
-	ofs_shard_box(cat, t, &cat->shards[s], off, n);
+	ofs_shard_box(cat, t, s, off, n);
 	text[0] = '\0';
 	for (unsigned int k = 0; k < t->grid_ndim && len < size - 1; k++) {
 		int k_len =

@@ -26,9 +26,9 @@ enum ofs_tile { OFS_TILE_DISJOINT, OFS_TILE_OVERLAP, OFS_TILE_UNKNOWN };
 enum ofs_tile ofs_tile_overlap(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, uint64_t *work, uint32_t pair[2]);
 
-/* Print the box of shard s as "[0:4, 8:16)", truncated to size,
+/* Print the box of s, a shard of t, as "[0:4, 8:16)", truncated to size,
  * NUL-terminated. */
 void ofs_tile_print(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    uint32_t s, char *text, size_t size);
+    const struct ofs_shard *s, char *text, size_t size);
 
 #endif

@@ -288,13 +288,11 @@ static void add_context(const struct ofs_catalog *cat, const struct source *s,
 /* Which elements of the tensor are lost, where they are not all. */
 static void add_box(const struct lookup *k)
 {
-	const struct ofs_catalog *cat = k->r->cat;
 	char box[200];
 
 	if (k->t->nshards == 1 || k->t->grid != k->t->shape)
 		return;
-	ofs_tile_print(cat, k->t, (uint32_t)(k->s - cat->shards), box,
-	    sizeof(box));
+	ofs_tile_print(k->r->cat, k->t, k->s, box, sizeof(box));
 	optimfs_fail_in(k->err, "elements %s", box);
 }
 

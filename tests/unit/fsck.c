@@ -146,6 +146,26 @@ static void checksums(void)
 	handmade_fini(&h);
 }
 
+/* The name of a record in its local header, in a file of a replica. */
+static void replica(void)
+{
+	struct optimfs *fs;
+	uint64_t problems;
+	char *got;
+
+	copy_checkpoint(
+	    "pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles");
+	ok(spoil("state_rank2.pt", "/50FB", 5),
+	    "a bit of the header of a replica is flipped");
+	fs = open_copy();
+	got = findings(fs, true, &problems);
+	ok(strstr(got, "/exp_avg OFS512\n") != NULL,
+	    "fsck reports a replica whose header is damaged as OFS512");
+	free(got);
+	optimfs_close(fs);
+	handmade_fini(&h);
+}
+
 static void short_file(void)
 {
 	uint8_t bytes[912];
@@ -287,6 +307,7 @@ static void compressed(void)
 int main(void)
 {
 	checksums();
+	replica();
 	short_file();
 	closed_file();
 	saved_again();
