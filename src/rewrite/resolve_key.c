@@ -293,8 +293,12 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 			found = i;
 	if (found != OFS_NONE) {
 		k[found].s = ofs_str_of(ch->key[skip]);
-	} else if (id_of(c->cat, other, its) &&
-	    id_of(c->cat, ofs_str_of(ch->key[skip]), mine)) {
+	} else if (id_of(c->cat, other, its)) {
+		if (!id_of(c->cat, ofs_str_of(ch->key[skip]), mine))
+			return ofs_commit_no_place(t,
+			    "the optimizer has numbers for its parameters, so "
+			    "that only the name below model can change",
+			    err);
 		for (uint32_t i = 0; i < n && found == OFS_NONE; i++)
 			if (ofs_str_equal(k[i].s, ofs_str_of(its)))
 				found = i;

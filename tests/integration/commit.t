@@ -144,6 +144,27 @@ cp -r "$trainers/acc_v2_SHARDED_STATE_DICT" ck && chmod -R u+w ck
 echo '{"global_step": 3}' >ck/trainer_state.json
 rename "a file shown as its bytes" model/other
 
+# A file whose optimizer has numbers for its parameters keeps them.
+rm -rf ck tree now
+cp "$trainers/pl_full.ckpt" one.ckpt && chmod u+w one.ckpt
+"$OPTIMFS" mount -o rw one.ckpt "$mnt"
+mv "$mnt/model/layer.bias" "$mnt/model/renamed"
+status "integer IDs: umount commits a renamed parameter" 0 "$OPTIMFS" umount "$mnt"
+is "integer IDs: params and state are as they were" \
+    "$("$OPTIMFS" cat one.ckpt optim/param_groups/0/params; "$OPTIMFS" ls one.ckpt optim/state)" \
+    "$("$OPTIMFS" cat "$trainers/pl_full.ckpt" optim/param_groups/0/params
+    "$OPTIMFS" ls "$trainers/pl_full.ckpt" optim/state)"
+is "integer IDs: ids=model gives the state the new name" \
+    "$("$OPTIMFS" ls -o ids=model one.ckpt optim/state | grep -c -x renamed/)" 1
+"$OPTIMFS" mount -o rw,ids=model one.ckpt "$mnt"
+mv "$mnt/optim/state/renamed" "$mnt/optim/state/again"
+not_ok "integer IDs: a renamed state is not committed" "$OPTIMFS" commit "$mnt"
+like "which says what can be renamed" "$("$OPTIMFS" commit "$mnt" 2>&1)" \
+    "*OFS826 optim/state/again/*only the name below model can change*"
+"$OPTIMFS" abort "$mnt"
+"$OPTIMFS" umount "$mnt"
+rm one.ckpt
+
 # Files that PyTorch itself can load.
 mkdir one && cp "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/*_fsdp.bin \
     "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/optimizer.bin one
