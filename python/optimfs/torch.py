@@ -305,10 +305,13 @@ def _single(item: Any) -> Any:
 
 
 def _like(mine: Any, value: Any) -> Any:
-    """A value with the tuples of the state dict's, for which JSON has lists, or
-    the tensor of it: betas, a captured lr."""
-    if isinstance(mine, _torch.Tensor):
-        return mine.detach().clone().fill_(value)
+    """A value with the types of the state dict's, where the tree has less: the
+    tuple betas, numbers of parameters; a step or lr may be a tensor."""
+    if isinstance(mine, _torch.Tensor) and \
+            isinstance(value, (int, float, complex)):
+        return mine.detach().fill_(value)
+    if type(mine) is int and isinstance(value, str):
+        return int(value)  # the number of a parameter
     if isinstance(mine, dict) and isinstance(value, dict):
         return {k: _like(mine.get(k), v) for k, v in value.items()}
     if not isinstance(mine, (list, tuple)) or not isinstance(value, list):
@@ -380,9 +383,6 @@ if _StorageReader is not None:
             if path is None or "param_groups" in path.split("/"):
                 return BytesStorageMetadata()
             item = self.checkpoint[path]
-            if path.startswith("optim/") and path.endswith("/step") and \
-                    isinstance(item, (int, float)):
-                return self._tensor_metadata("float32", ())
             if not isinstance(item, Tensor):
                 return BytesStorageMetadata()
             return self._tensor_metadata(item.dtype, item.shape)
@@ -503,9 +503,6 @@ if _StorageReader is not None:
 
         def _load_tensor(self, item: Any, target: Any) -> None:
             source = self._source(self._paths[item.storage_index.fqn], target)
-            if not isinstance(source, Tensor):
-                target.fill_(source)
-                return
             box = tuple(slice(o, o + n) for o, n in zip(item.storage_offsets,
                                                         item.lengths))
             part = source[box] if box else source

@@ -176,8 +176,8 @@ def load_values():
 
 def optimizer_state(lr, fill):
     import torch
-    return {"state": {"w": {"exp_avg": torch.full((2, 3), fill)}},
-            "param_groups": [{"lr": lr, "eps": (None, fill), "params": ["w"]}]}
+    return {"state": {"w": {"exp_avg": torch.full((2, 3), fill), "step": 0}},
+            "param_groups": [{"lr": lr, "eps": (None, fill), "params": [0]}]}
 
 
 def load_optimizers():
@@ -201,8 +201,10 @@ def load_optimizers():
             group = sd[n]["param_groups"][0]
             assert torch.equal(group["lr"], lr + i), group
             assert group["eps"] == (None, i + 1.0), group
-            assert group["fused"] is True
-            assert (sd[n]["state"]["w"]["exp_avg"] == i + 1).all(), n
+            assert group["fused"] is True and group["params"] == [0]
+            state = sd[n]["state"]["w"]
+            assert (state["exp_avg"] == i + 1).all(), n
+            assert type(state["step"]) is int, n
 
 
 def load_by_recipe(model, optimizer, path):
