@@ -50,10 +50,13 @@ class Group(Mapping[str, Any]):
         return "%s/%s" % (self.path, name) if self.path else name
 
     def _key(self, name: str) -> str:
-        if _names.is_cut(name):
+        above = self.path.split("/")
+        # of what a parameter's state has, fqn is the parameter's
+        if _names.is_cut(name) and \
+                not (above[0] == "optim" and "state" in above[:-1]):
             tree = self.checkpoint._tree
             whole = tree.xattr(tree.stat(self._below(name)).node, "fqn")
-            if whole is not None and self.path in ("optim/state", "model"):
+            if whole is not None:
                 return whole
         return _names.decode(name)
 
@@ -63,6 +66,10 @@ class Group(Mapping[str, Any]):
             node = tree.stat(self.path).node
             self._names = {self._key(n): n for n, _ in tree.list(node)}
         return self._names
+
+    def _path(self, key: str) -> str:
+        """The path of a key, which may be longer than a file name."""
+        return self._below(self._index()[key])
 
     def __getitem__(self, key: str) -> Any:
         name = _names.encode(key)

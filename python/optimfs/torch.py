@@ -100,12 +100,11 @@ class _Names:
         if not any(_names.too_long(n) for n in names):
             return path if path in self._ck else None
         here: Any = self._ck.state_dict()
-        for k in keys:
-            try:
-                here = here[k]
-            except (KeyError, TypeError):
-                return None
-        return here.path if isinstance(here, (Tensor, Group)) else None
+        for k in keys[:-1]:
+            here = here.get(k) if isinstance(here, Group) else None
+        if not isinstance(here, Group) or keys[-1] not in here:
+            return None
+        return here._path(keys[-1])
 
     def _named(self, above: List[str], name: str, rest: List[str]
                ) -> Optional[str]:

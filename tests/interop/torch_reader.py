@@ -165,11 +165,11 @@ def load_values():
     from optimfs.torch import StorageReader
 
     saved = {"step": 7, "seen": 1.5, "name": "run", "id": "12",
-             "loop": {"step": 9}, "z": torch.tensor(1 - 2j)}
+             "loop": {"step": 9, "k" * 300: 1}, "z": torch.tensor(1 - 2j)}
     with tempfile.TemporaryDirectory() as path:
         dcp.save(saved, checkpoint_id=path)
         sd = {"step": 0, "seen": 0.0, "name": "", "id": "",
-              "loop": {"step": 0}, "z": torch.tensor(0j)}
+              "loop": {"step": 0, "k" * 300: 0}, "z": torch.tensor(0j)}
         dcp.load(sd, storage_reader=StorageReader(path))
     assert sd == saved, sd
 

@@ -94,7 +94,7 @@ def pickled(tmp_path):
 
 
 def test_values_have_the_types_that_they_were_saved_with(pickled):
-    saved = {"config": {"params": 7, "name": "params"}, "id": "12",
+    saved = {"config": {"params": 7, "k" * 300: "params"}, "id": "12",
              "none": "null", "z": 1 - 2j, "n": 12}
     with optimfs.open(pickled(saved)) as ck:
         assert ck.state_dict()["extra"].load() == saved
