@@ -474,13 +474,15 @@ def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
     """Tree with the options of struct optimfs_options by name; None or False
     is the default of each."""
     o = _abi.Options()
-    known = {name for name, _ in _abi.Options._fields_} - {"group", "together"}
+    kinds = {name: kind for name, kind in _abi.Options._fields_}
     for name, value in options.items():
-        if name not in known:
+        if name not in kinds or name in ("group", "together"):
             raise TypeError("unknown option %r" % name)
         if value is None:
             continue
         if isinstance(value, (str, os.PathLike)):
             value = path_bytes(value)
+        elif kinds[name] is c.c_char_p:  # which takes an int for an address
+            raise TypeError("option %r is a string, not %r" % (name, value))
         setattr(o, name, value)
     return Tree(os.fspath(path), o)

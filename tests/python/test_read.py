@@ -26,6 +26,12 @@ def truth(path):
         return json.load(f)
 
 
+@pytest.mark.parametrize("value", [1, -1, True, b"dcp", object()])
+def test_an_option_of_another_type_is_refused(data, value):
+    with pytest.raises(TypeError, match="'type' is a string"):
+        optimfs.open(data(FSDP2), type=value)
+
+
 @pytest.mark.parametrize("name", [
     FSDP2, "pytorch/dcp_tp_fsdp_w4/ckpt", "pytorch/dcp_dtypes/ckpt",
     "pytorch/fsdp1_local_flat_fullshard_w3/ckpt"])
