@@ -139,9 +139,9 @@ void ofs_reshard_tell(struct ofs_reshard *r);
 int ofs_reshard_read(struct ofs_reshard *r, struct optimfs_file *from,
     uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err);
 
-/* zstd.c: writes a file of compressed items; buf has room for OFS_RESHARD_PIECE
+/* items.c: writes a file of compressed items; buf has room for OFS_RESHARD_PIECE
  * bytes of each. */
-int ofs_reshard_zstd(struct ofs_reshard *r, struct ofs_reshard_file *f,
+int ofs_reshard_items(struct ofs_reshard *r, struct ofs_reshard_file *f,
     uint8_t *buf, struct optimfs_error *err);
 
 #endif

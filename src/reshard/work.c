@@ -272,12 +272,7 @@ static int write_part(struct ofs_reshard *r, const struct part *p,
 	int ret;
 
 	if (f->whole)
-#ifdef HAVE_ZSTD
-		return ofs_reshard_zstd(r, f, buf, err);
-#else
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS711 this build has no zstd");
-#endif
+		return ofs_reshard_items(r, f, buf, err);
 	if (end - off > OFS_RESHARD_PART)
 		end = off + OFS_RESHARD_PART;
 	if (ofs_sums_promise(sums, off, end, err) == -1)

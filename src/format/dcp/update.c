@@ -9,8 +9,12 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/io.h"
 #include "base/memory.h"
 #include "format/dcp/dcp.h"
+#include "store/encode.h"
+
+#define STEP ((uint64_t)1 << 20)
 
 /* No data file is changed. An item with changed bytes is copied to a new file
  * of the same rank and changed there, and the index points to the copy; the old
@@ -59,6 +63,31 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 
 /* The end of a commit, when all bytes are written. */
 
+/* Encode a decoded item as one extent, to the end of a data file. */
+static int encode(const struct ofs_dcp_coded *x, struct ofs_dcp_out *out,
+    struct optimfs_error *err)
+{
+	struct ofs_encoder to = {
+		.write = ofs_write_all, .fd = out->fd, .at = out->at
+	};
+	uint8_t *buf = malloc(STEP);
+	uint64_t done = 0, n;
+	int ret =
+	    buf == NULL ? ofs_no_memory(err) : ofs_encoder_init(&to, 0, err);
+
+	for (bool last = false; ret == 0 && !last; done += n) {
+		n = x->len - done < STEP ? x->len - done : STEP;
+		last = done + n == x->len;
+		ret = ofs_pread_all(x->fd, buf, n, done, err);
+		if (ret == 0)
+			ret = ofs_encode(&to, buf, n, last, err);
+	}
+	ofs_encoder_fini(&to);
+	free(buf);
+	out->at = to.at;
+	return ret;
+}
+
 static int encode_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->ncoded; i++) {
@@ -67,18 +96,16 @@ static int encode_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
 		const struct ofs_object *o =
 		    ofs_dcp_commit_object(d, m->object);
 		uint32_t out, first, n;
-		uint64_t at, len;
+		uint64_t at;
 
 		if (ofs_dcp_commit_out(d, o->rank, o->path, &out, err) == -1)
 			return -1;
 		at = d->out[out].at;
-		if (ofs_dcp_commit_encode(x->fd, x->len, d->out[out].fd, at,
-			&len, err) == -1)
+		if (encode(x, &d->out[out], err) == -1)
 			return -1;
-		d->out[out].at += len;
 		ofs_dcp_commit_at(d, m->object, m->off, &first, &n);
-		if (ofs_dcp_commit_note_all(d, first, n, out, at, len, false,
-			err) == -1)
+		if (ofs_dcp_commit_note_all(d, first, n, out, at,
+			d->out[out].at - at, false, err) == -1)
 			return -1;
 	}
 	return 0;

@@ -123,9 +123,4 @@ int ofs_dcp_commit_rename(struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, struct ofs_str from, struct ofs_str name,
     struct optimfs_error *err);
 
-/* update_recompress.c: encode size bytes of in as one extent at off of out;
- * *len is its length. */
-int ofs_dcp_commit_encode(int in, uint64_t size, int out, uint64_t off,
-    uint64_t *len, struct optimfs_error *err);
-
 #endif

@@ -1,51 +1,23 @@
-/* zstd.c - files with individually compressed items */
+/* items.c - files with individually compressed items */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include "base/memory.h"
 #include "reshard/reshard.h"
-
-/* As PyTorch's transform (docs/formats/dcp.md): an item is one frame without
- * content size or checksum, because it is written as a stream. */
+#include "store/encode.h"
 
 struct writer {
 	struct ofs_reshard *r;
 	struct ofs_reshard_file *f;
-	ZSTD_CCtx *ctx;
-	uint8_t *out;
-	size_t room;
-	uint64_t at, synced; /* offsets in the file */
-	uint64_t *len, n;    /* of items not recorded yet */
-	uint64_t first;      /* number of the first of them */
+	struct ofs_encoder to;
+	uint64_t synced;  /* offset in the file */
+	uint64_t *len, n; /* of items not recorded yet */
+	uint64_t first;   /* number of the first of them */
 };
-
-/* Compresses a piece of an item. */
-static int compress(struct writer *w, const uint8_t *p, size_t n, bool last,
-    struct optimfs_error *err)
-{
-	ZSTD_inBuffer in = { p, n, 0 };
-	size_t left;
-
-	do {
-		ZSTD_outBuffer out = { w->out, w->room, 0 };
-
-		left = ZSTD_compressStream2(w->ctx, &out, &in,
-		    last ? ZSTD_e_end : ZSTD_e_continue);
-		if (ZSTD_isError(left))
-			return optimfs_fail(err, ENOMEM, "zstd: %s",
-			    ZSTD_getErrorName(left));
-		if (ofs_stage_write(w->f->open->fd, w->out, out.pos, w->at,
-			err) == -1)
-			return -1;
-		w->at += out.pos;
-	} while (last ? left > 0 : in.pos < in.size);
-	return 0;
-}
 
 /* Records that all items so far are on disk. */
 static int note(struct writer *w, struct optimfs_error *err)
@@ -58,24 +30,24 @@ static int note(struct writer *w, struct optimfs_error *err)
 			return -1;
 	w->first += w->n;
 	w->n = 0;
-	w->synced = w->at;
+	w->synced = w->to.at;
 	return 0;
 }
 
 static int write_item(struct writer *w, uint64_t off, uint64_t end,
     uint8_t *buf, uint64_t *len, struct optimfs_error *err)
 {
-	uint64_t start = w->at, n;
+	uint64_t start = w->to.at, n;
 
 	for (; off < end; off += n) {
 		n = end - off < OFS_RESHARD_PIECE ? end - off
 						  : OFS_RESHARD_PIECE;
 		if (ofs_reshard_read(w->r, w->f->open->from, buf, n, off,
 			err) == -1 ||
-		    compress(w, buf, n, off + n == end, err) == -1)
+		    ofs_encode(&w->to, buf, n, off + n == end, err) == -1)
 			return -1;
 	}
-	*len = w->at - start;
+	*len = w->to.at - start;
 	return 0;
 }
 
@@ -89,13 +61,13 @@ static int go_on(struct writer *w, struct ofs_files *files,
 		f->nitems = 0;
 	for (uint64_t i = 0; i < f->nitems; i++) {
 		files->ops->stored(files, &s->v[i], f->item[i]);
-		w->at += f->item[i];
+		w->to.at += f->item[i];
 	}
 	if (f->nitems > 0)
 		atomic_fetch_add(&w->r->done, s->v[f->nitems - 1].end);
 	w->first = f->nitems;
-	w->synced = w->at;
-	if (ftruncate(f->open->fd, (off_t)w->at) == -1)
+	w->synced = w->to.at;
+	if (ftruncate(f->open->fd, (off_t)w->to.at) == -1)
 		return optimfs_fail(err, errno, "OFS801 %m");
 	return 0;
 }
@@ -118,30 +90,25 @@ static int write_items(struct writer *w, uint8_t *buf,
 			return -1;
 		files->ops->stored(files, &s->v[i], len);
 		w->len[w->n++] = len;
-		if (w->at - w->synced >= OFS_RESHARD_PART && note(w, err) == -1)
+		if (w->to.at - w->synced >= OFS_RESHARD_PART &&
+		    note(w, err) == -1)
 			return -1;
 	}
 	return note(w, err);
 }
 
-int ofs_reshard_zstd(struct ofs_reshard *r, struct ofs_reshard_file *f,
+int ofs_reshard_items(struct ofs_reshard *r, struct ofs_reshard_file *f,
     uint8_t *buf, struct optimfs_error *err)
 {
-	struct writer w = { .r = r, .f = f, .room = ZSTD_CStreamOutSize() };
+	struct writer w = { .r = r,
+		.f = f,
+		.to = { .write = ofs_stage_write, .fd = f->open->fd } };
 	int level = (int)ofs_view_layout(r->snap, r->view)->zstd, ret;
 
-	w.ctx = ZSTD_createCCtx();
-	w.out = malloc(w.room);
-	if (w.ctx == NULL || w.out == NULL ||
-	    ZSTD_isError(ZSTD_CCtx_setParameter(w.ctx, ZSTD_c_compressionLevel,
-		level)) ||
-	    ZSTD_isError(ZSTD_CCtx_setParameter(w.ctx, ZSTD_c_contentSizeFlag,
-		0)))
-		ret = ofs_no_memory(err);
-	else
+	ret = ofs_encoder_init(&w.to, level, err);
+	if (ret == 0)
 		ret = write_items(&w, buf, err);
-	ZSTD_freeCCtx(w.ctx);
-	free(w.out);
+	ofs_encoder_fini(&w.to);
 	free(w.len);
 	return ret;
 }
