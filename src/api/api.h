@@ -6,6 +6,7 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
+#include "cluster/group.h"
 #include "fs/fs.h"
 #include "journal/stage.h"
 
@@ -23,5 +24,8 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
  * on failure too. */
 struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);
+
+/* The services of every group that optimfs_group_join makes; ends with NULL. */
+extern const struct ofs_group_service *const ofs_group_services[];
 
 #endif

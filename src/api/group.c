@@ -2,9 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "api/group.h"
-
 #include "api/api.h"
+
 #include "cluster/commit/locks.h"
 #include "cluster/commit/participant.h"
 #include "cluster/gpu/gather.h"

@@ -1,7 +1,7 @@
 /* format.h - the interface of an on-disk format */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FORMAT_H
-#define OFS_FORMAT_H
+#ifndef OFS_FORMAT_FORMAT_H
+#define OFS_FORMAT_FORMAT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -133,5 +133,8 @@ struct ofs_format {
 	const struct ofs_update_ops *update;
 	bool read_only;
 };
+
+/* A file of any kind as one leaf of bytes. */
+extern const struct ofs_format ofs_format_raw;
 
 #endif

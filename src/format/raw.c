@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/raw.h"
+#include "format/format.h"
 
 #include <errno.h>
 #include <string.h>

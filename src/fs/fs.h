@@ -1,7 +1,7 @@
 /* fs.h - an opened checkpoint: snapshots, nodes and open files */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FS_H
-#define OFS_FS_H
+#ifndef OFS_FS_FS_H
+#define OFS_FS_FS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -423,5 +423,14 @@ int ofs_indexes_same(const struct ofs_snapshot *snap,
 /* The JSON of .optimfs/layout for an entry. */
 void ofs_layout_json(struct ofs_snapshot *snap, uint32_t index,
     struct ofs_buf *out);
+
+/* info.c: a summary of the checkpoint and of the options it was opened with. */
+void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out);
+
+/* notes.c: tensors.tsv has a line of column names and one line for each tensor, depth
+ * first; the others one line for each record. They say what was read from the
+ * checkpoint; what a writer has staged is not in them. */
+extern const struct ofs_lines_ops ofs_tensors_lines, ofs_missing_lines,
+    ofs_warnings_lines, ofs_globals_lines;
 
 #endif

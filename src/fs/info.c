@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fs/info.h"
+#include "fs/fs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,6 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/json_write.h"
-#include "fs/fs.h"
 
 #define LINE "\n  "
 

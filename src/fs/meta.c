@@ -13,8 +13,6 @@
 #include "cluster/manifest.h"
 #include "cluster/transport.h"
 #include "fs/fs.h"
-#include "fs/info.h"
-#include "fs/notes.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"
 

@@ -2,13 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fs/notes.h"
+#include "fs/fs.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/dtype.h"
-#include "fs/fs.h"
 
 static void put_record(const struct ofs_note *note, struct ofs_buf *out)
 {

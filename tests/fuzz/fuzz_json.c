@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/json.h"
-#include "format/safetensors/hf_shards.h"
+#include "format/safetensors/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

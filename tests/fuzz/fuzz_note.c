@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "catalog/catalog.h"
-#include "format/safetensors/note.h"
+#include "format/safetensors/safetensors.h"
 #include "pickle/pickle.h"
 #include "text/text.h"
 

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/group.h"
+#include "api/api.h"
 #include "cluster/group.h"
 #include "tap.h"
 

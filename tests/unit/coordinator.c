@@ -18,7 +18,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "api/group.h"
+#include "api/api.h"
 #include "base/copy.h"
 #include "base/sys.h"
 #include "cluster/commit/coordinator_impl.h"

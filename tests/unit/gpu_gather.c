@@ -15,7 +15,7 @@
 
 #include "optimfs/optimfs.h"
 
-#include "api/group.h"
+#include "api/api.h"
 #include "cluster/gpu/gather.h"
 #include "cluster/gpu/module.h"
 #include "cluster/manifest.h"

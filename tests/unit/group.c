@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "api/group.h"
+#include "api/api.h"
 
 #include <errno.h>
 #include <fcntl.h>

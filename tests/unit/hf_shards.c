@@ -2,14 +2,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/hf_shards.h"
+#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "format/safetensors/detect.h"
 #include "support/dcp_writer.h"
 #include "support/reader.h"
 #include "tap.h"

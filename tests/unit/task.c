@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/group.h"
+#include "api/api.h"
 #include "cluster/wire.h"
 #include "support/fakegroup.h"
 #include "tap.h"

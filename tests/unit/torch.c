@@ -6,9 +6,9 @@
 
 #include <errno.h>
 
+#include "format/format.h"
 #include "format/part.h"
 #include "format/probe.h"
-#include "format/raw.h"
 #include "format/torch/torch.h"
 #include "mktorch.h"
 #include "mkzip.h"

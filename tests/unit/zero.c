@@ -13,8 +13,8 @@
 
 #include "optimfs/optimfs.h"
 
-#include "format/zero/file_name.h"
 #include "format/zero/layout.h"
+#include "format/zero/zero.h"
 #include "support/truth.h"
 #include "tap.h"
 

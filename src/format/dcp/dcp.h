@@ -1,7 +1,7 @@
-/* dcp.h - shared declarations of the DCP reader */
+/* dcp.h - shared declarations of the DCP reader and its writers */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FORMAT_DCP_H
-#define OFS_FORMAT_DCP_H
+#ifndef OFS_FORMAT_DCP_DCP_H
+#define OFS_FORMAT_DCP_DCP_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,10 +11,12 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/types.h"
 #include "catalog/catalog.h"
 #include "format/dcp/index.h"
 #include "format/format.h"
 #include "format/part.h"
+#include "pickle/write.h"
 
 extern const struct ofs_format ofs_format_dcp;
 
@@ -166,5 +168,15 @@ bool ofs_dcp_structural(const struct ofs_catalog *cat, const uint32_t *c,
     uint32_t n);
 /* Read the pending values, and add their leaves. */
 int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err);
+
+/* index_write.c: what the two writers of .metadata share. render_index.c writes
+ * a new index, in the form of one release. update_index.c adds entries to an
+ * existing one, in its form: classes and attributes are copied from its
+ * objects. */
+
+/* A torch.Size of n numbers. */
+void ofs_dcp_put_size(struct ofs_pkw *w, const uint64_t *v, size_t n);
+/* A component of a path in planner_data: a key, or a list index. */
+void ofs_dcp_put_component(struct ofs_pkw *w, struct ofs_str s, bool index);
 
 #endif

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/dcp/index_write.h"
+#include "format/dcp/dcp.h"
 
 #include "base/str.h"
 

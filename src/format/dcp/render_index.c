@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
-#include "format/dcp/index_write.h"
+#include "format/dcp/dcp.h"
 #include "format/dcp/render.h"
 #include "pickle/write.h"
 

@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/str.h"
-#include "format/dcp/index_write.h"
+#include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
 #include "pickle/write.h"
 

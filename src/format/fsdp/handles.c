@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/fsdp/handles.h"
+#include "format/fsdp/fsdp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,6 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/str.h"
-#include "format/fsdp/join.h"
 #include "format/torch_file/file.h"
 
 #define KEY(name) "flat_param." name

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/fsdp/join.h"
+#include "format/fsdp/fsdp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,6 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
-#include "format/fsdp/fsdp.h"
-#include "format/fsdp/handles.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 #include "naming/naming.h"

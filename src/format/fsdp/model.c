@@ -11,7 +11,6 @@
 #include "base/search.h"
 #include "base/str.h"
 #include "format/fsdp/fsdp.h"
-#include "format/fsdp/join.h"
 #include "format/torch_file/sharded.h"
 
 static const char flat_key[] = "_flat_param";

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "format/fsdp/join.h"
+#include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
 
 /* The parameters that a group has. */

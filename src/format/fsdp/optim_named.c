@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/str.h"
-#include "format/fsdp/join.h"
+#include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
-#include "format/fsdp/join.h"
+#include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
 
 /* The path [parent..., "state", fqn, components after the ID in g's path]. */

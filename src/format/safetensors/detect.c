@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/detect.h"
+#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,10 +11,6 @@
 #include "base/cursor.h"
 #include "format/part.h"
 #include "format/probe.h"
-#include "format/safetensors/hf_index.h"
-#include "format/safetensors/hf_shards.h"
-#include "format/safetensors/read.h"
-#include "format/safetensors/render.h"
 #include "layout/option.h"
 
 static const char *const extensions[] = { ".safetensors", NULL };

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/hf_index.h"
+#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <stdio.h>

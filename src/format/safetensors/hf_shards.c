@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/hf_shards.h"
+#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/part.h"
-#include "format/safetensors/read.h"
 
 /* DCP's HuggingFaceStorageWriter with save_distributed (PyTorch 2.8 to 2.11,
  * hf_storage.py): shard-RRRRR-model-IIIII-of-NNNNN.safetensors, where R is the

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "format/safetensors/hf_shards.h"
+#include "format/safetensors/safetensors.h"
 
 /* DCP_SHARDING_INFO: {"w": {"saved_offsets": [4, 0]}, ...} as a string of the
  * header's __metadata__. It may name tensors in other files. */

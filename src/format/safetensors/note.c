@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/note.h"
+#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,15 +2,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/read.h"
+#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 
 #include "archive/safetensors.h"
 #include "format/part.h"
 #include "format/probe.h"
-#include "format/safetensors/hf_shards.h"
-#include "format/safetensors/note.h"
 
 static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)

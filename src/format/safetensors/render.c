@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/render.h"
+#include "format/safetensors/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,7 +17,6 @@
 #include "base/json_write.h"
 #include "base/memory.h"
 #include "base/str.h"
-#include "format/safetensors/note.h"
 #include "pickle/write.h"
 #include "text/text.h"
 

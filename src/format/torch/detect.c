@@ -4,7 +4,6 @@
 
 #include "archive/torch.h"
 #include "format/probe.h"
-#include "format/torch/render.h"
 #include "format/torch/torch.h"
 #include "format/torch/update.h"
 #include "layout/option.h"

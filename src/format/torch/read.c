@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "format/fsdp/join.h"
+#include "format/fsdp/fsdp.h"
 #include "format/globals.h"
 #include "format/ranks/ranks.h"
 #include "format/torch/torch.h"

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/torch/render.h"
+#include "format/torch/torch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

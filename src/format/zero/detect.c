@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "format/zero/render.h"
-#include "format/zero/universal.h"
 #include "format/zero/update.h"
 #include "format/zero/zero.h"
 #include "layout/option.h"

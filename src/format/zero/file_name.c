@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/zero/file_name.h"
+#include "format/zero/zero.h"
 
 #include <stddef.h>
 

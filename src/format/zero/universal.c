@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/zero/universal.h"
+#include "format/zero/zero.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/globals.h"
-#include "format/zero/zero.h"
 
 /* docs/formats/deepspeed.md, "Universal checkpoints" */
 

@@ -1,21 +1,40 @@
 /* zero.h - shared declarations of the reader of DeepSpeed checkpoints */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FORMAT_ZERO_H
-#define OFS_FORMAT_ZERO_H
+#ifndef OFS_FORMAT_ZERO_ZERO_H
+#define OFS_FORMAT_ZERO_ZERO_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"
+#include "optimfs/optimfs.h"
 
+#include "catalog/catalog.h"
 #include "format/format.h"
 #include "format/part.h"
 #include "format/probe.h"
 #include "format/ranks/pieces.h"
 #include "format/ranks/ranks.h"
-#include "format/zero/file_name.h"
 #include "format/zero/layout.h"
 #include "pickle/name_index.h"
+
+enum ofs_zero_kind {
+	OFS_ZERO_MODEL,        /* mp_rank_MM_model_states.pt */
+	OFS_ZERO_MODEL_PART,   /* zero_pp_rank_R_mp_rank_MM_model_states.pt */
+	OFS_ZERO_OPTIM,        /* [bf16_]zero_pp_rank_R_..._optim_states.pt */
+	OFS_ZERO_LAYER,        /* layer_R-model_MM-model_states.pt */
+	OFS_ZERO_EXPERT,       /* layer_L_expert_R_mp_rank_MM_model_... */
+	OFS_ZERO_EXPERT_OPTIM, /* expp_rank_R_mp_rank_MM_optim_states.pt */
+};
+
+struct ofs_zero_name {
+	enum ofs_zero_kind kind;
+	int rank; /* R; 0 if the name has none */
+	int mp;   /* MM: the rank in model parallelism */
+};
+
+/* Parses a name; docs/formats/deepspeed.md has the grammar. */
+bool ofs_zero_name(const char *name, struct ofs_zero_name *out);
 
 /* The files of one directory, sorted by kind, mp and rank. */
 struct ofs_zero_files {
@@ -116,6 +135,12 @@ extern const struct ofs_format ofs_format_deepspeed;
 
 /* read.c: the format's read function. */
 int ofs_zero_read(struct ofs_catalog *cat, const struct ofs_part *part,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+
+extern const struct ofs_format ofs_format_universal;
+
+/* The format's read function. */
+int ofs_universal_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 
 #endif
