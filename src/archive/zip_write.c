@@ -12,15 +12,6 @@
 
 #define BIG 0xffffffffu
 
-static void put_le(struct ofs_buf *b, uint64_t v, int n)
-{
-	uint8_t bytes[8];
-
-	for (int i = 0; i < n; i++)
-		bytes[i] = (uint8_t)(v >> 8 * i);
-	ofs_buf_put(b, bytes, (size_t)n);
-}
-
 static size_t name_len(const struct ofs_zip_new *r)
 {
 	return strlen(r->prefix) + strlen(r->name);
@@ -46,14 +37,14 @@ static void put_big(struct ofs_buf *b, const struct ofs_zip_new *r,
 {
 	if (big_len(r) == 0)
 		return;
-	put_le(b, 1, 2);
-	put_le(b, big_len(r) - 4, 2);
+	ofs_buf_put_le(b, 1, 2);
+	ofs_buf_put_le(b, big_len(r) - 4, 2);
 	if (r->size >= BIG) {
-		put_le(b, r->size, 8);
-		put_le(b, stored, 8);
+		ofs_buf_put_le(b, r->size, 8);
+		ofs_buf_put_le(b, stored, 8);
 	}
 	if (r->header >= BIG)
-		put_le(b, r->header, 8);
+		ofs_buf_put_le(b, r->header, 8);
 }
 
 static unsigned flags(const struct ofs_zip_new *r)
@@ -99,18 +90,18 @@ void ofs_zip_put_local(struct ofs_buf *b, const struct ofs_zip_new *r)
 	    "ZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZZ";
 	unsigned pad = padding(r);
 
-	put_le(b, OFS_ZIP_LOCAL, 4);
-	put_le(b, 0, 2);
-	put_le(b, flags(r), 2);
-	put_le(b, 0, 8);
-	put_le(b, 0, 8);
-	put_le(b, 0, 2);
-	put_le(b, name_len(r), 2);
-	put_le(b, big_len(r) + 4 + pad, 2);
+	ofs_buf_put_le(b, OFS_ZIP_LOCAL, 4);
+	ofs_buf_put_le(b, 0, 2);
+	ofs_buf_put_le(b, flags(r), 2);
+	ofs_buf_put_le(b, 0, 8);
+	ofs_buf_put_le(b, 0, 8);
+	ofs_buf_put_le(b, 0, 2);
+	ofs_buf_put_le(b, name_len(r), 2);
+	ofs_buf_put_le(b, big_len(r) + 4 + pad, 2);
 	put_name(b, r);
 	put_big(b, r, 0);
-	put_le(b, 0x4246, 2);
-	put_le(b, pad, 2);
+	ofs_buf_put_le(b, 0x4246, 2);
+	ofs_buf_put_le(b, pad, 2);
 	ofs_buf_put(b, fill, pad);
 }
 
@@ -120,26 +111,26 @@ void ofs_zip_put_descriptor(struct ofs_buf *b, const struct ofs_zip_new *r)
 
 	if (r->size == 0)
 		return;
-	put_le(b, OFS_ZIP_DESCRIPTOR, 4);
-	put_le(b, r->crc, 4);
-	put_le(b, r->size, width);
-	put_le(b, r->size, width);
+	ofs_buf_put_le(b, OFS_ZIP_DESCRIPTOR, 4);
+	ofs_buf_put_le(b, r->crc, 4);
+	ofs_buf_put_le(b, r->size, width);
+	ofs_buf_put_le(b, r->size, width);
 }
 
 void ofs_zip_put_central(struct ofs_buf *b, const struct ofs_zip_new *r)
 {
-	put_le(b, OFS_ZIP_CENTRAL, 4);
-	put_le(b, 0, 4);
-	put_le(b, flags(r), 2);
-	put_le(b, 0, 6);
-	put_le(b, r->crc, 4);
-	put_le(b, r->size >= BIG ? BIG : r->size, 4);
-	put_le(b, r->size >= BIG ? BIG : r->size, 4);
-	put_le(b, name_len(r), 2);
-	put_le(b, big_len(r), 2);
-	put_le(b, 0, 8);
-	put_le(b, 0, 2);
-	put_le(b, r->header >= BIG ? BIG : r->header, 4);
+	ofs_buf_put_le(b, OFS_ZIP_CENTRAL, 4);
+	ofs_buf_put_le(b, 0, 4);
+	ofs_buf_put_le(b, flags(r), 2);
+	ofs_buf_put_le(b, 0, 6);
+	ofs_buf_put_le(b, r->crc, 4);
+	ofs_buf_put_le(b, r->size >= BIG ? BIG : r->size, 4);
+	ofs_buf_put_le(b, r->size >= BIG ? BIG : r->size, 4);
+	ofs_buf_put_le(b, name_len(r), 2);
+	ofs_buf_put_le(b, big_len(r), 2);
+	ofs_buf_put_le(b, 0, 8);
+	ofs_buf_put_le(b, 0, 2);
+	ofs_buf_put_le(b, r->header >= BIG ? BIG : r->header, 4);
 	put_name(b, r);
 	put_big(b, r, r->size);
 }
@@ -149,26 +140,26 @@ void ofs_zip_put_end(struct ofs_buf *b, uint64_t n, uint64_t start,
 {
 	unsigned short_n = n > 0xffff ? 0xffff : (unsigned)n;
 
-	put_le(b, OFS_ZIP_END64, 4);
-	put_le(b, OFS_ZIP_END64_LEN - 12, 8);
-	put_le(b, 0x031e, 2);
-	put_le(b, 45, 2);
-	put_le(b, 0, 8);
-	put_le(b, n, 8);
-	put_le(b, n, 8);
-	put_le(b, size, 8);
-	put_le(b, start, 8);
-	put_le(b, OFS_ZIP_LOCATOR, 4);
-	put_le(b, 0, 4);
-	put_le(b, start + size, 8);
-	put_le(b, 1, 4);
-	put_le(b, OFS_ZIP_END, 4);
-	put_le(b, 0, 4);
-	put_le(b, short_n, 2);
-	put_le(b, short_n, 2);
-	put_le(b, size < BIG ? size : BIG, 4);
-	put_le(b, start < BIG ? start : BIG, 4);
-	put_le(b, 0, 2);
+	ofs_buf_put_le(b, OFS_ZIP_END64, 4);
+	ofs_buf_put_le(b, OFS_ZIP_END64_LEN - 12, 8);
+	ofs_buf_put_le(b, 0x031e, 2);
+	ofs_buf_put_le(b, 45, 2);
+	ofs_buf_put_le(b, 0, 8);
+	ofs_buf_put_le(b, n, 8);
+	ofs_buf_put_le(b, n, 8);
+	ofs_buf_put_le(b, size, 8);
+	ofs_buf_put_le(b, start, 8);
+	ofs_buf_put_le(b, OFS_ZIP_LOCATOR, 4);
+	ofs_buf_put_le(b, 0, 4);
+	ofs_buf_put_le(b, start + size, 8);
+	ofs_buf_put_le(b, 1, 4);
+	ofs_buf_put_le(b, OFS_ZIP_END, 4);
+	ofs_buf_put_le(b, 0, 4);
+	ofs_buf_put_le(b, short_n, 2);
+	ofs_buf_put_le(b, short_n, 2);
+	ofs_buf_put_le(b, size < BIG ? size : BIG, 4);
+	ofs_buf_put_le(b, start < BIG ? start : BIG, 4);
+	ofs_buf_put_le(b, 0, 2);
 }
 
 static void small(struct ofs_zip_small *r, const char *name, const char *bytes)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cursor.h"
 #include "base/utf8.h"
 
 void ofs_buf_fini(struct ofs_buf *b)
@@ -44,6 +45,14 @@ bool ofs_buf_grow(struct ofs_buf *b, size_t n)
 void ofs_buf_puts(struct ofs_buf *b, const char *s)
 {
 	ofs_buf_put(b, s, strlen(s));
+}
+
+void ofs_buf_put_le(struct ofs_buf *b, uint64_t v, unsigned n)
+{
+	uint8_t bytes[8];
+
+	ofs_put_le(bytes, v, n);
+	ofs_buf_put(b, bytes, n);
 }
 
 void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)

@@ -41,6 +41,8 @@ static inline void ofs_buf_putc(struct ofs_buf *b, int c)
 		b->data[b->len++] = (uint8_t)c;
 }
 void ofs_buf_puts(struct ofs_buf *b, const char *s);
+/* The n low bytes of v, at most 8, least significant first. */
+void ofs_buf_put_le(struct ofs_buf *b, uint64_t v, unsigned n);
 void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Append n bytes of s as the inside of a JSON string, without quotes. Control

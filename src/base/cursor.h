@@ -72,6 +72,13 @@ static inline uint64_t ofs_le64(const uint8_t *at)
 	return ofs_le32(at) | (uint64_t)ofs_le32(at + 4) << 32;
 }
 
+/* Write the n low bytes of v, at most 8. */
+static inline void ofs_put_le(uint8_t *at, uint64_t v, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		at[i] = (uint8_t)(v >> 8 * i);
+}
+
 static inline uint32_t ofs_cursor_le32(struct ofs_cursor *c)
 {
 	const uint8_t *at = ofs_cursor_take(c, 4);

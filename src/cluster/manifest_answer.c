@@ -49,6 +49,6 @@ int ofs_manifest_length(struct ofs_request *q, struct optimfs_error *err)
 		return no_such_file(err);
 	if (s->transport->ops->length(s->transport, &at, max, &len, err) == -1)
 		return -1;
-	ofs_put_le64(q->out, len);
+	ofs_put_le(q->out, len, 8);
 	return 0;
 }

@@ -86,8 +86,7 @@ static void count_segments(struct request *r)
 	uint32_t n =
 	    (uint32_t)((r->bytes.len - OFS_WIRE_HEAD) / OFS_WIRE_SEGMENT);
 
-	for (unsigned i = 0; i < 4; i++)
-		r->bytes.data[5 + i] = (uint8_t)(n >> 8 * i);
+	ofs_put_le(r->bytes.data + 5, n, 4);
 }
 
 static bool other_might(int code)

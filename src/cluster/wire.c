@@ -11,37 +11,6 @@
 #include "base/checked.h"
 #include "base/memory.h"
 
-void ofs_put_le32(uint8_t *at, uint32_t v)
-{
-	for (unsigned i = 0; i < 4; i++)
-		at[i] = (uint8_t)(v >> 8 * i);
-}
-
-void ofs_put_le64(uint8_t *at, uint64_t v)
-{
-	ofs_put_le32(at, (uint32_t)v);
-	ofs_put_le32(at + 4, (uint32_t)(v >> 32));
-}
-
-void ofs_wire_u8(struct ofs_buf *b, uint8_t v)
-{
-	ofs_buf_put(b, &v, 1);
-}
-
-void ofs_wire_u32(struct ofs_buf *b, uint32_t v)
-{
-	uint8_t p[4];
-
-	ofs_put_le32(p, v);
-	ofs_buf_put(b, p, sizeof(p));
-}
-
-void ofs_wire_u64(struct ofs_buf *b, uint64_t v)
-{
-	ofs_wire_u32(b, (uint32_t)v);
-	ofs_wire_u32(b, (uint32_t)(v >> 32));
-}
-
 void ofs_wire_str(struct ofs_buf *b, const char *s)
 {
 	size_t n = strlen(s) + 1;

@@ -63,13 +63,18 @@ enum ofs_wire_kind {
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of a segment */
 
-/* For answers. */
-void ofs_put_le32(uint8_t *at, uint32_t v);
-void ofs_put_le64(uint8_t *at, uint64_t v);
-
-void ofs_wire_u8(struct ofs_buf *b, uint8_t v);
-void ofs_wire_u32(struct ofs_buf *b, uint32_t v);
-void ofs_wire_u64(struct ofs_buf *b, uint64_t v);
+static inline void ofs_wire_u8(struct ofs_buf *b, uint8_t v)
+{
+	ofs_buf_put_le(b, v, 1);
+}
+static inline void ofs_wire_u32(struct ofs_buf *b, uint32_t v)
+{
+	ofs_buf_put_le(b, v, 4);
+}
+static inline void ofs_wire_u64(struct ofs_buf *b, uint64_t v)
+{
+	ofs_buf_put_le(b, v, 8);
+}
 /* With its length first, for ofs_wire_take_str. */
 void ofs_wire_str(struct ofs_buf *b, const char *s);
 /* A valid string without NUL inside; otherwise sets c->bad and returns "".

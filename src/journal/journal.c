@@ -26,12 +26,6 @@
 /* Texts are the longest contents. */
 #define PAYLOAD_MAX (64u << 20)
 
-static void put_le(uint8_t *p, uint64_t v, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		p[i] = (uint8_t)(v >> 8 * i);
-}
-
 static uint32_t checksum(uint32_t before, const uint8_t *record, uint32_t n)
 {
 	uint32_t sum = ofs_crc32(before, record, 4);
@@ -50,11 +44,11 @@ static uint8_t *encode(const struct ofs_record *r, size_t *n)
 	p = malloc(*n);
 	if (p == NULL)
 		return NULL;
-	put_le(p, *n - HEAD, 4);
+	ofs_put_le(p, *n - HEAD, 4);
 	p[HEAD] = r->type;
 	for (unsigned i = 0; i < 4; i++)
-		put_le(p + HEAD + 1 + 8 * i, r->num[i], 8);
-	put_le(p + HEAD + 33, na, 4);
+		ofs_put_le(p + HEAD + 1 + 8 * i, r->num[i], 8);
+	ofs_put_le(p + HEAD + 33, na, 4);
 	if (na > 0)
 		memcpy(p + HEAD + FIXED, r->a, na);
 	if (r->nb > 0)
@@ -77,7 +71,7 @@ int ofs_journal_append(struct ofs_journal *j, const struct ofs_record *r,
 	if (p == NULL)
 		return ofs_no_memory(err);
 	sum = checksum(j->sum, p, (uint32_t)(n - HEAD));
-	put_le(p + 4, sum, 4);
+	ofs_put_le(p + 4, sum, 4);
 	ret = ofs_stage_write(j->fd, p, n, j->end, err);
 	free(p);
 	if (ret == -1) {

@@ -22,18 +22,12 @@
  * that. */
 #define RECORD_MAX (64u << 20)
 
-static void put_le(struct ofs_buf *b, uint64_t v, int n)
-{
-	for (int i = 0; i < n; i++)
-		ofs_buf_putc(b, (int)(v >> 8 * i & 0xff));
-}
-
 void ofs_record_begin(struct ofs_buf *b, uint32_t magic, const char *id)
 {
 	char fixed[OFS_PUBLISH_ID] = "";
 
 	strcpy(fixed, id);
-	put_le(b, magic, 4);
+	ofs_buf_put_le(b, magic, 4);
 	ofs_buf_put(b, fixed, sizeof(fixed));
 }
 
@@ -42,7 +36,7 @@ int ofs_record_write(int stage, const char *name, struct ofs_buf *b,
 {
 	int fd, ret;
 
-	put_le(b, ofs_crc32(0, b->data, b->len), 4);
+	ofs_buf_put_le(b, ofs_crc32(0, b->data, b->len), 4);
 	if (b->bad)
 		return ofs_no_memory(err);
 	unlinkat(stage, name, 0);
@@ -110,14 +104,14 @@ int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
 	int ret;
 
 	ofs_record_begin(&b, MAGIC, plan->id);
-	put_le(&b, plan->swap ? plan->gen : 0, 8);
-	put_le(&b, plan->n, 8);
+	ofs_buf_put_le(&b, plan->swap ? plan->gen : 0, 8);
+	ofs_buf_put_le(&b, plan->n, 8);
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct ofs_publish_name *n = &plan->name[i];
 
-		put_le(&b, n->kind, 1);
-		put_le(&b, n->ino, 8);
-		put_le(&b, strlen(n->rel), 2);
+		ofs_buf_put_le(&b, n->kind, 1);
+		ofs_buf_put_le(&b, n->ino, 8);
+		ofs_buf_put_le(&b, strlen(n->rel), 2);
 		ofs_buf_puts(&b, n->rel);
 	}
 	ret = ofs_record_write(stage, OFS_PUBLISH_RECORD, &b, err);

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/crc.h"
+#include "base/cursor.h"
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "layout/archive.h"
@@ -232,8 +233,7 @@ static int give_padding(const struct ofs_torch_part *p, struct ofs_buf *b,
 	uint8_t bits[8];
 	int ret;
 
-	for (int i = 0; i < 8; i++)
-		bits[i] = (uint8_t)(p->first >> 8 * i);
+	ofs_put_le(bits, p->first, sizeof(bits));
 	for (uint64_t i = 0; i < p->count * p->item; i++)
 		ofs_buf_putc(b, i % p->item < 8 ? bits[i % p->item] : 0);
 	ret = ofs_composition_buf(c, b, err);

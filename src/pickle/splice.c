@@ -472,8 +472,7 @@ static void renumber(const struct numbers *c, uint8_t *pickle)
 		if (*p == OP_BINPUT || *p == OP_BINGET)
 			p[1] = (uint8_t)rank;
 		else if (*p == OP_LONG_BINPUT || *p == OP_LONG_BINGET)
-			for (int k = 0; k < 4; k++)
-				p[1 + k] = (uint8_t)(rank >> 8 * k);
+			ofs_put_le(p + 1, rank, 4);
 	}
 }
 

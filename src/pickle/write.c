@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cursor.h"
 #include "base/memory.h"
 #include "base/str.h"
 
@@ -20,8 +21,7 @@ static inline void put_le(struct ofs_buf *b, uint8_t op, uint64_t v, int n)
 {
 	uint8_t bytes[9] = { op };
 
-	for (int i = 0; i < n; i++)
-		bytes[1 + i] = (uint8_t)(v >> 8 * i);
+	ofs_put_le(bytes + 1, v, (unsigned)n);
 	ofs_buf_put(b, bytes, 1 + (size_t)n);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/copy.h"
 #include "base/crc.h"
+#include "base/cursor.h"
 #include "base/io.h"
 #include "base/memory.h"
 #include "push/template.h"
@@ -117,8 +118,8 @@ static int sum_of(struct summing *w, int fd, const struct ofs_template_sum *v,
 
 	ret = v->n > FEW ? sum_many(w, fd, v, &crc, err)
 			 : sum_few(w, fd, v, &crc, err);
-	for (unsigned i = 0; i < 4 && ret == 0; i++)
-		le[i] = (uint8_t)(crc >> 8 * i);
+	if (ret == 0)
+		ofs_put_le(le, crc, 4);
 	return ret;
 }
 

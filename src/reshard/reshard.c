@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/cursor.h"
 #include "base/human.h"
 #include "base/memory.h"
 #include "cluster/task.h"
@@ -37,8 +38,7 @@ static void hash_number(XXH64_state_t *h, uint64_t v)
 {
 	uint8_t le[8];
 
-	for (unsigned i = 0; i < 8; i++)
-		le[i] = (uint8_t)(v >> 8 * i);
+	ofs_put_le(le, v, sizeof(le));
 	XXH64_update(h, le, sizeof(le));
 }
 

@@ -89,9 +89,7 @@ static int take_joined(struct ofs_coordinator *s, int rank,
 	const char *id = ofs_wire_take_str(&c), *path = ofs_wire_take_str(&c);
 
 	if (c.bad || (joined == OFS_JOINED_SAME && index >= s->n)) {
-		optimfs_fail(err, EPROTO,
-		    "OFS913 an answer that makes no sense: are all ranks of one "
-		    "version?");
+		ofs_wire_malformed(err);
 		return ofs_group_error_in(s->group, rank, err);
 	}
 	if (joined == OFS_JOINED_NEW)

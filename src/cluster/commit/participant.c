@@ -35,13 +35,6 @@ struct ofs_participant {
 	uint32_t nfds, capfds;
 };
 
-static int malformed(struct optimfs_error *err)
-{
-	return optimfs_fail(err, EPROTO,
-	    "OFS913 a request that makes no sense: are all ranks of one "
-	    "version?");
-}
-
 static struct ofs_participant *participant_new(struct optimfs_error *err)
 {
 	struct ofs_participant *k = ofs_alloc(1, sizeof(*k), err);
@@ -142,7 +135,7 @@ static int join(struct ofs_request *q, struct optimfs_error *err)
 	char *path;
 
 	if (c->bad || q->want != OFS_JOIN_WANT || s->participant != NULL)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	path = ofs_manifest_here(s, err);
 	if (path == NULL)
 		return -1;
@@ -182,8 +175,8 @@ static int recover(const struct ofs_participant *k,
 static int prepare(struct ofs_participant *k, const char *id,
     struct optimfs_error *err)
 {
-	int ret =
-	    k->p == NULL ? malformed(err) : ofs_publish_prepare(k->p, id, err);
+	int ret = k->p == NULL ? ofs_wire_malformed(err)
+			       : ofs_publish_prepare(k->p, id, err);
 
 	k->voted = ret == 0;
 	return ret;
@@ -192,7 +185,7 @@ static int prepare(struct ofs_participant *k, const char *id,
 static int apply(struct ofs_participant *k, struct optimfs_error *err)
 {
 	if (k->p == NULL || !k->voted)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	return ofs_publish_apply(k->p, err) == 0 ? 0 : -1;
 }
 
@@ -204,7 +197,7 @@ static int work(struct ofs_participant *k, enum ofs_participant_op op,
 
 	if (q->c.bad || ofs_cursor_left(&q->c) != 0 || q->result == NULL ||
 	    strlen(id) >= OFS_PUBLISH_ID)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	return op == OFS_PARTICIPANT_RECOVER ? recover(k, q->manifest, id, err)
 	    : op == OFS_PARTICIPANT_PREPARE  ? prepare(k, id, err)
 					     : apply(k, err);
@@ -236,7 +229,7 @@ static int begin(struct ofs_participant *k, struct ofs_request *q,
 	uint64_t need = ofs_cursor_le64(&q->c);
 
 	if (q->c.bad || ofs_cursor_left(&q->c) != 0)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	let_go(k, true);
 	if (check_room(k, s, need, err) == -1)
 		return -1;
@@ -292,7 +285,7 @@ static int file(struct ofs_participant *k, struct ofs_request *q,
 
 	if (c->bad || ofs_cursor_left(c) != 0 || q->want != 4 || k->p == NULL ||
 	    k->voted || !ofs_path_stays(rel, strlen(rel)) || size > INT64_MAX)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	if (check_same(k->of, rel, err) == -1 ||
 	    ofs_publish_file(k->p, rel, none_if_empty(like), &fd, err) == -1)
 		return -1;
@@ -303,7 +296,7 @@ static int file(struct ofs_participant *k, struct ofs_request *q,
 		return optimfs_fail(err, errno, "OFS801 %.200s: %m", rel);
 	if (keep_fd(k, fd, err) == -1)
 		return -1;
-	ofs_put_le32(q->out, k->nfds - 1);
+	ofs_put_le(q->out, k->nfds - 1, 4);
 	return 0;
 }
 
@@ -315,7 +308,7 @@ static int data(struct ofs_participant *k, struct ofs_cursor *c,
 	const uint8_t *p = ofs_cursor_take(c, n);
 
 	if (c->bad || i >= k->nfds || k->voted || off > INT64_MAX - n)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	return ofs_write_all(k->fd[i], p, n, off, err);
 }
 
@@ -326,7 +319,7 @@ static int drop(struct ofs_participant *k, struct ofs_cursor *c,
 
 	if (c->bad || ofs_cursor_left(c) != 0 || k->p == NULL || k->voted ||
 	    !ofs_path_stays(rel, strlen(rel)))
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	return ofs_publish_remove(k->p, rel, err);
 }
 
@@ -338,7 +331,7 @@ int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
 
 	pthread_rwlock_wrlock(&k->lock);
 	if (k->p == NULL || k->voted)
-		malformed(err);
+		ofs_wire_malformed(err);
 	else if (check_same(k->of, rel, err) == 0)
 		ret = ofs_publish_take(k->p, from, rel, like, err);
 	pthread_rwlock_unlock(&k->lock);
@@ -374,7 +367,7 @@ static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
 	case OFS_PARTICIPANT_FORGET:
 		return forget(k, err);
 	default:
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	}
 }
 
@@ -388,7 +381,7 @@ static int answer(struct ofs_request *q, struct optimfs_error *err)
 	if (op == OFS_PARTICIPANT_JOIN)
 		return join(q, err);
 	if (q->c.bad || k == NULL)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	if (op == OFS_PARTICIPANT_DATA) {
 		pthread_rwlock_rdlock(&k->lock);
 		ret = data(k, &q->c, err);

@@ -132,7 +132,7 @@ static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 	i = get_stage(b, q->from, len, &token, err);
 	if (i == -1 || fill(s, (uint32_t)i, file, off, len, err) == -1)
 		return -1;
-	ofs_put_le64(q->out, token);
+	ofs_put_le(q->out, token, 8);
 	return 0;
 }
 
@@ -173,7 +173,7 @@ static int answer_sequence(struct ofs_request *q, struct optimfs_error *err)
 		err) == -1)
 		return -1;
 	for (uint32_t i = 0; i <= n; i++)
-		ofs_put_le64(q->out + 8 * i, sequence[i]);
+		ofs_put_le(q->out + 8 * i, sequence[i], 8);
 	return 0;
 }
 

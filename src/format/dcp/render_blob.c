@@ -119,8 +119,7 @@ static void put_part(struct blob *b, uint64_t ref, uint64_t *base,
 {
 	switch (REF_PART(ref)) {
 	case PART_HEAD:
-		for (int i = 0; i < 8; i++)
-			ofs_buf_putc(out, (int)(*base >> 8 * i & 0xff));
+		ofs_buf_put_le(out, *base, 8);
 		ofs_buf_puts(out,
 		    "{\"__metadata__\":{\"format\":\"pt\","
 		    "\"DCP_SHARDING_INFO\":\"{");

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/safetensors.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,11 +10,13 @@
 
 #include "archive/safetensors.h"
 #include "base/buf.h"
+#include "base/cursor.h"
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "format/safetensors/safetensors.h"
 #include "pickle/write.h"
 #include "text/text.h"
 
@@ -355,8 +355,7 @@ static int put_header(struct section *s, struct st_file *file, bool note)
 		    "OFS652 %s: a header of %" PRIu64
 		    " bytes, more than readers take",
 		    file->name, n);
-	for (int i = 0; i < 8; i++)
-		b->data[i] = (uint8_t)(n >> 8 * i);
+	ofs_put_le(b->data, n, 8);
 	return 0;
 }
 
