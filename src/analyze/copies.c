@@ -88,15 +88,12 @@ int ofs_copies_compare(struct optimfs *fs, uint64_t node,
 {
 	struct ofs_snapshot *snap = ofs_enter(fs);
 	struct compare c = { .snap = snap, .out = copies };
-	const struct ofs_entry *e = NULL;
 	struct ofs_at at;
 	int ret = 0;
 
 	*copies = (struct ofs_copies){ 0 };
-	if (ofs_node_at(snap, node, &at, NULL) == 0 && !ofs_at_made(snap, at))
-		e = ofs_at_entry(snap, at);
-	if (e != NULL)
-		c.t = ofs_entry_tensor(snap->cat, e);
+	if (ofs_node_at(snap, node, &at, NULL) == 0)
+		c.t = ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 	if (c.t == NULL || c.t->error != OFS_NONE ||
 	    !has_copies(snap->cat, c.t))
 		goto out;

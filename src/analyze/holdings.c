@@ -121,17 +121,15 @@ int optimfs_holdings(struct optimfs *fs, const char *path,
 {
 	struct ofs_snapshot *snap = ofs_enter(fs);
 	struct copies l = { .cat = snap->cat, .err = err };
-	const struct ofs_entry *e = NULL;
-	const struct ofs_tensor *t = NULL;
+	const struct ofs_entry *e;
+	const struct ofs_tensor *t;
 	struct ofs_at at;
 	int ret = -1;
 
 	if (ofs_resolve(snap, path, &at, err) == -1)
 		goto out;
-	if (!ofs_at_made(snap, at))
-		e = ofs_at_entry(snap, at);
-	if (e != NULL)
-		t = ofs_entry_tensor(snap->cat, e);
+	e = ofs_at_entry(snap, at);
+	t = ofs_entry_tensor(snap->cat, e);
 	if (t == NULL) {
 		optimfs_fail(err, EINVAL, "%s: is not a stored tensor", path);
 		goto out;

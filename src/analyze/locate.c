@@ -136,17 +136,14 @@ int optimfs_locate(struct optimfs *fs, const char *path, int rank,
     uint64_t index, struct optimfs_location *where, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter(fs);
-	const struct ofs_tensor *t = NULL;
-	const struct ofs_entry *e;
+	const struct ofs_tensor *t;
 	struct ofs_at at;
 	int ret = -1;
 
 	*where = (struct optimfs_location){ .rank = -1 };
 	if (ofs_resolve(snap, path, &at, err) == -1)
 		goto out;
-	e = ofs_at_made(snap, at) ? NULL : ofs_at_entry(snap, at);
-	if (e != NULL)
-		t = ofs_entry_tensor(snap->cat, e);
+	t = ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 	if (t == NULL || index >= ofs_tensor_numel(snap->cat, t))
 		optimfs_fail(err, EINVAL, "%s: has no element %llu", path,
 		    (unsigned long long)index);

@@ -331,6 +331,14 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
 	return &cat->tensors[e->ref];
 }
 
+bool ofs_tensor_rounded(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	uint32_t view = t->nshards > 0 ? cat->shards[t->shard].view : OFS_NONE;
+
+	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
+}
+
 OFS_COMPARE_KEY(by_tensor, uint32_t, struct ofs_pickled_tensor, tensor)
 
 bool ofs_entry_is_pickled(const struct ofs_catalog *cat,

@@ -455,6 +455,10 @@ uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
 /* The tensor of an entry; NULL when e is another kind or NULL. */
 const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
     const struct ofs_entry *e);
+/* Is t a rounded copy of another tensor? Then it is not stored, but
+ * computed. */
+bool ofs_tensor_rounded(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t);
 /* Is the file of an entry text, rather than elements? */
 bool ofs_entry_is_text(const struct ofs_catalog *cat, uint32_t entry);
 /* Is it a value without text, or a tensor without elements, that can be copied?

@@ -314,8 +314,8 @@ static inline bool ofs_at_made(const struct ofs_snapshot *snap,
 	return at.space < OFS_SPACE_VIEW &&
 	    at.index >= snap->tree.n + OFS_NSTATIC;
 }
-/* The entry of a node of the tree or a mirror; NULL for directories and static
- * nodes. */
+/* The entry of a node of the tree or a mirror; NULL for directories, static nodes
+ * and what a writer added. */
 const struct ofs_entry *ofs_at_entry(const struct ofs_snapshot *snap,
     struct ofs_at at);
 /* Writes the path below the mount point, with .optimfs and the mirror, to

@@ -68,8 +68,7 @@ static int compare(struct matching *m, uint32_t node, uint32_t twin)
 	if (a != NULL)
 		b = ofs_entry_text_base(m->made, node, m->err);
 	if (b != NULL)
-		ret =
-		    a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0
+		ret = ofs_blob_equal(a, b)
 		    ? 0
 		    : add_own(m, node,
 			  (struct ofs_template_own){

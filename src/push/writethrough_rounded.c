@@ -25,14 +25,10 @@ struct compared {
 
 bool ofs_writethrough_is_rounded(const struct ofs_overlay *o, uint32_t entry)
 {
-	const struct ofs_catalog *cat = o->cat;
 	const struct ofs_tensor *t =
-	    ofs_entry_tensor(o->cat, &cat->entries[entry]);
-	uint32_t view = t == NULL || t->nshards == 0
-	    ? OFS_NONE
-	    : cat->shards[t->shard].view;
+	    ofs_entry_tensor(o->cat, &o->cat->entries[entry]);
 
-	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
+	return t != NULL && ofs_tensor_rounded(o->cat, t);
 }
 
 static int not_one(const struct compared *c, const char *path, const char *said,

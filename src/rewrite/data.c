@@ -49,14 +49,6 @@ const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
 	return t;
 }
 
-bool ofs_commit_rounded(const struct ofs_catalog *cat,
-    const struct ofs_tensor *t)
-{
-	uint32_t view = t->nshards > 0 ? cat->shards[t->shard].view : OFS_NONE;
-
-	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
-}
-
 /* Calls each for runs of replaced elements. A changed text has one element. */
 struct elements {
 	struct ofs_commit *c;
@@ -459,7 +451,7 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 
 	if (buf == NULL)
 		return ofs_no_memory(e->err);
-	if (ofs_commit_rounded(e->c->cat, e->t))
+	if (ofs_tensor_rounded(e->c->cat, e->t))
 		count = 0; /* shared.c checks it */
 	while (count > 0 && ret == 0) {
 		uint64_t n = count < step ? count : step;

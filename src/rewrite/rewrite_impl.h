@@ -92,10 +92,6 @@ int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
 /* The tensor whose stored bytes a change replaces; NULL: none. */
 const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
     const struct ofs_change *ch);
-/* Is t a rounded copy of another tensor? Then it is not stored, but
- * computed. */
-bool ofs_commit_rounded(const struct ofs_catalog *cat,
-    const struct ofs_tensor *t);
 /* Finds the extents with changed bytes and adds them to moved, sorted and
  * without a place. */
 int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err);

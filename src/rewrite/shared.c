@@ -218,7 +218,7 @@ static int differ(const struct shared *s, uint32_t tensor, uint32_t other)
 	char a[200], b[200];
 
 	if (s->change[tensor] != NULL &&
-	    ofs_commit_rounded(cat, &cat->tensors[tensor]))
+	    ofs_tensor_rounded(cat, &cat->tensors[tensor]))
 		return optimfs_fail(s->err, EINVAL,
 		    "OFS822 %s is not stored: it is rounded from fp32, and would differ from what was written: write to fp32",
 		    s->change[tensor]->path);
@@ -309,7 +309,7 @@ static int check_place(struct shared *s, size_t i, size_t n)
 			changed = s->v[k].tensor;
 	if (changed == OFS_NONE ||
 	    (s->v[i].tensor == s->v[n - 1].tensor &&
-		!ofs_commit_rounded(cat, &cat->tensors[changed]) &&
+		!ofs_tensor_rounded(cat, &cat->tensors[changed]) &&
 		!overlaps_itself(cat, &cat->tensors[changed])))
 		return 0;
 	for (size_t k = i; k < n; k++) {
