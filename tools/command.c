@@ -5,7 +5,6 @@
 #include "tools/command.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -146,79 +145,6 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 	return -1;
 }
 
-static void try_names(const char *dir, struct ofs_nearest *near)
-{
-	DIR *d = opendir(dir);
-	struct dirent *e;
-
-	while (d != NULL && (e = readdir(d)) != NULL)
-		ofs_nearest_try(near, e->d_name);
-	if (d != NULL)
-		closedir(d);
-}
-
-/* path as "CHECKPOINT PATH"; NULL if it is not a checkpoint and something in it. */
-static char *split(struct ofs_command *c, const char *path)
-{
-	const char *inner = path + strlen(path);
-	char *above = strdup(path), *first = NULL, *both = NULL;
-	struct optimfs_attr attr;
-	struct optimfs *fs;
-
-	if (above == NULL)
-		return NULL;
-	/* the shortest that exists would be a directory of checkpoints */
-	while (access(above, F_OK) == -1 && strrchr(above, '/') > above) {
-		*strrchr(above, '/') = '\0';
-		inner = path + strlen(above) + 1;
-	}
-	fs = *inner != '\0' ? optimfs_open(above, &c->open, NULL) : NULL;
-	first = strndup(inner, strcspn(inner, "/"));
-	if (fs != NULL && first != NULL &&
-	    optimfs_resolve(fs, first, &attr, NULL) == 0 &&
-	    asprintf(&both, "%s %s", above, inner) == -1)
-		both = NULL;
-	optimfs_close(fs);
-	free(first);
-	free(above);
-	return both;
-}
-
-/* Replaces the error of a checkpoint that does not exist: its name is
- * misspelled, or comes after a path, or is followed by a path in it. */
-static void suggest_checkpoint(struct ofs_command *c, const char *path,
-    struct optimfs_error *err)
-{
-	const char *slash = strrchr(path, '/');
-	struct ofs_nearest near;
-	char *above = slash == NULL
-	    ? strdup(".")
-	    : strndup(path, slash == path ? 1 : (size_t)(slash - path));
-	char *both = NULL;
-
-	if (above == NULL)
-		return;
-	ofs_nearest_init(&near, slash == NULL ? path : slash + 1);
-	try_names(above, &near);
-	if (near.best[0] != '\0')
-		optimfs_fail(err, ENOENT,
-		    "OFS018 %s: No such file or directory" OFS_NEAREST_FMT,
-		    path, OFS_NEAREST(&near));
-	else if (c->fs == NULL && c->noperands > 0 &&
-	    access(c->operand[0], F_OK) == 0)
-		optimfs_fail(err, ENOENT,
-		    "OFS018 %s: No such file or directory; the checkpoint "
-		    "comes first: %s %s",
-		    path, c->operand[0], path);
-	else if ((both = split(c, path)) != NULL)
-		optimfs_fail(err, ENOENT,
-		    "OFS018 %s: No such file or directory; a path in a "
-		    "checkpoint is an argument of its own: %s",
-		    path, both);
-	free(both);
-	free(above);
-}
-
 struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
@@ -236,7 +162,7 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 	fs = optimfs_open(path, &open, err);
 	ofs_progress_clear(&c->progress);
 	if (fs == NULL && err->number == 2 && access(path, F_OK) == -1)
-		suggest_checkpoint(c, path, err);
+		ofs_command_suggest_checkpoint(c, path, err);
 	return fs;
 }
 
@@ -405,80 +331,14 @@ int ofs_command_fail_layout(const struct ofs_command *c,
 	return err->number == 771 ? OFS_EXIT_USAGE : status;
 }
 
-static int try_name(void *ctx, const struct optimfs_dirent *e)
-{
-	ofs_nearest_try(ctx, e->name);
-	return 0;
-}
-
-/* Finds the first component of path that does not exist, and the name nearest
- * to it. */
-static void find_near(struct optimfs *fs, const char *path,
-    struct ofs_nearest *near, char part[256])
-{
-	uint64_t dir = OPTIMFS_ROOT;
-	struct optimfs_attr attr;
-
-	part[0] = '\0';
-	for (const char *p = path + strspn(path, "/"); *p != '\0';
-	     p += strspn(p, "/")) {
-		size_t n = strcspn(p, "/");
-
-		if (n > 255)
-			return;
-		memcpy(part, p, n);
-		part[n] = '\0';
-		p += n;
-		if (optimfs_lookup(fs, dir, part, &attr, NULL) == -1)
-			break;
-		dir = attr.node;
-	}
-	ofs_nearest_init(near, part);
-	(void)optimfs_readdir(fs, dir, 0, false, try_name, near, NULL);
-}
-
-/* Adds a suggestion for a path that does not exist. */
-static void suggest(struct ofs_command *c, const char *path,
-    struct optimfs_error *err)
-{
-	struct ofs_nearest near = { .word = "" };
-	char part[256];
-
-	find_near(c->fs, path, &near, part);
-	if (near.best[0] != '\0')
-		optimfs_fail(err, ENOENT,
-		    "OFS018 %s: no such name" OFS_NEAREST_FMT, path,
-		    OFS_NEAREST(&near));
-}
-
 int ofs_command_resolve(struct ofs_command *c, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	if (optimfs_resolve(c->fs, path, attr, err) == 0)
 		return 0;
 	if (err->number == 2)
-		suggest(c, path, err);
+		ofs_command_suggest(c, path, err);
 	return optimfs_fail_in(err, "%s", c->checkpoint);
-}
-
-void ofs_command_explain_place(const char *dest, struct optimfs_error *err)
-{
-	size_t n = strlen(dest);
-	char *above;
-
-	/* "new/" is a directory, in which the file is to be */
-	while (n > 0 && dest[n - 1] != '/')
-		n--;
-	while (n > 1 && dest[n - 1] == '/')
-		n--;
-	if (err->code != ENOENT || n == 0)
-		return;
-	above = strndup(dest, n);
-	if (above != NULL && access(above, F_OK) == -1)
-		optimfs_fail(err, ENOENT,
-		    "OFS018 %s: No such directory: make it first (mkdir -p %s)",
-		    dest, above);
-	free(above);
 }
 
 static int add_size(void *ctx, const struct ofs_walk_entry *e,
@@ -660,83 +520,6 @@ void ofs_command_watch_ranks(struct ofs_command *c)
 	struct optimfs_watch watch = { .did = tell_work, .ctx = c };
 
 	optimfs_watch(c->fs, &watch);
-}
-
-/* "dcp@N, torch or zero3@N" */
-static void list_layouts(struct ofs_buf *b)
-{
-	const char *name, *next;
-	bool ranked, more;
-
-	name = optimfs_layout(0, &ranked);
-	for (unsigned i = 1; name != NULL; i++) {
-		next = optimfs_layout(i, &more);
-		ofs_buf_printf(b, "%s%s%s",
-		    i == 1             ? ""
-			: next == NULL ? " or "
-				       : ", ",
-		    name, ranked ? "@N" : "");
-		name = next;
-		ranked = more;
-	}
-	ofs_buf_putc(b, '\0');
-}
-
-int ofs_command_which_layout(const struct ofs_verb *verb, const char *option)
-{
-	struct ofs_buf b = { 0 };
-	int status;
-
-	list_layouts(&b);
-	status = ofs_tool_usage(verb, "which layout? %s %s", option,
-	    b.bad ? "FORMAT" : (const char *)b.data);
-	ofs_buf_fini(&b);
-	return status;
-}
-
-void ofs_command_print_layouts(void)
-{
-	struct ofs_buf b = { 0 };
-
-	list_layouts(&b);
-	if (!b.bad)
-		printf("\nFormats: %s\n", (const char *)b.data);
-	ofs_buf_fini(&b);
-}
-
-void ofs_print_buf(struct ofs_buf *b)
-{
-	fwrite(b->data, 1, b->len, stdout);
-	ofs_buf_fini(b);
-}
-
-void ofs_json_begin(struct ofs_json_writer *w, struct ofs_buf *b,
-    const char *schema)
-{
-	*w = (struct ofs_json_writer){ b, schema == NULL ? "" : " ", false };
-	ofs_json_open(w, NULL, '{');
-	if (schema != NULL)
-		ofs_json_put_string(w, "schema", schema);
-	ofs_json_put_u64(w, "v", 1);
-}
-
-void ofs_json_print(struct ofs_json_writer *w)
-{
-	ofs_json_close(w, '}');
-	ofs_buf_putc(w->b, '\n');
-	ofs_print_buf(w->b);
-}
-
-void ofs_print_made(const char *dir, const char *layout, bool synced)
-{
-	struct ofs_json_writer w;
-	struct ofs_buf b = { 0 };
-
-	ofs_json_begin(&w, &b, NULL);
-	ofs_json_put_string(&w, "directory", dir);
-	ofs_json_put_string(&w, "layout", layout);
-	ofs_json_put_bool(&w, "synced", synced);
-	ofs_json_print(&w);
 }
 
 bool ofs_has_xattr(struct optimfs *fs, uint64_t node, const char *name)

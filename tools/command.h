@@ -102,6 +102,13 @@ int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
 int ofs_command_resolve(struct ofs_command *c, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err);
 
+/* Replaces the error of a checkpoint that does not exist: its name is
+ * misspelled, or comes after a path, or is followed by a path in it. */
+void ofs_command_suggest_checkpoint(struct ofs_command *c, const char *path,
+    struct optimfs_error *err);
+/* The same for a path in a checkpoint. */
+void ofs_command_suggest(const struct ofs_command *c, const char *path,
+    struct optimfs_error *err);
 /* Completes the error of a file or directory that cannot be made because there
  * is no directory above it. */
 void ofs_command_explain_place(const char *dest, struct optimfs_error *err);

@@ -45,4 +45,10 @@ void ofs_pk_edits_fini(struct ofs_pk_edits *edits);
 int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_edits *edits,
     struct ofs_buf *out, struct optimfs_error *err);
 
+/* splice_memo.c: of the n bytes of a pickle, replace the memo numbers by their
+ * ranks, which never need more bytes. What was cut out leaves gaps in them, and
+ * readers that size the memo by the length of the pickle, ours among them, refuse
+ * large gaps. */
+int ofs_pk_close_gaps(uint8_t *pickle, uint64_t n, struct optimfs_error *err);
+
 #endif

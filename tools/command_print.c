@@ -1,0 +1,87 @@
+/* command_print.c - what verbs print alike */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "fs/walk.h"
+#include "tools/command.h"
+
+/* "dcp@N, torch or zero3@N" */
+static void list_layouts(struct ofs_buf *b)
+{
+	const char *name, *next;
+	bool ranked, more;
+
+	name = optimfs_layout(0, &ranked);
+	for (unsigned i = 1; name != NULL; i++) {
+		next = optimfs_layout(i, &more);
+		ofs_buf_printf(b, "%s%s%s",
+		    i == 1             ? ""
+			: next == NULL ? " or "
+				       : ", ",
+		    name, ranked ? "@N" : "");
+		name = next;
+		ranked = more;
+	}
+	ofs_buf_putc(b, '\0');
+}
+
+int ofs_command_which_layout(const struct ofs_verb *verb, const char *option)
+{
+	struct ofs_buf b = { 0 };
+	int status;
+
+	list_layouts(&b);
+	status = ofs_tool_usage(verb, "which layout? %s %s", option,
+	    b.bad ? "FORMAT" : (const char *)b.data);
+	ofs_buf_fini(&b);
+	return status;
+}
+
+void ofs_command_print_layouts(void)
+{
+	struct ofs_buf b = { 0 };
+
+	list_layouts(&b);
+	if (!b.bad)
+		printf("\nFormats: %s\n", (const char *)b.data);
+	ofs_buf_fini(&b);
+}
+
+void ofs_print_buf(struct ofs_buf *b)
+{
+	fwrite(b->data, 1, b->len, stdout);
+	ofs_buf_fini(b);
+}
+
+void ofs_json_begin(struct ofs_json_writer *w, struct ofs_buf *b,
+    const char *schema)
+{
+	*w = (struct ofs_json_writer){ b, schema == NULL ? "" : " ", false };
+	ofs_json_open(w, NULL, '{');
+	if (schema != NULL)
+		ofs_json_put_string(w, "schema", schema);
+	ofs_json_put_u64(w, "v", 1);
+}
+
+void ofs_json_print(struct ofs_json_writer *w)
+{
+	ofs_json_close(w, '}');
+	ofs_buf_putc(w->b, '\n');
+	ofs_print_buf(w->b);
+}
+
+void ofs_print_made(const char *dir, const char *layout, bool synced)
+{
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+
+	ofs_json_begin(&w, &b, NULL);
+	ofs_json_put_string(&w, "directory", dir);
+	ofs_json_put_string(&w, "layout", layout);
+	ofs_json_put_bool(&w, "synced", synced);
+	ofs_json_print(&w);
+}
