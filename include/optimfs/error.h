@@ -4,6 +4,7 @@
 #define OPTIMFS_ERROR_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,9 +29,17 @@ int optimfs_fail(struct optimfs_error *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int optimfs_vfail(struct optimfs_error *err, int code, const char *fmt,
     va_list ap) __attribute__((format(printf, 3, 0)));
-/* As above, for text that comes from another error or has its number from
- * elsewhere: "OFSnnn " is looked for in the formatted text instead of in fmt.
- * That text must not begin with a name from a file. */
+/* Pass another error on; return -1. */
+static inline int optimfs_fail_with(struct optimfs_error *err,
+    const struct optimfs_error *why)
+{
+	if (err != NULL)
+		*err = *why;
+	return -1;
+}
+/* As optimfs_fail, for text that has its number from elsewhere: "OFSnnn " is
+ * looked for in the formatted text instead of in fmt. That text must not begin
+ * with a name from a file. */
 int optimfs_fail_as(struct optimfs_error *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int optimfs_vfail_as(struct optimfs_error *err, int code, const char *fmt,

@@ -137,7 +137,7 @@ int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
 			(void)send_said(w, beside[i], down, &why, &said, NULL);
 	a->bytes = said;
 	if (why.code != 0)
-		return optimfs_fail_as(err, why.code, "%s", why.text);
+		return optimfs_fail_with(err, &why);
 	return take_said(w, a, err);
 }
 
@@ -159,8 +159,7 @@ int ofs_allgather_verdict(const struct optimfs_group *w,
 			worst = r;
 	if (worst == -1)
 		return 0;
-	optimfs_fail_as(err, a->said[worst].err.code, "%s",
-	    a->said[worst].err.text);
+	optimfs_fail_with(err, &a->said[worst].err);
 	return name_rank ? ofs_group_error_in(w, worst, err) : -1;
 }
 

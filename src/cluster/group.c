@@ -327,7 +327,7 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 	w->ops->ask(w->w, &ask, 1);
 	if (ask.err.code != 0) {
 		ofs_group_error_in(w, rank, &ask.err);
-		ret = optimfs_fail_as(err, ask.err.code, "%s", ask.err.text);
+		ret = optimfs_fail_with(err, &ask.err);
 	} else if (want > 0) {
 		memcpy(out, ask.answer, want);
 	}

@@ -183,7 +183,7 @@ int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
 	if (ofs_group_ask(w, rank, &ping, NULL, 0, &own) == 0 ||
 	    (own.code != EHOSTDOWN && own.code != ETIMEDOUT))
 		return 0;
-	return optimfs_fail_as(err, own.code, "%s", own.text);
+	return optimfs_fail_with(err, &own);
 }
 
 /* The lock is held. */

@@ -46,7 +46,7 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 	struct stat st = { 0 };
 
 	if (why->code != 0)
-		return optimfs_fail_as(err, why->code, "%s", why->text);
+		return optimfs_fail_with(err, why);
 	if (ofs_dir_open_input(dir, rel, &in, &st, err) == -1)
 		return -1;
 	ofs_input_close(&in);
@@ -100,9 +100,8 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 	if (spec.format == NULL)
 		return refuse_file(dir, rel, &why, err);
 	if (ofs_dir_list(dir, &names, &why) == -1)
-		return why.code == ENOMEM
-		    ? optimfs_fail_as(err, ENOMEM, "%s", why.text)
-		    : ofs_parts_add(parts, &spec, err);
+		return why.code == ENOMEM ? optimfs_fail_with(err, &why)
+					  : ofs_parts_add(parts, &spec, err);
 	while (i < names.n && strcmp(names.name[i], rel) != 0)
 		i++;
 	if (i < names.n)
@@ -275,7 +274,7 @@ static int add_one_of_many(const struct ofs_dir *dir,
 		return 0;
 	spec.format = ofs_detect_file(dir, names->name[i], &why);
 	if (why.code != 0)
-		return optimfs_fail_as(err, why.code, "%s", why.text);
+		return optimfs_fail_with(err, &why);
 	if (spec.format == NULL)
 		return 0;
 	set = find_set(dir, names, i, &spec, name, sizeof(name), err);

@@ -123,8 +123,7 @@ static int try_alone(struct reading *r, size_t i, struct optimfs_error *err)
 	if (ret == 0)
 		return 0;
 	if (!may_skip(part, &r->why[i]))
-		return optimfs_fail_as(err, r->why[i].code, "%s",
-		    r->why[i].text);
+		return optimfs_fail_with(err, &r->why[i]);
 	r->skip[i] = true;
 	return 0;
 }
@@ -191,8 +190,7 @@ static int read_parts(struct reading *r, struct ofs_catalog *cat,
 			continue;
 		}
 		if (careful || !may_skip(part, &r->why[i]))
-			return optimfs_fail_as(err, r->why[i].code, "%s",
-			    r->why[i].text);
+			return optimfs_fail_with(err, &r->why[i]);
 		r->skip[i] = true;
 		r->known = i + 1;
 		return 1;
@@ -222,8 +220,7 @@ static struct ofs_catalog *read_all(struct reading *r,
 		cat->parse_mem = r->opt->parse_mem;
 		ret = read_parts(r, cat, err);
 		if (ret == 0 && all_skipped(r))
-			ret = optimfs_fail_as(err, r->why[0].code, "%s",
-			    r->why[0].text);
+			ret = optimfs_fail_with(err, &r->why[0]);
 		if (ret != 0) {
 			ofs_catalog_free(cat);
 			cat = NULL;

@@ -134,7 +134,7 @@ static int apply(const struct ofs_dir *dir, const char *rel,
 	} else {
 		spec.format = ofs_detect_file(dir, rel, &why);
 		if (why.code != 0)
-			return optimfs_fail_as(err, why.code, "%s", why.text);
+			return optimfs_fail_with(err, &why);
 		if (spec.format == NULL)
 			return 0;
 	}

@@ -134,7 +134,7 @@ int ofs_probe_tracker(const struct ofs_dir *dir, const char *file, char **name,
 			return optimfs_fail(err, EPERM,
 			    "OFS620 %s/%s: too long for a name", dir->path,
 			    file);
-		return optimfs_fail_as(err, why.code, "%s", why.text);
+		return optimfs_fail_with(err, &why);
 	}
 	while (n > 0 &&
 	    (bytes[n - 1] == '\n' || bytes[n - 1] == '\r' ||

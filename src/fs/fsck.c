@@ -190,7 +190,7 @@ static int after_entry(struct ofs_fsck *c, int64_t *looked,
 	}
 	if (c->failed.code == 0)
 		return 0;
-	return optimfs_fail_as(err, c->failed.code, "%s", c->failed.text);
+	return optimfs_fail_with(err, &c->failed);
 }
 
 static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)

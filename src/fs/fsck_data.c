@@ -263,7 +263,7 @@ static int check_value(struct ofs_fsck *c, uint32_t index,
 	struct ofs_blob *blob = ofs_entry_text(c->snap, index, &why);
 
 	if (blob == NULL && why.code == ENOMEM)
-		return optimfs_fail_as(err, ENOMEM, "%s", why.text);
+		return optimfs_fail_with(err, &why);
 	if (blob == NULL)
 		found(c, c->path, &why);
 	ofs_blob_unref(blob);

@@ -553,7 +553,7 @@ int ofs_changes_check(const struct ofs_changes *c, struct optimfs_error *err)
 		}
 	if (n == 0)
 		return 0;
-	optimfs_fail_as(err, first->problem.code, "%s", first->problem.text);
+	optimfs_fail_with(err, &first->problem);
 	if (n > 1)
 		optimfs_fail_in(err, "%s (and %zu more)", first->path, n - 1);
 	else

@@ -356,5 +356,5 @@ int ofs_value_put_json(struct ofs_pkw *w, const struct ofs_pickle *doc,
 	if (why.number == 653)
 		return optimfs_fail(err, EINVAL, "OFS806 %s",
 		    optimfs_error_words(&why));
-	return optimfs_fail_as(err, why.code, "%s", why.text);
+	return optimfs_fail_with(err, &why);
 }

@@ -37,7 +37,7 @@ static int ask_own(const struct ofs_coordinator *s,
 	if (ofs_group_handle(s->group, &q, &own) == 0)
 		return 0;
 	ofs_group_error_in(s->group, s->group->rank, &own);
-	return optimfs_fail_as(err, own.code, "%s", own.text);
+	return optimfs_fail_with(err, &own);
 }
 
 static int ask_rank(const struct ofs_coordinator *s, int rank,

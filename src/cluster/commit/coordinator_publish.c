@@ -197,8 +197,7 @@ static int flush(struct shipping *p)
 	for (size_t i = 0; i < p->n && ret == 0; i++)
 		if (p->ask[i].err.code != 0) {
 			ofs_group_error_in(w, p->ask[i].to, &p->ask[i].err);
-			ret = optimfs_fail_as(p->err, p->ask[i].err.code, "%s",
-			    p->ask[i].err.text);
+			ret = optimfs_fail_with(p->err, &p->ask[i].err);
 		}
 	w->ops->release(w->w, p->ask, p->n);
 	p->n = 0;
@@ -382,7 +381,7 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 		p->err) == -1 ||
 	    decide(p->s, id, p->err) == -1) {
 		abort_all(p->s);
-		return optimfs_fail_as(err, p->err->code, "%s", p->err->text);
+		return optimfs_fail_with(err, p->err);
 	}
 	if (apply(p) == 0)
 		return 0;

@@ -40,8 +40,7 @@ int ofs_round_stage(struct ofs_round *r)
 			if (ask[i].err.code == 0)
 				who[i]->token = ofs_le64(ask[i].answer);
 			else
-				ret = optimfs_fail_as(&r->err, ask[i].err.code,
-				    "%s", ask[i].err.text);
+				ret = optimfs_fail_with(&r->err, &ask[i].err);
 		w->ops->release(w->w, ask, n);
 	}
 	for (size_t i = 0; i < n; i++)
@@ -74,8 +73,7 @@ int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
 		.want = (n + 1) * UINT64_C(8) };
 	w->ops->ask(w->w, &ask, 1);
 	if (ask.err.code != 0)
-		ret =
-		    optimfs_fail_as(&r->err, ask.err.code, "%s", ask.err.text);
+		ret = optimfs_fail_with(&r->err, &ask.err);
 	else
 		for (uint32_t i = 0; i <= n; i++)
 			sequence[i] =
@@ -121,8 +119,7 @@ int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
 		w->ops->ask(w->w, ask, n);
 		for (uint32_t i = 0; i < n; i++)
 			if (ask[i].err.code != 0)
-				ret = optimfs_fail_as(&r->err, ask[i].err.code,
-				    "%s", ask[i].err.text);
+				ret = optimfs_fail_with(&r->err, &ask[i].err);
 		w->ops->release(w->w, ask, n);
 	}
 	for (uint32_t i = 0; i < n; i++)

@@ -246,8 +246,7 @@ static int start_threads(struct ofs_group *w, struct optimfs_error *err)
 		pthread_cond_wait(&w->changed, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 	if (w->join_err.code != 0)
-		return optimfs_fail_as(err, w->join_err.code, "%s",
-		    w->join_err.text);
+		return optimfs_fail_with(err, &w->join_err);
 	return mpi_answer_start(w, err);
 }
 

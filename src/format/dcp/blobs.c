@@ -134,9 +134,8 @@ static int resolve(struct ofs_dcp *d, const struct ofs_input *in, uint64_t size,
 		return 0; /* reading it reports the fault */
 	if (ofs_safetensors_open(&st, size - b->off, d->cat->max_metadata,
 		false, read_source, &source, &why) == -1)
-		return why.code == ENOMEM
-		    ? optimfs_fail_as(err, ENOMEM, "%s", why.text)
-		    : spoil_all(d, b, n, &why, err);
+		return why.code == ENOMEM ? optimfs_fail_with(err, &why)
+					  : spoil_all(d, b, n, &why, err);
 	ret = place_all(d, &st, b, n, err);
 	ofs_safetensors_fini(&st);
 	return ret;

@@ -125,7 +125,7 @@ static int expand(struct ofs_dcp *d, struct ofs_transport *t,
 		doc = ofs_torch_open(size, &limits, read_source, &source, &zip,
 		    &why);
 	if (doc == NULL && must_fail(&why))
-		return optimfs_fail_as(err, why.code, "%s", why.text);
+		return optimfs_fail_with(err, &why);
 	if (doc == NULL)
 		return ofs_catalog_add(d->cat, p->path, OFS_ENTRY_ITEM,
 		    ofs_catalog_item(d->cat, &p->item, err), OFS_KEY_FREE, err);

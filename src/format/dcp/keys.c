@@ -436,7 +436,7 @@ static int read_both(struct ofs_dcp *d, uint32_t **order, uint32_t *n,
 	if (beside)
 		pthread_join(thread, NULL);
 	if (work.ret == -1)
-		return optimfs_fail_as(err, work.err.code, "%s", work.err.text);
+		return optimfs_fail_with(err, &work.err);
 	return ret;
 }
 

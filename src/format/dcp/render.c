@@ -304,7 +304,7 @@ static int lay_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 		if ((why.code != EPERM && why.code != EOPNOTSUPP) ||
 		    (ofs_render_sound(f->cat, e, NULL) == -1 &&
 			!ofs_entry_is_pickled(f->cat, e, NULL, NULL)))
-			return optimfs_fail_as(err, why.code, "%s", why.text);
+			return optimfs_fail_with(err, &why);
 		f->pickles.len = l->pickle;
 		if (copy_value(f, from, leaf, e, err) == -1)
 			return -1;

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/fsdp/fsdp.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,6 +13,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "format/fsdp/fsdp.h"
 #include "format/torch_file/file.h"
 
 #define KEY(name) "flat_param." name
@@ -419,7 +418,7 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 		-1) {
 		free(rel);
 		return why.code == ENOMEM || why.code == E2BIG
-		    ? optimfs_fail_as(err, why.code, "%s", why.text)
+		    ? optimfs_fail_with(err, &why)
 		    : 1;
 	}
 	if (has_handles(source.doc)) {

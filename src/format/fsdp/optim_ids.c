@@ -370,7 +370,7 @@ static int attempt(struct ofs_fsdp_optim *o, bool model,
 	if (ret != -1)
 		return ret;
 	if (e.code == ENOMEM)
-		return optimfs_fail_as(err, e.code, "%s", e.text);
+		return optimfs_fail_with(err, &e);
 	if (why->code == 0)
 		*why = e;
 	return 1;
@@ -422,7 +422,7 @@ static int match_all(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
 	if (ret != 1)
 		return ret;
 	if (why.code != 0)
-		return optimfs_fail_as(err, why.code, "%s", why.text);
+		return optimfs_fail_with(err, &why);
 	return optimfs_fail(err, EINVAL,
 	    "OFS164 parameter IDs: several parameters have the same slices; "
 	    "the units file needs param_groups (" OFS_DUMP_UNITS

@@ -94,7 +94,7 @@ int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 	if (ofs_ranks_open(set, rel, rank, bare, &why) == 0)
 		return 0;
 	if (why.code == ENOMEM || why.code == E2BIG || why.code == ECANCELED)
-		return optimfs_fail_as(err, why.code, "%s", why.text);
+		return optimfs_fail_with(err, &why);
 	if (set->ndamaged == 0)
 		set->why = why;
 	object = ofs_catalog_object(set->cat, rel, rank, err);

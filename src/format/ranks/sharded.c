@@ -222,10 +222,9 @@ static int add_leaf(struct join *j, const struct ofs_ranks_leaf *leaf,
 	if (ofs_torch_sharded(doc, leaf->node, &s, &why) == -1) {
 		if (s.dtype != OFS_DTYPE_NONE)
 			agree(j, leaf, s.dtype, s.ndim, s.shape);
-		return why.code == ENOMEM
-		    ? optimfs_fail_as(err, ENOMEM, "%s", why.text)
-		    : WRONG(j, why.code, "%s (rank %d)", why.text,
-			  rank_of(j, leaf));
+		return why.code == ENOMEM ? optimfs_fail_with(err, &why)
+					  : WRONG(j, why.code, "%s (rank %d)",
+						why.text, rank_of(j, leaf));
 	}
 	agree(j, leaf, s.dtype, s.ndim, s.shape);
 	for (uint32_t i = 0; i < s.npieces && ret == 0 && j->why.code == 0; i++)

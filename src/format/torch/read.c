@@ -33,9 +33,7 @@ static int read_files(struct ofs_ranks *set, const struct ofs_part *part,
 			    err) == -1))
 			return -1;
 	}
-	return set->nfiles > 0
-	    ? 0
-	    : optimfs_fail_as(err, set->why.code, "%s", set->why.text);
+	return set->nfiles > 0 ? 0 : optimfs_fail_with(err, &set->why);
 }
 
 /* 1: *rank and *world are those of the sharded tensors of a file; 0: it does not
@@ -77,8 +75,7 @@ int ofs_torch_writer(const struct ofs_dir *dir, const char *rel, int *rank,
 	ofs_catalog_free(cat);
 	if (ret != -1)
 		return ret;
-	return why.code == ENOMEM ? optimfs_fail_as(err, ENOMEM, "%s", why.text)
-				  : 2;
+	return why.code == ENOMEM ? optimfs_fail_with(err, &why) : 2;
 }
 
 int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -227,8 +227,7 @@ static int check_models(struct ofs_zero *z, struct optimfs_error *err)
 static int no_shapes(const struct ofs_zero *z, struct optimfs_error *err)
 {
 	if (z->model.ndamaged > 0)
-		return optimfs_fail_as(err, z->model.why.code, "%s",
-		    z->model.why.text);
+		return optimfs_fail_with(err, &z->model.why);
 	if (z->model.nfiles == 0)
 		return optimfs_fail(err, EIO,
 		    "OFS140 mp_rank_%02d_model_states.pt, or any of "

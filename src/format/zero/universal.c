@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/zero/zero.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/globals.h"
+#include "format/zero/zero.h"
 
 /* docs/formats/deepspeed.md, "Universal checkpoints" */
 
@@ -124,7 +123,7 @@ static int open_one(struct ofs_universal *u, const char *rel, uint32_t *file,
 		return 0;
 	}
 	return why->code == ENOMEM || why->code == E2BIG
-	    ? optimfs_fail_as(err, why->code, "%s", why->text)
+	    ? optimfs_fail_with(err, why)
 	    : 0;
 }
 
