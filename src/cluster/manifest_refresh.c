@@ -130,8 +130,7 @@ static int ask_others(struct ofs_agreement *a, const struct ofs_manifest *old,
 	for (size_t i = 0; i < n; i++) {
 		said->bytes[call[i].to] = call[i].result;
 		if (ret == 0 && call[i].err.code != 0)
-			ret = optimfs_fail(a->err, call[i].err.code, "%s",
-			    call[i].err.text);
+			ret = optimfs_fail_with(a->err, &call[i].err);
 		else if (ret == 0)
 			ret = take_answer(a, said, call[i].to);
 	}

@@ -85,6 +85,11 @@ int ofs_template_save(const struct ofs_template *s, int stage,
 	return fsync(stage) == -1 ? failed(err) : 0;
 }
 
+static int malformed(const char *why, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EUCLEAN, "OFS831 %s", why);
+}
+
 static int add_file(struct ofs_template *s, const char *line,
     struct optimfs_error *err)
 {
@@ -92,7 +97,7 @@ static int add_file(struct ofs_template *s, const char *line,
 
 	if (sscanf(line, "file %" SCNu64 " %1023[^\n]", &f.size, f.name) != 2 ||
 	    f.size > INT64_MAX || !ofs_path_stays(f.name, strlen(f.name)))
-		return optimfs_fail(err, EUCLEAN, "no file");
+		return malformed("no file", err);
 	if (ofs_grow(s->file, s->n, s->file_cap, err) == -1)
 		return -1;
 	s->file[s->n++] = f;
@@ -108,10 +113,10 @@ static int add_sum(struct ofs_template *s, const char *line,
 	if (sscanf(line, "sum %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64,
 		&v.file, &v.at, &v.from, &v.n) != 4 ||
 	    v.file >= s->n)
-		return optimfs_fail(err, EUCLEAN, "no sum");
+		return malformed("no sum", err);
 	size = s->file[v.file].size;
 	if (size < 4 || v.at > size - 4 || v.n > size || v.from > size - v.n)
-		return optimfs_fail(err, EUCLEAN, "a sum outside of its file");
+		return malformed("a sum outside of its file", err);
 	if (ofs_grow(s->sum, s->nsums, s->cap, err) == -1)
 		return -1;
 	s->sum[s->nsums++] = v;
@@ -129,7 +134,7 @@ static int add_own(struct ofs_template *s, const char *line,
 		at = (int)strcspn(line, " ") + 1;
 	else if (sscanf(line, "own %16" SCNx64 " %n", &v.hash, &at) != 1 ||
 	    at == 0)
-		return optimfs_fail(err, EUCLEAN, "no name");
+		return malformed("no name", err);
 	if (ofs_grow(s->own, s->nown, s->own_cap, err) == -1)
 		return -1;
 	v.path = strndup(line + at, strcspn(line + at, "\n"));
@@ -162,7 +167,7 @@ static int take_line(struct ofs_template *s, const char *line, uint64_t number,
 		return add_own(s, line, err);
 	if (number > 2 && strcmp(line, "end\n") == 0)
 		return 1;
-	return optimfs_fail(err, EUCLEAN, "no line of it");
+	return malformed("no line of it", err);
 }
 
 int ofs_template_load(int stage, struct ofs_template *s,
@@ -180,14 +185,14 @@ int ofs_template_load(int stage, struct ofs_template *s,
 	while (ret == 0 && getline(&line, &cap, f) != -1)
 		ret = take_line(s, line, ++number, err);
 	if (ret == 0)
-		ret = optimfs_fail(err, EUCLEAN, "it has no end");
+		ret = malformed("it has no end", err);
 	fclose(f);
 	free(line);
 	if (ret == 1)
 		return 0;
 	ofs_template_fini(s);
 	if (err != NULL && err->code == EUCLEAN)
-		return optimfs_fail_in(err, "OFS831 %s, line %" PRIu64,
+		return optimfs_fail_in(err, "%s, line %" PRIu64,
 		    OFS_TEMPLATE_INFO, number);
 	return -1;
 }

@@ -151,10 +151,21 @@ bool tap_is_mem(const void *got, const void *want, size_t n, const char *file,
 	return at == n;
 }
 
+/* "OFSnnn " begins the text if there is a number, once. */
+static bool has_own_number(const struct optimfs_error *err)
+{
+	int first = 0, second, n = 0;
+
+	sscanf(err->text, "OFS%3d %n", &first, &n);
+	return first == err->number &&
+	    sscanf(err->text + n, "OFS%3d ", &second) != 1;
+}
+
 bool tap_is_error(const struct optimfs_error *err, int code, const char *part,
     const char *file, int line, const char *fmt, ...)
 {
-	bool pass = err->code == code && strstr(err->text, part) != NULL;
+	bool pass = err->code == code && has_own_number(err) &&
+	    strstr(err->text, part) != NULL;
 
 	VERDICT(pass);
 	if (!pass)

@@ -226,8 +226,7 @@ int ofs_coordinator_call(const struct ofs_coordinator *s,
 	for (uint32_t i = 0; i < n; i++) {
 		ofs_buf_fini(&call[i].result);
 		if (call[i].err.code != 0 && ret == 0)
-			ret = optimfs_fail(err, call[i].err.code, "%s",
-			    call[i].err.text);
+			ret = optimfs_fail_with(err, &call[i].err);
 	}
 	ofs_buf_fini(&b);
 	free(call);
