@@ -277,11 +277,6 @@ static int get_quantized(const struct call *c, struct ofs_torch_tensor *t,
 	return 1;
 }
 
-static int unsupported(const char *what, struct optimfs_error *err)
-{
-	return optimfs_fail(err, EOPNOTSUPP, "OFS533 %s tensor", what);
-}
-
 /* (dtype, size, stride, requires_grad) */
 static int get_meta(const struct call *c, struct ofs_torch_tensor *t,
     struct optimfs_error *err)
@@ -308,13 +303,13 @@ static int get_sparse(const struct call *c, struct ofs_torch_tensor *t,
 			    OFS_PK_TUPLE)
 				size = ofs_pk_item(c->doc, data, i);
 	if (size == OFS_NONE || i < 3 || get_shape(c->doc, size, t, err) == -1)
-		return unsupported("sparse", err);
+		return optimfs_fail(err, EOPNOTSUPP, "OFS533 sparse tensor");
 	inner = ofs_pk_item(c->doc, data, i - 2);
 	if (unwrap(c->doc, &inner, &v) &&
 	    ofs_str_is(v.name, "_rebuild_tensor_v2"))
 		get_v2(&v, &values, NULL);
 	t->dtype = values.dtype;
-	return unsupported("sparse", err);
+	return optimfs_fail(err, EOPNOTSUPP, "OFS533 sparse tensor");
 }
 
 /* A storage without a tensor. */

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "handmade.h"
 #include "random.h"
 #include "tap.h"
 
