@@ -19,34 +19,21 @@
 #include "base/memory.h"
 #include "fs/walk.h"
 #include "tools/command.h"
+#include "tools/diff_row.h"
 #include "tools/lost.h"
 
 #define PIECE (1u << 20)
 /* Longer texts are not printed. */
 #define TEXT_MAX 200
 
-/* The kind of a row that is a failure. */
-#define UNREADABLE "unreadable"
-
-/* A difference. */
-struct row {
-	char *path, *text;
-	const char *kind;
-	bool of_b; /* a failure of b alone */
-	bool measured;
-	uint64_t elements;
-	struct optimfs_comparison m;
-};
-
 struct diff {
 	struct ofs_command *c;
 	uint64_t done; /* bytes of previous files */
-	struct optimfs *a, *b;
-	const char *b_name;
+	struct ofs_diff_sides s;
 	double rtol, atol;
 	struct optimfs_scan how;
 	bool keep; /* keep rows and print them at the end */
-	struct row *row;
+	struct ofs_diff_row *row;
 	size_t n, cap;
 	uint64_t differences, files;
 	uint8_t *buf_a, *buf_b;
@@ -56,129 +43,16 @@ struct diff {
 	int status;              /* of the worst file that cannot be read */
 };
 
-static void put_path(struct ofs_buf *b, const char *path)
-{
-	ofs_buf_plain(b, path, strlen(path));
-}
-
-/* Elements that are NaN or infinite on one side only. */
-static uint64_t lost(const struct optimfs_comparison *m)
-{
-	return m->nan_a + m->nan_b + m->inf_a + m->inf_b;
-}
-
-static void put_place(struct optimfs *fs, const char *name, const struct row *r,
-    struct ofs_json_writer *w)
-{
-	struct optimfs_location at;
-
-	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1)
-		return;
-	ofs_json_open(w, name, '{');
-	ofs_json_put_string(w, "file", at.file);
-	ofs_json_put_u64(w, "offset", at.offset);
-	if (at.rank >= 0)
-		ofs_json_put_i64(w, "rank", at.rank);
-	ofs_json_close(w, '}');
-	free(at.file);
-}
-
-static void put_measure(struct diff *d, const struct row *r,
-    struct ofs_json_writer *w)
-{
-	ofs_json_put_u64(w, "elements", r->elements);
-	ofs_json_put_u64(w, "differ", r->m.differ);
-	ofs_json_put_u64(w, "first", r->m.first);
-	ofs_json_put_u64(w, "nan_a", r->m.nan_a);
-	ofs_json_put_u64(w, "nan_b", r->m.nan_b);
-	ofs_json_put_u64(w, "inf_a", r->m.inf_a);
-	ofs_json_put_u64(w, "inf_b", r->m.inf_b);
-	ofs_json_put_real(w, "max_abs", r->m.finite > 0 ? r->m.max_abs : NAN);
-	ofs_json_put_real(w, "max_rel", r->m.finite > 0 ? r->m.max_rel : NAN);
-	ofs_json_put_real(w, "rms", r->m.rms);
-	ofs_json_put_real(w, "cosine", r->m.cosine);
-	if (r->m.ulps != UINT64_MAX)
-		ofs_json_put_u64(w, "ulps", r->m.ulps);
-	ofs_json_put_u64(w, "at", r->m.at);
-	put_place(d->a, "a", r, w);
-	put_place(d->b, "b", r, w);
-}
-
-static void put_row(struct diff *d, const struct row *r, struct ofs_buf *b)
-{
-	struct ofs_json_writer w;
-
-	ofs_json_begin(&w, b, "optimfs.diff");
-	ofs_json_put_string(&w, "path", r->path);
-	ofs_json_put_string(&w, "kind", r->kind);
-	ofs_json_put_string(&w, "text", r->text);
-	if (r->measured)
-		put_measure(d, r, &w);
-	ofs_json_close(&w, '}');
-}
-
-static void print_json(struct diff *d, const struct row *r)
+static void print_json(struct diff *d, const struct ofs_diff_row *r)
 {
 	struct ofs_buf b = { 0 };
 
-	put_row(d, r, &b);
+	ofs_diff_row_json(&d->s, r, &b);
 	ofs_buf_putc(&b, '\n');
 	ofs_print_buf(&b);
 }
 
-static void put_side(struct optimfs *fs, const char *side, const struct row *r,
-    struct ofs_buf *b)
-{
-	struct optimfs_location at;
-
-	if (optimfs_locate(fs, r->path, -1, r->m.at, &at, NULL) == -1)
-		return;
-	ofs_buf_puts(b, side);
-	put_path(b, at.file);
-	if (at.rank >= 0)
-		ofs_buf_printf(b, " rank %d", at.rank);
-	free(at.file);
-}
-
-static void put_lost(struct ofs_buf *b, uint64_t n, const char *what,
-    const char *where)
-{
-	if (n == 0)
-		return;
-	ofs_buf_printf(b, "; %" PRIu64 " %s %s in ", n, n == 1 ? "is" : "are",
-	    what);
-	put_path(b, where);
-	ofs_buf_puts(b, " only");
-}
-
-/* Larger distances in steps are not printed. */
-#define MANY_ULPS 1000
-
-static void put_text(struct diff *d, const struct row *r, struct ofs_buf *b)
-{
-	const struct optimfs_comparison *m = &r->m;
-
-	put_lost(b, m->nan_a, "NaN", d->c->checkpoint);
-	put_lost(b, m->nan_b, "NaN", d->b_name);
-	put_lost(b, m->inf_a, "infinite", d->c->checkpoint);
-	put_lost(b, m->inf_b, "infinite", d->b_name);
-	if (m->finite > 0) {
-		ofs_buf_printf(b,
-		    "; by up to %.3g at element %" PRIu64 " (relative %.3g",
-		    m->max_abs, m->at, m->max_rel);
-		if (m->ulps < MANY_ULPS)
-			ofs_buf_printf(b, ", %" PRIu64 " ulps", m->ulps);
-		ofs_buf_putc(b, ')');
-		if (isfinite(m->rms))
-			ofs_buf_printf(b, "; relative rms %.3g", m->rms);
-		if (!isnan(m->cosine))
-			ofs_buf_printf(b, ", cosine %.9g", m->cosine);
-	}
-	put_side(d->a, "; a: ", r, b);
-	put_side(d->b, ", b: ", r, b);
-}
-
-static void print_row(struct diff *d, const struct row *r)
+static void print_row(struct diff *d, const struct ofs_diff_row *r)
 {
 	struct ofs_buf b = { 0 };
 
@@ -187,24 +61,13 @@ static void print_row(struct diff *d, const struct row *r)
 		print_json(d, r);
 		return;
 	}
-	if (strcmp(r->kind, UNREADABLE) == 0) {
+	if (strcmp(r->kind, OFS_DIFF_UNREADABLE) == 0) {
 		if (!ofs_lost_add(&d->lost[r->of_b], NULL, r->text))
 			ofs_tool_say("%s", r->text);
 		return;
 	}
-	ofs_tool_put_path(&b, r->path, strlen(": "));
-	ofs_buf_puts(&b, ": ");
-	put_path(&b, r->text);
-	if (r->measured)
-		put_text(d, r, &b);
-	ofs_buf_putc(&b, '\n');
+	ofs_diff_row_text(&d->s, r, &b);
 	ofs_tool_print_buf(&b, 4);
-}
-
-static void row_fini(struct row *r)
-{
-	free(r->path);
-	free(r->text);
 }
 
 static void say(struct diff *d, const char *path, const char *kind,
@@ -213,7 +76,9 @@ static void say(struct diff *d, const char *path, const char *kind,
 static void say(struct diff *d, const char *path, const char *kind,
     const struct optimfs_comparison *m, uint64_t elements, const char *fmt, ...)
 {
-	struct row r = { .kind = kind, .of_b = d->of_b, .elements = elements };
+	struct ofs_diff_row r = {
+		.kind = kind, .of_b = d->of_b, .elements = elements
+	};
 	va_list ap;
 
 	d->differences++;
@@ -228,17 +93,17 @@ static void say(struct diff *d, const char *path, const char *kind,
 	}
 	if (r.path == NULL || r.text == NULL) {
 		d->bad = true;
-		row_fini(&r);
+		ofs_diff_row_fini(&r);
 		return;
 	}
 	if (!d->keep) {
 		print_row(d, &r);
-		row_fini(&r);
+		ofs_diff_row_fini(&r);
 		return;
 	}
 	if (ofs_grow(d->row, d->n, d->cap, NULL) == -1) {
 		d->bad = true;
-		row_fini(&r);
+		ofs_diff_row_fini(&r);
 		return;
 	}
 	d->row[d->n++] = r;
@@ -257,7 +122,7 @@ static int same_attribute(struct diff *d, const char *path, uint64_t a,
     uint64_t b, const char *name, const char *what, const char *kind,
     bool *same, struct optimfs_error *err)
 {
-	char *x = attribute(d->a, a, name), *y = attribute(d->b, b, name);
+	char *x = attribute(d->s.a, a, name), *y = attribute(d->s.b, b, name);
 	int ret = 0;
 
 	if (x == NULL || y == NULL)
@@ -265,7 +130,7 @@ static int same_attribute(struct diff *d, const char *path, uint64_t a,
 	else if (strcmp(x, y) != 0) {
 		say(d, path, kind, NULL, 0, "%s is %s, and %s in %s", what,
 		    *x == '\0' ? "none" : x, *y == '\0' ? "none" : y,
-		    d->b_name);
+		    d->s.b_name);
 		*same = false;
 	}
 	free(x);
@@ -365,15 +230,15 @@ static int read_texts(struct diff *d, struct optimfs_file *a,
 static int compare_kinds(struct diff *d, const char *path, uint64_t a,
     uint64_t b, int len, struct optimfs_error *err)
 {
-	char *x = attribute(d->a, a, "value_kind");
-	char *y = attribute(d->b, b, "value_kind");
+	char *x = attribute(d->s.a, a, "value_kind");
+	char *y = attribute(d->s.b, b, "value_kind");
 	int ret = 0;
 
 	if (x == NULL || y == NULL)
 		ret = ofs_no_memory(err);
 	else if ((strcmp(x, "string") == 0) != (strcmp(y, "string") == 0))
 		say(d, path, "value", NULL, 0, "%.*s is a %s, and a %s in %s",
-		    len, (char *)d->buf_a, x, y, d->b_name);
+		    len, (char *)d->buf_a, x, y, d->s.b_name);
 	free(x);
 	free(y);
 	return ret;
@@ -413,7 +278,8 @@ static int compare_tensors(struct diff *d, const char *path, uint64_t a,
 	struct optimfs_tolerance within = { d->rtol, d->atol };
 	struct optimfs_comparison m;
 
-	if (optimfs_compare(d->a, a, d->b, b, &within, &d->how, &m, err) == -1)
+	if (optimfs_compare(d->s.a, a, d->s.b, b, &within, &d->how, &m, err) ==
+	    -1)
 		return -1;
 	if (m.differ > 0)
 		say(d, path, "elements", &m, m.elements,
@@ -439,10 +305,10 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
 		return -1;
 	if (!same)
 		return 0;
-	if (ofs_has_xattr(d->a, a, "shape"))
+	if (ofs_has_xattr(d->s.a, a, "shape"))
 		return compare_tensors(d, path, a, b, err);
-	if (optimfs_file_open(d->a, a, &x, err) == 0 &&
-	    optimfs_file_open(d->b, b, &y, err) == 0)
+	if (optimfs_file_open(d->s.a, a, &x, err) == 0 &&
+	    optimfs_file_open(d->s.b, b, &y, err) == 0)
 		ret = compare_open(d, path, node, x, y, err);
 	optimfs_file_close(x);
 	optimfs_file_close(y);
@@ -460,14 +326,14 @@ static int unreadable(struct diff *d, const char *path, uint64_t a, uint64_t b,
 	    why->code == ECANCELED)
 		return -1;
 	/* is it known that some of its bytes cannot be had? */
-	in_a = ofs_has_xattr(d->a, a, "error");
-	in_b = ofs_has_xattr(d->b, b, "error");
+	in_a = ofs_has_xattr(d->s.a, a, "error");
+	in_b = ofs_has_xattr(d->s.b, b, "error");
 	optimfs_fail_in(why, "%s",
 	    in_a == in_b ? path
-		: in_a   ? d->c->checkpoint
-			 : d->b_name);
+		: in_a   ? d->s.a_name
+			 : d->s.b_name);
 	d->of_b = in_b && !in_a;
-	say(d, path, UNREADABLE, NULL, 0, "%s", why->text);
+	say(d, path, OFS_DIFF_UNREADABLE, NULL, 0, "%s", why->text);
 	d->of_b = false;
 	status = ofs_tool_status(why->code);
 	if (status > d->status)
@@ -482,7 +348,7 @@ static int visit_a(void *ctx, const struct ofs_walk_entry *e,
 	struct optimfs_attr other;
 	struct optimfs_error none = { 0 };
 
-	if (optimfs_resolve(d->b, e->path, &other, &none) == -1) {
+	if (optimfs_resolve(d->s.b, e->path, &other, &none) == -1) {
 		if (none.code != ENOENT && none.code != ENOTDIR &&
 		    none.code != ENODATA) {
 			*err = none;
@@ -490,7 +356,7 @@ static int visit_a(void *ctx, const struct ofs_walk_entry *e,
 		}
 		if (!S_ISDIR(e->attr.mode))
 			say(d, e->path, "removed", NULL, 0, "only in %s",
-			    d->c->checkpoint);
+			    d->s.a_name);
 		return 0;
 	}
 	if (S_ISDIR(e->attr.mode) != S_ISDIR(other.mode)) {
@@ -519,8 +385,8 @@ static int visit_b(void *ctx, const struct ofs_walk_entry *e,
 
 	(void)err;
 	if (!S_ISDIR(e->attr.mode) &&
-	    optimfs_resolve(d->a, e->path, &other, NULL) == -1)
-		say(d, e->path, "added", NULL, 0, "only in %s", d->b_name);
+	    optimfs_resolve(d->s.a, e->path, &other, NULL) == -1)
+		say(d, e->path, "added", NULL, 0, "only in %s", d->s.b_name);
 	return 0;
 }
 
@@ -529,11 +395,11 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	struct optimfs_attr root;
 	int ret;
 
-	if (optimfs_getattr(d->a, OPTIMFS_ROOT, &root, err) == -1 ||
+	if (optimfs_getattr(d->s.a, OPTIMFS_ROOT, &root, err) == -1 ||
 	    ofs_command_measure(d->c, &root, err) == -1)
 		return -1;
-	d->b = ofs_command_open(d->c, d->b_name, err);
-	if (d->b == NULL)
+	d->s.b = ofs_command_open(d->c, d->s.b_name, err);
+	if (d->s.b == NULL)
 		return -1;
 	d->how = ofs_command_scan(d->c);
 	d->how.progress = progress;
@@ -543,9 +409,9 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	if (d->buf_a == NULL || d->buf_b == NULL)
 		ret = ofs_no_memory(err);
 	else
-		ret = ofs_walk(d->a, OPTIMFS_ROOT, 0, visit_a, d, err);
+		ret = ofs_walk(d->s.a, OPTIMFS_ROOT, 0, visit_a, d, err);
 	if (ret == 0)
-		ret = ofs_walk(d->b, OPTIMFS_ROOT, 0, visit_b, d, err);
+		ret = ofs_walk(d->s.b, OPTIMFS_ROOT, 0, visit_b, d, err);
 	if (ret == 0 && d->bad)
 		ret = ofs_no_memory(err);
 	ofs_progress_end(&d->c->progress, ret == 0);
@@ -554,42 +420,11 @@ static int diff(struct diff *d, struct optimfs_error *err)
 	return ret;
 }
 
-/* The keys of --sort. */
-static const char *const keys[] = { "abs", "rel", "rms", "cosine", "differ",
-	NULL };
-
-static double key_of(const struct row *r, const char *name)
-{
-	if (!r->measured || (lost(&r->m) > 0 && strcmp(name, "differ") != 0))
-		return INFINITY;
-	if (strcmp(name, "abs") == 0)
-		return r->m.max_abs;
-	if (strcmp(name, "rel") == 0)
-		return r->m.max_rel;
-	if (strcmp(name, "rms") == 0)
-		return isnan(r->m.rms) ? INFINITY : r->m.rms;
-	if (strcmp(name, "cosine") == 0)
-		return isnan(r->m.cosine) ? INFINITY : -r->m.cosine;
-	return (double)r->m.differ;
-}
-
-/* qsort passes no context. */
-static const char *sort_key;
-
-static int by_key(const void *a, const void *b)
-{
-	double x = key_of(a, sort_key), y = key_of(b, sort_key);
-
-	if (x != y)
-		return x > y ? -1 : 1;
-	return strcmp(((const struct row *)a)->path,
-	    ((const struct row *)b)->path);
-}
-
 static void summarize(const struct diff *d)
 {
 	static const char *const kinds[] = { "added", "removed", "recast",
-		"reshaped", "kind", "size", "value", "elements", UNREADABLE };
+		"reshaped", "kind", "size", "value", "elements",
+		OFS_DIFF_UNREADABLE };
 	bool json = (d->c->flags & OFS_JSON) != 0;
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
@@ -620,9 +455,7 @@ static void print_kept(struct diff *d)
 		summarize(d);
 		return;
 	}
-	sort_key = d->c->sort;
-	if (d->n > 1)
-		qsort(d->row, d->n, sizeof(*d->row), by_key);
+	ofs_diff_rows_sort(d->row, d->n, d->c->sort);
 	for (size_t i = 0; i < d->n; i++)
 		print_row(d, &d->row[i]);
 }
@@ -645,14 +478,11 @@ static int take_flags(struct diff *d, const struct ofs_verb *verb)
 {
 	struct ofs_command *c = d->c;
 	int status = number(verb, "rtol", c->rtol, &d->rtol);
-	size_t i = 0;
 
 	if (status == OFS_EXIT_OK)
 		status = number(verb, "atol", c->atol, &d->atol);
-	while (c->sort != NULL && keys[i] != NULL &&
-	    strcmp(c->sort, keys[i]) != 0)
-		i++;
-	if (status == OFS_EXIT_OK && c->sort != NULL && keys[i] == NULL)
+	if (status == OFS_EXIT_OK && c->sort != NULL &&
+	    !ofs_diff_is_key(c->sort))
 		return ofs_tool_usage(verb,
 		    "--sort %s: not one of abs, rel, rms, cosine, differ",
 		    c->sort);
@@ -662,22 +492,24 @@ static int take_flags(struct diff *d, const struct ofs_verb *verb)
 
 static void diff_fini(struct diff *d)
 {
-	if (d->b != NULL)
-		optimfs_close(d->b);
+	if (d->s.b != NULL)
+		optimfs_close(d->s.b);
 	for (size_t i = 0; i < d->n; i++)
-		row_fini(&d->row[i]);
+		ofs_diff_row_fini(&d->row[i]);
 	free(d->row);
 }
 
 int ofs_diff_put(struct ofs_command *c, const char *other, struct ofs_buf *b,
     struct optimfs_error *err)
 {
-	struct diff d = { .c = c, .a = c->fs, .b_name = other, .keep = true };
+	struct diff d = {
+		.c = c, .s = { c->fs, NULL, c->checkpoint, other }, .keep = true
+	};
 	int ret = diff(&d, err);
 
 	for (size_t i = 0; ret == 0 && i < d.n; i++) {
 		ofs_buf_puts(b, i == 0 ? "" : ",\n");
-		put_row(&d, &d.row[i], b);
+		ofs_diff_row_json(&d.s, &d.row[i], b);
 	}
 	diff_fini(&d);
 	return ret;
@@ -687,7 +519,7 @@ static void tell_lost(struct diff *d)
 {
 	for (int i = 0; i < 2; i++) {
 		d->lost[i].list = "diff";
-		d->lost[i].checkpoint = i == 0 ? d->c->checkpoint : d->b_name;
+		d->lost[i].checkpoint = i == 0 ? d->s.a_name : d->s.b_name;
 		ofs_lost_tell(&d->lost[i], ofs_tool_say_text, NULL);
 	}
 }
@@ -704,8 +536,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    OFS_SECOND | OFS_PROGRESS,
 		1, 1, &status) == -1)
 		return status;
-	d.a = c.fs;
-	d.b_name = c.operand[0];
+	d.s = (struct ofs_diff_sides){ c.fs, NULL, c.checkpoint, c.operand[0] };
 	status = take_flags(&d, verb);
 	if (status != OFS_EXIT_OK)
 		goto out;
