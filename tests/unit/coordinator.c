@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -26,53 +25,13 @@
 #include "cluster/manifest.h"
 #include "journal/stage.h"
 #include "support/fakegroup.h"
+#include "support/scratch.h"
 #include "tap.h"
 
 #define NRANKS    3
 #define MAX_CALLS 400
 
-static char top[64], each_rank[80];
-
-static void path_of(char *out, size_t size, const char *rel)
-{
-	snprintf(out, size, "%s/%s", top, rel);
-}
-
-static void put(const char *rel, const char *text)
-{
-	char path[256];
-	FILE *f;
-
-	path_of(path, sizeof(path), rel);
-	f = fopen(path, "w");
-	if (f == NULL || fputs(text, f) == EOF || fclose(f) != 0)
-		bail_out("%s: %s", path, strerror(errno));
-}
-
-/* Does the file have this text? With text NULL: is it missing? */
-static bool has_text(const char *rel, const char *text)
-{
-	char path[256], buf[256] = "";
-	FILE *f;
-
-	path_of(path, sizeof(path), rel);
-	f = fopen(path, "r");
-	if (f == NULL)
-		return text == NULL;
-	buf[fread(buf, 1, sizeof(buf) - 1, f)] = '\0';
-	fclose(f);
-	return text != NULL && strcmp(buf, text) == 0;
-}
-
-static void run(const char *command)
-{
-	char all[512];
-
-	snprintf(all, sizeof(all), "mkdir -p '%s' && cd '%s' && %s", top, top,
-	    command);
-	if (system(all) != 0)
-		bail_out("%s", all);
-}
+static char each_rank[80];
 
 /* A file before and after the commit; NULL: it does not exist. */
 struct expected {
@@ -143,31 +102,28 @@ static void fresh(const struct scenario *s)
 {
 	static const char *const dirs[] = { "0", "0/ck", "1", "1/ck", "2",
 		"2/ck", "2/ck/sub" };
-	char path[96];
 
-	ofs_publish_clear(AT_FDCWD, top);
-	mkdir(top, 0755);
-	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++) {
-		path_of(path, sizeof(path), dirs[i]);
-		if (mkdir(path, 0755) == -1)
-			bail_out("%s: %s", path, strerror(errno));
-	}
-	put("0/ck/index", "old");
-	put("0/ck/a0", "0");
-	put("1/ck/a1", "1");
-	put("1/ck/c1", "c");
-	put("1/ck/both", "both");
-	put("2/ck/both", "both");
-	put("2/ck/a2", "2");
-	put("2/ck/sub/x", "x");
+	ofs_publish_clear(AT_FDCWD, scratch);
+	mkdir(scratch, 0755);
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++)
+		if (mkdir(in_scratch(dirs[i]), 0755) == -1)
+			bail_out("%s: %s", dirs[i], strerror(errno));
+	scratch_put("0/ck/index", "old");
+	scratch_put("0/ck/a0", "0");
+	scratch_put("1/ck/a1", "1");
+	scratch_put("1/ck/c1", "c");
+	scratch_put("1/ck/both", "both");
+	scratch_put("2/ck/both", "both");
+	scratch_put("2/ck/a2", "2");
+	scratch_put("2/ck/sub/x", "x");
 	if (s->more != NULL)
-		run(s->more);
+		scratch_run(s->more);
 }
 
 static bool is_state(const struct scenario *s, bool new)
 {
 	for (size_t i = 0; i < 12 && s->file[i].rel != NULL; i++)
-		if (!has_text(s->file[i].rel,
+		if (!scratch_has(s->file[i].rel,
 			new ? s->file[i].new : s->file[i].old))
 			return false;
 	return true;
@@ -180,7 +136,7 @@ static bool is_clean(void)
 	int n = 0;
 
 	for (int r = 0; r < NRANKS; r++) {
-		snprintf(path, sizeof(path), "%s/%d/.ck.optimfs", top, r);
+		snprintf(path, sizeof(path), "%s/%d/.ck.optimfs", scratch, r);
 		n += access(path, F_OK) == 0;
 	}
 	return n == 0;
@@ -188,10 +144,7 @@ static bool is_clean(void)
 
 static bool is_decided(void)
 {
-	char path[96];
-
-	snprintf(path, sizeof(path), "%s/0/.ck.optimfs/decision", top);
-	return access(path, F_OK) == 0;
+	return access(in_scratch("0/.ck.optimfs/decision"), F_OK) == 0;
 }
 
 /* The calls that change a disk, where note_call() is told of them. */
@@ -328,7 +281,7 @@ static void test_works(const struct scenario *s)
 	ok(is_state(s, true), "%s: the new files are in all directories",
 	    s->name);
 	if (s == &scenarios[0])
-		ok(has_text("1/ck/a1", NULL),
+		ok(scratch_has("1/ck/a1", NULL),
 		    "a removed file is gone after the commit");
 	ok(is_clean(), "%s: no stage is left after the commit", s->name);
 	is_int(settle(s, &err), 0, "%s: a later job has nothing to settle",
@@ -489,7 +442,7 @@ static void test_locked(void)
 	char path[96];
 
 	fresh(j.s);
-	snprintf(path, sizeof(path), "%s/2/ck", top);
+	snprintf(path, sizeof(path), "%s/2/ck", scratch);
 	if (ofs_beside_take(path, &b, &err) == -1)
 		bail_out("%s", err.text);
 	run_job(&j);
@@ -533,7 +486,7 @@ static void test_alone(void)
 	int dir;
 
 	die_decided(s);
-	snprintf(path, sizeof(path), "%s/1/ck", top);
+	snprintf(path, sizeof(path), "%s/1/ck", scratch);
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir == -1 || ofs_beside_take(path, &b, &err) == -1)
 		bail_out("%s", err.text);
@@ -543,13 +496,13 @@ static void test_alone(void)
 	ofs_beside_drop(&b);
 	close(dir);
 
-	run("mv 1 hidden");
+	scratch_run("mv 1 hidden");
 	is_int(settle(s, &err), -1,
 	    "a job without one of the directories does not settle");
 	is_error(err, EBUSY, "OFS841",
 	    "a job without one of the directories fails with OFS841");
 	ok(is_decided(), "the decision is kept until the commit is finished");
-	run("mv hidden 1");
+	scratch_run("mv hidden 1");
 	if (!is_int(settle(s, &err), 0, "a job with all directories settles"))
 		diag("%s", err.text);
 	ok(is_state(s, true) && is_clean(), "the decided commit is finished");
@@ -602,7 +555,7 @@ static void test_single(void)
 	int dir;
 
 	fresh(s);
-	snprintf(path, sizeof(path), "%s/1/ck", top);
+	snprintf(path, sizeof(path), "%s/1/ck", scratch);
 	die_alone(path);
 	is_int(settle(s, &err), -1,
 	    "a job with an unfinished commit to a single directory fails");
@@ -626,7 +579,7 @@ static void test_single(void)
 /* A file that changed since it was mounted must not be replaced. */
 static int change_late(struct ofs_publish *p, struct optimfs_error *err)
 {
-	put("2/ck/a2", "somebody's");
+	scratch_put("2/ck/a2", "somebody's");
 	return change_files(p, err);
 }
 
@@ -650,11 +603,8 @@ static void test_changed(void)
 
 int main(void)
 {
-	/* There are thousands of syncs, so the files are in memory if
-	 * possible. */
-	snprintf(top, sizeof(top), "%s/optimfs-coordinator-%d",
-	    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
-	snprintf(each_rank, sizeof(each_rank), "%s/%%r/ck", top);
+	scratch_make(true); /* there are thousands of syncs */
+	snprintf(each_rank, sizeof(each_rank), "%s/%%r/ck", scratch);
 	for (size_t i = 0; i < NSCENARIOS; i++)
 		test_works(&scenarios[i]);
 	for (size_t i = 0; i < 2; i++) {
@@ -670,6 +620,6 @@ int main(void)
 	test_alone();
 	test_single();
 	test_changed();
-	run("cd / && rm -rf \"$OLDPWD\"");
+	scratch_remove();
 	return done_testing();
 }

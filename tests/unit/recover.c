@@ -17,21 +17,13 @@
 #include "journal/stage.h"
 #include "overlay/overlay_impl.h"
 #include "support/listing.h"
+#include "support/scratch.h"
 #include "tap.h"
 
 #define TENSOR "model/norm.weight"
 
-static char top[64], ck[96];
+static char ck[96];
 static struct optimfs_error err;
-
-static void shell(const char *command)
-{
-	char all[1024];
-
-	snprintf(all, sizeof(all), "cd '%s' && %s", top, command);
-	if (system(all) != 0)
-		bail_out("%s", all);
-}
 
 /* An unchanged copy of the checkpoint. */
 static void fresh(void)
@@ -44,7 +36,7 @@ static void fresh(void)
 	    "cp -r '%s/tests/data/pytorch/dcp_fsdp2_w2/ckpt' ck",
 	    real);
 	free(real);
-	shell(command);
+	scratch_run(command);
 }
 
 static struct optimfs *open_rw(enum optimfs_recover recover)
@@ -158,8 +150,9 @@ static void lost(void)
 	struct optimfs *fs;
 
 	write_and_die();
-	shell("for f in .ck.optimfs/data/*; do "
-	      "printf '\\0\\0' | dd of=$f bs=1 seek=2 conv=notrunc 2>dd; done");
+	scratch_run(
+	    "for f in .ck.optimfs/data/*; do "
+	    "printf '\\0\\0' | dd of=$f bs=1 seek=2 conv=notrunc 2>dd; done");
 	fs = open_rw(OPTIMFS_RECOVER_YES);
 	ok(fs != NULL, "a stage with lost data is recovered: %s", err.text);
 	is_int(first_byte(fs, TENSOR), -1,
@@ -238,14 +231,14 @@ static void journals(void)
 	    "write a tensor before the truncated record");
 	note(fs, OFS_RECORD_BOOT, "a record to be cut");
 	optimfs_close(fs);
-	shell("truncate -s -3 .ck.optimfs/journal");
+	scratch_run("truncate -s -3 .ck.optimfs/journal");
 	fs = open_rw(OPTIMFS_RECOVER_YES);
 	ok(fs != NULL && first_byte(fs, TENSOR) == 0x3f,
 	    "records before a truncated one are recovered");
 	ok(errors_say(fs, "OFS810"),
 	    "a truncated record is reported in .optimfs/errors");
 	optimfs_close(fs);
-	shell("echo something else entirely >.ck.optimfs/journal");
+	scratch_run("echo something else entirely >.ck.optimfs/journal");
 	ok(open_rw(OPTIMFS_RECOVER_YES) == NULL,
 	    "a journal without its header is refused");
 	is_error(err, EUCLEAN, "OFS810",
@@ -392,10 +385,8 @@ static void record_stays(void)
 
 int main(void)
 {
-	snprintf(top, sizeof(top), "/tmp/optimfs-recover-XXXXXX");
-	if (mkdtemp(top) == NULL)
-		bail_out("%s", top);
-	snprintf(ck, sizeof(ck), "%s/ck", top);
+	scratch_make(false);
+	snprintf(ck, sizeof(ck), "%s/ck", scratch);
 	lost();
 	not_lost();
 	refused();
@@ -404,6 +395,6 @@ int main(void)
 	stale();
 	record_stays();
 	progress();
-	shell("rm -r \"$PWD\"");
+	scratch_remove();
 	return done_testing();
 }

@@ -14,28 +14,9 @@
 
 #include "fs/fs.h"
 #include "read/scatter.h"
+#include "support/scratch.h"
 #include "support/truth.h"
 #include "tap.h"
-
-static char top[64];
-
-static char *in_top(const char *name)
-{
-	static char path[4][512];
-	static unsigned i;
-
-	i = (i + 1) % 4;
-	snprintf(path[i], sizeof(path[i]), "%s/%s", top, name);
-	return path[i];
-}
-
-static bool shell(const char *command)
-{
-	char line[2048];
-
-	snprintf(line, sizeof(line), "cd '%s' && %s", top, command);
-	return system(line) == 0;
-}
 
 static int write_to(void *ctx, const struct ofs_segment *seg, int *fd,
     int64_t *delta, struct optimfs_error *err)
@@ -146,9 +127,9 @@ static void compare(const char *name, const char *units, const char *layout)
 	from = optimfs_open(data_path(name), &o, &err);
 	if (from == NULL)
 		bail_out("%s: %s", name, err.text);
-	shell("rm -rf * .??*");
-	if (!ok(optimfs_mkfs(from, layout, in_top("ck"), &err) == 0 &&
-		    ofs_template_find(in_top("ck"), &files, &err) == 1,
+	scratch_shell("rm -rf * .??*");
+	if (!ok(optimfs_mkfs(from, layout, in_scratch("ck"), &err) == 0 &&
+		    ofs_template_find(in_scratch("ck"), &files, &err) == 1,
 		"%s: mkfs %s succeeds", name, layout)) {
 		diag("%s", err.text);
 		optimfs_close(from);
@@ -160,11 +141,11 @@ static void compare(const char *name, const char *units, const char *layout)
 		ok(fill(from, to),
 		    "%s to %s: all tensors are written into the template", name,
 		    layout);
-		ok(sum(in_top(".ck.optimfs")),
+		ok(sum(in_scratch(".ck.optimfs")),
 		    "%s to %s: checksums are updated", name, layout);
 		optimfs_close(to);
-		ok(optimfs_reshard(from, in_top("want"), &how, &err) == 0 &&
-			shell("diff -r want .ck.optimfs/template"),
+		ok(optimfs_reshard(from, in_scratch("want"), &how, &err) == 0 &&
+			scratch_shell("diff -r want .ck.optimfs/template"),
 		    "%s to %s: the template equals the output of reshard", name,
 		    layout);
 	} else {
@@ -201,32 +182,32 @@ static void refused(void)
 
 	if (from == NULL)
 		bail_out("%s", err.text);
-	shell("rm -rf * .??*; mkdir full empty && touch full/x file");
-	ok(optimfs_mkfs(from, "dcp@2", in_top("full"), &err) == -1,
+	scratch_shell("rm -rf * .??*; mkdir full empty && touch full/x file");
+	ok(optimfs_mkfs(from, "dcp@2", in_scratch("full"), &err) == -1,
 	    "mkfs into a directory with files fails");
 	is_error(err, EEXIST, "OFS830",
 	    "mkfs into a directory with files: error text");
-	ok(optimfs_mkfs(from, "dcp@2", in_top("file"), &err) == -1,
+	ok(optimfs_mkfs(from, "dcp@2", in_scratch("file"), &err) == -1,
 	    "mkfs onto a file fails");
 	is_error(err, EEXIST, "OFS830", "mkfs onto a file: error text");
-	ok(optimfs_mkfs(from, "dcp@0", in_top("empty"), &err) == -1 &&
-		shell("test ! -e .empty.optimfs"),
+	ok(optimfs_mkfs(from, "dcp@0", in_scratch("empty"), &err) == -1 &&
+		scratch_shell("test ! -e .empty.optimfs"),
 	    "mkfs with an unknown layout fails and leaves nothing");
-	ok(optimfs_mkfs(from, "dcp@2", in_top("empty"), &err) == 0,
+	ok(optimfs_mkfs(from, "dcp@2", in_scratch("empty"), &err) == 0,
 	    "mkfs into an empty directory succeeds");
-	ok(optimfs_mkfs(from, "dcp@3", in_top("empty"), &err) == -1,
+	ok(optimfs_mkfs(from, "dcp@3", in_scratch("empty"), &err) == -1,
 	    "a second mkfs for the same directory fails");
 	is_error(err, EEXIST, "OFS830",
 	    "a second mkfs for the same directory: error text");
-	ok(ofs_template_find(in_top("empty"), &files, &err) == 1,
+	ok(ofs_template_find(in_scratch("empty"), &files, &err) == 1,
 	    "a failed mkfs keeps the earlier template");
 	free(files);
-	ok(ofs_template_find(in_top("full"), &files, &err) == 0,
+	ok(ofs_template_find(in_scratch("full"), &files, &err) == 0,
 	    "a directory without a template has none");
-	shell("mkdir .new.optimfs .new.optimfs/template &&"
-	      " touch .new.optimfs/template/left");
-	ok(optimfs_mkfs(from, "dcp@2", in_top("new"), &err) == 0 &&
-		shell("test ! -e .new.optimfs/template/left"),
+	scratch_shell("mkdir .new.optimfs .new.optimfs/template && "
+		      "touch .new.optimfs/template/left");
+	ok(optimfs_mkfs(from, "dcp@2", in_scratch("new"), &err) == 0 &&
+		scratch_shell("test ! -e .new.optimfs/template/left"),
 	    "mkfs removes what a killed mkfs left");
 	optimfs_close(from);
 }
@@ -249,10 +230,10 @@ static void hostile(void)
 	};
 	struct optimfs_error err;
 	struct ofs_template s;
-	int dir = open(top, O_RDONLY | O_DIRECTORY);
+	int dir = open(scratch, O_RDONLY | O_DIRECTORY);
 
 	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
-		FILE *f = fopen(in_top(OFS_TEMPLATE_INFO), "w");
+		FILE *f = fopen(in_scratch(OFS_TEMPLATE_INFO), "w");
 
 		fputs(lines[i], f);
 		fclose(f);
@@ -266,15 +247,10 @@ static void hostile(void)
 
 int main(void)
 {
-	const char *tmp = getenv("TMPDIR");
-
-	snprintf(top, sizeof(top), "%s/optimfs-template-XXXXXX",
-	    tmp == NULL ? "/tmp" : tmp);
-	if (mkdtemp(top) == NULL)
-		bail_out("%s", top);
+	scratch_make(false);
 	compare_all();
 	refused();
 	hostile();
-	shell("rm -rf \"$PWD\"");
+	scratch_remove();
 	return done_testing();
 }

@@ -16,33 +16,15 @@
 #include "base/sys.h"
 #include "mktorch.h"
 #include "random.h"
+#include "support/scratch.h"
 #include "support/truth.h"
 #include "tap.h"
 
-static char top[64];
 static uint64_t seed;
 
 static uint64_t rnd(uint64_t n)
 {
 	return tap_below(&seed, n);
-}
-
-static char *in_top(const char *name)
-{
-	static char path[4][512];
-	static unsigned i;
-
-	i = (i + 1) % 4;
-	snprintf(path[i], sizeof(path[i]), "%s/%s", top, name);
-	return path[i];
-}
-
-static bool shell(const char *command)
-{
-	char line[2048];
-
-	snprintf(line, sizeof(line), "cd '%s' && %s", top, command);
-	return system(line) == 0;
 }
 
 /* A copy of a tree by the calls that a mount makes. */
@@ -140,7 +122,7 @@ static bool same_trees(const char *a, const char *b)
 	char command[512];
 
 	snprintf(command, sizeof(command), "diff -r '%s' '%s'", a, b);
-	return shell(command);
+	return scratch_shell(command);
 }
 
 /* Copies checkpoint name into a template of this layout, directory to. */
@@ -150,11 +132,11 @@ static bool copy_into(const char *name, const struct optimfs_options *how,
 	struct optimfs_options o = { .rw = true };
 	struct optimfs_error err = { 0 };
 	struct optimfs *from = optimfs_open(name, how, &err), *fs = NULL;
-	bool good =
-	    from != NULL && optimfs_mkfs(from, layout, in_top(to), &err) == 0;
+	bool good = from != NULL &&
+	    optimfs_mkfs(from, layout, in_scratch(to), &err) == 0;
 
 	if (good)
-		fs = optimfs_open(in_top(to), &o, &err);
+		fs = optimfs_open(in_scratch(to), &o, &err);
 	good = fs != NULL && copy_tree(from, fs, true, &err) == 0 &&
 	    optimfs_commit(fs, NULL, NULL, &err) == 0;
 	if (!good)
@@ -171,8 +153,8 @@ static bool as_reshard(const char *name, const struct optimfs_options *how,
 	struct optimfs_reshard to = { .to = layout };
 	struct optimfs_error err = { 0 };
 	struct optimfs *from = optimfs_open(name, how, &err);
-	bool good = from != NULL && shell("rm -rf want") &&
-	    optimfs_reshard(from, in_top("want"), &to, &err) == 0;
+	bool good = from != NULL && scratch_shell("rm -rf want") &&
+	    optimfs_reshard(from, in_scratch("want"), &to, &err) == 0;
 
 	if (!good)
 		diag("%s to %s: %s", name, layout, err.text);
@@ -194,16 +176,16 @@ static void there_and_back(const char *name, const struct optimfs_options *how,
 	for (unsigned i = 0; i < 2; i++) {
 		const char *a = layouts[rnd(n)], *b = layouts[rnd(n)];
 
-		shell("rm -rf * .??*");
+		scratch_shell("rm -rf * .??*");
 		ok(copy_into(path, how, a, "a") &&
 			as_reshard(path, how, a, "a"),
 		    "%s as %s equals the output of reshard", name, a);
-		ok(copy_into(in_top("a"), NULL, b, "b") &&
-			as_reshard(in_top("a"), NULL, b, "b"),
+		ok(copy_into(in_scratch("a"), NULL, b, "b") &&
+			as_reshard(in_scratch("a"), NULL, b, "b"),
 		    "%s as %s, then %s, equals the output of reshard", name, a,
 		    b);
-		ok(copy_into(in_top("b"), NULL, a, "back") &&
-			as_reshard(in_top("b"), NULL, a, "back"),
+		ok(copy_into(in_scratch("b"), NULL, a, "back") &&
+			as_reshard(in_scratch("b"), NULL, a, "back"),
 		    "%s as %s, %s and %s equals the output of reshard", name, a,
 		    b, a);
 		if (strncmp(a, "dcp", 3) == 0 && strncmp(b, "dcp", 3) == 0)
@@ -516,13 +498,13 @@ static void random_trees(unsigned n)
 
 		make_tree(&m);
 		snprintf(path, sizeof(path), "%s", handmade_path(&m.h, "x.pt"));
-		shell("rm -rf * .??*");
+		scratch_shell("rm -rf * .??*");
 		good = copy_into(path, NULL, a, "a") &&
-		    same_shown(path, in_top("a"));
-		good = good && copy_into(in_top("a"), NULL, b, "b") &&
-		    same_shown(path, in_top("b"));
-		good = good && copy_into(in_top("b"), NULL, a, "back") &&
-		    same_shown(path, in_top("back"));
+		    same_shown(path, in_scratch("a"));
+		good = good && copy_into(in_scratch("a"), NULL, b, "b") &&
+		    same_shown(path, in_scratch("b"));
+		good = good && copy_into(in_scratch("b"), NULL, a, "back") &&
+		    same_shown(path, in_scratch("back"));
 		if (strcmp(a, "torch") != 0 && strcmp(b, "torch") != 0)
 			good = good && same_trees("a", "back");
 		if (!ok(good,
@@ -554,7 +536,7 @@ static int commit_it(ofs_sys_fault_fn *fault, struct optimfs_error *err)
 {
 	struct optimfs_options o = { .rw = true,
 		.recover = OPTIMFS_RECOVER_YES };
-	struct optimfs *fs = optimfs_open(in_top("new"), &o, err);
+	struct optimfs *fs = optimfs_open(in_scratch("new"), &o, err);
 	int ret;
 
 	if (fs == NULL)
@@ -599,9 +581,10 @@ static void make_ready(const char *layout, const char *lr)
 	struct optimfs_file *f;
 	struct optimfs_attr attr;
 
-	shell("rm -rf * .??*");
-	if (from == NULL || optimfs_mkfs(from, layout, in_top("new"), &err) ||
-	    (fs = optimfs_open(in_top("new"), &o, &err)) == NULL ||
+	scratch_shell("rm -rf * .??*");
+	if (from == NULL ||
+	    optimfs_mkfs(from, layout, in_scratch("new"), &err) ||
+	    (fs = optimfs_open(in_scratch("new"), &o, &err)) == NULL ||
 	    copy_tree(from, fs, false, &err) == -1)
 		bail_out("%s", err.text);
 	if (optimfs_resolve(fs, "optim/param_groups/0/lr", &attr, &err) ||
@@ -612,19 +595,20 @@ static void make_ready(const char *layout, const char *lr)
 	optimfs_file_close(f);
 	optimfs_close(fs);
 	optimfs_close(from);
-	shell("mkdir ready && mv new .new.optimfs ready");
+	scratch_shell("mkdir ready && mv new .new.optimfs ready");
 }
 
 static void restore(void)
 {
-	shell(
+	scratch_shell(
 	    "rm -rf new .new.optimfs && cp -r ready/new ready/.new.optimfs .");
 }
 
 /* The checkpoint is complete, and the stage is gone. */
 static bool is_done(void)
 {
-	return same_trees("want", "new") && shell("test ! -e .new.optimfs");
+	return same_trees("want", "new") &&
+	    scratch_shell("test ! -e .new.optimfs");
 }
 
 static bool killed_at(unsigned at)
@@ -655,7 +639,7 @@ static bool failed_at(unsigned at, unsigned *failed)
 		return same_trees("want", "new");
 	/* A failed commit leaves the directory empty. */
 	++*failed;
-	if (!shell("rmdir new && mkdir new")) {
+	if (!scratch_shell("rmdir new && mkdir new")) {
 		diag("failed at %u: the directory is not empty", at);
 		return false;
 	}
@@ -676,7 +660,7 @@ static void faults(const char *layout, const char *lr)
 	make_ready(layout, lr);
 	restore();
 	countdown = 0;
-	if (!ok(commit_it(tally, &err) == 0 && shell("mv new want"),
+	if (!ok(commit_it(tally, &err) == 0 && scratch_shell("mv new want"),
 		"%s: an undisturbed commit succeeds", layout)) {
 		diag("%s", err.text);
 		return;
@@ -703,7 +687,7 @@ static int take_away(const char *call)
 {
 	(void)call;
 	if (--countdown == 0)
-		shell("mv new elsewhere");
+		scratch_shell("mv new elsewhere");
 	return 0;
 }
 
@@ -723,11 +707,11 @@ static void before_and_after(void)
 	if (commit_it(tally, &err) == -1)
 		bail_out("%s", err.text);
 	restore();
-	ok(optimfs_open(in_top("new"), NULL, &err) == NULL,
+	ok(optimfs_open(in_scratch("new"), NULL, &err) == NULL,
 	    "a template does not open for reading");
 	is_error(err, EROFS, "OFS834",
 	    "a template does not open for reading: error text");
-	fs = optimfs_open(in_top("new"), &o, &err);
+	fs = optimfs_open(in_scratch("new"), &o, &err);
 	if (fs == NULL ||
 	    optimfs_resolve(fs, "optim/param_groups/0/lr", &attr, &err) == -1)
 		bail_out("%s", err.text);
@@ -760,7 +744,7 @@ static void tries_again(void)
 	struct optimfs *fs;
 
 	restore();
-	fs = optimfs_open(in_top("new"), &o, &err);
+	fs = optimfs_open(in_scratch("new"), &o, &err);
 	if (fs == NULL)
 		bail_out("%s", err.text);
 	ofs_sys_fault = fail_renames;
@@ -779,14 +763,10 @@ int main(void)
 {
 	static char units[512];
 	struct optimfs_options flat = { .units = units };
-	const char *tmp = getenv("TMPDIR"), *given = getenv("OPTIMFS_SEED");
+	const char *given = getenv("OPTIMFS_SEED");
 
 	seed = given == NULL ? 88172645463325252u : strtoull(given, NULL, 10);
-	if (tmp == NULL) /* in memory if possible: much is synced */
-		tmp = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-	snprintf(top, sizeof(top), "%s/optimfs-direct-XXXXXX", tmp);
-	if (mkdtemp(top) == NULL)
-		bail_out("%s", top);
+	scratch_make(true);
 	random_trees(25);
 	there_and_back("pytorch/dcp_fsdp2_w3/ckpt", NULL, 9);
 	there_and_back("pytorch/dcp_dtypes/ckpt", NULL, 8);
@@ -798,6 +778,6 @@ int main(void)
 	faults("dcp@1", "0.5\n");
 	before_and_after();
 	tries_again();
-	shell("rm -rf \"$PWD\"");
+	scratch_remove();
 	return done_testing();
 }
