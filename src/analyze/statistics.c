@@ -286,11 +286,14 @@ static int add_total(void *ctx, const struct optimfs_tensor *t,
 	struct total *all = ctx;
 
 	all->n++;
-	if (s == NULL)
-		all->ret = optimfs_fail(all->err, err->code, "%s: %s", t->path,
-		    err->text);
-	else
+	if (s != NULL) {
 		all->ret = ofs_stats_merge(all->s, s, all->err);
+		return all->ret;
+	}
+	all->ret = optimfs_fail_with(all->err, err);
+	/* a failed read has named the tensor */
+	if (optimfs_error_about(err, t->path) == optimfs_error_words(err))
+		optimfs_fail_in(all->err, "%s", t->path);
 	return all->ret;
 }
 

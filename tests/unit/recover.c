@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "optimfs/optimfs.h"
+#include "optimfs/statistics.h"
 
 #include "base/sys.h"
 #include "fs/fs.h"
@@ -147,6 +148,7 @@ static void write_and_die(void)
  * hash of the written bytes detects it. */
 static void lost(void)
 {
+	struct optimfs_statistics s;
 	struct optimfs *fs;
 
 	write_and_die();
@@ -158,6 +160,10 @@ static void lost(void)
 	is_int(first_byte(fs, TENSOR), -1,
 	    "a tensor with lost data cannot be read");
 	is_error(err, EIO, "OFS817", "a tensor with lost data: error text");
+	is_int(optimfs_statistics(fs, TENSOR, &s, &err), -1,
+	    "a tensor with lost data has no statistics");
+	is_error(err, EIO, "OFS817 " TENSOR " bytes ",
+	    "the statistics of a tensor with lost data: error text");
 	ok(first_byte(fs, "model/norm.bias") != -1,
 	    "a tensor without lost data can be read");
 	is_int(optimfs_commit(fs, NULL, NULL, &err), -1,
