@@ -159,7 +159,7 @@ static void note_keys(struct ofs_catalog *cat, uint32_t first,
 		n++;
 	for (uint32_t i = first; i < cat->nentries; i++) {
 		cat->entries[i].nfile = n;
-		if (part->format->update == NULL)
+		if (part->format->update == NULL || part->format->fixed_names)
 			cat->entries[i].key = OFS_KEY_FIXED;
 	}
 }

@@ -131,6 +131,7 @@ struct ofs_format {
 	/* Commits of changes: src/rewrite/update.h. NULL: a commit can change
 	 * only the bytes of tensors, or, if read_only, nothing. */
 	const struct ofs_update_ops *update;
+	bool fixed_names; /* a commit cannot change names */
 	bool read_only;
 };
 

@@ -105,7 +105,7 @@ static void failures(void)
 	ok(!ofs_failures_last(&f, 9, &out),
 	    "a node that never failed has no last failure");
 	for (uint64_t i = 0; i < 2 * OFS_NFAILURES; i++)
-		ofs_failures_add(&f, i, "x", i, 1, &plain);
+		ofs_failures_add(&f, i + 1, "x", i, 1, &plain);
 	out.len = 0;
 	ok(!ofs_failures_last(&f, 7 + OFS_NFAILURES - 8, &out) &&
 		ofs_failures_last(&f, 2 * OFS_NFAILURES - 1, &out),

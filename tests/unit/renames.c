@@ -544,7 +544,7 @@ static const struct {
 	{ "deepspeed/z2_ws2_bf16/ckpt_universal", NULL,
 	    "xcxrrrrrrrcccxxcxcccxxxcc" },
 	{ "megatron/llama_dp2/fully_reshardable", NULL,
-	    "rrrrrrrrrrrrrxxxxxxxxxxxx" },
+	    "rrrrrrrrrrrrrxxxxcccxxxxx" },
 };
 
 static void test_refused(const char *name, const char *what, struct optimfs *fs,

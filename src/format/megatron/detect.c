@@ -93,4 +93,5 @@ const struct ofs_format ofs_format_megatron = {
 	.read = ofs_dcp_read,
 	.join = ofs_megatron_join,
 	.update = &ofs_dcp_update,
+	.fixed_names = true,
 };

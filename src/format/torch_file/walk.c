@@ -29,6 +29,7 @@
 struct frame {
 	uint32_t node, next, n;
 	bool dict;
+	bool hollow; /* a sequence of empty mappings that is in no sequence */
 	/* of a dict: components; OFS_NONE: the key is repeated later */
 	uint32_t *key;
 };
@@ -202,6 +203,24 @@ static int read_keys(struct walk *w, struct frame *f)
 	return drop_repeated(w, f);
 }
 
+static bool is_empty_dict(const struct walk *w, uint32_t node)
+{
+	return ofs_pk_kind(w->doc, node) == OFS_PK_DICT &&
+	    ofs_pk_len(w->doc, node) == 0;
+}
+
+static bool is_hollow(const struct walk *w, const struct frame *f)
+{
+	bool inner = f > w->frame && !f[-1].dict;
+	uint32_t i = 0;
+
+	if (f->dict || inner)
+		return false;
+	while (i < f->n && is_empty_dict(w, ofs_pk_item(w->doc, f->node, i)))
+		i++;
+	return i == f->n;
+}
+
 static int enter(struct walk *w, uint32_t node)
 {
 	struct frame *f = &w->frame[w->depth];
@@ -213,6 +232,7 @@ static int enter(struct walk *w, uint32_t node)
 	*f = (struct frame){ .node = node,
 		.n = ofs_pk_len(w->doc, node),
 		.dict = ofs_pk_kind(w->doc, node) == OFS_PK_DICT };
+	f->hollow = is_hollow(w, f);
 	return f->dict ? read_keys(w, f) : 0;
 }
 
@@ -235,13 +255,15 @@ static uint32_t index_component(struct walk *w, uint32_t node, uint32_t i)
 }
 
 /* Does node, at the current path, become a directory? Not an empty mapping in a
- * list, whose other items would lose their places without it. */
+ * list whose other items would lose their places without it. */
 static bool is_directory(struct walk *w, uint32_t node)
 {
-	if (ofs_pk_kind(w->doc, node) == OFS_PK_DICT)
-		return ofs_pk_len(w->doc, node) > 0 || w->depth == 0 ||
-		    w->frame[w->depth - 1].dict;
-	return is_sequence(w->doc, node) && descends(w, node);
+	const struct frame *in = w->depth > 0 ? &w->frame[w->depth - 1] : NULL;
+
+	if (is_empty_dict(w, node))
+		return in == NULL || in->dict || in->hollow;
+	return ofs_pk_kind(w->doc, node) == OFS_PK_DICT ||
+	    (is_sequence(w->doc, node) && descends(w, node));
 }
 
 /* Visit a value at the current path. */
