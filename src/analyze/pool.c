@@ -139,23 +139,48 @@ static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 	return a;
 }
 
-static int read_files(struct pool *p, const struct active *a,
-    const struct ofs_pool_chunk *c, uint8_t *const buf[],
-    struct optimfs_error *err)
+/* Reads n elements from first on into buf. */
+static int read_files(const struct ofs_pool_item *it, const struct active *a,
+    uint64_t first, size_t n, uint8_t *const buf[], struct optimfs_error *err)
 {
-	const struct ofs_pool_item *it = &p->items[c->item];
-
 	for (unsigned i = 0; i < it->nfiles; i++) {
-		size_t n = c->n * it->file[i].size;
-		ssize_t k = optimfs_file_read(a->file[i], buf[i], n,
-		    c->first * it->file[i].size, err);
+		size_t size = it->file[i].size;
+		ssize_t k = optimfs_file_read(a->file[i], buf[i], n * size,
+		    first * size, err);
 
 		if (k == -1)
 			return -1;
-		if ((size_t)k != n)
+		if ((size_t)k != n * size)
 			return optimfs_fail(err, ESTALE,
 			    "the file became shorter");
 	}
+	return 0;
+}
+
+/* Reads a chunk and works on it. If it cannot be read, *failed and *why are
+ * set. */
+static int do_pieces(struct pool *p, const struct active *a, void *mine,
+    const struct ofs_pool_chunk *c, bool *failed, struct optimfs_error *why,
+    struct optimfs_error *err)
+{
+	const struct ofs_pool_item *it = &p->items[c->item];
+	struct ofs_pool_chunk piece = *c;
+	uint8_t *at[OFS_POOL_FILES];
+	size_t done = 0;
+
+	do {
+		piece.first = c->first + done;
+		piece.n = c->n - done;
+		if (it->piece > 0 && piece.n > it->piece)
+			piece.n = it->piece;
+		for (unsigned i = 0; i < it->nfiles; i++)
+			piece.buf[i] = at[i] =
+			    (uint8_t *)c->buf[i] + done * it->file[i].size;
+		*failed = read_files(it, a, piece.first, piece.n, at, why) == -1;
+		if (!*failed && p->ops->work(p->ctx, mine, &piece, err) == -1)
+			return -1;
+		done += piece.n;
+	} while (!*failed && done < c->n);
 	return 0;
 }
 
@@ -209,9 +234,8 @@ static void do_chunk(struct pool *p, struct active *a, void *mine,
 	pthread_mutex_unlock(&p->lock);
 	for (unsigned i = 0; i < OFS_POOL_FILES; i++)
 		c->buf[i] = buf[i];
-	if (!failed)
-		failed = read_files(p, a, c, buf, &why) == -1;
-	if (!failed && p->ops->work(p->ctx, mine, c, &err) == -1) {
+	if (!failed &&
+	    do_pieces(p, a, mine, c, &failed, &why, &err) == -1) {
 		pthread_mutex_lock(&p->lock);
 		fail(p, &err);
 	} else {

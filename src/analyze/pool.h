@@ -9,8 +9,9 @@
 
 /* Files with the same number of elements that are read side by side. */
 struct ofs_pool_item {
-	uint64_t elements,
-	    chunk; /* chunk: elements of a chunk, except for the last */
+	uint64_t elements;
+	uint64_t chunk; /* elements of a chunk, except for the last */
+	size_t piece;   /* elements read at once; 0: the whole chunk */
 	unsigned nfiles;
 	struct {
 		struct optimfs *fs;
@@ -29,9 +30,10 @@ struct ofs_pool_chunk {
 };
 
 /* Threads take chunks in the order of items. work may run in several threads,
- * each with its own data. join runs once for each chunk, in order within an
- * item; for different items concurrently. Every item has at least one chunk,
- * even without elements. */
+ * each with its own data. It gets a chunk piece by piece, each as it was read,
+ * so that a small piece is still in the processor's cache. join runs once for
+ * each chunk, in order within an item; for different items concurrently. Every
+ * item has at least one chunk, even without elements. */
 struct ofs_pool_ops {
 	void *(*start)(void *ctx, struct optimfs_error *err);
 	void (*stop)(void *mine); /* accepts NULL */

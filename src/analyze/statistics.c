@@ -18,6 +18,9 @@
 #include "base/memory.h"
 #include "stats/stats.h"
 
+/* Bytes read at once: a part of a processor's second-level cache. */
+#define PIECE (256u << 10)
+
 /* The sum over the chunks of a tensor. */
 struct sum {
 	struct ofs_stats *all;
@@ -67,10 +70,10 @@ static int work(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 		m->of[t] = ofs_stats_new(t, err);
 	if (m->of[t] == NULL)
 		return -1;
-	if (c->first > 0 && m->item == c->item)
-		ofs_stats_next(m->of[t]);
-	else
+	if (c->first == 0 || m->item != c->item)
 		ofs_stats_clear(m->of[t]);
+	else if (c->first % ofs_stats_chunk(t) == 0)
+		ofs_stats_next(m->of[t]);
 	m->item = c->item;
 	ofs_stats_add(m->of[t], c->buf[0], c->n);
 	return 0;
@@ -155,6 +158,7 @@ static int run(struct optimfs *fs, struct job *job,
 		items[i].chunk = ofs_stats_chunk(f->dtype);
 		if (items[i].chunk > f->elements && f->elements > 0)
 			items[i].chunk = f->elements;
+		items[i].piece = PIECE / ofs_dtype_size(f->dtype);
 		items[i].nfiles = 1;
 		items[i].file[0].fs = fs;
 		items[i].file[0].node = f->node;

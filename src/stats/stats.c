@@ -450,26 +450,30 @@ static inline void count_word(uint64_t *code, bool wide, uint64_t word,
 		code[word >> k & 0xff] += n;
 }
 
-/* Words of equal codes, such as zeros, are counted at once. Returns the bytes
- * that were counted. */
+/* Equal words, such as zeros, are counted at once. Returns the bytes that were
+ * counted. */
 static inline size_t count_words(uint64_t *code, bool wide, const uint8_t *p,
     size_t bytes)
 {
-	uint64_t word, same = 0, run = 0;
+	uint64_t a, b, n;
 	size_t i = 0;
 
-	for (; i + 8 <= bytes; i += 8) {
-		memcpy(&word, p + i, sizeof(word));
-		word = le64toh(word);
-		if (word == same) {
-			run++;
+	for (; i + 16 <= bytes; i += 8 * n) {
+		memcpy(&a, p + i, sizeof(a));
+		memcpy(&b, p + i + 8, sizeof(b));
+		if (a != b) {
+			count_word(code, wide, le64toh(a), 1);
+			count_word(code, wide, le64toh(b), 1);
+			n = 2;
 			continue;
 		}
-		count_word(code, wide, same, run);
-		same = word;
-		run = 1;
+		for (n = 2; i + 8 * n + 8 <= bytes; n++) {
+			memcpy(&b, p + i + 8 * n, sizeof(b));
+			if (a != b)
+				break;
+		}
+		count_word(code, wide, le64toh(a), n);
 	}
-	count_word(code, wide, same, run);
 	return i;
 }
 
