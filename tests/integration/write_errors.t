@@ -332,7 +332,7 @@ if mount -t tmpfs none "$small" 2>/dev/null; then
 	mount -o remount,ro "$small"
 	status "read-write mount of a read-only disk exits with 3" 3 \
 	    "$OPTIMFS" mount -o rw "$small/ck" "$m"
-	like "OFS809 says that the disk is read-only" "$(said)" "*OFS809*cannot be made: Read-only*"
+	like "OFS809 says that the disk is read-only" "$(said)" "*OFS809*cannot create*Read-only*"
 	ok "scratch mount of a read-only disk succeeds" "$OPTIMFS" mount -o scratch "$small/ck" "$m"
 	ok "a scratch mount of a read-only disk can be edited" sh -c "echo 0.25 >'$m/$L'"
 	"$OPTIMFS" umount "$m"
