@@ -128,8 +128,9 @@ like "tar that waits for its reader says that the archive is incomplete" "$(cat 
     "optimfs: OFS014 interrupted after * of 131 kB: the archive is incomplete; $again"
 
 # A daemon whose commit is held at a system call until the test lets it go on.
-(requires mount) >/dev/null || {
-	skip 20 "no mount"
+why=$(requires mount)
+[ -z "$why" ] || {
+	skip 20 "${why#*SKIP }"
 	done_testing
 }
 mnt=$(point m)
