@@ -93,7 +93,6 @@ read_twice() {
 	    -o gather=nccl,gpu_cache=512m,direct "$scratch/large" "$mnt" \
 	    >"$scratch/log" 2>&1 </dev/null &
 	job=$!
-	daemons="$daemons $job"
 	if ! wait_for_mount; then
 		ok "$libraries: a checkpoint mounts with gather=nccl" false
 		diag "$(head -n 5 "$scratch/log")"

@@ -117,7 +117,6 @@ done
 # A reader that reads nothing more after the first bytes: the pipe fills.
 mkfifo pipe
 sleep "$limit" <>pipe &
-daemons="$daemons $!"
 env --default-signal=TERM "$OPTIMFS" tar "$ck" / >pipe 2>said &
 tar=$!
 head -c 512 pipe >/dev/null
@@ -168,9 +167,7 @@ for o in ro rw; do
 	    FAULT_AT="$(grep -m 1 '	pread	.*\.metadata' trace | cut -f 1)" \
 	    "$OPTIMFS" mount -o $o edited "$mnt" 2>said &
 	mounter=$!
-	daemons="$daemons $mounter"
 	eventually has_daemon $mounter
-	daemons="$daemons $daemon"
 	kill -TERM $mounter
 	if [ $o = rw ]; then # waits for its daemon
 		touch gate

@@ -343,14 +343,12 @@ ok "umount(8) returns while the daemon is stopped" detach
 reader=$!
 "$OPTIMFS" mount -o rw "$ck" "$mnt" 2>"$scratch/mounts" &
 mounter=$!
-daemons="$daemons $daemon $reader $mounter"
 namespaces=0
 if [ "$(id -u)" = 0 ] && unshare -pf --mount-proc true 2>/dev/null; then
 	namespaces=1
 	unshare -pf --mount-proc "$OPTIMFS" cat "$ck" $lr >"$scratch/apart" \
 	    2>"$scratch/apart_waits" &
 	apart=$!
-	daemons="$daemons $apart"
 	ok "a reader in another process namespace waits, too" eventually \
 	    grep -q 'waiting for the commit of a mount' "$scratch/apart_waits"
 else
@@ -368,7 +366,6 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	LD_LIBRARY_PATH=$scratch setpriv --reuid=65534 --regid=65534 --clear-groups \
 	    "$scratch/optimfs" cat "$ck" $lr >"$scratch/other" 2>"$scratch/other_waits" &
 	other=$!
-	daemons="$daemons $other"
 	ok "a reader that is another user waits, too" eventually \
 	    grep -q 'waiting for the commit of a mount' "$scratch/other_waits"
 	is "another user can open none but one file of the staging directory" \

@@ -121,7 +121,6 @@ status "a second mount through another path to the mount point exits with 3" 3 \
 	exec sleep 3600
 ) &
 holder=$!
-daemons="$daemons $holder"
 is_in() { # PROCESS DIRECTORY
 	[ "$(readlink "/proc/$1/cwd")" = "$2" ]
 }
@@ -163,7 +162,6 @@ is "no mount is left after umount --force" "$(tap_mounts)" ""
 foreground() {
 	"$o" mount -f "$@" "$ck" "$mnt" 2>"$scratch/daemon" &
 	daemon=$!
-	daemons="$daemons $daemon"
 	eventually mountpoint -q "$mnt"
 }
 for sig in INT TERM HUP; do

@@ -72,7 +72,6 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$OPTIMFS" mount -f -o rw "$ck" "$mnt" \
 	    2>"$scratch/log" &
 	daemon=$!
-	daemons=$daemon
 	eventually test -e "$mnt/$lr"
 	echo 0.25 >"$mnt/$lr"
 	kill -$sig $daemon
@@ -86,6 +85,5 @@ os.execv(sys.argv[1], sys.argv[1:])' "$OPTIMFS" mount -f -o rw "$ck" "$mnt" \
 	is "SIG$sig: recover=yes restores the staged value" "$(cat "$mnt/$lr")" 0.25
 	"$OPTIMFS" umount "$mnt"
 done
-daemons=
 
 done_testing

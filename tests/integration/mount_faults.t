@@ -103,7 +103,6 @@ done
 # The open goes on after it was answered, and ends when the file is removed.
 "$o" mount -f -o timeout=1 "$ck" "$mnt" &
 daemon=$!
-daemons=$daemon
 eventually [ -e "$mnt/shut" ]
 not_ok "an open that takes longer than timeout= fails" cat "$mnt/shut"
 like "an open that takes longer than timeout= gives ETIMEDOUT" "$(cat "$scratch/err")" \
@@ -112,7 +111,6 @@ rm "$ck/shut"
 ok "a mount is unmounted after an open that was answered early" "$o" umount "$mnt"
 wait $daemon
 is "a daemon that answered an open early exits with 0" $? 0
-daemons=
 
 for opts in assemble=always assemble=off direct; do
 	"$o" mount -o $opts "$ck" "$mnt"

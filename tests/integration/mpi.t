@@ -92,7 +92,6 @@ start() { # N OPTIONS CHECKPOINT [MPIRUN OPTION...]
 	    -o "$start_o" "$start_ck" "$mnt/%r" >"$scratch/log" 2>&1 \
 	    </dev/null &
 	job=$!
-	daemons="$daemons $job"
 }
 stop() {
 	for stop_m in $(tap_mounts | grep "^$mnt/"); do

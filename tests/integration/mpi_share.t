@@ -188,7 +188,6 @@ kill_one() { # MPIRUN OPTION...: 2 if the reshard ended before the kill
 	mpirun --oversubscribe -n 3 "$@" "$OPTIMFS" reshard --to dcp@6 -j 1 \
 	    "$scratch/here/big" out >"$scratch/log" 2>&1 </dev/null &
 	job=$!
-	daemons="$daemons $job"
 	while [ -z "$(ls .out.optimfs/new 2>/dev/null)" ]; do
 		kill -0 $job || return 2
 		sleep 0.01

@@ -94,7 +94,6 @@ is "the failed mount with gather=nccl leaves no mount" "$(tap_mounts)" ""
 ranks 3 "$OPTIMFS" mount -o gather=auto,gpu_cache=1g "$nodes/%r" "$mnt" \
     >"$scratch/log" 2>&1 </dev/null &
 job=$!
-daemons="$daemons $job"
 eventually mountpoint -q "$mnt"
 ok "mount with gather=auto without a GPU shows the whole tree" diff -r "$scratch/one/tree" "$mnt"
 is "mount with gather=auto prints OFS903 once" \

@@ -37,7 +37,6 @@ started() {
 	rm -rf out .out.optimfs
 	"$OPTIMFS" reshard --to "$1" -j 1 ck out 2>"$scratch/first" &
 	pid=$!
-	daemons="$daemons $pid"
 	while kill -0 $pid 2>/dev/null; do
 		n=$(stat -c %s .out.optimfs/journal 2>/dev/null || echo 0)
 		[ "$n" -gt "$2" ] && kill -STOP $pid 2>/dev/null && return 0
@@ -151,7 +150,6 @@ else
 	    FAULT_GATE="$PWD/out" FAULT_TRACE="$scratch/trace" \
 	    "$OPTIMFS" reshard --to torch "$small" out >"$scratch/second" 2>&1 &
 	pid=$!
-	daemons="$daemons $pid"
 	ok "a reshard waits before it makes its staging directory" \
 	    eventually grep -q 'mkdir.*\.out\.optimfs' "$scratch/trace"
 	status "a reshard to the same directory exits with 0 meanwhile" 0 \

@@ -32,7 +32,6 @@ ok "sandbox=off: umount succeeds" "$o" umount "$mnt"
 
 "$o" mount -f "$ck" "$mnt" 2>"$scratch/log" &
 daemon=$!
-daemons=$daemon
 eventually [ -e "$mnt/plain" ]
 not_ok "default sandbox: /etc/passwd cannot be read" cat "$mnt/passwd"
 n=$(grep -l '^NoNewPrivs:.1' /proc/$daemon/task/*/status | wc -l)
@@ -56,7 +55,6 @@ wait $daemon
 is "default sandbox: the daemon exits with 0 on SIGTERM" $? 0
 not_ok "default sandbox: the daemon unmounts on SIGTERM" test -e "$mnt/plain"
 is "default sandbox: the daemon prints nothing" "$(cat "$scratch/log")" ''
-daemons=
 
 # A mount of one file: replacing the file must be reported as without a sandbox.
 real=$TOP_SRCDIR/tests/data/extra/dcp_variants/hf_writer
@@ -66,13 +64,11 @@ cp "$real" "$scratch/one/model.safetensors"
 cp "$real" "$scratch/one/new"
 "$OPTIMFS" mount -f "$scratch/one/model.safetensors" "$mnt" &
 daemon=$!
-daemons=$daemon
 until first=$(cat "$mnt/.optimfs/info.json" 2>/dev/null) || ! kill -0 $daemon; do :; done
 like "one file: the first info.json that can be read describes the mount" "$first" \
     '*"mount": {"point":*'
 "$OPTIMFS" umount "$mnt"
 wait $daemon
-daemons=
 ok "one file: mount with sandbox=require succeeds" "$OPTIMFS" mount -o sandbox=require \
     "$scratch/one/model.safetensors" "$mnt"
 like "one file: info.json says that the sandbox is on" \

@@ -48,8 +48,8 @@ finish() {
 	"$OPTIMFS" cp -r ck . now
 	ok "$1: the committed tree equals the edited mount" diff -r tree now
 }
-overwrite() { # FILE OFFSET BYTES
-	dd if=/dev/urandom of="$mnt/$1" bs=1 seek="$2" count="$3" \
+overwrite() { # FILE OFFSET BYTES: by text, which is finite as numbers of any type
+	dd if="$script" of="$mnt/$1" bs=1 seek="$2" count="$3" \
 	    conv=notrunc 2>/dev/null
 }
 

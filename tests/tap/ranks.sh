@@ -35,7 +35,6 @@ start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]: waits for rank 0
 	    -o "$start_o" "$start_ck" "$start_m" >"$scratch/log" 2>&1 \
 	    </dev/null &
 	job=$!
-	daemons="$daemons $job"
 	start_m=$(echo "$start_m" | sed s/%r/0/)
 	eventually is_mounted_or_ended "$start_m"
 	is_mounted "$start_m" && return 0

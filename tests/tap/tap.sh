@@ -21,7 +21,8 @@
 # the subject and what it must do, "commit fails when a tensor was truncated".
 #
 # $scratch is a new directory. When the test ends, for any reason, all mounts
-# below it are unmounted, the processes in $daemons are killed, and it is removed.
+# below it are unmounted, the processes that the test has started are killed, and
+# it is removed.
 # A command that runs longer than $limit seconds is ended: it hangs, because even
 # a busy machine finishes every command earlier.
 
@@ -38,7 +39,6 @@ export LC_ALL TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
 
 tap_n=0
 tap_failed=0
-daemons=
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/optimfs-test.XXXXXX") || exit 99
 scratch=$(cd "$scratch" && pwd -P)
@@ -54,8 +54,11 @@ tap_cleanup() {
 		umount -f -l "$tap_m" 2>/dev/null ||
 		    fusermount3 -u -z "$tap_m" 2>/dev/null
 	done
-	for tap_p in $daemons; do
-		kill -KILL "$tap_p" 2>/dev/null
+	# All of them have inherited ASAN_OPTIONS, see below. Numbers of processes
+	# that were noted when they started may be those of others by now.
+	for tap_p in $(grep -lsF "log_path=$scratch/" /proc/[0-9]*/environ); do
+		tap_p=${tap_p#/proc/} tap_p=${tap_p%/environ}
+		[ "$tap_p" = $$ ] || kill -KILL "$tap_p" 2>/dev/null
 	done
 	rm -rf --one-file-system "$scratch"
 }
