@@ -334,7 +334,6 @@ static bool is_first(const struct optimfs *fs)
 	return fs->options.group == NULL || fs->options.group->rank == 0;
 }
 
-/* Finds the source, and on rank 0 the destination. */
 /* A directory is not copied into the checkpoint, which would grow meanwhile. */
 static int check_outside(const struct optimfs *fs, const char *dest,
     struct optimfs_error *err)
@@ -354,6 +353,7 @@ static int check_outside(const struct optimfs *fs, const char *dest,
 	return ret;
 }
 
+/* Finds the source, and on rank 0 the destination. */
 static int find(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_attr *attr, char **to,
     struct optimfs_error *err)
