@@ -212,7 +212,7 @@ static int read_link(const struct ofs_dir *dir, char **name,
 	if (n <= 0)
 		return 0;
 	target[n] = '\0';
-	*name = strdup(basename(target));
+	*name = strdup(ofs_path_last(target));
 	return *name == NULL ? ofs_no_memory(err) : 0;
 }
 
@@ -260,7 +260,7 @@ static bool is_legacy(const struct candidates *c, const char *latest)
 	size_t n = latest == NULL ? 0 : strlen(latest), ranks = 0;
 
 	for (size_t i = 0; i < c->n; i++) {
-		const char *base = basename(c->name[i]);
+		const char *base = ofs_path_last(c->name[i]);
 
 		if (n > 0 &&
 		    (strncmp(c->name[i], latest, n) != 0 ||

@@ -37,7 +37,7 @@ static uint32_t add_bytes(struct ofs_catalog *cat, uint32_t object,
 static uint32_t add_path(struct ofs_catalog *cat, const struct ofs_part *part,
     struct optimfs_error *err)
 {
-	const char *name = basename(part->rel);
+	const char *name = ofs_path_last(part->rel);
 	uint32_t path[OFS_PART_PREFIX];
 	size_t n;
 

@@ -50,7 +50,7 @@ static int rank_of_file(const char *path)
 	unsigned long rank;
 	char *end;
 
-	for (at = basename(path); (at = strstr(at, "__")) != NULL; at++)
+	for (at = ofs_path_last(path); (at = strstr(at, "__")) != NULL; at++)
 		last = at + 2;
 	if (last == NULL || *last < '0' || *last > '9')
 		return -1;

@@ -247,7 +247,7 @@ static int read_archive(struct reader *r)
 
 static int read_file(struct reader *r)
 {
-	const char *name = basename(r->part->rel);
+	const char *name = ofs_path_last(r->part->rel);
 	uint8_t magic[OFS_NPY_MAGIC_LEN];
 
 	if (r->window.size >= sizeof(magic)) {
