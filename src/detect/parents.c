@@ -211,6 +211,8 @@ static int read_link(const struct ofs_dir *dir, char **name,
 	*name = NULL;
 	if (n <= 0)
 		return 0;
+	while (n > 1 && target[n - 1] == '/')
+		n--;
 	target[n] = '\0';
 	*name = strdup(ofs_path_last(target));
 	return *name == NULL ? ofs_no_memory(err) : 0;

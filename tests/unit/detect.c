@@ -392,6 +392,11 @@ static void parents(void)
 	refuse("a symbolic link latest marks a checkpoint in the list", dir,
 	    ENOENT, "step-1000 step-200 (latest) step-90");
 	unlink(path);
+	if (symlink("../there/step-200//", path) == -1)
+		bail_out("symlink: %m");
+	refuse("a symbolic link latest may end with slashes", dir, ENOENT,
+	    "step-1000 step-200 (latest) step-90");
+	unlink(path);
 	put_text(dir, "latest", "step-1000\n");
 	refuse("a file latest marks a checkpoint in the list", dir, ENOENT,
 	    "step-1000 (latest) step-200");
