@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -93,8 +94,8 @@ int ofs_guard_start(struct ofs_guard *g, struct optimfs_error *err)
 {
 	int fd[2];
 
-	if (pipe2(fd, O_CLOEXEC) == -1)
-		return optimfs_fail(err, errno, "pipe: %m");
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) == -1)
+		return optimfs_fail(err, errno, "socketpair: %m");
 	fflush(NULL);
 	g->pid = fork();
 	if (g->pid == 0) {
@@ -112,7 +113,7 @@ int ofs_guard_start(struct ofs_guard *g, struct optimfs_error *err)
 
 void ofs_guard_watch(struct ofs_guard *g, const char *point)
 {
-	(void)!write(g->fd, point, strlen(point));
+	(void)send(g->fd, point, strlen(point), MSG_NOSIGNAL);
 }
 
 void ofs_guard_end(struct ofs_guard *g)

@@ -14,7 +14,7 @@
  * be installed, and detaches nothing where / is not a mount point (a chroot). */
 struct ofs_guard {
 	pid_t pid;
-	int fd; /* of a pipe, whose end of file means that we died */
+	int fd; /* of a socket, whose end of file means that we died */
 };
 
 /* Starts it. Must precede MPI, which does not allow a fork. */

@@ -292,4 +292,42 @@ wait "$readers"
 sleep 0.5
 is "no process is left after a rank was killed" "$(left_over)" ""
 
+# A rank does not need its guard, which is killed here before it is told what to
+# detach: rank 1 comes late, and nothing is mounted without it.
+cat >"$scratch/late" <<END
+#!/bin/sh
+until [ "\$OMPI_COMM_WORLD_RANK" = 0 ] || [ -e "$scratch/come" ]; do
+	sleep 0.05
+done
+exec "$OPTIMFS" "\$@"
+END
+chmod +x "$scratch/late"
+guard=
+has_guard() { # of rank 0; not a child of a script that runs the program
+	guard=
+	for guard_p in $(pgrep -P "$(pid_of 0)" 2>/dev/null); do
+		case $(readlink "/proc/$guard_p/exe") in
+		*optimfs) guard=$guard_p ;;
+		esac
+	done
+	[ -n "$guard" ]
+}
+is_dead() {
+	grep -q '^State:.*Z' "/proc/$1/status"
+}
+has_come() {
+	has_mounts 1 || has_ended "$job"
+}
+program=$OPTIMFS
+OPTIMFS=$scratch/late
+start 2 ro "$nodes/%r"
+OPTIMFS=$program
+eventually has_guard
+kill -KILL "$guard"
+eventually is_dead "$guard"
+touch "$scratch/come"
+eventually has_come
+is "a rank mounts without its guard" "$(mounted)" 1
+ok "the job of a rank without guard exits with 0" stop
+
 done_testing
