@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,29 +38,68 @@ struct copy {
 	size_t nfiles, cap, at;
 };
 
-/* The mode that open(2) would give to a new file; mkstemp uses 0600. */
-static mode_t new_file_mode(void)
-{
-	mode_t mask = umask(0);
+/* A new file, which gets the name of its destination when it is complete. Until
+ * then it has no name if the file system allows that, so that a process which is
+ * killed leaves nothing. */
+struct draft {
+	int fd;
+	char *beside;     /* a name beside the destination */
+	const char *name; /* its name now; NULL: none */
+};
 
-	umask(mask);
-	return 0666 & ~mask;
+static void draft_fini(struct draft *d)
+{
+	if (d->name != NULL)
+		unlink(d->name);
+	free(d->beside);
 }
 
-/* A new file beside dest, whose name may have the maximal length. */
-static int make_temp(const char *dest, char **temp, struct optimfs_error *err)
+/* dest may have a name of the maximal length. */
+static int draft_open(const char *dest, struct draft *d,
+    struct optimfs_error *err)
 {
 	const char *slash = strrchr(dest, '/');
-	int n = slash == NULL ? 0 : (int)(slash + 1 - dest), fd;
+	int n = slash == NULL ? 0 : (int)(slash + 1 - dest);
+	uint64_t random;
+	char *dir;
 
-	if (asprintf(temp, "%.*s.optimfs.XXXXXX", n, dest) == -1)
+	*d = (struct draft){ .fd = -1 };
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return optimfs_fail(err, errno, "getrandom: %m");
+	if (asprintf(&d->beside, "%.*s.optimfs.%016" PRIx64, n, dest, random) ==
+	    -1)
 		return ofs_no_memory(err);
-	fd = mkostemp(*temp, O_CLOEXEC);
-	if (fd != -1)
-		return fd;
+	dir = n == 0 ? strdup(".") : strndup(dest, (size_t)n);
+	/* draft_name needs /proc */
+	if (dir != NULL && access("/proc/self/fd", X_OK) == 0)
+		d->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+	free(dir);
+	if (d->fd != -1)
+		return 0;
+	d->fd = open(d->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (d->fd != -1) {
+		d->name = d->beside;
+		return 0;
+	}
 	optimfs_fail(err, errno, "%s: %m", dest);
-	free(*temp);
+	draft_fini(d);
 	return -1;
+}
+
+/* Gives it a name: dest, or if that exists, one beside it. */
+static int draft_name(struct draft *d, const char *dest)
+{
+	char self[32];
+
+	if (d->name != NULL)
+		return 0;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", d->fd);
+	if (linkat(AT_FDCWD, self, AT_FDCWD, dest, AT_SYMLINK_FOLLOW) == 0)
+		d->name = dest;
+	else if (errno == EEXIST &&
+	    linkat(AT_FDCWD, self, AT_FDCWD, d->beside, AT_SYMLINK_FOLLOW) == 0)
+		d->name = d->beside;
+	return d->name == NULL ? -1 : 0;
 }
 
 static int write_all(int fd, const char *p, size_t n, struct optimfs_error *err)
@@ -153,28 +194,26 @@ static int write_special(const struct copy *copy, uint64_t node,
 static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
-	char *temp;
-	int fd, ret = -1;
+	struct draft draft;
+	int ret;
 
 	if (is_special(dest))
 		return write_special(copy, node, dest, err);
-	fd = make_temp(dest, &temp, err);
-	if (fd == -1)
+	if (draft_open(dest, &draft, err) == -1)
 		return -1;
-	ret = fill(copy, node, fd, err);
-	if (ret == 0 && fchmod(fd, new_file_mode()) == -1)
-		ret = optimfs_fail(err, errno, "%m");
-	if (ret != 0) {
-		optimfs_fail_in(err, "%s", dest);
-		close(fd);
-		goto out;
-	}
-	if (close(fd) == -1 || rename(temp, dest) == -1)
-		ret = optimfs_fail(err, errno, "%s: %m", dest);
-out:
+	ret = fill(copy, node, draft.fd, err);
 	if (ret != 0)
-		unlink(temp);
-	free(temp);
+		optimfs_fail_in(err, "%s", dest);
+	else if (draft_name(&draft, dest) == -1)
+		ret = optimfs_fail(err, errno, "%s: %m", dest);
+	if (close(draft.fd) == -1 && ret == 0)
+		ret = optimfs_fail(err, errno, "%s: %m", dest);
+	if (ret == 0 && draft.name == draft.beside &&
+	    rename(draft.beside, dest) == -1)
+		ret = optimfs_fail(err, errno, "%s: %m", dest);
+	if (ret == 0)
+		draft.name = NULL;
+	draft_fini(&draft);
 	return ret;
 }
 
