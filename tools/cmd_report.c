@@ -41,6 +41,10 @@ struct report {
 	struct ofs_buf found; /* findings */
 	char **bad;           /* messages about missing or damaged files */
 	size_t nbad, bad_cap;
+	struct judged {
+		const char *file;
+		bool bad;
+	} * judged; /* the last file of each rank, by rank modulo their number */
 	struct ofs_json_writer w, f; /* into json, into found */
 };
 
@@ -88,11 +92,15 @@ static bool has_word(const char *text, const char *word)
 static bool is_bad(void *ctx, const struct optimfs_holding *h)
 {
 	const struct report *r = ctx;
-	bool bad = h->missing;
+	struct judged *j = &r->judged[(size_t)h->rank % r->ranks.n];
 
-	for (size_t i = 0; i < r->nbad && !bad; i++)
-		bad = has_word(r->bad[i], h->file);
-	return bad;
+	if (j->file != h->file) {
+		j->file = h->file;
+		j->bad = false;
+		for (size_t i = 0; i < r->nbad && !j->bad; i++)
+			j->bad = has_word(r->bad[i], h->file);
+	}
+	return h->missing || j->bad;
 }
 
 /* s and err are NULL if the tensor was not read. */
@@ -253,6 +261,9 @@ static int put_head(struct report *r, bool data, struct optimfs_error *err)
 	/* A checkpoint of one file has no known ranks. */
 	if (ofs_holders_find(&r->ranks, r->c, NULL) == -1)
 		r->ranks.n = 0;
+	r->judged = calloc(r->ranks.n + 1, sizeof(*r->judged));
+	if (r->judged == NULL)
+		return ofs_no_memory(err);
 	begin_array(r, "ranks");
 	r->w.gap = " ";
 	for (size_t i = 0; i < r->ranks.n; i++)
@@ -457,6 +468,7 @@ out:
 	ofs_buf_fini(&r.found);
 	ofs_lost_fini(&r.lost);
 	ofs_holders_fini(&r.ranks);
+	free(r.judged);
 	for (size_t i = 0; i < r.nbad; i++)
 		free(r.bad[i]);
 	free(r.bad);

@@ -37,22 +37,27 @@ struct each {
 	const struct ofs_holders *r;
 	ofs_holder_fn *each;
 	void *ctx;
+	size_t next; /* most tensors are held by all ranks, so try this first */
 };
 
 static int holding(void *ctx, const struct optimfs_holding *h)
 {
-	const struct each *e = ctx;
-	const int *rank = bsearch(&h->rank, e->r->rank, e->r->n,
-	    sizeof(h->rank), ofs_compare_int);
+	struct each *e = ctx;
+	const int *rank = &e->r->rank[e->next];
 
-	return rank == NULL ? 0
-			    : e->each(e->ctx, (size_t)(rank - e->r->rank), h);
+	if (e->next == e->r->n || *rank != h->rank)
+		rank = bsearch(&h->rank, e->r->rank, e->r->n, sizeof(h->rank),
+		    ofs_compare_int);
+	if (rank == NULL)
+		return 0;
+	e->next = (size_t)(rank - e->r->rank) + 1;
+	return e->each(e->ctx, e->next - 1, h);
 }
 
 void ofs_holders_each(const struct ofs_holders *r, const struct ofs_command *c,
     const char *path, ofs_holder_fn *each, void *ctx)
 {
-	struct each e = { r, each, ctx };
+	struct each e = { r, each, ctx, 0 };
 
 	if (r->n > 0)
 		optimfs_holdings(c->fs, path, holding, &e, NULL);

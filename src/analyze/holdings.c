@@ -24,8 +24,11 @@ struct copies {
 	const struct ofs_catalog *cat;
 	struct copy *v;
 	size_t n, cap;
+	bool unsorted;
 	struct optimfs_error *err;
 };
+
+OFS_COMPARE_BY2(by_rank, struct copy, rank, shard)
 
 static int add(struct copies *l, uint32_t shard, uint32_t object,
     uint64_t bytes)
@@ -36,7 +39,9 @@ static int add(struct copies *l, uint32_t shard, uint32_t object,
 		return 0;
 	if (ofs_grow(l->v, l->n, l->cap, l->err) == -1)
 		return -1;
-	l->v[l->n++] = (struct copy){ rank, shard, object, bytes };
+	l->v[l->n] = (struct copy){ rank, shard, object, bytes };
+	l->unsorted |= l->n > 0 && by_rank(&l->v[l->n - 1], &l->v[l->n]) > 0;
+	l->n++;
 	return 0;
 }
 
@@ -93,8 +98,6 @@ static int add_variants(struct copies *l, const struct ofs_entry *e)
 	return 0;
 }
 
-OFS_COMPARE_BY2(by_rank, struct copy, rank, shard)
-
 static int tell(const struct copies *l, optimfs_holding_fn *each, void *ctx)
 {
 	int ret = 0;
@@ -136,7 +139,7 @@ int optimfs_holdings(struct optimfs *fs, const char *path,
 	}
 	if (add_tensor(&l, t) == -1 || add_variants(&l, e) == -1)
 		goto out;
-	if (l.n > 1)
+	if (l.unsorted)
 		qsort(l.v, l.n, sizeof(*l.v), by_rank);
 	ret = tell(&l, each, ctx);
 out:

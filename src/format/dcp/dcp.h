@@ -67,7 +67,7 @@ struct ofs_dcp_pending {
 /* The most components of a path. */
 #define OFS_DCP_PATH_MAX 256
 /* Texts that are known without a look into the catalog. */
-#define OFS_DCP_SEEN 256
+#define OFS_DCP_SEEN 4096
 
 /* Fields of TensorStorageMetadata and ChunkStorageMetadata. */
 enum ofs_dcp_field {
