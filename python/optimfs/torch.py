@@ -308,7 +308,8 @@ def _like(mine: Any, value: Any) -> Any:
     tuple betas, numbers of parameters; a step or lr may be a tensor."""
     if isinstance(mine, _torch.Tensor) and \
             isinstance(value, (int, float, complex)):
-        return mine.detach().fill_(value)
+        held: Any = mine.detach()  # some hints of PyTorch exclude complex
+        return held.fill_(value)
     if type(mine) is int and isinstance(value, str):
         return int(value)  # the number of a parameter
     if isinstance(mine, dict) and isinstance(value, dict):

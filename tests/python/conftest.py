@@ -71,17 +71,22 @@ class Tap:
             for text in report.longreprtext.splitlines()[-40:]:
                 print("# " + text, file=self.out)
         elif report.skipped:
-            why = report.longrepr[2] if isinstance(report.longrepr, tuple) \
-                else "skipped"
-            self.line("ok", name, " # SKIP " + why.replace("Skipped: ", ""))
+            self.skip(name, report)
         elif report.when == "call":
             self.line("ok", name)
+
+    def skip(self, name, report):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) \
+            else "skipped"
+        self.line("ok", name, " # SKIP " + why.replace("Skipped: ", ""))
 
     def pytest_collectreport(self, report):
         if report.failed:
             self.line("not ok", "collecting " + report.nodeid)
             for text in report.longreprtext.splitlines()[-40:]:
                 print("# " + text, file=self.out)
+        elif report.skipped:  # a module without what it imports
+            self.skip(report.nodeid.rpartition("/")[2], report)
 
     def pytest_sessionfinish(self):
         print("1..%d" % self.n, file=self.out)

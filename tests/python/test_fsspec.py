@@ -52,3 +52,17 @@ def test_globs_and_walks_work(fs):
     assert found == ["optim/state/norm.bias/exp_avg",
                      "optim/state/norm.weight/exp_avg"]
     assert len(fs.find("model")) == 30
+
+
+def test_dask_reads_blocks_and_tables(fs, data):
+    pytest.importorskip("dask.dataframe")
+    import dask.bytes
+
+    path, whole = data(FSDP2), fs.cat_file("model/layers.0.wq.weight")
+    _, blocks = dask.bytes.read_bytes(
+        "optimfs://model/layers.0.wq.weight", blocksize=100, path=path)
+    assert b"".join(dask.compute(*blocks[0], scheduler="threads")) == whole
+    table = dask.dataframe.read_csv(
+        "optimfs://.optimfs/tensors.tsv", sep="\t",
+        storage_options={"path": path}).compute()
+    assert table[table.path == "model/layers.0.wq.weight"].bytes.item() == 576
