@@ -116,39 +116,61 @@ static int no_rename(const char *name, const char *why,
 	    why);
 }
 
-/* Is key, a component of the path of e, the name of a file of the checkpoint,
- * or the number of an item of a list? */
-static int may_change(const struct ofs_catalog *cat, const struct ofs_entry *e,
-    uint32_t key, const char *name, struct optimfs_error *err)
-{
-	uint32_t n;
-	const uint32_t *v = ofs_catalog_components(cat, e->path, &n);
+/* A node that is to be renamed. */
+struct renamed {
+	const struct ofs_catalog *cat;
+	const char *name;
+	uint32_t key;   /* the component that it has its name from */
+	uint32_t depth; /* the number of components of its path in the tree */
+	bool across;    /* it gets into another directory */
+};
 
-	for (uint32_t i = 0; i < n; i++) {
-		if (OFS_PATH_STR(v[i]) != key)
-			continue;
-		if (i < e->nfile)
-			return no_rename(name,
-			    "it is the name of a file of the checkpoint", err);
-		if ((v[i] & OFS_PATH_INDEX) != 0)
-			return no_rename(name, "it is an item of a list", err);
-	}
+/* Is v[i], a component of the path of e, the key of a dict? */
+static int may_change(const struct renamed *r, const struct ofs_entry *e,
+    const uint32_t *v, uint32_t i, struct optimfs_error *err)
+{
+	if (OFS_PATH_STR(v[i]) != r->key)
+		return 0;
+	if (i < e->nfile)
+		return no_rename(r->name,
+		    "it is the name of a file of the checkpoint", err);
+	return (v[i] & OFS_PATH_INDEX) != 0
+	    ? no_rename(r->name, "it is an item of a list", err)
+	    : 0;
+}
+
+/* The key may occur several times in the path of e, as in
+ * optimizer_states/0/state/0. Where the last components are those of the tree, it
+ * is known which one has the name; otherwise each must be one that can change. */
+static int may_change_key(const struct renamed *r, const struct ofs_entry *e,
+    struct optimfs_error *err)
+{
+	uint32_t n, ntree, below;
+	const uint32_t *v = ofs_catalog_components(r->cat, e->path, &n);
+
+	ofs_catalog_components(r->cat, e->tree, &ntree);
+	below = ntree - r->depth;
+	if (below < n && OFS_PATH_STR(v[n - below - 1]) == r->key)
+		return may_change(r, e, v, n - below - 1, err);
+	for (uint32_t i = 0; i < n; i++)
+		if (may_change(r, e, v, i, err) == -1)
+			return -1;
 	return 0;
 }
 
-/* Can a commit give the entry another path? across: in another directory. */
-static int may_move(const struct ofs_snapshot *snap, const struct ofs_entry *e,
-    uint32_t key, bool across, const char *name, struct optimfs_error *err)
+/* Can a commit give the entry another path? */
+static int may_move(const struct renamed *r, const struct ofs_entry *e,
+    struct optimfs_error *err)
 {
 	if (e->key == OFS_KEY_FIXED)
-		return no_rename(name,
+		return no_rename(r->name,
 		    "a commit cannot change names in files of this kind", err);
-	if (across && e->key == OFS_KEY_STAYS)
-		return no_rename(name,
+	if (r->across && e->key == OFS_KEY_STAYS)
+		return no_rename(r->name,
 		    "a commit cannot move tensors of files of this kind to "
 		    "another directory",
 		    err);
-	return across ? 0 : may_change(snap->cat, e, key, name, err);
+	return r->across ? 0 : may_change_key(r, e, err);
 }
 
 /* Fails where it is known that no commit can do it. What is only possible for
@@ -158,14 +180,16 @@ static int may_rename(struct ofs_snapshot *snap, struct ofs_at at, bool across,
     const char *name, struct optimfs_error *err)
 {
 	const struct ofs_tree *tree = &snap->tree;
-	uint32_t key;
+	struct renamed r = { .cat = snap->cat, .name = name, .across = across };
 
 	if (at.index >= tree->n)
 		return 0;
-	key = ofs_tree_key(tree, snap->cat, at.index);
+	r.key = ofs_tree_key(tree, snap->cat, at.index);
+	for (uint32_t i = at.index; i != 0; i = tree->node[i].parent)
+		r.depth++;
 	/* of FSDP1's flat parameters names are in the units, of DeepSpeed's
 	 * flat groups in lists that keep their order */
-	if (ofs_catalog_flat(snap->cat, key) != NULL)
+	if (ofs_catalog_flat(snap->cat, r.key) != NULL)
 		return no_rename(name,
 		    "it is a part of a flat parameter or group, and its name "
 		    "is not stored with its elements",
@@ -173,8 +197,8 @@ static int may_rename(struct ofs_snapshot *snap, struct ofs_at at, bool across,
 	for (uint32_t i = at.index; i != OFS_NONE;
 	     i = ofs_tree_after(tree, at.index, i))
 		if (tree->node[i].entry != OFS_NONE &&
-		    may_move(snap, &snap->cat->entries[tree->node[i].entry],
-			key, across, name, err) == -1)
+		    may_move(&r, &snap->cat->entries[tree->node[i].entry],
+			err) == -1)
 			return -1;
 	return 0;
 }

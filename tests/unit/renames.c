@@ -540,6 +540,7 @@ static const struct {
 	    "rrrrrrrrrrc--xxxxc--xxxc-" },
 	{ "pytorch/fsdp1_local_flat_fullshard_w3/ckpt_local_sd", UNITS,
 	    "ccrrrrrrrrc--cccxc--xxxc-" },
+	{ "extra/trainers/pl_full.ckpt", NULL, "cccccccc-rcccccccccccxccc" },
 	{ "deepspeed/z2_ws2_bf16/ckpt", NULL, "rrrrrrrrrrcccxxxxcccxxxcc" },
 	{ "deepspeed/z2_ws2_bf16/ckpt_universal", NULL,
 	    "xcxrrrrrrrcccxxcxcccxxxcc" },
