@@ -23,6 +23,7 @@
 #include "base/temp.h"
 #include "journal/journal.h"
 #include "journal/lock.h"
+#include "journal/stage_left.h"
 #include "journal/stage_path.h"
 
 /* After a write of 8 bytes at 4096 of a tensor, and one of its lr, the stage has
@@ -57,10 +58,6 @@
  * each checkpoint. The rest is there, too, or in another file system (upper=):
  * then a symbolic link, "upper", says where.
  * A scratch stage has neither lock nor journal, and its files no names. */
-
-/* A journal of at most this size contains only its first record, the boot. */
-#define FIRST_MAX  100
-#define UPPER_NAME "upper"
 
 struct ofs_stage {
 	char *place; /* path of the directory beside the checkpoint */
@@ -158,17 +155,6 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 	return st->dir == -1 ? -1 : 0;
 }
 
-/* Looks for records other than boots. */
-static int look(void *ctx, const struct ofs_record *r,
-    struct optimfs_error *err)
-{
-	bool *real = ctx;
-
-	(void)err;
-	*real |= r->type != OFS_RECORD_BOOT;
-	return 0;
-}
-
 static int append_boot(struct ofs_stage *st, struct optimfs_error *err)
 {
 	char boot[OFS_BOOT_ID];
@@ -248,65 +234,6 @@ static int remove_all(struct ofs_stage *st, struct optimfs_error *err)
 	return 0;
 }
 
-/* Are there changes in the journal? -1: it cannot be read. */
-static int find_changes(struct ofs_journal *j, const char *path,
-    struct optimfs_error *err)
-{
-	uint64_t records = 0, dropped = 0;
-	bool real = false;
-
-	if (ofs_journal_load(j, look, &real, &records, &dropped, err) == -1)
-		return optimfs_fail_in(err, "%s", path);
-	return real || (dropped != 0 && (records != 0 || dropped > FIRST_MAX));
-}
-
-static int refuse_changes(const char *path, bool upper,
-    struct optimfs_error *err)
-{
-	const char *slash = strrchr(path, '/');
-
-	return optimfs_fail(err, EBUSY,
-	    "OFS811 %s holds changes of a mount that ended without a commit: "
-	    "-o recover=yes%s%.*s continues from there, recover=discard drops "
-	    "what was changed",
-	    path, upper ? ",upper=" : "", upper ? (int)(slash - path) : 0,
-	    path);
-}
-
-/* The directory that the link in beside names; "": it has none. */
-static void find_upper(int beside, char path[PATH_MAX])
-{
-	ssize_t n = readlinkat(beside, UPPER_NAME, path, PATH_MAX - 1);
-
-	path[n > 0 && path[0] == '/' ? n : 0] = '\0';
-}
-
-/* Fails if dir, at path, has changes (EBUSY). */
-static int check_changes(int dir, const char *path, bool upper,
-    struct optimfs_error *err)
-{
-	struct ofs_journal j = { .fd = -1 };
-	int ret = 0;
-
-	if (dir != -1)
-		j.fd = ofs_stage_open_file(dir, "journal", O_RDONLY, 0);
-	if (j.fd != -1)
-		ret = find_changes(&j, path, err);
-	else if (errno != ENOENT)
-		ret = optimfs_fail(err, errno, "OFS809 %s/journal: %m", path);
-	close_fd(j.fd);
-	return ret == 1 ? refuse_changes(path, upper, err) : ret;
-}
-
-static int check_upper(const char *path, struct optimfs_error *err)
-{
-	int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int ret = check_changes(dir, path, true, err);
-
-	close_fd(dir);
-	return ret;
-}
-
 /* Makes the link, after a look at what that of an earlier writer names. */
 static int link_upper(const struct ofs_stage *st, bool upper,
     enum ofs_recover recover, struct optimfs_error *err)
@@ -314,18 +241,18 @@ static int link_upper(const struct ofs_stage *st, bool upper,
 	const char *now = upper ? st->path : "";
 	char was[PATH_MAX];
 
-	find_upper(st->beside, was);
+	ofs_stage_upper(st->beside, was);
 	if (strcmp(was, now) == 0)
 		return 0;
 	if (was[0] != '\0' && recover != OFS_RECOVER_DISCARD &&
-	    check_upper(was, err) == -1)
+	    ofs_stage_check_upper(was, err) == -1)
 		return -1;
-	unlinkat(st->beside, UPPER_NAME, 0);
+	unlinkat(st->beside, OFS_STAGE_UPPER, 0);
 	if (upper &&
-	    (symlinkat(now, st->beside, UPPER_NAME) == -1 ||
+	    (symlinkat(now, st->beside, OFS_STAGE_UPPER) == -1 ||
 		fsync(st->beside) == -1))
-		return optimfs_fail(err, errno, "OFS809 %s/" UPPER_NAME ": %m",
-		    st->place);
+		return optimfs_fail(err, errno,
+		    "OFS809 %s/" OFS_STAGE_UPPER ": %m", st->place);
 	return 0;
 }
 
@@ -340,7 +267,7 @@ static int open_journal(struct ofs_stage *st, bool upper,
 		return -1;
 	}
 	if (recover != OFS_RECOVER_DISCARD)
-		found = find_changes(&st->journal, st->path, err);
+		found = ofs_stage_changes(&st->journal, st->path, err);
 	if (found == -1)
 		return -1;
 	if (found == 0) {
@@ -349,24 +276,7 @@ static int open_journal(struct ofs_stage *st, bool upper,
 	}
 	return recover == OFS_RECOVER_YES
 	    ? 0
-	    : refuse_changes(st->path, upper, err);
-}
-
-int ofs_stage_left(const char *source, struct optimfs_error *err)
-{
-	char *place = ofs_stage_place(source, err), upper[PATH_MAX] = "";
-	int dir, ret;
-
-	if (place == NULL)
-		return -1;
-	dir = open(place, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir != -1)
-		find_upper(dir, upper);
-	ret = upper[0] != '\0' ? check_upper(upper, err)
-			       : check_changes(dir, place, false, err);
-	close_fd(dir);
-	free(place);
-	return ret;
+	    : ofs_stage_refuse(st->path, upper, err);
 }
 
 static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
@@ -479,7 +389,7 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 		beside = path_of(st->beside);
 	ofs_lock_remove(&st->lock);
 	if (held && !keep)
-		unlinkat(st->beside, UPPER_NAME, 0);
+		unlinkat(st->beside, OFS_STAGE_UPPER, 0);
 	if (held) {
 		ofs_stage_rmdir(st->path);
 		ofs_stage_rmdir(beside);
