@@ -81,12 +81,28 @@ static inline const struct ofs_tensor *ofs_dcp_leaf_tensor(const struct
 {
 	return &f->cat->tensors[f->cat->entries[f->leaf[leaf].entry].ref];
 }
+/* The path of an entry; *n is its length, *whole that of the path of the first
+ * tuple that it is in, else the same. */
+const uint32_t *ofs_dcp_entry_path(const struct ofs_dcp_files *f,
+    uint32_t entry, uint32_t *n, uint32_t *whole);
 /* The components of the key of a leaf. */
 const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t *n);
 /* The key of a leaf, joined by dots. */
 void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
     struct ofs_buf *out);
+
+/* render_value.c: leaves that are values. */
+int ofs_dcp_value_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err);
+/* A tuple with tensors or dicts in it, whose items are n entries, is one value,
+ * as in PyTorch. */
+int ofs_dcp_tuple_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
+    uint32_t leaf, const uint32_t *entries, uint32_t n,
+    struct optimfs_error *err);
+int ofs_dcp_value_make(const struct ofs_dcp_files *f,
+    const struct ofs_dcp_leaf *l, uint64_t at, struct ofs_composition *c,
+    struct optimfs_error *err);
 
 /* render_index.c: .metadata, as in struct ofs_files_ops. */
 int ofs_dcp_index_spans(const struct ofs_dcp_files *f, struct ofs_spans *out,
