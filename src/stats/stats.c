@@ -19,59 +19,11 @@
 
 #define LANES OFS_LANES
 
-/* Exponents are counted as they are stored. Neighbours often have equal ones, so
- * several tables are used: no increment waits for the previous one. */
-#define TABLES 8
-
-/* Sums of finite numbers. */
-struct sums {
-	uint64_t n;
-	double sum, l1, squares, spread;
-};
-
-/* Counts do not depend on any order; the sums form a tree. */
-struct ofs_stats {
-	const struct ofs_rows *rows;
-	enum ofs_dtype dtype;
-	unsigned numbers; /* numbers in an element */
-	size_t size;      /* size of a number in bytes */
-	uint64_t elements;
-	uint64_t nan, inf, zeros, denormals;
-	uint64_t first_nan, first_inf; /* numbers */
-	/* For a dtype with few codes: the count of each. */
-	unsigned bits;
-	const double *values;
-	uint64_t *code;
-	uint16_t *odd; /* codes that are not finite */
-	size_t nodd;
-	/* For other dtypes. If bit k of blocks is set, level[k] is a sum of 2^k
-	 * blocks. */
-	uint64_t blocks;
-	struct sums level[64];
-	double min, max;
-	unsigned top;              /* the stored exponent of NaN and Inf */
-	uint64_t (*raw)[TABLES];   /* count of each stored exponent */
-	uint64_t tiny[NEXPONENTS]; /* exponents of denormal numbers */
-};
-
 uint64_t ofs_stats_chunk(enum ofs_dtype t)
 {
 	uint64_t n = ofs_code_bits(t) > 0 ? 1u << 21 : 1u << 18;
 
 	return ofs_numbers(t) == 2 ? n / 2 : n;
-}
-
-static int find_odd(struct ofs_stats *s)
-{
-	size_t n = (size_t)1 << s->bits, k = 0;
-
-	for (size_t i = 0; i < n; i++)
-		s->nodd += !isfinite(s->values[i]);
-	s->odd = malloc(s->nodd * sizeof(*s->odd) + 1);
-	for (size_t i = 0; s->odd != NULL && i < n; i++)
-		if (!isfinite(s->values[i]))
-			s->odd[k++] = (uint16_t)i;
-	return s->odd == NULL ? -1 : 0;
 }
 
 /* Are its numbers floats of 32 bits? */
@@ -94,7 +46,8 @@ struct ofs_stats *ofs_stats_new(enum ofs_dtype t, struct optimfs_error *err)
 	if (s->bits > 0) {
 		s->values = ofs_code_values(t);
 		s->code = malloc(sizeof(*s->code) << s->bits);
-		if (s->values == NULL || s->code == NULL || find_odd(s) == -1)
+		if (s->values == NULL || s->code == NULL ||
+		    ofs_stats_codes_find_odd(s) == -1)
 			goto fail;
 	} else {
 		s->top = is_float32(t) ? 255 : 2047;
@@ -143,9 +96,10 @@ void ofs_stats_next(struct ofs_stats *s)
 /* The tree. */
 
 /* Appends b to a. The spread of both includes the difference of the means. */
-static struct sums add_sums(const struct sums *a, const struct sums *b)
+static struct ofs_stats_sums add_sums(const struct ofs_stats_sums *a,
+    const struct ofs_stats_sums *b)
 {
-	struct sums c = { a->n + b->n, a->sum + b->sum, a->l1 + b->l1,
+	struct ofs_stats_sums c = { a->n + b->n, a->sum + b->sum, a->l1 + b->l1,
 		a->squares + b->squares, a->spread + b->spread };
 	double x, y, d;
 
@@ -159,7 +113,7 @@ static struct sums add_sums(const struct sums *a, const struct sums *b)
 }
 
 /* Appends a node of 2^k blocks to the tree. */
-static void push(struct ofs_stats *s, unsigned k, struct sums node)
+static void push(struct ofs_stats *s, unsigned k, struct ofs_stats_sums node)
 {
 	uint64_t bit = (uint64_t)1 << k;
 
@@ -172,9 +126,9 @@ static void push(struct ofs_stats *s, unsigned k, struct sums node)
 }
 
 /* The sum of an incomplete tree: the small nodes at the right first. */
-static struct sums root(const struct ofs_stats *s)
+static struct ofs_stats_sums root(const struct ofs_stats *s)
 {
-	struct sums all = { 0 };
+	struct ofs_stats_sums all = { 0 };
 
 	for (unsigned k = 0; k < 64; k++)
 		if (s->blocks >> k & 1)
@@ -264,9 +218,9 @@ static void sum_rest(struct ofs_stats *s, const struct block *b,
 	}
 }
 
-static struct sums sum_block(struct ofs_stats *s, struct block *b)
+static struct ofs_stats_sums sum_block(struct ofs_stats *s, struct block *b)
 {
-	struct sums out = { .n = b->n };
+	struct ofs_stats_sums out = { .n = b->n };
 	struct ofs_columns c;
 
 	if (b->n == 0)
@@ -290,18 +244,20 @@ static struct sums sum_block(struct ofs_stats *s, struct block *b)
 	return out;
 }
 
-static void count_doubles(const double *x, size_t n, uint64_t (*raw)[TABLES])
+static void count_doubles(const double *x, size_t n,
+    uint64_t (*raw)[OFS_TABLES])
 {
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bits;
 
 		memcpy(&bits, &x[i], sizeof(bits));
-		raw[bits >> 52 & 2047][i % TABLES]++;
+		raw[bits >> 52 & 2047][i % OFS_TABLES]++;
 	}
 }
 
 /* Floats in pairs: a word holds two exponents. */
-static void count_floats(const uint8_t *p, size_t n, uint64_t (*raw)[TABLES])
+static void count_floats(const uint8_t *p, size_t n,
+    uint64_t (*raw)[OFS_TABLES])
 {
 	uint64_t x, y, z, w;
 	size_t i = 0;
@@ -328,18 +284,10 @@ static void count_floats(const uint8_t *p, size_t n, uint64_t (*raw)[TABLES])
 		raw[(p[4 * i + 2] >> 7 | p[4 * i + 3] << 1) & 255][0]++;
 }
 
-static uint64_t count_of(const uint64_t raw[TABLES])
+static uint64_t count_of(const uint64_t raw[OFS_TABLES])
 {
 	return raw[0] + raw[1] + raw[2] + raw[3] + raw[4] + raw[5] + raw[6] +
 	    raw[7];
-}
-
-static int exponent_of(double v)
-{
-	int e;
-
-	frexp(v, &e);
-	return e - 1;
 }
 
 /* Counts zeros and denormal numbers of a block that has some. denormal: the
@@ -354,7 +302,7 @@ static void count_small(struct ofs_stats *s, const double *x, size_t n,
 			s->zeros++;
 		else if (v < denormal) {
 			s->denormals++;
-			s->tiny[exponent_of(v) - EXPONENT_MIN]++;
+			s->tiny[ofs_stats_exponent(v) - EXPONENT_MIN]++;
 		}
 	}
 }
@@ -405,103 +353,6 @@ static void add_block(struct ofs_stats *s, const uint8_t *p, size_t n,
 	push(s, 0, sum_block(s, &b));
 }
 
-/* Dtypes with few codes. */
-
-static void find_first(struct ofs_stats *s, const uint8_t *p, size_t n,
-    uint64_t at)
-{
-	size_t size = s->size;
-
-	for (size_t i = 0; i < n; i++) {
-		double v =
-		    s->values[size == 1 ? p[i] : p[2 * i] | p[2 * i + 1] << 8];
-
-		if (isnan(v) && s->first_nan == OPTIMFS_NO_INDEX)
-			s->first_nan = at + i;
-		else if (isinf(v) && s->first_inf == OPTIMFS_NO_INDEX)
-			s->first_inf = at + i;
-	}
-}
-
-/* Is there a code that is not finite, whose first occurrence is unknown? */
-static bool has_unfound(const struct ofs_stats *s)
-{
-	for (size_t i = 0; i < s->nodd; i++) {
-		uint64_t first =
-		    isnan(s->values[s->odd[i]]) ? s->first_nan : s->first_inf;
-
-		if (first == OPTIMFS_NO_INDEX && s->code[s->odd[i]] > 0)
-			return true;
-	}
-	return false;
-}
-
-static inline void count_word(uint64_t *code, bool wide, uint64_t word,
-    uint64_t n)
-{
-	if (wide) {
-		code[word & 0xffff] += n;
-		code[word >> 16 & 0xffff] += n;
-		code[word >> 32 & 0xffff] += n;
-		code[word >> 48] += n;
-		return;
-	}
-	for (unsigned k = 0; k < 64; k += 8)
-		code[word >> k & 0xff] += n;
-}
-
-/* Equal words, such as zeros, are counted at once. Returns the bytes that were
- * counted. */
-static inline size_t count_words(uint64_t *code, bool wide, const uint8_t *p,
-    size_t bytes)
-{
-	uint64_t a, b, n;
-	size_t i = 0;
-
-	for (; i + 16 <= bytes; i += 8 * n) {
-		memcpy(&a, p + i, sizeof(a));
-		memcpy(&b, p + i + 8, sizeof(b));
-		if (a != b) {
-			count_word(code, wide, le64toh(a), 1);
-			count_word(code, wide, le64toh(b), 1);
-			n = 2;
-			continue;
-		}
-		for (n = 2; i + 8 * n + 8 <= bytes; n++) {
-			memcpy(&b, p + i + 8 * n, sizeof(b));
-			if (a != b)
-				break;
-		}
-		count_word(code, wide, le64toh(a), n);
-	}
-	return i;
-}
-
-static void count_codes(struct ofs_stats *s, const uint8_t *p, size_t bytes)
-{
-	/* two loops, each without a test of the size */
-	size_t i = s->size == 2 ? count_words(s->code, true, p, bytes)
-				: count_words(s->code, false, p, bytes);
-
-	for (; i < bytes; i += s->size)
-		s->code[s->size == 1 ? p[i] : p[i] | p[i + 1] << 8]++;
-}
-
-#define PIECE 65536u /* numbers; a piece with the first NaN is read twice */
-
-static void add_codes(struct ofs_stats *s, const uint8_t *p, size_t n,
-    uint64_t at)
-{
-	for (size_t k; n > 0; n -= k) {
-		k = n < PIECE ? n : PIECE;
-		count_codes(s, p, k * s->size);
-		if (has_unfound(s))
-			find_first(s, p, k, at);
-		p += k * s->size;
-		at += k;
-	}
-}
-
 void ofs_stats_add(struct ofs_stats *s, const void *p, size_t n)
 {
 	uint64_t at = s->elements * s->numbers;
@@ -510,7 +361,7 @@ void ofs_stats_add(struct ofs_stats *s, const void *p, size_t n)
 	s->elements += n;
 	n *= s->numbers;
 	if (s->bits > 0) {
-		add_codes(s, b, n, at);
+		ofs_stats_codes_add(s, b, n, at);
 		return;
 	}
 	for (size_t k; n > 0; n -= k) {
@@ -555,87 +406,10 @@ void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk)
 
 /* Results. */
 
-/* A compensated sum of few terms, independent of their order. */
-struct careful {
-	double sum, rest;
-};
-
-static void careful_add(struct careful *c, double v)
-{
-	double t = c->sum + v;
-
-	c->rest +=
-	    fabs(c->sum) >= fabs(v) ? (c->sum - t) + v : (v - t) + c->sum;
-	c->sum = t;
-}
-
-static void count_code(struct optimfs_statistics *out, uint64_t *exponent,
-    double v, uint64_t n, double normal)
-{
-	if (isnan(v)) {
-		out->nan += n;
-		return;
-	}
-	if (isinf(v)) {
-		out->inf += n;
-		return;
-	}
-	out->finite += n;
-	if (v == 0)
-		out->zeros += n;
-	else
-		exponent[exponent_of(v) - EXPONENT_MIN] += n;
-	if (v != 0 && fabs(v) < normal)
-		out->denormals += n;
-	if (!(v >= out->min))
-		out->min = v;
-	if (!(v <= out->max))
-		out->max = v;
-}
-
-static double spread_of_codes(const struct ofs_stats *s, double mean)
-{
-	struct careful c = { 0 };
-
-	for (size_t i = 0; i < (size_t)1 << s->bits; i++) {
-		double d = s->values[i] - mean;
-
-		if (s->code[i] > 0 && isfinite(s->values[i]))
-			careful_add(&c, (double)s->code[i] * (d * d));
-	}
-	return c.sum + c.rest;
-}
-
-static void result_of_codes(const struct ofs_stats *s,
-    struct optimfs_statistics *out, uint64_t *exponent)
-{
-	struct careful sum = { 0 }, l1 = { 0 }, squares = { 0 };
-	double normal = ofs_normal_min(s->dtype);
-
-	for (size_t i = 0; i < (size_t)1 << s->bits; i++) {
-		double v = s->values[i], n = (double)s->code[i];
-
-		if (s->code[i] == 0)
-			continue;
-		count_code(out, exponent, v, s->code[i], normal);
-		if (!isfinite(v))
-			continue;
-		careful_add(&sum, n * v);
-		careful_add(&l1, n * fabs(v));
-		careful_add(&squares, n * (v * v));
-	}
-	out->sum = sum.sum + sum.rest;
-	out->l1 = l1.sum + l1.rest;
-	out->squares = squares.sum + squares.rest;
-	if (out->finite > 0)
-		out->spread =
-		    spread_of_codes(s, out->sum / (double)out->finite);
-}
-
 static void result_of_sums(const struct ofs_stats *s,
     struct optimfs_statistics *out, uint64_t *exponent)
 {
-	struct sums all = root(s);
+	struct ofs_stats_sums all = root(s);
 
 	out->finite = all.n;
 	out->nan = s->nan;
@@ -672,7 +446,7 @@ int ofs_stats_result(const struct ofs_stats *s, struct optimfs_statistics *out,
 		.tensors = 1, .elements = s->elements, .min = NAN, .max = NAN
 	};
 	if (s->bits > 0)
-		result_of_codes(s, out, exponent);
+		ofs_stats_codes_result(s, out, exponent);
 	else
 		result_of_sums(s, out, exponent);
 	out->min += 0.0; /* not -0 */
