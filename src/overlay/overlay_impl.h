@@ -225,24 +225,6 @@ bool ofs_overlay_is_dir(const struct ofs_overlay *o, uint32_t index);
 /* The child of dir called name, or OFS_NONE. */
 uint32_t ofs_overlay_find(const struct ofs_overlay *o, uint32_t dir,
     const char *name);
-/* Its name, and its directory; OFS_NONE if it was removed. */
-const char *ofs_overlay_name(const struct ofs_overlay *o, uint32_t index);
-uint32_t ofs_overlay_parent(const struct ofs_overlay *o, uint32_t index);
-/* Is its path that of the checkpoint? */
-bool ofs_overlay_in_place(const struct ofs_overlay *o, uint32_t index);
-/* The path, malloc'ed; NULL: ENOMEM, or it was removed */
-char *ofs_overlay_path(const struct ofs_overlay *o, uint32_t index,
-    const char *name, struct optimfs_error *err);
-/* The node of a path, or OFS_NONE. */
-uint32_t ofs_overlay_resolve(const struct ofs_overlay *o, const char *path);
-/* The file of the checkpoint that originally had the current path of index, if
- * it is another node; OFS_NONE. */
-uint32_t ofs_overlay_stands_for(const struct ofs_overlay *o, uint32_t index);
-
-/* The file or directory of the checkpoint that originally had the current path
- * of index. */
-uint32_t ofs_overlay_base_place(const struct ofs_overlay *o, uint32_t index);
-
 /* Calls each for the children of dir from position start on, until it returns
  * non-zero. */
 typedef int ofs_overlay_child_fn(void *ctx, uint32_t child, const char *name,
@@ -258,6 +240,26 @@ int ofs_overlay_remove(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, struct optimfs_error *err);
 int ofs_overlay_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err);
+
+/* paths.c: the lock of names is held. */
+/* Its name, and its directory; OFS_NONE if it was removed. */
+const char *ofs_overlay_name(const struct ofs_overlay *o, uint32_t index);
+uint32_t ofs_overlay_parent(const struct ofs_overlay *o, uint32_t index);
+/* Is its path that of the checkpoint? */
+bool ofs_overlay_in_place(const struct ofs_overlay *o, uint32_t index);
+/* The path, malloc'ed; NULL: ENOMEM, or it was removed */
+char *ofs_overlay_path(const struct ofs_overlay *o, uint32_t index,
+    const char *name, struct optimfs_error *err);
+/* The node of a path, or OFS_NONE. */
+uint32_t ofs_overlay_resolve(const struct ofs_overlay *o, const char *path);
+/* The file of the checkpoint that originally had the current path of index, if
+ * it is another node; OFS_NONE. */
+uint32_t ofs_overlay_stands_for(const struct ofs_overlay *o, uint32_t index);
+/* What the checkpoint has at a path, or OFS_NONE. */
+uint32_t ofs_overlay_base_at(const struct ofs_overlay *o, const char *path);
+/* The file or directory of the checkpoint that originally had the current path
+ * of index. */
+uint32_t ofs_overlay_base_place(const struct ofs_overlay *o, uint32_t index);
 
 /* params.c */
 /* The node is about to be renamed within its directory. If it is a parameter,
