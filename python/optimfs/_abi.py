@@ -11,7 +11,7 @@ import ctypes as c
 import ctypes.util
 import glob
 import os
-from typing import Optional
+from typing import Any, List, Optional, Tuple
 
 SONAME = "liboptimfs.so.0"
 ROOT = 1
@@ -95,6 +95,11 @@ class Reshard(c.Structure):
                 ("kept", c.c_void_p)]
 
 
+def _of(kind: Any, names: str) -> List[Tuple[str, Any]]:
+    """Fields of one type."""
+    return [(name, kind) for name in names.split()]
+
+
 class Tolerance(c.Structure):
     """struct optimfs_tolerance"""
     _fields_ = [("rtol", c.c_double),
@@ -103,29 +108,21 @@ class Tolerance(c.Structure):
 
 class Comparison(c.Structure):
     """struct optimfs_comparison"""
-    _fields_ = [(name, c.c_uint64) for name in (
-        "elements", "differ", "first", "nan_a", "nan_b", "inf_a", "inf_b",
-        "finite")] + \
-        [("max_abs", c.c_double),
-         ("max_rel", c.c_double),
-         ("at", c.c_uint64),
-         ("ulps", c.c_uint64)] + \
-        [(name, c.c_double) for name in (
-            "square", "square_a", "square_b", "dot", "rms", "cosine")]
+    _fields_ = _of(c.c_uint64, "elements differ first nan_a nan_b inf_a inf_b "
+                               "finite") + \
+        _of(c.c_double, "max_abs max_rel") + \
+        _of(c.c_uint64, "at ulps") + \
+        _of(c.c_double, "square square_a square_b dot rms cosine")
 
 
 class Statistics(c.Structure):
     """struct optimfs_statistics"""
-    _fields_ = [(name, c.c_uint64) for name in (
-        "tensors", "elements", "finite", "nan", "inf", "zeros",
-        "denormals")] + \
-        [(name, c.c_double) for name in (
-            "min", "max", "sum", "l1", "squares", "spread", "mean", "std",
-            "l2", "linf", "rms")] + \
-        [("first_nan", c.c_uint64),
-         ("first_inf", c.c_uint64),
-         ("xxh3", c.c_uint64),
-         ("exponent_first", c.c_int),
+    _fields_ = _of(c.c_uint64, "tensors elements finite nan inf zeros "
+                               "denormals") + \
+        _of(c.c_double, "min max sum l1 squares spread mean std l2 linf "
+                        "rms") + \
+        _of(c.c_uint64, "first_nan first_inf xxh3") + \
+        [("exponent_first", c.c_int),
          ("nexponents", c.c_uint),
          ("exponent", c.POINTER(c.c_uint64))]
 

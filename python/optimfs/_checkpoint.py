@@ -194,7 +194,8 @@ class Checkpoint(Mapping[str, Any]):
             near = self._near(path)
             if not near:
                 raise
-            raise NotFoundError(e.errno, "OFS018%s%s" % (
+            code: Any = e.errno
+            raise NotFoundError(code, "OFS018%s%s" % (
                 str(e.strerror)[len("OFS002"):], near), 18) from None
 
     def _near(self, path: str) -> str:

@@ -126,10 +126,11 @@ def _histogram(t: "Tensor") -> str:
     if finite.size == 0:
         return ""
     counts, edges = np.histogram(finite, bins=40)
+    numbers: Any = counts.tolist()
     bars = "".join(
         "<rect x='%d' y='%.1f' width='5' height='%.1f' fill='#69c'/>"
         % (6 * i, 60 - 60 * n / counts.max(), 60 * n / counts.max())
-        for i, n in enumerate(counts.tolist()))
+        for i, n in enumerate(numbers))
     return ("<svg width='240' height='60'>%s</svg><br>%.4g to %.4g, mean %.4g "
             "of %d elements%s" % (
                 bars, edges[0], edges[-1], finite.mean(), values.size,

@@ -474,7 +474,7 @@ def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
     """Tree with the options of struct optimfs_options by name; None or False
     is the default of each."""
     o = _abi.Options()
-    kinds = {name: kind for name, kind in _abi.Options._fields_}
+    kinds = {field[0]: field[1] for field in _abi.Options._fields_}
     for name, value in options.items():
         if name not in kinds or name in ("group", "together"):
             raise TypeError("unknown option %r" % name)

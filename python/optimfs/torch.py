@@ -236,9 +236,9 @@ try:
         BytesStorageMetadata, ChunkStorageMetadata, Metadata, TensorProperties,
         TensorStorageMetadata)
     from torch.distributed.checkpoint.planner import LoadItemType
-    from torch.distributed.checkpoint.storage import (
-        StorageReader as _StorageReader)
+    from torch.distributed.checkpoint import storage as _storage
     from torch.futures import Future
+    _StorageReader: Any = _storage.StorageReader
 except ImportError:  # before PyTorch 2.3
     _StorageReader = None
 
