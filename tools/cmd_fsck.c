@@ -34,13 +34,13 @@ static void json(const struct optimfs_finding *f)
 	ofs_json_print(&w);
 }
 
-static void text(struct report *r, bool error, const char *path,
+static void text(struct report *r, bool error, int number, const char *path,
     const char *words, uint64_t n)
 {
 	struct ofs_buf b = { 0 };
 
 	r->errors += error;
-	r->closed += error && strncmp(words, "OFS756 ", 7) == 0;
+	r->closed += error && number == 756;
 	r->warnings += !error;
 	ofs_buf_puts(&b, error ? "error: " : "warning: ");
 	ofs_buf_plain(&b, path, strlen(path));
@@ -63,7 +63,8 @@ static void tell_lost(struct report *r, bool error)
 		const struct ofs_lost_file *f = &l->file[i];
 		bool alone = f->n == 1 && f->path[0] != '\0';
 
-		text(r, error, alone ? f->path : "", f->text, alone ? 0 : f->n);
+		text(r, error, f->number, alone ? f->path : "", f->text,
+		    alone ? 0 : f->n);
 	}
 	ofs_lost_fini(l);
 }
@@ -79,7 +80,7 @@ static void finding(void *ctx, const struct optimfs_finding *f)
 	if (r->json)
 		json(f);
 	else
-		text(r, f->error, f->path, f->text, 0);
+		text(r, f->error, f->number, f->path, f->text, 0);
 }
 
 static bool is_clean(const struct report *r)
