@@ -274,6 +274,26 @@ static bool id_of(const struct ofs_catalog *cat, struct ofs_str name,
 	return false;
 }
 
+/* What a parameter of the model was called before it was renamed to name; name
+ * itself if it was not. */
+static struct ofs_str old_name(const struct ofs_commit *c, struct ofs_str name)
+{
+	for (size_t i = 0; i < c->changes->n; i++) {
+		const struct ofs_change *ch = &c->changes->v[i];
+		const uint32_t *tree;
+		uint32_t n;
+
+		if (ch->kind != OFS_CHANGE_ADD || ch->from == OFS_NONE ||
+		    ch->nkeys != 2 || strcmp(ch->key[0], "model") != 0 ||
+		    !ofs_str_equal(ofs_str_of(ch->key[1]), name))
+			continue;
+		tree = ofs_catalog_components(c->cat,
+		    c->cat->entries[ch->from].tree, &n);
+		return component(c->cat, tree[n - 1]);
+	}
+	return name;
+}
+
 /* Derives the name from the same state of another parameter: the parameter's
  * name is the component in which their paths differ. */
 static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
@@ -294,10 +314,11 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 	if (found != OFS_NONE) {
 		k[found].s = ofs_str_of(ch->key[skip]);
 	} else if (id_of(c->cat, other, its)) {
-		if (!id_of(c->cat, ofs_str_of(ch->key[skip]), mine))
+		if (!id_of(c->cat, old_name(c, ofs_str_of(ch->key[skip])),
+			mine))
 			return ofs_commit_no_place(t,
-			    "the optimizer has numbers for its parameters, so "
-			    "that only the name below model can change",
+			    "the optimizer has numbers for its parameters: "
+			    "rename it below model, too",
 			    err);
 		for (uint32_t i = 0; i < n && found == OFS_NONE; i++)
 			if (ofs_str_equal(k[i].s, ofs_str_of(its)))

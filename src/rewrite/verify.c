@@ -114,8 +114,12 @@ static int check_paths(struct verify *v)
 	return optimfs_fail(v->err, EINVAL,
 	    "OFS827 with these changes the checkpoint would be read as "
 	    "something else (%" PRIu64
-	    " files in other places than the %" PRIu64 " that there are)",
-	    ngot, nwant);
+	    " files in other places than the %" PRIu64 " that there are)%s",
+	    ngot, nwant,
+	    v->c->cat->ids == NULL
+		? ""
+		: "; with ids=, a parameter is renamed below model and below "
+		  "optim/state");
 }
 
 static bool same_path(const void *ctx, uint32_t index, const void *key,

@@ -160,8 +160,21 @@ is "integer IDs: ids=model gives the state the new name" \
 mv "$mnt/optim/state/renamed" "$mnt/optim/state/again"
 not_ok "integer IDs: a renamed state is not committed" "$OPTIMFS" commit "$mnt"
 like "which says what can be renamed" "$("$OPTIMFS" commit "$mnt" 2>&1)" \
-    "*OFS826 optim/state/again/*only the name below model can change*"
+    "*OFS826 optim/state/again/*rename it below model, too*"
 "$OPTIMFS" abort "$mnt"
+mv "$mnt/model/renamed" "$mnt/model/again"
+like "nor a renamed parameter without its state" "$("$OPTIMFS" commit "$mnt" 2>&1)" \
+    "*OFS827 *a parameter is renamed below model and below optim/state*"
+mv "$mnt/optim/state/renamed" "$mnt/optim/state/again"
+cp -r "$mnt" tree
+status "integer IDs: both are committed" 0 "$OPTIMFS" commit "$mnt"
+"$OPTIMFS" cp -r -o ids=model one.ckpt / now
+ok "integer IDs: the committed tree equals the edited mount" diff -r -x params tree now
+is "integer IDs: params has the new name" "$(cat now/optim/param_groups/0/params)" "layer.weight
+again"
+rm -r tree now
+is "integer IDs: the numbers stay" "$("$OPTIMFS" ls one.ckpt optim/state)" \
+    "$("$OPTIMFS" ls "$trainers/pl_full.ckpt" optim/state)"
 "$OPTIMFS" umount "$mnt"
 rm one.ckpt
 

@@ -33,17 +33,19 @@ static bool same_key(const struct ofs_key *a, const struct ofs_key *b)
 	return a->index == b->index && ofs_str_equal(a->s, b->s);
 }
 
-/* Finds the only component that changes, which must be the key of a dict. */
+/* Finds the only component that changes, which must be the key of a dict; the
+ * last one if none does. */
 static bool find_at(const struct ofs_torch_move *m, uint32_t *at)
 {
 	uint32_t n = 0;
 
+	*at = m->n - 1;
 	for (uint32_t i = 0; i < m->n; i++)
 		if (!same_key(&m->from[i], &m->to[i])) {
 			*at = i;
 			n++;
 		}
-	return n == 1 && !m->from[*at].index && !m->to[*at].index;
+	return n <= 1 && !m->from[*at].index && !m->to[*at].index;
 }
 
 static bool same_way(const struct ofs_torch_move *a,
