@@ -204,6 +204,7 @@ static int count_files(struct ofs_summary *s, struct optimfs_error *err)
 	s->files = cat->nobjects;
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		s->missing_files += cat->objects[i].missing;
+		s->refused_files += cat->objects[i].refused;
 		if (cat->objects[i].damaged && s->damaged_files++ == 0)
 			s->damaged_file = cat->objects[i].path;
 		if (!cat->objects[i].missing)
@@ -216,7 +217,7 @@ static int count_files(struct ofs_summary *s, struct optimfs_error *err)
 		s->remarks += ofs_summary_is_remark(&cat->notes[i]);
 	}
 	s->is_lossy = s->missing_files > 0 || s->missing > s->remarks ||
-	    s->short_files > 0;
+	    s->short_files > 0 || s->refused_files > 0;
 	s->ranks = s->snap->nspaces - OFS_SPACE_RANK;
 	return 0;
 }
@@ -481,7 +482,7 @@ static void refuse_views(struct ofs_summary *s)
 	for (unsigned i = 0; i < s->nviews; i++)
 		if (s->view[i].why.code == 0)
 			optimfs_fail(&s->view[i].why, EIO,
-			    "OFS140 files are missing or short, in which %" PRIu64
+			    "OFS140 files are missing, short or may not be opened, in which %" PRIu64
 			    " tensors and values have a part",
 			    s->gone);
 }
@@ -489,7 +490,7 @@ static void refuse_views(struct ofs_summary *s)
 uint64_t ofs_summary_problems(const struct ofs_summary *s)
 {
 	return s->damaged + s->gone + s->missing_files + s->short_files +
-	    s->damaged_files;
+	    s->refused_files + s->damaged_files;
 }
 
 /* Fills in everything except views. */

@@ -50,9 +50,10 @@ struct ofs_summary {
 	 * without an option; partly in missing or truncated files. */
 	uint64_t damaged, unread, gone;
 
-	uint64_t files, missing_files, short_files, damaged_files, file_bytes;
+	uint64_t files, missing_files, short_files, refused_files;
+	uint64_t damaged_files, file_bytes;
 	const char *damaged_file; /* the first one */
-	bool is_lossy;            /* files are missing or truncated */
+	bool is_lossy;            /* files are missing, truncated, or refused */
 	uint64_t missing, remarks, warnings, errors; /* notes */
 	uint32_t ranks;                              /* ranks that hold data */
 	struct ofs_summary_optim optim[OFS_SUMMARY_OPTIMS];

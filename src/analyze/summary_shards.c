@@ -105,7 +105,7 @@ static void put_owner(const struct picture *p, uint32_t i, char *text,
 		if (p->cat->objects[copy[c].at.object].rank >= 0)
 			k += (size_t)snprintf(text + k, size - k, ",%d",
 			    p->cat->objects[copy[c].at.object].rank);
-	if (o->missing && k + 6 < size)
+	if ((o->missing || o->refused) && k + 6 < size)
 		snprintf(text + k, size - k, " lost");
 }
 

@@ -342,19 +342,28 @@ static void put_some(const struct ofs_summary *s, const char *name, uint64_t n,
 		put_notes(s, is, "warnings", out);
 }
 
+static void put_files(uint64_t n, const char *before, const char *after,
+    const char **between, struct ofs_buf *out)
+{
+	if (n == 0)
+		return;
+	ofs_buf_printf(out, "%s%s", *between, before);
+	put_count(out, n, "file");
+	ofs_buf_puts(out, after);
+	*between = " and ";
+}
+
 static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 {
+	const char *between = "";
+
 	label(out, "missing");
-	if (s->missing_files > 0)
-		put_count(out, s->missing_files, "file");
-	if (s->missing_files > 0 && s->short_files > 0)
-		ofs_buf_puts(out, " and ");
-	if (s->short_files > 0) {
-		ofs_buf_puts(out, "the end of ");
-		put_count(out, s->short_files, "file");
-	} else if (s->missing_files == 0) {
+	put_files(s->missing_files, "", "", &between, out);
+	put_files(s->short_files, "the end of ", "", &between, out);
+	put_files(s->refused_files, "", " that may not be opened", &between,
+	    out);
+	if (*between == '\0')
 		ofs_buf_puts(out, s->is_lossy ? "state" : "nothing");
-	}
 	if (s->gone > 0)
 		ofs_buf_printf(out,
 		    "; %" PRIu64
@@ -513,6 +522,8 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 	} part[] = {
 		{ s->missing_files, "missing file", "missing files" },
 		{ s->short_files, "short file", "short files" },
+		{ s->refused_files, "file that may not be opened",
+		    "files that may not be opened" },
 		{ s->gone + s->damaged, "unreadable tensor or value",
 		    "unreadable tensors and values" },
 	};

@@ -53,7 +53,7 @@ struct ofs_object {
 	const char *path; /* relative to the checkpoint's directory */
 	int rank;         /* of its writer; -1 when unknown or shared */
 	bool missing;     /* did not exist at mount */
-	bool refused;     /* a link or no regular file: opening it fails */
+	bool refused;     /* no permission, a link, no regular file */
 	bool damaged;     /* not of its format: nothing of it is used */
 	bool flat_zip;    /* an archive for ofs_zip_open_flat */
 	uint64_t size;    /* this and the next four: as of mount */

@@ -433,11 +433,26 @@ static void reach(uint64_t *end, const struct ofs_extent *at)
 		end[at->object] = to;
 }
 
-static int note_short(struct check *c, const uint64_t *end)
+static int note_refused(struct check *c, const struct ofs_object *o)
+{
+	struct optimfs_error why;
+	struct ofs_input in;
+
+	if (ofs_dir_open_input(&c->cat->dir, o->path, &in, NULL, &why) == 0) {
+		ofs_input_close(&in); /* allowed meanwhile */
+		return 0;
+	}
+	return ofs_catalog_note_as(c->cat, OFS_NOTE_MISSING, &why, c->err);
+}
+
+/* end: where the last item in each file ends. */
+static int note_files(struct check *c, const uint64_t *end)
 {
 	for (uint32_t i = 0; i < c->cat->nobjects; i++) {
 		const struct ofs_object *o = &c->cat->objects[i];
 
+		if (o->refused && note_refused(c, o) == -1)
+			return -1;
 		if (!o->missing && !o->refused && o->size < end[i] &&
 		    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO, c->err,
 			"OFS603 %.300s has %" PRIu64
@@ -463,7 +478,7 @@ static int check_files(struct check *c)
 		reach(end, &cat->replicas[i].at);
 	for (uint32_t i = 0; i < cat->nitems; i++)
 		reach(end, &cat->items[i].at);
-	ret = note_short(c, end);
+	ret = note_files(c, end);
 	free(end);
 	return ret;
 }

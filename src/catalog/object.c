@@ -91,26 +91,35 @@ void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid)
 		restrict_to_dir(cat, &st);
 }
 
+/* Sets what opening it fails with. */
+static bool can_open(const struct ofs_catalog *cat, struct ofs_object *o,
+    struct stat *st)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_input in;
+
+	if (ofs_dir_open_input(&cat->dir, o->path, &in, st, &why) == 0) {
+		ofs_input_close(&in);
+		return true;
+	}
+	o->missing = why.code == ENOENT;
+	o->refused = !o->missing;
+	return false;
+}
+
 static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 {
-	struct ofs_input in;
 	struct stat st;
 
-	if (!ofs_dir_stat(&cat->dir, o->path, &st)) {
-		struct optimfs_error why = { 0 };
-
-		if (ofs_dir_open_input(&cat->dir, o->path, &in, &st, &why) ==
-		    -1) {
-			o->missing = why.code == ENOENT;
-			o->refused = !o->missing;
-			return;
-		}
-		ofs_input_close(&in); /* it was created just now */
-	}
+	if (!ofs_dir_stat(&cat->dir, o->path, &st) && !can_open(cat, o, &st))
+		return; /* else it was created just now */
 	if (!S_ISREG(st.st_mode)) {
 		o->refused = true;
 		return;
 	}
+	/* a file that all may read need not be opened */
+	if ((st.st_mode & 0444) != 0444)
+		can_open(cat, o, NULL);
 	o->size = (uint64_t)st.st_size;
 	o->mtime_ns = ofs_time_ns(&st.st_mtim);
 	o->stamp = ofs_stamp_of(&st);

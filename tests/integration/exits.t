@@ -131,7 +131,14 @@ if type as_other >/dev/null 2>&1; then
 	like "fsck without permission for a file does not say damaged" \
 	    "$(tail -n 1 "$scratch/out")" \
 	    'closed: no damage found, but no permission to read all of it, 1 error, *'
+	ok "info without permission for a file succeeds" \
+	    as_other "$OPTIMFS" info closed
+	like "info without permission for a file names it" "$(cat "$scratch/out")" \
+	    '*
+missing     1 file that may not be opened; * tensors and values lack *
+  OFS756 __1_0.distcp: not allowed to read it
+*'
 else
-	skip 3 "no setpriv(1)"
+	skip 5 "no setpriv(1)"
 fi
 done_testing

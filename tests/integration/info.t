@@ -64,7 +64,7 @@ ok "info of a checkpoint with a truncated file succeeds" "$OPTIMFS" info "$scrat
 has "info says that the end of one file is missing" \
     '^missing +the end of 1 file; [0-9]+ tensors and values lack '
 has "info gives the truncated file as the reason against dcp@N" \
-    '^  not dcp@N, .*: OFS140 files are missing or short'
+    '^  not dcp@N, .*: OFS140 files are missing, short'
 cp "$ck/__2_0.distcp" "$scratch/hurt/" && rm "$scratch/hurt/__1_0.distcp"
 ok "info of flat rank files without units succeeds" \
     "$OPTIMFS" info "$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt"
