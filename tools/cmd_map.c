@@ -26,15 +26,20 @@ struct map {
 		uint64_t bytes;
 		bool missing;
 	} * cell;
+	bool utf8;
 	const char *base; /* what is mapped: all paths begin with it */
 	size_t nbase;
 };
 
-/* Prints cells in eighths of a block, relative to the largest. */
+/* Prints cells in eighths of a block, relative to the largest; where the locale
+ * has no blocks, as digits. */
 static void print_cells(const struct map *m, uint64_t most)
 {
-	static const char *const block[] = { "\u00b7", "\u2581", "\u2582",
+	static const char *const blocks[] = { "\u00b7", "\u2581", "\u2582",
 		"\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588" };
+	static const char *const digits[] = { ".", "1", "2", "3", "4", "5", "6",
+		"7", "8" };
+	const char *const *mark = m->utf8 ? blocks : digits;
 
 	for (size_t i = 0; i < m->columns; i++) {
 		const struct cell *c = &m->cell[i];
@@ -44,7 +49,7 @@ static void print_cells(const struct map *m, uint64_t most)
 
 		if (c->bytes > 0 && n == 0)
 			n = 1;
-		fputs(c->missing ? "x" : block[n], stdout);
+		fputs(c->missing ? "x" : mark[n], stdout);
 	}
 }
 
@@ -130,8 +135,9 @@ static void heading(const struct map *m)
 		ofs_buf_puts(&b, ", one column per rank");
 	else
 		ofs_buf_printf(&b, ", %zu in %zu columns", n, m->columns);
-	ofs_buf_puts(&b,
-	    "; each line is scaled to its largest part; x is missing\n");
+	ofs_buf_printf(&b,
+	    "; each line is scaled to its largest part%s; x is missing\n",
+	    m->utf8 ? "" : ", 8");
 	ofs_tool_print_buf(&b, 4);
 }
 
@@ -183,7 +189,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct optimfs_error err;
 	struct ofs_command c;
-	struct map m = { .c = &c };
+	struct map m = { .c = &c, .utf8 = ofs_locale_is_utf8() };
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_PATHS, 0, 1,

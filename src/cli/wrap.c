@@ -4,7 +4,8 @@
 
 #include "cli/wrap.h"
 
-#include <stdbool.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -13,6 +14,17 @@ size_t ofs_terminal_width(int fd)
 	struct winsize w;
 
 	return ioctl(fd, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
+}
+
+bool ofs_locale_is_utf8(void)
+{
+	locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+	bool yes = locale != (locale_t)0 &&
+	    strcmp(nl_langinfo_l(CODESET, locale), "UTF-8") == 0;
+
+	if (locale != (locale_t)0)
+		freelocale(locale);
+	return yes;
 }
 
 /* The columns of n bytes of UTF-8. */

@@ -50,7 +50,7 @@ is "plan --sweep stops before an end that is not reached" \
 ok "map --json succeeds" "$OPTIMFS" map --json "$four"
 like "map --json prints one object for each tensor" "$(head -n 1 "$scratch/out")" \
     '{"schema": "optimfs.map", "v": 1, "path": "model/adapter.bias", "bytes": 28, "ranks": ?0, 1, 2, 3?, "parts": ??0, 3, 8, 0?, ?3, 1, 4, 0??}'
-ok "map succeeds" "$OPTIMFS" map "$four"
+ok "map succeeds" env LC_ALL=C.UTF-8 "$OPTIMFS" map "$four"
 said=$(cat "$scratch/out")
 like "map prints a header with the ranks" "$said" 'ranks 0 to 3, one column per rank; *'
 is "map prints one line for each tensor of the model" "$(echo "$said" | grep -c ' model/')" \
@@ -60,6 +60,10 @@ none=$(printf '\302\267')
 is "map draws a tensor that all ranks share equally" \
     "$(echo "$said" | sed -n 's/ *48 B  model\/norm.weight$//p')" "$full$full$full$full"
 like "map marks ranks that have nothing of a tensor" "$said" "*$none*"
+ok "map in the C locale succeeds" "$OPTIMFS" map "$four"
+is "map in the C locale prints the same map in ASCII" "$(cat "$scratch/out")" \
+    "$(echo "$said" | sed "1s/part;/part, 8;/; s/$none/./g" |
+    tr -d '\342\226' | tr '\201-\210' 1-8)"
 ok "map of a directory succeeds" "$OPTIMFS" map "$four" /optim/state/norm.bias/
 is "map of a directory prints the tensors in it, with their paths" \
     "$(awk 'NR > 1 { print $4 }' "$scratch/out" | tr '\n' ' ')" \
@@ -81,6 +85,6 @@ ok "map of a checkpoint of one rank succeeds" "$OPTIMFS" map "${four%_w4/ckpt}_w
 like "map of a checkpoint of one rank has one column" "$(head -n 1 "$scratch/out")" 'rank 0, one column per rank; *'
 mkdir "$scratch/less" && ln "$four"/.metadata "$four"/__[013]_0.distcp "$scratch/less" 2>/dev/null ||
     cp "$four"/.metadata "$four"/__[013]_0.distcp "$scratch/less"
-ok "map of a checkpoint without the file of a rank succeeds" "$OPTIMFS" map "$scratch/less" model/norm.weight
+ok "map of a checkpoint without the file of a rank succeeds" env LC_ALL=C.UTF-8 "$OPTIMFS" map "$scratch/less" model/norm.weight
 is "map marks what is missing" "$(sed -n '2s/ .*//p' "$scratch/out")" "$full${full}x$full"
 done_testing
