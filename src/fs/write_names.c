@@ -51,6 +51,24 @@ static int tree_name(struct ofs_at dir, const char *name, bool is_dir,
 	return 0;
 }
 
+/* Adds the file; NAME.npy may be written for a NAME that has no type yet. */
+static int make_node(struct ofs_overlay *o, struct ofs_at dir, const char *name,
+    bool is_dir, uint32_t *index, struct optimfs_error *err)
+{
+	uint32_t found = ofs_overlay_find(o, dir.index, name);
+	struct ofs_overlay_form form;
+
+	if (dir.space == OFS_SPACE_NPY && !is_dir && found != OFS_NONE &&
+	    ofs_overlay_is_made(o, found) && !ofs_overlay_is_dir(o, found)) {
+		ofs_overlay_form_of(o, found, &form);
+		if (form.dtype == OFS_DTYPE_NONE) {
+			*index = found;
+			return 0;
+		}
+	}
+	return ofs_overlay_make(o, dir.index, name, is_dir, index, err);
+}
+
 static int do_create(struct ofs_snapshot *snap, uint64_t dir, const char *name,
     bool is_dir, struct optimfs_attr *attr, struct optimfs_error *err)
 {
@@ -64,8 +82,7 @@ static int do_create(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 		return -1;
 	made.space = at.space;
 	pthread_rwlock_wrlock(&snap->overlay->names);
-	ret = ofs_overlay_make(snap->overlay, at.index, plain, is_dir,
-	    &made.index, err);
+	ret = make_node(snap->overlay, at, plain, is_dir, &made.index, err);
 	if (ret == 0 && !is_dir &&
 	    ofs_overlay_file_touch(snap->overlay, made.index, err) == NULL)
 		ret = -1;

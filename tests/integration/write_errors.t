@@ -81,6 +81,16 @@ echo hello >"$m/model/new"
 untyped "text"
 head -c 7 /dev/zero >"$m/model/new"
 untyped "7 bytes of zeros"
+echo hello >"$m/model/new"
+ok "the .npy path takes a tensor beside a file without dtype" \
+    cp "$m/.optimfs/npy/$T.npy" "$m/.optimfs/npy/model/new.npy"
+ok "the tensor is what was written to the .npy path" cmp "$m/model/new" "$m/$T"
+status "the .npy path refuses to create a tensor that exists" 1 \
+    dd if=/dev/null conv=excl of="$m/.optimfs/npy/model/new.npy"
+ok "commit takes the tensor of the .npy path" "$OPTIMFS" commit "$m"
+is "the tensor of the .npy path has its bytes after the commit" \
+    "$("$OPTIMFS" cat ck model/new | cmp - "$m/$T" && echo same)" same
+rm "$m/model/new" && "$OPTIMFS" commit "$m"
 cat "$m/$T" >"$m/model/new"
 untyped "bytes copied by cat"
 cat "$m/$T" >"$m/optim/state/norm.bias/new"
