@@ -2,14 +2,10 @@
 # deepspeed.t - DeepSpeed loads what optimfs writes, and saves the same state
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 script=$TOP_SRCDIR/tests/interop/deepspeed.py
-why="no Python"
-for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
-	[ -n "$python" ] || break
-	why=$("$python" "$script" version 2>&1 >/dev/null) && break
-done
-[ -n "$python" ] || skip_all "$(echo "$why" | tail -1)"
+find_python "$script" version || skip_all "$why"
 
 # An optimizer of a newer PyTorch adds options to its groups.
 keeps_options() {
@@ -71,10 +67,7 @@ again "$data/pytorch/dcp_fsdp2_w3/ckpt" zero2@2 2
 
 reader=$TOP_SRCDIR/tests/interop/torch_reader.py
 if ! sanitized && "$python" "$reader" version; then
-	: "${OPTIMFS_LIBRARY:=$TOP_BUILDDIR/.libs/liboptimfs.so.0}"
-	: "${GLOO_SOCKET_IFNAME:=lo}"
-	PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
-	export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH
+	import_optimfs
 	trains z3_ws2_fp32
 else
 	skip 5 "no PyTorch 2.6 or later"

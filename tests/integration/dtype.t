@@ -1,6 +1,7 @@
 #!/bin/sh
 # dtype.t - views with dtype=: rounding to bf16, f16 and f32, and .optimfs/npy32
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 data=$TOP_SRCDIR/tests/data/pytorch
 ck=$data/dcp_fsdp2_w3/ckpt
@@ -88,10 +89,7 @@ else
 fi
 
 # Reference: the rounding of PyTorch.
-for python in python3 /usr/bin/python3 ''; do
-	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
-	    break
-done
+find_python -c 'import torch, numpy'
 cat >"$scratch/make.py" <<'EOF'
 import numpy, sys, torch
 r = numpy.random.RandomState(7)

@@ -1,14 +1,12 @@
 #!/bin/sh
 # edit_torch.t - PyTorch loads the files that a read-write mount has changed
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 requires mount unzip
 
 script=$TOP_SRCDIR/tests/interop/edit.py
 data=$TOP_SRCDIR/tests/data/pytorch
-for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
-	[ -n "$python" ] && "$python" -c 'import torch' 2>/dev/null && break
-done
-[ -n "$python" ] || skip_all "no PyTorch"
+find_python -c 'import torch' || skip_all "no PyTorch"
 
 for case in $("$python" "$script" list); do
 	mkdir "$scratch/$case"

@@ -2,6 +2,7 @@
 # fsdpview.t - the view fsdp@N: FSDP1 rank files with flat parameters
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 data=$TOP_SRCDIR/tests/data/pytorch
 
@@ -101,10 +102,7 @@ ok "use_orig_params, 2 ranks: storages equal those of PyTorch" python3 \
 
 # torch.load of the views. A pickled ShardedTensor asks for a process group,
 # which not every build of PyTorch has. The stub here only keeps its arguments.
-for python in python3 /usr/bin/python3 ''; do
-	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
-	    break
-done
+find_python -c 'import torch, numpy'
 cat >"$scratch/load.py" <<'EOF2'
 import glob, pickle, sys, torch, types
 class Kept:

@@ -3,14 +3,12 @@
 # layouts
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 mkdcp=$TOP_BUILDDIR/tests/bench/mkdcp
 # mkdcp verifies the contents it generates. Where there is PyTorch, it must
 # accept the checkpoint.
-torch=
-for python in python3 /usr/bin/python3; do
-	"$python" -c 'import torch' 2>/dev/null && torch=$python && break
-done
+find_python -c 'import torch'
 
 # holds NUMBER PATH: does the file have the contents of tensor NUMBER?
 holds() {
@@ -44,8 +42,8 @@ check() {
 	fi
 	ok "mkdcp $*: every tensor has the generated contents" all_right
 	ok "mkdcp $*: fsck --data finds no fault" "$OPTIMFS" fsck --data "$dir"
-	[ -z "$torch" ] ||
-	    ok "mkdcp $*: PyTorch reads the checkpoint" "$torch" \
+	[ -z "$python" ] ||
+	    ok "mkdcp $*: PyTorch reads the checkpoint" "$python" \
 		"$TOP_SRCDIR/tests/integration/generated.py" "$dir"
 }
 

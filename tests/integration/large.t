@@ -1,6 +1,7 @@
 #!/bin/sh
 # large.t - views larger than 4 GiB, with many ranks, and of many tensors
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 cd "$scratch" || exit 99
 
@@ -25,9 +26,7 @@ EOF
 status "ls -l of the torch view of a 5 GiB tensor succeeds" 0 "$OPTIMFS" ls -l big.safetensors \
     .optimfs/view/torch
 
-for python in python3 /usr/bin/python3 ''; do
-	[ -n "$python" ] && "$python" -c 'import torch' 2>/dev/null && break
-done
+find_python -c 'import torch'
 cat >zip64.py <<'EOF'
 import struct, sys, zipfile
 path = sys.argv[1]

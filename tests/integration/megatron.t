@@ -3,23 +3,13 @@
 # Megatron-Core loads what optimfs has edited
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 script=$TOP_SRCDIR/tests/interop/megatron.py
 reader=$TOP_SRCDIR/tests/interop/torch_reader.py
-why="no Python"
-for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
-	[ -n "$python" ] || break
-	why=$("$python" "$script" version 2>&1 >/dev/null) && break
-done
-[ -n "$python" ] || skip_all "$(echo "$why" | tail -1)"
+find_python "$script" version || skip_all "$why"
 sanitized && skip_all "a sanitizer's library is not loaded into Python"
-
-: "${OPTIMFS_LIBRARY:=$TOP_BUILDDIR/.libs/liboptimfs.so.0}"
-: "${GLOO_SOCKET_IFNAME:=lo}"
-PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
-PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
-export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH PYTHONDONTWRITEBYTECODE \
-    OMP_NUM_THREADS
+import_optimfs
 
 # Megatron-Core trains the float32 copies of its weights.
 same_training() {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # mkfs.t - a template made by mkfs is mounted, filled with cp, and committed
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 requires mount
 
 data=$TOP_SRCDIR/tests/data/pytorch
@@ -193,10 +194,7 @@ ok "z3_ws4_poison copied to a template for zero3@3 equals reshard" \
 # A trained scalar of a bf16 model: only its fp32 value is stored, and the file
 # in model/ is that value rounded.
 script=$TOP_SRCDIR/tests/integration/zeroview.py
-for python in python3 /usr/bin/python3 ''; do
-	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
-	    break
-done
+find_python -c 'import torch, numpy'
 if [ -n "$python" ] &&
     "$python" "$script" scalar "$scratch/half.pt" half; then
 	"$OPTIMFS" reshard --to zero3@3 "$scratch/half.pt" "$scratch/half"

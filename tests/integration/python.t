@@ -2,6 +2,7 @@
 # python.t - runs the tests of the Python package with pytest
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 for python in ${PYTHON:-} python3 /usr/bin/python3 ''; do
 	[ -n "$python" ] && "$python" -c 'import pytest' 2>/dev/null && break
@@ -9,10 +10,8 @@ done
 [ -n "$python" ] || skip_all "no python3 with pytest"
 sanitized && skip_all "a sanitizer's library is not loaded into Python"
 
-: "${OPTIMFS_LIBRARY:=$TOP_BUILDDIR/.libs/liboptimfs.so.0}"
-PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
-OPTIMFS_TAP=3 PYTHONDONTWRITEBYTECODE=1
-export OPTIMFS_LIBRARY PYTHONPATH OPTIMFS_TAP PYTHONDONTWRITEBYTECODE
+import_optimfs
+export OPTIMFS_TAP=3
 
 # conftest.py writes TAP to descriptor 3.
 status=0

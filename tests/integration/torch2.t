@@ -1,12 +1,10 @@
 #!/bin/sh
 # torch2.t - PyTorch 2.3 or later loads what optimfs writes
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 script=$TOP_SRCDIR/tests/interop/torch2.py
-for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
-	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break
-done
-[ -n "$python" ] || skip_all "no PyTorch 2.3 or later"
+find_python "$script" version || skip_all "no PyTorch 2.3 or later"
 
 data=$TOP_SRCDIR/tests/data/pytorch
 for ck in dcp_fsdp2_w3/ckpt dcp_tp_fsdp_w4/ckpt named_optimizer_w2/ckpt; do

@@ -3,20 +3,12 @@
 # models
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 script=$TOP_SRCDIR/tests/interop/torch_reader.py
-for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
-	[ -n "$python" ] && "$python" "$script" version 2>/dev/null && break
-done
-[ -n "$python" ] || skip_all "no PyTorch 2.6 or later"
+find_python "$script" version || skip_all "no PyTorch 2.6 or later"
 sanitized && skip_all "a sanitizer's library is not loaded into Python"
-
-: "${OPTIMFS_LIBRARY:=$TOP_BUILDDIR/.libs/liboptimfs.so.0}"
-: "${GLOO_SOCKET_IFNAME:=lo}"
-PYTHONPATH=$TOP_SRCDIR/python${PYTHONPATH:+:$PYTHONPATH}
-PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
-export OPTIMFS_LIBRARY GLOO_SOCKET_IFNAME PYTHONPATH PYTHONDONTWRITEBYTECODE \
-    OMP_NUM_THREADS
+import_optimfs
 
 # loads CHECKPOINT EXPECTED RANKS [HOW]
 loads() {

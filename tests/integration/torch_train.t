@@ -2,16 +2,12 @@
 # torch_train.t - PyTorch trains, saves, and resumes from views and reshards
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 script=$TOP_SRCDIR/tests/interop/train.py
-for python in ${TORCH_PYTHON:-${PYTHON:-} python3 /usr/bin/python3} ''; do
-	[ -n "$python" ] && "$python" "$script" has fsdp2 2>/dev/null && break
-done
-[ -n "$python" ] || skip_all "no PyTorch 2.6 or later"
-
-: "${GLOO_SOCKET_IFNAME:=lo}"
-PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
-export GLOO_SOCKET_IFNAME PYTHONDONTWRITEBYTECODE PYTHONWARNINGS OMP_NUM_THREADS
+find_python "$script" has fsdp2 || skip_all "no PyTorch 2.6 or later"
+import_optimfs
+export PYTHONWARNINGS=ignore
 
 # goes_on KIND MESH OTHER VIEW...: train on MESH, resume on OTHER from the views
 goes_on() {

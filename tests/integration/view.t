@@ -2,6 +2,7 @@
 # view.t - the views dcp, dcp-st, torch and safetensors of checkpoints in many
 # formats
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 data=$TOP_SRCDIR/tests/data
 
@@ -170,10 +171,7 @@ import sys, zipfile
 for name in "model.pt", "optim.pt":
     assert zipfile.ZipFile(sys.argv[1] + "/" + name).testzip() is None' \
     "$scratch/torchcrc"
-for python in python3 /usr/bin/python3 ''; do
-	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
-	    break
-done
+find_python -c 'import torch, numpy'
 cat >"$scratch/load.py" <<'EOF'
 import os, sys, torch
 view, tree = sys.argv[1:]

@@ -2,27 +2,15 @@
 # zerocommit.t - DeepSpeed checkpoints are edited in place and committed
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 requires mount
 
 data=$TOP_SRCDIR/tests/data/deepspeed
 script=$TOP_SRCDIR/tests/integration/zeroview.py
 W=blocks.0.fc_out.weight
-for python in python3 /usr/bin/python3 ''; do
-	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
-	    break
-done
+find_python -c 'import torch, numpy'
 cd "$scratch" || exit 99
 
-# torch NAME COMMAND...: run COMMAND of zeroview.py; skipped without PyTorch
-torch() {
-	name=$1
-	shift
-	if [ -n "$python" ]; then
-		ok "$name" "$python" "$script" "$@"
-	else
-		skip 1 "no PyTorch here"
-	fi
-}
 inodes() {
 	(cd ck && find . -type f -exec stat -c '%n %i' {} +) | sort
 }

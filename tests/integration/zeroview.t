@@ -3,13 +3,11 @@
 # universal
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 data=$TOP_SRCDIR/tests/data
 script=$TOP_SRCDIR/tests/integration/zeroview.py
-for python in python3 /usr/bin/python3 ''; do
-	[ -n "$python" ] && "$python" -c 'import torch, numpy' 2>/dev/null &&
-	    break
-done
+find_python -c 'import torch, numpy'
 
 tree() {
 	rm -rf "$2"
@@ -42,16 +40,6 @@ becomes() {
 	forget "$scratch/got"
 	forget "$scratch/want"
 	diff -r "$scratch/want" "$scratch/got"
-}
-# torch NAME COMMAND...: run COMMAND of zeroview.py; skipped without PyTorch
-torch() {
-	torch_name=$1
-	shift
-	if [ -n "$python" ]; then
-		ok "$torch_name" "$python" "$script" "$@"
-	else
-		skip 1 "no PyTorch here"
-	fi
 }
 
 # DeepSpeed checkpoints as every stage at several world sizes.
