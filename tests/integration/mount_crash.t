@@ -335,6 +335,14 @@ detach() {
 		fusermount3 -u "$mnt"
 	fi
 }
+prints() { # PID FILE WHO [WHY-NOT]: no PID, no such reader
+	if [ -z "$1" ]; then
+		skip 1 "$4"
+		return
+	fi
+	wait "$1"
+	is "$3 prints the committed value" "$(cat "$2")" 0.25
+}
 fresh && rw
 echo 0.25 >"$mnt/$lr"
 kill -STOP "$daemon"
@@ -343,9 +351,8 @@ ok "umount(8) returns while the daemon is stopped" detach
 reader=$!
 "$OPTIMFS" mount -o rw "$ck" "$mnt" 2>"$scratch/mounts" &
 mounter=$!
-namespaces=0
+apart=
 if [ "$(id -u)" = 0 ] && unshare -pf --mount-proc true 2>/dev/null; then
-	namespaces=1
 	unshare -pf --mount-proc "$OPTIMFS" cat "$ck" $lr >"$scratch/apart" \
 	    2>"$scratch/apart_waits" &
 	apart=$!
@@ -359,9 +366,8 @@ ok "a reader waits for the pending commit, and says so" eventually \
 ok "a second mount waits for the pending commit, and says so" eventually \
     grep -q 'waiting for the commit of a mount' "$scratch/mounts"
 is "the reader prints nothing before the commit" "$(cat "$scratch/read")" ''
-others=0
+other=
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
-	others=1
 	copy_for_others "$OPTIMFS"
 	LD_LIBRARY_PATH=$scratch setpriv --reuid=65534 --regid=65534 --clear-groups \
 	    "$scratch/optimfs" cat "$ck" $lr >"$scratch/other" 2>"$scratch/other_waits" &
@@ -376,22 +382,10 @@ else
 	skip 2 "no other user"
 fi
 kill -CONT "$daemon"
-wait $reader
-is "the reader prints the committed value" "$(cat "$scratch/read")" 0.25
-if [ $namespaces = 1 ]; then
-	wait $apart
-	is "the reader in another process namespace prints the committed value" \
-	    "$(cat "$scratch/apart")" 0.25
-else
-	skip 1 "no process namespaces"
-fi
-if [ $others = 1 ]; then
-	wait $other
-	is "the reader that is another user prints the committed value" \
-	    "$(cat "$scratch/other")" 0.25
-else
-	skip 1 "no other user"
-fi
+prints "$reader" "$scratch/read" "the reader"
+prints "$apart" "$scratch/apart" "the reader in another process namespace" \
+    "no process namespaces"
+prints "$other" "$scratch/other" "the reader that is another user" "no other user"
 wait $mounter
 is "the second mount succeeds and shows the committed value" "$? $(cat "$mnt/$lr")" '0 0.25'
 ok "a reader does not wait for a live mount" "$OPTIMFS" cat "$ck" $lr
