@@ -46,7 +46,7 @@ struct ofs_mount_options {
 	bool auto_unmount;
 	bool nonempty;
 	/* from the command line, not from -o */
-	bool foreground, debug, single, quiet;
+	bool foreground, debug, single, quiet, progress;
 };
 
 extern const struct ofs_option ofs_mount_options_table[];

@@ -211,7 +211,7 @@ static int open_checkpoint(struct server *s, struct optimfs_error *err)
 		.stop = ofs_interrupted,
 		.ctx = &progress };
 
-	ofs_progress_init(&progress, "mount", m->quiet, false);
+	ofs_progress_init(&progress, "mount", m->quiet, m->progress);
 	if (shared)
 		o.cache = cache_budget(m) - ASSEMBLE_SHARE(cache_budget(m));
 	if (o.group == NULL)

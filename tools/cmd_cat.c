@@ -47,8 +47,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_cat = {
 	.name = "cat",
-	.synopsis = "[-q] [-o OPTION] CHECKPOINT PATH...",
+	.synopsis = "[-o OPTION] CHECKPOINT PATH...",
 	.summary = "write files to standard output",
-	.options = "  -q  show no progress\n",
 	.run = run,
 };

@@ -115,8 +115,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_JSON | OFS_JOBS | OFS_VERBOSE | OFS_PROGRESS, 0, 0,
-		&status) == -1)
+		OFS_JSON | OFS_JOBS | OFS_VERBOSE, 0, 0, &status) == -1)
 		return status;
 	how = ofs_command_scan(&c);
 	if (ofs_command_jobs(&c, verb, OFS_JOBS_MAX, &how.jobs, &status) == -1)
@@ -145,15 +144,12 @@ out:
 
 const struct ofs_verb ofs_verb_check = {
 	.name = "check",
-	.synopsis =
-	    "[--json] [-j NUMBER] [-qv] [--progress] [-o OPTION] CHECKPOINT",
+	.synopsis = "[--json] [-j NUMBER] [-v] [-o OPTION] CHECKPOINT",
 	.summary =
 	    "check that the optimizer state is one that training can produce",
 	.options =
-	    "  -v          print the size of the next update of each parameter\n"
-	    "  --json      one JSON object per finding\n"
-	    "  -j NUMBER   number of threads (default: one per processor)\n"
-	    "  -q          show no progress\n"
-	    "  --progress  show progress even without a terminal\n",
+	    "  -v         print the size of the next update of each parameter\n"
+	    "  --json     one JSON object per finding\n"
+	    "  -j NUMBER  number of threads (default: one per processor)\n",
 	.run = run,
 };

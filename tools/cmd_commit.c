@@ -39,8 +39,6 @@ int ofs_commit_order_take(const struct ofs_verb *self, int argc, char **argv,
 		if (id == OFS_ARGS_STOP)
 			return status;
 		o->json |= id == OFS_ORDER_JSON;
-		o->progress |= id == OFS_ORDER_PROGRESS;
-		o->quiet |= id == 'q';
 		o->force |= id == OFS_ORDER_FORCE;
 		o->keep |= id == OFS_ORDER_KEEP;
 		if (id != OFS_ARGS_OPERAND)
@@ -50,6 +48,8 @@ int ofs_commit_order_take(const struct ofs_verb *self, int argc, char **argv,
 			    "more than one mount point");
 		o->point = value;
 	}
+	o->quiet = a.quiet;
+	o->progress = a.progress;
 	if (o->point != NULL && *o->point != '\0')
 		return -1;
 	return ofs_tool_usage(self, "%s",
@@ -89,8 +89,6 @@ static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 {
 	static const struct ofs_flag flags[] = {
 		{ OFS_ORDER_JSON, "json", false },
-		{ OFS_ORDER_PROGRESS, "progress", false },
-		{ 'q', "quiet", false },
 		{ 0, NULL, false },
 	};
 	struct ofs_progress progress;
@@ -135,11 +133,9 @@ static int run_abort(const struct ofs_verb *self, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_commit = {
 	.name = "commit",
-	.synopsis = "[--json] [-q] [--progress] MOUNTPOINT",
+	.synopsis = "[--json] MOUNTPOINT",
 	.summary = "commit the changes made in a mount",
-	.options = "  --json      print the result as JSON\n"
-		   "  -q          show no progress\n"
-		   "  --progress  show progress even without a terminal\n",
+	.options = "  --json  print the result as JSON\n",
 	.run = run_commit,
 };
 

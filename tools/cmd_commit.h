@@ -7,11 +7,10 @@
 
 #include "cli/args.h"
 
-/* The command line of commit, abort and umount: flags of these numbers, 'q',
- * and a mount point. */
+/* The command line of commit, abort and umount: flags of these numbers, and
+ * a mount point. */
 enum {
 	OFS_ORDER_JSON = 256,
-	OFS_ORDER_PROGRESS,
 	OFS_ORDER_FORCE,
 	OFS_ORDER_KEEP,
 };

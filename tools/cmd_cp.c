@@ -61,7 +61,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_RECURSIVE | OFS_VERBOSE | OFS_TOGETHER | OFS_PATHS |
-		    OFS_DEST | OFS_PROGRESS,
+		    OFS_DEST,
 		2, 2, &status) == -1)
 		return status;
 	how.recursive = (c.flags & OFS_RECURSIVE) != 0;
@@ -93,12 +93,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_cp = {
 	.name = "cp",
-	.synopsis = "[-r] [-qv] [--progress] [-o OPTION] CHECKPOINT PATH "
-		    "DESTINATION",
+	.synopsis = "[-rv] [-o OPTION] CHECKPOINT PATH DESTINATION",
 	.summary = "copy a file, or with -r a directory, out of a checkpoint",
-	.options = "  -r          copy directories\n"
-		   "  -q          show no progress\n"
-		   "  --progress  show progress even without a terminal\n"
-		   "  -v          under mpirun: report what each rank did\n",
+	.options = "  -r  copy directories\n"
+		   "  -v  under mpirun: report what each rank did\n",
 	.run = run,
 };

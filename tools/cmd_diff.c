@@ -533,7 +533,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_RTOL | OFS_ATOL | OFS_SORT | OFS_SUMMARY | OFS_JSON |
-		    OFS_SECOND | OFS_PROGRESS,
+		    OFS_SECOND,
 		1, 1, &status) == -1)
 		return status;
 	d.s = (struct ofs_diff_sides){ c.fs, NULL, c.checkpoint, c.operand[0] };
@@ -567,16 +567,13 @@ const struct ofs_verb ofs_verb_diff = {
 	.name = "diff",
 	.synopsis = "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary] "
 		    "[--json]\n"
-		    "           [-q] [--progress] [-o OPTION] CHECKPOINT "
-		    "CHECKPOINT",
+		    "           [-o OPTION] CHECKPOINT CHECKPOINT",
 	.summary = "compare two checkpoints value by value",
 	.options =
 	    "  --rtol NUMBER  allowed difference, relative to the larger value\n"
 	    "  --atol NUMBER  allowed absolute difference, added to that\n"
 	    "  --sort KEY     largest first, by abs, rel, rms, cosine or differ\n"
 	    "  --summary      count the differences of each kind\n"
-	    "  --json         one JSON object per difference\n"
-	    "  -q             show no progress\n"
-	    "  --progress     show progress even without a terminal\n",
+	    "  --json         one JSON object per difference\n",
 	.run = run,
 };

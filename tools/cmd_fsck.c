@@ -125,8 +125,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_JSON | OFS_DATA | OFS_VERBOSE | OFS_TOGETHER | OFS_PROGRESS,
-		0, 0, &status) == -1)
+		OFS_JSON | OFS_DATA | OFS_VERBOSE | OFS_TOGETHER, 0, 0,
+		&status) == -1)
 		return status;
 	r.json = c.flags & OFS_JSON;
 	if (c.job.group == NULL) {
@@ -154,14 +154,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_fsck = {
 	.name = "fsck",
-	.synopsis = "[--data] [--json] [-qv] [--progress] [-o OPTION] "
-		    "CHECKPOINT",
+	.synopsis = "[--data] [--json] [-v] [-o OPTION] CHECKPOINT",
 	.summary = "check that a checkpoint is complete and undamaged",
-	.options =
-	    "  --data      read all data and verify the stored checksums\n"
-	    "  --json      one JSON object per finding\n"
-	    "  -q          show no progress\n"
-	    "  --progress  show progress even without a terminal\n"
-	    "  -v          under mpirun: report what each rank did\n",
+	.options = "  --data  read all data and verify the stored checksums\n"
+		   "  --json  one JSON object per finding\n"
+		   "  -v      under mpirun: report what each rank did\n",
 	.run = run,
 };

@@ -43,9 +43,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_info = {
 	.name = "info",
-	.synopsis = "[-q] [--json] [-o OPTION] CHECKPOINT [PATH]",
+	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH]",
 	.summary = "describe a checkpoint, or a file or directory in it",
-	.options = "  -q      show no progress\n"
-		   "  --json  print it as JSON\n",
+	.options = "  --json  print it as JSON\n",
 	.run = run,
 };

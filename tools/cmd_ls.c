@@ -193,12 +193,11 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_ls = {
 	.name = "ls",
-	.synopsis = "[-lqR] [--json] [-o OPTION] CHECKPOINT [PATH]",
+	.synopsis = "[-lR] [--json] [-o OPTION] CHECKPOINT [PATH]",
 	.summary = "list files and directories",
 	.options =
 	    "  -l      also print type, shape, size, time and (without -R) the\n"
 	    "          values of scalars\n"
-	    "  -q      show no progress\n"
 	    "  -R      list subdirectories, too\n"
 	    "  --json  one JSON object per line\n",
 	.run = run,

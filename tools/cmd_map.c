@@ -204,9 +204,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_map = {
 	.name = "map",
-	.synopsis = "[-q] [--json] [-o OPTION] CHECKPOINT [PATH]",
+	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH]",
 	.summary = "draw how much of each tensor each rank holds",
-	.options = "  -q         show no progress\n"
-		   "  --json     one JSON object per tensor\n",
+	.options = "  --json  one JSON object per tensor\n",
 	.run = run,
 };

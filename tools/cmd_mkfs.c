@@ -49,8 +49,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER | OFS_JSON | OFS_PROGRESS,
-		1, 1, &status) == -1)
+		OFS_LIKE | OFS_LAYOUT | OFS_TOGETHER | OFS_JSON, 1, 1,
+		&status) == -1)
 		return status;
 	if (c.layout == NULL)
 		status = ofs_command_which_layout(verb, "--layout");
@@ -63,14 +63,12 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_mkfs = {
 	.name = "mkfs",
 	.synopsis = "--like CHECKPOINT --layout FORMAT[@LAYOUT] [--json]\n"
-		    "           [-q] [--progress] [-o OPTION] DIRECTORY",
+		    "           [-o OPTION] DIRECTORY",
 	.summary = "make an empty checkpoint, to be mounted and filled in",
 	.options =
 	    "  --like CHECKPOINT         take names, shapes and types from this checkpoint\n"
 	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; optimfs(5) lists all\n"
-	    "  --json                    print the result as JSON\n"
-	    "  -q                        show no progress\n"
-	    "  --progress                show progress even without a terminal\n",
+	    "  --json                    print the result as JSON\n",
 	.more = ofs_command_print_layouts,
 	.run = run,
 };

@@ -90,8 +90,9 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 		m->foreground |= id == 'f';
 		m->debug |= id == 'd';
 		m->single |= id == 's';
-		m->quiet |= id == 'q';
 	}
+	m->quiet = a->quiet;
+	m->progress = a->progress;
 	status = check_places(self, &p);
 	if (status != 0)
 		return status;
@@ -118,7 +119,6 @@ static int run_mount(const struct ofs_verb *self, int argc, char **argv)
 		{ 'f', "foreground", false },
 		{ 'd', "debug", false },
 		{ 's', "single", false },
-		{ 'q', "quiet", false },
 		{ 0, NULL, false },
 	};
 	struct ofs_mount_options m;
@@ -145,13 +145,12 @@ static void print_types(void)
 
 const struct ofs_verb ofs_verb_mount = {
 	.name = "mount",
-	.synopsis = "[-dfqs] [-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
+	.synopsis = "[-dfs] [-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
 	.summary = "mount a checkpoint",
 	.options =
 	    "  -f, --foreground   stay in the foreground\n"
 	    "  -d, --debug        print each request (implies -f)\n"
 	    "  -s, --single       serve with one thread\n"
-	    "  -q, --quiet        do not describe the checkpoint\n"
 	    "  -o OPTION,...      or --OPTION; sizes may end in k, m, g, t\n"
 	    "\n"
 	    "Writing (a mount is read-only without rw):\n"

@@ -354,13 +354,12 @@ out:
 
 const struct ofs_verb ofs_verb_plan = {
 	.name = "plan",
-	.synopsis = "[--sweep FIRST..LAST[+STEP]] [-q] [--json] [-o OPTION] "
+	.synopsis = "[--sweep FIRST..LAST[+STEP]] [--json] [-o OPTION] "
 		    "CHECKPOINT VIEW",
 	.summary = "predict the file sizes of each rank in another layout",
 	.options =
 	    "  --sweep FIRST..LAST[+STEP]  one line per number of ranks: FIRST, twice that,\n"
 	    "                              and so on up to LAST; with +STEP, in equal steps\n"
-	    "  -q                          show no progress\n"
 	    "  --json                      one JSON object per layout\n",
 	.run = run,
 };

@@ -438,8 +438,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	r.f = (struct ofs_json_writer){ &r.found, "\n", false };
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS | OFS_PROGRESS,
-		0, 1, &status) == -1)
+		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS, 0, 1,
+		&status) == -1)
 		return status;
 	how = ofs_command_scan(&c);
 	if (ofs_command_jobs(&c, verb, OFS_JOBS_MAX, &how.jobs, &status) == -1)
@@ -478,14 +478,11 @@ out:
 
 const struct ofs_verb ofs_verb_report = {
 	.name = "report",
-	.synopsis =
-	    "[--no-data] [-j NUMBER] [-q] [--progress] [-o FILE] CHECKPOINT [CHECKPOINT]",
+	.synopsis = "[--no-data] [-j NUMBER] [-o FILE] CHECKPOINT [CHECKPOINT]",
 	.summary = "write an HTML page that describes a checkpoint",
 	.options =
-	    "  -o FILE     write the page to FILE; -: to standard output, as without -o\n"
-	    "  --no-data   read only the index, no tensors\n"
-	    "  -j NUMBER   number of threads (default: one per processor)\n"
-	    "  -q          show no progress\n"
-	    "  --progress  show progress even without a terminal\n",
+	    "  -o FILE    write the page to FILE; -: to standard output, as without -o\n"
+	    "  --no-data  read only the index, no tensors\n"
+	    "  -j NUMBER  number of threads (default: one per processor)\n",
 	.run = run,
 };

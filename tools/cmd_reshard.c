@@ -79,9 +79,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_TO | OFS_JOBS | OFS_PROGRESS | OFS_JSON | OFS_VERBOSE |
-		    OFS_TOGETHER,
-		1, 1, &status) == -1)
+		OFS_TO | OFS_JOBS | OFS_JSON | OFS_VERBOSE | OFS_TOGETHER, 1, 1,
+		&status) == -1)
 		return status;
 	if (c.to == NULL)
 		status = ofs_command_which_layout(verb, "--to");
@@ -94,14 +93,11 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
 	.synopsis = "--to FORMAT[@LAYOUT] [-j NUMBER] [--json]\n"
-		    "           [--progress] [-qv] [-o OPTION] "
-		    "CHECKPOINT DIRECTORY",
+		    "           [-v] [-o OPTION] CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
 	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; optimfs(5) lists all\n"
 	    "  -j NUMBER             how many files, or parts of large files, to write at once\n"
-	    "  --progress            show progress even without a terminal\n"
-	    "  -q                    show no progress\n"
 	    "  -v                    under mpirun: report what each rank did\n"
 	    "  --json                print the result as JSON\n",
 	.more = ofs_command_print_layouts,

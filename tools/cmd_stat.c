@@ -473,8 +473,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY |
-		    OFS_PROGRESS,
+		OFS_PATHS | OFS_JSON | OFS_JOBS | OFS_SORT | OFS_ONLY | OFS_BY,
 		0, 1 << 20, &status) == -1)
 		return status;
 	how = ofs_command_scan(&c);
@@ -508,17 +507,14 @@ out:
 
 const struct ofs_verb ofs_verb_stat = {
 	.name = "stat",
-	.synopsis =
-	    "[--sort VALUE] [--only CONDITION] [--by rank] [--json]\n"
-	    "           [-j NUMBER] [-q] [--progress] [-o OPTION] CHECKPOINT [PATH...]",
+	.synopsis = "[--sort VALUE] [--only CONDITION] [--by rank] [--json]\n"
+		    "           [-j NUMBER] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "print statistics of tensors: NaN, range, norms, exponents",
 	.options =
 	    "  --sort VALUE      largest first, by a value that stat prints: rms, nan, ...\n"
 	    "  --only CONDITION  only tensors that satisfy it, as in 'nan>0'\n"
 	    "  --by rank         one row for each rank's part of a tensor\n"
 	    "  --json            one JSON object per tensor\n"
-	    "  -j NUMBER         number of threads (default: one per processor)\n"
-	    "  -q                show no progress\n"
-	    "  --progress        show progress even without a terminal\n",
+	    "  -j NUMBER         number of threads (default: one per processor)\n",
 	.run = run,
 };

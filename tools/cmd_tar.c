@@ -226,8 +226,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS | OFS_PROGRESS, 1,
-		1, &status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS, 1, 1, &status) ==
+	    -1)
 		return status;
 	ofs_interrupt_catch();
 	if (isatty(STDOUT_FILENO))
@@ -246,10 +246,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_tar = {
 	.name = "tar",
-	.synopsis = "[-q] [--progress] [-o OPTION] CHECKPOINT PATH",
+	.synopsis = "[-o OPTION] CHECKPOINT PATH",
 	.summary =
 	    "write a file or directory to standard output as a tar archive",
-	.options = "  -q          show no progress\n"
-		   "  --progress  show progress even without a terminal\n",
 	.run = run,
 };

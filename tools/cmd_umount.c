@@ -178,8 +178,6 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 	static const struct ofs_flag flags[] = {
 		{ OFS_ORDER_FORCE, "force", false },
 		{ OFS_ORDER_KEEP, "keep", false },
-		{ OFS_ORDER_PROGRESS, "progress", false },
-		{ 'q', "quiet", false },
 		{ 0, NULL, false },
 	};
 	struct ofs_commit_order o;
@@ -195,13 +193,11 @@ static int run_umount(const struct ofs_verb *self, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_umount = {
 	.name = "umount",
-	.synopsis = "[--force] [--keep] [-q] [--progress] MOUNTPOINT",
+	.synopsis = "[--force] [--keep] MOUNTPOINT",
 	.summary = "commit changes and unmount",
 	.options =
-	    "  --force     abort requests in progress, and detach a mount that is in use\n"
-	    "  --keep      do not commit; keep the changes for the next mount\n"
-	    "  -q          show no progress\n"
-	    "  --progress  show progress even without a terminal\n",
+	    "  --force  abort requests in progress, and detach a mount that is in use\n"
+	    "  --keep   do not commit; keep the changes for the next mount\n",
 	.run = run_umount,
 };
 

@@ -46,7 +46,6 @@ static const struct known {
 	{ OFS_TO, { 258, "to", true }, offsetof(struct ofs_command, to) },
 	{ OFS_RTOL, { 259, "rtol", true }, offsetof(struct ofs_command, rtol) },
 	{ OFS_JOBS, { 'j', "jobs", true }, offsetof(struct ofs_command, jobs) },
-	{ OFS_PROGRESS, { 260, "progress", false }, 0 },
 	{ OFS_LIKE, { 261, "like", true },
 	    offsetof(struct ofs_command, checkpoint) },
 	{ OFS_LAYOUT, { 262, "layout", true },
@@ -62,7 +61,6 @@ static const struct known {
 	{ OFS_OUTPUT, { 'o', "output", true },
 	    offsetof(struct ofs_command, output) },
 	{ OFS_NO_DATA, { 269, "no-data", false }, 0 },
-	{ OFS_QUIET, { 'q', "quiet", false }, 0 },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -119,6 +117,7 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 		    c->output, c->output);
 		return -1;
 	}
+	ofs_progress_init(&c->progress, verb->name, args.quiet, args.progress);
 	return 0;
 }
 
@@ -292,10 +291,8 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 		ofs_tool_say("out of memory");
 		return -1;
 	}
-	if (parse(c, verb, argc, argv, allowed | OFS_QUIET, status) == -1)
+	if (parse(c, verb, argc, argv, allowed, status) == -1)
 		goto fail;
-	ofs_progress_init(&c->progress, verb->name, (c->flags & OFS_QUIET) != 0,
-	    (c->flags & OFS_PROGRESS) != 0);
 	*status = take_checkpoint(c, verb, allowed, min, max);
 	if (*status != OFS_EXIT_OK)
 		goto fail;

@@ -24,7 +24,6 @@ enum ofs_command_flag {
 	OFS_TO = 16,        /* --to LAYOUT */
 	OFS_RTOL = 32,      /* --rtol NUMBER */
 	OFS_JOBS = 64,      /* -j NUMBER */
-	OFS_PROGRESS = 128, /* --progress */
 	/* not a flag: the first operand is a second checkpoint */
 	OFS_SECOND = 256,
 	/* not a flag: all ranks continue and share the work */
@@ -43,7 +42,6 @@ enum ofs_command_flag {
 	OFS_SWEEP = 1 << 21,   /* --sweep FIRST..LAST */
 	OFS_OUTPUT = 1 << 22,  /* -o FILE: options only as --name=value */
 	OFS_NO_DATA = 1 << 23, /* --no-data */
-	OFS_QUIET = 32768,     /* -q */
 };
 
 /* A parsed command line and the opened checkpoint. */

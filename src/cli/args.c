@@ -45,6 +45,8 @@ static int unknown(const struct ofs_args *a, const char *word, const char *name)
 
 	ofs_nearest_init(&near, name);
 	ofs_nearest_try(&near, "help");
+	ofs_nearest_try(&near, "quiet");
+	ofs_nearest_try(&near, "progress");
 	for (const struct ofs_flag *f = a->flags; f != NULL && f->id != 0; f++)
 		if (f->name != NULL)
 			ofs_nearest_try(&near, f->name);
@@ -100,6 +102,14 @@ static int long_flag(struct ofs_args *a, const char *word, const char **value,
 
 	if (strcmp(word, "--help") == 0)
 		return stop(status, ofs_tool_help(a->verb));
+	if (strcmp(word, "--quiet") == 0) {
+		a->quiet = true;
+		return 0;
+	}
+	if (strcmp(word, "--progress") == 0) {
+		a->progress = true;
+		return 0;
+	}
 	for (const struct ofs_flag *f = a->flags; f != NULL && f->id != 0;
 	     f++) {
 		if (f->name == NULL || strlen(f->name) != n ||
@@ -125,6 +135,10 @@ static int letter(struct ofs_args *a, const char **value, int *status)
 	a->more = rest;
 	if (word[1] == 'h')
 		return stop(status, ofs_tool_help(a->verb));
+	if (word[1] == 'q') {
+		a->quiet = true;
+		return 0;
+	}
 	for (const struct ofs_flag *f = a->flags; f != NULL && f->id != 0;
 	     f++) {
 		if (f->id != word[1])

@@ -17,9 +17,9 @@ struct ofs_flag {
 };
 
 /* Iterator over a command line. Options and operands may be mixed, "--" ends
- * the options, "-" is an operand, long names cannot be abbreviated, and -h and
- * --help are built in. options (may be NULL) receives "-o a,b=c" and long names
- * that are not flags (--b=c): see options.h. */
+ * the options, "-" is an operand, long names cannot be abbreviated. All verbs
+ * take -h (--help), -q (--quiet) and --progress. options (may be NULL) receives
+ * "-o a,b=c" and long names that are not flags (--b=c): see options.h. */
 struct ofs_options;
 struct ofs_args {
 	const struct ofs_verb *verb;
@@ -30,6 +30,7 @@ struct ofs_args {
 	int at;           /* next word; starts at 1 */
 	const char *more; /* rest of a group of letters */
 	bool operands;    /* "--" was seen */
+	bool quiet, progress;
 };
 enum {
 	OFS_ARGS_END = 0,

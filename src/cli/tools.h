@@ -27,7 +27,7 @@ struct ofs_verb {
 	const char *name;
 	const char *synopsis; /* after "optimfs NAME", "[-f] CKPT MNT" */
 	const char *summary;  /* one line */
-	const char *options;  /* their lines in --help; NULL */
+	const char *options;  /* its lines in --help; NULL */
 	void (*more)(void);   /* prints more help; NULL */
 	int (*run)(const struct ofs_verb *self, int argc, char **argv);
 };

@@ -305,6 +305,13 @@ json '[r["value"] for r in rows if r["path"] == "lr"] == ["0.001"]' \
 does 0 "cp --progress succeeds" cp -r --progress "$ck" model shown
 says err '^cp: 0 %, 0 B of 12[.]2 kB, ' "cp --progress prints the percentage and the bytes"
 says err '^cp: 12[.]2 kB in ' "cp --progress prints a summary"
+for verb in $("$OPTIMFS" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx optimfs); do
+	case $verb:$("$OPTIMFS" --version) in
+	*mount:*"no FUSE"* | commit:*"no FUSE"* | abort:*"no FUSE"*) continue ;;
+	esac
+	does 0 "$verb takes -q and --progress" "$verb" -q --progress --help
+	ok "$(grep -c '^  --*[pq][a-z]*  *show ' out | grep -cvx 2)" "help of $verb has both once"
+done
 does 0 "cp -q --progress succeeds" cp -rq --progress "$ck" model quiet
 [ ! -s err ]
 ok $? "cp -q prints nothing"
