@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "fs/fsck.h"
 #include "fs/view.h"
+#include "read/locate.h"
 
 /* Everything except a few values (a step, the learning rates) comes from the
  * index in one pass over the tree, so that it costs no more than opening the
@@ -258,6 +259,10 @@ static void count_state(struct ofs_summary *s, struct ofs_summary_optim *o,
 		state->dtype = t->dtype;
 	else if (state->dtype != t->dtype)
 		state->dtype = OFS_DTYPE_NONE;
+	if (state->largest == NULL ||
+	    ofs_tensor_numel(s->snap->cat, t) >
+		ofs_tensor_numel(s->snap->cat, state->largest))
+		state->largest = t;
 	state->n.tensors++;
 	ofs_sum_u64(&state->n.elements, ofs_tensor_numel(s->snap->cat, t));
 	ofs_sum_u64(&state->n.bytes, ofs_tensor_bytes(s->snap->cat, t));
@@ -425,6 +430,22 @@ static void find_training_step(struct ofs_summary *s)
 	strcpy(s->step, s->noptims > 0 ? s->optim[0].step : "");
 }
 
+/* The index of a DCP has the type that a tensor pretends to be: only its item
+ * says that it is of a subclass, for example a quantized one. Small tensors are
+ * often not quantized, so the largest one is opened. */
+static void try_state(struct ofs_snapshot *snap,
+    struct ofs_summary_state *state)
+{
+	const struct ofs_tensor *t = state->largest;
+	struct optimfs_error why = { 0 };
+
+	if (t == NULL || t->error != OFS_NONE || t->nshards == 0 ||
+	    ofs_locate(&snap->reader, t, t->shard, &why) != NULL)
+		return;
+	if (why.code == EOPNOTSUPP)
+		state->why = why;
+}
+
 static int first_is_enough(void *ctx, const struct optimfs_dirent *entry)
 {
 	(void)ctx;
@@ -554,10 +575,11 @@ static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
 	struct ofs_summary s = { 0 };
 	struct ofs_snapshot *snap;
 	struct ofs_at at;
+	bool all = attr->node == OPTIMFS_ROOT && form != OPTIMFS_SUMMARY_LINE &&
+	    form != OPTIMFS_SUMMARY_PROBLEMS;
 	int ret;
 
-	if (attr->node == OPTIMFS_ROOT && form != OPTIMFS_SUMMARY_LINE &&
-	    form != OPTIMFS_SUMMARY_PROBLEMS)
+	if (all)
 		find_views(&s, fs);
 	s.snap = snap = ofs_enter(fs);
 	ret = ofs_node_at(snap, attr->node, &at, err);
@@ -566,6 +588,9 @@ static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
 	else if (ret == 0)
 		ret = make(&s, snap,
 		    at.space == OFS_SPACE_TREE ? at.index : OFS_NONE, err);
+	for (unsigned i = 0; i < s.noptims && all; i++)
+		for (unsigned k = 0; k < s.optim[i].nstates; k++)
+			try_state(snap, &s.optim[i].states[k]);
 	if (s.gone > 0)
 		refuse_views(&s);
 	if (ret == 0)

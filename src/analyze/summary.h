@@ -24,6 +24,9 @@ struct ofs_summary_state {
 	const char *name;
 	struct ofs_summary_count n;
 	uint8_t dtype; /* of all of them; OFS_DTYPE_NONE: mixed or no tensors */
+	const struct ofs_tensor *largest;
+	/* Why this version cannot read the largest one; code 0: it can. */
+	struct optimfs_error why;
 };
 
 struct ofs_summary_optim {

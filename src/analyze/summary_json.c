@@ -86,6 +86,8 @@ static void put_state(const struct ofs_summary_state *state,
 	    state->dtype == OFS_DTYPE_NONE ? NULL
 					   : ofs_dtype_name(state->dtype));
 	put_counts(w, &state->n);
+	ofs_json_put_string(w, "error",
+	    state->why.code == 0 ? NULL : state->why.text);
 	ofs_json_close(w, '}');
 }
 

@@ -201,6 +201,14 @@ static void put_optim(const struct ofs_summary *s,
 	}
 	ofs_buf_putc(out, '\n');
 	put_groups(s, o, out);
+	for (unsigned i = 0; i < o->nstates; i++)
+		if (o->states[i].why.code != 0) {
+			ofs_buf_puts(out, "  ");
+			put_plain(out, o->states[i].name);
+			ofs_buf_puts(out, " cannot be read: ");
+			put_plain(out, o->states[i].why.text);
+			ofs_buf_putc(out, '\n');
+		}
 }
 
 /* A part is never 0.0 %, and never all. */

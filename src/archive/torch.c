@@ -312,6 +312,20 @@ static int get_sparse(const struct call *c, struct ofs_torch_tensor *t,
 	return optimfs_fail(err, EOPNOTSUPP, "OFS533 sparse tensor");
 }
 
+/* (class, dtype, size, ...): the elements are in attributes that only the class
+ * understands. */
+static int get_subclass(const struct call *c, struct ofs_torch_tensor *t,
+    struct optimfs_error *err)
+{
+	struct ofs_str module = { "", 0 }, name = { "", 0 };
+
+	(void)t;
+	if (ofs_pk_kind(c->doc, arg(c, 0)) == OFS_PK_GLOBAL)
+		ofs_pk_class(c->doc, arg(c, 0), &module, &name);
+	return optimfs_fail(err, EOPNOTSUPP, "OFS533 tensor of class %.*s.%.*s",
+	    OFS_STR_ARGS(module, 60), OFS_STR_ARGS(name, 60));
+}
+
 /* A storage without a tensor. */
 static int get_bare(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err)
@@ -348,6 +362,7 @@ int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
 		{ "_rebuild_sparse_tensor", get_sparse },
 		{ "_rebuild_sparse_csr_tensor", get_sparse },
 		{ "_rebuild_meta_tensor_no_storage", get_meta },
+		{ "_rebuild_wrapper_subclass", get_subclass },
 	};
 	struct call c;
 

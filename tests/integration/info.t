@@ -13,6 +13,11 @@ has() {
 	tap_result $? "$1" || tap_said
 }
 
+lacks() {
+	! grep -qE -- "$2" "$scratch/out"
+	tap_result $? "$1" || tap_said
+}
+
 ok "info of a checkpoint succeeds" "$OPTIMFS" info "$ck"
 [ "$(wc -l <"$scratch/out")" -le 24 ]
 tap_result $? "info fits on one screen of 24 lines"
@@ -52,10 +57,6 @@ ok "info of a checkpoint with a missing file succeeds" "$OPTIMFS" info "$scratch
 has "info counts the tensors and values of the missing file" \
     '^missing +1 file; [0-9]+ tensors and values lack '
 has "info names the missing file with OFS140" '^  OFS140 .*__1_0\.distcp'
-lacks() {
-	! grep -qE -- "$2" "$scratch/out"
-	tap_result $? "$1" || tap_said
-}
 lacks "info of an incomplete checkpoint does not call it undamaged" 'nothing known'
 has "info of an incomplete checkpoint lists no reshard target" '^reshard to +nothing$'
 cp "$ck/__1_0.distcp" "$scratch/hurt/"
@@ -91,6 +92,22 @@ if command -v python3 >/dev/null; then
 	    r["missing"][0]["code"] == "OFS140"'
 	json "info --json lists no view of an incomplete checkpoint as possible" \
 	    'not any(v["possible"] for v in r["views"].values())'
+	# states of a class of torchao, of which the index says float32
+	cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w1/ckpt" "$scratch/class"
+	chmod -R u+w "$scratch/class"
+	offset=$("$OPTIMFS" cat "$scratch/class" \
+	    .optimfs/layout/optim/state/tok_embeddings.weight/exp_avg |
+	    sed -n 's/.*"offset": \([0-9]*\),.*/\1/p')
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --subclass \
+	    "$scratch/class/__0_0.distcp" "$offset"
+	ok "info of states of a subclass succeeds" "$OPTIMFS" info "$scratch/class"
+	has "info says what they are, and that they cannot be read" \
+	    '^  exp_avg cannot be read: OFS533 .*tensor of class torchao\.optim\.subclass_8bit\.OptimState8bit'
+	lacks "info says nothing of states that can be read" '^  exp_avg_sq '
+	ok "info --json of them succeeds" "$OPTIMFS" info --json "$scratch/class"
+	json "info --json has the reason, or null" \
+	    '"OptimState8bit" in r["optimizers"][0]["states"]["exp_avg"]["error"] and
+	    r["optimizers"][0]["states"]["exp_avg_sq"]["error"] is None'
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" "$scratch/opaque.pt"
 	ok "info --json of a value of an unknown class succeeds" \
 	    "$OPTIMFS" info --json "$scratch/opaque.pt"

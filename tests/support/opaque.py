@@ -12,6 +12,9 @@
 # opaque.py --number VALUE FILE.distcp DIRECTORY: the same with an object and a
 # tuple that hold a tensor with this number.
 #
+# opaque.py --subclass FILE.distcp OFFSET: replaces the item at this offset by a
+# tensor of a subclass, as torchao's 8-bit states are.
+#
 # opaque.py --held FILE: writes a model and an object that holds such a tuple,
 # with the tensor of the model.
 #
@@ -132,6 +135,39 @@ class Scaled(Tensor):
             (per_tensor_affine, .25, 3), False, collections.OrderedDict())
 
 
+class OptimState8bit:
+    pass
+
+
+def rebuild_subclass(*args):
+    raise AssertionError
+
+
+def rebuild_type(*args):
+    raise AssertionError
+
+
+OptimState8bit.__module__ = "torchao.optim.subclass_8bit"
+rebuild_subclass.__module__ = "torch._utils"
+rebuild_subclass.__qualname__ = "_rebuild_wrapper_subclass"
+rebuild_type.__module__ = "torch._tensor"
+rebuild_type.__qualname__ = "_rebuild_from_type_v2"
+utils._rebuild_wrapper_subclass = rebuild_subclass
+tensor = types.ModuleType("torch._tensor")
+tensor._rebuild_from_type_v2 = rebuild_type
+subclass = types.ModuleType("torchao.optim.subclass_8bit")
+subclass.OptimState8bit = OptimState8bit
+sys.modules.update({"torch._tensor": tensor, subclass.__name__: subclass,
+                    "torchao": subclass, "torchao.optim": subclass})
+
+
+class Subclass(Tensor):
+    def __reduce__(self):
+        state = {"codes": Tensor(*self.values, shape=self.shape)}
+        return rebuild_type, (rebuild_subclass, OptimState8bit,
+                              (OptimState8bit, None, self.shape), state)
+
+
 class Run:
     def __init__(self):
         self.seed = 7
@@ -172,21 +208,25 @@ def write_legacy(file, value):
     stored.clear()
 
 
+def replace_item(path, at, value):
+    with open(path, "r+b") as f:
+        length = f.read().index(b"PK\5\6", at) + 22 - at
+        item = io.BytesIO()
+        write(item, value, length)
+        assert len(item.getvalue()) == length
+        f.seek(at)
+        f.write(item.getvalue())
+    return item.getvalue()
+
+
 def replace_items(path, copies, values):
-    data = open(path, "rb").read()
     os.mkdir(copies)
     at = 0
-    with open(path, "r+b") as f:
-        for i, value in enumerate(values):
-            length = data.index(b"PK\5\6", at) + 22 - at
-            item = io.BytesIO()
-            write(item, value, length)
-            assert len(item.getvalue()) == length
-            f.seek(at)
-            f.write(item.getvalue())
-            with open("%s/%d" % (copies, i), "wb") as copy:
-                copy.write(item.getvalue())
-            at += length
+    for i, value in enumerate(values):
+        item = replace_item(path, at, value)
+        with open("%s/%d" % (copies, i), "wb") as copy:
+            copy.write(item)
+        at += len(item)
 
 
 class Other:
@@ -262,6 +302,9 @@ if sys.argv[1] in ("--held", "--legacy"):
     sys.exit()
 if sys.argv[1] == "--items":
     replace_items(*sys.argv[2:], [Run(), (.9, Tensor(.5))])
+    sys.exit()
+if sys.argv[1] == "--subclass":
+    replace_item(sys.argv[2], int(sys.argv[3]), Subclass(1., 2., shape=(2,)))
     sys.exit()
 if sys.argv[1] == "--number":
     tensor = Tensor(1., float(sys.argv[2]), shape=(2,))
