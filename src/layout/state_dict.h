@@ -41,6 +41,8 @@ void ofs_state_fini(struct ofs_state *s);
 uint32_t ofs_state_child(const struct ofs_state *s, uint32_t node,
     const char *word);
 struct ofs_str ofs_state_key(const struct ofs_state *s, uint32_t node);
+bool ofs_state_key_is(const struct ofs_state *s, uint32_t node,
+    const char *word);
 
 /* Make the archive of a section, "SECTION.pt" in the layout to: 1; 0: nothing is
  * in it. */
