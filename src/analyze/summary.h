@@ -87,7 +87,13 @@ bool ofs_summary_value(struct ofs_snapshot *snap, uint32_t index, char *text,
 
 void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out);
 void ofs_summary_json(const struct ofs_summary *s, struct ofs_buf *out);
-/* One line without the newline. */
+/* summary_text.c: "1 file", "2 files"; a number of bytes, rounded; a name from a
+ * file, made printable. */
+void ofs_summary_put_count(struct ofs_buf *out, uint64_t n, const char *one);
+void ofs_summary_put_bytes(struct ofs_buf *out, uint64_t n);
+void ofs_summary_put_plain(struct ofs_buf *out, const char *s);
+
+/* summary_line.c: one line without the newline. */
 void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out);
 /* As above, about damage only; "" if there is none. */
 void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out);

@@ -30,12 +30,12 @@ static void label(struct ofs_buf *out, const char *name)
 	ofs_buf_printf(out, "%-12s", name);
 }
 
-static void put_count(struct ofs_buf *out, uint64_t n, const char *one)
+void ofs_summary_put_count(struct ofs_buf *out, uint64_t n, const char *one)
 {
 	ofs_buf_printf(out, "%" PRIu64 " %s%s", n, one, n == 1 ? "" : "s");
 }
 
-static void put_bytes(struct ofs_buf *out, uint64_t n)
+void ofs_summary_put_bytes(struct ofs_buf *out, uint64_t n)
 {
 	char text[OFS_HUMAN_SIZE];
 
@@ -50,7 +50,7 @@ static void put_elements(struct ofs_buf *out, uint64_t n)
 	    n == 1 ? "" : "s");
 }
 
-static void put_plain(struct ofs_buf *out, const char *s)
+void ofs_summary_put_plain(struct ofs_buf *out, const char *s)
 {
 	ofs_buf_plain(out, s, strlen(s));
 }
@@ -73,7 +73,7 @@ static void put_path(const struct ofs_summary *s, struct ofs_buf *out)
 				same = j + 1;
 		n = same;
 	}
-	put_plain(out, source);
+	ofs_summary_put_plain(out, source);
 	if (n > 0 && strcmp(source, "/") != 0)
 		ofs_buf_putc(out, '/');
 	if (n > 0)
@@ -98,14 +98,14 @@ static void put_source(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 	if (cat->world_size > 0 || s->ranks > 0) {
 		label(out, "job");
-		put_count(out,
+		ofs_summary_put_count(out,
 		    cat->world_size > 0 ? (uint64_t)cat->world_size : s->ranks,
 		    "rank");
 		ofs_buf_putc(out, '\n');
 	}
 	if (s->step[0] != '\0') {
 		label(out, "step");
-		put_plain(out, s->step);
+		ofs_summary_put_plain(out, s->step);
 		ofs_buf_putc(out, '\n');
 	}
 }
@@ -114,20 +114,20 @@ static void put_sizes(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	label(out, "files");
 	ofs_buf_printf(out, "%" PRIu64 ", ", s->files);
-	put_bytes(out, s->file_bytes);
+	ofs_summary_put_bytes(out, s->file_bytes);
 	ofs_buf_puts(out, "; the tensors are ");
-	put_bytes(out, s->all.bytes);
+	ofs_summary_put_bytes(out, s->all.bytes);
 	ofs_buf_putc(out, '\n');
 	label(out, "parameters");
 	if (s->model.tensors == 0) {
 		ofs_buf_puts(out, "none stored\n");
 		return;
 	}
-	put_count(out, s->model.tensors, "tensor");
+	ofs_summary_put_count(out, s->model.tensors, "tensor");
 	ofs_buf_puts(out, ", ");
 	put_elements(out, s->model.elements);
 	ofs_buf_puts(out, ", ");
-	put_bytes(out, s->model.bytes);
+	ofs_summary_put_bytes(out, s->model.bytes);
 	ofs_buf_putc(out, '\n');
 }
 
@@ -148,7 +148,7 @@ static void put_group(const struct ofs_summary *s, uint32_t dir,
 		if (!ofs_summary_value(s->snap, node, text, sizeof(text)))
 			continue;
 		ofs_buf_printf(out, "%s%s ", between, options[i]);
-		put_plain(out, text);
+		ofs_summary_put_plain(out, text);
 		between = ", ";
 	}
 	ofs_buf_putc(out, '\n');
@@ -174,17 +174,17 @@ static void put_optim(const struct ofs_summary *s,
 {
 	label(out, "optimizer");
 	if (o->name != NULL) {
-		put_plain(out, o->name);
+		ofs_summary_put_plain(out, o->name);
 		ofs_buf_puts(out, ": ");
 	}
 	ofs_buf_puts(out, o->kind != NULL ? o->kind : "of unknown kind");
 	if (o->step[0] != '\0') {
 		ofs_buf_puts(out, " at step ");
-		put_plain(out, o->step);
+		ofs_summary_put_plain(out, o->step);
 	}
 	if (o->nstates > 0) {
 		ofs_buf_puts(out, "; ");
-		put_count(out, o->parameters, "parameter");
+		ofs_summary_put_count(out, o->parameters, "parameter");
 		ofs_buf_puts(out, o->parameters == 1 ? " has " : " have ");
 	} else {
 		ofs_buf_puts(out, "; no state by parameter");
@@ -193,7 +193,7 @@ static void put_optim(const struct ofs_summary *s,
 		const struct ofs_summary_state *state = &o->states[i];
 
 		ofs_buf_puts(out, i == 0 ? "" : ", ");
-		put_plain(out, state->name);
+		ofs_summary_put_plain(out, state->name);
 		if (state->dtype != OFS_DTYPE_NONE && state->n.elements > 0 &&
 		    state->n.elements != state->n.tensors)
 			ofs_buf_printf(out, " (%s)",
@@ -204,9 +204,9 @@ static void put_optim(const struct ofs_summary *s,
 	for (unsigned i = 0; i < o->nstates; i++)
 		if (o->states[i].why.code != 0) {
 			ofs_buf_puts(out, "  ");
-			put_plain(out, o->states[i].name);
+			ofs_summary_put_plain(out, o->states[i].name);
 			ofs_buf_puts(out, " cannot be read: ");
-			put_plain(out, o->states[i].why.text);
+			ofs_summary_put_plain(out, o->states[i].why.text);
 			ofs_buf_putc(out, '\n');
 		}
 }
@@ -290,7 +290,7 @@ static void put_extra(const struct ofs_summary *s, struct ofs_buf *out)
 	label(out, "extra");
 	for (uint32_t i = 0; i < extra->nchild && i < MAX_NAMES; i++) {
 		ofs_buf_puts(out, i == 0 ? "" : ", ");
-		put_plain(out, tree->node[extra->child + i].name);
+		ofs_summary_put_plain(out, tree->node[extra->child + i].name);
 	}
 	if (extra->nchild > MAX_NAMES)
 		ofs_buf_printf(out, " and %" PRIu32 " more",
@@ -329,7 +329,7 @@ static void put_notes(const struct ofs_summary *s,
 		if (!is(&cat->notes[i]) || n++ >= MAX_NOTES)
 			continue;
 		ofs_buf_puts(out, "  ");
-		put_plain(out, cat->notes[i].text);
+		ofs_summary_put_plain(out, cat->notes[i].text);
 		ofs_buf_putc(out, '\n');
 	}
 	if (n > MAX_NOTES)
@@ -356,7 +356,7 @@ static void put_files(uint64_t n, const char *before, const char *after,
 	if (n == 0)
 		return;
 	ofs_buf_printf(out, "%s%s", *between, before);
-	put_count(out, n, "file");
+	ofs_summary_put_count(out, n, "file");
 	ofs_buf_puts(out, after);
 	*between = " and ";
 }
@@ -440,7 +440,7 @@ static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
 			put_view(&s->view[k], between, out);
 		}
 		ofs_buf_puts(out, ": ");
-		put_plain(out, why);
+		ofs_summary_put_plain(out, why);
 		ofs_buf_putc(out, '\n');
 	}
 }
@@ -455,7 +455,7 @@ static void put_copied(const struct ofs_summary *s, struct ofs_buf *out)
 			continue;
 		put_view(v, "  ", out);
 		ofs_buf_puts(out, " copies as pickled: ");
-		put_plain(out, v->copied);
+		ofs_summary_put_plain(out, v->copied);
 		if (v->ncopied > 1)
 			ofs_buf_printf(out, " and %" PRIu32 " more",
 			    v->ncopied - 1);
@@ -486,16 +486,16 @@ static void put_below(const struct ofs_summary *s, struct ofs_buf *out)
 
 	ofs_at_path(s->snap, (struct ofs_at){ OFS_SPACE_TREE, s->below }, path,
 	    sizeof(path));
-	put_plain(out, path);
+	ofs_summary_put_plain(out, path);
 	ofs_buf_putc(out, '\n');
 	label(out, "holds");
-	put_count(out, s->all.tensors, "tensor");
+	ofs_summary_put_count(out, s->all.tensors, "tensor");
 	ofs_buf_puts(out, ", ");
 	put_elements(out, s->all.elements);
 	ofs_buf_puts(out, ", ");
-	put_bytes(out, s->all.bytes);
+	ofs_summary_put_bytes(out, s->all.bytes);
 	ofs_buf_puts(out, "; ");
-	put_count(out, s->all.values, "value");
+	ofs_summary_put_count(out, s->all.values, "value");
 	ofs_buf_putc(out, '\n');
 	put_dtypes(s, out);
 	put_sharding(s, out);
@@ -519,114 +519,4 @@ void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
 	put_extra(s, out);
 	put_health(s, out);
 	put_views(s, out);
-}
-
-/* What is damaged, and where to read more. */
-static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
-{
-	const struct {
-		uint64_t n;
-		const char *one, *more;
-	} part[] = {
-		{ s->missing_files, "missing file", "missing files" },
-		{ s->short_files, "short file", "short files" },
-		{ s->refused_files, "file that may not be opened",
-		    "files that may not be opened" },
-		{ s->gone + s->damaged, "unreadable tensor or value",
-		    "unreadable tensors and values" },
-	};
-	const char *between = "";
-
-	if (s->damaged_files > 0) {
-		put_count(out, s->damaged_files, "unreadable file");
-		ofs_buf_puts(out, " (");
-		put_plain(out, s->damaged_file);
-		ofs_buf_puts(out, s->damaged_files > 1 ? ", ...)" : ")");
-		between = ", ";
-	}
-	for (size_t i = 0; i < sizeof(part) / sizeof(*part); i++) {
-		if (part[i].n == 0)
-			continue;
-		ofs_buf_puts(out, between);
-		ofs_buf_printf(out, "%" PRIu64 " %s", part[i].n,
-		    part[i].n == 1 ? part[i].one : part[i].more);
-		between = ", ";
-	}
-	ofs_buf_puts(out, "; optimfs fsck ");
-	put_plain(out, s->snap->fs->source);
-	ofs_buf_puts(out, " says which");
-}
-
-/* The first warning of data that is not there, or NULL. */
-static const char *no_data(const struct ofs_summary *s)
-{
-	const struct ofs_catalog *cat = s->snap->cat;
-
-	for (uint32_t i = 0; i < cat->nnotes; i++)
-		if (cat->notes[i].kind == OFS_NOTE_WARNING &&
-		    cat->notes[i].code == ENODATA)
-			return cat->notes[i].text;
-	return NULL;
-}
-
-void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
-{
-	const struct ofs_catalog *cat = s->snap->cat;
-	uint64_t problems = ofs_summary_problems(s);
-	bool template = s->snap->overlay != NULL &&
-	    ofs_overlay_is_template(s->snap->overlay);
-
-	if (template)
-		ofs_buf_puts(out, "a template to be filled in: ");
-	ofs_buf_puts(out, cat->format == NULL ? "unknown" : cat->format);
-	if (cat->world_size > 0 || s->ranks > 0) {
-		ofs_buf_puts(out, ", ");
-		put_count(out,
-		    cat->world_size > 0 ? (uint64_t)cat->world_size : s->ranks,
-		    "rank");
-	}
-	if (s->model.tensors > 0) {
-		ofs_buf_puts(out, ", ");
-		put_count(out, s->model.tensors, "parameter");
-	}
-	if (s->noptims > 0) {
-		ofs_buf_puts(out, ", ");
-		ofs_buf_puts(out,
-		    s->optim[0].kind != NULL ? s->optim[0].kind : "optimizer");
-	}
-	if (s->step[0] != '\0' && !template) {
-		ofs_buf_puts(out, s->noptims > 0 ? " at step " : ", step ");
-		put_plain(out, s->step);
-	}
-	ofs_buf_puts(out, ", ");
-	put_bytes(out, s->all.bytes);
-	if (template)
-		return;
-	ofs_buf_puts(out, "; ");
-	put_count(out, problems, "problem");
-	if (problems > 0) {
-		ofs_buf_puts(out, ": ");
-		put_problems(s, out);
-	} else if (no_data(s) != NULL) {
-		ofs_buf_puts(out, "; ");
-		put_plain(out, no_data(s));
-	}
-}
-
-void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
-{
-	if (ofs_summary_problems(s) == 0 && s->unread > 0) {
-		ofs_buf_printf(out,
-		    "%" PRIu64 " of the tensors and values cannot be read by "
-		    "this version, or without an option; optimfs info ",
-		    s->unread);
-		put_plain(out, s->snap->fs->source);
-		ofs_buf_puts(out, " says why");
-	} else if (ofs_summary_problems(s) == 0 && no_data(s) != NULL) {
-		put_plain(out, no_data(s));
-	}
-	if (ofs_summary_problems(s) == 0)
-		return;
-	ofs_buf_puts(out, "the checkpoint is damaged: ");
-	put_problems(s, out);
 }
