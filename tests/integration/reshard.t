@@ -224,6 +224,19 @@ for i in "01":
 		    "(T, 1, [(T,), {'a': (T, T, T, 'x')}], deque([T, 2], maxlen=5))"
 		ok "diff finds no difference by way of $layout" "$OPTIMFS" diff sequences.pt back
 	done
+	# as flatten_state_dict of PyTorch 2.14
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --lists lists.pt
+	rm -rf out back
+	ok "lists with tuples of tensors reshard to dcp" \
+	    "$OPTIMFS" reshard -q --to dcp@2 lists.pt out
+	is "a list is taken apart if it has a tensor or a dict, not if it has a tuple" \
+	    "$("$OPTIMFS" ls -R out extra | grep -v '/$' | tr '\n' ' ')" \
+	    "held/parts/0 held/parts/1 held/parts/2 held/parts/3/0 held/parts/3/1/a held/whole "
+	ok "lists with tuples of tensors reshard back to torch" \
+	    "$OPTIMFS" reshard -q --to torch out back
+	is "the lists keep their form by way of dcp" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --kinds back/extra.pt)" \
+	    "{'whole': [0, (T, 2), [[(T,)], 'x']], 'parts': [(T, 3), T, [4, (T, 5)], [6, {'a': 7}]]}"
 	for layout in torch dcp@2; do
 		rm -rf new .new.optimfs
 		status "mkfs --layout $layout like a file with an opaque value exits with 0" 0 \
@@ -347,7 +360,7 @@ for i in "01":
 		    '*OFS533 *drop=opaque*'
 	done
 else
-	skip 164 "no python3"
+	skip 168 "no python3"
 fi
 
 # diff.

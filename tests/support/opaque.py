@@ -32,6 +32,8 @@
 # opaque.py --sequences FILE: writes a model, AdamW's state, and a tuple with
 # sequences of tensors.
 #
+# opaque.py --lists FILE: writes a model and lists with tuples of tensors.
+#
 # opaque.py --kinds FILE: prints them, each tensor as T.
 #
 # opaque.py --optimizers FILE: writes an optimizer without state, one with state
@@ -329,6 +331,13 @@ if sys.argv[1] == "--optimizers":
             "b": {"state": {0: {"step": t}, "own": {"seen": t}, "n": 5},
                   "param_groups": [{"lr": 2, "params": [0]}]}},
         "held": [{}, t, ({}, t, {})]})
+    sys.exit()
+if sys.argv[1] == "--lists":
+    t = Tensor(.5)
+    write(sys.argv[2], {
+        "model": {"w": Tensor(1., 2., shape=(2,))},
+        "held": {"whole": [0, (t, 2), [[(t,)], "x"]],
+                 "parts": [(t, 3), t, [4, (t, 5)], [6, {"a": 7}]]}})
     sys.exit()
 if sys.argv[1] == "--sequences":
     t = Tensor(.5)

@@ -63,37 +63,21 @@ void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
 }
 
 const uint32_t *ofs_dcp_entry_path(const struct ofs_dcp_files *f,
-    uint32_t entry, uint32_t *n, uint32_t *whole)
+    uint32_t entry, uint32_t *n)
 {
 	const struct ofs_entry *e = &f->cat->entries[entry];
-	const uint32_t *c = f->source
-	    ? ofs_catalog_components(f->cat, e->path, n)
-	    : ofs_render_path(f->cat, e, n);
 
-	/* the root is a dict in any case */
-	for (*whole = 1; *whole < *n; ++*whole)
-		if ((c[*whole] & OFS_PATH_TUPLE) != 0)
-			break;
-	return c;
+	return f->source ? ofs_catalog_components(f->cat, e->path, n)
+			 : ofs_render_path(f->cat, e, n);
 }
 
 const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t *n)
 {
-	uint32_t all;
+	const uint32_t *c = ofs_dcp_entry_path(f, f->leaf[leaf].entry, n);
 
-	return ofs_dcp_entry_path(f, f->leaf[leaf].entry, &all, n);
-}
-
-/* Are two entries items of the same tuple? */
-static bool same_tuple(const struct ofs_dcp_files *f, uint32_t a, uint32_t b)
-{
-	uint32_t na, nb, ka, kb;
-	const uint32_t *ca = ofs_dcp_entry_path(f, a, &na, &ka);
-	const uint32_t *cb = ofs_dcp_entry_path(f, b, &nb, &kb);
-
-	return ka < na && kb < nb && ka == kb &&
-	    memcmp(ca, cb, ka * sizeof(*ca)) == 0;
+	*n = f->leaf[leaf].nkey;
+	return c;
 }
 
 void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
@@ -224,9 +208,11 @@ static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
+	uint32_t all;
 	int ret;
 
-	if (same_tuple(f, entries[0], entries[0]))
+	ofs_dcp_entry_path(f, entries[0], &all);
+	if (f->leaf[leaf].nkey < all)
 		return ofs_dcp_tuple_lay(f, from, leaf, entries, n, err);
 	if (ofs_render_is_value(f->cat, e))
 		ret = ofs_dcp_value_lay(f, from, leaf, e, err);
@@ -404,16 +390,13 @@ static int lay_all(struct ofs_dcp_files *f, const struct ofs_render *from,
 	uint32_t n = f->nleaves;
 
 	f->source = keeps_keys(f);
-	f->nleaves = 0;
-	for (uint32_t i = 0; i < n; i++)
-		if (i == 0 || !same_tuple(f, entries[i - 1], entries[i]))
-			f->leaf[f->nleaves++].entry = entries[i];
+	ofs_dcp_leaves(f, entries, n);
 	if (check_keys(f, err) == -1)
 		return -1;
 	for (uint32_t leaf = 0, i = 0, next; leaf < f->nleaves;
 	     leaf++, i = next) {
-		next = i + 1;
-		while (next < n && same_tuple(f, entries[i], entries[next]))
+		next = leaf + 1 < f->nleaves ? i + 1 : n;
+		while (next < n && entries[next] != f->leaf[leaf + 1].entry)
 			next++;
 		if (lay_leaf(f, from, leaf, entries + i, next - i, err) == -1)
 			return -1;

@@ -10,6 +10,7 @@
 /* An entry in the form of DCP: a value, or a tensor cut along dim 0. */
 struct ofs_dcp_leaf {
 	uint32_t entry;
+	uint32_t nkey;    /* components of its key, which begins its path */
 	uint32_t nchunks; /* 0: it is a value */
 	uint64_t rows;    /* of each chunk but the last; 0: not cut */
 	/* item sizes of a full and of the last chunk; a value has last only */
@@ -81,10 +82,9 @@ static inline const struct ofs_tensor *ofs_dcp_leaf_tensor(const struct
 {
 	return &f->cat->tensors[f->cat->entries[f->leaf[leaf].entry].ref];
 }
-/* The path of an entry; *n is its length, *whole that of the path of the first
- * tuple that it is in, else the same. */
+/* The path of an entry. */
 const uint32_t *ofs_dcp_entry_path(const struct ofs_dcp_files *f,
-    uint32_t entry, uint32_t *n, uint32_t *whole);
+    uint32_t entry, uint32_t *n);
 /* The components of the key of a leaf. */
 const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t *n);
@@ -92,11 +92,15 @@ const uint32_t *ofs_dcp_leaf_path(const struct ofs_dcp_files *f, uint32_t leaf,
 void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
     struct ofs_buf *out);
 
+/* render_leaves.c: makes the leaves of n entries: sets entry, the first one of
+ * each, and nkey. */
+void ofs_dcp_leaves(struct ofs_dcp_files *f, const uint32_t *entry, uint32_t n);
+
 /* render_value.c: leaves that are values. */
 int ofs_dcp_value_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err);
-/* A tuple with tensors or dicts in it, whose items are n entries, is one value,
- * as in PyTorch. */
+/* A tuple with tensors or dicts in it, or a list of such tuples, whose items are
+ * n entries, is one value. */
 int ofs_dcp_tuple_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const uint32_t *entries, uint32_t n,
     struct optimfs_error *err);

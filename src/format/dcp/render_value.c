@@ -128,17 +128,17 @@ int ofs_dcp_tuple_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
     struct optimfs_error *err)
 {
 	struct ofs_spans spans = { 0 };
-	uint32_t in_tree, all, whole;
+	uint32_t in_tree, all;
 	struct ofs_torch_new *a;
 	struct ofs_state s;
 	int ret;
 
-	ofs_dcp_entry_path(f, entries[0], &all, &whole);
+	ofs_dcp_entry_path(f, entries[0], &all);
 	ofs_catalog_components(f->cat, f->cat->entries[entries[0]].tree,
 	    &in_tree);
 	if (ofs_grow(f->tuple, f->ntuples, f->tuple_cap, err) == -1 ||
-	    ofs_state_build_of(&s, f->cat, entries, n, in_tree - (all - whole),
-		false, err) == -1)
+	    ofs_state_build_of(&s, f->cat, entries, n,
+		in_tree - (all - f->leaf[leaf].nkey), false, err) == -1)
 		return -1;
 	a = &f->tuple[f->ntuples];
 	*a = (struct ofs_torch_new){
