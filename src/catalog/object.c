@@ -117,8 +117,9 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 		o->refused = true;
 		return;
 	}
-	/* a file that all may read need not be opened */
-	if ((st.st_mode & 0444) != 0444)
+	/* of thousands of files most need not be opened to know it */
+	if ((st.st_mode & 0444) != 0444 &&
+	    (st.st_uid != geteuid() || (st.st_mode & 0400) == 0))
 		can_open(cat, o, NULL);
 	o->size = (uint64_t)st.st_size;
 	o->mtime_ns = ofs_time_ns(&st.st_mtim);
