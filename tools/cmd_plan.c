@@ -53,10 +53,15 @@ static size_t ranks_of(const char *name)
 	return n;
 }
 
-/* The first number in a file name is the rank that writes it; without a number
- * the file belongs to no rank. */
+/* The rank that writes a file is the first number of its name, after "rank" if
+ * that is there ("bf16_zero_pp_rank_3_..."); without a number the file belongs
+ * to no rank. */
 static bool rank_in(const char *name, size_t *rank)
 {
+	const char *word = strstr(name, "rank");
+
+	if (word != NULL)
+		name = word;
 	while (*name != '\0' && !isdigit((unsigned char)*name))
 		name++;
 	if (*name == '\0')

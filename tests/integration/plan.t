@@ -20,6 +20,13 @@ like "plan predicts the number of files" \
     "$said" "*\"files\": $(find "$scratch/made" -type f | wc -l),*"
 like "plan names the largest file" "$said" "*\"largest_file\": \"$(cd "$scratch/made" &&
     find . -type f -printf '%s %f\n' | sort -n | tail -n 1 | cut -d ' ' -f 2)\"*"
+zero=$TOP_SRCDIR/tests/data/deepspeed/z3_ws2_bf16/ckpt
+"$OPTIMFS" reshard --to zero3@3 "$zero" "$scratch/zero" 2>/dev/null
+sizes=$(find "$scratch/zero" -name '*zero_pp_rank_*' -printf '%f %s\n' |
+    sed 's/.*zero_pp_rank_\([0-9]*\)[^ ]*/\1/' | awk '{ n[$1] += $2 } END { for (r in n) print n[r] }' |
+    sort -n | awk '{ s[NR] = $1 } END { printf "\"min\": %d, \"median\": %d, \"max\": %d", s[1], s[2], s[3] }')
+like "plan counts the files bf16_zero_pp_rank_R_* for rank R" \
+    "$("$OPTIMFS" plan --json "$zero" zero3@3)" "*$sizes, \"empty\": 0,*"
 ok "plan of a view without ranks succeeds" "$OPTIMFS" plan "$four" safetensors
 is "plan of a view without ranks prints nothing about ranks" "$(grep -c rank "$scratch/out")" 0
 ok "plan of dcp@2,only=model succeeds" "$OPTIMFS" plan "$four" dcp@2,only=model
