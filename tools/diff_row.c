@@ -146,9 +146,13 @@ void ofs_diff_row_text(const struct ofs_diff_sides *s,
 static const char *const keys[] = { "abs", "rel", "rms", "cosine", "differ",
 	NULL };
 
+/* What has no size, such as a value or a file that one side lacks, comes after
+ * all tensors: of a step of training, there is one such line per parameter. */
 static double key_of(const struct ofs_diff_row *r, const char *name)
 {
-	if (!r->measured || (lost(&r->m) > 0 && strcmp(name, "differ") != 0))
+	if (!r->measured)
+		return -INFINITY;
+	if (lost(&r->m) > 0 && strcmp(name, "differ") != 0)
 		return INFINITY;
 	if (strcmp(name, "abs") == 0)
 		return r->m.max_abs;

@@ -87,6 +87,14 @@ for key in abs rel rms cosine; do
 	like "diff --sort $key prints the NaN before a finite difference" \
 	    "$(cat "$scratch/out")" "$path: *layers.1.w1.weight: *"
 done
+# Two steps of one run: each step and many values differ, too.
+tags=$TOP_SRCDIR/tests/data/deepspeed/z3_ws2_two_tags/ckpt
+for key in rms cosine differ; do
+	"$OPTIMFS" diff --sort $key "$tags/global_step2" "$tags/global_step3" >"$scratch/out"
+	is "diff --sort $key prints all tensors before the first value" \
+	    "$(awk '/ -> / { v++ } / elements differ/ { n += v > 0; t++ } END { print (v > 0), (t > 0), n + 0 }' \
+	        "$scratch/out")" '1 1 0'
+done
 if command -v script >/dev/null; then
 	ok "diff on a terminal succeeds" \
 	    script -qec "'$OPTIMFS' diff '$four' '$three'" "$scratch/tty"
