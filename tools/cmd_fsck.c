@@ -118,8 +118,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err;
-	struct report r = { .c = &c,
-		.lost = { { .options = true }, { .options = true } } };
+	struct report r = { .c = &c };
 	struct optimfs_watch watch;
 	uint64_t problems;
 	int status, ret;

@@ -23,8 +23,11 @@ static const struct kind {
 	{ 140, ": no such file", "is missing" },
 	{ 603, " is short", "is too short" }, { 603, " has ", "is too short" },
 	{ 604, " has ", "is too short" },
+	{ 661, " is missing", "is missing" },
+	{ 661, " may not be opened", "may not be opened" },
+	{ 661, " lacks tensors", "lacks tensors" },
 	{ 756, ": not allowed", "is not readable for this user" },
-	{ 166, ": -o units=", NULL }, /* of no file */
+	{ 166, ": -o units=", "(-o units=FILE)" }, /* of no file */
 };
 #define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -44,8 +47,7 @@ static const char *last_code(const char *text, int *number)
 
 /* The kind of the message; at, of length n, is the name of the file: what comes
  * before it ends with ": ". NULL: it is about no file. */
-static const struct kind *kind_of(const struct ofs_lost *l, const char *text,
-    const char **at, size_t *n)
+static const struct kind *kind_of(const char *text, const char **at, size_t *n)
 {
 	const char *end = NULL;
 	int number = 0;
@@ -53,8 +55,7 @@ static const struct kind *kind_of(const struct ofs_lost *l, const char *text,
 
 	*at = last_code(text, &number);
 	for (; i < NKINDS && end == NULL; i++)
-		if (kinds[i].number == number &&
-		    (l->options || kinds[i].words != NULL))
+		if (kinds[i].number == number)
 			end = strstr(*at, kinds[i].after);
 	if (end == NULL)
 		return NULL;
@@ -89,7 +90,7 @@ bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text)
 {
 	const char *name;
 	size_t i = 0, n;
-	const struct kind *kind = kind_of(l, text, &name, &n);
+	const struct kind *kind = kind_of(text, &name, &n);
 
 	if (kind == NULL)
 		return false;

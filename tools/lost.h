@@ -14,8 +14,6 @@ struct ofs_lost {
 	/* whose files they are, for messages; or NULL */
 	const char *checkpoint;
 	const char *list; /* the verb whose --json lists the tensors */
-	/* also counts what lacks an option: OFS166, units unknown */
-	bool options;
 	struct ofs_lost_file {
 		int number;        /* of the OFSnnn that says what is wrong */
 		const char *words; /* what is said of all its tensors */

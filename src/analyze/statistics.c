@@ -154,6 +154,12 @@ static int run(struct optimfs *fs, struct job *job,
 	for (size_t i = 0; i < n; i++) {
 		const struct ofs_file_info *f = &job->list->file[i];
 
+		if (!ofs_is_tensor(f)) { /* opening it says why */
+			items[i] = (struct ofs_pool_item){ .chunk = 1,
+				.nfiles = 1,
+				.file[0] = { .fs = fs, .node = f->node } };
+			continue;
+		}
 		items[i].elements = f->elements;
 		items[i].chunk = ofs_stats_chunk(f->dtype);
 		if (items[i].chunk > f->elements && f->elements > 0)
@@ -226,20 +232,35 @@ static int add_parts(struct optimfs *fs, const struct ofs_file_info *f,
 	return ret;
 }
 
+/* Is f a tensor, or may it be one? What cannot be read may be. */
+static bool is_listed(struct optimfs *fs, const struct ofs_file_info *f,
+    bool *no_memory)
+{
+	char *error = NULL;
+	bool yes = ofs_is_tensor(f) || f->unknown ||
+	    (error = ofs_attribute(fs, f->node, "error", no_memory)) != NULL;
+
+	free(error);
+	return yes;
+}
+
 static int list_tensors(struct optimfs *fs, const char *path, bool ranks,
     struct ofs_file_list *l, struct optimfs_error *err)
 {
 	struct ofs_file_list all = { 0 };
+	bool no_memory = false;
 	int ret = ofs_files_below(fs, path, &all, err);
 
 	for (size_t i = 0; i < all.n && ret == 0; i++) {
-		if (!ofs_is_tensor(&all.file[i]) && !all.file[i].unknown)
+		if (!is_listed(fs, &all.file[i], &no_memory))
 			continue;
 		if (ranks && ofs_is_tensor(&all.file[i]))
 			ret = add_parts(fs, &all.file[i], l, err);
 		else if (ofs_file_list_add(l, &all.file[i], err) == NULL)
 			ret = -1;
 	}
+	if (no_memory && ret == 0)
+		ret = ofs_no_memory(err);
 	ofs_file_list_fini(&all);
 	return ret;
 }

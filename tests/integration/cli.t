@@ -162,6 +162,10 @@ says out '^warning: OFS166 units unknown: -o units=.* \(8 tensors and values\)$'
     "fsck suggests -o units= for flat rank files"
 says out 'no damage found, .* 0 errors, 1 warning$' \
     "fsck reports flat rank files without units as undamaged"
+does 0 "fsck exits with 0 for flat rank files with original parameters" fsck \
+    "$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_orig_fullshard_w2/ckpt"
+[ "$(grep -c OFS166 out)" = 1 ]
+ok $? "fsck has one line for model and optimizer without units"
 does 0 "ls lists the model of a checkpoint with a missing file" ls hurt model
 does 3 "cp -r of a checkpoint with a missing file exits with 3" cp -r hurt / rest
 unread=$("$OPTIMFS" fsck --json hurt | grep -c '"code":"OFS140","path":"[^"]')

@@ -333,8 +333,8 @@ static int put_slices_apart(struct ofs_fsdp *f, struct optimfs_error *err)
 		any = is_flat_key(last_key(f, &set->group[i], &part, &n));
 	}
 	optimfs_fail(&why, EOPNOTSUPP,
-	    "OFS166 units unknown: it may be each rank's slice of a flat "
-	    "parameter; -o units=FILE says so");
+	    "OFS166 units unknown: -o units=FILE says whether it is each "
+	    "rank's slice of a flat parameter");
 	for (uint32_t i = 0; i < set->ngroups && any; i++) {
 		struct ofs_ranks_group *g = &set->group[i];
 		struct ofs_ranks_leaf leaf = set->leaf[g->first];

@@ -186,31 +186,32 @@ static int settle(struct index *x, uint32_t first, uint32_t object)
 	return 0;
 }
 
-/* Add an entry for a tensor that does not exist. */
+/* Add an entry for a tensor that does not exist. All that a file should have
+ * fails with the same words, and is one note. */
 static int add_lost(struct index *x, uint32_t name, uint32_t object)
 {
 	struct ofs_item item = { .at.object = object };
 	struct ofs_str s = ofs_catalog_string(x->cat, name);
 	const struct ofs_object *o = &x->cat->objects[object];
+	const char *why_not = o->missing ? "is missing"
+	    : o->refused		 ? "may not be opened"
+					 : "lacks tensors";
 	struct optimfs_error why;
 
 	optimfs_fail(&why, EIO,
-	    "OFS661 %.*s: the index says that it is in %.200s, which %s",
-	    OFS_STR_ARGS(s, 200), o->path,
-	    o->missing       ? "is missing"
-		: o->refused ? "may not be opened"
-			     : "does not have it");
+	    "OFS661 %.200s %s: the index says that this tensor is in it",
+	    o->path, why_not);
 	item.error = ofs_catalog_error(x->cat, &why, x->err);
 	if (item.error == OFS_NONE)
 		return -1;
-	if (ofs_catalog_add(x->cat,
-		ofs_catalog_below(x->cat, x->prefix, x->nprefix, s, x->err),
-		OFS_ENTRY_ITEM, ofs_catalog_item(x->cat, &item, x->err),
-		OFS_KEY_FREE, x->err) == -1)
+	if (ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO, x->err,
+		"OFS661 %.200s %s: what the index says is in it reads as EIO",
+		o->path, why_not) == -1)
 		return -1;
-	return ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO, x->err,
-	    "OFS661 '%.*s', which should be in %.200s", OFS_STR_ARGS(s, 200),
-	    x->cat->objects[object].path);
+	return ofs_catalog_add(x->cat,
+	    ofs_catalog_below(x->cat, x->prefix, x->nprefix, s, x->err),
+	    OFS_ENTRY_ITEM, ofs_catalog_item(x->cat, &item, x->err),
+	    OFS_KEY_FREE, x->err);
 }
 
 static int row(struct index *x, uint32_t name, uint32_t object)
