@@ -289,6 +289,20 @@ static int compare_tensors(struct diff *d, const char *path, uint64_t a,
 	return 0;
 }
 
+/* Of a tensor that cannot be read, the type may not be known either: fails with
+ * the reason. */
+static int known(struct optimfs *fs, uint64_t node, struct optimfs_error *err)
+{
+	struct optimfs_file *f;
+
+	if (ofs_has_xattr(fs, node, "dtype"))
+		return 0;
+	if (optimfs_file_open(fs, node, &f, err) == -1)
+		return -1;
+	optimfs_file_close(f);
+	return 0;
+}
+
 static int compare_files(struct diff *d, const char *path, uint64_t a,
     uint64_t b, struct optimfs_error *err)
 {
@@ -298,6 +312,8 @@ static int compare_files(struct diff *d, const char *path, uint64_t a,
 	int ret = -1;
 
 	d->files++;
+	if (known(d->s.a, a, err) == -1 || known(d->s.b, b, err) == -1)
+		return -1;
 	if (same_attribute(d, path, a, b, "dtype", "type", "recast", &same,
 		err) == -1 ||
 	    same_attribute(d, path, a, b, "shape", "shape", "reshaped", &same,

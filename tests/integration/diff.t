@@ -181,6 +181,23 @@ status "diff --summary --json with a missing file exits with 3" 3 \
     "$OPTIMFS" diff --summary --json "$four" "$scratch/lost"
 like "diff --summary --json counts unreadable tensors" "$(cat "$scratch/out")" '*"unreadable": ?*}'
 
+# An index names tensors that are in no file.
+"$OPTIMFS" reshard -q --to safetensors,hf,only=model "$four" "$scratch/hf"
+cp -r "$scratch/hf" "$scratch/lost-hf"
+sed -i '/"layers[.]0[.]/s/model-00001/model-00002/' "$scratch/lost-hf/model.safetensors.index.json"
+python3 - "$scratch/lost-hf/model-00001-of-00001.safetensors" <<'END'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    text = f.read()
+    f.seek(0)
+    f.write(text.replace(b'"layers.0.', b'"layers.9.'))
+END
+status "diff with a missing file of an index exits with 3" 3 "$OPTIMFS" diff "$scratch/lost-hf" "$scratch/hf"
+is "diff names the missing file of an index, not the types of its tensors" "$(cat "$scratch/err")" \
+    "optimfs: OFS661 $scratch/lost-hf: model-00002-of-00001.safetensors is missing: 7 tensors and values cannot be read (optimfs diff --json lists them)"
+is "fsck has one line for a missing file of an index" "$("$OPTIMFS" fsck "$scratch/lost-hf" | grep '^error')" \
+    "error: OFS661 model-00002-of-00001.safetensors is missing: what the index says is in it reads as EIO (7 tensors and values)"
+
 # Missing paths, and values of scalars.
 "$OPTIMFS" reshard --to torch,only=optim "$four" "$scratch/optim" 2>/dev/null
 status "diff --summary of a checkpoint without model exits with 1" 1 \
