@@ -419,6 +419,9 @@ int ofs_safetensors_open(struct ofs_safetensors *st, uint64_t size,
 		    "OFS651 safetensors: %" PRIu64 " bytes, no header", size);
 	if (read(ctx, 0, 8, prefix, err) == -1)
 		return -1;
+	if (memcmp(prefix, "version ", 8) == 0)
+		return optimfs_fail(err, EIO,
+		    "OFS666 a pointer of Git LFS, not the file itself");
 	n = ofs_le64(prefix);
 	if (n < 2)
 		return optimfs_fail(err, EUCLEAN,

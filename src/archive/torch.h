@@ -87,7 +87,7 @@ int ofs_torch_note_elements(struct ofs_pickle *doc, const struct ofs_zip *zip,
 
 /* What do the first n bytes of a torch.save file look like? 0 none, 1 zip, 2
  * legacy stream, 3 tar (refused), 4 a bare pickle, 5 a legacy stream of pickle
- * protocols 0 or 1 (refused). */
+ * protocols 0 or 1 (refused), 6 a pointer of Git LFS to any file (refused). */
 int ofs_torch_magic(const uint8_t *p, size_t n);
 
 #endif

@@ -230,7 +230,12 @@ static bool is_legacy(const uint8_t *p, size_t n)
 int ofs_torch_magic(const uint8_t *p, size_t n)
 {
 	static const char text[] = "L119547037146038801333356L\n";
+	static const char pointer[] =
+	    "version https://git-lfs.github.com/spec/";
 
+	if (n >= sizeof(pointer) &&
+	    memcmp(p, pointer, sizeof(pointer) - 1) == 0)
+		return 6;
 	if (n >= sizeof(text) && memcmp(p, text, sizeof(text) - 1) == 0)
 		return 5;
 	if (n >= 4 && memcmp(p, "PK", 2) == 0 &&

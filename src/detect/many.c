@@ -38,11 +38,33 @@ static bool is_in_checkpoint(const struct ofs_dir *dir)
 	return yes;
 }
 
+/* The program that compressed a file; NULL: none that is known. */
+static const char *compressor(const struct ofs_file_head *head)
+{
+	static const struct {
+		const char *name, *magic;
+		size_t n;
+	} known[] = { { "gzip", "\x1f\x8b", 2 },
+		{ "zstd", "\x28\xb5\x2f\xfd", 4 },
+		{ "xz",
+		    "\xfd"
+		    "7zXZ",
+		    5 },
+		{ "bzip2", "BZh", 3 } };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (head->n >= known[i].n &&
+		    memcmp(head->p, known[i].magic, known[i].n) == 0)
+			return known[i].name;
+	return NULL;
+}
+
 /* Reports why a file is not a checkpoint. */
 static int refuse_file(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
 	struct ofs_input in;
+	struct ofs_file_head head;
 	struct stat st = { 0 };
 
 	if (why->code != 0)
@@ -50,6 +72,10 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 	if (ofs_dir_open_input(dir, rel, &in, &st, err) == -1)
 		return -1;
 	ofs_input_close(&in);
+	if (ofs_probe_head(dir, rel, &head) && compressor(&head) != NULL)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS667 %s/%s is compressed with %s", dir->path, rel,
+		    compressor(&head));
 	if (is_shard(rel))
 		return optimfs_fail(err, EINVAL,
 		    "OFS677 %s is one file of a checkpoint: give its "

@@ -318,7 +318,7 @@ static void list(struct ofs_buf *b, const struct candidates *c,
     const char *latest)
 {
 	for (size_t i = 0; i < c->n && i < NAME_MAX_SHOWN; i++) {
-		ofs_buf_putc(b, ' ');
+		ofs_buf_puts(b, i == 0 ? " " : ", ");
 		ofs_buf_puts(b, c->name[i]);
 		if (latest != NULL && strcmp(latest, c->name[i]) == 0)
 			ofs_buf_puts(b, " (latest)");

@@ -503,11 +503,11 @@ says err 'bytes 0-575: elements \[[0-9]+:[0-9]+, 0:12\]: __1_0.distcp is missing
     "the message names the missing elements and their file"
 mkdir -p many && for i in 9 10 200; do cp -r "$ck" "many/run-$i-a"; done
 does 3 "info of a directory of checkpoints exits with 3" info many
-says err 'point at one of: run-200-a run-10-a run-9-a' \
+says err 'point at one of: run-200-a, run-10-a, run-9-a' \
     "info lists the checkpoints below, newest first"
 mkdir -p deep/a/b/c && mv many deep/a/b/c/
 does 3 "info of a directory far above several checkpoints exits with 3" info deep
-says err 'OFS681 .*deep holds .*: a/b/c/many/run-200-a ' \
+says err 'OFS681 .*deep holds .*: a/b/c/many/run-200-a,' \
     "info names checkpoints five levels below"
 [ "$(grep -c . err)" = 1 ]
 ok $? "info says once that one of them has to be given"

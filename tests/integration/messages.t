@@ -17,6 +17,11 @@ truncate -s 5000 cut/.metadata
 head -c 1000 /dev/zero >zeros.pt
 : >empty.pt
 echo note >step-1000/note.txt
+mkdir lfs lfs/both
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 5000000000\n' 7 |
+    tee lfs/model.safetensors lfs/both/pytorch_model.bin >lfs/both/model.safetensors
+tar -cf lfs/step.tar step-1000
+gzip <lfs/step.tar >lfs/step.tar.gz
 mkdir empty
 tensor=model/output.weight
 "$OPTIMFS" mkfs --like step-1000 --layout dcp@2 empty-one
@@ -47,6 +52,10 @@ info step-1000/note.txt|2|OFS677|-|note.txt is not a checkpoint by itself; *step
 info step-1000/__0_0.distcp|2|OFS677|-|__0_0.distcp is one file of a checkpoint: give its directory*
 info empty|3|OFS680|-|*empty is empty: give the directory of the checkpoint
 info empty.pt|4|OFS678|check that it is the right file, and copied completely; a pickle of protocol 0 or 1 must be written again with protocol 2; -o type=raw shows bytes|*/empty.pt is empty
+info lfs/model.safetensors|3|OFS666|fetch it with git lfs pull, or download it again|*model.safetensors: a pointer of Git LFS, not the file itself
+info lfs/both/pytorch_model.bin|3|OFS666|fetch it with git lfs pull, or download it again|pytorch_model.bin: a pointer of Git LFS, not the file itself
+info lfs/step.tar|4|OFS667|unpack it, and give what was in it|step.tar: a tar archive
+info lfs/step.tar.gz|4|OFS667|unpack it, and give what was in it|*/lfs/step.tar.gz is compressed with gzip
 info noindex|3|OFS601|copy .metadata too, which cp * leaves out; if there is none, the save did not complete: use an earlier one|*4 .distcp files but no .metadata
 info cut|3|OFS419|the file was truncated: copy it again|cut: .metadata: *
 cat lost $tensor|3|OFS140|restore it; tensors that are not in it can be read|*__1_0.distcp is missing

@@ -385,21 +385,21 @@ static void parents(void)
 	refuse("a directory of several checkpoints fails with OFS681", dir,
 	    ENOENT, "OFS681");
 	refuse("the checkpoints are listed with the newest first", dir, ENOENT,
-	    "point at one of: step-1000 step-200 step-90");
+	    "point at one of: step-1000, step-200, step-90");
 	snprintf(path, sizeof(path), "%s/latest", dir);
 	if (symlink("step-200", path) == -1)
 		bail_out("symlink: %m");
 	refuse("a symbolic link latest marks a checkpoint in the list", dir,
-	    ENOENT, "step-1000 step-200 (latest) step-90");
+	    ENOENT, "step-1000, step-200 (latest), step-90");
 	unlink(path);
 	if (symlink("../there/step-200//", path) == -1)
 		bail_out("symlink: %m");
 	refuse("a symbolic link latest may end with slashes", dir, ENOENT,
-	    "step-1000 step-200 (latest) step-90");
+	    "step-1000, step-200 (latest), step-90");
 	unlink(path);
 	put_text(dir, "latest", "step-1000\n");
 	refuse("a file latest marks a checkpoint in the list", dir, ENOENT,
-	    "step-1000 (latest) step-200");
+	    "step-1000 (latest), step-200");
 	put_text(dir, "latest", "step-500");
 	refuse("R10: a file latest that names a missing checkpoint fails", dir,
 	    EIO, "latest says step-500, which is not there; others: step-1000");
@@ -419,7 +419,7 @@ static void parents(void)
 	put_dcp(dir, "checkpoint/step-1");
 	put_dcp(dir, "checkpoint/step-2");
 	refuse("checkpoints one level down are listed", dir, ENOENT,
-	    "checkpoint/step-2 checkpoint/step-1");
+	    "checkpoint/step-2, checkpoint/step-1");
 	mk_remove(dir);
 
 	mk_dir(dir);
@@ -460,7 +460,7 @@ static void parents(void)
 	refuse("a global step with several models fails with OFS681", dir,
 	    ENOENT, "OFS681");
 	refuse("the models of a global step are listed", dir, ENOENT,
-	    "global_step_10/actor global_step_10/critic");
+	    "global_step_10/actor, global_step_10/critic");
 	mk_remove(dir);
 
 	mk_dir(dir);

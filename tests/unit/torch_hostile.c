@@ -490,6 +490,12 @@ static void containers(void)
 	    -1, "a tar container is refused");
 	is_error(err, EOPNOTSUPP, "OFS673", "a tar container: error text");
 	mktorch_fini(&m);
+	memcpy(tar, "step-1000/", 11);
+	mktorch_init(&m);
+	mktorch_read_bytes(&m, &ofs_format_torch, "t.pt", tar, sizeof(tar),
+	    NULL, &err);
+	is_error(err, EOPNOTSUPP, "OFS667", "another tar archive: error text");
+	mktorch_fini(&m);
 }
 
 /* P11: shared containers that expand to too many entries. */

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/safetensors.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +13,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/part.h"
+#include "format/safetensors/safetensors.h"
 
 /* docs/formats/safetensors.md: {"metadata": {...}, "weight_map": {NAME: FILE}}.
  * The headers of the files describe the tensors; the index gives the ones that
@@ -194,7 +193,7 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 	struct ofs_str s = ofs_catalog_string(x->cat, name);
 	const struct ofs_object *o = &x->cat->objects[object];
 	const char *why_not = o->missing ? "is missing"
-	    : o->refused		 ? "may not be opened"
+	    : o->refused                 ? "may not be opened"
 					 : "lacks tensors";
 	struct optimfs_error why;
 

@@ -31,6 +31,8 @@ static int bid_torch(const struct ofs_file_head *h, struct optimfs_error *err)
 	case 3:
 	case 5:
 		return has_torch_name(h->name) ? 60 : 10;
+	case 6: /* so that it is named */
+		return has_torch_name(h->name) ? 60 : 0;
 	default:
 		return 0;
 	}

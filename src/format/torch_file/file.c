@@ -220,6 +220,18 @@ static int open_pickle(struct file *f, struct optimfs_error *err)
 	return f->out->doc == NULL ? -1 : 0;
 }
 
+/* torch 0.1 began its containers with one of these members. */
+static bool is_tar_of_torch(const uint8_t *head)
+{
+	static const char *const first[] = { "sys_info", "pickle", "tensors",
+		"storages" };
+
+	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++)
+		if (memcmp(head, first[i], strlen(first[i]) + 1) == 0)
+			return true;
+	return false;
+}
+
 static int open_any(struct file *f, struct optimfs_error *err)
 {
 	switch (ofs_torch_magic(f->head, f->nhead)) {
@@ -233,6 +245,9 @@ static int open_any(struct file *f, struct optimfs_error *err)
 	case 2:
 		return open_legacy(f, err);
 	case 3:
+		if (!is_tar_of_torch(f->head))
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS667 a tar archive");
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS673 tar container of torch 0.1: if you trust the file, "
 		    "load it with a newer PyTorch and save it again");
@@ -243,6 +258,9 @@ static int open_any(struct file *f, struct optimfs_error *err)
 		    "OFS431 a stream of torch.save in pickle protocol 0 or 1: "
 		    "load it in Python and save it again, "
 		    "torch.save(torch.load(FILE), FILE)");
+	case 6:
+		return optimfs_fail(err, EIO,
+		    "OFS666 a pointer of Git LFS, not the file itself");
 	default:
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS671 not written by torch.save: neither an archive nor "
