@@ -33,18 +33,28 @@ rm -rf out back
 ok "dcp@3 by way of dcp@7 is identical to dcp@3" diff -r straight back
 
 # What is a list as a whole is a dict for PyTorch: a path begins with a string.
+# Parameter groups are a list, although the tree has names for them.
 if command -v python3 >/dev/null; then
-	python3 -c 'import pickle; pickle.dump([[{"a": 1}], 2], open("list.pkl", "wb"))'
-	ok "reshard of a list succeeds" "$OPTIMFS" reshard --to dcp@1 list.pkl list
-	is "the paths of a list are those of a dict" "$(python3 - <<-'END'
-		import pickle
-		class Dummies(pickle.Unpickler):
-		    def find_class(self, module, name):
-		        return type(name, (), {"__init__": lambda self, *_: None})
-		index = Dummies(open("list/.metadata", "rb")).load()
-		print(sorted(index.planner_data.values()))
+	while IFS='|' read -r value paths; do
+		python3 -c "import pickle; pickle.dump($value, open('list.pkl', 'wb'))"
+		rm -rf list
+		ok "reshard of $value succeeds" "$OPTIMFS" reshard --to dcp@1 list.pkl list
+		is "the paths of $value" "$(python3 - <<-'END'
+			import pickle
+			class Dummies(pickle.Unpickler):
+			    def find_class(self, module, name):
+			        return type(name, (), {"__init__": lambda self, *_: None})
+			index = Dummies(open("list/.metadata", "rb")).load()
+			print(sorted(index.planner_data.values()))
+		END
+		)" "$paths"
+	done <<-'END'
+		[[{'a': 1}], 2]|[('0', 0, 'a'), ('1',)]
+		{'optim': {'param_groups': [{'lr': 1}]}}|[('optim', 'param_groups', 0, 'lr')]
+		{i: {'optim': {'param_groups': [{'lr': 1}]}} for i in 'ab'}|[('optim', 'a', 'param_groups', 0, 'lr'), ('optim', 'b', 'param_groups', 0, 'lr')]
+		{'optim': {'param_groups': [{'lr': 1}], 'state': {'param_groups': {'step': 1}}}}|[('optim', 'param_groups', 0, 'lr'), ('optim', 'state', 'param_groups', 'step')]
+		{'optim': {'param_groups': {'0': {'lr': 1}, 'w': {'lr': 1}}}}|[('optim', 'param_groups', '0', 'lr'), ('optim', 'param_groups', 'w', 'lr')]
 	END
-	)" "[('0', 0, 'a'), ('1',)]"
 fi
 
 # Failures leave nothing behind.

@@ -391,6 +391,7 @@ static int lay_all(struct ofs_dcp_files *f, const struct ofs_render *from,
 
 	f->source = keeps_keys(f);
 	ofs_dcp_leaves(f, entries, n);
+	f->groups = ofs_dcp_lists_groups(f);
 	if (check_keys(f, err) == -1)
 		return -1;
 	for (uint32_t leaf = 0, i = 0, next; leaf < f->nleaves;

@@ -34,6 +34,7 @@ struct ofs_dcp_files {
 	struct ofs_layout to;
 	uint32_t nranks;
 	bool source; /* keys are those of the source, not of the tree */
+	bool groups; /* ofs_dcp_lists_groups */
 	struct ofs_dcp_leaf *leaf;
 	uint32_t nleaves;
 	struct ofs_buf pickles;
@@ -114,6 +115,9 @@ int ofs_dcp_index_spans(const struct ofs_dcp_files *f, struct ofs_spans *out,
 int ofs_dcp_index_make(const struct ofs_dcp_files *f,
     const struct ofs_span *span, struct ofs_composition *c,
     struct optimfs_error *err);
+/* Are paths those of the tree, where all parameter groups are numbers? To
+ * PyTorch they are a list then. Called after leaves are made. */
+bool ofs_dcp_lists_groups(const struct ofs_dcp_files *f);
 
 /* render_blob.c, for dcp-st: the spans after the values of a rank: first those
  * of a header, then those of boxes, which are like those of other items. */

@@ -137,11 +137,44 @@ static void put_meta(struct writer *x, uint32_t leaf)
 	ofs_pkw_lit(w, "]}>");
 }
 
+/* The place of a parameter group in the path of a leaf in the tree; 0: none. */
+static uint32_t group_at(const struct ofs_dcp_files *f, uint32_t leaf)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_dcp_leaf_path(f, leaf, &n);
+
+	if (!ofs_catalog_string_is(f->cat, c[0], "optim"))
+		return 0;
+	/* an optimizer with a name is not called state */
+	for (uint32_t i = 2; i <= 3 && i < n; i++) {
+		if (ofs_catalog_string_is(f->cat, c[i - 1], "param_groups"))
+			return i;
+		if (ofs_catalog_string_is(f->cat, c[i - 1], "state"))
+			break;
+	}
+	return 0;
+}
+
+bool ofs_dcp_lists_groups(const struct ofs_dcp_files *f)
+{
+	uint32_t n, v;
+
+	for (uint32_t leaf = 0; leaf < f->nleaves && !f->source; leaf++) {
+		const uint32_t *c = ofs_dcp_leaf_path(f, leaf, &n);
+		uint32_t i = group_at(f, leaf);
+
+		if (i > 0 &&
+		    !ofs_str_number(ofs_catalog_string(f->cat, c[i]), &v))
+			return false;
+	}
+	return !f->source;
+}
+
 static void put_path(struct writer *x, uint32_t leaf)
 {
 	const struct ofs_catalog *cat = x->f->cat;
 	struct ofs_pkw *w = &x->w;
-	uint32_t n;
+	uint32_t n, group = x->f->groups ? group_at(x->f, leaf) : 0;
 	const uint32_t *c = ofs_dcp_leaf_path(x->f, leaf, &n);
 
 	put_key(x, leaf);
@@ -149,7 +182,7 @@ static void put_path(struct writer *x, uint32_t leaf)
 	/* PyTorch loads into a dict, never into a list */
 	for (uint32_t i = 0; i < n; i++)
 		ofs_dcp_put_component(w, ofs_catalog_string(cat, c[i]),
-		    i > 0 && (c[i] & OFS_PATH_INDEX) != 0);
+		    i > 0 && (i == group || (c[i] & OFS_PATH_INDEX) != 0));
 	ofs_pkw_tuple_close(w, n);
 }
 
