@@ -33,6 +33,7 @@ struct writer {
 	struct optimfs_error *err;
 	struct ofs_text_budget budget;
 	bool key; /* inside a key: mappings are not expanded */
+	bool lossy;
 	uint32_t depth;
 	struct frame frame[FRAMES];
 };
@@ -167,12 +168,14 @@ static void quoted_leaf(struct writer *w, uint32_t node)
 static void leaf(struct writer *w, uint32_t node)
 {
 	struct ofs_str s = ofs_pk_str(w->doc, node);
+	size_t before = w->out->len;
 
 	switch (ofs_pk_kind(w->doc, node)) {
 	case OFS_PK_STR:
 		ofs_json_quote(w->out, s.p, s.len);
 		return;
 	case OFS_PK_BYTES:
+		w->lossy = true;
 		quoted_bytes(w->out, s.p, s.len);
 		return;
 	default:
@@ -180,12 +183,17 @@ static void leaf(struct writer *w, uint32_t node)
 	}
 	switch (ofs_leaf(w->doc, node)) {
 	case OFS_LEAF_QUOTED:
+		w->lossy = true;
+		quoted_leaf(w, node);
+		return;
 	case OFS_LEAF_TEXT:
 		quoted_leaf(w, node);
 		return;
 	default:
 		plain(w, node);
 	}
+	if (w->out->len > before && w->out->data[before] == '{')
+		w->lossy = true;
 }
 
 static bool is_container(const struct ofs_pickle *doc, uint32_t node)
@@ -229,6 +237,7 @@ static int write_parts(struct writer *w, uint32_t node, struct ofs_buf *parts,
 			ret = ofs_no_memory(w->err);
 	}
 	w->budget = inner.budget;
+	w->lossy = w->lossy || inner.lossy;
 	return ret;
 }
 
@@ -427,5 +436,7 @@ int ofs_text_value(const struct ofs_pickle *doc, uint32_t node,
 		ret = ofs_no_memory(err);
 	if (ret == -1)
 		out->len = before;
+	else if (form != NULL && form->lossy != NULL)
+		*form->lossy = *form->lossy || w.lossy;
 	return ret;
 }

@@ -55,6 +55,13 @@ if command -v python3 >/dev/null; then
 		{'optim': {'param_groups': [{'lr': 1}], 'state': {'param_groups': {'step': 1}}}}|[('optim', 'param_groups', 0, 'lr'), ('optim', 'state', 'param_groups', 'step')]
 		{'optim': {'param_groups': {'0': {'lr': 1}, 'w': {'lr': 1}}}}|[('optim', 'param_groups', '0', 'lr'), ('optim', 'param_groups', 'w', 'lr')]
 	END
+
+	# What JSON would show as something else.
+	for value in "b''" "b'x'" "[b'x']" "[1j]" "[slice(1)]"; do
+		python3 -c "import pickle; pickle.dump({'a': $value}, open('a.pkl', 'wb'), 4)"
+		status "reshard of $value to safetensors exits with 4" 4 \
+		    "$OPTIMFS" reshard --to safetensors a.pkl none
+	done
 fi
 
 # Failures leave nothing behind.

@@ -129,19 +129,20 @@ static int value_text(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out, struct optimfs_error *err)
 {
 	enum ofs_text_kind kind = ofs_text_kind(doc, node);
+	bool lossy = kind == OFS_TEXT_OPAQUE || kind == OFS_TEXT_BYTES;
+	struct ofs_text_form form = { .lossy = &lossy };
 	struct ofs_buf text = { 0 };
-	int ret = ofs_text_value(doc, node, NULL, &text, err);
 
-	if (ret == 0 && kind == OFS_TEXT_STRING)
+	if (!lossy && ofs_text_value(doc, node, &form, &text, err) == -1)
+		return -1;
+	if (kind == OFS_TEXT_STRING)
 		ofs_json_quote(out, text.data, text.len - 1);
-	else if (ret == 0)
+	else if (!lossy)
 		ofs_buf_put(out, text.data, text.len - 1);
 	ofs_buf_fini(&text);
-	if (ret == -1)
-		return -1;
 	if (out->bad)
 		return ofs_no_memory(err);
-	if (kind == OFS_TEXT_OPAQUE || kind == OFS_TEXT_BYTES || !is_json(out))
+	if (lossy || !is_json(out))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS448 a value that JSON cannot express (the option "
 		    "drop=opaque leaves such values out)");
