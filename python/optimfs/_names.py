@@ -18,7 +18,8 @@ def encode(key: str) -> str:
         return "%"
     if key in (".", ".."):
         return "%2E" * len(key)
-    return re.sub(r"[\x00-\x1f\x7f/%]", lambda m: "%%%02X" % ord(m[0]), key)
+    return re.sub(r"[\x00-\x1f\x7f/%]|~(?=[0-9a-f]{16}\Z)",
+                  lambda m: "%%%02X" % ord(m[0]), key)
 
 
 def decode(name: str) -> str:

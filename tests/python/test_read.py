@@ -114,6 +114,12 @@ def test_a_string_of_dcp_stays_one(copy):
         assert ck["optim/state/w/name"] == "12"
 
 
+def test_a_key_may_look_like_a_name_that_was_cut(pickled):
+    key = "w~0123456789abcdef"
+    with optimfs.open(pickled({key: 1})) as ck:
+        assert ck.listdir("extra") == [optimfs._names.encode(key)]
+
+
 def test_names_of_parameters_may_have_newlines(pickled):
     names = ["a\nb", "[c"]
     state = {n: {"exp_avg": 0.5, "step": 1} for n in names}
