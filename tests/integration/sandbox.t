@@ -7,7 +7,9 @@ requires mount
 o=$OPTIMFS_FAKE
 ck=$scratch/ck
 mnt=$(point mnt)
-mkdir -p "$ck" "$scratch/elsewhere"
+mkdir -p "$ck" "$scratch/elsewhere" "$scratch/tmp"
+TMPDIR=$scratch/tmp # which the daemon may use
+export TMPDIR
 echo here >"$ck/plain"
 touch "$ck/passwd" "$ck/other"
 echo secret >"$scratch/elsewhere/file"

@@ -437,9 +437,7 @@ size_t mk_write_tensor(struct ofs_buf *b, const char *storage_class,
 
 void mk_dir(char dir[64])
 {
-	const char *tmp = getenv("TMPDIR");
-
-	snprintf(dir, 64, "%.40s/dcp.XXXXXX", tmp == NULL ? "/tmp" : tmp);
+	snprintf(dir, 64, "%s/dcp.XXXXXX", tap_tmpdir());
 	if (mkdtemp(dir) == NULL)
 		bail_out("%s: %m", dir);
 }

@@ -16,11 +16,11 @@ char scratch[64];
 
 void scratch_make(bool memory)
 {
-	const char *tmp = getenv("TMPDIR");
+	const char *tmp = tap_tmpdir();
 
-	if (tmp == NULL)
-		tmp = memory && access("/dev/shm", W_OK) == 0 ? "/dev/shm"
-							      : "/tmp";
+	if (memory && getenv("TMPDIR") == NULL &&
+	    access("/dev/shm", W_OK) == 0)
+		tmp = "/dev/shm";
 	snprintf(scratch, sizeof(scratch), "%s/optimfs-test-XXXXXX", tmp);
 	if (mkdtemp(scratch) == NULL)
 		bail_out("%s: %s", scratch, strerror(errno));

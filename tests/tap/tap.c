@@ -174,6 +174,13 @@ bool tap_is_error(const struct optimfs_error *err, int code, const char *part,
 	return pass;
 }
 
+const char *tap_tmpdir(void)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	return tmp != NULL && strlen(tmp) <= 40 ? tmp : "/tmp";
+}
+
 void skip(int n, const char *fmt, ...)
 {
 	va_list ap;

@@ -28,6 +28,10 @@ void skip_all(const char *fmt, ...)
 #define is_error(err, code, part, ...) \
  tap_is_error(&(err), (code), (part), __FILE__, __LINE__, __VA_ARGS__)
 
+/* Where tests make their files: $TMPDIR, or /tmp if that is unset or longer than
+ * the 40 bytes that their buffers have for it. */
+const char *tap_tmpdir(void);
+
 /* Counts n tests that cannot be run. */
 void skip(int n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -21,11 +21,13 @@ void handmade_init(struct handmade *h)
 {
 	struct optimfs_error err;
 	struct ofs_dir dir;
-	const char *tmp = getenv("TMPDIR");
 
-	snprintf(h->dir, sizeof(h->dir), "%.40s/optimfs.XXXXXX",
-	    tmp == NULL ? "/tmp" : tmp);
-	if (mkdtemp(h->dir) == NULL || chmod(h->dir, 0755) == -1)
+	/* in a directory of its own, in which the stage can be beside it */
+	snprintf(h->dir, sizeof(h->dir), "%s/optimfs.XXXXXX", tap_tmpdir());
+	if (mkdtemp(h->dir) == NULL)
+		bail_out("%s: %s", h->dir, strerror(errno));
+	strcat(h->dir, "/ck");
+	if (mkdir(h->dir, 0755) == -1)
 		bail_out("%s: %s", h->dir, strerror(errno));
 	if (ofs_dir_open(h->dir, &dir, &err) == -1)
 		bail_out("%s", err.text);
@@ -46,6 +48,7 @@ static int remove_one(const char *path, const struct stat *st, int type,
 void handmade_fini(struct handmade *h)
 {
 	ofs_catalog_free(h->cat);
+	*strrchr(h->dir, '/') = '\0';
 	nftw(h->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

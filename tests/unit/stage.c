@@ -600,8 +600,7 @@ static void places(void)
 
 int main(void)
 {
-	snprintf(dir, sizeof(dir), "%s/optimfs-stage-XXXXXX",
-	    getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+	snprintf(dir, sizeof(dir), "%s/optimfs-stage-XXXXXX", tap_tmpdir());
 	if (mkdtemp(dir) == NULL)
 		bail_out("%s", dir);
 	snprintf(source, sizeof(source), "%s/ck", dir);

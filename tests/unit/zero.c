@@ -232,11 +232,9 @@ static void copy_dir(const char *from, const char *to)
 
 static void copy_init(struct copy *c, const char *name)
 {
-	const char *tmp = getenv("TMPDIR");
 	char from[512];
 
-	snprintf(c->dir, sizeof(c->dir), "%.40s/zero.XXXXXX",
-	    tmp == NULL ? "/tmp" : tmp);
+	snprintf(c->dir, sizeof(c->dir), "%s/zero.XXXXXX", tap_tmpdir());
 	if (mkdtemp(c->dir) == NULL)
 		bail_out("%s: %m", c->dir);
 	snprintf(c->tag, sizeof(c->tag), "%s/global_step3", c->dir);
