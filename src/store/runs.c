@@ -6,25 +6,18 @@
 
 #include <string.h>
 
-/* One element at a time: the compiler turns a memcpy of constant size into one
- * load and one store, the best for single elements of a transposed tensor. */
-#define COPY_RUNS(size)                                            \
- static void copy_##size(uint8_t *restrict dst, int64_t dst_pitch, \
-     const uint8_t *restrict src, int64_t src_pitch, uint64_t n)   \
- {                                                                 \
-  for (uint64_t i = 0; i < n; i++) {                               \
-   memcpy(dst, src, size);                                         \
-   dst += dst_pitch;                                               \
-   src += src_pitch;                                               \
-  }                                                                \
- }
-COPY_RUNS(1)
-COPY_RUNS(2)
-COPY_RUNS(4)
-COPY_RUNS(8)
-COPY_RUNS(16)
-COPY_RUNS(32)
-COPY_RUNS(64)
+/* One element at a time. Inlined with a constant size, the memcpy is one load and
+ * one store, the best for single elements of a transposed tensor. */
+static inline __attribute__((always_inline)) void copy(uint8_t *restrict dst,
+    int64_t dst_pitch, const uint8_t *restrict src, int64_t src_pitch,
+    size_t size, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		memcpy(dst, src, size);
+		dst += dst_pitch;
+		src += src_pitch;
+	}
+}
 
 void ofs_copy_runs(uint8_t *dst, int64_t dst_pitch, const uint8_t *src,
     int64_t src_pitch, uint64_t len, uint64_t n)
@@ -35,28 +28,27 @@ void ofs_copy_runs(uint8_t *dst, int64_t dst_pitch, const uint8_t *src,
 	}
 	switch (len) {
 	case 1:
-		copy_1(dst, dst_pitch, src, src_pitch, n);
-		return;
+		copy(dst, dst_pitch, src, src_pitch, 1, n);
+		break;
 	case 2:
-		copy_2(dst, dst_pitch, src, src_pitch, n);
-		return;
+		copy(dst, dst_pitch, src, src_pitch, 2, n);
+		break;
 	case 4:
-		copy_4(dst, dst_pitch, src, src_pitch, n);
-		return;
+		copy(dst, dst_pitch, src, src_pitch, 4, n);
+		break;
 	case 8:
-		copy_8(dst, dst_pitch, src, src_pitch, n);
-		return;
+		copy(dst, dst_pitch, src, src_pitch, 8, n);
+		break;
 	case 16:
-		copy_16(dst, dst_pitch, src, src_pitch, n);
-		return;
+		copy(dst, dst_pitch, src, src_pitch, 16, n);
+		break;
 	case 32:
-		copy_32(dst, dst_pitch, src, src_pitch, n);
-		return;
+		copy(dst, dst_pitch, src, src_pitch, 32, n);
+		break;
 	case 64:
-		copy_64(dst, dst_pitch, src, src_pitch, n);
-		return;
+		copy(dst, dst_pitch, src, src_pitch, 64, n);
+		break;
+	default:
+		copy(dst, dst_pitch, src, src_pitch, len, n);
 	}
-	for (uint64_t i = 0; i < n; i++)
-		memcpy(dst + (int64_t)i * dst_pitch,
-		    src + (int64_t)i * src_pitch, len);
 }
