@@ -15,11 +15,12 @@
 #include "tap.h"
 
 /* One unit with one parameter, a, of 4 elements. */
-static const char units[] =
+static const char one_unit[] =
     "[{\"prefix\":\"\",\"fqns\":[\"a\"],\"shapes\":[[4]],\"numels\":[4],"
     "\"world_size\":2,\"rank\":0}]";
 
-static struct optimfs *open_line(struct mktorch *m, const char *text, bool flat)
+static struct optimfs *open_line(struct mktorch *m, const char *text,
+    const char *units)
 {
 	struct optimfs_options o = { .type = "torch" };
 	struct optimfs_error err;
@@ -29,11 +30,12 @@ static struct optimfs *open_line(struct mktorch *m, const char *text, bool flat)
 	mktorch_init(m);
 	mk_line(&m->pickle, text);
 	mk_end(&m->pickle);
-	handmade_file(&m->h, "units.json", units, sizeof(units) - 1);
+	if (units != NULL)
+		handmade_file(&m->h, "units.json", units, strlen(units));
 	if (mktorch_read(m, NULL, &err) == -1)
 		bail_out("%s: %s", text, err.text);
 	snprintf(path, sizeof(path), "%s", handmade_path(&m->h, "units.json"));
-	if (flat)
+	if (units != NULL)
 		o.units = path;
 	fs = optimfs_open(handmade_path(&m->h, "x.pt"), &o, &err);
 	if (fs == NULL)
@@ -133,7 +135,7 @@ static void refused(void)
 		struct optimfs_error err;
 		struct mktorch m;
 		struct optimfs *fs = open_line(&m, cases[i].line,
-		    strncmp(cases[i].view, "fsdp", 4) == 0);
+		    strncmp(cases[i].view, "fsdp", 4) == 0 ? one_unit : NULL);
 		int ret = list_view(fs, cases[i].view, &err);
 
 		if (cases[i].code == 0) {
@@ -156,13 +158,32 @@ static void refused(void)
 	}
 }
 
+/* A checkpoint would have only one of two flat parameters with one key. */
+static void one_module(void)
+{
+	struct optimfs_error err;
+	struct mktorch m;
+	struct optimfs *fs = open_line(&m, "{model:{a:t,b:t}}",
+	    "[{\"fqns\":[\"a\"],\"shapes\":[[4]],\"numels\":[4],"
+	    "\"world_size\":2},{\"fqns\":[\"b\"],\"shapes\":[[4]],"
+	    "\"numels\":[4],\"world_size\":2}]");
+
+	is_int(list_view(fs, "fsdp@2", &err), -1,
+	    "two units of one module are refused");
+	is_error(err, EUCLEAN, "OFS163", "the error for one module");
+	is_int(list_view(fs, "fsdp@1", &err), 0,
+	    "with NO_SHARD there are no flat parameters");
+	optimfs_close(fs);
+	mktorch_fini(&m);
+}
+
 /* Each view needs memory, and lookups by the kernel would not limit their
  * number. */
 static void too_many(void)
 {
 	struct optimfs_error err;
 	struct mktorch m;
-	struct optimfs *fs = open_line(&m, "{model:{a:t}}", false);
+	struct optimfs *fs = open_line(&m, "{model:{a:t}}", NULL);
 	struct optimfs_attr attr;
 	char name[32];
 	int n = 0;
@@ -183,7 +204,7 @@ static void kept(void)
 {
 	struct optimfs_error err;
 	struct mktorch m;
-	struct optimfs *fs = open_line(&m, "{model:{a:t,b:t}}", false);
+	struct optimfs *fs = open_line(&m, "{model:{a:t,b:t}}", NULL);
 	struct optimfs_file *file;
 	struct optimfs_attr attr;
 	uint8_t first[64], again[64];
@@ -233,6 +254,7 @@ static void kept(void)
 int main(void)
 {
 	refused();
+	one_module();
 	too_many();
 	kept();
 	return done_testing();

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/keys.h"
 #include "format/fill.h"
 #include "format/fsdp/render.h"
 
@@ -151,8 +152,33 @@ static int check_empty(const struct ofs_fsdp_files *f, uint32_t unit,
 	return 0;
 }
 
+/* A module has one flat parameter, whose key is made from its name. */
+static int check_modules(const struct ofs_fsdp_files *f,
+    struct optimfs_error *err)
+{
+	struct ofs_keys keys = { 0 };
+	int ret = 0;
+
+	for (uint32_t i = 0; i < f->units.n && ret == 0; i++) {
+		struct ofs_str prefix = f->units.unit[i].prefix;
+		uint32_t unit = ofs_keys_add(&keys, prefix, err);
+
+		if (unit == OFS_NONE)
+			ret = -1;
+		else if (unit < i)
+			ret = optimfs_fail(err, EUCLEAN,
+			    "OFS163 units %u and %u are both of the module "
+			    "\"%.100s\"",
+			    unit, i, prefix.p);
+	}
+	ofs_keys_fini(&keys);
+	return ret;
+}
+
 int ofs_fsdp_new_check(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
+	if (f->nmodel > 0 && !f->whole && check_modules(f, err) == -1)
+		return -1;
 	for (uint32_t i = 0; i < f->units.n; i++) {
 		f->unit[i].primary = f->unit[i].param;
 		if (f->nmodel > 0 && check_model(f, i, err) == -1)
