@@ -18,15 +18,20 @@
 static const struct kind {
 	int number;
 	const char *after, *words;
+	const char *name; /* NULL: of a file */
 } kinds[] = {
-	{ 140, " is missing", "is missing" },
-	{ 140, ": no such file", "is missing" },
-	{ 603, " is short", "is too short" }, { 603, " has ", "is too short" },
-	{ 604, " has ", "is too short" }, { 661, " is missing", "is missing" },
-	{ 661, " may not be opened", "may not be opened" },
-	{ 661, " lacks tensors", "lacks tensors" },
-	{ 756, ": not allowed", "is not readable for this user" },
-	{ 166, ": -o units=", "(-o units=FILE)" }, /* of no file */
+	{ 140, " is missing", "is missing", NULL },
+	{ 140, ": no such file", "is missing", NULL },
+	{ 603, " is short", "is too short", NULL },
+	{ 603, " has ", "is too short", NULL },
+	{ 604, " has ", "is too short", NULL },
+	{ 607, " in no chunk", "are in no file", "elements" },
+	{ 607, " in no shard", "are in no file", "elements" },
+	{ 661, " is missing", "is missing", NULL },
+	{ 661, " may not be opened", "may not be opened", NULL },
+	{ 661, " lacks tensors", "lacks tensors", NULL },
+	{ 756, ": not allowed", "is not readable for this user", NULL },
+	{ 166, ": -o units=", "without -o units=FILE", "units unknown" },
 };
 #define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -44,8 +49,9 @@ static const char *last_code(const char *text, int *number)
 	return found;
 }
 
-/* The kind of the message; at, of length n, is the name of the file: what comes
- * before it ends with ": ". NULL: it is about no file. */
+/* The kind of the message; at, of length n, is what the messages of one cause
+ * have in common: the name of the file, before which is ": ", or of the kind.
+ * NULL: no such message. */
 static const struct kind *kind_of(const char *text, const char **at, size_t *n)
 {
 	const char *end = NULL;
@@ -58,6 +64,11 @@ static const struct kind *kind_of(const char *text, const char **at, size_t *n)
 			end = strstr(*at, kinds[i].after);
 	if (end == NULL)
 		return NULL;
+	if (kinds[i - 1].name != NULL) {
+		*at = kinds[i - 1].name;
+		*n = strlen(*at);
+		return &kinds[i - 1];
+	}
 	for (const char *p = *at; p + 1 < end; p++)
 		if (p[0] == ':' && p[1] == ' ')
 			*at = p + 2;
@@ -85,6 +96,19 @@ static bool add_file(struct ofs_lost *l, const struct kind *kind,
 	return false;
 }
 
+/* Of messages that are not about a file, each may name a tensor: two get one
+ * text. */
+static void generalize(struct ofs_lost_file *f, const char *text)
+{
+	char *all;
+
+	if (strcmp(f->text, text) == 0 ||
+	    asprintf(&all, "OFS%03d %s %s", f->number, f->name, f->words) == -1)
+		return;
+	free(f->text);
+	f->text = all;
+}
+
 bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text)
 {
 	const char *name;
@@ -99,7 +123,9 @@ bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text)
 		i++;
 	if (i == l->n && !add_file(l, kind, name, n, path, text))
 		return false;
-	l->file[i].n += path == NULL || *path != '\0';
+	if (kind->name != NULL)
+		generalize(&l->file[i], text);
+	l->file[i].n += path == NULL || *path != '\0' || kind->number == 607;
 	return true;
 }
 

@@ -106,6 +106,14 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 	count_cut(s, t);
 }
 
+/* Are elements of it in no shard, and not read as zeros? */
+static bool has_holes(const struct ofs_catalog *cat, const struct ofs_entry *e)
+{
+	return e->kind == OFS_ENTRY_TENSOR &&
+	    (cat->tensors[e->ref].flags &
+		(OFS_TENSOR_HOLES | OFS_TENSOR_ZERO)) == OFS_TENSOR_HOLES;
+}
+
 /* Is an entry readable, judging by the index? */
 static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 {
@@ -116,7 +124,8 @@ static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 					: OFS_NONE;
 
 	if (error == OFS_NONE)
-		s->gone += s->is_lossy && ofs_entry_lost(s->snap, e, NULL);
+		s->gone += has_holes(cat, e) ||
+		    (s->is_lossy && ofs_entry_lost(s->snap, e, NULL));
 	else if (cat->notes[error].code == EOPNOTSUPP ||
 	    ofs_entry_is_pickled(cat, e, NULL, NULL))
 		s->unread++;
@@ -503,9 +512,10 @@ static void refuse_views(struct ofs_summary *s)
 	for (unsigned i = 0; i < s->nviews; i++)
 		if (s->view[i].why.code == 0)
 			optimfs_fail(&s->view[i].why, EIO,
-			    "OFS140 files are missing, short or may not be opened, in which %" PRIu64
-			    " tensors and values have a part",
-			    s->gone);
+			    "OFS140 a part or all of %" PRIu64 " %s is missing",
+			    s->gone,
+			    s->gone == 1 ? "tensor or value"
+					 : "tensors and values");
 }
 
 uint64_t ofs_summary_problems(const struct ofs_summary *s)

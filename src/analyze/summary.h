@@ -50,7 +50,8 @@ struct ofs_summary {
 	uint64_t whole, sharded, flat, lost, replicated;
 	uint64_t cut[OFS_MAX_DIMS]; /* sharded along this dimension */
 	/* Tensors and values: with an error; unreadable in this version or
-	 * without an option; partly in missing or truncated files. */
+	 * without an option; partly in missing or truncated files, or in
+	 * none. */
 	uint64_t damaged, unread, gone;
 
 	uint64_t files, missing_files, short_files, refused_files;

@@ -370,14 +370,14 @@ static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 	put_files(s->short_files, "the end of ", "", &between, out);
 	put_files(s->refused_files, "", " that may not be opened", &between,
 	    out);
-	if (*between == '\0')
+	if (*between == '\0' && s->gone == 0)
 		ofs_buf_puts(out, s->is_lossy ? "state" : "nothing");
 	if (s->gone > 0)
 		ofs_buf_printf(out,
-		    "; %" PRIu64
-		    " tensors and values lack a part or all of their bytes "
-		    "(fsck --json names them)",
-		    s->gone);
+		    "%sa part or all of %" PRIu64
+		    " %s (fsck --json names them)",
+		    *between == '\0' ? "" : "; ", s->gone,
+		    s->gone == 1 ? "tensor or value" : "tensors and values");
 	ofs_buf_putc(out, '\n');
 	put_notes(s, is_missing, "missing", out);
 	put_some(s, "damaged", s->damaged, "; fsck lists them", is_damage, out);

@@ -112,6 +112,7 @@ enum ofs_tensor_flag {
 	OFS_TENSOR_ZERO = 4,   /* elements without a shard are zeros (fill.h) */
 	OFS_TENSOR_FILE = 8,   /* the bytes of a file, not of a model */
 	OFS_TENSOR_INNER = 16, /* of struct ofs_inner_storage */
+	OFS_TENSOR_HOLES = 32, /* elements are in no shard */
 };
 
 struct ofs_tensor {

@@ -329,6 +329,7 @@ static int note_hole(struct check *c, uint64_t held)
 	struct ofs_buf name = { 0 };
 	int ret = tensor_name(c, c->tensor, &name);
 
+	c->t->flags |= OFS_TENSOR_HOLES;
 	if (ret == 0)
 		ret = ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO, c->err,
 		    "OFS607 %.300s: %" PRIu64 " of %" PRIu64

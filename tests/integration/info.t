@@ -55,7 +55,7 @@ cp -r "$ck" "$scratch/hurt" && chmod -R u+w "$scratch/hurt"
 rm "$scratch/hurt/__1_0.distcp"
 ok "info of a checkpoint with a missing file succeeds" "$OPTIMFS" info "$scratch/hurt"
 has "info counts the tensors and values of the missing file" \
-    '^missing +1 file; [0-9]+ tensors and values lack '
+    '^missing +1 file; a part or all of [0-9]+ tensors and values '
 has "info names the missing file with OFS140" '^  OFS140 .*__1_0\.distcp'
 lacks "info of an incomplete checkpoint does not call it undamaged" 'nothing known'
 has "info of an incomplete checkpoint lists no reshard target" '^reshard to +nothing$'
@@ -63,10 +63,22 @@ cp "$ck/__1_0.distcp" "$scratch/hurt/"
 truncate -s 100000 "$scratch/hurt/__2_0.distcp"
 ok "info of a checkpoint with a truncated file succeeds" "$OPTIMFS" info "$scratch/hurt"
 has "info says that the end of one file is missing" \
-    '^missing +the end of 1 file; [0-9]+ tensors and values lack '
+    '^missing +the end of 1 file; a part or all of [0-9]+ tensors and values '
 has "info gives the truncated file as the reason against dcp@N" \
-    '^  not dcp@N, .*: OFS140 files are missing, short'
+    '^  not dcp@N, .*: OFS140 a part or all of [1-9][0-9]* tensors and values is missing$'
 cp "$ck/__2_0.distcp" "$scratch/hurt/" && rm "$scratch/hurt/__1_0.distcp"
+# No file of the others names the lost one: the elements are in no shard.
+cp -r "$TOP_SRCDIR/tests/data/deepspeed/z3_ws2_bf16/ckpt" "$scratch/half" && chmod -R u+w "$scratch/half"
+rm "$scratch/half/global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"
+ok "info of ZeRO 3 without the file of a rank succeeds" "$OPTIMFS" info "$scratch/half"
+has "info counts tensors with elements in no file" '^missing +a part or all of 57 tensors and values '
+has "info of ZeRO 3 without the file of a rank lists no reshard target" '^reshard to +nothing$'
+"$OPTIMFS" info -o fill=zero "$scratch/half" >"$scratch/out"
+has "info with fill=zero does not count moments that are read as zeros" \
+    '^missing +a part or all of 29 tensors and values '
+"$OPTIMFS" fsck "$scratch/half" >"$scratch/out"
+has "fsck counts tensors with elements in no file in one line" \
+    '^error: OFS607 elements are in no file [(]56 tensors and values[)]$'
 ok "info of flat rank files without units succeeds" \
     "$OPTIMFS" info "$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt"
 has "info counts tensors without units as unreadable" '^unreadable +8 tensors and values '

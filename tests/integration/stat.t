@@ -120,7 +120,7 @@ like "stat prints OFS140 for the tensors of the missing file" "$(cat "$scratch/o
 status "stat exits with 4 for flat parameters without units" 4 "$OPTIMFS" stat --only 'nan>0' "$flat/ckpt"
 is "stat --only counts the tensors whose units are unknown, in one line" \
     "$(sed '1d; s/[0-9][0-9]* tensors/N tensors/' "$scratch/out")" \
-    'OFS166 units unknown (-o units=FILE): N tensors and values cannot be read (optimfs stat --json lists them)'
+    'OFS166 units unknown without -o units=FILE: N tensors and values cannot be read (optimfs stat --json lists them)'
 status "stat exits with 4 for a tensor of unknown type" 4 \
     "$OPTIMFS" stat "$TOP_SRCDIR/tests/data/extra/torch_save/nested.pt"
 # A tensor larger than the memory limit, as a sparse file.
