@@ -117,6 +117,29 @@ static void find_near(struct optimfs *fs, const char *path,
 	(void)optimfs_readdir(fs, dir, 0, false, try_name, near, NULL);
 }
 
+/* Suggests the path below a directory that was left out: "norm.weight". */
+static void suggest_below(struct optimfs *fs, const char *path,
+    struct optimfs_error *err)
+{
+	static const char *const above[] = { "model", "optim", "optim/state",
+		"extra" };
+	struct optimfs_attr attr;
+	bool found = false;
+	char *whole;
+
+	for (size_t i = 0; i < sizeof(above) / sizeof(above[0]) && !found;
+	     i++) {
+		if (asprintf(&whole, "%s/%s", above[i], path) == -1)
+			return;
+		found = optimfs_resolve(fs, whole, &attr, NULL) == 0;
+		if (found)
+			optimfs_fail(err, ENOENT,
+			    "OFS018 %s: no such name; did you mean '%s'?", path,
+			    whole);
+		free(whole);
+	}
+}
+
 void ofs_command_suggest(const struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
@@ -128,6 +151,8 @@ void ofs_command_suggest(const struct ofs_command *c, const char *path,
 		optimfs_fail(err, ENOENT,
 		    "OFS018 %s: no such name" OFS_NEAREST_FMT, path,
 		    OFS_NEAREST(&near));
+	else
+		suggest_below(c->fs, path, err);
 }
 
 void ofs_command_explain_place(const char *dest, struct optimfs_error *err)

@@ -42,6 +42,8 @@ ls step-1000/model|3|OFS018|-|step-1000/model: *: step-1000 model
 ls step-1000/no/thing|3|OFS002|check the spelling: ls and optimfs ls list what there is|step-1000/no/thing: No such file or directory
 info $tensor step-1000|3|OFS018|-|$tensor: *the checkpoint comes first: step-1000 $tensor
 cat step-1000 model/output.wieght|3|OFS018|-|step-1000: *did you mean 'output.weight'[?]
+stat step-1000 output.weight|3|OFS018|-|step-1000: output.weight: no such name; did you mean 'model/output.weight'[?]
+info step-1000 param_groups/0/lr|3|OFS018|-|step-1000: *did you mean 'optim/param_groups/0/lr'[?]
 cat step-1000 model|3|OFS009|-|model: is a directory: optimfs ls lists it, optimfs cp -r copies it
 cp step-1000 $tensor no/such/dir/|3|OFS018|-|no/such/dir/: *mkdir -p no/such/dir)
 report step-1000 -o no/x.html|3|OFS018|-|no/x.html: *mkdir -p no)
@@ -56,6 +58,7 @@ info lfs/model.safetensors|3|OFS666|fetch it with git lfs pull, or download it a
 info lfs/both/pytorch_model.bin|3|OFS666|fetch it with git lfs pull, or download it again|pytorch_model.bin: a pointer of Git LFS, not the file itself
 info lfs/step.tar|4|OFS667|unpack it, and give what was in it|step.tar: a tar archive
 info lfs/step.tar.gz|4|OFS667|unpack it, and give what was in it|*/lfs/step.tar.gz is compressed with gzip
+plan $TOP_SRCDIR/tests/data/extra/trainers/pl_full.ckpt zero1@2|4|OFS682|-|*parameter 0 of the optimizer *-o ids=model, or a file, gives the names)
 info noindex|3|OFS601|copy .metadata too, which cp * leaves out; if there is none, the save did not complete: use an earlier one|*4 .distcp files but no .metadata
 info cut|3|OFS419|the file was truncated: copy it again|cut: .metadata: *
 cat lost $tensor|3|OFS140|restore it; tensors that are not in it can be read|*__1_0.distcp is missing

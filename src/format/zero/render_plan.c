@@ -83,8 +83,8 @@ static int add_param(struct ofs_zero_new *z, uint32_t i, uint32_t group,
 
 	if (weight == OFS_NONE)
 		return lacks(name,
-		    "is not in the model (if it is a number: -o ids=FILE gives "
-		    "the names)",
+		    "is not in the model (if it is a number: -o ids=model, or "
+		    "a file, gives the names)",
 		    err);
 	entry = z->weight[weight].entry;
 	t = ofs_flat_tensor(&z->m, entry);
