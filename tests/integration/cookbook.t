@@ -26,6 +26,7 @@ begin() {
 	cp -r "$data/pytorch/dcp_fsdp2_w4/ckpt" work/step-1000
 	cp -r "$data/pytorch/dcp_fsdp2_w3/ckpt" work/step-1000-w3
 	cp -r "$data/deepspeed/z3_ws2_bf16/ckpt" work/zero3
+	cp -r "$data/deepspeed/z3_ws2_two_tags/ckpt" work/run
 	cp -r "$data/megatron/gpt_tp2_dp2/fully_reshardable" work/megatron
 	chmod -R u+w work
 	cd work || exit 99
