@@ -85,9 +85,17 @@ const struct ofs_zip_record *ofs_torch_record(const struct ofs_zip *zip,
 int ofs_torch_note_elements(struct ofs_pickle *doc, const struct ofs_zip *zip,
     ofs_zip_read_fn *read, void *ctx, struct optimfs_error *err);
 
-/* What do the first n bytes of a torch.save file look like? 0 none, 1 zip, 2
- * legacy stream, 3 tar (refused), 4 a bare pickle, 5 a legacy stream of pickle
- * protocols 0 or 1 (refused), 6 a pointer of Git LFS to any file (refused). */
-int ofs_torch_magic(const uint8_t *p, size_t n);
+/* What the first bytes of a file say that it is. */
+enum ofs_torch_magic {
+	OFS_TORCH_NONE,
+	OFS_TORCH_ZIP,
+	OFS_TORCH_STREAM, /* as torch.save wrote before 1.6 */
+	OFS_TORCH_PICKLE, /* and nothing else */
+	/* refused: */
+	OFS_TORCH_OLD_STREAM, /* of pickle protocols 0 or 1 */
+	OFS_TORCH_TAR,
+	OFS_TORCH_GIT_LFS, /* a pointer to any file */
+};
+enum ofs_torch_magic ofs_torch_magic(const uint8_t *p, size_t n);
 
 #endif

@@ -227,7 +227,7 @@ static bool is_legacy(const uint8_t *p, size_t n)
 	    memcmp(p + i, magic, sizeof(magic)) == 0;
 }
 
-int ofs_torch_magic(const uint8_t *p, size_t n)
+enum ofs_torch_magic ofs_torch_magic(const uint8_t *p, size_t n)
 {
 	static const char text[] = "L119547037146038801333356L\n";
 	static const char pointer[] =
@@ -235,16 +235,16 @@ int ofs_torch_magic(const uint8_t *p, size_t n)
 
 	if (n >= sizeof(pointer) &&
 	    memcmp(p, pointer, sizeof(pointer) - 1) == 0)
-		return 6;
+		return OFS_TORCH_GIT_LFS;
 	if (n >= sizeof(text) && memcmp(p, text, sizeof(text) - 1) == 0)
-		return 5;
+		return OFS_TORCH_OLD_STREAM;
 	if (n >= 4 && memcmp(p, "PK", 2) == 0 &&
 	    (memcmp(p + 2, "\3\4", 2) == 0 || memcmp(p + 2, "\5\6", 2) == 0 ||
 		memcmp(p + 2, "\7\b", 2) == 0))
-		return 1;
+		return OFS_TORCH_ZIP;
 	if (n >= 262 && memcmp(p + 257, "ustar", 5) == 0)
-		return 3;
+		return OFS_TORCH_TAR;
 	if (n < 2 || p[0] != 0x80 || p[1] < 2 || p[1] > 5)
-		return 0;
-	return is_legacy(p, n) ? 2 : 4;
+		return OFS_TORCH_NONE;
+	return is_legacy(p, n) ? OFS_TORCH_STREAM : OFS_TORCH_PICKLE;
 }

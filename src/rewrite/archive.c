@@ -91,7 +91,8 @@ int ofs_commit_archive_open(struct ofs_commit *c,
 {
 	uint8_t head[512];
 	uint64_t size, n;
-	int magic, ret;
+	enum ofs_torch_magic magic;
+	int ret;
 
 	*a = (struct ofs_commit_archive){
 		.c = c,
@@ -107,9 +108,9 @@ int ofs_commit_archive_open(struct ofs_commit *c,
 	if (read_archive(a, 0, n, head, err) == -1)
 		return -1;
 	magic = ofs_torch_magic(head, n);
-	if (magic == 1)
+	if (magic == OFS_TORCH_ZIP)
 		ret = open_zip(a, size, err);
-	else if (magic == 2)
+	else if (magic == OFS_TORCH_STREAM)
 		ret = open_legacy(a, size, err);
 	else
 		ret = take_pickle(a, 0, size, NULL, err);

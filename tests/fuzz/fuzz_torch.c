@@ -168,13 +168,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	if (cat == NULL || ofs_catalog_object(cat, "f", -1, &err) == OFS_NONE)
 		abort();
 	switch (ofs_torch_magic(p, n)) {
-	case 1:
+	case OFS_TORCH_ZIP:
 		add_archive(cat, &b);
 		break;
-	case 2:
+	case OFS_TORCH_STREAM:
 		add_legacy(cat, &b);
 		break;
-	case 4:
+	case OFS_TORCH_PICKLE:
 		add_pickle(cat, &b);
 		break;
 	default:

@@ -22,16 +22,16 @@ static int bid_torch(const struct ofs_file_head *h, struct optimfs_error *err)
 {
 	(void)err;
 	switch (ofs_torch_magic(h->p, h->n)) {
-	case 1:
+	case OFS_TORCH_ZIP:
 		return ofs_probe_first(h, "/data.pkl") ? 95
 		    : has_torch_name(h->name)          ? 60
 						       : 10;
-	case 2:
+	case OFS_TORCH_STREAM:
 		return 100;
-	case 3:
-	case 5:
+	case OFS_TORCH_TAR:
+	case OFS_TORCH_OLD_STREAM:
 		return has_torch_name(h->name) ? 60 : 10;
-	case 6: /* so that it is named */
+	case OFS_TORCH_GIT_LFS: /* so that it is named */
 		return has_torch_name(h->name) ? 60 : 0;
 	default:
 		return 0;
@@ -41,7 +41,7 @@ static int bid_torch(const struct ofs_file_head *h, struct optimfs_error *err)
 static int bid_pickle(const struct ofs_file_head *h, struct optimfs_error *err)
 {
 	(void)err;
-	if (ofs_torch_magic(h->p, h->n) != 4)
+	if (ofs_torch_magic(h->p, h->n) != OFS_TORCH_PICKLE)
 		return 0;
 	return ofs_probe_extension(h->name, pickle_extensions) != NULL ? 80
 								       : 30;

@@ -235,30 +235,30 @@ static bool is_tar_of_torch(const uint8_t *head)
 static int open_any(struct file *f, struct optimfs_error *err)
 {
 	switch (ofs_torch_magic(f->head, f->nhead)) {
-	case 1:
+	case OFS_TORCH_ZIP:
 		if ((f->nhead > 8 && f->head[8] == '{') ||
 		    ofs_str_ends(ofs_str_of(f->rel), ".safetensors"))
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS662 ambiguous type: an archive and safetensors "
 			    "(-o type=)");
 		return open_archive(f, err);
-	case 2:
+	case OFS_TORCH_STREAM:
 		return open_legacy(f, err);
-	case 3:
+	case OFS_TORCH_TAR:
 		if (!is_tar_of_torch(f->head))
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS667 a tar archive");
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS673 tar container of torch 0.1: if you trust the file, "
 		    "load it with a newer PyTorch and save it again");
-	case 4:
+	case OFS_TORCH_PICKLE:
 		return open_pickle(f, err);
-	case 5:
+	case OFS_TORCH_OLD_STREAM:
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS431 a stream of torch.save in pickle protocol 0 or 1: "
 		    "load it in Python and save it again, "
 		    "torch.save(torch.load(FILE), FILE)");
-	case 6:
+	case OFS_TORCH_GIT_LFS:
 		return optimfs_fail(err, EIO,
 		    "OFS666 a pointer of Git LFS, not the file itself");
 	default:
