@@ -581,9 +581,8 @@ out:
 
 const struct ofs_verb ofs_verb_diff = {
 	.name = "diff",
-	.synopsis = "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary] "
-		    "[--json]\n"
-		    "           [-o OPTION] CHECKPOINT CHECKPOINT",
+	.synopsis = "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary]\n"
+		    "           [--json] [-o OPTION] CHECKPOINT CHECKPOINT",
 	.summary = "compare two checkpoints value by value",
 	.options =
 	    "  --rtol NUMBER  allowed difference, relative to the larger value\n"

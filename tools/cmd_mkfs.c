@@ -67,7 +67,7 @@ const struct ofs_verb ofs_verb_mkfs = {
 	.summary = "make an empty checkpoint, to be mounted and filled in",
 	.options =
 	    "  --like CHECKPOINT         take names, shapes and types from this checkpoint\n"
-	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; optimfs(5) lists all\n"
+	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; all: optimfs(5)\n"
 	    "  --json                    print the result as JSON\n",
 	.more = ofs_command_print_layouts,
 	.run = run,

@@ -359,8 +359,8 @@ out:
 
 const struct ofs_verb ofs_verb_plan = {
 	.name = "plan",
-	.synopsis = "[--sweep FIRST..LAST[+STEP]] [--json] [-o OPTION] "
-		    "CHECKPOINT VIEW",
+	.synopsis = "[--sweep FIRST..LAST[+STEP]] [--json] [-o OPTION]\n"
+		    "           CHECKPOINT VIEW",
 	.summary = "predict the file sizes of each rank in another layout",
 	.options =
 	    "  --sweep FIRST..LAST[+STEP]  one line per number of ranks: FIRST, twice that,\n"

@@ -96,8 +96,8 @@ const struct ofs_verb ofs_verb_reshard = {
 		    "           [-v] [-o OPTION] CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
-	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; optimfs(5) lists all\n"
-	    "  -j NUMBER             how many files, or parts of large files, to write at once\n"
+	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; all: optimfs(5)\n"
+	    "  -j NUMBER             how many files, or parts of large ones, to write at once\n"
 	    "  -v                    under mpirun: report what each rank did\n"
 	    "  --json                print the result as JSON\n",
 	.more = ofs_command_print_layouts,

@@ -46,8 +46,13 @@ void ofs_command_print_layouts(void)
 	struct ofs_buf b = { 0 };
 
 	list_layouts(&b);
-	if (!b.bad)
-		printf("\nFormats: %s\n", (const char *)b.data);
+	if (!b.bad) {
+		struct ofs_buf line = { 0 };
+
+		ofs_buf_printf(&line, "\nFormats: %s\n",
+		    (const char *)b.data);
+		ofs_tool_print_buf(&line, 2);
+	}
 	ofs_buf_fini(&b);
 }
 

@@ -177,7 +177,7 @@ int ofs_tool_help(const struct ofs_verb *verb)
 	if (strstr(verb->synopsis, "[-o OPTION]") != NULL)
 		puts(
 		    "\n-o OPTION says how to read the checkpoint, as for mount: "
-		    "type=, ids=, units=, ...");
+		    "type=, ids=, units= ...");
 	if (verb->more != NULL)
 		verb->more();
 	return ofs_tool_finish(OFS_EXIT_OK);

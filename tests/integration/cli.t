@@ -332,8 +332,9 @@ says err '^reshard: .* in ' "reshard --progress prints a summary"
 while read -r verb; do
 	"$OPTIMFS" help "$verb"
 done <verbs >help
-[ "$(grep -c '.\{101\}' help)" = 0 ]
-ok $? "the help of no verb has lines of more than 100 columns"
+# a terminal breaks the line that completions read
+[ "$(grep -v '^Formats: ' help | grep -c '.\{81\}')" = 0 ]
+ok $? "the help of no verb has lines of more than 80 columns"
 
 does 2 "optimfs without a verb exits with 2"
 does 2 "an unknown verb exits with 2" frobnicate
