@@ -428,6 +428,30 @@ static int print_to(const struct report *r, const char *name,
 	return ret;
 }
 
+/* Only a page, or an empty file, is replaced: another file may be a part of the
+ * checkpoint. */
+static int check_output(const char *name, struct optimfs_error *err)
+{
+	static const char begin[] = "<!DOCTYPE html>";
+	char head[sizeof(begin)] = "";
+	struct stat st;
+	bool good = true;
+	FILE *f;
+
+	if (name == NULL || strcmp(name, "-") == 0 || stat(name, &st) == -1 ||
+	    !S_ISREG(st.st_mode) || st.st_size == 0)
+		return 0;
+	f = fopen(name, "re");
+	if (f != NULL) {
+		good = fread(head, 1, strlen(begin), f) == strlen(begin) &&
+		    strcmp(head, begin) == 0;
+		fclose(f);
+	}
+	return good
+	    ? 0
+	    : optimfs_fail(err, EEXIST, "%s exists, and is not a page", name);
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -454,7 +478,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    "the page is not for a terminal: give -o FILE, or -o - to print it anyway");
 		goto out;
 	}
-	ret = put_data(&r, &how, &err);
+	ret = check_output(c.output, &err);
+	if (ret == 0)
+		ret = put_data(&r, &how, &err);
 	ofs_progress_end(&c.progress, ret == 0);
 	if (ret == 0 && (c.output == NULL || strcmp(c.output, "-") == 0))
 		print_page(&r, stdout);

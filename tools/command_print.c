@@ -49,8 +49,7 @@ void ofs_command_print_layouts(void)
 	if (!b.bad) {
 		struct ofs_buf line = { 0 };
 
-		ofs_buf_printf(&line, "\nFormats: %s\n",
-		    (const char *)b.data);
+		ofs_buf_printf(&line, "\nFormats: %s\n", (const char *)b.data);
 		ofs_tool_print_buf(&line, 2);
 	}
 	ofs_buf_fini(&b);

@@ -56,6 +56,14 @@ python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/new" \
 ok "report of a checkpoint with a NaN succeeds" "$OPTIMFS" report "$scratch/new" -o "$page"
 ok "report counts the NaN and has a finding for it" \
     holds 'any(t["stat"]["nan"] for t in d["tensors"]) and d["findings"]'
+cp "$four/__1_0.distcp" "$scratch/shard"
+status "report does not replace a file that is not a page" 3 "$OPTIMFS" report "$four" -o "$scratch/shard"
+like "the message names the file" "$(cat "$scratch/err")" \
+    "optimfs: OFS008 $scratch/shard exists, and is not a page*"
+ok "the file is as it was" cmp "$four/__1_0.distcp" "$scratch/shard"
+: >"$scratch/made-by-mktemp"
+ok "report replaces an empty file" "$OPTIMFS" report "$four" -o "$scratch/made-by-mktemp"
+ok "report replaces a page" "$OPTIMFS" report "$four" -o "$scratch/made-by-mktemp"
 ok "report --no-data of the same checkpoint succeeds" \
     "$OPTIMFS" report --no-data "$scratch/new" -o "$page"
 ok "report --no-data has no finding for the NaN" holds 'not d["findings"]'
