@@ -212,6 +212,15 @@ static void say_staged(const char *mount, const struct ofs_tool_source *s)
 		    mount, s->staged);
 }
 
+/* Of a verb without paths, a path in a mount names only the checkpoint. */
+static void say_all(const char *path, const struct ofs_tool_source *s)
+{
+	if (s->inner[0] != '\0' && strncmp(s->inner, ".optimfs", 8) != 0)
+		ofs_tool_say("%s: all of the checkpoint is read; --subtree=%s "
+			     "takes that part only",
+		    path, s->inner);
+}
+
 /* Replaces mounts by the checkpoints they show. */
 static int look_through(struct ofs_command *c, unsigned allowed, int min)
 {
@@ -220,6 +229,8 @@ static int look_through(struct ofs_command *c, unsigned allowed, int min)
 
 	say_staged(c->checkpoint, &s[0]);
 	if (found == 1) {
+		if ((allowed & OFS_PATHS) == 0 && c->open.subtree == NULL)
+			say_all(c->checkpoint, &s[0]);
 		c->checkpoint = s[0].path;
 		ofs_source_apply(&s[0], &c->open);
 		if ((allowed & OFS_PATHS) != 0 && s[0].inner[0] != '\0')
@@ -229,8 +240,11 @@ static int look_through(struct ofs_command *c, unsigned allowed, int min)
 		return found;
 	found = ofs_source_find(c->operand[0], &s[1]);
 	say_staged(c->operand[0], &s[1]);
-	if (found == 1)
+	if (found == 1) {
+		if (s[0].inner == NULL && c->open.subtree == NULL)
+			say_all(c->operand[0], &s[1]);
 		c->operand[0] = s[1].path;
+	}
 	return found;
 }
 

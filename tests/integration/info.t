@@ -209,6 +209,12 @@ ok "umount of the second mount succeeds" "$OPTIMFS" umount "$other"
 ok "mount of a directory in a mount succeeds" "$OPTIMFS" mount "$mnt/optim" "$other"
 is "mount of a directory in a mount shows that part" "$(ls "$other")" optim
 ok "umount of the part succeeds" "$OPTIMFS" umount "$other"
+ok "diff of a directory in a mount succeeds" "$OPTIMFS" diff "$mnt/model" "$ck"
+is "diff says that all of the checkpoint is compared" "$(cat "$scratch/err")" \
+    "optimfs: $mnt/model: all of the checkpoint is read; --subtree=model takes that part only"
+ok "diff --subtree of a directory in a mount succeeds" \
+    "$OPTIMFS" diff --subtree=model "$ck" "$mnt/model"
+is "diff --subtree says nothing of the rest" "$(cat "$scratch/err")" ''
 ok "umount of the read-only mount succeeds" "$OPTIMFS" umount "$mnt"
 
 cp -r "$ck" "$scratch/edited" && chmod -R u+w "$scratch/edited"
