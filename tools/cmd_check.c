@@ -36,7 +36,7 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 		ofs_json_print(&w);
 		return;
 	}
-	if (ofs_lost_add(&r->lost, s->path, s->text))
+	if (ofs_lost_add(&r->lost, s->path, s->text, s->why))
 		return;
 	ofs_lost_tell(&r->lost, ofs_lost_print, NULL);
 	ofs_tool_put_path(&b, s->path, strlen(": "));

@@ -19,7 +19,7 @@ static void unread(void *ctx, const struct optimfs_error *err)
 {
 	struct copying *copying = ctx;
 
-	if (!ofs_lost_add(&copying->lost, NULL, err->text)) {
+	if (!ofs_lost_add(&copying->lost, NULL, err->text, err)) {
 		ofs_progress_break(&copying->c->progress);
 		ofs_tool_say("%s", err->text);
 	}

@@ -16,6 +16,7 @@
 #include "optimfs/analyze.h"
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "fs/walk.h"
 #include "tools/command.h"
@@ -38,7 +39,9 @@ struct diff {
 	uint64_t differences, files;
 	uint8_t *buf_a, *buf_b;
 	bool bad;
-	bool of_b;               /* for the next row */
+	/* of the next row */
+	bool of_b;
+	const struct optimfs_error *why;
 	struct ofs_lost lost[2]; /* of a, of b */
 	int status;              /* of the worst file that cannot be read */
 };
@@ -62,7 +65,7 @@ static void print_row(struct diff *d, const struct ofs_diff_row *r)
 		return;
 	}
 	if (strcmp(r->kind, OFS_DIFF_UNREADABLE) == 0) {
-		if (!ofs_lost_add(&d->lost[r->of_b], NULL, r->text))
+		if (!ofs_lost_add(&d->lost[r->of_b], NULL, r->text, r->why))
 			ofs_tool_say("%s", r->text);
 		return;
 	}
@@ -91,7 +94,10 @@ static void say(struct diff *d, const char *path, const char *kind,
 		r.measured = true;
 		r.m = *m;
 	}
-	if (r.path == NULL || r.text == NULL) {
+	if (d->why != NULL)
+		r.why = ofs_error_without(d->why, "");
+	if (r.path == NULL || r.text == NULL ||
+	    (d->why != NULL && r.why == NULL)) {
 		d->bad = true;
 		ofs_diff_row_fini(&r);
 		return;
@@ -349,8 +355,10 @@ static int unreadable(struct diff *d, const char *path, uint64_t a, uint64_t b,
 		: in_a   ? d->s.a_name
 			 : d->s.b_name);
 	d->of_b = in_b && !in_a;
+	d->why = why;
 	say(d, path, OFS_DIFF_UNREADABLE, NULL, 0, "%s", why->text);
 	d->of_b = false;
+	d->why = NULL;
 	status = ofs_tool_status(why->code);
 	if (status > d->status)
 		d->status = status;

@@ -74,7 +74,8 @@ static void finding(void *ctx, const struct optimfs_finding *f)
 	struct report *r = ctx;
 
 	r->unread |= f->code == EOPNOTSUPP;
-	if (!r->json && ofs_lost_add(&r->lost[f->error], f->path, f->text))
+	if (!r->json &&
+	    ofs_lost_add(&r->lost[f->error], f->path, f->text, f->why))
 		return;
 	ofs_progress_break(&r->c->progress);
 	if (r->json)

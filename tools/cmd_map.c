@@ -64,12 +64,6 @@ static int add(void *ctx, size_t i, const struct optimfs_holding *h)
 	return 0;
 }
 
-static bool is_missing(void *ctx, const struct optimfs_holding *h)
-{
-	(void)ctx;
-	return h->missing;
-}
-
 static void print_json(const struct map *m, const char *path, uint64_t bytes)
 {
 	struct ofs_json_writer w;
@@ -82,7 +76,7 @@ static void print_json(const struct map *m, const char *path, uint64_t bytes)
 	for (size_t i = 0; i < m->ranks.n; i++)
 		ofs_json_put_i64(&w, NULL, m->ranks.rank[i]);
 	ofs_json_close(&w, ']');
-	ofs_holders_put(&m->ranks, m->c, path, is_missing, NULL, &w);
+	ofs_holders_put(&m->ranks, m->c, path, false, &w);
 	ofs_json_print(&w);
 }
 

@@ -38,13 +38,7 @@ struct report {
 	struct ofs_lost lost;
 	size_t told; /* of lost.file, how many have a finding */
 	struct ofs_buf json;
-	struct ofs_buf found; /* findings */
-	char **bad;           /* messages about missing or damaged files */
-	size_t nbad, bad_cap;
-	struct judged {
-		const char *file;
-		bool bad;
-	} * judged; /* the last file of each rank, by rank modulo their number */
+	struct ofs_buf found;        /* findings */
 	struct ofs_json_writer w, f; /* into json, into found */
 };
 
@@ -74,35 +68,6 @@ static void end_element(struct ofs_json_writer *w)
 	w->gap = "\n";
 }
 
-/* Does the text contain the word? */
-static bool has_word(const char *text, const char *word)
-{
-	size_t n = strlen(word);
-	const char *p = text;
-
-	while ((p = strstr(p, word)) != NULL) {
-		if ((p == text || p[-1] == ' ') && strchr(" :,", p[n]) != NULL)
-			return true;
-		p++;
-	}
-	return false;
-}
-
-/* Is the part of a rank in a damaged or missing file? */
-static bool is_bad(void *ctx, const struct optimfs_holding *h)
-{
-	const struct report *r = ctx;
-	struct judged *j = &r->judged[(size_t)h->rank % r->ranks.n];
-
-	if (j->file != h->file) {
-		j->file = h->file;
-		j->bad = false;
-		for (size_t i = 0; i < r->nbad && !j->bad; i++)
-			j->bad = has_word(r->bad[i], h->file);
-	}
-	return h->missing || j->bad;
-}
-
 /* s and err are NULL if the tensor was not read. */
 static int tensor(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err)
@@ -118,7 +83,7 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
 	ofs_json_close(w, ']');
 	ofs_json_put_u64(w, "elements", t->elements);
 	ofs_json_put_u64(w, "bytes", t->bytes);
-	ofs_holders_put(&r->ranks, r->c, t->path, is_bad, r, w);
+	ofs_holders_put(&r->ranks, r->c, t->path, true, w);
 	if (s != NULL) {
 		ofs_json_open(w, "stat", '{');
 		ofs_stats_json(s, w->b);
@@ -183,22 +148,15 @@ static void damage(void *ctx, const struct optimfs_finding *f)
 {
 	struct report *r = ctx;
 
-	if (!ofs_lost_add(&r->lost, f->path, f->text))
+	if (!ofs_lost_add(&r->lost, f->path, f->text, f->why))
 		put_finding(r, f->number, f->path, f->text, NULL);
-	if (f->path[0] != '\0')
-		return;
-	if (ofs_grow(r->bad, r->nbad, r->bad_cap, NULL) == -1 ||
-	    (r->bad[r->nbad] = strdup(f->text)) == NULL)
-		r->found.bad = true;
-	else
-		r->nbad++;
 }
 
 static void symptom(void *ctx, const struct optimfs_symptom *s)
 {
 	struct report *r = ctx;
 
-	if (!ofs_lost_add(&r->lost, s->path, s->text))
+	if (!ofs_lost_add(&r->lost, s->path, s->text, s->why))
 		put_finding(r, s->number, s->path, s->text, s->means);
 }
 
@@ -261,9 +219,6 @@ static int put_head(struct report *r, bool data, struct optimfs_error *err)
 	/* A checkpoint of one file has no known ranks. */
 	if (ofs_holders_find(&r->ranks, r->c, NULL) == -1)
 		r->ranks.n = 0;
-	r->judged = calloc(r->ranks.n + 1, sizeof(*r->judged));
-	if (r->judged == NULL)
-		return ofs_no_memory(err);
 	begin_array(r, "ranks");
 	r->w.gap = " ";
 	for (size_t i = 0; i < r->ranks.n; i++)
@@ -494,10 +449,6 @@ out:
 	ofs_buf_fini(&r.found);
 	ofs_lost_fini(&r.lost);
 	ofs_holders_fini(&r.ranks);
-	free(r.judged);
-	for (size_t i = 0; i < r.nbad; i++)
-		free(r.bad[i]);
-	free(r.bad);
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
 }

@@ -13,6 +13,7 @@
 #include "optimfs/analyze.h"
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "stats/stats.h"
@@ -26,8 +27,7 @@ struct row {
 	uint64_t bytes;
 	int rank;
 	struct optimfs_statistics s;
-	char *error; /* used instead of s */
-	int code;    /* of error */
+	struct optimfs_error *error; /* used instead of s; malloc'ed */
 	double key;
 };
 
@@ -130,18 +130,6 @@ static int copy_statistics(struct row *r, const struct optimfs_statistics *s,
 	return 0;
 }
 
-/* The text of an error without the path. */
-static char *text_of(const struct optimfs_error *err, const char *path)
-{
-	const char *words = optimfs_error_about(err, path);
-	char *text;
-
-	if (err->number == 0)
-		return strdup(words);
-	return asprintf(&text, "OFS%03d %s", err->number, words) == -1 ? NULL
-								       : text;
-}
-
 static int add(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err)
 {
@@ -153,10 +141,8 @@ static int add(void *ctx, const struct optimfs_tensor *t,
 	r.path = strdup(t->path);
 	r.dtype = strdup(t->dtype);
 	r.shape = strdup(t->shape);
-	if (s == NULL) {
-		r.error = text_of(err, t->path);
-		r.code = err->code;
-	}
+	if (s == NULL)
+		r.error = ofs_error_without(err, t->path);
 	if (r.path == NULL || r.dtype == NULL || r.shape == NULL ||
 	    (s == NULL && r.error == NULL) ||
 	    (s != NULL && copy_statistics(&r, s, rows->histograms) == -1))
@@ -237,7 +223,7 @@ static void json(struct rows *rows, const struct row *r)
 	if (r->rank >= 0)
 		ofs_json_put_i64(&w, "rank", r->rank);
 	if (r->error != NULL) {
-		ofs_json_put_string(&w, "error", r->error);
+		ofs_json_put_string(&w, "error", r->error->text);
 	} else {
 		ofs_buf_puts(&b, ", ");
 		ofs_stats_json(&r->s, &b);
@@ -262,7 +248,7 @@ static void print_unread(const struct row *r)
 	if (r->rank >= 0)
 		ofs_buf_printf(&b, "%4d ", r->rank);
 	ofs_tool_put_path(&b, r->path, b.len + strlen(": "));
-	ofs_buf_printf(&b, ": %s\n", r->error);
+	ofs_buf_printf(&b, ": %s\n", r->error->text);
 	ofs_tool_print_buf(&b, 4);
 }
 
@@ -290,7 +276,8 @@ static void line(struct rows *rows, const struct row *r)
 	size_t used = 0;
 
 	if (r->error != NULL) {
-		if (!ofs_lost_add(&rows->lost, r->path, r->error))
+		if (!ofs_lost_add(&rows->lost, r->path, r->error->text,
+			r->error))
 			print_unread(r);
 		return;
 	}
@@ -366,14 +353,15 @@ static int print_one(struct rows *rows, struct optimfs_error *err)
 	if (rows->n == 0 && refuse_text(rows->c, err) == -1)
 		return -1;
 	for (size_t i = 0; i < rows->n && ret == 0; i++) {
-		if (rows->row[i].error != NULL) {
-			if (!ofs_lost_add(&rows->lost, rows->row[i].path,
-				rows->row[i].error))
-				ofs_tool_say("%s: %s", rows->row[i].path,
-				    rows->row[i].error);
+		const struct row *r = &rows->row[i];
+
+		if (r->error != NULL) {
+			if (!ofs_lost_add(&rows->lost, r->path, r->error->text,
+				r->error))
+				ofs_tool_say("%s: %s", r->path, r->error->text);
 			continue;
 		}
-		row = &rows->row[i];
+		row = r;
 		read++;
 		ret = ofs_stats_merge(&sum, &row->s, err);
 	}
@@ -496,7 +484,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	    : OFS_EXIT_OK;
 	for (size_t i = 0; i < rows.n; i++)
 		if (rows.row[i].error != NULL && status == OFS_EXIT_OK)
-			status = ofs_tool_status(rows.row[i].code);
+			status = ofs_tool_status(rows.row[i].error->code);
 out:
 	for (size_t i = 0; i < rows.n; i++)
 		row_fini(&rows.row[i]);

@@ -15,6 +15,7 @@ void ofs_diff_row_fini(struct ofs_diff_row *r)
 {
 	free(r->path);
 	free(r->text);
+	free(r->why);
 }
 
 static void put_path(struct ofs_buf *b, const char *path)

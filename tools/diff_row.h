@@ -23,6 +23,8 @@ struct ofs_diff_sides {
 struct ofs_diff_row {
 	char *path, *text; /* owned */
 	const char *kind;
+	/* of a failure, or NULL; owned */
+	struct optimfs_error *why;
 	bool of_b;     /* a failure of b alone */
 	bool measured; /* elements and m are valid */
 	uint64_t elements;

@@ -65,9 +65,8 @@ void ofs_holders_each(const struct ofs_holders *r, const struct ofs_command *c,
 
 /* A run of adjacent ranks with equal parts; more may follow. */
 struct put {
-	bool (*is_bad)(void *ctx, const struct optimfs_holding *h);
-	void *ctx;
 	struct ofs_json_writer *w;
+	bool damage;
 	size_t first, n;
 	uint64_t bytes;
 	bool bad;
@@ -88,7 +87,7 @@ static void put_run(struct put *p)
 static int put_rank(void *ctx, size_t i, const struct optimfs_holding *h)
 {
 	struct put *p = ctx;
-	bool bad = p->is_bad(p->ctx, h);
+	bool bad = p->damage ? h->damaged : h->missing;
 
 	if (h->bytes == 0)
 		return 0;
@@ -106,10 +105,9 @@ static int put_rank(void *ctx, size_t i, const struct optimfs_holding *h)
 }
 
 void ofs_holders_put(const struct ofs_holders *r, const struct ofs_command *c,
-    const char *path, bool (*bad)(void *ctx, const struct optimfs_holding *h),
-    void *ctx, struct ofs_json_writer *w)
+    const char *path, bool damage, struct ofs_json_writer *w)
 {
-	struct put p = { .is_bad = bad, .ctx = ctx, .w = w };
+	struct put p = { .w = w, .damage = damage };
 
 	ofs_json_open(w, "parts", '[');
 	ofs_holders_each(r, c, path, put_rank, &p);

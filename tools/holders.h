@@ -32,9 +32,8 @@ void ofs_holders_each(const struct ofs_holders *r, const struct ofs_command *c,
 
 /* Writes the same as the member "parts" of a JSON object. Adjacent ranks with
  * equal parts form one element: [index of the first, number of ranks, bytes of
- * each, 1 if bad]. */
+ * each, 1 if missing or, with damage, damaged]. */
 void ofs_holders_put(const struct ofs_holders *r, const struct ofs_command *c,
-    const char *path, bool (*bad)(void *ctx, const struct optimfs_holding *h),
-    void *ctx, struct ofs_json_writer *w);
+    const char *path, bool damage, struct ofs_json_writer *w);
 
 #endif

@@ -4,84 +4,34 @@
 
 #include "tools/lost.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "cli/tools.h"
 
-/* What follows the name of the file in a message about one tensor, and what is
- * said of all of them. */
+/* What all tensors with one reason are said to lack. */
 static const struct kind {
-	int number;
-	const char *after, *words;
-	const char *name; /* NULL: of a file */
+	const char *words;
+	const char *name; /* NULL: that of the file */
 } kinds[] = {
-	{ 140, " is missing", "is missing", NULL },
-	{ 140, ": no such file", "is missing", NULL },
-	{ 603, " is short", "is too short", NULL },
-	{ 603, " has ", "is too short", NULL },
-	{ 604, " has ", "is too short", NULL },
-	{ 607, " in no chunk", "are in no file", "elements" },
-	{ 607, " in no shard", "are in no file", "elements" },
-	{ 661, " is missing", "is missing", NULL },
-	{ 661, " may not be opened", "may not be opened", NULL },
-	{ 661, " lacks tensors", "lacks tensors", NULL },
-	{ 756, ": not allowed", "is not readable for this user", NULL },
-	{ 166, ": -o units=", "without -o units=FILE", "units unknown" },
+	[OPTIMFS_LOST_MISSING] = { "is missing", NULL },
+	[OPTIMFS_LOST_SHORT] = { "is too short", NULL },
+	[OPTIMFS_LOST_CLOSED] = { "is not readable for this user", NULL },
+	[OPTIMFS_LOST_WRONG] = { "lacks tensors", NULL },
+	[OPTIMFS_LOST_HOLES] = { "are in no file", "elements" },
+	[OPTIMFS_LOST_UNITS] = { "without -o units=FILE", "units unknown" },
 };
-#define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* The text after the last "OFSnnn " of a message. */
-static const char *last_code(const char *text, int *number)
+static bool add_file(struct ofs_lost *l, const struct optimfs_error *why,
+    struct ofs_str name, const char *path, const char *text)
 {
-	const char *found = NULL;
-
-	for (const char *p = strstr(text, "OFS"); p != NULL;
-	     p = strstr(p + 1, "OFS"))
-		if (isdigit((unsigned char)p[3]) && strlen(p) > 7) {
-			*number = atoi(p + 3);
-			found = p + 7;
-		}
-	return found;
-}
-
-/* The kind of the message; at, of length n, is what the messages of one cause
- * have in common: the name of the file, before which is ": ", or of the kind.
- * NULL: no such message. */
-static const struct kind *kind_of(const char *text, const char **at, size_t *n)
-{
-	const char *end = NULL;
-	int number = 0;
-	size_t i = 0;
-
-	*at = last_code(text, &number);
-	for (; i < NKINDS && end == NULL; i++)
-		if (kinds[i].number == number)
-			end = strstr(*at, kinds[i].after);
-	if (end == NULL)
-		return NULL;
-	if (kinds[i - 1].name != NULL) {
-		*at = kinds[i - 1].name;
-		*n = strlen(*at);
-		return &kinds[i - 1];
-	}
-	for (const char *p = *at; p + 1 < end; p++)
-		if (p[0] == ':' && p[1] == ' ')
-			*at = p + 2;
-	*n = (size_t)(end - *at);
-	return &kinds[i - 1];
-}
-
-static bool add_file(struct ofs_lost *l, const struct kind *kind,
-    const char *name, size_t n, const char *path, const char *text)
-{
-	struct ofs_lost_file f = { .number = kind->number,
-		.words = kind->words,
-		.name = strndup(name, n),
+	struct ofs_lost_file f = { .number = why->number,
+		.words = kinds[why->how].words,
+		.name = strndup(name.p, name.len),
 		.path = strdup(path == NULL ? "" : path),
 		.text = strdup(text) };
 
@@ -109,23 +59,25 @@ static void generalize(struct ofs_lost_file *f, const char *text)
 	f->text = all;
 }
 
-bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text)
+bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text,
+    const struct optimfs_error *why)
 {
-	const char *name;
-	size_t i = 0, n;
-	const struct kind *kind = kind_of(text, &name, &n);
+	struct ofs_str name;
+	size_t i = 0;
 
-	if (kind == NULL)
+	if (why == NULL || why->how == OPTIMFS_NOT_LOST)
 		return false;
-	while (i < l->n &&
-	    (strncmp(l->file[i].name, name, n) != 0 ||
-		l->file[i].name[n] != '\0'))
+	name = kinds[why->how].name != NULL
+	    ? ofs_str_of(kinds[why->how].name)
+	    : (struct ofs_str){ why->text + why->lost, why->nlost };
+	while (i < l->n && !ofs_str_is(name, l->file[i].name))
 		i++;
-	if (i == l->n && !add_file(l, kind, name, n, path, text))
+	if (i == l->n && !add_file(l, why, name, path, text))
 		return false;
-	if (kind->name != NULL)
+	if (kinds[why->how].name != NULL)
 		generalize(&l->file[i], text);
-	l->file[i].n += path == NULL || *path != '\0' || kind->number == 607;
+	l->file[i].n +=
+	    path == NULL || *path != '\0' || why->how == OPTIMFS_LOST_HOLES;
 	return true;
 }
 

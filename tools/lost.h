@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "optimfs/error.h"
+
 /* A stored file that is missing, too short, or without permission to read is the
  * reason why all tensors with a part in it cannot be read; others are a file that
  * is not even named, so that elements are in none, and an option that is not
@@ -18,7 +20,7 @@ struct ofs_lost {
 	struct ofs_lost_file {
 		int number;        /* of the OFSnnn that says what is wrong */
 		const char *words; /* what is said of all its tensors */
-		char *name;        /* of the file */
+		char *name;        /* of the file, or of the kind */
 		/* The message that was added first, and its path: "" if it was
 		 * about the file itself. */
 		char *path, *text;
@@ -27,9 +29,11 @@ struct ofs_lost {
 	size_t n, cap;
 };
 
-/* Is this message about such a file? Then it is counted. path: of the tensor or
- * value; "": of none; NULL: of one whose path is in the message. */
-bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text);
+/* Is such a file the reason why? Then it is counted. text: the message. path: of
+ * the tensor or value; "": of none; NULL: of one whose path is in the message.
+ * why may be NULL. */
+bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text,
+    const struct optimfs_error *why);
 /* Calls each with one message for each file: the message that was added if there
  * is only one, else a sentence with the number of tensors. Empties l. */
 void ofs_lost_tell(struct ofs_lost *l,

@@ -69,6 +69,7 @@ struct optimfs_holding {
 	int rank;
 	uint64_t bytes;
 	bool missing;     /* a file with a part of it is missing */
+	bool damaged;     /* some of it is missing, or past a file's end */
 	const char *file; /* the first file with a part of it */
 };
 
@@ -118,6 +119,7 @@ struct optimfs_symptom {
 	const char *path;  /* path in the tree */
 	const char *text;  /* what was found; begins with "OFSnnn " */
 	const char *means; /* what it means, and what to do */
+	const struct optimfs_error *why; /* it cannot be read; or NULL */
 };
 /* A parameter trained by an optimizer of the Adam family. */
 struct optimfs_parameter {

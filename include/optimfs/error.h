@@ -14,13 +14,28 @@ extern "C" {
  * compiled with hidden visibility. */
 #pragma GCC visibility push(default)
 
+enum optimfs_lost {
+	OPTIMFS_NOT_LOST,
+	OPTIMFS_LOST_MISSING, /* the file does not exist */
+	OPTIMFS_LOST_SHORT,   /* it ends too early */
+	OPTIMFS_LOST_CLOSED,  /* this user may not read it */
+	OPTIMFS_LOST_WRONG,   /* it lacks what the index says is in it */
+	/* not because of a file: */
+	OPTIMFS_LOST_HOLES, /* no file is known to have it */
+	OPTIMFS_LOST_UNITS, /* the option units= is not given */
+};
+
 /* code is for the kernel; number is an entry of optimfs-errors(7); text is for
  * a person, and begins with "OFSnnn " if there is a number. A function fills it
  * when it fails; after a success its contents are undefined. */
 struct optimfs_error {
 	int code;   /* an errno value */
 	int number; /* 603 for OFS603; 0: none */
-	char text[504];
+	/* What is lost, if that is the reason. nlost bytes of text, from lost
+	 * on, are the name of the file. */
+	unsigned short how; /* enum optimfs_lost */
+	unsigned short lost, nlost;
+	char text[498];
 };
 
 /* Fill err, which may be NULL, and return -1. If the error has a number, fmt

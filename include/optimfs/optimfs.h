@@ -273,6 +273,7 @@ struct optimfs_finding {
 	int number;       /* 603 for OFS603; 0: none */
 	const char *path; /* tree path, or a file of the checkpoint */
 	const char *text;
+	const struct optimfs_error *why; /* code, number and text as one */
 };
 typedef void optimfs_report_fn(void *ctx, const struct optimfs_finding *f);
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,

@@ -24,7 +24,10 @@ class Error(c.Structure):
     """struct optimfs_error"""
     _fields_ = [("code", c.c_int),
                 ("number", c.c_int),
-                ("text", c.c_char * 504)]
+                ("how", c.c_ushort),
+                ("lost", c.c_ushort),
+                ("nlost", c.c_ushort),
+                ("text", c.c_char * 498)]
 
 
 class Options(c.Structure):

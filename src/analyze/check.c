@@ -85,6 +85,13 @@ static int by_weight(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
+static void symptom_fini(struct ofs_symptom *s)
+{
+	free(s->path);
+	free(s->text);
+	free(s->why);
+}
+
 /* fp32 weights are read as a state and as the weights: what is found in both is
  * one finding. */
 static void sort_symptoms(struct ofs_check *c)
@@ -98,8 +105,7 @@ static void sort_symptoms(struct ofs_check *c)
 
 		if (n > 0 && by_weight(s, &c->symptom[n - 1]) == 0 &&
 		    strcmp(s->text, c->symptom[n - 1].text) == 0) {
-			free(s->path);
-			free(s->text);
+			symptom_fini(s);
 		} else {
 			c->symptom[n++] = *s;
 		}
@@ -126,13 +132,13 @@ static void tell_parameter(const struct ofs_check *c, const struct ofs_exam *e,
 static void tell(struct ofs_check *c, const struct optimfs_checkup *out)
 {
 	for (size_t i = 0; i < c->nexams && out->parameter != NULL; i++)
-		if (c->exam[i].kind == OFS_EXAM_ADAM && c->exam[i].error == 0)
+		if (c->exam[i].kind == OFS_EXAM_ADAM && c->exam[i].why == NULL)
 			tell_parameter(c, &c->exam[i], out);
 	sort_symptoms(c);
 	for (size_t i = 0; i < c->nsymptoms && out->symptom != NULL; i++) {
 		const struct ofs_symptom *s = &c->symptom[i];
 		struct optimfs_symptom o = { s->number, s->path, s->text,
-			meanings[rank_of(s->number)].means };
+			meanings[rank_of(s->number)].means, s->why };
 
 		out->symptom(out->ctx, &o);
 	}
@@ -152,7 +158,8 @@ static int check(struct ofs_check *c, const struct optimfs_scan *how,
 	if (ofs_check_read(c, how, err) == -1)
 		return -1;
 	for (size_t i = 0; i < c->nexams; i++)
-		c->bad |= c->exam[i].error == ENOMEM;
+		c->bad |=
+		    c->exam[i].why != NULL && c->exam[i].why->code == ENOMEM;
 	if (c->bad)
 		return ofs_no_memory(err);
 	if (ofs_check_judge(c, err) == -1)
@@ -172,10 +179,8 @@ int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
 	*n = c.nsymptoms;
 	for (size_t i = 0; i < c.nexams; i++)
 		free(c.exam[i].why);
-	for (size_t i = 0; i < c.nsymptoms; i++) {
-		free(c.symptom[i].path);
-		free(c.symptom[i].text);
-	}
+	for (size_t i = 0; i < c.nsymptoms; i++)
+		symptom_fini(&c.symptom[i]);
 	free(c.exam);
 	free(c.symptom);
 	free(c.look);

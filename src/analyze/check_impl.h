@@ -12,6 +12,7 @@
 /* A finding that is not reported yet. */
 struct ofs_symptom {
 	char *path, *text;
+	struct optimfs_error *why; /* it cannot be read; or NULL */
 	int number;
 	double weight; /* sorts findings of one number, largest first */
 };
@@ -41,8 +42,6 @@ void ofs_check_plan(struct ofs_check *c);
 /* Reads it; the results go to the exams. */
 int ofs_check_read(struct ofs_check *c, const struct optimfs_scan *how,
     struct optimfs_error *err);
-/* The text of an error without the path, which is reported anyway. */
-char *ofs_check_why(const struct optimfs_error *err, const char *path);
 /* Derives the symptoms, unsorted. */
 int ofs_check_judge(struct ofs_check *c, struct optimfs_error *err);
 

@@ -12,6 +12,7 @@
 
 #include "analyze/check_impl.h"
 #include "analyze/copies.h"
+#include "base/error.h"
 #include "base/memory.h"
 
 static void found(struct ofs_check *c, int number, double weight,
@@ -45,15 +46,28 @@ static void found(struct ofs_check *c, int number, double weight,
 	free(text);
 }
 
+/* why: without the path. */
+static void found_unread(struct ofs_check *c, const char *path,
+    const struct optimfs_error *why)
+{
+	size_t n = c->nsymptoms;
+
+	found(c, 201, 1, path, "cannot be read: %s", why->text);
+	if (c->nsymptoms == n)
+		return;
+	c->symptom[n].why = ofs_error_without(why, "");
+	c->bad |= c->symptom[n].why == NULL;
+}
+
 static void looked(struct ofs_check *c, const struct ofs_file_info *f,
-    enum ofs_look look, const char *why)
+    enum ofs_look look, const struct optimfs_error *why)
 {
 	enum ofs_look *was = &c->look[f - c->state.files.file];
 
 	if (look == OFS_UNREAD && *was != OFS_UNREAD &&
 	    c->checked.unread++ == 0) {
 		c->unread = f->path;
-		c->why_unread = strdup(why == NULL ? "" : why);
+		c->why_unread = strdup(why->text);
 		c->bad |= c->why_unread == NULL;
 	}
 	c->checked.tensors += look == OFS_READ && *was == OFS_NOT_LOOKED;
@@ -119,17 +133,15 @@ static void judge_count(struct ofs_check *c, const struct ofs_exam *e,
 
 static void judge(struct ofs_check *c, const struct ofs_exam *e)
 {
-	for (unsigned i = 0; i < e->nfiles; i++)
-		if (e->error == 0 || e->error == EOPNOTSUPP)
-			looked(c, e->file[i],
-			    e->error == 0 ? OFS_READ : OFS_UNREAD, e->why);
-	if (e->error == EOPNOTSUPP)
-		return;
-	if (e->error != 0) {
-		found(c, 201, 1, e->file[0]->path, "cannot be read: %s",
-		    e->why == NULL ? "" : e->why);
+	if (e->why != NULL && e->why->code != EOPNOTSUPP) {
+		found_unread(c, e->file[0]->path, e->why);
 		return;
 	}
+	for (unsigned i = 0; i < e->nfiles; i++)
+		looked(c, e->file[i], e->why == NULL ? OFS_READ : OFS_UNREAD,
+		    e->why);
+	if (e->why != NULL)
+		return;
 	for (unsigned i = 0; i < e->nfiles; i++)
 		judge_count(c, e, i, 202, &e->odd[i], "is not finite",
 		    "are not finite");
@@ -156,7 +168,7 @@ static bool is_exact(const struct ofs_exam *e)
 {
 	enum ofs_dtype t = e->file[0]->dtype;
 
-	return e->kind == OFS_EXAM_ONE && e->error == 0 && e->odd[0].n == 0 &&
+	return e->kind == OFS_EXAM_ONE && e->why == NULL && e->odd[0].n == 0 &&
 	    (t == OFS_FLOAT32 || t == OFS_FLOAT64) && e->file[0]->elements > 0;
 }
 
@@ -355,8 +367,7 @@ static void judge_others(struct ofs_check *c)
 	for (size_t i = 0; i < c->state.files.n; i++) {
 		const struct ofs_file_info *f = &c->state.files.file[i];
 		struct optimfs_file *file;
-		struct optimfs_error why;
-		char *text;
+		struct optimfs_error why, *own;
 		int ret;
 
 		if (ofs_is_tensor(f) || strncmp(f->path, "extra/", 6) == 0)
@@ -368,14 +379,13 @@ static void judge_others(struct ofs_check *c)
 		}
 		if (ret == 0)
 			continue;
-		text = ofs_check_why(&why, f->path);
-		c->bad |= why.code == ENOMEM;
-		if (why.code == EOPNOTSUPP)
-			looked(c, f, OFS_UNREAD, text);
-		else
-			found(c, 201, 1, f->path, "cannot be read: %s",
-			    text == NULL ? "" : text);
-		free(text);
+		own = ofs_error_without(&why, f->path);
+		c->bad |= why.code == ENOMEM || own == NULL;
+		if (own != NULL && why.code == EOPNOTSUPP)
+			looked(c, f, OFS_UNREAD, own);
+		else if (own != NULL)
+			found_unread(c, f->path, own);
+		free(own);
 	}
 }
 

@@ -2,12 +2,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "analyze/check_impl.h"
 #include "analyze/pool.h"
+#include "base/error.h"
 #include "base/memory.h"
 
 #define CHUNK (1u << 18) /* elements */
@@ -42,25 +41,13 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *k,
 	return 0;
 }
 
-char *ofs_check_why(const struct optimfs_error *err, const char *path)
-{
-	char *text;
-
-	if (err->number == 0)
-		return strdup(optimfs_error_about(err, path));
-	return asprintf(&text, "OFS%03d %s", err->number,
-		   optimfs_error_about(err, path)) == -1
-	    ? NULL
-	    : text;
-}
-
 static void failed(void *ctx, size_t item, const struct optimfs_error *err)
 {
 	struct ofs_check *c = ctx;
 	struct ofs_exam *e = &c->exam[item];
 
-	e->error = err->code;
-	e->why = ofs_check_why(err, e->file[0]->path);
+	e->why = ofs_error_without(err, e->file[0]->path);
+	c->bad |= e->why == NULL;
 }
 
 static const struct ofs_pool_ops ops = { start, free, work, join, failed };

@@ -45,8 +45,7 @@ struct ofs_exam {
 	double sum, squares;
 	uint64_t run; /* consecutive dead elements so far */
 	uint64_t dead_rows;
-	int error; /* errno; 0: readable */
-	char *why;
+	struct optimfs_error *why; /* malloc'ed; NULL: it can be read */
 };
 
 /* The results of a chunk. */

@@ -16,7 +16,8 @@
 /* The copy of a shard on a rank. */
 struct copy {
 	int rank;
-	uint32_t shard, object;
+	uint32_t shard;
+	const struct ofs_extent *at;
 	uint64_t bytes;
 };
 
@@ -30,16 +31,16 @@ struct copies {
 
 OFS_COMPARE_BY2(by_rank, struct copy, rank, shard)
 
-static int add(struct copies *l, uint32_t shard, uint32_t object,
+static int add(struct copies *l, uint32_t shard, const struct ofs_extent *at,
     uint64_t bytes)
 {
-	int rank = l->cat->objects[object].rank;
+	int rank = l->cat->objects[at->object].rank;
 
 	if (rank < 0)
 		return 0;
 	if (ofs_grow(l->v, l->n, l->cap, l->err) == -1)
 		return -1;
-	l->v[l->n] = (struct copy){ rank, shard, object, bytes };
+	l->v[l->n] = (struct copy){ rank, shard, at, bytes };
 	l->unsorted |= l->n > 0 && by_rank(&l->v[l->n - 1], &l->v[l->n]) > 0;
 	l->n++;
 	return 0;
@@ -66,11 +67,11 @@ static int add_tensor(struct copies *l, const struct ofs_tensor *t)
 		const struct ofs_replica *copy;
 		uint32_t n;
 
-		if (add(l, i, cat->shards[i].at.object, bytes) == -1)
+		if (add(l, i, &cat->shards[i].at, bytes) == -1)
 			return -1;
 		copy = ofs_replicas(cat, i, &n);
 		for (uint32_t k = 0; k < n; k++)
-			if (add(l, i, copy[k].at.object, bytes) == -1)
+			if (add(l, i, &copy[k].at, bytes) == -1)
 				return -1;
 	}
 	return 0;
@@ -103,7 +104,8 @@ static int tell(const struct copies *l, optimfs_holding_fn *each, void *ctx)
 	int ret = 0;
 
 	for (size_t i = 0, k; i < l->n && ret == 0; i = k) {
-		const struct ofs_object *o = &l->cat->objects[l->v[i].object];
+		const struct ofs_extent *at = l->v[i].at;
+		const struct ofs_object *o = &l->cat->objects[at->object];
 		struct optimfs_holding h = { .rank = l->v[i].rank,
 			.file = o->path };
 
@@ -111,8 +113,11 @@ static int tell(const struct copies *l, optimfs_holding_fn *each, void *ctx)
 			if (k > i && l->v[k].shard == l->v[k - 1].shard)
 				continue;
 			ofs_sum_u64(&h.bytes, l->v[k].bytes);
-			o = &l->cat->objects[l->v[k].object];
+			at = l->v[k].at;
+			o = &l->cat->objects[at->object];
 			h.missing |= o->missing || o->refused;
+			h.damaged |= h.missing || at->off > o->size ||
+			    at->len > o->size - at->off;
 		}
 		ret = each(ctx, &h);
 	}

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "optimfs/error.h"
+#include "base/error.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define CODE_LENGTH 7 /* bytes of "OFSnnn " */
+#define LOST_MAX    300
 
 /* An error of a system call that has no number of its own gets that of its
  * kind, so that each has an entry in errors.md. */
@@ -95,6 +96,7 @@ __attribute__((format(printf, 4, 0))) static void fill(struct optimfs_error
 	vsnprintf(err->text + n, sizeof(err->text) - n, fmt, ap);
 	disarm(err->text);
 	err->number = number_of(n > 0 ? prefix : fmt);
+	err->how = err->lost = err->nlost = 0;
 }
 
 int optimfs_vfail(struct optimfs_error *err, int code, const char *fmt,
@@ -128,8 +130,8 @@ int optimfs_vfail_as(struct optimfs_error *err, int code, const char *fmt,
 	vsnprintf(text, sizeof(text), fmt, ap);
 	if (number_of(text) == 0)
 		return optimfs_fail(err, code, "%s", text);
-	err->code = code;
-	err->number = number_of(text);
+	*err =
+	    (struct optimfs_error){ .code = code, .number = number_of(text) };
 	strcpy(err->text, text);
 	disarm(err->text);
 	return -1;
@@ -157,13 +159,37 @@ int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, 254, fmt, ap);
 	va_end(ap);
-	n = strlen(text);
-	n += (size_t)sprintf(text + n, ": %s", err->text + code);
+	n = strlen(text) + strlen(": ");
+	err->lost = (unsigned short)(err->lost + n);
+	n += (size_t)sprintf(text + n - 2, ": %s", err->text + code) - 2;
 	if (n > sizeof(err->text) - 1 - code)
 		n = sizeof(err->text) - 1 - code;
+	if (err->nlost > 0 && err->lost + err->nlost > code + n)
+		err->how = OPTIMFS_NOT_LOST;
 	memcpy(err->text + code, text, n);
 	err->text[code + n] = '\0';
 	disarm(err->text);
+	return -1;
+}
+
+int ofs_fail_lost(struct optimfs_error *err, int code, enum optimfs_lost how,
+    const char *number, const char *file, const char *fmt, ...)
+{
+	struct optimfs_error own;
+	int n = (int)strnlen(file, LOST_MAX);
+	va_list ap;
+
+	if (err == NULL)
+		err = &own;
+	optimfs_fail_as(err, code, "%s %.*s", number, n, file);
+	va_start(ap, fmt);
+	vsnprintf(err->text + CODE_LENGTH + n,
+	    sizeof(err->text) - CODE_LENGTH - (size_t)n, fmt, ap);
+	va_end(ap);
+	disarm(err->text);
+	err->how = (unsigned short)how;
+	err->lost = CODE_LENGTH;
+	err->nlost = (unsigned short)n;
 	return -1;
 }
 

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/step.h"
 
@@ -282,8 +283,8 @@ static int explain_open(const struct ofs_dir *dir, const char *rel,
 	switch (errno) {
 	case ENOENT:
 	case ENOTDIR:
-		return optimfs_fail(err, ENOENT, "OFS140 %.300s: no such file",
-		    rel);
+		return ofs_fail_lost(err, ENOENT, OPTIMFS_LOST_MISSING,
+		    "OFS140", rel, ": no such file");
 	case EXDEV:
 		return refuse_path(rel, err);
 	case ELOOP:
@@ -305,8 +306,8 @@ static int explain_open(const struct ofs_dir *dir, const char *rel,
 	case ESTALE:
 		return optimfs_fail(err, errno, "%.300s: %m", rel);
 	case EACCES:
-		return optimfs_fail(err, EACCES,
-		    "OFS756 %.300s: not allowed to read it", rel);
+		return ofs_fail_lost(err, EACCES, OPTIMFS_LOST_CLOSED, "OFS756",
+		    rel, ": not allowed to read it");
 	default:
 		return optimfs_fail(err, EIO,
 		    "OFS755 %.300s: cannot be opened: %m", rel);
@@ -350,8 +351,8 @@ int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
 	    look_up(dir, rel, &new.file, st) != OFS_THERE) {
 		new.elsewhere = NULL;
 		if (dir->fd == -1 && !is_above(dir, rel))
-			return optimfs_fail(err, ENOENT,
-			    "OFS140 %.300s: no such file", rel);
+			return ofs_fail_lost(err, ENOENT, OPTIMFS_LOST_MISSING,
+			    "OFS140", rel, ": no such file");
 		new.fd = ofs_dir_open_file(dir, rel, st, err);
 		if (new.fd == -1)
 			return -1;

@@ -297,11 +297,20 @@ const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
 	return ofs_search(&key, cat->flat, cat->nflat, sizeof(key), by_name);
 }
 
+void ofs_note_error(const struct ofs_note *n, struct optimfs_error *e)
+{
+	*e = (struct optimfs_error){ n->code, n->number, n->how, n->lost,
+		n->nlost, "" };
+	strncpy(e->text, n->text, sizeof(e->text) - 1);
+}
+
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
     struct optimfs_error *err)
 {
-	return optimfs_fail_as(err, cat->notes[note].code, "%s",
-	    cat->notes[note].text);
+	struct optimfs_error why;
+
+	ofs_note_error(&cat->notes[note], &why);
+	return optimfs_fail_with(err, &why);
 }
 
 uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,

@@ -235,8 +235,10 @@ struct ofs_note {
 		OFS_NOTE_GLOBAL,
 		OFS_NOTE_ERROR, /* is referred to by one entry */
 	} kind;
-	int code;         /* errno value, or 0 */
-	int number;       /* the nnn of OFSnnn, or 0 */
+	int code;   /* errno value, or 0 */
+	int number; /* the nnn of OFSnnn, or 0 */
+	/* as in struct optimfs_error */
+	unsigned short how, lost, nlost;
 	const char *text; /* begins with OFSnnn if it has a number */
 };
 
@@ -443,6 +445,8 @@ void ofs_catalog_set_flat(struct ofs_catalog *cat, struct ofs_flat_param *v,
 /* The flat parameter with this name (a string); NULL when there is none. */
 const struct ofs_flat_param *ofs_catalog_flat(const struct ofs_catalog *cat,
     uint32_t name);
+/* What a note says, as an error. */
+void ofs_note_error(const struct ofs_note *n, struct optimfs_error *e);
 /* Fail with the error of a tensor or item, a note. */
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
     struct optimfs_error *err);

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "catalog/catalog_impl.h"
@@ -165,17 +166,17 @@ static int check_reach(struct check *c)
 {
 	const struct ofs_tensor *t = c->t;
 	const struct ofs_shard *s = c->cat->shards + t->shard;
+	const struct ofs_object *o;
 	uint32_t lost = 0;
 
 	while (lost < t->nshards && beyond(c, &s[lost].at))
 		lost++;
 	if (lost < t->nshards || lost == 0)
 		return 0;
-	return CONDEMN(c, EUCLEAN,
-	    "OFS604 %.200s has %" PRIu64
-	    " bytes: all of this lies past its end",
-	    c->cat->objects[s->at.object].path,
-	    c->cat->objects[s->at.object].size);
+	o = &c->cat->objects[s->at.object];
+	ofs_fail_lost(&c->why, EUCLEAN, OPTIMFS_LOST_SHORT, "OFS604", o->path,
+	    " has %" PRIu64 " bytes: all of this lies past its end", o->size);
+	return condemn(c);
 }
 
 /* Check every shard, and drop the empty ones. */
@@ -330,11 +331,15 @@ static int note_hole(struct check *c, uint64_t held)
 	int ret = tensor_name(c, c->tensor, &name);
 
 	c->t->flags |= OFS_TENSOR_HOLES;
-	if (ret == 0)
-		ret = ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO, c->err,
+	if (ret == 0) {
+		optimfs_fail(&c->why, EIO,
 		    "OFS607 %.300s: %" PRIu64 " of %" PRIu64
 		    " elements are in no chunk",
 		    (char *)name.data, c->numel - held, c->numel);
+		ofs_mark_lost(&c->why, OPTIMFS_LOST_HOLES);
+		ret = ofs_catalog_note_as(c->cat, OFS_NOTE_MISSING, &c->why,
+		    c->err);
+	}
 	ofs_buf_fini(&name);
 	return ret;
 }
@@ -454,12 +459,15 @@ static int note_files(struct check *c, const uint64_t *end)
 
 		if (o->refused && note_refused(c, o) == -1)
 			return -1;
-		if (!o->missing && !o->refused && o->size < end[i] &&
-		    ofs_catalog_note(c->cat, OFS_NOTE_MISSING, EIO, c->err,
-			"OFS603 %.300s has %" PRIu64
-			" bytes, its items end at %" PRIu64
-			": what lies past its end reads as EIO",
-			o->path, o->size, end[i]) == -1)
+		if (o->missing || o->refused || o->size >= end[i])
+			continue;
+		ofs_fail_lost(&c->why, EIO, OPTIMFS_LOST_SHORT, "OFS603",
+		    o->path,
+		    " has %" PRIu64 " bytes, its items end at %" PRIu64
+		    ": what lies past its end reads as EIO",
+		    o->size, end[i]);
+		if (ofs_catalog_note_as(c->cat, OFS_NOTE_MISSING, &c->why,
+			c->err) == -1)
 			return -1;
 	}
 	return 0;

@@ -153,7 +153,8 @@ static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
     const struct optimfs_error *e, struct optimfs_error *err)
 {
 	struct note_key key = { kind, 0, e->code };
-	struct ofs_note note = { kind, e->code, e->number, NULL };
+	struct ofs_note note = { kind, e->code, e->number, e->how, e->lost,
+		e->nlost, NULL };
 	uint32_t hash, index;
 
 	key.text = ofs_catalog_str(cat, e->text, strlen(e->text), err);

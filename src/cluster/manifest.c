@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "cluster/transport.h"
@@ -321,10 +322,11 @@ static int read_there(const struct ofs_elsewhere *e, uint32_t file, void *buf,
 	};
 
 	if (off > o->size || n > o->size - off)
-		return optimfs_fail(err, EIO,
-		    "OFS603 %s is short: %" PRIu64 " bytes, %" PRIu64
-		    " at %" PRIu64 " are needed",
-		    s->file[file].path, o->size, n, off);
+		return ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS603",
+		    s->file[file].path,
+		    " is short: %" PRIu64 " bytes, %" PRIu64 " at %" PRIu64
+		    " are needed",
+		    o->size, n, off);
 	return ofs_remote_fetch(s, &seg, 1, buf, err);
 }
 

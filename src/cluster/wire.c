@@ -65,17 +65,28 @@ int ofs_wire_malformed(struct optimfs_error *err)
 void ofs_wire_error(struct ofs_buf *b, const struct optimfs_error *e)
 {
 	ofs_wire_u32(b, (uint32_t)e->code);
-	ofs_wire_str(b, e->code == 0 ? "" : e->text);
+	if (e->code == 0)
+		return;
+	ofs_wire_u32(b, (uint32_t)e->number);
+	ofs_wire_u16(b, e->how);
+	ofs_wire_u16(b, e->lost);
+	ofs_wire_u16(b, e->nlost);
+	ofs_wire_str(b, e->text);
 }
 
 void ofs_wire_take_error(struct ofs_cursor *c, struct optimfs_error *e)
 {
-	uint32_t code = ofs_cursor_le32(c);
-	const char *text = ofs_wire_take_str(c);
-
-	*e = (struct optimfs_error){ 0 };
-	if (code != 0)
-		optimfs_fail_as(e, (int)code, "%s", text);
+	*e = (struct optimfs_error){ .code = (int)ofs_cursor_le32(c) };
+	if (e->code == 0)
+		return;
+	e->number = (int)ofs_cursor_le32(c);
+	e->how = ofs_cursor_le16(c);
+	e->lost = ofs_cursor_le16(c);
+	e->nlost = ofs_cursor_le16(c);
+	strncpy(e->text, ofs_wire_take_str(c), sizeof(e->text) - 1);
+	if (e->how > OPTIMFS_LOST_UNITS ||
+	    (size_t)e->lost + e->nlost > strlen(e->text))
+		e->how = OPTIMFS_NOT_LOST;
 }
 
 struct ofs_segment *ofs_wire_take_segments(struct ofs_cursor *c, uint32_t n,

@@ -67,6 +67,10 @@ static inline void ofs_wire_u8(struct ofs_buf *b, uint8_t v)
 {
 	ofs_buf_put_le(b, v, 1);
 }
+static inline void ofs_wire_u16(struct ofs_buf *b, uint16_t v)
+{
+	ofs_buf_put_le(b, v, 2);
+}
 static inline void ofs_wire_u32(struct ofs_buf *b, uint32_t v)
 {
 	ofs_buf_put_le(b, v, 4);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "cluster/manifest.h"
 
@@ -33,13 +34,15 @@ bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object)
 static void check_notes(struct ofs_fsck *c)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
+	struct optimfs_error what;
 
 	for (uint32_t i = 0; i < cat->nnotes; i++) {
 		const struct ofs_note *n = &cat->notes[i];
 
-		if (n->kind == OFS_NOTE_WARNING || n->kind == OFS_NOTE_MISSING)
-			ofs_fsck_found(c, ofs_note_is_loss(n), "", n->code,
-			    n->text);
+		if (n->kind != OFS_NOTE_WARNING && n->kind != OFS_NOTE_MISSING)
+			continue;
+		ofs_note_error(n, &what);
+		ofs_fsck_found(c, ofs_note_is_loss(n), "", &what);
 	}
 }
 
@@ -50,7 +53,8 @@ bool ofs_fsck_lost(const struct ofs_snapshot *snap, const struct ofs_extent *at,
 	struct ofs_input in;
 
 	if (o->missing) {
-		optimfs_fail(why, EIO, "OFS140 %.300s is missing", o->path);
+		ofs_fail_lost(why, EIO, OPTIMFS_LOST_MISSING, "OFS140", o->path,
+		    " is missing");
 		return true;
 	}
 	if (o->refused) {
@@ -62,8 +66,8 @@ bool ofs_fsck_lost(const struct ofs_snapshot *snap, const struct ofs_extent *at,
 	}
 	if (at->off <= o->size && at->len <= o->size - at->off)
 		return false;
-	optimfs_fail(why, EIO, "OFS603 %.300s has %" PRIu64 " bytes", o->path,
-	    o->size);
+	ofs_fail_lost(why, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
+	    " has %" PRIu64 " bytes", o->size);
 	return true;
 }
 
@@ -132,11 +136,11 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 	    (why.code == EOPNOTSUPP ||
 		ofs_entry_is_pickled(c->snap->cat, e, NULL, NULL));
 	if (ours && !sound)
-		ofs_fsck_found(c, !unread, c->path, why.code, why.text);
+		ofs_fsck_found(c, !unread, c->path, &why);
 	else if (ours &&
 	    (ofs_entry_lost(c->snap, e, &why) ||
 		(!data && entry_closed(c, e, &why))))
-		ofs_fsck_found(c, true, c->path, why.code, why.text);
+		ofs_fsck_found(c, true, c->path, &why);
 	return data && sound ? ofs_fsck_data(c, index, err) : 0;
 }
 

@@ -58,8 +58,8 @@ int ofs_fsck_data(struct ofs_fsck *c, uint32_t index,
     struct optimfs_error *err);
 
 /* fsck_notes.c */
-void ofs_fsck_found(struct ofs_fsck *c, bool error, const char *path, int code,
-    const char *text);
+void ofs_fsck_found(struct ofs_fsck *c, bool error, const char *path,
+    const struct optimfs_error *what);
 /* Hashes of the elements of a shard (place NULL) or of a copy at place: n
  * hashes of each elements, continuing the call before. A copy that differs
  * becomes a finding. */

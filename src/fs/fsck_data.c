@@ -51,14 +51,17 @@ static int open_archive(struct ofs_fsck *c, struct archive *a,
 static void found(struct ofs_fsck *c, const char *path,
     const struct optimfs_error *err)
 {
-	ofs_fsck_found(c, true, path, err->code, err->text);
+	ofs_fsck_found(c, true, path, err);
 }
 
 static void told(struct ofs_fsck *c, bool bare, const char *path)
 {
-	if (bare)
-		ofs_fsck_found(c, false, path, 0,
-		    "OFS530 archive without checksums");
+	struct optimfs_error what;
+
+	if (!bare)
+		return;
+	optimfs_fail(&what, 0, "OFS530 archive without checksums");
+	ofs_fsck_found(c, false, path, &what);
 }
 
 /* Checks every record of an open archive against its checksum. */

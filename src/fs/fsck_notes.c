@@ -12,9 +12,9 @@
 #include "cluster/wire.h"
 #include "fs/fsck.h"
 
-/* A note is its step (8 bytes), kind (1), errno value (4), path and text
- * (strings), shard (4), elements of a hash (8), number of hashes (4), hashes
- * (16 each). */
+/* A note is its step (8 bytes), kind (1), errno value (4), number of the error
+ * (4), what is lost (2, 2, 2), path and text (strings), shard (4), elements of a
+ * hash (8), number of hashes (4), hashes (16 each). */
 enum kind {
 	WARNING,
 	ERROR,
@@ -27,10 +27,10 @@ enum kind {
 struct ofs_fsck_note {
 	uint64_t step, each;
 	size_t order; /* order within a step */
-	const char *path, *text;
+	const char *path;
+	struct ofs_note said; /* its kind is not used */
 	const uint8_t *hash;
 	uint32_t nhashes, shard;
-	int code;
 	enum kind kind;
 };
 #define HASH_SIZE 16
@@ -48,9 +48,13 @@ static void put(struct ofs_fsck *c, const struct ofs_fsck_note *n,
 		ofs_fsck_hand_over(c);
 	ofs_wire_u64(b, c->step);
 	ofs_wire_u8(b, (uint8_t)n->kind);
-	ofs_wire_u32(b, (uint32_t)n->code);
+	ofs_wire_u32(b, (uint32_t)n->said.code);
+	ofs_wire_u32(b, (uint32_t)n->said.number);
+	ofs_wire_u16(b, n->said.how);
+	ofs_wire_u16(b, n->said.lost);
+	ofs_wire_u16(b, n->said.nlost);
 	ofs_wire_str(b, n->path);
-	ofs_wire_str(b, n->text);
+	ofs_wire_str(b, n->said.text);
 	ofs_wire_u32(b, n->shard);
 	ofs_wire_u64(b, n->each);
 	ofs_wire_u32(b, n->nhashes);
@@ -60,13 +64,22 @@ static void put(struct ofs_fsck *c, const struct ofs_fsck_note *n,
 	}
 }
 
-void ofs_fsck_found(struct ofs_fsck *c, bool error, const char *path, int code,
-    const char *text)
+static struct ofs_note said_by(const struct optimfs_error *e)
+{
+	return (struct ofs_note){ .code = e->code,
+		.number = e->number,
+		.how = e->how,
+		.lost = e->lost,
+		.nlost = e->nlost,
+		.text = e->text };
+}
+
+void ofs_fsck_found(struct ofs_fsck *c, bool error, const char *path,
+    const struct optimfs_error *what)
 {
 	const struct ofs_fsck_note n = { .kind = error ? ERROR : WARNING,
-		.code = code,
 		.path = path,
-		.text = text };
+		.said = said_by(what) };
 
 	put(c, &n, NULL);
 }
@@ -77,7 +90,7 @@ void ofs_fsck_hashes(struct ofs_fsck *c, uint32_t shard, const char *place,
 	const struct ofs_fsck_note note = { .kind = place == NULL ? HASHES
 								  : COPY_HASHES,
 		.path = c->path,
-		.text = place == NULL ? "" : place,
+		.said.text = place == NULL ? "" : place,
 		.shard = shard,
 		.each = each,
 		.nhashes = n };
@@ -89,9 +102,8 @@ void ofs_fsck_unread(struct ofs_fsck *c, uint32_t shard, bool copy,
     const struct optimfs_error *why)
 {
 	const struct ofs_fsck_note n = { .kind = copy ? COPY_UNREAD : UNREAD,
-		.code = why->code,
 		.path = c->path,
-		.text = why->text,
+		.said = said_by(why),
 		.shard = shard };
 
 	put(c, &n, NULL);
@@ -116,16 +128,22 @@ static bool take_one(struct ofs_cursor *c, struct ofs_fsck_note *n)
 {
 	n->step = ofs_cursor_le64(c);
 	n->kind = ofs_cursor_u8(c);
-	n->code = (int)ofs_cursor_le32(c);
+	n->said.code = (int)ofs_cursor_le32(c);
+	n->said.number = (int)ofs_cursor_le32(c);
+	n->said.how = ofs_cursor_le16(c);
+	n->said.lost = ofs_cursor_le16(c);
+	n->said.nlost = ofs_cursor_le16(c);
 	n->path = ofs_wire_take_str(c);
-	n->text = ofs_wire_take_str(c);
+	n->said.text = ofs_wire_take_str(c);
 	n->shard = ofs_cursor_le32(c);
 	n->each = ofs_cursor_le64(c);
 	n->nhashes = ofs_cursor_le32(c);
 	if (!ofs_cursor_fits(c, n->nhashes, HASH_SIZE))
 		return false;
 	n->hash = ofs_cursor_take(c, (uint64_t)n->nhashes * HASH_SIZE);
-	return !c->bad && n->kind <= COPY_UNREAD;
+	return !c->bad && n->kind <= COPY_UNREAD &&
+	    n->said.how <= OPTIMFS_LOST_UNITS &&
+	    (size_t)n->said.lost + n->said.nlost <= strlen(n->said.text);
 }
 
 int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
@@ -165,15 +183,13 @@ void ofs_fsck_forget(struct ofs_fsck *c)
 
 OFS_COMPARE_BY2(by_step, struct ofs_fsck_note, step, order)
 
-static void report(struct ofs_fsck *c, bool error, const char *path, int code,
-    const char *text)
+static void report(struct ofs_fsck *c, bool error, const char *path,
+    const struct optimfs_error *what)
 {
-	struct optimfs_finding f = { error, code, 0, path, text };
-	struct optimfs_error e;
+	const struct optimfs_finding f = { error, what->code, what->number,
+		path, what->text, what };
 
 	c->problems += error;
-	optimfs_fail_as(&e, code, "%s", text);
-	f.number = e.number;
 	if (c->report != NULL)
 		c->report(c->ctx, &f);
 }
@@ -239,10 +255,10 @@ static void compare(struct ofs_fsck *c, struct side a, struct side b)
 		bad = ha == NULL && a.unread != NULL ? a.unread : b.unread;
 		if (bad == NULL)
 			return;
-		optimfs_fail_as(&why, bad->code, "%s", bad->text);
+		ofs_note_error(&bad->said, &why);
 	}
-	optimfs_fail_in(&why, "%s", copy->text);
-	report(c, true, copy->path, why.code, why.text);
+	optimfs_fail_in(&why, "%s", copy->said.text);
+	report(c, true, copy->path, &why);
 }
 
 void ofs_fsck_tell(struct ofs_fsck *c)
@@ -250,6 +266,7 @@ void ofs_fsck_tell(struct ofs_fsck *c)
 	struct ofs_fsck_notes *t = &c->taken;
 	const struct ofs_fsck_note *end, *n = t->v;
 	struct side shard = { .at = NULL }, copy;
+	struct optimfs_error what;
 
 	if (t->n == 0)
 		return;
@@ -265,9 +282,9 @@ void ofs_fsck_tell(struct ofs_fsck *c)
 				compare(c, shard, copy);
 			n = copy.end;
 		} else {
+			ofs_note_error(&n->said, &what);
 			if (n->kind == ERROR || n->kind == WARNING)
-				report(c, n->kind == ERROR, n->path, n->code,
-				    n->text);
+				report(c, n->kind == ERROR, n->path, &what);
 			n++;
 		}
 	}

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "catalog/shards.h"
 
@@ -275,11 +276,12 @@ static uint64_t first_missing(const struct ofs_catalog *cat,
 static int fail_missing(const struct job *job, const uint64_t *lo,
     const uint64_t *size, uint64_t count)
 {
-	return optimfs_fail(job->err, EIO,
+	optimfs_fail(job->err, EIO,
 	    "OFS607 element %" PRIu64 " is in no shard: %" PRIu64 " of %" PRIu64
 	    " asked for are missing",
 	    first_missing(job->cat, job->t, lo, size, job->first, count),
 	    count - job->held, count);
+	return ofs_mark_lost(job->err, OPTIMFS_LOST_HOLES);
 }
 
 static int run(struct job *job, ofs_place_fn *place, void *ctx)

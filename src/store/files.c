@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/fds.h"
 #include "base/memory.h"
 #include "store/badspots.h"
@@ -164,8 +165,8 @@ struct ofs_file *ofs_open_files_get(struct ofs_open_files *files,
     uint32_t object, struct optimfs_error *err)
 {
 	if (files->cat->objects[object].missing) {
-		optimfs_fail(err, EIO, "OFS140 %s is missing",
-		    files->cat->objects[object].path);
+		ofs_fail_lost(err, EIO, OPTIMFS_LOST_MISSING, "OFS140",
+		    files->cat->objects[object].path, " is missing");
 		return NULL;
 	}
 	return ofs_fds_get(files->fds, object, err) == -1
@@ -234,9 +235,9 @@ static int at_end(struct ofs_open_files *files, struct ofs_file *file,
 {
 	if (ofs_open_files_check(files, file, err) == -1)
 		return -1;
-	return optimfs_fail(err, EIO,
-	    "OFS603 %s is short: nothing at offset %" PRIu64,
-	    object_of(files, file)->path, off);
+	return ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS603",
+	    object_of(files, file)->path,
+	    " is short: nothing at offset %" PRIu64, off);
 }
 
 static int unreadable(struct ofs_open_files *files, struct ofs_file *file,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "store/codec.h"
 #include "store/files.h"
@@ -97,10 +98,10 @@ static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
 	};
 
 	if (at->off > o->size || at->len > o->size - at->off) {
-		optimfs_fail(err, EIO,
-		    "OFS603 %s is short: it ends at byte %" PRIu64
+		ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
+		    " is short: it ends at byte %" PRIu64
 		    ", and an item of %" PRIu64 " bytes starts at %" PRIu64,
-		    o->path, o->size, at->len, at->off);
+		    o->size, at->len, at->off);
 		return NULL;
 	}
 	return ofs_codec_get(l->codecs, &in, max, err);
@@ -116,10 +117,10 @@ static int too_short(const struct ofs_object *o, const struct ofs_segment *seg,
 		    " bytes from %" PRIu64 " on are needed",
 		    o->path, seg->ext_len, seg->ext_off, size, seg->n, seg->len,
 		    seg->src);
-	return optimfs_fail(err, EIO,
-	    "OFS603 %s is short: it ends at byte %" PRIu64
-	    ", and bytes from %" PRIu64 " on are needed",
-	    o->path, size, seg->src < size ? size : seg->src);
+	return ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
+	    " is short: it ends at byte %" PRIu64 ", and bytes from %" PRIu64
+	    " on are needed",
+	    size, seg->src < size ? size : seg->src);
 }
 
 static int check_inside(const struct local *l, const struct ofs_source *s,

@@ -156,6 +156,12 @@ does 1 "fsck exits with 1 for a missing .distcp file" fsck hurt
 ok $? "fsck reports the missing file in one line"
 says out '^error: OFS140 .* \([1-9][0-9]* tensors and values\)$' \
     "fsck counts the tensors and values of the missing file"
+cp -r "$ck" colon && chmod -R u+w colon
+sed -i 's/__1_0.distcp/a: xx.distcp/g; s/__2_0.distcp/b: xx.distcp/g' colon/.metadata
+does 1 "fsck exits with 1 where two files with colons in their names are missing" fsck colon
+[ "$(grep -c '^error: OFS140 [ab]: xx.distcp is missing.* ([1-9][0-9]* tensors and values)$' out)" = 2 ]
+ok $? "fsck counts the tensors of each of these files"
+rm -rf colon
 does 0 "fsck exits with 0 for flat rank files without units" fsck \
     "$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt"
 says out '^warning: OFS166 units unknown: -o units=.* \(8 tensors and values\)$' \

@@ -6,12 +6,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "optimfs/error.h"
-
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/cursor.h"
+#include "base/error.h"
 #include "base/keys.h"
 #include "base/search.h"
 #include "base/str.h"
@@ -101,6 +100,50 @@ static void errors(void)
 	    "optimfs_fail_as takes the code from the argument");
 	is_int(optimfs_fail(NULL, EIO, "x"), -1,
 	    "optimfs_fail accepts NULL for err");
+}
+
+static void is_lost(const struct optimfs_error *e, const char *file,
+    const char *name)
+{
+	char got[sizeof(e->text)] = "";
+
+	memcpy(got, e->text + e->lost, e->nlost);
+	is_str(got, file, "%s", name);
+}
+
+static void lost(void)
+{
+	static const char file[] = "a: b has OFS140 is missing";
+	struct optimfs_error err, *copy;
+	char many[600];
+
+	ofs_fail_lost(&err, EIO, OPTIMFS_LOST_SHORT, "OFS603", file,
+	    " has %d bytes", 3);
+	is_error(err, EIO, "OFS603 a: b has OFS140 is missing has 3 bytes",
+	    "ofs_fail_lost puts the file before the words");
+	is_int(err.number, 603, "an error of a lost file has a number");
+	is_lost(&err, file, "an error knows the lost file, whatever its name");
+	optimfs_fail_in(&err, "model/w");
+	is_lost(&err, file, "it knows it behind a context, too");
+	copy = ofs_error_without(&err, "model/w");
+	is_error(*copy, EIO, "OFS603 a: b has OFS140 is missing has 3 bytes",
+	    "ofs_error_without leaves the path out");
+	is_lost(copy, file, "and the copy knows the lost file");
+	free(copy);
+	memset(many, 'x', sizeof(many));
+	many[sizeof(many) - 1] = '\0';
+	optimfs_fail_in(&err, "%s", many);
+	optimfs_fail_in(&err, "%s", many);
+	is_int(err.how, OPTIMFS_NOT_LOST,
+	    "a file that is cut off is not known");
+	optimfs_fail_in(&err, "%s", many);
+	ofs_fail_lost(&err, EIO, OPTIMFS_LOST_MISSING, "OFS140", many,
+	    " is missing");
+	is_int(err.nlost, 300, "a long name is cut");
+	ok(strstr(err.text, "x is missing") != NULL,
+	    "the words stand behind the cut name");
+	optimfs_fail(&err, EIO, "OFS603 x");
+	is_int(err.how, OPTIMFS_NOT_LOST, "another error is about no file");
 }
 
 /* An error without a code of its own gets the code of its errno value. */
@@ -293,6 +336,7 @@ int main(void)
 	checked();
 	arena();
 	errors();
+	lost();
 	kinds();
 	text();
 	search();

@@ -212,7 +212,9 @@ static void errors(void)
 	    "user.optimfs.error has the last failure of the file");
 	free(value);
 	optimfs_log_error(s.fs,
-	    &(struct optimfs_error){ ETIMEDOUT, 999, "OFS999 of the mount" });
+	    &(struct optimfs_error){ .code = ETIMEDOUT,
+		.number = 999,
+		.text = "OFS999 of the mount" });
 	holds(".optimfs/errors",
 	    (const char *const[]){
 		"OFS999\tETIMEDOUT\t-\t-\tof the mount\t1\n", NULL });

@@ -91,7 +91,9 @@ static bool make_answer(struct ofs_group *w, struct mpi_job *job)
 	if (w->config.answer(w->config.ctx, job->from,
 		job->request->bytes + sizeof(struct mpi_head), job->nrequest,
 		job->answer->bytes, job->want, &err) == -1) {
-		tail.code = err.code > 0 ? (uint32_t)err.code : EIO;
+		tail = (struct mpi_tail){ err.code > 0 ? (uint32_t)err.code
+						       : EIO,
+			(uint32_t)err.number, err.how, err.lost, err.nlost };
 		n = strnlen(err.text, MPI_TEXT - 1);
 		memcpy(job->answer->bytes, err.text, n);
 	}

@@ -38,9 +38,10 @@ struct mpi_head {
 	uint32_t unused;
 };
 /* The status after an answer: code 0 after want bytes, otherwise an errno value
- * after a text. */
+ * after a text; and the other members of the error. */
 struct mpi_tail {
-	uint32_t code;
+	uint32_t code, number;
+	uint16_t how, lost, nlost;
 };
 #define MPI_TEXT sizeof(((struct optimfs_error *)0)->text)
 #define ANSWER_SIZE(want) \

@@ -145,10 +145,15 @@ static void take_answer(struct mpi_question *q, const MPI_Status *status,
 	n -= (int)sizeof(tail);
 	memcpy(&tail, q->answer->bytes + n, sizeof(tail));
 	q->answer->bytes[n] = '\0';
-	if (tail.code != 0)
-		optimfs_fail_as(err, (int)tail.code, "%.*s", n,
-		    (const char *)q->answer->bytes);
-	else if ((uint64_t)n != q->want)
+	if (tail.code != 0) {
+		*err = (struct optimfs_error){ (int)tail.code, (int)tail.number,
+			tail.how, tail.lost, tail.nlost, "" };
+		strncpy(err->text, (const char *)q->answer->bytes,
+		    sizeof(err->text) - 1);
+		if (err->how > OPTIMFS_LOST_UNITS ||
+		    (size_t)err->lost + err->nlost > strlen(err->text))
+			err->how = OPTIMFS_NOT_LOST;
+	} else if ((uint64_t)n != q->want)
 		optimfs_fail(err, EPROTO,
 		    "OFS913 an answer of another length: are all ranks of one "
 		    "version?");

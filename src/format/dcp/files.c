@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "format/dcp/dcp.h"
@@ -15,14 +16,15 @@ static int check_object(struct ofs_dcp *d, uint32_t i,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &d->cat->objects[i];
+	struct optimfs_error why;
 
 	if (d->cat->world_size <= o->rank)
 		d->cat->world_size = o->rank + 1;
-	if (o->missing)
-		return ofs_catalog_note(d->cat, OFS_NOTE_MISSING, EIO, err,
-		    "OFS140 %.300s is missing: what it held reads as EIO",
-		    o->path);
-	return 0;
+	if (!o->missing)
+		return 0;
+	ofs_fail_lost(&why, EIO, OPTIMFS_LOST_MISSING, "OFS140", o->path,
+	    " is missing: what it held reads as EIO");
+	return ofs_catalog_note_as(d->cat, OFS_NOTE_MISSING, &why, err);
 }
 
 /* Note ranks whose files are all missing: "rank 8 to 63 of 64". */

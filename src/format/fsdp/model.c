@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
@@ -335,6 +336,7 @@ static int put_slices_apart(struct ofs_fsdp *f, struct optimfs_error *err)
 	optimfs_fail(&why, EOPNOTSUPP,
 	    "OFS166 units unknown: -o units=FILE says whether it is each "
 	    "rank's slice of a flat parameter");
+	ofs_mark_lost(&why, OPTIMFS_LOST_UNITS);
 	for (uint32_t i = 0; i < set->ngroups && any; i++) {
 		struct ofs_ranks_group *g = &set->group[i];
 		struct ofs_ranks_leaf leaf = set->leaf[g->first];

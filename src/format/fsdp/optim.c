@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
@@ -248,6 +249,7 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	optimfs_fail(&why, EOPNOTSUPP,
 	    "OFS166 units unknown: -o units=FILE says of which flat parameter "
 	    "each rank has a slice; .optimfs/rank/ has the slices");
+	ofs_mark_lost(&why, OPTIMFS_LOST_UNITS);
 	for (uint32_t i = 0; i < o->nstates; i++)
 		if (o->state[i].tensor &&
 		    ofs_ranks_apart(o->f->set,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -195,17 +196,19 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 	const char *why_not = o->missing ? "is missing"
 	    : o->refused                 ? "may not be opened"
 					 : "lacks tensors";
+	enum optimfs_lost how = o->missing ? OPTIMFS_LOST_MISSING
+	    : o->refused                   ? OPTIMFS_LOST_CLOSED
+					   : OPTIMFS_LOST_WRONG;
 	struct optimfs_error why;
 
-	optimfs_fail(&why, EIO,
-	    "OFS661 %.200s %s: the index says that this tensor is in it",
-	    o->path, why_not);
+	ofs_fail_lost(&why, EIO, how, "OFS661", o->path,
+	    " %s: the index says that this tensor is in it", why_not);
 	item.error = ofs_catalog_error(x->cat, &why, x->err);
 	if (item.error == OFS_NONE)
 		return -1;
-	if (ofs_catalog_note(x->cat, OFS_NOTE_MISSING, EIO, x->err,
-		"OFS661 %.200s %s: what the index says is in it reads as EIO",
-		o->path, why_not) == -1)
+	ofs_fail_lost(&why, EIO, how, "OFS661", o->path,
+	    " %s: what the index says is in it reads as EIO", why_not);
+	if (ofs_catalog_note_as(x->cat, OFS_NOTE_MISSING, &why, x->err) == -1)
 		return -1;
 	return ofs_catalog_add(x->cat,
 	    ofs_catalog_below(x->cat, x->prefix, x->nprefix, s, x->err),

@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/globals.h"
@@ -233,6 +235,18 @@ static int add_entry(struct ofs_universal *u, const struct state *s,
 	return ofs_pieces_end(&x, path, &ref, err);
 }
 
+static void no_master(const struct ofs_zero *z, uint32_t param,
+    struct optimfs_error *why)
+{
+	const struct ofs_str name = z->shapes.param[param].name;
+	char file[300];
+
+	snprintf(file, sizeof(file), "zero/%.*s/fp32.pt",
+	    OFS_STR_ARGS(name, 280u));
+	ofs_fail_lost(why, EIO, OPTIMFS_LOST_MISSING, "OFS140", file,
+	    " is missing");
+}
+
 static int universal_master(struct ofs_zero *z, uint32_t param,
     struct ofs_pieces *x, struct optimfs_error *err)
 {
@@ -240,10 +254,7 @@ static int universal_master(struct ofs_zero *z, uint32_t param,
 	uint32_t i = u->master[param];
 
 	if (i == OFS_NONE) {
-		optimfs_fail(&x->why, EIO,
-		    "OFS140 zero/%.*s/fp32.pt is missing",
-		    (int)z->shapes.param[param].name.len,
-		    z->shapes.param[param].name.p);
+		no_master(z, param, &x->why);
 		return 0;
 	}
 	if (u->state[i].file == OFS_NONE) {
@@ -269,13 +280,16 @@ static int find_masters(struct ofs_universal *u, struct optimfs_error *err)
 		if (p != OFS_NONE && ofs_str_is(u->state[i].state, "fp32"))
 			u->master[p] = (uint32_t)i;
 	}
-	for (uint32_t p = 0; p < z->shapes.n; p++)
-		if (u->master[p] == OFS_NONE &&
-		    ofs_catalog_note(z->cat, OFS_NOTE_MISSING, EIO, err,
-			"OFS140 zero/%.*s/fp32.pt is missing",
-			(int)z->shapes.param[p].name.len,
-			z->shapes.param[p].name.p) == -1)
+	for (uint32_t p = 0; p < z->shapes.n; p++) {
+		struct optimfs_error why;
+
+		if (u->master[p] != OFS_NONE)
+			continue;
+		no_master(z, p, &why);
+		if (ofs_catalog_note_as(z->cat, OFS_NOTE_MISSING, &why, err) ==
+		    -1)
 			return -1;
+	}
 	return 0;
 }
 

@@ -1,0 +1,43 @@
+/* error.h - errors about lost files, and errors without their context */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_BASE_ERROR_H
+#define OFS_BASE_ERROR_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimfs/error.h"
+
+/* As optimfs_fail, for a file that is lost: the text is number ("OFSnnn"), the
+ * name of the file, of which at most 300 bytes are shown, and fmt. */
+int ofs_fail_lost(struct optimfs_error *err, int code, enum optimfs_lost how,
+    const char *number, const char *file, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+/* Mark an error that has another reason than a file; -1. */
+static inline int ofs_mark_lost(struct optimfs_error *err,
+    enum optimfs_lost how)
+{
+	if (err != NULL)
+		err->how = (unsigned short)how;
+	return -1;
+}
+
+/* A malloc'ed copy, without what optimfs_error_about passes over; NULL: no
+ * memory. Inline, because the program uses it, too. */
+static inline struct optimfs_error *ofs_error_without(const struct optimfs_error
+							  *err,
+    const char *path)
+{
+	struct optimfs_error *copy = malloc(sizeof(*copy));
+	const char *words = optimfs_error_words(err);
+	const char *about = optimfs_error_about(err, path);
+
+	if (copy == NULL)
+		return NULL;
+	*copy = *err;
+	copy->lost = (unsigned short)(err->lost - (about - words));
+	strcpy(copy->text + (words - err->text), about);
+	return copy;
+}
+
+#endif
