@@ -23,7 +23,6 @@ static void release_build(struct ofs_catalog *cat)
 	ofs_map_fini(&b->strs);
 	ofs_map_fini(&b->paths);
 	ofs_map_fini(&b->dims);
-	ofs_map_fini(&b->objects);
 	ofs_map_fini(&b->notes);
 	free(b);
 	cat->build = NULL;
@@ -37,6 +36,7 @@ void ofs_catalog_free(struct ofs_catalog *cat)
 	for (uint32_t i = 0; i < cat->ndocs; i++)
 		ofs_pickle_free(cat->docs[i]);
 	ofs_catalog_drop(cat);
+	ofs_map_fini(&cat->by_path);
 	ofs_arena_fini(&cat->arena);
 	ofs_dir_close(&cat->dir);
 	free(cat);

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/io.h"
+#include "base/map.h"
 #include "base/str.h"
 
 /* A format reader builds the catalog once; after that it is const. It knows no
@@ -266,6 +267,7 @@ struct ofs_catalog {
 	uint32_t mode;       /* 0444 or less: who can read all files */
 
 	struct ofs_object *objects;
+	struct ofs_map by_path; /* of objects */
 	struct ofs_shard *shards;
 	struct ofs_replica *replicas;
 	struct ofs_view *views;
@@ -348,6 +350,9 @@ uint32_t ofs_catalog_below(struct ofs_catalog *cat, const uint32_t *parent,
  * is an error. EPERM (OFS620) for a path that leaves the checkpoint. */
 uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
     struct optimfs_error *err);
+/* The object with this path; OFS_NONE: there is none. */
+uint32_t ofs_catalog_find_object(const struct ofs_catalog *cat,
+    const char *path);
 uint32_t ofs_catalog_shard(struct ofs_catalog *cat, const struct ofs_shard *s,
     struct optimfs_error *err);
 /* Of a format that knows: room for so many more tensors with names, and shards;

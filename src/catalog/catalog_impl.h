@@ -38,7 +38,7 @@ enum ofs_catalog_array {
 
 struct ofs_catalog_build {
 	uint32_t cap[OFS_NARRAYS];
-	struct ofs_map strs, paths, dims, objects, notes;
+	struct ofs_map strs, paths, dims, notes;
 	bool owned;      /* uid and gid are those of a file */
 	const char *dir; /* directory of the last object, ndir bytes */
 	size_t ndir;

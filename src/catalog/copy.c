@@ -18,6 +18,18 @@ static bool learn_strings(struct ofs_catalog *cat)
 	return true;
 }
 
+static bool learn_objects(struct ofs_catalog *cat)
+{
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		const char *path = cat->objects[i].path;
+
+		if (!ofs_map_add(&cat->by_path,
+			ofs_map_hash(path, strlen(path)), i))
+			return false;
+	}
+	return true;
+}
+
 /* A path is its length, then its components. */
 static bool learn_paths(struct ofs_catalog *cat)
 {
@@ -92,7 +104,7 @@ struct ofs_catalog *ofs_catalog_copy(const struct ofs_catalog *base,
 		ofs_catalog_free(cat);
 		return NULL;
 	}
-	if (!learn_strings(cat) || !learn_paths(cat)) {
+	if (!learn_strings(cat) || !learn_objects(cat) || !learn_paths(cat)) {
 		ofs_catalog_free(cat);
 		ofs_catalog_no_memory(err);
 		return NULL;

@@ -133,15 +133,22 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 	restrict_to(cat, &st, st.st_mode & 0444);
 }
 
+uint32_t ofs_catalog_find_object(const struct ofs_catalog *cat,
+    const char *path)
+{
+	size_t n = strlen(path);
+
+	return ofs_map_find(&cat->by_path, ofs_map_hash(path, n), same_object,
+	    cat, path, n);
+}
+
 uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
     struct optimfs_error *err)
 {
 	size_t n = strlen(path);
-	uint32_t hash = ofs_map_hash(path, n), index;
+	uint32_t index = ofs_catalog_find_object(cat, path);
 	struct ofs_object o = { .rank = rank };
 
-	index =
-	    ofs_map_find(&cat->build->objects, hash, same_object, cat, path, n);
 	if (index != OFS_NONE) {
 		if (cat->objects[index].rank == -1)
 			cat->objects[index].rank = rank;
@@ -159,7 +166,7 @@ uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
 	index = ofs_catalog_append(cat, OFS_OBJECTS, &o, 1, err);
 	if (index == OFS_NONE)
 		return OFS_NONE;
-	if (!ofs_map_add(&cat->build->objects, hash, index))
+	if (!ofs_map_add(&cat->by_path, ofs_map_hash(path, n), index))
 		return ofs_catalog_no_memory(err);
 	return index;
 }

@@ -122,40 +122,16 @@ static int sync_files(const struct committing *c, int dir,
 	return 0;
 }
 
-/* A file of the template and its object in the mount. */
-struct named {
-	const char *path;
-	uint32_t object;
-};
-
-static int by_path(const void *a, const void *b)
-{
-	const struct named *x = a, *y = b;
-
-	return strcmp(x->path, y->path);
-}
-
 static int match_objects(struct committing *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->fs->now->cat;
-	struct named *all = calloc((size_t)cat->nobjects + 1, sizeof(*all));
 
 	c->object = calloc((size_t)c->template.n + 1, sizeof(*c->object));
-	if (all == NULL || c->object == NULL) {
-		free(all);
+	if (c->object == NULL)
 		return ofs_no_memory(err);
-	}
-	for (uint32_t i = 0; i < cat->nobjects; i++)
-		all[i] = (struct named){ cat->objects[i].path, i };
-	qsort(all, cat->nobjects, sizeof(*all), by_path);
-	for (uint32_t i = 0; i < c->template.n; i++) {
-		const struct named key = { .path = c->template.file[i].name };
-		const struct named *v =
-		    bsearch(&key, all, cat->nobjects, sizeof(*all), by_path);
-
-		c->object[i] = v == NULL ? OFS_NONE : v->object;
-	}
-	free(all);
+	for (uint32_t i = 0; i < c->template.n; i++)
+		c->object[i] =
+		    ofs_catalog_find_object(cat, c->template.file[i].name);
 	return 0;
 }
 

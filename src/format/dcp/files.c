@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/search.h"
 #include "format/dcp/dcp.h"
 
 /* Note a missing file, and update the world size. */
@@ -65,18 +64,11 @@ static int check_ranks(struct ofs_dcp *d, uint32_t first,
  * more ranks: saves overwrite files but do not remove them. Ranks without data
  * write empty files. */
 static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
-    uint32_t first, struct optimfs_error *err)
+    struct optimfs_error *err)
 {
-	uint32_t n = d->cat->nobjects - first;
-	const char **known = malloc((n + 1) * sizeof(*known));
 	struct stat st;
 	int ret = 0;
 
-	if (known == NULL)
-		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < n; i++)
-		known[i] = d->cat->objects[first + i].path;
-	qsort(known, n, sizeof(*known), ofs_compare_text);
 	for (size_t i = 0; i < names->n && ret == 0; i++) {
 		char *path;
 
@@ -85,8 +77,7 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 		path = ofs_path_join(d->part->rel, names->name[i]);
 		if (path == NULL)
 			ret = ofs_no_memory(err);
-		else if (ofs_search(&path, known, n, sizeof(*known),
-			     ofs_compare_text) == NULL &&
+		else if (ofs_catalog_find_object(d->cat, path) == OFS_NONE &&
 		    ofs_dir_stat(&d->cat->dir, path, &st) && st.st_size > 0)
 			ret = ofs_catalog_note(d->cat, OFS_NOTE_WARNING, 0, err,
 			    "OFS622 %.300s (%jd bytes) is not part of the "
@@ -94,7 +85,6 @@ static int check_unreferenced(struct ofs_dcp *d, const struct ofs_names *names,
 			    path, (intmax_t)st.st_size);
 		free(path);
 	}
-	free(known);
 	return ret;
 }
 
@@ -131,7 +121,7 @@ int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
 		if (check_object(d, i, err) == -1)
 			return -1;
 	if (check_ranks(d, first, err) == -1 ||
-	    check_unreferenced(d, names, first, err) == -1)
+	    check_unreferenced(d, names, err) == -1)
 		return -1;
 	return check_gaps(d, err);
 }

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/search.h"
@@ -39,50 +38,11 @@ static int by_name(const void *a, const void *b, void *ctx)
 	return c != 0 ? c : (x > y) - (x < y);
 }
 
-/* Compares objects by path. */
-static int by_path(const void *a, const void *b, void *ctx)
+static void find_objects(struct ofs_dcp_commit *d)
 {
-	const struct ofs_catalog *cat = ctx;
-
-	return strcmp(cat->objects[*(const uint32_t *)a].path,
-	    cat->objects[*(const uint32_t *)b].path);
-}
-
-struct wanted_path {
-	const struct ofs_catalog *cat;
-	const char *path;
-};
-
-static int compare_path(const void *key, const void *item)
-{
-	const struct wanted_path *w = key;
-
-	return strcmp(w->path, w->cat->objects[*(const uint32_t *)item].path);
-}
-
-static uint32_t find_object(const struct ofs_catalog *cat,
-    const uint32_t *sorted, const char *path)
-{
-	struct wanted_path key = { cat, path };
-	const uint32_t *found = ofs_search(&key, sorted, cat->nobjects,
-	    sizeof(*sorted), compare_path);
-
-	return found == NULL ? OFS_NONE : *found;
-}
-
-static int find_objects(struct ofs_dcp_commit *d, struct optimfs_error *err)
-{
-	const struct ofs_catalog *cat = d->c->cat;
-	uint32_t *sorted = calloc((size_t)cat->nobjects + 1, sizeof(*sorted));
 	uint32_t last_node = OFS_NONE, last = OFS_NONE;
 	char path[8200];
 
-	if (sorted == NULL)
-		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < cat->nobjects; i++)
-		sorted[i] = i;
-	qsort_r(sorted, cat->nobjects, sizeof(*sorted), by_path,
-	    (void *)(uintptr_t)cat);
 	for (uint32_t i = 0; i < d->index.nitems; i++) {
 		uint32_t node = d->index.item[i].path;
 		struct ofs_str s = ofs_pk_str(d->index.doc, node);
@@ -91,13 +51,11 @@ static int find_objects(struct ofs_dcp_commit *d, struct optimfs_error *err)
 			snprintf(path, sizeof(path), "%s%s%.*s", d->part->rel,
 			    *d->part->rel == '\0' ? "" : "/",
 			    OFS_STR_ARGS(s, 4096));
-			last = find_object(cat, sorted, path);
+			last = ofs_catalog_find_object(d->c->cat, path);
 			last_node = node;
 		}
 		d->object[i] = last;
 	}
-	free(sorted);
-	return 0;
 }
 
 static int sort_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
@@ -117,8 +75,8 @@ static int sort_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
 		d->by_place[i] = d->by_name[i] = i;
 		d->moved[i] = OFS_NONE;
 	}
-	if (find_objects(d, err) == -1 ||
-	    ofs_pk_names_init(&d->keys, d->index.doc, d->index.keys, err) ==
+	find_objects(d);
+	if (ofs_pk_names_init(&d->keys, d->index.doc, d->index.keys, err) ==
 		-1 ||
 	    ofs_pk_names_init(&d->plans, d->index.doc, d->index.planner, err) ==
 		-1)

@@ -517,14 +517,6 @@ static int open_file(void *ctx, int *fd, uint64_t *off,
 	return ofs_commit_make(f->c, f->rel, NULL, fd, err);
 }
 
-uint32_t ofs_torch_commit_object(const struct ofs_commit *c, const char *rel)
-{
-	for (uint32_t i = 0; i < c->cat->nobjects; i++)
-		if (strcmp(c->cat->objects[i].path, rel) == 0)
-			return i;
-	return OFS_NONE;
-}
-
 int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,
     const struct ofs_commit_source *in, struct optimfs_error *err)
 {
@@ -532,7 +524,7 @@ int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,
 	struct file f = { c, rel };
 	uint64_t size;
 
-	s.object = ofs_torch_commit_object(c, rel);
+	s.object = ofs_catalog_find_object(c->cat, rel);
 	if (s.object == OFS_NONE || c->cat->objects[s.object].missing)
 		return 0;
 	s.len = c->cat->objects[s.object].size;

@@ -21,8 +21,6 @@ typedef int ofs_torch_commit_open_fn(void *ctx, int *fd, uint64_t *off,
 int ofs_torch_commit_pickle(struct ofs_commit *c,
     const struct ofs_commit_source *s, ofs_torch_commit_open_fn *open,
     void *ctx, uint64_t *size, struct optimfs_error *err);
-/* The object of a file, or OFS_NONE. */
-uint32_t ofs_torch_commit_object(const struct ofs_commit *c, const char *rel);
 /* Update a file; s gives the part of each path inside it. A file that the
  * checkpoint does not have is skipped. */
 int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,

@@ -258,7 +258,7 @@ static int open_file(struct column *col, const char *rel,
 {
 	struct ofs_commit_source s = { .rank = -1 };
 
-	s.object = ofs_torch_commit_object(col->c, rel);
+	s.object = ofs_catalog_find_object(col->c->cat, rel);
 	*in = (struct ofs_commit_archive){ 0 };
 	if (s.object == OFS_NONE || col->c->cat->objects[s.object].missing)
 		return 0;

@@ -178,7 +178,7 @@ static int drop(const struct files *f, const struct ofs_commit_task *t)
 	    f->err);
 	if (rel == NULL)
 		return -1;
-	if (ofs_torch_commit_object(f->c, rel) == OFS_NONE)
+	if (ofs_catalog_find_object(f->c->cat, rel) == OFS_NONE)
 		ret = ofs_commit_no_place(t,
 		    "it is no file of its own: of stage 3 the step is the "
 		    "groups'",
@@ -281,7 +281,7 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 	    f->err);
 	if (rel == NULL)
 		return -1;
-	if (ofs_torch_commit_object(f->c, rel) != OFS_NONE)
+	if (ofs_catalog_find_object(f->c->cat, rel) != OFS_NONE)
 		ret = ofs_commit_no_place(t,
 		    "its type and shape are not changed in place", f->err);
 	else
