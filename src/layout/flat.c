@@ -72,11 +72,11 @@ void ofs_flat_fini(struct ofs_flat *f)
 	f->start = NULL;
 }
 
-struct ofs_flat_slice ofs_flat_slice(const struct ofs_flat *f, uint32_t param,
-    uint32_t rank)
+struct ofs_flat_slice ofs_flat_overlap(const struct ofs_flat *f, uint32_t param,
+    uint64_t lo, uint64_t n)
 {
 	struct ofs_flat_slice s = { 0 };
-	uint64_t lo = rank * f->shard, hi = lo + f->shard; /* <= size + world */
+	uint64_t hi = lo + n;
 	uint64_t begin = f->start[param], end = begin + f->numel[param];
 	uint64_t from = begin > lo ? begin : lo, to = end < hi ? end : hi;
 
@@ -86,6 +86,13 @@ struct ofs_flat_slice ofs_flat_slice(const struct ofs_flat *f, uint32_t param,
 	s.count = to - from;
 	s.at = from - lo;
 	return s;
+}
+
+struct ofs_flat_slice ofs_flat_slice(const struct ofs_flat *f, uint32_t param,
+    uint32_t rank)
+{
+	/* <= size + world */
+	return ofs_flat_overlap(f, param, rank * f->shard, f->shard);
 }
 
 uint64_t ofs_flat_held(const struct ofs_flat *f, uint32_t rank)

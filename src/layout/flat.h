@@ -45,6 +45,9 @@ struct ofs_flat_slice {
 };
 struct ofs_flat_slice ofs_flat_slice(const struct ofs_flat *f, uint32_t param,
     uint32_t rank);
+/* The same for elements [lo, lo + n) of the flat parameter. */
+struct ofs_flat_slice ofs_flat_overlap(const struct ofs_flat *f, uint32_t param,
+    uint64_t lo, uint64_t n);
 
 /* The number of elements in rank's shard that are inside the flat parameter,
  * with its alignment padding: shard, less in the last one, 0 beyond it. */

@@ -7,13 +7,14 @@
 
 #include "optimfs/error.h"
 
+#include "base/keys.h"
 #include "pickle/pickle.h"
 
 struct ofs_pk_names {
 	const struct ofs_pickle *doc;
 	uint32_t dict;
-	uint32_t *order; /* pairs with a string key, sorted */
-	uint32_t n;
+	struct ofs_keys names; /* the keys that are strings */
+	uint32_t *pair;        /* of each name: the last pair that has it */
 };
 
 /* Indexes dict; any other node is an empty dict. ENOMEM. */

@@ -18,14 +18,9 @@ struct ofs_ids_file;
 struct ofs_fsdp {
 	struct ofs_ranks *set;
 	const struct ofs_units *units; /* NULL: no units are known */
-	/* Every parameter of the units, sorted by name. */
-	struct ofs_fsdp_name {
-		struct ofs_str fqn;
-		struct ofs_order_name at;
-	} * name;
-	uint32_t nnames;
+	struct ofs_order_name *at;     /* of each of the units' names */
 	/* All parameters of the model, if the units file lists them. */
-	struct ofs_str *order;          /* sorted */
+	struct ofs_keys order;
 	const struct ofs_ids_file *ids; /* the file of ids=; NULL: none */
 	uint32_t group_cap;             /* of set->group, once one was added */
 };

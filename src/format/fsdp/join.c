@@ -8,37 +8,24 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/search.h"
-#include "base/str.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 #include "naming/naming.h"
 
 /* Names. */
 
-static int compare_names(const void *va, const void *vb)
-{
-	const struct ofs_fsdp_name *a = va, *b = vb;
-
-	return ofs_str_compare(a->fqn, b->fqn);
-}
-
 struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
     struct ofs_str fqn)
 {
-	struct ofs_fsdp_name key = { .fqn = fqn }, *found;
+	uint32_t number = ofs_keys_find(&f->units->names, fqn.p, fqn.len);
 
-	found =
-	    ofs_search(&key, f->name, f->nnames, sizeof(key), compare_names);
-	return found == NULL ? (struct ofs_order_name){ OFS_NONE, 0 }
-			     : found->at;
+	return number == OFS_NONE ? (struct ofs_order_name){ OFS_NONE, 0 }
+				  : f->at[number];
 }
 
 bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn)
 {
-	return f->order != NULL &&
-	    ofs_search(&fqn, f->order, f->units->norder, sizeof(fqn),
-		ofs_compare_str) != NULL;
+	return ofs_keys_has(&f->order, fqn);
 }
 
 uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
@@ -58,26 +45,18 @@ uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
 
 static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
 {
-	uint64_t n = 0;
+	const struct ofs_units *u = f->units;
+	uint32_t n = 0;
 
-	for (uint32_t u = 0; u < f->units->n; u++)
-		n += f->units->unit[u].flat.nparams;
-	f->name = calloc(n + 1, sizeof(*f->name));
-	if (f->name == NULL)
+	f->at = calloc(u->names.n + 1ull, sizeof(*f->at));
+	if (f->at == NULL)
 		return ofs_no_memory(err);
-	for (uint32_t u = 0; u < f->units->n; u++)
-		for (uint32_t i = 0; i < f->units->unit[u].flat.nparams; i++)
-			f->name[f->nnames++] = (struct ofs_fsdp_name){
-				f->units->unit[u].param[i].fqn, { u, i }
-			};
-	qsort(f->name, f->nnames, sizeof(*f->name), compare_names);
-	if (f->units->norder == 0)
-		return 0;
-	f->order = calloc(f->units->norder, sizeof(*f->order));
-	if (f->order == NULL)
-		return ofs_no_memory(err);
-	memcpy(f->order, f->units->order, f->units->norder * sizeof(*f->order));
-	qsort(f->order, f->units->norder, sizeof(*f->order), ofs_compare_str);
+	for (uint32_t i = 0; i < u->n; i++)
+		for (uint32_t k = 0; k < u->unit[i].flat.nparams; k++)
+			f->at[n++] = (struct ofs_order_name){ i, k };
+	for (uint32_t i = 0; i < u->norder; i++)
+		if (ofs_keys_add(&f->order, u->order[i], err) == OFS_NONE)
+			return -1;
 	return 0;
 }
 
@@ -131,16 +110,17 @@ static int read_ids(struct ofs_fsdp *f, struct ofs_ids_file *ids,
 static int record(struct ofs_fsdp *f, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = f->set->cat;
+	uint32_t n = f->units->names.n;
 	struct ofs_flat_param *v;
 
 	if (cat->nflat > 0)
 		return 0;
-	v = ofs_arena_alloc(&cat->arena, (f->nnames + 1ull) * sizeof(*v));
+	v = ofs_arena_alloc(&cat->arena, (n + 1ull) * sizeof(*v));
 	if (v == NULL)
 		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < f->nnames; i++) {
-		struct ofs_order_name at = f->name[i].at;
-		struct ofs_str fqn = f->name[i].fqn;
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_order_name at = f->at[i];
+		struct ofs_str fqn = f->units->names.v[i];
 		struct ofs_str prefix = f->units->unit[at.unit].prefix;
 
 		v[i] = (struct ofs_flat_param){
@@ -152,7 +132,7 @@ static int record(struct ofs_fsdp *f, struct optimfs_error *err)
 		if (v[i].name == OFS_NONE || v[i].unit == OFS_NONE)
 			return -1;
 	}
-	ofs_catalog_set_flat(cat, v, f->nnames);
+	ofs_catalog_set_flat(cat, v, n);
 	return 0;
 }
 
@@ -202,8 +182,8 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 		ret = ofs_fsdp_model(&f, err);
 	if (ret == 0)
 		ret = ofs_fsdp_optims(&f, err);
-	free(f.name);
-	free(f.order);
+	free(f.at);
+	ofs_keys_fini(&f.order);
 	ofs_ids_file_fini(&ids);
 	ofs_units_fini(&units);
 	return ret;

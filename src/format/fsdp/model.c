@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/search.h"
 #include "base/str.h"
 #include "format/fsdp/fsdp.h"
 #include "format/torch_file/sharded.h"
@@ -38,8 +37,7 @@ static struct ofs_str last_key(const struct ofs_fsdp *f,
 
 static bool is_flat_key(struct ofs_str s)
 {
-	return s.len >= KEY_LEN &&
-	    memcmp(s.p + s.len - KEY_LEN, flat_key, KEY_LEN) == 0 &&
+	return ofs_str_ends(s, flat_key) &&
 	    (s.len == KEY_LEN || s.p[s.len - KEY_LEN - 1] == '.');
 }
 
@@ -62,19 +60,6 @@ static bool is_sharded(const struct ofs_fsdp *f,
 	const struct ofs_ranks_leaf *leaf = &f->set->leaf[g->first];
 
 	return ofs_torch_is_sharded(f->set->file[leaf->file].doc, leaf->node);
-}
-
-/* The slice of one parameter in elements [from, from + n) of its unit. */
-static struct ofs_flat_slice overlap(const struct ofs_flat *flat, uint32_t i,
-    uint64_t from, uint64_t n)
-{
-	uint64_t begin = flat->start[i], end = begin + flat->numel[i];
-	uint64_t lo = begin > from ? begin : from;
-	uint64_t hi = end < from + n ? end : from + n;
-
-	if (lo >= hi)
-		return (struct ofs_flat_slice){ 0 };
-	return (struct ofs_flat_slice){ lo - begin, hi - lo, lo - from };
 }
 
 static int check_whole(struct ofs_pieces *x, const struct ofs_torch_sharded *s,
@@ -102,7 +87,7 @@ static int add_leaf(struct ofs_fsdp *f, struct ofs_pieces *x,
 	if (x->why.code != 0)
 		return 0;
 	if (!ofs_torch_is_sharded(doc, leaf->node)) {
-		slice = overlap(flat, at.param, 0, flat->size);
+		slice = ofs_flat_overlap(flat, at.param, 0, flat->size);
 		return ofs_pieces_add(x, leaf, leaf->node, flat->size, &slice,
 		    err);
 	}
@@ -113,7 +98,8 @@ static int add_leaf(struct ofs_fsdp *f, struct ofs_pieces *x,
 	for (uint32_t i = 0; i < s.npieces && ret == 0; i++) {
 		const struct ofs_torch_piece *p = &s.piece[i];
 
-		slice = overlap(flat, at.param, p->offset[0], p->size[0]);
+		slice =
+		    ofs_flat_overlap(flat, at.param, p->offset[0], p->size[0]);
 		slice.at += p->at[0];
 		ret =
 		    ofs_pieces_add(x, leaf, p->node, p->local[0], &slice, err);
@@ -130,19 +116,9 @@ static uint32_t path_of(struct model *m, struct ofs_str name,
 	    err);
 }
 
-static int compare_fqn(const void *key, const void *item)
-{
-	const struct ofs_fsdp_name *n = item;
-
-	return ofs_str_compare(*(const struct ofs_str *)key, n->fqn);
-}
-
 static uint32_t *ref_of(struct model *m, struct ofs_order_name at)
 {
-	struct ofs_str fqn = ofs_fsdp_param(m->f, at)->fqn;
-
-	return &m->ref[ofs_lower_bound(&fqn, m->f->name, m->f->nnames,
-	    sizeof(*m->f->name), compare_fqn)];
+	return &m->ref[m->f->units->unit[at.unit].first + at.param];
 }
 
 /* Adds, once, a parameter of a unit whose flat parameter is in the mapping. */
@@ -299,7 +275,7 @@ static int one_mapping(struct model *m, struct optimfs_error *err)
 
 	m->any = false;
 	memset(m->flat, 0, m->f->units->n * sizeof(*m->flat));
-	memset(m->ref, 0xff, m->f->nnames * sizeof(*m->ref));
+	memset(m->ref, 0xff, m->f->units->names.n * sizeof(*m->ref));
 	for (uint32_t i = 0; i < set->ngroups; i++)
 		if (see_flat(m, &set->group[i], err) == -1)
 			return -1;
@@ -361,7 +337,7 @@ int ofs_fsdp_model(struct ofs_fsdp *f, struct optimfs_error *err)
 	if (f->units == NULL)
 		return put_slices_apart(f, err);
 	m.flat = calloc(f->units->n + 1ull, sizeof(struct ofs_ranks_group *));
-	m.ref = calloc(f->nnames + 1ull, sizeof(*m.ref));
+	m.ref = calloc(f->units->names.n + 1ull, sizeof(*m.ref));
 	if (m.flat == NULL || m.ref == NULL)
 		ret = ofs_no_memory(err);
 	else

@@ -278,7 +278,7 @@ static bool distinct(const struct ofs_order_name *at, uint32_t n)
 static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = o->f->set->cat;
-	uint32_t n = 0, max = o->f->nnames;
+	uint32_t n = 0, max = o->f->units->names.n;
 	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at));
 	int ret = 1;
 
@@ -312,30 +312,24 @@ static int match_search(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	const struct ofs_units *u = o->f->units;
 	struct ofs_order_unit *unit = calloc(u->n + 1ull, sizeof(*unit));
-	struct ofs_str *fqn = calloc(o->f->nnames + 1ull, sizeof(*fqn));
 	struct ofs_order order = { .unit = unit,
 		.nunits = u->n,
 		.group = o->size,
 		.ngroups = o->nlists,
 		.fits = fits_param,
 		.ctx = o };
-	uint32_t n = 0;
-	int ret = -1;
+	int ret;
 
-	if (unit == NULL || fqn == NULL) {
-		ofs_no_memory(err);
-		goto out;
-	}
+	if (unit == NULL)
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < u->n; i++) {
-		unit[i] = (struct ofs_order_unit){ u->unit[i].prefix, fqn + n,
-			u->unit[i].flat.nparams };
-		for (uint32_t k = 0; k < unit[i].nparams; k++)
-			fqn[n++] = u->unit[i].param[k].fqn;
+		unit[i].prefix = u->unit[i].prefix;
+		unit[i].nparams = u->unit[i].flat.nparams;
+		if (unit[i].nparams > 0)
+			unit[i].fqn = u->names.v + u->unit[i].first;
 	}
 	ret = ofs_order_find(&order, o->name, err);
-out:
 	free(unit);
-	free(fqn);
 	return ret;
 }
 

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-
 /* Files, in this order: the model's, one per rank; the optimizer's, one per
  * rank; other state; the units. */
 enum kind { MODEL, OPTIM, EXTRA, UNITS };
@@ -159,7 +157,6 @@ static void files_free(struct ofs_files *files)
 	free(f->by_id);
 	free(f->model);
 	free(f->model_param);
-	ofs_keys_fini(&f->names);
 	ofs_flat_model_fini(&f->m);
 	ofs_units_fini(&f->units);
 	ofs_torch_new_fini(&f->extra);

@@ -36,7 +36,6 @@ struct ofs_fsdp_files {
 
 	struct ofs_units units;
 	struct ofs_fsdp_new_unit *unit;
-	struct ofs_keys names; /* of m.param */
 
 	int64_t *id;     /* of each name of groups: the ID in the files */
 	uint32_t *by_id; /* of each ID: its unit or parameter */

@@ -15,7 +15,7 @@
 
 uint32_t ofs_fsdp_new_find(const struct ofs_fsdp_files *f, struct ofs_str fqn)
 {
-	return ofs_keys_find(&f->names, fqn.p, fqn.len);
+	return ofs_keys_find(&f->units.names, fqn.p, fqn.len);
 }
 
 /* The parameter of this name, or of a name that is tied to it. */
@@ -47,33 +47,25 @@ static bool is_orig(const struct ofs_fsdp_files *f)
 	return !flat;
 }
 
-static int add_params(struct ofs_fsdp_files *f, uint32_t unit,
-    struct optimfs_error *err)
+static void add_params(struct ofs_fsdp_files *f, uint32_t unit)
 {
 	const struct ofs_unit *u = &f->units.unit[unit];
 
-	f->unit[unit].param = f->m.nparams;
+	f->unit[unit].param = u->first;
 	f->unit[unit].nparams = u->flat.nparams;
-	for (uint32_t i = 0; i < u->flat.nparams; i++) {
-		struct ofs_str fqn = u->param[i].fqn;
-
-		f->m.param[f->m.nparams] = (struct ofs_flat_member){ .fqn = fqn,
-			.flat = unit,
-			.model = OFS_NONE,
-			.id = OFS_NONE,
-			.shape = u->param[i].shape,
-			.ndim = u->param[i].ndim };
-		if (ofs_keys_add(&f->names, fqn, err) == OFS_NONE)
-			return -1;
-		f->m.nparams++;
-	}
-	return 0;
+	for (uint32_t i = 0; i < u->flat.nparams; i++)
+		f->m.param[u->first + i] =
+		    (struct ofs_flat_member){ .fqn = u->param[i].fqn,
+			    .flat = unit,
+			    .model = OFS_NONE,
+			    .id = OFS_NONE,
+			    .shape = u->param[i].shape,
+			    .ndim = u->param[i].ndim };
 }
 
 static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
 	int ret = ofs_units_recall(&f->units, f->m.cat, err);
-	uint64_t n = 0;
 
 	if (ret == 1)
 		return optimfs_fail(err, EINVAL,
@@ -82,15 +74,13 @@ static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 		    " writes in a training job");
 	if (ret == -1)
 		return -1;
-	for (uint32_t i = 0; i < f->units.n; i++)
-		n += f->units.unit[i].flat.nparams;
+	f->m.nparams = f->units.names.n;
 	f->unit = calloc(f->units.n + 1ull, sizeof(*f->unit));
-	f->m.param = calloc(n + 1, sizeof(*f->m.param));
+	f->m.param = calloc(f->m.nparams + 1ull, sizeof(*f->m.param));
 	if (f->unit == NULL || f->m.param == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < f->units.n; i++)
-		if (add_params(f, i, err) == -1)
-			return -1;
+		add_params(f, i);
 	f->orig = is_orig(f);
 	return 0;
 }

@@ -16,43 +16,35 @@
 
 #define MAX_FILE (64u << 20)
 
-/* The unit with the parameter of this number, counted over all units. */
-static const struct ofs_unit *unit_of(const struct ofs_units *u, uint32_t param)
+/* No parameter is in two units. */
+static int add_name(struct ofs_units *u, const struct ofs_unit *unit,
+    struct ofs_str fqn, struct optimfs_error *err)
 {
-	const struct ofs_unit *unit = u->unit;
-
-	for (; param >= unit->flat.nparams; unit++)
-		param -= unit->flat.nparams;
-	return unit;
-}
-
-static int claim(const struct ofs_units *u, struct ofs_keys *names,
-    uint32_t unit, struct ofs_str fqn, struct optimfs_error *err)
-{
-	uint32_t known = names->n;
-	uint32_t number = ofs_keys_add(names, fqn, err);
+	uint32_t known = u->names.n, number = ofs_keys_add(&u->names, fqn, err);
+	const struct ofs_unit *other = u->unit;
 
 	if (number == OFS_NONE)
 		return -1;
 	if (number == known)
 		return 0;
+	while (number >= other->first + other->flat.nparams)
+		other++;
 	return optimfs_fail(err, EUCLEAN,
 	    "OFS163 %.100s is in two units, \"%.50s\" and \"%.50s\"", fqn.p,
-	    unit_of(u, number)->prefix.p, u->unit[unit].prefix.p);
+	    other->prefix.p, unit->prefix.p);
 }
 
-/* No parameter is in two units. */
-static int check_unique(const struct ofs_units *u, struct optimfs_error *err)
+static int number_params(struct ofs_units *u, struct optimfs_error *err)
 {
-	struct ofs_keys names = { 0 };
-	int ret = 0;
+	for (uint32_t i = 0; i < u->n; i++) {
+		struct ofs_unit *unit = &u->unit[i];
 
-	for (uint32_t i = 0; i < u->n && ret == 0; i++)
-		for (uint32_t k = 0; k < u->unit[i].flat.nparams && ret == 0;
-		     k++)
-			ret = claim(u, &names, i, u->unit[i].param[k].fqn, err);
-	ofs_keys_fini(&names);
-	return ret;
+		unit->first = u->names.n;
+		for (uint32_t k = 0; k < unit->flat.nparams; k++)
+			if (add_name(u, unit, unit->param[k].fqn, err) == -1)
+				return -1;
+	}
+	return 0;
 }
 
 int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
@@ -73,7 +65,7 @@ int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
 	if (ret == 0)
 		ret = ofs_units_keep(&r, &r.ids, &u->ids, &u->nids);
 	if (ret == 0)
-		ret = check_unique(u, err);
+		ret = number_params(u, err);
 	ofs_json_fini(&r.j);
 	free(r.order.v);
 	free(r.ids.v);
@@ -88,6 +80,7 @@ void ofs_units_fini(struct ofs_units *u)
 		ofs_flat_fini(&u->unit[i].flat);
 	free(u->unit);
 	free(u->tie);
+	ofs_keys_fini(&u->names);
 	ofs_arena_fini(&u->arena);
 	*u = (struct ofs_units){ 0 };
 }

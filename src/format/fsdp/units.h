@@ -10,6 +10,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/arena.h"
+#include "base/keys.h"
 #include "catalog/catalog.h"
 #include "layout/flat.h"
 
@@ -30,6 +31,7 @@ struct ofs_unit_param {
 /* One FSDP unit. */
 struct ofs_unit {
 	struct ofs_str prefix; /* of its module, without wrappers; "": root */
+	uint32_t first;        /* the number of its first parameter in names */
 	struct ofs_unit_param *param;
 	uint64_t *numel;      /* of each */
 	struct ofs_flat flat; /* of all parameters; flat.world is 1 if whole */
@@ -50,6 +52,7 @@ struct ofs_units {
 	const char *file; /* for messages; borrowed */
 	struct ofs_unit *unit;
 	uint32_t n;
+	struct ofs_keys names; /* of the parameters of all units, in order */
 	struct ofs_unit_tie *tie;
 	uint32_t nties;
 	/* Names in the order of model.named_parameters(), and names of the

@@ -116,27 +116,19 @@ static int read_all(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
 	return 0;
 }
 
-static int by_name(const void *a, const void *b, void *ctx)
+static int index_names(struct ofs_zero_shapes *s, struct optimfs_error *err)
 {
-	const struct ofs_zero_shapes *s = ctx;
+	for (uint32_t i = 0; i < s->n; i++) {
+		struct ofs_str name = s->param[i].name;
+		uint32_t number = ofs_keys_add(&s->names, name, err);
 
-	return ofs_str_compare(s->param[*(const uint32_t *)a].name,
-	    s->param[*(const uint32_t *)b].name);
-}
-
-static int sort_names(struct ofs_zero_shapes *s, struct optimfs_error *err)
-{
-	for (uint32_t i = 0; i < s->n; i++)
-		s->byname[i] = i;
-	qsort_r(s->byname, s->n, sizeof(*s->byname), by_name, s);
-	for (uint32_t i = 1; i < s->n; i++)
-		if (by_name(&s->byname[i], &s->byname[i - 1], s) == 0) {
-			struct ofs_str name = s->param[s->byname[i]].name;
-
+		if (number == OFS_NONE)
+			return -1;
+		if (number < i)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS695 param_shapes has %.*s twice",
 			    OFS_STR_ARGS(name, 100));
-		}
+	}
 	return 0;
 }
 
@@ -150,13 +142,12 @@ int ofs_zero_shapes_read(struct ofs_zero_shapes *s,
 		return -1;
 	s->param = calloc(s->n + 1ull, sizeof(*s->param));
 	s->numel = calloc(s->n + 1ull, sizeof(*s->numel));
-	s->byname = calloc(s->n + 1ull, sizeof(*s->byname));
 	s->first = calloc(s->ngroups + 1ull, sizeof(*s->first));
 	s->dims = calloc(ndims + 1, sizeof(*s->dims));
-	if (s->param == NULL || s->numel == NULL || s->byname == NULL ||
-	    s->first == NULL || s->dims == NULL)
+	if (s->param == NULL || s->numel == NULL || s->first == NULL ||
+	    s->dims == NULL)
 		ofs_no_memory(err);
-	else if (read_all(s, doc, node, err) == 0 && sort_names(s, err) == 0)
+	else if (read_all(s, doc, node, err) == 0 && index_names(s, err) == 0)
 		return 0;
 	ofs_zero_shapes_fini(s);
 	return -1;
@@ -166,32 +157,15 @@ void ofs_zero_shapes_fini(struct ofs_zero_shapes *s)
 {
 	free(s->param);
 	free(s->numel);
-	free(s->byname);
+	ofs_keys_fini(&s->names);
 	free(s->first);
 	free(s->dims);
 	*s = (struct ofs_zero_shapes){ 0 };
 }
 
-struct wanted {
-	const struct ofs_zero_shapes *s;
-	struct ofs_str name;
-};
-
-static int compare_name(const void *key, const void *item)
-{
-	const struct wanted *w = key;
-
-	return ofs_str_compare(w->name,
-	    w->s->param[*(const uint32_t *)item].name);
-}
-
 uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name)
 {
-	struct wanted w = { s, name };
-	const uint32_t *found =
-	    ofs_search(&w, s->byname, s->n, sizeof(*s->byname), compare_name);
-
-	return found == NULL ? OFS_NONE : *found;
+	return ofs_keys_find(&s->names, name.p, name.len);
 }
 
 uint32_t ofs_zero_group(const struct ofs_zero_shapes *s, struct ofs_str name)

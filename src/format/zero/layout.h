@@ -7,6 +7,7 @@
 
 #include "optimfs/error.h"
 
+#include "base/keys.h"
 #include "catalog/catalog.h"
 #include "layout/flat.h"
 #include "pickle/pickle.h"
@@ -24,8 +25,8 @@ struct ofs_zero_shapes {
 	struct ofs_zero_param *param; /* of all groups, concatenated */
 	uint64_t *numel;
 	uint64_t *dims;
-	uint32_t *first;  /* of each group, and the end */
-	uint32_t *byname; /* parameters, sorted by name */
+	uint32_t *first; /* of each group, and the end */
+	struct ofs_keys names;
 	uint32_t n, ngroups;
 };
 

@@ -73,7 +73,7 @@ int ofs_zero_read_shapes(struct ofs_zero *z, struct optimfs_error *err)
 /* The parameter that alias is another name of; "": none. */
 static struct ofs_str owner_of(const struct ofs_zero *z, struct ofs_str alias)
 {
-	if (z->shared.n == 0)
+	if (z->shared.names.n == 0)
 		return (struct ofs_str){ "", 0 };
 	return ofs_pk_str(z->shared.doc, ofs_pk_names_val(&z->shared, alias));
 }
@@ -207,7 +207,7 @@ static uint8_t dtype_in_module(const struct ofs_zero *z, struct ofs_str name)
 	struct ofs_torch_tensor t;
 	uint32_t node;
 
-	if (z->module.n == 0)
+	if (z->module.names.n == 0)
 		return OFS_DTYPE_NONE;
 	node = ofs_pk_names_val(&z->module, name);
 	return ofs_torch_tensor(z->module.doc, node, &t, NULL) == 1
@@ -302,11 +302,8 @@ static int add_aliases(struct ofs_zero *z, const struct refs *refs,
 {
 	const struct ofs_pk_names *x = &z->shared;
 
-	for (uint32_t i = 0; i < x->n; i++)
-		if (add_alias(z, refs,
-			ofs_pk_str(x->doc,
-			    ofs_pk_key(x->doc, x->dict, x->order[i])),
-			err) == -1)
+	for (uint32_t i = 0; i < x->names.n; i++)
+		if (add_alias(z, refs, x->names.v[i], err) == -1)
 			return -1;
 	return 0;
 }
