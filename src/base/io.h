@@ -129,6 +129,9 @@ struct ofs_names {
 };
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err);
+/* The same for the directory rel below dir; "" is dir. */
+int ofs_dir_list_sub(const struct ofs_dir *dir, const char *rel,
+    struct ofs_names *names, struct optimfs_error *err);
 void ofs_names_free(struct ofs_names *names);
 
 /* Is path an empty directory? 1, 0, or -1 with errno. */

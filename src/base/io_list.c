@@ -139,6 +139,21 @@ int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
 	return 0;
 }
 
+int ofs_dir_list_sub(const struct ofs_dir *dir, const char *rel,
+    struct ofs_names *names, struct optimfs_error *err)
+{
+	struct ofs_dir sub;
+	int ret;
+
+	if (rel[0] == '\0')
+		return ofs_dir_list(dir, names, err);
+	if (ofs_dir_open_sub(dir, rel, &sub, err) == -1)
+		return -1;
+	ret = ofs_dir_list(&sub, names, err);
+	ofs_dir_close(&sub);
+	return ret;
+}
+
 void ofs_names_free(struct ofs_names *names)
 {
 	for (size_t i = 0; i < names->n; i++)

@@ -42,10 +42,11 @@ int ofs_detect_add(const struct ofs_dir *dir, const struct ofs_format *format,
 int ofs_detect_latest(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *format, struct ofs_parts *parts,
     struct optimfs_error *err);
-/* Adds a file that the writer of dir always saves with torch.save, if it
- * exists. prefix may be NULL. */
-int ofs_detect_torch(const struct ofs_dir *dir, const char *name,
-    const char *prefix, struct ofs_parts *parts, struct optimfs_error *err);
+/* Adds a file that the writer of dir always saves in this format, if it exists.
+ * prefix may be NULL. */
+int ofs_detect_lone(const struct ofs_dir *dir, const char *name,
+    const char *format, const char *prefix, struct ofs_parts *parts,
+    struct optimfs_error *err);
 
 /* Extends *spec, the format of the file at index i, to a series: the files of
  * dir whose names differ only by a rank number; at least two, or one beside a

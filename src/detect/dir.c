@@ -46,12 +46,13 @@ int ofs_detect_sub(const struct ofs_dir *dir, const char *rel,
 	return ret;
 }
 
-int ofs_detect_torch(const struct ofs_dir *dir, const char *name,
-    const char *prefix, struct ofs_parts *parts, struct optimfs_error *err)
+int ofs_detect_lone(const struct ofs_dir *dir, const char *name,
+    const char *format, const char *prefix, struct ofs_parts *parts,
+    struct optimfs_error *err)
 {
 	struct ofs_part_spec spec = {
 		.rel = name,
-		.format = ofs_format_find("torch"),
+		.format = ofs_format_find(format),
 		.prefix = { prefix },
 		.rank = -1,
 		.optional = true,
@@ -75,9 +76,10 @@ int ofs_detect_add(const struct ofs_dir *dir, const struct ofs_format *format,
 		parts->trainer = format->trainer;
 	if (ofs_parts_add(parts, &spec, err) == -1)
 		return -1;
-	return format->beside == NULL ? 0
-				      : ofs_detect_torch(dir, format->beside,
-					    format->beside_prefix, parts, err);
+	return format->beside == NULL
+	    ? 0
+	    : ofs_detect_lone(dir, format->beside, "torch",
+		  format->beside_prefix, parts, err);
 }
 
 int ofs_detect_latest(const struct ofs_dir *dir, const struct ofs_names *names,

@@ -223,16 +223,7 @@ static int add_train_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
 static int add_raw(const struct ofs_dir *dir, const char *name,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
-	struct ofs_part_spec spec = {
-		.rel = name,
-		.format = ofs_format_find("raw"),
-		.prefix = { name },
-		.rank = -1,
-		.optional = true,
-	};
-
-	return ofs_probe_is_file(dir, name) ? ofs_parts_add(parts, &spec, err)
-					    : 0;
+	return ofs_detect_lone(dir, name, "raw", name, parts, err);
 }
 
 /* OLMo's local checkpoints: model/rankN.pt and optim/rankN.pt have the flat
@@ -355,7 +346,7 @@ static int lightning(const struct ofs_dir *dir, const struct ofs_names *names,
 		return 0;
 	parts->trainer = "Lightning";
 	if (ofs_detect_add(dir, dcp, parts, err) == -1 ||
-	    ofs_detect_torch(dir, "meta.pt", NULL, parts, err) == -1)
+	    ofs_detect_lone(dir, "meta.pt", "torch", NULL, parts, err) == -1)
 		return -1;
 	return 1;
 }

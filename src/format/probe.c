@@ -75,15 +75,8 @@ int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
-	struct ofs_dir sub;
-	int ret;
 
-	ret = ofs_dir_open_sub(dir, rel, &sub, &why);
-	if (ret == 0) {
-		ret = ofs_dir_list(&sub, names, &why);
-		ofs_dir_close(&sub);
-	}
-	if (ret == 0)
+	if (ofs_dir_list_sub(dir, rel, names, &why) == 0)
 		return 1;
 	return why.code == ENOMEM ? ofs_no_memory(err) : 0;
 }

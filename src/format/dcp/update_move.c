@@ -19,17 +19,9 @@ static int next_number(struct ofs_dcp_commit *d, int rank,
     struct optimfs_error *err)
 {
 	struct ofs_names names;
-	struct ofs_dir sub = d->c->cat->dir;
 	int next = 0, r, n, end;
 
-	if (*d->part->rel != '\0' &&
-	    ofs_dir_open_sub(&d->c->cat->dir, d->part->rel, &sub, err) == -1)
-		return -1;
-	if (ofs_dir_list(&sub, &names, err) == -1)
-		next = -1;
-	if (*d->part->rel != '\0')
-		ofs_dir_close(&sub);
-	if (next == -1)
+	if (ofs_dir_list_sub(&d->c->cat->dir, d->part->rel, &names, err) == -1)
 		return -1;
 	for (size_t i = 0; i < names.n; i++) {
 		const char *at = strstr(names.name[i], "__");

@@ -311,26 +311,17 @@ int ofs_hf_shards_read(struct ofs_catalog *cat, const struct ofs_part *part,
     struct optimfs_error *err)
 {
 	struct shards s = { .cat = cat, .part = part, .err = err };
-	const struct ofs_dir *at = &cat->dir;
 	struct ofs_names names;
-	struct ofs_dir sub;
 	int ret = -1;
 
-	if (part->rel[0] != '\0') {
-		if (ofs_dir_open_sub(&cat->dir, part->rel, &sub, err) == -1)
-			return -1;
-		at = &sub;
-	}
-	if (ofs_dir_list(at, &names, err) == 0) {
-		if (open_files(&s, &names) == 0 && check_gaps(&s) == 0 &&
-		    collect(&s) == 0)
-			ret = add_tensors(&s);
-		if (ret == 0 && cat->writer == NULL)
-			cat->writer = "PyTorch 2.8 or later";
-		fini(&s);
-		ofs_names_free(&names);
-	}
-	if (at == &sub)
-		ofs_dir_close(&sub);
+	if (ofs_dir_list_sub(&cat->dir, part->rel, &names, err) == -1)
+		return -1;
+	if (open_files(&s, &names) == 0 && check_gaps(&s) == 0 &&
+	    collect(&s) == 0)
+		ret = add_tensors(&s);
+	if (ret == 0 && cat->writer == NULL)
+		cat->writer = "PyTorch 2.8 or later";
+	fini(&s);
+	ofs_names_free(&names);
 	return ret;
 }

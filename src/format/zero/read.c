@@ -115,21 +115,11 @@ int ofs_zero_list(struct ofs_zero_files *files, const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err)
 {
 	struct ofs_names names;
-	struct ofs_dir sub;
 	int ret;
 
 	*files = (struct ofs_zero_files){ 0 };
-	if (rel[0] == '\0') {
-		if (ofs_dir_list(dir, &names, err) == -1)
-			return -1;
-	} else {
-		if (ofs_dir_open_sub(dir, rel, &sub, err) == -1)
-			return -1;
-		ret = ofs_dir_list(&sub, &names, err);
-		ofs_dir_close(&sub);
-		if (ret == -1)
-			return -1;
-	}
+	if (ofs_dir_list_sub(dir, rel, &names, err) == -1)
+		return -1;
 	ret = keep_ours(files, &names, rel, err);
 	ofs_names_free(&names);
 	if (ret == -1)

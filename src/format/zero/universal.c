@@ -68,22 +68,15 @@ static int list_param(struct ofs_universal *u, const char *zero,
     const char *fqn, struct optimfs_error *err)
 {
 	char *rel = ofs_path_join(zero, fqn);
-	struct ofs_names names;
-	struct ofs_dir sub;
+	struct ofs_names names = { 0 };
 	int ret;
 
 	if (rel == NULL)
 		return ofs_no_memory(err);
-	ret = ofs_dir_open_sub(&u->z->cat->dir, rel, &sub, err);
-	if (ret == 0) {
-		ret = ofs_dir_list(&sub, &names, err);
-		ofs_dir_close(&sub);
-	}
-	if (ret == 0) {
-		for (size_t i = 0; i < names.n && ret == 0; i++)
-			ret = add_state(u, rel, fqn, names.name[i], err);
-		ofs_names_free(&names);
-	}
+	ret = ofs_dir_list_sub(&u->z->cat->dir, rel, &names, err);
+	for (size_t i = 0; i < names.n && ret == 0; i++)
+		ret = add_state(u, rel, fqn, names.name[i], err);
+	ofs_names_free(&names);
 	free(rel);
 	return ret;
 }
