@@ -116,7 +116,7 @@ static bool unwrap(const struct ofs_pickle *doc, uint32_t *node, struct call *c)
 	return false;
 }
 
-static enum ofs_dtype global_dtype(const struct ofs_pickle *doc, uint32_t node)
+enum ofs_dtype ofs_torch_dtype(const struct ofs_pickle *doc, uint32_t node)
 {
 	struct ofs_str module, name;
 
@@ -238,7 +238,7 @@ static int get_strided(const struct call *c, enum ofs_dtype dtype,
 static int get_v3(const struct call *c, struct ofs_torch_tensor *t,
     struct optimfs_error *err)
 {
-	enum ofs_dtype dtype = global_dtype(c->doc, arg(c, 6));
+	enum ofs_dtype dtype = ofs_torch_dtype(c->doc, arg(c, 6));
 
 	if (dtype == OFS_DTYPE_NONE)
 		return malformed(c, "its dtype is unknown", err);
@@ -283,7 +283,7 @@ static int get_meta(const struct call *c, struct ofs_torch_tensor *t,
 {
 	if (get_shape(c->doc, arg(c, 1), t, err) == -1)
 		return -1;
-	t->dtype = (uint8_t)global_dtype(c->doc, arg(c, 0));
+	t->dtype = (uint8_t)ofs_torch_dtype(c->doc, arg(c, 0));
 	return optimfs_fail(err, ENODATA,
 	    "OFS533 tensor on the meta device: it has no data");
 }

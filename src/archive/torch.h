@@ -40,6 +40,9 @@ struct ofs_torch_tensor {
 int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err);
 
+/* The dtype that node is, as torch.float32; OFS_DTYPE_NONE: it is none. */
+enum ofs_dtype ofs_torch_dtype(const struct ofs_pickle *doc, uint32_t node);
+
 /* The class of node by name: ofs_pk_class, or for _rebuild_from_type_v2 the
  * type among its arguments. */
 void ofs_torch_class(const struct ofs_pickle *doc, uint32_t node,

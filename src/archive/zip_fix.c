@@ -4,17 +4,13 @@
 
 #include "archive/zip_fix.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "archive/zip_impl.h"
 #include "base/copy.h"
-#include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
-#include "base/memory.h"
 
-#define CHUNK       (1u << 20)
 #define LOCAL_CRC   14
 #define CENTRAL_CRC 16
 
@@ -53,34 +49,12 @@ static bool without(const struct ofs_zip *zip)
 	return any;
 }
 
-static int sum(const struct archive *a, uint64_t off, uint64_t len,
-    uint32_t *crc, struct optimfs_error *err)
-{
-	uint8_t *buf = malloc(CHUNK);
-	uint32_t sum = 0;
-	int ret = 0;
-
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	while (len > 0 && ret == 0) {
-		uint32_t n = len < CHUNK ? (uint32_t)len : CHUNK;
-
-		ret = ofs_pread_all(a->fd, buf, n, a->off + off, err);
-		sum = ret == 0 ? ofs_crc32(sum, buf, n) : sum;
-		off += n;
-		len -= n;
-	}
-	free(buf);
-	*crc = (uint32_t)sum;
-	return ret;
-}
-
 static int put_crc(const struct archive *a, uint64_t at, uint32_t crc,
     struct optimfs_error *err)
 {
-	uint8_t le[4] = { (uint8_t)crc, (uint8_t)(crc >> 8),
-		(uint8_t)(crc >> 16), (uint8_t)(crc >> 24) };
+	uint8_t le[4];
 
+	ofs_put_le(le, crc, sizeof(le));
 	return ofs_write_all(a->fd, le, sizeof(le), a->off + at, err);
 }
 
@@ -121,7 +95,7 @@ static int fix_record(struct archive *a, const struct ofs_zip_record *r,
 		return -1;
 	if (!ofs_ranges_meet(touched, a->off + data, a->off + data + r->size))
 		return 0;
-	if (sum(a, data, r->size, &crc, err) == -1 ||
+	if (ofs_zip_crc(data, r->size, read_archive, a, &crc, err) == -1 ||
 	    put_local(a, r, data, crc, err) == -1)
 		return -1;
 	return put_crc(a, a->zip.directory + r->central + CENTRAL_CRC, crc,

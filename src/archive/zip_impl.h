@@ -45,6 +45,10 @@ int ofs_zip_local(const uint8_t *p, struct ofs_zip_local *l, uint64_t header,
 int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
     uint64_t n, struct optimfs_error *err);
 
+/* The checksum of len bytes at off. */
+int ofs_zip_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read, void *ctx,
+    uint32_t *crc, struct optimfs_error *err);
+
 /* Find the zip64 block in len bytes of extra fields: *block and *n get its
  * content, NULL when there is none. OFS509 when blocks do not fit or there are
  * two. */

@@ -323,12 +323,8 @@ static enum ofs_leaf known_call(const struct ofs_pickle *doc, uint32_t node,
 static enum ofs_leaf known_name(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_buf *out)
 {
-	struct ofs_str m, n;
-	enum ofs_dtype t;
+	enum ofs_dtype t = ofs_torch_dtype(doc, node);
 
-	ofs_pk_class(doc, node, &m, &n);
-	t = ofs_str_is(m, "torch") ? ofs_dtype_of_name(n.p, n.len)
-				   : OFS_DTYPE_NONE;
 	if (t == OFS_DTYPE_NONE)
 		return OFS_LEAF_NONE;
 	if (out != NULL)

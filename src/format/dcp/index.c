@@ -9,61 +9,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "archive/torch_storage.h"
 #include "base/memory.h"
 #include "base/str.h"
 
-static int read_size(const struct ofs_pickle *doc, uint32_t node,
-    const char *field, const char *owner, uint64_t *v,
-    struct optimfs_error *err)
-{
-	int64_t i;
-
-	if (ofs_pk_kind(doc, node) == OFS_PK_BIGINT)
-		return optimfs_fail(err, ERANGE,
-		    "OFS416 integer of %" PRIu32
-		    " bytes where a size is expected: %s of %s",
-		    ofs_pk_str(doc, node).len, field, owner);
-	if (!ofs_pk_int(doc, node, &i))
-		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
-		    "%s of %s", field, owner);
-	if (i < 0)
-		return optimfs_fail(err, EUCLEAN,
-		    "OFS417 negative %s %" PRId64 " in %s", field, i, owner);
-	*v = (uint64_t)i;
-	return 0;
-}
-
 /* Fail with what is wrong with a row. */
 static int bad_sizes(const struct ofs_pickle *doc, uint32_t node,
-    const char *field, const char *owner, struct optimfs_error *err)
+    const char *field, struct optimfs_error *err)
 {
 	uint32_t n = ofs_pk_len(doc, node);
 	uint64_t v;
 
 	if (!ofs_pk_is_sequence(doc, node))
-		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL,
-		    "%s of %s", field, owner);
+		return ofs_pk_unexpected(doc, node, err, "OFS418", NULL, "%s",
+		    field);
 	for (uint32_t i = 0; i < n && n <= OFS_MAX_DIMS; i++)
-		if (read_size(doc, ofs_pk_item(doc, node, i), field, owner, &v,
+		if (ofs_torch_size(doc, ofs_pk_item(doc, node, i), field, &v,
 			err) == -1)
 			return -1;
 	return optimfs_fail(err, EUCLEAN,
-	    "OFS608 %s of %s has %" PRIu32 " dimensions, limit %d", field,
-	    owner, n, OFS_MAX_DIMS);
+	    "OFS608 %s has %" PRIu32 " dimensions, limit %d", field, n,
+	    OFS_MAX_DIMS);
 }
 
 int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
-    const char *field, const char *owner, struct ofs_dcp_dims *dims,
-    struct optimfs_error *err)
+    const char *field, struct ofs_dcp_dims *dims, struct optimfs_error *err)
 {
 	int64_t v[OFS_MAX_DIMS];
 	uint32_t n;
 
 	if (!ofs_pk_ints(doc, node, v, OFS_MAX_DIMS, &n))
-		return bad_sizes(doc, node, field, owner, err);
+		return bad_sizes(doc, node, field, err);
 	for (uint32_t i = 0; i < n; i++) {
 		if (v[i] < 0)
-			return bad_sizes(doc, node, field, owner, err);
+			return bad_sizes(doc, node, field, err);
 		dims->v[i] = (uint64_t)v[i];
 	}
 	dims->n = (uint8_t)n;
@@ -159,9 +138,9 @@ static int read_place(struct ofs_dcp_index *index, uint32_t node,
 	if (ofs_pk_kind(doc, item->path) != OFS_PK_STR)
 		return ofs_pk_unexpected(doc, item->path, err, "OFS418", NULL,
 		    "relative_path of _StorageInfo");
-	if (read_size(doc, field[1], "offset", "_StorageInfo", &item->off,
+	if (ofs_torch_size(doc, field[1], "offset of _StorageInfo", &item->off,
 		err) == -1 ||
-	    read_size(doc, field[2], "length", "_StorageInfo", &item->len,
+	    ofs_torch_size(doc, field[2], "length of _StorageInfo", &item->len,
 		err) == -1)
 		return -1;
 	item->transforms = field[3];
@@ -190,8 +169,8 @@ static int read_key(struct ofs_dcp_index *index, uint32_t node, struct key *key,
 		    ofs_pk_kind_name(doc, node));
 	key->offset = field[1];
 	if (!is_none(doc, key->offset))
-		return ofs_dcp_sizes(doc, key->offset, "offset",
-		    "MetadataIndex", &offset, err);
+		return ofs_dcp_sizes(doc, key->offset,
+		    "offset of MetadataIndex", &offset, err);
 	key->offset = OFS_NONE;
 	return 0;
 }

@@ -82,9 +82,8 @@ void ofs_dcp_index_prefetch(const struct ofs_dcp_index *index, uint32_t fqn,
 bool ofs_dcp_index_find(struct ofs_dcp_index *index, uint32_t fqn,
     uint32_t offset, struct ofs_dcp_place *place);
 /* Read a row of non-negative integers: OFS416 too large, OFS417
- * negative, OFS418 not an integer. field and owner are for the message. */
+ * negative, OFS418 not an integer. field is for the message. */
 int ofs_dcp_sizes(const struct ofs_pickle *doc, uint32_t node,
-    const char *field, const char *owner, struct ofs_dcp_dims *dims,
-    struct optimfs_error *err);
+    const char *field, struct ofs_dcp_dims *dims, struct optimfs_error *err);
 
 #endif

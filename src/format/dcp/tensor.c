@@ -167,7 +167,7 @@ static const char *show(const uint64_t *v, unsigned n, char text[100])
 static int read_shape(struct ofs_dcp *d, struct building *b,
     const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err)
 {
-	if (ofs_dcp_sizes(doc, node, "size", "TensorStorageMetadata", &b->shape,
+	if (ofs_dcp_sizes(doc, node, "size of TensorStorageMetadata", &b->shape,
 		err) == -1)
 		return -1;
 	b->t.ndim = b->t.grid_ndim = b->shape.n;
@@ -268,10 +268,10 @@ static int add_chunk(struct ofs_dcp *d, struct building *b,
 	struct optimfs_error why;
 
 	ofs_pk_read_fields(doc, node, &d->chunk, field);
-	if (ofs_dcp_sizes(doc, field[OFS_DCP_OFFSETS], "offsets",
-		"ChunkStorageMetadata", &offsets, err) == -1 ||
-	    ofs_dcp_sizes(doc, field[OFS_DCP_SIZES], "sizes",
-		"ChunkStorageMetadata", &sizes, err) == -1)
+	if (ofs_dcp_sizes(doc, field[OFS_DCP_OFFSETS],
+		"offsets of ChunkStorageMetadata", &offsets, err) == -1 ||
+	    ofs_dcp_sizes(doc, field[OFS_DCP_SIZES],
+		"sizes of ChunkStorageMetadata", &sizes, err) == -1)
 		return -1;
 	if (b->t.error != OFS_NONE)
 		return 0;
@@ -316,8 +316,8 @@ static int check_same(struct ofs_dcp *d, struct building *b,
 
 	if (read_properties(d, &other, index->doc, field[OFS_DCP_PROPERTIES],
 		err) == -1 ||
-	    ofs_dcp_sizes(index->doc, field[OFS_DCP_SIZE], "size",
-		"TensorStorageMetadata", &other.shape, err) == -1)
+	    ofs_dcp_sizes(index->doc, field[OFS_DCP_SIZE],
+		"size of TensorStorageMetadata", &other.shape, err) == -1)
 		return -1;
 	if (b->t.error != OFS_NONE ||
 	    (other.t.dtype == b->t.dtype && other.shape.n == b->shape.n &&

@@ -103,17 +103,6 @@ int ofs_sharded_shape(const struct ofs_pickle *doc, uint32_t node,
 	return 0;
 }
 
-enum ofs_dtype ofs_sharded_dtype(const struct ofs_pickle *doc, uint32_t node)
-{
-	struct ofs_str module, name;
-
-	if (ofs_pk_kind(doc, node) != OFS_PK_GLOBAL)
-		return OFS_DTYPE_NONE;
-	ofs_pk_class(doc, node, &module, &name);
-	return ofs_str_is(module, "torch") ? ofs_dtype_of_name(name.p, name.len)
-					   : OFS_DTYPE_NONE;
-}
-
 int ofs_sharded_rank(const struct ofs_pickle *doc, uint32_t node, int unknown)
 {
 	int64_t v;
@@ -218,10 +207,9 @@ static int get_sharded(const struct ofs_pickle *doc,
 	if (ofs_sharded_shape(doc, ofs_pk_attr(doc, meta, "size"), s, err) ==
 	    -1)
 		return -1;
-	s->dtype =
-	    (uint8_t)ofs_sharded_dtype(doc, ofs_pk_item(doc, w->args, 1));
+	s->dtype = (uint8_t)ofs_torch_dtype(doc, ofs_pk_item(doc, w->args, 1));
 	if (s->dtype == OFS_DTYPE_NONE)
-		s->dtype = (uint8_t)ofs_sharded_dtype(doc,
+		s->dtype = (uint8_t)ofs_torch_dtype(doc,
 		    ofs_pk_item(doc, ofs_pk_state(doc, props), 0));
 	s->world = ofs_sharded_rank(doc,
 	    ofs_pk_attr(doc, group, "global_world_size"), 0);

@@ -330,8 +330,7 @@ int ofs_sharded_dtensor(const struct ofs_pickle *doc,
 
 	if (ofs_sharded_shape(doc, ofs_pk_item(doc, w->args, 2), s, err) == -1)
 		return -1;
-	s->dtype =
-	    (uint8_t)ofs_sharded_dtype(doc, ofs_pk_item(doc, w->args, 1));
+	s->dtype = (uint8_t)ofs_torch_dtype(doc, ofs_pk_item(doc, w->args, 1));
 	if (spec == OFS_NONE || local == OFS_NONE)
 		return ofs_sharded_damaged(
 		    "a DTensor without a spec or a local tensor", err);

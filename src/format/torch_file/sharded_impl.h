@@ -42,7 +42,6 @@ int ofs_sharded_numbers(const struct ofs_pickle *doc, uint32_t node,
 /* Read the size of the whole tensor. */
 int ofs_sharded_shape(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_sharded *s, struct optimfs_error *err);
-enum ofs_dtype ofs_sharded_dtype(const struct ofs_pickle *doc, uint32_t node);
 /* A number from 0 to OFS_SHARDED_WORLD, or unknown. */
 int ofs_sharded_rank(const struct ofs_pickle *doc, uint32_t node, int unknown);
 /* A new piece of s, zeroed. NULL: too many (E2BIG, OFS694), or no memory. */
