@@ -252,6 +252,19 @@ const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,
 	return cat->paths + path + 1;
 }
 
+uint32_t *ofs_catalog_copy_components(const struct ofs_catalog *cat,
+    uint32_t path, uint32_t *n, struct optimfs_error *err)
+{
+	const uint32_t *c = ofs_catalog_components(cat, path, n);
+	uint32_t *copy = malloc((*n + 1ull) * sizeof(*copy));
+
+	if (copy == NULL)
+		ofs_no_memory(err);
+	else
+		memcpy(copy, c, *n * sizeof(*copy));
+	return copy;
+}
+
 void ofs_catalog_join(const struct ofs_catalog *cat, const uint32_t *c,
     uint32_t n, struct ofs_buf *out)
 {

@@ -432,6 +432,10 @@ static inline bool ofs_catalog_string_is(const struct ofs_catalog *cat,
 /* The components of a path; *n gets their number. */
 const uint32_t *ofs_catalog_components(const struct ofs_catalog *cat,
     uint32_t path, uint32_t *n);
+/* A malloc'ed copy of them, since they move when paths are added; NULL with
+ * ENOMEM. */
+uint32_t *ofs_catalog_copy_components(const struct ofs_catalog *cat,
+    uint32_t path, uint32_t *n, struct optimfs_error *err);
 /* Append n components, joined by dots. */
 void ofs_catalog_join(const struct ofs_catalog *cat, const uint32_t *c,
     uint32_t n, struct ofs_buf *out);

@@ -200,11 +200,8 @@ void ofs_pkw_bytes(struct ofs_pkw *w, const void *p, size_t n, bool array)
 
 void ofs_pkw_long(struct ofs_pkw *w, const void *le, size_t n)
 {
-	uint8_t len[4] = { (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16),
-		(uint8_t)(n >> 24) };
-
 	ofs_buf_putc(w->out, n < 256 ? 0x8a : 0x8b);
-	ofs_buf_put(w->out, len, n < 256 ? 1 : 4);
+	ofs_buf_put_le(w->out, n, n < 256 ? 1 : 4);
 	ofs_buf_put(w->out, le, n);
 }
 

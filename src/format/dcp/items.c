@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "archive/torch.h"
-#include "base/memory.h"
 #include "base/str.h"
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
@@ -68,18 +67,6 @@ static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ofs_transport_read(s->t, s->at, off, len, buf, err);
 }
 
-/* A copy of the components of a path, because adding paths moves them. */
-static uint32_t *copy_path(const struct ofs_catalog *cat, uint32_t path,
-    uint32_t *n)
-{
-	const uint32_t *c = ofs_catalog_components(cat, path, n);
-	uint32_t *copy = malloc((*n + 1) * sizeof(*copy));
-
-	if (copy != NULL)
-		memcpy(copy, c, *n * sizeof(*copy));
-	return copy;
-}
-
 static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
     const struct ofs_zip *zip, const struct ofs_dcp_pending *p,
     struct optimfs_error *err)
@@ -89,11 +76,11 @@ static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
 		.zip = zip,
 		.big_endian = zip->big_endian,
 	};
-	uint32_t n, *path = copy_path(cat, p->path, &n);
+	uint32_t n, *path = ofs_catalog_copy_components(cat, p->path, &n, err);
 	int ret;
 
 	if (path == NULL)
-		return ofs_no_memory(err);
+		return -1;
 	ret = ofs_torch_add(cat, doc, ofs_pickle_root(doc), &archive, path, n,
 	    err);
 	free(path);

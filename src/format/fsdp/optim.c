@@ -300,12 +300,9 @@ static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
 	uint32_t n;
 	int ret;
 
-	/* adding paths may move the old ones */
-	o.parent = malloc((nparent + 1ull) * sizeof(*o.parent));
+	o.parent = ofs_catalog_copy_components(f->set->cat, path, &n, err);
 	if (o.parent == NULL)
-		return ofs_no_memory(err);
-	memcpy(o.parent, ofs_catalog_components(f->set->cat, path, &n),
-	    nparent * sizeof(*o.parent));
+		return -1;
 	ret = read_optim(&o, err);
 	free(o.parent);
 	free(o.params);

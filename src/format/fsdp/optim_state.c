@@ -5,28 +5,23 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/memory.h"
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
+#include "pickle/write.h"
 
 /* The path [parent..., "state", fqn, components after the ID in g's path]. */
 static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
     const struct ofs_ranks_group *g, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = o->f->set->cat;
-	uint32_t n, path = OFS_NONE, *copy, *id;
-	const uint32_t *part = ofs_catalog_components(cat, g->path, &n);
+	uint32_t n, path = OFS_NONE, *id;
+	uint32_t *copy = ofs_catalog_copy_components(cat, g->path, &n, err);
 
-	/* adding strings or paths may move components */
-	copy = malloc(n * sizeof(*copy));
-	if (copy == NULL) {
-		ofs_no_memory(err);
+	if (copy == NULL)
 		return OFS_NONE;
-	}
-	memcpy(copy, part, n * sizeof(*copy));
 	id = copy + o->nparent + 1;
 	*id = ofs_catalog_str(cat, fqn.p, fqn.len, err);
 	if (*id != OFS_NONE)
@@ -168,45 +163,36 @@ static int add_state(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
 
 /* A group's list of parameters, by name. */
 
-static void put_name(struct ofs_buf *b, struct ofs_str s)
+static void put_name(struct ofs_pkw *w, struct ofs_str s)
 {
-	uint8_t head[5] = { 'X', (uint8_t)s.len, (uint8_t)(s.len >> 8),
-		(uint8_t)(s.len >> 16), (uint8_t)(s.len >> 24) };
-
-	ofs_buf_put(b, head, sizeof(head));
-	ofs_buf_put(b, s.p, s.len);
+	ofs_pkw_str(w, s.p, s.len);
 }
 
-/* The integer of id in the file, below 2^31 as for every ID. */
-static void put_number(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
-    uint32_t id)
+/* The integer of id in the file. */
+static int64_t number_of(const struct ofs_fsdp_optim *o, uint32_t id)
 {
-	uint32_t i = 0, v;
+	uint32_t i = 0;
 
 	while (o->number[i].id != id)
 		i++;
-	v = (uint32_t)o->number[i].value;
-	ofs_buf_put(b,
-	    (uint8_t[]){ 'J', (uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16),
-		(uint8_t)(v >> 24) },
-	    5);
+	return o->number[i].value;
 }
 
-static void put_id(const struct ofs_fsdp_optim *o, struct ofs_buf *b,
+static void put_id(const struct ofs_fsdp_optim *o, struct ofs_pkw *w,
     uint32_t id)
 {
 	struct ofs_order_name at = o->name[id];
 
 	if (o->ignored[id].p != NULL)
-		put_name(b, o->ignored[id]);
+		put_name(w, o->ignored[id]);
 	else if (at.unit == OFS_NONE)
-		put_number(o, b, id);
+		ofs_pkw_int(w, number_of(o, id));
 	else if (!o->packed)
-		put_name(b, ofs_fsdp_param(o->f, at)->fqn);
+		put_name(w, ofs_fsdp_param(o->f, at)->fqn);
 	else
 		for (; at.param < o->f->units->unit[at.unit].flat.nparams;
 		     at.param++)
-			put_name(b, ofs_fsdp_param(o->f, at)->fqn);
+			put_name(w, ofs_fsdp_param(o->f, at)->fqn);
 }
 
 /* Adds the list as FSDP.optim_state_dict has it: a pickle, like all values. */
@@ -215,11 +201,15 @@ static int add_names(struct ofs_fsdp_optim *o, uint32_t list, uint32_t first,
 {
 	struct ofs_ranks_group *g = &o->f->set->group[o->params[list]];
 	struct ofs_buf b = { 0 };
+	struct ofs_pkw w = { .out = &b, .plain = true };
 
-	ofs_buf_put(&b, "\x80\x02](", 4);
+	ofs_pkw_begin(&w);
+	ofs_pkw_op(&w, OFS_PKW_LIST);
+	ofs_pkw_op(&w, OFS_PKW_MARK);
 	for (uint32_t i = 0; i < o->size[list]; i++)
-		put_id(o, &b, first + i);
-	ofs_buf_put(&b, "e.", 2);
+		put_id(o, &w, first + i);
+	ofs_pkw_op(&w, OFS_PKW_APPENDS);
+	ofs_pkw_op(&w, OFS_PKW_STOP);
 	g->taken = true;
 	return ofs_ranks_value(o->f->set, g->path, &b, err);
 }

@@ -344,18 +344,15 @@ static int place_entry(struct ofs_megatron *m, uint32_t entry,
 int ofs_megatron_place(struct ofs_megatron *m, uint32_t entry,
     struct optimfs_error *err)
 {
-	uint32_t n, *copy;
-	const uint32_t *c =
-	    ofs_catalog_components(m->cat, m->cat->entries[entry].path, &n);
-	int ret;
+	uint32_t n,
+	    *path = ofs_catalog_copy_components(m->cat,
+		m->cat->entries[entry].path, &n, err);
+	int ret = 0;
 
-	if (n == 0 || n >= PATH_MAX_LEN)
-		return 0;
-	copy = malloc(n * sizeof(*copy)); /* since adding a path may move c */
-	if (copy == NULL)
-		return ofs_no_memory(err);
-	memcpy(copy, c, n * sizeof(*copy));
-	ret = place_entry(m, entry, copy, n, err);
-	free(copy);
+	if (path == NULL)
+		return -1;
+	if (n > 0 && n < PATH_MAX_LEN)
+		ret = place_entry(m, entry, path, n, err);
+	free(path);
 	return ret;
 }

@@ -156,24 +156,20 @@ static int merge_values(struct ofs_ranks *set, struct ofs_ranks_group *g,
 struct copy {
 	struct ofs_torch_tensor t;
 	struct ofs_extent at;
-	uint32_t number;
 };
 
 static int get_copy(struct ofs_ranks *set, uint32_t i, struct copy *c,
     struct optimfs_error *why)
 {
 	const struct ofs_ranks_leaf *leaf = &set->leaf[i];
-	struct ofs_torch_leaves *l = &set->file[leaf->file].leaves;
-	int is = ofs_torch_tensor(l->doc, leaf->node, &c->t, why);
+	int is = ofs_ranks_tensor(set, leaf, leaf->node, &c->t, &c->at, why);
 
 	if (is == 0)
 		return optimfs_fail(why, EPROTO,
 		    "OFS674 rank %d has no tensor here, others have; "
 		    ".optimfs/rank/ has what each says",
 		    rank_of(set, i));
-	if (is == -1)
-		return -1;
-	return ofs_torch_place(l, &c->t, &c->at, &c->number, why);
+	return is == 1 ? 0 : -1;
 }
 
 /* Can b be a copy of a? Bytes are not read: checksums of the archives are

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/zero/zero.h"
+#include "pickle/write.h"
 
 /* More states than any optimizer has. */
 #define STATES_MAX 256
@@ -386,33 +387,27 @@ int ofs_zero_groups(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
 	return 0;
 }
 
-static void put_group(const struct ofs_zero *z, struct ofs_buf *b, uint32_t g)
+static void put_group(const struct ofs_zero *z, struct ofs_pkw *w, uint32_t g)
 {
 	if (g >= z->shapes.ngroups)
 		return;
-	for (uint32_t p = z->shapes.first[g]; p < z->shapes.first[g + 1]; p++) {
-		struct ofs_str s = z->shapes.param[p].name;
-		uint8_t head[5] = { 'X', (uint8_t)s.len, (uint8_t)(s.len >> 8),
-			(uint8_t)(s.len >> 16), (uint8_t)(s.len >> 24) };
-
-		if (z->again != NULL && z->again[p])
-			continue;
-		ofs_buf_put(b, head, sizeof(head));
-		ofs_buf_put(b, s.p, s.len);
-	}
+	for (uint32_t p = z->shapes.first[g]; p < z->shapes.first[g + 1]; p++)
+		if (z->again == NULL || !z->again[p])
+			ofs_pkw_str(w, z->shapes.param[p].name.p,
+			    z->shapes.param[p].name.len);
 }
 
 /* Writes the names of a stage in one of the optimizer's groups: those in the
  * flat groups that params lists, or without param_groups those in the flat
  * group number. */
-static void put_stage(const struct ofs_zero *z, struct ofs_buf *b,
+static void put_stage(const struct ofs_zero *z, struct ofs_pkw *w,
     uint32_t number)
 {
 	const struct ofs_pickle *doc = z->groups.doc;
 	uint32_t list;
 
 	if (z->groups.node == OFS_NONE) {
-		put_group(z, b, number);
+		put_group(z, w, number);
 		return;
 	}
 	list =
@@ -424,7 +419,7 @@ static void put_stage(const struct ofs_zero *z, struct ofs_buf *b,
 
 		if (ofs_pk_int(doc, ofs_pk_item(doc, list, i), &g) && g >= 0 &&
 		    g < z->shapes.ngroups)
-			put_group(z, b, (uint32_t)g);
+			put_group(z, w, (uint32_t)g);
 	}
 }
 
@@ -433,6 +428,7 @@ static int add_names(struct ofs_zero *z, uint32_t number,
 {
 	uint32_t part[4], path;
 	struct ofs_buf b = { .limit = 1 << 30 };
+	struct ofs_pkw w = { .out = &b, .plain = true };
 
 	part[0] = ofs_zero_word(z, "optim", err);
 	part[1] = ofs_zero_word(z, "param_groups", err);
@@ -441,10 +437,13 @@ static int add_names(struct ofs_zero *z, uint32_t number,
 	path = ofs_zero_path(z, part, 4, err);
 	if (path == OFS_NONE)
 		return -1;
-	ofs_buf_put(&b, "\x80\x02](", 4);
+	ofs_pkw_begin(&w);
+	ofs_pkw_op(&w, OFS_PKW_LIST);
+	ofs_pkw_op(&w, OFS_PKW_MARK);
 	for (const struct ofs_zero *s = z; s != NULL; s = s->next)
-		put_stage(s, &b, number);
-	ofs_buf_put(&b, "e.", 2);
+		put_stage(s, &w, number);
+	ofs_pkw_op(&w, OFS_PKW_APPENDS);
+	ofs_pkw_op(&w, OFS_PKW_STOP);
 	return ofs_ranks_value(&z->optim, path, &b, err);
 }
 
