@@ -151,7 +151,7 @@ lacks() { # WORDS VIEW PATTERN
 	like "view $2 of $1 says what is missing" "$(cat "$scratch/err")" "$3"
 }
 ck=$data/pytorch/dcp_by_id_w2/ckpt
-lacks "parameters with numeric IDs" zero3@2 '*OFS682*ids=FILE*'
+lacks "parameters with numeric IDs" zero3@2 '*OFS682*ids=model*'
 ck=$data/pytorch/safetensors_plain
 lacks "a model without an optimizer" universal '*OFS682*here is none*'
 ck=$data/deepspeed/v0.19.6_z2_ws4_elastic/ckpt
