@@ -117,13 +117,19 @@ static bool region_meets(const struct ofs_region *r, const uint64_t *lo,
 	return false;
 }
 
+void ofs_shard_bounds(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    uint32_t s, uint64_t *lo, uint64_t *hi)
+{
+	ofs_shard_box(cat, t, &cat->shards[s], lo, hi);
+	for (unsigned int k = 0; k < t->grid_ndim; k++)
+		hi[k] += lo[k];
+}
+
 static bool shard_meets(const struct ofs_walk *w, uint32_t s)
 {
 	uint64_t lo[OFS_MAX_DIMS], hi[OFS_MAX_DIMS];
 
-	ofs_shard_box(w->cat, w->t, &w->cat->shards[s], lo, hi);
-	for (unsigned int k = 0; k < w->t->grid_ndim; k++)
-		hi[k] += lo[k];
+	ofs_shard_bounds(w->cat, w->t, s, lo, hi);
 	return region_meets(w->region, lo, hi);
 }
 
@@ -212,37 +218,22 @@ static void nothing(uint64_t *bound, unsigned int d)
 	}
 }
 
-static int first_level(struct ofs_catalog *cat, const struct ofs_tensor *t,
-    struct optimfs_error *err)
+/* Append the level above n boxes: groups whose bounds begin at below, or the
+ * shards if that is OFS_NONE. */
+static int add_level(struct ofs_catalog *cat, const struct ofs_tensor *t,
+    uint32_t below, uint32_t n, struct optimfs_error *err)
 {
-	uint64_t bound[2 * OFS_MAX_DIMS], lo[OFS_MAX_DIMS], hi[OFS_MAX_DIMS];
+	uint64_t bound[2 * OFS_MAX_DIMS], box[2 * OFS_MAX_DIMS];
 	unsigned int d = t->grid_ndim;
 
 	nothing(bound, d);
-	for (uint32_t i = 0; i < t->nshards; i++) {
-		ofs_shard_box(cat, t, &cat->shards[t->shard + i], lo, hi);
-		for (unsigned int k = 0; k < d; k++)
-			hi[k] += lo[k];
-		stretch(bound, lo, hi, d);
-		if ((i + 1) % FAN != 0 && i + 1 < t->nshards)
-			continue;
-		if (ofs_catalog_bounds(cat, bound, 2 * d, err) == OFS_NONE)
-			return -1;
-		nothing(bound, d);
-	}
-	return 0;
-}
-
-/* Append the level above the n groups whose bounds begin at below. */
-static int next_level(struct ofs_catalog *cat, uint32_t below, uint32_t n,
-    unsigned int d, struct optimfs_error *err)
-{
-	uint64_t bound[2 * OFS_MAX_DIMS];
-	const uint64_t *b;
-
-	nothing(bound, d);
 	for (uint32_t i = 0; i < n; i++) {
-		b = cat->bounds + below + (uint64_t)i * 2 * d;
+		const uint64_t *b = box;
+
+		if (below == OFS_NONE)
+			ofs_shard_bounds(cat, t, t->shard + i, box, box + d);
+		else
+			b = cat->bounds + below + (uint64_t)i * 2 * d;
 		stretch(bound, b, b + d, d);
 		if ((i + 1) % FAN != 0 && i + 1 < n)
 			continue;
@@ -256,20 +247,20 @@ static int next_level(struct ofs_catalog *cat, uint32_t below, uint32_t n,
 int ofs_shards_index(struct ofs_catalog *cat, struct ofs_tensor *t,
     struct optimfs_error *err)
 {
-	uint32_t index = cat->nbounds, below = index, n;
+	uint32_t index = cat->nbounds, below = OFS_NONE;
 
 	t->index = OFS_NONE;
-	if (t->nshards <= FAN || t->grid_ndim == 0)
+	if (t->grid_ndim == 0)
 		return 0;
-	if (first_level(cat, t, err) == -1)
-		return -1;
-	for (n = groups(t->nshards, 1); n > FAN; n = (n + FAN - 1) / FAN) {
+	for (uint32_t n = t->nshards; n > FAN; n = (n + FAN - 1) / FAN) {
 		uint32_t level = cat->nbounds;
 
-		if (next_level(cat, below, n, t->grid_ndim, err) == -1)
+		if (add_level(cat, t, below, n, err) == -1)
 			return -1;
 		below = level;
 	}
+	if (below == OFS_NONE)
+		return 0;
 	t->index = index;
 	return 0;
 }

@@ -47,6 +47,10 @@ static inline uint64_t ofs_slab_hi(const struct ofs_region *r,
 	return dim == s->dim ? s->hi : r->hi[dim];
 }
 
+/* The box of cat->shards[s], a shard of t: [lo, hi) in each dimension. */
+void ofs_shard_bounds(const struct ofs_catalog *cat, const struct ofs_tensor *t,
+    uint32_t s, uint64_t *lo, uint64_t *hi);
+
 /* An iterator over the shards of t that intersect a region, in the order of
  * cat->shards. t must have no error, except while building. */
 #define OFS_WALK_LEVELS 8

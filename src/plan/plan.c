@@ -209,20 +209,12 @@ static uint64_t intersect(const struct ofs_region *r,
 	return volume;
 }
 
-static void shard_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    uint32_t s, struct box *box)
-{
-	ofs_shard_box(cat, t, &cat->shards[s], box->lo, box->hi);
-	for (unsigned int k = 0; k < t->grid_ndim; k++)
-		box->hi[k] += box->lo[k];
-}
-
 static int add_shard(struct job *job, uint32_t s, const struct ofs_place *place)
 {
 	struct box shard, both;
 	uint64_t volume;
 
-	shard_box(job->cat, job->t, s, &shard);
+	ofs_shard_bounds(job->cat, job->t, s, shard.lo, shard.hi);
 	for (unsigned int i = 0; i < job->region.n; i++) {
 		volume = intersect(&job->region, &job->region.slab[i], &shard,
 		    &both);
@@ -249,7 +241,7 @@ static uint64_t count_held(const struct ofs_catalog *cat,
 	ofs_region_init(&r, t->grid_ndim, lo, size, first, count);
 	ofs_walk_init(&w, cat, t, &r);
 	while ((s = ofs_walk_next(&w)) != OFS_NONE) {
-		shard_box(cat, t, s, &shard);
+		ofs_shard_bounds(cat, t, s, shard.lo, shard.hi);
 		for (unsigned int i = 0; i < r.n; i++)
 			held += intersect(&r, &r.slab[i], &shard, &both);
 	}

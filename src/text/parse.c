@@ -146,7 +146,7 @@ int ofs_value_put_int(struct ofs_pkw *w, struct ofs_str s)
 	return 0;
 }
 
-int ofs_value_put_float(struct ofs_pkw *w, struct ofs_str s)
+static int put_float(struct ofs_pkw *w, struct ofs_str s)
 {
 	double v;
 	int code = ofs_dtype_parse(OFS_FLOAT64, s.p, s.len, &v);
@@ -154,6 +154,13 @@ int ofs_value_put_float(struct ofs_pkw *w, struct ofs_str s)
 	if (code == 0)
 		ofs_pkw_float(w, v);
 	return code;
+}
+
+int ofs_value_put_number(struct ofs_pkw *w, struct ofs_str s, bool real)
+{
+	int code = real ? EINVAL : ofs_value_put_int(w, s);
+
+	return code == EINVAL ? put_float(w, s) : code;
 }
 
 /* Write numpy.core.multiarray.scalar(dtype, bytes) with new bytes. */
@@ -214,10 +221,10 @@ static int put_number(struct ofs_pkw *w, const struct ofs_value_form *form,
     struct ofs_str s, struct optimfs_error *err)
 {
 	bool real = ofs_pk_kind(form->doc, form->node) == OFS_PK_FLOAT;
-	int code = real ? ofs_value_put_float(w, s) : ofs_value_put_int(w, s);
+	int code = real ? put_float(w, s) : ofs_value_put_int(w, s);
 
 	if (code == EINVAL && !real && form->option) {
-		code = ofs_value_put_float(w, s);
+		code = put_float(w, s);
 		real = true;
 	}
 	if (code == 0)

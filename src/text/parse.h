@@ -42,6 +42,10 @@ struct ofs_pickle *ofs_value_edit(const struct ofs_value_form *form,
 int ofs_value_element(enum ofs_dtype dtype, const char *text, size_t n,
     void *element, struct optimfs_error *err);
 
+/* Pickles a number: an int if it is written as one and real is false, else a
+ * float. 0 or an errno value, EINVAL or ERANGE. */
+int ofs_value_put_number(struct ofs_pkw *w, struct ofs_str s, bool real);
+
 /* Pickles a new key of a dict: a number if all its keys are numbers. */
 void ofs_value_put_key(struct ofs_pkw *w, const struct ofs_pickle *doc,
     uint32_t dict, struct ofs_str key);

@@ -11,9 +11,8 @@ struct ofs_str ofs_value_line(struct ofs_str s);
 /* Fail with "OFS806 'TEXT' is not WHAT"; -1. */
 int ofs_value_refuse(int code, struct ofs_str text, const char *what,
     struct optimfs_error *err);
-/* Pickle a decimal number; 0 or an errno value, EINVAL or ERANGE. */
+/* Pickle a decimal integer; 0 or an errno value, EINVAL or ERANGE. */
 int ofs_value_put_int(struct ofs_pkw *w, struct ofs_str s);
-int ofs_value_put_float(struct ofs_pkw *w, struct ofs_str s);
 /* Pickle a value that is made by a call (a NumPy scalar): 0 or -1. */
 int ofs_value_put_called(struct ofs_pkw *w, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str s, struct optimfs_error *err);

@@ -131,12 +131,8 @@ static int put_number(struct reader *r, uint32_t node)
 {
 	struct ofs_str s = r->json.str;
 	bool real = ofs_pk_kind(r->doc, node) == OFS_PK_FLOAT;
-	int code = EINVAL;
+	int code = ofs_value_put_number(r->w, s, real);
 
-	if (!real)
-		code = ofs_value_put_int(r->w, s);
-	if (code == EINVAL)
-		code = ofs_value_put_float(r->w, s);
 	if (code == 0)
 		return 0;
 	return ofs_value_refuse(code, s, "a number that fits", r->err);

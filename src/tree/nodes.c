@@ -41,17 +41,12 @@ static bool same_dir(const void *ctx, uint32_t index, const void *key, size_t n)
 	    b->draft[index].key == k->key;
 }
 
-static int too_many(struct optimfs_error *err)
-{
-	return optimfs_fail(err, E2BIG,
-	    "OFS633 more than 4294967294 files and directories");
-}
-
 static int add_draft(struct build *b, uint32_t parent, uint32_t key,
     uint32_t entry, struct optimfs_error *err)
 {
 	if (b->n == OFS_NONE - 1)
-		return too_many(err);
+		return optimfs_fail(err, E2BIG,
+		    "OFS633 more than 4294967294 files and directories");
 	if (ofs_grow(b->draft, b->n, b->cap, err) == -1)
 		return -1;
 	b->draft[b->n++] = (struct ofs_tree_draft){
@@ -82,11 +77,6 @@ static int enter(struct build *b, uint32_t parent, uint32_t key, uint32_t *dir,
 	return 0;
 }
 
-static int room_for_path(struct build *b, size_t n, struct optimfs_error *err)
-{
-	return ofs_reserve(b->last, n, b->last_cap, err);
-}
-
 static int add_path(struct build *b, uint32_t entry, struct optimfs_error *err)
 {
 	uint32_t n, parent = 0, key;
@@ -94,7 +84,7 @@ static int add_path(struct build *b, uint32_t entry, struct optimfs_error *err)
 	    ofs_catalog_components(b->cat, b->cat->entries[entry].tree, &n);
 
 	assert(n > 0); /* ofs_name_entries gave every entry a name */
-	if (room_for_path(b, n, err) == -1)
+	if (ofs_reserve(b->last, n, b->last_cap, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i + 1 < n; i++) {
 		key = OFS_PATH_STR(c[i]);

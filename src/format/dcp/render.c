@@ -21,14 +21,6 @@ static const struct ofs_dcp_files *dcp_files(const struct ofs_files *f)
 	return (const struct ofs_dcp_files *)f;
 }
 
-static const struct ofs_tensor *leaf_tensor(const struct ofs_dcp_files *f,
-    uint32_t leaf)
-{
-	const struct ofs_entry *e = &f->cat->entries[f->leaf[leaf].entry];
-
-	return &f->cat->tensors[e->ref];
-}
-
 uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk)
 {
 	return chunk + 1 < l->nchunks ? l->full : l->last;
@@ -46,7 +38,7 @@ void ofs_dcp_chunk_box(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t *offsets, uint64_t *sizes)
 {
 	const struct ofs_dcp_leaf *l = &f->leaf[leaf];
-	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf);
 	const uint64_t *shape = ofs_tensor_shape(f->cat, t);
 
 	for (unsigned d = 0; d < t->ndim; d++) {
@@ -94,7 +86,7 @@ static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, struct ofs_buf *pickle, struct ofs_torch_item *item,
     struct optimfs_error *err)
 {
-	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf);
 	enum ofs_dtype dtype = ofs_render_dtype(&f->to, t);
 	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS], n = 1;
 	struct ofs_pkw w = { .out = pickle };
@@ -155,7 +147,7 @@ static int find_scale(struct ofs_dcp_files *f, const struct ofs_render *from,
 static const struct ofs_dcp_leaf *find_alike(struct ofs_dcp_files *f,
     uint32_t leaf)
 {
-	const struct ofs_tensor *t = leaf_tensor(f, leaf), *other;
+	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf), *other;
 	uint32_t *slot = &f->alike[(t->shape + t->ndim) % OFS_DCP_ALIKE],
 		 found = *slot;
 
@@ -164,7 +156,7 @@ static const struct ofs_dcp_leaf *find_alike(struct ofs_dcp_files *f,
 	*slot = leaf + 1;
 	if (found == 0)
 		return NULL;
-	other = leaf_tensor(f, found - 1);
+	other = ofs_dcp_leaf_tensor(f, found - 1);
 	return other->shape == t->shape && other->ndim == t->ndim &&
 		other->dtype == t->dtype
 	    ? &f->leaf[found - 1]
@@ -175,7 +167,7 @@ static int lay_tensor(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
 {
 	struct ofs_dcp_leaf *l = &f->leaf[leaf];
-	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf);
 	const struct ofs_dcp_leaf *alike;
 	uint64_t rows;
 
@@ -293,16 +285,17 @@ static int spans(const struct ofs_files *files, uint32_t file,
 		return ofs_dcp_index_spans(f, out, err);
 	if (add_items(f, file - 1, OFS_DCP_VALUES, out, err) == -1)
 		return -1;
-	return f->to.variant == OFS_DCP_BLOBS
-	    ? ofs_dcp_blob_spans(f, file - 1, out, err)
-	    : add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
+	if (f->to.variant == OFS_DCP_BLOBS &&
+	    ofs_dcp_blob_spans(f, file - 1, out, err) == -1)
+		return -1;
+	return add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
 }
 
 static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t at, struct ofs_composition *c,
     struct optimfs_error *err)
 {
-	const struct ofs_tensor *t = leaf_tensor(f, leaf);
+	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf);
 	uint32_t tensor = (uint32_t)(t - f->cat->tensors);
 	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
 	uint64_t row = 1, first = 0, count;

@@ -119,8 +119,8 @@ int ofs_dcp_index_make(const struct ofs_dcp_files *f,
  * PyTorch they are a list then. Called after leaves are made. */
 bool ofs_dcp_lists_groups(const struct ofs_dcp_files *f);
 
-/* render_blob.c, for dcp-st: the spans after the values of a rank: first those
- * of a header, then those of boxes, which are like those of other items. */
+/* render_blob.c, for dcp-st: the spans of a header, which comes between the
+ * values and the tensors of a rank. */
 int ofs_dcp_blob_spans(const struct ofs_dcp_files *f, uint32_t rank,
     struct ofs_spans *out, struct optimfs_error *err);
 /* Is the span a part of a header? */

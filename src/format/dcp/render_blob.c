@@ -197,13 +197,7 @@ int ofs_dcp_blob_spans(const struct ofs_dcp_files *f, uint32_t rank,
 {
 	struct blob b = { .f = f, .rank = rank };
 	int ret = add_header(&b, out, err);
-	struct ofs_dcp_walk w;
 
-	ofs_dcp_walk_begin(&w, f, rank, 0);
-	while (ret == 0 && ofs_dcp_walk_next(&w, OFS_DCP_TENSORS))
-		ret = ofs_spans_add(out,
-		    ofs_dcp_item_size(&f->leaf[w.leaf], w.of_leaf), w.leaf,
-		    w.of_leaf, err);
 	ofs_buf_fini(&b.key);
 	return ret;
 }

@@ -78,6 +78,11 @@ int ofs_megatron_path(struct ofs_megatron *m,
     const struct ofs_megatron_key *key, struct ofs_str name,
     const uint32_t *rest, uint32_t nrest, uint32_t *path,
     struct optimfs_error *err);
+/* The same for the key's name with the number of a layer inserted at at. */
+int ofs_megatron_layer_path(struct ofs_megatron *m,
+    const struct ofs_megatron_key *key, uint32_t at, uint64_t layer,
+    const uint32_t *rest, uint32_t nrest, uint32_t *path,
+    struct optimfs_error *err);
 
 /* blocks.c: for every entry, turns a state that is stored as flattened blocks
  * into shards of the parameter's shape. */

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,23 @@ int ofs_megatron_path(struct ofs_megatron *m,
 	return *path == OFS_NONE ? -1 : 0;
 }
 
+int ofs_megatron_layer_path(struct ofs_megatron *m,
+    const struct ofs_megatron_key *key, uint32_t at, uint64_t layer,
+    const uint32_t *rest, uint32_t n, uint32_t *path, struct optimfs_error *err)
+{
+	struct ofs_str name = key->name;
+	char *text;
+	int ret = asprintf(&text, "%.*s%" PRIu64 ".%.*s", (int)at, name.p,
+	    layer, (int)(name.len - at), name.p + at);
+
+	if (ret == -1)
+		return ofs_no_memory(err);
+	name = (struct ofs_str){ text, (uint32_t)ret };
+	ret = ofs_megatron_path(m, key, name, rest, n, path, err);
+	free(text);
+	return ret;
+}
+
 /* Common state. The optimizer's state is nested in its wrapper's, and that one
  * in the list of several optimizers: optimizer [N] [optimizer] param_groups I
  * OPTION. */
@@ -283,28 +301,17 @@ static int place_object(struct ofs_megatron *m, uint32_t entry,
     const struct ofs_megatron_key *key, const uint32_t *rest, uint32_t n,
     uint32_t *path, struct optimfs_error *err)
 {
-	struct ofs_str name = key->name;
-	uint32_t at = ofs_megatron_layer_at(name);
-	char *text = NULL;
-	int ret;
-
 	if (n == 0 && unwrap(m, entry, err) == -1)
 		return -1;
 	if (n > 0 && rest[0] == (m->zero | OFS_PATH_INDEX))
 		rest++, n--;
 	if (key->kind == OFS_MEGATRON_COMMONS && n > 0)
 		return common_path(m, rest, n, path, err);
-	if (key->nlayers > 0) {
-		ret = asprintf(&text, "%.*s%llu.%.*s", (int)at, name.p,
-		    (unsigned long long)key->layer, (int)(name.len - at),
-		    name.p + at);
-		if (ret == -1)
-			return ofs_no_memory(err);
-		name = (struct ofs_str){ text, (uint32_t)ret };
-	}
-	ret = ofs_megatron_path(m, key, name, rest, n, path, err);
-	free(text);
-	return ret;
+	if (key->nlayers > 0)
+		return ofs_megatron_layer_path(m, key,
+		    ofs_megatron_layer_at(key->name), key->layer, rest, n, path,
+		    err);
+	return ofs_megatron_path(m, key, key->name, rest, n, path, err);
 }
 
 static int place_entry(struct ofs_megatron *m, uint32_t entry,

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,22 +208,6 @@ static int layer_tensor(struct stack *k, uint64_t layer, uint32_t shards,
 	return ofs_catalog_entry(k->m->cat, e, k->err) == OFS_NONE ? -1 : 0;
 }
 
-static int layer_path(struct stack *k, const struct ofs_megatron_key *key,
-    uint32_t at, uint64_t layer, uint32_t *path)
-{
-	char *text;
-	int n = asprintf(&text, "%.*s%" PRIu64 ".%.*s", (int)at, key->name.p,
-	    layer, (int)(key->name.len - at), key->name.p + at);
-	int ret;
-
-	if (n == -1)
-		return ofs_no_memory(k->err);
-	ret = ofs_megatron_path(k->m, key,
-	    (struct ofs_str){ text, (uint32_t)n }, NULL, 0, path, k->err);
-	free(text);
-	return ret;
-}
-
 static int emit(struct stack *k, uint32_t entry,
     const struct ofs_megatron_key *key, uint32_t at)
 {
@@ -234,7 +217,8 @@ static int emit(struct stack *k, uint32_t entry,
 	if (first == OFS_NONE)
 		return -1;
 	for (uint64_t i = 0; i < k->nlayers; i++) {
-		if (layer_path(k, key, at, i, &e.path) == -1)
+		if (ofs_megatron_layer_path(k->m, key, at, i, NULL, 0, &e.path,
+			k->err) == -1)
 			return -1;
 		if (i == 0)
 			k->m->cat->entries[entry].path = e.path;

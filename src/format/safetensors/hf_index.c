@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/keys.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/str.h"
@@ -44,7 +45,7 @@ struct index {
 	struct tensor *t;
 	uint32_t n;
 	struct ofs_map by_name; /* the first tensor of each name */
-	struct ofs_map seen;    /* names in the index, as strings */
+	struct ofs_keys seen;   /* names in the index */
 	uint32_t prefix[OFS_PART_PREFIX];
 	size_t nprefix;
 	struct optimfs_error *err;
@@ -54,13 +55,6 @@ static bool same_tensor(const void *ctx, uint32_t i, const void *key, size_t n)
 {
 	(void)n;
 	return ((const struct index *)ctx)->t[i].name == *(const uint32_t *)key;
-}
-
-static bool same_string(const void *ctx, uint32_t i, const void *key, size_t n)
-{
-	(void)ctx;
-	(void)n;
-	return i == *(const uint32_t *)key;
 }
 
 static uint32_t find(const struct index *x, uint32_t name)
@@ -218,13 +212,13 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 
 static int row(struct index *x, uint32_t name, uint32_t object)
 {
-	uint32_t first = find(x, name), i;
+	uint32_t first = find(x, name), known = x->seen.n, i;
 
-	if (ofs_map_find(&x->seen, ofs_map_hash(&name, sizeof(name)),
-		same_string, NULL, &name, sizeof(name)) != UINT32_MAX)
+	i = ofs_keys_add(&x->seen, ofs_catalog_string(x->cat, name), x->err);
+	if (i == OFS_NONE)
+		return -1;
+	if (i < known)
 		return warn(x, "stands twice in it, then for", name, object);
-	if (!ofs_map_add(&x->seen, ofs_map_hash(&name, sizeof(name)), name))
-		return ofs_no_memory(x->err);
 	if (first == UINT32_MAX)
 		return add_lost(x, name, object);
 	for (i = first; i != OFS_NONE && x->t[i].object != object;)
@@ -351,7 +345,7 @@ static int read_index(struct ofs_catalog *cat, const struct ofs_part *part,
 	free(bytes);
 	free(x.t);
 	ofs_map_fini(&x.by_name);
-	ofs_map_fini(&x.seen);
+	ofs_keys_fini(&x.seen);
 	return ret;
 }
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "pickle/write.h"
+#include "text/parse.h"
 
 #define COMPONENTS_MAX 64
 
@@ -87,54 +87,6 @@ static int read_path(struct reader *r)
 	return path == OFS_NONE ? -1 : add_path(r, key, path);
 }
 
-/* Write an integer of more than 64 bits; false when it is too long. */
-static bool put_big(struct ofs_pkw *w, struct ofs_str text)
-{
-	bool minus = text.p[0] == '-';
-	uint8_t v[256] = { 0 };
-	unsigned len = 0, carry;
-
-	if (text.len > 600) /* 250 bytes */
-		return false;
-	for (uint32_t i = minus; i < text.len; i++) {
-		if (text.p[i] < '0' || text.p[i] > '9')
-			return false;
-		carry = (unsigned)(text.p[i] - '0');
-		for (unsigned k = 0; k < len || carry > 0; k++) {
-			carry += v[k] * 10u;
-			v[k] = (uint8_t)carry;
-			carry >>= 8;
-			len = k < len ? len : k + 1;
-		}
-	}
-	carry = minus;
-	for (unsigned k = 0; minus && k <= len; k++) {
-		carry += (uint8_t)~v[k];
-		v[k] = (uint8_t)carry;
-		carry >>= 8;
-	}
-	ofs_buf_putc(w->out, 0x8a);
-	ofs_buf_putc(w->out, (int)len + 1); /* with a byte for the sign */
-	ofs_buf_put(w->out, v, len + 1);
-	return true;
-}
-
-static int put_number(struct reader *r, struct ofs_pkw *w)
-{
-	double v;
-
-	if (r->j.is_int) {
-		ofs_pkw_int(w, r->j.integer);
-		return 0;
-	}
-	if (put_big(w, r->j.str))
-		return 0;
-	if (ofs_dtype_parse(OFS_FLOAT64, r->j.str.p, r->j.str.len, &v) != 0)
-		return bad(r, "a number that is none");
-	ofs_pkw_float(w, v);
-	return 0;
-}
-
 /* Write one token of a value; *depth is the number of open containers. */
 static int put_token(struct reader *r, struct ofs_pkw *w,
     enum ofs_json_token token, unsigned *depth)
@@ -159,7 +111,9 @@ static int put_token(struct reader *r, struct ofs_pkw *w,
 		ofs_pkw_str(w, r->j.str.p, r->j.str.len);
 		return 0;
 	case OFS_JSON_NUMBER:
-		return put_number(r, w);
+		if (ofs_value_put_number(w, r->j.str, false) != 0)
+			return bad(r, "a number is out of range");
+		return 0;
 	case OFS_JSON_TRUE:
 		ofs_pkw_op(w, OFS_PKW_TRUE);
 		return 0;

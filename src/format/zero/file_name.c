@@ -5,6 +5,9 @@
 #include "format/zero/zero.h"
 
 #include <stddef.h>
+#include <string.h>
+
+#include "base/str.h"
 
 /* "#" stands for digits: the first for the rank, the last for MM. "%" stands
  * for other digits. */
@@ -78,4 +81,11 @@ bool ofs_zero_name(const char *name, struct ofs_zero_name *out)
 		return true;
 	}
 	return false;
+}
+
+bool ofs_zero_fits_name(struct ofs_str s, uint32_t most)
+{
+	return s.len > 0 && s.len <= most && memchr(s.p, '/', s.len) == NULL &&
+	    memchr(s.p, '\0', s.len) == NULL && !ofs_str_is(s, ".") &&
+	    !ofs_str_is(s, "..");
 }

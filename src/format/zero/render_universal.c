@@ -8,15 +8,8 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/zero/render.h"
+#include "format/zero/zero.h"
 #include "pickle/write.h"
-
-/* Can s be the name of a directory, or of a file without .pt? */
-static bool is_name(struct ofs_str s, uint32_t most)
-{
-	return s.len > 0 && s.len <= most && memchr(s.p, '/', s.len) == NULL &&
-	    memchr(s.p, '\0', s.len) == NULL && strcmp(s.p, ".") != 0 &&
-	    strcmp(s.p, "..") != 0;
-}
 
 static int add_file(struct ofs_zero_new *z, uint32_t param, const char *name,
     uint32_t entry, struct optimfs_error *err)
@@ -35,7 +28,7 @@ static int add_state(struct ofs_zero_new *z, uint32_t param,
 	/* stage 3's form has the step beside the options */
 	if (step && z->stage == 3 && !ofs_flat_is_cut(&z->m, s->entry))
 		return 0;
-	if (!is_name(ofs_str_of(s->name), 252) ||
+	if (!ofs_zero_fits_name(ofs_str_of(s->name), 252) ||
 	    (!step && !ofs_flat_is_cut(&z->m, s->entry) &&
 		ofs_flat_tensor(&z->m, z->m.param[param].model)->ndim > 0)) {
 		optimfs_fail(err, EOPNOTSUPP,
@@ -54,7 +47,7 @@ int ofs_zero_new_list(struct ofs_zero_new *z, struct optimfs_error *err)
 
 		if (z->master[i].frozen)
 			continue;
-		if (!is_name(p->fqn, 255))
+		if (!ofs_zero_fits_name(p->fqn, 255))
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS684 %.120s cannot be the name of a directory, "
 			    "which a universal checkpoint has for each "

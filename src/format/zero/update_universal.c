@@ -14,6 +14,7 @@
 #include "format/torch/update.h"
 #include "format/zero/layout.h"
 #include "format/zero/update.h"
+#include "format/zero/zero.h"
 #include "read/locate.h"
 
 /* An added state is a copy of the file of another state of the same parameter,
@@ -145,13 +146,6 @@ static bool is_first(const struct files *f, size_t task)
 	return true;
 }
 
-/* Can s be a file name? */
-static bool is_name(struct ofs_str s)
-{
-	return s.len > 0 && s.len <= 252 && memchr(s.p, '/', s.len) == NULL &&
-	    strcmp(s.p, ".") != 0 && strcmp(s.p, "..") != 0;
-}
-
 char *ofs_zero_state_file(const struct ofs_part *part, struct ofs_str param,
     struct ofs_str state, struct optimfs_error *err)
 {
@@ -269,7 +263,7 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 	char *rel;
 	int fd, ret;
 
-	if (!is_name(state_of(f, t)))
+	if (!ofs_zero_fits_name(state_of(f, t), 252))
 		return ofs_commit_no_place(t,
 		    "its name cannot be that of a file", f->err);
 	if (t->ndim == 0 || t->doc != NULL || !find_like(f, t, &object, &off))

@@ -35,6 +35,8 @@ struct ofs_zero_name {
 
 /* Parses a name; docs/formats/deepspeed.md has the grammar. */
 bool ofs_zero_name(const char *name, struct ofs_zero_name *out);
+/* Can s, of at most most bytes, be the name of a file or a directory? */
+bool ofs_zero_fits_name(struct ofs_str s, uint32_t most);
 
 /* The files of one directory, sorted by kind, mp and rank. */
 struct ofs_zero_files {
