@@ -317,7 +317,7 @@ static int note_keys(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 
 	if (g->partial || set->leaf[i].file != 0 || !is_tensor(set, i))
 		return 0;
-	for (uint32_t f = 0; f<set->nfiles && * left> 0; f++) {
+	for (uint32_t f = 0; *left > 0 && f < set->nfiles; f++) {
 		if (i < g->first + g->n && set->leaf[i].file == f) {
 			i++;
 			continue;
