@@ -59,6 +59,7 @@ info lfs/both/pytorch_model.bin|3|OFS666|fetch it with git lfs pull, or download
 info lfs/step.tar|4|OFS667|unpack it, and give what was in it|step.tar: a tar archive
 info lfs/step.tar.gz|4|OFS667|unpack it, and give what was in it|*/lfs/step.tar.gz is compressed with gzip
 plan $TOP_SRCDIR/tests/data/extra/trainers/pl_full.ckpt zero1@2|4|OFS682|-|*parameter 0 of the optimizer *-o ids=model, or a file, gives the names)
+plan $data/fsdp1_local_orig_fullshard_w2/ckpt zero1@2|4|OFS166|give -o units=FILE; the slices are below .optimfs/rank|*units unknown: -o units=FILE says*
 info noindex|3|OFS601|copy .metadata too, which cp * leaves out; if there is none, the save did not complete: use an earlier one|*4 .distcp files but no .metadata
 info cut|3|OFS419|the file was truncated: copy it again|cut: .metadata: *
 cat lost $tensor|3|OFS140|restore it; tensors that are not in it can be read|*__1_0.distcp is missing

@@ -25,6 +25,9 @@ static int add_weight(struct ofs_zero_new *z, uint32_t entry,
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(z->m.cat, e->tree, &n);
 
+	/* what cannot be read may be a tensor */
+	if (ofs_render_sound(z->m.cat, e, err) == -1)
+		return ofs_render_fail_in(z->m.cat, e, err);
 	if (n != 2 || e->kind != OFS_ENTRY_TENSOR) {
 		optimfs_fail(err, EOPNOTSUPP, "OFS684 %s",
 		    e->kind != OFS_ENTRY_TENSOR
@@ -32,8 +35,6 @@ static int add_weight(struct ofs_zero_new *z, uint32_t entry,
 			: "a model of DeepSpeed is not nested");
 		return ofs_render_fail_in(z->m.cat, e, err);
 	}
-	if (ofs_render_sound(z->m.cat, e, err) == -1)
-		return ofs_render_fail_in(z->m.cat, e, err);
 	z->weight[z->nweights] =
 	    (struct ofs_zero_new_weight){ entry, OFS_ZERO_NEW_BUFFER, 0 };
 	z->nweights++;
