@@ -46,24 +46,12 @@ static int add(struct copies *l, uint32_t shard, const struct ofs_extent *at,
 	return 0;
 }
 
-static uint64_t bytes_of(const struct ofs_catalog *cat,
-    const struct ofs_tensor *t, uint32_t shard)
-{
-	uint64_t box[2 * OFS_MAX_DIMS], n;
-
-	ofs_shard_box(cat, t, &cat->shards[shard], box, box + t->grid_ndim);
-	if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ||
-	    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n))
-		return UINT64_MAX;
-	return n;
-}
-
 static int add_tensor(struct copies *l, const struct ofs_tensor *t)
 {
 	const struct ofs_catalog *cat = l->cat;
 
 	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++) {
-		uint64_t bytes = bytes_of(cat, t, i);
+		uint64_t bytes = ofs_shard_bytes(cat, t, i);
 		const struct ofs_replica *copy;
 		uint32_t n;
 

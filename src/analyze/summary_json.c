@@ -194,14 +194,7 @@ static void put_views(const struct ofs_summary *s, struct ofs_json_writer *w)
 static void put_checkpoint(const struct ofs_summary *s,
     struct ofs_json_writer *w)
 {
-	const struct ofs_catalog *cat = s->snap->cat;
-
-	ofs_json_put_string(w, "source", s->snap->fs->source);
-	ofs_json_put_string(w, "format", cat->format);
-	ofs_json_put_string(w, "writer", cat->writer);
-	ofs_json_put_string(w, "trainer", cat->trainer);
-	ofs_json_put_rank(w, "world_size",
-	    cat->world_size > 0 ? cat->world_size : -1);
+	ofs_info_source(s->snap, w);
 	ofs_json_put_u64(w, "ranks", s->ranks);
 	put_step(w, s->step);
 	ofs_json_open(w, "files", '{');

@@ -2,9 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -12,22 +10,9 @@
 #include "fs/fs.h"
 #include "push/template.h"
 
-/* Makes a directory that will get its part of the checkpoint at the commit.
- * Several ranks may see it. */
-static int make_place(const char *dir, bool *made, struct optimfs_error *err)
-{
-	if (ofs_template_room(dir, err) == -1)
-		return -1;
-	*made = mkdir(dir, 0777) == 0;
-	if (!*made && errno != EEXIST)
-		return optimfs_fail(err, errno, "OFS801 %s: %m", dir);
-	if (ofs_sync_parent(dir) == 0)
-		return 0;
-	return optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
-}
-
-/* Rank 0 makes the template when all ranks have their directories: everything,
- * or nothing. */
+/* Rank 0 makes the template when all ranks have their directories, which get
+ * their part of the checkpoint at the commit: everything, or nothing. Several
+ * ranks may see one. */
 static int make_all(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
@@ -39,7 +24,8 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 
 	if (here == NULL)
 		ofs_no_memory(&own);
-	else if (!first && make_place(here, &made, &own) == 0)
+	else if (!first && ofs_template_room(here, &own) == 0 &&
+	    ofs_template_dir(here, &made, &own) == 0)
 		own.code = 0;
 	ret = ofs_task_agree(w, &own, err);
 	if (ret == 0) {

@@ -45,6 +45,18 @@ const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
 	return v;
 }
 
+uint64_t ofs_shard_bytes(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, uint32_t shard)
+{
+	uint64_t box[2 * OFS_MAX_DIMS], n;
+
+	ofs_shard_box(cat, t, &cat->shards[shard], box, box + t->grid_ndim);
+	if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ||
+	    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n))
+		return UINT64_MAX;
+	return n;
+}
+
 OFS_COMPARE_KEY(compare_variant, uint32_t, struct ofs_variant, entry)
 
 const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,

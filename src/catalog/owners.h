@@ -17,6 +17,9 @@ const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
     uint32_t shard, uint32_t *n);
 /* Does rank have this shard or a replica of it? */
 bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank);
+/* The bytes of a shard of t in its file of the tree. */
+uint64_t ofs_shard_bytes(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, uint32_t shard);
 /* The version of rank, where ranks differ on this entry; else NULL. */
 const struct ofs_variant *ofs_variant_of(const struct ofs_catalog *cat,
     uint32_t entry, int rank);

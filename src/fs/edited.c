@@ -92,14 +92,11 @@ static int is_shown(struct ofs_snapshot *snap, struct ofs_space *s,
 static uint32_t find_suffixed(const struct ofs_overlay *o,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
-	size_t n = strlen(name), k = strlen(s->ops->suffix);
 	char bare[OFS_NAME_MAX + 1];
 	uint32_t index;
 
-	if (n <= k || strcmp(name + n - k, s->ops->suffix) != 0)
+	if (!ofs_name_bare(name, s->ops->suffix, bare))
 		return OFS_NONE;
-	memcpy(bare, name, n - k);
-	bare[n - k] = '\0';
 	index = ofs_overlay_find(o, dir, bare);
 	return index == OFS_NONE || ofs_overlay_is_dir(o, index) ? OFS_NONE
 								 : index;

@@ -163,24 +163,15 @@ void optimfs_close(struct optimfs *fs)
 	free(fs);
 }
 
-static int do_statvfs(const struct ofs_snapshot *snap, struct statvfs *st,
-    struct optimfs_error *err)
-{
-	const struct ofs_dir *dir = &snap->cat->dir;
-
-	*st = (struct statvfs){ .f_bsize = 4096, .f_frsize = 4096 };
-	if (dir->fd != -1 && fstatvfs(dir->fd, st) == -1)
-		return optimfs_fail(err, errno, "%s: statvfs: %m",
-		    snap->fs->source);
-	return 0;
-}
-
 int optimfs_statvfs(struct optimfs *fs, struct statvfs *st,
     struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter(fs);
-	int ret = do_statvfs(snap, st, err);
+	int fd = snap->cat->dir.fd, ret = 0;
 
+	*st = (struct statvfs){ .f_bsize = 4096, .f_frsize = 4096 };
+	if (fd != -1 && fstatvfs(fd, st) == -1)
+		ret = optimfs_fail(err, errno, "%s: statvfs: %m", fs->source);
 	ofs_leave(snap);
 	return ret;
 }

@@ -113,8 +113,8 @@ struct ofs_space {
 	int rank;
 	/* Built on first use: a bit for each tree node that exists here, and
 	 * the children of each directory sorted by name. */
-	_Atomic(uint64_t *) present;
-	_Atomic(uint32_t *) order;
+	_Atomic(void *) present; /* uint64_t[] */
+	_Atomic(void *) order;   /* uint32_t[] */
 };
 
 struct ofs_space_ops {
@@ -341,6 +341,11 @@ const char *ofs_mirror_root(uint32_t space);
 /* Builds the table of mirrors. */
 int ofs_spaces_init(struct ofs_snapshot *snap, struct optimfs_error *err);
 void ofs_spaces_fini(struct ofs_snapshot *snap);
+/* A table of a mirror, which make makes on first use; NULL: ENOMEM. */
+const void *ofs_space_table(struct ofs_snapshot *snap,
+    const struct ofs_space *s, _Atomic(void *) *table,
+    void *(*make)(const struct ofs_snapshot *snap, const struct ofs_space *s),
+    struct optimfs_error *err);
 /* Does the mirror have this node? 1, 0, or -1 (ENOMEM). */
 int ofs_space_has(struct ofs_snapshot *snap, struct ofs_space *s,
     uint32_t index, struct optimfs_error *err);
@@ -426,6 +431,10 @@ void ofs_layout_json(struct ofs_snapshot *snap, uint32_t index,
 
 /* info.c: a summary of the checkpoint and of the options it was opened with. */
 void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out);
+/* Its first members: what the checkpoint is. */
+struct ofs_json_writer;
+void ofs_info_source(const struct ofs_snapshot *snap,
+    struct ofs_json_writer *w);
 
 /* notes.c: tensors.tsv has a line of column names and one line for each tensor, depth
  * first; the others one line for each record. They say what was read from the

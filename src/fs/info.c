@@ -2,14 +2,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fs/fs.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/json_write.h"
+#include "fs/fs.h"
 
 #define LINE "\n  "
 
@@ -81,13 +80,10 @@ static void count(const struct ofs_snapshot *snap, struct counts *c)
 	}
 }
 
-static void put_source(const struct ofs_snapshot *snap,
-    struct ofs_json_writer *w)
+void ofs_info_source(const struct ofs_snapshot *snap, struct ofs_json_writer *w)
 {
 	const struct ofs_catalog *cat = snap->cat;
 
-	ofs_json_put_string(w, "optimfs", optimfs_version());
-	ofs_json_put_string(w, "features", optimfs_features());
 	ofs_json_put_string(w, "source", snap->fs->source);
 	ofs_json_put_string(w, "format", cat->format);
 	ofs_json_put_string(w, "writer", cat->writer);
@@ -195,7 +191,9 @@ void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out)
 
 	count(snap, &c);
 	ofs_buf_putc(out, '{');
-	put_source(snap, &w);
+	ofs_json_put_string(&w, "optimfs", optimfs_version());
+	ofs_json_put_string(&w, "features", optimfs_features());
+	ofs_info_source(snap, &w);
 	put_counts(snap, &c, &w);
 	put_layouts(snap, &c, &w);
 	put_options(snap, &w);

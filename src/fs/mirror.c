@@ -267,22 +267,13 @@ static int rank_size(struct ofs_snapshot *snap, const struct ofs_space *s,
 {
 	const struct ofs_variant *v;
 	const struct ofs_tensor *t = rank_tensor(snap, s, index, &v);
-	uint64_t box[2 * OFS_MAX_DIMS], n;
 
 	if (t == NULL)
 		return rank_text_size(snap, s, index, v, attr, err);
-	for (uint32_t i = 0; i < t->nshards; i++) {
-		const struct ofs_shard *shard =
-		    &snap->cat->shards[t->shard + i];
-
-		if (!ofs_rank_holds(snap->cat, t->shard + i, s->rank))
-			continue;
-		ofs_shard_box(snap->cat, t, shard, box, box + t->grid_ndim);
-		if (!ofs_numel(box + t->grid_ndim, t->grid_ndim, &n) ||
-		    !ofs_mul_u64(n, ofs_dtype_size(t->dtype), &n))
-			n = UINT64_MAX;
-		ofs_sum_u64(&attr->size, n);
-	}
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++)
+		if (ofs_rank_holds(snap->cat, i, s->rank))
+			ofs_sum_u64(&attr->size,
+			    ofs_shard_bytes(snap->cat, t, i));
 	return 0;
 }
 

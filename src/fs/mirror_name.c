@@ -71,17 +71,14 @@ static uint32_t find_cut(const struct ofs_snapshot *snap,
 uint32_t ofs_mirror_find(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t dir, const char *name)
 {
-	size_t n = strlen(name), k = strlen(s->ops->suffix);
 	uint32_t index = ofs_tree_lookup(&snap->tree, dir, name);
 	char bare[OFS_NAME_MAX + 1];
 
 	if (index != OFS_NONE && !suffixed(snap, s, index))
 		return index;
-	if (k == 0 || n < k || n > OFS_NAME_MAX ||
-	    strcmp(name + n - k, s->ops->suffix) != 0)
+	if (s->ops->suffix[0] == '\0' ||
+	    !ofs_name_bare(name, s->ops->suffix, bare))
 		return OFS_NONE;
-	memcpy(bare, name, n - k);
-	bare[n - k] = '\0';
 	index = ofs_tree_lookup(&snap->tree, dir, bare);
 	if (index != OFS_NONE && suffixed(snap, s, index))
 		return index;
@@ -102,7 +99,7 @@ static int compare(const void *a, const void *b, void *ctx)
 	    ofs_mirror_name(by->snap, by->s, *(const uint32_t *)b, y));
 }
 
-static uint32_t *make_order(const struct ofs_snapshot *snap,
+static void *make_order(const struct ofs_snapshot *snap,
     const struct ofs_space *s)
 {
 	const struct ofs_tree_node *v = snap->tree.node;
@@ -131,24 +128,14 @@ static uint32_t *make_order(const struct ofs_snapshot *snap,
 int ofs_mirror_child(struct ofs_snapshot *snap, struct ofs_space *s,
     uint32_t index, uint32_t *child, struct optimfs_error *err)
 {
-	uint32_t *order;
+	const uint32_t *order;
 
 	*child = index;
 	if (s->ops->suffix[0] == '\0')
 		return 0;
-	order = atomic_load_explicit(&s->order, memory_order_acquire);
-	if (order == NULL) {
-		pthread_mutex_lock(&snap->fs->lock);
-		order = atomic_load(&s->order);
-		if (order == NULL) {
-			order = make_order(snap, s);
-			atomic_store_explicit(&s->order, order,
-			    memory_order_release);
-		}
-		pthread_mutex_unlock(&snap->fs->lock);
-	}
+	order = ofs_space_table(snap, s, &s->order, make_order, err);
 	if (order == NULL)
-		return ofs_no_memory(err);
+		return -1;
 	*child = order[index];
 	return 0;
 }

@@ -20,7 +20,7 @@ static bool get(const uint64_t *bits, uint32_t i)
 
 /* Marks the files that the mirror has and the directories above them. The root
  * always exists: it has a name in .optimfs. */
-static uint64_t *make_present(const struct ofs_snapshot *snap,
+static void *make_present(const struct ofs_snapshot *snap,
     const struct ofs_space *s)
 {
 	const struct ofs_tree *tree = &snap->tree;
@@ -42,27 +42,37 @@ static uint64_t *make_present(const struct ofs_snapshot *snap,
 	return bits;
 }
 
-int ofs_space_has(struct ofs_snapshot *snap, struct ofs_space *s,
-    uint32_t index, struct optimfs_error *err)
+const void *ofs_space_table(struct ofs_snapshot *snap,
+    const struct ofs_space *s, _Atomic(void *) *table,
+    void *(*make)(const struct ofs_snapshot *snap, const struct ofs_space *s),
+    struct optimfs_error *err)
 {
-	uint64_t *bits;
+	void *made = atomic_load_explicit(table, memory_order_acquire);
 
-	if (s->ops->holds == NULL)
-		return 1;
-	bits = atomic_load_explicit(&s->present, memory_order_acquire);
-	if (bits == NULL) {
+	if (made == NULL) {
 		pthread_mutex_lock(&snap->fs->lock);
-		bits = atomic_load(&s->present);
-		if (bits == NULL) {
-			bits = make_present(snap, s);
-			atomic_store_explicit(&s->present, bits,
+		made = atomic_load(table);
+		if (made == NULL) {
+			made = make(snap, s);
+			atomic_store_explicit(table, made,
 			    memory_order_release);
 		}
 		pthread_mutex_unlock(&snap->fs->lock);
 	}
-	if (bits == NULL)
-		return ofs_no_memory(err);
-	return get(bits, index);
+	if (made == NULL)
+		ofs_no_memory(err);
+	return made;
+}
+
+int ofs_space_has(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t index, struct optimfs_error *err)
+{
+	const uint64_t *bits;
+
+	if (s->ops->holds == NULL)
+		return 1;
+	bits = ofs_space_table(snap, s, &s->present, make_present, err);
+	return bits == NULL ? -1 : get(bits, index);
 }
 
 static void make_inos(struct ofs_snapshot *snap)

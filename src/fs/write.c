@@ -150,7 +150,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 		    "OFS813 past the end: this file has %llu bytes, and keeps "
 		    "that size",
 		    (unsigned long long)file->limit);
-	return ofs_overlay_file_write(o, f, buf, len, off, err);
+	return ofs_overlay_file_write(o, f, false, buf, len, off, err);
 }
 
 /* Remembers a failed write, which close reports again. */
@@ -218,7 +218,8 @@ int ofs_file_resize(struct optimfs_file *file, uint64_t size,
 		    "OFS813 past the end: this file has %llu bytes, and keeps "
 		    "that size",
 		    (unsigned long long)file->limit);
-	return ofs_overlay_file_resize(file->snap->overlay, f, size, err);
+	return ofs_overlay_file_resize(file->snap->overlay, f, false, size,
+	    err);
 }
 
 int ofs_file_truncate(struct optimfs_file *file, uint64_t size,

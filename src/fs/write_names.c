@@ -37,17 +37,11 @@ static int may_name(struct ofs_at dir, const char *name, bool is_dir,
 static int tree_name(struct ofs_at dir, const char *name, bool is_dir,
     char out[OFS_NAME_MAX + 1], struct optimfs_error *err)
 {
-	size_t n = strlen(name), k = strlen(ofs_space_npy.suffix);
-
-	if (dir.space == OFS_SPACE_NPY && !is_dir) {
-		if (n <= k || strcmp(name + n - k, ofs_space_npy.suffix) != 0)
-			return optimfs_fail(err, EPERM,
-			    "OFS814 %s: files of npy are called NAME.npy",
-			    name);
-		n -= k;
-	}
-	memcpy(out, name, n);
-	out[n] = '\0';
+	if (dir.space != OFS_SPACE_NPY || is_dir)
+		strcpy(out, name);
+	else if (!ofs_name_bare(name, ofs_space_npy.suffix, out))
+		return optimfs_fail(err, EPERM,
+		    "OFS814 %s: files of npy are called NAME.npy", name);
 	return 0;
 }
 

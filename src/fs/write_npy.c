@@ -113,7 +113,8 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 		    "OFS816 a tensor without dimensions is written whole");
 	if (off > file->limit || len > file->limit - off)
 		return optimfs_fail(err, EFBIG, "OFS813 past the tensor's end");
-	return ofs_overlay_file_write(o, file->staged, buf + n, len, off, err);
+	return ofs_overlay_file_write(o, file->staged, false, buf + n, len, off,
+	    err);
 }
 
 int ofs_file_npy_write(struct optimfs_file *file, const void *buf, size_t len,
@@ -227,12 +228,12 @@ static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
 		k = n - at < COPY_STEP ? n - at : COPY_STEP;
 		ret = ofs_pread_all(file->npy->fd, buf, k, from + at, err);
 		if (ret == 0)
-			ret = ofs_overlay_file_write(o, file->staged, buf, k,
-			    at, err);
+			ret = ofs_overlay_file_write(o, file->staged, false,
+			    buf, k, at, err);
 	}
 	free(buf);
 	if (ret == 0)
-		ret = ofs_overlay_file_resize(o, file->staged, n, err);
+		ret = ofs_overlay_file_resize(o, file->staged, false, n, err);
 	return ret;
 }
 
@@ -243,11 +244,7 @@ static int say_text(struct ofs_overlay *o, struct ofs_overlay_file *f,
 
 	pthread_rwlock_rdlock(&o->names);
 	pthread_rwlock_wrlock(&f->lock);
-	ret = ofs_overlay_text_resize(o, f, 0, err);
-	if (ret == 0)
-		ret = ofs_overlay_text_write(o, f, text, n, 0, err);
-	if (ret == 0)
-		ret = ofs_overlay_text_accept(o, f, f->index, err);
+	ret = ofs_overlay_text_set(o, f, f->index, text, n, err);
 	pthread_rwlock_unlock(&f->lock);
 	pthread_rwlock_unlock(&o->names);
 	return ret;
@@ -270,9 +267,9 @@ static int say_element(struct optimfs_file *file, enum ofs_dtype dtype,
 	text[n++] = '\n';
 	if (f->text)
 		return say_text(o, f, text, n, err);
-	if (ofs_overlay_file_resize(o, f, 0, err) == -1)
+	if (ofs_overlay_file_resize(o, f, false, 0, err) == -1)
 		return -1;
-	return ofs_overlay_file_write(o, f, text, n, 0, err);
+	return ofs_overlay_file_write(o, f, false, text, n, 0, err);
 }
 
 static int accept(struct optimfs_file *file, struct optimfs_error *err)

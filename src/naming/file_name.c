@@ -160,6 +160,18 @@ size_t ofs_name_suffix(const char *name, const char *suffix,
 	return n + k;
 }
 
+bool ofs_name_bare(const char *name, const char *suffix,
+    char bare[OFS_NAME_MAX + 1])
+{
+	size_t n = strlen(name), k = strlen(suffix);
+
+	if (n <= k || n > OFS_NAME_MAX || strcmp(name + n - k, suffix) != 0)
+		return false;
+	memcpy(bare, name, n - k);
+	bare[n - k] = '\0';
+	return true;
+}
+
 size_t ofs_name_kept(const char *name, size_t suffix)
 {
 	size_t n = strlen(name);

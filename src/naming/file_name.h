@@ -17,6 +17,10 @@ size_t ofs_name_encode(const char *key, size_t n, char name[OFS_NAME_MAX + 1]);
  * hashed like a long key. Returns the length. */
 size_t ofs_name_suffix(const char *name, const char *suffix,
     char out[OFS_NAME_MAX + 1]);
+/* name without suffix; false when it does not end with it, or has nothing more,
+ * or is too long. */
+bool ofs_name_bare(const char *name, const char *suffix,
+    char bare[OFS_NAME_MAX + 1]);
 /* name was made by ofs_name_suffix with a suffix of that length: the number of
  * bytes of the original that it begins with, 0 when it was not truncated. */
 size_t ofs_name_kept(const char *name, size_t suffix);

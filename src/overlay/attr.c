@@ -22,7 +22,7 @@ uint64_t ofs_overlay_form_bytes(const struct ofs_overlay_form *form)
 	return n;
 }
 
-static void form_of_tensor(const struct ofs_catalog *cat,
+void ofs_overlay_form_of_tensor(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, struct ofs_overlay_form *form)
 {
 	form->dtype = t->dtype;
@@ -40,7 +40,7 @@ static bool form_of_base(const struct ofs_overlay *o, uint32_t base,
 		return false;
 	t = ofs_tree_tensor(o->tree, o->cat, base);
 	if (t != NULL)
-		form_of_tensor(o->cat, t, form);
+		ofs_overlay_form_of_tensor(o->cat, t, form);
 	return true;
 }
 
@@ -170,20 +170,14 @@ uint64_t ofs_overlay_limit(const struct ofs_overlay *o, uint32_t index)
 static int parse_shape(const char *text, size_t n, uint64_t *shape,
     uint8_t *ndim, struct optimfs_error *err)
 {
-	const char *p = text, *end = text + n;
+	struct ofs_str rest = { text, (uint32_t)n };
 	unsigned k = 0;
 
-	while (p < end) {
-		uint64_t v = 0;
-
-		if (k == OFS_MAX_DIMS || *p < '0' || *p > '9')
+	while (rest.len > 0) {
+		if (k == OFS_MAX_DIMS ||
+		    !ofs_str_take_number(&rest, &shape[k++]))
 			goto bad;
-		for (; p < end && *p >= '0' && *p <= '9'; p++)
-			if (!ofs_mul_u64(v, 10, &v) ||
-			    !ofs_add_u64(v, (uint64_t)(*p - '0'), &v))
-				goto bad;
-		shape[k++] = v;
-		if (p < end && (*p++ != ',' || p == end))
+		if (rest.len > 0 && !ofs_str_take(&rest, ","))
 			goto bad;
 	}
 	*ndim = (uint8_t)k;
@@ -193,7 +187,7 @@ bad:
 	    (int)(n < 80 ? n : 80), text);
 }
 
-static bool same_shape(const struct ofs_overlay_form *a,
+bool ofs_overlay_same_shape(const struct ofs_overlay_form *a,
     const struct ofs_overlay_form *b)
 {
 	return a->ndim == b->ndim &&
@@ -300,7 +294,7 @@ int ofs_overlay_set_attr(struct ofs_overlay *o, uint32_t index,
 			    "OFS816 a tensor of that shape is too large");
 	}
 	if (known && now.dtype != OFS_DTYPE_NONE && form.dtype == now.dtype &&
-	    same_shape(&form, &now))
+	    ofs_overlay_same_shape(&form, &now))
 		return 0;
 	if (may_change(o, index, name, &form, err) == -1 ||
 	    record_attr(o, index, name, value, n, err) == -1)

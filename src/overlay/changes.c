@@ -250,8 +250,7 @@ static void check_typed(struct ofs_change *c)
 static bool same_form(const struct ofs_overlay_form *a,
     const struct ofs_overlay_form *b)
 {
-	return a->dtype == b->dtype && a->ndim == b->ndim &&
-	    memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
+	return a->dtype == b->dtype && ofs_overlay_same_shape(a, b);
 }
 
 static void base_form(const struct ofs_overlay *o, uint32_t entry,
@@ -261,12 +260,8 @@ static void base_form(const struct ofs_overlay *o, uint32_t entry,
 	    ofs_entry_tensor(o->cat, &o->cat->entries[entry]);
 
 	*form = (struct ofs_overlay_form){ 0 };
-	if (t == NULL)
-		return;
-	form->dtype = t->dtype;
-	form->ndim = t->ndim;
-	memcpy(form->shape, ofs_tensor_shape(o->cat, t),
-	    t->ndim * sizeof(*form->shape));
+	if (t != NULL)
+		ofs_overlay_form_of_tensor(o->cat, t, form);
 }
 
 /* New contents of the same kind for an entry; f is locked. */

@@ -221,32 +221,23 @@ static int has_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ret;
 }
 
-static int need_data_named(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    struct optimfs_error *err)
+/* Prepares storage for a write. A new file needs the lock of names for its
+ * path; named: the caller has it. */
+static int need_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
+    bool named, struct optimfs_error *err)
 {
 	int ret = has_data(o, f, err);
 
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
+	if (!named)
+		pthread_rwlock_wrlock(&o->names);
 	pthread_rwlock_wrlock(&f->lock);
 	if (f->id == 0)
 		ret = make_data(o, f, err);
 	pthread_rwlock_unlock(&f->lock);
-	return ret;
-}
-
-/* Prepares storage for a write. A new file needs the lock of names for its
- * path. */
-static int need_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    struct optimfs_error *err)
-{
-	int ret = has_data(o, f, err);
-
-	if (ret != 0)
-		return ret == 1 ? 0 : -1;
-	pthread_rwlock_wrlock(&o->names);
-	ret = need_data_named(o, f, err);
-	pthread_rwlock_unlock(&o->names);
+	if (!named)
+		pthread_rwlock_unlock(&o->names);
 	return ret;
 }
 
@@ -319,39 +310,23 @@ static bool may_be_text(const struct ofs_overlay_file *f)
 	    (f->dtype == OFS_DTYPE_NONE || f->shape == NULL || f->ndim == 0);
 }
 
-static int write_ready(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
+    bool named, const void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err)
 {
 	bool text;
 	int ret;
 
+	if (n == 0)
+		return 0;
+	if (need_data(o, f, named, err) == -1)
+		return -1;
 	pthread_rwlock_wrlock(&f->lock);
 	ret = write_locked(o, f, buf, n, off, err);
 	text = may_be_text(f);
 	pthread_rwlock_unlock(&f->lock);
 	ofs_overlay_changed(o, text);
 	return ret;
-}
-
-int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
-{
-	if (n == 0)
-		return 0;
-	if (need_data(o, f, err) == -1)
-		return -1;
-	return write_ready(o, f, buf, n, off, err);
-}
-
-int ofs_overlay_file_write_named(struct ofs_overlay *o,
-    struct ofs_overlay_file *f, const void *buf, uint64_t n, uint64_t off,
-    struct optimfs_error *err)
-{
-	if (n == 0)
-		return 0;
-	if (need_data_named(o, f, err) == -1)
-		return -1;
-	return write_ready(o, f, buf, n, off, err);
 }
 
 /* Bytes beyond the end must read as zeros when the file grows again. */
@@ -376,12 +351,14 @@ static int resize_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return 0;
 }
 
-static int resize_ready(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    uint64_t size, struct optimfs_error *err)
+int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
+    bool named, uint64_t size, struct optimfs_error *err)
 {
 	bool text;
 	int ret;
 
+	if (need_data(o, f, named, err) == -1)
+		return -1;
 	pthread_rwlock_wrlock(&f->lock);
 	ret = resize_locked(o, f, size, err);
 	if (ret == 0)
@@ -390,22 +367,6 @@ static int resize_ready(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	pthread_rwlock_unlock(&f->lock);
 	ofs_overlay_changed(o, text);
 	return ret;
-}
-
-int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    uint64_t size, struct optimfs_error *err)
-{
-	if (need_data(o, f, err) == -1)
-		return -1;
-	return resize_ready(o, f, size, err);
-}
-
-int ofs_overlay_file_resize_named(struct ofs_overlay *o,
-    struct ofs_overlay_file *f, uint64_t size, struct optimfs_error *err)
-{
-	if (need_data_named(o, f, err) == -1)
-		return -1;
-	return resize_ready(o, f, size, err);
 }
 
 int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,

@@ -198,6 +198,10 @@ int ofs_overlay_set_mtime(struct ofs_overlay *o, uint32_t index,
 /* As ofs_overlay_form; the lock of names is held. */
 void ofs_overlay_form_of(const struct ofs_overlay *o, uint32_t index,
     struct ofs_overlay_form *form);
+void ofs_overlay_form_of_tensor(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, struct ofs_overlay_form *form);
+bool ofs_overlay_same_shape(const struct ofs_overlay_form *a,
+    const struct ofs_overlay_form *b);
 /* The size in bytes of a tensor of this form; 0: not a tensor, or too large. */
 uint64_t ofs_overlay_form_bytes(const struct ofs_overlay_form *form);
 /* The key that a name stands for; false: unknown. That of a shortened and hashed
@@ -273,12 +277,6 @@ int ofs_overlay_rename_params(struct ofs_overlay *o, uint32_t index,
  * writing. */
 struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
     uint32_t index, struct optimfs_error *err);
-/* As below, with the lock of names held for writing. */
-int ofs_overlay_file_write_named(struct ofs_overlay *o,
-    struct ofs_overlay_file *f, const void *buf, uint64_t n, uint64_t off,
-    struct optimfs_error *err);
-int ofs_overlay_file_resize_named(struct ofs_overlay *o,
-    struct ofs_overlay_file *f, uint64_t size, struct optimfs_error *err);
 /* The file of a node, or NULL. The lock of names is held. */
 struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
     uint32_t index);
@@ -296,11 +294,13 @@ int ofs_overlay_file_fd(struct ofs_overlay *o, struct ofs_overlay_file *f,
 int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
     void *buf, uint64_t off, uint64_t end, uint64_t slack,
     struct optimfs_error *err);
-/* Writes n bytes at off of a file that is not a text. */
+/* Writes n bytes at off of a file that is not a text. named: the lock of names
+ * is held for writing; otherwise it is not held. */
 int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+    bool named, const void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err);
 int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    uint64_t size, struct optimfs_error *err);
+    bool named, uint64_t size, struct optimfs_error *err);
 int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err);
 /* Closes the data of a file that is no longer open. */

@@ -11,32 +11,35 @@
 #include "overlay/overlay_impl.h"
 #include "tree/tree_impl.h"
 
-const char *ofs_overlay_name(const struct ofs_overlay *o, uint32_t index)
+/* The node, if it is not where the checkpoint has it. */
+static const struct ofs_overlay_node *moved(const struct ofs_overlay *o,
+    uint32_t index)
 {
 	const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
 
-	if (v != NULL && (v->gone || ofs_overlay_is_made(o, index)))
-		return v->name;
-	return o->tree->node[index].name;
+	return v != NULL && (v->gone || ofs_overlay_is_made(o, index)) ? v
+								       : NULL;
+}
+
+const char *ofs_overlay_name(const struct ofs_overlay *o, uint32_t index)
+{
+	const struct ofs_overlay_node *v = moved(o, index);
+
+	return v != NULL ? v->name : o->tree->node[index].name;
 }
 
 uint32_t ofs_overlay_parent(const struct ofs_overlay *o, uint32_t index)
 {
-	const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
+	const struct ofs_overlay_node *v = moved(o, index);
 
-	if (v != NULL && (v->gone || ofs_overlay_is_made(o, index)))
-		return v->parent;
-	return o->tree->node[index].parent;
+	return v != NULL ? v->parent : o->tree->node[index].parent;
 }
 
 bool ofs_overlay_in_place(const struct ofs_overlay *o, uint32_t index)
 {
-	for (; index != 0; index = o->tree->node[index].parent) {
-		const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
-
-		if (v != NULL && (v->gone || ofs_overlay_is_made(o, index)))
+	for (; index != 0; index = o->tree->node[index].parent)
+		if (moved(o, index) != NULL)
 			return false;
-	}
 	return true;
 }
 

@@ -196,11 +196,8 @@ static int replay_text(struct replay *p, const struct ofs_record *r,
 		return -1;
 	if (!f->text)
 		return bad(r, err);
-	if (ofs_overlay_text_resize(p->o, f, 0, err) == -1 ||
-	    ofs_overlay_text_write(p->o, f, r->b, r->nb, 0, err) == -1)
-		return -1;
-	return ofs_overlay_text_accept(p->o, f, ofs_overlay_resolve(p->o, r->a),
-	    err);
+	return ofs_overlay_text_set(p->o, f, ofs_overlay_resolve(p->o, r->a),
+	    r->b, r->nb, err);
 }
 
 static int replay_attr(struct replay *p, const struct ofs_record *r,

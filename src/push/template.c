@@ -367,6 +367,16 @@ static int make_of(struct optimfs *like, const char *layout,
 	return ret;
 }
 
+int ofs_template_dir(const char *dir, bool *made, struct optimfs_error *err)
+{
+	*made = mkdir(dir, 0777) == 0;
+	if (!*made && errno != EEXIST)
+		return optimfs_fail(err, errno, "OFS801 %s: %m", dir);
+	return ofs_sync_parent(dir) == 0
+	    ? 0
+	    : optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
+}
+
 int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
@@ -381,12 +391,7 @@ int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
 	if (st == NULL)
 		return -1;
 	/* before the template, which is useless without its destination */
-	made = mkdir(dir, 0777) == 0;
-	if (!made && errno != EEXIST)
-		optimfs_fail(err, errno, "OFS801 %s: %m", dir);
-	else if (ofs_sync_parent(dir) == -1)
-		optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
-	else
+	if (ofs_template_dir(dir, &made, err) == 0)
 		ret = make_of(like, layout, st, err);
 	if (ret == -1 && made)
 		rmdir(dir);

@@ -96,6 +96,8 @@ int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err);
 /* EEXIST (OFS830) unless dir is empty or absent. */
 int ofs_template_room(const char *dir, struct optimfs_error *err);
+/* Makes dir, unless it exists, and syncs its name. *made: it is new. */
+int ofs_template_dir(const char *dir, bool *made, struct optimfs_error *err);
 /* Is there a template for the empty directory dir? *path gets the directory of
  * its files, malloc'ed. 1: yes; 0: no; -1: out of memory. */
 int ofs_template_find(const char *dir, char **path, struct optimfs_error *err);

@@ -144,16 +144,25 @@ static bool seen(void *ctx, uint32_t file, uint64_t from, uint64_t n,
 	    ofs_writethrough_sum(c->o, c->object[file], from, n, crc);
 }
 
+static int open_in_stage(const struct committing *c, const char *name,
+    struct optimfs_error *err)
+{
+	int dir = openat(c->stage, name,
+	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return dir == -1 ? optimfs_fail(err, errno, "OFS801 %s: %m", name)
+			 : dir;
+}
+
 /* For unchanged values: fills in the files of the template. */
 static int fill(struct committing *c, struct optimfs_error *err)
 {
-	int dir = openat(c->stage, OFS_TEMPLATE,
-	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int dir = open_in_stage(c, OFS_TEMPLATE, err);
 	const struct ofs_template_summing how = { &c->done, stopped, seen, c };
 	int ret;
 
 	if (dir == -1)
-		return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE);
+		return -1;
 	for (size_t i = 0; i < c->template.nsums; i++)
 		c->total += c->template.sum[i].n;
 	ofs_overlay_doing(c->o, "checksums");
@@ -257,13 +266,12 @@ static int link_files(const struct committing *c, struct ofs_publish *p,
 static int give_to_participants(struct committing *c, const char *from,
     struct optimfs_error *err)
 {
-	int dir = openat(c->stage, from,
-	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int dir = open_in_stage(c, from, err);
 	struct ofs_publish *p = NULL;
 	int ret = -1;
 
 	if (dir == -1)
-		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
+		return -1;
 	if (ofs_stage_held(c->o->stage, err) == 0)
 		p = ofs_publish_begin_all(c->fs->coordinator, c->stage, err);
 	if (p != NULL && link_files(c, p, dir, false, err) == 0 &&
@@ -298,12 +306,10 @@ static int give_name(struct committing *c, const char *from,
     struct optimfs_error *err)
 {
 	const char *to = ofs_writethrough_destination(c->o);
-	int fd = openat(c->stage, from,
-	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int ret;
+	int fd = open_in_stage(c, from, err), ret;
 
 	if (fd == -1)
-		return optimfs_fail(err, errno, "OFS801 %s: %m", from);
+		return -1;
 	ret = like_destination(fd, to, err);
 	close(fd);
 	if (ret == -1 || ofs_stage_held(c->o->stage, err) == -1)

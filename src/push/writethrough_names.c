@@ -105,13 +105,13 @@ static int pour_bytes(struct ofs_overlay *o, struct ofs_overlay_file *from,
 	buf = malloc(PIECE);
 	if (buf == NULL)
 		return ofs_no_memory(err);
-	ret = ofs_overlay_file_resize_named(o, to, 0, err);
+	ret = ofs_overlay_file_resize(o, to, true, 0, err);
 	for (uint64_t off = 0; off < size && ret == 0; off += k) {
 		k = size - off < PIECE ? size - off : PIECE;
 		ret =
 		    ofs_overlay_file_apply(o, from, buf, off, off + k, 0, err);
 		if (ret == 0)
-			ret = ofs_overlay_file_write_named(o, to, buf, k, off,
+			ret = ofs_overlay_file_write(o, to, true, buf, k, off,
 			    err);
 	}
 	free(buf);

@@ -114,8 +114,7 @@ static int same_as_base(struct ofs_overlay *o, uint32_t index,
 
 	if (base == NULL)
 		return -1;
-	*same = base->len == said->len &&
-	    memcmp(base->bytes, said->bytes, said->len) == 0;
+	*same = ofs_blob_equal(base, said);
 	ofs_blob_unref(base);
 	return 0;
 }

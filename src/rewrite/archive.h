@@ -37,7 +37,6 @@ struct ofs_commit_archive {
 	bool modern;            /* protocol 3 or later */
 	struct ofs_commit *c;
 	struct ofs_extent at;
-	bool big_endian;
 };
 
 /* A new storage. */
