@@ -81,8 +81,8 @@ static void changes(const char *point, char text[80])
 	struct ofs_control c;
 
 	strcpy(text, "nothing, because there are no changes");
-	if (ofs_control_read(point, &c, NULL) == 0 && c.dirty)
-		strcpy(text, c.state + strlen("dirty "));
+	if (ofs_control_read(point, &c, NULL) == 0 && c.dirty[0] != '\0')
+		strcpy(text, c.dirty);
 }
 
 static int run_commit(const struct ofs_verb *self, int argc, char **argv)

@@ -102,7 +102,7 @@ static int settle(struct ofs_mountinfo *m, struct how *how,
 		    m->point);
 	}
 	m->rw &= !c.scratch; /* which has no lock */
-	if (!c.dirty || c.scratch || (c.explicit_commit && how->bare))
+	if (c.dirty[0] == '\0' || c.scratch || (c.explicit_commit && how->bare))
 		return 0;
 	if (how->keep)
 		return ofs_control_write(m->point, "keep", err);
@@ -110,11 +110,11 @@ static int settle(struct ofs_mountinfo *m, struct how *how,
 		return optimfs_fail(err, EBUSY,
 		    "OFS808 %s has %s that %s not committed: optimfs commit or "
 		    "optimfs abort it, or unmount it with --keep",
-		    m->point, c.state + (c.dirty ? strlen("dirty ") : 0),
-		    strncmp(c.state, "dirty 1 ", 8) == 0 ? "is" : "are");
+		    m->point, c.dirty,
+		    strncmp(c.dirty, "1 ", 2) == 0 ? "is" : "are");
 	ret = ofs_control_commit(m->point, progress, err);
 	if (ret == 0)
-		ofs_tool_done("committed: %s", c.state + strlen("dirty "));
+		ofs_tool_done("committed: %s", c.dirty);
 	return ret;
 }
 

@@ -64,9 +64,8 @@ static int open_control(const char *point, int flags, struct optimfs_error *err)
 
 static void parse_line(struct ofs_control *c, const char *line)
 {
-	if (c->state[0] == '\0')
-		snprintf(c->state, sizeof(c->state), "%s", line);
-	c->dirty |= strncmp(line, "dirty ", 6) == 0;
+	if (strncmp(line, "dirty ", 6) == 0)
+		snprintf(c->dirty, sizeof(c->dirty), "%s", line + 6);
 	if (sscanf(line, "committing %u%% %" SCNu64 " %" SCNu64 " %79[^\n]",
 		&c->percent, &c->done, &c->total, c->doing) >= 1)
 		c->committing = true;

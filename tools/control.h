@@ -15,12 +15,12 @@
 int ofs_control_find(const char *point, struct ofs_mountinfo *m,
     struct optimfs_error *err);
 
-/* The contents of .optimfs/control. */
+/* The contents of .optimfs/control. Changes are "3 files, 1.28 GB". */
 struct ofs_control {
-	bool committing, dirty;
+	bool committing;
 	bool explicit_commit, scratch; /* an unmount would not commit */
 	bool unsynced;        /* the last commit was published but not synced */
-	char state[80];       /* "dirty 3 files, 1.28 GB" */
+	char dirty[80];       /* what is not committed, or "" */
 	unsigned percent;     /* of a running commit */
 	uint64_t done, total; /* bytes written by it */
 	char doing[80];

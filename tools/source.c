@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/str.h"
 #include "fuse/mountinfo.h"
+#include "tools/control.h"
 
 #define INFO_MAX (1u << 20)
 #define VIEWS    ".optimfs/view/"
@@ -62,12 +64,9 @@ static bool parse_info(struct ofs_tool_source *s, const char *text, size_t n)
 	ofs_json_init(&j, text, (uint32_t)n);
 	if (ofs_json_next(&j, NULL) == OFS_JSON_OBJECT)
 		while (ofs_json_next(&j, NULL) == OFS_JSON_KEY) {
-			bool options = j.str.len == 7 &&
-			    memcmp(j.str.p, "options", 7) == 0;
+			bool options = ofs_str_is(j.str, "options");
 
-			format = format ||
-			    (j.str.len == 6 &&
-				memcmp(j.str.p, "format", 6) == 0);
+			format |= ofs_str_is(j.str, "format");
 			token = ofs_json_next(&j, NULL);
 			if (options && token == OFS_JSON_OBJECT)
 				take_options(s, &j);
@@ -97,31 +96,12 @@ static bool read_info(struct ofs_tool_source *s, const char *point)
 	return known;
 }
 
-static void read_staged(struct ofs_tool_source *s, const char *point)
-{
-	static const char dirty[] = "dirty ";
-	char *path, line[sizeof(s->staged) + sizeof(dirty)];
-	FILE *f;
-
-	if (asprintf(&path, "%s/.optimfs/control", point) == -1)
-		return;
-	f = fopen(path, "re");
-	free(path);
-	if (f == NULL)
-		return;
-	if (fgets(line, sizeof(line), f) != NULL &&
-	    strncmp(line, dirty, strlen(dirty)) == 0) {
-		line[strcspn(line, "\n")] = '\0';
-		strcpy(s->staged, line + strlen(dirty));
-	}
-	fclose(f);
-}
-
 int ofs_source_find(const char *given, struct ofs_tool_source *s)
 {
 	struct ofs_mountinfo m = { 0 };
 	char *real = ofs_mount_point_path(given, NULL);
 	size_t n = real == NULL ? 0 : mount_of(real, &m);
+	struct ofs_control c;
 	const char *inner;
 
 	*s = (struct ofs_tool_source){ .options.table = ofs_open_options };
@@ -135,8 +115,8 @@ int ofs_source_find(const char *given, struct ofs_tool_source *s)
 		ofs_source_fini(s);
 		goto none;
 	}
-	if (m.rw)
-		read_staged(s, m.point);
+	if (m.rw && ofs_control_read(m.point, &c, NULL) == 0)
+		strcpy(s->staged, c.dirty);
 	s->path = strdup(m.source);
 	s->inner = strdup(inner);
 	ofs_mountinfo_fini(&m);

@@ -10,7 +10,7 @@
 struct ofs_tool_source {
 	char *path;      /* of the mounted checkpoint */
 	char *inner;     /* path inside the mount, "" for the root */
-	char staged[64]; /* uncommitted changes: "3 files, 1.28 GB", or "" */
+	char staged[80]; /* uncommitted changes: "3 files, 1.28 GB", or "" */
 	/* The mount options that describe the checkpoint. */
 	struct optimfs_options open;
 	struct ofs_options options; /* owns the strings */
