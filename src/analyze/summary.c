@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "fs/fsck.h"
 #include "fs/view.h"
@@ -487,6 +488,7 @@ static void find_copied(struct optimfs *fs, struct ofs_summary_view *v,
 static void find_views(struct ofs_summary *s, struct optimfs *fs)
 {
 	struct optimfs_attr attr;
+	struct optimfs_error *own;
 	char path[64];
 
 	for (unsigned i = 0; i < OFS_SUMMARY_VIEWS; i++) {
@@ -501,8 +503,14 @@ static void find_views(struct ofs_summary *s, struct optimfs *fs)
 		if (optimfs_resolve(fs, path, &attr, &v->why) == 0)
 			(void)optimfs_readdir(fs, attr.node, 0, false,
 			    first_is_enough, NULL, &v->why);
-		if (v->why.code == 0)
+		if (v->why.code == 0) {
 			find_copied(fs, v, path + strlen(".optimfs/view/"));
+			continue;
+		}
+		own = ofs_error_without(&v->why, path);
+		if (own != NULL)
+			v->why = *own;
+		free(own);
 	}
 }
 

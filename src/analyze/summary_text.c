@@ -399,20 +399,6 @@ static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 	put_notes(s, is_warning, "warnings", out);
 }
 
-/* Why not, without the path of the directory that was asked for. */
-static const char *reason(const struct ofs_summary_view *v, char *text,
-    size_t size)
-{
-	const char *path = strstr(v->why.text, ".optimfs/view/");
-	const char *end = path == NULL ? NULL : strstr(path, ": ");
-
-	if (end == NULL)
-		return v->why.text;
-	snprintf(text, size, "%.*s%s", (int)(path - v->why.text), v->why.text,
-	    end + 2);
-	return text;
-}
-
 static void put_view(const struct ofs_summary_view *v, const char *between,
     struct ofs_buf *out)
 {
@@ -422,7 +408,6 @@ static void put_view(const struct ofs_summary_view *v, const char *between,
 /* A line for each reason, with all that it is the reason of. */
 static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	char a[sizeof(s->view[0].why.text)], b[sizeof(a)];
 	bool told[OFS_SUMMARY_VIEWS] = { false };
 
 	for (unsigned i = 0; i < s->nviews; i++) {
@@ -430,11 +415,11 @@ static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
 
 		if (s->view[i].why.code == 0 || told[i])
 			continue;
-		why = reason(&s->view[i], a, sizeof(a));
+		why = s->view[i].why.text;
 		put_view(&s->view[i], "  not ", out);
 		for (unsigned k = i + 1; k < s->nviews; k++) {
 			if (s->view[k].why.code == 0 ||
-			    strcmp(why, reason(&s->view[k], b, sizeof(b))) != 0)
+			    strcmp(why, s->view[k].why.text) != 0)
 				continue;
 			told[k] = true;
 			put_view(&s->view[k], between, out);
