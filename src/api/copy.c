@@ -189,12 +189,14 @@ static int write_special(const struct copy *copy, uint64_t node,
 	return ret;
 }
 
-/* The file appears under its name when it is complete, or not at all. Returns
- * as fill. */
+/* The file appears under its name when it is complete, or not at all. As with
+ * cp(1), it gets the permissions of the file that it replaces. Returns as
+ * fill. */
 static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
 	struct draft draft;
+	struct stat st;
 	int ret;
 
 	if (is_special(dest))
@@ -204,7 +206,9 @@ static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
 	ret = fill(copy, node, draft.fd, err);
 	if (ret != 0)
 		optimfs_fail_in(err, "%s", dest);
-	else if (draft_name(&draft, dest) == -1)
+	else if ((stat(dest, &st) == 0 &&
+		     fchmod(draft.fd, st.st_mode & 0777) == -1) ||
+	    draft_name(&draft, dest) == -1)
 		ret = optimfs_fail(err, errno, "%s: %m", dest);
 	if (close(draft.fd) == -1 && ret == 0)
 		ret = optimfs_fail(err, errno, "%s: %m", dest);

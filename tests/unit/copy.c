@@ -91,9 +91,12 @@ static void copies(struct sample *s, const char *what)
 	ok(stat(in_scratch("new"), &st) == 0 && (st.st_mode & 0777) == 0640,
 	    "%s: its mode follows the umask", what);
 	scratch_put("old", "old");
+	scratch_run("chmod 600 old");
 	ok(optimfs_copy(s->fs, "model/w", in_scratch("old"), &how, &err) == 0 &&
 		is_whole(s, "old"),
 	    "%s: a file is replaced", what);
+	ok(stat(in_scratch("old"), &st) == 0 && (st.st_mode & 0777) == 0600,
+	    "%s: the new file has the mode of the old one", what);
 	scratch_put("old", "old");
 	ok(optimfs_copy(s->fs, "model/bad", in_scratch("old"), &how, &err) ==
 		    -1 &&
