@@ -135,7 +135,7 @@ if type as_other >/dev/null 2>&1; then
 	    as_other "$OPTIMFS" info closed
 	like "info without permission for a file names it" "$(cat "$scratch/out")" \
 	    '*
-missing     1 file that may not be opened; * tensors and values lack *
+missing     1 file that may not be opened; a part or all of * tensors and values *(fsck --json names them)
   OFS756 __1_0.distcp: not allowed to read it
 *'
 else
