@@ -71,13 +71,14 @@ umount empty|3|OFS758|-|empty: nothing is mounted there*
 END
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	mkdir closed locked
-	chmod 755 "$scratch"
 	chmod 000 closed
+	copy_for_others "$OPTIMFS"
 	# nobody NAME PATTERN ARGUMENT...: the first line that another user gets
 	nobody() {
 		name=$1 pattern=$2
 		shift 2
-		status "$name: exit status" 3 setpriv --reuid 65534 --clear-groups "$OPTIMFS" "$@"
+		status "$name: exit status" 3 env LD_LIBRARY_PATH="$scratch" \
+		    setpriv --reuid 65534 --clear-groups "$scratch/optimfs" "$@"
 		like "$name: the message" "$(head -n 1 "$scratch/err")" "$pattern"
 	}
 	nobody "info of a directory without permission" \
