@@ -1,15 +1,15 @@
-# dump_units.py - write down which parameters FSDP laid into which flat parameter
+# dump_units.py - record which parameters FSDP put into which flat parameter
 # SPDX-License-Identifier: Apache-2.0
-"""Inside a training job, after the optimizer was made, on any one rank:
+"""Inside a training job, after the optimizer is created, on any one rank:
 
     from dump_units import dump_units
     if torch.distributed.get_rank() == 0:
         dump_units(model, "units.json", optimizer)
 
 model is what FullyShardedDataParallel returned. The file is for
-"optimfs mount -o units=units.json"; docs/formats/fsdp.md describes it. Nothing
-is communicated and no parameter is touched. Works with PyTorch 1.12 and later;
-what a release does not record is left out.
+"optimfs mount -o units=units.json"; docs/formats/fsdp.md describes it. The ranks
+do not communicate, and no parameter is changed. Works with PyTorch 1.12 and
+later; attributes that a release lacks are left out.
 """
 import json
 
@@ -25,25 +25,25 @@ def clean(name):
 
 
 def numbers(value):
-    """Sizes, shapes and tuples as JSON has them."""
+    """Convert sizes, shapes and tuples to lists for JSON."""
     if isinstance(value, (list, tuple)):
         return [numbers(v) for v in value]
     return value
 
 
 def handles_of(module):
-    """The flat-parameter handles that this FSDP module itself has."""
+    """The flat-parameter handles of this FSDP module, without its children."""
     handles = [getattr(module, "_handle", None)]
     if handles[0] is None:
         handles = getattr(module, "_handles", None)
-    # other modules may have members of that name too
+    # modules other than FSDP's may have an attribute of this name
     if not isinstance(handles, (list, tuple)):
         return []
     return [h for h in handles if hasattr(h, "flat_param")]
 
 
 def shard_infos(flat):
-    """(in shard, offset, elements, first, last) of each parameter."""
+    """[in shard, offset, elements, first, last] of each parameter."""
     infos = getattr(flat, "_shard_param_infos", None)
     if infos is None:
         return None
@@ -52,21 +52,21 @@ def shard_infos(flat):
 
 
 def shared_of(flat):
-    """Name and module of each shared parameter, then of its first use."""
+    """Name and module of each shared parameter, and of the primary one."""
     return [[i.param_name, i.module_name, i.prim_param_name, i.prim_module_name]
             for i in getattr(flat, "_shared_param_infos", None) or ()]
 
 
 def grads_of(flat):
-    """Of each parameter, whether it is trained."""
+    """Whether each parameter is trained; None if unknown."""
     params = getattr(flat, "_params", None)
-    if params is None:  # use_orig_params=False: all alike
+    if params is None:  # use_orig_params=False: one value for all
         return [bool(flat.requires_grad)] * len(flat._fqns)
     return [None if p is None else bool(p.requires_grad) for p in params]
 
 
 def unit_of(prefix, module, handle):
-    """One flat parameter."""
+    """Describe one flat parameter."""
     flat = handle.flat_param
     group = getattr(handle, "process_group", None) or module.process_group
     strategy = getattr(handle, "_sharding_strategy",
@@ -98,7 +98,7 @@ def unit_of(prefix, module, handle):
 
 
 def units_of(model):
-    """All units, an outer one before those nested in it."""
+    """All units; an outer unit precedes those nested in it."""
     units, seen = [], set()
     for prefix, module in model.named_modules():
         for handle in handles_of(module):
@@ -109,8 +109,8 @@ def units_of(model):
 
 
 def groups_of(model, optimizer):
-    """The names of the optimizer's parameters, group by group; None where one
-    of them is a flat parameter or not the model's."""
+    """The names of the optimizer's parameters, group by group; None if any of
+    them is a flat parameter or not the model's."""
     names = {id(p): clean(n) for n, p in model.named_parameters()}
     groups = []
     for group in optimizer.param_groups:
@@ -121,7 +121,7 @@ def groups_of(model, optimizer):
 
 
 def describe(model, optimizer=None):
-    """What dump_units writes, as a dict."""
+    """Return what dump_units writes, as a dict."""
     names = [clean(n) for n, _ in model.named_parameters()]
     out = {"units": units_of(model)}
     if not any(n.split(".")[-1] == "_flat_param" for n in names):
@@ -134,8 +134,8 @@ def describe(model, optimizer=None):
 
 
 def dump_units(model, path, optimizer=None):
-    """Write the units of model to path; with the optimizer, also which
-    parameter each of its integer IDs is."""
+    """Write the units of model to path; with the optimizer, also the names of
+    the parameters behind its integer IDs."""
     with open(path, "w", encoding="utf-8") as f:
         json.dump(describe(model, optimizer), f, indent=1)
         f.write("\n")

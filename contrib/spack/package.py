@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recipe for Spack: copy it to packages/optimfs/package.py of a repository and
 use "spack dev-build optimfs@0.1.0" in the sources. To build from the archive
-of "make dist", add its place: url = "file:///..."."""
+that "make dist" makes, add its address: url = "file:///..."."""
 from spack.package import *
 
 
