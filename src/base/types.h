@@ -1,4 +1,4 @@
-/* types.h - types that all rooms use */
+/* types.h - types that all components use */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_TYPES_H
 #define OFS_BASE_TYPES_H

@@ -10,8 +10,8 @@
 #include "fs/view.h"
 #include "rewrite/merge.h"
 
-/* The rooms below do the work of a staged mount: rewrite/ commits, and merges what
- * is staged with the catalog for the views that show it. */
+/* Lower layers do the work of a staged mount: rewrite/ commits, and merges staged
+ * changes with the catalog for the views that show them. */
 
 static int begin_staged(struct ofs_snapshot *snap, struct optimfs_error *err)
 {

@@ -13,7 +13,7 @@
 
 /* docs/formats/megatron.md. A torch_dist checkpoint is a DCP checkpoint whose
  * keys are text, whose layers are stacked in one tensor, and whose values are
- * lists of one item. The DCP reader reads it. This room then gives its entries
+ * lists of one item. The DCP reader reads it. This code then gives its entries
  * the paths and tensors of other frameworks, before naming
  * (src/naming/naming.h). It reads no data. */
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Does the source tree stand on the floors that docs/architecture.md lists?
+"""Check the source tree against the layers of docs/architecture.md.
 
-usage: floors.py ROOT
+usage: layers.py ROOT
 
-The first block of docs/architecture.md that begins with "```floors" lists the
-rooms (directories of src/, and fuse and tools), a floor a line, the highest
-first. A room may include, and call into, rooms on lower floors only; rooms
-that share a line do not know each other.
+The first block of docs/architecture.md that begins with "```layers" lists the
+components (directories of src/, and fuse and tools), one layer per line, the
+highest first. A component may include, and call into, components of lower
+layers only; components on one line are independent of each other.
 
 A header declares the functions of the file of its name: x.h, or x_impl.h,
-those of x.c and x_*.c. The header that is called as its room declares those of
-files that have no header of their own. Tables may be listed in one place.
+those of x.c and x_*.c. The header with the name of its component declares those
+of files that have no header. Tables may be listed in one place.
 The tag of a struct, an enum or a union is defined once.
 
-Prints each offence on a line of its own and exits 1 when there is one.
+Prints one line per violation, and exits with 1 if there is any.
 """
 import collections
 import os
@@ -25,8 +25,8 @@ MOST_FILES = 40
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
                      re.S)
-# A definition begins in the first column and its body does so too. Macros and
-# static functions belong to their file.
+# A definition and its body begin in the first column. Macros and static
+# functions belong to their file.
 DEFINED = re.compile(
     r'^(?!static\b|typedef\b|return\b|else\b)[A-Za-z_][\w \t*]*?\b(\w+)\('
     r'[^;{}]*?\)[^;{}()]*\n\{', re.M)
@@ -39,23 +39,23 @@ DECLARED = re.compile(
     r'[^;{}]*;', re.M)
 EXTERN = re.compile(r'^extern\b[^;(]*?\b(\w+)(?:\[[^]]*\])?(?:,[^;]*)?;', re.M)
 TAG = re.compile(r'^(?:struct|enum|union) (ofs_\w+)\n? *\{', re.M)
-# not the tag of a struct, which may have a function's name
+# not the tag of a struct, which may be that of a function
 WORD = re.compile(r'(?<!struct )(?<!enum )\b(?:ofs|optimfs)_\w+')
 
 
-def floors(path):
-    """The floor of each room: {room: height}, 0 the lowest."""
+def layers(path):
+    """The layer of each component: {component: height}, 0 the lowest."""
     with open(path, encoding='utf-8') as f:
-        block = re.search(r'^```floors\n(.*?)^```', f.read(), re.M | re.S)
+        block = re.search(r'^```layers\n(.*?)^```', f.read(), re.M | re.S)
     if block is None:
-        sys.exit(path + ': no block that begins with ```floors')
+        sys.exit(path + ': no block that begins with ```layers')
     lines = [line.split('#')[0].split() for line in block.group(1).split('\n')]
     lines = [line for line in lines if line]
-    return {room: height for height, line in enumerate(reversed(lines))
-            for room in line}
+    return {component: height for height, line in enumerate(reversed(lines))
+            for component in line}
 
 
-def room_of(path):
+def component_of(path):
     """src/format/dcp/read.c is in format/dcp, fuse/ops.c in fuse."""
     where = os.path.dirname(path)
     return where[4:] if where.startswith('src/') else where
@@ -79,49 +79,51 @@ def code_of(text):
 
 
 def declares(header, source, texts):
-    """May header declare a function that source defines? Both are in a room."""
+    """May header declare a function of source, in the same component?"""
     name = re.sub(r'_(impl|internal)$', '', os.path.basename(header)[:-2])
     stem = os.path.basename(source).rsplit('.', 1)[0]
     if stem == name or stem.startswith(name + '_'):
         return True
-    return (name == os.path.basename(room_of(source)) and
+    return (name == os.path.basename(component_of(source)) and
             source.rsplit('.', 1)[0] + '.h' not in texts)
 
 
 def main():
     root = sys.argv[1]
-    height = floors(os.path.join(root, 'docs/architecture.md'))
+    height = layers(os.path.join(root, 'docs/architecture.md'))
     texts = sources(root)
     code = {path: code_of(text) for path, text in texts.items()}
     wrong = []
 
-    for room in sorted({room_of(path) for path in texts} - set(height)):
-        wrong.append('%s is on no floor' % room)
-    for room in sorted(set(height) - {room_of(path) for path in texts}):
-        wrong.append('%s is on a floor, and there is no such room' % room)
+    components = {component_of(path) for path in texts}
+    for component in sorted(components - set(height)):
+        wrong.append('%s is in no layer' % component)
+    for component in sorted(set(height) - components):
+        wrong.append('%s is in a layer, but does not exist' % component)
     if wrong:
         return wrong
 
     def may(upper, lower):
         return upper == lower or height[upper] > height[lower]
 
-    count = collections.Counter(room_of(p) for p in texts if p.endswith('.c'))
-    for room, n in sorted(count.items()):
+    count = collections.Counter(
+        component_of(p) for p in texts if p.endswith('.c'))
+    for component, n in sorted(count.items()):
         if n > MOST_FILES:
             wrong.append('%s has %d .c files, more than %d' %
-                         (room, n, MOST_FILES))
+                         (component, n, MOST_FILES))
 
     for path, text in sorted(texts.items()):
         for name in INCLUDE.findall(text):
             for base in ('src', '.', os.path.dirname(path)):
                 other = os.path.normpath(os.path.join(base, name))
                 if other in texts:
-                    if not may(room_of(path), room_of(other)):
+                    if not may(component_of(path), component_of(other)):
                         wrong.append('%s includes %s, which is above it' %
                                      (path, other))
                     break
 
-    # A debugger does not say which of two structs of one name it shows.
+    # A debugger does not distinguish structs of the same name.
     tags = {}
     for path, text in sorted(code.items()):
         for tag in TAG.findall(text):
@@ -141,7 +143,7 @@ def main():
             functions = set(DECLARED.findall(text))
             for name in sorted(functions | set(EXTERN.findall(text))):
                 other = home.get(name)
-                if other and (room_of(other) != room_of(path) or
+                if other and (component_of(other) != component_of(path) or
                               (name in functions and
                                not declares(path, other, texts))):
                     wrong.append('%s declares %s, which %s defines' %
@@ -149,13 +151,13 @@ def main():
             continue
         for name in sorted(set(WORD.findall(text)) - own):
             other = home.get(name)
-            if other and not may(room_of(path), room_of(other)):
+            if other and not may(component_of(path), component_of(other)):
                 wrong.append('%s uses %s of %s, which is above it' %
                              (path, name, other))
     return wrong
 
 
 if __name__ == '__main__':
-    offences = main()
-    print('\n'.join(offences))
-    sys.exit(1 if offences else 0)
+    violations = main()
+    print('\n'.join(violations))
+    sys.exit(1 if violations else 0)
