@@ -1,4 +1,4 @@
-/* archive.h - torch.save archives of one object, made on demand */
+/* archive.h - archives as torch.save lays them out, made on demand */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_LAYOUT_ARCHIVE_H
 #define OFS_LAYOUT_ARCHIVE_H
@@ -8,25 +8,72 @@
 
 #include "optimfs/error.h"
 
-#include "plan/composition.h"
+#include "archive/zip_write.h"
+#include "base/buf.h"
+#include "layout/render.h"
 
-/* The archive of one tensor or value; DCP stores one for each item. */
-struct ofs_torch_item {
-	const uint8_t *pickle;
-	uint64_t npickle;
-	bool tensor;    /* there is a record of elements */
-	uint64_t bytes; /* size of the elements */
+/* A part of a storage; parts are contiguous. */
+struct ofs_torch_part {
+	uint32_t tensor; /* OFS_NONE: padding, or literal bytes */
+	uint32_t item;   /* padding: bytes of an element; 0: literal */
+	/* count elements from first on, or bytes of literal; for padding first
+	 * is the bits of each */
+	uint64_t first, count;
+	/* of a tensor; OFS_DTYPE_NONE: as in struct ofs_torch_new */
+	enum ofs_dtype cast;
 };
 
-uint64_t ofs_torch_item_size(const struct ofs_torch_item *item);
-/* Append it to c, the composition of a file in which it begins at byte at. The
- * elements are those of tensor from first on. crc: compute the checksum of the
- * elements; else it is 0. */
-int ofs_torch_item_make(const struct ofs_torch_item *item,
-    const struct ofs_catalog *cat, uint32_t tensor, uint64_t first, uint64_t at,
-    bool crc, struct ofs_composition *c, struct optimfs_error *err);
+/* An archive that is built by adding storages, each of any number of parts, and
+ * then laid out around its pickle; const after that. Zero-initialise. */
+struct ofs_torch_new {
+	char prefix[32]; /* "model_rank3/" */
+	/* compute checksums of storages, else they are 0 */
+	bool crc;
+	enum ofs_dtype cast; /* as in compositions of this archive */
+	uint64_t base;       /* offset of the archive in its file */
+	struct ofs_torch_part *part;
+	size_t nparts, part_cap;
+	struct ofs_torch_storage_new {
+		/* index of its first part; it ends where the next begins */
+		size_t first;
+		uint64_t bytes, header;
+		uint32_t crc; /* of literal bytes; else 0 */
+	} * storage;          /* nstorages, and one for their end */
+	uint32_t nstorages, storage_cap;
+	struct ofs_buf literal; /* the bytes of literal parts */
+	/* the records before and behind the storages, and what the directory
+	 * has of them */
+	struct ofs_buf head, tail;
+	struct ofs_zip_new fixed[1 + OFS_ZIP_NBEFORE + OFS_ZIP_NAFTER];
+	uint64_t nrecords, directory, directory_len;
+};
 
-/* A number that identifies the content of a pickle: .data/serialization_id. */
-uint64_t ofs_torch_id(const uint8_t *pickle, uint64_t n);
+/* Begin a storage; its number is the value of nstorages before the call. */
+int ofs_torch_new_storage(struct ofs_torch_new *a, struct optimfs_error *err);
+/* Add a part to the last storage. */
+int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
+    const struct ofs_torch_part *part, struct optimfs_error *err);
+/* Place all records; the pickle must be complete. */
+int ofs_torch_new_place(struct ofs_torch_new *a, const struct ofs_buf *pickle,
+    struct optimfs_error *err);
+/* All of it for an item of DCP: the archive of one tensor, whose elements are
+ * data, or of a value, where data is NULL. */
+int ofs_torch_new_item(struct ofs_torch_new *a, const struct ofs_catalog *cat,
+    const struct ofs_buf *pickle, const struct ofs_torch_part *data,
+    struct optimfs_error *err);
+void ofs_torch_new_fini(struct ofs_torch_new *a);
+
+uint64_t ofs_torch_new_size(const struct ofs_torch_new *a);
+/* Append all of it to c. */
+int ofs_torch_new_put(const struct ofs_torch_new *a,
+    const struct ofs_catalog *cat, struct ofs_composition *c,
+    struct optimfs_error *err);
+
+/* As in struct ofs_files_ops. */
+int ofs_torch_new_spans(const struct ofs_torch_new *a, struct ofs_spans *out,
+    struct optimfs_error *err);
+int ofs_torch_new_make(const struct ofs_torch_new *a,
+    const struct ofs_catalog *cat, const struct ofs_span *span, uint64_t at,
+    struct ofs_composition *c, struct optimfs_error *err);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "layout/archive_many.h"
+#include "layout/archive.h"
 
 /* Thousands of ranks have an archive each, and few are read at a time: those
  * are cached. Thread-safe. */

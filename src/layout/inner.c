@@ -168,32 +168,17 @@ int ofs_inner_put(void *ctx, struct ofs_pkw *w, const struct ofs_pickle *doc,
 	return 0;
 }
 
-static int put_span(const struct ofs_torch_new *a, const struct ofs_span *span,
-    uint64_t at, struct ofs_buf *out, struct optimfs_error *err)
-{
-	struct ofs_composition c = { 0 };
-	int ret = ofs_torch_new_make(a, NULL, span, at, &c, err);
-
-	for (size_t i = 0; i < c.n && ret == 0; i++)
-		ofs_buf_put(out, c.piece[i].bytes, c.piece[i].len);
-	ofs_composition_fini(&c);
-	return ret;
-}
-
 int ofs_inner_archive(struct ofs_torch_new *a, const struct ofs_buf *pickle,
     struct ofs_buf *out, struct optimfs_error *err)
 {
-	struct ofs_spans spans = { 0 };
-	uint64_t at = 0;
+	struct ofs_composition c = { 0 };
 	int ret = ofs_torch_new_place(a, pickle, err);
 
 	if (ret == 0)
-		ret = ofs_torch_new_spans(a, &spans, err);
-	for (size_t i = 0; i < spans.n && ret == 0; i++) {
-		ret = put_span(a, &spans.v[i], at, out, err);
-		at = spans.v[i].end;
-	}
-	ofs_spans_fini(&spans);
+		ret = ofs_torch_new_put(a, NULL, &c, err);
+	for (size_t i = 0; i < c.n && ret == 0; i++)
+		ofs_buf_put(out, c.piece[i].bytes, c.piece[i].len);
+	ofs_composition_fini(&c);
 	return ret == 0 && out->bad ? ofs_no_memory(err) : ret;
 }
 

@@ -4,7 +4,7 @@
 #define OFS_LAYOUT_INNER_H
 
 #include "archive/zip.h"
-#include "layout/archive_many.h"
+#include "layout/archive.h"
 #include "layout/render.h"
 #include "pickle/write.h"
 

@@ -4,7 +4,7 @@
 #define OFS_LAYOUT_STATE_DICT_H
 
 #include "base/buf.h"
-#include "layout/archive_many.h"
+#include "layout/archive.h"
 #include "layout/render.h"
 #include "pickle/write.h"
 

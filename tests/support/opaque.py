@@ -337,7 +337,8 @@ if sys.argv[1] == "--lists":
     write(sys.argv[2], {
         "model": {"w": Tensor(1., 2., shape=(2,))},
         "held": {"whole": [0, (t, 2), [[(t,)], "x"]],
-                 "parts": [(t, 3), t, [4, (t, 5)], [6, {"a": 7}]]}})
+                 "parts": [(t, 3), t, [4, (t, 5)], [6, {"a": 7}]]},
+        "many": [t] + [(t, i) for i in range(40)]})
     sys.exit()
 if sys.argv[1] == "--sequences":
     t = Tensor(.5)

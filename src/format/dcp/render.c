@@ -13,7 +13,6 @@
 #include "base/keys.h"
 #include "base/memory.h"
 #include "format/format.h"
-#include "layout/archive.h"
 #include "pickle/write.h"
 
 static const struct ofs_dcp_files *dcp_files(const struct ofs_files *f)
@@ -81,46 +80,66 @@ void ofs_dcp_leaf_key(const struct ofs_dcp_files *f, uint32_t leaf,
 	ofs_catalog_join(f->cat, c, n, out);
 }
 
-/* Write data.pkl of a chunk, which is all of its storage. */
-static int tensor_item(const struct ofs_dcp_files *f, uint32_t leaf,
-    uint32_t chunk, struct ofs_buf *pickle, struct ofs_torch_item *item,
-    struct optimfs_error *err)
+/* The elements of a chunk: a run of those of the tensor, because it is cut along
+ * dim 0 only. */
+static struct ofs_torch_part chunk_part(const struct ofs_dcp_files *f,
+    uint32_t leaf, uint32_t chunk)
 {
 	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf);
-	enum ofs_dtype dtype = ofs_render_dtype(&f->to, t);
-	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS], n = 1;
-	struct ofs_pkw w = { .out = pickle };
+	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
+	struct ofs_torch_part part = {
+		.tensor = (uint32_t)(t - f->cat->tensors), .count = 1
+	};
 
+	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
+	for (unsigned d = 0; d < t->ndim; d++) {
+		part.first = part.first * sizes[d] + offsets[d];
+		part.count *= sizes[d];
+	}
+	return part;
+}
+
+/* The archive of a chunk, which is all of its storage. */
+static int tensor_archive(const struct ofs_dcp_files *f, uint32_t leaf,
+    uint32_t chunk, struct ofs_torch_new *a, struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf);
+	struct ofs_torch_part part = chunk_part(f, leaf, chunk);
+	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
+	struct ofs_buf pickle = { 0 };
+	struct ofs_pkw w = { .out = &pickle };
+	int ret = -1;
+
+	a->crc = f->to.crc;
+	a->cast = f->to.dtype;
 	if (f->leaf[leaf].pickle > 0)
 		w.scale = &f->scale[f->leaf[leaf].pickle - 1];
 	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
 	ofs_pkw_begin(&w);
-	if (ofs_pkw_tensor(&w, dtype, 0, sizes, t->ndim, err) == -1 ||
-	    ofs_pkw_end(&w, err) == -1)
-		return -1;
-	for (unsigned d = 0; d < t->ndim; d++)
-		n *= sizes[d];
-	*item = (struct ofs_torch_item){
-		.pickle = pickle->data,
-		.npickle = pickle->len,
-		.tensor = true,
-		.bytes = n * ofs_dtype_size(dtype),
-	};
-	return 0;
+	if (ofs_pkw_tensor(&w, ofs_render_dtype(&f->to, t), 0, sizes, t->ndim,
+		err) == 0 &&
+	    ofs_pkw_end(&w, err) == 0)
+		ret = ofs_torch_new_item(a, f->cat, &pickle, &part, err);
+	ofs_buf_fini(&pickle);
+	return ret;
 }
 
 static int item_size(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t *size, struct optimfs_error *err)
 {
-	struct ofs_buf pickle = { 0 };
-	struct ofs_torch_item item;
-	int ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
+	struct ofs_torch_new a = { 0 };
+	int ret;
 
+	if (f->to.variant == OFS_DCP_BLOBS) {
+		*size = chunk_part(f, leaf, chunk).count *
+		    ofs_dtype_size(ofs_render_dtype(&f->to,
+			ofs_dcp_leaf_tensor(f, leaf)));
+		return 0;
+	}
+	ret = tensor_archive(f, leaf, chunk, &a, err);
 	if (ret == 0)
-		*size = f->to.variant == OFS_DCP_BLOBS
-		    ? item.bytes
-		    : ofs_torch_item_size(&item);
-	ofs_buf_fini(&pickle);
+		*size = ofs_torch_new_size(&a);
+	ofs_torch_new_fini(&a);
 	return ret;
 }
 
@@ -295,30 +314,17 @@ static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,
     uint32_t chunk, uint64_t at, struct ofs_composition *c,
     struct optimfs_error *err)
 {
-	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(f, leaf);
-	uint32_t tensor = (uint32_t)(t - f->cat->tensors);
-	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
-	uint64_t row = 1, first = 0, count;
-	struct ofs_buf pickle = { 0 };
-	struct ofs_torch_item item;
+	struct ofs_torch_part part = chunk_part(f, leaf, chunk);
+	struct ofs_torch_new a = { .base = at };
 	int ret;
 
-	/* A row is a number of elements, independent of the shards of the
-	 * tensor. */
-	ofs_dcp_chunk_box(f, leaf, chunk, offsets, sizes);
-	for (unsigned d = 1; d < t->ndim; d++)
-		row *= sizes[d];
-	if (t->ndim > 0)
-		first = offsets[0] * row;
-	count = t->ndim > 0 ? sizes[0] * row : 1;
 	if (f->to.variant == OFS_DCP_BLOBS)
-		return ofs_composition_elements(c, f->cat, tensor, first, count,
-		    err);
-	ret = tensor_item(f, leaf, chunk, &pickle, &item, err);
+		return ofs_composition_elements(c, f->cat, part.tensor,
+		    part.first, part.count, err);
+	ret = tensor_archive(f, leaf, chunk, &a, err);
 	if (ret == 0)
-		ret = ofs_torch_item_make(&item, f->cat, tensor, first, at,
-		    f->to.crc, c, err);
-	ofs_buf_fini(&pickle);
+		ret = ofs_torch_new_put(&a, f->cat, c, err);
+	ofs_torch_new_fini(&a);
 	return ret;
 }
 

@@ -4,7 +4,7 @@
 #define OFS_FORMAT_DCP_RENDER_H
 
 #include "base/buf.h"
-#include "layout/archive_many.h"
+#include "layout/archive.h"
 #include "layout/render.h"
 
 /* An entry in the form of DCP: a value, or a tensor cut along dim 0. */

@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "format/dcp/render.h"
-#include "layout/archive.h"
 #include "layout/inner.h"
 #include "layout/state_dict.h"
 #include "pickle/write.h"
@@ -81,11 +80,23 @@ static int copy_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return ofs_render_report_copied(from, e, err);
 }
 
+static int value_archive(const struct ofs_dcp_files *f,
+    const struct ofs_dcp_leaf *l, struct ofs_torch_new *a,
+    struct optimfs_error *err)
+{
+	struct ofs_buf pickle = { .data = f->pickles.data + l->pickle,
+		.len = l->npickle };
+
+	return ofs_torch_new_item(a, f->cat, &pickle, NULL, err);
+}
+
 int ofs_dcp_value_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
 {
 	struct ofs_dcp_leaf *l = &f->leaf[leaf];
 	struct optimfs_error why = { 0 };
+	struct ofs_torch_new a = { 0 };
+	int ret;
 
 	l->pickle = f->pickles.len;
 	if (put_value(f, from, e, &why) == -1) {
@@ -98,10 +109,13 @@ int ofs_dcp_value_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
 			return -1;
 	}
 	l->npickle = l->last = f->pickles.len - l->pickle;
-	if (!l->copied)
-		l->last = ofs_torch_item_size(&(struct ofs_torch_item){
-		    .npickle = l->npickle });
-	return 0;
+	if (l->copied)
+		return 0;
+	ret = value_archive(f, l, &a, err);
+	if (ret == 0)
+		l->last = ofs_torch_new_size(&a);
+	ofs_torch_new_fini(&a);
+	return ret;
 }
 
 static int pickle_tuple(const struct ofs_state *s,
@@ -127,7 +141,6 @@ int ofs_dcp_tuple_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const uint32_t *entries, uint32_t n,
     struct optimfs_error *err)
 {
-	struct ofs_spans spans = { 0 };
 	uint32_t in_tree, all;
 	struct ofs_torch_new *a;
 	struct ofs_state s;
@@ -149,31 +162,8 @@ int ofs_dcp_tuple_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
 	f->leaf[leaf].tuple = ++f->ntuples;
 	ret = pickle_tuple(&s, from, a, err);
 	if (ret == 0)
-		ret = ofs_torch_new_spans(a, &spans, err);
-	if (ret == 0)
-		f->leaf[leaf].last = spans.v[spans.n - 1].end;
-	ofs_spans_fini(&spans);
+		f->leaf[leaf].last = ofs_torch_new_size(a);
 	ofs_state_fini(&s);
-	return ret;
-}
-
-static int make_tuple(const struct ofs_dcp_files *f,
-    const struct ofs_dcp_leaf *l, uint64_t at, struct ofs_composition *c,
-    struct optimfs_error *err)
-{
-	struct ofs_torch_new a = f->tuple[l->tuple - 1];
-	struct ofs_spans spans = { 0 };
-	uint64_t in_archive = 0;
-	int ret;
-
-	a.base = at;
-	ret = ofs_torch_new_spans(&a, &spans, err);
-	for (size_t i = 0; i < spans.n && ret == 0; i++) {
-		ret = ofs_torch_new_make(&a, f->cat, &spans.v[i], in_archive, c,
-		    err);
-		in_archive = spans.v[i].end;
-	}
-	ofs_spans_fini(&spans);
 	return ret;
 }
 
@@ -181,15 +171,20 @@ int ofs_dcp_value_make(const struct ofs_dcp_files *f,
     const struct ofs_dcp_leaf *l, uint64_t at, struct ofs_composition *c,
     struct optimfs_error *err)
 {
-	struct ofs_torch_item item = {
-		.pickle = f->pickles.data + l->pickle,
-		.npickle = l->npickle,
-	};
+	struct ofs_torch_new a = { 0 };
+	int ret;
 
-	if (l->tuple > 0)
-		return make_tuple(f, l, at, c, err);
 	if (l->copied)
-		return ofs_composition_bytes(c, item.pickle, item.npickle, err);
-	return ofs_torch_item_make(&item, f->cat, OFS_NONE, 0, at, true, c,
-	    err);
+		return ofs_composition_bytes(c, f->pickles.data + l->pickle,
+		    l->npickle, err);
+	if (l->tuple > 0) {
+		a = f->tuple[l->tuple - 1];
+		a.base = at;
+		return ofs_torch_new_put(&a, f->cat, c, err);
+	}
+	ret = value_archive(f, l, &a, err);
+	if (ret == 0)
+		ret = ofs_torch_new_put(&a, f->cat, c, err);
+	ofs_torch_new_fini(&a);
+	return ret;
 }

@@ -204,8 +204,8 @@ static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 	struct ofs_buf pickle = { 0 };
 	struct ofs_pkw w = { .out = &pickle };
 	struct ofs_composition comp = { 0 };
-	struct ofs_torch_item item = { .tensor = t->doc == NULL,
-		.bytes = ofs_commit_bytes(t) };
+	struct ofs_torch_new a = { 0 };
+	struct ofs_torch_part data = { 0 };
 	struct ofs_tensor tensor = { .dtype = t->dtype,
 		.ndim = t->ndim,
 		.grid_ndim = t->ndim,
@@ -220,13 +220,12 @@ static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 	    ? ofs_pkw_node(&w, t->doc, ofs_pickle_root(t->doc), err)
 	    : ofs_pkw_tensor(&w, t->dtype, 0, t->shape, t->ndim, err);
 	ofs_pkw_op(&w, OFS_PKW_STOP);
-	item.pickle = pickle.data;
-	item.npickle = pickle.len;
-	if (ret == 0 && pickle.bad)
-		ret = ofs_no_memory(err);
+	data.count = ofs_tensor_numel(&fake, &tensor);
 	if (ret == 0)
-		ret = ofs_torch_item_make(&item, &fake, 0, 0, 0, false, &comp,
-		    err);
+		ret = ofs_torch_new_item(&a, &fake, &pickle,
+		    t->doc == NULL ? &data : NULL, err);
+	if (ret == 0)
+		ret = ofs_torch_new_put(&a, &fake, &comp, err);
 	if (ret == 0)
 		ret = write_pieces(d, t, &comp, out, err);
 	*off = d->out[out].at;
@@ -236,6 +235,7 @@ static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 		    comp.size, true, err);
 	d->out[out].at += comp.size;
 	ofs_composition_fini(&comp);
+	ofs_torch_new_fini(&a);
 	ofs_buf_fini(&pickle);
 	return ret;
 }

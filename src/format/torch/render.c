@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "layout/archive_many.h"
+#include "layout/archive.h"
 #include "layout/state_dict.h"
 
 /* One archive for each section of the tree. */
