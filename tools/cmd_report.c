@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/replace.h"
 #include "cli/codes.h"
 #include "cli/interrupt.h"
 #include "fs/walk.h"
@@ -345,41 +346,23 @@ static int print_all(const struct report *r, FILE *f, const char *name,
 }
 
 static int print_file(const struct report *r, const char *name,
-    const char *temporary, struct optimfs_error *err)
-{
-	FILE *f = fopen(temporary, "w");
-
-	if (f == NULL)
-		return optimfs_fail(err, errno, "%s: %s", name,
-		    strerror(errno));
-	if (print_all(r, f, name, err) == 0) {
-		if (rename(temporary, name) == 0)
-			return 0;
-		optimfs_fail(err, errno, "%s: %s", name, strerror(errno));
-	}
-	unlink(temporary);
-	return -1;
-}
-
-/* Writes to a device or pipe directly; replaces a file as a whole. */
-static int print_to(const struct report *r, const char *name,
     struct optimfs_error *err)
 {
-	char *temporary;
-	struct stat st;
-	int ret;
+	struct ofs_replace to;
+	FILE *f;
+	int ret = -1;
 
-	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode)) {
-		FILE *f = fopen(name, "w");
-
-		return f == NULL
-		    ? optimfs_fail(err, errno, "%s: %s", name, strerror(errno))
-		    : print_all(r, f, name, err);
+	if (ofs_replace_open(&to, name, err) == -1)
+		return -1;
+	f = fdopen(dup(to.fd), "w");
+	if (f == NULL)
+		optimfs_fail(err, errno, "%s: %m", name);
+	else if (print_all(r, f, name, err) == 0) {
+		ret = ofs_replace_finish(&to, err);
+		if (ret == -1)
+			optimfs_fail_in(err, "%s", name);
 	}
-	if (asprintf(&temporary, "%s.%ld", name, (long)getpid()) == -1)
-		return ofs_no_memory(err);
-	ret = print_file(r, name, temporary, err);
-	free(temporary);
+	ofs_replace_fini(&to);
 	return ret;
 }
 
@@ -439,7 +422,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ofs_progress_end(&c.progress, ret == 0);
 	if (ret == 0 && (c.output == NULL || strcmp(c.output, "-") == 0))
 		print_page(&r, stdout);
-	else if (ret == 0 && (ret = print_to(&r, c.output, &err)) == -1)
+	else if (ret == 0 && (ret = print_file(&r, c.output, &err)) == -1)
 		ofs_command_explain_place(c.output, &err);
 	status = ret == -1 ? ofs_command_stopped(&c, &err,
 				 "nothing was changed, and no page was written")

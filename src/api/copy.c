@@ -3,17 +3,15 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 #include "cluster/task.h"
 #include "fs/fs.h"
 #include "fs/walk.h"
@@ -37,70 +35,6 @@ struct copy {
 	uint64_t *size;
 	size_t nfiles, cap, at;
 };
-
-/* A new file, which gets the name of its destination when it is complete. Until
- * then it has no name if the file system allows that, so that a process which is
- * killed leaves nothing. */
-struct draft {
-	int fd;
-	char *beside;     /* a name beside the destination */
-	const char *name; /* its name now; NULL: none */
-};
-
-static void draft_fini(struct draft *d)
-{
-	if (d->name != NULL)
-		unlink(d->name);
-	free(d->beside);
-}
-
-/* dest may have a name of the maximal length. */
-static int draft_open(const char *dest, struct draft *d,
-    struct optimfs_error *err)
-{
-	const char *slash = strrchr(dest, '/');
-	int n = slash == NULL ? 0 : (int)(slash + 1 - dest);
-	uint64_t random;
-	char *dir;
-
-	*d = (struct draft){ .fd = -1 };
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return optimfs_fail(err, errno, "getrandom: %m");
-	if (asprintf(&d->beside, "%.*s.optimfs.%016" PRIx64, n, dest, random) ==
-	    -1)
-		return ofs_no_memory(err);
-	dir = n == 0 ? strdup(".") : strndup(dest, (size_t)n);
-	/* draft_name needs /proc */
-	if (dir != NULL && access("/proc/self/fd", X_OK) == 0)
-		d->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-	free(dir);
-	if (d->fd != -1)
-		return 0;
-	d->fd = open(d->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (d->fd != -1) {
-		d->name = d->beside;
-		return 0;
-	}
-	optimfs_fail(err, errno, "%s: %m", dest);
-	draft_fini(d);
-	return -1;
-}
-
-/* Gives it a name: dest, or if that exists, one beside it. */
-static int draft_name(struct draft *d, const char *dest)
-{
-	char self[32];
-
-	if (d->name != NULL)
-		return 0;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", d->fd);
-	if (linkat(AT_FDCWD, self, AT_FDCWD, dest, AT_SYMLINK_FOLLOW) == 0)
-		d->name = dest;
-	else if (errno == EEXIST &&
-	    linkat(AT_FDCWD, self, AT_FDCWD, d->beside, AT_SYMLINK_FOLLOW) == 0)
-		d->name = d->beside;
-	return d->name == NULL ? -1 : 0;
-}
 
 static int write_all(int fd, const char *p, size_t n, struct optimfs_error *err)
 {
@@ -164,60 +98,22 @@ static int fill(const struct copy *copy, uint64_t node, int fd,
 	return ret;
 }
 
-/* Is it a device, a pipe or a socket? A new file must not take its name. */
-static bool is_special(const char *dest)
-{
-	struct stat st;
-
-	return stat(dest, &st) == 0 && !S_ISREG(st.st_mode) &&
-	    !S_ISDIR(st.st_mode);
-}
-
-/* Returns as fill. */
-static int write_special(const struct copy *copy, uint64_t node,
-    const char *dest, struct optimfs_error *err)
-{
-	int fd = open(dest, O_WRONLY | O_NOCTTY | O_CLOEXEC), ret;
-
-	if (fd == -1)
-		return optimfs_fail(err, errno, "%s: %m", dest);
-	ret = fill(copy, node, fd, err);
-	if (ret != 0)
-		optimfs_fail_in(err, "%s", dest);
-	if (close(fd) == -1 && ret == 0)
-		ret = optimfs_fail(err, errno, "%s: %m", dest);
-	return ret;
-}
-
-/* The file appears under its name when it is complete, or not at all. As with
- * cp(1), it gets the permissions of the file that it replaces. Returns as
+/* The file appears under its name when it is complete, or not at all. Returns as
  * fill. */
 static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
-	struct draft draft;
-	struct stat st;
+	struct ofs_replace r;
 	int ret;
 
-	if (is_special(dest))
-		return write_special(copy, node, dest, err);
-	if (draft_open(dest, &draft, err) == -1)
+	if (ofs_replace_open(&r, dest, err) == -1)
 		return -1;
-	ret = fill(copy, node, draft.fd, err);
+	ret = fill(copy, node, r.fd, err);
+	if (ret == 0)
+		ret = ofs_replace_finish(&r, err);
 	if (ret != 0)
 		optimfs_fail_in(err, "%s", dest);
-	else if ((stat(dest, &st) == 0 &&
-		     fchmod(draft.fd, st.st_mode & 0777) == -1) ||
-	    draft_name(&draft, dest) == -1)
-		ret = optimfs_fail(err, errno, "%s: %m", dest);
-	if (close(draft.fd) == -1 && ret == 0)
-		ret = optimfs_fail(err, errno, "%s: %m", dest);
-	if (ret == 0 && draft.name == draft.beside &&
-	    rename(draft.beside, dest) == -1)
-		ret = optimfs_fail(err, errno, "%s: %m", dest);
-	if (ret == 0)
-		draft.name = NULL;
-	draft_fini(&draft);
+	ofs_replace_fini(&r);
 	return ret;
 }
 

@@ -63,7 +63,14 @@ like "the message names the file" "$(cat "$scratch/err")" \
 ok "the file is as it was" cmp "$four/__1_0.distcp" "$scratch/shard"
 : >"$scratch/made-by-mktemp"
 ok "report replaces an empty file" "$OPTIMFS" report "$four" -o "$scratch/made-by-mktemp"
+chmod 600 "$scratch/made-by-mktemp"
 ok "report replaces a page" "$OPTIMFS" report "$four" -o "$scratch/made-by-mktemp"
+is "the page has the permissions of the one before" "$(stat -c %a "$scratch/made-by-mktemp")" 600
+ln -s /proc/self/fd/1 "$scratch/stdout"
+"$OPTIMFS" report --no-data "$four" -o "$scratch/stdout" >"$scratch/redirected"
+is "report to a link to its output exits with 0" "$?" 0
+ok "the page is in the file behind the link" grep -q '^<!DOCTYPE html>' "$scratch/redirected"
+ok "the link is still one" test -L "$scratch/stdout"
 ok "report --no-data of the same checkpoint succeeds" \
     "$OPTIMFS" report --no-data "$scratch/new" -o "$page"
 ok "report --no-data has no finding for the NaN" holds 'not d["findings"]'
@@ -116,7 +123,8 @@ trap "" XFSZ
 exec "$OPTIMFS" report "$1" -o "$2"' sh "$four" "$page"
 ok "a failed report keeps the previous page" \
     holds 'any("script>" in t["path"] for t in d["tensors"])'
-is "a failed report leaves no temporary file" "$(echo "$page".*)" "$page.*"
+is "a failed report leaves no temporary file" "$(echo "$scratch"/.optimfs.*)" \
+    "$scratch/.optimfs.*"
 ok "report to /dev/null succeeds" "$OPTIMFS" report "$four" -o /dev/null
 
 # draw FLAG...: append the script on standard input to the page, and load it in

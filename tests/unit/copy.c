@@ -106,6 +106,73 @@ static void copies(struct sample *s, const char *what)
 	scratch_run("rm new old");
 }
 
+static bool copy(struct sample *s, const char *dest, struct optimfs_error *err)
+{
+	struct optimfs_copy how = { 0 };
+
+	return optimfs_copy(s->fs, "model/w", dest, &how, err) == 0;
+}
+
+static void links(struct sample *s, const char *what)
+{
+	struct optimfs_error err = { 0 };
+
+	scratch_put("old", "old");
+	scratch_run("ln -s old link; ln -s none lost");
+	ok(copy(s, in_scratch("link"), &err) && is_whole(s, "old") &&
+		scratch_shell("test -L link"),
+	    "%s: a symbolic link is followed: %s", what, err.text);
+	ok(!copy(s, in_scratch("lost"), &err) && err.code == ENOENT &&
+		strstr(err.text, "lost: a symbolic link") != NULL,
+	    "%s: a symbolic link to nothing is refused: %s", what, err.text);
+	ok(are_all("link lost old"), "%s: nothing else is left", what);
+	scratch_run("rm link lost old");
+}
+
+/* As "optimfs cp CK model/w /dev/stdout >old". */
+static void descriptors(struct sample *s, const char *what)
+{
+	struct optimfs_error err = { 0 };
+	char got[sizeof(s->w)] = "", self[32], command[60];
+	int fd;
+
+	scratch_put("old", "old");
+	fd = open(in_scratch("old"), O_RDWR | O_CLOEXEC, 0);
+	snprintf(self, sizeof(self), "/proc/%d/fd/%d", (int)getpid(), fd);
+	snprintf(command, sizeof(command), "ln -s %s out", self);
+	scratch_run(command);
+	ok(copy(s, in_scratch("out"), &err) && is_whole(s, "old") &&
+		scratch_shell("test -L out"),
+	    "%s: a link to an open file: %s", what, err.text);
+	/* the descriptor has the old file, which has no name any more */
+	ok(copy(s, in_scratch("out"), &err) &&
+		pread(fd, got, sizeof(got), 0) == sizeof(got) &&
+		memcmp(got, s->w, sizeof(got)) == 0,
+	    "%s: a link to an open file that was deleted: %s", what, err.text);
+	ok(are_all("old out"), "%s: nothing else is left", what);
+	close(fd);
+	scratch_run("rm old out");
+}
+
+static void owners(struct sample *s, const char *what)
+{
+	struct optimfs_error err = { 0 };
+	struct stat st;
+
+	if (geteuid() != 0) {
+		skip(1, "only root can give files away");
+		return;
+	}
+	scratch_put("old", "old");
+	scratch_run("chmod 640 old && chown 1234:2345 old");
+	ok(copy(s, in_scratch("old"), &err) &&
+		stat(in_scratch("old"), &st) == 0 && st.st_uid == 1234 &&
+		st.st_gid == 2345 && (st.st_mode & 0777) == 0640,
+	    "%s: the new file has the owner and group of the old one: %s", what,
+	    err.text);
+	scratch_run("rm old");
+}
+
 static void killed(struct sample *s)
 {
 	ok(is_killed(s->fs, in_scratch("new")) && are_all(""),
@@ -115,6 +182,14 @@ static void killed(struct sample *s)
 		scratch_has("old", "old"),
 	    "a copy that is killed leaves the file that it would replace");
 	scratch_run("rm -f old");
+}
+
+static void all(struct sample *s, const char *what)
+{
+	copies(s, what);
+	links(s, what);
+	descriptors(s, what);
+	owners(s, what);
 }
 
 /* Has the file system of the scratch directory files without a name? */
@@ -137,13 +212,13 @@ int main(void)
 	if (s.fs == NULL)
 		bail_out("%s", err.text);
 	scratch_make(true);
-	copies(&s, "with O_TMPFILE");
+	all(&s, "with O_TMPFILE");
 	if (has_unnamed())
 		killed(&s);
 	else
 		skip(2, "the file system has no O_TMPFILE");
 	refuse = true;
-	copies(&s, "without O_TMPFILE");
+	all(&s, "without O_TMPFILE");
 	scratch_remove();
 	sample_fini(&s);
 	return done_testing();
