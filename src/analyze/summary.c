@@ -14,7 +14,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "fs/fsck.h"
 #include "fs/view.h"
 #include "read/locate.h"
 
@@ -44,7 +43,7 @@ bool ofs_summary_value(struct ofs_snapshot *snap, uint32_t index, char *text,
 	if (index == OFS_NONE ||
 	    (e = ofs_tree_entry(&snap->tree, snap->cat, index)) == NULL ||
 	    !ofs_entry_is_text(snap->cat, snap->tree.node[index].entry) ||
-	    ofs_entry_sound(snap, e, NULL) == -1)
+	    ofs_entry_sound(snap->cat, e, NULL) == -1)
 		return false;
 	blob = ofs_entry_text(snap, index, NULL);
 	if (blob == NULL)
@@ -119,14 +118,11 @@ static bool has_holes(const struct ofs_catalog *cat, const struct ofs_entry *e)
 static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
-	uint32_t error = e->kind == OFS_ENTRY_TENSOR
-	    ? cat->tensors[e->ref].error
-	    : e->kind == OFS_ENTRY_ITEM ? cat->items[e->ref].error
-					: OFS_NONE;
+	uint32_t error = ofs_entry_error(cat, e);
 
 	if (error == OFS_NONE)
 		s->gone += has_holes(cat, e) ||
-		    (s->is_lossy && ofs_entry_lost(s->snap, e, NULL));
+		    (s->is_lossy && ofs_entry_lost(cat, e, NULL));
 	else if (cat->notes[error].code == EOPNOTSUPP ||
 	    ofs_entry_is_pickled(cat, e, NULL, NULL))
 		s->unread++;
@@ -185,7 +181,7 @@ static void count_short(struct ofs_summary *s, const struct ofs_extent *at,
 	const struct ofs_object *o = &s->snap->cat->objects[at->object];
 
 	if (seen[at->object] || o->missing || o->refused ||
-	    !ofs_fsck_lost(s->snap, at, NULL))
+	    !ofs_extent_lost(s->snap->cat, at, NULL))
 		return;
 	seen[at->object] = true;
 	s->short_files++;

@@ -326,6 +326,27 @@ int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
 	return optimfs_fail_with(err, &why);
 }
 
+uint32_t ofs_entry_error(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	switch (e->kind) {
+	case OFS_ENTRY_TENSOR:
+		return cat->tensors[e->ref].error;
+	case OFS_ENTRY_ITEM:
+		return cat->items[e->ref].error;
+	default:
+		return OFS_NONE;
+	}
+}
+
+int ofs_entry_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *err)
+{
+	uint32_t error = ofs_entry_error(cat, e);
+
+	return error == OFS_NONE ? 0 : ofs_catalog_fail(cat, error, err);
+}
+
 uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
     const struct ofs_tensor *t)
 {

@@ -353,6 +353,9 @@ uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
 /* The object with this path; OFS_NONE: there is none. */
 uint32_t ofs_catalog_find_object(const struct ofs_catalog *cat,
     const char *path);
+/* Fails with the reason why an object may not be opened. */
+int ofs_object_opens(const struct ofs_catalog *cat, const struct ofs_object *o,
+    struct optimfs_error *why);
 uint32_t ofs_catalog_shard(struct ofs_catalog *cat, const struct ofs_shard *s,
     struct optimfs_error *err);
 /* Of a format that knows: room for so many more tensors with names, and shards;
@@ -459,6 +462,13 @@ void ofs_note_error(const struct ofs_note *n, struct optimfs_error *e);
 /* Fail with the error of a tensor or item, a note. */
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
     struct optimfs_error *err);
+/* The note that says why an entry cannot be read; OFS_NONE: nothing is known
+ * against it. */
+uint32_t ofs_entry_error(const struct ofs_catalog *cat,
+    const struct ofs_entry *e);
+/* Fails with it. */
+int ofs_entry_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *err);
 /* The number of elements. 0 when it or the number of bytes does not fit in
  * off_t (then the tensor has an error), or the dtype is none. */
 uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
@@ -469,6 +479,26 @@ uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
 /* The tensor of an entry; NULL when e is another kind or NULL. */
 const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
     const struct ofs_entry *e);
+/* The part of an entry with number i that is stored, copies apart; NULL: it has
+ * fewer. */
+static inline const struct ofs_extent *ofs_entry_extent(const struct ofs_catalog
+							    *cat,
+    const struct ofs_entry *e, uint32_t i)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
+
+	if (t != NULL)
+		return i < t->nshards ? &cat->shards[t->shard + i].at : NULL;
+	return e->kind == OFS_ENTRY_ITEM && i == 0 ? &cat->items[e->ref].at
+						   : NULL;
+}
+/* Is an extent unreadable because its file is missing, may not be opened or is
+ * too short? Then why (may be NULL) gets the reason. */
+bool ofs_extent_lost(const struct ofs_catalog *cat, const struct ofs_extent *at,
+    struct optimfs_error *why);
+/* As above, for any extent of an entry. */
+bool ofs_entry_lost(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *why);
 /* Is t a rounded copy of another tensor? Then it is not stored, but
  * computed. */
 bool ofs_tensor_rounded(const struct ofs_catalog *cat,

@@ -3,11 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "catalog/catalog_impl.h"
 
 static bool same_object(const void *ctx, uint32_t index, const void *key,
@@ -91,17 +93,31 @@ void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid)
 		restrict_to_dir(cat, &st);
 }
 
+static int try_open(const struct ofs_catalog *cat, const struct ofs_object *o,
+    struct stat *st, struct optimfs_error *why)
+{
+	struct ofs_input in;
+
+	if (ofs_dir_open_input(&cat->dir, o->path, &in, st, why) == -1)
+		return -1;
+	ofs_input_close(&in);
+	return 0;
+}
+
+int ofs_object_opens(const struct ofs_catalog *cat, const struct ofs_object *o,
+    struct optimfs_error *why)
+{
+	return try_open(cat, o, NULL, why);
+}
+
 /* Sets what opening it fails with. */
 static bool can_open(const struct ofs_catalog *cat, struct ofs_object *o,
     struct stat *st)
 {
 	struct optimfs_error why = { 0 };
-	struct ofs_input in;
 
-	if (ofs_dir_open_input(&cat->dir, o->path, &in, st, &why) == 0) {
-		ofs_input_close(&in);
+	if (try_open(cat, o, st, &why) == 0)
 		return true;
-	}
 	o->missing = why.code == ENOENT;
 	o->refused = !o->missing;
 	return false;
@@ -169,4 +185,34 @@ uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
 	if (!ofs_map_add(&cat->by_path, ofs_map_hash(path, n), index))
 		return ofs_catalog_no_memory(err);
 	return index;
+}
+
+bool ofs_extent_lost(const struct ofs_catalog *cat, const struct ofs_extent *at,
+    struct optimfs_error *why)
+{
+	const struct ofs_object *o = &cat->objects[at->object];
+
+	if (o->missing) {
+		ofs_fail_lost(why, EIO, OPTIMFS_LOST_MISSING, "OFS140", o->path,
+		    " is missing");
+		return true;
+	}
+	if (o->refused)
+		return ofs_object_opens(cat, o, why) == -1;
+	if (at->off <= o->size && at->len <= o->size - at->off)
+		return false;
+	ofs_fail_lost(why, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
+	    " has %" PRIu64 " bytes", o->size);
+	return true;
+}
+
+bool ofs_entry_lost(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct optimfs_error *why)
+{
+	const struct ofs_extent *at;
+
+	for (uint32_t i = 0; (at = ofs_entry_extent(cat, e, i)) != NULL; i++)
+		if (ofs_extent_lost(cat, at, why))
+			return true;
+	return false;
 }

@@ -35,50 +35,26 @@ uint64_t ofs_at_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 	    ofs_tree_node_ino(&snap->tree, at.index));
 }
 
-static int64_t newest(const struct ofs_snapshot *snap,
-    const struct ofs_tensor *t)
-{
-	int64_t at = INT64_MIN;
-
-	for (uint32_t i = 0; i < t->nshards; i++) {
-		uint32_t o = snap->cat->shards[t->shard + i].at.object;
-		const struct ofs_object *object = &snap->cat->objects[o];
-
-		if (!object->missing && object->mtime_ns > at)
-			at = object->mtime_ns;
-	}
-	return at == INT64_MIN ? snap->mtime_ns : at;
-}
-
-static uint64_t stored_bytes(const struct ofs_snapshot *snap,
-    const struct ofs_tensor *t)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < t->nshards; i++)
-		ofs_sum_u64(&sum, snap->cat->shards[t->shard + i].at.len);
-	return sum;
-}
-
 /* Sets the attributes that come from the source files, for a file of the tree
  * or a mirror. */
 static void source_attr(const struct ofs_snapshot *snap,
     const struct ofs_entry *e, struct optimfs_attr *attr)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
-	const struct ofs_object *o;
+	const struct ofs_catalog *cat = snap->cat;
+	const struct ofs_extent *at;
+	int64_t newest = INT64_MIN;
 
-	if (t != NULL) {
-		attr->mtime_ns = newest(snap, t);
-		attr->stored = stored_bytes(snap, t);
-	} else if (e->kind == OFS_ENTRY_ITEM) {
-		o = &snap->cat->objects[snap->cat->items[e->ref].at.object];
-		if (!o->missing)
-			attr->mtime_ns = o->mtime_ns;
-		attr->stored = snap->cat->items[e->ref].at.len;
-	} else {
+	if (e->kind == OFS_ENTRY_VALUE)
 		attr->stored = attr->size;
+	for (uint32_t i = 0; (at = ofs_entry_extent(cat, e, i)) != NULL; i++) {
+		const struct ofs_object *o = &cat->objects[at->object];
+
+		if (!o->missing && o->mtime_ns > newest)
+			newest = o->mtime_ns;
+		ofs_sum_u64(&attr->stored, at->len);
 	}
+	if (newest != INT64_MIN)
+		attr->mtime_ns = newest;
 }
 
 static int static_size(struct ofs_snapshot *snap, uint32_t i,

@@ -10,18 +10,6 @@
 #include "fs/view.h"
 #include "fs/write_open.h"
 
-int ofs_entry_sound(const struct ofs_snapshot *snap, const struct ofs_entry *e,
-    struct optimfs_error *err)
-{
-	uint32_t error = OFS_NONE;
-
-	if (e->kind == OFS_ENTRY_TENSOR)
-		error = snap->cat->tensors[e->ref].error;
-	else if (e->kind == OFS_ENTRY_ITEM)
-		error = snap->cat->items[e->ref].error;
-	return error == OFS_NONE ? 0 : ofs_catalog_fail(snap->cat, error, err);
-}
-
 int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
     uint64_t len, struct optimfs_error *err)
 {

@@ -409,9 +409,6 @@ bool ofs_file_leave(struct optimfs_file *file, struct ofs_snapshot *now,
  * returns -1. len 0: the whole file. */
 int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
     uint64_t len, struct optimfs_error *err);
-/* Fails if the entry is known to be damaged. */
-int ofs_entry_sound(const struct ofs_snapshot *snap, const struct ofs_entry *e,
-    struct optimfs_error *err);
 
 /* write_commit.c */
 /* The error of the last commit or abort, as a line; empty if it succeeded. */

@@ -46,76 +46,22 @@ static void check_notes(struct ofs_fsck *c)
 	}
 }
 
-bool ofs_fsck_lost(const struct ofs_snapshot *snap, const struct ofs_extent *at,
-    struct optimfs_error *why)
-{
-	const struct ofs_object *o = &snap->cat->objects[at->object];
-	struct ofs_input in;
-
-	if (o->missing) {
-		ofs_fail_lost(why, EIO, OPTIMFS_LOST_MISSING, "OFS140", o->path,
-		    " is missing");
-		return true;
-	}
-	if (o->refused) {
-		if (ofs_dir_open_input(&snap->cat->dir, o->path, &in, NULL,
-			why) == -1)
-			return true;
-		ofs_input_close(&in);
-		return false;
-	}
-	if (at->off <= o->size && at->len <= o->size - at->off)
-		return false;
-	ofs_fail_lost(why, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
-	    " has %" PRIu64 " bytes", o->size);
-	return true;
-}
-
-bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
-    struct optimfs_error *why)
-{
-	const struct ofs_catalog *cat = snap->cat;
-	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
-	bool lost = false;
-
-	if (e->kind == OFS_ENTRY_ITEM)
-		lost = ofs_fsck_lost(snap, &cat->items[e->ref].at, why);
-	for (uint32_t i = 0; t != NULL && !lost && i < t->nshards; i++)
-		lost = ofs_fsck_lost(snap, &cat->shards[t->shard + i].at, why);
-	return lost;
-}
-
-static bool is_closed(struct ofs_fsck *c, const struct ofs_extent *at,
-    struct optimfs_error *why)
-{
-	const struct ofs_catalog *cat = c->snap->cat;
-	uint8_t *checked = &c->object[at->object];
-	struct ofs_input in;
-
-	if (*checked & OFS_FSCK_OPENED)
-		return false;
-	if (ofs_dir_open_input(&cat->dir, cat->objects[at->object].path, &in,
-		NULL, why) == -1)
-		return true;
-	ofs_input_close(&in);
-	*checked |= OFS_FSCK_OPENED;
-	return false;
-}
-
 /* Is an extent of the entry in a file that we may not open? Reading its data
  * would report that. */
-static bool entry_closed(struct ofs_fsck *c, const struct ofs_entry *e,
+static bool is_closed(struct ofs_fsck *c, const struct ofs_entry *e,
     struct optimfs_error *why)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
-	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
-	bool closed = false;
+	const struct ofs_extent *at;
 
-	if (e->kind == OFS_ENTRY_ITEM)
-		closed = is_closed(c, &cat->items[e->ref].at, why);
-	for (uint32_t i = 0; t != NULL && !closed && i < t->nshards; i++)
-		closed = is_closed(c, &cat->shards[t->shard + i].at, why);
-	return closed;
+	for (uint32_t i = 0; (at = ofs_entry_extent(cat, e, i)) != NULL; i++) {
+		if (c->object[at->object] & OFS_FSCK_OPENED)
+			continue;
+		if (ofs_object_opens(cat, &cat->objects[at->object], why) == -1)
+			return true;
+		c->object[at->object] |= OFS_FSCK_OPENED;
+	}
+	return false;
 }
 
 static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
@@ -130,7 +76,7 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 		return 0;
 	ofs_at_path(c->snap, at, c->path, sizeof(c->path));
 	ours = ofs_fsck_begin_step(c, OFS_NONE);
-	sound = ofs_entry_sound(c->snap, e, &why) == 0;
+	sound = ofs_entry_sound(c->snap->cat, e, &why) == 0;
 	/* which is no damage */
 	unread = !sound &&
 	    (why.code == EOPNOTSUPP ||
@@ -138,8 +84,8 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 	if (ours && !sound)
 		ofs_fsck_found(c, !unread, c->path, &why);
 	else if (ours &&
-	    (ofs_entry_lost(c->snap, e, &why) ||
-		(!data && entry_closed(c, e, &why))))
+	    (ofs_entry_lost(c->snap->cat, e, &why) ||
+		(!data && is_closed(c, e, &why))))
 		ofs_fsck_found(c, true, c->path, &why);
 	return data && sound ? ofs_fsck_data(c, index, err) : 0;
 }

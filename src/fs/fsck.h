@@ -44,14 +44,6 @@ enum ofs_fsck_done {
  * it alike. Returns true on the rank that does the step. */
 bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object);
 
-/* Is an extent unreadable because its file is missing or too short? Then why
- * (may be NULL) gets the reason. */
-bool ofs_fsck_lost(const struct ofs_snapshot *snap, const struct ofs_extent *at,
-    struct optimfs_error *why);
-/* As above, for any extent of an entry. */
-bool ofs_entry_lost(const struct ofs_snapshot *snap, const struct ofs_entry *e,
-    struct optimfs_error *why);
-
 /* fsck_data.c: reads every stored byte of the entry at node index; findings go
  * to c->path. -1: ENOMEM. */
 int ofs_fsck_data(struct ofs_fsck *c, uint32_t index,

@@ -170,7 +170,8 @@ static bool is_placed(struct ofs_fsck *c, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *why)
 {
 	*why = (struct optimfs_error){ 0 };
-	return !ofs_fsck_lost(c->snap, &c->snap->cat->shards[shard].at, NULL) &&
+	return !ofs_extent_lost(c->snap->cat, &c->snap->cat->shards[shard].at,
+		   NULL) &&
 	    ofs_locate(&c->snap->reader, t, shard, why) != NULL;
 }
 
@@ -214,7 +215,7 @@ static void check_copy(struct ofs_fsck *c, const struct ofs_tensor *t,
 	struct optimfs_error why;
 	char place[sizeof(why.text)];
 
-	if (ofs_fsck_lost(c->snap, &copy->at, &why)) {
+	if (ofs_extent_lost(c->snap->cat, &copy->at, &why)) {
 		found(c, c->path, &why);
 		return;
 	}
@@ -289,7 +290,7 @@ int ofs_fsck_data(struct ofs_fsck *c, uint32_t index, struct optimfs_error *err)
 		    : 0;
 	item = &c->snap->cat->items[e->ref];
 	if (!ofs_fsck_begin_step(c, item->at.object) ||
-	    ofs_fsck_lost(c->snap, &item->at, NULL))
+	    ofs_extent_lost(c->snap->cat, &item->at, NULL))
 		return 0;
 	verify_extent(c, &item->at);
 	return check_value(c, index, err);

@@ -13,8 +13,7 @@
 #define LINE "\n  "
 
 struct counts {
-	uint64_t tensors, parameters, optimizer_states, scalars, values,
-	    objects, shards;
+	uint64_t tensors, parameters, optimizer_states, values, objects, shards;
 	uint64_t logical, stored, largest;
 	uint64_t whole, sharded, empty;
 	uint32_t most_shards;
@@ -44,7 +43,6 @@ static void count_tensor(const struct ofs_snapshot *snap, uint32_t index,
 	const char *top = top_of(&snap->tree, index);
 
 	c->tensors++;
-	c->scalars += t->ndim == 0;
 	c->parameters += strcmp(top, "model") == 0;
 	c->optimizer_states +=
 	    strcmp(top, "optim") == 0 && below_state(&snap->tree, index);
@@ -58,8 +56,6 @@ static void count_tensor(const struct ofs_snapshot *snap, uint32_t index,
 		c->largest = bytes;
 	if (t->nshards > c->most_shards)
 		c->most_shards = t->nshards;
-	for (uint32_t i = 0; i < t->nshards; i++)
-		ofs_sum_u64(&c->stored, snap->cat->shards[t->shard + i].at.len);
 }
 
 static void count(const struct ofs_snapshot *snap, struct counts *c)
@@ -67,14 +63,15 @@ static void count(const struct ofs_snapshot *snap, struct counts *c)
 	for (uint32_t i = 0; i < snap->tree.n; i++) {
 		const struct ofs_entry *e =
 		    ofs_tree_entry(&snap->tree, snap->cat, i);
+		const struct ofs_extent *at;
 
 		if (e == NULL)
 			continue;
 		if (e->kind == OFS_ENTRY_TENSOR)
 			count_tensor(snap, i, &snap->cat->tensors[e->ref], c);
-		else if (e->kind == OFS_ENTRY_ITEM)
-			ofs_sum_u64(&c->stored,
-			    snap->cat->items[e->ref].at.len);
+		for (uint32_t k = 0;
+		     (at = ofs_entry_extent(snap->cat, e, k)) != NULL; k++)
+			ofs_sum_u64(&c->stored, at->len);
 		c->values += e->kind == OFS_ENTRY_VALUE;
 		c->objects += e->kind == OFS_ENTRY_ITEM;
 	}

@@ -52,7 +52,7 @@ static int tree_open(struct ofs_snapshot *snap, const struct ofs_space *s,
 		file->blob = ofs_entry_text(snap, index, err);
 		return file->blob == NULL ? -1 : 0;
 	}
-	if (ofs_entry_sound(snap, e, err) == -1)
+	if (ofs_entry_sound(snap->cat, e, err) == -1)
 		return -1;
 	return ofs_composition_box(&file->comp, snap->cat, e->ref, NULL, err);
 }
@@ -181,7 +181,7 @@ static int npy_open(struct ofs_snapshot *snap, const struct ofs_space *s,
 	struct ofs_buf header = { 0 };
 	int ret;
 
-	if (ofs_entry_sound(snap, e, err) == -1 ||
+	if (ofs_entry_sound(snap->cat, e, err) == -1 ||
 	    (is_npy32(s) &&
 		ofs_cast_prepare(snap->cat->tensors[e->ref].dtype, err) == -1))
 		return -1;

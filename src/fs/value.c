@@ -359,7 +359,7 @@ struct ofs_blob *ofs_rank_text(struct ofs_snapshot *snap, uint32_t index,
 
 	if (said != NULL)
 		return said;
-	ret = ofs_entry_sound(snap, &its, err);
+	ret = ofs_entry_sound(snap->cat, &its, err);
 	if (ret == 0 && its.kind == OFS_ENTRY_TENSOR)
 		ret = rank_scalar_text(snap, &snap->cat->tensors[its.ref], rank,
 		    &out, err);
@@ -390,7 +390,7 @@ struct ofs_blob *ofs_entry_text_base(struct ofs_snapshot *snap, uint32_t index,
 
 	if (blob != NULL)
 		return blob;
-	if (ofs_entry_sound(snap, e, err) == -1)
+	if (ofs_entry_sound(snap->cat, e, err) == -1)
 		return NULL;
 	if (make_text(snap, index, e->kind, e->ref, &out, err) == -1) {
 		ofs_buf_fini(&out);

@@ -230,18 +230,16 @@ static void put_source(const struct subject *s, const struct ofs_extent *at,
 static int get_source(const struct subject *s, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
+	const struct ofs_extent *at;
 
-	if (s->tensor == NULL) {
-		if (s->entry == NULL || s->entry->kind != OFS_ENTRY_ITEM)
-			return 0;
-		put_source(s, &cat->items[s->entry->ref].at, out);
-		return 1;
-	}
-	for (uint32_t i = 0; i < s->tensor->nshards; i++) {
+	if (s->entry == NULL || s->entry->kind == OFS_ENTRY_VALUE)
+		return 0;
+	for (uint32_t i = 0; (at = ofs_entry_extent(cat, s->entry, i)) != NULL;
+	     i++) {
 		size_t before = out->len;
 
-		put_source(s, &cat->shards[s->tensor->shard + i].at, out);
-		if (out->len > VALUE_MAX - 64) {
+		put_source(s, at, out);
+		if (s->tensor != NULL && out->len > VALUE_MAX - 64) {
 			out->len = before;
 			ofs_buf_printf(out, "\nand %" PRIu32 " more",
 			    s->tensor->nshards - i);
@@ -315,7 +313,8 @@ static int get_error(const struct subject *s, struct ofs_buf *out)
 	if (ofs_failures_last(&s->snap->fs->failures,
 		ofs_node_of(s->at.space, s->at.index), out))
 		return 1;
-	if (s->entry == NULL || ofs_entry_sound(s->snap, s->entry, &known) == 0)
+	if (s->entry == NULL ||
+	    ofs_entry_sound(s->snap->cat, s->entry, &known) == 0)
 		return 0;
 	ofs_buf_puts(out, known.text);
 	return 1;

@@ -205,21 +205,17 @@ uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
 int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err)
 {
-	uint32_t error = OFS_NONE;
+	uint32_t error = ofs_entry_error(cat, e);
 
-	if (e->kind == OFS_ENTRY_TENSOR)
-		error = cat->tensors[e->ref].error;
-	else if (e->kind == OFS_ENTRY_ITEM &&
-	    !ofs_entry_is_pickled(cat, e, NULL, NULL))
-		error = cat->items[e->ref].error;
 	if (error == OFS_NONE)
 		return 0;
-	if (ofs_entry_is_pickled(cat, e, NULL, NULL))
-		return optimfs_fail_as(err, cat->notes[error].code,
-		    "%s: views torch and dcp copy it, drop=opaque leaves it "
-		    "out",
-		    cat->notes[error].text);
-	return ofs_catalog_fail(cat, error, err);
+	if (!ofs_entry_is_pickled(cat, e, NULL, NULL))
+		return ofs_catalog_fail(cat, error, err);
+	if (e->kind == OFS_ENTRY_ITEM)
+		return 0;
+	return optimfs_fail_as(err, cat->notes[error].code,
+	    "%s: views torch and dcp copy it, drop=opaque leaves it out",
+	    cat->notes[error].text);
 }
 
 int ofs_render_unscaled(const struct ofs_catalog *cat,

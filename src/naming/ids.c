@@ -14,14 +14,6 @@
 #include "naming/ids_file.h"
 #include "naming/naming_impl.h"
 
-static bool is_sound(const struct ofs_catalog *cat, const struct ofs_entry *e)
-{
-	if (e->kind == OFS_ENTRY_TENSOR)
-		return cat->tensors[e->ref].error == OFS_NONE;
-	return e->kind != OFS_ENTRY_ITEM ||
-	    cat->items[e->ref].error == OFS_NONE;
-}
-
 /* Note the first number and the first name among the keys of an optimizer's
  * state. */
 static void note_key(struct naming *c, uint32_t entry,
@@ -35,7 +27,8 @@ static void note_key(struct naming *c, uint32_t entry,
 		if (!r->numbers)
 			r->first_number = entry;
 		r->numbers = true;
-		r->sound |= is_sound(c->cat, &c->cat->entries[entry]);
+		r->sound |= ofs_entry_error(c->cat, &c->cat->entries[entry]) ==
+		    OFS_NONE;
 		if (id > r->max_id)
 			r->max_id = id;
 		return;
