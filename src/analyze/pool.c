@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/step.h"
 
 #define THREADS_MAX 16
 
@@ -101,11 +102,8 @@ static void ask_to_stop(struct pool *p)
 {
 	struct optimfs_error why;
 
-	if (p->how == NULL || p->how->stop == NULL ||
-	    !p->how->stop(p->how->ctx))
-		return;
-	optimfs_fail(&why, ECANCELED, "interrupted");
-	fail(p, &why);
+	if (p->how != NULL && ofs_go_on(p->how->stop, p->how->ctx, &why) == -1)
+		fail(p, &why);
 }
 
 /* Takes the next chunk; returns its item, NULL at the end. The lock is held. */
@@ -176,7 +174,8 @@ static int do_pieces(struct pool *p, const struct active *a, void *mine,
 		for (unsigned i = 0; i < it->nfiles; i++)
 			piece.buf[i] = at[i] =
 			    (uint8_t *)c->buf[i] + done * it->file[i].size;
-		*failed = read_files(it, a, piece.first, piece.n, at, why) == -1;
+		*failed =
+		    read_files(it, a, piece.first, piece.n, at, why) == -1;
 		if (!*failed && p->ops->work(p->ctx, mine, &piece, err) == -1)
 			return -1;
 		done += piece.n;
@@ -234,8 +233,7 @@ static void do_chunk(struct pool *p, struct active *a, void *mine,
 	pthread_mutex_unlock(&p->lock);
 	for (unsigned i = 0; i < OFS_POOL_FILES; i++)
 		c->buf[i] = buf[i];
-	if (!failed &&
-	    do_pieces(p, a, mine, c, &failed, &why, &err) == -1) {
+	if (!failed && do_pieces(p, a, mine, c, &failed, &why, &err) == -1) {
 		pthread_mutex_lock(&p->lock);
 		fail(p, &err);
 	} else {

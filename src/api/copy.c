@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/replace.h"
+#include "base/step.h"
 #include "cluster/task.h"
 #include "fs/fs.h"
 #include "fs/walk.h"
@@ -51,13 +52,6 @@ static int write_all(int fd, const char *p, size_t n, struct optimfs_error *err)
 	return 0;
 }
 
-static int go_on(const struct copy *copy, struct optimfs_error *err)
-{
-	if (copy->how->stop == NULL || !copy->how->stop(copy->how->ctx))
-		return 0;
-	return optimfs_fail(err, ECANCELED, "interrupted");
-}
-
 /* As fill. */
 static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
     struct optimfs_error *err)
@@ -69,7 +63,8 @@ static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
 
 	if (buf == NULL)
 		return ofs_no_memory(err);
-	while (ret == 0 && (ret = go_on(copy, err)) == 0 &&
+	while (ret == 0 &&
+	    (ret = ofs_go_on(copy->how->stop, copy->how->ctx, err)) == 0 &&
 	    (n = optimfs_file_read(file, buf, READ_SIZE, off, err)) != 0) {
 		if (n == -1)
 			ret = err->code == ENOMEM ? -1 : 1;

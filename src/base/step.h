@@ -1,12 +1,22 @@
-/* step.h - how far the opening of a checkpoint is */
+/* step.h - how far long work is, and whether it should go on */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_STEP_H
 #define OFS_BASE_STEP_H
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/optimfs.h"
+
+/* -1 (ECANCELED): the user has interrupted it. stop may be NULL. */
+static inline int ofs_go_on(bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err)
+{
+	if (stop == NULL || !stop(ctx))
+		return 0;
+	return optimfs_fail(err, ECANCELED, "interrupted");
+}
 
 /* Reports done of total bytes or tensors; total 0: unknown. w may be NULL. -1
  * (ECANCELED): stop here. */
@@ -15,10 +25,9 @@ static inline int ofs_step(const struct optimfs_watch *w, const char *step,
 {
 	if (w == NULL)
 		return 0;
-	w->progress(w->ctx, done, total, step);
-	if (w->stop != NULL && w->stop(w->ctx))
-		return optimfs_fail(err, ECANCELED, "interrupted");
-	return 0;
+	if (w->progress != NULL)
+		w->progress(w->ctx, done, total, step);
+	return ofs_go_on(w->stop, w->ctx, err);
 }
 
 /* Of a loop over tensors, one in so many reports. */

@@ -191,6 +191,11 @@ void optimfs_set_stats(struct optimfs *fs, char *(*fn)(void *ctx), void *ctx)
 	pthread_mutex_unlock(&fs->lock);
 }
 
+void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how)
+{
+	fs->watch = *how;
+}
+
 char *ofs_mount_says(struct optimfs *fs, const struct ofs_teller *teller)
 {
 	struct ofs_teller t;

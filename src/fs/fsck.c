@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "cluster/manifest.h"
 
 /* Interval of asking for failures of other ranks. */
@@ -151,23 +152,6 @@ static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)
 	return t == NULL ? 0 : ofs_tensor_bytes(snap->cat, t);
 }
 
-void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how)
-{
-	fs->watch = *how;
-}
-
-static int tell(const struct ofs_snapshot *snap, uint64_t done, uint64_t total,
-    uint32_t index, struct optimfs_error *err)
-{
-	const struct optimfs_watch *w = &snap->fs->watch;
-
-	if (w->progress != NULL)
-		w->progress(w->ctx, done, total, snap->tree.node[index].name);
-	if (w->stop != NULL && w->stop(w->ctx))
-		return optimfs_fail(err, ECANCELED, "interrupted");
-	return 0;
-}
-
 static int check_all(struct ofs_fsck *c, bool data, struct optimfs_error *err)
 {
 	uint64_t done = 0, total = 0;
@@ -185,7 +169,8 @@ static int check_all(struct ofs_fsck *c, bool data, struct optimfs_error *err)
 			ret = after_entry(c, &looked, err);
 		done += bytes_of(c->snap, i);
 		if (ret == 0 && data)
-			ret = tell(c->snap, done, total, i, err);
+			ret = ofs_step(&c->snap->fs->watch,
+			    c->snap->tree.node[i].name, done, total, err);
 	}
 	for (uint32_t i = 0; c->group != NULL && i < c->snap->cat->nobjects;
 	     i++)

@@ -16,6 +16,7 @@
 #include "base/copy.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/step.h"
 #include "catalog/budget.h"
 #include "fs/view.h"
 #include "journal/publish.h"
@@ -89,14 +90,8 @@ static int pen_put(struct pen *p, const void *bytes, uint64_t n, uint64_t at,
 static int tell(const struct optimfs *fs, struct ofs_template *s, uint64_t n,
     const char *name, struct optimfs_error *err)
 {
-	const struct optimfs_watch *w = &fs->watch;
-
 	s->done += n;
-	if (w->progress != NULL)
-		w->progress(w->ctx, s->done, s->total, name);
-	if (w->stop != NULL && w->stop(w->ctx))
-		return optimfs_fail(err, ECANCELED, "interrupted");
-	return 0;
+	return ofs_step(&fs->watch, name, s->done, s->total, err);
 }
 
 /* Writes the pieces that are not tensors; the first one is at base. */

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "cluster/task.h"
 #include "reshard/reshard.h"
 
@@ -31,11 +32,7 @@ struct part {
 
 static int go_on(const struct ofs_reshard *r, struct optimfs_error *err)
 {
-	const struct optimfs_watch *w = &r->how->watch;
-
-	if (w->stop == NULL || !w->stop(w->ctx))
-		return 0;
-	return optimfs_fail(err, ECANCELED, "interrupted");
+	return ofs_go_on(r->how->watch.stop, r->how->watch.ctx, err);
 }
 
 static void fail(struct ofs_reshard *r, const struct optimfs_error *err)
