@@ -10,7 +10,7 @@
 
 #include "archive/zip.h"
 #include "base/dtype.h"
-#include "fs/fsck.h"
+#include "fsck/fsck.h"
 
 /* An extent as the input of archive/zip.h. A small archive is read at once,
  * because it has many records with a header each. */

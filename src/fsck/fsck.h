@@ -1,7 +1,7 @@
 /* fsck.h - the state of fsck */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_FS_FSCK_H
-#define OFS_FS_FSCK_H
+#ifndef OFS_FSCK_FSCK_H
+#define OFS_FSCK_FSCK_H
 
 #include <xxhash.h>
 

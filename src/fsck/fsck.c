@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fs/fsck.h"
+#include "fsck/fsck.h"
 
 #include <errno.h>
 #include <inttypes.h>

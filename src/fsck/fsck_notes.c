@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "cluster/wire.h"
-#include "fs/fsck.h"
+#include "fsck/fsck.h"
 
 /* A note is its step (8 bytes), kind (1), errno value (4), number of the error
  * (4), what is lost (2, 2, 2), path and text (strings), shard (4), elements of a
