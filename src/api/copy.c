@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/replace.h"
 #include "base/step.h"
@@ -309,14 +310,13 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_error *err)
 {
 	struct optimfs_group *w = fs->options.group;
-	struct optimfs_error own = { 0 }, unsaid;
+	struct optimfs_error own = { 0 };
 	struct copy one = { .fs = fs, .how = how, .name = path };
 	struct optimfs_attr attr;
 	char *to = NULL;
 	int ret = find(fs, path, dest, how, &attr, &to, &own);
 
-	if (err == NULL)
-		err = &unsaid;
+	err = OFS_SOME_ERROR(err);
 	if (ret == 0)
 		own.code = 0;
 	if (w != NULL)

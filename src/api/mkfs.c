@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "fs/fs.h"
@@ -42,10 +43,7 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
-	struct optimfs_error unsaid;
-
-	if (err == NULL)
-		err = &unsaid;
+	err = OFS_SOME_ERROR(err);
 	return like->options.group == NULL
 	    ? ofs_template_make(like, layout, dir, err)
 	    : make_all(like, layout, dir, err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "base/error.h"
 #include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
 #include "cluster/source.h"
@@ -234,13 +235,12 @@ struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
-	struct optimfs_error own = { 0 }, unsaid;
+	struct optimfs_error own = { 0 };
 	struct optimfs *fs;
 
 	if (options == NULL)
 		options = &none;
-	if (err == NULL)
-		err = &unsaid;
+	err = OFS_SOME_ERROR(err);
 	ofs_stage_await(path, NULL, NULL);
 	if (!options->together) {
 		fs = open_any(path, options, err);

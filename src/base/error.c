@@ -175,12 +175,10 @@ int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
 int ofs_fail_lost(struct optimfs_error *err, int code, enum optimfs_lost how,
     const char *number, const char *file, const char *fmt, ...)
 {
-	struct optimfs_error own;
 	int n = (int)strnlen(file, LOST_MAX);
 	va_list ap;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	optimfs_fail_as(err, code, "%s %.*s", number, n, file);
 	va_start(ap, fmt);
 	vsnprintf(err->text + CODE_LENGTH + n,

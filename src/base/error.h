@@ -1,4 +1,4 @@
-/* error.h - errors about lost files, and errors without their context */
+/* error.h - filling in an error, and shortening it */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_ERROR_H
 #define OFS_BASE_ERROR_H
@@ -7,6 +7,10 @@
 #include <string.h>
 
 #include "optimfs/error.h"
+
+/* err, or when it is NULL one that lasts as long as the block. */
+#define OFS_SOME_ERROR(err)                                                    \
+	((err) != NULL ? (err) : &(struct optimfs_error){ 0 })
 
 /* As optimfs_fail, for a file that is lost: the text is number ("OFSnnn"), the
  * name of the file, of which at most 300 bytes are shown, and fmt. */

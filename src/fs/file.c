@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "fs/view.h"
 #include "fs/write_open.h"
@@ -123,10 +124,8 @@ int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	struct optimfs_file *f = calloc(1, sizeof(*f));
-	struct optimfs_error own;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (f == NULL)
 		return ofs_no_memory(err);
 	pthread_rwlock_init(&f->lock, NULL);

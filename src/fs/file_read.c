@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "fs/view.h"
 #include "fs/write_open.h"
@@ -352,10 +353,8 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	uint64_t size = ofs_file_size(file);
-	struct optimfs_error own;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (file->lost)
 		return optimfs_fail(err, ESTALE,
 		    "OFS844 a commit has changed or removed the file: open it "

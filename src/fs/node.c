@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "fs/edited.h"
 #include "fs/view.h"
 
@@ -169,10 +170,7 @@ static bool find_static(const struct ofs_snapshot *snap, uint32_t dir,
 static int find_view(struct ofs_snapshot *snap, const char *name,
     struct ofs_at *at, struct optimfs_error *err)
 {
-	struct optimfs_error own;
-
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (ofs_view_find(snap, name, at, err) == 0)
 		return 1;
 	ofs_failures_add(&snap->fs->failures, 0, ".optimfs/view", 0, 0, err);

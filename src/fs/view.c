@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "detect/view_name.h"
 #include "format/format.h"
@@ -479,12 +480,10 @@ static struct ofs_view_names *names_of(struct ofs_snapshot *snap,
 	struct ofs_view_dir *v = ofs_view_at(snap, at);
 	struct ofs_view_names *names =
 	    atomic_load_explicit(&v->names, memory_order_acquire);
-	struct optimfs_error own;
 
 	if (names != NULL)
 		return names;
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (ofs_view_hold(v, err) != NULL) {
 		ofs_view_let(v);
 		return atomic_load(&v->names);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
@@ -103,11 +104,9 @@ static int open_rw(struct ofs_snapshot *snap, struct ofs_at at, bool truncate,
 int ofs_file_open_write(struct ofs_snapshot *snap, uint64_t node, bool truncate,
     struct optimfs_file **file, struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	struct ofs_at at;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (ofs_may_write(snap->fs, err) == -1 ||
 	    ofs_node_at(snap, node, &at, err) == -1)
 		return -1;
@@ -170,11 +169,9 @@ static int remember(struct optimfs_file *file, uint64_t off, uint64_t len,
 static int do_file_write(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	int ret;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (!file->writes)
 		return optimfs_fail(err, EBADF, "not open for writing");
 	if (check_shown(file->snap, err) == -1)
@@ -225,11 +222,9 @@ int ofs_file_resize(struct optimfs_file *file, uint64_t size,
 int ofs_file_truncate(struct optimfs_file *file, uint64_t size,
     struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	int ret;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (file->control)
 		return 0;
 	if (!file->writes)
@@ -325,11 +320,9 @@ static int what_failed(struct optimfs_file *file, struct optimfs_error *err)
 
 int ofs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	int ret;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (what_failed(file, err) == -1)
 		return -1;
 	ret = accept_any(file, err);
@@ -355,11 +348,9 @@ int optimfs_file_flush(struct optimfs_file *file, struct optimfs_error *err)
 static int do_file_sync(struct optimfs_file *file,
     const struct ofs_snapshot *snap, struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	int ret;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (!file->writes)
 		return snap->overlay == NULL
 		    ? 0

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/temp.h"
 #include "journal/journal.h"
@@ -120,12 +121,10 @@ static bool on_tmpfs(const char *path)
 static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
     const char *parent, const char *name, struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	char *beside = NULL, upper[PATH_MAX];
 	int ret = 0;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	if (c->upper != NULL && on_tmpfs(c->upper) && !on_tmpfs(c->source))
 		return optimfs_fail(err, EINVAL,
 		    "OFS809 upper=%s is memory: what is staged there would not "

@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "base/cursor.h"
+#include "base/error.h"
 #include "base/human.h"
 #include "base/memory.h"
 #include "cluster/task.h"
@@ -418,12 +419,10 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 		.new = -1,
 		.group = w,
 		.lead = w == NULL || w->rank == 0 };
-	struct optimfs_error own;
 	char *path;
 	int ret;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	path = target(&r, dir, err);
 	pthread_mutex_init(&r.lock, NULL);
 	pthread_cond_init(&r.more, NULL);

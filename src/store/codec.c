@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/queue.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "store/extent_cache.h"
 
@@ -481,12 +482,10 @@ static bool too_short(const struct ofs_decoded *d, uint64_t max)
 struct ofs_decoded *ofs_codec_get(struct ofs_codec_cache *cache,
     const struct ofs_codec_input *in, uint64_t max, struct optimfs_error *err)
 {
-	struct optimfs_error own;
 	struct ofs_decoded *d;
 	bool failed = false;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	pthread_mutex_lock(&cache->lock);
 	while ((d = pin(cache, in)) != NULL && too_short(d, max))
 		put_locked(cache, d);

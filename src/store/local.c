@@ -320,15 +320,13 @@ static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 {
 	struct local *l = (struct local *)t;
 	uint64_t began = ofs_clock_ns(), bytes = 0;
-	struct optimfs_error unwanted;
 	struct ofs_segment *copy;
 	uint8_t *scratch;
 	int ret = -1;
 
 	if (n == 0)
 		return 0;
-	if (err == NULL)
-		err = &unwanted;
+	err = OFS_SOME_ERROR(err);
 	segs = sort(segs, n, &copy, err);
 	scratch = segs == NULL ? NULL : take_scratch(l, err);
 	if (scratch != NULL)
@@ -352,14 +350,12 @@ static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
     uint64_t max, uint64_t *len, struct optimfs_error *err)
 {
 	struct local *l = (struct local *)t;
-	struct optimfs_error unwanted;
 	struct ofs_decoded *d;
 	struct ofs_file *file;
 	uint64_t size = 0;
 	int ret = -1;
 
-	if (err == NULL)
-		err = &unwanted;
+	err = OFS_SOME_ERROR(err);
 	file = ofs_open_files_get(l->files, at->object, err);
 	if (file == NULL)
 		return -1;

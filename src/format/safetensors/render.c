@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/cursor.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "base/memory.h"
@@ -499,10 +500,8 @@ static int lay(struct ofs_files *files, const struct ofs_render *from,
 	static const char *const sections[NSECTIONS] = { "extra", "model",
 		"optim" };
 	struct st_files *f = (struct st_files *)files;
-	struct optimfs_error own;
 
-	if (err == NULL)
-		err = &own;
+	err = OFS_SOME_ERROR(err);
 	f->cat = from->cat;
 	f->to = *to;
 	f->leaf =
