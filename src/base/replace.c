@@ -111,7 +111,7 @@ int ofs_replace_open(struct ofs_replace *r, const char *dest,
 		ret = open_old(r, dest, &st, err);
 	else if (lstat(dest, &st) == 0)
 		ret = optimfs_fail(err, ENOENT,
-		    "%s: a symbolic link to nothing: remove it", dest);
+		    "OFS018 %s: a symbolic link to nothing: remove it", dest);
 	else if ((r->dest = strdup(dest)) == NULL)
 		ret = ofs_no_memory(err);
 	else
