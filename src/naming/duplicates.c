@@ -12,7 +12,8 @@
 /* A job may leave its optimizer twice, keyed by name and keyed by ID, each in a
  * file. They must not be shown as two optimizers: the one with names is kept,
  * the other goes to extra/. They are the same if the names, types and shapes of
- * their states are equal. */
+ * their states are equal. The weights that DeepSpeed keeps with the states do not
+ * count: in a view of its files only the optimizer with names has them. */
 
 struct signature {
 	uint64_t n, sum; /* of the tensors, independent of their order */
@@ -27,7 +28,10 @@ static void count(const struct naming *c, uint32_t entry, struct signature *s)
 
 	if (rest.c == NULL || rest.n < 3 ||
 	    OFS_PATH_STR(rest.c[0]) != c->keyword[NAMING_STATES] ||
-	    e->kind != OFS_ENTRY_TENSOR)
+	    e->kind != OFS_ENTRY_TENSOR ||
+	    ofs_str_is(ofs_catalog_string(c->cat,
+			   OFS_PATH_STR(rest.c[rest.n - 1])),
+		"fp32"))
 		return;
 	if (ofs_str_all_digits(ofs_catalog_string(c->cat, rest.c[1])))
 		s->numbers = true;

@@ -404,4 +404,17 @@ status "diff exits with 1 for other types and shapes" 1 "$OPTIMFS" diff "$data/d
 status "diff --rtol with a word exits with 2" 2 "$OPTIMFS" diff --rtol x straight changed
 status "diff with a missing checkpoint exits with 3" 3 "$OPTIMFS" diff straight /nonexistent
 
+# A second copy of the optimizer, by parameter ID, stays one, although a view of
+# DeepSpeed's files has weights in the states of the first.
+for layout in zero1@2 zero3@2 universal; do
+	"$OPTIMFS" reshard -q --to $layout "$data/fsdp1_sharded_flat_fullshard_w3/ckpt_full" by-id
+	is "a second copy of the optimizer in $layout is below extra/" \
+	    "$("$OPTIMFS" ls by-id optim; "$OPTIMFS" ls by-id extra/optimizer_by_id)" \
+	    "param_groups/
+state/
+param_groups/
+state/"
+	rm -rf by-id
+done
+
 done_testing
