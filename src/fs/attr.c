@@ -87,12 +87,6 @@ static int static_size(struct ofs_snapshot *snap, uint32_t i,
 	return 0;
 }
 
-/* Writers can change the tree and npy/. */
-static bool is_edited(struct ofs_at at)
-{
-	return at.space == OFS_SPACE_TREE || at.space == OFS_SPACE_NPY;
-}
-
 static uint32_t mode_of(const struct ofs_snapshot *snap, struct ofs_at at,
     bool dir)
 {
@@ -100,8 +94,9 @@ static uint32_t mode_of(const struct ofs_snapshot *snap, struct ofs_at at,
 	bool fixed = ofs_at_static(snap, at) &&
 	    at.index - snap->tree.n != OFS_STATIC_CONTROL;
 
-	return snap->overlay == NULL || !is_edited(at) || fixed ? mode
-								: mode | 0200;
+	return snap->overlay == NULL || !ofs_space_edited(at.space) || fixed
+	    ? mode
+	    : mode | 0200;
 }
 
 /* A tensor can be written in place in the tree; in npy/ only as a whole. */
@@ -154,7 +149,7 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 	if (ofs_at_static(snap, at) && !dir)
 		return static_size(snap, at.index - snap->tree.n, attr, err);
 	if (ofs_at_made(snap, at) ||
-	    (dir && snap->overlay != NULL && is_edited(at) &&
+	    (dir && snap->overlay != NULL && ofs_space_edited(at.space) &&
 		!ofs_at_static(snap, at)))
 		return ofs_edited_attr(snap, at, attr, err);
 	if (dir)
@@ -169,30 +164,23 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 	if (ret == -1)
 		return -1;
 	source_attr(snap, ofs_at_entry(snap, at), attr);
-	return snap->overlay != NULL && is_edited(at)
+	return snap->overlay != NULL && ofs_space_edited(at.space)
 	    ? ofs_edited_attr(snap, at, attr, err)
 	    : 0;
-}
-
-static int do_getattr(struct ofs_snapshot *snap, uint64_t node,
-    struct optimfs_attr *attr, struct optimfs_error *err)
-{
-	struct ofs_at at;
-
-	if (ofs_node_at(snap, node, &at, err) == -1)
-		return -1;
-	return ofs_at_attr(snap, at, attr, err);
 }
 
 int optimfs_getattr(struct optimfs *fs, uint64_t node,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap;
+	struct ofs_at at;
 	int ret;
 
 	do {
 		snap = ofs_enter(fs);
-		ret = do_getattr(snap, node, attr, err);
+		ret = ofs_node_at(snap, node, &at, err);
+		if (ret == 0)
+			ret = ofs_at_attr(snap, at, attr, err);
 	} while (ofs_leave_again(snap, ret == -1));
 	return ret;
 }

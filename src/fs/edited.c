@@ -15,16 +15,10 @@
 #include "fs/view.h"
 #include "overlay/overlay_impl.h"
 
-/* Do files of this space have the bytes of the tree's? */
-static bool mirrors_bytes(uint32_t space)
-{
-	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
-}
-
 /* Are added nodes shown in this space? */
 static bool mirrors_made(uint32_t space)
 {
-	return mirrors_bytes(space) || space == OFS_SPACE_STAT;
+	return ofs_space_edited(space) || space == OFS_SPACE_STAT;
 }
 
 int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
@@ -277,7 +271,7 @@ static void adjust_size(struct ofs_snapshot *snap, struct ofs_at at,
 	const struct ofs_tensor *t =
 	    ofs_entry_tensor(snap->cat, ofs_at_entry(snap, at));
 
-	if (f->text || t == NULL || !mirrors_bytes(at.space))
+	if (f->text || t == NULL || !ofs_space_edited(at.space))
 		return;
 	pthread_rwlock_rdlock(&f->lock);
 	attr->size = attr->size - ofs_tensor_bytes(snap->cat, t) + f->size;

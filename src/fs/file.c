@@ -110,27 +110,30 @@ static void empty_file(struct optimfs_file *file)
 	ofs_snapshot_unref(file->snap);
 }
 
-/* Initialises file, which is zeroed. */
-static int fill_file(struct optimfs_file *file, struct ofs_snapshot *snap,
-    struct ofs_at at, struct optimfs_error *err)
+struct optimfs_file *ofs_file_new(struct ofs_snapshot *snap, struct ofs_at at,
+    struct optimfs_error *err)
 {
+	struct optimfs_file *file = ofs_alloc(1, sizeof(*file), err);
+
+	if (file == NULL)
+		return NULL;
+	pthread_rwlock_init(&file->lock, NULL);
+	ofs_file_ahead_init(file);
 	file->fs = snap->fs;
 	file->snap = ofs_snapshot_ref(snap);
 	file->at = at;
-	return open_any(file, err);
+	return file;
 }
 
 int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err)
 {
-	struct optimfs_file *f = calloc(1, sizeof(*f));
+	struct optimfs_file *f = ofs_file_new(snap, at, err);
 
 	err = OFS_SOME_ERROR(err);
 	if (f == NULL)
-		return ofs_no_memory(err);
-	pthread_rwlock_init(&f->lock, NULL);
-	ofs_file_ahead_init(f);
-	if (fill_file(f, snap, at, err) == -1) {
+		return -1;
+	if (open_any(f, err) == -1) {
 		optimfs_file_close(f);
 		return -1;
 	}
@@ -184,20 +187,20 @@ static void take_contents(struct optimfs_file *file, struct optimfs_file *from)
  * next commit is the cause. */
 static void move_file(struct optimfs_file *file, struct ofs_snapshot *snap)
 {
-	struct optimfs_file from = { 0 };
+	struct optimfs_file from = { .fs = file->fs };
 	struct optimfs_error err;
 	char path[65536];
-	struct ofs_at at;
 
 	ofs_at_path(file->snap, file->at, path, sizeof(path));
-	if (ofs_resolve(snap, path, &at, &err) == 0 &&
-	    fill_file(&from, snap, at, &err) == 0) {
-		take_contents(file, &from);
-		file->lost = false;
-		return;
-	}
-	if (from.snap != NULL)
+	if (ofs_resolve(snap, path, &from.at, &err) == 0) {
+		from.snap = ofs_snapshot_ref(snap);
+		if (open_any(&from, &err) == 0) {
+			take_contents(file, &from);
+			file->lost = false;
+			return;
+		}
 		empty_file(&from);
+	}
 	if (!ofs_is_passing(snap))
 		file->lost = true;
 }

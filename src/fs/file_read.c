@@ -55,9 +55,7 @@ static int plan_gap(void *ctx, uint64_t first, uint64_t count,
 /* A tensor that is being written may end inside an element. */
 static bool ends_anywhere(const struct optimfs_file *file)
 {
-	return file->view == NULL &&
-	    (file->at.space == OFS_SPACE_TREE ||
-		file->at.space == OFS_SPACE_NPY);
+	return file->view == NULL && ofs_space_edited(file->at.space);
 }
 
 /* Reads elements [first, first + count) of a piece's box: the stored ones, then

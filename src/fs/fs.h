@@ -314,6 +314,11 @@ static inline bool ofs_at_made(const struct ofs_snapshot *snap,
 	return at.space < OFS_SPACE_VIEW &&
 	    at.index >= snap->tree.n + OFS_NSTATIC;
 }
+/* Can writers change files of this space? They show the same bytes. */
+static inline bool ofs_space_edited(uint32_t space)
+{
+	return space == OFS_SPACE_TREE || space == OFS_SPACE_NPY;
+}
 /* The entry of a node of the tree or a mirror; NULL for directories, static nodes
  * and what a writer added. */
 const struct ofs_entry *ofs_at_entry(const struct ofs_snapshot *snap,
@@ -396,6 +401,9 @@ void ofs_file_ahead_init(struct optimfs_file *file);
 void ofs_file_ahead_fini(struct optimfs_file *file);
 
 /* file.c */
+/* An open file without contents, for optimfs_file_close. */
+struct optimfs_file *ofs_file_new(struct ofs_snapshot *snap, struct ofs_at at,
+    struct optimfs_error *err);
 /* As optimfs_file_open and optimfs_file_size, on a snapshot. */
 int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err);

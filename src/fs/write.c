@@ -3,10 +3,8 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
 
@@ -50,8 +48,7 @@ int ofs_writable_at(struct ofs_snapshot *snap, uint64_t node, struct ofs_at *at,
 	    check_shown(snap, err) == -1 ||
 	    ofs_node_at(snap, node, at, err) == -1)
 		return -1;
-	if (ofs_at_static(snap, *at) ||
-	    (at->space != OFS_SPACE_TREE && at->space != OFS_SPACE_NPY))
+	if (ofs_at_static(snap, *at) || !ofs_space_edited(at->space))
 		return ofs_not_writable(snap, *at, err);
 	return 0;
 }
@@ -69,15 +66,10 @@ int ofs_writable_dir(struct ofs_snapshot *snap, uint64_t node,
 static int open_control(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_file **file, struct optimfs_error *err)
 {
-	*file = calloc(1, sizeof(**file));
+	*file = ofs_file_new(snap, at, err);
 	if (*file == NULL)
-		return ofs_no_memory(err);
-	pthread_rwlock_init(&(*file)->lock, NULL);
-	(*file)->fs = snap->fs;
-	(*file)->snap = ofs_snapshot_ref(snap);
-	(*file)->at = at;
+		return -1;
 	(*file)->control = true;
-	ofs_file_ahead_init(*file);
 	return 0;
 }
 
@@ -129,6 +121,14 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 	return ret;
 }
 
+static int past_end(const struct optimfs_file *file, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EFBIG,
+	    "OFS813 past the end: this file has %llu bytes, and keeps that "
+	    "size",
+	    (unsigned long long)file->limit);
+}
+
 static int write_any(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
@@ -145,10 +145,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 		return ret;
 	}
 	if (off > file->limit || len > file->limit - off)
-		return optimfs_fail(err, EFBIG,
-		    "OFS813 past the end: this file has %llu bytes, and keeps "
-		    "that size",
-		    (unsigned long long)file->limit);
+		return past_end(file, err);
 	return ofs_overlay_file_write(o, f, false, buf, len, off, err);
 }
 
@@ -211,10 +208,7 @@ int ofs_file_resize(struct optimfs_file *file, uint64_t size,
 		return ret;
 	}
 	if (size > file->limit)
-		return optimfs_fail(err, EFBIG,
-		    "OFS813 past the end: this file has %llu bytes, and keeps "
-		    "that size",
-		    (unsigned long long)file->limit);
+		return past_end(file, err);
 	return ofs_overlay_file_resize(file->snap->overlay, f, false, size,
 	    err);
 }

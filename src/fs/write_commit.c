@@ -90,27 +90,25 @@ static int commit_held(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
-	int ret;
+	struct ofs_overlay *o;
+	int ret = 0;
 
 	if (fs->options.scratch)
 		return optimfs_fail(err, EROFS,
 		    "OFS819 mounted with scratch: nothing can be committed");
 	if (ofs_hold_writers(fs, true, err) == -1)
 		return -1;
-	if (fs->now->overlay->unsafe) {
-		*err = fs->now->overlay->stuck;
-		ofs_let_writers(fs);
-		return 1;
+	o = fs->now->overlay;
+	if (o->unsafe) {
+		*err = o->stuck;
+		ret = 1;
+	} else if (o->ops->hidden || o->published || ofs_overlay_dirty(o)) {
+		ofs_overlay_doing(o, "");
+		ofs_overlay_progress(o, 0, 0, 0);
+		ret = commit_held(fs, stop, ctx, err);
+		/* of the next overlay */
+		atomic_store(&fs->now->overlay->percent, 0);
 	}
-	if (!fs->now->overlay->ops->hidden && !fs->now->overlay->published &&
-	    !ofs_overlay_dirty(fs->now->overlay)) {
-		ofs_let_writers(fs);
-		return 0;
-	}
-	ofs_overlay_doing(fs->now->overlay, "");
-	ofs_overlay_progress(fs->now->overlay, 0, 0, 0);
-	ret = commit_held(fs, stop, ctx, err);
-	atomic_store(&fs->now->overlay->percent, 0);
 	ofs_let_writers(fs);
 	return ret;
 }

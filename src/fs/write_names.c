@@ -278,25 +278,19 @@ int optimfs_truncate(struct optimfs *fs, uint64_t node, uint64_t size,
 	return ret;
 }
 
-static int do_set_mtime(struct ofs_snapshot *snap, uint64_t node,
-    int64_t mtime_ns, struct optimfs_error *err)
-{
-	struct ofs_at at;
-	int ret;
-
-	if (ofs_writable_at(snap, node, &at, err) == -1)
-		return -1;
-	pthread_rwlock_wrlock(&snap->overlay->names);
-	ret = ofs_overlay_set_mtime(snap->overlay, at.index, mtime_ns, err);
-	pthread_rwlock_unlock(&snap->overlay->names);
-	return ret;
-}
-
 int optimfs_set_mtime(struct optimfs *fs, uint64_t node, int64_t mtime_ns,
     struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter_write(fs);
-	int ret = do_set_mtime(snap, node, mtime_ns, err);
+	struct ofs_at at;
+	int ret = ofs_writable_at(snap, node, &at, err);
+
+	if (ret == 0) {
+		pthread_rwlock_wrlock(&snap->overlay->names);
+		ret = ofs_overlay_set_mtime(snap->overlay, at.index, mtime_ns,
+		    err);
+		pthread_rwlock_unlock(&snap->overlay->names);
+	}
 	ofs_leave_write(snap);
 	return ret;
 }

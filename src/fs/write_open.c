@@ -16,9 +16,7 @@
 static bool has_name(const struct optimfs_file *file)
 {
 	return ofs_overlay_is_template(file->snap->overlay) &&
-	    file->view == NULL &&
-	    (file->at.space == OFS_SPACE_TREE ||
-		file->at.space == OFS_SPACE_NPY) &&
+	    file->view == NULL && ofs_space_edited(file->at.space) &&
 	    file->at.index < file->snap->tree.n;
 }
 
@@ -172,8 +170,7 @@ static struct ofs_overlay_file *staged_of(const struct optimfs_file *file)
 	const struct ofs_tensor *t;
 
 	if (file->staged != NULL || file->comp.n == 0 ||
-	    (file->at.space != OFS_SPACE_TREE &&
-		file->at.space != OFS_SPACE_NPY))
+	    !ofs_space_edited(file->at.space))
 		return file->staged;
 	t = ofs_entry_tensor(file->snap->cat,
 	    ofs_at_entry(file->snap, file->at));
