@@ -273,18 +273,13 @@ static bool is_first(const struct optimfs *fs)
 static int check_outside(const struct optimfs *fs, const char *dest,
     struct optimfs_error *err)
 {
-	size_t n = fs->real == NULL ? 0 : strlen(fs->real);
-	char *at = realpath(dest, NULL), *name;
-	int ret = 0;
+	char *place = realpath(dest, NULL), *name;
+	int ret;
 
-	if (at == NULL)
-		at = ofs_stage_split(dest, &name, NULL);
-	if (at != NULL && n > 0 && strncmp(at, fs->real, n) == 0 &&
-	    strchr("/", at[n]) != NULL)
-		ret = optimfs_fail(err, EINVAL,
-		    "OFS778 %s is inside the checkpoint that is read, %s", dest,
-		    fs->source);
-	free(at);
+	if (place == NULL)
+		place = ofs_stage_split(dest, &name, NULL);
+	ret = place == NULL ? 0 : ofs_fs_outside(fs, place, dest, err);
+	free(place);
 	return ret;
 }
 

@@ -147,6 +147,19 @@ struct optimfs *ofs_fs_open(const char *path,
 	return cat == NULL ? NULL : ofs_fs_new(cat, path, options, err);
 }
 
+int ofs_fs_outside(const struct optimfs *fs, const char *place,
+    const char *dest, struct optimfs_error *err)
+{
+	size_t n = fs->real == NULL ? 0 : strlen(fs->real);
+
+	if (n == 0 || strncmp(place, fs->real, n) != 0 ||
+	    strchr("/", place[n]) == NULL)
+		return 0;
+	return optimfs_fail(err, EINVAL,
+	    "OFS778 %s is inside the checkpoint that is read, %s", dest,
+	    fs->source);
+}
+
 void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL)

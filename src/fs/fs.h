@@ -262,6 +262,11 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct ofs_stage *stage,
     const struct ofs_write_ops *write, struct optimfs_error *err);
 
+/* Fails if place, an absolute path without links, is in the directory of the
+ * checkpoint (OFS778); dest is what the user calls it. */
+int ofs_fs_outside(const struct optimfs *fs, const char *place,
+    const char *dest, struct optimfs_error *err);
+
 /* Opens path read-only, on one rank. */
 struct optimfs *ofs_fs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err);

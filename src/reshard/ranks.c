@@ -86,17 +86,6 @@ static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
 	r->how->watch.say(r->how->watch.ctx, text);
 }
 
-/* The bytes of a file still to write. */
-static uint64_t left(const struct ofs_reshard_file *f)
-{
-	uint64_t n = 0;
-
-	for (uint32_t k = 0; k < f->nparts; k++)
-		if (!ofs_reshard_has(f, k))
-			n += ofs_reshard_part_size(f, k);
-	return n;
-}
-
 /* Rank 0: sends the rank of each file (4 bytes each), then the records. */
 static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
     const struct ofs_buf *told, struct ofs_buf *b, struct optimfs_error *err)
@@ -114,7 +103,8 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 	}
 	say_who(r, dir, n);
 	for (uint32_t i = 0; i < r->n; i++)
-		job[i] = (struct ofs_task_job){ .size = left(&r->file[i]),
+		job[i] = (struct ofs_task_job){ .size = r->file[i].size -
+			    ofs_reshard_written(&r->file[i]),
 			.may = may,
 			.nmay = (uint32_t)n };
 	ret = ofs_task_assign(job, r->n, size, err);

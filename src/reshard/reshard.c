@@ -163,13 +163,8 @@ static uint64_t written(const struct ofs_reshard *r)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < r->n; i++) {
-		const struct ofs_reshard_file *f = &r->file[i];
-
-		for (uint32_t k = 0; k < f->nparts; k++)
-			if (ofs_reshard_has(f, k))
-				n += ofs_reshard_part_size(f, k);
-	}
+	for (uint32_t i = 0; i < r->n; i++)
+		n += ofs_reshard_written(&r->file[i]);
 	return n;
 }
 
@@ -326,18 +321,12 @@ static int check_absent(const char *dir, struct optimfs_error *err)
 static int check_outside(const struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
-	char *source = realpath(r->snap->fs->source, NULL), *name;
-	char *above = ofs_stage_split(dir, &name, err);
-	size_t n = source == NULL ? 0 : strlen(source);
-	int ret = above == NULL ? -1 : 0;
+	char *name, *above = ofs_stage_split(dir, &name, err);
+	int ret = -1;
 
-	if (ret == 0 && n > 0 && strncmp(above, source, n) == 0 &&
-	    strchr("/", above[n]) != NULL)
-		ret = optimfs_fail(err, EINVAL,
-		    "OFS778 %s is inside the checkpoint that is read, %s", dir,
-		    r->snap->fs->source);
+	if (above != NULL)
+		ret = ofs_fs_outside(r->snap->fs, above, dir, err);
 	free(above);
-	free(source);
 	return ret;
 }
 

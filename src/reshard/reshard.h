@@ -121,6 +121,17 @@ static inline uint64_t ofs_reshard_part_size(const struct ofs_reshard_file *f,
 							    : OFS_RESHARD_PART;
 }
 
+/* The size of its finished units. */
+static inline uint64_t ofs_reshard_written(const struct ofs_reshard_file *f)
+{
+	uint64_t n = 0;
+
+	for (uint32_t k = 0; k < f->nparts; k++)
+		if (ofs_reshard_has(f, k))
+			n += ofs_reshard_part_size(f, k);
+	return n;
+}
+
 /* ranks.c: several ranks. ret and err are the result on this rank; a single
  * process gets them back. */
 /* Starts together, and assigns files to ranks. dir must be the same as on rank
