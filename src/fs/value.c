@@ -89,38 +89,26 @@ static void keep(struct ofs_texts *t, uint32_t entry, struct ofs_blob *blob)
 /* A 0-dim tensor has one element, stored once or several times. */
 
 struct copy {
-	struct ofs_place *place;
 	int rank;
 	uint8_t element[16];
 };
 
-static const struct ofs_place *its_place(void *ctx, const struct ofs_tensor *t,
-    uint32_t shard, struct optimfs_error *err)
-{
-	const struct copy *c = ctx;
-
-	(void)t;
-	(void)shard;
-	(void)err;
-	return c->place;
-}
-
 static int fetch_copy(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     const struct ofs_replica *r, struct copy *c, struct optimfs_error *err)
 {
-	struct ofs_plan plan = { 0 };
-	int ret;
+	struct ofs_place *place = ofs_locate_replica(&snap->reader, t, r, err);
+	struct ofs_fetch_part part;
+	int ret = -1;
 
 	*c = (struct copy){ .rank = snap->cat->objects[r->at.object].rank };
-	c->place = ofs_locate_replica(&snap->reader, t, r, err);
-	if (c->place == NULL)
+	if (place == NULL)
 		return -1;
-	ret =
-	    ofs_plan_elements(snap->cat, t, 0, 1, 0, its_place, c, &plan, err);
-	if (ret == 0)
-		ret = ofs_fetch(&snap->reader, &plan, c->element, err);
-	ofs_plan_fini(&plan);
-	free(c->place);
+	if (ofs_fetch_part_init(&part, snap->cat, t, r->shard, place, err) ==
+	    0) {
+		part.count = 1;
+		ret = ofs_fetch_part(&snap->reader, &part, c->element, err);
+	}
+	free(place);
 	return ret;
 }
 
