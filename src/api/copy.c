@@ -207,12 +207,13 @@ static int assign(struct copy *copy, uint64_t dir, char **to, bool *sees,
     struct optimfs_error *err)
 {
 	struct optimfs_group *w = copy->group;
-	struct optimfs_error own = { 0 };
+	int ret = 0;
 
-	if (w->rank == 0 && make_directory(*to, &own) == 0 &&
-	    ofs_walk(copy->fs, dir, 0, count_entry, copy, &own) == 0)
-		own.code = 0;
-	if (ofs_task_agree(w, &own, err) == -1 ||
+	if (w->rank == 0 &&
+	    (make_directory(*to, err) == -1 ||
+		ofs_walk(copy->fs, dir, 0, count_entry, copy, err) == -1))
+		ret = -1;
+	if (ofs_task_agree(w, ret, err) == -1 ||
 	    ofs_task_sees(w, to, sees, err) == -1)
 		return -1;
 	return ofs_task_assign_all(w, copy->size, sees, &copy->who,
@@ -223,21 +224,16 @@ static int copy_together(struct copy *copy, uint64_t dir, char **to,
     struct optimfs_error *err)
 {
 	struct optimfs_group *w = copy->group;
-	struct optimfs_error own = { 0 };
-	bool *sees = calloc((size_t)w->size, sizeof(*sees));
-	int ret;
+	bool *sees = ofs_alloc((size_t)w->size, sizeof(*sees), err);
+	int ret = ofs_task_agree(w, sees == NULL ? -1 : 0, err);
 
-	if (sees == NULL)
-		ofs_no_memory(&own);
-	ret = ofs_task_agree(w, &own, err);
 	if (ret == 0)
 		ret = assign(copy, dir, to, sees, err);
 	if (ret == 0) {
 		copy->dest = *to;
-		if (!sees[w->rank] ||
-		    ofs_walk(copy->fs, dir, 0, copy_entry, copy, &own) == 0)
-			own.code = 0; /* for a file that could not be read */
-		ret = ofs_task_agree(w, &own, err);
+		if (sees[w->rank])
+			ret = ofs_walk(copy->fs, dir, 0, copy_entry, copy, err);
+		ret = ofs_task_agree(w, ret, err);
 	}
 	if (ret == 0)
 		ofs_task_tell(w, &copy->fs->watch);
@@ -305,19 +301,15 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_error *err)
 {
 	struct optimfs_group *w = fs->options.group;
-	struct optimfs_error own = { 0 };
 	struct copy one = { .fs = fs, .how = how, .name = path };
 	struct optimfs_attr attr;
 	char *to = NULL;
-	int ret = find(fs, path, dest, how, &attr, &to, &own);
+	int ret;
 
 	err = OFS_SOME_ERROR(err);
-	if (ret == 0)
-		own.code = 0;
+	ret = find(fs, path, dest, how, &attr, &to, err);
 	if (w != NULL)
-		ret = ofs_task_agree(w, &own, err);
-	else if (ret == -1)
-		*err = own;
+		ret = ofs_task_agree(w, ret, err);
 	if (ret == 0 && S_ISDIR(attr.mode))
 		ret = copy_directory(fs, attr.node, &to, how, err);
 	else if (ret == 0 && is_first(fs))

@@ -20,19 +20,19 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 	struct optimfs_group *w = like->options.group;
 	bool first = optimfs_group_rank(w) == 0, made = false;
 	char *here = optimfs_group_expand(w, dir, err);
-	struct optimfs_error own = { 0 };
-	int ret;
+	int ret = 0;
 
 	if (here == NULL)
-		ofs_no_memory(&own);
-	else if (!first && ofs_template_room(here, &own) == 0 &&
-	    ofs_template_dir(here, &made, &own) == 0)
-		own.code = 0;
-	ret = ofs_task_agree(w, &own, err);
+		ret = ofs_no_memory(err);
+	else if (!first &&
+	    (ofs_template_room(here, err) == -1 ||
+		ofs_template_dir(here, &made, err) == -1))
+		ret = -1;
+	ret = ofs_task_agree(w, ret, err);
 	if (ret == 0) {
-		if (first && ofs_template_make(like, layout, here, &own) == 0)
-			own.code = 0;
-		ret = ofs_task_agree(w, &own, err);
+		if (first)
+			ret = ofs_template_make(like, layout, here, err);
+		ret = ofs_task_agree(w, ret, err);
 	}
 	if (ret == -1 && made)
 		rmdir(here);

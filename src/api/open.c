@@ -235,26 +235,20 @@ struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
-	struct optimfs_error own = { 0 };
 	struct optimfs *fs;
 
 	if (options == NULL)
 		options = &none;
 	err = OFS_SOME_ERROR(err);
 	ofs_stage_await(path, NULL, NULL);
-	if (!options->together) {
-		fs = open_any(path, options, err);
-		if (fs == NULL && options->group == NULL)
-			name_checkpoint(path, err);
-	} else {
-		fs = open_any(path, options, &own);
-		if (fs != NULL)
-			own.code = 0;
-		if (ofs_task_agree(options->group, &own, err) == -1 ||
-		    optimfs_group_compare(options->group, fs, err) == -1) {
-			optimfs_close(fs);
-			fs = NULL;
-		}
+	fs = open_any(path, options, err);
+	if (fs == NULL && options->group == NULL)
+		name_checkpoint(path, err);
+	if (options->together &&
+	    (ofs_task_agree(options->group, fs == NULL ? -1 : 0, err) == -1 ||
+		optimfs_group_compare(options->group, fs, err) == -1)) {
+		optimfs_close(fs);
+		fs = NULL;
 	}
 	malloc_trim(
 	    0); /* reading needed several times the memory that is left in use */

@@ -197,7 +197,7 @@ int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
 	atomic_store(&task->files, 0);
 	atomic_store(&task->bytes, 0);
 	pthread_mutex_unlock(&task->lock);
-	if (ofs_task_agree(w, own, err) == 0)
+	if (ofs_task_barrier(w, own, NULL, NULL, err) == 0)
 		return 0;
 	ofs_task_end(w);
 	return -1;
@@ -278,8 +278,11 @@ int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
 	return ret;
 }
 
-int ofs_task_agree(struct optimfs_group *w, const struct optimfs_error *own,
-    struct optimfs_error *err)
+int ofs_task_agree(struct optimfs_group *w, int ret, struct optimfs_error *err)
 {
-	return ofs_task_barrier(w, own, NULL, NULL, err);
+	struct optimfs_error own = { 0 };
+
+	if (ret == -1)
+		own = *err;
+	return ofs_task_barrier(w, &own, NULL, NULL, err);
 }

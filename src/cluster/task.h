@@ -64,9 +64,9 @@ int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
 int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err);
 
-/* As above without tick. */
-int ofs_task_agree(struct optimfs_group *w, const struct optimfs_error *own,
-    struct optimfs_error *err);
+/* As above without tick. ret is the result of this rank so far; -1: because of
+ * *err. */
+int ofs_task_agree(struct optimfs_group *w, int ret, struct optimfs_error *err);
 /* Counts a finished job of this rank. */
 void ofs_task_did(struct optimfs_group *w, uint64_t bytes);
 /* After the last barrier: on rank 0 how->did gets what each rank did. */

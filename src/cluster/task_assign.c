@@ -117,12 +117,11 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 
 		name = strdup(ofs_wire_take_str(&c));
 		seen = access(ofs_wire_take_str(&c), F_OK) == 0;
-		if (name == NULL)
-			ofs_no_memory(&own);
 	}
 	ofs_buf_fini(&said);
 	if (ret == 0)
-		ret = ofs_task_agree(w, &own, err);
+		ret = ofs_task_agree(w,
+		    w->rank != 0 && name == NULL ? ofs_no_memory(err) : 0, err);
 	if (ret == 0)
 		ret = ofs_task_who(w, seen, sees, err);
 	if (mark != NULL)
@@ -165,17 +164,14 @@ static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
 int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err)
 {
-	struct optimfs_error own = { 0 };
 	struct ofs_buf b = { 0 }, said = { 0 };
 	struct ofs_cursor c;
 	int ret = 0;
 
 	*who = NULL;
 	if (w->rank == 0)
-		(void)divide_all(w, size, *n, may, &b, &own);
-	if (own.code != 0)
-		b.len = 0;
-	if (ofs_task_agree(w, &own, err) == -1 ||
+		ret = divide_all(w, size, *n, may, &b, err);
+	if (ofs_task_agree(w, ret, err) == -1 ||
 	    ofs_task_broadcast(w, &b, &said, err) == -1) {
 		ofs_buf_fini(&b);
 		return -1;
@@ -183,13 +179,11 @@ int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
 	ofs_buf_fini(&b);
 	c = ofs_cursor_of(said.data, said.len);
 	*n = said.len / 4;
-	*who = calloc(*n + 1, sizeof(**who));
-	if (*who == NULL)
-		ofs_no_memory(&own);
+	*who = ofs_alloc(*n + 1, sizeof(**who), err);
 	for (size_t i = 0; *who != NULL && i < *n; i++)
 		(*who)[i] = (int)ofs_cursor_le32(&c);
 	ofs_buf_fini(&said);
-	ret = ofs_task_agree(w, &own, err);
+	ret = ofs_task_agree(w, *who == NULL ? -1 : 0, err);
 	if (ret == -1) {
 		free(*who);
 		*who = NULL;

@@ -136,7 +136,6 @@ static int take_share(struct ofs_reshard *r, const struct ofs_buf *said,
 static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
     struct optimfs_error *err)
 {
-	struct optimfs_error own = { 0 };
 	struct ofs_buf b = { 0 };
 	struct ofs_buf said = { 0 };
 	bool sees = r->lead;
@@ -148,10 +147,12 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
-	if (!r->lead && take_place(r, dir, &said, &sees, &own) == 0)
+	if (!r->lead)
+		ret = take_place(r, dir, &said, &sees, err);
+	if (!r->lead && ret == 0)
 		sees = sees && open_new(r, dir);
 	ofs_buf_fini(&said);
-	if (ofs_task_agree(r->group, &own, err) == -1)
+	if (ofs_task_agree(r->group, ret, err) == -1)
 		return -1;
 	return ofs_task_who(r->group, sees, writes, err);
 }
@@ -174,7 +175,8 @@ static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
 	if (own.code == 0)
 		(void)take_share(r, &said, &own);
 	ofs_buf_fini(&said);
-	return ofs_task_agree(r->group, &own, err);
+	return ofs_task_agree(r->group,
+	    own.code == 0 ? 0 : optimfs_fail_with(err, &own), err);
 }
 
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
