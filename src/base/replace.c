@@ -42,7 +42,7 @@ static int open_new(struct ofs_replace *r, const char *dest, mode_t mode,
 		return 0;
 	r->fd = open(r->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 	if (r->fd == -1)
-		return optimfs_fail(err, errno, "%s: %m", dest);
+		return optimfs_fail(err, errno, "%m");
 	r->name = r->beside;
 	return 0;
 }
@@ -88,16 +88,14 @@ static int open_old(struct ofs_replace *r, const char *dest,
 {
 	if (S_ISREG(old->st_mode))
 		r->dest = real_path(dest, old);
-	if (r->dest == NULL) {
+	if (r->dest == NULL)
 		r->fd = open(dest, O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC);
-		return r->fd != -1 ? 0
-				   : optimfs_fail(err, errno, "%s: %m", dest);
-	}
-	if (open_new(r, r->dest, 0600, err) == -1)
+	else if (open_new(r, r->dest, 0600, err) == -1)
 		return -1;
-	return keep_permissions(r->fd, old) == 0
-	    ? 0
-	    : optimfs_fail(err, errno, "%s: %m", dest);
+	if (r->fd == -1 ||
+	    (r->dest != NULL && keep_permissions(r->fd, old) == -1))
+		return optimfs_fail(err, errno, "%m");
+	return 0;
 }
 
 int ofs_replace_open(struct ofs_replace *r, const char *dest,
@@ -111,13 +109,15 @@ int ofs_replace_open(struct ofs_replace *r, const char *dest,
 		ret = open_old(r, dest, &st, err);
 	else if (lstat(dest, &st) == 0)
 		ret = optimfs_fail(err, ENOENT,
-		    "OFS018 %s: a symbolic link to nothing: remove it", dest);
+		    "OFS018 a symbolic link to nothing: remove it");
 	else if ((r->dest = strdup(dest)) == NULL)
 		ret = ofs_no_memory(err);
 	else
 		ret = open_new(r, dest, 0666, err);
-	if (ret == -1)
+	if (ret == -1) {
+		optimfs_fail_in(err, "%s", dest);
 		ofs_replace_fini(r);
+	}
 	return ret;
 }
 

@@ -118,15 +118,19 @@ static void links(struct sample *s, const char *what)
 	struct optimfs_error err = { 0 };
 
 	scratch_put("old", "old");
-	scratch_run("ln -s old link; ln -s none lost");
+	scratch_run(
+	    "ln -s old link; ln -s none lost; ln -s /proc/version refused");
 	ok(copy(s, in_scratch("link"), &err) && is_whole(s, "old") &&
 		scratch_shell("test -L link"),
 	    "%s: a symbolic link is followed: %s", what, err.text);
 	ok(!copy(s, in_scratch("lost"), &err) && err.code == ENOENT &&
 		strstr(err.text, "lost: a symbolic link") != NULL,
 	    "%s: a symbolic link to nothing is refused: %s", what, err.text);
-	ok(are_all("link lost old"), "%s: nothing else is left", what);
-	scratch_run("rm link lost old");
+	ok(!copy(s, in_scratch("refused"), &err) &&
+		strstr(err.text, "/refused: ") != NULL,
+	    "%s: the message has the name that was given: %s", what, err.text);
+	ok(are_all("link lost old refused"), "%s: nothing else is left", what);
+	scratch_run("rm link lost old refused");
 }
 
 /* As "optimfs cp CK model/w /dev/stdout >old". */
