@@ -99,21 +99,17 @@ static int collect_weight(struct ofs_zero *z, uint32_t file, uint32_t key,
     uint32_t node, struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = z->model.file[file].doc;
-	uint32_t part[OFS_PART_PREFIX + 2];
 	struct ofs_str s = ofs_pk_str(doc, key);
-	size_t n = z->npref;
+	uint32_t part[2];
 
 	if (ofs_pk_kind(doc, key) != OFS_PK_STR)
 		return ofs_pk_unexpected(doc, key, err, "OFS695", "str",
 		    "a name in module");
 	if (z->sharded && is_empty(doc, node) && is_elsewhere(z, s))
 		return 0;
-	memcpy(part, z->prefix, sizeof(z->prefix));
-	part[n] = ofs_zero_word(z, "model", err);
-	part[n + 1] = ofs_catalog_str(z->cat, s.p, s.len, err);
-	if (part[n] == OFS_NONE || part[n + 1] == OFS_NONE)
-		return -1;
-	return ofs_ranks_collect(&z->model, file, node, part, n + 2, err);
+	part[0] = ofs_zero_word(z, "model", err);
+	part[1] = ofs_catalog_str(z->cat, s.p, s.len, err);
+	return ofs_zero_collect(z, &z->model, file, node, part, 2, err);
 }
 
 static int collect_module(struct ofs_zero *z, uint32_t file, uint32_t module,
@@ -147,12 +143,11 @@ static int collect_file(struct ofs_zero *z, uint32_t file,
     struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = z->model.file[file].doc;
-	uint32_t root = root_of(z, file), part[OFS_PART_PREFIX + 1];
+	uint32_t root = root_of(z, file);
 
-	memcpy(part, z->prefix, sizeof(z->prefix));
 	for (uint32_t i = 0; i < ofs_pk_len(doc, root); i++) {
 		uint32_t key = ofs_pk_key(doc, root, i);
-		uint32_t node = ofs_pk_val(doc, root, i);
+		uint32_t node = ofs_pk_val(doc, root, i), part;
 		struct ofs_str s = ofs_pk_str(doc, key);
 
 		if (ofs_pk_kind(doc, key) == OFS_PK_STR &&
@@ -165,10 +160,9 @@ static int collect_file(struct ofs_zero *z, uint32_t file,
 		if (z->hidden || ofs_pk_kind(doc, key) != OFS_PK_STR ||
 		    is_layout(z, doc, s, node))
 			continue;
-		part[z->npref] = ofs_catalog_str(z->cat, s.p, s.len, err);
-		if (part[z->npref] == OFS_NONE ||
-		    ofs_ranks_collect(&z->model, file, node, part, z->npref + 1,
-			err) == -1)
+		part = ofs_catalog_str(z->cat, s.p, s.len, err);
+		if (ofs_zero_collect(z, &z->model, file, node, &part, 1, err) ==
+		    -1)
 			return -1;
 	}
 	return 0;
@@ -196,9 +190,7 @@ static uint32_t model_path(struct ofs_zero *z, struct ofs_str name,
 	uint32_t part[2] = { ofs_zero_word(z, "model", err),
 		ofs_catalog_str(z->cat, name.p, name.len, err) };
 
-	return part[0] == OFS_NONE || part[1] == OFS_NONE
-	    ? OFS_NONE
-	    : ofs_zero_path(z, part, 2, err);
+	return ofs_zero_path(z, part, 2, err);
 }
 
 /* The dtype of the empty tensor in module. */
@@ -367,14 +359,12 @@ static int collect_layer(struct ofs_zero *z, uint32_t file, int layer,
     struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = z->model.file[file].doc;
-	uint32_t root = root_of(z, file), part[OFS_PART_PREFIX + 2];
-	size_t n = z->npref;
+	uint32_t root = root_of(z, file), part[2];
 
 	if (ofs_pk_kind(doc, root) != OFS_PK_DICT)
 		return ofs_pk_unexpected(doc, root, err, "OFS695", "a dict",
 		    "%s", z->model.file[file].rel);
-	memcpy(part, z->prefix, sizeof(z->prefix));
-	part[n] = ofs_zero_word(z, "model", err);
+	part[0] = ofs_zero_word(z, "model", err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, root); i++) {
 		uint32_t key = ofs_pk_key(doc, root, i);
 		struct ofs_str s = ofs_pk_str(doc, key);
@@ -387,11 +377,10 @@ static int collect_layer(struct ofs_zero *z, uint32_t file, int layer,
 		len = asprintf(&name, "%d.%.*s", layer, (int)s.len, s.p);
 		if (len == -1)
 			return ofs_no_memory(err);
-		part[n + 1] = ofs_catalog_str(z->cat, name, (size_t)len, err);
+		part[1] = ofs_catalog_str(z->cat, name, (size_t)len, err);
 		free(name);
-		if (part[n] == OFS_NONE || part[n + 1] == OFS_NONE ||
-		    ofs_ranks_collect(&z->model, file, ofs_pk_val(doc, root, i),
-			part, n + 2, err) == -1)
+		if (ofs_zero_collect(z, &z->model, file,
+			ofs_pk_val(doc, root, i), part, 2, err) == -1)
 			return -1;
 	}
 	return 0;

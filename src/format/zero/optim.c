@@ -222,9 +222,8 @@ static int add_states(struct ofs_zero *z, uint32_t group,
 	return ret;
 }
 
-int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
-    struct ofs_ranks_group *g, uint32_t first, uint32_t n, struct ofs_str state,
-    struct optimfs_error *err)
+int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks_group *g,
+    uint32_t first, uint32_t n, struct ofs_str state, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = z->cat;
 	struct ofs_entry e = { .path = OFS_NONE };
@@ -248,8 +247,8 @@ int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
 		}
 		g->path = path;
 		for (uint32_t k = g->first; k < g->first + g->n; k++)
-			set->leaf[k].path = path;
-		if (ofs_ranks_merge_one(set, g, err) == -1)
+			z->optim.leaf[k].path = path;
+		if (ofs_ranks_merge_one(&z->optim, g, err) == -1)
 			return -1;
 		e = cat->entries[cat->nentries - 1];
 	}
@@ -275,7 +274,7 @@ static int add_value(struct ofs_zero *z, uint32_t group,
 	}
 	if (g.n == 0)
 		return 0;
-	return ofs_zero_spread(z, &z->optim, &g, first, n, *name, err);
+	return ofs_zero_spread(z, &g, first, n, *name, err);
 }
 
 static bool is_flat(const struct ofs_pickle *doc, uint32_t node)
@@ -342,23 +341,18 @@ static uint32_t number_word(struct ofs_zero *z, uint32_t i,
 	return s == OFS_NONE ? OFS_NONE : s | OFS_PATH_INDEX;
 }
 
-static int collect_group(struct ofs_zero *z, struct ofs_ranks *set,
-    uint32_t file, uint32_t dict, uint32_t number, struct optimfs_error *err)
+static int collect_group(struct ofs_zero *z, uint32_t file, uint32_t dict,
+    uint32_t number, struct optimfs_error *err)
 {
-	const struct ofs_pickle *doc = set->file[file].doc;
-	uint32_t part[OFS_PART_PREFIX + 4];
-	size_t n = z->npref;
+	const struct ofs_pickle *doc = z->optim.file[file].doc;
+	uint32_t part[4];
 
 	if (ofs_pk_kind(doc, dict) != OFS_PK_DICT)
 		return ofs_pk_unexpected(doc, dict, err, "OFS695", "a dict",
 		    "param_groups[%" PRIu32 "]", number);
-	memcpy(part, z->prefix, sizeof(z->prefix));
-	part[n] = ofs_zero_word(z, "optim", err);
-	part[n + 1] = ofs_zero_word(z, "param_groups", err);
-	part[n + 2] = number_word(z, number, err);
-	if (part[n] == OFS_NONE || part[n + 1] == OFS_NONE ||
-	    part[n + 2] == OFS_NONE)
-		return -1;
+	part[0] = ofs_zero_word(z, "optim", err);
+	part[1] = ofs_zero_word(z, "param_groups", err);
+	part[2] = number_word(z, number, err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, dict); i++) {
 		uint32_t key = ofs_pk_key(doc, dict, i);
 		struct ofs_str s = ofs_pk_str(doc, key);
@@ -366,23 +360,22 @@ static int collect_group(struct ofs_zero *z, struct ofs_ranks *set,
 		if (ofs_pk_kind(doc, key) != OFS_PK_STR ||
 		    ofs_str_is(s, "params"))
 			continue;
-		part[n + 3] = ofs_catalog_str(z->cat, s.p, s.len, err);
-		if (part[n + 3] == OFS_NONE ||
-		    ofs_ranks_collect(set, file, ofs_pk_val(doc, dict, i), part,
-			n + 4, err) == -1)
+		part[3] = ofs_catalog_str(z->cat, s.p, s.len, err);
+		if (ofs_zero_collect(z, &z->optim, file,
+			ofs_pk_val(doc, dict, i), part, 4, err) == -1)
 			return -1;
 	}
 	return 0;
 }
 
-int ofs_zero_groups(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
-    uint32_t node, struct optimfs_error *err)
+int ofs_zero_groups(struct ofs_zero *z, uint32_t file, uint32_t node,
+    struct optimfs_error *err)
 {
-	const struct ofs_pickle *doc = set->file[file].doc;
+	const struct ofs_pickle *doc = z->optim.file[file].doc;
 
 	for (uint32_t i = 0; i < ofs_pk_len(doc, node); i++)
-		if (collect_group(z, set, file, ofs_pk_item(doc, node, i), i,
-			err) == -1)
+		if (collect_group(z, file, ofs_pk_item(doc, node, i), i, err) ==
+		    -1)
 			return -1;
 	return 0;
 }
@@ -474,22 +467,20 @@ static int note_elastic(struct ofs_zero *z, struct optimfs_error *err)
 	    z->optim.file[0].rel);
 }
 
-int ofs_zero_extras(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
-    uint32_t dict, struct optimfs_error *err)
+int ofs_zero_extras(struct ofs_zero *z, uint32_t file, uint32_t dict,
+    struct optimfs_error *err)
 {
 	static const char *const layout[] = { "base_optimizer_state",
 		"base_optimizer_state_step", "single_partition_of_fp32_groups",
 		"fp32_flat_groups", "optimizer_state_dict", "param_groups",
 		"group_paddings", "partition_count", "param_slice_mappings",
 		"param_shapes", "ds_version" };
-	const struct ofs_pickle *doc = set->file[file].doc;
-	uint32_t part[OFS_PART_PREFIX + 2];
-	size_t n = z->npref;
+	const struct ofs_pickle *doc = z->optim.file[file].doc;
+	uint32_t part[2];
 
 	if (z->hidden || ofs_pk_kind(doc, dict) != OFS_PK_DICT)
 		return 0;
-	memcpy(part, z->prefix, sizeof(z->prefix));
-	part[n] = ofs_zero_word(z, "optimizer_state_dict", err);
+	part[0] = ofs_zero_word(z, "optimizer_state_dict", err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, dict); i++) {
 		uint32_t key = ofs_pk_key(doc, dict, i);
 		struct ofs_str s = ofs_pk_str(doc, key);
@@ -501,10 +492,9 @@ int ofs_zero_extras(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
 		if (k < sizeof(layout) / sizeof(*layout) ||
 		    ofs_pk_kind(doc, key) != OFS_PK_STR)
 			continue;
-		part[n + 1] = ofs_catalog_str(z->cat, s.p, s.len, err);
-		if (part[n] == OFS_NONE || part[n + 1] == OFS_NONE ||
-		    ofs_ranks_collect(set, file, ofs_pk_val(doc, dict, i), part,
-			n + 2, err) == -1)
+		part[1] = ofs_catalog_str(z->cat, s.p, s.len, err);
+		if (ofs_zero_collect(z, &z->optim, file,
+			ofs_pk_val(doc, dict, i), part, 2, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -523,14 +513,13 @@ static int collect_file(struct ofs_zero *z, uint32_t file,
 			z->groups.doc = o->doc;
 			z->groups.node = groups;
 		}
-		if (!z->hidden &&
-		    ofs_zero_groups(z, &z->optim, file, groups, err) == -1)
+		if (!z->hidden && ofs_zero_groups(z, file, groups, err) == -1)
 			return -1;
 	} else if (file == 0 && !z->hidden && o->base != OFS_NONE &&
 	    note_elastic(z, err) == -1) {
 		return -1;
 	}
-	return ofs_zero_extras(z, &z->optim, file, o->state, err);
+	return ofs_zero_extras(z, file, o->state, err);
 }
 
 int ofs_zero_optim_collect(struct ofs_zero *z, struct optimfs_error *err)

@@ -51,18 +51,37 @@ uint32_t ofs_zero_word(struct ofs_zero *z, const char *word,
 	return ofs_catalog_str(z->cat, word, strlen(word), err);
 }
 
+/* Puts the prefix before n components. */
+static bool add_prefix(const struct ofs_zero *z, const uint32_t *part, size_t n,
+    uint32_t path[OFS_PART_PREFIX + 4])
+{
+	memcpy(path, z->prefix, sizeof(z->prefix));
+	for (size_t i = 0; i < n; i++) {
+		if (part[i] == OFS_NONE)
+			return false;
+		path[z->npref + i] = part[i];
+	}
+	return true;
+}
+
 uint32_t ofs_zero_path(struct ofs_zero *z, const uint32_t *part, size_t n,
     struct optimfs_error *err)
 {
 	uint32_t path[OFS_PART_PREFIX + 4];
 
-	memcpy(path, z->prefix, sizeof(z->prefix));
-	for (size_t i = 0; i < n; i++) {
-		if (part[i] == OFS_NONE)
-			return OFS_NONE;
-		path[z->npref + i] = part[i];
-	}
-	return ofs_catalog_path(z->cat, path, z->npref + n, err);
+	return add_prefix(z, part, n, path)
+	    ? ofs_catalog_path(z->cat, path, z->npref + n, err)
+	    : OFS_NONE;
+}
+
+int ofs_zero_collect(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
+    uint32_t node, const uint32_t *part, size_t n, struct optimfs_error *err)
+{
+	uint32_t path[OFS_PART_PREFIX + 4];
+
+	return add_prefix(z, part, n, path)
+	    ? ofs_ranks_collect(set, file, node, path, z->npref + n, err)
+	    : -1;
 }
 
 uint32_t ofs_zero_state_path(struct ofs_zero *z, const struct ofs_str *param,

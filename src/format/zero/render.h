@@ -124,6 +124,10 @@ int ofs_zero_new_put_scaler(struct ofs_zero_writer *w);
 /* Writes the list of the optimizer's groups; params are numbers of flat
  * groups. */
 int ofs_zero_new_put_groups(struct ofs_zero_writer *w);
+/* Writes {state, param_groups}, the optimizer that ZeRO wraps; state writes its
+ * state. */
+int ofs_zero_new_put_base(struct ofs_zero_writer *w,
+    int (*state)(struct ofs_zero_writer *w));
 /* Writes a leaf of extra as a member of a dict, or None. */
 int ofs_zero_new_put_fact(struct ofs_zero_writer *w, const char *key);
 void ofs_zero_new_put_version(struct ofs_zero_writer *w);

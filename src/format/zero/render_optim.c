@@ -319,11 +319,11 @@ int ofs_zero_new_put_groups(struct ofs_zero_writer *w)
 	return 0;
 }
 
-/* Writes {state, param_groups}: the optimizer that ZeRO wraps. */
-static int put_base(struct ofs_zero_writer *w)
+int ofs_zero_new_put_base(struct ofs_zero_writer *w,
+    int (*state)(struct ofs_zero_writer *w))
 {
 	ofs_pkw_lit(&w->p.w, "{'state': ");
-	if (put_states(w) == -1)
+	if (state(w) == -1)
 		return -1;
 	ofs_pkw_lit(&w->p.w, ", 'param_groups': ");
 	if (ofs_zero_new_put_groups(w) == -1)
@@ -389,7 +389,7 @@ static int put_stage3(struct ofs_zero_writer *w)
 {
 	ofs_pkw_lit(&w->p.w,
 	    "'partition_count': %u, 'optimizer_state_dict': ", w->z->world);
-	if (put_base(w) == -1)
+	if (ofs_zero_new_put_base(w, put_states) == -1)
 		return -1;
 	ofs_pkw_lit(&w->p.w, "'fp32_flat_groups': ");
 	return put_masters(w);
@@ -398,7 +398,7 @@ static int put_stage3(struct ofs_zero_writer *w)
 static int put_stage2(struct ofs_zero_writer *w)
 {
 	ofs_pkw_lit(&w->p.w, "'base_optimizer_state': ");
-	if (put_base(w) == -1)
+	if (ofs_zero_new_put_base(w, put_states) == -1)
 		return -1;
 	ofs_pkw_lit(&w->p.w, "'single_partition_of_fp32_groups': ");
 	if (put_masters(w) == -1)

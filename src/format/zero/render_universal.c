@@ -147,15 +147,8 @@ static int put_steps(struct ofs_zero_writer *w)
 static int put_stage3(struct ofs_zero_writer *w)
 {
 	ofs_pkw_lit(&w->p.w,
-	    "'partition_count': %u, 'optimizer_state_dict': {'state': ",
-	    w->z->world);
-	if (put_steps(w) == -1)
-		return -1;
-	ofs_pkw_lit(&w->p.w, ", 'param_groups': ");
-	if (ofs_zero_new_put_groups(w) == -1)
-		return -1;
-	ofs_pkw_lit(&w->p.w, "},");
-	return 0;
+	    "'partition_count': %u, 'optimizer_state_dict': ", w->z->world);
+	return ofs_zero_new_put_base(w, put_steps);
 }
 
 int ofs_zero_new_globals(const struct ofs_zero_new *z, struct ofs_torch_new *a,

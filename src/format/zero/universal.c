@@ -322,7 +322,7 @@ static int add_step(struct ofs_universal *u, uint32_t group,
 		return 0;
 	if (ofs_ranks_leaf(&z->optim, 0, u->optimizer, step, err) == -1)
 		return -1;
-	return ofs_zero_spread(z, &z->optim, &g, first, n, name, err);
+	return ofs_zero_spread(z, &g, first, n, name, err);
 }
 
 static bool has_steps(const struct ofs_universal *u)
@@ -365,11 +365,9 @@ static int collect_optimizer(struct ofs_universal *u, struct optimfs_error *err)
 {
 	if (u->optimizer == OFS_NONE)
 		return 0;
-	if (ofs_zero_groups(u->z, &u->z->optim, u->optimizer, groups_of(u),
-		err) == -1)
+	if (ofs_zero_groups(u->z, u->optimizer, groups_of(u), err) == -1)
 		return -1;
-	return ofs_zero_extras(u->z, &u->z->optim, u->optimizer,
-	    optimizer_root(u), err);
+	return ofs_zero_extras(u->z, u->optimizer, optimizer_root(u), err);
 }
 
 /* The whole checkpoint. */

@@ -80,9 +80,12 @@ struct ofs_zero {
 };
 
 /* The path of the prefix and n components, strings of the catalog. OFS_NONE:
- * failed. */
+ * failed, or a component is OFS_NONE. */
 uint32_t ofs_zero_path(struct ofs_zero *z, const uint32_t *part, size_t n,
     struct optimfs_error *err);
+/* As ofs_ranks_collect, for a path as above. */
+int ofs_zero_collect(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
+    uint32_t node, const uint32_t *part, size_t n, struct optimfs_error *err);
 /* The path optim/state/<param>/<state>. */
 uint32_t ofs_zero_state_path(struct ofs_zero *z, const struct ofs_str *param,
     const struct ofs_str *state, struct optimfs_error *err);
@@ -108,15 +111,16 @@ int ofs_zero_layers(struct ofs_zero *z, const struct ofs_zero_files *files,
 /* optim.c: the same for the optimizer's state. */
 int ofs_zero_optim_collect(struct ofs_zero *z, struct optimfs_error *err);
 int ofs_zero_optim_add(struct ofs_zero *z, struct optimfs_error *err);
-/* _groups adds the param_groups at node of a file of the set; _names adds the
+/* _groups adds the param_groups at node of a file of z->optim; _names adds the
  * lists of names in them, for z and all later stages, after z->groups is set in
  * each. */
-int ofs_zero_groups(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
-    uint32_t node, struct optimfs_error *err);
+int ofs_zero_groups(struct ofs_zero *z, uint32_t file, uint32_t node,
+    struct optimfs_error *err);
 int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err);
-/* Adds a value that several parameters share as an entry of each parameter. */
-int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
-    struct ofs_ranks_group *g, uint32_t first, uint32_t n, struct ofs_str state,
+/* Adds a value that several parameters share, whose leaves are those of g in
+ * z->optim, as an entry of each parameter. */
+int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks_group *g,
+    uint32_t first, uint32_t n, struct ofs_str state,
     struct optimfs_error *err);
 
 /* flat_groups.c: records in the catalog which parameters of z and of all later
@@ -124,8 +128,8 @@ int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks *set,
 int ofs_zero_flat(struct ofs_zero *z, struct optimfs_error *err);
 
 /* Adds the other members of an optimizer's dict, below optimizer_state_dict. */
-int ofs_zero_extras(struct ofs_zero *z, struct ofs_ranks *set, uint32_t file,
-    uint32_t dict, struct optimfs_error *err);
+int ofs_zero_extras(struct ofs_zero *z, uint32_t file, uint32_t dict,
+    struct optimfs_error *err);
 
 /* read.c: opens the weight files, and reads names and layout, without the
  * optimizer. */
