@@ -77,9 +77,17 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
     const struct ofs_pickle_limits *limits, ofs_zip_read_fn *read, void *ctx,
     struct ofs_zip *zip, struct optimfs_error *err);
 
+/* The directory of such an archive only, when its pickle is known. */
+int ofs_torch_open_zip(uint64_t size, ofs_zip_read_fn *read, void *ctx,
+    struct ofs_zip *zip, struct optimfs_error *err);
+
 /* The record of the storage with this key; NULL: there is none. */
 const struct ofs_zip_record *ofs_torch_record(const struct ofs_zip *zip,
     struct ofs_str key);
+/* The same; EIO (OFS434) if there is none of this size. */
+struct ofs_torch_source;
+const struct ofs_zip_record *ofs_torch_record_of(const struct ofs_zip *zip,
+    const struct ofs_torch_source *s, struct optimfs_error *err);
 
 /* Note the elements of tensors without dimensions inside a value, so that its
  * text has them: at most OFS_TORCH_ELEMENTS. Those that cannot be read are left

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "archive/torch_storage.h"
 #include "base/memory.h"
 
 /* torch.load accepts 1 to 10. */
@@ -166,6 +167,20 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
 	return doc;
 }
 
+int ofs_torch_open_zip(uint64_t size, ofs_zip_read_fn *read, void *ctx,
+    struct ofs_zip *zip, struct optimfs_error *err)
+{
+	struct opening o = { .zip = zip };
+
+	ofs_window_init(&o.window, size, read, ctx);
+	if (ofs_zip_open(zip, size, ofs_window_read, &o.window, err) == -1)
+		return -1;
+	if (check_version(&o, err) == 0 && check_byteorder(&o, err) == 0)
+		return 0;
+	ofs_zip_fini(zip);
+	return -1;
+}
+
 const struct ofs_zip_record *ofs_torch_record(const struct ofs_zip *zip,
     struct ofs_str key)
 {
@@ -175,6 +190,20 @@ const struct ofs_zip_record *ofs_torch_record(const struct ofs_zip *zip,
 		return NULL;
 	memcpy(name + 5, key.p, key.len);
 	return ofs_zip_find(zip, name, 5 + key.len);
+}
+
+const struct ofs_zip_record *ofs_torch_record_of(const struct ofs_zip *zip,
+    const struct ofs_torch_source *s, struct optimfs_error *err)
+{
+	const struct ofs_zip_record *r = ofs_torch_record(zip, s->key);
+
+	if (r != NULL && r->size == s->bytes)
+		return r;
+	optimfs_fail(err, EIO,
+	    "OFS434 storage '%.*s' is missing from the archive, or has another "
+	    "size",
+	    OFS_STR_ARGS(s->key, 100));
+	return NULL;
 }
 
 /* Read the element of t, a tensor without dimensions. */

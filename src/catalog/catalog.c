@@ -360,6 +360,15 @@ uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
 	return n;
 }
 
+bool ofs_tensor_has_shape(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, const uint64_t *shape, unsigned ndim)
+{
+	return t->ndim == ndim &&
+	    (ndim == 0 ||
+		memcmp(ofs_tensor_shape(cat, t), shape,
+		    ndim * sizeof(*shape)) == 0);
+}
+
 uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
     const struct ofs_tensor *t)
 {

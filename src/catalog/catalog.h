@@ -473,6 +473,9 @@ int ofs_entry_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
  * off_t (then the tensor has an error), or the dtype is none. */
 uint64_t ofs_tensor_numel(const struct ofs_catalog *cat,
     const struct ofs_tensor *t);
+/* Has it this shape? */
+bool ofs_tensor_has_shape(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t, const uint64_t *shape, unsigned ndim);
 /* numel * itemsize: the size of its file. */
 uint64_t ofs_tensor_bytes(const struct ofs_catalog *cat,
     const struct ofs_tensor *t);

@@ -36,11 +36,9 @@ bool ofs_flat_same_shape(const struct ofs_flat_model *m, uint32_t param,
     uint32_t entry)
 {
 	const struct ofs_flat_member *p = &m->param[param];
-	const struct ofs_tensor *t = ofs_flat_tensor(m, entry);
 
-	return t->ndim == p->ndim &&
-	    memcmp(ofs_tensor_shape(m->cat, t), p->shape,
-		t->ndim * sizeof(*p->shape)) == 0;
+	return ofs_tensor_has_shape(m->cat, ofs_flat_tensor(m, entry), p->shape,
+	    p->ndim);
 }
 
 int ofs_flat_check(const struct ofs_flat_model *m, uint32_t param,
@@ -126,13 +124,10 @@ int ofs_flat_read_states(struct ofs_flat_model *m, const uint32_t *of_id,
 
 	for (; i != OFS_NONE; i = v[i].next) {
 		struct ofs_str fqn = ofs_state_key(&m->optim, i);
-		uint32_t id = ofs_optim_groups_id(&m->groups, fqn), param;
+		uint32_t id = ofs_optim_groups_id(&m->groups, fqn, err), param;
 
 		if (id == OFS_NONE)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS452 %.120s has state, but no group of the "
-			    "optimizer lists it, so that it has no ID",
-			    fqn.p);
+			return -1;
 		param = of_id == NULL ? id : of_id[id];
 		m->param[param].state = m->nstates;
 		for (int cut = 0; cut <= 1; cut++)

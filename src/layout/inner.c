@@ -29,18 +29,12 @@ static int read_bytes(void *ctx, uint64_t off, uint64_t len, void *buf,
 
 static int open_archive(struct ofs_inner *inner, struct optimfs_error *err)
 {
-	struct ofs_pickle_limits limits = ofs_pickle_budget(inner->from->cat);
-	struct ofs_pickle *doc;
-
 	if (inner->open)
 		return 0;
-	if (ofs_render_copy(inner->from, inner->e, &inner->bytes, err) == -1)
+	if (ofs_render_copy(inner->from, inner->e, &inner->bytes, err) == -1 ||
+	    ofs_torch_open_zip(inner->bytes.len, read_bytes, &inner->bytes,
+		&inner->zip, err) == -1)
 		return -1;
-	doc = ofs_torch_open(inner->bytes.len, &limits, read_bytes,
-	    &inner->bytes, &inner->zip, err);
-	if (doc == NULL)
-		return -1;
-	ofs_pickle_free(doc);
 	inner->open = true;
 	return 0;
 }
@@ -49,15 +43,12 @@ static int open_archive(struct ofs_inner *inner, struct optimfs_error *err)
 static int find_bytes(struct ofs_inner *inner, const struct ofs_torch_source *s,
     uint64_t *off, struct optimfs_error *err)
 {
-	const struct ofs_zip_record *r = ofs_torch_record(&inner->zip, s->key);
+	const struct ofs_zip_record *r =
+	    ofs_torch_record_of(&inner->zip, s, err);
 
-	if (r == NULL || r->size != s->bytes)
-		return optimfs_fail(err, EIO,
-		    "OFS434 storage '%.*s' is missing from the archive, or has "
-		    "another size",
-		    (int)(s->key.len < 100 ? s->key.len : 100), s->key.p);
-	if (ofs_zip_verify(&inner->zip, r, read_bytes, &inner->bytes, err) ==
-	    -1)
+	if (r == NULL ||
+	    ofs_zip_verify(&inner->zip, r, read_bytes, &inner->bytes, err) ==
+		-1)
 		return -1;
 	return ofs_zip_data(&inner->zip, r, read_bytes, &inner->bytes, off,
 	    err);

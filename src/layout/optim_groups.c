@@ -12,9 +12,16 @@
 #include "text/id_names.h"
 
 uint32_t ofs_optim_groups_id(const struct ofs_optim_groups *g,
-    struct ofs_str name)
+    struct ofs_str name, struct optimfs_error *err)
 {
-	return ofs_keys_find(&g->names, name.p, name.len);
+	uint32_t id = ofs_keys_find(&g->names, name.p, name.len);
+
+	if (id == OFS_NONE)
+		optimfs_fail(err, EUCLEAN,
+		    "OFS452 %.120s has state, but no group of the optimizer "
+		    "lists it, so that it has no ID",
+		    name.p);
+	return id;
 }
 
 void ofs_optim_groups_fini(struct ofs_optim_groups *g)

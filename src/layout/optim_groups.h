@@ -30,8 +30,9 @@ int ofs_optim_groups_build(struct ofs_optim_groups *g,
     const struct ofs_state *s, uint32_t node, const struct ofs_render *from,
     struct optimfs_error *err);
 void ofs_optim_groups_fini(struct ofs_optim_groups *g);
-/* The ID of a parameter, or OFS_NONE. */
+/* The ID of a parameter with state; OFS_NONE, with EUCLEAN (OFS452): no group
+ * lists it. */
 uint32_t ofs_optim_groups_id(const struct ofs_optim_groups *g,
-    struct ofs_str name);
+    struct ofs_str name, struct optimfs_error *err);
 
 #endif

@@ -128,12 +128,9 @@ static int put_id(struct ofs_state_pickler *p, uint32_t optim,
 
 	if (g == NULL)
 		return -1;
-	id = ofs_optim_groups_id(g, name);
+	id = ofs_optim_groups_id(g, name, p->err);
 	if (id == OFS_NONE)
-		return optimfs_fail(p->err, EUCLEAN,
-		    "OFS452 %.120s has state, but no group of the optimizer "
-		    "lists it, so that it has no ID",
-		    name.p);
+		return -1;
 	ofs_pkw_int(&p->w, id);
 	return 0;
 }

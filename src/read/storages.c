@@ -11,7 +11,6 @@
 #include "archive/torch.h"
 #include "archive/torch_storage.h"
 #include "base/memory.h"
-#include "catalog/budget.h"
 #include "read/fetch.h"
 
 /* A storage is read in parts of this many bytes. */
@@ -77,19 +76,14 @@ static int hash_parts(const struct part_reader *p, uint64_t bytes,
 
 static int open_archive(struct ofs_storages *s, struct optimfs_error *err)
 {
-	struct ofs_pickle_limits limits = ofs_pickle_budget(s->reader->cat);
-	struct ofs_pickle *doc;
 	uint64_t size;
 
 	if (s->open)
 		return 0;
 	if (ofs_transport_length(s->reader->transport, &s->item->at, &size,
-		err) == -1)
+		err) == -1 ||
+	    ofs_torch_open_zip(size, read_item, s, &s->zip, err) == -1)
 		return -1;
-	doc = ofs_torch_open(size, &limits, read_item, s, &s->zip, err);
-	if (doc == NULL)
-		return -1;
-	ofs_pickle_free(doc);
 	s->open = true;
 	return 0;
 }
@@ -105,13 +99,9 @@ static int hash_record(struct ofs_storages *s,
 		return 0;
 	if (open_archive(s, err) == -1)
 		return -1;
-	r = ofs_torch_record(&s->zip, source->key);
-	if (r == NULL || r->size != source->bytes)
-		return optimfs_fail(err, EIO,
-		    "OFS434 storage '%.*s' is missing from the archive, or has "
-		    "another size",
-		    (int)(source->key.len < 100 ? source->key.len : 100),
-		    source->key.p);
+	r = ofs_torch_record_of(&s->zip, source, err);
+	if (r == NULL)
+		return -1;
 	if (s->zip.big_endian)
 		return 0;
 	if (ofs_zip_data(&s->zip, r, read_item, s, &p.start, err) == -1)

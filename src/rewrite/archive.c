@@ -128,23 +128,23 @@ void ofs_commit_archive_close(struct ofs_commit_archive *a)
 	*a = (struct ofs_commit_archive){ 0 };
 }
 
-static bool key_of(const struct ofs_zip_record *r, uint64_t *key)
+/* Is it a storage? *key gets its key. */
+static bool is_storage(const struct ofs_zip_record *r, struct ofs_str *key)
 {
-	struct ofs_str s = r->name;
-
-	if (!ofs_str_begins(s, "data/"))
-		return false;
-	s = ofs_str_after(s, strlen("data/"));
-	return ofs_str_take_number(&s, key) && s.len == 0;
+	*key = r->name;
+	return ofs_str_take(key, "data/");
 }
 
 uint64_t ofs_commit_archive_key(const struct ofs_commit_archive *a)
 {
-	uint64_t next = 0, key;
+	uint64_t next = 0, number;
+	struct ofs_str key;
 
 	for (size_t i = 0; a->zip && i < a->dir.n; i++)
-		if (key_of(&a->dir.record[i], &key) && key >= next)
-			next = key + 1;
+		if (is_storage(&a->dir.record[i], &key) &&
+		    ofs_str_take_number(&key, &number) && key.len == 0 &&
+		    number >= next)
+			next = number + 1;
 	return next;
 }
 
@@ -191,12 +191,11 @@ static int find_named(struct layout *l)
 
 static bool named(const struct layout *l, const struct ofs_zip_record *r)
 {
-	struct ofs_str key = { r->name.p + 5, r->name.len - 5 };
+	struct ofs_str key;
 
-	if (r->name.len <= 5 || memcmp(r->name.p, "data/", 5) != 0)
-		return true;
-	return ofs_search(&key, l->key, l->nkeys, sizeof(key),
-		   ofs_compare_str) != NULL;
+	return !is_storage(r, &key) ||
+	    ofs_search(&key, l->key, l->nkeys, sizeof(key), ofs_compare_str) !=
+	    NULL;
 }
 
 static int flush(struct layout *l, uint64_t at)
@@ -339,6 +338,7 @@ static int put_records(struct layout *l, const struct ofs_buf *pickle,
 	const struct ofs_zip *zip = &l->a->dir;
 	const struct ofs_zip_record **r = calloc(zip->n + 1, sizeof(*r));
 	size_t last = zip->n - 1;
+	struct ofs_str key;
 	int ret = 0;
 
 	if (r == NULL)
@@ -347,7 +347,7 @@ static int put_records(struct layout *l, const struct ofs_buf *pickle,
 		r[i] = &zip->record[i];
 	qsort(r, zip->n, sizeof(*r), compare_headers);
 	for (size_t i = 0; i < zip->n; i++)
-		if (r[i]->name.len > 5 && memcmp(r[i]->name.p, "data/", 5) == 0)
+		if (is_storage(r[i], &key))
 			last = i;
 	for (size_t i = 0; i < zip->n && ret == 0; i++) {
 		ret = r[i] == l->a->record ? put_pickle(l, pickle)

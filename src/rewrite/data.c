@@ -41,12 +41,10 @@ const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
 	if (ch->kind != OFS_CHANGE_ADD)
 		return t;
 	/* a moved tensor keeps its shards if dtype and shape are unchanged */
-	if (ch->dtype != t->dtype || ch->ndim != t->ndim ||
-	    (t->ndim > 0 &&
-		memcmp(ch->shape, ofs_tensor_shape(c->cat, t),
-		    t->ndim * sizeof(*ch->shape)) != 0))
-		return NULL;
-	return t;
+	return ch->dtype == t->dtype &&
+		ofs_tensor_has_shape(c->cat, t, ch->shape, ch->ndim)
+	    ? t
+	    : NULL;
 }
 
 /* Calls each for runs of replaced elements. A changed text has one element. */

@@ -30,7 +30,7 @@ struct merge {
 
 static uint32_t path_of(struct merge *x, const struct ofs_key *key, uint32_t n)
 {
-	uint32_t c[OFS_MERGE_DEPTH], path;
+	uint32_t c[OFS_MERGE_DEPTH];
 
 	if (n > OFS_MERGE_DEPTH) {
 		optimfs_fail(x->err, E2BIG, "a path of %u components", n);
@@ -43,8 +43,7 @@ static uint32_t path_of(struct merge *x, const struct ofs_key *key, uint32_t n)
 			return OFS_NONE;
 		c[i] |= key[i].index;
 	}
-	path = ofs_catalog_path(x->cat, c, n, x->err);
-	return path;
+	return ofs_catalog_path(x->cat, c, n, x->err);
 }
 
 /* The path in the tree. Items of lists and tuples are those of the path in the

@@ -16,12 +16,10 @@ static bool is_option(const struct ofs_catalog *cat, const struct ofs_entry *e)
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
 
-	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_str s = ofs_catalog_string(cat, OFS_PATH_STR(c[i]));
-
-		if (s.len == 12 && memcmp(s.p, "param_groups", 12) == 0)
+	for (uint32_t i = 0; i < n; i++)
+		if (ofs_catalog_string_is(cat, OFS_PATH_STR(c[i]),
+			"param_groups"))
 			return true;
-	}
 	return false;
 }
 

@@ -147,10 +147,8 @@ static bool same_form(const struct verify *v, const struct ofs_entry *was,
 	const struct ofs_tensor *a = &old->tensors[was->ref],
 				*b = &new->tensors[is->ref];
 
-	return a->dtype == b->dtype && a->ndim == b->ndim &&
-	    (a->ndim == 0 ||
-		memcmp(ofs_tensor_shape(old, a), ofs_tensor_shape(new, b),
-		    a->ndim * sizeof(uint64_t)) == 0);
+	return a->dtype == b->dtype &&
+	    ofs_tensor_has_shape(old, a, ofs_tensor_shape(new, b), b->ndim);
 }
 
 static int text_of(const struct verify *v, const struct ofs_pickle *doc,

@@ -259,12 +259,10 @@ static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 
 static bool same_shape(const struct ofs_zero_new *z, uint32_t a, uint32_t b)
 {
-	const struct ofs_tensor *t = ofs_flat_tensor(&z->m, a);
-	const struct ofs_tensor *u = ofs_flat_tensor(&z->m, b);
+	const struct ofs_tensor *t = ofs_flat_tensor(&z->m, b);
 
-	return t->ndim == u->ndim &&
-	    memcmp(ofs_tensor_shape(z->m.cat, t), ofs_tensor_shape(z->m.cat, u),
-		t->ndim * sizeof(uint64_t)) == 0;
+	return ofs_tensor_has_shape(z->m.cat, ofs_flat_tensor(&z->m, a),
+	    ofs_tensor_shape(z->m.cat, t), t->ndim);
 }
 
 /* Makes weight an alias of the parameter that shared_params names. */

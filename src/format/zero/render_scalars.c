@@ -37,8 +37,8 @@ static bool is_tensor(const struct ofs_zero_new *z, uint32_t entry)
 /* Is this the state directory of a parameter without dimensions? */
 static bool is_scalar(const struct ofs_zero_new *z, uint32_t dir)
 {
-	uint32_t param =
-	    ofs_optim_groups_id(&z->m.groups, ofs_state_key(&z->m.optim, dir));
+	uint32_t param = ofs_optim_groups_id(&z->m.groups,
+	    ofs_state_key(&z->m.optim, dir), NULL);
 
 	return param != OFS_NONE &&
 	    ofs_flat_tensor(&z->m, z->m.param[param].model)->ndim == 0;

@@ -55,24 +55,21 @@ static bool is_ours(const struct files *f, const struct ofs_commit_task *t)
 	return true;
 }
 
+static struct ofs_str component(const struct files *f, uint32_t c)
+{
+	return ofs_catalog_string(f->c->cat, OFS_PATH_STR(c));
+}
+
 /* The path components of an entry that is a state; NULL: another entry. */
 static const uint32_t *state_path(const struct files *f,
     const struct ofs_entry *e)
 {
-	const struct ofs_catalog *cat = f->c->cat;
 	uint32_t n;
-	const uint32_t *v = ofs_catalog_components(cat, e->path, &n);
+	const uint32_t *v = ofs_catalog_components(f->c->cat, e->path, &n);
 
-	if (n != f->at + 4 ||
-	    !ofs_str_is(ofs_catalog_string(cat, OFS_PATH_STR(v[f->at + 1])),
-		"state"))
-		return NULL;
-	return v + f->at;
-}
-
-static struct ofs_str component(const struct files *f, uint32_t c)
-{
-	return ofs_catalog_string(f->c->cat, OFS_PATH_STR(c));
+	return n == f->at + 4 && ofs_str_is(component(f, v[f->at + 1]), "state")
+	    ? v + f->at
+	    : NULL;
 }
 
 /* Counts the parameters of each group that have a state. */
@@ -208,9 +205,8 @@ static bool lies_whole(const struct files *f, const struct ofs_tensor *t,
 static bool has_form(const struct files *f, const struct ofs_tensor *t,
     const struct ofs_commit_task *task)
 {
-	return t->dtype == task->dtype && t->ndim == task->ndim &&
-	    memcmp(ofs_tensor_shape(f->c->cat, t), task->shape,
-		t->ndim * sizeof(uint64_t)) == 0;
+	return t->dtype == task->dtype &&
+	    ofs_tensor_has_shape(f->c->cat, t, task->shape, task->ndim);
 }
 
 /* Finds another state of the parameter with the shape and dtype of the new one.
