@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,13 @@ void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
 	vsnprintf((char *)b->data + b->len, (size_t)n + 1, fmt, ap);
 	va_end(ap);
 	b->len += (size_t)n;
+}
+
+void ofs_buf_numbers(struct ofs_buf *b, const uint64_t *v, size_t n,
+    const char *between)
+{
+	for (size_t i = 0; i < n; i++)
+		ofs_buf_printf(b, "%s%" PRIu64, i > 0 ? between : "", v[i]);
 }
 
 void ofs_buf_json(struct ofs_buf *b, const void *s, size_t n)

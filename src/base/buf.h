@@ -45,6 +45,9 @@ void ofs_buf_puts(struct ofs_buf *b, const char *s);
 void ofs_buf_put_le(struct ofs_buf *b, uint64_t v, unsigned n);
 void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Append n numbers, with the text between between them. */
+void ofs_buf_numbers(struct ofs_buf *b, const uint64_t *v, size_t n,
+    const char *between);
 /* Append n bytes of s as the inside of a JSON string, without quotes. Control
  * bytes, quotes and backslashes are escaped; invalid UTF-8 becomes \u00XX, byte
  * by byte. */

@@ -1,10 +1,9 @@
-/* owners.c - the ranks that hold a tensor, and its shape, as text */
+/* owners.c - the ranks that hold a tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include "catalog/owners.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -20,15 +19,6 @@ static size_t unique(int *v, size_t n)
 		if (m == 0 || v[m - 1] != v[i])
 			v[m++] = v[i];
 	return m;
-}
-
-void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    struct ofs_buf *out)
-{
-	const uint64_t *shape = ofs_tensor_shape(cat, t);
-
-	for (unsigned d = 0; d < t->ndim; d++)
-		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",", shape[d]);
 }
 
 OFS_COMPARE_KEY(compare_replica, uint32_t, struct ofs_replica, shard)

@@ -1,4 +1,4 @@
-/* owners.h - the ranks that hold a tensor, and its shape, as text */
+/* owners.h - the ranks that hold a tensor */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CATALOG_OWNERS_H
 #define OFS_CATALOG_OWNERS_H
@@ -31,8 +31,5 @@ void ofs_owners(const struct ofs_catalog *cat, const struct ofs_tensor *t,
  * caller's. */
 int ofs_all_ranks(const struct ofs_catalog *cat, int **ranks, size_t *n,
     struct optimfs_error *err);
-/* Append the shape as "4096,14336". */
-void ofs_shape_text(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    struct ofs_buf *out);
 
 #endif

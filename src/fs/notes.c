@@ -2,12 +2,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fs/fs.h"
-
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/dtype.h"
+#include "fs/fs.h"
 
 static void put_record(const struct ofs_note *note, struct ofs_buf *out)
 {
@@ -102,7 +101,7 @@ static void tensors_put(struct ofs_snapshot *snap, uint32_t at,
 		return;
 	ofs_tree_path(&snap->tree, at, path, sizeof(path));
 	ofs_buf_printf(out, "%s\t%s\t", path, ofs_dtype_name(t->dtype));
-	ofs_shape_text(snap->cat, t, out);
+	ofs_buf_numbers(out, ofs_tensor_shape(snap->cat, t), t->ndim, ",");
 	ofs_buf_printf(out, "\t%" PRIu64 "\t%" PRIu32 "\t",
 	    ofs_tensor_bytes(snap->cat, t), t->nshards);
 	ofs_owners(snap->cat, t, out);

@@ -5,7 +5,6 @@
 #include "fs/write_npy.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -201,9 +200,7 @@ static int settle_form(struct ofs_overlay *o, uint32_t index,
 		    ? 0
 		    : bad("another type or shape than the tensor's", err);
 	}
-	for (unsigned d = 0; d < npy->ndim; d++)
-		ofs_buf_printf(&shape, "%s%" PRIu64, d == 0 ? "" : ",",
-		    npy->shape[d]);
+	ofs_buf_numbers(&shape, npy->shape, npy->ndim, ",");
 	ret = shape.bad
 	    ? ofs_no_memory(err)
 	    : ofs_overlay_set_attr(o, index, "dtype", name, strlen(name), err);

@@ -153,10 +153,9 @@ static int get_shape(const struct subject *s, struct ofs_buf *out)
 	if (s->tensor == NULL && s->form.dtype == OFS_DTYPE_NONE)
 		return 0;
 	if (!s->edited)
-		ofs_shape_text(s->snap->cat, s->tensor, out);
-	for (unsigned d = 0; d < s->form.ndim; d++)
-		ofs_buf_printf(out, "%s%" PRIu64, d == 0 ? "" : ",",
-		    s->form.shape[d]);
+		ofs_buf_numbers(out, ofs_tensor_shape(s->snap->cat, s->tensor),
+		    s->tensor->ndim, ",");
+	ofs_buf_numbers(out, s->form.shape, s->form.ndim, ",");
 	return 1;
 }
 

@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +46,7 @@ void ofs_shapes_print(const struct naming *c, uint32_t entry, char text[64])
 	const struct ofs_tensor *t = tensor(c, entry);
 	struct ofs_buf b = { .limit = 60 };
 
-	for (int i = 0; i < t->ndim; i++)
-		ofs_buf_printf(&b, "%s%" PRIu64, i > 0 ? "," : "",
-		    ofs_tensor_shape(c->cat, t)[i]);
+	ofs_buf_numbers(&b, ofs_tensor_shape(c->cat, t), t->ndim, ",");
 	text[0] = '\0';
 	if (b.len > 0)
 		memcpy(text, b.data, b.len);

@@ -397,9 +397,7 @@ static enum ofs_leaf tensor(const struct ofs_pickle *doc, uint32_t node,
 		return put_number(&t, own, out);
 	ofs_buf_printf(out, "{\"__tensor__\": {\"dtype\": \"%s\", \"shape\": [",
 	    ofs_dtype_name((enum ofs_dtype)t.dtype));
-	for (int i = 0; i < t.ndim; i++)
-		ofs_buf_printf(out, "%s%" PRIu64, i > 0 ? ", " : "",
-		    t.shape[i]);
+	ofs_buf_numbers(out, t.shape, t.ndim, ", ");
 	ofs_buf_puts(out, "]}");
 	put_digest(doc, node, budget, out);
 	return OFS_LEAF_TENSOR;

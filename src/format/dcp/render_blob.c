@@ -48,12 +48,6 @@ static void get_key(struct blob *b, uint32_t leaf)
 	ofs_dcp_leaf_key(b->f, leaf, &b->key);
 }
 
-static void put_numbers(struct ofs_buf *out, const uint64_t *v, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		ofs_buf_printf(out, "%s%" PRIu64, i > 0 ? "," : "", v[i]);
-}
-
 /* Append "key": {"saved_offsets": [0, 0]}, as JSON in a JSON string. */
 static void put_place(struct blob *b, uint32_t leaf, uint32_t chunk, bool first,
     struct ofs_buf *out)
@@ -67,7 +61,8 @@ static void put_place(struct blob *b, uint32_t leaf, uint32_t chunk, bool first,
 	ofs_buf_puts(out, first ? "\\\"" : ", \\\"");
 	ofs_buf_json(out, key.data, key.len);
 	ofs_buf_puts(out, "\\\": {\\\"saved_offsets\\\": [");
-	put_numbers(out, offsets, ofs_dcp_leaf_tensor(b->f, leaf)->ndim);
+	ofs_buf_numbers(out, offsets, ofs_dcp_leaf_tensor(b->f, leaf)->ndim,
+	    ",");
 	ofs_buf_puts(out, "]}");
 	out->bad = out->bad || b->key.bad || key.bad;
 	ofs_buf_fini(&key);
@@ -85,7 +80,7 @@ static void put_tensor(struct blob *b, uint32_t leaf, uint32_t chunk,
 	ofs_buf_json(out, b->key.data, b->key.len);
 	ofs_buf_printf(out, "\":{\"dtype\":\"%s\",\"shape\":[",
 	    ofs_dtype_safetensors(ofs_render_dtype(&b->f->to, t)));
-	put_numbers(out, sizes, t->ndim);
+	ofs_buf_numbers(out, sizes, t->ndim, ",");
 	ofs_buf_printf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
 	    off, off + ofs_dcp_item_size(&b->f->leaf[leaf], chunk));
 	out->bad = out->bad || b->key.bad;

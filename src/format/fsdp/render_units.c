@@ -53,14 +53,6 @@ static void put_ties(const struct ofs_fsdp_files *f, uint32_t unit,
 	ofs_buf_putc(b, ']');
 }
 
-static void put_shape(struct ofs_buf *b, const struct ofs_unit_param *p)
-{
-	ofs_buf_putc(b, '[');
-	for (unsigned i = 0; i < p->ndim; i++)
-		ofs_buf_printf(b, "%s%" PRIu64, i > 0 ? ", " : "", p->shape[i]);
-	ofs_buf_putc(b, ']');
-}
-
 static void put_pieces(struct ofs_buf *b, const struct ofs_flat *flat,
     bool mask)
 {
@@ -95,8 +87,9 @@ static void put_unit(const struct ofs_fsdp_files *f, uint32_t unit,
 	}
 	ofs_buf_puts(b, "],\n   \"shapes\": [");
 	for (uint32_t i = 0; i < n->nparams; i++) {
-		ofs_buf_puts(b, i > 0 ? ", " : "");
-		put_shape(b, &u->param[i]);
+		ofs_buf_puts(b, i > 0 ? ", [" : "[");
+		ofs_buf_numbers(b, u->param[i].shape, u->param[i].ndim, ", ");
+		ofs_buf_putc(b, ']');
 	}
 	ofs_buf_puts(b, "],\n   \"numels_with_padding\": [");
 	put_pieces(b, &n->flat, false);

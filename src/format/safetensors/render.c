@@ -303,13 +303,11 @@ static void put_leaf(const struct st_files *f, const struct leaf *l,
     struct ofs_buf *b)
 {
 	const struct ofs_tensor *t = leaf_tensor(f, l);
-	const uint64_t *shape = ofs_tensor_shape(f->cat, t);
 
 	ofs_json_quote(b, l->key.p, l->key.len);
 	ofs_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
 	    ofs_dtype_safetensors(ofs_render_dtype(&f->to, t)));
-	for (unsigned d = 0; d < t->ndim; d++)
-		ofs_buf_printf(b, "%s%" PRIu64, d == 0 ? "" : ",", shape[d]);
+	ofs_buf_numbers(b, ofs_tensor_shape(f->cat, t), t->ndim, ",");
 	ofs_buf_printf(b, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
 	    l->off, l->off + l->bytes);
 }
