@@ -119,6 +119,22 @@ uint32_t ofs_catalog_append(struct ofs_catalog *cat, enum ofs_catalog_array a,
 	return index;
 }
 
+bool ofs_catalog_append_all(struct ofs_catalog *cat,
+    const struct ofs_catalog *base, struct optimfs_error *err)
+{
+	uint32_t n;
+
+	for (enum ofs_catalog_array a = 0; a < OFS_NARRAYS; a++) {
+		if (a == OFS_ENTRIES || a == OFS_VARIANTS || a == OFS_DOCS)
+			continue;
+		memcpy(&n, (const char *)base + arrays[a].len, sizeof(n));
+		if (ofs_catalog_append(cat, a, get_array(base, a), n, err) ==
+		    OFS_NONE)
+			return false;
+	}
+	return true;
+}
+
 static void shrink_one(struct ofs_catalog *cat, enum ofs_catalog_array a)
 {
 	uint32_t n = *length(cat, a);

@@ -74,35 +74,23 @@ fail:
 	return NULL;
 }
 
-uint32_t ofs_catalog_shard(struct ofs_catalog *cat, const struct ofs_shard *s,
-    struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_SHARDS, s, 1, err);
-}
+/* The functions that add one item to an array. */
+#define ADD(name, array, type)                                              \
+ uint32_t ofs_catalog_##name(struct ofs_catalog *cat, const struct type *v, \
+     struct optimfs_error *err)                                             \
+ {                                                                          \
+  return ofs_catalog_append(cat, array, v, 1, err);                         \
+ }
 
-uint32_t ofs_catalog_replica(struct ofs_catalog *cat,
-    const struct ofs_replica *r, struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_REPLICAS, r, 1, err);
-}
-
-uint32_t ofs_catalog_bounds(struct ofs_catalog *cat, const uint64_t *v,
-    size_t n, struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_BOUNDS, v, n, err);
-}
-
-uint32_t ofs_catalog_view(struct ofs_catalog *cat, const struct ofs_view *v,
-    struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_VIEWS, v, 1, err);
-}
-
-uint32_t ofs_catalog_tensor(struct ofs_catalog *cat, const struct ofs_tensor *t,
-    struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_TENSORS, t, 1, err);
-}
+ADD(shard, OFS_SHARDS, ofs_shard)
+ADD(view, OFS_VIEWS, ofs_view)
+ADD(tensor, OFS_TENSORS, ofs_tensor)
+ADD(item, OFS_ITEMS, ofs_item)
+ADD(entry, OFS_ENTRIES, ofs_entry)
+ADD(variant, OFS_VARIANTS, ofs_variant)
+ADD(scale, OFS_SCALES, ofs_scale)
+ADD(inner, OFS_INNER, ofs_inner_storage)
+ADD(pickled, OFS_PICKLED, ofs_pickled_tensor)
 
 int ofs_catalog_expect(struct ofs_catalog *cat, uint32_t ntensors,
     uint32_t nshards, struct optimfs_error *err)
@@ -131,18 +119,6 @@ uint32_t ofs_catalog_value(struct ofs_catalog *cat,
 	return ofs_catalog_append(cat, OFS_VALUES, &v, 1, err);
 }
 
-uint32_t ofs_catalog_item(struct ofs_catalog *cat, const struct ofs_item *item,
-    struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_ITEMS, item, 1, err);
-}
-
-uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
-    const struct ofs_entry *entry, struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_ENTRIES, entry, 1, err);
-}
-
 int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
     enum ofs_entry_kind kind, uint32_t ref, enum ofs_entry_key key,
     struct optimfs_error *err)
@@ -160,36 +136,12 @@ int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
 	return ofs_catalog_entry(cat, &e, err) == OFS_NONE ? -1 : 0;
 }
 
-uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
-    const struct ofs_variant *v, struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_VARIANTS, v, 1, err);
-}
-
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err)
 {
 	struct ofs_alias a = { path, target };
 
 	return ofs_catalog_append(cat, OFS_ALIASES, &a, 1, err);
-}
-
-uint32_t ofs_catalog_scale(struct ofs_catalog *cat, const struct ofs_scale *s,
-    struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_SCALES, s, 1, err);
-}
-
-uint32_t ofs_catalog_inner(struct ofs_catalog *cat,
-    const struct ofs_inner_storage *s, struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_INNER, s, 1, err);
-}
-
-uint32_t ofs_catalog_pickled(struct ofs_catalog *cat,
-    const struct ofs_pickled_tensor *t, struct optimfs_error *err)
-{
-	return ofs_catalog_append(cat, OFS_PICKLED, t, 1, err);
 }
 
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
@@ -232,8 +184,7 @@ int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
 	if (ofs_catalog_check(cat, err) == -1)
 		return -1;
 	qsort(cat->inner, cat->ninner, sizeof(*cat->inner), by_node);
-	ofs_catalog_shrink(cat);
-	release_build(cat);
+	ofs_catalog_seal(cat);
 	return 0;
 }
 

@@ -55,18 +55,15 @@ bool ofs_catalog_reserve(struct ofs_catalog *cat, enum ofs_catalog_array a,
  * E2BIG. */
 uint32_t ofs_catalog_append(struct ofs_catalog *cat, enum ofs_catalog_array a,
     const void *items, size_t n, struct optimfs_error *err);
+/* Append the arrays of base, without its entries, variants and documents; false:
+ * err. */
+bool ofs_catalog_append_all(struct ofs_catalog *cat,
+    const struct ofs_catalog *base, struct optimfs_error *err);
 /* Shrink the arrays to their lengths. */
 void ofs_catalog_shrink(struct ofs_catalog *cat);
 /* Free the arrays. */
 void ofs_catalog_drop(struct ofs_catalog *cat);
 /* Fail with ENOMEM and return OFS_NONE. */
 uint32_t ofs_catalog_no_memory(struct optimfs_error *err);
-
-/* For check.c: append to cat->replicas and cat->bounds, like the functions of
- * catalog.h. */
-uint32_t ofs_catalog_replica(struct ofs_catalog *cat,
-    const struct ofs_replica *r, struct optimfs_error *err);
-uint32_t ofs_catalog_bounds(struct ofs_catalog *cat, const uint64_t *v,
-    size_t n, struct optimfs_error *err);
 
 #endif

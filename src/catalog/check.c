@@ -286,7 +286,8 @@ static int set_replicas_apart(struct check *c)
 			s[kept++] = s[i];
 			continue;
 		}
-		if (ofs_catalog_replica(c->cat, &r, c->err) == OFS_NONE)
+		if (ofs_catalog_append(c->cat, OFS_REPLICAS, &r, 1, c->err) ==
+		    OFS_NONE)
 			return -1;
 	}
 	if (kept == t->nshards)

@@ -48,31 +48,6 @@ static bool learn_paths(struct ofs_catalog *cat)
 	return true;
 }
 
-#define COPY(cat, base, which, field)                                     \
- (ofs_catalog_append(cat, which, (base)->field, (base)->n##field, err) != \
-     OFS_NONE)
-
-static bool copy_arrays(struct ofs_catalog *cat, const struct ofs_catalog *base,
-    struct optimfs_error *err)
-{
-	return COPY(cat, base, OFS_OBJECTS, objects) &&
-	    COPY(cat, base, OFS_SHARDS, shards) &&
-	    COPY(cat, base, OFS_REPLICAS, replicas) &&
-	    COPY(cat, base, OFS_VIEWS, views) &&
-	    COPY(cat, base, OFS_TENSORS, tensors) &&
-	    COPY(cat, base, OFS_VALUES, values) &&
-	    COPY(cat, base, OFS_ITEMS, items) &&
-	    COPY(cat, base, OFS_ALIASES, aliases) &&
-	    COPY(cat, base, OFS_SCALES, scales) &&
-	    COPY(cat, base, OFS_INNER, inner) &&
-	    COPY(cat, base, OFS_PICKLED, pickled) &&
-	    COPY(cat, base, OFS_NOTES, notes) &&
-	    COPY(cat, base, OFS_STRS, strs) &&
-	    COPY(cat, base, OFS_PATHS, paths) &&
-	    COPY(cat, base, OFS_DIMS, dims) &&
-	    COPY(cat, base, OFS_BOUNDS, bounds);
-}
-
 /* Copy what is neither an array nor of its own: format, owner, options. */
 static void describe(struct ofs_catalog *cat, const struct ofs_catalog *base)
 {
@@ -100,7 +75,7 @@ struct ofs_catalog *ofs_catalog_copy(const struct ofs_catalog *base,
 	if (cat == NULL)
 		return NULL;
 	describe(cat, base);
-	if (!copy_arrays(cat, base, err)) {
+	if (!ofs_catalog_append_all(cat, base, err)) {
 		ofs_catalog_free(cat);
 		return NULL;
 	}

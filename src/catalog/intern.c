@@ -200,22 +200,22 @@ int ofs_catalog_note(struct ofs_catalog *cat, enum ofs_note_kind kind, int code,
 	return add_note(cat, kind, &e, err) == OFS_NONE ? -1 : 0;
 }
 
-int ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
+static uint32_t add_failure(struct ofs_catalog *cat, enum ofs_note_kind kind,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
 	struct optimfs_error e;
 
-	if (!is_full(cat, why->code, &e))
-		e = *why;
-	return add_note(cat, kind, &e, err) == OFS_NONE ? -1 : 0;
+	return add_note(cat, kind, is_full(cat, why->code, &e) ? &e : why, err);
+}
+
+int ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
+    const struct optimfs_error *why, struct optimfs_error *err)
+{
+	return add_failure(cat, kind, why, err) == OFS_NONE ? -1 : 0;
 }
 
 uint32_t ofs_catalog_error(struct ofs_catalog *cat,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
-	struct optimfs_error e;
-
-	if (!is_full(cat, why->code, &e))
-		e = *why;
-	return add_note(cat, OFS_NOTE_ERROR, &e, err);
+	return add_failure(cat, OFS_NOTE_ERROR, why, err);
 }

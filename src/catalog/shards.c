@@ -237,7 +237,8 @@ static int add_level(struct ofs_catalog *cat, const struct ofs_tensor *t,
 		stretch(bound, b, b + d, d);
 		if ((i + 1) % FAN != 0 && i + 1 < n)
 			continue;
-		if (ofs_catalog_bounds(cat, bound, 2 * d, err) == OFS_NONE)
+		if (ofs_catalog_append(cat, OFS_BOUNDS, bound, 2 * d, err) ==
+		    OFS_NONE)
 			return -1;
 		nothing(bound, d);
 	}
