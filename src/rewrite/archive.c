@@ -226,31 +226,11 @@ static int frame(struct layout *l, struct ofs_zip_new *r, uint64_t *data)
 	return flush(l, *data + r->size);
 }
 
-/* Copies bytes that were decoded and are not in a file. */
-static int copy_decoded(struct layout *l, uint64_t from, uint64_t to,
-    uint64_t n)
-{
-	uint8_t *buf = malloc(1 << 20);
-	int ret = buf == NULL ? ofs_no_memory(l->err) : 0;
-
-	while (n > 0 && ret == 0) {
-		uint64_t k = n < 1 << 20 ? n : 1 << 20;
-
-		ret = read_archive(l->a, from, k, buf, l->err);
-		if (ret == 0)
-			ret = ofs_write_all(l->fd, buf, k, to, l->err);
-		from += k;
-		to += k;
-		n -= k;
-	}
-	free(buf);
-	return ret;
-}
-
 static int copy_bytes(struct layout *l, uint64_t from, uint64_t to, uint64_t n)
 {
 	if (l->s->codec != OFS_PLAIN)
-		return copy_decoded(l, from, l->off + to, n);
+		return ofs_commit_decode(l->c, &l->a->at, from, n, l->fd,
+		    l->off + to, l->err);
 	return ofs_copy_range(l->in, l->s->off + from, l->fd, l->off + to, n,
 	    l->err);
 }

@@ -223,6 +223,24 @@ int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
 	    "OFS805 %.200s changed since the checkpoint was mounted", o->path);
 }
 
+int ofs_commit_decode(const struct ofs_commit *c, const struct ofs_extent *at,
+    uint64_t from, uint64_t n, int fd, uint64_t to, struct optimfs_error *err)
+{
+	uint64_t step = n < STEP_MAX ? n : STEP_MAX, k;
+	uint8_t *buf = malloc(step + 1);
+	int ret = buf == NULL ? ofs_no_memory(err) : 0;
+
+	for (uint64_t done = 0; done < n && ret == 0; done += k) {
+		k = n - done < step ? n - done : step;
+		ret = ofs_transport_read(c->reader->transport, at, from + done,
+		    k, buf, err);
+		if (ret == 0)
+			ret = ofs_write_all(fd, buf, k, to + done, err);
+	}
+	free(buf);
+	return ret;
+}
+
 /* Is the file one of items, which are archives, and no archive itself? */
 static bool has_items(const struct ofs_catalog *cat, uint32_t object)
 {

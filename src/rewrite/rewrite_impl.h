@@ -118,6 +118,9 @@ uint64_t ofs_commit_bytes(const struct ofs_commit_task *t);
  * ESTALE (OFS805) if it is not the one that was mounted. */
 int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
     struct optimfs_error *err);
+/* Copies n bytes of an extent from byte from on, decoded, to fd at to. */
+int ofs_commit_decode(const struct ofs_commit *c, const struct ofs_extent *at,
+    uint64_t from, uint64_t n, int fd, uint64_t to, struct optimfs_error *err);
 /* Copies the file to the name rel (NULL: its own), and records all of it as
  * moved. */
 int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,

@@ -28,7 +28,11 @@ int reader_open(struct reader *r, const char *dir, const char *rel,
 	d.follow = opt->follow;
 	r->cat = ofs_catalog_new(&d, err);
 	ofs_dir_close(&d);
-	if (r->cat == NULL || format->read(r->cat, &part, opt, err) == -1 ||
+	if (r->cat == NULL)
+		goto fail;
+	r->cat->max_metadata = opt->max_metadata;
+	r->cat->parse_mem = opt->parse_mem;
+	if (format->read(r->cat, &part, opt, err) == -1 ||
 	    ofs_catalog_finish(r->cat, err) == -1)
 		goto fail;
 	if (ofs_reader_init(&r->r, r->cat,

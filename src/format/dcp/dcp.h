@@ -80,7 +80,6 @@ enum ofs_dcp_field {
 
 struct ofs_dcp {
 	struct ofs_catalog *cat;
-	const struct optimfs_options *opt;
 	const struct ofs_part *part;
 	struct ofs_dcp_index *index;
 	uint32_t nindex;

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "catalog/budget.h"
 #include "format/dcp/dcp.h"
 #include "format/globals.h"
 #include "format/part.h"
@@ -102,16 +103,15 @@ static int load_index(struct ofs_dcp *d, const struct found_index *f,
 	struct ofs_dcp_index *index = &d->index[d->nindex];
 	const struct ofs_pickle_limits limits = { .memory = *memory,
 		.watch = d->cat->dir.watch };
-	uint64_t max = d->opt->max_metadata, len, used;
+	uint64_t len, used;
 	char *path = ofs_path_join(d->part->rel, f->name);
 	uint8_t *bytes;
 	int ret = -1;
 
 	if (path == NULL)
 		return ofs_no_memory(err);
-	if (max == 0)
-		max = UINT64_C(1) << 30;
-	if (ofs_dir_read_file(&d->cat->dir, path, max, &bytes, &len, err) == -1)
+	if (ofs_dir_read_file(&d->cat->dir, path, ofs_metadata_max(d->cat),
+		&bytes, &len, err) == -1)
 		goto out;
 	if (ofs_dcp_index_open(index, bytes, len, &limits, err) == -1) {
 		optimfs_fail_in(err, "%s", path);
@@ -135,7 +135,7 @@ out:
 static int load_indexes(struct ofs_dcp *d, const struct found *f,
     struct optimfs_error *err)
 {
-	uint64_t memory = d->opt->parse_mem;
+	uint64_t memory = d->cat->parse_mem;
 
 	d->index = calloc(f->nindex, sizeof(*d->index));
 	if (d->index == NULL)
@@ -192,7 +192,6 @@ int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
 {
 	struct ofs_dcp d = {
 		.cat = cat,
-		.opt = opt,
 		.part = part,
 		.first_shard = cat->nshards,
 		.first_item = cat->nitems,
@@ -204,6 +203,7 @@ int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
 	struct found f = { 0 };
 	int ret = -1;
 
+	(void)opt;
 	if (part->rel[0] != '\0') {
 		if (ofs_dir_open_sub(&cat->dir, part->rel, &sub, err) == -1)
 			return -1;

@@ -8,10 +8,9 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
+#include "catalog/budget.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
-
-#define INDEX_MAX ((uint64_t)1 << 30)
 
 static struct ofs_str name_of(const struct ofs_dcp_commit *d, uint32_t item)
 {
@@ -153,10 +152,8 @@ static bool has_blobs(const struct ofs_dcp_commit *d)
 int ofs_dcp_commit_bytes(const struct ofs_dcp_commit *d, uint8_t **bytes,
     uint64_t *len, struct optimfs_error *err)
 {
-	uint64_t max = d->c->job->options->max_metadata;
-
 	return ofs_dir_read_file(&d->c->cat->dir, d->name,
-	    max == 0 ? INDEX_MAX : max, bytes, len, err);
+	    ofs_metadata_max(d->c->cat), bytes, len, err);
 }
 
 int ofs_dcp_commit_open(struct ofs_dcp_commit *d, struct optimfs_error *err)

@@ -169,8 +169,6 @@ static int decode(struct ofs_dcp_commit *d, size_t moved,
 		.len = m->len,
 		.codec = m->codec };
 	struct ofs_dcp_coded *x;
-	uint8_t *buf;
-	int ret = 0;
 
 	if (ofs_grow(d->coded, d->ncoded, d->coded_cap, err) == -1)
 		return -1;
@@ -180,24 +178,14 @@ static int decode(struct ofs_dcp_commit *d, size_t moved,
 	if (x->fd == -1)
 		return optimfs_fail(err, errno, "OFS821 temporary file: %m");
 	d->ncoded++;
-	buf = malloc(1 << 20);
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	if (ofs_transport_length(c->reader->transport, &at, &x->len, err) == -1)
-		ret = -1;
-	for (uint64_t off = 0; off < x->len && ret == 0; off += 1 << 20) {
-		uint64_t n = x->len - off < 1 << 20 ? x->len - off : 1 << 20;
-
-		ret = ofs_transport_read(c->reader->transport, &at, off, n, buf,
-		    err);
-		if (ret == 0)
-			ret = ofs_write_all(x->fd, buf, n, off, err);
-	}
-	free(buf);
+	if (ofs_transport_length(c->reader->transport, &at, &x->len, err) ==
+		-1 ||
+	    ofs_commit_decode(c, &at, 0, x->len, x->fd, 0, err) == -1)
+		return -1;
 	m->fd = x->fd;
-	if (ret == 0 && m->encoding == OFS_TORCH_ITEM)
-		ret = ofs_commit_fix_sums(c, x->fd, 0, x->len, false, err);
-	return ret;
+	return m->encoding == OFS_TORCH_ITEM
+	    ? ofs_commit_fix_sums(c, x->fd, 0, x->len, false, err)
+	    : 0;
 }
 
 /* Is this a file of the index? */
