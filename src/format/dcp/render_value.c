@@ -28,14 +28,6 @@ static int pickle_value(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return ret == -1 ? -1 : ofs_pkw_end(w, err);
 }
 
-static int put_value(struct ofs_dcp_files *f, const struct ofs_render *from,
-    const struct ofs_entry *e, struct optimfs_error *err)
-{
-	struct ofs_pkw w = { .out = &f->pickles };
-
-	return pickle_value(f, from, e, &w, err);
-}
-
 /* Write a value with globals outside the allow-list, and with storages: these
  * need an archive. */
 static int put_graph(struct ofs_dcp_files *f, const struct ofs_render *from,
@@ -94,12 +86,13 @@ int ofs_dcp_value_lay(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
 {
 	struct ofs_dcp_leaf *l = &f->leaf[leaf];
+	struct ofs_pkw w = { .out = &f->pickles };
 	struct optimfs_error why = { 0 };
 	struct ofs_torch_new a = { 0 };
 	int ret;
 
 	l->pickle = f->pickles.len;
-	if (put_value(f, from, e, &why) == -1) {
+	if (pickle_value(f, from, e, &w, &why) == -1) {
 		if ((why.code != EPERM && why.code != EOPNOTSUPP) ||
 		    (ofs_render_sound(f->cat, e, NULL) == -1 &&
 			!ofs_entry_is_pickled(f->cat, e, NULL, NULL)))

@@ -14,33 +14,28 @@
 #include "base/search.h"
 #include "base/str.h"
 
-static struct ofs_str string_at(const struct ofs_fsdp *f, uint32_t component)
-{
-	return ofs_catalog_string(f->set->cat, component);
-}
-
 /* Is the path of g [parent..., word, number, any...]? */
 static bool is_below(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, const char *word, uint32_t *number)
 {
+	const struct ofs_catalog *cat = o->f->set->cat;
 	uint32_t n;
-	const uint32_t *part =
-	    ofs_catalog_components(o->f->set->cat, g->path, &n);
+	const uint32_t *part = ofs_catalog_components(cat, g->path, &n);
 
 	return n >= o->nparent + 3 &&
 	    (o->nparent == 0 ||
 		memcmp(part, o->parent, o->nparent * sizeof(*part)) == 0) &&
-	    ofs_catalog_string_is(o->f->set->cat, part[o->nparent], word) &&
-	    ofs_str_digits(string_at(o->f, part[o->nparent + 1]), number);
+	    ofs_catalog_string_is(cat, part[o->nparent], word) &&
+	    ofs_str_digits(ofs_catalog_string(cat, part[o->nparent + 1]),
+		number);
 }
 
 static bool is_params(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g)
 {
-	uint32_t n;
+	uint32_t n, number;
 	const uint32_t *part =
 	    ofs_catalog_components(o->f->set->cat, g->path, &n);
-	uint32_t number;
 
 	return is_below(o, g, "param_groups", &number) && n == o->nparent + 3 &&
 	    ofs_catalog_string_is(o->f->set->cat, part[n - 1], "params");
