@@ -195,13 +195,6 @@ enum ofs_dtype ofs_render_dtype(const struct ofs_layout *to,
 	return ofs_cast_type(t, to->dtype);
 }
 
-uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
-    const struct ofs_layout *to, const struct ofs_tensor *t)
-{
-	return ofs_tensor_numel(cat, t) *
-	    ofs_dtype_size(ofs_render_dtype(to, t));
-}
-
 int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err)
 {

@@ -171,12 +171,10 @@ int ofs_render_only(const struct ofs_catalog *cat, const struct ofs_layout *to,
 int ofs_render_entries(const struct ofs_render *from,
     const struct ofs_layout *to, const char *section, uint32_t **entries,
     uint32_t *n, struct optimfs_error *err);
-/* The element type of a tensor in the view, and the number of its bytes.
- * Renderers must use these; ofs_composition_box converts to that type. */
+/* The element type of a tensor in the view. Renderers must use it;
+ * ofs_composition_box converts to that type. */
 enum ofs_dtype ofs_render_dtype(const struct ofs_layout *to,
     const struct ofs_tensor *t);
-uint64_t ofs_render_bytes(const struct ofs_catalog *cat,
-    const struct ofs_layout *to, const struct ofs_tensor *t);
 /* Fail when entry e is a tensor that is damaged or cannot be written. */
 int ofs_render_sound(const struct ofs_catalog *cat, const struct ofs_entry *e,
     struct optimfs_error *err);

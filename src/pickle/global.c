@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/buf.h"
+#include "base/str.h"
 #include "pickle/pickle_impl.h"
 
 #define NAME_LIMIT  512
@@ -132,17 +133,12 @@ static bool class_like(struct ofs_str name)
 	return !start;
 }
 
-static bool equal(struct ofs_str s, const char *p, size_t n)
-{
-	return s.len == n && memcmp(s.p, p, n) == 0;
-}
-
 static bool name_matches(const char *word, size_t n, struct ofs_str name)
 {
 	if (n == 1 && *word == '@')
 		return class_like(name);
 	if (*word != '*')
-		return equal(name, word, n);
+		return name.len == n && memcmp(name.p, word, n) == 0;
 	word++;
 	n--;
 	return name.len > n && memcmp(name.p + name.len - n, word, n) == 0 &&
@@ -154,7 +150,7 @@ static bool module_matches(const char *pattern, struct ofs_str module)
 	size_t n = strlen(pattern);
 
 	if (pattern[n - 1] != '*')
-		return equal(module, pattern, n);
+		return ofs_str_is(module, pattern);
 	return module.len >= n - 1 && memcmp(module.p, pattern, n - 1) == 0;
 }
 
@@ -182,9 +178,8 @@ bool ofs_pk_global_allowed(const struct ofs_pk_global *g)
 static enum pk_special special_of(struct ofs_str module, struct ofs_str name)
 {
 	for (size_t i = 0; i < sizeof(specials) / sizeof(*specials); i++)
-		if (equal(module, specials[i].module,
-			strlen(specials[i].module)) &&
-		    equal(name, specials[i].name, strlen(specials[i].name)))
+		if (ofs_str_is(module, specials[i].module) &&
+		    ofs_str_is(name, specials[i].name))
 			return specials[i].special;
 	return PK_OPAQUE;
 }
@@ -257,8 +252,8 @@ static size_t find(const struct ofs_pickle *doc, struct ofs_str module,
 		const struct ofs_pk_global *g =
 		    &doc->global[doc->gtable[i] - 1];
 
-		if (equal(g->module, module.p, module.len) &&
-		    equal(g->name, name.p, name.len))
+		if (ofs_str_equal(g->module, module) &&
+		    ofs_str_equal(g->name, name))
 			break;
 	}
 	return i;

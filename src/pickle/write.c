@@ -305,28 +305,21 @@ static void put_place(struct ofs_pkw *w, const struct ofs_pkw_view *v)
 	put_strides(w, v->shape, v->ndim);
 }
 
-static void put_quantized(struct ofs_pkw *w, const struct ofs_pkw_view *v)
+static void put_quantizer(struct ofs_pkw *w)
 {
-	ofs_pkw_global(w, "torch._utils", "_rebuild_qtensor");
-	ofs_pkw_tuple_open(w, 7);
-	put_place(w, v);
 	ofs_pkw_tuple_open(w, 3);
 	ofs_pkw_global(w, "torch", "per_tensor_affine");
 	ofs_pkw_float(w, w->scale->scale);
 	ofs_pkw_int(w, w->scale->zero_point);
 	ofs_pkw_tuple_close(w, 3);
-	ofs_pkw_op(w, v->grad ? OFS_PKW_TRUE : OFS_PKW_FALSE);
-	ofs_pkw_global(w, "collections", "OrderedDict");
-	ofs_pkw_op(w, OFS_PKW_UNIT);
-	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
-	ofs_pkw_tuple_close(w, 7);
-	ofs_pkw_op_put(w, OFS_PKW_REDUCE);
 }
 
 int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
     struct optimfs_error *err)
 {
 	const char *cls = ofs_dtype_storage(v->dtype);
+	const char *rebuild =
+	    cls != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3";
 	bool quantized = ofs_dtype_is_quantized(v->dtype);
 
 	if (v->dtype == OFS_DTYPE_NONE)
@@ -337,14 +330,14 @@ int ofs_pkw_view(struct ofs_pkw *w, const struct ofs_pkw_view *v,
 		    "OFS448 a tensor of type %s cannot be written: only views "
 		    "torch and dcp have a scale for it",
 		    ofs_dtype_name(v->dtype));
-	if (quantized && w->scale->known) {
-		put_quantized(w, v);
-		return 0;
-	}
-	ofs_pkw_global(w, "torch._utils",
-	    cls != NULL ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+	quantized = quantized && w->scale->known;
+	if (quantized)
+		rebuild = "_rebuild_qtensor";
+	ofs_pkw_global(w, "torch._utils", rebuild);
 	ofs_pkw_tuple_open(w, 6);
 	put_place(w, v);
+	if (quantized)
+		put_quantizer(w);
 	ofs_pkw_op(w, v->grad ? OFS_PKW_TRUE : OFS_PKW_FALSE);
 	ofs_pkw_global(w, "collections", "OrderedDict");
 	ofs_pkw_op(w, OFS_PKW_UNIT);

@@ -16,8 +16,7 @@
 struct ofs_fsdp_new_unit {
 	struct ofs_flat flat;
 	uint32_t param, nparams; /* its parameters in param */
-	uint32_t align;
-	uint32_t id; /* of the flat parameter; OFS_NONE: none */
+	uint32_t id;             /* of the flat parameter; OFS_NONE: none */
 	/* The parameter whose state names are those of the flat parameter. */
 	uint32_t primary;
 	/* dtype of the model's parameters; OFS_DTYPE_NONE: no model. */

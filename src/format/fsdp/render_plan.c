@@ -251,9 +251,8 @@ static int lay_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 	for (uint32_t i = 0; i < f->units.n; i++) {
 		struct ofs_fsdp_new_unit *u = &f->unit[i];
 
-		u->align = align_of(f, i);
 		if (ofs_unit_lay(&f->units.unit[i], u->nparams, f->whole,
-			u->align, world, &u->flat, err) == -1)
+			align_of(f, i), world, &u->flat, err) == -1)
 			return -1;
 	}
 	return 0;

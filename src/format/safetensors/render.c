@@ -201,17 +201,18 @@ static int add_tensor(struct section *s, uint32_t entry, struct ofs_str key)
 {
 	const struct ofs_entry *e = &s->f->cat->entries[entry];
 	const struct ofs_tensor *t = &s->f->cat->tensors[e->ref];
+	enum ofs_dtype dtype = ofs_render_dtype(s->to, t);
 
 	if (ofs_render_sound(s->f->cat, e, s->err) == -1)
 		return -1;
-	if (!ofs_safetensors_has(ofs_render_dtype(s->to, t)))
+	if (!ofs_safetensors_has(dtype))
 		return optimfs_fail(s->err, EOPNOTSUPP,
 		    "OFS448 safetensors has no type %s",
 		    ofs_dtype_name(t->dtype));
 	s->f->leaf[s->f->nleaves++] = (struct leaf){
 		.entry = entry,
 		.key = key,
-		.bytes = ofs_render_bytes(s->f->cat, s->to, t),
+		.bytes = ofs_tensor_numel(s->f->cat, t) * ofs_dtype_size(dtype),
 	};
 	return 0;
 }
