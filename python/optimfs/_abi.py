@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C interface: what include/optimfs says, once more for ctypes.
+"""The C interface: the declarations of include/optimfs for ctypes.
 
 Every struct and prototype that the package uses is here and nowhere else.
 tests/python/test_abi.py compiles a program that prints the sizes and offsets
@@ -131,8 +131,8 @@ class Statistics(c.Structure):
 
 
 class Opened(c.c_void_p):
-    """struct optimfs *. It is closed when nothing refers to it any more, also
-    if Ctrl-C comes before what has opened it could keep it."""
+    """struct optimfs *. It is closed when nothing refers to it any more, even
+    if Ctrl-C interrupts the call that opened it."""
     writer = None  # the process that writes: no fork of it closes it
     drops = False  # what is not committed when it is closed
 

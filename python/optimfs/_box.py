@@ -2,8 +2,8 @@
 """Indexing without data: which bytes of a file an index of a tensor covers.
 
 A box is a tuple of Python ranges, one for each dimension of the tensor, with
-positive steps. Dimensions that an integer picked are in the box with one
-element, and not in the shape of the result.
+positive steps. A dimension that was indexed by an integer has one element in
+the box, and is not in the shape of the result.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _pick(r: range, index: Any, dim: int) -> Tuple[range, bool]:
 
 
 def index(box: Box, kept: Sequence[int], key: Any) -> Tuple[Box, List[int]]:
-    """Apply key, what stands between [ and ], to the kept dimensions of box."""
+    """Apply key, the index in brackets, to the kept dimensions of box."""
     keys = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, k in enumerate(keys) if k is Ellipsis]
     if len(dots) > 1:

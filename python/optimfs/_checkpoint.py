@@ -35,7 +35,7 @@ def parse_shape(text: str) -> Tuple[int, ...]:
 
 
 class Group(Mapping[str, Any]):
-    """A directory of the tree as a dict by key, nested, read as it is used.
+    """A directory of the tree as a nested mapping; values are read on use.
 
     >>> sd = ck.state_dict()
     >>> sd["optim"]["state"]["norm.weight"]["exp_avg"]
@@ -129,7 +129,7 @@ class View:
     def save(self, directory: PathLike, jobs: int = 0,
              progress: Optional[Callable[[int, int], None]] = None) -> None:
         """Write the files to a new directory, which appears complete or not
-        at all. What an interrupted call has left is gone on with.
+        at all. If a call was interrupted, the next one continues from there.
 
         jobs: files written at once; progress: called with (done, total)
         bytes a few times a second.
@@ -147,7 +147,7 @@ def unsynced(text: Optional[str]) -> None:
 
 
 class Checkpoint(Mapping[str, Any]):
-    """An opened checkpoint: a read-only mapping of paths to what is there.
+    """An opened checkpoint: a read-only mapping of paths to tensors and values.
 
     ck["model/norm.weight"]        a Tensor: shape, dtype, no data yet
     ck["optim/param_groups/0/lr"]  a number, string, list, dict or None
@@ -239,16 +239,16 @@ class Checkpoint(Mapping[str, Any]):
         return found
 
     def summary(self, path: str = "") -> Dict[str, Any]:
-        """What the checkpoint, or a directory or file of it, is: format,
+        """Describe the checkpoint, or a directory or file of it: format,
         writer, step, parameters, optimizers, sharding, damage. The members
         are those of `optimfs info --json` (docs/json.md). print(ck) shows a
-        shorter one."""
+        shorter description."""
         found: Dict[str, Any] = json.loads(
             self._tree.summary(path.strip("/"), "json"))
         return found
 
     def statistics(self, path: str) -> Dict[str, Union[int, float, str]]:
-        """What the elements of a tensor are like: elements, nan, inf, zeros,
+        """Statistics of the elements of a tensor: elements, nan, inf, zeros,
         min, max, mean, std, l2, rms, ... and the histogram of exponents; of
         a directory, those of all tensors in it together. Equal states have
         equal statistics, whatever their layout. Reads the tensors in the
@@ -256,7 +256,7 @@ class Checkpoint(Mapping[str, Any]):
         return self._tree.statistics(path.strip("/"))
 
     def tensors(self) -> Iterator[Row]:
-        """All tensors, from the index alone: a Row each."""
+        """One Row per tensor, from the index alone."""
         text = self._tree.read(".optimfs/tensors.tsv")
         lines = text.decode("utf-8", "surrogateescape").split("\n")
         names = lines[0].split("\t")
@@ -271,7 +271,7 @@ class Checkpoint(Mapping[str, Any]):
         return self._find(path.strip("/"))
 
     def stats(self) -> Dict[str, int]:
-        """Counters of what was read so far."""
+        """Counters of the reads so far."""
         lines = self._tree.read(".optimfs/stats").decode().splitlines()
         return {name: int(n) for name, n in (s.split() for s in lines)}
 
@@ -287,7 +287,7 @@ class Checkpoint(Mapping[str, Any]):
 
     @property
     def optimizers(self) -> Dict[str, Group]:
-        """The optimizers by name; the only one's name is ""."""
+        """The optimizers by name; a single optimizer has the name ""."""
         if "optim" not in self:
             return {}
         below = self._get("optim")
@@ -297,8 +297,8 @@ class Checkpoint(Mapping[str, Any]):
 
     @property
     def param_groups(self) -> Any:
-        """The optimizer's groups: a list of dicts, of which "params" has the
-        names. A dict by optimizer where there are several."""
+        """The optimizer's groups: a list of dicts; "params" has the names. With
+        several optimizers: a dict of such lists by name."""
         found = {name: [g.load() for _, g in sorted(
             o.get("param_groups", {}).items(), key=_by_number)]
             for name, o in self.optimizers.items()}
@@ -323,7 +323,7 @@ class Checkpoint(Mapping[str, Any]):
         return View(self, name)
 
     def close(self) -> None:
-        """Let go of it. What other threads are reading ends well."""
+        """Close the checkpoint. Reads in other threads still complete."""
         self._tree.close()
 
     def __enter__(self) -> "Checkpoint":
@@ -363,7 +363,7 @@ def open(path: PathLike, *, type: Optional[str] = None,
     """Open a checkpoint of any format that optimfs reads.
 
     path is its directory or file. Only the index is read. The options are
-    those of optimfs(1): type (the format, when it cannot be told), ids and
+    those of optimfs(1): type (the format, if it is not detected), ids and
     units (files that name parameters), optim_key and model_key (where they
     are), subtree (only that part), fill ("zero"), cache (bytes of memory for
     decoded data), strict (refuse a damaged checkpoint), follow (symbolic

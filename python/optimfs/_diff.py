@@ -12,7 +12,7 @@ from ._tensor import Tensor
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs at a path.
+    """A difference at a path.
 
     kind      "only in a", "only in b", "kind", "dtype", "shape", "value" (of a
               text; a and b are both) or "elements"
@@ -22,9 +22,9 @@ class Difference:
     elements  how many differ
     first, at flat indexes of the first and of the one that differs most
     max_abs   the greatest difference; max_rel relative to the greater of both;
-              ulps in steps of the type. None where no two numbers differ
+              ulps in steps of the type. None if no two numbers differ
     rms       of the differences, relative to the rms of a's values
-    cosine    of the angle between a and b; None where one is zero
+    cosine    of the angle between a and b; None if one is zero
     """
     path: str
     kind: str
@@ -113,7 +113,7 @@ def diff(a: Union[PathLike, Checkpoint], b: Union[PathLike, Checkpoint], *,
          rtol: float = 0, atol: float = 0) -> List[Difference]:
     """Compare two checkpoints, of any formats and layouts, by value.
 
-    a and b are paths or opened checkpoints. [] says that they hold the same
+    a and b are paths or opened checkpoints. [] means that they have the same
     training state: equal bits, or with rtol and atol numbers x and y with
     |x - y| <= atol + rtol * max(|x|, |y|). Tensors are compared in the
     library, by several threads and in bounded memory.

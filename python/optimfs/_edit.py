@@ -63,11 +63,11 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
         self._tree.remove(path)
 
     def commit(self) -> None:
-        """Make the checkpoint what this shows, now; leaving "with" does."""
+        """Publish all changes now, as leaving "with" does."""
         unsynced(self._tree.commit())
 
     def abort(self) -> None:
-        """Drop all changes since the last commit."""
+        """Discard all changes since the last commit."""
         self._tree.abort()
 
     def __enter__(self) -> "Editor":
@@ -98,8 +98,8 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
 
 def edit(path: PathLike, *, recover: str = "no",
          upper: Optional[PathLike] = None, **options: Any) -> Editor:
-    """Change a checkpoint. Leaving "with" publishes all changes by one
-    rename; an exception drops them all.
+    """Change a checkpoint. Leaving "with" publishes all changes with one
+    rename; an exception discards them all.
 
     >>> with optimfs.edit("step-1000") as ck:
     ...     ck["optim/param_groups/0/lr"] = 1e-5
@@ -108,7 +108,7 @@ def edit(path: PathLike, *, recover: str = "no",
     ...     del ck["extra/lr_scheduler"]
 
     recover: what to do with the changes of a writer that died: "no" (refuse),
-    "yes" (go on with them) or "discard". upper: a directory to stage in.
+    "yes" (continue with them) or "discard". upper: a directory to stage in.
     Other options are those of optimfs.open().
     """
     try:

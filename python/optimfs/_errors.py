@@ -37,12 +37,12 @@ class Error(OSError):
 
 
 class NotFoundError(Error, FileNotFoundError, KeyError):
-    """There is no such path (ENOENT, ENODATA), and none can be (ENOTDIR,
+    """There is no such path (ENOENT, ENODATA), or it is invalid (ENOTDIR,
     ENAMETOOLONG)."""
 
 
 class ExistsError(Error, FileExistsError):
-    """There is such a path already (EEXIST)."""
+    """The path already exists (EEXIST)."""
 
 
 class DamagedError(Error):
@@ -62,7 +62,7 @@ class RefusedError(Error, PermissionError):
 
 
 class UnsyncedWarning(UserWarning):
-    """What was written is in place, but may not survive a crash."""
+    """The written data is in place, but may not survive a crash."""
 
 
 _CLASSES = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person sees: a line, and a small page in a notebook."""
+"""How objects are displayed: a line of text, and HTML in a notebook."""
 from __future__ import annotations
 
 from html import escape

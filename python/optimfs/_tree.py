@@ -64,8 +64,8 @@ def check(ok: bool, err: _abi.Error) -> None:
 class Stat:
     """A file or directory of the tree.
 
-    size is a bound that few files pass unless exact is true; stored is what
-    the checkpoint spends on it.
+    size is an upper bound, which few files exceed, unless exact is true; stored
+    is the number of bytes in the checkpoint.
     """
     node: int
     ino: int
@@ -93,8 +93,8 @@ def address(buffer: Any) -> Any:
 
 
 class Shared:
-    """Something of the library that threads share. close() waits for nobody:
-    the last call that is under way frees it."""
+    """An object of the library that threads share. close() does not wait: the
+    last call in progress frees the object."""
 
     def __init__(self, name: str, handle: Any) -> None:
         self._name, self._handle = name, handle
@@ -262,7 +262,7 @@ class Reader(io.BufferedIOBase):
 
 
 class Tree(Shared):
-    """An opened checkpoint. Each open file holds it."""
+    """An opened checkpoint. Each open file has a reference to it."""
 
     def __init__(self, path: str, options: _abi.Options) -> None:
         err = _abi.Error()
@@ -428,7 +428,7 @@ class Tree(Shared):
             check(lib.optimfs_abort(fs, c.byref(err)) == 0, err)
 
     def drop(self) -> None:
-        """Let the closing abort, however it comes about."""
+        """Discard the changes when the tree is closed."""
         if self._handle is not None:
             self._handle.drops = True
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of any format into PyTorch.
+"""Load checkpoints of any format into PyTorch.
 
     import torch.distributed.checkpoint as dcp
     from optimfs.torch import StorageReader
 
     dcp.load(state_dict, storage_reader=StorageReader("step-1000"))
 
-loads what DeepSpeed, Megatron-Core, FSDP or anything else that optimfs reads
-has saved, into the sharding that state_dict has now: each rank reads the
-boxes that it holds. (PyTorch 2.3 and later.)
+loads a checkpoint of DeepSpeed, Megatron-Core, FSDP or any other format that
+optimfs reads, into the sharding of state_dict: each rank reads only its own
+parts. (PyTorch 2.3 and later.)
 
     optimfs.torch.load("step-1000", mmap=True)
 
-is the whole state dict as plain tensors. (Any PyTorch.)
+returns the whole state dict as plain tensors. (Any PyTorch.)
 """
 from __future__ import annotations
 
@@ -326,20 +326,20 @@ if _StorageReader is not None:
         torch.distributed.checkpoint.load().
 
         path     the checkpoint, or an opened one
-        mapping  where names differ: a function of a parameter's name in the
-                 state dict that returns the one in the checkpoint; a dict; or
-                 a file of it, JSON or two names a line
-        master   where the checkpoint has float32 weights beside the ones in
-                 half precision (optim/state/<name>/fp32 of DeepSpeed and
-                 Megatron-Core), parameters that are float32 are read from them
-        threads  how many reads at once
+        mapping  if names differ: a function that maps a parameter's name in the
+                 state dict to the one in the checkpoint; a dict; or a file
+                 (JSON, or two names per line)
+        master   read float32 parameters from the checkpoint's float32 weights
+                 (optim/state/<name>/fp32 of DeepSpeed and Megatron-Core), if it
+                 has them beside those in half precision
+        threads  number of simultaneous reads
         options  those of optimfs.open()
 
-        Options of parameter groups that the checkpoint has not ("fused",
-        say) stay as they are in the state dict. Groups are matched by the
-        names of their parameters, where the checkpoint has names, and by
-        their numbers elsewhere; which parameters a group has stays as it is. Any other key that is not
-        there is the planner's error.
+        Options of parameter groups that the checkpoint does not have (for
+        example "fused") stay as they are in the state dict. Groups are matched
+        by the names of their parameters if the checkpoint has names, otherwise
+        by number; the parameters of a group do not change. For any other
+        missing key the planner raises an error.
 
         >>> model_sd, optim_sd = get_state_dict(model, optimizer)
         >>> sd = {"model": model_sd, "optim": optim_sd}
