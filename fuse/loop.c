@@ -99,8 +99,8 @@ static void stop_all(struct ofs_loop *l)
 			pthread_kill(w->thread, SIG_LOOK);
 }
 
-/* Leaves the list of workers; after this nobody signals the thread. The lock is
- * held. */
+/* Leaves the list of workers; after this the thread gets no signals. The lock
+ * is held. */
 static void leave(struct ofs_loop *l, struct worker *w)
 {
 	struct worker **at = &l->first;
@@ -141,8 +141,8 @@ static bool serve(struct ofs_loop *l, struct fuse_buf *buf)
 	return !fuse_session_exited(l->se);
 }
 
-/* Leave, if there are more than are wanted. Counted at once: else all would see
- * the same surplus, and nobody would be left. */
+/* Leave if there are too many threads. The count changes at once; otherwise all
+ * would see the same surplus and leave. */
 static bool leave_surplus(struct ofs_loop *l, struct worker *w)
 {
 	bool surplus;

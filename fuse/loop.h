@@ -19,7 +19,7 @@ struct ofs_loop;
  * calls begin first; if it fails, the session ends. */
 struct ofs_loop_config {
 	unsigned threads, max;
-	bool devices; /* threads may open devices of their own */
+	bool devices; /* threads may open their own devices */
 	int (*begin)(void *ctx, struct optimfs_error *err);
 	void *ctx;
 };

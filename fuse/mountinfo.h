@@ -17,7 +17,7 @@ struct ofs_mountinfo {
  * is not looked up, so a dead mount does no harm. false: none, or no /proc;
  * then m is empty. */
 bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m);
-/* Replaces \\ooo, which stands for a space and the like, in s. */
+/* Decodes \\ooo (a space, tab, newline or backslash) in s. */
 void ofs_mountinfo_unescape(char *s);
 void ofs_mountinfo_fini(struct ofs_mountinfo *m);
 

@@ -12,7 +12,7 @@
 #include "fuse/ops_internal.h"
 
 /* Nothing changes in a read-only mount unless another rank writes, so the
- * kernel may cache for ever. */
+ * kernel may cache without a limit. */
 #define FOREVER 1e9
 /* The st_blksize of stat(2): Python reads text in such units, cp at least as
  * much. Large files, and files that may grow large, use requests of maximal

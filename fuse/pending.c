@@ -153,8 +153,8 @@ void ofs_watch_free(struct ofs_watch *w)
 	free(w);
 }
 
-/* The kernel reports that nobody waits for req. The request is looked up by
- * req, because its thread may just have ended it. */
+/* The kernel reports that req was interrupted. The request is looked up by req,
+ * because its thread may just have ended it. */
 static void interrupted(fuse_req_t req, void *data)
 {
 	struct ofs_watch *w = data;

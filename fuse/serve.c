@@ -129,8 +129,8 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 
 	if (required && m->open.group != NULL)
 		return optimfs_fail(err, EINVAL,
-		    "option 'sandbox=require': there is none for a mount by "
-		    "several ranks");
+		    "option 'sandbox=require': mounts by several ranks have no "
+		    "sandbox");
 	if (m->sandbox == OFS_SANDBOX_OFF || m->open.group != NULL ||
 	    ofs_sandbox_new(&config, &s->sandbox, err) == 0)
 		return 0;
@@ -478,8 +478,7 @@ static void publish_changes(struct server *s)
 	if (ret == 1)
 		ofs_log("%s: committed, but: %s", s->v->source, err.text);
 	if (ret == -1)
-		ofs_log("%s: not committed, what was written is kept beside "
-			"it: %s",
+		ofs_log("%s: not committed, the changes are kept beside it: %s",
 		    s->v->source, err.text);
 }
 

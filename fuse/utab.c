@@ -17,8 +17,8 @@
 
 extern char **environ;
 
-/* Runs a program of util-linux, which locks and replaces the file; what it says
- * is not shown. */
+/* Runs a program of util-linux, which locks and replaces the file. Its output
+ * is discarded. */
 static bool run(const char *const *argv)
 {
 	posix_spawn_file_actions_t actions;

@@ -10,7 +10,8 @@
  * line there from statfs(2): "fuse", which has no helper. With a line it finds
  * the type fuse.optimfs and the helper umount.fuse.optimfs. */
 
-/* Adds a line for a mount, if the helper is there and this process may. */
+/* Adds a line for a mount, if the helper is installed and this process has
+ * permission. */
 void ofs_utab_add(const char *source, const char *point);
 /* Has point a line, with that source unless NULL? */
 bool ofs_utab_has(const char *source, const char *point);

@@ -21,7 +21,7 @@ struct map {
 	struct ofs_command *c;
 	struct ofs_holders ranks;
 	size_t
-	    columns; /* cells in a line; a cell stands for one or more ranks */
+	    columns; /* cells in a line; a cell is one or more ranks */
 	struct cell {
 		uint64_t bytes;
 		bool missing;

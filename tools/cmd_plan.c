@@ -28,7 +28,7 @@ struct view {
 	uint64_t shared; /* bytes of files of no rank: indexes */
 };
 
-/* "safetensors" is one set of files, whoever writes it. */
+/* "safetensors" is one set of files for any number of ranks. */
 static bool has_ranks(const char *name)
 {
 	return name[strcspn(name, "@,")] == '@';

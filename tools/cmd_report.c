@@ -387,7 +387,7 @@ static int check_output(const char *name, struct optimfs_error *err)
 	}
 	return good
 	    ? 0
-	    : optimfs_fail(err, EEXIST, "%s exists, and is not a page", name);
+	    : optimfs_fail(err, EEXIST, "%s exists, and is not a report", name);
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)

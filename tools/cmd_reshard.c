@@ -29,9 +29,9 @@ static int fail(const struct ofs_command *c, const char *stage,
 	int status = ofs_command_fail_layout(c, err);
 
 	if (stage != NULL)
-		ofs_tool_say("what is done is in %s: %sthe same command "
+		ofs_tool_say("the finished parts are in %s: %sthe same command "
 			     "continues from there; remove it to give up",
-		    stage, source ? "when that is mended, " : "");
+		    stage, source ? "when that is fixed, " : "");
 	return status;
 }
 

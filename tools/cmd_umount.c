@@ -97,8 +97,8 @@ static int settle(struct ofs_mountinfo *m, struct how *how,
 		if (!m->rw || how->dead || err->code == ENOENT)
 			return 0;
 		return optimfs_fail_in(err,
-		    "%s may have changes that are not committed: unmount it "
-		    "as who mounted it, or with --force",
+		    "%s may have changes that are not committed: unmount it as "
+		    "the user who mounted it, or with --force",
 		    m->point);
 	}
 	m->rw &= !c.scratch; /* which has no lock */

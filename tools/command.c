@@ -216,8 +216,8 @@ static void say_staged(const char *mount, const struct ofs_tool_source *s)
 static void say_all(const char *path, const struct ofs_tool_source *s)
 {
 	if (s->inner[0] != '\0' && strncmp(s->inner, ".optimfs", 8) != 0)
-		ofs_tool_say("%s: all of the checkpoint is read; --subtree=%s "
-			     "takes that part only",
+		ofs_tool_say("%s: the whole checkpoint is read; --subtree=%s "
+			     "reads only that part",
 		    path, s->inner);
 }
 

@@ -88,7 +88,7 @@ void ofs_command_watch_ranks(struct ofs_command *c);
 /* How the functions of analyze.h read for a command. */
 struct optimfs_scan ofs_command_scan(struct ofs_command *c);
 /* Reports why a command failed, and returns the exit status. If it was
- * interrupted, says how much was done, and what is left. */
+ * interrupted, prints how much was done and what remains. */
 int ofs_command_stopped(const struct ofs_command *c,
     const struct optimfs_error *err, const char *left);
 /* Announces that everything at and below a node will be read once by

@@ -79,7 +79,7 @@ void ofs_command_suggest_checkpoint(struct ofs_command *c, const char *path,
 	else if ((both = split(c, path)) != NULL)
 		optimfs_fail(err, ENOENT,
 		    "OFS018 %s: No such file or directory; a path in a "
-		    "checkpoint is an argument of its own: %s",
+		    "checkpoint is a separate argument: %s",
 		    path, both);
 	free(both);
 	free(above);

@@ -1,4 +1,4 @@
-/* diff_row.c - one difference that optimfs diff found, and how it is told */
+/* diff_row.c - one difference that optimfs diff found, as text and JSON */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -1,4 +1,4 @@
-/* diff_row.h - one difference that optimfs diff found, and how it is told */
+/* diff_row.h - one difference that optimfs diff found, as text and JSON */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_TOOLS_DIFF_ROW_H
 #define OFS_TOOLS_DIFF_ROW_H

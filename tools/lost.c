@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "cli/tools.h"
 
-/* What all tensors with one reason are said to lack. */
+/* The reasons why tensors cannot be read. */
 static const struct kind {
 	const char *words;
 	const char *name; /* NULL: that of the file */

@@ -19,7 +19,7 @@ struct ofs_lost {
 	const char *list; /* the verb whose --json lists the tensors */
 	struct ofs_lost_file {
 		int number;        /* of the OFSnnn that says what is wrong */
-		const char *words; /* what is said of all its tensors */
+		const char *words; /* the message for all its tensors */
 		char *name;        /* of the file, or of the kind */
 		/* The message that was added first, and its path: "" if it was
 		 * about the file itself. */

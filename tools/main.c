@@ -57,13 +57,13 @@ static void open_standard(void)
 
 static int help(FILE *to, int status)
 {
-	fputs("usage: optimfs VERB [options] ARGUMENTS\n"
+	fputs("usage: optimfs COMMAND [options] ARGUMENTS\n"
 	      "A sharded training checkpoint as ordinary files.\n\n",
 	    to);
 	for (size_t i = 0; verbs[i] != NULL; i++)
 		fprintf(to, "  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
 	fputs(
-	    "\n  optimfs help VERB       the options of a verb\n"
+	    "\n  optimfs help COMMAND    the options of a command\n"
 	    "  optimfs explain OFSnnn  what an error code means\n"
 	    "  optimfs --version       the version and what it was built with\n",
 	    to);
@@ -107,8 +107,9 @@ static int unknown(const char *word)
 		ofs_nearest_try(&near, "--version");
 	}
 	ofs_tool_say("unknown %s '%.200s'" OFS_NEAREST_FMT,
-	    word[0] == '-' ? "option" : "verb", word, OFS_NEAREST(&near));
-	fputs("usage: optimfs VERB [options] ARGUMENTS; see optimfs --help\n",
+	    word[0] == '-' ? "option" : "command", word, OFS_NEAREST(&near));
+	fputs("usage: optimfs COMMAND [options] ARGUMENTS; "
+	      "see optimfs --help\n",
 	    stderr);
 	return OFS_EXIT_USAGE;
 }

@@ -1,4 +1,4 @@
-/* no_fuse.c - the verbs of a build that cannot mount */
+/* no_fuse.c - the commands of a build that cannot mount */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,10 +8,10 @@ static int run(const struct ofs_verb *self, int argc, char **argv)
 {
 	(void)argc;
 	(void)argv;
-	ofs_tool_say("%s: this program was built without FUSE, so it mounts "
-		     "nothing; it needs libfuse 3.10 or later when it is "
-		     "configured. 'optimfs ls', 'cat', 'cp' and 'tar' read the "
-		     "same files without a mount",
+	ofs_tool_say("%s: this program was built without FUSE and cannot "
+		     "mount: configure it with libfuse 3.10 or later. "
+		     "'optimfs ls', 'cat', 'cp' and 'tar' read the same files "
+		     "without a mount",
 	    self->name);
 	return OFS_EXIT_UNSUPPORTED;
 }

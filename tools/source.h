@@ -17,7 +17,7 @@ struct ofs_tool_source {
 };
 
 /* Is given a mount point of optimfs, or a path in such a mount? 1: yes; 0: no,
- * or in a view, which is a checkpoint of its own; -1: out of memory. */
+ * or in a view, which is another checkpoint; -1: out of memory. */
 int ofs_source_find(const char *given, struct ofs_tool_source *s);
 void ofs_source_fini(struct ofs_tool_source *s);
 /* Completes open with the options of the mount. */

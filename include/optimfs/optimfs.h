@@ -208,7 +208,7 @@ int optimfs_lock_watch(const char *path);
 /* Does that process still have the checkpoint open for writing? */
 bool optimfs_lock_busy(int fd);
 /* Fail if a writer of path died and left changes beside it (EBUSY), or if that
- * cannot be told. */
+ * is unknown. */
 int optimfs_left(const char *path, struct optimfs_error *err);
 /* Wait, as optimfs_open does, if a mount of path was unmounted and its daemon
  * is still committing. tell, which may be NULL, is called once, after a
@@ -397,8 +397,8 @@ int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
  * of rank 0 are used. */
 enum optimfs_gather_how {
 	OPTIMFS_GATHER_MPI,
-	/* between GPUs if every rank has a working one of its own; otherwise
-	 * the reason is passed to say */
+	/* between GPUs if every rank has its own working GPU; otherwise the
+	 * reason is passed to say */
 	OPTIMFS_GATHER_AUTO,
 	OPTIMFS_GATHER_NCCL, /* the same, otherwise ENODEV (OFS903) */
 };

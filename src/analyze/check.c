@@ -16,40 +16,39 @@ static const struct {
 	const char *means;
 } meanings[] = {
 	{ "OFS201",
-	    "what cannot be read cannot be checked: optimfs fsck --data "
-	    "says what is damaged" },
+	    "unreadable data cannot be checked: optimfs fsck --data says what "
+	    "is damaged" },
 	{ "OFS202",
-	    "training from here makes more of them: go back to an earlier "
+	    "further training makes more of them: go back to an earlier "
 	    "checkpoint, and find the step that made the first" },
 	{ "OFS203",
-	    "a mean of squares cannot be negative: the elements are not "
-	    "those of this state, or they are damaged" },
+	    "a mean of squares cannot be negative: the elements belong to "
+	    "another state, or are damaged" },
 	{ "OFS204",
-	    "no gradients lead to both moments: they are of different "
-	    "elements, layers or runs, or the betas are not those that the "
-	    "run had" },
+	    "no gradients produce both moments: they come from different "
+	    "elements, layers or runs, or the betas are not those of the run" },
 	{ "OFS205",
-	    "a first moment without a second is of another element, or the "
-	    "second was reset: the next update there is huge" },
+	    "the first moment belongs to another element, or the second was "
+	    "reset: the next update of this element is huge" },
 	{ "OFS214",
-	    "what is kept of the same gradients for rows and for columns does "
-	    "not agree: one is of another layer or run, or each rank had its "
-	    "own" },
+	    "the state for rows and that for columns come from different "
+	    "gradients: one belongs to another layer or run, or each rank had "
+	    "its own" },
 	{ "OFS215",
-	    "the columns of a rotation have length 1: the elements are not "
-	    "those of this state, or they are damaged" },
+	    "the columns of a rotation must have length 1: the elements belong "
+	    "to another state, or are damaged" },
 	{ "OFS206",
-	    "the copies of one shard are of different states: which one is "
+	    "the copies of one shard come from different states: which one is "
 	    "loaded depends on the number of ranks" },
 	{ "OFS207",
-	    "the optimizer's own weights are not those of the model: one of "
-	    "them is of another step, rank or run" },
+	    "the optimizer's own weights differ from the model's: one of them "
+	    "comes from another step, rank or run" },
 	{ "OFS208",
-	    "a state whose shape is not that of its parameter cannot be "
-	    "loaded, or belongs to another parameter" },
+	    "a state with another shape than its parameter cannot be loaded, "
+	    "or belongs to another parameter" },
 	{ "OFS209",
 	    "parameters were not updated equally often: parts of the state "
-	    "are of different checkpoints, or were reset" },
+	    "come from different checkpoints, or were reset" },
 	{ "OFS210",
 	    "loading fails, or the optimizer starts the missing moment at "
 	    "zero" },
@@ -59,10 +58,10 @@ static const struct {
 	{ "OFS212",
 	    "no group of the optimizer trains it: the state is not loaded, "
 	    "or loaded for another parameter" },
-	{ "OFS213", "no run continues with this value" },
+	{ "OFS213", "training cannot continue with this value" },
 	{ "OFS216",
-	    "what was not read may be sound or damaged: check it again with "
-	    "the option, or the program, that the message names" },
+	    "data that was not read may be damaged: check again with the "
+	    "option, or the program, that the message names" },
 };
 #define NMEANINGS (sizeof(meanings) / sizeof(meanings[0]))
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 #ifdef HAVE_XXH_X86DISPATCH
-# include <xxh_x86dispatch.h> /* XXH3 for the CPU at hand */
+# include <xxh_x86dispatch.h> /* XXH3 for this CPU */
 #endif
 
 #include "optimfs/analyze.h"

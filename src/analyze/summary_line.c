@@ -44,7 +44,7 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_puts(out, " says which");
 }
 
-/* The first warning of data that is not there, or NULL. */
+/* The first warning of missing data, or NULL. */
 static const char *no_data(const struct ofs_summary *s)
 {
 	const struct ofs_catalog *cat = s->snap->cat;

@@ -13,10 +13,10 @@
 #include "fs/fs.h"
 #include "tree/digest.h"
 
-/* Every rank builds its own tree, from an index that all read and from options
- * and files of its own (units=, ids=). The ranks exchange a digest of their
- * trees. If two differ, the lowest rank and the first one that differs from it
- * send their whole trees, so that every rank can name the path. */
+/* Every rank builds its own tree from the common index and from its own options
+ * and files (units=, ids=). The ranks exchange a digest of their trees. If two
+ * differ, the lowest rank and the first one that differs from it send their
+ * whole trees, so that every rank can name the path. */
 
 struct comparison {
 	struct optimfs_group *w;

@@ -33,8 +33,8 @@ static struct ofs_catalog *read_for_writing(const char *path,
 	if (f == NULL || !f->read_only)
 		return cat;
 	optimfs_fail(err, EOPNOTSUPP,
-	    "OFS820 %s: the format %s is only read, not written: mount it "
-	    "without rw, or with scratch for changes that are not kept",
+	    "OFS820 %s: format %s cannot be written: mount it without rw, or "
+	    "with scratch for changes that are not kept",
 	    path, f->name);
 	ofs_catalog_free(cat);
 	return NULL;
@@ -101,8 +101,8 @@ static struct optimfs *open_rw_shared(const char *path,
 	}
 	if (w->template != NULL && s->nfiles > 0) {
 		optimfs_fail(err, EEXIST,
-		    "OFS830 %s waits for a checkpoint, and rank %d has a file "
-		    "there already: %.200s",
+		    "OFS830 %s must be empty for a new checkpoint, but rank %d "
+		    "has a file there: %.200s",
 		    path, s->owner[s->file[0].owner].rank, s->file[0].path);
 		source = NULL;
 	}

@@ -28,7 +28,7 @@ int ofs_npy_length(const uint8_t *p, uint64_t n, uint32_t *length,
 
 	if (c.bad || memcmp(magic, OFS_NPY_MAGIC, OFS_NPY_MAGIC_LEN) != 0)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS664 not a NumPy array: it does not begin as one");
+		    "OFS664 not a NumPy array: it does not begin like one");
 	if (version[0] < 1 || version[0] > 3 || version[1] != 0)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS665 a NumPy array of version %u.%u", version[0],

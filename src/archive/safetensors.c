@@ -81,8 +81,8 @@ static int keep(struct ofs_safetensors *st, struct ofs_str s,
 static int duplicate(struct reader *r)
 {
 	return optimfs_fail(r->err, EUCLEAN,
-	    "OFS654 safetensors header at byte %" PRIu64
-	    ": duplicate key '%.*s' (readers differ in which one they take)",
+	    "OFS654 safetensors header at byte %" PRIu64 ": duplicate key "
+	    "'%.*s' (readers differ in which one they use)",
 	    r->j.at, OFS_STR_ARGS(r->j.str, 200));
 }
 
@@ -334,7 +334,7 @@ static int index_names(struct ofs_safetensors *st, struct optimfs_error *err)
 		if (number < i)
 			return optimfs_fail(err, EUCLEAN,
 			    "OFS654 safetensors header: duplicate key '%.*s' "
-			    "(readers differ in which one they take)",
+			    "(readers differ in which one they use)",
 			    OFS_STR_ARGS(s, 200));
 	}
 	return 0;

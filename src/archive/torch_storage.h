@@ -27,7 +27,7 @@ struct ofs_torch_source {
 	bool meta;
 };
 
-/* Parse the persistent id node; EUCLEAN (OFS433) if it is not one of a
+/* Parse the persistent id node; EUCLEAN (OFS433) if it is not that of a
  * storage. */
 int ofs_torch_storage_of(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_source *s, struct optimfs_error *err);

@@ -285,9 +285,9 @@ static int check_overlap(struct ofs_zip *zip, const uint32_t *order,
 
 		if (!ofs_add_u64(end, r->stored, &end) || end > zip->size)
 			return optimfs_fail(err, EIO,
-			    "OFS502 record '%.*s' of %" PRIu64
-			    " bytes at %" PRIu64
-			    " passes the archive's end at %" PRIu64,
+			    "OFS502 record '%.*s' of %" PRIu64 " bytes at "
+			    "%" PRIu64 " extends past the archive's end at "
+			    "%" PRIu64,
 			    OFS_STR_ARGS(r->name, 120), r->stored, r->header,
 			    zip->size);
 		r->end = i + 1 < zip->n ? zip->record[order[i + 1]].header

@@ -72,7 +72,7 @@ bool ofs_zip_deflated_extent(const struct ofs_zip_record *r, uint64_t off,
 struct ofs_zip_deflated {
 	uint64_t off;    /* of the deflated bytes */
 	uint64_t stored; /* their number */
-	uint64_t size;   /* what they decode to */
+	uint64_t size;   /* decoded size */
 	uint32_t crc;
 };
 /* Find these in an extent of len bytes. */

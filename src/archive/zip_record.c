@@ -199,8 +199,8 @@ int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 	data = OFS_ZIP_LOCAL_LEN + l.name_len + (uint64_t)l.extra_len;
 	if (data > left || at->len > left - data)
 		return optimfs_fail(err, EIO,
-		    "OFS502 record of %" PRIu64 " bytes at %" PRIu64
-		    " passes the archive's end at %" PRIu64,
+		    "OFS502 record of %" PRIu64 " bytes at %" PRIu64 " extends "
+		    "past the archive's end at %" PRIu64,
 		    at->len, at->off, end);
 	if (l.name_len > OFS_ZIP_MAX_NAME)
 		return optimfs_fail(err, EUCLEAN,

@@ -12,8 +12,8 @@
 #define CODE_LENGTH 7 /* bytes of "OFSnnn " */
 #define LOST_MAX    300
 
-/* An error of a system call that has no number of its own gets that of its
- * kind, so that each has an entry in errors.md. */
+/* An error of a system call without a number gets the number of its errno, so
+ * that each has an entry in errors.md. */
 static const struct {
 	int code;
 	const char *prefix;

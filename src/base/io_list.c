@@ -69,7 +69,7 @@ static int list_into(int at, const char *path, struct listing *l,
 	DIR *stream = NULL;
 	int fd, error;
 
-	/* a descriptor of its own: threads would share the position of at */
+	/* a new descriptor: threads would share the position of at */
 	fd = openat(at, ".", O_RDONLY | O_CLOEXEC | O_DIRECTORY);
 	if (fd != -1)
 		stream = fdopendir(fd);

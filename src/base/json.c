@@ -166,7 +166,7 @@ static enum ofs_json_token string(struct ofs_json *j, enum ofs_json_token token,
 	while ((c = peek(j)) != '"') {
 		if (c < 0x20)
 			return broken(j, err,
-			    c == -1 ? "string without end"
+			    c == -1 ? "unterminated string"
 				    : "control character in a string");
 		if (c == '\\') {
 			ofs_buf_put(&j->text, run, (size_t)(j->c.p - run));

@@ -109,7 +109,7 @@ int ofs_replace_open(struct ofs_replace *r, const char *dest,
 		ret = open_old(r, dest, &st, err);
 	else if (lstat(dest, &st) == 0)
 		ret = optimfs_fail(err, ENOENT,
-		    "OFS018 a symbolic link to nothing: remove it");
+		    "OFS018 a dangling symbolic link: remove it");
 	else if ((r->dest = strdup(dest)) == NULL)
 		ret = ofs_no_memory(err);
 	else

@@ -175,7 +175,7 @@ static int check_reach(struct check *c)
 		return 0;
 	o = &c->cat->objects[s->at.object];
 	ofs_fail_lost(&c->why, EUCLEAN, OPTIMFS_LOST_SHORT, "OFS604", o->path,
-	    " has %" PRIu64 " bytes: all of this lies past its end", o->size);
+	    " has %" PRIu64 " bytes: the item is past its end", o->size);
 	return condemn(c);
 }
 
@@ -464,8 +464,8 @@ static int note_files(struct check *c, const uint64_t *end)
 			continue;
 		ofs_fail_lost(&c->why, EIO, OPTIMFS_LOST_SHORT, "OFS603",
 		    o->path,
-		    " has %" PRIu64 " bytes, its items end at %" PRIu64
-		    ": what lies past its end reads as EIO",
+		    " has %" PRIu64 " bytes, its items end at %" PRIu64 ": "
+		    "reading past its end fails (EIO)",
 		    o->size, end[i]);
 		if (ofs_catalog_note_as(c->cat, OFS_NOTE_MISSING, &c->why,
 			c->err) == -1)

@@ -48,7 +48,7 @@ static bool learn_paths(struct ofs_catalog *cat)
 	return true;
 }
 
-/* Copy what is neither an array nor of its own: format, owner, options. */
+/* Copy the members that are not arrays: format, owner, options. */
 static void describe(struct ofs_catalog *cat, const struct ofs_catalog *base)
 {
 	const size_t first = offsetof(struct ofs_catalog, objects);

@@ -179,7 +179,7 @@ static bool is_full(const struct ofs_catalog *cat, int code,
 	if (cat->nnotes < MAX_NOTES)
 		return false;
 	optimfs_fail(e, code,
-	    "OFS629 there are more problems than are written here");
+	    "OFS629 there are more problems than can be listed");
 	return true;
 }
 

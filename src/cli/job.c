@@ -42,7 +42,7 @@ static int choose(struct ofs_job *job, const char *list, int size,
 		}
 		if (a > b || b >= (unsigned long)size)
 			return optimfs_fail(err, EINVAL,
-			    "option 'mount_ranks=%s': there are ranks 0 to %d",
+			    "option 'mount_ranks=%s': the ranks are 0 to %d",
 			    list, size - 1);
 		for (; a <= b; a++)
 			job->worker[a] = true;

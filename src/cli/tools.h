@@ -55,8 +55,8 @@ void ofs_tool_await(const char *path);
 void ofs_tool_print(const char *text, size_t indent);
 /* The same, and frees the text in b. */
 void ofs_tool_print_buf(struct ofs_buf *b, size_t indent);
-/* Appends a path to a line of standard output, of which so many columns are used
- * by other text. On a terminal a path that is too long loses its middle. */
+/* Appends a path to a line of standard output, with so many columns used by
+ * other text. On a terminal a path that is too long loses its middle. */
 void ofs_tool_put_path(struct ofs_buf *b, const char *path, size_t used);
 /* Prints a cell of a table, right-aligned in n columns, after used columns of the
  * line, and adds to them. Where it does not fit on the terminal it begins a

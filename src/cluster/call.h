@@ -9,9 +9,9 @@
 #include "cluster/group.h"
 
 /* Work that may take longer than the limit for an answer, such as syncing
- * files, is requested by a call. The called rank runs it in a thread of its own
- * and sends the result as a letter (mail.h): a call lasts as long as that rank
- * shows life. */
+ * files, is requested by a call. The called rank runs it in a new thread and
+ * sends the result as a letter (mail.h): a call has no time limit while that
+ * rank is alive. */
 struct ofs_call {
 	int to; /* the own rank is allowed: the work runs in this thread */
 	const struct ofs_buf *request;

@@ -121,7 +121,7 @@ static int no_such_manifest(struct optimfs_group *w, uint32_t number,
 		    "OFS844 the checkpoint was committed again since this was "
 		    "opened: mount it again to see the new generation");
 	return optimfs_fail(err, EPROTO,
-	    "OFS913 a request for what was not offered");
+	    "OFS913 a request for a checkpoint that was not offered");
 }
 
 int ofs_group_handle(struct optimfs_group *w, struct ofs_request *q,
@@ -136,7 +136,8 @@ int ofs_group_handle(struct optimfs_group *w, struct ofs_request *q,
 	q->group = w;
 	if (h->fn == NULL)
 		return optimfs_fail(err, EPROTO,
-		    "OFS913 an unknown request: are all ranks of one version?");
+		    "OFS913 an unknown request: do all ranks run the same "
+		    "version?");
 	if (!h->of_manifest)
 		return h->fn(q, err);
 	number = ofs_cursor_le32(&q->c);

@@ -142,9 +142,9 @@ static int check_commits(struct ofs_agreement *a)
 				0)
 				return optimfs_fail(a->err, EBUSY,
 				    "OFS840 %.150s: a commit by several ranks "
-				    "was cut short before all directories had "
-				    "it: mount it for writing, once, to have "
-				    "that finished",
+				    "was interrupted before all directories "
+				    "had it: mount it for writing, once, to "
+				    "finish it",
 				    a->offer[k].path);
 	return 0;
 }

@@ -295,7 +295,7 @@ int ofs_remote_fetch(const struct ofs_manifest *s,
 	return ret == 0 ? 0 : -1;
 }
 
-/* Reading ahead: a round that nobody waits for yet. */
+/* Reading ahead: a round without a waiting reader. */
 struct ofs_remote_ahead {
 	struct gathering g;
 	struct ofs_ask ask[ROUND_ASKS];

@@ -160,7 +160,7 @@ int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
 	pthread_mutex_unlock(&task->lock);
 	if (failed)
 		return optimfs_fail(err, ECANCELED,
-		    "given up, since another rank failed");
+		    "given up because another rank failed");
 	for (int r = 0; r < w->size; r++)
 		if (w->ops->dead(w->w, r)) {
 			optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");

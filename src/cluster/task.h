@@ -29,7 +29,7 @@ struct ofs_task_job {
 	uint64_t size;
 	const struct ofs_owner *may;
 	uint32_t nmay;
-	int rank; /* out: assigned rank; rank 0 if nobody can */
+	int rank; /* out: assigned rank; rank 0 if no rank can */
 };
 /* Assigns jobs, largest first, each to the least loaded rank. No rank exceeds
  * the optimum by more than the largest job. ENOMEM. */

@@ -58,7 +58,7 @@ static void take_segment(struct ofs_cursor *c, struct ofs_segment *seg)
 int ofs_wire_malformed(struct optimfs_error *err)
 {
 	return optimfs_fail(err, EPROTO,
-	    "OFS913 what it said makes no sense: are all ranks of one "
+	    "OFS913 its message is invalid: do all ranks run the same "
 	    "version?");
 }
 

@@ -13,8 +13,8 @@
 
 /* docs/formats/trainers.md */
 
-/* A checkpoint that occupies the whole directory is complete: other files were
- * put there by somebody else. */
+/* A checkpoint that occupies the whole directory is complete: other files do
+ * not belong to it. */
 static bool is_complete(const struct ofs_parts *parts)
 {
 	return parts->n > 0 && parts->part[0].rel[0] == '\0';

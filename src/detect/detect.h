@@ -87,8 +87,8 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
-/* Is it a directory of verl with several models in directories of their own,
- * and nothing beside them but the state of the data loader? */
+/* Is it a directory of verl with several models, each in its own directory, and
+ * otherwise only the state of the data loader? */
 bool ofs_detect_is_roles(const struct ofs_dir *dir,
     const struct ofs_names *names);
 

@@ -339,18 +339,19 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 	else if (is_legacy(c, latest))
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS641 %s: an old checkpoint of Megatron-LM by several "
-		    "ranks: each file has pieces under names of its own, and "
-		    "none says how they were cut; Megatron makes torch_dist of "
-		    "it (--ckpt-convert-format). To see what one rank has, "
-		    "point at one of:%s",
+		    "ranks: each file has its own pieces, and none says how "
+		    "they were divided; Megatron converts it to torch_dist "
+		    "(--ckpt-convert-format). To see the part of one rank, "
+		    "give one of:%s",
 		    dir->path, (char *)b.data);
 	else if (latest != NULL && !ofs_probe_is_dir(dir, latest))
 		optimfs_fail(err, EIO,
-		    "OFS676 %s: latest says %s, which is not there; others:%s",
+		    "OFS676 %s: latest names %s, which does not exist; "
+		    "others:%s",
 		    dir->path, latest, c->n == 0 ? " none" : (char *)b.data);
 	else
 		optimfs_fail(err, ENOENT,
-		    "OFS681 %s holds checkpoints, point at one of:%s",
+		    "OFS681 %s holds checkpoints, give one of:%s",
 		    dir->path, (char *)b.data);
 	ofs_buf_fini(&b);
 	return -1;
@@ -391,7 +392,7 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (link != NULL)
 		return optimfs_fail(err, ENOENT,
 		    "OFS680 %s: %s is a symbolic link, which is not followed: "
-		    "give the file that it leads to, or make hard links of "
+		    "give the file that it points to, or make hard links of "
 		    "all files (cp -rlL %s NEW)",
 		    dir->path, link, dir->path);
 	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {
@@ -445,7 +446,7 @@ static size_t choose(const struct ofs_names *names, const struct candidates *c,
 	return c->n == 1 ? 0 : c->n;
 }
 
-/* Finds the candidates in dir anew. */
+/* Finds the candidates in dir again. */
 static int find(const struct ofs_dir *dir, const struct ofs_names *names,
     int depth, struct candidates *c, struct optimfs_error *err)
 {

@@ -92,8 +92,8 @@ static struct ofs_catalog *new_catalog(const struct ofs_dir *dir,
 
 /* Reading the parts. A part that is not essential may fail and is then left
  * out. But a failure leaves the catalog unusable, so the first one starts a
- * second pass, which tries each remaining part in a catalog of its own before
- * it joins the others. */
+ * second pass, which tries each remaining part in a separate catalog before it
+ * joins the others. */
 struct reading {
 	const struct ofs_dir *dir;
 	const struct optimfs_options *opt;

@@ -336,7 +336,7 @@ static const char *trainer_of_name(const char *path)
 	return NULL;
 }
 
-/* Lightning's own state is next to it, whatever else is there. */
+/* Lightning's own state is next to it, perhaps with other files. */
 static int lightning(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {

@@ -69,8 +69,8 @@ static int bad_option(const char *name, const char *s, size_t n,
 			    (int)(n > 40 ? 40 : n), s, known[i].option,
 			    known[i].values);
 	return optimfs_fail(err, EINVAL,
-	    "OFS771 '%.80s': this format has no option '%.*s': optimfs(5) lists "
-	    "those of each",
+	    "OFS771 '%.80s': this format has no option '%.*s': optimfs(5) "
+	    "lists the options of each format",
 	    name, (int)(n > 40 ? 40 : n), s);
 }
 

@@ -41,7 +41,7 @@ int ofs_fill(struct ofs_catalog *cat, const struct optimfs_options *opt,
 		return 0;
 	if (strcmp(opt->fill, "zero") != 0)
 		return optimfs_fail(err, EINVAL,
-		    "fill=%.40s: only fill=zero is known", opt->fill);
+		    "fill=%.40s: only fill=zero is supported", opt->fill);
 	for (uint32_t i = 0; i < cat->nentries; i++)
 		if (is_state(cat, &cat->entries[i]))
 			cat->tensors[cat->entries[i].ref].flags |=

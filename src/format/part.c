@@ -63,8 +63,8 @@ int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
 
 	if (parts->n == OFS_PARTS_MAX)
 		return optimfs_fail(err, E2BIG,
-		    "OFS624 more than %d files in one checkpoint: point at "
-		    "one of them",
+		    "OFS624 more than %d files in one checkpoint: give one of "
+		    "them",
 		    OFS_PARTS_MAX);
 	if (ofs_grow(parts->part, parts->n, parts->cap, err) == -1)
 		return -1;

@@ -33,7 +33,8 @@ int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
 		ret = optimfs_fail(err, ENOENT, "no such node");
 	else if (o->made[at.index - o->first]->dead)
 		ret = optimfs_fail(err, ESTALE,
-		    "it was made by a writer, and the changes were dropped");
+		    "it was created in this mount, and the changes were "
+		    "discarded");
 	pthread_rwlock_unlock(&snap->overlay->names);
 	return ret;
 }

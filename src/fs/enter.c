@@ -103,7 +103,7 @@ int ofs_hold_writers(struct optimfs *fs, bool commits,
 	}
 	pthread_mutex_unlock(&e->lock);
 	return busy
-	    ? optimfs_fail(err, EBUSY, "OFS815 a commit is under way already")
+	    ? optimfs_fail(err, EBUSY, "OFS815 a commit is already in progress")
 	    : 0;
 }
 

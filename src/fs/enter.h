@@ -41,8 +41,8 @@ bool ofs_leave_again(struct ofs_snapshot *snap, bool failed);
 struct ofs_snapshot *ofs_enter_write(struct optimfs *fs);
 void ofs_leave_write(struct ofs_snapshot *snap);
 
-/* Waits until no writer is inside and lets none in. EBUSY (OFS815): a commit
- * already does so. */
+/* Waits for writers to leave, and blocks new ones. EBUSY (OFS815): a commit is
+ * already in progress. */
 int ofs_hold_writers(struct optimfs *fs, bool commits,
     struct optimfs_error *err);
 void ofs_let_writers(struct optimfs *fs);

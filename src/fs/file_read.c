@@ -73,7 +73,7 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 	if (f == NULL && snap->overlay != NULL &&
 	    ofs_overlay_is_template(snap->overlay))
 		return optimfs_fail(err, EIO,
-		    "OFS301 nothing has been written of it");
+		    "OFS301 none of it has been written");
 	ret = f == NULL ? plan_gap(&h, first, count, err)
 			: ofs_overlay_gaps(f, r->cat, t, p->box, first, count,
 			      plan_gap, &h, err);

@@ -52,7 +52,7 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 	return 0;
 }
 
-/* EINVAL for a file that stands for other files: the lock would be on the wrong
+/* EINVAL for a file that is an index of others: the lock would be on the wrong
  * one. */
 static int check_source(const struct optimfs *fs, struct optimfs_error *err)
 {

@@ -80,8 +80,7 @@ const struct ofs_static_node *ofs_static_node(const struct ofs_snapshot *snap,
 #define OFS_SPACE_STAT   3u
 #define OFS_SPACE_NPY32  4u
 #define OFS_SPACE_RANK   5u /* from here on, one for each rank */
-/* From here on, one space for each view (view.h). Views have nodes of their
- * own. */
+/* From here on, one space for each view (view.h). Views have their own nodes. */
 #define OFS_SPACE_VIEW 0x80000000u
 #define OFS_VIEW_NAME  128
 
@@ -169,7 +168,7 @@ struct ofs_snapshot {
 	const struct ofs_write_ops *write;
 	uint32_t generation; /* part of every node number */
 
-	/* Index files: no entry lies in them. */
+	/* Index files: they contain no entries. */
 	uint32_t index[OFS_MAX_INDEXES], nindexes;
 	uint32_t mode_file, mode_dir;
 	int64_t mtime_ns; /* modification time of the newest object */
@@ -428,7 +427,7 @@ int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
 void ofs_control_said(struct optimfs *fs, struct ofs_buf *out);
 
 /* stale.c */
-/* Finds the index files: the first few objects in which no entry lies. */
+/* Finds the index files: the first few objects without entries. */
 int ofs_indexes_init(struct ofs_snapshot *snap, struct optimfs_error *err);
 /* ESTALE if an index file has changed since it was read. */
 int ofs_indexes_same(const struct ofs_snapshot *snap,

@@ -89,7 +89,7 @@ void ofs_info_source(const struct ofs_snapshot *snap, struct ofs_json_writer *w)
 	    cat->world_size > 0 ? cat->world_size : -1);
 }
 
-/* Opens an object on a line of its own; its members stay on this line. */
+/* Opens an object on a new line; its members stay on this line. */
 static void open_line(struct ofs_json_writer *w, const char *key)
 {
 	ofs_json_open(w, key, '{');

@@ -400,7 +400,7 @@ static uint64_t longest(enum ofs_dtype t)
 	return ofs_dtype_is_complex(t) ? 80 : 32;
 }
 
-/* All hashes have one length. A number is shorter than the JSON that stands for
+/* All hashes have one length. A number is shorter than the JSON that replaces
  * it here. */
 struct guess {
 	const struct ofs_catalog *cat;

@@ -32,7 +32,7 @@ int ofs_not_shown(const struct optimfs_error *why, struct optimfs_error *err)
 {
 	return optimfs_fail(err, ESTALE,
 	    "OFS835 it was committed, but the new state could not be read: "
-	    "commit once more, or mount it again (%.200s)",
+	    "commit again, or mount it again (%.200s)",
 	    why->text);
 }
 

@@ -27,8 +27,8 @@ static int may_name(struct ofs_at dir, const char *name, bool is_dir,
 		return optimfs_fail(err, EINVAL, "'%s' is not a name", name);
 	if (dir.index == 0 && (!is_dir || !is_section(name)))
 		return optimfs_fail(err, EPERM,
-		    "OFS814 %s: a checkpoint has optim, model and extra; give "
-		    "it a place below these",
+		    "OFS814 %s: a checkpoint has optim, model and extra; write "
+		    "below one of these",
 		    name);
 	return 0;
 }
@@ -317,7 +317,7 @@ static int do_setxattr(struct ofs_snapshot *snap, uint64_t node,
 	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 ||
 	    !is_listed(name + strlen(PREFIX)))
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "attribute %s has no place in a checkpoint", name);
+		    "attribute %s cannot be stored in a checkpoint", name);
 	if (ofs_at_is_dir(snap, at))
 		return 0;
 	pthread_rwlock_wrlock(&snap->overlay->names);

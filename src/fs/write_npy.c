@@ -109,7 +109,8 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 		return 0;
 	if (file->staged->text)
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS816 a tensor without dimensions is written whole");
+		    "OFS816 a tensor without dimensions must be written as a "
+		    "whole");
 	if (off > file->limit || len > file->limit - off)
 		return optimfs_fail(err, EFBIG, "OFS813 past the tensor's end");
 	return ofs_overlay_file_write(o, file->staged, false, buf + n, len, off,
@@ -144,7 +145,7 @@ int ofs_file_npy_resize(struct optimfs_file *file, uint64_t size,
 	if (ofs_file_staged_size(file, &now) && now == size)
 		return 0;
 	return optimfs_fail(err, EINVAL,
-	    "OFS816 a .npy is written whole, or in place");
+	    "OFS816 a .npy must be written as a whole, or in place");
 }
 
 static int bad(const char *why, struct optimfs_error *err)
@@ -165,7 +166,7 @@ static int read_header(int fd, uint64_t size, enum ofs_dtype there,
 	if (ofs_npy_length(buf, n, length, &why) == -1)
 		return bad(optimfs_error_words(&why), err);
 	if (*length > size)
-		return bad("its header is cut", err);
+		return bad("its header is truncated", err);
 	if (ofs_pread_all(fd, buf, *length, 0, err) == -1)
 		return -1;
 	if (ofs_npy_parse(npy, buf, *length, there, &why) == -1)

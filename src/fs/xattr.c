@@ -63,7 +63,7 @@ static int get_fqn(const struct subject *s, struct ofs_buf *out)
 	return 1;
 }
 
-/* A directory has attributes only if it stands for a parameter. */
+/* A directory has attributes only if it is that of a parameter. */
 static int list_fqn(const struct subject *s, struct ofs_buf *out)
 {
 	uint32_t up;

@@ -93,7 +93,7 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 
 /* Work sharing. */
 
-/* Assigns each file to a rank that has it; a file that nobody has to rank 0. */
+/* Assigns each file to a rank that has it; a file that no rank has to rank 0. */
 static int divide(struct ofs_fsck *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->snap->cat;

@@ -163,7 +163,7 @@ int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
 			return -1;
 		if (!take_one(c, &t->v[t->n]))
 			return optimfs_fail(err, EPROTO,
-			    "OFS913 what rank %d found makes no sense", from);
+			    "OFS913 the findings of rank %d are invalid", from);
 		t->v[t->n].order = t->n;
 		t->n++;
 	}

@@ -243,7 +243,7 @@ static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
 		    (!goes_on(&p->plan, i, false) &&
 			ofs_publish_sync_dir(p->new, n->rel) == -1))
 			return optimfs_fail(err, errno,
-			    "OFS802 new %.200s cannot be made safe: %m",
+			    "OFS802 new %.200s cannot be synced: %m",
 			    n->rel);
 	}
 	return 0;

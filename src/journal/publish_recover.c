@@ -74,7 +74,7 @@ static int finish(const char *source, int dir,
 	}
 	if (ret == -1)
 		return optimfs_fail(err, errno,
-		    "OFS803 a published commit cannot be made safe: %m");
+		    "OFS803 a published commit cannot be synced: %m");
 	for (size_t i = 0; i < plan->n; i++)
 		if (plan->name[i].kind == OFS_PUBLISH_REMOVE && !plan->swap)
 			unlinkat(dir, plan->name[i].rel, 0);
@@ -95,9 +95,9 @@ int ofs_publish_recover(const char *source, int dir, int stage,
 
 	if (ret == 1 && plan.id[0] != '\0') {
 		ret = optimfs_fail(err, EBUSY,
-		    "OFS840 %s: a commit by several ranks was cut short here; "
-		    "mount it for writing as it was, with mpirun, to have that "
-		    "finished or taken back",
+		    "OFS840 %s: a commit by several ranks was interrupted "
+		    "here; mount it for writing as before, with mpirun, to "
+		    "finish or undo it",
 		    source);
 	} else if (ret == 1 && was_published(dir, &plan)) {
 		ret = finish(source, dir, &plan, err);
@@ -154,8 +154,9 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
 	if (ret == 1 && p.plan.id[0] == '\0') {
 		/* its journal is not known here */
 		ret = optimfs_fail(err, EBUSY,
-		    "OFS843 %s: a commit to this directory alone was cut short; "
-		    "mount it alone for writing, once, to have that finished",
+		    "OFS843 %s: a commit to this directory alone was "
+		    "interrupted; mount it alone for writing, once, to finish "
+		    "it",
 		    source);
 	} else if (ret == 1 && strcmp(p.plan.id, id) == 0 && id[0] != '\0') {
 		p.new = ofs_publish_dir(stage, OFS_PUBLISH_NEW, err);

@@ -119,7 +119,7 @@ static int carry(struct walk *w, const char *rel)
 	if (!S_ISDIR(st.st_mode))
 		return optimfs_fail(w->err, EOPNOTSUPP,
 		    "OFS823 %.200s is neither a file nor a directory, and "
-		    "cannot be carried over",
+		    "cannot be copied",
 		    rel);
 	if (ofs_sys_mkdir(w->gen, rel) == -1)
 		return fail(w, rel);
@@ -243,8 +243,8 @@ int ofs_publish_exchange(struct ofs_publish *p, struct optimfs_error *err)
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS824 this file system cannot exchange two "
 			    "directories, and %zu files change: copy the "
-			    "checkpoint elsewhere, or write it anew with "
-			    "optimfs reshard",
+			    "checkpoint elsewhere, or write it with optimfs "
+			    "reshard",
 			    p->plan.n);
 		return optimfs_fail(err, code,
 		    "OFS802 the new directory cannot be put in place: %m");

@@ -127,8 +127,8 @@ static int make_dirs(struct ofs_stage *st, const struct ofs_stage_config *c,
 	err = OFS_SOME_ERROR(err);
 	if (c->upper != NULL && on_tmpfs(c->upper) && !on_tmpfs(c->source))
 		return optimfs_fail(err, EINVAL,
-		    "OFS809 upper=%s is memory: what is staged there would not "
-		    "survive",
+		    "OFS809 upper=%s is in memory: staged changes would not "
+		    "survive a crash",
 		    c->upper);
 	for (int i = 0; i < TRIES && ret == 0; i++) {
 		free(beside);

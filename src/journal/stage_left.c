@@ -45,8 +45,8 @@ int ofs_stage_refuse(const char *path, bool upper, struct optimfs_error *err)
 
 	return optimfs_fail(err, EBUSY,
 	    "OFS811 %s holds changes of a mount that ended without a commit: "
-	    "-o recover=yes%s%.*s continues from there, recover=discard drops "
-	    "what was changed",
+	    "-o recover=yes%s%.*s continues with them, recover=discard drops "
+	    "them",
 	    path, upper ? ",upper=" : "", upper ? (int)(slash - path) : 0,
 	    path);
 }

@@ -79,7 +79,7 @@ char *ofs_stage_split(const char *source, char **name,
 	*name = slash + 1;
 	if (**name == '\0') {
 		optimfs_fail(err, EINVAL,
-		    "OFS809 %s: nothing can be made beside it: give upper=",
+		    "OFS809 %s: no file can be created beside it: give upper=",
 		    source);
 		free(real);
 		return NULL;

@@ -20,7 +20,7 @@ int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode);
 const char *ofs_stage_why(int code);
 /* Opens the directory at path. OFS809. */
 int ofs_stage_open_at(const char *path, struct optimfs_error *err);
-/* Makes a directory, and checks that nobody else made it for us; place is its
+/* Makes a directory, and checks that it belongs to this user; place is its
  * path, for messages. OFS809. */
 int ofs_stage_make_dir(int at, const char *name, const char *place,
     struct optimfs_error *err);

@@ -50,8 +50,8 @@ int ofs_flat_check(const struct ofs_flat_model *m, uint32_t param,
 		if (ofs_flat_same_shape(m, param, entry))
 			return 0;
 		optimfs_fail_as(err, EOPNOTSUPP,
-		    "%s its shape is not that of the parameter, with which it "
-		    "would be cut",
+		    "%s its shape is not that of its parameter, with which it "
+		    "would be divided",
 		    m->code);
 	}
 	return ofs_render_fail_in(m->cat, e, err);
@@ -103,8 +103,8 @@ static int read_state(struct states *s, uint32_t param, uint32_t node)
 
 	if (entry == OFS_NONE)
 		return optimfs_fail_as(s->err, EOPNOTSUPP,
-		    "%s %.120s: its state '%.40s' has parts, which cannot be "
-		    "cut",
+		    "%s %.120s: its state '%.40s' is nested, so it cannot be "
+		    "divided",
 		    m->code, m->param[param].fqn.p, name.p);
 	if (ofs_flat_is_cut(m, entry) &&
 	    ofs_flat_check(m, param, entry, s->err) == -1)

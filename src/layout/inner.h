@@ -8,9 +8,10 @@
 #include "layout/render.h"
 #include "pickle/write.h"
 
-/* The storages of a value, in an archive of its own or in a file with other
- * tensors, on their way to another archive. Set from, e and a, zero the rest; pass ofs_inner_put as
- * storage of a struct ofs_pkw, and this as its ctx. */
+/* The storages of a value, in a separate archive or in a file with other
+ * tensors, while they are copied to another archive. Set from, e and a, zero
+ * the rest; pass ofs_inner_put as storage of a struct ofs_pkw, and this as its
+ * ctx. */
 struct ofs_inner {
 	const struct ofs_render *from;
 	const struct ofs_entry *e;

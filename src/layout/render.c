@@ -140,7 +140,7 @@ int ofs_render_only(const struct ofs_catalog *cat, const struct ofs_layout *to,
 	    section, section, section);
 }
 
-/* Is it a value that cannot be written anew (OFS445, OFS448)? */
+/* Is it a value that cannot be converted (OFS445, OFS448)? */
 static bool is_opaque(const struct ofs_render *from, const struct ofs_entry *e)
 {
 	struct ofs_buf out = { 0 };
@@ -224,8 +224,8 @@ int ofs_render_unscaled(const struct ofs_catalog *cat,
 	if (!ofs_dtype_is_quantized(dtype))
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS448 a tensor of type %s cannot be cut, because its parts would "
-	    "have no scale: views torch and dcp have it",
+	    "OFS448 a tensor of type %s cannot be divided, because its parts "
+	    "would have no scale: views torch and dcp have it",
 	    ofs_dtype_name(dtype));
 }
 
@@ -327,7 +327,7 @@ static void say_values(const struct ofs_value_list *list, const char *what,
 			return;
 		}
 		snprintf(text, sizeof(text),
-		    "%.300s: %s: it holds what cannot be written anew", path,
+		    "%.300s: %s: it has values that cannot be converted", path,
 		    what);
 		to->say(to->ctx, text);
 		path += strlen(path) + 1;
@@ -339,7 +339,7 @@ void ofs_render_report_say(const struct ofs_render_report *report,
 {
 	if (to->say == NULL)
 		return;
-	say_values(&report->copied, "copied as it is pickled", to);
+	say_values(&report->copied, "copied in pickled form", to);
 	say_values(&report->dropped, "left out", to);
 }
 

@@ -36,7 +36,7 @@ struct ofs_layout {
 	enum { OFS_FLAT_DEFAULT, OFS_FLAT_ORIG, OFS_FLAT_PACK } flat;
 	/* zeros for state that only some parts of a flat parameter have */
 	bool fill_zero;
-	bool drop; /* leave out values that cannot be written anew */
+	bool drop; /* leave out values that cannot be converted */
 };
 
 /* Values that are reported to the user. After _end the lists do not change. */
@@ -45,8 +45,8 @@ struct ofs_value_list {
 	uint32_t n;
 };
 struct ofs_render_report {
-	/* values copied with their opcodes, because they could not be written
-	 * anew; values left out by drop=opaque */
+	/* values copied with their opcodes, because they could not be
+	 * converted; values left out by drop=opaque */
 	struct ofs_value_list copied, dropped;
 	uint8_t *seen; /* by entry; NULL when the lists are complete */
 };
@@ -54,7 +54,7 @@ struct ofs_render_report *ofs_render_report_new(const struct ofs_catalog *cat,
     struct optimfs_error *err);
 void ofs_render_report_end(struct ofs_render_report *report);
 void ofs_render_report_free(struct ofs_render_report *report);
-/* Say of each value what became of it, if somebody listens. */
+/* Report each value in the lists to a watcher, which may be NULL. */
 struct optimfs_watch;
 void ofs_render_report_say(const struct ofs_render_report *report,
     const struct optimfs_watch *to);
@@ -72,14 +72,14 @@ struct ofs_render {
 	/* Read the first count elements of a tensor. */
 	int (*elements)(void *ctx, uint32_t tensor, uint64_t count, void *out,
 	    struct optimfs_error *err);
-	/* What the elements of a quantized tensor stand for: 1; 0: not known. */
+	/* The scale of a quantized tensor: 1; 0: not known. */
 	int (*scale)(void *ctx, uint32_t tensor, struct ofs_scale *scale,
 	    struct optimfs_error *err);
 	void *ctx;
 	struct ofs_render_report *report; /* while files are laid out */
 };
 
-/* A stretch of a file that is generated at once; ref and base are private to
+/* A range of a file that is generated as a whole; ref and base are private to
  * the renderer. end is a running sum, so that a span begins at the end of the
  * one before: this decides the place of an item in its file. */
 struct ofs_span {
@@ -203,7 +203,7 @@ struct ofs_pkw;
 int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err);
-/* Is the value of an entry stored as an archive of its own? _copy appends the
+/* Is the value of an entry stored as a separate archive? _copy appends the
  * bytes of that archive. */
 bool ofs_render_has_archive(const struct ofs_render *from,
     const struct ofs_entry *e);

@@ -43,9 +43,9 @@ static struct ofs_str id_of(const struct naming *c, uint32_t entry)
 	return ofs_naming_key(c, entry).id.s;
 }
 
-/* An optimizer may keep state of its own under a name beside its parameters'
- * IDs, as PyTorch allows. Where the keys were split by the rules above, the
- * split may be wrong instead. */
+/* An optimizer may keep other state under a name beside its parameters' IDs, as
+ * PyTorch allows. Where the keys were split by the rules above, the split may
+ * be wrong instead. */
 static int mixed(struct naming *c, const struct naming_candidate *r,
     struct optimfs_error *err)
 {
@@ -57,7 +57,7 @@ static int mixed(struct naming *c, const struct naming_candidate *r,
 	    "OFS637 the optimizer's state has integer and string keys: first "
 	    "integer %.*s, first string \"%.*s\"%s",
 	    OFS_STR_ARGS(number, 100), OFS_STR_ARGS(name, 100),
-	    text ? " (or the dotted keys were cut wrongly)" : "");
+	    text ? " (or the dotted keys were split wrongly)" : "");
 }
 
 static int look_at_keys(struct naming *c, struct optimfs_error *err)

@@ -212,8 +212,7 @@ static int enough(struct match *m, const struct ofs_shapes *state,
 {
 	if (state->n == 0)
 		return optimfs_fail(err, EINVAL,
-		    "OFS636 ids=model: there is no state whose shapes could "
-		    "tell");
+		    "OFS636 ids=model: no state has shapes that tell");
 	m->nids = state->v[state->n - 1].key + 1;
 	if (m->nids > m->model.n)
 		return optimfs_fail(err, EINVAL,
@@ -232,8 +231,9 @@ int ofs_naming_ids_of_model(struct naming *c, struct ofs_ids *ids,
 	/* without its map of keys, an index has no order */
 	if (c->cat->unordered && c->ntext > 0)
 		return optimfs_fail(err, EINVAL,
-		    "OFS636 ids=model: the index has no map of keys, and so no "
-		    "order of the model's; name the IDs in a file");
+		    "OFS636 ids=model: the index has no map of keys, so the "
+		    "order of the model's tensors is unknown; name the IDs in "
+		    "a file");
 	ret = ofs_shapes_of_model(c, &m.model, err);
 	if (ret == 0)
 		ret = ofs_shapes_of_state(c, &state, err);

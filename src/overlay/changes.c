@@ -88,8 +88,8 @@ static int put_path(struct walk *w, struct ofs_change *c, bool base)
 		else if (c->kind == OFS_CHANGE_ADD && key.len > 0 &&
 		    memchr(key.data, '\0', key.len) != NULL)
 			optimfs_fail(&c->problem, EINVAL,
-			    "OFS302 '%s' is the name of a key with a NUL, and "
-			    "nothing can be added by such a key",
+			    "OFS302 '%s' is the name of a key with a NUL, "
+			    "which cannot be added",
 			    ofs_overlay_name(w->o, i));
 		keys[--n] =
 		    keep(w, key.len == 0 ? "" : (char *)key.data, key.len);
@@ -159,7 +159,7 @@ static int put_text(struct walk *w, struct ofs_change *c,
 	return c->text == NULL ? -1 : 0;
 }
 
-/* Sets the element that the text of a 0-dim tensor stands for. */
+/* Sets the element of a 0-dim tensor from its text. */
 static int put_element(struct walk *w, struct ofs_change *c, uint32_t base)
 {
 	uint8_t element[16] = { 0 };
@@ -190,7 +190,7 @@ static void check_tied(struct walk *w, struct ofs_change *c,
 		return;
 	other = ofs_overlay_path(w->o, f->by, NULL, NULL);
 	optimfs_fail(&c->problem, EINVAL,
-	    "OFS828 it is stored once with %.120s, and they would not agree: "
+	    "OFS828 it is stored once with %.120s, but they would differ: "
 	    "write the same to both",
 	    other == NULL ? "a name that was removed" : other);
 	free(other);
@@ -224,7 +224,7 @@ static bool holds_tensors(const struct ofs_change *c)
 }
 
 /* There, a new file must be a tensor with dtype and shape, or a number. Any
- * other text would become a str, which nobody intends. */
+ * other text would become a str, which is hardly intended. */
 static void check_typed(struct ofs_change *c)
 {
 	struct ofs_value_form nothing = { .doc = NULL };

@@ -303,7 +303,7 @@ static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return 0;
 }
 
-/* May an added file be a text? Then views are made of what it says. */
+/* May an added file be a text? Then views use its value. */
 static bool may_be_text(const struct ofs_overlay_file *f)
 {
 	return f->entry == OFS_NONE &&

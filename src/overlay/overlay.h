@@ -153,8 +153,8 @@ struct ofs_overlay_status {
 };
 void ofs_overlay_status(struct ofs_overlay *overlay,
     struct ofs_overlay_status *status);
-/* Is it the overlay of a template (push/writethrough.h), of which only written
- * bytes can be read? */
+/* Is it the overlay of a template (push/writethrough.h)? Only written bytes of
+ * it can be read. */
 bool ofs_overlay_is_template(const struct ofs_overlay *overlay);
 bool ofs_overlay_dirty(struct ofs_overlay *overlay);
 /* Sets the progress of a commit for ofs_overlay_status: percent of all work,

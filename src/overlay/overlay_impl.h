@@ -148,7 +148,7 @@ extern const struct ofs_overlay_bytes ofs_overlay_staged_bytes;
 struct ofs_overlay_ops {
 	/* Names and bytes of the base are hidden until they are written. */
 	bool hidden;
-	/* Does the node of a tied tensor have a file of its own? */
+	/* Does the node of a tied tensor have its own file? */
 	bool (*apart)(const struct ofs_overlay *o, uint32_t node);
 	/* The storage of a tensor's node. */
 	const struct ofs_overlay_bytes *(*bytes)(const struct ofs_overlay *o,

@@ -304,9 +304,8 @@ static int verify(struct ofs_overlay *o, struct replayed *v, uint64_t have,
 		if (end > have || !is_there(o, f, d, buf, cap)) {
 			ret = doubt_range(f, d, &newer, err);
 			optimfs_fail(&f->why, EIO,
-			    "OFS817 bytes that were written before the machine "
-			    "went down, and not synced, are lost: write the "
-			    "file again");
+			    "OFS817 bytes that were not synced before the "
+			    "machine went down are lost: write the file again");
 		}
 		if (ret == 0)
 			ret = ofs_ranges_add(&newer, d->off, end, err);

@@ -40,8 +40,7 @@ static uint32_t *slot(const struct ofs_pickle *doc, struct pk_node *x,
 
 enum color { WHITE, GREY, BLACK };
 
-/* Replace a reference to an enclosing container by a node that stands for
- * it. */
+/* Replace a reference to an enclosing container by a placeholder. */
 static int cut(struct pk_parser *p, const struct frame *at)
 {
 	struct ofs_pickle *doc = p->doc;

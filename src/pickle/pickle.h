@@ -147,9 +147,9 @@ struct ofs_pk_fields {
 void ofs_pk_read_fields(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_pk_fields *f, uint32_t value[OFS_PK_FIELDS]);
 
-/* The element of a tensor without dimensions, which only its storage has: noted
- * by whoever can read it, in the order of nodes, before doc is shared. _element
- * gives NULL if it was not. */
+/* The element of a tensor without dimensions, which is in its storage: set by
+ * the code that can read it, in the order of nodes, before doc is shared.
+ * _element gives NULL if it was not. */
 #define OFS_PK_ELEMENT 16
 int ofs_pickle_note_element(struct ofs_pickle *doc, uint32_t node,
     const uint8_t element[OFS_PK_ELEMENT], struct optimfs_error *err);

@@ -318,7 +318,8 @@ static int enter(struct graph *g, uint32_t node)
 
 	if (ofs_pk_is_cycle(g->doc, node)) {
 		if (g->w->plain)
-			return unsupported(g, "a container that holds itself");
+			return unsupported(g,
+			    "a container that contains itself");
 		node = pk_at(g->doc, node)->v[2];
 	}
 

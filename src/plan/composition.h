@@ -62,7 +62,7 @@ int ofs_composition_buf_crc(struct ofs_composition *c, const struct ofs_buf *b,
 int ofs_composition_box(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, const uint64_t *box,
     struct optimfs_error *err);
-/* Append all of a tensor, converted to a type that ofs_cast can make of its
+/* Append a whole tensor, converted to a type to which ofs_cast can convert its
  * own. The file must fit in off_t. */
 int ofs_composition_box_as(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, enum ofs_dtype dtype,

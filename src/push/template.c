@@ -182,7 +182,7 @@ static int write_file(struct ofs_snapshot *snap, struct ofs_at at, int dir,
 	return ret == -1 ? optimfs_fail_in(err, "%s", f->name) : 0;
 }
 
-/* Computes the total size, if somebody watches. */
+/* Computes the total size, if there is a watcher. */
 static int measure(struct ofs_snapshot *snap, struct ofs_at view, uint32_t n,
     struct ofs_template *s, struct optimfs_error *err)
 {

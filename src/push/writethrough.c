@@ -86,7 +86,8 @@ static int add_own(struct ofs_writethrough *d, const struct ofs_snapshot *snap,
 		own.model = ofs_template_model(snap, own.node);
 	if (from->derived && own.model == OFS_NONE)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS831 %s: a file that the commit has to compute is not there",
+		    "OFS831 %s: a file that the commit has to compute is "
+		    "missing",
 		    OFS_TEMPLATE_INFO);
 	d->own[d->nown++] = own;
 	return 0;

@@ -53,7 +53,7 @@ out:
 	return ret;
 }
 
-/* Fetch a plan of which some segments are rounded. */
+/* Fetch a plan with rounded segments. */
 static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
     void *buf, struct optimfs_error *err)
 {

@@ -7,7 +7,7 @@
 
 #include "fs/view.h"
 
-/* Makes the directories of a view in dir, if they are not there. */
+/* Makes the directories of a view in dir, if they do not exist. */
 int ofs_view_dirs_make(struct ofs_snapshot *snap, struct ofs_at view, int dir,
     struct optimfs_error *err);
 /* Syncs them, and dir. */

@@ -271,7 +271,7 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 		    path);
 	if (found->other != NULL && r->how->watch.say != NULL) {
 		snprintf(text, sizeof(text),
-		    "%.300s: the run that left it %s: begun afresh", path,
+		    "%.300s: the run that left it %s: starting again", path,
 		    found->other);
 		r->how->watch.say(r->how->watch.ctx, text);
 	}
@@ -354,7 +354,7 @@ int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
 		e = take_record(c);
 		if (c->bad)
 			return optimfs_fail(err, EPROTO,
-			    "OFS913 what rank 0 said makes no sense");
+			    "OFS913 the message of rank 0 is invalid");
 		if (apply(r, &e, err) == -1)
 			return -1;
 	}
@@ -362,8 +362,8 @@ int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
 	return 0;
 }
 
-/* The file belongs to another rank, so nobody here looks at its progress until
- * that rank has finished. */
+/* The file belongs to another rank, so its progress is not read here until that
+ * rank has finished. */
 int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
@@ -375,7 +375,7 @@ int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
 	if (c->bad || ofs_cursor_left(c) != 0 ||
 	    (e.type != SUM && (f == NULL || f->ours)))
 		return optimfs_fail(err, EPROTO,
-		    "OFS913 what rank %d has written makes no sense", from);
+		    "OFS913 the report of rank %d is invalid", from);
 	if (append(r, e.type, e.num[0], e.num[1], e.num[2], e.num[3], err) ==
 	    -1)
 		return -1;

@@ -40,7 +40,7 @@ static int take_place(struct ofs_reshard *r, const char *dir,
 
 	if (c.bad)
 		return optimfs_fail(err, EPROTO,
-		    "OFS913 what rank 0 said makes no sense");
+		    "OFS913 the message of rank 0 is invalid");
 	if (strcmp(path, dir) != 0)
 		return optimfs_fail(err, EINVAL,
 		    "OFS775 %.80s, but %.80s on rank 0: reshard has one "
@@ -48,8 +48,8 @@ static int take_place(struct ofs_reshard *r, const char *dir,
 		    dir, path);
 	if (files != r->files)
 		return optimfs_fail(err, EPROTO,
-		    "OFS913 it would write other files than rank 0: are all "
-		    "ranks of one version?");
+		    "OFS913 it would write other files than rank 0: do all "
+		    "ranks run the same version?");
 	ofs_beside_holder(dir, holder);
 	*sees = id[0] != '\0' && strcmp(holder, id) == 0;
 	return 0;
@@ -80,8 +80,7 @@ static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
 	if (nwriters == r->group->size || r->how->watch.say == NULL)
 		return;
 	snprintf(text, sizeof(text),
-	    "%d of %d ranks see %.300s, and write; the others give what they "
-	    "have",
+	    "%d of %d ranks see %.300s, and write; the others send data",
 	    nwriters, r->group->size, dir);
 	r->how->watch.say(r->how->watch.ctx, text);
 }
@@ -128,7 +127,7 @@ static int take_share(struct ofs_reshard *r, const struct ofs_buf *said,
 		    ofs_cursor_le32(&c) == (uint32_t)r->group->rank;
 	if (c.bad)
 		return optimfs_fail(err, EPROTO,
-		    "OFS913 what rank 0 said makes no sense");
+		    "OFS913 the message of rank 0 is invalid");
 	return r->lead || r->new == -1 ? 0 : ofs_reshard_log_told(r, &c, err);
 }
 

@@ -183,7 +183,7 @@ static int check_source(const struct ofs_commit *c, struct optimfs_error *err)
 
 	if (c->job->same(c->job->ctx, &why) == -1)
 		return optimfs_fail(err, ESTALE,
-		    "OFS805 what is staged was made for another checkpoint: "
+		    "OFS805 the staged changes belong to another checkpoint: "
 		    "%.300s",
 		    why.text);
 	if (stat(dir->path, &named) == 0 && fstat(dir->fd, &st) == 0 &&

@@ -385,8 +385,8 @@ static int place_added(struct place *p, struct ofs_commit_task *t,
 		ret = place_new(c, t, err);
 	if (ret == 0)
 		return ofs_commit_no_place(t,
-		    "nothing like it is there to tell how the source would "
-		    "call it",
+		    "there is no similar entry that shows what the source "
+		    "would call it",
 		    err);
 	return ret == -1 ? -1 : 0;
 }
@@ -424,7 +424,7 @@ static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
 	return t->doc == NULL ? optimfs_fail_in(err, "%.200s", ch->path) : 0;
 }
 
-/* Copies the value of a moved entry to a document of its own. */
+/* Copies the value of a moved entry to a new document. */
 static int value_moved(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
@@ -486,7 +486,7 @@ static int add(struct place *p, const struct ofs_change *ch,
 }
 
 /* Is the document equal to the entry's value? Users copy whole trees over
- * others of which little is new. */
+ * others that differ little. */
 static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
     const struct ofs_pickle *doc)
 {

@@ -225,13 +225,13 @@ static int differ(const struct shared *s, uint32_t tensor, uint32_t other)
 	name_of(s->c, OFS_NONE, tensor, a, sizeof(a));
 	if (tensor == other)
 		return optimfs_fail(s->err, EINVAL,
-		    "OFS828 elements of %s have stored bytes in common, and "
-		    "would not agree: write the same to all of them",
+		    "OFS828 elements of %s share stored bytes, but would "
+		    "differ: write the same to all of them",
 		    a);
 	name_of(s->c, OFS_NONE, other, b, sizeof(b));
 	return optimfs_fail(s->err, EINVAL,
-	    "OFS828 %s and %s have stored bytes in common, and would not agree: "
-	    "write the same to both",
+	    "OFS828 %s and %s share stored bytes, but would differ: write the "
+	    "same to both",
 	    a, b);
 }
 
@@ -416,8 +416,8 @@ static int check_name(struct ofs_commit *c, uint32_t i,
 		return same == 1 ? 0 : -1;
 	name_of(c, i, OFS_NONE, name, sizeof(name));
 	return optimfs_fail(err, EINVAL,
-	    "OFS828 %.200s and %s are stored once, and would not agree: write "
-	    "the same to both",
+	    "OFS828 %.200s and %s are stored once, but would differ: write the "
+	    "same to both",
 	    by->path, name);
 }
 

@@ -112,9 +112,9 @@ static int check_paths(struct verify *v)
 	if (got == want && ngot == nwant)
 		return 0;
 	return optimfs_fail(v->err, EINVAL,
-	    "OFS827 with these changes the checkpoint would be read as "
-	    "something else (%" PRIu64
-	    " files in other places than the %" PRIu64 " that there are)%s",
+	    "OFS827 with these changes the checkpoint would be read "
+	    "differently (%" PRIu64 " files in other places than the %" PRIu64
+	    " that there are)%s",
 	    ngot, nwant,
 	    v->c->cat->ids == NULL
 		? ""
@@ -200,7 +200,7 @@ static int check_entry(struct verify *v, const struct ofs_entry *is)
 	if (was->kind != is->kind ||
 	    (is->kind == OFS_ENTRY_TENSOR && !same_form(v, was, is)))
 		return optimfs_fail(v->err, EUCLEAN,
-		    "OFS829 %.200s would be something else", shown(&v->a));
+		    "OFS829 %.200s would be different", shown(&v->a));
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-/* rows.c - vectorised sums for the CPU at hand */
+/* rows.c - vectorised sums for this CPU */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 

@@ -203,9 +203,9 @@ int ofs_open_files_check(struct ofs_open_files *files, struct ofs_file *file,
 	return same ? 0 : stale(o, &st, err);
 }
 
-/* The attempt to read a byte lets the kernel see how the file is read. It then
- * reads ahead further, and in larger pages, than it does when it is told; and
- * bytes that it has already need not be announced. */
+/* The attempt to read a byte shows the kernel how the file is read. Then it
+ * reads ahead further, and in larger pages, than after fadvise; and bytes in
+ * the cache need not be announced. */
 void ofs_open_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
 {
 	char byte;

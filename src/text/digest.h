@@ -25,7 +25,7 @@ struct ofs_text_storages {
 /* The rest of the work allowed for the hashes of one text. */
 struct ofs_text_budget {
 	uint64_t visits;
-	const struct ofs_text_storages *storages; /* NULL: nobody has them */
+	const struct ofs_text_storages *storages; /* NULL: not available */
 	bool failed;                              /* a storage is damaged */
 	struct optimfs_error *err;
 };

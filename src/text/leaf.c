@@ -81,7 +81,7 @@ enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
 	return type;
 }
 
-/* One element, of which swap says whether its bytes are in reverse. */
+/* One element; swap: its bytes are in reverse order. */
 static void number_text(enum ofs_dtype t, const char *raw, bool swap,
     char text[80])
 {

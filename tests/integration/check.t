@@ -65,7 +65,7 @@ finds OFS202 $state/exp_avg_sq
 like "the finding names count, file, offset and rank" "$(head -n 1 "$scratch/out")" \
     "*1 of 228 elements is not finite; *, in $file at byte $offset (rank 2)"
 like "the finding says what it means for training" \
-    "$(sed -n 2p "$scratch/out")" '    training from *'
+    "$(sed -n 2p "$scratch/out")" '    further training *'
 
 cp -r "$four" "$scratch/lost" && chmod -R u+w "$scratch/lost" && rm "$scratch/lost/__1_0.distcp"
 status "check of a checkpoint with a missing file exits with 1" 1 "$OPTIMFS" check "$scratch/lost"
@@ -78,7 +78,7 @@ for moment in exp_avg exp_avg_sq; do
 done
 status "check of two tensors with a NaN exits with 1" 1 "$OPTIMFS" check "$scratch/two"
 is "what several findings mean is printed once" \
-    "$(grep -c OFS202 "$scratch/out") $(grep -c '^    training from' "$scratch/out")" "2 1"
+    "$(grep -c OFS202 "$scratch/out") $(grep -c '^    further training' "$scratch/out")" "2 1"
 
 damage $state/exp_avg_sq 2 shift 1
 finds OFS204 $state/exp_avg

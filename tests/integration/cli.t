@@ -222,7 +222,7 @@ does 2 "explain of a word exits with 2" explain what
 
 # Suggestions for misspelled and missing arguments.
 does 2 "a misspelled verb exits with 2" moutn "$ck" x
-says err "unknown verb 'moutn'; did you mean 'mount'" "the nearest verb is suggested"
+says err "unknown command 'moutn'; did you mean 'mount'" "the nearest verb is suggested"
 does 2 "a misspelled global option exits with 2" --verison
 says err "did you mean '--version'" "the nearest global option is suggested"
 does 2 "mount -o foo exits with 2" mount -o foo "$ck" x
@@ -239,7 +239,7 @@ does 3 "a misspelled checkpoint exits with 3" info step-100
 says err "step-100: No such file or directory; did you mean 'step-1000'" \
     "the nearest checkpoint is suggested"
 does 3 "a path appended to the checkpoint exits with 3" ls step-1000/model/norm
-says err 'a path in a checkpoint is an argument of its own: step-1000 model/norm$' \
+says err 'a path in a checkpoint is a separate argument: step-1000 model/norm$' \
     "the message separates the checkpoint from the path"
 does 3 "a misspelled directory in a path exits with 3" ls "$ck" optm/state/norm.bias
 says err "did you mean 'optim'" "the nearest directory is suggested"
@@ -343,9 +343,9 @@ done <verbs >help
 ok $? "the help of no verb has lines of more than 80 columns"
 
 does 2 "optimfs without a verb exits with 2"
-does 2 "an unknown verb exits with 2" frobnicate
+does 2 "an unknown command exits with 2" frobnicate
 [ "$(grep -c . err)" -le 2 ]
-ok $? "the message about an unknown verb has at most two lines"
+ok $? "the message about an unknown command has at most two lines"
 does 2 "an unknown mount option exits with 2" ls -o cahce=1g "$ck"
 says err cache "the nearest mount option is suggested"
 if command -v script >/dev/null; then
@@ -510,7 +510,7 @@ says err 'bytes 0-575: elements \[[0-9]+:[0-9]+, 0:12\]: __1_0.distcp is missing
     "the message names the missing elements and their file"
 mkdir -p many && for i in 9 10 200; do cp -r "$ck" "many/run-$i-a"; done
 does 3 "info of a directory of checkpoints exits with 3" info many
-says err 'point at one of: run-200-a, run-10-a, run-9-a' \
+says err 'give one of: run-200-a, run-10-a, run-9-a' \
     "info lists the checkpoints below, newest first"
 mkdir -p deep/a/b/c && mv many deep/a/b/c/
 does 3 "info of a directory far above several checkpoints exits with 3" info deep

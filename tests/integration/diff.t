@@ -196,7 +196,7 @@ status "diff with a missing file of an index exits with 3" 3 "$OPTIMFS" diff "$s
 is "diff names the missing file of an index, not the types of its tensors" "$(cat "$scratch/err")" \
     "optimfs: OFS661 $scratch/lost-hf: model-00002-of-00001.safetensors is missing: 7 tensors and values cannot be read (optimfs diff --json lists them)"
 is "fsck has one line for a missing file of an index" "$("$OPTIMFS" fsck "$scratch/lost-hf" | grep '^error')" \
-    "error: OFS661 model-00002-of-00001.safetensors is missing: what the index says is in it reads as EIO (7 tensors and values)"
+    "error: OFS661 model-00002-of-00001.safetensors is missing: reading its tensors fails (EIO) (7 tensors and values)"
 
 # Missing paths, and values of scalars.
 "$OPTIMFS" reshard --to torch,only=optim "$four" "$scratch/optim" 2>/dev/null

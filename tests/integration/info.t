@@ -211,7 +211,7 @@ is "mount of a directory in a mount shows that part" "$(ls "$other")" optim
 ok "umount of the part succeeds" "$OPTIMFS" umount "$other"
 ok "diff of a directory in a mount succeeds" "$OPTIMFS" diff "$mnt/model" "$ck"
 is "diff says that all of the checkpoint is compared" "$(cat "$scratch/err")" \
-    "optimfs: $mnt/model: all of the checkpoint is read; --subtree=model takes that part only"
+    "optimfs: $mnt/model: the whole checkpoint is read; --subtree=model reads only that part"
 ok "diff --subtree of a directory in a mount succeeds" \
     "$OPTIMFS" diff --subtree=model "$ck" "$mnt/model"
 is "diff --subtree says nothing of the rest" "$(cat "$scratch/err")" ''
@@ -283,7 +283,7 @@ chmod u+w "$scratch/state.npz"
 status "mount -o rw of a format that is only read exits with 4" 4 \
     "$OPTIMFS" mount -o rw "$scratch/state.npz" "$mnt"
 like "OFS820 says how to mount it" "$(cat "$scratch/err")" \
-    '*OFS820 *state.npz: the format npz is only read, not written: mount it without rw, *'
+    '*OFS820 *state.npz: format npz cannot be written: mount it without rw, *'
 ok "mount -o scratch of a format that is only read succeeds" \
     "$OPTIMFS" mount -o scratch "$scratch/state.npz" "$mnt"
 ok "umount of the scratch mount succeeds" "$OPTIMFS" umount "$mnt"

@@ -33,7 +33,7 @@ status "reshard interrupted in its third file exits with 130" 130 at new/__1_0.d
     "$OPTIMFS" reshard -j 1 --to dcp@5 "$ck" five
 is "reshard names the staged part, and how to resume or give up" "$(cat err)" \
     "optimfs: OFS014 interrupted
-optimfs: what is done is in $scratch/.five.optimfs: the same command continues from there; remove it to give up"
+optimfs: the finished parts are in $scratch/.five.optimfs: the same command continues from there; remove it to give up"
 [ ! -e five ] && [ -d .five.optimfs ]
 tap_result $? "interrupted reshard keeps the staged part and publishes nothing"
 ok "the same reshard succeeds after the interrupt" "$OPTIMFS" reshard -j 1 --to dcp@5 "$ck" five

@@ -59,7 +59,7 @@ ok "report counts the NaN and has a finding for it" \
 cp "$four/__1_0.distcp" "$scratch/shard"
 status "report does not replace a file that is not a page" 3 "$OPTIMFS" report "$four" -o "$scratch/shard"
 like "the message names the file" "$(cat "$scratch/err")" \
-    "optimfs: OFS008 $scratch/shard exists, and is not a page*"
+    "optimfs: OFS008 $scratch/shard exists, and is not a report*"
 ok "the file is as it was" cmp "$four/__1_0.distcp" "$scratch/shard"
 : >"$scratch/made-by-mktemp"
 ok "report replaces an empty file" "$OPTIMFS" report "$four" -o "$scratch/made-by-mktemp"

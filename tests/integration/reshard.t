@@ -170,7 +170,7 @@ for i in "01":
 		status "reshard of two opaque values to $layout exits with 0" 0 \
 		    "$OPTIMFS" reshard --to $layout own out
 		is "reshard to $layout reports both opaque values" \
-		    "$(grep -c ': copied as it is pickled: ' "$scratch/err")" 2
+		    "$(grep -c ': copied in pickled form: ' "$scratch/err")" 2
 		status "fsck --data accepts the $layout checkpoint with opaque values" 0 \
 		    "$OPTIMFS" fsck --data out
 		status "diff finds no difference in $layout with opaque values" 0 \
@@ -184,7 +184,7 @@ for i in "01":
 	status "reshard of opaque values to torch exits with 0" 0 "$OPTIMFS" reshard --to torch \
 	    own out
 	is "reshard to torch reports both opaque values" \
-	    "$(grep -c ': copied as it is pickled: ' "$scratch/err")" 2
+	    "$(grep -c ': copied in pickled form: ' "$scratch/err")" 2
 	ok "the torch.save file has the tensor inside the tuple" python3 \
 	    "$TOP_SRCDIR/tests/support/opaque.py" --inner out/optim.pt
 
@@ -195,7 +195,7 @@ for i in "01":
 		status "reshard of an opaque value to $layout exits with 0" 0 \
 		    "$OPTIMFS" reshard --to $layout one.pt out
 		is "reshard to $layout reports the opaque value" "$(cat "$scratch/err")" \
-		    "optimfs: extra/run: copied as it is pickled: it holds what cannot be written anew"
+		    "optimfs: extra/run: copied in pickled form: it has values that cannot be converted"
 		ok "the $layout checkpoint reshards back to torch" \
 		    "$OPTIMFS" reshard -q --to torch out back
 		ok "the opaque value is unchanged by way of $layout" python3 \
@@ -260,7 +260,7 @@ for i in "01":
 		    "$OPTIMFS" \
 		    mkfs -q --like one.pt --layout $layout new
 		like "mkfs --layout $layout reports the opaque value" "$(cat "$scratch/err")" \
-		    '*extra/run: copied as it is pickled: *'
+		    '*extra/run: copied in pickled form: *'
 		rm -rf new .new.optimfs
 		status "mkfs --layout $layout,drop=opaque exits with 0" 0 \
 		    "$OPTIMFS" mkfs -q --like one.pt \
@@ -280,7 +280,7 @@ for i in "01":
 		    reshard --to $layout,drop=opaque one.pt out
 		is "reshard to $layout,drop=opaque reports the dropped value" \
 		    "$(cat "$scratch/err")" \
-		    "optimfs: extra/run: left out: it holds what cannot be written anew"
+		    "optimfs: extra/run: left out: it has values that cannot be converted"
 		"$OPTIMFS" diff one.pt out >"$scratch/diff"
 		is "$layout,drop=opaque drops nothing else" \
 		    "$(grep -v "only in out" "$scratch/diff")" \
@@ -298,7 +298,7 @@ for i in "01":
 			    0 "$OPTIMFS" reshard --to $layout $way.pt out
 			is "reshard to $layout reports the $way object with a tensor" \
 			    "$(cat "$scratch/err")" \
-			    "optimfs: extra/held: copied as it is pickled: it holds what cannot be written anew"
+			    "optimfs: extra/held: copied in pickled form: it has values that cannot be converted"
 			status "fsck --data accepts the $way object with a tensor in $layout" \
 			    0 "$OPTIMFS" fsck --data out
 			ok "the $layout checkpoint with a $way object reshards back to torch" \
@@ -364,7 +364,7 @@ for i in "01":
 			status "reshard of $kind to $layout exits with 0" 0 \
 			    "$OPTIMFS" reshard --to $layout "$file" out
 			like "reshard of $kind to $layout reports the tensor" \
-			    "$(cat "$scratch/err")" '*: copied as it is pickled: *'
+			    "$(cat "$scratch/err")" '*: copied in pickled form: *'
 			ok "$kind by way of $layout reshards to torch" \
 			    "$OPTIMFS" reshard -q --to torch out back
 			ok "the tensor of $kind has its storages by way of $layout" \

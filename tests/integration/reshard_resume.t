@@ -88,7 +88,7 @@ cp -r kept .out.optimfs
 status "reshard to another layout than the staged one exits with 0" 0 \
     "$OPTIMFS" reshard --to dcp@2 ck out
 like "reshard says that the staging directory was for another layout" "$(cat "$scratch/err")" \
-    '*was to another layout: begun afresh*'
+    '*was to another layout: starting again*'
 ok "the result for the other layout is right" diff -r want-dcp out
 rm -rf out
 cp -r kept .out.optimfs
@@ -96,7 +96,7 @@ touch ck/__1_0.distcp
 status "reshard of a source saved again exits with 0" 0 "$OPTIMFS" reshard --to torch \
     ck out
 like "reshard says that the staging directory was of another source" "$(cat "$scratch/err")" \
-    '*was of another checkpoint*: begun afresh*'
+    '*was of another checkpoint*: starting again*'
 ok "the result for the changed source is right" diff -r want-torch out
 
 # Nor is one that was made with other options, or with another file of names.
@@ -104,7 +104,7 @@ rm -rf out
 cp -r kept .out.optimfs
 status "reshard with fill=zero exits with 0" 0 "$OPTIMFS" reshard --to torch -o fill=zero ck out
 like "reshard says that the staging directory was made without fill=zero" \
-    "$(cat "$scratch/err")" '*with other options: begun afresh*'
+    "$(cat "$scratch/err")" '*with other options: starting again*'
 by_id=$TOP_SRCDIR/tests/data/pytorch/dcp_by_id_w2/ckpt
 names() { # FIRST SECOND: in the order of the IDs
 	for names_group in 0 1; do
@@ -191,7 +191,7 @@ if mount -t tmpfs -o size=250m none disk 2>"$scratch/err"; then
 	    "$OPTIMFS" reshard --to dcp@8 -j 1 ck disk/out
 	like "OFS801 says that no space is left" "$(cat "$scratch/err")" '*OFS801*No space left*'
 	like "OFS801 names the directory with the finished part" "$(cat "$scratch/err")" \
-	    '*OFS801*what is done is in *disk/.out.optimfs*'
+	    '*OFS801*the finished parts are in *disk/.out.optimfs*'
 	not_ok "reshard on a full disk publishes nothing" test -e disk/out
 	mount -o remount,size=800m disk
 	status "reshard exits with 0 after the disk got more room" 0 \
@@ -208,7 +208,7 @@ if mount -t tmpfs -o size=250m none disk 2>"$scratch/err"; then
 	kept=0
 	[ -e disk/.out.optimfs ] && kept=1
 	is "and says that something is kept only where it is" \
-	    "$(grep -c -e 'is kept' -e 'what is done is in' "$scratch/err")" $kept
+	    "$(grep -c -e 'is kept' -e 'the finished parts are in' "$scratch/err")" $kept
 	umount disk
 else
 	skip 10 "no tmpfs here: $(head -1 "$scratch/err")"

@@ -28,7 +28,7 @@ like "a missing units= file fails with OFS162 and its name" \
     "*OFS162 *units=/nonexistent: No such file*"
 like "an index given as units= is not a units file" "$("$OPTIMFS" ls -o \
     units="$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt/.metadata" "$ck" 2>&1)" \
-    "*OFS162 *not a units file, which is JSON*dump_units.py*"
+    "*OFS162 *not a units file: it is not JSON*dump_units.py*"
 for i in 0 1 2; do
 	"$OPTIMFS" cat -o "units=$data/units.json" "$ck" \
 	    "optim/param_groups/$i/params" 2>/dev/null

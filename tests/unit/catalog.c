@@ -156,7 +156,7 @@ static void limits(void)
 	notes = cat->nnotes;
 	ok(notes < 132000, "the number of notes is limited");
 	is_str(cat->notes[notes - 1].text,
-	    "OFS629 there are more problems than are written here",
+	    "OFS629 there are more problems than can be listed",
 	    "the last note says that there are more problems");
 	ofs_catalog_free(cat);
 }
@@ -244,7 +244,7 @@ static const struct fault faults[] = {
 	    EUCLEAN, "OFS606", 0 },
 	{ "offset past the end of the file", 1, { 4 }, 1,
 	    { { 101, 4, { 0, 4 } } }, EUCLEAN,
-	    "OFS604 a has 100 bytes: all of this lies past its end", 0 },
+	    "OFS604 a has 100 bytes: the item is past its end", 0 },
 	{ "one of two offsets past the end of a truncated file", 1, { 4 }, 2,
 	    { { 0, 2, { 0, 2 } }, { 101, 2, { 2, 2 } } }, 0, "", 2 },
 	{ "item that ends past the end of the file", 1, { 4 }, 1,

@@ -124,8 +124,8 @@ static void links(struct sample *s, const char *what)
 		scratch_shell("test -L link"),
 	    "%s: a symbolic link is followed: %s", what, err.text);
 	ok(!copy(s, in_scratch("lost"), &err) && err.code == ENOENT &&
-		strstr(err.text, "lost: a symbolic link") != NULL,
-	    "%s: a symbolic link to nothing is refused: %s", what, err.text);
+		strstr(err.text, "lost: a dangling symbolic link") != NULL,
+	    "%s: a dangling symbolic link is refused: %s", what, err.text);
 	ok(!copy(s, in_scratch("refused"), &err) &&
 		strstr(err.text, "/refused: ") != NULL,
 	    "%s: the message has the name that was given: %s", what, err.text);

@@ -385,7 +385,7 @@ static void parents(void)
 	refuse("a directory of several checkpoints fails with OFS681", dir,
 	    ENOENT, "OFS681");
 	refuse("the checkpoints are listed with the newest first", dir, ENOENT,
-	    "point at one of: step-1000, step-200, step-90");
+	    "give one of: step-1000, step-200, step-90");
 	snprintf(path, sizeof(path), "%s/latest", dir);
 	if (symlink("step-200", path) == -1)
 		bail_out("symlink: %m");
@@ -402,7 +402,7 @@ static void parents(void)
 	    "step-1000 (latest), step-200");
 	put_text(dir, "latest", "step-500");
 	refuse("R10: a file latest that names a missing checkpoint fails", dir,
-	    EIO, "latest says step-500, which is not there; others: step-1000");
+	    EIO, "latest names step-500, which does not exist; others: step-1000");
 	mk_remove(dir);
 
 	mk_dir(dir);
@@ -435,7 +435,7 @@ static void parents(void)
 	    "Megatron's tracker file selects the iteration with type=dcp");
 	put_text(dir, "latest_checkpointed_iteration.txt", "30");
 	refuse("a tracker file that names a missing iteration fails", dir, EIO,
-	    "latest says iter_0000030, which is not there; others: iter_0000020");
+	    "latest names iter_0000030, which does not exist; others: iter_0000020");
 	put_torch(dir, "iter_0000030/mp_rank_00/model_optim_rng.pt");
 	is_str(detect(dir, "", NULL, &err),
 	    "torch iter_0000030/mp_rank_00/model_optim_rng.pt",

@@ -446,14 +446,14 @@ static void index_lies(void)
 	    "a tensor that is in no file cannot be read");
 	is_error(err, EIO,
 	    "OFS661 model/d: " FILE1
-	    " lacks tensors: the index says that this tensor is in it",
+	    " lacks tensors: the index places this tensor in it",
 	    "a tensor that is in no file: error text");
 	is_int(read_at(fs, "model/e", buf, 2, 0, &err), -1,
 	    "a tensor of a missing file cannot be read");
 	is_error(err, EIO, "OFS661", "a tensor of a missing file: error text");
 	ok(has_text(fs, ".optimfs/missing",
-	       "OFS661 gone.safetensors is missing: what the index says is in "
-	       "it reads as EIO"),
+	       "OFS661 gone.safetensors is missing: reading its tensors fails "
+	       "(EIO)"),
 	    "a missing file of an index is listed as missing");
 	ok(warns(fs, "'a' stands twice in it"),
 	    "a key that is twice in the index is a warning");

@@ -441,8 +441,8 @@ static void cut(void)
 		if (mktorch_read_bytes(&m, &ofs_format_torch, "x.pt", z.b.data,
 			i, NULL, &err) == 0 ||
 		    err.code != EIO ||
-		    strncmp(err.text, "OFS502 x.pt: the archive is cut", 31) !=
-			0) {
+		    strncmp(err.text, "OFS502 x.pt: the archive is truncated",
+			37) != 0) {
 			wrong++;
 			diag("%zu of %zu bytes: %s", i, n, err.text);
 		}

@@ -256,7 +256,7 @@ static int check_here(const struct ofs_coordinator *s,
 			break;
 		if (!is_here(s, name))
 			return optimfs_fail(err, EBUSY,
-			    "OFS841 a commit is to be finished in %.200s, which "
+			    "OFS841 a commit must be finished in %.200s, which "
 			    "is not among the directories of these ranks",
 			    name);
 	}

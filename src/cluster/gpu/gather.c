@@ -136,7 +136,7 @@ static int open_gpu(struct ofs_gpu_gather *b, unsigned timeout, char device[64],
 		return -1;
 	b->gpu = b->ops->open(&config, device, err);
 	if (b->gpu == NULL && err->code == ENOMEM && b->how.gpu_cache > 0) {
-		say(b, "going on without gpu_cache=", err);
+		say(b, "continuing without gpu_cache=", err);
 		b->how.gpu_cache = 0;
 		config.blocks = MIN_BLOCKS;
 		b->gpu = b->ops->open(&config, device, err);

@@ -15,7 +15,7 @@
 static int malformed(struct optimfs_error *err)
 {
 	return optimfs_fail(err, EPROTO,
-	    "OFS913 a request about GPUs that makes no sense");
+	    "OFS913 an invalid request about GPUs");
 }
 
 /* Missing: the requesting rank uses the other transport. */
@@ -24,7 +24,7 @@ static int not_here(const struct ofs_gpu_gather *b, struct optimfs_error *err)
 	if (b != NULL && !atomic_load(&b->off))
 		return 0;
 	return optimfs_fail(err, ENOTCONN,
-	    "OFS901 NCCL: this rank does not use it any longer");
+	    "OFS901 NCCL: this rank no longer uses it");
 }
 
 /* Stages. */
@@ -234,7 +234,7 @@ static int send(struct ofs_gpu_gather *b, int to, uint64_t sequence,
 		return 0;
 	}
 	optimfs_fail(err, ENOTCONN,
-	    "OFS901 NCCL: what rank %d waits for is not here any longer", to);
+	    "OFS901 NCCL: the data for rank %d is no longer here", to);
 	ofs_gpu_gather_hang_up(b, err);
 	for (i = 0; s != NULL && i < s->work.nsends; i++)
 		ofs_gpu_gather_free_stage(b, s->send[i].stage);

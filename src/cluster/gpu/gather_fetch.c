@@ -194,7 +194,7 @@ static int fill_window(struct ofs_round *r, const struct ofs_segment *segs,
 static void round_free(struct ofs_round *r)
 {
 	if (r->left)
-		return; /* kept by the module for ever */
+		return; /* never returned by the module */
 	pthread_cond_destroy(&r->changed);
 	pthread_mutex_destroy(&r->lock);
 	free(r->run);

@@ -32,7 +32,7 @@ struct ofs_gpu_gather {
 	struct optimfs_gather how;
 	struct ofs_blocks *blocks;
 	atomic_bool off; /* it failed: everything uses the other transport */
-	/* The module does not return from a call and keeps what it has. */
+	/* A call of the module does not return; its memory stays in use. */
 	atomic_bool stuck;
 	_Atomic uint64_t rounds, bytes, sent, refused;
 

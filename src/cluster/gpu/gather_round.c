@@ -146,7 +146,7 @@ static int add_take(struct ofs_round *r, struct ofs_gpu_work *work,
 	stage = ofs_gpu_gather_take_stage(r->b, w->token, w->owner->rank, &len);
 	if (stage == -1)
 		return optimfs_fail(&r->err, ETIMEDOUT,
-		    "what was to be sent is not here any longer");
+		    "the data to send is no longer here");
 	r->send[work->nsends++] =
 	    (struct ofs_gpu_send){ w->owner->rank, (uint32_t)stage, len };
 	return 0;

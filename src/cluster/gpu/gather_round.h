@@ -34,7 +34,7 @@ struct ofs_round {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool done;
-	bool left; /* the module keeps it for ever */
+	bool left; /* never returned by the module */
 };
 
 /* Fetches the added runs to the reader's buffer, and resets the round. */

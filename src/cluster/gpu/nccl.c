@@ -199,7 +199,7 @@ static void watch_sequence(struct ofs_gpu *g)
 	    ofs_clock_ms() - g->waiting_since >
 		(int64_t)g->config.timeout * 1000) {
 		optimfs_fail(&err, ENOTCONN,
-		    "OFS901 NCCL: a rank did not come to a transfer");
+		    "OFS901 NCCL: a rank did not join a transfer");
 		hang_up(g, &err);
 	}
 }
@@ -295,7 +295,7 @@ static void end(struct ofs_gpu *g)
 	struct optimfs_error err;
 	struct ofs_gpu_work *work;
 
-	optimfs_fail(&err, ENOTCONN, "OFS901 the GPU was given back");
+	optimfs_fail(&err, ENOTCONN, "OFS901 the GPU was released");
 	hang_up(g, &err);
 	fail_placing(g, &err);
 	while ((work = g->queue) != NULL) {

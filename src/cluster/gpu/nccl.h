@@ -34,8 +34,7 @@ struct nccl_engine {
 enum nccl_order { ORDER_NONE, ORDER_NAME, ORDER_CONNECT, ORDER_CLOSE };
 
 /* ncclCommAbort waits for the work of NCCL on the GPU, which may wait for a
- * peer for ever. So it is called in a thread of its own that nobody has to wait
- * for. */
+ * lost peer without end. So it is called in a separate thread. */
 struct nccl_abort {
 	pthread_t thread;
 	ncclComm_t comm;
@@ -57,7 +56,7 @@ struct ofs_gpu {
 	struct nccl_engine transfer, layout;
 	ncclComm_t comm;
 	struct nccl_abort *abort; /* NULL: not started */
-	bool stuck; /* NCCL may use the memory for ever, so it is not freed */
+	bool stuck; /* NCCL may still use the memory, so it is not freed */
 	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
 	uint64_t sequence;                           /* next number */
 	/* ms: since when a sequence number is missing */

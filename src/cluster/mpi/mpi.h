@@ -68,7 +68,7 @@ struct mpi_batch {
 };
 
 /* A request, from ask to release. Once sent it may outlive both: MPI owns its
- * buffers even if nobody is waiting any longer. */
+ * buffers even if no thread waits any longer. */
 struct mpi_question {
 	TAILQ_ENTRY(mpi_question) next; /* in queue, then in open */
 	struct ofs_ask *ask;            /* NULL: abandoned */
@@ -132,7 +132,7 @@ struct ofs_group {
 	bool joined, leaving;
 	struct optimfs_error join_err;
 
-	/* Number of requests that somebody waits for; abandoned ones do not
+	/* Number of requests that threads wait for; abandoned ones do not
 	 * justify polling. */
 	_Atomic unsigned nawaited;
 

@@ -82,8 +82,8 @@ static MPI_Request *new_op(struct ofs_group *w, enum mpi_op_kind kind,
 static int fail_dead(int rank, struct optimfs_error *err)
 {
 	return optimfs_fail(err, EHOSTDOWN,
-	    "OFS911 the process has died: what only it has cannot be read "
-	    "(process %d of the job)",
+	    "OFS911 the process has died: files that only it has cannot be "
+	    "read (process %d of the job)",
 	    rank);
 }
 
@@ -155,8 +155,8 @@ static void take_answer(struct mpi_question *q, const MPI_Status *status,
 			err->how = OPTIMFS_NOT_LOST;
 	} else if ((uint64_t)n != q->want)
 		optimfs_fail(err, EPROTO,
-		    "OFS913 an answer of another length: are all ranks of one "
-		    "version?");
+		    "OFS913 an answer of another length: do all ranks run the "
+		    "same version?");
 }
 
 /* One of the two operations of a question is complete; after both it is

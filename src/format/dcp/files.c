@@ -22,7 +22,7 @@ static int check_object(struct ofs_dcp *d, uint32_t i,
 	if (!o->missing)
 		return 0;
 	ofs_fail_lost(&why, EIO, OPTIMFS_LOST_MISSING, "OFS140", o->path,
-	    " is missing: what it held reads as EIO");
+	    " is missing: reading its data fails (EIO)");
 	return ofs_catalog_note_as(d->cat, OFS_NOTE_MISSING, &why, err);
 }
 
@@ -97,8 +97,8 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 	for (uint32_t i = 0; i < d->nindex; i++) {
 		if (d->index[i].rank > expected &&
 		    ofs_catalog_note(d->cat, OFS_NOTE_MISSING, EIO, err,
-			"OFS180 no index of ranks %d to %d: what they alone "
-			"held is not shown",
+			"OFS180 no index of ranks %d to %d: data that only "
+			"they have is not shown",
 			expected, d->index[i].rank - 1) == -1)
 			return -1;
 		expected = d->index[i].rank + 1;

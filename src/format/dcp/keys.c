@@ -65,8 +65,8 @@ static bool is_path(const struct ofs_pickle *doc, uint32_t node)
 	return n > 0 && n <= OFS_DCP_PATH_MAX;
 }
 
-/* Set the path of a key: the tuple in planner_data, of which pair is its pair,
- * and which distinguishes a dot in a name from one between names. Without it
+/* Set the path of a key: the tuple in planner_data, which distinguishes a dot
+ * in a name from one between names. pair is its item there; without one
  * (OFS_NONE) the key is one component. */
 static int set_path(struct ofs_dcp *d, struct ofs_dcp_key *key, uint32_t pair,
     struct optimfs_error *err)

@@ -85,13 +85,13 @@ static int refuse_incomplete(const struct found *f, const char *path,
 		    "OFS601 %s: incomplete save: %zu .distcp files but no "
 		    ".metadata%s",
 		    path, f->ndata,
-		    f->tmp ? " (only .metadata.tmp: the writer died before "
-			     "it was done, or still runs)"
+		    f->tmp ? " (only .metadata.tmp: the writer died, or is "
+			     "still running)"
 			   : "");
 	if (f->tmp)
 		return optimfs_fail(err, EBUSY,
-		    "OFS258 %s: only .metadata.tmp is there: a save is under "
-		    "way, or was interrupted",
+		    "OFS258 %s: only .metadata.tmp exists: a save is in "
+		    "progress, or was interrupted",
 		    path);
 	return optimfs_fail(err, EUCLEAN,
 	    "OFS601 %s: no .metadata and no .distcp files", path);

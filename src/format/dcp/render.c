@@ -232,8 +232,7 @@ static int lay_leaf(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return ret == -1 ? ofs_render_fail_in(f->cat, e, err) : 0;
 }
 
-/* Refuses entries with equal flat keys, of which a reader would find only
- * one. */
+/* Refuses entries with equal flat keys: a reader would find only one of them. */
 static int check_keys(const struct ofs_dcp_files *f, struct optimfs_error *err)
 {
 	struct ofs_keys keys = { 0 };

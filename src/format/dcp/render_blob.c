@@ -181,8 +181,8 @@ static int add_header(struct blob *b, struct ofs_spans *out,
 	out->v[head].base = n + none;
 	if (n + none > OFS_SAFETENSORS_HEADER_MAX)
 		return optimfs_fail(err, E2BIG,
-		    "OFS652 __%u_0.distcp: a header of %" PRIu64
-		    " bytes, more than readers take",
+		    "OFS652 __%u_0.distcp: a header of %" PRIu64 " bytes, more "
+		    "than readers accept",
 		    b->rank, n);
 	return add(b, REF(PART_TAIL, 0), &none, out, err);
 }

@@ -55,7 +55,7 @@ static int put_graph(struct ofs_dcp_files *f, const struct ofs_render *from,
 	return ret == -1 ? -1 : ofs_render_report_copied(from, e, err);
 }
 
-/* Copy a value that cannot be written anew, its archive byte for byte if it has
+/* Copy a value that cannot be converted, its archive byte for byte if it has
  * one. A copy executes nothing. Lists of IDs are not copied if the view has
  * names for them. */
 static int copy_value(struct ofs_dcp_files *f, const struct ofs_render *from,

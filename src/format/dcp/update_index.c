@@ -68,7 +68,7 @@ static int drop_pair(struct ofs_dcp_commit *d, uint32_t dict, uint32_t pair,
 static int odd(struct put *p, uint32_t node)
 {
 	return optimfs_fail(p->err, EOPNOTSUPP,
-	    "OFS826 the index has a %s of a form that is not written",
+	    "OFS826 the index has a %s in a form that cannot be written",
 	    ofs_pk_kind_name(p->doc, node));
 }
 
@@ -306,7 +306,7 @@ static uint32_t like_item(const struct ofs_dcp_commit *d, bool tensor)
 static int none_like(const struct ofs_commit_task *t, struct optimfs_error *err)
 {
 	return ofs_commit_no_place(t,
-	    "the index has none of its kind to write it like", err);
+	    "the index has no entry of its kind to use as a pattern", err);
 }
 
 /* Add the path of the key to planner_data. */

@@ -330,8 +330,8 @@ static int add_key(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 
 	if (t->doc == NULL && d->blobs)
 		return ofs_commit_no_place(t,
-		    "tensors are stored in safetensors files, which are not "
-		    "laid out anew",
+		    "tensors are stored in safetensors files, whose layout "
+		    "cannot be changed",
 		    err);
 	t->done = true; /* if not now, in the other pass */
 	flat_key(d, t, t->npath, &key);

@@ -188,7 +188,7 @@ static int put_handle(struct writer *w, uint32_t handle, uint32_t name,
 	    t.ndim != 1 || !sum_of(w, padded, &n))
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS162 a handle lacks flat_param.data or _numels, or they "
-		    "are not what they should be");
+		    "are invalid");
 	ofs_buf_puts(&w->b, "{");
 	put_world(w, n, t.shape[0]);
 	put_member(w, "prefix", name);
@@ -390,7 +390,7 @@ static int read_own(struct ofs_units *u, struct ofs_ranks *set,
 			continue;
 		ofs_units_fini(u);
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS165 rank %d and rank %d have other flat parameters",
+		    "OFS165 rank %d and rank %d have different flat parameters",
 		    f->rank, f[i].rank);
 	}
 	return 0;

@@ -260,7 +260,7 @@ static int see_flat(struct model *m, struct ofs_ranks_group *g,
 	unit = unit_of(m->f, key);
 	if (unit == OFS_NONE)
 		return optimfs_fail(err, EINVAL,
-		    "OFS160 %s has %.100s, and the units file no such unit",
+		    "OFS160 %s has %.100s, but the units file has no such unit",
 		    m->f->set->file[0].rel, key.p);
 	m->any = g->taken = true;
 	m->flat[unit] = g;

@@ -78,8 +78,8 @@ static int check_lists(const struct ofs_fsdp_optim *o,
 		}
 		if (!same)
 			return optimfs_fail(err, EUCLEAN,
-			    "OFS165 rank %d and rank %d list other parameters "
-			    "in a group",
+			    "OFS165 rank %d and rank %d list different "
+			    "parameters in a group",
 			    set->file[a->file].rank, set->file[b->file].rank);
 	}
 	return 0;
@@ -242,8 +242,8 @@ static int put_apart(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	struct optimfs_error why;
 
 	optimfs_fail(&why, EOPNOTSUPP,
-	    "OFS166 units unknown: -o units=FILE says of which flat parameter "
-	    "each rank has a slice; .optimfs/rank/ has the slices");
+	    "OFS166 units unknown: -o units=FILE says which parameters the "
+	    "slices belong to; .optimfs/rank/ has the slices");
 	ofs_mark_lost(&why, OPTIMFS_LOST_UNITS);
 	for (uint32_t i = 0; i < o->nstates; i++)
 		if (o->state[i].tensor &&
@@ -311,7 +311,7 @@ static int with_optim(struct ofs_fsdp *f, uint32_t path, uint32_t nparent,
 	return ret;
 }
 
-/* Is this the list of the first group, of which each optimizer has one? */
+/* Is this the list of the first group, which each optimizer has? */
 static bool begins_optim(const struct ofs_fsdp *f,
     const struct ofs_ranks_group *g, uint32_t *nparent)
 {

@@ -64,7 +64,7 @@ static int check_group(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
 		return 0;
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS174 %.80s and %.80s are of one flat parameter, but not of one "
-	    "group of the optimizer (the option orig keeps them apart)",
+	    "group of the optimizer (the option orig keeps them separate)",
 	    p->fqn.p, q->fqn.p);
 }
 
@@ -78,7 +78,7 @@ static int check_pair(const struct ofs_fsdp_files *f, const char *name,
 		return alike == 1 ? 0 : -1;
 	optimfs_fail(err, EOPNOTSUPP,
 	    "OFS174 another type or value of '%.40s' than the other parameters "
-	    "of its flat parameter have (the option orig keeps them apart)",
+	    "of its flat parameter have (the option orig keeps them separate)",
 	    name);
 	return ofs_render_fail_in(f->m.cat, &f->m.cat->entries[b], err);
 }
@@ -109,7 +109,8 @@ static int check_has(const struct ofs_fsdp_files *f, uint32_t a, uint32_t b,
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS174 %.100s has no state '%.40s', %.100s of the "
 			    "same flat parameter has (the option orig keeps "
-			    "them apart; fill=zero supplies the zeros that Adam and momentum begin with)",
+			    "them separate; fill=zero supplies the zeros that "
+			    "Adam and momentum begin with)",
 			    q->fqn.p, s->name, p->fqn.p);
 		if (check_pair(f, s->name, s->entry, t->entry, err) == -1)
 			return -1;

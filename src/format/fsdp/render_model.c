@@ -14,8 +14,8 @@
 #define META  "torch.distributed._shard.sharded_tensor.metadata"
 #define SPECS "torch.distributed._shard.sharding_spec"
 
-/* PyTorch pickles each device anew; %s is "cpu". The layout is one shared
- * object. */
+/* PyTorch pickles a new object for each device; %s is "cpu". The layout is one
+ * shared object. */
 #define DEVICE "torch.device(%s)"
 #define LAYOUT "$torch.serialization._get_layout('torch.strided')"
 

@@ -97,8 +97,8 @@ static int add_model(struct ofs_fsdp_files *f, uint32_t i,
 
 	if (n != 2) {
 		optimfs_fail(err, EOPNOTSUPP,
-		    "OFS171 a model of flat parameters is one dict, in which "
-		    "nothing nests");
+		    "OFS171 a model of flat parameters is one dict without "
+		    "nested dicts");
 		return ofs_render_fail_in(f->m.cat, e, err);
 	}
 	name = ofs_catalog_string(f->m.cat, OFS_PATH_STR(c[1]));
@@ -165,8 +165,8 @@ static int read_model(struct ofs_fsdp_files *f, struct optimfs_error *err)
 static int in_no_unit(struct ofs_str name, struct optimfs_error *err)
 {
 	return optimfs_fail(err, EOPNOTSUPP,
-	    "OFS172 %.120s is the optimizer's, but in no unit of the units "
-	    "file",
+	    "OFS172 %.120s is a parameter of the optimizer, but in no unit of "
+	    "the units file",
 	    name.p);
 }
 

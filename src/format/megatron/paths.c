@@ -136,7 +136,7 @@ static int groups_of(struct ofs_str name)
 }
 
 /* The first rank's groups become the optimizer's groups. Those of another rank
- * go next to its buckets, as they are no optimizer of their own. */
+ * go next to its buckets, because they do not form another optimizer. */
 static int groups_path(struct ofs_megatron *m,
     const struct ofs_megatron_key *key, int rank, const uint32_t *rest,
     uint32_t n, struct path *p, struct optimfs_error *err)

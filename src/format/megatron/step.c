@@ -193,7 +193,7 @@ int ofs_megatron_steps(struct ofs_megatron *m, struct optimfs_error *err)
 		ofs_no_memory(err);
 	else
 		ret = find_steps(&s);
-	/* each adds steps of its own parameters only: max holds */
+	/* each adds only steps of its own parameters, so max is right */
 	for (uint32_t i = 0; ret == 0 && i < s.n; i++)
 		if (s.o[i].has == STEP || s.o[i].has == COMMON_STEP)
 			ret = add_steps(&s, &s.o[i]);

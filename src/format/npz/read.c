@@ -32,7 +32,7 @@ static int read_input(void *ctx, uint64_t off, uint64_t len, void *buf,
 
 /* Where an array is. */
 struct array {
-	uint64_t off;    /* of its bytes, or of what they are deflated to */
+	uint64_t off;    /* of its bytes, compressed or not */
 	uint64_t size;   /* of the array with its header */
 	uint64_t stored; /* bytes from off on */
 	struct ofs_extent at; /* with a codec: of the deflated record */

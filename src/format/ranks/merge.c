@@ -277,7 +277,7 @@ int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
 
 /* Keys of rank 0 that other ranks lack. */
 
-/* Do ranks have keys of their own, as pipeline stages have? */
+/* Do ranks have different keys, like pipeline stages? */
 static bool is_mpmd(const struct ofs_ranks *set)
 {
 	for (uint32_t i = 0; i < set->ngroups; i++)

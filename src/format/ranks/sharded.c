@@ -165,7 +165,7 @@ static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
 	switch (ofs_ranks_tensor(j->set, leaf, p->node, &t, &at, &why)) {
 	case 0:
 		return WRONG(j, EUCLEAN,
-		    "OFS693 a shard whose local tensor is none");
+		    "OFS693 a shard without a local tensor");
 	case -1:
 		return WRONG(j, why.code, "%s", why.text);
 	default:

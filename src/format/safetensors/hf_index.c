@@ -196,12 +196,12 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 	struct optimfs_error why;
 
 	ofs_fail_lost(&why, EIO, how, "OFS661", o->path,
-	    " %s: the index says that this tensor is in it", why_not);
+	    " %s: the index places this tensor in it", why_not);
 	item.error = ofs_catalog_error(x->cat, &why, x->err);
 	if (item.error == OFS_NONE)
 		return -1;
 	ofs_fail_lost(&why, EIO, how, "OFS661", o->path,
-	    " %s: what the index says is in it reads as EIO", why_not);
+	    " %s: reading its tensors fails (EIO)", why_not);
 	if (ofs_catalog_note_as(x->cat, OFS_NOTE_MISSING, &why, x->err) == -1)
 		return -1;
 	return ofs_catalog_add(x->cat,
@@ -269,7 +269,7 @@ static int read_map(struct index *x, struct ofs_json *j,
 		if (name == OFS_NONE)
 			return -1;
 		if (ofs_json_next(j, why) != OFS_JSON_STRING)
-			return ofs_json_fail(j, why, "no name of a file");
+			return ofs_json_fail(j, why, "not a file name");
 		object = object_of(x, j->str);
 		if (object == OFS_NONE || row(x, name, object) == -1)
 			return -1;

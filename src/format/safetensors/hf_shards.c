@@ -111,8 +111,8 @@ static int open_files(struct shards *s, const struct ofs_names *names)
 static int note_gap(struct shards *s, int rank, int part, int parts)
 {
 	return ofs_catalog_note(s->cat, OFS_NOTE_WARNING, 0, s->err,
-	    "OFS184 shard-%05d-model-%05d-of-%05d.safetensors is not there: "
-	    "rank %d had nothing to save in it, or it is lost",
+	    "OFS184 shard-%05d-model-%05d-of-%05d.safetensors does not exist: "
+	    "rank %d had nothing to save, or it is lost",
 	    rank + 1, part, parts, rank);
 }
 

@@ -353,8 +353,8 @@ static int put_header(struct section *s, struct st_file *file, bool note)
 	n = b->len - 8;
 	if (n > OFS_SAFETENSORS_HEADER_MAX)
 		return optimfs_fail(s->err, E2BIG,
-		    "OFS652 %s: a header of %" PRIu64
-		    " bytes, more than readers take",
+		    "OFS652 %s: a header of %" PRIu64 " bytes, more than "
+		    "readers accept",
 		    file->name, n);
 	ofs_put_le(b->data, n, 8);
 	return 0;

@@ -19,7 +19,7 @@
 #include "text/parse.h"
 
 /* Each change becomes an edit of an item of a container. The pickle is spliced,
- * and its archive or legacy stream, if any, is laid out anew. */
+ * and its archive or legacy stream, if any, is written again. */
 
 /* The tasks of a move; add NULL: a removal. */
 struct pair {
@@ -57,7 +57,7 @@ static int put_tensor(struct rewrite *w, struct ofs_pkw *out,
 
 	if (!w->in.zip)
 		return ofs_commit_no_place(t,
-		    "a file of this kind takes no further tensor", w->err);
+		    "no tensor can be added to a file of this kind", w->err);
 	if (ofs_grow(w->storage, w->nstorages, w->storage_cap, w->err) == -1)
 		return -1;
 	s = &w->storage[w->nstorages++];

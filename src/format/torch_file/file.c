@@ -89,9 +89,9 @@ static bool is_zero(struct file *f, const struct ofs_zip *zip,
 	return true;
 }
 
-/* torch.serialization.skip_data() only makes room for storages. Who writes
- * them there does not write checksums: they have none, and data.pkl has one. Did
- * nobody write them? */
+/* torch.serialization.skip_data() reserves space for storages and writes no
+ * checksums for them, only for data.pkl. Programs that fill them in write none
+ * either. Are all elements still zero? */
 static bool is_unwritten(struct file *f, const struct ofs_zip *zip)
 {
 	size_t nstorage = 0;
@@ -154,8 +154,8 @@ static int say_cut(const struct file *f, struct optimfs_error *err)
 	if (err == NULL || err->number != 501)
 		return -1;
 	return optimfs_fail(err, EIO,
-	    "OFS502 the archive is cut: it ends at %" PRIu64
-	    " bytes, before its directory",
+	    "OFS502 the archive is truncated: it ends at %" PRIu64 " bytes, "
+	    "before its directory",
 	    f->size);
 }
 

@@ -378,7 +378,7 @@ static bool has_no_text(const struct ofs_torch_leaves *l, uint32_t node,
 	return true;
 }
 
-/* Add a value; *why is set where it is a tensor of which nothing is known. */
+/* Add a value; *why is set if it is a tensor without a description. */
 static int add_value(struct ofs_torch_leaves *l, uint32_t node,
     struct optimfs_error *why, uint8_t *kind, uint32_t *ref,
     struct optimfs_error *err)

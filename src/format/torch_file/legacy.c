@@ -252,7 +252,7 @@ static int find_storages(struct stream *s, const struct ofs_pickle *keys,
 			return malformed(s,
 			    "its storage keys are out of order or repeated");
 		if (x == NULL)
-			return malformed(s, "a storage key nothing uses");
+			return malformed(s, "a storage key that nothing uses");
 		last = key;
 		if (lost == 0)
 			lost = measure(s, x, &l->storage[i], &off);

@@ -103,8 +103,7 @@ static int check_mesh(const struct mesh *m, struct optimfs_error *err)
 			    err);
 		if (!m->outside && m->coordinate[i] >= m->shape[i])
 			return ofs_sharded_damaged(
-			    "a rank stands outside of its device "
-			    "mesh",
+			    "a rank is outside of its device mesh",
 			    err);
 	}
 	return 0;

@@ -77,8 +77,8 @@ static bool is_tensor(const struct ofs_pickle *doc, uint32_t node)
 		ofs_torch_tensor(doc, node, &t, NULL) != 0);
 }
 
-/* A list or tuple, whose items may be entries of their own. A deque stays one
- * value, as in DCP: no list could say its length. */
+/* A list or tuple whose items may be separate entries. A deque stays one value,
+ * as in DCP: no list could say its length. */
 static bool is_sequence(const struct ofs_pickle *doc, uint32_t node)
 {
 	return ofs_pk_is_sequence(doc, node) &&

@@ -100,7 +100,8 @@ static int latest_of(const struct ofs_format *format, const struct ofs_dir *dir,
 	if (ret == 0 && !ofs_probe_is_dir(dir, *name) &&
 	    ofs_probe_has(names, "zero_to_fp32.py"))
 		ret = optimfs_fail(err, EIO,
-		    "OFS676 %s: %s says %.200s, which is not there", dir->path,
+		    "OFS676 %s: %s names %.200s, which does not "
+		    "exist", dir->path,
 		    file, *name);
 	free(*name);
 	*name = NULL;

@@ -60,8 +60,8 @@ void ofs_zero_layout_fini(struct ofs_zero_layout *l);
  * part of the parameter's group. */
 struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
     uint32_t param, uint32_t rank);
-/* The same in stages 1 and 2 for a state that a rank keeps of all parameters of
- * which it has a part, whole and end to end; *total gets their elements. The
+/* The same in stages 1 and 2 for a state that a rank keeps in full for every
+ * parameter that it has a part of, end to end; *total gets their elements. The
  * rank must have a part of the parameter. */
 struct ofs_flat_slice ofs_zero_whole(const struct ofs_zero_layout *l,
     uint32_t param, uint32_t rank, uint64_t *total);

@@ -40,9 +40,9 @@ static int read_world(struct ofs_zero_optim *o, struct optimfs_error *err)
 			return -1;
 		if (i > 0 && other != world)
 			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS696 groups of experts: one is cut over "
-			    "%" PRId64 " ranks, another over %" PRId64
-			    "; make a universal checkpoint of it",
+			    "OFS696 groups of experts: one is divided among "
+			    "%" PRId64 " ranks, another among %" PRId64 "; make "
+			    "a universal checkpoint of it",
 			    world, other);
 		world = other;
 	}

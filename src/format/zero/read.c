@@ -373,8 +373,7 @@ static int check_name(struct ofs_zero *z, const struct ofs_zero *before,
 	    "and mp_rank_%02d have it), %s: make a universal checkpoint of it "
 	    "(ds_to_universal.py%s)",
 	    OFS_STR_ARGS(name, 100), before->mp, z->mp,
-	    has_patterns(z) ? "which the patterns of universal_checkpoint_info "
-			      "tell, but not to optimfs"
+	    has_patterns(z) ? "which only universal_checkpoint_info describes"
 			    : "and nothing here says how",
 	    has_patterns(z) ? "" : " --inject_missing_state");
 }

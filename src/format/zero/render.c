@@ -218,8 +218,8 @@ static int lay(struct ofs_files *files, const struct ofs_render *from,
 	ofs_torch_cache_init(&z->archives, to, build, z);
 	if (to->replicas != 1)
 		return optimfs_fail(err, EINVAL,
-		    "OFS771 ZeRO has no replicas: it cuts over all ranks, as "
-		    "zero%d@%u",
+		    "OFS771 ZeRO has no replicas: it divides among all ranks, "
+		    "as in zero%d@%u",
 		    to->variant, to->shards);
 	return lay_all(z, err);
 }

@@ -83,7 +83,7 @@ bool ofs_zero_new_true(const struct ofs_zero_new *z, uint32_t entry);
 int ofs_zero_new_stage(const struct ofs_zero_new *z);
 /* The number of steps; 0: unknown. */
 int64_t ofs_zero_new_steps(const struct ofs_zero_new *z);
-/* A leaf of extra; OFS_NONE: not there, or not a leaf. */
+/* A leaf of extra; OFS_NONE: missing, or not a leaf. */
 uint32_t ofs_zero_new_fact(const struct ofs_zero_new *z, const char *path);
 
 /* render_plan.c: plans parameters, their state, their groups and the other

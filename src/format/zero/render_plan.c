@@ -209,7 +209,7 @@ static int check_options(const struct ofs_zero_new *z,
 		if (k == OFS_NONE)
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS682 group %u of the optimizer has no options "
-			    "(lr, ...), which a loader asks for",
+			    "(lr, ...), which loaders need",
 			    i);
 	}
 	return 0;
@@ -238,15 +238,15 @@ static int check_values(const struct ofs_zero_new *z, struct optimfs_error *err)
 static int read_optim(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	static const char several[] =
-	    "OFS682 DeepSpeed's files hold one optimizer; here are several, "
-	    "or one without param_groups";
+	    "OFS682 DeepSpeed's files hold one optimizer; this checkpoint has "
+	    "several, or one without param_groups";
 
 	if (ofs_flat_read_groups(&z->m, several, err) == -1)
 		return -1;
 	if (!z->m.has_optim)
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS682 DeepSpeed's files hold an optimizer; here is "
-		    "none");
+		    "OFS682 DeepSpeed's files hold an optimizer; this "
+		    "checkpoint has none");
 	if (check_options(z, err) == -1 || check_values(z, err) == -1 ||
 	    add_params(z, err) == -1 || ofs_zero_new_scalars(z, err) == -1 ||
 	    ofs_flat_read_states(&z->m, NULL, take_master, z, err) == -1)
@@ -370,8 +370,8 @@ static int differs(const struct ofs_flat_member *p,
 {
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS683 %.80s and %.80s are in one group of the optimizer, which "
-	    "ZeRO makes one tensor, but differ in '%.30s': whether they have "
-	    "it, its type, or its value",
+	    "ZeRO stores as one tensor, but differ in '%.30s': whether they "
+	    "have it, its type, or its value",
 	    p->fqn.p, q->fqn.p, name);
 }
 

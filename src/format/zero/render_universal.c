@@ -32,8 +32,8 @@ static int add_state(struct ofs_zero_new *z, uint32_t param,
 	    (!step && !ofs_flat_is_cut(&z->m, s->entry) &&
 		ofs_flat_tensor(&z->m, z->m.param[param].model)->ndim > 0)) {
 		optimfs_fail(err, EOPNOTSUPP,
-		    "OFS684 a universal checkpoint has tensors in the shape of "
-		    "the parameter, and step");
+		    "OFS684 in a universal checkpoint a state has the shape of "
+		    "its parameter, or is step");
 		return ofs_render_fail_in(z->m.cat,
 		    &z->m.cat->entries[s->entry], err);
 	}

@@ -128,22 +128,21 @@ static int check(const struct column *col, const struct ofs_commit_task *t)
 	if (is_in(col, t, "optim", "param_groups") && t->npath == at + 4 &&
 	    ofs_str_is(t->path[at + 3].s, "params"))
 		return ofs_commit_no_place(t,
-		    "which parameters DeepSpeed has in a group, and where, is "
-		    "not changed in place (optimfs reshard writes a new "
-		    "checkpoint)",
+		    "the parameters of a DeepSpeed group cannot be changed in "
+		    "place (optimfs reshard writes a new checkpoint)",
 		    col->err);
 	if (t->op == OFS_TASK_SET || is_file(col, t))
 		return 0;
 	if (is_in(col, t, "optim", "state"))
 		return ofs_commit_no_place(t,
-		    "a DeepSpeed checkpoint has a state of all parameters or "
-		    "of none, and it is not added, removed or renamed in place "
-		    "(optimfs reshard writes a new checkpoint)",
+		    "states of a DeepSpeed checkpoint cannot be added, removed "
+		    "or renamed in place (optimfs reshard writes a new "
+		    "checkpoint)",
 		    col->err);
 	if (is_in(col, t, "model", NULL))
 		return ofs_commit_no_place(t,
-		    "which parameters a DeepSpeed checkpoint has is not "
-		    "changed in place (optimfs reshard writes a new "
+		    "parameters of a DeepSpeed checkpoint cannot be added, "
+		    "removed or renamed in place (optimfs reshard writes a new "
 		    "checkpoint)",
 		    col->err);
 	return 0;

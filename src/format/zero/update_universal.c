@@ -171,8 +171,8 @@ static int drop(const struct files *f, const struct ofs_commit_task *t)
 		return -1;
 	if (ofs_catalog_find_object(f->c->cat, rel) == OFS_NONE)
 		ret = ofs_commit_no_place(t,
-		    "it is no file of its own: of stage 3 the step is the "
-		    "groups'",
+		    "it has no file: in stage 3 the step is stored with the "
+		    "groups",
 		    f->err);
 	else
 		ret = ofs_publish_remove(f->c->publish, rel, f->err);
@@ -261,7 +261,7 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 
 	if (!ofs_zero_fits_name(state_of(f, t), 252))
 		return ofs_commit_no_place(t,
-		    "its name cannot be that of a file", f->err);
+		    "its name cannot be a file name", f->err);
 	if (t->ndim == 0 || t->doc != NULL || !find_like(f, t, &object, &off))
 		return ofs_commit_no_place(t,
 		    "what is added to a universal checkpoint has the shape and "
@@ -273,7 +273,7 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 		return -1;
 	if (ofs_catalog_find_object(f->c->cat, rel) != OFS_NONE)
 		ret = ofs_commit_no_place(t,
-		    "its type and shape are not changed in place", f->err);
+		    "its type and shape cannot be changed in place", f->err);
 	else
 		ret = copy_file(f, object, rel, &fd);
 	free(rel);
@@ -291,8 +291,8 @@ static int check(struct files *f, bool *any)
 			continue;
 		if (c->job->many)
 			return ofs_commit_no_place(&c->task[i],
-			    "files come and go only where one directory has "
-			    "them all",
+			    "files can be added and removed only if one "
+			    "directory has all of them",
 			    f->err);
 		*any = true;
 		if (is_first(f, i) &&
