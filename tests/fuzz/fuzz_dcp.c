@@ -92,10 +92,9 @@ static void check(const struct ofs_catalog *cat)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-	static const struct optimfs_options opt;
 	static char none[] = "";
 	struct ofs_part part = { .rel = none, .rank = -1 };
-	struct ofs_dcp d = { .cat = new_catalog(), .opt = &opt, .part = &part };
+	struct ofs_dcp d = { .cat = new_catalog(), .part = &part };
 	uint8_t *copy = malloc(n + 1);
 
 	must(copy != NULL);

@@ -89,7 +89,7 @@ for r in 0 1 2 3; do
 done
 status "a set with only truncated files is refused" 3 "$OPTIMFS" ls "$ck"
 like "the refusal names the first truncated file" "$(cat "$scratch/err")" \
-    '*OFS502 *state_rank0.pt: the archive is cut*'
+    '*OFS502 *state_rank0.pt: the archive is truncated*'
 fresh "$pt/rank_dtensor_fsdp2_tp_w4/ckpt_raw"
 for r in 0 1 2 3; do
 	damage cut "$ck/optim_rank$r.pt"

@@ -153,7 +153,7 @@ lacks() { # WORDS VIEW PATTERN
 ck=$data/pytorch/dcp_by_id_w2/ckpt
 lacks "parameters with numeric IDs" zero3@2 '*OFS682*ids=model*'
 ck=$data/pytorch/safetensors_plain
-lacks "a model without an optimizer" universal '*OFS682*here is none*'
+lacks "a model without an optimizer" universal '*OFS682*this checkpoint has none*'
 ck=$data/deepspeed/v0.19.6_z2_ws4_elastic/ckpt
 lacks "an elastic checkpoint without options" zero2@4 '*OFS682*group 0*lr*'
 "$OPTIMFS" cp -r "$data/pytorch/dcp_fsdp2_w3/ckpt" \
