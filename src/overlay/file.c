@@ -253,7 +253,6 @@ static int lose(struct ofs_overlay_file *f, uint64_t off, uint64_t end,
 	return -1;
 }
 
-/* Extends the file to size with zeros. */
 static int record_size(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
@@ -262,14 +261,15 @@ static int record_size(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ofs_overlay_record(o, &r, err);
 }
 
+/* Extends the file to size with zeros. */
 static int extend(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
 	if (size <= f->size)
 		return 0;
-	if (record_size(o, f, size, err) == -1)
-		return -1;
+	/* if the record comes first and this fails, a replay makes zeros */
 	if (f->bytes->resize(o, f, size, err) == -1 ||
+	    record_size(o, f, size, err) == -1 ||
 	    ofs_ranges_add(&f->written, f->size, size, err) == -1)
 		return -1;
 	f->size = size;

@@ -315,8 +315,9 @@ static int verify(struct ofs_overlay *o, struct replayed *v, uint64_t have,
 	return ret;
 }
 
-/* The data file must have the size in the journal: a hole at the end takes no
- * bytes. */
+/* The data file ends where the last written range does. If it is shorter, a hole
+ * is missing at its end. If it is longer, its writer died before it removed what
+ * a truncation had cut off, which would appear again when the file grows. */
 static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < p->n; i++) {
@@ -336,7 +337,7 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 		else if (fstat(f->fd, &st) == -1)
 			return optimfs_fail(err, errno, "OFS809 data: %m");
 		have = f->bytes->in_place ? UINT64_MAX : (uint64_t)st.st_size;
-		if ((uint64_t)st.st_size < need &&
+		if ((uint64_t)st.st_size != need &&
 		    ftruncate(f->fd, (off_t)need) == -1)
 			return optimfs_fail(err, errno, "OFS801 data: %m");
 		if (rebooted && verify(p->o, v, have, err) == -1)

@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -211,6 +213,59 @@ static void not_lost(void)
 	optimfs_close(fs);
 }
 
+static int resize(struct optimfs *fs, const char *path, uint64_t size)
+{
+	return optimfs_truncate(fs, listing_node(fs, path), size, &err);
+}
+
+/* The writer died after the record of a truncation, before it cut its file. */
+static void cut(void)
+{
+	struct optimfs *fs = begin();
+	uint8_t bytes[8] = { 0 };
+	struct optimfs_file *f;
+
+	is_int(put(fs, TENSOR, 0x3f), 0, "write a tensor");
+	is_int(resize(fs, TENSOR, 4), 0, "truncate it");
+	optimfs_close(fs);
+	scratch_run("for f in .ck.optimfs/data/*; do printf ???? >>$f; done");
+	fs = open_rw(OPTIMFS_RECOVER_YES);
+	is_int(resize(fs, TENSOR, 8), 0, "extend it after a recovery");
+	if (optimfs_file_open(fs, listing_node(fs, TENSOR), &f, &err) == -1)
+		bail_out("%s", err.text);
+	is_int((int)optimfs_file_read(f, bytes, 8, 0, &err), 8, "read it");
+	ok(memcmp(bytes, "\x3f\x3f\x3f\x3f\0\0\0", 8) == 0,
+	    "bytes that a truncation had cut off do not appear again");
+	optimfs_file_close(f);
+	optimfs_close(fs);
+}
+
+/* A change that was answered with an error is not in the journal. */
+static void not_extended(void)
+{
+	const struct rlimit small = { 64 << 10, RLIM_INFINITY };
+	const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+	struct optimfs *fs = begin();
+	uint64_t dir = listing_node(fs, "optim/state/norm.weight");
+	struct optimfs_attr attr;
+
+	is_int(optimfs_create(fs, dir, "new", false, &attr, &err), 0,
+	    "create a state");
+	is_int(optimfs_truncate(fs, attr.node, 4, &err), 0, "extend it");
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &small);
+	is_int(optimfs_truncate(fs, attr.node, 1 << 20, &err), -1,
+	    "it cannot be extended beyond the limit of files");
+	is_error(err, EFBIG, "OFS801", "with OFS801");
+	setrlimit(RLIMIT_FSIZE, &none);
+	optimfs_close(fs);
+	fs = open_rw(OPTIMFS_RECOVER_YES);
+	is_int(optimfs_resolve(fs, "optim/state/norm.weight/new", &attr, &err),
+	    0, "the state is recovered");
+	is_u64(attr.size, 4, "with its size before the failure");
+	optimfs_close(fs);
+}
+
 static void journals(void)
 {
 	struct optimfs *fs = begin();
@@ -395,6 +450,8 @@ int main(void)
 	snprintf(ck, sizeof(ck), "%s/ck", scratch);
 	lost();
 	not_lost();
+	cut();
+	not_extended();
 	refused();
 	journals();
 	mistakes();
