@@ -183,6 +183,7 @@ static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
 {
 	struct ofs_space *s;
 	uint32_t index;
+	int has;
 
 	if (ofs_at_is_view(dir))
 		return ofs_view_child(snap, dir, name, at, err);
@@ -201,10 +202,10 @@ static int find_child(struct ofs_snapshot *snap, struct ofs_at dir,
 	if (snap->overlay != NULL)
 		return ofs_edited_lookup(snap, dir, name, at, err);
 	index = ofs_mirror_find(snap, s, dir.index, name);
-	if (index == OFS_NONE || ofs_space_has(snap, s, index, NULL) != 1)
-		return 0;
-	*at = (struct ofs_at){ dir.space, index };
-	return 1;
+	has = index == OFS_NONE ? 0 : ofs_space_has(snap, s, index, err);
+	if (has == 1)
+		*at = (struct ofs_at){ dir.space, index };
+	return has;
 }
 
 /* path is for the message. */

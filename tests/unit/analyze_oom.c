@@ -1,5 +1,5 @@
-/* analyze_oom.c - failure of each allocation in statistics, checks and
- * comparisons */
+/* analyze_oom.c - failure of each allocation in statistics, checks,
+ * comparisons and lookups */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -109,6 +109,23 @@ static int locate(struct run *r, struct optimfs_error *err)
 	return 0;
 }
 
+/* The first lookup in a mirror makes a table of its files. */
+static void lookup(struct optimfs *fs)
+{
+	struct optimfs_error err = { 0 };
+	struct optimfs_attr dir, attr;
+
+	if (optimfs_resolve(fs, ".optimfs/npy", &dir, &err) == -1)
+		bail_out("%s", err.text);
+	left = 1;
+	is_int(optimfs_lookup(fs, dir.node, "model", &attr, &err), -1,
+	    "a lookup in a mirror fails when an allocation fails");
+	left = -1;
+	is_error(err, ENOMEM, "OFS443", "with OFS443");
+	is_int(optimfs_lookup(fs, dir.node, "model", &attr, &err), 0,
+	    "the next lookup succeeds");
+}
+
 /* Let allocation 1, 2, 3 ... fail, until the call makes fewer of them. */
 static void sweep(struct optimfs *fs, const char *name,
     int (*work)(struct run *r, struct optimfs_error *err))
@@ -155,6 +172,7 @@ int main(void)
 		diag("%s", err.text);
 		return done_testing();
 	}
+	lookup(fs);
 	sweep(fs, "statistics", all_statistics);
 	sweep(fs, "statistics by rank", by_rank);
 	sweep(fs, "check", check);
