@@ -224,7 +224,9 @@ static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	if (ofs_writable_dir(snap, dir, &at, err) == -1 ||
 	    ofs_writable_dir(snap, newdir, &to, err) == -1)
 		return -1;
-	if (at.space != OFS_SPACE_TREE || to.space != OFS_SPACE_TREE)
+	if (at.space != OFS_SPACE_TREE)
+		return ofs_not_writable(snap, at, err);
+	if (to.space != OFS_SPACE_TREE)
 		return ofs_not_writable(snap, to, err);
 	if (ofs_lookup(snap, dir, name, &child, err) == -1 ||
 	    may_name(to, newname, ofs_at_is_dir(snap, child), err) == -1)

@@ -117,6 +117,13 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 	    err);
 }
 
+static void set_fresh(struct ofs_file_npy *npy, bool fresh)
+{
+	pthread_mutex_lock(&npy->lock);
+	npy->fresh = fresh;
+	pthread_mutex_unlock(&npy->lock);
+}
+
 int ofs_file_npy_write(struct optimfs_file *file, const void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
@@ -124,9 +131,17 @@ int ofs_file_npy_write(struct optimfs_file *file, const void *buf, size_t len,
 		return write_through(file, buf, len, off, err);
 	if (ofs_stage_write(file->npy->fd, buf, len, off, err) == -1)
 		return -1;
-	pthread_mutex_lock(&file->npy->lock);
-	file->npy->fresh = true;
-	pthread_mutex_unlock(&file->npy->lock);
+	set_fresh(file->npy, true);
+	return 0;
+}
+
+/* Shells and programs truncate a file to nothing before they write to it. */
+static int resize_fresh(struct ofs_file_npy *npy, uint64_t size,
+    struct optimfs_error *err)
+{
+	if (ftruncate(npy->fd, (off_t)size) == -1)
+		return optimfs_fail(err, errno, "OFS801 npy: %m");
+	set_fresh(npy, size > 0);
 	return 0;
 }
 
@@ -135,11 +150,8 @@ int ofs_file_npy_resize(struct optimfs_file *file, uint64_t size,
 {
 	uint64_t now;
 
-	if (file->npy != NULL) {
-		if (ftruncate(file->npy->fd, (off_t)size) == 0)
-			return 0;
-		return optimfs_fail(err, errno, "OFS801 npy: %m");
-	}
+	if (file->npy != NULL)
+		return resize_fresh(file->npy, size, err);
 	if (size == 0)
 		return ofs_file_npy_begin(file, true, err);
 	if (ofs_file_staged_size(file, &now) && now == size)

@@ -318,6 +318,11 @@ static void names(void)
 	    "creating a file in the layout mirror fails with EPERM");
 	is_int(make("optim/state/t", "exp_avg", false), 0,
 	    "create a file for a state");
+	is_int(optimfs_rename(s.fs, sample_node(&s, ".optimfs/npy/model"),
+		   "t.npy", sample_node(&s, "model"), "t2", true, &err),
+	    -1, "renaming a file of npy to one of the tree fails");
+	is_error(err, EPERM, "OFS814 .optimfs/npy/model: ",
+	    "renaming a file of npy fails with EPERM, and names its directory");
 	is_str(changes(), "!add optim/state/t/exp_avg\n",
 	    "a new empty state cannot be committed yet");
 	is_int(put_at("optim/state/t/exp_avg", s.t, 16, 0, false), 0,
@@ -570,6 +575,12 @@ static void npy(void)
 	    "write a header that fits the elements");
 	is_int(optimfs_file_flush(f, &err), 0,
 	    "flush of a complete .npy file succeeds");
+	is_int(optimfs_file_truncate(f, sizeof(header), &err), 0,
+	    "truncate the .npy file that was accepted");
+	is_int(optimfs_file_flush(f, &err), -1,
+	    "flush of a truncated .npy file fails");
+	is_error(err, EINVAL, "OFS816",
+	    "a truncated .npy file fails with EINVAL");
 	optimfs_file_close(f);
 	says("model/new", "12345678",
 	    "a new .npy file is a tensor of the tree");
