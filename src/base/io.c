@@ -474,15 +474,17 @@ int ofs_dir_empty(const char *path)
 {
 	struct dirent *e;
 	DIR *d = opendir(path);
-	int empty = 1;
+	int empty = 1, saved;
 
 	if (d == NULL)
 		return -1;
-	while ((e = readdir(d)) != NULL)
+	while (errno = 0, (e = readdir(d)) != NULL)
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
 			empty = 0;
+	saved = errno;
 	closedir(d);
-	return empty;
+	errno = saved;
+	return saved == 0 ? empty : -1;
 }
 
 int ofs_sync_parent(const char *path)

@@ -98,8 +98,9 @@ static bool is_gone(const struct ofs_dir *dir, const char *name)
 	for (size_t i = 0; i < dir->gone->n; i++) {
 		const char *rel = dir->gone->rel[i];
 
-		if (strncmp(rel, sub, n) == 0 &&
-		    strcmp(rel + n + (n > 0 && rel[n] == '/'), name) == 0)
+		if (strncmp(rel, sub, n) != 0 || (n > 0 && rel[n] != '/'))
+			continue;
+		if (strcmp(rel + n + (n > 0), name) == 0)
 			return true;
 	}
 	return false;

@@ -158,13 +158,13 @@ static void rows(const struct ofs_dir *dir, const struct row *r, size_t n,
 		    r[i].code == 0 ? "a file" : r[i].part);
 }
 
-/* Lets every later call of openat2 fail with this error. */
-static bool forbid_openat2(unsigned int error)
+/* Lets every later call of a system call fail with this error. */
+static bool forbid(unsigned int call, unsigned int error)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 		    offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_openat2, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -186,7 +186,7 @@ static int without_openat2(const struct ofs_dir *dir, unsigned int error)
 	pid = fork();
 
 	if (pid == 0) {
-		if (!forbid_openat2(error))
+		if (!forbid(__NR_openat2, error))
 			_exit(255);
 		for (size_t i = 0; i < sizeof(strict) / sizeof(*strict); i++)
 			bad += !row_holds(dir, &strict[i]);
@@ -310,6 +310,56 @@ static void listing(const struct ofs_dir *dir)
 	    "opening a directory that does not exist fails with its name");
 }
 
+/* sub/f stays where subf, a file beside sub, is removed. */
+static void removed(const struct ofs_dir *dir)
+{
+	static const char *const rel[] = { "subf", "sub/g" };
+	struct ofs_gone gone = { rel, 2, strlen("ck") };
+	struct optimfs_error err = { 0 };
+	struct ofs_dir with = *dir;
+	struct ofs_names names;
+
+	put("ck/subf", "");
+	put("ck/sub/g", "");
+	with.gone = &gone;
+	is_int(ofs_dir_list_sub(&with, "sub", &names, &err), 0,
+	    "a directory with removed files is listed");
+	is_u64(names.n, 1, "a removed file is not listed");
+	is_str(names.name[0], "f",
+	    "a file is listed though a removed one has the same letters");
+	ofs_names_free(&names);
+	is_int(ofs_dir_list(&with, &names, &err), 0,
+	    "the directory above it is listed");
+	is_u64(names.n, 13, "without the file that is removed there");
+	ofs_names_free(&names);
+	must(unlink("ck/subf") | unlink("ck/sub/g"), "unlink");
+}
+
+static void empty(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	is_int(ofs_dir_empty("ck"), 0, "a directory with files is not empty");
+	must(mkdir("none", 0700), "mkdir");
+	is_int(ofs_dir_empty("none"), 1, "a new directory is empty");
+	must(rmdir("none"), "rmdir");
+	is_int(ofs_dir_empty("none"), -1, "what does not exist is not empty");
+	pid = fork();
+	if (pid == 0) {
+		if (!forbid(__NR_getdents64, EIO))
+			_exit(255);
+		_exit(ofs_dir_empty("ck") == -1 && errno == EIO ? 0 : 1);
+	}
+	if (pid == -1 || waitpid(pid, &status, 0) == -1)
+		bail_out("fork: %m");
+	if (WEXITSTATUS(status) == 255)
+		skip(1, "no seccomp here");
+	else
+		is_int(status, 0,
+		    "a directory that cannot be read is not taken as empty");
+}
+
 /* The descriptor stays with the directory when that is renamed. */
 static void moved(const struct ofs_dir *dir)
 {
@@ -334,6 +384,8 @@ int main(void)
 	paths();
 	reading(&dir);
 	listing(&dir);
+	removed(&dir);
+	empty();
 	moved(&dir);
 	dir.follow = true;
 	rows(&dir, follow, sizeof(follow) / sizeof(*follow), "follow");
