@@ -72,11 +72,34 @@ static inline uint64_t ofs_le64(const uint8_t *at)
 	return ofs_le32(at) | (uint64_t)ofs_le32(at + 4) << 32;
 }
 
+/* The little-endian number of n bytes, at most 8. */
+static inline uint64_t ofs_get_le(const uint8_t *at, size_t n)
+{
+	uint64_t v = 0;
+
+	for (size_t i = 0; i < n; i++)
+		v |= (uint64_t)at[i] << 8 * i;
+	return v;
+}
+
 /* Write the n low bytes of v, at most 8. */
 static inline void ofs_put_le(uint8_t *at, uint64_t v, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		at[i] = (uint8_t)(v >> 8 * i);
+}
+
+/* Reverse the bytes of each number in len bytes at p; a number has unit
+ * bytes. */
+static inline void ofs_swap_bytes(uint8_t *p, uint64_t len, size_t unit)
+{
+	for (uint64_t at = 0; at + unit <= len; at += unit)
+		for (size_t i = 0; i < unit / 2; i++) {
+			uint8_t byte = p[at + i];
+
+			p[at + i] = p[at + unit - 1 - i];
+			p[at + unit - 1 - i] = byte;
+		}
 }
 
 static inline uint32_t ofs_cursor_le32(struct ofs_cursor *c)

@@ -16,7 +16,7 @@ static const struct {
 	const char *npy;         /* descr; V: bytes, which ml_dtypes can view */
 	uint8_t size, swap;
 } types[OFS_NDTYPES] = {
-	[OFS_DTYPE_NONE] = { NULL, NULL, NULL, NULL, NULL, 0, 1 },
+	[OFS_DTYPE_NONE] = { "unknown", NULL, NULL, NULL, NULL, 0, 1 },
 	[OFS_FLOAT64] = { "float64", "double", "DoubleStorage", "F64", "<f8", 8,
 	    8 },
 	[OFS_FLOAT32] = { "float32", "float", "FloatStorage", "F32", "<f4", 4,
@@ -68,12 +68,12 @@ static const struct {
 
 size_t ofs_dtype_size(enum ofs_dtype t)
 {
-	return t < OFS_NDTYPES ? types[t].size : 0;
+	return types[t].size;
 }
 
 size_t ofs_dtype_swap(enum ofs_dtype t)
 {
-	return t < OFS_NDTYPES ? types[t].swap : 1;
+	return types[t].swap;
 }
 
 bool ofs_dtype_is_complex(enum ofs_dtype t)
@@ -106,13 +106,12 @@ bool ofs_dtype_is_float(enum ofs_dtype t)
 
 const char *ofs_dtype_name(enum ofs_dtype t)
 {
-	return t > OFS_DTYPE_NONE && t < OFS_NDTYPES ? types[t].name
-						     : "unknown";
+	return types[t].name;
 }
 
 const char *ofs_dtype_npy(enum ofs_dtype t)
 {
-	return t < OFS_NDTYPES ? types[t].npy : NULL;
+	return types[t].npy;
 }
 
 enum ofs_dtype ofs_dtype_of_npy(struct ofs_str code, bool *swap)

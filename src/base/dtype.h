@@ -49,7 +49,8 @@ enum ofs_dtype {
 
 /* Bytes of one element as stored; 0 for OFS_DTYPE_NONE. */
 size_t ofs_dtype_size(enum ofs_dtype t);
-/* PyTorch's name, such as "float32". user.optimfs.dtype has it too. */
+/* PyTorch's name, such as "float32"; "unknown" for OFS_DTYPE_NONE.
+ * user.optimfs.dtype has it too. */
 const char *ofs_dtype_name(enum ofs_dtype t);
 /* The type that PyTorch calls name[0..n), with or without "torch.";
  * OFS_DTYPE_NONE when the name is unknown. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cursor.h"
 #include "base/dtype.h"
 
 /* The longest text that is parsed; no number needs more digits. */
@@ -67,21 +68,6 @@ static const struct layout *const layouts[OFS_NDTYPES] = {
 	[OFS_FLOAT8_E5M2FNUZ] = &layout_e5m2fnuz,
 	[OFS_FLOAT8_E8M0FNU] = &layout_e8m0,
 };
-
-static uint64_t load(const uint8_t *p, size_t n)
-{
-	uint64_t v = 0;
-
-	for (size_t i = n; i-- > 0;)
-		v = v << 8 | p[i];
-	return v;
-}
-
-static void store(uint8_t *p, size_t n, uint64_t v)
-{
-	for (size_t i = 0; i < n; i++, v >>= 8)
-		p[i] = (uint8_t)v;
-}
 
 /* Numbers are printed and parsed in the C locale, whatever locale the program
  * has. */
@@ -205,22 +191,34 @@ static int decimal(const struct layout *f, const char *s, uint64_t *code)
 	return 0;
 }
 
+/* *v = the number of s[0..n), hexadecimal digits; it must fit in bits bits. */
+static int parse_hex(const char *s, size_t n, unsigned bits, uint64_t *v)
+{
+	if (n == 0 || strspn(s, "0123456789abcdefABCDEF") < n)
+		return EINVAL;
+	while (n > 1 && *s == '0') {
+		s++;
+		n--;
+	}
+	if (4 * n > bits)
+		return ERANGE;
+	*v = strtoull(s, NULL, 16); /* which ends behind the digits */
+	return 0;
+}
+
 /* Parse NaN, or NaN(0xCODE), which is any NaN but the canonical quiet one. */
 static int parse_nan(const struct layout *f, const char *s, uint64_t *code)
 {
-	char *end;
+	size_t n = strlen(s);
+	int rc;
 
 	*code = f->nan;
-	if (s[3] == '\0')
+	if (n == 3)
 		return 0;
-	if (strncmp(s + 3, "(0x", 3) != 0 || !isxdigit((unsigned char)s[6]))
+	if (n < 7 || strncmp(s + 3, "(0x", 3) != 0 || s[n - 1] != ')')
 		return EINVAL;
-	*code = strtoull(s + 6, &end, 16);
-	if (strcmp(end, ")") != 0)
-		return EINVAL;
-	if (f->bits < 64 && *code >> f->bits != 0)
-		return ERANGE;
-	return is_nan(f, *code) ? 0 : EINVAL;
+	rc = parse_hex(s + 6, n - 7, f->bits, code);
+	return rc != 0 || is_nan(f, *code) ? rc : EINVAL;
 }
 
 static int negate(const struct layout *f, uint64_t *code)
@@ -379,8 +377,8 @@ static size_t print_complex(const struct layout *f, const uint8_t *p,
 	size_t half = f->bits / 8u;
 	char re[32], im[32];
 
-	print_part(f, load(p, half), re);
-	print_part(f, load(p + half, half), im);
+	print_part(f, ofs_get_le(p, half), re);
+	print_part(f, ofs_get_le(p + half, half), im);
 	if (strcmp(re, "0") == 0)
 		return (size_t)sprintf(text, "%sj", im);
 	return (size_t)sprintf(text, "(%s%s%sj)", re, im[0] == '-' ? "" : "+",
@@ -425,8 +423,8 @@ double ofs_dtype_number(enum ofs_dtype t, const void *p)
 	uint64_t v;
 
 	if (f != NULL)
-		return float_number(f, load(p, f->bits / 8u));
-	v = load(p, size > 8 ? 8 : size);
+		return float_number(f, ofs_get_le(p, f->bits / 8u));
+	v = ofs_get_le(p, size > 8 ? 8 : size);
 	if (is_signed(t))
 		return (double)extend(v, size);
 	if (t == OFS_BOOL)
@@ -438,7 +436,7 @@ size_t ofs_dtype_print(enum ofs_dtype t, const void *p, char text[80])
 {
 	const struct layout *f = layouts[t];
 	size_t size = ofs_dtype_size(t), n;
-	uint64_t v = load(p, size > 8 ? 8 : size);
+	uint64_t v = ofs_get_le(p, size > 8 ? 8 : size);
 	locale_t before;
 
 	text[0] = '\0';
@@ -467,7 +465,7 @@ static void store_double(uint8_t *le, double v)
 
 	if (!isnan(v))
 		memcpy(&code, &v, sizeof(v));
-	store(le, sizeof(code), code);
+	ofs_put_le(le, code, sizeof(code));
 }
 
 size_t ofs_print_double(double v, char text[80])
@@ -551,14 +549,7 @@ static int parse_bits(size_t size, const char *s, uint64_t *v)
 {
 	if (strncasecmp(s, "0x", 2) != 0)
 		return parse_int(size, false, s, v);
-	s += 2;
-	if (*s == '\0' || s[strspn(s, "0123456789abcdefABCDEF")] != '\0')
-		return EINVAL;
-	s += strspn(s, "0");
-	if (strlen(s) > 2 * size)
-		return ERANGE;
-	*v = strtoull(s, NULL, 16);
-	return 0;
+	return parse_hex(s + 2, strlen(s + 2), 8 * (unsigned)size, v);
 }
 
 static int parse_into(enum ofs_dtype t, char *s, uint8_t *p)
@@ -571,8 +562,8 @@ static int parse_into(enum ofs_dtype t, char *s, uint8_t *p)
 	if (f != NULL && size * 8 == 2u * f->bits) {
 		rc = parse_complex(f, s, v);
 		if (rc == 0) {
-			store(p, size / 2, v[0]);
-			store(p + size / 2, size / 2, v[1]);
+			ofs_put_le(p, v[0], (unsigned)size / 2);
+			ofs_put_le(p + size / 2, v[1], (unsigned)size / 2);
 		}
 		return rc;
 	}
@@ -585,7 +576,7 @@ static int parse_into(enum ofs_dtype t, char *s, uint8_t *p)
 	else
 		rc = parse_bits(size, s, v);
 	if (rc == 0)
-		store(p, size, v[0]);
+		ofs_put_le(p, v[0], (unsigned)size);
 	return rc;
 }
 

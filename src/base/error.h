@@ -9,8 +9,8 @@
 #include "optimfs/error.h"
 
 /* err, or when it is NULL one that lasts as long as the block. */
-#define OFS_SOME_ERROR(err)                                                    \
-	((err) != NULL ? (err) : &(struct optimfs_error){ 0 })
+#define OFS_SOME_ERROR(err) \
+ ((err) != NULL ? (err) : &(struct optimfs_error){ 0 })
 
 /* As optimfs_fail, for a file that is lost: the text is number ("OFSnnn"), the
  * name of the file, of which at most 300 bytes are shown, and fmt. */
@@ -39,8 +39,13 @@ static inline struct optimfs_error *ofs_error_without(const struct optimfs_error
 	if (copy == NULL)
 		return NULL;
 	*copy = *err;
-	copy->lost = (unsigned short)(err->lost - (about - words));
 	strcpy(copy->text + (words - err->text), about);
+	if (err->nlost > 0 && err->text + err->lost >= about)
+		copy->lost = (unsigned short)(err->lost - (about - words));
+	else
+		copy->lost = copy->nlost = 0;
+	if (err->nlost > 0 && copy->nlost == 0)
+		copy->how = OPTIMFS_NOT_LOST;
 	return copy;
 }
 

@@ -25,8 +25,13 @@ static unsigned min(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* The edit distance of a and b, without case; limit when it is at least that. Three rows of
- * the usual table, because a swap looks two rows back. */
+static bool same(char a, char b)
+{
+	return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* The edit distance of a and b, or limit when it is at least that. Three rows
+ * of the usual table, because a swap looks two rows back. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m,
     unsigned limit)
 {
@@ -40,13 +45,10 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m,
 
 		row[0] = least = (unsigned)i;
 		for (size_t j = 1; j <= m; j++) {
-			bool same = tolower((unsigned char)a[i - 1]) ==
-			    tolower((unsigned char)b[j - 1]);
-
-			row[j] = min(last[j - 1] + !same,
+			row[j] = min(last[j - 1] + !same(a[i - 1], b[j - 1]),
 			    min(last[j], row[j - 1]) + 1);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-			    a[i - 2] == b[j - 1])
+			if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) &&
+			    same(a[i - 2], b[j - 1]))
 				row[j] = min(row[j], before[j - 2] + 1);
 			least = min(least, row[j]);
 		}

@@ -4,7 +4,8 @@
 #define OFS_NEAREST_H
 
 /* A search for the name with the smallest edit distance from an unknown word.
- * An edit inserts, deletes or replaces a byte, or swaps two neighbours. */
+ * An edit inserts, deletes or replaces a byte, or swaps two neighbours. Case
+ * does not matter. */
 struct ofs_nearest {
 	const char *word;  /* borrowed */
 	unsigned distance; /* only a smaller distance counts */

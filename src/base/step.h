@@ -1,4 +1,4 @@
-/* step.h - how far long work is, and whether it should go on */
+/* step.h - the progress of long work, and its cancellation */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_BASE_STEP_H
 #define OFS_BASE_STEP_H

@@ -24,101 +24,80 @@ static bool fails(const char *call)
 	return code != 0;
 }
 
-#define RETRY(ret, call) \
- do                      \
-  (ret) = (call);        \
- while ((ret) == -1 && errno == EINTR)
+#define CALL(name, call) TEMP_FAILURE_RETRY(fails(name) ? -1 : (call))
 
 int ofs_sys_create(int dir, const char *path)
 {
-	int fd;
-
-	if (fails("open"))
-		return -1;
-	RETRY(fd,
+	return (int)CALL("open",
 	    openat(dir, path,
 		O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-	return fd;
 }
 
 ssize_t ofs_sys_pwrite(int fd, const void *buf, size_t n, uint64_t off)
 {
-	ssize_t ret;
-
-	if (fails("pwrite"))
-		return -1;
-	RETRY(ret, pwrite(fd, buf, n, (off_t)off));
-	return ret;
+	return CALL("pwrite", pwrite(fd, buf, n, (off_t)off));
 }
 
 int ofs_sys_truncate(int fd, uint64_t size)
 {
-	int ret;
-
-	if (fails("ftruncate"))
-		return -1;
-	RETRY(ret, ftruncate(fd, (off_t)size));
-	return ret;
+	return (int)CALL("ftruncate", ftruncate(fd, (off_t)size));
 }
 
 ssize_t ofs_sys_copy(int in, uint64_t in_off, int out, uint64_t out_off,
     size_t n)
 {
 	off64_t from = (off64_t)in_off, to = (off64_t)out_off;
-	ssize_t ret;
 
-	if (fails("copy_file_range"))
-		return -1;
-	RETRY(ret, copy_file_range(in, &from, out, &to, n, 0));
-	return ret;
+	return CALL("copy_file_range",
+	    copy_file_range(in, &from, out, &to, n, 0));
 }
 
 int ofs_sys_clone(int in, int out)
 {
-	return fails("ficlone") ? -1 : ioctl(out, FICLONE, in);
+	return (int)CALL("ficlone", ioctl(out, FICLONE, in));
 }
 
 int ofs_sys_fsync(int fd)
 {
-	return fails("fsync") ? -1 : fsync(fd);
+	return (int)CALL("fsync", fsync(fd));
 }
 
 int ofs_sys_mkdir(int dir, const char *path)
 {
-	return fails("mkdir") ? -1 : mkdirat(dir, path, 0700);
+	return (int)CALL("mkdir", mkdirat(dir, path, 0700));
 }
 
 int ofs_sys_link(int from_dir, const char *from, int to_dir, const char *to)
 {
-	return fails("link") ? -1 : linkat(from_dir, from, to_dir, to, 0);
+	return (int)CALL("link", linkat(from_dir, from, to_dir, to, 0));
 }
 
 int ofs_sys_symlink(const char *target, int dir, const char *path)
 {
-	return fails("symlink") ? -1 : symlinkat(target, dir, path);
+	return (int)CALL("symlink", symlinkat(target, dir, path));
 }
 
 int ofs_sys_rename(int from_dir, const char *from, int to_dir, const char *to,
     unsigned flags)
 {
-	if (fails("rename"))
-		return -1;
 	if (flags == 0)
-		return renameat(from_dir, from, to_dir, to);
-	return renameat2(from_dir, from, to_dir, to, flags);
+		return (int)CALL("rename",
+		    renameat(from_dir, from, to_dir, to));
+	return (int)CALL("rename",
+	    renameat2(from_dir, from, to_dir, to, flags));
 }
 
 int ofs_sys_unlink(int dir, const char *path)
 {
-	return fails("unlink") ? -1 : unlinkat(dir, path, 0);
+	return (int)CALL("unlink", unlinkat(dir, path, 0));
 }
 
 int ofs_sys_chmod(int fd, mode_t mode)
 {
-	return fails("fchmod") ? -1 : fchmod(fd, mode);
+	return (int)CALL("fchmod", fchmod(fd, mode));
 }
 
 int ofs_sys_chown(int fd, uid_t uid, gid_t gid)
 {
-	return fails("fchown") ? -1 : fchown(fd, uid, gid);
+	return (int)CALL("fchown", fchown(fd, uid, gid));
 }

@@ -9,8 +9,8 @@
 
 /* A commit changes the disk through these calls only. Each is the system call
  * of its name, repeated when a signal interrupts it. A test sets ofs_sys_fault,
- * which is called before each: it returns 0 or the errno value to fail with, or
- * does not return. */
+ * which is called before each, also when it is repeated: it returns 0 or the
+ * errno value to fail with, or does not return. */
 typedef int ofs_sys_fault_fn(const char *call);
 extern ofs_sys_fault_fn *ofs_sys_fault;
 

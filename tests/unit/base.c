@@ -4,7 +4,10 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -12,8 +15,10 @@
 #include "base/cursor.h"
 #include "base/error.h"
 #include "base/keys.h"
+#include "base/nearest.h"
 #include "base/search.h"
 #include "base/str.h"
+#include "base/sys.h"
 #include "base/utf8.h"
 #include "tap.h"
 
@@ -130,6 +135,17 @@ static void lost(void)
 	    "ofs_error_without leaves the path out");
 	is_lost(copy, file, "and the copy knows the lost file");
 	free(copy);
+	ofs_fail_lost(&err, EIO, OPTIMFS_LOST_MISSING, "OFS140", "model/w",
+	    ": no such file");
+	copy = ofs_error_without(&err, "model/w");
+	is_error(*copy, EIO, "OFS140 no such file",
+	    "ofs_error_without leaves out a file with the name of the path");
+	is_int(copy->how, OPTIMFS_NOT_LOST,
+	    "then the copy does not know the lost file");
+	is_int(copy->lost + copy->nlost, 0, "and points to no name");
+	free(copy);
+	ofs_fail_lost(&err, EIO, OPTIMFS_LOST_SHORT, "OFS603", file,
+	    " has %d bytes", 3);
 	memset(many, 'x', sizeof(many));
 	many[sizeof(many) - 1] = '\0';
 	optimfs_fail_in(&err, "%s", many);
@@ -330,6 +346,55 @@ static void keys(void)
 	ofs_keys_fini(&k);
 }
 
+/* Fails the next call with EINTR. */
+static bool interrupt;
+
+static int interrupted(const char *call)
+{
+	bool now = interrupt;
+
+	(void)call;
+	interrupt = false;
+	return now ? EINTR : 0;
+}
+
+static void interrupts(void)
+{
+	char name[] = "/tmp/optimfs-base-XXXXXX";
+	int fd = mkstemp(name);
+
+	if (fd == -1)
+		bail_out("%s: %m", name);
+	ofs_sys_fault = interrupted;
+	interrupt = true;
+	is_int((int)ofs_sys_pwrite(fd, "x", 1, 0), 1,
+	    "an interrupted write is repeated");
+	interrupt = true;
+	is_int(ofs_sys_fsync(fd), 0, "an interrupted fsync is repeated");
+	interrupt = true;
+	is_int(ofs_sys_chmod(fd, 0600), 0,
+	    "an interrupted change of the mode is repeated");
+	interrupt = true;
+	is_int(ofs_sys_unlink(AT_FDCWD, name), 0,
+	    "an interrupted removal is repeated");
+	ofs_sys_fault = NULL;
+	close(fd);
+}
+
+static void nearest(void)
+{
+	struct ofs_nearest n;
+
+	ofs_nearest_init(&n, "OPTMI");
+	ofs_nearest_try(&n, "model");
+	ofs_nearest_try(&n, "optim");
+	is_str(n.best, "optim", "the nearest name does not depend on case");
+	is_int((int)n.distance, 1, "two swapped letters are one edit");
+	ofs_nearest_init(&n, "step");
+	ofs_nearest_try(&n, "exp_avg");
+	is_str(n.best, "", "a name that is too far away is not suggested");
+}
+
 int main(void)
 {
 	cursor();
@@ -343,5 +408,7 @@ int main(void)
 	comparisons();
 	strings();
 	keys();
+	interrupts();
+	nearest();
 	return done_testing();
 }

@@ -166,6 +166,8 @@ static void refused(void)
 		{ OFS_FLOAT32, "nanx", EINVAL },
 		{ OFS_FLOAT32, "NaN(0x3f800000)", EINVAL },
 		{ OFS_FLOAT32, "NaN(0x17f800001)", ERANGE },
+		{ OFS_FLOAT64, "NaN(0x10000000000000001)", ERANGE },
+		{ OFS_FLOAT64, "NaN(0x)", EINVAL },
 		{ OFS_FLOAT32, "1e39", ERANGE },
 		{ OFS_FLOAT32, "1e-60", ERANGE },
 		{ OFS_FLOAT64, "1e309", ERANGE },
