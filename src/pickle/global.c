@@ -226,59 +226,26 @@ static uint32_t bad_name(struct pk_parser *p, const char *module,
 	return OFS_NONE;
 }
 
-static uint64_t mix(uint64_t h, const char *s, size_t n)
+/* The hash is of the names apart, because "a.b" "c" is not "a" "b.c". */
+static uint32_t hash_of(struct ofs_str module, struct ofs_str name)
 {
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-	return h ^ h >> 29;
+	uint32_t h[2] = { ofs_map_hash(module.p, module.len),
+		ofs_map_hash(name.p, name.len) };
+
+	return ofs_map_hash(h, sizeof(h));
 }
 
-static size_t bucket(const struct ofs_pickle *doc, struct ofs_str module,
-    struct ofs_str name)
+static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
 {
-	uint64_t h = mix(0xcbf29ce484222325u, module.p, module.len);
+	const struct ofs_pk_global *g =
+	    &((const struct ofs_pickle *)ctx)->global[index];
+	const struct ofs_str *k = key;
 
-	h = mix(h * 31 + 1, name.p, name.len);
-	return (size_t)(h ^ h >> 32) & (doc->ntable - 1);
+	(void)n;
+	return ofs_str_equal(g->module, k[0]) && ofs_str_equal(g->name, k[1]);
 }
 
-/* The slot of module.name in the table, or the empty slot for it. */
-static size_t find(const struct ofs_pickle *doc, struct ofs_str module,
-    struct ofs_str name)
-{
-	size_t i = bucket(doc, module, name);
-
-	for (; doc->gtable[i] != 0; i = (i + 1) & (doc->ntable - 1)) {
-		const struct ofs_pk_global *g =
-		    &doc->global[doc->gtable[i] - 1];
-
-		if (ofs_str_equal(g->module, module) &&
-		    ofs_str_equal(g->name, name))
-			break;
-	}
-	return i;
-}
-
-static int rehash(struct pk_parser *p)
-{
-	struct ofs_pickle *doc = p->doc;
-	size_t n = 0;
-
-	if (doc->ntable != 0 && doc->nglobals < doc->ntable / 2)
-		return 0;
-	n = doc->ntable;
-	if (pk_grow(p, &doc->gtable, &n, n == 0 ? 32 : n * 2,
-		sizeof(*doc->gtable)) == -1)
-		return -1;
-	doc->ntable = n;
-	memset(doc->gtable, 0, n * sizeof(*doc->gtable));
-	for (size_t i = 0; i < doc->nglobals; i++)
-		doc->gtable[find(doc, doc->global[i].module,
-		    doc->global[i].name)] = (uint32_t)i + 1;
-	return 0;
-}
-
-static const char *full_name(struct pk_parser *p, struct ofs_str module,
+const char *pk_dotted(struct pk_parser *p, struct ofs_str module,
     struct ofs_str name)
 {
 	size_t n = (size_t)module.len + name.len + 2;
@@ -298,7 +265,7 @@ static const char *full_name(struct pk_parser *p, struct ofs_str module,
 	return full;
 }
 
-static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
+static uint32_t add(struct pk_parser *p, uint32_t hash, struct ofs_str module,
     struct ofs_str name)
 {
 	struct ofs_pickle *doc = p->doc;
@@ -319,7 +286,7 @@ static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
 	    pk_grow(p, &doc->ginfo, &doc->cap_ginfo, i + 1,
 		sizeof(*doc->ginfo)) == -1)
 		return OFS_NONE;
-	doc->ginfo[i].full = full_name(p, module, name);
+	doc->ginfo[i].full = pk_dotted(p, module, name);
 	doc->ginfo[i].special = (uint8_t)special_of(module, name);
 	doc->ginfo[i].node = pk_node(p, x);
 	if (doc->ginfo[i].full == NULL || doc->ginfo[i].node == OFS_NONE)
@@ -328,7 +295,10 @@ static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
 	module.p = doc->ginfo[i].full;
 	name.p = module.p + module.len + 1;
 	doc->global[i] = (struct ofs_pk_global){ module, name, p->at, false };
-	doc->gtable[place] = (uint32_t)i + 1;
+	if (!ofs_map_add(&doc->by_name, hash, (uint32_t)i)) {
+		pk_no_memory(p);
+		return OFS_NONE;
+	}
 	doc->nglobals++;
 	return doc->ginfo[i].node;
 }
@@ -336,20 +306,18 @@ static uint32_t add(struct pk_parser *p, size_t place, struct ofs_str module,
 uint32_t pk_global(struct pk_parser *p, const char *module, size_t nmodule,
     const char *name, size_t nname)
 {
-	struct ofs_str m, n;
-	size_t i;
+	struct ofs_str key[2] = { { module, (uint32_t)nmodule },
+		{ name, (uint32_t)nname } };
+	uint32_t hash, i;
 
 	if (!well_formed(module, nmodule, true, true) ||
 	    !well_formed(name, nname, p->proto >= 4, false))
 		return bad_name(p, module, nmodule, name, nname);
-	m = (struct ofs_str){ module, (uint32_t)nmodule };
-	n = (struct ofs_str){ name, (uint32_t)nname };
-	if (rehash(p) == -1)
-		return OFS_NONE;
-	i = find(p->doc, m, n);
-	if (p->doc->gtable[i] != 0)
-		return p->doc->ginfo[p->doc->gtable[i] - 1].node;
-	return add(p, i, m, n);
+	hash = hash_of(key[0], key[1]);
+	i = ofs_map_find(&p->doc->by_name, hash, same, p->doc, key,
+	    sizeof(key));
+	return i != OFS_NONE ? p->doc->ginfo[i].node
+			     : add(p, hash, key[0], key[1]);
 }
 
 uint32_t pk_global_of(const struct ofs_pickle *doc, uint32_t node)

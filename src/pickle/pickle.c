@@ -138,9 +138,7 @@ static void finish(struct pk_parser *p)
 	free(p->memo);
 	doc->charged -=
 	    (p->cap_stack + p->cap_marks + p->cap_memo) * sizeof(uint32_t);
-	free(doc->gtable);
-	doc->charged -= doc->ntable * sizeof(*doc->gtable);
-	doc->gtable = NULL;
+	ofs_map_fini(&doc->by_name);
 	trim(doc, &doc->node, &doc->cap_nodes, doc->nnodes, sizeof(*doc->node));
 	trim(doc, &doc->item, &doc->cap_items, doc->nitems, sizeof(*doc->item));
 }
@@ -229,7 +227,6 @@ void ofs_pickle_free(struct ofs_pickle *doc)
 	free(doc->item);
 	free(doc->global);
 	free(doc->ginfo);
-	free(doc->gtable);
 	free(doc->element);
 	ofs_arena_fini(&doc->arena);
 	if (doc->own)

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/cursor.h"
+#include "base/map.h"
 #include "pickle/pickle.h"
 
 /* Sixteen bytes. v holds
@@ -89,8 +90,8 @@ struct ofs_pickle {
 	uint32_t *item;
 	struct ofs_pk_global *global;
 	struct pk_global *ginfo;
-	uint32_t *gtable; /* hash of module and name -> index + 1 */
-	size_t nnodes, nitems, nglobals, ntable;
+	struct ofs_map by_name; /* of global; until the parser has finished */
+	size_t nnodes, nitems, nglobals;
 	size_t cap_nodes, cap_items, cap_globals, cap_ginfo;
 	struct ofs_arena arena;
 
@@ -100,7 +101,7 @@ struct ofs_pickle {
 	} * element;
 	size_t nelements, cap_elements;
 
-	uint64_t charged, limit; /* bytes of all arrays, but elements */
+	uint64_t charged, limit; /* bytes of all, but by_name and element */
 };
 
 /* The state of the parser; the result is in doc. */
@@ -145,7 +146,7 @@ static inline uint32_t *pk_run(const struct ofs_pickle *doc, struct pk_node *x)
 {
 	if ((x->flags & PK_INLINE) != 0)
 		return x->v;
-	return doc->item == NULL ? NULL : doc->item + x->v[1];
+	return doc->item + x->v[1];
 }
 
 /* With CLASS: the class is at 0, its arguments at 1, the state at 2. */
@@ -262,6 +263,9 @@ int pk_check_graph(struct pk_parser *p);
 
 /* global.c */
 
+/* "module.name", NUL-terminated, in the arena; NULL on failure. */
+const char *pk_dotted(struct pk_parser *p, struct ofs_str module,
+    struct ofs_str name);
 /* The node of module.name. OFS422 when that is not a valid name. */
 uint32_t pk_global(struct pk_parser *p, const char *module, size_t nmodule,
     const char *name, size_t nname);

@@ -191,10 +191,10 @@ static int attribute(struct pk_parser *p, uint32_t node, uint32_t args)
 {
 	struct ofs_pickle *doc = p->doc;
 	uint32_t of = arg(p, args, 0), g, name;
-	struct ofs_str attr = { "", 0 }, module = { "builtins", 8 };
+	struct ofs_str attr = { "unknown", 7 }, module = { "builtins", 8 };
 	struct ofs_str base = { "getattr", 7 };
 	uint8_t proto = p->proto;
-	char *dotted;
+	const char *dotted;
 
 	g = of == OFS_NONE ? OFS_NONE : pk_global_of(doc, of);
 	if (nargs(p, args) == 2 && g != OFS_NONE &&
@@ -202,19 +202,12 @@ static int attribute(struct pk_parser *p, uint32_t node, uint32_t args)
 		attr = ofs_pk_str(doc, arg(p, args, 1));
 		module = doc->global[g].module;
 		base = doc->global[g].name;
-	} else {
-		attr = (struct ofs_str){ "unknown", 7 };
 	}
 	if (attr.len > 512)
 		return bad(p, "OFS422", "attribute name is too long in", node);
-	if (pk_charge(p, base.len + attr.len + 1u) == -1)
-		return -1;
-	dotted = ofs_arena_alloc(&doc->arena, base.len + attr.len + 1u);
+	dotted = pk_dotted(p, base, attr);
 	if (dotted == NULL)
-		return pk_no_memory(p);
-	memcpy(dotted, base.p, base.len);
-	dotted[base.len] = '.';
-	memcpy(dotted + base.len + 1, attr.p, attr.len);
+		return -1;
 	p->proto = 4; /* which allows dots in names */
 	name = pk_global(p, module.p, module.len, dotted,
 	    (size_t)base.len + attr.len + 1);

@@ -207,7 +207,6 @@ static bool is_adding(const struct tracer *t, struct adding *a)
 {
 	const struct pk_parser *p = &t->p;
 	size_t n = p->nstack;
-	size_t fence = p->nmarks == 0 ? 0 : p->marks[p->nmarks - 1];
 
 	*a = (struct adding){
 		.node = OFS_NONE, .at = p->at, .per = 1, .last = n
@@ -221,7 +220,7 @@ static bool is_adding(const struct tracer *t, struct adding *a)
 	case OP_LIST:
 	case OP_TUPLE:
 		a->marked = true;
-		a->first = fence;
+		a->first = pk_fence(p);
 		break;
 	case OP_SETITEM:
 		a->per = 2;

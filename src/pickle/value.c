@@ -34,9 +34,7 @@ int pk_operand(struct pk_parser *p, size_t n, uint64_t *v)
 
 	if (at == NULL)
 		return truncated(p);
-	*v = 0;
-	for (size_t i = n; i-- > 0;)
-		*v = *v << 8 | at[i];
+	*v = ofs_get_le(at, n);
 	return 0;
 }
 

@@ -13,9 +13,6 @@
 #include "base/memory.h"
 #include "base/str.h"
 
-/* Python's batch size for APPENDS and SETITEMS. */
-#define BATCH 1000
-
 /* Write an opcode and an n-byte little-endian operand. */
 static inline void put_le(struct ofs_buf *b, uint8_t op, uint64_t v, int n)
 {
@@ -251,7 +248,7 @@ void ofs_pkw_object_end(struct ofs_pkw *w)
 void ofs_pkw_item(struct ofs_pkw *w, uint32_t i, uint32_t n,
     enum ofs_pkw_op one, enum ofs_pkw_op many)
 {
-	bool first = i % BATCH == 0;
+	bool first = i % OFS_PKW_BATCH == 0;
 
 	if (n == 1) {
 		if (i == 1)

@@ -15,6 +15,8 @@
 
 #define OFS_PKW_KNOWN 64
 #define OFS_PKW_OPEN  16
+/* Python's batch size for APPENDS and SETITEMS. */
+#define OFS_PKW_BATCH 1000
 
 /* Opcodes for writers of containers. */
 enum ofs_pkw_op {

@@ -13,9 +13,6 @@
  * The number of items is known only at its end, where the MARK is removed
  * again. */
 
-/* Python's batch size for APPENDS and SETITEMS. */
-#define BATCH 1000
-
 struct scan {
 	struct ofs_pkw *w;
 	const char *p; /* the rest of the text */
@@ -77,7 +74,7 @@ static void comma(struct ofs_pkw *w)
 	o = &w->open[w->nopen - 1];
 	end_item(w, o);
 	if ((o->kind == '[' || o->kind == '{') && !o->whole && o->n > 0 &&
-	    o->n % BATCH == 0) {
+	    o->n % OFS_PKW_BATCH == 0) {
 		ofs_pkw_op(w, add_op(o, false));
 		begin_batch(w, o);
 	}

@@ -322,7 +322,6 @@ static int enter(struct graph *g, uint32_t node)
 			    "a container that contains itself");
 		node = pk_at(g->doc, node)->v[2];
 	}
-
 	if (g->visits-- == 0)
 		return optimfs_fail(g->err, E2BIG,
 		    "OFS444 value expands to more than %u nodes", VISITS_MAX);
@@ -382,7 +381,6 @@ static int step_call(struct graph *g, struct frame *f)
 	const struct pk_node *x = pk_at(g->doc, f->node);
 	const uint32_t *of =
 	    x->kind == OFS_PK_OBJECT ? x->v : pk_head(g->doc, x);
-
 	bool keywords = (x->flags & PK_KWARGS) != 0;
 
 	switch (f->made++) {
