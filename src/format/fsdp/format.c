@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "format/fsdp/render.h"
@@ -12,7 +13,8 @@
 static int check_options(const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
-	if (opt->units == NULL || access(opt->units, R_OK) == 0)
+	if (opt->units == NULL || strcmp(opt->units, OFS_UNITS_NONE) == 0 ||
+	    access(opt->units, R_OK) == 0)
 		return 0;
 	return optimfs_fail(err, errno == ENOENT ? ENOENT : EINVAL,
 	    "OFS162 units=%s: %m", opt->units);

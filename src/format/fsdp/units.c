@@ -113,7 +113,7 @@ int ofs_units_recall(struct ofs_units *u, const struct ofs_catalog *cat,
 static bool is_none(const struct optimfs_options *opt)
 {
 	return opt != NULL && opt->units != NULL &&
-	    strcmp(opt->units, "none") == 0;
+	    strcmp(opt->units, OFS_UNITS_NONE) == 0;
 }
 
 static int keep_option(struct ofs_catalog *cat,
