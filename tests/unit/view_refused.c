@@ -88,7 +88,8 @@ static const struct {
 	    "fsdp@2", EOPNOTSUPP, "OFS171",
 	    "a: its state 'exp_avg' is nested" },
 	{ "{model:{a:t},optimizer:{state:{b:{exp_avg:t}}," GROUPS("b") "}}",
-	    "fsdp@2", EOPNOTSUPP, "OFS172", "b is a parameter of the optimizer" },
+	    "fsdp@2", EOPNOTSUPP, "OFS172",
+	    "b is a parameter of the optimizer" },
 	{ "{model:{a:t},optimizer:{state:{a:{exp_avg:t}}}}", "fsdp@2",
 	    EOPNOTSUPP, "OFS173", "" },
 	{ "{model:{a:t},optimizer:{state:{a:{exp_avg:t}}," GROUPS("") "}}",
@@ -177,6 +178,33 @@ static void one_module(void)
 	mktorch_fini(&m);
 }
 
+/* Names that are declared to be each other's aliases: one of them has the
+ * tensor. */
+static void alias_cycle(void)
+{
+	struct optimfs_error err;
+	struct mktorch m;
+	struct optimfs *fs = open_line(&m,
+	    "{model:{w:t,a:t,b:t},shared_params:{a:b,b:a},optimizer:{state:{w:{"
+	    "exp_avg:t}}," GROUPS("w") "}}",
+	    NULL);
+	struct optimfs_file *file = NULL;
+	struct optimfs_attr attr;
+	char bytes[4096] = "";
+	ssize_t n = -1;
+
+	if (find(fs, "zero2@1/global_step0/mp_rank_00_model_states.pt", &attr,
+		&err) == 0 &&
+	    optimfs_file_open(fs, attr.node, &file, &err) == 0)
+		n = optimfs_file_read(file, bytes, sizeof(bytes), 0, &err);
+	ok(n > 0 && memmem(bytes, (size_t)n, "shared_params", 13) != NULL,
+	    "a view of names that are aliases of each other: %s", err.text);
+	if (file != NULL)
+		optimfs_file_close(file);
+	optimfs_close(fs);
+	mktorch_fini(&m);
+}
+
 /* Each view needs memory, and lookups by the kernel would not limit their
  * number. */
 static void too_many(void)
@@ -255,6 +283,7 @@ int main(void)
 {
 	refused();
 	one_module();
+	alias_cycle();
 	too_many();
 	kept();
 	return done_testing();

@@ -265,7 +265,16 @@ static bool same_shape(const struct ofs_zero_new *z, uint32_t a, uint32_t b)
 	    ofs_tensor_shape(z->m.cat, t), t->ndim);
 }
 
-/* Makes weight an alias of the parameter that shared_params names. */
+/* Does the chain of aliases that begins at weight i lead to weight? */
+static bool leads_to(const struct ofs_zero_new *z, uint32_t i, uint32_t weight)
+{
+	while (i != weight && z->weight[i].role == OFS_ZERO_NEW_ALIAS)
+		i = z->weight[i].of;
+	return i == weight;
+}
+
+/* Makes weight an alias of the parameter that shared_params names. Aliases must
+ * not form a cycle, which would have no tensor. */
 static int tie_named(struct ofs_zero_new *z, uint32_t node,
     struct optimfs_error *err)
 {
@@ -283,7 +292,7 @@ static int tie_named(struct ofs_zero_new *z, uint32_t node,
 		return ofs_render_fail_in(z->m.cat, e, err);
 	of = find_weight(z, ofs_pk_str(doc, value));
 	ofs_render_release(z->m.cat, e, doc);
-	if (of == OFS_NONE || of == weight ||
+	if (of == OFS_NONE || leads_to(z, of, weight) ||
 	    !same_shape(z, z->weight[of].entry, z->weight[weight].entry))
 		return 0;
 	z->weight[weight].role = OFS_ZERO_NEW_ALIAS;
