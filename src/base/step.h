@@ -30,6 +30,13 @@ static inline int ofs_step(const struct optimfs_watch *w, const char *step,
 	return ofs_go_on(w->stop, w->ctx, err);
 }
 
+/* Is it no fault of the file that was read, which could be left out, but out of
+ * memory or an interrupt (ENOMEM, ECANCELED)? */
+static inline bool ofs_must_stop(const struct optimfs_error *why)
+{
+	return why->code == ENOMEM || why->code == ECANCELED;
+}
+
 /* Of a loop over tensors, one in so many reports. */
 #define OFS_STEP_EVERY 4096
 

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -76,7 +77,7 @@ bool ofs_detect_is_roles(const struct ofs_dir *dir,
 	return roles;
 }
 
-/* Is the directory a checkpoint, judging by names? 1, 0, or -1: ENOMEM. */
+/* Is the directory a checkpoint, judging by names? 1, 0, -1. */
 static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
@@ -90,7 +91,7 @@ static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
 	if (yes != 1)
 		yes = has_files(dir, names);
 	ofs_parts_free(&parts);
-	return why.code == ENOMEM ? ofs_no_memory(err) : yes;
+	return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : yes;
 }
 
 static int add(struct candidates *c, const char *name,

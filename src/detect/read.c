@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/step.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/fill.h"
@@ -103,11 +104,11 @@ struct reading {
 	size_t known;              /* parts before this one are readable */
 };
 
-/* A wrong option is not a defect of the part. */
+/* A wrong option or an interrupt is not a defect of the part. */
 static bool may_skip(const struct ofs_part *part,
     const struct optimfs_error *why)
 {
-	return part->optional && why->code != ENOMEM && why->code != EINVAL;
+	return part->optional && !ofs_must_stop(why) && why->code != EINVAL;
 }
 
 static int try_alone(struct reading *r, size_t i, struct optimfs_error *err)

@@ -50,8 +50,8 @@ struct ofs_format {
 	/* Files whose names differ only in the rank's number form one part. */
 	bool ranked;
 	/* The rank and world size that tensors in the file rel record: 1; 0:
-	 * they record none; 2: the file cannot be read; -1: ENOMEM. NULL: no
-	 * file of the format does. */
+	 * they record none; 2: the file cannot be read; -1: ENOMEM, ECANCELED.
+	 * NULL: no file of the format does. */
 	int (*writer)(const struct ofs_dir *dir, const char *rel, int *rank,
 	    int *world, struct optimfs_error *err);
 	/* The bid for a file with these first bytes; -1: a file that no format

@@ -207,8 +207,50 @@ static void steps(const char *path, const char *want)
 	optimfs_close(fs);
 }
 
+/* Interrupts once, at step at. */
+struct interrupt {
+	int calls, at;
+};
+
+static bool stop(void *ctx)
+{
+	struct interrupt *i = ctx;
+
+	return ++i->calls == i->at;
+}
+
+/* Nothing is left out because of an interrupt: opening fails. */
+static void interrupted(const char *path)
+{
+	struct interrupt i = { 0 };
+	const struct optimfs_watch watch = { .stop = stop, .ctx = &i };
+	const struct optimfs_options o = { .watch = &watch };
+	struct optimfs_error err;
+	int missed = 0, n = 0;
+
+	do {
+		struct optimfs *fs;
+
+		i = (struct interrupt){ .at = ++n };
+		fs = optimfs_open(data_path(path), &o, &err);
+		if (i.calls >= i.at && (fs != NULL || err.code != ECANCELED)) {
+			diag("step %d: %s", n,
+			    fs != NULL ? "opened" : err.text);
+			missed++;
+		}
+		optimfs_close(fs);
+	} while (i.calls >= i.at);
+	is_int(missed, 0, "%s: each of %d interrupts ends the opening", path,
+	    n - 1);
+}
+
 int main(void)
 {
+	interrupted("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal");
+	interrupted("extra/olmo_local/new");
+	interrupted("pytorch/dcp_torch113/ckpt");
+	interrupted("extra/trainers/acc_v2_SHARDED_STATE_DICT");
+	interrupted("pytorch/fsdp1_local_flat_fullshard_w3/ckpt");
 	steps("pytorch/dcp_fsdp2_w2/ckpt",
 	    "reading the index 48145\nadding tensors 132\n"
 	    "naming tensors 132\nbuilding the tree 0\n");

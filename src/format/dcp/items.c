@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "archive/torch.h"
+#include "base/step.h"
 #include "base/str.h"
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
@@ -87,11 +88,11 @@ static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
 	return ret;
 }
 
-/* Is the error not one of the item: no memory, or a lost rank? Other ranks may
- * read the item, and all must show the same tree. */
+/* Is the error not one of the item: no memory, an interrupt, or a lost rank?
+ * Other ranks may read the item, and all must show the same tree. */
 static bool must_fail(const struct optimfs_error *why)
 {
-	return why->code == ENOMEM || why->code == EHOSTDOWN ||
+	return ofs_must_stop(why) || why->code == EHOSTDOWN ||
 	    why->code == ETIMEDOUT;
 }
 

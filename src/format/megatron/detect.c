@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "base/str.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
@@ -49,7 +50,7 @@ static int has_backend(const struct ofs_dir *dir, const char *backend,
 
 	if (ofs_dir_read_file(dir, "metadata.json", 65536, &bytes, &n, &why) ==
 	    -1)
-		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
+		return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : 0;
 	ret = json_says(bytes, n, "sharded_backend", backend, err);
 	free(bytes);
 	return ret;

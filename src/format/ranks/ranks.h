@@ -109,12 +109,15 @@ int ofs_ranks_each(struct ofs_ranks *set, struct ofs_ranks_group *group,
  * _open adds one, _collect collects the leaves below a node of its document. */
 int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
     struct optimfs_error *err);
-/* rel must outlive the set. After a failure other than ENOMEM and E2BIG the set
+/* rel must outlive the set. After a failure for which _must_fail is false the set
  * can be used without the file. */
 int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
     struct optimfs_error *err);
-/* Like _open, but a file that cannot be read is noted and left out: 1. -1:
- * ENOMEM, E2BIG. */
+/* Is it out of memory, a limit that the user can raise, or an interrupt
+ * (ENOMEM, E2BIG, ECANCELED), rather than a fault of the file? */
+bool ofs_ranks_must_fail(const struct optimfs_error *why);
+/* Like _open, but a file that cannot be read is noted and left out: 1. -1: only
+ * errors for which _must_fail is true. */
 int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
     struct optimfs_error *err);
 int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,

@@ -85,6 +85,11 @@ int ofs_ranks_open(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 	return ofs_torch_leaves_init(&f->leaves, set->cat, f->doc, &f->at, err);
 }
 
+bool ofs_ranks_must_fail(const struct optimfs_error *why)
+{
+	return ofs_must_stop(why) || why->code == E2BIG;
+}
+
 int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
     struct optimfs_error *err)
 {
@@ -93,7 +98,7 @@ int ofs_ranks_try(struct ofs_ranks *set, const char *rel, int rank, bool bare,
 
 	if (ofs_ranks_open(set, rel, rank, bare, &why) == 0)
 		return 0;
-	if (why.code == ENOMEM || why.code == E2BIG || why.code == ECANCELED)
+	if (ofs_ranks_must_fail(&why))
 		return optimfs_fail_with(err, &why);
 	if (set->ndamaged == 0)
 		set->why = why;

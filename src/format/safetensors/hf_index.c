@@ -13,6 +13,7 @@
 #include "base/keys.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "base/str.h"
 #include "format/part.h"
 #include "format/safetensors/safetensors.h"
@@ -313,8 +314,8 @@ static int complain(struct index *x, const struct optimfs_error *why)
 {
 	struct optimfs_error e;
 
-	if (why->code == ENOMEM)
-		return ofs_no_memory(x->err);
+	if (ofs_must_stop(why))
+		return optimfs_fail_with(x->err, why);
 	optimfs_fail_as(&e, why->code,
 	    "%.200s: not used: the files are read as they are", why->text);
 	return ofs_catalog_note_as(x->cat, OFS_NOTE_WARNING, &e, x->err);

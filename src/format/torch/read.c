@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/step.h"
 #include "format/fsdp/fsdp.h"
 #include "format/globals.h"
 #include "format/ranks/ranks.h"
@@ -75,7 +76,7 @@ int ofs_torch_writer(const struct ofs_dir *dir, const char *rel, int *rank,
 	ofs_catalog_free(cat);
 	if (ret != -1)
 		return ret;
-	return why.code == ENOMEM ? optimfs_fail_with(err, &why) : 2;
+	return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : 2;
 }
 
 int ofs_torch_read(struct ofs_catalog *cat, const struct ofs_part *part,

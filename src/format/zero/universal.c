@@ -117,9 +117,7 @@ static int open_one(struct ofs_universal *u, const char *rel, uint32_t *file,
 		*file = set->nfiles - 1;
 		return 0;
 	}
-	return why->code == ENOMEM || why->code == E2BIG
-	    ? optimfs_fail_with(err, why)
-	    : 0;
+	return ofs_ranks_must_fail(why) ? optimfs_fail_with(err, why) : 0;
 }
 
 static int open_all(struct ofs_universal *u, struct optimfs_error *err)
