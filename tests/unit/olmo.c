@@ -2,10 +2,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "optimfs/optimfs.h"
 
+#include "mktorch.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -70,11 +73,85 @@ static void check(const char *name)
 	optimfs_close(fs);
 }
 
+/* metadata.yaml gives the number of ranks, even if their files are missing. */
+static void lost_rank(void)
+{
+	struct optimfs_options o = { 0 };
+	struct optimfs_error err = { 0 };
+	struct handmade h;
+	struct optimfs *fs;
+	struct optimfs_attr attr;
+	char command[1024];
+
+	handmade_init(&h);
+	snprintf(command, sizeof(command),
+	    "cp -r %s/model %s && rm %s/model/rank1.pt",
+	    data_path("extra/olmo_local/new"), h.dir, h.dir);
+	if (system(command) != 0)
+		bail_out("%s", command);
+	handmade_file(&h, "metadata.yaml",
+	    "local_world_size: 1\nworld_size: 2\n", 34);
+	fs = optimfs_open(h.dir, &o, &err);
+	ok(fs != NULL &&
+		optimfs_resolve(fs, "model/wte.weight", &attr, &err) == 0,
+	    "the job's world_size in metadata.yaml is found: %s", err.text);
+	optimfs_close(fs);
+	handmade_fini(&h);
+}
+
+/* A list of n references to memo entry i, which becomes entry i + 1. */
+static void put_list(struct ofs_buf *b, char i, unsigned n)
+{
+	mk_ops(b, "](");
+	while (n-- > 0) {
+		ofs_buf_putc(b, 'h');
+		ofs_buf_putc(b, i);
+	}
+	mk_ops(b, "eq");
+	ofs_buf_putc(b, i + 1);
+}
+
+/* Lists that are in others many times would become gigabytes of text. */
+static void unfolds(void)
+{
+	struct optimfs_error err;
+	struct mktorch m;
+
+	mktorch_init(&m);
+	mk_line(&m.pickle, "x");
+	mk_ops(&m.pickle,
+	    "q\1"
+	    "0");
+	put_list(&m.pickle, 1, 20000);
+	mk_ops(&m.pickle, "0");
+	put_list(&m.pickle, 2, 20000);
+	mk_ops(&m.pickle, "0}(");
+	mk_str(&m.pickle, "modules");
+	mk_ops(&m.pickle, "](}(");
+	mk_str(&m.pickle, "handles");
+	mk_ops(&m.pickle, "](}(");
+	mk_str(&m.pickle, "flat_param.data");
+	mk_good(&m.pickle, "0");
+	mk_str(&m.pickle, "flat_param._numels");
+	mk_tuple(&m.pickle, 1, (int64_t[]){ 4 });
+	mk_str(&m.pickle, "flat_param._fqns");
+	mk_ops(&m.pickle, "h\3ueueu");
+	mk_end(&m.pickle);
+	is_int(mktorch_read(&m, NULL, &err), -1,
+	    "handles whose lists unfold without bound are refused");
+	is_error(err, EUCLEAN, "OFS162", "the error for such handles");
+	ok(strstr(err.text, "more than 64 MiB") != NULL,
+	    "it names the limit: %s", err.text);
+	mktorch_fini(&m);
+}
+
 int main(void)
 {
 	check("extra/olmo_local/new");
 	check("extra/olmo_local/old");
 	check("extra/olmo_local/noshard");
 	check("extra/olmo_local/hybrid");
+	lost_rank();
+	unfolds();
 	return done_testing();
 }

@@ -14,7 +14,7 @@
 
 /* Makes allocation 1, 2, 3 ... fail until none fails. Each reading must end in
  * ENOMEM or be complete; the sanitizers detect leaks. */
-static void sweep_with(const char *name, const struct optimfs_options *opt)
+static void sweep_path(const char *path, const struct optimfs_options *opt)
 {
 	struct optimfs_error err;
 	struct ofs_catalog *cat;
@@ -22,8 +22,8 @@ static void sweep_with(const char *name, const struct optimfs_options *opt)
 	size_t wrong = 0, missed = 0;
 	long n = 0;
 
-	cat = ofs_read_checkpoint(data_path(name), opt, &err);
-	if (!ok(cat != NULL, "%s can be read", name)) {
+	cat = ofs_read_checkpoint(path, opt, &err);
+	if (!ok(cat != NULL, "%s can be read", path)) {
 		diag("%s", err.text);
 		return;
 	}
@@ -32,7 +32,7 @@ static void sweep_with(const char *name, const struct optimfs_options *opt)
 	do {
 		err = (struct optimfs_error){ 0 };
 		left = ++n;
-		cat = ofs_read_checkpoint(data_path(name), opt, &err);
+		cat = ofs_read_checkpoint(path, opt, &err);
 		if (left > 0) {
 			ofs_catalog_free(cat);
 			break;
@@ -48,10 +48,18 @@ static void sweep_with(const char *name, const struct optimfs_options *opt)
 	left = -1;
 	is_u64(wrong, 0,
 	    "%s: each of %ld failed allocations gives ENOMEM or is harmless",
-	    name, n - 1);
+	    path, n - 1);
 	is_u64(missed, 0,
 	    "%s: a catalog read in spite of a failed allocation is complete",
-	    name);
+	    path);
+}
+
+static void sweep_with(const char *name, const struct optimfs_options *opt)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", data_path(name));
+	sweep_path(path, opt);
 }
 
 static void sweep(const char *name)
@@ -89,6 +97,23 @@ static void sweep_units(const char *name)
 	unlink(ids);
 }
 
+/* The same, with the units file beside the rank files. */
+static void sweep_beside(const char *name)
+{
+	char dir[] = "/tmp/optimfs-beside-XXXXXX", command[1024];
+
+	if (mkdtemp(dir) == NULL)
+		bail_out("no temporary directory");
+	snprintf(command, sizeof(command),
+	    "cp %1$s/ckpt/* %1$s/units.json %2$s", data_path(name), dir);
+	if (system(command) != 0)
+		bail_out("%s", command);
+	sweep_path(dir, &(struct optimfs_options){ 0 });
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	if (system(command) != 0)
+		diag("%s", command);
+}
+
 int main(void)
 {
 	sweep("megatron/llama_dp2/dp_reshardable");
@@ -108,5 +133,6 @@ int main(void)
 	sweep("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal");
 	sweep("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal");
 	sweep_units("pytorch/fsdp1_local_orig_fullshard_w2");
+	sweep_beside("pytorch/fsdp1_local_flat_fullshard_w3");
 	return done_testing();
 }

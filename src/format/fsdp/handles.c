@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/io.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "base/str.h"
 #include "format/fsdp/fsdp.h"
 #include "format/torch_file/file.h"
@@ -80,7 +81,8 @@ static void put_list(struct writer *w, uint32_t node, unsigned depth)
 		return;
 	}
 	ofs_buf_putc(&w->b, '[');
-	for (uint32_t i = 0; i < ofs_pk_len(w->doc, node); i++) {
+	for (uint32_t i = 0;
+	     i < ofs_pk_len(w->doc, node) && w->b.len <= OFS_UNITS_MAX; i++) {
 		uint32_t item = ofs_pk_item(w->doc, node, i);
 
 		if (i > 0)
@@ -263,8 +265,13 @@ static int read_units(struct ofs_units *u, struct ofs_catalog *cat,
 	if (ret == 0 && optim != NULL)
 		put_names(&w, optim);
 	ofs_buf_putc(&w.b, '}');
-	if (ret == 0 && (w.b.bad || w.b.len > UINT32_MAX))
+	if (ret == 0 && w.b.bad)
 		ret = ofs_no_memory(err);
+	/* lists that are in others many times */
+	if (ret == 0 && w.b.len > OFS_UNITS_MAX)
+		ret = optimfs_fail(err, EUCLEAN,
+		    "OFS162 handles with more than %u MiB of names and numbers",
+		    OFS_UNITS_MAX >> 20);
 	if (ret == 0)
 		ret = ofs_units_parse(u, "the handles", w.b.data,
 		    (uint32_t)w.b.len, err);
@@ -296,11 +303,14 @@ static const char *tail_of(const char *rel)
 /* The number after "world_size:" at the beginning of a line; 0: none. */
 static uint32_t find_world(const char *text)
 {
-	const char *at = strstr(text, "world_size:");
+	static const char key[] = "world_size:";
+	const char *at = strstr(text, key);
 	unsigned long world = 0;
 
-	if (at != NULL && (at == text || at[-1] == '\n'))
-		world = strtoul(at + strlen("world_size:"), NULL, 10);
+	while (at != NULL && at != text && at[-1] != '\n')
+		at = strstr(at + 1, key);
+	if (at != NULL)
+		world = strtoul(at + strlen(key), NULL, 10);
 	return world > INT32_MAX ? 0 : (uint32_t)world;
 }
 
@@ -321,7 +331,7 @@ static int read_world(struct ofs_ranks *set, uint32_t *world,
 		return 0;
 	if (ofs_dir_read_file(&set->cat->dir, name, 1 << 16, &p, &n, &why) ==
 	    -1)
-		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
+		return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : 0;
 	text = strndup((char *)p, n);
 	free(p);
 	if (text == NULL)
@@ -417,9 +427,8 @@ static int read_beside(struct ofs_units *u, struct ofs_ranks *set,
 	    ofs_torch_file_open(&source, set->cat, rel, f->rank, false, &why) ==
 		-1) {
 		free(rel);
-		return why.code == ENOMEM || why.code == E2BIG
-		    ? optimfs_fail_with(err, &why)
-		    : 1;
+		return ofs_ranks_must_fail(&why) ? optimfs_fail_with(err, &why)
+						 : 1;
 	}
 	if (has_handles(source.doc)) {
 		ret = world_of(set, &world, err);

@@ -161,15 +161,23 @@ static int match_list(struct ofs_fsdp_optim *o, uint32_t n,
 	return ofs_order_find(&order, o->name, err);
 }
 
-/* Matches units in the order of the optimizer's names, if the names of each
- * unit are consecutive. */
-static bool match_named_units(struct ofs_fsdp_optim *o)
+/* The result of a match that failed: 1, unless memory is exhausted. */
+static int no_match(const struct optimfs_error *why, struct optimfs_error *err)
+{
+	return why->code == ENOMEM ? optimfs_fail_with(err, why) : 1;
+}
+
+/* Matches units in the order of the optimizer's names. 1: the names of a unit
+ * are not consecutive, or do not fit. */
+static int match_named_units(struct ofs_fsdp_optim *o,
+    struct optimfs_error *err)
 {
 	const struct ofs_units *u = o->f->units;
-	bool *seen = calloc(u->n + 1ull, sizeof(*seen));
+	bool *seen = calloc(u->n + 1ull, sizeof(*seen)), good = true;
 	uint32_t n = 0;
-	bool good = seen != NULL;
 
+	if (seen == NULL)
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < u->nids && good; i++) {
 		struct ofs_order_name at = ofs_fsdp_find(o->f, u->ids[i]);
 
@@ -186,28 +194,31 @@ static bool match_named_units(struct ofs_fsdp_optim *o)
 			seen[at.unit] = true;
 	}
 	free(seen);
-	return good && n == o->nids;
+	return good && n == o->nids ? 0 : 1;
 }
 
-/* use_orig_params=False: each ID is a unit, in the order of units or of
- * names. */
-static bool match_units(struct ofs_fsdp_optim *o)
+/* use_orig_params=False: each ID is a unit, in the order of units or of names.
+ * 1: this does not match. */
+static int match_units(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	uint32_t n = o->f->units->n;
+	struct optimfs_error why = { 0 };
+	int ret = o->f->units->nids > 0 ? match_named_units(o, err) : 1;
 
-	if (o->f->units->nids > 0 && match_named_units(o)) {
-		o->packed = true;
-		return true;
+	if (ret == 1 && o->nids == n) {
+		if (match_list(o, n, fits_unit, o, &why) == -1)
+			return no_match(&why, err);
+		if (!all_told(o, true))
+			return 1;
+		for (uint32_t id = 0; id < n; id++)
+			if (o->name[id].unit != OFS_NONE)
+				o->name[id] =
+				    (struct ofs_order_name){ o->name[id].param,
+					    0 };
+		ret = 0;
 	}
-	if (o->nids != n || match_list(o, n, fits_unit, o, NULL) == -1 ||
-	    !all_told(o, true))
-		return false;
-	for (uint32_t id = 0; id < n; id++)
-		if (o->name[id].unit != OFS_NONE)
-			o->name[id] =
-			    (struct ofs_order_name){ o->name[id].param, 0 };
-	o->packed = true;
-	return true;
+	o->packed = ret == 0;
+	return ret;
 }
 
 /* All parameters in the model's order. */
@@ -257,29 +268,13 @@ static int match_order(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return ret;
 }
 
-/* Are the n parameters distinct? */
-static bool distinct(const struct ofs_order_name *at, uint32_t n)
-{
-	struct ofs_order_name *copy = calloc(n + 1ull, sizeof(*copy));
-	bool good = copy != NULL;
-
-	if (good) {
-		memcpy(copy, at, n * sizeof(*copy));
-		qsort(copy, n, sizeof(*copy), ofs_order_name_compare);
-	}
-	for (uint32_t i = 1; i < n && good; i++)
-		good = ofs_order_name_compare(&copy[i - 1], &copy[i]) != 0;
-	free(copy);
-	return good;
-}
-
 /* Matches the order of the model's entries, if the checkpoint has a model and
  * it was read before. 1: this order cannot be used. */
 static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = o->f->set->cat;
 	uint32_t n = 0, max = o->f->units->names.n;
-	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at));
+	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at)), twice;
 	int ret = 1;
 
 	if (at == NULL)
@@ -300,8 +295,10 @@ static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 		at[n] = ofs_fsdp_find(o->f, ofs_catalog_string(cat, clean));
 		n += at[n].unit != OFS_NONE;
 	}
-	if (n == max && distinct(at, n))
-		ret = match_listed(o, at, n, NULL) == -1 ? 1 : 0;
+	if (n == max)
+		ret = ofs_order_repeated(at, n, &twice, err);
+	if (n == max && ret == 0)
+		ret = twice.unit != OFS_NONE ? 1 : match_listed(o, at, n, err);
 out:
 	free(at);
 	return ret;
@@ -363,11 +360,9 @@ static int attempt(struct ofs_fsdp_optim *o, bool model,
 		ret = match_search(o, &e);
 	if (ret != -1)
 		return ret;
-	if (e.code == ENOMEM)
-		return optimfs_fail_with(err, &e);
-	if (why->code == 0)
+	if (why->code == 0 && !model)
 		*why = e;
-	return 1;
+	return no_match(&e, err);
 }
 
 /* Tries both. 0: all IDs have names; 1: if *any, best has names for all IDs
@@ -434,9 +429,9 @@ int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	if (best == NULL || o->name == NULL || o->ignored == NULL ||
 	    o->dims == NULL)
 		ret = ofs_no_memory(err);
-	else if (!o->f->units->named && match_units(o))
-		ret = 0;
 	else
+		ret = o->f->units->named ? 1 : match_units(o, err);
+	if (ret == 1)
 		ret = ofs_fsdp_match_names(o, err);
 	if (ret == 1)
 		ret = match_all(o, best, err);

@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/str.h"
@@ -137,21 +135,14 @@ static int match_groups(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 static int check_doubles(const struct ofs_fsdp_optim *o,
     struct optimfs_error *err)
 {
-	struct ofs_order_name *v = calloc(o->nids + 1ull, sizeof(*v));
-	int ret = 0;
+	struct ofs_order_name twice;
 
-	if (v == NULL)
-		return ofs_no_memory(err);
-	memcpy(v, o->name, o->nids * sizeof(*v));
-	qsort(v, o->nids, sizeof(*v), ofs_order_name_compare);
-	for (uint32_t i = 1; i < o->nids && ret == 0; i++)
-		if (v[i].unit != OFS_NONE &&
-		    ofs_order_name_compare(&v[i - 1], &v[i]) == 0)
-			ret = optimfs_fail(err, EINVAL,
-			    "OFS164 two IDs are called %.150s",
-			    ofs_fsdp_param(o->f, v[i])->fqn.p);
-	free(v);
-	return ret;
+	if (ofs_order_repeated(o->name, o->nids, &twice, err) == -1)
+		return -1;
+	return twice.unit == OFS_NONE
+	    ? 0
+	    : optimfs_fail(err, EINVAL, "OFS164 two IDs are called %.150s",
+		  ofs_fsdp_param(o->f, twice)->fqn.p);
 }
 
 int ofs_fsdp_match_names(struct ofs_fsdp_optim *o, struct optimfs_error *err)

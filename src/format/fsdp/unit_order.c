@@ -11,6 +11,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "format/fsdp/units.h"
 
 /* Limits of the search. */
@@ -408,13 +409,23 @@ static int set_up(struct search *s)
 	return s->now == NULL || s->to == NULL ? ofs_no_memory(s->err) : 0;
 }
 
-int ofs_order_name_compare(const void *va, const void *vb)
-{
-	const struct ofs_order_name *a = va, *b = vb;
+OFS_COMPARE_BY2(by_param, struct ofs_order_name, unit, param)
 
-	if (a->unit != b->unit)
-		return a->unit < b->unit ? -1 : 1;
-	return (a->param > b->param) - (a->param < b->param);
+int ofs_order_repeated(const struct ofs_order_name *name, uint32_t n,
+    struct ofs_order_name *twice, struct optimfs_error *err)
+{
+	struct ofs_order_name *v = calloc(n + 1ull, sizeof(*v));
+
+	twice->unit = OFS_NONE;
+	if (v == NULL)
+		return ofs_no_memory(err);
+	memcpy(v, name, n * sizeof(*v));
+	qsort(v, n, sizeof(*v), by_param);
+	for (uint32_t i = 1; i < n && twice->unit == OFS_NONE; i++)
+		if (by_param(&v[i - 1], &v[i]) == 0)
+			*twice = v[i];
+	free(v);
+	return 0;
 }
 
 int ofs_order_find(const struct ofs_order *o, struct ofs_order_name *name,

@@ -47,8 +47,10 @@ struct ofs_order_name {
 	uint32_t unit, param;
 };
 
-/* For qsort: by unit, then by parameter. */
-int ofs_order_name_compare(const void *va, const void *vb);
+/* *twice gets a parameter that n names have twice; its unit is OFS_NONE if there
+ * is none. ENOMEM. */
+int ofs_order_repeated(const struct ofs_order_name *name, uint32_t n,
+    struct ofs_order_name *twice, struct optimfs_error *err);
 
 /* Fills name[], one per ID. EINVAL (OFS164): no order fits, or the search is
  * too large. */

@@ -12,9 +12,8 @@
 #include "base/io.h"
 #include "base/keys.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "format/fsdp/units_impl.h"
-
-#define MAX_FILE (64u << 20)
 
 /* No parameter is in two units. */
 static int add_name(struct ofs_units *u, const struct ofs_unit *unit,
@@ -119,7 +118,7 @@ static bool is_none(const struct optimfs_options *opt)
 static int keep_option(struct ofs_catalog *cat,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	struct ofs_buf b = { .limit = MAX_FILE };
+	struct ofs_buf b = { .limit = OFS_UNITS_MAX };
 	int ret;
 
 	if (opt == NULL || opt->units == NULL || is_none(opt) ||
@@ -165,12 +164,15 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 		return ofs_no_memory(err);
 	if (!ofs_dir_stat(&cat->dir, name, &st))
 		goto out;
-	if (ofs_dir_read_file(&cat->dir, name, MAX_FILE, &p, &n, &why) == 0 &&
+	if (ofs_dir_read_file(&cat->dir, name, OFS_UNITS_MAX, &p, &n, &why) ==
+		0 &&
 	    ofs_units_parse(u, name, p, (uint32_t)n, &why) == 0) {
 		ret = ofs_units_remember(cat, name, p, (uint32_t)n, err);
 		u->file = cat->units_file;
 		if (ret == -1)
 			ofs_units_fini(u);
+	} else if (ofs_must_stop(&why)) {
+		ret = optimfs_fail_with(err, &why);
 	} else {
 		optimfs_fail_as(&said, why.code, "%s (%s is not used)",
 		    why.text, name);

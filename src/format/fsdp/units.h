@@ -76,6 +76,7 @@ int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
  * units=none; -1. Their text is kept with the catalog. A file that was not
  * named with units= and is not a units file causes only a warning. */
 #define OFS_UNITS_FILE "units.json"
+#define OFS_UNITS_MAX  (64u << 20) /* the most bytes of a units file */
 #define OFS_UNITS_NONE "none"
 int ofs_units_of(struct ofs_units *u, struct ofs_catalog *cat, const char *rel,
     const struct optimfs_options *opt, struct optimfs_error *err);
