@@ -123,9 +123,14 @@ int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
 
 static int past_end(const struct optimfs_file *file, struct optimfs_error *err)
 {
+	struct ofs_overlay_form form;
+	char text[OFS_FORM_TEXT];
+
+	ofs_overlay_form(file->snap->overlay, file->at.index, &form);
 	return optimfs_fail(err, EFBIG,
-	    "OFS813 past the end: this file has %llu bytes, and keeps that "
-	    "size",
+	    "OFS813 past the end: this file is %s, and keeps its size of %llu "
+	    "bytes",
+	    ofs_overlay_form_text(&form, text),
 	    (unsigned long long)file->limit);
 }
 

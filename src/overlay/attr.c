@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "naming/file_name.h"
 #include "overlay/overlay_impl.h"
@@ -244,17 +245,80 @@ static int keep_attr(struct ofs_overlay *o, uint32_t index,
 	return 0;
 }
 
+const char *ofs_overlay_form_text(const struct ofs_overlay_form *form,
+    char text[OFS_FORM_TEXT])
+{
+	struct ofs_buf b = { .limit = OFS_FORM_TEXT - 1 };
+
+	ofs_buf_printf(&b, "%s [", ofs_dtype_name(form->dtype));
+	ofs_buf_numbers(&b, form->shape, form->ndim, ",");
+	ofs_buf_puts(&b, "]");
+	memcpy(text, b.data == NULL ? (uint8_t *)"" : b.data, b.len);
+	text[b.len] = '\0';
+	ofs_buf_fini(&b);
+	return text;
+}
+
+static int other_form(const struct ofs_overlay_form *now,
+    const struct ofs_overlay_form *form, struct optimfs_error *err)
+{
+	char a[OFS_FORM_TEXT], b[OFS_FORM_TEXT];
+
+	return optimfs_fail(err, EINVAL,
+	    "OFS816 the layout has %s here, not %s: copy from a view that "
+	    "converts (dtype=), or make a layout with this type",
+	    ofs_overlay_form_text(now, a), ofs_overlay_form_text(form, b));
+}
+
+/* The form of a template cannot change. cp ignores that its attributes were
+ * refused, so bytes that it has written before are marked: closing and
+ * committing the file fail. */
+static int refuse(const struct ofs_overlay *o, uint32_t index,
+    const struct ofs_overlay_form *now, const struct ofs_overlay_form *form,
+    struct optimfs_error *err)
+{
+	struct ofs_overlay_file *f = ofs_overlay_file(o, index);
+
+	err = OFS_SOME_ERROR(err);
+	other_form(now, form, err);
+	if (f == NULL || f->text)
+		return -1;
+	pthread_rwlock_wrlock(&f->lock);
+	ofs_overlay_file_lose(f, 0, f->size, err);
+	pthread_rwlock_unlock(&f->lock);
+	return -1;
+}
+
+int ofs_overlay_fits(const struct ofs_overlay *o,
+    const struct ofs_overlay_file *from, uint32_t index,
+    struct optimfs_error *err)
+{
+	struct ofs_overlay_form now, form;
+
+	form_given(o, index, &now);
+	form = now;
+	if (from->dtype != OFS_DTYPE_NONE)
+		form.dtype = from->dtype;
+	if (from->shape != NULL) {
+		form.ndim = from->ndim;
+		memcpy(form.shape, from->shape,
+		    from->ndim * sizeof(*from->shape));
+	}
+	if (form.dtype == now.dtype && ofs_overlay_same_shape(&form, &now))
+		return 0;
+	return other_form(&now, &form, err);
+}
+
 /* May a file of the checkpoint get this form? What was written to it stays what
  * it is, elements or a text. */
 static int may_change(const struct ofs_overlay *o, uint32_t index,
-    const char *name, const struct ofs_overlay_form *form,
+    const struct ofs_overlay_form *now, const struct ofs_overlay_form *form,
     struct optimfs_error *err)
 {
 	if (ofs_overlay_is_made(o, index))
 		return 0;
 	if (o->ops->hidden)
-		return optimfs_fail(err, EINVAL,
-		    "OFS816 the layout has another %s for it", name);
+		return refuse(o, index, now, form, err);
 	if (ofs_entry_is_text(o->cat, o->tree->node[index].entry))
 		return optimfs_fail(err, EINVAL,
 		    "OFS816 a text of the checkpoint cannot become a tensor: "
@@ -296,7 +360,7 @@ int ofs_overlay_set_attr(struct ofs_overlay *o, uint32_t index,
 	if (known && now.dtype != OFS_DTYPE_NONE && form.dtype == now.dtype &&
 	    ofs_overlay_same_shape(&form, &now))
 		return 0;
-	if (may_change(o, index, name, &form, err) == -1 ||
+	if (may_change(o, index, &now, &form, err) == -1 ||
 	    record_attr(o, index, name, value, n, err) == -1)
 		return -1;
 	return keep_attr(o, index, &form, dtype, err);

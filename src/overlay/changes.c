@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,17 +197,28 @@ static void check_tied(struct walk *w, struct ofs_change *c,
 	free(other);
 }
 
+/* A copy without attributes (cp, cat) of a tensor of another type has as many
+ * elements, of another size. */
 static void check_size(struct ofs_change *c,
     const struct ofs_overlay_form *form)
 {
-	uint64_t want = ofs_overlay_form_bytes(form);
+	uint64_t want = ofs_overlay_form_bytes(form), numel, item;
+	char text[OFS_FORM_TEXT], other[128] = "";
 
-	if (c->problem.code == 0 && form->dtype != OFS_DTYPE_NONE &&
-	    form->ndim > 0 && c->size != want)
-		optimfs_fail(&c->problem, EINVAL,
-		    "OFS301 %" PRIu64 " of %" PRIu64
-		    " bytes are written: write the rest, or optimfs abort",
-		    c->size, want);
+	if (c->problem.code != 0 || form->dtype == OFS_DTYPE_NONE ||
+	    form->ndim == 0 || c->size == want)
+		return;
+	numel = want / ofs_dtype_size(form->dtype);
+	item = numel > 0 && c->size % numel == 0 ? c->size / numel : 0;
+	if (item == 1 || item == 2 || item == 4 || item == 8)
+		snprintf(other, sizeof(other),
+		    "; if they are elements of %" PRIu64
+		    " bytes, cp -a changes the type, too",
+		    item);
+	optimfs_fail(&c->problem, EINVAL,
+	    "OFS301 %" PRIu64 " of %" PRIu64
+	    " bytes are written, of %s: write the rest, or optimfs abort%s",
+	    c->size, want, ofs_overlay_form_text(form, text), other);
 }
 
 /* Is it a path for tensors: in the model, or in the state of a parameter? */

@@ -241,10 +241,8 @@ static int need_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ret;
 }
 
-/* Marks [off, end) as lost: every close and fsync reports the error until the
- * range is written again. */
-static int lose(struct ofs_overlay_file *f, uint64_t off, uint64_t end,
-    struct optimfs_error *err)
+int ofs_overlay_file_lose(struct ofs_overlay_file *f, uint64_t off,
+    uint64_t end, const struct optimfs_error *err)
 {
 	struct optimfs_error own;
 
@@ -288,14 +286,14 @@ static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	if (off + n > f->high)
 		f->high = off + n;
 	if (f->bytes->write(o, f, buf, n, off, err) == -1)
-		return lose(f, off, off + n, err);
+		return ofs_overlay_file_lose(f, off, off + n, err);
 	r.num[0] = f->id;
 	r.num[1] = off;
 	r.num[2] = n;
 	r.num[3] = XXH64(buf, n, 0);
 	if (ofs_overlay_record(o, &r, err) == -1 ||
 	    ofs_ranges_add(&f->written, off, off + n, err) == -1)
-		return lose(f, off, off + n, err);
+		return ofs_overlay_file_lose(f, off, off + n, err);
 	ofs_ranges_remove(&f->lost, off, off + n, NULL);
 	if (off + n > f->size)
 		f->size = off + n;
@@ -379,7 +377,8 @@ int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	ret = f->bytes->sync(o, f, err);
 	if (ret == -1) {
 		/* the kernel drops what it could not write, so remember it */
-		ret = lose(f, 0, f->size == 0 ? 1 : f->size, err);
+		ret = ofs_overlay_file_lose(f, 0, f->size == 0 ? 1 : f->size,
+		    err);
 	}
 	r.num[0] = f->id;
 	if (ret == 0 && f->id != 0)

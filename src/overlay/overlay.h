@@ -177,6 +177,10 @@ struct ofs_overlay_form {
 };
 void ofs_overlay_form(struct ofs_overlay *overlay, uint32_t node,
     struct ofs_overlay_form *form);
+/* "float32 [12,12]", shortened if it is long; text. */
+#define OFS_FORM_TEXT 96
+const char *ofs_overlay_form_text(const struct ofs_overlay_form *form,
+    char text[OFS_FORM_TEXT]);
 
 /* The parameter's name, or the key, of an added node; 0: it has none. */
 int ofs_overlay_fqn(struct ofs_overlay *overlay, uint32_t node,

@@ -200,6 +200,11 @@ void ofs_overlay_form_of(const struct ofs_overlay *o, uint32_t index,
     struct ofs_overlay_form *form);
 void ofs_overlay_form_of_tensor(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, struct ofs_overlay_form *form);
+/* EINVAL (OFS816): attributes were set for from, but the tensor at index of a
+ * template has others. */
+int ofs_overlay_fits(const struct ofs_overlay *o,
+    const struct ofs_overlay_file *from, uint32_t index,
+    struct optimfs_error *err);
 bool ofs_overlay_same_shape(const struct ofs_overlay_form *a,
     const struct ofs_overlay_form *b);
 /* The size in bytes of a tensor of this form; 0: not a tensor, or too large. */
@@ -280,6 +285,10 @@ struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
 /* The file of a node, or NULL. The lock of names is held. */
 struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
     uint32_t index);
+/* Marks [off, end) as lost: every close and fsync reports err until the range
+ * is written again. -1. f->lock is held for writing. */
+int ofs_overlay_file_lose(struct ofs_overlay_file *f, uint64_t off,
+    uint64_t end, const struct optimfs_error *err);
 /* Does it differ from the checkpoint? Its lock is held. */
 bool ofs_overlay_file_differs(const struct ofs_overlay_file *f);
 /* Assigns data/<id> to it, as in the journal. */

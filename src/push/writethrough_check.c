@@ -11,6 +11,9 @@
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
+/* The size of a buffer for the reason. */
+#define WORDS 400
+
 /* Reports why a file cannot be committed. */
 typedef void say_fn(void *ctx, const char *path, const char *words);
 
@@ -32,18 +35,19 @@ bool ofs_writethrough_present(const struct ofs_overlay *o, uint32_t index)
 }
 
 static bool tensor_lacks(const struct ofs_overlay *o,
-    const struct ofs_overlay_file *f, char words[96])
+    const struct ofs_overlay_file *f, char words[WORDS])
 {
 	uint64_t total = ofs_tensor_bytes(o->cat,
 	    ofs_entry_tensor(o->cat, &o->cat->entries[f->entry]));
-	uint64_t have = ofs_ranges_total(&f->written), lost;
+	uint64_t have = ofs_ranges_total(&f->written);
 
-	lost = ofs_ranges_total(&f->lost);
-	if (f->size == total && lost == 0 &&
-	    ofs_ranges_cover(&f->written, 0, total))
+	if (f->lost.n > 0) {
+		snprintf(words, WORDS, "%s", optimfs_error_words(&f->why));
+		return true;
+	}
+	if (f->size == total && ofs_ranges_cover(&f->written, 0, total))
 		return false;
-	snprintf(words, 96, "%" PRIu64 " of %" PRIu64 " bytes",
-	    have > lost ? have - lost : 0, total);
+	snprintf(words, WORDS, "%" PRIu64 " of %" PRIu64 " bytes", have, total);
 	return true;
 }
 
@@ -67,7 +71,8 @@ static bool is_left_out(const struct ofs_overlay *o, uint32_t index)
 		ofs_writethrough_written(o, index) != OFS_NONE);
 }
 
-static bool lacks(const struct ofs_overlay *o, uint32_t index, char words[96])
+static bool lacks(const struct ofs_overlay *o, uint32_t index,
+    char words[WORDS])
 {
 	struct ofs_overlay_file *f = ofs_overlay_file(o, index);
 	bool bad;
@@ -92,7 +97,7 @@ static bool lacks(const struct ofs_overlay *o, uint32_t index, char words[96])
 /* Reports each file that prevents a commit. The lock of names is held. */
 static void each_problem(const struct ofs_overlay *o, say_fn *say, void *ctx)
 {
-	char path[8192], words[96], *own;
+	char path[8192], words[WORDS], *own;
 
 	for (uint32_t i = 1; i < o->tree->n; i++) {
 		if (o->tree->node[i].entry == OFS_NONE || !lacks(o, i, words))
@@ -128,7 +133,7 @@ void ofs_writethrough_missing(struct ofs_snapshot *snap, struct ofs_buf *out)
 
 struct tally {
 	uint64_t n;
-	char first[120];
+	char first[480];
 };
 
 static void count(void *ctx, const char *path, const char *words)
@@ -136,7 +141,8 @@ static void count(void *ctx, const char *path, const char *words)
 	struct tally *t = ctx;
 
 	if (t->n++ == 0)
-		snprintf(t->first, sizeof(t->first), "%.80s: %s", path, words);
+		snprintf(t->first, sizeof(t->first), "%.80s: %.390s", path,
+		    words);
 }
 
 int ofs_writethrough_check(struct ofs_overlay *o, struct optimfs_error *err)

@@ -102,6 +102,8 @@ static int pour_bytes(struct ofs_overlay *o, struct ofs_overlay_file *from,
 		return optimfs_fail(err, EFBIG,
 		    "OFS813 past the tensor's end (it has %llu bytes)",
 		    (unsigned long long)limit);
+	if (ofs_overlay_fits(o, from, to->index, err) == -1)
+		return -1;
 	buf = malloc(PIECE);
 	if (buf == NULL)
 		return ofs_no_memory(err);

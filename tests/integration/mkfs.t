@@ -125,6 +125,28 @@ like ".optimfs/errors summarizes the missing files as OFS301" \
     "$(cat "$b/.optimfs/errors")" "*OFS301*more:*"
 is "the failed commit publishes nothing" "$(ls -A new)" ""
 not_ok "writing more bytes than the tensor has fails" sh -c "cat '$a'/model/* >'$b/$f'"
+like ".optimfs/errors names dtype and shape of a tensor that was given too many bytes" \
+    "$(cat "$b/.optimfs/errors")" "*OFS813*float32 \[12\]*48 bytes*"
+
+# cp -a says which type the bytes have, but ignores that the layout has another one.
+w=model/layers.0.norm.weight
+cp -a "$a/$f" like
+mkdir -p "$b/model"
+if setfattr -n user.optimfs.dtype -v bfloat16 like 2>/dev/null; then
+	not_ok "cp -a of a tensor of another dtype fails" cp -a like "$b/$f"
+	like ".optimfs/errors names both dtypes" "$(cat "$b/.optimfs/errors")" \
+	    "*OFS816*float32 \[12\]*bfloat16 \[12\]*"
+	like ".optimfs/missing says that the dtypes differ" "$(cat "$b/.optimfs/missing")" \
+	    "*$f: the layout has float32 \[12\] here, not bfloat16*"
+	not_ok "mv of a tensor of another dtype fails" sh -c \
+	    "cp -a like '$b/model/tmp' && mv '$b/model/tmp' '$b/$w'"
+	rm -f "$b/model/tmp"
+	ok "cp of the right bytes replaces those of another dtype" cp "$a/$f" "$b/$f"
+	is "a tensor that was replaced is not missing" \
+	    "$(grep -c "$f:" "$b/.optimfs/missing")" 0
+else
+	skip 6 "the file system has no user attributes"
+fi
 cp -r "$a/." "$b/"
 mkdir -p "$b/extra"
 echo x >"$b/extra/other"

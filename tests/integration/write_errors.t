@@ -67,6 +67,13 @@ is "ftruncate back to the full size makes the tail readable" \
     "ok ok ok ok"
 ok "commit succeeds when the tensor has its full size again" "$OPTIMFS" commit "$m"
 
+# A plain copy of a tensor of another type.
+head -c 456 ck/.metadata >"$m/$T"
+status "commit fails when a tensor got half of its bytes" 3 "$OPTIMFS" commit "$m"
+like "OFS301 names dtype and shape of the tensor, and the size of elements that fits" \
+    "$(said)" "*OFS301*456 of 912*float32 \[19,12\]*elements of 2 bytes*cp -a*"
+"$OPTIMFS" abort "$m"
+
 # A new tensor needs a dtype and a shape: from cp -a, setxattr or a .npy.
 ok "fresh checkpoint mounts read-write" begin "$dcp"
 untyped() { # NAME
