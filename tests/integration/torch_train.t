@@ -13,7 +13,7 @@ export PYTHONWARNINGS=ignore
 goes_on() {
 	kind=$1 mesh=$2 other=$3 dir=$scratch/$1
 	shift 3
-	if ! "$python" "$script" has "$kind"; then
+	if ! "$python" "$script" has "$kind" >/dev/null; then
 		skip 3 "this PyTorch has no $kind"
 		return
 	fi
@@ -46,6 +46,8 @@ goes_on tp 2x2 1x3 dcp@3
 goes_on ddp 2 3 dcp@3
 goes_on fsdp1 2 3 dcp@3
 goes_on hf 2 3 safetensors dcp@3
+gpus=$("$python" "$script" has cuda)
+goes_on cuda "${gpus:-0}" 1 dcp@3 dcp@1
 
 dir=$scratch/fsdp2
 mnt=$(point mnt)

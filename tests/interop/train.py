@@ -6,12 +6,14 @@ usage: train.py write KIND MESH DIR       train three steps and save to DIR
                                           checkpoint, the state of the job?
        train.py resume KIND MESH DIR CHECKPOINT...
        train.py has KIND                  exit 0 where PyTorch has it, and is 2.6
-                                          or later
+                                          or later; for cuda, print the number
+                                          of GPUs
 
 KIND says how a small model is distributed over real processes: ddp, fsdp1,
-fsdp2, hsdp, tp (tensor parallel inside FSDP2), or hf (fsdp2, where only the model
-is saved, by HuggingFaceStorageWriter). MESH is a number of ranks; for hsdp it is
-replicas x shards, for tp shards x slices.
+fsdp2, hsdp, tp (tensor parallel inside FSDP2), hf (fsdp2, where only the model
+is saved, by HuggingFaceStorageWriter), or cuda (fsdp2, each rank on a GPU of its
+own). MESH is a number of ranks; for hsdp it is replicas x shards, for tp shards x
+slices.
 
 write makes DIR/ckpt with torch.distributed.checkpoint, and DIR/want.json with the
 SHA-256 of each whole tensor. For fsdp1 it also makes DIR/ranks, the raw state of
@@ -41,8 +43,14 @@ def has(kind):
         import torch.distributed.checkpoint as dcp
     except ImportError:
         return False
-    new = tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 6)
-    return new and (kind != "hf" or hasattr(dcp, "HuggingFaceStorageWriter"))
+    if tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 6):
+        return False
+    if kind == "cuda":
+        gpus = torch.cuda.device_count()
+        if gpus:
+            print(gpus)
+        return gpus > 0 and torch.distributed.is_nccl_available()
+    return kind != "hf" or hasattr(dcp, "HuggingFaceStorageWriter")
 
 
 def cpu_fsdp2():
@@ -85,18 +93,20 @@ class Job:
         import torch.distributed as dist
         from torch.distributed.device_mesh import init_device_mesh
         self.kind, self.rank = kind, dist.get_rank()
+        self.device = "cuda" if kind == "cuda" else "cpu"
         # Tensor parallel ranks of one shard get the same data.
         slices = sizes[1] if kind == "tp" else 1
         self.part = (self.rank // slices, dist.get_world_size() // slices)
-        model = make_model()
+        model = make_model().to(self.device)
         if kind == "ddp":
             self.model = torch.nn.parallel.DistributedDataParallel(model)
         elif kind == "fsdp1":
             self.model = self.fsdp1(model)
         else:
             from torch.distributed.fsdp import fully_shard
-            cpu_fsdp2()
-            mesh = init_device_mesh("cpu", sizes, mesh_dim_names=(
+            if self.device == "cpu":
+                cpu_fsdp2()
+            mesh = init_device_mesh(self.device, sizes, mesh_dim_names=(
                 "outer", "inner")[:len(sizes)])
             if kind == "tp":
                 self.slice(model, mesh["inner"])
@@ -135,8 +145,9 @@ class Job:
         inputs = torch.randint(10, (BATCH,), generator=g)
         wanted = torch.randint(7, (BATCH,), generator=g)
         mine = slice(BATCH * at // parts, BATCH * (at + 1) // parts)
-        loss = torch.nn.functional.cross_entropy(self.model(inputs[mine]),
-                                                 wanted[mine])
+        loss = torch.nn.functional.cross_entropy(
+            self.model(inputs[mine].to(self.device)),
+            wanted[mine].to(self.device))
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -224,7 +235,8 @@ def whole(tensor):
 def sha256(tensor):
     import torch
     flat = whole(tensor).detach().contiguous().reshape(-1)
-    return hashlib.sha256(flat.view(torch.uint8).numpy().tobytes()).hexdigest()
+    data = flat.view(torch.uint8).cpu().numpy().tobytes()
+    return hashlib.sha256(data).hexdigest()
 
 
 def digests(value, path=()):
@@ -275,8 +287,15 @@ def in_ranks(rank, run, kind, sizes, store, paths):
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
+    backend = "gloo"
+    if kind == "cuda":
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(rank)
+        # Losses are compared bit by bit.
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.use_deterministic_algorithms(True)
     ranks = math.prod(sizes)
-    dist.init_process_group("gloo", store=dist.FileStore(store, ranks),
+    dist.init_process_group(backend, store=dist.FileStore(store, ranks),
                             rank=rank, world_size=ranks)
     run(rank, kind, sizes, *paths)
     dist.barrier()
