@@ -55,60 +55,86 @@ static const char *keep(struct walk *w, const void *p, size_t n)
 	return s;
 }
 
-/* Sets the keys and the path of a node: the current ones, or those in the
- * checkpoint. */
-static int put_path(struct walk *w, struct ofs_change *c, bool base)
+/* base: where the checkpoint has the node; else where it is now. */
+static uint32_t parent_of(const struct walk *w, uint32_t node, bool base)
 {
-	const struct ofs_tree *tree = w->o->tree;
+	return base ? w->o->tree->node[node].parent
+		    : ofs_overlay_parent(w->o, node);
+}
+
+static void put_key(const struct walk *w, struct ofs_change *c, uint32_t node,
+    bool base, struct ofs_buf *key)
+{
+	struct ofs_str s;
+
+	if (base) {
+		s = ofs_catalog_string(w->o->cat,
+		    ofs_tree_key(w->o->tree, w->o->cat, node));
+		ofs_buf_put(key, s.p, s.len);
+	} else if (!ofs_overlay_key(w->o, node, key))
+		optimfs_fail(&c->problem, EINVAL,
+		    "OFS302 '%s' is not the name of a key",
+		    ofs_overlay_name(w->o, node));
+	else if (c->kind == OFS_CHANGE_ADD && key->len > 0 &&
+	    memchr(key->data, '\0', key->len) != NULL)
+		optimfs_fail(&c->problem, EINVAL,
+		    "OFS302 '%s' is the name of a key with a NUL, which "
+		    "cannot be added",
+		    ofs_overlay_name(w->o, node));
+}
+
+static int put_keys(struct walk *w, struct ofs_change *c, bool base)
+{
 	struct ofs_buf key = { 0 };
-	uint32_t n = 0, i;
 	const char **keys;
-	char *path;
+	uint32_t n = 0;
 	int ret = 0;
 
-	for (i = c->node; i != 0; n++)
-		i = base ? tree->node[i].parent : ofs_overlay_parent(w->o, i);
+	for (uint32_t i = c->node; i != 0; i = parent_of(w, i, base))
+		n++;
 	keys = ofs_arena_alloc(&w->out->arena, n * sizeof(*keys));
 	if (keys == NULL)
 		return ofs_no_memory(w->err);
 	c->key = keys;
 	c->nkeys = n;
-	for (i = c->node; i != 0 && ret == 0;) {
-		const struct ofs_str s = base || !ofs_overlay_is_made(w->o, i)
-		    ? ofs_catalog_string(w->o->cat,
-			  ofs_tree_key(tree, w->o->cat, i))
-		    : (struct ofs_str){ NULL, 0 };
-
+	for (uint32_t i = c->node; i != 0 && ret == 0;
+	     i = parent_of(w, i, base)) {
 		key.len = 0;
-		if (base)
-			ofs_buf_put(&key, s.p, s.len);
-		else if (!ofs_overlay_key(w->o, i, &key))
-			optimfs_fail(&c->problem, EINVAL,
-			    "OFS302 '%s' is not the name of a key",
-			    ofs_overlay_name(w->o, i));
-		else if (c->kind == OFS_CHANGE_ADD && key.len > 0 &&
-		    memchr(key.data, '\0', key.len) != NULL)
-			optimfs_fail(&c->problem, EINVAL,
-			    "OFS302 '%s' is the name of a key with a NUL, "
-			    "which cannot be added",
-			    ofs_overlay_name(w->o, i));
+		put_key(w, c, i, base, &key);
 		keys[--n] =
 		    keep(w, key.len == 0 ? "" : (char *)key.data, key.len);
-		ret = keys[n] == NULL || key.bad ? -1 : 0;
-		i = base ? tree->node[i].parent : ofs_overlay_parent(w->o, i);
+		ret = keys[n] == NULL || key.bad ? ofs_no_memory(w->err) : 0;
 	}
 	ofs_buf_fini(&key);
-	if (base) {
-		path = malloc(65536);
-		if (path != NULL)
-			ofs_tree_path(tree, c->node, path, 65536);
-	} else {
-		path = ofs_overlay_path(w->o, c->node, NULL, w->err);
-	}
-	if (path == NULL || ret == -1) {
-		free(path);
-		return ofs_no_memory(w->err);
-	}
+	return ret;
+}
+
+#define PATH_SIZE 65536
+
+/* The path, malloc'ed; NULL: ENOMEM. */
+static char *path_of(const struct walk *w, uint32_t node, bool base)
+{
+	char *path;
+
+	if (!base)
+		return ofs_overlay_path(w->o, node, NULL, w->err);
+	path = ofs_alloc(PATH_SIZE, 1, w->err);
+	if (path != NULL)
+		ofs_tree_path(w->o->tree, node, path, PATH_SIZE);
+	return path;
+}
+
+/* Sets the keys and the path of a node: the current ones, or those in the
+ * checkpoint. */
+static int put_path(struct walk *w, struct ofs_change *c, bool base)
+{
+	char *path;
+
+	if (put_keys(w, c, base) == -1)
+		return -1;
+	path = path_of(w, c->node, base);
+	if (path == NULL)
+		return -1;
 	c->path = keep(w, path, strlen(path));
 	free(path);
 	return c->path == NULL ? -1 : 0;

@@ -55,7 +55,8 @@ static struct ofs_overlay_file **slot_of(const struct ofs_overlay *o,
 
 	if (!ofs_overlay_is_made(o, index)) {
 		entry = &o->cat->entries[o->tree->node[index].entry];
-		if (entry->kind == OFS_ENTRY_TENSOR && !o->ops->apart(o, index))
+		if (entry->kind == OFS_ENTRY_TENSOR &&
+		    (o->ops->apart == NULL || !o->ops->apart(o, index)))
 			return &o->tensor[entry->ref];
 	}
 	return v == NULL ? NULL : (struct ofs_overlay_file **)&v->file;
@@ -102,7 +103,8 @@ struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
 	f->text = ofs_entry_is_text(o->cat, f->entry);
 	if (f->text)
 		return f;
-	f->bytes = o->ops->bytes(o, index);
+	if (o->ops->bytes != NULL)
+		f->bytes = o->ops->bytes(o, index);
 	if (!o->ops->hidden)
 		set_base(o, f);
 	return f;
@@ -399,7 +401,7 @@ void ofs_overlay_file_idle(struct ofs_overlay *o, struct ofs_overlay_file *f)
 	pthread_rwlock_unlock(&f->lock);
 }
 
-static int lay_ranges(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
+static int apply_ranges(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
     uint64_t end, struct optimfs_error *err)
 {
 	for (size_t i = ofs_ranges_find(&f->written, off); i < f->written.n;
@@ -429,7 +431,7 @@ static int check_whole(const struct ofs_overlay_file *f, uint64_t off,
 	return 0;
 }
 
-static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
+static int apply_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
     uint64_t end, uint64_t slack, struct optimfs_error *err)
 {
 	if (f->text) {
@@ -446,7 +448,7 @@ static int lay_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 		return optimfs_fail_as(err, EIO, "%s", f->why.text);
 	if (check_whole(f, off, end, err) == -1)
 		return -1;
-	return f->bytes->in_place ? 0 : lay_ranges(f, buf, off, end, err);
+	return f->bytes->in_place ? 0 : apply_ranges(f, buf, off, end, err);
 }
 
 int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
@@ -463,7 +465,7 @@ int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
 			ret = -1;
 	}
 	if (ret == 0)
-		ret = lay_locked(f, buf, off, end, slack, err);
+		ret = apply_locked(f, buf, off, end, slack, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }

@@ -277,7 +277,9 @@ int ofs_overlay_make(struct ofs_overlay *o, uint32_t dir, const char *name,
 
 	if (ofs_overlay_find(o, dir, name) != OFS_NONE)
 		return optimfs_fail(err, EEXIST, "%s: it exists", name);
-	ret = o->ops->reveal(o, dir, name, is_dir, index, err);
+	ret = o->ops->reveal == NULL
+	    ? 0
+	    : o->ops->reveal(o, dir, name, is_dir, index, err);
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
 	v = new_node(o, err);
@@ -471,7 +473,9 @@ int ofs_overlay_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
 		return -1;
 	if (over == index)
 		return 0;
-	ret = o->ops->rename(o, index, to, newname, err);
+	ret = o->ops->rename == NULL
+	    ? 0
+	    : o->ops->rename(o, index, to, newname, err);
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
 	if (is_new_text(o, index, over))

@@ -78,6 +78,7 @@ static int new_tables(struct ofs_overlay *o,
 struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
     struct ofs_stage *stage, bool scratch, struct optimfs_error *err)
 {
+	static const struct ofs_overlay_ops over_checkpoint;
 	struct ofs_overlay *o = calloc(1, sizeof(*o));
 
 	if (o == NULL) {
@@ -85,7 +86,7 @@ struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
 		ofs_stage_close(stage, true);
 		return NULL;
 	}
-	o->ops = &ofs_overlay_staged_ops;
+	o->ops = &over_checkpoint;
 	o->stage = stage;
 	o->scratch = scratch;
 	pthread_rwlock_init(&o->names, NULL);
@@ -147,7 +148,8 @@ void ofs_overlay_free(struct ofs_overlay *o)
 			(o->ops->hidden ? !o->published
 					: ofs_overlay_dirty(o)));
 	free_tables(o);
-	o->ops->free(o->ops_ctx);
+	if (o->ops->free != NULL)
+		o->ops->free(o->ops_ctx);
 	pthread_rwlock_destroy(&o->names);
 	pthread_mutex_destroy(&o->told);
 	free(o);

@@ -142,31 +142,31 @@ struct ofs_overlay_bytes {
 /* In files of the stage. */
 extern const struct ofs_overlay_bytes ofs_overlay_staged_bytes;
 
-/* The differences between an overlay over a checkpoint (staged.c) and one over
- * a template (push/writethrough.c). Called with the lock of names, for writing
+/* The differences between an overlay over a checkpoint, whose members are all 0,
+ * and one over a template (push/writethrough.c). Called with the lock of names, for writing
  * if something changes. */
 struct ofs_overlay_ops {
 	/* Names and bytes of the base are hidden until they are written. */
 	bool hidden;
-	/* Does the node of a tied tensor have its own file? */
+	/* Does the node of a tied tensor have its own file? NULL: no. */
 	bool (*apart)(const struct ofs_overlay *o, uint32_t node);
-	/* The storage of a tensor's node. */
+	/* The storage of a tensor's node; NULL: files of the stage. */
 	const struct ofs_overlay_bytes *(*bytes)(const struct ofs_overlay *o,
 	    uint32_t node);
-	/* Does this text mean the same as the text of the base? */
+	/* Does this text mean the same as the text of the base? NULL: no. */
 	bool (*own_text)(const struct ofs_overlay *o, uint32_t node,
 	    const void *text, size_t n);
 	/* Creates a hidden name of the base. 1: done; 0: there is no such name;
-	 * -1: failed. */
+	 * -1: failed. NULL: no name is hidden. */
 	int (*reveal)(struct ofs_overlay *o, uint32_t dir, const char *name,
 	    bool is_dir, uint32_t *index, struct optimfs_error *err);
 	/* An added file is renamed to a name of the base. 1: done; 0: treat it
-	 * as any rename; -1: failed. */
+	 * as any rename, as without this function; -1: failed. */
 	int (*rename)(struct ofs_overlay *o, uint32_t index, uint32_t dir,
 	    const char *name, struct optimfs_error *err);
+	/* Frees ops_ctx; NULL: there is none. */
 	void (*free)(void *ctx);
 };
-extern const struct ofs_overlay_ops ofs_overlay_staged_ops;
 
 /* Records of the journal. Paths are those that the mount showed at that
  * time. */

@@ -1,4 +1,4 @@
-/* staged.c - an overlay over a checkpoint: everything written is staged */
+/* staged.c - written bytes in files of the stage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -44,52 +44,4 @@ const struct ofs_overlay_bytes ofs_overlay_staged_bytes = {
 	.read = staged_read,
 	.resize = staged_resize,
 	.sync = staged_sync,
-};
-
-static bool staged_apart(const struct ofs_overlay *o, uint32_t node)
-{
-	(void)o, (void)node;
-	return false;
-}
-
-static const struct ofs_overlay_bytes *staged_bytes(const struct ofs_overlay *o,
-    uint32_t node)
-{
-	(void)o, (void)node;
-	return &ofs_overlay_staged_bytes;
-}
-
-static bool staged_own_text(const struct ofs_overlay *o, uint32_t node,
-    const void *text, size_t n)
-{
-	(void)o, (void)node, (void)text, (void)n;
-	return false;
-}
-
-static int staged_reveal(struct ofs_overlay *o, uint32_t dir, const char *name,
-    bool is_dir, uint32_t *index, struct optimfs_error *err)
-{
-	(void)o, (void)dir, (void)name, (void)is_dir, (void)index, (void)err;
-	return 0;
-}
-
-static int staged_rename(struct ofs_overlay *o, uint32_t index, uint32_t dir,
-    const char *name, struct optimfs_error *err)
-{
-	(void)o, (void)index, (void)dir, (void)name, (void)err;
-	return 0;
-}
-
-static void staged_free(void *ctx)
-{
-	(void)ctx;
-}
-
-const struct ofs_overlay_ops ofs_overlay_staged_ops = {
-	.apart = staged_apart,
-	.bytes = staged_bytes,
-	.own_text = staged_own_text,
-	.reveal = staged_reveal,
-	.rename = staged_rename,
-	.free = staged_free,
 };

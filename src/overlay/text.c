@@ -117,7 +117,8 @@ static bool is_whole(const uint8_t *p, size_t n)
 static bool is_own(const struct ofs_overlay *o,
     const struct ofs_overlay_file *f)
 {
-	return o->ops->own_text(o, f->index, f->draft.data, f->draft.len);
+	return o->ops->own_text != NULL &&
+	    o->ops->own_text(o, f->index, f->draft.data, f->draft.len);
 }
 
 /* A text of one line is checked when its newline is written, because few
