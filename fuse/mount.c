@@ -117,18 +117,13 @@ static int check_device(struct optimfs_error *err)
 	return 0;
 }
 
-static bool on_descriptor(const char *point)
-{
-	return strncmp(point, "/dev/fd/", 8) == 0;
-}
-
 /* The path to mount on, malloc'ed; NULL: err. */
 static char *prepare(const char *source, const char *point,
     const struct ofs_mount_options *options, struct optimfs_error *err)
 {
 	char *real;
 
-	if (on_descriptor(point)) {
+	if (ofs_is_descriptor(point)) {
 		real = strdup(point);
 		if (real == NULL)
 			ofs_no_memory(err);
@@ -160,14 +155,24 @@ int ofs_mount_check(const char *source, const char *point,
 	return 0;
 }
 
-/* The mount answers: releases the parent and everything inherited from it. A
- * parent that has ended has not said that it is mounted: then it ends, too. */
-static void detach(void *ctx)
+/* In the background, the daemon is a child process. A socket pair connects it
+ * with its parent until the mount answers:
+ *
+ *     daemon to parent    a struct optimfs_error: why the mount failed, or
+ *                         code 0 when it answers
+ *     parent to daemon    then one byte, and the parent reports success
+ *
+ * Either may end at any time. A parent that reads the end of the socket reports
+ * that the daemon has died. A daemon that reads it unmounts: its parent was
+ * interrupted or killed, and has reported no mount. */
+
+/* Called when the mount answers. ctx: the descriptor of the parent. */
+static void become_daemon(void *ctx)
 {
-	int *to_parent = ctx;
+	int *parent = ctx;
 	struct optimfs_error none = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	char answer;
+	char byte;
 
 	ofs_log_begin();
 	(void)setsid();
@@ -177,46 +182,45 @@ static void detach(void *ctx)
 			dup2(null, fd);
 		close(null);
 	}
-	if (write(*to_parent, &none, sizeof(none)) == -1 ||
-	    read(*to_parent, &answer, 1) != 1)
+	if (send(*parent, &none, sizeof(none), MSG_NOSIGNAL) == -1 ||
+	    read(*parent, &byte, 1) != 1)
 		kill(getpid(), SIGTERM);
-	close(*to_parent);
-	*to_parent = -1;
+	close(*parent);
+	*parent = -1;
 }
 
-static _Noreturn void daemon_main(struct ofs_serve *v, int to_parent)
+static _Noreturn void daemon_main(struct ofs_serve *v, int parent)
 {
 	struct optimfs_error err = { 0 };
 	int ret;
 
-	v->ready = detach;
-	v->ctx = &to_parent;
+	v->ready = become_daemon;
+	v->ctx = &parent;
 	ret = ofs_serve(v, &err);
-	/* tell the parent while it waits; afterwards the descriptor is
-	 * reused */
 	if (ret == -1 &&
-	    (to_parent == -1 || write(to_parent, &err, sizeof(err)) == -1))
+	    (parent == -1 ||
+		send(parent, &err, sizeof(err), MSG_NOSIGNAL) == -1))
 		ofs_log("%s", err.text);
 	ofs_log_close();
 	exit(ret == 0 ? 0 : 3);
 }
 
-/* Reads the child's first message; silence is an error too. */
-static int hear(int from_child, pid_t child, struct optimfs_error *err)
+/* Waits for the result of the daemon. */
+static int read_result(int daemon, pid_t child, struct optimfs_error *err)
 {
-	struct optimfs_error said;
+	struct optimfs_error result;
 	ssize_t n;
 	int status;
 
 	do
-		n = read(from_child, &said, sizeof(said));
+		n = read(daemon, &result, sizeof(result));
 	while (n == -1 && errno == EINTR);
-	if (n == (ssize_t)sizeof(said)) {
-		if (said.code == 0)
+	if (n == (ssize_t)sizeof(result)) {
+		if (result.code == 0)
 			return 0;
 		waitpid(child, NULL, 0);
 		if (err != NULL)
-			*err = said;
+			*err = result;
 		return -1;
 	}
 	if (waitpid(child, &status, 0) == child && WIFSIGNALED(status))
@@ -225,17 +229,17 @@ static int hear(int from_child, pid_t child, struct optimfs_error *err)
 	return optimfs_fail(err, EIO, "the daemon ended early");
 }
 
-/* Lets the daemon go on, unless a signal has come. */
-static int answer(int to_child, pid_t child, struct optimfs_error *err)
+/* Lets the daemon continue, unless this process was interrupted. A signal after
+ * that has no effect: the mount is there. Closes the descriptor. */
+static int release_daemon(int daemon, pid_t child, struct optimfs_error *err)
 {
-	/* one that comes later finds a mount */
 	ofs_interrupt_catch();
 	if (!ofs_interrupted(NULL)) {
-		(void)send(to_child, "", 1, MSG_NOSIGNAL);
-		close(to_child);
+		(void)send(daemon, "", 1, MSG_NOSIGNAL);
+		close(daemon);
 		return 0;
 	}
-	close(to_child);
+	close(daemon);
 	waitpid(child, NULL, 0);
 	return optimfs_fail(err, ECANCELED, "interrupted");
 }
@@ -267,9 +271,9 @@ static int in_background(struct ofs_serve *v, struct optimfs_error *err)
 	close(fd[1]);
 	if (!v->options->open.rw)
 		ofs_interrupt_end(not_mounted);
-	ret = hear(fd[0], child, err);
+	ret = read_result(fd[0], child, err);
 	if (ret == 0)
-		return answer(fd[0], child, err);
+		return release_daemon(fd[0], child, err);
 	close(fd[0]);
 	return ret;
 }

@@ -61,6 +61,26 @@ has_edit() {
 }
 old_lr=$("$OPTIMFS" cat "$data/ckpt" $lr)
 
+# --- a killed mount command ----------------------------------------------
+
+# The daemon has opened the FIFO, and waits for names, when its parent is killed.
+# It is the last one that can write to the other FIFO.
+mkfifo "$scratch/ids" "$scratch/stderr"
+cat "$scratch/stderr" >"$scratch/said" &
+reader=$!
+"$OPTIMFS" mount -o "ids=$scratch/ids" \
+    "$TOP_SRCDIR/tests/data/extra/trainers/pl_full.ckpt" "$mnt" 2>"$scratch/stderr" &
+parent=$!
+exec 3>"$scratch/ids"
+kill -KILL $parent
+wait $parent 2>/dev/null
+echo none >&3
+exec 3>&-
+wait $reader
+like "killed mount command: its daemon prints why it fails" \
+    "$(cat "$scratch/said")" '*OFS635*'
+is "killed mount command: nothing is mounted" "$(tap_mounts)" ""
+
 # --- killed with staged data -------------------------------------------
 
 fresh
