@@ -52,11 +52,6 @@ struct server {
 	bool watched;
 };
 
-static bool on_descriptor(const char *point)
-{
-	return strncmp(point, "/dev/fd/", 8) == 0;
-}
-
 static unsigned processors(void)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -78,15 +73,9 @@ static unsigned nthreads(const struct ofs_mount_options *m)
 	return n < 8 ? n + 1 : 8;
 }
 
-/* The library's default, needed here to divide it. */
 static uint64_t cache_budget(const struct ofs_mount_options *m)
 {
-	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
-	uint64_t size = pages * (uint64_t)sysconf(_SC_PAGESIZE) / 8;
-
-	if (m->open.cache != 0)
-		return m->open.cache;
-	return size < UINT64_C(4) << 30 ? size : UINT64_C(4) << 30;
+	return m->open.cache != 0 ? m->open.cache : ofs_default_cache();
 }
 
 static struct ofs_assemble *make_assemble(struct server *s)
@@ -340,7 +329,7 @@ static void *publish(void *arg)
 	struct statfs fs;
 	struct stat st;
 
-	if (!on_descriptor(s->v->point)) {
+	if (!ofs_is_descriptor(s->v->point)) {
 		if (stat(s->v->point, &st) == -1 ||
 		    statfs(s->v->point, &fs) == -1) {
 			/* unless it is ending */
@@ -447,7 +436,7 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 	if (s->session.watch == NULL)
 		return -1;
 	s->quit = ofs_quit_new(s->se, s->loop,
-	    on_descriptor(s->v->point) ? NULL : s->v->point, err);
+	    ofs_is_descriptor(s->v->point) ? NULL : s->v->point, err);
 	if (s->quit == NULL)
 		return -1;
 	code = pthread_create(&s->publisher, NULL, publish, s);
@@ -561,6 +550,11 @@ out:
 	}
 	free(s);
 	return ret;
+}
+
+bool ofs_is_descriptor(const char *point)
+{
+	return strncmp(point, "/dev/fd/", 8) == 0;
 }
 
 const char *ofs_fuse_version(void)

@@ -3,6 +3,8 @@
 #ifndef OFS_FUSE_SERVE_H
 #define OFS_FUSE_SERVE_H
 
+#include <stdbool.h>
+
 #include "optimfs/error.h"
 
 #include "fuse/opts.h"
@@ -21,6 +23,9 @@ struct ofs_serve {
  * SIGTERM or SIGHUP. -1: it could not be mounted, or the loop failed. A second
  * signal ends the process. */
 int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err);
+
+/* Is the mount point /dev/fd/N? */
+bool ofs_is_descriptor(const char *point);
 
 /* The version of libfuse: "3.14.0". */
 const char *ofs_fuse_version(void);

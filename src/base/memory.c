@@ -107,3 +107,15 @@ int ofs_reserve_u32(void *array, size_t item, uint64_t n, uint32_t *cap,
 	*cap = (uint32_t)wide;
 	return ret;
 }
+
+uint64_t ofs_default_cache(void)
+{
+	const uint64_t max = (uint64_t)4 << 30;
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	uint64_t ram;
+
+	if (pages <= 0 || page <= 0)
+		return (uint64_t)256 << 20;
+	ram = (uint64_t)pages * (uint64_t)page;
+	return ram / 8 < max ? ram / 8 : max;
+}

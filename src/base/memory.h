@@ -35,6 +35,10 @@ void *ofs_huge(void *p, size_t n);
 void *ofs_alloc_huge(size_t n);
 void *ofs_realloc_huge(void *p, size_t old, size_t n);
 
+/* The default of the option cache, in bytes: an eighth of the machine's memory,
+ * but at most 4 GiB. */
+uint64_t ofs_default_cache(void);
+
 int ofs_reserve_size(void *array, size_t item, uint64_t n, size_t *cap,
     struct optimfs_error *err);
 int ofs_reserve_u32(void *array, size_t item, uint64_t n, uint32_t *cap,

@@ -8,26 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/source.h"
 #include "fs/view.h"
 #include "overlay/overlay.h"
-
-#define CACHE_MAX ((uint64_t)4 << 30)
-
-static uint64_t default_cache(void)
-{
-	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-	uint64_t ram;
-
-	if (pages <= 0 || page <= 0)
-		return (uint64_t)256 << 20;
-	ram = (uint64_t)pages * (uint64_t)page;
-	return ram / 8 < CACHE_MAX ? ram / 8 : CACHE_MAX;
-}
 
 /* Copies the options with their strings, for info.json. */
 static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
@@ -40,7 +26,7 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 	*o = *given;
 	o->watch = NULL;
 	if (o->cache == 0)
-		o->cache = default_cache();
+		o->cache = ofs_default_cache();
 	for (size_t i = 0; i < sizeof(strings) / sizeof(*strings); i++) {
 		if (*strings[i] == NULL)
 			continue;
