@@ -402,7 +402,12 @@ struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
 
 	if (upper != -1) {
 		in->dir.upper = fcntl(upper, F_DUPFD_CLOEXEC, 3);
-		in->dir.over = in->dir.upper != -1;
+		if (in->dir.upper == -1) {
+			optimfs_fail(err, errno, "%s: new files: %m",
+			    in->dir.path);
+			return NULL;
+		}
+		in->dir.over = true;
 		without.root = strlen(in->dir.path);
 		in->dir.gone = n > 0 ? &without : NULL;
 	}

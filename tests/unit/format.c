@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "cluster/source.h"
+#include "detect/read.h"
 #include "support/dcp_writer.h"
 #include "support/pickle_writer.h"
 #include "support/truth.h"
@@ -207,6 +208,25 @@ static void steps(const char *path, const char *want)
 	optimfs_close(fs);
 }
 
+/* A commit reads its new files over the old ones, to check them: it must not be
+ * content with the old ones. */
+static void no_upper(void)
+{
+	const struct optimfs_options o = { 0 };
+	struct optimfs_error err = { 0 };
+	struct ofs_checkpoint in;
+	struct ofs_catalog *cat;
+
+	if (ofs_checkpoint_open(&in, data_path("pytorch/dcp_torch113/ckpt"), &o,
+		&err) == -1)
+		bail_out("%s", err.text);
+	cat = ofs_checkpoint_read(&in, 9999, NULL, 0, &o, &err);
+	ok(cat == NULL, "without the new files nothing is read");
+	is_error(err, EBADF, "new files", "the error without them");
+	ofs_catalog_free(cat);
+	ofs_checkpoint_close(&in);
+}
+
 /* Interrupts once, at step at. */
 struct interrupt {
 	int calls, at;
@@ -258,6 +278,7 @@ int main(void)
 	    "reading the index 12\nreading the index 12\n"
 	    "reading the files of ranks 3\nreading the files of ranks 3\n"
 	    "naming tensors 129\nbuilding the tree 0\n");
+	no_upper();
 	some_fail();
 	paths();
 	writers();
