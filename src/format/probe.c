@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 
 static bool has_end_record(const struct ofs_input *in, uint64_t size)
 {
@@ -95,24 +96,34 @@ bool ofs_probe_is_file(const struct ofs_dir *dir, const char *rel)
 	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
 }
 
+int ofs_probe_numbers(const char *name, const char *pattern, int *number,
+    int max)
+{
+	int n = 0;
+
+	for (; *pattern != '\0'; pattern++) {
+		struct ofs_str s = ofs_str_of(name);
+		uint64_t v;
+
+		if (*pattern != '#') {
+			if (*name++ != *pattern)
+				return -1;
+			continue;
+		}
+		if (n == max || !ofs_str_take_number(&s, &v) || v > 1 << 20)
+			return -1;
+		number[n++] = (int)v;
+		name = s.p;
+	}
+	return *name == '\0' ? n : -1;
+}
+
 bool ofs_probe_match(const char *name, const char *pattern, int *number)
 {
-	const char *hole = strchr(pattern, '#');
-	unsigned long v;
-	char *end;
-	size_t n;
+	int v, n = ofs_probe_numbers(name, pattern, &v, 1);
 
-	*number = -1;
-	if (hole == NULL)
-		return strcmp(name, pattern) == 0;
-	n = (size_t)(hole - pattern);
-	if (strncmp(name, pattern, n) != 0 || name[n] < '0' || name[n] > '9')
-		return false;
-	v = strtoul(name + n, &end, 10);
-	if (strcmp(end, hole + 1) != 0 || v > 1 << 20)
-		return false;
-	*number = (int)v;
-	return true;
+	*number = n == 1 ? v : -1;
+	return n != -1;
 }
 
 int ofs_probe_tracker(const struct ofs_dir *dir, const char *file, char **name,

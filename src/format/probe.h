@@ -32,8 +32,12 @@ const char *ofs_probe_extension(const char *name,
     const char *const *extensions);
 bool ofs_probe_has(const struct ofs_names *names, const char *name);
 
-/* Does name match pattern, in which one "#" stands for a number? *number gets
- * the number, -1 if pattern has no "#". */
+/* Does name match pattern, in which each "#" stands for a decimal number of at
+ * most 2^20? They go to number, which has room for max. Returns how many there
+ * are; -1: no match. */
+int ofs_probe_numbers(const char *name, const char *pattern, int *number,
+    int max);
+/* The same for a pattern with at most one "#"; without one *number is -1. */
 bool ofs_probe_match(const char *name, const char *pattern, int *number);
 
 /* The name that is the text of a file, malloc'ed. EPERM (OFS620): the name

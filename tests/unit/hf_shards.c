@@ -2,13 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/safetensors.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "format/safetensors/safetensors.h"
 #include "support/dcp_writer.h"
 #include "support/reader.h"
 #include "tap.h"
@@ -26,6 +25,8 @@ static void names(void)
 		{ "shard-00001-model-00001-of-00001.safetensors.tmp", -1, 0,
 		    0 },
 		{ "model-00001-of-00001.safetensors", -1, 0, 0 },
+		{ "shard--0001-model-00001-of-00001.safetensors", -1, 0, 0 },
+		{ "shard- 0001-model-00001-of-00001.safetensors", -1, 0, 0 },
 	};
 	int rank, part, parts;
 

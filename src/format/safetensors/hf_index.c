@@ -137,20 +137,20 @@ static int warn(struct index *x, const char *text, uint32_t name,
 	    text, x->cat->objects[object].path);
 }
 
-/* Set the path of a tensor: the prefix, or the stem of its file, then its
- * name. */
-static int set_path(struct index *x, const struct tensor *t, const char *stem)
+/* Set the path of a tensor: the prefix, or the path of its file if that is given,
+ * then its name. */
+static int set_path(struct index *x, const struct tensor *t, const char *file)
 {
 	uint32_t c[OFS_PART_PREFIX + 1], path;
 	size_t n = 0;
 
 	if (t->nested)
 		return 0;
-	if (stem == NULL)
+	if (file == NULL)
 		for (; n < x->nprefix; n++)
 			c[n] = x->prefix[n];
 	else
-		c[n++] = ofs_catalog_str(x->cat, stem, strlen(stem), x->err);
+		c[n++] = ofs_catalog_str(x->cat, file, strlen(file), x->err);
 	c[n] = t->name;
 	if (c[0] == OFS_NONE)
 		return -1;

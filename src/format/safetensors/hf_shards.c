@@ -2,10 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/safetensors/safetensors.h"
-
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +11,8 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/part.h"
+#include "format/probe.h"
+#include "format/safetensors/safetensors.h"
 
 /* DCP's HuggingFaceStorageWriter with save_distributed (PyTorch 2.8 to 2.11,
  * hf_storage.py): shard-RRRRR-model-IIIII-of-NNNNN.safetensors, where R is the
@@ -48,16 +47,15 @@ struct shards {
 
 bool ofs_hf_shard_name(const char *name, int *rank, int *part, int *parts)
 {
-	unsigned int r, i, n;
-	int end = 0;
+	int v[3];
 
-	if (sscanf(name, "shard-%7u-model-%7u-of-%7u.safetensors%n", &r, &i, &n,
-		&end) != 3 ||
-	    end == 0 || name[end] != '\0' || r == 0 || i == 0 || i > n)
+	if (ofs_probe_numbers(name, "shard-#-model-#-of-#.safetensors", v, 3) ==
+		-1 ||
+	    v[0] == 0 || v[1] == 0 || v[1] > v[2])
 		return false;
-	*rank = (int)r - 1;
-	*part = (int)i;
-	*parts = (int)n;
+	*rank = v[0] - 1;
+	*part = v[1];
+	*parts = v[2];
 	return true;
 }
 
