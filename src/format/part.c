@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
+#include "rewrite/rewrite_impl.h"
 
 static int copy_files(struct ofs_part *part, const struct ofs_part_spec *spec)
 {
@@ -38,7 +40,7 @@ static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
 	};
 	if (part->rel == NULL || copy_files(part, spec) == -1)
 		return -1;
-	for (int i = 0; i < 3 && spec->prefix[i] != NULL; i++) {
+	for (int i = 0; i < OFS_PART_PREFIX && spec->prefix[i] != NULL; i++) {
 		part->prefix[i] = strdup(spec->prefix[i]);
 		if (part->prefix[i] == NULL)
 			return -1;
@@ -52,7 +54,7 @@ static void free_part(struct ofs_part *part)
 	for (size_t i = 0; i < part->nfiles; i++)
 		free(part->file[i].rel);
 	free(part->file);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < OFS_PART_PREFIX; i++)
 		free(part->prefix[i]);
 }
 
@@ -109,6 +111,15 @@ int ofs_parts_move(struct ofs_parts *parts, const char *dir,
 			moved = move(&p->file[k].rel, dir);
 	}
 	return moved ? 0 : ofs_no_memory(err);
+}
+
+uint32_t ofs_part_keys(const struct ofs_part *part, struct ofs_key *key)
+{
+	uint32_t n = 0;
+
+	for (; n < OFS_PART_PREFIX && part->prefix[n] != NULL; n++)
+		key[n] = (struct ofs_key){ ofs_str_of(part->prefix[n]), 0 };
+	return n;
 }
 
 int ofs_part_prefix(struct ofs_catalog *cat, const struct ofs_part *part,

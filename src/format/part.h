@@ -47,7 +47,7 @@ struct ofs_part_spec {
 	/* one file per rank, the first being rel; NULL: only rel */
 	const struct ofs_part_file *file;
 	size_t nfiles;
-	const char *prefix[4]; /* NULL-terminated */
+	const char *prefix[OFS_PART_PREFIX]; /* NULL-terminated */
 	int rank;
 	bool optional;
 };
@@ -58,6 +58,12 @@ int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
 int ofs_parts_move(struct ofs_parts *parts, const char *dir,
     struct optimfs_error *err);
 void ofs_parts_free(struct ofs_parts *parts);
+
+/* The prefix of part as the beginning of paths in a commit
+ * (rewrite/rewrite_impl.h): key has room for OFS_PART_PREFIX. Returns the number
+ * of components; strings are borrowed from part. */
+struct ofs_key;
+uint32_t ofs_part_keys(const struct ofs_part *part, struct ofs_key *key);
 
 /* The prefix of part as path components; *n gets their number. */
 int ofs_part_prefix(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -29,6 +29,17 @@ int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
 	    "OFS826 %.200s cannot be committed: %s", t->change->path, why);
 }
 
+bool ofs_commit_below(const struct ofs_commit_task *t,
+    const struct ofs_key *prefix, uint32_t n)
+{
+	if (t->npath <= n)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!ofs_str_equal(t->path[i].s, prefix[i].s))
+			return false;
+	return true;
+}
+
 static struct ofs_str component(const struct ofs_catalog *cat, uint32_t c)
 {
 	return ofs_catalog_string(cat, OFS_PATH_STR(c));

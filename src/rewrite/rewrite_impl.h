@@ -83,6 +83,9 @@ struct ofs_commit {
  * source. */
 int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err);
 void ofs_commit_place_fini(struct ofs_commit *c);
+/* Does the path of t begin with these n components, and have more? */
+bool ofs_commit_below(const struct ofs_commit_task *t,
+    const struct ofs_key *prefix, uint32_t n);
 /* "PATH: OFS826 why"; -1. */
 int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
     struct optimfs_error *err);

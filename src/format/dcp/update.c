@@ -43,13 +43,7 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 		return ofs_no_memory(err);
 	d->c = c;
 	d->part = part;
-	for (; d->nprefix < 4 && part->prefix[d->nprefix] != NULL;
-	     d->nprefix++) {
-		const char *s = part->prefix[d->nprefix];
-
-		d->prefix[d->nprefix] =
-		    (struct ofs_key){ { s, (uint32_t)strlen(s) }, 0 };
-	}
+	d->nprefix = ofs_part_keys(part, d->prefix);
 	d->name = ofs_path_join(part->rel, ".metadata");
 	*state = d;
 	if (d->name == NULL)

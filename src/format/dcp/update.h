@@ -37,7 +37,7 @@ struct ofs_dcp_coded {
 struct ofs_dcp_commit {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
-	struct ofs_key prefix[4];
+	struct ofs_key prefix[OFS_PART_PREFIX];
 	uint32_t nprefix;
 	char *name;  /* of the index */
 	bool open;   /* there is an index, and it was read */

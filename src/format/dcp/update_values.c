@@ -30,17 +30,6 @@ static struct ofs_str text_of(const struct ofs_buf *b)
 	return (struct ofs_str){ (const char *)b->data, (uint32_t)b->len };
 }
 
-static bool in_part(const struct ofs_dcp_commit *d,
-    const struct ofs_commit_task *t)
-{
-	if (t->npath <= d->nprefix)
-		return false;
-	for (uint32_t i = 0; i < d->nprefix; i++)
-		if (!ofs_str_equal(t->path[i].s, d->prefix[i].s))
-			return false;
-	return true;
-}
-
 /* Do the first n components of a path make a key of this index? It is written
  * to key. */
 static bool is_key(const struct ofs_dcp_commit *d, const uint32_t *c,
@@ -85,7 +74,7 @@ static int find_ours(struct ofs_dcp_commit *d, struct optimfs_error *err)
 	for (size_t i = 0; i < d->c->ntasks; i++) {
 		const struct ofs_commit_task *t = &d->c->task[i];
 
-		d->ours[i] = in_part(d, t) &&
+		d->ours[i] = ofs_commit_below(t, d->prefix, d->nprefix) &&
 		    (t->named_after == NULL ||
 			is_here(d, t->named_after, &key));
 	}

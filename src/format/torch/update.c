@@ -85,11 +85,8 @@ static const struct ofs_key *inside(const struct rewrite *w,
 		*n = s->path[t - w->c->task].n;
 		return s->path[t - w->c->task].key;
 	}
-	if (t->npath <= s->nprefix)
+	if (!ofs_commit_below(t, s->prefix, s->nprefix))
 		return NULL;
-	for (uint32_t i = 0; i < s->nprefix; i++)
-		if (!ofs_str_equal(t->path[i].s, s->prefix[i].s))
-			return NULL;
 	*n = t->npath - s->nprefix;
 	return t->path + s->nprefix;
 }
@@ -536,19 +533,13 @@ int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,
 static int begin(struct ofs_commit *c, const struct ofs_part *part,
     void **state, struct optimfs_error *err)
 {
-	struct ofs_key prefix[4];
+	struct ofs_key prefix[OFS_PART_PREFIX];
 	struct ofs_commit_source s = { .prefix = prefix, .rank = -1 };
-	uint32_t n = 0;
 
 	*state = NULL;
 	if (c->ntasks == 0)
 		return 0;
-	for (; n < 4 && part->prefix[n] != NULL; n++)
-		prefix[n] = (struct ofs_key){
-			{ part->prefix[n], (uint32_t)strlen(part->prefix[n]) },
-			0
-		};
-	s.nprefix = n;
+	s.nprefix = ofs_part_keys(part, prefix);
 	if (part->nfiles < 2)
 		return ofs_torch_commit_file(c,
 		    part->nfiles == 1 ? part->file[0].rel : part->rel, &s, err);

@@ -81,8 +81,7 @@ struct ofs_zero_optim {
 	uint32_t ngroups;
 };
 
-/* EUCLEAN (OFS695), EOPNOTSUPP (OFS696): groups of experts. 1: not a ZeRO
- * optimizer. */
+/* EUCLEAN (OFS695), EOPNOTSUPP (OFS696): groups of experts. */
 int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
     struct optimfs_error *err);
 /* The dict of a group's state; OFS_NONE: none. */

@@ -41,7 +41,8 @@ static int read_world(struct ofs_zero_optim *o, struct optimfs_error *err)
 		if (i > 0 && other != world)
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS696 groups of experts: one is divided among "
-			    "%" PRId64 " ranks, another among %" PRId64 "; make "
+			    "%" PRId64 " ranks, another among %" PRId64
+			    "; make "
 			    "a universal checkpoint of it",
 			    world, other);
 		world = other;
@@ -62,6 +63,12 @@ static int read_base(struct ofs_zero_optim *o, struct optimfs_error *err)
 	    "a dict or a list", "the state of the wrapped optimizer");
 }
 
+static int no_optim(struct optimfs_error *err)
+{
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS695 not the state of a ZeRO optimizer: it has no flat groups");
+}
+
 int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
     struct optimfs_error *err)
 {
@@ -70,7 +77,7 @@ int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
 	*o = (struct ofs_zero_optim){ .doc = doc };
 	o->state = ofs_pk_get(doc, root, "optimizer_state_dict");
 	if (ofs_pk_kind(doc, o->state) != OFS_PK_DICT)
-		return 1;
+		return no_optim(err);
 	o->fp32 = ofs_pk_get(doc, o->state, "fp32_flat_groups");
 	o->stage = 3;
 	o->base = ofs_pk_get(doc, o->state, "optimizer_state_dict");
@@ -81,7 +88,7 @@ int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
 		o->base = ofs_pk_get(doc, o->state, "base_optimizer_state");
 	}
 	if (o->fp32 == OFS_NONE)
-		return 1;
+		return no_optim(err);
 	if (ofs_pk_kind(doc, o->fp32) != OFS_PK_LIST)
 		return ofs_pk_unexpected(doc, o->fp32, err, "OFS695", "a list",
 		    "the flat groups");

@@ -196,14 +196,8 @@ static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < z->optim.nfiles; i++) {
 		struct ofs_ranks_file *f = &z->optim.file[i];
-		int none = ofs_zero_optim_read(&z->rank[i], f->doc, err);
 
-		if (none == 1)
-			return optimfs_fail(err, EUCLEAN,
-			    "OFS695 %s: not the state of a ZeRO optimizer: it "
-			    "has no flat groups",
-			    f->rel);
-		if (none == -1)
+		if (ofs_zero_optim_read(&z->rank[i], f->doc, err) == -1)
 			return optimfs_fail_in(err, "%s", f->rel);
 		f->said_world = (int)z->rank[i].world;
 		f->said_rank = f->rank;

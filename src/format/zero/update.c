@@ -26,6 +26,7 @@ struct column {
 	bool universal;
 	const struct ofs_zero_files *files;
 	int mp;
+	struct ofs_key prefix[OFS_PART_PREFIX];
 	uint32_t nprefix;
 	struct ofs_commit_archive model; /* shapes borrows its strings */
 	struct ofs_zero_shapes shapes;
@@ -99,13 +100,11 @@ static bool is_elsewhere(const struct column *col,
 {
 	const struct ofs_commit_job *job = col->c->job;
 
-	for (uint32_t i = 0; i < col->nprefix; i++)
-		if (t->npath <= i ||
-		    !ofs_str_is(t->path[i].s, col->part->prefix[i]))
-			return true;
+	if (!ofs_commit_below(t, col->prefix, col->nprefix))
+		return true;
 	for (size_t i = 0; i < job->nparts; i++)
 		if (job->part[i].part != col->part &&
-		    job->part[i].part->prefix[0] != NULL && t->npath > 0 &&
+		    job->part[i].part->prefix[0] != NULL &&
 		    ofs_str_is(t->path[0].s, job->part[i].part->prefix[0]))
 			return true;
 	return false;
@@ -154,7 +153,7 @@ static int route_model(struct column *col, const struct ofs_commit_task *t)
 {
 	struct keys k;
 
-	if (is_elsewhere(col, t) || is_in(col, t, "optim", NULL) ||
+	if (is_in(col, t, "optim", NULL) ||
 	    is_in(col, t, "optimizer_state_dict", NULL))
 		return 0;
 	if (begin(col, t, &k) == -1)
@@ -179,7 +178,7 @@ static int route_layer(struct column *col, const struct ofs_commit_task *t,
 	char head[16];
 	size_t n;
 
-	if (is_elsewhere(col, t) || !is_in(col, t, "model", NULL))
+	if (!is_in(col, t, "model", NULL))
 		return 0;
 	snprintf(head, sizeof(head), "%d.", layer);
 	n = strlen(head);
@@ -218,8 +217,8 @@ static int route_optim(struct column *col, const struct ofs_commit_task *t,
 	uint32_t at = col->nprefix, g;
 	struct keys k;
 
-	if (is_elsewhere(col, t) || begin(col, t, &k) == -1)
-		return is_elsewhere(col, t) ? 0 : -1;
+	if (begin(col, t, &k) == -1)
+		return -1;
 	if (is_in(col, t, "optim", "param_groups")) {
 		put_form(&k, f);
 		push_rest(&k, t, at + 1);
@@ -267,6 +266,7 @@ static int open_file(struct column *col, const char *rel,
 	return 1;
 }
 
+/* 1: *f is the form of a file; 0: there is no such file. */
 static int form_of(struct column *col, const char *rel, struct form *f)
 {
 	struct ofs_commit_archive in;
@@ -275,12 +275,29 @@ static int form_of(struct column *col, const char *rel, struct form *f)
 
 	if (ret != 1)
 		return ret;
-	ret = ofs_zero_optim_read(&o, in.doc, col->err) == 0 ? 1 : -1;
-	*f = (struct form){ "optimizer_state_dict",
-		o.stage == 3 ? "optimizer_state_dict" : "base_optimizer_state",
-		ret == 1 && ofs_pk_kind(in.doc, o.base) == OFS_PK_LIST };
+	if (ofs_zero_optim_read(&o, in.doc, col->err) == -1)
+		ret = optimfs_fail_in(col->err, "%.200s", rel);
+	else
+		*f = (struct form){ "optimizer_state_dict",
+			o.stage == 3 ? "optimizer_state_dict"
+				     : "base_optimizer_state",
+			ofs_pk_kind(in.doc, o.base) == OFS_PK_LIST };
 	ofs_commit_archive_close(&in);
 	return ret;
+}
+
+static int route(struct column *col, const struct ofs_commit_task *t,
+    const struct ofs_zero_file *file, const struct form *form)
+{
+	switch (file->id.kind) {
+	case OFS_ZERO_MODEL:
+	case OFS_ZERO_MODEL_PART:
+		return route_model(col, t);
+	case OFS_ZERO_LAYER:
+		return route_layer(col, t, file->id.rank);
+	default:
+		return route_optim(col, t, form, NULL);
+	}
 }
 
 static int put_file(struct column *col, const struct ofs_zero_file *file,
@@ -292,17 +309,8 @@ static int put_file(struct column *col, const struct ofs_zero_file *file,
 
 	forget(col);
 	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
-		switch (file->id.kind) {
-		case OFS_ZERO_MODEL:
-		case OFS_ZERO_MODEL_PART:
-			ret = route_model(col, &c->task[i]);
-			break;
-		case OFS_ZERO_LAYER:
-			ret = route_layer(col, &c->task[i], file->id.rank);
-			break;
-		default:
-			ret = route_optim(col, &c->task[i], form, NULL);
-		}
+		if (!is_elsewhere(col, &c->task[i]))
+			ret = route(col, &c->task[i], file, form);
 	if (file->id.kind == OFS_ZERO_MODEL_PART ||
 	    file->id.kind == OFS_ZERO_OPTIM)
 		s.rank = file->id.rank;
@@ -371,6 +379,12 @@ static void fini(struct column *col)
 /* Universal checkpoints: a file per state, one file with what the groups share,
  * and copies of the weight files. */
 
+/* Has the task no place yet, and may have one here? */
+static bool is_open(const struct column *col, const struct ofs_commit_task *t)
+{
+	return !t->done && !is_elsewhere(col, t);
+}
+
 /* Writes NAME/STATE.pt below zero/, if it exists. */
 static int put_state(struct column *col, const struct ofs_commit_task *t)
 {
@@ -382,8 +396,7 @@ static int put_state(struct column *col, const struct ofs_commit_task *t)
 	char *rel;
 	int ret;
 
-	if (is_elsewhere(col, t) || !is_in(col, t, "optim", "state") ||
-	    t->npath < col->nprefix + 4)
+	if (!is_in(col, t, "optim", "state") || t->npath < col->nprefix + 4)
 		return 0;
 	rel = ofs_zero_state_file(col->part, k[2].s, k[3].s, col->err);
 	if (rel == NULL)
@@ -445,7 +458,7 @@ static int put_globals(struct column *col)
 	if (ret == 1) {
 		ret = 0;
 		for (size_t i = 0; i < c->ntasks && ret == 0; i++)
-			if (!c->task[i].done)
+			if (is_open(col, &c->task[i]))
 				ret = route_globals(col, &c->task[i], &in);
 		ofs_commit_archive_close(&in);
 		if (ret == 0)
@@ -458,11 +471,11 @@ static int put_globals(struct column *col)
 /* What only a universal checkpoint has. */
 static int put_own(struct column *col)
 {
-	int ret = ofs_zero_commit_universal(col->c, col->part, col->nprefix,
-	    &col->shapes, col->err);
+	int ret = ofs_zero_commit_universal(col->c, col->part, &col->shapes,
+	    col->err);
 
 	for (size_t i = 0; i < col->c->ntasks && ret == 0; i++)
-		if (!col->c->task[i].done)
+		if (is_open(col, &col->c->task[i]))
 			ret = put_state(col, &col->c->task[i]);
 	return ret == 0 ? put_globals(col) : -1;
 }
@@ -511,8 +524,7 @@ static int update(struct ofs_commit *c, const struct ofs_part *part,
 		.err = err };
 	int ret = 0;
 
-	while (col.nprefix < 4 && part->prefix[col.nprefix] != NULL)
-		col.nprefix++;
+	col.nprefix = ofs_part_keys(part, col.prefix);
 	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
 		ret = check(&col, &c->task[i]);
 	if (ret == -1 || c->ntasks == 0)

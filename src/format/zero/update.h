@@ -13,12 +13,10 @@ extern const struct ofs_update_ops ofs_zero_update, ofs_universal_update;
 /* The file of a state, of a parameter of a universal checkpoint; malloc'ed. */
 char *ofs_zero_state_file(const struct ofs_part *part, struct ofs_str param,
     struct ofs_str state, struct optimfs_error *err);
-/* update_universal.c: adds and removes state files. In the part's tree, names
- * begin after nprefix components. EINVAL (OFS826): the parameters of a group
+/* update_universal.c: adds and removes state files. EINVAL (OFS826): the parameters of a group
  * would have different states. */
 struct ofs_zero_shapes;
 int ofs_zero_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
-    uint32_t nprefix, const struct ofs_zero_shapes *shapes,
-    struct optimfs_error *err);
+    const struct ofs_zero_shapes *shapes, struct optimfs_error *err);
 
 #endif

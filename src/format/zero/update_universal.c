@@ -25,6 +25,7 @@ struct files {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
 	const struct ofs_zero_shapes *shapes;
+	struct ofs_key prefix[OFS_PART_PREFIX];
 	uint32_t at; /* components before optim */
 	/* of each group: parameters with the state, and all parameters */
 	uint32_t *held, *params;
@@ -45,14 +46,10 @@ static struct ofs_str state_of(const struct files *f,
 
 static bool is_ours(const struct files *f, const struct ofs_commit_task *t)
 {
-	if (t->op == OFS_TASK_SET || t->npath != f->at + 4 ||
-	    !ofs_str_is(t->path[f->at].s, "optim") ||
-	    !ofs_str_is(t->path[f->at + 1].s, "state"))
-		return false;
-	for (uint32_t i = 0; i < f->at; i++)
-		if (!ofs_str_is(t->path[i].s, f->part->prefix[i]))
-			return false;
-	return true;
+	return t->op != OFS_TASK_SET && t->npath == f->at + 4 &&
+	    ofs_commit_below(t, f->prefix, f->at) &&
+	    ofs_str_is(t->path[f->at].s, "optim") &&
+	    ofs_str_is(t->path[f->at + 1].s, "state");
 }
 
 static struct ofs_str component(const struct files *f, uint32_t c)
@@ -260,8 +257,8 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 	int fd, ret;
 
 	if (!ofs_zero_fits_name(state_of(f, t), 252))
-		return ofs_commit_no_place(t,
-		    "its name cannot be a file name", f->err);
+		return ofs_commit_no_place(t, "its name cannot be a file name",
+		    f->err);
 	if (t->ndim == 0 || t->doc != NULL || !find_like(f, t, &object, &off))
 		return ofs_commit_no_place(t,
 		    "what is added to a universal checkpoint has the shape and "
@@ -320,14 +317,12 @@ static int put_all(const struct files *f)
 }
 
 int ofs_zero_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
-    uint32_t nprefix, const struct ofs_zero_shapes *shapes,
-    struct optimfs_error *err)
+    const struct ofs_zero_shapes *shapes, struct optimfs_error *err)
 {
 	struct files f = {
 		.c = c,
 		.part = part,
 		.shapes = shapes,
-		.at = nprefix,
 		.held = calloc(shapes->ngroups + 1ull, sizeof(*f.held)),
 		.params = calloc(shapes->ngroups + 1ull, sizeof(*f.params)),
 		.err = err,
@@ -335,6 +330,7 @@ int ofs_zero_commit_universal(struct ofs_commit *c, const struct ofs_part *part,
 	bool any = false;
 	int ret;
 
+	f.at = ofs_part_keys(part, f.prefix);
 	if (f.held == NULL || f.params == NULL)
 		ret = ofs_no_memory(err);
 	else
