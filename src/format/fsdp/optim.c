@@ -146,12 +146,9 @@ static int find_lists(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 /* Is the first rank's leaf a tensor of at least one dimension? */
 static bool is_tensor(const struct ofs_fsdp *f, const struct ofs_ranks_group *g)
 {
-	const struct ofs_ranks_leaf *leaf = ofs_fsdp_leaf(f, g);
 	struct ofs_torch_tensor t;
 
-	return ofs_torch_tensor(f->set->file[leaf->file].doc, leaf->node, &t,
-		   NULL) == 1 &&
-	    t.ndim > 0;
+	return ofs_fsdp_shape(f, ofs_fsdp_leaf(f, g), &t) && t.ndim > 0;
 }
 
 static bool is_nested(const struct ofs_fsdp_optim *o,

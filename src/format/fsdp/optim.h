@@ -47,7 +47,7 @@ static inline const struct ofs_ranks_leaf *ofs_fsdp_leaf(const struct ofs_fsdp
 {
 	return &f->set->leaf[g->first];
 }
-/* Is leaf a tensor? If so, *t is set. */
+/* optim_ids.c: is leaf a tensor? If so, *t is set. */
 bool ofs_fsdp_shape(const struct ofs_fsdp *f, const struct ofs_ranks_leaf *leaf,
     struct ofs_torch_tensor *t);
 /* Is t a whole parameter, as under NO_SHARD? */

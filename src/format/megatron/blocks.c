@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/map.h"
+#include "base/keys.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/megatron/megatron.h"
@@ -25,9 +25,10 @@ struct shape {
 	unsigned int n;
 };
 
+/* The keys of the model. */
 struct models {
-	const struct ofs_catalog *cat;
-	struct ofs_map map; /* model entries, by key */
+	struct ofs_keys keys;
+	uint32_t *entry; /* of each */
 };
 
 static struct ofs_str key_text(const struct ofs_catalog *cat, uint32_t entry)
@@ -41,27 +42,27 @@ static struct ofs_str key_text(const struct ofs_catalog *cat, uint32_t entry)
 	return ofs_catalog_string(cat, c[0]);
 }
 
-static bool same(const void *ctx, uint32_t index, const void *key, size_t n)
-{
-	struct ofs_str s = key_text(((const struct models *)ctx)->cat, index);
-
-	return s.len == n && memcmp(s.p, key, n) == 0;
-}
-
 static int collect(struct ofs_megatron *m, struct models *models,
     struct optimfs_error *err)
 {
 	struct ofs_megatron_key key;
 
+	models->entry = calloc(m->cat->nentries + 1ull, sizeof(uint32_t));
+	if (models->entry == NULL)
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < m->cat->nentries; i++) {
 		struct ofs_str s = key_text(m->cat, i);
+		uint32_t number;
 
 		if (s.p == NULL)
 			continue;
 		ofs_megatron_parse(s, &key);
-		if (key.kind == OFS_MEGATRON_MODEL &&
-		    !ofs_map_add(&models->map, ofs_map_hash(s.p, s.len), i))
-			return ofs_no_memory(err);
+		if (key.kind != OFS_MEGATRON_MODEL)
+			continue;
+		number = ofs_keys_add(&models->keys, s, err);
+		if (number == OFS_NONE)
+			return -1;
+		models->entry[number] = i;
 	}
 	return 0;
 }
@@ -245,12 +246,10 @@ static int look(struct ofs_megatron *m, const struct models *models,
 	ofs_megatron_parse(s, &key);
 	if (key.kind != OFS_MEGATRON_STATE)
 		return 0;
-	found =
-	    ofs_map_find(&models->map, ofs_map_hash(key.name.p, key.name.len),
-		same, models, key.name.p, key.name.len);
+	found = ofs_keys_find(&models->keys, key.name.p, key.name.len);
 	t = &m->cat->tensors[m->cat->entries[entry].ref];
-	if (found != UINT32_MAX)
-		p = &m->cat->tensors[m->cat->entries[found].ref];
+	if (found != OFS_NONE)
+		p = &m->cat->tensors[m->cat->entries[models->entry[found]].ref];
 	if (p == NULL ? !m->model_space : t->ndim <= p->ndim)
 		return 0;
 	if (p != NULL) {
@@ -267,11 +266,12 @@ static int look(struct ofs_megatron *m, const struct models *models,
 
 int ofs_megatron_blocks(struct ofs_megatron *m, struct optimfs_error *err)
 {
-	struct models models = { .cat = m->cat };
+	struct models models = { 0 };
 	int ret = collect(m, &models, err);
 
 	for (uint32_t i = 0; ret == 0 && i < m->cat->nentries; i++)
 		ret = look(m, &models, i, err);
-	ofs_map_fini(&models.map);
+	ofs_keys_fini(&models.keys);
+	free(models.entry);
 	return ret;
 }

@@ -7,17 +7,6 @@
 #include "base/str.h"
 #include "format/megatron/megatron.h"
 
-/* Removes the prefix word from *s; false: *s has another beginning. */
-static bool take(struct ofs_str *s, const char *word)
-{
-	size_t n = strlen(word);
-
-	if (s->len < n || memcmp(s->p, word, n) != 0)
-		return false;
-	*s = ofs_str_after(*s, n);
-	return true;
-}
-
 static bool is_digit(char c)
 {
 	return c >= '0' && c <= '9';
@@ -29,8 +18,9 @@ static void take_chained(struct ofs_str *s, struct ofs_str *chained)
 	struct ofs_str rest = *s;
 	uint64_t number;
 
-	if (!take(&rest, "chained_") || !ofs_str_take_number(&rest, &number) ||
-	    rest.len == 0 || rest.p[0] != '.')
+	if (!ofs_str_take(&rest, "chained_") ||
+	    !ofs_str_take_number(&rest, &number) || rest.len == 0 ||
+	    rest.p[0] != '.')
 		return;
 	*chained = (struct ofs_str){ s->p, s->len - rest.len };
 	*s = ofs_str_after(rest, 1);
@@ -42,7 +32,7 @@ static bool take_state(struct ofs_str s, struct ofs_megatron_key *key)
 	const char *dot;
 	size_t n;
 
-	if (!take(&s, "optimizer.state.") || s.len == 0)
+	if (!ofs_str_take(&s, "optimizer.state."))
 		return false;
 	dot = memchr(s.p, '.', s.len);
 	if (dot == NULL || dot == s.p)
@@ -84,7 +74,12 @@ static bool first_number(struct ofs_str *row, uint64_t *v)
 {
 	if (!ofs_str_take_number(row, v))
 		return false;
-	return row->len == 0 || take(row, ".");
+	if (row->len == 0)
+		return true;
+	if (row->p[0] != '.')
+		return false;
+	*row = ofs_str_after(*row, 1);
+	return true;
 }
 
 static bool all_ones(struct ofs_str shape)
@@ -140,7 +135,7 @@ void ofs_megatron_parse(struct ofs_str text, struct ofs_megatron_key *key)
 	take_chained(&s, &key->chained);
 	if (take_state(s, key)) {
 		key->kind = OFS_MEGATRON_STATE;
-	} else if (take(&s, "optimizer.") && s.len > 0) {
+	} else if (ofs_str_take(&s, "optimizer.")) {
 		key->kind = OFS_MEGATRON_BUCKET;
 		key->name = s;
 	} else {

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/str.h"
 #include "format/megatron/megatron.h"
@@ -103,15 +102,6 @@ static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
 		    m->model_space || ofs_pk_str_is(v->doc, v->node, space);
 }
 
-/* The object with the buckets that dp_zero_gather_scatter writes. */
-static bool is_param_state(struct ofs_str name)
-{
-	static const char end[] = ".param_state";
-	size_t n = sizeof(end) - 1;
-
-	return name.len > n && memcmp(name.p + name.len - n, end, n) == 0;
-}
-
 static void read_key(struct ofs_megatron *m, uint32_t entry)
 {
 	struct ofs_megatron_key key;
@@ -128,7 +118,8 @@ static void read_key(struct ofs_megatron *m, uint32_t entry)
 		return;
 	if (m->cat->entries[entry].kind == OFS_ENTRY_TENSOR)
 		m->nbucket++;
-	else if (is_param_state(key.name))
+	else if (ofs_str_ends(key.name, ".param_state"))
+		/* that dp_zero_gather_scatter writes */
 		m->nbuckets++;
 }
 

@@ -3,7 +3,6 @@
 #ifndef OFS_FORMAT_NPZ_H
 #define OFS_FORMAT_NPZ_H
 
-
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 

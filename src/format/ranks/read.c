@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/step.h"
 #include "format/ranks/ranks.h"
 #include "format/torch_file/sharded.h"
@@ -133,21 +134,17 @@ struct order {
 	uint32_t nth, seq;
 };
 
-static int compare(uint32_t a, uint32_t b)
-{
-	return a < b ? -1 : a > b;
-}
-
 static int by_path(const void *va, const void *vb)
 {
 	const struct order *a = va, *b = vb;
-	int c = compare(a->leaf.path, b->leaf.path);
 
-	if (c == 0)
-		c = compare(a->nth, b->nth);
-	if (c == 0)
-		c = compare(a->leaf.file, b->leaf.file);
-	return c != 0 ? c : compare(a->seq, b->seq);
+	if (a->leaf.path != b->leaf.path)
+		return OFS_ORDER(a->leaf.path, b->leaf.path);
+	if (a->nth != b->nth)
+		return OFS_ORDER(a->nth, b->nth);
+	if (a->leaf.file != b->leaf.file)
+		return OFS_ORDER(a->leaf.file, b->leaf.file);
+	return OFS_ORDER(a->seq, b->seq);
 }
 
 static void number(struct order *o, uint32_t n)
@@ -172,54 +169,49 @@ static struct order *sort_leaves(const struct ofs_ranks *set)
 	return o;
 }
 
-/* Put each group at the place of the leaf of its first file. at is indexed by
- * seq, the order of leaves. */
-static void place_groups(struct ofs_ranks *set, const struct order *o,
+/* The group that begins with leaf i. */
+static struct ofs_ranks_group group_at(const struct ofs_ranks *set,
+    const struct order *o, uint32_t i)
+{
+	struct ofs_ranks_group g = { .path = o[i].leaf.path, .first = i };
+
+	while (i < set->nleaves && o[i].leaf.path == g.path &&
+	    o[i].nth == o[g.first].nth)
+		i++;
+	g.n = i - g.first;
+	return g;
+}
+
+/* A group has the place of the leaf of its first file. at has room for a number
+ * per leaf. */
+static void make_groups(struct ofs_ranks *set, const struct order *o,
     uint32_t *at)
 {
-	struct ofs_ranks_group g;
-
-	for (uint32_t i = 0; i < set->nleaves; i += g.n) {
-		g = (struct ofs_ranks_group){
-			.path = o[i].leaf.path, .first = i, .n = 1
-		};
-		while (i + g.n < set->nleaves &&
-		    o[i + g.n].leaf.path == g.path &&
-		    o[i + g.n].nth == o[i].nth)
-			g.n++;
+	for (uint32_t i = 0; i < set->nleaves; i++)
+		at[i] = OFS_NONE;
+	for (uint32_t i = 0; i < set->nleaves; i += group_at(set, o, i).n)
 		at[o[i].seq] = i;
-		set->group[i] = g;
-	}
+	for (uint32_t i = 0; i < set->nleaves; i++)
+		if (at[i] != OFS_NONE)
+			set->group[set->ngroups++] = group_at(set, o, at[i]);
+	for (uint32_t i = 0; i < set->nleaves; i++)
+		set->leaf[i] = o[i].leaf;
 }
 
 int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	struct order *o = sort_leaves(set);
 	uint32_t *at = malloc(((size_t)set->nleaves + 1) * sizeof(*at));
-	struct ofs_ranks_group *all, *sorted;
+	int ret = 0;
 
-	all = calloc((size_t)set->nleaves + 1, sizeof(*all));
-	sorted = calloc((size_t)set->nleaves + 1, sizeof(*sorted));
-	if (o == NULL || at == NULL || all == NULL || sorted == NULL) {
-		free(o);
-		free(at);
-		free(all);
-		free(sorted);
-		return ofs_no_memory(err);
-	}
-	memset(at, 0xff, ((size_t)set->nleaves + 1) * sizeof(*at));
-	set->group = all;
-	place_groups(set, o, at);
-	for (uint32_t i = 0; i < set->nleaves; i++) {
-		set->leaf[i] = o[i].leaf;
-		if (at[i] != OFS_NONE)
-			sorted[set->ngroups++] = all[at[i]];
-	}
-	set->group = sorted;
-	free(all);
+	set->group = calloc((size_t)set->nleaves + 1, sizeof(*set->group));
+	if (o == NULL || at == NULL || set->group == NULL)
+		ret = ofs_no_memory(err);
+	else
+		make_groups(set, o, at);
 	free(at);
 	free(o);
-	return 0;
+	return ret;
 }
 
 /* Functions for the merge. */
