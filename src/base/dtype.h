@@ -75,9 +75,8 @@ bool ofs_dtype_is_quantized(enum ofs_dtype t);
 /* An element is one number with a sign, an exponent and a fraction: no complex
  * type, and not float8_e8m0fnu, which has no fraction. */
 bool ofs_dtype_is_float(enum ofs_dtype t);
-/* The number of bytes that are reversed together when a big-endian machine
- * wrote them: half an element for complex types, 1 where there is no byte
- * order. */
+/* The bytes of a number, which are reversed when a big-endian machine wrote
+ * them: half an element for complex types, else an element. */
 size_t ofs_dtype_swap(enum ofs_dtype t);
 
 /* Print the element at p, which is little-endian, as text that parses back to

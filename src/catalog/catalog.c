@@ -271,10 +271,9 @@ void ofs_note_error(const struct ofs_note *n, struct optimfs_error *e)
 int ofs_catalog_fail(const struct ofs_catalog *cat, uint32_t note,
     struct optimfs_error *err)
 {
-	struct optimfs_error why;
-
-	ofs_note_error(&cat->notes[note], &why);
-	return optimfs_fail_with(err, &why);
+	if (err != NULL)
+		ofs_note_error(&cat->notes[note], err);
+	return -1;
 }
 
 uint32_t ofs_entry_error(const struct ofs_catalog *cat,

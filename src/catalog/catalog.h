@@ -184,9 +184,9 @@ enum ofs_entry_key {
  * ids=model uses that order. */
 struct ofs_entry {
 	uint32_t path; /* ofs_catalog_path: the keys as the source nests them */
-	uint32_t
-	    tree; /* its path below the mount point (naming/naming.h); OFS_NONE
-		   * when subtree= leaves it out */
+	/* its path below the mount point (naming/naming.h); OFS_NONE when
+	 * subtree= leaves it out */
+	uint32_t tree;
 	uint32_t ref;  /* index of a tensor, value or item */
 	uint8_t kind;  /* enum ofs_entry_kind */
 	uint8_t key;   /* enum ofs_entry_key */

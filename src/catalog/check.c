@@ -133,6 +133,7 @@ static int check_box(struct check *c, const struct ofs_shard *s)
 	return 0;
 }
 
+/* *problem gets a note if the extent cannot be right. */
 static int check_extent(struct check *c, const struct ofs_extent *at,
     uint32_t *problem)
 {
@@ -418,14 +419,10 @@ static int check_items(struct check *c)
 {
 	for (uint32_t i = 0; i < c->cat->nitems; i++) {
 		struct ofs_item *item = &c->cat->items[i];
-		uint32_t problem = item->error;
 
-		if (problem != OFS_NONE)
-			continue;
-		if (check_extent(c, &item->at, &problem) == -1)
+		if (item->error == OFS_NONE &&
+		    check_extent(c, &item->at, &item->error) == -1)
 			return -1;
-		item = &c->cat->items[i];
-		item->error = problem;
 	}
 	return 0;
 }
@@ -443,12 +440,9 @@ static void reach(uint64_t *end, const struct ofs_extent *at)
 static int note_refused(struct check *c, const struct ofs_object *o)
 {
 	struct optimfs_error why;
-	struct ofs_input in;
 
-	if (ofs_dir_open_input(&c->cat->dir, o->path, &in, NULL, &why) == 0) {
-		ofs_input_close(&in); /* allowed meanwhile */
-		return 0;
-	}
+	if (ofs_object_opens(c->cat, o, &why) == 0)
+		return 0; /* allowed meanwhile */
 	return ofs_catalog_note_as(c->cat, OFS_NOTE_MISSING, &why, c->err);
 }
 

@@ -17,11 +17,6 @@
 #define FAN  16u
 #define BITS 4u
 
-static unsigned int later(unsigned int a, unsigned int b)
-{
-	return a > b ? a : b;
-}
-
 /* The last dimension, at least m, in which c is not at the edge of the box. */
 static unsigned int cut(const uint64_t *c, const uint64_t *size, bool high,
     unsigned int m, unsigned int ndim)
@@ -30,7 +25,7 @@ static unsigned int cut(const uint64_t *c, const uint64_t *size, bool high,
 
 	while (k > m && c[k] == (high ? size[k] - 1 : 0))
 		k--;
-	return later(k, m);
+	return k;
 }
 
 static void add_slab(struct ofs_region *r, const uint64_t *prefix,
@@ -260,8 +255,7 @@ int ofs_shards_index(struct ofs_catalog *cat, struct ofs_tensor *t,
 			return -1;
 		below = level;
 	}
-	if (below == OFS_NONE)
-		return 0;
-	t->index = index;
+	if (below != OFS_NONE)
+		t->index = index;
 	return 0;
 }

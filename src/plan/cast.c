@@ -8,27 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/cursor.h"
 #include "base/memory.h"
 #include "stats/number.h"
 
 /* Elements are converted by way of float32 bits, SOME at a time, in simple
  * loops that the compiler can vectorise. */
 #define SOME 256
-
-static uint64_t get(const uint8_t *p, unsigned n)
-{
-	uint64_t v = 0;
-
-	for (unsigned i = 0; i < n; i++)
-		v |= (uint64_t)p[i] << 8 * i;
-	return v;
-}
-
-static void put(uint8_t *p, unsigned n, uint32_t v)
-{
-	for (unsigned i = 0; i < n; i++)
-		p[i] = (uint8_t)(v >> 8 * i);
-}
 
 /* v / 2^n to nearest, ties to even; n is 1 to 63. */
 static uint64_t shift_even(uint64_t v, unsigned n)
@@ -115,19 +101,19 @@ static void load(enum ofs_dtype from, const uint8_t *p, uint32_t *v, size_t n)
 	switch (from) {
 	case OFS_FLOAT64:
 		for (size_t i = 0; i < n; i++)
-			v[i] = from_double(get(p + 8 * i, 8));
+			v[i] = from_double(ofs_get_le(p + 8 * i, 8));
 		return;
 	case OFS_FLOAT32:
 		for (size_t i = 0; i < n; i++)
-			v[i] = (uint32_t)get(p + 4 * i, 4);
+			v[i] = (uint32_t)ofs_get_le(p + 4 * i, 4);
 		return;
 	case OFS_BFLOAT16:
 		for (size_t i = 0; i < n; i++)
-			v[i] = (uint32_t)get(p + 2 * i, 2) << 16;
+			v[i] = (uint32_t)ofs_get_le(p + 2 * i, 2) << 16;
 		return;
 	case OFS_FLOAT16:
 		for (size_t i = 0; i < n; i++)
-			v[i] = from_half((uint32_t)get(p + 2 * i, 2));
+			v[i] = from_half((uint32_t)ofs_get_le(p + 2 * i, 2));
 		return;
 	default:
 		load_codes(ofs_code_values(from), p, v, n);
@@ -139,15 +125,15 @@ static void store(enum ofs_dtype to, const uint32_t *v, uint8_t *p, size_t n)
 	switch (to) {
 	case OFS_FLOAT32:
 		for (size_t i = 0; i < n; i++)
-			put(p + 4 * i, 4, v[i]);
+			ofs_put_le(p + 4 * i, v[i], 4);
 		return;
 	case OFS_BFLOAT16:
 		for (size_t i = 0; i < n; i++)
-			put(p + 2 * i, 2, to_bfloat(v[i]));
+			ofs_put_le(p + 2 * i, to_bfloat(v[i]), 2);
 		return;
 	default:
 		for (size_t i = 0; i < n; i++)
-			put(p + 2 * i, 2, to_half(v[i]));
+			ofs_put_le(p + 2 * i, to_half(v[i]), 2);
 	}
 }
 

@@ -186,7 +186,7 @@ int ofs_composition_plan(const struct ofs_composition *c,
     ofs_place_fn *place, void *ctx, struct ofs_plan *plan,
     struct optimfs_error *err)
 {
-	size_t start = plan->n;
+	size_t start = plan->n, nzeros = plan->nzeros;
 	uint64_t end = off + len;
 
 	if (len == 0)
@@ -201,6 +201,7 @@ int ofs_composition_plan(const struct ofs_composition *c,
 		if (plan_piece(p, cat, from - p->off, to - p->off, from - off,
 			buf, place, ctx, plan, err) == -1) {
 			plan->n = start;
+			plan->nzeros = nzeros;
 			return -1;
 		}
 	}

@@ -77,7 +77,7 @@ int ofs_composition_elements(struct ofs_composition *c,
  * bytes are copied to buf, the others become segments of plan, with dst
  * relative to buf. The range must begin and end at elements
  * (ofs_composition_align widens it so) and must have no box that is
- * converted. */
+ * converted. On failure plan is unchanged. */
 int ofs_composition_plan(const struct ofs_composition *c,
     const struct ofs_catalog *cat, uint64_t off, uint64_t len, void *buf,
     ofs_place_fn *place, void *ctx, struct ofs_plan *plan,

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "base/cursor.h"
 #include "base/dtype.h"
 #include "plan/cast.h"
 
@@ -13,17 +14,6 @@ static bool is_integer(enum ofs_dtype t)
 {
 	return (t >= OFS_INT64 && t <= OFS_UINT8) || t == OFS_QINT8 ||
 	    t == OFS_QUINT8 || t == OFS_QINT32;
-}
-
-static void swap_run(uint8_t *p, uint64_t len, size_t unit)
-{
-	for (uint64_t at = 0; at + unit <= len; at += unit)
-		for (size_t i = 0; i < unit / 2; i++) {
-			uint8_t byte = p[at + i];
-
-			p[at + i] = p[at + unit - 1 - i];
-			p[at + unit - 1 - i] = byte;
-		}
 }
 
 /* Negate a little-endian integer of n bytes: invert it and add one. */
@@ -51,17 +41,14 @@ static void negate_run(uint8_t *p, uint64_t len, size_t first, size_t unit,
 
 static void fix_run(uint8_t *p, uint64_t len, unsigned fix, enum ofs_dtype t)
 {
-	size_t size = ofs_dtype_size(t);
-	size_t unit = ofs_dtype_is_complex(t) ? size / 2 : size;
+	size_t unit = ofs_dtype_swap(t);
 
-	if (size == 0)
-		return;
 	if (fix & OFS_FIX_SWAP)
-		swap_run(p, len, ofs_dtype_swap(t));
+		ofs_swap_bytes(p, len, unit);
 	if (fix & OFS_FIX_NEG)
 		negate_run(p, len, 0, unit, unit, is_integer(t));
 	if (fix & OFS_FIX_CONJ && ofs_dtype_is_complex(t))
-		negate_run(p, len, unit, unit, size, false);
+		negate_run(p, len, unit, unit, 2 * unit, false);
 }
 
 void ofs_fix_segment(const struct ofs_segment *seg, void *buf)
@@ -101,7 +88,7 @@ void ofs_fix_round(const struct ofs_segment *seg, void *stored, void *buf)
 	uint64_t n = seg->dst_pitch == (int64_t)seg->len ? seg->n : 1;
 
 	if ((seg->fix & OFS_FIX_SWAP) != 0)
-		swap_run(from, seg->n * OFS_ROUND_FROM, OFS_ROUND_FROM);
+		ofs_swap_bytes(from, seg->n * OFS_ROUND_FROM, OFS_ROUND_FROM);
 	for (uint64_t i = 0; i < seg->n; i += n)
 		ofs_cast(OFS_FLOAT32, from + i * OFS_ROUND_FROM, seg->dtype,
 		    to + (int64_t)i * seg->dst_pitch, n);

@@ -224,6 +224,18 @@ static void alignment(void)
 	layout_fini(&l);
 }
 
+/* Finds only the shard that is asked for first. */
+static const struct ofs_place *place_once(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	const struct stored *s = ctx;
+
+	if (s->asked == 0)
+		return stored_place(ctx, t, shard, err);
+	optimfs_fail(err, EIO, "no place");
+	return NULL;
+}
+
 /* A piece that cannot be planned also removes the segments of the pieces before
  * it. */
 static void failure(void)
@@ -251,6 +263,20 @@ static void failure(void)
 	is_error(err, EIO, "OFS607 element 2",
 	    "a gap in the shards fails with the missing element");
 	is_u64(plan.n, 2, "a failed range leaves the plan unchanged");
+	s.cat->tensors[0].flags = OFS_TENSOR_ZERO;
+	s.asked = 0;
+	is_int(ofs_composition_plan(&c, s.cat, 0, 5, buf, place_once, &s, &plan,
+		   &err),
+	    -1, "a second box that is not found fails the range");
+	ofs_plan_clear(&plan);
+	ofs_composition_fini(&c);
+	ofs_composition_box(&c, s.cat, 0, NULL, NULL);
+	ofs_composition_box(&c, s.cat, 0, good, NULL);
+	s.asked = 0;
+	is_int(ofs_composition_plan(&c, s.cat, 0, 5, buf, place_once, &s, &plan,
+		   &err),
+	    -1, "also behind elements that are zeros");
+	is_u64(plan.nzeros, 0, "a failed range leaves no zeros in the plan");
 	ofs_plan_fini(&plan);
 	ofs_composition_fini(&c);
 	stored_fini(&s);
