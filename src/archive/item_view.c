@@ -102,8 +102,8 @@ int ofs_item_view(const struct ofs_torch_tensor *tt,
 
 	if (!ofs_numel(tt->shape, tt->ndim, &numel) || numel != view->numel)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS615 the item does not have the "
-		    "%" PRIu64 " that its index says",
+		    "OFS615 the item does not have the %" PRIu64
+		    " elements that its index says",
 		    view->numel);
 	if (!is_inside(view, view_stride, size, ndim))
 		return optimfs_fail(err, EUCLEAN,
@@ -121,7 +121,8 @@ int ofs_item_view(const struct ofs_torch_tensor *tt,
 		else if (walk(&item, (uint64_t)view_stride[i], size[i],
 			     &stride[i]) == -1)
 			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS536 a part of an item whose strides allow none for dim %u of the part",
+			    "OFS536 a part of an item whose strides allow none "
+			    "for dim %u of the part",
 			    i);
 	}
 	return 0;

@@ -35,7 +35,7 @@ int ofs_npy_length(const uint8_t *p, uint64_t n, uint32_t *length,
 int ofs_npy_parse(struct ofs_npy *npy, const uint8_t *p, uint32_t length,
     enum ofs_dtype as, struct optimfs_error *err);
 
-/* Appends a header. dtype must be one that NumPy has. */
+/* Writes a header to out, which is empty. dtype must be one that NumPy has. */
 void ofs_npy_header(enum ofs_dtype dtype, const uint64_t *shape, unsigned ndim,
     struct ofs_buf *out);
 

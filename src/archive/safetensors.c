@@ -182,11 +182,11 @@ static int read_members(struct reader *r, struct members *m)
 	while ((token = ofs_json_next(&r->j, r->err)) == OFS_JSON_KEY) {
 		struct ofs_str k = r->j.str;
 
-		if (k.len == 5 && memcmp(k.p, "dtype", 5) == 0)
+		if (ofs_str_is(k, "dtype"))
 			ret = member_dtype(r, m);
-		else if (k.len == 5 && memcmp(k.p, "shape", 5) == 0)
+		else if (ofs_str_is(k, "shape"))
 			ret = member_shape(r, m);
-		else if (k.len == 12 && memcmp(k.p, "data_offsets", 12) == 0)
+		else if (ofs_str_is(k, "data_offsets"))
 			ret = member_offsets(r, m);
 		else
 			ret = bad_member(r, "unknown member of a tensor");
@@ -280,8 +280,7 @@ static int read_metadata(struct reader *r)
 		if (keep(st, r->j.str, &pair[0], r->err) == -1)
 			return -1;
 		token = ofs_json_next(&r->j, r->err);
-		/* T12: members that are not strings are invalid but harmless:
-		 * skip them */
+		/* members that are not strings are invalid but harmless */
 		if (token != OFS_JSON_STRING) {
 			if (ofs_json_skip(&r->j, token, r->err) == -1)
 				return -1;
@@ -306,8 +305,7 @@ static int read_header(struct reader *r)
 	if (token != OFS_JSON_OBJECT)
 		return ofs_json_fail(&r->j, r->err, "not an object");
 	while ((token = ofs_json_next(&r->j, r->err)) == OFS_JSON_KEY) {
-		if (r->j.str.len != 12 ||
-		    memcmp(r->j.str.p, "__metadata__", 12) != 0) {
+		if (!ofs_str_is(r->j.str, "__metadata__")) {
 			ret = read_tensor(r);
 		} else if (metadata) {
 			ret = duplicate(r);
@@ -371,10 +369,8 @@ static int check_layout(const struct ofs_safetensors *st, uint64_t data,
 			optimfs_fail(err, EUCLEAN,
 			    "OFS656 safetensors: tensor '%.*s' begins at "
 			    "%" PRIu64 ", the one before ends at %" PRIu64,
-			    (int)(order[i]->name.len > 200
-				    ? 200
-				    : order[i]->name.len),
-			    order[i]->name.p, order[i]->off, at);
+			    OFS_STR_ARGS(order[i]->name, 200), order[i]->off,
+			    at);
 			goto out;
 		}
 		/* begin <= end <= INT64_MAX: no overflow */

@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "archive/zip_impl.h"
 #include "base/cursor.h"
-#include "base/memory.h"
 
 /* Lengths of data descriptors, with their signature. */
 #define DESCRIPTOR_LEN   16u
@@ -30,34 +28,27 @@ bool ofs_zip_deflated_extent(const struct ofs_zip_record *r, uint64_t off,
 }
 
 /* The sizes that the local header leaves to its zip64 field. */
-static int take_extra(const struct ofs_zip_local *l, ofs_zip_read_fn *read,
+static int read_extra(const struct ofs_zip_local *l, ofs_zip_read_fn *read,
     void *ctx, struct ofs_zip_deflated *d, struct optimfs_error *err)
 {
-	const uint8_t *block = NULL;
-	uint8_t *buf;
-	uint16_t n;
-	int ret;
+	uint64_t sizes[2];
+	bool has;
 
 	if (l->size != UINT32_MAX && l->csize != UINT32_MAX)
 		return 0;
-	buf = malloc((size_t)l->extra_len + 1);
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	ret = read(ctx, OFS_ZIP_LOCAL_LEN + (uint64_t)l->name_len, l->extra_len,
-	    buf, err);
-	if (ret == 0)
-		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
-	if (ret == 0 && block != NULL && n >= 16) {
-		d->size = ofs_le64(block);
-		d->stored = ofs_le64(block + 8);
+	if (ofs_zip_local64(l, OFS_ZIP_LOCAL_LEN + (uint64_t)l->name_len, read,
+		ctx, sizes, &has, err) == -1)
+		return -1;
+	if (has) {
+		d->size = sizes[0];
+		d->stored = sizes[1];
 	}
-	free(buf);
-	return ret;
+	return 0;
 }
 
 /* A descriptor is the end of the len bytes. A writer that cannot go back to the
  * local header writes one. */
-static int take_descriptor(uint64_t len, ofs_zip_read_fn *read, void *ctx,
+static int read_descriptor(uint64_t len, ofs_zip_read_fn *read, void *ctx,
     struct ofs_zip_deflated *d, struct optimfs_error *err)
 {
 	uint64_t left = len - d->off;
@@ -114,8 +105,8 @@ int ofs_zip_deflated(uint64_t len, ofs_zip_read_fn *read, void *ctx,
 		.crc = l.crc,
 	};
 	if (d->off <= len && (l.flags & OFS_ZIP_HAS_DESCRIPTOR) != 0)
-		return take_descriptor(len, read, ctx, d, err);
-	if (d->off <= len && take_extra(&l, read, ctx, d, err) == -1)
+		return read_descriptor(len, read, ctx, d, err);
+	if (d->off <= len && read_extra(&l, read, ctx, d, err) == -1)
 		return -1;
 	if (d->off <= len && d->stored == len - d->off)
 		return 0;

@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "archive/zip_impl.h"
+#include "archive/zip_write.h"
 #include "base/copy.h"
 #include "base/cursor.h"
 #include "base/io.h"
 
-#define LOCAL_CRC   14
-#define CENTRAL_CRC 16
+/* Offset of the checksum in a local header. */
+#define LOCAL_CRC 14
 
 struct archive {
 	int fd;
@@ -98,8 +99,8 @@ static int fix_record(struct archive *a, const struct ofs_zip_record *r,
 	if (ofs_zip_crc(data, r->size, read_archive, a, &crc, err) == -1 ||
 	    put_local(a, r, data, crc, err) == -1)
 		return -1;
-	return put_crc(a, a->zip.directory + r->central + CENTRAL_CRC, crc,
-	    err);
+	return put_crc(a, a->zip.directory + r->central + OFS_ZIP_CENTRAL_CRC,
+	    crc, err);
 }
 
 int ofs_zip_fix(int fd, uint64_t off, uint64_t len,

@@ -49,6 +49,12 @@ int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
 int ofs_zip_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read, void *ctx,
     uint32_t *crc, struct optimfs_error *err);
 
+/* Read the extra fields of a local header, which are at offset at. *has: they have
+ * a zip64 block with a size and a stored size, which are put into sizes. */
+int ofs_zip_local64(const struct ofs_zip_local *l, uint64_t at,
+    ofs_zip_read_fn *read, void *ctx, uint64_t sizes[2], bool *has,
+    struct optimfs_error *err);
+
 /* Find the zip64 block in len bytes of extra fields: *block and *n get its
  * content, NULL when there is none. OFS509 when blocks do not fit or there are
  * two. */

@@ -57,35 +57,47 @@ static int sizes_differ(uint64_t size, uint64_t csize,
 	    size, csize, want->size, want->csize);
 }
 
+int ofs_zip_local64(const struct ofs_zip_local *l, uint64_t at,
+    ofs_zip_read_fn *read, void *ctx, uint64_t sizes[2], bool *has,
+    struct optimfs_error *err)
+{
+	uint8_t *buf = malloc((size_t)l->extra_len + 1);
+	const uint8_t *block;
+	uint16_t n = 0;
+	int ret;
+
+	if (buf == NULL)
+		return ofs_no_memory(err);
+	ret = read(ctx, at, l->extra_len, buf, err);
+	if (ret == 0)
+		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
+	*has = n >= 16;
+	for (int i = 0; i < 2 && *has; i++)
+		sizes[i] = ofs_le64(block + 8 * i);
+	free(buf);
+	return ret;
+}
+
 /* Check the sizes in the zip64 field of a local header; torch writes the size
  * and 0. */
 static int check_extra(const struct ofs_zip_local *l, uint64_t at,
     const struct wanted *want, ofs_zip_read_fn *read, void *ctx,
     struct optimfs_error *err)
 {
-	const uint8_t *block;
-	uint8_t *buf;
-	uint16_t n;
-	int ret;
+	uint64_t v[2];
+	bool has;
 
-	buf = malloc((size_t)l->extra_len + 1);
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	ret = read(ctx, at, l->extra_len, buf, err);
-	if (ret == 0)
-		ret = ofs_zip_extra64(buf, l->extra_len, &block, &n, err);
-	if (ret == 0 && n < 16 && l->size == UINT32_MAX &&
-	    want->size < UINT32_MAX)
-		ret = optimfs_fail(err, EUCLEAN,
-		    "OFS514 local header leaves its size to a zip64 field that it does not have");
-	else if (ret == 0 && n >= 16 &&
-	    ((ofs_le64(block) != 0 && ofs_le64(block) != want->size) ||
-		(ofs_le64(block + 8) != 0 &&
-		    ofs_le64(block + 8) != want->csize)))
-		ret = sizes_differ(ofs_le64(block), ofs_le64(block + 8), want,
-		    err);
-	free(buf);
-	return ret;
+	if (ofs_zip_local64(l, at, read, ctx, v, &has, err) == -1)
+		return -1;
+	if (!has && l->size == UINT32_MAX && want->size < UINT32_MAX)
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS514 local header leaves its size to a zip64 field that "
+		    "it does not have");
+	if (has &&
+	    ((v[0] != 0 && v[0] != want->size) ||
+		(v[1] != 0 && v[1] != want->csize)))
+		return sizes_differ(v[0], v[1], want, err);
+	return 0;
 }
 
 /* Check what does not need the entry in the directory. */

@@ -36,6 +36,16 @@ static int read_source(void *ctx, uint64_t off, uint64_t len, void *buf,
 	return ret;
 }
 
+/* The length of all of it, decoded. */
+static int source_length(struct source *s, uint64_t *len,
+    struct optimfs_error *err)
+{
+	int ret = ofs_transport_length(s->transport, &s->at, len, err);
+
+	s->failed |= ret == -1;
+	return ret;
+}
+
 /* A shard that is being located. */
 struct lookup {
 	struct ofs_reader *r;
@@ -108,15 +118,11 @@ static int place_storage(struct lookup *k, uint64_t len)
 
 static int locate_raw(struct lookup *k)
 {
-	k->place->base = k->s->at.codec == OFS_PLAIN ? k->s->at.off : 0;
-	if (k->s->at.codec == OFS_PLAIN)
-		return place_storage(k, k->s->at.len);
-	if (ofs_transport_length(k->r->transport, &k->s->at, &k->source.at.len,
-		k->err) == -1) {
-		k->source.failed = true;
+	uint64_t len;
+
+	if (source_length(&k->source, &len, k->err) == -1)
 		return -1;
-	}
-	return place_storage(k, k->source.at.len);
+	return place_storage(k, len);
 }
 
 /* The elements follow the header of the array, which was checked at mount. */
@@ -124,11 +130,8 @@ static int locate_npy(struct lookup *k)
 {
 	uint64_t size, len = k->item;
 
-	if (ofs_transport_length(k->r->transport, &k->s->at, &size, k->err) ==
-	    -1) {
-		k->source.failed = true;
+	if (source_length(&k->source, &size, k->err) == -1)
 		return -1;
-	}
 	/* no overflow: the bytes of a tensor that fits */
 	for (unsigned int i = 0; i < k->t->grid_ndim; i++)
 		len *= k->size[i];
@@ -136,7 +139,7 @@ static int locate_npy(struct lookup *k)
 		return optimfs_fail(k->err, EUCLEAN,
 		    "OFS527 %" PRIu64 " bytes are stored for %" PRIu64, size,
 		    len);
-	k->place->base = size - len;
+	k->place->base += size - len;
 	return place_storage(k, len);
 }
 
@@ -223,7 +226,7 @@ static int place_tensor(struct lookup *k, const struct ofs_pickle *doc,
 	if (r == NULL)
 		return optimfs_fail(k->err, EIO,
 		    "OFS434 storage '%.*s' missing from the archive",
-		    (int)(tt.key.len < 100 ? tt.key.len : 100), tt.key.p);
+		    OFS_STR_ARGS(tt.key, 100));
 	if (ofs_torch_check(&tt, r->size, k->err) == -1 ||
 	    match(k, &tt) == -1 ||
 	    ofs_zip_data(zip, r, ofs_window_read, w, &data, k->err) == -1)
@@ -245,16 +248,12 @@ static int locate_item(struct lookup *k)
 	uint64_t size;
 	int ret;
 
-	if (ofs_transport_length(k->r->transport, &k->s->at, &size, k->err) ==
-	    -1) {
-		k->source.failed = true;
+	if (source_length(&k->source, &size, k->err) == -1)
 		return -1;
-	}
 	ofs_window_init(&w, size, read_source, &k->source);
 	doc = ofs_torch_open(size, &limits, ofs_window_read, &w, &zip, k->err);
 	if (doc == NULL)
 		return -1;
-	k->place->base = k->s->at.codec == OFS_PLAIN ? k->s->at.off : 0;
 	ret = place_tensor(k, doc, &zip, &w);
 	ofs_pickle_free(doc);
 	ofs_zip_fini(&zip);
@@ -296,6 +295,7 @@ static void add_box(const struct lookup *k)
 	optimfs_fail_in(k->err, "elements %s", box);
 }
 
+/* A place whose base is the start of the extent. */
 static struct ofs_place *new_place(const struct ofs_tensor *t,
     const struct ofs_extent *at, struct optimfs_error *err)
 {
@@ -306,7 +306,9 @@ static struct ofs_place *new_place(const struct ofs_tensor *t,
 		return NULL;
 	p->object = at->object;
 	p->codec = at->codec;
-	if (at->codec != OFS_PLAIN) {
+	if (at->codec == OFS_PLAIN) {
+		p->base = at->off;
+	} else {
 		p->ext_off = at->off;
 		p->ext_len = at->len;
 	}
@@ -391,10 +393,8 @@ static struct ofs_pickle *read_archive(struct source *s,
 	struct ofs_zip zip;
 	uint64_t size;
 
-	if (ofs_transport_length(s->transport, &s->at, &size, err) == -1) {
-		s->failed = true;
+	if (source_length(s, &size, err) == -1)
 		return NULL;
-	}
 	doc = ofs_torch_open(size, limits, read_source, s, &zip, err);
 	if (doc == NULL)
 		return NULL;
@@ -470,7 +470,10 @@ int ofs_locate_scale(struct ofs_reader *r, uint32_t tensor,
 		return -1;
 	ret = ofs_torch_tensor(doc, ofs_pickle_root(doc), &described, err);
 	ofs_pickle_free(doc);
-	*scale =
-	    (struct ofs_scale){ tensor, described.scale, described.zero_point };
-	return ret == 1 && !described.quantized ? 0 : ret;
+	if (ret == 1 && !described.quantized)
+		ret = 0;
+	if (ret == 1)
+		*scale = (struct ofs_scale){ tensor, described.scale,
+			described.zero_point };
+	return ret;
 }

@@ -26,22 +26,7 @@
 #define NLOCKS   16
 
 static pthread_rwlock_t locks[NLOCKS] = {
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
-	PTHREAD_RWLOCK_INITIALIZER,
+	[0 ... NLOCKS - 1] = PTHREAD_RWLOCK_INITIALIZER,
 };
 
 /* Writing. */
@@ -159,11 +144,9 @@ static const struct ofs_place *place(void *ctx, const struct ofs_tensor *t,
 		return keep(c,
 		    ofs_locate_replica(c->reader, t, &copy[c->round - 1], err),
 		    err);
-	p = calloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]));
-	if (p == NULL)
-		ofs_no_memory(err);
-	else
-		/* this shard has no replica for this round */
+	/* this shard has no replica for this round */
+	p = ofs_alloc(1, sizeof(*p) + t->grid_ndim * sizeof(p->stride[0]), err);
+	if (p != NULL)
 		p->object = OFS_NONE;
 	return keep(c, p, err);
 }

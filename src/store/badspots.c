@@ -4,7 +4,6 @@
 
 #include "store/badspots.h"
 
-
 #include "base/clock.h"
 
 void ofs_badspots_init(struct ofs_badspots *b)

@@ -7,11 +7,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/queue.h>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "store/extent_cache.h"
 
 /* One decoded extent may use 1/ONE_SHARE of the memory budget, so that a large
@@ -284,14 +282,7 @@ static int put_block(struct decode *dec, struct optimfs_error *err)
  * the whole block. */
 static uint8_t *new_block(const struct ofs_store *s)
 {
-	uint8_t *block;
-
-	if (s->nblocks == 0)
-		return malloc(OFS_BLOCK);
-	block = aligned_alloc(OFS_BLOCK, OFS_BLOCK);
-	if (block != NULL)
-		(void)madvise(block, OFS_BLOCK, MADV_HUGEPAGE);
-	return block;
+	return s->nblocks == 0 ? malloc(OFS_BLOCK) : ofs_alloc_huge(OFS_BLOCK);
 }
 
 static void *decode_room(struct ofs_codec_io *io, size_t *n,

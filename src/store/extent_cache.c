@@ -11,7 +11,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/temp.h"
 
 /* A temporary file stops growing when less than this share of its file system

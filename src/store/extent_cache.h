@@ -8,10 +8,10 @@
 
 #include "optimfs/error.h"
 
+#include "base/memory.h"
 #include "store/gather.h"
 
-/* The size of a huge page. */
-#define OFS_BLOCK ((size_t)2 << 20)
+#define OFS_BLOCK OFS_HUGE_PAGE
 
 /* Bytes that are appended once and then read. In memory they are blocks of
  * OFS_BLOCK bytes (the last one may be shorter); spilled, they are an unlinked

@@ -35,7 +35,7 @@ struct local {
 };
 
 /* The last one used is likely still in the processor's cache. */
-static uint8_t *take_scratch(struct local *l, struct optimfs_error *err)
+static uint8_t *get_scratch(struct local *l, struct optimfs_error *err)
 {
 	uint8_t *s = NULL;
 
@@ -50,7 +50,7 @@ static uint8_t *take_scratch(struct local *l, struct optimfs_error *err)
 	return s;
 }
 
-static void give_scratch(struct local *l, uint8_t *s)
+static void put_scratch(struct local *l, uint8_t *s)
 {
 	pthread_mutex_lock(&l->lock);
 	if (l->nscratch < MAX_SCRATCH) {
@@ -328,7 +328,7 @@ static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 		return 0;
 	err = OFS_SOME_ERROR(err);
 	segs = sort(segs, n, &copy, err);
-	scratch = segs == NULL ? NULL : take_scratch(l, err);
+	scratch = segs == NULL ? NULL : get_scratch(l, err);
 	if (scratch != NULL)
 		ret = 0;
 	for (size_t i = 0, j; i < n && ret == 0; i = j) {
@@ -338,7 +338,7 @@ static int local_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 		    fetch_object(l, segs + i, j - i, n - i, buf, scratch, err);
 	}
 	if (scratch != NULL)
-		give_scratch(l, scratch);
+		put_scratch(l, scratch);
 	free(copy);
 	count(&t->counters.requests, 1);
 	count(&t->counters.bytes, bytes);

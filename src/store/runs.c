@@ -27,27 +27,18 @@ void ofs_copy_runs(uint8_t *dst, int64_t dst_pitch, const uint8_t *src,
 		return;
 	}
 	switch (len) {
-	case 1:
-		copy(dst, dst_pitch, src, src_pitch, 1, n);
-		break;
-	case 2:
-		copy(dst, dst_pitch, src, src_pitch, 2, n);
-		break;
-	case 4:
-		copy(dst, dst_pitch, src, src_pitch, 4, n);
-		break;
-	case 8:
-		copy(dst, dst_pitch, src, src_pitch, 8, n);
-		break;
-	case 16:
-		copy(dst, dst_pitch, src, src_pitch, 16, n);
-		break;
-	case 32:
-		copy(dst, dst_pitch, src, src_pitch, 32, n);
-		break;
-	case 64:
-		copy(dst, dst_pitch, src, src_pitch, 64, n);
-		break;
+#define CASE(size)                               \
+ case size:                                      \
+  copy(dst, dst_pitch, src, src_pitch, size, n); \
+  break;
+		CASE(1)
+		CASE(2)
+		CASE(4)
+		CASE(8)
+		CASE(16)
+		CASE(32)
+		CASE(64)
+#undef CASE
 	default:
 		copy(dst, dst_pitch, src, src_pitch, len, n);
 	}
