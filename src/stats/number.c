@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cursor.h"
+
 unsigned ofs_numbers(enum ofs_dtype t)
 {
 	if (ofs_dtype_is_complex(t))
@@ -185,35 +187,25 @@ void ofs_to_double(enum ofs_dtype t, const double *codes, const void *p,
 }
 
 /* Maps codes to integers in the order of their values; zero is 0. */
-static int64_t place(const uint8_t *p, size_t size)
+static int64_t ordinal(const uint8_t *p, size_t size)
 {
-	uint64_t v = 0, sign = (uint64_t)1 << (8 * size - 1);
+	uint64_t v = ofs_get_le(p, size), sign = (uint64_t)1 << (8 * size - 1);
 
-	for (size_t i = size; i-- > 0;)
-		v = v << 8 | p[i];
 	return (v & sign) != 0 ? -(int64_t)(v & ~sign) : (int64_t)v;
 }
 
 uint64_t ofs_ulps(enum ofs_dtype t, const void *p, const void *q)
 {
-	size_t size = ofs_dtype_size(t) / (ofs_numbers(t) == 2 ? 2 : 1);
+	size_t size = ofs_dtype_swap(t);
 	int64_t a, b;
 
 	/* for other dtypes, adjacent codes are not adjacent values */
 	if (!(ofs_dtype_is_float(t) || ofs_dtype_is_complex(t)) ||
 	    isnan(ofs_dtype_number(t, p)) || isnan(ofs_dtype_number(t, q)))
 		return UINT64_MAX;
-	a = place(p, size);
-	b = place(q, size);
+	a = ordinal(p, size);
+	b = ordinal(q, size);
 	return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
-}
-
-static uint64_t word_at(const void *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return le64toh(v);
 }
 
 double ofs_distance(enum ofs_dtype t, const void *p, const void *q, double x,
@@ -223,7 +215,7 @@ double ofs_distance(enum ofs_dtype t, const void *p, const void *q, double x,
 
 	if (t != OFS_INT64 && t != OFS_UINT64)
 		return x == y ? 0 : fabs(x - y);
-	a = word_at(p) ^ sign; /* in the order of the values */
-	b = word_at(q) ^ sign;
+	a = ofs_le64(p) ^ sign; /* in the order of the values */
+	b = ofs_le64(q) ^ sign;
 	return (double)(a > b ? a - b : b - a);
 }

@@ -5,9 +5,11 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_write.h"
 #include "base/memory.h"
 #include "stats/stats_impl.h"
 
@@ -75,21 +77,42 @@ static void spread_out(const struct optimfs_statistics *s,
 		    s->exponent[i];
 }
 
-/* The spread of both together, before the counts of s are added. */
-static double both_spreads(const struct optimfs_statistics *to,
-    const struct optimfs_statistics *s)
+struct ofs_stats_sums ofs_stats_add_sums(const struct ofs_stats_sums *a,
+    const struct ofs_stats_sums *b)
 {
-	double x = (double)to->finite, y = (double)s->finite, d;
+	struct ofs_stats_sums c = { a->n + b->n, a->sum + b->sum, a->l1 + b->l1,
+		a->squares + b->squares, a->spread + b->spread };
+	double x, y, d;
 
-	if (to->finite == 0 || s->finite == 0)
-		return to->spread + s->spread;
-	d = s->sum / y - to->sum / x;
-	return to->spread + s->spread + d * d * (x * y / (x + y));
+	if (a->n == 0 || b->n == 0)
+		return c;
+	x = (double)a->n;
+	y = (double)b->n;
+	d = b->sum / y - a->sum / x;
+	c.spread += d * d * (x * y / (x + y));
+	return c;
+}
+
+void ofs_stats_set_sums(struct optimfs_statistics *s,
+    struct ofs_stats_sums sums)
+{
+	s->finite = sums.n;
+	s->sum = sums.sum;
+	s->l1 = sums.l1;
+	s->squares = sums.squares;
+	s->spread = sums.spread;
+}
+
+static struct ofs_stats_sums sums_of(const struct optimfs_statistics *s)
+{
+	return (struct ofs_stats_sums){ s->finite, s->sum, s->l1, s->squares,
+		s->spread };
 }
 
 int ofs_stats_merge(struct optimfs_statistics *to,
     const struct optimfs_statistics *s, struct optimfs_error *err)
 {
+	struct ofs_stats_sums a = sums_of(to), b = sums_of(s);
 	uint64_t exponent[OFS_NEXPONENTS] = { 0 };
 	uint64_t *old = to->exponent;
 
@@ -100,19 +123,15 @@ int ofs_stats_merge(struct optimfs_statistics *to,
 		return -1;
 	}
 	free(old);
-	to->spread = both_spreads(to, s);
 	to->min = to->finite == 0 ? s->min : fmin(to->min, s->min);
 	to->max = to->finite == 0 ? s->max : fmax(to->max, s->max);
 	to->tensors += s->tensors;
 	to->elements += s->elements;
-	to->finite += s->finite;
 	to->nan += s->nan;
 	to->inf += s->inf;
 	to->zeros += s->zeros;
 	to->denormals += s->denormals;
-	to->sum += s->sum;
-	to->l1 += s->l1;
-	to->squares += s->squares;
+	ofs_stats_set_sums(to, ofs_stats_add_sums(&a, &b));
 	to->first_nan = to->first_inf = OPTIMFS_NO_INDEX;
 	to->xxh3 = 0;
 	ofs_stats_derive(to);
@@ -216,40 +235,28 @@ void ofs_stats_text(const struct optimfs_statistics *s, struct ofs_buf *out)
 			    s->exponent_first + (int)i, s->exponent[i]);
 }
 
-static void put_real(double v, struct ofs_buf *out)
-{
-	char text[80];
-
-	if (!isfinite(v)) {
-		ofs_buf_puts(out, "null");
-		return;
-	}
-	ofs_print_double(v, text);
-	ofs_buf_puts(out, text);
-}
-
 void ofs_stats_json(const struct optimfs_statistics *s, struct ofs_buf *out)
 {
-	const char *between = "";
+	struct ofs_json_writer w = { .b = out, .gap = " " };
+	char text[20];
 
-	for (size_t i = 0; i < NVALUES; i++) {
-		ofs_buf_printf(out, "%s\"%s\": ", i == 0 ? "" : ", ",
-		    values[i].name);
+	for (size_t i = 0; i < NVALUES; i++)
 		if (values[i].real)
-			put_real(real_at(s, i), out);
+			ofs_json_put_real(&w, values[i].name, real_at(s, i));
 		else if (count_at(s, i) == OPTIMFS_NO_INDEX)
-			ofs_buf_puts(out, "null");
+			ofs_json_put_raw(&w, values[i].name, "null");
 		else
-			ofs_buf_printf(out, "%" PRIu64, count_at(s, i));
+			ofs_json_put_u64(&w, values[i].name, count_at(s, i));
+	if (s->tensors == 1) {
+		snprintf(text, sizeof(text), "%016" PRIx64, s->xxh3);
+		ofs_json_put_string(&w, "xxh3", text);
 	}
-	if (s->tensors == 1)
-		ofs_buf_printf(out, ", \"xxh3\": \"%016" PRIx64 "\"", s->xxh3);
-	ofs_buf_puts(out, ", \"exponents\": {");
+	ofs_json_open(&w, "exponents", '{');
 	for (unsigned i = 0; i < s->nexponents; i++)
 		if (s->exponent[i] > 0) {
-			ofs_buf_printf(out, "%s\"%d\": %" PRIu64, between,
-			    s->exponent_first + (int)i, s->exponent[i]);
-			between = ", ";
+			snprintf(text, sizeof(text), "%d",
+			    s->exponent_first + (int)i);
+			ofs_json_put_u64(&w, text, s->exponent[i]);
 		}
-	ofs_buf_putc(out, '}');
+	ofs_json_close(&w, '}');
 }

@@ -14,9 +14,6 @@
 #include "stats/rows.h"
 #include "stats/stats_impl.h"
 
-#define EXPONENT_MIN OFS_EXPONENT_MIN
-#define NEXPONENTS   OFS_NEXPONENTS
-
 #define LANES OFS_LANES
 
 uint64_t ofs_stats_chunk(enum ofs_dtype t)
@@ -95,30 +92,13 @@ void ofs_stats_next(struct ofs_stats *s)
 
 /* The tree. */
 
-/* Appends b to a. The spread of both includes the difference of the means. */
-static struct ofs_stats_sums add_sums(const struct ofs_stats_sums *a,
-    const struct ofs_stats_sums *b)
-{
-	struct ofs_stats_sums c = { a->n + b->n, a->sum + b->sum, a->l1 + b->l1,
-		a->squares + b->squares, a->spread + b->spread };
-	double x, y, d;
-
-	if (a->n == 0 || b->n == 0)
-		return c;
-	x = (double)a->n;
-	y = (double)b->n;
-	d = b->sum / y - a->sum / x;
-	c.spread += d * d * (x * y / (x + y));
-	return c;
-}
-
 /* Appends a node of 2^k blocks to the tree. */
 static void push(struct ofs_stats *s, unsigned k, struct ofs_stats_sums node)
 {
 	uint64_t bit = (uint64_t)1 << k;
 
 	for (; s->blocks & bit; bit <<= 1, k++) {
-		node = add_sums(&s->level[k], &node);
+		node = ofs_stats_add_sums(&s->level[k], &node);
 		s->blocks &= ~bit;
 	}
 	s->level[k] = node;
@@ -132,8 +112,9 @@ static struct ofs_stats_sums root(const struct ofs_stats *s)
 
 	for (unsigned k = 0; k < 64; k++)
 		if (s->blocks >> k & 1)
-			all = all.n == 0 ? s->level[k]
-					 : add_sums(&s->level[k], &all);
+			all = all.n == 0
+			    ? s->level[k]
+			    : ofs_stats_add_sums(&s->level[k], &all);
 	return all;
 }
 
@@ -302,7 +283,7 @@ static void count_small(struct ofs_stats *s, const double *x, size_t n,
 			s->zeros++;
 		else if (v < denormal) {
 			s->denormals++;
-			s->tiny[ofs_stats_exponent(v) - EXPONENT_MIN]++;
+			s->tiny[ofs_stats_exponent(v) - OFS_EXPONENT_MIN]++;
 		}
 	}
 }
@@ -397,7 +378,7 @@ void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk)
 	widen(s, chunk->min, chunk->max);
 	for (unsigned e = 0; e <= s->top; e++)
 		s->raw[e][0] += count_of(chunk->raw[e]);
-	for (size_t i = 0; i < NEXPONENTS; i++)
+	for (size_t i = 0; i < OFS_NEXPONENTS; i++)
 		s->tiny[i] += chunk->tiny[i];
 	for (unsigned k = 64; k-- > 0;)
 		if (chunk->blocks >> k & 1)
@@ -411,22 +392,18 @@ static void result_of_sums(const struct ofs_stats *s,
 {
 	struct ofs_stats_sums all = root(s);
 
-	out->finite = all.n;
+	ofs_stats_set_sums(out, all);
 	out->nan = s->nan;
 	out->inf = s->inf;
 	out->zeros = s->zeros;
 	out->denormals = s->denormals;
-	out->sum = all.sum;
-	out->l1 = all.l1;
-	out->squares = all.squares;
-	out->spread = all.spread;
 	if (all.n > 0) {
 		out->min = s->min;
 		out->max = s->max;
 	}
 	memcpy(exponent, s->tiny, sizeof(s->tiny));
 	for (unsigned e = 1; e < s->top; e++)
-		exponent[(int)e - (int)(s->top / 2) - EXPONENT_MIN] +=
+		exponent[(int)e - (int)(s->top / 2) - OFS_EXPONENT_MIN] +=
 		    count_of(s->raw[e]);
 }
 
@@ -440,7 +417,7 @@ static uint64_t element_of(const struct ofs_stats *s, uint64_t number)
 int ofs_stats_result(const struct ofs_stats *s, struct optimfs_statistics *out,
     struct optimfs_error *err)
 {
-	uint64_t exponent[NEXPONENTS] = { 0 };
+	uint64_t exponent[OFS_NEXPONENTS] = { 0 };
 
 	*out = (struct optimfs_statistics){
 		.tensors = 1, .elements = s->elements, .min = NAN, .max = NAN

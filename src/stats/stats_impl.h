@@ -66,6 +66,12 @@ void ofs_stats_codes_result(const struct ofs_stats *s,
     struct optimfs_statistics *out, uint64_t *exponent);
 
 /* result.c */
+/* The sums of the numbers of a, then b. The spread of both includes the difference
+ * of the means. */
+struct ofs_stats_sums ofs_stats_add_sums(const struct ofs_stats_sums *a,
+    const struct ofs_stats_sums *b);
+void ofs_stats_set_sums(struct optimfs_statistics *s,
+    struct ofs_stats_sums sums);
 /* Derives the values that follow from the sums. */
 void ofs_stats_derive(struct optimfs_statistics *s);
 /* Stores the histogram from its first to its last non-empty bucket. */

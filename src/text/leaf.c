@@ -9,6 +9,7 @@
 
 #include "archive/torch.h"
 #include "base/checked.h"
+#include "base/cursor.h"
 #include "base/dtype.h"
 #include "base/str.h"
 
@@ -85,12 +86,12 @@ enum ofs_dtype ofs_leaf_numpy(const struct ofs_pickle *doc, uint32_t node,
 static void number_text(enum ofs_dtype t, const char *raw, bool swap,
     char text[80])
 {
-	size_t size = ofs_dtype_size(t), unit = ofs_dtype_swap(t);
+	size_t size = ofs_dtype_size(t);
 	uint8_t le[16];
 
-	for (size_t i = 0; i < size; i++)
-		le[swap ? i / unit * unit + unit - 1 - i % unit : i] =
-		    (uint8_t)raw[i];
+	memcpy(le, raw, size);
+	if (swap)
+		ofs_swap_bytes(le, size, ofs_dtype_swap(t));
 	ofs_dtype_print(t, le, text);
 }
 

@@ -16,7 +16,8 @@ enum ofs_leaf {
 			  * number or bool in JSON */
 	OFS_LEAF_QUOTED, /* a complex number: a scalar, quoted in JSON */
 	OFS_LEAF_TEXT,   /* a dtype, layout, device or path */
-	OFS_LEAF_OPAQUE, /* a call or a name: JSON that names it, or a small array of NumPy, as lists */
+	OFS_LEAF_OPAQUE, /* a call or a name: JSON that names it; or a small
+			  * array of NumPy: lists */
 	OFS_LEAF_TENSOR, /* another tensor: JSON with its dtype and shape */
 };
 

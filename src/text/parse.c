@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/cursor.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -29,7 +30,7 @@ static bool is_printable(struct ofs_str s)
 
 		if (k == 0 ||
 		    (k == 1 && (unsigned char)s.p[i] < 0x20 &&
-			strchr("\t\r\n", s.p[i]) == NULL))
+			memchr("\t\r\n", s.p[i], 3) == NULL))
 			return false;
 		i += (uint32_t)k;
 	}
@@ -57,12 +58,13 @@ int ofs_value_refuse(int code, struct ofs_str text, const char *what,
 
 static struct ofs_str trimmed(struct ofs_str s)
 {
-	while (s.len > 0 && strchr(" \t\r\n", s.p[s.len - 1]) != NULL)
+	static const char space[] = { ' ', '\t', '\r', '\n' };
+
+	while (s.len > 0 &&
+	    memchr(space, s.p[s.len - 1], sizeof(space)) != NULL)
 		s.len--;
-	while (s.len > 0 && strchr(" \t\r\n", *s.p) != NULL) {
-		s.p++;
-		s.len--;
-	}
+	while (s.len > 0 && memchr(space, *s.p, sizeof(space)) != NULL)
+		s = ofs_str_after(s, 1);
 	return s;
 }
 
@@ -168,16 +170,16 @@ static int put_numpy(struct ofs_pkw *w, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str s, struct optimfs_error *err)
 {
 	uint32_t args = ofs_pk_args(doc, node);
-	uint8_t le[16], raw[16];
+	uint8_t raw[16];
 	bool swap;
 	enum ofs_dtype t =
 	    ofs_leaf_numpy(doc, ofs_pk_item(doc, args, 0), &swap);
-	size_t size = ofs_dtype_size(t), unit = ofs_dtype_swap(t);
+	size_t size = ofs_dtype_size(t);
 
-	if (ofs_value_element(t, s.p, s.len, le, err) == -1)
+	if (ofs_value_element(t, s.p, s.len, raw, err) == -1)
 		return -1;
-	for (size_t i = 0; i < size; i++)
-		raw[swap ? i / unit * unit + unit - 1 - i % unit : i] = le[i];
+	if (swap)
+		ofs_swap_bytes(raw, size, ofs_dtype_swap(t));
 	if (ofs_pkw_node(w, doc, ofs_pk_callable(doc, node), err) == -1 ||
 	    ofs_pkw_node(w, doc, ofs_pk_item(doc, args, 0), err) == -1)
 		return -1;

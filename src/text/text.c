@@ -207,10 +207,12 @@ static int by_value(const void *va, const void *vb, void *data)
 {
 	const char *s = (const char *)data + *(const size_t *)va;
 	const char *t = (const char *)data + *(const size_t *)vb;
-	char *s_end, *t_end;
-	double x = strtod(s, &s_end), y = strtod(t, &t_end);
+	double x, y;
 
-	if (s_end != s && t_end != t && (x < y || x > y))
+	/* not strtod, which follows the program's locale */
+	if (ofs_dtype_parse(OFS_FLOAT64, s, strlen(s), &x) == 0 &&
+	    ofs_dtype_parse(OFS_FLOAT64, t, strlen(t), &y) == 0 &&
+	    (x < y || x > y))
 		return x < y ? -1 : 1;
 	return strcmp(s, t);
 }

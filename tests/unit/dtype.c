@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pickle/pickle.h"
 #include "tap.h"
+#include "text/text.h"
 
 static void names(void)
 {
@@ -297,13 +299,33 @@ static bool set_comma(void)
 	return system(command) == 0 && set;
 }
 
+/* The items of a set are sorted by value. */
+static void sets(void)
+{
+	static const uint8_t pickle[] = "\x80\4\x8f("
+					"G\xbf\xf4\0\0\0\0\0\0"
+					"G\xbf\xf8\0\0\0\0\0\0\x90.";
+	struct ofs_pickle *doc = ofs_pickle_parse(pickle, sizeof(pickle) - 1,
+	    false, NULL, NULL, NULL);
+	struct ofs_buf out = { 0 };
+
+	if (doc == NULL ||
+	    ofs_text_value(doc, ofs_pickle_root(doc), NULL, &out, NULL) == -1)
+		bail_out("no set");
+	ofs_buf_putc(&out, '\0');
+	is_str((char *)out.data, "[-1.5, -1.25]\n",
+	    "the order of a set ignores a locale with a decimal comma");
+	ofs_buf_fini(&out);
+	ofs_pickle_free(doc);
+}
+
 static void locales(void)
 {
 	char text[80];
 	uint8_t raw[8];
 
 	if (!set_comma()) {
-		skip(3, "localedef has no sources of locales here");
+		skip(4, "localedef has no sources of locales here");
 		return;
 	}
 	snprintf(text, sizeof(text), "%.1f", 0.5);
@@ -312,6 +334,7 @@ static void locales(void)
 	is_str(text, "0.5", "printing ignores a locale with a decimal comma");
 	is_int(ofs_dtype_parse(OFS_FLOAT64, "0.5", 3, raw), 0,
 	    "parsing ignores a locale with a decimal comma");
+	sets();
 	setlocale(LC_ALL, "C");
 }
 

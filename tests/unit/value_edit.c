@@ -294,11 +294,32 @@ static void test_element(void)
 	    "text that is not a number: error text");
 }
 
+/* A NUL is neither white space nor a character. */
+static void test_nul(void)
+{
+	static const uint8_t one[] = { 0x80, 2, 'K', 1, '.' };
+	struct optimfs_error err = { 0 };
+	struct ofs_pickle *doc =
+	    ofs_pickle_parse(one, sizeof(one), false, NULL, NULL, &err);
+	struct ofs_value_form form = { .doc = doc };
+
+	if (doc == NULL)
+		bail_out("%s", err.text);
+	form.node = ofs_pickle_root(doc);
+	ok(ofs_value_edit(&form, "2\0", 2, &err) == NULL,
+	    "a number with a NUL behind it is refused");
+	is_error(err, EINVAL,
+	    "OFS806 2 bytes, not all of them characters, are not an integer",
+	    "the message does not show the NUL");
+	ofs_pickle_free(doc);
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < sizeof(edits) / sizeof(*edits); i++)
 		test_edit(i);
 	test_lines();
 	test_element();
+	test_nul();
 	return done_testing();
 }
