@@ -75,6 +75,12 @@ enum ofs_dtype ofs_zero_new_dtype(const struct ofs_zero_new *z, uint32_t param,
 
 /* render_facts.c: facts about the job in the source's extra/. A path is words
  * with "/" between them. */
+/* The value of an entry, a node of the document; NULL: the entry is OFS_NONE or
+ * a tensor, or its value cannot be read. _release takes NULL. */
+const struct ofs_pickle *ofs_zero_new_value(const struct ofs_zero_new *z,
+    uint32_t entry, uint32_t *node);
+void ofs_zero_new_release(const struct ofs_zero_new *z, uint32_t entry,
+    const struct ofs_pickle *doc);
 bool ofs_zero_new_int(const struct ofs_zero_new *z, const char *path,
     int64_t *v);
 /* Is this entry the value True? */

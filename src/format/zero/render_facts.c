@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "format/zero/render.h"
 #include "pickle/pickle.h"
 
@@ -27,45 +28,50 @@ uint32_t ofs_zero_new_fact(const struct ofs_zero_new *z, const char *path)
 	return node == OFS_NONE ? OFS_NONE : s->node[node].entry;
 }
 
-/* The value of entry, which the caller releases; NULL: none. */
-static const struct ofs_pickle *value_of(const struct ofs_zero_new *z,
-    uint32_t entry, const struct ofs_entry **e, uint32_t *node)
+const struct ofs_pickle *ofs_zero_new_value(const struct ofs_zero_new *z,
+    uint32_t entry, uint32_t *node)
 {
 	const struct ofs_pickle *doc;
 
-	if (entry == OFS_NONE)
-		return NULL;
-	*e = &z->m.cat->entries[entry];
-	if ((*e)->kind == OFS_ENTRY_TENSOR ||
-	    ofs_render_value(&z->m.from, *e, &doc, node, NULL) == -1)
+	if (entry == OFS_NONE ||
+	    z->m.cat->entries[entry].kind == OFS_ENTRY_TENSOR ||
+	    ofs_render_value(&z->m.from, &z->m.cat->entries[entry], &doc, node,
+		NULL) == -1)
 		return NULL;
 	return doc;
+}
+
+void ofs_zero_new_release(const struct ofs_zero_new *z, uint32_t entry,
+    const struct ofs_pickle *doc)
+{
+	if (doc != NULL)
+		ofs_render_release(z->m.cat, &z->m.cat->entries[entry], doc);
+}
+
+static bool int_at(const struct ofs_zero_new *z, uint32_t entry, int64_t *v)
+{
+	uint32_t node;
+	const struct ofs_pickle *doc = ofs_zero_new_value(z, entry, &node);
+	bool found = doc != NULL && ofs_pk_int(doc, node, v);
+
+	ofs_zero_new_release(z, entry, doc);
+	return found;
 }
 
 bool ofs_zero_new_int(const struct ofs_zero_new *z, const char *path,
     int64_t *v)
 {
-	const struct ofs_entry *e;
-	uint32_t node;
-	const struct ofs_pickle *doc =
-	    value_of(z, ofs_zero_new_fact(z, path), &e, &node);
-	bool found = doc != NULL && ofs_pk_int(doc, node, v);
-
-	if (doc != NULL)
-		ofs_render_release(z->m.cat, e, doc);
-	return found;
+	return int_at(z, ofs_zero_new_fact(z, path), v);
 }
 
 bool ofs_zero_new_true(const struct ofs_zero_new *z, uint32_t entry)
 {
-	const struct ofs_entry *e;
 	uint32_t node;
-	const struct ofs_pickle *doc = value_of(z, entry, &e, &node);
+	const struct ofs_pickle *doc = ofs_zero_new_value(z, entry, &node);
 	bool yes = doc != NULL && ofs_pk_kind(doc, node) == OFS_PK_BOOL &&
 	    ofs_pk_bool(doc, node);
 
-	if (doc != NULL)
-		ofs_render_release(z->m.cat, e, doc);
+	ofs_zero_new_release(z, entry, doc);
 	return yes;
 }
 
@@ -73,17 +79,12 @@ bool ofs_zero_new_true(const struct ofs_zero_new *z, uint32_t entry)
 static int64_t step_at(const struct ofs_zero_new *z, uint32_t entry)
 {
 	const struct ofs_entry *e = &z->m.cat->entries[entry];
-	const struct ofs_pickle *doc;
 	uint8_t bits[16];
-	uint32_t node;
 	int64_t v = 0;
 	float f;
 
 	if (e->kind != OFS_ENTRY_TENSOR) {
-		if (ofs_render_value(&z->m.from, e, &doc, &node, NULL) == -1)
-			return 0;
-		ofs_pk_int(doc, node, &v);
-		ofs_render_release(z->m.cat, e, doc);
+		int_at(z, entry, &v);
 		return v;
 	}
 	if (ofs_flat_tensor(&z->m, entry)->dtype != OFS_FLOAT32 ||
@@ -120,7 +121,7 @@ static int stage_of(const struct ofs_pickle *doc, uint32_t node)
 			size_t n = strlen(words[i]);
 
 			if (name.len > n && name.p[name.len - n - 1] == '.' &&
-			    memcmp(name.p + name.len - n, words[i], n) == 0)
+			    ofs_str_ends(name, words[i]))
 				return i;
 		}
 		return 0;
@@ -132,13 +133,12 @@ static int stage_of(const struct ofs_pickle *doc, uint32_t node)
 
 int ofs_zero_new_stage(const struct ofs_zero_new *z)
 {
-	const struct ofs_entry *e;
+	uint32_t entry =
+	    ofs_zero_new_fact(z, "optimizer_state_dict/zero_stage");
 	uint32_t node;
-	const struct ofs_pickle *doc = value_of(z,
-	    ofs_zero_new_fact(z, "optimizer_state_dict/zero_stage"), &e, &node);
+	const struct ofs_pickle *doc = ofs_zero_new_value(z, entry, &node);
 	int stage = doc == NULL ? 0 : stage_of(doc, node);
 
-	if (doc != NULL)
-		ofs_render_release(z->m.cat, e, doc);
+	ofs_zero_new_release(z, entry, doc);
 	return stage;
 }

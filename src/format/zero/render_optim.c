@@ -49,23 +49,15 @@ int ofs_zero_new_put_fact(struct ofs_zero_writer *w, const char *key)
 
 void ofs_zero_new_put_version(struct ofs_zero_writer *w)
 {
-	const struct ofs_zero_new *z = w->z;
-	uint32_t entry = ofs_zero_new_fact(z, "ds_version"), node;
-	const struct ofs_pickle *doc;
-	struct ofs_str s = { "", 0 };
+	uint32_t entry = ofs_zero_new_fact(w->z, "ds_version"), node;
+	const struct ofs_pickle *doc = ofs_zero_new_value(w->z, entry, &node);
+	struct ofs_str s =
+	    doc == NULL ? (struct ofs_str){ "", 0 } : ofs_pk_str(doc, node);
 
-	ofs_pkw_lit(&w->p.w, "'ds_version': ");
-	if (entry != OFS_NONE &&
-	    z->m.cat->entries[entry].kind != OFS_ENTRY_TENSOR &&
-	    ofs_render_value(&z->m.from, &z->m.cat->entries[entry], &doc, &node,
-		NULL) == 0) {
-		s = ofs_pk_str(doc, node);
-		if (s.len > 0)
-			ofs_pkw_lit(&w->p.w, "%.*s,", OFS_PKW_STR(s));
-		ofs_render_release(z->m.cat, &z->m.cat->entries[entry], doc);
-	}
 	if (s.len == 0)
-		ofs_pkw_lit(&w->p.w, "%s,", DS_VERSION);
+		s = ofs_str_of(DS_VERSION);
+	ofs_pkw_lit(&w->p.w, "'ds_version': %.*s,", OFS_PKW_STR(s));
+	ofs_zero_new_release(w->z, entry, doc);
 }
 
 /* loss_scaler, dynamic_loss_scale and overflow: stage 3 cannot be loaded

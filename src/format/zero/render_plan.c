@@ -203,8 +203,7 @@ static int check_options(const struct ofs_zero_new *z,
 	for (uint32_t i = 0; i < z->m.groups.n; i++) {
 		uint32_t k = s->node[z->m.groups.v[i].node].child;
 
-		while (k != OFS_NONE &&
-		    strcmp(ofs_state_key(s, k).p, "params") == 0)
+		while (k != OFS_NONE && ofs_state_key_is(s, k, "params"))
 			k = s->node[k].next;
 		if (k == OFS_NONE)
 			return optimfs_fail(err, EOPNOTSUPP,
