@@ -320,8 +320,9 @@ static int olmo(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 1;
 }
 
-/* A DCP checkpoint with the files that Lightning and Megatron add to it. */
+/* Checkpoints that are a whole directory. */
 
+/* The trainer whose directories have such a name; NULL: none. */
 static const char *trainer_of_name(const char *path)
 {
 	const char *name = ofs_path_last(path);
@@ -336,7 +337,8 @@ static const char *trainer_of_name(const char *path)
 	return NULL;
 }
 
-/* Lightning's own state is next to it, perhaps with other files. */
+/* A DCP checkpoint with Lightning's own state in meta.pt. Other files may be
+ * beside it. */
 static int lightning(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {

@@ -42,9 +42,11 @@ static int take_pickle(struct ofs_commit_archive *a, uint64_t off, uint64_t n,
 	if (read_archive(a, off, n, a->pickle, err) == -1)
 		return -1;
 	a->doc = ofs_pickle_parse(a->pickle, n, false, NULL, used, err);
+	if (a->doc == NULL)
+		return -1;
 	a->npickle = used == NULL ? n : *used;
 	a->modern = n > 1 && a->pickle[0] == 0x80 && a->pickle[1] > 2;
-	return a->doc == NULL ? -1 : 0;
+	return 0;
 }
 
 static int open_zip(struct ofs_commit_archive *a, uint64_t size,

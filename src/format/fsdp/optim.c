@@ -14,6 +14,12 @@
 #include "base/search.h"
 #include "base/str.h"
 
+static const struct ofs_ranks_leaf *first_leaf(const struct ofs_fsdp *f,
+    const struct ofs_ranks_group *g)
+{
+	return &f->set->leaf[g->first];
+}
+
 /* Is the path of g [parent..., word, number, any...]? */
 static bool is_below(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, const char *word, uint32_t *number)
@@ -58,7 +64,7 @@ static int check_lists(const struct ofs_fsdp_optim *o,
     const struct ofs_ranks_group *g, struct optimfs_error *err)
 {
 	const struct ofs_ranks *set = o->f->set;
-	const struct ofs_ranks_leaf *a = ofs_fsdp_leaf(o->f, g);
+	const struct ofs_ranks_leaf *a = first_leaf(o->f, g);
 	const struct ofs_pickle *doc = set->file[a->file].doc;
 	uint32_t n = ofs_pk_len(doc, a->node);
 
@@ -90,7 +96,7 @@ static int add_list(struct ofs_fsdp_optim *o, uint32_t group,
     struct optimfs_error *err)
 {
 	const struct ofs_ranks_group *g = &o->f->set->group[group];
-	const struct ofs_ranks_leaf *leaf = ofs_fsdp_leaf(o->f, g);
+	const struct ofs_ranks_leaf *leaf = first_leaf(o->f, g);
 	const struct ofs_pickle *doc = o->f->set->file[leaf->file].doc;
 	uint32_t n = ofs_pk_len(doc, leaf->node);
 	struct number *p;
@@ -148,7 +154,7 @@ static bool is_tensor(const struct ofs_fsdp *f, const struct ofs_ranks_group *g)
 {
 	struct ofs_torch_tensor t;
 
-	return ofs_fsdp_shape(f, ofs_fsdp_leaf(f, g), &t) && t.ndim > 0;
+	return ofs_fsdp_shape(f, first_leaf(f, g), &t) && t.ndim > 0;
 }
 
 static bool is_nested(const struct ofs_fsdp_optim *o,
@@ -226,7 +232,7 @@ static bool looks_flat(const struct ofs_fsdp_optim *o)
 
 		if (!o->state[i].tensor || o->state[i].nested)
 			continue;
-		if (!ofs_fsdp_shape(o->f, ofs_fsdp_leaf(o->f, g), &t) ||
+		if (!ofs_fsdp_shape(o->f, first_leaf(o->f, g), &t) ||
 		    t.ndim != 1)
 			return false;
 		any = true;

@@ -41,12 +41,6 @@ struct ofs_fsdp_optim {
 	bool by_dims;
 };
 
-static inline const struct ofs_ranks_leaf *ofs_fsdp_leaf(const struct ofs_fsdp
-							     *f,
-    const struct ofs_ranks_group *g)
-{
-	return &f->set->leaf[g->first];
-}
 /* optim_ids.c: is leaf a tensor? If so, *t is set. */
 bool ofs_fsdp_shape(const struct ofs_fsdp *f, const struct ofs_ranks_leaf *leaf,
     struct ofs_torch_tensor *t);

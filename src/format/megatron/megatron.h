@@ -74,11 +74,8 @@ struct ofs_megatron {
 /* paths.c: sets the path of an entry that is not a stack. */
 int ofs_megatron_place(struct ofs_megatron *m, uint32_t entry,
     struct optimfs_error *err);
-int ofs_megatron_path(struct ofs_megatron *m,
-    const struct ofs_megatron_key *key, struct ofs_str name,
-    const uint32_t *rest, uint32_t nrest, uint32_t *path,
-    struct optimfs_error *err);
-/* The same for the key's name with the number of a layer inserted at at. */
+/* paths.c: the path of the key, with the number of a layer inserted in its name
+ * at at, and of what is at rest[0..nrest) below it. */
 int ofs_megatron_layer_path(struct ofs_megatron *m,
     const struct ofs_megatron_key *key, uint32_t at, uint64_t layer,
     const uint32_t *rest, uint32_t nrest, uint32_t *path,

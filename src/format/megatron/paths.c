@@ -157,9 +157,10 @@ static int groups_path(struct ofs_megatron *m,
 	return push_rest(p, rest, n, err);
 }
 
-int ofs_megatron_path(struct ofs_megatron *m,
-    const struct ofs_megatron_key *key, struct ofs_str name,
-    const uint32_t *rest, uint32_t n, uint32_t *path, struct optimfs_error *err)
+/* The path of a key whose name is name. */
+static int key_path(struct ofs_megatron *m, const struct ofs_megatron_key *key,
+    struct ofs_str name, const uint32_t *rest, uint32_t n, uint32_t *path,
+    struct optimfs_error *err)
 {
 	struct path p = { .n = 0 };
 	int rank, ret = 0;
@@ -205,7 +206,7 @@ int ofs_megatron_layer_path(struct ofs_megatron *m,
 	if (ret == -1)
 		return ofs_no_memory(err);
 	name = (struct ofs_str){ text, (uint32_t)ret };
-	ret = ofs_megatron_path(m, key, name, rest, n, path, err);
+	ret = key_path(m, key, name, rest, n, path, err);
 	free(text);
 	return ret;
 }
@@ -311,7 +312,7 @@ static int place_object(struct ofs_megatron *m, uint32_t entry,
 		return ofs_megatron_layer_path(m, key,
 		    ofs_megatron_layer_at(key->name), key->layer, rest, n, path,
 		    err);
-	return ofs_megatron_path(m, key, key->name, rest, n, path, err);
+	return key_path(m, key, key->name, rest, n, path, err);
 }
 
 static int place_entry(struct ofs_megatron *m, uint32_t entry,
@@ -334,8 +335,7 @@ static int place_entry(struct ofs_megatron *m, uint32_t entry,
 		else if (n == 1 && tensor)
 			ret = ofs_megatron_unstack(m, entry, &key, err);
 		if (ret == 0 && !key.object && n == 1 && tensor)
-			ret = ofs_megatron_path(m, &key, key.name, NULL, 0,
-			    &path, err);
+			ret = key_path(m, &key, key.name, NULL, 0, &path, err);
 		if (ret == 1)
 			return 0;
 	}

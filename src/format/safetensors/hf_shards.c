@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/map.h"
+#include "base/keys.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/part.h"
@@ -28,9 +28,14 @@ struct file {
 	const uint64_t **offset; /* from ofs_hf_offsets */
 };
 
-/* A shard, linked to others of the same tensor. */
+/* A shard, linked to the next one of the same tensor. */
 struct piece {
-	uint32_t file, tensor, next, last;
+	uint32_t file, tensor, next;
+};
+
+/* The shards of a tensor. */
+struct chain {
+	uint32_t first, last;
 };
 
 struct shards {
@@ -41,7 +46,9 @@ struct shards {
 	uint32_t nfiles;
 	struct piece *piece;
 	uint32_t npieces, piece_cap;
-	struct ofs_map by_name;
+	struct ofs_keys names; /* of tensors */
+	struct chain *chain;   /* of each name */
+	uint32_t chain_cap;
 	struct optimfs_error *err;
 };
 
@@ -141,34 +148,23 @@ static const struct ofs_safetensors_tensor *tensor_of(const struct shards *s,
 	return &s->file[p->file].st.tensor[p->tensor];
 }
 
-static bool same_name(const void *ctx, uint32_t piece, const void *name,
-    size_t n)
-{
-	const struct ofs_safetensors_tensor *t = tensor_of(ctx, piece);
-
-	return t->name.len == n && memcmp(t->name.p, name, n) == 0;
-}
-
 static int collect_piece(struct shards *s, uint32_t file, uint32_t tensor)
 {
-	const struct ofs_safetensors_tensor *t =
-	    &s->file[file].st.tensor[tensor];
-	uint32_t hash = ofs_map_hash(t->name.p, t->name.len), first;
-	uint32_t me = s->npieces;
+	uint32_t known = s->names.n, me = s->npieces, i;
 
-	if (ofs_grow(s->piece, me, s->piece_cap, s->err) == -1)
+	if (ofs_grow(s->piece, me, s->piece_cap, s->err) == -1 ||
+	    ofs_grow(s->chain, known, s->chain_cap, s->err) == -1)
 		return -1;
-	s->piece[me] = (struct piece){ file, tensor, OFS_NONE, me };
-	first = ofs_map_find(&s->by_name, hash, same_name, s, t->name.p,
-	    t->name.len);
-	if (first == UINT32_MAX) {
-		if (!ofs_map_add(&s->by_name, hash, me))
-			return ofs_no_memory(s->err);
-	} else {
-		s->piece[me].last = OFS_NONE;
-		s->piece[s->piece[first].last].next = me;
-		s->piece[first].last = me;
-	}
+	i = ofs_keys_add(&s->names, s->file[file].st.tensor[tensor].name,
+	    s->err);
+	if (i == OFS_NONE)
+		return -1;
+	s->piece[me] = (struct piece){ file, tensor, OFS_NONE };
+	if (i == known)
+		s->chain[i].first = me;
+	else
+		s->piece[s->chain[i].last].next = me;
+	s->chain[i].last = me;
 	s->npieces++;
 	return 0;
 }
@@ -287,8 +283,8 @@ static int add_tensor(struct shards *s, uint32_t first)
 
 static int add_tensors(struct shards *s)
 {
-	for (uint32_t i = 0; i < s->npieces; i++)
-		if (s->piece[i].last != OFS_NONE && add_tensor(s, i) == -1)
+	for (uint32_t i = 0; i < s->names.n; i++)
+		if (add_tensor(s, s->chain[i].first) == -1)
 			return -1;
 	return 0;
 }
@@ -301,7 +297,8 @@ static void fini(struct shards *s)
 	}
 	free(s->file);
 	free(s->piece);
-	ofs_map_fini(&s->by_name);
+	free(s->chain);
+	ofs_keys_fini(&s->names);
 	ofs_arena_fini(&s->arena);
 }
 

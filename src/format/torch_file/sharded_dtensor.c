@@ -84,7 +84,7 @@ static int get_mesh_shape(const struct ofs_pickle *doc, uint32_t mesh,
 		1 ||
 	    t.ndim > OFS_MAX_MESH)
 		return ofs_sharded_damaged(
-		    "the shape of a device mesh cannot be told", err);
+		    "the shape of a device mesh is unknown", err);
 	*n = t.ndim;
 	memcpy(v, t.shape, t.ndim * sizeof(*v));
 	return 0;
@@ -103,8 +103,7 @@ static int check_mesh(const struct mesh *m, struct optimfs_error *err)
 			    err);
 		if (!m->outside && m->coordinate[i] >= m->shape[i])
 			return ofs_sharded_damaged(
-			    "a rank is outside of its device mesh",
-			    err);
+			    "a rank is outside of its device mesh", err);
 	}
 	return 0;
 }
