@@ -17,8 +17,8 @@
 #include "base/memory.h"
 #include "plan/cast.h"
 
-/* The records around the storages stay in memory with the archive; that with the
- * pickle is copied in slices. All else is generated from the offsets of the
+/* The records around the storages stay in memory with the archive; that with
+ * the pickle is copied in slices. All else is generated from the offsets of the
  * records. */
 
 #define BLOCK   512u
@@ -221,9 +221,9 @@ int ofs_torch_new_spans(const struct ofs_torch_new *a, struct ofs_spans *out,
 	    err);
 }
 
-/* Append b with a checksum at offset at, which is computed when the storage is
- * read, unless it is known. */
-static int give(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
+/* Append b, and empty it. With r, the record of a storage, its checksum at
+ * offset at is computed when the storage is read, unless it is known. */
+static int append(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
     const struct ofs_zip_new *r, struct ofs_composition *c,
     struct optimfs_error *err)
 {
@@ -238,7 +238,8 @@ static int give(const struct ofs_torch_new *a, struct ofs_buf *b, uint64_t at,
 	return ret;
 }
 
-static int give_padding(const struct ofs_torch_part *p, struct ofs_buf *b,
+/* Append padding: p->count elements with the bits p->first. b is empty. */
+static int append_padding(const struct ofs_torch_part *p, struct ofs_buf *b,
     struct ofs_composition *c, struct optimfs_error *err)
 {
 	uint8_t bits[8];
@@ -260,7 +261,7 @@ static int make_data(const struct ofs_torch_new *a,
 
 	data_record(a, i, &n);
 	ofs_zip_put_local(b, &n.r);
-	if (give(a, b, 0, NULL, c, err) == -1)
+	if (append(a, b, 0, NULL, c, err) == -1)
 		return -1;
 	for (size_t k = a->storage[i].first; k < a->storage[i + 1].first; k++) {
 		const struct ofs_torch_part *p = &a->part[k];
@@ -271,7 +272,7 @@ static int make_data(const struct ofs_torch_new *a,
 			ret = ofs_composition_bytes(c,
 			    a->literal.data + p->first, p->count, err);
 		else if (p->tensor == OFS_NONE)
-			ret = give_padding(p, b, c, err);
+			ret = append_padding(p, b, c, err);
 		else
 			ret = ofs_composition_elements(c, cat, p->tensor,
 			    p->first, p->count, err);
@@ -280,7 +281,7 @@ static int make_data(const struct ofs_torch_new *a,
 			return -1;
 	}
 	ofs_zip_put_descriptor(b, &n.r);
-	return give(a, b, OFS_ZIP_DESCRIPTOR_CRC, &n.r, c, err);
+	return append(a, b, OFS_ZIP_DESCRIPTOR_CRC, &n.r, c, err);
 }
 
 static int make_central(const struct ofs_torch_new *a, uint64_t i,
@@ -296,13 +297,13 @@ static int make_central(const struct ofs_torch_new *a, uint64_t i,
 			ofs_zip_put_central(b, &n.r);
 			continue;
 		}
-		if (give(a, b, 0, NULL, c, err) == -1)
+		if (append(a, b, 0, NULL, c, err) == -1)
 			return -1;
 		ofs_zip_put_central(b, &n.r);
-		if (give(a, b, OFS_ZIP_CENTRAL_CRC, &n.r, c, err) == -1)
+		if (append(a, b, OFS_ZIP_CENTRAL_CRC, &n.r, c, err) == -1)
 			return -1;
 	}
-	return give(a, b, 0, NULL, c, err);
+	return append(a, b, 0, NULL, c, err);
 }
 
 static int make_part(const struct ofs_torch_new *a,
@@ -322,7 +323,7 @@ static int make_part(const struct ofs_torch_new *a,
 	case PART_END:
 		ofs_zip_put_end(b, a->nrecords, a->directory, a->directory_len);
 	}
-	return give(a, b, 0, NULL, c, err);
+	return append(a, b, 0, NULL, c, err);
 }
 
 int ofs_torch_new_make(const struct ofs_torch_new *a,

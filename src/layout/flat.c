@@ -91,7 +91,7 @@ struct ofs_flat_slice ofs_flat_overlap(const struct ofs_flat *f, uint32_t param,
 struct ofs_flat_slice ofs_flat_slice(const struct ofs_flat *f, uint32_t param,
     uint32_t rank)
 {
-	/* <= size + world */
+	/* rank * shard cannot overflow: world shards are countable */
 	return ofs_flat_overlap(f, param, rank * f->shard, f->shard);
 }
 

@@ -99,9 +99,10 @@ static int add_storage(struct ofs_inner *inner,
 {
 	struct ofs_torch_new *a = inner->a;
 	struct ofs_torch_part part = { .tensor = OFS_NONE, .count = s->bytes };
+	uint64_t max = ofs_metadata_max(inner->from->cat);
 	int ret;
 
-	if (a->literal.len + s->bytes > ofs_metadata_max(inner->from->cat))
+	if (a->literal.len > max || s->bytes > max - a->literal.len)
 		return optimfs_fail(err, E2BIG,
 		    "OFS448 tensors inside values are too large "
 		    "(-o max_metadata; drop=opaque leaves them out)");
@@ -152,7 +153,7 @@ int ofs_inner_put(void *ctx, struct ofs_pkw *w, const struct ofs_pickle *doc,
 	if (inner->v[i].bytes != s.bytes)
 		return optimfs_fail(err, EIO,
 		    "OFS434 storage '%.*s' is used with two sizes",
-		    (int)s.key.len, s.key.p);
+		    OFS_STR_ARGS(s.key, 100));
 	item = s.dtype == OFS_DTYPE_NONE ? 1 : ofs_dtype_size(s.dtype);
 	ofs_pkw_storage(w, ofs_dtype_storage(s.dtype), inner->v[i].number,
 	    s.bytes / item, item);

@@ -12,8 +12,8 @@
 /* A job may leave its optimizer twice, keyed by name and keyed by ID, each in a
  * file. They must not be shown as two optimizers: the one with names is kept,
  * the other goes to extra/. They are the same if the names, types and shapes of
- * their states are equal. The weights that DeepSpeed keeps with the states do not
- * count: in a view of its files only the optimizer with names has them. */
+ * their states are equal. The weights that DeepSpeed keeps with the states do
+ * not count: in a view of its files only the optimizer with names has them. */
 
 struct signature {
 	uint64_t n, sum; /* of the tensors, independent of their order */
@@ -63,7 +63,8 @@ static int drop(struct naming *c, uint32_t root, struct optimfs_error *err)
 		if (c->slot[i].root == root)
 			c->slot[i] = (struct naming_slot){ OFS_NONE, 0 };
 	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
-	    "OFS643 %.*s is a second copy of the optimizer, by parameter ID: it is shown below extra/ (-o optim_key= shows it instead)",
+	    "OFS643 %.*s is a second copy of the optimizer, by parameter ID: "
+	    "it is shown below extra/ (-o optim_key= shows it instead)",
 	    OFS_STR_ARGS(last, 200));
 }
 

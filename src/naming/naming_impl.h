@@ -158,6 +158,8 @@ struct naming {
 
 /* tokens.c */
 uint32_t ofs_naming_classify(struct ofs_str s);
+/* Is a component one that a wrapper puts into names? */
+bool ofs_naming_is_wrapper(struct ofs_str part);
 int ofs_naming_words(struct naming *c, struct optimfs_error *err);
 uint32_t ofs_naming_word(const struct naming *c, uint32_t component);
 /* The end of the component of text that begins at from: the next dot or the

@@ -283,7 +283,7 @@ static void look_beside(struct naming *c, uint32_t entry, const struct parts *p,
 	    (ofs_naming_word(c, p->c[n - 1]) & TOKEN_ROOTED) != 0)
 		return;
 	found = find_root(c, p->c, n - 1);
-	if (found != UINT32_MAX)
+	if (found != OFS_NONE)
 		c->root[found].evidence |= HAS_OTHERS;
 }
 
@@ -309,7 +309,7 @@ static bool inside_another(const struct naming *c,
 		if ((ofs_naming_word(c, r->c[i]) & TOKEN_ROOTED) == 0)
 			continue;
 		found = find_root(c, r->c, i);
-		if (found != UINT32_MAX && c->root[found].accepted)
+		if (found != OFS_NONE && c->root[found].accepted)
 			return true;
 	}
 	return false;
@@ -324,7 +324,7 @@ static bool accept(struct naming *c, struct naming_candidate *r)
 	r->accepted = true;
 	for (uint32_t i = 0; i < r->n; i++) {
 		found = find_root(c, r->c, i);
-		if (found == UINT32_MAX || c->root[found].accepted)
+		if (found == OFS_NONE || c->root[found].accepted)
 			continue;
 		if ((ofs_naming_word(c, r->c[i]) & TOKEN_ROOTED) != 0)
 			c->root[found].dropped = true;
@@ -405,7 +405,7 @@ static uint32_t root_of_path(const struct naming *c, const struct parts *p,
 		    (ofs_naming_word(c, p->c[0]) & TOKEN_ROOTED) == 0)
 			continue;
 		found = find_root(c, p->c, i);
-		if (found == UINT32_MAX || !c->root[found].accepted)
+		if (found == OFS_NONE || !c->root[found].accepted)
 			continue;
 		*at = i;
 		return found;
@@ -428,7 +428,7 @@ static int root_of_text(struct naming *c, struct ofs_str text,
 		if (!fits)
 			return 0;
 		found = find_root(c, p.c, p.n);
-		if (found == UINT32_MAX || !c->root[found].accepted ||
+		if (found == OFS_NONE || !c->root[found].accepted ||
 		    grade(c->root[found].text) == NO_GRADE)
 			continue;
 		*slot = (struct naming_slot){ found, SLOT_TEXT | (uint32_t)at };

@@ -121,7 +121,7 @@ static int tie_group(struct naming *c, struct ofs_keys *p, uint32_t root,
 
 /* A tie that the reader reported, without the model: make an alias if one of
  * the names has state. */
-static int told_tie(struct naming *c, struct ofs_keys *p, uint32_t root,
+static int reported_tie(struct naming *c, struct ofs_keys *p, uint32_t root,
     const struct ofs_name_tie *tie, struct optimfs_error *err)
 {
 	if (has_state(p, root, tie->target))
@@ -131,13 +131,13 @@ static int told_tie(struct naming *c, struct ofs_keys *p, uint32_t root,
 	return 0;
 }
 
-static int told_ties(struct naming *c, struct ofs_keys *p,
+static int reported_ties(struct naming *c, struct ofs_keys *p,
     struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < c->cat->nties; i++)
 		for (uint32_t r = 0; r < c->nroots; r++)
 			if (c->root[r].accepted &&
-			    told_tie(c, p, r, &c->cat->ties[i], err) == -1)
+			    reported_tie(c, p, r, &c->cat->ties[i], err) == -1)
 				return -1;
 	return 0;
 }
@@ -289,7 +289,7 @@ int ofs_naming_finish(struct naming *c, struct optimfs_error *err)
 	if (ret == 0)
 		ret = tie(c, &p, err);
 	if (ret == 0)
-		ret = told_ties(c, &p, err);
+		ret = reported_ties(c, &p, err);
 	if (ret == 0)
 		ret = missing(c, &p, err);
 	ofs_keys_fini(&p);

@@ -86,6 +86,11 @@ static uint32_t whole_word(struct ofs_str s)
 	return w | find(models, s) * TOKEN_MODEL;
 }
 
+bool ofs_naming_is_wrapper(struct ofs_str part)
+{
+	return find(wrappers, part) != 0;
+}
+
 /* The tokens of a component that is followed by another. */
 static uint32_t part_word(struct ofs_str part, bool first)
 {
@@ -93,7 +98,7 @@ static uint32_t part_word(struct ofs_str part, bool first)
 		return TOKEN_TOKEN | (first ? TOKEN_STATE_DOT : 0u);
 	if (ofs_str_is(part, "param_groups"))
 		return TOKEN_TOKEN | (first ? TOKEN_GROUPS_DOT : 0u);
-	if (find(wrappers, part) != 0)
+	if (ofs_naming_is_wrapper(part))
 		return TOKEN_WRAPPED;
 	if (first && ofs_str_is(part, "module"))
 		return TOKEN_MODULE;

@@ -12,18 +12,14 @@
 static const char module[] = "module.";
 #define MODULE_LEN (sizeof(module) - 1)
 
+/* The bytes of the prefix of a wrapper that p[0..n) begins with; 0: none. */
 static size_t wrapper(const char *p, size_t n)
 {
-	static const char *const wrappers[] = { "_fsdp_wrapped_module.",
-		"_checkpoint_wrapped_module.", "_orig_mod." };
+	const char *dot = memchr(p, '.', n);
+	size_t len = dot == NULL ? 0 : (size_t)(dot - p);
+	struct ofs_str part = { p, (uint32_t)len };
 
-	for (size_t i = 0; i < sizeof(wrappers) / sizeof(*wrappers); i++) {
-		size_t len = strlen(wrappers[i]);
-
-		if (n > len && memcmp(p, wrappers[i], len) == 0)
-			return len;
-	}
-	return 0;
+	return len + 1 < n && ofs_naming_is_wrapper(part) ? len + 1 : 0;
 }
 
 size_t ofs_clean_fqn(const char *fqn, size_t n, char *out)
