@@ -205,17 +205,27 @@ static void put_stem(const char *name, const struct numbered *x, char *stem,
 		memcpy(stem, "rank", size < 5 ? size : 5);
 }
 
+/* Has no other file a name of the series of the file at index i? */
+static bool is_alone(const struct ofs_names *names, size_t i,
+    const struct numbered *me)
+{
+	struct numbered other;
+
+	for (size_t k = 0; k < names->n; k++)
+		if (k != i &&
+		    same_series(names->name[i], me, names->name[k], &other))
+			return false;
+	return true;
+}
+
 bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
     size_t size)
 {
-	struct numbered me, other;
+	struct numbered me;
 
-	if (!take_apart(names->name[i], &me) || !me.rank || me.number != 0)
+	if (!take_apart(names->name[i], &me) || !me.rank || me.number != 0 ||
+	    !is_alone(names, i, &me))
 		return false;
-	for (size_t k = 0; k < names->n; k++)
-		if (k != i &&
-		    same_series(names->name[i], &me, names->name[k], &other))
-			return false;
 	put_stem(names->name[i], &me, stem, size);
 	return true;
 }
@@ -259,6 +269,23 @@ static int ranks_agree(const struct ofs_dir *dir,
 	return file[n - 1].rank < first;
 }
 
+/* May the number of the file at index i be its rank? Asks the file alone, because
+ * a directory may have thousands of snapshots, each of which would be compared
+ * with all others. 1: yes, or it cannot be read; 0; -1. */
+static int may_be_rank(const struct ofs_dir *dir, const struct ofs_names *names,
+    size_t i, const struct ofs_format *format, const struct numbered *me,
+    struct optimfs_error *err)
+{
+	int rank, world, ret;
+
+	if (!me->asked)
+		return 1;
+	if (format->writer == NULL || is_alone(names, i, me))
+		return 0;
+	ret = format->writer(dir, names->name[i], &rank, &world, err);
+	return ret == 1 ? rank == me->number : ret == 2 ? 1 : ret;
+}
+
 /* Are the numbers of these files those of ranks? 1; 0; -1. */
 static int is_set(const struct ofs_dir *dir, const struct ofs_format *format,
     const struct numbered *me, const struct ofs_part_file *file, size_t n,
@@ -299,6 +326,9 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 
 	if (!take_apart(names->name[i], &me))
 		return 0;
+	ret = may_be_rank(dir, names, i, spec->format, &me, err);
+	if (ret != 1)
+		return ret;
 	file = calloc(names->n, sizeof(*file));
 	if (file == NULL)
 		return ofs_no_memory(err);
