@@ -10,6 +10,28 @@
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
 
+/* The files of a raw optimizer have numbers for its parameters and no names.
+ * docs/formats/fsdp.md, "Which ID is which parameter", has the rules; this is how
+ * they are tried.
+ *
+ * The evidence is the length of state: of the first tensor of an ID, each rank
+ * must have as many elements as the layout gives it of a parameter (has_slices),
+ * or of a unit (has_shards). Parameters of equal shape at similar places have
+ * equal lengths, so that a single ID proves little, and all IDs are matched at
+ * once, against an order of the parameters: ofs_order_find (unit_order.c) steps
+ * through it and leaves out what the optimizer may lack. The orders, in turn:
+ *
+ *     match_units             units instead of parameters
+ *     ofs_fsdp_match_names    names were given: only their lengths are checked
+ *     match_order             the units file lists the model's parameters
+ *     match_search            only the units are known: every order they allow
+ *     match_model             the order of the model's entries
+ *
+ * An ID without state fits any parameter, and two results that differ in such IDs
+ * only are both right as far as state is concerned. Then learn_dims uses that
+ * most jobs have one group of matrices and one of vectors, and the last three are
+ * tried again. Each match fills o->name; 1 means that it does not apply. */
+
 /* The parameters that a group has. */
 enum { MATRICES = 1, VECTORS = 2 };
 
