@@ -792,8 +792,40 @@ static void named_by_dimensions(void)
 	handmade_fini(&h);
 }
 
+/* Groups that share their list, which would need any memory for their IDs. */
+static void shared_ids(void)
+{
+	struct optimfs_error err;
+	struct mktorch m;
+
+	mktorch_init(&m);
+	mk_ops(&m.pickle, "](");
+	for (int i = 0; i < 2000; i++)
+		mk_int(&m.pickle, i);
+	mk_ops(&m.pickle,
+	    "eq\1"
+	    "0}(");
+	mk_str(&m.pickle, "params");
+	mk_ops(&m.pickle,
+	    "h\1uq\2"
+	    "0}(");
+	mk_str(&m.pickle, "param_groups");
+	mk_ops(&m.pickle, "](");
+	for (int i = 0; i < 20000; i++)
+		mk_ops(&m.pickle, "h\2");
+	mk_ops(&m.pickle, "eu");
+	mk_end(&m.pickle);
+	is_int(mktorch_read(&m, NULL, &err), -1,
+	    "groups that list more IDs than the file has numbers are refused");
+	is_error(err, EUCLEAN, "OFS165", "the error for such groups");
+	ok(strstr(err.text, "more IDs than") != NULL,
+	    "it comes before the IDs are collected: %s", err.text);
+	mktorch_fini(&m);
+}
+
 int main(void)
 {
+	shared_ids();
 	static const uint32_t worlds[] = { 2, 3, 4, 5, 7, 8, 16, 31, 64 };
 
 	for (size_t i = 0; i < sizeof(worlds) / sizeof(*worlds); i++) {

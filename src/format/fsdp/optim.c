@@ -103,6 +103,11 @@ static int add_list(struct ofs_fsdp_optim *o, uint32_t group,
 
 	if (ofs_pk_kind(doc, leaf->node) != OFS_PK_LIST)
 		return 1;
+	/* groups may share their list, so that IDs could need any memory */
+	if ((uint64_t)o->nids + n > ofs_pickle_nodes(doc))
+		return optimfs_fail(err, EUCLEAN,
+		    "OFS165 the optimizer's groups list more IDs than there "
+		    "are numbers in the file");
 	p = reallocarray(o->number, o->nids + n + 1ull, sizeof(*p));
 	if (p == NULL)
 		return ofs_no_memory(err);
