@@ -132,6 +132,11 @@ int main(void)
 	sweep("deepspeed/z3_ws2_nozip/ckpt");
 	sweep("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal");
 	sweep("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal");
+	sweep("numpy/compressed.npz");
+	sweep("pytorch/checkpointable_w2/ckpt_rankfiles");
+	sweep("pytorch/rank_dtensor_fsdp2_tp_w4/ckpt_raw");
+	sweep("pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles");
+	sweep("pytorch/experimental_checkpointer_w3/ckpt");
 	sweep_units("pytorch/fsdp1_local_orig_fullshard_w2");
 	sweep_beside("pytorch/fsdp1_local_flat_fullshard_w3");
 	return done_testing();
