@@ -14,6 +14,7 @@
 #include "tools/lost.h"
 
 struct report {
+	struct ofs_progress *progress;
 	bool json, header;
 	struct ofs_lost lost;
 	char *means; /* the explanation that was printed last */
@@ -26,6 +27,7 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
+	ofs_progress_break(r->progress);
 	if (r->json) {
 		ofs_json_begin(&w, &b, "optimfs.check");
 		ofs_json_put_string(&w, "kind", "finding");
@@ -71,6 +73,7 @@ static void parameter(void *ctx, const struct optimfs_parameter *p)
 	struct ofs_buf b = { 0 };
 	size_t used = 0;
 
+	ofs_progress_break(r->progress);
 	if (r->json) {
 		ofs_json_begin(&w, &b, "optimfs.check");
 		ofs_json_put_string(&w, "kind", "parameter");
@@ -110,7 +113,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_scan how;
 	struct optimfs_checkup out = { .symptom = symptom, .checked = checked };
 	struct optimfs_error err;
-	struct report r = { .lost.list = verb->name };
+	struct report r = { .progress = &c.progress, .lost.list = verb->name };
 	uint64_t found;
 	int status, ret;
 

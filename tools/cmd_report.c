@@ -166,17 +166,19 @@ static void put_lost(struct report *r)
 {
 	for (; r->told < r->lost.n; r->told++) {
 		const struct ofs_lost_file *f = &r->lost.file[r->told];
+		bool alone = f->n == 1 && f->path[0] != '\0';
 		struct ofs_buf b = { 0 };
 
 		ofs_buf_puts(&b, f->text);
-		if (f->n > 0)
+		if (f->n > 0 && !alone)
 			ofs_buf_printf(&b, " (%" PRIu64 " %s)", f->n,
 			    f->n == 1 ? "tensor or value"
 				      : "tensors and values");
 		ofs_buf_putc(&b, '\0');
 		r->found.bad |= b.bad;
 		if (!b.bad)
-			put_finding(r, f->number, "", (char *)b.data, NULL);
+			put_finding(r, f->number, alone ? f->path : "",
+			    (char *)b.data, NULL);
 		ofs_buf_fini(&b);
 	}
 }
@@ -424,6 +426,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		print_page(&r, stdout);
 	else if (ret == 0 && (ret = print_file(&r, c.output, &err)) == -1)
 		ofs_command_explain_place(c.output, &err);
+	else if (ret == 0)
+		ofs_tool_done("wrote %s", c.output);
 	status = ret == -1 ? ofs_command_stopped(&c, &err,
 				 "nothing was changed, and no page was written")
 			   : OFS_EXIT_OK;

@@ -17,13 +17,15 @@
 static const struct kind {
 	const char *words;
 	const char *name; /* NULL: that of the file */
+	int number;       /* of the OFSnnn for several tensors; 0: the same */
 } kinds[] = {
-	[OPTIMFS_LOST_MISSING] = { "is missing", NULL },
-	[OPTIMFS_LOST_SHORT] = { "is too short", NULL },
-	[OPTIMFS_LOST_CLOSED] = { "is not readable for this user", NULL },
-	[OPTIMFS_LOST_WRONG] = { "lacks tensors", NULL },
-	[OPTIMFS_LOST_HOLES] = { "are in no file", "elements" },
-	[OPTIMFS_LOST_UNITS] = { "without -o units=FILE", "units unknown" },
+	[OPTIMFS_LOST_MISSING] = { "is missing", NULL, 0 },
+	[OPTIMFS_LOST_SHORT] = { "is too short", NULL, 0 },
+	[OPTIMFS_LOST_CLOSED] = { "is not readable for this user", NULL, 0 },
+	[OPTIMFS_LOST_WRONG] = { "lacks tensors", NULL, 0 },
+	[OPTIMFS_LOST_GARBLED] = { "does not match the index", NULL, 615 },
+	[OPTIMFS_LOST_HOLES] = { "are in no file", "elements", 0 },
+	[OPTIMFS_LOST_UNITS] = { "without -o units=FILE", "units unknown", 0 },
 };
 
 static bool add_file(struct ofs_lost *l, const struct optimfs_error *why,
@@ -46,14 +48,18 @@ static bool add_file(struct ofs_lost *l, const struct optimfs_error *why,
 	return false;
 }
 
-/* Of messages that are not about a file, each may name a tensor: two get one
- * text. */
-static void generalize(struct ofs_lost_file *f, const char *text)
+/* Of messages that are not about a file as a whole, each may name a tensor: two
+ * get one text. */
+static void generalize(struct ofs_lost_file *f, const struct kind *kind,
+    const char *text)
 {
 	char *all;
 
-	if (strcmp(f->text, text) == 0 ||
-	    asprintf(&all, "OFS%03d %s %s", f->number, f->name, f->words) == -1)
+	if (strcmp(f->text, text) == 0)
+		return;
+	if (kind->number != 0)
+		f->number = kind->number;
+	if (asprintf(&all, "OFS%03d %s %s", f->number, f->name, f->words) == -1)
 		return;
 	free(f->text);
 	f->text = all;
@@ -62,20 +68,24 @@ static void generalize(struct ofs_lost_file *f, const char *text)
 bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text,
     const struct optimfs_error *why)
 {
+	const struct kind *kind;
 	struct ofs_str name;
 	size_t i = 0;
 
 	if (why == NULL || why->how == OPTIMFS_NOT_LOST)
 		return false;
-	name = kinds[why->how].name != NULL
-	    ? ofs_str_of(kinds[why->how].name)
+	kind = &kinds[why->how];
+	name = kind->name != NULL
+	    ? ofs_str_of(kind->name)
 	    : (struct ofs_str){ why->text + why->lost, why->nlost };
-	while (i < l->n && !ofs_str_is(name, l->file[i].name))
+	while (i < l->n &&
+	    (!ofs_str_is(name, l->file[i].name) ||
+		strcmp(kind->words, l->file[i].words) != 0))
 		i++;
 	if (i == l->n && !add_file(l, why, name, path, text))
 		return false;
-	if (kinds[why->how].name != NULL)
-		generalize(&l->file[i], text);
+	if (kind->name != NULL || kind->number != 0)
+		generalize(&l->file[i], kind, text);
 	l->file[i].n +=
 	    path == NULL || *path != '\0' || why->how == OPTIMFS_LOST_HOLES;
 	return true;

@@ -9,10 +9,10 @@
 
 #include "optimfs/error.h"
 
-/* A stored file that is missing, too short, or without permission to read is the
- * reason why all tensors with a part in it cannot be read; others are a file that
- * is not even named, so that elements are in none, and an option that is not
- * given. Starts as zeros. */
+/* A stored file that is missing, too short, without permission to read, or not the
+ * one that the index describes is the reason why many tensors with a part in it
+ * cannot be read; others are a file that is not even named, so that elements are
+ * in none, and an option that is not given. Starts as zeros. */
 struct ofs_lost {
 	/* whose files they are, for messages; or NULL */
 	const char *checkpoint;

@@ -20,6 +20,7 @@ enum optimfs_lost {
 	OPTIMFS_LOST_SHORT,   /* it ends too early */
 	OPTIMFS_LOST_CLOSED,  /* this user may not read it */
 	OPTIMFS_LOST_WRONG,   /* it lacks what the index says is in it */
+	OPTIMFS_LOST_GARBLED, /* an item is not what the index says */
 	/* not because of a file: */
 	OPTIMFS_LOST_HOLES, /* no file is known to have it */
 	OPTIMFS_LOST_UNITS, /* the option units= is not given */

@@ -124,8 +124,8 @@ static void judge_count(struct ofs_check *c, const struct ofs_exam *e,
 		return;
 	place = place_of(c, f, n->first);
 	found(c, number, part(n, e), f->path,
-	    "%" PRIu64 " of %" PRIu64 " elements %s; the first is %" PRIu64
-	    "%s",
+	    "%" PRIu64 " of %" PRIu64
+	    " elements %s; the first is element %" PRIu64 "%s",
 	    n->n, f->elements, n->n == 1 ? one : many, n->first,
 	    place == NULL ? "" : place);
 	free(place);

@@ -26,6 +26,15 @@ static inline int ofs_mark_lost(struct optimfs_error *err,
 	return -1;
 }
 
+/* Mark an error whose text begins with the name of a file, of n bytes. */
+static inline void ofs_mark_lost_file(struct optimfs_error *err,
+    enum optimfs_lost how, size_t n)
+{
+	err->how = (unsigned short)how;
+	err->lost = (unsigned short)(optimfs_error_words(err) - err->text);
+	err->nlost = (unsigned short)n;
+}
+
 /* A malloc'ed copy, without what optimfs_error_about passes over; NULL: no
  * memory. Inline, because the program uses it, too. */
 static inline struct optimfs_error *ofs_error_without(const struct optimfs_error

@@ -11,6 +11,7 @@
 #include "archive/zip.h"
 #include "base/dtype.h"
 #include "fsck/fsck.h"
+#include "read/locate.h"
 
 /* An extent as the input of archive/zip.h. A small archive is read at once,
  * because it has many records with a header each. */
@@ -20,6 +21,7 @@ struct archive {
 	uint64_t size;
 	bool flat;            /* as in struct ofs_object */
 	const uint8_t *bytes; /* the whole archive, or NULL */
+	bool failed;          /* a read failed; its message names the file */
 };
 
 static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
@@ -27,20 +29,25 @@ static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
 {
 	struct archive *a = ctx;
 
-	if (a->bytes == NULL || off > a->size || len > a->size - off)
-		return ofs_transport_read(a->t, &a->at, off, len, buf, err);
-	memcpy(buf, a->bytes + off, len);
-	return 0;
+	if (a->bytes != NULL && off <= a->size && len <= a->size - off) {
+		memcpy(buf, a->bytes + off, len);
+		return 0;
+	}
+	if (ofs_transport_read(a->t, &a->at, off, len, buf, err) == 0)
+		return 0;
+	a->failed = true;
+	return -1;
 }
 
 static int open_archive(struct ofs_fsck *c, struct archive *a,
     struct ofs_zip *zip, struct optimfs_error *err)
 {
-	if (ofs_transport_length(a->t, &a->at, &a->size, err) == -1)
+	if (ofs_transport_length(a->t, &a->at, &a->size, err) == -1) {
+		a->failed = true;
 		return -1;
+	}
 	if (a->size <= OFS_FSCK_CHUNK) {
-		if (ofs_transport_read(a->t, &a->at, 0, a->size, c->buf, err) ==
-		    -1)
+		if (read_archive(a, 0, a->size, c->buf, err) == -1)
 			return -1;
 		a->bytes = c->buf;
 	}
@@ -64,6 +71,15 @@ static void told(struct ofs_fsck *c, bool bare, const char *path)
 	ofs_fsck_found(c, false, path, &what);
 }
 
+/* Of an archive that is an item, one of many in its file. */
+static void found_in(struct ofs_fsck *c, struct archive *a, const char *path,
+    struct optimfs_error *err)
+{
+	if (!a->failed && a->at.encoding == OFS_TORCH_ITEM)
+		ofs_locate_fail_in(c->snap->cat, &a->at, err);
+	found(c, path, err);
+}
+
 /* Checks every record of an open archive against its checksum. */
 static void verify_records(struct ofs_fsck *c, struct archive *a,
     struct ofs_zip *zip, const char *path)
@@ -77,23 +93,25 @@ static void verify_records(struct ofs_fsck *c, struct archive *a,
 
 		bare |= ret == 1;
 		if (ret == -1)
-			found(c, path, &why);
+			found_in(c, a, path, &why);
 	}
 	told(c, bare, path);
 	ofs_zip_fini(zip);
 }
 
-static void verify_archive(struct ofs_fsck *c, const struct ofs_extent *at,
-    const char *path)
+/* Checks an item; false: it is no archive at all. */
+static bool verify_item(struct ofs_fsck *c, const struct ofs_extent *at)
 {
 	struct archive a = { .t = c->snap->reader.transport, .at = *at };
 	struct optimfs_error why;
 	struct ofs_zip zip;
 
-	if (open_archive(c, &a, &zip, &why) == -1)
-		found(c, path, &why);
-	else
-		verify_records(c, &a, &zip, path);
+	if (open_archive(c, &a, &zip, &why) == -1) {
+		found_in(c, &a, c->path, &why);
+		return false;
+	}
+	verify_records(c, &a, &zip, c->path);
+	return true;
 }
 
 /* Checks a record of an archive that is a part of its file. */
@@ -151,7 +169,8 @@ static void read_through(struct ofs_fsck *c, const struct ofs_extent *at)
 		found(c, c->path, &why);
 }
 
-static void verify_extent(struct ofs_fsck *c, const struct ofs_extent *at)
+/* false: nothing else can be read from it. */
+static bool verify_extent(struct ofs_fsck *c, const struct ofs_extent *at)
 {
 	bool stored = at->codec == OFS_PLAIN &&
 	    c->snap->cat->objects[at->object].flat_zip;
@@ -159,9 +178,10 @@ static void verify_extent(struct ofs_fsck *c, const struct ofs_extent *at)
 	if (at->encoding == OFS_TORCH_RECORD || stored)
 		verify_object(c, at);
 	else if (at->encoding == OFS_TORCH_ITEM)
-		verify_archive(c, at, c->path);
+		return verify_item(c, at);
 	else
 		read_through(c, at);
+	return true;
 }
 
 /* Can the elements of a shard be located as the catalog says? Missing ones were
@@ -224,7 +244,7 @@ static void check_copy(struct ofs_fsck *c, const struct ofs_tensor *t,
 		found(c, c->path, &why);
 		return;
 	}
-	verify_extent(c, &copy->at);
+	(void)verify_extent(c, &copy->at);
 	snprintf(place, sizeof(place), "%.200s at %" PRIu64,
 	    c->snap->cat->objects[copy->at.object].path, copy->at.off);
 	hash(c, t, copy->shard, its, place);
@@ -242,7 +262,7 @@ static void check_shard(struct ofs_fsck *c, const struct ofs_tensor *t,
 	copy = ofs_replicas(c->snap->cat, shard, &n);
 	if (ofs_fsck_begin_step(c, at->object)) {
 		if (is_placed(c, t, shard, &why)) {
-			verify_extent(c, at);
+			(void)verify_extent(c, at);
 			if (n > 0)
 				hash(c, t, shard, NULL, NULL);
 		} else if (why.code != 0) {
@@ -292,6 +312,5 @@ int ofs_fsck_data(struct ofs_fsck *c, uint32_t index, struct optimfs_error *err)
 	if (!ofs_fsck_begin_step(c, item->at.object) ||
 	    ofs_extent_lost(c->snap->cat, &item->at, NULL))
 		return 0;
-	verify_extent(c, &item->at);
-	return check_value(c, index, err);
+	return verify_extent(c, &item->at) ? check_value(c, index, err) : 0;
 }

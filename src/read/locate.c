@@ -13,6 +13,7 @@
 #include "archive/torch.h"
 #include "archive/zip.h"
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "catalog/budget.h"
@@ -275,13 +276,25 @@ static int look(struct lookup *k)
 	return optimfs_fail(k->err, EOPNOTSUPP, "OFS619 unknown encoding");
 }
 
+void ofs_locate_fail_in(const struct ofs_catalog *cat,
+    const struct ofs_extent *at, struct optimfs_error *err)
+{
+	const char *file = cat->objects[at->object].path;
+
+	if (err == NULL)
+		return;
+	optimfs_fail_in(err, "%.200s at %" PRIu64, file, at->off);
+	if (err->code == EUCLEAN && at->encoding == OFS_TORCH_ITEM)
+		ofs_mark_lost_file(err, OPTIMFS_LOST_GARBLED,
+		    strnlen(file, 200));
+}
+
 /* Add file and offset; the messages of the transport have them already. */
 static void add_context(const struct ofs_catalog *cat, const struct source *s,
     const struct ofs_extent *at, struct optimfs_error *err)
 {
 	if (!s->failed)
-		optimfs_fail_in(err, "%.200s at %" PRIu64,
-		    cat->objects[at->object].path, at->off);
+		ofs_locate_fail_in(cat, at, err);
 }
 
 /* Which elements of the tensor are lost, where they are not all. */

@@ -27,6 +27,9 @@ struct ofs_pickle *ofs_locate_item(struct ofs_reader *r,
 /* Append the stored bytes of an item, decoded, to out; at most max (E2BIG). */
 int ofs_locate_item_bytes(struct ofs_reader *r, const struct ofs_item *item,
     uint64_t max, struct ofs_buf *out, struct optimfs_error *err);
+/* Add the file and the offset of an extent to an error about its contents. */
+void ofs_locate_fail_in(const struct ofs_catalog *cat,
+    const struct ofs_extent *at, struct optimfs_error *err);
 /* The scale of a quantized tensor, which may have to be read from its first
  * shard: 1; 0: there is none. */
 int ofs_locate_scale(struct ofs_reader *r, uint32_t tensor,

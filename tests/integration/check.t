@@ -66,6 +66,11 @@ like "the finding names count, file, offset and rank" "$(head -n 1 "$scratch/out
     "*1 of 228 elements is not finite; *, in $file at byte $offset (rank 2)"
 like "the finding says what it means for training" \
     "$(sed -n 2p "$scratch/out")" '    further training *'
+if command -v script >/dev/null; then
+	script -qec "'$OPTIMFS' check --progress '$ck'" "$scratch/tty" >/dev/null
+	is "check ends the line of its progress before a finding" \
+	    "$(tr '\r' '\n' <"$scratch/tty" | grep -c "^$state/exp_avg_sq: OFS202")" 1
+fi
 
 cp -r "$four" "$scratch/lost" && chmod -R u+w "$scratch/lost" && rm "$scratch/lost/__1_0.distcp"
 status "check of a checkpoint with a missing file exits with 1" 1 "$OPTIMFS" check "$scratch/lost"
@@ -95,7 +100,13 @@ like "check --json prints one object a line" "$(cat "$scratch/out")" \
 copy "$four"
 swap __1_0.distcp __2_0.distcp
 status "check exits with 1 when two rank files are swapped" 1 "$OPTIMFS" check "$ck"
-like "swapped rank files are reported as OFS201" "$(head -n 1 "$scratch/out")" '*: OFS201 *'
+is "check says once of each swapped file that it does not match the index" \
+    "$(sed 's/: [0-9]* tensors.*//' "$scratch/out")" \
+    "OFS615 __1_0.distcp does not match the index
+OFS615 __2_0.distcp does not match the index"
+"$OPTIMFS" check --json "$ck" >"$scratch/out"
+ok "check --json reports each tensor of a swapped file as OFS201" \
+    test "$(grep -c OFS201 "$scratch/out")" -gt 50
 
 copy "$data/deepspeed/z1_ws2_bf16/ckpt"
 rank=bf16_zero_pp_rank_

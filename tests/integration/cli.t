@@ -357,6 +357,8 @@ if command -v script >/dev/null; then
 	rm -rf made empty-one .empty-one.optimfs
 	script -qec "'$OPTIMFS' report '$ck'" tty >/dev/null
 	says tty 'not for a terminal: give -o FILE' "report does not print its page on a terminal"
+	script -qec "'$OPTIMFS' report '$ck' -o page.html" tty >/dev/null
+	says tty "^wrote page.html" "report says on a terminal which file it wrote"
 	script -qec "'$OPTIMFS' tar '$ck' model" tty >/dev/null
 	says tty 'refusing to write an archive to a terminal: redirect it' "tar does not print its archive on a terminal"
 	# names that leave room for the tables, wherever the sources are
@@ -460,6 +462,42 @@ truncate -s 30000 part/__2_0.distcp
 "$OPTIMFS" check part >out 2>err
 says out '^OFS60[34] __2_0[.]distcp is too short: [0-9]+ tensors' "check says once that a file is too short"
 rm -rf part saved
+cp -r "$ck" swapped
+chmod -R u+w swapped
+mv swapped/__1_0.distcp one && mv swapped/__2_0.distcp swapped/__1_0.distcp && mv one swapped/__2_0.distcp
+does 1 "fsck --data of swapped files exits with 1" fsck --data swapped
+[ "$(grep -cE '^error: OFS615 __[12]_0[.]distcp does not match the index [(][0-9]+ tensors' out)" = 2 ] &&
+	[ "$(wc -l <out)" -le 4 ]
+ok $? "fsck --data says once of each file that it is not the one that the index describes"
+"$OPTIMFS" diff "$ck" swapped >out 2>&1
+[ "$(grep -c 'OFS615 swapped: __[12]_0.distcp does not match the index: [0-9]* tensors' out)" = 2 ]
+ok $? "diff says once of each file that it is not the one that the index describes"
+rm -rf swapped
+cp -r "$ck" flipped
+chmod -R u+w flipped
+python3 - <<'EOF2'
+import json, os, subprocess
+line = subprocess.run([os.environ.get("OPTIMFS", "optimfs"), "cat", "flipped",
+                       ".optimfs/layout/model/norm.bias"], stdout=subprocess.PIPE, check=True).stdout
+shard = json.loads(line)["shards"][0]
+with open("flipped/" + shard["file"], "r+b") as f:
+    f.seek(shard["offset"] + 30)
+    name = f.read(4)
+    f.seek(shard["offset"] + 30)
+    f.write(bytes(b ^ 0xff for b in name))
+open("where", "w").write("%s at %d: " % (shard["file"], shard["offset"]))
+EOF2
+does 1 "fsck --data of a flipped byte exits with 1" fsck --data flipped
+says out "^error: model/norm[.]bias: OFS5[0-9]* (elements .*: )?$(cat where)" \
+    "fsck --data names the file and the offset of a damaged item"
+rm -rf flipped
+does 0 "help help succeeds" help help
+"$OPTIMFS" --help | cmp -s - out
+ok $? "help help is the help"
+does 2 "a misspelled help exits with 2" hlep
+says err "did you mean 'help'" "help is suggested"
+(cd "$(dirname "$ck")" && "$OPTIMFS" cat ckpt .optimfs/README) >out
+says out "^    $(realpath "$ck")\$" ".optimfs/README has the absolute path of the checkpoint"
 for verb in info umount commit abort; do
 	does 2 "$verb of an empty name exits with 2" $verb ""
 	says err 'the name of the .* is empty' "$verb says that the name is empty"
