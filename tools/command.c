@@ -241,7 +241,8 @@ static int look_through(struct ofs_command *c, unsigned allowed, int min)
 	found = ofs_source_find(c->operand[0], &s[1]);
 	say_staged(c->operand[0], &s[1]);
 	if (found == 1) {
-		if (s[0].inner == NULL && c->open.subtree == NULL)
+		if (c->open.subtree == NULL &&
+		    (s[0].inner == NULL || strcmp(s[0].inner, s[1].inner) != 0))
 			say_all(c->operand[0], &s[1]);
 		c->operand[0] = s[1].path;
 	}

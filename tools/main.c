@@ -102,10 +102,8 @@ static int unknown(const char *word)
 	ofs_nearest_init(&near, word);
 	for (size_t i = 0; word[0] != '-' && verbs[i] != NULL; i++)
 		ofs_nearest_try(&near, verbs[i]->name);
-	if (word[0] == '-') {
-		ofs_nearest_try(&near, "--help");
-		ofs_nearest_try(&near, "--version");
-	}
+	ofs_nearest_try(&near, word[0] == '-' ? "--help" : "help");
+	ofs_nearest_try(&near, word[0] == '-' ? "--version" : "version");
 	ofs_tool_say("unknown %s '%.200s'" OFS_NEAREST_FMT,
 	    word[0] == '-' ? "option" : "command", word, OFS_NEAREST(&near));
 	fputs("usage: optimfs COMMAND [options] ARGUMENTS; "
@@ -163,7 +161,7 @@ static int run(int argc, char **argv)
 	if (argc < 2)
 		return help(stderr, OFS_EXIT_USAGE);
 	if (is(argv[1], "--help", "-h", "help")) {
-		if (argc < 3)
+		if (argc < 3 || is(argv[2], "--help", "-h", "help"))
 			return help(stdout, OFS_EXIT_OK);
 		verb = find(argv[2]);
 		return verb != NULL ? ofs_tool_help(verb) : unknown(argv[2]);

@@ -172,14 +172,15 @@ int ofs_tool_help(const struct ofs_verb *verb)
 	    verb->summary);
 	if (verb->options != NULL)
 		printf("\n%s", verb->options);
-	puts("\n  -q          show neither progress nor a summary\n"
-	     "  --progress  show progress even without a terminal");
 	if (strstr(verb->synopsis, "[-o OPTION]") != NULL)
 		puts(
 		    "\n-o OPTION says how to read the checkpoint, as for mount: "
 		    "type=, ids=, units= ...");
 	if (verb->more != NULL)
 		verb->more();
+	puts("\nFor all commands:\n"
+	     "  -q          show neither progress nor a summary\n"
+	     "  --progress  show progress even without a terminal");
 	return ofs_tool_finish(OFS_EXIT_OK);
 }
 

@@ -261,6 +261,11 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct ofs_stage *stage,
     const struct ofs_write_ops *write, struct optimfs_error *err);
 
+/* For people: the absolute path of the checkpoint, if it is on this machine. */
+static inline const char *ofs_fs_place(const struct optimfs *fs)
+{
+	return fs->real != NULL ? fs->real : fs->source;
+}
 /* Fails if place, an absolute path without links, is in the directory of the
  * checkpoint (OFS778); dest is what the user calls it. */
 int ofs_fs_outside(const struct optimfs *fs, const char *place,

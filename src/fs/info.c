@@ -81,7 +81,7 @@ void ofs_info_source(const struct ofs_snapshot *snap, struct ofs_json_writer *w)
 {
 	const struct ofs_catalog *cat = snap->cat;
 
-	ofs_json_put_string(w, "source", snap->fs->source);
+	ofs_json_put_string(w, "source", ofs_fs_place(snap->fs));
 	ofs_json_put_string(w, "format", cat->format);
 	ofs_json_put_string(w, "writer", cat->writer);
 	ofs_json_put_string(w, "trainer", cat->trainer);

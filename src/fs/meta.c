@@ -27,8 +27,10 @@ static void put_layouts(struct ofs_buf *out)
 
 static void readme_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
+	const char *where = ofs_fs_place(snap->fs);
+
 	ofs_buf_puts(out, "This is the checkpoint\n\n    ");
-	ofs_buf_plain(out, snap->fs->source, strlen(snap->fs->source));
+	ofs_buf_plain(out, where, strlen(where));
 	ofs_buf_printf(out, "\n\nshown by optimfs %s. ", optimfs_version());
 	ofs_buf_puts(out,
 	    "Beside this directory:\n"
@@ -59,7 +61,8 @@ static void readme_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 	    "    control        the state of the mount\n"
 	    "    view/dcp@16/   the checkpoint in another layout, which cp -r "
 	    "writes out.\n"
-	    "                   Layouts:\n"
+	    "                   Layouts (optimfs info says which of them "
+	    "are possible here):\n"
 	    "                  ");
 	put_layouts(out);
 	ofs_buf_puts(out, "\n\noptimfs(5) has the details.\n");
