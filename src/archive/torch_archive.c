@@ -259,11 +259,8 @@ static bool is_legacy(const uint8_t *p, size_t n)
 enum ofs_torch_magic ofs_torch_magic(const uint8_t *p, size_t n)
 {
 	static const char text[] = "L119547037146038801333356L\n";
-	static const char pointer[] =
-	    "version https://git-lfs.github.com/spec/";
 
-	if (n >= sizeof(pointer) &&
-	    memcmp(p, pointer, sizeof(pointer) - 1) == 0)
+	if (ofs_is_lfs_pointer(p, n))
 		return OFS_TORCH_GIT_LFS;
 	if (n >= sizeof(text) && memcmp(p, text, sizeof(text) - 1) == 0)
 		return OFS_TORCH_OLD_STREAM;

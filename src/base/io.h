@@ -134,6 +134,11 @@ int ofs_dir_list_sub(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err);
 void ofs_names_free(struct ofs_names *names);
 
+/* Are these the first n bytes of a pointer of Git LFS, a text of at most 1024
+ * bytes in place of a file? */
+#define OFS_LFS_MAX 1024
+bool ofs_is_lfs_pointer(const uint8_t *p, size_t n);
+
 /* Is path an empty directory? 1, 0, or -1 with errno. */
 int ofs_dir_empty(const char *path);
 /* fsync the directory that holds the last component of path; -1 with errno. */

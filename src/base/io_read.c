@@ -127,3 +127,10 @@ int ofs_dir_read_file(const struct ofs_dir *dir, const char *rel, uint64_t max,
 	ofs_input_close(&in);
 	return ret;
 }
+
+bool ofs_is_lfs_pointer(const uint8_t *p, size_t n)
+{
+	static const char text[] = "version https://git-lfs.github.com/spec/";
+
+	return n >= sizeof(text) && memcmp(p, text, sizeof(text) - 1) == 0;
+}

@@ -57,6 +57,8 @@ struct ofs_object {
 	bool refused;     /* no permission, a link, no regular file */
 	bool damaged;     /* not of its format: nothing of it is used */
 	bool flat_zip;    /* an archive for ofs_zip_open_flat */
+	bool examined;    /* it is too short, and pointer is known: */
+	bool pointer;     /* it is a pointer of Git LFS */
 	uint64_t size;    /* this and the next four: as of mount */
 	int64_t mtime_ns;
 	uint64_t ino;
@@ -356,6 +358,11 @@ uint32_t ofs_catalog_find_object(const struct ofs_catalog *cat,
 /* Fails with the reason why an object may not be opened. */
 int ofs_object_opens(const struct ofs_catalog *cat, const struct ofs_object *o,
     struct optimfs_error *why);
+/* Finds out why a file is too short, by reading it if it is small. */
+void ofs_catalog_examine(struct ofs_catalog *cat, uint32_t object);
+/* Is an examined file too short because it is a pointer of Git LFS? Then err
+ * says so (EIO, OFS666). */
+bool ofs_object_pointer(const struct ofs_object *o, struct optimfs_error *err);
 uint32_t ofs_catalog_shard(struct ofs_catalog *cat, const struct ofs_shard *s,
     struct optimfs_error *err);
 /* Of a format that knows: room for so many more tensors with names, and shards;

@@ -175,8 +175,11 @@ static int check_reach(struct check *c)
 	if (lost < t->nshards || lost == 0)
 		return 0;
 	o = &c->cat->objects[s->at.object];
-	ofs_fail_lost(&c->why, EUCLEAN, OPTIMFS_LOST_SHORT, "OFS604", o->path,
-	    " has %" PRIu64 " bytes: the item is past its end", o->size);
+	ofs_catalog_examine(c->cat, s->at.object);
+	if (!ofs_object_pointer(o, &c->why))
+		ofs_fail_lost(&c->why, EUCLEAN, OPTIMFS_LOST_SHORT, "OFS604",
+		    o->path, " has %" PRIu64 " bytes: the item is past its end",
+		    o->size);
 	return condemn(c);
 }
 
@@ -456,11 +459,13 @@ static int note_files(struct check *c, const uint64_t *end)
 			return -1;
 		if (o->missing || o->refused || o->size >= end[i])
 			continue;
-		ofs_fail_lost(&c->why, EIO, OPTIMFS_LOST_SHORT, "OFS603",
-		    o->path,
-		    " has %" PRIu64 " bytes, its items end at %" PRIu64 ": "
-		    "reading past its end fails (EIO)",
-		    o->size, end[i]);
+		ofs_catalog_examine(c->cat, i);
+		if (!ofs_object_pointer(o, &c->why))
+			ofs_fail_lost(&c->why, EIO, OPTIMFS_LOST_SHORT,
+			    "OFS603", o->path,
+			    " has %" PRIu64 " bytes, its items end at %" PRIu64
+			    ": reading past its end fails (EIO)",
+			    o->size, end[i]);
 		if (ofs_catalog_note_as(c->cat, OFS_NOTE_MISSING, &c->why,
 			c->err) == -1)
 			return -1;

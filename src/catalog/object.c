@@ -187,6 +187,31 @@ uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
 	return index;
 }
 
+void ofs_catalog_examine(struct ofs_catalog *cat, uint32_t object)
+{
+	struct ofs_object *o = &cat->objects[object];
+	uint8_t head[64];
+	struct ofs_input in;
+
+	if (o->examined)
+		return;
+	o->examined = true;
+	if (o->size < sizeof(head) || o->size > OFS_LFS_MAX ||
+	    ofs_dir_open_input(&cat->dir, o->path, &in, NULL, NULL) == -1)
+		return;
+	o->pointer = ofs_input_read(&in, head, sizeof(head), 0, NULL) == 0 &&
+	    ofs_is_lfs_pointer(head, sizeof(head));
+	ofs_input_close(&in);
+}
+
+bool ofs_object_pointer(const struct ofs_object *o, struct optimfs_error *err)
+{
+	if (o->pointer)
+		ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS666", o->path,
+		    ": a pointer of Git LFS, not the file itself");
+	return o->pointer;
+}
+
 bool ofs_extent_lost(const struct ofs_catalog *cat, const struct ofs_extent *at,
     struct optimfs_error *why)
 {
@@ -201,8 +226,9 @@ bool ofs_extent_lost(const struct ofs_catalog *cat, const struct ofs_extent *at,
 		return ofs_object_opens(cat, o, why) == -1;
 	if (at->off <= o->size && at->len <= o->size - at->off)
 		return false;
-	ofs_fail_lost(why, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
-	    " has %" PRIu64 " bytes", o->size);
+	if (!ofs_object_pointer(o, why))
+		ofs_fail_lost(why, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
+		    " has %" PRIu64 " bytes", o->size);
 	return true;
 }
 

@@ -92,6 +92,19 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 bool ofs_detect_is_roles(const struct ofs_dir *dir,
     const struct ofs_names *names);
 
+/* The checkpoint that the file rel of dir names as the latest, malloc'ed; NULL:
+ * it is not such a file. src/detect/parents.c */
+int ofs_detect_named(const struct ofs_dir *dir, const char *rel, char **name,
+    struct optimfs_error *err);
+
+/* Was the file rel, or the directory dir, written by a program whose format is
+ * not read, or compressed? Then err says by which, and what to do (OFS667,
+ * OFS668, OFS678). src/detect/foreign.c */
+bool ofs_detect_foreign(const struct ofs_dir *dir, const char *rel,
+    struct optimfs_error *err);
+bool ofs_detect_foreign_dir(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct optimfs_error *err);
+
 /* Reports that a directory is not a checkpoint, and names those in it. If there
  * is exactly one: returns 0 with its name (malloc'ed) in *only. Otherwise
  * -1. */

@@ -38,25 +38,20 @@ static bool is_in_checkpoint(const struct ofs_dir *dir)
 	return yes;
 }
 
-/* The program that compressed a file; NULL: none that is known. */
-static const char *compressor(const struct ofs_file_head *head)
+/* Frees name. */
+static int refuse_tracker(const struct ofs_dir *dir, const char *rel,
+    char *name, struct optimfs_error *err)
 {
-	static const struct {
-		const char *name, *magic;
-		size_t n;
-	} known[] = { { "gzip", "\x1f\x8b", 2 },
-		{ "zstd", "\x28\xb5\x2f\xfd", 4 },
-		{ "xz",
-		    "\xfd"
-		    "7zXZ",
-		    5 },
-		{ "bzip2", "BZh", 3 } };
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (head->n >= known[i].n &&
-		    memcmp(head->p, known[i].magic, known[i].n) == 0)
-			return known[i].name;
-	return NULL;
+	if (ofs_probe_is_dir(dir, name))
+		optimfs_fail(err, EINVAL,
+		    "OFS677 %s only names the latest checkpoint: give %s/%s",
+		    rel, dir->path, name);
+	else
+		optimfs_fail(err, EIO,
+		    "OFS676 %s/%s names %s, which does not exist", dir->path,
+		    rel, name);
+	free(name);
+	return -1;
 }
 
 /* Reports why a file is not a checkpoint. */
@@ -64,18 +59,18 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_error *why, struct optimfs_error *err)
 {
 	struct ofs_input in;
-	struct ofs_file_head head;
 	struct stat st = { 0 };
+	char *name;
 
 	if (why->code != 0)
 		return optimfs_fail_with(err, why);
 	if (ofs_dir_open_input(dir, rel, &in, &st, err) == -1)
 		return -1;
 	ofs_input_close(&in);
-	if (ofs_probe_head(dir, rel, &head) && compressor(&head) != NULL)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS667 %s/%s is compressed with %s", dir->path, rel,
-		    compressor(&head));
+	if (ofs_detect_named(dir, rel, &name, err) == -1)
+		return -1;
+	if (name != NULL)
+		return refuse_tracker(dir, rel, name, err);
 	if (is_shard(rel))
 		return optimfs_fail(err, EINVAL,
 		    "OFS677 %s is one file of a checkpoint: give its "
@@ -122,6 +117,8 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 	size_t i = 0;
 	int ret = 0;
 
+	if (ofs_detect_foreign(dir, rel, err))
+		return -1;
 	spec.format = is_shard(rel) ? NULL : ofs_detect_file(dir, rel, &why);
 	if (spec.format == NULL)
 		return refuse_file(dir, rel, &why, err);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/step.h"
 #include "detect/detect.h"
@@ -254,6 +255,15 @@ static int find_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 	return read_link(dir, name, err);
 }
 
+int ofs_detect_named(const struct ofs_dir *dir, const char *rel, char **name,
+    struct optimfs_error *err)
+{
+	char *only = (char *)(uintptr_t)rel;
+	const struct ofs_names names = { .name = &only, .n = 1 };
+
+	return find_latest(dir, &names, name, err);
+}
+
 /* Recognising unsupported formats, for messages. */
 
 /* Are all of them, or those of the latest one, called mp_rank_TT or
@@ -352,8 +362,8 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 		    dir->path, latest, c->n == 0 ? " none" : (char *)b.data);
 	else
 		optimfs_fail(err, ENOENT,
-		    "OFS681 %s holds checkpoints, give one of:%s",
-		    dir->path, (char *)b.data);
+		    "OFS681 %s holds checkpoints, give one of:%s", dir->path,
+		    (char *)b.data);
 	ofs_buf_fini(&b);
 	return -1;
 }
@@ -372,6 +382,28 @@ static const char *find_link(const struct ofs_dir *dir,
 		    S_ISLNK(st.st_mode))
 			return names->name[i];
 	return NULL;
+}
+
+/* Is one of the first files of another program, or a compressed checkpoint? */
+static bool say_foreign(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct optimfs_error *err)
+{
+	char stem[NAME_MAX + 1], *dot;
+
+	err = OFS_SOME_ERROR(err);
+	if (ofs_detect_foreign_dir(dir, names, err))
+		return true;
+	for (size_t i = 0; i < names->n && i < FILES_MAX; i++) {
+		if (!ofs_detect_foreign(dir, names->name[i], err))
+			continue;
+		snprintf(stem, sizeof(stem), "%s", names->name[i]);
+		dot = strrchr(stem, '.');
+		if (dot != NULL && err->number != 668 && !has_extension(stem))
+			*dot = '\0';
+		if (err->number == 668 || has_extension(stem))
+			return true;
+	}
+	return false;
 }
 
 static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
@@ -396,6 +428,8 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 		    "give the file that it points to, or make hard links of "
 		    "all files (cp -rlL %s NEW)",
 		    dir->path, link, dir->path);
+	if (say_foreign(dir, names, err))
+		return -1;
 	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {
 		ofs_buf_puts(&b, i == 0 ? ": " : ", ");
 		ofs_buf_puts(&b, names->name[i]);

@@ -117,6 +117,8 @@ static int too_short(const struct ofs_object *o, const struct ofs_segment *seg,
 		    " bytes from %" PRIu64 " on are needed",
 		    o->path, seg->ext_len, seg->ext_off, size, seg->n, seg->len,
 		    seg->src);
+	if (ofs_object_pointer(o, err))
+		return -1;
 	return ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS603", o->path,
 	    " is short: it ends at byte %" PRIu64 ", and bytes from %" PRIu64
 	    " on are needed",

@@ -22,8 +22,29 @@ printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 50000
     tee lfs/model.safetensors lfs/both/pytorch_model.bin >lfs/both/model.safetensors
 tar -cf lfs/step.tar step-1000
 gzip <lfs/step.tar >lfs/step.tar.gz
+mkdir foreign foreign/orbax foreign/tf foreign/gz foreign/h5 named
+for f in .metadata __1_0.distcp; do
+	cp -r step-1000 "lfs/of$f"
+	cp lfs/model.safetensors "lfs/of$f/$f"
+done
+cp -r step-1000 named/step-9
+printf step-9 >named/latest
+printf step-10 >foreign/latest
+printf 'GGUF\003\0\0\0' >foreign/m.gguf
+printf '\211HDF\r\n\032\n' | tee foreign/m.h5 >foreign/h5/model.h5
+printf 'PK\003\004' | tee foreign/m.keras >foreign/files.zip
+printf 'PK\003\004%022d\040\0\0\0serialized_exported_program.json' 0 >foreign/old.pt2
+echo | tee foreign/m.onnx >foreign/flax.msgpack
+printf '(dp0\nVa\np1\nI1\ns.' >foreign/zero.pkl
+printf '}q\0X\001\0\0\0aq\001K\001s.' >foreign/one.pkl
+printf 'ccollections\nOrderedDict\nq\0)Rq\001.' >foreign/ordered.pt
+: >foreign/orbax/manifest.ocdbt
+: >foreign/tf/ckpt-1.index
+: >foreign/tf/ckpt-1.data-00000-of-00001
+gzip -c step-1000/__0_0.distcp >foreign/gz/model.pt.gz
 mkdir empty
 tensor=model/output.weight
+old='check that it is the right file, and copied completely; a pickle of protocol 0 or 1 must be written again with protocol 2; -o type=raw shows bytes'
 "$OPTIMFS" mkfs --like step-1000 --layout dcp@2 empty-one
 
 # arguments | exit status | code | what follows "to do:" ("-": no such line, for
@@ -58,6 +79,24 @@ info lfs/model.safetensors|3|OFS666|fetch it with git lfs pull, or download it a
 info lfs/both/pytorch_model.bin|3|OFS666|fetch it with git lfs pull, or download it again|pytorch_model.bin: a pointer of Git LFS, not the file itself
 info lfs/step.tar|4|OFS667|unpack it, and give what was in it|step.tar: a tar archive
 info lfs/step.tar.gz|4|OFS667|unpack it, and give what was in it|*/lfs/step.tar.gz is compressed with gzip
+info lfs/of.metadata|3|OFS666|fetch it with git lfs pull, or download it again|*.metadata: a pointer of Git LFS, not the file itself
+cat lfs/of__1_0.distcp $tensor|3|OFS666|fetch it with git lfs pull, or download it again|$tensor*: __1_0.distcp: a pointer of Git LFS, not the file itself
+info named/latest|2|OFS677|-|latest only names the latest checkpoint: give $scratch/named/step-9
+info foreign/latest|3|OFS676|give another checkpoint, or correct the file that names the latest one|$scratch/foreign/latest names step-10, which does not exist
+info foreign/m.gguf|4|OFS668|-|*m.gguf: a GGUF file for llama.cpp: use *
+info foreign/m.h5|4|OFS668|-|*m.h5: an HDF5 file*: load it there, *
+info foreign/m.keras|4|OFS668|-|*m.keras: a model of Keras: load it there, *
+info foreign/m.onnx|4|OFS668|-|*m.onnx: an ONNX model: use *
+info foreign/flax.msgpack|4|OFS668|-|*flax.msgpack: *Flax*: load it there, *
+info foreign/old.pt2|4|OFS668|-|*old.pt2: a program of torch.export: save its weights, *
+info foreign/orbax|4|OFS668|-|*orbax: a checkpoint of JAX (Orbax): load it there, *
+info foreign/tf|4|OFS668|-|*tf: a checkpoint of TensorFlow: load it there, *
+info foreign/h5|4|OFS668|-|*h5/model.h5: an HDF5 file*
+info foreign/files.zip|4|OFS667|unpack it, and give what was in it|*files.zip: a zip archive
+info foreign/gz|4|OFS667|unpack it, and give what was in it|*gz/model.pt.gz is compressed with gzip
+info foreign/zero.pkl|4|OFS678|$old|*zero.pkl: a pickle of protocol 0 or 1
+info foreign/one.pkl|4|OFS678|$old|*one.pkl: a pickle of protocol 0 or 1
+info foreign/ordered.pt|4|OFS678|$old|*ordered.pt: a pickle of protocol 0 or 1
 plan $TOP_SRCDIR/tests/data/extra/trainers/pl_full.ckpt zero1@2|4|OFS682|-|*parameter 0 of the optimizer *-o ids=model, or a file, gives the names)
 plan $data/fsdp1_local_orig_fullshard_w2/ckpt zero1@2|4|OFS166|give -o units=FILE; the slices are below .optimfs/rank|*units unknown: -o units=FILE says*
 info noindex|3|OFS601|copy .metadata too, which cp * leaves out; if there is none, the save did not complete: use an earlier one|*4 .distcp files but no .metadata

@@ -113,6 +113,13 @@ static int load_index(struct ofs_dcp *d, const struct found_index *f,
 	if (ofs_dir_read_file(&d->cat->dir, path, ofs_metadata_max(d->cat),
 		&bytes, &len, err) == -1)
 		goto out;
+	if (len <= OFS_LFS_MAX && ofs_is_lfs_pointer(bytes, len)) {
+		free(bytes);
+		optimfs_fail(err, EIO,
+		    "OFS666 %s: a pointer of Git LFS, not the file itself",
+		    path);
+		goto out;
+	}
 	if (ofs_dcp_index_open(index, bytes, len, &limits, err) == -1) {
 		optimfs_fail_in(err, "%s", path);
 		goto out;
