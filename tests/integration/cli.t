@@ -534,7 +534,7 @@ says err 'OFS524 m.pt2: it is a program of torch.export: .*torch.save' "OFS524 s
 does 4 "info of a package of torch.package exits with 4" info pkg.pt
 says err 'OFS524 pkg.pt: it is a package of torch.package: .*torch.save' "OFS524 says what it is"
 does 4 "info of a pickle in protocol 0 exits with 4" info old.pkl
-says err 'OFS678 .*not a pickle of protocol 2 or later' "OFS678 says which pickles are read"
+says err "OFS678 .*a pickle of protocol 0 or 1" "OFS678 says what an old pickle is"
 does 3 "reshard into a missing parent directory exits with 3" reshard --to dcp@2 "$ck" no/such/one
 says err 'OFS809 no/such/one: .*make it first .mkdir -p no/such' \
     "reshard says which directory to make first"
