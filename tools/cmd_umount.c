@@ -20,9 +20,11 @@
 #include "tools/control.h"
 #include "tools/verbs.h"
 
-/* The time that the daemon has to end after the unmount. */
+/* The time that the daemon has to end after the unmount, and that others have
+ * to leave the mount before. */
 enum {
 	WAIT_TICKS = 200,
+	BUSY_TICKS = 40,
 	TICK_MS = 50,
 };
 
@@ -118,6 +120,18 @@ static int settle(struct ofs_mountinfo *m, struct how *how,
 	return ret;
 }
 
+/* df, lsof and monitors use a mount for a moment. */
+static int unmount_unused(const char *point, struct optimfs_error *err)
+{
+	const struct timespec tick = { .tv_nsec = TICK_MS * 1000000L };
+	int ret, n = 0;
+
+	while ((ret = ofs_unmount(point, false, err)) == -1 &&
+	    err->code == EBUSY && n++ < BUSY_TICKS)
+		nanosleep(&tick, NULL);
+	return ret;
+}
+
 static int unmount(const struct ofs_mountinfo *m, const struct how *how,
     struct optimfs_error *err)
 {
@@ -137,7 +151,7 @@ static int unmount(const struct ofs_mountinfo *m, const struct how *how,
 		return there ? ofs_unmount(m->point, true, err) : 0;
 	}
 	lock = m->rw ? optimfs_lock_watch(m->source) : -1;
-	ret = ofs_unmount(m->point, false, err);
+	ret = unmount_unused(m->point, err);
 	if (ret == -1 && err->code == EBUSY)
 		optimfs_fail(err, EBUSY,
 		    "%s is in use: fuser -vm %s lists what uses it", m->point,

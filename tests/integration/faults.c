@@ -38,6 +38,11 @@
 #define SMALL "pytorch/hf_storage_w2/ckpt"
 #define SGD   "pytorch/dcp_opt_sgd_w2/ckpt"
 
+#define ZERO1     "deepspeed/z1_ws2_bf16/ckpt"
+#define ZERO3     "deepspeed/z3_ws2_bf16/ckpt"
+#define UNIVERSAL "deepspeed/z2_ws2_bf16/ckpt_universal"
+#define MEGATRON  "megatron/llama_dp2/dp_reshardable"
+
 struct scene {
 	const char *name, *data; /* below tests/data */
 	const char *verb;
@@ -51,6 +56,10 @@ static const struct scene scenes[] = {
 	{ "safetensors", SMALL, "edit", NULL, NULL },
 	{ "torch", "pytorch/torchsave_full/ckpt/state.pt", "edit", NULL, NULL },
 	{ "ranks", RANKS, "edit", NULL, NULL },
+	{ "zero1", ZERO1, "edit", NULL, NULL },
+	{ "zero3", ZERO3, "edit", NULL, NULL },
+	{ "universal", UNIVERSAL, "edit", NULL, NULL },
+	{ "megatron", MEGATRON, "edit", NULL, NULL },
 	{ "recover-dcp", DCP, "recover", NULL, "stage" },
 	{ "recover-safetensors", SMALL, "recover", NULL, "stage" },
 	{ "recover-ranks", RANKS, "recover", NULL, "stage" },

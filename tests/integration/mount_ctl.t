@@ -131,6 +131,12 @@ ok "umount --force of a mount in use succeeds" "$o" umount --force "$mnt"
 is "umount --force removes the mount" "$(tap_mounts)" ""
 kill $holder
 wait $holder 2>/dev/null
+if ! sanitized; then # a sanitizer does not want to be preloaded after faultlib.so
+	"$o" mount "$ck" "$mnt"
+	ok "umount waits for a process that uses the mount for a moment" env \
+	    LD_PRELOAD="$TOP_BUILDDIR/.libs/faultlib.so" FAULT_PATH="$mnt" \
+	    FAULT_HOW=4 FAULT_CODE=16 "$o" umount "$mnt" # FAULT_ERROR, EBUSY
+fi
 status "umount of an unmounted directory exits with 3" 3 "$o" umount "$mnt"
 status "umount of another file system exits with 2" 2 "$o" umount /proc
 like "umount says that it is not a checkpoint" "$(said)" "*not a checkpoint*"

@@ -34,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
@@ -559,6 +560,14 @@ int fallocate(int fd, int mode, off_t off, off_t len)
 	return fails("fallocate", SPACE, fd, NULL, NULL)
 	    ? -1
 	    : next(fd, mode, off, len);
+}
+
+int umount2(const char *path, int flags)
+{
+	NEXT(umount2)
+	return fails("umount", CHANGE, AT_FDCWD, path, NULL)
+	    ? -1
+	    : next(path, flags);
 }
 
 /* libfuse before 3.17 has the first, with three arguments. */

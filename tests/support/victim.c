@@ -17,6 +17,8 @@
 #define W     "layers.0.w1.weight"
 #define STATE "optim/state/" W
 #define LR    "optim/param_groups/0/lr"
+/* of DeepSpeed, which has no weights that can be written */
+#define MOMENT "optim/state/blocks.0.fc_in.weight/exp_avg"
 
 static void mark(const char *text)
 {
@@ -88,6 +90,7 @@ static int change(struct optimfs *fs, struct optimfs_error *err)
 	uint64_t w = node_of(fs, "model/" W), lr = node_of(fs, LR);
 	uint64_t dir = node_of(fs, STATE);
 
+	w = w == 0 ? node_of(fs, MOMENT) : w;
 	w = w == 0 ? any_tensor(fs) : w;
 	if (put(fs, w, "some other bytes", 16, 8, false, err) == -1)
 		return -1;
