@@ -120,6 +120,29 @@ status "Megatron: fsck --data accepts the committed checkpoint" 0 \
     "$OPTIMFS" fsck --data ck
 rm -rf ck now
 
+# Files that are there already are never replaced by new ones.
+rm -rf ck
+cp -r "$data/dcp_fsdp2_w4/ckpt" ck
+chmod -R u+w ck
+echo mine | tee ck/__3_2147483645.distcp >ck/__3_2147483646.distcp
+"$OPTIMFS" mount -o rw ck "$mnt"
+echo 0.5 >"$mnt/optim/param_groups/0/lr"
+status "numbers near 2^31: umount commits" 0 "$OPTIMFS" umount "$mnt"
+is "numbers near 2^31: the new file has the next number, the others their bytes" \
+    "$(cd ck && cat __3_214748364[56].distcp && echo __3_2147483647*)" \
+    "mine
+mine
+__3_2147483647.distcp"
+echo mine >ck/__3_9223372036854775807.distcp
+"$OPTIMFS" mount -o rw ck "$mnt"
+echo 0.25 >"$mnt/optim/param_groups/0/lr"
+"$OPTIMFS" umount "$mnt" 2>why
+ok "no number left: umount says why it cannot commit" \
+    grep -q 'OFS826 __3_9223372036854775807.distcp: no number is left' why
+ok "no number left: abort drops the change" "$OPTIMFS" abort "$mnt"
+"$OPTIMFS" umount "$mnt"
+rm -rf ck
+
 # What is renamed stays in the file it is in, whatever files are beside it.
 trainers=$TOP_SRCDIR/tests/data/extra/trainers
 # rename NAME PATH: rename parameters in a copy, bias to PATH, and commit

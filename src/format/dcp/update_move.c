@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,31 +11,40 @@
 
 #include "base/copy.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "base/temp.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
 
-/* An unused N for a name "__R_N.distcp"; -1 on failure. */
-static int next_number(struct ofs_dcp_commit *d, int rank,
+/* A number N above those of the files "__R_N.distcp" of rank R. */
+static int next_number(struct ofs_dcp_commit *d, int rank, uint64_t *next,
     struct optimfs_error *err)
 {
 	struct ofs_names names;
-	int next = 0, r, n, end;
+	char prefix[24];
+	int ret = 0;
 
 	if (ofs_dir_list_sub(&d->c->cat->dir, d->part->rel, &names, err) == -1)
 		return -1;
-	for (size_t i = 0; i < names.n; i++) {
-		const char *at = strstr(names.name[i], "__");
+	snprintf(prefix, sizeof(prefix), "__%d_", rank);
+	*next = 0;
+	for (size_t i = 0; i < names.n && ret == 0; i++) {
+		struct ofs_str s = ofs_str_of(names.name[i]);
+		uint64_t n;
 
-		if (at != NULL &&
-		    sscanf(at, "__%d_%d.distcp%n", &r, &n, &end) == 2 &&
-		    r == rank && n >= next && n < INT32_MAX - 1)
-			next = n + 1;
+		if (!ofs_str_take(&s, prefix) || !ofs_str_take_number(&s, &n) ||
+		    !ofs_str_is(s, ".distcp") || n < *next)
+			continue;
+		*next = n + 1;
+		if (*next > INT64_MAX)
+			ret = optimfs_fail(err, EINVAL,
+			    "OFS826 %s: no number is left for another file",
+			    names.name[i]);
 	}
 	ofs_names_free(&names);
 	for (size_t i = 0; i < d->nout; i++)
-		next += d->out[i].rank == rank;
-	return next;
+		*next += d->out[i].rank == rank;
+	return ret;
 }
 
 /* Create a data file for rank; *out is its index. It gets the mode of like, a
@@ -43,12 +53,13 @@ static int new_out(struct ofs_dcp_commit *d, int rank, const char *like,
     uint32_t *out, struct optimfs_error *err)
 {
 	struct ofs_dcp_out o = { .rank = rank < 0 ? 0 : rank };
-	int number = next_number(d, o.rank, err), ret = -1;
 	char *path = NULL;
+	uint64_t number;
+	int ret = -1;
 
-	if (number == -1)
+	if (next_number(d, o.rank, &number, err) == -1)
 		return -1;
-	if (asprintf(&o.path, "__%d_%d.distcp", o.rank, number) == -1)
+	if (asprintf(&o.path, "__%d_%" PRIu64 ".distcp", o.rank, number) == -1)
 		return ofs_no_memory(err);
 	path = ofs_path_join(d->part->rel, o.path);
 	if (path == NULL || ofs_grow(d->out, d->nout, d->out_cap, err) == -1)
