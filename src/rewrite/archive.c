@@ -18,8 +18,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
-
-#define PICKLE_MAX ((uint64_t)1 << 30)
+#include "catalog/budget.h"
 
 static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
@@ -33,7 +32,11 @@ static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
 static int take_pickle(struct ofs_commit_archive *a, uint64_t off, uint64_t n,
     uint64_t *used, struct optimfs_error *err)
 {
-	if (n > PICKLE_MAX)
+	const struct ofs_pickle_limits limits = {
+		.memory = a->c->job->options->parse_mem
+	};
+
+	if (n > ofs_metadata_max(a->c->cat))
 		return optimfs_fail(err, E2BIG,
 		    "OFS440 a pickle of %" PRIu64 " bytes", n);
 	a->pickle = malloc(n + 1);
@@ -41,7 +44,7 @@ static int take_pickle(struct ofs_commit_archive *a, uint64_t off, uint64_t n,
 		return ofs_no_memory(err);
 	if (read_archive(a, off, n, a->pickle, err) == -1)
 		return -1;
-	a->doc = ofs_pickle_parse(a->pickle, n, false, NULL, used, err);
+	a->doc = ofs_pickle_parse(a->pickle, n, false, &limits, used, err);
 	if (a->doc == NULL)
 		return -1;
 	a->npickle = used == NULL ? n : *used;
@@ -74,13 +77,14 @@ static int open_legacy(struct ofs_commit_archive *a, uint64_t size,
 	a->after = size;
 	for (int i = 0; i < 4; i++) {
 		uint64_t n = size - a->before;
+		uint64_t most = ofs_metadata_max(a->c->cat);
 
 		ofs_pickle_free(a->doc);
 		free(a->pickle);
 		a->doc = NULL;
 		a->pickle = NULL;
-		if (take_pickle(a, a->before, n < PICKLE_MAX ? n : PICKLE_MAX,
-			&used, err) == -1)
+		if (take_pickle(a, a->before, n < most ? n : most, &used,
+			err) == -1)
 			return -1;
 		a->before += i < 3 ? used : 0;
 	}

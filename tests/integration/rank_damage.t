@@ -111,4 +111,13 @@ damage cut "$ck/checkpoint_0.pt"
 mv "$ck/checkpoint_0.pt" "$ck/checkpoint_7.pt"
 not_ok "a truncated checkpoint_7.pt is in no set of 3 ranks" \
     sh -c "'$OPTIMFS' cat '$ck' .optimfs/missing | grep '2 of 3 rank'"
+
+# Parameters are listed once, however often their flat group is.
+fresh "$data/deepspeed/v0.18.5_z3_ws4_subgroups/ckpt"
+for f in "$ck/$zero"/*optim_states.pt; do
+	perl -0777 -pi -e 's/\(K\x00K\x01K\x02e/(K\x00K\x00K\x00e/' "$f"
+done
+is "a flat group that params lists three times has its names once" \
+    "$("$OPTIMFS" cat "$ck" optim/param_groups/0/params)" "emb.weight
+blocks.0.fc_in.weight"
 done_testing

@@ -391,29 +391,37 @@ static void put_group(const struct ofs_zero *z, struct ofs_pkw *w, uint32_t g)
 }
 
 /* Writes the names of a stage in one of the optimizer's groups: those in the
- * flat groups that params lists, or without param_groups those in the flat
- * group number. */
-static void put_stage(const struct ofs_zero *z, struct ofs_pkw *w,
-    uint32_t number)
+ * flat groups that params lists, each once, or without param_groups those in
+ * the flat group number. */
+static int put_stage(const struct ofs_zero *z, struct ofs_pkw *w,
+    uint32_t number, struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = z->groups.doc;
 	uint32_t list;
+	bool *put;
 
 	if (z->groups.node == OFS_NONE) {
 		put_group(z, w, number);
-		return;
+		return 0;
 	}
 	list =
 	    ofs_pk_get(doc, ofs_pk_item(doc, z->groups.node, number), "params");
 	if (ofs_pk_kind(doc, list) != OFS_PK_LIST)
-		return;
+		return 0;
+	put = calloc((size_t)z->shapes.ngroups + 1, sizeof(*put));
+	if (put == NULL)
+		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++) {
 		int64_t g;
 
-		if (ofs_pk_int(doc, ofs_pk_item(doc, list, i), &g) && g >= 0 &&
-		    g < z->shapes.ngroups)
-			put_group(z, w, (uint32_t)g);
+		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &g) || g < 0 ||
+		    g >= z->shapes.ngroups || put[g])
+			continue;
+		put[g] = true;
+		put_group(z, w, (uint32_t)g);
 	}
+	free(put);
+	return 0;
 }
 
 static int add_names(struct ofs_zero *z, uint32_t number,
@@ -434,7 +442,10 @@ static int add_names(struct ofs_zero *z, uint32_t number,
 	ofs_pkw_op(&w, OFS_PKW_LIST);
 	ofs_pkw_op(&w, OFS_PKW_MARK);
 	for (const struct ofs_zero *s = z; s != NULL; s = s->next)
-		put_stage(s, &w, number);
+		if (put_stage(s, &w, number, err) == -1) {
+			ofs_buf_fini(&b);
+			return -1;
+		}
 	ofs_pkw_op(&w, OFS_PKW_APPENDS);
 	ofs_pkw_op(&w, OFS_PKW_STOP);
 	return ofs_ranks_value(&z->optim, path, &b, err);
