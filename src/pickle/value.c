@@ -61,7 +61,7 @@ int pk_push_blob(struct pk_parser *p, enum ofs_pk_kind kind, size_t nlen)
 
 	if (counted(p, nlen, &at, &n) == -1)
 		return -1;
-	if (n > UINT32_MAX)
+	if (n > INT32_MAX) /* printf takes lengths as int */
 		return pk_fail(p, E2BIG, "OFS438",
 		    "%" PRIu64 " bytes in one value", n);
 	if (pk_push(p, pk_input(p, kind, at, (uint32_t)n)) == -1)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/buf.h"
 #include "pickle/pickle.h"
@@ -435,6 +436,23 @@ static void long_names(void)
 	ofs_buf_fini(&b);
 }
 
+/* A string that has no int for its length, which printf("%.*s") needs. */
+static void long_string(void)
+{
+	const size_t n = ((size_t)1 << 31) + 16;
+	struct optimfs_error err = { 0 };
+	uint8_t *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+	    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		bail_out("mmap: %m");
+	memcpy(p, "X\0\0\0\x80", 5);
+	ok(ofs_pickle_parse(p, n, false, NULL, NULL, &err) == NULL,
+	    "a string of 2 GiB is refused");
+	is_error(err, E2BIG, "OFS438 ", "a string of 2 GiB: error text");
+	munmap(p, n);
+}
+
 /* P36: a node that contains itself is replaced by a cycle node. */
 static void cycles(void)
 {
@@ -605,6 +623,7 @@ int main(void)
 	bombs();
 	budget();
 	long_names();
+	long_string();
 	cycles();
 	cut();
 	flip();
