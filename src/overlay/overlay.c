@@ -169,6 +169,15 @@ static void count_file(const struct ofs_overlay_file *f,
 			    : ofs_ranges_total(&f->written);
 }
 
+/* Does a made file take the place of a removed one? One of them counts. */
+static bool replaces_removed(const struct ofs_overlay *o, uint32_t index)
+{
+	uint32_t base = ofs_overlay_stands_for(o, index);
+
+	return !o->ops->hidden && base != OFS_NONE && o->base[base] != NULL &&
+	    o->base[base]->gone && o->base[base]->parent == OFS_NONE;
+}
+
 static bool node_differs(const struct ofs_overlay *o,
     const struct ofs_overlay_node *v)
 {
@@ -178,11 +187,12 @@ static bool node_differs(const struct ofs_overlay *o,
 	if (v == NULL || v->dead)
 		return false;
 	if (ofs_overlay_is_made(o, v->index))
-		return v->parent != OFS_NONE && !v->dir;
+		return v->parent != OFS_NONE && !v->dir &&
+		    !replaces_removed(o, v->index);
 	if (o->ops->hidden)
 		return !v->dir && !v->gone;
-	if (v->gone)
-		return true;
+	if (v->gone) /* the files of a removed directory count */
+		return !v->dir || v->parent != OFS_NONE;
 	f = v->dir ? NULL : ofs_overlay_file(o, v->index);
 	if (f == NULL)
 		return false;

@@ -465,6 +465,37 @@ static void replaced(void)
 	optimfs_abort(s.fs, NULL);
 }
 
+static uint64_t dirty_files(void)
+{
+	struct optimfs_status status;
+
+	optimfs_status(s.fs, &status);
+	return status.files;
+}
+
+static void counted(void)
+{
+	is_int(take("model", "t", false), 0, "remove a tensor to count it");
+	is_u64(dirty_files(), 1, "a removed file counts");
+	is_int(make("model", "t", false), 0, "create it again to count it");
+	is_int(put_at("model/t", s.t, 16, 0, false), 0, "write it to count it");
+	is_u64(dirty_files(), 1, "a file removed and created again is one");
+	optimfs_abort(s.fs, NULL);
+	is_int(move("model", "w", "model", "t2"), 0,
+	    "rename a tensor to count");
+	is_int(make("model", "w", false), 0, "create a file at its old name");
+	is_u64(dirty_files(), 3,
+	    "a renamed tensor, a new one, and the list of parameters count");
+	optimfs_abort(s.fs, NULL);
+	is_int(take("optim/state/w", "exp_avg", false), 0,
+	    "remove a directory's first file");
+	is_int(take("optim/state/w", "step", false), 0,
+	    "remove a directory's last file");
+	is_int(take("optim/state", "w", true), 0, "remove the directory");
+	is_u64(dirty_files(), 2, "a directory that was removed does not count");
+	optimfs_abort(s.fs, NULL);
+}
+
 static void forms(void)
 {
 	struct ofs_changes c;
@@ -828,6 +859,7 @@ int main(void)
 	texts();
 	names();
 	replaced();
+	counted();
 	forms();
 	npy();
 	truncated_at_once();
