@@ -54,7 +54,8 @@ static int open_control(const char *point, int flags, struct optimfs_error *err)
 	fd = open(path, flags | O_CLOEXEC);
 	if (fd == -1 && errno == EROFS)
 		optimfs_fail(err, EROFS,
-		    "%s: mounted read-only: there is nothing to commit or to abort",
+		    "OFS819 %s: mounted read-only: there is nothing to commit or "
+		    "to abort",
 		    point);
 	else if (fd == -1)
 		optimfs_fail(err, errno, "%s: %m", path);

@@ -145,10 +145,13 @@ static void put_group(const struct ofs_summary *s, uint32_t dir,
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++) {
 		uint32_t node = ofs_tree_lookup(tree, dir, options[i]);
 
-		if (!ofs_summary_value(s->snap, node, text, sizeof(text)))
+		if (node == OFS_NONE)
 			continue;
 		ofs_buf_printf(out, "%s%s ", between, options[i]);
-		ofs_summary_put_plain(out, text);
+		if (ofs_summary_value(s->snap, node, text, sizeof(text)))
+			ofs_summary_put_plain(out, text);
+		else /* damaged; optimfs cat says how */
+			ofs_buf_puts(out, "cannot be shown");
 		between = ", ";
 	}
 	ofs_buf_putc(out, '\n');

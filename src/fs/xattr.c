@@ -357,8 +357,10 @@ static int find_subject(struct ofs_snapshot *snap, uint64_t node,
 	if (ofs_node_at(snap, node, &at, err) == -1)
 		return -1;
 	*s = (struct subject){ .snap = snap, .at = at, .err = err };
-	if (ofs_at_static(snap, at) || ofs_at_is_view(at))
+	if (ofs_at_static(snap, at))
 		return 0;
+	if (ofs_at_is_view(at))
+		return 1;
 	s->made = ofs_at_made(snap, at);
 	s->entry = ofs_at_entry(snap, at);
 	s->tensor = ofs_entry_tensor(snap->cat, s->entry);
@@ -371,6 +373,8 @@ static int find_subject(struct ofs_snapshot *snap, uint64_t node,
 
 static bool applies(const struct subject *s, const struct attribute *a)
 {
+	if (ofs_at_is_view(s->at))
+		return a->get == get_error;
 	return !a->of_content || s->snap->space[s->at.space].ops->attributes;
 }
 

@@ -60,6 +60,10 @@ has "info names the missing file with OFS140" '^  OFS140 .*__1_0\.distcp'
 lacks "info of an incomplete checkpoint does not call it undamaged" 'nothing known'
 has "info of an incomplete checkpoint lists no reshard target" '^reshard to +nothing$'
 cp "$ck/__1_0.distcp" "$scratch/hurt/"
+rm "$scratch/hurt/__2_0.distcp"
+ok "info of a checkpoint without the file of options succeeds" "$OPTIMFS" info "$scratch/hurt"
+has "info says which options of a group it cannot show" '^  group 0  lr cannot be shown, '
+cp "$ck/__2_0.distcp" "$scratch/hurt/"
 truncate -s 100000 "$scratch/hurt/__2_0.distcp"
 ok "info of a checkpoint with a truncated file succeeds" "$OPTIMFS" info "$scratch/hurt"
 has "info says that the end of one file is missing" \
@@ -173,12 +177,16 @@ kind 'SGD with momentum' pytorch/dcp_opt_sgd_w2/ckpt
 # Verbs take a mount point, or a path in a mount, instead of the checkpoint.
 why=$(requires mount)
 if [ -n "$why" ]; then
-	skip 35 "${why#*SKIP }"
+	skip 37 "${why#*SKIP }"
 	done_testing
 fi
 mnt=$(point a)
 ok "mount of a checkpoint succeeds" "$OPTIMFS" mount "$ck" "$mnt"
 is "mount prints nothing when standard error is a file" "$(cat "$scratch/out" "$scratch/err")" ''
+status "abort of a read-only mount exits with 3" 3 "$OPTIMFS" abort "$mnt"
+like "abort of a read-only mount says that there is nothing to abort, and how to change it" \
+    "$(cat "$scratch/err")" "*OFS819 $mnt: mounted read-only: there is nothing to commit or to abort
+  to do: to change the checkpoint, mount it with -o rw"
 "$OPTIMFS" info "$ck" >"$scratch/want"
 ok "info of a mount point succeeds" "$OPTIMFS" info "$mnt"
 is "info of a mount point equals info of its checkpoint" "$(sed 1d "$scratch/out")" \

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "optimfs/optimfs.h"
@@ -162,8 +163,11 @@ static void refused(void)
 /* A checkpoint would have only one of two flat parameters with one key. */
 static void one_module(void)
 {
+	struct optimfs_attr attr;
 	struct optimfs_error err;
 	struct mktorch m;
+	char *text = NULL;
+	size_t len;
 	struct optimfs *fs = open_line(&m, "{model:{a:t,b:t}}",
 	    "[{\"fqns\":[\"a\"],\"shapes\":[[4]],\"numels\":[4],"
 	    "\"world_size\":2},{\"fqns\":[\"b\"],\"shapes\":[[4]],"
@@ -172,6 +176,17 @@ static void one_module(void)
 	is_int(list_view(fs, "fsdp@2", &err), -1,
 	    "two units of one module are refused");
 	is_error(err, EUCLEAN, "OFS163", "the error for one module");
+	find(fs, "fsdp@2", &attr, &err);
+	is_int(optimfs_getxattr(fs, attr.node, "user.optimfs.error", &text,
+		   &len, &err),
+	    0, "a refused view has an error attribute");
+	ok(text != NULL && strstr(text, "OFS163") != NULL,
+	    "the error attribute of a refused view says why: %s", text);
+	free(text);
+	find(fs, "fsdp@1", &attr, &err);
+	is_int(optimfs_getxattr(fs, attr.node, "user.optimfs.error", &text,
+		   &len, &err),
+	    -1, "a view that can be listed has no error attribute");
 	is_int(list_view(fs, "fsdp@1", &err), 0,
 	    "with NO_SHARD there are no flat parameters");
 	optimfs_close(fs);
