@@ -22,7 +22,8 @@
 
 struct file {
 	char *name;
-	int rank; /* from 0 */
+	int rank;        /* from 0 */
+	int part, parts; /* from 1; of the rank */
 	uint32_t object;
 	struct ofs_safetensors st;
 	const uint64_t **offset; /* from ofs_hf_offsets */
@@ -104,6 +105,8 @@ static int open_files(struct shards *s, const struct ofs_names *names)
 			continue;
 		f->name = names->name[i];
 		f->rank = rank;
+		f->part = part;
+		f->parts = parts;
 		s->nfiles++;
 		if (open_file(s, f) == -1)
 			return -1;
@@ -125,15 +128,15 @@ static int note_gap(struct shards *s, int rank, int part, int parts)
  * rank has nothing to save, so that a gap is not always a loss. */
 static int check_gaps(struct shards *s)
 {
-	int want_rank = 0, want_part = 1, rank, part, parts = 1;
+	int want_rank = 0, want_part = 1, parts = 1;
 
-	for (uint32_t i = 0; i < s->nfiles; i++) {
-		ofs_hf_shard_name(s->file[i].name, &rank, &part, &parts);
-		if ((rank != want_rank || part != want_part) &&
+	for (const struct file *f = s->file; f < s->file + s->nfiles; f++) {
+		parts = f->parts;
+		if ((f->rank != want_rank || f->part != want_part) &&
 		    note_gap(s, want_rank, want_part, parts) == -1)
 			return -1;
-		want_rank = part == parts ? rank + 1 : rank;
-		want_part = part == parts ? 1 : part + 1;
+		want_rank = f->part == parts ? f->rank + 1 : f->rank;
+		want_part = f->part == parts ? 1 : f->part + 1;
 	}
 	return want_part == 1 ? 0 : note_gap(s, want_rank, want_part, parts);
 }
