@@ -4,6 +4,8 @@
 
 #include "catalog/catalog.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,8 +181,40 @@ static int by_node(const void *va, const void *vb)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
+/* The bytes of all names that are accepted, and more for each entry. A pickle
+ * can share the parts of names, so that they are much longer than the pickle. */
+#define NAMES_MAX  (UINT64_C(32) << 20)
+#define NAMES_MEAN 256
+
+static int check_names(const struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	uint64_t max = NAMES_MAX + NAMES_MEAN * (uint64_t)cat->nentries;
+	uint64_t left = max;
+
+	for (uint32_t i = 0; i < cat->nentries; i++) {
+		uint32_t n;
+		const uint32_t *c =
+		    ofs_catalog_components(cat, cat->entries[i].path, &n);
+
+		for (uint32_t k = 0; k < n; k++) {
+			size_t len = ofs_catalog_string(cat, c[k]).len;
+
+			if (len >= left)
+				return optimfs_fail(err, E2BIG,
+				    "OFS444 its entries share long keys: the names of "
+				    "all %" PRIu32 " have more than %" PRIu64
+				    " bytes",
+				    cat->nentries, max);
+			left -= len + 1;
+		}
+	}
+	return 0;
+}
+
 int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
 {
+	if (check_names(cat, err) == -1)
+		return -1;
 	if (ofs_catalog_check(cat, err) == -1)
 		return -1;
 	qsort(cat->inner, cat->ninner, sizeof(*cat->inner), by_node);

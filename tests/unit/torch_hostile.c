@@ -532,6 +532,35 @@ static void bombs(void)
 	mktorch_fini(&m);
 }
 
+/* Names are longer than the pickle if its dicts share a long key. */
+static void long_names(void)
+{
+	static char key[100001];
+	struct optimfs_error err;
+	struct mktorch m;
+
+	memset(key, 'k', sizeof(key) - 1);
+	mktorch_init(&m);
+	for (int i = 0; i < 8; i++) {
+		mk_ops(&m.pickle, "}(");
+		if (i == 0)
+			mk_str(&m.pickle, key);
+		mk_ops(&m.pickle, i == 0 ? "q\1" : "h\1");
+	}
+	mk_ops(&m.pickle, "}(");
+	for (int i = 0; i < 100; i++) {
+		mk_int(&m.pickle, i);
+		mk_int(&m.pickle, i);
+	}
+	mk_ops(&m.pickle, "uuuuuuuuu");
+	mk_end(&m.pickle);
+	is_int(mktorch_read(&m, NULL, &err), -1,
+	    "names of 80 MB that share a key are refused");
+	is_error(err, E2BIG, "OFS444",
+	    "names of 80 MB that share a key: error text");
+	mktorch_fini(&m);
+}
+
 /* P12: a large list with many references is traversed once. */
 static void shared(void)
 {
@@ -603,6 +632,7 @@ int main(void)
 	cut();
 	containers();
 	bombs();
+	long_names();
 	shared();
 	many_keys();
 	return done_testing();
