@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 import warnings as _warnings
 
 from . import _names, _show, _values
-from ._errors import NotFoundError, UnsyncedWarning
+from ._errors import NotFoundError, UnsyncedWarning, make
 from ._tensor import Tensor
 from ._tree import File, Reader, Stat, Tree, open_tree
 
@@ -28,6 +28,11 @@ class Row:
     nbytes: int
     shards: int
     owners: str
+
+
+def tree_path(path: Union[str, bytes, "os.PathLike[Any]"]) -> str:
+    """A path as the tree has it; TypeError if it is none."""
+    return os.fsdecode(path).strip("/")
 
 
 def parse_shape(text: str) -> Tuple[int, ...]:
@@ -71,9 +76,11 @@ class Group(Mapping[str, Any]):
         """The path of a key, which may be longer than a file name."""
         return self._below(self._index()[key])
 
-    def __getitem__(self, key: str) -> Any:
-        name = _names.encode(key)
-        if self._names is None and not _names.too_long(name):
+    def __getitem__(self, key: Union[str, int]) -> Any:
+        if isinstance(key, int):  # a parameter group, or a parameter's ID
+            key = str(key)
+        name = _names.encode(key) if isinstance(key, str) else ""
+        if self._names is None and name and not _names.too_long(name):
             try:
                 return self.checkpoint._get(self._below(name))
             except NotFoundError:
@@ -159,7 +166,7 @@ class Checkpoint(Mapping[str, Any]):
     """
 
     def __init__(self, path: PathLike, **options: Any) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         self._options = options
         self._tree: Tree = open_tree(path, **options)
 
@@ -172,14 +179,16 @@ class Checkpoint(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def __contains__(self, path: object) -> bool:
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            return False
         try:
-            self._tree.stat(str(path).strip("/"))
+            self._tree.stat(tree_path(path))
         except NotFoundError:
             return False
         return True
 
     def __getitem__(self, path: str) -> Any:
-        path = path.strip("/")
+        path = tree_path(path)
         try:
             return self._get(path)
         except NotFoundError:
@@ -244,7 +253,7 @@ class Checkpoint(Mapping[str, Any]):
         are those of `optimfs info --json` (docs/json.md). print(ck) shows a
         shorter description."""
         found: Dict[str, Any] = json.loads(
-            self._tree.summary(path.strip("/"), "json"))
+            self._tree.summary(tree_path(path), "json"))
         return found
 
     def statistics(self, path: str) -> Dict[str, Union[int, float, str]]:
@@ -253,7 +262,7 @@ class Checkpoint(Mapping[str, Any]):
         a directory, those of all tensors in it together. Equal states have
         equal statistics, whatever their layout. Reads the tensors in the
         library, in bounded memory, by one thread a processor."""
-        return self._tree.statistics(path.strip("/"))
+        return self._tree.statistics(tree_path(path))
 
     def tensors(self) -> Iterator[Row]:
         """One Row per tensor, from the index alone."""
@@ -268,7 +277,7 @@ class Checkpoint(Mapping[str, Any]):
 
     def stat(self, path: str) -> Stat:
         """Size, mode and time of a file or directory."""
-        return self._find(path.strip("/"))
+        return self._find(tree_path(path))
 
     def stats(self) -> Dict[str, int]:
         """Counters of the reads so far."""
@@ -308,14 +317,17 @@ class Checkpoint(Mapping[str, Any]):
 
     def open(self, path: str) -> io.BufferedIOBase:
         """Any file of the tree, .optimfs/ included, as a binary file."""
-        path = path.strip("/")
+        path = tree_path(path)
         self._find(path)
         return Reader(self._tree.open(path))
 
     def listdir(self, path: str = "") -> List[str]:
         """The names in a directory of the tree."""
-        node = self._find(path.strip("/")).node
-        return [n for n, _ in self._tree.list(node)]
+        path = tree_path(path)
+        st = self._find(path)
+        if not st.is_dir:
+            raise make(errno.ENOTDIR, 9, "OFS009 %s: not a directory" % path)
+        return [n for n, _ in self._tree.list(st.node)]
 
     def view(self, name: str) -> View:
         """The checkpoint as FORMAT[@LAYOUT][,option]...: "dcp@8",
@@ -358,7 +370,8 @@ def open(path: PathLike, *, type: Optional[str] = None,
          ids: Optional[PathLike] = None, units: Optional[PathLike] = None,
          optim_key: Optional[str] = None, model_key: Optional[str] = None,
          subtree: Optional[str] = None, fill: Optional[str] = None,
-         cache: Optional[int] = None, strict: bool = False,
+         cache: Optional[int] = None, max_metadata: Optional[int] = None,
+         parse_mem: Optional[int] = None, strict: bool = False,
          follow: bool = False) -> Checkpoint:
     """Open a checkpoint of any format that optimfs reads.
 
@@ -366,8 +379,9 @@ def open(path: PathLike, *, type: Optional[str] = None,
     those of optimfs(1): type (the format, if it is not detected), ids and
     units (files that name parameters), optim_key and model_key (where they
     are), subtree (only that part), fill ("zero"), cache (bytes of memory for
-    decoded data), strict (refuse a damaged checkpoint), follow (symbolic
-    links).
+    decoded data), max_metadata and parse_mem (limits in bytes for an index,
+    and for the memory to parse one), strict (refuse a damaged checkpoint),
+    follow (symbolic links).
 
     >>> with optimfs.open("step-1000") as ck:
     ...     print(ck)
@@ -375,5 +389,6 @@ def open(path: PathLike, *, type: Optional[str] = None,
     """
     return Checkpoint(path, type=type, ids=ids, units=units,
                       optim_key=optim_key, model_key=model_key,
-                      subtree=subtree, fill=fill, cache=cache, strict=strict,
-                      follow=follow)
+                      subtree=subtree, fill=fill, cache=cache,
+                      max_metadata=max_metadata, parse_mem=parse_mem,
+                      strict=strict, follow=follow)

@@ -121,6 +121,8 @@ def diff(a: Union[PathLike, Checkpoint], b: Union[PathLike, Checkpoint], *,
     >>> for d in optimfs.diff("step-1000", "step-2000"):
     ...     print(d, d.rms)
     """
+    if not (rtol >= 0 and atol >= 0):
+        raise ValueError("a tolerance is a number of at least 0")
     opened = []
     try:
         both = []

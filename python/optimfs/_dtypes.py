@@ -156,12 +156,21 @@ def _round_bfloat16(a: Any) -> Any:
 
 def _torch_bytes(value: Any, shape: Any, dtype: str) -> bytes:
     import ctypes
-    t = value.detach().to(device="cpu", dtype=torch_dtype(dtype))
-    t = t.expand(shape).contiguous()
+    import torch
+    kind = torch_dtype(dtype)
+    if not torch.can_cast(value.dtype, kind):
+        raise TypeError("a tensor of type %s cannot be cast to %s"
+                        % (value.dtype, kind))
+    t = value.detach().to(device="cpu", dtype=kind)
+    try:
+        t = t.expand(shape).contiguous()
+    except RuntimeError:
+        raise ValueError("a tensor of shape %s does not fit %s" % (
+            list(t.shape), list(shape))) from None
     return ctypes.string_at(t.data_ptr(), t.numel() * t.element_size())
 
 
-def _spread(a: Any, shape: Any) -> Any:
+def spread(a: Any, shape: Any) -> Any:
     import numpy as np
     try:
         return np.broadcast_to(a, shape)
@@ -180,10 +189,10 @@ def to_bytes(value: Any, shape: Any, dtype: str) -> bytes:
     import numpy as np
     a = np.asarray(value)
     if dtype == "bfloat16" and a.dtype.name != dtype:
-        a = _spread(a, shape).astype(np.float32, casting="same_kind")
+        a = spread(a, shape).astype(np.float32, casting="same_kind")
         return bytes(_round_bfloat16(np.ascontiguousarray(a)).tobytes())
     kind = numpy_dtype(dtype)
     if isinstance(value, (int, float, list, tuple)):
         a = a.astype(kind)  # Python's numbers have no type of their own
     a = a.astype(kind, casting="same_kind", copy=False)
-    return bytes(_spread(a, shape).tobytes())
+    return bytes(spread(a, shape).tobytes())

@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from typing import Any, Optional, Tuple
 
 from . import _abi, _dtypes, _values
-from ._checkpoint import Checkpoint, Group, PathLike, unsynced
+from ._checkpoint import Checkpoint, Group, PathLike, tree_path, unsynced
 from ._errors import NotFoundError
 from ._tensor import to_bytes
 from ._tree import File
@@ -20,7 +20,7 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
     def __setitem__(self, path: str, value: Any) -> None:
         """Set a value, or all elements of a tensor. A path that is not there
         yet becomes a new tensor with the value's shape and type."""
-        path = path.strip("/")
+        path = tree_path(path)
         try:
             st = self._tree.stat(path)
         except NotFoundError:
@@ -28,7 +28,8 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
             return
         here = self._get(path) if st.is_dir else None
         if isinstance(here, Group):
-            raise TypeError("%s is a directory: set what is in it" % path)
+            raise TypeError("%s is a directory: set what is in it"
+                            % (path or "the root"))
         shape = self._tree.xattr(st.node, "shape")
         if shape:
             self._get(path)._write(value)
@@ -57,7 +58,7 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
 
     def __delitem__(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it."""
-        path = path.strip("/")
+        path = tree_path(path)
         if not path:
             raise ValueError("the root cannot be removed")
         self._tree.remove(path)

@@ -13,6 +13,11 @@ __all__ = ["Error", "NotFoundError", "ExistsError", "DamagedError",
            "advice"]
 
 
+def _in_python(text: str) -> str:
+    """What the commands call -o NAME=VALUE is an argument here."""
+    return re.sub(r"-o (?=\w+=)", "", text)
+
+
 class Error(OSError):
     """A failure of optimfs.
 
@@ -23,7 +28,7 @@ class Error(OSError):
     """
 
     def __init__(self, errno: int, text: str, number: int = 0) -> None:
-        super().__init__(errno, text)
+        super().__init__(errno, _in_python(text))
         self.number = number
         self.code: Optional[str] = "OFS%03d" % number if number else None
         self.advice: Optional[str] = advice(self.code)
@@ -99,5 +104,5 @@ def _table() -> Dict[str, str]:
 
 def advice(code: Optional[str]) -> Optional[str]:
     """What docs/errors.md says to do about "OFSnnn"; None if nothing."""
-    text = _table().get(code or "")
-    return None if text in (None, "", "none needed") else text
+    text = _table().get(code or "", "").replace("`", "")
+    return None if text in ("", "none needed") else _in_python(text)

@@ -24,15 +24,21 @@ def human(n: float) -> str:
     raise AssertionError
 
 
+def _count(n: int, what: str) -> str:
+    return "%d %s%s" % (n, what, "" if n == 1 else "s")
+
+
 def line(ck: "Checkpoint") -> str:
     if ck._tree.closed:
         return "<optimfs.Checkpoint %s: closed>" % ck.path
     i = ck.info()
     n, size = i["counts"], i["bytes"]
-    return "<optimfs.Checkpoint %s: %s, %s ranks, %d tensors, %s%s>" % (
-        ck.path, i["format"], i["world_size"], n["tensors"],
-        human(size["logical"]),
-        ", %d damaged" % n["damaged"] if n["damaged"] else "")
+    ranks, damaged = i["world_size"], n["damaged"]
+    facts = [i["format"], _count(ranks, "rank") if ranks else "",
+             _count(n["tensors"], "tensor"), human(size["logical"]),
+             "%d damaged" % damaged if damaged else ""]
+    return "<optimfs.Checkpoint %s: %s>" % (
+        ck.path, ", ".join(f for f in facts if f))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -85,8 +91,9 @@ def _shard_map(t: "Tensor") -> str:
             "fill='hsl(%d,60%%,75%%)' stroke='#555'><title>%s</title></rect>"
             % (100 * x / shape[1], 100 * y / shape[0], 100 * w / shape[1],
                100 * h / shape[0], (s.rank or 0) * 47 % 360,
-               escape("rank %s: %s at %s, %s" % (
-                   s.rank, list(s.sizes), list(s.offsets), s.file))))
+               escape("%s%s at %s, %s" % (
+                   "" if s.rank is None else "rank %d: " % s.rank,
+                   list(s.sizes), list(s.offsets), s.file))))
     return "<svg width='240' height='120'>%s</svg>" % "".join(boxes)
 
 
@@ -125,7 +132,7 @@ def _histogram(t: "Tensor") -> str:
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return ""
-    counts, edges = np.histogram(finite, bins=40)
+    counts = np.histogram(finite, bins=40)[0]
     numbers: Any = counts.tolist()
     bars = "".join(
         "<rect x='%d' y='%.1f' width='5' height='%.1f' fill='#69c'/>"
@@ -133,12 +140,12 @@ def _histogram(t: "Tensor") -> str:
         for i, n in enumerate(numbers))
     return ("<svg width='240' height='60'>%s</svg><br>%.4g to %.4g, mean %.4g "
             "of %d elements%s" % (
-                bars, edges[0], edges[-1], finite.mean(), values.size,
+                bars, finite.min(), finite.max(), finite.mean(), values.size,
                 ", %d not finite" % (values.size - finite.size)
                 if finite.size < values.size else ""))
 
 
 def tensor(t: "Tensor") -> str:
-    return "<b>%s</b><br>%s %s, %s, %d shards<br>%s<br>%s" % (
+    return "<b>%s</b><br>%s %s, %s, %s<br>%s<br>%s" % (
         escape(t.path), escape(t.dtype), list(t.shape), human(t.nbytes),
-        len(t.shards), _shard_map(t), _histogram(t))
+        _count(len(t.shards), "shard"), _shard_map(t), _histogram(t))

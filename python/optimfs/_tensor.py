@@ -303,9 +303,8 @@ def to_bytes(value: Any, shape: Tuple[int, ...], dtype: str) -> bytes:
     if value.dtype != dtype:
         wide = value.numpy(_dtypes.widened(value.dtype))
         return _dtypes.to_bytes(wide, shape, dtype)
-    import numpy as np
-    a = value._array(_dtypes.raw_dtype(dtype))
-    return np.broadcast_to(a, shape).tobytes()
+    raw = value._array(_dtypes.raw_dtype(dtype))
+    return bytes(_dtypes.spread(raw, shape).tobytes())
 
 
 def _again(checkpoint: "Checkpoint", path: str, box: _box.Box,

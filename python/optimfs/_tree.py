@@ -125,7 +125,7 @@ class File(Shared):
     def __init__(self, tree: "Tree", node: int, write: bool = False,
                  truncate: bool = False) -> None:
         err = _abi.Error()
-        with tree.using() as fs:
+        with tree.writing() if write else tree.using() as fs:
             handle = _abi.OpenedFile(tree._handle)
             if write:
                 r = lib.optimfs_file_open_write(fs, node, truncate,
@@ -217,8 +217,9 @@ class Reader(io.BufferedIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at,
-                os.SEEK_END: self._file.size}[whence]
+        if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
+            raise ValueError("whence is 0, 1 or 2, not %r" % (whence,))
+        base = (0, self._at, self._file.size)[whence]
         if base + offset < 0:
             raise ValueError("a position before the beginning")
         self._at = base + offset
@@ -277,6 +278,16 @@ class Tree(Shared):
         """Is this a fork of the process that writes, whose changes end with
         it alone?"""
         return self._writer not in (None, os.getpid())
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[int]:
+        """using() to change something."""
+        if self.inherited:
+            raise make(errno.EBUSY, 259, "OFS259 %s: being written by pid "
+                       "%s, of which this is a fork" % (self.path,
+                                                        self._writer))
+        with self.using() as fs:
+            yield fs
 
     def stat(self, path: str) -> Stat:
         err, attr = _abi.Error(), _abi.Attr()
@@ -382,7 +393,7 @@ class Tree(Shared):
 
     def set_xattr(self, node: int, name: str, value: str) -> None:
         err, b = _abi.Error(), fs_bytes(value)
-        with self.using() as fs:
+        with self.writing() as fs:
             r = lib.optimfs_setxattr(fs, node, fs_bytes(PREFIX + name), b,
                                      len(b), c.byref(err))
         check(r == 0, err)
@@ -395,7 +406,7 @@ class Tree(Shared):
         except NotFoundError:
             parent = self.create(above, is_dir=True)
         err, attr = _abi.Error(), _abi.Attr()
-        with self.using() as fs:
+        with self.writing() as fs:
             r = lib.optimfs_create(fs, parent.node, fs_bytes(name), is_dir,
                                    c.byref(attr), c.byref(err))
         check(r == 0, err)
@@ -409,7 +420,7 @@ class Tree(Shared):
                 self.remove("%s/%s" % (path, name))
         above, _, name = path.rpartition("/")
         err = _abi.Error()
-        with self.using() as fs:
+        with self.writing() as fs:
             r = lib.optimfs_remove(fs, self.stat(above).node, fs_bytes(name),
                                    here.is_dir, c.byref(err))
         check(r == 0, err)
@@ -417,14 +428,14 @@ class Tree(Shared):
     def commit(self) -> Optional[str]:
         """None when all is safe; what failed if the last sync did."""
         err = _abi.Error()
-        with self.using() as fs:
+        with self.writing() as fs:
             r = lib.optimfs_commit(fs, None, None, c.byref(err))
         check(r >= 0, err)
         return text_of(err) if r else None
 
     def abort(self) -> None:
         err = _abi.Error()
-        with self.using() as fs:
+        with self.writing() as fs:
             check(lib.optimfs_abort(fs, c.byref(err)) == 0, err)
 
     def drop(self) -> None:
@@ -485,4 +496,6 @@ def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
         elif kinds[name] is c.c_char_p:  # which takes an int for an address
             raise TypeError("option %r is a string, not %r" % (name, value))
         setattr(o, name, value)
-    return Tree(os.fspath(path), o)
+        if getattr(o, name) != value:  # cut to the bits that C has for it
+            raise ValueError("option %r cannot be %r" % (name, value))
+    return Tree(os.fsdecode(path), o)

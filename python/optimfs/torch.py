@@ -49,7 +49,7 @@ WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
 
 def _read_mapping(path: PathLike) -> Dict[str, str]:
     """A JSON object, or lines "name <blank> name in the checkpoint"."""
-    with open(path, encoding="utf-8") as f:
+    with open(os.fspath(path), encoding="utf-8") as f:
         text = f.read()
     if text.lstrip().startswith("{"):
         found: Dict[str, str] = json.loads(text)

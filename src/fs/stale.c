@@ -52,7 +52,7 @@ int ofs_indexes_same(const struct ofs_snapshot *snap, struct optimfs_error *err)
 		    ofs_time_ns(&st.st_mtim) != o->mtime_ns)
 			return optimfs_fail(err, ESTALE,
 			    "OFS753 %.300s was written again since the "
-			    "checkpoint was opened: mount it again",
+			    "checkpoint was opened: open or mount it again",
 			    o->path);
 	}
 	return 0;

@@ -255,6 +255,47 @@ def test_a_fork_that_ends_leaves_the_changes(copy):
         assert ck[LR] == 0.5
 
 
+def test_a_fork_changes_nothing(copy):
+    path = copy(FSDP2)
+    with optimfs.edit(path) as ck:
+        ck[LR] = 0.5
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for change in (lambda: ck.__setitem__(LR, 0.25),
+                           lambda: ck["model/norm.bias"].__setitem__(0, 1),
+                           lambda: ck.__setitem__("model/x", np.zeros(2)),
+                           lambda: ck.__delitem__("model/norm.bias"),
+                           ck.abort, ck.commit):
+                try:
+                    change()
+                except optimfs.BusyError as e:
+                    refused += "this is a fork" in str(e)
+            os._exit(refused if ck[LR] == 0.5 else 0)
+        assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 6
+    with optimfs.open(path) as ck:
+        assert ck[LR] == 0.5
+
+
+def test_values_that_do_not_fit_are_named(copy):
+    with optimfs.edit(copy(FSDP2)) as ck:
+        with pytest.raises(ValueError, match=r"shape \[12\] does not fit"):
+            ck["model/adapter.weight"][:, :3] = ck["model/norm.bias"]
+        with pytest.raises(TypeError, match="the root is a directory"):
+            ck[""] = 1
+
+
+def test_torchs_tensors_are_cast_as_numpys_arrays_are(copy):
+    torch = pytest.importorskip("torch")
+    with optimfs.edit(copy(FSDP2)) as ck:
+        with pytest.raises(TypeError, match="complex64 cannot be cast"):
+            ck["model/norm.bias"] = torch.zeros(12, dtype=torch.complex64)
+        with pytest.raises(ValueError, match=r"shape \[3\] does not fit"):
+            ck["model/norm.bias"] = torch.zeros(3)
+        ck["model/norm.bias"] = torch.full((1,), 2, dtype=torch.int64)
+        assert ck["model/norm.bias"].numpy().tolist() == [2.0] * 12
+
+
 def test_what_progress_raises_ends_the_saving(data, tmp_path):
     def fail(done, total):
         raise RuntimeError("enough")
@@ -324,3 +365,9 @@ def test_no_tolerance_makes_infinity_a_number(copy, data):
         ck["model/norm.bias"][3] = float("-inf")
     found = optimfs.diff(data(FSDP2), path, rtol=0.5, atol=1)
     assert [d.path for d in found] == ["model/norm.bias", LR]
+
+
+@pytest.mark.parametrize("rtol", [-1, float("nan")])
+def test_a_tolerance_that_is_none_is_refused(data, rtol):
+    with pytest.raises(ValueError, match="tolerance"):
+        optimfs.diff(data(FSDP2), data(FSDP2), rtol=rtol)

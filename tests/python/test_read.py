@@ -5,6 +5,7 @@ import hashlib
 import inspect
 import json
 import os
+import pathlib
 import pickle
 import random
 import struct
@@ -594,3 +595,80 @@ def test_a_directory_is_not_opened(data):
             with pytest.raises(optimfs.Error, match=said) as e:
                 ck.open(path)
             assert (e.value.errno, e.value.code) == (errno.EISDIR, "OFS009")
+
+
+@pytest.mark.parametrize("option", [
+    {"cache": -1}, {"cache": 1 << 64}, {"strict": "no"}, {"follow": 2}])
+def test_an_option_that_c_would_cut_is_refused(data, option):
+    with pytest.raises((ValueError, OverflowError), match=next(iter(option))):
+        optimfs.open(data(FSDP2), **option)
+
+
+def test_limits_that_advices_name_are_options(data):
+    with pytest.raises(optimfs.Error) as e:
+        optimfs.open(data(FSDP2), max_metadata=10)
+    assert e.value.code == "OFS440"
+    assert e.value.advice.startswith("raise max_metadata= if")
+
+
+@pytest.mark.parametrize("key", [3, None, ("model", "x"), 1.5])
+def test_what_is_no_path_is_a_type_error(data, key):
+    with optimfs.open(data(FSDP2)) as ck:
+        for look in (ck.__getitem__, ck.stat, ck.listdir, ck.open,
+                     ck.summary, ck.statistics):
+            with pytest.raises(TypeError, match="PathLike"):
+                look(key)
+        assert key not in ck
+        model = ck.state_dict()["model"]
+        assert key not in model
+        with pytest.raises(KeyError):
+            model[key]
+
+
+def test_paths_may_be_bytes_or_pathlib_s(data):
+    path, name = data(FSDP2), "model/norm.bias"
+    with optimfs.open(os.fsencode(path)) as ck:
+        assert ck.path == path
+        for same in (os.fsencode(name), pathlib.PurePath(name)):
+            assert same in ck
+            assert ck[same].path == name
+
+
+def test_numbers_are_keys_as_in_pytorch(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        groups = ck.state_dict()["optim"]["param_groups"]
+        assert groups[0]["lr"] == ck["optim/param_groups/0/lr"]
+        assert 0 in groups and 7 not in groups
+
+
+def test_a_listing_of_a_file_names_it(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(optimfs.Error, match="model/norm.bias: not a dir"):
+            ck.listdir("model/norm.bias")
+
+
+def test_advices_and_messages_are_pythons(data):
+    assert "`" not in optimfs.advice("OFS002")
+    assert optimfs.advice("OFS168").startswith("give the model's optimizer "
+                                               "to dump_units.py")
+    assert optimfs.advice("OFS166").startswith("give units=FILE;")
+    assert "optimfs.edit" in optimfs.advice("OFS007")
+    assert "open it again" in optimfs.advice("OFS753")
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(optimfs.Error, match=r"OFS170.*give units=FILE"):
+            ck.view("fsdp@2").files()
+
+
+def test_displays_say_only_what_is_known(safetensors):
+    one = struct.pack("<f", 2.5)
+    with optimfs.open(safetensors({"w": ("F32", [1], one)})) as ck:
+        assert repr(ck).endswith(": safetensors, 1 tensor, 4 B>")
+        html = ck["model/w"]._repr_html_()
+        assert ", 1 shard<" in html and "rank" not in html
+        assert "2.5 to 2.5, mean 2.5 of 1 elements" in html
+
+
+def test_a_seek_from_nowhere_is_a_value_error(data):
+    with optimfs.open(data(FSDP2)) as ck, ck.open("model/norm.bias") as f:
+        with pytest.raises(ValueError, match="whence"):
+            f.seek(0, 5)

@@ -148,3 +148,9 @@ def test_a_mapping_that_is_none_says_which_line(tmp_path, data):
         with pytest.raises(ValueError, match="only-one"):
             _Names(ck, path)
     assert os.path.exists(path)
+
+
+def test_a_number_is_no_mapping():
+    import optimfs.torch
+    with pytest.raises(TypeError, match="PathLike"):
+        optimfs.torch._mapping(0)  # not standard input
