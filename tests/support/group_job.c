@@ -49,8 +49,9 @@ static void *run_rank(void *arg)
 		bail_out("%s", err.text);
 	pthread_barrier_wait(&j->barrier);
 	j->err[r->rank].code = 0;
-	if (optimfs_group_offer(w, j->path, j->first, &j->options,
-		&j->err[r->rank]) == 0 &&
+	if ((j->path == NULL ||
+		optimfs_group_offer(w, j->path, j->first, &j->options,
+		    &j->err[r->rank]) == 0) &&
 	    j->work != NULL)
 		j->work(j, r->rank, w);
 	pthread_barrier_wait(&j->barrier);

@@ -17,7 +17,8 @@
 /* "/tmp/.../%r": the directory of each rank. */
 extern char each_rank[40];
 
-/* Each rank offers path and then runs work, on its own thread. */
+/* Each rank offers path, unless it is NULL, and then runs work, on its own
+ * thread. */
 struct job {
 	struct fakegroup *f;
 	int size;

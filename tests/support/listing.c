@@ -1,4 +1,4 @@
-/* listing.c - all files of an open checkpoint with their bytes */
+/* listing.c - files of an open checkpoint: all of them, or one by its path */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -91,6 +91,30 @@ uint64_t listing_node(struct optimfs *fs, const char *path)
 	if (optimfs_resolve(fs, path, &attr, &err) == -1)
 		bail_out("%s: %s", path, err.text);
 	return attr.node;
+}
+
+bool listing_has(struct optimfs *fs, const char *path)
+{
+	struct optimfs_attr attr;
+
+	return optimfs_resolve(fs, path, &attr, NULL) == 0;
+}
+
+ssize_t listing_read_at(struct optimfs *fs, const char *path, void *buf,
+    size_t n, uint64_t off, struct optimfs_error *err)
+{
+	struct optimfs_file *file;
+	struct optimfs_attr attr;
+	ssize_t got;
+
+	if (err != NULL)
+		*err = (struct optimfs_error){ 0 };
+	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
+	    optimfs_file_open(fs, attr.node, &file, err) == -1)
+		return -1;
+	got = optimfs_file_read(file, buf, n, off, err);
+	optimfs_file_close(file);
+	return got;
 }
 
 void listing_read(struct listing *l, struct optimfs *fs, const char *path)

@@ -8,6 +8,7 @@
 
 #include "fs/commit.h"
 #include "support/edited.h"
+#include "support/listing.h"
 #include "tap.h"
 
 #define W "blocks.0.fc_out.weight"
@@ -26,13 +27,6 @@ static void refuses(struct edited *e, const char *name, int code,
 	is_int(edited_differs(e, true), 0,
 	    "%s: the failed commit changes nothing", name);
 	edited_fini(e);
-}
-
-static bool is_there(struct edited *e, const char *path)
-{
-	struct optimfs_attr attr;
-
-	return optimfs_resolve(e->fs, path, &attr, NULL) == 0;
 }
 
 /* Sets the step of every parameter. */
@@ -67,7 +61,7 @@ static void test_all(const char *name, const char *step, bool rounded)
 		edited_bytes(&e, "model/blocks.1.ln.bias", 0, 3);
 	edited_bytes(&e, "model/counter", 8, 16);
 	set_steps(&e, step);
-	if (is_there(&e, "optim/param_groups/0/lr")) {
+	if (listing_has(e.fs, "optim/param_groups/0/lr")) {
 		edited_text(&e, "optim/param_groups/0/lr", "0.25\n", NULL);
 		edited_text(&e, "optim/param_groups/0/betas", "[0.5, 0.75]\n",
 		    NULL);

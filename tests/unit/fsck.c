@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/io.h"
 #include "handmade.h"
+#include "support/listing.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -92,15 +93,8 @@ static ssize_t read_tensor(const char *path, void *buf, size_t size,
     struct optimfs_error *err)
 {
 	struct optimfs *fs = open_copy();
-	struct optimfs_file *file;
-	struct optimfs_attr attr;
-	ssize_t n = -1;
+	ssize_t n = listing_read_at(fs, path, buf, size, 0, err);
 
-	if (optimfs_resolve(fs, path, &attr, err) == 0 &&
-	    optimfs_file_open(fs, attr.node, &file, err) == 0) {
-		n = optimfs_file_read(file, buf, size, 0, err);
-		optimfs_file_close(file);
-	}
 	optimfs_close(fs);
 	return n;
 }

@@ -16,6 +16,7 @@
 #include "mktorch.h"
 #include "mkzip.h"
 #include "random.h"
+#include "support/listing.h"
 #include "tap.h"
 
 #define MAX_PARAMS 24
@@ -332,16 +333,9 @@ static void write_units(const struct model *m, const char *path,
 /* Appends the floats of a file to s; false if it cannot be read. */
 static bool read_floats(struct optimfs *fs, const char *path, struct slice *s)
 {
-	struct optimfs_file *file;
-	struct optimfs_attr attr;
-	ssize_t n;
-
-	if (optimfs_resolve(fs, path, &attr, NULL) == -1 ||
-	    optimfs_file_open(fs, attr.node, &file, NULL) == -1)
-		return false;
-	n = optimfs_file_read(file, s->v + s->n,
+	ssize_t n = listing_read_at(fs, path, s->v + s->n,
 	    sizeof(s->v) - s->n * sizeof(*s->v), 0, NULL);
-	optimfs_file_close(file);
+
 	if (n < 0)
 		return false;
 	s->n += (uint32_t)n / sizeof(*s->v);
@@ -550,20 +544,13 @@ static void opens(const struct optimfs *fs, const char *what,
 static void fails(struct optimfs *fs, const char *path, uint64_t off, int code,
     const char *part)
 {
-	struct optimfs_error err = { 0 };
-	struct optimfs_file *file = NULL;
-	struct optimfs_attr attr;
+	struct optimfs_error err;
 	uint8_t byte[4];
-	bool failed;
 
-	ok(optimfs_resolve(fs, path, &attr, &err) == 0, "%s is in the tree",
-	    path);
-	failed = optimfs_file_open(fs, attr.node, &file, &err) == -1 ||
-	    optimfs_file_read(file, byte, sizeof(byte), off, &err) == -1;
-	ok(failed, "reading %s fails", path);
+	ok(listing_has(fs, path), "%s is in the tree", path);
+	is_int(listing_read_at(fs, path, byte, sizeof(byte), off, &err), -1,
+	    "reading %s fails", path);
 	is_error(err, code, part, "reading %s fails with '%s'", path, part);
-	if (file != NULL)
-		optimfs_file_close(file);
 }
 
 static void reads(struct optimfs *fs, const char *path, uint32_t n)

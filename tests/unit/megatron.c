@@ -12,6 +12,7 @@
 
 #include "random.h"
 #include "support/dcp_writer.h"
+#include "support/listing.h"
 #include "support/pickle_writer.h"
 #include "support/truth.h"
 #include "tap.h"
@@ -145,13 +146,6 @@ static void is_text(struct optimfs *fs, const char *path, const char *want)
 
 	is_str(got == NULL ? err.text : got, want, "contents of %s", path);
 	free(got);
-}
-
-static bool has_path(struct optimfs *fs, const char *path)
-{
-	struct optimfs_attr attr;
-
-	return optimfs_resolve(fs, path, &attr, NULL) == 0;
 }
 
 static bool warns(struct optimfs *fs, const char *code)
@@ -313,7 +307,7 @@ static void stacks(void)
 			    ".a/exp_avg", &a);
 			wrong += check_stack(fs, "model/decoder.layers.",
 			    ".b.c", &b);
-			wrong += has_path(fs, "model/decoder.layers.a") ||
+			wrong += listing_has(fs, "model/decoder.layers.a") ||
 			    warns(fs, "OFS645");
 			wrong += optimfs_fsck(fs, true, NULL, NULL, &problems,
 				     &err) == -1 ||
@@ -525,19 +519,19 @@ static void common(void)
 	is_text(fs, "optim/common_step", "7\n");
 	is_text(fs, "optim/state/decoder.layers.0.w/step", "7\n");
 	is_text(fs, "optim/state/decoder.layers.1.w/step", "7\n");
-	ok(has_path(fs, "extra/args") && !warns(fs, "OFS64"),
+	ok(listing_has(fs, "extra/args") && !warns(fs, "OFS64"),
 	    "the arguments are in extra, and there are no warnings");
 	close_with(&m, fs);
 
 	fs = open_with(&m, state, object, put_chained);
 	is_text(fs, "optim/param_groups/0/lr", "0\n");
 	is_text(fs, "optim/param_groups/3/lr", "1\n");
-	ok(!has_path(fs, "optim/param_groups/4"),
+	ok(!listing_has(fs, "optim/param_groups/4"),
 	    "groups of chained optimizers are numbered consecutively");
 	is_text(fs, "optim/state/decoder.layers.1.w/step", "3\n");
 	is_text(fs, "optim/scale", "10\n");
 	is_text(fs, "optim/chained_1/scale", "11\n");
-	ok(!has_path(fs, "optim/scale~2"),
+	ok(!listing_has(fs, "optim/scale~2"),
 	    "other values of chained optimizers do not collide");
 	close_with(&m, fs);
 
@@ -552,8 +546,8 @@ static void common(void)
 	fs = open_with(&m, state, object, NULL);
 	ok(warns(fs, "OFS649"),
 	    "a checkpoint without common state has a warning");
-	ok(has_path(fs, "optim/state/decoder.layers.1.w/exp_avg") &&
-		!has_path(fs, "optim/state/decoder.layers.1.w/step"),
+	ok(listing_has(fs, "optim/state/decoder.layers.1.w/exp_avg") &&
+		!listing_has(fs, "optim/state/decoder.layers.1.w/step"),
 	    "without common state parameters have states but no step");
 	close_with(&m, fs);
 }
@@ -579,7 +573,7 @@ static void common_file(void)
 	if (ok(fs != NULL, "a checkpoint with common.pt opens with strict")) {
 		is_text(fs, "optim/param_groups/0/step", "9\n");
 		is_text(fs, "optim/state/decoder.layers.1.w/step", "7\n");
-		ok(has_path(fs, "extra/args"),
+		ok(listing_has(fs, "extra/args"),
 		    "the arguments of common.pt are in extra");
 	} else {
 		diag("%s", err.text);
@@ -684,14 +678,16 @@ static void hostile_sizes(void)
 	is_error(err, EUCLEAN, "OFS609",
 	    "a layer of a chunk outside its stack fails with OFS609");
 	free(got);
-	ok(has_path(fs, "model/b.layers.w") && has_path(fs, "model/c.layers.w"),
+	ok(listing_has(fs, "model/b.layers.w") &&
+		listing_has(fs, "model/c.layers.w"),
 	    "stacks of too many layers stay single tensors");
 	ok(warns(fs, "OFS646 b.layers.w") && warns(fs, "OFS646 c.layers.w"),
 	    "stacks of too many layers cause a warning");
 	got = slurp(fs, "model/d.layers.1.w", &n, &err);
 	is_error(err, EUCLEAN, "OFS60", "a layer whose size overflows fails");
 	free(got);
-	ok(has_path(fs, "model/e.layers.w") && has_path(fs, "model/f.layers.w"),
+	ok(listing_has(fs, "model/e.layers.w") &&
+		listing_has(fs, "model/f.layers.w"),
 	    "stacks without layers or dimensions stay single tensors");
 	got = slurp(fs, "model/g.layers.3.w", &n, &err);
 	is_error(err, EUCLEAN, "OFS615",
@@ -775,8 +771,8 @@ static void hostile_blocks(void)
 		warns(fs, "OFS647 optimizer.state.exp_avg.u") &&
 		warns(fs, "OFS647 optimizer.state.exp_avg.none"),
 	    "blocks that do not fit their parameter cause warnings");
-	ok(has_path(fs, "optim/state/w/exp_avg") &&
-		has_path(fs, "optim/state/none/exp_avg"),
+	ok(listing_has(fs, "optim/state/w/exp_avg") &&
+		listing_has(fs, "optim/state/none/exp_avg"),
 	    "blocks that do not fit are shown as they are stored");
 	close_with(&m, fs);
 }
@@ -835,8 +831,8 @@ static void buckets(void)
 	ok(warns(fs, "OFS648 the state of the optimizer is in 9 flat"),
 	    "buckets cause a warning with their number");
 	is_text(fs, "optim/param_groups/0/step", "3.0\n");
-	ok(has_path(fs, "model/decoder.layers.1.mlp.linear_fc1.weight") &&
-		!has_path(fs, "optim/state"),
+	ok(listing_has(fs, "model/decoder.layers.1.mlp.linear_fc1.weight") &&
+		!listing_has(fs, "optim/state"),
 	    "the model is shown as usual beside buckets");
 	ok(optimfs_fsck(fs, true, NULL, NULL, &problems, &err) == 0 &&
 		problems == 0,

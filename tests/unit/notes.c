@@ -10,21 +10,15 @@
 
 #include "mktorch.h"
 #include "mkzip.h"
+#include "support/listing.h"
 #include "tap.h"
 
 /* The text of a file, in a static buffer; "" if there is no such file. */
 static const char *text_of(struct optimfs *fs, const char *path)
 {
 	static char text[65536];
-	struct optimfs_file *file;
-	struct optimfs_attr attr;
-	ssize_t n = 0;
+	ssize_t n = listing_read_at(fs, path, text, sizeof(text) - 1, 0, NULL);
 
-	if (optimfs_resolve(fs, path, &attr, NULL) == 0 &&
-	    optimfs_file_open(fs, attr.node, &file, NULL) == 0) {
-		n = optimfs_file_read(file, text, sizeof(text) - 1, 0, NULL);
-		optimfs_file_close(file);
-	}
 	text[n < 0 ? 0 : n] = '\0';
 	return text;
 }

@@ -9,6 +9,7 @@
 #include "optimfs/optimfs.h"
 
 #include "mktorch.h"
+#include "support/listing.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -22,19 +23,10 @@ static const struct {
 
 static bool is(struct optimfs *fs, const char *path, unsigned n, float first)
 {
-	struct optimfs_error err = { 0 };
-	struct optimfs_file *file;
-	struct optimfs_attr attr;
+	struct optimfs_error err;
 	float v[32];
-	ssize_t got;
+	ssize_t got = listing_read_at(fs, path, v, sizeof(v), 0, &err);
 
-	if (optimfs_resolve(fs, path, &attr, &err) == -1 ||
-	    optimfs_file_open(fs, attr.node, &file, &err) == -1) {
-		diag("%s: %s", path, err.text);
-		return false;
-	}
-	got = optimfs_file_read(file, v, sizeof(v), 0, &err);
-	optimfs_file_close(file);
 	if (got != (ssize_t)(n * sizeof(*v))) {
 		diag("%s: %zd bytes %s", path, got, err.text);
 		return false;

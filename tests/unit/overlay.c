@@ -14,6 +14,7 @@
 
 #include "fs/fs.h"
 #include "sample.h"
+#include "support/listing.h"
 #include "tap.h"
 
 static struct sample s;
@@ -75,13 +76,6 @@ static void shows(const char *path, const void *want, size_t n,
 static void says(const char *path, const char *text, const char *name)
 {
 	shows(path, text, strlen(text), name);
-}
-
-static bool exists(const char *path)
-{
-	struct optimfs_attr a;
-
-	return optimfs_resolve(s.fs, path, &a, NULL) == 0;
 }
 
 static int make(const char *dir, const char *name, bool is_dir)
@@ -332,7 +326,7 @@ static void names(void)
 	    0, "a new state has a shape");
 	is_str(shape, "2,4", "a new state has its parameter's shape");
 	free(shape);
-	ok(exists(".optimfs/npy/optim/state/t/exp_avg.npy"),
+	ok(listing_has(s.fs, ".optimfs/npy/optim/state/t/exp_avg.npy"),
 	    "a new state has a .npy file");
 	is_int(take("optim/state", "t", true), -1,
 	    "removing a directory that is not empty fails");
@@ -356,7 +350,7 @@ static void names(void)
 	f = writer("optim/state/t2/exp_avg", false);
 	is_int(take("optim/state/t2", "exp_avg", false), 0,
 	    "remove an open file");
-	ok(!exists("optim/state/t2/exp_avg"),
+	ok(!listing_has(s.fs, "optim/state/t2/exp_avg"),
 	    "a removed file is gone from the tree");
 	is_int((int)optimfs_file_read(f, buf, 4, 0, &err), 4,
 	    "an open removed file can be read");
@@ -370,7 +364,8 @@ static void names(void)
 
 	is_int(move("model", "w", "model", "v"), 0, "rename a tensor");
 	shows("model/v", s.w, 60, "a renamed tensor keeps its bytes");
-	ok(!exists("model/w") && exists(".optimfs/npy/model/v.npy"),
+	ok(!listing_has(s.fs, "model/w") &&
+		listing_has(s.fs, ".optimfs/npy/model/v.npy"),
 	    "a renamed tensor is renamed in npy, too");
 	is_int(put_at("model/v", "abc", 3, 5, false), 0,
 	    "write into a renamed tensor");
@@ -393,7 +388,7 @@ static void names(void)
 	    "rename of a parameter in an unfinished list fails");
 	is_error(err, EBUSY, "OFS257",
 	    "rename of a parameter in an unfinished list fails with EBUSY");
-	ok(exists("model/w"),
+	ok(listing_has(s.fs, "model/w"),
 	    "a rename refused for an unfinished list leaves the tensor");
 	is_int(optimfs_file_write(f, "t\n", 2, 2, &err), 0,
 	    "write the second line of the list");

@@ -11,6 +11,7 @@
 
 #include "mktorch.h"
 #include "mkzip.h"
+#include "support/listing.h"
 #include "tap.h"
 
 /* A rank's file: float32 elements first, first + 1, ... */
@@ -217,27 +218,11 @@ static bool open_path(const char *path, const struct optimfs_options *opt,
 	return fs != NULL;
 }
 
-static ssize_t read_path(const char *path, void *buf, size_t len,
-    struct optimfs_error *err)
-{
-	struct optimfs_file *file;
-	struct optimfs_attr attr;
-	ssize_t n;
-
-	*err = (struct optimfs_error){ 0 };
-	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
-	    optimfs_file_open(fs, attr.node, &file, err) == -1)
-		return -1;
-	n = optimfs_file_read(file, buf, len, 0, err);
-	optimfs_file_close(file);
-	return n;
-}
-
 static void says(const char *path, const char *want)
 {
 	char text[4096] = "";
 	struct optimfs_error err;
-	ssize_t n = read_path(path, text, sizeof(text) - 1, &err);
+	ssize_t n = listing_read_at(fs, path, text, sizeof(text) - 1, 0, &err);
 
 	is_str(n == -1 ? err.text : text, want, "%s: text of %s", scene, path);
 }
@@ -247,7 +232,7 @@ static void mentions(const char *path, const char *part)
 	char text[4096] = "";
 	struct optimfs_error err;
 
-	read_path(path, text, sizeof(text) - 1, &err);
+	listing_read_at(fs, path, text, sizeof(text) - 1, 0, &err);
 	if (!ok(strstr(text, part) != NULL, "%s: %s contains \"%s\"", scene,
 		path, part))
 		diag("%s", text);
@@ -260,7 +245,7 @@ static void floats(const char *path, int n, float first)
 
 	for (int i = 0; i < n; i++)
 		want[i] = first + (float)i;
-	if (is_int(read_path(path, got, sizeof(got), &err), 4 * n,
+	if (is_int(listing_read_at(fs, path, got, sizeof(got), 0, &err), 4 * n,
 		"%s: size of %s", scene, path))
 		is_mem(got, want, 4 * (size_t)n, "%s: elements of %s", scene,
 		    path);
@@ -273,7 +258,7 @@ static void refused(const char *path, int code, const char *part)
 	struct optimfs_error err;
 	char text[200];
 
-	is_int(read_path(path, text, sizeof(text), &err), -1,
+	is_int(listing_read_at(fs, path, text, sizeof(text), 0, &err), -1,
 	    "%s: %s cannot be read", scene, path);
 	is_error(err, code, part, "%s: error of %s", scene, path);
 }
@@ -468,7 +453,7 @@ static void missing_rank(void)
 	open_dir("a missing rank file");
 	mentions(".optimfs/missing", "OFS140 the file of rank 1 of 3");
 	mentions(".optimfs/missing", "OFS180");
-	is_int(read_path("optim/state/w/exp_avg", got, 8, &err), 8,
+	is_int(listing_read_at(fs, "optim/state/w/exp_avg", got, 8, 0, &err), 8,
 	    "a missing rank file: elements before it can be read");
 	refused("optim/state/w/exp_avg", EIO, "OFS607");
 	says("optim/state/w/step", "5.0\n");
@@ -535,7 +520,8 @@ static void missing_key(void)
 	save_ranks(r, 3);
 	open_dir("a tensor that only rank 0 lacks");
 	says(".optimfs/missing", "");
-	ok(read_path("optim/state/w/exp_avg_sq", &err, 4, &err) == 4,
+	ok(listing_read_at(fs, "optim/state/w/exp_avg_sq", &err, 4, 0, &err) ==
+		4,
 	    "a tensor that only rank 0 lacks can be read");
 	end();
 }

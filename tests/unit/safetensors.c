@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "support/dcp_writer.h"
+#include "support/listing.h"
 #include "tap.h"
 
 /* T numbers are rows of docs/formats/safetensors.md. JSON syntax alone is
@@ -49,28 +50,11 @@ static struct optimfs *open_dir(const char *dir, const char *file,
 	return optimfs_open(path, NULL, err);
 }
 
-/* Reads n bytes of the file at off; -1 with err. */
-static ssize_t read_at(struct optimfs *fs, const char *path, void *buf,
-    size_t n, uint64_t off, struct optimfs_error *err)
-{
-	struct optimfs_file *file;
-	struct optimfs_attr attr;
-	ssize_t got;
-
-	*err = (struct optimfs_error){ 0 };
-	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
-	    optimfs_file_open(fs, attr.node, &file, err) == -1)
-		return -1;
-	got = optimfs_file_read(file, buf, n, off, err);
-	optimfs_file_close(file);
-	return got;
-}
-
 static bool has_text(struct optimfs *fs, const char *file, const char *part)
 {
 	struct optimfs_error err;
 	char text[4096];
-	ssize_t n = read_at(fs, file, text, sizeof(text) - 1, 0, &err);
+	ssize_t n = listing_read_at(fs, file, text, sizeof(text) - 1, 0, &err);
 
 	text[n < 0 ? 0 : n] = '\0';
 	return strstr(text, part) != NULL;
@@ -79,13 +63,6 @@ static bool has_text(struct optimfs *fs, const char *file, const char *part)
 static bool warns(struct optimfs *fs, const char *part)
 {
 	return has_text(fs, ".optimfs/warnings", part);
-}
-
-static bool has_path(struct optimfs *fs, const char *path)
-{
-	struct optimfs_attr attr;
-
-	return optimfs_resolve(fs, path, &attr, NULL) == 0;
 }
 
 #define T(dtype, shape, off) \
@@ -206,7 +183,7 @@ static void beginnings(void)
 		put(dir, "y.safetensors", "{\"w\":" T("U8", "[2]", "[0,2]") "}",
 		    2);
 		fs = open_dir(dir, "", &err);
-		ok(fs != NULL && has_path(fs, "extra/y/w") &&
+		ok(fs != NULL && listing_has(fs, "extra/y/w") &&
 			warns(fs, cases[i].code),
 		    "%s: is only a warning beside a valid file", cases[i].name);
 		optimfs_close(fs);
@@ -242,7 +219,7 @@ static void large(void)
 	strcpy(at + n, tail);
 	put(dir, "x.safetensors", header, 2);
 	fs = open_dir(dir, "x.safetensors", &err);
-	ok(fs != NULL && read_at(fs, "model/w", buf, 2, 0, &err) == 2,
+	ok(fs != NULL && listing_read_at(fs, "model/w", buf, 2, 0, &err) == 2,
 	    "T12: a metadata value of 90 MB is skipped");
 	optimfs_close(fs);
 	mk_remove(dir);
@@ -269,9 +246,10 @@ static void halves(void)
 		    cases[i].shape);
 		put(dir, "x.safetensors", header, 4);
 		fs = open_dir(dir, "x.safetensors", &err);
-		ok(fs != NULL && read_at(fs, "model/w", buf, 2, 0, &err) == 2,
+		ok(fs != NULL &&
+			listing_read_at(fs, "model/w", buf, 2, 0, &err) == 2,
 		    "T11: a tensor beside F4 %s can be read", cases[i].shape);
-		is_int(read_at(fs, "model/a", buf, 4, 0, &err),
+		is_int(listing_read_at(fs, "model/a", buf, 4, 0, &err),
 		    cases[i].good ? 2 : -1, "T11: F4 %s is %s", cases[i].shape,
 		    cases[i].good ? "read" : "refused");
 		if (!cases[i].good)
@@ -305,17 +283,17 @@ static void parts(void)
 	fs = open_dir(dir, "x.safetensors", &err);
 	if (!ok(fs != NULL, "T09, T11, T12: a file with three faults opens"))
 		bail_out("%s", err.text);
-	is_int(read_at(fs, "model/w", buf, 4, 0, &err), 4,
+	is_int(listing_read_at(fs, "model/w", buf, 4, 0, &err), 4,
 	    "a tensor without a fault is read");
 	is_mem(buf, "\10\11\12\13", 4,
 	    "a tensor without a fault has its elements");
-	is_int(read_at(fs, "model/q", buf, 4, 0, &err), -1,
+	is_int(listing_read_at(fs, "model/q", buf, 4, 0, &err), -1,
 	    "T11: a tensor of unknown dtype cannot be read");
 	is_error(err, EOPNOTSUPP, "OFS616",
 	    "T11: a tensor of unknown dtype: error text");
-	is_int(read_at(fs, "model/z", buf, 4, 0, &err), 4,
+	is_int(listing_read_at(fs, "model/z", buf, 4, 0, &err), 4,
 	    "T09: the part before a truncation is read");
-	is_int(read_at(fs, "model/z", buf, 4, 4, &err), -1,
+	is_int(listing_read_at(fs, "model/z", buf, 4, 4, &err), -1,
 	    "T09: the part after a truncation cannot be read");
 	is_error(err, EIO, "OFS603",
 	    "T09: the part after a truncation: error text");
@@ -359,11 +337,12 @@ static void index_good(void)
 			diag("%s", err.text);
 			continue;
 		}
-		ok(read_at(fs, "model/b", buf, 2, 0, &err) == 2 &&
+		ok(listing_read_at(fs, "model/b", buf, 2, 0, &err) == 2 &&
 			memcmp(buf, "\2\3", 2) == 0 &&
-			has_path(fs, "model/a") && has_path(fs, "model/c"),
+			listing_has(fs, "model/a") &&
+			listing_has(fs, "model/c"),
 		    "an index at '%s' gives all tensors", at[i]);
-		ok(!warns(fs, "OFS") && !has_path(fs, "extra"),
+		ok(!warns(fs, "OFS") && !listing_has(fs, "extra"),
 		    "an index at '%s' gives no warnings", at[i]);
 		optimfs_close(fs);
 	}
@@ -378,8 +357,8 @@ static void index_good(void)
 	put_text(dir, "unet.safetensors.index.json",
 	    MAP("\"a\":\"unet-1.safetensors\",\"c\":\"unet-2.safetensors\""));
 	fs = open_dir(dir, "", &err);
-	ok(fs != NULL && has_path(fs, "model/a") && has_path(fs, "model/c") &&
-		!has_path(fs, "extra"),
+	ok(fs != NULL && listing_has(fs, "model/a") &&
+		listing_has(fs, "model/c") && !listing_has(fs, "extra"),
 	    "an index finds files with any name");
 	optimfs_close(fs);
 	mk_remove(dir);
@@ -412,9 +391,9 @@ static void index_outside(void)
 	if (symlink(index, path) == -1)
 		bail_out("symlink: %m");
 	fs = open_dir(dir, "", &err);
-	ok(fs != NULL && has_path(fs, "model/a"),
+	ok(fs != NULL && listing_has(fs, "model/a"),
 	    "T14: an index with a link out of the directory opens");
-	is_int(read_at(fs, "model/z", index, 2, 0, &err), -1,
+	is_int(listing_read_at(fs, "model/z", index, 2, 0, &err), -1,
 	    "T14: a tensor behind a link out of the directory cannot be read");
 	is_error(err, EIO, "OFS661", "T14: a tensor behind a link: error text");
 	optimfs_close(fs);
@@ -435,20 +414,20 @@ static void index_lies(void)
 	fs = open_dir(dir, "", &err);
 	if (!ok(fs != NULL, "T14: an index with wrong rows opens"))
 		bail_out("%s", err.text);
-	ok(read_at(fs, "model/a", buf, 2, 0, &err) == 2,
+	ok(listing_read_at(fs, "model/a", buf, 2, 0, &err) == 2,
 	    "a tensor with a correct row is read");
-	ok(read_at(fs, "model/b", buf, 2, 0, &err) == 2 &&
+	ok(listing_read_at(fs, "model/b", buf, 2, 0, &err) == 2 &&
 		warns(fs,
 		    "OFS661 " INDEX ": 'b' is not in the file that it "
 		    "names, but in " FILE1),
 	    "a tensor in another file than indexed is read, with a warning");
-	is_int(read_at(fs, "model/d", buf, 2, 0, &err), -1,
+	is_int(listing_read_at(fs, "model/d", buf, 2, 0, &err), -1,
 	    "a tensor that is in no file cannot be read");
 	is_error(err, EIO,
 	    "OFS661 model/d: " FILE1
 	    " lacks tensors: the index places this tensor in it",
 	    "a tensor that is in no file: error text");
-	is_int(read_at(fs, "model/e", buf, 2, 0, &err), -1,
+	is_int(listing_read_at(fs, "model/e", buf, 2, 0, &err), -1,
 	    "a tensor of a missing file cannot be read");
 	is_error(err, EIO, "OFS661", "a tensor of a missing file: error text");
 	ok(has_text(fs, ".optimfs/missing",
@@ -476,10 +455,10 @@ static void index_twice(void)
 	fs = open_dir(dir, "", &err);
 	if (!ok(fs != NULL, "T14: a tensor in two files opens"))
 		bail_out("%s", err.text);
-	ok(read_at(fs, "model/a", buf, 2, 0, &err) == 2 &&
+	ok(listing_read_at(fs, "model/a", buf, 2, 0, &err) == 2 &&
 		memcmp(buf, "\2\3", 2) == 0,
 	    "a tensor in two files is read from the one in the index");
-	ok(read_at(fs, "extra/" FILE1 "/a", buf, 2, 0, &err) == 2 &&
+	ok(listing_read_at(fs, "extra/" FILE1 "/a", buf, 2, 0, &err) == 2 &&
 		memcmp(buf, "\0\1", 2) == 0,
 	    "the copy in the other file is read below extra/");
 	ok(warns(fs, "OFS661 " INDEX ": 'a' is in another file, too: " FILE1),
@@ -501,8 +480,8 @@ static void index_broken(void)
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
 		put_model(dir, texts[i]);
 		fs = open_dir(dir, "", &err);
-		ok(fs != NULL && has_path(fs, "model/a") &&
-			has_path(fs, "model/c") && warns(fs, "OFS653"),
+		ok(fs != NULL && listing_has(fs, "model/a") &&
+			listing_has(fs, "model/c") && warns(fs, "OFS653"),
 		    "malformed index '%s' is ignored with a warning", texts[i]);
 		optimfs_close(fs);
 		mk_remove(dir);
@@ -511,7 +490,7 @@ static void index_broken(void)
 	mk_dir(dir);
 	put_text(dir, INDEX, MAP("\"a\":\"" FILE1 "\""));
 	fs = open_dir(dir, "", &err);
-	ok(fs != NULL && has_path(fs, "extra/model/a"),
+	ok(fs != NULL && listing_has(fs, "extra/model/a"),
 	    "an index without files lists their tensors");
 	optimfs_close(fs);
 	mk_remove(dir);

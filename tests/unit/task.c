@@ -5,17 +5,13 @@
 #include "cluster/task.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "api/api.h"
 #include "cluster/wire.h"
-#include "support/fakegroup.h"
+#include "support/group_job.h"
 #include "tap.h"
-
-#define MAX_RANKS 8
 
 /* Assignment of jobs. */
 
@@ -99,64 +95,13 @@ static void test_assign_many(void)
 /* Tasks of several ranks. */
 
 struct test {
-	struct fakegroup *f;
-	int size;
-	void (*work)(struct test *t, struct optimfs_group *w);
+	struct job job;
 	int bad;        /* the rank that something happens to; -1: none */
 	uint64_t noted; /* sum of the reports that rank 0 got */
 	unsigned from;  /* the ranks that sent them, as bits */
 	int ret[MAX_RANKS];
-	struct optimfs_error err[MAX_RANKS];
 	uint64_t files[MAX_RANKS], bytes[MAX_RANKS]; /* by rank */
-	pthread_barrier_t barrier;
 };
-
-struct rank {
-	struct test *test;
-	int rank;
-	pthread_t thread;
-};
-
-static void *run_rank(void *arg)
-{
-	struct rank *r = arg;
-	struct test *t = r->test;
-	bool worker[MAX_RANKS];
-	struct optimfs_error err;
-	struct optimfs_group *w;
-
-	memset(worker, true, sizeof(worker));
-	fakegroup_be(t->f, r->rank);
-	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
-	if (w == NULL)
-		bail_out("%s", err.text);
-	pthread_barrier_wait(&t->barrier);
-	t->err[r->rank].code = 0;
-	t->work(t, w);
-	pthread_barrier_wait(&t->barrier);
-	fakegroup_mute(t->f, r->rank, 0);
-	fakegroup_kill(t->f, r->rank, 0);
-	pthread_barrier_wait(&t->barrier);
-	optimfs_group_leave(w, worker);
-	return NULL;
-}
-
-static void run(struct test *t)
-{
-	struct rank r[MAX_RANKS];
-
-	t->f = fakegroup_new(t->size);
-	pthread_barrier_init(&t->barrier, NULL, (unsigned)t->size);
-	for (int i = 0; i < t->size; i++) {
-		r[i] = (struct rank){ .test = t, .rank = i };
-		if (pthread_create(&r[i].thread, NULL, run_rank, &r[i]) != 0)
-			bail_out("no thread");
-	}
-	for (int i = 0; i < t->size; i++)
-		pthread_join(r[i].thread, NULL);
-	pthread_barrier_destroy(&t->barrier);
-	fakegroup_free(t->f);
-}
 
 static int take(void *ctx, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
@@ -188,7 +133,7 @@ static int count_ret(const struct test *t, int want)
 {
 	int n = 0;
 
-	for (int r = 0; r < t->size; r++)
+	for (int r = 0; r < t->job.size; r++)
 		n += t->ret[r] == want;
 	return n;
 }
@@ -202,20 +147,20 @@ static void note_work(void *ctx, int rank, uint64_t files, uint64_t bytes)
 }
 
 /* Rank r does r jobs and reports r. The slowest is not rank 0. */
-static void do_well(struct test *t, struct optimfs_group *w)
+static void do_well(struct job *j, int r, struct optimfs_group *w)
 {
+	struct test *t = (struct test *)j;
 	const struct optimfs_watch watch = { .did = note_work, .ctx = t };
 	const struct optimfs_error well = { 0 };
-	int r = optimfs_group_rank(w);
 	struct ofs_buf b = { 0 };
 	struct ofs_buf got = { 0 };
 	bool who[MAX_RANKS];
 
 	t->ret[r] = -1;
 	ofs_buf_puts(&b, r == 0 ? "zero" : "somebody else");
-	if (ofs_task_begin(w, take, t, &well, &t->err[r]) == -1 ||
-	    ofs_task_broadcast(w, &b, &got, &t->err[r]) == -1 ||
-	    ofs_task_who(w, r % 2 == 1, who, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &well, &j->err[r]) == -1 ||
+	    ofs_task_broadcast(w, &b, &got, &j->err[r]) == -1 ||
+	    ofs_task_who(w, r % 2 == 1, who, &j->err[r]) == -1)
 		return;
 	ofs_buf_fini(&b);
 	if (got.len != 4 || memcmp(got.data, "zero", 4) != 0 || who[0] ||
@@ -224,22 +169,22 @@ static void do_well(struct test *t, struct optimfs_group *w)
 	ofs_buf_fini(&got);
 	for (int i = 0; i < r; i++)
 		ofs_task_did(w, 100);
-	if (report(w, (uint32_t)r, &t->err[r]) == -1 ||
-	    ofs_task_check(w, &t->err[r]) == -1)
+	if (report(w, (uint32_t)r, &j->err[r]) == -1 ||
+	    ofs_task_check(w, &j->err[r]) == -1)
 		return;
 	usleep((useconds_t)r * 20000);
-	t->ret[r] = ofs_task_barrier(w, &well, NULL, NULL, &t->err[r]);
+	t->ret[r] = ofs_task_barrier(w, &well, NULL, NULL, &j->err[r]);
 	if (t->ret[r] == 0)
-		t->ret[r] = ofs_task_barrier(w, &well, NULL, NULL, &t->err[r]);
+		t->ret[r] = ofs_task_barrier(w, &well, NULL, NULL, &j->err[r]);
 	ofs_task_end(w);
 	ofs_task_tell(w, &watch);
 }
 
 static void test_well(void)
 {
-	struct test t = { .size = 4, .work = do_well };
+	struct test t = { .job = { .size = 4, .work = do_well } };
 
-	run(&t);
+	run(&t.job);
 	is_int(count_ret(&t, 0), 4, "all ranks pass two barriers");
 	is_int((int)t.noted, 6, "rank 0 gets all reports");
 	is_int((int)t.from, 15, "rank 0 gets reports from each rank");
@@ -247,34 +192,34 @@ static void test_well(void)
 	is_int((int)t.bytes[2], 200, "bytes of each rank are counted");
 }
 
-static void begin_badly(struct test *t, struct optimfs_group *w)
+static void begin_badly(struct job *j, int r, struct optimfs_group *w)
 {
+	struct test *t = (struct test *)j;
 	struct optimfs_error own = { 0 };
-	int r = optimfs_group_rank(w);
 
 	if (r == t->bad)
 		optimfs_fail(&own, ENOSPC, "full");
-	t->ret[r] = ofs_task_begin(w, take, t, &own, &t->err[r]);
+	t->ret[r] = ofs_task_begin(w, take, t, &own, &j->err[r]);
 }
 
 static void test_begin(void)
 {
-	struct test t = { .size = 3, .work = begin_badly, .bad = 2 };
+	struct test t = { .job = { .size = 3, .work = begin_badly }, .bad = 2 };
 
-	run(&t);
+	run(&t.job);
 	is_int(count_ret(&t, -1), 3,
 	    "a rank that cannot begin fails the task on all ranks");
-	is_int(t.err[0].code, ENOSPC,
+	is_int(t.job.err[0].code, ENOSPC,
 	    "a failed begin has the error of the rank");
 }
 
 /* One rank fails at once, the others work until they learn of it. */
-static void fail_early(struct test *t, struct optimfs_group *w)
+static void fail_early(struct job *j, int r, struct optimfs_group *w)
 {
+	struct test *t = (struct test *)j;
 	struct optimfs_error own = { 0 };
-	int r = optimfs_group_rank(w);
 
-	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &j->err[r]) == -1)
 		return;
 	if (r == t->bad)
 		optimfs_fail(&own, EDQUOT, "its disk is full");
@@ -284,115 +229,119 @@ static void fail_early(struct test *t, struct optimfs_group *w)
 	}
 	t->ret[r] = own.code == 0
 	    ? 1
-	    : ofs_task_barrier(w, &own, NULL, NULL, &t->err[r]);
+	    : ofs_task_barrier(w, &own, NULL, NULL, &j->err[r]);
 	ofs_task_end(w);
 }
 
 static void test_fail(int bad)
 {
-	struct test t = { .size = 4, .work = fail_early, .bad = bad };
+	struct test t = { .job = { .size = 4, .work = fail_early },
+		.bad = bad };
 
-	run(&t);
+	run(&t.job);
 	is_int(count_ret(&t, -1), 4, "rank %d fails: all ranks fail", bad);
-	is_int(t.err[0].code, EDQUOT, "rank %d fails: rank 0 gets its error",
-	    bad);
-	is_int(t.err[3].code, EDQUOT, "rank %d fails: rank 3 gets its error",
-	    bad);
+	is_int(t.job.err[0].code, EDQUOT,
+	    "rank %d fails: rank 0 gets its error", bad);
+	is_int(t.job.err[3].code, EDQUOT,
+	    "rank %d fails: rank 3 gets its error", bad);
 	if (bad != 0)
-		ok(strstr(t.err[0].text, "rank 2 (even): its disk is full") !=
-			NULL,
-		    "the error names the rank that failed: %s", t.err[0].text);
+		ok(strstr(t.job.err[0].text,
+		       "rank 2 (even): its disk is full") != NULL,
+		    "the error names the rank that failed: %s",
+		    t.job.err[0].text);
 }
 
 /* One rank dies (its thread ends here) while another waits and another
  * works. */
-static void die(struct test *t, struct optimfs_group *w)
+static void die(struct job *j, int r, struct optimfs_group *w)
 {
+	struct test *t = (struct test *)j;
 	struct optimfs_error own = { 0 };
-	int r = optimfs_group_rank(w);
 
-	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &j->err[r]) == -1)
 		return;
 	t->ret[r] = -1;
 	if (r == t->bad) {
-		fakegroup_kill(t->f, r, 1);
+		fakegroup_kill(j->f, r, 1);
 		return;
 	}
 	if (r == 1)
 		while (ofs_task_check(w, &own) == 0)
 			usleep(10000);
-	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &t->err[r]);
+	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &j->err[r]);
 	ofs_task_end(w);
 }
 
 static void test_death(int bad)
 {
-	struct test t = { .size = 3, .work = die, .bad = bad };
+	struct test t = { .job = { .size = 3, .work = die }, .bad = bad };
 
-	run(&t);
+	run(&t.job);
 	is_int(count_ret(&t, -1), 3, "rank %d dies: all ranks fail", bad);
-	is_int(t.err[bad == 0 ? 2 : 0].code, EHOSTDOWN,
+	is_int(t.job.err[bad == 0 ? 2 : 0].code, EHOSTDOWN,
 	    "rank %d dies: another rank gets EHOSTDOWN", bad);
 }
 
 /* One rank stops answering. */
-static void fall_silent(struct test *t, struct optimfs_group *w)
+static void fall_silent(struct job *j, int r, struct optimfs_group *w)
 {
+	struct test *t = (struct test *)j;
 	struct optimfs_error own = { 0 };
-	int r = optimfs_group_rank(w);
 
-	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &j->err[r]) == -1)
 		return;
 	t->ret[r] = -1;
 	if (r == t->bad) {
-		fakegroup_mute(t->f, r, 1);
+		fakegroup_mute(j->f, r, 1);
 		return;
 	}
-	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &t->err[r]);
+	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &j->err[r]);
 	ofs_task_end(w);
 }
 
 static void test_silence(int bad)
 {
-	struct test t = { .size = 3, .work = fall_silent, .bad = bad };
+	struct test t = { .job = { .size = 3, .work = fall_silent },
+		.bad = bad };
 
-	run(&t);
+	run(&t.job);
 	is_int(count_ret(&t, -1), 3, "rank %d is silent: all ranks fail", bad);
-	is_int(t.err[bad == 0 ? 2 : 0].code, ETIMEDOUT,
+	is_int(t.job.err[bad == 0 ? 2 : 0].code, ETIMEDOUT,
 	    "rank %d is silent: another rank gets ETIMEDOUT", bad);
 }
 
 /* A refused report, one after the end of the task, and malformed messages. */
-static void report_badly(struct test *t, struct optimfs_group *w)
+static void report_badly(struct job *j, int r, struct optimfs_group *w)
 {
+	struct test *t = (struct test *)j;
 	static const uint8_t garbage[][3] = { { OFS_WIRE_TASK, 99, 0 },
 		{ OFS_WIRE_LETTER, 1, 7 }, { OFS_WIRE_CALL, 2, 7 } };
 	struct optimfs_error own = { 0 };
-	int r = optimfs_group_rank(w);
 
-	if (ofs_task_begin(w, take, t, &own, &t->err[r]) == -1)
+	if (ofs_task_begin(w, take, t, &own, &j->err[r]) == -1)
 		return;
-	t->ret[r] = report(w, 13, &t->err[r]);
+	t->ret[r] = report(w, 13, &j->err[r]);
 	if (r == 1)
 		for (size_t i = 0; i < 3; i++)
-			t->noted += fakegroup_ask(t->f, 0, garbage[i], 3, NULL,
+			t->noted += fakegroup_ask(j->f, 0, garbage[i], 3, NULL,
 					0, NULL) == -1;
 	(void)ofs_task_barrier(w, &own, NULL, NULL, NULL);
 	ofs_task_end(w);
-	pthread_barrier_wait(&t->barrier);
+	pthread_barrier_wait(&j->barrier);
 	if (r == 1)
-		t->ret[1] += report(w, 1, &t->err[1]);
+		t->ret[1] += report(w, 1, &j->err[1]);
 }
 
 static void test_reports(void)
 {
-	struct test t = { .size = 2, .work = report_badly, .bad = -1 };
+	struct test t = { .job = { .size = 2, .work = report_badly },
+		.bad = -1 };
 
-	run(&t);
+	run(&t.job);
 	is_int(t.ret[0], -1, "a report that rank 0 refuses fails");
 	is_int(t.ret[1], -2,
 	    "a refused report of rank 1, and one after the task, fail");
-	is_int(t.err[1].code, ECANCELED,
+	is_int(t.job.err[1].code, ECANCELED,
 	    "a report after the task fails with ECANCELED");
 	is_int((int)t.noted, 3, "malformed messages are refused");
 }
