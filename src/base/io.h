@@ -121,18 +121,22 @@ char *ofs_path_join(const char *rel, const char *name);
 /* The last component of path; all of path when that is empty. */
 const char *ofs_path_last(const char *path);
 
-/* The names in dir, sorted bytewise, without "." and "..". ofs_names_free frees
- * them. */
+/* A list of names or paths; starts as zeros. */
 struct ofs_names {
 	char **name;
-	size_t n;
+	size_t n, cap;
 };
+/* Appends a copy of the n bytes at name. */
+int ofs_names_add(struct ofs_names *names, const char *name, size_t n,
+    struct optimfs_error *err);
+void ofs_names_free(struct ofs_names *names);
+/* The names in dir, sorted bytewise, without "." and "..", for
+ * ofs_names_free. */
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err);
 /* The same for the directory rel below dir; "" is dir. */
 int ofs_dir_list_sub(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err);
-void ofs_names_free(struct ofs_names *names);
 
 /* Are these the first n bytes of a pointer of Git LFS, a text of at most 1024
  * bytes in place of a file? */

@@ -13,23 +13,21 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-/* Names that are being collected. */
-struct listing {
-	struct ofs_names names;
-	size_t cap;
-};
+int ofs_names_add(struct ofs_names *names, const char *name, size_t n,
+    struct optimfs_error *err)
+{
+	if (ofs_grow(names->name, names->n, names->cap, err) == -1)
+		return -1;
+	names->name[names->n] = strndup(name, n);
+	if (names->name[names->n] == NULL)
+		return ofs_no_memory(err);
+	names->n++;
+	return 0;
+}
 
 static int add_name(void *ctx, const char *name, size_t n)
 {
-	struct listing *l = ctx;
-
-	if (ofs_grow(l->names.name, l->names.n, l->cap, NULL) == -1)
-		return -1;
-	l->names.name[l->names.n] = strndup(name, n);
-	if (l->names.name[l->names.n] == NULL)
-		return -1;
-	l->names.n++;
-	return 0;
+	return ofs_names_add(ctx, name, n, NULL);
 }
 
 /* Sort the names and drop duplicates. */
@@ -50,20 +48,21 @@ static void sort_names(struct ofs_names *names)
 	names->n = kept;
 }
 
-static int list_stream(DIR *stream, struct listing *l)
+static int list_stream(DIR *stream, struct ofs_names *names)
 {
 	struct dirent *e;
 
 	while (errno = 0, (e = readdir(stream)) != NULL) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
-		if (add_name(l, e->d_name, strlen(e->d_name)) == -1)
+		if (ofs_names_add(names, e->d_name, strlen(e->d_name), NULL) ==
+		    -1)
 			return ENOMEM;
 	}
 	return errno;
 }
 
-static int list_into(int at, const char *path, struct listing *l,
+static int list_into(int at, const char *path, struct ofs_names *names,
     struct optimfs_error *err)
 {
 	DIR *stream = NULL;
@@ -79,7 +78,7 @@ static int list_into(int at, const char *path, struct listing *l,
 			close(fd);
 		return -1;
 	}
-	error = list_stream(stream, l);
+	error = list_stream(stream, names);
 	closedir(stream);
 	if (error == 0)
 		return 0;
@@ -122,7 +121,7 @@ int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
 	const char *below = dir->below == NULL ? "" : dir->below;
-	struct listing got = { 0 };
+	struct ofs_names got = { 0 };
 	int ret;
 
 	ret = dir->elsewhere == NULL ? list_into(dir->fd, dir->path, &got, err)
@@ -130,13 +129,13 @@ int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
 					   below, add_name, &got, err);
 	if (ret == -1 ||
 	    (dir->over && list_into(dir->upper, dir->path, &got, err) == -1)) {
-		ofs_names_free(&got.names);
+		ofs_names_free(&got);
 		return -1;
 	}
-	sort_names(&got.names);
+	sort_names(&got);
 	if (dir->gone != NULL)
-		leave_out(dir, &got.names);
-	*names = got.names;
+		leave_out(dir, &got);
+	*names = got;
 	return 0;
 }
 

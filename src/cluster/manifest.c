@@ -27,22 +27,8 @@
 struct scan {
 	struct ofs_manifest *s;
 	struct ofs_names dirs; /* directories, "" first */
-	size_t cap;
 	struct optimfs_error *err;
 };
-
-static int push(struct scan *scan, const char *rel)
-{
-	char *copy;
-
-	if (ofs_grow(scan->dirs.name, scan->dirs.n, scan->cap, scan->err) == -1)
-		return -1;
-	copy = strdup(rel);
-	if (copy == NULL)
-		return ofs_no_memory(scan->err);
-	scan->dirs.name[scan->dirs.n++] = copy;
-	return 0;
-}
 
 static unsigned depth(const char *rel)
 {
@@ -69,23 +55,16 @@ static int add(struct scan *scan, const char *rel, const char *name)
 		    : 0;
 	if (name[0] == '.' || s->rel[0] != '\0' || depth(rel) >= MAX_DEPTH)
 		return 0;
-	return push(scan, rel);
+	return ofs_names_add(&scan->dirs, rel, strlen(rel), scan->err);
 }
 
 static int scan_directory(struct scan *scan, const char *rel)
 {
-	struct ofs_manifest *s = scan->s;
-	struct ofs_dir sub = { .fd = -1 };
 	struct ofs_names names;
 	char path[4096 + 256];
-	int ret;
+	int ret = 0;
 
-	if (rel[0] != '\0' &&
-	    ofs_dir_open_sub(&s->dir, rel, &sub, scan->err) == -1)
-		return -1;
-	ret = ofs_dir_list(rel[0] == '\0' ? &s->dir : &sub, &names, scan->err);
-	ofs_dir_close(&sub);
-	if (ret == -1)
+	if (ofs_dir_list_sub(&scan->s->dir, rel, &names, scan->err) == -1)
 		return -1;
 	for (size_t i = 0; i < names.n && ret == 0; i++) {
 		int n = snprintf(path, sizeof(path), "%s%s%s", rel,
@@ -101,7 +80,7 @@ static int scan_directory(struct scan *scan, const char *rel)
 static int scan_all(struct ofs_manifest *s, struct optimfs_error *err)
 {
 	struct scan scan = { .s = s, .err = err };
-	int ret = push(&scan, "");
+	int ret = ofs_names_add(&scan.dirs, "", 0, err);
 
 	for (size_t i = 0; ret == 0 && i < scan.dirs.n; i++)
 		ret = scan_directory(&scan, scan.dirs.name[i]);

@@ -29,9 +29,9 @@
 #define FILES_MAX      8
 #define NAME_MAX_SHOWN 8
 
-struct candidates {
-	char **name; /* below the user's directory */
-	size_t n, cap, looked;
+struct search {
+	struct ofs_names found; /* paths below the user's directory */
+	size_t looked;          /* directories searched */
 };
 
 /* Does the name have an extension that only checkpoints use? */
@@ -95,27 +95,14 @@ static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
 	return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : yes;
 }
 
-static int add(struct candidates *c, const char *name,
-    struct optimfs_error *err)
-{
-	if (ofs_grow(c->name, c->n, c->cap, err) == -1)
-		return -1;
-	c->name[c->n] = strdup(name);
-	if (c->name[c->n] == NULL)
-		return ofs_no_memory(err);
-	c->n++;
-	return 0;
-}
-
 /* Collects candidates among the entries of dir, which is at prefix below the
  * top, and one level deeper if there are none: OUT/checkpoint/step-1000. */
 static int search(const struct ofs_dir *dir, const struct ofs_names *names,
-    const char *prefix, int depth, struct candidates *c,
-    struct optimfs_error *err);
+    const char *prefix, int depth, struct search *s, struct optimfs_error *err);
 
 /* Examines path below the top; sub is the open directory. */
 static int look(const struct ofs_dir *sub, const char *path, int depth,
-    struct candidates *c, struct optimfs_error *err)
+    struct search *s, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
 	struct ofs_names below;
@@ -125,18 +112,17 @@ static int look(const struct ofs_dir *sub, const char *path, int depth,
 		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
 	ret = is_checkpoint(sub, &below, err);
 	if (ret == 1)
-		ret = add(c, path, err);
+		ret = ofs_names_add(&s->found, path, strlen(path), err);
 	else if (ret == 0 && depth > 0)
-		ret = search(sub, &below, path, depth - 1, c, err);
+		ret = search(sub, &below, path, depth - 1, s, err);
 	ofs_names_free(&below);
 	return ret;
 }
 
 static int search(const struct ofs_dir *dir, const struct ofs_names *names,
-    const char *prefix, int depth, struct candidates *c,
-    struct optimfs_error *err)
+    const char *prefix, int depth, struct search *s, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < names->n && c->looked < LOOK_MAX; i++) {
+	for (size_t i = 0; i < names->n && s->looked < LOOK_MAX; i++) {
 		struct optimfs_error why = { 0 };
 		struct ofs_dir sub;
 		char path[PATH_MAX];
@@ -147,23 +133,15 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 				return ofs_no_memory(err);
 			continue;
 		}
-		c->looked++;
+		s->looked++;
 		snprintf(path, sizeof(path), "%s%s%s", prefix,
 		    prefix[0] == '\0' ? "" : "/", names->name[i]);
-		ret = look(&sub, path, depth, c, err);
+		ret = look(&sub, path, depth, s, err);
 		ofs_dir_close(&sub);
 		if (ret == -1)
 			return -1;
 	}
 	return 0;
-}
-
-static void drop(struct candidates *c)
-{
-	for (size_t i = 0; i < c->n; i++)
-		free(c->name[i]);
-	free(c->name);
-	*c = (struct candidates){ 0 };
 }
 
 /* The number at the end of a name; -1: none. */
@@ -268,16 +246,16 @@ int ofs_detect_named(const struct ofs_dir *dir, const char *rel, char **name,
 
 /* Are all of them, or those of the latest one, called mp_rank_TT or
  * mp_rank_TT_PPP, as by Megatron-LM before distributed checkpoints? */
-static bool is_legacy(const struct candidates *c, const char *latest)
+static bool is_legacy(const struct ofs_names *found, const char *latest)
 {
 	size_t n = latest == NULL ? 0 : strlen(latest), ranks = 0;
 
-	for (size_t i = 0; i < c->n; i++) {
-		const char *base = ofs_path_last(c->name[i]);
+	for (size_t i = 0; i < found->n; i++) {
+		const char *base = ofs_path_last(found->name[i]);
 
 		if (n > 0 &&
-		    (strncmp(c->name[i], latest, n) != 0 ||
-			c->name[i][n] != '/'))
+		    (strncmp(found->name[i], latest, n) != 0 ||
+			found->name[i][n] != '/'))
 			continue;
 		if (strncmp(base, "mp_rank_", 8) != 0 ||
 		    !isdigit((unsigned char)base[8]))
@@ -325,29 +303,30 @@ static int is_unfinished(const struct ofs_dir *dir, struct optimfs_error *err)
 
 /* The message. */
 
-static void list(struct ofs_buf *b, const struct candidates *c,
+static void list(struct ofs_buf *b, const struct ofs_names *found,
     const char *latest)
 {
-	for (size_t i = 0; i < c->n && i < NAME_MAX_SHOWN; i++) {
+	for (size_t i = 0; i < found->n && i < NAME_MAX_SHOWN; i++) {
 		ofs_buf_puts(b, i == 0 ? " " : ", ");
-		ofs_buf_puts(b, c->name[i]);
-		if (latest != NULL && strcmp(latest, c->name[i]) == 0)
+		ofs_buf_puts(b, found->name[i]);
+		if (latest != NULL && strcmp(latest, found->name[i]) == 0)
 			ofs_buf_puts(b, " (latest)");
 	}
-	if (c->n > NAME_MAX_SHOWN)
-		ofs_buf_printf(b, " and %zu more", c->n - NAME_MAX_SHOWN);
+	if (found->n > NAME_MAX_SHOWN)
+		ofs_buf_printf(b, " and %zu more", found->n - NAME_MAX_SHOWN);
 	ofs_buf_putc(b, '\0');
 }
 
-static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
-    const char *latest, struct optimfs_error *err)
+static int say_candidates(const struct ofs_dir *dir,
+    const struct ofs_names *found, const char *latest,
+    struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 
-	list(&b, c, latest);
+	list(&b, found, latest);
 	if (b.bad)
 		ofs_no_memory(err);
-	else if (is_legacy(c, latest))
+	else if (is_legacy(found, latest))
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS641 %s: an old checkpoint of Megatron-LM by several "
 		    "ranks: each file has its own pieces, and none says how "
@@ -359,7 +338,8 @@ static int say_candidates(const struct ofs_dir *dir, const struct candidates *c,
 		optimfs_fail(err, EIO,
 		    "OFS676 %s: latest names %s, which does not exist; "
 		    "others:%s",
-		    dir->path, latest, c->n == 0 ? " none" : (char *)b.data);
+		    dir->path, latest,
+		    found->n == 0 ? " none" : (char *)b.data);
 	else
 		optimfs_fail(err, ENOENT,
 		    "OFS681 %s holds checkpoints, give one of:%s", dir->path,
@@ -453,71 +433,74 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 }
 
 /* The candidate that latest names, or the only one in it; n: none. */
-static size_t find_candidate(const struct candidates *c, const char *latest)
+static size_t find_candidate(const struct ofs_names *found, const char *latest)
 {
-	size_t len = strlen(latest), found = c->n;
+	size_t len = strlen(latest), only = found->n;
 
-	for (size_t i = 0; i < c->n; i++) {
-		if (strncmp(c->name[i], latest, len) != 0)
+	for (size_t i = 0; i < found->n; i++) {
+		if (strncmp(found->name[i], latest, len) != 0)
 			continue;
-		if (c->name[i][len] == '\0')
+		if (found->name[i][len] == '\0')
 			return i;
-		if (c->name[i][len] != '/')
+		if (found->name[i][len] != '/')
 			continue;
-		if (found != c->n)
-			return c->n;
-		found = i;
+		if (only != found->n)
+			return found->n;
+		only = i;
 	}
-	return found;
+	return only;
 }
 
 /* The candidate to use without asking: the only one, unless another is named as
  * latest; or the one that Megatron itself would load. */
-static size_t choose(const struct ofs_names *names, const struct candidates *c,
-    const char *latest)
+static size_t choose(const struct ofs_names *names,
+    const struct ofs_names *found, const char *latest)
 {
-	if (latest != NULL && (c->n == 1 || ofs_probe_has(names, tracker)))
-		return find_candidate(c, latest);
-	return c->n == 1 ? 0 : c->n;
+	if (latest != NULL && (found->n == 1 || ofs_probe_has(names, tracker)))
+		return find_candidate(found, latest);
+	return found->n == 1 ? 0 : found->n;
 }
 
-/* Finds the candidates in dir again. */
+/* Finds the candidates in dir, instead of those found before. */
 static int find(const struct ofs_dir *dir, const struct ofs_names *names,
-    int depth, struct candidates *c, struct optimfs_error *err)
+    int depth, struct ofs_names *found, struct optimfs_error *err)
 {
-	drop(c);
-	if (search(dir, names, "", depth, c, err) == -1)
-		return -1;
-	if (c->n > 0)
-		qsort(c->name, c->n, sizeof(*c->name), newest_first);
-	return 0;
+	struct search s = { .looked = 0 };
+	int ret = search(dir, names, "", depth, &s, err);
+
+	ofs_names_free(found);
+	*found = s.found;
+	if (found->n > 0)
+		qsort(found->name, found->n, sizeof(*found->name),
+		    newest_first);
+	return ret;
 }
 
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
     char **only, struct optimfs_error *err)
 {
-	struct candidates c = { 0 };
+	struct ofs_names found = { 0 };
 	char *latest = NULL;
 	size_t i;
 	int ret = -1;
 
 	if (find_latest(dir, names, &latest, err) == -1 ||
-	    find(dir, names, DEPTH, &c, err) == -1)
+	    find(dir, names, DEPTH, &found, err) == -1)
 		goto out;
-	i = choose(names, &c, latest);
-	if (i < c.n) {
-		*only = c.name[i];
-		c.name[i] = NULL;
+	i = choose(names, &found, latest);
+	if (i < found.n) {
+		*only = found.name[i];
+		found.name[i] = NULL;
 		ret = 0;
-	} else if (find(dir, names, SHOWN_DEPTH, &c, err) == -1) {
+	} else if (find(dir, names, SHOWN_DEPTH, &found, err) == -1) {
 		goto out;
-	} else if (c.n > 0 || latest != NULL) {
-		say_candidates(dir, &c, latest, err);
+	} else if (found.n > 0 || latest != NULL) {
+		say_candidates(dir, &found, latest, err);
 	} else {
 		say_nothing(dir, names, err);
 	}
 out:
-	drop(&c);
+	ofs_names_free(&found);
 	free(latest);
 	return ret;
 }

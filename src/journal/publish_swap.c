@@ -6,42 +6,29 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/copy.h"
-#include "base/memory.h"
+#include "base/io.h"
 #include "base/sys.h"
 #include "journal/publish_impl.h"
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
-/* Directories still to visit, as paths below the checkpoint; "" is the
- * checkpoint itself. */
 struct walk {
 	struct ofs_publish *p;
 	int gen;
-	char **dir;
-	size_t n, cap;
+	/* Directories to visit, as paths below the checkpoint; "" is the
+	 * checkpoint itself. */
+	struct ofs_names dirs;
 	struct optimfs_error *err;
 };
 
 static int fail(const struct walk *w, const char *rel)
 {
 	return optimfs_fail(w->err, errno, "OFS821 %.200s: %m", rel);
-}
-
-static int push(struct walk *w, const char *rel)
-{
-	if (ofs_grow(w->dir, w->n, w->cap, w->err) == -1)
-		return -1;
-	w->dir[w->n] = strdup(rel);
-	if (w->dir[w->n] == NULL)
-		return ofs_no_memory(w->err);
-	w->n++;
-	return 0;
 }
 
 /* Does the commit replace or remove rel? */
@@ -123,7 +110,7 @@ static int carry(struct walk *w, const char *rel)
 		    rel);
 	if (ofs_sys_mkdir(w->gen, rel) == -1)
 		return fail(w, rel);
-	return push(w, rel);
+	return ofs_names_add(&w->dirs, rel, strlen(rel), w->err);
 }
 
 static int carry_all(struct walk *w, const char *rel)
@@ -196,15 +183,15 @@ static int seal(struct walk *w, const char *rel)
 
 static int build(struct walk *w)
 {
-	if (push(w, "") == -1)
+	if (ofs_names_add(&w->dirs, "", 0, w->err) == -1)
 		return -1;
-	for (size_t i = 0; i < w->n; i++)
-		if (carry_all(w, w->dir[i]) == -1)
+	for (size_t i = 0; i < w->dirs.n; i++)
+		if (carry_all(w, w->dirs.name[i]) == -1)
 			return -1;
 	if (move_new(w) == -1)
 		return -1;
-	for (size_t i = w->n; i-- > 0;)
-		if (seal(w, w->dir[i]) == -1)
+	for (size_t i = w->dirs.n; i-- > 0;)
+		if (seal(w, w->dirs.name[i]) == -1)
 			return -1;
 	return 0;
 }
@@ -227,9 +214,7 @@ int ofs_publish_build(struct ofs_publish *p, struct optimfs_error *err)
 	if (ret == 0)
 		p->plan.gen = st.st_ino;
 	close(w.gen);
-	for (size_t i = 0; i < w.n; i++)
-		free(w.dir[i]);
-	free(w.dir);
+	ofs_names_free(&w.dirs);
 	return ret;
 }
 
