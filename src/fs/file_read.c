@@ -223,41 +223,53 @@ static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
 	return off < end ? read_range(r, buf, end - off, off, err) : 0;
 }
 
-/* Reads a file of a view through the composition for the range. A range that a
- * checksum covers contains no checksum. */
-static int read_view(struct optimfs_file *file, struct ofs_plan *plan,
-    uint8_t *buf, uint64_t len, uint64_t off, bool sums,
-    struct optimfs_error *err);
-
 struct view_read {
 	struct optimfs_file *file;
 	struct ofs_plan *plan;
 };
 
-static int read_under(void *ctx, void *buf, uint64_t len, uint64_t off,
+/* Reads a range of a file of a view, without the checksums in it. *c, for
+ * ofs_composition_fini, begins at byte *base of the file. */
+static int read_window(const struct view_read *v, uint8_t *buf, uint64_t len,
+    uint64_t off, struct ofs_composition *c, uint64_t *base,
     struct optimfs_error *err)
 {
-	const struct view_read *v = ctx;
+	struct ofs_view_file *view = v->file->view;
+	struct reading r = { v->file, ofs_view_cat(view), c, v->plan };
 
-	return read_view(v->file, v->plan, buf, len, off, false, err);
+	if (ofs_view_window(view, off, len, c, base, err) == -1)
+		return -1;
+	if (read_range(&r, buf, len, off - *base, err) == 0)
+		return 0;
+	ofs_composition_fini(c);
+	return -1;
+}
+
+/* For a checksum: a range that one covers contains none. */
+static int read_covered(void *ctx, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
+{
+	struct ofs_composition c;
+	uint64_t base;
+
+	if (read_window(ctx, buf, len, off, &c, &base, err) == -1)
+		return -1;
+	ofs_composition_fini(&c);
+	return 0;
 }
 
 static int read_view(struct optimfs_file *file, struct ofs_plan *plan,
-    uint8_t *buf, uint64_t len, uint64_t off, bool sums,
-    struct optimfs_error *err)
+    uint8_t *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
 {
-	struct view_read under = { file, plan };
+	struct view_read v = { file, plan };
 	struct ofs_composition c;
-	struct reading r = { file, ofs_view_cat(file->view), &c, plan };
 	uint64_t base;
 	int ret;
 
-	if (ofs_view_window(file->view, off, len, &c, &base, err) == -1)
+	if (read_window(&v, buf, len, off, &c, &base, err) == -1)
 		return -1;
-	ret = read_range(&r, buf, len, off - base, err);
-	if (ret == 0 && sums)
-		ret = ofs_view_checksums(file->view, &c, base, buf, off, len,
-		    read_under, &under, err);
+	ret = ofs_view_checksums(file->view, &c, base, buf, off, len,
+	    read_covered, &v, err);
 	ofs_composition_fini(&c);
 	return ret;
 }
@@ -305,36 +317,31 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 {
 	struct ofs_plan *plan = take_plan(file);
 	struct reading r = { file, file->snap->cat, &file->comp, plan };
-	size_t done = 0, all = len;
+	size_t stored = len, n;
 	int ret = 0;
 
 	if (plan == NULL)
 		return ofs_no_memory(err);
 	if (file->view == NULL && off + len > file->comp.size) {
-		done = off < file->comp.size ? file->comp.size - off : 0;
-		ret = ofs_file_read_behind(file, buf + done, len - done,
-		    off + done, err);
+		stored = off < file->comp.size ? file->comp.size - off : 0;
+		ret = ofs_file_read_behind(file, buf + stored, len - stored,
+		    off + stored, err);
 		if (ret == -1)
-			ofs_file_failed(file->snap, file->at, off + done,
-			    len - done, err);
-		len = done;
-		done = 0;
+			ofs_file_failed(file->snap, file->at, off + stored,
+			    len - stored, err);
 	}
-	while (done < len && ret == 0) {
-		size_t n = len - done < STEP_MAX ? len - done : STEP_MAX;
-
+	for (size_t done = 0; done < stored && ret == 0; done += n) {
+		n = stored - done < STEP_MAX ? stored - done : STEP_MAX;
 		ofs_file_ahead(file, off + done, n);
 		ret = file->view != NULL
-		    ? read_view(file, plan, buf + done, n, off + done, true,
-			  err)
+		    ? read_view(file, plan, buf + done, n, off + done, err)
 		    : read_range(&r, buf + done, n, off + done, err);
 		if (ret == -1)
 			ofs_file_failed(file->snap, file->at, off + done, n,
 			    err);
-		done += n;
 	}
 	give_plan(file, plan);
-	return ret == -1 ? -1 : (ssize_t)all;
+	return ret == -1 ? -1 : (ssize_t)len;
 }
 
 /* Reads an added file, or a text or .npy that is being written. */
