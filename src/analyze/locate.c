@@ -121,7 +121,7 @@ static int locate(struct ofs_snapshot *snap, const struct ofs_tensor *t,
 		where->element =
 		    from_box(cat->dims + t->grid, box, t->grid_ndim, index);
 	}
-	ret = ofs_plan_elements(cat, t, where->element, 1, 0, place_one, &one,
+	ret = ofs_plan_elements(cat, t, where->element, 1, place_one, &one,
 	    &plan, err);
 	if (ret == 0 && plan.n == 0)
 		ret = optimfs_fail(err, ENODATA, "no file has it");

@@ -328,10 +328,10 @@ int ofs_plan_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 }
 
 int ofs_plan_elements(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    uint64_t first, uint64_t count, uint64_t dst, ofs_place_fn *place,
-    void *ctx, struct ofs_plan *plan, struct optimfs_error *err)
+    uint64_t first, uint64_t count, ofs_place_fn *place, void *ctx,
+    struct ofs_plan *plan, struct optimfs_error *err)
 {
-	return ofs_plan_box(cat, t, NULL, first, count, dst, place, ctx, plan,
+	return ofs_plan_box(cat, t, NULL, first, count, 0, place, ctx, plan,
 	    err);
 }
 

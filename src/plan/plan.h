@@ -63,16 +63,17 @@ typedef const struct ofs_place *ofs_place_fn(void *ctx,
     const struct ofs_tensor *t, uint32_t s, struct optimfs_error *err);
 
 /* Plan elements [first, first + count) of t, in C order of its shape: segments
- * that fill dst .. dst + count * itemsize exactly once. place is called only
+ * that fill the first count * itemsize bytes of the buffer exactly once. place is called only
  * for shards that overlap the range. EIO (OFS607) names the first element
  * without a shard, unless such are zeros; a tensor with an error fails with
  * that. On failure plan is unchanged. */
 int ofs_plan_elements(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    uint64_t first, uint64_t count, uint64_t dst, ofs_place_fn *place,
-    void *ctx, struct ofs_plan *plan, struct optimfs_error *err);
+    uint64_t first, uint64_t count, ofs_place_fn *place, void *ctx,
+    struct ofs_plan *plan, struct optimfs_error *err);
 
-/* As above, for the elements of a box of t, in C order of the box. box is
- * offsets, then sizes, in the grid; NULL for the whole tensor. */
+/* As above, for the elements of a box of t, in C order of the box, from byte
+ * dst of the buffer on. box is offsets, then sizes, in the grid; NULL for the
+ * whole tensor. */
 int ofs_plan_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     const uint64_t *box, uint64_t first, uint64_t count, uint64_t dst,
     ofs_place_fn *place, void *ctx, struct ofs_plan *plan,

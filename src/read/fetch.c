@@ -95,7 +95,7 @@ int ofs_fetch_elements(struct ofs_reader *r, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
 {
 	struct ofs_plan plan = { 0 };
-	int ret = ofs_plan_elements(r->cat, t, first, count, 0, ofs_locate, r,
+	int ret = ofs_plan_elements(r->cat, t, first, count, ofs_locate, r,
 	    &plan, err);
 
 	if (ret == 0)

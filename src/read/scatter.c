@@ -172,7 +172,7 @@ int ofs_scatter_plan(struct ofs_reader *r, const struct ofs_tensor *t,
 		size_t from = plan->n;
 
 		c.more = false;
-		ret = ofs_plan_elements(r->cat, t, first, count, 0, place, &c,
+		ret = ofs_plan_elements(r->cat, t, first, count, place, &c,
 		    plan, err);
 		drop_nowhere(plan, from);
 	}

@@ -134,8 +134,8 @@ static bool reads(struct one *o, uint64_t count, const float *want)
 	float got[8] = { 0 };
 	bool same = false;
 
-	if (ofs_plan_elements(o->h.cat, t, 0, count, 0, ofs_locate, &o->r,
-		&plan, &err) == 0 &&
+	if (ofs_plan_elements(o->h.cat, t, 0, count, ofs_locate, &o->r, &plan,
+		&err) == 0 &&
 	    ofs_transport_fetch(o->r.transport, plan.seg, plan.n, got, &err) ==
 		0)
 		same = memcmp(got, want, count * sizeof(*want)) == 0;

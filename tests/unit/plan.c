@@ -36,7 +36,7 @@ static bool range_is(struct stored *s, const uint8_t *want, uint64_t first,
 	uint8_t *got = zeroed(n + pad), *times = zeroed(n + pad);
 	bool same = true;
 
-	if (ofs_plan_elements(s->cat, s->t, first, count, pad, stored_place, s,
+	if (ofs_plan_box(s->cat, s->t, NULL, first, count, pad, stored_place, s,
 		&plan, &err) == -1) {
 		diag("%s", err.text);
 		same = false;
@@ -194,7 +194,7 @@ static void shapes(void)
 	struct stored s;
 
 	two_columns(&l, &s, bytes);
-	ofs_plan_elements(s.cat, s.t, 0, 24, 0, stored_place, &s, &plan, &err);
+	ofs_plan_elements(s.cat, s.t, 0, 24, stored_place, &s, &plan, &err);
 	is_u64(plan.n, 3,
 	    "two column shards, one transposed, are three segments");
 	is_u64(plan.seg[0].n, 4, "the first segment has a run for each row");
@@ -207,7 +207,7 @@ static void shapes(void)
 	    "a run of a transposed shard is one element");
 	plan.n = 0;
 	s.asked = 0;
-	ofs_plan_elements(s.cat, s.t, 6, 4, 0, stored_place, &s, &plan, &err);
+	ofs_plan_elements(s.cat, s.t, 6, 4, stored_place, &s, &plan, &err);
 	ok(plan.n == 1 && s.asked == 1,
 	    "only shards that overlap the range are located");
 	ofs_plan_fini(&plan);
@@ -220,10 +220,10 @@ static void shapes(void)
 	stored_init(&s, &l, bytes, false, &rng);
 	s.place[1]->object = 0;
 	s.place[1]->base = 2;
-	ofs_plan_elements(s.cat, s.t, 0, 5, 0, stored_place, &s, &plan, &err);
+	ofs_plan_elements(s.cat, s.t, 0, 5, stored_place, &s, &plan, &err);
 	is_u64(plan.n, 1, "shards adjacent in file and tensor are merged");
 	is_u64(plan.seg[0].len, 5, "the merged segment has all five bytes");
-	ofs_plan_elements(s.cat, s.t, 0, 2, 5, stored_place, &s, &plan, &err);
+	ofs_plan_box(s.cat, s.t, NULL, 0, 2, 5, stored_place, &s, &plan, &err);
 	is_u64(plan.n, 2, "a segment of an earlier plan is not extended");
 	ofs_plan_fini(&plan);
 	stored_fini(&s);
@@ -253,11 +253,11 @@ static void failures(void)
 	for (int i = 0; i < 3; i++)
 		layout_add(&l, lo[i], size[i]);
 	stored_init(&s, &l, bytes, false, &rng);
-	is_int(ofs_plan_elements(s.cat, s.t, 0, 10, 0, stored_place, &s, &plan,
+	is_int(ofs_plan_elements(s.cat, s.t, 0, 10, stored_place, &s, &plan,
 		   &err),
 	    0, "a range before missing elements is planned");
 	plan.n = 1;
-	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
+	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, stored_place, &s, &plan,
 		   &err),
 	    -1, "a range with missing elements fails");
 	is_error(err, EIO, "OFS607 element 10 is in no shard: 2 of 13",
@@ -265,28 +265,26 @@ static void failures(void)
 	is_u64(plan.n, 1, "a failed plan leaves the segments unchanged");
 	s.cat->tensors[s.t - s.cat->tensors].flags =
 	    OFS_TENSOR_COPIES | OFS_TENSOR_TIED | OFS_TENSOR_FILE;
-	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
+	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, stored_place, &s, &plan,
 		   &err),
 	    -1, "other flags do not replace missing elements by zeros");
 	s.cat->tensors[s.t - s.cat->tensors].flags = OFS_TENSOR_ZERO;
-	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, 0, stored_place, &s, &plan,
+	is_int(ofs_plan_elements(s.cat, s.t, 3, 13, stored_place, &s, &plan,
 		   &err),
 	    0, "OFS_TENSOR_ZERO replaces missing elements by zeros");
 	s.cat->tensors[s.t - s.cat->tensors].flags = 0;
 	plan.n = 1;
-	is_int(ofs_plan_elements(s.cat, s.t, 11, 3, 0, stored_place, &s, &plan,
+	is_int(ofs_plan_elements(s.cat, s.t, 11, 3, stored_place, &s, &plan,
 		   &err),
 	    0, "a range between missing elements is planned");
 	plan.n = 1;
-	is_int(ofs_plan_elements(s.cat, s.t, 0, 10, 0, no_place, &s, &plan,
-		   &err),
+	is_int(ofs_plan_elements(s.cat, s.t, 0, 10, no_place, &s, &plan, &err),
 	    -1, "a shard that cannot be located fails the plan");
 	is_error(err, EIO, "no place",
 	    "a shard that cannot be located: error of the locator");
 	is_u64(plan.n, 1,
 	    "a plan that failed to locate a shard adds no segments");
-	is_int(ofs_plan_elements(s.cat, s.t, 10, 0, 0, no_place, &s, &plan,
-		   &err),
+	is_int(ofs_plan_elements(s.cat, s.t, 10, 0, no_place, &s, &plan, &err),
 	    0, "an empty range locates no shard");
 	ofs_plan_fini(&plan);
 	stored_fini(&s);

@@ -186,7 +186,7 @@ static bool lies_whole(const struct files *f, const struct ofs_tensor *t,
 	uint64_t n = ofs_tensor_numel(cat, t);
 	struct ofs_plan plan = { 0 };
 	bool whole = n > 0 &&
-	    ofs_plan_elements(cat, t, 0, n, 0, ofs_locate, f->c->reader, &plan,
+	    ofs_plan_elements(cat, t, 0, n, ofs_locate, f->c->reader, &plan,
 		NULL) == 0 &&
 	    plan.n == 1 && plan.seg[0].n == 1 &&
 	    plan.seg[0].codec == OFS_PLAIN && plan.seg[0].fix == OFS_FIX_NONE;
