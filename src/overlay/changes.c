@@ -424,7 +424,6 @@ static bool is_backup(const struct ofs_overlay *o, uint32_t node)
 	uint32_t dir = ofs_overlay_base_place(o, parent), base;
 	const char *name = ofs_overlay_name(o, node), *end;
 	char own[OFS_NAME_MAX + 1];
-	bool moved;
 
 	for (end = name + 1; dir != OFS_NONE && *name != '\0' && *end != '\0';
 	     end++) {
@@ -433,8 +432,7 @@ static bool is_backup(const struct ofs_overlay *o, uint32_t node)
 		memcpy(own, name, (size_t)(end - name));
 		own[end - name] = '\0';
 		base = ofs_tree_child(o->tree, dir, own);
-		moved = base != OFS_NONE && base == node;
-		if (is_backup_suffix(end, moved) && base != OFS_NONE &&
+		if (base != OFS_NONE && is_backup_suffix(end, base == node) &&
 		    o->tree->node[base].entry != OFS_NONE &&
 		    ofs_entry_is_text(o->cat, o->tree->node[base].entry) &&
 		    ofs_overlay_find(o, parent, own) != OFS_NONE)

@@ -154,7 +154,7 @@ struct ofs_overlay_ops {
 	const struct ofs_overlay_bytes *(*bytes)(const struct ofs_overlay *o,
 	    uint32_t node);
 	/* Does this text mean the same as the text of the base? NULL: no. */
-	bool (*own_text)(const struct ofs_overlay *o, uint32_t node,
+	bool (*is_original)(const struct ofs_overlay *o, uint32_t node,
 	    const void *text, size_t n);
 	/* Creates a hidden name of the base. 1: done; 0: there is no such name;
 	 * -1: failed. NULL: no name is hidden. */

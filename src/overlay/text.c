@@ -113,12 +113,12 @@ static bool is_whole(const uint8_t *p, size_t n)
 	return depth == 0;
 }
 
-/* Does the text mean the same as the text of the base? */
-static bool is_own(const struct ofs_overlay *o,
+/* Does the draft mean the same as the text of the checkpoint? */
+static bool is_original(const struct ofs_overlay *o,
     const struct ofs_overlay_file *f)
 {
-	return o->ops->own_text != NULL &&
-	    o->ops->own_text(o, f->index, f->draft.data, f->draft.len);
+	return o->ops->is_original != NULL &&
+	    o->ops->is_original(o, f->index, f->draft.data, f->draft.len);
 }
 
 /* A text of one line is checked when its newline is written, because few
@@ -131,7 +131,7 @@ static int check_early(struct ofs_overlay *o, struct ofs_overlay_file *f,
 
 	if (n == 0 || p[n - 1] != '\n' || memchr(p, '\n', n - 1) != NULL ||
 	    ofs_tree_is_params(o->tree, f->index) || !is_whole(p, n) ||
-	    is_own(o, f))
+	    is_original(o, f))
 		return 0;
 	return ofs_overlay_text_check(o, f->index, (const char *)p, n, NULL,
 	    NULL, err);
@@ -192,7 +192,7 @@ int ofs_overlay_text_accept(struct ofs_overlay *o, struct ofs_overlay_file *f,
 
 	if (!f->has_draft)
 		return 0;
-	if (is_own(o, f))
+	if (is_original(o, f))
 		text = o->reader->text(o->reader_ctx, f->index, err);
 	else if (ofs_overlay_text_check(o, f->index,
 		     (const char *)f->draft.data, f->draft.len, &canonical,
@@ -250,7 +250,7 @@ int ofs_overlay_text_take(struct ofs_overlay *o, struct ofs_overlay_file *from,
 
 struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *o, uint32_t node)
 {
-	struct ofs_blob *said = NULL;
+	struct ofs_blob *text = NULL;
 	struct ofs_overlay_file *f;
 
 	if (atomic_load(&o->changed) == 0)
@@ -260,9 +260,9 @@ struct ofs_blob *ofs_overlay_accepted(struct ofs_overlay *o, uint32_t node)
 	if (f != NULL && f->text) {
 		pthread_rwlock_rdlock(&f->lock);
 		if (f->accepted != NULL)
-			said = ofs_blob_ref(f->accepted);
+			text = ofs_blob_ref(f->accepted);
 		pthread_rwlock_unlock(&f->lock);
 	}
 	pthread_rwlock_unlock(&o->names);
-	return said;
+	return text;
 }

@@ -474,7 +474,7 @@ static const struct ofs_overlay_bytes *bytes_of(const struct ofs_overlay *o,
 }
 
 /* Is this the source's text where the layout has its own? */
-static bool own_text(const struct ofs_overlay *o, uint32_t index,
+static bool is_original(const struct ofs_overlay *o, uint32_t index,
     const void *text, size_t n)
 {
 	const struct own *own = find_own(o, index);
@@ -487,7 +487,7 @@ static const struct ofs_overlay_ops overlay_ops = {
 	.hidden = true,
 	.apart = is_apart,
 	.bytes = bytes_of,
-	.own_text = own_text,
+	.is_original = is_original,
 	.reveal = ofs_writethrough_reveal,
 	.rename = ofs_writethrough_rename,
 	.free = through_free,
