@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "cli/tools.h"
@@ -28,24 +29,55 @@ static const struct kind {
 	[OPTIMFS_LOST_UNITS] = { "without -o units=FILE", "units unknown", 0 },
 };
 
-static bool add_file(struct ofs_lost *l, const struct optimfs_error *why,
-    struct ofs_str name, const char *path, const char *text)
+static void free_file(struct ofs_lost_file *f)
 {
+	free(f->name);
+	free(f->path);
+	free(f->text);
+}
+
+static bool add_file(struct ofs_lost *l, const struct ofs_buf *key,
+    const struct optimfs_error *why, const char *path, const char *text)
+{
+	const struct kind *kind = &kinds[why->how];
 	struct ofs_lost_file f = { .number = why->number,
-		.words = kinds[why->how].words,
-		.name = strndup(name.p, name.len),
+		.words = kind->words,
+		.name = kind->name != NULL
+		    ? strdup(kind->name)
+		    : strndup(why->text + why->lost, why->nlost),
 		.path = strdup(path == NULL ? "" : path),
 		.text = strdup(text) };
 
 	if (f.name != NULL && f.path != NULL && f.text != NULL &&
-	    ofs_grow(l->file, l->n, l->cap, NULL) == 0) {
+	    ofs_grow(l->file, l->n, l->cap, NULL) == 0 &&
+	    ofs_keys_copy(&l->keys, key->data, key->len, NULL) != OFS_NONE) {
 		l->file[l->n++] = f;
 		return true;
 	}
-	free(f.name);
-	free(f.path);
-	free(f.text);
+	free_file(&f);
 	return false;
+}
+
+/* The file with this key, which is added if it is new. */
+static struct ofs_lost_file *file_of(struct ofs_lost *l,
+    const struct optimfs_error *why, const char *path, const char *text)
+{
+	struct ofs_buf key = { 0 };
+	struct ofs_lost_file *f = NULL;
+	uint32_t i;
+
+	ofs_buf_putc(&key, (char)why->how);
+	if (kinds[why->how].name == NULL)
+		ofs_buf_put(&key, why->text + why->lost, why->nlost);
+	if (!key.bad) {
+		i = ofs_keys_find(&l->keys, key.data, key.len);
+		if (i != OFS_NONE)
+			f = &l->file[i];
+		else if (add_file(l, &key, why, path, text))
+			f = &l->file[l->n - 1];
+	}
+	ofs_buf_fini(&key);
+	return f;
 }
 
 /* Of messages that are not about a file as a whole, each may name a tensor: two
@@ -68,26 +100,16 @@ static void generalize(struct ofs_lost_file *f, const struct kind *kind,
 bool ofs_lost_add(struct ofs_lost *l, const char *path, const char *text,
     const struct optimfs_error *why)
 {
-	const struct kind *kind;
-	struct ofs_str name;
-	size_t i = 0;
+	struct ofs_lost_file *f;
 
 	if (why == NULL || why->how == OPTIMFS_NOT_LOST)
 		return false;
-	kind = &kinds[why->how];
-	name = kind->name != NULL
-	    ? ofs_str_of(kind->name)
-	    : (struct ofs_str){ why->text + why->lost, why->nlost };
-	while (i < l->n &&
-	    (!ofs_str_is(name, l->file[i].name) ||
-		strcmp(kind->words, l->file[i].words) != 0))
-		i++;
-	if (i == l->n && !add_file(l, why, name, path, text))
+	f = file_of(l, why, path, text);
+	if (f == NULL)
 		return false;
-	if (kind->name != NULL || kind->number != 0)
-		generalize(&l->file[i], kind, text);
-	l->file[i].n +=
-	    path == NULL || *path != '\0' || why->how == OPTIMFS_LOST_HOLES;
+	if (kinds[why->how].name != NULL || kinds[why->how].number != 0)
+		generalize(f, &kinds[why->how], text);
+	f->n += path == NULL || *path != '\0' || why->how == OPTIMFS_LOST_HOLES;
 	return true;
 }
 
@@ -122,12 +144,10 @@ void ofs_lost_tell(struct ofs_lost *l,
 
 void ofs_lost_fini(struct ofs_lost *l)
 {
-	for (size_t i = 0; i < l->n; i++) {
-		free(l->file[i].name);
-		free(l->file[i].path);
-		free(l->file[i].text);
-	}
+	for (size_t i = 0; i < l->n; i++)
+		free_file(&l->file[i]);
 	free(l->file);
+	ofs_keys_fini(&l->keys);
 	l->file = NULL;
 	l->n = l->cap = 0;
 }

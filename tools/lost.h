@@ -9,6 +9,8 @@
 
 #include "optimfs/error.h"
 
+#include "base/keys.h"
+
 /* A stored file that is missing, too short, without permission to read, or not the
  * one that the index describes is the reason why many tensors with a part in it
  * cannot be read; others are a file that is not even named, so that elements are
@@ -27,6 +29,7 @@ struct ofs_lost {
 		uint64_t n; /* tensors and values */
 	} * file;
 	size_t n, cap;
+	struct ofs_keys keys; /* of files: what is wrong, and the name */
 };
 
 /* Is such a file the reason why? Then it is counted. text: the message. path: of

@@ -5,6 +5,18 @@
 
 cd "$scratch" || exit 99
 
+# With work that grows with the square of their number, it would take longer
+# than $limit.
+mkdir lost
+python3 - lost/model.safetensors.index.json <<'EOF'
+import json, sys
+n = 400000
+names = {f"w{i}": f"model-{i + 1:06}-of-{n}.safetensors" for i in range(n)}
+json.dump({"metadata": {}, "weight_map": names}, open(sys.argv[1], "w"))
+EOF
+status "fsck of an index of 400000 missing files exits with 1" 1 "$OPTIMFS" fsck lost
+rm -r lost
+
 # A sparse source: a tensor of 5 GiB between two small ones.
 python3 - big.safetensors <<'EOF'
 import json, struct, sys

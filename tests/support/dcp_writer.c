@@ -117,6 +117,10 @@ static void tensor(struct ofs_buf *b, const struct mk_index *index, int i)
 	pw_list_open(b);
 	for (int k = 0; k < t->nchunks; k++)
 		chunk(b, &m, &t->chunk[k]);
+	if (t->repeated > 0)
+		ofs_buf_put(b, "q\377", 2);
+	for (int k = 0; k < t->repeated; k++)
+		ofs_buf_put(b, "h\377", 2);
 	pw_list_close(b);
 	pw_object_close(b);
 }

@@ -40,6 +40,7 @@ struct mk_tensor {
 	struct mk_dims size;
 	struct mk_chunk chunk[MK_CHUNKS];
 	int nchunks;
+	int repeated;              /* the last chunk is so often in it again */
 	const char *path[MK_DIMS]; /* of planner_data: NULL: {key} */
 	bool no_path;              /* planner_data has no entry */
 };

@@ -279,6 +279,10 @@ static void d16(struct base *b)
 	 * item. */
 	BAD->chunk[1].at.file = NULL;
 }
+static void d16_shared(struct base *b)
+{
+	BAD->repeated = 1000;
+}
 static void d21_reverse(struct base *b)
 {
 	AT->file = NULL;
@@ -618,6 +622,8 @@ static const struct a_case cases[] = {
 	    "OFS609" },
 	{ "D15 overlapping chunks", d15, READ, EUCLEAN, "OFS610" },
 	{ "D16 duplicate chunk", d16, WORKS, 0, NULL },
+	{ "D16 one chunk a thousand times", d16_shared, MOUNT, E2BIG,
+	    "OFS444" },
 	{ "D21 item of an unknown key", d21, WARN, EUCLEAN, "OFS613" },
 	{ "D21 chunk without an item", d21_reverse, READ, EIO, "OFS607" },
 	{ "D21 item at another offset", d21_offset, READ, EIO, "OFS607" },

@@ -54,6 +54,7 @@ struct ofs_dcp_index {
 	bool in_order;
 	struct ofs_pk_fields key, place; /* of the items, as they are read */
 	bool shared;                     /* an item was looked up twice */
+	uint64_t nchunks;                /* of the tensors read so far */
 };
 
 /* A row of sizes or offsets. */

@@ -300,6 +300,13 @@ static int add_chunks(struct ofs_dcp *d, struct building *b,
 		return ofs_pk_unexpected(doc, chunks, err, "OFS418", NULL,
 		    "chunks of '%.*s'", OFS_STR_ARGS(b->name, 200));
 	n = ofs_pk_len(doc, chunks);
+	/* each chunk is an object of its own, even if a writer shares the rest */
+	index->nchunks += n;
+	if (index->nchunks > ofs_pickle_nodes(doc))
+		return optimfs_fail(err, E2BIG,
+		    "OFS444 its tensors share chunks, so that they have more "
+		    "than the %" PRIu32 " objects of the index",
+		    ofs_pickle_nodes(doc));
 	for (uint32_t i = 0; i < n; i++)
 		if (add_chunk(d, b, index, name, ofs_pk_item(doc, chunks, i),
 			err) == -1)
