@@ -83,11 +83,26 @@ static char *real_path(const char *dest, const struct stat *st)
 	return NULL;
 }
 
+/* Is a file mounted there, as containers do with single files? rename(2) would
+ * fail when all bytes are copied. */
+static bool is_mount(const char *path)
+{
+	struct statx st;
+
+	return statx(AT_FDCWD, path, 0, 0, &st) == 0 &&
+	    (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
 static int open_old(struct ofs_replace *r, const char *dest,
     const struct stat *old, struct optimfs_error *err)
 {
 	if (S_ISREG(old->st_mode))
 		r->dest = real_path(dest, old);
+	if (r->dest != NULL && is_mount(r->dest))
+		return optimfs_fail(err, EBUSY,
+		    "OFS012 a file is mounted there (a bind mount), and cannot "
+		    "be replaced: give another name, or redirect "
+		    "optimfs cat to it");
 	if (r->dest == NULL)
 		r->fd = open(dest, O_WRONLY | O_TRUNC | O_NOCTTY | O_CLOEXEC);
 	else if (open_new(r, r->dest, 0600, err) == -1)

@@ -411,6 +411,12 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 	}
 	files->report = from.report;
 	ofs_render_report_end(files->report);
+	if (files->n == 0 && files->report->dropped.n > 0) {
+		ofs_files_free(files);
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS777 drop=opaque leaves nothing: no value can be "
+		    "converted");
+	}
 	if (atomic_load(&v->names) == NULL &&
 	    make_names(v->views, v, files, err) == -1) {
 		ofs_files_free(files);

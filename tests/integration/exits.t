@@ -96,6 +96,19 @@ out
 words"
 done
 
+# As containers mount single files.
+if command -v unshare >/dev/null && echo old >"$scratch/bound" && unshare -m sh -c \
+    "mount --bind '$scratch/bound' '$scratch/bound'" 2>/dev/null; then
+	status "cp onto a file that is a bind mount exits with 3" 3 unshare -m sh -c "
+		mount --bind '$scratch/bound' '$scratch/bound'
+		'$OPTIMFS' cp '$ck' optim/param_groups/0/lr '$scratch/bound'"
+	like "cp says that the file is a bind mount" "$(cat "$scratch/err")" \
+	    "*OFS012 $scratch/bound: a file is mounted there (a bind mount), *"
+	is "cp leaves a bind mount as it was" "$(cat "$scratch/bound")" old
+else
+	skip 3 "no mount namespaces"
+fi
+
 # A checkpoint with a missing .distcp file: verbs that need the file fail, the
 # others succeed.
 for v in ls info map report; do

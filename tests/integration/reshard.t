@@ -287,6 +287,13 @@ for i in "01":
 		    "extra/run: only in one.pt"
 	done
 
+	for layout in safetensors torch; do
+		status "reshard to $layout,drop=opaque of opaque values only exits with 4" 4 \
+		    "$OPTIMFS" reshard --to $layout,drop=opaque -o subtree=extra/run one.pt none
+		like "reshard to $layout,drop=opaque says that nothing is left" \
+		    "$(cat "$scratch/err")" '*OFS777 *drop=opaque leaves nothing: *'
+	done
+
 	# Objects that hold tensors, for which the tree has no file.
 	for way in held legacy; do
 		python3 "$TOP_SRCDIR/tests/support/opaque.py" --$way $way.pt

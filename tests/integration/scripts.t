@@ -48,6 +48,11 @@ like "scripts/build says that a build path must have no spaces" \
     "$(cat "$scratch/err")" '*no path with spaces*'
 not_ok "the rejected build directory is not made" test -e "$scratch/a b/build"
 
+is "tests leave a TMPDIR with a space or a quote alone" "$(for dir in "$scratch/a b" "$scratch/a'b"; do
+	TMPDIR=$dir TOP_SRCDIR=$TOP_SRCDIR sh -c '. "$TOP_SRCDIR/tests/tap/tap.sh"; echo "${scratch%.*} $TMPDIR"'
+done)" "/tmp/optimfs-test /tmp
+/tmp/optimfs-test /tmp"
+
 mkdir "$scratch/bin"
 for program in dirname id mkdir sh; do
 	ln -s "$(command -v $program)" "$scratch/bin"

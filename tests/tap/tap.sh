@@ -40,6 +40,10 @@ export LC_ALL TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
 tap_n=0
 tap_failed=0
 
+# Tests put $scratch into other scripts, patterns and lists.
+case ${TMPDIR:-} in
+*[!A-Za-z0-9/._+,@=-]*) TMPDIR=/tmp; export TMPDIR ;;
+esac
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/optimfs-test.XXXXXX") || exit 99
 scratch=$(cd "$scratch" && pwd -P)
 
