@@ -259,18 +259,31 @@ const char *ofs_overlay_form_text(const struct ofs_overlay_form *form,
 	return text;
 }
 
-static int other_form(const struct ofs_overlay_form *now,
-    const struct ofs_overlay_form *form, struct optimfs_error *err)
+static int other_form(const struct ofs_overlay *o,
+    const struct ofs_overlay_form *now, const struct ofs_overlay_form *form,
+    struct optimfs_error *err)
 {
 	char a[OFS_FORM_TEXT], b[OFS_FORM_TEXT];
 
 	return optimfs_fail(err, EINVAL,
-	    "OFS816 the layout has %s here, not %s: copy from a view that "
-	    "converts (dtype=), or make a layout with this type",
-	    ofs_overlay_form_text(now, a), ofs_overlay_form_text(form, b));
+	    "OFS816 the %s %s here, not %s: copy from a view that converts "
+	    "(dtype=), or %s",
+	    o->ops->hidden ? "layout has" : "files of this checkpoint keep",
+	    ofs_overlay_form_text(now, a), ofs_overlay_form_text(form, b),
+	    o->ops->hidden ? "make a layout with this type"
+			   : "reshard to dcp@N first");
 }
 
-/* The form of a template cannot change. cp ignores that its attributes were
+bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
+{
+	uint32_t entry = o->tree->node[base].entry;
+
+	return entry != OFS_NONE && !ofs_entry_is_text(o->cat, entry) &&
+	    o->cat->entries[entry].key != OFS_KEY_FREE;
+}
+
+/* The form of a template, and of files that a commit can only overwrite, cannot
+ * change. cp ignores that its attributes were
  * refused, so bytes that it has written before are marked: closing and
  * committing the file fail. */
 static int refuse(const struct ofs_overlay *o, uint32_t index,
@@ -280,7 +293,7 @@ static int refuse(const struct ofs_overlay *o, uint32_t index,
 	struct ofs_overlay_file *f = ofs_overlay_file(o, index);
 
 	err = OFS_SOME_ERROR(err);
-	other_form(now, form, err);
+	other_form(o, now, form, err);
 	if (f == NULL || f->text)
 		return -1;
 	pthread_rwlock_wrlock(&f->lock);
@@ -306,7 +319,7 @@ int ofs_overlay_fits(const struct ofs_overlay *o,
 	}
 	if (form.dtype == now.dtype && ofs_overlay_same_shape(&form, &now))
 		return 0;
-	return other_form(&now, &form, err);
+	return other_form(o, &now, &form, err);
 }
 
 /* May a file of the checkpoint get this form? What was written to it stays what
@@ -315,10 +328,16 @@ static int may_change(const struct ofs_overlay *o, uint32_t index,
     const struct ofs_overlay_form *now, const struct ofs_overlay_form *form,
     struct optimfs_error *err)
 {
-	if (ofs_overlay_is_made(o, index))
-		return 0;
+	bool made = ofs_overlay_is_made(o, index);
+	uint32_t base = made ? ofs_overlay_stands_for(o, index) : index;
+
 	if (o->ops->hidden)
+		return made ? 0 : refuse(o, index, now, form, err);
+	if (base != OFS_NONE && !o->replaying &&
+	    ofs_overlay_keeps_form(o, base))
 		return refuse(o, index, now, form, err);
+	if (made)
+		return 0;
 	if (ofs_entry_is_text(o->cat, o->tree->node[index].entry))
 		return optimfs_fail(err, EINVAL,
 		    "OFS816 a text of the checkpoint cannot become a tensor: "

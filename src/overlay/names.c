@@ -378,7 +378,8 @@ static int record_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
 	return ret;
 }
 
-/* A file that is renamed to a text must be valid there. */
+/* A file that is renamed to a text must be valid there; one that is renamed to a
+ * tensor must have its form if that cannot change. */
 static int fits_there(struct ofs_overlay *o, uint32_t index, uint32_t to,
     const char *newname, struct optimfs_error *err)
 {
@@ -391,7 +392,11 @@ static int fits_there(struct ofs_overlay *o, uint32_t index, uint32_t to,
 	free(path);
 	if (path == NULL)
 		return -1;
-	if (base == OFS_NONE || f == NULL || !ofs_overlay_is_made(o, index) ||
+	if (base == OFS_NONE || f == NULL || !ofs_overlay_is_made(o, index))
+		return 0;
+	if (!o->ops->hidden && ofs_overlay_keeps_form(o, base))
+		return ofs_overlay_fits(o, f, base, err);
+	if (o->tree->node[base].entry == OFS_NONE ||
 	    !ofs_entry_is_text(o->cat, o->tree->node[base].entry) ||
 	    f->dtype != OFS_DTYPE_NONE)
 		return 0;

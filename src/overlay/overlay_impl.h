@@ -200,8 +200,11 @@ void ofs_overlay_form_of(const struct ofs_overlay *o, uint32_t index,
     struct ofs_overlay_form *form);
 void ofs_overlay_form_of_tensor(const struct ofs_catalog *cat,
     const struct ofs_tensor *t, struct ofs_overlay_form *form);
-/* EINVAL (OFS816): attributes were set for from, but the tensor at index of a
- * template has others. */
+/* Is base, a node of the checkpoint, a tensor whose dtype and shape no commit can
+ * change, because it can only overwrite its bytes? */
+bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base);
+/* EINVAL (OFS816): attributes were set for from, but the tensor at index, whose
+ * form cannot change, has others. */
 int ofs_overlay_fits(const struct ofs_overlay *o,
     const struct ofs_overlay_file *from, uint32_t index,
     struct optimfs_error *err);
