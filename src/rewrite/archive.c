@@ -120,9 +120,15 @@ int ofs_commit_archive_open(struct ofs_commit *c,
 		ret = open_legacy(a, size, err);
 	else
 		ret = take_pickle(a, 0, size, NULL, err);
-	if (ret == -1)
-		ofs_commit_archive_close(a);
-	return ret;
+	if (ret == 0)
+		return 0;
+	ofs_commit_archive_close(a);
+	/* as if it was missing, but only if the user says so */
+	if (err != NULL && (err->code == EUCLEAN || err->code == EIO))
+		optimfs_fail_in(err,
+		    "the commit has to change this file too; restore it, or "
+		    "move it away to commit without it");
+	return -1;
 }
 
 void ofs_commit_archive_close(struct ofs_commit_archive *a)

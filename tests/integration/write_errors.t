@@ -487,4 +487,23 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 else
 	skip 3 "no other user"
 fi
+# A value of all ranks is not committed while the file of one is damaged.
+ck=$scratch/ranks
+mnt=$(point ranks_mnt)
+lr=optim/param_groups/0/lr
+cp -rL "$TOP_SRCDIR/tests/data/pytorch/rank_dtensor_fsdp2_tp_w4/ckpt" "$ck"
+chmod -R u+w "$ck"
+truncate -s -200 "$ck/state_rank1.pt"
+"$OPTIMFS" mount -o rw "$ck" "$mnt" 2>"$scratch/err"
+echo 0.25 >"$mnt/$lr"
+status "a commit fails if one of the files that it changes is truncated" 3 "$OPTIMFS" commit "$mnt"
+like "the error says what to do with the truncated file" "$(cat "$scratch/err")" \
+    '*OFS501 state_rank1.pt: *restore it, or move it away to commit without it: *'
+"$OPTIMFS" umount --keep "$mnt" 2>"$scratch/err"
+is "the failed commit leaves the value of all ranks" "$("$OPTIMFS" cat "$ck" $lr)" 0.001
+rm "$ck/state_rank1.pt"
+"$OPTIMFS" mount -o rw,recover=yes "$ck" "$mnt" 2>"$scratch/err"
+ok "the kept value is committed after the truncated file was removed" "$OPTIMFS" umount "$mnt"
+is "the other ranks have the committed value" "$("$OPTIMFS" cat "$ck" $lr)" 0.25
+
 done_testing
