@@ -17,7 +17,6 @@
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
-#include "base/nearest.h"
 #include "cli/args.h"
 #include "cli/interrupt.h"
 #include "fs/walk.h"

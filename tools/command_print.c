@@ -3,10 +3,8 @@
 #include "config.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/buf.h"
-#include "fs/walk.h"
 #include "tools/command.h"
 
 /* "dcp@N, torch or zero3@N" */

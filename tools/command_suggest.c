@@ -11,7 +11,6 @@
 
 #include "base/memory.h"
 #include "base/nearest.h"
-#include "fs/walk.h"
 #include "tools/command.h"
 
 static void try_names(const char *dir, struct ofs_nearest *near)

@@ -8,7 +8,6 @@
 
 #include "cluster/group.h"
 #include "fs/fs.h"
-#include "journal/stage.h"
 
 struct ofs_manifest;
 struct ofs_coordinator;

@@ -10,7 +10,6 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
-#include "catalog/catalog.h"
 
 struct ofs_npy {
 	enum ofs_dtype dtype;

@@ -11,7 +11,6 @@
 
 #include "archive/zip.h"
 #include "base/keys.h"
-#include "catalog/catalog.h"
 
 /* The largest header, as in the reference reader. */
 #define OFS_SAFETENSORS_HEADER_MAX 100000000

@@ -9,8 +9,6 @@
 #include "optimfs/error.h"
 
 #include "base/dtype.h"
-#include "base/str.h"
-#include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
 /* *v = a number of a tensor's geometry, called field in messages; it must not

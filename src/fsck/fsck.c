@@ -5,7 +5,6 @@
 #include "fsck/fsck.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "overlay/overlay_impl.h"
-#include "tree/tree_impl.h"
 
 /* The tree of the checkpoint never changes. Its nodes have the indexes
  * [0, first); nodes that were made get those from first on. What differs is in

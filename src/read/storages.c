@@ -4,7 +4,6 @@
 
 #include "read/storages.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <xxhash.h>
 

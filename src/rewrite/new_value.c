@@ -5,7 +5,6 @@
 #include "rewrite/new_value.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "layout/render.h"
 #include "read/locate.h"

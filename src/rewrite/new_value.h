@@ -8,7 +8,6 @@
 
 #include "optimfs/error.h"
 
-#include "pickle/pickle.h"
 #include "read/reader.h"
 
 /* The meaning of text, the complete new contents of an entry's file: a value

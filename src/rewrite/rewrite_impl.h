@@ -4,7 +4,6 @@
 #define OFS_REWRITE_REWRITE_IMPL_H
 
 #include "base/ranges.h"
-#include "journal/publish.h"
 #include "pickle/pickle.h"
 #include "rewrite/commit.h"
 

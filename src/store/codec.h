@@ -10,7 +10,6 @@
 
 #include "optimfs/error.h"
 
-#include "catalog/catalog.h"
 #include "store/gather.h"
 #include "store/transport.h"
 

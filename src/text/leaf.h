@@ -7,7 +7,6 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
-#include "pickle/pickle.h"
 #include "text/digest.h"
 
 enum ofs_leaf {

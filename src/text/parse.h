@@ -10,7 +10,6 @@
 
 #include "base/dtype.h"
 #include "catalog/catalog.h"
-#include "pickle/pickle.h"
 #include "pickle/write.h"
 
 /* The value that text replaces. It decides how text is read: a float stays a

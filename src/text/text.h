@@ -9,7 +9,6 @@
 #include "optimfs/error.h"
 
 #include "base/buf.h"
-#include "pickle/pickle.h"
 #include "text/digest.h"
 
 /* The kind of a value's file: user.optimfs.kind. */

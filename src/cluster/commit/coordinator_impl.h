@@ -6,7 +6,6 @@
 #include "cluster/commit/coordinator.h"
 #include "cluster/commit/participant.h"
 #include "cluster/manifest.h"
-#include "cluster/wire.h"
 #include "journal/lock.h"
 #include "journal/publish_impl.h"
 

@@ -10,7 +10,6 @@
 #include "optimfs/optimfs.h"
 
 #include "base/map.h"
-#include "base/memory.h"
 #include "base/types.h"
 #include "catalog/catalog.h"
 #include "format/dcp/index.h"

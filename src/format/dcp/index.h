@@ -9,7 +9,6 @@
 #include "optimfs/error.h"
 
 #include "base/map.h"
-#include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
 /* The place of an item, from storage_data. */

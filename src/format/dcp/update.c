@@ -5,7 +5,6 @@
 #include "format/dcp/update.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/copy.h"

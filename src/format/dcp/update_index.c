@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/memory.h"
 #include "base/str.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"

@@ -15,7 +15,6 @@
 #include "catalog/catalog.h"
 #include "format/torch_file/file.h"
 #include "format/torch_file/leaf.h"
-#include "pickle/pickle.h"
 
 /* A rank set has one file for each rank, with equal names except for the number
  * of the rank. Leaves of all files are collected first; then those with one

@@ -11,7 +11,6 @@
 #include "archive/zip.h"
 #include "catalog/catalog.h"
 #include "format/torch_file/legacy.h"
-#include "pickle/pickle.h"
 
 struct ofs_torch_file {
 	struct ofs_pickle *doc; /* a caller that keeps it sets this to NULL */

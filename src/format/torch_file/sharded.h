@@ -8,7 +8,6 @@
 
 #include "optimfs/error.h"
 
-#include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
 /* A box of the whole tensor, and its place in a local tensor. */

@@ -10,7 +10,6 @@
 
 #include "archive/torch.h"
 #include "catalog/catalog.h"
-#include "pickle/pickle.h"
 
 /* Call leaf for every leaf of a pickled object, with its path, until a call
  * returns non-zero, and return that, else 0. Mappings, and lists with tensors

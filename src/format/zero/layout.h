@@ -8,7 +8,6 @@
 #include "optimfs/error.h"
 
 #include "base/keys.h"
-#include "catalog/catalog.h"
 #include "layout/flat.h"
 #include "pickle/pickle.h"
 

@@ -11,7 +11,6 @@
 #include "base/copy.h"
 #include "base/memory.h"
 #include "base/str.h"
-#include "format/torch/update.h"
 #include "format/zero/layout.h"
 #include "format/zero/update.h"
 #include "format/zero/zero.h"
