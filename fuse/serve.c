@@ -324,7 +324,7 @@ static char *info(void *ctx)
 static void *publish(void *arg)
 {
 	struct server *s = arg;
-	char said[OFS_LOG_KEPT];
+	char printed[OFS_LOG_KEPT];
 	struct optimfs_error err;
 	struct statfs fs;
 	struct stat st;
@@ -336,7 +336,7 @@ static void *publish(void *arg)
 			if (!fuse_session_exited(s->se))
 				optimfs_fail(&s->unanswered, errno,
 				    "%s: the mount does not answer: %m %s",
-				    s->v->point, ofs_log_kept(said));
+				    s->v->point, ofs_log_kept(printed));
 			ofs_loop_stop(s->loop);
 			return NULL;
 		}

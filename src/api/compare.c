@@ -41,14 +41,14 @@ static void put_digest(const struct comparison *c, struct ofs_buf *b)
 }
 
 /* 1: ranks a and b differ; 0: all are equal. */
-static int find_ranks(struct comparison *c, struct ofs_allgather *said,
+static int find_ranks(struct comparison *c, struct ofs_allgather *all,
     struct optimfs_error *err)
 {
 	uint64_t first = 0;
 
 	c->a = -1;
 	for (int r = 0; r < c->w->size; r++) {
-		struct ofs_cursor *cur = &said->said[r].c;
+		struct ofs_cursor *cur = &all->of[r].c;
 		bool one = ofs_cursor_u8(cur) != 0;
 		uint64_t digest = ofs_cursor_le64(cur);
 
@@ -100,21 +100,20 @@ static int fail_by_name(struct comparison *c, struct optimfs_error *err)
 {
 	const struct optimfs_group *w = c->w;
 	struct ofs_buf nodes = { 0 };
-	struct ofs_allgather said = { .mine = &nodes };
+	struct ofs_allgather all = { .mine = &nodes };
 	int ret;
 
 	if (w->rank == c->a || w->rank == c->b)
 		put_nodes(c, &nodes);
-	ret = ofs_allgather(c->w, &said, err);
+	ret = ofs_allgather(c->w, &all, err);
 	if (ret == 0)
 		optimfs_fail(err, EPROTO,
 		    "OFS916 '%.200s' differs between ranks %d (%s) and %d "
 		    "(%s): do they have the same options, and the same files "
 		    "for units= and ids=?",
-		    first_difference(&said.said[c->a].c, &said.said[c->b].c),
-		    c->a, w->ops->host(w->w, c->a), c->b,
-		    w->ops->host(w->w, c->b));
-	ofs_allgather_fini(&said);
+		    first_difference(&all.of[c->a].c, &all.of[c->b].c), c->a,
+		    w->ops->host(w->w, c->a), c->b, w->ops->host(w->w, c->b));
+	ofs_allgather_fini(&all);
 	ofs_buf_fini(&nodes);
 	return -1;
 }
@@ -123,16 +122,16 @@ static int compare(struct comparison *c, const struct optimfs_error *own,
     struct optimfs_error *err)
 {
 	struct ofs_buf digest = { 0 };
-	struct ofs_allgather said = { .own = own, .mine = &digest };
+	struct ofs_allgather all = { .own = own, .mine = &digest };
 	int ret;
 
 	put_digest(c, &digest);
-	ret = ofs_allgather(c->w, &said, err);
+	ret = ofs_allgather(c->w, &all, err);
 	if (ret == 0)
-		ret = ofs_allgather_verdict(c->w, &said, true, err);
+		ret = ofs_allgather_verdict(c->w, &all, true, err);
 	if (ret == 0)
-		ret = find_ranks(c, &said, err);
-	ofs_allgather_fini(&said);
+		ret = find_ranks(c, &all, err);
+	ofs_allgather_fini(&all);
 	ofs_buf_fini(&digest);
 	return ret == 1 ? fail_by_name(c, err) : ret;
 }

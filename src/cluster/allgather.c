@@ -37,8 +37,8 @@ static void put_own(const struct optimfs_group *w,
 	b->bad |= mine->bad;
 }
 
-static int send_said(struct optimfs_group *w, int to, uint64_t tag,
-    const struct optimfs_error *why, const struct ofs_buf *said,
+static int send_all(struct optimfs_group *w, int to, uint64_t tag,
+    const struct optimfs_error *why, const struct ofs_buf *all,
     struct optimfs_error *err)
 {
 	struct ofs_buf letter = { 0 };
@@ -46,16 +46,15 @@ static int send_said(struct optimfs_group *w, int to, uint64_t tag,
 
 	ofs_wire_error(&letter, why);
 	if (why->code == 0)
-		ofs_buf_put(&letter, said->data, said->len);
+		ofs_buf_put(&letter, all->data, all->len);
 	ret = ofs_mail_send(w, to, tag, &letter, err);
 	ofs_buf_fini(&letter);
 	return ret;
 }
 
-/* Adds the contents of a letter to said; why gets the first failure. */
-static void receive_said(struct optimfs_group *w, int from, uint64_t tag,
-    const struct ofs_tick *tick, struct optimfs_error *why,
-    struct ofs_buf *said)
+/* Adds the contents of a letter to all; why gets the first failure. */
+static void receive_all(struct optimfs_group *w, int from, uint64_t tag,
+    const struct ofs_tick *tick, struct optimfs_error *why, struct ofs_buf *all)
 {
 	struct ofs_buf letter = { 0 };
 	struct optimfs_error err = { 0 };
@@ -67,27 +66,27 @@ static void receive_said(struct optimfs_group *w, int from, uint64_t tag,
 		if (c.bad)
 			ofs_wire_malformed(&err);
 		else
-			ofs_buf_put(said, c.p, ofs_cursor_left(&c));
+			ofs_buf_put(all, c.p, ofs_cursor_left(&c));
 	}
 	if (why->code == 0)
 		*why = err;
 	ofs_buf_fini(&letter);
 }
 
-/* Checks that each rank occurs once. */
-static int take_said(const struct optimfs_group *w, struct ofs_allgather *a,
+/* Finds the contribution of each rank, which must occur once. */
+static int split(const struct optimfs_group *w, struct ofs_allgather *a,
     struct optimfs_error *err)
 {
 	struct ofs_cursor c = ofs_cursor_of(a->bytes.data, a->bytes.len);
 	int n = 0;
 
-	a->said = calloc((size_t)w->size, sizeof(*a->said));
-	if (a->said == NULL)
+	a->of = calloc((size_t)w->size, sizeof(*a->of));
+	if (a->of == NULL)
 		return ofs_no_memory(err);
 	for (; n < w->size && ofs_cursor_left(&c) > 0; n++) {
 		uint32_t rank = ofs_cursor_le32(&c);
-		struct ofs_said *s =
-		    &a->said[rank < (uint32_t)w->size ? rank : 0];
+		struct ofs_contribution *s =
+		    &a->of[rank < (uint32_t)w->size ? rank : 0];
 		const uint8_t *p;
 		uint64_t len;
 
@@ -109,43 +108,43 @@ int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
 	uint32_t id = ++w->gathers;
 	uint64_t up = ofs_mail_tag(OFS_MAIL_UP, id);
 	uint64_t down = ofs_mail_tag(OFS_MAIL_DOWN, id);
-	struct ofs_buf said = { 0 };
+	struct ofs_buf all = { 0 };
 	struct optimfs_error why = { 0 };
 	int beside[3];
 
 	ofs_allgather_beside(w, beside);
-	put_own(w, a, &said);
+	put_own(w, a, &all);
 	for (int i = 1; i <= 2; i++)
 		if (beside[i] != -1 && why.code == 0)
-			receive_said(w, beside[i], up, &a->tick, &why, &said);
-	if (said.bad && why.code == 0)
+			receive_all(w, beside[i], up, &a->tick, &why, &all);
+	if (all.bad && why.code == 0)
 		ofs_no_memory(&why);
 	if (w->rank != 0) {
 		struct optimfs_error lost;
 
-		if (send_said(w, beside[0], up, &why, &said, &lost) == -1) {
+		if (send_all(w, beside[0], up, &why, &all, &lost) == -1) {
 			why = lost;
 		} else {
-			said.len = 0;
-			receive_said(w, beside[0], down, &a->tick, &why, &said);
+			all.len = 0;
+			receive_all(w, beside[0], down, &a->tick, &why, &all);
 		}
-		if (said.bad && why.code == 0)
+		if (all.bad && why.code == 0)
 			ofs_no_memory(&why);
 	}
 	for (int i = 1; i <= 2; i++)
 		if (beside[i] != -1)
-			(void)send_said(w, beside[i], down, &why, &said, NULL);
-	a->bytes = said;
+			(void)send_all(w, beside[i], down, &why, &all, NULL);
+	a->bytes = all;
 	if (why.code != 0)
 		return optimfs_fail_with(err, &why);
-	return take_said(w, a, err);
+	return split(w, a, err);
 }
 
 void ofs_allgather_fini(struct ofs_allgather *a)
 {
-	free(a->said);
+	free(a->of);
 	ofs_buf_fini(&a->bytes);
-	a->said = NULL;
+	a->of = NULL;
 }
 
 int ofs_allgather_verdict(const struct optimfs_group *w,
@@ -154,12 +153,12 @@ int ofs_allgather_verdict(const struct optimfs_group *w,
 	int worst = -1;
 
 	for (int r = 0; r < w->size; r++)
-		if (a->said[r].err.code != 0 &&
-		    (worst == -1 || a->said[worst].err.code == ECANCELED))
+		if (a->of[r].err.code != 0 &&
+		    (worst == -1 || a->of[worst].err.code == ECANCELED))
 			worst = r;
 	if (worst == -1)
 		return 0;
-	optimfs_fail_with(err, &a->said[worst].err);
+	optimfs_fail_with(err, &a->of[worst].err);
 	return name_rank ? ofs_group_error_in(w, worst, err) : -1;
 }
 

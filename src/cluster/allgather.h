@@ -21,16 +21,16 @@
  * children, and the whole comes down again. A rank waits only for its
  * neighbours in the tree; one that finds a neighbour gone sends this news up
  * and down instead of the contributions. */
-struct ofs_said {
+struct ofs_contribution {
 	struct optimfs_error err; /* code 0: success */
-	struct ofs_cursor c;      /* its contribution */
+	struct ofs_cursor c;      /* its bytes */
 };
 
 struct ofs_allgather {
 	const struct optimfs_error *own; /* NULL: success */
 	const struct ofs_buf *mine;      /* NULL: none */
 	struct ofs_tick tick;
-	struct ofs_said *said; /* by rank, afterwards */
+	struct ofs_contribution *of; /* by rank, afterwards */
 	struct ofs_buf bytes;
 };
 

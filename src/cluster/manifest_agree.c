@@ -250,29 +250,29 @@ static bool any_differ(const struct ofs_agreement *a)
 }
 
 /* Exchanges messages: -1 if a rank is lost or has failed. *c gets the message
- * of each rank (owned by the caller), valid until said is freed. */
+ * of each rank (owned by the caller), valid until all is freed. */
 static int exchange(struct ofs_agreement *a, const struct optimfs_error *own,
-    const struct ofs_buf *mine, struct ofs_allgather *said,
+    const struct ofs_buf *mine, struct ofs_allgather *all,
     struct ofs_cursor **c)
 {
-	*said = (struct ofs_allgather){ .own = own, .mine = mine };
-	if (ofs_allgather(a->w, said, a->err) == -1 ||
-	    ofs_allgather_verdict(a->w, said, true, a->err) == -1)
+	*all = (struct ofs_allgather){ .own = own, .mine = mine };
+	if (ofs_allgather(a->w, all, a->err) == -1 ||
+	    ofs_allgather_verdict(a->w, all, true, a->err) == -1)
 		return -1;
 	*c = calloc((size_t)a->w->size, sizeof(**c));
 	if (*c == NULL)
 		return ofs_no_memory(a->err);
 	for (int r = 0; r < a->w->size; r++)
-		(*c)[r] = said->said[r].c;
+		(*c)[r] = all->of[r].c;
 	return 0;
 }
 
 static int exchange_lists(struct ofs_agreement *a, const struct ofs_buf *list,
-    struct ofs_allgather *said)
+    struct ofs_allgather *all)
 {
 	bool first = a->offer[a->w->rank].leader == a->w->rank;
 	struct ofs_cursor *c = NULL;
-	int ret = exchange(a, NULL, first ? list : NULL, said, &c);
+	int ret = exchange(a, NULL, first ? list : NULL, all, &c);
 
 	if (ret == 0)
 		ret = ofs_offer_take_lists(a, c);
@@ -286,7 +286,7 @@ static int exchange_hashes(struct ofs_agreement *a)
 {
 	struct optimfs_error own = { 0 };
 	struct ofs_cursor *c = NULL;
-	struct ofs_allgather said;
+	struct ofs_allgather all;
 	struct ofs_buf b = { 0 };
 	int ret;
 
@@ -294,10 +294,10 @@ static int exchange_hashes(struct ofs_agreement *a)
 		return 0;
 	if (put_hashes(a, &b, &own) == 0)
 		own.code = 0;
-	ret = exchange(a, &own, &b, &said, &c);
+	ret = exchange(a, &own, &b, &all, &c);
 	if (ret == 0)
 		ret = compare(a, c);
-	ofs_allgather_fini(&said);
+	ofs_allgather_fini(&all);
 	ofs_buf_fini(&b);
 	free(c);
 	return ret;
@@ -320,12 +320,12 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 	struct ofs_buf list = { 0 }, offer = { 0 };
 	struct ofs_cursor *c = NULL;
 	/* strings of offers and entries point into these */
-	struct ofs_allgather said, lists = { 0 };
+	struct ofs_allgather all, lists = { 0 };
 	int ret;
 
 	ofs_offer_put_list(&a, &list);
 	ofs_offer_put(&a, path, &list, &offer);
-	ret = exchange(&a, own, &offer, &said, &c);
+	ret = exchange(&a, own, &offer, &all, &c);
 	if (ret == 0)
 		ret = ofs_offer_take_all(&a, c);
 	if (ret == 0)
@@ -333,7 +333,7 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 	if (ret == 0)
 		ret = exchange_hashes(&a);
 	ofs_agreement_fini(&a);
-	ofs_allgather_fini(&said);
+	ofs_allgather_fini(&all);
 	ofs_allgather_fini(&lists);
 	ofs_buf_fini(&list);
 	ofs_buf_fini(&offer);

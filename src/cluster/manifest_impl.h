@@ -48,10 +48,11 @@ void ofs_offer_put(const struct ofs_agreement *a, const char *path,
     const struct ofs_buf *list, struct ofs_buf *b);
 /* Parses the messages of all ranks; p NULL: none, the rank has died. The bytes
  * must live as long as a. */
-int ofs_offer_take_all(struct ofs_agreement *a, const struct ofs_cursor *said);
+int ofs_offer_take_all(struct ofs_agreement *a,
+    const struct ofs_cursor *by_rank);
 /* Parses their lists: for each digest that of the leader. */
 int ofs_offer_take_lists(struct ofs_agreement *a,
-    const struct ofs_cursor *said);
+    const struct ofs_cursor *by_rank);
 /* Reports an invalid message of rank: -1. */
 int ofs_offer_malformed(struct ofs_agreement *a, int rank);
 

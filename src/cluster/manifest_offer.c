@@ -150,7 +150,8 @@ static int check_commits(struct ofs_agreement *a)
 }
 
 /* Checks that all ranks have the same path, and the same kind of file at it. */
-static int check_offers(struct ofs_agreement *a, const struct ofs_cursor *said)
+static int check_offers(struct ofs_agreement *a,
+    const struct ofs_cursor *by_rank)
 {
 	const struct ofs_offer *first = NULL;
 	int was = 0;
@@ -158,7 +159,8 @@ static int check_offers(struct ofs_agreement *a, const struct ofs_cursor *said)
 	for (int r = 0; r < a->w->size; r++) {
 		const struct ofs_offer *o = &a->offer[r];
 
-		if (said[r].p != NULL && strcmp(o->path, a->offer[0].path) != 0)
+		if (by_rank[r].p != NULL &&
+		    strcmp(o->path, a->offer[0].path) != 0)
 			return optimfs_fail(a->err, EPROTO,
 			    "OFS914 ranks 0 and %d were given different "
 			    "checkpoints: %.150s and %.150s",
@@ -184,7 +186,8 @@ static int check_offers(struct ofs_agreement *a, const struct ofs_cursor *said)
 	return a->s->rel == NULL ? ofs_no_memory(a->err) : 0;
 }
 
-int ofs_offer_take_all(struct ofs_agreement *a, const struct ofs_cursor *said)
+int ofs_offer_take_all(struct ofs_agreement *a,
+    const struct ofs_cursor *by_rank)
 {
 	a->offer = calloc((size_t)a->w->size, sizeof(*a->offer));
 	if (a->offer == NULL)
@@ -193,11 +196,12 @@ int ofs_offer_take_all(struct ofs_agreement *a, const struct ofs_cursor *said)
 		a->offer[r] = (struct ofs_offer){
 			.path = "", .rel = "", .pending = "", .decided = ""
 		};
-		if (said[r].p != NULL && !take_offer(said[r], &a->offer[r]))
+		if (by_rank[r].p != NULL &&
+		    !take_offer(by_rank[r], &a->offer[r]))
 			return ofs_offer_malformed(a, r);
 		find_leader(a, r);
 	}
-	return check_commits(a) == -1 ? -1 : check_offers(a, said);
+	return check_commits(a) == -1 ? -1 : check_offers(a, by_rank);
 }
 
 /* Lists. */
@@ -243,10 +247,12 @@ static int take_list(struct ofs_agreement *a, int rank, struct ofs_cursor c)
 	return ofs_cursor_left(&c) == 0 ? 0 : ofs_offer_malformed(a, rank);
 }
 
-int ofs_offer_take_lists(struct ofs_agreement *a, const struct ofs_cursor *said)
+int ofs_offer_take_lists(struct ofs_agreement *a,
+    const struct ofs_cursor *by_rank)
 {
 	for (int r = 0; r < a->w->size; r++)
-		if (a->offer[r].leader == r && take_list(a, r, said[r]) == -1)
+		if (a->offer[r].leader == r &&
+		    take_list(a, r, by_rank[r]) == -1)
 			return -1;
 	return 0;
 }

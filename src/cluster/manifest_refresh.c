@@ -39,36 +39,39 @@ struct answers {
 	struct ofs_cursor *offer, *list;
 };
 
-static int answers_init(struct answers *said, int n, struct optimfs_error *err)
+static int answers_init(struct answers *answers, int n,
+    struct optimfs_error *err)
 {
-	said->bytes = calloc((size_t)n, sizeof(*said->bytes));
-	said->offer = calloc((size_t)n, sizeof(*said->offer));
-	said->list = calloc((size_t)n, sizeof(*said->list));
-	return said->bytes == NULL || said->offer == NULL || said->list == NULL
+	answers->bytes = calloc((size_t)n, sizeof(*answers->bytes));
+	answers->offer = calloc((size_t)n, sizeof(*answers->offer));
+	answers->list = calloc((size_t)n, sizeof(*answers->list));
+	return answers->bytes == NULL || answers->offer == NULL ||
+		answers->list == NULL
 	    ? ofs_no_memory(err)
 	    : 0;
 }
 
-static void answers_fini(struct answers *said, int n)
+static void answers_fini(struct answers *answers, int n)
 {
-	for (int r = 0; said->bytes != NULL && r < n; r++)
-		ofs_buf_fini(&said->bytes[r]);
-	free(said->bytes);
-	free(said->offer);
-	free(said->list);
+	for (int r = 0; answers->bytes != NULL && r < n; r++)
+		ofs_buf_fini(&answers->bytes[r]);
+	free(answers->bytes);
+	free(answers->offer);
+	free(answers->list);
 }
 
-static int take_answer(struct ofs_agreement *a, struct answers *said, int rank)
+static int take_answer(struct ofs_agreement *a, struct answers *answers,
+    int rank)
 {
-	const struct ofs_buf *b = &said->bytes[rank];
+	const struct ofs_buf *b = &answers->bytes[rank];
 	struct ofs_cursor c = ofs_cursor_of(b->data, b->len);
 	uint64_t n = ofs_cursor_le64(&c);
 	const uint8_t *offer = ofs_cursor_take(&c, n);
 
 	if (c.bad)
 		return ofs_offer_malformed(a, rank);
-	said->offer[rank] = ofs_cursor_of(offer, n);
-	said->list[rank] = c;
+	answers->offer[rank] = ofs_cursor_of(offer, n);
+	answers->list[rank] = c;
 	return 0;
 }
 
@@ -110,7 +113,7 @@ static int can_do_without(const struct ofs_manifest *s, int rank,
 
 /* Asks the other ranks. */
 static int ask_others(struct ofs_agreement *a, const struct ofs_manifest *old,
-    const struct ofs_buf *request, struct answers *said)
+    const struct ofs_buf *request, struct answers *answers)
 {
 	const struct optimfs_group *w = a->w;
 	struct ofs_call *call = calloc((size_t)w->size, sizeof(*call));
@@ -128,18 +131,18 @@ static int ask_others(struct ofs_agreement *a, const struct ofs_manifest *old,
 	if (ret == 0)
 		ofs_group_call(a->w, call, n);
 	for (size_t i = 0; i < n; i++) {
-		said->bytes[call[i].to] = call[i].result;
+		answers->bytes[call[i].to] = call[i].result;
 		if (ret == 0 && call[i].err.code != 0)
 			ret = optimfs_fail_with(a->err, &call[i].err);
 		else if (ret == 0)
-			ret = take_answer(a, said, call[i].to);
+			ret = take_answer(a, answers, call[i].to);
 	}
 	free(call);
 	return ret;
 }
 
 static int ask_all(struct ofs_agreement *a, const struct ofs_manifest *old,
-    struct answers *said)
+    struct answers *answers)
 {
 	struct ofs_buf request = { 0 };
 	int me = a->w->rank, ret;
@@ -147,11 +150,11 @@ static int ask_all(struct ofs_agreement *a, const struct ofs_manifest *old,
 	ofs_wire_u8(&request, OFS_WIRE_RESCAN);
 	ofs_wire_u32(&request, old->offered->number);
 	ofs_wire_u32(&request, a->s->number);
-	ret = put_all(a->s, &said->bytes[me], a->err);
+	ret = put_all(a->s, &answers->bytes[me], a->err);
 	if (ret == 0)
-		ret = take_answer(a, said, me);
+		ret = take_answer(a, answers, me);
 	if (ret == 0)
-		ret = ask_others(a, old, &request, said);
+		ret = ask_others(a, old, &request, answers);
 	ofs_buf_fini(&request);
 	return ret;
 }
@@ -161,7 +164,7 @@ int ofs_manifest_refresh(struct optimfs_group *w, const char *path,
 {
 	struct ofs_manifest *old = ofs_group_manifest(w, path, err);
 	struct ofs_agreement a = { .w = w, .err = err };
-	struct answers said = { 0 };
+	struct answers answers = { 0 };
 	int ret = -1;
 
 	if (old != NULL)
@@ -169,13 +172,13 @@ int ofs_manifest_refresh(struct optimfs_group *w, const char *path,
 	if (a.s == NULL)
 		return -1;
 	a.s->number = old->offered->number + ++w->refreshed * OFS_MANIFEST_NEXT;
-	if (answers_init(&said, w->size, err) == 0 &&
-	    ask_all(&a, old, &said) == 0 &&
-	    ofs_offer_take_all(&a, said.offer) == 0 &&
-	    ofs_offer_take_lists(&a, said.list) == 0)
+	if (answers_init(&answers, w->size, err) == 0 &&
+	    ask_all(&a, old, &answers) == 0 &&
+	    ofs_offer_take_all(&a, answers.offer) == 0 &&
+	    ofs_offer_take_lists(&a, answers.list) == 0)
 		ret = ofs_agreement_merge(&a);
 	ofs_agreement_fini(&a);
-	answers_fini(&said, w->size);
+	answers_fini(&answers, w->size);
 	if (ret == 0)
 		ofs_group_put(w, a.s);
 	else

@@ -84,7 +84,7 @@ static char *make_mark(const char *dir, struct optimfs_error *err)
 }
 
 static int broadcast_strings(struct optimfs_group *w, const char *a,
-    const char *b, struct ofs_buf *said, struct optimfs_error *err)
+    const char *b, struct ofs_buf *got, struct optimfs_error *err)
 {
 	struct ofs_buf buf = { 0 };
 	int ret;
@@ -93,7 +93,7 @@ static int broadcast_strings(struct optimfs_group *w, const char *a,
 		ofs_wire_str(&buf, a);
 		ofs_wire_str(&buf, b);
 	}
-	ret = ofs_task_broadcast(w, &buf, said, err);
+	ret = ofs_task_broadcast(w, &buf, got, err);
 	ofs_buf_fini(&buf);
 	return ret;
 }
@@ -102,7 +102,7 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
     struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
-	struct ofs_buf said = { 0 };
+	struct ofs_buf got = { 0 };
 	char *mark = w->rank == 0 ? make_mark(*dir, &own) : NULL;
 	char *name = NULL;
 	bool seen = true;
@@ -111,14 +111,14 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 	ret = ofs_task_begin(w, NULL, NULL, &own, err);
 	if (ret == 0)
 		ret = broadcast_strings(w, w->rank == 0 ? *dir : NULL, mark,
-		    &said, err);
+		    &got, err);
 	if (ret == 0 && w->rank != 0) {
-		struct ofs_cursor c = ofs_cursor_of(said.data, said.len);
+		struct ofs_cursor c = ofs_cursor_of(got.data, got.len);
 
 		name = strdup(ofs_wire_take_str(&c));
 		seen = access(ofs_wire_take_str(&c), F_OK) == 0;
 	}
-	ofs_buf_fini(&said);
+	ofs_buf_fini(&got);
 	if (ret == 0)
 		ret = ofs_task_agree(w,
 		    w->rank != 0 && name == NULL ? ofs_no_memory(err) : 0, err);
@@ -164,7 +164,7 @@ static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
 int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
     const bool *may, int **who, size_t *n, struct optimfs_error *err)
 {
-	struct ofs_buf b = { 0 }, said = { 0 };
+	struct ofs_buf b = { 0 }, got = { 0 };
 	struct ofs_cursor c;
 	int ret = 0;
 
@@ -172,17 +172,17 @@ int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
 	if (w->rank == 0)
 		ret = divide_all(w, size, *n, may, &b, err);
 	if (ofs_task_agree(w, ret, err) == -1 ||
-	    ofs_task_broadcast(w, &b, &said, err) == -1) {
+	    ofs_task_broadcast(w, &b, &got, err) == -1) {
 		ofs_buf_fini(&b);
 		return -1;
 	}
 	ofs_buf_fini(&b);
-	c = ofs_cursor_of(said.data, said.len);
-	*n = said.len / 4;
+	c = ofs_cursor_of(got.data, got.len);
+	*n = got.len / 4;
 	*who = ofs_alloc(*n + 1, sizeof(**who), err);
 	for (size_t i = 0; *who != NULL && i < *n; i++)
 		(*who)[i] = (int)ofs_cursor_le32(&c);
-	ofs_buf_fini(&said);
+	ofs_buf_fini(&got);
 	ret = ofs_task_agree(w, *who == NULL ? -1 : 0, err);
 	if (ret == -1) {
 		free(*who);

@@ -188,7 +188,7 @@ struct optimfs {
 	struct ofs_coordinator *coordinator; /* NULL: a single directory */
 	atomic_bool explicit_commit;
 	/* Result of the last commit or abort. */
-	struct optimfs_error said;
+	struct optimfs_error control;
 	bool unsynced; /* published, but the final fsync failed */
 	struct ofs_entrance entrance;
 
@@ -196,7 +196,7 @@ struct optimfs {
 	char *real;   /* absolute path; NULL: not on this machine */
 	struct optimfs_options options;
 	char *names[8]; /* copies of the strings in options */
-	/* protects said, unsynced, mount_info, stats, and making the tables of
+	/* protects control, unsynced, mount_info, stats, and making the tables of
 	 * mirrors */
 	pthread_mutex_t lock;
 
@@ -429,7 +429,7 @@ int ofs_file_failed(struct ofs_snapshot *snap, struct ofs_at at, uint64_t off,
 
 /* write_commit.c */
 /* The error of the last commit or abort, as a line; empty if it succeeded. */
-void ofs_control_said(struct optimfs *fs, struct ofs_buf *out);
+void ofs_control_result(struct optimfs *fs, struct ofs_buf *out);
 
 /* stale.c */
 /* Finds the index files: the first few objects without entries. */

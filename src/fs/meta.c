@@ -110,7 +110,7 @@ static void control_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 	else if (s.explicit_commit)
 		ofs_buf_puts(out, "explicit\n");
 	put_writer(snap, out);
-	ofs_control_said(snap->fs, out);
+	ofs_control_result(snap->fs, out);
 }
 
 static void errors_text(struct ofs_snapshot *snap, struct ofs_buf *out)

@@ -341,12 +341,12 @@ struct ofs_blob *ofs_rank_text(struct ofs_snapshot *snap, uint32_t index,
 	struct ofs_entry its = v == NULL
 	    ? *e
 	    : (struct ofs_entry){ .kind = v->kind, .ref = v->ref };
-	struct ofs_blob *said = text_accepted(snap, index);
+	struct ofs_blob *accepted = text_accepted(snap, index);
 	struct ofs_buf out = { 0 };
 	int ret;
 
-	if (said != NULL)
-		return said;
+	if (accepted != NULL)
+		return accepted;
 	ret = ofs_entry_sound(snap->cat, &its, err);
 	if (ret == 0 && its.kind == OFS_ENTRY_TENSOR)
 		ret = rank_scalar_text(snap, &snap->cat->tensors[its.ref], rank,
@@ -362,9 +362,10 @@ struct ofs_blob *ofs_rank_text(struct ofs_snapshot *snap, uint32_t index,
 struct ofs_blob *ofs_entry_text(struct ofs_snapshot *snap, uint32_t index,
     struct optimfs_error *err)
 {
-	struct ofs_blob *said = text_accepted(snap, index);
+	struct ofs_blob *accepted = text_accepted(snap, index);
 
-	return said != NULL ? said : ofs_entry_text_base(snap, index, err);
+	return accepted != NULL ? accepted
+				: ofs_entry_text_base(snap, index, err);
 }
 
 struct ofs_blob *ofs_entry_text_base(struct ofs_snapshot *snap, uint32_t index,

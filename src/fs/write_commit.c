@@ -114,11 +114,11 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 }
 
 /* Keeps the result of the last command for readers of control. */
-static int said(struct optimfs *fs, int ret, const struct optimfs_error *own,
-    struct optimfs_error *err)
+static int keep_result(struct optimfs *fs, int ret,
+    const struct optimfs_error *own, struct optimfs_error *err)
 {
 	pthread_mutex_lock(&fs->lock);
-	fs->said = *own;
+	fs->control = *own;
 	fs->unsynced = ret == 1;
 	pthread_mutex_unlock(&fs->lock);
 	if (ret != 0)
@@ -135,17 +135,17 @@ int optimfs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 
 	if (ofs_may_write(fs, err) == -1)
 		return -1;
-	return said(fs, commit(fs, stop, ctx, &own), &own, err);
+	return keep_result(fs, commit(fs, stop, ctx, &own), &own, err);
 }
 
-void ofs_control_said(struct optimfs *fs, struct ofs_buf *out)
+void ofs_control_result(struct optimfs *fs, struct ofs_buf *out)
 {
 	if (!fs->changes)
 		return;
 	pthread_mutex_lock(&fs->lock);
-	if (fs->said.code != 0)
+	if (fs->control.code != 0)
 		ofs_buf_printf(out, "%s %s\n",
-		    fs->unsynced ? "unsynced" : "failed", fs->said.text);
+		    fs->unsynced ? "unsynced" : "failed", fs->control.text);
 	pthread_mutex_unlock(&fs->lock);
 }
 
@@ -166,7 +166,7 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 
 	if (ofs_may_write(fs, err) == -1)
 		return -1;
-	return said(fs, drop_all(fs, &own), &own, err);
+	return keep_result(fs, drop_all(fs, &own), &own, err);
 }
 
 static bool is_order(const char *text, size_t len, const char *order)

@@ -61,7 +61,7 @@ static void found(struct ofs_fsck *c, const char *path,
 	ofs_fsck_found(c, true, path, err);
 }
 
-static void told(struct ofs_fsck *c, bool bare, const char *path)
+static void without_sums(struct ofs_fsck *c, bool bare, const char *path)
 {
 	struct optimfs_error what;
 
@@ -95,7 +95,7 @@ static void verify_records(struct ofs_fsck *c, struct archive *a,
 		if (ret == -1)
 			found_in(c, a, path, &why);
 	}
-	told(c, bare, path);
+	without_sums(c, bare, path);
 	ofs_zip_fini(zip);
 }
 
@@ -125,7 +125,7 @@ static void verify_record(struct ofs_fsck *c, const struct ofs_extent *at)
 
 	if (ret == -1)
 		found(c, c->path, &why);
-	told(c, ret == 1, c->path);
+	without_sums(c, ret == 1, c->path);
 }
 
 /* Checks a file that is one archive, once. A file of many archives, whose

@@ -28,7 +28,7 @@ struct ofs_fsck_note {
 	uint64_t step, each;
 	size_t order; /* order within a step */
 	const char *path;
-	struct ofs_note said; /* its kind is not used */
+	struct ofs_note message; /* its kind is not used */
 	const uint8_t *hash;
 	uint32_t nhashes, shard;
 	enum kind kind;
@@ -48,13 +48,13 @@ static void put(struct ofs_fsck *c, const struct ofs_fsck_note *n,
 		ofs_fsck_hand_over(c);
 	ofs_wire_u64(b, c->step);
 	ofs_wire_u8(b, (uint8_t)n->kind);
-	ofs_wire_u32(b, (uint32_t)n->said.code);
-	ofs_wire_u32(b, (uint32_t)n->said.number);
-	ofs_wire_u16(b, n->said.how);
-	ofs_wire_u16(b, n->said.lost);
-	ofs_wire_u16(b, n->said.nlost);
+	ofs_wire_u32(b, (uint32_t)n->message.code);
+	ofs_wire_u32(b, (uint32_t)n->message.number);
+	ofs_wire_u16(b, n->message.how);
+	ofs_wire_u16(b, n->message.lost);
+	ofs_wire_u16(b, n->message.nlost);
 	ofs_wire_str(b, n->path);
-	ofs_wire_str(b, n->said.text);
+	ofs_wire_str(b, n->message.text);
 	ofs_wire_u32(b, n->shard);
 	ofs_wire_u64(b, n->each);
 	ofs_wire_u32(b, n->nhashes);
@@ -64,7 +64,7 @@ static void put(struct ofs_fsck *c, const struct ofs_fsck_note *n,
 	}
 }
 
-static struct ofs_note said_by(const struct optimfs_error *e)
+static struct ofs_note message_of(const struct optimfs_error *e)
 {
 	return (struct ofs_note){ .code = e->code,
 		.number = e->number,
@@ -79,7 +79,7 @@ void ofs_fsck_found(struct ofs_fsck *c, bool error, const char *path,
 {
 	const struct ofs_fsck_note n = { .kind = error ? ERROR : WARNING,
 		.path = path,
-		.said = said_by(what) };
+		.message = message_of(what) };
 
 	put(c, &n, NULL);
 }
@@ -90,7 +90,7 @@ void ofs_fsck_hashes(struct ofs_fsck *c, uint32_t shard, const char *place,
 	const struct ofs_fsck_note note = { .kind = place == NULL ? HASHES
 								  : COPY_HASHES,
 		.path = c->path,
-		.said.text = place == NULL ? "" : place,
+		.message.text = place == NULL ? "" : place,
 		.shard = shard,
 		.each = each,
 		.nhashes = n };
@@ -103,7 +103,7 @@ void ofs_fsck_unread(struct ofs_fsck *c, uint32_t shard, bool copy,
 {
 	const struct ofs_fsck_note n = { .kind = copy ? COPY_UNREAD : UNREAD,
 		.path = c->path,
-		.said = said_by(why),
+		.message = message_of(why),
 		.shard = shard };
 
 	put(c, &n, NULL);
@@ -128,13 +128,13 @@ static bool take_one(struct ofs_cursor *c, struct ofs_fsck_note *n)
 {
 	n->step = ofs_cursor_le64(c);
 	n->kind = ofs_cursor_u8(c);
-	n->said.code = (int)ofs_cursor_le32(c);
-	n->said.number = (int)ofs_cursor_le32(c);
-	n->said.how = ofs_cursor_le16(c);
-	n->said.lost = ofs_cursor_le16(c);
-	n->said.nlost = ofs_cursor_le16(c);
+	n->message.code = (int)ofs_cursor_le32(c);
+	n->message.number = (int)ofs_cursor_le32(c);
+	n->message.how = ofs_cursor_le16(c);
+	n->message.lost = ofs_cursor_le16(c);
+	n->message.nlost = ofs_cursor_le16(c);
 	n->path = ofs_wire_take_str(c);
-	n->said.text = ofs_wire_take_str(c);
+	n->message.text = ofs_wire_take_str(c);
 	n->shard = ofs_cursor_le32(c);
 	n->each = ofs_cursor_le64(c);
 	n->nhashes = ofs_cursor_le32(c);
@@ -142,8 +142,9 @@ static bool take_one(struct ofs_cursor *c, struct ofs_fsck_note *n)
 		return false;
 	n->hash = ofs_cursor_take(c, (uint64_t)n->nhashes * HASH_SIZE);
 	return !c->bad && n->kind <= COPY_UNREAD &&
-	    n->said.how <= OPTIMFS_LOST_UNITS &&
-	    (size_t)n->said.lost + n->said.nlost <= strlen(n->said.text);
+	    n->message.how <= OPTIMFS_LOST_UNITS &&
+	    (size_t)n->message.lost + n->message.nlost <=
+	    strlen(n->message.text);
 }
 
 int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
@@ -255,9 +256,9 @@ static void compare(struct ofs_fsck *c, struct side a, struct side b)
 		bad = ha == NULL && a.unread != NULL ? a.unread : b.unread;
 		if (bad == NULL)
 			return;
-		ofs_note_error(&bad->said, &why);
+		ofs_note_error(&bad->message, &why);
 	}
-	optimfs_fail_in(&why, "%s", copy->said.text);
+	optimfs_fail_in(&why, "%s", copy->message.text);
 	report(c, true, copy->path, &why);
 }
 
@@ -282,7 +283,7 @@ void ofs_fsck_tell(struct ofs_fsck *c)
 				compare(c, shard, copy);
 			n = copy.end;
 		} else {
-			ofs_note_error(&n->said, &what);
+			ofs_note_error(&n->message, &what);
 			if (n->kind == ERROR || n->kind == WARNING)
 				report(c, n->kind == ERROR, n->path, &what);
 			n++;

@@ -90,7 +90,7 @@ struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
 	o->stage = stage;
 	o->scratch = scratch;
 	pthread_rwlock_init(&o->names, NULL);
-	pthread_mutex_init(&o->told, NULL);
+	pthread_mutex_init(&o->doing_lock, NULL);
 	if (new_tables(o, base, err) == 0)
 		return o;
 	o->keep = true;
@@ -151,7 +151,7 @@ void ofs_overlay_free(struct ofs_overlay *o)
 	if (o->ops->free != NULL)
 		o->ops->free(o->ops_ctx);
 	pthread_rwlock_destroy(&o->names);
-	pthread_mutex_destroy(&o->told);
+	pthread_mutex_destroy(&o->doing_lock);
 	free(o);
 }
 
@@ -206,9 +206,9 @@ static void put_progress(struct ofs_overlay *o, struct ofs_overlay_status *s)
 {
 	s->done = atomic_load(&o->done);
 	s->total = atomic_load(&o->total);
-	pthread_mutex_lock(&o->told);
+	pthread_mutex_lock(&o->doing_lock);
 	memcpy(s->doing, o->doing, sizeof(s->doing));
-	pthread_mutex_unlock(&o->told);
+	pthread_mutex_unlock(&o->doing_lock);
 }
 
 void ofs_overlay_status(struct ofs_overlay *o, struct ofs_overlay_status *s)
@@ -244,12 +244,12 @@ void ofs_overlay_progress(struct ofs_overlay *o, unsigned percent,
 /* Keeps the end of a long name; replaces control characters. */
 void ofs_overlay_doing(struct ofs_overlay *o, const char *what)
 {
-	pthread_mutex_lock(&o->told);
+	pthread_mutex_lock(&o->doing_lock);
 	snprintf(o->doing, sizeof(o->doing), "%s", what);
 	for (char *p = o->doing; *p != '\0'; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = '?';
-	pthread_mutex_unlock(&o->told);
+	pthread_mutex_unlock(&o->doing_lock);
 }
 
 /* Removes the added nodes and resets the others. */

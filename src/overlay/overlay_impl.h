@@ -119,7 +119,7 @@ struct ofs_overlay {
 	_Atomic uint64_t names_changed, changed;
 	_Atomic unsigned percent; /* of a commit, plus one; 0: no commit */
 	_Atomic uint64_t done, total;
-	pthread_mutex_t told; /* protects doing */
+	pthread_mutex_t doing_lock; /* protects doing */
 	char doing[OFS_OVERLAY_DOING];
 	struct ofs_replay found;
 };

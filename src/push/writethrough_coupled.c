@@ -22,7 +22,7 @@
 struct where {
 	uint32_t object, index;
 	uint64_t at;
-	const struct ofs_blob *said;
+	const struct ofs_blob *text;
 	enum ofs_dtype rounded; /* dtype that the stored value is rounded to */
 };
 
@@ -82,7 +82,7 @@ static int words(const struct ofs_blob *b)
 static int compare_rounded(const struct places *p, const struct where *w,
     const struct where *stored, struct optimfs_error *err)
 {
-	uint8_t wide[16], is[16], said[16];
+	uint8_t wide[16], is[16], given[16];
 	char path[100], text[80];
 	size_t size = ofs_dtype_size(w->rounded);
 
@@ -91,21 +91,21 @@ static int compare_rounded(const struct places *p, const struct where *w,
 		return optimfs_fail(err, EINVAL,
 		    "OFS828 %.100s is %.*s, but the layout stores the "
 		    "optimizer's copy, and that was not written",
-		    path, words(w->said), (const char *)w->said->bytes);
-	if (ofs_dtype_parse(OFS_FLOAT32, (const char *)stored->said->bytes,
-		(size_t)words(stored->said), wide) != 0 ||
-	    ofs_dtype_parse(w->rounded, (const char *)w->said->bytes,
-		(size_t)words(w->said), said) != 0)
+		    path, words(w->text), (const char *)w->text->bytes);
+	if (ofs_dtype_parse(OFS_FLOAT32, (const char *)stored->text->bytes,
+		(size_t)words(stored->text), wide) != 0 ||
+	    ofs_dtype_parse(w->rounded, (const char *)w->text->bytes,
+		(size_t)words(w->text), given) != 0)
 		return optimfs_fail(err, EINVAL, "OFS806 %.100s: no number",
 		    path);
 	ofs_cast(OFS_FLOAT32, wide, w->rounded, is, 1);
-	if (memcmp(is, said, size) == 0)
+	if (memcmp(is, given, size) == 0)
 		return 0;
 	text[ofs_dtype_print(w->rounded, is, text)] = '\0';
 	return optimfs_fail(err, EINVAL,
 	    "OFS822 %.100s is %.*s: the layout stores the optimizer's copy, "
 	    "which rounds to %.40s",
-	    path, words(w->said), (const char *)w->said->bytes, text);
+	    path, words(w->text), (const char *)w->text->bytes, text);
 }
 
 /* Checks the names of one place that are rounded copies and not stored. Returns
@@ -141,7 +141,7 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	if (compare_all_rounded(p, w, &n, err) == -1)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
-		if (ofs_blob_equal(w[i].said, w[0].said))
+		if (ofs_blob_equal(w[i].text, w[0].text))
 			agree++;
 		else if (other == NULL)
 			other = &w[i];
@@ -153,8 +153,8 @@ static int compare(const struct places *p, struct where *w, size_t n,
 	return optimfs_fail(err, EINVAL,
 	    "OFS828 %.60s is %.*s, so are %" PRIu64 " of %zu, but %.60s is "
 	    "%.*s: in this layout they are one value",
-	    one, words(w[0].said), (const char *)w[0].said->bytes, agree, n,
-	    two, words(other->said), (const char *)other->said->bytes);
+	    one, words(w[0].text), (const char *)w[0].text->bytes, agree, n,
+	    two, words(other->text), (const char *)other->text->bytes);
 }
 
 int ofs_writethrough_coupled(struct ofs_overlay *o, struct optimfs_error *err)

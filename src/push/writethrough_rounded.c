@@ -20,7 +20,7 @@ struct compared {
 	struct ofs_overlay *o;
 	struct ofs_overlay_file *f;
 	const struct ofs_tensor *t;
-	uint8_t *said, *is; /* size STEP each */
+	uint8_t *written, *stored; /* size STEP each */
 };
 
 bool ofs_writethrough_is_rounded(const struct ofs_overlay *o, uint32_t entry)
@@ -31,8 +31,9 @@ bool ofs_writethrough_is_rounded(const struct ofs_overlay *o, uint32_t entry)
 	return t != NULL && ofs_tensor_rounded(o->cat, t);
 }
 
-static int not_one(const struct compared *c, const char *path, const char *said,
-    const char *is, uint64_t off, struct optimfs_error *err)
+static int not_one(const struct compared *c, const char *path,
+    const char *written, const char *stored, uint64_t off,
+    struct optimfs_error *err)
 {
 	char other[4096];
 	uint32_t by = ofs_writethrough_written(c->o,
@@ -43,23 +44,23 @@ static int not_one(const struct compared *c, const char *path, const char *said,
 	    "OFS828 %.70s and %.70s are stored once in this layout, but "
 	    "element %" PRIu64 " is %.20s and %.20s: write the same to both, "
 	    "or one of them",
-	    other, path, off / ofs_dtype_size(c->t->dtype), is, said);
+	    other, path, off / ofs_dtype_size(c->t->dtype), stored, written);
 }
 
 static int differ(const struct compared *c, uint64_t at, uint64_t off,
     struct optimfs_error *err)
 {
-	char path[4096], said[80], is[80];
+	char path[4096], written[80], stored[80];
 
-	said[ofs_dtype_print(c->t->dtype, c->said + at, said)] = '\0';
-	is[ofs_dtype_print(c->t->dtype, c->is + at, is)] = '\0';
+	written[ofs_dtype_print(c->t->dtype, c->written + at, written)] = '\0';
+	stored[ofs_dtype_print(c->t->dtype, c->stored + at, stored)] = '\0';
 	ofs_tree_path(c->o->tree, c->f->index, path, sizeof(path));
 	if (!ofs_writethrough_is_rounded(c->o, c->f->entry))
-		return not_one(c, path, said, is, at + off, err);
+		return not_one(c, path, written, stored, at + off, err);
 	return optimfs_fail(err, EINVAL,
 	    "OFS822 %.150s, element %" PRIu64 " is %.40s: the layout stores "
 	    "the optimizer's copy, which rounds to %.40s",
-	    path, (off + at) / ofs_dtype_size(c->t->dtype), said, is);
+	    path, (off + at) / ofs_dtype_size(c->t->dtype), written, stored);
 }
 
 static int compare_step(const struct compared *c, uint64_t off, uint64_t n,
@@ -67,13 +68,13 @@ static int compare_step(const struct compared *c, uint64_t off, uint64_t n,
 {
 	uint64_t item = ofs_dtype_size(c->t->dtype), at = 0;
 
-	if (ofs_writethrough_read(c->o, c->f, c->is, n, off, err) == -1 ||
-	    ofs_overlay_file_apply(c->o, c->f, c->said, off, off + n, 0, err) ==
-		-1)
+	if (ofs_writethrough_read(c->o, c->f, c->stored, n, off, err) == -1 ||
+	    ofs_overlay_file_apply(c->o, c->f, c->written, off, off + n, 0,
+		err) == -1)
 		return -1;
-	if (memcmp(c->is, c->said, n) == 0)
+	if (memcmp(c->stored, c->written, n) == 0)
 		return 0;
-	while (memcmp(c->is + at, c->said + at, item) == 0)
+	while (memcmp(c->stored + at, c->written + at, item) == 0)
 		at += item;
 	return differ(c, at, off, err);
 }
@@ -95,10 +96,10 @@ int ofs_writethrough_rounded(struct ofs_overlay *o, struct optimfs_error *err)
 	struct compared c = { .o = o };
 	int ret = 0;
 
-	c.said = malloc(2 * STEP);
-	if (c.said == NULL)
+	c.written = malloc(2 * STEP);
+	if (c.written == NULL)
 		return ofs_no_memory(err);
-	c.is = c.said + STEP;
+	c.stored = c.written + STEP;
 	for (uint32_t i = 1; i < o->tree->n && ret == 0; i++) {
 		if (o->tree->node[i].entry == OFS_NONE)
 			continue;
@@ -108,6 +109,6 @@ int ofs_writethrough_rounded(struct ofs_overlay *o, struct optimfs_error *err)
 		    c.f->written.n > 0 && ofs_writethrough_present(o, i))
 			ret = compare(&c, err);
 	}
-	free(c.said);
+	free(c.written);
 	return ret;
 }

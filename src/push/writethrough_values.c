@@ -108,13 +108,13 @@ struct collecting {
 };
 
 static int same_as_base(struct ofs_overlay *o, uint32_t index,
-    const struct ofs_blob *said, bool *same, struct optimfs_error *err)
+    const struct ofs_blob *text, bool *same, struct optimfs_error *err)
 {
 	struct ofs_blob *base = o->reader->text(o->reader_ctx, index, err);
 
 	if (base == NULL)
 		return -1;
-	*same = ofs_blob_equal(base, said);
+	*same = ofs_blob_equal(base, text);
 	ofs_blob_unref(base);
 	return 0;
 }

@@ -17,7 +17,7 @@
 #include "reshard/leftover.h"
 #include "reshard/reshard.h"
 
-/* Records: first, which view of which source; units of files that are on disk;
+/* Records: first, which view of which source; parts of files that are on disk;
  * lengths of compressed items that are; checksums of source bytes, which stay
  * valid in any case. */
 enum { HEAD = OFS_RESHARD_HEAD, PART = 'P', ITEM = 'I', SUM = 'S' };
@@ -28,8 +28,8 @@ enum { HEAD = OFS_RESHARD_HEAD, PART = 'P', ITEM = 'I', SUM = 'S' };
 struct found {
 	struct ofs_reshard *r;
 	bool head, foreign;
-	const char *other;    /* what differs; NULL: nothing */
-	struct ofs_buf *told; /* records, as put_record writes them */
+	const char *other;       /* what differs; NULL: nothing */
+	struct ofs_buf *earlier; /* records, as put_record writes them */
 };
 
 /* Between ranks: type (1 byte) and numbers (8 bytes each). */
@@ -199,7 +199,7 @@ static int replay(void *ctx, const struct ofs_record *e,
 	if (found->foreign || found->other != NULL)
 		return 0;
 	if (found->r->group != NULL)
-		put_record(found->told, e);
+		put_record(found->earlier, e);
 	return apply(found->r, e, err);
 }
 
@@ -343,7 +343,7 @@ static int load(struct ofs_reshard *r, struct found *found,
 	return 0;
 }
 
-int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
+int ofs_reshard_log_earlier(struct ofs_reshard *r, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
 	struct ofs_record e;
@@ -390,11 +390,11 @@ int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
 }
 
 int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
-    struct ofs_buf *told, struct optimfs_error *err)
+    struct ofs_buf *earlier, struct optimfs_error *err)
 {
 	struct ofs_stage_config config = { .source = dir,
 		.recover = OFS_RECOVER_YES };
-	struct found found = { .r = r, .told = told };
+	struct found found = { .r = r, .earlier = earlier };
 
 	r->stage = ofs_stage_open(&config, err);
 	if (r->stage == NULL)

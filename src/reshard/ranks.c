@@ -30,9 +30,9 @@ static void put_place(const struct ofs_reshard *r, const char *dir,
 /* Checks the message of rank 0: fails if this rank would do something else.
  * *sees: it sees the same stage. */
 static int take_place(struct ofs_reshard *r, const char *dir,
-    const struct ofs_buf *said, bool *sees, struct optimfs_error *err)
+    const struct ofs_buf *got, bool *sees, struct optimfs_error *err)
 {
-	struct ofs_cursor c = ofs_cursor_of(said->data, said->len);
+	struct ofs_cursor c = ofs_cursor_of(got->data, got->len);
 	const char *path = ofs_wire_take_str(&c);
 	uint64_t files = ofs_cursor_le64(&c);
 	const char *id = ofs_wire_take_str(&c);
@@ -87,7 +87,7 @@ static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
 
 /* Rank 0: sends the rank of each file (4 bytes each), then the records. */
 static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
-    const struct ofs_buf *told, struct ofs_buf *b, struct optimfs_error *err)
+    const struct ofs_buf *earlier, struct ofs_buf *b, struct optimfs_error *err)
 {
 	int size = r->group->size, n = 0, ret;
 	struct ofs_owner *may = calloc((size_t)size, sizeof(*may));
@@ -109,18 +109,18 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 	ret = ofs_task_assign(job, r->n, size, err);
 	for (uint32_t i = 0; i < r->n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
-	ofs_buf_put(b, told->data, told->len);
-	b->bad |= told->bad;
+	ofs_buf_put(b, earlier->data, earlier->len);
+	b->bad |= earlier->bad;
 out:
 	free(job);
 	free(may);
 	return ret;
 }
 
-static int take_share(struct ofs_reshard *r, const struct ofs_buf *said,
+static int take_share(struct ofs_reshard *r, const struct ofs_buf *got,
     struct optimfs_error *err)
 {
-	struct ofs_cursor c = ofs_cursor_of(said->data, said->len);
+	struct ofs_cursor c = ofs_cursor_of(got->data, got->len);
 
 	for (uint32_t i = 0; i < r->n; i++)
 		r->file[i].ours =
@@ -128,7 +128,8 @@ static int take_share(struct ofs_reshard *r, const struct ofs_buf *said,
 	if (c.bad)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 the message of rank 0 is invalid");
-	return r->lead || r->new == -1 ? 0 : ofs_reshard_log_told(r, &c, err);
+	return r->lead || r->new == -1 ? 0
+				       : ofs_reshard_log_earlier(r, &c, err);
 }
 
 /* Do all ranks have the same task, and which of them see the stage? */
@@ -136,21 +137,21 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
-	struct ofs_buf said = { 0 };
+	struct ofs_buf got = { 0 };
 	bool sees = r->lead;
 	int ret;
 
 	if (r->lead)
 		put_place(r, dir, &b);
-	ret = ofs_task_broadcast(r->group, &b, &said, err);
+	ret = ofs_task_broadcast(r->group, &b, &got, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (!r->lead)
-		ret = take_place(r, dir, &said, &sees, err);
+		ret = take_place(r, dir, &got, &sees, err);
 	if (!r->lead && ret == 0)
 		sees = sees && open_new(r, dir);
-	ofs_buf_fini(&said);
+	ofs_buf_fini(&got);
 	if (ofs_task_agree(r->group, ret, err) == -1)
 		return -1;
 	return ofs_task_who(r->group, sees, writes, err);
@@ -158,28 +159,28 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 
 /* Assigns files to ranks. */
 static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
-    const struct ofs_buf *told, struct optimfs_error *err)
+    const struct ofs_buf *earlier, struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
 	struct ofs_buf b = { 0 };
-	struct ofs_buf said = { 0 };
+	struct ofs_buf got = { 0 };
 	int ret;
 
-	if (r->lead && divide(r, dir, writes, told, &b, &own) == -1)
+	if (r->lead && divide(r, dir, writes, earlier, &b, &own) == -1)
 		b.len = 0;
-	ret = ofs_task_broadcast(r->group, &b, &said, err);
+	ret = ofs_task_broadcast(r->group, &b, &got, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
 	if (own.code == 0)
-		(void)take_share(r, &said, &own);
-	ofs_buf_fini(&said);
+		(void)take_share(r, &got, &own);
+	ofs_buf_fini(&got);
 	return ofs_task_agree(r->group,
 	    own.code == 0 ? 0 : optimfs_fail_with(err, &own), err);
 }
 
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
-    const struct ofs_buf *told, struct optimfs_error *err)
+    const struct ofs_buf *earlier, struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
 	bool *writes;
@@ -195,7 +196,7 @@ int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
 	if (ret == 0)
 		ret = meet_at(r, dir, writes, err);
 	if (ret == 0)
-		ret = share_out(r, dir, writes, told, err);
+		ret = share_out(r, dir, writes, earlier, err);
 	free(writes);
 	return ret;
 }

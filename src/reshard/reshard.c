@@ -330,8 +330,8 @@ static int check_outside(const struct ofs_reshard *r, const char *dir,
 	return ret;
 }
 
-static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
-    struct optimfs_error *err)
+static int prepare(struct ofs_reshard *r, const char *dir,
+    struct ofs_buf *earlier, struct optimfs_error *err)
 {
 	if (r->lead && check_absent(dir, err) == -1) {
 		ofs_reshard_tidy(dir);
@@ -349,7 +349,7 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 		return 0;
 	ofs_render_report_say(r->made->report, &r->how->watch);
 	/* another run may have finished before this one got the lock */
-	if (ofs_reshard_log_open(r, dir, told, err) == -1 ||
+	if (ofs_reshard_log_open(r, dir, earlier, err) == -1 ||
 	    check_absent(dir, err) == -1)
 		return -1;
 	return ofs_view_dirs_make(r->snap, r->view, r->new, err);
@@ -360,11 +360,11 @@ static int prepare(struct ofs_reshard *r, const char *dir, struct ofs_buf *told,
 static int reshard(struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
-	struct ofs_buf told = { 0 };
-	int ret = prepare(r, dir, &told, err), published;
+	struct ofs_buf earlier = { 0 };
+	int ret = prepare(r, dir, &earlier, err), published;
 
-	ret = ofs_reshard_join(r, ret, dir, &told, err);
-	ofs_buf_fini(&told);
+	ret = ofs_reshard_join(r, ret, dir, &earlier, err);
+	ofs_buf_fini(&earlier);
 	if (ret == 0)
 		ret = ofs_reshard_barrier(r, write_files(r, err), err);
 	if (ret == 0) {

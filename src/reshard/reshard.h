@@ -15,9 +15,9 @@
 #include "fs/view.h"
 #include "journal/stage.h"
 
-/* Unit of work of a thread; a file of compressed items is one unit. It is
- * written, synced and recorded as a whole, so that a killed run loses only the
- * units in progress. */
+/* The size of a part, the unit of work of a thread; a file of compressed items
+ * is one part. It is written, synced and recorded as a whole, so that a killed
+ * run loses only the parts in progress. */
 #define OFS_RESHARD_PART  (UINT64_C(64) << 20)
 #define OFS_RESHARD_PIECE (4u << 20) /* size of a read and a write */
 #define OFS_RESHARD_JOBS  64u
@@ -29,22 +29,22 @@ struct ofs_reshard_open {
 	int fd;
 	struct optimfs_file *from; /* NULL: opening it failed */
 	unsigned users;
-	struct ofs_reshard
-	    *r; /* the reshard, and its number there, for checksums */
+	/* the reshard, and its number there, for checksums */
+	struct ofs_reshard *r;
 	uint32_t index;
 };
 
 struct ofs_reshard_file {
-	uint32_t
-	    index;  /* in the view: node number, and number in the journal */
+	/* node number in the view, and number in the journal */
+	uint32_t index;
 	bool ours;  /* written by this rank */
-	bool whole; /* one unit, of compressed items */
+	bool whole; /* one part, of compressed items */
 	uint64_t size;
 	uint32_t nparts, next;
-	uint8_t
-	    *done; /* bits of finished units, from the journal; NULL: none */
-	uint64_t *item,
-	    nitems; /* if whole: lengths of finished items, from the journal */
+	/* From the journal: bits of finished parts, or NULL; if whole, lengths
+	 * of finished items. */
+	uint8_t *done;
+	uint64_t *item, nitems;
 	size_t item_cap;
 	struct ofs_reshard_open *open;
 };
@@ -79,19 +79,19 @@ struct ofs_reshard {
 	atomic_bool noted;    /* progress was recorded */
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t more;
-	uint32_t at; /* file of the next unit */
+	uint32_t at; /* file of the next part */
 	unsigned running;
 	struct optimfs_error err; /* first failure */
 };
 
 /* log.c: progress across runs. */
 /* Opens the stage of dir and finds the progress of an earlier run of the same
- * reshard; that of another one is dropped. told gets its records, for
- * ofs_reshard_log_told. */
+ * reshard; that of another one is dropped. earlier gets its records, for
+ * ofs_reshard_log_earlier. */
 int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
-    struct ofs_buf *told, struct optimfs_error *err);
+    struct ofs_buf *earlier, struct optimfs_error *err);
 /* On other ranks: takes the records that the lead has found. */
-int ofs_reshard_log_told(struct ofs_reshard *r, struct ofs_cursor *c,
+int ofs_reshard_log_earlier(struct ofs_reshard *r, struct ofs_cursor *c,
     struct optimfs_error *err);
 /* On the lead: records the progress of another rank; an ofs_task_take_fn. */
 int ofs_reshard_log_take(void *r, int from, struct ofs_cursor *c,
@@ -109,7 +109,7 @@ static inline bool ofs_reshard_has(const struct ofs_reshard_file *f,
 	return f->done != NULL && (f->done[part / 8] >> part % 8 & 1) != 0;
 }
 
-/* The size of unit k in bytes. */
+/* The size of part k in bytes. */
 static inline uint64_t ofs_reshard_part_size(const struct ofs_reshard_file *f,
     uint64_t k)
 {
@@ -121,7 +121,7 @@ static inline uint64_t ofs_reshard_part_size(const struct ofs_reshard_file *f,
 							    : OFS_RESHARD_PART;
 }
 
-/* The size of its finished units. */
+/* The size of its finished parts. */
 static inline uint64_t ofs_reshard_written(const struct ofs_reshard_file *f)
 {
 	uint64_t n = 0;
@@ -137,7 +137,7 @@ static inline uint64_t ofs_reshard_written(const struct ofs_reshard_file *f)
 /* Starts together, and assigns files to ranks. dir must be the same as on rank
  * 0: EINVAL (OFS775). */
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
-    const struct ofs_buf *told, struct optimfs_error *err);
+    const struct ofs_buf *earlier, struct optimfs_error *err);
 /* Waits for all ranks: -1 on all if one has failed. */
 int ofs_reshard_barrier(struct ofs_reshard *r, int ret,
     struct optimfs_error *err);

@@ -1,4 +1,4 @@
-/* work.c - write the files of a view, unit by unit */
+/* work.c - write the files of a view, part by part */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 #include "cluster/task.h"
 #include "reshard/reshard.h"
 
-/* Threads take units in the order of files, so that few files are open at a
- * time. A unit waits only for checksums of earlier units, and the first one in
+/* Threads take parts in the order of files, so that few files are open at a
+ * time. A part waits only for checksums of earlier parts, and the first one in
  * progress waits for none. */
 
 /* Alignment that O_DIRECT accepts everywhere. */
@@ -49,7 +49,7 @@ static void skip_done(struct ofs_reshard_file *f)
 		f->next++;
 }
 
-/* Takes the next unit; 0: none is left. */
+/* Takes the next part; 0: none is left. */
 static int take(struct ofs_reshard *r, struct part *p,
     struct optimfs_error *err)
 {
@@ -238,7 +238,7 @@ static int copy(struct ofs_reshard *r, struct ofs_reshard_file *f,
 	    : 0;
 }
 
-/* The kernel reports a write error once per descriptor. Each unit has its own,
+/* The kernel reports a write error once per descriptor. Each part has its own,
  * so that none is taken for durable because another fsync got the error. */
 static int copy_part(struct ofs_reshard *r, struct ofs_reshard_file *f,
     const char *name, uint64_t off, uint64_t end, uint8_t *buf,

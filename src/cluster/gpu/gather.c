@@ -23,19 +23,19 @@ struct setup {
 	struct ofs_gpu_gather *gather;
 	char device[64];
 	struct optimfs_error own; /* local error; code 0: none */
-	struct ofs_allgather said;
+	struct ofs_allgather all;
 };
 
-/* Exchanges status and some bytes: in said, until the next call. */
+/* Exchanges status and some bytes: in all, until the next call. */
 static int say_all(struct setup *s, const void *p, uint64_t n,
     struct optimfs_error *err)
 {
 	const struct ofs_buf mine = { .data = (uint8_t *)(uintptr_t)p,
 		.len = n };
 
-	ofs_allgather_fini(&s->said);
-	s->said = (struct ofs_allgather){ .own = &s->own, .mine = &mine };
-	return ofs_allgather(s->w, &s->said, err);
+	ofs_allgather_fini(&s->all);
+	s->all = (struct ofs_allgather){ .own = &s->own, .mine = &mine };
+	return ofs_allgather(s->w, &s->all, err);
 }
 
 /* The options of rank 0 apply to all. */
@@ -45,8 +45,8 @@ static int agree_how(struct setup *s, struct optimfs_error *err)
 
 	if (say_all(s, &how, 1, err) == -1)
 		return -1;
-	how = ofs_cursor_u8(&s->said.said[0].c);
-	if (s->said.said[0].c.bad || how > OPTIMFS_GATHER_NCCL)
+	how = ofs_cursor_u8(&s->all.of[0].c);
+	if (s->all.of[0].c.bad || how > OPTIMFS_GATHER_NCCL)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 ranks do not agree on how to gather");
 	s->how.how = how;
@@ -61,15 +61,15 @@ static int agree(struct setup *s, const void *more, size_t nmore, int *who,
 	int ret = say_all(s, more, nmore, err);
 
 	for (int r = 0; r < s->w->size && ret == 0; r++) {
-		const struct ofs_said *said = &s->said.said[r];
+		const struct ofs_contribution *its = &s->all.of[r];
 
-		if (ofs_cursor_left(&said->c) != nmore)
+		if (ofs_cursor_left(&its->c) != nmore)
 			return optimfs_fail(err, EPROTO,
 			    "OFS913 rank %d speaks of GPUs in another way", r);
-		if (said->err.code == 0)
+		if (its->err.code == 0)
 			continue;
 		*who = r;
-		*why = said->err;
+		*why = its->err;
 		ret = 1;
 	}
 	return ret;
@@ -78,7 +78,7 @@ static int agree(struct setup *s, const void *more, size_t nmore, int *who,
 /* The bytes that rank r added in agree. */
 static const void *added(const struct setup *s, int r)
 {
-	return s->said.said[r].c.p;
+	return s->all.of[r].c.p;
 }
 
 /* Opening the GPU. */
@@ -300,7 +300,7 @@ int optimfs_group_gather(struct optimfs_group *w,
 	int ret = set_up(&s, err);
 
 	gather_free(s.gather);
-	ofs_allgather_fini(&s.said);
+	ofs_allgather_fini(&s.all);
 	return ret;
 }
 

@@ -42,7 +42,7 @@ struct ofs_dcp_key {
 	/* Should the parts of its value be separate files? */
 	bool structural;
 	/* another note explains why some of its items are not used */
-	bool told;
+	bool explained;
 };
 
 /* A shard whose recorded extent is that of a whole safetensors blob, as in some

@@ -205,11 +205,11 @@ static int add_key(struct ofs_dcp *d, struct ofs_dcp_key *key,
 	if (field[OFS_DCP_CHUNKS] != OFS_NONE) {
 		if (ofs_dcp_add_tensor(d, key, name, field, err) == -1)
 			return -1;
-		key->told = d->cat->ntensors > 0 &&
+		key->explained = d->cat->ntensors > 0 &&
 		    d->cat->tensors[d->cat->ntensors - 1].error != OFS_NONE;
 		return 0;
 	}
-	key->told = key->next != OFS_NONE;
+	key->explained = key->next != OFS_NONE;
 	if (ofs_pk_is(doc, node, NULL, "BytesStorageMetadata"))
 		return add_item(d, key, name, err);
 	return add_unknown(d, key, name, err);
@@ -464,11 +464,11 @@ int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 }
 
 /* Does another note explain why items of this name are not used? */
-static bool is_told(const struct ofs_dcp *d, uint32_t index, uint32_t node)
+static bool is_explained(const struct ofs_dcp *d, uint32_t index, uint32_t node)
 {
 	uint32_t key = find_key(d, index, node, UINT32_MAX);
 
-	return key != UINT32_MAX && d->key[key].told;
+	return key != UINT32_MAX && d->key[key].explained;
 }
 
 int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
@@ -478,7 +478,7 @@ int ofs_dcp_check_unused(struct ofs_dcp *d, struct optimfs_error *err)
 
 		for (uint32_t k = 0; k < index->nitems; k++)
 			if (!index->item[k].used &&
-			    !is_told(d, i, index->item[k].fqn) &&
+			    !is_explained(d, i, index->item[k].fqn) &&
 			    ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN,
 				err,
 				"OFS613 storage_data has an item of '%.*s' "

@@ -153,7 +153,7 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 {
 	const char *slash = strrchr(rel, '/');
 	int dir = slash == NULL ? 0 : (int)(slash + 1 - rel);
-	struct optimfs_error why = { 0 }, said;
+	struct optimfs_error why = { 0 }, note;
 	struct stat st;
 	char *name;
 	uint8_t *p = NULL;
@@ -174,9 +174,9 @@ static int read_beside(struct ofs_units *u, struct ofs_catalog *cat,
 	} else if (ofs_must_stop(&why)) {
 		ret = optimfs_fail_with(err, &why);
 	} else {
-		optimfs_fail_as(&said, why.code, "%s (%s is not used)",
+		optimfs_fail_as(&note, why.code, "%s (%s is not used)",
 		    why.text, name);
-		if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, &said, err) ==
+		if (ofs_catalog_note_as(cat, OFS_NOTE_WARNING, &note, err) ==
 		    -1)
 			ret = -1;
 	}
