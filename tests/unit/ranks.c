@@ -934,6 +934,61 @@ static void stages(void)
 	end();
 }
 
+/* A pipeline stage with parameters and IDs of its own, and one matrix. */
+static void save_own_ids(int rank)
+{
+	static const int64_t ids[] = { 0, 1, 2 };
+	float w[] = { (float)rank, 1, 2, 3 };
+	const void *storage[] = { w };
+	size_t size[] = { sizeof(w) };
+	struct mk_tensor t = { .key = "0",
+		.numel = 4,
+		.ndim = 2,
+		.shape = { 2, 2 },
+		.stride = { 2, 1 } };
+	struct ofs_buf b = { 0 };
+	char name[40];
+
+	mk_begin(&b);
+	mk_ops(&b, "}(");
+	mk_str(&b, "model");
+	mk_ops(&b, "}(");
+	mk_str(&b, rank == 0 ? "a" : "b");
+	mk_tensor(&b, &t);
+	mk_ops(&b, "u");
+	mk_str(&b, "optim");
+	mk_ops(&b, "}(");
+	mk_str(&b, "state");
+	mk_ops(&b, "}(");
+	mk_int(&b, 0);
+	mk_ops(&b, "}(");
+	mk_str(&b, "exp_avg");
+	mk_tensor(&b, &t);
+	mk_ops(&b, "uu");
+	mk_str(&b, "param_groups");
+	mk_ops(&b, "]}(");
+	mk_str(&b, "params");
+	ints(&b, rank == 0 ? 3 : 2, ids);
+	mk_ops(&b, "uauu");
+	mk_end(&b);
+	snprintf(name, sizeof(name), "rank%d.pt", rank);
+	save(name, &b, storage, size, 1);
+}
+
+static void own_ids(void)
+{
+	begin();
+	save_own_ids(0);
+	save_own_ids(1);
+	open_dir("pipeline stages with IDs of their own");
+	floats("model/a", 4, 0);
+	refused("optim/param_groups/0/params", EPROTO,
+	    "ranks disagree: [0, 1, 2] (rank 0), [0, 1] (rank 1)");
+	refused("optim/state/0/exp_avg", EPROTO, "different elements");
+	floats(".optimfs/rank/0/optim/state/0/exp_avg", 4, 0);
+	end();
+}
+
 static void hostile(void)
 {
 	static const struct {
@@ -1052,6 +1107,7 @@ int main(void)
 	numbered_checkpoints();
 	spare_ranks();
 	stages();
+	own_ids();
 	hostile();
 	nested();
 	return done_testing();
