@@ -307,8 +307,9 @@ class Checkpoint(Mapping[str, Any]):
     @property
     def param_groups(self) -> Any:
         """The optimizer's groups: a list of dicts; "params" has the names. With
-        several optimizers: a dict of such lists by name."""
-        found = {name: [g.load() for _, g in sorted(
+        several optimizers: a dict of such lists by name. A tensor without
+        dimensions, such as lr may be, is a number."""
+        found = {name: [g.load(_option) for _, g in sorted(
             o.get("param_groups", {}).items(), key=_by_number)]
             for name, o in self.optimizers.items()}
         return found.get("", []) if set(found) <= {""} else found
@@ -356,6 +357,10 @@ class Checkpoint(Mapping[str, Any]):
     # Equal only when the same: comparing values is optimfs.diff().
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+
+def _option(t: Tensor) -> Any:
+    return t.torch() if t.shape else t.item()
 
 
 def _by_number(item: Tuple[str, Any]) -> Tuple[int, str]:

@@ -100,7 +100,8 @@ class Editor(Checkpoint, MutableMapping[str, Any]):
 def edit(path: PathLike, *, recover: str = "no",
          upper: Optional[PathLike] = None, **options: Any) -> Editor:
     """Change a checkpoint. Leaving "with" publishes all changes with one
-    rename; an exception discards them all.
+    rename; an exception discards them all. Without "with", call commit():
+    close() keeps what is not committed, as if the writer had died.
 
     >>> with optimfs.edit("step-1000") as ck:
     ...     ck["optim/param_groups/0/lr"] = 1e-5

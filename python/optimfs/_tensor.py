@@ -230,6 +230,9 @@ class Tensor:
         return np.array(value, dtype)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        if copy is False:  # what NumPy 2 says if there must be none
+            raise ValueError("the elements of a checkpoint are read: there "
+                             "is no array of them without a copy")
         return self.numpy(dtype)
 
     def torch(self, device: Any = None, dtype: Any = None) -> Any:

@@ -672,3 +672,10 @@ def test_a_seek_from_nowhere_is_a_value_error(data):
     with optimfs.open(data(FSDP2)) as ck, ck.open("model/norm.bias") as f:
         with pytest.raises(ValueError, match="whence"):
             f.seek(0, 5)
+
+
+def test_there_is_no_array_without_a_copy(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(ValueError, match="without a copy"):
+            ck["model/norm.bias"].__array__(copy=False)
+        assert ck["model/norm.bias"].__array__(copy=True).shape == (12,)

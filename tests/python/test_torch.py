@@ -154,3 +154,14 @@ def test_a_number_is_no_mapping():
     import optimfs.torch
     with pytest.raises(TypeError, match="PathLike"):
         optimfs.torch._mapping(0)  # not standard input
+
+
+def test_options_that_are_tensors_are_numbers(tmp_path):
+    w = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([w])
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.5)
+    path = str(tmp_path / "optim.pt")
+    torch.save(optimizer.state_dict(), path)
+    with optimfs.open(path) as ck:
+        lr = ck.param_groups[0]["lr"]
+        assert type(lr) is float and lr == 0.5
