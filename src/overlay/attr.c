@@ -283,9 +283,8 @@ bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
 }
 
 /* The form of a template, and of files that a commit can only overwrite, cannot
- * change. cp ignores that its attributes were
- * refused, so bytes that it has written before are marked: closing and
- * committing the file fail. */
+ * change. cp ignores that its attributes were refused, so bytes that it has
+ * written before are marked: closing and committing the file fail. */
 static int refuse(const struct ofs_overlay *o, uint32_t index,
     const struct ofs_overlay_form *now, const struct ofs_overlay_form *form,
     struct optimfs_error *err)

@@ -63,10 +63,10 @@ typedef const struct ofs_place *ofs_place_fn(void *ctx,
     const struct ofs_tensor *t, uint32_t s, struct optimfs_error *err);
 
 /* Plan elements [first, first + count) of t, in C order of its shape: segments
- * that fill the first count * itemsize bytes of the buffer exactly once. place is called only
- * for shards that overlap the range. EIO (OFS607) names the first element
- * without a shard, unless such are zeros; a tensor with an error fails with
- * that. On failure plan is unchanged. */
+ * that fill the first count * itemsize bytes of the buffer exactly once. place
+ * is called only for shards that overlap the range. EIO (OFS607) names the first
+ * element without a shard, unless such are zeros; a tensor with an error fails
+ * with that. On failure plan is unchanged. */
 int ofs_plan_elements(const struct ofs_catalog *cat, const struct ofs_tensor *t,
     uint64_t first, uint64_t count, ofs_place_fn *place, void *ctx,
     struct ofs_plan *plan, struct optimfs_error *err);

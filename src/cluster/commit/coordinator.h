@@ -8,7 +8,6 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
-
 struct ofs_buf;
 struct ofs_publish_plan;
 struct ofs_manifest;

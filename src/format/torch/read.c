@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-
 #include "base/step.h"
 #include "format/fsdp/fsdp.h"
 #include "format/globals.h"
