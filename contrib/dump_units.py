@@ -108,28 +108,39 @@ def units_of(model):
     return units
 
 
-def groups_of(model, optimizer):
+def names_of(model):
+    """The names of each parameter: of a flat parameter, those that it has."""
+    names = {id(p): [clean(n)] for n, p in model.named_parameters()}
+    for prefix, module in model.named_modules():
+        for handle in handles_of(module):
+            flat = handle.flat_param
+            if id(flat) in names:  # use_orig_params=False
+                names[id(flat)] = [clean(f"{prefix}.{n}").lstrip(".")
+                                   for n in flat._fqns]
+    return names
+
+
+def groups_of(names, optimizer):
     """The names of the optimizer's parameters, group by group; None if any of
-    them is a flat parameter or not the model's."""
-    names = {id(p): clean(n) for n, p in model.named_parameters()}
+    them is not the model's."""
     groups = []
     for group in optimizer.param_groups:
-        groups.append([names.get(id(p)) for p in group["params"]])
-    flat = any(n is None or n.split(".")[-1] == "_flat_param"
-               for group in groups for n in group)
-    return None if flat else groups
+        groups.append([])
+        for p in group["params"]:
+            if id(p) not in names:
+                return None
+            groups[-1] += names[id(p)]
+    return groups
 
 
 def describe(model, optimizer=None):
     """Return what dump_units writes, as a dict."""
-    names = [clean(n) for n, _ in model.named_parameters()]
-    out = {"units": units_of(model)}
-    if not any(n.split(".")[-1] == "_flat_param" for n in names):
-        out["parameters"] = names
-        if optimizer is not None:
-            groups = groups_of(model, optimizer)
-            if groups is not None:
-                out["param_groups"] = groups
+    names = names_of(model)
+    out = {"units": units_of(model),
+           "parameters": [n for p in names.values() for n in p]}
+    groups = None if optimizer is None else groups_of(names, optimizer)
+    if groups is not None:
+        out["param_groups"] = groups
     return out
 
 

@@ -41,4 +41,22 @@ like "the state of frozen parameters is missing with the old units.json" \
 is "nothing is missing when units.json marks frozen parameters" "$(get "$new" .optimfs/missing)" ""
 ok "ls -o strict accepts the units.json with frozen parameters" \
     "$OPTIMFS" ls -o "strict,units=$new" "$ck"
+
+# With use_orig_params=False the optimizer has flat parameters. dump_units.py
+# writes the names in each, and those of parameters that FSDP ignored.
+data=$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3
+ck=$data/ckpt
+ok "dump_units.py with an optimizer of flat parameters succeeds" dump flat
+is "units.json lists the parameters in flat ones, and the ignored one" \
+    "$(python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+want = [u["prefix"] + "." * (u["prefix"] != "") + n for u in d["units"]
+        for n in u["fqns"]] + ["ignored"]
+print(d["parameters"] == want, d["param_groups"] == [want])' "$new")" "True True"
+python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+d["param_groups"][0].remove("ignored")
+json.dump(d, open(sys.argv[1], "w"))' "$new"
+is "this units.json without the ignored one gives the same tree" \
+    "$(tree "$new")" "$(tree "$data/units.json")"
 done_testing

@@ -476,9 +476,6 @@ static bool identity(uint32_t world, uint32_t copies, bool whole)
 	temporary(ids);
 	make(&m, world);
 	m.whole = whole;
-	/* units that are one ID each need no names */
-	if (m.align == 0 && names == BY_FILE)
-		names = BY_ORDER;
 	if (m.align > 0 && names != BY_ORDER)
 		shuffle(&m);
 	handmade_init(&h);
@@ -504,24 +501,26 @@ static bool identity(uint32_t world, uint32_t copies, bool whole)
 	return good;
 }
 
+static const struct model small = { .nunits = 1,
+	.nparams = 2,
+	.world = 4,
+	.align = 4,
+	.rows = { 6, 5 },
+	.columns = { 4, 3 },
+	.param = { 0, 1 },
+	.name = { "a.weight", "b.weight" } };
+
 /* Opens two matrices over four ranks. The file of rank 1 may have a defect, the
  * last files may be missing. */
 static struct optimfs *open_small(struct handmade *h, enum defect defect,
     bool with_units, uint32_t nfiles, struct optimfs_error *err)
 {
-	struct model m = { .defect = defect,
-		.nunits = 1,
-		.nparams = 2,
-		.world = 4,
-		.align = 4,
-		.rows = { 6, 5 },
-		.columns = { 4, 3 },
-		.param = { 0, 1 },
-		.name = { "a.weight", "b.weight" } };
+	struct model m = small;
 	char units[96];
 	struct optimfs_options o = { .units = with_units ? units : NULL };
 	struct optimfs *fs;
 
+	m.defect = defect;
 	temporary(units);
 	handmade_init(h);
 	for (uint32_t r = 0; r < nfiles; r++)
@@ -673,6 +672,70 @@ static void of_other_kinds(void)
 	is_error(err, EINVAL,
 	    "param_groups: ID 2 is extra.w, which is in no unit",
 	    "an unknown parameter fails with its ID and name");
+	handmade_fini(&h);
+}
+
+/* An optimizer of a flat parameter, with use_orig_params=False, and of one that
+ * FSDP ignored: the units file, or ids= with these lines, has the names. */
+static struct optimfs *open_flat(struct handmade *h, const char *lines,
+    struct optimfs_error *err)
+{
+	struct model m = small;
+	struct ofs_buf b = { 0 };
+	char units[96], ids[96];
+	struct optimfs_options o = { .units = units };
+	struct optimfs *fs;
+
+	m.align = 0;
+	m.defect = IGNORED;
+	temporary(units);
+	temporary(ids);
+	handmade_init(h);
+	for (uint32_t r = 0; r < m.world; r++)
+		write_rank(h, &m, r);
+	write_units(&m, units, lines == NULL ? BY_GROUPS : BY_FILE);
+	if (lines != NULL) {
+		ofs_buf_puts(&b, lines);
+		write_file(ids, &b);
+		o.ids = ids;
+	}
+	memset(err, 0, sizeof(*err));
+	fs = optimfs_open(h->dir, &o, err);
+	unlink(units);
+	unlink(ids);
+	return fs;
+}
+
+static void flat_and_ignored(void)
+{
+	static const char *const lines[] = { NULL,
+		"a.weight\nb.weight\n_fsdp_wrapped_module.extra.w\n" };
+	struct optimfs_error err;
+	struct optimfs *fs;
+	struct handmade h;
+
+	for (int i = 0; i < 2; i++) {
+		fs = open_flat(&h, lines[i], &err);
+		opens(fs, "a flat parameter and one in no unit open", &err);
+		reads(fs, "optim/state/a.weight/exp_avg", 24);
+		reads(fs, "optim/state/b.weight/exp_avg", 15);
+		reads(fs, "optim/state/extra.w/exp_avg", 4);
+		mentions(fs, "optim/param_groups/0/params",
+		    "a.weight\nb.weight\nextra.w\n");
+		optimfs_close(fs);
+		handmade_fini(&h);
+	}
+	fs = open_flat(&h, "a.weight\nextra.w\nb.weight\n", &err);
+	ok(fs == NULL, "names of a unit that are not adjacent are refused");
+	is_error(err, EINVAL, "OFS635",
+	    "names of a unit that are not adjacent: error text");
+	handmade_fini(&h);
+	fs = open_flat(&h, "a.weight\nb.weight\n\nextra.w\n", &err);
+	ok(fs == NULL, "ids= with another group is refused");
+	is_error(err, EINVAL, "OFS635", "ids= with another group: error text");
+	handmade_fini(&h);
+	fs = open_flat(&h, "", &err);
+	ok(fs == NULL, "ids= without names is refused");
 	handmade_fini(&h);
 }
 
@@ -833,6 +896,7 @@ int main(void)
 		    "joining the files of NO_SHARD gives back a random model");
 	wrong_state();
 	of_other_kinds();
+	flat_and_ignored();
 	not_all_there();
 	named_by_dimensions();
 	return done_testing();

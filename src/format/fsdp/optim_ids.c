@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
+#include "naming/ids_file.h"
 
 /* The files of a raw optimizer have numbers for its parameters and no names.
  * docs/formats/fsdp.md, "Which ID is which parameter", has the rules; this is how
@@ -189,34 +190,75 @@ static int no_match(const struct optimfs_error *why, struct optimfs_error *err)
 	return why->code == ENOMEM ? optimfs_fail_with(err, why) : 1;
 }
 
-/* Matches units in the order of the optimizer's names. 1: the names of a unit
- * are not consecutive, or do not fit. */
+/* The optimizer's name number i: that of ids=, or else of the units file. */
+static int listed_name(const struct ofs_fsdp_optim *o, uint32_t i,
+    struct ofs_str *name, struct optimfs_error *err)
+{
+	uint32_t str;
+
+	if (o->f->ids == NULL) {
+		*name = o->f->units->ids[i];
+		return 0;
+	}
+	str = ofs_fsdp_clean(o->f, o->f->ids->v[i].name, err);
+	if (str == OFS_NONE)
+		return -1;
+	*name = ofs_catalog_string(o->f->set->cat, str);
+	return 0;
+}
+
+/* Is name number i in the group of this ID? Only ids= may tell. */
+static bool in_group(const struct ofs_fsdp_optim *o, uint32_t i, uint32_t id)
+{
+	const struct ofs_ids_file *ids = o->f->ids;
+
+	return ids == NULL || ids->ngroups < 2 ||
+	    ids->v[i].group == list_of(o, id);
+}
+
+/* Matches units, and parameters that FSDP ignored, in the order of the
+ * optimizer's names. 1: the names of a unit are not consecutive, or do not
+ * fit. */
 static int match_named_units(struct ofs_fsdp_optim *o,
     struct optimfs_error *err)
 {
 	const struct ofs_units *u = o->f->units;
-	bool *seen = calloc(u->n + 1ull, sizeof(*seen)), good = true;
-	uint32_t n = 0;
+	uint32_t nnames = o->f->ids != NULL ? o->f->ids->n : u->nids, n = 0;
+	bool *seen = calloc(u->n + 1ull, sizeof(*seen));
+	int ret = seen == NULL ? ofs_no_memory(err) : 0;
 
-	if (seen == NULL)
-		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < u->nids && good; i++) {
-		struct ofs_order_name at = ofs_fsdp_find(o->f, u->ids[i]);
+	for (uint32_t i = 0; i < nnames && ret == 0; i++) {
+		struct ofs_order_name at;
+		struct ofs_str name;
 
-		if (at.unit == OFS_NONE)
-			good = false;
-		else if (n > 0 && o->name[n - 1].unit == at.unit)
+		if (listed_name(o, i, &name, err) == -1) {
+			ret = -1;
+			break;
+		}
+		at = ofs_fsdp_find(o->f, name);
+		if (at.unit != OFS_NONE && n > 0 &&
+		    o->name[n - 1].unit == at.unit && in_group(o, i, n - 1))
 			continue;
-		else if (seen[at.unit] || n == o->nids ||
-		    !fits_unit(o, n, 0, at.unit))
-			good = false;
-		else
+		if (n == o->nids || !in_group(o, i, n) ||
+		    (at.unit == OFS_NONE ? !ofs_fsdp_knows(o->f, name)
+					 : seen[at.unit] ||
+				!fits_unit(o, n, 0, at.unit))) {
+			ret = 1;
+		} else if (at.unit == OFS_NONE) {
+			o->name[n] = at;
+			o->ignored[n++] = name;
+		} else {
 			o->name[n++] = (struct ofs_order_name){ at.unit, 0 };
-		if (good)
 			seen[at.unit] = true;
+		}
 	}
 	free(seen);
-	return good && n == o->nids ? 0 : 1;
+	if (ret == 0 && n == o->nids) {
+		o->f->set->cat->ids_used |= o->f->ids != NULL;
+		return 0;
+	}
+	memset(o->ignored, 0, o->nids * sizeof(*o->ignored));
+	return ret == -1 ? -1 : 1;
 }
 
 /* use_orig_params=False: each ID is a unit, in the order of units or of names.
@@ -225,9 +267,9 @@ static int match_units(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
 	uint32_t n = o->f->units->n;
 	struct optimfs_error why = { 0 };
-	int ret = o->f->units->nids > 0 ? match_named_units(o, err) : 1;
+	int ret = match_named_units(o, err);
 
-	if (ret == 1 && o->nids == n) {
+	if (ret == 1 && o->f->ids == NULL && o->nids == n) {
 		if (match_list(o, n, fits_unit, o, &why) == -1)
 			return no_match(&why, err);
 		if (!all_told(o, true))

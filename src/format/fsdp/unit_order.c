@@ -372,7 +372,9 @@ static int go_back(struct search *s, struct ofs_order_name *name)
 	if (!any)
 		ret = optimfs_fail(s->err, EINVAL,
 		    "OFS164 parameter IDs: in no order do the %" PRIu32
-		    " parameters of the units fit the state of %" PRIu32 " IDs",
+		    " parameters of the units fit the state of %" PRIu32
+		    " IDs; the units file needs "
+		    "param_groups (" OFS_DUMP_UNITS "), or give -o ids=FILE",
 		    s->nparams, s->nids);
 out:
 	free(good);
