@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,6 +108,18 @@ static void checked(void *ctx, const struct optimfs_checked *n)
 	r->checked = *n;
 }
 
+static void tell_sound(const char *checkpoint, const struct optimfs_checked *n)
+{
+	char state[64] = "there is no optimizer state";
+
+	if (n->parameters > 0)
+		snprintf(state, sizeof(state),
+		    "with the optimizer state of %" PRIu64 " parameter%s",
+		    n->parameters, n->parameters == 1 ? "" : "s");
+	ofs_tool_done("%s: sound: %" PRIu64 " tensor%s checked, %s", checkpoint,
+	    n->tensors, n->tensors == 1 ? "" : "s", state);
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -136,9 +149,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	else
 		status = found > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
 	if (status == OFS_EXIT_OK && !r.json)
-		ofs_tool_done("%s: sound: %" PRIu64 " tensors and the state of "
-			      "%" PRIu64 " parameters were checked",
-		    c.checkpoint, r.checked.tensors, r.checked.parameters);
+		tell_sound(c.checkpoint, &r.checked);
 out:
 	free(r.means);
 	ofs_command_fini(&c);

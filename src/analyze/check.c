@@ -50,7 +50,7 @@ static const struct {
 	    "parameters were not updated equally often: parts of the state "
 	    "come from different checkpoints, or were reset" },
 	{ "OFS210",
-	    "loading fails, or the optimizer starts the missing moment at "
+	    "loading fails, or the optimizer starts the missing state at "
 	    "zero" },
 	{ "OFS211",
 	    "a frozen parameter is not updated: its state is a leftover, or "
@@ -60,8 +60,8 @@ static const struct {
 	    "or loaded for another parameter" },
 	{ "OFS213", "training cannot continue with this value" },
 	{ "OFS216",
-	    "data that was not read may be damaged: check again with the "
-	    "option, or the program, that the message names" },
+	    "this data may be damaged: if the message names an option, check "
+	    "again with it" },
 };
 #define NMEANINGS (sizeof(meanings) / sizeof(meanings[0]))
 

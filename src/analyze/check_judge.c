@@ -222,6 +222,11 @@ static const char *const whole_shape[] = { "exp_avg", "exp_avg_sq",
 	"acc_delta", "sum", "exp_inf", "exp_avg_var", "exp_avg_diff", "fp32",
 	"fp32_param", "master_param", NULL };
 
+static const char *shape_text(const char *shape)
+{
+	return *shape == '\0' ? "() (one number)" : shape;
+}
+
 /* Where the model's parameter is not known, as with integer IDs, states have
  * to have the shape of the first. */
 static void judge_shapes(struct ofs_check *c, const struct ofs_param *p)
@@ -235,7 +240,10 @@ static void judge_shapes(struct ofs_check *c, const struct ofs_param *p)
 		const struct ofs_file_info *f = &s->files.file[i];
 		const char *name = ofs_param_state_name(p, f);
 
-		if (!ofs_is_tensor(f) || !ofs_is_one_of(name, whole_shape))
+		if (strcmp(name, "step") == 0 && f->elements > 1)
+			found(c, 208, 1, f->path,
+			    "shape %s, and a step is one number", f->shape);
+		if (f->shape == NULL || !ofs_is_one_of(name, whole_shape))
 			continue;
 		if (shape == NULL) {
 			shape = f->shape;
@@ -243,7 +251,7 @@ static void judge_shapes(struct ofs_check *c, const struct ofs_param *p)
 		}
 		if (strcmp(f->shape, shape) != 0)
 			found(c, 208, 1, f->path, "shape %s, and %s has %s",
-			    f->shape, owner, shape);
+			    shape_text(f->shape), owner, shape_text(shape));
 	}
 }
 
@@ -253,25 +261,37 @@ static bool has(const struct ofs_optimizers *s, const struct ofs_param *p,
 	return ofs_param_state(s, p, name) != NULL;
 }
 
-/* Reports a missing moment of Adam, if others of the group have both. */
+/* The first other parameter of p's group with both moments of Adam, or NULL. */
+static const struct ofs_param *other_adam(const struct ofs_optimizers *s,
+    const struct ofs_param *p)
+{
+	for (const struct ofs_param *q = s->param; q < s->param + s->nparams;
+	     q++)
+		if (q != p && q->group == p->group &&
+		    q->optimizer == p->optimizer &&
+		    strncmp(q->path, p->path, q->optimizer) == 0 &&
+		    ofs_is_adam(s, q))
+			return q;
+	return NULL;
+}
+
+/* Reports a missing state of Adam that another parameter of the group has. */
 static void judge_missing(struct ofs_check *c, const struct ofs_param *p)
 {
-	static const char *const pair[2] = { "exp_avg", "exp_avg_sq" };
+	static const char *const names[] = { "exp_avg", "exp_avg_sq", "step" };
 	const struct ofs_optimizers *s = &c->state;
-	int lacks = has(s, p, pair[0]) ? 1 : 0;
+	const struct ofs_param *q = NULL;
 
-	if (has(s, p, pair[0]) == has(s, p, pair[1]))
+	if (!has(s, p, names[0]) && !has(s, p, names[1]))
 		return;
-	for (size_t i = 0; i < s->nparams; i++) {
-		const struct ofs_param *q = &s->param[i];
-
-		if (q->group != p->group || q->optimizer != p->optimizer ||
-		    strncmp(q->path, p->path, q->optimizer) != 0 ||
-		    !ofs_is_adam(s, q))
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (has(s, p, names[i]))
 			continue;
-		found(c, 210, 1, p->path,
-		    "has no %s, unlike others of its group", pair[lacks]);
-		return;
+		if (q == NULL && (q = other_adam(s, p)) == NULL)
+			return;
+		if (has(s, q, names[i]))
+			found(c, 210, 1, p->path,
+			    "has no %s, unlike others of its group", names[i]);
 	}
 }
 
@@ -389,6 +409,22 @@ static void judge_others(struct ofs_check *c)
 	}
 }
 
+/* Reports optimizer state that is not stored by parameter: no rule applies. */
+static void judge_buckets(struct ofs_check *c)
+{
+	static const struct optimfs_error why = { .code = EOPNOTSUPP,
+		.text = "its elements are not stored by parameter, so no rule "
+			"applies" };
+
+	for (size_t i = 0; i < c->state.files.n; i++) {
+		const struct ofs_file_info *f = &c->state.files.file[i];
+
+		if (ofs_is_tensor(f) && strncmp(f->path, "optim/", 6) == 0 &&
+		    !is_state(f) && strstr(f->path, "/param_groups/") == NULL)
+			looked(c, f, OFS_UNREAD, &why);
+	}
+}
+
 static int judge_copies(struct ofs_check *c, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < c->state.files.n; i++) {
@@ -419,6 +455,7 @@ int ofs_check_judge(struct ofs_check *c, struct optimfs_error *err)
 	judge_steps(c);
 	judge_groups(c);
 	judge_others(c);
+	judge_buckets(c);
 	judge_unread(c);
 	return judge_copies(c, err);
 }

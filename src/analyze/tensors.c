@@ -84,10 +84,10 @@ static int add_file(struct optimfs *fs, char *path,
 		.rank = -1 };
 	int ret;
 
-	if (dtype != NULL && shape != NULL && *shape != '\0') {
-		f.dtype = ofs_dtype_of_name(dtype, strlen(dtype));
+	if (dtype != NULL)
 		f.shape = shape;
-	}
+	if (f.shape != NULL && *shape != '\0')
+		f.dtype = ofs_dtype_of_name(dtype, strlen(dtype));
 	f.unknown = dtype != NULL && f.dtype == OFS_DTYPE_NONE &&
 	    (shape == NULL || *shape != '\0' || strcmp(dtype, "unknown") == 0);
 	if (f.dtype != OFS_DTYPE_NONE)

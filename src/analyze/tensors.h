@@ -14,7 +14,7 @@ struct ofs_file_info {
 	char *path;
 	uint64_t node;
 	enum ofs_dtype dtype;
-	char *shape;  /* "12,12"; NULL for text */
+	char *shape;  /* "12,12"; "" for a 0-dim tensor; NULL for text */
 	bool unknown; /* a tensor of unknown dtype */
 	uint64_t elements, bytes;
 	int rank;

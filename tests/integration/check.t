@@ -39,6 +39,7 @@ for dir in "$data"/pytorch/*/ckpt "$data"/deepspeed/*/ckpt \
 	case $dir in
 	*/dcp_dtypes/* | */dcp_names/*) continue ;;
 	*/fsdp1_local_flat_fullshard_w3/* | */fsdp1_local_orig_fullshard_w2/*) continue ;;
+	*/dp_reshardable/*) continue ;;
 	esac
 	ok "check exits with 0 for ${dir#"$data"/}" "$OPTIMFS" check "$dir"
 	is "check prints nothing for ${dir#"$data"/}" "$(cat "$scratch/out" "$scratch/err")" ''
@@ -53,10 +54,14 @@ status "check --json exits with 1 for flat rank files without units" 1 \
     "$OPTIMFS" check --json "$flat"
 like "check --json reports OFS216 for flat rank files without units" \
     "$(cat "$scratch/out")" '*"code": "OFS216", "path": "optim/state/0/exp_avg"*'
+status "check exits with 1 for optimizer state in buckets" 1 \
+    "$OPTIMFS" check "$data/megatron/llama_dp2/dp_reshardable"
+like "OFS216 says that buckets were not checked" "$(cat "$scratch/out")" \
+    'optim/distributed/*: OFS216 this and 8 more were not checked: its elements are not stored by parameter*'
 if command -v script >/dev/null; then
 	ok "check on a terminal succeeds" script -qec "'$OPTIMFS' check '$four'" "$scratch/tty"
 	like "check on a terminal says how many tensors it has checked" "$(cat "$scratch/tty")" \
-	    '*: sound: 82 tensors and the state of 26 parameters were checked*'
+	    '*: sound: 82 tensors checked, with the optimizer state of 26 parameters*'
 fi
 
 state=optim/state/layers.0.w1.weight
@@ -126,6 +131,20 @@ copy "$data/pytorch/dcp_names/ckpt"
 status "check exits with 1 for a state without second moment" 1 "$OPTIMFS" check "$ck"
 like "OFS210 names the missing exp_avg_sq" "$(cat "$scratch/out")" \
     '*optim/state/%2E%2E: OFS210 has no exp_avg_sq*'
+
+# A universal checkpoint has a file for each state of a parameter.
+copy "$data/deepspeed/z2_ws2_bf16/ckpt_universal"
+small=global_step3_universal/zero/small
+swap $small/fp32.pt $small/step.pt
+status "check exits with 1 when two states are swapped" 1 "$OPTIMFS" check "$ck"
+like "OFS208 says that a state is one number" "$(cat "$scratch/out")" \
+    '*optim/state/small/fp32: OFS208 shape () (one number), and the parameter has 3*'
+like "OFS208 says that a step is not one number" "$(cat "$scratch/out")" \
+    '*optim/state/small/step: OFS208 shape 3, and a step is one number*'
+rm "$ck/$small/step.pt"
+status "check exits with 1 for a state without step" 1 "$OPTIMFS" check "$ck"
+like "OFS210 names the missing step" "$(cat "$scratch/out")" \
+    '*optim/state/small: OFS210 has no step, unlike others of its group*'
 
 # Damage to values: edit PYTHON [OPTIMIZER] runs PYTHON on the state dict d of a
 # trained model, whose optimizer is d["optim"].
