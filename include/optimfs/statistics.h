@@ -43,11 +43,15 @@ struct optimfs_statistics {
 	uint64_t *exponent;
 };
 
+struct optimfs_scan; /* optimfs/analyze.h */
+
 /* The statistics of the tensor at a path of the tree, or the sums over all
- * tensors below a directory. EINVAL: it is a text file. *s needs
- * optimfs_statistics_fini, but not after a failure. */
+ * tensors below a directory. EINVAL: it is a text file; ECANCELED: how->stop
+ * ended it. how may be NULL. *s needs optimfs_statistics_fini, but not after a
+ * failure. */
 int optimfs_statistics(struct optimfs *fs, const char *path,
-    struct optimfs_statistics *s, struct optimfs_error *err);
+    const struct optimfs_scan *how, struct optimfs_statistics *s,
+    struct optimfs_error *err);
 void optimfs_statistics_fini(struct optimfs_statistics *s);
 
 #pragma GCC visibility pop

@@ -118,6 +118,14 @@ class Comparison(c.Structure):
         _of(c.c_double, "square square_a square_b dot rms cosine")
 
 
+class Scan(c.Structure):
+    """struct optimfs_scan"""
+    _fields_ = [("jobs", c.c_uint),
+                ("progress", c.c_void_p),
+                ("stop", c.c_void_p),
+                ("ctx", c.c_void_p)]
+
+
 class Statistics(c.Structure):
     """struct optimfs_statistics"""
     _fields_ = _of(c.c_uint64, "tensors elements finite nan inf zeros "
@@ -196,7 +204,7 @@ PROTOTYPES = {
     "optimfs_compare": (c.c_int, [_handle, _node, _handle, _node,
                                   c.POINTER(Tolerance), c.c_void_p,
                                   c.POINTER(Comparison), _err]),
-    "optimfs_statistics": (c.c_int, [_handle, c.c_char_p,
+    "optimfs_statistics": (c.c_int, [_handle, c.c_char_p, c.POINTER(Scan),
                                      c.POINTER(Statistics), _err]),
     "optimfs_statistics_fini": (None, [c.POINTER(Statistics)]),
     "optimfs_version": (c.c_char_p, []),

@@ -11,6 +11,7 @@ import errno
 import io
 import os
 import stat
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
@@ -362,11 +363,18 @@ class Tree(Shared):
 
     def statistics(self, path: str) -> Dict[str, Union[int, float, str]]:
         """What .optimfs/stat/<path> says; of a directory the sums."""
-        err, s = _abi.Error(), _abi.Statistics()
-        with self.using() as fs:
-            r = lib.optimfs_statistics(fs, fs_bytes(path), c.byref(s),
-                                       c.byref(err))
-        check(r == 0, err)
+        err, s, how = _abi.Error(), _abi.Statistics(), _abi.Scan()
+        raised: List[BaseException] = []
+        stop_fn = _abi.STOP_FN(lambda _ctx: bool(raised))
+        how.stop = c.cast(stop_fn, c.c_void_p)
+
+        def work() -> int:
+            with self.using() as fs:
+                return int(lib.optimfs_statistics(
+                    fs, fs_bytes(path), c.byref(how), c.byref(s),
+                    c.byref(err)))
+
+        check(_interruptible(work, raised) == 0, err)
         found = {name: getattr(s, name) for name in STATISTICS}
         found = {name: v for name, v in found.items()
                  if v == v and v != _abi.NO_INDEX}
@@ -468,17 +476,30 @@ class Tree(Shared):
                 return int(lib.optimfs_reshard(fs, path_bytes(directory),
                                                c.byref(how), c.byref(err)))
 
-        # Ctrl-C reaches a thread that waits, none that is called back.
-        with ThreadPoolExecutor(1) as pool:
-            job = pool.submit(work)
-            try:
-                r = job.result()
-            except BaseException as e:
-                raised.append(e)
-        if raised:
-            raise raised[0]
+        r = _interruptible(work, raised)
         check(r >= 0, err)
         return text_of(err) if r else None
+
+
+def _interruptible(work: Callable[[], int], raised: List[BaseException]) -> int:
+    """Calls work in another thread, because Ctrl-C interrupts a thread that
+    waits, but none that is in C. work ends early when raised has something."""
+    busy = threading.Lock()
+
+    def run() -> int:
+        with busy:
+            return -1 if raised else work()
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            r = pool.submit(run).result()
+        except BaseException as e:
+            raised.append(e)
+    with busy:  # the pool forgets a thread whose start was interrupted
+        pass
+    if raised:
+        raise raised[0]
+    return r
 
 
 def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:

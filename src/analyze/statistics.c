@@ -337,14 +337,15 @@ static int take_one(void *ctx, const struct optimfs_tensor *t,
 }
 
 int optimfs_statistics(struct optimfs *fs, const char *path,
-    struct optimfs_statistics *s, struct optimfs_error *err)
+    const struct optimfs_scan *how, struct optimfs_statistics *s,
+    struct optimfs_error *err)
 {
 	struct total all = { s, err, 0, 0 };
 	struct optimfs_attr attr;
 
 	*s = ofs_stats_none();
 	if (optimfs_resolve(fs, path, &attr, err) == -1 ||
-	    optimfs_statistics_tree(fs, path, false, NULL,
+	    optimfs_statistics_tree(fs, path, false, how,
 		S_ISDIR(attr.mode) ? add_total : take_one, &all, err) == -1)
 		return -1;
 	if (all.ret == 0 && all.n == 0 && !S_ISDIR(attr.mode))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading: values, tensors, slices, errors, threads."""
+import ctypes
 import errno
 import hashlib
 import inspect
@@ -8,14 +9,16 @@ import os
 import pathlib
 import pickle
 import random
+import signal
 import struct
 import sys
 import threading
+import time
 import zipfile
 
 import optimfs
 import pytest
-from optimfs import _box, _tree
+from optimfs import _abi, _box, _tree
 
 np = pytest.importorskip("numpy")
 FSDP2 = "pytorch/dcp_fsdp2_w3/ckpt"
@@ -566,6 +569,28 @@ def test_statistics_of_a_directory_are_sums(data):
             assert found["l2"] == pytest.approx(
                 sum(s["l2"] ** 2 for s in every) ** 0.5, 1e-12)
             assert "xxh3" not in found and "first_nan" not in found
+
+
+def test_an_interrupt_ends_statistics(data, monkeypatch):
+    real, ended = _tree.lib.optimfs_statistics, []
+
+    def interrupted(fs, path, how, s, err):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        stop = ctypes.cast(how._obj.stop, _abi.STOP_FN)
+        while not stop(None):
+            time.sleep(0.001)
+        ended.append((real(fs, path, how, s, err), err._obj.code))
+        return ended[0][0]
+
+    monkeypatch.setattr(_tree.lib, "optimfs_statistics", interrupted)
+    old = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with optimfs.open(data(FSDP2)) as ck, \
+                pytest.raises(KeyboardInterrupt):
+            ck.statistics("")
+    finally:
+        signal.signal(signal.SIGINT, old)
+    assert ended == [(-1, errno.ECANCELED)]
 
 
 def test_statistics_are_those_of_the_file(data):

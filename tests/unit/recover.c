@@ -162,7 +162,7 @@ static void lost(void)
 	is_int(first_byte(fs, TENSOR), -1,
 	    "a tensor with lost data cannot be read");
 	is_error(err, EIO, "OFS817", "a tensor with lost data: error text");
-	is_int(optimfs_statistics(fs, TENSOR, &s, &err), -1,
+	is_int(optimfs_statistics(fs, TENSOR, NULL, &s, &err), -1,
 	    "a tensor with lost data has no statistics");
 	is_error(err, EIO, "OFS817 " TENSOR " bytes ",
 	    "the statistics of a tensor with lost data: error text");
