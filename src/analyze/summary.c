@@ -102,6 +102,9 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 		ofs_sum_u64(&all[i]->elements, ofs_tensor_numel(cat, t));
 		ofs_sum_u64(&all[i]->bytes, ofs_tensor_bytes(cat, t));
 	}
+	if (top == &s->model)
+		ofs_sum_u64(&s->model_elements[t->dtype],
+		    ofs_tensor_numel(cat, t));
 	s->replicated += has_copies(cat, t);
 	count_cut(s, t);
 }
@@ -524,8 +527,11 @@ static void refuse_views(struct ofs_summary *s)
 
 uint64_t ofs_summary_problems(const struct ofs_summary *s)
 {
-	return s->damaged + s->gone + s->missing_files + s->short_files +
+	uint64_t n = s->damaged + s->gone + s->missing_files + s->short_files +
 	    s->refused_files + s->damaged_files;
+
+	/* what is absent has no entry to be counted by */
+	return n == 0 ? s->missing - s->remarks : n;
 }
 
 /* Fills in everything except views. */

@@ -46,6 +46,7 @@ struct ofs_summary {
 	uint32_t below;
 	struct ofs_summary_count all, model, optimizer, extra;
 	struct ofs_summary_count dtype[OFS_NDTYPES];
+	uint64_t model_elements[OFS_NDTYPES];
 	/* how tensors are sharded */
 	uint64_t whole, sharded, flat, lost, replicated;
 	uint64_t cut[OFS_MAX_DIMS]; /* sharded along this dimension */

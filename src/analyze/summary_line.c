@@ -8,6 +8,27 @@
 #include "analyze/summary.h"
 #include "overlay/overlay.h"
 
+static bool is_lost(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_MISSING && !ofs_summary_is_remark(n);
+}
+
+static bool is_no_data(const struct ofs_note *n)
+{
+	return n->kind == OFS_NOTE_WARNING && n->code == ENODATA;
+}
+
+static const char *first_note(const struct ofs_summary *s,
+    bool (*is)(const struct ofs_note *n))
+{
+	const struct ofs_catalog *cat = s->snap->cat;
+
+	for (uint32_t i = 0; i < cat->nnotes; i++)
+		if (is(&cat->notes[i]))
+			return cat->notes[i].text;
+	return NULL;
+}
+
 /* What is damaged, and where to read more. */
 static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 {
@@ -22,7 +43,7 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 		{ s->gone + s->damaged, "unreadable tensor or value",
 		    "unreadable tensors and values" },
 	};
-	const char *between = "";
+	const char *between = "", *lost;
 
 	if (s->damaged_files > 0) {
 		ofs_summary_put_count(out, s->damaged_files, "unreadable file");
@@ -39,21 +60,29 @@ static void put_problems(const struct ofs_summary *s, struct ofs_buf *out)
 		    part[i].n == 1 ? part[i].one : part[i].more);
 		between = ", ";
 	}
+	lost = *between == '\0' ? first_note(s, is_lost) : NULL;
+	if (lost != NULL)
+		ofs_summary_put_plain(out, lost);
 	ofs_buf_puts(out, "; optimfs fsck ");
 	ofs_summary_put_plain(out, s->snap->fs->source);
-	ofs_buf_puts(out, " says which");
+	ofs_buf_puts(out, lost != NULL ? " says more" : " says which");
 }
 
-/* The first warning of missing data, or NULL. */
-static const char *no_data(const struct ofs_summary *s)
+/* What a reader should know of a checkpoint without problems. */
+static void put_remark(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	const struct ofs_catalog *cat = s->snap->cat;
+	const char *no_data = first_note(s, is_no_data);
 
-	for (uint32_t i = 0; i < cat->nnotes; i++)
-		if (cat->notes[i].kind == OFS_NOTE_WARNING &&
-		    cat->notes[i].code == ENODATA)
-			return cat->notes[i].text;
-	return NULL;
+	if (s->unread > 0) {
+		ofs_buf_printf(out,
+		    "%" PRIu64 " of the tensors and values cannot be read by "
+		    "this version, or without an option; optimfs info ",
+		    s->unread);
+		ofs_summary_put_plain(out, s->snap->fs->source);
+		ofs_buf_puts(out, " says why");
+	} else if (no_data != NULL) {
+		ofs_summary_put_plain(out, no_data);
+	}
 }
 
 void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
@@ -94,26 +123,18 @@ void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 	if (problems > 0) {
 		ofs_buf_puts(out, ": ");
 		put_problems(s, out);
-	} else if (no_data(s) != NULL) {
+	} else if (s->unread > 0 || first_note(s, is_no_data) != NULL) {
 		ofs_buf_puts(out, "; ");
-		ofs_summary_put_plain(out, no_data(s));
+		put_remark(s, out);
 	}
 }
 
 void ofs_summary_damage(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	if (ofs_summary_problems(s) == 0 && s->unread > 0) {
-		ofs_buf_printf(out,
-		    "%" PRIu64 " of the tensors and values cannot be read by "
-		    "this version, or without an option; optimfs info ",
-		    s->unread);
-		ofs_summary_put_plain(out, s->snap->fs->source);
-		ofs_buf_puts(out, " says why");
-	} else if (ofs_summary_problems(s) == 0 && no_data(s) != NULL) {
-		ofs_summary_put_plain(out, no_data(s));
-	}
-	if (ofs_summary_problems(s) == 0)
+	if (ofs_summary_problems(s) == 0) {
+		put_remark(s, out);
 		return;
+	}
 	ofs_buf_puts(out, "the checkpoint is damaged: ");
 	put_problems(s, out);
 }

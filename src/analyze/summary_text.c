@@ -15,14 +15,18 @@
 #define MAX_NAMES  8 /* in a line */
 #define MAX_NOTES  3
 
-static const char *format_name(const char *name)
+static void put_format(const struct ofs_catalog *cat, struct ofs_buf *out)
 {
 	const struct ofs_format *f =
-	    name == NULL ? NULL : ofs_format_find(name);
+	    cat->format == NULL ? NULL : ofs_format_find(cat->format);
 
 	if (f != NULL && f->title != NULL)
-		return f->title;
-	return name == NULL ? "unknown" : name;
+		ofs_buf_puts(out, f->title);
+	else
+		ofs_buf_puts(out,
+		    cat->format == NULL ? "unknown" : cat->format);
+	if (f != NULL && f->ranked && cat->world_size > 0)
+		ofs_buf_puts(out, ", one file per rank");
 }
 
 static void label(struct ofs_buf *out, const char *name)
@@ -87,9 +91,11 @@ static void put_source(const struct ofs_summary *s, struct ofs_buf *out)
 
 	put_path(s, out);
 	label(out, "format");
-	ofs_buf_puts(out, format_name(cat->format));
-	if (cat->writer != NULL)
-		ofs_buf_printf(out, ", written by %s", cat->writer);
+	put_format(cat, out);
+	if (cat->writer != NULL) {
+		ofs_buf_puts(out, ", written by ");
+		ofs_summary_put_plain(out, cat->writer);
+	}
 	if (cat->trainer != NULL) {
 		ofs_buf_putc(out, '\n');
 		label(out, "trainer");
@@ -110,6 +116,19 @@ static void put_source(const struct ofs_summary *s, struct ofs_buf *out)
 	}
 }
 
+/* The type of most elements of the model. */
+static void put_model_dtype(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	int most = 0;
+
+	for (int t = 1; t < OFS_NDTYPES; t++)
+		if (s->model_elements[t] > s->model_elements[most])
+			most = t;
+	ofs_buf_printf(out, " (%s%s)",
+	    s->model_elements[most] < s->model.elements ? "mostly " : "",
+	    ofs_dtype_name((enum ofs_dtype)most));
+}
+
 static void put_sizes(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	label(out, "files");
@@ -126,6 +145,8 @@ static void put_sizes(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_summary_put_count(out, s->model.tensors, "tensor");
 	ofs_buf_puts(out, ", ");
 	put_elements(out, s->model.elements);
+	if (s->model.elements > 0)
+		put_model_dtype(s, out);
 	ofs_buf_puts(out, ", ");
 	ofs_summary_put_bytes(out, s->model.bytes);
 	ofs_buf_putc(out, '\n');
@@ -373,8 +394,11 @@ static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 	put_files(s->short_files, "the end of ", "", &between, out);
 	put_files(s->refused_files, "", " that may not be opened", &between,
 	    out);
-	if (*between == '\0' && s->gone == 0)
-		ofs_buf_puts(out, s->is_lossy ? "state" : "nothing");
+	put_files(s->damaged_files, "", " that cannot be read", &between, out);
+	if (*between == '\0' && s->gone == 0 && s->is_lossy)
+		ofs_summary_put_count(out, s->missing - s->remarks, "item");
+	else if (*between == '\0' && s->gone == 0)
+		ofs_buf_puts(out, "nothing");
 	if (s->gone > 0)
 		ofs_buf_printf(out,
 		    "%sa part or all of %" PRIu64

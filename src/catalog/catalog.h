@@ -264,6 +264,7 @@ struct ofs_catalog {
 	bool unordered;      /* keys stored as one text have no order */
 	const char *writer;  /* "PyTorch 2.7 or later", ...; may be NULL */
 	const char *trainer; /* "Lightning", ...; NULL when unknown */
+	const char *version; /* of the trainer; NULL when unknown */
 	int world_size;      /* 0 when unknown */
 	uint64_t uid, gid;   /* of the first file */
 	uint32_t mode;       /* 0444 or less: who can read all files */

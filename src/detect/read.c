@@ -298,7 +298,7 @@ static bool is_written_by(const struct ofs_catalog *cat, const char *trainer)
 	return !listed;
 }
 
-/* "Lightning, PyTorch 2.10 or later" */
+/* "DeepSpeed 0.14.5 (ZeRO stage 3), PyTorch 2.1 or later" */
 static int name_writer(struct ofs_catalog *cat, const char *trainer,
     struct optimfs_error *err)
 {
@@ -307,7 +307,9 @@ static int name_writer(struct ofs_catalog *cat, const char *trainer,
 	if (trainer == NULL || !is_written_by(cat, trainer))
 		return 0;
 	cat->trainer = ofs_arena_strndup(&cat->arena, trainer, strlen(trainer));
-	snprintf(text, sizeof(text), "%s%s%s", trainer,
+	snprintf(text, sizeof(text), "%s%s%s%s%s", trainer,
+	    cat->version == NULL ? "" : " ",
+	    cat->version == NULL ? "" : cat->version,
 	    cat->writer == NULL ? "" : ", ",
 	    cat->writer == NULL ? "" : cat->writer);
 	cat->writer = ofs_arena_strndup(&cat->arena, text, strlen(text));

@@ -36,6 +36,22 @@ has "info of a complete checkpoint says that nothing is missing" '^missing +noth
 has "info lists the formats it can be resharded to" '^reshard to +dcp@N, .*safetensors, torch'
 has "info gives the reason for each format that is not possible" '^  not fsdp@N: OFS170 '
 
+has "info prints the type of the parameters" '^parameters .* elements \(float32\), '
+deepspeed=$TOP_SRCDIR/tests/data/deepspeed
+ok "info of ZeRO 3 succeeds" "$OPTIMFS" info "$deepspeed/z3_ws2_bf16/ckpt"
+has "info prints the version of DeepSpeed and the stage" 'written by DeepSpeed 0\.14\.5 \(ZeRO stage 3\), '
+has "info prints the type that most elements have" ' elements \(mostly bfloat16\), '
+ok "info of a universal checkpoint succeeds" "$OPTIMFS" info "$deepspeed/z2_ws2_bf16/ckpt_universal"
+has "info prints the version that wrote a universal checkpoint" 'written by DeepSpeed 0\.14\.5, '
+has "info prints the ranks of the job before its checkpoint was made universal" '^job +2 ranks$'
+cp -r "$deepspeed/z2_ws2_bf16/ckpt_universal" "$scratch/universal" && chmod -R u+w "$scratch/universal"
+rm "$scratch/universal/global_step3_universal/zero/small/fp32.pt"
+ok "info of a universal checkpoint without a state succeeds" "$OPTIMFS" info "$scratch/universal"
+has "info counts what is missing without an entry in the tree" '^missing +1 item$'
+flat=$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt
+ok "info of rank files succeeds" "$OPTIMFS" info "$flat"
+has "info says that each rank has a file" '^format .*, one file per rank, written by '
+
 mkdir "$scratch/trainer"
 cp "$TOP_SRCDIR/tests/data/pytorch/safetensors_plain/ckpt/model.safetensors" "$scratch/trainer"
 echo '{"global_step": 3}' >"$scratch/trainer/trainer_state.json"
@@ -302,6 +318,14 @@ if command -v script >/dev/null; then
 	like "mount on a terminal prints a summary of the checkpoint" "$(cat "$scratch/out")" \
 	    'mounted: dcp, 3 ranks, * parameters, * at step 3, *; 0 problems*'
 	ok "umount after the mount on a terminal succeeds" "$OPTIMFS" umount "$mnt"
+	script -qec "'$OPTIMFS' mount '$flat' '$mnt'" /dev/null >"$scratch/out"
+	like "mount on a terminal says what cannot be read" "$(cat "$scratch/out")" \
+	    '*; 0 problems; 8 of the tensors and values cannot be read*'
+	"$OPTIMFS" umount "$mnt"
+	script -qec "'$OPTIMFS' mount '$scratch/universal' '$mnt'" /dev/null >"$scratch/out"
+	like "mount on a terminal says what has no entry in the tree" "$(cat "$scratch/out")" \
+	    '*; 1 problem: OFS140 *fp32.pt is missing; optimfs fsck * says more*'
+	"$OPTIMFS" umount "$mnt"
 	"$OPTIMFS" mkfs --like "$ck" --layout dcp@2 "$scratch/new"
 	ok "mount of a template on a terminal succeeds" script -qec \
 	    "'$OPTIMFS' mount -o rw '$scratch/new' '$mnt'" /dev/null

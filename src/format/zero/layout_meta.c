@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/str.h"
 #include "format/zero/layout.h"
 
 /* More ranks than any job has. */
@@ -100,6 +101,28 @@ int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
 	if (read_world(o, err) == -1)
 		return -1;
 	return read_base(o, err);
+}
+
+int ofs_zero_stage_of(const struct ofs_pickle *doc, uint32_t node)
+{
+	static const char *const words[] = { "disabled", "optimizer_states",
+		"gradients", "weights" };
+	struct ofs_str module, name;
+	int64_t v;
+
+	if (ofs_pk_attribute(doc, node, &module, &name)) {
+		for (int i = 1; i <= 3; i++) {
+			size_t n = strlen(words[i]);
+
+			if (name.len > n && name.p[name.len - n - 1] == '.' &&
+			    ofs_str_ends(name, words[i]))
+				return i;
+		}
+		return 0;
+	}
+	if (ofs_pk_kind(doc, node) == OFS_PK_OBJECT)
+		node = ofs_pk_item(doc, ofs_pk_args(doc, node), 0);
+	return ofs_pk_int(doc, node, &v) && v >= 1 && v <= 3 ? (int)v : 0;
 }
 
 uint32_t ofs_zero_state(const struct ofs_zero_optim *o, uint32_t group)

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -261,6 +262,28 @@ static int lay_out(struct ofs_zero *z, struct optimfs_error *err)
 	    err);
 }
 
+/* Records what the files say about the program that wrote them. */
+static int describe(struct ofs_zero *z, struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = z->model.file[0].doc;
+	struct ofs_str v = ofs_pk_str(doc,
+	    ofs_pk_get(doc, ofs_pickle_root(doc), "ds_version"));
+	char text[80];
+	int stage = 0, n;
+
+	if (z->optim.nfiles > 0 && z->rank != NULL)
+		stage = ofs_zero_stage_of(z->rank[0].doc,
+		    ofs_pk_get(z->rank[0].doc, z->rank[0].state, "zero_stage"));
+	n = snprintf(text, sizeof(text), "%.*s", OFS_STR_ARGS(v, 40));
+	if (stage > 0)
+		snprintf(text + n, sizeof(text) - (size_t)n,
+		    "%s(ZeRO stage %d)", n > 0 ? " " : "", stage);
+	if (text[0] == '\0')
+		return 0;
+	z->cat->version = ofs_arena_strndup(&z->cat->arena, text, strlen(text));
+	return z->cat->version == NULL ? ofs_no_memory(err) : 0;
+}
+
 static int open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err)
 {
@@ -276,7 +299,9 @@ int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
 		return -1;
 	if (z->model.nfiles == 0)
 		return 0;
-	return check_models(z, err) == -1 ? -1 : lay_out(z, err);
+	if (check_models(z, err) == -1 || lay_out(z, err) == -1)
+		return -1;
+	return describe(z, err);
 }
 
 static int open_column(struct ofs_zero *z, const struct ofs_zero_files *files,
@@ -284,9 +309,10 @@ static int open_column(struct ofs_zero *z, const struct ofs_zero_files *files,
 {
 	if (open_models(z, files, err) == -1 ||
 	    ofs_zero_open(z, &z->optim, files, OFS_ZERO_OPTIM, err) == -1 ||
-	    read_optims(z, err) == -1 || check_models(z, err) == -1)
+	    read_optims(z, err) == -1 || check_models(z, err) == -1 ||
+	    lay_out(z, err) == -1)
 		return -1;
-	return lay_out(z, err);
+	return z->model.nfiles == 0 ? 0 : describe(z, err);
 }
 
 /* Adds first the values that are shown unchanged, then the joined ones. */

@@ -107,37 +107,13 @@ int64_t ofs_zero_new_steps(const struct ofs_zero_new *z)
 	return 0;
 }
 
-/* The stage in ZeroStageEnum(2), or in its attribute "gradients", as newer
- * Pythons pickle members. */
-static int stage_of(const struct ofs_pickle *doc, uint32_t node)
-{
-	static const char *const words[] = { "disabled", "optimizer_states",
-		"gradients", "weights" };
-	struct ofs_str module, name;
-	int64_t v;
-
-	if (ofs_pk_attribute(doc, node, &module, &name)) {
-		for (int i = 1; i <= 3; i++) {
-			size_t n = strlen(words[i]);
-
-			if (name.len > n && name.p[name.len - n - 1] == '.' &&
-			    ofs_str_ends(name, words[i]))
-				return i;
-		}
-		return 0;
-	}
-	if (ofs_pk_kind(doc, node) == OFS_PK_OBJECT)
-		node = ofs_pk_item(doc, ofs_pk_args(doc, node), 0);
-	return ofs_pk_int(doc, node, &v) && v >= 1 && v <= 3 ? (int)v : 0;
-}
-
 int ofs_zero_new_stage(const struct ofs_zero_new *z)
 {
 	uint32_t entry =
 	    ofs_zero_new_fact(z, "optimizer_state_dict/zero_stage");
 	uint32_t node;
 	const struct ofs_pickle *doc = ofs_zero_new_value(z, entry, &node);
-	int stage = doc == NULL ? 0 : stage_of(doc, node);
+	int stage = doc == NULL ? 0 : ofs_zero_stage_of(doc, node);
 
 	ofs_zero_new_release(z, entry, doc);
 	return stage;

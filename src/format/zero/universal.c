@@ -413,6 +413,20 @@ static int note_unfinished(struct ofs_universal *u, const char *rel,
 	return ret;
 }
 
+/* The files are of no rank: only the weights' file says how many there were. */
+static void read_world(struct ofs_zero *z)
+{
+	int64_t world;
+
+	if (z->model.nfiles > 0 &&
+	    ofs_pk_int(z->model.file[0].doc,
+		ofs_pk_get(z->model.file[0].doc,
+		    ofs_pickle_root(z->model.file[0].doc), "dp_world_size"),
+		&world) &&
+	    world > 0 && world <= 1 << 20)
+		z->cat->world_size = (int)world;
+}
+
 static int read_files(struct ofs_universal *u, const struct ofs_part *part,
     struct optimfs_error *err)
 {
@@ -433,6 +447,7 @@ static int read_files(struct ofs_universal *u, const struct ofs_part *part,
 			ret = ofs_zero_open_models(z, &files, err);
 		if (ret == 0)
 			ret = add_all(u, err);
+		read_world(z);
 	}
 	if (ret == 0)
 		ret = ofs_ranks_end(&z->model, err);
