@@ -295,9 +295,11 @@ struct ofs_catalog {
 
 	/* The names that ids= gives to integer parameter IDs: ids[i] is the
 	 * string for ID i, or OFS_NONE. In arena; NULL without ids=. Lists of
-	 * IDs (params) are shown with these names. */
+	 * IDs (params) are shown with these names. ids_optim is the optimizer
+	 * that has these IDs: its name below optim/, or OFS_NONE if it is the
+	 * only one. */
 	uint32_t *ids;
-	uint32_t nids;
+	uint32_t nids, ids_optim;
 	struct ofs_flat_param *flat; /* sorted by name; in arena */
 	/* Other names of parameters that do not follow from tied tensors of the
 	 * model; strings; in arena. */

@@ -264,7 +264,10 @@ static int put_shown(struct ofs_snapshot *snap, uint32_t index,
 		.storages = v->storages,
 	};
 
-	if (form.lines && ofs_id_names(snap->cat, v->doc, v->node, out))
+	if (form.lines &&
+	    ofs_id_names_in(snap->cat,
+		ofs_tree_entry(&snap->tree, snap->cat, index)) &&
+	    ofs_id_names(snap->cat, v->doc, v->node, out))
 		return 0;
 	return ofs_text_value(v->doc, v->node, &form, out, err);
 }

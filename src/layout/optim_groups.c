@@ -59,8 +59,8 @@ static int add_name(struct builder *b, const void *p, size_t n)
 }
 
 /* Add an item of params: a name, or a number for which ids= may have a name. */
-static int add_item(struct builder *b, const struct ofs_pickle *doc,
-    uint32_t node)
+static int add_item(struct builder *b, const struct ofs_entry *e,
+    const struct ofs_pickle *doc, uint32_t node)
 {
 	struct ofs_str s = ofs_pk_str(doc, node);
 	struct ofs_buf text = { 0 };
@@ -68,7 +68,8 @@ static int add_item(struct builder *b, const struct ofs_pickle *doc,
 	int ret;
 
 	if (ofs_pk_kind(doc, node) == OFS_PK_STR ||
-	    ofs_id_name(b->s->cat, doc, node, &s))
+	    (ofs_id_names_in(b->s->cat, e) &&
+		ofs_id_name(b->s->cat, doc, node, &s)))
 		return add_name(b, s.p, s.len);
 	if (!ofs_pk_int(doc, node, &id))
 		return optimfs_fail(b->err, EUCLEAN,
@@ -100,7 +101,7 @@ static int add_params(struct builder *b, uint32_t node)
 	if (ofs_render_value(b->from, e, &doc, &list, b->err) == -1)
 		return ofs_render_fail_in(b->s->cat, e, b->err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list) && ret == 0; i++)
-		ret = add_item(b, doc, ofs_pk_item(doc, list, i));
+		ret = add_item(b, e, doc, ofs_pk_item(doc, list, i));
 	ofs_render_release(b->s->cat, e, doc);
 	return ret;
 }

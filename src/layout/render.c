@@ -443,7 +443,7 @@ int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
 {
 	uint32_t n = ofs_pk_len(doc, node);
 
-	if (cat->ids == NULL || !ofs_render_is_params(cat, e) ||
+	if (!ofs_id_names_in(cat, e) || !ofs_render_is_params(cat, e) ||
 	    ofs_pk_kind(doc, node) != OFS_PK_LIST)
 		return ofs_pkw_node(w, doc, node, err);
 	ofs_pkw_op_put(w, OFS_PKW_LIST);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
@@ -82,18 +83,35 @@ static int look_at_keys(struct naming *c, struct optimfs_error *err)
 	return 0;
 }
 
+static int several(struct naming *c, uint32_t first, uint32_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_naming_join(c, c->root[first].c, c->root[first].n, '.', &b);
+	ofs_buf_putc(&b, 0);
+	optimfs_fail(err, EINVAL,
+	    "OFS635 ids=: %u optimizers have integer parameter IDs, and a file "
+	    "has the names of one: choose it with optim_key=, such as "
+	    "optim_key=%.100s",
+	    n, b.bad ? "" : (char *)b.data);
+	ofs_buf_fini(&b);
+	return -1;
+}
+
 /* The optimizer for ids=: the only one with integer keys, or the only one.
  * OFS_NONE, with a note or an error, when there is none. */
 static int choose_root(struct naming *c, struct optimfs_error *err)
 {
-	uint32_t numbered = 0, all = 0, only = OFS_NONE;
+	uint32_t numbered = 0, all = 0, first = OFS_NONE, only = OFS_NONE;
 
 	for (uint32_t i = 0; i < c->nroots; i++) {
 		if (!c->root[i].accepted)
 			continue;
 		all++;
 		if (c->root[i].numbers) {
-			numbered++;
+			if (numbered++ == 0)
+				first = i;
 			c->ids_root = i;
 		}
 		only = i;
@@ -102,10 +120,7 @@ static int choose_root(struct naming *c, struct optimfs_error *err)
 		return 0;
 	c->ids_root = OFS_NONE;
 	if (numbered > 1)
-		return optimfs_fail(err, EINVAL,
-		    "OFS635 ids=: %u optimizers have integer parameter IDs; "
-		    "choose one with optim_key=",
-		    numbered);
+		return several(c, first, numbered, err);
 	/* without state, groups may still list IDs */
 	if (all == 1 && !c->root[only].names) {
 		c->ids_root = only;
@@ -117,32 +132,61 @@ static int choose_root(struct naming *c, struct optimfs_error *err)
 	    "OFS635 ids= has no effect: no optimizer here has integer parameter IDs");
 }
 
-static int check_line(struct naming *c, const struct ofs_ids *ids,
-    struct ofs_str line, struct optimfs_error *err)
+/* The names of the model's entries in the tree. */
+static int model_names(struct naming *c, struct ofs_keys *names,
+    struct optimfs_error *err)
 {
-	if (c->model.kind != MODEL_NONE && c->fqns.n > 0 &&
-	    !ofs_keys_has(&c->fqns, line))
-		return optimfs_fail(err, EINVAL,
-		    "OFS635 %s: line %u: the model has no parameter "
-		    "\"%.*s\"",
-		    ids->file, ids->line, OFS_STR_ARGS(line, 200));
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		struct naming_rest rest;
+		struct naming_name fqn;
+		uint32_t name;
+
+		if (c->slot[i].root != OFS_NONE ||
+		    !ofs_naming_in_model(c, i, &rest))
+			continue;
+		fqn = ofs_naming_fqn(c, rest);
+		if (fqn.s.p == NULL)
+			continue;
+		name = ofs_naming_listed(c, SCOPE_MODEL, fqn, NULL, err);
+		if (name == OFS_NONE ||
+		    ofs_keys_add(names, ofs_catalog_string(c->cat, name),
+			err) == OFS_NONE)
+			return -1;
+	}
 	return 0;
 }
 
+/* The model's name for a line, which may have other prefixes of wrappers than
+ * the keys of the model. Without a model, "module." is one if every line has
+ * it. */
 static int add_line(struct naming *c, struct ofs_ids *ids,
-    const struct ofs_ids_line *l, struct optimfs_error *err)
+    const struct ofs_ids_line *l, const struct ofs_keys *model, bool module,
+    struct optimfs_error *err)
 {
-	struct naming_name name = { l->name, OFS_NONE };
+	struct naming_name raw = { l->name, OFS_NONE };
+	uint32_t name = ofs_naming_listed(c, SCOPE_MODEL, raw, NULL, err);
+	uint32_t clean = ofs_naming_unwrapped(c, l->name, false, err);
+	uint32_t bare = ofs_naming_unwrapped(c, l->name, true, err);
+	const uint32_t forms[] = { name, clean, bare };
 
 	ids->line = l->line;
-	if (check_line(c, ids, l->name, err) == -1)
+	if (name == OFS_NONE || clean == OFS_NONE || bare == OFS_NONE)
 		return -1;
-	ids->v[ids->n] = (struct ofs_id){
-		.name = ofs_naming_listed(c, SCOPE_MODEL, name, NULL, err),
-		.line = l->line,
-		.group = l->group,
-	};
-	return ids->v[ids->n++].name == OFS_NONE ? -1 : 0;
+	if (model->n == 0)
+		name = module ? bare : clean;
+	for (int i = 0; i < 3 && model->n > 0; i++) {
+		name = forms[i];
+		if (ofs_keys_has(model, ofs_catalog_string(c->cat, name)))
+			break;
+		name = OFS_NONE;
+	}
+	if (name == OFS_NONE)
+		return optimfs_fail(err, EINVAL,
+		    "OFS635 %s: line %u: the model has no parameter "
+		    "\"%.*s\"",
+		    ids->file, l->line, OFS_STR_ARGS(l->name, 200));
+	ids->v[ids->n++] = (struct ofs_id){ name, l->line, l->group };
+	return 0;
 }
 
 OFS_COMPARE_BY2(by_name, struct ofs_id, name, line)
@@ -167,18 +211,42 @@ static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
 	return ret;
 }
 
+/* *all: does every line begin with "module.", without wrappers' prefixes? */
+static int all_module(struct naming *c, const struct ofs_ids_file *f, bool *all,
+    struct optimfs_error *err)
+{
+	*all = true;
+	for (uint32_t i = 0; i < f->n && *all; i++) {
+		uint32_t clean, bare;
+
+		clean = ofs_naming_unwrapped(c, f->v[i].name, false, err);
+		bare = ofs_naming_unwrapped(c, f->v[i].name, true, err);
+		if (clean == OFS_NONE || bare == OFS_NONE)
+			return -1;
+		*all = clean != bare;
+	}
+	return 0;
+}
+
 static int parse(struct naming *c, const struct ofs_ids_file *f,
     struct ofs_ids *ids, struct optimfs_error *err)
 {
+	struct ofs_keys model = { 0 };
+	bool module;
+	int ret;
+
 	ids->v = malloc(f->n * sizeof(*ids->v) + 1);
 	if (ids->v == NULL)
 		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < f->n; i++)
-		if (add_line(c, ids, &f->v[i], err) == -1)
-			return -1;
+	ret = all_module(c, f, &module, err);
+	if (ret == 0 && c->model.kind != MODEL_NONE)
+		ret = model_names(c, &model, err);
+	for (uint32_t i = 0; i < f->n && ret == 0; i++)
+		ret = add_line(c, ids, &f->v[i], &model, module, err);
+	ofs_keys_fini(&model);
 	ids->line = f->end;
 	ids->ngroups = f->ngroups;
-	return no_doubles(ids, err);
+	return ret == 0 ? no_doubles(ids, err) : ret;
 }
 
 static int from_file(struct naming *c, struct ofs_ids *ids,
@@ -205,6 +273,7 @@ static int store(struct naming *c, const struct ofs_ids *ids,
 		v[i] = ids->v[i].name;
 	c->cat->ids = v;
 	c->cat->nids = ids->n;
+	c->cat->ids_optim = c->root[c->ids_root].name;
 	return 0;
 }
 

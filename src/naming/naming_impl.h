@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/keys.h"
 #include "naming/naming.h"
 
@@ -184,6 +185,9 @@ uint32_t ofs_naming_match(const struct naming *c, const uint32_t *path,
  * paths in which all differ, or else by their paths. */
 int ofs_naming_name_roots(struct naming *c, uint32_t naccepted,
     struct optimfs_error *err);
+/* Append the components, joined. */
+void ofs_naming_join(const struct naming *c, const uint32_t *path, uint32_t n,
+    char between, struct ofs_buf *b);
 /* Fail with ENOENT because option= matched nothing; the message lists the
  * keys. */
 int ofs_naming_no_such_key(struct naming *c, const char *option,
@@ -221,6 +225,11 @@ static inline uint32_t naming_scope_groups(uint32_t root)
  * alias is not NULL, is set when raw must become an alias, once for each. */
 uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
     struct naming_name raw, bool *alias, struct optimfs_error *err);
+
+/* The string of a name without the prefixes of wrappers; with module_too, also
+ * without a "module." that it then begins with. OFS_NONE on failure. */
+uint32_t ofs_naming_unwrapped(struct naming *c, struct ofs_str name,
+    bool module_too, struct optimfs_error *err);
 
 /* unmatched.c: when the lists of all groups are known, reads of state of an
  * integer ID that is in no list fail (EUCLEAN, OFS644). */

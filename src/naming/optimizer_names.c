@@ -42,7 +42,7 @@ static bool differ_at(const struct naming *c, uint32_t back, uint32_t *names,
 	return true;
 }
 
-static void join(const struct naming *c, const uint32_t *path, uint32_t n,
+void ofs_naming_join(const struct naming *c, const uint32_t *path, uint32_t n,
     char between, struct ofs_buf *b)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -60,7 +60,7 @@ static int name_whole(struct naming *c, struct naming_candidate *r,
 	struct ofs_buf b = { 0 };
 
 	/* state.NAME would be a flattened key */
-	join(c, r->c, r->n, r->n > 0 && is_taken(c, r->c[0]) ? '-' : '.', &b);
+	ofs_naming_join(c, r->c, r->n, r->n > 0 && is_taken(c, r->c[0]) ? '-' : '.', &b);
 	ofs_buf_putc(&b, 0);
 	if (b.bad)
 		r->name = OFS_NONE;
@@ -137,7 +137,7 @@ int ofs_naming_no_such_key(struct naming *c, const char *option,
 	for (uint32_t i = 0; i < c->nroots && b.len < 200; i++)
 		if (c->root[i].accepted && c->root[i].n > 0) {
 			ofs_buf_puts(&b, sep);
-			join(c, c->root[i].c, c->root[i].n, '.', &b);
+			ofs_naming_join(c, c->root[i].c, c->root[i].n, '.', &b);
 			sep = ", ";
 		}
 	if (b.len > 0)

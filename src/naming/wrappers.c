@@ -230,7 +230,7 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
 	if (raw_str == clean_str)
 		return raw_str;
 	mine = find_match(c, scope, clean_str);
-	/* no key has it: a name in an ids= file */
+	/* no key has it: a line of an ids= file */
 	if (mine == NULL)
 		return clean_str;
 	if (mine->raw != raw_str)
@@ -238,6 +238,23 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
 	if (alias != NULL && !mine->aliased)
 		*alias = mine->aliased = true;
 	return clean_str;
+}
+
+uint32_t ofs_naming_unwrapped(struct naming *c, struct ofs_str name,
+    bool module_too, struct optimfs_error *err)
+{
+	const char *p;
+	size_t n;
+
+	if (ofs_reserve(c->scratch, name.len, c->scratch_len, err) == -1)
+		return OFS_NONE;
+	p = c->scratch;
+	n = ofs_clean_fqn(name.p, name.len, c->scratch);
+	if (module_too && has_module(p, n)) {
+		p += MODULE_LEN;
+		n -= MODULE_LEN;
+	}
+	return ofs_catalog_str(c->cat, p, n, err);
 }
 
 /* The path of an entry contains the raw name of its parameter, as a component

@@ -8,6 +8,7 @@
 
 #include "layout/render.h"
 #include "read/locate.h"
+#include "text/id_names.h"
 #include "text/parse.h"
 
 static bool is_option(const struct ofs_catalog *cat, const struct ofs_entry *e)
@@ -29,7 +30,7 @@ static struct ofs_pickle *edit_at(const struct ofs_catalog *cat,
 	struct ofs_value_form form = {
 		.doc = doc,
 		.node = node,
-		.cat = cat,
+		.cat = ofs_id_names_in(cat, e) ? cat : NULL,
 		.lines = ofs_render_is_params(cat, e),
 		.option = is_option(cat, e),
 	};

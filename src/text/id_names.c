@@ -6,6 +6,16 @@
 
 #include <inttypes.h>
 
+bool ofs_id_names_in(const struct ofs_catalog *cat, const struct ofs_entry *e)
+{
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
+
+	return cat->ids != NULL && n > 1 &&
+	    ofs_catalog_string_is(cat, c[0], "optim") &&
+	    (cat->ids_optim == OFS_NONE || c[1] == cat->ids_optim);
+}
+
 bool ofs_id_name(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str *name)
 {

@@ -10,6 +10,8 @@
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
+/* Is the entry of the optimizer whose integer IDs have names from ids=? */
+bool ofs_id_names_in(const struct ofs_catalog *cat, const struct ofs_entry *e);
 /* Does ids= name the value, an integer ID? *name gets the name. */
 bool ofs_id_name(const struct ofs_catalog *cat, const struct ofs_pickle *doc,
     uint32_t node, struct ofs_str *name);

@@ -285,9 +285,28 @@ if [ -n "$python" ]; then
 	ok "torch,keys=id numbers the parameters of each optimizer from 0" \
 	    "$python" "$scratch/twoid.py" \
 	    "$scratch/twoid/optim.pt"
+	# the names of ids= are those of one optimizer
+	printf 'g.weight\ng.bias\n' >"$scratch/ids"
+	twoid() {
+		"$OPTIMFS" "$1" -o "ids=$scratch/ids,optim_key=optimizer_g" \
+		    "$scratch/byid.pt" "$2" $3
+	}
+	"$python" -c "import sys, torch
+sd = torch.load(sys.argv[1])
+sd.update(torch.load(sys.argv[2]))
+torch.save(sd, sys.argv[3])" "$scratch/two.pt" "$scratch/twoid/optim.pt" \
+	    "$scratch/byid.pt"
+	is "ids= names the parameters of the optimizer of optim_key=" \
+	    "$(twoid cat optim/param_groups/0/params)" "$(cat "$scratch/ids")"
+	is "ids= does not name those of another optimizer" \
+	    "$(twoid cat extra/optimizer_d/param_groups/0/params)" "$(seq 0 1)"
+	twoid cp .optimfs/view/torch/extra.pt "$scratch/extra.pt"
+	is "nor in a view" "$("$python" -c "import sys, torch
+sd = torch.load(sys.argv[1])
+print(sd['optimizer_d']['param_groups'][0]['params'])" "$scratch/extra.pt")" "[0, 1]"
 	tree "$ck" "$scratch/want"
 else
-	skip 5 "no PyTorch here"
+	skip 8 "no PyTorch here"
 fi
 
 # The rules of the safetensors reader; the package itself may be missing.

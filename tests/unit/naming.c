@@ -791,6 +791,34 @@ static void ids(void)
 	    "v optim|_orig_mod.x = optim/_orig_mod.x\n"
 	    "t3 optim|state|0|exp_avg = "
 	    "optim/state/a.very.much.longer.name.than.any.key/exp_avg\n"));
+	/* other prefixes than those of the model's keys */
+	opt.ids = file_of("module.w\nmodule._orig_mod.v\n");
+	ofs_catalog_free(check_with("ids= with more prefixes than the model",
+	    &opt,
+	    "t3 model|_orig_mod.w = model/w\nt4 model|_orig_mod.v = model/v\n"
+	    "t3 optim|state|0|exp_avg = optim/state/w/exp_avg\n"
+	    "t4 optim|state|1|exp_avg = optim/state/v/exp_avg\n"));
+	opt.ids = file_of("module.w\n_orig_mod.v\n");
+	ofs_catalog_free(check_with("ids= with fewer prefixes than the model",
+	    &opt,
+	    "t3 model|module._orig_mod.w = model/w\n"
+	    "t4 model|module._orig_mod.v = model/v\n"
+	    "t3 optim|state|0|exp_avg = optim/state/w/exp_avg\n"
+	    "t4 optim|state|1|exp_avg = optim/state/v/exp_avg\n"));
+	opt.ids = file_of("module.w\nv\n");
+	ofs_catalog_free(check_with("ids= with a module called module", &opt,
+	    "t3 model|module.w = model/module.w\nt4 model|v = model/v\n"
+	    "t3 optim|state|0|exp_avg = optim/state/module.w/exp_avg\n"
+	    "t4 optim|state|1|exp_avg = optim/state/v/exp_avg\n"));
+	opt.ids = file_of("module.w\nmodule._orig_mod.v\n");
+	ofs_catalog_free(check_with("ids= with prefixes, without a model", &opt,
+	    "t3 optim|state|0|exp_avg = optim/state/w/exp_avg\n"
+	    "t4 optim|state|1|exp_avg = optim/state/v/exp_avg\n"));
+	opt.ids = file_of("module.w\n_orig_mod.module.w\n");
+	fails("ids= with one name with two prefixes", &opt,
+	    "t3 model|w = x\nt3 model|v = x\n"
+	    "t3 optim|state|0|exp_avg = x\nt3 optim|state|1|exp_avg = x\n",
+	    EINVAL, "line 2 names the parameter of line 1 again");
 	opt.ids = "/nonexistent/ids";
 	fails("ids= with a file that does not exist", &opt, named, ENOENT,
 	    "OFS635 ids=/nonexistent/ids");
@@ -800,7 +828,7 @@ static void ids(void)
 	fails("ids= with two optimizers", &opt,
 	    "t3 o1|state|0|exp_avg = x\nt3 o2|state|0|exp_avg = x\n"
 	    "i o1|param_groups|#0|lr = x\ni o2|param_groups|#0|lr = x\n",
-	    EINVAL, "choose one with optim_key=");
+	    EINVAL, "choose it with optim_key=, such as optim_key=o1");
 	cat = check_with("ids= without integer IDs in the checkpoint", &opt,
 	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n");
 	has_notes(cat, OFS_NOTE_WARNING,
