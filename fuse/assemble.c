@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -69,7 +68,6 @@ struct ofs_assemble *ofs_assemble_new(const struct ofs_assemble_config *config,
     struct ofs_passthrough *pt, struct optimfs_error *err)
 {
 	struct ofs_assemble *a = calloc(1, sizeof(*a));
-	pthread_condattr_t attr;
 
 	if (a == NULL) {
 		ofs_no_memory(err);
@@ -84,10 +82,7 @@ struct ofs_assemble *ofs_assemble_new(const struct ofs_assemble_config *config,
 		return NULL;
 	}
 	pthread_mutex_init(&a->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&a->gathered, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&a->gathered, NULL);
 	return a;
 }
 
@@ -293,10 +288,8 @@ static bool wait_gathered(struct ofs_assemble *a, struct entry *e,
     struct ofs_pending *pending)
 {
 	while (e->gathering) {
-		struct timespec ts = ofs_clock_after(CLOCK_MONOTONIC,
+		ofs_clock_wait(&a->gathered, &a->lock,
 		    WAIT_MS * INT64_C(1000000));
-
-		pthread_cond_timedwait(&a->gathered, &a->lock, &ts);
 		if (ofs_pending_gone(pending))
 			return false;
 	}

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -72,7 +71,6 @@ static unsigned count_stuck(const struct ofs_watch *w)
 static void doze(struct ofs_watch *w, unsigned *quiet, unsigned stuck)
 {
 	int64_t ms = stuck > 0 ? TICK_STUCK_MS : TICK_MS;
-	struct timespec ts;
 
 	*quiet = w->first == NULL ? *quiet + 1 : 0;
 	if (*quiet > 8) {
@@ -82,8 +80,7 @@ static void doze(struct ofs_watch *w, unsigned *quiet, unsigned stuck)
 		*quiet = 0;
 		return;
 	}
-	ts = ofs_clock_after(CLOCK_MONOTONIC, ms * INT64_C(1000000));
-	pthread_cond_timedwait(&w->wake, &w->lock, &ts);
+	ofs_clock_wait(&w->wake, &w->lock, ms * INT64_C(1000000));
 }
 
 static void *watch(void *arg)
@@ -118,17 +115,13 @@ struct ofs_watch *ofs_watch_new(const struct ofs_watch_config *config,
     struct optimfs_error *err)
 {
 	struct ofs_watch *w = ofs_alloc(1, sizeof(*w), err);
-	pthread_condattr_t attr;
 	int code;
 
 	if (w == NULL)
 		return NULL;
 	w->config = *config;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&w->wake, NULL);
 	code = pthread_create(&w->thread, NULL, watch, w);
 	if (code == 0)
 		return w;

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -156,16 +155,14 @@ static void show(struct follow *f)
 static void *follow(void *arg)
 {
 	struct follow *f = arg;
-	struct timespec until;
 
 	pthread_mutex_lock(&f->lock);
 	while (!f->over) {
 		pthread_mutex_unlock(&f->lock);
 		show(f);
-		until = ofs_clock_after(CLOCK_REALTIME, TICK_NS);
 		pthread_mutex_lock(&f->lock);
 		if (!f->over)
-			pthread_cond_timedwait(&f->ended, &f->lock, &until);
+			ofs_clock_wait(&f->ended, &f->lock, TICK_NS);
 	}
 	pthread_mutex_unlock(&f->lock);
 	return NULL;

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/step.h"
 
@@ -295,17 +295,12 @@ static void report(struct pool *p, uint64_t total)
  * end. */
 static void watch(struct pool *p, uint64_t total)
 {
-	struct timespec until;
-
 	pthread_mutex_lock(&p->lock);
 	report(p, total);
-	while (p->threads > 0) {
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_sec++;
-		if (pthread_cond_timedwait(&p->ended, &p->lock, &until) ==
+	while (p->threads > 0)
+		if (ofs_clock_wait(&p->ended, &p->lock, 1000000000) ==
 		    ETIMEDOUT)
 			report(p, total);
-	}
 	report(p, total);
 	pthread_mutex_unlock(&p->lock);
 }

@@ -3,6 +3,7 @@
 #ifndef OFS_BASE_CLOCK_H
 #define OFS_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -35,12 +36,21 @@ static inline int64_t ofs_now_ns(void)
 	return ofs_clock_read(CLOCK_REALTIME);
 }
 
-/* The time ns from now, for pthread_cond_timedwait; id is the clock of the
- * condition. */
-static inline struct timespec ofs_clock_after(clockid_t id, int64_t ns)
+/* The time ns from now, by the monotonic clock. */
+static inline struct timespec ofs_clock_after(int64_t ns)
 {
-	ns += ofs_clock_read(id);
+	ns += ofs_clock_ns();
 	return (struct timespec){ ns / 1000000000, ns % 1000000000 };
+}
+
+/* Waits for at most ns, also if the date is changed meanwhile. 0 if cond was
+ * signalled, otherwise ETIMEDOUT. */
+static inline int ofs_clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
+    int64_t ns)
+{
+	struct timespec until = ofs_clock_after(ns);
+
+	return pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
 }
 
 #endif

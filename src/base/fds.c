@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -108,9 +107,7 @@ void ofs_fds_free(struct ofs_fds *fds)
  * held. */
 static void wait_a_little(struct ofs_fds *fds)
 {
-	struct timespec until = ofs_clock_after(CLOCK_REALTIME, NOFILE_WAIT_NS);
-
-	pthread_cond_timedwait(&fds->changed, &fds->lock, &until);
+	ofs_clock_wait(&fds->changed, &fds->lock, NOFILE_WAIT_NS);
 }
 
 /* Open file; when descriptors run out, close others. Called with the lock,

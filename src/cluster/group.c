@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -484,12 +483,10 @@ static int64_t ask_interval(const struct optimfs_group *w)
 static void wait_for_all(struct optimfs_group *w, const bool *worker)
 {
 	int64_t interval = ask_interval(w), asked = ofs_clock_ms();
-	struct timespec until;
 
 	pthread_mutex_lock(&w->lock);
 	while (!all_done(w, worker)) {
-		until = ofs_clock_after(CLOCK_REALTIME, LOOK_NS);
-		pthread_cond_timedwait(&w->changed, &w->lock, &until);
+		ofs_clock_wait(&w->changed, &w->lock, LOOK_NS);
 		if (interval == 0 || ofs_clock_ms() - asked < interval)
 			continue;
 		pthread_mutex_unlock(&w->lock);

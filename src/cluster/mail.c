@@ -205,15 +205,12 @@ int ofs_mail_receive(struct optimfs_group *w, int from, uint64_t tag,
 {
 	struct ofs_mail *mail = w->mail;
 	int64_t asked = ofs_clock_ms(), rest = WAIT_MIN;
-	struct timespec until;
 	bool came;
 	int ret = 0;
 
 	pthread_mutex_lock(&mail->lock);
 	while (!(came = take(mail, from, tag, b)) && ret == 0) {
-		until = ofs_clock_after(CLOCK_REALTIME, rest);
-		if (pthread_cond_timedwait(&mail->changed, &mail->lock,
-			&until) == 0)
+		if (ofs_clock_wait(&mail->changed, &mail->lock, rest) == 0)
 			continue;
 		rest = rest * 2 < WAIT_MAX ? rest * 2 : WAIT_MAX;
 		pthread_mutex_unlock(&mail->lock);

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -361,12 +360,9 @@ static void look_at_others(struct ofs_reshard *r)
 /* Waits for all threads and reports progress. */
 static void watch(struct ofs_reshard *r)
 {
-	struct timespec t;
-
 	pthread_mutex_lock(&r->lock);
 	while (r->running > 0) {
-		t = ofs_clock_after(CLOCK_REALTIME, 200000000);
-		pthread_cond_timedwait(&r->more, &r->lock, &t);
+		ofs_clock_wait(&r->more, &r->lock, 200000000);
 		pthread_mutex_unlock(&r->lock);
 		ofs_reshard_tell(r);
 		look_at_others(r);

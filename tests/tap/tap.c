@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "optimfs/error.h"
 
@@ -18,6 +21,17 @@ static int planned = -1, ran, failed;
 __attribute__((constructor)) static void line_buffered(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
+}
+
+/* Somebody may set the date back while the program waits. To a test, the date is
+ * therefore an hour later than to the kernel: what waits until a date hangs. */
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int ret = (int)syscall(SYS_clock_gettime, id, t);
+
+	if (ret == 0 && id == CLOCK_REALTIME)
+		t->tv_sec += 3600;
+	return ret;
 }
 
 void plan(int n)

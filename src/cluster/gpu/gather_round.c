@@ -73,9 +73,7 @@ static bool is_stuck(struct ofs_gpu_gather *b)
 /* Waits for a change, for at most a second. */
 static void wait_a_while(pthread_cond_t *changed, pthread_mutex_t *lock)
 {
-	struct timespec until = ofs_clock_after(CLOCK_REALTIME, 1000000000);
-
-	pthread_cond_timedwait(changed, lock, &until);
+	ofs_clock_wait(changed, lock, 1000000000);
 }
 
 static int wait_done(struct ofs_round *r)

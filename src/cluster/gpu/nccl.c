@@ -276,17 +276,15 @@ static void rest(struct ofs_gpu *g)
 {
 	static const struct timespec pause = { .tv_nsec = REST_NS };
 	bool busy = g->transfer.work != NULL || g->layout.work != NULL;
-	struct timespec until;
 
 	if (busy) {
 		nanosleep(&pause, NULL);
 		return;
 	}
-	until = ofs_clock_after(CLOCK_REALTIME, 1000000000);
 	pthread_mutex_lock(&g->lock);
 	if (g->order == ORDER_NONE && !g->news &&
 	    !(g->disconnect && g->connected))
-		pthread_cond_timedwait(&g->wake, &g->lock, &until);
+		ofs_clock_wait(&g->wake, &g->lock, 1000000000);
 	pthread_mutex_unlock(&g->lock);
 }
 

@@ -412,9 +412,8 @@ static void leave(struct ofs_group *w)
 	w->leaving = true;
 	mpi_wake(w);
 	pthread_mutex_unlock(&w->lock);
-	until = ofs_clock_after(CLOCK_REALTIME,
-	    2 * LEAVE_PATIENCE * INT64_C(1000000000));
-	if (pthread_timedjoin_np(w->thread, NULL, &until) != 0)
+	until = ofs_clock_after(2 * LEAVE_PATIENCE * INT64_C(1000000000));
+	if (pthread_clockjoin_np(w->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
 		return;
 	mpi_answer_stop(w);
 	clean =
