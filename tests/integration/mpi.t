@@ -208,6 +208,17 @@ else
 fi
 ok "the job with the large file ends after umount" stop
 
+# A rank that dies before MPI has connected all ranks: MPI does not notice.
+cat >"$scratch/dies" <<END
+#!/bin/sh
+[ "\$OMPI_COMM_WORLD_RANK" != 1 ] || kill -KILL \$\$
+exec "$OPTIMFS" "\$@"
+END
+chmod +x "$scratch/dies"
+ranks 3 --enable-recovery "$scratch/dies" ls -o timeout=1 "$nodes/%r" 2>"$scratch/err"
+like "a job ends when a rank has died before MPI connects the ranks" \
+    "$(cat "$scratch/err")" '*OFS912 MPI has not connected the ranks in 10 seconds*'
+
 # A rank that does not answer in time.
 start 4 mount_ranks=0,timeout=3,direct "$nodes/%r"
 wait_for 1

@@ -18,6 +18,8 @@
 
 #include "base/clock.h"
 
+/* MPI may take so many times the timeout to connect the ranks. */
+enum { JOIN_TIMEOUTS = 10 };
 /* Seconds to wait for others when leaving. */
 enum { LEAVE_PATIENCE = 5 };
 /* Time for the next answer of a rank that is already late, in ms. */
@@ -234,6 +236,29 @@ static void block_signals(sigset_t *old)
 	pthread_sigmask(SIG_SETMASK, &all, old);
 }
 
+/* Waits until MPI has connected the ranks. Under mpirun --enable-recovery it
+ * waits for ever if one of them dies before that. */
+static int wait_joined(struct ofs_group *w, struct optimfs_error *err)
+{
+	int64_t s = (int64_t)w->config.timeout * JOIN_TIMEOUTS;
+	int code = 0;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->joined && code == 0)
+		if (s == 0)
+			pthread_cond_wait(&w->changed, &w->lock);
+		else
+			code = ofs_clock_wait(&w->changed, &w->lock,
+			    s * 1000000000);
+	pthread_mutex_unlock(&w->lock);
+	if (code != 0)
+		return optimfs_fail(err, ETIMEDOUT,
+		    "OFS912 MPI has not connected the ranks in %lld seconds: "
+		    "one may have died; -o timeout= sets the limit",
+		    (long long)s);
+	return w->join_err.code != 0 ? optimfs_fail_with(err, &w->join_err) : 0;
+}
+
 static int start_threads(struct ofs_group *w, struct optimfs_error *err)
 {
 	int code = pthread_create(&w->thread, NULL, communicate, w);
@@ -241,12 +266,8 @@ static int start_threads(struct ofs_group *w, struct optimfs_error *err)
 	if (code != 0)
 		return optimfs_fail(err, code, "cannot start a thread: %s",
 		    strerror(code));
-	pthread_mutex_lock(&w->lock);
-	while (!w->joined)
-		pthread_cond_wait(&w->changed, &w->lock);
-	pthread_mutex_unlock(&w->lock);
-	if (w->join_err.code != 0)
-		return optimfs_fail_with(err, &w->join_err);
+	if (wait_joined(w, err) == -1)
+		return -1;
 	return mpi_answer_start(w, err);
 }
 
