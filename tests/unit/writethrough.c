@@ -515,7 +515,7 @@ static void random_trees(unsigned n)
 	}
 }
 
-static unsigned countdown;
+static _Atomic unsigned countdown; /* threads write files */
 
 static int die(const char *call)
 {
