@@ -200,6 +200,12 @@ static int get_flags(const struct ofs_pickle *doc, uint32_t node,
 	return 0;
 }
 
+static int no_elements(struct optimfs_error *err)
+{
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS538 tensor on the meta device: it has no elements");
+}
+
 /* storage, offset, size and stride are the first arguments for every tensor
  * with a storage. With dtype NONE the type is that of the storage. */
 static int get_strided(const struct call *c, enum ofs_dtype dtype,
@@ -229,8 +235,7 @@ static int get_strided(const struct call *c, enum ofs_dtype dtype,
 	if (get_strides(c->doc, arg(c, 3), t, err) == -1)
 		return -1;
 	if (s.meta)
-		return optimfs_fail(err, ENODATA,
-		    "OFS533 tensor on the meta device: it has no data");
+		return no_elements(err);
 	return 1;
 }
 
@@ -284,8 +289,7 @@ static int get_meta(const struct call *c, struct ofs_torch_tensor *t,
 	if (get_shape(c->doc, arg(c, 1), t, err) == -1)
 		return -1;
 	t->dtype = (uint8_t)ofs_torch_dtype(c->doc, arg(c, 0));
-	return optimfs_fail(err, ENODATA,
-	    "OFS533 tensor on the meta device: it has no data");
+	return no_elements(err);
 }
 
 /* (layout, (indices, values, size, ...)) or (layout, (crow, col, values,

@@ -39,7 +39,7 @@ torch_save/dt_complex[13]2*.pt dcp-st@4 OFS448*complex
 torch_save/dt_float4_e2m1fn_x2.pt safetensors OFS448*float4
 torch_save/dt_float4_e2m1fn_x2.pt dcp-st@4 OFS448*float4
 torch_save/dt_*int4.pt * OFS524
-torch_save/meta.pt * OFS533
+torch_save/meta.pt * OFS538
 torch_save/nested.pt * OFS533
 torch_save/njt.pt * OFS110*NestedTensor
 torch_save/quant.pt safetensors OFS448*quint8

@@ -131,12 +131,16 @@ done
 ok "the torch.save file rebuilds a quantized tensor" grep -q _rebuild_qtensor back/model.pt
 
 # Unsupported tensors give the same exit status in every command.
-for name in sparse_coo sparse_csr; do
+for name in sparse_coo sparse_csr meta; do
 	file=$TOP_SRCDIR/tests/data/extra/torch_save/$name.pt
 	status "cat of a $name tensor exits with 4" 4 "$OPTIMFS" cat "$file" model/tensor
 	status "cp of a $name tensor exits with 4" 4 "$OPTIMFS" cp "$file" model/tensor none
 	status "stat of a $name tensor exits with 4" 4 "$OPTIMFS" stat "$file" model/tensor
 	status "reshard of a $name tensor to safetensors exits with 4" 4 "$OPTIMFS" reshard --to safetensors "$file" none
+	rm -rf out
+	status "reshard of a $name tensor to torch copies it" 0 "$OPTIMFS" reshard -q --to torch "$file" out
+	ok "fsck of a $name tensor finds no damage" sh -c "
+		'$OPTIMFS' fsck out | grep -q ': no damage found, but not all'"
 done
 
 # Two optimizers; the name of one contains a dot.

@@ -66,7 +66,7 @@ static void read_tensors(const struct mktorch *m, const char *path)
 		n = ofs_tensor_bytes(cat, t);
 		buf = malloc(n + 1);
 		if (t->error != OFS_NONE)
-			ok(strncmp(cat->notes[t->error].text, "OFS533", 6) == 0,
+			ok(cat->notes[t->error].code == EOPNOTSUPP,
 			    "%s: an unreadable tensor is unsupported: %s", path,
 			    cat->notes[t->error].text);
 		else if (mktorch_entry(m, &cat->entries[i], buf, n, &err) == -1)

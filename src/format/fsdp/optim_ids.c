@@ -240,9 +240,9 @@ static int match_named_units(struct ofs_fsdp_optim *o,
 		    o->name[n - 1].unit == at.unit && in_group(o, i, n - 1))
 			continue;
 		if (n == o->nids || !in_group(o, i, n) ||
-		    (at.unit == OFS_NONE ? !ofs_fsdp_knows(o->f, name)
-					 : seen[at.unit] ||
-				!fits_unit(o, n, 0, at.unit))) {
+		    (at.unit == OFS_NONE
+			    ? !ofs_fsdp_knows(o->f, name)
+			    : seen[at.unit] || !fits_unit(o, n, 0, at.unit))) {
 			ret = 1;
 		} else if (at.unit == OFS_NONE) {
 			o->name[n] = at;
