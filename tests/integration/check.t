@@ -38,6 +38,7 @@ for dir in "$data"/pytorch/*/ckpt "$data"/deepspeed/*/ckpt \
     "$data"/megatron/*/*/iter_*; do
 	case $dir in
 	*/dcp_dtypes/* | */dcp_names/*) continue ;;
+	*/dcp_fsdp1_local_orig_w3/*) continue ;; # slices without units
 	*/fsdp1_local_flat_fullshard_w3/* | */fsdp1_local_orig_fullshard_w2/*) continue ;;
 	*/dp_reshardable/*) continue ;;
 	esac

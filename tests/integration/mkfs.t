@@ -56,6 +56,7 @@ for ck in "$data"/*/ckpt "$data"/torchsave_full/ckpt/state.pt; do
 	case $name in
 	torchsave_full/ckpt) continue ;; # two checkpoints in one directory
 	dtypes_new/*) continue ;; # quantized tensors: matrix.t
+	dcp_fsdp1_local_orig_w3/*) continue ;; # slices without units
 	dcp_dtypes/*) layouts='dcp@3 torch' ;;
 	dcp_fsdp2_w3/*)
 		layouts='dcp@1 dcp@3 dcp@4 dcp@7 dcp@16 dcp@2x3 dcp-st@4 torch

@@ -69,6 +69,28 @@ not_ok "the second name of a tied weight is not listed" sh -c \
     "'$OPTIMFS' ls -o 'units=$data/units.json' '$scratch/optim' optim/state |
     grep -q output"
 
+# A LOCAL_STATE_DICT in a DCP checkpoint.
+dcp=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp1_local_orig_w3
+plain=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp1_local_flat_w3
+not_ok "DCP: without units a slice cannot be read" "$OPTIMFS" cat "$dcp/ckpt" model/1.weight
+like "DCP: OFS166 says that the units are unknown" "$(cat "$scratch/err")" '*OFS166 model/1.weight: units unknown*'
+ok "DCP: without units a flat parameter can be read" "$OPTIMFS" cat "$dcp/ckpt" model/2._flat_param
+is "DCP: without use_orig_params there are no slices" \
+    "$("$OPTIMFS" cat "$plain/ckpt" model/1.running_mean | wc -c)" 20
+like "DCP: OFS167 says which names are not shown" \
+    "$("$OPTIMFS" fsck -o "units=$dcp/units.json" "$dcp/ckpt" 2>&1)" '*OFS167*clean, 0 errors, 1 warning*'
+like "DCP: units of another model fail with OFS160" \
+    "$("$OPTIMFS" ls -o "units=$data/units.json" "$dcp/ckpt" 2>&1)" \
+    '*OFS160 *.metadata has 2._flat_param, but the units file has no such unit*'
+sed 's/5$/6/' "$plain/units.json" >"$scratch/units"
+not_ok "DCP: units of other sizes are refused" "$OPTIMFS" cat -o "units=$scratch/units" \
+    "$plain/ckpt" model/0.bias
+like "DCP: the message about other sizes is OFS160" "$(cat "$scratch/err")" '*OFS160*'
+cp -r "$dcp/ckpt" "$scratch/dcp"
+cp "$dcp/units.json" "$scratch/dcp"
+is "DCP: units.json in the checkpoint is used" "$("$OPTIMFS" cat "$scratch/dcp" model/1.weight | cksum)" \
+    "$("$OPTIMFS" cat -o "units=$dcp/units.json" "$dcp/ckpt" model/1.weight | cksum)"
+
 # Local checkpoints of OLMo contain their units.
 copy() {
 	rm -rf "$scratch/olmo"

@@ -331,6 +331,10 @@ static void test_units(void)
 	test_step("pytorch/fsdp1_local_flat_fullshard_w3/ckpt_local_sd", &o,
 	    steps, sizeof(steps) / sizeof(*steps));
 	snprintf(units, sizeof(units), "%s",
+	    data_path("pytorch/dcp_fsdp1_local_orig_w3/units.json"));
+	test_one("pytorch/dcp_fsdp1_local_orig_w3/ckpt", &o,
+	    "model/2.mid.weight", NULL, NULL);
+	snprintf(units, sizeof(units), "%s",
 	    data_path("pytorch/fsdp1_local_orig_fullshard_w2/units.json"));
 	test_one("pytorch/fsdp1_local_orig_fullshard_w2/ckpt", &o, "model/" W,
 	    "optim/param_groups/0/lr", "0.5\n");

@@ -10,6 +10,7 @@
 #include "base/search.h"
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
+#include "format/fsdp/fsdp.h"
 #include "format/globals.h"
 #include "format/part.h"
 
@@ -171,9 +172,9 @@ static void free_indexes(struct ofs_dcp *d)
 /* Build all entries. */
 
 static int build(struct ofs_dcp *d, const struct found *f,
-    struct optimfs_error *err)
+    const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	uint32_t first = d->cat->nobjects;
+	uint32_t first = d->cat->nobjects, entries = d->cat->nentries, index;
 	bool ascend;
 
 	if (ofs_part_prefix(d->cat, d->part, d->prefix, &d->nprefix, err) ==
@@ -186,12 +187,15 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	d->cat->unordered = true;
 	if (d->cat->writer == NULL)
 		d->cat->writer = d->index[0].writer;
+	index = d->index[0].object;
 	ascend = ofs_dcp_items_ascend(d);
 	free_indexes(d); /* the checks need memory, too */
 	if ((!ascend && ofs_dcp_check_overlap(d, err) == -1) ||
-	    ofs_dcp_resolve_blobs(d, err) == -1)
+	    ofs_dcp_resolve_blobs(d, err) == -1 ||
+	    ofs_dcp_expand_items(d, err) == -1)
 		return -1;
-	return ofs_dcp_expand_items(d, err);
+	return ofs_fsdp_entries(d->cat, entries, d->cat->objects[index].path,
+	    opt, err);
 }
 
 int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
@@ -210,7 +214,6 @@ int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
 	struct found f = { 0 };
 	int ret = -1;
 
-	(void)opt;
 	if (part->rel[0] != '\0') {
 		if (ofs_dir_open_sub(&cat->dir, part->rel, &sub, err) == -1)
 			return -1;
@@ -221,7 +224,7 @@ int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,
 	if (f.nindex == 0)
 		refuse_incomplete(&f, at->path, err);
 	else
-		ret = build(&d, &f, err);
+		ret = build(&d, &f, opt, err);
 	found_fini(&f);
 out:
 	free_indexes(&d);

@@ -42,6 +42,32 @@ int ofs_fsdp_model(struct ofs_fsdp *f, struct optimfs_error *err);
 int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
     struct optimfs_error *err);
 
+/* Does the same in a catalog whose tensors have been added: the entries from
+ * first on, of a checkpoint whose index is rel. Without units, tensors that may
+ * be slices get an error. */
+int ofs_fsdp_entries(struct ofs_catalog *cat, uint32_t first, const char *rel,
+    const struct optimfs_options *opt, struct optimfs_error *err);
+
+/* Use these units, and record in the catalog what they say. */
+int ofs_fsdp_begin_units(struct ofs_fsdp *f, const struct ofs_units *units,
+    struct optimfs_error *err);
+void ofs_fsdp_end(struct ofs_fsdp *f);
+
+/* Is it the name of a flat parameter? */
+bool ofs_fsdp_is_flat_key(struct ofs_str s);
+/* The unit whose flat parameter has this name in the file rel; OFS_NONE: there
+ * is none (OFS160). */
+uint32_t ofs_fsdp_unit(struct ofs_fsdp *f, struct ofs_str key, const char *rel,
+    struct optimfs_error *err);
+/* Fail with OFS160: a flat parameter has size elements, not want; -1. */
+int ofs_fsdp_wrong_size(struct optimfs_error *why, uint64_t size,
+    uint64_t want);
+/* OFS166: without units, a tensor may be a slice. */
+void ofs_fsdp_no_units(struct optimfs_error *why);
+/* Warn that slices in the file rel are not shown (OFS167). */
+int ofs_fsdp_note_slices(struct ofs_catalog *cat, const char *rel,
+    struct optimfs_error *err);
+
 /* The parameter with this name, without wrappers; unit OFS_NONE: none. */
 struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
     struct ofs_str fqn);

@@ -80,21 +80,6 @@ int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
 	    f->units->unit[at.unit].numel[at.param], err);
 }
 
-static int find_units(struct ofs_fsdp *f, struct ofs_units *units,
-    const struct optimfs_options *opt, struct optimfs_error *err)
-{
-	int ret = opt != NULL && opt->units != NULL
-	    ? 1
-	    : ofs_handles_units(units, f->set, err);
-
-	if (ret == 1)
-		ret = ofs_units_of(units, f->set->cat, f->set->file[0].rel, opt,
-		    err);
-	if (ret == 0)
-		f->units = units;
-	return ret == -1 ? -1 : 0;
-}
-
 static int read_ids(struct ofs_fsdp *f, struct ofs_ids_file *ids,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
@@ -160,6 +145,37 @@ static int record_ties(struct ofs_fsdp *f, struct optimfs_error *err)
 	return 0;
 }
 
+int ofs_fsdp_begin_units(struct ofs_fsdp *f, const struct ofs_units *units,
+    struct optimfs_error *err)
+{
+	f->units = units;
+	return collect_names(f, err) == -1 || record(f, err) == -1 ||
+		record_ties(f, err) == -1
+	    ? -1
+	    : 0;
+}
+
+void ofs_fsdp_end(struct ofs_fsdp *f)
+{
+	free(f->at);
+	ofs_keys_fini(&f->order);
+}
+
+static int find_units(struct ofs_fsdp *f, struct ofs_units *units,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	int ret = opt != NULL && opt->units != NULL
+	    ? 1
+	    : ofs_handles_units(units, f->set, err);
+
+	if (ret == 1)
+		ret = ofs_units_of(units, f->set->cat, f->set->file[0].rel, opt,
+		    err);
+	if (ret == 0)
+		ret = ofs_fsdp_begin_units(f, units, err);
+	return ret == -1 ? -1 : 0;
+}
+
 int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
@@ -171,19 +187,12 @@ int ofs_fsdp_claim(struct ofs_ranks *set, const struct optimfs_options *opt,
 	if (ret == 0)
 		ret = read_ids(&f, &ids, opt, err);
 	if (ret == 0 && f.units != NULL)
-		ret = collect_names(&f, err);
-	if (ret == 0 && f.units != NULL)
-		ret = record(&f, err);
-	if (ret == 0 && f.units != NULL)
-		ret = record_ties(&f, err);
-	if (ret == 0 && f.units != NULL)
 		ret = ofs_handles_model(&f, err);
 	if (ret == 0)
 		ret = ofs_fsdp_model(&f, err);
 	if (ret == 0)
 		ret = ofs_fsdp_optims(&f, err);
-	free(f.at);
-	ofs_keys_fini(&f.order);
+	ofs_fsdp_end(&f);
 	ofs_ids_file_fini(&ids);
 	ofs_units_fini(&units);
 	return ret;

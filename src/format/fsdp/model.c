@@ -35,23 +35,55 @@ static struct ofs_str last_key(const struct ofs_fsdp *f,
 	return ofs_catalog_string(f->set->cat, (*part)[*n]);
 }
 
-static bool is_flat_key(struct ofs_str s)
+bool ofs_fsdp_is_flat_key(struct ofs_str s)
 {
 	return ofs_str_ends(s, flat_key) &&
 	    (s.len == KEY_LEN || s.p[s.len - KEY_LEN - 1] == '.');
 }
 
-/* The unit whose flat parameter has this key; OFS_NONE: none. */
-static uint32_t unit_of(const struct ofs_fsdp *f, struct ofs_str key)
+uint32_t ofs_fsdp_unit(struct ofs_fsdp *f, struct ofs_str key, const char *rel,
+    struct optimfs_error *err)
 {
-	uint32_t n = key.len - (uint32_t)KEY_LEN;
+	uint32_t clean = ofs_fsdp_clean(f, key, err), n;
 
+	if (clean == OFS_NONE)
+		return OFS_NONE;
+	key = ofs_catalog_string(f->set->cat, clean);
+	n = key.len - (uint32_t)KEY_LEN;
 	n -= n > 0;
 	for (uint32_t u = 0; u < f->units->n; u++)
 		if (f->units->unit[u].prefix.len == n &&
 		    memcmp(f->units->unit[u].prefix.p, key.p, n) == 0)
 			return u;
+	optimfs_fail(err, EINVAL,
+	    "OFS160 %s has %.100s, but the units file has no such unit", rel,
+	    key.p);
 	return OFS_NONE;
+}
+
+int ofs_fsdp_wrong_size(struct optimfs_error *why, uint64_t size, uint64_t want)
+{
+	return optimfs_fail(why, EUCLEAN,
+	    "OFS160 the flat parameter has %" PRIu64
+	    " elements, the units file's shapes need %" PRIu64,
+	    size, want);
+}
+
+void ofs_fsdp_no_units(struct optimfs_error *why)
+{
+	optimfs_fail(why, EOPNOTSUPP,
+	    "OFS166 units unknown: -o units=FILE says whether it is each "
+	    "rank's slice of a flat parameter");
+	ofs_mark_lost(why, OPTIMFS_LOST_UNITS);
+}
+
+int ofs_fsdp_note_slices(struct ofs_catalog *cat, const char *rel,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS167 %s: the parameters come from the flat parameters; the "
+	    "slices under their own names are not shown",
+	    rel);
 }
 
 static bool is_sharded(const struct ofs_fsdp *f,
@@ -67,10 +99,8 @@ static int check_whole(struct ofs_pieces *x, const struct ofs_torch_sharded *s,
 {
 	if (s->ndim == 1 && s->shape[0] == flat->size)
 		return 0;
-	return optimfs_fail(&x->why, EUCLEAN,
-	    "OFS160 the flat parameter has %" PRIu64
-	    " elements, the units file's shapes need %" PRIu64,
-	    s->ndim == 0 ? 1 : s->shape[0], flat->size);
+	return ofs_fsdp_wrong_size(&x->why, s->ndim == 0 ? 1 : s->shape[0],
+	    flat->size);
 }
 
 /* Adds one rank's slice of a parameter. */
@@ -227,13 +257,9 @@ static int add_all(struct model *m, struct optimfs_error *err)
 	for (uint32_t i = 0; i < f->units->nties; i++)
 		if (add_tie(m, &f->units->tie[i], err) == -1)
 			return -1;
-	if (slices &&
-	    ofs_catalog_note(f->set->cat, OFS_NOTE_WARNING, 0, err,
-		"OFS167 %s: the parameters come from the flat parameters; the "
-		"slices under their own names are not shown",
-		f->set->file[0].rel) == -1)
-		return -1;
-	return 0;
+	return slices
+	    ? ofs_fsdp_note_slices(f->set->cat, f->set->file[0].rel, err)
+	    : 0;
 }
 
 /* Records g if it is a flat parameter of the mapping. The first one found
@@ -242,10 +268,10 @@ static int see_flat(struct model *m, struct ofs_ranks_group *g,
     struct optimfs_error *err)
 {
 	const uint32_t *part;
-	uint32_t n, unit, clean;
+	uint32_t n, unit;
 	struct ofs_str key = last_key(m->f, g, &part, &n);
 
-	if (g->taken || !is_flat_key(key))
+	if (g->taken || !ofs_fsdp_is_flat_key(key))
 		return 0;
 	if (!m->any) {
 		m->parent = part;
@@ -253,15 +279,9 @@ static int see_flat(struct model *m, struct ofs_ranks_group *g,
 	} else if (!is_ours(m, part, n)) {
 		return 0;
 	}
-	clean = ofs_fsdp_clean(m->f, key, err);
-	if (clean == OFS_NONE)
-		return -1;
-	key = ofs_catalog_string(m->f->set->cat, clean);
-	unit = unit_of(m->f, key);
+	unit = ofs_fsdp_unit(m->f, key, m->f->set->file[0].rel, err);
 	if (unit == OFS_NONE)
-		return optimfs_fail(err, EINVAL,
-		    "OFS160 %s has %.100s, but the units file has no such unit",
-		    m->f->set->file[0].rel, key.p);
+		return -1;
 	m->any = g->taken = true;
 	m->flat[unit] = g;
 	return 0;
@@ -307,12 +327,9 @@ static int put_slices_apart(struct ofs_fsdp *f, struct optimfs_error *err)
 		const uint32_t *part;
 		uint32_t n;
 
-		any = is_flat_key(last_key(f, &set->group[i], &part, &n));
+		any = ofs_fsdp_is_flat_key(last_key(f, &set->group[i], &part, &n));
 	}
-	optimfs_fail(&why, EOPNOTSUPP,
-	    "OFS166 units unknown: -o units=FILE says whether it is each "
-	    "rank's slice of a flat parameter");
-	ofs_mark_lost(&why, OPTIMFS_LOST_UNITS);
+	ofs_fsdp_no_units(&why);
 	for (uint32_t i = 0; i < set->ngroups && any; i++) {
 		struct ofs_ranks_group *g = &set->group[i];
 		struct ofs_ranks_leaf leaf = set->leaf[g->first];
