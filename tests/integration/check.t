@@ -114,17 +114,23 @@ OFS615 __2_0.distcp does not match the index"
 ok "check --json reports each tensor of a swapped file as OFS201" \
     test "$(grep -c OFS201 "$scratch/out")" -gt 50
 
-copy "$data/deepspeed/z1_ws2_bf16/ckpt"
+# The archives in ZeRO's files have the names under which they were saved.
 rank=bf16_zero_pp_rank_
 end=_mp_rank_00_optim_states.pt
-swap global_step3/${rank}0$end global_step3/${rank}1$end
-status "check exits with 1 when two ZeRO optimizer files are swapped" 1 "$OPTIMFS" check "$ck"
-like "swapped ZeRO optimizer files are reported as OFS201" \
-    "$(head -n 1 "$scratch/out")" '*: OFS201 *'
+for case in z1_ws2_bf16 z3_ws2_bf16; do
+	copy "$data/deepspeed/$case/ckpt"
+	swap global_step3/${rank}0$end global_step3/${rank}1$end
+	ok "two files of $case that are swapped are read as what they are" \
+	    "$OPTIMFS" diff "$ck" "$data/deepspeed/$case/ckpt"
+	"$OPTIMFS" fsck "$ck" >"$scratch/out"
+	like "OFS181 names the swapped files of $case" "$(cat "$scratch/out")" \
+	    "*OFS181 global_step3/${rank}0$end was written by rank 1, and is read as *"
+done
 
-copy "$data/deepspeed/z3_ws2_bf16/ckpt"
-swap global_step3/${rank}0$end global_step3/${rank}1$end
-status "check exits with 1 when two ZeRO-3 optimizer files are swapped" 1 "$OPTIMFS" check "$ck"
+rm -rf "$ck"
+"$OPTIMFS" reshard --to dcp@2 "$data/deepspeed/z3_ws2_bf16/ckpt" "$ck"
+python3 "$TOP_SRCDIR/tests/support/payload.py" "$ck" optim/state/blocks.0.fc_in.weight/fp32 0 nan 5 >/dev/null
+status "check exits with 1 when an fp32 weight is NaN" 1 "$OPTIMFS" check "$ck"
 is "what is wrong in fp32 weights is found once" \
     "$(grep -c '/fp32: OFS202' "$scratch/out") $(sort "$scratch/out" | uniq -d)" "1 "
 

@@ -101,8 +101,8 @@ plan $TOP_SRCDIR/tests/data/extra/trainers/pl_full.ckpt zero1@2|4|OFS682|-|*para
 plan $data/fsdp1_local_orig_fullshard_w2/ckpt zero1@2|4|OFS166|give -o units=FILE; the slices are below .optimfs/rank|*units unknown: -o units=FILE says*
 info noindex|3|OFS601|copy .metadata too, which cp * leaves out; if there is none, the save did not complete: use an earlier one|*4 .distcp files but no .metadata
 info cut|3|OFS419|the file was truncated: copy it again|cut: .metadata: *
-cat lost $tensor|3|OFS140|restore it; tensors that are not in it can be read|*__1_0.distcp is missing
-tar lost model|3|OFS140|restore it; tensors that are not in it can be read|model/adapter.bias bytes *__1_0.distcp is missing
+cat lost $tensor|3|OFS140|restore the file; if the checkpoint opens without it, all other tensors can be read|*__1_0.distcp is missing
+tar lost model|3|OFS140|restore the file; if the checkpoint opens without it, all other tensors can be read|model/adapter.bias bytes *__1_0.distcp is missing
 cat short $tensor|3|OFS603|copy the file again; it was not completely written|*__2_0.distcp *
 report step-1000 nowhere -o x.html|3|OFS002|check the spelling: optimfs ls lists what there is|nowhere: *
 info empty-one|3|OFS834|-|empty-one is an empty template*

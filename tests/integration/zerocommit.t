@@ -73,6 +73,18 @@ mv now other
 edit v0.19.6_z1_ws2_bf16/ckpt_universal universal
 edit v0.18.5_z3_ws4_subgroups/ckpt_universal "universal, of stage 3"
 
+# Files that were swapped are edited as those of the ranks that wrote them.
+rm -rf swapped && cp -r "$data/z3_ws2_bf16/ckpt" swapped && chmod -R u+w swapped
+for to in 1 0; do
+	cp "$data/z3_ws2_bf16/ckpt/global_step3/bf16_zero_pp_rank_$((1 - to))_mp_rank_00_optim_states.pt" \
+	    "swapped/global_step3/bf16_zero_pp_rank_${to}_mp_rank_00_optim_states.pt"
+done
+begin "$PWD/swapped"
+overwrite "optim/state/$W/exp_avg" 0 840
+cp -r "$mnt" tree
+commit
+finish "swapped files"
+
 # A step that is a tensor is stored once per file and group, too.
 begin "$data/z1_ws2_bf16/ckpt"
 other=blocks.1.fc_out.weight

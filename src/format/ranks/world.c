@@ -18,8 +18,9 @@ static int set_ranks(struct ofs_ranks *set, struct optimfs_error *err)
 			continue;
 		if (f->rank != -1 &&
 		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, 0, err,
-			"OFS181 %.200s was written by rank %d", f->rel,
-			f->said_rank) == -1)
+			"OFS181 %.200s was written by rank %d, and is read as "
+			"that rank's file",
+			f->rel, f->said_rank) == -1)
 			return -1;
 		f->rank = f->said_rank;
 		set->cat->objects[f->at.at.object].rank = f->rank;

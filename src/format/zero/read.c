@@ -188,6 +188,42 @@ static int check_ranks(struct ofs_ranks *set, struct optimfs_error *err)
 					       : ofs_ranks_absent(set, err);
 }
 
+/* The rank in the name under which a file was saved: torch.save calls the archive
+ * after it. So files that were swapped are noticed (OFS181); nothing else in them
+ * has the rank. */
+static int written_rank(const struct ofs_ranks_file *f)
+{
+	struct ofs_zero_name now, then;
+	struct ofs_str prefix = f->source.zip.prefix;
+	char name[128];
+
+	if (!f->source.is_zip || prefix.len == 0 ||
+	    prefix.len >= sizeof(name) - 3)
+		return f->rank;
+	snprintf(name, sizeof(name), "%.*s.pt", (int)prefix.len - 1, prefix.p);
+	return ofs_zero_name(ofs_path_last(f->rel), &now) &&
+		ofs_zero_name(name, &then) && now.kind == then.kind &&
+		now.mp == then.mp
+	    ? then.rank
+	    : f->rank;
+}
+
+/* Sets the ranks of files by that, if they are all different: a file may also have
+ * been copied in place of a lost one. */
+static void set_written_ranks(struct ofs_ranks *set)
+{
+	bool distinct = true;
+
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		set->file[i].said_rank = written_rank(&set->file[i]);
+		for (uint32_t k = 0; k < i; k++)
+			distinct = distinct &&
+			    set->file[k].said_rank != set->file[i].said_rank;
+	}
+	for (uint32_t i = 0; i < set->nfiles && !distinct; i++)
+		set->file[i].said_rank = set->file[i].rank;
+}
+
 /* One rank of model parallelism. */
 
 static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
@@ -201,8 +237,8 @@ static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
 		if (ofs_zero_optim_read(&z->rank[i], f->doc, err) == -1)
 			return optimfs_fail_in(err, "%s", f->rel);
 		f->said_world = (int)z->rank[i].world;
-		f->said_rank = f->rank;
 	}
+	set_written_ranks(&z->optim);
 	return z->optim.nfiles == 0 ? 0 : check_ranks(&z->optim, err);
 }
 
@@ -215,7 +251,6 @@ static int check_models(struct ofs_zero *z, struct optimfs_error *err)
 		    "dp_world_size");
 		int64_t world;
 
-		f->said_rank = f->rank;
 		if (z->optim.world > 0)
 			f->said_world = z->optim.world;
 		else if (ofs_pk_int(f->doc, node, &world) && world > 0 &&
@@ -224,6 +259,8 @@ static int check_models(struct ofs_zero *z, struct optimfs_error *err)
 	}
 	if (z->model.nfiles == 0)
 		return 0;
+	if (z->sharded)
+		set_written_ranks(&z->model);
 	return z->sharded ? check_ranks(&z->model, err)
 			  : ofs_ranks_check(&z->model, err);
 }
@@ -234,9 +271,9 @@ static int no_shapes(const struct ofs_zero *z, struct optimfs_error *err)
 		return optimfs_fail_with(err, &z->model.why);
 	if (z->model.nfiles == 0)
 		return optimfs_fail(err, EIO,
-		    "OFS140 mp_rank_%02d_model_states.pt, or any of "
-		    "zero_pp_rank_*_mp_rank_%02d_model_states.pt, is missing: "
-		    "names and shapes of parameters are in it",
+		    "OFS140 mp_rank_%02d_model_states.pt is missing, as are "
+		    "all zero_pp_rank_*_mp_rank_%02d_model_states.pt: nothing "
+		    "else has the names and shapes of parameters",
 		    z->mp, z->mp);
 	return optimfs_fail(err, EUCLEAN,
 	    "OFS695 %s: there is no param_shapes, which says what is in the "

@@ -300,6 +300,15 @@ static int route(struct column *col, const struct ofs_commit_task *t,
 	}
 }
 
+/* Another than in the file's name, if files were swapped. */
+static int rank_of(const struct ofs_catalog *cat,
+    const struct ofs_zero_file *file)
+{
+	uint32_t object = ofs_catalog_find_object(cat, file->rel);
+
+	return object == OFS_NONE ? file->id.rank : cat->objects[object].rank;
+}
+
 static int put_file(struct column *col, const struct ofs_zero_file *file,
     const struct form *form)
 {
@@ -313,7 +322,7 @@ static int put_file(struct column *col, const struct ofs_zero_file *file,
 			ret = route(col, &c->task[i], file, form);
 	if (file->id.kind == OFS_ZERO_MODEL_PART ||
 	    file->id.kind == OFS_ZERO_OPTIM)
-		s.rank = file->id.rank;
+		s.rank = rank_of(c->cat, file);
 	return ret == -1 ? -1
 			 : ofs_torch_commit_file(c, file->rel, &s, col->err);
 }
