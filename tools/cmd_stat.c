@@ -153,6 +153,8 @@ static int add(void *ctx, const struct optimfs_tensor *t,
 	}
 	if (rows->c->sort != NULL && s != NULL)
 		ofs_stats_value(s, rows->c->sort, &r.key);
+	if (isnan(r.key) && s != NULL && s->elements == 0)
+		r.key = -INFINITY;
 	rows->row[rows->n++] = r;
 	return 0;
 fail:
@@ -161,7 +163,7 @@ fail:
 	return 1;
 }
 
-/* Descending; NaN and unreadable ones first. */
+/* Descending; NaN and unreadable ones first, empty tensors last. */
 static int by_key(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;

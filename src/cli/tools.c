@@ -31,7 +31,7 @@ static void print(FILE *to, const char *before, const char *fmt, va_list ap)
 	ofs_buf_puts(&b, before);
 	for (const char *p = text; *p != '\0'; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			ofs_buf_printf(&b, "\\x%02X", (unsigned char)*p);
+			ofs_buf_printf(&b, "\\x%02x", (unsigned char)*p);
 		else
 			ofs_buf_putc(&b, *p);
 	ofs_buf_puts(&b, "\n");

@@ -326,6 +326,37 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	return ret;
 }
 
+/* The format of files with this name. */
+static const struct ofs_format *format_of_name(const char *name)
+{
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (ofs_probe_extension(name, f->extensions) != NULL)
+			return f;
+	return NULL;
+}
+
+/* Beside files of a checkpoint, an empty one is a save or a copy that did not
+ * complete: its reader says so. */
+static int add_empty_files(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		struct ofs_part_spec spec = { .rel = names->name[i],
+			.format = format_of_name(names->name[i]),
+			.rank = -1,
+			.optional = true };
+
+		if (spec.format != NULL && !is_part(parts, spec.rel) &&
+		    ofs_probe_is_empty(dir, spec.rel) &&
+		    ofs_parts_add(parts, &spec, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 /* A single file needs no prefix, unless its name says which part of a
  * checkpoint it is. */
 static void drop_prefix_of_one(struct ofs_parts *parts)
@@ -367,5 +398,7 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 		parts->part[i].format = as;
 	if (before == 0)
 		drop_prefix_of_one(parts);
+	if (parts->n > before && add_empty_files(dir, names, parts, err) == -1)
+		return -1;
 	return add_indexes(dir, names, parts, err);
 }

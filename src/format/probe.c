@@ -96,6 +96,14 @@ bool ofs_probe_is_file(const struct ofs_dir *dir, const char *rel)
 	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode);
 }
 
+bool ofs_probe_is_empty(const struct ofs_dir *dir, const char *rel)
+{
+	struct stat st;
+
+	return ofs_dir_stat(dir, rel, &st) && S_ISREG(st.st_mode) &&
+	    st.st_size == 0;
+}
+
 int ofs_probe_numbers(const char *name, const char *pattern, int *number,
     int max)
 {

@@ -45,9 +45,10 @@ bool ofs_probe_match(const char *name, const char *pattern, int *number);
 int ofs_probe_tracker(const struct ofs_dir *dir, const char *file, char **name,
     struct optimfs_error *err);
 
-/* Is rel a directory (a regular file) below dir? */
+/* Is rel a directory (a regular file, one without a byte) below dir? */
 bool ofs_probe_is_dir(const struct ofs_dir *dir, const char *rel);
 bool ofs_probe_is_file(const struct ofs_dir *dir, const char *rel);
+bool ofs_probe_is_empty(const struct ofs_dir *dir, const char *rel);
 
 /* The names in the directory rel below dir: 1; 0: no directory, or not
  * readable; -1: ENOMEM. */

@@ -63,7 +63,7 @@ static int drop(struct naming *c, uint32_t root, struct optimfs_error *err)
 		if (c->slot[i].root == root)
 			c->slot[i] = (struct naming_slot){ OFS_NONE, 0 };
 	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
-	    "OFS643 %.*s is a second copy of the optimizer, by parameter ID: "
+	    "OFS643 '%.*s' has a second copy of the optimizer, by parameter ID: "
 	    "it is shown below extra/ (-o optim_key= shows it instead)",
 	    OFS_STR_ARGS(last, 200));
 }

@@ -52,6 +52,17 @@ flat=$TOP_SRCDIR/tests/data/pytorch/fsdp1_local_flat_fullshard_w3/ckpt
 ok "info of rank files succeeds" "$OPTIMFS" info "$flat"
 has "info says that each rank has a file" '^format .*, one file per rank, written by '
 
+# A disk that became full leaves empty files.
+for name in model.pt model.safetensors model.npz; do
+	rm -rf "$scratch/empty" && mkdir "$scratch/empty"
+	cp "$TOP_SRCDIR/tests/data/extra/torch_save/adam.pt" "$scratch/empty/optim.pt"
+	: >"$scratch/empty/$name"
+	ok "info of an empty $name beside a file succeeds" "$OPTIMFS" info "$scratch/empty"
+	has "info says that an empty $name cannot be read" '^missing +1 file that cannot be read$'
+	has "info names the empty $name" "^  OFS[0-9]+ $name: "
+	status "fsck of an empty $name exits with 1" 1 "$OPTIMFS" fsck "$scratch/empty"
+done
+
 mkdir "$scratch/trainer"
 cp "$TOP_SRCDIR/tests/data/pytorch/safetensors_plain/ckpt/model.safetensors" "$scratch/trainer"
 echo '{"global_step": 3}' >"$scratch/trainer/trainer_state.json"

@@ -161,4 +161,7 @@ status "stat exits with 3 for a tensor with a missing shard" 3 \
 is "stat prints no values for a tensor with a missing shard" "$(cat "$scratch/out")" ''
 is "stat names the missing elements and file once" "$(cat "$scratch/err")" \
     'optimfs: model/layers.0.w1.weight: OFS140 elements [5:10, 0:12]: __1_0.distcp is missing'
+"$OPTIMFS" stat --sort rms "$TOP_SRCDIR/tests/data/numpy/state.npz" >"$scratch/out" 2>/dev/null
+like "stat --sort prints a tensor without elements last" "$(tail -n 1 "$scratch/out")" \
+    '* extra/extra/empty'
 done_testing

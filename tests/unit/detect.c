@@ -307,7 +307,8 @@ static void made_directories(void)
 		    "torch optim_rank0.pt optim_rank12.pt/12 as optim of 0?; "
 		    "pickle "
 		    "plain.pkl as plain?; torch same.bin as same.bin?; torch "
-		    "same.pt as same.pt?" },
+		    "same.pt as same.pt?; "
+		    "torch empty.pt?" },
 		{ "PEFT", fill_peft,
 		    "Hugging Face Trainer: raw trainer_state.json as "
 		    "trainer_state.json?; raw adapter_config.json as "

@@ -98,7 +98,7 @@ static void twice(void)
 	ok(fs != NULL, "two files of one optimizer open: %s", err.text);
 	if (fs == NULL)
 		bail_out("%s", err.text);
-	ok(strstr(text_of(fs, ".optimfs/warnings"), "OFS643 numbers") != NULL,
+	ok(strstr(text_of(fs, ".optimfs/warnings"), "OFS643 'numbers'") != NULL,
 	    "the state by number is reported as a duplicate");
 	is_int(optimfs_resolve(fs, "optim/state/b/exp_avg", &attr, &err), 0,
 	    "the state by name is in the tree");

@@ -262,6 +262,10 @@ static int open_any(struct file *f, struct optimfs_error *err)
 		return optimfs_fail(err, EIO,
 		    "OFS666 a pointer of Git LFS, not the file itself");
 	default:
+		if (f->size == 0)
+			return optimfs_fail(err, EIO,
+			    "OFS502 the file is empty: the save or the copy "
+			    "did not complete");
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS671 not written by torch.save: neither an archive nor "
 		    "a stream");
