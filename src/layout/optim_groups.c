@@ -217,3 +217,46 @@ int ofs_optim_groups_build(struct ofs_optim_groups *g,
 		ofs_optim_groups_fini(g);
 	return ret;
 }
+
+/* The same for one optimizer. */
+static int check_ids(const struct ofs_state *s, uint32_t optim,
+    const struct ofs_render *from, struct optimfs_error *err)
+{
+	uint32_t state = ofs_state_child(s, optim, "state");
+	uint32_t groups = ofs_optim_groups_of(s, optim), i;
+	struct optimfs_error why = { 0 };
+	struct ofs_optim_groups g;
+	int ret = 0;
+
+	if (state == OFS_NONE || groups == OFS_NONE ||
+	    !s->node[state].numbers || !s->node[groups].list)
+		return 0;
+	/* groups that are not understood are written as they are */
+	if (ofs_optim_groups_build(&g, s, groups, from, &why) == -1)
+		return why.code == EUCLEAN ? 0 : optimfs_fail_with(err, &why);
+	for (i = s->node[state].child; i != OFS_NONE && ret == 0;
+	     i = s->node[i].next) {
+		struct ofs_str id = ofs_state_key(s, i);
+
+		if (!ofs_keys_has(&g.names, id))
+			ret = optimfs_fail(err, EUCLEAN,
+			    "OFS644 there is state of parameter ID %.*s, which "
+			    "no group of the optimizer lists: if ranks saved "
+			    "optimizers of their own (a pipeline) by ID, they "
+			    "stored one over the other",
+			    OFS_STR_ARGS(id, 20));
+	}
+	ofs_optim_groups_fini(&g);
+	return ret;
+}
+
+int ofs_optim_groups_check(const struct ofs_state *s,
+    const struct ofs_render *from, struct optimfs_error *err)
+{
+	int ret = check_ids(s, 0, from, err);
+
+	for (uint32_t i = s->node[0].child; i != OFS_NONE && ret == 0;
+	     i = s->node[i].next)
+		ret = check_ids(s, i, from, err);
+	return ret;
+}

@@ -29,6 +29,10 @@ uint32_t ofs_optim_groups_of(const struct ofs_state *s, uint32_t node);
 int ofs_optim_groups_build(struct ofs_optim_groups *g,
     const struct ofs_state *s, uint32_t node, const struct ofs_render *from,
     struct optimfs_error *err);
+/* Does a list of some group have each integer ID with state? EUCLEAN (OFS644),
+ * if not: the checkpoint that the view writes could not be read. */
+int ofs_optim_groups_check(const struct ofs_state *s,
+    const struct ofs_render *from, struct optimfs_error *err);
 void ofs_optim_groups_fini(struct ofs_optim_groups *g);
 /* The ID of a parameter with state; OFS_NONE, with EUCLEAN (OFS452): no group
  * lists it. */

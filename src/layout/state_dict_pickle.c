@@ -348,7 +348,10 @@ int ofs_state_archive(struct ofs_torch_new *a, const struct ofs_render *from,
 		snprintf(a->prefix, sizeof(a->prefix), "%s/", section);
 		a->crc = to->crc;
 		a->cast = to->dtype;
-		ret = pickle_all(&s, from, to, &pickle, a, err);
+		if (s.optim)
+			ret = ofs_optim_groups_check(&s, from, err);
+		if (ret == 0)
+			ret = pickle_all(&s, from, to, &pickle, a, err);
 		if (ret == 0)
 			ret = ofs_torch_new_place(a, &pickle, err);
 		if (ret == 0)

@@ -201,6 +201,23 @@ is "integer IDs: the numbers stay" "$("$OPTIMFS" ls one.ckpt optim/state)" \
 "$OPTIMFS" umount "$mnt"
 rm one.ckpt
 
+# DCP does not know, without reading values, which IDs the groups list. State of
+# others, as ranks of a pipeline leave it, is copied only to DCP again.
+rm -rf ck now
+cp -r "$data/dcp_by_id_w2/ckpt" ck && chmod -R u+w ck
+"$OPTIMFS" mount -o rw ck "$mnt"
+params=$mnt/optim/param_groups/0/params
+sed 1d "$params" >params && cp params "$params"
+status "integer IDs in DCP: one is removed from params" 0 "$OPTIMFS" umount "$mnt"
+for view in torch safetensors; do
+	status "integer IDs in DCP: $view is refused" 3 \
+	    "$OPTIMFS" reshard -q --to $view ck now
+	like "$view: the message says what happened" "$(cat "$scratch/err")" \
+	    "*OFS644 *state of parameter ID *which no group*pipeline*"
+done
+status "integer IDs in DCP: dcp is written" 0 "$OPTIMFS" reshard -q --to dcp@1 ck now
+rm -rf now
+
 # Files that PyTorch itself can load.
 mkdir one && cp "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/*_fsdp.bin \
     "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/optimizer.bin one

@@ -18,6 +18,8 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/safetensors/safetensors.h"
+#include "layout/optim_groups.h"
+#include "layout/state_dict.h"
 #include "pickle/write.h"
 #include "text/text.h"
 
@@ -493,6 +495,19 @@ static void files_free(struct ofs_files *files)
 	free(f);
 }
 
+static int check_ids(const struct ofs_render *from, const struct ofs_layout *to,
+    struct optimfs_error *err)
+{
+	struct ofs_state s;
+	int ret;
+
+	if (ofs_state_build(&s, from, to, "optim", err) == -1)
+		return -1;
+	ret = ofs_optim_groups_check(&s, from, err);
+	ofs_state_fini(&s);
+	return ret;
+}
+
 static int lay(struct ofs_files *files, const struct ofs_render *from,
     const struct ofs_layout *to, struct optimfs_error *err)
 {
@@ -510,7 +525,7 @@ static int lay(struct ofs_files *files, const struct ofs_render *from,
 	for (unsigned i = 0; i < NSECTIONS; i++)
 		if (add_section(f, from, to, sections[i], err) == -1)
 			return -1;
-	return 0;
+	return check_ids(from, to, err);
 }
 
 const struct ofs_files_ops ofs_safetensors_render = {
