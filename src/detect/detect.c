@@ -42,49 +42,6 @@ static int nothing_here(const struct ofs_dir *dir, struct optimfs_error *err)
 	    dir->path);
 }
 
-/* Detects the only checkpoint below dir. */
-static int detect_only(const struct ofs_dir *dir, const char *rel,
-    struct ofs_parts *parts, struct optimfs_error *err)
-{
-	struct ofs_names names;
-	struct ofs_dir sub;
-	int ret;
-
-	if (ofs_dir_open_sub(dir, rel, &sub, err) == -1)
-		return -1;
-	ret = ofs_dir_list(&sub, &names, err);
-	if (ret == 0) {
-		ret = detect_itself(&sub, &names, parts, err);
-		ofs_names_free(&names);
-	}
-	if (ret == 0 && parts->n == 0)
-		ret = nothing_here(&sub, err);
-	ofs_dir_close(&sub);
-	return ret == -1 ? -1 : ofs_parts_move(parts, rel, err);
-}
-
-static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
-    struct optimfs_error *err)
-{
-	struct ofs_names names;
-	char *only = NULL;
-	int ret;
-
-	if (ofs_dir_list(dir, &names, err) == -1)
-		return -1;
-	ret = detect_itself(dir, &names, parts, err);
-	if (ret == 0 && parts->n == 0)
-		ret = ofs_detect_rank_dirs(dir, &names, parts, err);
-	if (ret == 0 && parts->n == 0) {
-		ret = ofs_detect_parent(dir, &names, &only, err);
-		if (ret == 0)
-			ret = detect_only(dir, only, parts, err);
-		free(only);
-	}
-	ofs_names_free(&names);
-	return ret;
-}
-
 /* Handles type=, the user's choice. */
 
 static int unknown_type(const char *name, struct optimfs_error *err)
@@ -129,7 +86,7 @@ static int add_itself(const struct ofs_dir *dir, const struct ofs_names *names,
 	return ofs_detect_add(dir, format, parts, err) == -1 ? -1 : 1;
 }
 
-/* Adds the only checkpoint below dir. */
+/* Adds the only checkpoint below dir, in this format; NULL: in any. */
 static int add_below(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *format, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -143,16 +100,37 @@ static int add_below(const struct ofs_dir *dir, const struct ofs_names *names,
 		return -1;
 	if (ofs_dir_open_sub(dir, only, &sub, err) == 0) {
 		if (ofs_dir_list(&sub, &below, err) == 0) {
-			ret = add_itself(&sub, &below, format, parts, err);
+			ret = format == NULL
+			    ? detect_itself(&sub, &below, parts, err)
+			    : add_itself(&sub, &below, format, parts, err);
 			ofs_names_free(&below);
 		}
-		if (ret == 0)
-			ret = none_of(&sub, format, "checkpoint", err);
+		if (ret != -1 && parts->n == 0)
+			ret = format == NULL
+			    ? nothing_here(&sub, err)
+			    : none_of(&sub, format, "checkpoint", err);
 		ofs_dir_close(&sub);
 	}
-	if (ret == 1)
+	if (ret != -1)
 		ret = ofs_parts_move(parts, only, err);
 	free(only);
+	return ret;
+}
+
+static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_names names;
+	int ret;
+
+	if (ofs_dir_list(dir, &names, err) == -1)
+		return -1;
+	ret = detect_itself(dir, &names, parts, err);
+	if (ret == 0 && parts->n == 0)
+		ret = ofs_detect_rank_dirs(dir, &names, parts, err);
+	if (ret == 0 && parts->n == 0)
+		ret = add_below(dir, &names, NULL, parts, err);
+	ofs_names_free(&names);
 	return ret;
 }
 

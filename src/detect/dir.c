@@ -30,18 +30,15 @@ int ofs_detect_dir(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_sub(const struct ofs_dir *dir, const char *rel,
     const struct ofs_format **format, struct optimfs_error *err)
 {
-	struct ofs_names names = { 0 };
+	struct ofs_names names;
 	struct ofs_dir sub;
-	int ret = ofs_probe_names(dir, rel, &names, err);
+	int ret = ofs_probe_open(dir, rel, &sub, &names, err);
 
 	*format = NULL;
-	if (ret == 1) {
-		ret = ofs_dir_open_sub(dir, rel, &sub, err);
-		if (ret == 0) {
-			ret = ofs_detect_dir(&sub, &names, format, err);
-			ofs_dir_close(&sub);
-		}
-	}
+	if (ret != 1)
+		return ret;
+	ret = ofs_detect_dir(&sub, &names, format, err);
+	ofs_dir_close(&sub);
 	ofs_names_free(&names);
 	return ret;
 }

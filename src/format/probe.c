@@ -82,6 +82,18 @@ int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
 	return why.code == ENOMEM ? ofs_no_memory(err) : 0;
 }
 
+int ofs_probe_open(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *sub, struct ofs_names *names, struct optimfs_error *err)
+{
+	int ret = ofs_probe_names(dir, rel, names, err);
+
+	if (ret == 1 && ofs_dir_open_sub(dir, rel, sub, err) == -1) {
+		ofs_names_free(names);
+		return -1;
+	}
+	return ret;
+}
+
 bool ofs_probe_is_dir(const struct ofs_dir *dir, const char *rel)
 {
 	struct stat st;

@@ -54,5 +54,9 @@ bool ofs_probe_is_empty(const struct ofs_dir *dir, const char *rel);
  * readable; -1: ENOMEM. */
 int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err);
+/* The same, and opens the directory as sub. After 1 the caller closes sub and
+ * frees names. */
+int ofs_probe_open(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *sub, struct ofs_names *names, struct optimfs_error *err);
 
 #endif

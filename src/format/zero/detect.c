@@ -66,17 +66,14 @@ static int bid_deepspeed(const struct ofs_dir *dir,
 static int bid_below(const struct ofs_format *format, const struct ofs_dir *dir,
     const char *name, struct optimfs_error *err)
 {
-	struct ofs_names names = { 0 };
+	struct ofs_names names;
 	struct ofs_dir sub;
-	int ret = ofs_probe_names(dir, name, &names, err);
+	int ret = ofs_probe_open(dir, name, &sub, &names, err);
 
-	if (ret == 1) {
-		ret = ofs_dir_open_sub(dir, name, &sub, err);
-		if (ret == 0) {
-			ret = format->bid(&sub, &names, err);
-			ofs_dir_close(&sub);
-		}
-	}
+	if (ret != 1)
+		return ret;
+	ret = format->bid(&sub, &names, err);
+	ofs_dir_close(&sub);
 	ofs_names_free(&names);
 	return ret;
 }
@@ -101,8 +98,8 @@ static int latest_of(const struct ofs_format *format, const struct ofs_dir *dir,
 	    ofs_probe_has(names, "zero_to_fp32.py"))
 		ret = optimfs_fail(err, EIO,
 		    "OFS676 %s: %s names %.200s, which does not "
-		    "exist", dir->path,
-		    file, *name);
+		    "exist",
+		    dir->path, file, *name);
 	free(*name);
 	*name = NULL;
 	return ret;
