@@ -326,7 +326,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	}
 	if (c.sweep != NULL && parse_sweep(c.sweep, &sweep) == -1) {
 		status = ofs_tool_usage(verb,
-		    "--sweep %s: wants FIRST..LAST, as in 8..512, or "
+		    "--sweep %s: expected FIRST..LAST, as in 8..512, or "
 		    "FIRST..LAST+STEP",
 		    c.sweep);
 		goto out;

@@ -170,7 +170,8 @@ static int begin(struct ofs_journal *j, uint64_t size,
 		return -1;
 	if (memcmp(head, MAGIC, MAGIC_LEN) != 0)
 		return optimfs_fail(err, EUCLEAN,
-		    "OFS810 the journal begins with something else");
+		    "OFS810 this is no journal: it begins with other "
+		    "bytes");
 	j->end = MAGIC_LEN;
 	return 0;
 }

@@ -212,7 +212,7 @@ static int enough(struct match *m, const struct ofs_shapes *state,
 {
 	if (state->n == 0)
 		return optimfs_fail(err, EINVAL,
-		    "OFS636 ids=model: no state has shapes that tell");
+		    "OFS636 ids=model: no state has a shape that identifies a parameter");
 	m->nids = state->v[state->n - 1].key + 1;
 	if (m->nids > m->model.n)
 		return optimfs_fail(err, EINVAL,

@@ -66,7 +66,7 @@ static int append(struct ofs_reshard *r, uint8_t type, uint64_t a, uint64_t b,
 {
 	struct ofs_record record = { .type = type, .num = { a, b, c, d } };
 
-	if (!r->lead)
+	if (!r->is_rank0)
 		return note(r, &record, err);
 	if (ofs_stage_append(r->stage, &record, err) == -1)
 		return -1;

@@ -128,8 +128,9 @@ static int take_share(struct ofs_reshard *r, const struct ofs_buf *got,
 	if (c.bad)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 the message of rank 0 is invalid");
-	return r->lead || r->new == -1 ? 0
-				       : ofs_reshard_log_earlier(r, &c, err);
+	return r->is_rank0 || r->new == -1
+	    ? 0
+	    : ofs_reshard_log_earlier(r, &c, err);
 }
 
 /* Do all ranks have the same task, and which of them see the stage? */
@@ -138,18 +139,18 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 {
 	struct ofs_buf b = { 0 };
 	struct ofs_buf got = { 0 };
-	bool sees = r->lead;
+	bool sees = r->is_rank0;
 	int ret;
 
-	if (r->lead)
+	if (r->is_rank0)
 		put_place(r, dir, &b);
 	ret = ofs_task_broadcast(r->group, &b, &got, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
-	if (!r->lead)
+	if (!r->is_rank0)
 		ret = take_place(r, dir, &got, &sees, err);
-	if (!r->lead && ret == 0)
+	if (!r->is_rank0 && ret == 0)
 		sees = sees && open_new(r, dir);
 	ofs_buf_fini(&got);
 	if (ofs_task_agree(r->group, ret, err) == -1)
@@ -166,7 +167,7 @@ static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
 	struct ofs_buf got = { 0 };
 	int ret;
 
-	if (r->lead && divide(r, dir, writes, earlier, &b, &own) == -1)
+	if (r->is_rank0 && divide(r, dir, writes, earlier, &b, &own) == -1)
 		b.len = 0;
 	ret = ofs_task_broadcast(r->group, &b, &got, err);
 	ofs_buf_fini(&b);

@@ -172,7 +172,8 @@ static void say_resumed(struct ofs_reshard *r)
 {
 	char text[512], done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE];
 
-	if (!r->lead || !atomic_load(&r->noted) || r->how->watch.say == NULL)
+	if (!r->is_rank0 || !atomic_load(&r->noted) ||
+	    r->how->watch.say == NULL)
 		return;
 	snprintf(text, sizeof(text),
 	    "continuing from %.300s, which has %s of %s",
@@ -245,7 +246,7 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	if (ofs_reshard_work(r, err) == -1)
 		return -1;
 	/* names that we made; the publisher syncs them again */
-	return r->lead || r->new == -1
+	return r->is_rank0 || r->new == -1
 	    ? 0
 	    : ofs_view_dirs_sync(r->snap, r->view, r->new, err);
 }
@@ -258,7 +259,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 {
 	int stage, ret;
 
-	if (!r->lead)
+	if (!r->is_rank0)
 		return 0;
 	/* other ranks have recorded their compressed items */
 	if (is_compressed(r) &&
@@ -333,11 +334,11 @@ static int check_outside(const struct ofs_reshard *r, const char *dir,
 static int prepare(struct ofs_reshard *r, const char *dir,
     struct ofs_buf *earlier, struct optimfs_error *err)
 {
-	if (r->lead && check_absent(dir, err) == -1) {
+	if (r->is_rank0 && check_absent(dir, err) == -1) {
 		ofs_reshard_tidy(dir);
 		return -1;
 	}
-	if (r->lead && check_outside(r, dir, err) == -1)
+	if (r->is_rank0 && check_outside(r, dir, err) == -1)
 		return -1;
 	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;
@@ -345,7 +346,7 @@ static int prepare(struct ofs_reshard *r, const char *dir,
 	r->made = ofs_view_files(r->snap, r->view, err);
 	if (r->made == NULL || find_files(r, err) == -1)
 		return -1;
-	if (!r->lead)
+	if (!r->is_rank0)
 		return 0;
 	ofs_render_report_say(r->made->report, &r->how->watch);
 	/* another run may have finished before this one got the lock */
@@ -370,7 +371,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 	if (ret == 0) {
 		published = publish(r, dir, err);
 		ret = ofs_reshard_barrier(r, published, err);
-		if (r->lead && published == 0)
+		if (r->is_rank0 && published == 0)
 			ret = 0; /* even if a rank has died since */
 	}
 	if (r->group != NULL)
@@ -378,7 +379,7 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 	if (r->group != NULL && ret == 0)
 		ofs_task_tell(r->group, &r->how->watch);
 	if (ret == 0)
-		return r->lead ? finish(r, dir, err) : 0;
+		return r->is_rank0 ? finish(r, dir, err) : 0;
 	if (r->stage != NULL)
 		leave(r);
 	return -1;
@@ -407,7 +408,7 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 		.how = how,
 		.new = -1,
 		.group = w,
-		.lead = w == NULL || w->rank == 0 };
+		.is_rank0 = w == NULL || w->rank == 0 };
 	char *path;
 	int ret;
 

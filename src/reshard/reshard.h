@@ -59,12 +59,13 @@ struct ofs_reshard {
 	struct ofs_snapshot *snap;
 	const struct optimfs_reshard *how;
 	struct optimfs_group *group; /* NULL: a single process */
-	bool lead; /* single process or rank 0: owns the stage and publishes */
+	/* Rank 0, or a single process: it owns the stage and publishes. */
+	bool is_rank0;
 	struct ofs_at view;
 	struct ofs_files *made; /* of the view; NULL: not yet */
 	char name[OFS_VIEW_NAME];
 	uint64_t source, files;  /* hashes of the source and of the result */
-	struct ofs_stage *stage; /* on the lead */
+	struct ofs_stage *stage; /* on rank 0 */
 	bool ours;               /* it contains nothing but this reshard */
 	int new;                 /* directory of the new files, or -1 */
 	uint32_t nnodes;         /* nodes of the view */
@@ -90,10 +91,10 @@ struct ofs_reshard {
  * ofs_reshard_log_earlier. */
 int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
     struct ofs_buf *earlier, struct optimfs_error *err);
-/* On other ranks: takes the records that the lead has found. */
+/* On other ranks: takes the records that rank 0 has found. */
 int ofs_reshard_log_earlier(struct ofs_reshard *r, struct ofs_cursor *c,
     struct optimfs_error *err);
-/* On the lead: records the progress of another rank; an ofs_task_take_fn. */
+/* On rank 0: records the progress of another rank; an ofs_task_take_fn. */
 int ofs_reshard_log_take(void *r, int from, struct ofs_cursor *c,
     struct optimfs_error *err);
 int ofs_reshard_log_part(struct ofs_reshard *r,

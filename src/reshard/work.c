@@ -333,7 +333,7 @@ void ofs_reshard_tell(struct ofs_reshard *r)
 	char name[OFS_FILE_NAME] = "";
 	struct optimfs_error err;
 
-	if (!r->lead)
+	if (!r->is_rank0)
 		return;
 	if (w->progress != NULL) {
 		pthread_mutex_lock(&r->lock);

@@ -396,7 +396,7 @@ for option in dtype=fp16 only=modle; do
 	    "reshard lists the values of ${option%=*}="
 done
 does 2 "plan with a malformed --sweep exits with 2" plan --sweep 2-8 "$ck" dcp
-says err 'wants FIRST..LAST' "plan says how --sweep is written"
+says err 'expected FIRST..LAST' "plan says how --sweep is written"
 does 2 "stat --sort with an unknown value exits with 2" stat --sort foo "$ck"
 says err '--sort foo: no such value[.] Values are .*elements, .*rms, .*first_nan' \
     "stat --sort lists the values it knows"

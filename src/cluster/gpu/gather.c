@@ -65,7 +65,9 @@ static int agree(struct setup *s, const void *more, size_t nmore, int *who,
 
 		if (ofs_cursor_left(&its->c) != nmore)
 			return optimfs_fail(err, EPROTO,
-			    "OFS913 rank %d speaks of GPUs in another way", r);
+			    "OFS913 the message of rank %d about its GPU is "
+			    "invalid: do all ranks run the same version?",
+			    r);
 		if (its->err.code == 0)
 			continue;
 		*who = r;
