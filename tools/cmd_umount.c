@@ -28,19 +28,25 @@ enum {
 	TICK_MS = 50,
 };
 
+static bool is_mounted(const struct ofs_mountinfo *m)
+{
+	struct ofs_mountinfo now;
+	bool there;
+
+	there = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor;
+	ofs_mountinfo_fini(&now);
+	return there;
+}
+
 /* The control file system drops a connection when its daemon closes it; a
  * writer holds its lock until everything is done. */
 static bool is_gone(const struct ofs_mountinfo *m, int lock)
 {
 	char path[64];
-	struct ofs_mountinfo now;
 	struct stat st;
-	bool mounted;
 
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", m->minor);
-	mounted = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor;
-	ofs_mountinfo_fini(&now);
-	return !mounted && stat(path, &st) == -1 &&
+	return !is_mounted(m) && stat(path, &st) == -1 &&
 	    (lock == -1 || !optimfs_lock_busy(lock));
 }
 
@@ -135,8 +141,6 @@ static int unmount_unused(const char *point, struct optimfs_error *err)
 static int unmount(const struct ofs_mountinfo *m, const struct how *how,
     struct optimfs_error *err)
 {
-	struct ofs_mountinfo still;
-	bool there;
 	int ret, lock;
 
 	if (how->lazy && !how->force)
@@ -145,13 +149,13 @@ static int unmount(const struct ofs_mountinfo *m, const struct how *how,
 		if (ofs_connection_abort(m, err) == -1)
 			return -1;
 		/* forcing may have unmounted it */
-		there = ofs_mountinfo_find(m->point, &still) &&
-		    still.minor == m->minor;
-		ofs_mountinfo_fini(&still);
-		return there ? ofs_unmount(m->point, true, err) : 0;
+		return is_mounted(m) ? ofs_unmount(m->point, true, err) : 0;
 	}
 	lock = m->rw ? optimfs_lock_watch(m->source) : -1;
 	ret = unmount_unused(m->point, err);
+	/* the guard of a rank, or another umount, may have been faster */
+	if (ret == -1 && !is_mounted(m))
+		ret = 0;
 	if (ret == -1 && err->code == EBUSY)
 		optimfs_fail(err, EBUSY,
 		    "%s is in use: fuser -vm %s lists what uses it", m->point,

@@ -110,6 +110,11 @@ static int explain(const char *point, int code, struct optimfs_error *err)
 	struct ofs_control c;
 	struct optimfs_error none;
 
+	if (code == ENOTCONN || code == ECONNABORTED)
+		return optimfs_fail(err, code,
+		    "OFS845 %s: the daemon of the mount ended before it answered: the next "
+		    "mount for writing finishes or undoes a commit",
+		    point);
 	if (ofs_control_read(point, &c, &none) == -1 || c.words[0] == '\0') {
 		errno = code;
 		return optimfs_fail(err, code, "%s: %m", point);

@@ -120,6 +120,38 @@ has_edit 'killed, unmounted'
 rw && kill -KILL "$daemon" && eventually gone "$daemon"
 ok "killed: umount succeeds where nothing was changed" end
 
+faultlib=$TOP_BUILDDIR/.libs/faultlib.so
+preloaded() { # VARIABLE=VALUE...
+	fresh && env LD_PRELOAD="$faultlib" "$@" "$OPTIMFS" mount -o rw \
+	    "$ck" "$mnt" </dev/null && daemon=$(sed -n 's/^pid //p' "$stage/lock")
+}
+if [ ! -e "$faultlib" ] || sanitized; then
+	skip 5 "faultlib.so cannot be preloaded"
+else
+	# The guard of a rank also unmounts when the daemon has died.
+	fresh
+	rw && edit
+	kill -KILL "$daemon" && eventually gone "$daemon"
+	env LD_PRELOAD="$faultlib" FAULT_TRACE="$scratch/unmounting" FAULT_PATH="$mnt" \
+	    FAULT_HOW=8 FAULT_GATE="$scratch/gate" "$OPTIMFS" umount "$mnt" \
+	    2>"$scratch/said" & # FAULT_WAIT
+	umounter=$!
+	ok "killed: umount is about to unmount" eventually grep -q umount "$scratch/unmounting"
+	reap
+	: >"$scratch/gate"
+	wait $umounter
+	is "killed: umount exits with 3 if another program unmounts at the same time" $? 3
+	like "killed: it says that changes are left" "$(cat "$scratch/said")" '*OFS811*recover=yes*'
+
+	fresh
+	preloaded FAULT_HOW=1 FAULT_PATH="$ck" FAULT_NTH=1
+	edit
+	status "killed: commit exits with 3 if the daemon dies" 3 commit
+	like "killed: commit says that the daemon has ended" "$(cat "$scratch/err")" \
+	    '*OFS845*daemon of the mount ended*the next mount for writing*'
+	reap
+fi
+
 # --- killed or terminated during writes --------------------------------
 
 cat >"$scratch/writer.py" <<'END'
@@ -203,11 +235,6 @@ done
 # --- killed at a system call of the commit -----------------------------
 
 # Some calls only; tests/integration/faults.t tries every call, without a mount.
-faultlib=$TOP_BUILDDIR/.libs/faultlib.so
-preloaded() { # VARIABLE=VALUE...
-	fresh && env LD_PRELOAD="$faultlib" "$@" "$OPTIMFS" mount -o rw \
-	    "$ck" "$mnt" </dev/null && daemon=$(sed -n 's/^pid //p' "$stage/lock")
-}
 if [ ! -e "$faultlib" ] || sanitized; then
 	skip 41 "faultlib.so cannot be preloaded"
 else
