@@ -174,6 +174,10 @@ static void *communicate(void *arg)
 		if (!mpi_progress(w))
 			mpi_rest(w);
 	finish(w);
+	pthread_mutex_lock(&w->lock);
+	w->ended = true;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
 	return NULL;
 }
 
@@ -426,16 +430,19 @@ static void release(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 /* If MPI still owns buffers, they are not freed: the process ends soon. */
 static void leave(struct ofs_group *w)
 {
-	struct timespec until;
+	int code = 0;
 	bool clean;
 
 	pthread_mutex_lock(&w->lock);
 	w->leaving = true;
 	mpi_wake(w);
+	while (!w->ended && code == 0)
+		code = ofs_clock_wait(&w->changed, &w->lock,
+		    2 * LEAVE_PATIENCE * INT64_C(1000000000));
 	pthread_mutex_unlock(&w->lock);
-	until = ofs_clock_after(2 * LEAVE_PATIENCE * INT64_C(1000000000));
-	if (pthread_clockjoin_np(w->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
+	if (code != 0)
 		return;
+	pthread_join(w->thread, NULL);
 	mpi_answer_stop(w);
 	clean =
 	    w->nops == 0 && TAILQ_EMPTY(&w->asked) && TAILQ_EMPTY(&w->ready);

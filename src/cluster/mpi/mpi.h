@@ -129,7 +129,7 @@ struct ofs_group {
 	asked, ready;  /* to be answered; to be sent */
 	bool stopping; /* answering threads end */
 	bool asleep;   /* the thread sleeps */
-	bool joined, leaving;
+	bool joined, leaving, ended;
 	struct optimfs_error join_err;
 
 	/* Number of requests that threads wait for; abandoned ones do not
