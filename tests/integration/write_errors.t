@@ -315,6 +315,10 @@ is "a replica has the bytes that were written" "$(tr -d '\1' <"$m/.optimfs/rank/
 ok "fsck accepts the checkpoint with replicas" "$OPTIMFS" fsck --data ck
 
 # A full disk.
+unmounted() { # busy until the daemon has closed its files
+	umount "$small" 2>/dev/null
+	! mountpoint -q "$small"
+}
 if mount -t tmpfs -o size=600k none "$small" 2>/dev/null; then
 	drop
 	cp -r "$dcp" "$small/ck"
@@ -338,8 +342,7 @@ if mount -t tmpfs -o size=600k none "$small" 2>/dev/null; then
 	rm "$small/fill"
 	ok "umount commits when the disk has room again" "$OPTIMFS" umount "$m"
 	ok "fsck accepts the checkpoint committed after ENOSPC" "$OPTIMFS" fsck --data "$small/ck"
-	# busy until the daemon has closed its files
-	eventually umount "$small" 2>/dev/null "$small"
+	eventually unmounted
 else
 	skip 7 "no right to mount a tmpfs"
 fi
@@ -353,7 +356,7 @@ if mount -t tmpfs none "$small" 2>/dev/null; then
 	ok "scratch mount of a read-only disk succeeds" "$OPTIMFS" mount -o scratch "$small/ck" "$m"
 	ok "a scratch mount of a read-only disk can be edited" sh -c "echo 0.25 >'$m/$L'"
 	"$OPTIMFS" umount "$m"
-	eventually umount "$small" 2>/dev/null
+	eventually unmounted
 	status "mount with upper= on a tmpfs exits with 2" 2 \
 	    "$OPTIMFS" mount -o rw,upper=/dev/shm "$ck" "$m"
 else
