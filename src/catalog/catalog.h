@@ -311,6 +311,7 @@ struct ofs_catalog {
 	/* A template (push/template.h): its files are being filled, but their
 	 * number and sizes do not change. */
 	bool filling;
+	bool fixed_forms; /* a commit cannot change types or shapes */
 
 	/* How FSDP1 flattened parameters: the text of a units file
 	 * (src/format/fsdp/units.h) and its name. In arena; NULL without

@@ -279,7 +279,8 @@ bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
 	uint32_t entry = o->tree->node[base].entry;
 
 	return entry != OFS_NONE && !ofs_entry_is_text(o->cat, entry) &&
-	    o->cat->entries[entry].key != OFS_KEY_FREE;
+	    (o->cat->fixed_forms ||
+		o->cat->entries[entry].key != OFS_KEY_FREE);
 }
 
 /* The form of a template, and of files that a commit can only overwrite, cannot

@@ -224,12 +224,12 @@ static void check_tied(struct walk *w, struct ofs_change *c,
 }
 
 /* A copy without attributes (cp, cat) of a tensor of another type has as many
- * elements, of another size. */
+ * elements, of another size. keeps: it cannot change its type. */
 static void check_size(struct ofs_change *c,
-    const struct ofs_overlay_form *form)
+    const struct ofs_overlay_form *form, bool keeps)
 {
 	uint64_t want = ofs_overlay_form_bytes(form), numel, item;
-	char text[OFS_FORM_TEXT], other[128] = "";
+	char text[OFS_FORM_TEXT], other[160] = "";
 
 	if (c->problem.code != 0 || form->dtype == OFS_DTYPE_NONE ||
 	    form->ndim == 0 || c->size == want)
@@ -238,9 +238,9 @@ static void check_size(struct ofs_change *c,
 	item = numel > 0 && c->size % numel == 0 ? c->size / numel : 0;
 	if (item == 1 || item == 2 || item == 4 || item == 8)
 		snprintf(other, sizeof(other),
-		    "; if they are elements of %" PRIu64
-		    " bytes, cp -a changes the type, too",
-		    item);
+		    "; if they are elements of %" PRIu64 " bytes, %s", item,
+		    keeps ? "copy them from a view with dtype="
+			  : "cp -a changes the type, too");
 	optimfs_fail(&c->problem, EINVAL,
 	    "OFS301 %" PRIu64 " of %" PRIu64
 	    " bytes are written, of %s: write the rest, or optimfs abort%s",
@@ -322,7 +322,7 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 	base_form(w->o, entry, &form);
 	if (put_bytes(w, c, f) == -1)
 		return -1;
-	check_size(c, &form);
+	check_size(c, &form, ofs_overlay_keeps_form(w->o, base));
 	return put_form(w, c, &form);
 }
 
@@ -348,7 +348,7 @@ static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 	    (f->entry == OFS_NONE || f->accepted != NULL) &&
 	    put_text(w, c, f) == -1)
 		return -1;
-	check_size(c, form);
+	check_size(c, form, false);
 	if (put_form(w, c, form) == -1)
 		return -1;
 	if (f != NULL && f->entry == OFS_NONE)

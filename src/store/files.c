@@ -79,12 +79,12 @@ static int stale(const struct ofs_object *o, const struct stat *st,
 {
 	if ((uint64_t)st->st_size != o->size)
 		return optimfs_fail(err, ESTALE,
-		    "OFS751 %s was %" PRIu64 " bytes at mount, is %jd: the "
-		    "checkpoint changed; mount it again",
+		    "OFS751 %s was %" PRIu64 " bytes when it was opened, is "
+		    "%jd: the checkpoint changed; open or mount it again",
 		    o->path, o->size, (intmax_t)st->st_size);
 	return optimfs_fail(err, ESTALE,
-	    "OFS751 %s (%" PRIu64 " bytes at mount, %jd now) was %s since; "
-	    "mount the checkpoint again",
+	    "OFS751 %s (%" PRIu64 " bytes when opened, %jd now) was %s since; "
+	    "open or mount the checkpoint again",
 	    o->path, o->size, (intmax_t)st->st_size,
 	    st->st_ino != o->ino ? "replaced" : "written");
 }
@@ -119,15 +119,15 @@ static int open_failed(const struct ofs_dir *dir, const struct ofs_object *o,
 		if (fstat(dir->fd, &st) == 0 && st.st_nlink == 0)
 			return optimfs_fail(err, ESTALE,
 			    "OFS751 %s: the checkpoint was replaced since; "
-			    "mount it again",
+			    "open or mount it again",
 			    o->path);
 		return optimfs_fail(err, EIO,
-		    "OFS754 %s was there at mount and has been removed",
+		    "OFS754 %s was there when opened and has been removed",
 		    o->path);
 	case ESTALE:
 		return optimfs_fail(err, ESTALE,
-		    "OFS751 %s (%" PRIu64 " bytes at mount): stale handle; "
-		    "mount the checkpoint again",
+		    "OFS751 %s (%" PRIu64 " bytes when opened): stale handle; "
+		    "open or mount the checkpoint again",
 		    o->path, o->size);
 	case EACCES: /* another file may have other permissions */
 		if (ofs_dir_stat(dir, o->path, &st) && st.st_ino != o->ino)

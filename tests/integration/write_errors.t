@@ -430,10 +430,19 @@ refuse_type() { # NAME CHECKPOINT TENSOR
 	is "$1: a file in the place of a removed tensor gets no other type" "$(calls "$m/$3" \
 	    unlink open:c pwrite:0:8 setxattr:dtype:int64)" "ok ok ok EINVAL"
 	"$OPTIMFS" abort "$m"
+	head -c "$(($(stat -c %s "$m/$3") / 2))" /dev/zero >half
+	cat half >"$m/$3"
+	status "$1: a plain copy of elements of half the size is not committed" 3 \
+	    "$OPTIMFS" commit "$m"
+	like "$1: the message does not advise cp -a" "$(said)" \
+	    "*OFS301*elements of * bytes, copy them from a view with dtype=*"
+	"$OPTIMFS" abort "$m"
 	ok "$1: umount after a refused type exits with 0" "$OPTIMFS" umount "$m"
 }
 refuse_type safetensors pytorch/safetensors_plain/ckpt model/layers.0.w1.weight
 refuse_type "ZeRO 3" deepspeed/z3_ws3_poison_subgroups/ckpt \
+    optim/state/blocks.0.fc_in.bias/exp_avg
+refuse_type universal deepspeed/z2_ws2_bf16/ckpt_universal \
     optim/state/blocks.0.fc_in.bias/exp_avg
 refuse_type "rank files" pytorch/fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles \
     optim/state/conv.bias/exp_avg

@@ -425,7 +425,7 @@ static void changed(void)
 	    "truncate a file that is open");
 	is_int(touch(t, f[1], 4, &byte, &err), -1,
 	    "a truncated file cannot be read past its end");
-	is_error(err, ESTALE, "OFS751 f1 was 6 bytes at mount, is 2",
+	is_error(err, ESTALE, "OFS751 f1 was 6 bytes when it was opened, is 2",
 	    "a truncated file fails with ESTALE past its end");
 	is_int(touch(t, f[1], 0, &byte, &err), -1,
 	    "a truncated file cannot be read before its end");
@@ -434,7 +434,7 @@ static void changed(void)
 	handmade_write(&h, "f2", 0, "x", 1);
 	is_int(touch(t, f[2], 0, &byte, &err), -1,
 	    "a file written in place cannot be read");
-	is_error(err, ESTALE, "(6 bytes at mount, 6 now) was written",
+	is_error(err, ESTALE, "(6 bytes when opened, 6 now) was written",
 	    "a file written in place fails with ESTALE");
 	chmod(handmade_path(&h, "f3"), 0600);
 	is_int(touch(t, f[3], 2, &byte, &err), 0,
@@ -442,7 +442,7 @@ static void changed(void)
 	handmade_write(&h, "f4", 6, "x", 1);
 	is_int(touch(t, f[4], 2, &byte, &err), -1,
 	    "a file that became longer cannot be read");
-	is_error(err, ESTALE, "was 6 bytes at mount, is 7",
+	is_error(err, ESTALE, "was 6 bytes when it was opened, is 7",
 	    "a file that became longer fails with ESTALE");
 	handmade_replace(&h, "f5", "ghijkl", 6);
 	is_int(touch(t, f[5], 2, &byte, &err), -1,

@@ -467,6 +467,7 @@ int ofs_universal_read(struct ofs_catalog *cat, const struct ofs_part *part,
 	uint32_t notes = cat->nnotes;
 	int ret = ofs_part_prefix(cat, part, z.prefix, &z.npref, err);
 
+	cat->fixed_forms = true;
 	if (ret == 0)
 		ret = read_files(&u, part, err);
 	for (size_t i = 0; i < u.n; i++)
