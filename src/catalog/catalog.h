@@ -348,6 +348,9 @@ uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
 /* Intern a path of n components (string indexes, OFS_PATH_FLAGS allowed). */
 uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
     size_t n, struct optimfs_error *err);
+/* As ofs_map_prefetch: this path will be looked up soon. */
+void ofs_catalog_path_prefetch(const struct ofs_catalog *cat,
+    const uint32_t *component, size_t n);
 /* The path of a key below the path parent[0..n), which may be one of cat. */
 uint32_t ofs_catalog_below(struct ofs_catalog *cat, const uint32_t *parent,
     size_t n, struct ofs_str key, struct optimfs_error *err);

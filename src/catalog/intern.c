@@ -115,6 +115,13 @@ uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
 	return index;
 }
 
+void ofs_catalog_path_prefetch(const struct ofs_catalog *cat,
+    const uint32_t *component, size_t n)
+{
+	ofs_map_prefetch(&cat->build->paths,
+	    ofs_map_hash(component, n * sizeof(*component)));
+}
+
 uint32_t ofs_catalog_below(struct ofs_catalog *cat, const uint32_t *parent,
     size_t n, struct ofs_str key, struct optimfs_error *err)
 {

@@ -65,16 +65,22 @@ static bool is_path(const struct ofs_pickle *doc, uint32_t node)
 	return n > 0 && n <= OFS_DCP_PATH_MAX;
 }
 
-/* Set the path of a key: the tuple in planner_data, which distinguishes a dot
- * in a name from one between names. pair is its item there; without one
- * (OFS_NONE) the key is one component. */
-static int set_path(struct ofs_dcp *d, struct ofs_dcp_key *key, uint32_t pair,
-    struct optimfs_error *err)
+/* The path of a key. */
+struct key_path {
+	uint32_t key, n; /* number of the key; of components */
+	uint32_t c[OFS_PART_PREFIX + OFS_DCP_PATH_MAX];
+};
+
+/* Find the components of a key's path: the tuple in planner_data, which
+ * distinguishes a dot in a name from one between names. pair is its item there;
+ * without one (OFS_NONE) the key is one component. */
+static int find_path(struct ofs_dcp *d, uint32_t number, uint32_t pair,
+    struct key_path *to, struct optimfs_error *err)
 {
+	struct ofs_dcp_key *key = &d->key[number];
 	const struct ofs_dcp_index *index = &d->index[key->index];
 	struct ofs_str name = key_name(index, key->pair);
-	uint32_t c[OFS_PART_PREFIX + OFS_DCP_PATH_MAX];
-	size_t n = d->nprefix;
+	uint32_t *c = to->c, n = d->nprefix;
 	uint32_t node = ofs_pk_val(index->doc, index->planner, pair);
 
 	memcpy(c, d->prefix, n * sizeof(c[0]));
@@ -101,8 +107,22 @@ static int set_path(struct ofs_dcp *d, struct ofs_dcp_key *key, uint32_t pair,
 		key->structural =
 		    ofs_dcp_structural(d->cat, c + d->nprefix, n - d->nprefix);
 	}
-	key->path = ofs_catalog_path(d->cat, c, n, err);
-	return key->path == OFS_NONE ? -1 : 0;
+	to->key = number;
+	to->n = n;
+	ofs_catalog_path_prefetch(d->cat, c, n);
+	return 0;
+}
+
+/* Set the path of a key, unless there is none (no components). */
+static int set_path(struct ofs_dcp *d, const struct key_path *path,
+    struct optimfs_error *err)
+{
+	uint32_t *to = &d->key[path->key].path;
+
+	if (path->n == 0)
+		return 0;
+	*to = ofs_catalog_path(d->cat, path->c, path->n, err);
+	return *to == OFS_NONE ? -1 : 0;
 }
 
 uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key)
@@ -299,12 +319,24 @@ static void prefetch_path(const struct ofs_dcp *d,
 	ofs_catalog_prefetch(d->cat, last.p, last.len);
 }
 
+static void swap(struct key_path **a, struct key_path **b)
+{
+	struct key_path *c = *a;
+
+	*a = *b;
+	*b = c;
+}
+
 /* Set the paths of the keys in planner_data, and append them to order, which
  * has n. */
 static int plan(struct ofs_dcp *d, uint32_t index, uint32_t *order, uint32_t *n,
     struct optimfs_error *err)
 {
 	const struct ofs_dcp_index *at = &d->index[index];
+	/* A path is looked up when the next one is known, because its prefetch
+	 * takes as long. */
+	struct key_path path[2] = { { .n = 0 } }, *last = &path[0],
+			*this = &path[1];
 	uint32_t key = UINT32_MAX;
 
 	for (uint32_t pair = 0; pair < nplanned(at); pair++) {
@@ -318,13 +350,17 @@ static int plan(struct ofs_dcp *d, uint32_t index, uint32_t *order, uint32_t *n,
 		}
 		order[(*n)++] = key;
 		/* of a repeated key keep the first */
-		if (d->key[key].index == index &&
-		    d->key[key].path == OFS_NONE &&
-		    ofs_pk_kind(at->doc, node) == OFS_PK_STR &&
-		    set_path(d, &d->key[key], pair, err) == -1)
+		if (d->key[key].index != index ||
+		    d->key[key].path != OFS_NONE ||
+		    (last->n > 0 && last->key == key) ||
+		    ofs_pk_kind(at->doc, node) != OFS_PK_STR)
+			continue;
+		if (find_path(d, key, pair, this, err) == -1 ||
+		    set_path(d, last, err) == -1)
 			return -1;
+		swap(&last, &this);
 	}
-	return 0;
+	return set_path(d, last, err);
 }
 
 /* Add a key unless it was added. */
@@ -402,6 +438,7 @@ static void *read_items(void *arg)
 static int read_keys(struct ofs_dcp *d, uint32_t **order, uint32_t *n,
     struct optimfs_error *err)
 {
+	struct key_path path;
 	size_t max = 0;
 
 	for (uint32_t i = 0; i < d->nindex; i++) {
@@ -417,7 +454,8 @@ static int read_keys(struct ofs_dcp *d, uint32_t **order, uint32_t *n,
 			return -1;
 	for (uint32_t i = 0; i < d->nkeys; i++)
 		if (d->key[i].last != OFS_NONE && d->key[i].path == OFS_NONE &&
-		    set_path(d, &d->key[i], OFS_NONE, err) == -1)
+		    (find_path(d, i, OFS_NONE, &path, err) == -1 ||
+			set_path(d, &path, err) == -1))
 			return -1;
 	return 0;
 }
