@@ -20,7 +20,7 @@
 
 /* MPI may take so many times the timeout to connect the ranks. */
 enum { JOIN_TIMEOUTS = 10 };
-/* Seconds to wait for others when leaving. */
+/* The fewest seconds to wait for others when leaving. */
 enum { LEAVE_PATIENCE = 5 };
 /* Time for the next answer of a rank that is already late, in ms. */
 enum { LATE_TIMEOUT = 1000 };
@@ -119,11 +119,19 @@ static int start(struct ofs_group *w, struct optimfs_error *err)
 	return identify_all(w, err);
 }
 
+/* How long to wait for others when leaving, in seconds: a rank that is silent
+ * for timeout= is lost. */
+static int64_t leave_patience(const struct ofs_group *w)
+{
+	return w->config.timeout > LEAVE_PATIENCE ? w->config.timeout
+						  : LEAVE_PATIENCE;
+}
+
 /* MPI_Finalize waits for all ranks. If one is lost, it is not called, and the
  * process exits without it. */
 static void finish(struct ofs_group *w)
 {
-	int64_t end = mpi_now_us() + LEAVE_PATIENCE * INT64_C(1000000);
+	int64_t end = mpi_now_us() + leave_patience(w) * 1000000;
 	MPI_Request req;
 	int done = 0;
 
@@ -438,7 +446,7 @@ static void leave(struct ofs_group *w)
 	mpi_wake(w);
 	while (!w->ended && code == 0)
 		code = ofs_clock_wait(&w->changed, &w->lock,
-		    2 * LEAVE_PATIENCE * INT64_C(1000000000));
+		    2 * leave_patience(w) * 1000000000);
 	pthread_mutex_unlock(&w->lock);
 	if (code != 0)
 		return;
