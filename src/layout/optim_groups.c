@@ -237,8 +237,9 @@ static int check_ids(const struct ofs_state *s, uint32_t optim,
 	for (i = s->node[state].child; i != OFS_NONE && ret == 0;
 	     i = s->node[i].next) {
 		struct ofs_str id = ofs_state_key(s, i);
+		uint32_t v; /* other keys are state of the optimizer itself */
 
-		if (!ofs_keys_has(&g.names, id))
+		if (ofs_str_number(id, &v) && !ofs_keys_has(&g.names, id))
 			ret = optimfs_fail(err, EUCLEAN,
 			    "OFS644 there is state of parameter ID %.*s, which "
 			    "no group of the optimizer lists: if ranks saved "

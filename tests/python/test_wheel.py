@@ -60,7 +60,7 @@ def test_pip_installs_from_the_tree_offline(venv, checkpoint):
     pip_install(venv, os.path.join(conftest.TOP, "python"))
     out = run(venv + "/python", "-c", SEE, checkpoint,
               OPTIMFS_LIBRARY=os.environ["OPTIMFS_LIBRARY"])
-    assert "(12,)" in out and "restore it" in out
+    assert "(12,)" in out and "restore the file" in out
 
 
 def test_a_wheel_carries_the_library(venv, checkpoint, tmp_path):
@@ -78,7 +78,7 @@ def test_a_wheel_carries_the_library(venv, checkpoint, tmp_path):
     assert any(n.startswith("libxxhash") for n in carried)
     pip_install(venv, wheel)
     out = run(venv + "/python", "-c", SEE, checkpoint, *carried)
-    assert "(12,)" in out and "restore it" in out
+    assert "(12,)" in out and "restore the file" in out
 
 
 def test_a_library_that_is_not_there_is_named():

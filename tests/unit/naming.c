@@ -938,7 +938,7 @@ static void ids_of_model(void)
 	    EINVAL, "ID 0 has no state with its parameter's shape");
 	fails("ids=model without state", &opt,
 	    "t3 model|a = x\ni optim|param_groups|#0|params = x\n", EINVAL,
-	    "no state has shapes");
+	    "no state has a shape that");
 }
 
 static void mixed(void)
