@@ -468,7 +468,7 @@ static void containers(void)
 		{ "a.safetensors", "PK\3\4\0\0\0\0\0\0\0\0\0\0", 14, EUCLEAN,
 		    "OFS662" },
 		{ "b.pt", "hello", 5, EUCLEAN, "OFS671" },
-		{ "c.pt", "", 0, EUCLEAN, "OFS671" },
+		{ "c.pt", "", 0, EIO, "OFS502" },
 	};
 	struct optimfs_error err;
 	struct mktorch m;
