@@ -90,6 +90,11 @@ cp -r "$dcp/ckpt" "$scratch/dcp"
 cp "$dcp/units.json" "$scratch/dcp"
 is "DCP: units.json in the checkpoint is used" "$("$OPTIMFS" cat "$scratch/dcp" model/1.weight | cksum)" \
     "$("$OPTIMFS" cat -o "units=$dcp/units.json" "$dcp/ckpt" model/1.weight | cksum)"
+for name in model extra/ema; do
+	is "DCP: $name has the second name of a tied weight" \
+	    "$("$OPTIMFS" cat -o "units=$plain/units.json" "$plain/ckpt_ema" "$name/2.last.weight" | cksum)" \
+	    "$("$OPTIMFS" cat -o "units=$plain/units.json" "$plain/ckpt" model/2.up.weight | cksum)"
+done
 
 # Local checkpoints of OLMo contain their units.
 copy() {

@@ -23,7 +23,6 @@ struct entries {
 	uint32_t first, n; /* the entries of the checkpoint, up to n */
 	bool *gone;        /* of each entry: it is not shown */
 	bool slices;       /* some of them are slices */
-	uint32_t *ref;     /* of each name of the units: its tensor */
 };
 
 /* The tensor of an entry; NULL: it has none. */
@@ -299,11 +298,34 @@ static int show(struct entries *x, uint32_t entry, struct ofs_str name,
 	    OFS_KEY_FIXED, err);
 }
 
+/* Shows the other names of a unit's parameters, whose tensors begin at first.
+ * FSDP keeps all uses of a parameter in one unit. */
+static int add_ties(struct entries *x, uint32_t entry, uint32_t unit,
+    uint32_t first, const struct named *v, uint32_t n,
+    struct optimfs_error *err)
+{
+	const struct ofs_units *u = x->f->units;
+
+	for (uint32_t i = 0; i < u->unit[unit].nties; i++) {
+		const struct ofs_unit_tie *t =
+		    &u->tie[u->unit[unit].first_tie + i];
+		struct ofs_order_name at = ofs_fsdp_find(x->f, t->target);
+
+		if (at.unit != unit)
+			continue;
+		x->cat->tensors[first + at.param].flags |= OFS_TENSOR_TIED;
+		if (show(x, entry, t->name, first + at.param, v, n, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 /* Shows the parameters of the flat parameter in entry. */
 static int split(struct entries *x, uint32_t entry, uint32_t unit,
     const struct named *v, uint32_t n, struct optimfs_error *err)
 {
 	const struct ofs_unit *u = &x->f->units->unit[unit];
+	uint32_t first = x->cat->ntensors;
 
 	x->gone[entry - x->first] = true;
 	for (uint32_t i = 0; i < u->flat.nparams; i++) {
@@ -313,31 +335,8 @@ static int split(struct entries *x, uint32_t entry, uint32_t unit,
 		if (ref == OFS_NONE ||
 		    show(x, entry, u->param[i].fqn, ref, v, n, err) == -1)
 			return -1;
-		x->ref[u->first + i] = ref;
 	}
-	return 0;
-}
-
-/* Shows the other names of the parameters in one mapping. */
-static int add_ties(struct entries *x, uint32_t entry, const struct named *v,
-    uint32_t n, struct optimfs_error *err)
-{
-	const struct ofs_units *u = x->f->units;
-
-	for (uint32_t i = 0; i < u->nties; i++) {
-		struct ofs_order_name at =
-		    ofs_fsdp_find(x->f, u->tie[i].target);
-		uint32_t ref = at.unit == OFS_NONE
-		    ? OFS_NONE
-		    : x->ref[u->unit[at.unit].first + at.param];
-
-		if (ref == OFS_NONE)
-			continue;
-		x->cat->tensors[ref].flags |= OFS_TENSOR_TIED;
-		if (show(x, entry, u->tie[i].name, ref, v, n, err) == -1)
-			return -1;
-	}
-	return 0;
+	return add_ties(x, entry, unit, first, v, n, err);
 }
 
 /* Removes the entries that are gone. Their tensors become empty, so that they
@@ -367,22 +366,17 @@ static int remove_gone(struct entries *x, struct optimfs_error *err)
 static int split_all(struct entries *x, const struct named *v, uint32_t n,
     const char *rel, struct optimfs_error *err)
 {
-	uint32_t last = OFS_NONE;
-
 	for (uint32_t i = x->first; i < x->n; i++) {
 		const uint32_t *part;
 		uint32_t depth, unit;
 
 		if (!is_flat(x, i))
 			continue;
-		unit = ofs_fsdp_unit(x->f, key_of(x, i, &part, &depth), rel,
-		    err);
+		unit =
+		    ofs_fsdp_unit(x->f, key_of(x, i, &part, &depth), rel, err);
 		if (unit == OFS_NONE || split(x, i, unit, v, n, err) == -1)
 			return -1;
-		last = i;
 	}
-	if (last != OFS_NONE && add_ties(x, last, v, n, err) == -1)
-		return -1;
 	if (remove_gone(x, err) == -1)
 		return -1;
 	return x->slices ? ofs_fsdp_note_slices(x->cat, rel, err) : 0;
@@ -391,23 +385,19 @@ static int split_all(struct entries *x, const struct named *v, uint32_t n,
 static int with_units(struct entries *x, const char *rel,
     struct optimfs_error *err)
 {
-	uint32_t n = x->n - x->first, names = x->f->units->names.n, found = 0;
+	uint32_t n = x->n - x->first, found = 0;
 	struct named *v = calloc(n, sizeof(*v));
 	int ret = -1;
 
 	x->gone = calloc(n, sizeof(*x->gone));
-	x->ref = malloc((names + 1ull) * sizeof(*x->ref));
-	if (v == NULL || x->gone == NULL || x->ref == NULL) {
+	if (v == NULL || x->gone == NULL)
 		ofs_no_memory(err);
-	} else {
-		memset(x->ref, 0xff, names * sizeof(*x->ref));
+	else
 		ret = find_names(x, v, &found, err);
-	}
 	if (ret == 0)
 		ret = split_all(x, v, found, rel, err);
 	free(v);
 	free(x->gone);
-	free(x->ref);
 	return ret;
 }
 

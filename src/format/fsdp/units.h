@@ -35,7 +35,8 @@ struct ofs_unit {
 	struct ofs_unit_param *param;
 	uint64_t *numel;      /* of each */
 	struct ofs_flat flat; /* of all parameters; flat.world is 1 if whole */
-	bool whole;           /* NO_SHARD: every rank has the whole unit */
+	uint32_t first_tie, nties; /* its shared parameters, in units->tie */
+	bool whole;                /* NO_SHARD: every rank has the whole unit */
 	/* alignment of parameters in elements; OFS_FLAT_PACKED: none */
 	uint32_t align;
 	int orig;       /* use_orig_params: 0, 1; -1: both give this layout */

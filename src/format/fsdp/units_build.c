@@ -156,7 +156,9 @@ int ofs_units_add(struct ofs_units_reader *r, const struct ofs_units_draft *d)
 		return ofs_no_memory(r->err);
 	unit = &u->unit[u->n++];
 	*unit =
-	    (struct ofs_unit){ .whole = ofs_str_ends(d->strategy, "NO_SHARD") };
+	    (struct ofs_unit){ .whole = ofs_str_ends(d->strategy, "NO_SHARD"),
+		    .first_tie = u->nties,
+		    .nties = d->shared.n / 4 };
 	if (set_prefix(r, d, unit) == -1 || set_params(r, d, unit) == -1 ||
 	    add_ties(r, d) == -1)
 		return -1;
