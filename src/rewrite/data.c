@@ -375,10 +375,15 @@ static struct ofs_moved *find_moved(struct ofs_commit *c,
 		.off = coded ? seg->ext_off : seg->src };
 	size_t behind = ofs_upper_bound(&key, c->moved, c->nmoved,
 	    sizeof(*c->moved), compare_moved);
+	struct ofs_moved *m = behind == 0 ? NULL : &c->moved[behind - 1];
 
-	if (behind == 0 || c->moved[behind - 1].object != seg->object)
+	if (m == NULL || m->object != seg->object)
 		return NULL;
-	return &c->moved[behind - 1];
+	/* an item after it has its own place, or none */
+	if ((coded || m->encoding == OFS_TORCH_ITEM) &&
+	    key.off - m->off >= m->len)
+		return NULL;
+	return m;
 }
 
 bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,

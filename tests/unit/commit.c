@@ -318,7 +318,10 @@ static void test_units(void)
 		"optim/state/layers.0.w2.weight/step",
 		"optim/state/layers.0.w2.bias/step",
 	};
+	static const char *const two[] = { "model/0.weight",
+		"model/2.up.bias" };
 	struct optimfs_options o = { 0 };
+	struct edited e;
 	char units[300];
 
 	snprintf(units, sizeof(units), "%s",
@@ -334,6 +337,14 @@ static void test_units(void)
 	    data_path("pytorch/dcp_fsdp1_local_orig_w3/units.json"));
 	test_one("pytorch/dcp_fsdp1_local_orig_w3/ckpt", &o,
 	    "model/2.mid.weight", NULL, NULL);
+	snprintf(units, sizeof(units), "%s",
+	    data_path("pytorch/dcp_fsdp1_local_flat_w3/units.json"));
+	/* of two flat parameters; not all ranks hold a part of both */
+	edited_init(&e, "pytorch/dcp_fsdp1_local_flat_w3/ckpt", &o);
+	for (size_t i = 0; i < 2; i++)
+		edited_bytes(&e, two[i], 0, 0);
+	edited_commits(&e, "two parameters");
+	edited_fini(&e);
 	snprintf(units, sizeof(units), "%s",
 	    data_path("pytorch/fsdp1_local_orig_fullshard_w2/units.json"));
 	test_one("pytorch/fsdp1_local_orig_fullshard_w2/ckpt", &o, "model/" W,
