@@ -242,13 +242,27 @@ static int add_shard(struct entries *x, struct ofs_tensor *t,
 	return 0;
 }
 
-/* Makes the tensor of a parameter from its flat parameter, in entry. */
+/* By the first element. */
+static int by_range(const void *a, const void *b, void *ctx)
+{
+	const struct ofs_shard *s = a, *t = b;
+	const struct ofs_catalog *cat = ctx;
+	uint64_t x = s->box == OFS_NONE ? 0 : cat->dims[s->box];
+	uint64_t y = t->box == OFS_NONE ? 0 : cat->dims[t->box];
+
+	return OFS_ORDER(x, y);
+}
+
+/* Makes the tensor of a parameter from its flat parameter, in entry, whose
+ * shards are sorted. Those before *from end before the parameter; so do they
+ * for the next one. */
 static uint32_t make_tensor(struct entries *x, uint32_t entry,
-    struct ofs_order_name at, struct optimfs_error *err)
+    struct ofs_order_name at, uint32_t *from, struct optimfs_error *err)
 {
 	const struct ofs_unit *u = &x->f->units->unit[at.unit];
 	const struct ofs_unit_param *p = ofs_fsdp_param(x->f, at);
 	const struct ofs_tensor whole = *tensor_of(x, entry);
+	const uint64_t start = u->flat.start[at.param];
 	struct ofs_tensor t = whole;
 	struct optimfs_error why;
 
@@ -268,12 +282,16 @@ static uint32_t make_tensor(struct entries *x, uint32_t entry,
 		    ? OFS_NONE
 		    : ofs_catalog_tensor(x->cat, &t, err);
 	}
-	for (uint32_t i = 0; i < whole.nshards; i++) {
+	for (uint32_t i = *from; i < whole.nshards; i++) {
 		const struct ofs_shard s = x->cat->shards[whole.shard + i];
 		struct ofs_flat_slice slice;
 		uint64_t first, n;
 
 		range_of(x->cat, &whole, &s, &first, &n);
+		if (first >= start + u->numel[at.param])
+			break;
+		if (i == *from && first <= start && n <= start - first)
+			++*from;
 		slice = ofs_flat_overlap(&u->flat, at.param, first, n);
 		if (slice.count > 0 &&
 		    add_shard(x, &t, &s, &slice, n, err) == -1)
@@ -325,12 +343,16 @@ static int split(struct entries *x, uint32_t entry, uint32_t unit,
     const struct named *v, uint32_t n, struct optimfs_error *err)
 {
 	const struct ofs_unit *u = &x->f->units->unit[unit];
-	uint32_t first = x->cat->ntensors;
+	const struct ofs_tensor *t = tensor_of(x, entry);
+	uint32_t first = x->cat->ntensors, from = 0;
 
 	x->gone[entry - x->first] = true;
+	if (t->nshards > 1)
+		qsort_r(&x->cat->shards[t->shard], t->nshards,
+		    sizeof(*x->cat->shards), by_range, x->cat);
 	for (uint32_t i = 0; i < u->flat.nparams; i++) {
 		uint32_t ref = make_tensor(x, entry,
-		    (struct ofs_order_name){ unit, i }, err);
+		    (struct ofs_order_name){ unit, i }, &from, err);
 
 		if (ref == OFS_NONE ||
 		    show(x, entry, u->param[i].fqn, ref, v, n, err) == -1)
