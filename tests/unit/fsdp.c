@@ -262,7 +262,8 @@ static void write_file(const char *path, struct ofs_buf *b)
 {
 	FILE *f = fopen(path, "w");
 
-	if (f == NULL || b->bad || fwrite(b->data, 1, b->len, f) != b->len)
+	if (f == NULL || b->bad ||
+	    (b->len > 0 && fwrite(b->data, 1, b->len, f) != b->len))
 		bail_out("%s cannot be written", path);
 	fclose(f);
 	ofs_buf_fini(b);
