@@ -261,18 +261,30 @@ static bool has(const struct ofs_optimizers *s, const struct ofs_param *p,
 	return ofs_param_state(s, p, name) != NULL;
 }
 
-/* The first other parameter of p's group with both moments of Adam, or NULL. */
+/* Another parameter of p's group with both moments of Adam, or NULL. The search
+ * begins behind p, because most neighbours are of one group. */
 static const struct ofs_param *other_adam(const struct ofs_optimizers *s,
     const struct ofs_param *p)
 {
-	for (const struct ofs_param *q = s->param; q < s->param + s->nparams;
-	     q++)
-		if (q != p && q->group == p->group &&
-		    q->optimizer == p->optimizer &&
+	size_t at = (size_t)(p - s->param);
+
+	for (size_t i = 1; i < s->nparams; i++) {
+		const struct ofs_param *q = &s->param[(at + i) % s->nparams];
+
+		if (q->group == p->group && q->optimizer == p->optimizer &&
 		    strncmp(q->path, p->path, q->optimizer) == 0 &&
 		    ofs_is_adam(s, q))
 			return q;
+	}
 	return NULL;
+}
+
+static bool has_adam(const struct ofs_optimizers *s)
+{
+	for (size_t i = 0; i < s->nparams; i++)
+		if (ofs_is_adam(s, &s->param[i]))
+			return true;
+	return false;
 }
 
 /* Reports a missing state of Adam that another parameter of the group has. */
@@ -295,10 +307,13 @@ static void judge_missing(struct ofs_check *c, const struct ofs_param *p)
 	}
 }
 
-static void judge_param(struct ofs_check *c, const struct ofs_param *p)
+/* adam: some parameter has the state of Adam. */
+static void judge_param(struct ofs_check *c, const struct ofs_param *p,
+    bool adam)
 {
 	judge_shapes(c, p);
-	judge_missing(c, p);
+	if (adam)
+		judge_missing(c, p);
 	if (p->grad == 0)
 		found(c, 211, 1, p->path, "has state, and is frozen");
 	if (c->state.lists && p->group == SIZE_MAX)
@@ -446,12 +461,14 @@ static int judge_copies(struct ofs_check *c, struct optimfs_error *err)
 
 int ofs_check_judge(struct ofs_check *c, struct optimfs_error *err)
 {
+	bool adam = has_adam(&c->state);
+
 	for (size_t i = 0; i < c->nexams; i++) {
 		judge(c, &c->exam[i]);
 		judge_state(c, i);
 	}
 	for (size_t i = 0; i < c->state.nparams; i++)
-		judge_param(c, &c->state.param[i]);
+		judge_param(c, &c->state.param[i], adam);
 	judge_steps(c);
 	judge_groups(c);
 	judge_others(c);

@@ -349,8 +349,9 @@ static int add_empty_files(const struct ofs_dir *dir,
 			.rank = -1,
 			.optional = true };
 
-		if (spec.format != NULL && !is_part(parts, spec.rel) &&
-		    ofs_probe_is_empty(dir, spec.rel) &&
+		/* the list of parts is long where few files are empty */
+		if (spec.format != NULL && ofs_probe_is_empty(dir, spec.rel) &&
+		    !is_part(parts, spec.rel) &&
 		    ofs_parts_add(parts, &spec, err) == -1)
 			return -1;
 	}

@@ -218,7 +218,7 @@ int ofs_optim_groups_build(struct ofs_optim_groups *g,
 	return ret;
 }
 
-/* The same for one optimizer. */
+/* Does ofs_optim_groups_check for one optimizer. */
 static int check_ids(const struct ofs_state *s, uint32_t optim,
     const struct ofs_render *from, struct optimfs_error *err)
 {

@@ -8,11 +8,13 @@
 
 bool ofs_id_names_in(const struct ofs_catalog *cat, const struct ofs_entry *e)
 {
+	const uint32_t *c;
 	uint32_t n;
-	const uint32_t *c = ofs_catalog_components(cat, e->tree, &n);
 
-	return cat->ids != NULL && n > 1 &&
-	    ofs_catalog_string_is(cat, c[0], "optim") &&
+	if (cat->ids == NULL || e->tree == OFS_NONE)
+		return false;
+	c = ofs_catalog_components(cat, e->tree, &n);
+	return n > 1 && ofs_catalog_string_is(cat, c[0], "optim") &&
 	    (cat->ids_optim == OFS_NONE || c[1] == cat->ids_optim);
 }
 

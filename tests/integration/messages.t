@@ -98,7 +98,7 @@ info foreign/zero.pkl|4|OFS678|$old|*zero.pkl: a pickle of protocol 0 or 1
 info foreign/one.pkl|4|OFS678|$old|*one.pkl: a pickle of protocol 0 or 1
 info foreign/ordered.pt|4|OFS678|$old|*ordered.pt: a pickle of protocol 0 or 1
 plan $TOP_SRCDIR/tests/data/extra/trainers/pl_full.ckpt zero1@2|4|OFS682|-|*parameter 0 of the optimizer *-o ids=model, or a file, gives the names)
-plan $data/fsdp1_local_orig_fullshard_w2/ckpt zero1@2|4|OFS166|give -o units=FILE; the slices are below .optimfs/rank|*units unknown: -o units=FILE says*
+plan $data/fsdp1_local_orig_fullshard_w2/ckpt zero1@2|4|OFS166|give -o units=FILE; the slices of rank files are below .optimfs/rank|*units unknown: -o units=FILE says*
 info noindex|3|OFS601|copy .metadata too, which cp * leaves out; if there is none, the save did not complete: use an earlier one|*4 .distcp files but no .metadata
 info cut|3|OFS419|the file was truncated: copy it again|cut: .metadata: *
 cat lost $tensor|3|OFS140|restore the file; if the checkpoint opens without it, all other tensors can be read|*__1_0.distcp is missing

@@ -83,6 +83,9 @@ struct ofs_zero_optim {
 /* EUCLEAN (OFS695), EOPNOTSUPP (OFS696): groups of experts. */
 int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
     struct optimfs_error *err);
+/* Is node a number of ranks? *world gets it. */
+bool ofs_zero_world(const struct ofs_pickle *doc, uint32_t node,
+    int64_t *world);
 /* The stage in ZeroStageEnum(2), or in its attribute "gradients", as newer
  * Pythons pickle members; 0: node is no stage. */
 int ofs_zero_stage_of(const struct ofs_pickle *doc, uint32_t node);

@@ -14,10 +14,16 @@
 /* More ranks than any job has. */
 #define WORLD_MAX (1 << 20)
 
+bool ofs_zero_world(const struct ofs_pickle *doc, uint32_t node, int64_t *world)
+{
+	return ofs_pk_int(doc, node, world) && *world >= 1 &&
+	    *world <= WORLD_MAX;
+}
+
 static int get_world(const struct ofs_pickle *doc, uint32_t node,
     int64_t *world, struct optimfs_error *err)
 {
-	if (ofs_pk_int(doc, node, world) && *world >= 1 && *world <= WORLD_MAX)
+	if (ofs_zero_world(doc, node, world))
 		return 0;
 	return ofs_pk_unexpected(doc, node, err, "OFS695", "a number of ranks",
 	    "partition_count");

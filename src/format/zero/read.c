@@ -253,8 +253,7 @@ static int check_models(struct ofs_zero *z, struct optimfs_error *err)
 
 		if (z->optim.world > 0)
 			f->said_world = z->optim.world;
-		else if (ofs_pk_int(f->doc, node, &world) && world > 0 &&
-		    world <= 1 << 20)
+		else if (ofs_zero_world(f->doc, node, &world))
 			f->said_world = (int)world;
 	}
 	if (z->model.nfiles == 0)

@@ -416,14 +416,14 @@ static int note_unfinished(struct ofs_universal *u, const char *rel,
 /* The files are of no rank: only the weights' file says how many there were. */
 static void read_world(struct ofs_zero *z)
 {
+	const struct ofs_pickle *doc;
 	int64_t world;
 
-	if (z->model.nfiles > 0 &&
-	    ofs_pk_int(z->model.file[0].doc,
-		ofs_pk_get(z->model.file[0].doc,
-		    ofs_pickle_root(z->model.file[0].doc), "dp_world_size"),
-		&world) &&
-	    world > 0 && world <= 1 << 20)
+	if (z->model.nfiles == 0)
+		return;
+	doc = z->model.file[0].doc;
+	if (ofs_zero_world(doc,
+		ofs_pk_get(doc, ofs_pickle_root(doc), "dp_world_size"), &world))
 		z->cat->world_size = (int)world;
 }
 
