@@ -145,6 +145,21 @@ int ofs_composition_elements(struct ofs_composition *c,
 	return add_piece(c, &piece, err);
 }
 
+int ofs_composition_stored(struct ofs_composition *c,
+    const struct ofs_extent *at, uint64_t from, uint64_t n,
+    struct optimfs_error *err)
+{
+	struct ofs_piece piece = { .kind = OFS_PIECE_STORED, .len = n };
+	struct ofs_extent *copy = ofs_arena_alloc(&c->arena, sizeof(*copy));
+
+	if (copy == NULL)
+		return ofs_no_memory(err);
+	*copy = *at;
+	piece.stored.at = copy;
+	piece.stored.from = from;
+	return add_piece(c, &piece, err);
+}
+
 OFS_COMPARE_KEY(compare_off, uint64_t, struct ofs_piece, off)
 
 /* The piece at byte off, which is inside the file. */
@@ -154,6 +169,31 @@ size_t ofs_composition_find(const struct ofs_composition *c, uint64_t off)
 	    compare_off);
 
 	return behind == 0 ? 0 : behind - 1;
+}
+
+/* Plan bytes [from, to) of a piece of stored bytes. */
+static int plan_stored(const struct ofs_piece *piece, uint64_t from,
+    uint64_t to, uint64_t dst, struct ofs_plan *plan, struct optimfs_error *err)
+{
+	const struct ofs_extent *at = piece->stored.at;
+	struct ofs_segment seg = {
+		.object = at->object,
+		.codec = at->codec,
+		.src = piece->stored.from + from,
+		.dst = dst,
+		.len = to - from,
+		.n = 1,
+	};
+
+	if (from == to)
+		return 0;
+	if (at->codec == OFS_PLAIN) {
+		seg.src += at->off;
+	} else {
+		seg.ext_off = at->off;
+		seg.ext_len = at->len;
+	}
+	return ofs_plan_add(plan, &seg, err);
 }
 
 /* Plan bytes [from, to) of one piece; dst is the place of from in buf. */
@@ -173,6 +213,8 @@ static int plan_piece(const struct ofs_piece *piece,
 		memset(buf + dst, 0, to - from);
 		return 0;
 	}
+	if (piece->kind == OFS_PIECE_STORED)
+		return plan_stored(piece, from, to, dst, plan, err);
 	t = &cat->tensors[piece->tensor];
 	assert(piece->dtype == t->dtype);
 	item = ofs_dtype_size(t->dtype);

@@ -1,4 +1,4 @@
-/* composition.h - a virtual file as literal bytes and boxes of tensors */
+/* composition.h - a file as literal bytes, boxes of tensors and stored bytes */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_PLAN_COMPOSITION_H
 #define OFS_PLAN_COMPOSITION_H
@@ -17,6 +17,8 @@ struct ofs_piece {
 		OFS_PIECE_BOX, /* a box of a tensor, its elements in C order */
 		/* four bytes: the CRC-32 of other bytes of the file */
 		OFS_PIECE_CRC,
+		/* bytes of a stored file, with what is staged over them */
+		OFS_PIECE_STORED,
 	} kind;
 	uint64_t off, len; /* in the file */
 	union {
@@ -32,11 +34,16 @@ struct ofs_piece {
 		struct {
 			uint64_t from, n;
 		} crc;
+		struct {
+			/* with a codec: of its decoded bytes */
+			const struct ofs_extent *at;
+			uint64_t from; /* offset in the extent */
+		} stored;
 	};
 };
 
-/* Built by appending, then const. Bytes and box coordinates are copied into the
- * arena. */
+/* Built by appending, then const. Bytes, box coordinates and extents are copied
+ * into the arena. */
 struct ofs_composition {
 	struct ofs_arena arena;
 	struct ofs_piece *piece;
@@ -73,11 +80,17 @@ int ofs_composition_elements(struct ofs_composition *c,
     const struct ofs_catalog *cat, uint32_t tensor, uint64_t first,
     uint64_t count, struct optimfs_error *err);
 
+/* Append bytes [from, from + n) of an extent, decoded; they must be inside it. */
+int ofs_composition_stored(struct ofs_composition *c,
+    const struct ofs_extent *at, uint64_t from, uint64_t n,
+    struct optimfs_error *err);
+
 /* Plan bytes [off, off + len) of the file, which must be inside it: literal
  * bytes are copied to buf, the others become segments of plan, with dst
  * relative to buf. The range must begin and end at elements
  * (ofs_composition_align widens it so) and must have no box that is
- * converted. On failure plan is unchanged. */
+ * converted. What is staged over stored bytes is left to the caller
+ * (read/patch.h). On failure plan is unchanged. */
 int ofs_composition_plan(const struct ofs_composition *c,
     const struct ofs_catalog *cat, uint64_t off, uint64_t len, void *buf,
     ofs_place_fn *place, void *ctx, struct ofs_plan *plan,

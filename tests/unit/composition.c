@@ -101,6 +101,30 @@ static void put_bytes(struct made *m)
 	free(bytes);
 }
 
+/* Some stored bytes of a shard, with its gaps. */
+static void put_stored(struct made *m)
+{
+	uint32_t object = (uint32_t)tap_below(&rng, m->s.n);
+	uint64_t all, off, from, n;
+	struct ofs_extent at = { .object = object };
+
+	if (m->s.n == 0)
+		return;
+	all = m->s.len[object];
+	off = tap_below(&rng, all + 1);
+	from = tap_below(&rng, all - off + 1);
+	n = tap_below(&rng, all - off - from + 1);
+	at.off = off;
+	at.len = all - off;
+	if (ofs_composition_stored(&m->c, &at, from, n, NULL) == -1)
+		bail_out("no stored bytes");
+	m->want = realloc(m->want, m->size + n + 1);
+	if (m->want == NULL)
+		bail_out("out of memory");
+	memcpy(m->want + m->size, m->s.bytes[object] + off + from, n);
+	m->size += n;
+}
+
 static void make(struct made *m)
 {
 	*m = (struct made){ .want = random_bytes(&rng, 0) };
@@ -111,7 +135,7 @@ static void make(struct made *m)
 	    layout_numel(m->l.shape, m->l.ndim) * ofs_dtype_size(m->l.dtype));
 	stored_init(&m->s, &m->l, m->tensor, true, &rng);
 	for (uint64_t n = tap_below(&rng, 8); n > 0; n--)
-		switch (tap_below(&rng, 4)) {
+		switch (tap_below(&rng, 5)) {
 		case 0:
 			put_bytes(m);
 			break;
@@ -120,6 +144,9 @@ static void make(struct made *m)
 			break;
 		case 2:
 			put_elements(m);
+			break;
+		case 3:
+			put_stored(m);
 			break;
 		default:
 			put_whole(m);

@@ -226,7 +226,8 @@ static void store(struct stored *s, const struct layout *l, uint32_t i,
 	uint64_t base = mixed ? tap_below(rng, 100) : 0;
 	struct ofs_place *p;
 
-	s->bytes[i] = need(calloc(1, base + span * s->item + 1));
+	s->len[i] = base + span * s->item;
+	s->bytes[i] = need(calloc(1, s->len[i] + 1));
 	p = need(calloc(1, sizeof(*p) + l->ndim * sizeof(*p->stride)));
 	p->base = base;
 	p->object = i;
@@ -276,6 +277,7 @@ void stored_init(struct stored *s, const struct layout *l, const uint8_t *bytes,
 {
 	*s = (struct stored){ .n = l->n, .item = ofs_dtype_size(l->dtype) };
 	s->bytes = need(calloc(l->n, sizeof(*s->bytes)));
+	s->len = need(calloc(l->n, sizeof(*s->len)));
 	s->place = need(calloc(l->n, sizeof(*s->place)));
 	for (uint32_t i = 0; i < l->n; i++)
 		store(s, l, i, bytes, mixed, rng);
@@ -289,6 +291,7 @@ void stored_fini(struct stored *s)
 		free(s->place[i]);
 	}
 	free(s->bytes);
+	free(s->len);
 	free(s->place);
 	ofs_catalog_free(s->cat);
 }

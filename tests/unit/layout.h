@@ -52,6 +52,7 @@ struct stored {
 	struct ofs_catalog *cat;
 	const struct ofs_tensor *t;
 	uint8_t **bytes;          /* of each object */
+	uint64_t *len;            /* their number */
 	struct ofs_place **place; /* of each object */
 	uint32_t n;
 	size_t item;

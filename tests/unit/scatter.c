@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "archive/zip_fix.h"
 #include "base/ranges.h"
 #include "fs/fs.h"
 #include "random.h"
+#include "read/patch.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -33,6 +35,7 @@ struct copy {
 	int *fd;
 	struct ofs_ranges *touched; /* written ranges of each object */
 	uint8_t **want;             /* expected bytes of each written tensor */
+	struct ofs_patches patches; /* the same edits */
 	bool overlaps; /* the range was already written, for another tensor */
 	bool dry;
 };
@@ -97,6 +100,9 @@ static void close_copy(struct copy *c)
 		close(c->fd[i]);
 		ofs_ranges_fini(&c->touched[i]);
 	}
+	for (size_t i = 0; i < c->patches.nedits; i++)
+		close(c->patches.edit[i].fd);
+	ofs_patches_fini(&c->patches);
 	for (uint32_t i = 0; i < cat->ntensors; i++)
 		free(c->want[i]);
 	free(c->fd);
@@ -115,6 +121,54 @@ static uint8_t *read_tensor(struct optimfs *fs, const struct ofs_tensor *t,
 		return buf;
 	free(buf);
 	return NULL;
+}
+
+/* Adds the same bytes as an edit. */
+static int add_patch(struct copy *c, uint32_t i, uint64_t off, uint64_t end)
+{
+	struct ofs_edit edit = { .tensor = i, .fd = memfd_create("staged", 0) };
+	struct optimfs_error err = { 0 };
+	int ret = -1;
+
+	if (edit.fd != -1 &&
+	    pwrite(edit.fd, c->want[i] + off, end - off, (off_t)off) ==
+		(ssize_t)(end - off) &&
+	    ofs_ranges_add(&edit.written, off, end, &err) == 0)
+		ret = ofs_patches_add(&c->patches, &c->fs->now->reader, &edit,
+		    &err);
+	if (ret == -1)
+		diag("%s", err.text);
+	ofs_ranges_fini(&edit.written);
+	return ret;
+}
+
+/* Does each window of each file, read with the edits, have the bytes of the
+ * copy that they were written to? */
+static bool patched(const struct copy *c)
+{
+	static uint8_t want[1 << 16], got[1 << 16];
+	const struct ofs_catalog *cat = c->fs->now->cat;
+	struct optimfs_error err = { 0 };
+
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		struct ofs_extent at = { .object = i,
+			.len = cat->objects[i].size };
+
+		for (uint64_t off = 0, n; off < at.len; off += n) {
+			n = 1 + rnd(sizeof(want));
+			n = n < at.len - off ? n : at.len - off;
+			if (pread(c->fd[i], want, n, (off_t)off) !=
+				(ssize_t)n ||
+			    ofs_patches_read(&c->patches, &at, off, n, got,
+				&err) == -1 ||
+			    memcmp(want, got, n) != 0) {
+				diag("%s at %" PRIu64 ": %s",
+				    cat->objects[i].path, off, err.text);
+				return false;
+			}
+		}
+	}
+	return true;
 }
 
 /* Increments some elements of a tensor, so that their checksums differ. */
@@ -160,7 +214,9 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 	if (ret == -1)
 		diag("%s", err.text);
 	(*written)++;
-	return ret;
+	return ret == -1
+	    ? -1
+	    : add_patch(c, i, first * item, (first + count) * item);
 }
 
 static int fix(struct copy *c)
@@ -221,6 +277,8 @@ static void test_checkpoint(const char *name)
 		ret = write_some(&c, i, &written);
 	ok(ret == 0 && written > 0, "%s: elements of %u tensors are written",
 	    name, written);
+	ofs_patches_seal(&c.patches);
+	ok(patched(&c), "%s: a read with these edits gives the same", name);
 	is_int(fix(&c), 0, "%s: checksums are updated", name);
 	again = optimfs_open(top, NULL, &err);
 	if (again == NULL)
