@@ -613,8 +613,11 @@ static int directory(struct optimfs *fs, const struct optimfs_attr *attr,
 			try_state(snap, &s.optim[i].states[k]);
 	if (s.gone > 0)
 		refuse_views(&s);
+	if (ret == 0 && all)
+		ret = ofs_inventory_left(snap->cat, &s.left, err);
 	if (ret == 0)
 		put(&s, form, out);
+	ofs_inventory_free(&s.left);
 	ofs_leave(snap);
 	return ret;
 }

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
+#include "detect/inventory.h"
 #include "fs/fs.h"
 
 #define OFS_SUMMARY_STATES 16
@@ -75,6 +76,7 @@ struct ofs_summary {
 		char copied[160];
 	} view[OFS_SUMMARY_VIEWS];
 	unsigned nviews;
+	struct ofs_inventory left; /* what is beside the checkpoint's files */
 };
 
 /* Is it a note about lost data, or about state that is absent by design? */

@@ -174,6 +174,21 @@ static void put_notes(const struct ofs_summary *s, const char *key,
 	ofs_json_close(w, ']');
 }
 
+static void put_left(const struct ofs_inventory *left,
+    struct ofs_json_writer *w)
+{
+	ofs_json_open(w, "left_out", '[');
+	for (size_t i = 0; i < left->n; i++) {
+		ofs_json_open(w, NULL, '{');
+		ofs_json_put_string(w, "path", left->item[i].path);
+		ofs_json_put_string(w, "kind",
+		    ofs_left_kind_name(left->item[i].kind));
+		ofs_json_put_string(w, "why", left->item[i].why);
+		ofs_json_close(w, '}');
+	}
+	ofs_json_close(w, ']');
+}
+
 static void put_views(const struct ofs_summary *s, struct ofs_json_writer *w)
 {
 	ofs_json_open(w, "views", '{');
@@ -212,6 +227,7 @@ static void put_checkpoint(const struct ofs_summary *s,
 	put_notes(s, "missing", OFS_NOTE_MISSING, w);
 	put_notes(s, "errors", OFS_NOTE_ERROR, w);
 	put_notes(s, "warnings", OFS_NOTE_WARNING, w);
+	put_left(&s->left, w);
 	put_views(s, w);
 }
 

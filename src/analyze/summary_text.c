@@ -426,6 +426,52 @@ static void put_health(const struct ofs_summary *s, struct ofs_buf *out)
 	put_notes(s, is_warning, "warnings", out);
 }
 
+static bool same_reason(const struct ofs_inventory_item *a,
+    const struct ofs_inventory_item *b)
+{
+	return a->kind == b->kind && strcmp(a->why, b->why) == 0;
+}
+
+/* A line for item i and all others that are left out for the same reason; of
+ * names in plenty, the first ones. */
+static void put_reason(const struct ofs_inventory *left, size_t i,
+    struct ofs_buf *out)
+{
+	size_t n = 0;
+
+	ofs_buf_puts(out, "  ");
+	for (size_t k = i; k < left->n; k++) {
+		if (!same_reason(&left->item[i], &left->item[k]) ||
+		    n++ >= MAX_NAMES)
+			continue;
+		ofs_buf_puts(out, n == 1 ? "" : ", ");
+		ofs_summary_put_plain(out, left->item[k].path);
+	}
+	if (n > MAX_NAMES)
+		ofs_buf_printf(out, " and %zu more", n - MAX_NAMES);
+	ofs_buf_printf(out, ": %s: ", ofs_left_kind_name(left->item[i].kind));
+	ofs_summary_put_plain(out, left->item[i].why);
+	ofs_buf_putc(out, '\n');
+}
+
+/* What lies beside the checkpoint's files, by the reasons why. */
+static void put_left(const struct ofs_inventory *left, struct ofs_buf *out)
+{
+	if (left->n == 0)
+		return;
+	label(out, "left out");
+	ofs_buf_printf(out, "%zu name%s in the directory\n", left->n,
+	    left->n == 1 ? "" : "s");
+	for (size_t i = 0; i < left->n; i++) {
+		size_t k = 0;
+
+		while (k < i && !same_reason(&left->item[k], &left->item[i]))
+			k++;
+		if (k == i)
+			put_reason(left, i, out);
+	}
+}
+
 static void put_view(const struct ofs_summary_view *v, const char *between,
     struct ofs_buf *out)
 {
@@ -530,5 +576,6 @@ void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
 	put_sharding(s, out);
 	put_extra(s, out);
 	put_health(s, out);
+	put_left(&s->left, out);
 	put_views(s, out);
 }

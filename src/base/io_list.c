@@ -105,19 +105,45 @@ static bool is_gone(const struct ofs_dir *dir, const char *name)
 	return false;
 }
 
-static void leave_out(const struct ofs_dir *dir, struct ofs_names *names)
+static void leave_out(struct ofs_names *names,
+    bool (*out)(const struct ofs_dir *dir, const char *name),
+    const struct ofs_dir *dir)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < names->n; i++)
-		if (is_gone(dir, names->name[i]))
+		if (out(dir, names->name[i]))
 			free(names->name[i]);
 		else
 			names->name[kept++] = names->name[i];
 	names->n = kept;
 }
 
+/* Files whose names begin or are so belong to macOS (which writes ._NAME beside
+ * each file that it copies), Windows, or NFS (a removed file that is open). */
+bool ofs_name_is_stray(const char *name)
+{
+	return strncmp(name, "._", 2) == 0 || strncmp(name, ".nfs", 4) == 0 ||
+	    strcmp(name, ".DS_Store") == 0 || strcmp(name, "Thumbs.db") == 0 ||
+	    strcmp(name, "desktop.ini") == 0;
+}
+
+static bool is_stray(const struct ofs_dir *dir, const char *name)
+{
+	(void)dir;
+	return ofs_name_is_stray(name);
+}
+
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	if (ofs_dir_list_all(dir, names, err) == -1)
+		return -1;
+	leave_out(names, is_stray, dir);
+	return 0;
+}
+
+int ofs_dir_list_all(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err)
 {
 	const char *below = dir->below == NULL ? "" : dir->below;
@@ -134,7 +160,7 @@ int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
 	}
 	sort_names(&got);
 	if (dir->gone != NULL)
-		leave_out(dir, &got);
+		leave_out(&got, is_gone, dir);
 	*names = got;
 	return 0;
 }

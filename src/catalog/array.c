@@ -43,6 +43,7 @@ static const struct {
 	[OFS_INNER] = ARRAY(inner, MAX_TENSORS),
 	[OFS_PICKLED] = ARRAY(pickled, MAX_TENSORS),
 	[OFS_NOTES] = ARRAY(notes, MAX_INDEX),
+	[OFS_LEFTS] = ARRAY(lefts, MAX_INDEX),
 	[OFS_STRS] = ARRAY(strs, MAX_STRS),
 	[OFS_PATHS] = ARRAY(paths, MAX_INDEX),
 	[OFS_DIMS] = ARRAY(dims, MAX_INDEX),

@@ -30,6 +30,22 @@ static void release_build(struct ofs_catalog *cat)
 	cat->build = NULL;
 }
 
+int ofs_catalog_leave(struct ofs_catalog *cat, const char *path,
+    enum ofs_left_kind kind, const char *why, struct optimfs_error *err)
+{
+	struct ofs_left left = {
+		.path = ofs_arena_strndup(&cat->arena, path, strlen(path)),
+		.why = ofs_arena_strndup(&cat->arena, why, strlen(why)),
+		.kind = kind,
+	};
+
+	if (left.path == NULL || left.why == NULL)
+		return ofs_no_memory(err);
+	return ofs_catalog_append(cat, OFS_LEFTS, &left, 1, err) == OFS_NONE
+	    ? -1
+	    : 0;
+}
+
 void ofs_catalog_free(struct ofs_catalog *cat)
 {
 	if (cat == NULL)

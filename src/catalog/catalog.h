@@ -245,6 +245,21 @@ struct ofs_note {
 	const char *text; /* begins with OFSnnn if it has a number */
 };
 
+/* A file or directory beside those that were read, and why it was not. The path
+ * of a directory ends with "/". */
+enum ofs_left_kind {
+	OFS_LEFT_FOREIGN,    /* of another program */
+	OFS_LEFT_UNREAD,     /* beside the state, but not state itself */
+	OFS_LEFT_COPY,       /* what another file has, too */
+	OFS_LEFT_CHECKPOINT, /* a checkpoint of its own */
+	OFS_LEFT_OLDER,      /* of an older job */
+	OFS_LEFT_UNFINISHED, /* of a save that did not complete */
+};
+struct ofs_left {
+	const char *path, *why;
+	enum ofs_left_kind kind;
+};
+
 /* A parameter that was in a flat parameter of FSDP1 or a flat group of
  * DeepSpeed. */
 struct ofs_flat_param {
@@ -284,14 +299,15 @@ struct ofs_catalog {
 	struct ofs_inner_storage *inner;
 	struct ofs_pickled_tensor *pickled;
 	struct ofs_note *notes;
-	const char **strs; /* ofs_arena_counted */
+	struct ofs_left *lefts; /* what detection decided to leave out */
+	const char **strs;      /* ofs_arena_counted */
 	uint32_t *paths;
 	uint64_t *dims;
 	uint64_t *bounds; /* of the indexes of tensors with many shards */
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
 	    nitems, nentries, nvariants, naliases, nscales, ninner, npickled,
-	    nnotes, nstrs, npaths, ndims, nbounds, ndocs;
+	    nnotes, nlefts, nstrs, npaths, ndims, nbounds, ndocs;
 
 	/* The names that ids= gives to integer parameter IDs: ids[i] is the
 	 * string for ID i, or OFS_NONE. In arena; NULL without ids=. Lists of
@@ -311,6 +327,7 @@ struct ofs_catalog {
 	/* A template (push/template.h): its files are being filled, but their
 	 * number and sizes do not change. */
 	bool filling;
+	bool lone; /* a file that the user named: the others are not its own */
 	bool fixed_forms; /* a commit cannot change types or shapes */
 
 	/* How FSDP1 flattened parameters: the text of a units file
@@ -419,6 +436,11 @@ int ofs_catalog_note_as(struct ofs_catalog *cat, enum ofs_note_kind kind,
 /* As above; the index of the note, for what fails with that error. */
 uint32_t ofs_catalog_error(struct ofs_catalog *cat,
     const struct optimfs_error *why, struct optimfs_error *err);
+
+/* Record that the file or directory path is left out; strings are copied. 0 or
+ * -1. */
+int ofs_catalog_leave(struct ofs_catalog *cat, const char *path,
+    enum ofs_left_kind kind, const char *why, struct optimfs_error *err);
 
 /* End building. For each tensor: sort shards by their first element, drop empty
  * boxes, make equal boxes replicas, and check that boxes are inside and do not

@@ -28,6 +28,7 @@ enum ofs_catalog_array {
 	OFS_INNER,
 	OFS_PICKLED,
 	OFS_NOTES,
+	OFS_LEFTS,
 	OFS_STRS,
 	OFS_PATHS,
 	OFS_DIMS,

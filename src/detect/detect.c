@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/nearest.h"
+#include "detect/candidates.h"
 #include "detect/registry.h"
 
 /* docs/formats/trainers.md */

@@ -87,11 +87,6 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
-/* Is it a directory of verl with several models, each in its own directory, and
- * otherwise only the state of the data loader? */
-bool ofs_detect_is_roles(const struct ofs_dir *dir,
-    const struct ofs_names *names);
-
 /* The checkpoint that the file rel of dir names as the latest, malloc'ed; NULL:
  * it is not such a file. src/detect/parents.c */
 int ofs_detect_named(const struct ofs_dir *dir, const char *rel, char **name,

@@ -16,133 +16,18 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/step.h"
+#include "detect/candidates.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
 
-/* Limits: directories searched, files examined in each, and candidates named in
- * a message. DEPTH is how far below a directory's entries the only checkpoint
- * is looked for, SHOWN_DEPTH how far those that a message names. */
+/* DEPTH is how far below a directory's entries the only checkpoint is looked
+ * for, SHOWN_DEPTH how far those that a message names, NAME_MAX_SHOWN how many
+ * it names. FILES_MAX files are examined for another program's format. */
 #define DEPTH          1
 #define SHOWN_DEPTH    4
-#define LOOK_MAX       2000
 #define FILES_MAX      8
 #define NAME_MAX_SHOWN 8
-
-struct search {
-	struct ofs_names found; /* paths below the user's directory */
-	size_t looked;          /* directories searched */
-};
-
-/* Does the name have an extension that only checkpoints use? */
-static bool has_extension(const char *name)
-{
-	const struct ofs_format *f;
-
-	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
-		if (!f->generic &&
-		    ofs_probe_extension(name, f->extensions) != NULL)
-			return true;
-	return false;
-}
-
-/* Is one of the first such files in the format of its extension? */
-static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
-{
-	unsigned int tried = 0;
-
-	for (size_t i = 0; i < names->n && tried < FILES_MAX; i++) {
-		if (!has_extension(names->name[i]))
-			continue;
-		tried++;
-		if (ofs_detect_file(dir, names->name[i], NULL) != NULL)
-			return true;
-	}
-	return false;
-}
-
-bool ofs_detect_is_roles(const struct ofs_dir *dir,
-    const struct ofs_names *names)
-{
-	bool roles = false;
-
-	for (size_t i = 0; i < names->n; i++) {
-		const char *name = names->name[i];
-
-		if (strcmp(name, "actor") == 0 || strcmp(name, "critic") == 0)
-			roles = roles || ofs_probe_is_dir(dir, name);
-		else if (strcmp(name, "data.pt") != 0 &&
-		    ofs_probe_is_file(dir, name))
-			return false;
-	}
-	return roles;
-}
-
-/* Is the directory a checkpoint, judging by names? 1, 0, -1. */
-static int is_checkpoint(const struct ofs_dir *dir, struct ofs_names *names,
-    struct optimfs_error *err)
-{
-	struct optimfs_error why = { 0 };
-	struct ofs_parts parts = { 0 };
-	int yes;
-
-	if (ofs_detect_is_roles(dir, names))
-		return 0;
-	yes = ofs_detect_trainer(dir, names, &parts, &why);
-	if (yes != 1)
-		yes = has_files(dir, names);
-	ofs_parts_free(&parts);
-	return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : yes;
-}
-
-/* Collects candidates among the entries of dir, which is at prefix below the
- * top, and one level deeper if there are none: OUT/checkpoint/step-1000. */
-static int search(const struct ofs_dir *dir, const struct ofs_names *names,
-    const char *prefix, int depth, struct search *s, struct optimfs_error *err);
-
-/* Examines path below the top; sub is the open directory. */
-static int look(const struct ofs_dir *sub, const char *path, int depth,
-    struct search *s, struct optimfs_error *err)
-{
-	struct optimfs_error why = { 0 };
-	struct ofs_names below;
-	int ret;
-
-	if (ofs_dir_list(sub, &below, &why) == -1)
-		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
-	ret = is_checkpoint(sub, &below, err);
-	if (ret == 1)
-		ret = ofs_names_add(&s->found, path, strlen(path), err);
-	else if (ret == 0 && depth > 0)
-		ret = search(sub, &below, path, depth - 1, s, err);
-	ofs_names_free(&below);
-	return ret;
-}
-
-static int search(const struct ofs_dir *dir, const struct ofs_names *names,
-    const char *prefix, int depth, struct search *s, struct optimfs_error *err)
-{
-	for (size_t i = 0; i < names->n && s->looked < LOOK_MAX; i++) {
-		struct optimfs_error why = { 0 };
-		struct ofs_dir sub;
-		char path[PATH_MAX];
-		int ret;
-
-		if (ofs_dir_open_sub(dir, names->name[i], &sub, &why) == -1) {
-			if (why.code == ENOMEM)
-				return ofs_no_memory(err);
-			continue;
-		}
-		s->looked++;
-		snprintf(path, sizeof(path), "%s%s%s", prefix,
-		    prefix[0] == '\0' ? "" : "/", names->name[i]);
-		ret = look(&sub, path, depth, s, err);
-		ofs_dir_close(&sub);
-		if (ret == -1)
-			return -1;
-	}
-	return 0;
-}
 
 /* The number at the end of a name; -1: none. */
 static long long number_of(const char *name)
@@ -152,30 +37,6 @@ static long long number_of(const char *name)
 	while (i > 0 && isdigit((unsigned char)name[i - 1]))
 		i--;
 	return i == n || n - i > 18 ? -1 : atoll(name + i);
-}
-
-/* The number at the start of s; -1: none. */
-static long long number_at(const char *s)
-{
-	return isdigit((unsigned char)s[0]) ? strtoll(s, NULL, 10) : -1;
-}
-
-/* Newest first, by the first number in which the names differ. */
-static int newest_first(const void *a, const void *b)
-{
-	const char *x = *(char *const *)a, *y = *(char *const *)b;
-	long long p, q;
-	size_t i = 0;
-
-	while (x[i] != '\0' && x[i] == y[i])
-		i++;
-	while (i > 0 && isdigit((unsigned char)x[i - 1]))
-		i--;
-	p = number_at(x + i);
-	q = number_at(y + i);
-	if (p != q)
-		return p > q ? -1 : 1;
-	return strcmp(x, y);
 }
 
 /* Finding the latest checkpoint. */
@@ -246,16 +107,16 @@ int ofs_detect_named(const struct ofs_dir *dir, const char *rel, char **name,
 
 /* Are all of them, or those of the latest one, called mp_rank_TT or
  * mp_rank_TT_PPP, as by Megatron-LM before distributed checkpoints? */
-static bool is_legacy(const struct ofs_names *found, const char *latest)
+static bool is_legacy(const struct ofs_candidates *found, const char *latest)
 {
 	size_t n = latest == NULL ? 0 : strlen(latest), ranks = 0;
 
 	for (size_t i = 0; i < found->n; i++) {
-		const char *base = ofs_path_last(found->name[i]);
+		const char *base = ofs_path_last(found->v[i].path);
 
 		if (n > 0 &&
-		    (strncmp(found->name[i], latest, n) != 0 ||
-			found->name[i][n] != '/'))
+		    (strncmp(found->v[i].path, latest, n) != 0 ||
+			found->v[i].path[n] != '/'))
 			continue;
 		if (strncmp(base, "mp_rank_", 8) != 0 ||
 		    !isdigit((unsigned char)base[8]))
@@ -303,13 +164,15 @@ static int is_unfinished(const struct ofs_dir *dir, struct optimfs_error *err)
 
 /* The message. */
 
-static void list(struct ofs_buf *b, const struct ofs_names *found,
+static void list(struct ofs_buf *b, const struct ofs_candidates *found,
     const char *latest)
 {
 	for (size_t i = 0; i < found->n && i < NAME_MAX_SHOWN; i++) {
 		ofs_buf_puts(b, i == 0 ? " " : ", ");
-		ofs_buf_puts(b, found->name[i]);
-		if (latest != NULL && strcmp(latest, found->name[i]) == 0)
+		ofs_buf_puts(b, found->v[i].path);
+		if (found->v[i].unfinished != NULL)
+			ofs_buf_puts(b, " (not finished)");
+		if (latest != NULL && strcmp(latest, found->v[i].path) == 0)
 			ofs_buf_puts(b, " (latest)");
 	}
 	if (found->n > NAME_MAX_SHOWN)
@@ -318,7 +181,7 @@ static void list(struct ofs_buf *b, const struct ofs_names *found,
 }
 
 static int say_candidates(const struct ofs_dir *dir,
-    const struct ofs_names *found, const char *latest,
+    const struct ofs_candidates *found, const char *latest,
     struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
@@ -356,7 +219,7 @@ static const char *find_link(const struct ofs_dir *dir,
 	struct stat st;
 
 	for (size_t i = 0; i < names->n; i++)
-		if (has_extension(names->name[i]) &&
+		if (ofs_detect_has_extension(names->name[i]) &&
 		    fstatat(dir->fd, names->name[i], &st,
 			AT_SYMLINK_NOFOLLOW) == 0 &&
 		    S_ISLNK(st.st_mode))
@@ -378,9 +241,10 @@ static bool say_foreign(const struct ofs_dir *dir,
 			continue;
 		snprintf(stem, sizeof(stem), "%s", names->name[i]);
 		dot = strrchr(stem, '.');
-		if (dot != NULL && err->number != 668 && !has_extension(stem))
+		if (dot != NULL && err->number != 668 &&
+		    !ofs_detect_has_extension(stem))
 			*dot = '\0';
-		if (err->number == 668 || has_extension(stem))
+		if (err->number == 668 || ofs_detect_has_extension(stem))
 			return true;
 	}
 	return false;
@@ -433,16 +297,17 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 }
 
 /* The candidate that latest names, or the only one in it; n: none. */
-static size_t find_candidate(const struct ofs_names *found, const char *latest)
+static size_t find_candidate(const struct ofs_candidates *found,
+    const char *latest)
 {
 	size_t len = strlen(latest), only = found->n;
 
 	for (size_t i = 0; i < found->n; i++) {
-		if (strncmp(found->name[i], latest, len) != 0)
+		if (strncmp(found->v[i].path, latest, len) != 0)
 			continue;
-		if (found->name[i][len] == '\0')
+		if (found->v[i].path[len] == '\0')
 			return i;
-		if (found->name[i][len] != '/')
+		if (found->v[i].path[len] != '/')
 			continue;
 		if (only != found->n)
 			return found->n;
@@ -454,7 +319,7 @@ static size_t find_candidate(const struct ofs_names *found, const char *latest)
 /* The candidate to use without asking: the only one, unless another is named as
  * latest; or the one that Megatron itself would load. */
 static size_t choose(const struct ofs_names *names,
-    const struct ofs_names *found, const char *latest)
+    const struct ofs_candidates *found, const char *latest)
 {
 	if (latest != NULL && (found->n == 1 || ofs_probe_has(names, tracker)))
 		return find_candidate(found, latest);
@@ -463,23 +328,16 @@ static size_t choose(const struct ofs_names *names,
 
 /* Finds the candidates in dir, instead of those found before. */
 static int find(const struct ofs_dir *dir, const struct ofs_names *names,
-    int depth, struct ofs_names *found, struct optimfs_error *err)
+    int depth, struct ofs_candidates *found, struct optimfs_error *err)
 {
-	struct search s = { .looked = 0 };
-	int ret = search(dir, names, "", depth, &s, err);
-
-	ofs_names_free(found);
-	*found = s.found;
-	if (found->n > 0)
-		qsort(found->name, found->n, sizeof(*found->name),
-		    newest_first);
-	return ret;
+	ofs_candidates_free(found);
+	return ofs_candidates_find(dir, names, depth, found, err);
 }
 
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
     char **only, struct optimfs_error *err)
 {
-	struct ofs_names found = { 0 };
+	struct ofs_candidates found = { 0 };
 	char *latest = NULL;
 	size_t i;
 	int ret = -1;
@@ -489,8 +347,8 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 		goto out;
 	i = choose(names, &found, latest);
 	if (i < found.n) {
-		*only = found.name[i];
-		found.name[i] = NULL;
+		*only = found.v[i].path;
+		found.v[i].path = NULL;
 		ret = 0;
 	} else if (find(dir, names, SHOWN_DEPTH, &found, err) == -1) {
 		goto out;
@@ -500,7 +358,7 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 		say_nothing(dir, names, err);
 	}
 out:
-	ofs_names_free(&found);
+	ofs_candidates_free(&found);
 	free(latest);
 	return ret;
 }

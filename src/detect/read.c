@@ -357,11 +357,29 @@ static int keep_options(struct ofs_catalog *cat,
 	return 0;
 }
 
+/* Keeps what detection left out, and says so where it matters. */
+static int keep_left(struct ofs_catalog *cat, const struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < parts->nleft; i++) {
+		const struct ofs_part_left *l = &parts->left[i];
+
+		if (ofs_catalog_leave(cat, l->path, l->kind, l->why, err) == -1)
+			return -1;
+		if (l->note != NULL &&
+		    ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err, "%s",
+			l->note) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
 	if (name_writer(cat, parts->trainer, err) == -1 ||
-	    join(cat, parts, err) == -1 || keep_options(cat, opt, err) == -1 ||
+	    keep_left(cat, parts, err) == -1 || join(cat, parts, err) == -1 ||
+	    keep_options(cat, opt, err) == -1 ||
 	    ofs_name_entries(cat, opt, err) == -1 ||
 	    ofs_fill(cat, opt, err) == -1 || ofs_catalog_finish(cat, err) == -1)
 		return -1;
@@ -416,6 +434,8 @@ struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
 	if (check_files(opt, err) == 0 &&
 	    ofs_checkpoint_parts(in, opt, &parts, err) == 0) {
 		cat = read_detected(&in->dir, &parts, opt, err);
+		if (cat != NULL)
+			cat->lone = in->rel[0] != '\0';
 		if (cat != NULL && complete(cat, &parts, opt, err) == -1) {
 			ofs_catalog_free(cat);
 			cat = NULL;

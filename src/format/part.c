@@ -79,8 +79,42 @@ int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
 	return 0;
 }
 
+static void free_left(struct ofs_part_left *left)
+{
+	free(left->path);
+	free(left->why);
+	free(left->note);
+}
+
+int ofs_parts_leave(struct ofs_parts *parts, const char *path,
+    enum ofs_left_kind kind, const char *why, const char *note,
+    struct optimfs_error *err)
+{
+	struct ofs_part_left left = {
+		.path = strdup(path),
+		.why = strdup(why),
+		.note = note == NULL ? NULL : strdup(note),
+		.kind = kind,
+	};
+
+	if (left.path == NULL || left.why == NULL ||
+	    (left.note == NULL) != (note == NULL)) {
+		free_left(&left);
+		return ofs_no_memory(err);
+	}
+	if (ofs_grow(parts->left, parts->nleft, parts->left_cap, err) == -1) {
+		free_left(&left);
+		return -1;
+	}
+	parts->left[parts->nleft++] = left;
+	return 0;
+}
+
 void ofs_parts_free(struct ofs_parts *parts)
 {
+	for (size_t i = 0; i < parts->nleft; i++)
+		free_left(&parts->left[i]);
+	free(parts->left);
 	for (size_t i = 0; i < parts->n; i++)
 		free_part(&parts->part[i]);
 	free(parts->part);
@@ -110,6 +144,8 @@ int ofs_parts_move(struct ofs_parts *parts, const char *dir,
 		for (size_t k = 0; k < p->nfiles && moved; k++)
 			moved = move(&p->file[k].rel, dir);
 	}
+	for (size_t i = 0; i < parts->nleft && moved; i++)
+		moved = move(&parts->left[i].path, dir);
 	return moved ? 0 : ofs_no_memory(err);
 }
 

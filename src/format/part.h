@@ -33,6 +33,13 @@ struct ofs_part {
 struct ofs_parts {
 	struct ofs_part *part;
 	size_t n, cap;
+	/* Files and directories that were chosen to be left out, and why: struct
+	 * ofs_left. A note, if not NULL, is a line of .optimfs/warnings. */
+	struct ofs_part_left {
+		char *path, *why, *note;
+		enum ofs_left_kind kind;
+	} * left;
+	size_t nleft, left_cap;
 	const char *trainer; /* "torchtitan", ...; NULL: none known */
 };
 
@@ -54,7 +61,11 @@ struct ofs_part_spec {
 /* ENOMEM, E2BIG. */
 int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
     struct optimfs_error *err);
-/* Prepends a directory to the paths of all parts. */
+/* Leaves path out; strings are copied, and note may be NULL. ENOMEM. */
+int ofs_parts_leave(struct ofs_parts *parts, const char *path,
+    enum ofs_left_kind kind, const char *why, const char *note,
+    struct optimfs_error *err);
+/* Prepends a directory to all paths. */
 int ofs_parts_move(struct ofs_parts *parts, const char *dir,
     struct optimfs_error *err);
 void ofs_parts_free(struct ofs_parts *parts);

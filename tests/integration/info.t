@@ -70,6 +70,15 @@ ok "info of weights beside trainer_state.json succeeds" "$OPTIMFS" info "$scratc
 has "info of weights beside trainer_state.json prints the format of the weights" \
     '^format +safetensors, written by Hugging Face Trainer'
 
+: >"$scratch/trainer/._model.safetensors"
+ok "info of a directory with a file of macOS succeeds" "$OPTIMFS" info "$scratch/trainer"
+has "info says how much it leaves out" '^left out +1 name in the directory$'
+has "info says why it leaves a file out" '^  \._model\.safetensors: foreign: of macOS$'
+ok "info --json of it succeeds" "$OPTIMFS" info --json "$scratch/trainer"
+has "info --json lists what it leaves out" \
+    '"left_out": *\[\{"path": *"\._model\.safetensors", *"kind": *"foreign", *"why": *"of macOS"\}\]'
+ok "fsck of a directory with a file of macOS succeeds" "$OPTIMFS" fsck "$scratch/trainer"
+
 ok "info of a directory succeeds" "$OPTIMFS" info "$ck" $state
 has "info of a directory counts the tensors below it" '^holds +3 tensors, 289 elements, '
 ok "info of a tensor succeeds" "$OPTIMFS" info "$ck" $state/exp_avg

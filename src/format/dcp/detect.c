@@ -50,7 +50,8 @@ static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
 
 static bool is_index(const char *name)
 {
-	return strcmp(name, OFS_DCP_INDEX) == 0;
+	return strcmp(name, OFS_DCP_INDEX) == 0 ||
+	    ofs_dcp_index_rank(name) != -1;
 }
 
 /* Blobs have a header, not archives: there are no checksums and no
