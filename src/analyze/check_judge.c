@@ -14,6 +14,9 @@
 #include "analyze/copies.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/str.h"
+#include "base/types.h"
+#include "naming/moments.h"
 
 static void found(struct ofs_check *c, int number, double weight,
     const char *path, const char *fmt, ...)
@@ -227,15 +230,66 @@ static const char *shape_text(const char *shape)
 	return *shape == '\0' ? "() (one number)" : shape;
 }
 
+/* "4,3". More dimensions than any parameter has are no shape of a moment. */
+static struct ofs_shape shape_of(const char *text, uint64_t v[OFS_MAX_DIMS])
+{
+	struct ofs_shape s = { v, 0 };
+	char *end;
+
+	for (; *text != '\0' && s.n < OFS_MAX_DIMS; text = end + (*end == ','))
+		v[s.n++] = strtoull(text, &end, 10);
+	return s;
+}
+
+/* Does p have moments of a projection? */
+static bool is_projected(const struct ofs_optimizers *s,
+    const struct ofs_param *p)
+{
+	if (p->group != SIZE_MAX && s->group[p->group].low_rank)
+		return true;
+	for (size_t i = p->first; i < p->first + p->n; i++)
+		if (ofs_is_projection(ofs_str_of(ofs_param_state_name(p,
+			&s->files.file[i]))))
+			return true;
+	return false;
+}
+
+/* Has f one number per element of a parameter of this shape, or for a part of
+ * it? */
+static bool fits(const struct ofs_optimizers *s, const struct ofs_param *p,
+    const struct ofs_file_info *f, const char *shape)
+{
+	uint64_t v[2][OFS_MAX_DIMS];
+
+	if (strcmp(f->shape, shape) == 0)
+		return true;
+	return !ofs_is_master(ofs_param_state_name(p, f)) &&
+	    ofs_moment_fits(shape_of(shape, v[0]), shape_of(f->shape, v[1]),
+		is_projected(s, p));
+}
+
 /* Where the model's parameter is not known, as with integer IDs, states have
- * to have the shape of the first. */
+ * to have the shape of the largest. */
 static void judge_shapes(struct ofs_check *c, const struct ofs_param *p)
 {
 	const struct ofs_optimizers *s = &c->state;
 	const char *shape = NULL, *owner = "the parameter";
+	uint64_t largest = 0;
 
 	if (p->model != SIZE_MAX)
 		shape = s->files.file[p->model].shape;
+	for (size_t i = p->first; i < p->first + p->n && p->model == SIZE_MAX;
+	     i++) {
+		const struct ofs_file_info *f = &s->files.file[i];
+		const char *name = ofs_param_state_name(p, f);
+
+		if (f->shape == NULL || !ofs_is_one_of(name, whole_shape) ||
+		    (shape != NULL && f->elements <= largest))
+			continue;
+		shape = f->shape;
+		owner = name;
+		largest = f->elements;
+	}
 	for (size_t i = p->first; i < p->first + p->n; i++) {
 		const struct ofs_file_info *f = &s->files.file[i];
 		const char *name = ofs_param_state_name(p, f);
@@ -245,11 +299,7 @@ static void judge_shapes(struct ofs_check *c, const struct ofs_param *p)
 			    "shape %s, and a step is one number", f->shape);
 		if (f->shape == NULL || !ofs_is_one_of(name, whole_shape))
 			continue;
-		if (shape == NULL) {
-			shape = f->shape;
-			owner = name;
-		}
-		if (strcmp(f->shape, shape) != 0)
+		if (!fits(s, p, f, shape))
 			found(c, 208, 1, f->path, "shape %s, and %s has %s",
 			    shape_text(f->shape), owner, shape_text(shape));
 	}

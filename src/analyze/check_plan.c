@@ -27,8 +27,6 @@ static double half_step(enum ofs_dtype t)
 	}
 }
 
-static const char *const masters[] = { "fp32", "fp32_param", "master_param",
-	NULL };
 static struct ofs_exam *new_exam(struct ofs_check *c, enum ofs_exam_kind kind,
     size_t param)
 {
@@ -227,7 +225,7 @@ static void plan_param(struct ofs_check *c, size_t index)
 
 		if (!ofs_is_tensor(f) || !ofs_dtype_is_float(f->dtype))
 			continue;
-		if (ofs_is_one_of(ofs_param_state_name(p, f), masters))
+		if (ofs_is_master(ofs_param_state_name(p, f)))
 			plan_master(c, index, f);
 		if (!has_exam(c, index, f))
 			plan_state(c, f, index);

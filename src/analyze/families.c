@@ -30,6 +30,14 @@ bool ofs_is_one_of(const char *name, const char *const *list)
 	return false;
 }
 
+bool ofs_is_master(const char *name)
+{
+	static const char *const masters[] = { "fp32", "fp32_param",
+		"master_param", NULL };
+
+	return ofs_is_one_of(name, masters);
+}
+
 /* The states m and v of p, if all its states are in the list. */
 static bool pair_of(const struct ofs_optimizers *s, const struct ofs_param *p,
     const char *const *list, struct ofs_bound_rule *rule)

@@ -32,6 +32,8 @@ void ofs_state_rule(const struct ofs_optimizers *s, const struct ofs_param *p,
 /* Do exp_avg and exp_avg_sq of p follow Adam's rules? */
 bool ofs_is_adam(const struct ofs_optimizers *s, const struct ofs_param *p);
 
+/* Is it the name of an optimizer's own weights? */
+bool ofs_is_master(const char *name);
 /* Is name in list, which ends with NULL? */
 bool ofs_is_one_of(const char *name, const char *const *list);
 

@@ -179,6 +179,8 @@ static int take_option(struct optimfs *fs, struct ofs_optimizers *s,
 		g->step = number_of(fs, s, f);
 	else if (strcmp(name, "alpha") == 0)
 		g->alpha = number_of(fs, s, f);
+	else if (strcmp(name, "rank") == 0)
+		g->low_rank = true;
 	else if (strcmp(name, "betas") == 0)
 		betas_of(fs, s, f, g->beta);
 	return 0;

@@ -9,6 +9,7 @@
 struct ofs_param_group {
 	char *path; /* of its directory */
 	double lr, eps, beta[2], alpha, step;
+	bool low_rank; /* it has an option rank */
 };
 
 /* A parameter with optimizer state. */

@@ -154,6 +154,13 @@ int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
 	return ofs_catalog_entry(cat, &e, err) == OFS_NONE ? -1 : 0;
 }
 
+void ofs_catalog_ordered(struct ofs_catalog *cat, uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++)
+		cat->entries[i].order =
+		    i == first ? OFS_ORDER_FIRST : OFS_ORDER_NEXT;
+}
+
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err)
 {

@@ -182,8 +182,14 @@ enum ofs_entry_key {
 	OFS_KEY_FIXED,
 };
 
-/* Entries are in the order of the state dict where the source has one;
- * ids=model uses that order. */
+/* Does the order of entries say anything? A pickle keeps the order of the state
+ * dict, which is that of the model's parameters; other files sort their keys. */
+enum ofs_entry_order {
+	OFS_ORDER_NONE,
+	OFS_ORDER_FIRST, /* of a file that keeps the order */
+	OFS_ORDER_NEXT,  /* it follows the entry before it in that file */
+};
+
 struct ofs_entry {
 	uint32_t path; /* ofs_catalog_path: the keys as the source nests them */
 	/* its path below the mount point (naming/naming.h); OFS_NONE when
@@ -193,6 +199,7 @@ struct ofs_entry {
 	uint8_t kind;  /* enum ofs_entry_kind */
 	uint8_t key;   /* enum ofs_entry_key */
 	uint8_t nfile; /* first components of path that name a file */
+	uint8_t order; /* enum ofs_entry_order */
 };
 
 /* The version of one rank, where the ranks differ on an entry; the entry is
@@ -276,7 +283,6 @@ struct ofs_catalog {
 	struct ofs_dir dir;     /* all objects are beneath it; owned */
 
 	const char *format;  /* "dcp", "torch", ...; static */
-	bool unordered;      /* keys stored as one text have no order */
 	const char *writer;  /* "PyTorch 2.7 or later", ...; may be NULL */
 	const char *trainer; /* "Lightning", ...; NULL when unknown */
 	const char *version; /* of the trainer; NULL when unknown */
@@ -309,13 +315,15 @@ struct ofs_catalog {
 	    nitems, nentries, nvariants, naliases, nscales, ninner, npickled,
 	    nnotes, nlefts, nstrs, npaths, ndims, nbounds, ndocs;
 
-	/* The names that ids= gives to integer parameter IDs: ids[i] is the
-	 * string for ID i, or OFS_NONE. In arena; NULL without ids=. Lists of
-	 * IDs (params) are shown with these names. ids_optim is the optimizer
-	 * that has these IDs: its name below optim/, or OFS_NONE if it is the
-	 * only one. */
-	uint32_t *ids;
-	uint32_t nids, ids_optim;
+	/* Optimizers with integer parameter IDs that have names: from ids=, or
+	 * from param_names of the groups. Lists of IDs (params) are shown with
+	 * these names. In arena. */
+	struct ofs_id_names {
+		uint32_t optim; /* below optim/; OFS_NONE: the only one */
+		uint32_t n;
+		const uint32_t *name; /* of ID i: a string, or OFS_NONE */
+	} * id_names;
+	uint32_t nid_names;
 	struct ofs_flat_param *flat; /* sorted by name; in arena */
 	/* Other names of parameters that do not follow from tied tensors of the
 	 * model; strings; in arena. */
@@ -408,6 +416,8 @@ uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
 int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
     enum ofs_entry_kind kind, uint32_t ref, enum ofs_entry_key key,
     struct optimfs_error *err);
+/* The entries [first, end) are in the order of the state dict of one file. */
+void ofs_catalog_ordered(struct ofs_catalog *cat, uint32_t first, uint32_t end);
 uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
     const struct ofs_variant *v, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,

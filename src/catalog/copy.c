@@ -52,7 +52,7 @@ static bool learn_paths(struct ofs_catalog *cat)
 static void describe(struct ofs_catalog *cat, const struct ofs_catalog *base)
 {
 	const size_t first = offsetof(struct ofs_catalog, objects);
-	const size_t last = offsetof(struct ofs_catalog, ids);
+	const size_t last = offsetof(struct ofs_catalog, id_names);
 	struct ofs_catalog own = *cat;
 
 	*cat = *base;

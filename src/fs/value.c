@@ -265,9 +265,10 @@ static int put_shown(struct ofs_snapshot *snap, uint32_t index,
 	};
 
 	if (form.lines &&
-	    ofs_id_names_in(snap->cat,
-		ofs_tree_entry(&snap->tree, snap->cat, index)) &&
-	    ofs_id_names(snap->cat, v->doc, v->node, out))
+	    ofs_id_names_put(snap->cat,
+		ofs_id_names_of(snap->cat,
+		    ofs_tree_entry(&snap->tree, snap->cat, index)),
+		v->doc, v->node, out))
 		return 0;
 	return ofs_text_value(v->doc, v->node, &form, out, err);
 }

@@ -58,7 +58,7 @@ static int add_name(struct builder *b, const void *p, size_t n)
 	return 0;
 }
 
-/* Add an item of params: a name, or a number for which ids= may have a name. */
+/* Add an item of params: a name, or a number which may have a name. */
 static int add_item(struct builder *b, const struct ofs_entry *e,
     const struct ofs_pickle *doc, uint32_t node)
 {
@@ -68,8 +68,8 @@ static int add_item(struct builder *b, const struct ofs_entry *e,
 	int ret;
 
 	if (ofs_pk_kind(doc, node) == OFS_PK_STR ||
-	    (ofs_id_names_in(b->s->cat, e) &&
-		ofs_id_name(b->s->cat, doc, node, &s)))
+	    ofs_id_name(b->s->cat, ofs_id_names_of(b->s->cat, e), doc, node,
+		&s))
 		return add_name(b, s.p, s.len);
 	if (!ofs_pk_int(doc, node, &id))
 		return optimfs_fail(b->err, EUCLEAN,

@@ -441,9 +441,10 @@ int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
     const struct ofs_entry *e, const struct ofs_pickle *doc, uint32_t node,
     struct optimfs_error *err)
 {
+	const struct ofs_id_names *names = ofs_id_names_of(cat, e);
 	uint32_t n = ofs_pk_len(doc, node);
 
-	if (!ofs_id_names_in(cat, e) || !ofs_render_is_params(cat, e) ||
+	if (names == NULL || !ofs_render_is_params(cat, e) ||
 	    ofs_pk_kind(doc, node) != OFS_PK_LIST)
 		return ofs_pkw_node(w, doc, node, err);
 	ofs_pkw_op_put(w, OFS_PKW_LIST);
@@ -451,7 +452,7 @@ int ofs_render_put(struct ofs_pkw *w, const struct ofs_catalog *cat,
 		uint32_t item = ofs_pk_item(doc, node, i);
 		struct ofs_str name;
 
-		if (ofs_id_name(cat, doc, item, &name))
+		if (ofs_id_name(cat, names, doc, item, &name))
 			ofs_pkw_str(w, name.p, name.len);
 		else if (ofs_pkw_node(w, doc, item, err) == -1)
 			return -1;

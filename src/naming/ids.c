@@ -1,4 +1,4 @@
-/* ids.c - integer parameter IDs, and the names that ids= gives them */
+/* ids.c - integer parameter IDs, and the names that they have */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -10,10 +10,19 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
-#include "base/search.h"
 #include "base/str.h"
-#include "naming/ids_file.h"
 #include "naming/naming_impl.h"
+
+/* optimizer.state_dict() has numbers for parameters. A name needs evidence, and
+ * there are three kinds, of which the first that applies decides (docs/naming.md,
+ * "Integer IDs"):
+ *
+ *     ofs_ids_of_file     a person names them: ids=FILE
+ *     ofs_ids_of_groups   the optimizer was given names: param_names
+ *     ofs_ids_of_model    the model's tensors, in order or by shape: ids=model
+ *
+ * Without evidence IDs stay what they are. A wrong name is worse than none: state
+ * of equal shapes can be exchanged, and training goes on with it. */
 
 /* Note the first number and the first name among the keys of an optimizer's
  * state. */
@@ -83,6 +92,8 @@ static int look_at_keys(struct naming *c, struct optimfs_error *err)
 	return 0;
 }
 
+/* Which optimizer ids= is for. */
+
 static int several(struct naming *c, uint32_t first, uint32_t n,
     struct optimfs_error *err)
 {
@@ -99,214 +110,145 @@ static int several(struct naming *c, uint32_t first, uint32_t n,
 	return -1;
 }
 
-/* The optimizer for ids=: the only one with integer keys, or the only one.
- * OFS_NONE, with a note or an error, when there is none. */
-static int choose_root(struct naming *c, struct optimfs_error *err)
+/* The optimizers with integer keys; unnamed: only those without names. *first
+ * gets the first one. */
+static uint32_t numbered(const struct naming *c, bool unnamed, uint32_t *first)
 {
-	uint32_t numbered = 0, all = 0, first = OFS_NONE, only = OFS_NONE;
+	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < c->nroots; i++) {
-		if (!c->root[i].accepted)
-			continue;
-		all++;
-		if (c->root[i].numbers) {
-			if (numbered++ == 0)
-				first = i;
-			c->ids_root = i;
+	for (uint32_t i = 0; i < c->nroots; i++)
+		if (c->root[i].accepted && c->root[i].numbers &&
+		    (!unnamed || c->root[i].ids == OFS_NONE) && n++ == 0)
+			*first = i;
+	return n;
+}
+
+/* The only optimizer, if it has no state: its groups may still list IDs. */
+static uint32_t only_optimizer(const struct naming *c)
+{
+	uint32_t n = 0, only = OFS_NONE;
+
+	for (uint32_t i = 0; i < c->nroots; i++)
+		if (c->root[i].accepted) {
+			only = i;
+			n++;
 		}
-		only = i;
-	}
-	if (numbered == 1)
-		return 0;
-	c->ids_root = OFS_NONE;
-	if (numbered > 1)
-		return several(c, first, numbered, err);
-	/* without state, groups may still list IDs */
-	if (all == 1 && !c->root[only].names) {
-		c->ids_root = only;
-		return 0;
-	}
-	if (c->cat->ids_used)
+	return n == 1 && !c->root[only].names ? only : OFS_NONE;
+}
+
+/* *root = the optimizer for ids=: the only one with integer keys, or the only
+ * one. OFS_NONE, with a note, when there is none. */
+static int choose_root(struct naming *c, uint32_t *root,
+    struct optimfs_error *err)
+{
+	uint32_t n = numbered(c, true, root);
+
+	if (n == 0)
+		n = numbered(c, false, root);
+	if (n > 1)
+		return several(c, *root, n, err);
+	if (n == 0)
+		*root = only_optimizer(c);
+	if (*root != OFS_NONE || c->cat->ids_used)
 		return 0;
 	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
 	    "OFS635 ids= has no effect: no optimizer here has integer parameter IDs");
 }
 
-/* The names of the model's entries in the tree. */
-static int model_names(struct naming *c, struct ofs_keys *names,
-    struct optimfs_error *err)
-{
-	for (uint32_t i = 0; i < c->cat->nentries; i++) {
-		struct naming_rest rest;
-		struct naming_name fqn;
-		uint32_t name;
+/* The names that were found. */
 
-		if (c->slot[i].root != OFS_NONE ||
-		    !ofs_naming_in_model(c, i, &rest))
-			continue;
-		fqn = ofs_naming_fqn(c, rest);
-		if (fqn.s.p == NULL)
-			continue;
-		name = ofs_naming_listed(c, SCOPE_MODEL, fqn, NULL, err);
-		if (name == OFS_NONE ||
-		    ofs_keys_add(names, ofs_catalog_string(c->cat, name),
-			err) == OFS_NONE)
-			return -1;
-	}
+/* A person may know better than the checkpoint, but should see it. */
+static int note_conflict(struct naming *c, const struct ofs_id_names *had,
+    const struct ofs_ids *ids, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < ids->n && i < had->n; i++)
+		if (ids->v[i].name != had->name[i])
+			return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0,
+			    err,
+			    "OFS634 %s: line %u: ID %u is called %.150s, and "
+			    "param_names of the optimizer has %.150s",
+			    ids->file, ids->v[i].line, i,
+			    ofs_catalog_string(c->cat, ids->v[i].name).p,
+			    ofs_catalog_string(c->cat, had->name[i]).p);
 	return 0;
-}
-
-/* The model's name for a line, which may have other prefixes of wrappers than
- * the keys of the model. Without a model, "module." is one if every line has
- * it. */
-static int add_line(struct naming *c, struct ofs_ids *ids,
-    const struct ofs_ids_line *l, const struct ofs_keys *model, bool module,
-    struct optimfs_error *err)
-{
-	struct naming_name raw = { l->name, OFS_NONE };
-	uint32_t name = ofs_naming_listed(c, SCOPE_MODEL, raw, NULL, err);
-	uint32_t clean = ofs_naming_unwrapped(c, l->name, false, err);
-	uint32_t bare = ofs_naming_unwrapped(c, l->name, true, err);
-	const uint32_t forms[] = { name, clean, bare };
-
-	ids->line = l->line;
-	if (name == OFS_NONE || clean == OFS_NONE || bare == OFS_NONE)
-		return -1;
-	if (model->n == 0)
-		name = module ? bare : clean;
-	for (int i = 0; i < 3 && model->n > 0; i++) {
-		name = forms[i];
-		if (ofs_keys_has(model, ofs_catalog_string(c->cat, name)))
-			break;
-		name = OFS_NONE;
-	}
-	if (name == OFS_NONE)
-		return optimfs_fail(err, EINVAL,
-		    "OFS635 %s: line %u: the model has no parameter "
-		    "\"%.*s\"",
-		    ids->file, l->line, OFS_STR_ARGS(l->name, 200));
-	ids->v[ids->n++] = (struct ofs_id){ name, l->line, l->group };
-	return 0;
-}
-
-OFS_COMPARE_BY2(by_name, struct ofs_id, name, line)
-
-static int no_doubles(const struct ofs_ids *ids, struct optimfs_error *err)
-{
-	struct ofs_id *v = malloc(ids->n * sizeof(*v) + 1);
-	int ret = 0;
-
-	if (v == NULL)
-		return ofs_no_memory(err);
-	if (ids->n > 0)
-		memcpy(v, ids->v, ids->n * sizeof(*v));
-	qsort(v, ids->n, sizeof(*v), by_name);
-	for (uint32_t i = 1; i < ids->n && ret == 0; i++)
-		if (v[i].name == v[i - 1].name)
-			ret = optimfs_fail(err, EINVAL,
-			    "OFS635 %s: line %u names the parameter of line %u "
-			    "again",
-			    ids->file, v[i].line, v[i - 1].line);
-	free(v);
-	return ret;
-}
-
-/* *all: does every line begin with "module.", without wrappers' prefixes? */
-static int all_module(struct naming *c, const struct ofs_ids_file *f, bool *all,
-    struct optimfs_error *err)
-{
-	*all = true;
-	for (uint32_t i = 0; i < f->n && *all; i++) {
-		uint32_t clean, bare;
-
-		clean = ofs_naming_unwrapped(c, f->v[i].name, false, err);
-		bare = ofs_naming_unwrapped(c, f->v[i].name, true, err);
-		if (clean == OFS_NONE || bare == OFS_NONE)
-			return -1;
-		*all = clean != bare;
-	}
-	return 0;
-}
-
-static int parse(struct naming *c, const struct ofs_ids_file *f,
-    struct ofs_ids *ids, struct optimfs_error *err)
-{
-	struct ofs_keys model = { 0 };
-	bool module;
-	int ret;
-
-	ids->v = malloc(f->n * sizeof(*ids->v) + 1);
-	if (ids->v == NULL)
-		return ofs_no_memory(err);
-	ret = all_module(c, f, &module, err);
-	if (ret == 0 && c->model.kind != MODEL_NONE)
-		ret = model_names(c, &model, err);
-	for (uint32_t i = 0; i < f->n && ret == 0; i++)
-		ret = add_line(c, ids, &f->v[i], &model, module, err);
-	ofs_keys_fini(&model);
-	ids->line = f->end;
-	ids->ngroups = f->ngroups;
-	return ret == 0 ? no_doubles(ids, err) : ret;
-}
-
-static int from_file(struct naming *c, struct ofs_ids *ids,
-    struct optimfs_error *err)
-{
-	struct ofs_ids_file f;
-	int ret;
-
-	if (ofs_ids_file_read(&f, c->opt->ids, err) == -1)
-		return -1;
-	ret = parse(c, &f, ids, err);
-	ofs_ids_file_fini(&f);
-	return ret == 0 ? ofs_naming_check_ids(c, ids, err) : ret;
 }
 
 static int store(struct naming *c, const struct ofs_ids *ids,
     struct optimfs_error *err)
 {
+	struct naming_candidate *r = &c->root[ids->root];
 	uint32_t *v = ofs_arena_alloc(&c->cat->arena, ids->n * sizeof(*v));
+	struct ofs_id_names *names;
 
 	if (v == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < ids->n; i++)
 		v[i] = ids->v[i].name;
-	c->cat->ids = v;
-	c->cat->nids = ids->n;
-	c->cat->ids_optim = c->root[c->ids_root].name;
+	if (r->ids == OFS_NONE)
+		r->ids = c->cat->nid_names++;
+	else if (note_conflict(c, &c->cat->id_names[r->ids], ids, err) == -1)
+		return -1;
+	names = &c->cat->id_names[r->ids];
+	*names = (struct ofs_id_names){ r->name, ids->n, v };
 	return 0;
+}
+
+typedef int evidence_fn(struct naming *c, struct ofs_ids *ids,
+    struct optimfs_error *err);
+
+static int name_ids(struct naming *c, uint32_t root, evidence_fn *evidence,
+    struct optimfs_error *err)
+{
+	struct ofs_ids ids = { .root = root };
+	int ret = evidence(c, &ids, err);
+
+	if (ret == 0)
+		ret = store(c, &ids, err);
+	free(ids.v);
+	return ret == -1 ? -1 : 0;
+}
+
+/* The names of ids=. Those of param_names are known by then: there is nothing
+ * more to find for ids=model. */
+static int asked_for(struct naming *c, struct optimfs_error *err)
+{
+	bool model = strcmp(c->opt->ids, "model") == 0;
+	uint32_t root = OFS_NONE;
+
+	if (choose_root(c, &root, err) == -1)
+		return -1;
+	if (root == OFS_NONE || (model && c->root[root].ids != OFS_NONE))
+		return 0;
+	return name_ids(c, root, model ? ofs_ids_of_model : ofs_ids_of_file,
+	    err);
 }
 
 int ofs_naming_ids(struct naming *c, struct optimfs_error *err)
 {
-	struct ofs_ids ids = { .file = c->opt->ids };
-	int ret;
-
-	c->ids_root = OFS_NONE;
 	if (look_at_keys(c, err) == -1)
 		return -1;
-	if (c->opt->ids == NULL)
-		return 0;
-	if (choose_root(c, err) == -1)
-		return -1;
-	if (c->ids_root == OFS_NONE)
-		return 0;
-	ret = strcmp(c->opt->ids, "model") == 0
-	    ? ofs_naming_ids_of_model(c, &ids, err)
-	    : from_file(c, &ids, err);
-	if (ret == 0)
-		ret = store(c, &ids, err);
-	free(ids.v);
-	return ret;
+	c->cat->id_names = ofs_arena_alloc(&c->cat->arena,
+	    (c->nroots + 1ull) * sizeof(*c->cat->id_names));
+	if (c->cat->id_names == NULL)
+		return ofs_no_memory(err);
+	for (uint32_t i = 0; i < c->nroots; i++) {
+		c->root[i].ids = OFS_NONE;
+		if (c->root[i].accepted &&
+		    name_ids(c, i, ofs_ids_of_groups, err) == -1)
+			return -1;
+	}
+	return c->opt->ids == NULL ? 0 : asked_for(c, err);
 }
 
 uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
     struct ofs_str id)
 {
+	const struct ofs_id_names *names;
 	uint32_t number;
 
-	if (root != c->ids_root || !ofs_str_number(id, &number) ||
-	    number >= c->cat->nids || ofs_keys_has(&c->fqns, id))
+	if (c->root[root].ids == OFS_NONE || !ofs_str_number(id, &number) ||
+	    ofs_keys_has(&c->fqns, id))
 		return OFS_NONE;
-	return c->cat->ids[number];
+	names = &c->cat->id_names[c->root[root].ids];
+	return number < names->n ? names->name[number] : OFS_NONE;
 }

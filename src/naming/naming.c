@@ -330,7 +330,7 @@ static int name_all(struct naming *c, struct optimfs_error *err)
 int ofs_name_entries(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
-	struct naming c = { .cat = cat, .opt = opt, .ids_root = OFS_NONE };
+	struct naming c = { .cat = cat, .opt = opt };
 	int ret;
 
 	ret = name_all(&c, err);

@@ -44,6 +44,10 @@ enum naming_token {
 	TOKEN_MODEL = 1 << 12,
 	/* name of a state with the shape of its parameter */
 	TOKEN_SHAPED = 1 << 16,
+	TOKEN_MASTER = 1 << 17, /* the parameter itself, in float32 */
+	/* means over the rows and over the columns of a parameter */
+	TOKEN_ROWS = 1 << 18,
+	TOKEN_COLUMNS = 1 << 19,
 };
 #define TOKEN_MODEL_OF(w) ((w) / TOKEN_MODEL & 15u)
 #define TOKEN_ROOTED \
@@ -59,7 +63,8 @@ struct naming_candidate {
 	bool accepted, dropped;
 	/* kinds of the keys of its state, and the first of each */
 	bool numbers, names;
-	bool sound; /* state under some number is readable */
+	bool sound;   /* state under some number is readable */
+	uint32_t ids; /* index in cat->id_names; OFS_NONE: IDs have no names */
 	uint32_t first_number, first_name;
 	uint32_t max_id;
 };
@@ -147,8 +152,6 @@ struct naming {
 	uint32_t *clean;
 	char *scratch;
 	size_t scratch_len;
-
-	uint32_t ids_root; /* the optimizer of cat->ids */
 
 	struct naming_tie *tie; /* in the order of entries */
 	uint32_t nties, tie_cap;

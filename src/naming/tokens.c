@@ -21,7 +21,14 @@ static const char *const known[] = { "step", "sum", "eta", "mu", "ax", "prev",
 static const char *const shaped[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
 	"momentum_buffer", "square_avg", "grad_avg", "acc_delta", "exp_inf",
 	"fp32", "fp32_param", "master_param", "sum", "prev", "ax", "state1",
+	"variance", NULL };
+static const char *const masters[] = { "fp32", "fp32_param", "master_param",
 	NULL };
+/* Adafactor as in transformers and fairseq, in timm and in PyTorch. */
+static const char *const rows[] = { "exp_avg_sq_row", "exp_avg_sq_r", "row_var",
+	NULL };
+static const char *const columns[] = { "exp_avg_sq_col", "exp_avg_sq_c",
+	"col_var", NULL };
 /* Likeliest first. */
 static const char *const models[] = { "model", "state_dict", "model_state_dict",
 	"model_state", "module", "net", "network", "weights", NULL };
@@ -81,6 +88,12 @@ static uint32_t whole_word(struct ofs_str s)
 		w |= TOKEN_KNOWN;
 	if (find(shaped, s) != 0)
 		w |= TOKEN_SHAPED;
+	if (find(masters, s) != 0)
+		w |= TOKEN_MASTER;
+	if (find(rows, s) != 0)
+		w |= TOKEN_ROWS;
+	if (find(columns, s) != 0)
+		w |= TOKEN_COLUMNS;
 	if (ofs_str_number(s, &id))
 		w |= TOKEN_NUMBER;
 	return w | find(models, s) * TOKEN_MODEL;

@@ -61,7 +61,7 @@ static int see_group(struct naming *c, struct listed *l, uint32_t entry,
 	}
 	if (group >= r->ngroups)
 		r->ngroups = group + 1;
-	v = ofs_naming_params(c, entry, c->slot[entry].root, &group);
+	v = ofs_naming_list(c, entry, c->slot[entry].root, "params", &group);
 	return v == NULL ? 0 : add_list(l, c->slot[entry].root, v, err);
 }
 

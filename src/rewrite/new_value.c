@@ -30,7 +30,8 @@ static struct ofs_pickle *edit_at(const struct ofs_catalog *cat,
 	struct ofs_value_form form = {
 		.doc = doc,
 		.node = node,
-		.cat = ofs_id_names_in(cat, e) ? cat : NULL,
+		.cat = cat,
+		.names = ofs_id_names_of(cat, e),
 		.lines = ofs_render_is_params(cat, e),
 		.option = is_option(cat, e),
 	};

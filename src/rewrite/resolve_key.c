@@ -15,6 +15,7 @@
 #include "read/locate.h"
 #include "rewrite/new_value.h"
 #include "rewrite/rewrite_impl.h"
+#include "text/id_names.h"
 #include "text/parse.h"
 #include "text/text.h"
 
@@ -273,16 +274,16 @@ static int place_beside(struct ofs_commit *c, struct ofs_commit_task *t,
 	return 1;
 }
 
-static bool id_of(const struct ofs_catalog *cat, struct ofs_str name,
-    char text[16])
+/* The ID that e, a state, has in place of name. */
+static bool id_of(const struct ofs_catalog *cat, const struct ofs_entry *e,
+    struct ofs_str name, char text[16])
 {
-	for (uint32_t i = 0; i < cat->nids; i++)
-		if (cat->ids[i] != OFS_NONE &&
-		    ofs_str_equal(ofs_catalog_string(cat, cat->ids[i]), name)) {
-			snprintf(text, 16, "%u", i);
-			return true;
-		}
-	return false;
+	uint32_t id;
+
+	if (!ofs_id_of_name(cat, ofs_id_names_of(cat, e), name, &id))
+		return false;
+	snprintf(text, 16, "%u", id);
+	return true;
 }
 
 /* What a parameter of the model was called before it was renamed to name; name
@@ -324,8 +325,8 @@ static int place_like(struct ofs_commit *c, struct ofs_commit_task *t,
 			found = i;
 	if (found != OFS_NONE) {
 		k[found].s = ofs_str_of(ch->key[skip]);
-	} else if (id_of(c->cat, other, its)) {
-		if (!id_of(c->cat, old_name(c, ofs_str_of(ch->key[skip])),
+	} else if (id_of(c->cat, e, other, its)) {
+		if (!id_of(c->cat, e, old_name(c, ofs_str_of(ch->key[skip])),
 			mine))
 			return ofs_commit_no_place(t,
 			    "the optimizer has numbers for its parameters: "
@@ -408,7 +409,7 @@ static int value_added(struct ofs_commit *c, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	const struct ofs_change *ch = t->change;
-	struct ofs_value_form form = { .cat = c->cat };
+	struct ofs_value_form form = { .doc = NULL };
 	struct ofs_entry_new made;
 
 	if (t->like != NULL) {

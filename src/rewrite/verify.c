@@ -116,7 +116,7 @@ static int check_paths(struct verify *v)
 	    "differently (%" PRIu64 " files in other places than the %" PRIu64
 	    " that there are)%s",
 	    ngot, nwant,
-	    v->c->cat->ids == NULL
+	    v->c->cat->nid_names == 0
 		? ""
 		: "; with ids=, a parameter is renamed below model and below "
 		  "optim/state");

@@ -290,20 +290,13 @@ static int put_str(struct ofs_pkw *w, struct ofs_str s,
 static int put_line(struct ofs_pkw *w, const struct ofs_value_form *form,
     bool numbers, struct ofs_str s, struct optimfs_error *err)
 {
-	const struct ofs_catalog *cat = form->cat;
+	uint32_t id;
 
 	if (!numbers)
 		return put_str(w, s, err);
-	for (uint32_t i = 0; cat != NULL && i < cat->nids; i++) {
-		struct ofs_str name;
-
-		if (cat->ids[i] == OFS_NONE)
-			continue;
-		name = ofs_catalog_string(cat, cat->ids[i]);
-		if (ofs_str_equal(name, s)) {
-			ofs_pkw_int(w, i);
-			return 0;
-		}
+	if (ofs_id_of_name(form->cat, form->names, s, &id)) {
+		ofs_pkw_int(w, id);
+		return 0;
 	}
 	if (ofs_value_put_int(w, s) == 0)
 		return 0;
@@ -418,8 +411,9 @@ static int unchanged(const struct ofs_value_form *form, struct ofs_str s,
 	struct ofs_buf now = { 0 };
 	int ret = 0;
 
-	if (!form->lines || form->cat == NULL ||
-	    !ofs_id_names(form->cat, form->doc, form->node, &now))
+	if (!form->lines ||
+	    !ofs_id_names_put(form->cat, form->names, form->doc, form->node,
+		&now))
 		ret = ofs_text_value(form->doc, form->node,
 		    &(struct ofs_text_form){ .lines = form->lines }, &now, err);
 	if (ret == 0)

@@ -20,10 +20,11 @@ struct ofs_value_form {
 	 * other is a str */
 	const struct ofs_pickle *doc;
 	uint32_t node;
-	/* The value is shown one item a line (params), and IDs by their names
-	 * in cat. cat may be NULL. */
+	/* The value is shown one item a line (params), and IDs of cat by their
+	 * names (text/id_names.h; NULL: they have none). */
 	bool lines;
 	const struct ofs_catalog *cat;
+	const struct ofs_id_names *names;
 	/* It is an option of an optimizer: an int may become a float, and a
 	 * tuple (betas) keeps its length. */
 	bool option;

@@ -149,6 +149,9 @@ static void add_line(struct ofs_catalog *cat, const struct line *l)
 		bail_out("no memory");
 }
 
+/* Do the files keep the order of the lines? */
+static bool keeps_order = true;
+
 static struct ofs_catalog *catalog_of(const char *text)
 {
 	struct ofs_dir dir = { .fd = -1 };
@@ -159,6 +162,8 @@ static struct ofs_catalog *catalog_of(const char *text)
 		bail_out("no memory");
 	while (next_line(&text, &l))
 		add_line(cat, &l);
+	if (keeps_order)
+		ofs_catalog_ordered(cat, 0, cat->nentries);
 	return cat;
 }
 
@@ -747,8 +752,9 @@ static void ids(void)
 
 	opt.ids = file_of("a.w\na.b\n\nc.w\n");
 	cat = check_with("ids= with a file", &opt, named);
-	ok(cat->nids == 3 &&
-		strcmp(ofs_catalog_string(cat, cat->ids[1]).p, "a.b") == 0,
+	ok(cat->nid_names == 1 && cat->id_names->n == 3 &&
+		strcmp(ofs_catalog_string(cat, cat->id_names->name[1]).p,
+		    "a.b") == 0,
 	    "ids= with a file: the catalog has the names for lists of IDs");
 	ofs_catalog_free(cat);
 	opt.ids = file_of("a.w\r\na.b\r\nc.w");
@@ -841,7 +847,6 @@ static void ids(void)
 static void ids_of_model(void)
 {
 	struct optimfs_options opt = { .ids = "model" };
-	struct optimfs_error err = { 0 };
 	struct ofs_catalog *cat;
 
 	cat = check_with("ids=model", &opt,
@@ -849,7 +854,7 @@ static void ids_of_model(void)
 		  "t3 optim|state|1|exp_avg = optim/state/a.b/exp_avg\n"
 		  "t4,3 optim|state|2|exp_avg = optim/state/c.w/exp_avg\n"
 		  "v optim|state|2|step = optim/state/c.w/step\n");
-	is_u64(cat->nids, 3, "ids=model: a buffer gets no ID");
+	is_u64(cat->id_names->n, 3, "ids=model: a buffer gets no ID");
 	ofs_catalog_free(cat);
 	cat = check_with("ids=model and an ID without state", &opt,
 	    "t3 model|a = model/a\n"
@@ -857,7 +862,7 @@ static void ids_of_model(void)
 	    "t5 model|c = model/c\n"
 	    "t3 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
 	    "t5 optim|state|2|exp_avg = optim/state/c/exp_avg\n");
-	ok(strcmp(ofs_catalog_string(cat, cat->ids[1]).p, "b") == 0,
+	ok(strcmp(ofs_catalog_string(cat, cat->id_names->name[1]).p, "b") == 0,
 	    "ids=model and an ID without state: the order gives its name");
 	ofs_catalog_free(cat);
 	ofs_catalog_free(check_with("ids=model and statistics of a batch norm",
@@ -925,13 +930,6 @@ static void ids_of_model(void)
 	fails("ids=model and an ID beyond the model", &opt,
 	    "t3 model|a = x\nt3 optim|state|999999999|exp_avg = x\n", EINVAL,
 	    "ID 999999999, but the model has 1 tensors");
-	cat = catalog_of("t3 a = x\nt3 optim.state.0.exp_avg = x\n");
-	cat->unordered = true;
-	ok(ofs_name_entries(cat, &opt, &err) == -1,
-	    "ids=model fails for an index without an order");
-	is_error(err, EINVAL, "OFS636 ids=model: the index has no map of keys",
-	    "ids=model for an index without an order: error text");
-	ofs_catalog_free(cat);
 	fails("ids=model and state without a parameter's shape", &opt,
 	    "t3 model|a = x\nt optim|state|0|step = x\n"
 	    "t3 optim|state|0|row = x\n",
@@ -939,6 +937,226 @@ static void ids_of_model(void)
 	fails("ids=model without state", &opt,
 	    "t3 model|a = x\ni optim|param_groups|#0|params = x\n", EINVAL,
 	    "no state has a shape that");
+}
+
+/* Files that sort their keys: only shapes tell. */
+static void ids_of_shapes(void)
+{
+	struct optimfs_options opt = { .ids = "model" };
+	struct ofs_catalog *cat;
+
+	keeps_order = false;
+	fails("ids=model and equal shapes without an order", &opt,
+	    "t4,4 model|key = x\nt4,4 model|query = x\nt4,4 model|value = x\n"
+	    "t3 model|b = x\n"
+	    "t4,4 optim|state|0|exp_avg = x\nt4,4 optim|state|1|exp_avg = x\n"
+	    "t4,4 optim|state|2|exp_avg = x\nt3 optim|state|3|exp_avg = x\n",
+	    EINVAL,
+	    "OFS636 ids=model: IDs 0, 1, 2 may be any of key, query, value");
+	fails("ids=model, no order, and a buffer with a parameter's shape",
+	    &opt,
+	    "t4,4 model|a = x\nt4,4 model|mask = x\n"
+	    "t4,4 optim|state|0|exp_avg = x\n",
+	    EINVAL, "OFS636 ids=model: ID 0 may be any of a, mask: shapes");
+	ofs_catalog_free(check_with("ids=model and shapes that differ", &opt,
+	    "t4,4 model|key = model/key\n"
+	    "t4,5 model|query = model/query\n"
+	    "t4 model|a = model/a\n"
+	    "t4,5 optim|state|0|exp_avg = optim/state/query/exp_avg\n"
+	    "t4,4 optim|state|1|exp_avg = optim/state/key/exp_avg\n"));
+	ofs_catalog_free(check_with("ids=model and a projection that is left",
+	    &opt,
+	    "t8,8 model|a = model/a\n"
+	    "t8,4 model|b = model/b\n"
+	    "t8,2 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
+	    "v optim|state|0|projector = optim/state/a/projector\n"
+	    "t8,4 optim|state|1|exp_avg = optim/state/b/exp_avg\n"));
+	fails("ids=model and two projections of equal rank", &opt,
+	    "t8,8 model|a = x\nt8,4 model|b = x\n"
+	    "t8,2 optim|state|0|exp_avg = x\nv optim|state|0|projector = x\n"
+	    "t8,2 optim|state|1|exp_avg = x\nv optim|state|1|projector = x\n",
+	    EINVAL, "IDs 0, 1 may be any of a, b: shapes do not tell");
+	fails("ids=model and a state that only another ID's tensor fits", &opt,
+	    "t4 model|a = x\nt5 model|b = x\n"
+	    "t4 optim|state|0|exp_avg = x\nt4 optim|state|1|exp_avg = x\n",
+	    EINVAL, "the state of ID 1 has shape [4], which no tensor");
+	cat = check_with("ids=model for an index without a map of keys", &opt,
+	    "t3 a = model/a\nt3 optim.state.0.exp_avg = "
+	    "optim/state/a/exp_avg\n");
+	ofs_catalog_free(cat);
+	keeps_order = true;
+	/* two files: each keeps its own order only */
+	cat = catalog_of("t4 model|a = x\nt4 model|b = x\n"
+			 "t4 optim|state|0|exp_avg = x\n"
+			 "t4 optim|state|1|exp_avg = x\n");
+	ofs_catalog_ordered(cat, 1, 2);
+	ok(ofs_name_entries(cat, &opt, NULL) == -1,
+	    "ids=model fails for equal shapes in two files");
+	ofs_catalog_free(cat);
+}
+
+/* Moments that are smaller than their parameter. */
+static void ids_smaller(void)
+{
+	struct optimfs_options opt = { .ids = "model" };
+	static const char factored[] =
+	    "t8,6 model|a = model/a\n"
+	    "t6 model|b = model/b\n"
+	    "t8,6 optim|state|0|step = optim/state/a/step\n"
+	    "t8 optim|state|0|exp_avg_sq_row = optim/state/a/exp_avg_sq_row\n"
+	    "t6 optim|state|0|exp_avg_sq_col = optim/state/a/exp_avg_sq_col\n"
+	    "t6 optim|state|1|exp_avg_sq = optim/state/b/exp_avg_sq\n";
+	static const char galore[] =
+	    "t8,6 model|a = model/a\n"
+	    "t6 model|b = model/b\n"
+	    "t2,6 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
+	    "t2,6 optim|state|0|exp_avg_sq = optim/state/a/exp_avg_sq\n"
+	    "t6 optim|state|1|exp_avg = optim/state/b/exp_avg\n";
+
+	ofs_catalog_free(check_with("ids=model and Adafactor", &opt, factored));
+	ofs_catalog_free(check_with("ids=model and Adafactor of PyTorch", &opt,
+	    "t8,6 model|a = model/a\n"
+	    "t8,1 optim|state|0|row_var = optim/state/a/row_var\n"
+	    "t1,6 optim|state|0|col_var = optim/state/a/col_var\n"));
+	ofs_catalog_free(check_with("ids=model and GaLore", &opt, galore));
+	ofs_catalog_free(check_with("ids=model and a rank in the group", &opt,
+	    "t8,6 model|a = model/a\n"
+	    "t8,5 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v optim|param_groups|#0|rank = optim/param_groups/0/rank\n"));
+	fails("ids=model and a moment that is a row shorter", &opt,
+	    "t8,6 model|a = x\nt7,6 optim|state|0|exp_avg = x\n", EINVAL,
+	    "OFS636 ids=model: the state of ID 0 has shape [7,6]");
+	fails("ids=model and means of another matrix", &opt,
+	    "t8,6 model|a = x\nt8 optim|state|0|exp_avg_sq_row = x\n"
+	    "t7 optim|state|0|exp_avg_sq_col = x\n",
+	    EINVAL, "OFS636 ids=model: the state of ID 0 has shape [8]");
+	fails("ids=model and float32 weights of another shape", &opt,
+	    "t8,6 model|a = x\nt4,6 optim|state|0|fp32 = x\n"
+	    "v optim|state|0|projector = x\n",
+	    EINVAL, "OFS636 ids=model: the state of ID 0 has shape [4,6]");
+	opt.ids = file_of("a\nb\n");
+	ofs_catalog_free(check_with("ids= with a file and Adafactor", &opt,
+	    factored));
+	ofs_catalog_free(check_with("ids= with a file and GaLore", &opt,
+	    galore));
+	opt.ids = file_of("b\na\n");
+	fails("ids= with names that are exchanged, and GaLore", &opt, galore,
+	    EINVAL, "line 1: b has shape [6], the state of ID 0 [2,6]");
+}
+
+static void warns(const char *what, const struct optimfs_options *opt,
+    const char *text, const char *warning)
+{
+	struct ofs_catalog *cat = check_with(what, opt, text);
+	bool found = false;
+
+	for (uint32_t i = 0; i < cat->nnotes; i++)
+		found |= strstr(cat->notes[i].text, warning) != NULL;
+	if (!ok(found, "%s: a warning", what) && cat->nnotes > 0)
+		diag("%s", cat->notes[0].text);
+	ofs_catalog_free(cat);
+}
+
+/* param_names of the groups. */
+static void ids_of_groups(void)
+{
+	static const char named[] =
+	    "t4,4 optim|state|0|exp_avg = optim/state/query/exp_avg\n"
+	    "t4,4 optim|state|2|exp_avg = optim/state/b/exp_avg\n"
+	    "v[2,0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v[b,query] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n"
+	    "v[1] optim|param_groups|#1|params = optim/param_groups/1/params\n"
+	    "v[key] optim|param_groups|#1|param_names = "
+	    "optim/param_groups/1/param_names\n";
+	struct optimfs_options opt = { 0 };
+	struct ofs_catalog *cat;
+
+	cat = check_with("param_names", &defaults, named);
+	ok(cat->nid_names == 1 && cat->id_names->n == 3 &&
+		strcmp(ofs_catalog_string(cat, cat->id_names->name[1]).p,
+		    "key") == 0,
+	    "param_names: the catalog has the names for lists of IDs");
+	is_u64(cat->nnotes, 1, "param_names: the only note");
+	has_notes(cat, OFS_NOTE_MISSING,
+	    "OFS642 optim/state/key: in param_groups, but without state\n",
+	    "param_names: a parameter without state has its name");
+	ofs_catalog_free(cat);
+	opt.ids = "model";
+	ofs_catalog_free(check_with(
+	    "param_names, and ids=model without a model", &opt, named));
+	ofs_catalog_free(check_with("param_names of two optimizers", &defaults,
+	    "t3 g|optim|state|0|exp_avg = optim/g/state/a/exp_avg\n"
+	    "v[0] g|optim|param_groups|#0|params = "
+	    "optim/g/param_groups/0/params\n"
+	    "v[a] g|optim|param_groups|#0|param_names = "
+	    "optim/g/param_groups/0/param_names\n"
+	    "t3 d|optim|state|0|exp_avg = optim/d/state/b/exp_avg\n"
+	    "v[0] d|optim|param_groups|#0|params = "
+	    "optim/d/param_groups/0/params\n"
+	    "v[b] d|optim|param_groups|#0|param_names = "
+	    "optim/d/param_groups/0/param_names\n"));
+	ofs_catalog_free(check_with("param_names with prefixes of wrappers",
+	    &defaults,
+	    "t3 model|w = model/w\n"
+	    "t3 optim|state|0|exp_avg = optim/state/w/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v[module._orig_mod.w] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n"));
+	cat = check_with("param_names of a state dict by names", &defaults,
+	    "t3 optim|state|w|exp_avg = optim/state/w/exp_avg\n"
+	    "v[w] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v[w] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n");
+	is_u64(cat->nnotes, 0, "param_names of a state dict by names: no note");
+	ofs_catalog_free(cat);
+	warns("param_names of another length", &defaults,
+	    "t3 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v[a,b] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n",
+	    "OFS634 param_names of group 0: params has another length");
+	warns("param_names of one group only", &defaults,
+	    "t3 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = optim/param_groups/0/params\n"
+	    "v[a] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n"
+	    "v[1] optim|param_groups|#1|params = optim/param_groups/1/params\n",
+	    "OFS634 param_names of group 1: it lacks this list");
+	warns("param_names with one name twice", &defaults,
+	    "t3 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "v[0,1] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n"
+	    "v[a,a] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n",
+	    "OFS634 param_names of group 0: IDs 0 and 1 are both called a");
+	warns("param_names and an ID twice", &defaults,
+	    "t3 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "v[0,0] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n"
+	    "v[a,b] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n",
+	    "OFS634 param_names of group 0: the IDs of params do not count");
+	warns("param_names with shapes of other parameters", &defaults,
+	    "t3 model|a = model/a\nt4 model|b = model/b\n"
+	    "t3 optim|state|0|exp_avg = optim/state/0/exp_avg\n"
+	    "v[0,1] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n"
+	    "v[b,a] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n",
+	    "OFS634 param_names of group 0: b has shape [4], the state of ID 0 "
+	    "[3]");
+	opt.ids = file_of("query\nb\nkey\n");
+	warns("ids= with other names than param_names", &opt,
+	    "t4,4 optim|state|0|exp_avg = optim/state/query/exp_avg\n"
+	    "t4,4 optim|state|1|exp_avg = optim/state/b/exp_avg\n"
+	    "v[0,1,2] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n"
+	    "v[query,key,b] optim|param_groups|#0|param_names = "
+	    "optim/param_groups/0/param_names\n",
+	    "line 2: ID 1 is called b, and param_names of the optimizer has "
+	    "key");
 }
 
 static void mixed(void)
@@ -1125,6 +1343,9 @@ int main(void)
 	clean_fqn();
 	ids();
 	ids_of_model();
+	ids_of_shapes();
+	ids_smaller();
+	ids_of_groups();
 	mixed();
 	orphans();
 	missing();

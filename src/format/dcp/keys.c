@@ -480,7 +480,8 @@ static int read_both(struct ofs_dcp *d, uint32_t **order, uint32_t *n,
 
 /* planner_data has the order of the state dict, unless ranks had different
  * keys; the order of state_dict_metadata depends on how the tensors were
- * distributed over ranks (docs/formats/dcp.md). ids=model needs it. */
+ * distributed over ranks (docs/formats/dcp.md). It is kept for what is shown
+ * in the order of entries; names for IDs need more than that. */
 int ofs_dcp_add_keys(struct ofs_dcp *d, struct optimfs_error *err)
 {
 	uint32_t *order = NULL, n = 0;

@@ -184,7 +184,6 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	    ofs_dcp_check_planner(d, err) == -1 ||
 	    ofs_dcp_check_files(d, &f->names, first, err) == -1)
 		return -1;
-	d->cat->unordered = true;
 	if (d->cat->writer == NULL)
 		d->cat->writer = d->index[0].writer;
 	index = d->index[0].object;

@@ -266,7 +266,7 @@ static bool keeps_keys(const struct ofs_dcp_files *f)
 {
 	if (f->to.keys != OFS_KEYS_DEFAULT)
 		return f->to.keys == OFS_KEYS_SOURCE;
-	return strcmp(f->cat->format, "dcp") == 0 && f->cat->ids == NULL;
+	return strcmp(f->cat->format, "dcp") == 0 && f->cat->nid_names == 0;
 }
 
 static void file_name(const struct ofs_files *files, uint32_t file,

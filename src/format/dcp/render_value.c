@@ -62,7 +62,7 @@ static int put_graph(struct ofs_dcp_files *f, const struct ofs_render *from,
 static int copy_value(struct ofs_dcp_files *f, const struct ofs_render *from,
     uint32_t leaf, const struct ofs_entry *e, struct optimfs_error *err)
 {
-	bool names = !f->source && ofs_id_names_in(f->cat, e) &&
+	bool names = !f->source && ofs_id_names_of(f->cat, e) != NULL &&
 	    ofs_render_is_params(f->cat, e);
 
 	if (names || !ofs_render_has_archive(from, e))

@@ -334,15 +334,22 @@ static int note_keys(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	uint32_t left = is_mpmd(set) ? 0 : MAX_NAMED;
+	uint32_t first = set->cat->nentries, end = OFS_NONE;
 
 	for (uint32_t i = 0; i < set->ngroups; i++) {
 		struct ofs_ranks_group *g = &set->group[i];
 
+		/* from here on the first file lacks them, and nothing says where
+		 * they belong among its keys */
+		if (end == OFS_NONE && set->leaf[g->first].file != 0)
+			end = set->cat->nentries;
 		if (g->taken)
 			continue;
 		if (ofs_ranks_merge_one(set, g, err) == -1 ||
 		    note_keys(set, g, &left, err) == -1)
 			return -1;
 	}
+	ofs_catalog_ordered(set->cat, first,
+	    end == OFS_NONE ? set->cat->nentries : end);
 	return 0;
 }
