@@ -7,7 +7,6 @@
 #include <errno.h>
 
 static const char *const assemble_names[] = { "off", "auto", "always", NULL };
-static const char *const sandbox_names[] = { "off", "auto", "require", NULL };
 /* In the order of optimfs_recover; and whether an unmount commits. */
 static const char *const recover_names[] = { "no", "yes", "discard", NULL };
 static const char *const commit_names[] = { "auto", "explicit", NULL };
@@ -26,7 +25,7 @@ const struct ofs_option ofs_mount_options_table[] = {
 	ROW("assemble_max", OFS_OPTION_SIZE, assemble_max),
 	{ .name = "sandbox",
 	    .kind = OFS_OPTION_CHOICE,
-	    .choices = sandbox_names,
+	    .choices = ofs_sandbox_policies,
 	    .offset = offsetof(struct ofs_mount_options, sandbox) },
 	ROW("readahead", OFS_OPTION_SIZE, readahead),
 	ROW("timeout", OFS_OPTION_TIME, timeout),

@@ -11,12 +11,8 @@
 #include "base/json_write.h"
 #include "cli/job.h"
 #include "cli/options.h"
+#include "cli/sandbox.h"
 
-enum ofs_sandbox_policy {
-	OFS_SANDBOX_OFF,
-	OFS_SANDBOX_AUTO,
-	OFS_SANDBOX_REQUIRE,
-};
 enum ofs_assemble_policy {
 	OFS_ASSEMBLE_OFF,
 	OFS_ASSEMBLE_AUTO,

@@ -23,12 +23,12 @@
 #include "base/memory.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/sandbox.h"
 #include "cli/tools.h"
 #include "fuse/log.h"
 #include "fuse/loop.h"
 #include "fuse/ops.h"
 #include "fuse/quit.h"
-#include "fuse/sandbox.h"
 
 /* The share of cache= for gathered files; the rest is for decoded data in the
  * library. */
@@ -42,6 +42,7 @@ struct server {
 	struct ofs_loop *loop;
 	struct ofs_quit *quit;
 	struct ofs_sandbox *sandbox; /* NULL: none */
+	bool confined;               /* it restricts files, too */
 	unsigned threads;            /* that serve requests */
 	pthread_t publisher;
 	bool publishing;
@@ -106,7 +107,7 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 {
 	const struct ofs_mount_options *m = s->v->options;
 	const struct ofs_sandbox_config config = {
-		.source = s->v->source,
+		.source = { s->v->source },
 		.write = m->open.rw,
 		.temporary = m->open.scratch,
 		.upper = m->open.upper,
@@ -120,12 +121,14 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 		return optimfs_fail(err, EINVAL,
 		    "option 'sandbox=require': mounts by several ranks have no "
 		    "sandbox");
-	if (m->sandbox == OFS_SANDBOX_OFF || m->open.group != NULL ||
-	    ofs_sandbox_new(&config, &s->sandbox, err) == 0)
+	if (m->sandbox == OFS_SANDBOX_OFF || m->open.group != NULL)
+		return 0;
+	s->confined = ofs_sandbox_new(&config, &s->sandbox, err) == 0;
+	if (s->confined)
 		return 0;
 	if (required)
 		return optimfs_fail_in(err, "sandbox=require");
-	ofs_log("no sandbox: %s", err->text);
+	ofs_log("sandbox: %s", err->text);
 	return 0;
 }
 
@@ -309,7 +312,7 @@ static char *info(void *ctx)
 	ofs_json_put_string(&w, "point", s->v->point);
 	ofs_json_put_bool(&w, "passthrough",
 	    ofs_passthrough_available(&s->session.pt));
-	ofs_json_put_bool(&w, "sandbox", s->sandbox != NULL);
+	ofs_json_put_bool(&w, "sandbox", s->confined);
 	ofs_json_put_u64(&w, "threads", s->threads);
 	ofs_mount_options_json(s->v->options, &w);
 	ofs_json_close(&w, '}');

@@ -27,6 +27,8 @@ AS_IF([test "x$enable_sanitizer" != xno],
      AS_CASE([$enable_sanitizer], [*undefined*],
         [SAN_CFLAGS="$SAN_CFLAGS -fno-sanitize-recover=undefined"])])
 AC_SUBST([SAN_CFLAGS])
+AS_IF([test "x$enable_sanitizer" != xno],
+    [AC_DEFINE([SANITIZED], [1], [Define to 1 if a sanitizer is linked.])])
 AM_CONDITIONAL([SANITIZED], [test "x$enable_sanitizer" != xno])
 ])
 

@@ -19,15 +19,27 @@
 #include "base/memory.h"
 #include "cli/args.h"
 #include "cli/interrupt.h"
+#include "cli/sandbox.h"
 #include "fs/walk.h"
 
 #define READ_SIZE (1u << 20)
+
+/* A sanitizer reads files, and at the end traces the process from another. */
+#ifdef SANITIZED
+# define SANDBOX OFS_SANDBOX_OFF
+#else
+# define SANDBOX OFS_SANDBOX_AUTO
+#endif
 
 static const struct ofs_option options_table[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_command, open)),
 	OFS_JOB_OPTIONS(offsetof(struct ofs_command, how)),
 	OFS_OPTION_ROW("timeout", OFS_OPTION_TIME,
 	    offsetof(struct ofs_command, timeout)),
+	{ .name = "sandbox",
+	    .kind = OFS_OPTION_CHOICE,
+	    .choices = ofs_sandbox_policies,
+	    .offset = offsetof(struct ofs_command, sandbox) },
 	{ .name = NULL },
 };
 
@@ -156,12 +168,59 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 		ofs_interrupt_end(
 		    "nothing was changed, and the output is incomplete; the "
 		    "same command starts from the beginning");
-	ofs_tool_await(path);
 	fs = optimfs_open(path, &open, err);
 	ofs_progress_clear(&c->progress);
 	if (fs == NULL && err->number == 2 && access(path, F_OK) == -1)
 		ofs_command_suggest_checkpoint(c, path, err);
 	return fs;
+}
+
+/* What the command makes, or writes into; NULL: only standard output. */
+static const char *output_of(const struct ofs_command *c, unsigned allowed)
+{
+	if ((allowed & OFS_DEST) != 0)
+		return c->operand[c->noperands - 1];
+	if ((allowed & (OFS_TO | OFS_LAYOUT)) != 0)
+		return c->operand[0];
+	return c->output != NULL && strcmp(c->output, "-") == 0 ? NULL
+								: c->output;
+}
+
+/* Restricts this process before it parses anything, see sandbox.h. Ranks are
+ * not: MPI and CUDA open devices and sockets at any time. Nor is a process that
+ * has nothing to parse: it looks for names that were meant instead. */
+static int confine(const struct ofs_command *c, unsigned allowed,
+    struct optimfs_error *err)
+{
+	const char *second = (allowed & OFS_SECOND) != 0 && c->noperands > 0
+	    ? c->operand[0]
+	    : NULL;
+	const struct ofs_sandbox_config config = {
+		.source = { c->checkpoint, second },
+		.output = output_of(c, allowed),
+		.file = { c->open.units, c->open.ids },
+		.memory = -1,
+	};
+	struct ofs_sandbox *sandbox;
+	int ret;
+
+	ofs_tool_await(c->checkpoint);
+	if (second != NULL)
+		ofs_tool_await(second);
+	if (c->sandbox == OFS_SANDBOX_OFF || c->job.group != NULL ||
+	    access(c->checkpoint, F_OK) == -1 ||
+	    (second != NULL && access(second, F_OK) == -1))
+		return 0;
+	ret = ofs_sandbox_new(&config, &sandbox, err);
+	if (ret == 1 && c->sandbox == OFS_SANDBOX_REQUIRE)
+		ofs_sandbox_free(sandbox);
+	else if (ret != -1) {
+		ret = ofs_sandbox_enter(sandbox, err);
+		ofs_sandbox_free(sandbox);
+	}
+	if (ret == 0 || c->sandbox != OFS_SANDBOX_REQUIRE)
+		return 0;
+	return optimfs_fail_in(err, "sandbox=require");
 }
 
 static int open_checkpoint(struct ofs_command *c, unsigned allowed)
@@ -170,7 +229,8 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 
 	c->open.together =
 	    c->job.group != NULL && (allowed & OFS_TOGETHER) != 0;
-	c->fs = ofs_command_open(c, c->checkpoint, &err);
+	if (confine(c, allowed, &err) == 0)
+		c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;
 	return c->open.together ? ofs_job_fail(&c->job, &err)
@@ -297,7 +357,8 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, unsigned allowed, int min, int max, int *status)
 {
 	*c = (struct ofs_command){ .options.table = options_table,
-		.timeout = 30 };
+		.timeout = 30,
+		.sandbox = SANDBOX };
 	c->options.target = c;
 	*status = OFS_EXIT_IO;
 	c->operand = calloc((size_t)argc + 2, sizeof(*c->operand));

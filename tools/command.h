@@ -57,6 +57,7 @@ struct ofs_command {
 	struct optimfs_options open;
 	struct ofs_job_options how;
 	unsigned timeout; /* seconds to wait for another rank */
+	int sandbox;      /* enum ofs_sandbox_policy */
 	struct ofs_options options;
 	struct ofs_tool_source source[2]; /* for operands in mounts */
 	char **joined;                    /* paths in them, ending with NULL */

@@ -58,6 +58,58 @@ is "default sandbox: the daemon exits with 0 on SIGTERM" $? 0
 not_ok "default sandbox: the daemon unmounts on SIGTERM" test -e "$mnt/plain"
 is "default sandbox: the daemon prints nothing" "$(cat "$scratch/log")" ''
 
+# What the threads of a real mount have, and a command that is waiting for the
+# reader of its output.
+real=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
+cp -r "$real" "$scratch/real"
+rights() { # PID: how many of its threads are confined, and the capabilities of those
+	for task in /proc/"$1"/task/*/status; do
+		awk '$1 == "CapEff:" { cap = $2 } $1 == "NoNewPrivs:" { no = $2 }
+		    $1 == "Seccomp:" { filter = $2 }
+		    END { if (filter == 2) print no, cap }' "$task"
+	done | sort | uniq -c | awk '{ print ($1 > 0), $2, $3 }' | paste -sd' '
+}
+confined() { # WHAT PID CAPABILITIES
+	if [ "$(id -u)" = 0 ]; then
+		is "$1: confined threads have a filter, no new privileges and these capabilities" \
+		    "$(rights "$2")" "1 1 $3"
+	else
+		is "$1: confined threads have a filter and no new privileges" \
+		    "$(rights "$2")" '1 1 0000000000000000'
+	fi
+}
+mounted() { # OPTIONS: leaves its process in daemon
+	"$OPTIMFS" mount -f -q -o "sandbox=require,$1" "$scratch/real" "$mnt" &
+	daemon=$!
+	eventually [ -e "$mnt/model" ]
+}
+if sanitized; then
+	skip 7 "a sanitizer has threads of its own"
+else
+	mounted assemble=off
+	confined "a read-only mount" $daemon 0000000000000004
+	ok "a read-only mount: umount succeeds" "$OPTIMFS" umount "$mnt"
+	wait $daemon
+	mounted rw
+	confined "a writable mount" $daemon 000000000000001f
+	echo 0.5 >"$mnt/optim/param_groups/0/lr"
+	ok "a writable mount: umount commits" "$OPTIMFS" umount "$mnt"
+	wait $daemon
+	is "a writable mount: the change was committed" \
+	    "$("$OPTIMFS" cat "$scratch/real" optim/param_groups/0/lr)" 0.5
+	# More than fits into a pipe, whose reader does not read.
+	mkfifo "$scratch/pipe"
+	"$OPTIMFS" tar -o sandbox=require "$scratch/real" / >"$scratch/pipe" &
+	daemon=$!
+	exec 3<"$scratch/pipe"
+	eventually grep -q '^Seccomp:.2' /proc/$daemon/status
+	confined "a command that reads" $daemon 0000000000000004
+	exec 3<&-
+	wait $daemon
+	like "a command: sandbox=off confines nothing" \
+	    "$("$OPTIMFS" cat -o sandbox=off "$scratch/real" optim/param_groups/0/lr)" 0.5
+fi
+
 # A mount of one file: replacing the file must be reported as without a sandbox.
 real=$TOP_SRCDIR/tests/data/extra/dcp_variants/hf_writer
 real=$real/model-00001-of-00001.safetensors

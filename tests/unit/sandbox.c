@@ -2,20 +2,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fuse/sandbox.h"
+#include "cli/sandbox.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "cli/syscalls.h"
 #include "tap.h"
 
 /* Files below one directory:
@@ -25,9 +31,9 @@ static char top[] = "/tmp/optimfs-sandbox.XXXXXX";
 
 static const char *at(const char *name)
 {
-	static _Thread_local char path[4][256];
+	static _Thread_local char path[8][256];
 	static _Thread_local unsigned turn;
-	char *p = path[turn++ % 4];
+	char *p = path[turn++ % 8];
 
 	snprintf(p, sizeof(path[0]), "%s/%s", top, name);
 	return p;
@@ -48,7 +54,8 @@ static void make_files(void)
 	    mkdir(at("run/ck"), 0755) == -1 ||
 	    mkdir(at("run/ck/sub"), 0755) == -1 ||
 	    mkdir(at("run/.ck.optimfs"), 0755) == -1 ||
-	    mkdir(at("upper"), 0755) == -1 || mkdir(at("tmp"), 0755) == -1)
+	    mkdir(at("upper"), 0755) == -1 || mkdir(at("out"), 0755) == -1 ||
+	    mkdir(at("tmp"), 0755) == -1)
 		bail_out("%s: %s", top, strerror(errno));
 	put("secret");
 	put("run/ck/a");
@@ -75,6 +82,85 @@ static void *no_run(void *arg)
 	return arg;
 }
 
+/* The version of Landlock. */
+static long landlock(void)
+{
+	return syscall(444, NULL, 0, 1);
+}
+
+/* Tries each of the calls, with arguments with which it does nothing. */
+static unsigned tried(const int *call, int *other)
+{
+	unsigned n = 0;
+
+	for (; *call != -1; call++, n++)
+		if (syscall(*call, -1, -1, -1, -1, -1, -1) != -1 ||
+		    errno != EPERM)
+			*other = *call;
+	return n;
+}
+
+/* Made before the thread is confined: a socket, and the abstract address of
+ * another one. */
+static int to_nowhere = -1;
+static struct sockaddr_un abstract = { .sun_family = AF_UNIX };
+#define ABSTRACT_LENGTH (sizeof(sa_family_t) + 24)
+static pthread_t starter;
+
+static void make_sockets(void)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	to_nowhere = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	snprintf(abstract.sun_path + 1, 24, "optimfs-%d", (int)getpid());
+	if (fd == -1 || to_nowhere == -1 ||
+	    bind(fd, (struct sockaddr *)&abstract, ABSTRACT_LENGTH) == -1 ||
+	    sendto(to_nowhere, "x", 1, 0, (struct sockaddr *)&abstract,
+		ABSTRACT_LENGTH) != 1)
+		bail_out("sockets: %s", strerror(errno));
+}
+
+/* 0 or errno. */
+static int result(long ret)
+{
+	return ret == -1 ? errno : 0;
+}
+
+/* Other processes and machines are out of reach. */
+static void isolated(const char *what)
+{
+	struct rlimit limit;
+	int code, other = -1;
+	unsigned n = tried(ofs_syscalls_refused(true), &other);
+
+	ok(n > 80 && other == -1, "%s: %u system calls are refused (not: %d)",
+	    what, n, other);
+	is_int(result(fork()), EPERM, "%s: a process cannot be made", what);
+	is_int(result(kill(getppid(), SIGCONT)), EPERM,
+	    "%s: another process gets no signal", what);
+	is_int(result(syscall(SYS_tgkill, getppid(), getppid(), SIGCONT)),
+	    EPERM, "%s: nor do its threads", what);
+	code = result(kill(getppid(), 0));
+	ok(code == 0 || code == EPERM,
+	    "%s: whether a process exists can be asked", what);
+	is_int(result(kill(INT_MAX, 0)), ESRCH,
+	    "%s: a process that is gone is known to be", what);
+	is_int(pthread_kill(starter, 0), 0,
+	    "%s: a thread of this process gets signals", what);
+	is_int(result(prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit)), EPERM,
+	    "%s: limits of another process cannot be read", what);
+	is_int(result(prlimit(0, RLIMIT_NOFILE, NULL, &limit)), 0,
+	    "%s: its own can", what);
+	is_int(result(ioctl(STDIN_FILENO, TIOCSTI, "x")), EPERM,
+	    "%s: no input for a terminal can be forged", what);
+	/* before Linux 6.12 they are not restricted */
+	code = result(sendto(to_nowhere, "x", 1, 0,
+	    (struct sockaddr *)&abstract, ABSTRACT_LENGTH));
+	ok(code == EPERM || (code == 0 && landlock() < 6),
+	    "%s: an abstract socket cannot be reached: %s", what,
+	    strerror(code));
+}
+
 /* Restrictions of every sandbox for run/ck. */
 static void confined(const char *what)
 {
@@ -91,7 +177,8 @@ static void confined(const char *what)
 	    "%s: a file outside cannot be created", what);
 	is_int(opens(at("tmp"), O_TMPFILE | O_RDWR), 0,
 	    "%s: an unnamed temporary file can be created", what);
-	ok(execl("/bin/true", "true", NULL) == -1 && errno == EACCES,
+	isolated(what);
+	ok(execl("/bin/true", "true", NULL) == -1 && errno == EPERM,
 	    "%s: a program cannot be executed", what);
 	ok(mount("none", at("tmp"), "tmpfs", 0, NULL) == -1 && errno == EPERM,
 	    "%s: a file system cannot be mounted", what);
@@ -119,29 +206,41 @@ static bool keeps(unsigned capability)
 	return (effective >> capability & 1) != 0;
 }
 
-static void tcp(void)
+/* Exactly these, of a process that has all. */
+static bool keeps_only(unsigned long long capabilities)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET,
-		.sin_port = htons(9),
-		.sin_addr = { htonl(INADDR_LOOPBACK) } };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), code;
+	for (unsigned i = 0; i < 41; i++)
+		if (keeps(i) !=
+		    ((capabilities >> i & 1) != 0 && geteuid() == 0))
+			return false;
+	return true;
+}
 
-	if (fd == -1) {
-		skip(1, "no TCP sockets here");
-		return;
-	}
-	code =
-	    connect(fd, (struct sockaddr *)&to, sizeof(to)) == -1 ? errno : 0;
-	/* Kernels before 6.7 cannot restrict TCP. */
-	ok(code == EACCES || code == ECONNREFUSED || code == ENETUNREACH,
-	    "directory: a TCP connection is refused: %s", strerror(code));
-	close(fd);
+enum {
+	READING = 1 << 2, /* DAC_READ_SEARCH */
+	WRITING = READING | 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4,
+	PASSING = 1 << 21, /* SYS_ADMIN */
+};
+
+/* Without rights to write, names and attributes of no file can be changed. */
+static void read_only(const char *what)
+{
+	int other = -1;
+	unsigned n = tried(ofs_syscalls_refused(false), &other);
+
+	ok(n > 20 && other == -1,
+	    "%s: %u calls that change names and attributes are refused (not: "
+	    "%d)",
+	    what, n, other);
+	is_int(result(chmod(at("secret"), 0600)), EPERM,
+	    "%s: the mode of a file cannot be changed", what);
+	ok(keeps_only(READING), "%s: root keeps DAC_READ_SEARCH only", what);
 }
 
 static void *reader(void *arg)
 {
 	confined(arg);
-	tcp();
+	read_only(arg);
 	is_int(opens(at("run/ck/a"), O_RDONLY), 0,
 	    "directory: a file of the checkpoint can be read");
 	is_int(opens(at("run/ck/sub/b"), O_RDONLY), 0,
@@ -156,8 +255,6 @@ static void *reader(void *arg)
 	    "directory: a file beside the checkpoint cannot be read");
 	is_int(opens("/proc/self/statm", O_RDONLY), 0,
 	    "directory: /proc/self can be read");
-	ok(!keeps(21) && !keeps(19) && !keeps(17),
-	    "directory: SYS_ADMIN, SYS_PTRACE and SYS_RAWIO are dropped");
 	return NULL;
 }
 
@@ -205,13 +302,47 @@ static void *writer(void *arg)
 	    "rw: a file can be made in upper=");
 	ok(rename(at("upper/data"), at("run/ck/b")) == 0,
 	    "rw: a file can be moved from upper= to the checkpoint");
+	is_int(result(chmod(at("run/ck/b"), 0640)), 0,
+	    "rw: the mode of a new file can be set");
+	ok(keeps_only(WRITING), "rw: root keeps what new files need");
+	return NULL;
+}
+
+/* optimfs diff, which reads two checkpoints. */
+static void *two_reader(void *arg)
+{
+	confined(arg);
+	read_only(arg);
+	is_int(opens(at("run/ck/a"), O_RDONLY), 0,
+	    "two: a file of the first can be read");
+	is_int(opens(at("run/file"), O_RDONLY), 0, "two: the second can");
+	is_int(opens(at("run/other"), O_RDONLY), EACCES,
+	    "two: another file beside them cannot");
+	return NULL;
+}
+
+/* optimfs reshard. */
+static void *maker(void *arg)
+{
+	confined(arg);
+	is_int(mkdir(at("out/.new.optimfs"), 0755), 0,
+	    "output: a directory can be made beside it");
+	is_int(opens(at("out/.new.optimfs/a"), O_RDWR | O_CREAT), 0,
+	    "output: a file in that");
+	ok(rename(at("out/.new.optimfs"), at("out/new")) == 0,
+	    "output: it gets its name");
+	is_int(opens(at("run/ck/a"), O_RDWR), EACCES,
+	    "output: the source cannot be written");
+	is_int(opens(at("run/ck/new"), O_RDWR | O_CREAT), EACCES,
+	    "output: no file can be made in the source");
 	return NULL;
 }
 
 static void *with_passthrough(void *arg)
 {
 	confined(arg);
-	ok(keeps(21) == (geteuid() == 0), "passthrough: root keeps SYS_ADMIN");
+	ok(keeps_only(READING | PASSING),
+	    "passthrough: root keeps SYS_ADMIN, too");
 	return NULL;
 }
 
@@ -240,9 +371,10 @@ static void run(const char *what, const struct ofs_sandbox_config *config,
 	struct optimfs_error err;
 	pthread_t t;
 
-	if (ofs_sandbox_new(config, &s, &err) == -1)
+	if (ofs_sandbox_new(config, &s, &err) != 0)
 		bail_out("%s: %s", what, err.text);
 	e.sandbox = s;
+	starter = pthread_self();
 	if (pthread_create(&t, NULL, enter, &e) != 0)
 		bail_out("cannot start a thread");
 	pthread_join(t, NULL);
@@ -267,21 +399,28 @@ int main(void)
 	struct optimfs_error err;
 
 	make_files();
-	config.source = at("run/ck");
-	if (ofs_sandbox_new(&config, &s, &err) == -1) {
+	config.source[0] = at("run/ck");
+	if (ofs_sandbox_new(&config, &s, &err) != 0) {
 		remove_files();
 		skip_all("%s", err.text);
 	}
 	ofs_sandbox_free(s);
+	make_sockets();
 	run("directory", &config, reader);
 	config.passthrough = true;
 	run("passthrough", &config, with_passthrough);
 	config.passthrough = false;
-	config.source = at("run/file");
+	config.source[0] = at("run/file");
 	run("file", &config, file_reader);
-	config.source = at("run/file.index.json");
+	config.source[0] = at("run/file.index.json");
 	run("index", &config, index_reader);
-	config.source = at("run/ck");
+	config.source[0] = at("run/ck");
+	config.source[1] = at("run/file");
+	run("two", &config, two_reader);
+	config.source[1] = NULL;
+	config.output = at("out/new");
+	run("output", &config, maker);
+	config.output = NULL;
 	config.upper = at("upper");
 	config.write = true;
 	run("rw", &config, writer);

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "fuse/sandbox.h"
+#include "cli/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +14,20 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "cli/syscalls.h"
 
-/* The kernel's interface, include/uapi/linux/landlock.h of Linux 6.10:
+/* The kernel's interface, include/uapi/linux/landlock.h of Linux 6.15:
  * installed headers may be older than the kernel. */
 enum {
 	CALL_CREATE_RULESET = 444,
 	CALL_ADD_RULE = 445,
 	CALL_RESTRICT_SELF = 446,
 	CREATE_VERSION = 1,
+	CREATE_ERRATA = 2,
 	RULE_PATH_BENEATH = 1,
 };
 #define FS_WRITE_FILE  (UINT64_C(1) << 1)
@@ -39,13 +42,18 @@ enum {
 #define FS_TRUNCATE    (UINT64_C(1) << 14) /* 3 */
 #define FS_IOCTL_DEV   (UINT64_C(1) << 15) /* 5 */
 #define NET_TCP        UINT64_C(3)         /* 4 */
+#define SCOPE_SOCKET   (UINT64_C(1) << 0)  /* 6; abstract ones */
+#define SCOPE_SIGNAL   (UINT64_C(1) << 1)  /* 6 */
+#define FIXED_SIGNAL   2                   /* of the errata */
 struct ruleset_attr {
-	uint64_t fs, net;
+	uint64_t fs, net, scoped;
 };
 struct path_beneath {
 	uint64_t allowed;
 	int32_t parent;
 } __attribute__((packed));
+
+const char *const ofs_sandbox_policies[] = { "off", "auto", "require", NULL };
 
 #define READ FS_READ_FILE | FS_READ_DIR
 /* Rights for directories of unnamed files. */
@@ -55,9 +63,9 @@ struct path_beneath {
 #define WRITE SCRATCH | FS_REMOVE_DIR | FS_MAKE_DIR | FS_MAKE_SYM | FS_REFER
 
 struct ofs_sandbox {
-	int ruleset;
+	int ruleset;      /* -1: without Landlock */
 	uint64_t handled; /* rights known to this kernel */
-	bool passthrough;
+	bool write, passthrough;
 };
 
 /* The version of Landlock; 0: not available. */
@@ -81,21 +89,39 @@ static uint64_t rights(int v)
 	return known;
 }
 
-static int make_ruleset(struct ofs_sandbox *s, bool write,
-    struct optimfs_error *err)
+/* Threads of a mount wake each other with signals, which the first kernels with
+ * this scope refuse between threads that entered on their own. */
+static uint64_t scopes(int v)
+{
+	long fixed;
+
+	if (v < 6)
+		return 0;
+	fixed = syscall(CALL_CREATE_RULESET, NULL, 0, CREATE_ERRATA);
+	return SCOPE_SOCKET |
+	    (fixed > 0 && (fixed & FIXED_SIGNAL) != 0 ? SCOPE_SIGNAL : 0);
+}
+
+/* 1: err says why there is none. */
+static int make_ruleset(struct ofs_sandbox *s, struct optimfs_error *err)
 {
 	int v = version();
 	struct ruleset_attr attr = { .fs = rights(v),
-		.net = v >= 4 ? NET_TCP : 0 };
+		.net = v >= 4 ? NET_TCP : 0,
+		.scoped = scopes(v) };
 
-	if (v == 0)
-		return optimfs_fail(err, EOPNOTSUPP,
+	if (v == 0) {
+		optimfs_fail(err, EOPNOTSUPP,
 		    "this kernel has no Landlock: %m");
+		return 1;
+	}
 	/* without REFER files cannot be moved between directories */
-	if (v < 2 && write)
-		return optimfs_fail(err, EOPNOTSUPP,
+	if (v < 2 && s->write) {
+		optimfs_fail(err, EOPNOTSUPP,
 		    "Landlock of this kernel forbids commits (Linux 5.19 "
 		    "allows them)");
+		return 1;
+	}
 	s->handled = attr.fs;
 	s->ruleset = (int)syscall(CALL_CREATE_RULESET, &attr, sizeof(attr), 0);
 	if (s->ruleset == -1)
@@ -140,36 +166,70 @@ static bool is_index(const char *path)
 	return n > 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
-/* For a directory: everything in it. For a file: the file and the listing of
- * its directory; for an index, and for commits, the whole directory, because
- * renamed files need rights there. */
-static int allow_source(const struct ofs_sandbox *s,
-    const struct ofs_sandbox_config *config, struct optimfs_error *err)
+/* A path without links, malloc'ed; of one that does not exist yet, only its
+ * directory is. *exists may be NULL. NULL: no memory. */
+static char *real_path(const char *path, bool *exists)
 {
-	char *real = realpath(config->source, NULL), *copy, *parent;
-	uint64_t beside = 0;
-	struct stat st;
+	char *real = realpath(path, NULL);
+
+	if (exists != NULL)
+		*exists = real != NULL;
+	return real != NULL ? real : strdup(path);
+}
+
+/* The directory that a path is in. */
+static int allow_beside(const struct ofs_sandbox *s, const char *path,
+    uint64_t allowed, struct optimfs_error *err)
+{
+	char *real = real_path(path, NULL);
 	int ret;
 
-	/* the checkpoint may not exist yet */
-	copy = strdup(real != NULL ? real : config->source);
-	if (copy == NULL) {
-		free(real);
+	if (real == NULL)
 		return ofs_no_memory(err);
-	}
-	parent = dirname(copy);
-	if (config->write)
-		beside = config->temporary ? SCRATCH : WRITE;
-	else if (real != NULL && is_index(real))
+	ret = allow(s, dirname(real), allowed, err);
+	free(real);
+	return ret;
+}
+
+/* For a directory: everything in it. For a file: the file and the listing of
+ * its directory; for an index, the whole directory. */
+static int allow_source(const struct ofs_sandbox *s, const char *path,
+    struct optimfs_error *err)
+{
+	uint64_t beside = 0;
+	struct stat st;
+	bool exists;
+	char *real = real_path(path, &exists);
+	int ret;
+
+	if (real == NULL)
+		return ofs_no_memory(err);
+	if (exists && is_index(real))
 		beside = READ;
-	else if (real != NULL && stat(real, &st) == 0 && !S_ISDIR(st.st_mode))
+	else if (exists && stat(real, &st) == 0 && !S_ISDIR(st.st_mode))
 		beside = FS_READ_DIR;
 	ret = allow(s, real, READ, err);
 	if (ret == 0 && beside != 0)
-		ret = allow(s, parent, beside, err);
-	free(copy);
+		ret = allow_beside(s, path, beside, err);
 	free(real);
 	return ret;
+}
+
+/* What is written appears beside its place first, and is renamed. */
+static int allow_places(const struct ofs_sandbox *s,
+    const struct ofs_sandbox_config *config, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < 2; i++)
+		if (config->source[i] != NULL &&
+		    allow_source(s, config->source[i], err) == -1)
+			return -1;
+	if (config->write &&
+	    allow_beside(s, config->source[0],
+		config->temporary ? SCRATCH : WRITE, err) == -1)
+		return -1;
+	return config->output == NULL
+	    ? 0
+	    : allow_beside(s, config->output, WRITE, err);
 }
 
 /* A directory for decoded data that exceeds memory, and for temporary
@@ -189,7 +249,7 @@ static int allow_temporary(const struct ofs_sandbox *s,
 static int make_rules(const struct ofs_sandbox *s,
     const struct ofs_sandbox_config *config, struct optimfs_error *err)
 {
-	if (allow_source(s, config, err) == -1 ||
+	if (allow_places(s, config, err) == -1 ||
 	    (config->memory != -1 &&
 		allow_fd(s, config->memory, SCRATCH, err) == -1))
 		return -1;
@@ -199,7 +259,9 @@ static int make_rules(const struct ofs_sandbox *s,
 	if (allow(s, config->upper, WRITE, err) == -1 ||
 	    allow_temporary(s, config, err) == -1)
 		return -1;
-	/* memory statistics and the boot id */
+	/* memory statistics, its limits and the boot id */
+	if (allow(s, "/sys/fs/cgroup", FS_READ_FILE, err) == -1)
+		return -1;
 	return allow(s, "/proc", FS_READ_FILE, err);
 }
 
@@ -207,18 +269,22 @@ int ofs_sandbox_new(const struct ofs_sandbox_config *config,
     struct ofs_sandbox **sandbox, struct optimfs_error *err)
 {
 	struct ofs_sandbox *s = calloc(1, sizeof(*s));
+	int ret;
 
 	if (s == NULL)
 		return ofs_no_memory(err);
 	s->ruleset = -1;
+	s->write = config->write || config->output != NULL;
 	s->passthrough = config->passthrough;
-	if (make_ruleset(s, config->write, err) == 0 &&
-	    make_rules(s, config, err) == 0) {
+	tzset(); /* reads a file that the sandbox hides */
+	ret = make_ruleset(s, err);
+	if (ret == 0)
+		ret = make_rules(s, config, err);
+	if (ret == -1)
+		ofs_sandbox_free(s);
+	else
 		*sandbox = s;
-		return 0;
-	}
-	ofs_sandbox_free(s);
-	return -1;
+	return ret;
 }
 
 void ofs_sandbox_free(struct ofs_sandbox *s)
@@ -232,19 +298,27 @@ void ofs_sandbox_free(struct ofs_sandbox *s)
 
 #define CAP(n) (UINT32_C(1) << (n))
 
-/* Capabilities kept by root: to read files of others, and to give committed
- * files the owner and mode of those they replace. */
-static int drop_capabilities(bool passthrough, struct optimfs_error *err)
+/* Capabilities kept by root: to read files of others; to write, also to give
+ * new files the owner and mode of those that they replace. */
+static uint32_t kept(const struct ofs_sandbox *s)
+{
+	uint32_t keep = CAP(CAP_DAC_READ_SEARCH);
+
+	if (s->write)
+		keep |= CAP(CAP_CHOWN) | CAP(CAP_DAC_OVERRIDE) |
+		    CAP(CAP_FOWNER) | CAP(CAP_FSETID);
+	if (s->passthrough)
+		keep |= CAP(CAP_SYS_ADMIN);
+	return keep;
+}
+
+static int drop_capabilities(uint32_t keep, struct optimfs_error *err)
 {
 	struct __user_cap_header_struct head = {
 		.version = _LINUX_CAPABILITY_VERSION_3
 	};
 	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
-	uint32_t keep = CAP(CAP_CHOWN) | CAP(CAP_DAC_OVERRIDE) |
-	    CAP(CAP_DAC_READ_SEARCH) | CAP(CAP_FOWNER) | CAP(CAP_FSETID);
 
-	if (passthrough)
-		keep |= CAP(CAP_SYS_ADMIN);
 	if (syscall(SYS_capget, &head, caps) == -1)
 		return optimfs_fail(err, errno, "capabilities: %m");
 	for (size_t i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
@@ -263,9 +337,10 @@ int ofs_sandbox_enter(const struct ofs_sandbox *s, struct optimfs_error *err)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1)
 		return optimfs_fail(err, errno, "no_new_privs: %m");
-	if (drop_capabilities(s->passthrough, err) == -1)
+	if (drop_capabilities(kept(s), err) == -1)
 		return -1;
-	if (syscall(CALL_RESTRICT_SELF, s->ruleset, 0) == -1)
+	if (s->ruleset != -1 &&
+	    syscall(CALL_RESTRICT_SELF, s->ruleset, 0) == -1)
 		return optimfs_fail(err, errno, "Landlock: %m");
-	return 0;
+	return ofs_syscalls_limit(s->write, err);
 }
