@@ -1,6 +1,6 @@
 #!/bin/sh
-# cookbook.t - every command of docs/cookbook.md and of the README's session
-# works
+# cookbook.t - every command of docs/cookbook.md works, and the sessions of
+# README.md and docs/idea.md print what they show
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 requires tar python3
@@ -64,26 +64,34 @@ for title in "$scratch"/blocks/*.title; do
 		;;
 	esac
 done
-# The README's session must print what the README shows, except owners and
-# times.
-begin "README"
+
+# The session of a document must print what the document shows, except owners
+# and times.
 plain() {
 	sed -e '/^#/d' -e '/^$/d' -e '/^total /d' -e 's/\(-r--r--r-- 1\) .* \([0-9]*\) [A-Z][a-z][a-z] .* /\1 \2 /' "$1" |
 	    tr -s ' \n' ' '
 }
-awk -v dir="$scratch/blocks" '
-/^    \$ / { file = sprintf("%s/readme%02d", dir, ++n)
-	print substr($0, 7) >(file ".cmd"); next }
-n && /^    / { print substr($0, 5) >(file ".want"); next }
-n { exit }
-' "$TOP_SRCDIR/README.md"
-if [ -n "$can_mount" ]; then
+
+# session FILE: runs the lines that begin with "    $ ".
+session() {
+	begin "$1"
+	rm -f "$scratch"/blocks/session*
+	awk -v dir="$scratch/blocks" '
+	/^    \$ / { file = sprintf("%s/session%02d", dir, ++n)
+		print substr($0, 7) >(file ".cmd"); next }
+	/^    / && file { print substr($0, 5) >(file ".want"); next }
+	{ file = "" }
+	' "$TOP_SRCDIR/$1"
+	if [ -z "$can_mount" ]; then
+		skip 1 "the session of $1: no FUSE here"
+		return
+	fi
 	for d in ck new rw same-state-from-3-ranks; do
 		mkdir -p "$scratch/mnt/$d"
 	done
 	"$OPTIMFS" mount step-1000-w3 "$scratch/mnt/same-state-from-3-ranks"
-	for c in "$scratch"/blocks/readme*.cmd; do
-		name="README: $(head -c 50 "$c")"
+	for c in "$scratch"/blocks/session*.cmd; do
+		name="$1: $(head -c 50 "$c")"
 		case $(cat "$c") in
 		*numpy*) need='python3 -c "import numpy"' ;;
 		*getfattr*) need='command -v getfattr' ;;
@@ -96,13 +104,13 @@ if [ -n "$can_mount" ]; then
 		sed "s#/mnt/#$scratch/mnt/#g" "$c" >"$c.run"
 		ok "$name: the command succeeds" sh -eu "$c.run"
 		[ ! -f "${c%.cmd}.want" ] ||
-		    is "$name: the output is the one in the README" \
+		    is "$name: the output is the one shown" \
 		        "$(plain "$scratch/out")" "$(plain "${c%.cmd}.want")"
 	done
 	for d in ck same-state-from-3-ranks; do
 		"$OPTIMFS" umount "$scratch/mnt/$d"
 	done
-else
-	skip 1 "the README's session: no FUSE here"
-fi
+}
+session README.md
+session docs/idea.md
 done_testing
