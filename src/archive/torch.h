@@ -104,7 +104,8 @@ enum ofs_torch_magic {
 	OFS_TORCH_PICKLE, /* and nothing else */
 	/* refused: */
 	OFS_TORCH_OLD_STREAM, /* of pickle protocols 0 or 1 */
-	OFS_TORCH_TAR,
+	OFS_TORCH_TAR,       /* of torch 0.1 */
+	OFS_TORCH_OTHER_TAR, /* of any files */
 	OFS_TORCH_GIT_LFS, /* a pointer to any file */
 };
 enum ofs_torch_magic ofs_torch_magic(const uint8_t *p, size_t n);

@@ -256,6 +256,18 @@ static bool is_legacy(const uint8_t *p, size_t n)
 	    memcmp(p + i, magic, sizeof(magic)) == 0;
 }
 
+/* torch 0.1 began its containers with one of these members. */
+static bool is_tar_of_torch(const uint8_t *head)
+{
+	static const char *const first[] = { "sys_info", "pickle", "tensors",
+		"storages" };
+
+	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++)
+		if (memcmp(head, first[i], strlen(first[i]) + 1) == 0)
+			return true;
+	return false;
+}
+
 enum ofs_torch_magic ofs_torch_magic(const uint8_t *p, size_t n)
 {
 	static const char text[] = "L119547037146038801333356L\n";
@@ -269,7 +281,7 @@ enum ofs_torch_magic ofs_torch_magic(const uint8_t *p, size_t n)
 		memcmp(p + 2, "\7\b", 2) == 0))
 		return OFS_TORCH_ZIP;
 	if (n >= 262 && memcmp(p + 257, "ustar", 5) == 0)
-		return OFS_TORCH_TAR;
+		return is_tar_of_torch(p) ? OFS_TORCH_TAR : OFS_TORCH_OTHER_TAR;
 	if (n < 2 || p[0] != 0x80 || p[1] < 2 || p[1] > 5)
 		return OFS_TORCH_NONE;
 	return is_legacy(p, n) ? OFS_TORCH_STREAM : OFS_TORCH_PICKLE;

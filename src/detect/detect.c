@@ -30,9 +30,15 @@ static int detect_itself(const struct ofs_dir *dir,
 		return 0;
 	if (ofs_detect_trainer(dir, names, parts, err) == -1)
 		return -1;
-	return is_complete(parts)
+	if (is_complete(parts))
+		return ofs_detect_others(dir, names, parts, err);
+	if (ofs_detect_files(dir, names, NULL, parts, err) == -1 ||
+	    ofs_detect_copies(parts, err) == -1 ||
+	    (parts->n > 0 && ofs_detect_members(dir, names, parts, err) == -1))
+		return -1;
+	return parts->n == 0 || parts->chosen
 	    ? 0
-	    : ofs_detect_files(dir, names, NULL, parts, err);
+	    : ofs_detect_others(dir, names, parts, err);
 }
 
 static int nothing_here(const struct ofs_dir *dir, struct optimfs_error *err)
@@ -92,30 +98,36 @@ static int add_below(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *format, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
+	struct ofs_parts found = { 0 };
 	struct ofs_names below;
 	struct ofs_dir sub;
 	char *only;
 	int ret = -1;
 
-	if (ofs_detect_parent(dir, names, &only, err) == -1)
+	if (ofs_detect_parent(dir, names, &only, &parts->chosen, err) == -1)
 		return -1;
 	if (ofs_dir_open_sub(dir, only, &sub, err) == 0) {
 		if (ofs_dir_list(&sub, &below, err) == 0) {
 			ret = format == NULL
-			    ? detect_itself(&sub, &below, parts, err)
-			    : add_itself(&sub, &below, format, parts, err);
+			    ? detect_itself(&sub, &below, &found, err)
+			    : add_itself(&sub, &below, format, &found, err);
 			ofs_names_free(&below);
 		}
-		if (ret != -1 && parts->n == 0)
+		if (ret != -1 && found.n == 0)
 			ret = format == NULL
 			    ? nothing_here(&sub, err)
 			    : none_of(&sub, format, "checkpoint", err);
 		ofs_dir_close(&sub);
 	}
 	if (ret != -1)
-		ret = ofs_parts_move(parts, only, err);
+		ret = ofs_parts_move(&found, only, err);
+	if (ret != -1)
+		ret = ofs_parts_join(parts, &found, err);
+	ofs_parts_free(&found);
 	free(only);
-	return ret;
+	return ret == -1 || parts->chosen
+	    ? ret
+	    : ofs_detect_others(dir, names, parts, err);
 }
 
 static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,

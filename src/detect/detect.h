@@ -87,6 +87,31 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
+/* What the entries of a part are, where names say it. */
+enum ofs_role {
+	OFS_ROLE_OTHER,
+	OFS_ROLE_MODEL,
+	OFS_ROLE_OPTIM,
+	OFS_ROLE_ADAPTER,
+};
+/* Is one of the parts the model, or the optimizer, of the checkpoint?
+ * src/detect/copies.c */
+bool ofs_detect_has_role(const struct ofs_parts *parts, enum ofs_role role);
+/* Of several parts that say they are the model, or the optimizer, leaves one
+ * form. src/detect/copies.c */
+int ofs_detect_copies(struct ofs_parts *parts, struct optimfs_error *err);
+/* Adds the directories of dir that are parts of the checkpoint that the parts
+ * before are of, or of one together: 1; 0: there are none; -1: err.
+ * src/detect/members.c */
+int ofs_detect_members(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err);
+/* Are there checkpoints in directories of dir that belong to no part? Then it
+ * fails with their names (OFS681, ENOENT), or leaves them out where that is no
+ * question: those of a save that has not finished, and all if dir itself is a
+ * part. src/detect/members.c */
+int ofs_detect_others(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
 /* The checkpoint that the file rel of dir names as the latest, malloc'ed; NULL:
  * it is not such a file. src/detect/parents.c */
 int ofs_detect_named(const struct ofs_dir *dir, const char *rel, char **name,
@@ -99,11 +124,14 @@ bool ofs_detect_foreign(const struct ofs_dir *dir, const char *rel,
     struct optimfs_error *err);
 bool ofs_detect_foreign_dir(const struct ofs_dir *dir,
     const struct ofs_names *names, struct optimfs_error *err);
+/* In few words, for a file that is left out. */
+const char *ofs_detect_foreign_words(const struct optimfs_error *why);
 
 /* Reports that a directory is not a checkpoint, and names those in it. If there
- * is exactly one: returns 0 with its name (malloc'ed) in *only. Otherwise
+ * is exactly one that is finished, or a file names the one that its trainer
+ * would load (chosen): returns 0 with its name (malloc'ed) in *only. Otherwise
  * -1. */
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
-    char **only, struct optimfs_error *err);
+    char **only, bool *chosen, struct optimfs_error *err);
 
 #endif

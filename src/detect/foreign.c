@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "archive/torch.h"
 #include "detect/detect.h"
 #include "format/probe.h"
 
@@ -121,6 +122,9 @@ bool ofs_detect_foreign(const struct ofs_dir *dir, const char *rel,
 	if (what != NULL)
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS667 %s/%s is compressed with %s", dir->path, rel, what);
+	else if (ofs_torch_magic(head.p, head.n) == OFS_TORCH_OTHER_TAR)
+		optimfs_fail(err, EOPNOTSUPP, "OFS667 %s/%s: a tar archive",
+		    dir->path, rel);
 	else if (is_packed(&head))
 		optimfs_fail(err, EOPNOTSUPP, "OFS667 %s/%s: a zip archive",
 		    dir->path, rel);
@@ -140,6 +144,18 @@ bool ofs_detect_foreign(const struct ofs_dir *dir, const char *rel,
 	else
 		return false;
 	return true;
+}
+
+const char *ofs_detect_foreign_words(const struct optimfs_error *why)
+{
+	switch (why->number) {
+	case 667:
+		return "an archive, or compressed";
+	case 678:
+		return "a pickle of protocol 0 or 1";
+	default:
+		return "of a program whose format is not read";
+	}
 }
 
 static bool has_pair(const struct ofs_names *names, const char *end,

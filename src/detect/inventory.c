@@ -253,7 +253,7 @@ static int judge_contents(struct walk *w, const char *path,
 		return add_item(w, path, false, OFS_LEFT_UNREAD, "empty", err);
 	if (ofs_detect_foreign(&w->cat->dir, path, &why))
 		return add_item(w, path, false, OFS_LEFT_FOREIGN,
-		    "of a format that is not read", err);
+		    ofs_detect_foreign_words(&why), err);
 	f = ofs_detect_file(&w->cat->dir, path, &why);
 	if (f == NULL)
 		return add_item(w, path, false, OFS_LEFT_UNREAD,

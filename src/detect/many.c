@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,6 +234,11 @@ static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
 	const char *name = names->name[i];
 	char stem[256];
 
+	/* of a model in several forms, one is left (copies.c) */
+	snprintf(stem, sizeof(stem), "%.*s", (int)len, name);
+	if (conventional(stem) != NULL)
+		return strdup(stem);
+
 	if (ofs_detect_only_rank(names, i, stem, sizeof(stem)) &&
 	    !stem_is_shared(names, i, stem, strlen(stem)))
 		return strdup(stem);
@@ -267,14 +273,6 @@ static bool is_part(const struct ofs_parts *parts, const char *rel)
 	return false;
 }
 
-static bool has_weights(const struct ofs_parts *parts)
-{
-	for (size_t i = 0; i < parts->n; i++)
-		if (parts->part[i].format->has_weights)
-			return true;
-	return false;
-}
-
 static int add_one_of_many(const struct ofs_dir *dir,
     const struct ofs_names *names, size_t i, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -287,14 +285,9 @@ static int add_one_of_many(const struct ofs_dir *dir,
 
 	if (dot == NULL || is_part(parts, names->name[i]))
 		return 0;
-	stem = strndup(names->name[i], (size_t)(dot - names->name[i]));
-	if (stem == NULL)
-		return ofs_no_memory(err);
-	/* weights that a trainer merged beside the format's */
-	ret = has_weights(parts) && conventional(stem) != NULL;
-	free(stem);
-	if (ret == 1)
-		return 0;
+	if (ofs_detect_foreign(dir, names->name[i], &why))
+		return ofs_parts_leave(parts, names->name[i], OFS_LEFT_FOREIGN,
+		    ofs_detect_foreign_words(&why), err);
 	spec.format = ofs_detect_file(dir, names->name[i], &why);
 	if (why.code != 0)
 		return optimfs_fail_with(err, &why);

@@ -244,7 +244,8 @@ static bool say_foreign(const struct ofs_dir *dir,
 		if (dot != NULL && err->number != 668 &&
 		    !ofs_detect_has_extension(stem))
 			*dot = '\0';
-		if (err->number == 668 || ofs_detect_has_extension(stem))
+		if (err->number == 668 || ofs_detect_has_extension(stem) ||
+		    ofs_detect_has_extension(names->name[i]))
 			return true;
 	}
 	return false;
@@ -316,14 +317,32 @@ static size_t find_candidate(const struct ofs_candidates *found,
 	return only;
 }
 
+/* The only candidate that is finished, or the only one; n: there are others. */
+static size_t find_only(const struct ofs_candidates *found)
+{
+	size_t only = found->n;
+
+	for (size_t i = 0; i < found->n; i++) {
+		if (found->v[i].unfinished != NULL && found->n > 1)
+			continue;
+		if (only != found->n)
+			return found->n;
+		only = i;
+	}
+	return only;
+}
+
 /* The candidate to use without asking: the only one, unless another is named as
  * latest; or the one that Megatron itself would load. */
 static size_t choose(const struct ofs_names *names,
-    const struct ofs_candidates *found, const char *latest)
+    const struct ofs_candidates *found, const char *latest, bool *chosen)
 {
-	if (latest != NULL && (found->n == 1 || ofs_probe_has(names, tracker)))
-		return find_candidate(found, latest);
-	return found->n == 1 ? 0 : found->n;
+	size_t only = find_only(found);
+
+	*chosen = latest != NULL && ofs_probe_has(names, tracker);
+	return latest != NULL && (only < found->n || *chosen)
+	    ? find_candidate(found, latest)
+	    : only;
 }
 
 /* Finds the candidates in dir, instead of those found before. */
@@ -335,7 +354,7 @@ static int find(const struct ofs_dir *dir, const struct ofs_names *names,
 }
 
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
-    char **only, struct optimfs_error *err)
+    char **only, bool *chosen, struct optimfs_error *err)
 {
 	struct ofs_candidates found = { 0 };
 	char *latest = NULL;
@@ -345,7 +364,7 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (find_latest(dir, names, &latest, err) == -1 ||
 	    find(dir, names, DEPTH, &found, err) == -1)
 		goto out;
-	i = choose(names, &found, latest);
+	i = choose(names, &found, latest, chosen);
 	if (i < found.n) {
 		*only = found.v[i].path;
 		found.v[i].path = NULL;

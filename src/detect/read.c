@@ -366,11 +366,11 @@ static int keep_left(struct ofs_catalog *cat, const struct ofs_parts *parts,
 
 		if (ofs_catalog_leave(cat, l->path, l->kind, l->why, err) == -1)
 			return -1;
-		if (l->note != NULL &&
-		    ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err, "%s",
-			l->note) == -1)
-			return -1;
 	}
+	for (size_t i = 0; i < parts->notes.n; i++)
+		if (ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err, "%s",
+			parts->notes.name[i]) == -1)
+			return -1;
 	return 0;
 }
 

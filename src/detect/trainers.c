@@ -62,7 +62,7 @@ static const struct layout layouts[] = {
 	},
 	{
 	    .trainer = "NeMo",
-	    .sign = { "weights/" },
+	    .sign = { "context/" },
 	    .rule = {
 		{ .pattern = "weights", .kind = DIRECTORY, .bare = true },
 		{ .pattern = "weights/common.pt",
@@ -401,8 +401,10 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 		ret = whole(dir, names, parts, err);
 	if (ret == 0) {
 		ret = latest(dir, names, parts, err);
-		if (ret == 1)
+		if (ret == 1) {
+			parts->chosen = true;
 			return beside_latest(dir, names, parts, err);
+		}
 	}
 	if (ret == 0)
 		ret = olmo(dir, names, parts, err);
@@ -411,5 +413,7 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 	for (size_t i = 0; ret == 0 && i < sizeof(layouts) / sizeof(layouts[0]);
 	     i++)
 		ret = try_layout(dir, names, &layouts[i], parts, err);
+	if (ret == 0 && parts->n == 0)
+		ret = ofs_detect_members(dir, names, parts, err);
 	return ret;
 }

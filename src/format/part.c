@@ -5,6 +5,8 @@
 #include "format/part.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,22 +85,18 @@ static void free_left(struct ofs_part_left *left)
 {
 	free(left->path);
 	free(left->why);
-	free(left->note);
 }
 
 int ofs_parts_leave(struct ofs_parts *parts, const char *path,
-    enum ofs_left_kind kind, const char *why, const char *note,
-    struct optimfs_error *err)
+    enum ofs_left_kind kind, const char *why, struct optimfs_error *err)
 {
 	struct ofs_part_left left = {
 		.path = strdup(path),
 		.why = strdup(why),
-		.note = note == NULL ? NULL : strdup(note),
 		.kind = kind,
 	};
 
-	if (left.path == NULL || left.why == NULL ||
-	    (left.note == NULL) != (note == NULL)) {
+	if (left.path == NULL || left.why == NULL) {
 		free_left(&left);
 		return ofs_no_memory(err);
 	}
@@ -110,11 +108,96 @@ int ofs_parts_leave(struct ofs_parts *parts, const char *path,
 	return 0;
 }
 
+int ofs_parts_note(struct ofs_parts *parts, struct optimfs_error *err,
+    const char *fmt, ...)
+{
+	char text[sizeof(err->text)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return ofs_names_add(&parts->notes, text, strlen(text), err);
+}
+
+int ofs_parts_drop(struct ofs_parts *parts, size_t i, enum ofs_left_kind kind,
+    const char *why, struct optimfs_error *err)
+{
+	struct ofs_part *p = &parts->part[i];
+
+	if (p->nfiles == 0 &&
+	    ofs_parts_leave(parts, p->rel, kind, why, err) == -1)
+		return -1;
+	for (size_t k = 0; k < p->nfiles; k++)
+		if (ofs_parts_leave(parts, p->file[k].rel, kind, why, err) ==
+		    -1)
+			return -1;
+	free_part(p);
+	parts->n--;
+	memmove(p, p + 1, (parts->n - i) * sizeof(*p));
+	return 0;
+}
+
+int ofs_parts_join(struct ofs_parts *parts, struct ofs_parts *other,
+    struct optimfs_error *err)
+{
+	while (other->n > 0) {
+		if (ofs_grow(parts->part, parts->n, parts->cap, err) == -1)
+			return -1;
+		parts->part[parts->n++] = other->part[0];
+		other->n--;
+		memmove(other->part, other->part + 1,
+		    other->n * sizeof(*other->part));
+	}
+	for (size_t i = 0; i < other->nleft; i++)
+		if (ofs_parts_leave(parts, other->left[i].path,
+			other->left[i].kind, other->left[i].why, err) == -1)
+			return -1;
+	for (size_t i = 0; i < other->notes.n; i++)
+		if (ofs_names_add(&parts->notes, other->notes.name[i],
+			strlen(other->notes.name[i]), err) == -1)
+			return -1;
+	if (parts->trainer == NULL)
+		parts->trainer = other->trainer;
+	ofs_parts_free(other);
+	return 0;
+}
+
+static bool is_below(const char *rel, const char *path)
+{
+	size_t n = strlen(path);
+
+	return strncmp(rel, path, n) == 0 && (rel[n] == '\0' || rel[n] == '/');
+}
+
+bool ofs_parts_left(const struct ofs_parts *parts, const char *path)
+{
+	for (size_t i = 0; i < parts->nleft; i++)
+		if (is_below(path, parts->left[i].path))
+			return true;
+	return false;
+}
+
+bool ofs_parts_cover(const struct ofs_parts *parts, const char *path)
+{
+	for (size_t i = 0; i < parts->n; i++) {
+		const struct ofs_part *p = &parts->part[i];
+
+		if (is_below(p->rel, path))
+			return true;
+		for (size_t k = 0; k < p->nfiles; k++)
+			if (is_below(p->file[k].rel, path))
+				return true;
+	}
+	return false;
+}
+
 void ofs_parts_free(struct ofs_parts *parts)
 {
 	for (size_t i = 0; i < parts->nleft; i++)
 		free_left(&parts->left[i]);
 	free(parts->left);
+	ofs_names_free(&parts->notes);
 	for (size_t i = 0; i < parts->n; i++)
 		free_part(&parts->part[i]);
 	free(parts->part);

@@ -34,13 +34,15 @@ struct ofs_parts {
 	struct ofs_part *part;
 	size_t n, cap;
 	/* Files and directories that were chosen to be left out, and why: struct
-	 * ofs_left. A note, if not NULL, is a line of .optimfs/warnings. */
+	 * ofs_left. */
 	struct ofs_part_left {
-		char *path, *why, *note;
+		char *path, *why;
 		enum ofs_left_kind kind;
 	} * left;
 	size_t nleft, left_cap;
+	struct ofs_names notes; /* lines of .optimfs/warnings */
 	const char *trainer; /* "torchtitan", ...; NULL: none known */
+	bool chosen; /* among others, by a file that names the latest one */
 };
 
 /* Most files of one directory that a mount combines. */
@@ -61,10 +63,23 @@ struct ofs_part_spec {
 /* ENOMEM, E2BIG. */
 int ofs_parts_add(struct ofs_parts *parts, const struct ofs_part_spec *spec,
     struct optimfs_error *err);
-/* Leaves path out; strings are copied, and note may be NULL. ENOMEM. */
+/* Leaves path out; strings are copied. ENOMEM. */
 int ofs_parts_leave(struct ofs_parts *parts, const char *path,
-    enum ofs_left_kind kind, const char *why, const char *note,
+    enum ofs_left_kind kind, const char *why, struct optimfs_error *err);
+/* Adds a warning, which begins with its number. ENOMEM. */
+int ofs_parts_note(struct ofs_parts *parts, struct optimfs_error *err,
+    const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Removes part i, and leaves its files out. */
+int ofs_parts_drop(struct ofs_parts *parts, size_t i, enum ofs_left_kind kind,
+    const char *why, struct optimfs_error *err);
+/* Appends the parts of other, which is then empty, and what it left out. Its
+ * trainer counts if none is known. */
+int ofs_parts_join(struct ofs_parts *parts, struct ofs_parts *other,
     struct optimfs_error *err);
+/* Is path, or a directory above it, left out? */
+bool ofs_parts_left(const struct ofs_parts *parts, const char *path);
+/* Does a part, or a file of it, lie at path or below it? */
+bool ofs_parts_cover(const struct ofs_parts *parts, const char *path);
 /* Prepends a directory to all paths. */
 int ofs_parts_move(struct ofs_parts *parts, const char *dir,
     struct optimfs_error *err);

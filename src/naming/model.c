@@ -269,6 +269,50 @@ static int find_text(struct naming *c, struct optimfs_error *err)
 	return set_prefix(c, prefix, err);
 }
 
+static bool below(const struct naming_model *m, const uint32_t *path,
+    uint32_t n)
+{
+	if (n <= m->n)
+		return false;
+	for (uint32_t i = 0; i < m->n; i++)
+		if (OFS_PATH_STR(path[i]) != m->c[i])
+			return false;
+	return true;
+}
+
+/* Is it what programs call a state dict, rather than a module? */
+static bool is_state_dict(const struct naming *c, uint32_t key)
+{
+	static const char *const names[] = { "model", "state_dict",
+		"model_state_dict", "model_state" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (ofs_catalog_string_is(c->cat, key, names[i]))
+			return true;
+	return false;
+}
+
+/* A file or directory called "model" may hold {"model": ...}: if all tensors
+ * below the path have one and the same key next, and it is what a state dict is
+ * called, the model is below that. */
+static void descend(const struct naming *c, struct naming_model *m)
+{
+	uint32_t next = OFS_NONE, n;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		const uint32_t *path = path_of(c, i, &n);
+
+		if (!is_tensor(c, i) || !below(m, path, n))
+			continue;
+		if (n < m->n + 2 ||
+		    (next != OFS_NONE && OFS_PATH_STR(path[m->n]) != next))
+			return;
+		next = OFS_PATH_STR(path[m->n]);
+	}
+	if (next != OFS_NONE && m->n < NAMING_DEPTH && is_state_dict(c, next))
+		m->c[m->n++] = next;
+}
+
 static int find(struct naming *c, struct optimfs_error *err)
 {
 	struct candidate best = { .rule = NO_RULE };
@@ -297,6 +341,7 @@ static int find(struct naming *c, struct optimfs_error *err)
 	c->model.kind = MODEL_BELOW;
 	c->model.n = best.n;
 	memcpy(c->model.c, best.c, best.n * sizeof(*best.c));
+	descend(c, &c->model);
 	return 0;
 }
 
@@ -356,17 +401,6 @@ int ofs_naming_find_model(struct naming *c, struct optimfs_error *err)
 	if (c->model.kind == MODEL_TOP && c->ntext > 0)
 		return find_text(c, err);
 	return 0;
-}
-
-static bool below(const struct naming_model *m, const uint32_t *path,
-    uint32_t n)
-{
-	if (n <= m->n)
-		return false;
-	for (uint32_t i = 0; i < m->n; i++)
-		if (OFS_PATH_STR(path[i]) != m->c[i])
-			return false;
-	return true;
 }
 
 /* Is it an entry that modules add to a state dict and that is not a tensor? */

@@ -50,6 +50,8 @@ static const char *detect(const char *path, const char *rel, const char *type,
 		if (p->optional)
 			ofs_buf_puts(&b, "?");
 	}
+	for (size_t i = 0; i < parts.nleft; i++)
+		ofs_buf_printf(&b, "; not %s", parts.left[i].path);
 	ofs_buf_putc(&b, '\0');
 	ofs_parts_free(&parts);
 	ofs_dir_close(&dir);
@@ -70,7 +72,8 @@ static void fixtures(void)
 		{ "pytorch/hf_storage_w2/ckpt", "safetensors as model" },
 		{ "extra/dcp_variants/hf_writer",
 		    "safetensors model-00001-of-00001.safetensors as model; "
-		    "safetensors model.safetensors.index.json as model" },
+		    "safetensors model.safetensors.index.json as model; not "
+		    "sharded" },
 		{ "extra/dcp_variants/dcp_nocoll", "dcp" },
 		{ "extra/dcp_variants/fsdp2_appstate_full", "dcp" },
 		{ "extra/trainers/acc_v1_FULL_STATE_DICT",
@@ -263,6 +266,93 @@ static void fill_without_extension(const char *dir)
 	put_torch(dir, "logs/events");
 }
 
+/* Model and optimizer in directories of their own. */
+
+static void fill_members(const char *dir)
+{
+	put_dcp(dir, "model");
+	put_dcp(dir, "optim");
+}
+
+static void fill_members_beside_file(const char *dir)
+{
+	fill_members(dir);
+	put_torch(dir, "train_state.pt");
+}
+
+static void fill_weights_and_optimizer(const char *dir)
+{
+	put_dcp(dir, "weights");
+	put_torch(dir, "optimizer/optimizer.pt");
+	put_torch(dir, "optimizer/other.pt");
+}
+
+static void fill_file_and_optimizer(const char *dir)
+{
+	put_safetensors(dir, "model.safetensors");
+	put_text(dir, "config.json", "{}");
+	put_dcp(dir, "optimizer");
+}
+
+/* Weights for other programs in the directory of a model. */
+static void fill_hub(const char *dir)
+{
+	put_safetensors(dir, "model.safetensors");
+	put_torch(dir, "original/consolidated.00.pth");
+	put_safetensors(dir, "2_Dense/model.safetensors");
+}
+
+/* One model in several forms. */
+
+static void fill_both_formats(const char *dir)
+{
+	put_safetensors(dir, "model.safetensors");
+	put_torch(dir, "pytorch_model.bin");
+}
+
+static void fill_both_sharded(const char *dir)
+{
+	put_safetensors(dir, "model-00001-of-00002.safetensors");
+	put_safetensors(dir, "model-00002-of-00002.safetensors");
+	put_text(dir, "model.safetensors.index.json", "{}");
+	put_torch(dir, "pytorch_model-00001-of-00001.bin");
+	put_text(dir, "pytorch_model.bin.index.json", "{}");
+}
+
+static void fill_both_accelerate(const char *dir)
+{
+	put_dcp(dir, "pytorch_model_fsdp_0");
+	put_dcp(dir, "optimizer_0");
+	put_torch(dir, "pytorch_model_fsdp.bin");
+	put_torch(dir, "optimizer.bin");
+}
+
+static void fill_merged_accelerate(const char *dir)
+{
+	put_dcp(dir, "pytorch_model_fsdp_0");
+	put_torch(dir, "pytorch_model_fsdp.bin");
+	put_torch(dir, "optimizer.bin");
+}
+
+static void fill_adapter(const char *dir)
+{
+	put_safetensors(dir, "model.safetensors");
+	put_safetensors(dir, "adapter_model.safetensors");
+	put_torch(dir, "adapter_model.bin");
+	put_text(dir, "adapter_config.json", "{}");
+}
+
+/* An archive of other files. */
+static void fill_tar(const char *dir)
+{
+	char tar[1024] = "code/train.py";
+
+	memcpy(tar + 257, "ustar", 5);
+	mk_file(dir, "backup.tar", tar, sizeof(tar));
+	mk_file(dir, "code.tar.gz", "\x1f\x8b", 2);
+	put_dcp(dir, "step-3");
+}
+
 static void fill_alone(const char *dir)
 {
 	put_torch(dir, "ckpt.pt");
@@ -343,6 +433,31 @@ static void made_directories(void)
 		    "torch model.pt as model?; torch model_rank0.pt as "
 		    "model_rank0 of 0?; torch optim_rank3.pt as optim_rank3 "
 		    "of 3?; torch world_size_8.pt as world_size_8?" },
+		{ "directories of model and optimizer", fill_members,
+		    "dcp model as model; dcp optim as optim" },
+		{ "directories beside a file", fill_members_beside_file,
+		    "dcp model as model; dcp optim as optim; torch train_state.pt as train_state?" },
+		{ "directories of two formats", fill_weights_and_optimizer,
+		    "dcp weights as model; torch optimizer/optimizer.pt as "
+		    "optimizer?; torch optimizer/other.pt as "
+		    "optimizer/other?" },
+		{ "a file and a directory", fill_file_and_optimizer,
+		    "safetensors model.safetensors as model; dcp optimizer as optimizer" },
+		{ "a model of the Hub", fill_hub,
+		    "safetensors model.safetensors as model; not 2_Dense; not original" },
+		{ "weights in two formats", fill_both_formats,
+		    "safetensors model.safetensors as model?; not pytorch_model.bin" },
+		{ "weights in two formats, in shards", fill_both_sharded,
+		    "safetensors model-00001-of-00002.safetensors as model?; safetensors model-00002-of-00002.safetensors as model?; safetensors model.safetensors.index.json as model; not pytorch_model-00001-of-00001.bin; not pytorch_model.bin.index.json" },
+		{ "Accelerate, saved in two ways", fill_both_accelerate,
+		    "Accelerate: dcp pytorch_model_fsdp_0; dcp optimizer_0; not pytorch_model_fsdp.bin; not optimizer.bin" },
+		{ "Accelerate, saved as files after shards",
+		    fill_merged_accelerate,
+		    "Accelerate: torch optimizer.bin as optimizer?; torch pytorch_model_fsdp.bin as model?; not pytorch_model_fsdp_0" },
+		{ "an adapter beside its model", fill_adapter,
+		    "safetensors adapter_model.safetensors as adapter_model?; safetensors model.safetensors as model?; not adapter_model.bin" },
+		{ "a tar archive beside a checkpoint", fill_tar,
+		    "torchtitan: dcp step-3; not backup.tar" },
 		{ "single file", fill_alone, "torch ckpt.pt" },
 	};
 	struct optimfs_error err = { 0 };
@@ -403,7 +518,8 @@ static void parents(void)
 	    "step-1000 (latest), step-200");
 	put_text(dir, "latest", "step-500");
 	refuse("R10: a file latest that names a missing checkpoint fails", dir,
-	    EIO, "latest names step-500, which does not exist; others: step-1000");
+	    EIO,
+	    "latest names step-500, which does not exist; others: step-1000");
 	mk_remove(dir);
 
 	mk_dir(dir);
@@ -446,6 +562,69 @@ static void parents(void)
 	    EOPNOTSUPP, "OFS641 ");
 	refuse("the refused Megatron checkpoint is listed with its rank files",
 	    dir, EOPNOTSUPP, "iter_0000030/mp_rank_01");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_torch(dir, "train_state.pt");
+	put_dcp(dir, "step-9");
+	refuse("a file beside a checkpoint does not hide it", dir, ENOENT,
+	    "OFS681 ");
+	put_dcp(dir, "step-10");
+	refuse("checkpoints beside a file are named, and the file", dir, ENOENT,
+	    "give one of: step-10, step-9; or a file: train_state.pt");
+	is_str(detect(dir, "", "torch", &err), "torch train_state.pt",
+	    "type= reads the files beside checkpoints");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_safetensors(dir, "model.safetensors");
+	put_torch(dir, "runs/step-3/a.pt");
+	refuse("a model does not hide a checkpoint two levels down", dir,
+	    ENOENT, "give one of: runs/step-3; or a file: model.safetensors");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_torch(dir, "step.pt");
+	put_safetensors(dir, "weights/part-0.safetensors");
+	put_safetensors(dir, "weights/part-1.safetensors");
+	refuse("a directory of unknown pieces is not the model", dir, ENOENT,
+	    "give one of: weights; or a file: step.pt");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_dcp(dir, "model");
+	put_dcp(dir, "weights");
+	refuse("two directories of a model are not one checkpoint", dir, ENOENT,
+	    "give one of: model, weights");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_dcp(dir, "step-10/model");
+	put_dcp(dir, "step-10/optim");
+	put_dcp(dir, "step-20/model");
+	put_dcp(dir, "step-20/optim");
+	refuse("directories of models and optimizers are listed as checkpoints",
+	    dir, ENOENT, "give one of: step-20, step-10");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_dcp(dir, "checkpoint-10");
+	put_dcp(dir, "tmp-checkpoint-20");
+	is_str(detect(dir, "", NULL, &err),
+	    "dcp checkpoint-10; not tmp-checkpoint-20",
+	    "the only finished checkpoint is opened");
+	put_text(dir, "checkpoint-15/__0_0.distcp", "PK\3\4");
+	put_dcp(dir, "checkpoint-5");
+	refuse("checkpoints that are not finished are marked", dir, ENOENT,
+	    "checkpoint-15 (not finished), checkpoint-10, checkpoint-5, "
+	    "tmp-checkpoint-20 (not finished)");
+	mk_remove(dir);
+
+	mk_dir(dir);
+	put_dcp(dir, "");
+	put_dcp(dir, "step-3");
+	is_str(detect(dir, "", NULL, &err), "dcp; not step-3",
+	    "a checkpoint in the directory of another is left out");
 	mk_remove(dir);
 
 	mk_dir(dir);

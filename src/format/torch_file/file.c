@@ -220,18 +220,6 @@ static int open_pickle(struct file *f, struct optimfs_error *err)
 	return f->out->doc == NULL ? -1 : 0;
 }
 
-/* torch 0.1 began its containers with one of these members. */
-static bool is_tar_of_torch(const uint8_t *head)
-{
-	static const char *const first[] = { "sys_info", "pickle", "tensors",
-		"storages" };
-
-	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++)
-		if (memcmp(head, first[i], strlen(first[i]) + 1) == 0)
-			return true;
-	return false;
-}
-
 static int open_any(struct file *f, struct optimfs_error *err)
 {
 	switch (ofs_torch_magic(f->head, f->nhead)) {
@@ -244,10 +232,9 @@ static int open_any(struct file *f, struct optimfs_error *err)
 		return open_archive(f, err);
 	case OFS_TORCH_STREAM:
 		return open_legacy(f, err);
+	case OFS_TORCH_OTHER_TAR:
+		return optimfs_fail(err, EOPNOTSUPP, "OFS667 a tar archive");
 	case OFS_TORCH_TAR:
-		if (!is_tar_of_torch(f->head))
-			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS667 a tar archive");
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS673 tar container of torch 0.1: if you trust the file, "
 		    "load it with a newer PyTorch and save it again");
