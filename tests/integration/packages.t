@@ -34,7 +34,7 @@ for file in bash-completion/completions/optimfs zsh/site-functions/_optimfs \
 	    contrib/optimfs.spec
 done
 while read -r doc; do
-	ok "$doc of debian/optimfs.docs exists" test -f "$doc"
+	ok "$doc of debian/optimfs.docs exists" test -e "$doc"
 done <debian/optimfs.docs
 # What the manual and the first page refer to; python.md has a package of its own.
 for doc in $(grep -oh 'docs/[a-z]*\.md' README.md docs/man/optimfs.1 | sort -u |

@@ -12,7 +12,7 @@
 #   status "name" N COMMAND...    does it exit with N? $scratch/out and err
 #                            have its output; also after ok and not_ok
 #   sanitized                is the program built with a sanitizer?
-#   eventually COMMAND...    runs it until it succeeds; fails after $limit seconds
+#   eventually COMMAND...    runs it until it succeeds; fails after $patience seconds
 #   skip N "why"             counts N tests that cannot be run
 #   mnt=$(point NAME)        a new empty directory to mount on
 #   done_testing             the plan; exits
@@ -31,6 +31,8 @@
 : "${OPTIMFS:=$TOP_BUILDDIR/optimfs}"
 : "${OPTIMFS_FAKE:=$TOP_BUILDDIR/tests/support/optimfs-fake}"
 : "${limit:=600}"
+# What has not come after this time does not come.
+: "${patience:=120}"
 LC_ALL=C
 # Checkpoints of trainers hold classes, which torch.load refuses by default from
 # PyTorch 2.6 on.
@@ -178,10 +180,10 @@ skip() {
 }
 
 eventually() {
-	tap_end=$(($(date +%s) + limit))
+	tap_end=$(($(date +%s) + patience))
 	until "$@"; do
 		if [ "$(date +%s)" -ge $tap_end ]; then
-			diag "still not so after $limit s: $*"
+			diag "still not so after $patience s: $*"
 			return 1
 		fi
 		sleep 0.05
