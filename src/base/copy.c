@@ -88,29 +88,27 @@ int ofs_copy_range(int in, uint64_t in_off, int out, uint64_t out_off,
 	return 0;
 }
 
-/* Copy data and keep holes: out is new and is extended to size bytes of
- * zeros. */
-static int copy_data(int in, uint64_t size, int out,
-    const struct ofs_copy_step *step, struct optimfs_error *err)
+/* As ofs_copy_sparse, with steps. */
+static int copy_data(int in, uint64_t in_off, int out, uint64_t out_off,
+    uint64_t n, const struct ofs_copy_step *step, struct optimfs_error *err)
 {
-	uint64_t at = 0;
+	uint64_t at = in_off, end = in_off + n;
 	struct stat st;
 
-	if (ofs_sys_truncate(out, size) == -1)
-		return optimfs_fail(err, errno, "OFS821 cannot be copied: %m");
-	while (at < size) {
+	while (at < end) {
 		off_t from = lseek(in, (off_t)at, SEEK_DATA), to;
 
-		if ((from == -1 && errno == ENXIO) || from >= (off_t)size)
+		if ((from == -1 && errno == ENXIO) || from >= (off_t)end)
 			break; /* a hole to the end; or in has grown */
 		to = from == -1 ? -1 : lseek(in, from, SEEK_HOLE);
-		if (to <= from || (uint64_t)to > size)
-			to = (off_t)size;
+		if (to <= from || (uint64_t)to > end)
+			to = (off_t)end;
 		if (from < (off_t)at)
 			from = (off_t)at; /* no support for holes */
 		if (to - from > STEP_TOLD)
 			to = from + STEP_TOLD;
-		if (ofs_copy_range(in, (uint64_t)from, out, (uint64_t)from,
+		if (ofs_copy_range(in, (uint64_t)from, out,
+			(uint64_t)from - in_off + out_off,
 			(uint64_t)(to - from), err) == -1)
 			return -1;
 		if (step != NULL &&
@@ -118,10 +116,16 @@ static int copy_data(int in, uint64_t size, int out,
 			return -1;
 		at = (uint64_t)to;
 	}
-	if (fstat(in, &st) == 0 && (uint64_t)st.st_size >= size)
+	if (fstat(in, &st) == 0 && (uint64_t)st.st_size >= end)
 		return 0;
 	return optimfs_fail(err, ESTALE,
 	    "OFS751 it changed while it was copied");
+}
+
+int ofs_copy_sparse(int in, uint64_t in_off, int out, uint64_t out_off,
+    uint64_t n, struct optimfs_error *err)
+{
+	return copy_data(in, in_off, out, out_off, n, NULL, err);
 }
 
 int ofs_copy_file(int in, uint64_t size, int out,
@@ -137,7 +141,9 @@ int ofs_copy_file(int in, uint64_t size, int out,
 	}
 	if (!unable(errno))
 		return optimfs_fail(err, errno, "OFS821 cannot be copied: %m");
-	return copy_data(in, size, out, step, err);
+	if (ofs_sys_truncate(out, size) == -1)
+		return optimfs_fail(err, errno, "OFS821 cannot be copied: %m");
+	return copy_data(in, 0, out, 0, size, step, err);
 }
 
 static int copy_xattr(int in, int out, const char *name)

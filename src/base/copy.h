@@ -11,6 +11,10 @@
  * ends before them. */
 int ofs_copy_range(int in, uint64_t in_off, int out, uint64_t out_off,
     uint64_t n, struct optimfs_error *err);
+/* As above, where out has n zeros: holes stay holes. Several threads may copy
+ * from one descriptor. ESTALE (OFS751): in became shorter. */
+int ofs_copy_sparse(int in, uint64_t in_off, int out, uint64_t out_off,
+    uint64_t n, struct optimfs_error *err);
 /* Copy all of in, size bytes, to out, which is empty. The blocks are shared
  * where the file system can. step, which may be NULL, is called now and then
  * with the n bytes copied since the last call; when it returns -1, with err

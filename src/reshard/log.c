@@ -75,15 +75,14 @@ static int append(struct ofs_reshard *r, uint8_t type, uint64_t a, uint64_t b,
 	return 0;
 }
 
-int ofs_reshard_log_part(struct ofs_reshard *r,
-    const struct ofs_reshard_file *f, uint32_t part, struct optimfs_error *err)
+int ofs_reshard_log_part(struct ofs_reshard *r, const struct ofs_engine_file *f,
+    uint32_t part, struct optimfs_error *err)
 {
 	return append(r, PART, f->index, part, 0, 0, err);
 }
 
-int ofs_reshard_log_item(struct ofs_reshard *r,
-    const struct ofs_reshard_file *f, uint64_t item, uint64_t len,
-    struct optimfs_error *err)
+int ofs_reshard_log_item(struct ofs_reshard *r, const struct ofs_engine_file *f,
+    uint64_t item, uint64_t len, struct optimfs_error *err)
 {
 	return append(r, ITEM, f->index, item, len, 0, err);
 }
@@ -100,19 +99,20 @@ static void note_sum(void *ctx, const struct ofs_sum *s)
 	    s->from, s->len, NULL);
 }
 
-void ofs_reshard_log_sums(struct ofs_reshard *r, struct ofs_reshard_file *f)
+void ofs_reshard_log_sums(struct ofs_reshard_open *open)
 {
-	struct ofs_sums *sums = ofs_view_sums(f->open->from->view);
+	struct ofs_sums *sums = ofs_view_sums(open->from->view);
+	const struct ofs_reshard *r = open->r;
 
 	for (size_t i = 0; i < r->nsums; i++)
-		if (r->sum[i].file == f->index) {
+		if (r->sum[i].file == open->index) {
 			/* recorded in the order of arrival, not of the file */
 			ofs_sums_promise(sums, r->sum[i].sum.from,
 			    r->sum[i].sum.from + 1, NULL);
 			ofs_sums_add(sums, &r->sum[i].sum);
 			ofs_sums_release(sums, r->sum[i].sum.from);
 		}
-	sums->ctx = f->open;
+	sums->ctx = open;
 	sums->added = note_sum;
 }
 
@@ -124,12 +124,12 @@ static const char *what_differs(const struct ofs_reshard *r,
 		       "saved again, or with other options";
 	if (strcmp(h->a, r->name) != 0)
 		return "was to another layout";
-	if (h->num[1] != r->files || h->num[2] != OFS_RESHARD_PART)
+	if (h->num[1] != r->files || h->num[2] != OFS_ENGINE_PART)
 		return "was made by another version";
 	return NULL;
 }
 
-static void found_part(struct ofs_reshard_file *f, uint64_t part)
+static void found_part(struct ofs_engine_file *f, uint64_t part)
 {
 	if (part >= f->nparts)
 		return;
@@ -139,7 +139,7 @@ static void found_part(struct ofs_reshard_file *f, uint64_t part)
 		f->done[part / 8] |= (uint8_t)(1u << part % 8);
 }
 
-static int found_item(struct ofs_reshard_file *f, uint64_t item, uint64_t len,
+static int found_item(struct ofs_engine_file *f, uint64_t item, uint64_t len,
     struct optimfs_error *err)
 {
 	if (item != f->nitems)
@@ -162,17 +162,17 @@ static int found_sum(struct ofs_reshard *r, const struct ofs_record *e,
 	return 0;
 }
 
-static struct ofs_reshard_file *file_of(struct ofs_reshard *r, uint64_t index)
+static struct ofs_engine_file *file_of(struct ofs_reshard *r, uint64_t index)
 {
 	return index < r->nof && r->of[index] != OFS_NONE
-	    ? &r->file[r->of[index]]
+	    ? &r->engine.file[r->of[index]]
 	    : NULL;
 }
 
 static int apply(struct ofs_reshard *r, const struct ofs_record *e,
     struct optimfs_error *err)
 {
-	struct ofs_reshard_file *f;
+	struct ofs_engine_file *f;
 
 	if (e->type == SUM)
 		return found_sum(r, e, err);
@@ -204,7 +204,7 @@ static int replay(void *ctx, const struct ofs_record *e,
 }
 
 /* Trusts the journal only for files that have the size it implies. */
-static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
+static void check(struct ofs_reshard *r, struct ofs_engine_file *f)
 {
 	struct ofs_at at = { r->view.space, f->index };
 	char name[OFS_FILE_NAME];
@@ -219,7 +219,7 @@ static void check(struct ofs_reshard *r, struct ofs_reshard_file *f)
 		for (uint64_t i = 0; i < f->nitems; i++)
 			size += f->item[i];
 	}
-	if (fstatat(r->new, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	if (fstatat(r->engine.dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    S_ISREG(st.st_mode) &&
 	    (f->whole ? (uint64_t)st.st_size >= size
 		      : (uint64_t)st.st_size == size))
@@ -236,11 +236,12 @@ static int open_new(struct ofs_reshard *r, struct optimfs_error *err)
 	if (mkdirat(dir, "new", 0777) == -1 && errno != EEXIST)
 		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
 		    ofs_stage_path(r->stage));
-	r->new =
+	r->engine.dir =
 	    openat(dir, "new", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return r->new == -1 ? optimfs_fail(err, errno, "OFS809 %s/new: %m",
-				  ofs_stage_path(r->stage))
-			    : 0;
+	return r->engine.dir == -1
+	    ? optimfs_fail(err, errno, "OFS809 %s/new: %m",
+		  ofs_stage_path(r->stage))
+	    : 0;
 }
 
 /* Removes the directory of new files, with its contents if they are ours; else
@@ -249,8 +250,8 @@ static bool remove_new(struct ofs_reshard *r, bool ours)
 {
 	int dir = ofs_stage_dir(r->stage);
 
-	close(r->new);
-	r->new = -1;
+	close(r->engine.dir);
+	r->engine.dir = -1;
 	if (ours)
 		ofs_publish_clear(dir, "new");
 	return unlinkat(dir, "new", AT_REMOVEDIR) == 0 || errno == ENOENT;
@@ -260,7 +261,7 @@ static int begin(struct ofs_reshard *r, const struct found *found,
     struct optimfs_error *err)
 {
 	struct ofs_record head = { .type = HEAD,
-		.num = { r->source, r->files, OFS_RESHARD_PART, 0 },
+		.num = { r->source, r->files, OFS_ENGINE_PART, 0 },
 		.a = r->name };
 	const char *path = ofs_stage_path(r->stage);
 	char text[512];
@@ -290,12 +291,12 @@ static void forget_sums(struct ofs_reshard *r)
 
 	for (size_t i = 0; i < r->nsums; i++) {
 		uint32_t index = r->sum[i].file, k;
-		struct ofs_reshard_file *f;
+		struct ofs_engine_file *f;
 
 		f = file_of(r, index);
 		if (f == NULL)
 			continue;
-		for (k = 0; k < f->nparts && ofs_reshard_has(f, k);)
+		for (k = 0; k < f->nparts && ofs_engine_has(f, k);)
 			k++;
 		if (k < f->nparts)
 			r->sum[n++] = r->sum[i];
@@ -305,24 +306,25 @@ static void forget_sums(struct ofs_reshard *r)
 
 static int index_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < r->n; i++)
-		if (r->file[i].index >= r->nof)
-			r->nof = r->file[i].index + 1;
+	for (uint32_t i = 0; i < r->engine.n; i++)
+		if (r->engine.file[i].index >= r->nof)
+			r->nof = r->engine.file[i].index + 1;
 	r->of = malloc(((size_t)r->nof + 1) * sizeof(*r->of));
 	if (r->of == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < r->nof; i++)
 		r->of[i] = OFS_NONE;
-	for (uint32_t i = 0; i < r->n; i++)
-		r->of[r->file[i].index] = i;
+	for (uint32_t i = 0; i < r->engine.n; i++)
+		r->of[r->engine.file[i].index] = i;
 	return 0;
 }
 
 static void believe(struct ofs_reshard *r)
 {
-	for (uint32_t i = 0; i < r->n; i++) {
-		check(r, &r->file[i]);
-		if (r->file[i].done != NULL || r->file[i].nitems > 0)
+	for (uint32_t i = 0; i < r->engine.n; i++) {
+		check(r, &r->engine.file[i]);
+		if (r->engine.file[i].done != NULL ||
+		    r->engine.file[i].nitems > 0)
 			atomic_store(&r->noted, true);
 	}
 	forget_sums(r);
@@ -369,7 +371,7 @@ int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
 {
 	struct ofs_record e = take_record(c);
 	struct ofs_reshard *r = ctx;
-	struct ofs_reshard_file *f = file_of(r, e.num[0]);
+	struct ofs_engine_file *f = file_of(r, e.num[0]);
 	int ret = 0;
 
 	if (c->bad || ofs_cursor_left(c) != 0 ||
@@ -381,11 +383,12 @@ int ofs_reshard_log_take(void *ctx, int from, struct ofs_cursor *c,
 		return -1;
 	if (e.type == SUM)
 		return 0;
-	pthread_mutex_lock(&r->lock);
+	pthread_mutex_lock(&r->engine.lock);
 	ret = apply(r, &e, err);
 	if (e.type == PART)
-		atomic_fetch_add(&r->done, ofs_reshard_part_size(f, e.num[1]));
-	pthread_mutex_unlock(&r->lock);
+		atomic_fetch_add(&r->engine.done,
+		    ofs_engine_part_size(f, e.num[1]));
+	pthread_mutex_unlock(&r->engine.lock);
 	return ret;
 }
 

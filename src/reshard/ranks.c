@@ -62,15 +62,16 @@ static bool open_new(struct ofs_reshard *r, const char *dir)
 	char *path = ofs_stage_place(dir, &err), *new = NULL;
 
 	if (path != NULL && asprintf(&new, "%s/new", path) != -1)
-		r->new =
+		r->engine.dir =
 		    open(new, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	free(new);
 	free(path);
-	if (r->new != -1 && faccessat(r->new, ".", W_OK, AT_EACCESS) == -1) {
-		close(r->new);
-		r->new = -1;
+	if (r->engine.dir != -1 &&
+	    faccessat(r->engine.dir, ".", W_OK, AT_EACCESS) == -1) {
+		close(r->engine.dir);
+		r->engine.dir = -1;
 	}
-	return r->new != -1;
+	return r->engine.dir != -1;
 }
 
 static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
@@ -91,7 +92,8 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 {
 	int size = r->group->size, n = 0, ret;
 	struct ofs_owner *may = calloc((size_t)size, sizeof(*may));
-	struct ofs_task_job *job = calloc((size_t)r->n + 1, sizeof(*job));
+	struct ofs_task_job *job =
+	    calloc((size_t)r->engine.n + 1, sizeof(*job));
 
 	for (int i = 0; may != NULL && i < size; i++)
 		if (writes[i])
@@ -101,13 +103,13 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 		goto out;
 	}
 	say_who(r, dir, n);
-	for (uint32_t i = 0; i < r->n; i++)
-		job[i] = (struct ofs_task_job){ .size = r->file[i].size -
-			    ofs_reshard_written(&r->file[i]),
+	for (uint32_t i = 0; i < r->engine.n; i++)
+		job[i] = (struct ofs_task_job){ .size = r->engine.file[i].size -
+			    ofs_engine_written(&r->engine.file[i]),
 			.may = may,
 			.nmay = (uint32_t)n };
-	ret = ofs_task_assign(job, r->n, size, err);
-	for (uint32_t i = 0; i < r->n; i++)
+	ret = ofs_task_assign(job, r->engine.n, size, err);
+	for (uint32_t i = 0; i < r->engine.n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	ofs_buf_put(b, earlier->data, earlier->len);
 	b->bad |= earlier->bad;
@@ -122,13 +124,13 @@ static int take_share(struct ofs_reshard *r, const struct ofs_buf *got,
 {
 	struct ofs_cursor c = ofs_cursor_of(got->data, got->len);
 
-	for (uint32_t i = 0; i < r->n; i++)
-		r->file[i].ours =
+	for (uint32_t i = 0; i < r->engine.n; i++)
+		r->engine.file[i].ours =
 		    ofs_cursor_le32(&c) == (uint32_t)r->group->rank;
 	if (c.bad)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 the message of rank 0 is invalid");
-	return r->is_rank0 || r->new == -1
+	return r->is_rank0 || r->engine.dir == -1
 	    ? 0
 	    : ofs_reshard_log_earlier(r, &c, err);
 }
@@ -204,7 +206,7 @@ int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,
 
 static void tick(void *ctx)
 {
-	ofs_reshard_tell(ctx);
+	ofs_engine_tick(ctx);
 }
 
 int ofs_reshard_barrier(struct ofs_reshard *r, int ret,
@@ -216,5 +218,5 @@ int ofs_reshard_barrier(struct ofs_reshard *r, int ret,
 		return ret;
 	if (ret == -1)
 		own = *err;
-	return ofs_task_barrier(r->group, &own, tick, r, err);
+	return ofs_task_barrier(r->group, &own, tick, &r->engine, err);
 }

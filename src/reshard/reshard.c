@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/human.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "cluster/task.h"
 #include "journal/publish.h"
 #include "journal/stage_path.h"
@@ -80,8 +81,8 @@ static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
 	char name[OFS_FILE_NAME];
 
 	hash_text(h, optimfs_version());
-	for (uint32_t i = 0; i < r->n; i++) {
-		struct ofs_reshard_file *f = &r->file[i];
+	for (uint32_t i = 0; i < r->engine.n; i++) {
+		struct ofs_engine_file *f = &r->engine.file[i];
 		struct ofs_at at = { r->view.space, f->index };
 
 		if (ofs_view_size(r->snap, at, &f->size, err) == -1)
@@ -89,7 +90,7 @@ static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
 		ofs_view_path(r->snap, at, name);
 		hash_text(h, name);
 		hash_number(h, f->size);
-		r->total += f->size;
+		r->engine.total += f->size;
 	}
 	return 0;
 }
@@ -112,6 +113,108 @@ static int identify(struct ofs_reshard *r, struct optimfs_error *err)
 	return ret;
 }
 
+/* The source of the engine: files of the view. */
+
+static void name_of(void *ctx, uint32_t index, char name[OFS_FILE_NAME])
+{
+	const struct ofs_reshard *r = ctx;
+
+	ofs_view_path(r->snap, (struct ofs_at){ r->view.space, index }, name);
+}
+
+static void close_one(void *from)
+{
+	struct ofs_reshard_open *open = from;
+
+	optimfs_file_close(open->from);
+	free(open);
+}
+
+static void *open_one(void *ctx, uint32_t index, struct optimfs_error *err)
+{
+	struct ofs_reshard *r = ctx;
+	struct ofs_reshard_open *open = ofs_alloc(1, sizeof(*open), err);
+
+	if (open == NULL)
+		return NULL;
+	open->r = r;
+	open->index = index;
+	if (ofs_file_open(r->snap, (struct ofs_at){ r->view.space, index },
+		&open->from, err) == -1) {
+		free(open);
+		return NULL;
+	}
+	ofs_reshard_log_sums(open);
+	return open;
+}
+
+static int read_one(void *from, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
+{
+	struct ofs_reshard_open *open = from;
+	ssize_t n = ofs_file_read(open->from, buf, len, off, err);
+
+	if (n == -1 || (uint64_t)n == len)
+		return n == -1 ? -1 : 0;
+	return optimfs_fail(err, EIO, "%zd bytes of %" PRIu64, n, len);
+}
+
+static struct ofs_sums *sums_of(void *from)
+{
+	return ofs_view_sums(((struct ofs_reshard_open *)from)->from->view);
+}
+
+static const struct ofs_spans *spans_of(void *from)
+{
+	return ofs_view_spans(((struct ofs_reshard_open *)from)->from->view);
+}
+
+static int did_part(void *ctx, const struct ofs_engine_file *f, uint32_t part,
+    struct optimfs_error *err)
+{
+	return ofs_reshard_log_part(ctx, f, part, err);
+}
+
+static int did_item(void *ctx, const struct ofs_engine_file *f, uint64_t item,
+    uint64_t len, struct optimfs_error *err)
+{
+	return ofs_reshard_log_item(ctx, f, item, len, err);
+}
+
+static void did_file(void *ctx, const struct ofs_engine_file *f)
+{
+	struct ofs_reshard *r = ctx;
+
+	if (r->group != NULL)
+		ofs_task_did(r->group, f->size);
+}
+
+static int tick(void *ctx, const char *name, struct optimfs_error *err)
+{
+	struct ofs_reshard *r = ctx;
+	const struct optimfs_watch *w = &r->how->watch;
+
+	if (r->is_rank0 && w->progress != NULL)
+		w->progress(w->ctx, atomic_load(&r->engine.done),
+		    r->engine.total, name);
+	if (r->is_rank0 && ofs_go_on(w->stop, w->ctx, err) == -1)
+		return -1;
+	return r->group == NULL ? 0 : ofs_task_check(r->group, err);
+}
+
+static const struct ofs_engine_ops view_ops = {
+	.name = name_of,
+	.open = open_one,
+	.close = close_one,
+	.read = read_one,
+	.sums = sums_of,
+	.spans = spans_of,
+	.did_part = did_part,
+	.did_item = did_item,
+	.did_file = did_file,
+	.tick = tick,
+};
+
 static bool is_compressed(const struct ofs_reshard *r)
 {
 	return ofs_view_layout(r->snap, r->view)->zstd != 0;
@@ -124,7 +227,7 @@ static void add_file(struct ofs_reshard *r, uint32_t index)
 
 	if (file == OFS_NONE || (is_compressed(r) && file == 0))
 		return; /* the index comes when all lengths are known */
-	r->file[r->n++] = (struct ofs_reshard_file){
+	r->engine.file[r->engine.n++] = (struct ofs_engine_file){
 		.index = index, .ours = true, .whole = is_compressed(r)
 	};
 }
@@ -135,27 +238,12 @@ static int find_files(struct ofs_reshard *r, struct optimfs_error *err)
 
 	if (ofs_view_count(r->snap, r->view, &n, err) == -1)
 		return -1;
-	r->file = calloc((size_t)n + 1, sizeof(*r->file));
-	if (r->file == NULL)
+	r->engine.file = calloc((size_t)n + 1, sizeof(*r->engine.file));
+	if (r->engine.file == NULL)
 		return ofs_no_memory(err);
-	r->nnodes = n;
 	for (uint32_t i = 1; i < n; i++)
 		add_file(r, i);
-	if (identify(r, err) == -1)
-		return -1;
-	for (uint32_t i = 0; i < r->n; i++) {
-		struct ofs_reshard_file *f = &r->file[i];
-		uint64_t parts = f->size == 0 || f->whole
-		    ? 1
-		    : (f->size - 1) / OFS_RESHARD_PART + 1;
-
-		if (parts > UINT32_MAX)
-			return optimfs_fail(err, EFBIG,
-			    "OFS606 size overflow: a file of %" PRIu64 " bytes",
-			    f->size);
-		f->nparts = (uint32_t)parts;
-	}
-	return 0;
+	return identify(r, err) == -1 ? -1 : ofs_engine_cut(&r->engine, err);
 }
 
 /* The bytes written by an earlier run. */
@@ -163,8 +251,8 @@ static uint64_t written(const struct ofs_reshard *r)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < r->n; i++)
-		n += ofs_reshard_written(&r->file[i]);
+	for (uint32_t i = 0; i < r->engine.n; i++)
+		n += ofs_engine_written(&r->engine.file[i]);
 	return n;
 }
 
@@ -177,8 +265,8 @@ static void say_resumed(struct ofs_reshard *r)
 		return;
 	snprintf(text, sizeof(text),
 	    "continuing from %.300s, which has %s of %s",
-	    ofs_stage_path(r->stage), ofs_human_bytes(r->done, done),
-	    ofs_human_bytes(r->total, total));
+	    ofs_stage_path(r->stage), ofs_human_bytes(r->engine.done, done),
+	    ofs_human_bytes(r->engine.total, total));
 	r->how->watch.say(r->how->watch.ctx, text);
 }
 
@@ -188,34 +276,35 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	struct ofs_at at = { r->view.space, 1 };
 
-	while (ofs_view_file_of(r->snap, at) != 0 && at.index < r->made->n)
+	while (ofs_view_file_of(r->snap, at) != 0 &&
+	    at.index < r->engine.made->n)
 		at.index++;
-	for (uint32_t i = 0; i < r->n; i++) {
-		free(r->file[i].done);
-		free(r->file[i].item);
+	for (uint32_t i = 0; i < r->engine.n; i++) {
+		free(r->engine.file[i].done);
+		free(r->engine.file[i].item);
 	}
-	r->file[0] =
-	    (struct ofs_reshard_file){ .index = at.index, .ours = true };
-	r->n = 1;
-	if (ofs_view_size(r->snap, at, &r->file[0].size, err) == -1)
+	r->engine.file[0] =
+	    (struct ofs_engine_file){ .index = at.index, .ours = true };
+	r->engine.n = 1;
+	if (ofs_view_size(r->snap, at, &r->engine.file[0].size, err) == -1)
 		return -1;
-	r->file[0].nparts =
-	    (uint32_t)((r->file[0].size - 1) / OFS_RESHARD_PART + 1);
-	r->total += r->file[0].size;
-	return ofs_reshard_work(r, err);
+	r->engine.total += r->engine.file[0].size;
+	return ofs_engine_cut(&r->engine, err) == -1
+	    ? -1
+	    : ofs_engine_run(&r->engine, err);
 }
 
 /* Restores the lengths of items in files that an earlier run completed. */
 static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	struct ofs_files *files = r->made;
+	struct ofs_files *files = r->engine.made;
 
-	for (uint32_t i = 0; i < r->n; i++) {
-		struct ofs_reshard_file *f = &r->file[i];
+	for (uint32_t i = 0; i < r->engine.n; i++) {
+		struct ofs_engine_file *f = &r->engine.file[i];
 		struct ofs_at at = { r->view.space, f->index };
 		struct ofs_spans s = { 0 };
 
-		if (!ofs_reshard_has(f, 0))
+		if (!ofs_engine_has(f, 0))
 			continue;
 		if (files->ops->spans(files, ofs_view_file_of(r->snap, at), &s,
 			err) == -1) {
@@ -239,16 +328,16 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	if (is_compressed(r) && recall(r, err) == -1)
 		return -1;
 	/* other ranks may already report progress */
-	pthread_mutex_lock(&r->lock);
-	atomic_store(&r->done, written(r));
-	pthread_mutex_unlock(&r->lock);
+	pthread_mutex_lock(&r->engine.lock);
+	atomic_store(&r->engine.done, written(r));
+	pthread_mutex_unlock(&r->engine.lock);
 	say_resumed(r);
-	if (ofs_reshard_work(r, err) == -1)
+	if (ofs_engine_run(&r->engine, err) == -1)
 		return -1;
 	/* names that we made; the publisher syncs them again */
-	return r->is_rank0 || r->new == -1
+	return r->is_rank0 || r->engine.dir == -1
 	    ? 0
-	    : ofs_view_dirs_sync(r->snap, r->view, r->new, err);
+	    : ofs_view_dirs_sync(r->snap, r->view, r->engine.dir, err);
 }
 
 /* Not every file system can rename without replacing. Replacing an empty
@@ -266,7 +355,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 	    (recall(r, err) == -1 || write_index(r, err) == -1))
 		return -1;
 	stage = ofs_stage_dir(r->stage);
-	if (ofs_view_dirs_sync(r->snap, r->view, r->new, err) == -1)
+	if (ofs_view_dirs_sync(r->snap, r->view, r->engine.dir, err) == -1)
 		return -1;
 	if (ofs_stage_held(r->stage, err) == -1)
 		return -1;
@@ -343,17 +432,19 @@ static int prepare(struct ofs_reshard *r, const char *dir,
 	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;
 	strcpy(r->name, ofs_view_name(r->snap, r->view));
-	r->made = ofs_view_files(r->snap, r->view, err);
-	if (r->made == NULL || find_files(r, err) == -1)
+	r->engine.made = ofs_view_files(r->snap, r->view, err);
+	r->engine.level = (int)ofs_view_layout(r->snap, r->view)->zstd;
+	r->engine.jobs = r->how->jobs;
+	if (r->engine.made == NULL || find_files(r, err) == -1)
 		return -1;
 	if (!r->is_rank0)
 		return 0;
-	ofs_render_report_say(r->made->report, &r->how->watch);
+	ofs_render_report_say(r->engine.made->report, &r->how->watch);
 	/* another run may have finished before this one got the lock */
 	if (ofs_reshard_log_open(r, dir, earlier, err) == -1 ||
 	    check_absent(dir, err) == -1)
 		return -1;
-	return ofs_view_dirs_make(r->snap, r->view, r->new, err);
+	return ofs_view_dirs_make(r->snap, r->view, r->engine.dir, err);
 }
 
 /* With several ranks, each writes its files to the stage of rank 0, which
@@ -406,7 +497,6 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	struct optimfs_group *w = fs->options.group;
 	struct ofs_reshard r = { .snap = ofs_enter(fs),
 		.how = how,
-		.new = -1,
 		.group = w,
 		.is_rank0 = w == NULL || w->rank == 0 };
 	char *path;
@@ -414,25 +504,20 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 
 	err = OFS_SOME_ERROR(err);
 	path = target(&r, dir, err);
-	pthread_mutex_init(&r.lock, NULL);
-	pthread_cond_init(&r.more, NULL);
+	ofs_engine_init(&r.engine);
+	r.engine.ops = &view_ops;
+	r.engine.ctx = &r;
 	if (path == NULL)
 		ret = ofs_reshard_join(&r, -1, "", NULL, err);
 	else
 		ret = reshard(&r, path, err);
-	if (r.made != NULL)
+	if (r.engine.made != NULL)
 		ofs_view_files_done(r.snap, r.view);
-	for (uint32_t i = 0; i < r.n; i++) {
-		free(r.file[i].done);
-		free(r.file[i].item);
-	}
-	free(r.file);
 	free(r.of);
 	free(r.sum);
-	if (r.new != -1)
-		close(r.new);
-	pthread_cond_destroy(&r.more);
-	pthread_mutex_destroy(&r.lock);
+	if (r.engine.dir != -1)
+		close(r.engine.dir);
+	ofs_engine_fini(&r.engine);
 	free(path);
 	ofs_leave(r.snap);
 	return ret;

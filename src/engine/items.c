@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "reshard/reshard.h"
+#include "engine/engine_impl.h"
+#include "journal/stage.h"
 #include "store/encode.h"
 
 struct writer {
-	struct ofs_reshard *r;
-	struct ofs_reshard_file *f;
+	struct ofs_engine *e;
+	struct ofs_engine_file *f;
 	struct ofs_encoder to;
 	uint64_t synced;  /* offset in the file */
 	uint64_t *len, n; /* of items not recorded yet */
@@ -25,8 +26,8 @@ static int note(struct writer *w, struct optimfs_error *err)
 	if (fsync(w->f->open->fd) == -1)
 		return optimfs_fail(err, errno, "OFS801 fsync: %m");
 	for (uint64_t i = 0; i < w->n; i++)
-		if (ofs_reshard_log_item(w->r, w->f, w->first + i, w->len[i],
-			err) == -1)
+		if (w->e->ops->did_item(w->e->ctx, w->f, w->first + i,
+			w->len[i], err) == -1)
 			return -1;
 	w->first += w->n;
 	w->n = 0;
@@ -40,10 +41,9 @@ static int write_item(struct writer *w, uint64_t off, uint64_t end,
 	uint64_t start = w->to.at, n;
 
 	for (; off < end; off += n) {
-		n = end - off < OFS_RESHARD_PIECE ? end - off
-						  : OFS_RESHARD_PIECE;
-		if (ofs_reshard_read(w->r, w->f->open->from, buf, n, off,
-			err) == -1 ||
+		n = end - off < OFS_ENGINE_PIECE ? end - off : OFS_ENGINE_PIECE;
+		if (ofs_engine_read(w->e, w->f->open->from, buf, n, off, err) ==
+			-1 ||
 		    ofs_encode(&w->to, buf, n, off + n == end, err) == -1)
 			return -1;
 	}
@@ -55,7 +55,7 @@ static int write_item(struct writer *w, uint64_t off, uint64_t end,
 static int go_on(struct writer *w, struct ofs_files *files,
     const struct ofs_spans *s, struct optimfs_error *err)
 {
-	struct ofs_reshard_file *f = w->f;
+	struct ofs_engine_file *f = w->f;
 
 	if (f->nitems > s->n)
 		f->nitems = 0;
@@ -64,7 +64,7 @@ static int go_on(struct writer *w, struct ofs_files *files,
 		w->to.at += f->item[i];
 	}
 	if (f->nitems > 0)
-		atomic_fetch_add(&w->r->done, s->v[f->nitems - 1].end);
+		atomic_fetch_add(&w->e->done, s->v[f->nitems - 1].end);
 	w->first = f->nitems;
 	w->synced = w->to.at;
 	if (ftruncate(f->open->fd, (off_t)w->to.at) == -1)
@@ -75,8 +75,8 @@ static int go_on(struct writer *w, struct ofs_files *files,
 static int write_items(struct writer *w, uint8_t *buf,
     struct optimfs_error *err)
 {
-	struct ofs_files *files = w->r->made;
-	const struct ofs_spans *s = ofs_view_spans(w->f->open->from->view);
+	struct ofs_files *files = w->e->made;
+	const struct ofs_spans *s = w->e->ops->spans(w->f->open->from);
 	uint64_t len;
 
 	if (go_on(w, files, s, err) == -1)
@@ -90,22 +90,21 @@ static int write_items(struct writer *w, uint8_t *buf,
 			return -1;
 		files->ops->stored(files, &s->v[i], len);
 		w->len[w->n++] = len;
-		if (w->to.at - w->synced >= OFS_RESHARD_PART &&
+		if (w->to.at - w->synced >= OFS_ENGINE_PART &&
 		    note(w, err) == -1)
 			return -1;
 	}
 	return note(w, err);
 }
 
-int ofs_reshard_items(struct ofs_reshard *r, struct ofs_reshard_file *f,
+int ofs_engine_items(struct ofs_engine *e, struct ofs_engine_file *f,
     uint8_t *buf, struct optimfs_error *err)
 {
-	struct writer w = { .r = r,
+	struct writer w = { .e = e,
 		.f = f,
 		.to = { .write = ofs_stage_write, .fd = f->open->fd } };
-	int level = (int)ofs_view_layout(r->snap, r->view)->zstd, ret;
+	int ret = ofs_encoder_init(&w.to, e->level, err);
 
-	ret = ofs_encoder_init(&w.to, level, err);
 	if (ret == 0)
 		ret = write_items(&w, buf, err);
 	ofs_encoder_fini(&w.to);
