@@ -243,8 +243,10 @@ static int copy(struct ofs_engine *e, struct ofs_engine_file *f,
 
 	for (; off < end && ret == 0; off += n) {
 		fd = -1;
-		n = e->ops->run == NULL ? end - off
-					: e->ops->run(from, off, end, &fd, &at);
+		n = end - off;
+		if (e->ops->run != NULL &&
+		    e->ops->run(from, off, end, &n, &fd, &at, err) == -1)
+			return -1;
 		if (fd != -1) {
 			ret = copy_run(e, out, fd, at, n, off, err);
 			continue;
@@ -314,10 +316,10 @@ static int write_part(struct ofs_engine *e, const struct part *p,
 static int one_part(struct ofs_engine *e, const struct part *p, uint8_t *buf,
     struct optimfs_error *err)
 {
-	char name[OFS_FILE_NAME];
+	char buf_name[OFS_FILE_NAME];
+	const char *name = e->ops->name(e->ctx, p->file->index, buf_name);
 	int ret;
 
-	e->ops->name(e->ctx, p->file->index, name);
 	ret = open_file(e, p->file, name, err);
 	if (ret == 0)
 		ret = write_part(e, p, name, buf, err);
@@ -361,7 +363,8 @@ static void *work(void *ctx)
 
 void ofs_engine_tick(struct ofs_engine *e)
 {
-	char name[OFS_FILE_NAME] = "";
+	char buf[OFS_FILE_NAME];
+	const char *name = "";
 	struct optimfs_error err;
 	uint32_t index = 0;
 	bool any;
@@ -372,7 +375,7 @@ void ofs_engine_tick(struct ofs_engine *e)
 		index = e->file[e->at].index;
 	pthread_mutex_unlock(&e->lock);
 	if (any)
-		e->ops->name(e->ctx, index, name);
+		name = e->ops->name(e->ctx, index, buf);
 	if (e->ops->tick(e->ctx, name, &err) == -1)
 		fail(e, &err);
 }

@@ -38,7 +38,8 @@ struct ofs_engine_file {
 /* Where the files come from and what else is done with them. Any thread may
  * call, except for tick. */
 struct ofs_engine_ops {
-	void (*name)(void *ctx, uint32_t index, char name[OFS_FILE_NAME]);
+	/* Its name below the directory, which may be in buf. */
+	const char *(*name)(void *ctx, uint32_t index, char buf[OFS_FILE_NAME]);
 	/* Opens a file for reading; several threads read it at the same time.
 	 * NULL: failed. */
 	void *(*open)(void *ctx, uint32_t index, struct optimfs_error *err);
@@ -48,11 +49,11 @@ struct ofs_engine_ops {
 	/* The checksums of the file, which read adds in the order of the parts.
 	 * NULL: a part waits for none. */
 	struct ofs_sums *(*sums)(void *from);
-	/* The number of bytes from off on, at most to end, that can be copied
-	 * from byte *at of the descriptor *fd; or, with *fd -1, that have to be
-	 * read. NULL: all are read. */
-	uint64_t (*run)(void *from, uint64_t off, uint64_t end, int *fd,
-	    uint64_t *at);
+	/* *len bytes from off on, at most to end, can be copied from byte *at of
+	 * the descriptor *fd; or, with *fd -1, have to be read. NULL: all are
+	 * read. */
+	int (*run)(void *from, uint64_t off, uint64_t end, uint64_t *len,
+	    int *fd, uint64_t *at, struct optimfs_error *err);
 	/* The compressed items of the file. NULL: it has none. */
 	const struct ofs_spans *(*spans)(void *from);
 	/* A part, or an item of len bytes, is on the disk. NULL: nothing is

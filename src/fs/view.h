@@ -4,6 +4,7 @@
 #define OFS_FS_VIEW_H
 
 #include "fs/fs.h"
+#include "layout/checksum.h"
 #include "layout/render.h"
 #include "plan/sums.h"
 
@@ -119,10 +120,8 @@ int ofs_view_window(const struct ofs_view_file *file, uint64_t off,
 /* To be called after [off, off + len) was read into buf through c: keeps
  * checksums of these bytes, and fills in checksums that lie in the range. read
  * gives other bytes of the file. */
-typedef int ofs_view_read_fn(void *ctx, void *buf, uint64_t len, uint64_t off,
-    struct optimfs_error *err);
 int ofs_view_checksums(struct ofs_view_file *file,
     const struct ofs_composition *c, uint64_t base, uint8_t *buf, uint64_t off,
-    uint64_t len, ofs_view_read_fn *read, void *ctx, struct optimfs_error *err);
+    uint64_t len, ofs_checksum_read_fn *read, void *ctx, struct optimfs_error *err);
 
 #endif

@@ -5,14 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/crc.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "fs/view.h"
 #include "fs/view_impl.h"
-
-/* Size of a read for a checksum whose bytes were not read before. */
-#define CHECK_STEP (1u << 20)
 
 struct ofs_view_file {
 	const struct ofs_catalog *cat;
@@ -127,69 +123,12 @@ fail:
 	return -1;
 }
 
-static int compute(struct ofs_view_file *f, uint64_t from, uint64_t n,
-    uint32_t *crc, ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
-{
-	uint8_t *buf = malloc(CHECK_STEP);
-	uint64_t k;
-	int ret = 0;
-
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	*crc = 0;
-	for (uint64_t at = 0; at < n && ret == 0; at += k) {
-		k = n - at < CHECK_STEP ? n - at : CHECK_STEP;
-		ret = read(ctx, buf, k, from + at, err);
-		if (ret == 0)
-			*crc = ofs_crc32(*crc, buf, k);
-	}
-	free(buf);
-	if (ret == 0)
-		ofs_sums_add(&f->sums,
-		    &(struct ofs_sum){ from, from, n, *crc });
-	return ret;
-}
-
-/* Writes bytes [lo, hi) of the four bytes of a checksum. */
-static int put_sum(struct ofs_view_file *f, const struct ofs_piece *p,
-    unsigned lo, unsigned hi, uint8_t *out, ofs_view_read_fn *read, void *ctx,
-    struct optimfs_error *err)
-{
-	uint32_t crc = 0;
-	int found;
-
-	found = ofs_sums_get(&f->sums, p->crc.from, p->crc.n, &crc, err);
-	if (found == -1)
-		return -1;
-	if (found == 0 &&
-	    compute(f, p->crc.from, p->crc.n, &crc, read, ctx, err) == -1)
-		return -1;
-	for (unsigned i = lo; i < hi; i++)
-		out[i - lo] = (uint8_t)(crc >> 8 * i);
-	return 0;
-}
-
-/* Adds bytes that were read to the checksum p that covers them. */
-static void pass(struct ofs_view_file *f, const struct ofs_piece *p,
-    const uint8_t *buf, uint64_t off, uint64_t len)
-{
-	uint64_t from = p->crc.from, end = from + p->crc.n;
-	uint64_t lo = from > off ? from : off;
-	uint64_t hi = end < off + len ? end : off + len;
-	struct ofs_sum sum = { from, lo, hi - lo, 0 };
-
-	if (lo >= hi)
-		return;
-	sum.crc = ofs_crc32(0, buf + (lo - off), hi - lo);
-	ofs_sums_add(&f->sums, &sum);
-}
-
 /* The spans of a record and its checksum are made together, so that both lie in
  * one composition. A checksum that is repeated later belongs to a record that
  * came before. */
 int ofs_view_checksums(struct ofs_view_file *f, const struct ofs_composition *c,
     uint64_t base, uint8_t *buf, uint64_t off, uint64_t len,
-    ofs_view_read_fn *read, void *ctx, struct optimfs_error *err)
+    ofs_checksum_read_fn *read, void *ctx, struct optimfs_error *err)
 {
 	uint64_t next = 0;
 
@@ -203,11 +142,12 @@ int ofs_view_checksums(struct ofs_view_file *f, const struct ofs_composition *c,
 			continue;
 		if (p->crc.from >= next) {
 			next = p->crc.from + p->crc.n;
-			pass(f, p, buf, off, len);
+			ofs_checksum_pass(&f->sums, p, buf, off, len);
 		}
 		if (lo < hi &&
-		    put_sum(f, p, (unsigned)(lo - from), (unsigned)(hi - from),
-			buf + (lo - off), read, ctx, err) == -1)
+		    ofs_checksum_put(&f->sums, p, (unsigned)(lo - from),
+			(unsigned)(hi - from), buf + (lo - off), read, ctx,
+			err) == -1)
 			return -1;
 	}
 	return 0;

@@ -62,7 +62,7 @@ int ofs_composition_buf(struct ofs_composition *c, const struct ofs_buf *b,
 		      : ofs_composition_bytes(c, b->data, b->len, err);
 }
 
-static int add_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
+int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
     struct optimfs_error *err)
 {
 	struct ofs_piece piece = { .kind = OFS_PIECE_CRC, .len = 4 };
@@ -78,7 +78,7 @@ int ofs_composition_buf_crc(struct ofs_composition *c, const struct ofs_buf *b,
 	if (b->bad)
 		return ofs_no_memory(err);
 	if (ofs_composition_bytes(c, b->data, at, err) == -1 ||
-	    add_crc(c, from, n, err) == -1)
+	    ofs_composition_crc(c, from, n, err) == -1)
 		return -1;
 	return ofs_composition_bytes(c, b->data + at + 4, b->len - at - 4, err);
 }

@@ -61,9 +61,11 @@ int ofs_composition_bytes(struct ofs_composition *c, const void *p, uint64_t n,
 /* The bytes of b. */
 int ofs_composition_buf(struct ofs_composition *c, const struct ofs_buf *b,
     struct optimfs_error *err);
-/* The same with a CRC-32, little-endian, in place of the 4 bytes at at: that of
- * n bytes from offset from of the file. A plan leaves zeros for it; the caller,
- * who reads those bytes, fills it in. */
+/* A CRC-32, little-endian: that of n bytes from offset from of the file. A plan
+ * leaves zeros for it; the caller, who reads those bytes, fills it in. */
+int ofs_composition_crc(struct ofs_composition *c, uint64_t from, uint64_t n,
+    struct optimfs_error *err);
+/* The bytes of b, with such a CRC-32 in place of the 4 bytes at at. */
 int ofs_composition_buf_crc(struct ofs_composition *c, const struct ofs_buf *b,
     uint64_t at, uint64_t from, uint64_t n, struct optimfs_error *err);
 int ofs_composition_box(struct ofs_composition *c,

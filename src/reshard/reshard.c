@@ -115,11 +115,12 @@ static int identify(struct ofs_reshard *r, struct optimfs_error *err)
 
 /* The source of the engine: files of the view. */
 
-static void name_of(void *ctx, uint32_t index, char name[OFS_FILE_NAME])
+static const char *name_of(void *ctx, uint32_t index, char buf[OFS_FILE_NAME])
 {
 	const struct ofs_reshard *r = ctx;
 
-	ofs_view_path(r->snap, (struct ofs_at){ r->view.space, index }, name);
+	ofs_view_path(r->snap, (struct ofs_at){ r->view.space, index }, buf);
+	return buf;
 }
 
 static void close_one(void *from)

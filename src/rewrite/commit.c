@@ -36,7 +36,7 @@ static void reached(const struct ofs_commit *c, unsigned percent)
 		    c->total);
 }
 
-static void doing(const struct ofs_commit *c, const char *what)
+void ofs_commit_doing(const struct ofs_commit *c, const char *what)
 {
 	if (c->job->overlay != NULL)
 		ofs_overlay_doing(c->job->overlay, what);
@@ -54,30 +54,8 @@ void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
 int ofs_commit_make(struct ofs_commit *c, const char *rel, const char *like,
     int *fd, struct optimfs_error *err)
 {
-	doing(c, rel);
+	ofs_commit_doing(c, rel);
 	return ofs_publish_file(c->publish, rel, like, fd, err);
-}
-
-static int did(void *ctx, uint64_t n, struct optimfs_error *err)
-{
-	struct ofs_commit *c = ctx;
-
-	ofs_commit_did(c, n);
-	return ofs_commit_go_on(c, err);
-}
-
-int ofs_commit_copy(struct ofs_commit *c, int in, uint64_t size, int out,
-    struct optimfs_error *err)
-{
-	const struct ofs_copy_step step = { did, c };
-	uint64_t before = c->done;
-
-	if (ofs_copy_file(in, size, out, &step, err) == -1)
-		return -1;
-	/* shared blocks, or a hole at the end */
-	if (c->done < before + size)
-		ofs_commit_did(c, before + size - c->done);
-	return 0;
 }
 
 /* Fails if a change got no place. */
@@ -90,12 +68,12 @@ static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 	return 0;
 }
 
-/* Copies the objects in which only bytes change. */
-static int clone_rest(struct ofs_commit *c, struct optimfs_error *err)
+/* Adds the objects in which only bytes change. */
+static int add_rest(struct ofs_commit *c, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < c->nmoved; i++)
-		if (c->moved[i].fd == -1 &&
-		    ofs_commit_clone(c, c->moved[i].object, NULL, err) == -1)
+		if (c->moved[i].fd == -1 && !c->moved[i].whole &&
+		    ofs_commit_whole(c, c->moved[i].object, NULL, err) == -1)
 			return -1;
 	return 0;
 }
@@ -163,9 +141,9 @@ static int prepare(struct ofs_commit *c, void **state,
 		    ops_of(c, i)->begin(c, c->job->part[i].part, &state[i],
 			err) == -1)
 			return -1;
-	if (check_done(c, err) == -1 || clone_rest(c, err) == -1 ||
-	    ofs_commit_scatter(c, err) == -1 ||
-	    ofs_commit_shared(c, err) == -1 || ofs_commit_sums(c, err) == -1)
+	if (check_done(c, err) == -1 || add_rest(c, err) == -1 ||
+	    ofs_commit_shared(c, err) == -1 || ofs_commit_write(c, err) == -1 ||
+	    ofs_commit_scatter(c, err) == -1 || ofs_commit_sums(c, err) == -1)
 		return -1;
 	for (size_t i = 0; i < c->job->nparts; i++)
 		if (ops_of(c, i)->end != NULL &&
@@ -203,11 +181,11 @@ static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 	if (!ofs_publish_any(c->publish))
 		return 0;
 	reached(c, WRITTEN);
-	doing(c, "reading the new files again");
+	ofs_commit_doing(c, "reading the new files again");
 	if (ofs_commit_verify(c, err) == -1 || check_source(c, err) == -1)
 		return -1;
 	reached(c, VERIFIED);
-	doing(c, "putting them in place");
+	ofs_commit_doing(c, "putting them in place");
 	if (ofs_commit_go_on(c, err) == -1)
 		return -1;
 	if (c->job->overlay != NULL)
@@ -221,6 +199,8 @@ static void fini(struct ofs_commit *c)
 	for (size_t i = 0; i < c->ntouched; i++)
 		ofs_ranges_fini(&c->touched[i].ranges);
 	free(c->touched);
+	ofs_commit_files_fini(c);
+	ofs_patches_fini(&c->patches);
 	free(c->moved);
 	free(c->fix);
 	ofs_arena_fini(&c->arena);

@@ -66,8 +66,7 @@ void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
 /* As ofs_publish_file, with progress. */
 int ofs_commit_make(struct ofs_commit *c, const char *rel, const char *like,
     int *fd, struct optimfs_error *err);
-/* As ofs_copy_file, with progress and cancellation. */
-int ofs_commit_copy(struct ofs_commit *c, int in, uint64_t size, int out,
-    struct optimfs_error *err);
+/* Shows what it is doing: the name of a file, or a phrase. */
+void ofs_commit_doing(const struct ofs_commit *c, const char *what);
 
 #endif

@@ -106,7 +106,7 @@ static int want(struct ofs_commit *c, const struct ofs_extent *at,
 	if (ofs_grow(c->moved, c->nmoved, c->moved_cap, err) == -1)
 		return -1;
 	c->moved[c->nmoved++] = (struct ofs_moved){ at->object, at->codec,
-		at->encoding, at->off, at->len, -1, 0 };
+		at->encoding, at->off, at->len, -1, 0, false };
 	return 0;
 }
 
@@ -132,11 +132,47 @@ static int want_elements(struct elements *e, uint64_t first, uint64_t count)
 	return ofs_plan_shards(e->c->cat, e->t, first, count, want_shard, e);
 }
 
+static int add_patch(struct ofs_commit *c, const struct ofs_change *ch,
+    struct optimfs_error *err)
+{
+	const struct ofs_tensor *t = ofs_commit_tensor(c, ch);
+	struct ofs_edit edit = { .fd = ch->fd, .written = ch->written };
+	struct ofs_range all = { 0 };
+
+	if (t == NULL)
+		return 0;
+	edit.tensor = (uint32_t)(t - c->cat->tensors);
+	if (ch->text != NULL && t->ndim == 0) {
+		all.end = ofs_dtype_size(t->dtype);
+		edit.fd = -1;
+		edit.written = (struct ofs_ranges){ .v = &all, .n = 1 };
+		if (ofs_value_element(t->dtype, ch->text, ch->ntext,
+			edit.element, err) == -1)
+			return -1;
+	}
+	return edit.written.n == 0
+	    ? 0
+	    : ofs_patches_add(&c->patches, c->reader, &edit, err);
+}
+
+/* What is staged over stored bytes. */
+static int add_patches(struct ofs_commit *c, struct optimfs_error *err)
+{
+	c->patches.reader = c->reader;
+	for (size_t i = 0; i < c->changes->n; i++)
+		if (add_patch(c, &c->changes->v[i], err) == -1)
+			return optimfs_fail_in(err, "%.200s",
+			    c->changes->v[i].path);
+	ofs_patches_seal(&c->patches);
+	return 0;
+}
+
 int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err)
 {
 	size_t n = 0;
 
-	if (each_change(c, want_elements, err) == -1)
+	if (each_change(c, want_elements, err) == -1 ||
+	    add_patches(c, err) == -1)
 		return -1;
 	if (c->nmoved > 0)
 		qsort(c->moved, c->nmoved, sizeof(*c->moved), compare_moved);
@@ -185,11 +221,12 @@ static int bring(const struct ofs_commit *c, const struct ofs_object *o,
 	return ret;
 }
 
-static bool is_elsewhere(const struct ofs_commit *c, const struct ofs_object *o)
+bool ofs_commit_is_elsewhere(const struct ofs_commit *c, uint32_t object)
 {
 	uint32_t file;
 
-	return ofs_dir_elsewhere(&c->cat->dir, o->path, &file);
+	return ofs_dir_elsewhere(&c->cat->dir, c->cat->objects[object].path,
+	    &file);
 }
 
 static int open_copy(const struct ofs_commit *c, const struct ofs_object *o,
@@ -210,7 +247,7 @@ int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
 	const struct ofs_object *o = &c->cat->objects[object];
 	struct stat st;
 
-	if (is_elsewhere(c, o))
+	if (ofs_commit_is_elsewhere(c, object))
 		return open_copy(c, o, fd, err);
 	*fd = ofs_dir_open_file(&c->cat->dir, o->path, &st, err);
 	if (*fd == -1)
@@ -239,82 +276,6 @@ int ofs_commit_decode(const struct ofs_commit *c, const struct ofs_extent *at,
 	}
 	free(buf);
 	return ret;
-}
-
-/* Is the file one of items, which are archives, and no archive itself? */
-static bool has_items(const struct ofs_catalog *cat, uint32_t object)
-{
-	for (uint32_t i = 0; i < cat->nshards; i++)
-		if (cat->shards[i].at.object == object &&
-		    cat->shards[i].at.encoding == OFS_TORCH_ITEM)
-			return true;
-	return false;
-}
-
-/* Notes the archives in a copy of an object whose bytes will change. */
-static int fix_archives(struct ofs_commit *c, uint32_t object, int out,
-    struct optimfs_error *err)
-{
-	const struct ofs_object *o = &c->cat->objects[object];
-	bool record = false;
-
-	for (size_t i = ofs_commit_moved(c, object);
-	     i < c->nmoved && c->moved[i].object == object; i++) {
-		const struct ofs_moved *m = &c->moved[i];
-
-		record = record || m->encoding == OFS_TORCH_RECORD;
-		if (m->encoding == OFS_TORCH_ITEM && m->codec == OFS_PLAIN &&
-		    ofs_commit_fix_sums(c, out, m->off, m->len, false, err) ==
-			-1)
-			return -1;
-	}
-	if (!record)
-		return 0;
-	if (has_items(c->cat, object))
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS826 a tensor inside an object cannot be changed in a "
-		    "checkpoint of this format");
-	return ofs_commit_fix_sums(c, out, 0, o->size, false, err);
-}
-
-/* Copies an object to out. */
-static int copy_object(struct ofs_commit *c, uint32_t object, int out,
-    struct optimfs_error *err)
-{
-	const struct ofs_object *o = &c->cat->objects[object];
-	int in, ret;
-
-	if (is_elsewhere(c, o))
-		return bring(c, o, out, err);
-	if (ofs_commit_open(c, object, &in, err) == -1)
-		return -1;
-	ret = ofs_commit_copy(c, in, o->size, out, err);
-	close(in);
-	return ret;
-}
-
-int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
-    struct optimfs_error *err)
-{
-	const struct ofs_object *o = &c->cat->objects[object];
-	int out, ret;
-
-	if (ofs_commit_go_on(c, err) == -1)
-		return -1;
-	ret =
-	    ofs_commit_make(c, rel == NULL ? o->path : rel, o->path, &out, err);
-	if (ret == 0)
-		ret = copy_object(c, object, out, err);
-	if (ret == 0 && rel == NULL)
-		ret = fix_archives(c, object, out, err);
-	if (ret == -1)
-		return optimfs_fail_in(err, "%.200s", o->path);
-	for (size_t i = ofs_commit_moved(c, object);
-	     i < c->nmoved && c->moved[i].object == object; i++) {
-		c->moved[i].fd = out;
-		c->moved[i].to = c->moved[i].off;
-	}
-	return 0;
 }
 
 int ofs_commit_fix_sums(struct ofs_commit *c, int fd, uint64_t off,
@@ -386,30 +347,23 @@ static struct ofs_moved *find_moved(struct ofs_commit *c,
 	return m;
 }
 
-bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,
-    int *fd, int64_t *delta)
-{
-	const struct ofs_moved *m = find_moved(c, seg);
-
-	if (m == NULL || m->fd == -1)
-		return false;
-	*fd = m->fd;
-	*delta =
-	    (int64_t)m->to - (seg->codec != OFS_PLAIN ? 0 : (int64_t)m->off);
-	return true;
-}
-
 static int place_segment(void *ctx, const struct ofs_segment *seg, int *fd,
     int64_t *delta, struct optimfs_error *err)
 {
 	struct ofs_commit *c = ctx;
+	const struct ofs_moved *m = find_moved(c, seg);
 	uint64_t lo = seg->src, hi = seg->src;
 	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
 
-	if (!ofs_commit_where(c, seg, fd, delta))
+	if (m != NULL && m->whole)
+		return 1;
+	if (m == NULL || m->fd == -1)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS829 %.200s at %" PRIu64 " was not prepared",
 		    c->cat->objects[seg->object].path, seg->src);
+	*fd = m->fd;
+	*delta =
+	    (int64_t)m->to - (seg->codec != OFS_PLAIN ? 0 : (int64_t)m->off);
 	if (reach < 0)
 		lo -= (uint64_t)-reach;
 	else
@@ -493,7 +447,10 @@ static int scatter_elements(struct elements *e, uint64_t first, uint64_t count)
 
 int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err)
 {
-	return each_change(c, scatter_elements, err);
+	for (size_t i = 0; i < c->nmoved; i++)
+		if (!c->moved[i].whole)
+			return each_change(c, scatter_elements, err);
+	return 0; /* the engine has written all of them */
 }
 
 /* Added tensors. */

@@ -5,7 +5,9 @@
 
 #include "base/ranges.h"
 #include "pickle/pickle.h"
+#include "read/patch.h"
 #include "rewrite/commit.h"
+#include "rewrite/files.h"
 
 /* A component of a path in the source. */
 struct ofs_key {
@@ -42,6 +44,7 @@ struct ofs_moved {
 	uint64_t off, len;
 	int fd; /* -1: no place yet */
 	uint64_t to;
+	bool whole; /* its place is in a copy of the whole file */
 };
 
 /* An archive whose bytes may have changed. */
@@ -68,6 +71,10 @@ struct ofs_commit {
 	struct ofs_commit_task *task;
 	size_t ntasks;
 	uint32_t *drop; /* for each entry the task that drops it, or OFS_NONE */
+	struct ofs_patches
+	    patches; /* staged bytes of tensors that are stored */
+	struct ofs_commit_file **file; /* new files that are not written yet */
+	size_t nfiles, file_cap;
 	struct ofs_moved *moved; /* sorted by object and offset */
 	size_t nmoved, moved_cap;
 	struct ofs_archive_fix *fix;
@@ -101,9 +108,6 @@ int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err);
 size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object);
 /* Writes the changed bytes to their new places. */
 int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err);
-/* Finds a stored segment in the new files; false: it was not moved. */
-bool ofs_commit_where(struct ofs_commit *c, const struct ofs_segment *seg,
-    int *fd, int64_t *delta);
 /* Reads the new elements of t; ch NULL: the old ones. */
 int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
     const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
@@ -123,12 +127,10 @@ int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
 /* Copies n bytes of an extent from byte from on, decoded, to fd at to. */
 int ofs_commit_decode(const struct ofs_commit *c, const struct ofs_extent *at,
     uint64_t from, uint64_t n, int fd, uint64_t to, struct optimfs_error *err);
-/* Copies the file to the name rel (NULL: its own), and records all of it as
- * moved. */
-int ofs_commit_clone(struct ofs_commit *c, uint32_t object, const char *rel,
-    struct optimfs_error *err);
+/* Is it a file of another rank? */
+bool ofs_commit_is_elsewhere(const struct ofs_commit *c, uint32_t object);
 
-/* shared.c: after all is written: do all names of a value agree, and tensors
+/* shared.c: do all names of a value agree, and tensors
  * that share stored bytes? EINVAL (OFS828) names two that do not. */
 int ofs_commit_names(struct ofs_commit *c, struct optimfs_error *err);
 int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err);

@@ -16,12 +16,15 @@
 
 /* A flat parameter has one step for all its parameters, and views share a
  * storage: writing one changes the others. The elements of one view may share
- * their bytes, too, as those of expand() and unfold() do. Once all is written,
- * each tensor that shares stored bytes must have its new elements: those written
- * to it, or its old ones. A computed tensor follows the tensor it is computed from; bytes
+ * their bytes, too, as those of expand() and unfold() do. Of the bytes that will
+ * be stored, each tensor that shares some must have its new elements: those
+ * written to it, or its old ones. A computed tensor follows the tensor it is computed from; bytes
  * written to it must agree. */
 
 #define STEP_MAX (8u << 20)
+/* Runs at most this far apart are read together, up to so many bytes. */
+#define CLOSE  4096
+#define WINDOW (1u << 20)
 
 struct sharer {
 	uint32_t object, tensor;
@@ -123,35 +126,88 @@ static void name_of(const struct ofs_commit *c, uint32_t entry, uint32_t tensor,
 	}
 }
 
-/* Compares the stored bytes of a tensor with its new elements. 1: equal; 0:
+/* Calls each for the runs of a segment, with the bytes that they will have, until
+ * it returns something other than 1; returns that, or 1. Runs that are close are
+ * read together. */
+typedef int run_fn(void *ctx, uint64_t i, const uint8_t *bytes);
+
+static int each_run(const struct shared *s, const struct ofs_segment *seg,
+    run_fn *each, void *ctx)
+{
+	struct ofs_commit *c = s->c;
+	struct ofs_extent at = { .object = seg->object,
+		.codec = seg->codec,
+		.off = seg->codec == OFS_PLAIN ? 0 : seg->ext_off,
+		.len = seg->codec == OFS_PLAIN
+		    ? c->cat->objects[seg->object].size
+		    : seg->ext_len };
+	bool close = seg->n > 1 && seg->src_pitch >= (int64_t)seg->len &&
+	    seg->src_pitch <= CLOSE;
+	uint64_t pitch = close ? (uint64_t)seg->src_pitch : 0, n;
+	uint64_t step = close ? 1 + WINDOW / pitch : 1;
+	uint8_t *buf = malloc((step - 1) * pitch + seg->len);
+	int ret = 1;
+
+	if (buf == NULL)
+		return ofs_no_memory(s->err);
+	for (uint64_t i = 0; i < seg->n && ret == 1; i += n) {
+		n = seg->n - i < step ? seg->n - i : step;
+		if (ofs_patches_read(&c->patches, &at,
+			seg->src + (uint64_t)((int64_t)i * seg->src_pitch),
+			(n - 1) * pitch + seg->len, buf, s->err) == -1)
+			ret = -1;
+		for (uint64_t k = 0; k < n && ret == 1; k++)
+			ret = each(ctx, i + k, buf + k * pitch);
+	}
+	free(buf);
+	return ret;
+}
+
+/* Has no byte of a segment changed? */
+static bool is_untouched(const struct shared *s, const struct ofs_segment *seg)
+{
+	int64_t reach = (int64_t)(seg->n - 1) * seg->src_pitch;
+	uint64_t lo = seg->src + (uint64_t)(reach < 0 ? reach : 0);
+	uint64_t hi = seg->src + (uint64_t)(reach < 0 ? 0 : reach) + seg->len;
+
+	return seg->codec == OFS_PLAIN &&
+	    !ofs_ranges_meet(ofs_patches_touched(&s->c->patches, seg->object),
+		lo, hi);
+}
+
+/* A segment and the new elements of its tensor. */
+struct wanted {
+	const struct ofs_segment *seg;
+	const uint8_t *want;
+	uint8_t *stored;
+};
+
+static int compare_one(void *ctx, uint64_t i, const uint8_t *bytes)
+{
+	const struct wanted *w = ctx;
+
+	return memcmp(bytes,
+		   w->want + (int64_t)w->seg->dst +
+		       (int64_t)i * w->seg->dst_pitch,
+		   w->seg->len) == 0;
+}
+
+/* Compares the bytes that a tensor will have with its new elements. 1: equal; 0:
  * not. */
 static int compare_segment(const struct shared *s,
     const struct ofs_segment *seg, const uint8_t *want)
 {
-	struct ofs_commit *c = s->c;
-	uint8_t *got = malloc(seg->len);
-	int64_t delta;
-	int fd, ret = 1;
+	struct wanted w = { .seg = seg, .want = want };
 
-	if (got == NULL)
-		return ofs_no_memory(s->err);
-	if (!ofs_commit_where(c, seg, &fd, &delta)) {
-		free(got);
-		return 1; /* it was not written */
-	}
-	for (uint64_t i = 0; i < seg->n && ret == 1; i++) {
-		uint64_t at =
-		    seg->src + (uint64_t)((int64_t)i * seg->src_pitch + delta);
+	return is_untouched(s, seg) ? 1 : each_run(s, seg, compare_one, &w);
+}
 
-		if (ofs_pread_all(fd, got, seg->len, at, s->err) == -1)
-			ret = -1;
-		else
-			ret = memcmp(got,
-				  want + seg->dst + (int64_t)i * seg->dst_pitch,
-				  seg->len) == 0;
-	}
-	free(got);
-	return ret;
+static int keep_one(void *ctx, uint64_t i, const uint8_t *bytes)
+{
+	const struct wanted *w = ctx;
+
+	memcpy(w->stored + (int64_t)i * w->seg->dst_pitch, bytes, w->seg->len);
+	return 1;
 }
 
 /* As above, for a tensor computed by rounding the stored one. */
@@ -161,20 +217,11 @@ static int compare_rounded(const struct shared *s,
 	struct ofs_segment wide;
 	uint64_t n = ofs_fix_widen(seg, 0, &wide);
 	uint8_t *stored = malloc(n + 1), *got = malloc(size + 1);
-	int64_t delta;
-	int fd, ret = 1;
+	struct wanted w = { .seg = &wide, .stored = stored };
+	int ret = stored == NULL || got == NULL
+	    ? ofs_no_memory(s->err)
+	    : each_run(s, &wide, keep_one, &w);
 
-	if (stored == NULL || got == NULL)
-		ret = ofs_no_memory(s->err);
-	else if (!ofs_commit_where(s->c, seg, &fd, &delta))
-		goto out;
-	for (uint64_t i = 0; i < wide.n && ret == 1; i++)
-		if (ofs_pread_all(fd, stored + (int64_t)i * wide.dst_pitch,
-			wide.len,
-			wide.src +
-			    (uint64_t)((int64_t)i * wide.src_pitch + delta),
-			s->err) == -1)
-			ret = -1;
 	if (ret == 1)
 		ofs_fix_round(seg, stored, got);
 	for (uint64_t i = 0; i < seg->n && ret == 1; i++) {
@@ -182,7 +229,6 @@ static int compare_rounded(const struct shared *s,
 
 		ret = memcmp(got + at, want + at, seg->len) == 0;
 	}
-out:
 	free(stored);
 	free(got);
 	return ret;

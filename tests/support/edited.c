@@ -450,7 +450,8 @@ void edited_commits(struct edited *e, const char *name)
 	    name);
 }
 
-static int calls, fail_at;
+static _Atomic int calls; /* several threads write */
+static int fail_at;
 
 static int fault(const char *call)
 {

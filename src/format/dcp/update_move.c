@@ -159,7 +159,7 @@ static int move_blob(struct ofs_dcp_commit *d, uint32_t object,
 	d->out[item.out].fd = -1; /* no other item may be added */
 	path = ofs_path_join(d->part->rel, d->out[item.out].path);
 	ret = path == NULL ? ofs_no_memory(err)
-			   : ofs_commit_clone(d->c, object, path, err);
+			   : ofs_commit_whole(d->c, object, path, err);
 	free(path);
 	for (uint32_t i = 0; i < d->index.nitems && ret == 0; i++) {
 		item.item = i;
@@ -248,7 +248,8 @@ static int move_extent(struct ofs_dcp_commit *d, size_t moved,
 int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < d->c->nmoved; i++) {
-		if (d->c->moved[i].fd == -1 && move_extent(d, i, err) == -1)
+		if (d->c->moved[i].fd == -1 && !d->c->moved[i].whole &&
+		    move_extent(d, i, err) == -1)
 			return -1;
 		ofs_commit_did(d->c, d->c->moved[i].len);
 	}
