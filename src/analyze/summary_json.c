@@ -206,6 +206,15 @@ static void put_views(const struct ofs_summary *s, struct ofs_json_writer *w)
 	ofs_json_close(w, '}');
 }
 
+static void put_found(const struct ofs_found *f, struct ofs_json_writer *w)
+{
+	ofs_json_open(w, "buckets", '{');
+	ofs_json_put_u64(w, "proved", f->proved);
+	ofs_json_put_u64(w, "ordered", f->ordered);
+	ofs_json_put_u64(w, "open", f->open);
+	ofs_json_close(w, '}');
+}
+
 static void put_checkpoint(const struct ofs_summary *s,
     struct ofs_json_writer *w)
 {
@@ -223,6 +232,7 @@ static void put_checkpoint(const struct ofs_summary *s,
 	for (unsigned i = 0; i < s->noptims; i++)
 		put_optim(s, &s->optim[i], w);
 	ofs_json_close(w, ']');
+	put_found(&s->snap->cat->found, w);
 	put_names(s, w);
 	put_notes(s, "missing", OFS_NOTE_MISSING, w);
 	put_notes(s, "errors", OFS_NOTE_ERROR, w);

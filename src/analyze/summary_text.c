@@ -303,6 +303,25 @@ static void put_sharding(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 }
 
+/* Parameters whose state is stored without names. */
+static void put_found(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	const struct ofs_found *f = &s->snap->cat->found;
+
+	if (f->proved == 0 && f->ordered == 0 && f->open == 0)
+		return;
+	label(out, "buckets");
+	ofs_summary_put_count(out, f->proved, "parameter");
+	ofs_buf_printf(out, " found by %s, %" PRIu32 " by order",
+	    f->proved == 1 ? "its weights" : "their weights", f->ordered);
+	if (f->open > 0) {
+		ofs_buf_puts(out, "; ");
+		ofs_summary_put_count(out, f->open, "part");
+		ofs_buf_puts(out, " without a name");
+	}
+	ofs_buf_putc(out, '\n');
+}
+
 static void put_extra(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const struct ofs_tree *tree = &s->snap->tree;
@@ -574,6 +593,7 @@ void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
 		put_optim(s, &s->optim[i], out);
 	put_dtypes(s, out);
 	put_sharding(s, out);
+	put_found(s, out);
 	put_extra(s, out);
 	put_health(s, out);
 	put_left(&s->left, out);

@@ -37,6 +37,14 @@ static inline bool ofs_must_stop(const struct optimfs_error *why)
 	return why->code == ENOMEM || why->code == ECANCELED;
 }
 
+/* Is it no fault of an item that is read at mount, but one of those, or a lost
+ * rank? Other ranks may read the item, and all must show the same tree. */
+static inline bool ofs_must_fail(const struct optimfs_error *why)
+{
+	return ofs_must_stop(why) || why->code == EHOSTDOWN ||
+	    why->code == ETIMEDOUT;
+}
+
 /* Of a loop over tensors, one in so many reports. */
 #define OFS_STEP_EVERY 4096
 

@@ -344,6 +344,13 @@ struct ofs_catalog {
 	const char *units, *units_file;
 	uint32_t nunits; /* length of the text */
 
+	/* Parameters whose state the source stores without names (Megatron's
+	 * buckets): how many are known by their weights, and how many by their
+	 * order only; and parts of buckets that have no name. */
+	struct ofs_found {
+		uint32_t proved, ordered, open;
+	} found;
+
 	/* Limits by options for an index and for its graph (0: the defaults),
 	 * and the memory that docs use: src/catalog/budget.h. */
 	uint64_t max_metadata, parse_mem, parsed;

@@ -120,6 +120,27 @@ status "Megatron: fsck --data accepts the committed checkpoint" 0 \
     "$OPTIMFS" fsck --data ck
 rm -rf ck now
 
+# States of Megatron-Core's buckets: a norm that two tensor-parallel ranks have
+# is changed in both buckets, and a matrix that is cut between ranks.
+gzip -dc "$TOP_SRCDIR/tests/data/megatron/buckets/tp2pp1dp2.tar.gz" | tar -xf -
+ck=tp2pp1dp2/ckpt
+norm=optim/state/decoder.final_layernorm.weight/exp_avg
+matrix=optim/state/decoder.layers.1.mlp.linear_fc1.weight/exp_avg_sq
+"$OPTIMFS" mount -o rw "$ck" "$mnt"
+for state in $norm $matrix; do
+	printf '\0\0\300\077\0\0\300\077' | dd of="$mnt/$state" conv=notrunc 2>"$scratch/dd"
+done
+rm -rf tree
+cp -r "$mnt/optim" tree
+status "buckets: umount commits changed states" 0 "$OPTIMFS" umount "$mnt"
+status "buckets: the committed checkpoint can be read" 0 "$OPTIMFS" cp -r "$ck" optim now
+ok "buckets: the committed states equal those of the edited mount" diff -r tree now
+is "buckets: the norm has the new elements" \
+    "$("$OPTIMFS" cat "$ck" $norm | od -A n -t f4 -N 8 | tr -d ' ')" 1.51.5
+status "buckets: fsck --data finds both copies of the norm changed" 0 \
+    "$OPTIMFS" fsck --data "$ck"
+rm -rf tp2pp1dp2 now tree
+
 # Files that are there already are never replaced by new ones.
 rm -rf ck
 cp -r "$data/dcp_fsdp2_w4/ckpt" ck

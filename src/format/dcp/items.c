@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,14 +87,6 @@ static int add_leaves(struct ofs_catalog *cat, struct ofs_pickle *doc,
 	return ret;
 }
 
-/* Is the error not one of the item: no memory, an interrupt, or a lost rank?
- * Other ranks may read the item, and all must show the same tree. */
-static bool must_fail(const struct optimfs_error *why)
-{
-	return ofs_must_stop(why) || why->code == EHOSTDOWN ||
-	    why->code == ETIMEDOUT;
-}
-
 /* An item that cannot be opened stays a file, whose reads give the reason;
  * later errors fail the mount. */
 static int expand(struct ofs_dcp *d, struct ofs_transport *t,
@@ -112,7 +103,7 @@ static int expand(struct ofs_dcp *d, struct ofs_transport *t,
 	if (ofs_transport_length(t, &p->item.at, &size, &why) == 0)
 		doc = ofs_torch_open(size, &limits, read_source, &source, &zip,
 		    &why);
-	if (doc == NULL && must_fail(&why))
+	if (doc == NULL && ofs_must_fail(&why))
 		return optimfs_fail_with(err, &why);
 	if (doc == NULL)
 		return ofs_catalog_add(d->cat, p->path, OFS_ENTRY_ITEM,

@@ -106,56 +106,6 @@ static int add_shard(struct blocks *b, const struct ofs_shard *s)
 	return 0;
 }
 
-/* The largest box of a d-dimensional block that begins at element lo and ends
- * at hi or before. Sets its position and sizes, and returns the number of its
- * elements. */
-static uint64_t next_box(const uint64_t *block, unsigned int d, uint64_t lo,
-    uint64_t hi, uint64_t *at, uint64_t *size)
-{
-	uint64_t pitch[OFS_MAX_DIMS + 1], rest = lo, n;
-	unsigned int k = 0;
-
-	pitch[d] = 1;
-	for (unsigned int i = d; i-- > 0;)
-		pitch[i] = pitch[i + 1] * block[i];
-	for (unsigned int i = 0; i < d; i++) {
-		at[i] = rest / pitch[i + 1];
-		rest %= pitch[i + 1];
-	}
-	/* the outermost dimension in which a whole step fits */
-	while (lo % pitch[k + 1] != 0 || hi - lo < pitch[k + 1])
-		k++;
-	n = (hi - lo) / pitch[k + 1];
-	if (n > block[k] - at[k])
-		n = block[k] - at[k];
-	for (unsigned int i = 0; i < d; i++)
-		size[i] = i < k ? 1 : i == k ? n : block[i];
-	return n * pitch[k + 1];
-}
-
-static int add_box(struct blocks *b, const struct ofs_shard *stored,
-    const uint64_t *at, const uint64_t *size, uint64_t offset, uint64_t numel)
-{
-	struct ofs_catalog *cat = b->m->cat;
-	unsigned int d = b->whole.n;
-	uint64_t box[2 * OFS_MAX_DIMS], stride[OFS_MAX_DIMS], pitch = 1;
-	struct ofs_view v = { .offset = offset, .numel = numel };
-	struct ofs_shard s = *stored;
-
-	for (unsigned int i = d; i-- > 0;) {
-		stride[i] = pitch;
-		pitch *= size[i];
-	}
-	memcpy(box, at, d * sizeof(*at));
-	memcpy(box + d, size, d * sizeof(*size));
-	s.box = ofs_catalog_dims(cat, box, 2 * (size_t)d, b->err);
-	v.stride = ofs_catalog_dims(cat, stride, d, b->err);
-	if (s.box == OFS_NONE || v.stride == OFS_NONE)
-		return -1;
-	s.view = ofs_catalog_view(cat, &v, b->err);
-	return s.view == OFS_NONE ? -1 : add_shard(b, &s);
-}
-
 /* Splits a shard, which is a range of one block, into boxes. 1: done; 0: it is
  * no such range, or the budget is used up. */
 static int rebuild_shard(struct blocks *b, const struct ofs_shard *s)
@@ -174,13 +124,17 @@ static int rebuild_shard(struct blocks *b, const struct ofs_shard *s)
 	if (!ofs_add_u64(lo[d], n[d], &end) || end > stored[d])
 		return 0;
 	for (from = lo[d]; from < end; from += len) {
+		struct ofs_shard part = *s;
+
 		if (b->m->budget == 0)
 			return 0;
 		b->m->budget--;
-		len = next_box(b->block, d, from, end, at, size);
+		len = ofs_megatron_next_box(b->block, d, from, end, at, size);
 		for (unsigned int i = 0; i < d; i++)
 			at[i] += lo[i] * b->block[i];
-		if (add_box(b, s, at, size, from - lo[d], n[d]) == -1)
+		if (ofs_megatron_box(b->m->cat, d, at, size, from - lo[d], n[d],
+			&part, b->err) == -1 ||
+		    add_shard(b, &part) == -1)
 			return -1;
 	}
 	return 1;

@@ -171,3 +171,27 @@ uint32_t ofs_megatron_layer_at(struct ofs_str name)
 	}
 	return 0;
 }
+
+uint32_t ofs_megatron_chained(const struct ofs_megatron_key *key)
+{
+	struct ofs_str s = key->chained;
+	uint64_t number;
+
+	return ofs_str_take(&s, "chained_") &&
+		ofs_str_take_number(&s, &number) && number < UINT32_MAX
+	    ? (uint32_t)number
+	    : 0;
+}
+
+int ofs_megatron_groups_rank(const struct ofs_megatron_key *key)
+{
+	struct ofs_str name = key->name;
+	uint64_t rank;
+
+	if (key->kind != OFS_MEGATRON_BUCKET || !key->object ||
+	    !ofs_str_take(&name, "distributed.dp_group_idx_") ||
+	    !ofs_str_take_number(&name, &rank) || rank >= 1000000 ||
+	    !ofs_str_is(name, ".optimizer"))
+		return -1;
+	return (int)rank;
+}

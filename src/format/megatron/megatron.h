@@ -48,6 +48,11 @@ struct ofs_megatron_key {
 
 /* Parses a key; the key of an object is "KEY/shard_OFFSETS_SHAPE". */
 void ofs_megatron_parse(struct ofs_str text, struct ofs_megatron_key *key);
+/* The number of the chained optimizer; 0: of the only one. */
+uint32_t ofs_megatron_chained(const struct ofs_megatron_key *key);
+/* The model-parallel rank in "distributed.dp_group_idx_1.optimizer", the key of
+ * an object with a rank's groups; -1: another key. */
+int ofs_megatron_groups_rank(const struct ofs_megatron_key *key);
 /* Where to insert the layer number in name: after the "layers." that has no
  * number after it; 0: there is none. */
 uint32_t ofs_megatron_layer_at(struct ofs_str name);
@@ -66,9 +71,15 @@ struct ofs_megatron {
 	/* the number of layers in a stack, from args and from the first
 	 * stack */
 	uint64_t num_layers, seen_layers;
+	const struct ofs_value *args; /* of the job; NULL: unknown */
 	uint64_t budget;   /* tensors and shards that may still be added */
 	uint32_t nbucket;  /* bucket tensors, which have no parameter names */
 	uint32_t nbuckets; /* objects that contain buckets */
+	/* all that is in buckets has names, which differ: keys need not name
+	 * the chained optimizer */
+	bool named;
+	uint32_t nlost; /* parameters of the model without such state */
+	char lost[160]; /* the first of them */
 };
 
 /* paths.c: sets the path of an entry that is not a stack. */
@@ -80,6 +91,18 @@ int ofs_megatron_layer_path(struct ofs_megatron *m,
     const struct ofs_megatron_key *key, uint32_t at, uint64_t layer,
     const uint32_t *rest, uint32_t nrest, uint32_t *path,
     struct optimfs_error *err);
+
+/* boxes.c */
+/* The largest box of a d-dimensional block that begins at element lo and ends
+ * at hi or before. Sets its position and sizes, and returns the number of its
+ * elements. */
+uint64_t ofs_megatron_next_box(const uint64_t *block, unsigned int d,
+    uint64_t lo, uint64_t hi, uint64_t *at, uint64_t *size);
+/* Makes s, whose extent is set, such a box: its elements follow each other from
+ * element offset of an item of numel elements. */
+int ofs_megatron_box(struct ofs_catalog *cat, unsigned int d,
+    const uint64_t *at, const uint64_t *size, uint64_t offset, uint64_t numel,
+    struct ofs_shard *s, struct optimfs_error *err);
 
 /* blocks.c: for every entry, turns a state that is stored as flattened blocks
  * into shards of the parameter's shape. */

@@ -62,7 +62,7 @@ static int push_optimizer(struct ofs_megatron *m, struct path *p,
 {
 	if (push(p, m->optimizer, err) == -1)
 		return -1;
-	return chained.len == 0 ? 0 : push_text(m, p, chained, err);
+	return chained.len == 0 || m->named ? 0 : push_text(m, p, chained, err);
 }
 
 /* Master weights get the name that other frameworks use. */
@@ -100,14 +100,29 @@ static uint32_t component(struct ofs_str s, uint32_t from)
 	return from;
 }
 
+/* Appends the place of values that describe how the state is stored. */
+static int push_form(struct ofs_megatron *m, struct path *p,
+    struct ofs_str chained, struct optimfs_error *err)
+{
+	if (chained.len > 0 && push_text(m, p, chained, err) == -1)
+		return -1;
+	return push_text(m, p, ofs_str_of("distributed"), err);
+}
+
 static int bucket_path(struct ofs_megatron *m,
     const struct ofs_megatron_key *key, struct path *p,
     struct optimfs_error *err)
 {
 	uint32_t from = 0, end;
 
-	if (push_optimizer(m, p, key->chained, err) == -1)
+	/* what describes buckets that are not shown */
+	if (m->named) {
+		if (push_form(m, p, key->chained, err) == -1)
+			return -1;
+		from = component(key->name, 0) + 1; /* "distributed" */
+	} else if (push_optimizer(m, p, key->chained, err) == -1) {
 		return -1;
+	}
 	do {
 		end = component(key->name, from);
 		if (push_text(m, p,
@@ -115,24 +130,28 @@ static int bucket_path(struct ofs_megatron *m,
 			err) == -1)
 			return -1;
 		from = end + 1;
-	} while (end < key->name.len);
+	} while (from < key->name.len);
 	return 0;
 }
 
-/* The model-parallel rank in "distributed.dp_group_idx_1.optimizer", the key of
- * a rank's groups; -1: another key. */
-static int groups_of(struct ofs_str name)
+/* The options of a group; groups are numbered across optimizers that share
+ * optim/. */
+static int group_path(struct ofs_megatron *m, uint32_t chained,
+    const uint32_t *c, uint32_t n, struct path *p, struct optimfs_error *err)
 {
-	static const char head[] = "distributed.dp_group_idx_";
-	uint64_t rank;
+	char digits[16];
+	uint32_t group, str;
 
-	if (!ofs_str_begins(name, head))
+	if ((m->prefixed && !m->named) || n < 2 || c[0] != m->groups ||
+	    chained >= m->nchained || !number_of(m, c[1], &group))
+		return push_rest(p, c, n, err);
+	group += m->first_group[chained];
+	str = ofs_catalog_str(m->cat, digits,
+	    (size_t)snprintf(digits, sizeof(digits), "%u", group), err);
+	if (str == OFS_NONE || push(p, c[0], err) == -1 ||
+	    push(p, str | OFS_PATH_INDEX, err) == -1)
 		return -1;
-	name = ofs_str_after(name, strlen(head));
-	if (!ofs_str_take_number(&name, &rank) || rank >= 1000000 ||
-	    !ofs_str_is(name, ".optimizer"))
-		return -1;
-	return (int)rank;
+	return push_rest(p, c + 2, n - 2, err);
 }
 
 /* The first rank's groups become the optimizer's groups. Those of another rank
@@ -144,7 +163,8 @@ static int groups_path(struct ofs_megatron *m,
 	if (rank == 0) {
 		if (push_optimizer(m, p, key->chained, err) == -1)
 			return -1;
-		return push_rest(p, rest, n, err);
+		return group_path(m, ofs_megatron_chained(key), rest, n, p,
+		    err);
 	}
 	if (bucket_path(m, key, p, err) == -1)
 		return -1;
@@ -175,7 +195,7 @@ static int key_path(struct ofs_megatron *m, const struct ofs_megatron_key *key,
 		ret = state_path(m, key, name, &p, err);
 		break;
 	case OFS_MEGATRON_BUCKET:
-		rank = key->object ? groups_of(key->name) : -1;
+		rank = ofs_megatron_groups_rank(key);
 		ret = rank == -1 ? bucket_path(m, key, &p, err)
 				 : groups_path(m, key, rank, rest, n, &p, err);
 		if (rank != -1)
@@ -215,31 +235,13 @@ int ofs_megatron_layer_path(struct ofs_megatron *m,
  * in the list of several optimizers: optimizer [N] [optimizer] param_groups I
  * OPTION. */
 
-static int group_path(struct ofs_megatron *m, uint32_t chained,
-    const uint32_t *c, uint32_t n, struct path *p, struct optimfs_error *err)
-{
-	char digits[16];
-	uint32_t group, str;
-
-	if (m->prefixed || m->first_group == NULL || n < 2 ||
-	    chained >= m->nchained || !number_of(m, c[1], &group))
-		return push_rest(p, c, n, err);
-	group += m->first_group[chained];
-	str = ofs_catalog_str(m->cat, digits,
-	    (size_t)snprintf(digits, sizeof(digits), "%u", group), err);
-	if (str == OFS_NONE || push(p, c[0], err) == -1 ||
-	    push(p, str | OFS_PATH_INDEX, err) == -1)
-		return -1;
-	return push_rest(p, c + 2, n - 2, err);
-}
-
 static int optimizer_path(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
     struct path *p, struct optimfs_error *err)
 {
 	char text[32] = "";
 	struct ofs_str name = { text, 0 };
 	uint32_t chained = OFS_NONE;
-	bool own;
+	bool own, form;
 
 	c++, n--;
 	if (n > 1 && number_of(m, c[0], &chained))
@@ -249,10 +251,15 @@ static int optimizer_path(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
 	/* where several optimizers share optim/, each has such a value */
 	own =
 	    OFS_PATH_STR(c[0]) != m->groups && OFS_PATH_STR(c[0]) != m->states;
-	if (chained != OFS_NONE && (m->prefixed || (own && chained > 0)))
+	if (chained != OFS_NONE &&
+	    ((m->prefixed && !m->named) || (own && chained > 0)))
 		name.len = (uint32_t)snprintf(text, sizeof(text), "chained_%u",
 		    chained);
-	if (push_optimizer(m, p, name, err) == -1)
+	/* how the state is stored is not part of it */
+	form = n == 1 &&
+	    ofs_catalog_string_is(m->cat, c[0], "param_state_sharding_type");
+	if (form ? push_form(m, p, name, err) == -1
+		 : push_optimizer(m, p, name, err) == -1)
 		return -1;
 	if (n > 0 && OFS_PATH_STR(c[0]) == m->groups && chained != OFS_NONE)
 		return group_path(m, chained, c, n, p, err);

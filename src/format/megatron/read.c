@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "format/megatron/megatron.h"
+#include "format/megatron/solve.h"
 #include "pickle/pickle.h"
 
 /* The most tensors and shards that splitting stacks and blocks may add. A model
@@ -52,11 +53,21 @@ static void read_args(struct ofs_megatron *m, const struct ofs_value *args)
 {
 	int64_t n;
 
+	m->args = args;
 	if (ofs_pk_int(args->doc,
 		ofs_pk_attr(args->doc, args->node, "decoder_num_layers"), &n) ||
 	    ofs_pk_int(args->doc,
 		ofs_pk_attr(args->doc, args->node, "num_layers"), &n))
 		m->num_layers = n > 0 ? (uint64_t)n : 0;
+}
+
+static void note_group(struct ofs_megatron *m, uint32_t chained, uint32_t group,
+    uint32_t *count)
+{
+	if (count[chained] <= group)
+		count[chained] = group + 1;
+	if (m->nchained <= chained)
+		m->nchained = chained + 1;
 }
 
 /* The path "optimizer N optimizer param_groups I ..." shows that N has at least
@@ -73,10 +84,7 @@ static void count_group(struct ofs_megatron *m, const uint32_t *c, uint32_t n,
 	    !ofs_str_digits(ofs_catalog_string(m->cat, c[4]), &group) ||
 	    chained >= MAX_CHAINED || group >= 100000)
 		return;
-	if (count[chained] <= group)
-		count[chained] = group + 1;
-	if (m->nchained <= chained)
-		m->nchained = chained + 1;
+	note_group(m, chained, group, count);
 }
 
 static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
@@ -102,7 +110,28 @@ static void read_common(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
 		    m->model_space || ofs_pk_str_is(v->doc, v->node, space);
 }
 
-static void read_key(struct ofs_megatron *m, uint32_t entry)
+/* The groups of an optimizer with buckets are in an object: [0] param_groups I
+ * OPTION below its key. */
+static void count_object_group(struct ofs_megatron *m,
+    const struct ofs_megatron_key *key, const uint32_t *c, uint32_t n,
+    uint32_t *count)
+{
+	uint32_t group, chained;
+
+	if (ofs_megatron_groups_rank(key) != 0)
+		return;
+	if (n > 0 && c[0] == (m->zero | OFS_PATH_INDEX))
+		c++, n--;
+	if (n < 2 || c[0] != m->groups || (c[1] & OFS_PATH_INDEX) == 0 ||
+	    !ofs_str_digits(ofs_catalog_string(m->cat, c[1]), &group))
+		return;
+	chained = ofs_megatron_chained(key);
+	if (chained >= MAX_CHAINED || group >= 100000)
+		return;
+	note_group(m, chained, group, count);
+}
+
+static void read_key(struct ofs_megatron *m, uint32_t entry, uint32_t *count)
 {
 	struct ofs_megatron_key key;
 	uint32_t n;
@@ -116,6 +145,7 @@ static void read_key(struct ofs_megatron *m, uint32_t entry)
 		m->prefixed = m->prefixed || key.chained.len > 0;
 	if (key.kind != OFS_MEGATRON_BUCKET)
 		return;
+	count_object_group(m, &key, c + 1, n - 1, count);
 	if (m->cat->entries[entry].kind == OFS_ENTRY_TENSOR)
 		m->nbucket++;
 	else if (ofs_str_ends(key.name, ".param_state"))
@@ -129,7 +159,7 @@ static void survey(struct ofs_megatron *m, uint32_t count[MAX_CHAINED])
 
 	for (uint32_t i = 0; i < m->cat->nentries; i++) {
 		read_common(m, i, count);
-		read_key(m, i);
+		read_key(m, i, count);
 	}
 	/* groups are numbered across optimizers */
 	for (uint32_t i = 0; i < m->nchained; i++) {
@@ -141,17 +171,31 @@ static void survey(struct ofs_megatron *m, uint32_t count[MAX_CHAINED])
 	m->first_group = count;
 }
 
+static int warn_of_buckets(struct ofs_megatron *m, uint32_t n, bool objects,
+    struct optimfs_error *err)
+{
+	const char *what = objects ? "objects of flat buckets" : "flat buckets";
+
+	if (m->nlost == 0)
+		return ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0, err,
+		    "OFS648 the state of the optimizer is in %u %s, in which no "
+		    "parameter was found for certain: shown as stored below "
+		    "optim/distributed. A save with "
+		    "--dist-ckpt-optim-fully-reshardable has names",
+		    n, what);
+	return ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS648 the state of %s%s is in %u %s, in which it was not found "
+	    "for certain: shown as stored below optim/distributed. A save with "
+	    "--dist-ckpt-optim-fully-reshardable has names",
+	    m->lost, m->nlost > 1 ? " and others" : "", n, what);
+}
+
 static int warn(struct ofs_megatron *m, struct optimfs_error *err)
 {
 	bool objects = m->nbucket == 0;
 	uint32_t n = objects ? m->nbuckets : m->nbucket;
 
-	if (n > 0 &&
-	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, 0, err,
-		"OFS648 the state of the optimizer is in %u %s, "
-		"which do not say where each parameter is: shown as stored "
-		"below optim/distributed. A save with --dist-ckpt-optim-fully-reshardable does",
-		n, objects ? "objects of flat buckets" : "flat buckets") == -1)
+	if (n > 0 && warn_of_buckets(m, n, objects, err) == -1)
 		return -1;
 	if (!m->has_common &&
 	    ofs_catalog_note(m->cat, OFS_NOTE_WARNING, EIO, err,
@@ -185,7 +229,8 @@ int ofs_megatron_join(struct ofs_catalog *cat, struct optimfs_error *err)
 	if (words(&m, err) == -1)
 		return -1;
 	survey(&m, count);
-	if (ofs_megatron_blocks(&m, err) == -1)
+	if (ofs_megatron_blocks(&m, err) == -1 ||
+	    ofs_megatron_solve(&m, err) == -1)
 		return -1;
 	n = cat->nentries; /* entries that stacks add have their paths */
 	for (uint32_t i = 0; i < n; i++)
