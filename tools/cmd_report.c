@@ -302,22 +302,38 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	return r->json.bad || r->found.bad ? ofs_no_memory(err) : 0;
 }
 
+/* Writes what a string of JSON has at p in another way; returns its length. */
+static size_t print_special(const char *p, const char *end, FILE *f)
+{
+	static const char newline[] = "\\u000a";
+
+	if (*p == '<') {
+		fputs("\\u003c", f);
+		return 1;
+	}
+	if (end - p >= 6 && p[1] == 'u' &&
+	    memcmp(p, newline, sizeof(newline) - 1) != 0)
+		putc('\\', f);
+	fwrite(p, 1, 2, f);
+	return 2;
+}
+
 /* '<' occurs only in strings and is escaped there, so that no string ends the
- * script block. */
+ * script block. What JSON escapes because it must not be shown would be shown
+ * by the script: it gets to see the escape. */
 static void print_data(const struct ofs_buf *b, FILE *f)
 {
 	const char *p = (const char *)b->data, *end = p + b->len;
 
 	while (p < end) {
-		const char *lt = memchr(p, '<', (size_t)(end - p));
-		size_t n = (size_t)((lt != NULL ? lt : end) - p);
+		size_t n = 0;
 
+		while (p + n < end && p[n] != '<' && p[n] != '\\')
+			n++;
 		fwrite(p, 1, n, f);
 		p += n;
-		if (lt != NULL) {
-			fputs("\\u003c", f);
-			p++;
-		}
+		if (p < end)
+			p += print_special(p, end, f);
 	}
 }
 

@@ -145,7 +145,8 @@ class View:
                                                progress))
 
     def __repr__(self) -> str:
-        return "<optimfs.View %s of %s>" % (self.name, self.checkpoint.path)
+        return "<optimfs.View %s of %s>" % (
+            self.name, _show.shown(self.checkpoint.path))
 
 
 def unsynced(text: Optional[str]) -> None:

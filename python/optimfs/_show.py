@@ -24,13 +24,24 @@ def human(n: float) -> str:
     raise AssertionError
 
 
+def shown(text: Any) -> str:
+    """Without what a terminal or a page obeys or does not show: controls,
+    marks of direction, invisible characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1]
+                   for c in str(text))
+
+
+def _html(text: Any) -> str:
+    return escape(shown(text))
+
+
 def _count(n: int, what: str) -> str:
     return "%d %s%s" % (n, what, "" if n == 1 else "s")
 
 
 def line(ck: "Checkpoint") -> str:
     if ck._tree.closed:
-        return "<optimfs.Checkpoint %s: closed>" % ck.path
+        return "<optimfs.Checkpoint %s: closed>" % shown(ck.path)
     i = ck.info()
     n, size = i["counts"], i["bytes"]
     ranks, damaged = i["world_size"], n["damaged"]
@@ -38,13 +49,13 @@ def line(ck: "Checkpoint") -> str:
              _count(n["tensors"], "tensor"), human(size["logical"]),
              "%d damaged" % damaged if damaged else ""]
     return "<optimfs.Checkpoint %s: %s>" % (
-        ck.path, ", ".join(f for f in facts if f))
+        shown(ck.path), ", ".join(f for f in facts if f))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     def cells(tag: str, row: Sequence[Any]) -> str:
         return "<tr>%s</tr>" % "".join(
-            "<%s style='text-align:left'>%s</%s>" % (tag, escape(str(c)), tag)
+            "<%s style='text-align:left'>%s</%s>" % (tag, _html(str(c)), tag)
             for c in row)
     return "<table>%s%s</table>" % (
         cells("th", head) if head else "",
@@ -53,7 +64,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def checkpoint(ck: "Checkpoint") -> str:
     if ck._tree.closed:
-        return escape(line(ck))
+        return _html(line(ck))
     i = ck.info()
     n, size = i["counts"], i["bytes"]
     facts = [("format", i["format"]), ("writer", i["writer"]),
@@ -72,7 +83,7 @@ def checkpoint(ck: "Checkpoint") -> str:
                      t.shards))
     more = n["tensors"] - len(rows)
     return "<b>%s</b>%s%s%s" % (
-        escape(ck.path), _table((), [f for f in facts if f[1] is not None]),
+        _html(ck.path), _table((), [f for f in facts if f[1] is not None]),
         _table(("tensor", "dtype", "shape", "bytes", "shards"), rows),
         "and %d more" % more if more > 0 else "")
 
@@ -91,7 +102,7 @@ def _shard_map(t: "Tensor") -> str:
             "fill='hsl(%d,60%%,75%%)' stroke='#555'><title>%s</title></rect>"
             % (100 * x / shape[1], 100 * y / shape[0], 100 * w / shape[1],
                100 * h / shape[0], (s.rank or 0) * 47 % 360,
-               escape("%s%s at %s, %s" % (
+               _html("%s%s at %s, %s" % (
                    "" if s.rank is None else "rank %d: " % s.rank,
                    list(s.sizes), list(s.offsets), s.file))))
     return "<svg width='240' height='120'>%s</svg>" % "".join(boxes)
@@ -147,5 +158,5 @@ def _histogram(t: "Tensor") -> str:
 
 def tensor(t: "Tensor") -> str:
     return "<b>%s</b><br>%s %s, %s, %s<br>%s<br>%s" % (
-        escape(t.path), escape(t.dtype), list(t.shape), human(t.nbytes),
+        _html(t.path), _html(t.dtype), list(t.shape), human(t.nbytes),
         _count(len(t.shards), "shard"), _shard_map(t), _histogram(t))

@@ -81,38 +81,56 @@ void ofs_buf_numbers(struct ofs_buf *b, const uint64_t *v, size_t n,
 		ofs_buf_printf(b, "%s%" PRIu64, i > 0 ? between : "", v[i]);
 }
 
+/* As JSON writes a character that is not shown: in UTF-16. */
+static void put_utf16(struct ofs_buf *b, uint32_t c)
+{
+	if (c > 0xffff) {
+		ofs_buf_printf(b, "\\u%04x", 0xd7c0 + (c >> 10));
+		c = 0xdc00 | (c & 0x3ff);
+	}
+	ofs_buf_printf(b, "\\u%04x", c);
+}
+
 void ofs_buf_json(struct ofs_buf *b, const void *s, size_t n)
 {
 	const uint8_t *p = s, *end = p == NULL ? p : p + n;
 
 	while (p < end) {
-		size_t k = ofs_utf8_length(p, (size_t)(end - p));
+		size_t k = ofs_utf8_shown(p, (size_t)(end - p));
 
-		if (k > 1)
-			ofs_buf_put(b, p, k);
-		else if (k == 0 || *p < 0x20 || *p == 0x7f)
-			ofs_buf_printf(b, "\\u%04x", *p);
-		else if (*p == '"' || *p == '\\')
+		if (k == 0) {
+			k = ofs_utf8_length(p, (size_t)(end - p));
+			put_utf16(b, k == 0 ? *p : ofs_utf8_code(p, k));
+		} else if (*p == '"' || *p == '\\') {
 			ofs_buf_printf(b, "\\%c", *p);
-		else
-			ofs_buf_putc(b, *p);
+		} else {
+			ofs_buf_put(b, p, k);
+		}
 		p += k == 0 ? 1 : k;
+	}
+}
+
+/* Appends it with what is not shown, and the byte also, as \xNN. */
+static void put_shown(struct ofs_buf *b, const uint8_t *p, size_t n, int also)
+{
+	for (size_t i = 0; i < n;) {
+		size_t k = ofs_utf8_shown(p + i, n - i);
+
+		if (k == 0 || p[i] == also) {
+			ofs_buf_printf(b, "\\x%02x", p[i++]);
+		} else {
+			ofs_buf_put(b, p + i, k);
+			i += k;
+		}
 	}
 }
 
 void ofs_buf_plain(struct ofs_buf *b, const void *s, size_t n)
 {
-	const uint8_t *p = s;
+	put_shown(b, s, n, '\\');
+}
 
-	for (size_t i = 0; i < n;) {
-		size_t k = ofs_utf8_length(p + i, n - i);
-		bool control = k == 0 || p[i] < 0x20 || p[i] == 0x7f ||
-		    (k == 2 && p[i] == 0xc2 && p[i + 1] < 0xa0);
-
-		if (control || p[i] == '\\')
-			ofs_buf_printf(b, "\\x%02x", p[i++]);
-		else
-			for (; k > 0; k--)
-				ofs_buf_putc(b, p[i++]);
-	}
+void ofs_buf_shown(struct ofs_buf *b, const void *s, size_t n)
+{
+	put_shown(b, s, n, -1);
 }

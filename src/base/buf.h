@@ -48,12 +48,14 @@ void ofs_buf_printf(struct ofs_buf *b, const char *fmt, ...)
 /* Append n numbers, with the text between between them. */
 void ofs_buf_numbers(struct ofs_buf *b, const uint64_t *v, size_t n,
     const char *between);
-/* Append n bytes of s as the inside of a JSON string, without quotes. Control
- * bytes, quotes and backslashes are escaped; invalid UTF-8 becomes \u00XX, byte
- * by byte. */
+/* Append n bytes of s as the inside of a JSON string, without quotes. What must
+ * not be shown (utf8.h), quotes and backslashes are escaped; invalid UTF-8
+ * becomes \u00XX, byte by byte. */
 void ofs_buf_json(struct ofs_buf *b, const void *s, size_t n);
-/* Append n bytes of s as a field of a line: control bytes and backslashes as
- * \xNN. */
+/* Append n bytes of s as a field of a line: the bytes of what must not be shown
+ * (utf8.h) and backslashes as \xNN. */
 void ofs_buf_plain(struct ofs_buf *b, const void *s, size_t n);
+/* The same, but backslashes stay. */
+void ofs_buf_shown(struct ofs_buf *b, const void *s, size_t n);
 
 #endif

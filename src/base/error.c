@@ -6,8 +6,11 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/utf8.h"
 
 #define CODE_LENGTH 7 /* bytes of "OFSnnn " */
 #define LOST_MAX    300
@@ -58,15 +61,6 @@ static const char *prefix_of(int code)
 	return code == 0 ? "" : "OFS001 ";
 }
 
-/* Messages contain names from files: no control byte may reach a terminal or
- * forge a line of .optimfs/errors. */
-static void disarm(char *text)
-{
-	for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++)
-		if (*p < 0x20 || *p == 0x7f)
-			*p = '?';
-}
-
 /* The nnn of "OFSnnn " at the start of text, or 0. */
 static int number_of(const char *text)
 {
@@ -94,7 +88,7 @@ __attribute__((format(printf, 4, 0))) static void fill(struct optimfs_error
 	memcpy(err->text, prefix, n);
 	errno = saved;
 	vsnprintf(err->text + n, sizeof(err->text) - n, fmt, ap);
-	disarm(err->text);
+	ofs_utf8_disarm(err->text);
 	err->number = number_of(n > 0 ? prefix : fmt);
 	err->how = err->lost = err->nlost = 0;
 }
@@ -133,7 +127,7 @@ int optimfs_vfail_as(struct optimfs_error *err, int code, const char *fmt,
 	*err =
 	    (struct optimfs_error){ .code = code, .number = number_of(text) };
 	strcpy(err->text, text);
-	disarm(err->text);
+	ofs_utf8_disarm(err->text);
 	return -1;
 }
 
@@ -168,7 +162,7 @@ int optimfs_fail_in(struct optimfs_error *err, const char *fmt, ...)
 		err->how = OPTIMFS_NOT_LOST;
 	memcpy(err->text + code, text, n);
 	err->text[code + n] = '\0';
-	disarm(err->text);
+	ofs_utf8_disarm(err->text);
 	return -1;
 }
 
@@ -184,7 +178,7 @@ int ofs_fail_lost(struct optimfs_error *err, int code, enum optimfs_lost how,
 	vsnprintf(err->text + CODE_LENGTH + n,
 	    sizeof(err->text) - CODE_LENGTH - (size_t)n, fmt, ap);
 	va_end(ap);
-	disarm(err->text);
+	ofs_utf8_disarm(err->text);
 	err->how = (unsigned short)how;
 	err->lost = CODE_LENGTH;
 	err->nlost = (unsigned short)n;
@@ -196,13 +190,22 @@ const char *optimfs_error_words(const struct optimfs_error *err)
 	return err->text + (err->number == 0 ? 0 : CODE_LENGTH);
 }
 
+/* Begins text with path, in which some bytes may have become '?'? */
+static bool is_disarmed(const char *text, const char *path, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (text[i] != path[i] && text[i] != '?')
+			return false;
+	return true;
+}
+
 /* The part of text behind "PATH: " or "PATH bytes M-N: "; NULL when it begins
  * with neither. */
 static const char *behind(const char *text, const char *path, size_t n)
 {
 	static const char range[] = " bytes ";
 
-	if (n == 0 || strncmp(text, path, n) != 0)
+	if (n == 0 || !is_disarmed(text, path, n))
 		return NULL;
 	text += n;
 	if (strncmp(text, range, sizeof(range) - 1) == 0) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/human.h"
+#include "base/utf8.h"
 #include "cli/interrupt.h"
 #include "cli/wrap.h"
 
@@ -91,14 +92,6 @@ static int print(char *line, size_t size, const struct ofs_progress *p,
 	    file != NULL ? file : "");
 }
 
-/* Replaces control characters: names come from files. */
-static void disarm(char *s)
-{
-	for (; *s != '\0'; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			*s = '?';
-}
-
 /* Draws a line; spaces overwrite the rest of a longer one. */
 static void draw(struct ofs_progress *p, double t, const char *line)
 {
@@ -155,7 +148,7 @@ void ofs_progress_show(struct ofs_progress *p, uint64_t done, uint64_t total,
 	if (!is_due(p, t))
 		return;
 	print(line, room(p), p, t - p->start, file);
-	disarm(line);
+	ofs_utf8_disarm(line);
 	draw(p, t, line);
 }
 

@@ -17,8 +17,7 @@
 #include "cli/codes.h"
 #include "cli/wrap.h"
 
-/* Names come from files and from other people: no control byte may reach the
- * terminal. Uses one write, so that lines of several processes do not mix. */
+/* Names come from files and from other people, see utf8.h. Uses one write, so that lines of several processes do not mix. */
 static void print(FILE *to, const char *before, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 static void print(FILE *to, const char *before, const char *fmt, va_list ap)
@@ -29,11 +28,7 @@ static void print(FILE *to, const char *before, const char *fmt, va_list ap)
 
 	vsnprintf(text, sizeof(text), fmt, ap);
 	ofs_buf_puts(&b, before);
-	for (const char *p = text; *p != '\0'; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			ofs_buf_printf(&b, "\\x%02x", (unsigned char)*p);
-		else
-			ofs_buf_putc(&b, *p);
+	ofs_buf_shown(&b, text, strlen(text));
 	ofs_buf_puts(&b, "\n");
 	ofs_buf_putc(&b, '\0');
 	if (!b.bad)
@@ -95,11 +90,21 @@ void ofs_tool_done(const char *fmt, ...)
 
 void ofs_tool_print(const char *text, size_t indent)
 {
-	struct ofs_buf b = { 0 };
+	struct ofs_buf shown = { 0 }, b = { 0 };
 
-	ofs_wrap(&b, text, ofs_terminal_width(STDOUT_FILENO), indent);
+	for (size_t n; *text != '\0'; text += n) {
+		n = strcspn(text, "\n");
+		ofs_buf_shown(&shown, text, n);
+		for (; text[n] == '\n'; n++)
+			ofs_buf_putc(&shown, '\n');
+	}
+	ofs_buf_putc(&shown, '\0');
+	if (!shown.bad)
+		ofs_wrap(&b, (char *)shown.data,
+		    ofs_terminal_width(STDOUT_FILENO), indent);
 	if (!b.bad)
 		fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&shown);
 	ofs_buf_fini(&b);
 }
 

@@ -53,11 +53,10 @@ static void escape(struct unit *u, uint8_t c)
 static struct unit next_unit(const char *p, size_t n)
 {
 	struct unit u;
-	size_t k = ofs_utf8_length((const uint8_t *)p, n);
+	size_t k = ofs_utf8_shown((const uint8_t *)p, n);
 	uint8_t c = (uint8_t)*p;
 
-	if (k == 0 || c < 0x20 || c == 0x7f || c == '/' || c == '%' ||
-	    looks_hashed(p, n)) {
+	if (k == 0 || c == '/' || c == '%' || looks_hashed(p, n)) {
 		escape(&u, c);
 		return u;
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "overlay/overlay_impl.h"
 
 void ofs_overlay_changed(struct ofs_overlay *o, bool names)
@@ -241,14 +242,12 @@ void ofs_overlay_progress(struct ofs_overlay *o, unsigned percent,
 	atomic_store(&o->percent, percent + 1);
 }
 
-/* Keeps the end of a long name; replaces control characters. */
+/* Keeps the start of a long name. */
 void ofs_overlay_doing(struct ofs_overlay *o, const char *what)
 {
 	pthread_mutex_lock(&o->doing_lock);
 	snprintf(o->doing, sizeof(o->doing), "%s", what);
-	for (char *p = o->doing; *p != '\0'; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	ofs_utf8_disarm(o->doing);
 	pthread_mutex_unlock(&o->doing_lock);
 }
 

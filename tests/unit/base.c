@@ -232,6 +232,60 @@ static void text(void)
 	    "an overlong encoding is not valid UTF-8");
 }
 
+/* What may be shown as it is, and what becomes of the rest. */
+static void shown(void)
+{
+	static const struct {
+		const char *what, *text, *plain, *json;
+	} row[] = {
+		{ "letters", "w\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80",
+		    "w\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80",
+		    "w\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80" },
+		{ "C0", "\x1b[m", "\\x1b[m", "\\u001b[m" },
+		{ "DEL", "\x7f", "\\x7f", "\\u007f" },
+		{ "C1", "\xc2\x9b", "\\xc2\\x9b", "\\u009b" },
+		{ "a raw C1 byte", "\x9b", "\\x9b", "\\u009b" },
+		{ "the first letter after C1", "\xc2\xa1", "\xc2\xa1",
+		    "\xc2\xa1" },
+		{ "an override", "\xe2\x80\xae", "\\xe2\\x80\\xae",
+		    "\\u202e" },
+		{ "an isolate", "\xe2\x81\xa6", "\\xe2\\x81\\xa6",
+		    "\\u2066" },
+		{ "zero width", "\xe2\x80\x8b", "\\xe2\\x80\\x8b",
+		    "\\u200b" },
+		{ "a byte order mark", "\xef\xbb\xbf",
+		    "\\xef\\xbb\\xbf", "\\ufeff" },
+		{ "a separator of lines", "\xe2\x80\xa8",
+		    "\\xe2\\x80\\xa8", "\\u2028" },
+		{ "a dash, which is next to them", "\xe2\x80\x90",
+		    "\xe2\x80\x90", "\xe2\x80\x90" },
+		{ "a tag", "\xf3\xa0\x81\x81",
+		    "\\xf3\\xa0\\x81\\x81", "\\udb40\\udc41" },
+	};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct ofs_buf b = { 0 }, j = { 0 };
+		struct optimfs_error err;
+		size_t n = strlen(row[i].text);
+		bool same = strcmp(row[i].text, row[i].plain) == 0;
+
+		ofs_buf_plain(&b, row[i].text, n);
+		ofs_buf_putc(&b, 0);
+		is_str((char *)b.data, row[i].plain, "%s in a line",
+		    row[i].what);
+		ofs_buf_json(&j, row[i].text, n);
+		ofs_buf_putc(&j, 0);
+		is_str((char *)j.data, row[i].json, "%s in JSON", row[i].what);
+		optimfs_fail(&err, EIO, "OFS603 %s is short", row[i].text);
+		ok((strstr(err.text, row[i].text) != NULL) == same &&
+			(strchr(err.text, '?') == NULL) == same &&
+			strlen(err.text) == strlen("OFS603  is short") + n,
+		    "%s in a message", row[i].what);
+		ofs_buf_fini(&b);
+		ofs_buf_fini(&j);
+	}
+}
+
 static int compare(const void *key, const void *item)
 {
 	int a = *(const int *)key, b = *(const int *)item;
@@ -404,6 +458,7 @@ int main(void)
 	lost();
 	kinds();
 	text();
+	shown();
 	search();
 	comparisons();
 	strings();

@@ -36,7 +36,7 @@ static const struct {
 	K("a\nb\tc\x1b[2J", "a%0Ab%09c%1B[2J"),
 	K("\x7f", "%7F"),
 	K("\xcf\x80.w", "\xcf\x80.w"),
-	K("\xe2\x80\xae", "\xe2\x80\xae"),
+	K("\xe2\x80\xae", "%E2%80%AE"),
 	K("\xff", "%FF"),
 	K("\xed\xa0\x80", "%ED%A0%80"),
 	K("\xc3", "%C3"),
