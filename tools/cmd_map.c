@@ -20,10 +20,10 @@
 struct map {
 	struct ofs_command *c;
 	struct ofs_holders ranks;
-	size_t
-	    columns; /* cells in a line; a cell is one or more ranks */
+	size_t columns; /* cells in a line */
+	size_t group;   /* ranks in a cell; the last one may have fewer */
 	struct cell {
-		uint64_t bytes;
+		uint64_t bytes; /* of the ranks in it together */
 		bool missing;
 	} * cell;
 	bool utf8;
@@ -31,9 +31,19 @@ struct map {
 	size_t nbase;
 };
 
+/* What a rank of the cell holds on average, so that a cell with more ranks is not
+ * higher. */
+static double mean(const struct map *m, size_t cell)
+{
+	size_t left = m->ranks.n - cell * m->group;
+
+	return (double)m->cell[cell].bytes /
+	    (double)(left < m->group ? left : m->group);
+}
+
 /* Prints cells in eighths of a block, relative to the largest; where the locale
  * has no blocks, as digits. */
-static void print_cells(const struct map *m, uint64_t most)
+static void print_cells(const struct map *m, double most)
 {
 	static const char *const blocks[] = { "\u00b7", "\u2581", "\u2582",
 		"\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588" };
@@ -43,9 +53,7 @@ static void print_cells(const struct map *m, uint64_t most)
 
 	for (size_t i = 0; i < m->columns; i++) {
 		const struct cell *c = &m->cell[i];
-		unsigned n = most == 0
-		    ? 0
-		    : (unsigned)((double)c->bytes * 8 / (double)most);
+		unsigned n = most > 0 ? (unsigned)(mean(m, i) * 8 / most) : 0;
 
 		if (c->bytes > 0 && n == 0)
 			n = 1;
@@ -56,8 +64,7 @@ static void print_cells(const struct map *m, uint64_t most)
 static int add(void *ctx, size_t i, const struct optimfs_holding *h)
 {
 	struct map *m = ctx;
-
-	struct cell *c = &m->cell[i * m->columns / m->ranks.n];
+	struct cell *c = &m->cell[i / m->group];
 
 	c->bytes += h->bytes;
 	c->missing |= h->missing && h->bytes > 0;
@@ -83,13 +90,13 @@ static void print_json(const struct map *m, const char *path, uint64_t bytes)
 static void print_line(struct map *m, const char *path, uint64_t bytes)
 {
 	char size[OFS_HUMAN_SIZE];
-	uint64_t most = 0;
+	double most = 0;
 
 	memset(m->cell, 0, m->columns * sizeof(*m->cell));
 	ofs_holders_each(&m->ranks, m->c, path, add, m);
 	for (size_t i = 0; i < m->columns; i++)
-		if (m->cell[i].bytes > most)
-			most = m->cell[i].bytes;
+		if (mean(m, i) > most)
+			most = mean(m, i);
 	print_cells(m, most);
 	ofs_tool_print_path(path,
 	    m->columns + (size_t)printf(" %8s", ofs_human_bytes(bytes, size)));
@@ -125,10 +132,10 @@ static void heading(const struct map *m)
 	else
 		ofs_buf_printf(&b, "ranks %d to %d", m->ranks.rank[0],
 		    m->ranks.rank[n - 1]);
-	if (m->columns == n)
+	if (m->group == 1)
 		ofs_buf_puts(&b, ", one column per rank");
 	else
-		ofs_buf_printf(&b, ", %zu in %zu columns", n, m->columns);
+		ofs_buf_printf(&b, ", each column the mean of %zu", m->group);
 	ofs_buf_printf(&b,
 	    "; each line is scaled to its largest part%s; x is missing\n",
 	    m->utf8 ? "" : ", 8");
@@ -168,7 +175,8 @@ static int map(struct map *m, struct optimfs_error *err)
 		    "%s: nothing says which rank wrote which file, so there "
 		    "is no map",
 		    m->c->checkpoint);
-	m->columns = m->ranks.n < room ? m->ranks.n : room;
+	m->group = (m->ranks.n + room - 1) / room;
+	m->columns = (m->ranks.n + m->group - 1) / m->group;
 	m->cell = calloc(m->columns, sizeof(*m->cell));
 	if (m->cell == NULL)
 		return ofs_no_memory(err);

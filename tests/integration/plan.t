@@ -92,6 +92,15 @@ ok "map of a checkpoint of one rank succeeds" "$OPTIMFS" map "${four%_w4/ckpt}_w
 like "map of a checkpoint of one rank has one column" "$(head -n 1 "$scratch/out")" 'rank 0, one column per rank; *'
 mkdir "$scratch/less" && ln "$four"/.metadata "$four"/__[013]_0.distcp "$scratch/less" 2>/dev/null ||
     cp "$four"/.metadata "$four"/__[013]_0.distcp "$scratch/less"
+# 64 equal ranks do not fit into 40 columns one by one
+"$TOP_BUILDDIR/tests/bench/mkdcp" -n 1 -s 64,4 -r 64 -S rows "$scratch/many"
+ok "map of 64 ranks succeeds" "$OPTIMFS" map "$scratch/many"
+is "equal ranks are equally high" "$(grep -o '^[.1-8x]* ' "$scratch/out" | tr -d '8 ' | sort -u)" ''
+like "the heading says that columns are means" "$(cat "$scratch/out")" \
+    'ranks 0 to 63, each column the mean of 2*'
+rm "$scratch/many/__3_0.distcp"
+"$OPTIMFS" map "$scratch/many" >"$scratch/out"
+like "a column with a missing file is marked" "$(tail -n 1 "$scratch/out")" '8x8888*'
 ok "map of a checkpoint without the file of a rank succeeds" env LC_ALL=C.UTF-8 "$OPTIMFS" map "$scratch/less" model/norm.weight
 is "map marks what is missing" "$(sed -n '2s/ .*//p' "$scratch/out")" "$full${full}x$full"
 done_testing
