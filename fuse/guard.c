@@ -13,10 +13,10 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "fuse/child.h"
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
 
@@ -119,6 +119,5 @@ void ofs_guard_watch(struct ofs_guard *g, const char *point)
 void ofs_guard_end(struct ofs_guard *g)
 {
 	close(g->fd);
-	while (waitpid(g->pid, NULL, 0) == -1 && errno == EINTR)
-		continue;
+	(void)ofs_child_wait(g->pid, "guard", NULL, NULL);
 }

@@ -20,6 +20,7 @@
 #include "base/memory.h"
 #include "cli/interrupt.h"
 #include "cli/tools.h"
+#include "fuse/child.h"
 #include "fuse/log.h"
 #include "fuse/mountinfo.h"
 #include "fuse/serve.h"
@@ -218,12 +219,14 @@ static int read_result(int daemon, pid_t child, struct optimfs_error *err)
 	if (n == (ssize_t)sizeof(result)) {
 		if (result.code == 0)
 			return 0;
-		waitpid(child, NULL, 0);
+		(void)ofs_child_wait(child, "the daemon", NULL, NULL);
 		if (err != NULL)
 			*err = result;
 		return -1;
 	}
-	if (waitpid(child, &status, 0) == child && WIFSIGNALED(status))
+	if (ofs_child_wait(child, "the daemon", &status, err) == -1)
+		return -1;
+	if (WIFSIGNALED(status))
 		return optimfs_fail(err, EIO,
 		    "the daemon was killed by signal %d", WTERMSIG(status));
 	return optimfs_fail(err, EIO, "the daemon ended early");
@@ -240,7 +243,7 @@ static int release_daemon(int daemon, pid_t child, struct optimfs_error *err)
 		return 0;
 	}
 	close(daemon);
-	waitpid(child, NULL, 0);
+	(void)ofs_child_wait(child, "the daemon", NULL, NULL);
 	return optimfs_fail(err, ECANCELED, "interrupted");
 }
 
@@ -289,7 +292,11 @@ int ofs_mount(const char *source, const char *point,
 	real = prepare(source, point, options, err);
 	if (real == NULL)
 		return -1;
-	ofs_tool_await(source); /* before the sandbox, which hides it */
+	/* before the sandbox, which hides it */
+	if (ofs_tool_await(source, err) == -1) {
+		free(real);
+		return -1;
+	}
 	v.point = real;
 	if (log == NULL)
 		log = options->foreground ? "stderr" : "syslog";

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fuse/child.h"
 #include "fuse/utab.h"
 
 extern char **environ;
@@ -31,8 +32,8 @@ static int by_fusermount(const char *point, bool lazy,
 		errno = code;
 		return optimfs_fail(err, code, "fusermount3: %m");
 	}
-	while (waitpid(pid, &status, 0) == -1 && errno == EINTR)
-		continue;
+	if (ofs_child_wait(pid, argv[0], &status, err) == -1)
+		return optimfs_fail_in(err, "%s", point);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	return optimfs_fail(err, EBUSY, "%s: fusermount3 cannot unmount it",

@@ -4,15 +4,14 @@
 
 #include "fuse/utab.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "fuse/child.h"
 #include "fuse/mountinfo.h"
 
 extern char **environ;
@@ -30,9 +29,9 @@ static bool run(const char *const *argv)
 	if (posix_spawn_file_actions_addopen(&actions, STDERR_FILENO,
 		"/dev/null", O_WRONLY, 0) == 0 &&
 	    posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)argv,
-		environ) == 0)
-		while (waitpid(pid, &status, 0) == -1 && errno == EINTR)
-			continue;
+		environ) == 0 &&
+	    ofs_child_wait(pid, argv[0], &status, NULL) == -1)
+		status = -1;
 	posix_spawn_file_actions_destroy(&actions);
 	return status == 0;
 }

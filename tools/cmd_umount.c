@@ -21,10 +21,13 @@
 #include "tools/verbs.h"
 
 /* The time that the daemon has to end after the unmount, and that others have
- * to leave the mount before. */
+ * to leave the mount before; the time after which a commit is waited for in
+ * words, and no longer waited for, if it does not go on. */
 enum {
 	WAIT_TICKS = 200,
 	BUSY_TICKS = 40,
+	TELL_TICKS = 20,
+	STUCK_TICKS = 2400,
 	TICK_MS = 50,
 };
 
@@ -65,15 +68,36 @@ static int wait_gone(const struct ofs_mountinfo *m, int lock,
 	    m->point);
 }
 
-/* Waits for a commit that someone else has started. */
+static bool goes_on(const struct ofs_control *a, const struct ofs_control *b)
+{
+	return a->done != b->done || a->percent != b->percent ||
+	    strcmp(a->doing, b->doing) != 0;
+}
+
+/* Waits for a commit that someone else has started, while it goes on. */
 static int wait_commit(const struct ofs_mountinfo *m, struct ofs_control *c,
     struct optimfs_error *err)
 {
 	const struct timespec tick = { .tv_nsec = TICK_MS * 1000000L };
-	int ret;
+	struct ofs_control was = { 0 };
+	int ret, still = 0;
 
-	while ((ret = ofs_control_read(m->point, c, err)) == 0 && c->committing)
+	while ((ret = ofs_control_read(m->point, c, err)) == 0 &&
+	    c->committing) {
+		still = goes_on(c, &was) ? 0 : still + 1;
+		was = *c;
+		if (still == TELL_TICKS)
+			ofs_tool_say("%s: waiting for a commit that somebody "
+				     "else has started",
+			    m->point);
+		if (still == STUCK_TICKS)
+			return optimfs_fail(err, ETIMEDOUT,
+			    "a commit that somebody else has started does not "
+			    "go on: the daemon of %s is busy, or its disk does "
+			    "not answer",
+			    m->point);
 		nanosleep(&tick, NULL);
+	}
 	return ret;
 }
 

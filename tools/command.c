@@ -204,9 +204,9 @@ static int confine(const struct ofs_command *c, unsigned allowed,
 	struct ofs_sandbox *sandbox;
 	int ret;
 
-	ofs_tool_await(c->checkpoint);
-	if (second != NULL)
-		ofs_tool_await(second);
+	if (ofs_tool_await(c->checkpoint, err) == -1 ||
+	    (second != NULL && ofs_tool_await(second, err) == -1))
+		return -1;
 	if (c->sandbox == OFS_SANDBOX_OFF || c->job.group != NULL ||
 	    access(c->checkpoint, F_OK) == -1 ||
 	    (second != NULL && access(second, F_OK) == -1))

@@ -211,9 +211,12 @@ bool optimfs_lock_busy(int fd);
  * is unknown. */
 int optimfs_left(const char *path, struct optimfs_error *err);
 /* Wait, as optimfs_open does, if a mount of path was unmounted and its daemon
- * is still committing. tell, which may be NULL, is called once, after a
- * second. */
-void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx);
+ * is still committing: EBUSY (OFS847) if that takes more than two minutes. say,
+ * which may be NULL, gets messages for the user: after a second of waiting, and
+ * if the directory of changes beside path belongs to somebody else (OFS846), who
+ * is not waited for. */
+int optimfs_await(const char *path, void (*say)(void *ctx, const char *text),
+    void *ctx, struct optimfs_error *err);
 /* Record that fs, opened for writing, is mounted as device dev. Other processes
  * then notice when it is unmounted, and wait for its commit. */
 int optimfs_set_mounted(struct optimfs *fs, dev_t dev,

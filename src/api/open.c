@@ -231,17 +231,31 @@ static void name_checkpoint(const char *path, struct optimfs_error *err)
 		optimfs_fail_in(err, "%.200s", path);
 }
 
+/* A message that will still be true when the checkpoint is open. */
+static void keep_note(void *ctx, const char *text)
+{
+	struct optimfs_error note;
+
+	optimfs_fail_as(&note, EPERM, "%s", text);
+	if (note.number != 0)
+		*(struct optimfs_error *)ctx = note;
+}
+
 struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	static const struct optimfs_options none;
+	struct optimfs_error note = { 0 };
 	struct optimfs *fs;
 
 	if (options == NULL)
 		options = &none;
 	err = OFS_SOME_ERROR(err);
-	ofs_stage_await(path, NULL, NULL);
-	fs = open_any(path, options, err);
+	fs = optimfs_await(path, keep_note, &note, err) == -1
+	    ? NULL
+	    : open_any(path, options, err);
+	if (fs != NULL && note.number != 0)
+		optimfs_log_error(fs, &note);
 	if (fs == NULL && options->group == NULL)
 		name_checkpoint(path, err);
 	if (options->together &&

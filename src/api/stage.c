@@ -162,7 +162,22 @@ int optimfs_left(const char *path, struct optimfs_error *err)
 	return ofs_stage_left(path, err);
 }
 
-void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx)
+/* For a large commit to a slow disk. */
+#define AWAIT_MS 120000
+
+static void say_nothing(void *ctx, const char *text)
 {
-	ofs_stage_await(path, tell, ctx);
+	(void)ctx;
+	(void)text;
+}
+
+int optimfs_await(const char *path, void (*say)(void *ctx, const char *text),
+    void *ctx, struct optimfs_error *err)
+{
+	const struct ofs_stage_tell tell = {
+		.say = say == NULL ? say_nothing : say,
+		.ctx = ctx,
+	};
+
+	return ofs_stage_await(path, AWAIT_MS, &tell, err);
 }

@@ -65,16 +65,14 @@ void ofs_tool_say_text(void *ctx, const char *text)
 	ofs_tool_say("%s", text);
 }
 
-static void tell_wait(void *path)
+static void say_of(void *path, const char *text)
 {
-	ofs_tool_say("%s: waiting for the commit of a mount that was just "
-		     "unmounted",
-	    (const char *)path);
+	ofs_tool_say("%s: %s", (const char *)path, text);
 }
 
-void ofs_tool_await(const char *path)
+int ofs_tool_await(const char *path, struct optimfs_error *err)
 {
-	optimfs_await(path, tell_wait, (void *)path);
+	return optimfs_await(path, say_of, (void *)path, err);
 }
 
 void ofs_tool_done(const char *fmt, ...)

@@ -47,9 +47,8 @@ void ofs_tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void ofs_tool_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* As ofs_tool_say, as a callback; ctx is ignored. */
 void ofs_tool_say_text(void *ctx, const char *text);
-/* Waits for the commit of a mount of path that was just unmounted; says so if
- * it takes longer than a second. */
-void ofs_tool_await(const char *path);
+/* optimfs_await, which prints what it says. */
+int ofs_tool_await(const char *path, struct optimfs_error *err);
 /* Prints lines to standard output. On a terminal, long ones are broken; what
  * follows is indented, see ofs_wrap. */
 void ofs_tool_print(const char *text, size_t indent);

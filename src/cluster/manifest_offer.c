@@ -14,6 +14,7 @@
 #include "cluster/wire.h"
 #include "journal/decision.h"
 #include "journal/stage.h"
+#include "journal/stage_path.h"
 
 enum kind { NOTHING, DIRECTORY, FILE_IN_DIRECTORY };
 
@@ -66,7 +67,7 @@ static void peek_at_commit(const struct ofs_manifest *s,
 	if (path != NULL)
 		place = ofs_stage_place(path, NULL);
 	if (place != NULL)
-		dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		dir = ofs_stage_look(place, NULL);
 	if (dir != -1) {
 		(void)ofs_publish_pending(dir, pending, NULL);
 		(void)ofs_decision_read(dir, decided, &names, NULL);

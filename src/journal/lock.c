@@ -221,17 +221,9 @@ int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
 	    place, LOCK_NAME);
 }
 
-static int watch(const char *place, const char *name)
+int ofs_lock_watch(int dir)
 {
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/%s", place, name);
-	return open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-}
-
-int ofs_lock_watch(const char *place)
-{
-	return watch(place, LOCK_NAME);
+	return ofs_stage_open_file(dir, LOCK_NAME, O_RDONLY, 0);
 }
 
 /* Who may only read the file could lock it for reading, which does not count. */
@@ -336,9 +328,9 @@ static bool is_mounted(const struct mounted *m)
 	return found;
 }
 
-int ofs_lock_leaving(const char *place)
+int ofs_lock_leaving(int dir, long *pid)
 {
-	int fd = watch(place, MOUNTED_NAME);
+	int fd = ofs_stage_open_file(dir, MOUNTED_NAME, O_RDONLY, 0);
 	char text[200], boot[OFS_BOOT_ID];
 	struct mounted m;
 	ssize_t n = fd == -1 ? 0 : pread(fd, text, sizeof(text) - 1, 0);
@@ -347,8 +339,10 @@ int ofs_lock_leaving(const char *place)
 	ofs_boot_id(boot);
 	if (sscanf(text, "boot %39[^\n]\npid %ld\nmount %u:%u %" SCNu64, m.boot,
 		&m.pid, &m.major, &m.minor, &m.pids) == 5 &&
-	    strcmp(m.boot, boot) == 0 && ofs_lock_busy(fd) && !is_mounted(&m))
+	    strcmp(m.boot, boot) == 0 && ofs_lock_busy(fd) && !is_mounted(&m)) {
+		*pid = m.pid;
 		return fd;
+	}
 	if (fd != -1)
 		close(fd);
 	return -1;

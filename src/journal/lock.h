@@ -29,19 +29,19 @@ void ofs_boot_id(char id[OFS_BOOT_ID]);
  * messages. */
 int ofs_lock_take(struct ofs_lock *lock, int dir, const char *place, char *note,
     size_t size, struct optimfs_error *err);
-/* A descriptor of the lock file in place, for ofs_lock_busy: does a process of
+/* A descriptor of the lock file in dir, for ofs_lock_busy: does a process of
  * this machine hold it, even after the file was removed? -1: there is none. */
-int ofs_lock_watch(const char *place);
+int ofs_lock_watch(int dir);
 bool ofs_lock_busy(int fd);
 /* Tells every user of this machine that this process serves the mount of device
  * dev: in a second file, "mounted". Nobody else may open the lock itself, because
  * who can lock it for reading keeps the writer out. */
 int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
     struct optimfs_error *err);
-/* If the holder of the lock in place will release it soon, because its mount is
- * gone, a descriptor for ofs_lock_busy: umount(2) does not wait for that. -1: not
- * so, or unknown. */
-int ofs_lock_leaving(const char *place);
+/* If the holder of the lock in dir will release it soon, because its mount is
+ * gone, a descriptor for ofs_lock_busy, and its process: umount(2) does not wait
+ * for that. -1: not so, or unknown. */
+int ofs_lock_leaving(int dir, long *pid);
 /* Do we still hold it? EIO (OFS807), ESTALE (OFS812). */
 int ofs_lock_held(const struct ofs_lock *lock, const char *place,
     struct optimfs_error *err);

@@ -65,8 +65,15 @@ int ofs_stage_watch(const char *source);
  * commit (EBUSY, OFS811), or cannot be read (OFS809). */
 int ofs_stage_left(const char *source, struct optimfs_error *err);
 /* Waits for the end of a mount of source for writing that is unmounted, but has
- * not finished its commit. tell (or NULL) is called once, after a second. */
-void ofs_stage_await(const char *source, void (*tell)(void *ctx), void *ctx);
+ * not finished its commit: EBUSY (OFS847) after limit_ms. say gets a message for
+ * the user, after a second of waiting, or if the directory beside source is not
+ * ours (OFS846), so that nothing is known of its owner. */
+struct ofs_stage_tell {
+	void (*say)(void *ctx, const char *text);
+	void *ctx;
+};
+int ofs_stage_await(const char *source, int64_t limit_ms,
+    const struct ofs_stage_tell *tell, struct optimfs_error *err);
 /* Records that st belongs to the mount of device dev, so that others can see
  * when that is unmounted. */
 int ofs_stage_mounted(struct ofs_stage *st, dev_t dev,

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "journal/journal.h"
 #include "journal/stage.h"
 #include "journal/stage_path.h"
@@ -62,11 +63,11 @@ void ofs_stage_upper(int beside, char path[PATH_MAX])
 static int check_changes(int dir, const char *path, bool upper,
     struct optimfs_error *err)
 {
-	struct ofs_journal j = { .fd = -1 };
+	struct ofs_journal j = {
+		.fd = ofs_stage_open_file(dir, "journal", O_RDONLY, 0),
+	};
 	int ret = 0;
 
-	if (dir != -1)
-		j.fd = ofs_stage_open_file(dir, "journal", O_RDONLY, 0);
 	if (j.fd != -1)
 		ret = ofs_stage_changes(&j, path, err);
 	else if (errno != ENOENT)
@@ -76,30 +77,36 @@ static int check_changes(int dir, const char *path, bool upper,
 	return ret == 1 ? ofs_stage_refuse(path, upper, err) : ret;
 }
 
+/* The stage at path, or, if it has a link (followed is false), what that
+ * names. */
+static int check_stage(const char *path, bool followed,
+    struct optimfs_error *err)
+{
+	char upper[PATH_MAX] = "";
+	int dir, ret;
+
+	err = OFS_SOME_ERROR(err);
+	dir = ofs_stage_look(path, err);
+	if (dir == -1)
+		return err->code == ENOENT ? 0 : -1;
+	if (!followed)
+		ofs_stage_upper(dir, upper);
+	ret = upper[0] != '\0' ? ofs_stage_check_upper(upper, err)
+			       : check_changes(dir, path, followed, err);
+	close(dir);
+	return ret;
+}
+
 int ofs_stage_check_upper(const char *path, struct optimfs_error *err)
 {
-	int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int ret = check_changes(dir, path, true, err);
-
-	if (dir != -1)
-		close(dir);
-	return ret;
+	return check_stage(path, true, err);
 }
 
 int ofs_stage_left(const char *source, struct optimfs_error *err)
 {
-	char *place = ofs_stage_place(source, err), upper[PATH_MAX] = "";
-	int dir, ret;
+	char *place = ofs_stage_place(source, err);
+	int ret = place == NULL ? -1 : check_stage(place, false, err);
 
-	if (place == NULL)
-		return -1;
-	dir = open(place, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir != -1)
-		ofs_stage_upper(dir, upper);
-	ret = upper[0] != '\0' ? ofs_stage_check_upper(upper, err)
-			       : check_changes(dir, place, false, err);
-	if (dir != -1)
-		close(dir);
 	free(place);
 	return ret;
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +95,45 @@ static int open_dir(int at, const char *name)
 	    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 }
 
+/* Fails for a directory in which somebody else than owner (or root, who may do
+ * everything) can put files. */
+static int check_ours(int dir, uid_t owner, const char *place,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (fstat(dir, &st) == -1)
+		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
+	if (st.st_uid != owner)
+		return optimfs_fail(err, EPERM,
+		    "OFS846 %s belongs to another user (%u)", place,
+		    (unsigned)st.st_uid);
+	if ((st.st_mode & 022) != 0)
+		return optimfs_fail(err, EPERM,
+		    "OFS846 %s: others may write in it (mode %04o)", place,
+		    (unsigned)st.st_mode & 07777);
+	return 0;
+}
+
+int ofs_stage_look(const char *place, struct optimfs_error *err)
+{
+	/* others may search our stages, but not list them */
+	int dir = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+
+	if (dir == -1 && (errno == ENOTDIR || errno == ELOOP))
+		return optimfs_fail(err, EPERM, "OFS846 %s is not a directory",
+		    place);
+	if (dir == -1)
+		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
+	if (check_ours(dir,
+		fstat(dir, &st) == 0 && st.st_uid == 0 ? 0 : geteuid(), place,
+		err) == 0)
+		return dir;
+	close(dir);
+	return -1;
+}
+
 int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode)
 {
 	bool empty = (flags & O_TRUNC) != 0;
@@ -142,39 +182,82 @@ char *ofs_stage_place(const char *source, struct optimfs_error *err)
 	return path;
 }
 
+static int look_beside(const char *source, char **place,
+    struct optimfs_error *err)
+{
+	*place = ofs_stage_place(source, err);
+	return *place == NULL ? -1 : ofs_stage_look(*place, err);
+}
+
 int ofs_stage_watch(const char *source)
 {
-	char *place = ofs_stage_place(source, NULL);
-	int fd = place == NULL ? -1 : ofs_lock_watch(place);
+	char *place;
+	int dir = look_beside(source, &place, NULL);
+	int fd = dir == -1 ? -1 : ofs_lock_watch(dir);
 
+	if (dir != -1)
+		close(dir);
 	free(place);
 	return fd;
 }
 
-void ofs_stage_await(const char *source, void (*tell)(void *ctx), void *ctx)
+/* Waits until the lock of fd is free, for limit_ms at most. */
+static int await(int fd, long pid, const char *place, int64_t limit_ms,
+    const struct ofs_stage_tell *tell, struct optimfs_error *err)
 {
 	static const struct timespec tick = { .tv_nsec = 10000000 };
-	int64_t since = ofs_clock_ms();
-	char *place = ofs_stage_place(source, NULL);
-	int fd = place == NULL ? -1 : ofs_lock_leaving(place);
+	int64_t since = ofs_clock_ms(), now = since;
+	bool told = false;
+	char text[160];
 
-	free(place);
-	if (fd == -1)
-		return;
-	while (ofs_lock_busy(fd)) {
-		if (tell != NULL && ofs_clock_ms() - since >= 1000) {
-			tell(ctx);
-			tell = NULL;
+	for (; ofs_lock_busy(fd); now = ofs_clock_ms()) {
+		if (now - since >= limit_ms)
+			return optimfs_fail(err, EBUSY,
+			    "OFS847 the mount of pid %ld is gone, but that "
+			    "process does not end its commit (%" PRId64
+			    " s): end it, or, if it is gone, remove "
+			    "%.100s/mounted",
+			    pid, limit_ms / 1000, place);
+		if (!told && now - since >= 1000) {
+			snprintf(text, sizeof(text),
+			    "waiting for the commit of a mount that was just "
+			    "unmounted (pid %ld), for %" PRId64 " s at most",
+			    pid, limit_ms / 1000);
+			tell->say(tell->ctx, text);
+			told = true;
 		}
 		nanosleep(&tick, NULL);
 	}
-	close(fd);
+	return 0;
+}
+
+int ofs_stage_await(const char *source, int64_t limit_ms,
+    const struct ofs_stage_tell *tell, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	char *place;
+	int dir = look_beside(source, &place, &why);
+	long pid = 0;
+	int fd = dir == -1 ? -1 : ofs_lock_leaving(dir, &pid);
+	int ret = 0;
+
+	if (dir == -1 && why.number == 846) {
+		optimfs_fail_in(&why, "not looked at, and not waited for");
+		tell->say(tell->ctx, why.text);
+	}
+	if (fd != -1) {
+		ret = await(fd, pid, place, limit_ms, tell, err);
+		close(fd);
+	}
+	if (dir != -1)
+		close(dir);
+	free(place);
+	return ret;
 }
 
 int ofs_stage_make_dir(int at, const char *name, const char *place,
     struct optimfs_error *err)
 {
-	struct stat st;
 	int fd;
 
 	if (mkdirat(at, name, 0700) == -1 && errno != EEXIST)
@@ -185,12 +268,10 @@ int ofs_stage_make_dir(int at, const char *name, const char *place,
 	fd = open_dir(at, name);
 	if (fd == -1)
 		return optimfs_fail(err, errno, "OFS809 %s: %m", place);
-	if (fstat(fd, &st) == -1 || st.st_uid != geteuid()) {
-		close(fd);
-		return optimfs_fail(err, EPERM,
-		    "OFS809 %s: it belongs to another user", place);
-	}
-	return fd;
+	if (check_ours(fd, geteuid(), place, err) == 0)
+		return fd;
+	close(fd);
+	return optimfs_fail_in(err, "new files cannot be written there first");
 }
 
 int ofs_stage_open_at(const char *path, struct optimfs_error *err)
@@ -270,15 +351,13 @@ void ofs_beside_drop(struct ofs_beside *b)
 
 void ofs_beside_holder(const char *source, char id[OFS_LOCK_ID])
 {
-	char *path = ofs_stage_place(source, NULL);
-	int dir = path == NULL
-	    ? -1
-	    : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	char *place;
+	int dir = look_beside(source, &place, NULL);
 
 	id[0] = '\0';
 	if (dir != -1) {
 		ofs_lock_peek(dir, id);
 		close(dir);
 	}
-	free(path);
+	free(place);
 }

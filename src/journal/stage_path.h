@@ -20,8 +20,13 @@ int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode);
 const char *ofs_stage_why(int code);
 /* Opens the directory at path. OFS809. */
 int ofs_stage_open_at(const char *path, struct optimfs_error *err);
-/* Makes a directory, and checks that it belongs to this user; place is its
- * path, for messages. OFS809. */
+/* Opens the stage at place to look into it. Anybody who may write in the directory
+ * above can make a directory of this name: one that belongs to neither this user
+ * nor root, or that others may write in, says nothing about the checkpoint. EPERM
+ * (OFS846): not ours; ENOENT: there is none. */
+int ofs_stage_look(const char *place, struct optimfs_error *err);
+/* Makes a directory, and checks that it belongs to this user only; place is its
+ * path, for messages. OFS809, OFS846. */
 int ofs_stage_make_dir(int at, const char *name, const char *place,
     struct optimfs_error *err);
 /* Makes .NAME.optimfs in parent; returns its descriptor and its path

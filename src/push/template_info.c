@@ -198,31 +198,32 @@ int ofs_template_load(int stage, struct ofs_template *s,
 	return -1;
 }
 
-static bool has(const char *stage, const char *name)
+static bool has(int stage, const char *name)
 {
-	char *path;
-	bool there;
+	return stage != -1 &&
+	    faccessat(stage, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
 
-	if (asprintf(&path, "%s/%s", stage, name) == -1)
-		return false;
-	there = access(path, F_OK) == 0;
-	free(path);
-	return there;
+/* A stage that is not ours has no template for us. */
+static int look(const char *dir, char **place)
+{
+	*place = ofs_stage_place(dir, NULL);
+	return *place == NULL ? -1 : ofs_stage_look(*place, NULL);
 }
 
 int ofs_template_find(const char *dir, char **path, struct optimfs_error *err)
 {
-	char *stage = ofs_stage_place(dir, NULL);
-	int ret = 0;
+	char *place;
+	int stage = look(dir, &place), ret = 0;
 
 	*path = NULL;
-	if (stage == NULL)
-		return 0;
 	if ((has(stage, OFS_TEMPLATE_INFO) || has(stage, OFS_TEMPLATE_DONE)) &&
 	    ofs_dir_empty(dir) == 1)
 		ret =
-		    asprintf(path, "%s/%s", stage, OFS_TEMPLATE) == -1 ? -1 : 1;
-	free(stage);
+		    asprintf(path, "%s/%s", place, OFS_TEMPLATE) == -1 ? -1 : 1;
+	if (stage != -1)
+		close(stage);
+	free(place);
 	if (ret != -1)
 		return ret;
 	*path = NULL;
@@ -231,9 +232,12 @@ int ofs_template_find(const char *dir, char **path, struct optimfs_error *err)
 
 bool ofs_template_done(const char *dir)
 {
-	char *stage = ofs_stage_place(dir, NULL);
-	bool done = stage != NULL && has(stage, OFS_TEMPLATE_DONE);
+	char *place;
+	int stage = look(dir, &place);
+	bool done = has(stage, OFS_TEMPLATE_DONE);
 
-	free(stage);
+	if (stage != -1)
+		close(stage);
+	free(place);
 	return done;
 }

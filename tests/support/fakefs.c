@@ -597,11 +597,14 @@ bool optimfs_lock_busy(int fd)
 	return false;
 }
 
-void optimfs_await(const char *path, void (*tell)(void *ctx), void *ctx)
+int optimfs_await(const char *path, void (*say)(void *ctx, const char *text),
+    void *ctx, struct optimfs_error *err)
 {
 	(void)path;
-	(void)tell;
+	(void)say;
 	(void)ctx;
+	(void)err;
+	return 0;
 }
 
 int optimfs_set_mounted(struct optimfs *fs, dev_t dev,

@@ -598,6 +598,122 @@ static void places(void)
 	is_error(err, EINVAL, "OFS809", "the root directory: error text");
 }
 
+static char said[400];
+
+static void say(void *ctx, const char *text)
+{
+	(void)ctx;
+	snprintf(said, sizeof(said), "%s", text);
+}
+
+static int await(struct optimfs_error *err)
+{
+	const struct ofs_stage_tell tell = { .say = say };
+
+	said[0] = '\0';
+	return ofs_stage_await(source, 0, &tell, err);
+}
+
+/* Makes the file by which a mount that is gone says that it commits, and locks
+ * it. */
+static int pretend_mounted(void)
+{
+	struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[200], boot[OFS_BOOT_ID];
+	struct stat st;
+	int fd;
+
+	ofs_boot_id(boot);
+	snprintf(path, sizeof(path), "%s/mounted", stage);
+	fd = open(path, O_RDWR | O_CREAT, 0644);
+	if (fd == -1 || stat("/proc/self/ns/pid", &st) == -1 ||
+	    dprintf(fd, "boot %s\npid %ld\nmount 0:99999 %llu\n", boot,
+		(long)getpid(), (unsigned long long)st.st_ino) < 0 ||
+	    fcntl(fd, F_OFD_SETLK, &f) == -1)
+		bail_out("%s", path);
+	return fd;
+}
+
+static void waits(void)
+{
+	struct optimfs_error err = { 0 };
+	char path[200];
+	int fd;
+
+	mkdir(stage, 0700);
+	fd = pretend_mounted();
+	is_int(await(&err), -1, "the wait for a commit has an end");
+	is_error(err, EBUSY, "OFS847",
+	    "a commit that does not end: error code");
+	snprintf(path, sizeof(path), "pid %ld", (long)getpid());
+	is_error(err, EBUSY, path, "a commit that does not end: its process");
+	close(fd);
+	is_int(await(&err), 0, "a commit that has ended is not waited for");
+	is_str(said, "", "nothing is said of a stage of our own");
+	snprintf(path, sizeof(path), "%s/mounted", stage);
+	unlink(path);
+	if (mkfifo(path, 0600) == -1)
+		bail_out("%s", path);
+	is_int(await(&err), 0, "a pipe in place of the file is ignored");
+	unlink(path);
+	rmdir(stage);
+}
+
+/* What anybody can make beside a checkpoint in a shared directory. */
+static void strangers(void)
+{
+	static const struct {
+		const char *what;
+		mode_t mode;
+		uid_t owner;
+	} kind[] = {
+		{ "that everybody may write in", 01777, 0 },
+		{ "that a group may write in", 0770, 0 },
+		{ "of another user", 0700, 12345 },
+	};
+	struct optimfs_error err = { 0 };
+	char path[200];
+	int fd;
+
+	for (size_t i = 0; i < 3; i++) {
+		mkdir(stage, 0700);
+		fd = pretend_mounted();
+		if (kind[i].owner != 0 && geteuid() != 0) {
+			skip(5, "only root can give a directory away");
+		} else {
+			chmod(stage, kind[i].mode);
+			if (kind[i].owner != 0 &&
+			    chown(stage, kind[i].owner, (gid_t)-1) == -1)
+				bail_out("%s", stage);
+			is_int(await(&err), 0,
+			    "a directory %s is not waited for", kind[i].what);
+			ok(strstr(said, "OFS846") != NULL,
+			    "a directory %s is mentioned: %s", kind[i].what,
+			    said);
+			is_int(ofs_stage_watch(source), -1,
+			    "no lock in a directory %s is watched",
+			    kind[i].what);
+			ok(open_stage(OFS_RECOVER_DISCARD, &err) == NULL,
+			    "nothing is staged in a directory %s",
+			    kind[i].what);
+			is_error(err, EPERM, "OFS846",
+			    "a directory %s: error code", kind[i].what);
+		}
+		close(fd);
+		snprintf(path, sizeof(path), "%s/mounted", stage);
+		unlink(path);
+		rmdir(stage);
+	}
+	snprintf(path, sizeof(path), "%s/elsewhere", dir);
+	mkdir(path, 0700);
+	if (symlink(path, stage) == -1)
+		bail_out("%s", stage);
+	is_int(await(&err), 0, "a link in place of the directory is ignored");
+	ok(strstr(said, "OFS846") != NULL, "a link is mentioned: %s", said);
+	unlink(stage);
+	rmdir(path);
+}
+
 int main(void)
 {
 	snprintf(dir, sizeof(dir), "%s/optimfs-stage-XXXXXX", tap_tmpdir());
@@ -616,6 +732,8 @@ int main(void)
 	pipes();
 	links();
 	places();
+	waits();
+	strangers();
 	rmdir(source);
 	ok(rmdir(dir) == 0, "nothing is left in the temporary directory");
 	return done_testing();

@@ -1,0 +1,98 @@
+#!/bin/sh
+# neighbours.t - what another user leaves beside a checkpoint in a shared directory
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
+
+[ "$(id -u)" = 0 ] && command -v setpriv >/dev/null || skip_all "no other users"
+requires python3
+copy_for_others "$OPTIMFS"
+owner=1001 stranger=1002
+shared=$scratch/shared
+stage=$shared/.ck.optimfs
+mkdir -m 1777 "$shared"
+cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$shared/ck"
+chown -R $owner:$owner "$shared/ck"
+
+# as USER COMMAND...
+as() {
+	as_user=$1
+	shift
+	LD_LIBRARY_PATH=$scratch timeout -k 5 "$limit" \
+	    setpriv --reuid="$as_user" --regid="$as_user" --clear-groups "$@"
+}
+# A mount that is gone, and commits: what its daemon leaves, with the lock.
+cat >"$scratch/plant.py" <<'END'
+import fcntl, os, struct, sys, time
+user, path, mode = sys.argv[1:]
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+os.umask(0)
+os.mkdir(os.path.dirname(path), int(mode, 8))
+fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+fcntl.fcntl(fd, 37, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0)) # F_OFD_SETLK
+boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+os.write(fd, b"boot %s\npid %d\nmount 0:99999 %d\n" % (boot.encode(), os.getpid(),
+    os.stat("/proc/self/ns/pid").st_ino))
+print("planted", flush=True)
+time.sleep(3600)
+END
+# plant USER MODE: as that user
+plant() {
+	: >"$scratch/planted"
+	python3 "$scratch/plant.py" "$1" "$stage/mounted" "$2" >"$scratch/planted" &
+	planter=$!
+	eventually grep -q planted "$scratch/planted"
+}
+uproot() {
+	kill $planter
+	wait $planter 2>/dev/null
+	rm -rf "$stage"
+}
+# reads NAME: everybody reads the checkpoint, and is told
+reads() {
+	for verb in info ls fsck; do
+		ok "$1: the owner's $verb ends" as $owner "$scratch/optimfs" $verb "$shared/ck"
+		like "$1: the owner's $verb says why nobody is waited for" \
+		    "$(cat "$scratch/err")" "*OFS846*$stage*"
+	done
+	ok "$1: root's info ends" "$OPTIMFS" info "$shared/ck"
+	like "$1: root's info says why nobody is waited for" "$(cat "$scratch/err")" '*OFS846*'
+}
+
+plant $stranger 755
+reads "a lock of another user"
+uproot
+plant $owner 777
+reads "a lock where everybody may write"
+uproot
+
+setpriv --reuid=$stranger --regid=$stranger --clear-groups \
+    sh -c "mkdir $stage && mkfifo $stage/mounted $stage/lock $stage/journal"
+reads "pipes of another user"
+rm -rf "$stage"
+ln -s "$shared/ck" "$stage"
+reads "a link in place of the directory"
+rm "$stage"
+
+mkdir "$shared/empty"
+chown $owner "$shared/empty"
+setpriv --reuid=$stranger --regid=$stranger --clear-groups \
+    sh -c "mkdir $shared/.empty.optimfs && echo >$shared/.empty.optimfs/template.info"
+not_ok "an empty directory is no checkpoint, whatever is beside it" \
+    as $owner "$scratch/optimfs" info "$shared/empty"
+is "what another user made beside it does not make it a template" \
+    "$(grep OFS834 "$scratch/err")" ''
+
+setpriv --reuid=$stranger --regid=$stranger --clear-groups mkdir "$shared/.new.optimfs"
+status "nothing is staged in a directory of another user" 5 \
+    as $owner "$scratch/optimfs" reshard --to dcp@2 "$shared/ck" "$shared/new"
+like "the refused reshard names the directory and its owner" "$(cat "$scratch/err")" \
+    "*OFS846*$shared/.new.optimfs*$stranger*"
+
+mkdir -m 755 "$stage"
+ok "a directory of root beside the checkpoint is believed" \
+    as $owner "$scratch/optimfs" info "$shared/ck"
+is "nothing is said of a directory of root" "$(grep OFS846 "$scratch/err")" ''
+
+done_testing
