@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,6 +184,9 @@ int main(int argc, char **argv)
 #endif
 
 	open_standard();
+	/* a write past RLIMIT_FSIZE fails with EFBIG, which is an error to
+	 * report; the signal would end a mount and all its readers */
+	signal(SIGXFSZ, SIG_IGN);
 	if (getauxval(AT_SECURE) != 0) {
 		ofs_tool_say("refusing to run with more rights than its user");
 		return OFS_EXIT_REFUSED;

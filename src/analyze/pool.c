@@ -62,6 +62,14 @@ static void open_files(struct pool *p, struct active *a)
 				&a->file[i], &a->why) == -1;
 }
 
+/* The number of chunks of an item from element first on. */
+static uint64_t chunks(const struct ofs_pool_item *it, uint64_t first)
+{
+	uint64_t n = it->elements - first;
+
+	return n == 0 ? 0 : (n - 1) / it->chunk + 1;
+}
+
 static struct active *begin_item(struct pool *p, size_t item)
 {
 	const struct ofs_pool_item *it = &p->items[item];
@@ -70,7 +78,7 @@ static struct active *begin_item(struct pool *p, size_t item)
 	if (a == NULL)
 		return NULL;
 	a->item = item;
-	a->left = it->elements == 0 ? 1 : (it->elements - 1) / it->chunk + 1;
+	a->left = it->elements == 0 ? 1 : chunks(it, 0);
 	a->next = p->active;
 	p->active = a;
 	open_files(p, a);
@@ -104,6 +112,21 @@ static void ask_to_stop(struct pool *p)
 
 	if (p->how != NULL && ofs_go_on(p->how->stop, p->how->ctx, &why) == -1)
 		fail(p, &why);
+}
+
+/* An index may claim any number of elements: once a chunk of an item could not
+ * be read, nobody takes the others. The lock is held. */
+static void give_up(struct pool *p, struct active *a)
+{
+	const struct ofs_pool_item *it = &p->items[a->item];
+
+	if (p->item != a->item || p->first == 0)
+		return; /* all are taken */
+	a->left -= chunks(it, p->first);
+	for (unsigned i = 0; i < it->nfiles; i++)
+		p->bytes += (it->elements - p->first) * it->file[i].size;
+	p->item++;
+	p->first = 0;
 }
 
 /* Takes the next chunk; returns its item, NULL at the end. The lock is held. */
@@ -203,6 +226,8 @@ static void finish(struct pool *p, struct active *a, void *mine,
 		a->failed = true;
 		a->why = *why;
 	}
+	if (a->failed)
+		give_up(p, a);
 	tell = a->failed && !a->told && !p->stopped;
 	join = !a->failed && !p->stopped;
 	a->told |= tell;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# limits.t - max_metadata= and parse_mem= limit every kind of checkpoint
+# limits.t - max_metadata=, parse_mem= and the limit of the size of files
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 
 data=$TOP_SRCDIR/tests/data
@@ -31,5 +31,34 @@ ck=pytorch/dcp_torch113/ckpt
 status "$ck: cp exits with 3 when an item exceeds parse_mem" 3 "$OPTIMFS" cp -r -o parse_mem=8k \
     "$data/$ck" / "$scratch/copy"
 like "$ck: the item over the limit is reported as OFS441" "$(cat "$scratch/err")" "*OFS441*"
+
+# A write past the limit of the size of files is an error, which ends nothing.
+# small COMMAND...: with files of at most 4096 bytes
+small() {
+	(ulimit -f 8; exec "$@")
+}
+too_large='*File too large*'
+cp -r "$data/pytorch/dcp_fsdp2_w2/ckpt" "$scratch/ck"
+chmod -R u+w "$scratch/ck"
+for to in dcp@1 torch safetensors; do
+	status "reshard to $to past the limit of files exits with 3" 3 \
+	    small "$OPTIMFS" reshard --to $to "$scratch/ck" "$scratch/new"
+	like "reshard to $to past the limit of files says so" "$(cat "$scratch/err")" "$too_large"
+	ok "reshard to $to past the limit of files leaves no checkpoint" \
+	    test ! -e "$scratch/new"
+	ok "reshard to $to continues without the limit" \
+	    "$OPTIMFS" reshard --to $to "$scratch/ck" "$scratch/new"
+	rm -rf "$scratch/new"
+done
+status "report past the limit of files exits with 3" 3 \
+    small "$OPTIMFS" report -o "$scratch/report.html" "$scratch/ck"
+like "report past the limit of files says so" "$(cat "$scratch/err")" "$too_large"
+ok "report past the limit of files leaves no page" test ! -e "$scratch/report.html"
+status "mkfs past the limit of files exits with 3" 3 \
+    small "$OPTIMFS" mkfs --like "$scratch/ck" --layout dcp@2 "$scratch/new"
+status "cp past the limit of files exits with 3" 3 \
+    small "$OPTIMFS" cp "$scratch/ck" .optimfs/tensors.tsv "$scratch/tensors.tsv"
+like "cp past the limit of files says so" "$(cat "$scratch/err")" "$too_large"
+ok "cp past the limit of files leaves no file" test ! -e "$scratch/tensors.tsv"
 
 done_testing

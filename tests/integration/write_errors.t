@@ -519,4 +519,26 @@ rm "$ck/state_rank1.pt"
 ok "the kept value is committed after the truncated file was removed" "$OPTIMFS" umount "$mnt"
 is "the other ranks have the committed value" "$("$OPTIMFS" cat "$ck" $lr)" 0.25
 
+# A write past the limit of the size of files (SIGXFSZ) ends neither the mount nor
+# what was written before.
+limited=$(point limited)
+cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$scratch/large"
+chmod -R u+w "$scratch/large"
+lr=optim/param_groups/0/lr
+(ulimit -f 8; exec "$OPTIMFS" mount -o rw "$scratch/large" "$limited")
+last=
+for i in $(seq 100); do
+	echo 0.$i | dd of="$limited/$lr" 2>"$scratch/err" || break
+	last=0.$i
+done
+like "writes past the limit of files fail" "$(cat "$scratch/err")" '*File too large*'
+like ".optimfs/errors has the failure" "$(cat "$limited/.optimfs/errors")" '*OFS801*EFBIG*'
+is "the mount goes on, with the last value that was written" "$(cat "$limited/$lr")" "$last"
+status "commit past the limit of files exits with 3" 3 "$OPTIMFS" commit "$limited"
+ok "umount --keep after it succeeds" "$OPTIMFS" umount --keep "$limited"
+ok "a mount without the limit has the change" "$OPTIMFS" mount -o rw,recover=yes "$scratch/large" "$limited"
+is "no written value is lost" "$(cat "$limited/$lr")" "$last"
+ok "umount commits it" "$OPTIMFS" umount "$limited"
+is "the checkpoint has it" "$("$OPTIMFS" cat "$scratch/large" $lr)" "$last"
+
 done_testing
