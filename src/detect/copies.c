@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "detect/detect.h"
+#include "format/jobs.h"
 #include "format/probe.h"
 
 /* Programs keep the same weights in several forms: as they are sharded for
@@ -15,6 +16,8 @@
  * only one is what is loaded: the form of the lowest order in this table. The
  * others are left out, with a warning, because nothing proves that they are
  * equal. docs/formats/trainers.md, "Copies" */
+
+#define INDEX_MAX (UINT64_C(64) << 20)
 
 #define TRAINER "the trainer"
 #define HUB     "from_pretrained"
@@ -225,11 +228,115 @@ static int part_adapter(struct ofs_parts *parts, struct optimfs_error *err)
 	return 0;
 }
 
-int ofs_detect_copies(struct ofs_parts *parts, struct optimfs_error *err)
+/* Shards of a model, model-I-of-N: a later save in another number of files does
+ * not remove those of the one before it. The index tells which one it is of. */
+
+/* Is part i such a shard? */
+static bool is_shard(const struct ofs_part *p, struct ofs_job_file *f)
+{
+	static const char *const patterns[] = { "model-#-of-#.safetensors",
+		"pytorch_model-#-of-#.bin", "model-#-of-#.bin",
+		"model-#-of-#.pt" };
+	int v[2];
+
+	*f = (struct ofs_job_file){ .rel = p->rel };
+	if (p->nfiles > 0)
+		return false;
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
+		if (ofs_probe_numbers(ofs_path_last(p->rel), patterns[i], v,
+			2) == 2) {
+			f->rank = v[0];
+			f->world = v[1];
+			return true;
+		}
+	return false;
+}
+
+/* The number of files in the index beside rel; 0: none, or it is unclear. */
+static int told_files(const struct ofs_dir *dir, const char *rel)
+{
+	char name[300], *of;
+	uint8_t *bytes;
+	uint64_t n;
+	int total = 0;
+
+	snprintf(name, sizeof(name), "%.200s", rel);
+	of = strstr(name, "-of-");
+	if (of == NULL)
+		return 0;
+	*strchr(name, '-') = '\0';
+	snprintf(name + strlen(name), 60, "%s.index.json", strrchr(rel, '.'));
+	if (ofs_dir_read_file(dir, name, INDEX_MAX, &bytes, &n, NULL) == -1)
+		return 0;
+	of = strstr((char *)bytes, "-of-");
+	if (of != NULL)
+		total = atoi(of + 4);
+	free(bytes);
+	return total;
+}
+
+static int drop_left(struct ofs_parts *parts, const struct ofs_job_file *f,
+    size_t n, int world, struct optimfs_error *err)
+{
+	struct ofs_job_file same;
+	char why[80];
+
+	for (size_t k = 0; k < n; k++) {
+		if (!f[k].left)
+			continue;
+		snprintf(why, sizeof(why), "of a save in %d files, not in %d",
+		    f[k].world, world);
+		if (ofs_parts_note(parts, err,
+			"OFS181 %.200s is left out: it is of a save in %d "
+			"files, and the others are of one in %d",
+			f[k].rel, f[k].world, world) == -1)
+			return -1;
+		for (size_t i = 0; i < parts->n; i++)
+			if (is_shard(&parts->part[i], &same) &&
+			    same.rel == f[k].rel) {
+				if (ofs_parts_drop(parts, i, OFS_LEFT_OLDER,
+					why, err) == -1)
+					return -1;
+				break; /* f[k].rel is gone */
+			}
+	}
+	return 0;
+}
+
+static int settle_shards(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_job_file *f = calloc(parts->n + 1, sizeof(*f));
+	bool zero = false;
+	int world, ret;
+	size_t n = 0;
+
+	if (f == NULL)
+		return ofs_no_memory(err);
+	for (size_t i = 0; i < parts->n; i++)
+		if (is_shard(&parts->part[i], &f[n])) {
+			zero = zero || f[n].rank == 0;
+			f[n].mtime_ns = ofs_jobs_mtime(dir, f[n].rel);
+			n++;
+		}
+	for (size_t i = 0; i < n; i++)
+		f[i].rank -= zero ? 0 : 1;
+	ret = ofs_jobs_judge(f, n, n == 0 ? 0 : told_files(dir, f[0].rel),
+	    &world, err);
+	if (ret == 0)
+		ret = drop_left(parts, f, n, world, err);
+	free(f);
+	return ret;
+}
+
+int ofs_detect_copies(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
 {
 	if (settle(parts, OFS_ROLE_MODEL, "model", err) == -1 ||
 	    settle(parts, OFS_ROLE_OPTIM, "optimizer", err) == -1 ||
 	    settle(parts, OFS_ROLE_ADAPTER, "adapter", err) == -1)
 		return -1;
-	return part_adapter(parts, err);
+	if (part_adapter(parts, err) == -1)
+		return -1;
+	return settle_shards(dir, parts, err);
 }

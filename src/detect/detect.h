@@ -53,10 +53,14 @@ int ofs_detect_lone(const struct ofs_dir *dir, const char *name,
  * units file. 1: spec->file is a malloc'ed list in the order of ranks (strings
  * borrowed from names), and stem (size bytes) gets the common part of their
  * names. 0: no series; -1: ENOMEM. A number after "checkpoint" is only a rank
- * if the contents confirm it. src/detect/series.c */
+ * if the contents confirm it. Files of other jobs are left out of parts, and of
+ * the list (format/jobs.h). src/detect/series.c */
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
-    struct optimfs_error *err);
+    struct ofs_parts *parts, struct optimfs_error *err);
+/* The number of ranks that a file of dir tells; 0: none does.
+ * src/detect/series.c */
+int ofs_detect_told(const struct ofs_dir *dir);
 
 /* Adds the files of the directories of ranks in dir: rank_0/ck.pt, rank_1/ck.pt.
  * There must be one for each rank and no other directory, with files of the
@@ -98,8 +102,9 @@ enum ofs_role {
  * src/detect/copies.c */
 bool ofs_detect_has_role(const struct ofs_parts *parts, enum ofs_role role);
 /* Of several parts that say they are the model, or the optimizer, leaves one
- * form. src/detect/copies.c */
-int ofs_detect_copies(struct ofs_parts *parts, struct optimfs_error *err);
+ * form, and of shards those of one save. src/detect/copies.c */
+int ofs_detect_copies(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err);
 /* Adds the directories of dir that are parts of the checkpoint that the parts
  * before are of, or of one together: 1; 0: there are none; -1: err.
  * src/detect/members.c */

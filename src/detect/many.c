@@ -95,10 +95,10 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
  * belongs to: 1, stem gets the common name; 0: no series. */
 static int find_set(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
-    struct optimfs_error *err)
+    struct ofs_parts *parts, struct optimfs_error *err)
 {
 	return spec->format->ranked
-	    ? ofs_detect_series(dir, names, i, spec, stem, size, err)
+	    ? ofs_detect_series(dir, names, i, spec, stem, size, parts, err)
 	    : 0;
 }
 
@@ -129,7 +129,8 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 	while (i < names.n && strcmp(names.name[i], rel) != 0)
 		i++;
 	if (i < names.n)
-		ret = find_set(dir, &names, i, &spec, stem, sizeof(stem), err);
+		ret = find_set(dir, &names, i, &spec, stem, sizeof(stem), parts,
+		    err);
 	if (ret != -1)
 		ret = ofs_parts_add(parts, &spec, err);
 	free_set(&spec);
@@ -283,7 +284,8 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	char name[256], *stem;
 	int set, ret;
 
-	if (dot == NULL || is_part(parts, names->name[i]))
+	if (dot == NULL || is_part(parts, names->name[i]) ||
+	    ofs_parts_left(parts, names->name[i]))
 		return 0;
 	if (ofs_detect_foreign(dir, names->name[i], &why))
 		return ofs_parts_leave(parts, names->name[i], OFS_LEFT_FOREIGN,
@@ -293,7 +295,7 @@ static int add_one_of_many(const struct ofs_dir *dir,
 		return optimfs_fail_with(err, &why);
 	if (spec.format == NULL)
 		return 0;
-	set = find_set(dir, names, i, &spec, name, sizeof(name), err);
+	set = find_set(dir, names, i, &spec, name, sizeof(name), parts, err);
 	if (set == -1)
 		return -1;
 	stem = set == 1 ? strdup(name)
@@ -379,6 +381,32 @@ static int add_indexes(const struct ofs_dir *dir, const struct ofs_names *names,
 	return 0;
 }
 
+/* Where files of two jobs were found, model and optimizer must be of the same
+ * one: of the last save, only some files may be there. */
+static int check_jobs(const struct ofs_parts *parts, struct optimfs_error *err)
+{
+	const struct ofs_part *first = NULL;
+	bool two = false;
+
+	for (size_t i = 0; i < parts->nleft; i++)
+		two = two || parts->left[i].kind == OFS_LEFT_OLDER;
+	for (size_t i = 0; i < parts->n && two; i++) {
+		const struct ofs_part *p = &parts->part[i];
+
+		if (p->world == 0)
+			continue;
+		if (first == NULL)
+			first = p;
+		if (p->world != first->world)
+			return optimfs_fail(err, EPROTO,
+			    "OFS674 there are files of two jobs: of %d ranks "
+			    "%.200s is complete, and of %d %.200s: the files "
+			    "are not of one save",
+			    first->world, first->rel, p->world, p->rel);
+	}
+	return 0;
+}
+
 int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *as, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -388,6 +416,8 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 	for (size_t i = 0; i < names->n; i++)
 		if (add_one_of_many(dir, names, i, parts, err) == -1)
 			return -1;
+	if (check_jobs(parts, err) == -1)
+		return -1;
 	for (size_t i = before; as != NULL && i < parts->n; i++)
 		parts->part[i].format = as;
 	if (before == 0)

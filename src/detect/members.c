@@ -92,7 +92,7 @@ static int parts_of_files(const struct ofs_dir *dir,
     struct optimfs_error *err)
 {
 	if (ofs_detect_files(dir, names, NULL, parts, err) == -1 ||
-	    ofs_detect_copies(parts, err) == -1)
+	    ofs_detect_copies(dir, parts, err) == -1)
 		return -1;
 	return parts->n == 1 ||
 	    (parts->n > 1 &&

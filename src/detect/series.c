@@ -2,21 +2,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
+#include "format/jobs.h"
 #include "format/probe.h"
 
 /* docs/formats/ranks.md, "Names" */
+
+#define MAX_RANK (1 << 20)
 
 /* A name in parts: "optim_rank3.pt" is "optim_rank", 3, ".pt". */
 struct numbered {
 	size_t head;      /* length of the part before the number */
 	const char *tail; /* the part after the number */
 	int number;
+	int world;  /* the number of ranks, if the name says it; 0 */
 	bool rank;  /* the name says "rank" */
 	bool asked; /* a rank only if the tensors in the files say so */
 };
@@ -50,9 +57,9 @@ static bool parse_number(const char *name, size_t head, struct numbered *out)
 	if (name[head] < '0' || name[head] > '9')
 		return false;
 	v = strtoul(name + head, &end, 10);
-	if (v > 1 << 20)
+	if (v > MAX_RANK)
 		return false;
-	*out = (struct numbered){ head, end, (int)v, false, false };
+	*out = (struct numbered){ .head = head, .tail = end, .number = (int)v };
 	return true;
 }
 
@@ -112,42 +119,6 @@ static bool find_any(const char *name, struct numbered *out)
 	return found;
 }
 
-/* Files of DeepSpeed and Megatron have numbers, too, but their formats read
- * them. */
-static bool take_apart(const char *name, struct numbered *out)
-{
-	if (strstr(name, "mp_rank_") != NULL ||
-	    strstr(name, "zero_pp_") != NULL)
-		return false;
-	return find_rank(name, out) || find_last(name, out) ||
-	    find_any(name, out);
-}
-
-static bool same_series(const char *a, const struct numbered *x, const char *b,
-    struct numbered *y)
-{
-	return take_apart(b, y) && x->head == y->head && x->rank == y->rank &&
-	    memcmp(a, b, x->head) == 0 && strcmp(x->tail, y->tail) == 0;
-}
-
-static int by_rank(const void *va, const void *vb)
-{
-	const struct ofs_part_file *a = va, *b = vb;
-
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return strcmp(a->rel, b->rel);
-}
-
-/* A number without "rank" counts as one if there is a file for each rank. */
-static bool is_complete(const struct ofs_part_file *file, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (file[i].rank != (int)i)
-			return false;
-	return true;
-}
-
 static size_t drop_separators(const char *name, size_t n)
 {
 	while (n > 0 && strchr("_-.", name[n - 1]) != NULL)
@@ -162,15 +133,22 @@ static size_t drop_word(const char *name, size_t n, const char *word)
 	return n >= len && memcmp(name + n - len, word, len) == 0 ? n - len : n;
 }
 
-/* "model_world_size_8", as verl writes it, becomes "model". */
-static size_t drop_world(const char *name, size_t n)
+/* "model_world_size_8", as verl writes it, becomes "model". *world gets 8; 0:
+ * the name does not say it. */
+static size_t drop_world(const char *name, size_t n, int *world)
 {
 	size_t digits = n, head;
+	struct numbered x;
+
+	*world = 0;
 
 	while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
 		digits--;
 	head = drop_word(name, digits, "_world_size_");
-	return digits == n || head == digits ? n : head;
+	if (digits == n || head == digits || !parse_number(name, digits, &x))
+		return n;
+	*world = x.number;
+	return head;
 }
 
 /* What follows "-of-8". */
@@ -179,19 +157,89 @@ static const char *skip_total(const char *tail)
 	return is_of(tail) ? tail + 4 + strspn(tail + 4, "0123456789") : tail;
 }
 
+/* The length of the name before a rank, without the number of ranks. */
+static size_t stem_len(const char *name, const struct numbered *x, int *world)
+{
+	size_t n = drop_separators(name, x->head);
+
+	*world = 0;
+	if (!x->rank)
+		return n;
+	n = drop_separators(name, drop_word(name, n, "rank"));
+	return drop_world(name, n, world);
+}
+
+static void find_world(const char *name, struct numbered *x)
+{
+	struct numbered total;
+
+	stem_len(name, x, &x->world);
+	if (is_of(x->tail) &&
+	    parse_number(name, (size_t)(x->tail - name) + 4, &total))
+		x->world = total.number;
+}
+
+/* Files of DeepSpeed and Megatron have numbers, too, but their formats read
+ * them. */
+static bool take_apart(const char *name, struct numbered *out)
+{
+	if (strstr(name, "mp_rank_") != NULL ||
+	    strstr(name, "zero_pp_") != NULL)
+		return false;
+	if (!find_rank(name, out) && !find_last(name, out) &&
+	    !find_any(name, out))
+		return false;
+	find_world(name, out);
+	return true;
+}
+
+/* Is b the name of another rank's file, of this job or of one with another
+ * number of ranks? */
+static bool same_series(const char *a, const struct numbered *x, const char *b,
+    struct numbered *y)
+{
+	int world;
+	size_t n;
+
+	if (!take_apart(b, y) || x->rank != y->rank ||
+	    strcmp(skip_total(x->tail), skip_total(y->tail)) != 0)
+		return false;
+	if (x->world == 0 || y->world == 0)
+		return x->head == y->head && memcmp(a, b, x->head) == 0 &&
+		    strcmp(x->tail, y->tail) == 0;
+	n = stem_len(a, x, &world);
+	return n == stem_len(b, y, &world) && memcmp(a, b, n) == 0;
+}
+
+static int by_rank(const void *va, const void *vb)
+{
+	const struct ofs_job_file *a = va, *b = vb;
+
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return strcmp(a->rel, b->rel);
+}
+
+/* A number without "rank" counts as one if there is a file for each rank. */
+static bool is_complete(const struct ofs_job_file *file, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (file[i].rank != (int)i)
+			return false;
+	return true;
+}
+
 /* The common name of a series: "optim" for "optim_rank3.pt". */
 static void put_stem(const char *name, const struct numbered *x, char *stem,
     size_t size)
 {
 	const char *begin = skip_total(x->tail), *end = strrchr(begin, '.');
-	size_t n = drop_separators(name, x->head), tail;
+	int world;
+	size_t n = stem_len(name, x, &world), tail;
 
 	if (*begin == '/') {
 		begin++;
 		n = 0;
-	} else if (x->rank) {
-		n = drop_separators(name, drop_word(name, n, "rank"));
-		n = drop_world(name, n);
 	}
 	if (n >= size)
 		n = size - 1;
@@ -243,14 +291,15 @@ static bool says_ranks(const struct ofs_dir *dir)
 	return false;
 }
 
-/* Do the sharded tensors of all readable files agree: each file was written by
- * the rank in its name, all name the same world size, and no number reaches it?
- * 1; 0; -1. */
+/* Do the sharded tensors of all readable files agree that each file was written
+ * by the rank in its name? Files of several jobs may. world gets what they say. 1;
+ * 0; -1. */
 static int ranks_agree(const struct ofs_dir *dir,
-    const struct ofs_format *format, const struct ofs_part_file *file, size_t n,
+    const struct ofs_format *format, struct ofs_job_file *file, size_t n,
     struct optimfs_error *err)
 {
-	int rank, world, first = 0;
+	bool said = false;
+	int rank, world;
 
 	if (format->writer == NULL)
 		return 0;
@@ -261,12 +310,41 @@ static int ranks_agree(const struct ofs_dir *dir,
 			continue;
 		if (ret != 1)
 			return ret;
-		if (first == 0)
-			first = world;
-		if (rank != file[i].rank || world != first)
+		if (rank != file[i].rank || rank >= world)
 			return 0;
+		file[i].world = world;
+		said = true;
 	}
-	return file[n - 1].rank < first;
+	return said;
+}
+
+/* verl's fsdp_config.json: {"FSDP_version": 2, "world_size": 4}. */
+int ofs_detect_told(const struct ofs_dir *dir)
+{
+	enum ofs_json_token value;
+	int64_t world = 0;
+	struct ofs_json j;
+	uint8_t *bytes;
+	uint64_t n;
+	bool mine;
+
+	if (ofs_dir_read_file(dir, "fsdp_config.json", 65536, &bytes, &n,
+		NULL) == -1)
+		return 0;
+	ofs_json_init(&j, bytes, (uint32_t)n);
+	value = ofs_json_next(&j, NULL);
+	while (value == OFS_JSON_OBJECT &&
+	    ofs_json_next(&j, NULL) == OFS_JSON_KEY) {
+		mine = ofs_str_is(j.str, "world_size");
+		value = ofs_json_next(&j, NULL);
+		if (mine && value == OFS_JSON_NUMBER && j.is_int)
+			world = j.integer;
+		if (ofs_json_skip(&j, value, NULL) == 0)
+			value = OFS_JSON_OBJECT;
+	}
+	ofs_json_fini(&j);
+	free(bytes);
+	return world > 0 && world <= MAX_RANK ? (int)world : 0;
 }
 
 /* May the number of the file at index i be its rank? Asks the file alone, because
@@ -288,7 +366,7 @@ static int may_be_rank(const struct ofs_dir *dir, const struct ofs_names *names,
 
 /* Are the numbers of these files those of ranks? 1; 0; -1. */
 static int is_set(const struct ofs_dir *dir, const struct ofs_format *format,
-    const struct numbered *me, const struct ofs_part_file *file, size_t n,
+    const struct numbered *me, struct ofs_job_file *file, size_t n,
     struct optimfs_error *err)
 {
 	/* a job with one rank writes a set of one file */
@@ -301,7 +379,7 @@ static int is_set(const struct ofs_dir *dir, const struct ofs_format *format,
 
 /* Collects the files of the series, sorted by rank; returns their number. */
 static size_t collect(const struct ofs_dir *dir, const struct ofs_names *names,
-    size_t i, const struct numbered *me, struct ofs_part_file *file)
+    size_t i, const struct numbered *me, struct ofs_job_file *file)
 {
 	struct numbered other;
 	size_t n = 0;
@@ -309,20 +387,77 @@ static size_t collect(const struct ofs_dir *dir, const struct ofs_names *names,
 	for (size_t k = 0; k < names->n; k++)
 		if (same_series(names->name[i], me, names->name[k], &other) &&
 		    ofs_probe_is_file(dir, names->name[k]))
-			file[n++] = (struct ofs_part_file){ names->name[k],
-				other.number };
+			file[n++] =
+			    (struct ofs_job_file){ .rel = names->name[k],
+				    .rank = other.number,
+				    .world = other.world,
+				    .mtime_ns =
+					ofs_jobs_mtime(dir, names->name[k]) };
 	qsort(file, n, sizeof(*file), by_rank);
 	return n;
 }
 
+/* The files of the job that is read, for the part. */
+static int put_files(const struct ofs_job_file *file, size_t n,
+    struct ofs_part_spec *spec, struct optimfs_error *err)
+{
+	struct ofs_part_file *v = calloc(n + 1, sizeof(*v));
+
+	if (v == NULL)
+		return ofs_no_memory(err);
+	spec->file = v;
+	spec->nfiles = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!file[i].left)
+			v[spec->nfiles++] = (struct ofs_part_file){
+				(char *)(uintptr_t)file[i].rel, file[i].rank
+			};
+	spec->rel = v[0].rel;
+	spec->rank = v[0].rank;
+	return 1;
+}
+
+/* Names the files of other jobs. */
+static int leave_files(const struct ofs_job_file *file, size_t n, int world,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	const struct ofs_job_file *first = NULL;
+	size_t left = 0;
+	char why[80];
+
+	for (size_t i = 0; i < n; i++) {
+		if (!file[i].left)
+			continue;
+		first = first == NULL ? &file[i] : first;
+		left++;
+		if (file[i].world == 0 || file[i].world == world)
+			snprintf(why, sizeof(why), "a rank beyond the %d",
+			    world);
+		else
+			snprintf(why, sizeof(why),
+			    "of a job of %d ranks, not of %d", file[i].world,
+			    world);
+		if (ofs_parts_leave(parts, file[i].rel, OFS_LEFT_OLDER, why,
+			err) == -1)
+			return -1;
+	}
+	return left == 0
+	    ? 0
+	    : ofs_parts_note(parts, err,
+		  "OFS181 %.200s%s left out: %s of another job than the one "
+		  "of %d ranks that is read",
+		  first->rel, left == 1 ? " is" : " and others like it are",
+		  left == 1 ? "it is" : "they are", world);
+}
+
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
-    struct optimfs_error *err)
+    struct ofs_parts *parts, struct optimfs_error *err)
 {
-	struct ofs_part_file *file;
+	struct ofs_job_file *file;
 	struct numbered me;
+	int ret, world;
 	size_t n;
-	int ret;
 
 	if (!take_apart(names->name[i], &me))
 		return 0;
@@ -334,16 +469,17 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 		return ofs_no_memory(err);
 	n = collect(dir, names, i, &me, file);
 	ret = is_set(dir, spec->format, &me, file, n, err);
-	if (ret != 1) {
-		free(file);
-		return ret;
+	if (ret == 1 &&
+	    (ofs_jobs_judge(file, n, ofs_detect_told(dir), &world, err) == -1 ||
+		leave_files(file, n, world, parts, err) == -1 ||
+		put_files(file, n, spec, err) == -1))
+		ret = -1;
+	if (ret == 1) {
+		spec->world = world;
+		put_stem(names->name[i], &me, stem, size);
 	}
-	spec->file = file;
-	spec->nfiles = n;
-	spec->rel = file[0].rel;
-	spec->rank = file[0].rank;
-	put_stem(names->name[i], &me, stem, size);
-	return 1;
+	free(file);
+	return ret;
 }
 
 /* Directories of ranks. */
@@ -351,7 +487,7 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 /* Collects the directories in names, sorted by rank, if all of them are those of
  * ranks 0 to n - 1: returns n, or 0. */
 static size_t collect_dirs(const struct ofs_dir *dir,
-    const struct ofs_names *names, struct ofs_part_file *sub)
+    const struct ofs_names *names, struct ofs_job_file *sub)
 {
 	struct numbered x;
 	size_t n = 0;
@@ -361,7 +497,8 @@ static size_t collect_dirs(const struct ofs_dir *dir,
 			continue;
 		if (!find_rank(names->name[i], &x) || x.tail[0] != '\0')
 			return 0;
-		sub[n++] = (struct ofs_part_file){ names->name[i], x.number };
+		sub[n++] = (struct ofs_job_file){ .rel = names->name[i],
+			.rank = x.number };
 	}
 	qsort(sub, n, sizeof(*sub), by_rank);
 	return is_complete(sub, n) ? n : 0;
@@ -396,7 +533,7 @@ static int add_paths(const struct ofs_dir *dir, const char *rel,
 
 /* Lists the files in n directories, if each has files of the same names and
  * nothing else: 1; 0; -1. */
-static int list_all(const struct ofs_dir *dir, const struct ofs_part_file *sub,
+static int list_all(const struct ofs_dir *dir, const struct ofs_job_file *sub,
     size_t n, struct ofs_names *paths, struct optimfs_error *err)
 {
 	struct ofs_names first = { 0 }, other = { 0 };
@@ -422,7 +559,7 @@ int ofs_detect_rank_dirs(const struct ofs_dir *dir,
     const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
-	struct ofs_part_file *sub = calloc(names->n + 1, sizeof(*sub));
+	struct ofs_job_file *sub = calloc(names->n + 1, sizeof(*sub));
 	struct ofs_names paths = { 0 };
 	size_t n;
 	int ret = 0;

@@ -38,6 +38,7 @@ static int copy_spec(struct ofs_part *part, const struct ofs_part_spec *spec)
 		.format = spec->format,
 		.rel = strdup(spec->rel),
 		.rank = spec->rank,
+		.world = spec->world,
 		.optional = spec->optional,
 	};
 	if (part->rel == NULL || copy_files(part, spec) == -1)

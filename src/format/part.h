@@ -27,6 +27,7 @@ struct ofs_part {
 	size_t nfiles;
 	char *prefix[OFS_PART_PREFIX]; /* path components; NULL-terminated */
 	int rank;                      /* the rank that wrote it; -1: unknown */
+	int world;     /* the number of ranks of a series; 0: unknown */
 	bool optional; /* an unreadable part is a warning, not a failure */
 };
 
@@ -57,7 +58,7 @@ struct ofs_part_spec {
 	const struct ofs_part_file *file;
 	size_t nfiles;
 	const char *prefix[OFS_PART_PREFIX]; /* NULL-terminated */
-	int rank;
+	int rank, world;
 	bool optional;
 };
 /* ENOMEM, E2BIG. */

@@ -87,4 +87,81 @@ not_ok "no name stands twice in it" grep -q '~2' "$scratch/out"
 ok "it can be resharded" \
     "$OPTIMFS" reshard --to safetensors,hf,only=model "$scratch/both" "$scratch/hf"
 
+# Files of two jobs.
+jobs=$TOP_SRCDIR/tests/data/jobs
+# elements CASE PATH: the elements of a tensor, each once
+elements() {
+	"$OPTIMFS" cat "$scratch/$1" "$2" 2>&1 | od -v -An -tf4 -w4 | sort -u | tr -d ' \n'
+}
+cp -r "$jobs"/* "$scratch" && chmod -R u+w "$scratch"
+is "the job that fsdp_config.json tells is read" "$(elements world_sizes model/w)" 4
+is "its optimizer is of the same job" "$(elements world_sizes optim/state/0/exp_avg)" 4
+"$OPTIMFS" ls -R "$scratch/world_sizes" >"$scratch/out"
+not_ok "the other job is not in its tree" grep -q '~2' "$scratch/out"
+ok "info of files of two jobs succeeds" "$OPTIMFS" info "$scratch/world_sizes"
+has "info prints the ranks of the job that is read" '^job +4 ranks$'
+has "the other job is left out with a warning" \
+    '^  OFS181 model_world_size_2_rank_0\.pt and others like it are left out: '
+has "info names each of its files" \
+    '^  model_world_size_2_rank_0\.pt, model_world_size_2_rank_1\.pt, .*: older job: of a job of 2 ranks, not of 4$'
+rm "$scratch/world_sizes/fsdp_config.json"
+touch -d @1000 "$scratch/world_sizes"/*
+refused "two complete jobs of an unknown order are refused by name" \
+    'OFS674 .*model_world_size_2_rank_0\.pt .* 2 ranks .*, model_world_size_4_rank_0\.pt of one by 4' \
+    "$scratch/world_sizes"
+touch -d @2000 "$scratch/world_sizes"/*_2_*
+is "without fsdp_config.json the later job is read" "$(elements world_sizes model/w)" 2
+rm "$scratch"/world_sizes/*_2_rank_1.pt
+is "a later job that is not complete is not read" "$(elements world_sizes model/w)" 4
+cp "$jobs"/world_sizes/model_world_size_2_rank_1.pt "$scratch/world_sizes"
+touch -d @2000 "$scratch/world_sizes"/model_world_size_2_rank_*
+refused "a model of one job and an optimizer of another are refused by name" \
+    'OFS674 .* of 2 ranks model_world_size_2_rank_0\.pt is complete, and of 4 optim_world_size_4_rank_0\.pt' \
+    "$scratch/world_sizes"
+
+is "numbered files are read as the complete job" "$(elements numbers model/w)" 2
+ok "info of numbered files of two jobs succeeds" "$OPTIMFS" info "$scratch/numbers"
+has "the files of the other job are left out with a warning" '^  OFS181 checkpoint_2\.pt and others like it are left out: '
+
+touch -d @1000 "$scratch"/shards/*
+refused "shards of two saves of an unknown order are refused by name" \
+    'OFS674 .*shard-00001-model-00001-of-00001\.safetensors .*, shard-00001-model-00001-of-00002\.safetensors' \
+    "$scratch/shards"
+touch -d @2000 "$scratch"/shards/*-of-00002.safetensors
+is "of shards of two saves the later ones are read" \
+    "$(elements shards model/a) $(elements shards model/b)" '1 2'
+ok "info of them succeeds" "$OPTIMFS" info "$scratch/shards"
+has "the shards of the earlier save are left out with a warning" \
+    '^  OFS181 shard-00001-model-00001-of-00001\.safetensors is left out: '
+
+# A save over another one, killed.
+touch -d @1000 "$scratch/overwritten/.metadata" "$scratch/overwritten/__1_0.distcp"
+touch -d @9000 "$scratch/overwritten/__0_0.distcp"
+ok "info of a checkpoint that was half overwritten succeeds" "$OPTIMFS" info "$scratch/overwritten"
+has "a data file that is newer than the index is a warning" \
+    '^  OFS687 __0_0\.distcp is newer than the index \(1 such file\), '
+ok "fsck of it succeeds" "$OPTIMFS" fsck "$scratch/overwritten"
+has "fsck reports it" 'OFS687 __0_0\.distcp is newer than the index'
+touch -d @9001 "$scratch/overwritten/__1_0.distcp"
+ok "info succeeds where all data files are newer" "$OPTIMFS" info "$scratch/overwritten"
+not_ok "a copy in which all data files are newer than the index is no warning" \
+    grep -q OFS687 "$scratch/out"
+touch -d @8999.5 "$scratch/overwritten/.metadata"
+touch -d @8999 "$scratch/overwritten/__1_0.distcp"
+ok "info succeeds where files were copied one after the other" "$OPTIMFS" info "$scratch/overwritten"
+not_ok "a copy in another order is no warning" grep -q OFS687 "$scratch/out"
+
+# Shards of a model in another number of files.
+mkdir "$scratch/hub"
+cp "$st" "$scratch/hub/model-00001-of-00001.safetensors"
+for i in 1 2; do
+	cp "$TOP_SRCDIR/tests/data/pytorch/safetensors_plain/ckpt/model.safetensors" \
+	    "$scratch/hub/model-0000$i-of-00003.safetensors"
+done
+ok "shards of two saves open if one is complete" "$OPTIMFS" info "$scratch/hub"
+has "the shards that are not complete are left out with a warning" \
+    '^  OFS181 model-00001-of-00003\.safetensors is left out: it is of a save in 3 files, and the others are of one in 1$'
+"$OPTIMFS" cat "$scratch/hub" $w >"$scratch/got"
+ok "the weights are those of the complete save" cmp "$scratch/got" "$scratch/want"
+
 done_testing

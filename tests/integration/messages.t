@@ -77,7 +77,7 @@ info empty|3|OFS680|-|*empty is empty: give the directory of the checkpoint
 info empty.pt|4|OFS678|check that it is the right file, and copied completely; a pickle of protocol 0 or 1 must be written again with protocol 2; -o type=raw shows bytes|*/empty.pt is empty
 info lfs/model.safetensors|3|OFS666|fetch it with git lfs pull, or download it again|*model.safetensors: a pointer of Git LFS, not the file itself
 info lfs/both/pytorch_model.bin|3|OFS666|fetch it with git lfs pull, or download it again|pytorch_model.bin: a pointer of Git LFS, not the file itself
-info lfs/step.tar|4|OFS667|unpack it, and give what was in it|step.tar: a tar archive
+info lfs/step.tar|4|OFS667|unpack it, and give what was in it|*/lfs/step.tar: a tar archive
 info lfs/step.tar.gz|4|OFS667|unpack it, and give what was in it|*/lfs/step.tar.gz is compressed with gzip
 info lfs/of.metadata|3|OFS666|fetch it with git lfs pull, or download it again|*.metadata: a pointer of Git LFS, not the file itself
 cat lfs/of__1_0.distcp $tensor|3|OFS666|fetch it with git lfs pull, or download it again|$tensor*: __1_0.distcp: a pointer of Git LFS, not the file itself

@@ -849,8 +849,18 @@ static void numbered_checkpoints(void)
 	begin();
 	save_rank("checkpoint_0.pt", &ranks[0]);
 	save_rank("checkpoint_1.pt", &ranks[1]);
-	open_dir("numbered files of jobs of different sizes");
-	says("optim/checkpoint_1/param_groups/0/lr", "1\n");
+	does_not_open("numbered files of jobs of which none is complete",
+	    EPROTO, "OFS674 checkpoint_1.pt is of a save by 2 ranks");
+	end();
+	ranks[0].world = 2;
+	begin();
+	save_rank("checkpoint_0.pt", &ranks[0]);
+	save_rank("checkpoint_1.pt", &ranks[1]);
+	save_rank("checkpoint_2.pt", &healthy[2]);
+	open_dir("numbered files of a complete job and of one before it");
+	says("optim/param_groups/0/lr", "1\n");
+	mentions(".optimfs/missing", "OFS607 state.w.exp_avg: 1 of 5");
+	mentions(".optimfs/warnings", "OFS181 checkpoint_2.pt is left out");
 	end();
 	begin();
 	save_rank("checkpoint_0.pt", &healthy[0]);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/dcp/dcp.h"
@@ -114,6 +115,73 @@ static int check_gaps(struct ofs_dcp *d, struct optimfs_error *err)
 	return 0;
 }
 
+/* A later save to the same place that was killed leaves some data files of its
+ * own, and the index, which is written last, of the one before. Items have the
+ * same places in both, so that only times tell. A copy that does not keep times
+ * has its own: then no file is older than the index, or each is as much later
+ * than the one before as it took to copy it. */
+#define COPY_BYTES_PER_S UINT64_C(100000000)
+#define COPY_PAUSE_NS    INT64_C(2000000000)
+
+static bool may_be_copied(const struct ofs_object *o, int64_t index)
+{
+	uint64_t seconds = o->size / COPY_BYTES_PER_S;
+
+	return o->mtime_ns - index <= COPY_PAUSE_NS ||
+	    (uint64_t)(o->mtime_ns - index - COPY_PAUSE_NS) / 1000000000 <
+	    seconds;
+}
+
+/* The data file that was written first after the index; NULL: none was, or all
+ * were. *later gets their number. */
+static const struct ofs_object *find_later(const struct ofs_dcp *d,
+    uint32_t first, int64_t index, uint32_t *later)
+{
+	const struct ofs_object *o = NULL;
+	bool older = false;
+
+	*later = 0;
+	for (uint32_t i = first; i < d->cat->nobjects; i++) {
+		const struct ofs_object *k = &d->cat->objects[i];
+
+		if (k->missing || k->refused ||
+		    !ofs_dcp_is_data(ofs_path_last(k->path)))
+			continue;
+		if (k->mtime_ns <= index) {
+			older = true;
+			continue;
+		}
+		++*later;
+		if (o == NULL || k->mtime_ns < o->mtime_ns)
+			o = k;
+	}
+	return older ? o : NULL;
+}
+
+static int check_times(struct ofs_dcp *d, uint32_t first,
+    struct optimfs_error *err)
+{
+	char *path = ofs_path_join(d->part->rel, OFS_DCP_INDEX);
+	const struct ofs_object *o;
+	uint32_t later;
+	struct stat st;
+	bool found;
+
+	if (path == NULL)
+		return ofs_no_memory(err);
+	found = ofs_dir_stat(&d->cat->dir, path, &st);
+	free(path);
+	if (!found)
+		return 0;
+	o = find_later(d, first, ofs_time_ns(&st.st_mtim), &later);
+	if (o == NULL || may_be_copied(o, ofs_time_ns(&st.st_mtim)))
+		return 0;
+	return ofs_catalog_note(d->cat, OFS_NOTE_WARNING, EUCLEAN, err,
+	    "OFS687 %.200s is newer than the index (%" PRIu32 " such file%s), "
+	    "and others are not: a later save may have ended before its index",
+	    o->path, later, later == 1 ? "" : "s");
+}
+
 int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
     uint32_t first, struct optimfs_error *err)
 {
@@ -121,7 +189,8 @@ int ofs_dcp_check_files(struct ofs_dcp *d, const struct ofs_names *names,
 		if (check_object(d, i, err) == -1)
 			return -1;
 	if (check_ranks(d, first, err) == -1 ||
-	    check_unreferenced(d, names, err) == -1)
+	    check_unreferenced(d, names, err) == -1 ||
+	    check_times(d, first, err) == -1)
 		return -1;
 	return check_gaps(d, err);
 }

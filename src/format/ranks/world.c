@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "format/jobs.h"
 #include "format/ranks/ranks.h"
 
 /* The rank in a file overrides that in its name. */
@@ -47,48 +48,77 @@ static bool has_parts(struct ofs_ranks *set)
 	return parts;
 }
 
-/* Set the number of ranks to that of the first file that has it, which is
- * returned; else to the highest rank plus one. */
-static const struct ofs_ranks_file *find_world(struct ofs_ranks *set)
+static int highest_rank(const struct ofs_ranks *set)
 {
 	int highest = -1;
 
 	for (uint32_t i = 0; i < set->ndamaged; i++)
 		if (set->damaged[i] > highest)
 			highest = set->damaged[i];
-	for (uint32_t i = 0; i < set->nfiles; i++) {
-		if (set->file[i].said_world != 0) {
-			set->world = set->file[i].said_world;
-			return &set->file[i];
-		}
+	for (uint32_t i = 0; i < set->nfiles; i++)
 		if (set->file[i].rank > highest)
 			highest = set->file[i].rank;
-	}
-	set->world = set->nfiles + set->ndamaged > 1 ? highest + 1 : 0;
-	return NULL;
+	return highest;
 }
 
-static int mark_surplus(struct ofs_ranks *set,
-    const struct ofs_ranks_file *first, struct optimfs_error *err)
+static int note_surplus(struct ofs_ranks *set, const struct ofs_ranks_file *f,
+    struct optimfs_error *err)
+{
+	if (f->said_world != 0 && f->said_world != set->world)
+		return ofs_catalog_note(set->cat, OFS_NOTE_WARNING, EUCLEAN,
+		    err,
+		    "OFS181 %.200s is left out: it was written by rank %d of "
+		    "%d, and the others are of %d ranks",
+		    f->rel, f->rank, f->said_world, set->world);
+	return ofs_catalog_note(set->cat, OFS_NOTE_WARNING, EUCLEAN, err,
+	    "OFS181 %.200s is left out: its rank is %d, and the others are of "
+	    "%d ranks",
+	    f->rel, f->rank, set->world);
+}
+
+/* Of files that say different numbers of ranks, those of one job are used. */
+static int mark_surplus(struct ofs_ranks *set, const struct ofs_job_file *job,
+    struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < set->nfiles; i++) {
 		struct ofs_ranks_file *f = &set->file[i];
 
-		f->surplus = f->rank >= set->world && first != NULL;
-		if (!f->surplus && first != NULL && f->said_world != 0 &&
-		    f->said_world != set->world)
-			return optimfs_fail(err, EPROTO,
-			    "OFS674 %s says that there are %d ranks, %s says "
-			    "%d: the files are not of one save",
-			    first->rel, set->world, f->rel, f->said_world);
+		f->surplus = job[i].left;
 		if (f->surplus &&
-		    ofs_catalog_note(set->cat, OFS_NOTE_WARNING, EUCLEAN, err,
-			"OFS181 %.200s is left out: its rank is %d, and the "
-			"others are of %d ranks",
-			f->rel, f->rank, set->world) == -1)
+		    (note_surplus(set, f, err) == -1 ||
+			ofs_catalog_leave(set->cat, f->rel, OFS_LEFT_OLDER,
+			    "of another job", err) == -1))
 			return -1;
 	}
 	return 0;
+}
+
+/* Set the number of ranks to what the files say; else to the highest rank plus
+ * one. */
+static int find_job(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	struct ofs_job_file *job = calloc(set->nfiles + 1ull, sizeof(*job));
+	int ret;
+
+	if (job == NULL)
+		return ofs_no_memory(err);
+	for (uint32_t i = 0; i < set->nfiles; i++) {
+		const struct ofs_ranks_file *f = &set->file[i];
+
+		job[i] = (struct ofs_job_file){ .rel = f->rel,
+			.rank = f->rank,
+			.world = f->said_world,
+			.mtime_ns =
+			    set->cat->objects[f->at.at.object].mtime_ns };
+	}
+	ret = ofs_jobs_judge(job, set->nfiles, 0, &set->world, err);
+	if (ret == 0 && set->world == 0)
+		set->world =
+		    set->nfiles + set->ndamaged > 1 ? highest_rank(set) + 1 : 0;
+	if (ret == 0)
+		ret = mark_surplus(set, job, err);
+	free(job);
+	return ret;
 }
 
 static void drop_surplus(struct ofs_ranks *set)
@@ -125,15 +155,12 @@ struct ofs_ranks_file **ofs_ranks_sorted(const struct ofs_ranks *set,
 
 int ofs_ranks_check(struct ofs_ranks *set, struct optimfs_error *err)
 {
-	const struct ofs_ranks_file *first;
 	struct ofs_ranks_file **v;
 	uint32_t n;
 	int ret = 0;
 
-	if (set_ranks(set, err) == -1)
-		return -1;
-	first = has_parts(set) ? NULL : find_world(set);
-	if (mark_surplus(set, first, err) == -1)
+	if (set_ranks(set, err) == -1 ||
+	    (!has_parts(set) && find_job(set, err) == -1))
 		return -1;
 	drop_surplus(set);
 	v = ofs_ranks_sorted(set, &n);

@@ -10,6 +10,7 @@
 #include "base/keys.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "format/jobs.h"
 #include "format/part.h"
 #include "format/probe.h"
 #include "format/safetensors/safetensors.h"
@@ -91,19 +92,65 @@ out:
 	return ret;
 }
 
-static int open_files(struct shards *s, const struct ofs_names *names)
+/* All files of one save say the same number of files. */
+static int judge(struct shards *s, const struct ofs_names *names,
+    struct ofs_job_file *job, uint32_t *njobs)
 {
 	int rank, part, parts;
 
-	s->file = calloc(names->n + 1, sizeof(*s->file));
-	if (s->file == NULL)
-		return ofs_no_memory(s->err);
+	*njobs = 0;
 	for (size_t i = 0; i < names->n; i++) {
-		struct file *f = &s->file[s->nfiles];
+		char *path;
 
 		if (!ofs_hf_shard_name(names->name[i], &rank, &part, &parts))
 			continue;
-		f->name = names->name[i];
+		path = ofs_path_join(s->part->rel, names->name[i]);
+		if (path == NULL)
+			return ofs_no_memory(s->err);
+		job[(*njobs)++] = (struct ofs_job_file){
+			.rel = names->name[i],
+			.rank = part - 1,
+			.world = parts,
+			.mtime_ns = ofs_jobs_mtime(&s->cat->dir, path),
+		};
+		free(path);
+	}
+	return ofs_jobs_judge(job, *njobs, 0, &parts, s->err);
+}
+
+static int leave(struct shards *s, const struct ofs_job_file *job)
+{
+	char *path = ofs_path_join(s->part->rel, job->rel);
+	int ret;
+
+	if (path == NULL)
+		return ofs_no_memory(s->err);
+	ret = ofs_catalog_leave(s->cat, path, OFS_LEFT_OLDER, "of another save",
+	    s->err);
+	free(path);
+	return ret == -1
+	    ? -1
+	    : ofs_catalog_note(s->cat, OFS_NOTE_WARNING, EUCLEAN, s->err,
+		  "OFS181 %.200s is left out: it is of a save in %d files a "
+		  "rank, and the others are not",
+		  job->rel, job->world);
+}
+
+static int open_job(struct shards *s, const struct ofs_job_file *job,
+    uint32_t n)
+{
+	int rank, part, parts;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct file *f = &s->file[s->nfiles];
+
+		if (job[i].left) {
+			if (leave(s, &job[i]) == -1)
+				return -1;
+			continue;
+		}
+		ofs_hf_shard_name(job[i].rel, &rank, &part, &parts);
+		f->name = (char *)(uintptr_t)job[i].rel;
 		f->rank = rank;
 		f->part = part;
 		f->parts = parts;
@@ -114,6 +161,21 @@ static int open_files(struct shards *s, const struct ofs_names *names)
 			s->cat->world_size = rank + 1;
 	}
 	return 0;
+}
+
+static int open_files(struct shards *s, const struct ofs_names *names)
+{
+	struct ofs_job_file *job = calloc(names->n + 1, sizeof(*job));
+	uint32_t n;
+	int ret = -1;
+
+	s->file = calloc(names->n + 1, sizeof(*s->file));
+	if (s->file == NULL || job == NULL)
+		ofs_no_memory(s->err);
+	else if (judge(s, names, job, &n) == 0)
+		ret = open_job(s, job, n);
+	free(job);
+	return ret;
 }
 
 static int note_gap(struct shards *s, int rank, int part, int parts)
