@@ -32,7 +32,10 @@ static void compare_boxes(struct compare *c, const struct ofs_replica *copy,
 	struct ofs_fetch_part own, other;
 	struct optimfs_error why;
 
-	if (ofs_fetch_part_init(&own, cat, c->t, copy->shard, NULL, &why) == -1)
+	own.place = ofs_locate_shard(r, c->t, copy->shard, &why);
+	if (own.place == NULL ||
+	    ofs_fetch_part_init(&own, cat, c->t, copy->shard, own.place,
+		&why) == -1)
 		return;
 	for (; own.first < own.total; own.first += own.count) {
 		size_t i = 0;

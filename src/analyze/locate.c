@@ -15,41 +15,6 @@
 #include "catalog/owners.h"
 #include "fs/fs.h"
 
-/* The place of a shard, or of a copy of it. */
-struct one {
-	struct ofs_reader *reader;
-	const struct ofs_replica *copy; /* NULL: the shard itself */
-	struct ofs_place *place;        /* place of the copy */
-};
-
-static const struct ofs_place *place_one(void *ctx, const struct ofs_tensor *t,
-    uint32_t shard, struct optimfs_error *err)
-{
-	struct one *one = ctx;
-
-	if (one->copy == NULL || one->copy->shard != shard)
-		return ofs_locate(one->reader, t, shard, err);
-	if (one->place == NULL)
-		one->place = ofs_locate_replica(one->reader, t, one->copy, err);
-	return one->place;
-}
-
-/* The copy of a shard on rank; NULL: rank has the shard itself. */
-static const struct ofs_replica *copy_of(const struct ofs_catalog *cat,
-    uint32_t shard, int rank)
-{
-	const struct ofs_replica *copy;
-	uint32_t n;
-
-	if (rank < 0 || cat->objects[cat->shards[shard].at.object].rank == rank)
-		return NULL;
-	copy = ofs_replicas(cat, shard, &n);
-	for (uint32_t i = 0; i < n; i++)
-		if (cat->objects[copy[i].at.object].rank == rank)
-			return &copy[i];
-	return NULL;
-}
-
 /* Converts element k of a box to an element of the grid. */
 static uint64_t from_box(const uint64_t *grid, const uint64_t *box,
     unsigned ndim, uint64_t k)
@@ -107,7 +72,7 @@ static int locate(struct ofs_snapshot *snap, const struct ofs_tensor *t,
     struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = snap->cat;
-	struct one one = { .reader = &snap->reader };
+	struct ofs_rank_place at = { .reader = &snap->reader, .rank = rank };
 	uint64_t box[2 * OFS_MAX_DIMS];
 	struct ofs_plan plan = { 0 };
 	uint32_t shard = OFS_NONE;
@@ -117,18 +82,17 @@ static int locate(struct ofs_snapshot *snap, const struct ofs_tensor *t,
 	if (rank >= 0) {
 		if (find_shard(cat, t, rank, &index, &shard, box, err) == -1)
 			return -1;
-		one.copy = copy_of(cat, shard, rank);
 		where->element =
 		    from_box(cat->dims + t->grid, box, t->grid_ndim, index);
 	}
-	ret = ofs_plan_elements(cat, t, where->element, 1, place_one, &one,
+	ret = ofs_plan_elements(cat, t, where->element, 1, ofs_locate_rank, &at,
 	    &plan, err);
 	if (ret == 0 && plan.n == 0)
 		ret = optimfs_fail(err, ENODATA, "no file has it");
 	if (ret == 0)
 		ret = fill(cat, &plan.seg[0], where, err);
 	ofs_plan_fini(&plan);
-	free(one.place);
+	free(at.place);
 	return ret;
 }
 

@@ -449,7 +449,7 @@ static void try_state(struct ofs_snapshot *snap,
 	struct optimfs_error why = { 0 };
 
 	if (t == NULL || t->error != OFS_NONE || t->nshards == 0 ||
-	    ofs_locate(&snap->reader, t, t->shard, &why) != NULL)
+	    ofs_locate_shard(&snap->reader, t, t->shard, &why) != NULL)
 		return;
 	if (why.code == EOPNOTSUPP)
 		state->why = why;

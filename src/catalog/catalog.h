@@ -116,6 +116,8 @@ enum ofs_tensor_flag {
 	OFS_TENSOR_FILE = 8,   /* the bytes of a file, not of a model */
 	OFS_TENSOR_INNER = 16, /* of struct ofs_inner_storage */
 	OFS_TENSOR_HOLES = 32, /* elements are in no shard */
+	/* only reading tells whether the copies are equal (read/agree.h) */
+	OFS_TENSOR_DOUBT = 64,
 };
 
 struct ofs_tensor {

@@ -66,18 +66,25 @@ static int rank_of(const struct ofs_catalog *cat, const struct ofs_extent *at)
 	return cat->objects[at->object].rank;
 }
 
-bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank)
+const struct ofs_replica *ofs_replica_of(const struct ofs_catalog *cat,
+    uint32_t shard, int rank)
 {
 	const struct ofs_replica *copy;
 	uint32_t n;
 
 	if (rank_of(cat, &cat->shards[shard].at) == rank)
-		return true;
+		return NULL;
 	copy = ofs_replicas(cat, shard, &n);
 	for (uint32_t i = 0; i < n; i++)
 		if (rank_of(cat, &copy[i].at) == rank)
-			return true;
-	return false;
+			return &copy[i];
+	return NULL;
+}
+
+bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank)
+{
+	return rank_of(cat, &cat->shards[shard].at) == rank ||
+	    ofs_replica_of(cat, shard, rank) != NULL;
 }
 
 /* Append sorted ranks as "0-3,7". */

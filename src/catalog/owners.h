@@ -15,6 +15,10 @@
 /* The replicas of a shard (an index of cat->shards); *n gets their number. */
 const struct ofs_replica *ofs_replicas(const struct ofs_catalog *cat,
     uint32_t shard, uint32_t *n);
+/* The copy of a shard that rank has; NULL: it has the shard itself, or
+ * nothing. */
+const struct ofs_replica *ofs_replica_of(const struct ofs_catalog *cat,
+    uint32_t shard, int rank);
 /* Does rank have this shard or a replica of it? */
 bool ofs_rank_holds(const struct ofs_catalog *cat, uint32_t shard, int rank);
 /* The bytes of a shard of t in its file of the tree. */

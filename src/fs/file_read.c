@@ -27,7 +27,22 @@ struct reading {
 	const struct ofs_catalog *cat;
 	const struct ofs_composition *c;
 	struct ofs_plan *plan;
+	struct ofs_rank_place rank; /* for a file of .optimfs/rank */
 };
+
+/* A file of a rank has what the rank stored, whatever others did. */
+static const struct ofs_place *place_of(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	struct reading *r = ctx;
+	struct ofs_reader *reader = &r->file->snap->reader;
+
+	if (r->file->view != NULL || r->file->at.space < OFS_SPACE_RANK)
+		return ofs_locate(reader, t, shard, err);
+	r->rank.reader = reader;
+	r->rank.rank = r->file->snap->space[r->file->at.space].rank;
+	return ofs_locate_rank(&r->rank, t, shard, err);
+}
 
 /* A piece is literal bytes or a box of a tensor. A box has up to three layers:
  * the stored elements, over them the staged ones, over both a cast to the dtype
@@ -48,8 +63,8 @@ static int plan_gap(void *ctx, uint64_t first, uint64_t count,
 	const struct gaps *h = ctx;
 
 	return ofs_plan_box(h->r->cat, h->t, h->p->box, first, count,
-	    (first - h->first) * ofs_dtype_size(h->t->dtype), ofs_locate,
-	    &h->r->file->snap->reader, h->r->plan, err);
+	    (first - h->first) * ofs_dtype_size(h->t->dtype), place_of, h->r,
+	    h->r->plan, err);
 }
 
 /* A tensor that is being written may end inside an element. */
@@ -143,8 +158,8 @@ static int read_plain(struct reading *r, void *buf, uint64_t from,
 	ofs_plan_clear(r->plan);
 	if (from == till)
 		return 0;
-	if (ofs_composition_plan(r->c, r->cat, from, till - from, buf,
-		ofs_locate, &snap->reader, r->plan, err) == -1)
+	if (ofs_composition_plan(r->c, r->cat, from, till - from, buf, place_of,
+		r, r->plan, err) == -1)
 		return -1;
 	return ofs_fetch(&snap->reader, r->plan, buf, err);
 }
@@ -235,7 +250,10 @@ static int read_window(const struct view_read *v, uint8_t *buf, uint64_t len,
     struct optimfs_error *err)
 {
 	struct ofs_view_file *view = v->file->view;
-	struct reading r = { v->file, ofs_view_cat(view), c, v->plan };
+	struct reading r = { .file = v->file,
+		.cat = ofs_view_cat(view),
+		.c = c,
+		.plan = v->plan };
 
 	if (ofs_view_window(view, off, len, c, base, err) == -1)
 		return -1;
@@ -316,7 +334,10 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_plan *plan = take_plan(file);
-	struct reading r = { file, file->snap->cat, &file->comp, plan };
+	struct reading r = { .file = file,
+		.cat = file->snap->cat,
+		.c = &file->comp,
+		.plan = plan };
 	size_t stored = len, n;
 	int ret = 0;
 
@@ -341,6 +362,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 			    err);
 	}
 	give_plan(file, plan);
+	free(r.rank.place);
 	return ret == -1 ? -1 : (ssize_t)len;
 }
 

@@ -140,7 +140,7 @@ static void ask(struct optimfs_file *file, uint64_t off, uint64_t len)
 	ofs_plan_clear(plan);
 	if (is_stored(file, off, len) &&
 	    ofs_composition_plan(&file->comp, file->snap->cat, off, len, NULL,
-		ofs_locate, r, plan, NULL) == 0 &&
+		ofs_locate_shard, r, plan, NULL) == 0 &&
 	    plan->n > 0)
 		r->transport->ops->ahead(r->transport, file, plan->seg,
 		    plan->n);

@@ -184,21 +184,22 @@ static bool verify_extent(struct ofs_fsck *c, const struct ofs_extent *at)
 	return true;
 }
 
-/* Can the elements of a shard be located as the catalog says? Missing ones were
- * reported before and do not count. */
-static bool is_placed(struct ofs_fsck *c, const struct ofs_tensor *t,
-    uint32_t shard, struct optimfs_error *why)
+/* The place of a shard, if its elements are located as the catalog says; NULL.
+ * Missing ones were reported before and do not count. */
+static const struct ofs_place *place_of(struct ofs_fsck *c,
+    const struct ofs_tensor *t, uint32_t shard, struct optimfs_error *why)
 {
 	*why = (struct optimfs_error){ 0 };
-	return !ofs_extent_lost(c->snap->cat, &c->snap->cat->shards[shard].at,
-		   NULL) &&
-	    ofs_locate(&c->snap->reader, t, shard, why) != NULL;
+	return ofs_extent_lost(c->snap->cat, &c->snap->cat->shards[shard].at,
+		   NULL)
+	    ? NULL
+	    : ofs_locate_shard(&c->snap->reader, t, shard, why);
 }
 
-/* Hashes all elements of a shard, or of a copy of it at place, one hash for
- * each part read. */
+/* Hashes all elements of a shard, or of its copy in place, one hash for each
+ * part read. */
 static int hash_parts(struct ofs_fsck *c, const struct ofs_tensor *t,
-    uint32_t shard, const struct ofs_place *copy, const char *place,
+    uint32_t shard, const struct ofs_place *at, const char *place,
     struct optimfs_error *err)
 {
 	uint64_t item = ofs_dtype_size(t->dtype);
@@ -207,7 +208,7 @@ static int hash_parts(struct ofs_fsck *c, const struct ofs_tensor *t,
 	XXH128_hash_t h;
 
 	ofs_fsck_hashes(c, shard, place, NULL, 0, most);
-	if (ofs_fetch_part_init(&p, c->snap->cat, t, shard, copy, err) == -1)
+	if (ofs_fetch_part_init(&p, c->snap->cat, t, shard, at, err) == -1)
 		return -1;
 	for (; p.first < p.total; p.first += p.count) {
 		p.count = p.total - p.first < most ? p.total - p.first : most;
@@ -220,12 +221,12 @@ static int hash_parts(struct ofs_fsck *c, const struct ofs_tensor *t,
 }
 
 static void hash(struct ofs_fsck *c, const struct ofs_tensor *t, uint32_t shard,
-    const struct ofs_place *copy, const char *place)
+    const struct ofs_place *at, const char *place)
 {
 	struct optimfs_error why;
 
-	if (hash_parts(c, t, shard, copy, place, &why) == -1)
-		ofs_fsck_unread(c, shard, copy != NULL, &why);
+	if (hash_parts(c, t, shard, at, place, &why) == -1)
+		ofs_fsck_unread(c, shard, place != NULL, &why);
 }
 
 static void check_copy(struct ofs_fsck *c, const struct ofs_tensor *t,
@@ -256,15 +257,17 @@ static void check_shard(struct ofs_fsck *c, const struct ofs_tensor *t,
 {
 	const struct ofs_extent *at = &c->snap->cat->shards[shard].at;
 	const struct ofs_replica *copy;
+	const struct ofs_place *place;
 	struct optimfs_error why;
 	uint32_t n;
 
 	copy = ofs_replicas(c->snap->cat, shard, &n);
 	if (ofs_fsck_begin_step(c, at->object)) {
-		if (is_placed(c, t, shard, &why)) {
+		place = place_of(c, t, shard, &why);
+		if (place != NULL) {
 			(void)verify_extent(c, at);
 			if (n > 0)
-				hash(c, t, shard, NULL, NULL);
+				hash(c, t, shard, place, NULL);
 		} else if (why.code != 0) {
 			found(c, c->path, &why);
 		}

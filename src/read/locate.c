@@ -17,8 +17,10 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "catalog/budget.h"
+#include "catalog/owners.h"
 #include "catalog/tile.h"
 #include "plan/fix.h"
+#include "read/agree.h"
 
 /* Reads an extent as an archive. */
 struct source {
@@ -356,7 +358,7 @@ static struct ofs_place *locate(struct ofs_reader *r,
 
 /* Threads that find no place locate the shard themselves. The first to finish
  * stores its result, the others free theirs. */
-const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
+const struct ofs_place *ofs_locate_shard(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err)
 {
 	struct ofs_reader *r = ctx;
@@ -373,6 +375,17 @@ const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
 	return known;
 }
 
+const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	const struct ofs_place *place = ofs_locate_shard(ctx, t, shard, err);
+
+	/* copies of a scalar are shown where they differ (fs/value.c) */
+	if (place == NULL || (t->flags & OFS_TENSOR_DOUBT) == 0 || t->ndim == 0)
+		return place;
+	return ofs_copies_agree(ctx, t, shard, place, err) == 0 ? place : NULL;
+}
+
 struct ofs_place *ofs_locate_replica(struct ofs_reader *r,
     const struct ofs_tensor *t, const struct ofs_replica *copy,
     struct optimfs_error *err)
@@ -382,6 +395,23 @@ struct ofs_place *ofs_locate_replica(struct ofs_reader *r,
 	s.at = copy->at;
 	s.view = copy->view;
 	return locate(r, t, &s, err);
+}
+
+const struct ofs_place *ofs_locate_rank(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err)
+{
+	struct ofs_rank_place *p = ctx;
+	const struct ofs_replica *copy =
+	    p->rank < 0 ? NULL : ofs_replica_of(p->reader->cat, shard, p->rank);
+
+	if (copy == NULL)
+		return ofs_locate_shard(p->reader, t, shard, err);
+	if (p->place == NULL || p->shard != shard) {
+		free(p->place);
+		p->place = ofs_locate_replica(p->reader, t, copy, err);
+		p->shard = shard;
+	}
+	return p->place;
 }
 
 /* Read a pickle that is not in an archive. */

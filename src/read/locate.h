@@ -12,6 +12,10 @@
  * first used, and stores the result. Checks the extent against the catalog:
  * dtype and shape (OFS615), size of the record (OFS527), view inside its
  * storage (OFS528). */
+const struct ofs_place *ofs_locate_shard(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err);
+/* As above, for whoever reads the elements: if nothing says that the copies of
+ * several ranks are equal, they are compared first (read/agree.h). */
 const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err);
 
@@ -19,6 +23,18 @@ const struct ofs_place *ofs_locate(void *ctx, const struct ofs_tensor *t,
 struct ofs_place *ofs_locate_replica(struct ofs_reader *r,
     const struct ofs_tensor *t, const struct ofs_replica *copy,
     struct optimfs_error *err);
+
+/* What one rank has: its copy of a shard, or the shard itself. */
+struct ofs_rank_place {
+	struct ofs_reader *reader;
+	int rank;                /* -1: the shard itself */
+	struct ofs_place *place; /* of a copy */
+	uint32_t shard;          /* whose copy it is */
+};
+/* An ofs_place_fn; ctx is a struct ofs_rank_place, whose place is freed by the
+ * caller. A place of a copy is valid until the next call. */
+const struct ofs_place *ofs_locate_rank(void *ctx, const struct ofs_tensor *t,
+    uint32_t shard, struct optimfs_error *err);
 
 /* The value of an item: reads its extent and parses the pickle. The document is
  * the caller's. */

@@ -162,7 +162,7 @@ static int add_shard(void *ctx, uint32_t shard)
 		return 0; /* an earlier range of the edit has it, too */
 	a->seen[shard - a->t->shard] = true;
 	if (add_patch(a, shard, &r->cat->shards[shard].at,
-		ofs_locate(r, a->t, shard, a->err), NULL) == -1)
+		ofs_locate_shard(r, a->t, shard, a->err), NULL) == -1)
 		return -1;
 	copy = ofs_replicas(r->cat, shard, &n);
 	for (uint32_t i = 0; i < n; i++) {
@@ -402,7 +402,7 @@ static const struct ofs_place *its_place(void *ctx, const struct ofs_tensor *t,
 
 	return shard == x->patch->shard
 	    ? x->patch->place
-	    : ofs_locate(x->w->p->reader, t, shard, err);
+	    : ofs_locate_shard(x->w->p->reader, t, shard, err);
 }
 
 /* Reads staged bytes [off, end), which are in one written range up to limit. */

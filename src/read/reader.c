@@ -17,7 +17,8 @@ int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
 		return -1;
 	/* its pages are allocated when shards are used */
 	r->place = calloc((size_t)cat->nshards + 1, sizeof(*r->place));
-	if (r->place != NULL)
+	r->compared = calloc((size_t)cat->nshards + 1, sizeof(*r->compared));
+	if (r->place != NULL && r->compared != NULL)
 		return 0;
 	ofs_reader_fini(r);
 	return ofs_no_memory(err);
@@ -28,6 +29,7 @@ void ofs_reader_fini(struct ofs_reader *r)
 	for (uint32_t i = 0; r->place != NULL && i < r->cat->nshards; i++)
 		free(atomic_load_explicit(&r->place[i], memory_order_relaxed));
 	free(r->place);
+	free((void *)r->compared);
 	ofs_transport_close(r->transport);
 	*r = (struct ofs_reader){ 0 };
 }

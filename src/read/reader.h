@@ -15,6 +15,7 @@ struct ofs_reader {
 	struct ofs_transport *transport;
 	/* The place of each shard, NULL until it is located: read/locate.h. */
 	_Atomic(struct ofs_place *) *place;
+	_Atomic uint8_t *compared; /* of each shard: read/agree.h */
 };
 
 /* cat must outlive r. r takes ownership of t, on failure too. t NULL fails,

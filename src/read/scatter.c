@@ -139,7 +139,7 @@ static const struct ofs_place *place(void *ctx, const struct ofs_tensor *t,
 	copy = ofs_replicas(c->reader->cat, shard, &n);
 	c->more = c->more || n > c->round;
 	if (c->round == 0)
-		return ofs_locate(c->reader, t, shard, err);
+		return ofs_locate_shard(c->reader, t, shard, err);
 	if (c->round <= n)
 		return keep(c,
 		    ofs_locate_replica(c->reader, t, &copy[c->round - 1], err),

@@ -188,18 +188,21 @@ static void put_state(struct ofs_buf *b, const struct model *m,
 	mk_ops(b, "u");
 }
 
-/* Writes the file of a rank. All its tensors share one storage. */
+/* Writes the file of a rank. All its tensors share one storage, which begins
+ * with what all ranks have: state of a parameter in no unit. */
 static void write_rank(struct handmade *h, const struct model *m, uint32_t rank)
 {
+	static const float all[4] = { 1, 2, 3, 4 };
 	uint32_t nids = m->align > 0 ? m->nparams : m->nunits;
 	struct mkzip z = { .b = { 0 } };
 	struct ofs_buf b = { 0 }, data = { 0 };
 	static struct slice s;
-	int64_t total = 0, at = 0;
+	int64_t total = 4, at = 4;
 	enum defect defect =
 	    rank == 1 || m->defect == NESTED ? m->defect : SOUND;
 	char name[32];
 
+	ofs_buf_put(&data, all, sizeof(all));
 	for (uint32_t id = 0; id < nids; id++) {
 		hold(m, id, rank % m->world, &s);
 		ofs_buf_put(&data, s.v, s.n * sizeof(*s.v));

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "base/memory.h"
+#include "format/ranks/copies.h"
 #include "format/ranks/ranks.h"
 #include "format/torch_file/sharded.h"
 #include "text/text.h"
@@ -172,13 +173,18 @@ static int get_copy(struct ofs_ranks *set, uint32_t i, struct copy *c,
 	return is == 1 ? 0 : -1;
 }
 
-/* Can b be a copy of a? Bytes are not read: checksums of the archives are
- * compared, if they exist; scalars are compared when they are opened. */
+static int differ(int a, int b, const char *what, struct optimfs_error *why)
+{
+	return optimfs_fail(why, EPROTO,
+	    "OFS674 tensors of rank %d and rank %d have different %s, and "
+	    "nothing says how they belong together; .optimfs/rank/ has each",
+	    a, b, what);
+}
+
+/* Can b be a copy of a? Bytes are not read. */
 static int compare(struct ofs_ranks *set, uint32_t a, struct copy *x,
     uint32_t b, struct copy *y, struct optimfs_error *why)
 {
-	uint32_t p = ofs_ranks_checksum(set, &set->leaf[a], &x->t);
-	uint32_t q = ofs_ranks_checksum(set, &set->leaf[b], &y->t);
 	const char *what = NULL;
 
 	if (x->t.dtype != y->t.dtype)
@@ -187,39 +193,54 @@ static int compare(struct ofs_ranks *set, uint32_t a, struct copy *x,
 	    memcmp(x->t.shape, y->t.shape, x->t.ndim * sizeof(*x->t.shape)) !=
 		0)
 		what = "shapes";
-	else if (p != 0 && q != 0 && p != q)
-		what = "elements";
-	if (what == NULL)
-		return 0;
-	return optimfs_fail(why, EPROTO,
-	    "OFS674 tensors of rank %d and rank %d have different %s, and "
-	    "nothing says how they belong together; .optimfs/rank/ has each",
-	    rank_of(set, a), rank_of(set, b), what);
+	return what == NULL
+	    ? 0
+	    : differ(rank_of(set, a), rank_of(set, b), what, why);
 }
 
-static int check_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
-    struct copy *first, struct optimfs_error *why)
+static int note_copy(struct ofs_ranks *set, uint32_t i, struct copy *c,
+    struct ofs_ranks_copies *copies, struct optimfs_error *err)
 {
-	struct copy c;
+	const struct ofs_ranks_leaf *leaf = &set->leaf[i];
 
-	if (get_copy(set, g->first, first, why) == -1)
-		return -1;
-	for (uint32_t i = g->first + 1; i < g->first + g->n; i++)
+	return ofs_ranks_copies_add(copies, set, leaf, &c->t,
+	    ofs_ranks_checksum(set, leaf, &c->t), OFS_NONE, err);
+}
+
+/* *doubt: only reading tells whether they are equal. Scalars are compared when
+ * they are opened. */
+static int check_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    struct copy *first, bool *doubt, struct optimfs_error *why)
+{
+	struct ofs_ranks_copies copies = { 0 };
+	enum ofs_ranks_agree agree;
+	struct copy c;
+	int rank[2], ret = get_copy(set, g->first, first, why);
+
+	if (ret == 0)
+		ret = note_copy(set, g->first, first, &copies, why);
+	for (uint32_t i = g->first + 1; i < g->first + g->n && ret == 0; i++)
 		if (get_copy(set, i, &c, why) == -1 ||
-		    compare(set, g->first, first, i, &c, why) == -1)
-			return -1;
-	return 0;
+		    compare(set, g->first, first, i, &c, why) == -1 ||
+		    note_copy(set, i, &c, &copies, why) == -1)
+			ret = -1;
+	agree = ofs_ranks_copies_end(&copies, rank);
+	*doubt = agree == OFS_RANKS_DOUBT && first->t.ndim > 0;
+	return ret == 0 && agree == OFS_RANKS_DIFFER
+	    ? differ(rank[0], rank[1], "elements", why)
+	    : ret;
 }
 
 static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
-    const struct copy *first, struct optimfs_error *err)
+    const struct copy *first, bool doubt, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = set->cat;
 	struct ofs_tensor t = { .ndim = first->t.ndim,
 		.grid_ndim = first->t.ndim,
 		.dtype = first->t.dtype,
 		.error = OFS_NONE,
-		.flags = OFS_TENSOR_COPIES,
+		.flags = (uint8_t)(OFS_TENSOR_COPIES |
+		    (doubt ? OFS_TENSOR_DOUBT : 0)),
 		.shard = cat->nshards };
 	uint64_t numel;
 	struct copy c;
@@ -253,12 +274,16 @@ static int merge_tensors(struct ofs_ranks *set, struct ofs_ranks_group *g,
 {
 	struct optimfs_error why = { 0 };
 	struct copy first;
+	bool doubt;
 
-	if (check_copies(set, g, &first, &why) == -1)
+	if (check_copies(set, g, &first, &doubt, &why) == -1 &&
+	    why.code == ENOMEM)
+		return optimfs_fail_with(err, &why);
+	if (why.code != 0)
 		return why.code == EPROTO && ofs_ranks_is_own(set, g)
 		    ? ofs_ranks_each(set, g, err)
 		    : ofs_ranks_apart(set, g, &why, err);
-	return add_copies(set, g, &first, err);
+	return add_copies(set, g, &first, doubt, err);
 }
 
 int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,

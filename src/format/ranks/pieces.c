@@ -51,7 +51,9 @@ static int add_shard(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
     struct ofs_torch_tensor *t, const struct ofs_extent *at, uint32_t box,
     struct optimfs_error *err)
 {
-	if (ofs_ranks_shard(x->set, leaf, t, at, box, err) == -1)
+	if (ofs_ranks_shard(x->set, leaf, t, at, box, err) == -1 ||
+	    ofs_ranks_copies_add(&x->copies, x->set, leaf, t, 0, box, err) ==
+		-1)
 		return -1;
 	x->t.nshards++;
 	return 0;
@@ -126,7 +128,10 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = x->set->cat;
+	int rank[2];
 
+	if (ofs_ranks_copies_end(&x->copies, rank) == OFS_RANKS_DOUBT)
+		x->t.flags |= OFS_TENSOR_DOUBT;
 	if (rounds(x))
 		x->t.dtype = x->round;
 	x->t.grid = x->t.shape;

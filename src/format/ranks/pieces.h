@@ -8,6 +8,7 @@
 
 #include "optimfs/error.h"
 
+#include "format/ranks/copies.h"
 #include "format/ranks/ranks.h"
 #include "layout/flat.h"
 
@@ -23,6 +24,7 @@ struct ofs_pieces {
 	bool cut; /* boxes have one dimension */
 	/* dtype to which float32 slices are rounded, or 0 */
 	uint8_t round;
+	struct ofs_ranks_copies copies;
 	struct optimfs_error why; /* code 0: no fault */
 };
 

@@ -10,20 +10,12 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "format/ranks/ranks.h"
-
-/* The checksum of a shard. */
-struct summed {
-	uint32_t box; /* in the dims of the catalog */
-	uint32_t crc;
-	int rank;
-};
+#include "format/ranks/copies.h"
 
 /* The tensor that is being merged. Its error, if any, is reported by reads. */
 struct join {
 	struct ofs_ranks *set;
-	struct summed *sum;
-	size_t nsums, cap;
+	struct ofs_ranks_copies copies;
 	struct ofs_tensor t;
 	uint64_t shape[OFS_MAX_DIMS];
 	const struct ofs_ranks_leaf *first; /* that gave dtype and shape */
@@ -97,68 +89,38 @@ static int cut(struct join *j, const struct ofs_torch_piece *p,
 	return 0;
 }
 
-/* Replicas are compared by checksum. Pipeline stages that number their
- * parameters separately have different tensors under the same numbers, which
- * are not replicas. */
-
-static int note_sum(struct join *j, const struct summed *s,
-    struct optimfs_error *err)
+/* Pipeline stages that number their parameters separately have different
+ * tensors under the same numbers, which are not replicas. */
+static void compare_copies(struct join *j)
 {
-	if (s->crc == 0)
-		return 0;
-	if (ofs_grow(j->sum, j->nsums, j->cap, err) == -1)
-		return -1;
-	j->sum[j->nsums++] = *s;
-	return 0;
-}
+	int rank[2];
 
-static int compare_boxes(const struct join *j, const struct summed *a,
-    const struct summed *b)
-{
-	const uint64_t *dims = j->set->cat->dims;
-
-	return memcmp(dims + a->box, dims + b->box,
-	    2 * sizeof(*dims) * j->t.ndim);
-}
-
-static int by_box(const void *va, const void *vb, void *arg)
-{
-	const struct summed *a = va, *b = vb;
-	int order = compare_boxes(arg, a, b);
-
-	return order != 0 ? order : (a->rank > b->rank) - (a->rank < b->rank);
-}
-
-static void compare_sums(struct join *j)
-{
-	const struct summed *a, *b;
-
-	if (j->nsums > 1)
-		qsort_r(j->sum, j->nsums, sizeof(*j->sum), by_box, j);
-	for (size_t i = 1; i < j->nsums; i++) {
-		a = &j->sum[i - 1];
-		b = &j->sum[i];
-		if (compare_boxes(j, a, b) == 0 && a->crc != b->crc)
-			WRONG(j, EPROTO,
-			    "OFS674 rank %d and rank %d have different "
-			    "elements in the same place: they are not "
-			    "replicas; stages of a pipeline that each number "
-			    "their parameters from 0 look like this; "
-			    ".optimfs/rank/ has each",
-			    a->rank, b->rank);
+	switch (ofs_ranks_copies_end(&j->copies, rank)) {
+	case OFS_RANKS_AGREE:
+		break;
+	case OFS_RANKS_DOUBT:
+		j->t.flags |= OFS_TENSOR_DOUBT;
+		break;
+	case OFS_RANKS_DIFFER:
+		WRONG(j, EPROTO,
+		    "OFS674 rank %d and rank %d have different elements in "
+		    "the same place: they are not replicas; stages of a "
+		    "pipeline that each number their parameters from 0 look "
+		    "like this; .optimfs/rank/ has each",
+		    rank[0], rank[1]);
+		break;
 	}
 }
 
 static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
     const struct ofs_torch_piece *p, struct optimfs_error *err)
 {
-	struct summed sum = { .rank = rank_of(j, leaf) };
 	uint64_t box[2 * OFS_MAX_DIMS], numel;
 	struct ofs_torch_tensor t;
 	struct optimfs_error why = { 0 };
 	struct ofs_extent at;
 	unsigned d = j->t.ndim;
-	uint32_t b;
+	uint32_t whole, b;
 
 	if (!ofs_numel(p->size, d, &numel) || numel == 0)
 		return 0;
@@ -171,16 +133,17 @@ static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
 	default:
 		break;
 	}
-	sum.crc = ofs_ranks_checksum(j->set, leaf, &t);
+	whole = ofs_ranks_checksum(j->set, leaf, &t);
 	cut(j, p, &t);
 	if (j->why.code != 0)
 		return 0;
 	memcpy(box, p->offset, d * sizeof(*box));
 	memcpy(box + d, p->size, d * sizeof(*box));
-	sum.box = b = ofs_catalog_dims(j->set->cat, box, 2 * (size_t)d, err);
+	b = ofs_catalog_dims(j->set->cat, box, 2 * (size_t)d, err);
 	if (b == OFS_NONE ||
 	    ofs_ranks_shard(j->set, leaf, &t, &at, b, err) == -1 ||
-	    note_sum(j, &sum, err) == -1)
+	    ofs_ranks_copies_add(&j->copies, j->set, leaf, &t, whole, b, err) ==
+		-1)
 		return -1;
 	j->t.nshards++;
 	return 0;
@@ -277,8 +240,7 @@ int ofs_ranks_join(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 	for (uint32_t i = g->first;
 	     i < g->first + g->n && j.why.code == 0 && ret == 0; i++)
 		ret = add_leaf(&j, &set->leaf[i], err);
-	compare_sums(&j);
-	free(j.sum);
+	compare_copies(&j);
 	if (ret == -1)
 		return -1;
 	return known(&j) ? add_entry(&j, g->path, err)

@@ -81,3 +81,35 @@ a = torch.optim.Adafactor(m.parameters())
 m(torch.ones(4)).square().sum().backward()
 a.step()
 save({"model": m.state_dict(), "optim": a.state_dict()}, "adafactor.pt")
+
+# what two ranks each saved of one model; ranks_*_differ: they trained apart
+
+
+def views(r):
+    flat = torch.arange(8.0) + 100 * r
+    return {"w": flat[:4].view(2, 2), "b": flat[4:]}
+
+
+def elsewhere(r):  # the buffers differ, but not where the weights are
+    flat = torch.cat([torch.arange(6.0), torch.full((2,), float(r))])
+    return {"w": flat[:4].view(2, 2), "b": flat[4:6]}
+
+
+def turned(r):
+    return {"w": (torch.arange(6.0).view(2, 3) + 100 * r).t()[:2]}
+
+
+def own(r):
+    return {"w": torch.arange(4.0).view(2, 2) + 100 * r}
+
+
+zip_off = {"_use_new_zipfile_serialization": False}
+for name, weights_of, options in (("views", views, {}), ("turned", turned, {}), ("legacy", own, zip_off), ("bare", own, {})):
+    torch.serialization.set_crc32_options(name != "bare")
+    for r in range(2):
+        for kind, seed in (("same", 0), ("differ", r)):
+            os.makedirs(f"ranks_{name}_{kind}", exist_ok=True)
+            torch.save({"model": weights_of(seed)}, f"ranks_{name}_{kind}/rank{r}.pt", **options)
+torch.serialization.set_crc32_options(True)
+for r in range(2):
+    save({"model": elsewhere(r)}, f"ranks_elsewhere_same/rank{r}.pt")
