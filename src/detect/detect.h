@@ -91,6 +91,10 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
+/* As above, for verl's table of contents. src/detect/verl.c */
+int ofs_detect_verl(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
 /* What the entries of a part are, where names say it. */
 enum ofs_role {
 	OFS_ROLE_OTHER,

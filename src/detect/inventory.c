@@ -38,6 +38,7 @@ static const struct row {
 } rows[] = {
 	{ "metadata.json", PART, NULL },
 	{ "fsdp_config.json", PART, NULL },
+	{ "ckpt_contents.json", PART, NULL },
 	{ "latest", PART, NULL },
 	{ "latest_universal", PART, NULL },
 	{ "latest_checkpointed_iteration.txt", PART, NULL },

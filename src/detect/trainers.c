@@ -395,8 +395,10 @@ static int beside_latest(const struct ofs_dir *dir,
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
-	int ret = lightning(dir, names, parts, err);
+	int ret = ofs_detect_verl(dir, names, parts, err);
 
+	if (ret == 0)
+		ret = lightning(dir, names, parts, err);
 	if (ret == 0)
 		ret = whole(dir, names, parts, err);
 	if (ret == 0) {

@@ -48,6 +48,39 @@ tp1pp1dp2_frozen 8,0,0 frozen parameters
 tp1pp1dp2_norms_one 14,7,0 equal norms
 tp1pp1dp2_fp8 21,0,0 weights of 8 bits
 END
+
+# The lower halves of master weights cannot be compared: only the order decides.
+unpack tp2pp1dp2_remainder
+is "16-bit remainders: all moments have names, and are what the ranks had" \
+    "$(python3 "$tool" named "$scratch/tp2pp1dp2_remainder/ckpt" \
+    "$scratch/tp2pp1dp2_remainder/manifest.json")" "42 right, 0 wrong"
+is "16-bit remainders: info says that their order was used" \
+    "$(found "$scratch/tp2pp1dp2_remainder/ckpt")" "0 21 0"
+ok "16-bit remainders are no master weights" "$OPTIMFS" ls \
+    "$scratch/tp2pp1dp2_remainder/ckpt" \
+    optim/state/decoder.final_layernorm.weight/fp32_remainder
+
+# verl saves model, optimizer and the rest as checkpoints of their own.
+unpack verl_tp2pp2dp2
+ck=$scratch/verl_tp2pp2dp2/ckpt
+ok "verl: the states of a role are named by the model of its other directory" \
+    same "$ck/actor" "$scratch/verl_tp2pp2dp2/manifest.json"
+is "verl: info counts them" "$(found "$ck/actor")" '15 0 0'
+like "verl: the only role is opened" "$("$OPTIMFS" info "$ck")" "$ck/actor
+*written by verl*"
+is "verl: settings are kept" \
+    "$("$OPTIMFS" cat "$ck/actor" extra/huggingface/config.json)" \
+    "$(cat "$ck/actor/model/huggingface/config.json")"
+ok "verl: the union can be converted" \
+    "$OPTIMFS" reshard -q --to dcp@2 "$ck/actor" "$scratch/verl"
+ok "verl: nothing is lost" "$OPTIMFS" diff "$ck/actor" "$scratch/verl"
+rm -r "$ck/actor/extra/dist_ckpt"
+like "OFS689: a directory of the contents that is missing is named" \
+    "$("$OPTIMFS" info "$ck/actor")" '*OFS689 extra/dist_ckpt, which*'
+printf '{"contents": {"model": {"path": "../..", "format": "huggingface"}, "x": ' \
+    >"$ck/actor/ckpt_contents.json"
+like "OFS689: damaged contents name checkpoints, which can be opened" \
+    "$("$OPTIMFS" ls "$ck/actor" 2>&1)" '*OFS681*model/dist_ckpt*'
 ck=$scratch/tp2pp1dp2/ckpt
 
 # One state, saved in both ways.

@@ -113,6 +113,11 @@ int ofs_megatron_blocks(struct ofs_megatron *m, struct optimfs_error *err);
 int ofs_megatron_unstack(struct ofs_megatron *m, uint32_t entry,
     const struct ofs_megatron_key *key, struct optimfs_error *err);
 
+/* repeated.c: of values with equal paths and contents, keeps one. Paths must be
+ * final. */
+int ofs_megatron_drop_repeated(struct ofs_megatron *m,
+    struct optimfs_error *err);
+
 /* step.c: adds to each parameter's state the step that is recorded once per
  * optimizer. Paths must be final. */
 int ofs_megatron_steps(struct ofs_megatron *m, struct optimfs_error *err);

@@ -327,7 +327,8 @@ static int place_entry(struct ofs_megatron *m, uint32_t entry,
 {
 	struct ofs_str text = ofs_catalog_string(m->cat, c[0]);
 	struct ofs_entry *e = &m->cat->entries[entry];
-	bool tensor = e->kind == OFS_ENTRY_TENSOR;
+	bool tensor = e->kind == OFS_ENTRY_TENSOR &&
+	    (m->cat->tensors[e->ref].flags & OFS_TENSOR_FILE) == 0;
 	struct ofs_megatron_key key;
 	uint32_t path = e->path;
 	int ret = 0;

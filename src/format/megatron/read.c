@@ -236,7 +236,8 @@ int ofs_megatron_join(struct ofs_catalog *cat, struct optimfs_error *err)
 	for (uint32_t i = 0; i < n; i++)
 		if (ofs_megatron_place(&m, i, err) == -1)
 			return -1;
-	if (ofs_megatron_steps(&m, err) == -1)
+	if (ofs_megatron_drop_repeated(&m, err) == -1 ||
+	    ofs_megatron_steps(&m, err) == -1)
 		return -1;
 	return warn(&m, err);
 }

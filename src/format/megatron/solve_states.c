@@ -324,13 +324,25 @@ static bool all_have(const struct making *g, uint32_t name, uint8_t dtype)
 	return true;
 }
 
+/* The name of a state in a save by name. TransformerEngine's optimizer may keep
+ * only the lower half of the master weights; the upper half is the weight. */
+static struct ofs_str state_name(const struct states *k, uint32_t name,
+    uint8_t dtype)
+{
+	struct ofs_str s = ofs_catalog_string(k->cat, name);
+
+	return ofs_str_is(s, "param") && !ofs_dtype_is_float(dtype)
+	    ? ofs_str_of("fp32_remainder")
+	    : s;
+}
+
 /* The key that a save by name gives the state; the model's key has no number
  * if it is of a stack. */
-static uint32_t state_path(const struct making *g, uint32_t name,
+static uint32_t state_path(const struct making *g, uint32_t name, uint8_t dtype,
     uint32_t chained)
 {
 	struct states *k = g->k;
-	struct ofs_str state = ofs_catalog_string(k->cat, name);
+	struct ofs_str state = state_name(k, name, dtype);
 	struct ofs_megatron_key key;
 	struct ofs_buf text = { 0 };
 	uint32_t n, at, str = OFS_NONE, path = OFS_NONE;
@@ -379,7 +391,7 @@ static int add_tensor(struct making *g, uint32_t name, uint8_t dtype,
 		if (ofs_catalog_shard(k->cat, &k->shard[i], k->s->err) ==
 		    OFS_NONE)
 			return -1;
-	return ofs_catalog_add(k->cat, state_path(g, name, chained),
+	return ofs_catalog_add(k->cat, state_path(g, name, dtype, chained),
 	    OFS_ENTRY_TENSOR, ofs_catalog_tensor(k->cat, &t, k->s->err),
 	    OFS_KEY_FIXED, k->s->err);
 }
