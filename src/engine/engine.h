@@ -54,10 +54,13 @@ struct ofs_engine_ops {
 	 * read. */
 	int (*run)(void *from, uint64_t off, uint64_t end, uint64_t *len,
 	    int *fd, uint64_t *at, struct optimfs_error *err);
-	/* The compressed items of the file. NULL: it has none. */
+	/* The compressed items of a file that is written as a whole, and the
+	 * length that one has got. NULL: there is no such file. */
 	const struct ofs_spans *(*spans)(void *from);
-	/* A part, or an item of len bytes, is on the disk. NULL: nothing is
-	 * synced; the caller does that. */
+	void (*stored)(void *ctx, uint32_t index, const struct ofs_span *span,
+	    uint64_t len);
+	/* A part, or an item of len bytes, is on the disk. Both NULL: nothing
+	 * is synced; the caller does that. */
 	int (*did_part)(void *ctx, const struct ofs_engine_file *f,
 	    uint32_t part, struct optimfs_error *err);
 	int (*did_item)(void *ctx, const struct ofs_engine_file *f,
@@ -77,9 +80,8 @@ struct ofs_engine {
 	unsigned jobs; /* threads; 0: the default */
 	struct ofs_engine_file *file;
 	uint32_t n;
-	struct ofs_files *made; /* for lengths of compressed items, */
-	int level;              /* with this level */
-	uint64_t total;         /* bytes of all files */
+	int level;      /* of compressed items; 0: the default */
+	uint64_t total; /* bytes of all files */
 	_Atomic uint64_t done;
 	atomic_bool failed;
 	pthread_mutex_t lock; /* protects the members below */

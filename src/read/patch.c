@@ -531,20 +531,63 @@ static int put_patch(void *ctx, struct window *w, const struct ofs_patch *patch)
 	return ret;
 }
 
+static struct window window_of(const struct ofs_patches *p,
+    const struct ofs_extent *at, uint64_t off, uint64_t len)
+{
+	return (struct window){ .p = p,
+		.at = at,
+		.off = off + (at->codec == OFS_PLAIN ? at->off : 0),
+		.len = len };
+}
+
+static int add_hull(void *ctx, struct window *w, const struct ofs_patch *patch)
+{
+	uint64_t base = w->off; /* the window is the extent */
+	uint64_t lo = patch->off > base ? patch->off - base : 0;
+	uint64_t hi = patch->end - base < w->len ? patch->end - base : w->len;
+
+	return ofs_ranges_add(ctx, lo, hi, w->err);
+}
+
+int ofs_patches_hulls(const struct ofs_patches *p, const struct ofs_extent *at,
+    struct ofs_ranges *out, struct optimfs_error *err)
+{
+	/* a decoded extent has a length that is not known here */
+	struct window w =
+	    window_of(p, at, 0, at->codec == OFS_PLAIN ? at->len : INT64_MAX);
+
+	w.err = err;
+	return each_patch(&w, add_hull, out);
+}
+
+static int is_any(void *ctx, struct window *w, const struct ofs_patch *patch)
+{
+	(void)ctx, (void)w, (void)patch;
+	return -1;
+}
+
+bool ofs_patches_meet(const struct ofs_patches *p, const struct ofs_extent *at,
+    uint64_t off, uint64_t len)
+{
+	struct window w = window_of(p, at, off, len);
+
+	if (at->codec == OFS_PLAIN)
+		return ofs_ranges_meet(ofs_patches_touched(p, at->object),
+		    w.off, w.off + len);
+	return len > 0 && each_patch(&w, is_any, NULL) == -1;
+}
+
 int ofs_patches_read(const struct ofs_patches *p, const struct ofs_extent *at,
     uint64_t off, uint64_t len, void *buf, struct optimfs_error *err)
 {
-	struct window w = { .p = p,
-		.at = at,
-		.off = off + (at->codec == OFS_PLAIN ? at->off : 0),
-		.len = len,
-		.buf = buf,
-		.err = err };
+	struct window w = window_of(p, at, off, len);
 	struct ofs_plan plan = { 0 };
 	int ret;
 
 	if (len == 0)
 		return 0;
+	w.buf = buf;
+	w.err = err;
 	ret = read_stored(&w);
 	if (ret == 0)
 		ret = each_patch(&w, put_patch, &plan);

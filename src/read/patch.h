@@ -3,6 +3,7 @@
 #ifndef OFS_READ_PATCH_H
 #define OFS_READ_PATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"
@@ -44,6 +45,13 @@ void ofs_patches_fini(struct ofs_patches *p);
  * possibly some others. Encoded extents are left out. */
 const struct ofs_ranges *ofs_patches_touched(const struct ofs_patches *p,
     uint32_t object);
+/* May edits change bytes [off, off + len) of an extent, decoded? */
+bool ofs_patches_meet(const struct ofs_patches *p, const struct ofs_extent *at,
+    uint64_t off, uint64_t len);
+/* Add the bytes of an extent, decoded, that edits may change; their offsets are
+ * those in the extent. */
+int ofs_patches_hulls(const struct ofs_patches *p, const struct ofs_extent *at,
+    struct ofs_ranges *out, struct optimfs_error *err);
 /* Read bytes [off, off + len) of an extent, decoded, with the edits over them.
  * Stored bytes that are replaced are not read. */
 int ofs_patches_read(const struct ofs_patches *p, const struct ofs_extent *at,

@@ -190,11 +190,9 @@ static int write_to(const struct ofs_target *target,
 {
 	int64_t delta = 0;
 	int fd = -1;
-	int ret = target->at(target->ctx, seg, &fd, &delta, err);
 
-	if (ret != 0)
-		return ret == 1 ? 0 : -1;
-	if (write_segment(fd, delta, seg, buf, err) == -1)
+	if (target->at(target->ctx, seg, &fd, &delta, err) == -1 ||
+	    write_segment(fd, delta, seg, buf, err) == -1)
 		return -1;
 	if (target->written != NULL)
 		target->written(target->ctx, seg, buf);

@@ -13,7 +13,7 @@
 
 /* A write reverses the segments of the plan for a read. */
 
-/* The file to which a segment is written; at returns 1 to leave it out. delta is added to a source offset of
+/* The file to which a segment is written. delta is added to a source offset of
  * the segment to get an offset in the file; the source is the object, or with a
  * codec the decoded extent. */
 struct ofs_target {

@@ -170,6 +170,15 @@ static const struct ofs_spans *spans_of(void *from)
 	return ofs_view_spans(((struct ofs_reshard_open *)from)->from->view);
 }
 
+static void stored(void *ctx, uint32_t index, const struct ofs_span *span,
+    uint64_t len)
+{
+	struct ofs_reshard *r = ctx;
+
+	(void)index;
+	r->made->ops->stored(r->made, span, len);
+}
+
 static int did_part(void *ctx, const struct ofs_engine_file *f, uint32_t part,
     struct optimfs_error *err)
 {
@@ -210,6 +219,7 @@ static const struct ofs_engine_ops view_ops = {
 	.read = read_one,
 	.sums = sums_of,
 	.spans = spans_of,
+	.stored = stored,
 	.did_part = did_part,
 	.did_item = did_item,
 	.did_file = did_file,
@@ -277,8 +287,7 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	struct ofs_at at = { r->view.space, 1 };
 
-	while (ofs_view_file_of(r->snap, at) != 0 &&
-	    at.index < r->engine.made->n)
+	while (ofs_view_file_of(r->snap, at) != 0 && at.index < r->made->n)
 		at.index++;
 	for (uint32_t i = 0; i < r->engine.n; i++) {
 		free(r->engine.file[i].done);
@@ -298,7 +307,7 @@ static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
 /* Restores the lengths of items in files that an earlier run completed. */
 static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 {
-	struct ofs_files *files = r->engine.made;
+	struct ofs_files *files = r->made;
 
 	for (uint32_t i = 0; i < r->engine.n; i++) {
 		struct ofs_engine_file *f = &r->engine.file[i];
@@ -433,14 +442,14 @@ static int prepare(struct ofs_reshard *r, const char *dir,
 	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;
 	strcpy(r->name, ofs_view_name(r->snap, r->view));
-	r->engine.made = ofs_view_files(r->snap, r->view, err);
+	r->made = ofs_view_files(r->snap, r->view, err);
 	r->engine.level = (int)ofs_view_layout(r->snap, r->view)->zstd;
 	r->engine.jobs = r->how->jobs;
-	if (r->engine.made == NULL || find_files(r, err) == -1)
+	if (r->made == NULL || find_files(r, err) == -1)
 		return -1;
 	if (!r->is_rank0)
 		return 0;
-	ofs_render_report_say(r->engine.made->report, &r->how->watch);
+	ofs_render_report_say(r->made->report, &r->how->watch);
 	/* another run may have finished before this one got the lock */
 	if (ofs_reshard_log_open(r, dir, earlier, err) == -1 ||
 	    check_absent(dir, err) == -1)
@@ -512,7 +521,7 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 		ret = ofs_reshard_join(&r, -1, "", NULL, err);
 	else
 		ret = reshard(&r, path, err);
-	if (r.engine.made != NULL)
+	if (r.made != NULL)
 		ofs_view_files_done(r.snap, r.view);
 	free(r.of);
 	free(r.sum);

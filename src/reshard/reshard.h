@@ -30,6 +30,7 @@ struct ofs_reshard {
 	/* Rank 0, or a single process: it owns the stage and publishes. */
 	bool is_rank0;
 	struct ofs_at view;
+	struct ofs_files *made; /* of the view; NULL: not yet */
 	char name[OFS_VIEW_NAME];
 	uint64_t source, files;  /* hashes of the source and of the result */
 	struct ofs_stage *stage; /* on rank 0 */

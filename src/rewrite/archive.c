@@ -9,11 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "archive/torch.h"
 #include "archive/zip_write.h"
-#include "base/copy.h"
 #include "base/crc.h"
 #include "base/memory.h"
 #include "base/search.h"
@@ -160,20 +158,29 @@ uint64_t ofs_commit_archive_key(const struct ofs_commit_archive *a)
 	return next;
 }
 
-/* Writing. */
+/* Laying out. */
+
+/* A record of the new archive. */
+struct record {
+	struct ofs_zip_new r;
+	char *name;
+	uint64_t data; /* offset of its bytes in the file */
+	bool summed;   /* its checksum is computed */
+};
 
 struct layout {
 	struct ofs_commit *c;
 	struct ofs_commit_archive *a;
-	const struct ofs_commit_source *s;
 	const struct ofs_pickle *doc; /* the new pickle */
 	struct ofs_str *key;          /* storages that it refers to */
 	size_t nkeys, key_cap;
-	int in, fd;
-	uint64_t off, at; /* offset in fd; of the next record in the archive */
-	uint64_t n;       /* number of records */
+	bool sums; /* storages have checksums */
+	struct ofs_composition *to;
+	uint64_t base; /* offset of the archive in the file */
 	char *prefix;
-	struct ofs_buf directory, part;
+	struct record *record;
+	size_t n, cap;
+	struct ofs_buf part;
 	struct optimfs_error *err;
 };
 
@@ -210,108 +217,101 @@ static bool named(const struct layout *l, const struct ofs_zip_record *r)
 	    NULL;
 }
 
-static int flush(struct layout *l, uint64_t at)
+/* Appends the part, with the checksum of r, if that is computed, at offset at of
+ * it. */
+static int flush(struct layout *l, const struct record *r, uint64_t at)
 {
 	int ret;
 
-	if (l->part.bad)
-		return ofs_no_memory(l->err);
-	ret = ofs_write_all(l->fd, l->part.data, l->part.len, l->off + at,
-	    l->err);
+	if (r != NULL && r->summed)
+		ret = ofs_composition_buf_crc(l->to, &l->part, at, r->data,
+		    r->r.size, l->err);
+	else
+		ret = ofs_composition_buf(l->to, &l->part, l->err);
 	l->part.len = 0;
 	return ret;
 }
 
-/* Writes the header of a record; its bytes go to *data. */
-static int frame(struct layout *l, struct ofs_zip_new *r, uint64_t *data)
+/* Begins a record of size bytes, which the caller appends. */
+static struct record *begin(struct layout *l, const char *name, size_t n,
+    uint64_t size)
 {
-	r->prefix = l->prefix;
-	r->header = l->at;
-	*data = l->at + ofs_zip_local_len(r);
-	ofs_zip_put_local(&l->part, r);
-	if (flush(l, l->at) == -1)
-		return -1;
-	ofs_zip_put_descriptor(&l->part, r);
-	ofs_zip_put_central(&l->directory, r);
-	l->at = ofs_zip_next(r);
-	l->n++;
-	return flush(l, *data + r->size);
-}
+	struct record *x;
 
-static int copy_bytes(struct layout *l, uint64_t from, uint64_t to, uint64_t n)
-{
-	if (l->s->codec != OFS_PLAIN)
-		return ofs_commit_decode(l->c, &l->a->at, from, n, l->fd,
-		    l->off + to, l->err);
-	return ofs_copy_range(l->in, l->s->off + from, l->fd, l->off + to, n,
-	    l->err);
-}
-
-/* Moves the extents that lie in this record. */
-static void moved(struct layout *l, const struct ofs_zip_record *r,
-    uint64_t from, uint64_t to)
-{
-	struct ofs_commit *c = l->c;
-
-	for (size_t i = ofs_commit_moved(c, l->s->object);
-	     i < c->nmoved && c->moved[i].object == l->s->object; i++) {
-		struct ofs_moved *m = &c->moved[i];
-
-		if (m->encoding != OFS_TORCH_RECORD ||
-		    m->off != l->s->off + r->header)
-			continue;
-		m->fd = l->fd;
-		m->to = l->off + to - (l->s->off + from) + m->off;
+	if (ofs_grow(l->record, l->n, l->cap, l->err) == -1)
+		return NULL;
+	x = &l->record[l->n];
+	*x = (struct record){ .name = strndup(name, n) };
+	if (x->name == NULL) {
+		ofs_no_memory(l->err);
+		return NULL;
 	}
+	l->n++;
+	x->r = (struct ofs_zip_new){ .prefix = l->prefix,
+		.name = x->name,
+		.header = l->to->size - l->base,
+		.size = size };
+	ofs_zip_put_local(&l->part, &x->r);
+	if (flush(l, NULL, 0) == -1)
+		return NULL;
+	x->data = l->to->size;
+	return x;
+}
+
+static int end(struct layout *l, const struct record *x)
+{
+	ofs_zip_put_descriptor(&l->part, &x->r);
+	return flush(l, x, OFS_ZIP_DESCRIPTOR_CRC);
 }
 
 static int put_old(struct layout *l, const struct ofs_zip_record *r)
 {
-	struct ofs_zip_new new = { .size = r->size, .crc = r->crc };
-	uint64_t from, to;
-	char *name;
-	int ret;
+	const struct ofs_extent *at = &l->a->at;
+	struct record *x;
+	uint64_t from;
 
 	if (!named(l, r))
 		return 0;
-	name = strndup(r->name.p, r->name.len);
-	if (name == NULL)
-		return ofs_no_memory(l->err);
-	new.name = name;
-	ret = ofs_zip_data(&l->a->dir, r, read_archive, l->a, &from, l->err);
-	if (ret == 0)
-		ret = frame(l, &new, &to);
-	free(name);
-	if (ret == 0)
-		ret = copy_bytes(l, from, to, r->size);
-	if (ret == 0)
-		moved(l, r, from, to);
-	return ret;
+	if (ofs_zip_data(&l->a->dir, r, read_archive, l->a, &from, l->err) ==
+	    -1)
+		return -1;
+	x = begin(l, r->name.p, r->name.len, r->size);
+	if (x == NULL)
+		return -1;
+	x->r.crc = r->crc;
+	x->summed =
+	    l->sums && ofs_patches_meet(&l->c->patches, at, from, r->size);
+	if (ofs_composition_stored(l->to, at, from, r->size, l->err) == -1)
+		return -1;
+	return end(l, x);
 }
 
 static int put_pickle(struct layout *l, const struct ofs_buf *pickle)
 {
-	struct ofs_zip_new new = { .name = "data.pkl", .size = pickle->len };
-	uint64_t to;
+	struct record *x = begin(l, "data.pkl", 8, pickle->len);
 
-	new.crc = ofs_crc32(0, pickle->data, pickle->len);
-	if (frame(l, &new, &to) == -1)
+	if (x == NULL || ofs_composition_buf(l->to, pickle, l->err) == -1)
 		return -1;
-	return ofs_write_all(l->fd, pickle->data, pickle->len, l->off + to,
-	    l->err);
+	x->r.crc = ofs_crc32(0, pickle->data, pickle->len);
+	return end(l, x);
 }
 
 static int put_storage(struct layout *l, const struct ofs_commit_storage *s)
 {
+	uint32_t tensor = ofs_commit_added(l->c, s->task, l->err);
+	struct record *x;
 	char name[32];
-	struct ofs_zip_new new = { .name = name,
-		.size = ofs_commit_bytes(s->task) };
-	uint64_t to;
 
-	snprintf(name, sizeof(name), "data/%" PRIu64, s->key);
-	if (frame(l, &new, &to) == -1)
+	if (tensor == OFS_NONE)
 		return -1;
-	return ofs_commit_elements(l->c, s->task, l->fd, l->off + to, l->err);
+	snprintf(name, sizeof(name), "data/%" PRIu64, s->key);
+	x = begin(l, name, strlen(name), ofs_commit_bytes(s->task));
+	if (x == NULL)
+		return -1;
+	x->summed = x->r.size > 0;
+	if (ofs_composition_box(l->to, l->c->added, tensor, NULL, l->err) == -1)
+		return -1;
+	return end(l, x);
 }
 
 static int compare_headers(const void *a, const void *b)
@@ -323,7 +323,7 @@ static int compare_headers(const void *a, const void *b)
 	return x->header < y->header ? -1 : x->header > y->header;
 }
 
-/* Writes the new records after the existing storages. */
+/* New records come after the existing storages. */
 static int put_records(struct layout *l, const struct ofs_buf *pickle,
     const struct ofs_commit_storage *storage, size_t n)
 {
@@ -351,32 +351,35 @@ static int put_records(struct layout *l, const struct ofs_buf *pickle,
 	return ret;
 }
 
-static int write_zip(struct layout *l, const struct ofs_buf *pickle,
-    const struct ofs_commit_storage *storage, size_t n, uint64_t *size)
+static int put_directory(struct layout *l)
 {
-	int ret;
+	uint64_t start = l->to->size - l->base;
 
+	for (size_t i = 0; i < l->n; i++) {
+		const struct record *x = &l->record[i];
+
+		if (x->summed && flush(l, NULL, 0) == -1)
+			return -1;
+		ofs_zip_put_central(&l->part, &x->r);
+		if (x->summed && flush(l, x, OFS_ZIP_CENTRAL_CRC) == -1)
+			return -1;
+	}
+	if (flush(l, NULL, 0) == -1)
+		return -1;
+	ofs_zip_put_end(&l->part, l->n, start, l->to->size - l->base - start);
+	return flush(l, NULL, 0);
+}
+
+static int lay_zip(struct layout *l, const struct ofs_buf *pickle,
+    const struct ofs_commit_storage *storage, size_t n)
+{
 	l->prefix = strndup(l->a->dir.prefix.p, l->a->dir.prefix.len);
 	if (l->prefix == NULL)
 		return ofs_no_memory(l->err);
-	ret = find_named(l);
-	if (ret == 0)
-		ret = put_records(l, pickle, storage, n);
-	if (ret == 0) {
-		uint64_t len = l->directory.len;
-
-		ofs_zip_put_end(&l->directory, l->n, l->at, len);
-		if (l->directory.bad)
-			ret = ofs_no_memory(l->err);
-	}
-	if (ret == 0)
-		ret = ofs_write_all(l->fd, l->directory.data, l->directory.len,
-		    l->off + l->at, l->err);
-	*size = l->at + l->directory.len;
-	if (ret == 0)
-		ret = ofs_commit_fix_sums(l->c, l->fd, l->off, *size, n > 0,
-		    l->err);
-	return ret;
+	l->sums = n > 0 || !ofs_zip_sums_without(&l->a->dir);
+	if (find_named(l) == -1 || put_records(l, pickle, storage, n) == -1)
+		return -1;
+	return put_directory(l);
 }
 
 /* The number of storages that a pickle refers to. */
@@ -411,55 +414,47 @@ static int check_storages(struct layout *l)
 }
 
 /* Bytes before and after the pickle stay. */
-static int write_stream(struct layout *l, const struct ofs_buf *pickle,
-    uint64_t *size)
+static int lay_stream(struct layout *l, const struct ofs_buf *pickle)
 {
-	struct ofs_commit *c = l->c;
-	uint64_t behind = l->a->before + l->a->npickle, left;
+	const struct ofs_commit_archive *a = l->a;
+	uint64_t behind = a->before + a->npickle;
 
-	if (check_storages(l) == -1)
+	if (check_storages(l) == -1 ||
+	    ofs_composition_stored(l->to, &a->at, 0, a->before, l->err) == -1 ||
+	    ofs_composition_buf(l->to, pickle, l->err) == -1)
 		return -1;
-	left = l->a->after > behind ? l->a->after - behind : 0;
-	*size = l->a->before + pickle->len + left;
-	for (size_t i = ofs_commit_moved(c, l->s->object);
-	     i < c->nmoved && c->moved[i].object == l->s->object; i++) {
-		c->moved[i].fd = l->fd;
-		c->moved[i].to = c->moved[i].off - l->a->npickle + pickle->len;
-	}
-	if (copy_bytes(l, 0, 0, l->a->before) == -1 ||
-	    ofs_write_all(l->fd, pickle->data, pickle->len,
-		l->off + l->a->before, l->err) == -1)
-		return -1;
-	return copy_bytes(l, behind, l->a->before + pickle->len, left);
+	return ofs_composition_stored(l->to, &a->at, behind,
+	    a->after > behind ? a->after - behind : 0, l->err);
 }
 
-int ofs_commit_archive_write(struct ofs_commit *c, struct ofs_commit_archive *a,
-    const struct ofs_commit_source *s, const struct ofs_buf *pickle,
-    const struct ofs_commit_storage *storage, size_t nstorages, int fd,
-    uint64_t off, uint64_t *size, struct optimfs_error *err)
+static void layout_fini(struct layout *l)
 {
-	struct layout l = { .c = c,
-		.a = a,
-		.s = s,
-		.in = -1,
-		.fd = fd,
-		.off = off,
-		.err = err };
+	for (size_t i = 0; i < l->n; i++)
+		free(l->record[i].name);
+	free(l->record);
+	ofs_buf_fini(&l->part);
+	free(l->key);
+	free(l->prefix);
+}
+
+int ofs_commit_archive_lay(struct ofs_commit *c, struct ofs_commit_archive *a,
+    const struct ofs_buf *pickle, const struct ofs_commit_storage *storage,
+    size_t nstorages, struct ofs_composition *to, struct optimfs_error *err)
+{
+	struct layout l = {
+		.c = c, .a = a, .to = to, .base = to->size, .err = err
+	};
 	struct ofs_pickle *doc =
 	    ofs_pickle_parse(pickle->data, pickle->len, false, NULL, NULL, err);
-	int ret = doc == NULL ? -1 : ofs_commit_open(c, s->object, &l.in, err);
+	int ret = -1;
 
 	l.doc = doc;
-	if (ret == 0 && a->zip)
-		ret = write_zip(&l, pickle, storage, nstorages, size);
-	else if (ret == 0)
-		ret = write_stream(&l, pickle, size);
-	if (l.in != -1)
-		close(l.in);
+	if (doc != NULL)
+		ret = a->zip ? lay_zip(&l, pickle, storage, nstorages)
+			     : lay_stream(&l, pickle);
+	if (ret == 0)
+		ofs_commit_placed(c, &a->at);
 	ofs_pickle_free(doc);
-	ofs_buf_fini(&l.directory);
-	ofs_buf_fini(&l.part);
-	free(l.key);
-	free(l.prefix);
+	layout_fini(&l);
 	return ret;
 }

@@ -51,11 +51,10 @@ int ofs_commit_archive_open(struct ofs_commit *c,
 void ofs_commit_archive_close(struct ofs_commit_archive *a);
 /* The lowest free storage number. */
 uint64_t ofs_commit_archive_key(const struct ofs_commit_archive *a);
-/* Writes it to fd at off, with another pickle and new storages. Moved bytes are
- * recorded in c. */
-int ofs_commit_archive_write(struct ofs_commit *c, struct ofs_commit_archive *a,
-    const struct ofs_commit_source *s, const struct ofs_buf *pickle,
-    const struct ofs_commit_storage *storage, size_t nstorages, int fd,
-    uint64_t off, uint64_t *size, struct optimfs_error *err);
+/* Appends it to a composition, with another pickle and new storages. The extents
+ * in it are placed. */
+int ofs_commit_archive_lay(struct ofs_commit *c, struct ofs_commit_archive *a,
+    const struct ofs_buf *pickle, const struct ofs_commit_storage *storage,
+    size_t nstorages, struct ofs_composition *to, struct optimfs_error *err);
 
 #endif

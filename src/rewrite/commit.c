@@ -10,10 +10,57 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "base/copy.h"
 #include "base/memory.h"
 #include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
+
+/* A commit turns what a user has changed in the tree into a new generation of the
+ * checkpoint's own files. It does not change files: it describes new ones, lets
+ * the engine write them, and publishes them with one rename. A new file is a
+ * composition, as every file of a mount is, of four kinds of pieces:
+ *
+ *     stored bytes of a file of the checkpoint, with what is staged over them
+ *     literal bytes: a pickle with its changed opcodes, headers of an archive
+ *     a box of a tensor that was added
+ *     the checksum of other bytes of the file
+ *
+ * So nobody writes elements to where they belong, and nobody corrects a file
+ * after it was written. Which bytes of a stored file an edit replaces is one
+ * question, which read/patch.c answers for any format: from the catalog, which
+ * says where the elements of each tensor lie.
+ *
+ * What is left to a format is what only it can know. Its update table says which
+ * files change if a value is set, added or removed, and what they are composed
+ * of. What is only bytes of tensors is not its business, unless it puts changed
+ * tensors elsewhere, as DCP does, whose index says where each of them is. All
+ * files with changed bytes that no format has laid out are laid out here as they
+ * are, from their first byte to their last.
+ *
+ * The steps, and what each of them may rely on:
+ *
+ *   1. Is it still the checkpoint that was mounted? Nothing is believed that was
+ *      read from another one.
+ *   2. resolve_key.c gives each change its key in the source, or the commit ends
+ *      here. From now on a change of a value is a task.
+ *   3. data.c finds the extents with changed bytes (c->changed), and makes the
+ *      patches: from here on, the stored bytes of any file can be read as they
+ *      will be.
+ *   4. The formats add files. Each marks the tasks as done and the extents as
+ *      placed that it has taken care of. A task that is left is an error, an
+ *      extent that is left means its whole file.
+ *   5. The size of all new files is known, and is compared with the free space.
+ *   6. shared.c compares what tensors that share bytes will have. It reads the
+ *      patches, so a commit that it refuses has written nothing.
+ *   7. The engine writes all files, with several threads. What is not touched is
+ *      copied by the kernel in whole blocks, which file systems can share.
+ *   8. An index that needs to know how long compressed items have become is added
+ *      and written.
+ *   9. verify.c opens the new files with our own reader, together with the old
+ *      ones that stay, and trusts none of the steps before: the same tensors, the
+ *      new values, no new damage.
+ *  10. Once more step 1, then journal/publish.c.
+ *
+ * Until step 10 everything is in the stage's new/, and a failure removes it. */
 
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 {
@@ -51,13 +98,6 @@ void ofs_commit_did(struct ofs_commit *c, uint64_t bytes)
 			(unsigned)(c->done * (WRITTEN - PLACED) / c->total));
 }
 
-int ofs_commit_make(struct ofs_commit *c, const char *rel, const char *like,
-    int *fd, struct optimfs_error *err)
-{
-	ofs_commit_doing(c, rel);
-	return ofs_publish_file(c->publish, rel, like, fd, err);
-}
-
 /* Fails if a change got no place. */
 static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 {
@@ -71,9 +111,10 @@ static int check_done(const struct ofs_commit *c, struct optimfs_error *err)
 /* Adds the objects in which only bytes change. */
 static int add_rest(struct ofs_commit *c, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < c->nmoved; i++)
-		if (c->moved[i].fd == -1 && !c->moved[i].whole &&
-		    ofs_commit_whole(c, c->moved[i].object, NULL, err) == -1)
+	for (size_t i = 0; i < c->nchanged; i++)
+		if (!c->changed[i].placed &&
+		    ofs_commit_whole(c, c->changed[i].at.object, NULL, err) ==
+			-1)
 			return -1;
 	return 0;
 }
@@ -86,39 +127,13 @@ static const struct ofs_update_ops *ops_of(const struct ofs_commit *c, size_t i)
 	return ops == NULL ? &none : ops;
 }
 
-/* Bytes to copy or add. Rewritten values are small. */
-static uint64_t new_bytes(const struct ofs_commit *c)
-{
-	const struct ofs_object *objects = c->cat->objects;
-	bool items = ops_of(c, 0)->items;
-	uint32_t last = OFS_NONE;
-	uint64_t need = 0;
-
-	for (size_t i = 0; i < c->nmoved; i++) {
-		const struct ofs_moved *m = &c->moved[i];
-
-		if (items)
-			need += m->len;
-		else if (m->object != last)
-			need += objects[m->object].size;
-		last = m->object;
-	}
-	for (size_t i = 0; i < c->ntasks; i++)
-		need += c->task[i].op == OFS_TASK_ADD
-		    ? ofs_commit_bytes(&c->task[i])
-		    : 0;
-	return need;
-}
-
 /* Is there enough space on the disk? */
 static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 {
-	uint64_t need = new_bytes(c), left;
+	uint64_t need = ofs_commit_size(c), left;
 	struct statvfs st;
 
 	c->total = need;
-	for (size_t i = 0; i < c->changes->n; i++)
-		c->total += ofs_ranges_total(&c->changes->v[i].written);
 	reached(c, PLACED);
 	if (fstatvfs(c->job->stage, &st) == -1)
 		return optimfs_fail(err, errno, "OFS821 %s: %m",
@@ -132,7 +147,8 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	    need + need / 20, left);
 }
 
-/* Writes all new files. */
+/* Writes all new files: those of the formats, and those in which only bytes
+ * change; then indexes that need to know where the others have what. */
 static int prepare(struct ofs_commit *c, void **state,
     struct optimfs_error *err)
 {
@@ -142,14 +158,14 @@ static int prepare(struct ofs_commit *c, void **state,
 			err) == -1)
 			return -1;
 	if (check_done(c, err) == -1 || add_rest(c, err) == -1 ||
-	    ofs_commit_shared(c, err) == -1 || ofs_commit_write(c, err) == -1 ||
-	    ofs_commit_scatter(c, err) == -1 || ofs_commit_sums(c, err) == -1)
+	    check_room(c, err) == -1 || ofs_commit_shared(c, err) == -1 ||
+	    ofs_commit_write(c, err) == -1)
 		return -1;
 	for (size_t i = 0; i < c->job->nparts; i++)
 		if (ops_of(c, i)->end != NULL &&
 		    ops_of(c, i)->end(state[i], err) == -1)
 			return -1;
-	return 0;
+	return ofs_commit_write(c, err);
 }
 
 /* Is the checkpoint still the one that was mounted? */
@@ -175,8 +191,7 @@ static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 {
 	if (check_source(c, err) == -1 || ofs_commit_place(c, err) == -1 ||
 	    ofs_commit_names(c, err) == -1 ||
-	    ofs_commit_extents(c, err) == -1 || check_room(c, err) == -1 ||
-	    prepare(c, state, err) == -1)
+	    ofs_commit_extents(c, err) == -1 || prepare(c, state, err) == -1)
 		return -1;
 	if (!ofs_publish_any(c->publish))
 		return 0;
@@ -196,13 +211,11 @@ static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 static void fini(struct ofs_commit *c)
 {
 	ofs_commit_place_fini(c);
-	for (size_t i = 0; i < c->ntouched; i++)
-		ofs_ranges_fini(&c->touched[i].ranges);
-	free(c->touched);
 	ofs_commit_files_fini(c);
 	ofs_patches_fini(&c->patches);
-	free(c->moved);
-	free(c->fix);
+	ofs_catalog_free(c->added);
+	free(c->added_task);
+	free(c->changed);
 	ofs_arena_fini(&c->arena);
 }
 

@@ -63,9 +63,6 @@ struct ofs_commit;
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
 /* Adds bytes to the progress. */
 void ofs_commit_did(struct ofs_commit *c, uint64_t bytes);
-/* As ofs_publish_file, with progress. */
-int ofs_commit_make(struct ofs_commit *c, const char *rel, const char *like,
-    int *fd, struct optimfs_error *err);
 /* Shows what it is doing: the name of a file, or a phrase. */
 void ofs_commit_doing(const struct ofs_commit *c, const char *what);
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -24,23 +25,14 @@
 #define SUMS 1024
 
 /* The bytes of a checksum; piece is the first of its places. */
-struct summed {
+struct ofs_commit_summed {
 	uint64_t from, end;
 	size_t piece;
 };
 
-struct ofs_commit_file {
-	char *rel, *like;
-	struct ofs_composition comp;
-	struct summed *summed; /* sorted */
-	size_t nsummed;
-	struct ofs_sums sums;
-	pthread_mutex_t lock; /* held while a sum is computed */
-};
-
 /* Making. */
 
-struct ofs_composition *ofs_commit_file(struct ofs_commit *c, const char *rel,
+struct ofs_commit_file *ofs_commit_file(struct ofs_commit *c, const char *rel,
     const char *like, struct optimfs_error *err)
 {
 	struct ofs_commit_file *f;
@@ -57,7 +49,7 @@ struct ofs_composition *ofs_commit_file(struct ofs_commit *c, const char *rel,
 	f->rel = strdup(rel);
 	f->like = like == NULL ? NULL : strdup(like);
 	if (f->rel != NULL && (like == NULL || f->like != NULL))
-		return &f->comp;
+		return f;
 	ofs_no_memory(err);
 	return NULL;
 }
@@ -70,6 +62,7 @@ void ofs_commit_files_fini(struct ofs_commit *c)
 		free(f->rel);
 		free(f->like);
 		ofs_composition_fini(&f->comp);
+		ofs_spans_fini(&f->items);
 		free(f->summed);
 		ofs_sums_fini(&f->sums);
 		pthread_mutex_destroy(&f->lock);
@@ -82,40 +75,60 @@ void ofs_commit_files_fini(struct ofs_commit *c)
 
 OFS_COMPARE_BY(compare_places, struct ofs_zip_sum, at)
 
-int ofs_commit_stored(struct ofs_composition *comp, uint32_t object,
+int ofs_commit_stored(struct ofs_composition *comp, const struct ofs_extent *at,
     uint64_t off, uint64_t n, struct ofs_zip_sums *sums,
     struct optimfs_error *err)
 {
-	struct ofs_extent at = { .object = object, .off = off, .len = n };
-	uint64_t base = comp->size, done = 0;
+	uint64_t base = comp->size, done = off;
 
 	if (sums->n > 0)
 		qsort(sums->v, sums->n, sizeof(*sums->v), compare_places);
 	for (size_t i = 0; i < sums->n; i++) {
 		const struct ofs_zip_sum *s = &sums->v[i];
 
-		if (ofs_composition_stored(comp, &at, done, s->at - off - done,
-			err) == -1 ||
+		if (s->at < off || s->at >= off + n)
+			continue;
+		if (ofs_composition_stored(comp, at, done, s->at - done, err) ==
+			-1 ||
 		    ofs_composition_crc(comp, base + s->from - off, s->n,
 			err) == -1)
 			return -1;
-		done = s->at - off + 4;
+		done = s->at + 4;
 	}
-	return ofs_composition_stored(comp, &at, done, n - done, err);
+	return ofs_composition_stored(comp, at, done, off + n - done, err);
 }
 
 struct reading {
 	const struct ofs_commit *c;
-	struct ofs_extent at;
+	const struct ofs_extent *at;
 };
 
-static int read_object(void *ctx, uint64_t off, uint64_t len, void *buf,
+static int read_extent(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
 {
 	const struct reading *r = ctx;
 
-	return ofs_transport_read(r->c->reader->transport, &r->at, off, len,
-	    buf, err);
+	return ofs_transport_read(r->c->reader->transport, r->at, off, len, buf,
+	    err);
+}
+
+int ofs_commit_sums(const struct ofs_commit *c, const struct ofs_extent *at,
+    const struct ofs_ranges *touched, struct ofs_zip_sums *sums,
+    struct optimfs_error *err)
+{
+	struct ofs_transport *t = c->reader->transport;
+	struct reading r = { c, at };
+	struct ofs_ranges own = { 0 };
+	uint64_t len;
+	int ret = ofs_transport_length(t, at, &len, err);
+
+	if (ret == 0 && touched == NULL)
+		ret = ofs_patches_hulls(&c->patches, at, &own, err);
+	if (ret == 0)
+		ret = ofs_zip_sums_find(sums, len,
+		    touched == NULL ? &own : touched, read_extent, &r, err);
+	ofs_ranges_fini(&own);
+	return ret;
 }
 
 /* Is the file one of items, which are archives, and no archive itself? */
@@ -128,56 +141,106 @@ static bool has_items(const struct ofs_catalog *cat, uint32_t object)
 	return false;
 }
 
+/* Those of an item of the object. */
+static int find_item_sums(const struct ofs_commit *c,
+    const struct ofs_changed *m, struct ofs_zip_sums *sums,
+    struct optimfs_error *err)
+{
+	size_t first = sums->n;
+
+	if (ofs_commit_sums(c, &m->at, NULL, sums, err) == -1)
+		return -1;
+	for (size_t i = first; i < sums->n; i++) {
+		sums->v[i].at += m->at.off;
+		sums->v[i].from += m->at.off;
+	}
+	return 0;
+}
+
 /* Finds the checksums of the archives in an object whose bytes change. */
-static int find_sums(struct ofs_commit *c, uint32_t object,
+static int find_sums(const struct ofs_commit *c, const struct ofs_extent *all,
     struct ofs_zip_sums *sums, struct optimfs_error *err)
 {
-	uint64_t size = c->cat->objects[object].size;
-	struct reading r = { c, { .object = object, .len = size } };
-	const struct ofs_ranges *touched =
-	    ofs_patches_touched(&c->patches, object);
 	bool record = false;
 
-	for (size_t i = ofs_commit_moved(c, object);
-	     i < c->nmoved && c->moved[i].object == object; i++) {
-		const struct ofs_moved *m = &c->moved[i];
+	for (size_t i = ofs_commit_changed(c, all->object);
+	     i < c->nchanged && c->changed[i].at.object == all->object; i++) {
+		const struct ofs_changed *m = &c->changed[i];
 
-		record = record || m->encoding == OFS_TORCH_RECORD;
-		if (m->encoding == OFS_TORCH_ITEM && m->codec == OFS_PLAIN &&
-		    ofs_zip_sums_find(sums, m->off, m->len, touched, false,
-			read_object, &r, err) == -1)
+		record = record || m->at.encoding == OFS_TORCH_RECORD;
+		if (m->at.encoding == OFS_TORCH_ITEM &&
+		    m->at.codec == OFS_PLAIN &&
+		    find_item_sums(c, m, sums, err) == -1)
 			return -1;
 	}
 	if (!record)
 		return 0;
-	if (has_items(c->cat, object))
+	if (has_items(c->cat, all->object))
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "OFS826 a tensor inside an object cannot be changed in a "
 		    "checkpoint of this format");
-	return ofs_zip_sums_find(sums, 0, size, touched, false, read_object, &r,
-	    err);
+	return ofs_commit_sums(c, all,
+	    ofs_patches_touched(&c->patches, all->object), sums, err);
 }
 
 int ofs_commit_whole(struct ofs_commit *c, uint32_t object, const char *rel,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &c->cat->objects[object];
-	struct ofs_composition *comp =
+	const struct ofs_extent all = { .object = object, .len = o->size };
+	struct ofs_commit_file *f =
 	    ofs_commit_file(c, rel == NULL ? o->path : rel, o->path, err);
 	struct ofs_zip_sums sums = { 0 };
-	int ret = comp == NULL ? -1 : 0;
+	int ret = f == NULL ? -1 : 0;
 
 	if (ret == 0 && rel == NULL)
-		ret = find_sums(c, object, &sums, err);
+		ret = find_sums(c, &all, &sums, err);
 	if (ret == 0)
-		ret = ofs_commit_stored(comp, object, 0, o->size, &sums, err);
+		ret = ofs_commit_stored(&f->comp, &all, 0, o->size, &sums, err);
 	free(sums.v);
 	if (ret == -1)
 		return optimfs_fail_in(err, "%.200s", o->path);
-	for (size_t i = ofs_commit_moved(c, object);
-	     i < c->nmoved && c->moved[i].object == object; i++)
-		c->moved[i].whole = true;
+	ofs_commit_placed(c, &all);
 	return 0;
+}
+
+/* Added tensors. */
+
+static uint32_t add_tensor(struct ofs_commit *c,
+    const struct ofs_commit_task *t, struct optimfs_error *err)
+{
+	struct ofs_tensor new = { .dtype = t->dtype,
+		.ndim = t->ndim,
+		.grid_ndim = t->ndim,
+		.error = OFS_NONE,
+		.index = OFS_NONE };
+
+	if (ofs_grow(c->added_task, c->nadded, c->added_cap, err) == -1)
+		return OFS_NONE;
+	new.shape = new.grid =
+	    ofs_catalog_dims(c->added, t->shape, t->ndim, err);
+	if (new.shape == OFS_NONE ||
+	    ofs_catalog_tensor(c->added, &new, err) == OFS_NONE)
+		return OFS_NONE;
+	c->added_task[c->nadded] = t;
+	return (uint32_t)c->nadded++;
+}
+
+uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
+    struct optimfs_error *err)
+{
+	struct ofs_dir none = { .fd = -1 };
+
+	if (ofs_commit_complete(c, t, err) == -1)
+		return OFS_NONE;
+	if (c->added == NULL)
+		c->added = ofs_catalog_new(&none, err);
+	if (c->added == NULL)
+		return OFS_NONE;
+	for (size_t i = 0; i < c->nadded; i++)
+		if (c->added_task[i] == t)
+			return (uint32_t)i;
+	return add_tensor(c, t, err);
 }
 
 /* Reading. */
@@ -197,10 +260,10 @@ struct opened {
 static int compare_summed(const void *key, const void *item)
 {
 	return OFS_ORDER(*(const uint64_t *)key,
-	    ((const struct summed *)item)->end - 1);
+	    ((const struct ofs_commit_summed *)item)->end - 1);
 }
 
-OFS_COMPARE_BY2(by_from, struct summed, from, piece)
+OFS_COMPARE_BY2(by_from, struct ofs_commit_summed, from, piece)
 
 /* Makes the index of the checksums. Archives do not overlap, nor do records. */
 static int index_sums(struct ofs_commit_file *f, struct optimfs_error *err)
@@ -214,8 +277,9 @@ static int index_sums(struct ofs_commit_file *f, struct optimfs_error *err)
 		const struct ofs_piece *p = &f->comp.piece[i];
 
 		if (p->kind == OFS_PIECE_CRC && p->crc.n > 0)
-			f->summed[n++] = (struct summed){ p->crc.from,
-				p->crc.from + p->crc.n, i };
+			f->summed[n++] =
+			    (struct ofs_commit_summed){ p->crc.from,
+				    p->crc.from + p->crc.n, i };
 	}
 	if (n > 0)
 		qsort(f->summed, n, sizeof(*f->summed), by_from);
@@ -223,6 +287,29 @@ static int index_sums(struct ofs_commit_file *f, struct optimfs_error *err)
 		if (i == 0 || f->summed[i].from != f->summed[i - 1].from)
 			f->summed[f->nsummed++] = f->summed[i];
 	return 0;
+}
+
+/* Reads elements of an added tensor; the range may begin and end inside one. */
+static int read_added(const struct opened *o, const struct ofs_piece *p,
+    uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err)
+{
+	const struct ofs_commit_task *t = o->c->added_task[p->tensor];
+	uint64_t item = ofs_dtype_size(t->dtype), first = from / item;
+	uint64_t count = (from + n + item - 1) / item - first;
+	uint8_t *whole;
+	int ret;
+
+	if (from % item == 0 && n % item == 0)
+		return ofs_commit_elements(o->c, t, p->first + first, count,
+		    buf, err);
+	whole = ofs_alloc(count, item, err);
+	if (whole == NULL)
+		return -1;
+	ret = ofs_commit_elements(o->c, t, p->first + first, count, whole, err);
+	if (ret == 0)
+		memcpy(buf, whole + (from - first * item), n);
+	free(whole);
+	return ret;
 }
 
 static int read_piece(const struct opened *o, const struct ofs_piece *p,
@@ -235,10 +322,12 @@ static int read_piece(const struct opened *o, const struct ofs_piece *p,
 	case OFS_PIECE_STORED:
 		return ofs_patches_read(&o->c->patches, p->stored.at,
 		    p->stored.from + from, n, buf, err);
-	default:
-		memset(buf, 0, n);
-		return 0;
+	case OFS_PIECE_BOX:
+		return read_added(o, p, from, n, buf, err);
+	case OFS_PIECE_CRC:
+		memset(buf, 0, n); /* put_sum */
 	}
+	return 0;
 }
 
 /* Calls each for the pieces of a range: n bytes from byte from of p, which are
@@ -305,6 +394,24 @@ static int read_file(void *from, void *buf, uint64_t len, uint64_t off,
 
 /* Copying. */
 
+/* Opens a file of the checkpoint, if it is the one that was mounted. */
+static int open_object(const struct ofs_commit *c, uint32_t object, int *fd,
+    struct optimfs_error *err)
+{
+	const struct ofs_object *o = &c->cat->objects[object];
+	struct stat st;
+
+	*fd = ofs_dir_open_file(&c->cat->dir, o->path, &st, err);
+	if (*fd == -1)
+		return -1;
+	if ((uint64_t)st.st_size == o->size && st.st_ino == o->ino &&
+	    ofs_time_ns(&st.st_mtim) == o->mtime_ns)
+		return 0;
+	close(*fd);
+	return optimfs_fail(err, ESTALE,
+	    "OFS805 %.200s changed since the checkpoint was mounted", o->path);
+}
+
 /* The file that an object is copied from. */
 static int source_of(struct opened *o, uint32_t object, int *fd,
     struct optimfs_error *err)
@@ -318,7 +425,7 @@ static int source_of(struct opened *o, uint32_t object, int *fd,
 	if (i == o->n) {
 		ret = ofs_grow(o->source, o->n, o->cap, err);
 		if (ret == 0)
-			ret = ofs_commit_open(o->c, object, fd, err);
+			ret = open_object(o->c, object, fd, err);
 		if (ret == 0)
 			o->source[o->n++] = (struct source){ object, *fd };
 	} else {
@@ -336,11 +443,13 @@ static uint64_t alike(const struct opened *o, const struct ofs_piece *p,
 	const struct ofs_extent *at = p->stored.at;
 	uint64_t off, lo = UINT64_MAX, hi = 0;
 	const struct ofs_ranges *r;
+	uint32_t file;
 	size_t i;
 
 	*copy = false;
 	if (p->kind != OFS_PIECE_STORED || at->codec != OFS_PLAIN ||
-	    ofs_commit_is_elsewhere(o->c, at->object))
+	    ofs_dir_elsewhere(&o->c->cat->dir,
+		o->c->cat->objects[at->object].path, &file))
 		return n;
 	r = ofs_patches_touched(&o->c->patches, at->object);
 	off = at->off + p->stored.from + from;
@@ -427,6 +536,20 @@ static void *open_file(void *ctx, uint32_t index, struct optimfs_error *err)
 	return o;
 }
 
+static const struct ofs_spans *items_of(void *from)
+{
+	return &((struct opened *)from)->file->items;
+}
+
+static void stored(void *ctx, uint32_t index, const struct ofs_span *span,
+    uint64_t len)
+{
+	const struct writing *w = ctx;
+	const struct ofs_commit_file *f = w->c->file[index];
+
+	f->stored(f->ctx, span->ref, len);
+}
+
 static int tick(void *ctx, const char *name, struct optimfs_error *err)
 {
 	struct writing *w = ctx;
@@ -446,6 +569,8 @@ static const struct ofs_engine_ops new_files = {
 	.close = close_file,
 	.read = read_file,
 	.run = run_of,
+	.spans = items_of,
+	.stored = stored,
 	.tick = tick,
 };
 
@@ -468,11 +593,21 @@ static int create(struct writing *w, struct optimfs_error *err)
 		w->engine.file[w->engine.n++] = (struct ofs_engine_file){
 			.index = (uint32_t)i,
 			.ours = true,
+			.whole = f->items.n > 0,
 			.size = f->comp.size,
 		};
 		w->engine.total += f->comp.size;
 	}
 	return ofs_engine_cut(&w->engine, err);
+}
+
+uint64_t ofs_commit_size(const struct ofs_commit *c)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < c->nfiles; i++)
+		n += c->file[i]->comp.size;
+	return n;
 }
 
 int ofs_commit_write(struct ofs_commit *c, struct optimfs_error *err)

@@ -3,30 +3,63 @@
 #ifndef OFS_REWRITE_FILES_H
 #define OFS_REWRITE_FILES_H
 
+#include <pthread.h>
+
 #include "optimfs/error.h"
 
-#include "archive/zip_fix.h"
+#include "archive/zip_sums.h"
+#include "layout/render.h"
 #include "plan/composition.h"
+#include "plan/sums.h"
 
 struct ofs_commit;
+struct ofs_commit_task;
 
-/* A new file. Its composition is filled before ofs_commit_write. */
-struct ofs_commit_file;
+/* A new file. Its composition is filled before ofs_commit_write. Boxes are of
+ * tensors of the catalog of added ones (ofs_commit_added). */
+struct ofs_commit_file {
+	struct ofs_composition comp;
+	/* If there are any: the items that make up the file. They are written
+	 * compressed; stored is called with the length of each, in any
+	 * thread. */
+	struct ofs_spans items;
+	void (*stored)(void *ctx, uint64_t ref, uint64_t len);
+	void *ctx;
+	/* private */
+	char *rel, *like;
+	struct ofs_commit_summed *summed;
+	size_t nsummed;
+	struct ofs_sums sums;
+	pthread_mutex_t lock; /* held while a sum is computed */
+};
 
-/* Adds the new file rel, which inherits from like (journal/publish.h), and
- * returns its composition; NULL: failed. */
-struct ofs_composition *ofs_commit_file(struct ofs_commit *c, const char *rel,
+/* Adds the new file rel, which inherits from like (journal/publish.h); it is
+ * valid until ofs_commit_write. NULL: failed. */
+struct ofs_commit_file *ofs_commit_file(struct ofs_commit *c, const char *rel,
     const char *like, struct optimfs_error *err);
 /* Adds a file with all bytes of an object and what is staged over them. rel NULL:
  * it replaces the object; checksums of archives in it are computed again. */
 int ofs_commit_whole(struct ofs_commit *c, uint32_t object, const char *rel,
     struct optimfs_error *err);
-/* Appends n bytes at off of an object, with new checksums at these places, which
- * are offsets in the object, and inside the bytes. They are sorted. */
-int ofs_commit_stored(struct ofs_composition *comp, uint32_t object,
+/* Appends bytes [off, off + n) of an extent, decoded, with new checksums at
+ * those of sums that are among them. Their offsets are in the extent. */
+int ofs_commit_stored(struct ofs_composition *comp, const struct ofs_extent *at,
     uint64_t off, uint64_t n, struct ofs_zip_sums *sums,
     struct optimfs_error *err);
-/* Writes all files that were added. */
+/* Finds the checksums of an archive that is all of an extent, whose offsets are
+ * in the extent. touched: bytes that change; NULL: those of edits. */
+int ofs_commit_sums(const struct ofs_commit *c, const struct ofs_extent *at,
+    const struct ofs_ranges *touched, struct ofs_zip_sums *sums,
+    struct optimfs_error *err);
+/* The number of a task's tensor, all of whose elements are known, in the catalog
+ * of added ones, c->added; OFS_NONE: failed. EINVAL (OFS301): some elements were
+ * not written. */
+uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
+    struct optimfs_error *err);
+
+/* The bytes of all files that were added. */
+uint64_t ofs_commit_size(const struct ofs_commit *c);
+/* Writes all files that were added, and forgets them. */
 int ofs_commit_write(struct ofs_commit *c, struct optimfs_error *err);
 void ofs_commit_files_fini(struct ofs_commit *c);
 

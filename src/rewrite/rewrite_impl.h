@@ -3,7 +3,6 @@
 #ifndef OFS_REWRITE_REWRITE_IMPL_H
 #define OFS_REWRITE_REWRITE_IMPL_H
 
-#include "base/ranges.h"
 #include "pickle/pickle.h"
 #include "read/patch.h"
 #include "rewrite/commit.h"
@@ -36,27 +35,10 @@ struct ofs_commit_task {
 	bool done;           /* it has a place in a new file */
 };
 
-/* Stored bytes that move. With a codec, off and len are the extent, and offsets
- * in the decoded bytes start at to. */
-struct ofs_moved {
-	uint32_t object;
-	uint8_t codec, encoding;
-	uint64_t off, len;
-	int fd; /* -1: no place yet */
-	uint64_t to;
-	bool whole; /* its place is in a copy of the whole file */
-};
-
-/* An archive whose bytes may have changed. */
-struct ofs_archive_fix {
-	int fd;
-	uint64_t off, len;
-	bool sums; /* write checksums even where there were none */
-};
-
-struct ofs_touched {
-	int fd;
-	struct ofs_ranges ranges;
+/* An extent with changed bytes. */
+struct ofs_changed {
+	struct ofs_extent at;
+	bool placed; /* a new file has it */
 };
 
 struct ofs_commit {
@@ -71,18 +53,17 @@ struct ofs_commit {
 	struct ofs_commit_task *task;
 	size_t ntasks;
 	uint32_t *drop; /* for each entry the task that drops it, or OFS_NONE */
-	struct ofs_patches
-	    patches; /* staged bytes of tensors that are stored */
+	struct ofs_changed *changed; /* sorted by object and offset */
+	size_t nchanged, changed_cap;
+	/* what is staged over stored bytes of tensors */
+	struct ofs_patches patches;
 	struct ofs_commit_file **file; /* new files that are not written yet */
 	size_t nfiles, file_cap;
-	struct ofs_moved *moved; /* sorted by object and offset */
-	size_t nmoved, moved_cap;
-	struct ofs_archive_fix *fix;
-	size_t nfixes, fix_cap;
-	struct ofs_touched *touched;
-	size_t ntouched, touched_cap;
-	uint64_t done,
-	    total; /* progress in bytes: copied, or written by users */
+	/* Tensors of tasks, for compositions; NULL: none. */
+	struct ofs_catalog *added;
+	const struct ofs_commit_task **added_task; /* by tensor */
+	size_t nadded, added_cap;
+	uint64_t done, total; /* bytes of new files */
 };
 
 /* resolve_key.c: makes the tasks: finds the name of each change in the
@@ -101,34 +82,23 @@ int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
 /* The tensor whose stored bytes a change replaces; NULL: none. */
 const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
     const struct ofs_change *ch);
-/* Finds the extents with changed bytes and adds them to moved, sorted and
- * without a place. */
+/* Finds the extents with changed bytes, and what is staged over them. */
 int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err);
-/* The index of the first extent of this object in moved. */
-size_t ofs_commit_moved(const struct ofs_commit *c, uint32_t object);
-/* Writes the changed bytes to their new places. */
-int ofs_commit_scatter(struct ofs_commit *c, struct optimfs_error *err);
+/* The index of the first extent of this object in changed. */
+size_t ofs_commit_changed(const struct ofs_commit *c, uint32_t object);
+/* A new file has all of this extent: marks those in it as placed. */
+void ofs_commit_placed(struct ofs_commit *c, const struct ofs_extent *at);
 /* Reads the new elements of t; ch NULL: the old ones. */
 int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
     const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
     struct optimfs_error *err);
-int ofs_commit_fix_sums(struct ofs_commit *c, int fd, uint64_t off,
-    uint64_t len, bool sums, struct optimfs_error *err);
-/* Writes the checksums of archives. */
-int ofs_commit_sums(struct ofs_commit *c, struct optimfs_error *err);
-/* Writes all elements of an added tensor to fd, in C order. */
+/* EINVAL (OFS301): elements of an added tensor were not written. */
+int ofs_commit_complete(const struct ofs_commit *c,
+    const struct ofs_commit_task *t, struct optimfs_error *err);
+/* Reads elements of an added tensor, in C order. */
 int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
-    int fd, uint64_t off, struct optimfs_error *err);
+    uint64_t first, uint64_t count, void *buf, struct optimfs_error *err);
 uint64_t ofs_commit_bytes(const struct ofs_commit_task *t);
-/* Opens a file of the checkpoint, or a copy of one that another rank has.
- * ESTALE (OFS805) if it is not the one that was mounted. */
-int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
-    struct optimfs_error *err);
-/* Copies n bytes of an extent from byte from on, decoded, to fd at to. */
-int ofs_commit_decode(const struct ofs_commit *c, const struct ofs_extent *at,
-    uint64_t from, uint64_t n, int fd, uint64_t to, struct optimfs_error *err);
-/* Is it a file of another rank? */
-bool ofs_commit_is_elsewhere(const struct ofs_commit *c, uint32_t object);
 
 /* shared.c: do all names of a value agree, and tensors
  * that share stored bytes? EINVAL (OFS828) names two that do not. */

@@ -42,16 +42,16 @@ struct shared {
 
 OFS_COMPARE_BY3(by_place, struct sharer, object, off, tensor)
 
-static bool is_moved(const struct ofs_commit *c, uint32_t object)
+static bool is_changed(const struct ofs_commit *c, uint32_t object)
 {
-	size_t i = ofs_commit_moved(c, object);
+	size_t i = ofs_commit_changed(c, object);
 
-	return i < c->nmoved && c->moved[i].object == object;
+	return i < c->nchanged && c->changed[i].at.object == object;
 }
 
 static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
 {
-	if (!is_moved(s->c, at->object))
+	if (!is_changed(s->c, at->object))
 		return 0;
 	if (ofs_grow(s->v, s->n, s->cap, s->err) == -1)
 		return -1;
@@ -375,7 +375,7 @@ int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err)
 	struct shared s = { .c = c, .err = err };
 	int ret = 0;
 
-	if (c->nmoved == 0)
+	if (c->nchanged == 0)
 		return 0;
 	if (mark_changed(&s) == -1 || collect(&s) == -1)
 		ret = -1;

@@ -12,7 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "archive/zip_fix.h"
+#include "archive/zip_sums.h"
+#include "base/crc.h"
+#include "base/cursor.h"
+#include "base/io.h"
 #include "base/ranges.h"
 #include "fs/fs.h"
 #include "random.h"
@@ -219,6 +222,53 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 	    : add_patch(c, i, first * item, (first + count) * item);
 }
 
+/* An archive in a file. */
+struct archive {
+	int fd;
+	uint64_t off;
+};
+
+static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
+    struct optimfs_error *err)
+{
+	const struct archive *a = ctx;
+
+	return ofs_pread_all(a->fd, buf, len, a->off + off, err);
+}
+
+/* Writes new checksums of the records with bytes of touched to an archive. */
+static int fix_archive(struct copy *c, const struct ofs_extent *at,
+    struct optimfs_error *err)
+{
+	struct archive a = { c->fd[at->object], at->off };
+	const struct ofs_ranges *all = &c->touched[at->object];
+	struct ofs_zip_sums sums = { 0 };
+	struct ofs_ranges own = { 0 };
+	int ret = 0;
+
+	for (size_t i = ofs_ranges_find(all, at->off);
+	     i < all->n && all->v[i].off < at->off + at->len && ret == 0; i++)
+		ret = ofs_ranges_add(&own, all->v[i].off - at->off,
+		    all->v[i].end - at->off, err);
+	if (ret == 0)
+		ret = ofs_zip_sums_find(&sums, at->len, &own, read_archive, &a,
+		    err);
+	for (size_t i = 0; i < sums.n && ret == 0; i++) {
+		const struct ofs_zip_sum *s = &sums.v[i];
+		uint8_t *bytes = malloc(s->n + 1), le[4];
+
+		ret = read_archive(&a, s->from, s->n, bytes, err);
+		ofs_put_le(le, ofs_crc32(0, bytes, s->n), sizeof(le));
+		if (ret == 0 &&
+		    pwrite(a.fd, le, 4, (off_t)(a.off + s->at)) != 4)
+			ret = -1;
+		free(bytes);
+	}
+	ofs_ranges_fini(&own);
+	free(sums.v);
+	return ret;
+}
+
 static int fix(struct copy *c)
 {
 	struct ofs_catalog *cat = c->fs->now->cat;
@@ -229,25 +279,24 @@ static int fix(struct copy *c)
 		const struct ofs_extent *at = &cat->shards[i].at;
 
 		if (at->encoding == OFS_TORCH_ITEM && at->codec == OFS_PLAIN)
-			ret = ofs_zip_fix(c->fd[at->object], at->off, at->len,
-			    &c->touched[at->object], false, &err);
+			ret = fix_archive(c, at, &err);
 	}
 	for (uint32_t i = 0; i < cat->nreplicas && ret == 0; i++) {
 		const struct ofs_extent *at = &cat->replicas[i].at;
 
 		if (at->encoding == OFS_TORCH_ITEM && at->codec == OFS_PLAIN)
-			ret = ofs_zip_fix(c->fd[at->object], at->off, at->len,
-			    &c->touched[at->object], false, &err);
+			ret = fix_archive(c, at, &err);
 	}
 	for (uint32_t i = 0; i < cat->nobjects && ret == 0; i++) {
+		const struct ofs_extent at = { .object = i,
+			.len = cat->objects[i].size };
 		const char *dot = strrchr(cat->objects[i].path, '.');
 		char mark[4] = "";
 
 		if (dot != NULL && strcmp(dot, ".distcp") != 0 &&
 		    pread(c->fd[i], mark, 4, 0) == 4 &&
 		    memcmp(mark, "PK\3\4", 4) == 0)
-			ret = ofs_zip_fix(c->fd[i], 0, cat->objects[i].size,
-			    &c->touched[i], false, &err);
+			ret = fix_archive(c, &at, &err);
 	}
 	if (ret == -1)
 		diag("%s", err.text);

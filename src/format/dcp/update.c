@@ -5,21 +5,15 @@
 #include "format/dcp/update.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/copy.h"
-#include "base/io.h"
 #include "base/memory.h"
 #include "format/dcp/dcp.h"
-#include "store/encode.h"
-
-#define STEP ((uint64_t)1 << 20)
 
 /* No data file is changed. An item with changed bytes is copied to a new file
  * of the same rank and changed there, and the index points to the copy; the old
  * bytes stay until no item of their file is used. A safetensors blob has one
- * header for many items, so its file is copied as a whole. An encoded item is
- * decoded to an unlinked file, changed, and encoded again. */
+ * header for many items, so its file is copied as a whole. Encoded items go to
+ * files of their own: where one ends is known when it is written. */
 
 static int read_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
@@ -56,69 +50,23 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 
 /* The end of a commit, when all bytes are written. */
 
-/* Encode a decoded item as one extent, to the end of a data file. */
-static int encode(const struct ofs_dcp_coded *x, struct ofs_dcp_out *out,
-    struct optimfs_error *err)
-{
-	struct ofs_encoder to = {
-		.write = ofs_write_all, .fd = out->fd, .at = out->at
-	};
-	uint8_t *buf = malloc(STEP);
-	uint64_t done = 0, n;
-	int ret =
-	    buf == NULL ? ofs_no_memory(err) : ofs_encoder_init(&to, 0, err);
-
-	for (bool last = false; ret == 0 && !last; done += n) {
-		n = x->len - done < STEP ? x->len - done : STEP;
-		last = done + n == x->len;
-		ret = ofs_pread_all(x->fd, buf, n, done, err);
-		if (ret == 0)
-			ret = ofs_encode(&to, buf, n, last, err);
-	}
-	ofs_encoder_fini(&to);
-	free(buf);
-	out->at = to.at;
-	return ret;
-}
-
-static int encode_all(struct ofs_dcp_commit *d, struct optimfs_error *err)
-{
-	for (size_t i = 0; i < d->ncoded; i++) {
-		const struct ofs_dcp_coded *x = &d->coded[i];
-		const struct ofs_moved *m = &d->c->moved[x->moved];
-		const struct ofs_object *o =
-		    ofs_dcp_commit_object(d, m->object);
-		uint32_t out, first, n;
-		uint64_t at;
-
-		if (ofs_dcp_commit_out(d, o->rank, o->path, &out, err) == -1)
-			return -1;
-		at = d->out[out].at;
-		if (encode(x, &d->out[out], err) == -1)
-			return -1;
-		ofs_dcp_commit_at(d, m->object, m->off, &first, &n);
-		if (ofs_dcp_commit_note_all(d, first, n, out, at,
-			d->out[out].at - at, false, err) == -1)
-			return -1;
-	}
-	return 0;
-}
-
-static int write_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
+static int lay_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	struct ofs_buf index = { 0 };
+	struct ofs_commit_file *f;
 	uint8_t *bytes;
 	uint64_t len;
-	int fd, ret;
+	int ret;
 
 	if (ofs_dcp_commit_bytes(d, &bytes, &len, err) == -1)
 		return -1;
 	ret = ofs_pickle_splice(bytes, len, &d->edits, &index, err);
 	free(bytes);
-	if (ret == 0)
-		ret = ofs_commit_make(d->c, d->name, NULL, &fd, err);
-	if (ret == 0)
-		ret = ofs_write_all(fd, index.data, index.len, 0, err);
+	if (ret == 0) {
+		f = ofs_commit_file(d->c, d->name, NULL, err);
+		ret =
+		    f == NULL ? -1 : ofs_composition_buf(&f->comp, &index, err);
+	}
 	ofs_buf_fini(&index);
 	return ret;
 }
@@ -150,7 +98,7 @@ static int end(void *state, struct optimfs_error *err)
 
 	if (!d->open)
 		return 0;
-	if (encode_all(d, err) == -1 ||
+	if (ofs_dcp_commit_coded(d, err) == -1 ||
 	    ofs_dcp_commit_put_new(d, true, err) == -1 ||
 	    ofs_dcp_commit_moved(d, err) == -1)
 		return -1;
@@ -161,7 +109,7 @@ static int end(void *state, struct optimfs_error *err)
 		return -1;
 	/* The graph is as large as the index, which is parsed again now. */
 	ofs_dcp_commit_close(d);
-	return write_index(d, err);
+	return lay_index(d, err);
 }
 
 static void release(void *state)
@@ -173,8 +121,6 @@ static void release(void *state)
 	ofs_pk_edits_fini(&d->edits);
 	for (size_t i = 0; i < d->nout; i++)
 		free(d->out[i].path);
-	for (size_t i = 0; i < d->ncoded; i++)
-		close(d->coded[i].fd);
 	ofs_dcp_commit_close(d);
 	free(d->name);
 	free(d->ours);
@@ -188,5 +134,4 @@ const struct ofs_update_ops ofs_dcp_update = {
 	.begin = begin,
 	.end = end,
 	.free = release,
-	.items = true,
 };

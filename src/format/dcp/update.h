@@ -13,9 +13,10 @@ extern const struct ofs_update_ops ofs_dcp_update;
 
 /* A new data file. */
 struct ofs_dcp_out {
-	int rank, fd;
-	char *path;  /* as in the index, relative to its directory */
-	uint64_t at; /* offset for the next item; advanced by writers */
+	int rank;
+	bool coded;                   /* of compressed items */
+	char *path;                   /* as in the index */
+	struct ofs_commit_file *file; /* NULL: no item can be added */
 };
 
 /* An item with a new place. */
@@ -27,11 +28,11 @@ struct ofs_dcp_placed {
 	bool plain; /* no longer encoded */
 };
 
-/* An encoded extent that was decoded to be changed. */
+/* An item that is decoded, changed and encoded again. */
 struct ofs_dcp_coded {
-	size_t moved; /* index of moved */
-	int fd;
-	uint64_t len;
+	struct ofs_extent at;
+	uint32_t out;
+	uint64_t len; /* encoded */
 };
 
 struct ofs_dcp_commit {
@@ -86,18 +87,22 @@ void ofs_dcp_commit_named(const struct ofs_dcp_commit *d, struct ofs_str name,
 /* update_move.c: new data files. */
 const struct ofs_object *ofs_dcp_commit_object(const struct ofs_dcp_commit *d,
     uint32_t object);
-/* The data file for items of a rank. When it is created it gets the mode of
- * like, a file of the checkpoint. */
-int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, const char *like,
-    uint32_t *out, struct optimfs_error *err);
+/* The data file for items of a rank, or for its compressed ones. It gets the mode
+ * of like, a file of the checkpoint. Items are appended to its composition. */
+int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, bool coded,
+    const char *like, uint32_t *out, struct optimfs_error *err);
+struct ofs_composition *ofs_dcp_commit_to(const struct ofs_dcp_commit *d,
+    uint32_t out);
 /* Record the new place of an item; of the n items from first on in by_place. */
 int ofs_dcp_commit_note(struct ofs_dcp_commit *d,
     const struct ofs_dcp_placed *item, struct optimfs_error *err);
 int ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
     uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
     struct optimfs_error *err);
-/* Move every extent of the commit that belongs to this part. */
+/* Lay out every changed extent that belongs to this part. */
 int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err);
+/* When they are written: record where compressed items are. */
+int ofs_dcp_commit_coded(struct ofs_dcp_commit *d, struct optimfs_error *err);
 
 /* update_values.c: values, keys. */
 int ofs_dcp_commit_change(struct ofs_dcp_commit *d, struct optimfs_error *err);

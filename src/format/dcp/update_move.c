@@ -1,4 +1,4 @@
-/* update_move.c - items with changed bytes, copied to new data files */
+/* update_move.c - items with changed bytes, laid out in new data files */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,12 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/copy.h"
 #include "base/memory.h"
 #include "base/str.h"
-#include "base/temp.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
 
@@ -47,48 +44,73 @@ static int next_number(struct ofs_dcp_commit *d, int rank, uint64_t *next,
 	return ret;
 }
 
-/* Create a data file for rank; *out is its index. It gets the mode of like, a
- * file of the checkpoint. */
-static int new_out(struct ofs_dcp_commit *d, int rank, const char *like,
-    uint32_t *out, struct optimfs_error *err)
+/* The next data file of a rank; *out is its index. */
+static int new_out(struct ofs_dcp_commit *d, int rank, uint32_t *out,
+    struct optimfs_error *err)
 {
 	struct ofs_dcp_out o = { .rank = rank < 0 ? 0 : rank };
-	char *path = NULL;
 	uint64_t number;
-	int ret = -1;
 
-	if (next_number(d, o.rank, &number, err) == -1)
+	if (next_number(d, o.rank, &number, err) == -1 ||
+	    ofs_grow(d->out, d->nout, d->out_cap, err) == -1)
 		return -1;
 	if (asprintf(&o.path, "__%d_%" PRIu64 ".distcp", o.rank, number) == -1)
 		return ofs_no_memory(err);
-	path = ofs_path_join(d->part->rel, o.path);
-	if (path == NULL || ofs_grow(d->out, d->nout, d->out_cap, err) == -1)
-		ofs_no_memory(err);
-	else
-		ret = like == NULL
-		    ? 0
-		    : ofs_commit_make(d->c, path, like, &o.fd, err);
-	free(path);
-	if (ret == -1) {
-		free(o.path);
-		return -1;
-	}
 	*out = (uint32_t)d->nout;
 	d->out[d->nout++] = o;
 	return 0;
 }
 
-int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, const char *like,
-    uint32_t *out, struct optimfs_error *err)
+/* The path of a new file in the checkpoint; the caller's. */
+static char *path_of(const struct ofs_dcp_commit *d, uint32_t out,
+    struct optimfs_error *err)
 {
+	char *path = ofs_path_join(d->part->rel, d->out[out].path);
+
+	if (path == NULL)
+		ofs_no_memory(err);
+	return path;
+}
+
+static void note_length(void *ctx, uint64_t ref, uint64_t len)
+{
+	struct ofs_dcp_commit *d = ctx;
+
+	d->coded[ref].len = len;
+}
+
+int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, bool coded,
+    const char *like, uint32_t *out, struct optimfs_error *err)
+{
+	struct ofs_commit_file *f;
+	char *path;
+
 	if (rank < 0)
 		rank = 0;
 	for (size_t i = 0; i < d->nout; i++)
-		if (d->out[i].rank == rank && d->out[i].fd != -1) {
+		if (d->out[i].rank == rank && d->out[i].coded == coded &&
+		    d->out[i].file != NULL) {
 			*out = (uint32_t)i;
 			return 0;
 		}
-	return new_out(d, rank, like, out, err);
+	if (new_out(d, rank, out, err) == -1)
+		return -1;
+	path = path_of(d, *out, err);
+	f = path == NULL ? NULL : ofs_commit_file(d->c, path, like, err);
+	free(path);
+	if (f == NULL)
+		return -1;
+	f->stored = note_length;
+	f->ctx = d;
+	d->out[*out].file = f;
+	d->out[*out].coded = coded;
+	return 0;
+}
+
+struct ofs_composition *ofs_dcp_commit_to(const struct ofs_dcp_commit *d,
+    uint32_t out)
+{
+	return &d->out[out].file->comp;
 }
 
 int ofs_dcp_commit_note(struct ofs_dcp_commit *d,
@@ -120,7 +142,7 @@ int ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
 	return 0;
 }
 
-/* Moving bytes. */
+/* Items. */
 
 const struct ofs_object *ofs_dcp_commit_object(const struct ofs_dcp_commit *d,
     uint32_t object)
@@ -128,24 +150,23 @@ const struct ofs_object *ofs_dcp_commit_object(const struct ofs_dcp_commit *d,
 	return &d->c->cat->objects[object];
 }
 
-/* Copy the item at [off, off + len) of an object. */
-static int copy_item(struct ofs_dcp_commit *d, uint32_t object, uint64_t off,
-    uint64_t len, uint32_t *out, uint64_t *to, struct optimfs_error *err)
+/* Lay out an item with what is staged over it. */
+static int lay_item(struct ofs_dcp_commit *d, const struct ofs_extent *at,
+    uint64_t len, uint32_t out, struct optimfs_error *err)
 {
-	const struct ofs_object *o = ofs_dcp_commit_object(d, object);
-	int in, ret;
+	struct ofs_zip_sums sums = { 0 };
+	int ret = ofs_commit_sums(d->c, at, NULL, &sums, err);
 
-	if (ofs_dcp_commit_out(d, o->rank, o->path, out, err) == -1 ||
-	    ofs_commit_open(d->c, object, &in, err) == -1)
-		return -1;
-	*to = d->out[*out].at;
-	ret = ofs_copy_range(in, off, d->out[*out].fd, *to, len, err);
-	close(in);
-	d->out[*out].at += len;
+	if (ret == 0)
+		ret = ofs_commit_stored(ofs_dcp_commit_to(d, out), at, 0, len,
+		    &sums, err);
+	free(sums.v);
+	if (ret == 0)
+		ofs_commit_placed(d->c, at);
 	return ret;
 }
 
-/* Copy the file of a blob, with a new name. */
+/* Lay out the file of a blob, with a new name. */
 static int move_blob(struct ofs_dcp_commit *d, uint32_t object,
     struct optimfs_error *err)
 {
@@ -154,12 +175,10 @@ static int move_blob(struct ofs_dcp_commit *d, uint32_t object,
 	char *path;
 	int ret;
 
-	if (new_out(d, o->rank, NULL, &item.out, err) == -1)
+	if (new_out(d, o->rank, &item.out, err) == -1)
 		return -1;
-	d->out[item.out].fd = -1; /* no other item may be added */
-	path = ofs_path_join(d->part->rel, d->out[item.out].path);
-	ret = path == NULL ? ofs_no_memory(err)
-			   : ofs_commit_whole(d->c, object, path, err);
+	path = path_of(d, item.out, err);
+	ret = path == NULL ? -1 : ofs_commit_whole(d->c, object, path, err);
 	free(path);
 	for (uint32_t i = 0; i < d->index.nitems && ret == 0; i++) {
 		item.item = i;
@@ -169,34 +188,50 @@ static int move_blob(struct ofs_dcp_commit *d, uint32_t object,
 	return ret;
 }
 
-/* Decode the extent to an unlinked file. */
-static int decode(struct ofs_dcp_commit *d, size_t moved,
+/* An encoded item; its place is known when it is written. */
+static int lay_coded(struct ofs_dcp_commit *d, const struct ofs_extent *at,
     struct optimfs_error *err)
 {
-	struct ofs_commit *c = d->c;
-	struct ofs_moved *m = &c->moved[moved];
-	struct ofs_extent at = { .object = m->object,
-		.off = m->off,
-		.len = m->len,
-		.codec = m->codec };
+	const struct ofs_object *o = ofs_dcp_commit_object(d, at->object);
 	struct ofs_dcp_coded *x;
+	uint64_t len;
 
 	if (ofs_grow(d->coded, d->ncoded, d->coded_cap, err) == -1)
 		return -1;
 	x = &d->coded[d->ncoded];
-	*x = (struct ofs_dcp_coded){ .moved = moved };
-	x->fd = ofs_temp_open(ofs_publish_new(c->publish), ".");
-	if (x->fd == -1)
-		return optimfs_fail(err, errno, "OFS821 temporary file: %m");
-	d->ncoded++;
-	if (ofs_transport_length(c->reader->transport, &at, &x->len, err) ==
-		-1 ||
-	    ofs_commit_decode(c, &at, 0, x->len, x->fd, 0, err) == -1)
+	*x = (struct ofs_dcp_coded){ .at = *at };
+	if (ofs_dcp_commit_out(d, o->rank, true, o->path, &x->out, err) == -1 ||
+	    ofs_transport_length(d->c->reader->transport, at, &len, err) == -1)
 		return -1;
-	m->fd = x->fd;
-	return m->encoding == OFS_TORCH_ITEM
-	    ? ofs_commit_fix_sums(c, x->fd, 0, x->len, false, err)
-	    : 0;
+	if (at->encoding == OFS_TORCH_ITEM) {
+		if (lay_item(d, at, len, x->out, err) == -1)
+			return -1;
+	} else {
+		if (ofs_composition_stored(ofs_dcp_commit_to(d, x->out), at, 0,
+			len, err) == -1)
+			return -1;
+		ofs_commit_placed(d->c, at);
+	}
+	return ofs_spans_add(&d->out[x->out].file->items, len, d->ncoded++, 0,
+	    err);
+}
+
+int ofs_dcp_commit_coded(struct ofs_dcp_commit *d, struct optimfs_error *err)
+{
+	uint64_t *end = ofs_alloc(d->nout + 1, sizeof(*end), err);
+	int ret = end == NULL ? -1 : 0;
+
+	for (size_t i = 0; i < d->ncoded && ret == 0; i++) {
+		const struct ofs_dcp_coded *x = &d->coded[i];
+		uint32_t first, n;
+
+		ofs_dcp_commit_at(d, x->at.object, x->at.off, &first, &n);
+		ret = ofs_dcp_commit_note_all(d, first, n, x->out, end[x->out],
+		    x->len, false, err);
+		end[x->out] += x->len;
+	}
+	free(end);
+	return ret;
 }
 
 /* Is this a file of the index? */
@@ -208,50 +243,42 @@ static bool is_item_file(const struct ofs_dcp_commit *d, uint32_t object)
 	return false;
 }
 
-/* Move an extent that is an item or inside one. */
-static int move_extent(struct ofs_dcp_commit *d, size_t moved,
+/* Lay out an extent that is an item or inside one. */
+static int move_extent(struct ofs_dcp_commit *d, const struct ofs_extent *at,
     struct optimfs_error *err)
 {
-	struct ofs_moved *m = &d->c->moved[moved];
-	uint32_t around = ofs_dcp_commit_around(d, m->object, m->off);
-	const struct ofs_dcp_item *item;
+	uint32_t around = ofs_dcp_commit_around(d, at->object, at->off);
+	const struct ofs_object *o = ofs_dcp_commit_object(d, at->object);
+	struct ofs_extent all = { .object = at->object };
 	uint32_t first, n, out;
 	uint64_t to;
 
-	if (around == OFS_NONE && !is_item_file(d, m->object))
+	if (around == OFS_NONE && !is_item_file(d, at->object))
 		return 0; /* it belongs to another part */
-	if (m->codec != OFS_PLAIN)
-		return decode(d, moved, err);
+	if (at->codec != OFS_PLAIN)
+		return lay_coded(d, at, err);
 	/* tensors in a blob are not at the offset in the index */
-	if (around == OFS_NONE || m->encoding == OFS_RAW)
-		return move_blob(d, m->object, err);
-	item = &d->index.item[around];
-	if (copy_item(d, m->object, item->off, item->len, &out, &to, err) == -1)
+	if (around == OFS_NONE || at->encoding == OFS_RAW)
+		return move_blob(d, at->object, err);
+	all.off = d->index.item[around].off;
+	all.len = d->index.item[around].len;
+	if (ofs_dcp_commit_out(d, o->rank, false, o->path, &out, err) == -1)
 		return -1;
-	/* and all other extents in the same item */
-	for (size_t i = moved; i < d->c->nmoved; i++) {
-		struct ofs_moved *x = &d->c->moved[i];
-
-		if (x->object != m->object || x->off - item->off >= item->len)
-			break;
-		x->fd = d->out[out].fd;
-		x->to = x->off - item->off + to;
-	}
-	ofs_dcp_commit_at(d, m->object, item->off, &first, &n);
-	if (ofs_dcp_commit_note_all(d, first, n, out, to, item->len, false,
-		err) == -1)
+	to = ofs_dcp_commit_to(d, out)->size;
+	if (lay_item(d, &all, all.len, out, err) == -1)
 		return -1;
-	return ofs_commit_fix_sums(d->c, d->out[out].fd, to, item->len, false,
+	ofs_dcp_commit_at(d, all.object, all.off, &first, &n);
+	return ofs_dcp_commit_note_all(d, first, n, out, to, all.len, false,
 	    err);
 }
 
 int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < d->c->nmoved; i++) {
-		if (d->c->moved[i].fd == -1 && !d->c->moved[i].whole &&
-		    move_extent(d, i, err) == -1)
+	for (size_t i = 0; i < d->c->nchanged; i++) {
+		const struct ofs_changed *x = &d->c->changed[i];
+
+		if (!x->placed && move_extent(d, &x->at, err) == -1)
 			return -1;
-		ofs_commit_did(d->c, d->c->moved[i].len);
 	}
 	return 0;
 }

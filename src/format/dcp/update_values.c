@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/copy.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/dcp/update.h"
@@ -117,17 +117,15 @@ struct target {
 	uint32_t object, out;
 };
 
-static int open_out(void *ctx, int *fd, uint64_t *off,
-    struct optimfs_error *err)
+static struct ofs_composition *open_out(void *ctx, struct optimfs_error *err)
 {
 	struct target *t = ctx;
 	const struct ofs_object *o = ofs_dcp_commit_object(t->d, t->object);
 
-	if (ofs_dcp_commit_out(t->d, o->rank, o->path, &t->out, err) == -1)
-		return -1;
-	*fd = t->d->out[t->out].fd;
-	*off = t->d->out[t->out].at;
-	return 0;
+	return ofs_dcp_commit_out(t->d, o->rank, false, o->path, &t->out,
+		   err) == -1
+	    ? NULL
+	    : ofs_dcp_commit_to(t->d, t->out);
 }
 
 /* Change all values in an item with parts. */
@@ -154,8 +152,7 @@ static int change_inside(struct ofs_dcp_commit *d, uint32_t item,
 		return -1;
 	if (size == 0)
 		return 0;
-	at = d->out[to.out].at;
-	d->out[to.out].at += size;
+	at = ofs_dcp_commit_to(d, to.out)->size - size;
 	return ofs_dcp_commit_note(d,
 	    &(struct ofs_dcp_placed){ .item = item,
 		.out = to.out,
@@ -165,65 +162,35 @@ static int change_inside(struct ofs_dcp_commit *d, uint32_t item,
 	    err);
 }
 
-/* Write the pieces of a composition: literal bytes and one tensor. */
-static int write_pieces(struct ofs_dcp_commit *d,
-    const struct ofs_commit_task *t, const struct ofs_composition *comp,
-    uint32_t out, struct optimfs_error *err)
-{
-	int fd = d->out[out].fd, ret = 0;
-	uint64_t at = d->out[out].at;
-
-	for (size_t i = 0; i < comp->n && ret == 0; i++) {
-		const struct ofs_piece *p = &comp->piece[i];
-
-		if (p->kind == OFS_PIECE_BYTES)
-			ret = ofs_write_all(fd, p->bytes, p->len, at + p->off,
-			    err);
-		else if (p->kind == OFS_PIECE_BOX)
-			ret =
-			    ofs_commit_elements(d->c, t, fd, at + p->off, err);
-	}
-	return ret;
-}
-
-/* Write a torch.save archive of one value or tensor, at off of a new file. */
-static int write_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
+/* Lay out a torch.save archive of one value or tensor, at off of a new file. */
+static int lay_new(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
     uint32_t out, uint64_t *off, uint64_t *len, struct optimfs_error *err)
 {
+	struct ofs_composition *to = ofs_dcp_commit_to(d, out);
+	struct ofs_torch_new a = { .crc = true, .base = to->size };
+	struct ofs_torch_part data = { 0 };
 	struct ofs_buf pickle = { 0 };
 	struct ofs_pkw w = { .out = &pickle };
-	struct ofs_composition comp = { 0 };
-	struct ofs_torch_new a = { 0 };
-	struct ofs_torch_part data = { 0 };
-	struct ofs_tensor tensor = { .dtype = t->dtype,
-		.ndim = t->ndim,
-		.grid_ndim = t->ndim,
-		.error = OFS_NONE };
-	struct ofs_catalog fake = { .tensors = &tensor,
-		.ntensors = 1,
-		.dims = (uint64_t *)(uintptr_t)t->shape };
-	int ret;
+	int ret = 0;
 
 	ofs_pkw_begin(&w);
-	ret = t->doc != NULL
-	    ? ofs_pkw_node(&w, t->doc, ofs_pickle_root(t->doc), err)
-	    : ofs_pkw_tensor(&w, t->dtype, 0, t->shape, t->ndim, err);
+	if (t->doc != NULL) {
+		ret = ofs_pkw_node(&w, t->doc, ofs_pickle_root(t->doc), err);
+	} else {
+		data.tensor = ofs_commit_added(d->c, t, err);
+		ret = data.tensor == OFS_NONE
+		    ? -1
+		    : ofs_pkw_tensor(&w, t->dtype, 0, t->shape, t->ndim, err);
+		data.count = ofs_commit_bytes(t) / ofs_dtype_size(t->dtype);
+	}
 	ofs_pkw_op(&w, OFS_PKW_STOP);
-	data.count = ofs_tensor_numel(&fake, &tensor);
 	if (ret == 0)
-		ret = ofs_torch_new_item(&a, &fake, &pickle,
+		ret = ofs_torch_new_item(&a, d->c->added, &pickle,
 		    t->doc == NULL ? &data : NULL, err);
 	if (ret == 0)
-		ret = ofs_torch_new_put(&a, &fake, &comp, err);
-	if (ret == 0)
-		ret = write_pieces(d, t, &comp, out, err);
-	*off = d->out[out].at;
-	*len = comp.size;
-	if (ret == 0 && t->doc == NULL)
-		ret = ofs_commit_fix_sums(d->c, d->out[out].fd, d->out[out].at,
-		    comp.size, true, err);
-	d->out[out].at += comp.size;
-	ofs_composition_fini(&comp);
+		ret = ofs_torch_new_put(&a, d->c->added, to, err);
+	*off = a.base;
+	*len = to->size - a.base;
 	ofs_torch_new_fini(&a);
 	ofs_buf_fini(&pickle);
 	return ret;
@@ -241,9 +208,10 @@ static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 		return 0;
 	t->done = true;
 	if (ofs_dcp_commit_out(d, ofs_dcp_commit_object(d, at->object)->rank,
-		ofs_dcp_commit_object(d, at->object)->path, &out, err) == -1)
+		false, ofs_dcp_commit_object(d, at->object)->path, &out,
+		err) == -1)
 		return -1;
-	if (write_item(d, t, out, &off, &len, err) == -1)
+	if (lay_new(d, t, out, &off, &len, err) == -1)
 		return -1;
 	return ofs_dcp_commit_note_all(d, first, n, out, off, len, true, err);
 }
@@ -283,12 +251,12 @@ static int add_new(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 	uint32_t object = some_object(d), out;
 	uint64_t off, len;
 
-	if (ofs_dcp_commit_out(d, 0,
+	if (ofs_dcp_commit_out(d, 0, false,
 		object == OFS_NONE ? d->name
 				   : ofs_dcp_commit_object(d, object)->path,
 		&out, err) == -1)
 		return -1;
-	if (write_item(d, t, out, &off, &len, err) == -1)
+	if (lay_new(d, t, out, &off, &len, err) == -1)
 		return -1;
 	return ofs_dcp_commit_add(d, t, name, out, off, len, err);
 }

@@ -19,7 +19,7 @@
 #include "text/parse.h"
 
 /* Each change becomes an edit of an item of a container. The pickle is spliced,
- * and its archive or legacy stream, if any, is written again. */
+ * and its archive or legacy stream, if any, is laid out again. */
 
 /* The tasks of a move; add NULL: a removal. */
 struct pair {
@@ -449,23 +449,25 @@ static int whole_pickle(struct rewrite *w, const struct ofs_pk_splice *e,
 	return out->bad || e->bytes.bad ? ofs_no_memory(w->err) : 0;
 }
 
-static int write_new(struct rewrite *w, ofs_torch_commit_open_fn *open,
-    void *ctx, uint64_t *size)
+static int lay_new(struct rewrite *w, ofs_torch_commit_open_fn *open, void *ctx,
+    uint64_t *size)
 {
 	struct ofs_buf pickle = { 0 };
 	const struct ofs_pk_splice *last = &w->edits.v[w->edits.n - 1];
-	uint64_t off;
-	int fd,
-	    ret = last->node == OFS_NONE
+	struct ofs_composition *to;
+	uint64_t before;
+	int ret = last->node == OFS_NONE
 	    ? whole_pickle(w, last, &pickle)
 	    : ofs_pickle_splice(w->in.pickle, w->in.npickle, &w->edits, &pickle,
 		  w->err);
 
+	to = ret == 0 ? open(ctx, w->err) : NULL;
+	before = to == NULL ? 0 : to->size;
+	ret = to == NULL ? -1
+			 : ofs_commit_archive_lay(w->c, &w->in, &pickle,
+			       w->storage, w->nstorages, to, w->err);
 	if (ret == 0)
-		ret = open(ctx, &fd, &off, w->err);
-	if (ret == 0)
-		ret = ofs_commit_archive_write(w->c, &w->in, w->s, &pickle,
-		    w->storage, w->nstorages, fd, off, size, w->err);
+		*size = to->size - before;
 	ofs_buf_fini(&pickle);
 	return ret;
 }
@@ -486,7 +488,7 @@ int ofs_torch_commit_pickle(struct ofs_commit *c,
 		w.next_key = ofs_commit_archive_key(&w.in);
 		ret = collect(&w, was_done);
 		if (ret == 0 && w.edits.n > 0)
-			ret = write_new(&w, open, ctx, size);
+			ret = lay_new(&w, open, ctx, size);
 		ofs_commit_archive_close(&w.in);
 	}
 	ofs_pk_edits_fini(&w.edits);
@@ -505,13 +507,12 @@ struct file {
 	const char *rel;
 };
 
-static int open_file(void *ctx, int *fd, uint64_t *off,
-    struct optimfs_error *err)
+static struct ofs_composition *open_file(void *ctx, struct optimfs_error *err)
 {
 	struct file *f = ctx;
+	struct ofs_commit_file *new = ofs_commit_file(f->c, f->rel, NULL, err);
 
-	*off = 0;
-	return ofs_commit_make(f->c, f->rel, NULL, fd, err);
+	return new == NULL ? NULL : &new->comp;
 }
 
 int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,

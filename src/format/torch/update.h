@@ -14,9 +14,9 @@ extern const struct ofs_update_ops ofs_torch_update;
  * in an archive, a legacy stream or a bare pickle: bytes [off, off + len) of
  * fd. The paths of its leaves begin with prefix, or path gives that of each
  * task. Tasks whose place is in this pickle are marked as done. If there are
- * any, the new file is written to the descriptor from open, and *size is its
- * length; else *size is 0. */
-typedef int ofs_torch_commit_open_fn(void *ctx, int *fd, uint64_t *off,
+ * any, the new bytes are appended to the composition from open, and *size is
+ * their number; else *size is 0. */
+typedef struct ofs_composition *ofs_torch_commit_open_fn(void *ctx,
     struct optimfs_error *err);
 int ofs_torch_commit_pickle(struct ofs_commit *c,
     const struct ofs_commit_source *s, ofs_torch_commit_open_fn *open,

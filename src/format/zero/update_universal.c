@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/copy.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/zero/layout.h"
@@ -231,20 +229,33 @@ static bool find_like(const struct files *f, const struct ofs_commit_task *t,
 	return found;
 }
 
-static int copy_file(const struct files *f, uint32_t object, const char *rel,
-    int *fd)
+/* Lays out a copy of an object, with the elements of t at off. */
+static int lay_copy(const struct files *f, const struct ofs_commit_task *t,
+    uint32_t object, uint64_t off, const char *rel)
 {
 	const struct ofs_object *o = &f->c->cat->objects[object];
-	int in, ret;
+	const struct ofs_extent all = { .object = object, .len = o->size };
+	struct ofs_range range = { off, off + ofs_commit_bytes(t) };
+	const struct ofs_ranges touched = { .v = &range, .n = 1 };
+	uint32_t tensor = ofs_commit_added(f->c, t, f->err);
+	struct ofs_commit_file *new = tensor == OFS_NONE
+	    ? NULL
+	    : ofs_commit_file(f->c, rel, o->path, f->err);
+	struct ofs_zip_sums sums = { 0 };
+	int ret = new == NULL ? -1 : 0;
 
-	if (ofs_commit_open(f->c, object, &in, f->err) == -1)
-		return -1;
-	ret = ofs_commit_make(f->c, rel, o->path, fd, f->err);
 	if (ret == 0)
-		ret = ofs_copy_file(in, o->size, *fd, NULL, f->err);
-	close(in);
+		ret = ofs_commit_sums(f->c, &all, &touched, &sums, f->err);
 	if (ret == 0)
-		ret = ofs_commit_fix_sums(f->c, *fd, 0, o->size, false, f->err);
+		ret =
+		    ofs_commit_stored(&new->comp, &all, 0, off, &sums, f->err);
+	if (ret == 0)
+		ret = ofs_composition_box(&new->comp, f->c->added, tensor, NULL,
+		    f->err);
+	if (ret == 0)
+		ret = ofs_commit_stored(&new->comp, &all, range.end,
+		    o->size - range.end, &sums, f->err);
+	free(sums.v);
 	return ret;
 }
 
@@ -253,7 +264,7 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 	uint32_t object;
 	uint64_t off;
 	char *rel;
-	int fd, ret;
+	int ret;
 
 	if (!ofs_zero_fits_name(state_of(f, t), 252))
 		return ofs_commit_no_place(t, "its name cannot be a file name",
@@ -271,9 +282,9 @@ static int add(const struct files *f, const struct ofs_commit_task *t)
 		ret = ofs_commit_no_place(t,
 		    "its type and shape cannot be changed in place", f->err);
 	else
-		ret = copy_file(f, object, rel, &fd);
+		ret = lay_copy(f, t, object, off, rel);
 	free(rel);
-	return ret == 0 ? ofs_commit_elements(f->c, t, fd, off, f->err) : -1;
+	return ret;
 }
 
 static int check(struct files *f, bool *any)
