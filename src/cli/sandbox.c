@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/user_cache.h"
 #include "cli/syscalls.h"
 
 /* The kernel's interface, include/uapi/linux/landlock.h of Linux 6.15:
@@ -232,6 +233,16 @@ static int allow_places(const struct ofs_sandbox *s,
 	    : allow_beside(s, config->output, WRITE, err);
 }
 
+/* Work that was done when a checkpoint was opened before. */
+static int allow_cache(const struct ofs_sandbox *s, struct optimfs_error *err)
+{
+	char *dir = ofs_user_cache_make();
+	int ret = dir == NULL ? 0 : allow(s, dir, SCRATCH, err);
+
+	free(dir);
+	return ret;
+}
+
 /* A directory for decoded data that exceeds memory, and for temporary
  * changes. */
 static int allow_temporary(const struct ofs_sandbox *s,
@@ -257,7 +268,7 @@ static int make_rules(const struct ofs_sandbox *s,
 		if (allow(s, config->file[i], FS_READ_FILE, err) == -1)
 			return -1;
 	if (allow(s, config->upper, WRITE, err) == -1 ||
-	    allow_temporary(s, config, err) == -1)
+	    allow_temporary(s, config, err) == -1 || allow_cache(s, err) == -1)
 		return -1;
 	/* memory statistics, its limits and the boot id */
 	if (allow(s, "/sys/fs/cgroup", FS_READ_FILE, err) == -1)

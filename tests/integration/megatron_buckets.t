@@ -100,6 +100,38 @@ is "a norm of two tensor-parallel ranks is stored twice" \
     "$(python3 "$tool" copies "$ck" \
     optim/state/decoder.final_layernorm.weight/exp_avg)" 2
 
+# Many samples are kept in the user's cache.
+cache=$scratch/cache/optimfs
+mkdir -p "$scratch/cache"
+python3 "$TOP_SRCDIR/tests/support/make_buckets.py" "$scratch/large" 2
+is "many parameters are found" "$(found "$scratch/large")" '192 0 0'
+is "a small checkpoint leaves nothing in the cache, a large one a file" \
+    "$(ls "$cache" | sed 's/-.*//')" buckets
+file=$cache/$(ls "$cache")
+is "the file is the user's only" "$(stat -c %a "$file")" 600
+cp "$file" "$scratch/kept"
+is "with the cache, the same are found" "$(found "$scratch/large")" '192 0 0'
+ok "a cache that was used is not written again" cmp -s "$file" "$scratch/kept"
+printf x | dd of="$file" bs=1 seek=5000 conv=notrunc 2>"$scratch/dd"
+is "a damaged cache is not used" "$(found "$scratch/large")" '192 0 0'
+ok "a damaged cache is replaced" cmp -s "$file" "$scratch/kept"
+truncate -s 100 "$file"
+is "a cache that is cut off is not used" "$(found "$scratch/large")" '192 0 0'
+ok "a cache that is cut off is replaced" cmp -s "$file" "$scratch/kept"
+chmod 666 "$file"
+is "a cache that others can write to is not used" "$(found "$scratch/large")" '192 0 0'
+is "it is replaced" "$(stat -c %a "$file")" 600
+rm "$file"
+chmod 777 "$cache"
+is "names are found without a cache" "$(found "$scratch/large")" '192 0 0'
+is "nothing is kept where others can write" "$(ls "$cache")" ''
+chmod 700 "$cache"
+touch "$scratch/large/__3_0.distcp"
+found "$scratch/large" >"$scratch/out"
+is "a checkpoint that has changed has a cache of its own" \
+    "$(ls "$cache" | grep -c -v "$(basename "$file")")" 1
+rm -r "$scratch/large"
+
 # Weights that are not those of the state: nothing gets the wrong name.
 a=decoder.layers.0.mlp.linear_fc2.weight
 b=decoder.layers.1.mlp.linear_fc2.weight

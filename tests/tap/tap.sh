@@ -37,7 +37,9 @@ LC_ALL=C
 # Checkpoints of trainers hold classes, which torch.load refuses by default from
 # PyTorch 2.6 on.
 TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1
-export LC_ALL TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
+# Nor may tests read or leave anything in the user's cache.
+XDG_CACHE_HOME=/nonexistent
+export XDG_CACHE_HOME LC_ALL TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
 
 tap_n=0
 tap_failed=0

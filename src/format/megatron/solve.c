@@ -412,7 +412,8 @@ static int solve_all(struct ofs_solve *s)
 	if (ofs_solve_model(s) == -1)
 		return -1;
 	find_world(s);
-	if (find_all_candidates(s) == -1 || ofs_sampler_open(s) == -1)
+	if (find_all_candidates(s) == -1 || ofs_solve_cache_load(s) == -1 ||
+	    ofs_sampler_open(s) == -1)
 		return -1;
 	for (uint32_t i = 0; i < s->nbuffers; i += n) {
 		n = siblings(s, i);
@@ -420,6 +421,7 @@ static int solve_all(struct ofs_solve *s)
 			return -1;
 	}
 	ofs_sampler_close(s);
+	ofs_solve_cache_save(s);
 	return ofs_solve_states(s);
 }
 
@@ -436,5 +438,6 @@ int ofs_megatron_solve(struct ofs_megatron *m, struct optimfs_error *err)
 		free(s.param[i].sample);
 	free(s.param);
 	free(s.slice);
+	free(s.known);
 	return ret;
 }

@@ -62,6 +62,13 @@ struct ofs_solve_chunks {
 	uint32_t n; /* 0: they do not fill the tensor */
 };
 
+/* What a sample of a slice was found to be, if it is kept: its hashes. */
+struct ofs_solve_known {
+	uint32_t bucket, n;
+	struct ofs_bucket_slice at;
+	uint64_t hash[2];
+};
+
 struct ofs_solve_bucket {
 	uint32_t first, n;              /* states */
 	uint32_t main;                  /* state that is compared, or any */
@@ -95,6 +102,9 @@ struct ofs_solve {
 	int gated;       /* 1, 0; -1: unknown */
 	bool own_layout; /* layers are not divided evenly among stages */
 	struct ofs_sampler *sampler;
+	/* samples of slices; the first nloaded are of the cache, sorted */
+	struct ofs_solve_known *known;
+	uint32_t nknown, nloaded, known_cap;
 	struct optimfs_error *err;
 };
 
@@ -110,6 +120,15 @@ int ofs_solve_chunks(struct ofs_solve *s, uint32_t state,
     struct ofs_solve_chunks *out);
 void ofs_solve_chunks_free(struct ofs_solve_chunks *c);
 
+/* solve_cache.c: the hashes of samples, of parameters (in s->param) and of slices,
+ * from one time that a checkpoint is opened to the next. */
+int ofs_solve_cache_load(struct ofs_solve *s);
+/* NULL: it is not known. */
+const struct ofs_solve_known *ofs_solve_cache_find(const struct ofs_solve *s,
+    uint32_t bucket, struct ofs_bucket_slice at);
+int ofs_solve_cache_add(struct ofs_solve *s, const struct ofs_solve_known *k);
+void ofs_solve_cache_save(const struct ofs_solve *s);
+
 /* solve_sample.c. A sample that cannot be read is no failure. */
 int ofs_sampler_open(struct ofs_solve *s);
 void ofs_sampler_close(struct ofs_solve *s);
@@ -119,7 +138,7 @@ int ofs_sample_params(struct ofs_solve *s, const uint32_t *use, uint32_t n,
     bool keep);
 /* The hash that a slice has as a weight of this type; *n gets 2 if ties can be
  * rounded in two ways, 0 if it cannot be read. Its bucket must be float32. */
-int ofs_sample_slice(struct ofs_solve *s, const struct ofs_solve_bucket *b,
+int ofs_sample_slice(struct ofs_solve *s, uint32_t bucket,
     struct ofs_bucket_slice slice, enum ofs_dtype as, uint64_t hash[2],
     unsigned int *n);
 /* The sample itself, at most OFS_BUCKET_SAMPLE numbers. */

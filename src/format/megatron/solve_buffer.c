@@ -151,8 +151,8 @@ static int by_weight(struct solving *k, struct ofs_bucket_slice slice,
 	unsigned int n;
 
 	*range = OFS_NONE;
-	if (ofs_sample_slice(k->s, k->bucket, slice, k->f->dtype, hash, &n) ==
-	    -1)
+	if (ofs_sample_slice(k->s, (uint32_t)(k->bucket - k->s->bucket), slice,
+		k->f->dtype, hash, &n) == -1)
 		return -1;
 	for (unsigned int i = 0; i < n && *range == OFS_NONE; i++)
 		*range = find_range(k, slice.len, hash[i]);

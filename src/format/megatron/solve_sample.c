@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
-#include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/step.h"
@@ -128,9 +128,10 @@ static int read_bucket(struct ofs_solve *s, const struct ofs_solve_bucket *b,
 	return 1;
 }
 
+/* The same in each process. */
 static uint64_t hash_of(const void *p, size_t n)
 {
-	uint64_t hash = ofs_hash64(p, n);
+	uint64_t hash = XXH3_64bits(p, n);
 
 	return hash == 0 ? 1 : hash; /* 0: not yet known */
 }
@@ -198,27 +199,45 @@ static int sample_slice(struct ofs_solve *s, const struct ofs_solve_bucket *b,
 	return ret == -1 ? -1 : 0;
 }
 
-int ofs_sample_slice(struct ofs_solve *s, const struct ofs_solve_bucket *b,
-    struct ofs_bucket_slice slice, enum ofs_dtype as, uint64_t hash[2],
-    unsigned int *n)
+/* Sets the hashes of the sample of a slice; k->n is 0 if it cannot be read. */
+static int hash_slice(struct ofs_solve *s, const struct ofs_solve_bucket *b,
+    enum ofs_dtype as, struct ofs_solve_known *k)
 {
 	size_t item = ofs_dtype_size(as);
 	uint8_t *in = s->sampler->stored, *out = s->sampler->rounded;
 	uint32_t len;
+	bool tie;
 
-	*n = 0;
-	if (sample_slice(s, b, slice, &len) == -1)
+	if (sample_slice(s, b, k->at, &len) == -1)
 		return -1;
 	if (len == 0)
 		return 0;
-	if (ofs_bucket_round(in, len, as, false, out))
-		*n = 1;
-	hash[0] = hash_of(out, len * item);
-	if (*n == 1) {
+	tie = ofs_bucket_round(in, len, as, false, out);
+	k->hash[0] = hash_of(out, len * item);
+	k->n = 1;
+	if (tie) {
 		ofs_bucket_round(in, len, as, true, out);
-		hash[1] = hash_of(out, len * item);
+		k->hash[1] = hash_of(out, len * item);
+		k->n = 2;
 	}
-	++*n;
+	return ofs_solve_cache_add(s, k);
+}
+
+int ofs_sample_slice(struct ofs_solve *s, uint32_t bucket,
+    struct ofs_bucket_slice slice, enum ofs_dtype as, uint64_t hash[2],
+    unsigned int *n)
+{
+	struct ofs_solve_known new = { .bucket = bucket, .at = slice };
+	const struct ofs_solve_known *k =
+	    ofs_solve_cache_find(s, bucket, slice);
+
+	if (k == NULL) {
+		if (hash_slice(s, &s->bucket[bucket], as, &new) == -1)
+			return -1;
+		k = &new;
+	}
+	memcpy(hash, k->hash, sizeof(k->hash));
+	*n = k->n;
 	return 0;
 }
 
