@@ -97,6 +97,19 @@ static struct ofs_blob *base_text(void *ctx, uint32_t node,
 	return ofs_entry_text_base(ctx, node, err);
 }
 
+/* What a file shows may be written to it, even if it only names a value that
+ * cannot be made from text: nothing changes. */
+static bool is_shown(struct ofs_snapshot *snap, uint32_t node, const char *text,
+    size_t n)
+{
+	struct ofs_blob *now = ofs_entry_text_base(snap, node, NULL);
+	bool same = now != NULL && now->len == n &&
+	    (n == 0 || memcmp(now->bytes, text, n) == 0);
+
+	ofs_blob_unref(now);
+	return same;
+}
+
 /* May the text replace that of a node? canonical (may be NULL) gets its usual
  * form; element (may be NULL) the bytes of a tensor's element. */
 static int text_fits(void *ctx, uint32_t node, const char *text, size_t n,
@@ -106,12 +119,18 @@ static int text_fits(void *ctx, uint32_t node, const char *text, size_t n,
 	uint32_t entry = snap->tree.node[node].entry;
 	const struct ofs_tensor *t =
 	    ofs_tree_tensor(&snap->tree, snap->cat, node);
+	struct optimfs_error why = { 0 };
 	struct ofs_entry_new new;
 	char shown[80];
 	int ret = 0;
 
-	if (ofs_entry_new(&snap->reader, entry, text, n, &new, err) == -1)
-		return -1;
+	if (ofs_entry_new(&snap->reader, entry, text, n, &new, &why) == -1) {
+		if (why.code != EOPNOTSUPP || !is_shown(snap, node, text, n))
+			return optimfs_fail_with(err, &why);
+		if (canonical != NULL)
+			ofs_buf_put(canonical, text, n);
+		return 0;
+	}
 	if (t != NULL && element != NULL)
 		memcpy(element, new.element, sizeof(new.element));
 	if (t != NULL && canonical != NULL) {

@@ -497,27 +497,40 @@ static int add(struct place *p, const struct ofs_change *ch,
 	return 0;
 }
 
+/* Is this the text of the entry's value? */
+static bool is_text_of(const struct ofs_commit *c, const struct ofs_entry *e,
+    const void *text, size_t n)
+{
+	struct ofs_text_form form = { .lines =
+					  ofs_render_is_params(c->cat, e) };
+	const struct ofs_value *v;
+	struct ofs_buf was = { 0 };
+	bool same;
+
+	if (e->kind != OFS_ENTRY_VALUE)
+		return false;
+	v = &c->cat->values[e->ref];
+	same = ofs_text_value(v->doc, v->node, &form, &was, NULL) == 0 &&
+	    !was.bad && was.len == n &&
+	    (n == 0 || memcmp(was.data, text, n) == 0);
+	ofs_buf_fini(&was);
+	return same;
+}
+
 /* Is the document equal to the entry's value? Users copy whole trees over
  * others that differ little. */
 static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
     const struct ofs_pickle *doc)
 {
-	const struct ofs_value *v;
-	struct ofs_buf was = { 0 }, is = { 0 };
+	struct ofs_buf is = { 0 };
 	struct ofs_text_form form = { .lines =
 					  ofs_render_is_params(c->cat, e) };
-	bool same_text;
-
-	if (e->kind != OFS_ENTRY_VALUE)
-		return false;
-	v = &c->cat->values[e->ref];
-	same_text = ofs_text_value(v->doc, v->node, &form, &was, NULL) == 0 &&
+	bool same =
 	    ofs_text_value(doc, ofs_pickle_root(doc), &form, &is, NULL) == 0 &&
-	    !was.bad && !is.bad && was.len == is.len &&
-	    (is.len == 0 || memcmp(was.data, is.data, is.len) == 0);
-	ofs_buf_fini(&was);
+	    !is.bad && is_text_of(c, e, is.data, is.len);
+
 	ofs_buf_fini(&is);
-	return same_text;
+	return same;
 }
 
 static int set(struct ofs_commit *c, const struct ofs_change *ch,
@@ -525,6 +538,7 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 {
 	const struct ofs_entry *e = &c->cat->entries[ch->entry];
 	struct ofs_commit_task *t = &c->task[c->ntasks];
+	struct optimfs_error why = { 0 };
 	struct ofs_entry_new made;
 
 	*t = (struct ofs_commit_task){
@@ -544,8 +558,16 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 		return ofs_commit_no_place(t, "it is too long for a value",
 		    err);
 	if (ofs_entry_new(c->reader, ch->entry, ch->text, ch->ntext, &made,
-		err) == -1)
-		return optimfs_fail_in(err, "%.200s", ch->path);
+		&why) == -1) {
+		/* the text of a value that cannot be made from one */
+		if (why.code == EOPNOTSUPP &&
+		    is_text_of(c, e, ch->text, ch->ntext)) {
+			c->ntasks--;
+			return 0;
+		}
+		optimfs_fail_in(&why, "%.200s", ch->path);
+		return optimfs_fail_with(err, &why);
+	}
 	t->doc = made.doc;
 	if (t->doc != NULL && says_same(c, e, t->doc)) {
 		ofs_pickle_free(t->doc);

@@ -12,6 +12,7 @@
 #include "base/cursor.h"
 #include "base/dtype.h"
 #include "base/str.h"
+#include "text/leaf_time.h"
 
 /* The longest integer that is printed; the parser accepts no longer one. */
 #define BIGINT_MAX 4096
@@ -317,6 +318,8 @@ static enum ofs_leaf known_call(const struct ofs_pickle *doc, uint32_t node,
 		return layout(doc, node, out);
 	if (ofs_str_begins(m, "pathlib"))
 		return path(doc, node, out);
+	if (ofs_leaf_time(doc, node, out) || ofs_leaf_range(doc, node, out))
+		return OFS_LEAF_TEXT;
 	return OFS_LEAF_NONE;
 }
 

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "text/fields.h"
 #include "text/id_names.h"
 #include "text/leaf.h"
 #include "text/parse_impl.h"
@@ -359,6 +360,7 @@ static int put_form(struct ofs_pkw *w, const struct ofs_value_form *form,
 	enum ofs_pk_kind kind = ofs_pk_kind(form->doc, form->node);
 	bool array = kind == OFS_PK_BYTES &&
 	    strcmp(ofs_pk_kind_name(form->doc, form->node), "bytearray") == 0;
+	uint32_t fields;
 
 	switch (kind) {
 	case OFS_PK_BOOL:
@@ -375,6 +377,9 @@ static int put_form(struct ofs_pkw *w, const struct ofs_value_form *form,
 	case OFS_PK_GLOBAL:
 	case OFS_PK_OBJECT:
 	case OFS_PK_PERSID:
+		if (ofs_is_namespace(form->doc, form->node, &fields))
+			return ofs_value_put_json(w, form->doc, form->node, s,
+			    err);
 		return ofs_value_put_called(w, form->doc, form->node,
 		    trimmed(s), err);
 	default:

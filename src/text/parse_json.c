@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "text/fields.h"
 #include "text/parse_impl.h"
 
 /* What a JSON array or object becomes. */
@@ -16,6 +17,7 @@ enum shape { LIST, TUPLE, SIZE, SET, FROZENSET, DICT };
 struct frame {
 	enum shape shape;
 	uint32_t node, i;
+	bool namespace; /* the dict is that of the fields of an object */
 };
 
 struct reader {
@@ -53,7 +55,7 @@ static int open_array(struct reader *r, uint32_t node)
 	struct frame *f = &r->frame[r->depth];
 	enum ofs_pk_kind kind = ofs_pk_kind(r->doc, node);
 
-	*f = (struct frame){ LIST, node, 0 };
+	*f = (struct frame){ LIST, node, 0, false };
 	if (kind == OFS_PK_TUPLE)
 		f->shape = is_kind(r, node, "torch.Size") ? SIZE : TUPLE;
 	else if (kind == OFS_PK_SET)
@@ -69,6 +71,22 @@ static int open_array(struct reader *r, uint32_t node)
 		ofs_pkw_op_put(r->w, OFS_PKW_LIST);
 	ofs_pkw_op(r->w, OFS_PKW_MARK);
 	r->depth++;
+	return 0;
+}
+
+/* Open the dict of the fields of a namespace. */
+static int open_namespace(struct reader *r, uint32_t node, uint32_t fields)
+{
+	struct ofs_str module, name;
+
+	ofs_pk_class(r->doc, node, &module, &name);
+	ofs_pkw_global(r->w, module.p[0] == 'a' ? "argparse" : "types",
+	    module.p[0] == 'a' ? "Namespace" : "SimpleNamespace");
+	ofs_pkw_op(r->w, OFS_PKW_UNIT);
+	ofs_pkw_op_put(r->w, OFS_PKW_REDUCE);
+	ofs_pkw_op_put(r->w, OFS_PKW_DICT);
+	ofs_pkw_op(r->w, OFS_PKW_MARK);
+	r->frame[r->depth++] = (struct frame){ DICT, fields, 0, true };
 	return 0;
 }
 
@@ -93,7 +111,7 @@ static int open_object(struct reader *r, uint32_t node)
 	if (!made)
 		ofs_pkw_op_put(r->w, OFS_PKW_DICT);
 	ofs_pkw_op(r->w, OFS_PKW_MARK);
-	r->frame[r->depth++] = (struct frame){ DICT, node, 0 };
+	r->frame[r->depth++] = (struct frame){ DICT, node, 0, false };
 	return 0;
 }
 
@@ -105,7 +123,9 @@ static int close_container(struct reader *r)
 	switch (f->shape) {
 	case DICT:
 		ofs_pkw_op(r->w, OFS_PKW_SETITEMS);
-		if (f->node == OFS_NONE || state == OFS_NONE)
+		if (f->namespace)
+			ofs_pkw_op(r->w, OFS_PKW_BUILD);
+		if (f->namespace || f->node == OFS_NONE || state == OFS_NONE)
 			return 0;
 		if (ofs_pkw_node(r->w, r->doc, state, r->err) == -1)
 			return -1;
@@ -192,7 +212,10 @@ static int put_described(struct reader *r, enum ofs_json_token token,
 static int put_value(struct reader *r, enum ofs_json_token token, uint32_t node)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(r->doc, node);
+	uint32_t fields;
 
+	if (token == OFS_JSON_OBJECT && ofs_is_namespace(r->doc, node, &fields))
+		return open_namespace(r, node, fields);
 	if (kind == OFS_PK_OBJECT || kind == OFS_PK_GLOBAL ||
 	    kind == OFS_PK_PERSID)
 		return put_described(r, token, node);

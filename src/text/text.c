@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/json_write.h"
 #include "base/memory.h"
+#include "text/fields.h"
 #include "text/leaf.h"
 
 /* The most nodes that one value may unfold to. Nodes are shared, so a few
@@ -42,6 +43,8 @@ static int write_value(struct writer *w, uint32_t node);
 
 enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node)
 {
+	uint32_t fields;
+
 	switch (ofs_pk_kind(doc, node)) {
 	case OFS_PK_NONE:
 	case OFS_PK_BOOL:
@@ -63,6 +66,9 @@ enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node)
 	case OFS_PK_PERSID:
 		break;
 	}
+	if (ofs_is_namespace(doc, node, &fields) ||
+	    ofs_is_empty_deque(doc, node))
+		return OFS_TEXT_JSON;
 	switch (ofs_leaf(doc, node)) {
 	case OFS_LEAF_NUMBER:
 	case OFS_LEAF_QUOTED:
@@ -269,8 +275,19 @@ static int write_set(struct writer *w, uint32_t node)
 
 static int enter(struct writer *w, uint32_t node)
 {
-	bool dict = ofs_pk_kind(w->doc, node) == OFS_PK_DICT;
+	bool namespace = ofs_is_namespace(w->doc, node, &node);
+	bool dict;
 
+	w->lossy = w->lossy || namespace;
+	if (namespace && node == OFS_NONE) {
+		ofs_buf_puts(w->out, "{}");
+		return spend(w, 1);
+	}
+	if (ofs_is_empty_deque(w->doc, node)) {
+		ofs_buf_puts(w->out, "[]");
+		return spend(w, 1);
+	}
+	dict = ofs_pk_kind(w->doc, node) == OFS_PK_DICT;
 	if (spend(w, cost(w->doc, node)) == -1)
 		return -1;
 	if (!is_container(w->doc, node)) {

@@ -31,7 +31,8 @@ struct ofs_text_form {
 	/* For the hashes of what holds tensors; NULL: there are none. */
 	const struct ofs_text_storages *storages;
 	/* If not NULL, set to true when a part of a list is shown as another
-	 * type: bytes or a complex number as a string, an object by its name. */
+	 * type: bytes or a complex number as a string, a namespace as a dict, an
+	 * object by its name. */
 	bool *lossy;
 };
 int ofs_text_value(const struct ofs_pickle *doc, uint32_t node,

@@ -113,3 +113,28 @@ for name, weights_of, options in (("views", views, {}), ("turned", turned, {}), 
 torch.serialization.set_crc32_options(True)
 for r in range(2):
     save({"model": elsewhere(r)}, f"ranks_elsewhere_same/rank{r}.pt")
+
+# plain data that a pickle writes as objects, and what only names a value
+import dataclasses
+import datetime
+
+
+@dataclasses.dataclass
+class Config:
+    lr: float = 0.1
+
+
+save({
+    "model": {"w": torch.ones(2)},
+    "args": argparse.Namespace(lr=0.1, layers=2, betas=[0.9, 0.95], inner=argparse.Namespace(x=1)),
+    "empty": argparse.Namespace(),
+    "simple": types.SimpleNamespace(a=1, b="x"),
+    "queue": collections.deque(maxlen=3),
+    "when": datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc),
+    "took": datetime.timedelta(days=1, seconds=3),
+    "range": range(3, 9, 2),
+    "numbers": [1, 2.0],
+    "config": Config(),
+    "configs": [Config(), 1],
+    "ellipsis": ...,
+}, "values.pt")

@@ -1,0 +1,50 @@
+#!/bin/sh
+# values.t - values that a pickle writes as objects: shown, edited, copied
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+
+source=$TOP_SRCDIR/tests/data/evidence/values.pt
+
+shows() {
+	is "$2 is shown" "$("$OPTIMFS" cat "$1" "extra/$2" 2>&1)" "$3"
+}
+
+shows "$source" args '{"lr": 0.1, "layers": 2, "betas": [0.9, 0.95], "inner": {"x": 1}}'
+shows "$source" empty '{}'
+shows "$source" simple '{"a": 1, "b": "x"}'
+shows "$source" queue '[]'
+shows "$source" when '2026-01-02 03:04:05+00:00'
+shows "$source" took '1 day, 0:00:03'
+shows "$source" range 'range(3, 9, 2)'
+like "an object of another class is named" "$("$OPTIMFS" cat "$source" extra/config)" \
+    '{"__opaque__": "__main__.Config", *'
+
+if tap_can_mount; then
+	mnt=$scratch/mnt
+	mkdir "$mnt"
+	cp "$source" "$scratch/ck.pt" && chmod u+w "$scratch/ck.pt"
+	"$OPTIMFS" mount -o rw "$scratch/ck.pt" "$mnt"
+	echo '{"lr": 1, "betas": [0, 1], "inner": {"x": 5}, "new": "s"}' >"$mnt/extra/args"
+	echo '[1, 2]' >"$mnt/extra/numbers"
+	for f in config configs ellipsis queue when range simple; do
+		"$OPTIMFS" cat "$source" "extra/$f" >"$scratch/text"
+		ok "$f takes the text that it shows" cp "$scratch/text" "$mnt/extra/$f"
+	done
+	status "and all can be committed" 0 "$OPTIMFS" umount "$mnt"
+	shows "$scratch/ck.pt" args '{"lr": 1.0, "betas": [0.0, 1.0], "inner": {"x": 5}, "new": "s"}'
+	shows "$scratch/ck.pt" numbers '[1, 2.0]'
+	is "the rest is as it was" "$("$OPTIMFS" cat "$scratch/ck.pt" extra/config)" \
+	    "$("$OPTIMFS" cat "$source" extra/config)"
+	"$OPTIMFS" mkfs --like "$source" --layout dcp@2 "$scratch/new" 2>/dev/null
+	"$OPTIMFS" mount -o rw "$scratch/new" "$mnt"
+	"$OPTIMFS" cp -r "$source" / "$scratch/tree"
+	status "a push takes what the source shows" 0 cp -r "$scratch/tree/." "$mnt/"
+	status "and completes" 0 "$OPTIMFS" umount "$mnt"
+	is "the pushed args are a namespace still" "$("$OPTIMFS" cat "$scratch/new" extra/args)" \
+	    "$("$OPTIMFS" cat "$source" extra/args)"
+	is "the pushed object is the source's" "$("$OPTIMFS" cat "$scratch/new" extra/config)" \
+	    "$("$OPTIMFS" cat "$source" extra/config)"
+else
+	skip "cannot mount"
+fi
+done_testing
