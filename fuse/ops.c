@@ -97,11 +97,19 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 		conn->want &= ~(unsigned)FUSE_CAP_READDIRPLUS_AUTO;
 }
 
+/* May names appear in a directory? */
+static bool names_change(const struct ofs_session *s, fuse_ino_t dir)
+{
+	struct optimfs_attr attr;
+
+	return s->changes || optimfs_getattr(s->fs, dir, &attr, NULL) == -1 ||
+	    attr.changes;
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct ofs_session *s = ofs_op_session(req);
-	struct fuse_entry_param e = { .entry_timeout =
-					  s->changes ? 0 : FOREVER };
+	struct fuse_entry_param e = { .entry_timeout = FOREVER };
 	struct optimfs_attr attr;
 	struct optimfs_error err;
 
@@ -111,6 +119,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	else if (err.code != ENOENT) {
 		fuse_reply_err(req, ofs_op_code(&err));
 		return;
+	} else if (names_change(s, parent)) {
+		e.entry_timeout = 0;
 	}
 	/* a negative entry, which the kernel caches */
 	fuse_reply_entry(req, &e);
@@ -131,6 +141,20 @@ static void op_getattr(fuse_req_t req, fuse_ino_t node,
 	ofs_op_reply_attr(req, &attr, fi != NULL ? ofs_op_handle(fi) : NULL);
 }
 
+static void op_readlink(fuse_req_t req, fuse_ino_t node)
+{
+	struct ofs_session *s = ofs_op_session(req);
+	struct optimfs_error err;
+	char *target;
+
+	if (optimfs_readlink(s->fs, node, &target, &err) == -1) {
+		fuse_reply_err(req, ofs_op_code(&err));
+		return;
+	}
+	fuse_reply_readlink(req, target);
+	free(target);
+}
+
 static void op_access(fuse_req_t req, fuse_ino_t node, int mask)
 {
 	(void)node;
@@ -141,8 +165,7 @@ static void op_access(fuse_req_t req, fuse_ino_t node, int mask)
 static void op_opendir(fuse_req_t req, fuse_ino_t node,
     struct fuse_file_info *fi)
 {
-	(void)node;
-	fi->cache_readdir = !ofs_op_session(req)->changes;
+	fi->cache_readdir = !names_change(ofs_op_session(req), node);
 	fi->keep_cache = fi->cache_readdir;
 	fuse_reply_open(req, fi);
 }
@@ -317,6 +340,7 @@ const struct fuse_lowlevel_ops ofs_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,
 	.getattr = op_getattr,
+	.readlink = op_readlink,
 	.access = op_access,
 	.opendir = op_opendir,
 	.readdir = op_readdir,

@@ -69,6 +69,7 @@ static const char ignored[] =
 void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 {
 	*m = (struct ofs_mount_options){
+		.open.run = OPTIMFS_RUN_AUTO,
 		.assemble = OFS_ASSEMBLE_AUTO,
 		.assemble_max = UINT64_C(256) << 20,
 		.sandbox = OFS_SANDBOX_AUTO,

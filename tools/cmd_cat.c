@@ -96,8 +96,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	int status, worst = OFS_EXIT_OK;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS, 1, INT_MAX - 1,
-		&status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS | OFS_RUNS, 1,
+		INT_MAX - 1, &status) == -1)
 		return status;
 	ofs_interrupt_catch();
 	for (int i = 0; i < c.noperands && worst != OFS_EXIT_INTERRUPTED; i++) {

@@ -61,7 +61,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_RECURSIVE | OFS_VERBOSE | OFS_TOGETHER | OFS_PATHS |
-		    OFS_DEST,
+		    OFS_DEST | OFS_RUNS,
 		2, 2, &status) == -1)
 		return status;
 	how.recursive = (c.flags & OFS_RECURSIVE) != 0;

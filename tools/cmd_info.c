@@ -18,8 +18,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	char *text = NULL;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_PATHS, 0, 1,
-		&status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_JSON | OFS_PATHS | OFS_RUNS, 0, 1, &status) == -1)
 		return status;
 	path = c.noperands == 0 ? "" : c.operand[0];
 	/* where reading takes long, rendering views does, too */

@@ -86,7 +86,9 @@ static void print_json(struct ofs_command *c, const char *path,
 	ofs_json_begin(&w, &b, NULL);
 	ofs_json_put_string(&w, "path", path);
 	ofs_json_put_string(&w, "type",
-	    S_ISDIR(attr->mode) ? "directory" : "file");
+	    S_ISDIR(attr->mode)       ? "directory"
+		: S_ISLNK(attr->mode) ? "link"
+				      : "file");
 	if (file) {
 		ofs_json_put_u64(&w, "size", attr->size);
 		ofs_json_put_bool(&w, "size_exact", attr->exact);
@@ -115,7 +117,8 @@ static void print_long(struct ofs_command *c, const char *path,
     const struct optimfs_attr *attr)
 {
 	time_t when = (time_t)(attr->mtime_ns / 1000000000);
-	char *dtype = NULL, *shape = NULL, *kind = NULL, date[32];
+	char *dtype = NULL, *shape = NULL, *kind = NULL, *target = NULL;
+	char date[32];
 	struct value v;
 	struct tm tm;
 
@@ -126,12 +129,13 @@ static void print_long(struct ofs_command *c, const char *path,
 	}
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M", localtime_r(&when, &tm));
 	printf("%-15s %-16s ",
-	    S_ISDIR(attr->mode) ? "directory"
-		: dtype != NULL ? dtype
-		: kind != NULL  ? kind
-				: "file",
+	    S_ISDIR(attr->mode)       ? "directory"
+		: S_ISLNK(attr->mode) ? "link"
+		: dtype != NULL       ? dtype
+		: kind != NULL        ? kind
+				      : "file",
 	    shape != NULL && *shape != '\0' ? shape : "-");
-	if (S_ISDIR(attr->mode))
+	if (!S_ISREG(attr->mode))
 		printf("%13s ", "-");
 	else
 		printf("%s%*" PRIu64 " ",
@@ -144,7 +148,11 @@ static void print_long(struct ofs_command *c, const char *path,
 		if (v.more)
 			fputs(" ...", stdout);
 	}
+	if (S_ISLNK(attr->mode) &&
+	    optimfs_readlink(c->fs, attr->node, &target, NULL) == 0)
+		printf(" -> %s", target);
 	puts(S_ISDIR(attr->mode) ? "/" : "");
+	free(target);
 	free(dtype);
 	free(shape);
 	free(kind);
@@ -174,8 +182,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_LONG | OFS_RECURSIVE | OFS_JSON | OFS_PATHS, 0, 1,
-		&status) == -1)
+		OFS_LONG | OFS_RECURSIVE | OFS_JSON | OFS_PATHS | OFS_RUNS, 0,
+		1, &status) == -1)
 		return status;
 	base = c.noperands > 0 ? c.operand[0] : "";
 	ret = ofs_command_resolve(&c, base, &self.attr, &err);

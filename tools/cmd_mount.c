@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimfs/run.h"
+
 #include "cli/args.h"
 #include "fuse/job.h"
 #include "fuse/mount.h"
@@ -59,6 +61,22 @@ static void look_through(struct places *p, struct ofs_mount_options *m,
 	ofs_source_apply(s, &m->open);
 }
 
+/* RUN:1000 is replaced by the path of that checkpoint, which *real owns. */
+static int look_in_run(struct places *p, struct ofs_mount_options *m,
+    char **real, struct optimfs_error *err)
+{
+	const char *rest;
+	int found = optimfs_run_find(p->source, real, &rest, err);
+
+	if (found != 1)
+		return found;
+	if (*real != NULL)
+		p->source = *real;
+	if (*rest != '\0')
+		m->open.subtree = rest;
+	return 0;
+}
+
 /* Lets umount(8) find its helper, which waits for the commit. */
 static void note_mount(const char *point)
 {
@@ -80,6 +98,7 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 	struct places p = { 0 };
 	struct optimfs_error err;
 	const char *value;
+	char *real = NULL;
 	int id, status;
 
 	while ((id = ofs_args_next(a, &value, &status)) != OFS_ARGS_END) {
@@ -104,12 +123,14 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 	if (ofs_job_wanted(&m->job))
 		return ofs_mount_job(p.source, p.point, m);
 	look_through(&p, m, &s);
-	status = ofs_mount(p.source, p.point, m, &err) == -1
+	status = look_in_run(&p, m, &real, &err) == -1 ||
+		ofs_mount(p.source, p.point, m, &err) == -1
 	    ? ofs_tool_fail(&err)
 	    : OFS_EXIT_OK;
 	if (status == OFS_EXIT_OK && !m->foreground)
 		note_mount(p.point);
 	ofs_source_fini(&s);
+	free(real);
 	return status;
 }
 
@@ -208,6 +229,7 @@ static int helper(const struct ofs_verb *self, struct ofs_args *a,
 	struct optimfs_error err;
 	bool fake = false, no_mtab = false, verbose = false;
 	const char *value;
+	char *real = NULL;
 	int id, status, ret;
 
 	while ((id = ofs_args_next(a, &value, &status)) != OFS_ARGS_END) {
@@ -223,17 +245,20 @@ static int helper(const struct ofs_verb *self, struct ofs_args *a,
 		return MOUNT_USAGE;
 	ofs_mount_options_doubt_rw(m);
 	ret = ofs_mount_options_check(m, &err);
+	if (ret == 0)
+		ret = look_in_run(&p, m, &real, &err);
 	if (ret == 0 && fake)
 		ret = ofs_mount_check(p.source, p.point, m, &err);
 	else if (ret == 0)
 		ret = ofs_mount(p.source, p.point, m, &err);
-	if (ret == -1)
-		return helper_fail(&err);
-	if (!fake && !no_mtab)
+	if (ret == 0 && !fake && !no_mtab)
 		note_mount(p.point);
-	if (verbose)
+	if (ret == 0 && verbose)
 		printf("optimfs: %s %s on %s\n", p.source,
 		    fake ? "can be mounted" : "mounted", p.point);
+	free(real);
+	if (ret == -1)
+		return helper_fail(&err);
 	return ofs_tool_finish(OFS_EXIT_OK) == 0 ? MOUNT_OK : MOUNT_FAILED;
 }
 

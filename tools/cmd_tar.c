@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,14 +62,16 @@ static uint64_t mtime_of(const struct optimfs_attr *attr)
 	return attr->mtime_ns < 0 ? 0 : (uint64_t)attr->mtime_ns / 1000000000;
 }
 
-static int put_header(const char *name, char type, uint64_t size,
-    const struct optimfs_attr *attr, struct optimfs_error *err)
+/* link: the target of a link, else "". */
+static int put_header(const char *name, char type, const char *link,
+    uint64_t size, const struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct header h = { 0 };
 	unsigned sum = 0;
 	uint64_t mtime = mtime_of(attr);
 
 	memcpy(h.name, name, strnlen(name, sizeof(h.name)));
+	memcpy(h.link, link, strnlen(link, sizeof(h.link)));
 	octal(h.mode, sizeof(h.mode), attr->mode & 0777);
 	octal(h.uid, sizeof(h.uid), attr->uid <= USTAR_MAX_ID ? attr->uid : 0);
 	octal(h.gid, sizeof(h.gid), attr->gid <= USTAR_MAX_ID ? attr->gid : 0);
@@ -108,8 +111,8 @@ static void pax_number(struct ofs_buf *b, const char *key, uint64_t v,
 		pax_record(b, key, digits, (size_t)n);
 }
 
-static int put_member(const char *path, char type, uint64_t size,
-    const struct optimfs_attr *attr, struct optimfs_error *err)
+static int put_member(const char *path, char type, const char *link,
+    uint64_t size, const struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_buf pax = { 0 };
 	int ret = -1;
@@ -125,10 +128,10 @@ static int put_member(const char *path, char type, uint64_t size,
 		goto out;
 	}
 	if (pax.len > 0 &&
-	    (put_header("pax", 'x', pax.len, attr, err) == -1 ||
+	    (put_header("pax", 'x', "", pax.len, attr, err) == -1 ||
 		put(pax.data, pax.len, err) == -1 || pad(pax.len, err) == -1))
 		goto out;
-	ret = put_header(path, type, size, attr, err);
+	ret = put_header(path, type, link, size, attr, err);
 out:
 	ofs_buf_fini(&pax);
 	return ret;
@@ -156,12 +159,26 @@ static int put_file(struct archive *a, const char *path,
 		return -1;
 	size = a->left = optimfs_file_size(file);
 	optimfs_file_close(file);
-	if (put_member(path, '0', size, attr, err) == -1 ||
+	if (put_member(path, '0', "", size, attr, err) == -1 ||
 	    ofs_command_read(a->c, attr->node, sink_member, a, err) == -1)
 		return -1;
 	if (a->left != 0)
 		return optimfs_fail(err, EIO, "the file shrank");
 	return pad(size, err);
+}
+
+/* Its target is short: a step of a run. */
+static int put_link(struct archive *a, const char *path,
+    const struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	char *target;
+	int ret;
+
+	if (optimfs_readlink(a->c->fs, attr->node, &target, err) == -1)
+		return -1;
+	ret = put_member(path, '2', target, 0, attr, err);
+	free(target);
+	return ret;
 }
 
 static int put_entry(void *ctx, const struct ofs_walk_entry *e,
@@ -179,7 +196,9 @@ static int put_entry(void *ctx, const struct ofs_walk_entry *e,
 	if (path.bad)
 		return ofs_no_memory(err);
 	if (dir)
-		ret = put_member((char *)path.data, '5', 0, &e->attr, err);
+		ret = put_member((char *)path.data, '5', "", 0, &e->attr, err);
+	else if (S_ISLNK(e->attr.mode))
+		ret = put_link(a, (char *)path.data, &e->attr, err);
 	else
 		ret = put_file(a, (char *)path.data, &e->attr, err);
 	if (ret == -1 && e->path[0] != '\0' &&
@@ -226,8 +245,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS, 1, 1, &status) ==
-	    -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS | OFS_RUNS, 1, 1,
+		&status) == -1)
 		return status;
 	ofs_interrupt_catch();
 	if (isatty(STDOUT_FILENO))

@@ -272,40 +272,113 @@ static void say_staged(const char *mount, const struct ofs_tool_source *s)
 }
 
 /* Of a verb without paths, a path in a mount names only the checkpoint. */
-static void say_all(const char *path, const struct ofs_tool_source *s)
+static void say_all(const char *path, const char *inner)
 {
-	if (s->inner[0] != '\0' && strncmp(s->inner, ".optimfs", 8) != 0)
+	if (inner[0] != '\0' && strncmp(inner, ".optimfs", 8) != 0)
 		ofs_tool_say("%s: the whole checkpoint is read; --subtree=%s "
 			     "reads only that part",
-		    path, s->inner);
+		    path, inner);
 }
 
-/* Replaces mounts by the checkpoints they show. */
+static int no_memory(void)
+{
+	ofs_tool_say("out of memory");
+	return OFS_EXIT_IO;
+}
+
+/* What look_through found a checkpoint to be: a path in it, or "". */
+struct looked {
+	const char **checkpoint, *inner;
+	int i; /* of the source */
+	bool mounted;
+};
+
+/* Replaces RUN:1000 or RUN/steps/1000 by the path of that checkpoint. */
+static int look_in_run(struct ofs_command *c, struct looked *l)
+{
+	struct optimfs_error err;
+	const char *path = *l->checkpoint, *rest;
+	size_t n;
+	int found = optimfs_run_find(path, &c->named[l->i], &rest, &err);
+
+	if (found == -1)
+		return ofs_tool_fail(&err);
+	if (found == 0)
+		return OFS_EXIT_OK;
+	for (n = (size_t)(rest - path); n > 0 && path[n - 1] == '/';)
+		n--;
+	if (c->named[l->i] == NULL) /* it has no path of its own */
+		c->named[l->i] = strndup(path, n);
+	if (c->named[l->i] == NULL)
+		return no_memory();
+	*l->checkpoint = c->named[l->i];
+	l->inner = rest;
+	return OFS_EXIT_OK;
+}
+
+/* Replaces a mount, or a path in it, by the checkpoint that it shows. */
+static int look_at_mount(struct ofs_command *c, struct looked *l)
+{
+	struct ofs_tool_source *s = &c->source[l->i];
+	int found = ofs_source_find(*l->checkpoint, s);
+
+	say_staged(*l->checkpoint, s);
+	if (found != 1)
+		return found == 0 ? OFS_EXIT_OK : no_memory();
+	l->mounted = true;
+	l->inner = s->inner;
+	*l->checkpoint = s->path;
+	if (s->open.run == OPTIMFS_RUN_NO || s->inner[0] == '\0')
+		return OFS_EXIT_OK;
+	/* the mount of a run: with its path, it may be a checkpoint */
+	if (asprintf(&c->within[l->i], "%s/%s", s->path, s->inner) == -1) {
+		c->within[l->i] = NULL;
+		return no_memory();
+	}
+	*l->checkpoint = c->within[l->i];
+	return OFS_EXIT_OK;
+}
+
+static int look_at(struct ofs_command *c, struct looked *l)
+{
+	struct ofs_tool_source *s = &c->source[l->i];
+	int status = look_at_mount(c, l);
+
+	if (status == OFS_EXIT_OK)
+		status = look_in_run(c, l);
+	if (c->named[l->i] != NULL)
+		s->open.run = OPTIMFS_RUN_NO;
+	else if (c->within[l->i] != NULL)
+		*l->checkpoint = s->path; /* a path in the run */
+	return status;
+}
+
+/* Replaces mounts by the checkpoints they show, and names in runs by paths.
+ * Returns an exit status. */
 static int look_through(struct ofs_command *c, unsigned allowed, int min)
 {
-	struct ofs_tool_source *s = c->source;
-	int found = ofs_source_find(c->checkpoint, &s[0]);
+	struct looked first = { &c->checkpoint, "", 0, false };
+	struct looked second = { (const char **)&c->operand[0], "", 1, false };
+	const char *given = c->checkpoint;
+	int status = look_at(c, &first);
 
-	say_staged(c->checkpoint, &s[0]);
-	if (found == 1) {
-		if ((allowed & OFS_PATHS) == 0 && c->open.subtree == NULL)
-			say_all(c->checkpoint, &s[0]);
-		c->checkpoint = s[0].path;
-		ofs_source_apply(&s[0], &c->open);
-		if ((allowed & OFS_PATHS) != 0 && s[0].inner[0] != '\0')
-			found = join_paths(c, s[0].inner, allowed, min);
-	}
-	if (found == -1 || (allowed & OFS_SECOND) == 0 || c->noperands == 0)
-		return found;
-	found = ofs_source_find(c->operand[0], &s[1]);
-	say_staged(c->operand[0], &s[1]);
-	if (found == 1) {
-		if (c->open.subtree == NULL &&
-		    (s[0].inner == NULL || strcmp(s[0].inner, s[1].inner) != 0))
-			say_all(c->operand[0], &s[1]);
-		c->operand[0] = s[1].path;
-	}
-	return found;
+	if (status != OFS_EXIT_OK)
+		return status;
+	if (first.mounted)
+		ofs_source_apply(&c->source[0], &c->open);
+	if ((allowed & OFS_PATHS) == 0 && c->open.subtree == NULL)
+		say_all(given, first.inner);
+	if ((allowed & OFS_PATHS) != 0 && first.inner[0] != '\0' &&
+	    join_paths(c, first.inner, allowed, min) == -1)
+		return no_memory();
+	if ((allowed & OFS_SECOND) == 0 || c->noperands == 0)
+		return OFS_EXIT_OK;
+	given = c->operand[0];
+	status = look_at(c, &second);
+	if (status == OFS_EXIT_OK && c->open.subtree == NULL &&
+	    strcmp(first.inner, second.inner) != 0)
+		say_all(given, second.inner);
+	return status;
 }
 
 /* The name of the first missing operand. */
@@ -325,7 +398,7 @@ static const char *missing(unsigned allowed, int noperands)
 static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
     unsigned allowed, int min, int max)
 {
-	int first = allowed & OFS_LIKE ? 0 : 1;
+	int first = allowed & OFS_LIKE ? 0 : 1, status;
 
 	if (c->checkpoint == NULL && (first == 0 || c->noperands == 0))
 		return ofs_tool_usage(verb, "%s",
@@ -340,10 +413,10 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 	if (*c->checkpoint == '\0')
 		return ofs_tool_usage(verb,
 		    "the name of the checkpoint is empty");
-	if (!ofs_job_wanted(&c->how) && look_through(c, allowed, min) == -1) {
-		ofs_tool_say("out of memory");
-		return OFS_EXIT_IO;
-	}
+	status = ofs_job_wanted(&c->how) ? OFS_EXIT_OK
+					 : look_through(c, allowed, min);
+	if (status != OFS_EXIT_OK)
+		return status;
 	if (c->noperands < min)
 		return ofs_tool_usage(verb, "%s",
 		    missing(allowed, c->noperands));
@@ -363,9 +436,11 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 	*status = OFS_EXIT_IO;
 	c->operand = calloc((size_t)argc + 2, sizeof(*c->operand));
 	if (c->operand == NULL) {
-		ofs_tool_say("out of memory");
+		no_memory();
 		return -1;
 	}
+	if (allowed & OFS_RUNS)
+		c->open.run = OPTIMFS_RUN_AUTO;
 	if (parse(c, verb, argc, argv, allowed, status) == -1)
 		goto fail;
 	*status = take_checkpoint(c, verb, allowed, min, max);
@@ -389,6 +464,10 @@ void ofs_command_fini(struct ofs_command *c)
 	ofs_options_fini(&c->options);
 	ofs_source_fini(&c->source[0]);
 	ofs_source_fini(&c->source[1]);
+	for (int i = 0; i < 2; i++) {
+		free(c->named[i]);
+		free(c->within[i]);
+	}
 	for (char **p = c->joined; p != NULL && *p != NULL; p++)
 		free(*p);
 	free(c->joined);

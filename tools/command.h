@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "optimfs/analyze.h"
+#include "optimfs/run.h"
 
 #include "base/json_write.h"
 #include "cli/job.h"
@@ -17,13 +18,13 @@
 
 /* Flags of commands. A command accepts those in its mask. */
 enum ofs_command_flag {
-	OFS_LONG = 1,       /* -l */
-	OFS_RECURSIVE = 2,  /* -r, -R */
-	OFS_JSON = 4,       /* --json */
-	OFS_DATA = 8,       /* --data */
-	OFS_TO = 16,        /* --to LAYOUT */
-	OFS_RTOL = 32,      /* --rtol NUMBER */
-	OFS_JOBS = 64,      /* -j NUMBER */
+	OFS_LONG = 1,      /* -l */
+	OFS_RECURSIVE = 2, /* -r, -R */
+	OFS_JSON = 4,      /* --json */
+	OFS_DATA = 8,      /* --data */
+	OFS_TO = 16,       /* --to LAYOUT */
+	OFS_RTOL = 32,     /* --rtol NUMBER */
+	OFS_JOBS = 64,     /* -j NUMBER */
 	/* not a flag: the first operand is a second checkpoint */
 	OFS_SECOND = 256,
 	/* not a flag: all ranks continue and share the work */
@@ -42,6 +43,8 @@ enum ofs_command_flag {
 	OFS_SWEEP = 1 << 21,   /* --sweep FIRST..LAST */
 	OFS_OUTPUT = 1 << 22,  /* -o FILE: options only as --name=value */
 	OFS_NO_DATA = 1 << 23, /* --no-data */
+	/* not a flag: the checkpoint may be a run */
+	OFS_RUNS = 1 << 24,
 };
 
 /* A parsed command line and the opened checkpoint. */
@@ -60,6 +63,7 @@ struct ofs_command {
 	int sandbox;      /* enum ofs_sandbox_policy */
 	struct ofs_options options;
 	struct ofs_tool_source source[2]; /* for operands in mounts */
+	char *within[2], *named[2];       /* for operands in runs */
 	char **joined;                    /* paths in them, ending with NULL */
 	struct ofs_progress progress;
 	const char *reading; /* file name for progress, or NULL */

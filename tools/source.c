@@ -147,4 +147,6 @@ void ofs_source_apply(const struct ofs_tool_source *s,
 	for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++)
 		if (*to[i] == NULL)
 			*to[i] = from[i];
+	if (s->open.run != OPTIMFS_RUN_NO)
+		open->run = s->open.run;
 }

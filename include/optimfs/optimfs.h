@@ -69,9 +69,19 @@ struct optimfs_options {
 	 * bytes or tensors, total 0 if unknown, and the step instead of a file;
 	 * and stop. NULL: nothing is called. */
 	const struct optimfs_watch *watch;
+	/* A directory of several checkpoints: refuse it (OFS681), or open it as
+	 * a run (optimfs/run.h). YES: open the path as a run, even if it is a
+	 * checkpoint itself, or has only one, or none yet. */
+	enum optimfs_run_mode {
+		OPTIMFS_RUN_NO,
+		OPTIMFS_RUN_AUTO,
+		OPTIMFS_RUN_YES,
+	} run;
+	unsigned runs_open; /* checkpoints of a run that stay open; 0: 8 */
 };
 
-/* Open the checkpoint in the directory or file path. */
+/* Open the checkpoint in the directory or file path; or one of a run, as
+ * RUN:latest, RUN:1000 or RUN/steps/1000. */
 struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err);
 void optimfs_close(struct optimfs *fs);
@@ -87,7 +97,7 @@ struct optimfs_attr {
 			 * files exceed; exact once the file was opened */
 	uint64_t stored;  /* bytes that it takes in the source */
 	int64_t mtime_ns; /* of the newest file with a part of it, since 1970 */
-	uint32_t mode;    /* S_IFDIR or S_IFREG and permission bits */
+	uint32_t mode;    /* S_IFDIR, S_IFREG or S_IFLNK and permission bits */
 	uint32_t uid, gid;
 	uint32_t nlink;
 	bool exact; /* size is exact */
@@ -112,13 +122,18 @@ int optimfs_resolve(struct optimfs *fs, const char *path,
 struct optimfs_dirent {
 	const char *name;
 	uint64_t ino;
-	uint32_t mode; /* S_IFDIR or S_IFREG */
+	uint32_t mode; /* S_IFDIR, S_IFREG or S_IFLNK */
 	const struct optimfs_attr *attr;
 	uint64_t position;
 };
 typedef int optimfs_dirent_fn(void *ctx, const struct optimfs_dirent *entry);
 int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
+    struct optimfs_error *err);
+
+/* The target of a symbolic link, relative to its directory, malloc'ed. Only runs
+ * have links; optimfs_resolve follows them. EINVAL: not a link. */
+int optimfs_readlink(struct optimfs *fs, uint64_t node, char **target,
     struct optimfs_error *err);
 
 /* Open a file for reading. This reads the value of a text file, and for the

@@ -51,7 +51,9 @@ class Options(c.Structure):
                 ("explicit_commit", c.c_bool),
                 ("upper", c.c_char_p),
                 ("recover", c.c_int),
-                ("watch", c.c_void_p)]
+                ("watch", c.c_void_p),
+                ("run", c.c_int),
+                ("runs_open", c.c_uint)]
 
 
 class Attr(c.Structure):

@@ -9,6 +9,7 @@
 
 #include "analyze/check_impl.h"
 #include "base/memory.h"
+#include "fs/fs.h"
 
 /* The findings and their meaning, most important first. */
 static const struct {
@@ -171,7 +172,7 @@ int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
     const struct optimfs_checkup *out, uint64_t *n, struct optimfs_error *err)
 {
 	struct ofs_check c = { .fs = fs };
-	int ret = check(&c, how, err);
+	int ret = ofs_fs_single(fs, err) == -1 ? -1 : check(&c, how, err);
 
 	if (ret == 0)
 		tell(&c, out);

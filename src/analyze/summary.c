@@ -629,6 +629,8 @@ char *optimfs_summary(struct optimfs *fs, const char *path,
 	struct ofs_buf out = { 0 };
 	int ret = 0;
 
+	if (fs->nodes->summary != NULL)
+		return fs->nodes->summary(fs, path, form, err);
 	if (optimfs_resolve(fs, path, &attr, err) == -1)
 		return NULL;
 	if (S_ISDIR(attr.mode)) {

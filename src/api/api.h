@@ -24,6 +24,12 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
 struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);
 
+/* run.c */
+/* Opens a checkpoint that is computed from those of a run, RUN:avg/last5. It
+ * keeps what it needs of the run. */
+struct optimfs *ofs_open_named(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err);
+
 /* The services of every group that optimfs_group_join makes; ends with NULL. */
 extern const struct ofs_group_service *const ofs_group_services[];
 

@@ -113,6 +113,20 @@ static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
 	return ret;
 }
 
+static int copy_link(const struct copy *copy, uint64_t node, const char *dest,
+    struct optimfs_error *err)
+{
+	char *target;
+	int ret = 0;
+
+	if (optimfs_readlink(copy->fs, node, &target, err) == -1)
+		return 1;
+	if (symlink(target, dest) == -1)
+		ret = optimfs_fail(err, errno, "%s: %m", dest);
+	free(target);
+	return ret;
+}
+
 static int make_directory(const char *path, struct optimfs_error *err)
 {
 	struct stat st;
@@ -154,6 +168,8 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 	copy->name = e->name;
 	if (is_dir)
 		ret = make_directory(dest, err);
+	else if (S_ISLNK(e->attr.mode))
+		ret = copy_link(copy, e->attr.node, dest, err);
 	else
 		ret = copy_file(copy, e->attr.node, dest, err);
 	if (ret == 0 && !is_dir && copy->group != NULL)

@@ -44,6 +44,8 @@ int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
 	err = OFS_SOME_ERROR(err);
+	if (ofs_fs_single(like, err) == -1)
+		return -1;
 	return like->options.group == NULL
 	    ? ofs_template_make(like, layout, dir, err)
 	    : make_all(like, layout, dir, err);

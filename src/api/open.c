@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "base/error.h"
+#include "base/step.h"
 #include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
 #include "cluster/source.h"
@@ -16,6 +17,7 @@
 #include "journal/stage.h"
 #include "push/template.h"
 #include "push/writethrough.h"
+#include "run/run.h"
 
 static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
 {
@@ -206,7 +208,20 @@ static struct optimfs *open_scratch(const char *path,
 	return cat == NULL ? NULL : ofs_open_catalog(cat, path, options, err);
 }
 
-static struct optimfs *open_any(const char *path,
+static struct optimfs *open_run(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	if (options->rw || options->group != NULL) {
+		optimfs_fail(err, EROFS,
+		    "OFS854 %s is a run, which is read-only and read by one "
+		    "process: give one of its checkpoints, %s/steps/STEP",
+		    path, path);
+		return NULL;
+	}
+	return ofs_run_open(path, options, optimfs_open, err);
+}
+
+static struct optimfs *open_one(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	struct optimfs *fs = NULL;
@@ -222,6 +237,45 @@ static struct optimfs *open_any(const char *path,
 				 : ofs_fs_open(path, options, err);
 	}
 	return fs;
+}
+
+/* The errors for a directory that has checkpoints. */
+static bool has_several(const struct optimfs_error *err)
+{
+	return err->number == 681 || err->number == 676;
+}
+
+static struct optimfs *open_any(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct optimfs *fs;
+
+	if (options->run == OPTIMFS_RUN_YES)
+		return open_run(path, options, err);
+	fs = open_one(path, options, err);
+	if (fs != NULL || options->run != OPTIMFS_RUN_AUTO || !has_several(err))
+		return fs;
+	fs = open_run(path, options, &why);
+	if (fs == NULL && (why.number == 854 || ofs_must_stop(&why)))
+		optimfs_fail_with(err, &why);
+	return fs;
+}
+
+/* Opens what path names in a run: a checkpoint with files of its own, or one
+ * that is computed. */
+static struct optimfs *open_found(const char *path, const char *real,
+    const char *rest, const struct optimfs_options *options,
+    struct optimfs_error *err)
+{
+	if (*rest != '\0') {
+		optimfs_fail(err, ENOENT,
+		    "OFS851 %s: the path in the checkpoint, %s, comes after it",
+		    path, rest);
+		return NULL;
+	}
+	return real != NULL ? open_any(real, options, err)
+			    : ofs_open_named(path, options, err);
 }
 
 /* Adds the path of the checkpoint to an error about one of its files. */
@@ -246,14 +300,23 @@ struct optimfs *optimfs_open(const char *path,
 {
 	static const struct optimfs_options none;
 	struct optimfs_error note = { 0 };
-	struct optimfs *fs;
+	struct optimfs *fs = NULL;
+	const char *rest;
+	char *real = NULL;
+	int named = 0;
 
 	if (options == NULL)
 		options = &none;
 	err = OFS_SOME_ERROR(err);
-	fs = optimfs_await(path, keep_note, &note, err) == -1
-	    ? NULL
-	    : open_any(path, options, err);
+	if (options->group == NULL)
+		named = optimfs_run_find(path, &real, &rest, err);
+	if (named != -1 &&
+	    optimfs_await(real != NULL ? real : path, keep_note, &note, err) ==
+		0)
+		fs = named == 0
+		    ? open_any(path, options, err)
+		    : open_found(path, real, rest, options, err);
+	free(real);
 	if (fs != NULL && note.number != 0)
 		optimfs_log_error(fs, &note);
 	if (fs == NULL && options->group == NULL)

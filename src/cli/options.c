@@ -15,6 +15,8 @@
 #include "base/memory.h"
 #include "base/nearest.h"
 
+const char *const ofs_run_names[] = { "no", "auto", "yes", NULL };
+
 const struct ofs_option ofs_open_options[] = {
 	OFS_OPEN_OPTIONS(0),
 	{ .name = NULL },

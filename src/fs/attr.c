@@ -169,7 +169,7 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 	    : 0;
 }
 
-int optimfs_getattr(struct optimfs *fs, uint64_t node,
+int ofs_node_getattr(struct optimfs *fs, uint64_t node,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap;

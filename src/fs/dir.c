@@ -144,7 +144,7 @@ static int do_readdir(struct listing *l, uint64_t dir)
 	return ret == -1 ? -1 : 0;
 }
 
-int optimfs_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
+int ofs_node_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     bool want_attr, optimfs_dirent_fn *each, void *ctx,
     struct optimfs_error *err)
 {

@@ -142,7 +142,7 @@ int ofs_file_open(struct ofs_snapshot *snap, struct ofs_at at,
 	return 0;
 }
 
-int optimfs_file_open(struct optimfs *fs, uint64_t node,
+int ofs_node_open(struct optimfs *fs, uint64_t node,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap;
@@ -160,13 +160,17 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
 
 void optimfs_file_close(struct optimfs_file *file)
 {
+	struct optimfs *held;
+
 	if (file == NULL)
 		return;
+	held = file->holds ? file->fs : NULL;
 	ofs_file_ahead_fini(file);
 	empty_file(file);
 	ofs_file_drop_plans(file);
 	pthread_rwlock_destroy(&file->lock);
 	free(file);
+	optimfs_close(held);
 }
 
 static void take_contents(struct optimfs_file *file, struct optimfs_file *from)

@@ -99,6 +99,8 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 		ofs_no_memory(err);
 		return NULL;
 	}
+	atomic_init(&fs->refs, 1);
+	fs->nodes = &ofs_nodes_of_checkpoint;
 	ofs_entrance_init(&fs->entrance);
 	pthread_mutex_init(&fs->lock, NULL);
 	ofs_failures_init(&fs->failures);
@@ -146,10 +148,18 @@ int ofs_fs_outside(const struct optimfs *fs, const char *place,
 	    fs->source);
 }
 
+struct optimfs *ofs_fs_ref(struct optimfs *fs)
+{
+	atomic_fetch_add(&fs->refs, 1);
+	return fs;
+}
+
 void optimfs_close(struct optimfs *fs)
 {
-	if (fs == NULL)
+	if (fs == NULL || atomic_fetch_sub(&fs->refs, 1) != 1)
 		return;
+	if (fs->nodes->close != NULL)
+		fs->nodes->close(fs);
 	ofs_snapshot_unref(fs->now);
 	ofs_coordinator_free(fs->coordinator);
 	ofs_failures_fini(&fs->failures);

@@ -86,6 +86,7 @@ const struct ofs_static_node *ofs_static_node(const struct ofs_snapshot *snap,
 
 struct ofs_coordinator;
 struct ofs_edition;
+struct ofs_run_dir;
 struct ofs_stage;
 
 /* The two ways to write. Staged: changes are kept beside a checkpoint until the
@@ -181,8 +182,40 @@ struct ofs_snapshot {
 	struct ofs_lines lines[OFS_NSTATIC];
 };
 
+/* How the files and directories of what is opened are found: of a checkpoint
+ * (this component), or of a run, which shows those of its checkpoints under
+ * numbers of its own (run/run.h). As the public functions; what is opened is
+ * closed by close, and described by summary, where these are not NULL. */
+struct ofs_node_ops {
+	int (*getattr)(struct optimfs *fs, uint64_t node,
+	    struct optimfs_attr *attr, struct optimfs_error *err);
+	int (*lookup)(struct optimfs *fs, uint64_t dir, const char *name,
+	    struct optimfs_attr *attr, struct optimfs_error *err);
+	int (*resolve)(struct optimfs *fs, const char *path,
+	    struct optimfs_attr *attr, struct optimfs_error *err);
+	int (*readdir)(struct optimfs *fs, uint64_t dir, uint64_t start,
+	    bool want_attr, optimfs_dirent_fn *each, void *ctx,
+	    struct optimfs_error *err);
+	int (*readlink)(struct optimfs *fs, uint64_t node, char **target,
+	    struct optimfs_error *err);
+	int (*open)(struct optimfs *fs, uint64_t node,
+	    struct optimfs_file **file, struct optimfs_error *err);
+	int (*getxattr)(struct optimfs *fs, uint64_t node, const char *name,
+	    char **value, size_t *len, struct optimfs_error *err);
+	int (*listxattr)(struct optimfs *fs, uint64_t node, char **names,
+	    size_t *len, struct optimfs_error *err);
+	char *(*summary)(struct optimfs *fs, const char *path,
+	    enum optimfs_summary_form form, struct optimfs_error *err);
+	void (*close)(struct optimfs *fs);
+};
+
 /* An opened checkpoint. */
 struct optimfs {
+	/* Of the caller of optimfs_open; of each open file and each call of a
+	 * run that shows it. */
+	_Atomic unsigned refs;
+	const struct ofs_node_ops *nodes;
+	struct ofs_run_dir *run; /* NULL: a checkpoint */
 	struct ofs_snapshot *now;
 	bool changes;                        /* it may be written */
 	struct ofs_coordinator *coordinator; /* NULL: a single directory */
@@ -224,6 +257,7 @@ struct ofs_read_ahead {
  * ranges, or a file of a view. */
 struct optimfs_file {
 	struct optimfs *fs;
+	bool holds; /* it has a reference to fs */
 	/* If fs can be written: protects the members below, except spare. After
 	 * a commit the file still refers to the old snapshot; its next read
 	 * moves it to the current one. */
@@ -248,7 +282,32 @@ struct optimfs_file {
 	struct ofs_read_ahead ahead;
 };
 
+/* Each is the public function of its name, for a checkpoint: attr.c, node.c,
+ * dir.c, file.c, xattr.c. */
+int ofs_node_getattr(struct optimfs *fs, uint64_t node,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+int ofs_node_lookup(struct optimfs *fs, uint64_t dir, const char *name,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+int ofs_node_resolve(struct optimfs *fs, const char *path,
+    struct optimfs_attr *attr, struct optimfs_error *err);
+int ofs_node_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
+    bool want_attr, optimfs_dirent_fn *each, void *ctx,
+    struct optimfs_error *err);
+int ofs_node_open(struct optimfs *fs, uint64_t node, struct optimfs_file **file,
+    struct optimfs_error *err);
+int ofs_node_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+    char **value, size_t *len, struct optimfs_error *err);
+int ofs_node_listxattr(struct optimfs *fs, uint64_t node, char **names,
+    size_t *len, struct optimfs_error *err);
+
+/* nodes.c */
+extern const struct ofs_node_ops ofs_nodes_of_checkpoint;
+/* EINVAL (OFS681) for a run, by a function that needs one checkpoint. */
+int ofs_fs_single(const struct optimfs *fs, struct optimfs_error *err);
+
 /* fs.c */
+/* Another reference to fs, for optimfs_close. */
+struct optimfs *ofs_fs_ref(struct optimfs *fs);
 /* What the mount says, malloc'ed, or NULL. */
 char *ofs_mount_says(struct optimfs *fs, const struct ofs_teller *teller);
 /* A read-only file system that shows cat. Takes over cat, on failure too. */

@@ -242,7 +242,7 @@ int ofs_lookup(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	return get_child(snap, at, name, name, child, err);
 }
 
-int optimfs_lookup(struct optimfs *fs, uint64_t dir, const char *name,
+int ofs_node_lookup(struct optimfs *fs, uint64_t dir, const char *name,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap;
@@ -287,7 +287,7 @@ int ofs_resolve(struct ofs_snapshot *snap, const char *path,
 	return 0;
 }
 
-int optimfs_resolve(struct optimfs *fs, const char *path,
+int ofs_node_resolve(struct optimfs *fs, const char *path,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap;

@@ -413,7 +413,7 @@ static int do_getxattr(struct ofs_snapshot *snap, uint64_t node,
 	return 0;
 }
 
-int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
+int ofs_node_getxattr(struct optimfs *fs, uint64_t node, const char *name,
     char **value, size_t *len, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap;
@@ -455,7 +455,7 @@ static int do_listxattr(struct ofs_snapshot *snap, uint64_t node, char **names,
 	return 0;
 }
 
-int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
+int ofs_node_listxattr(struct optimfs *fs, uint64_t node, char **names,
     size_t *len, struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = ofs_enter(fs);

@@ -221,7 +221,8 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 
 	if (c.group != NULL)
 		ret = check_together(&c, data, err);
-	else if ((ret = begin(&c, err)) == 0)
+	else if ((ret = ofs_fs_single(fs, err)) == 0 &&
+	    (ret = begin(&c, err)) == 0)
 		ret = check_all(&c, data, err);
 	ofs_fsck_forget(&c);
 	ofs_buf_fini(&c.notes);

@@ -513,7 +513,7 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	int ret;
 
 	err = OFS_SOME_ERROR(err);
-	path = target(&r, dir, err);
+	path = ofs_fs_single(fs, err) == -1 ? NULL : target(&r, dir, err);
 	ofs_engine_init(&r.engine);
 	r.engine.ops = &view_ops;
 	r.engine.ctx = &r;

@@ -547,9 +547,11 @@ does 3 "cat of a tensor with a missing shard exits with 3" cat lost model/layers
 says err 'bytes 0-575: elements \[[0-9]+:[0-9]+, 0:12\]: __1_0.distcp is missing' \
     "the message names the missing elements and their file"
 mkdir -p many && for i in 9 10 200; do cp -r "$ck" "many/run-$i-a"; done
-does 3 "info of a directory of checkpoints exits with 3" info many
+does 3 "fsck of a directory of checkpoints exits with 3" fsck many
 says err 'give one of: run-200-a, run-10-a, run-9-a' \
-    "info lists the checkpoints below, newest first"
+    "fsck lists the checkpoints below, newest first"
+does 0 "info of a directory of checkpoints describes a run" info many
+says out 'a run of 3 checkpoints' "info says how many there are"
 mkdir -p deep/a/b/c && mv many deep/a/b/c/
 does 3 "info of a directory far above several checkpoints exits with 3" info deep
 says err 'OFS681 .*deep holds .*: a/b/c/many/run-200-a,' \

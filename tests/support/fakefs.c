@@ -31,6 +31,7 @@
 
 #include "optimfs/analyze.h"
 #include "optimfs/optimfs.h"
+#include "optimfs/run.h"
 
 #include "base/clock.h"
 
@@ -461,6 +462,20 @@ int optimfs_listxattr(struct optimfs *fs, uint64_t node, char **names,
 static int read_only(struct optimfs_error *err)
 {
 	return optimfs_fail(err, EROFS, "the stand-in is read-only");
+}
+
+int optimfs_readlink(struct optimfs *fs, uint64_t node, char **target,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)node, (void)target;
+	return optimfs_fail(err, EINVAL, "not a symbolic link");
+}
+
+int optimfs_run_find(const char *path, char **real, const char **rest,
+    struct optimfs_error *err)
+{
+	(void)path, (void)real, (void)rest, (void)err;
+	return 0;
 }
 
 int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,

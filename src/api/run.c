@@ -1,0 +1,136 @@
+/* run.c - checkpoints named by their place in a run */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "optimfs/run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "run/places.h"
+#include "run/run.h"
+
+static bool is_dir(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Does the word begin a path in the tree of a run? */
+static bool is_inside(const char *words)
+{
+	size_t n = strcspn(words, "/");
+	char word[32];
+
+	if (n >= sizeof(word))
+		return false;
+	memcpy(word, words, n);
+	word[n] = '\0';
+	return ofs_run_place(word) != NULL || strcmp(word, "latest") == 0 ||
+	    strcmp(word, "first") == 0;
+}
+
+/* Splits RUN:NAME, or RUN/steps/1000, where RUN is a directory: the name, or
+ * NULL. *run gets a copy of the first part. */
+static const char *split_name(const char *path, char **run,
+    struct optimfs_error *err)
+{
+	char *copy = strdup(path), *at;
+	const char *words = NULL;
+
+	*run = NULL;
+	if (copy == NULL) {
+		ofs_no_memory(err);
+		return NULL;
+	}
+	at = strrchr(copy, ':');
+	if (at != NULL && at[1] != '\0') {
+		*at = '\0';
+		words = is_dir(copy) ? path + (at - copy) + 1 : NULL;
+		*at = words == NULL ? ':' : '\0';
+	}
+	while (words == NULL && (at = strrchr(copy, '/')) != NULL &&
+	    at > copy) {
+		*at = '\0';
+		if (!is_dir(copy))
+			continue;
+		words = path + (at - copy) + 1;
+		words += strspn(words, "/");
+		if (is_inside(words))
+			break;
+		words = NULL;
+		break;
+	}
+	if (words == NULL)
+		free(copy);
+	else
+		*run = copy;
+	return words;
+}
+
+static int find_in(struct optimfs *fs, const char *words, char **real,
+    const char **rest, struct optimfs_error *err)
+{
+	struct ofs_run_found found;
+	int ret = ofs_run_resolve_name(fs->run, words, rest, &found, err);
+
+	if (ret == 0)
+		return ofs_run_no_name(fs->run, words, err);
+	return ret == -1 ||
+		ofs_run_tree_path(&fs->run->trees, found.tree, real, err) == -1
+	    ? -1
+	    : 1;
+}
+
+int optimfs_run_find(const char *path, char **real, const char **rest,
+    struct optimfs_error *err)
+{
+	const struct optimfs_options options = { .run = OPTIMFS_RUN_AUTO };
+	const char *words;
+	struct optimfs *fs;
+	char *run;
+	int ret = -1;
+
+	err = OFS_SOME_ERROR(err);
+	if (access(path, F_OK) == 0)
+		return 0;
+	err->code = 0;
+	words = split_name(path, &run, err);
+	if (words == NULL)
+		return err->code == 0 ? 0 : -1;
+	fs = ofs_run_open(run, &options, optimfs_open, err);
+	if (fs != NULL)
+		ret = find_in(fs, words, real, rest, err);
+	else if (err->number == 852 && path[strlen(run)] == '/')
+		ret = 0;
+	optimfs_close(fs);
+	free(run);
+	return ret;
+}
+
+struct optimfs *ofs_open_named(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	struct optimfs_options o = *options;
+	struct optimfs *fs, *tree = NULL;
+	const char *words;
+	char *run;
+
+	words = split_name(path, &run, err);
+	if (words == NULL)
+		return NULL;
+	o.run = OPTIMFS_RUN_AUTO;
+	fs = ofs_run_open(run, &o, optimfs_open, err);
+	if (fs != NULL)
+		tree = optimfs_run_open(fs, words, err);
+	optimfs_close(fs);
+	free(run);
+	return tree;
+}

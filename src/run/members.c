@@ -1,0 +1,369 @@
+/* members.c - the checkpoints in the directory of a run */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "run/members.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/search.h"
+
+/* A directory that was changed so shortly before it was listed may have been
+ * changed again since, without another time. */
+#define SETTLED_NS INT64_C(1000000000)
+/* What is not finished changes where its stamp does not show it: in files, and
+ * further below. */
+#define PATIENCE_NS INT64_C(1000000000)
+/* A writer that has been silent for so long has stopped. */
+#define WRITING_NS (600 * INT64_C(1000000000))
+
+static struct ofs_run_stamp stamp_of(const struct stat *st)
+{
+	return (struct ofs_run_stamp){
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		.size = (uint64_t)st->st_size,
+		.mtime_ns = ofs_time_ns(&st->st_mtim),
+		.ctime_ns = ofs_time_ns(&st->st_ctim),
+	};
+}
+
+static bool is_same(const struct ofs_run_stamp *a,
+    const struct ofs_run_stamp *b)
+{
+	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+	    a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+}
+
+int ofs_run_members_open(struct ofs_run_members *m, const char *path,
+    bool follow, struct optimfs_error *err)
+{
+	*m = (struct ofs_run_members){ .listed = false };
+	if (ofs_dir_open(path, &m->dir, err) == -1)
+		return -1;
+	m->dir.follow = follow;
+	pthread_mutex_init(&m->refreshing, NULL);
+	pthread_mutex_init(&m->lock, NULL);
+	if (ofs_run_refresh(m, err) == 0)
+		return 0;
+	ofs_run_members_close(m);
+	return -1;
+}
+
+void ofs_run_members_close(struct ofs_run_members *m)
+{
+	ofs_dir_close(&m->dir);
+	ofs_keys_fini(&m->names);
+	free(m->v);
+	free(m->order);
+	pthread_mutex_destroy(&m->lock);
+	pthread_mutex_destroy(&m->refreshing);
+}
+
+/* The table is written by the thread with refreshing, which holds lock, too,
+ * while it does. */
+
+static int add_name(struct ofs_run_members *m, const char *name,
+    struct optimfs_error *err)
+{
+	uint32_t n = m->names.n, i;
+	struct ofs_run_member *v;
+
+	if (ofs_grow(m->v, n, m->cap, err) == -1)
+		return -1;
+	i = ofs_keys_copy(&m->names, name, strlen(name), err);
+	if (i == OFS_NONE)
+		return -1;
+	v = &m->v[i];
+	if (i == n)
+		*v = (struct ofs_run_member){ .name = m->names.v[i].p,
+			.late = m->listed };
+	v->count = ofs_run_step(v->name, &v->step);
+	v->gone = false;
+	return 0;
+}
+
+static int take_names(struct ofs_run_members *m, const struct ofs_names *names,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < m->names.n; i++)
+		m->v[i].gone = true;
+	for (size_t i = 0; i < names->n; i++)
+		/* hidden: stages of ours, caches of others */
+		if (names->name[i][0] != '.' &&
+		    add_name(m, names->name[i], err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Are the names those that were listed? *stamp gets that of the directory. */
+static int is_listed(const struct ofs_run_members *m,
+    struct ofs_run_stamp *stamp, struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (fstat(m->dir.fd, &st) == -1)
+		return optimfs_fail(err, errno, "%s: %m", m->dir.path);
+	*stamp = stamp_of(&st);
+	return m->listed && is_same(stamp, &m->stamp) &&
+	    m->listed_ns - stamp->mtime_ns > SETTLED_NS;
+}
+
+static int list_again(struct ofs_run_members *m, struct optimfs_error *err)
+{
+	int64_t now = ofs_now_ns();
+	struct ofs_run_stamp stamp;
+	struct ofs_names names;
+	int ret = is_listed(m, &stamp, err);
+
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
+	if (ofs_dir_list(&m->dir, &names, err) == -1)
+		return -1;
+	pthread_mutex_lock(&m->lock);
+	ret = take_names(m, &names, err);
+	m->stamp = stamp;
+	m->listed_ns = now;
+	pthread_mutex_unlock(&m->lock);
+	ofs_names_free(&names);
+	return ret;
+}
+
+static bool is_due(const struct ofs_run_member *v,
+    const struct ofs_run_stamp *stamp)
+{
+	if (!v->known || !is_same(stamp, &v->stamp))
+		return true;
+	return v->found.kind == OFS_RUN_UNFINISHED &&
+	    ofs_clock_ns() - v->looked_ns > PATIENCE_NS;
+}
+
+/* An index that is written from its start to its end, and files whose index is
+ * at their start, look complete before they are. So what may be in the making is
+ * read before it is shown. */
+static int check_whole(const struct ofs_run_members *m,
+    struct ofs_run_member *v, struct optimfs_error *err)
+{
+	int whole;
+
+	if (m->whole == NULL || v->found.kind != OFS_RUN_COMPLETE)
+		return 0;
+	whole =
+	    m->whole(m->ctx, v->name, v->found.why, sizeof(v->found.why), err);
+	if (whole == 0)
+		v->found.kind = OFS_RUN_UNFINISHED;
+	return whole == -1 ? -1 : 0;
+}
+
+static void store(struct ofs_run_members *m, uint32_t i,
+    const struct ofs_run_member *v)
+{
+	pthread_mutex_lock(&m->lock);
+	m->v[i] = *v;
+	pthread_mutex_unlock(&m->lock);
+}
+
+static int examine(struct ofs_run_members *m, uint32_t i,
+    struct optimfs_error *err)
+{
+	struct ofs_run_member v = m->v[i];
+	struct ofs_run_stamp stamp;
+	struct stat st;
+
+	v.gone = fstatat(m->dir.fd, v.name, &st, AT_SYMLINK_NOFOLLOW) == -1;
+	if (!v.gone) {
+		stamp = stamp_of(&st);
+		if (!is_due(&v, &stamp))
+			return 0;
+		v.known = true;
+		v.stamp = stamp;
+		v.looked_ns = ofs_clock_ns();
+		v.mode = st.st_mode;
+		v.uid = st.st_uid;
+		v.gid = st.st_gid;
+		if (ofs_run_examine(&m->dir, v.name, &st,
+			v.count != OFS_RUN_NOTHING, &v.found, err) == -1 ||
+		    (v.late && check_whole(m, &v, err) == -1))
+			return -1;
+	}
+	store(m, i, &v);
+	return 0;
+}
+
+static int by_step(const void *a, const void *b, void *ctx)
+{
+	const struct ofs_run_member *v = ctx;
+	const struct ofs_run_member *x = &v[*(const uint32_t *)a],
+				    *y = &v[*(const uint32_t *)b];
+
+	return x->step != y->step
+	    ? OFS_ORDER(x->step, y->step)
+	    : OFS_ORDER(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
+/* Of what has the best count, the steps that only one has. */
+static int sort_steps(struct ofs_run_members *m, struct optimfs_error *err)
+{
+	enum ofs_run_count best = OFS_RUN_NOTHING;
+	uint32_t n = 0, kept = 0;
+
+	for (uint32_t i = 0; i < m->names.n; i++)
+		if (ofs_run_is_shown(&m->v[i]) && m->v[i].count < best)
+			best = m->v[i].count;
+	if (ofs_reserve(m->order, m->names.n, m->order_cap, err) == -1)
+		return -1;
+	for (uint32_t i = 0; i < m->names.n; i++) {
+		struct ofs_run_member *v = &m->v[i];
+
+		v->twice = false;
+		v->told = ofs_run_is_shown(v) && v->count == best &&
+		    best != OFS_RUN_NOTHING;
+		if (v->told)
+			m->order[n++] = i;
+	}
+	if (n > 0)
+		qsort_r(m->order, n, sizeof(*m->order), by_step, m->v);
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_run_member *v = &m->v[m->order[i]];
+
+		v->twice = (i > 0 && m->v[m->order[i - 1]].step == v->step) ||
+		    (i + 1 < n && m->v[m->order[i + 1]].step == v->step);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (!m->v[m->order[i]].twice)
+			m->order[kept++] = m->order[i];
+	m->norder = kept;
+	return 0;
+}
+
+static int refresh(struct ofs_run_members *m, struct optimfs_error *err)
+{
+	int ret = list_again(m, err);
+
+	for (uint32_t i = 0; i < m->names.n && ret == 0; i++)
+		if (!m->v[i].gone)
+			ret = examine(m, i, err);
+	if (ret == -1)
+		return -1;
+	pthread_mutex_lock(&m->lock);
+	ret = sort_steps(m, err);
+	m->listed |= ret == 0;
+	pthread_mutex_unlock(&m->lock);
+	return ret;
+}
+
+/* Is nothing new about member i? */
+static int is_current(const struct ofs_run_members *m, uint32_t i,
+    struct optimfs_error *err)
+{
+	struct ofs_run_stamp stamp;
+	struct stat st;
+	int ret = is_listed(m, &stamp, err);
+
+	if (ret != 1 || i >= m->names.n || m->v[i].gone ||
+	    fstatat(m->dir.fd, m->v[i].name, &st, AT_SYMLINK_NOFOLLOW) == -1)
+		return ret == -1 ? -1 : 0;
+	stamp = stamp_of(&st);
+	return !is_due(&m->v[i], &stamp);
+}
+
+int ofs_run_refresh_one(struct ofs_run_members *m, uint32_t i,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	if (pthread_mutex_trylock(&m->refreshing) != 0)
+		return 0;
+	ret = is_current(m, i, err);
+	if (ret == 0)
+		ret = refresh(m, err);
+	pthread_mutex_unlock(&m->refreshing);
+	return ret == -1 ? -1 : 0;
+}
+
+int ofs_run_refresh(struct ofs_run_members *m, struct optimfs_error *err)
+{
+	int ret;
+
+	if (pthread_mutex_trylock(&m->refreshing) != 0)
+		return 0;
+	ret = refresh(m, err);
+	pthread_mutex_unlock(&m->refreshing);
+	return ret;
+}
+
+int ofs_run_check_newest(struct ofs_run_members *m, struct optimfs_error *err)
+{
+	struct ofs_run_member newest = { .name = NULL };
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < m->names.n; i++)
+		if (ofs_run_is_shown(&m->v[i]) &&
+		    (newest.name == NULL ||
+			m->v[i].found.mtime_ns > newest.found.mtime_ns))
+			newest = m->v[at = i];
+	if (newest.name == NULL ||
+	    ofs_now_ns() - newest.found.mtime_ns > WRITING_NS)
+		return 0;
+	newest.late = true;
+	if (check_whole(m, &newest, err) == -1)
+		return -1;
+	store(m, at, &newest);
+	return sort_steps(m, err);
+}
+
+bool ofs_run_member(struct ofs_run_members *m, uint32_t i,
+    struct ofs_run_member *out)
+{
+	bool is;
+
+	pthread_mutex_lock(&m->lock);
+	is = i < m->names.n;
+	if (is)
+		*out = m->v[i];
+	pthread_mutex_unlock(&m->lock);
+	return is;
+}
+
+uint32_t ofs_run_member_find(struct ofs_run_members *m, const char *name)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&m->lock);
+	i = ofs_keys_find(&m->names, name, strlen(name));
+	pthread_mutex_unlock(&m->lock);
+	return i;
+}
+
+uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step)
+{
+	uint32_t lo = 0, hi, found;
+
+	pthread_mutex_lock(&m->lock);
+	for (hi = m->norder; lo < hi;) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (m->v[m->order[mid]].step < step)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	found = lo < m->norder ? m->order[lo] : OFS_NONE;
+	pthread_mutex_unlock(&m->lock);
+	return found;
+}
+
+uint32_t ofs_run_member_last(struct ofs_run_members *m)
+{
+	uint32_t found;
+
+	pthread_mutex_lock(&m->lock);
+	found = m->norder > 0 ? m->order[m->norder - 1] : OFS_NONE;
+	pthread_mutex_unlock(&m->lock);
+	return found;
+}
