@@ -37,7 +37,8 @@ struct report {
 	struct ofs_command *c;
 	struct ofs_holders ranks;
 	struct ofs_lost lost;
-	size_t told; /* of lost.file, how many have a finding */
+	size_t told;    /* of lost.file, how many have a finding */
+	const char *of; /* of two checkpoints, that of the findings */
 	struct ofs_buf json;
 	struct ofs_buf found;        /* findings */
 	struct ofs_json_writer w, f; /* into json, into found */
@@ -131,7 +132,14 @@ static void put_finding(struct report *r, int number, const char *path,
     const char *text, const char *means)
 {
 	const struct ofs_code *code = ofs_code_find(number);
+	struct ofs_buf where = { 0 };
 
+	if (r->of != NULL)
+		ofs_buf_printf(&where, "%s%s", r->of,
+		    *path == '\0' ? "" : ": ");
+	ofs_buf_puts(&where, path);
+	ofs_buf_putc(&where, '\0');
+	r->found.bad |= where.bad;
 	if (means == NULL)
 		means = code != NULL && code->hint ? code->advice : "";
 	begin_element(&r->f);
@@ -139,10 +147,12 @@ static void put_finding(struct report *r, int number, const char *path,
 		ofs_json_put_code(&r->f, number);
 	else
 		ofs_json_put_string(&r->f, "code", "");
-	ofs_json_put_string(&r->f, "path", path);
+	ofs_json_put_string(&r->f, "path",
+	    where.bad ? path : (char *)where.data);
 	ofs_json_put_string(&r->f, "text", text);
 	ofs_json_put_string(&r->f, "means", means);
 	end_element(&r->f);
+	ofs_buf_fini(&where);
 }
 
 static void damage(void *ctx, const struct optimfs_finding *f)
@@ -260,6 +270,33 @@ static void put_health(struct report *r, const struct optimfs_scan *how)
 	end_array(r);
 }
 
+/* The findings of the checkpoint that is compared. */
+static int put_other(struct report *r, const char *other,
+    const struct optimfs_scan *how, struct optimfs_error *err)
+{
+	struct optimfs_checkup out = { .symptom = symptom, .ctx = r };
+	struct optimfs *fs = ofs_command_open(r->c, other, err);
+	struct optimfs_error why = { 0 };
+	uint64_t n;
+	int ret;
+
+	if (fs == NULL)
+		return -1;
+	put_lost(r);
+	ofs_lost_fini(&r->lost);
+	r->lost = (struct ofs_lost){ 0 };
+	r->told = 0;
+	r->of = other;
+	ret = optimfs_fsck(fs, false, damage, r, &n, err);
+	put_lost(r);
+	if (ret == 0 && optimfs_check(fs, how, &out, &n, &why) == -1)
+		put_finding(r, why.number, "", why.text,
+		    "The optimizers could not be checked.");
+	put_lost(r);
+	optimfs_close(fs);
+	return ret;
+}
+
 static int put_drift(struct report *r, const char *other,
     struct optimfs_error *err)
 {
@@ -286,16 +323,19 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
     struct optimfs_error *err)
 {
 	bool data = (r->c->flags & OFS_NO_DATA) == 0;
+	const char *other = r->c->noperands > 0 ? r->c->operand[0] : NULL;
 	uint64_t n;
 
+	r->of = other == NULL ? NULL : r->c->checkpoint;
 	if (put_head(r, data, err) == -1 ||
-	    (r->c->noperands > 0 &&
-		put_drift(r, r->c->operand[0], err) == -1) ||
+	    (other != NULL && put_drift(r, other, err) == -1) ||
 	    optimfs_fsck(r->c->fs, false, damage, r, &n, err) == -1 ||
 	    put_tensors(r, how, data, err) == -1)
 		return -1;
 	put_lost(r);
 	put_health(r, how);
+	if (other != NULL && put_other(r, other, how, err) == -1)
+		return -1;
 	put_findings(r);
 	if (ofs_interrupted(NULL))
 		return optimfs_fail(err, ECANCELED, "interrupted");

@@ -45,8 +45,10 @@ def line(ck: "Checkpoint") -> str:
     i = ck.info()
     n, size = i["counts"], i["bytes"]
     ranks, damaged = i["world_size"], n["damaged"]
+    missing = n["missing_files"]
     facts = [i["format"], _count(ranks, "rank") if ranks else "",
              _count(n["tensors"], "tensor"), human(size["logical"]),
+             "%s missing" % _count(missing, "file") if missing else "",
              "%d damaged" % damaged if damaged else ""]
     return "<optimfs.Checkpoint %s: %s>" % (
         shown(ck.path), ", ".join(f for f in facts if f))

@@ -497,6 +497,15 @@ static void put_view(const struct ofs_summary_view *v, const char *between,
 	ofs_buf_printf(out, "%s%s%s", between, v->name, v->ranked ? "@N" : "");
 }
 
+/* Is it a view that nobody misses? Flat parameters of FSDP1 need an option that
+ * a checkpoint without them has no use for. */
+static bool is_foreign(const struct ofs_summary *s,
+    const struct ofs_summary_view *v)
+{
+	return v->why.how == OPTIMFS_LOST_UNITS && s->unread == 0 &&
+	    s->snap->cat->nflat == 0;
+}
+
 /* A line for each reason, with all that it is the reason of. */
 static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
 {
@@ -505,7 +514,8 @@ static void put_refused(const struct ofs_summary *s, struct ofs_buf *out)
 	for (unsigned i = 0; i < s->nviews; i++) {
 		const char *between = ", ", *why;
 
-		if (s->view[i].why.code == 0 || told[i])
+		if (s->view[i].why.code == 0 || told[i] ||
+		    is_foreign(s, &s->view[i]))
 			continue;
 		why = s->view[i].why.text;
 		put_view(&s->view[i], "  not ", out);

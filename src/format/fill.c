@@ -34,6 +34,26 @@ static bool is_state(const struct ofs_catalog *cat, const struct ofs_entry *e)
 				   .p);
 }
 
+/* What is in a lost file is as good as in none: its shards are dropped. */
+static void drop_lost(struct ofs_catalog *cat, struct ofs_tensor *t)
+{
+	struct ofs_shard *s = cat->shards + t->shard;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < t->nshards; i++)
+		if (!ofs_extent_lost(cat, &s[i].at, NULL))
+			s[kept++] = s[i];
+	t->nshards = kept;
+}
+
+static void fill(struct ofs_catalog *cat, struct ofs_tensor *t)
+{
+	if (t->error != OFS_NONE)
+		return;
+	t->flags |= OFS_TENSOR_ZERO;
+	drop_lost(cat, t);
+}
+
 int ofs_fill(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err)
 {
@@ -44,7 +64,6 @@ int ofs_fill(struct ofs_catalog *cat, const struct optimfs_options *opt,
 		    "fill=%.40s: only fill=zero is supported", opt->fill);
 	for (uint32_t i = 0; i < cat->nentries; i++)
 		if (is_state(cat, &cat->entries[i]))
-			cat->tensors[cat->entries[i].ref].flags |=
-			    OFS_TENSOR_ZERO;
+			fill(cat, &cat->tensors[cat->entries[i].ref]);
 	return 0;
 }

@@ -15,7 +15,7 @@
 struct counts {
 	uint64_t tensors, parameters, optimizer_states, values, objects, shards;
 	uint64_t logical, stored, largest;
-	uint64_t whole, sharded, empty;
+	uint64_t whole, sharded, empty, damaged;
 	uint32_t most_shards;
 	uint64_t dtype[OFS_NDTYPES];
 };
@@ -72,6 +72,8 @@ static void count(const struct ofs_snapshot *snap, struct counts *c)
 		for (uint32_t k = 0;
 		     (at = ofs_entry_extent(snap->cat, e, k)) != NULL; k++)
 			ofs_sum_u64(&c->stored, at->len);
+		c->damaged += ofs_entry_error(snap->cat, e) != OFS_NONE ||
+		    ofs_entry_lost(snap->cat, e, NULL);
 		c->values += e->kind == OFS_ENTRY_VALUE;
 		c->objects += e->kind == OFS_ENTRY_ITEM;
 	}
@@ -105,14 +107,12 @@ static void close_line(struct ofs_json_writer *w)
 static void put_counts(const struct ofs_snapshot *snap, const struct counts *c,
     struct ofs_json_writer *w)
 {
-	uint64_t missing = 0, problems = 0, warnings = 0;
+	uint64_t missing = 0, warnings = 0;
 
 	for (uint32_t i = 0; i < snap->cat->nobjects; i++)
 		missing += snap->cat->objects[i].missing;
-	for (uint32_t i = 0; i < snap->cat->nnotes; i++) {
-		problems += snap->cat->notes[i].kind == OFS_NOTE_ERROR;
+	for (uint32_t i = 0; i < snap->cat->nnotes; i++)
 		warnings += snap->cat->notes[i].kind == OFS_NOTE_WARNING;
-	}
 	open_line(w, "counts");
 	ofs_json_put_u64(w, "tensors", c->tensors);
 	ofs_json_put_u64(w, "parameters", c->parameters);
@@ -122,7 +122,7 @@ static void put_counts(const struct ofs_snapshot *snap, const struct counts *c,
 	ofs_json_put_u64(w, "shards", c->shards);
 	ofs_json_put_u64(w, "files", snap->cat->nobjects);
 	ofs_json_put_u64(w, "missing_files", missing);
-	ofs_json_put_u64(w, "damaged", problems);
+	ofs_json_put_u64(w, "damaged", c->damaged);
 	ofs_json_put_u64(w, "warnings", warnings);
 	close_line(w);
 	open_line(w, "bytes");

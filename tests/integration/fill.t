@@ -85,4 +85,22 @@ is ".optimfs/missing of $l lists no state" "$(grep state/ "$mnt/.optimfs/missing
 ok "umount commits the template of $l" "$OPTIMFS" umount "$mnt"
 ok "the committed template of $l equals reshard" sh -c "
     '$OPTIMFS' reshard $o --to $l '$ck' want && diff -r want new"
+
+# A lost file of a DCP checkpoint: its part of the moments is zero, and the rest
+# of them is as it was.
+rm -rf lost
+cp -r "$data/pytorch/dcp_fsdp2_w4/ckpt" lost && chmod -R u+w lost
+rm lost/__1_0.distcp
+m=optim/state/layers.0.w1.weight/exp_avg
+not_ok "without fill=zero a lost part of a moment is an error" "$OPTIMFS" cat lost $m
+ok "with it the moment can be read" "$OPTIMFS" cat -o fill=zero lost $m
+is "the lost rows are zeros, the others are not" "$(python3 - "$scratch/out" <<'END'
+import struct, sys
+b = open(sys.argv[1], "rb").read()
+v = struct.unpack("<%df" % (len(b) // 4), b)
+print([any(v[i * 12:i * 12 + 12]) for i in range(19)].index(False),
+      sum(not any(v[i * 12:i * 12 + 12]) for i in range(19)))
+END
+)" "5 5"
+not_ok "weights are never filled" "$OPTIMFS" cat -o fill=zero lost model/layers.0.w1.weight
 done_testing

@@ -100,6 +100,11 @@ ok "report --no-data of a checkpoint with a missing file succeeds" "$OPTIMFS" re
     "$scratch/lost" -o "$page"
 ok "report names the missing file once, with the number of tensors and what to do" holds \
     '[(f["path"], f["means"]) for f in d["findings"] if "__2_0.distcp is missing" in f["text"] and "tensors and values)" in f["text"]] == [("", "restore the file; if the checkpoint opens without it, all other tensors can be read")] and not any(f["path"] for f in d["findings"])'
+ok "report of two checkpoints, of which the second lacks a file, succeeds" "$OPTIMFS" report \
+    -o "$page" "$four" "$scratch/lost"
+ok "report has the findings of the second, with its name" holds \
+    'd["findings"] and all(f["path"] == "'"$scratch"'/lost" for f in d["findings"]) and any("__2_0.distcp is missing" in f["text"] for f in d["findings"])'
+"$OPTIMFS" report --no-data "$scratch/lost" -o "$page"
 ok "report marks the parts of the rank with the missing file" holds \
     '{p[0] for t in d["tensors"] for p in t["parts"] if p[3]} == {2} and all(p[1] == 1 for t in d["tensors"] for p in t["parts"] if p[3])'
 

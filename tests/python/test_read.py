@@ -68,6 +68,14 @@ def test_opening_and_listing_reads_no_data(data):
         assert ck.stats()["local.read_bytes"] == 0
 
 
+def test_a_checkpoint_with_a_lost_file_says_so(copy):
+    ck = copy(FSDP2)
+    os.unlink(os.path.join(ck, "__1_0.distcp"))
+    with optimfs.open(ck) as c:
+        assert c.info()["counts"]["damaged"] > 0
+        assert "1 file missing" in repr(c) and "damaged" in repr(c)
+
+
 def test_shards_and_attributes_describe_a_tensor(data):
     with optimfs.open(data(FSDP2)) as ck:
         t = ck["optim/state/layers.0.wq.weight/exp_avg"]

@@ -85,7 +85,7 @@ static void info(void)
 		"\"writer\": null", "\"world_size\": 3", "\"tensors\": 10",
 		"\"parameters\": 8", "\"optimizer_states\": 2", "\"values\": 2",
 		"\"objects\": 2", "\"files\": 4", "\"missing_files\": 1",
-		"\"damaged\": 1", "\"logical\": 136", "\"complex64\": 1",
+		"\"damaged\": 2", "\"logical\": 136", "\"complex64\": 1",
 		"\"strict\": false", "\"mount\": {\"direct\": true}", "}\n",
 		NULL });
 	optimfs_set_mount_info(s.fs, mount_info, second);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/fsdp/render.h"
@@ -67,11 +68,13 @@ static int read_units(struct ofs_fsdp_files *f, struct optimfs_error *err)
 {
 	int ret = ofs_units_recall(&f->units, f->m.cat, err);
 
-	if (ret == 1)
-		return optimfs_fail(err, EINVAL,
+	if (ret == 1) {
+		optimfs_fail(err, EINVAL,
 		    "OFS170 units of flat parameters unknown: give -o "
 		    "units=FILE, which " OFS_DUMP_UNITS
 		    " writes in a training job");
+		return ofs_mark_lost(err, OPTIMFS_LOST_UNITS);
+	}
 	if (ret == -1)
 		return -1;
 	f->m.nparams = f->units.names.n;
