@@ -160,8 +160,11 @@ static int parse_format(const char *name, size_t n, struct ofs_layout *l,
 int ofs_layout_parse(const char *name, struct ofs_layout *layout,
     struct optimfs_error *err)
 {
-	struct ofs_layout l = { .shards = 1, .replicas = 1 };
 	size_t n = strcspn(name, ",");
+	struct ofs_layout l;
+
+	memset(&l, 0, sizeof(l)); /* ofs_layout_same */
+	l.shards = l.replicas = 1;
 
 	if (parse_format(name, n, &l, err) == -1)
 		return -1;
@@ -173,6 +176,6 @@ int ofs_layout_parse(const char *name, struct ofs_layout *layout,
 		else if (!l.format->option(s, n, &l))
 			return bad_option(name, s, n, err);
 	}
-	*layout = l;
+	ofs_layout_assign(layout, &l);
 	return 0;
 }

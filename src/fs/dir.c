@@ -81,6 +81,7 @@ static int list_views(struct listing *l, uint64_t start)
 
 static int list_view(struct listing *l, struct ofs_at dir, uint64_t start)
 {
+	char name[OFS_FILE_NAME];
 	struct ofs_at first;
 	uint32_t n;
 	int ret = 0;
@@ -90,7 +91,8 @@ static int list_view(struct listing *l, struct ofs_at dir, uint64_t start)
 	for (uint64_t i = start; i < n && ret == 0; i++) {
 		struct ofs_at at = { dir.space, first.index + (uint32_t)i };
 
-		ret = give(l, at, ofs_view_name(l->snap, at), i);
+		ofs_view_name(l->snap, at, name);
+		ret = give(l, at, name, i);
 	}
 	return ret;
 }

@@ -364,9 +364,26 @@ int ofs_node_at(const struct ofs_snapshot *snap, uint64_t node,
  * a number from before a commit that renamed files is recognised as stale. */
 #define OFS_GENERATIONS 2048u
 #define OFS_GENERATION  52
+/* A view has fewer files than a tree may have entries, and there may be many
+ * views: the number of the view takes 28 bits, the index 24. */
+#define OFS_VIEW_INDEX 24
 static inline uint64_t ofs_node_of(uint32_t space, uint32_t index)
 {
-	return (uint64_t)space << 32 | (index + 1);
+	if (space < OFS_SPACE_VIEW)
+		return (uint64_t)space << 32 | (index + 1);
+	return (uint64_t)OFS_SPACE_VIEW << 32 |
+	    (uint64_t)(space - OFS_SPACE_VIEW) << OFS_VIEW_INDEX | (index + 1);
+}
+static inline struct ofs_at ofs_at_of(uint64_t node)
+{
+	const uint64_t views = (uint64_t)OFS_SPACE_VIEW << 32;
+
+	if (node < views)
+		return (struct ofs_at){ (uint32_t)(node >> 32),
+			(uint32_t)node - 1 };
+	return (struct ofs_at){ OFS_SPACE_VIEW +
+		    (uint32_t)((node - views) >> OFS_VIEW_INDEX),
+		(uint32_t)(node & ((1u << OFS_VIEW_INDEX) - 1)) - 1 };
 }
 static inline bool ofs_at_static(const struct ofs_snapshot *snap,
     struct ofs_at at)

@@ -33,8 +33,7 @@ int ofs_node_at(const struct ofs_snapshot *snap, uint64_t node,
     struct ofs_at *at, struct optimfs_error *err)
 {
 	uint64_t mask = (uint64_t)(OFS_GENERATIONS - 1) << OFS_GENERATION;
-	struct ofs_at found = { (uint32_t)((node & ~mask) >> 32),
-		(uint32_t)node - 1 };
+	struct ofs_at found = ofs_at_of(node & ~mask);
 	bool stale = node != OPTIMFS_ROOT &&
 	    (node & mask) >> OFS_GENERATION != snap->generation;
 
@@ -43,10 +42,14 @@ int ofs_node_at(const struct ofs_snapshot *snap, uint64_t node,
 		return 0;
 	}
 	/* the number may be from before a commit */
-	if (stale || ofs_view_is_past(snap, found.space))
+	if (stale)
 		optimfs_fail(err, ESTALE,
 		    "a commit has given the files other names, or other "
 		    "contents");
+	else if (ofs_view_is_past(snap, found.space))
+		optimfs_fail(err, ESTALE,
+		    "OFS776 the view is from before a change, or has made room "
+		    "for others: look it up again");
 	return -1;
 }
 
@@ -75,8 +78,8 @@ void ofs_at_path(const struct ofs_snapshot *snap, struct ofs_at at, char *path,
 		return;
 	}
 	if (ofs_at_is_view(at)) {
-		n = (size_t)snprintf(path, size, "%s/view/%s", top,
-		    ofs_view_name(snap, (struct ofs_at){ at.space, 0 }));
+		ofs_view_name(snap, (struct ofs_at){ at.space, 0 }, below);
+		n = (size_t)snprintf(path, size, "%s/view/%s", top, below);
 		if (at.index == 0 || n >= size)
 			return;
 		ofs_view_path(snap, at, below);

@@ -18,10 +18,6 @@
 #include "fs/write_open.h"
 #include "layout/render.h"
 
-/* An unused view costs little, but a loop over all valid names has to end. */
-#define VIEWS_MAX 1024u
-/* Space numbers of views; the higher bits hold the generation. */
-#define SPACES_MAX (1u << (OFS_GENERATION - 32))
 /* Limits for what is kept: unused views with the description of their files,
  * and names of files of all views. For 10^6 tensors a view takes 60 MB, or has
  * a file each. */
@@ -52,9 +48,7 @@ struct ofs_views {
 	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
 	unsigned nunused, nlaid_out;
 	uint32_t nnames;
-	uint32_t first; /* number of views of earlier snapshots */
-	_Atomic uint32_t n;
-	struct ofs_view_dir *_Atomic v[VIEWS_MAX];
+	struct ofs_view_table table; /* has a lock of its own */
 };
 
 int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err)
@@ -64,24 +58,20 @@ int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	pthread_mutex_init(&snap->views->lock, NULL);
 	pthread_mutex_init(&snap->views->elements.lock, NULL);
+	ofs_view_table_init(&snap->views->table);
 	TAILQ_INIT(&snap->views->unused);
 	return 0;
 }
 
 bool ofs_views_follow(struct ofs_snapshot *snap, const struct ofs_snapshot *now)
 {
-	uint32_t first = now->views->first + atomic_load(&now->views->n);
-
-	if (first > SPACES_MAX - VIEWS_MAX)
-		return false;
-	snap->views->first = first;
-	return true;
+	return ofs_view_table_follow(&snap->views->table, &now->views->table);
 }
 
 bool ofs_view_is_past(const struct ofs_snapshot *snap, uint32_t space)
 {
 	return space >= OFS_SPACE_VIEW &&
-	    space - OFS_SPACE_VIEW < snap->views->first;
+	    ofs_view_table_past(&snap->views->table, space - OFS_SPACE_VIEW);
 }
 
 static void view_free(struct ofs_view_dir *v)
@@ -96,10 +86,13 @@ static void view_free(struct ofs_view_dir *v)
 
 void ofs_views_fini(struct ofs_snapshot *snap)
 {
+	struct ofs_view_dir *v;
+
 	if (snap->views == NULL)
 		return;
-	for (uint32_t i = 0; i < snap->views->n; i++)
-		view_free(snap->views->v[i]);
+	while ((v = ofs_view_table_drop(&snap->views->table, false)) != NULL)
+		view_free(v);
+	ofs_view_table_fini(&snap->views->table);
 	pthread_mutex_destroy(&snap->views->lock);
 	pthread_mutex_destroy(&snap->views->elements.lock);
 	free(snap->views->elements.slot);
@@ -107,19 +100,29 @@ void ofs_views_fini(struct ofs_snapshot *snap)
 	snap->views = NULL;
 }
 
-struct ofs_view_dir *ofs_view_at(const struct ofs_snapshot *snap,
-    struct ofs_at at)
+struct ofs_view_dir *ofs_view_get(const struct ofs_snapshot *snap,
+    struct ofs_at at, struct optimfs_error *err)
 {
-	uint32_t i = at.space - OFS_SPACE_VIEW - snap->views->first;
+	struct ofs_view_dir *v =
+	    ofs_view_table_get(&snap->views->table, at.space - OFS_SPACE_VIEW);
 
-	return atomic_load_explicit(&snap->views->v[i], memory_order_acquire);
+	if (v == NULL)
+		optimfs_fail(err, ESTALE,
+		    "OFS776 the view was unused for long, and has made room "
+		    "for others: look it up again");
+	return v;
+}
+
+void ofs_view_put(struct ofs_view_dir *v)
+{
+	if (v != NULL)
+		ofs_view_table_put(&v->views->table, v);
 }
 
 /* The node was found, so the names exist. */
-static struct ofs_view_node *node_at(const struct ofs_snapshot *snap,
-    struct ofs_at at)
+static struct ofs_view_node *node_of(struct ofs_view_dir *v, struct ofs_at at)
 {
-	return &atomic_load(&ofs_view_at(snap, at)->names)->v[at.index];
+	return &atomic_load(&v->names)->v[at.index];
 }
 
 /* A view shows names and values as they were when it was looked up. 0 while
@@ -131,69 +134,107 @@ static uint64_t generation(const struct ofs_snapshot *snap)
 	    : ofs_overlay_names_generation(snap->overlay);
 }
 
-static uint32_t find(const struct ofs_snapshot *snap, const char *name)
+/* Drops all but the names. The changes of an older view are only needed by
+ * those who have it open. The lock is held. */
+static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 {
-	const struct ofs_views *views = snap->views;
-	uint64_t now = generation(snap);
-	uint32_t n = atomic_load(&views->n);
-
-	for (uint32_t i = n; i-- > 0;) {
-		const struct ofs_view_dir *v = atomic_load(&views->v[i]);
-
-		if (v->generation == now && !atomic_load(&v->retired) &&
-		    strcmp(v->name, name) == 0)
-			return i;
+	TAILQ_REMOVE(&views->unused, v, unused);
+	views->nunused--;
+	views->nlaid_out--;
+	ofs_files_free(v->files);
+	v->files = NULL;
+	if (v->generation != generation(v->snap)) {
+		ofs_edition_unref(v->edition);
+		v->edition = NULL;
 	}
-	return OFS_NONE;
+	malloc_trim(0);
 }
 
-static int add(struct ofs_snapshot *snap, const char *name,
+/* Drops the view that was unused for longest. False: all are in use. The lock is
+ * held. */
+static bool make_room(struct ofs_views *views, bool named)
+{
+	struct ofs_view_dir *v = ofs_view_table_drop(&views->table, named);
+	struct ofs_view_names *names;
+
+	if (v == NULL)
+		return false;
+	if (v->files != NULL)
+		put_away(views, v);
+	names = atomic_load(&v->names);
+	if (names != NULL)
+		views->nnames -= names->n;
+	view_free(v);
+	return true;
+}
+
+/* The lock is held. */
+static struct ofs_view_dir *add(struct ofs_snapshot *snap, const char *name,
     const struct ofs_layout *layout, struct optimfs_error *err)
 {
 	struct ofs_views *views = snap->views;
-	struct ofs_view_dir *v;
+	struct ofs_view_dir *v = ofs_alloc(1, sizeof(*v), err);
 
-	if (views->n == VIEWS_MAX)
-		return optimfs_fail(err, ENFILE,
-		    "OFS772 view %.80s: more than %u views at once", name,
-		    VIEWS_MAX);
-	v = calloc(1, sizeof(*v));
 	if (v == NULL)
-		return ofs_no_memory(err);
+		return NULL;
 	v->snap = snap;
 	v->views = views;
 	strcpy(v->name, name);
 	v->generation = generation(snap);
-	v->layout = *layout;
+	ofs_layout_assign(&v->layout, layout);
 	v->ino = ofs_tree_ino(snap->static_ino[OFS_STATIC_VIEW], name);
-	atomic_store_explicit(&views->v[views->n], v, memory_order_release);
-	atomic_fetch_add(&views->n, 1);
+	while (!ofs_view_table_add(&views->table, v))
+		if (!make_room(views, false)) {
+			optimfs_fail(err, ENFILE,
+			    "OFS772 view %.80s: %u views are in use", name,
+			    OFS_VIEW_SLOTS);
+			free(v);
+			return NULL;
+		}
+	return v;
+}
+
+/* A view is known by its layout: the same one may have many names. */
+static int make_view(struct ofs_snapshot *snap, const char *name,
+    const struct ofs_layout *layout, struct ofs_at *at,
+    struct optimfs_error *err)
+{
+	struct ofs_views *views = snap->views;
+	struct ofs_view_dir *v =
+	    ofs_view_table_find(&views->table, layout, generation(snap));
+
+	if (v == NULL) {
+		pthread_mutex_lock(&views->lock);
+		v = ofs_view_table_find(&views->table, layout,
+		    generation(snap));
+		if (v == NULL)
+			v = add(snap, name, layout, err);
+		pthread_mutex_unlock(&views->lock);
+	}
+	if (v == NULL)
+		return -1;
+	*at = (struct ofs_at){ OFS_SPACE_VIEW + v->number, 0 };
+	ofs_view_put(v);
 	return 0;
+}
+
+static int parse(const char *name, struct ofs_layout *layout,
+    struct optimfs_error *err)
+{
+	if (strlen(name) >= OFS_VIEW_NAME)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 view %.80s: the name is too long", name);
+	return ofs_layout_parse(name, layout, err);
 }
 
 int ofs_view_make(struct ofs_snapshot *snap, const char *name,
     struct ofs_at *at, struct optimfs_error *err)
 {
-	uint32_t i = find(snap, name);
 	struct ofs_layout layout;
-	int ret = 0;
 
-	if (i == OFS_NONE) {
-		if (strlen(name) >= OFS_VIEW_NAME)
-			return optimfs_fail(err, EINVAL,
-			    "OFS771 view %.80s: the name is too long", name);
-		if (ofs_layout_parse(name, &layout, err) == -1)
-			return -1;
-		pthread_mutex_lock(&snap->views->lock);
-		i = find(snap, name);
-		if (i == OFS_NONE) {
-			i = snap->views->n;
-			ret = add(snap, name, &layout, err);
-		}
-		pthread_mutex_unlock(&snap->views->lock);
-	}
-	*at = (struct ofs_at){ OFS_SPACE_VIEW + snap->views->first + i, 0 };
-	return ret;
+	if (parse(name, &layout, err) == -1)
+		return -1;
+	return make_view(snap, name, &layout, at, err);
 }
 
 int ofs_view_make_summed(struct ofs_snapshot *snap, const char *name,
@@ -216,10 +257,12 @@ int ofs_view_make_summed(struct ofs_snapshot *snap, const char *name,
 int ofs_view_find(struct ofs_snapshot *snap, const char *name,
     struct ofs_at *at, struct optimfs_error *err)
 {
-	if (ofs_view_make(snap, name, at, err) == -1)
+	struct ofs_layout layout;
+
+	if (parse(name, &layout, err) == -1)
 		return -1;
-	if (ofs_view_at(snap, *at)->layout.zstd == 0)
-		return 0;
+	if (layout.zstd == 0)
+		return make_view(snap, name, &layout, at, err);
 	return optimfs_fail(err, EOPNOTSUPP,
 	    "OFS773 view %.80s: the sizes of compressed items are known only "
 	    "when all of them have been read: optimfs reshard --to %.80s "
@@ -231,12 +274,19 @@ int ofs_view_find(struct ofs_snapshot *snap, const char *name,
 struct ofs_files *ofs_view_files(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
-	return ofs_view_hold(ofs_view_at(snap, at), err);
+	struct ofs_view_dir *v = ofs_view_get(snap, at, err);
+	struct ofs_files *files = v == NULL ? NULL : ofs_view_hold(v, err);
+
+	ofs_view_put(v);
+	return files;
 }
 
 void ofs_view_files_done(struct ofs_snapshot *snap, struct ofs_at at)
 {
-	ofs_view_let(ofs_view_at(snap, at));
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
+
+	ofs_view_let(v);
+	ofs_view_put(v);
 }
 
 uint64_t ofs_views_laid_out(struct ofs_snapshot *snap)
@@ -252,28 +302,36 @@ uint64_t ofs_views_laid_out(struct ofs_snapshot *snap)
 const struct ofs_layout *ofs_view_layout(const struct ofs_snapshot *snap,
     struct ofs_at at)
 {
-	return &ofs_view_at(snap, at)->layout;
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
+
+	ofs_view_put(v);
+	return &v->layout;
 }
 
 uint32_t ofs_view_file_of(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	return node_at(snap, at)->file;
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
+	uint32_t file = v == NULL ? OFS_NONE : node_of(v, at)->file;
+
+	ofs_view_put(v);
+	return file;
 }
 
 bool ofs_view_has(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	struct ofs_view_names *names;
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
+	struct ofs_view_names *names =
+	    v == NULL ? NULL : atomic_load(&v->names);
+	bool has = v != NULL &&
+	    (at.index == 0 || (names != NULL && at.index < names->n));
 
-	if (at.space - OFS_SPACE_VIEW - snap->views->first >=
-	    atomic_load(&snap->views->n))
-		return false;
-	names = atomic_load(&ofs_view_at(snap, at)->names);
-	return at.index == 0 || (names != NULL && at.index < names->n);
+	ofs_view_put(v);
+	return has;
 }
 
 bool ofs_view_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	return at.index == 0 || node_at(snap, at)->file == OFS_NONE;
+	return at.index == 0 || ofs_view_file_of(snap, at) == OFS_NONE;
 }
 
 static struct ofs_edition *edition_ref(struct ofs_edition *e)
@@ -294,8 +352,7 @@ void ofs_views_override(struct ofs_snapshot *snap, struct ofs_edition *edition)
 
 	pthread_mutex_lock(&views->lock);
 	views->edition = edition;
-	for (uint32_t i = 0; i < views->n; i++)
-		atomic_store(&atomic_load(&views->v[i])->retired, true);
+	ofs_view_table_retire(&views->table);
 	pthread_mutex_unlock(&views->lock);
 }
 
@@ -440,11 +497,13 @@ static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
 
 	if (names == NULL)
 		return -1;
+	while (names->n > NAMES_MAX - views->nnames && make_room(views, true))
+		continue;
 	if (names->n > NAMES_MAX - views->nnames) {
 		ofs_view_names_free(names);
 		return optimfs_fail(err, ENFILE,
-		    "OFS772 view %.80s: more than %u files in the views of one "
-		    "mount: mount it again",
+		    "OFS772 view %.80s: more than %u files in the views that are "
+		    "in use",
 		    v->name, NAMES_MAX);
 	}
 	views->nnames += names->n;
@@ -499,22 +558,6 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 	return 0;
 }
 
-/* Drops all but the names. The changes of an older view are only needed by
- * those who have it open. The lock is held. */
-static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
-{
-	TAILQ_REMOVE(&views->unused, v, unused);
-	views->nunused--;
-	views->nlaid_out--;
-	ofs_files_free(v->files);
-	v->files = NULL;
-	if (v->generation != generation(v->snap)) {
-		ofs_edition_unref(v->edition);
-		v->edition = NULL;
-	}
-	malloc_trim(0);
-}
-
 struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
     struct optimfs_error *err)
 {
@@ -550,10 +593,9 @@ void ofs_view_let(struct ofs_view_dir *v)
 
 /* The names of the view; lays it out if necessary. Failures are recorded; the
  * next call tries again. */
-static struct ofs_view_names *names_of(struct ofs_snapshot *snap,
-    struct ofs_at at, struct optimfs_error *err)
+static struct ofs_view_names *names_of(struct ofs_view_dir *v, struct ofs_at at,
+    struct optimfs_error *err)
 {
-	struct ofs_view_dir *v = ofs_view_at(snap, at);
 	struct ofs_view_names *names =
 	    atomic_load_explicit(&v->names, memory_order_acquire);
 
@@ -564,102 +606,129 @@ static struct ofs_view_names *names_of(struct ofs_snapshot *snap,
 		ofs_view_let(v);
 		return atomic_load(&v->names);
 	}
-	ofs_file_failed(snap, (struct ofs_at){ at.space, 0 }, 0, 0, err);
+	ofs_file_failed(v->snap, (struct ofs_at){ at.space, 0 }, 0, 0, err);
 	return NULL;
 }
 
 int ofs_view_count(struct ofs_snapshot *snap, struct ofs_at dir, uint32_t *n,
     struct optimfs_error *err)
 {
-	struct ofs_view_names *names = names_of(snap, dir, err);
+	struct ofs_view_dir *v = ofs_view_get(snap, dir, err);
+	struct ofs_view_names *names = v == NULL ? NULL : names_of(v, dir, err);
 
-	if (names == NULL)
-		return -1;
-	*n = names->n;
-	return 0;
+	if (names != NULL)
+		*n = names->n;
+	ofs_view_put(v);
+	return names == NULL ? -1 : 0;
 }
 
 int ofs_view_children(struct ofs_snapshot *snap, struct ofs_at dir,
     struct ofs_at *at, uint32_t *n, struct optimfs_error *err)
 {
-	struct ofs_view_names *names = names_of(snap, dir, err);
+	struct ofs_view_dir *v = ofs_view_get(snap, dir, err);
+	struct ofs_view_names *names = v == NULL ? NULL : names_of(v, dir, err);
 
-	if (names == NULL)
-		return -1;
-	*at = (struct ofs_at){ dir.space, names->v[dir.index].child };
-	*n = names->v[dir.index].nchild;
-	return 0;
+	if (names != NULL) {
+		*at = (struct ofs_at){ dir.space, names->v[dir.index].child };
+		*n = names->v[dir.index].nchild;
+	}
+	ofs_view_put(v);
+	return names == NULL ? -1 : 0;
 }
 
 int ofs_view_child(struct ofs_snapshot *snap, struct ofs_at dir,
     const char *name, struct ofs_at *at, struct optimfs_error *err)
 {
-	struct ofs_view_names *names = names_of(snap, dir, err);
-	uint32_t found;
+	struct ofs_view_dir *v = ofs_view_get(snap, dir, err);
+	struct ofs_view_names *names = v == NULL ? NULL : names_of(v, dir, err);
+	uint32_t found = names == NULL
+	    ? OFS_NONE
+	    : ofs_view_names_find(names, dir.index, name);
 
+	ofs_view_put(v);
 	if (names == NULL)
 		return -1;
-	found = ofs_view_names_find(names, dir.index, name);
 	if (found == OFS_NONE)
 		return 0;
 	*at = (struct ofs_at){ dir.space, found };
 	return 1;
 }
 
-const char *ofs_view_name(const struct ofs_snapshot *snap, struct ofs_at at)
+void ofs_view_name(const struct ofs_snapshot *snap, struct ofs_at at,
+    char name[OFS_FILE_NAME])
 {
-	const struct ofs_view_dir *v = ofs_view_at(snap, at);
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
 
-	return at.index == 0 ? v->name : node_at(snap, at)->name;
+	snprintf(name, OFS_FILE_NAME, "%s",
+	    v == NULL           ? ""
+		: at.index == 0 ? v->name
+				: node_of(v, at)->name);
+	ofs_view_put(v);
 }
 
 void ofs_view_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char path[OFS_FILE_NAME])
 {
-	const struct ofs_view_dir *v = ofs_view_at(snap, at);
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
 
 	path[0] = '\0';
-	if (at.index != 0)
+	if (v != NULL && at.index != 0)
 		ofs_view_names_path(atomic_load(&v->names), at.index, path);
+	ofs_view_put(v);
 }
 
 uint64_t ofs_view_ino(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	const struct ofs_view_dir *v = ofs_view_at(snap, at);
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
+	uint64_t ino = v == NULL ? 0 : v->ino;
 	char path[OFS_FILE_NAME];
 
-	if (at.index == 0)
-		return v->ino;
-	ofs_view_path(snap, at, path);
-	return ofs_tree_ino(v->ino, path);
+	if (v != NULL && at.index != 0) {
+		ofs_view_names_path(atomic_load(&v->names), at.index, path);
+		ino = ofs_tree_ino(ino, path);
+	}
+	ofs_view_put(v);
+	return ino;
+}
+
+/* Asks the format for the size of a file. */
+static int measure(struct ofs_view_dir *v, uint32_t file, uint64_t *size,
+    struct optimfs_error *err)
+{
+	struct ofs_files *files = ofs_view_hold(v, err);
+	struct ofs_spans spans = { 0 };
+	bool many;
+	int ret;
+
+	if (files == NULL)
+		return -1;
+	ret = files->ops->spans(files, file, &spans, err);
+	ofs_view_let(v);
+	*size = spans.n == 0 ? 0 : spans.v[spans.n - 1].end;
+	many = spans.n >= MANY_SPANS;
+	ofs_spans_fini(&spans);
+	if (many)
+		malloc_trim(0);
+	return ret;
 }
 
 int ofs_view_size(struct ofs_snapshot *snap, struct ofs_at at, uint64_t *size,
     struct optimfs_error *err)
 {
-	struct ofs_view_dir *v = ofs_view_at(snap, at);
-	struct ofs_view_node *f = node_at(snap, at);
-	uint64_t known = atomic_load(&f->size);
-	struct ofs_spans spans = { 0 };
-	struct ofs_files *files;
-	bool many;
-	int ret;
+	struct ofs_view_dir *v = ofs_view_get(snap, at, err);
+	struct ofs_view_node *f = v == NULL ? NULL : node_of(v, at);
+	uint64_t known = f == NULL ? 0 : atomic_load(&f->size);
+	int ret = f == NULL ? -1 : 0;
 
-	if (known == 0) {
-		files = ofs_view_hold(v, err);
-		if (files == NULL)
-			return ofs_file_failed(snap, at, 0, 0, err);
-		ret = files->ops->spans(files, f->file, &spans, err);
-		ofs_view_let(v);
-		known = spans.n == 0 ? 1 : spans.v[spans.n - 1].end + 1;
-		many = spans.n >= MANY_SPANS;
-		ofs_spans_fini(&spans);
-		if (many)
-			malloc_trim(0);
-		if (ret == -1)
-			return ofs_file_failed(snap, at, 0, 0, err);
-		atomic_store(&f->size, known);
+	if (f != NULL && known == 0) {
+		ret = measure(v, f->file, size, err);
+		if (ret == 0)
+			atomic_store(&f->size, *size + 1);
+		else
+			ofs_file_failed(snap, at, 0, 0, err);
+	} else if (f != NULL) {
+		*size = known - 1;
 	}
-	*size = known - 1;
-	return 0;
+	ofs_view_put(v);
+	return ret;
 }

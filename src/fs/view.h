@@ -10,8 +10,10 @@
 
 /* A view is a space from OFS_SPACE_VIEW on. Index 0 is its directory; the other
  * nodes are sorted by name within each directory, and the children of a
- * directory follow it. A view is made when its name is first looked up; its
- * names live as long as fs. The description of its files is computed when the
+ * directory follow it. A view is made when its name is first looked up, or
+ * another name of the same layout; it makes room for others when it is unused for
+ * long (view_table.h), and functions that use its nodes then fail with ESTALE
+ * (OFS776). The description of its files is computed when the
  * first one is used, takes most of the memory, and is dropped when other views
  * were used since. */
 
@@ -49,7 +51,7 @@ void ofs_views_fini(struct ofs_snapshot *snap);
  * now. False: there are no numbers left. */
 bool ofs_views_follow(struct ofs_snapshot *snap,
     const struct ofs_snapshot *now);
-/* Did a view have this number before a commit? */
+/* Did a view have this number before a commit, or before it made room? */
 bool ofs_view_is_past(const struct ofs_snapshot *snap, uint32_t space);
 
 /* From now on views show edition; NULL: the changes that are staged when a view
@@ -79,12 +81,13 @@ int ofs_view_count(struct ofs_snapshot *snap, struct ofs_at dir, uint32_t *n,
 /* The children of dir: n nodes from *at on. */
 int ofs_view_children(struct ofs_snapshot *snap, struct ofs_at dir,
     struct ofs_at *at, uint32_t *n, struct optimfs_error *err);
-/* The name of a view, or of a node below it. */
-const char *ofs_view_name(const struct ofs_snapshot *snap, struct ofs_at at);
+/* The name of a view, or of a node below it; "": it is gone. */
+void ofs_view_name(const struct ofs_snapshot *snap, struct ofs_at at,
+    char name[OFS_FILE_NAME]);
 /* The path of a node below its view. */
 void ofs_view_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char path[OFS_FILE_NAME]);
-/* The layout of a view; the description of its files, which stays valid until
+/* The layout of a view, whose files are held; the description of its files, which stays valid until
  * ofs_view_files_done; and which of these files a node is (OFS_NONE: a
  * directory). */
 const struct ofs_layout *ofs_view_layout(const struct ofs_snapshot *snap,

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "fs/view.h"
+#include "fs/view_table.h"
 #include "layout/render.h"
 
 /* The files and directories of a view; node 0 is the view itself. The children
@@ -41,7 +42,10 @@ struct ofs_view_dir {
 	char name[OFS_VIEW_NAME];
 	struct ofs_layout layout;
 	uint64_t ino;
-	atomic_bool retired; /* replaced by a newer view of this name */
+	uint32_t number; /* the members up to retired: view_table.h */
+	unsigned pins;
+	uint64_t used;
+	bool retired; /* replaced by a newer view of this layout */
 	/* The changes that were staged when the view was looked up, for names
 	 * and kinds of files. A view of the same name that is looked up later
 	 * shows later changes. */
@@ -62,7 +66,10 @@ struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
     struct optimfs_error *err);
 void ofs_view_let(struct ofs_view_dir *v);
 
-struct ofs_view_dir *ofs_view_at(const struct ofs_snapshot *snap,
-    struct ofs_at at);
+/* The view that a node belongs to, pinned until ofs_view_put. NULL: it made room
+ * for others (ESTALE, OFS776). */
+struct ofs_view_dir *ofs_view_get(const struct ofs_snapshot *snap,
+    struct ofs_at at, struct optimfs_error *err);
+void ofs_view_put(struct ofs_view_dir *v);
 
 #endif

@@ -24,13 +24,14 @@ struct ofs_view_file {
 int ofs_view_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err)
 {
-	struct ofs_view_dir *v = ofs_view_at(snap, at);
-	struct ofs_view_file *f = calloc(1, sizeof(*f));
+	struct ofs_view_file *f = ofs_alloc(1, sizeof(*f), err);
+	struct ofs_view_dir *v = f == NULL ? NULL : ofs_view_get(snap, at, err);
 
-	if (f == NULL)
-		return ofs_no_memory(err);
-	f->files = ofs_view_hold(v, err);
-	if (f->files == NULL) {
+	if (v != NULL) {
+		f->files = ofs_view_hold(v, err);
+		ofs_view_put(v);
+	}
+	if (f == NULL || f->files == NULL) {
 		free(f);
 		return -1;
 	}

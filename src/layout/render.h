@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "optimfs/error.h"
 
@@ -38,6 +39,18 @@ struct ofs_layout {
 	bool fill_zero;
 	bool drop; /* leave out values that cannot be converted */
 };
+/* Bytes between the members are zero in a layout that was parsed, and copied, so
+ * that all members of two layouts are compared, also those that come later. */
+static inline void ofs_layout_assign(struct ofs_layout *to,
+    const struct ofs_layout *from)
+{
+	memcpy(to, from, sizeof(*to));
+}
+static inline bool ofs_layout_same(const struct ofs_layout *a,
+    const struct ofs_layout *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
 
 /* Values that are reported to the user. After _end the lists do not change. */
 struct ofs_value_list {

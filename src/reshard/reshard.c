@@ -441,9 +441,10 @@ static int prepare(struct ofs_reshard *r, const char *dir,
 		return -1;
 	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
 		return -1;
-	strcpy(r->name, ofs_view_name(r->snap, r->view));
+	ofs_view_name(r->snap, r->view, r->name);
 	r->made = ofs_view_files(r->snap, r->view, err);
-	r->engine.level = (int)ofs_view_layout(r->snap, r->view)->zstd;
+	if (r->made != NULL)
+		r->engine.level = (int)ofs_view_layout(r->snap, r->view)->zstd;
 	r->engine.jobs = r->how->jobs;
 	if (r->made == NULL || find_files(r, err) == -1)
 		return -1;

@@ -31,7 +31,7 @@ struct ofs_reshard {
 	bool is_rank0;
 	struct ofs_at view;
 	struct ofs_files *made; /* of the view; NULL: not yet */
-	char name[OFS_VIEW_NAME];
+	char name[OFS_FILE_NAME];
 	uint64_t source, files;  /* hashes of the source and of the result */
 	struct ofs_stage *stage; /* on rank 0 */
 	bool ours;               /* it contains nothing but this reshard */
