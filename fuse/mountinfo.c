@@ -10,54 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel writes space, tab, newline and backslash as \ooo. */
-void ofs_mountinfo_unescape(char *s)
-{
-	char *to = s;
+#include "base/mount_line.h"
 
-	for (; *s != '\0'; to++) {
-		unsigned c;
-
-		if (s[0] == '\\' && sscanf(s + 1, "%3o", &c) == 1) {
-			*to = (char)c;
-			s += 4;
-		} else {
-			*to = *s++;
-		}
-	}
-	*to = '\0';
-}
-
-/* "36 35 0:34 / /mnt/ck ro,nosuid - fuse.optimfs /data/ck ro,..." */
 static bool parse(char *line, const char *point, struct ofs_mountinfo *m)
 {
-	char *save, *field[6], *word = NULL;
-	unsigned maj, min;
+	struct ofs_mount_line found;
 
-	for (int i = 0; i < 6; i++) {
-		field[i] = strtok_r(i == 0 ? line : NULL, " \n", &save);
-		if (field[i] == NULL)
-			return false;
-	}
-	ofs_mountinfo_unescape(field[4]);
-	if (strcmp(field[4], point) != 0 ||
-	    sscanf(field[2], "%u:%u", &maj, &min) != 2)
-		return false;
-	do
-		word = strtok_r(NULL, " \n", &save);
-	while (word != NULL && strcmp(word, "-") != 0);
-	if (word == NULL || (word = strtok_r(NULL, " \n", &save)) == NULL)
+	if (!ofs_mount_line_parse(line, &found) ||
+	    strcmp(found.point, point) != 0)
 		return false;
 	ofs_mountinfo_fini(m);
-	m->major = maj;
-	m->minor = min;
-	m->rw = strncmp(field[5], "rw", 2) == 0;
+	m->major = found.major;
+	m->minor = found.minor;
+	m->rw = strncmp(found.options, "rw", 2) == 0;
 	m->point = strdup(point);
-	m->type = strdup(word);
-	word = strtok_r(NULL, " \n", &save);
-	m->source = strdup(word != NULL ? word : "");
-	if (m->source != NULL)
-		ofs_mountinfo_unescape(m->source);
+	m->type = strdup(found.type);
+	m->source = strdup(found.source);
 	return true;
 }
 

@@ -17,8 +17,6 @@ struct ofs_mountinfo {
  * is not looked up, so a dead mount does no harm. false: none, or no /proc;
  * then m is empty. */
 bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m);
-/* Decodes \\ooo (a space, tab, newline or backslash) in s. */
-void ofs_mountinfo_unescape(char *s);
 void ofs_mountinfo_fini(struct ofs_mountinfo *m);
 
 /* Resolves symbolic links, "." and "..". Only the parent is looked up, because

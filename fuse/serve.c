@@ -79,13 +79,30 @@ static uint64_t cache_budget(const struct ofs_mount_options *m)
 	return m->open.cache != 0 ? m->open.cache : ofs_default_cache();
 }
 
+/* Gathered files are memory that the kernel cannot take back: whatever cache= is,
+ * they leave half of what there is. */
+static uint64_t assemble_budget(const struct ofs_mount_options *m)
+{
+	uint64_t share = ASSEMBLE_SHARE(cache_budget(m));
+	uint64_t half = ofs_memory_limit() / 2;
+
+	if (share <= half)
+		return share;
+	ofs_log("cache=: gathered files (assemble=) take at most %" PRIu64
+		" MiB, half of the memory that the machine or the control "
+		"group has",
+	    half >> 20);
+	return half;
+}
+
 static struct ofs_assemble *make_assemble(struct server *s)
 {
 	const struct ofs_mount_options *m = s->v->options;
 	struct ofs_assemble_config config = {
 		.policy = (enum ofs_assemble_policy)m->assemble,
 		.max = m->assemble_max,
-		.budget = ASSEMBLE_SHARE(cache_budget(m)),
+		.budget =
+		    m->assemble == OFS_ASSEMBLE_OFF ? 0 : assemble_budget(m),
 		.threads = processors() < 2 ? 2 : processors(),
 	};
 	struct ofs_assemble *a;
@@ -204,8 +221,9 @@ static int open_checkpoint(struct server *s, struct optimfs_error *err)
 		.ctx = &progress };
 
 	ofs_progress_init(&progress, "mount", m->quiet, m->progress);
+	o.cache = cache_budget(m);
 	if (shared)
-		o.cache = cache_budget(m) - ASSEMBLE_SHARE(cache_budget(m));
+		o.cache -= ASSEMBLE_SHARE(o.cache);
 	if (o.group == NULL)
 		o.watch = &watch;
 	/* Large blocks that reading needed go back to the system when they are

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mount_line.h"
 #include "fuse/child.h"
-#include "fuse/mountinfo.h"
 
 extern char **environ;
 
@@ -43,7 +43,7 @@ static bool is_line_of(char *line, const char *source, const char *point)
 	char *save, *word = strtok_r(line, " \n", &save);
 
 	for (; word != NULL; word = strtok_r(NULL, " \n", &save)) {
-		ofs_mountinfo_unescape(word);
+		ofs_mount_unescape(word);
 		if (strncmp(word, "TARGET=", 7) == 0)
 			at = strcmp(word + 7, point) == 0;
 		else if (source != NULL && strncmp(word, "SRC=", 4) == 0)

@@ -44,9 +44,11 @@ struct optimfs_options {
 	const char *subtree; /* show only this path of the tree */
 	const char *fill; /* "zero": lost elements of known states read as 0 */
 	uint64_t cache;   /* bytes of memory for decoded data;
-			 * 0: 1/8 of RAM, at most 4 GiB */
-	uint64_t max_metadata; /* bytes of the largest index; 0: 1 GiB */
-	uint64_t parse_mem;    /* bytes for parsing it; 0: 4 GiB or RAM/4 */
+			 * 0: 1/8 of RAM, or of what the control group
+			 * allows, at most 4 GiB */
+	uint64_t
+	    max_metadata;   /* bytes of the largest index; 0: 1 GiB, or 1/4 */
+	uint64_t parse_mem; /* bytes for parsing it; 0: 4 GiB, or 1/4 of that */
 	bool strict;           /* refuse a checkpoint with any defect */
 	bool follow;           /* follow symbolic links inside the checkpoint */
 	struct optimfs_group *group; /* that offers the path, or NULL */

@@ -5,12 +5,16 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FIRST 8 /* capacity of a new array */
+#include "base/cgroup.h"
+
+#define FIRST     8 /* capacity of a new array */
+#define LIMIT_MIN (UINT64_C(16) << 20)
 
 int ofs_no_memory(struct optimfs_error *err)
 {
@@ -108,14 +112,36 @@ int ofs_reserve_u32(void *array, size_t item, uint64_t n, uint32_t *cap,
 	return ret;
 }
 
+static uint64_t memory_limit(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	uint64_t all = pages <= 0 || page <= 0
+	    ? UINT64_C(2) << 30
+	    : (uint64_t)pages * (uint64_t)page;
+	uint64_t limit = ofs_cgroup_memory("");
+
+	/* a group without memory could not run this */
+	if (limit < LIMIT_MIN)
+		limit = LIMIT_MIN;
+	return limit < all ? limit : all;
+}
+
+uint64_t ofs_memory_limit(void)
+{
+	static _Atomic uint64_t known;
+	uint64_t limit = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (limit == 0) {
+		limit = memory_limit();
+		atomic_store_explicit(&known, limit, memory_order_relaxed);
+	}
+	return limit;
+}
+
 uint64_t ofs_default_cache(void)
 {
 	const uint64_t max = (uint64_t)4 << 30;
-	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-	uint64_t ram;
+	uint64_t part = ofs_memory_limit() / 8;
 
-	if (pages <= 0 || page <= 0)
-		return (uint64_t)256 << 20;
-	ram = (uint64_t)pages * (uint64_t)page;
-	return ram / 8 < max ? ram / 8 : max;
+	return part < max ? part : max;
 }

@@ -35,8 +35,11 @@ void *ofs_huge(void *p, size_t n);
 void *ofs_alloc_huge(size_t n);
 void *ofs_realloc_huge(void *p, size_t old, size_t n);
 
-/* The default of the option cache, in bytes: an eighth of the machine's memory,
- * but at most 4 GiB. */
+/* The bytes of memory that this process may use: those of the machine, or of its
+ * control groups (base/cgroup.h). The system is asked once. */
+uint64_t ofs_memory_limit(void);
+/* The default of the option cache, in bytes: an eighth of that, but at most
+ * 4 GiB. */
 uint64_t ofs_default_cache(void);
 
 int ofs_reserve_size(void *array, size_t item, uint64_t n, size_t *cap,

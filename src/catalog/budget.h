@@ -3,6 +3,7 @@
 #ifndef OFS_CATALOG_BUDGET_H
 #define OFS_CATALOG_BUDGET_H
 
+#include "base/memory.h"
 #include "catalog/catalog.h"
 #include "pickle/pickle.h"
 
@@ -10,7 +11,11 @@
 
 static inline uint64_t ofs_metadata_max(const struct ofs_catalog *cat)
 {
-	return cat->max_metadata == 0 ? OFS_METADATA_MAX : cat->max_metadata;
+	uint64_t part = ofs_memory_limit() / 4;
+
+	if (cat->max_metadata != 0)
+		return cat->max_metadata;
+	return part < OFS_METADATA_MAX ? part : OFS_METADATA_MAX;
 }
 
 /* Limits for one more pickle, beside those that cat keeps. */

@@ -6,11 +6,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include "base/memory.h"
 #include "base/step.h"
 #include "pickle/opcode.h"
 
@@ -88,24 +87,11 @@ static int expect(struct pk_parser *p, uint64_t n)
 	return pk_grow(p, &p->memo, &p->cap_memo, n / 8, sizeof(*p->memo));
 }
 
-/* The system is asked once, because a checkpoint may have a million small
- * pickles. */
 static uint64_t default_memory(void)
 {
-	static _Atomic uint64_t known;
-	uint64_t limit = atomic_load_explicit(&known, memory_order_relaxed);
-	long pages, size;
+	uint64_t part = ofs_memory_limit() / 4;
 
-	if (limit != 0)
-		return limit;
-	pages = sysconf(_SC_PHYS_PAGES);
-	size = sysconf(_SC_PAGESIZE);
-	limit = MEMORY_MAX;
-	if (pages > 0 && size > 0 &&
-	    (uint64_t)pages / 4 * (uint64_t)size < limit)
-		limit = (uint64_t)pages / 4 * (uint64_t)size;
-	atomic_store_explicit(&known, limit, memory_order_relaxed);
-	return limit;
+	return part < MEMORY_MAX ? part : MEMORY_MAX;
 }
 
 /* Shrink an array to its n elements. */
