@@ -55,9 +55,52 @@ void ofs_dir_close(struct ofs_dir *dir)
 		close(dir->fd);
 	if (dir->over)
 		close(dir->upper);
+	if (dir->rooted)
+		close(dir->root);
+	free(dir->within);
 	free(dir->path);
 	free(dir->below);
 	*dir = (struct ofs_dir){ .fd = -1 };
+}
+
+/* Gives new, which has none, the root of dir, seen from the directory rel in
+ * it. */
+static int copy_root(const struct ofs_dir *dir, const char *rel,
+    struct ofs_dir *new, struct optimfs_error *err)
+{
+	if (!dir->rooted)
+		return 0;
+	new->within = rel[0] == '\0' ? strdup(dir->within)
+				     : ofs_path_join(dir->within, rel);
+	if (new->within == NULL)
+		return ofs_no_memory(err);
+	new->root = fcntl(dir->root, F_DUPFD_CLOEXEC, 3);
+	new->rooted = new->root != -1;
+	return new->rooted ? 0
+			   : optimfs_fail(err, errno,
+				 "%s: cannot be opened again: %m", dir->path);
+}
+
+int ofs_dir_set_root(struct ofs_dir *dir, size_t n, struct optimfs_error *err)
+{
+	const char *within = dir->path + n + (dir->path[n] == '/');
+	char *root = strndup(dir->path, n), *copy = strdup(within);
+
+	if (root == NULL || copy == NULL) {
+		free(root);
+		free(copy);
+		return ofs_no_memory(err);
+	}
+	dir->root = open(root, DIR_FLAGS);
+	if (dir->root == -1) {
+		optimfs_fail(err, EIO, "OFS755 %s: cannot be opened: %m", root);
+		free(copy);
+	} else {
+		dir->rooted = true;
+		dir->within = copy;
+	}
+	free(root);
+	return dir->rooted ? 0 : -1;
 }
 
 int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
@@ -65,6 +108,12 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 {
 	struct ofs_dir new = *dir;
 
+	new.rooted = false;
+	new.within = NULL;
+	if (copy_root(dir, "", &new, err) == -1) {
+		free(new.within);
+		return -1;
+	}
 	new.path = strdup(dir->path);
 	new.below = dir->below == NULL ? NULL : strdup(dir->below);
 	if (dir->fd != -1)
@@ -83,6 +132,9 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 		close(new.fd);
 	if (dir->over && new.upper != -1)
 		close(new.upper);
+	if (new.rooted)
+		close(new.root);
+	free(new.within);
 	free(new.path);
 	free(new.below);
 	return -1;
@@ -235,8 +287,7 @@ static int walk(int dirfd, const char *rel, int flags)
 	return fd;
 }
 
-static int open_in(int at, const struct ofs_dir *dir, const char *rel,
-    int flags)
+static int open_in(int at, bool follow, const char *rel, int flags)
 {
 	struct open_how how = {
 		.flags = (unsigned int)flags,
@@ -244,7 +295,7 @@ static int open_in(int at, const struct ofs_dir *dir, const char *rel,
 	};
 	int fd;
 
-	if (!dir->follow)
+	if (!follow)
 		how.resolve |= RESOLVE_NO_SYMLINKS;
 	/* EAGAIN: something was renamed while a ".." in a link was resolved. */
 	for (int tries = 0; tries < 100; tries++) {
@@ -258,17 +309,39 @@ static int open_in(int at, const struct ofs_dir *dir, const char *rel,
 	return fd;
 }
 
+/* Open what a link, or a path over one, leads to beneath the root. */
+static int open_through_root(const struct ofs_dir *dir, const char *rel,
+    int flags)
+{
+	char *path = ofs_path_join(dir->within, rel);
+	int fd, saved;
+
+	if (path == NULL) {
+		errno = ENOMEM;
+		return -1;
+	}
+	fd = open_in(dir->root, true, path, flags);
+	saved = errno;
+	free(path);
+	errno = saved;
+	return fd;
+}
+
 /* Open rel, which ofs_path_stays accepts; -1 with errno, ELOOP for a link. */
 static int open_beneath(const struct ofs_dir *dir, const char *rel, int flags)
 {
 	int fd;
 
+
 	if (dir->over && (flags & O_DIRECTORY) == 0) {
-		fd = open_in(dir->upper, dir, rel, flags);
+		fd = open_in(dir->upper, dir->follow, rel, flags);
 		if (fd != -1 || errno != ENOENT)
 			return fd;
 	}
-	return open_in(dir->fd, dir, rel, flags);
+	fd = open_in(dir->fd, dir->follow, rel, flags);
+	return fd == -1 && dir->rooted && (errno == ELOOP || errno == EXDEV)
+	    ? open_through_root(dir, rel, flags)
+	    : fd;
 }
 
 static int refuse_path(const char *rel, struct optimfs_error *err)
@@ -404,8 +477,9 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 		return refuse_path(rel, err);
 	if (asprintf(&new.path, "%s/%s", dir->path, rel) == -1)
 		return ofs_no_memory(err);
-	if (!put_below(dir, rel, &new)) {
-		free(new.path);
+	if (!put_below(dir, rel, &new) ||
+	    copy_root(dir, rel, &new, err) == -1) {
+		ofs_dir_close(&new);
 		return ofs_no_memory(err);
 	}
 	errno = ENOENT;
@@ -413,7 +487,8 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 		new.fd = open_beneath(dir, rel, DIR_FLAGS);
 	saved = errno;
 	if (dir->over) {
-		new.upper = open_in(dir->upper, dir, rel, DIR_FLAGS);
+		new.upper =
+		    open_in(dir->upper, dir->follow, rel, DIR_FLAGS);
 		new.over = new.upper != -1;
 	}
 	if (new.fd == -1 &&
@@ -460,7 +535,7 @@ bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
 	}
 	if (stat_plain(dir, rel, st))
 		return true;
-	if (!dir->follow)
+	if (!dir->follow && !dir->rooted)
 		flags |= O_NOFOLLOW; /* stat the link itself */
 	fd = open_beneath(dir, rel, flags);
 	if (fd == -1)

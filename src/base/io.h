@@ -64,6 +64,11 @@ struct ofs_dir {
 	 * moved into it. */
 	bool over;
 	int upper;
+	/* rooted: links may lead to what is beneath directory root, of which
+	 * this one is at path within ("": root itself). */
+	bool rooted;
+	int root;
+	char *within;
 	/* Files that will have been removed by then, which are not listed.
 	 * Their paths begin at byte root of path. Borrowed. */
 	const struct ofs_gone {
@@ -79,6 +84,10 @@ void ofs_dir_close(struct ofs_dir *dir);
 /* A second handle of the same directory. */
 int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
     struct optimfs_error *err);
+
+/* Lets links of dir, just opened, lead to all that is beneath the first n bytes
+ * of its path. */
+int ofs_dir_set_root(struct ofs_dir *dir, size_t n, struct optimfs_error *err);
 
 /* Open rel for reading, beneath dir and without following links
  * (docs/security.md). It must be a regular file; opening a FIFO does not block.

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/memory.h"
 #include "base/user_cache.h"
 #include "cli/syscalls.h"
@@ -192,6 +193,27 @@ static int allow_beside(const struct ofs_sandbox *s, const char *path,
 	return ret;
 }
 
+/* In a cache of Hugging Face: the blobs that its links lead to. */
+static int allow_cache(const struct ofs_sandbox *s, const char *path,
+    struct optimfs_error *err)
+{
+	struct stat st;
+	bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	char *copy = strdup(path);
+	char *real = copy == NULL ? NULL
+				  : realpath(is_dir ? copy : dirname(copy), NULL);
+	size_t n = real == NULL ? 0 : ofs_cache_root(real);
+	int ret = copy == NULL ? ofs_no_memory(err) : 0;
+
+	if (n > 0) {
+		real[n] = '\0';
+		ret = allow(s, real, READ, err);
+	}
+	free(real);
+	free(copy);
+	return ret;
+}
+
 /* For a directory: everything in it. For a file: the file and the listing of
  * its directory; for an index, the whole directory. */
 static int allow_source(const struct ofs_sandbox *s, const char *path,
@@ -212,6 +234,8 @@ static int allow_source(const struct ofs_sandbox *s, const char *path,
 	ret = allow(s, real, READ, err);
 	if (ret == 0 && beside != 0)
 		ret = allow_beside(s, path, beside, err);
+	if (ret == 0)
+		ret = allow_cache(s, path, err);
 	free(real);
 	return ret;
 }

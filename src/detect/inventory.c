@@ -289,7 +289,8 @@ static int walk_name(struct walk *w, const char *path,
 	if (ofs_catalog_find_object(w->cat, path) != OFS_NONE)
 		return 0;
 	if (!ofs_dir_stat(&w->cat->dir, path, &st))
-		return 0; /* removed just now */
+		return add_item(w, path, false, OFS_LEFT_UNREAD,
+		    "a symbolic link", err);
 	is_dir = S_ISDIR(st.st_mode);
 	if (left != NULL)
 		return add_item(w, path, is_dir, left->kind, left->why, err);

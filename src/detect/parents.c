@@ -251,6 +251,25 @@ static bool say_foreign(const struct ofs_dir *dir,
 	return false;
 }
 
+static int say_link(const struct ofs_dir *dir, const char *link,
+    struct optimfs_error *err)
+{
+	struct ofs_dir followed = *dir;
+	struct stat st;
+
+	followed.follow = true;
+	if (!dir->follow && ofs_dir_stat(&followed, link, &st))
+		return optimfs_fail(err, ENOENT,
+		    "OFS680 %s: %s is a symbolic link, which is only followed "
+		    "with -o follow",
+		    dir->path, link);
+	return optimfs_fail(err, ENOENT,
+	    "OFS680 %s: %s is a symbolic link that leads out of the directory, "
+	    "or to nothing: give the file that it points to, or make hard "
+	    "links of all files (cp -rlL %s NEW)",
+	    dir->path, link, dir->path);
+}
+
 static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
@@ -268,11 +287,7 @@ static int say_nothing(const struct ofs_dir *dir, const struct ofs_names *names,
 		    "universal converts it, too)",
 		    dir->path);
 	if (link != NULL)
-		return optimfs_fail(err, ENOENT,
-		    "OFS680 %s: %s is a symbolic link, which is not followed: "
-		    "give the file that it points to, or make hard links of "
-		    "all files (cp -rlL %s NEW)",
-		    dir->path, link, dir->path);
+		return say_link(dir, link, err);
 	if (say_foreign(dir, names, err))
 		return -1;
 	for (size_t i = 0; i < names->n && i < NAME_MAX_SHOWN; i++) {

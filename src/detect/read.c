@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/memory.h"
 #include "base/step.h"
 #include "detect/detect.h"
@@ -19,12 +20,47 @@
 #include "format/fill.h"
 #include "naming/naming.h"
 
+/* The real path of what the user named, malloc'ed. A link in a snapshot of the
+ * cache of Hugging Face keeps its name there, which says what it is: the file is
+ * called by its hash. NULL with errno. */
+static char *real_path(const char *path)
+{
+	char *copy = strdup(path), *dir, *real = NULL;
+	const char *name = ofs_path_last(path);
+
+	if (copy == NULL)
+		return NULL;
+	copy[strlen(path) - strlen(name)] = '\0';
+	dir = realpath(copy[0] == '\0' ? "." : copy, NULL);
+	if (dir != NULL && name[strlen(name) - 1] != '/' &&
+	    strcmp(name, "..") != 0 && strcmp(name, ".") != 0 &&
+	    ofs_cache_root(dir) > 0)
+		real = ofs_path_join(dir, name);
+	free(dir);
+	free(copy);
+	return real != NULL ? real : realpath(path, NULL);
+}
+
+/* Links of a cache of Hugging Face may lead to its other files. */
+static int open_dir(const char *real, struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	size_t root = ofs_cache_root(real);
+
+	if (ofs_dir_open(real, dir, err) == -1)
+		return -1;
+	if (root == 0 || ofs_dir_set_root(dir, root, err) == 0)
+		return 0;
+	ofs_dir_close(dir);
+	return -1;
+}
+
 /* A symbolic link given by the user is followed; only links in the index may
  * not lead elsewhere. */
 int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	char *real = realpath(path, NULL), *slash;
+	char *real = real_path(path), *slash;
 	struct stat st;
 	int ret = -1;
 
@@ -35,7 +71,7 @@ int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
 	}
 	if (S_ISDIR(st.st_mode)) {
 		in->rel = strdup("");
-		ret = ofs_dir_open(real, &in->dir, err);
+		ret = open_dir(real, &in->dir, err);
 	} else if (!S_ISREG(st.st_mode)) {
 		optimfs_fail(err, EUCLEAN, "OFS602 %s: not a regular file",
 		    path);
@@ -43,7 +79,7 @@ int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
 		slash = strrchr(real, '/');
 		in->rel = strdup(slash + 1);
 		slash[slash == real] = '\0';
-		ret = ofs_dir_open(real, &in->dir, err);
+		ret = open_dir(real, &in->dir, err);
 	}
 	if (ret == 0 && in->rel == NULL) {
 		ofs_dir_close(&in->dir);

@@ -164,4 +164,41 @@ has "the shards that are not complete are left out with a warning" \
 "$OPTIMFS" cat "$scratch/hub" $w >"$scratch/got"
 ok "the weights are those of the complete save" cmp "$scratch/got" "$scratch/want"
 
+# The cache of Hugging Face: names in a snapshot are links to blobs.
+cache=$scratch/hub.cache/models--org--name
+snap=$cache/snapshots/0123abcd
+mkdir -p "$snap" "$cache/blobs" "$cache/refs"
+cp "$st" "$cache/blobs/aa"
+echo '{}' >"$cache/blobs/bb"
+ln -s ../../blobs/aa "$snap/model.safetensors"
+ln -s ../../blobs/bb "$snap/config.json"
+"$OPTIMFS" cat "$snap" $w >"$scratch/got"
+ok "a snapshot of the cache of Hugging Face has the weights of its blobs" \
+    cmp "$scratch/got" "$scratch/want"
+ok "info of it succeeds" "$OPTIMFS" info "$snap"
+has "a link to settings is left out by its name" '^  config\.json: not read: settings$'
+ok "it opens with -o follow" "$OPTIMFS" info -o follow "$snap"
+ok "a file in it opens under its name" "$OPTIMFS" info "$snap/model.safetensors"
+"$OPTIMFS" cat "$cache" $w >"$scratch/got"
+ok "so has the directory of the model in the cache" cmp "$scratch/got" "$scratch/want"
+ln -s "$st" "$snap/pytorch_model.bin"
+ln -s ../../../../st/model.safetensors "$snap/optimizer.pt"
+ok "a snapshot with links out of the cache opens" "$OPTIMFS" info "$snap"
+has "links out of the cache are not followed" \
+    '^  optimizer\.pt, pytorch_model\.bin: not read: a symbolic link$'
+
+# Links elsewhere.
+mkdir -p "$scratch/linked/real"
+cp "$st" "$scratch/linked/real/m.data"
+ln -s real/m.data "$scratch/linked/model.safetensors"
+refused "a link is named, with the option that follows it" \
+    'OFS680 .* model\.safetensors is a symbolic link, which is only followed with -o follow' "$scratch/linked"
+"$OPTIMFS" cat -o follow "$scratch/linked" $w >"$scratch/got"
+ok "-o follow follows it" cmp "$scratch/got" "$scratch/want"
+mkdir "$scratch/out_of_it"
+ln -s "$st" "$scratch/out_of_it/model.safetensors"
+"$OPTIMFS" info -o follow "$scratch/out_of_it" >"$scratch/out" 2>&1
+has "-o follow says of a link that leads elsewhere that it does" \
+    'OFS680 .* model\.safetensors is a symbolic link that leads out of the directory, or to nothing'
+
 done_testing
