@@ -170,7 +170,7 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 		    "same command starts from the beginning");
 	fs = optimfs_open(path, &open, err);
 	ofs_progress_clear(&c->progress);
-	if (fs == NULL && err->number == 2 && access(path, F_OK) == -1)
+	if (fs == NULL && err->number == 19 && access(path, F_OK) == -1)
 		ofs_command_suggest_checkpoint(c, path, err);
 	return fs;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "base/absent.h"
 #include "base/error.h"
 #include "base/step.h"
 #include "cluster/commit/locks.h"
@@ -55,7 +56,10 @@ static struct optimfs *open_rw(const char *path,
 	char *template = NULL;
 
 	if (real == NULL) {
-		optimfs_fail(err, errno, "%s: %m", path);
+		if (errno == ENOENT)
+			ofs_fail_absent(path, err);
+		else
+			optimfs_fail(err, errno, "%s: %m", path);
 		return NULL;
 	}
 	stage =

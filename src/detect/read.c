@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/absent.h"
 #include "base/cache.h"
 #include "base/memory.h"
 #include "base/step.h"
@@ -66,7 +67,10 @@ int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
 
 	in->rel = NULL;
 	if (real == NULL || stat(real, &st) == -1) {
-		optimfs_fail(err, errno, "%s: %m", path);
+		if (errno == ENOENT)
+			ofs_fail_absent(path, err);
+		else
+			optimfs_fail(err, errno, "%s: %m", path);
 		goto out;
 	}
 	if (S_ISDIR(st.st_mode)) {

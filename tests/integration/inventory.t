@@ -164,6 +164,15 @@ has "the shards that are not complete are left out with a warning" \
 "$OPTIMFS" cat "$scratch/hub" $w >"$scratch/got"
 ok "the weights are those of the complete save" cmp "$scratch/got" "$scratch/want"
 
+# DeepSpeed without the optimizer's files.
+cp -r "$TOP_SRCDIR/tests/data/deepspeed/z2_ws2_bf16/ckpt" "$scratch/zero" && chmod -R u+w "$scratch/zero"
+rm "$scratch"/zero/global_step3/*_optim_states.pt
+ok "DeepSpeed's weights open without the optimizer's files" "$OPTIMFS" info "$scratch/zero"
+has "info prints the number of ranks of the job" '^job +2 ranks$'
+has "info says how many ranks are missing" \
+    "^  OFS180 the optimizer's files of all 2 ranks are missing "
+status "fsck of them exits with 1" 1 "$OPTIMFS" fsck "$scratch/zero"
+
 # The cache of Hugging Face: names in a snapshot are links to blobs.
 cache=$scratch/hub.cache/models--org--name
 snap=$cache/snapshots/0123abcd

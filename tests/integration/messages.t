@@ -56,11 +56,14 @@ while IFS='|' read -r arguments want code advice words; do
 	got=$(sed -n 's/^  to do: //p' "$scratch/err")
 	is "$arguments: what to do" "${got:--}" "$advice"
 done <<END
-info nowhere|3|OFS002|check the spelling: optimfs ls lists what there is|nowhere: No such file or directory
+info nowhere|3|OFS019|-|nowhere: No such file or directory: this directory has no nowhere
+info no/such/dir|3|OFS019|-|no/such/dir: *: this directory has no no
+info s3://bucket/step-1000|3|OFS019|-|s3://bucket/step-1000: *download it (aws s3 cp --recursive, or mount-s3)*
+info host:/step-1000|3|OFS019|-|host:/step-1000: *on host host, mount it here (sshfs)*
 info step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
 diff step-1000 step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
 ls step-1000/model|3|OFS018|-|step-1000/model: *: step-1000 model
-ls step-1000/no/thing|3|OFS002|check the spelling: optimfs ls lists what there is|step-1000/no/thing: No such file or directory
+ls step-1000/no/thing|3|OFS019|-|step-1000/no/thing: No such file or directory: step-1000 has no no
 info $tensor step-1000|3|OFS018|-|$tensor: *the checkpoint comes first: step-1000 $tensor
 cat step-1000 model/output.wieght|3|OFS018|-|step-1000: *did you mean 'output.weight'[?]
 stat step-1000 output.weight|3|OFS018|-|step-1000: output.weight: no such name; did you mean 'model/output.weight'[?]
@@ -104,7 +107,7 @@ info cut|3|OFS419|the file was truncated: copy it again|cut: .metadata: *
 cat lost $tensor|3|OFS140|restore the file; if the checkpoint opens without it, all other tensors can be read|*__1_0.distcp is missing
 tar lost model|3|OFS140|restore the file; if the checkpoint opens without it, all other tensors can be read|model/adapter.bias bytes *__1_0.distcp is missing
 cat short $tensor|3|OFS603|copy the file again; it was not completely written|*__2_0.distcp *
-report step-1000 nowhere -o x.html|3|OFS002|check the spelling: optimfs ls lists what there is|nowhere: *
+report step-1000 nowhere -o x.html|3|OFS019|-|nowhere: *
 info empty-one|3|OFS834|-|empty-one is an empty template*
 umount empty|3|OFS758|-|empty: nothing is mounted there*
 END

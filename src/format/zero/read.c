@@ -340,13 +340,35 @@ int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
 	return describe(z, err);
 }
 
+/* A model's file of ZeRO has param_shapes, which say what is in the flat groups
+ * of the optimizer's files, and their number. Without any of those, only weights
+ * are left. */
+static int note_no_optim(struct ofs_zero *z, struct optimfs_error *err)
+{
+	const struct ofs_ranks_file *f = z->model.file;
+	int64_t world;
+
+	if (z->optim.nfiles > 0 || z->optim.ndamaged > 0 ||
+	    z->model.nfiles == 0 || z->shapes.n == 0 ||
+	    !ofs_zero_world(f->doc,
+		ofs_pk_get(f->doc, ofs_pickle_root(f->doc), "dp_world_size"),
+		&world))
+		return 0;
+	if (z->cat->world_size < world)
+		z->cat->world_size = (int)world;
+	return ofs_catalog_note(z->cat, OFS_NOTE_MISSING, EIO, err,
+	    "OFS180 the optimizer's files of all %d ranks are missing "
+	    "(*zero_pp_rank_*_mp_rank_%02d_optim_states.pt, beside %.200s)",
+	    (int)world, z->mp, f->rel);
+}
+
 static int open_column(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err)
 {
 	if (open_models(z, files, err) == -1 ||
 	    ofs_zero_open(z, &z->optim, files, OFS_ZERO_OPTIM, err) == -1 ||
 	    read_optims(z, err) == -1 || check_models(z, err) == -1 ||
-	    lay_out(z, err) == -1)
+	    lay_out(z, err) == -1 || note_no_optim(z, err) == -1)
 		return -1;
 	return z->model.nfiles == 0 ? 0 : describe(z, err);
 }
