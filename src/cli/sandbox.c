@@ -194,7 +194,7 @@ static int allow_beside(const struct ofs_sandbox *s, const char *path,
 }
 
 /* In a cache of Hugging Face: the blobs that its links lead to. */
-static int allow_cache(const struct ofs_sandbox *s, const char *path,
+static int allow_blobs(const struct ofs_sandbox *s, const char *path,
     struct optimfs_error *err)
 {
 	struct stat st;
@@ -235,7 +235,7 @@ static int allow_source(const struct ofs_sandbox *s, const char *path,
 	if (ret == 0 && beside != 0)
 		ret = allow_beside(s, path, beside, err);
 	if (ret == 0)
-		ret = allow_cache(s, path, err);
+		ret = allow_blobs(s, path, err);
 	free(real);
 	return ret;
 }
