@@ -60,9 +60,11 @@ int ofs_user_cache_load(const char *name, uint64_t max, uint8_t **data,
 
 void ofs_user_cache_save(const char *name, const void *data, uint64_t n)
 {
-	int dir = ofs_user_cache_open(), fd;
+	int dir, fd;
 	uint8_t sum[SUM];
 
+	free(ofs_user_cache_make()); /* where no thread is confined */
+	dir = ofs_user_cache_open();
 	if (dir == -1)
 		return;
 	/* of a process that was killed, or damaged */

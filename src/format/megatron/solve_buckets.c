@@ -242,7 +242,8 @@ int ofs_solve_buckets(struct ofs_solve *s)
 	for (uint32_t i = 0; i < s->m->cat->nentries; i++)
 		if (add_state(s, i) == -1)
 			return -1;
-	qsort(s->state, s->nstates, sizeof(*s->state), by_key);
+	if (s->nstates > 0)
+		qsort(s->state, s->nstates, sizeof(*s->state), by_key);
 	s->bucket =
 	    ofs_alloc((size_t)s->nstates + 1, sizeof(*s->bucket), s->err);
 	s->buffer =

@@ -87,7 +87,8 @@ static int add_chunks(struct model *k, struct tensor *t)
 		k->chunk[k->nchunks++] =
 		    (struct chunk){ dims, stored->shard + i };
 	}
-	qsort(k->chunk + t->first, t->n, sizeof(*k->chunk), by_box);
+	if (t->n > 0)
+		qsort(k->chunk + t->first, t->n, sizeof(*k->chunk), by_box);
 	return 0;
 }
 
