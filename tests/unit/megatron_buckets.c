@@ -89,14 +89,18 @@ static int is_param(void *ctx, struct ofs_bucket_slice s,
 	return 0;
 }
 
+static uint64_t budget;
+
 static struct ofs_bucket_walk walk_of(struct bucket *b, bool proof)
 {
+	budget = 1 << 20;
 	return (struct ofs_bucket_walk){ .chunk = b->chunk,
 		.nchunks = b->nchunks,
 		.len = b->len,
 		.nlens = b->nlens,
 		.holds = proof ? is_param : NULL,
-		.ctx = b };
+		.ctx = b,
+		.budget = &budget };
 }
 
 /* Are the slices found those of the bucket? All of them, if whole. */
@@ -203,8 +207,11 @@ static void test_hostile(void)
 		many[i] = (struct ofs_bucket_chunk){ i * 64u, 64, (int)i };
 	w.len = &huge;
 	w.nlens = 1;
+	w.budget = &budget;
+	budget = 40000;
 	ok(ofs_bucket_walk(&w, &s, &n, &whole, NULL) == 0 && n == 0 && !whole,
-	    "50000 chunks of as many ranks end in bounded time");
+	    "50000 chunks of as many ranks: no more work than allowed");
+	is_u64(budget, 0, "the budget is used up");
 	free(s);
 }
 

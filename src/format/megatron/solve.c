@@ -70,14 +70,17 @@ static void read_facts(struct ofs_solve *s)
 /* Who may have a parameter. A save divides a parameter among the ranks that have
  * it, so it was written by one of those that wrote this buffer. */
 
+/* Steps that no checkpoint of a model needs. */
+#define MAX_WORK (UINT64_C(1) << 30)
+
 /* The ranks that wrote the buffers of one model-parallel rank. */
 struct group {
 	struct ofs_solve *s;
-	const struct ofs_solve_buffer *f; /* any of them */
-	bool *wrote;                      /* by rank */
-	bool *stage;                      /* by stage: of these ranks */
-	uint32_t first, last;             /* stages */
-	bool unknown; /* files without ranks: any may have any */
+	uint32_t at;          /* the first of them */
+	bool *wrote;          /* by rank */
+	bool *stage;          /* by stage: of these ranks */
+	uint32_t first, last; /* stages */
+	bool unknown;         /* files without ranks: any may have any */
 };
 
 static uint32_t stage_of(const struct ofs_solve *s, uint32_t rank)
@@ -94,39 +97,45 @@ static bool same_group(const struct ofs_solve_buffer *a,
 	return a->chained == b->chained && a->mp == b->mp;
 }
 
-static void note_rank(struct group *g, int rank)
+static void note_rank(struct group *g, int rank, bool yes)
 {
 	uint32_t stage;
 
 	if (rank < 0) {
-		g->unknown = true;
+		g->unknown = yes;
 		return;
 	}
 	stage = stage_of(g->s, (uint32_t)rank);
-	g->wrote[rank] = g->stage[stage] = true;
+	g->wrote[rank] = g->stage[stage] = yes;
 	g->first = stage < g->first ? stage : g->first;
 	g->last = stage > g->last ? stage : g->last;
 }
 
-static void find_ranks(struct group *g)
+/* Notes the ranks of the group, or forgets them. */
+static void note_ranks(struct group *g, bool yes)
 {
 	struct ofs_solve *s = g->s;
 
-	memset(g->wrote, 0, s->world * sizeof(*g->wrote));
-	memset(g->stage, 0, (s->stages + 1ull) * sizeof(*g->stage));
-	g->first = UINT32_MAX;
-	g->last = 0;
-	g->unknown = false;
-	for (uint32_t i = 0; i < s->nbuffers; i++)
-		for (uint32_t k = 0;
-		     same_group(&s->buffer[i], g->f) && k < s->buffer[i].n;
-		     k++) {
+	for (uint32_t i = g->at;
+	     i < s->nbuffers && same_group(&s->buffer[i], &s->buffer[g->at]);
+	     i++)
+		for (uint32_t k = 0; k < s->buffer[i].n; k++) {
 			const struct ofs_solve_chunks *c =
 			    &s->bucket[s->buffer[i].first + k].chunks;
 
 			for (uint32_t j = 0; j < c->n; j++)
-				note_rank(g, c->at[j].rank);
+				note_rank(g, c->at[j].rank, yes);
 		}
+}
+
+static void find_ranks(struct group *g, uint32_t at)
+{
+	note_ranks(g, false);
+	g->at = at;
+	g->first = UINT32_MAX;
+	g->last = 0;
+	g->unknown = false;
+	note_ranks(g, true);
 }
 
 static int writer(const struct ofs_solve *s, uint32_t shard)
@@ -172,7 +181,8 @@ static bool is_output(const struct group *g, const struct ofs_solve_param *p)
 		return false;
 	ofs_shard_box(cat, t, &cat->shards[p->part[0].shard], lo, size);
 	n = cat->dims[t->shape] / size[0];
-	return n > 0 && lo[0] / size[0] == g->f->mp % n && !is_writer(g, p);
+	return n > 0 && lo[0] / size[0] == g->s->buffer[g->at].mp % n &&
+	    !is_writer(g, p);
 }
 
 static bool is_expert(const struct ofs_solve_param *p)
@@ -198,35 +208,42 @@ static bool may_have(const struct group *g, const struct ofs_solve_buffer *f,
 	return is_writer(g, p) || is_shared(g, p);
 }
 
-static int find_candidates(struct group *g, struct ofs_solve_buffer *f)
+/* Sets the parameters that f may have; list has room for all. */
+static int find_candidates(struct group *g, struct ofs_solve_buffer *f,
+    uint32_t *list)
 {
 	struct ofs_solve *s = g->s;
+	uint32_t n = 0;
 
-	f->use = ofs_alloc((size_t)s->nparams + 1, sizeof(*f->use), s->err);
-	if (f->use == NULL)
-		return -1;
+	if (!ofs_solve_spend(s, s->nparams))
+		return 0;
 	for (uint32_t i = 0; i < s->nparams; i++)
 		if (may_have(g, f, &s->param[i]))
-			f->use[f->nuse++] = i;
+			list[n++] = i;
+	f->use = ofs_alloc((size_t)n + 1, sizeof(*f->use), s->err);
+	if (f->use == NULL)
+		return -1;
+	memcpy(f->use, list, n * sizeof(*list));
+	f->nuse = n;
 	return 0;
 }
 
 static int find_all_candidates(struct ofs_solve *s)
 {
 	struct group g = { .s = s };
+	uint32_t *list = ofs_alloc(s->nparams + 1ull, sizeof(*list), s->err);
 	int ret = 0;
 
 	g.wrote = ofs_alloc(s->world + 1ull, sizeof(*g.wrote), s->err);
 	g.stage = ofs_alloc(s->stages + 1ull, sizeof(*g.stage), s->err);
-	if (g.wrote == NULL || g.stage == NULL)
+	if (list == NULL || g.wrote == NULL || g.stage == NULL)
 		ret = -1;
 	for (uint32_t i = 0; i < s->nbuffers && ret == 0; i++) {
-		if (g.f == NULL || !same_group(g.f, &s->buffer[i])) {
-			g.f = &s->buffer[i];
-			find_ranks(&g);
-		}
-		ret = find_candidates(&g, &s->buffer[i]);
+		if (i == 0 || !same_group(&s->buffer[g.at], &s->buffer[i]))
+			find_ranks(&g, i);
+		ret = find_candidates(&g, &s->buffer[i], list);
 	}
+	free(list);
 	free(g.wrote);
 	free(g.stage);
 	return ret;
@@ -343,10 +360,15 @@ static bool usual_layers(const struct ofs_solve *s,
 static int solve_again(struct ofs_solve *s, uint32_t first, uint32_t n)
 {
 	uint32_t nlayers = most_layers(s);
-	bool *found = ofs_alloc((n + 1ull) * (nlayers + 1ull), 1, s->err);
-	bool *keep = found == NULL ? NULL : found + (size_t)n * nlayers;
-	int ret = found == NULL ? -1 : 0;
+	bool *found, *keep;
+	int ret = 0;
 
+	if (!ofs_solve_spend(s, (uint64_t)n * n * (nlayers + 1ull)))
+		return 0;
+	found = ofs_alloc((n + 1ull) * (nlayers + 1ull), 1, s->err);
+	if (found == NULL)
+		return -1;
+	keep = found + (size_t)n * nlayers;
 	for (uint32_t v = 0; v < n && ret == 0; v++)
 		find_layers(s, &s->buffer[first + v],
 		    found + (size_t)v * nlayers, nlayers);
@@ -427,7 +449,7 @@ static int solve_all(struct ofs_solve *s)
 
 int ofs_megatron_solve(struct ofs_megatron *m, struct optimfs_error *err)
 {
-	struct ofs_solve s = { .m = m, .err = err };
+	struct ofs_solve s = { .m = m, .err = err, .work = MAX_WORK };
 	int ret = ofs_solve_buckets(&s);
 
 	if (ret == 0 && s.nbuckets > 0)

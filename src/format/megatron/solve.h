@@ -101,6 +101,8 @@ struct ofs_solve {
 	uint32_t nlayers, stages, virtual_stages, world;
 	int gated;       /* 1, 0; -1: unknown */
 	bool own_layout; /* layers are not divided evenly among stages */
+	uint64_t work;   /* steps that may still be made: a hostile index has
+			  many more of everything than a model */
 	struct ofs_sampler *sampler;
 	/* samples of slices; the first nloaded are of the cache, sorted */
 	struct ofs_solve_known *known;
@@ -110,6 +112,15 @@ struct ofs_solve {
 
 /* solve.c: gives names to what is in flat buckets. Before entries are placed. */
 int ofs_megatron_solve(struct ofs_megatron *m, struct optimfs_error *err);
+
+/* False: too much was done. */
+static inline bool ofs_solve_spend(struct ofs_solve *s, uint64_t n)
+{
+	if (s->work < n)
+		return false;
+	s->work -= n;
+	return true;
+}
 
 /* solve_model.c */
 int ofs_solve_model(struct ofs_solve *s);

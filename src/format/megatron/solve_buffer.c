@@ -178,7 +178,8 @@ static int by_likeness(struct solving *k, struct ofs_bucket_slice slice,
 		uint32_t use = k->pool[k->range[all].first + i];
 		const float *sample = param(k, use)->sample;
 
-		if (sample == NULL || !ofs_bucket_near(v, sample, n))
+		if (sample == NULL || !ofs_solve_spend(k->s, n) ||
+		    !ofs_bucket_near(v, sample, n))
 			continue;
 		if (ofs_grow(k->pool, k->npool, k->pool_cap, k->s->err) == -1)
 			return -1;
@@ -247,6 +248,7 @@ static int walk(struct solving *k, uint32_t bucket)
 		.nlens = k->nlens,
 		.holds = k->mode == BY_LENGTH ? NULL : holds,
 		.ctx = k,
+		.budget = &k->s->work,
 	};
 	struct ofs_bucket_slice *slice;
 	uint32_t n;
@@ -305,6 +307,8 @@ static bool ordered(const struct solving *k, const struct range *r,
 	for (uint32_t i = 0; i < r->n; i++) {
 		uint32_t other = k->pool[r->first + i];
 
+		if (!ofs_solve_spend(k->s, 1))
+			return false;
 		if (other != use &&
 		    !ofs_bucket_ordered(&param(k, use)->name,
 			&param(k, other)->name))

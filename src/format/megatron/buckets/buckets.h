@@ -55,6 +55,10 @@ struct ofs_bucket_walk {
 	uint32_t nlens;
 	ofs_bucket_holds_fn *holds; /* NULL: no proof is possible */
 	void *ctx;
+	/* Chunks that may still be looked at, more than once: a bucket whose
+	 * every chunk is of another rank would take quadratic time. When it is
+	 * used up, no division is found. */
+	uint64_t *budget;
 };
 
 /* The slices of a bucket; malloc'ed. Where lengths and proof allow several

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -24,10 +25,6 @@ struct edge {
 	uint64_t len;
 };
 
-/* The most chunks that are looked at, more than once: a bucket whose every
- * chunk is of another rank would take quadratic time. */
-#define MAX_STEPS (UINT32_C(1) << 24)
-
 struct walk {
 	const struct ofs_bucket_walk *in;
 	struct edge *edge;
@@ -36,7 +33,6 @@ struct walk {
 	    *first;   /* of each chunk: its first edge; nchunks + 1 of them */
 	bool *ends;   /* of each chunk: a path leads from it to the end */
 	bool *begins; /* a path leads to it from the first chunk */
-	uint32_t steps;
 	struct optimfs_error *err;
 };
 
@@ -93,22 +89,23 @@ static int add_edges(struct walk *k, uint32_t from)
 {
 	const struct ofs_bucket_walk *w = k->in;
 
-	k->first[from] = k->n;
-	if (w->chunk[from].off % OFS_BUCKET_ALIGN != 0)
+	if (!k->begins[from] || w->chunk[from].off % OFS_BUCKET_ALIGN != 0)
 		return 0;
 	for (uint32_t i = from; i < w->nchunks; i++) {
 		uint64_t len = end_of(w, i) - w->chunk[from].off;
 		uint32_t to = next_start(w, i);
 
 		if (w->nlens == 0 || len > w->len[w->nlens - 1] ||
-		    ++k->steps > MAX_STEPS)
+		    *w->budget == 0)
 			break;
+		--*w->budget;
 		if (to != 0 &&
 		    ofs_search(&len, w->len, w->nlens, sizeof(len),
 			ofs_compare_u64) != NULL) {
 			if (ofs_grow(k->edge, k->n, k->cap, k->err) == -1)
 				return -1;
 			k->edge[k->n++] = (struct edge){ to, len };
+			k->begins[to] = true;
 		}
 		if (!is_cut(w, i))
 			break;
@@ -190,11 +187,15 @@ static int walk(struct walk *k, struct ofs_bucket_slice *slice, uint32_t *n,
 {
 	bool sound = in_order(k->in);
 
-	for (uint32_t i = 0; i < k->in->nchunks && sound; i++)
+	k->begins[0] = true;
+	for (uint32_t i = 0; i < k->in->nchunks && sound; i++) {
+		k->first[i] = k->n;
 		if (add_edges(k, i) == -1)
 			return -1;
+	}
 	k->first[k->in->nchunks] = k->n;
-	if (sound && k->steps <= MAX_STEPS)
+	memset(k->begins, 0, (k->in->nchunks + 1ull) * sizeof(*k->begins));
+	if (sound && *k->in->budget > 0)
 		look_back(k);
 	return take(k, slice, n, whole);
 }
