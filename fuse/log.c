@@ -12,6 +12,7 @@
 #include <syslog.h>
 #include <time.h>
 
+#include "base/utf8.h"
 #include "fuse/log.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -104,6 +105,7 @@ void ofs_log(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	ofs_utf8_disarm(text);
 	pthread_mutex_lock(&lock);
 	put(LOG_NOTICE, text);
 	pthread_mutex_unlock(&lock);

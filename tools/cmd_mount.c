@@ -253,9 +253,13 @@ static int helper(const struct ofs_verb *self, struct ofs_args *a,
 		ret = ofs_mount(p.source, p.point, m, &err);
 	if (ret == 0 && !fake && !no_mtab)
 		note_mount(p.point);
-	if (ret == 0 && verbose)
-		printf("optimfs: %s %s on %s\n", p.source,
+	if (ret == 0 && verbose) {
+		struct ofs_buf b = { 0 };
+
+		ofs_buf_printf(&b, "optimfs: %s %s on %s\n", p.source,
 		    fake ? "can be mounted" : "mounted", p.point);
+		ofs_tool_print_buf(&b, 4);
+	}
 	free(real);
 	if (ret == -1)
 		return helper_fail(&err);

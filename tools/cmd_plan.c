@@ -184,6 +184,19 @@ static void print_beyond(int64_t n)
 		    ofs_human_bytes((uint64_t)-n, text));
 }
 
+/* Some formats name files after parameters. */
+static void print_largest(const struct view *v)
+{
+	const char *name = v->largest_name == NULL ? "-" : v->largest_name;
+	char size[OFS_HUMAN_SIZE];
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_puts(&b, "largest  ");
+	ofs_buf_plain(&b, name, strlen(name));
+	ofs_buf_printf(&b, ", %s\n", ofs_human_bytes(v->largest, size));
+	ofs_tool_print_buf(&b, 9);
+}
+
 static void text(const char *name, const struct view *v, uint64_t elements)
 {
 	char a[OFS_HUMAN_SIZE], b[OFS_HUMAN_SIZE], m[OFS_HUMAN_SIZE];
@@ -200,9 +213,8 @@ static void text(const char *name, const struct view *v, uint64_t elements)
 	/* a view of a part, or in another dtype, has other elements */
 	if (strstr(name, ",only=") == NULL && strstr(name, ",dtype=") == NULL)
 		print_beyond((int64_t)(v->bytes - elements));
-	printf("\nlargest  %s, %s\n",
-	    v->largest_name == NULL ? "-" : v->largest_name,
-	    ofs_human_bytes(v->largest, a));
+	putchar('\n');
+	print_largest(v);
 }
 
 static void heading(void)

@@ -123,18 +123,13 @@ static const int always[] = {
 	-1
 };
 
-/* Landlock limits most of the first ones; of attributes it knows nothing. */
-static const int read_only[] = { SYS_renameat2, SYS_linkat, SYS_symlinkat,
-	SYS_mkdirat, SYS_truncate, SYS_fchmod, SYS_fchmodat, SYS_fchown,
-	SYS_fchownat, SYS_utimensat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
-	SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, CALL_FCHMODAT2,
+/* Landlock knows nothing of attributes, but of what is opened: what writes sets
+ * the attributes of open files only, and nothing else those of any. */
+static const int attributes[] = { SYS_fchmodat, SYS_fchownat, SYS_setxattr,
+	SYS_lsetxattr, SYS_removexattr, SYS_lremovexattr, CALL_FCHMODAT2,
 	CALL_SETXATTRAT, CALL_REMOVEXATTRAT, CALL_FILE_SETATTR,
-#ifdef SYS_renameat
-	SYS_renameat,
-#endif
 #ifdef SYS_chmod
-	SYS_rename, SYS_link, SYS_symlink, SYS_mkdir, SYS_rmdir, SYS_chmod,
-	SYS_chown, SYS_lchown,
+	SYS_chmod, SYS_chown, SYS_lchown,
 #endif
 #ifdef SYS_utime
 	SYS_utime,
@@ -147,7 +142,19 @@ static const int read_only[] = { SYS_renameat2, SYS_linkat, SYS_symlinkat,
 #endif
 	-1 };
 
-/* A call that is refused if the low half of an argument ... */
+static const int read_only[] = { SYS_renameat2, SYS_linkat, SYS_symlinkat,
+	SYS_mkdirat, SYS_truncate, SYS_fchmod, SYS_fchown, SYS_utimensat,
+	SYS_fsetxattr, SYS_fremovexattr,
+#ifdef SYS_renameat
+	SYS_renameat,
+#endif
+#ifdef SYS_rename
+	SYS_rename, SYS_link, SYS_symlink, SYS_mkdir, SYS_rmdir,
+#endif
+	-1 };
+
+/* A call that is refused if a half of an argument ... */
+enum half { LOW, HIGH };
 enum test {
 	EQUAL,
 	NOT_EQUAL,
@@ -156,12 +163,15 @@ enum test {
 struct argument {
 	int call;
 	unsigned index;
+	enum half half;
 	enum test test;
 	uint32_t value;
 };
 
 #define FILTER_MAX 512
-_Static_assert(2 * (sizeof(always) + sizeof(read_only)) / sizeof(int) + 64 <
+_Static_assert(2 * (sizeof(always) + sizeof(attributes) + sizeof(read_only)) /
+		sizeof(int) +
+	    80 <
 	FILTER_MAX,
     "the filter has room for all calls");
 struct filter {
@@ -196,12 +206,13 @@ static void refuse_all(struct filter *f, const int *call)
 
 static void refuse_if(struct filter *f, const struct argument *a)
 {
-	size_t low = __BYTE_ORDER == __LITTLE_ENDIAN ? 0 : 4;
+	size_t at =
+	    (a->half == LOW) == (__BYTE_ORDER == __LITTLE_ENDIAN) ? 0 : 4;
 	uint16_t op = a->test == LACKS ? BPF_JSET : BPF_JEQ;
 	uint8_t met = a->test == EQUAL ? 0 : 1;
 
 	put(f, BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (uint32_t)a->call);
-	load(f, offsetof(struct seccomp_data, args[a->index]) + low);
+	load(f, offsetof(struct seccomp_data, args[a->index]) + at);
 	put(f, (uint16_t)(BPF_JMP | op | BPF_K), met, 1 - met, a->value);
 	put(f, BPF_RET | BPF_K, 0, 0, ANSWER(EPERM));
 	load(f, offsetof(struct seccomp_data, nr));
@@ -212,16 +223,19 @@ static void make(struct filter *f, bool write)
 	const uint32_t self = (uint32_t)getpid();
 	const struct argument arguments[] = {
 		/* glibc falls back to it where there is no clone3 */
-		{ SYS_clone, 0, LACKS, CLONE_THREAD },
+		{ SYS_clone, 0, LOW, LACKS, CLONE_THREAD },
 		/* does that process exist? */
-		{ SYS_kill, 1, NOT_EQUAL, 0 },
-		{ SYS_tgkill, 0, NOT_EQUAL, self },
-		{ SYS_prlimit64, 0, NOT_EQUAL, 0 },
+		{ SYS_kill, 1, LOW, NOT_EQUAL, 0 },
+		{ SYS_tgkill, 0, LOW, NOT_EQUAL, self },
+		{ SYS_prlimit64, 0, LOW, NOT_EQUAL, 0 },
+		/* without a path, of an open file */
+		{ SYS_utimensat, 1, LOW, NOT_EQUAL, 0 },
+		{ SYS_utimensat, 1, HIGH, NOT_EQUAL, 0 },
 		/* input for the shell of a terminal */
-		{ SYS_ioctl, 1, EQUAL, TIOCSTI },
-		{ SYS_ioctl, 1, EQUAL, TIOCLINUX },
-		{ SYS_ioctl, 1, EQUAL, (uint32_t)FS_IOC_SETFLAGS },
-		{ SYS_ioctl, 1, EQUAL, (uint32_t)FS_IOC_FSSETXATTR },
+		{ SYS_ioctl, 1, LOW, EQUAL, TIOCSTI },
+		{ SYS_ioctl, 1, LOW, EQUAL, TIOCLINUX },
+		{ SYS_ioctl, 1, LOW, EQUAL, (uint32_t)FS_IOC_SETFLAGS },
+		{ SYS_ioctl, 1, LOW, EQUAL, (uint32_t)FS_IOC_FSSETXATTR },
 	};
 
 	load(f, offsetof(struct seccomp_data, arch));
@@ -234,6 +248,7 @@ static void make(struct filter *f, bool write)
 		refuse_if(f, &arguments[i]);
 	refuse(f, CALL_CLONE3, ENOSYS); /* its flags are in memory */
 	refuse_all(f, always);
+	refuse_all(f, attributes);
 	if (!write)
 		refuse_all(f, read_only);
 	put(f, BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
@@ -254,7 +269,9 @@ int ofs_syscalls_limit(bool write, struct optimfs_error *err)
 	return 0;
 }
 
-const int *ofs_syscalls_refused(bool write)
+const int *ofs_syscalls_refused(unsigned list)
 {
-	return write ? always : read_only;
+	static const int *const lists[] = { always, attributes, read_only };
+
+	return list < 3 ? lists[list] : NULL;
 }
