@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -50,10 +52,36 @@ static void restrict_to(struct ofs_catalog *cat, const struct stat *st,
 	    (user ? 0400u : 0) | (group ? 0040u : 0) | (other ? 0004u : 0);
 }
 
-/* Access to a directory is search permission. */
-static void restrict_to_dir(struct ofs_catalog *cat, const struct stat *st)
+/* Does path below the checkpoint ("" is itself) have a POSIX ACL? Then the bits of
+ * the group in its mode are the mask, and say nothing of who may read it. An ACL
+ * that says no more than the mode does not exist; one that cannot be read is taken
+ * for one. */
+static bool has_acl(const struct ofs_catalog *cat, const char *path)
 {
-	restrict_to(cat, st, (st->st_mode & 0111) << 2);
+	char full[PATH_MAX + 32];
+	int n = snprintf(full, sizeof(full), "/proc/self/fd/%d/%s", cat->dir.fd,
+	    path);
+
+	if (cat->dir.fd == -1)
+		return false; /* on another rank */
+	if (n >= (int)sizeof(full))
+		return true;
+	return getxattr(full, "system.posix_acl_access", NULL, 0) >= 0 ||
+	    (errno != ENODATA && errno != EOPNOTSUPP && errno != ENOENT);
+}
+
+/* What an ACL allows is narrowed to the owner. */
+static uint32_t narrowed(const struct ofs_catalog *cat, const char *path,
+    uint32_t bits)
+{
+	return (bits & 0044) != 0 && has_acl(cat, path) ? bits & 0400 : bits;
+}
+
+/* Access to a directory is search permission. */
+static void restrict_to_dir(struct ofs_catalog *cat, const char *path,
+    const struct stat *st)
+{
+	restrict_to(cat, st, narrowed(cat, path, (st->st_mode & 0111) << 2));
 }
 
 /* Apply this to the directories between that of the checkpoint and the file.
@@ -75,7 +103,7 @@ static void pass_dirs(struct ofs_catalog *cat, const char *path)
 		memcpy(dir, path, i);
 		dir[i] = '\0';
 		if (ofs_dir_stat(&cat->dir, dir, &st))
-			restrict_to_dir(cat, &st);
+			restrict_to_dir(cat, dir, &st);
 	}
 	b->dir = path;
 	b->ndir = n;
@@ -90,7 +118,7 @@ void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid)
 	cat->mode = 0444;
 	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0 &&
 	    S_ISDIR(st.st_mode))
-		restrict_to_dir(cat, &st);
+		restrict_to_dir(cat, "", &st);
 }
 
 static int try_open(const struct ofs_catalog *cat, const struct ofs_object *o,
@@ -146,7 +174,7 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 		ofs_catalog_owner(cat, st.st_uid, st.st_gid);
 	cat->build->owned = true;
 	pass_dirs(cat, o->path);
-	restrict_to(cat, &st, st.st_mode & 0444);
+	restrict_to(cat, &st, narrowed(cat, o->path, st.st_mode & 0444));
 }
 
 uint32_t ofs_catalog_find_object(const struct ofs_catalog *cat,

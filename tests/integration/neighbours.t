@@ -95,4 +95,35 @@ ok "a directory of root beside the checkpoint is believed" \
     as $owner "$scratch/optimfs" info "$shared/ck"
 is "nothing is said of a directory of root" "$(grep OFS846 "$scratch/err")" ''
 
+# The mode of a file with an ACL has the mask in place of the group.
+cat >"$scratch/acl.py" <<'END'
+import os, struct, sys
+user, *paths = sys.argv[1:]
+for path in paths: # user::rw-, user:USER:rwx, group::---, mask::rwx, other::---
+    entries = (1, 7, 0xffffffff), (2, 7, int(user)), (4, 0, 0xffffffff), \
+        (16, 7, 0xffffffff), (32, 0, 0xffffffff)
+    os.setxattr(path, "system.posix_acl_access", struct.pack("<I", 2) +
+        b"".join(struct.pack("<HHI", *e) for e in entries))
+END
+# shown PATH...: may the group, which the ACL of these denies, read a mount?
+shown() {
+	rm -rf "$scratch/acl"
+	cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$scratch/acl"
+	chgrp -R 2000 "$scratch/acl"
+	(cd "$scratch/acl" && python3 "$scratch/acl.py" 1003 "$@") 2>"$scratch/err" ||
+	    return
+	"$OPTIMFS" mount -o allow_other "$scratch/acl" "$mnt"
+	setpriv --reuid=3000 --regid=2000 --clear-groups \
+	    cat "$mnt/optim/param_groups/0/lr" 2>&1
+	"$OPTIMFS" umount "$mnt"
+}
+mnt=$(point m)
+for path in .metadata __1_0.distcp .; do
+	case $(shown $path) in
+	'') skip 1 "no ACLs or no mounts here" ;;
+	*'Permission denied') ok "a mount shows nothing to a group that the ACL of $path denies" true ;;
+	*) ok "a mount shows nothing to a group that the ACL of $path denies" false ;;
+	esac
+done
+
 done_testing
