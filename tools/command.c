@@ -155,6 +155,22 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 	return -1;
 }
 
+/* What is made from a checkpoint is for nobody who may not read the
+ * checkpoint. */
+static void keep_private(struct optimfs *fs)
+{
+	struct optimfs_attr attr;
+	mode_t deny = 0;
+
+	if (optimfs_getattr(fs, OPTIMFS_ROOT, &attr, NULL) == -1)
+		return;
+	if ((attr.mode & 0004) == 0)
+		deny |= 0007;
+	if ((attr.mode & 0040) == 0 || (deny != 0 && attr.gid != getegid()))
+		deny |= 0070;
+	(void)umask(umask(0777) | deny);
+}
+
 struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
@@ -169,6 +185,8 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 		    "nothing was changed, and the output is incomplete; the "
 		    "same command starts from the beginning");
 	fs = optimfs_open(path, &open, err);
+	if (fs != NULL)
+		keep_private(fs);
 	ofs_progress_clear(&c->progress);
 	if (fs == NULL && err->number == 19 && access(path, F_OK) == -1)
 		ofs_command_suggest_checkpoint(c, path, err);

@@ -126,4 +126,23 @@ for path in .metadata __1_0.distcp .; do
 	esac
 done
 
+# What is made of a private checkpoint is private, whatever the umask.
+cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$scratch/private"
+chmod 700 "$scratch/private"
+umask 000
+private() {
+	is "$1 of a private checkpoint shows nothing to others" \
+	    "$(find "$scratch/made" -perm /077 2>&1 | head -n 3)" ''
+	rm -rf "$scratch/made"
+}
+"$OPTIMFS" reshard -q --to dcp@2 "$scratch/private" "$scratch/made"
+private reshard
+"$OPTIMFS" cp -r "$scratch/private" model "$scratch/made"
+private cp
+"$OPTIMFS" report -o "$scratch/made" "$scratch/private"
+private report
+mkdir -m 700 "$scratch/made"
+"$OPTIMFS" mkfs --like "$scratch/private" --layout dcp@2 "$scratch/made/new"
+private mkfs
+
 done_testing
