@@ -92,6 +92,11 @@ int ofs_sys_unlink(int dir, const char *path)
 	return (int)CALL("unlink", unlinkat(dir, path, 0));
 }
 
+int ofs_sys_rmdir(int dir, const char *path)
+{
+	return (int)CALL("rmdir", unlinkat(dir, path, AT_REMOVEDIR));
+}
+
 int ofs_sys_chmod(int fd, mode_t mode)
 {
 	return (int)CALL("fchmod", fchmod(fd, mode));

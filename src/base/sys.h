@@ -29,6 +29,7 @@ int ofs_sys_symlink(const char *target, int dir, const char *path);
 int ofs_sys_rename(int from_dir, const char *from, int to_dir, const char *to,
     unsigned flags);
 int ofs_sys_unlink(int dir, const char *path);
+int ofs_sys_rmdir(int dir, const char *path);
 int ofs_sys_chmod(int fd, mode_t mode);
 int ofs_sys_chown(int fd, uid_t uid, gid_t gid);
 

@@ -17,8 +17,14 @@
 #include "base/sys.h"
 #include "journal/publish_impl.h"
 
+bool ofs_publish_is_new(const struct ofs_publish_name *n)
+{
+	return n->kind == OFS_PUBLISH_CREATE || n->kind == OFS_PUBLISH_REPLACE;
+}
+
 int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
-    enum ofs_publish_kind kind, int fd, uint64_t ino, struct optimfs_error *err)
+    enum ofs_publish_kind kind, int fd, const struct ofs_publish_stamp *was,
+    struct optimfs_error *err)
 {
 	char *copy;
 
@@ -27,8 +33,9 @@ int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
 	copy = strdup(rel);
 	if (copy == NULL)
 		return ofs_no_memory(err);
-	plan->name[plan->n++] =
-	    (struct ofs_publish_name){ copy, NULL, kind, fd, ino };
+	plan->name[plan->n++] = (struct ofs_publish_name){
+		.rel = copy, .kind = kind, .fd = fd, .was = *was
+	};
 	return 0;
 }
 
@@ -86,6 +93,18 @@ const char **ofs_publish_gone(const struct ofs_publish *p, size_t *n)
 	return v;
 }
 
+int ofs_publish_each_old(const struct ofs_publish *p,
+    int (*each)(void *ctx, const char *rel, struct optimfs_error *err),
+    void *ctx, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < p->plan.n && ret == 0; i++)
+		if (p->plan.name[i].was.ino != 0)
+			ret = each(ctx, p->plan.name[i].rel, err);
+	return ret;
+}
+
 bool ofs_publish_any(const struct ofs_publish *p)
 {
 	return p->plan.n > 0;
@@ -103,12 +122,15 @@ static int open_old(const struct ofs_publish *p, const char *rel,
 
 /* Finds the file that a new one replaces, or inherits from. */
 static int find_local(const struct ofs_publish *p, const char *rel,
-    const char *like, enum ofs_publish_kind *kind)
+    const char *like, struct ofs_publish_name *n)
 {
 	struct optimfs_error none;
-	int old = open_old(p, rel, &none);
+	int old;
 
-	*kind = old != -1 ? OFS_PUBLISH_REPLACE : OFS_PUBLISH_CREATE;
+	if (ofs_publish_look(p->dir, rel, &n->was) == -1)
+		n->was.ino = 0;
+	old = open_old(p, rel, &none);
+	n->kind = n->was.ino != 0 ? OFS_PUBLISH_REPLACE : OFS_PUBLISH_CREATE;
 	return old != -1 ? old : open_old(p, like, &none);
 }
 
@@ -116,17 +138,14 @@ static int find_local(const struct ofs_publish *p, const char *rel,
 static int add_new(struct ofs_publish *p, const char *rel, const char *like,
     int fd, struct optimfs_error *err)
 {
-	enum ofs_publish_kind kind;
-	int old = p->ops->find(p, rel, like, &kind), ret = -1;
+	struct ofs_publish_name n = { 0 };
+	int old = p->ops->find(p, rel, like, &n), ret = -1;
 	char *near = NULL;
-	struct stat st;
 
 	if (p->ops->keeps_like && like != NULL && (near = strdup(like)) == NULL)
 		ofs_no_memory(err);
-	else if (fstat(fd, &st) == -1)
-		optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
 	else if (old == -1 || ofs_copy_attributes(old, fd, err) == 0)
-		ret = ofs_publish_add(&p->plan, rel, kind, fd, st.st_ino, err);
+		ret = ofs_publish_add(&p->plan, rel, n.kind, fd, &n.was, err);
 	if (ret == 0)
 		p->plan.name[p->plan.n - 1].like = near;
 	else {
@@ -192,7 +211,12 @@ int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err)
 {
-	return ofs_publish_add(&p->plan, rel, OFS_PUBLISH_REMOVE, -1, 0, err);
+	struct ofs_publish_stamp was = { 0 };
+
+	if (p->dir != -1 && ofs_publish_look(p->dir, rel, &was) == -1)
+		return optimfs_fail(err, errno, "OFS821 %.200s: %m", rel);
+	return ofs_publish_add(&p->plan, rel, OFS_PUBLISH_REMOVE, -1, &was,
+	    err);
 }
 
 static size_t count(const struct ofs_publish_plan *plan,
@@ -212,21 +236,17 @@ static size_t dir_len(const char *rel)
 	return slash == NULL ? 0 : (size_t)(slash - rel);
 }
 
-/* Does the next name to move lie in the same directory? Then one sync of the
+/* Does the next new file lie in the same directory? Then one sync of the
  * directory is enough. */
-static bool goes_on(const struct ofs_publish_plan *plan, size_t i, bool created)
+static bool goes_on(const struct ofs_publish_plan *plan, size_t i)
 {
 	const char *rel = plan->name[i].rel;
 	size_t n = dir_len(rel);
 
-	for (i++; i < plan->n; i++) {
-		const struct ofs_publish_name *next = &plan->name[i];
-
-		if (next->kind == OFS_PUBLISH_CREATE ||
-		    (!created && next->kind == OFS_PUBLISH_REPLACE))
-			return dir_len(next->rel) == n &&
-			    memcmp(next->rel, rel, n) == 0;
-	}
+	for (i++; i < plan->n; i++)
+		if (ofs_publish_is_new(&plan->name[i]))
+			return dir_len(plan->name[i].rel) == n &&
+			    memcmp(plan->name[i].rel, rel, n) == 0;
 	return false;
 }
 
@@ -235,77 +255,23 @@ static bool goes_on(const struct ofs_publish_plan *plan, size_t i, bool created)
 static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < p->plan.n; i++) {
-		const struct ofs_publish_name *n = &p->plan.name[i];
+		struct ofs_publish_name *n = &p->plan.name[i];
+		struct stat st;
 
-		if (n->kind == OFS_PUBLISH_REMOVE)
+		if (!ofs_publish_is_new(n))
 			continue;
 		if (ofs_sys_fsync(n->fd) == -1 ||
-		    (!goes_on(&p->plan, i, false) &&
-			ofs_publish_sync_dir(p->new, n->rel) == -1))
+		    (!goes_on(&p->plan, i) &&
+			ofs_publish_sync_dir(p->new, n->rel) == -1) ||
+		    fstat(n->fd, &st) == -1)
 			return optimfs_fail(err, errno,
-			    "OFS802 new %.200s cannot be synced: %m",
-			    n->rel);
+			    "OFS802 new %.200s cannot be synced: %m", n->rel);
+		n->put = ofs_publish_stamp_of(&st);
+		/* from now on, whoever has it open for writing is another */
+		close(n->fd);
+		n->fd = -1;
 	}
 	return 0;
-}
-
-/* Moves new names first: nothing refers to them yet. */
-static int move_created(struct ofs_publish *p, struct optimfs_error *err)
-{
-	p->moved = true;
-	for (size_t i = 0; i < p->plan.n; i++) {
-		const struct ofs_publish_name *n = &p->plan.name[i];
-
-		if (n->kind != OFS_PUBLISH_CREATE)
-			continue;
-		if (ofs_publish_parents(p->dir, n->rel, p->dir, err) == -1)
-			return -1;
-		if (ofs_sys_rename(p->new, n->rel, p->dir, n->rel, 0) == -1 ||
-		    (!goes_on(&p->plan, i, true) &&
-			ofs_publish_sync_dir(p->dir, n->rel) == -1))
-			return optimfs_fail(err, errno,
-			    "OFS802 %.200s cannot be put in place: %m", n->rel);
-	}
-	return 0;
-}
-
-/* The rename that publishes. */
-static int move_replaced(struct ofs_publish *p, struct optimfs_error *err)
-{
-	for (size_t i = 0; i < p->plan.n; i++) {
-		const struct ofs_publish_name *n = &p->plan.name[i];
-
-		if (n->kind != OFS_PUBLISH_REPLACE)
-			continue;
-		if (ofs_sys_rename(p->new, n->rel, p->dir, n->rel, 0) == -1)
-			return optimfs_fail(err, errno,
-			    "OFS802 %.200s cannot be put in place: %m", n->rel);
-		p->published = true;
-		if (ofs_publish_sync_dir(p->dir, n->rel) == -1) {
-			optimfs_fail(err, EIO,
-			    "OFS803 published, but not known to survive a power "
-			    "failure: %.200s: %m",
-			    n->rel);
-			return 1;
-		}
-	}
-	p->published = true;
-	return 0;
-}
-
-/* Everything is durable: removes the old files. Errors are ignored: the commit
- * has succeeded. */
-static void remove_old(struct ofs_publish *p)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < p->plan.n; i++)
-		if (p->plan.name[i].kind == OFS_PUBLISH_REMOVE) {
-			ofs_sys_unlink(p->dir, p->plan.name[i].rel);
-			any = true;
-		}
-	if (any)
-		ofs_sys_fsync(p->dir);
 }
 
 int ofs_publish_prepare(struct ofs_publish *p, const char *id,
@@ -315,23 +281,16 @@ int ofs_publish_prepare(struct ofs_publish *p, const char *id,
 	p->plan.swap =
 	    p->plan.at_once || count(&p->plan, OFS_PUBLISH_REPLACE) > 1;
 	if (sync_new(p, err) == -1 ||
-	    (p->plan.swap && ofs_publish_build(p, err) == -1))
+	    (p->plan.swap && ofs_publish_build(p, err) == -1) ||
+	    ofs_publish_unchanged(&p->plan, p->dir, err) == -1)
 		return -1;
 	return ofs_publish_write_record(p->stage, &p->plan, err);
 }
 
 int ofs_publish_apply(struct ofs_publish *p, struct optimfs_error *err)
 {
-	int ret;
-
-	if (p->plan.swap)
-		return ofs_publish_exchange(p, err);
-	if (move_created(p, err) == -1)
-		return -1;
-	ret = move_replaced(p, err);
-	if (ret == 0)
-		remove_old(p);
-	return ret;
+	return p->plan.swap ? ofs_publish_exchange(p, err)
+			    : ofs_publish_place(p, err);
 }
 
 static int commit_local(struct ofs_publish *p, struct optimfs_error *err)
@@ -359,14 +318,26 @@ static void release(struct ofs_publish *p)
 
 static void clear_local(struct ofs_publish *p)
 {
+	if (p->stuck)
+		return;
 	if (p->moved && !p->published)
-		ofs_publish_take_back(p->dir, &p->plan);
+		ofs_publish_take_back(p);
 	if (!p->published)
 		(void)ofs_publish_forget(p->stage, NULL);
-	ofs_publish_clear(p->stage, OFS_PUBLISH_NEW);
-	/* after a failed last sync the old generation stays under its name */
-	if (!p->published || !p->plan.swap)
-		ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	ofs_publish_sweep(p->stage);
+}
+
+/* Whatever an earlier commit has left is not swept away unseen. */
+static int check_finished(int stage, const char *source,
+    struct optimfs_error *err)
+{
+	if (faccessat(stage, OFS_PUBLISH_RECORD, F_OK, AT_SYMLINK_NOFOLLOW) ==
+	    -1)
+		return 0;
+	return optimfs_fail(err, EBUSY,
+	    "OFS809 %s: an earlier commit is not finished: mount it again for "
+	    "writing",
+	    source);
 }
 
 struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
@@ -378,13 +349,16 @@ struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
 		.commit = commit_local,
 		.clear = clear_local,
 	};
-	struct ofs_publish *p = ofs_publish_with(&local, NULL, stage, err);
+	struct ofs_publish *p;
 
+	if (check_finished(stage, source, err) == -1)
+		return NULL;
+	ofs_publish_sweep(stage);
+	p = ofs_publish_with(&local, NULL, stage, err);
 	if (p == NULL)
 		return NULL;
 	p->source = source;
 	p->dir = dir;
-	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
 	return p;
 }
 

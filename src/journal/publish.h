@@ -15,10 +15,14 @@
  *     gen/      a complete directory, if it has to replace the old one
  *     publish   the plan: a record, synced before anything is changed
  *
+ *     old/      the old directory, while it is removed
+ *     out.N     a file that is looked at before it is removed
+ *
  * It becomes the checkpoint by one rename. If it replaces at most one file (an
- * index, a single file), new names are moved in first and that file is renamed
- * over the old one. If it replaces several, the directories are exchanged.
- * Until then nothing in the checkpoint is touched. */
+ * index, a single file), new names are moved in first and that file is exchanged
+ * for the old one. If it replaces several, the directories are exchanged.
+ * Until then nothing in the checkpoint is touched. What other programs save into
+ * the checkpoint meanwhile is there afterwards (publish_look.c). */
 struct ofs_publish;
 
 /* source is the path of the checkpoint's directory dir, for messages and to
@@ -53,13 +57,19 @@ void ofs_publish_at_once(struct ofs_publish *p);
 const char **ofs_publish_gone(const struct ofs_publish *p, size_t *n);
 /* The directory new/, with the same names as in the checkpoint. */
 int ofs_publish_new(const struct ofs_publish *p);
+/* Calls each for every file of the checkpoint that is replaced or removed. Stops
+ * when each fails, with its result. */
+int ofs_publish_each_old(const struct ofs_publish *p,
+    int (*each)(void *ctx, const char *rel, struct optimfs_error *err),
+    void *ctx, struct optimfs_error *err);
 /* Has anything been added? */
 bool ofs_publish_any(const struct ofs_publish *p);
 
 /* Syncs the new files, moves them in place, and syncs the directories. -1:
  * nothing has changed, although new files may lie beside the old ones; they are
- * removed when p is freed, or by ofs_publish_recover. 1: published, but the
- * last sync failed (err, OFS803): nothing old was removed. */
+ * removed when p is freed, or by ofs_publish_recover. ESTALE (OFS805): another
+ * program has saved one of the files that change. 1: published, but the last
+ * sync failed (err, OFS803): nothing old was removed. */
 int ofs_publish_commit(struct ofs_publish *p, struct optimfs_error *err);
 void ofs_publish_free(struct ofs_publish *p);
 

@@ -92,9 +92,27 @@ int ofs_record_remove(int stage, const char *name, struct optimfs_error *err)
 	    : optimfs_fail(err, errno, "OFS809 record of a commit: %m");
 }
 
-/* The plan: inode of gen/ or 0, and a count; for each name its kind, inode,
- * length and bytes. */
-#define MAGIC 0x32424f46u
+/* The plan: inodes of gen/ and of the checkpoint, or 0, and a count; for each
+ * name its kind, what it was and becomes, length and bytes. */
+#define MAGIC 0x33424f46u
+
+static void put_stamp(struct ofs_buf *b, const struct ofs_publish_stamp *s)
+{
+	ofs_buf_put_le(b, s->ino, 8);
+	ofs_buf_put_le(b, s->size, 8);
+	ofs_buf_put_le(b, (uint64_t)s->mtime_ns, 8);
+	ofs_buf_put_le(b, (uint64_t)s->ctime_ns, 8);
+}
+
+static struct ofs_publish_stamp take_stamp(struct ofs_cursor *c)
+{
+	struct ofs_publish_stamp s = { .ino = ofs_cursor_le64(c) };
+
+	s.size = ofs_cursor_le64(c);
+	s.mtime_ns = (int64_t)ofs_cursor_le64(c);
+	s.ctime_ns = (int64_t)ofs_cursor_le64(c);
+	return s;
+}
 
 /* A torn record counts as none: nothing was changed before it was complete. */
 int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
@@ -105,12 +123,14 @@ int ofs_publish_write_record(int stage, const struct ofs_publish_plan *plan,
 
 	ofs_record_begin(&b, MAGIC, plan->id);
 	ofs_buf_put_le(&b, plan->swap ? plan->gen : 0, 8);
+	ofs_buf_put_le(&b, plan->old, 8);
 	ofs_buf_put_le(&b, plan->n, 8);
 	for (size_t i = 0; i < plan->n; i++) {
 		const struct ofs_publish_name *n = &plan->name[i];
 
 		ofs_buf_put_le(&b, n->kind, 1);
-		ofs_buf_put_le(&b, n->ino, 8);
+		put_stamp(&b, &n->was);
+		put_stamp(&b, &n->put);
 		ofs_buf_put_le(&b, strlen(n->rel), 2);
 		ofs_buf_puts(&b, n->rel);
 	}
@@ -128,22 +148,25 @@ static int parse(struct ofs_cursor c, struct ofs_publish_plan *plan,
 
 	plan->gen = ofs_cursor_le64(&c);
 	plan->swap = plan->gen != 0;
+	plan->old = ofs_cursor_le64(&c);
 	n = ofs_cursor_le64(&c);
 	for (uint64_t i = 0; i < n && !c.bad; i++) {
 		uint8_t kind = ofs_cursor_u8(&c);
-		uint64_t ino = ofs_cursor_le64(&c);
+		struct ofs_publish_stamp was = take_stamp(&c);
+		struct ofs_publish_stamp put = take_stamp(&c);
 		uint16_t size = ofs_cursor_le16(&c);
 		const uint8_t *rel = ofs_cursor_take(&c, size);
 		char name[4097];
 
-		if (c.bad || kind > OFS_PUBLISH_REMOVE ||
+		if (c.bad || kind >= OFS_PUBLISH_DONE ||
 		    !ofs_path_stays((const char *)rel, size))
 			return 0;
 		memcpy(name, rel, size);
 		name[size] = '\0';
 		if (ofs_publish_add(plan, name, (enum ofs_publish_kind)kind, -1,
-			ino, err) == -1)
+			&was, err) == -1)
 			return -1;
+		plan->name[plan->n - 1].put = put;
 	}
 	return !c.bad;
 }

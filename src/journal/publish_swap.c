@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/error.h"
 #include "base/io.h"
 #include "base/sys.h"
 #include "journal/publish_impl.h"
@@ -20,6 +21,7 @@
 struct walk {
 	struct ofs_publish *p;
 	int gen;
+	size_t nchanged; /* names of the plan before those that are kept */
 	/* Directories to visit, as paths below the checkpoint; "" is the
 	 * checkpoint itself. */
 	struct ofs_names dirs;
@@ -32,12 +34,27 @@ static int fail(const struct walk *w, const char *rel)
 }
 
 /* Does the commit replace or remove rel? */
-static bool is_gone(const struct ofs_publish *p, const char *rel)
+static bool is_gone(const struct walk *w, const char *rel)
 {
-	for (size_t i = 0; i < p->plan.n; i++)
-		if (strcmp(p->plan.name[i].rel, rel) == 0)
+	for (size_t i = 0; i < w->nchanged; i++)
+		if (strcmp(w->p->plan.name[i].rel, rel) == 0)
 			return true;
 	return false;
+}
+
+/* Adds a name that both directories have. */
+static int kept(struct walk *w, const char *rel, enum ofs_publish_kind kind,
+    const struct ofs_publish_stamp *was)
+{
+	struct ofs_publish_plan *plan = &w->p->plan;
+	struct ofs_publish_stamp put;
+
+	if (ofs_publish_look(w->gen, rel, &put) == -1)
+		return fail(w, rel);
+	if (ofs_publish_add(plan, rel, kind, -1, was, w->err) == -1)
+		return -1;
+	plan->name[plan->n - 1].put = put;
+	return 0;
 }
 
 static int copy_times(int fd, const struct stat *st)
@@ -51,9 +68,11 @@ static int copy_times(int fd, const struct stat *st)
 static int copy_whole(struct walk *w, const char *rel)
 {
 	int in = openat(w->p->dir, rel, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	struct stat st;
+	struct stat st = { 0 };
 	int out = -1, ret = -1;
 
+	if (in == -1 && errno == ENOENT)
+		return 0;
 	if (in == -1 || fstat(in, &st) == -1)
 		fail(w, rel);
 	else if ((out = ofs_sys_create(w->gen, rel)) == -1)
@@ -64,6 +83,11 @@ static int copy_whole(struct walk *w, const char *rel)
 		ret = copy_times(out, &st) == -1 || ofs_sys_fsync(out) == -1
 		    ? fail(w, rel)
 		    : 0;
+	if (ret == 0) {
+		struct ofs_publish_stamp was = ofs_publish_stamp_of(&st);
+
+		ret = kept(w, rel, OFS_PUBLISH_KEEP, &was);
+	}
 	if (in != -1)
 		close(in);
 	if (out != -1)
@@ -71,38 +95,68 @@ static int copy_whole(struct walk *w, const char *rel)
 	return ret;
 }
 
+/* Files come and go while others save: what is not there any more need not be
+ * carried. */
 static int carry_file(struct walk *w, const char *rel)
 {
-	if (is_gone(w->p, rel) ||
-	    ofs_sys_link(w->p->dir, rel, w->gen, rel) == 0)
+	struct ofs_publish_stamp was;
+
+	if (is_gone(w, rel))
 		return 0;
+	if (ofs_sys_link(w->p->dir, rel, w->gen, rel) == 0)
+		return ofs_publish_look(w->gen, rel, &was) == -1
+		    ? fail(w, rel)
+		    : kept(w, rel, OFS_PUBLISH_KEEP, &was);
 	if (errno == EPERM || errno == EMLINK || errno == EXDEV ||
 	    errno == EOPNOTSUPP || errno == ENOSYS)
 		return copy_whole(w, rel);
-	return fail(w, rel);
+	return errno == ENOENT ? 0 : fail(w, rel);
 }
 
-static int carry_link(struct walk *w, const char *rel)
+static int carry_link(struct walk *w, const char *rel,
+    const struct ofs_publish_stamp *was)
 {
 	char target[4097];
 	ssize_t n = readlinkat(w->p->dir, rel, target, sizeof(target) - 1);
 
+	if (is_gone(w, rel) || (n == -1 && errno == ENOENT))
+		return 0;
 	if (n == -1)
 		return fail(w, rel);
 	target[n] = '\0';
-	return ofs_sys_symlink(target, w->gen, rel) == -1 ? fail(w, rel) : 0;
+	return ofs_sys_symlink(target, w->gen, rel) == -1
+	    ? fail(w, rel)
+	    : kept(w, rel, OFS_PUBLISH_KEEP, was);
+}
+
+/* Another file system, even one that is a single file, would stay with the old
+ * directory, which is removed. */
+static bool is_mount(const struct walk *w, const char *rel)
+{
+	struct statx st;
+
+	return statx(w->p->dir, rel, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, 0,
+		   &st) == 0 &&
+	    (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 static int carry(struct walk *w, const char *rel)
 {
+	struct ofs_publish_stamp was;
 	struct stat st;
 
 	if (fstatat(w->p->dir, rel, &st, AT_SYMLINK_NOFOLLOW) == -1)
-		return fail(w, rel);
+		return errno == ENOENT ? 0 : fail(w, rel);
+	was = ofs_publish_stamp_of(&st);
+	if (is_mount(w, rel))
+		return optimfs_fail(w->err, EOPNOTSUPP,
+		    "OFS823 %.200s: another file system is mounted there, and "
+		    "would be left behind: unmount it",
+		    rel);
 	if (S_ISREG(st.st_mode))
 		return carry_file(w, rel);
 	if (S_ISLNK(st.st_mode))
-		return carry_link(w, rel);
+		return carry_link(w, rel, &was);
 	if (!S_ISDIR(st.st_mode))
 		return optimfs_fail(w->err, EOPNOTSUPP,
 		    "OFS823 %.200s is neither a file nor a directory, and "
@@ -110,6 +164,8 @@ static int carry(struct walk *w, const char *rel)
 		    rel);
 	if (ofs_sys_mkdir(w->gen, rel) == -1)
 		return fail(w, rel);
+	if (kept(w, rel, OFS_PUBLISH_KEEP_DIR, &was) == -1)
+		return -1;
 	return ofs_names_add(&w->dirs, rel, strlen(rel), w->err);
 }
 
@@ -122,7 +178,7 @@ static int carry_all(struct walk *w, const char *rel)
 	int ret = 0;
 
 	if (dir == NULL) {
-		ret = fail(w, rel);
+		ret = errno == ENOENT ? 0 : fail(w, rel);
 		if (fd != -1)
 			close(fd);
 		return ret;
@@ -147,10 +203,10 @@ static int move_new(struct walk *w)
 {
 	struct ofs_publish *p = w->p;
 
-	for (size_t i = 0; i < p->plan.n; i++) {
+	for (size_t i = 0; i < w->nchanged; i++) {
 		const struct ofs_publish_name *n = &p->plan.name[i];
 
-		if (n->kind == OFS_PUBLISH_REMOVE)
+		if (!ofs_publish_is_new(n))
 			continue;
 		if (ofs_publish_parents(w->gen, n->rel, p->dir, w->err) == -1)
 			return -1;
@@ -170,7 +226,9 @@ static int seal(struct walk *w, const char *rel)
 	int in = openat(w->p->dir, path, DIR_FLAGS);
 	int out = openat(w->gen, path, DIR_FLAGS), ret = -1;
 
-	if (in == -1 || out == -1)
+	if (in == -1 && errno == ENOENT)
+		ret = 0; /* another program has removed it */
+	else if (in == -1 || out == -1)
 		fail(w, path);
 	else if (ofs_copy_attributes(in, out, w->err) == 0)
 		ret = ofs_sys_fsync(out) == -1 ? fail(w, path) : 0;
@@ -198,8 +256,8 @@ static int build(struct walk *w)
 
 int ofs_publish_build(struct ofs_publish *p, struct optimfs_error *err)
 {
-	struct walk w = { .p = p, .err = err };
-	struct stat st;
+	struct walk w = { .p = p, .nchanged = p->plan.n, .err = err };
+	struct stat st, old;
 	int ret;
 
 	if (ofs_publish_parent(p->source, p->dir, &p->parent, &p->base, err) ==
@@ -209,38 +267,110 @@ int ofs_publish_build(struct ofs_publish *p, struct optimfs_error *err)
 	if (w.gen == -1)
 		return -1;
 	ret = build(&w);
-	if (ret == 0 && fstat(w.gen, &st) == -1)
+	if (ret == 0 && (fstat(w.gen, &st) == -1 || fstat(p->dir, &old) == -1))
 		ret = fail(&w, OFS_PUBLISH_GEN);
-	if (ret == 0)
+	if (ret == 0) {
 		p->plan.gen = st.st_ino;
+		p->plan.old = old.st_ino;
+	}
 	close(w.gen);
 	ofs_names_free(&w.dirs);
 	return ret;
 }
 
+static int exchange(const struct ofs_publish *p)
+{
+	return ofs_sys_rename(p->stage, OFS_PUBLISH_GEN, p->parent, p->base,
+	    RENAME_EXCHANGE);
+}
+
+static int unfinished(struct optimfs_error *err)
+{
+	struct optimfs_error why = *err;
+
+	optimfs_fail(err, EIO,
+	    "OFS803 published, but not known to survive a power failure, or "
+	    "not finished: mount it again for writing (%.200s)",
+	    why.text);
+	return 1;
+}
+
+/* Puts the old directory, out, in place again; err says why. If the new one does
+ * not come out, somebody has put a third one there. */
+static int go_back(struct ofs_publish *p, int out, struct optimfs_error *err)
+{
+	struct ofs_publish_stamp came;
+
+	if (exchange(p) == -1)
+		return unfinished(err);
+	if (ofs_publish_look(p->stage, OFS_PUBLISH_GEN, &came) == -1 ||
+	    came.ino != p->plan.gen) {
+		(void)exchange(p);
+		return unfinished(err);
+	}
+	p->published = false;
+	/* what it cannot move stays in the stage, with the record */
+	p->stuck = ofs_publish_merge(p, out, true, NULL) == -1;
+	return -1;
+}
+
+/* Is what came out the old directory, with the files that are replaced? What was
+ * decided by several ranks is not refused any more: then a file that another
+ * program saved counts as saved after the commit. */
+static int check_out(const struct ofs_publish *p, int out,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (fstat(out, &st) == -1 || st.st_ino != p->plan.old)
+		return optimfs_fail(err, ESTALE,
+		    "OFS805 %s is not the directory that was mounted",
+		    p->source);
+	return p->plan.id[0] != '\0'
+	    ? 0
+	    : ofs_publish_unchanged(&p->plan, out, err);
+}
+
+int ofs_publish_exchanged(struct ofs_publish *p, int in,
+    struct optimfs_error *err)
+{
+	int out = openat(p->stage, OFS_PUBLISH_GEN, DIR_FLAGS), ret = 0;
+
+	p->published = p->stuck = true;
+	err = OFS_SOME_ERROR(err);
+	if (out != -1 && check_out(p, out, err) == -1)
+		ret = go_back(p, out, err);
+	else if (ofs_publish_merge(p, in, false, err) == -1)
+		ret = unfinished(err);
+	else
+		p->stuck = false;
+	if (out != -1)
+		close(out);
+	return ret;
+}
+
 int ofs_publish_exchange(struct ofs_publish *p, struct optimfs_error *err)
 {
-	if (ofs_sys_rename(p->stage, OFS_PUBLISH_GEN, p->parent, p->base,
-		RENAME_EXCHANGE) == -1) {
-		int code = errno;
+	int in = openat(p->stage, OFS_PUBLISH_GEN, DIR_FLAGS), ret, code;
 
-		if (code == EINVAL || code == ENOSYS || code == EOPNOTSUPP)
-			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS824 this file system cannot exchange two "
-			    "directories, and %zu files change: copy the "
-			    "checkpoint elsewhere, or write it with optimfs "
-			    "reshard",
-			    p->plan.n);
-		return optimfs_fail(err, code,
-		    "OFS802 the new directory cannot be put in place: %m");
+	if (in == -1)
+		return optimfs_fail(err, errno, "OFS802 %s/: %m",
+		    OFS_PUBLISH_GEN);
+	if (exchange(p) == 0) {
+		ret = ofs_publish_exchanged(p, in, err);
+		close(in);
+		return ret;
 	}
-	p->published = true;
-	if (ofs_sys_fsync(p->parent) == -1 || ofs_sys_fsync(p->stage) == -1) {
-		optimfs_fail(err, EIO,
-		    "OFS803 published, but not known to survive a power "
-		    "failure: %m");
-		return 1;
-	}
-	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
-	return 0;
+	code = errno;
+	close(in);
+	/* EXDEV: a directory of a lower layer of overlayfs */
+	if (code == EINVAL || code == ENOSYS || code == EOPNOTSUPP ||
+	    code == EXDEV)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS824 this file system cannot exchange two directories, "
+		    "and several files change: copy the checkpoint elsewhere, "
+		    "or write it with optimfs reshard");
+	errno = code;
+	return optimfs_fail(err, code,
+	    "OFS802 the new directory cannot be put in place: %m");
 }

@@ -350,9 +350,17 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	    : ofs_view_dirs_sync(r->snap, r->view, r->engine.dir, err);
 }
 
-/* Not every file system can rename without replacing. Replacing an empty
- * directory that appeared meanwhile is harmless; any other is an error
- * everywhere. */
+/* Not every file system can rename without replacing: there, the name is taken
+ * by an empty directory first, so that only our own is replaced. */
+static int take_name(int stage, const char *dir)
+{
+	if (renameat2(stage, "new", AT_FDCWD, dir, RENAME_NOREPLACE) == 0)
+		return 0;
+	if ((errno != EINVAL && errno != ENOSYS) || mkdir(dir, 0700) == -1)
+		return -1;
+	return renameat(stage, "new", AT_FDCWD, dir);
+}
+
 static int publish(struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
@@ -369,9 +377,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 		return -1;
 	if (ofs_stage_held(r->stage, err) == -1)
 		return -1;
-	ret = renameat2(stage, "new", AT_FDCWD, dir, RENAME_NOREPLACE);
-	if (ret == -1 && (errno == EINVAL || errno == ENOSYS))
-		ret = renameat(stage, "new", AT_FDCWD, dir);
+	ret = take_name(stage, dir);
 	return ret == -1 ? optimfs_fail(err, errno, "%s: %m", dir) : 0;
 }
 

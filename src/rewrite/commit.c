@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "rewrite/rewrite_impl.h"
 #include "rewrite/update.h"
@@ -187,6 +189,24 @@ static int check_source(const struct ofs_commit *c, struct optimfs_error *err)
 	    "OFS805 %s is not the directory that was mounted", dir->path);
 }
 
+/* Is a file that the new generation replaces or removes the one that was read?
+ * What was there when its successor was made is known to the publisher. */
+static int check_old(void *ctx, const char *rel, struct optimfs_error *err)
+{
+	const struct ofs_commit *c = ctx;
+	const struct ofs_object *o = c->cat->objects;
+	struct stat st;
+
+	for (uint32_t i = 0; i < c->cat->nobjects; i++, o++)
+		if (strcmp(o->path, rel) == 0 && !o->missing &&
+		    ofs_dir_stat(&c->cat->dir, rel, &st) &&
+		    (uint64_t)st.st_size == o->size && st.st_ino == o->ino &&
+		    ofs_time_ns(&st.st_mtim) == o->mtime_ns)
+			return 0;
+	return optimfs_fail(err, ESTALE,
+	    "OFS805 %.200s changed since the checkpoint was mounted", rel);
+}
+
 static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 {
 	if (check_source(c, err) == -1 || ofs_commit_place(c, err) == -1 ||
@@ -197,7 +217,8 @@ static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
 		return 0;
 	reached(c, WRITTEN);
 	ofs_commit_doing(c, "reading the new files again");
-	if (ofs_commit_verify(c, err) == -1 || check_source(c, err) == -1)
+	if (ofs_commit_verify(c, err) == -1 || check_source(c, err) == -1 ||
+	    ofs_publish_each_old(c->publish, check_old, c, err) == -1)
 		return -1;
 	reached(c, VERIFIED);
 	ofs_commit_doing(c, "putting them in place");

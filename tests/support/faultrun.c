@@ -313,8 +313,10 @@ void faultrun_points(const struct fault_calls *calls, size_t most,
 	if (p->n <= most)
 		return;
 	choose(p, most);
-	for (size_t i = calls->n, syncs = 0; i-- > 0 && syncs < 4;) {
-		if (strcmp(calls->v[i].name, "rename") == 0)
+	for (size_t i = calls->n, syncs = 0; i-- > 0 && syncs < 8;) {
+		/* one that publishes; others stay in the stage */
+		if (strcmp(calls->v[i].name, "rename") == 0 &&
+		    strstr(calls->v[i].object, ".optimfs/") == NULL)
 			return;
 		if (strcmp(calls->v[i].name, "fsync") == 0 && ++syncs != 0)
 			add_point(p, &calls->v[i], FAULT_ERROR, EIO);

@@ -418,11 +418,11 @@ static int publish_plan(struct ofs_coordinator *s,
 /* The publisher for several directories: all files are created in one directory
  * and sent to where the old ones are. */
 static int find(const struct ofs_publish *p, const char *rel, const char *like,
-    enum ofs_publish_kind *kind)
+    struct ofs_publish_name *n)
 {
 	(void)like;
-	*kind = ofs_coordinator_have(p->ctx, rel) ? OFS_PUBLISH_REPLACE
-						  : OFS_PUBLISH_CREATE;
+	n->kind = ofs_coordinator_have(p->ctx, rel) ? OFS_PUBLISH_REPLACE
+						    : OFS_PUBLISH_CREATE;
 	return -1;
 }
 

@@ -178,6 +178,7 @@ static int prepare(struct ofs_participant *k, const char *id,
 	int ret = k->p == NULL ? ofs_wire_malformed(err)
 			       : ofs_publish_prepare(k->p, id, err);
 
+	k->nfds = 0; /* they are closed */
 	k->voted = ret == 0;
 	return ret;
 }
@@ -286,8 +287,9 @@ static int file(struct ofs_participant *k, struct ofs_request *q,
 	if (c->bad || ofs_cursor_left(c) != 0 || q->want != 4 || k->p == NULL ||
 	    k->voted || !ofs_path_stays(rel, strlen(rel)) || size > INT64_MAX)
 		return ofs_wire_malformed(err);
-	if (check_same(k->of, rel, err) == -1 ||
-	    ofs_publish_file(k->p, rel, none_if_empty(like), &fd, err) == -1)
+	/* the publisher now knows what is there: is it what was mounted? */
+	if (ofs_publish_file(k->p, rel, none_if_empty(like), &fd, err) == -1 ||
+	    check_same(k->of, rel, err) == -1)
 		return -1;
 	if (like[0] == '\0' && !ofs_dir_stat(&k->of->dir, rel, &st) &&
 	    ofs_sys_chmod(fd, mode & 0777) == -1)
@@ -320,7 +322,9 @@ static int drop(struct ofs_participant *k, struct ofs_cursor *c,
 	if (c->bad || ofs_cursor_left(c) != 0 || k->p == NULL || k->voted ||
 	    !ofs_path_stays(rel, strlen(rel)))
 		return ofs_wire_malformed(err);
-	return ofs_publish_remove(k->p, rel, err);
+	return ofs_publish_remove(k->p, rel, err) == 0
+	    ? check_same(k->of, rel, err)
+	    : -1;
 }
 
 int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
@@ -332,8 +336,8 @@ int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
 	pthread_rwlock_wrlock(&k->lock);
 	if (k->p == NULL || k->voted)
 		ofs_wire_malformed(err);
-	else if (check_same(k->of, rel, err) == 0)
-		ret = ofs_publish_take(k->p, from, rel, like, err);
+	else if (ofs_publish_take(k->p, from, rel, like, err) == 0)
+		ret = check_same(k->of, rel, err);
 	pthread_rwlock_unlock(&k->lock);
 	return ret;
 }
