@@ -122,6 +122,7 @@ static void end(struct ofs_loop *l, const struct optimfs_error *err)
 		l->failed = *err;
 	stop_all(l);
 	pthread_mutex_unlock(&l->lock);
+	l->config.ended(l->config.ctx);
 }
 
 /* Serves one request. False: the session has ended. */

@@ -21,6 +21,8 @@ struct ofs_loop_config {
 	unsigned threads, max;
 	bool devices; /* threads may open their own devices */
 	int (*begin)(void *ctx, struct optimfs_error *err);
+	/* Called, maybe several times, when the session has ended. */
+	void (*ended)(void *ctx);
 	void *ctx;
 };
 struct ofs_loop *ofs_loop_new(struct fuse_session *se,

@@ -18,18 +18,24 @@
 
 /* Ticks of 50 ms. */
 enum {
-	TICKS_ABORT = 20,
-	TICKS_GIVE_UP = 100,
+	TICKS_SECOND = 20,
+	TICKS_ABORT = TICKS_SECOND,
+	TICKS_GIVE_UP = 5 * TICKS_SECOND,
+	/* requests of a mount that is gone: nobody waits for them */
+	TICKS_REQUESTS = 60 * TICKS_SECOND,
+	TICKS_WORD = 60 * TICKS_SECOND,
 };
-/* Sent to our thread to end it. */
+/* Sent to our thread when the session has ended, and to end it. */
 #define SIG_DONE SIGUSR1
 
 struct ofs_quit {
-	struct fuse_session *se;
-	struct ofs_loop *loop;
-	char *point;
+	struct ofs_quit_config config;
 	pthread_t thread;
-	bool came; /* a signal was received; owned by the thread until joined */
+	pthread_mutex_t lock;  /* protects the members below */
+	const char *step;      /* NULL: the loop runs */
+	unsigned ticks, limit; /* of this step; limit 0: none */
+	bool came;             /* a signal was received */
+	bool finished;
 };
 
 static void the_set(sigset_t *set)
@@ -53,26 +59,75 @@ void ofs_quit_block(void)
 /* Waiting requests get an error; new ones find no mount. */
 static void abort_mount(const struct ofs_quit *q)
 {
+	const char *point = q->config.point;
 	struct ofs_mountinfo m;
 	struct optimfs_error err;
 
-	if (q->point == NULL || !ofs_mountinfo_find(q->point, &m))
+	if (point == NULL || !ofs_mountinfo_find(point, &m))
 		return;
 	if (strcmp(m.type, "fuse.optimfs") == 0) {
 		ofs_log("%s: requests are still in flight: aborting them",
-		    q->point);
+		    point);
 		if (ofs_connection_abort(&m, &err) == -1)
 			ofs_log("%s", err.text);
-		(void)ofs_unmount(q->point, true, NULL);
+		(void)ofs_unmount(point, true, NULL);
 	}
 	ofs_mountinfo_fini(&m);
 }
 
 static _Noreturn void give_up(const struct ofs_quit *q, int status)
 {
-	if (q->point != NULL)
-		fuse_session_unmount(q->se);
+	const struct ofs_quit_config *c = &q->config;
+
+	ofs_log("%s: ends without waiting for %s%s", c->source,
+	    q->step == NULL ? "requests in flight" : q->step,
+	    c->rw ? ": changes that were not synced may be lost" : "");
+	if (c->point != NULL && q->step == NULL)
+		fuse_session_unmount(c->se);
 	_exit(status);
+}
+
+/* While the loop runs. A thread may miss the first stop. */
+static void end_loop(struct ofs_quit *q)
+{
+	unsigned limit = q->came ? TICKS_GIVE_UP : TICKS_REQUESTS;
+
+	ofs_loop_stop(q->config.loop);
+	if (q->came && q->ticks == TICKS_ABORT)
+		abort_mount(q);
+	if (q->ticks >= limit)
+		give_up(q, q->config.rw ? 3 : 0);
+}
+
+static void watch_step(struct ofs_quit *q)
+{
+	if (q->limit != 0 && q->ticks >= q->limit)
+		give_up(q, 3);
+	if (q->ticks % TICKS_WORD == 0)
+		ofs_log("%s: is unmounted, and still busy with %s",
+		    q->config.source, q->step);
+}
+
+/* False: the process is ready to end. */
+static bool take(struct ofs_quit *q, int sig)
+{
+	bool go_on;
+
+	pthread_mutex_lock(&q->lock);
+	q->ticks++;
+	if (sig > 0 && sig != SIG_DONE && q->step == NULL) {
+		if (q->came)
+			give_up(q, 128 + sig);
+		q->came = true;
+		q->ticks = 0;
+	}
+	go_on = !q->finished;
+	if (go_on && q->step == NULL)
+		end_loop(q);
+	else if (go_on)
+		watch_step(q);
+	pthread_mutex_unlock(&q->lock);
+	return go_on;
 }
 
 static void *wait_signals(void *arg)
@@ -85,58 +140,60 @@ static void *wait_signals(void *arg)
 	the_set(&set);
 	while (sigwait(&set, &sig) != 0)
 		continue;
-	if (sig == SIG_DONE)
-		return NULL;
-	q->came = true;
-	for (int n = 0;; n++) {
-		ofs_loop_stop(q->loop);
+	while (take(q, sig))
 		sig = sigtimedwait(&set, NULL, &tick);
-		if (sig == SIG_DONE)
-			return NULL;
-		if (sig > 0)
-			give_up(q, 128 + sig);
-		if (n == TICKS_ABORT)
-			abort_mount(q);
-		if (n == TICKS_GIVE_UP)
-			give_up(q, 0);
-	}
+	return NULL;
 }
 
-struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
-    const char *point, struct optimfs_error *err)
+struct ofs_quit *ofs_quit_new(const struct ofs_quit_config *config,
+    struct optimfs_error *err)
 {
-	struct ofs_quit *q = calloc(1, sizeof(*q));
+	struct ofs_quit *q = ofs_alloc(1, sizeof(*q), err);
 	int code;
 
 	if (q == NULL)
-		goto no_memory;
-	q->se = se;
-	q->loop = loop;
-	if (point != NULL && (q->point = strdup(point)) == NULL)
-		goto no_memory;
+		return NULL;
+	q->config = *config;
+	pthread_mutex_init(&q->lock, NULL);
 	code = pthread_create(&q->thread, NULL, wait_signals, q);
 	if (code == 0)
 		return q;
 	optimfs_fail(err, code, "cannot start a thread");
-	free(q->point);
-	free(q);
-	return NULL;
-no_memory:
-	ofs_no_memory(err);
+	pthread_mutex_destroy(&q->lock);
 	free(q);
 	return NULL;
 }
 
-bool ofs_quit_free(struct ofs_quit *q)
+void ofs_quit_ended(struct ofs_quit *q)
+{
+	pthread_kill(q->thread, SIG_DONE);
+}
+
+bool ofs_quit_step(struct ofs_quit *q, const char *step, unsigned seconds)
 {
 	bool came;
 
 	if (q == NULL)
 		return false;
-	pthread_kill(q->thread, SIG_DONE);
-	pthread_join(q->thread, NULL);
+	pthread_mutex_lock(&q->lock);
+	q->step = step;
+	q->ticks = 0;
+	q->limit = seconds * TICKS_SECOND;
 	came = q->came;
-	free(q->point);
-	free(q);
+	pthread_mutex_unlock(&q->lock);
+	ofs_quit_ended(q);
 	return came;
+}
+
+void ofs_quit_free(struct ofs_quit *q)
+{
+	if (q == NULL)
+		return;
+	pthread_mutex_lock(&q->lock);
+	q->finished = true;
+	pthread_mutex_unlock(&q->lock);
+	ofs_quit_ended(q);
+	pthread_join(q->thread, NULL);
+	pthread_mutex_destroy(&q->lock);
+	free(q);
 }

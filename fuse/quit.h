@@ -12,19 +12,32 @@
 
 #include "fuse/loop.h"
 
-/* A thread takes SIGINT, SIGTERM and SIGHUP. The first signal ends the loop of
- * the session; requests that still wait after a second get an error; after five
- * seconds, or at the second signal, the mount is detached and the process
- * exits. */
+/* A thread takes SIGINT, SIGTERM and SIGHUP, and sees to it that the process
+ * ends. The first signal ends the loop of the session; requests that still wait
+ * after a second get an error; after five seconds, or at the second signal, the
+ * mount is detached and the process exits. If the mount was removed, there is no
+ * hurry, but each step has a time as well. Whoever gives up says so. */
 struct ofs_quit;
 
 /* Blocks these signals in all threads started from now on; call before
  * ofs_quit_new. */
 void ofs_quit_block(void);
-/* se and loop are borrowed. point may be NULL: someone else unmounts. */
-struct ofs_quit *ofs_quit_new(struct fuse_session *se, struct ofs_loop *loop,
-    const char *point, struct optimfs_error *err);
-/* True: a signal was received. */
-bool ofs_quit_free(struct ofs_quit *q);
+/* se, loop, point and source are borrowed. point may be NULL: someone else
+ * unmounts. rw: an early exit may lose changes, and is a failure. */
+struct ofs_quit_config {
+	struct fuse_session *se;
+	struct ofs_loop *loop;
+	const char *point, *source;
+	bool rw;
+};
+struct ofs_quit *ofs_quit_new(const struct ofs_quit_config *config,
+    struct optimfs_error *err);
+/* The session has ended, by a signal or without one. */
+void ofs_quit_ended(struct ofs_quit *q);
+/* The loop has returned, and what follows is step: it may take seconds; 0: as
+ * long as it needs, for bytes are written. True: a signal was received
+ * before. */
+bool ofs_quit_step(struct ofs_quit *q, const char *step, unsigned seconds);
+void ofs_quit_free(struct ofs_quit *q);
 
 #endif

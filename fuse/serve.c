@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #include "cli/tools.h"
 #include "fuse/log.h"
 #include "fuse/loop.h"
+#include "fuse/mountinfo.h"
 #include "fuse/ops.h"
 #include "fuse/quit.h"
 
@@ -48,7 +50,8 @@ struct server {
 	bool publishing;
 	bool served;                     /* requests were answered */
 	struct optimfs_error unanswered; /* error of the publisher */
-	bool ended;                      /* ended by a signal */
+	atomic_uint minor;               /* of the mount's device; 0: none */
+	bool ended; /* by a signal or by force: nothing is committed */
 	char *news; /* message about the mounted checkpoint, or NULL */
 	bool watched;
 };
@@ -197,11 +200,28 @@ static int in_sandbox(struct server *s,
 	return t.ret;
 }
 
+static void say_recovered(const struct server *s)
+{
+	const struct ofs_mount_options *m = s->v->options;
+	char *text = optimfs_recovered(s->session.fs), *rest = NULL;
+
+	for (char *line = text == NULL ? NULL : strtok_r(text, "\n", &rest);
+	     line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+		if (!m->quiet)
+			ofs_tool_say("%s: %s", s->v->source, line);
+		if (!m->foreground)
+			ofs_log("%s: %s", s->v->source, line);
+	}
+	free(text);
+}
+
 /* Prepares the message about what was mounted. Damage is reported without a
  * terminal too, but not with -q. With several ranks, one reports. */
 static void make_news(struct server *s)
 {
 	const struct ofs_mount_options *m = s->v->options;
+
+	say_recovered(s);
 	if (m->quiet ||
 	    (m->open.group != NULL && optimfs_group_rank(m->open.group) != 0))
 		return;
@@ -364,6 +384,7 @@ static void *publish(void *arg)
 		/* unless it was unmounted */
 		if ((unsigned long)fs.f_type == FUSE_SUPER_MAGIC) {
 			set_readahead(s, st.st_dev);
+			atomic_store(&s->minor, minor(st.st_dev));
 			if (optimfs_set_mounted(s->session.fs, st.st_dev,
 				&err) == -1)
 				ofs_log("%s", err.text);
@@ -425,6 +446,13 @@ static void stuck(void *ctx, unsigned threads)
 	ofs_loop_stuck(s->loop, threads);
 }
 
+static void ended(void *ctx)
+{
+	struct server *s = ctx;
+
+	ofs_quit_ended(s->quit);
+}
+
 static void late(void *ctx, uint64_t node)
 {
 	struct server *s = ctx;
@@ -446,7 +474,14 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 		.max = m->single ? 1 : OFS_MAX_THREADS,
 		.devices = ofs_passthrough_devices(&s->session.pt),
 		.begin = enter_sandbox,
+		.ended = ended,
 		.ctx = s,
+	};
+	struct ofs_quit_config quit = {
+		.se = s->se,
+		.point = ofs_is_descriptor(s->v->point) ? NULL : s->v->point,
+		.source = s->v->source,
+		.rw = m->open.rw,
 	};
 	int code;
 
@@ -456,8 +491,8 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 	s->session.watch = ofs_watch_new(&watch, err);
 	if (s->session.watch == NULL)
 		return -1;
-	s->quit = ofs_quit_new(s->se, s->loop,
-	    ofs_is_descriptor(s->v->point) ? NULL : s->v->point, err);
+	quit.loop = s->loop;
+	s->quit = ofs_quit_new(&quit, err);
 	if (s->quit == NULL)
 		return -1;
 	code = pthread_create(&s->publisher, NULL, publish, s);
@@ -467,47 +502,70 @@ static int start_threads(struct server *s, struct optimfs_error *err)
 	return 0;
 }
 
+/* What is said to be kept is on the disk. */
+static int keep_changes(struct server *s, uint64_t files,
+    struct optimfs_error *err)
+{
+	if (optimfs_sync(s->session.fs, err) == -1)
+		return optimfs_fail_in(err,
+		    "%s: changes are not committed, and not all of them are "
+		    "on the disk",
+		    s->v->source);
+	ofs_log("%s: %" PRIu64 " changed files are kept beside it, not "
+		"committed",
+	    s->v->source, files);
+	return 0;
+}
+
 /* An unmount commits the changes, unless configured otherwise; a signal keeps
- * them. */
-static void publish_changes(struct server *s)
+ * them, and so does a forced unmount. */
+static int publish_changes(struct server *s, struct optimfs_error *err)
 {
 	struct optimfs_status status;
-	struct optimfs_error err;
 	int ret;
 
 	optimfs_status(s->session.fs, &status);
 	if (status.files == 0 || status.scratch)
-		return;
-	if (status.explicit_commit || s->ended) {
-		ofs_log("%s: %" PRIu64 " changed files are kept beside it, not "
-			"committed",
-		    s->v->source, status.files);
-		return;
-	}
-	ret = optimfs_commit(s->session.fs, NULL, NULL, &err);
+		return 0;
+	if (status.explicit_commit || s->ended)
+		return keep_changes(s, status.files, err);
+	ret = optimfs_commit(s->session.fs, NULL, NULL, err);
 	if (ret == 1)
-		ofs_log("%s: committed, but: %s", s->v->source, err.text);
+		ofs_log("%s: committed, but: %s", s->v->source, err->text);
 	if (ret == -1)
-		ofs_log("%s: not committed, the changes are kept beside it: %s",
-		    s->v->source, err.text);
+		ofs_log("%s: not committed: %s", s->v->source, err->text);
+	return ret == -1 ? keep_changes(s, status.files, err) : 0;
 }
 
 static int close_checkpoint(struct server *s, struct optimfs_error *err)
 {
-	(void)err;
-	if (s->served)
-		publish_changes(s);
+	int ret = s->served ? publish_changes(s, err) : 0;
+
 	optimfs_close(s->session.fs);
-	return 0;
+	return ret;
+}
+
+/* Did the connection end while the mount was still there? Then it was aborted,
+ * and whoever did that does not want a commit. */
+static bool was_forced(struct server *s)
+{
+	struct ofs_mountinfo m;
+	bool there;
+
+	if (atomic_load(&s->minor) == 0 || !ofs_mountinfo_find(s->v->point, &m))
+		return false;
+	there = m.minor == atomic_load(&s->minor);
+	ofs_mountinfo_fini(&m);
+	return there;
 }
 
 /* Unmounting closes the device, which at the latest ends the stat of the
  * publisher, who still uses the session. */
-static void take_down(struct server *s)
+static int take_down(struct server *s, struct optimfs_error *err)
 {
-	struct optimfs_error err;
+	int ret = 0;
 
-	s->ended = ofs_quit_free(s->quit);
+	s->ended = ofs_quit_step(s->quit, "the unmount", 60) || was_forced(s);
 	ofs_watch_free(s->session.watch);
 	if (s->se != NULL)
 		fuse_session_unmount(s->se);
@@ -519,17 +577,20 @@ static void take_down(struct server *s)
 	ofs_ops_close_all(&s->session);
 	ofs_assemble_free(s->session.assemble);
 	ofs_ahead_free(s->session.ahead);
-	if (s->session.fs != NULL &&
-	    in_sandbox(s, close_checkpoint, &err) == -1)
-		ofs_log("%s: %s", s->v->source, err.text);
+	ofs_quit_step(s->quit, "its changes", 0);
+	if (s->session.fs != NULL)
+		ret = in_sandbox(s, close_checkpoint, err);
+	ofs_quit_free(s->quit);
 	ofs_sandbox_free(s->sandbox);
 	free(s->news);
 	pthread_mutex_destroy(&s->session.lock);
+	return ret;
 }
 
 int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 {
 	struct server *s = calloc(1, sizeof(*s));
+	struct optimfs_error lost;
 	int ret = -1;
 
 	if (s == NULL)
@@ -563,12 +624,10 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 		ret = ofs_loop_run(s->loop, err);
 	}
 out:
-	take_down(s);
-	if (ret == 0 && s->unanswered.code != 0) {
-		ret = -1;
-		if (err != NULL)
-			*err = s->unanswered;
-	}
+	if (take_down(s, &lost) == -1 && ret == 0)
+		ret = optimfs_fail_with(err, &lost);
+	if (ret == 0 && s->unanswered.code != 0)
+		ret = optimfs_fail_with(err, &s->unanswered);
 	free(s);
 	return ret;
 }

@@ -5,6 +5,7 @@
 #include "tools/cmd_umount.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 
 #include "optimfs/optimfs.h"
 
+#include "base/clock.h"
 #include "cli/args.h"
 #include "fuse/mountinfo.h"
 #include "fuse/unmount.h"
@@ -162,19 +164,76 @@ static int unmount_unused(const char *point, struct optimfs_error *err)
 	return ret;
 }
 
-static int unmount(const struct ofs_mountinfo *m, const struct how *how,
+static void *ask_to_keep(void *arg)
+{
+	const struct ofs_mountinfo *m = arg;
+	struct optimfs_error err;
+
+	if (ofs_control_write(m->point, "keep", &err) == -1 && !is_dead(&err) &&
+	    err.code != EACCES)
+		ofs_tool_say("%s", err.text);
+	return NULL;
+}
+
+/* A daemon that still answers keeps its changes first. One that does not gets no
+ * more time: the end of the connection ends the question, too. */
+static int abort_connection(struct ofs_mountinfo *m, struct optimfs_error *err)
+{
+	struct timespec until = ofs_clock_after(INT64_C(3000000000));
+	pthread_t thread;
+	bool asked =
+	    m->rw && pthread_create(&thread, NULL, ask_to_keep, m) == 0;
+	int ret;
+
+	if (asked &&
+	    pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+		asked = false;
+	ret = ofs_connection_abort(m, err);
+	if (asked && ret == 0)
+		pthread_join(thread, NULL);
+	return ret;
+}
+
+/* Does not end as long as it has the lock. */
+static bool wait_free(int lock)
+{
+	const struct timespec tick = { .tv_nsec = TICK_MS * 1000000L };
+
+	for (int i = 0; lock != -1 && i < BUSY_TICKS; i++) {
+		if (!optimfs_lock_busy(lock))
+			return true;
+		nanosleep(&tick, NULL);
+	}
+	return lock == -1;
+}
+
+/* The daemon sees that the connection has ended while the mount is there, and
+ * does not commit: so the mount is removed after that. */
+static int unmount_by_force(struct ofs_mountinfo *m, struct optimfs_error *err)
+{
+	int lock = m->rw ? optimfs_lock_watch(m->source) : -1;
+	int ret = abort_connection(m, err);
+
+	if (ret == 0 && !wait_free(lock))
+		ofs_tool_say("%s: the daemon has not ended yet: it syncs "
+			     "changes, or waits for a disk",
+		    m->point);
+	if (lock != -1)
+		close(lock);
+	/* forcing may have unmounted it */
+	return ret == 0 && is_mounted(m) ? ofs_unmount(m->point, true, err)
+					 : ret;
+}
+
+static int unmount(struct ofs_mountinfo *m, const struct how *how,
     struct optimfs_error *err)
 {
 	int ret, lock;
 
-	if (how->lazy && !how->force)
+	if (how->force)
+		return unmount_by_force(m, err);
+	if (how->lazy)
 		return ofs_unmount(m->point, true, err);
-	if (how->force) {
-		if (ofs_connection_abort(m, err) == -1)
-			return -1;
-		/* forcing may have unmounted it */
-		return is_mounted(m) ? ofs_unmount(m->point, true, err) : 0;
-	}
 	lock = m->rw ? optimfs_lock_watch(m->source) : -1;
 	ret = unmount_unused(m->point, err);
 	/* the guard of a rank, or another umount, may have been faster */

@@ -240,9 +240,13 @@ int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
     struct optimfs_error *err);
 /* Is file .optimfs/control, opened for writing? */
 bool optimfs_file_is_control(const struct optimfs_file *file);
-/* Sync all staged changes to the disk, except those of files that are open for
- * writing: see optimfs_file_sync. */
+/* Sync all staged changes to the disk. -1: some of them may not survive a power
+ * failure. Texts that are being written are not staged before they are
+ * closed. */
 int optimfs_sync(struct optimfs *fs, struct optimfs_error *err);
+/* What was recovered of the changes of an earlier mount, and what was not: lines
+ * of text, malloc'ed; NULL: there were none. */
+char *optimfs_recovered(struct optimfs *fs);
 /* The number of changes since fs was opened. */
 uint64_t optimfs_changes(struct optimfs *fs);
 struct optimfs_status {

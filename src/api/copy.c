@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/io.h"
 #include "base/memory.h"
 #include "base/replace.h"
 #include "base/step.h"
@@ -28,9 +30,10 @@ struct copy {
 	struct optimfs *fs;
 	struct optimfs_group *group; /* NULL: a single process */
 	const struct optimfs_copy *how;
-	const char *dest; /* the destination directory */
-	const char *name; /* name of the current file */
-	bool unread;      /* a file could not be read */
+	const char *dest;  /* the destination directory */
+	struct ofs_dir to; /* the same */
+	const char *name;  /* name of the current file */
+	bool unread;       /* a file could not be read */
 	/* With several ranks: the rank that copies each file, in the order of
 	 * the walk. */
 	int *who;
@@ -96,35 +99,27 @@ static int fill(const struct copy *copy, uint64_t node, int fd,
 
 /* The file appears under its name when it is complete, or not at all. Returns as
  * fill. */
+static int fill_and_name(const struct copy *copy, uint64_t node,
+    struct ofs_replace *r, const char *dest, struct optimfs_error *err)
+{
+	int ret = fill(copy, node, r->fd, err);
+
+	if (ret == 0)
+		ret = ofs_replace_finish(r, err);
+	if (ret != 0)
+		optimfs_fail_in(err, "%s", dest);
+	ofs_replace_fini(r);
+	return ret;
+}
+
 static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
     struct optimfs_error *err)
 {
 	struct ofs_replace r;
-	int ret;
 
-	if (ofs_replace_open(&r, dest, err) == -1)
-		return -1;
-	ret = fill(copy, node, r.fd, err);
-	if (ret == 0)
-		ret = ofs_replace_finish(&r, err);
-	if (ret != 0)
-		optimfs_fail_in(err, "%s", dest);
-	ofs_replace_fini(&r);
-	return ret;
-}
-
-static int copy_link(const struct copy *copy, uint64_t node, const char *dest,
-    struct optimfs_error *err)
-{
-	char *target;
-	int ret = 0;
-
-	if (optimfs_readlink(copy->fs, node, &target, err) == -1)
-		return 1;
-	if (symlink(target, dest) == -1)
-		ret = optimfs_fail(err, errno, "%s: %m", dest);
-	free(target);
-	return ret;
+	return ofs_replace_open(&r, dest, err) == -1
+	    ? -1
+	    : fill_and_name(copy, node, &r, dest, err);
 }
 
 static int make_directory(const char *path, struct optimfs_error *err)
@@ -136,6 +131,78 @@ static int make_directory(const char *path, struct optimfs_error *err)
 	if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		return 0;
 	return optimfs_fail(err, errno, "%s: %m", path);
+}
+
+/* Whoever may write in the destination must not lead the copy out of it. */
+static int make_directory_at(int dir, const char *name, const char *shown,
+    struct optimfs_error *err)
+{
+	struct stat st;
+
+	if (mkdirat(dir, name, 0777) == 0)
+		return 0;
+	if (errno == EEXIST &&
+	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    !S_ISDIR(st.st_mode))
+		return optimfs_fail(err, ENOTDIR,
+		    "OFS020 %s: something other than a directory is there, and "
+		    "a symbolic link in the destination is not followed: "
+		    "remove it",
+		    shown);
+	return errno == EEXIST ? 0 : optimfs_fail(err, errno, "%s: %m", shown);
+}
+
+/* The directory that gets path, opened without following links, and the name
+ * there. */
+static int open_parent(const struct copy *copy, const char *path,
+    struct ofs_dir *dir, const char **name, struct optimfs_error *err)
+{
+	char *above;
+	int ret;
+
+	*name = ofs_path_last(path);
+	if (*name == path)
+		return ofs_dir_copy(&copy->to, dir, err);
+	above = strndup(path, (size_t)(*name - path) - 1);
+	if (above == NULL)
+		return ofs_no_memory(err);
+	ret = ofs_dir_open_sub(&copy->to, above, dir, err);
+	free(above);
+	return ret;
+}
+
+static int copy_link(const struct copy *copy, uint64_t node, int dir,
+    const char *name, const char *shown, struct optimfs_error *err)
+{
+	char *target;
+	int ret = 0;
+
+	if (optimfs_readlink(copy->fs, node, &target, err) == -1)
+		return 1;
+	if (symlinkat(target, dir, name) == -1)
+		ret = optimfs_fail(err, errno, "%s: %m", shown);
+	free(target);
+	return ret;
+}
+
+static int copy_to(const struct copy *copy, const struct ofs_walk_entry *e,
+    const char *shown, struct optimfs_error *err)
+{
+	struct ofs_dir dir;
+	struct ofs_replace r;
+	const char *name;
+	int ret = -1;
+
+	if (open_parent(copy, e->path, &dir, &name, err) == -1)
+		return -1;
+	if (S_ISDIR(e->attr.mode))
+		ret = make_directory_at(dir.fd, name, shown, err);
+	else if (S_ISLNK(e->attr.mode))
+		ret = copy_link(copy, e->attr.node, dir.fd, name, shown, err);
+	else if (ofs_replace_open_at(&r, dir.fd, name, shown, err) == 0)
+		ret = fill_and_name(copy, e->attr.node, &r, shown, err);
+	ofs_dir_close(&dir);
+	return ret;
 }
 
 /* Is the next file to be copied by this rank? */
@@ -166,12 +233,7 @@ static int copy_entry(void *ctx, const struct ofs_walk_entry *e,
 	if (asprintf(&dest, "%s/%s", copy->dest, e->path) == -1)
 		return ofs_no_memory(err);
 	copy->name = e->name;
-	if (is_dir)
-		ret = make_directory(dest, err);
-	else if (S_ISLNK(e->attr.mode))
-		ret = copy_link(copy, e->attr.node, dest, err);
-	else
-		ret = copy_file(copy, e->attr.node, dest, err);
+	ret = copy_to(copy, e, dest, err);
 	if (ret == 0 && !is_dir && copy->group != NULL)
 		ofs_task_did(copy->group, e->attr.size);
 	free(dest);
@@ -236,6 +298,17 @@ static int assign(struct copy *copy, uint64_t dir, char **to, bool *sees,
 	    &copy->nfiles, err);
 }
 
+static int copy_tree(struct copy *copy, uint64_t dir, struct optimfs_error *err)
+{
+	int ret;
+
+	if (ofs_dir_open(copy->dest, &copy->to, err) == -1)
+		return -1;
+	ret = ofs_walk(copy->fs, dir, 0, copy_entry, copy, err);
+	ofs_dir_close(&copy->to);
+	return ret;
+}
+
 static int copy_together(struct copy *copy, uint64_t dir, char **to,
     struct optimfs_error *err)
 {
@@ -248,7 +321,7 @@ static int copy_together(struct copy *copy, uint64_t dir, char **to,
 	if (ret == 0) {
 		copy->dest = *to;
 		if (sees[w->rank])
-			ret = ofs_walk(copy->fs, dir, 0, copy_entry, copy, err);
+			ret = copy_tree(copy, dir, err);
 		ret = ofs_task_agree(w, ret, err);
 	}
 	if (ret == 0)
@@ -272,7 +345,7 @@ static int copy_directory(struct optimfs *fs, uint64_t dir, char **to,
 	else if (make_directory(*to, err) == -1)
 		ret = -1;
 	else
-		ret = ofs_walk(fs, dir, 0, copy_entry, &copy, err);
+		ret = copy_tree(&copy, dir, err);
 	return ret == 0 && copy.unread ? 1 : ret;
 }
 

@@ -136,6 +136,45 @@ int ofs_replace_open(struct ofs_replace *r, const char *dest,
 	return ret;
 }
 
+/* The name is used only in renames and links, which do not follow one that
+ * appears later. */
+static int open_beneath(struct ofs_replace *r, int dir, const char *name,
+    struct optimfs_error *err)
+{
+	struct stat st;
+	bool there = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+
+	if (there && !S_ISREG(st.st_mode))
+		return optimfs_fail(err, S_ISDIR(st.st_mode) ? EISDIR : ELOOP,
+		    "OFS020 something other than a file is there, and a "
+		    "symbolic link in the destination is not followed: remove "
+		    "it");
+	if (asprintf(&r->dest, "/proc/self/fd/%d/%s", dir, name) == -1) {
+		r->dest = NULL;
+		return ofs_no_memory(err);
+	}
+	if (there && is_mount(r->dest))
+		return optimfs_fail(err, EBUSY,
+		    "OFS012 a file is mounted there (a bind mount), and cannot "
+		    "be replaced: give another name");
+	if (open_new(r, r->dest, there ? 0600 : 0666, err) == -1)
+		return -1;
+	return there && keep_permissions(r->fd, &st) == -1
+	    ? optimfs_fail(err, errno, "%m")
+	    : 0;
+}
+
+int ofs_replace_open_at(struct ofs_replace *r, int dir, const char *name,
+    const char *shown, struct optimfs_error *err)
+{
+	*r = (struct ofs_replace){ .fd = -1 };
+	if (open_beneath(r, dir, name, err) == 0)
+		return 0;
+	optimfs_fail_in(err, "%s", shown);
+	ofs_replace_fini(r);
+	return -1;
+}
+
 /* Gives it a name: its destination's, or if that exists, one beside it. */
 static int give_name(struct ofs_replace *r)
 {

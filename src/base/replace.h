@@ -20,6 +20,11 @@ struct ofs_replace {
  * take its name. */
 int ofs_replace_open(struct ofs_replace *r, const char *dest,
     struct optimfs_error *err);
+/* As above, for name in the directory dir, where others may write: a symbolic
+ * link there is an error (ELOOP, OFS020), and so is a device, pipe or socket.
+ * shown is its path, for messages. */
+int ofs_replace_open_at(struct ofs_replace *r, int dir, const char *name,
+    const char *shown, struct optimfs_error *err);
 /* Closes the file, and gives it its name. */
 int ofs_replace_finish(struct ofs_replace *r, struct optimfs_error *err);
 /* Removes the file if it was not finished. */

@@ -52,9 +52,27 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 	if (!fs->changes)
 		return 0;
 	snap = ofs_enter(fs);
-	ret = ofs_stage_sync(snap->overlay->stage, err);
+	ret = ofs_overlay_sync(snap->overlay, err);
 	ofs_leave(snap);
 	return ret;
+}
+
+char *optimfs_recovered(struct optimfs *fs)
+{
+	struct ofs_buf b = { 0 };
+	struct ofs_snapshot *snap;
+
+	if (!fs->changes)
+		return NULL;
+	snap = ofs_enter(fs);
+	ofs_overlay_recovered(snap->overlay, &b);
+	ofs_leave(snap);
+	if (b.len > 0)
+		ofs_buf_putc(&b, '\0');
+	if (!b.bad)
+		return (char *)b.data;
+	ofs_buf_fini(&b);
+	return NULL;
 }
 
 uint64_t optimfs_changes(struct optimfs *fs)

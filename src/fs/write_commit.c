@@ -169,6 +169,17 @@ int optimfs_abort(struct optimfs *fs, struct optimfs_error *err)
 	return keep_result(fs, drop_all(fs, &own), &own, err);
 }
 
+/* An unmount that follows says that they are kept: so they are on the disk. */
+static int keep_all(struct optimfs *fs, struct optimfs_error *err)
+{
+	struct optimfs_error own = { 0 };
+
+	if (keep_result(fs, optimfs_sync(fs, &own), &own, err) == -1)
+		return -1;
+	atomic_store(&fs->explicit_commit, true);
+	return 0;
+}
+
 static bool is_order(const char *text, size_t len, const char *order)
 {
 	return len == strlen(order) && memcmp(text, order, len) == 0;
@@ -188,8 +199,7 @@ int optimfs_control(struct optimfs *fs, const char *text, size_t len,
 	if (!is_order(text, len, "keep"))
 		return optimfs_fail(err, EINVAL,
 		    "OFS818 control takes commit, abort and keep");
-	atomic_store(&fs->explicit_commit, true);
-	return 0;
+	return keep_all(fs, err);
 }
 
 bool optimfs_file_is_control(const struct optimfs_file *file)

@@ -195,6 +195,7 @@ int ofs_overlay_file_adopt(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	if (f->fd == -1 && !f->bytes->in_place)
 		return -1;
 	f->id = id;
+	f->unsynced = true; /* as far as we know */
 	if (id > o->last_id)
 		o->last_id = id;
 	return 0;
@@ -287,6 +288,7 @@ static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 		return -1;
 	if (off + n > f->high)
 		f->high = off + n;
+	f->unsynced = true;
 	if (f->bytes->write(o, f, buf, n, off, err) == -1)
 		return ofs_overlay_file_lose(f, off, off + n, err);
 	r.num[0] = f->id;
@@ -341,6 +343,7 @@ static int resize_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 		return 0;
 	if (record_size(o, f, size, err) == -1)
 		return -1;
+	f->unsynced = true;
 	if (f->bytes->resize(o, f, size, err) == -1)
 		return -1;
 	ofs_ranges_cut(&f->written, size);
@@ -369,23 +372,77 @@ int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ret;
 }
 
+/* f->lock is held for writing. */
+static int sync_bytes(struct ofs_overlay *o, struct ofs_overlay_file *f,
+    struct optimfs_error *err)
+{
+	struct ofs_record r = { .type = OFS_REC_SYNC, .num = { f->id } };
+
+	if (f->bytes->sync(o, f, err) == -1)
+		/* the kernel drops what it could not write, so remember it */
+		return ofs_overlay_file_lose(f, 0, f->size == 0 ? 1 : f->size,
+		    err);
+	if (f->id != 0 && ofs_overlay_record(o, &r, err) == -1)
+		return -1;
+	f->unsynced = false;
+	return 0;
+}
+
 int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	struct ofs_record r = { .type = OFS_REC_SYNC };
 	int ret;
 
 	pthread_rwlock_wrlock(&f->lock);
-	ret = f->bytes->sync(o, f, err);
-	if (ret == -1) {
-		/* the kernel drops what it could not write, so remember it */
-		ret = ofs_overlay_file_lose(f, 0, f->size == 0 ? 1 : f->size,
-		    err);
-	}
-	r.num[0] = f->id;
-	if (ret == 0 && f->id != 0)
-		ret = ofs_overlay_record(o, &r, err);
+	ret = sync_bytes(o, f, err);
 	pthread_rwlock_unlock(&f->lock);
+	return ret == -1 ? -1 : ofs_stage_sync(o->stage, err);
+}
+
+/* A file that nobody has open is opened for this. Bytes that could not be
+ * written before are an error, too. The lock of names is held. */
+static int keep_bytes(struct ofs_overlay *o, struct ofs_overlay_file *f,
+    struct optimfs_error *err)
+{
+	bool idle;
+	int ret = 0;
+
+	pthread_rwlock_wrlock(&f->lock);
+	idle = f->fd == -1;
+	if (!f->dead && f->unsynced && f->id != 0 && !f->bytes->in_place &&
+	    ofs_overlay_file_fd(o, f, err) == -1)
+		ret = -1;
+	else if (!f->dead && f->lost.n > 0)
+		ret = optimfs_fail_with(err, &f->why);
+	else if (!f->dead && f->unsynced)
+		ret = sync_bytes(o, f, err);
+	if (idle && f->fd != -1) {
+		close(f->fd);
+		f->fd = -1;
+	}
+	pthread_rwlock_unlock(&f->lock);
+	return ret;
+}
+
+int ofs_overlay_sync(struct ofs_overlay *o, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	if (o->scratch)
+		return 0;
+	pthread_rwlock_rdlock(&o->names);
+	for (struct ofs_overlay_file *f = o->files; f != NULL && ret == 0;
+	     f = f->next) {
+		char *path;
+
+		ret = keep_bytes(o, f, err);
+		if (ret == 0)
+			continue;
+		path = ofs_overlay_path(o, f->index, NULL, NULL);
+		optimfs_fail_in(err, "%s", path == NULL ? "a file" : path);
+		free(path);
+	}
+	pthread_rwlock_unlock(&o->names);
 	return ret == -1 ? -1 : ofs_stage_sync(o->stage, err);
 }
 

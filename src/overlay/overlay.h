@@ -130,6 +130,13 @@ struct ofs_stage *ofs_overlay_stage(const struct ofs_overlay *overlay);
 /* Creates an overlay. Takes over stage, on failure too. */
 struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
     struct ofs_stage *stage, bool scratch, struct optimfs_error *err);
+/* Syncs everything that is staged, also in files that nobody has open. -1: some
+ * of it may be lost, or could not be written before (err names the file). */
+int ofs_overlay_sync(struct ofs_overlay *overlay, struct optimfs_error *err);
+/* Says what the replay of the journal has restored, and what it could not, one
+ * sentence a line. */
+void ofs_overlay_recovered(const struct ofs_overlay *overlay,
+    struct ofs_buf *out);
 /* Restores the changes of an earlier writer from the journal. */
 int ofs_overlay_replay(struct ofs_overlay *overlay, struct optimfs_error *err);
 /* Creates the overlay for the snapshot after a commit, without changes. It

@@ -28,6 +28,7 @@ struct ofs_overlay_file {
 	pthread_rwlock_t lock; /* protects the members below */
 	uint64_t id;           /* data/<id>; 0: none yet */
 	int fd;                /* -1: not open */
+	bool unsynced;         /* it may have bytes that are not on the disk */
 	/* Every byte below size is in written, or is a byte of the checkpoint
 	 * below base. */
 	uint64_t size, base;

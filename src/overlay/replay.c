@@ -371,3 +371,31 @@ int ofs_overlay_replay(struct ofs_overlay *o, struct optimfs_error *err)
 	}
 	return ret;
 }
+
+void ofs_overlay_recovered(const struct ofs_overlay *o, struct ofs_buf *out)
+{
+	struct ofs_overlay_status s;
+
+	if (o->found.records == 0 && o->found.dropped == 0)
+		return;
+	ofs_overlay_status((struct ofs_overlay *)o, &s);
+	ofs_buf_printf(out,
+	    "continues with the changes of an earlier mount: %" PRIu64
+	    " changed file%s\n",
+	    s.files, s.files == 1 ? "" : "s");
+	if (o->found.dropped > 0)
+		ofs_buf_printf(out,
+		    "OFS810 the journal ended in the middle of a record: "
+		    "%" PRIu64 " bytes of it were dropped\n",
+		    o->found.dropped);
+	for (const struct ofs_overlay_file *f = o->files; f != NULL;
+	     f = f->next) {
+		char *path = f->lost.n == 0
+		    ? NULL
+		    : ofs_overlay_path(o, f->index, NULL, NULL);
+
+		if (path != NULL)
+			ofs_buf_printf(out, "%s: %s\n", path, f->why.text);
+		free(path);
+	}
+}

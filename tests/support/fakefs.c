@@ -574,6 +574,12 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 	return 0;
 }
 
+char *optimfs_recovered(struct optimfs *fs)
+{
+	(void)fs;
+	return NULL;
+}
+
 uint64_t optimfs_changes(struct optimfs *fs)
 {
 	(void)fs;
