@@ -44,8 +44,31 @@ static void hash_number(XXH64_state_t *h, uint64_t v)
 	XXH64_update(h, le, sizeof(le));
 }
 
+/* Hashes the contents of an index. */
+static int hash_file(const struct ofs_snapshot *snap, uint32_t index,
+    XXH64_state_t *h, struct optimfs_error *err)
+{
+	const struct ofs_object *o = &snap->cat->objects[index];
+	struct ofs_input in;
+	char buf[1 << 16];
+	uint64_t n;
+	int ret = 0;
+
+	if (ofs_dir_open_input(&snap->cat->dir, o->path, &in, NULL, err) == -1)
+		return -1;
+	for (uint64_t off = 0; off < o->size && ret == 0; off += n) {
+		n = o->size - off < sizeof(buf) ? o->size - off : sizeof(buf);
+		ret = ofs_input_read(&in, buf, n, off, err);
+		if (ret == 0)
+			XXH64_update(h, buf, n);
+	}
+	ofs_input_close(&in);
+	return ret;
+}
+
 /* Hashes the source files as they were opened, what they mean, and the options
- * for reading. */
+ * for reading. A program that sets size and time of a new file to those of the
+ * old one does not set its inode or its change time. */
 static int hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h,
     struct optimfs_error *err)
 {
@@ -67,10 +90,15 @@ static int hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h,
 		hash_text(h, cat->objects[i].path);
 		hash_number(h, cat->objects[i].size);
 		hash_number(h, (uint64_t)cat->objects[i].mtime_ns);
+		hash_number(h, cat->objects[i].ino);
+		hash_number(h, (uint64_t)cat->objects[i].stamp.ctime_ns);
 	}
 	for (uint32_t i = 0; i < snap->tree.n; i++)
 		hash_number(h, node[i]);
 	free(node);
+	for (uint32_t i = 0; i < snap->nindexes; i++)
+		if (hash_file(snap, snap->index[i], h, err) == -1)
+			return -1;
 	return 0;
 }
 

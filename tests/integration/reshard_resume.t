@@ -99,6 +99,28 @@ like "reshard says that the staging directory was of another source" "$(cat "$sc
     '*was of another checkpoint*: starting again*'
 ok "the result for the changed source is right" diff -r want-torch out
 
+# Nor if size and time are those of before.
+for how in "written again" replaced; do
+	rm -rf out .out.optimfs
+	ok "torch: reshard is killed before its source is $how" killed torch 2000
+	cp -p ck/__1_0.distcp before
+	tail -c 1000 before | tr '\\0-\\377' '\\1-\\377\\0' >end
+	if [ "$how" = replaced ]; then
+		cp before new
+		dd if=end of=new bs=1 seek=$(($(stat -c %s before) - 1000)) conv=notrunc 2>dd
+		touch -r before new
+		mv new ck/__1_0.distcp
+	else
+		dd if=end of=ck/__1_0.distcp bs=1 seek=$(($(stat -c %s before) - 1000)) \
+		    conv=notrunc 2>dd
+		touch -r before ck/__1_0.distcp
+	fi
+	"$OPTIMFS" reshard --to torch ck out 2>again
+	like "reshard starts again if a file with its size and time is $how" "$(cat again)" \
+	    '*was of another checkpoint*: starting again*'
+	cp -p before ck/__1_0.distcp
+done
+
 # Nor is one that was made with other options, or with another file of names.
 rm -rf out
 cp -r kept .out.optimfs
