@@ -105,7 +105,7 @@ static int unknown(const char *word)
 		ofs_nearest_try(&near, verbs[i]->name);
 	ofs_nearest_try(&near, word[0] == '-' ? "--help" : "help");
 	ofs_nearest_try(&near, word[0] == '-' ? "--version" : "version");
-	ofs_tool_say("unknown %s '%.200s'" OFS_NEAREST_FMT,
+	ofs_tool_misused("unknown %s '%.200s'" OFS_NEAREST_FMT,
 	    word[0] == '-' ? "option" : "command", word, OFS_NEAREST(&near));
 	fputs("usage: optimfs COMMAND [options] ARGUMENTS; "
 	      "see optimfs --help\n",
@@ -155,10 +155,21 @@ static bool is(const char *word, const char *a, const char *b, const char *c)
 	    strcmp(word, c) == 0;
 }
 
+/* Known before the arguments are parsed, whose errors are objects, too. */
+static bool wants_json(int argc, char **argv)
+{
+	for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--json") == 0)
+			return true;
+	return false;
+}
+
 static int run(int argc, char **argv)
 {
 	const struct ofs_verb *verb;
 
+	if (wants_json(argc, argv))
+		ofs_tool_json();
 	if (argc < 2)
 		return help(stderr, OFS_EXIT_USAGE);
 	if (is(argv[1], "--help", "-h", "help")) {

@@ -14,6 +14,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
+#include "base/json_write.h"
 #include "cli/codes.h"
 #include "cli/wrap.h"
 
@@ -158,12 +159,68 @@ void ofs_tool_print_buf(struct ofs_buf *b, size_t indent)
 	ofs_buf_fini(b);
 }
 
+static bool json;
+
+void ofs_tool_json(void)
+{
+	json = true;
+}
+
+/* code may be NULL. */
+static void put_object(const struct ofs_code *code, const char *text,
+    int status)
+{
+	struct ofs_buf b = { 0 };
+	struct ofs_json_writer w = { &b, " ", false };
+
+	if (!json)
+		return;
+	ofs_json_open(&w, NULL, '{');
+	ofs_json_put_string(&w, "schema", "optimfs.error");
+	ofs_json_put_u64(&w, "v", 1);
+	if (code == NULL)
+		ofs_json_put_string(&w, "code", NULL);
+	else
+		ofs_json_put_code(&w, code->number);
+	ofs_json_put_u64(&w, "status", (uint64_t)status);
+	ofs_json_put_string(&w, "text", text);
+	ofs_json_put_string(&w, "advice", code == NULL ? NULL : code->advice);
+	ofs_json_close(&w, '}');
+	ofs_buf_putc(&b, '\n');
+	if (!b.bad)
+		fwrite(b.data, 1, b.len, stdout);
+	ofs_buf_fini(&b);
+}
+
+static int misused(const char *fmt, va_list ap)
+    __attribute__((format(printf, 1, 0)));
+static int misused(const char *fmt, va_list ap)
+{
+	char text[1024] = "OFS011 ";
+	size_t n = strlen(text);
+
+	vsnprintf(text + n, sizeof(text) - n, fmt, ap);
+	ofs_tool_say("%s", text);
+	put_object(ofs_code_find(11), text, OFS_EXIT_USAGE);
+	return OFS_EXIT_USAGE;
+}
+
+int ofs_tool_misused(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	misused(fmt, ap);
+	va_end(ap);
+	return OFS_EXIT_USAGE;
+}
+
 int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	print(stderr, "optimfs: ", fmt, ap);
+	misused(fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "usage: optimfs %s %s\n", verb->name, verb->synopsis);
 	return OFS_EXIT_USAGE;
@@ -211,11 +268,13 @@ int ofs_tool_status(int code)
 int ofs_tool_fail(const struct optimfs_error *err)
 {
 	const struct ofs_code *code = ofs_code_find(err->number);
+	int status = ofs_tool_status(err->code);
 
 	ofs_tool_say("%s", err->text);
 	if (code != NULL && code->hint && err->code != ECANCELED)
 		ofs_tool_note("  to do: %s", code->advice);
-	return ofs_tool_status(err->code);
+	put_object(code, err->text, status);
+	return status;
 }
 
 int ofs_tool_finish(int status)

@@ -32,8 +32,13 @@ struct ofs_verb {
 	int (*run)(const struct ofs_verb *self, int argc, char **argv);
 };
 
-/* Prints "optimfs: text" and "usage: optimfs NAME SYNOPSIS" to standard error;
- * returns OFS_EXIT_USAGE. */
+/* From here on each failure is also an object on standard output (docs/json.md),
+ * for --json. */
+void ofs_tool_json(void);
+/* Prints "optimfs: OFS011 text" to standard error; returns OFS_EXIT_USAGE. */
+int ofs_tool_misused(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2)));
+/* The same, and "usage: optimfs NAME SYNOPSIS". */
 int ofs_tool_usage(const struct ofs_verb *verb, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Prints the help of a verb to standard output; returns OFS_EXIT_OK. */

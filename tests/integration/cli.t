@@ -258,11 +258,11 @@ does 2 "a number of ranks for a format without ranks exits with 2" \
     mkfs --like "$ck" --layout torch@2 none
 says err "'torch' has no ranks" "mkfs says that the format has no ranks"
 does 2 "cp without a destination exits with 2" cp "$ck" model
-says err '^optimfs: copy to which destination[?]' "cp asks for the destination"
+says err '^optimfs: OFS011 copy to which destination[?]' "cp asks for the destination"
 does 2 "diff of one checkpoint exits with 2" diff "$ck"
-says err '^optimfs: which other checkpoint[?]' "diff asks for the other checkpoint"
+says err '^optimfs: OFS011 which other checkpoint[?]' "diff asks for the other checkpoint"
 does 2 "cat without a path exits with 2" cat "$ck"
-says err '^optimfs: which path of the checkpoint[?]' "cat asks for the path"
+says err '^optimfs: OFS011 which path of the checkpoint[?]' "cat asks for the path"
 does 0 "help reshard succeeds" help reshard
 says out '^usage: optimfs reshard ' "help reshard prints the usage of reshard"
 does 2 "help of a misspelled verb exits with 2" help reshrad

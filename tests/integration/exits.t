@@ -60,13 +60,33 @@ for v in $verbs; do
 		silent "$v"
 		like "$v without arguments asks for one and prints the usage" \
 		    "$(tr '\n' ' ' <"$scratch/err")" \
-		    "optimfs: *\?* usage: optimfs $v *"
+		    "optimfs: OFS011 *\?* usage: optimfs $v *"
 	fi
 	status "$v --no-such exits with 2" 2 "$OPTIMFS" "$v" --no-such
 	silent "$v --no-such"
 	like "$v --no-such names the option and prints the usage" "$(tr '\n' ' ' <"$scratch/err")" \
-	    "optimfs: unknown option '--no-such'* usage: optimfs $v *"
+	    "optimfs: OFS011 unknown option '--no-such'* usage: optimfs $v *"
 done
+
+# With --json a failure is an object, that of the arguments, too.
+is_error() { # WHAT CODE STATUS
+	is "$1: the error is an object" "$(python3 -c '
+import json, sys
+lines = [json.loads(l) for l in sys.stdin]
+e = lines[-1]
+print(e["schema"], e["v"], e["code"], e["status"], e["text"].startswith(e["code"]), bool(e["advice"]))
+' <"$scratch/out")" "optimfs.error 1 $2 $3 True True"
+}
+if command -v python3 >/dev/null; then
+	status "info --json of nothing exits with 3" 3 "$OPTIMFS" info --json "$scratch/nowhere"
+	is_error "info --json of nothing" OFS002 3
+	status "ls --json with an unknown option exits with 2" 2 "$OPTIMFS" ls --json --no-such
+	is_error "ls --json with an unknown option" OFS011 2
+	status "an unknown command exits with 2" 2 "$OPTIMFS" no-such --json
+	is_error "an unknown command with --json" OFS011 2
+	status "without --json nothing is printed" 3 "$OPTIMFS" info "$scratch/nowhere"
+	silent "info of nothing"
+fi
 
 # Without the device, mount fails before it looks at the checkpoint.
 [ -r /dev/fuse ] && [ -w /dev/fuse ] || verbs=$(echo "$verbs" | grep -vx mount)
