@@ -187,7 +187,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  units=FILE         the parameters that each flat parameter holds\n"
 	    "  fill=zero          lost moments read as zeros\n"
 	    "  strict             refuse a damaged checkpoint\n"
-	    "  follow max_metadata=SIZE parse_mem=SIZE\n"
+	    "  follow join=PATH max_metadata=SIZE parse_mem=SIZE\n"
 	    "Speed and memory:\n"
 	    "  cache=SIZE threads=N readahead=SIZE direct\n"
 	    "  assemble=off|auto|always assemble_max=SIZE\n"

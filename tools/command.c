@@ -215,6 +215,7 @@ static int confine(const struct ofs_command *c, unsigned allowed,
 	    : NULL;
 	const struct ofs_sandbox_config config = {
 		.source = { c->checkpoint, second },
+		.join = c->open.join,
 		.output = output_of(c, allowed),
 		.file = { c->open.units, c->open.ids },
 		.memory = -1,

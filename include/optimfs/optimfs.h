@@ -43,6 +43,9 @@ struct optimfs_options {
 	const char *units;   /* file that describes FSDP1's flat parameters */
 	const char *subtree; /* show only this path of the tree */
 	const char *fill; /* "zero": lost elements of known states read as 0 */
+	/* another directory or file with a part of the same checkpoint, such as
+	 * the optimizer; not with rw, except scratch */
+	const char *join;
 	uint64_t cache;   /* bytes of memory for decoded data;
 			 * 0: 1/8 of RAM, or of what the control group
 			 * allows, at most 4 GiB */

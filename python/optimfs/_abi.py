@@ -39,6 +39,7 @@ class Options(c.Structure):
                 ("units", c.c_char_p),
                 ("subtree", c.c_char_p),
                 ("fill", c.c_char_p),
+                ("join", c.c_char_p),
                 ("cache", c.c_uint64),
                 ("max_metadata", c.c_uint64),
                 ("parse_mem", c.c_uint64),

@@ -26,7 +26,7 @@
 #define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 #define DIR_FLAGS  (O_RDONLY | O_CLOEXEC | O_DIRECTORY)
 
-int ofs_dir_open(const char *path, struct ofs_dir *dir,
+static int open_as(const char *path, int flags, struct ofs_dir *dir,
     struct optimfs_error *err)
 {
 	struct ofs_dir new = { .fd = -1 };
@@ -34,7 +34,7 @@ int ofs_dir_open(const char *path, struct ofs_dir *dir,
 	new.path = strdup(path);
 	if (new.path == NULL)
 		return ofs_no_memory(err);
-	new.fd = open(path, DIR_FLAGS);
+	new.fd = open(path, flags);
 	if (new.fd == -1) {
 		if (errno == EACCES)
 			optimfs_fail(err, EACCES,
@@ -47,6 +47,18 @@ int ofs_dir_open(const char *path, struct ofs_dir *dir,
 	}
 	*dir = new;
 	return 0;
+}
+
+int ofs_dir_open(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	return open_as(path, DIR_FLAGS, dir, err);
+}
+
+int ofs_dir_open_top(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	return open_as(path, O_PATH | O_CLOEXEC | O_DIRECTORY, dir, err);
 }
 
 void ofs_dir_close(struct ofs_dir *dir)

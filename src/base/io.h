@@ -81,6 +81,10 @@ struct ofs_dir {
 int ofs_dir_open(const char *path, struct ofs_dir *dir,
     struct optimfs_error *err);
 void ofs_dir_close(struct ofs_dir *dir);
+/* As ofs_dir_open, for a directory that is not listed: it need not be
+ * readable. */
+int ofs_dir_open_top(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err);
 /* A second handle of the same directory. */
 int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
     struct optimfs_error *err);

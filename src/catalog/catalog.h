@@ -338,6 +338,8 @@ struct ofs_catalog {
 	 * number and sizes do not change. */
 	bool filling;
 	bool lone; /* a file that the user named: the others are not its own */
+	/* of two joined directories: each below dir, "" for dir itself */
+	const char *joined[2];
 	bool fixed_forms; /* a commit cannot change types or shapes */
 
 	/* How FSDP1 flattened parameters: the text of a units file

@@ -79,6 +79,7 @@ extern const char *const ofs_run_names[];
      OFS_OPEN_ROW(base, "units", OFS_OPTION_STRING, units),              \
      OFS_OPEN_ROW(base, "subtree", OFS_OPTION_STRING, subtree),          \
      OFS_OPEN_ROW(base, "fill", OFS_OPTION_STRING, fill),                \
+     OFS_OPEN_ROW(base, "join", OFS_OPTION_STRING, join),                \
      OFS_OPEN_ROW(base, "cache", OFS_OPTION_SIZE, cache),                \
      OFS_OPEN_ROW(base, "max_metadata", OFS_OPTION_SIZE, max_metadata),  \
      OFS_OPEN_ROW(base, "parse_mem", OFS_OPTION_SIZE, parse_mem),        \

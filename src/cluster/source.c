@@ -4,6 +4,8 @@
 
 #include "cluster/source.h"
 
+#include <errno.h>
+
 #include "cluster/manifest.h"
 
 static const struct optimfs_options *or_none(const struct optimfs_options *opt)
@@ -20,6 +22,10 @@ static int open_input(struct ofs_checkpoint *in, const char *path,
 
 	if (opt->group == NULL)
 		return ofs_checkpoint_open(in, path, opt, err);
+	if (opt->join != NULL)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS690 join=%.200s: not with several ranks", opt->join);
+	in->other = NULL;
 	s = ofs_group_manifest(opt->group, path, err);
 	return s == NULL ? -1 : ofs_manifest_dir(s, &in->dir, &in->rel, err);
 }

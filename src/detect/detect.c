@@ -6,11 +6,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "base/nearest.h"
 #include "detect/candidates.h"
 #include "detect/registry.h"
+#include "format/probe.h"
 
 /* docs/formats/trainers.md */
 
@@ -188,6 +191,55 @@ static int detect_as(const struct ofs_dir *dir, const char *rel,
 	ret = dir_as(dir, &names, spec.format, parts, err);
 	ofs_names_free(&names);
 	return ret == -1 ? -1 : 0;
+}
+
+/* Detects the directory or file rel, and moves its parts below dir. */
+static int detect_below(const struct ofs_dir *dir, const char *rel,
+    const struct optimfs_options *opt, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	const char *name = ofs_path_last(rel);
+	bool is_dir = rel[0] == '\0' || ofs_probe_is_dir(dir, rel);
+	char *above = strndup(rel, is_dir ? strlen(rel) : (size_t)(name - rel));
+	struct ofs_dir sub;
+	size_t n = above == NULL ? 0 : strlen(above);
+	int ret;
+
+	if (above == NULL)
+		return ofs_no_memory(err);
+	while (n > 0 && above[n - 1] == '/')
+		above[--n] = '\0';
+	ret = n == 0 ? ofs_dir_copy(dir, &sub, err)
+		     : ofs_dir_open_sub(dir, above, &sub, err);
+	if (ret == 0) {
+		ret = ofs_detect(&sub, is_dir ? "" : name, opt, parts, err);
+		ofs_dir_close(&sub);
+	}
+	if (ret == 0 && n > 0)
+		ret = ofs_parts_move(parts, above, err);
+	if (ret == 0 && is_dir)
+		ret = ofs_detect_prefix(parts, above, err);
+	free(above);
+	return ret;
+}
+
+int ofs_detect_both(const struct ofs_dir *dir, const char *rel,
+    const char *other, const struct optimfs_options *opt,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_parts second = { 0 };
+	int ret;
+
+	*parts = (struct ofs_parts){ 0 };
+	ret = detect_below(dir, rel, opt, parts, err);
+	if (ret == 0)
+		ret = detect_below(dir, other, opt, &second, err);
+	if (ret == 0)
+		ret = ofs_parts_join(parts, &second, err);
+	ofs_parts_free(&second);
+	if (ret == -1)
+		ofs_parts_free(parts);
+	return ret;
 }
 
 int ofs_detect(const struct ofs_dir *dir, const char *rel,

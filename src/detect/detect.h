@@ -21,6 +21,12 @@ int ofs_detect(const struct ofs_dir *dir, const char *rel,
     const struct optimfs_options *opt, struct ofs_parts *parts,
     struct optimfs_error *err);
 
+/* The same for two directories or files below dir, as one checkpoint: names that
+ * say which part each is are prefixes (src/detect/members.c). */
+int ofs_detect_both(const struct ofs_dir *dir, const char *rel,
+    const char *other, const struct optimfs_options *opt,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
 /* The format of the file rel, by the highest bid; NULL: unknown format, or
  * unreadable. *err is only set for EUCLEAN (OFS662): the file is valid in two
  * formats. */
@@ -114,6 +120,10 @@ int ofs_detect_copies(const struct ofs_dir *dir, struct ofs_parts *parts,
  * src/detect/members.c */
 int ofs_detect_members(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
+/* Puts the prefix that the name of their directory, rel, says before parts, if
+ * it says one. src/detect/members.c */
+int ofs_detect_prefix(struct ofs_parts *parts, const char *rel,
+    struct optimfs_error *err);
 /* Are there checkpoints in directories of dir that belong to no part? Then it
  * fails with their names (OFS681, ENOENT), or leaves them out where that is no
  * question: those of a save that has not finished, and all if dir itself is a

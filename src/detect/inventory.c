@@ -334,8 +334,14 @@ int ofs_inventory_left(const struct ofs_catalog *cat, struct ofs_inventory *out,
 	int ret = 0;
 
 	*out = (struct ofs_inventory){ 0 };
-	if (!cat->lone)
-		ret = collect_dirs(&w, err) == -1 ? -1 : walk_dir(&w, "", err);
+	if (collect_dirs(&w, err) == -1)
+		ret = -1;
+	else if (cat->joined[0] == NULL && !cat->lone)
+		ret = walk_dir(&w, "", err);
+	for (size_t i = 0; i < 2 && ret == 0; i++)
+		if (cat->joined[i] != NULL && cat->joined[i][0] != '\0' &&
+		    ofs_probe_is_dir(&cat->dir, cat->joined[i]))
+			ret = walk_dir(&w, cat->joined[i], err);
 	ofs_keys_fini(&w.dirs);
 	if (ret == -1)
 		ofs_inventory_free(out);

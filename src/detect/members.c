@@ -164,6 +164,17 @@ int ofs_detect_members(const struct ofs_dir *dir, const struct ofs_names *names,
 	return ret;
 }
 
+int ofs_detect_prefix(struct ofs_parts *parts, const char *rel,
+    struct optimfs_error *err)
+{
+	const char *name = ofs_path_last(rel);
+
+	for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+		if (strcmp(members[i].name, name) == 0)
+			return prepend(parts, members[i].prefix, err);
+	return 0;
+}
+
 /* Checkpoints that belong to no part. */
 
 /* Leaves a candidate out that is no reason to ask: true. */

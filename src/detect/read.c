@@ -56,6 +56,77 @@ static int open_dir(const char *real, struct ofs_dir *dir,
 	return -1;
 }
 
+/* join=: model and optimizer anywhere. Both are read beneath the directory that
+ * has both, which is not listed. */
+
+static int check_join(const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	if (opt->rw && !opt->scratch)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS690 join=%.200s: two directories cannot be written as "
+		    "one: optimfs reshard makes one of them",
+		    opt->join);
+	return 0;
+}
+
+/* The length of the longest directory above both paths. */
+static size_t common_dir(const char *a, const char *b)
+{
+	size_t n = 0, i = 0;
+
+	for (; a[i] != '\0' && a[i] == b[i]; i++)
+		if (a[i] == '/')
+			n = i;
+	if ((a[i] == '\0' && b[i] == '/') || (b[i] == '\0' && a[i] == '/'))
+		n = i;
+	return n;
+}
+
+static int open_both(struct ofs_checkpoint *in, const char *real,
+    const char *path, const struct optimfs_options *opt,
+    struct optimfs_error *err)
+{
+	char *other = real_path(opt->join), *top = NULL;
+	int ret = -1;
+	size_t n;
+
+	if (other == NULL) {
+		if (errno == ENOENT)
+			ofs_fail_absent(opt->join, err);
+		else
+			optimfs_fail(err, errno, "%s: %m", opt->join);
+		return optimfs_fail_in(err, "join=");
+	}
+	if (check_join(opt, err) == -1)
+		goto out;
+	if (strcmp(real, other) == 0) {
+		optimfs_fail(err, EINVAL, "OFS690 join=%.200s is %.200s itself",
+		    opt->join, path);
+		goto out;
+	}
+	n = common_dir(real, other);
+	top = n == 0 ? strdup("/") : strndup(real, n);
+	in->rel = strdup(real + n + (real[n] == '/'));
+	in->other = strdup(other + n + (other[n] == '/'));
+	if (top == NULL || in->rel == NULL || in->other == NULL)
+		ofs_no_memory(err);
+	else
+		ret = ofs_dir_open_top(top, &in->dir, err);
+	if (ret == 0) {
+		in->dir.follow = opt->follow;
+		in->dir.watch = opt->watch;
+	}
+out:
+	if (ret == -1) {
+		free(in->other);
+		in->other = NULL;
+	}
+	free(top);
+	free(other);
+	return ret;
+}
+
 /* A symbolic link given by the user is followed; only links in the index may
  * not lead elsewhere. */
 int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
@@ -65,7 +136,11 @@ int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
 	struct stat st;
 	int ret = -1;
 
-	in->rel = NULL;
+	in->rel = in->other = NULL;
+	if (real != NULL && opt->join != NULL) {
+		ret = open_both(in, real, path, opt, err);
+		goto out;
+	}
 	if (real == NULL || stat(real, &st) == -1) {
 		if (errno == ENOENT)
 			ofs_fail_absent(path, err);
@@ -105,6 +180,7 @@ out:
 void ofs_checkpoint_close(struct ofs_checkpoint *in)
 {
 	free(in->rel);
+	free(in->other);
 	ofs_dir_close(&in->dir);
 }
 
@@ -448,8 +524,27 @@ int ofs_checkpoint_parts(struct ofs_checkpoint *in,
     const struct optimfs_options *opt, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
+	if (in->other != NULL)
+		return ofs_detect_both(&in->dir, in->rel, in->other, opt, parts,
+		    err);
 	drop_index_name(in->rel);
 	return ofs_detect(&in->dir, in->rel, opt, parts, err);
+}
+
+/* Records where the inventory looks. */
+static int keep_place(struct ofs_catalog *cat, const struct ofs_checkpoint *in,
+    struct optimfs_error *err)
+{
+	cat->lone = in->other == NULL && in->rel[0] != '\0';
+	if (in->other == NULL)
+		return 0;
+	cat->joined[0] =
+	    ofs_arena_strndup(&cat->arena, in->rel, strlen(in->rel));
+	cat->joined[1] =
+	    ofs_arena_strndup(&cat->arena, in->other, strlen(in->other));
+	return cat->joined[0] == NULL || cat->joined[1] == NULL
+	    ? ofs_no_memory(err)
+	    : 0;
 }
 
 struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
@@ -474,9 +569,9 @@ struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
 	if (check_files(opt, err) == 0 &&
 	    ofs_checkpoint_parts(in, opt, &parts, err) == 0) {
 		cat = read_detected(&in->dir, &parts, opt, err);
-		if (cat != NULL)
-			cat->lone = in->rel[0] != '\0';
-		if (cat != NULL && complete(cat, &parts, opt, err) == -1) {
+		if (cat != NULL &&
+		    (keep_place(cat, in, err) == -1 ||
+			complete(cat, &parts, opt, err) == -1)) {
 			ofs_catalog_free(cat);
 			cat = NULL;
 		}

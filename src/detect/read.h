@@ -11,10 +11,11 @@
 #include "catalog/catalog.h"
 #include "format/part.h"
 
-/* An open directory, and the file in it that the user named; "": none. */
+/* An open directory, and the file in it that the user named; "": none. With
+ * join=, the directory above two paths, which are rel and other. */
 struct ofs_checkpoint {
 	struct ofs_dir dir;
-	char *rel;
+	char *rel, *other;
 };
 
 /* Opens the directory or file at path on this machine. */

@@ -161,6 +161,7 @@ static void put_options(struct ofs_snapshot *snap, struct ofs_json_writer *w)
 	ofs_json_put_string(w, "ids", o->ids);
 	ofs_json_put_string(w, "subtree", o->subtree);
 	ofs_json_put_string(w, "fill", o->fill);
+	ofs_json_put_string(w, "join", o->join);
 	ofs_json_put_u64(w, "cache", o->cache);
 	if (o->max_metadata > 0)
 		ofs_json_put_u64(w, "max_metadata", o->max_metadata);

@@ -86,6 +86,7 @@ static int hash_source(const struct ofs_snapshot *snap, XXH64_state_t *h,
 	hash_text(h, snap->fs->options.units);
 	hash_text(h, snap->fs->options.subtree);
 	hash_text(h, snap->fs->options.fill);
+	hash_text(h, snap->fs->options.join);
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		hash_text(h, cat->objects[i].path);
 		hash_number(h, cat->objects[i].size);

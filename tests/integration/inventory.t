@@ -48,6 +48,31 @@ cp -r "$scratch/optim" "$scratch/mixed/optimizer"
 ok "a model of safetensors and a directory of the optimizer are one checkpoint" \
     "$OPTIMFS" diff "$ck" "$scratch/mixed"
 
+# Parts that lie anywhere.
+mkdir "$scratch/here" "$scratch/there"
+cp -r "$scratch/model" "$scratch/here/ck-5"
+cp -r "$scratch/optim" "$scratch/there/optim"
+cp "$st" "$scratch/here/weights.safetensors"
+"$OPTIMFS" cat "$ck" optim/state/norm.weight/exp_avg >"$scratch/want_avg"
+for m in ck-5 weights.safetensors; do
+	"$OPTIMFS" cat -o join="$scratch/there/optim" "$scratch/here/$m" $w >"$scratch/got"
+	"$OPTIMFS" cat "$ck" $w >"$scratch/want"
+	ok "join= of $m has the weights" cmp "$scratch/got" "$scratch/want"
+	"$OPTIMFS" cat -o join="$scratch/there/optim" "$scratch/here/$m" \
+	    optim/state/norm.weight/exp_avg >"$scratch/got"
+	ok "join= of $m has the optimizer" cmp "$scratch/got" "$scratch/want_avg"
+done
+ok "join= is written as one checkpoint" \
+    "$OPTIMFS" reshard --to dcp@1 -o join="$scratch/there/optim" "$scratch/here/ck-5" "$scratch/joined"
+ok "the written checkpoint is equal to the one that was divided" \
+    "$OPTIMFS" diff "$ck" "$scratch/joined"
+ok "info of join= succeeds" "$OPTIMFS" info -o join="$scratch/there/optim" "$scratch/here/ck-5"
+has "info of join= has an optimizer" '^optimizer '
+status "join= with the checkpoint itself exits with 2" 2 \
+    "$OPTIMFS" info -o join="$scratch/here/ck-5" "$scratch/here/ck-5"
+"$OPTIMFS" info -o join="$scratch/here/ck-5" "$scratch/here/ck-5" 2>"$scratch/out"
+has "the message says so" 'OFS690 join=.* is .*ck-5 itself'
+
 # Checkpoints beside files.
 mkdir "$scratch/run"
 cp -r "$ck" "$scratch/run/step-10"
