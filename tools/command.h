@@ -45,6 +45,8 @@ enum ofs_command_flag {
 	OFS_NO_DATA = 1 << 23, /* --no-data */
 	/* not a flag: the checkpoint may be a run */
 	OFS_RUNS = 1 << 24,
+	OFS_ALL = 1 << 25,    /* --all */
+	OFS_SHA256 = 1 << 26, /* --sha256 */
 };
 
 /* A parsed command line and the opened checkpoint. */

@@ -11,8 +11,8 @@
 
 #include "format/format.h"
 #include "read/locate.h"
+#include "base/sha256.h"
 #include "support/reader.h"
-#include "support/sha256.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -73,7 +73,7 @@ static void check_tensor(struct subject *s, const struct ofs_tensor *t,
 		complain(s, path, err.text);
 		return;
 	}
-	sha256_hex(bytes, want->bytes, hex);
+	ofs_sha256_of(bytes, want->bytes, hex);
 	if (strcmp(hex, want->sha256) != 0)
 		complain(s, path, "bytes differ");
 	free(bytes);

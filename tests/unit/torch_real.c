@@ -10,7 +10,7 @@
 #include "format/part.h"
 #include "format/torch/torch.h"
 #include "mktorch.h"
-#include "support/sha256.h"
+#include "base/sha256.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -145,7 +145,7 @@ static bool is_true(const struct mktorch *m, const struct ofs_entry *e,
 	char hex[65] = "";
 
 	if (mktorch_entry(m, e, bytes, t->bytes, &err) == 0)
-		sha256_hex(bytes, t->bytes, hex);
+		ofs_sha256_of(bytes, t->bytes, hex);
 	else
 		diag("%s", err.text);
 	free(bytes);

@@ -1,10 +1,9 @@
-/* sha256.c - SHA-256, used in the manifests of tests/data */
+/* sha256.c - SHA-256 */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "support/sha256.h"
+#include "base/sha256.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,24 +50,50 @@ static void block(uint32_t h[8], const uint8_t *p)
 		h[i] += v[i];
 }
 
-void sha256_hex(const void *p, size_t n, char hex[65])
+void ofs_sha256_init(struct ofs_sha256 *s)
 {
-	uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-		0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
-	const uint8_t *at = p;
-	uint8_t last[128] = { 0 };
-	size_t rest = n % 64, end = rest < 56 ? 64 : 128;
+	*s = (struct ofs_sha256){ .h = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372,
+				      0xa54ff53a, 0x510e527f, 0x9b05688c,
+				      0x1f83d9ab, 0x5be0cd19 } };
+}
 
-	for (size_t i = 0; i < n / 64; i++)
-		block(h, at + 64 * i);
-	if (rest > 0)
-		memcpy(last, at + n - rest, rest);
-	last[rest] = 0x80;
+void ofs_sha256_put(struct ofs_sha256 *s, const void *p, size_t n)
+{
+	const uint8_t *at = p;
+	size_t have = s->n % 64;
+
+	s->n += n;
+	if (have > 0 && have + n >= 64) {
+		memcpy(s->rest + have, at, 64 - have);
+		block(s->h, s->rest);
+		at += 64 - have;
+		n -= 64 - have;
+		have = 0;
+	}
+	for (; n >= 64; n -= 64, at += 64)
+		block(s->h, at);
+	if (n > 0)
+		memcpy(s->rest + have, at, n);
+}
+
+void ofs_sha256_end(struct ofs_sha256 *s, char hex[OFS_SHA256_HEX])
+{
+	uint8_t last[72] = { 0x80 };
+	uint64_t bits = s->n * 8;
+	size_t pad = (s->n % 64 < 56 ? 56 : 120) - s->n % 64;
+
 	for (int i = 0; i < 8; i++)
-		last[end - 1 - (size_t)i] =
-		    (uint8_t)((uint64_t)n * 8 >> (8 * i));
-	for (size_t i = 0; i < end; i += 64)
-		block(h, last + i);
+		last[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
+	ofs_sha256_put(s, last, pad + 8);
 	for (int i = 0; i < 8; i++)
-		snprintf(hex + 8 * i, 9, "%08x", h[i]);
+		snprintf(hex + 8 * i, 9, "%08x", s->h[i]);
+}
+
+void ofs_sha256_of(const void *p, size_t n, char hex[OFS_SHA256_HEX])
+{
+	struct ofs_sha256 s;
+
+	ofs_sha256_init(&s);
+	ofs_sha256_put(&s, p, n);
+	ofs_sha256_end(&s, hex);
 }
