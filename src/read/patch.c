@@ -32,13 +32,16 @@
 
 /* Elements are put in steps of this many bytes. */
 #define STEP (1u << 20)
-/* Staged bytes are read in pieces of this size if runs are shorter. */
+/* Staged bytes of shorter runs than SHORT are read in advance. */
+#define SHORT 4096u
 #define AHEAD (256u << 10)
 
 /* A copy of a shard with written elements. */
 struct ofs_patch {
 	struct ofs_extent at;
 	uint64_t off, end; /* the hull of its elements */
+	/* the last end of this patch and those before it in the object */
+	uint64_t reach;
 	const struct ofs_place *place;
 	struct ofs_place *own; /* place, if it has to be freed; else NULL */
 	uint32_t edit, shard;
@@ -232,6 +235,14 @@ void ofs_patches_seal(struct ofs_patches *p)
 {
 	if (p->n > 0)
 		qsort(p->patch, p->n, sizeof(*p->patch), compare_patches);
+	for (size_t i = 0; i < p->n; i++) {
+		struct ofs_patch *x = &p->patch[i];
+
+		x->reach = x->end;
+		if (i > 0 && x[-1].at.object == x->at.object &&
+		    x[-1].reach > x->reach)
+			x->reach = x[-1].reach;
+	}
 }
 
 void ofs_patches_fini(struct ofs_patches *p)
@@ -267,7 +278,8 @@ struct window {
 	const struct ofs_extent *at;
 	uint64_t off, len;
 	uint8_t *buf;
-	uint8_t *element; /* STEP bytes of elements, or NULL */
+	uint8_t *element; /* room for bytes of elements */
+	uint64_t room;
 	struct optimfs_error *err;
 };
 
@@ -290,15 +302,25 @@ static bool is_at(const struct ofs_patch *patch, const struct window *w)
 	    (w->at->codec == OFS_PLAIN || patch->at.off == w->at->off);
 }
 
+/* Is a patch before all that reach behind the start of the window? */
+static int compare_reach(const void *key, const void *item)
+{
+	const struct window *w = key;
+	const struct ofs_patch *x = item;
+
+	if (x->at.object != w->at->object)
+		return OFS_ORDER(w->at->object, x->at.object);
+	return x->reach > w->off ? -1 : 1;
+}
+
 /* Calls each for the patches that meet the window, in any order. */
 static int each_patch(struct window *w,
     int (*each)(void *ctx, struct window *w, const struct ofs_patch *patch),
     void *ctx)
 {
-	struct ofs_patch key = { .at.object = w->at->object };
 	const struct ofs_patches *p = w->p;
-	size_t i = ofs_lower_bound(&key, p->patch, p->n, sizeof(*p->patch),
-	    compare_patches);
+	size_t i = ofs_lower_bound(w, p->patch, p->n, sizeof(*p->patch),
+	    compare_reach);
 
 	for (; i < p->n; i++) {
 		const struct ofs_patch *x = &p->patch[i];
@@ -415,7 +437,7 @@ static int read_staged(struct put *x, uint64_t off, uint64_t end,
 		memcpy(buf, x->edit->element + off, n);
 		return 0;
 	}
-	if (n >= AHEAD)
+	if (n >= SHORT)
 		return ofs_pread_all(x->edit->fd, buf, n, off, x->w->err);
 	if (off < x->ahead_off || end > x->ahead_off + x->ahead_len) {
 		x->ahead_off = off;
@@ -500,6 +522,16 @@ static int put_step(struct put *x, struct ofs_plan *plan)
 	return 0;
 }
 
+static int make_room(struct window *w, uint64_t n)
+{
+	if (n <= w->room)
+		return 0;
+	free(w->element);
+	w->element = malloc(n);
+	w->room = w->element == NULL ? 0 : n;
+	return w->element == NULL ? ofs_no_memory(w->err) : 0;
+}
+
 /* Puts the elements of a patch into the window. */
 static int put_patch(void *ctx, struct window *w, const struct ofs_patch *patch)
 {
@@ -518,10 +550,8 @@ static int put_patch(void *ctx, struct window *w, const struct ofs_patch *patch)
 	if (!ofs_plan_window(&s, w->off, w->len, x.box) ||
 	    !ofs_numel(x.box + x.t->grid_ndim, x.t->grid_ndim, &total))
 		return 0;
-	if (w->element == NULL)
-		w->element = malloc(STEP);
-	if (w->element == NULL)
-		return ofs_no_memory(w->err);
+	if (make_room(w, total < STEP / item ? total * item : STEP) == -1)
+		return -1;
 	for (; x.first < total && ret == 0; x.first += x.n) {
 		x.n = total - x.first < STEP / item ? total - x.first
 						    : STEP / item;

@@ -236,6 +236,7 @@ static void fini(struct ofs_commit *c)
 	ofs_patches_fini(&c->patches);
 	ofs_catalog_free(c->added);
 	free(c->added_task);
+	free(c->added_of);
 	free(c->changed);
 	ofs_arena_fini(&c->arena);
 }

@@ -230,17 +230,20 @@ uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
 	struct ofs_dir none = { .fd = -1 };
+	uint32_t *at;
 
 	if (ofs_commit_complete(c, t, err) == -1)
 		return OFS_NONE;
 	if (c->added == NULL)
 		c->added = ofs_catalog_new(&none, err);
-	if (c->added == NULL)
+	if (c->added_of == NULL)
+		c->added_of = ofs_alloc(c->ntasks, sizeof(*c->added_of), err);
+	if (c->added == NULL || c->added_of == NULL)
 		return OFS_NONE;
-	for (size_t i = 0; i < c->nadded; i++)
-		if (c->added_task[i] == t)
-			return (uint32_t)i;
-	return add_tensor(c, t, err);
+	at = &c->added_of[t - c->task];
+	if (*at == 0 && add_tensor(c, t, err) != OFS_NONE)
+		*at = (uint32_t)c->nadded;
+	return *at - 1;
 }
 
 /* Reading. */
@@ -478,7 +481,7 @@ static int run_of(void *from, uint64_t off, uint64_t end, uint64_t *len,
 	bool copy;
 
 	*fd = -1;
-	for (; off < end; off += n) {
+	for (; off < end && off - begin < OFS_ENGINE_PIECE; off += n) {
 		const struct ofs_piece *p = &comp->piece[i];
 		uint64_t stop = p->off + p->len < end ? p->off + p->len : end;
 

@@ -63,6 +63,7 @@ struct ofs_commit {
 	struct ofs_catalog *added;
 	const struct ofs_commit_task **added_task; /* by tensor */
 	size_t nadded, added_cap;
+	uint32_t *added_of; /* by task: its tensor plus one; 0: none */
 	uint64_t done, total; /* bytes of new files */
 };
 
