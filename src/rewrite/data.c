@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/dtype.h"
 #include "base/io.h"
@@ -88,43 +89,79 @@ static int add_shard(void *ctx, uint32_t s)
 	return 0;
 }
 
-static int add_change(struct ofs_commit *c, const struct ofs_change *ch,
-    struct optimfs_error *err)
+/* The extents of a change. */
+static int add_extents(struct ofs_commit *c, const struct ofs_tensor *t,
+    const struct ofs_edit *edit, struct optimfs_error *err)
 {
-	const struct ofs_tensor *t = ofs_commit_tensor(c, ch);
+	uint64_t item = ofs_dtype_size(t->dtype);
 	struct extents x = { c, err };
-	struct ofs_range all;
-	struct ofs_edit edit;
 
-	if (t == NULL)
-		return 0;
-	if (edit_of(ch, t, &all, &edit, err) == -1)
-		return -1;
-	edit.tensor = (uint32_t)(t - c->cat->tensors);
-	for (size_t i = 0; i < edit.written.n; i++) {
-		const struct ofs_range *r = &edit.written.v[i];
-		uint64_t item = ofs_dtype_size(t->dtype), first = r->off / item;
+	for (size_t i = 0; i < edit->written.n && t->error == OFS_NONE; i++) {
+		const struct ofs_range *r = &edit->written.v[i];
+		uint64_t first = r->off / item;
 
-		if (t->error == OFS_NONE &&
-		    ofs_plan_shards(c->cat, t, first,
+		if (ofs_plan_shards(c->cat, t, first,
 			(r->end + item - 1) / item - first, add_shard, &x) != 0)
 			return -1;
 	}
-	return edit.written.n == 0
-	    ? 0
-	    : ofs_patches_add(&c->patches, c->reader, &edit, err);
+	return 0;
 }
 
-int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err)
+/* What is staged over stored bytes. */
+static int add_patch(struct ofs_commit *c, const struct ofs_tensor *t,
+    const struct ofs_edit *edit, struct optimfs_error *err)
+{
+	(void)t;
+	return edit->written.n == 0
+	    ? 0
+	    : ofs_patches_add(&c->patches, c->reader, edit, err);
+}
+
+static int each_edit(struct ofs_commit *c,
+    int (*each)(struct ofs_commit *c, const struct ofs_tensor *t,
+	const struct ofs_edit *edit, struct optimfs_error *err),
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < c->changes->n; i++) {
+		const struct ofs_change *ch = &c->changes->v[i];
+		const struct ofs_tensor *t = ofs_commit_tensor(c, ch);
+		struct ofs_range all;
+		struct ofs_edit edit;
+
+		if (t == NULL)
+			continue;
+		if (edit_of(ch, t, &all, &edit, err) == -1)
+			return optimfs_fail_in(err, "%.200s", ch->path);
+		edit.tensor = (uint32_t)(t - c->cat->tensors);
+		if (each(c, t, &edit, err) == -1)
+			return optimfs_fail_in(err, "%.200s", ch->path);
+	}
+	return 0;
+}
+
+/* Are the files with changed bytes those that were mounted? */
+static int check_objects(const struct ofs_commit *c, struct optimfs_error *err)
+{
+	uint32_t last = OFS_NONE;
+	int fd;
+
+	for (size_t i = 0; i < c->nchanged; i++) {
+		uint32_t object = c->changed[i].at.object;
+
+		if (object == last || ofs_commit_elsewhere(c, object))
+			continue;
+		if (ofs_commit_open(c, object, &fd, err) == -1)
+			return -1;
+		close(fd);
+		last = object;
+	}
+	return 0;
+}
+
+static void sort_extents(struct ofs_commit *c)
 {
 	size_t n = 0;
 
-	c->patches.reader = c->reader;
-	for (size_t i = 0; i < c->changes->n; i++)
-		if (add_change(c, &c->changes->v[i], err) == -1)
-			return optimfs_fail_in(err, "%.200s",
-			    c->changes->v[i].path);
-	ofs_patches_seal(&c->patches);
 	if (c->nchanged > 0)
 		qsort(c->changed, c->nchanged, sizeof(*c->changed),
 		    compare_changed);
@@ -133,6 +170,17 @@ int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err)
 		    compare_changed(&c->changed[n - 1], &c->changed[i]) != 0)
 			c->changed[n++] = c->changed[i];
 	c->nchanged = n;
+}
+
+int ofs_commit_extents(struct ofs_commit *c, struct optimfs_error *err)
+{
+	if (each_edit(c, add_extents, err) == -1)
+		return -1;
+	sort_extents(c);
+	c->patches.reader = c->reader;
+	if (check_objects(c, err) == -1 || each_edit(c, add_patch, err) == -1)
+		return -1;
+	ofs_patches_seal(&c->patches);
 	return 0;
 }
 

@@ -397,8 +397,15 @@ static int read_file(void *from, void *buf, uint64_t len, uint64_t off,
 
 /* Copying. */
 
-/* Opens a file of the checkpoint, if it is the one that was mounted. */
-static int open_object(const struct ofs_commit *c, uint32_t object, int *fd,
+bool ofs_commit_elsewhere(const struct ofs_commit *c, uint32_t object)
+{
+	uint32_t file;
+
+	return ofs_dir_elsewhere(&c->cat->dir, c->cat->objects[object].path,
+	    &file);
+}
+
+int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &c->cat->objects[object];
@@ -428,7 +435,7 @@ static int source_of(struct opened *o, uint32_t object, int *fd,
 	if (i == o->n) {
 		ret = ofs_grow(o->source, o->n, o->cap, err);
 		if (ret == 0)
-			ret = open_object(o->c, object, fd, err);
+			ret = ofs_commit_open(o->c, object, fd, err);
 		if (ret == 0)
 			o->source[o->n++] = (struct source){ object, *fd };
 	} else {
@@ -446,13 +453,11 @@ static uint64_t alike(const struct opened *o, const struct ofs_piece *p,
 	const struct ofs_extent *at = p->stored.at;
 	uint64_t off, lo = UINT64_MAX, hi = 0;
 	const struct ofs_ranges *r;
-	uint32_t file;
 	size_t i;
 
 	*copy = false;
 	if (p->kind != OFS_PIECE_STORED || at->codec != OFS_PLAIN ||
-	    ofs_dir_elsewhere(&o->c->cat->dir,
-		o->c->cat->objects[at->object].path, &file))
+	    ofs_commit_elsewhere(o->c, at->object))
 		return n;
 	r = ofs_patches_touched(&o->c->patches, at->object);
 	off = at->off + p->stored.from + from;
@@ -589,6 +594,7 @@ static int create(struct writing *w, struct optimfs_error *err)
 	for (size_t i = 0; i < c->nfiles; i++) {
 		struct ofs_commit_file *f = c->file[i];
 
+		ofs_commit_doing(c, f->rel);
 		if (index_sums(f, err) == -1 ||
 		    ofs_publish_file(c->publish, f->rel, f->like, &fd, err) ==
 			-1)

@@ -57,6 +57,13 @@ int ofs_commit_sums(const struct ofs_commit *c, const struct ofs_extent *at,
 uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
     struct optimfs_error *err);
 
+/* Opens a file of the checkpoint. ESTALE (OFS805): it is not the one that was
+ * mounted. */
+int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,
+    struct optimfs_error *err);
+/* Is it a file of another rank? */
+bool ofs_commit_elsewhere(const struct ofs_commit *c, uint32_t object);
+
 /* The bytes of all files that were added. */
 uint64_t ofs_commit_size(const struct ofs_commit *c);
 /* Writes all files that were added, and forgets them. */
