@@ -55,7 +55,7 @@ static int find_below(const char *path, bool follow, char **only,
     struct optimfs_error *err)
 {
 	struct ofs_run_members m;
-	struct ofs_names names;
+	struct ofs_names names = { 0 };
 	struct ofs_dir dir;
 	unsigned n = 0;
 	int ret = 0;
