@@ -79,7 +79,7 @@ print(e["schema"], e["v"], e["code"], e["status"], e["text"].startswith(e["code"
 }
 if command -v python3 >/dev/null; then
 	status "info --json of nothing exits with 3" 3 "$OPTIMFS" info --json "$scratch/nowhere"
-	is_error "info --json of nothing" OFS002 3
+	is_error "info --json of nothing" OFS019 3
 	status "ls --json with an unknown option exits with 2" 2 "$OPTIMFS" ls --json --no-such
 	is_error "ls --json with an unknown option" OFS011 2
 	status "an unknown command exits with 2" 2 "$OPTIMFS" no-such --json
