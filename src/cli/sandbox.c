@@ -336,14 +336,15 @@ void ofs_sandbox_free(struct ofs_sandbox *s)
 #define CAP(n) (UINT32_C(1) << (n))
 
 /* Capabilities kept by root: to read files of others; to write, also to give
- * new files the owner and mode of those that they replace. */
+ * new files the owner and mode of those that they replace, and to see that
+ * a user has a file open that a commit would replace (a lease). */
 static uint32_t kept(const struct ofs_sandbox *s)
 {
 	uint32_t keep = CAP(CAP_DAC_READ_SEARCH);
 
 	if (s->write)
 		keep |= CAP(CAP_CHOWN) | CAP(CAP_DAC_OVERRIDE) |
-		    CAP(CAP_FOWNER) | CAP(CAP_FSETID);
+		    CAP(CAP_FOWNER) | CAP(CAP_FSETID) | CAP(CAP_LEASE);
 	if (s->passthrough)
 		keep |= CAP(CAP_SYS_ADMIN);
 	return keep;

@@ -91,7 +91,7 @@ else
 	ok "a read-only mount: umount succeeds" "$OPTIMFS" umount "$mnt"
 	wait $daemon
 	mounted rw
-	confined "a writable mount" $daemon 000000000000001f
+	confined "a writable mount" $daemon 000000001000001f
 	echo 0.5 >"$mnt/optim/param_groups/0/lr"
 	ok "a writable mount: umount commits" "$OPTIMFS" umount "$mnt"
 	wait $daemon

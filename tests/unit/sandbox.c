@@ -61,6 +61,9 @@ static void make_files(void)
 	put("run/ck/a");
 	put("run/ck/sub/b");
 	put("run/other");
+	put("run/theirs");
+	if (geteuid() == 0 && chown(at("run/theirs"), 1234, 1234) == -1)
+		bail_out("%s: %s", top, strerror(errno));
 	put("run/file");
 	put("run/file.index.json");
 	setenv("TMPDIR", at("tmp"), 1);
@@ -223,7 +226,7 @@ static bool keeps_only(unsigned long long capabilities)
 
 enum {
 	READING = 1 << 2, /* DAC_READ_SEARCH */
-	WRITING = READING | 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4,
+	WRITING = READING | 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 28,
 	PASSING = 1 << 21, /* SYS_ADMIN */
 };
 
@@ -285,6 +288,25 @@ static void *index_reader(void *arg)
 	return NULL;
 }
 
+/* A commit finds out that another user is writing a file: the kernel refuses the
+ * lease for that reason, and not because the file is not ours. */
+static void sees_writer(void)
+{
+	const char *path = at("run/theirs");
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int writer;
+
+	is_int(result(fcntl(fd, F_SETLEASE, F_RDLCK)), 0,
+	    "rw: a file of another user that nobody writes can be leased");
+	is_int(result(fcntl(fd, F_SETLEASE, F_UNLCK)), 0,
+	    "rw: the lease can be returned");
+	writer = open(path, O_WRONLY | O_CLOEXEC);
+	is_int(result(fcntl(fd, F_SETLEASE, F_RDLCK)), EAGAIN,
+	    "rw: one that is being written is seen");
+	close(writer);
+	close(fd);
+}
+
 /* Makes the calls of a commit that changes several files. */
 static void *writer(void *arg)
 {
@@ -317,6 +339,7 @@ static void *writer(void *arg)
 	    "rw: not of a file that is found, but cannot be opened");
 	close(fd);
 	ok(keeps_only(WRITING), "rw: root keeps what new files need");
+	sees_writer();
 	return NULL;
 }
 
