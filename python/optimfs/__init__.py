@@ -14,6 +14,10 @@ them: PyTorch DCP and FSDP, DeepSpeed, Megatron-Core, safetensors, torch.save.
     ck.view("dcp@8").save("step-1000-for-8")       # reshard, convert
     optimfs.diff("step-1000", "step-2000")
 
+    run = optimfs.open_run("run")                  # a directory of checkpoints
+    run["latest"], run[1000], list(run)
+    steps, rms = run.series("model/norm.weight", "rms")
+
     with optimfs.edit("step-1000") as ck:          # all or nothing
         ck["optim/param_groups/0/lr"] = 1e-5
 
@@ -29,7 +33,8 @@ from ._diff import Difference, diff
 from ._edit import Editor, edit
 from ._errors import (BusyError, DamagedError, Error, ExistsError,
                       NotFoundError, RefusedError, UnsupportedError,
-                      UnsyncedWarning, advice)
+                      UnreadWarning, UnsyncedWarning, advice)
+from ._run import Run, RunEntry, open_run
 from ._tensor import Shard, Tensor
 from ._tree import Stat
 from ._values import Opaque
@@ -38,9 +43,9 @@ __version__: str = _abi.lib.optimfs_version().decode()
 features: str = _abi.lib.optimfs_features().decode()
 
 __all__ = [
-    "open", "edit", "diff", "advice", "features",
-    "Checkpoint", "Editor", "Group", "Tensor", "Shard", "View", "Row", "Stat",
+    "open", "open_run", "edit", "diff", "advice", "features",
+    "Checkpoint", "Run", "RunEntry", "Editor", "Group", "Tensor", "Shard", "View", "Row", "Stat",
     "Difference", "Opaque", "Error", "NotFoundError", "ExistsError",
     "DamagedError", "BusyError", "UnsupportedError", "RefusedError",
-    "UnsyncedWarning",
+    "UnreadWarning", "UnsyncedWarning",
 ]

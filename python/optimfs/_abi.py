@@ -17,6 +17,7 @@ SONAME = "liboptimfs.so.0"
 ROOT = 1
 
 RECOVER = {"no": 0, "yes": 1, "discard": 2}
+RUN = {"no": 0, "auto": 1, "yes": 2}
 SUMMARY = {"text": 0, "json": 1, "line": 2, "problems": 3, "both": 4}
 
 
@@ -83,6 +84,17 @@ class Dirent(c.Structure):
                 ("position", c.c_uint64)]
 
 
+class RunEntry(c.Structure):
+    """struct optimfs_run_entry"""
+    _fields_ = [("name", c.c_char_p),
+                ("path", c.c_char_p),
+                ("step", c.c_int64),
+                ("complete", c.c_bool),
+                ("format", c.c_char_p),
+                ("mtime_ns", c.c_int64),
+                ("why", c.c_char_p)]
+
+
 class Watch(c.Structure):
     """struct optimfs_watch"""
     _fields_ = [("progress", c.c_void_p),
@@ -144,7 +156,7 @@ class Statistics(c.Structure):
 class Opened(c.c_void_p):
     """struct optimfs *. It is closed when nothing refers to it any more, even
     if Ctrl-C interrupts the call that opened it."""
-    writer = None  # the process that writes: no fork of it closes it
+    writer: Optional[int] = None  # the process that writes: no fork of it closes it
     drops = False  # what is not committed when it is closed
 
     def __del__(self) -> None:
@@ -169,6 +181,7 @@ class OpenedFile(c.c_void_p):
 NO_INDEX = 2**64 - 1
 
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
+RUN_ENTRY_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(RunEntry))
 PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
 STOP_FN = c.CFUNCTYPE(c.c_bool, c.c_void_p)
 
@@ -182,6 +195,9 @@ PROTOTYPES = {
     "optimfs_resolve": (c.c_int, [_handle, c.c_char_p, c.POINTER(Attr), _err]),
     "optimfs_readdir": (c.c_int, [_handle, _node, c.c_uint64, c.c_bool,
                                   DIRENT_FN, c.c_void_p, _err]),
+    "optimfs_lookup": (c.c_int, [_handle, _node, c.c_char_p, c.POINTER(Attr),
+                                 _err]),
+    "optimfs_readlink": (c.c_int, [_handle, _node, _out, _err]),
     "optimfs_file_open": (c.c_int, [_handle, _node, _out, _err]),
     "optimfs_file_open_write": (c.c_int, [_handle, _node, c.c_bool, _out,
                                           _err]),
@@ -210,6 +226,8 @@ PROTOTYPES = {
     "optimfs_statistics": (c.c_int, [_handle, c.c_char_p, c.POINTER(Scan),
                                      c.POINTER(Statistics), _err]),
     "optimfs_statistics_fini": (None, [c.POINTER(Statistics)]),
+    "optimfs_run_list": (c.c_int, [_handle, RUN_ENTRY_FN, c.c_void_p, _err]),
+    "optimfs_run_open": (Opened, [_handle, c.c_char_p, _err]),
     "optimfs_version": (c.c_char_p, []),
     "optimfs_features": (c.c_char_p, []),
 }

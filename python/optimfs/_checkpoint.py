@@ -167,9 +167,17 @@ class Checkpoint(Mapping[str, Any]):
     """
 
     def __init__(self, path: PathLike, **options: Any) -> None:
-        self.path = os.fsdecode(path)
-        self._options = options
-        self._tree: Tree = open_tree(path, **options)
+        self._hold(open_tree(path, **options), options)
+
+    def _hold(self, tree: Tree, options: Dict[str, Any]) -> None:
+        self.path, self._tree, self._options = tree.path, tree, options
+
+    @classmethod
+    def _of(cls, tree: Tree, options: Dict[str, Any]) -> "Checkpoint":
+        """One whose tree is open; options open its path again."""
+        ck = cls.__new__(cls)
+        ck._hold(tree, options)
+        return ck
 
     # A mapping.
 

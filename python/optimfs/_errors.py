@@ -9,8 +9,8 @@ import re
 from typing import Dict, Optional
 
 __all__ = ["Error", "NotFoundError", "ExistsError", "DamagedError",
-           "BusyError", "UnsupportedError", "RefusedError", "UnsyncedWarning",
-           "advice"]
+           "BusyError", "UnsupportedError", "RefusedError", "UnreadWarning",
+           "UnsyncedWarning", "advice"]
 
 
 def _in_python(text: str) -> str:
@@ -64,6 +64,10 @@ class UnsupportedError(Error):
 
 class RefusedError(Error, PermissionError):
     """Refused by policy, or read-only (EPERM, EACCES, EROFS)."""
+
+
+class UnreadWarning(UserWarning):
+    """Something could not be read, and the result is without it."""
 
 
 class UnsyncedWarning(UserWarning):

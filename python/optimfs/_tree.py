@@ -266,13 +266,10 @@ class Reader(io.BufferedIOBase):
 class Tree(Shared):
     """An opened checkpoint. Each open file has a reference to it."""
 
-    def __init__(self, path: str, options: _abi.Options) -> None:
-        err = _abi.Error()
-        fs = lib.optimfs_open(path_bytes(path), c.byref(options), c.byref(err))
-        check(bool(fs), err)
+    def __init__(self, path: str, fs: _abi.Opened, rw: bool = False) -> None:
         super().__init__(path, fs)
         self.path = path
-        self._writer = fs.writer = os.getpid() if options.rw else None
+        self._writer = fs.writer = os.getpid() if rw else None
 
     @property
     def inherited(self) -> bool:
@@ -399,6 +396,47 @@ class Tree(Shared):
         finally:
             _abi.libc_free(text)
 
+    def readlink(self, name: str) -> Optional[str]:
+        """The target of a link in the root; None if there is no such link."""
+        err, attr, target = _abi.Error(), _abi.Attr(), c.c_void_p()
+        with self.using() as fs:
+            if lib.optimfs_lookup(fs, _abi.ROOT, fs_bytes(name),
+                                  c.byref(attr), c.byref(err)) != 0 or \
+                    lib.optimfs_readlink(fs, attr.node, c.byref(target),
+                                         c.byref(err)) != 0:
+                return None
+        try:
+            return fs_text(c.string_at(target))
+        finally:
+            _abi.libc_free(target)
+
+    def list_run(self, each: Callable[[_abi.RunEntry], None]) -> None:
+        """Call each for the checkpoints of a run."""
+        raised: List[BaseException] = []
+
+        def tell(_: Any, entry: Any) -> int:
+            try:
+                each(entry.contents)
+            except BaseException as e:
+                raised.append(e)
+            return len(raised)
+
+        err = _abi.Error()
+        with self.using() as fs:
+            r = lib.optimfs_run_list(fs, _abi.RUN_ENTRY_FN(tell), None,
+                                     c.byref(err))
+        if raised:
+            raise raised[0]
+        check(r == 0, err)
+
+    def open_in_run(self, name: str) -> "Tree":
+        """The tree of a checkpoint of a run: "1000", "by-name/final"."""
+        err = _abi.Error()
+        with self.using() as run:
+            fs = lib.optimfs_run_open(run, fs_bytes(name), c.byref(err))
+        check(bool(fs), err)
+        return Tree("%s:%s" % (self.path, name), fs)
+
     def set_xattr(self, node: int, name: str, value: str) -> None:
         err, b = _abi.Error(), fs_bytes(value)
         with self.writing() as fs:
@@ -519,4 +557,7 @@ def open_tree(path: Union[str, "os.PathLike[str]"], **options: Any) -> Tree:
         setattr(o, name, value)
         if getattr(o, name) != value:  # cut to the bits that C has for it
             raise ValueError("option %r cannot be %r" % (name, value))
-    return Tree(os.fsdecode(path), o)
+    err, path = _abi.Error(), os.fsdecode(path)
+    fs = lib.optimfs_open(path_bytes(path), c.byref(o), c.byref(err))
+    check(bool(fs), err)
+    return Tree(path, fs, o.rw)

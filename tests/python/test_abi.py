@@ -12,6 +12,7 @@ from optimfs import _abi
 
 STRUCTS = {"optimfs_error": _abi.Error, "optimfs_options": _abi.Options,
            "optimfs_attr": _abi.Attr, "optimfs_dirent": _abi.Dirent,
+           "optimfs_run_entry": _abi.RunEntry,
            "optimfs_reshard": _abi.Reshard,
            "optimfs_tolerance": _abi.Tolerance,
            "optimfs_comparison": _abi.Comparison,
@@ -26,7 +27,7 @@ def members(struct):
 
 def test_sizes_and_offsets_are_those_of_the_header(tmp_path):
     lines = ["#include <stdio.h>", '#include "optimfs/analyze.h"',
-             "int main(void) {"]
+             '#include "optimfs/run.h"', "int main(void) {"]
     want = []
     for name, struct in STRUCTS.items():
         lines.append('printf("%%zu\\n", sizeof(struct %s));' % name)
@@ -48,7 +49,7 @@ def test_sizes_and_offsets_are_those_of_the_header(tmp_path):
 
 def prototypes():
     text = ""
-    for name in ("optimfs.h", "analyze.h", "statistics.h"):
+    for name in ("optimfs.h", "analyze.h", "statistics.h", "run.h"):
         with open(os.path.join(INCLUDE, name)) as f:
             text += re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
     found = {}
@@ -74,6 +75,9 @@ def test_constants_are_those_of_the_header():
     enum = re.search(r"enum optimfs_recover \{(.*?)\}", text, re.S)[1]
     names = re.findall(r"OPTIMFS_RECOVER_(\w+)", enum)
     assert {n.lower(): i for i, n in enumerate(names)} == _abi.RECOVER
+    enum = re.search(r"enum optimfs_run_mode \{(.*?)\}", text, re.S)[1]
+    names = re.findall(r"OPTIMFS_RUN_(\w+)", enum)
+    assert {n.lower(): i for i, n in enumerate(names)} == _abi.RUN
     enum = re.search(r"enum optimfs_summary_form \{(.*?)\}", text, re.S)[1]
     names = re.findall(r"OPTIMFS_SUMMARY_(\w+)", enum)
     assert {n.lower(): i for i, n in enumerate(names)} == _abi.SUMMARY

@@ -30,6 +30,9 @@ def place(tmp_path_factory):
                     step)
     for path in [step, *step.iterdir()]:
         path.chmod(0o755)
+    (at / "run").mkdir()
+    for name in ("step-1000", "step-2000"):
+        shutil.copytree(step, at / "run" / name)
     with optimfs.open(step) as ck:
         ck.view("torch").save(at / "converted")
     return at
@@ -65,6 +68,10 @@ def test_the_recipes_have_done_what_they_say(place, names):
         assert ck["optim/param_groups/0/lr"] == 0.001
     with optimfs.open(place / "for-the-hub") as ck:
         assert {r.dtype for r in ck.tensors()} == {"bfloat16"}
+    assert list(names["run"]) == [1000, 2000]
+    if "rms" in names:
+        assert list(names["steps"]) == [1000, 2000] and names["lr"][0] == 0.001
+        assert names["rms"][0] == names["rms"][1] > 0
     if "new_head" in names:
         with optimfs.open(place / "step-1000") as ck:
             assert ck["optim/param_groups/0/lr"] == 1e-5

@@ -26,6 +26,9 @@ def use(path: str) -> Any:
         del editor["optim/state/w"]
     for d in optimfs.diff("a", "b", rtol=1e-3):
         print(d.path, d.max_abs)
+    with optimfs.open_run(path, runs_open=2) as run:
+        print(run, run[1000].path, run["latest"].path, list(run),
+              [e.why for e in run.entries()], run.series("model", "max"))
     try:
         optimfs.open(path)
     except optimfs.Error as e:
