@@ -134,6 +134,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t node,
 	struct optimfs_error err;
 
 	ofs_op_count(&s->count.getattr);
+	(void)ofs_op_look(req, node);
 	if (optimfs_getattr(s->fs, node, &attr, &err) == -1) {
 		fuse_reply_err(req, ofs_op_code(&err));
 		return;
@@ -165,6 +166,10 @@ static void op_access(fuse_req_t req, fuse_ino_t node, int mask)
 static void op_opendir(fuse_req_t req, fuse_ino_t node,
     struct fuse_file_info *fi)
 {
+	if (!ofs_op_may_open(req, node)) {
+		fuse_reply_err(req, EACCES);
+		return;
+	}
 	fi->cache_readdir = !names_change(ofs_op_session(req), node);
 	fi->keep_cache = fi->cache_readdir;
 	fuse_reply_open(req, fi);

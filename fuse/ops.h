@@ -39,6 +39,7 @@ struct ofs_session {
 	struct ofs_ahead *ahead;       /* NULL: off */
 	struct ofs_watch *watch;
 	bool direct, rw;
+	bool others;  /* other users may read */
 	bool changes; /* may change, by us or by another rank */
 	unsigned timeout;
 	struct ofs_op_counters count;

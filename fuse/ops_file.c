@@ -153,6 +153,10 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 	int ret;
 
 	ofs_op_count(&s->count.open);
+	if (!ofs_op_may_open(req, node)) {
+		fuse_reply_err(req, EACCES);
+		return;
+	}
 	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC) != 0) {
 		open_rw(req, node, fi);
 		return;

@@ -35,6 +35,13 @@ void ofs_op_entry(const struct optimfs_attr *a, struct fuse_entry_param *e);
 void ofs_op_reply_attr(fuse_req_t req, const struct optimfs_attr *a,
     const struct ofs_handle *h);
 
+/* ops_access.c */
+/* Takes the modes of the source as they are now, for a user who is not that of
+ * the mount. True: they have changed, and the kernel may not know. */
+bool ofs_op_look(fuse_req_t req, fuse_ino_t node);
+/* The kernel has let the caller open the node: may it still? */
+bool ofs_op_may_open(fuse_req_t req, fuse_ino_t node);
+
 /* ops_file.c */
 /* Opens for writing; sets the flags in fi. NULL: err. */
 struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,

@@ -599,6 +599,7 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	s->v = v;
 	s->session.direct = v->options->direct;
 	s->session.rw = v->options->open.rw;
+	s->session.others = v->options->allow_other;
 	s->session.changes = v->options->open.rw;
 	s->session.timeout = v->options->timeout;
 	s->threads = nthreads(v->options);

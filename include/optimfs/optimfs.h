@@ -250,6 +250,10 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err);
 /* What was recovered of the changes of an earlier mount, and what was not: lines
  * of text, malloc'ed; NULL: there were none. */
 char *optimfs_recovered(struct optimfs *fs);
+/* Looks again at who may read the source: attributes are what its files and
+ * directories say now. True: that is not what it was when the checkpoint was
+ * read, or was not at an earlier look. */
+bool optimfs_access_changed(struct optimfs *fs, uint64_t node);
 /* The number of changes since fs was opened. */
 uint64_t optimfs_changes(struct optimfs *fs);
 struct optimfs_status {

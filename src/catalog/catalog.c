@@ -72,7 +72,6 @@ struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = calloc(1, sizeof(*cat));
-	struct stat st;
 
 	if (cat == NULL ||
 	    (cat->build = calloc(1, sizeof(*cat->build))) == NULL)
@@ -82,9 +81,7 @@ struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
 		goto fail;
 	cat->dir = *dir;
 	*dir = (struct ofs_dir){ .fd = -1 };
-	cat->mode = 0444;
-	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0)
-		ofs_catalog_owner(cat, st.st_uid, st.st_gid);
+	ofs_access_init(cat, &cat->access);
 	return cat;
 fail:
 	ofs_catalog_free(cat);

@@ -49,6 +49,12 @@ struct ofs_stamp {
 	uint32_t nlink, mode, uid, gid;
 };
 
+/* Who may read a checkpoint. */
+struct ofs_access {
+	uint64_t uid, gid; /* of the first file */
+	uint32_t mode;     /* 0444 or less: who can read all files */
+};
+
 /* A file of the checkpoint. */
 struct ofs_object {
 	const char *path; /* relative to the checkpoint's directory */
@@ -289,8 +295,7 @@ struct ofs_catalog {
 	const char *trainer; /* "Lightning", ...; NULL when unknown */
 	const char *version; /* of the trainer; NULL when unknown */
 	int world_size;      /* 0 when unknown */
-	uint64_t uid, gid;   /* of the first file */
-	uint32_t mode;       /* 0444 or less: who can read all files */
+	struct ofs_access access; /* when it was read */
 
 	struct ofs_object *objects;
 	struct ofs_map by_path; /* of objects */
@@ -369,6 +374,8 @@ struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
 void ofs_catalog_free(struct ofs_catalog *cat);
 
 struct ofs_stamp ofs_stamp_of(const struct stat *st);
+/* Who may read it now: of the files and directories as they are. */
+struct ofs_access ofs_catalog_access(const struct ofs_catalog *cat);
 
 /* Building. Each function returns the index of what it added or found; OFS_NONE
  * when memory is exhausted (ENOMEM) or a count exceeds its limit (E2BIG). After

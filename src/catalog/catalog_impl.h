@@ -37,16 +37,21 @@ enum ofs_catalog_array {
 	OFS_NARRAYS
 };
 
-struct ofs_catalog_build {
-	uint32_t cap[OFS_NARRAYS];
-	struct ofs_map strs, paths, dims, notes;
+/* The files whose permissions are in an ofs_access. */
+struct ofs_passed {
 	bool owned;      /* uid and gid are those of a file */
-	const char *dir; /* directory of the last object, ndir bytes */
+	const char *dir; /* directory of the last one, ndir bytes */
 	size_t ndir;
 };
 
-/* Set the owner. mode starts again from the permissions of the directory. */
-void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid);
+struct ofs_catalog_build {
+	uint32_t cap[OFS_NARRAYS];
+	struct ofs_map strs, paths, dims, notes;
+	struct ofs_passed passed;
+};
+
+/* Set access to what the directory allows. */
+void ofs_access_init(const struct ofs_catalog *cat, struct ofs_access *a);
 
 /* Make room for want items in all; false when memory is exhausted. No array is
  * ever NULL, so an empty one is not a special case. */

@@ -36,19 +36,19 @@ struct ofs_stamp ofs_stamp_of(const struct stat *st)
 
 /* Users who can read the source may read the mount, others may not: drop the
  * bits of mode (0444) for which this file or directory gives no access. Where
- * owners differ, a class of the catalog's owner may be in any class of the
+ * owners differ, a class of the first file's owner may be in any class of the
  * other's; the user who mounts has read it. */
-static void restrict_to(struct ofs_catalog *cat, const struct stat *st,
+static void restrict_to(struct ofs_access *a, const struct stat *st,
     uint32_t bits)
 {
 	bool user = bits & 0400, group = bits & 0040, other = bits & 0004;
 	bool any = group && other;
 
-	if (st->st_gid != cat->gid)
+	if (st->st_gid != a->gid)
 		group = other = any;
-	if (st->st_uid != cat->uid)
-		user = any || cat->uid == geteuid();
-	cat->mode &=
+	if (st->st_uid != a->uid)
+		user = any || a->uid == geteuid();
+	a->mode &=
 	    (user ? 0400u : 0) | (group ? 0040u : 0) | (other ? 0004u : 0);
 }
 
@@ -78,24 +78,24 @@ static uint32_t narrowed(const struct ofs_catalog *cat, const char *path,
 }
 
 /* Access to a directory is search permission. */
-static void restrict_to_dir(struct ofs_catalog *cat, const char *path,
-    const struct stat *st)
+static void restrict_to_dir(const struct ofs_catalog *cat, const char *path,
+    const struct stat *st, struct ofs_access *a)
 {
-	restrict_to(cat, st, narrowed(cat, path, (st->st_mode & 0111) << 2));
+	restrict_to(a, st, narrowed(cat, path, (st->st_mode & 0111) << 2));
 }
 
 /* Apply this to the directories between that of the checkpoint and the file.
  * Successive files mostly share theirs. */
-static void pass_dirs(struct ofs_catalog *cat, const char *path)
+static void pass_dirs(const struct ofs_catalog *cat, const char *path,
+    struct ofs_passed *p, struct ofs_access *a)
 {
-	struct ofs_catalog_build *b = cat->build;
 	const char *slash = strrchr(path, '/');
 	size_t n = slash == NULL ? 0 : (size_t)(slash - path);
 	char dir[PATH_MAX];
 	struct stat st;
 
 	if (n == 0 || n >= sizeof(dir) ||
-	    (n == b->ndir && memcmp(path, b->dir, n) == 0))
+	    (n == p->ndir && memcmp(path, p->dir, n) == 0))
 		return;
 	for (size_t i = 1; i <= n; i++) {
 		if (path[i] != '/')
@@ -103,22 +103,60 @@ static void pass_dirs(struct ofs_catalog *cat, const char *path)
 		memcpy(dir, path, i);
 		dir[i] = '\0';
 		if (ofs_dir_stat(&cat->dir, dir, &st))
-			restrict_to_dir(cat, dir, &st);
+			restrict_to_dir(cat, dir, &st, a);
 	}
-	b->dir = path;
-	b->ndir = n;
+	p->dir = path;
+	p->ndir = n;
 }
 
-void ofs_catalog_owner(struct ofs_catalog *cat, uint64_t uid, uint64_t gid)
+/* mode starts from the permissions of the directory. */
+static void start(const struct ofs_catalog *cat, const struct stat *owner,
+    struct ofs_access *a)
 {
 	struct stat st;
 
-	cat->uid = uid;
-	cat->gid = gid;
-	cat->mode = 0444;
+	*a = (struct ofs_access){
+		.uid = owner->st_uid,
+		.gid = owner->st_gid,
+		.mode = 0444,
+	};
 	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0 &&
 	    S_ISDIR(st.st_mode))
-		restrict_to_dir(cat, "", &st);
+		restrict_to_dir(cat, "", &st, a);
+}
+
+void ofs_access_init(const struct ofs_catalog *cat, struct ofs_access *a)
+{
+	struct stat st;
+
+	*a = (struct ofs_access){ .mode = 0444 };
+	if (cat->dir.fd != -1 && fstat(cat->dir.fd, &st) == 0)
+		start(cat, &st, a);
+}
+
+static void pass_file(const struct ofs_catalog *cat, const char *path,
+    const struct stat *st, struct ofs_passed *p, struct ofs_access *a)
+{
+	if (!p->owned)
+		start(cat, st, a);
+	p->owned = true;
+	pass_dirs(cat, path, p, a);
+	restrict_to(a, st, narrowed(cat, path, st->st_mode & 0444));
+}
+
+struct ofs_access ofs_catalog_access(const struct ofs_catalog *cat)
+{
+	struct ofs_passed passed = { 0 };
+	struct ofs_access a;
+	struct stat st;
+
+	ofs_access_init(cat, &a);
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		if (!cat->objects[i].missing &&
+		    ofs_dir_stat(&cat->dir, cat->objects[i].path, &st) &&
+		    S_ISREG(st.st_mode))
+			pass_file(cat, cat->objects[i].path, &st, &passed, &a);
+	return a;
 }
 
 static int try_open(const struct ofs_catalog *cat, const struct ofs_object *o,
@@ -170,11 +208,7 @@ static void describe_object(struct ofs_catalog *cat, struct ofs_object *o)
 	o->stamp = ofs_stamp_of(&st);
 	o->ino = st.st_ino;
 	o->blocks = (uint64_t)st.st_blocks * 512;
-	if (!cat->build->owned)
-		ofs_catalog_owner(cat, st.st_uid, st.st_gid);
-	cat->build->owned = true;
-	pass_dirs(cat, o->path);
-	restrict_to(cat, &st, narrowed(cat, o->path, st.st_mode & 0444));
+	pass_file(cat, o->path, &st, &cat->build->passed, &cat->access);
 }
 
 uint32_t ofs_catalog_find_object(const struct ofs_catalog *cat,

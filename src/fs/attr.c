@@ -87,16 +87,12 @@ static int static_size(struct ofs_snapshot *snap, uint32_t i,
 	return 0;
 }
 
-static uint32_t mode_of(const struct ofs_snapshot *snap, struct ofs_at at,
-    bool dir)
+static bool is_writable(const struct ofs_snapshot *snap, struct ofs_at at)
 {
-	uint32_t mode = dir ? snap->mode_dir : snap->mode_file;
 	bool fixed = ofs_at_static(snap, at) &&
 	    at.index - snap->tree.n != OFS_STATIC_CONTROL;
 
-	return snap->overlay == NULL || !ofs_space_edited(at.space) || fixed
-	    ? mode
-	    : mode | 0200;
+	return snap->overlay != NULL && ofs_space_edited(at.space) && !fixed;
 }
 
 /* A tensor can be written in place in the tree; in npy/ only as a whole. */
@@ -137,13 +133,13 @@ int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
 		.node = public_node(snap, at),
 		.ino = ofs_at_ino(snap, at),
 		.mtime_ns = snap->mtime_ns,
-		.mode = mode_of(snap, at, dir),
-		.uid = (uint32_t)snap->cat->uid,
-		.gid = (uint32_t)snap->cat->gid,
 		/* 1: subdirectories are not counted */
 		.nlink = 1,
 		.exact = true,
 	};
+	ofs_snapshot_access(snap, dir, attr);
+	if (is_writable(snap, at))
+		attr->mode |= 0200;
 	if (snap->overlay != NULL)
 		changeable(snap, at, attr);
 	if (ofs_at_static(snap, at) && !dir)

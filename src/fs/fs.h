@@ -171,7 +171,11 @@ struct ofs_snapshot {
 
 	/* Index files: they contain no entries. */
 	uint32_t index[OFS_MAX_INDEXES], nindexes;
-	uint32_t mode_file, mode_dir;
+	struct ofs_seen_access {
+		pthread_mutex_t lock;
+		struct ofs_access now;
+		bool changed; /* at some time since it was read */
+	} access;
 	int64_t mtime_ns; /* modification time of the newest object */
 
 	struct ofs_space *space;
@@ -200,6 +204,7 @@ struct ofs_node_ops {
 	    struct optimfs_error *err);
 	int (*open)(struct optimfs *fs, uint64_t node,
 	    struct optimfs_file **file, struct optimfs_error *err);
+	bool (*access_changed)(struct optimfs *fs, uint64_t node);
 	int (*getxattr)(struct optimfs *fs, uint64_t node, const char *name,
 	    char **value, size_t *len, struct optimfs_error *err);
 	int (*listxattr)(struct optimfs *fs, uint64_t node, char **names,
@@ -295,6 +300,7 @@ int ofs_node_readdir(struct optimfs *fs, uint64_t dir, uint64_t start,
     struct optimfs_error *err);
 int ofs_node_open(struct optimfs *fs, uint64_t node, struct optimfs_file **file,
     struct optimfs_error *err);
+bool ofs_node_access_changed(struct optimfs *fs, uint64_t node);
 int ofs_node_getxattr(struct optimfs *fs, uint64_t node, const char *name,
     char **value, size_t *len, struct optimfs_error *err);
 int ofs_node_listxattr(struct optimfs *fs, uint64_t node, char **names,
@@ -513,6 +519,13 @@ int ofs_indexes_init(struct ofs_snapshot *snap, struct optimfs_error *err);
 /* ESTALE if an index file has changed since it was read. */
 int ofs_indexes_same(const struct ofs_snapshot *snap,
     struct optimfs_error *err);
+
+/* Sets the owner and the mode of a file or directory. */
+void ofs_snapshot_access(struct ofs_snapshot *snap, bool dir,
+    struct optimfs_attr *attr);
+/* Looks again. True: others may read the source than when the checkpoint was
+ * read, or this was so at an earlier look. */
+bool ofs_snapshot_access_changed(struct ofs_snapshot *snap);
 
 /* layout.c */
 /* The JSON of .optimfs/layout for an entry. */

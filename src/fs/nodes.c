@@ -21,6 +21,7 @@ const struct ofs_node_ops ofs_nodes_of_checkpoint = {
 	.readdir = ofs_node_readdir,
 	.readlink = no_link,
 	.open = ofs_node_open,
+	.access_changed = ofs_node_access_changed,
 	.getxattr = ofs_node_getxattr,
 	.listxattr = ofs_node_listxattr,
 };
@@ -70,6 +71,11 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
     struct optimfs_file **file, struct optimfs_error *err)
 {
 	return fs->nodes->open(fs, node, file, err);
+}
+
+bool optimfs_access_changed(struct optimfs *fs, uint64_t node)
+{
+	return fs->nodes->access_changed(fs, node);
 }
 
 int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,

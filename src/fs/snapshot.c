@@ -24,15 +24,13 @@
  * the commit and is neither read again, which moves it to the next snapshot,
  * nor closed. None of them is being written: a commit refuses that. */
 
-/* Default times and modes, for files without an object. */
+/* Default times and access, for files without an object. */
 static void source_defaults(struct ofs_snapshot *snap)
 {
 	const struct ofs_catalog *cat = snap->cat;
-	uint32_t mode = cat->mode;
 	struct stat st;
 
-	snap->mode_file = S_IFREG | mode;
-	snap->mode_dir = S_IFDIR | mode | mode >> 2;
+	snap->access.now = cat->access;
 	snap->mtime_ns = INT64_MIN;
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		if (!cat->objects[i].missing &&
@@ -187,6 +185,7 @@ struct ofs_snapshot *ofs_snapshot_new(struct optimfs *fs,
 	atomic_init(&snap->refs, 1);
 	snap->cat = cat;
 	pthread_mutex_init(&snap->texts.lock, NULL);
+	pthread_mutex_init(&snap->access.lock, NULL);
 	for (size_t i = 0; i < OFS_NSTATIC; i++)
 		ofs_lines_init(&snap->lines[i], ofs_static_nodes[i].lines);
 	if (build(snap, err) == 0)
@@ -214,5 +213,6 @@ void ofs_snapshot_unref(struct ofs_snapshot *snap)
 	ofs_catalog_free(snap->cat);
 	for (size_t i = 0; i < OFS_NSTATIC; i++)
 		ofs_lines_fini(&snap->lines[i]);
+	pthread_mutex_destroy(&snap->access.lock);
 	free(snap);
 }

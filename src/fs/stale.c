@@ -1,4 +1,5 @@
-/* stale.c - was the checkpoint overwritten while it is open? */
+/* stale.c - was the checkpoint overwritten, or given other modes, while it is
+ * open? */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -56,4 +57,43 @@ int ofs_indexes_same(const struct ofs_snapshot *snap, struct optimfs_error *err)
 			    o->path);
 	}
 	return 0;
+}
+
+void ofs_snapshot_access(struct ofs_snapshot *snap, bool dir,
+    struct optimfs_attr *attr)
+{
+	struct ofs_access a;
+
+	pthread_mutex_lock(&snap->access.lock);
+	a = snap->access.now;
+	pthread_mutex_unlock(&snap->access.lock);
+	attr->uid = (uint32_t)a.uid;
+	attr->gid = (uint32_t)a.gid;
+	attr->mode = dir ? S_IFDIR | a.mode | a.mode >> 2 : S_IFREG | a.mode;
+}
+
+bool ofs_snapshot_access_changed(struct ofs_snapshot *snap)
+{
+	struct ofs_seen_access *seen = &snap->access;
+	const struct ofs_access *was = &snap->cat->access;
+	struct ofs_access now = ofs_catalog_access(snap->cat);
+	bool changed;
+
+	pthread_mutex_lock(&seen->lock);
+	seen->now = now;
+	seen->changed |= now.uid != was->uid || now.gid != was->gid ||
+	    now.mode != was->mode;
+	changed = seen->changed;
+	pthread_mutex_unlock(&seen->lock);
+	return changed;
+}
+
+bool ofs_node_access_changed(struct optimfs *fs, uint64_t node)
+{
+	struct ofs_snapshot *snap = ofs_enter(fs);
+	bool changed = ofs_snapshot_access_changed(snap);
+
+	(void)node;
+	ofs_leave(snap);
+	return changed;
 }

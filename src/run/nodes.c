@@ -96,7 +96,7 @@ static int own_file(struct ofs_run_dir *run, uint64_t node, struct ofs_buf *out,
 static int own_attr(struct ofs_run_dir *run, uint64_t node,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	const struct ofs_snapshot *snap = run->fs->now;
+	bool dir = node == OWN_ROOT || node == OWN_META || is_place(node);
 	struct ofs_buf text = { 0 };
 	char *target;
 
@@ -104,21 +104,17 @@ static int own_attr(struct ofs_run_dir *run, uint64_t node,
 		.node = node,
 		.ino = own_ino(node),
 		.mtime_ns = run->members.stamp.mtime_ns,
-		.uid = (uint32_t)snap->cat->uid,
-		.gid = (uint32_t)snap->cat->gid,
 		.nlink = 1,
 		.exact = true,
 		.changes = true,
 		.moves = true,
 	};
-	if (node == OWN_ROOT || node == OWN_META || is_place(node)) {
-		attr->mode = snap->mode_dir;
+	ofs_snapshot_access(run->fs->now, dir, attr);
+	if (dir)
 		return 0;
-	}
 	if (is_file(node)) {
 		if (own_file(run, node, &text, err) == -1)
 			return -1;
-		attr->mode = snap->mode_file;
 		attr->size = text.len;
 		attr->exact = false;
 		ofs_buf_fini(&text);
@@ -481,6 +477,21 @@ static int open_file(struct optimfs *fs, uint64_t node,
 	return ret;
 }
 
+static bool access_changed(struct optimfs *fs, uint64_t node)
+{
+	struct ofs_run_at at;
+	bool changed;
+
+	if (is_own(node))
+		return ofs_snapshot_access_changed(fs->now);
+	if (ofs_run_enter(&fs->run->trees, node, false, &at, NULL) == -1 ||
+	    at.fs == NULL)
+		return false; /* nothing of it is open */
+	changed = optimfs_access_changed(at.fs, at.node);
+	ofs_run_leave(&at);
+	return changed;
+}
+
 static int getxattr(struct optimfs *fs, uint64_t node, const char *name,
     char **value, size_t *len, struct optimfs_error *err)
 {
@@ -531,6 +542,7 @@ const struct ofs_node_ops ofs_nodes_of_run = {
 	.readdir = readdir,
 	.readlink = read_link,
 	.open = open_file,
+	.access_changed = access_changed,
 	.getxattr = getxattr,
 	.listxattr = listxattr,
 	.summary = ofs_run_summary,

@@ -126,6 +126,54 @@ for path in .metadata __1_0.distcp .; do
 	esac
 done
 
+# What the source allows is asked again at each open by another user.
+ck=$scratch/changed
+cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$ck"
+chown -R 1000:2000 "$ck"
+lr=optim/param_groups/0/lr
+by() { # GROUP COMMAND...: as a user of it, whose first group is another one
+	group=$1
+	shift
+	setpriv --reuid=3000 --regid=3000 --groups="$group" "$@" 2>&1
+}
+refused() { # WHAT: the file was read before
+	like "after $1 of the source a file cannot be opened" \
+	    "$(by 4000 cat "$mnt/$lr")" '*Permission denied'
+	like "after $1 of the source a directory cannot be listed" \
+	    "$(by 4000 ls "$mnt/optim")" '*Permission denied'
+	is "after $1 of the source root can open a file" "$(cat "$mnt/$lr")" "$value"
+}
+for options in allow_other allow_other,rw; do
+	chmod -R a+rX "$ck"
+	if ! "$OPTIMFS" mount -o $options "$ck" "$mnt" 2>"$scratch/err"; then
+		skip 1 "no mounts for others here"
+		continue
+	fi
+	value=$(cat "$mnt/$lr")
+	is "$options: others can open a file" "$(by 4000 cat "$mnt/$lr")" "$value"
+	ok "$options: and list a directory" by 4000 ls "$mnt/optim"
+	chmod 640 "$ck/__1_0.distcp"
+	refused "$options: a chmod of one file"
+	is "$options: its group still can" "$(by 2000 cat "$mnt/$lr")" "$value"
+	chmod 644 "$ck/__1_0.distcp"
+	is "$options: others can again, after another chmod" \
+	    "$(by 4000 cat "$mnt/$lr")" "$value"
+	chmod 750 "$ck"
+	refused "$options: a chmod of the directory"
+	chgrp -R 4000 "$ck"
+	is "$options: a new group can, after a chown" \
+	    "$(by 4000 cat "$mnt/$lr")" "$value"
+	like "$options: the old one cannot" "$(by 2000 cat "$mnt/$lr")" \
+	    '*Permission denied'
+	if python3 "$scratch/acl.py" 1003 "$ck/__0_0.distcp" 2>"$scratch/err"; then
+		refused "$options: an ACL"
+		python3 -c 'import os, sys
+os.removexattr(sys.argv[1], "system.posix_acl_access")' "$ck/__0_0.distcp"
+	fi
+	chgrp -R 2000 "$ck"
+	"$OPTIMFS" umount "$mnt"
+done
+
 # What is made of a private checkpoint is private, whatever the umask.
 cp -r "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$scratch/private"
 chmod 700 "$scratch/private"

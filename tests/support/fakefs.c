@@ -580,6 +580,12 @@ char *optimfs_recovered(struct optimfs *fs)
 	return NULL;
 }
 
+bool optimfs_access_changed(struct optimfs *fs, uint64_t node)
+{
+	(void)fs, (void)node;
+	return false;
+}
+
 uint64_t optimfs_changes(struct optimfs *fs)
 {
 	(void)fs;

@@ -194,7 +194,7 @@ static void objects(void)
 	is_int(cat->objects[a].mtime_ns,
 	    st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
 	    "an object has the mtime of its file");
-	is_u64(cat->mode, 0400,
+	is_u64(cat->access.mode, 0400,
 	    "files in a directory of mode 0700 are shown with mode 0400");
 	ok(cat->objects[none].missing,
 	    "an absent file is an object that is missing");
@@ -699,6 +699,13 @@ static void memory(void)
 	    (four - one) / (9 * n));
 }
 
+static void give(mode_t dir, mode_t sub, mode_t file)
+{
+	if (chmod("modes", dir) == -1 || chmod("modes/sub", sub) == -1 ||
+	    chmod("modes/sub/f", file) == -1)
+		bail_out("chmod: %m");
+}
+
 /* The mount never shows a file to more users than the source does. */
 static void modes(void)
 {
@@ -724,17 +731,21 @@ static void modes(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct ofs_catalog *cat;
 
-		chmod("modes", cases[i].dir);
-		chmod("modes/sub", cases[i].sub);
-		chmod("modes/sub/f", cases[i].file);
+		give(cases[i].dir, cases[i].sub, cases[i].file);
 		cat = new_catalog("modes");
 		ok(ofs_catalog_object(cat, "f", -1, &err) != OFS_NONE &&
 			ofs_catalog_object(cat, "sub/f", -1, &err) != OFS_NONE,
 		    "objects are added: directories %o and %o, file %o",
 		    cases[i].dir, cases[i].sub, cases[i].file);
-		is_u64(cat->mode, cases[i].mode,
+		is_u64(cat->access.mode, cases[i].mode,
 		    "mode of the mount: directories %o and %o, file %o",
 		    cases[i].dir, cases[i].sub, cases[i].file);
+		give(0755, 0755, 0644);
+		is_u64(ofs_catalog_access(cat).mode, 0444,
+		    "it can be taken again when they have changed");
+		give(cases[i].dir, cases[i].sub, cases[i].file);
+		is_u64(ofs_catalog_access(cat).mode, cases[i].mode,
+		    "and again");
 		ofs_catalog_free(cat);
 	}
 	unlink("modes/sub/f");
@@ -761,7 +772,7 @@ static void owners(void)
 		cat = new_catalog("modes");
 		(void)ofs_catalog_object(cat, "f", -1, &err);
 		(void)ofs_catalog_object(cat, "g", -1, &err);
-		is_u64(cat->mode, 0400,
+		is_u64(cat->access.mode, 0400,
 		    "files of two groups are shown with mode 0400");
 		ofs_catalog_free(cat);
 	}
