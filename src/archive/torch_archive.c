@@ -9,6 +9,7 @@
 
 #include "archive/torch.h"
 #include "archive/torch_storage.h"
+#include "archive/zip_write.h"
 #include "base/memory.h"
 
 /* torch.load accepts 1 to 10. */
@@ -87,6 +88,21 @@ static int check_byteorder(struct opening *o, struct optimfs_error *err)
 	return optimfs_fail(err, EUCLEAN, "OFS525 byteorder is '%s'", text);
 }
 
+/* The record is behind the version, so that this rarely reads anything. What is
+ * not readable says nothing. */
+static void look_for_order(struct opening *o)
+{
+	const struct ofs_zip_record *r = find(o, ".data/serialization_id");
+	char id[OFS_ZIP_ID_LEN];
+	uint64_t off;
+
+	if (r != NULL && r->size == sizeof(id) &&
+	    ofs_zip_data(o->zip, r, ofs_window_read, &o->window, &off, NULL) ==
+		0 &&
+	    ofs_window_read(&o->window, off, sizeof(id), id, NULL) == 0)
+		o->zip->unordered = ofs_zip_unordered(id);
+}
+
 /* Fails for an archive that torch.save did not write. */
 static void refuse_other(const struct opening *o, struct optimfs_error *err)
 {
@@ -160,6 +176,8 @@ struct ofs_pickle *ofs_torch_open(uint64_t size,
 		ofs_pickle_free(doc);
 		doc = NULL;
 	}
+	if (doc != NULL)
+		look_for_order(&o);
 	if (doc == NULL || zip == NULL)
 		ofs_zip_fini(&z);
 	else

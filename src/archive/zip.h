@@ -43,6 +43,8 @@ struct ofs_zip {
 	struct ofs_str odd;
 	bool flat;       /* opened by ofs_zip_open_flat */
 	bool big_endian; /* its tensors are; set by ofs_torch_open */
+	/* its dicts were made from sorted keys; set by ofs_torch_open */
+	bool unordered;
 };
 
 /* Read the central directory of an archive of size bytes: in one read when it

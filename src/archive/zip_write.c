@@ -180,13 +180,23 @@ void ofs_zip_before(unsigned i, struct ofs_zip_small *r)
 	small(r, v[i][0], v[i][1]);
 }
 
-void ofs_zip_after(unsigned i, uint64_t id, struct ofs_zip_small *r)
+void ofs_zip_after(unsigned i, uint64_t id, bool ordered,
+    struct ofs_zip_small *r)
 {
 	char text[44];
 
-	snprintf(text, sizeof(text), "%020" PRIu64 "%020u", id, 0u);
+	snprintf(text, sizeof(text), "%020" PRIu64 "%020u", id,
+	    ordered ? 1u : 0u);
 	if (i == 0)
 		small(r, "version", "3\n");
 	else
 		small(r, ".data/serialization_id", text);
+}
+
+bool ofs_zip_unordered(const char id[OFS_ZIP_ID_LEN])
+{
+	for (unsigned i = OFS_ZIP_ID_LEN / 2; i < OFS_ZIP_ID_LEN; i++)
+		if (id[i] != '0')
+			return false;
+	return true;
 }

@@ -3,6 +3,7 @@
 #ifndef OFS_ARCHIVE_ZIP_WRITE_H
 #define OFS_ARCHIVE_ZIP_WRITE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -44,9 +45,12 @@ void ofs_zip_put_central(struct ofs_buf *b, const struct ofs_zip_new *r);
 void ofs_zip_put_end(struct ofs_buf *b, uint64_t n, uint64_t start,
     uint64_t size);
 
-/* The small records of a torch.save archive, before and after its storages. The
- * content of .data/serialization_id is made from id, a number that identifies
- * the content. */
+/* The small records of a torch.save archive, before and after its storages.
+ * .data/serialization_id has two numbers of 20 digits. The first is id, which
+ * identifies the content. PyTorch's second one is a hash that is never 0 or 1,
+ * and nothing reads it. Here it says whether the keys are in the order of the
+ * state dict that they come from: dicts of an archive seem to be, but those that
+ * were made from sorted keys are not. */
 struct ofs_zip_small {
 	const char *name;
 	char bytes[44];
@@ -55,6 +59,10 @@ struct ofs_zip_small {
 #define OFS_ZIP_NBEFORE 3 /* small records after data.pkl */
 #define OFS_ZIP_NAFTER  2
 void ofs_zip_before(unsigned i, struct ofs_zip_small *r);
-void ofs_zip_after(unsigned i, uint64_t id, struct ofs_zip_small *r);
+void ofs_zip_after(unsigned i, uint64_t id, bool ordered,
+    struct ofs_zip_small *r);
+/* Does the content of .data/serialization_id say that they are not? */
+#define OFS_ZIP_ID_LEN 40u
+bool ofs_zip_unordered(const char id[OFS_ZIP_ID_LEN]);
 
 #endif

@@ -158,6 +158,15 @@ void ofs_catalog_ordered(struct ofs_catalog *cat, uint32_t first, uint32_t end)
 		    i == first ? OFS_ORDER_FIRST : OFS_ORDER_NEXT;
 }
 
+bool ofs_catalog_in_order(const struct ofs_catalog *cat, uint32_t first,
+    uint32_t last)
+{
+	for (uint32_t i = first + 1; i <= last; i++)
+		if (cat->entries[i].order != OFS_ORDER_NEXT)
+			return false;
+	return cat->entries[first].order != OFS_ORDER_NONE;
+}
+
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,
     uint32_t target, struct optimfs_error *err)
 {

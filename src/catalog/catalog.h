@@ -191,7 +191,8 @@ enum ofs_entry_key {
 };
 
 /* Does the order of entries say anything? A pickle keeps the order of the state
- * dict, which is that of the model's parameters; other files sort their keys. */
+ * dict, which is that of the model's parameters, unless it was made from other
+ * files (ofs_zip_unordered); those sort their keys. */
 enum ofs_entry_order {
 	OFS_ORDER_NONE,
 	OFS_ORDER_FIRST, /* of a file that keeps the order */
@@ -436,6 +437,9 @@ int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
     struct optimfs_error *err);
 /* The entries [first, end) are in the order of the state dict of one file. */
 void ofs_catalog_ordered(struct ofs_catalog *cat, uint32_t first, uint32_t end);
+/* Are the entries [first, last] such entries of one file? */
+bool ofs_catalog_in_order(const struct ofs_catalog *cat, uint32_t first,
+    uint32_t last);
 uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
     const struct ofs_variant *v, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,

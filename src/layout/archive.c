@@ -141,7 +141,7 @@ static void put_tail(struct ofs_torch_new *a, uint64_t base, uint64_t id)
 	struct ofs_zip_small small;
 
 	for (unsigned i = 0; i < OFS_ZIP_NAFTER; i++) {
-		ofs_zip_after(i, id, &small);
+		ofs_zip_after(i, id, a->ordered, &small);
 		put_fixed(a, NBEFORE + i, &a->tail, base, small.name,
 		    small.bytes, small.len);
 	}

@@ -29,6 +29,7 @@ struct ofs_torch_new {
 	char prefix[32]; /* "model_rank3/" */
 	/* compute checksums of storages, else they are 0 */
 	bool crc;
+	bool ordered;        /* keys are in the order of a state dict */
 	enum ofs_dtype cast; /* as in compositions of this archive */
 	uint64_t base;       /* offset of the archive in its file */
 	struct ofs_torch_part *part;

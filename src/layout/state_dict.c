@@ -220,6 +220,9 @@ int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
 	if (ret == 0)
 		ret = ofs_state_build_of(s, from->cat, entries, n, 1,
 		    section != NULL && strcmp(section, "optim") == 0, err);
+	if (ret == 0 && n > 0)
+		s->ordered =
+		    ofs_catalog_in_order(from->cat, entries[0], entries[n - 1]);
 	free(entries);
 	return ret;
 }

@@ -24,6 +24,7 @@ struct ofs_state {
 	struct ofs_state_node *node; /* 0 is the root */
 	uint32_t n, cap;
 	bool optim; /* this is the section optim */
+	bool ordered; /* the entries are in the order of a state dict */
 };
 
 /* Build it from the entries below section, without the name of the section. */

@@ -347,6 +347,7 @@ int ofs_state_archive(struct ofs_torch_new *a, const struct ofs_render *from,
 	if (s.n > 1) {
 		snprintf(a->prefix, sizeof(a->prefix), "%s/", section);
 		a->crc = to->crc;
+		a->ordered = s.ordered;
 		a->cast = to->dtype;
 		if (s.optim)
 			ret = ofs_optim_groups_check(&s, from, err);

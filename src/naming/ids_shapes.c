@@ -125,29 +125,29 @@ int ofs_ids_tensors(struct naming *c, struct ofs_ids_tensor **v, uint32_t *n,
     bool *ordered, struct optimfs_error *err)
 {
 	struct tensors t = { 0 };
-	uint32_t file = 0, of = 0; /* number of ordered files before an entry */
+	uint32_t first = OFS_NONE, last = 0;
 
-	*ordered = true;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		const struct ofs_entry *e = &c->cat->entries[i];
 		struct naming_rest rest;
 		struct naming_name fqn;
 
-		file += e->order == OFS_ORDER_FIRST;
 		if (e->kind != OFS_ENTRY_TENSOR ||
 		    !ofs_naming_in_model(c, i, &rest) || ofs_naming_tied(c, i))
 			continue;
 		fqn = ofs_naming_fqn(c, rest);
 		if (fqn.s.p == NULL)
 			continue;
-		if (t.n == 0)
-			of = file;
-		*ordered = *ordered && e->order != OFS_ORDER_NONE && of == file;
+		if (first == OFS_NONE)
+			first = i;
+		last = i;
 		if (add_tensor(c, &t, i, fqn, err) == -1) {
 			free(t.v);
 			return -1;
 		}
 	}
+	*ordered =
+	    first != OFS_NONE && ofs_catalog_in_order(c->cat, first, last);
 	*v = t.v;
 	*n = t.n;
 	return 0;

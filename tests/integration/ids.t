@@ -35,6 +35,22 @@ is "without ids= they stay numbers" "$("$OPTIMFS" ls "$data/sorted_equal" optim/
 printf 'query\nkey\nvalue\n' >"$scratch/names"
 are "a file gives them names" "$data/sorted_equal" -o "ids=$scratch/names"
 
+# An archive that was made from sorted keys knows that their order says nothing.
+"$OPTIMFS" reshard -q --to torch "$data/pickle_equal.pt" "$scratch/kept"
+are "torch.save files keep the order of a pickle" "$scratch/kept" -o ids=model
+"$OPTIMFS" reshard -q --to torch "$scratch/kept" "$scratch/twice"
+are "also the second time" "$scratch/twice" -o ids=model
+"$OPTIMFS" reshard -q --to dcp@1 "$data/pickle_equal.pt" "$scratch/dcp"
+for ck in sorted_equal "$scratch/dcp"; do
+	rm -rf "$scratch/of_sorted"
+	(cd "$data" && "$OPTIMFS" reshard -q --to torch "$ck" "$scratch/of_sorted")
+	like "a torch.save file of ${ck##*/} is no evidence for an order" \
+	    "$("$OPTIMFS" ls -o ids=model "$scratch/of_sorted" 2>&1)" \
+	    '*OFS636 *IDs 0, 1, 2 may be any of *'
+done
+"$OPTIMFS" reshard -q --to torch "$data/sorted_shapes" "$scratch/shapes"
+are "but its shapes are" "$scratch/shapes" -o ids=model
+
 # --- param_names -------------------------------------------------------------
 
 are "param_names need no option" "$data/param_names.pt"

@@ -242,11 +242,13 @@ static int see_key(struct model *m, struct ofs_ranks_group *g, bool *slices,
 static int add_all(struct model *m, struct optimfs_error *err)
 {
 	const struct ofs_fsdp *f = m->f;
+	uint32_t first = f->set->cat->nentries;
 	bool slices = false;
 
 	for (uint32_t i = 0; i < f->set->ngroups; i++)
 		if (see_key(m, &f->set->group[i], &slices, err) == -1)
 			return -1;
+	ofs_ranks_ordered(f->set, first, f->set->cat->nentries);
 	for (uint32_t u = 0; u < f->units->n; u++)
 		for (uint32_t i = 0;
 		     m->flat[u] != NULL && i < f->units->unit[u].flat.nparams;

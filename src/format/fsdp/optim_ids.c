@@ -26,7 +26,8 @@
  *     ofs_fsdp_match_names    names were given: only their lengths are checked
  *     match_order             the units file lists the model's parameters
  *     match_search            only the units are known: every order they allow
- *     match_model             the order of the model's entries
+ *     match_model             the order of the model's entries, in a file
+ *                             that keeps it
  *
  * An ID without state fits any parameter, and two results that differ in such IDs
  * only are both right as far as state is concerned. Then learn_dims uses that
@@ -332,38 +333,62 @@ static int match_order(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return ret;
 }
 
+/* The parameter that entry i of the model is; unit OFS_NONE: none. */
+static int param_of_entry(const struct ofs_fsdp_optim *o, uint32_t i,
+    struct ofs_order_name *at, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = o->f->set->cat;
+	uint32_t len, clean;
+	const uint32_t *part =
+	    ofs_catalog_components(cat, cat->entries[i].path, &len);
+
+	at->unit = OFS_NONE;
+	if (len == 0 || cat->entries[i].kind != OFS_ENTRY_TENSOR)
+		return 0;
+	clean =
+	    ofs_fsdp_clean(o->f, ofs_catalog_string(cat, part[len - 1]), err);
+	if (clean == OFS_NONE)
+		return -1;
+	*at = ofs_fsdp_find(o->f, ofs_catalog_string(cat, clean));
+	return 0;
+}
+
+/* 0: at[0..max) is the order of the model's entries; 1: not all parameters are
+ * among them, or their file does not keep the order of the model. */
+static int order_of_entries(const struct ofs_fsdp_optim *o,
+    struct ofs_order_name *at, uint32_t max, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = o->f->set->cat;
+	uint32_t n = 0, first = 0, last = 0;
+
+	for (uint32_t i = 0; i < cat->nentries && n <= max; i++) {
+		if (param_of_entry(o, i, &at[n], err) == -1)
+			return -1;
+		if (at[n].unit == OFS_NONE)
+			continue;
+		if (n++ == 0)
+			first = i;
+		last = i;
+	}
+	return n != max || n == 0 || !ofs_catalog_in_order(cat, first, last);
+}
+
 /* Matches the order of the model's entries, if the checkpoint has a model and
  * it was read before. 1: this order cannot be used. */
 static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
-	struct ofs_catalog *cat = o->f->set->cat;
-	uint32_t n = 0, max = o->f->units->names.n;
+	uint32_t max = o->f->units->names.n;
 	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at)), twice;
-	int ret = 1;
+	int ret;
 
 	if (at == NULL)
 		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < cat->nentries && n <= max; i++) {
-		uint32_t len, clean;
-		const uint32_t *part =
-		    ofs_catalog_components(cat, cat->entries[i].path, &len);
-
-		if (len == 0 || cat->entries[i].kind != OFS_ENTRY_TENSOR)
-			continue;
-		clean = ofs_fsdp_clean(o->f,
-		    ofs_catalog_string(cat, part[len - 1]), err);
-		if (clean == OFS_NONE) {
-			ret = -1;
-			goto out;
-		}
-		at[n] = ofs_fsdp_find(o->f, ofs_catalog_string(cat, clean));
-		n += at[n].unit != OFS_NONE;
-	}
-	if (n == max)
-		ret = ofs_order_repeated(at, n, &twice, err);
-	if (n == max && ret == 0)
-		ret = twice.unit != OFS_NONE ? 1 : match_listed(o, at, n, err);
-out:
+	ret = order_of_entries(o, at, max, err);
+	if (ret == 0)
+		ret = ofs_order_repeated(at, max, &twice, err);
+	if (ret == 0)
+		ret =
+		    twice.unit != OFS_NONE ? 1 : match_listed(o, at, max, err);
 	free(at);
 	return ret;
 }

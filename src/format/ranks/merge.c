@@ -356,6 +356,14 @@ static int note_keys(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 	return 0;
 }
 
+void ofs_ranks_ordered(struct ofs_ranks *set, uint32_t first, uint32_t end)
+{
+	const struct ofs_torch_file *f = &set->file[0].source;
+
+	if (!f->is_zip || !f->zip.unordered)
+		ofs_catalog_ordered(set->cat, first, end);
+}
+
 int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err)
 {
 	uint32_t left = is_mpmd(set) ? 0 : MAX_NAMED;
@@ -374,7 +382,7 @@ int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err)
 		    note_keys(set, g, &left, err) == -1)
 			return -1;
 	}
-	ofs_catalog_ordered(set->cat, first,
+	ofs_ranks_ordered(set, first,
 	    end == OFS_NONE ? set->cat->nentries : end);
 	return 0;
 }

@@ -148,7 +148,10 @@ struct ofs_ranks_file **ofs_ranks_sorted(const struct ofs_ranks *set,
 int ofs_ranks_absent(struct ofs_ranks *set, struct optimfs_error *err);
 int ofs_ranks_lost(struct ofs_ranks *set, uint32_t tensors,
     struct optimfs_error *err);
-/* merge.c: add an entry for each group that is not taken; for one group. */
+/* merge.c: the entries [first, end) are in the order of the first file, if that
+ * says anything. */
+void ofs_ranks_ordered(struct ofs_ranks *set, uint32_t first, uint32_t end);
+/* Add an entry for each group that is not taken; for one group. */
 int ofs_ranks_merge(struct ofs_ranks *set, struct optimfs_error *err);
 int ofs_ranks_merge_one(struct ofs_ranks *set, struct ofs_ranks_group *g,
     struct optimfs_error *err);
