@@ -278,7 +278,10 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 	}
 	if (open_new(r, err) == -1 || ofs_stage_reset(r->stage, err) == -1)
 		return -1;
-	if (ofs_stage_append(r->stage, &head, err) == -1)
+	/* synced, or the files in new would not be known as ours after a power
+	 * failure */
+	if (ofs_stage_append(r->stage, &head, err) == -1 ||
+	    ofs_stage_sync(r->stage, err) == -1)
 		return -1;
 	r->ours = true;
 	return 0;
