@@ -92,6 +92,56 @@ else
 	like "which says so" "$(cat daemon.err)" "*not all of them are on the disk*"
 fi
 
+# --- every end has a deadline, or a word ---
+
+WAIT=8 # FAULT_WAIT
+if sanitized; then
+	skip 8 "a sanitizer"
+else
+	hangs() { # PATH: mounts; once begun, the next change of PATH takes forever
+		rm -f begun gate
+		dcp
+		serve env LD_PRELOAD="$faultlib" FAULT_TRACE=trace \
+		    FAULT_PATH="$1" FAULT_AFTER="$scratch/begun" FAULT_NTH=1 \
+		    FAULT_HOW=$WAIT FAULT_GATE="$scratch/gate"
+		echo 0.25 >"$mnt/$lr"
+		touch begun
+	}
+	hangs "$mnt"
+	kill $daemon
+	ended
+	is "a daemon whose mount cannot be removed ends with 3" $exited 3
+	like "and says what it has not waited for" "$(cat daemon.err)" \
+	    "*ends without waiting for the unmount: changes*may be lost*"
+	umount -l "$mnt"
+
+	hangs .ck.optimfs/
+	n=$(wc -l <trace)
+	stuck() {
+		tail -n +$((n + 1)) trace | grep -q '	[cw]	.*ck\.optimfs'
+	}
+	sh -c 'echo 0.5 >"$1"' - "$mnt/$lr" 2>/dev/null &
+	writer=$!
+	eventually stuck
+	kill $daemon
+	ended
+	is "a daemon with a request that does not end ends with 3" $exited 3
+	like "and says that it aborts the request" "$(cat daemon.err)" \
+	    "*requests are still in flight: aborting them*"
+	like "and what it has not waited for" "$(cat daemon.err)" \
+	    "*ends without waiting for requests in flight: changes*may be lost*"
+	wait $writer
+
+	hangs .ck.optimfs/
+	umount -i "$mnt"
+	ok "a daemon that is slow to commit says so" \
+	    eventually grep -q 'is unmounted, and still busy with its changes' daemon.err
+	touch gate
+	ended
+	is "and ends when it has committed" $exited 0
+	is "what it has committed is there" "$("$o" cat ck $lr)" 0.25
+fi
+
 # --- the next mount says what it found ---
 
 dcp

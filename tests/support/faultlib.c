@@ -11,7 +11,9 @@
  * FAULT_NTH=N        at the Nth of those calls, without syncs,
  * FAULT_HOW=FAULT    this happens (enum fault)
  * FAULT_CODE=ERRNO   with this error
- * FAULT_GATE=FILE    what FAULT_WAIT waits for
+ * FAULT_GATE=FILE    what FAULT_WAIT waits for. Meanwhile a thread that waits
+ *                    for signals waits a hundredth of the time: deadlines
+ *                    of minutes pass in a second
  * FAULT_FUSE=1       libfuse is one that was built without custom I/O
  *
  * Calls on descriptor FAULT_MARK_FD are not passed on: they are marks in the
@@ -54,8 +56,9 @@ static atomic_long count;
 static atomic_bool locked; /* between the marks */
 static atomic_long at;
 static const char *where, *after;
-static atomic_bool begun; /* the file FAULT_AFTER has existed */
-static atomic_long left;  /* calls left until that of FAULT_NTH */
+static atomic_bool begun;   /* the file FAULT_AFTER has existed */
+static atomic_long left;    /* calls left until that of FAULT_NTH */
+static atomic_bool waiting; /* for FAULT_GATE */
 static int code;
 static enum fault how;
 static int trace = -1;
@@ -146,9 +149,11 @@ static void wait_gate(void)
 	const struct timespec tick = { .tv_nsec = 10000000 };
 	const char *gate = getenv("FAULT_GATE");
 
+	atomic_store(&waiting, true);
 	while (gate != NULL &&
 	    syscall(SYS_faccessat, AT_FDCWD, gate, F_OK) == -1)
 		nanosleep(&tick, NULL);
+	atomic_store(&waiting, false);
 }
 
 /* Is this call, which changes something, the one that FAULT_PATH selects? */
@@ -421,6 +426,18 @@ static int synced(long call, int fd)
 	if (ret == 0)
 		said("fsync", fd);
 	return ret;
+}
+
+int sigtimedwait(const sigset_t *set, siginfo_t *info,
+    const struct timespec *timeout)
+{
+	struct timespec t = { 0 };
+	NEXT(sigtimedwait)
+
+	if (timeout == NULL || !atomic_load(&waiting))
+		return next(set, info, timeout);
+	t.tv_nsec = timeout->tv_sec * 10000000 + timeout->tv_nsec / 100;
+	return next(set, info, &t);
 }
 
 int fsync(int fd)
