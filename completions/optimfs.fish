@@ -38,7 +38,7 @@ function __optimfs_operands
     for word in (commandline -opc)[3..]
         if test $skip = yes
             set skip no
-        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output
+        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output --stat
             set skip yes
         else if not string match -qr -- '^-.' $word
             echo $word
@@ -50,12 +50,12 @@ function __optimfs_has_operand
     test (count (__optimfs_operands)) -gt 0
 end
 
-function __optimfs_inside
+function __optimfs_inside # [:latest]
     set -l words (__optimfs_operands)
     set -l dir (string replace -r '[^/]*$' '' -- (commandline -ct))
     set -l at $dir
     test -z "$at"; and set at /
-    for name in (optimfs ls $words[1] $at 2>/dev/null)
+    for name in (optimfs ls "$words[1]$argv[1]" $at 2>/dev/null)
         echo $dir$name
     end
 end
@@ -72,3 +72,4 @@ complete -c optimfs -n 'not __fish_use_subcommand; and not __fish_seen_subcomman
 complete -c optimfs -n '__fish_seen_subcommand_from umount commit abort' -f -a '(__optimfs_mounts)'
 complete -c optimfs -n '__fish_seen_subcommand_from help' -f -a '(__optimfs_verbs)'
 complete -c optimfs -n "__fish_seen_subcommand_from $inside; and __optimfs_has_operand" -f -a '(__optimfs_inside)'
+complete -c optimfs -n '__fish_seen_subcommand_from log; and __optimfs_has_operand' -f -a '(__optimfs_inside :latest)'

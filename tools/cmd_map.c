@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "cli/wrap.h"
 #include "fs/walk.h"
+#include "tools/bars.h"
 #include "tools/command.h"
 #include "tools/holders.h"
 
@@ -41,23 +42,17 @@ static double mean(const struct map *m, size_t cell)
 	    (double)(left < m->group ? left : m->group);
 }
 
-/* Prints cells in eighths of a block, relative to the largest; where the locale
- * has no blocks, as digits. */
+/* Prints cells relative to the largest. */
 static void print_cells(const struct map *m, double most)
 {
-	static const char *const blocks[] = { "\u00b7", "\u2581", "\u2582",
-		"\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588" };
-	static const char *const digits[] = { ".", "1", "2", "3", "4", "5", "6",
-		"7", "8" };
-	const char *const *mark = m->utf8 ? blocks : digits;
-
 	for (size_t i = 0; i < m->columns; i++) {
 		const struct cell *c = &m->cell[i];
-		unsigned n = most > 0 ? (unsigned)(mean(m, i) * 8 / most) : 0;
+		unsigned n =
+		    most > 0 ? (unsigned)(mean(m, i) * OFS_BAR_MAX / most) : 0;
 
 		if (c->bytes > 0 && n == 0)
 			n = 1;
-		fputs(c->missing ? "x" : mark[n], stdout);
+		fputs(c->missing ? "x" : ofs_bar(m->utf8, n), stdout);
 	}
 }
 

@@ -15,7 +15,6 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/nearest.h"
 #include "stats/stats.h"
 #include "tools/command.h"
 #include "tools/lost.h"
@@ -380,35 +379,6 @@ static int print_one(struct rows *rows, struct optimfs_error *err)
 	return ret;
 }
 
-/* given begins with a name that is wrong, or with one that a wrong condition
- * follows. */
-static int which_value(const struct ofs_verb *verb, const char *option,
-    const char *given, const char *what)
-{
-	char word[32];
-	struct ofs_buf names = { 0 };
-	struct ofs_nearest near;
-	const char *name;
-	int status;
-
-	snprintf(word, sizeof(word), "%.*s", (int)strcspn(given, " <>=!"),
-	    given);
-	ofs_nearest_init(&near, word);
-	for (size_t i = 0; (name = ofs_stats_name(i)) != NULL; i++) {
-		ofs_buf_printf(&names, "%s%s", i == 0 ? "" : ", ", name);
-		ofs_nearest_try(&near, name);
-	}
-	if (strcmp(near.best, word) == 0)
-		near.best[0] = '\0';
-	ofs_buf_putc(&names, '\0');
-	status = ofs_tool_usage(verb,
-	    "%s %s: %s" OFS_NEAREST_FMT "%s Values are %s", option, given, what,
-	    OFS_NEAREST(&near), near.best[0] == '\0' ? "." : "",
-	    names.bad ? "rms, nan, ..." : (char *)names.data);
-	ofs_buf_fini(&names);
-	return status;
-}
-
 static int usage(struct rows *rows, const struct ofs_verb *verb)
 {
 	struct ofs_command *c = rows->c;
@@ -416,10 +386,10 @@ static int usage(struct rows *rows, const struct ofs_verb *verb)
 	double v;
 
 	if (c->only != NULL && parse_only(rows, c->only) == -1)
-		return which_value(verb, "--only", c->only,
+		return ofs_command_which_value(verb, "--only", c->only,
 		    "not VALUE>NUMBER, as in nan>0");
 	if (c->sort != NULL && !ofs_stats_value(&none, c->sort, &v))
-		return which_value(verb, "--sort", c->sort, "no such value");
+		return ofs_command_which_value(verb, "--sort", c->sort, "no such value");
 	if (c->by != NULL && strcmp(c->by, "rank") != 0)
 		return ofs_tool_usage(verb, "--by %s: there is --by rank",
 		    c->by);

@@ -74,6 +74,8 @@ static const struct known {
 	{ OFS_NO_DATA, { 269, "no-data", false }, 0 },
 	{ OFS_ALL, { 280, "all", false }, 0 },
 	{ OFS_SHA256, { 281, "sha256", false }, 0 },
+	{ OFS_STAT, { 282, "stat", true }, offsetof(struct ofs_command, stat) },
+	{ OFS_CSV, { 283, "csv", false }, 0 },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 

@@ -47,6 +47,8 @@ enum ofs_command_flag {
 	OFS_RUNS = 1 << 24,
 	OFS_ALL = 1 << 25,    /* --all */
 	OFS_SHA256 = 1 << 26, /* --sha256 */
+	OFS_STAT = 1 << 27,   /* --stat VALUE,... */
+	OFS_CSV = 1 << 28,    /* --csv */
 };
 
 /* A parsed command line and the opened checkpoint. */
@@ -54,7 +56,7 @@ struct ofs_command {
 	unsigned flags; /* enum ofs_command_flag, or'ed */
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
-	const char *sort, *only, *by, *atol, *sweep, *output;
+	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
 	char **operand; /* after the checkpoint; in argv */
 	int noperands;
 	struct optimfs *fs;
@@ -138,6 +140,11 @@ int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
 int ofs_command_which_layout(const struct ofs_verb *verb, const char *option);
 /* Prints the layouts as a line of --help. */
 void ofs_command_print_layouts(void);
+
+/* Reports what is wrong with the argument of an option that begins with the name
+ * of a statistic, and lists these. */
+int ofs_command_which_value(const struct ofs_verb *verb, const char *option,
+    const char *given, const char *what);
 
 /* Prints b to standard output and frees it. */
 void ofs_print_buf(struct ofs_buf *b);

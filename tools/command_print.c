@@ -3,8 +3,11 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
+#include "base/nearest.h"
+#include "stats/stats.h"
 #include "tools/command.h"
 
 /* "dcp@N, torch or zero3@N" */
@@ -51,6 +54,33 @@ void ofs_command_print_layouts(void)
 		ofs_tool_print_buf(&line, 2);
 	}
 	ofs_buf_fini(&b);
+}
+
+int ofs_command_which_value(const struct ofs_verb *verb, const char *option,
+    const char *given, const char *what)
+{
+	char word[32];
+	struct ofs_buf names = { 0 };
+	struct ofs_nearest near;
+	const char *name;
+	int status;
+
+	snprintf(word, sizeof(word), "%.*s", (int)strcspn(given, " <>=!"),
+	    given);
+	ofs_nearest_init(&near, word);
+	for (size_t i = 0; (name = ofs_stats_name(i)) != NULL; i++) {
+		ofs_buf_printf(&names, "%s%s", i == 0 ? "" : ", ", name);
+		ofs_nearest_try(&near, name);
+	}
+	if (strcmp(near.best, word) == 0)
+		near.best[0] = '\0';
+	ofs_buf_putc(&names, '\0');
+	status = ofs_tool_usage(verb,
+	    "%s %s: %s" OFS_NEAREST_FMT "%s Values are %s", option, given, what,
+	    OFS_NEAREST(&near), near.best[0] == '\0' ? "." : "",
+	    names.bad ? "rms, nan, ..." : (char *)names.data);
+	ofs_buf_fini(&names);
+	return status;
 }
 
 void ofs_print_buf(struct ofs_buf *b)

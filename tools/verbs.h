@@ -11,6 +11,7 @@ extern const struct ofs_verb ofs_verb_ls;      /* cmd_ls.c */
 extern const struct ofs_verb ofs_verb_cat;     /* cmd_cat.c */
 extern const struct ofs_verb ofs_verb_cp;      /* cmd_cp.c */
 extern const struct ofs_verb ofs_verb_info;    /* cmd_info.c */
+extern const struct ofs_verb ofs_verb_log;     /* cmd_log.c */
 extern const struct ofs_verb ofs_verb_sum;     /* cmd_sum.c */
 extern const struct ofs_verb ofs_verb_tar;     /* cmd_tar.c */
 extern const struct ofs_verb ofs_verb_fsck;    /* cmd_fsck.c */

@@ -44,6 +44,19 @@ int optimfs_run_list(struct optimfs *run, optimfs_run_entry_fn *each, void *ctx,
 struct optimfs *optimfs_run_open(struct optimfs *run, const char *name,
     struct optimfs_error *err);
 
+/* What the index of a checkpoint says. */
+struct optimfs_run_facts {
+	const char *format;
+	uint32_t ranks; /* 0: not known */
+	uint64_t bytes; /* of its files */
+	bool damaged;   /* something is lost or damaged */
+	char *problems; /* all that is, in words; "": nothing; malloc'ed */
+};
+/* Those of what a name in a run means. It stays open for some time, so that
+ * optimfs_run_open of the same name reads nothing again. */
+int optimfs_run_facts(struct optimfs *run, const char *name,
+    struct optimfs_run_facts *facts, struct optimfs_error *err);
+
 /* Is path the name of a checkpoint in a run, RUN:NAME or RUN/PATH, rather than
  * of a file? *real gets the path of that checkpoint, malloc'ed, or NULL if no
  * file has it (it is computed); *rest the path in the checkpoint that follows,

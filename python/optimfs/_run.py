@@ -65,7 +65,7 @@ class Run(Mapping[int, Checkpoint]):
             open_tree(self.path).close()
         except Error:
             return
-        raise make(errno.EINVAL, 852, "OFS852 %s is a checkpoint: open_run "
+        raise make(errno.ENOENT, 852, "OFS852 %s is a checkpoint: open_run "
                    "takes the directory that it is in, optimfs.open a "
                    "checkpoint" % self.path)
 

@@ -126,13 +126,47 @@ static void put_line(const struct run_counts *c, struct ofs_buf *out)
 		ofs_buf_printf(out, "; %u not finished", c->unfinished);
 }
 
+static void count_files(const struct ofs_catalog *cat,
+    struct optimfs_run_facts *facts)
+{
+	facts->format = cat->format;
+	for (uint32_t i = 0; i < cat->nnotes; i++)
+		facts->damaged |= cat->notes[i].kind == OFS_NOTE_ERROR ||
+		    ofs_note_is_loss(&cat->notes[i]);
+	facts->ranks = cat->world_size > 0 ? (uint32_t)cat->world_size : 0;
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		const struct ofs_object *o = &cat->objects[i];
+
+		ofs_sum_u64(&facts->bytes, o->size);
+		facts->damaged |=
+		    o->missing || o->examined || o->refused || o->damaged;
+		if (cat->world_size <= 0 && o->rank >= 0 &&
+		    (uint32_t)o->rank >= facts->ranks)
+			facts->ranks = (uint32_t)o->rank + 1;
+	}
+}
+
+int optimfs_run_facts(struct optimfs *run, const char *name,
+    struct optimfs_run_facts *facts, struct optimfs_error *err)
+{
+	struct optimfs *fs = optimfs_run_open(run, name, err);
+	struct optimfs_run_facts found = { 0 };
+
+	if (fs == NULL)
+		return -1;
+	found.problems = optimfs_summary(fs, "", OPTIMFS_SUMMARY_PROBLEMS, err);
+	if (found.problems != NULL) {
+		count_files(fs->now->cat, &found);
+		*facts = found;
+	}
+	optimfs_close(fs);
+	return found.problems == NULL ? -1 : 0;
+}
+
 /* One row of the table: an entry, and what its index says. */
 struct run_row {
-	uint32_t ranks; /* 0: not known */
-	uint64_t bytes;
-	bool read, damaged;
-	const char *format;
-	char *problems;           /* malloc'ed; "": none */
+	struct optimfs_run_facts facts;
+	bool read;
 	struct optimfs_error why; /* it cannot be read */
 };
 
@@ -144,54 +178,26 @@ struct run_table {
 	struct optimfs_error *err;
 };
 
-static void count_files(const struct ofs_catalog *cat, struct run_row *row)
-{
-	row->format = cat->format;
-	for (uint32_t i = 0; i < cat->nnotes; i++)
-		row->damaged |= cat->notes[i].kind == OFS_NOTE_ERROR ||
-		    ofs_note_is_loss(&cat->notes[i]);
-	row->ranks = cat->world_size > 0 ? (uint32_t)cat->world_size : 0;
-	for (uint32_t i = 0; i < cat->nobjects; i++) {
-		const struct ofs_object *o = &cat->objects[i];
-
-		ofs_sum_u64(&row->bytes, o->size);
-		row->damaged |=
-		    o->missing || o->examined || o->refused || o->damaged;
-		if (cat->world_size <= 0 && o->rank >= 0 &&
-		    (uint32_t)o->rank >= row->ranks)
-			row->ranks = (uint32_t)o->rank + 1;
-	}
-}
-
 /* Opens what the entry is. -1: ENOMEM. */
 static int read_row(const struct run_table *t,
     const struct optimfs_run_entry *e, struct run_row *row)
 {
-	struct optimfs *fs;
-
 	*row = (struct run_row){ .read = t->read && e->complete,
-		.format = e->format };
-	if (!row->read)
+		.facts.format = e->format };
+	if (!row->read ||
+	    optimfs_run_facts(t->run->fs, e->path, &row->facts, &row->why) == 0)
 		return 0;
-	fs = optimfs_run_open(t->run->fs, e->path, &row->why);
-	row->damaged = fs == NULL;
-	if (fs == NULL)
-		return ofs_must_stop(&row->why)
-		    ? optimfs_fail_with(t->err, &row->why)
-		    : 0;
-	count_files(fs->now->cat, row);
-	row->problems =
-	    optimfs_summary(fs, "", OPTIMFS_SUMMARY_PROBLEMS, t->err);
-	optimfs_close(fs);
-	return row->problems == NULL ? -1 : 0;
+	row->facts.damaged = true;
+	return ofs_must_stop(&row->why) ? optimfs_fail_with(t->err, &row->why)
+					: 0;
 }
 
 /* What is wrong with it, in words; "": nothing. */
 static const char *wrong(const struct run_row *row)
 {
-	return row->why.code != 0   ? row->why.text
-	    : row->problems == NULL ? ""
-				    : row->problems;
+	return row->why.code != 0         ? row->why.text
+	    : row->facts.problems == NULL ? ""
+					  : row->facts.problems;
 }
 
 static void put_json_row(struct ofs_json_writer *w,
@@ -203,13 +209,13 @@ static void put_json_row(struct ofs_json_writer *w,
 	ofs_json_put_string(w, "path", e->path);
 	ofs_json_put_bool(w, "complete", e->complete);
 	ofs_json_put_string(w, "why", e->why[0] == '\0' ? NULL : e->why);
-	ofs_json_put_string(w, "format", row->format);
+	ofs_json_put_string(w, "format", row->facts.format);
 	ofs_json_put_i64(w, "mtime_ns", e->mtime_ns);
 	if (row->read) {
 		ofs_json_put_rank(w, "ranks",
-		    row->ranks == 0 ? -1 : (int64_t)row->ranks);
-		ofs_json_put_u64(w, "bytes", row->bytes);
-		ofs_json_put_bool(w, "damaged", row->damaged);
+		    row->facts.ranks == 0 ? -1 : (int64_t)row->facts.ranks);
+		ofs_json_put_u64(w, "bytes", row->facts.bytes);
+		ofs_json_put_bool(w, "damaged", row->facts.damaged);
 		ofs_json_put_string(w, "problems",
 		    wrong(row)[0] == '\0' ? NULL : wrong(row));
 	}
@@ -226,14 +232,16 @@ static void put_text_row(struct ofs_buf *out, const struct optimfs_run_entry *e,
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M", localtime_r(&when, &tm));
 	if (e->step >= 0)
 		snprintf(step, sizeof(step), "%" PRId64, e->step);
-	if (row->ranks > 0)
-		snprintf(ranks, sizeof(ranks), "%u", row->ranks);
+	if (row->facts.ranks > 0)
+		snprintf(ranks, sizeof(ranks), "%u", row->facts.ranks);
 	ofs_buf_printf(out, "%10s  %-16s  %-11s  %5s  %9s  %s", step, date,
-	    row->format == NULL ? "-" : row->format, ranks,
-	    row->problems == NULL ? "-" : ofs_human_bytes(row->bytes, size),
-	    !e->complete       ? "unfinished"
-		: row->damaged ? "damaged"
-			       : "complete");
+	    row->facts.format == NULL ? "-" : row->facts.format, ranks,
+	    row->facts.problems == NULL
+		? "-"
+		: ofs_human_bytes(row->facts.bytes, size),
+	    !e->complete             ? "unfinished"
+		: row->facts.damaged ? "damaged"
+				     : "complete");
 	ofs_buf_printf(out, "  %s", e->name);
 	if (e->why[0] != '\0')
 		ofs_buf_printf(out, ": %s", e->why);
@@ -253,7 +261,7 @@ static int put_row(void *ctx, const struct optimfs_run_entry *e)
 		put_json_row(t->w, e, &row);
 	else
 		put_text_row(t->out, e, &row);
-	free(row.problems);
+	free(row.facts.problems);
 	return 0;
 }
 

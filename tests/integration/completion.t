@@ -57,6 +57,11 @@ offers "optim/state/layers.0.wq.weight/exp_avg optim/state/layers.0.wq.weight/ex
     cat "$ck" model "optim/state/layers.0.wq.weight/exp"
 offers "optim/state/layers.0.wq.weight/" stat --sort rms "$ck" optim/state/layers.0.wq.w
 offers "optim/state/" map "$ck" optim/s
+run=$(mktemp -d)
+trap 'rm -rf "$mounts" "$run"' EXIT
+cp -r "$ck" "$run/step-1"
+cp -r "$ck" "$run/step-2"
+offers "optim/param_groups/ optim/state/" log --stat rms "$run" optim/
 offers "dcp@ dcp-st@" plan "$ck" d
 offers "" cat "$ck" no/such
 offers "$ck" ls "${ck%kpt}"
@@ -77,7 +82,7 @@ parses fish optimfs.fish
 
 # The completions call the optimfs on PATH.
 bin=$(mktemp -d)
-trap 'rm -rf "$mounts" "$bin"' EXIT
+trap 'rm -rf "$mounts" "$run" "$bin"' EXIT
 printf '#!/bin/sh\nexec "%s" "$@"\n' "$OPTIMFS" >"$bin/optimfs"
 chmod +x "$bin/optimfs"
 PATH=$bin:$PATH

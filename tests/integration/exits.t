@@ -50,7 +50,7 @@ refuses() {
 	advised "$name"
 }
 
-is "the program has 19 verbs" "$(echo "$verbs" | wc -w)" 19
+is "the program has 21 verbs" "$(echo "$verbs" | wc -w)" 21
 case $("$OPTIMFS" --version) in
 *"no FUSE"*) verbs=$(echo "$verbs" | grep -vxE 'mount|umount|commit|abort') ;;
 esac

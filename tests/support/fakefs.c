@@ -478,6 +478,34 @@ int optimfs_run_find(const char *path, char **real, const char **rest,
 	return 0;
 }
 
+bool optimfs_is_run(const struct optimfs *fs)
+{
+	(void)fs;
+	return false;
+}
+
+int optimfs_run_list(struct optimfs *run, optimfs_run_entry_fn *each, void *ctx,
+    struct optimfs_error *err)
+{
+	(void)run, (void)each, (void)ctx;
+	return optimfs_fail(err, ENOSYS, "fake");
+}
+
+int optimfs_run_facts(struct optimfs *run, const char *name,
+    struct optimfs_run_facts *facts, struct optimfs_error *err)
+{
+	(void)run, (void)facts;
+	return optimfs_fail(err, ENOSYS, "fake: %s", name);
+}
+
+struct optimfs *optimfs_run_open(struct optimfs *run, const char *name,
+    struct optimfs_error *err)
+{
+	(void)run;
+	optimfs_fail(err, ENOSYS, "fake: %s", name);
+	return NULL;
+}
+
 int optimfs_file_open_write(struct optimfs *fs, uint64_t node, bool truncate,
     struct optimfs_file **file, struct optimfs_error *err)
 {
@@ -745,6 +773,14 @@ const char *optimfs_features(void)
 }
 
 /* There are no tensors. */
+
+int optimfs_statistics(struct optimfs *fs, const char *path,
+    const struct optimfs_scan *how, struct optimfs_statistics *s,
+    struct optimfs_error *err)
+{
+	(void)fs, (void)how, (void)s;
+	return optimfs_fail(err, ENOSYS, "fake: %s", path);
+}
 
 int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
     const struct optimfs_scan *work, optimfs_tensor_fn *each, void *ctx,

@@ -1,0 +1,49 @@
+/* cmd_log.h - the steps of a run: what was read of them, and its output */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CMD_LOG_H
+#define OFS_CMD_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/statistics.h"
+
+#include "tools/command.h"
+
+/* What a path is in a step: statistics, without the histogram; or else the text
+ * of a file; or else why it cannot be read. */
+struct ofs_log_cell {
+	struct optimfs_statistics s;
+	char *text;
+	struct optimfs_error *error;
+};
+
+struct ofs_log_row {
+	char *name;
+	char *path; /* in the run; NULL: it is not shown */
+	int64_t step, mtime_ns;
+	char *problems; /* "": none */
+	bool in_steps;
+	/* Without paths: */
+	bool read;
+	uint64_t bytes;
+	double *lr; /* of the groups, each once */
+	size_t nlr, caplr;
+	/* With paths, one for each; NULL: it was not read. */
+	struct ofs_log_cell *cell;
+};
+
+#define OFS_LOG_STATS_MAX 32
+
+struct ofs_log {
+	struct ofs_command *c;
+	struct ofs_log_row *row;
+	size_t n, cap;
+	char *stat[OFS_LOG_STATS_MAX];
+	size_t nstats;
+};
+
+/* A statistic of a cell: of a text, what number it is. NaN: none. */
+double ofs_log_value(const struct ofs_log_cell *cell, const char *stat);
+#endif
