@@ -10,6 +10,7 @@
 #include "base/search.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
+#include "format/jobs.h"
 #include "format/probe.h"
 
 /* docs/formats/trainers.md says where these names come from. */
@@ -174,6 +175,71 @@ static int apply_layout(const struct ofs_dir *dir,
 	return parts->n > 0;
 }
 
+/* A save by fewer ranks leaves the files of the others: those of the highest
+ * ranks, older than all else of the save. Where a copy has changed the times,
+ * that is true of none, or of other ranks. */
+
+/* When the files of a part were last changed; of a directory, its index. */
+static int64_t part_time(const struct ofs_dir *dir, const struct ofs_part *p)
+{
+	char *index;
+	int64_t ns;
+
+	if (ofs_probe_is_file(dir, p->rel))
+		return ofs_jobs_mtime(dir, p->rel);
+	if (asprintf(&index, "%s/.metadata", p->rel) == -1)
+		return 0;
+	ns = ofs_jobs_mtime(dir, index);
+	free(index);
+	return ns;
+}
+
+/* The first time of the parts that are of no rank; 0: unknown. */
+static int64_t first_time(const struct ofs_dir *dir,
+    const struct ofs_parts *parts)
+{
+	int64_t first = 0, ns;
+
+	for (size_t i = 0; i < parts->n; i++) {
+		if (parts->part[i].rank != -1)
+			continue;
+		ns = part_time(dir, &parts->part[i]);
+		if (ns == 0)
+			return 0;
+		if (first == 0 || ns < first)
+			first = ns;
+	}
+	return first;
+}
+
+static int leave_ranks(const struct ofs_dir *dir, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	int64_t first = first_time(dir, parts);
+	int last = -1;
+
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].rank > last &&
+		    part_time(dir, &parts->part[i]) >= first)
+			last = parts->part[i].rank;
+	for (size_t i = 0; i < parts->n && last != -1;) {
+		const struct ofs_part *p = &parts->part[i];
+
+		if (p->rank <= last) {
+			i++;
+			continue;
+		}
+		if (ofs_parts_note(parts, err,
+			"OFS181 %.200s is left out: it is older than the model, "
+			"so that it is left from a job of more ranks",
+			p->rel) == -1 ||
+		    ofs_parts_drop(parts, i, OFS_LEFT_OLDER,
+			"of a job of more ranks", err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 /* The name of a directory proves little: its contents must match as well. */
 static int try_layout(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct layout *l, struct ofs_parts *parts, struct optimfs_error *err)
@@ -184,6 +250,8 @@ static int try_layout(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (sign == NULL)
 		return 0;
 	ret = apply_layout(dir, names, l, parts, err);
+	if (ret == 1 && leave_ranks(dir, parts, err) == -1)
+		return -1;
 	if (ret == 1 || (ret == 0 && strchr(sign, '/') == NULL))
 		parts->trainer = l->trainer;
 	return ret;

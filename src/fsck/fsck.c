@@ -46,21 +46,29 @@ static void check_notes(struct ofs_fsck *c)
 	}
 }
 
+bool ofs_fsck_opens(struct ofs_fsck *c, uint32_t object,
+    struct optimfs_error *why)
+{
+	const struct ofs_catalog *cat = c->snap->cat;
+
+	if ((c->object[object] & OFS_FSCK_OPENED) == 0 &&
+	    ofs_object_opens(cat, &cat->objects[object], why) == -1)
+		return false;
+	c->object[object] |= OFS_FSCK_OPENED;
+	return true;
+}
+
 /* Is an extent of the entry in a file that we may not open? Reading its data
  * would report that. */
 static bool is_closed(struct ofs_fsck *c, const struct ofs_entry *e,
     struct optimfs_error *why)
 {
-	const struct ofs_catalog *cat = c->snap->cat;
 	const struct ofs_extent *at;
 
-	for (uint32_t i = 0; (at = ofs_entry_extent(cat, e, i)) != NULL; i++) {
-		if (c->object[at->object] & OFS_FSCK_OPENED)
-			continue;
-		if (ofs_object_opens(cat, &cat->objects[at->object], why) == -1)
+	for (uint32_t i = 0;
+	     (at = ofs_entry_extent(c->snap->cat, e, i)) != NULL; i++)
+		if (!ofs_fsck_opens(c, at->object, why))
 			return true;
-		c->object[at->object] |= OFS_FSCK_OPENED;
-	}
 	return false;
 }
 
@@ -87,6 +95,8 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 	    (ofs_entry_lost(c->snap->cat, e, &why) ||
 		(!data && is_closed(c, e, &why))))
 		ofs_fsck_found(c, true, c->path, &why);
+	if (sound && !data)
+		ofs_fsck_heads(c, e);
 	return data && sound ? ofs_fsck_data(c, index, err) : 0;
 }
 

@@ -38,14 +38,23 @@ enum ofs_fsck_done {
 	OFS_FSCK_TOUCHED = 1,
 	OFS_FSCK_VERIFIED = 2, /* its archive was verified */
 	OFS_FSCK_OPENED = 4,   /* it can be opened */
+	OFS_FSCK_SAMPLED = 8,  /* one of its items was compared */
 };
 
 /* Begins the next step, which concerns object (OFS_NONE: none). All ranks call
  * it alike. Returns true on the rank that does the step. */
 bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object);
 
-/* fsck_data.c: reads every stored byte of the entry at node index; findings go
- * to c->path. -1: ENOMEM. */
+/* Can a file be opened? Asked once. */
+bool ofs_fsck_opens(struct ofs_fsck *c, uint32_t object,
+    struct optimfs_error *why);
+
+/* fsck_data.c: for each data file that the entry is the first to have an item
+ * in: does that item say of itself what the index says? Reads no elements. A file
+ * of another save rarely has the same items in the same places. */
+void ofs_fsck_heads(struct ofs_fsck *c, const struct ofs_entry *e);
+/* Reads every stored byte of the entry at node index; findings go to c->path.
+ * -1: ENOMEM. */
 int ofs_fsck_data(struct ofs_fsck *c, uint32_t index,
     struct optimfs_error *err);
 

@@ -283,6 +283,34 @@ static void check_tensor(struct ofs_fsck *c, const struct ofs_tensor *t)
 		check_shard(c, t, i);
 }
 
+/* Files that are one archive have been looked at to open the checkpoint. */
+static void check_head(struct ofs_fsck *c, const struct ofs_tensor *t,
+    uint32_t shard)
+{
+	const struct ofs_extent *at = &c->snap->cat->shards[shard].at;
+	struct optimfs_error why;
+
+	if (!ofs_fsck_begin_step(c, at->object) ||
+	    at->encoding != OFS_TORCH_ITEM ||
+	    (c->object[at->object] & OFS_FSCK_SAMPLED) ||
+	    !ofs_fsck_opens(c, at->object, &why))
+		return;
+	c->object[at->object] |= OFS_FSCK_SAMPLED;
+	if (place_of(c, t, shard, &why) == NULL && why.code != 0)
+		found(c, c->path, &why);
+}
+
+void ofs_fsck_heads(struct ofs_fsck *c, const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t;
+
+	if (e->kind != OFS_ENTRY_TENSOR)
+		return;
+	t = &c->snap->cat->tensors[e->ref];
+	for (uint32_t i = t->shard; i < t->shard + t->nshards; i++)
+		check_head(c, t, i);
+}
+
 static int check_value(struct ofs_fsck *c, uint32_t index,
     struct optimfs_error *err)
 {

@@ -160,6 +160,16 @@ ok "info of them succeeds" "$OPTIMFS" info "$scratch/shards"
 has "the shards of the earlier save are left out with a warning" \
     '^  OFS181 shard-00001-model-00001-of-00001\.safetensors is left out: '
 
+touch -d @1000 "$scratch"/fewer/*
+is "of shards of 4 ranks and then of 2 those of 2 are read" "$(elements fewer model/w)" 2
+ok "info of them succeeds" "$OPTIMFS" info "$scratch/fewer"
+has "the job has 2 ranks" '^job +2 ranks$'
+has "the shards of other ranks are left out with a warning" \
+    '^  OFS181 shard-00003-model-00001-of-00001\.safetensors is left out: it is of a save by more ranks, '
+rm "$scratch/fewer/shard-00001-model-00001-of-00001.safetensors"
+not_ok "shards that do not fit, and of which no job is complete, are damaged" \
+    "$OPTIMFS" fsck "$scratch/fewer"
+
 # A save over another one, killed.
 touch -d @1000 "$scratch/overwritten/.metadata" "$scratch/overwritten/__1_0.distcp"
 touch -d @9000 "$scratch/overwritten/__0_0.distcp"
@@ -176,6 +186,30 @@ touch -d @8999.5 "$scratch/overwritten/.metadata"
 touch -d @8999 "$scratch/overwritten/__1_0.distcp"
 ok "info succeeds where files were copied one after the other" "$OPTIMFS" info "$scratch/overwritten"
 not_ok "a copy in another order is no warning" grep -q OFS687 "$scratch/out"
+
+# A data file of another save, in which an item is not what the index says, though
+# the file is long enough.
+dcp=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt
+cp "$dcp/__0_0.distcp" "$scratch/overwritten"
+touch -d @9000 "$scratch"/overwritten/* "$scratch/overwritten/.metadata"
+not_ok "fsck without --data finds a data file of another save" "$OPTIMFS" fsck "$scratch/overwritten"
+has "it names the file" 'model/w.* __0_0\.distcp at 0: '
+
+# What ranks of an earlier job have left.
+cp -r "$TOP_SRCDIR/tests/data/extra/trainers/acc_v2_SHARDED_STATE_DICT" "$scratch/acc"
+chmod -R u+w "$scratch/acc"
+for i in 1 2 3; do
+	cp "$scratch/acc/random_states_0.pkl" "$scratch/acc/random_states_$i.pkl"
+done
+find "$scratch/acc" -type f -exec touch -d @2000 {} +
+touch -d @1000 "$scratch/acc/random_states_2.pkl" "$scratch/acc/random_states_3.pkl"
+is "random states of an earlier job are left out" \
+    "$("$OPTIMFS" ls "$scratch/acc" extra | paste -s -)" "random_states_0/	random_states_1/"
+ok "info of them succeeds" "$OPTIMFS" info "$scratch/acc"
+has "with a warning" '^  OFS181 random_states_3\.pkl is left out: it is older than the model'
+touch -d @2000 "$scratch/acc/random_states_3.pkl"
+is "where the times of a copy say nothing they stay" \
+    "$("$OPTIMFS" ls "$scratch/acc" extra | grep -c random_states)" 4
 
 # Shards of a model in another number of files.
 mkdir "$scratch/hub"

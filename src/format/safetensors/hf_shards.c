@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,9 +78,7 @@ static int open_file(struct shards *s, struct file *f)
 
 	if (path == NULL)
 		return ofs_no_memory(s->err);
-	f->object = ofs_catalog_object(s->cat, path, f->rank, s->err);
-	if (f->object == OFS_NONE ||
-	    ofs_safetensors_open_file(&s->cat->dir, path, s->cat->max_metadata,
+	if (ofs_safetensors_open_file(&s->cat->dir, path, s->cat->max_metadata,
 		&f->st, s->err) == -1)
 		goto out;
 	f->offset = ofs_hf_offsets(&f->st, &s->arena, s->err);
@@ -118,9 +117,9 @@ static int judge(struct shards *s, const struct ofs_names *names,
 	return ofs_jobs_judge(job, *njobs, 0, &parts, s->err);
 }
 
-static int leave(struct shards *s, const struct ofs_job_file *job)
+static int leave(struct shards *s, const char *name, const char *save)
 {
-	char *path = ofs_path_join(s->part->rel, job->rel);
+	char *path = ofs_path_join(s->part->rel, name);
 	int ret;
 
 	if (path == NULL)
@@ -131,9 +130,17 @@ static int leave(struct shards *s, const struct ofs_job_file *job)
 	return ret == -1
 	    ? -1
 	    : ofs_catalog_note(s->cat, OFS_NOTE_WARNING, EUCLEAN, s->err,
-		  "OFS181 %.200s is left out: it is of a save in %d files a "
-		  "rank, and the others are not",
-		  job->rel, job->world);
+		  "OFS181 %.200s is left out: it is of a save %s, and the "
+		  "others are not",
+		  name, save);
+}
+
+static int leave_job(struct shards *s, const struct ofs_job_file *job)
+{
+	char save[40];
+
+	snprintf(save, sizeof(save), "in %d files a rank", job->world);
+	return leave(s, job->rel, save);
 }
 
 static int open_job(struct shards *s, const struct ofs_job_file *job,
@@ -145,7 +152,7 @@ static int open_job(struct shards *s, const struct ofs_job_file *job,
 		struct file *f = &s->file[s->nfiles];
 
 		if (job[i].left) {
-			if (leave(s, &job[i]) == -1)
+			if (leave_job(s, &job[i]) == -1)
 				return -1;
 			continue;
 		}
@@ -157,8 +164,6 @@ static int open_job(struct shards *s, const struct ofs_job_file *job,
 		s->nfiles++;
 		if (open_file(s, f) == -1)
 			return -1;
-		if (s->cat->world_size <= rank)
-			s->cat->world_size = rank + 1;
 	}
 	return 0;
 }
@@ -266,6 +271,139 @@ static const char *enclose(const struct shards *s, uint32_t first,
 	return NULL;
 }
 
+/* The smallest shape that contains the pieces of a chain; false: they do not fit
+ * each other. */
+static bool enclose_all(const struct shards *s, uint32_t first,
+    uint64_t shape[OFS_MAX_DIMS])
+{
+	for (uint32_t p = first; p != OFS_NONE; p = s->piece[p].next)
+		if (enclose(s, first, p, shape) != NULL)
+			return false;
+	return true;
+}
+
+/* Files of an older job. */
+
+static bool volume(const uint64_t *shape, unsigned int ndim, uint64_t *v)
+{
+	*v = 1;
+	for (unsigned int i = 0; i < ndim; i++)
+		if (!ofs_mul_u64(*v, shape[i], v))
+			return false;
+	return true;
+}
+
+static bool same_box(const struct shards *s, uint32_t a, uint32_t b)
+{
+	const struct ofs_safetensors_tensor *x = tensor_of(s, a),
+					    *y = tensor_of(s, b);
+	const struct piece *p = &s->piece[a], *q = &s->piece[b];
+	const uint64_t *i = s->file[p->file].offset[p->tensor];
+	const uint64_t *k = s->file[q->file].offset[q->tensor];
+
+	for (unsigned int d = 0; d < x->ndim; d++)
+		if (x->shape[d] != y->shape[d] ||
+		    (i == NULL ? 0 : i[d]) != (k == NULL ? 0 : k[d]))
+			return false;
+	return true;
+}
+
+/* The number of files, from the first on, that fill the tensor; 0: none do. */
+static uint32_t files_that_fill(const struct shards *s, uint32_t first)
+{
+	uint64_t shape[OFS_MAX_DIMS] = { 0 }, all, v, sum = 0;
+	uint32_t p = first;
+
+	if (!enclose_all(s, first, shape) ||
+	    !volume(shape, tensor_of(s, first)->ndim, &all))
+		return 0;
+	for (; p != OFS_NONE; p = s->piece[p].next) {
+		/* no overflow: a part of what does not */
+		volume(tensor_of(s, p)->shape, tensor_of(s, p)->ndim, &v);
+		if (v > all - sum)
+			return 0;
+		sum += v;
+		if (sum == all)
+			return s->piece[p].file + 1;
+	}
+	return 0;
+}
+
+/* Is a box behind the first n files no copy of one in them? */
+static bool cut_otherwise(const struct shards *s, uint32_t first, uint32_t n)
+{
+	for (uint32_t p = first; p != OFS_NONE; p = s->piece[p].next) {
+		uint32_t q = first;
+
+		if (s->piece[p].file < n)
+			continue;
+		while (s->piece[q].file < n && !same_box(s, p, q))
+			q = s->piece[q].next;
+		if (s->piece[q].file >= n)
+			return true;
+	}
+	return false;
+}
+
+/* The number of files that are read. A job writes files from rank 0 on. If those
+ * of the first ranks fill every tensor, and further ones have it cut otherwise,
+ * these are left from a job of more ranks. */
+static uint32_t files_of_job(const struct shards *s)
+{
+	bool other = false;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->names.n; i++) {
+		uint32_t fill = files_that_fill(s, s->chain[i].first);
+
+		if (fill == 0)
+			return s->nfiles;
+		if (n < fill)
+			n = fill;
+	}
+	while (n > 0 && n < s->nfiles && s->file[n].rank == s->file[n - 1].rank)
+		n++;
+	for (uint32_t i = 0; i < s->names.n && !other; i++)
+		other = cut_otherwise(s, s->chain[i].first, n);
+	return other ? n : s->nfiles;
+}
+
+static void close_file(struct file *f)
+{
+	ofs_safetensors_fini(&f->st);
+	free(f->offset);
+}
+
+/* Pieces in files from nfiles on are no longer looked at. */
+static int choose_files(struct shards *s)
+{
+	uint32_t n = files_of_job(s);
+
+	for (uint32_t i = n; i < s->nfiles; i++)
+		if (leave(s, s->file[i].name, "by more ranks") == -1)
+			return -1;
+	while (s->nfiles > n)
+		close_file(&s->file[--s->nfiles]);
+	return 0;
+}
+
+static int add_objects(struct shards *s)
+{
+	for (struct file *f = s->file; f < s->file + s->nfiles; f++) {
+		char *path = ofs_path_join(s->part->rel, f->name);
+
+		if (path == NULL)
+			return ofs_no_memory(s->err);
+		f->object = ofs_catalog_object(s->cat, path, f->rank, s->err);
+		free(path);
+		if (f->object == OFS_NONE)
+			return -1;
+		if (s->cat->world_size <= f->rank)
+			s->cat->world_size = f->rank + 1;
+	}
+	return 0;
+}
+
 /* Make a tensor unreadable because of a piece. */
 static int spoil(struct shards *s, uint32_t piece, const char *why,
     struct ofs_tensor *t)
@@ -331,7 +469,8 @@ static int add_tensor(struct shards *s, uint32_t first)
 		.error = OFS_NONE,
 	};
 
-	for (uint32_t p = first; p != OFS_NONE; p = s->piece[p].next) {
+	for (uint32_t p = first; p != OFS_NONE && s->piece[p].file < s->nfiles;
+	     p = s->piece[p].next) {
 		const char *why = enclose(s, first, p, shape);
 
 		if (why != NULL && spoil(s, p, why, &t) == -1)
@@ -356,10 +495,8 @@ static int add_tensors(struct shards *s)
 
 static void fini(struct shards *s)
 {
-	for (uint32_t i = 0; i < s->nfiles; i++) {
-		ofs_safetensors_fini(&s->file[i].st);
-		free(s->file[i].offset);
-	}
+	for (uint32_t i = 0; i < s->nfiles; i++)
+		close_file(&s->file[i]);
 	free(s->file);
 	free(s->piece);
 	free(s->chain);
@@ -376,8 +513,9 @@ int ofs_hf_shards_read(struct ofs_catalog *cat, const struct ofs_part *part,
 
 	if (ofs_dir_list_sub(&cat->dir, part->rel, &names, err) == -1)
 		return -1;
-	if (open_files(&s, &names) == 0 && check_gaps(&s) == 0 &&
-	    collect(&s) == 0)
+	if (open_files(&s, &names) == 0 && collect(&s) == 0 &&
+	    choose_files(&s) == 0 && add_objects(&s) == 0 &&
+	    check_gaps(&s) == 0)
 		ret = add_tensors(&s);
 	if (ret == 0 && cat->writer == NULL)
 		cat->writer = "PyTorch 2.8 or later";

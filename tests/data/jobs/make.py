@@ -59,6 +59,17 @@ def shards():
                       metadata={"format": "pt", "DCP_VERSION": "1.0", "DCP_SHARDING_INFO": json.dumps(info)})
 
 
+def fewer():
+    """HuggingFaceStorageWriter: a save by 4 ranks, then one by 2."""
+    for world in 4, 2:
+        rows = 8 // world
+        for rank in range(world):
+            info = {"w": {"saved_offsets": [rows * rank, 0]}}
+            save_file({"w": torch.full((rows, 3), float(world))},
+                      f"shard-{rank + 1:05}-model-00001-of-00001.safetensors",
+                      metadata={"format": "pt", "DCP_VERSION": "1.0", "DCP_SHARDING_INFO": json.dumps(info)})
+
+
 def work(rank, world, make, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo", USE_LIBUV="0")
     dist.init_process_group("gloo", rank=rank, world_size=world)
@@ -69,11 +80,11 @@ def work(rank, world, make, port):
 
 top = os.path.abspath(sys.argv[1])
 port = 29711
-for make, worlds in (world_sizes, (2, 4)), (numbers, (4, 2)), (overwritten, (2,)), (shards, ()):
+for make, worlds in (world_sizes, (2, 4)), (numbers, (4, 2)), (overwritten, (2,)), (shards, ()), (fewer, ()):
     os.makedirs(f"{top}/{make.__name__}")
     os.chdir(f"{top}/{make.__name__}")
-    if make is shards:
-        shards()
+    if not worlds:
+        make()
     for world in worlds:
         mp.start_processes(work, (world, make, port), world, start_method="fork")
         port += 1
