@@ -92,6 +92,17 @@ int ofs_dtype_parse(enum ofs_dtype t, const char *text, size_t n, void *p);
 /* The number at p: an element, or half of a complex one. Integers above 2^53
  * are rounded; bit types give NaN. */
 double ofs_dtype_number(enum ofs_dtype t, const void *p);
+/* A decimal number: +-0.DDD * 10^point, of n digits that do not end with 0. */
+struct ofs_decimal {
+	char d[24];
+	int n, point;
+	bool negative;
+};
+/* The shortest decimal that parses back to the same element of t: 0.1 for
+ * float32's 0.1. p is as for ofs_dtype_number. False: it is NaN or infinite, or
+ * the type has no exponent. */
+bool ofs_dtype_decimal(enum ofs_dtype t, const void *p,
+    struct ofs_decimal *out);
 /* Print a double as above ("1.0", "1e-08", "NaN"). */
 size_t ofs_print_double(double v, char text[80]);
 /* The same for a complex number, as Python prints it ("(1-2j)", "2j"). */

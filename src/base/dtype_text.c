@@ -250,14 +250,8 @@ static int parse_float(const struct layout *f, const char *s, uint64_t *code)
 	return rc == 0 && minus ? negate(f, code) : rc;
 }
 
-/* A decimal number: 0.DDD * 10^point. */
-struct digits {
-	char d[24];
-	int n, point;
-};
-
 /* Round v > 0 to n significant digits. */
-static void to_digits(double v, int n, struct digits *out)
+static void to_digits(double v, int n, struct ofs_decimal *out)
 {
 	char text[40];
 
@@ -270,7 +264,7 @@ static void to_digits(double v, int n, struct digits *out)
 }
 
 /* Add one in the last place. */
-static void bump(struct digits *g)
+static void bump(struct ofs_decimal *g)
 {
 	int i = g->n;
 
@@ -284,25 +278,28 @@ static void bump(struct digits *g)
 	g->point++;
 }
 
-static bool reads_back(const struct digits *g, double v)
+static bool reads_back(const struct layout *f, const struct ofs_decimal *g,
+    uint64_t code)
 {
 	char text[48];
+	uint64_t got;
 
 	snprintf(text, sizeof(text), "0.%.*se%d", g->n, g->d, g->point);
-	return strtod(text, NULL) == v;
+	return decimal(f, text, &got) == 0 && got == code;
 }
 
-/* The fewest digits that parse back to v, and of those the nearest to it.
- * Just below a power of two codes are closer together than above it, so the
- * nearest decimal may fail where the next one succeeds. */
-static void shortest(double v, struct digits *g)
+/* The fewest digits that parse back to the code of v in f, and of those the
+ * nearest to it. Just below a power of two codes are closer together than above
+ * it, so the nearest decimal may fail where the next one succeeds. */
+static void shortest(const struct layout *f, uint64_t code, double v,
+    struct ofs_decimal *g)
 {
 	for (int n = 1; n <= 17; n++) {
 		to_digits(v, n, g);
-		if (reads_back(g, v))
+		if (reads_back(f, g, code))
 			break;
 		bump(g);
-		if (reads_back(g, v))
+		if (reads_back(f, g, code))
 			break;
 	}
 	while (g->n > 1 && g->d[g->n - 1] == '0')
@@ -311,7 +308,7 @@ static void shortest(double v, struct digits *g)
 
 /* Write a number as Python does: with a point from 0.0001 to 1e16, else with an
  * exponent of at least two digits. */
-static size_t layout_digits(const struct digits *g, char *text)
+static size_t layout_digits(const struct ofs_decimal *g, char *text)
 {
 	int n = 0;
 
@@ -333,12 +330,14 @@ static size_t layout_digits(const struct digits *g, char *text)
  * value. */
 static size_t print_finite(double v, char *text)
 {
-	struct digits g;
+	struct ofs_decimal g;
+	uint64_t code;
 
 	/* Whole numbers are printed in full, as for a step count. */
 	if (v < 1e15 && v == floor(v))
 		return (size_t)sprintf(text, "%.1f", v);
-	shortest(v, &g);
+	memcpy(&code, &v, sizeof(code));
+	shortest(&layout_f64, code, v, &g);
 	return layout_digits(&g, text);
 }
 
@@ -397,6 +396,29 @@ static double float_number(const struct layout *f, uint64_t code)
 	else
 		v = magnitude(f, code & ~sign);
 	return (code & sign) != 0 ? -v : v;
+}
+
+bool ofs_dtype_decimal(enum ofs_dtype t, const void *p, struct ofs_decimal *out)
+{
+	const struct layout *f = layouts[t];
+	uint64_t code, magnitude_code;
+	struct ofs_decimal g = { .d = "0", .n = 1, .point = 1 };
+	locale_t before;
+
+	if (f == NULL)
+		return false;
+	code = ofs_get_le(p, f->bits / 8u);
+	magnitude_code = code & ~sign_bit(f);
+	if (is_nan(f, code) || (f->inf != 0 && magnitude_code == f->inf))
+		return false;
+	if (magnitude_code != 0 || !f->sign) {
+		before = enter_c();
+		shortest(f, magnitude_code, magnitude(f, magnitude_code), &g);
+		uselocale(before);
+	}
+	g.negative = (code & sign_bit(f)) != 0;
+	*out = g;
+	return true;
 }
 
 static bool is_signed(enum ofs_dtype t)

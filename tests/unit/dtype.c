@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,6 +239,73 @@ static bool round_trip(enum ofs_dtype t, uint64_t code)
 	return false;
 }
 
+/* The short decimal of a number parses back to the same bits. */
+static bool decimal_parses(enum ofs_dtype t, uint64_t code)
+{
+	size_t size = ofs_dtype_size(t);
+	uint8_t raw[8] = { 0 }, back[8] = { 0 };
+	struct ofs_decimal d;
+	char text[64];
+	int n;
+
+	for (size_t i = 0; i < size; i++)
+		raw[i] = (uint8_t)(code >> 8 * i);
+	if (!ofs_dtype_decimal(t, raw, &d))
+		return !isfinite(ofs_dtype_number(t, raw));
+	n = snprintf(text, sizeof(text), "%s0.%.*se%d", d.negative ? "-" : "",
+	    d.n, d.d, d.point);
+	if (ofs_dtype_parse(t, text, (size_t)n, back) == 0 &&
+	    memcmp(raw, back, size) == 0 && (d.n == 1 || d.d[d.n - 1] != '0'))
+		return true;
+	diag("%s 0x%llx is %s", ofs_dtype_name(t), (unsigned long long)code,
+	    text);
+	return false;
+}
+
+static void decimals(void)
+{
+	static const struct {
+		enum ofs_dtype t;
+		uint64_t code;
+		const char *digits;
+		int point;
+	} cases[] = { { OFS_FLOAT32, 0x3dcccccd, "1", 0 },
+		{ OFS_FLOAT64, 0x3fb99999a0000000, "10000000149011612", 0 },
+		{ OFS_BFLOAT16, 0x4049, "314", 1 },
+		{ OFS_FLOAT32, 1, "1", -44 },
+		{ OFS_FLOAT32, 0x7f7fffff, "34028235", 39 },
+		{ OFS_FLOAT16, 0x7bff, "655", 5 },
+		{ OFS_FLOAT8_E4M3FN, 0x80, "0", 1 } };
+	struct ofs_decimal d = { .n = 0 };
+	uint8_t raw[8];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		for (size_t k = 0; k < 8; k++)
+			raw[k] = (uint8_t)(cases[i].code >> 8 * k);
+		ok(ofs_dtype_decimal(cases[i].t, raw, &d) &&
+			(size_t)d.n == strlen(cases[i].digits) &&
+			memcmp(d.d, cases[i].digits, (size_t)d.n) == 0 &&
+			d.point == cases[i].point,
+		    "%s 0x%llx has the digits %s", ofs_dtype_name(cases[i].t),
+		    (unsigned long long)cases[i].code, cases[i].digits);
+	}
+	ok(!ofs_dtype_decimal(OFS_INT8, raw, &d), "int8 has no decimals");
+	for (int t = 1; t < OFS_NDTYPES; t++) {
+		size_t bits = 8 * ofs_dtype_size((enum ofs_dtype)t);
+		uint64_t bad = 0;
+
+		if (!ofs_dtype_is_float((enum ofs_dtype)t) &&
+		    t != OFS_FLOAT8_E8M0FNU)
+			continue;
+		/* of wider types every exponent, and some fractions */
+		for (uint64_t i = 0; i < 1u << (bits < 16 ? bits : 16); i++)
+			bad += !decimal_parses((enum ofs_dtype)t,
+			    bits > 16 ? i << (bits - 16) | i * 0x4321 : i);
+		is_u64(bad, 0, "%s: short decimals parse to the same bits",
+		    ofs_dtype_name((enum ofs_dtype)t));
+	}
+}
+
 static void round_trips(void)
 {
 	uint64_t x = 88172645463325252u;
@@ -343,6 +411,7 @@ int main(void)
 	names();
 	values();
 	refused();
+	decimals();
 	round_trips();
 	shortest();
 	locales();
