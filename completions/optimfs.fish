@@ -60,7 +60,7 @@ function __optimfs_inside # [:latest]
     end
 end
 
-set -l inside 'ls cat cp info sum map tar stat'
+set -l inside 'ls cat show cp info sum map tar stat'
 complete -c optimfs -n __fish_use_subcommand -f -a '(__optimfs_verbs)'
 complete -c optimfs -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f -a '(__optimfs_flags)'
 complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l to -x -a '(__optimfs_list reshard Formats)'

@@ -130,6 +130,13 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 int ofs_sink_stdout(void *ctx, const void *p, size_t n,
     struct optimfs_error *err);
 
+/* The same for a terminal: of lines of text, what must not be shown is escaped. */
+int ofs_sink_terminal(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err);
+/* Is it a file of bytes: a tensor with dimensions, a value of bytes, or what is
+ * in a view? */
+bool ofs_command_is_binary(struct ofs_command *c, uint64_t node);
+
 /* The argument of -j, 0 without it; -1 with *status set if it is not a number
  * from 1 to max. */
 #define OFS_JOBS_MAX 1024

@@ -28,6 +28,7 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_abort,
 	&ofs_verb_ls,
 	&ofs_verb_cat,
+	&ofs_verb_show,
 	&ofs_verb_cp,
 	&ofs_verb_info,
 	&ofs_verb_log,
@@ -98,11 +99,19 @@ static const struct ofs_verb *find(const char *name)
 	return NULL;
 }
 
+/* What other programs call a verb. */
+static const struct {
+	const char *word, *verb;
+} synonyms[] = { { "print", "show" }, { "head", "show" } };
+
 static int unknown(const char *word)
 {
 	struct ofs_nearest near;
 
 	ofs_nearest_init(&near, word);
+	for (size_t i = 0; i < sizeof(synonyms) / sizeof(*synonyms); i++)
+		if (strcmp(word, synonyms[i].word) == 0)
+			near.word = synonyms[i].verb;
 	for (size_t i = 0; word[0] != '-' && verbs[i] != NULL; i++)
 		ofs_nearest_try(&near, verbs[i]->name);
 	ofs_nearest_try(&near, word[0] == '-' ? "--help" : "help");

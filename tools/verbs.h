@@ -9,6 +9,7 @@ extern const struct ofs_verb ofs_verb_mount;   /* cmd_mount.c */
 extern const struct ofs_verb ofs_verb_umount;  /* cmd_umount.c */
 extern const struct ofs_verb ofs_verb_ls;      /* cmd_ls.c */
 extern const struct ofs_verb ofs_verb_cat;     /* cmd_cat.c */
+extern const struct ofs_verb ofs_verb_show;    /* cmd_show.c */
 extern const struct ofs_verb ofs_verb_cp;      /* cmd_cp.c */
 extern const struct ofs_verb ofs_verb_info;    /* cmd_info.c */
 extern const struct ofs_verb ofs_verb_log;     /* cmd_log.c */

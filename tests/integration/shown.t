@@ -157,7 +157,7 @@ fi
 if command -v script >/dev/null; then
 	script -qec "'$OPTIMFS' cat hf 'model/w%E2%80%AE'" tty >/dev/null
 	like "cat writes no tensor to a terminal" "$(cat tty)" \
-	    '*refusing to write bytes to a terminal: redirect them*'
+	    '*refusing to write bytes to a terminal: redirect them*optimfs show prints*'
 	script -qec "'$OPTIMFS' cat '$ck' 'extra/key2%C2%9B31m' 'extra/key4%E2%80%AE'" tty >/dev/null
 	like "cat escapes controls in a text for a terminal" "$(cat tty)" \
 	    '*value\\xc2\\x9b31m*value\\xe2\\x80\\xae*'
