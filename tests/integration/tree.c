@@ -11,7 +11,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/buf.h"
-#include "support/sha256.h"
+#include "base/sha256.h"
 #include "support/shown.h"
 #include "support/truth.h"
 #include "tap.h"
@@ -360,7 +360,7 @@ static bool same_text(const struct truth *l, const struct content *c)
 static const char *compare(struct optimfs *fs, const struct truth *l,
     const struct content *c)
 {
-	char sum[65];
+	char sum[OFS_SHA256_HEX];
 
 	if (!c->attr.exact || c->attr.size != c->len)
 		return "st_size is not the size";
@@ -373,7 +373,7 @@ static const char *compare(struct optimfs *fs, const struct truth *l,
 		return same_text(l, c) ? NULL : "text";
 	if (c->len != l->bytes)
 		return "size";
-	sha256_hex(c->bytes, c->len, sum);
+	ofs_sha256_of(c->bytes, c->len, sum);
 	return strcmp(sum, l->sha256) == 0 ? NULL : "bytes";
 }
 
