@@ -319,7 +319,7 @@ static enum ofs_leaf known_call(const struct ofs_pickle *doc, uint32_t node,
 	if (ofs_str_begins(m, "pathlib"))
 		return path(doc, node, out);
 	if (ofs_leaf_time(doc, node, out) || ofs_leaf_range(doc, node, out))
-		return OFS_LEAF_TEXT;
+		return OFS_LEAF_NAMED;
 	return OFS_LEAF_NONE;
 }
 

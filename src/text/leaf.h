@@ -14,7 +14,8 @@ enum ofs_leaf {
 	OFS_LEAF_NUMBER, /* a NumPy scalar or a tensor without dimensions: a
 			  * number or bool in JSON */
 	OFS_LEAF_QUOTED, /* a complex number: a scalar, quoted in JSON */
-	OFS_LEAF_TEXT,   /* a dtype, layout, device, path, time or range */
+	OFS_LEAF_TEXT,   /* a dtype, layout, device or path */
+	OFS_LEAF_NAMED,  /* a time or range: text, but in JSON no longer one */
 	OFS_LEAF_OPAQUE, /* a call or a name: JSON that names it; or a small
 			  * array of NumPy: lists */
 	OFS_LEAF_TENSOR, /* another tensor: JSON with its dtype and shape */

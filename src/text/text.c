@@ -74,6 +74,7 @@ enum ofs_text_kind ofs_text_kind(const struct ofs_pickle *doc, uint32_t node)
 	case OFS_LEAF_QUOTED:
 		return OFS_TEXT_SCALAR;
 	case OFS_LEAF_TEXT:
+	case OFS_LEAF_NAMED:
 		return OFS_TEXT_STRING;
 	default:
 		return OFS_TEXT_OPAQUE;
@@ -146,7 +147,8 @@ static void plain(struct writer *w, uint32_t node)
 		ofs_leaf_bigint((const uint8_t *)s.p, s.len, out);
 		break;
 	default:
-		ofs_leaf_text(doc, node, &w->budget, out);
+		if (ofs_leaf_text(doc, node, &w->budget, out) == OFS_LEAF_NAMED)
+			w->lossy = true;
 	}
 }
 
@@ -189,6 +191,7 @@ static void leaf(struct writer *w, uint32_t node)
 	}
 	switch (ofs_leaf(w->doc, node)) {
 	case OFS_LEAF_QUOTED:
+	case OFS_LEAF_NAMED:
 		w->lossy = true;
 		quoted_leaf(w, node);
 		return;

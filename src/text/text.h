@@ -32,7 +32,8 @@ struct ofs_text_form {
 	const struct ofs_text_storages *storages;
 	/* If not NULL, set to true when a part of a list is shown as another
 	 * type: bytes or a complex number as a string, a namespace as a dict, an
-	 * object by its name. */
+	 * object, time or range by its name. The same for a value that is a
+	 * time or range. */
 	bool *lossy;
 };
 int ofs_text_value(const struct ofs_pickle *doc, uint32_t node,

@@ -57,7 +57,8 @@ if command -v python3 >/dev/null; then
 	END
 
 	# What JSON would show as something else.
-	for value in "b''" "b'x'" "[b'x']" "[1j]" "[slice(1)]"; do
+	for value in "b''" "b'x'" "[b'x']" "[1j]" "[slice(1)]" \
+	    "range(3)"; do
 		python3 -c "import pickle; pickle.dump({'a': $value}, open('a.pkl', 'wb'), 4)"
 		status "reshard of $value to safetensors exits with 4" 4 \
 		    "$OPTIMFS" reshard --to safetensors a.pkl none
