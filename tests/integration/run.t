@@ -109,6 +109,9 @@ is "ls of a path in the mount of a run" \
     "$("$OPTIMFS" ls "$mnt/latest" | tr '\n' ' ')" 'model/ optim/ '
 is "ls of the mount of a run" "$("$OPTIMFS" ls "$mnt" | tr '\n' ' ')" \
     'by-name/ first latest steps/ '
+is "log of the mount of a run" \
+    "$("$OPTIMFS" log --csv "$mnt" optim/param_groups/0/lr)" \
+    "$("$OPTIMFS" log --csv "$run" optim/param_groups/0/lr)"
 ok "stat of a checkpoint in the mount of a run" \
     "$OPTIMFS" stat "$mnt/steps/2000/model"
 ok "unmount" "$OPTIMFS" umount "$mnt"

@@ -292,6 +292,25 @@ static int count(void *ctx, const struct optimfs_run_entry *e)
 	return 0;
 }
 
+static void facts_of_an_index(void)
+{
+	struct optimfs *fs = open_run(0);
+	struct optimfs_run_facts facts = { 0 };
+
+	is_int(optimfs_run_facts(fs, "1", &facts, &err), 0, "a step has facts");
+	ok(facts.ranks == 2 && facts.bytes > 100000 && !facts.damaged,
+	    "its ranks, the bytes of its files, no damage");
+	is_str(facts.format, "dcp", "its format");
+	is_str(facts.problems, "", "and no problems");
+	free(facts.problems);
+	facts = (struct optimfs_run_facts){ 0 };
+	is_int(optimfs_run_facts(fs, "77", &facts, &err), -1,
+	    "a step that is not there has none");
+	is_error(err, ENOENT, "OFS851", "which the error says");
+	ok(facts.problems == NULL, "and the facts are as they were");
+	optimfs_close(fs);
+}
+
 static void several_of_a_step(void)
 {
 	struct optimfs *fs = open_run(0);
@@ -337,6 +356,7 @@ int main(void)
 	names();
 	not_for_runs();
 	replaced();
+	facts_of_an_index();
 	several_of_a_step();
 	shell("rm -r '%s'", top);
 	return done_testing();
