@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
+#include "base/replace.h"
 #include "cli/args.h"
 #include "cli/interrupt.h"
 #include "cli/sandbox.h"
@@ -164,15 +165,10 @@ static int join(struct ofs_command *c, unsigned allowed, int *status)
 static void keep_private(struct optimfs *fs)
 {
 	struct optimfs_attr attr;
-	mode_t deny = 0;
 
-	if (optimfs_getattr(fs, OPTIMFS_ROOT, &attr, NULL) == -1)
-		return;
-	if ((attr.mode & 0004) == 0)
-		deny |= 0007;
-	if ((attr.mode & 0040) == 0 || (deny != 0 && attr.gid != getegid()))
-		deny |= 0070;
-	(void)umask(umask(0777) | deny);
+	if (optimfs_getattr(fs, OPTIMFS_ROOT, &attr, NULL) == 0)
+		(void)umask(umask(0777) |
+		    (0777 & ~ofs_made_mode(0777, attr.mode, attr.gid)));
 }
 
 struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,

@@ -99,10 +99,17 @@ static int fill(const struct copy *copy, uint64_t node, int fd,
 
 /* The file appears under its name when it is complete, or not at all. Returns as
  * fill. */
-static int fill_and_name(const struct copy *copy, uint64_t node,
-    struct ofs_replace *r, const char *dest, struct optimfs_error *err)
+static int fill_and_name(const struct copy *copy,
+    const struct optimfs_attr *attr, struct ofs_replace *r, const char *dest,
+    struct optimfs_error *err)
 {
-	int ret = fill(copy, node, r->fd, err);
+	struct stat st;
+	int ret;
+
+	if (r->dest != NULL && fstat(r->fd, &st) == 0)
+		(void)fchmod(r->fd,
+		    ofs_made_mode(st.st_mode & 0777, attr->mode, attr->gid));
+	ret = fill(copy, attr->node, r->fd, err);
 
 	if (ret == 0)
 		ret = ofs_replace_finish(r, err);
@@ -112,21 +119,25 @@ static int fill_and_name(const struct copy *copy, uint64_t node,
 	return ret;
 }
 
-static int copy_file(const struct copy *copy, uint64_t node, const char *dest,
-    struct optimfs_error *err)
+static int copy_file(const struct copy *copy, const struct optimfs_attr *attr,
+    const char *dest, struct optimfs_error *err)
 {
 	struct ofs_replace r;
 
 	return ofs_replace_open(&r, dest, err) == -1
 	    ? -1
-	    : fill_and_name(copy, node, &r, dest, err);
+	    : fill_and_name(copy, attr, &r, dest, err);
 }
 
-static int make_directory(const char *path, struct optimfs_error *err)
+static int make_directory(const struct copy *copy, uint64_t dir,
+    const char *path, struct optimfs_error *err)
 {
+	struct optimfs_attr attr;
 	struct stat st;
 
-	if (mkdir(path, 0777) == 0)
+	if (optimfs_getattr(copy->fs, dir, &attr, err) == -1)
+		return -1;
+	if (mkdir(path, ofs_made_mode(0777, attr.mode, attr.gid)) == 0)
 		return 0;
 	if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 		return 0;
@@ -134,12 +145,13 @@ static int make_directory(const char *path, struct optimfs_error *err)
 }
 
 /* Whoever may write in the destination must not lead the copy out of it. */
-static int make_directory_at(int dir, const char *name, const char *shown,
+static int make_directory_at(int dir, const char *name,
+    const struct optimfs_attr *attr, const char *shown,
     struct optimfs_error *err)
 {
 	struct stat st;
 
-	if (mkdirat(dir, name, 0777) == 0)
+	if (mkdirat(dir, name, ofs_made_mode(0777, attr->mode, attr->gid)) == 0)
 		return 0;
 	if (errno == EEXIST &&
 	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -196,11 +208,11 @@ static int copy_to(const struct copy *copy, const struct ofs_walk_entry *e,
 	if (open_parent(copy, e->path, &dir, &name, err) == -1)
 		return -1;
 	if (S_ISDIR(e->attr.mode))
-		ret = make_directory_at(dir.fd, name, shown, err);
+		ret = make_directory_at(dir.fd, name, &e->attr, shown, err);
 	else if (S_ISLNK(e->attr.mode))
 		ret = copy_link(copy, e->attr.node, dir.fd, name, shown, err);
 	else if (ofs_replace_open_at(&r, dir.fd, name, shown, err) == 0)
-		ret = fill_and_name(copy, e->attr.node, &r, shown, err);
+		ret = fill_and_name(copy, &e->attr, &r, shown, err);
 	ofs_dir_close(&dir);
 	return ret;
 }
@@ -288,7 +300,7 @@ static int assign(struct copy *copy, uint64_t dir, char **to, bool *sees,
 	int ret = 0;
 
 	if (w->rank == 0 &&
-	    (make_directory(*to, err) == -1 ||
+	    (make_directory(copy, dir, *to, err) == -1 ||
 		ofs_walk(copy->fs, dir, 0, count_entry, copy, err) == -1))
 		ret = -1;
 	if (ofs_task_agree(w, ret, err) == -1 ||
@@ -342,7 +354,7 @@ static int copy_directory(struct optimfs *fs, uint64_t dir, char **to,
 
 	if (copy.group != NULL)
 		ret = copy_together(&copy, dir, to, err);
-	else if (make_directory(*to, err) == -1)
+	else if (make_directory(&copy, dir, *to, err) == -1)
 		ret = -1;
 	else
 		ret = copy_tree(&copy, dir, err);
@@ -402,7 +414,7 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
 	if (ret == 0 && S_ISDIR(attr.mode))
 		ret = copy_directory(fs, attr.node, &to, how, err);
 	else if (ret == 0 && is_first(fs))
-		ret = copy_file(&one, attr.node, to, err) == 0 ? 0 : -1;
+		ret = copy_file(&one, &attr, to, err) == 0 ? 0 : -1;
 	free(to);
 	return ret;
 }

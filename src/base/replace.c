@@ -18,6 +18,17 @@
 #include "base/memory.h"
 
 /* dest may have a name of the maximal length. */
+mode_t ofs_made_mode(mode_t mode, uint32_t source, uint64_t gid)
+{
+	bool other = (source & 0004) != 0;
+
+	if (!other)
+		mode &= ~(mode_t)0007;
+	if ((source & 0040) == 0 || (!other && gid != getegid()))
+		mode &= ~(mode_t)0070;
+	return mode;
+}
+
 static int open_new(struct ofs_replace *r, const char *dest, mode_t mode,
     struct optimfs_error *err)
 {

@@ -3,6 +3,9 @@
 #ifndef OFS_BASE_REPLACE_H
 #define OFS_BASE_REPLACE_H
 
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "optimfs/error.h"
 
 struct ofs_replace {
@@ -11,6 +14,11 @@ struct ofs_replace {
 	char *beside;     /* a name beside the destination */
 	const char *name; /* the new file's name now; NULL: none */
 };
+
+/* The mode of a file or directory that is made from another one: mode, without
+ * access for those who may not read the source, whose mode and group these
+ * are. */
+mode_t ofs_made_mode(mode_t mode, uint32_t source, uint64_t gid);
 
 /* Begins a file that is to be dest, a borrowed path. Until ofs_replace_finish
  * it has no name if the file system allows that, so that a process that is

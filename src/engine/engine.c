@@ -145,8 +145,9 @@ static int open_both(struct ofs_engine *e, struct ofs_engine_file *f,
 {
 	struct ofs_engine_open *o = f->open;
 
-	o->fd = openat(e->dir, name,
-	    O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+	o->fd =
+	    openat(e->dir, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+		e->mode == 0 ? 0666 : e->mode);
 	if (o->fd == -1)
 		return optimfs_fail(err, errno, "OFS801 %m");
 	if (!f->whole && make_room(e, o->fd, f->size, err) == -1)

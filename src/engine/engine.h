@@ -77,6 +77,7 @@ struct ofs_engine {
 	const struct ofs_engine_ops *ops;
 	void *ctx;
 	int dir;       /* where the files are written */
+	mode_t mode;   /* of new files; 0: the default */
 	unsigned jobs; /* threads; 0: the default */
 	struct ofs_engine_file *file;
 	uint32_t n;

@@ -523,6 +523,8 @@ int ofs_indexes_same(const struct ofs_snapshot *snap,
 /* Sets the owner and the mode of a file or directory. */
 void ofs_snapshot_access(struct ofs_snapshot *snap, bool dir,
     struct optimfs_attr *attr);
+/* The mode of a file or directory that is made from the checkpoint. */
+mode_t ofs_snapshot_made_mode(const struct ofs_snapshot *snap, mode_t mode);
 /* Looks again. True: others may read the source than when the checkpoint was
  * read, or this was so at an earlier look. */
 bool ofs_snapshot_access_changed(struct ofs_snapshot *snap);

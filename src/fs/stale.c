@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/replace.h"
 #include "fs/fs.h"
 
 static void mark(bool *used, const struct ofs_extent *at)
@@ -72,6 +73,13 @@ void ofs_snapshot_access(struct ofs_snapshot *snap, bool dir,
 	attr->mode = dir ? S_IFDIR | a.mode | a.mode >> 2 : S_IFREG | a.mode;
 }
 
+mode_t ofs_snapshot_made_mode(const struct ofs_snapshot *snap, mode_t mode)
+{
+	const struct ofs_access *a = &snap->cat->access;
+
+	return ofs_made_mode(mode, a->mode, a->gid);
+}
+
 bool ofs_snapshot_access_changed(struct ofs_snapshot *snap)
 {
 	struct ofs_seen_access *seen = &snap->access;
@@ -81,8 +89,8 @@ bool ofs_snapshot_access_changed(struct ofs_snapshot *snap)
 
 	pthread_mutex_lock(&seen->lock);
 	seen->now = now;
-	seen->changed |= now.uid != was->uid || now.gid != was->gid ||
-	    now.mode != was->mode;
+	seen->changed |=
+	    now.uid != was->uid || now.gid != was->gid || now.mode != was->mode;
 	changed = seen->changed;
 	pthread_mutex_unlock(&seen->lock);
 	return changed;

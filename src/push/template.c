@@ -169,7 +169,8 @@ static int write_file(struct ofs_snapshot *snap, struct ofs_at at, int dir,
 		return -1;
 	}
 	fd = openat(dir, f->name,
-	    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+	    ofs_snapshot_made_mode(snap, 0666));
 	if (fd == -1 || ftruncate(fd, (off_t)f->size) == -1)
 		ret = optimfs_fail(err, errno, "OFS801 %s: %m", f->name);
 	else
@@ -269,7 +270,8 @@ static bool has_info(int stage)
 }
 
 /* Makes the directory; the remains of a killed mkfs are removed first. */
-static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
+static int make_dir(const struct ofs_snapshot *snap, struct ofs_stage *st,
+    struct optimfs_error *err)
 {
 	int stage = ofs_stage_beside(st), fd;
 
@@ -279,7 +281,8 @@ static int make_dir(struct ofs_stage *st, struct optimfs_error *err)
 		    "remove that directory",
 		    ofs_stage_path(st));
 	ofs_publish_clear(stage, OFS_TEMPLATE);
-	if (mkdirat(stage, OFS_TEMPLATE, 0777) == -1)
+	if (mkdirat(stage, OFS_TEMPLATE, ofs_snapshot_made_mode(snap, 0777)) ==
+	    -1)
 		return optimfs_fail(err, errno, "OFS801 %s/%s: %m",
 		    ofs_stage_path(st), OFS_TEMPLATE);
 	fd = openat(stage, OFS_TEMPLATE,
@@ -329,7 +332,7 @@ static int make(struct ofs_snapshot *snap, const char *layout,
 	if (ofs_view_make_summed(snap, layout, &view, err) == -1 ||
 	    ofs_view_make_summed(snap, plain, &view, err) == -1)
 		return -1;
-	dir = make_dir(st, err);
+	dir = make_dir(snap, st, err);
 	if (dir == -1)
 		return -1;
 	ret = write_files(snap, view, dir, &s, err);

@@ -9,19 +9,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int make_one(int dir, const char *path, struct optimfs_error *err)
+static int make_one(int dir, const char *path, mode_t mode,
+    struct optimfs_error *err)
 {
-	if (mkdirat(dir, path, 0777) == 0 || errno == EEXIST)
+	if (mkdirat(dir, path, mode) == 0 || errno == EEXIST)
 		return 0;
 	return optimfs_fail(err, errno, "OFS801 %.150s: %m", path);
 }
 
-static int sync_one(int dir, const char *path, struct optimfs_error *err)
+static int sync_one(int dir, const char *path, mode_t mode,
+    struct optimfs_error *err)
 {
 	int fd =
 	    openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int ret = 0;
 
+	(void)mode;
 	if (fd == -1 || fsync(fd) == -1)
 		ret =
 		    optimfs_fail(err, errno, "OFS801 %.150s: fsync: %m", path);
@@ -32,9 +35,11 @@ static int sync_one(int dir, const char *path, struct optimfs_error *err)
 
 /* Directories come before their contents. */
 static int each(struct ofs_snapshot *snap, struct ofs_at view, int dir,
-    int (*call)(int dir, const char *path, struct optimfs_error *err),
+    int (*call)(int dir, const char *path, mode_t mode,
+	struct optimfs_error *err),
     struct optimfs_error *err)
 {
+	mode_t mode = ofs_snapshot_made_mode(snap, 0777);
 	struct ofs_at at = { view.space, 1 };
 	char path[OFS_FILE_NAME];
 	uint32_t n;
@@ -45,7 +50,7 @@ static int each(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 		if (!ofs_view_is_dir(snap, at))
 			continue;
 		ofs_view_path(snap, at, path);
-		if (call(dir, path, err) == -1)
+		if (call(dir, path, mode, err) == -1)
 			return -1;
 	}
 	return 0;
@@ -62,5 +67,5 @@ int ofs_view_dirs_sync(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 {
 	if (each(snap, view, dir, sync_one, err) == -1)
 		return -1;
-	return sync_one(dir, ".", err);
+	return sync_one(dir, ".", 0, err);
 }

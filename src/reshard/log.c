@@ -233,7 +233,8 @@ static int open_new(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	int dir = ofs_stage_dir(r->stage);
 
-	if (mkdirat(dir, "new", 0777) == -1 && errno != EEXIST)
+	if (mkdirat(dir, "new", ofs_snapshot_made_mode(r->snap, 0777)) == -1 &&
+	    errno != EEXIST)
 		return optimfs_fail(err, errno, "OFS809 %s/new: %m",
 		    ofs_stage_path(r->stage));
 	r->engine.dir =

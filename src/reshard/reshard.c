@@ -551,6 +551,7 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	err = OFS_SOME_ERROR(err);
 	path = ofs_fs_single(fs, err) == -1 ? NULL : target(&r, dir, err);
 	ofs_engine_init(&r.engine);
+	r.engine.mode = ofs_snapshot_made_mode(r.snap, 0666);
 	r.engine.ops = &view_ops;
 	r.engine.ctx = &r;
 	if (path == NULL)

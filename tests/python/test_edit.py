@@ -22,6 +22,29 @@ def files(path):
     return found
 
 
+def modes(path):
+    paths = [path] + [os.path.join(at, name) for at, dirs, names in
+                      os.walk(path) for name in dirs + names]
+    return {os.stat(p).st_mode & 0o777 for p in paths}
+
+
+@pytest.mark.parametrize("mode, made", [(0o700, {0o700, 0o600}),
+                                        (0o755, {0o777, 0o666})])
+def test_a_copy_is_not_wider_than_its_source(copy, tmp_path, mode, made):
+    path = copy(FSDP2)
+    for at, _, names in os.walk(path):
+        for name in names:
+            os.chmod(os.path.join(at, name), 0o644)
+    os.chmod(path, mode)
+    umask = os.umask(0)
+    try:
+        with optimfs.open(path) as ck:
+            ck.view("dcp@2").save(tmp_path / "made")
+    finally:
+        os.umask(umask)
+    assert modes(tmp_path / "made") == made
+
+
 def test_an_edit_is_committed(copy):
     path = copy(FSDP2)
     w = np.arange(144, dtype="f4").reshape(12, 12)

@@ -16,6 +16,8 @@
 
 #include "optimfs/optimfs.h"
 
+#include "fs/fs.h"
+
 #include "sample.h"
 #include "support/scratch.h"
 #include "tap.h"
@@ -177,6 +179,33 @@ static void owners(struct sample *s, const char *what)
 	scratch_run("rm old");
 }
 
+/* The mode of a new file, without a umask, of a source that has this one. */
+static mode_t made_of(struct sample *s, uint32_t mode)
+{
+	struct ofs_access *now = &s->fs->now->access.now;
+	const struct ofs_access was = *now;
+	struct optimfs_error err;
+	struct stat st = { 0 };
+	mode_t mask = umask(0);
+
+	now->mode = mode;
+	if (!copy(s, in_scratch("new"), &err) ||
+	    stat(in_scratch("new"), &st) == -1)
+		diag("%s", err.text);
+	*now = was;
+	umask(mask);
+	scratch_run("rm -f new");
+	return st.st_mode & 0777;
+}
+
+static void modes(struct sample *s, const char *what)
+{
+	is_int(made_of(s, 0444), 0666,
+	    "%s: a file of a checkpoint for all has the usual mode", what);
+	is_int(made_of(s, 0400), 0600,
+	    "%s: one of a private checkpoint is private", what);
+}
+
 static void killed(struct sample *s)
 {
 	ok(is_killed(s->fs, in_scratch("new")) && are_all(""),
@@ -194,6 +223,7 @@ static void all(struct sample *s, const char *what)
 	links(s, what);
 	descriptors(s, what);
 	owners(s, what);
+	modes(s, what);
 }
 
 /* Has the file system of the scratch directory files without a name? */
