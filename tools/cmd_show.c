@@ -568,7 +568,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	ofs_interrupt_catch();
 	if ((c.flags & OFS_JSON) != 0 && (c.flags & OFS_CSV) != 0) {
 		ofs_command_fini(&c);
-		return ofs_tool_usage(verb, "--json or --csv?");
+		return ofs_tool_usage(verb, "--csv or --json, not both");
 	}
 	for (int i = 0; i < c.noperands && worst != OFS_EXIT_INTERRUPTED; i++) {
 		status = show_operand(&c, i);

@@ -15,7 +15,7 @@ verbs=$("$OPTIMFS" --help | sed -n 's/^  \([a-z]*\) .*/\1/p' | grep -vx optimfs)
 arguments() { # VERB CHECKPOINT
 	case $1 in
 	mount) echo "$2 mnt" ;;
-	cat) echo "$2 model/layers.0.wq.weight" ;;
+	cat | show) echo "$2 model/layers.0.wq.weight" ;;
 	cp) echo "-r $2 / copy" ;;
 	tar) echo "$2 /" ;;
 	reshard) echo "--to dcp@2 $2 copy" ;;
@@ -50,7 +50,7 @@ refuses() {
 	advised "$name"
 }
 
-is "the program has 21 verbs" "$(echo "$verbs" | wc -w)" 21
+is "the program has 22 verbs" "$(echo "$verbs" | wc -w)" 22
 case $("$OPTIMFS" --version) in
 *"no FUSE"*) verbs=$(echo "$verbs" | grep -vxE 'mount|umount|commit|abort') ;;
 esac
@@ -140,7 +140,7 @@ for v in fsck check; do
 	status "$v of a checkpoint with a missing file exits with 1" 1 "$OPTIMFS" "$v" hurt
 	like "$v prints OFS140 for the missing file" "$(cat "$scratch/out")" '*OFS140*'
 done
-for v in cat cp tar diff reshard mkfs plan; do
+for v in cat show cp tar diff reshard mkfs plan; do
 	refuses "$v" 3 hurt __1_0.distcp
 done
 status "stat of a checkpoint with a missing file exits with 3" 3 "$OPTIMFS" stat hurt

@@ -127,7 +127,7 @@ refuse "a slice of a text is refused" 2 '*/step: is text, which has no elements*
 refuse "a directory is refused" 3 '*model: is a directory: optimfs ls*' $x model
 refuse "a .npy is refused" 2 '*show the tensor itself*' \
     "$ck" .optimfs/npy/$state/exp_avg.npy
-refuse "both --json and --csv are refused" 2 '*--json or --csv?*' --json --csv $x model/row
+refuse "both --json and --csv are refused" 2 '*--csv or --json, not both*' --json --csv $x model/row
 refuse "a path that is not there is an error" 3 '*model/none: no such name*' $x 'model/none[0]'
 
 # What is claimed is not allocated: a gigabyte of address space is enough.
