@@ -124,7 +124,7 @@ rm -rf ck now
 
 # States of Megatron-Core's buckets: a norm that two tensor-parallel ranks have
 # is changed in both buckets, and a matrix that is cut between ranks.
-gzip -dc "$TOP_SRCDIR/tests/data/megatron/buckets/tp2pp1dp2.tar.gz" | tar -xf -
+gzip -dc "$TOP_SRCDIR/tests/data/megatron_buckets/tp2pp1dp2.tar.gz" | tar -xf -
 ck=tp2pp1dp2/ckpt
 norm=optim/state/decoder.final_layernorm.weight/exp_avg
 matrix=optim/state/decoder.layers.1.mlp.linear_fc1.weight/exp_avg_sq

@@ -14,7 +14,7 @@ export XDG_CACHE_HOME
 
 unpack() {
 	rm -rf "${scratch:?}/$1"
-	gzip -dc "$data/buckets/$1.tar.gz" | tar -C "$scratch" -xf -
+	gzip -dc "${data}_buckets/$1.tar.gz" | tar -C "$scratch" -xf -
 }
 
 # Are all states of a checkpoint those of the manifest?

@@ -141,7 +141,7 @@ def differing(ck):
     out = subprocess.run([OPTIMFS, "stat", "--json", ck], text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     lines = [json.loads(line) for line in out.stdout.splitlines()]
-    lines = [s for s in lines if "error" not in s]
+    lines = [s for s in lines if "path" in s and "error" not in s]
     if not lines:
         return 0, None
     elements = subprocess.run([OPTIMFS, "cat", ck] + [s["path"] for s in lines],
