@@ -340,7 +340,7 @@ static void several_of_a_step(void)
 
 int main(void)
 {
-	char name[16];
+	char name[32];
 
 	snprintf(top, sizeof(top), "%s/optimfs-run-XXXXXX", tap_tmpdir());
 	if (mkdtemp(top) == NULL)
