@@ -236,15 +236,14 @@ static size_t dir_len(const char *rel)
 	return slash == NULL ? 0 : (size_t)(slash - rel);
 }
 
-/* Does the next new file lie in the same directory? Then one sync of the
- * directory is enough. */
-static bool goes_on(const struct ofs_publish_plan *plan, size_t i)
+bool ofs_publish_goes_on(const struct ofs_publish_plan *plan, size_t i,
+    bool (*counts)(const struct ofs_publish_name *n))
 {
 	const char *rel = plan->name[i].rel;
 	size_t n = dir_len(rel);
 
 	for (i++; i < plan->n; i++)
-		if (ofs_publish_is_new(&plan->name[i]))
+		if (counts(&plan->name[i]))
 			return dir_len(plan->name[i].rel) == n &&
 			    memcmp(plan->name[i].rel, rel, n) == 0;
 	return false;
@@ -261,7 +260,7 @@ static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
 		if (!ofs_publish_is_new(n))
 			continue;
 		if (ofs_sys_fsync(n->fd) == -1 ||
-		    (!goes_on(&p->plan, i) &&
+		    (!ofs_publish_goes_on(&p->plan, i, ofs_publish_is_new) &&
 			ofs_publish_sync_dir(p->new, n->rel) == -1) ||
 		    fstat(n->fd, &st) == -1)
 			return optimfs_fail(err, errno,

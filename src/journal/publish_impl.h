@@ -85,6 +85,10 @@ int ofs_publish_add(struct ofs_publish_plan *plan, const char *rel,
     struct optimfs_error *err);
 /* Is it a file that the plan puts in place? */
 bool ofs_publish_is_new(const struct ofs_publish_name *n);
+/* Does the next name after i that counts lie in the same directory as name i?
+ * Then one sync of the directory is enough for both. */
+bool ofs_publish_goes_on(const struct ofs_publish_plan *plan, size_t i,
+    bool (*counts)(const struct ofs_publish_name *n));
 void ofs_publish_plan_fini(struct ofs_publish_plan *plan);
 
 /* publish_dirs.c */

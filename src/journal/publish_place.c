@@ -41,25 +41,9 @@ void ofs_publish_take_back(const struct ofs_publish *p)
 			    &p->plan.name[i].put, false);
 }
 
-static size_t dir_len(const char *rel)
+static bool is_created(const struct ofs_publish_name *n)
 {
-	const char *slash = strrchr(rel, '/');
-
-	return slash == NULL ? 0 : (size_t)(slash - rel);
-}
-
-/* Does the next name to move lie in the same directory? Then one sync of the
- * directory is enough. */
-static bool goes_on(const struct ofs_publish_plan *plan, size_t i)
-{
-	const char *rel = plan->name[i].rel;
-	size_t n = dir_len(rel);
-
-	for (i++; i < plan->n; i++)
-		if (plan->name[i].kind == OFS_PUBLISH_CREATE)
-			return dir_len(plan->name[i].rel) == n &&
-			    memcmp(plan->name[i].rel, rel, n) == 0;
-	return false;
+	return n->kind == OFS_PUBLISH_CREATE;
 }
 
 /* Nothing refers to the new names yet. */
@@ -69,14 +53,14 @@ static int move_created(struct ofs_publish *p, struct optimfs_error *err)
 	for (size_t i = 0; i < p->plan.n; i++) {
 		const struct ofs_publish_name *n = &p->plan.name[i];
 
-		if (n->kind != OFS_PUBLISH_CREATE)
+		if (!is_created(n))
 			continue;
 		if (ofs_publish_parents(p->dir, n->rel, p->dir, err) == -1)
 			return -1;
 		if (ofs_publish_move(p->new, n->rel, p->dir, n->rel) == -1)
 			return errno == EEXIST ? changed(n, "made", err)
 					       : fail(n, err);
-		if (!goes_on(&p->plan, i) &&
+		if (!ofs_publish_goes_on(&p->plan, i, is_created) &&
 		    ofs_publish_sync_dir(p->dir, n->rel) == -1)
 			return fail(n, err);
 	}
