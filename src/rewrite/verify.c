@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,35 +92,6 @@ static int sum_wanted(struct verify *v, uint64_t *sum, uint64_t *n)
 	return v->a.bad ? ofs_no_memory(v->err) : 0;
 }
 
-/* Compares the paths found with those expected. */
-static int check_paths(struct verify *v)
-{
-	uint64_t want = 0, nwant = 0, got = 0, ngot = 0;
-
-	if (sum_wanted(v, &want, &nwant) == -1)
-		return -1;
-	for (uint32_t i = 0; i < v->now->nentries; i++) {
-		if (v->now->entries[i].tree == OFS_NONE)
-			continue;
-		join(v->now, &v->now->entries[i], &v->a);
-		got += ofs_hash64(v->a.data, v->a.len);
-		ngot++;
-	}
-	if (v->a.bad)
-		return ofs_no_memory(v->err);
-	if (got == want && ngot == nwant)
-		return 0;
-	return optimfs_fail(v->err, EINVAL,
-	    "OFS827 with these changes the checkpoint would be read "
-	    "differently (%" PRIu64 " files in other places than the %" PRIu64
-	    " that there are)%s",
-	    ngot, nwant,
-	    v->c->cat->nid_names == 0
-		? ""
-		: "; with ids=, a parameter is renamed below model and below "
-		  "optim/state");
-}
-
 static bool same_path(const void *ctx, uint32_t index, const void *key,
     size_t n)
 {
@@ -138,6 +108,76 @@ static const char *shown(struct ofs_buf *path)
 		if (path->data[i] == '\0')
 			path->data[i] = '/';
 	return (const char *)path->data;
+}
+
+/* The first file that would no longer be there, a tensor if one is among them,
+ * goes to v->a. */
+static bool find_missing(struct verify *v)
+{
+	uint32_t n = v->c->cat->nentries;
+	bool *seen = calloc((size_t)n + 1, sizeof(*seen));
+	const struct ofs_entry *found = NULL;
+
+	for (uint32_t k = 0; seen != NULL && k < v->now->nentries; k++) {
+		uint32_t i;
+
+		join(v->now, &v->now->entries[k], &v->a);
+		i = ofs_map_find(&v->by_path, ofs_map_hash(v->a.data, v->a.len),
+		    same_path, v, v->a.data, v->a.len);
+		seen[i == OFS_NONE ? n : i] = true;
+	}
+	for (uint32_t k = n; seen != NULL && k-- > 0;) {
+		const struct ofs_entry *e = &v->c->cat->entries[k];
+
+		if (!seen[k] && !v->gone[k] && e->tree != OFS_NONE &&
+		    (e->kind == OFS_ENTRY_TENSOR || found == NULL ||
+			found->kind != OFS_ENTRY_TENSOR))
+			found = e;
+	}
+	free(seen);
+	if (found == NULL)
+		return false;
+	join(v->c->cat, found, &v->a);
+	return !v->a.bad;
+}
+
+/* What else decides where a file lies: the end of a message. */
+static const char *why(const struct ofs_catalog *cat)
+{
+	return cat->nid_names > 0
+	    ? "; with ids=, a parameter is renamed below model and below "
+	      "optim/state"
+	    : cat->found.proved > 0
+	    ? "; state in buckets is found by its weights: change a weight "
+	      "and its fp32 together"
+	    : "";
+}
+
+/* Compares the paths found with those expected. */
+static int check_paths(struct verify *v)
+{
+	uint64_t want = 0, nwant = 0, got = 0, ngot = 0;
+	bool missing;
+
+	if (sum_wanted(v, &want, &nwant) == -1)
+		return -1;
+	for (uint32_t i = 0; i < v->now->nentries; i++) {
+		if (v->now->entries[i].tree == OFS_NONE)
+			continue;
+		join(v->now, &v->now->entries[i], &v->a);
+		got += ofs_hash64(v->a.data, v->a.len);
+		ngot++;
+	}
+	if (v->a.bad)
+		return ofs_no_memory(v->err);
+	if (got == want && ngot == nwant)
+		return 0;
+	missing = find_missing(v);
+	return optimfs_fail(v->err, EINVAL,
+	    "OFS827 with these changes the checkpoint would be read "
+	    "differently: %.120s%s%s",
+	    missing ? shown(&v->a) : "there would be more files",
+	    missing ? " would not be there" : "", why(v->c->cat));
 }
 
 static bool same_form(const struct verify *v, const struct ofs_entry *was,

@@ -224,6 +224,25 @@ is "integer IDs: the numbers stay" "$("$OPTIMFS" ls one.ckpt optim/state)" \
 "$OPTIMFS" umount "$mnt"
 rm one.ckpt
 
+# State in Megatron's buckets has the name of the weight that it rounds to.
+rm -rf ck tree now
+cp -r "$TOP_SRCDIR/tests/data/megatron/llama_dp2/dp_reshardable" ck && chmod -R u+w ck
+n=decoder.final_layernorm.weight
+"$OPTIMFS" mount -o rw ck "$mnt"
+printf '\200\077\200\077' |
+    dd of="$mnt/model/$n" conv=notrunc 2>/dev/null # bfloat16: 1, 1
+like "buckets: a weight is not committed without its fp32" \
+    "$("$OPTIMFS" commit "$mnt" 2>&1)" \
+    "*OFS827 *optim/state/$n/* would not be there; *change a weight and its fp32 together*"
+printf '\0\0\200\077\0\0\200\077' |
+    dd of="$mnt/optim/state/$n/fp32" conv=notrunc 2>/dev/null
+cp -r "$mnt" tree
+status "buckets: both are committed" 0 "$OPTIMFS" commit "$mnt"
+"$OPTIMFS" umount "$mnt"
+"$OPTIMFS" cp -r ck / now
+ok "buckets: the committed tree equals the edited mount" diff -r tree now
+rm -r tree now
+
 # DCP does not know, without reading values, which IDs the groups list. State of
 # others, as ranks of a pipeline leave it, is copied only to DCP again.
 rm -rf ck now

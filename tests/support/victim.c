@@ -19,6 +19,8 @@
 #define LR    "optim/param_groups/0/lr"
 /* of DeepSpeed, which has no weights that can be written */
 #define MOMENT "optim/state/blocks.0.fc_in.weight/exp_avg"
+/* of Megatron-Core: a weight alone would not be the one of its fp32 */
+#define BUCKETS "optim/state/decoder.final_layernorm.weight/exp_avg"
 
 static void mark(const char *text)
 {
@@ -91,6 +93,7 @@ static int change(struct optimfs *fs, struct optimfs_error *err)
 	uint64_t dir = node_of(fs, STATE);
 
 	w = w == 0 ? node_of(fs, MOMENT) : w;
+	w = w == 0 ? node_of(fs, BUCKETS) : w;
 	w = w == 0 ? any_tensor(fs) : w;
 	if (put(fs, w, "some other bytes", 16, 8, false, err) == -1)
 		return -1;

@@ -220,10 +220,23 @@ static void alias_cycle(void)
 	mktorch_fini(&m);
 }
 
+/* Opens a file of the view dcp@N. */
+static bool open_view(struct optimfs *fs, int n, struct optimfs_file **file,
+    struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+	char name[48];
+
+	snprintf(name, sizeof(name), "dcp@%d/.metadata", n);
+	return find(fs, name, &attr, err) == 0 &&
+	    optimfs_file_open(fs, attr.node, file, err) == 0;
+}
+
 /* Each view needs memory, and lookups by the kernel would not limit their
- * number. */
+ * number. What nobody uses makes room. */
 static void too_many(void)
 {
+	static struct optimfs_file *file[1025];
 	struct optimfs_error err;
 	struct mktorch m;
 	struct optimfs *fs = open_line(&m, "{model:{a:t}}", NULL);
@@ -234,9 +247,18 @@ static void too_many(void)
 	do
 		snprintf(name, sizeof(name), "dcp@%d", ++n);
 	while (n < 2000 && find(fs, name, &attr, &err) == 0);
-	is_int(n, 1025, "1024 views can exist at once");
+	is_int(n, 2000, "views that nobody uses make room for others");
+	n = 0;
+	while (n < 1025 && open_view(fs, n + 1, &file[n], &err))
+		n++;
+	is_int(n, 1024, "1024 views can be in use at once");
 	is_error(err, ENFILE, "OFS772", "a further view fails with ENFILE");
 	is_int(list_view(fs, "dcp@7", &err), 0, "existing views stay usable");
+	optimfs_file_close(file[--n]);
+	ok(open_view(fs, 1025, &file[n], &err),
+	    "a file that is closed makes room: %s", err.text);
+	for (n = 0; n < 1024; n++)
+		optimfs_file_close(file[n]);
 	optimfs_close(fs);
 	mktorch_fini(&m);
 }
