@@ -263,7 +263,10 @@ static struct optimfs *open_any(const char *path,
 	fs = open_run(path, options, &why);
 	if (fs == NULL && (why.number == 854 || ofs_must_stop(&why)))
 		optimfs_fail_with(err, &why);
-	return fs;
+	if (fs == NULL || ofs_run_has_steps(&fs->run->members))
+		return fs;
+	optimfs_close(fs);
+	return NULL;
 }
 
 /* Opens what path names in a run: a checkpoint with files of its own, or one

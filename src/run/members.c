@@ -358,6 +358,23 @@ uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step)
 	return found;
 }
 
+bool ofs_run_has_steps(struct ofs_run_members *m)
+{
+	struct ofs_run_member v;
+	uint64_t step = 0;
+	bool one = false;
+
+	for (uint32_t i = 0; ofs_run_member(m, i, &v); i++) {
+		if (!v.told)
+			continue;
+		if (one && v.step != step)
+			return true;
+		step = v.step;
+		one = true;
+	}
+	return false;
+}
+
 uint32_t ofs_run_member_last(struct ofs_run_members *m)
 {
 	uint32_t found;

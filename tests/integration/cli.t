@@ -550,7 +550,8 @@ mkdir -p many && for i in 9 10 200; do cp -r "$ck" "many/run-$i-a"; done
 does 3 "fsck of a directory of checkpoints exits with 3" fsck many
 says err 'give one of: run-200-a, run-10-a, run-9-a' \
     "fsck lists the checkpoints below, newest first"
-does 0 "info of a directory of checkpoints describes a run" info many
+does 3 "info of a directory of checkpoints whose names tell no step exits with 3" info many
+does 0 "info with run=yes describes them as a run" info -o run=yes many
 says out 'a run of 3 checkpoints' "info says how many there are"
 mkdir -p deep/a/b/c && mv many deep/a/b/c/
 does 3 "info of a directory far above several checkpoints exits with 3" info deep

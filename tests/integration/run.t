@@ -222,6 +222,16 @@ is "a directory with one checkpoint is that one" \
     "$("$OPTIMFS" ls "$only" | head -n 1)" model/
 is "and with run=yes a run" "$("$OPTIMFS" ls -o run=yes "$only" steps)" 500/
 ok "its checkpoint has a name without that" "$OPTIMFS" diff "$only:latest" "$w3"
+ranks=$(point ranks)
+cp -r "$w2" "$ranks/dcp"
+for r in 0 1; do
+	cp "$data/extra/torch_save/adam.pt" "$ranks/rawopt_$r.pt"
+done
+"$OPTIMFS" info "$ranks" 2>"$scratch/err"
+like "files of ranks beside a checkpoint are not steps of a run" "$(cat "$scratch/err")" \
+    '*OFS681 *give one of: dcp; or a file: rawopt_0.pt'
+is "with run=yes they are checkpoints with names" \
+    "$("$OPTIMFS" ls -o run=yes "$ranks" by-name | tr '\n' ' ')" 'dcp/ rawopt_0.pt/ rawopt_1.pt/ '
 mkdir "$scratch/empty"
 ok "a run that has no checkpoint yet can be mounted" \
     "$OPTIMFS" mount -o run=yes "$scratch/empty" "$mnt"
