@@ -39,9 +39,10 @@ static int detect_itself(const struct ofs_dir *dir,
 	    ofs_detect_copies(dir, parts, err) == -1 ||
 	    (parts->n > 0 && ofs_detect_members(dir, names, parts, err) == -1))
 		return -1;
-	return parts->n == 0 || parts->chosen
-	    ? 0
-	    : ofs_detect_others(dir, names, parts, err);
+	if (parts->n == 0)
+		return 0;
+	return parts->chosen ? ofs_detect_say_chosen(dir, names, parts, err)
+			     : ofs_detect_others(dir, names, parts, err);
 }
 
 static int nothing_here(const struct ofs_dir *dir, struct optimfs_error *err)
@@ -128,9 +129,10 @@ static int add_below(const struct ofs_dir *dir, const struct ofs_names *names,
 		ret = ofs_parts_join(parts, &found, err);
 	ofs_parts_free(&found);
 	free(only);
-	return ret == -1 || parts->chosen
-	    ? ret
-	    : ofs_detect_others(dir, names, parts, err);
+	if (ret == -1)
+		return -1;
+	return parts->chosen ? ofs_detect_say_chosen(dir, names, parts, err)
+			     : ofs_detect_others(dir, names, parts, err);
 }
 
 static int detect_dir(const struct ofs_dir *dir, struct ofs_parts *parts,
@@ -165,7 +167,11 @@ static int dir_as(const struct ofs_dir *dir, const struct ofs_names *names,
 		    : ret;
 	}
 	ret = ofs_detect_latest(dir, names, format, parts, err);
-	return ret != 0 ? ret : add_below(dir, names, format, parts, err);
+	if (ret == 1)
+		ret = ofs_detect_say_chosen(dir, names, parts, err);
+	else if (ret == 0)
+		ret = add_below(dir, names, format, parts, err);
+	return ret;
 }
 
 static int detect_as(const struct ofs_dir *dir, const char *rel,

@@ -152,5 +152,10 @@ const char *ofs_detect_foreign_words(const struct optimfs_error *why);
  * -1. */
 int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
     char **only, bool *chosen, struct optimfs_error *err);
+/* If the first of parts was chosen because a file names it as the latest one, a
+ * warning names the other checkpoints of dir. */
+int ofs_detect_say_chosen(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err);
 
 #endif

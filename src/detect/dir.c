@@ -93,6 +93,7 @@ int ofs_detect_latest(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (ret != 1)
 		return ret;
 	parts->trainer = format->trainer;
+	parts->chosen = true;
 	spec.rel = name;
 	ret = ofs_parts_add(parts, &spec, err) == -1 ? -1 : 1;
 	free(name);

@@ -396,3 +396,42 @@ out:
 	free(latest);
 	return ret;
 }
+
+/* The warning. */
+
+/* Drops the candidates that the parts are of. */
+static void drop_shown(struct ofs_candidates *c, const struct ofs_parts *parts)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		if (ofs_parts_cover(parts, c->v[i].path))
+			free(c->v[i].path);
+		else
+			c->v[n++] = c->v[i];
+	c->n = n;
+}
+
+int ofs_detect_say_chosen(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	struct ofs_candidates others;
+	struct ofs_buf b = { 0 };
+	int ret = 0;
+
+	if (ofs_candidates_find(dir, names, DEPTH, &others, err) == -1)
+		return -1;
+	drop_shown(&others, parts);
+	list(&b, &others, NULL);
+	if (b.bad)
+		ret = ofs_no_memory(err);
+	else if (others.n > 0)
+		ret = ofs_parts_note(parts, err,
+		    "OFS669 this is %.200s, the latest of %zu checkpoints; "
+		    "others:%s (give their paths, or -o run=yes)",
+		    parts->part[0].rel, others.n + 1, (char *)b.data);
+	ofs_buf_fini(&b);
+	ofs_candidates_free(&others);
+	return ret;
+}

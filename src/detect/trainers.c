@@ -471,10 +471,8 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 		ret = whole(dir, names, parts, err);
 	if (ret == 0) {
 		ret = latest(dir, names, parts, err);
-		if (ret == 1) {
-			parts->chosen = true;
+		if (ret == 1)
 			return beside_latest(dir, names, parts, err);
-		}
 	}
 	if (ret == 0)
 		ret = olmo(dir, names, parts, err);

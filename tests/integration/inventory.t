@@ -98,6 +98,26 @@ ok "a checkpoint in the directory of another opens as the outer one" \
 has "the inner one is left out with a warning" \
     '^  OFS686 step-3/ is a checkpoint of its own in the directory of this one, and left out$'
 
+# Directories with a file that names the latest checkpoint.
+mkdir "$scratch/tracked"
+cp -r "$ck" "$scratch/tracked/iter_0000010"
+cp -r "$ck" "$scratch/tracked/iter_0000020"
+echo 10 >"$scratch/tracked/latest_checkpointed_iteration.txt"
+ok "the checkpoint that Megatron's tracker names opens" "$OPTIMFS" info "$scratch/tracked"
+has "the other one is named" \
+    '^  OFS669 this is iter_0000010, the latest of 2 checkpoints; others: iter_0000020 \(give their paths, or -o run=yes\)$'
+ok "that is no damage" "$OPTIMFS" fsck "$scratch/tracked"
+"$OPTIMFS" reshard --to zero1@1 "$ck" "$scratch/tagged" >/dev/null 2>&1
+tag=$(cat "$scratch/tagged/latest")
+cp -r "$scratch/tagged/$tag" "$scratch/tagged/global_step60"
+mkdir "$scratch/tagged/global_step70"
+ok "the checkpoint that DeepSpeed's latest names opens" "$OPTIMFS" info "$scratch/tagged"
+has "the others are named, if they are checkpoints" \
+    "^  OFS669 this is $tag, the latest of 2 checkpoints; others: global_step60 \("
+rm -r "$scratch/tagged/global_step60"
+ok "it opens without the other one" "$OPTIMFS" info "$scratch/tagged"
+not_ok "then there was no choice" grep -q OFS669 "$scratch/out"
+
 # One model in two formats.
 mkdir "$scratch/both"
 cp "$st" "$scratch/both/model.safetensors"
