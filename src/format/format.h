@@ -12,12 +12,12 @@
 #include "base/io.h"
 #include "catalog/catalog.h"
 
+struct ofs_commit;
 struct ofs_file_head;
 struct ofs_files_ops;
 struct ofs_layout;
 struct ofs_part;
 struct ofs_parts;
-struct ofs_update_ops;
 
 /* How sure a format is that a file or directory is its own: 0 no .. 100
  * certain. With a bid of at most OFS_BID_ASKED it gets a directory only if
@@ -128,9 +128,12 @@ struct ofs_format {
 	/* Lays a checkpoint out: src/layout/render.h. NULL: no views. */
 	const struct ofs_files_ops *render;
 
-	/* Commits of changes: src/rewrite/update.h. NULL: a commit can change
-	 * only the bytes of tensors, or, if read_only, nothing. */
-	const struct ofs_update_ops *update;
+	/* Lays out what a commit changes in a part: adds its new files, as
+	 * compositions, and the names to remove (src/rewrite/files.h). NULL: a
+	 * commit can change only the bytes of tensors, or, if read_only,
+	 * nothing. */
+	int (*update)(struct ofs_commit *c, const struct ofs_part *part,
+	    struct optimfs_error *err);
 	bool fixed_names; /* a commit cannot change names */
 	bool read_only;
 };

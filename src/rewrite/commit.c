@@ -14,7 +14,6 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "rewrite/rewrite_impl.h"
-#include "rewrite/update.h"
 
 /* A commit turns what a user has changed in the tree into a new generation of the
  * checkpoint's own files. It does not change files: it describes new ones, lets
@@ -31,9 +30,8 @@
  * question, which read/patch.c answers for any format: from the catalog, which
  * says where the elements of each tensor lie.
  *
- * What is left to a format is what only it can know. Its update table says which
- * files change if a value is set, added or removed, and what they are composed
- * of. What is only bytes of tensors is not its business, unless it puts changed
+ * What is left to a format is what only it can know: which files change if a
+ * value is set, added or removed, and what they are composed of (update). What is only bytes of tensors is not its business, unless it puts changed
  * tensors elsewhere, as DCP does, whose index says where each of them is. All
  * files with changed bytes that no format has laid out are laid out here as they
  * are, from their first byte to their last.
@@ -55,7 +53,7 @@
  *      patches, so a commit that it refuses has written nothing.
  *   7. The engine writes all files, with several threads. What is not touched is
  *      copied by the kernel in whole blocks, which file systems can share.
- *   8. An index that needs to know how long compressed items have become is added
+ *   8. An index that needs to know how long compressed items have become is made
  *      and written.
  *   9. verify.c opens the new files with our own reader, together with the old
  *      ones that stay, and trusts none of the steps before: the same tensors, the
@@ -121,14 +119,6 @@ static int add_rest(struct ofs_commit *c, struct optimfs_error *err)
 	return 0;
 }
 
-static const struct ofs_update_ops *ops_of(const struct ofs_commit *c, size_t i)
-{
-	static const struct ofs_update_ops none;
-	const struct ofs_update_ops *ops = c->job->part[i].ops;
-
-	return ops == NULL ? &none : ops;
-}
-
 /* Is there enough space on the disk? */
 static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 {
@@ -149,25 +139,20 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	    need + need / 20, left);
 }
 
-/* Writes all new files: those of the formats, and those in which only bytes
- * change; then indexes that need to know where the others have what. */
-static int prepare(struct ofs_commit *c, void **state,
-    struct optimfs_error *err)
+/* Lays out all new files: those of the formats, and those in which only bytes
+ * change. */
+static int lay_out(struct ofs_commit *c, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < c->job->nparts; i++)
-		if (ops_of(c, i)->begin != NULL &&
-		    ops_of(c, i)->begin(c, c->job->part[i].part, &state[i],
-			err) == -1)
-			return -1;
-	if (check_done(c, err) == -1 || add_rest(c, err) == -1 ||
-	    check_room(c, err) == -1 || ofs_commit_shared(c, err) == -1 ||
-	    ofs_commit_write(c, err) == -1)
+	if (ofs_commit_place(c, err) == -1 || ofs_commit_names(c, err) == -1 ||
+	    ofs_commit_extents(c, err) == -1)
 		return -1;
-	for (size_t i = 0; i < c->job->nparts; i++)
-		if (ops_of(c, i)->end != NULL &&
-		    ops_of(c, i)->end(state[i], err) == -1)
+	for (size_t i = 0; i < c->job->nparts; i++) {
+		const struct ofs_commit_part *p = &c->job->part[i];
+
+		if (p->update != NULL && p->update(c, p->part, err) == -1)
 			return -1;
-	return ofs_commit_write(c, err);
+	}
+	return check_done(c, err) == -1 ? -1 : add_rest(c, err);
 }
 
 /* Is the checkpoint still the one that was mounted? */
@@ -207,11 +192,11 @@ static int check_old(void *ctx, const char *rel, struct optimfs_error *err)
 	    "OFS805 %.200s changed since the checkpoint was mounted", rel);
 }
 
-static int run(struct ofs_commit *c, void **state, struct optimfs_error *err)
+static int run(struct ofs_commit *c, struct optimfs_error *err)
 {
-	if (check_source(c, err) == -1 || ofs_commit_place(c, err) == -1 ||
-	    ofs_commit_names(c, err) == -1 ||
-	    ofs_commit_extents(c, err) == -1 || prepare(c, state, err) == -1)
+	if (check_source(c, err) == -1 || lay_out(c, err) == -1 ||
+	    check_room(c, err) == -1 || ofs_commit_shared(c, err) == -1 ||
+	    ofs_commit_write(c, err) == -1)
 		return -1;
 	if (!ofs_publish_any(c->publish))
 		return 0;
@@ -238,6 +223,7 @@ static void fini(struct ofs_commit *c)
 	free(c->added_task);
 	free(c->added_of);
 	free(c->changed);
+	free(c->gone);
 	ofs_arena_fini(&c->arena);
 }
 
@@ -250,16 +236,8 @@ int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err)
 		.changes = job->changes,
 		.publish = job->publish,
 	};
-	void **state = calloc(job->nparts + 1, sizeof(*state));
-	int ret;
+	int ret = run(&c, err);
 
-	if (state == NULL)
-		return ofs_no_memory(err);
-	ret = run(&c, state, err);
-	for (size_t i = 0; i < job->nparts; i++)
-		if (ops_of(&c, i)->free != NULL)
-			ops_of(&c, i)->free(state[i]);
-	free(state);
 	fini(&c);
 	return ret;
 }

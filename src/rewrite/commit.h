@@ -13,14 +13,15 @@
 #include "read/reader.h"
 #include "tree/tree.h"
 
+struct ofs_commit;
 struct ofs_part;
-struct ofs_update_ops;
 
-/* A part of the checkpoint and the update operations of its format
- * (rewrite/update.h); ops may be NULL. */
+/* A part of the checkpoint, and how its format lays out what a commit changes
+ * (format/format.h); update may be NULL. */
 struct ofs_commit_part {
 	const struct ofs_part *part;
-	const struct ofs_update_ops *ops;
+	int (*update)(struct ofs_commit *c, const struct ofs_part *part,
+	    struct optimfs_error *err);
 };
 
 /* The input of a commit; all of it is borrowed. */
@@ -58,7 +59,7 @@ struct ofs_commit_job {
 int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err);
 
 /* For the code that writes the new files. */
-struct ofs_commit;
+
 /* ECANCELED if the commit was cancelled. */
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);
 /* Adds bytes to the progress. */

@@ -59,6 +59,8 @@ void ofs_commit_files_fini(struct ofs_commit *c)
 	for (size_t i = 0; i < c->nfiles; i++) {
 		struct ofs_commit_file *f = c->file[i];
 
+		if (f->release != NULL)
+			f->release(f->ctx);
 		free(f->rel);
 		free(f->like);
 		ofs_composition_fini(&f->comp);
@@ -71,6 +73,19 @@ void ofs_commit_files_fini(struct ofs_commit *c)
 	free(c->file);
 	c->file = NULL;
 	c->nfiles = c->file_cap = 0;
+}
+
+int ofs_commit_remove(struct ofs_commit *c, const char *rel,
+    struct optimfs_error *err)
+{
+	char *name = ofs_arena_strndup(&c->arena, rel, strlen(rel));
+
+	if (name == NULL)
+		return ofs_no_memory(err);
+	if (ofs_grow(c->gone, c->ngone, c->gone_cap, err) == -1)
+		return -1;
+	c->gone[c->ngone++] = name;
+	return 0;
 }
 
 OFS_COMPARE_BY(compare_places, struct ofs_zip_sum, at)
@@ -582,8 +597,9 @@ static const struct ofs_engine_ops new_files = {
 	.tick = tick,
 };
 
-/* Creates the files, with their owners and modes. */
-static int create(struct writing *w, struct optimfs_error *err)
+/* Creates the files, with their owners and modes: those that are made of what
+ * was written (late), or all others. */
+static int create(struct writing *w, bool late, struct optimfs_error *err)
 {
 	struct ofs_commit *c = w->c;
 	int fd;
@@ -594,6 +610,10 @@ static int create(struct writing *w, struct optimfs_error *err)
 	for (size_t i = 0; i < c->nfiles; i++) {
 		struct ofs_commit_file *f = c->file[i];
 
+		if ((f->make != NULL) != late)
+			continue;
+		if (late && f->make(f->ctx, &f->comp, err) == -1)
+			return -1;
 		ofs_commit_doing(c, f->rel);
 		if (index_sums(f, err) == -1 ||
 		    ofs_publish_file(c->publish, f->rel, f->like, &fd, err) ==
@@ -619,21 +639,33 @@ uint64_t ofs_commit_size(const struct ofs_commit *c)
 	return n;
 }
 
-int ofs_commit_write(struct ofs_commit *c, struct optimfs_error *err)
+static int write_files(struct ofs_commit *c, bool late,
+    struct optimfs_error *err)
 {
 	struct writing w = { .c = c };
 	int ret;
 
-	if (c->nfiles == 0)
-		return 0;
 	ofs_engine_init(&w.engine);
 	w.engine.ops = &new_files;
 	w.engine.ctx = &w;
 	w.engine.dir = ofs_publish_new(c->publish);
-	ret = create(&w, err);
-	if (ret == 0)
+	ret = create(&w, late, err);
+	if (ret == 0 && w.engine.n > 0)
 		ret = ofs_engine_run(&w.engine, err);
 	ofs_engine_fini(&w.engine);
+	return ret;
+}
+
+int ofs_commit_write(struct ofs_commit *c, struct optimfs_error *err)
+{
+	int ret = write_files(c, false, err);
+
+	if (ret == 0)
+		ret = write_files(c, true, err);
 	ofs_commit_files_fini(c);
+	if (ret == 0 && c->at_once)
+		ofs_publish_at_once(c->publish);
+	for (size_t i = 0; i < c->ngone && ret == 0; i++)
+		ret = ofs_publish_remove(c->publish, c->gone[i], err);
 	return ret;
 }

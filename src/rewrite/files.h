@@ -24,6 +24,11 @@ struct ofs_commit_file {
 	 * thread. */
 	struct ofs_spans items;
 	void (*stored)(void *ctx, uint64_t ref, uint64_t len);
+	/* For an index that says how long compressed items are: fills comp when
+	 * all other files are written. May be NULL. */
+	int (*make)(void *ctx, struct ofs_composition *comp,
+	    struct optimfs_error *err);
+	void (*release)(void *ctx); /* NULL: ctx is borrowed */
 	void *ctx;
 	/* private */
 	char *rel, *like;
@@ -37,6 +42,9 @@ struct ofs_commit_file {
  * valid until ofs_commit_write. NULL: failed. */
 struct ofs_commit_file *ofs_commit_file(struct ofs_commit *c, const char *rel,
     const char *like, struct optimfs_error *err);
+/* Removes a file, whose name is copied. */
+int ofs_commit_remove(struct ofs_commit *c, const char *rel,
+    struct optimfs_error *err);
 /* Adds a file with all bytes of an object and what is staged over them. rel NULL:
  * it replaces the object; checksums of archives in it are computed again. */
 int ofs_commit_whole(struct ofs_commit *c, uint32_t object, const char *rel,

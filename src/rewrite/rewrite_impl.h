@@ -59,6 +59,9 @@ struct ofs_commit {
 	struct ofs_patches patches;
 	struct ofs_commit_file **file; /* new files that are not written yet */
 	size_t nfiles, file_cap;
+	const char **gone; /* names of files to remove */
+	size_t ngone, gone_cap;
+	bool at_once; /* all changes have to appear together */
 	/* Tensors of tasks, for compositions; NULL: none. */
 	struct ofs_catalog *added;
 	const struct ofs_commit_task **added_task; /* by tensor */

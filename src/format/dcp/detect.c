@@ -86,5 +86,5 @@ const struct ofs_format ofs_format_dcp = {
 	.views = views,
 	.option = option,
 	.render = &ofs_dcp_render,
-	.update = &ofs_dcp_update,
+	.update = ofs_dcp_update,
 };

@@ -15,62 +15,6 @@
  * header for many items, so its file is copied as a whole. Encoded items go to
  * files of their own: where one ends is known when it is written. */
 
-static int read_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
-{
-	if (ofs_dcp_commit_open(d, err) == -1 ||
-	    ofs_dcp_commit_change(d, err) == -1)
-		return -1;
-	/* renamed tensors lose their old keys, but not their items */
-	return ofs_dcp_commit_move(d, err) == -1
-	    ? -1
-	    : ofs_dcp_commit_put_new(d, false, err);
-}
-
-static int begin(struct ofs_commit *c, const struct ofs_part *part,
-    void **state, struct optimfs_error *err)
-{
-	struct ofs_dcp_commit *d = calloc(1, sizeof(*d));
-	struct stat st;
-
-	if (d == NULL)
-		return ofs_no_memory(err);
-	d->c = c;
-	d->part = part;
-	d->nprefix = ofs_part_keys(part, d->prefix);
-	d->name = ofs_path_join(part->rel, ".metadata");
-	*state = d;
-	if (d->name == NULL)
-		return ofs_no_memory(err);
-	/* Without .metadata each rank has its own index, which cannot be
-	 * written; but items can be changed in place. */
-	if (!ofs_dir_stat(&c->cat->dir, d->name, &st))
-		return 0;
-	return read_index(d, err);
-}
-
-/* The end of a commit, when all bytes are written. */
-
-static int lay_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
-{
-	struct ofs_buf index = { 0 };
-	struct ofs_commit_file *f;
-	uint8_t *bytes;
-	uint64_t len;
-	int ret;
-
-	if (ofs_dcp_commit_bytes(d, &bytes, &len, err) == -1)
-		return -1;
-	ret = ofs_pickle_splice(bytes, len, &d->edits, &index, err);
-	free(bytes);
-	if (ret == 0) {
-		f = ofs_commit_file(d->c, d->name, NULL, err);
-		ret =
-		    f == NULL ? -1 : ofs_composition_buf(&f->comp, &index, err);
-	}
-	ofs_buf_fini(&index);
-	return ret;
-}
-
 /* Remove files whose items are all unused. */
 static int remove_unused(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
@@ -85,39 +29,43 @@ static int remove_unused(struct ofs_dcp_commit *d, struct optimfs_error *err)
 		if (object == OFS_NONE || used ||
 		    ofs_dcp_commit_object(d, object)->missing)
 			continue;
-		if (ofs_publish_remove(d->c->publish,
+		if (ofs_commit_remove(d->c,
 			ofs_dcp_commit_object(d, object)->path, err) == -1)
 			return -1;
 	}
 	return 0;
 }
 
-static int end(void *state, struct optimfs_error *err)
+/* All items have their places: make the new index. The graph is as large as the
+ * index, which is parsed again here. */
+static int make_index(void *ctx, struct ofs_composition *comp,
+    struct optimfs_error *err)
 {
-	struct ofs_dcp_commit *d = state;
+	struct ofs_dcp_commit *d = ctx;
+	struct ofs_buf index = { 0 };
+	uint8_t *bytes;
+	uint64_t len;
+	int ret;
 
-	if (!d->open)
-		return 0;
 	if (ofs_dcp_commit_coded(d, err) == -1 ||
 	    ofs_dcp_commit_put_new(d, true, err) == -1 ||
 	    ofs_dcp_commit_moved(d, err) == -1)
 		return -1;
-	if (d->edits.n == 0)
-		return 0;
-	ofs_dcp_commit_keep_renamed(d);
-	if (remove_unused(d, err) == -1)
-		return -1;
-	/* The graph is as large as the index, which is parsed again now. */
 	ofs_dcp_commit_close(d);
-	return lay_index(d, err);
+	if (ofs_dcp_commit_bytes(d, &bytes, &len, err) == -1)
+		return -1;
+	ret = ofs_pickle_splice(bytes, len, &d->edits, &index, err);
+	free(bytes);
+	if (ret == 0)
+		ret = ofs_composition_buf(comp, &index, err);
+	ofs_buf_fini(&index);
+	return ret;
 }
 
-static void release(void *state)
+static void release(void *ctx)
 {
-	struct ofs_dcp_commit *d = state;
+	struct ofs_dcp_commit *d = ctx;
 
-	if (d == NULL)
-		return;
 	ofs_pk_edits_fini(&d->edits);
 	for (size_t i = 0; i < d->nout; i++)
 		free(d->out[i].path);
@@ -130,8 +78,60 @@ static void release(void *state)
 	free(d);
 }
 
-const struct ofs_update_ops ofs_dcp_update = {
-	.begin = begin,
-	.end = end,
-	.free = release,
-};
+/* Lay out the data files. */
+static int lay_data(struct ofs_dcp_commit *d, struct optimfs_error *err)
+{
+	struct stat st;
+
+	/* Without .metadata each rank has its own index, which cannot be
+	 * written; but items can be changed in place. */
+	if (!ofs_dir_stat(&d->c->cat->dir, d->name, &st))
+		return 0;
+	if (ofs_dcp_commit_open(d, err) == -1 ||
+	    ofs_dcp_commit_change(d, err) == -1)
+		return -1;
+	/* renamed tensors lose their old keys, but not their items */
+	return ofs_dcp_commit_move(d, err) == -1
+	    ? -1
+	    : ofs_dcp_commit_put_new(d, false, err);
+}
+
+/* Add the index, which takes over d. */
+static int lay_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
+{
+	struct ofs_commit_file *f;
+
+	ofs_dcp_commit_keep_renamed(d);
+	f = remove_unused(d, err) == -1
+	    ? NULL
+	    : ofs_commit_file(d->c, d->name, NULL, err);
+	if (f == NULL) {
+		release(d);
+		return -1;
+	}
+	f->ctx = d;
+	f->release = release;
+	if (d->ncoded == 0)
+		return make_index(d, &f->comp, err);
+	f->make = make_index;
+	return 0;
+}
+
+int ofs_dcp_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	struct ofs_dcp_commit *d = ofs_alloc(1, sizeof(*d), err);
+	int ret;
+
+	if (d == NULL)
+		return -1;
+	d->c = c;
+	d->part = part;
+	d->nprefix = ofs_part_keys(part, d->prefix);
+	d->name = ofs_path_join(part->rel, ".metadata");
+	ret = d->name == NULL ? ofs_no_memory(err) : lay_data(d, err);
+	if (ret == 0 && (d->edits.n > 0 || d->nitems > 0))
+		return lay_index(d, err);
+	release(d);
+	return ret;
+}

@@ -7,9 +7,10 @@
 #include "pickle/name_index.h"
 #include "pickle/splice.h"
 #include "rewrite/rewrite_impl.h"
-#include "rewrite/update.h"
 
-extern const struct ofs_update_ops ofs_dcp_update;
+/* As in struct ofs_format. */
+int ofs_dcp_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err);
 
 /* A new data file. */
 struct ofs_dcp_out {
@@ -101,7 +102,7 @@ int ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
     struct optimfs_error *err);
 /* Lay out every changed extent that belongs to this part. */
 int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err);
-/* When they are written: record where compressed items are. */
+/* When they are written: record where compressed items begin and end. */
 int ofs_dcp_commit_coded(struct ofs_dcp_commit *d, struct optimfs_error *err);
 
 /* update_values.c: values, keys. */

@@ -194,6 +194,7 @@ static int lay_coded(struct ofs_dcp_commit *d, const struct ofs_extent *at,
 {
 	const struct ofs_object *o = ofs_dcp_commit_object(d, at->object);
 	struct ofs_dcp_coded *x;
+	uint32_t first, n;
 	uint64_t len;
 
 	if (ofs_grow(d->coded, d->ncoded, d->coded_cap, err) == -1)
@@ -212,6 +213,10 @@ static int lay_coded(struct ofs_dcp_commit *d, const struct ofs_extent *at,
 			return -1;
 		ofs_commit_placed(d->c, at);
 	}
+	ofs_dcp_commit_at(d, at->object, at->off, &first, &n);
+	if (ofs_dcp_commit_note_all(d, first, n, x->out, 0, 0, false, err) ==
+	    -1)
+		return -1;
 	return ofs_spans_add(&d->out[x->out].file->items, len, d->ncoded++, 0,
 	    err);
 }
@@ -219,19 +224,27 @@ static int lay_coded(struct ofs_dcp_commit *d, const struct ofs_extent *at,
 int ofs_dcp_commit_coded(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
 	uint64_t *end = ofs_alloc(d->nout + 1, sizeof(*end), err);
-	int ret = end == NULL ? -1 : 0;
 
-	for (size_t i = 0; i < d->ncoded && ret == 0; i++) {
+	if (end == NULL)
+		return -1;
+	for (size_t i = 0; i < d->ncoded; i++) {
 		const struct ofs_dcp_coded *x = &d->coded[i];
 		uint32_t first, n;
 
 		ofs_dcp_commit_at(d, x->at.object, x->at.off, &first, &n);
-		ret = ofs_dcp_commit_note_all(d, first, n, x->out, end[x->out],
-		    x->len, false, err);
+		for (uint32_t k = first; k < first + n; k++) {
+			struct ofs_dcp_placed *m =
+			    &d->item[d->moved[d->by_place[k]]];
+
+			if (m->out != x->out)
+				continue;
+			m->off = end[x->out];
+			m->len = x->len;
+		}
 		end[x->out] += x->len;
 	}
 	free(end);
-	return ret;
+	return 0;
 }
 
 /* Is this a file of the index? */

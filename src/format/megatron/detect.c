@@ -93,6 +93,6 @@ const struct ofs_format ofs_format_megatron = {
 	.beside_prefix = OFS_MEGATRON_COMMON,
 	.read = ofs_dcp_read,
 	.join = ofs_megatron_join,
-	.update = &ofs_dcp_update,
+	.update = ofs_dcp_update,
 	.fixed_names = true,
 };

@@ -75,7 +75,7 @@ const struct ofs_format ofs_format_torch = {
 	.views = views,
 	.option = option,
 	.render = &ofs_torch_render,
-	.update = &ofs_torch_update,
+	.update = ofs_torch_update,
 };
 
 const struct ofs_format ofs_format_pickle = {
@@ -86,5 +86,5 @@ const struct ofs_format ofs_format_pickle = {
 	.bid_file = bid_pickle,
 	.bare = true,
 	.read = ofs_torch_read,
-	.update = &ofs_torch_update,
+	.update = ofs_torch_update,
 };

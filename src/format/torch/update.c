@@ -531,13 +531,12 @@ int ofs_torch_commit_file(struct ofs_commit *c, const char *rel,
 	return 0;
 }
 
-static int begin(struct ofs_commit *c, const struct ofs_part *part,
-    void **state, struct optimfs_error *err)
+int ofs_torch_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err)
 {
 	struct ofs_key prefix[OFS_PART_PREFIX];
 	struct ofs_commit_source s = { .prefix = prefix, .rank = -1 };
 
-	*state = NULL;
 	if (c->ntasks == 0)
 		return 0;
 	s.nprefix = ofs_part_keys(part, prefix);
@@ -551,7 +550,3 @@ static int begin(struct ofs_commit *c, const struct ofs_part *part,
 	}
 	return 0;
 }
-
-const struct ofs_update_ops ofs_torch_update = {
-	.begin = begin,
-};

@@ -5,10 +5,10 @@
 
 #include "rewrite/archive.h"
 #include "rewrite/rewrite_impl.h"
-#include "rewrite/update.h"
 
-/* All files of a part. */
-extern const struct ofs_update_ops ofs_torch_update;
+/* As in struct ofs_format: all files of a part. */
+int ofs_torch_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err);
 
 /* Apply changes of values, and additions and removals of tensors, to the pickle
  * in an archive, a legacy stream or a bare pickle: bytes [off, off + len) of

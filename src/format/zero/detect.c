@@ -161,7 +161,7 @@ const struct ofs_format ofs_format_deepspeed = {
 	.views = stages,
 	.option = ofs_option_crc,
 	.render = &ofs_zero_render,
-	.update = &ofs_zero_update,
+	.update = ofs_zero_update,
 };
 
 const struct ofs_format ofs_format_universal = {
@@ -175,5 +175,5 @@ const struct ofs_format ofs_format_universal = {
 	.views = universal,
 	.option = ofs_option_crc,
 	.render = &ofs_zero_render,
-	.update = &ofs_universal_update,
+	.update = ofs_universal_update,
 };

@@ -545,19 +545,14 @@ static int update(struct ofs_commit *c, const struct ofs_part *part,
 	return ret;
 }
 
-static int begin_zero(struct ofs_commit *c, const struct ofs_part *part,
-    void **state, struct optimfs_error *err)
+int ofs_zero_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err)
 {
-	*state = NULL;
 	return update(c, part, false, err);
 }
 
-static int begin_universal(struct ofs_commit *c, const struct ofs_part *part,
-    void **state, struct optimfs_error *err)
+int ofs_universal_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err)
 {
-	*state = NULL;
 	return update(c, part, true, err);
 }
-
-const struct ofs_update_ops ofs_zero_update = { .begin = begin_zero };
-const struct ofs_update_ops ofs_universal_update = { .begin = begin_universal };

@@ -5,10 +5,12 @@
 
 #include "format/part.h"
 #include "rewrite/rewrite_impl.h"
-#include "rewrite/update.h"
 
-/* Commits to a DeepSpeed checkpoint, and to a universal one. */
-extern const struct ofs_update_ops ofs_zero_update, ofs_universal_update;
+/* As in struct ofs_format: for a DeepSpeed checkpoint, and a universal one. */
+int ofs_zero_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err);
+int ofs_universal_update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err);
 
 /* The file of a state, of a parameter of a universal checkpoint; malloc'ed. */
 char *ofs_zero_state_file(const struct ofs_part *part, struct ofs_str param,

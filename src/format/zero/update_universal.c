@@ -169,7 +169,7 @@ static int drop(const struct files *f, const struct ofs_commit_task *t)
 		    "groups",
 		    f->err);
 	else
-		ret = ofs_publish_remove(f->c->publish, rel, f->err);
+		ret = ofs_commit_remove(f->c, rel, f->err);
 	free(rel);
 	return ret;
 }
@@ -313,7 +313,7 @@ static int put_all(const struct files *f)
 {
 	struct ofs_commit *c = f->c;
 
-	ofs_publish_at_once(c->publish);
+	c->at_once = true;
 	for (size_t i = 0; i < c->ntasks; i++) {
 		struct ofs_commit_task *t = &c->task[i];
 
