@@ -42,6 +42,8 @@ static const struct {
 	[OFS_SCALES] = ARRAY(scales, MAX_INDEX),
 	[OFS_INNER] = ARRAY(inner, MAX_TENSORS),
 	[OFS_PICKLED] = ARRAY(pickled, MAX_TENSORS),
+	[OFS_DERIVATIONS] = ARRAY(derived, MAX_SHARDS),
+	[OFS_KEPT] = ARRAY(kept, MAX_OBJECTS),
 	[OFS_NOTES] = ARRAY(notes, MAX_INDEX),
 	[OFS_LEFTS] = ARRAY(lefts, MAX_INDEX),
 	[OFS_STRS] = ARRAY(strs, MAX_STRS),
@@ -126,7 +128,8 @@ bool ofs_catalog_append_all(struct ofs_catalog *cat,
 	uint32_t n;
 
 	for (enum ofs_catalog_array a = 0; a < OFS_NARRAYS; a++) {
-		if (a == OFS_ENTRIES || a == OFS_VARIANTS || a == OFS_DOCS)
+		if (a == OFS_ENTRIES || a == OFS_VARIANTS || a == OFS_DOCS ||
+		    a == OFS_KEPT)
 			continue;
 		memcpy(&n, (const char *)base + arrays[a].len, sizeof(n));
 		if (ofs_catalog_append(cat, a, get_array(base, a), n, err) ==

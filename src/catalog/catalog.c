@@ -51,6 +51,8 @@ void ofs_catalog_free(struct ofs_catalog *cat)
 	if (cat == NULL)
 		return;
 	release_build(cat);
+	for (uint32_t i = 0; i < cat->nkept; i++)
+		cat->kept[i].release(cat->kept[i].p);
 	for (uint32_t i = 0; i < cat->ndocs; i++)
 		ofs_pickle_free(cat->docs[i]);
 	ofs_catalog_drop(cat);
@@ -58,6 +60,17 @@ void ofs_catalog_free(struct ofs_catalog *cat)
 	ofs_arena_fini(&cat->arena);
 	ofs_dir_close(&cat->dir);
 	free(cat);
+}
+
+int ofs_catalog_keep(struct ofs_catalog *cat, void *p,
+    void (*release)(void *p), struct optimfs_error *err)
+{
+	const struct ofs_kept kept = { p, release };
+
+	if (ofs_catalog_append(cat, OFS_KEPT, &kept, 1, err) != OFS_NONE)
+		return 0;
+	release(p);
+	return -1;
 }
 
 static bool init_arrays(struct ofs_catalog *cat)
@@ -106,6 +119,7 @@ ADD(variant, OFS_VARIANTS, ofs_variant)
 ADD(scale, OFS_SCALES, ofs_scale)
 ADD(inner, OFS_INNER, ofs_inner_storage)
 ADD(pickled, OFS_PICKLED, ofs_pickled_tensor)
+ADD(derived, OFS_DERIVATIONS, ofs_derived)
 
 int ofs_catalog_expect(struct ofs_catalog *cat, uint32_t ntensors,
     uint32_t nshards, struct optimfs_error *err)

@@ -32,6 +32,9 @@ enum ofs_encoding {
 	OFS_TORCH_ITEM,   /* the extent is a torch.save archive of one object */
 	OFS_TORCH_RECORD, /* off is the local header of a zip record */
 	OFS_NPY,          /* the elements are the end of the extent */
+	/* the elements are computed (struct ofs_derived), among others from
+	 * those in the extent */
+	OFS_DERIVED,
 };
 
 enum ofs_codec {
@@ -40,6 +43,9 @@ enum ofs_codec {
 	/* the extent is a deflated zip record, from its local header to its last
 	 * byte */
 	OFS_DEFLATE,
+	/* only of a place and a segment (plan/plan.h): the "extent" is what the
+	 * derivation of number ext_off computes */
+	OFS_COMPUTED,
 };
 
 /* The time of the last change of an inode, and what changes that time but not
@@ -89,7 +95,8 @@ struct ofs_shard {
 	 * for the whole tensor. */
 	uint32_t box;
 	/* place of the elements in the storage: index of a struct ofs_view;
-	 * OFS_NONE for C order from the start. */
+	 * OFS_NONE for C order from the start. OFS_DERIVED: index of a struct
+	 * ofs_derived. */
 	uint32_t view;
 };
 
@@ -102,6 +109,38 @@ struct ofs_view {
 	uint64_t numel; /* elements in the storage */
 	uint32_t stride;
 	uint8_t fix; /* enum ofs_fix */
+};
+
+struct ofs_reader;
+struct ofs_tensor;
+struct ofs_derived;
+
+/* How the elements of a shard are computed from others: one const table for
+ * each kind. The dtype and the shape of the result are those of the tensor. */
+struct ofs_derived_ops {
+	const char *name; /* "sum" */
+	/* What is to be found out before the first read of a shard, in one
+	 * malloc'ed block that the reader keeps. NULL: nothing. */
+	void *(*prepare)(struct ofs_reader *r, const struct ofs_tensor *t,
+	    const struct ofs_shard *s, struct optimfs_error *err);
+	/* Computes elements [first, first + count) of the shard, in C order of
+	 * its box, which is checked by the caller. Thread-safe. The memory that
+	 * it needs does not depend on count. */
+	int (*read)(struct ofs_reader *r, const struct ofs_derived *d,
+	    const void *prepared, uint64_t first, uint64_t count, void *buf,
+	    struct optimfs_error *err);
+};
+
+/* The derivation of one shard. ctx, of ops, lives as long as the catalog. */
+struct ofs_derived {
+	const struct ofs_derived_ops *ops;
+	const void *ctx;
+};
+
+/* What lives as long as a catalog, because derivations refer to it. */
+struct ofs_kept {
+	void *p;
+	void (*release)(void *p);
 };
 
 /* Conversions of bytes after they were read. */
@@ -312,6 +351,8 @@ struct ofs_catalog {
 	struct ofs_scale *scales;
 	struct ofs_inner_storage *inner;
 	struct ofs_pickled_tensor *pickled;
+	struct ofs_derived *derived;
+	struct ofs_kept *kept; /* not copied */
 	struct ofs_note *notes;
 	struct ofs_left *lefts; /* what detection decided to leave out */
 	const char **strs;      /* ofs_arena_counted */
@@ -321,7 +362,7 @@ struct ofs_catalog {
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
 	    nitems, nentries, nvariants, naliases, nscales, ninner, npickled,
-	    nnotes, nlefts, nstrs, npaths, ndims, nbounds, ndocs;
+	    nderived, nkept, nnotes, nlefts, nstrs, npaths, ndims, nbounds, ndocs;
 
 	/* Optimizers with integer parameter IDs that have names: from ids=, or
 	 * from param_names of the groups. Lists of IDs (params) are shown with
@@ -452,6 +493,13 @@ uint32_t ofs_catalog_inner(struct ofs_catalog *cat,
 /* In the order of tensors. */
 uint32_t ofs_catalog_pickled(struct ofs_catalog *cat,
     const struct ofs_pickled_tensor *t, struct optimfs_error *err);
+/* Elements that are computed: a shard with the encoding OFS_DERIVED and this
+ * index as its view shows them. */
+uint32_t ofs_catalog_derived(struct ofs_catalog *cat,
+    const struct ofs_derived *d, struct optimfs_error *err);
+/* Call release(p) when the catalog is freed; at once on failure (-1). */
+int ofs_catalog_keep(struct ofs_catalog *cat, void *p,
+    void (*release)(void *p), struct optimfs_error *err);
 /* Take ownership of doc. On failure doc stays the caller's. */
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);

@@ -27,6 +27,8 @@ enum ofs_catalog_array {
 	OFS_SCALES,
 	OFS_INNER,
 	OFS_PICKLED,
+	OFS_DERIVATIONS,
+	OFS_KEPT,
 	OFS_NOTES,
 	OFS_LEFTS,
 	OFS_STRS,

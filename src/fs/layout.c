@@ -15,6 +15,8 @@ static const char *encoding_name(const struct ofs_extent *at)
 		return "torch-record";
 	case OFS_NPY:
 		return "npy";
+	case OFS_DERIVED:
+		return "derived";
 	default:
 		return "raw";
 	}

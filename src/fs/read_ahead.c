@@ -43,10 +43,19 @@ static const struct ofs_tensor *encoded(const struct optimfs_file *file)
 	    : NULL;
 }
 
+/* Is it computed? Then its bytes are in no file. */
+static bool is_derived(const struct optimfs_file *file)
+{
+	const struct ofs_tensor *t = shown(file);
+
+	return t != NULL && t->nshards > 0 &&
+	    file->snap->cat->shards[t->shard].at.encoding == OFS_DERIVED;
+}
+
 static bool may_ahead(const struct optimfs_file *file)
 {
 	return file->snap->overlay == NULL && file->view == NULL &&
-	    !file->comp.casts &&
+	    !file->comp.casts && !is_derived(file) &&
 	    (file->snap->reader.transport->ops->ahead != NULL ||
 		encoded(file) != NULL);
 }
@@ -221,7 +230,8 @@ void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
 	struct ofs_read_ahead *a = &file->ahead;
 
-	if (file->snap->overlay == NULL && file->view == NULL)
+	if (file->snap->overlay == NULL && file->view == NULL &&
+	    !is_derived(file))
 		touch_all(file, off, len);
 	if (!may_ahead(file))
 		return;

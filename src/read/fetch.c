@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "plan/fix.h"
+#include "read/derived.h"
 #include "read/locate.h"
 
 static bool rounds(const struct ofs_segment *seg)
@@ -53,37 +54,48 @@ out:
 	return ret;
 }
 
-/* Fetch a plan with rounded segments. */
+/* Does the transport not have the bytes as they are wanted? */
+static bool is_made(const struct ofs_segment *seg)
+{
+	return rounds(seg) || ofs_is_computed(seg);
+}
+
+/* Fetch a plan with segments that are rounded or computed. */
 static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
     void *buf, struct optimfs_error *err)
 {
 	struct ofs_plan rest = { 0 };
+	bool round = false;
 	int ret = 0;
 
-	for (size_t i = 0; i < plan->n && ret == 0; i++)
-		if (!rounds(&plan->seg[i]))
+	for (size_t i = 0; i < plan->n && ret == 0; i++) {
+		round |= rounds(&plan->seg[i]);
+		if (ofs_is_computed(&plan->seg[i]))
+			ret = ofs_derived_fetch(r, &plan->seg[i], buf, err);
+		else if (!rounds(&plan->seg[i]))
 			ret = ofs_plan_add(&rest, &plan->seg[i], err);
+	}
 	if (ret == 0 && rest.n > 0)
 		ret = ofs_transport_fetch(r->transport, rest.seg, rest.n, buf,
 		    err);
 	ofs_plan_fini(&rest);
-	return ret == 0 ? fetch_rounded(r, plan, buf, err) : -1;
+	return ret == 0 && round ? fetch_rounded(r, plan, buf, err) : ret;
 }
 
 int ofs_fetch(struct ofs_reader *r, const struct ofs_plan *plan, void *buf,
     struct optimfs_error *err)
 {
 	struct ofs_transport *t = r->transport;
-	bool round = false;
+	bool made = false;
 
 	for (size_t i = 0; i < plan->nzeros; i++)
 		memset((uint8_t *)buf + plan->zero[i].dst, 0,
 		    plan->zero[i].len);
-	for (size_t i = 0; i < plan->n && !round; i++)
-		round = rounds(&plan->seg[i]);
+	for (size_t i = 0; i < plan->n && !made; i++)
+		made = is_made(&plan->seg[i]);
 	if (plan->n > 0 &&
-	    (round ? fetch_mixed(r, plan, buf, err)
-		   : t->ops->fetch(t, plan->seg, plan->n, buf, err)) == -1)
+	    (made ? fetch_mixed(r, plan, buf, err)
+		  : t->ops->fetch(t, plan->seg, plan->n, buf, err)) == -1)
 		return -1;
 	for (size_t i = 0; i < plan->n; i++)
 		if (plan->seg[i].fix != OFS_FIX_NONE && !rounds(&plan->seg[i]))

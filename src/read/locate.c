@@ -21,6 +21,7 @@
 #include "catalog/tile.h"
 #include "plan/fix.h"
 #include "read/agree.h"
+#include "read/derived.h"
 
 /* Reads an extent as an archive. */
 struct source {
@@ -274,6 +275,8 @@ static int look(struct lookup *k)
 		return locate_record(k);
 	case OFS_NPY:
 		return locate_npy(k);
+	case OFS_DERIVED:
+		return ofs_derived_place(k->r, k->t, k->s, k->place, k->err);
 	}
 	return optimfs_fail(k->err, EOPNOTSUPP, "OFS619 unknown encoding");
 }

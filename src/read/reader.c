@@ -18,7 +18,8 @@ int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
 	/* its pages are allocated when shards are used */
 	r->place = calloc((size_t)cat->nshards + 1, sizeof(*r->place));
 	r->compared = calloc((size_t)cat->nshards + 1, sizeof(*r->compared));
-	if (r->place != NULL && r->compared != NULL)
+	r->prepared = calloc((size_t)cat->nderived + 1, sizeof(*r->prepared));
+	if (r->place != NULL && r->compared != NULL && r->prepared != NULL)
 		return 0;
 	ofs_reader_fini(r);
 	return ofs_no_memory(err);
@@ -28,8 +29,12 @@ void ofs_reader_fini(struct ofs_reader *r)
 {
 	for (uint32_t i = 0; r->place != NULL && i < r->cat->nshards; i++)
 		free(atomic_load_explicit(&r->place[i], memory_order_relaxed));
+	for (uint32_t i = 0; r->prepared != NULL && i < r->cat->nderived; i++)
+		free(atomic_load_explicit(&r->prepared[i],
+		    memory_order_relaxed));
 	free(r->place);
 	free((void *)r->compared);
+	free(r->prepared);
 	ofs_transport_close(r->transport);
 	*r = (struct ofs_reader){ 0 };
 }

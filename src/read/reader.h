@@ -16,6 +16,7 @@ struct ofs_reader {
 	/* The place of each shard, NULL until it is located: read/locate.h. */
 	_Atomic(struct ofs_place *) *place;
 	_Atomic uint8_t *compared; /* of each shard: read/agree.h */
+	_Atomic(void *) *prepared; /* of each derivation: read/derived.h */
 };
 
 /* cat must outlive r. r takes ownership of t, on failure too. t NULL fails,
