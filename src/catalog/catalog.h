@@ -214,6 +214,9 @@ struct ofs_pickled_tensor {
 struct ofs_item {
 	struct ofs_extent at;
 	uint32_t error; /* as in struct ofs_tensor */
+	/* Plus one: the next item with the same value, of which the tree has
+	 * one and a commit changes all; 0: there is none. */
+	uint32_t same;
 	/* The value, if it has no text (error) but can be copied; else doc is
 	 * NULL. */
 	uint32_t node;

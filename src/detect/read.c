@@ -420,6 +420,8 @@ static int name_writer(struct ofs_catalog *cat, const char *trainer,
 {
 	char text[200];
 
+	if (trainer == NULL) /* a reader may know it by its keys */
+		trainer = cat->trainer;
 	if (trainer == NULL || !is_written_by(cat, trainer))
 		return 0;
 	cat->trainer = ofs_arena_strndup(&cat->arena, trainer, strlen(trainer));

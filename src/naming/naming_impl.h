@@ -146,8 +146,9 @@ struct naming {
 	struct naming_match *match;
 	uint32_t match_cap;
 	struct ofs_keys matches; /* of each: scope and clean name */
-	/* of each scope: does every name begin with "module."? */
-	enum { STRIP_UNKNOWN, STRIP_MODULE, STRIP_NEVER } * strip;
+	/* of each scope: the bytes of "module.module..." that every name begins
+	 * with; UINT32_MAX: there is no name */
+	uint32_t *strip;
 	/* of each string: without wrappers; OFS_NONE: unknown */
 	uint32_t *clean;
 	char *scratch;
@@ -230,7 +231,7 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
     struct naming_name raw, bool *alias, struct optimfs_error *err);
 
 /* The string of a name without the prefixes of wrappers; with module_too, also
- * without a "module." that it then begins with. OFS_NONE on failure. */
+ * without each "module." that it then begins with. OFS_NONE on failure. */
 uint32_t ofs_naming_unwrapped(struct naming *c, struct ofs_str name,
     bool module_too, struct optimfs_error *err);
 

@@ -39,9 +39,15 @@ size_t ofs_clean_fqn(const char *fqn, size_t n, char *out)
 	return len;
 }
 
-static bool has_module(const char *p, size_t n)
+/* The bytes of all "module." that p[0..n) begins with, but not of a whole
+ * name. Each wrapper that keeps its model under this name puts one there. */
+static uint32_t modules(const char *p, size_t n)
 {
-	return n > MODULE_LEN && memcmp(p, module, MODULE_LEN) == 0;
+	uint32_t len = 0;
+
+	while (n - len > MODULE_LEN && memcmp(p + len, module, MODULE_LEN) == 0)
+		len += MODULE_LEN;
+	return len;
 }
 
 /* Call fn for every name of a parameter, with its scope. */
@@ -117,10 +123,10 @@ static int look_for_module(struct naming *c, uint32_t scope,
     struct naming_name raw, bool clean, struct optimfs_error *err)
 {
 	struct ofs_str s;
-	uint32_t str;
+	uint32_t str, len;
 
 	(void)clean;
-	if (c->strip[scope] == STRIP_NEVER)
+	if (c->strip[scope] == 0)
 		return 0;
 	str = string_of(c, raw, err);
 	if (str != OFS_NONE)
@@ -128,7 +134,9 @@ static int look_for_module(struct naming *c, uint32_t scope,
 	if (str == OFS_NONE)
 		return -1;
 	s = ofs_catalog_string(c->cat, str);
-	c->strip[scope] = has_module(s.p, s.len) ? STRIP_MODULE : STRIP_NEVER;
+	len = modules(s.p, s.len);
+	if (len < c->strip[scope])
+		c->strip[scope] = len;
 	return 0;
 }
 
@@ -171,9 +179,9 @@ static int both(struct naming *c, uint32_t scope, struct naming_name raw,
 	if (*clean_str == OFS_NONE)
 		return -1;
 	s = ofs_catalog_string(c->cat, *clean_str);
-	if (c->strip[scope] == STRIP_MODULE && has_module(s.p, s.len))
-		*clean_str = ofs_catalog_str(c->cat, s.p + MODULE_LEN,
-		    s.len - MODULE_LEN, err);
+	if (c->strip[scope] > 0 && modules(s.p, s.len) >= c->strip[scope])
+		*clean_str = ofs_catalog_str(c->cat, s.p + c->strip[scope],
+		    s.len - c->strip[scope], err);
 	return *clean_str == OFS_NONE ? -1 : 0;
 }
 
@@ -204,10 +212,11 @@ int ofs_naming_match_wrapped(struct naming *c, struct optimfs_error *err)
 {
 	if (!c->wrapped)
 		return 0;
-	c->strip = calloc(nscopes(c), sizeof(*c->strip));
+	c->strip = malloc(nscopes(c) * sizeof(*c->strip));
 	c->clean = malloc(c->nwords * sizeof(*c->clean) + 1);
 	if (c->strip == NULL || c->clean == NULL)
 		return ofs_no_memory(err);
+	memset(c->strip, 0xff, nscopes(c) * sizeof(*c->strip));
 	memset(c->clean, 0xff, c->nwords * sizeof(*c->clean));
 	if (each_name(c, look_for_module, false, err) == -1 ||
 	    each_name(c, match, true, err) == -1)
@@ -243,18 +252,13 @@ uint32_t ofs_naming_listed(struct naming *c, uint32_t scope,
 uint32_t ofs_naming_unwrapped(struct naming *c, struct ofs_str name,
     bool module_too, struct optimfs_error *err)
 {
-	const char *p;
-	size_t n;
+	size_t n, skip;
 
 	if (ofs_reserve(c->scratch, name.len, c->scratch_len, err) == -1)
 		return OFS_NONE;
-	p = c->scratch;
 	n = ofs_clean_fqn(name.p, name.len, c->scratch);
-	if (module_too && has_module(p, n)) {
-		p += MODULE_LEN;
-		n -= MODULE_LEN;
-	}
-	return ofs_catalog_str(c->cat, p, n, err);
+	skip = module_too ? modules(c->scratch, n) : 0;
+	return ofs_catalog_str(c->cat, c->scratch + skip, n - skip, err);
 }
 
 /* The path of an entry contains the raw name of its parameter, as a component
@@ -264,13 +268,9 @@ uint32_t ofs_naming_unwrapped(struct naming *c, struct ofs_str name,
 static bool cleans_to(struct ofs_str raw, struct ofs_str fqn, char *scratch)
 {
 	size_t n = ofs_clean_fqn(raw.p, raw.len, scratch);
-	const char *p = scratch;
 
-	if (n == fqn.len + MODULE_LEN && has_module(p, n)) {
-		p += MODULE_LEN;
-		n -= MODULE_LEN;
-	}
-	return n == fqn.len && memcmp(p, fqn.p, n) == 0;
+	return n >= fqn.len && modules(scratch, n) >= n - fqn.len &&
+	    memcmp(scratch + (n - fqn.len), fqn.p, fqn.len) == 0;
 }
 
 /* Find the raw form of fqn that starts a component of s and ends tail bytes

@@ -49,6 +49,7 @@ static const char *const bases[] = {
 	"deepspeed/z3_ws2_bf16/ckpt",
 	"deepspeed/v0.18.5_z3_ws2_nozip/ckpt",
 	"deepspeed/v0.19.6_z1_ws2_elastic/ckpt",
+	"fsdp_dtensor/swiglu_w3/ckpt/iter_0000007",
 };
 #define NBASES (sizeof(bases) / sizeof(bases[0]))
 

@@ -11,6 +11,7 @@
 #include "catalog/budget.h"
 #include "format/dcp/dcp.h"
 #include "format/fsdp/fsdp.h"
+#include "format/fsdp_dtensor/fsdp_dtensor.h"
 #include "format/globals.h"
 #include "format/part.h"
 
@@ -193,8 +194,10 @@ static int build(struct ofs_dcp *d, const struct found *f,
 	    ofs_dcp_resolve_blobs(d, err) == -1 ||
 	    ofs_dcp_expand_items(d, err) == -1)
 		return -1;
-	return ofs_fsdp_entries(d->cat, entries, d->cat->objects[index].path,
-	    opt, err);
+	if (ofs_fsdp_entries(d->cat, entries, d->cat->objects[index].path, opt,
+		err) == -1)
+		return -1;
+	return ofs_fsdp_dtensor_entries(d->cat, entries, err);
 }
 
 int ofs_dcp_read(struct ofs_catalog *cat, const struct ofs_part *part,

@@ -196,11 +196,10 @@ static int lay_new(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 	return ret;
 }
 
-/* Change a value that has its own item. */
-static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
-    struct optimfs_error *err)
+/* Change a value that has its own item, in one of its places. */
+static int set_place(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
+    const struct ofs_extent *at, struct optimfs_error *err)
 {
-	const struct ofs_extent *at = &d->c->cat->items[t->entry->ref].at;
 	uint32_t first, n, out;
 	uint64_t off, len;
 
@@ -214,6 +213,19 @@ static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 	if (lay_new(d, t, out, &off, &len, err) == -1)
 		return -1;
 	return ofs_dcp_commit_note_all(d, first, n, out, off, len, true, err);
+}
+
+static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
+    struct optimfs_error *err)
+{
+	const struct ofs_item *item = &d->c->cat->items[t->entry->ref];
+
+	for (;; item = &d->c->cat->items[item->same - 1]) {
+		if (set_place(d, t, &item->at, err) == -1)
+			return -1;
+		if (item->same == 0)
+			return 0;
+	}
 }
 
 static int drop_key(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
