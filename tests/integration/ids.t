@@ -55,6 +55,9 @@ are "but its shapes are" "$scratch/shapes" -o ids=model
 
 are "param_names need no option" "$data/param_names.pt"
 are "nor in several groups" "$data/param_names_groups"
+are "nor in a directory of DCP, whose index has no lists" "$data/param_names_dcp"
+"$OPTIMFS" diff "$data/param_names_dcp" "$data/param_names_groups" >/dev/null 2>&1
+is "both are the same state" $? 0
 is "params has them" \
     "$("$OPTIMFS" cat "$data/param_names_groups" optim/param_groups/0/params | paste -s -)" \
     "query	value"

@@ -44,6 +44,13 @@ if tap_can_mount; then
 	    "$("$OPTIMFS" cat "$source" extra/args)"
 	is "the pushed object is the source's" "$("$OPTIMFS" cat "$scratch/new" extra/config)" \
 	    "$("$OPTIMFS" cat "$source" extra/config)"
+	cp -r "$TOP_SRCDIR/tests/data/evidence/param_names_dcp" "$scratch/named" && chmod -R u+w "$scratch/named"
+	"$OPTIMFS" mount -o rw "$scratch/named" "$mnt"
+	echo '["value", "query"]' >"$mnt/optim/param_groups/0/param_names"
+	status "a list that names IDs can be changed in DCP, though it is read with the index" 0 \
+	    "$OPTIMFS" umount "$mnt"
+	is "the states have the new names" \
+	    "$("$OPTIMFS" cat "$scratch/named" optim/state/value/exp_avg | od -An -tf4 -N4 | tr -d ' ')" 1
 else
 	skip "cannot mount"
 fi

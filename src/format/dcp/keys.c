@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -132,6 +133,17 @@ uint32_t ofs_dcp_node(const struct ofs_dcp *d, const struct ofs_dcp_key *key)
 	return ofs_pk_val(index->doc, index->keys, key->pair);
 }
 
+/* Is this the name of the key? For struct ofs_map. */
+static bool same_name(const void *ctx, uint32_t key, const void *want, size_t n)
+{
+	const struct ofs_dcp *d = ctx;
+	const struct ofs_dcp_index *index = &d->index[d->key[key].index];
+	struct ofs_str s = ofs_pk_str(index->doc,
+	    ofs_pk_key(index->doc, index->keys, d->key[key].pair));
+
+	return s.len == n && memcmp(s.p, want, n) == 0;
+}
+
 /* Values that are not tensors. */
 
 /* Make an item unreadable. If it has no file, its object is the index. */
@@ -177,16 +189,49 @@ static bool may_expand(const struct ofs_dcp *d, const struct ofs_item *item)
 	return !o->missing && !o->refused;
 }
 
+/* "optim.param_groups.0." of the key of such a list; empty: it is none. */
+static struct ofs_str group_of_list(struct ofs_str name, const char *list)
+{
+	struct ofs_str stem = name;
+
+	if (!ofs_str_ends(name, list))
+		return (struct ofs_str){ "", 0 };
+	stem.len -= (uint32_t)strlen(list);
+	name = stem;
+	while (stem.len > 0 && isdigit((unsigned char)stem.p[stem.len - 1]))
+		stem.len--;
+	return stem.len < name.len && ofs_str_ends(stem, "param_groups.")
+	    ? name
+	    : (struct ofs_str){ "", 0 };
+}
+
+/* Is it a list that gives the parameters of a numbered group their names, or
+ * the IDs that have them (naming/ids_groups.c)? */
+static bool names_ids(const struct ofs_dcp *d, struct ofs_str name)
+{
+	struct ofs_str group = group_of_list(name, ".params");
+	char names[300];
+	int n;
+
+	if (group.len == 0)
+		return group_of_list(name, ".param_names").len > 0;
+	n = snprintf(names, sizeof(names), "%.*s.param_names",
+	    OFS_STR_ARGS(group, 250));
+	return ofs_map_find(&d->by_name, ofs_map_hash(names, (size_t)n),
+		   same_name, d, names, (size_t)n) != UINT32_MAX;
+}
+
 static int add_item(struct ofs_dcp *d, const struct ofs_dcp_key *key,
     struct ofs_str name, struct optimfs_error *err)
 {
+	bool read = key->structural || names_ids(d, name);
 	struct ofs_item item = { .at.object = OFS_NONE, .error = OFS_NONE };
 
 	if (key->next != OFS_NONE)
 		d->nrepeated++;
 	if (read_item(d, key, name, &item, err) == -1)
 		return -1;
-	if (!key->structural || !may_expand(d, &item))
+	if (!read || !may_expand(d, &item))
 		return ofs_catalog_add(d->cat, key->path, OFS_ENTRY_ITEM,
 		    ofs_catalog_item(d->cat, &item, err), OFS_KEY_FREE, err);
 	if (ofs_grow(d->pending, d->npending, d->pending_cap, err) == -1)
@@ -236,16 +281,6 @@ static int add_key(struct ofs_dcp *d, struct ofs_dcp_key *key,
 }
 
 /* The keys of all indexes, by name. */
-
-static bool same_name(const void *ctx, uint32_t key, const void *want, size_t n)
-{
-	const struct ofs_dcp *d = ctx;
-	const struct ofs_dcp_index *index = &d->index[d->key[key].index];
-	struct ofs_str s = ofs_pk_str(index->doc,
-	    ofs_pk_key(index->doc, index->keys, d->key[key].pair));
-
-	return s.len == n && memcmp(s.p, want, n) == 0;
-}
 
 static int collect_key(struct ofs_dcp *d, uint32_t index, uint32_t pair,
     uint32_t hash, struct optimfs_error *err)

@@ -198,17 +198,16 @@ static int lay_new(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 
 /* Change a value that has its own item, in one of its places. */
 static int set_place(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
-    const struct ofs_extent *at, struct optimfs_error *err)
+    uint32_t object, uint64_t off, struct optimfs_error *err)
 {
 	uint32_t first, n, out;
-	uint64_t off, len;
+	uint64_t len;
 
-	if (!ofs_dcp_commit_at(d, at->object, at->off, &first, &n))
+	if (!ofs_dcp_commit_at(d, object, off, &first, &n))
 		return 0;
 	t->done = true;
-	if (ofs_dcp_commit_out(d, ofs_dcp_commit_object(d, at->object)->rank,
-		false, ofs_dcp_commit_object(d, at->object)->path, &out,
-		err) == -1)
+	if (ofs_dcp_commit_out(d, ofs_dcp_commit_object(d, object)->rank, false,
+		ofs_dcp_commit_object(d, object)->path, &out, err) == -1)
 		return -1;
 	if (lay_new(d, t, out, &off, &len, err) == -1)
 		return -1;
@@ -221,11 +220,29 @@ static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 	const struct ofs_item *item = &d->c->cat->items[t->entry->ref];
 
 	for (;; item = &d->c->cat->items[item->same - 1]) {
-		if (set_place(d, t, &item->at, err) == -1)
+		if (set_place(d, t, item->at.object, item->at.off, err) == -1)
 			return -1;
 		if (item->same == 0)
 			return 0;
 	}
+}
+
+/* The same for the list of a group, which was read with the index
+ * (items.c). */
+static int set_list(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
+    struct optimfs_error *err)
+{
+	struct ofs_buf key = { 0 };
+	uint32_t first = 0, n = 0;
+	int ret = 0;
+
+	flat_key(d, t, t->npath, &key);
+	ofs_dcp_commit_named(d, text_of(&key), &first, &n);
+	ofs_buf_fini(&key);
+	for (uint32_t i = first; i < first + n && ret == 0; i++)
+		ret = set_place(d, t, d->object[d->by_name[i]],
+		    d->index.item[d->by_name[i]].off, err);
+	return ret;
 }
 
 static int drop_key(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
@@ -333,7 +350,14 @@ static int change_one(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 		return 0;
 	if (t->op == OFS_TASK_DROP)
 		return drop_key(d, t, err);
-	return t->entry->kind == OFS_ENTRY_ITEM ? set_item(d, t, err) : 0;
+	switch (t->entry->kind) {
+	case OFS_ENTRY_ITEM:
+		return set_item(d, t, err);
+	case OFS_ENTRY_VALUE:
+		return set_list(d, t, err);
+	default:
+		return 0;
+	}
 }
 
 int ofs_dcp_commit_change(struct ofs_dcp_commit *d, struct optimfs_error *err)

@@ -60,6 +60,7 @@ decay = [(n, p) for n, p in m.named_parameters() if n != "key"]
 o = step(m, [{"params": decay}, {"params": [("key", m.key)]}])
 weights(m, "param_names_groups/model.safetensors")
 save(o, "param_names_groups/optimizer.pt")
+dcp.save({"model": m.state_dict(), "optim": o}, checkpoint_id="param_names_dcp", no_dist=True)
 
 # moments of a projected gradient, as GaLore keeps them
 w = torch.arange(24.0).reshape(6, 4)
