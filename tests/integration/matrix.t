@@ -46,7 +46,7 @@ torch_save/quant.pt safetensors OFS448*quint8
 torch_save/quant.pt dcp-st@4 OFS448*quint8
 torch_save/size.pt * OFS524
 torch_save/sparse_*.pt * OFS533
-dcp_variants/fsdp1_uop* * OFS166
+dcp_variants/fsdp1_uop* * OFS681
 dcp_fsdp1_local_orig_w3/* * OFS166
 deepspeed/*z[123]_* safetensors OFS448*extra/
 megatron/* safetensors OFS448*extra/args
