@@ -35,7 +35,9 @@ struct optimfs_statistics {
 	/* Indexes of elements in C order, for a single tensor;
 	 * OPTIMFS_NO_INDEX: there is none. */
 	uint64_t first_nan, first_inf;
-	uint64_t xxh3; /* XXH3 of the bytes; 0 for a directory */
+	/* XXH3 of the bytes; 0 for a directory, and for a tensor of which more
+	 * than 1 GiB is not stored: holes of files, or repeated elements */
+	uint64_t xxh3;
 	/* A histogram: exponent[i] numbers have 2^e <= |x| < 2^(e + 1), where
 	 * e = exponent_first + i. malloc'ed. */
 	int exponent_first;

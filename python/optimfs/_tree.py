@@ -377,7 +377,8 @@ class Tree(Shared):
                  if v == v and v != _abi.NO_INDEX}
         if s.tensors == 1:
             del found["tensors"]
-            found["xxh3"] = "%016x" % s.xxh3
+            if s.xxh3:
+                found["xxh3"] = "%016x" % s.xxh3
         for i in range(s.nexponents):
             if s.exponent[i]:
                 found["exponent.%d" % (s.exponent_first + i)] = s.exponent[i]

@@ -37,7 +37,8 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *k,
 	struct ofs_check *c = ctx;
 
 	(void)err;
-	ofs_exam_join(&c->exam[k->item], mine, k->buf, k->first, k->n);
+	ofs_exam_join(&c->exam[k->item], mine, k->buf, k->first, k->n,
+	    k->times);
 	return 0;
 }
 

@@ -118,9 +118,9 @@ static void measure(const struct compare *c, const uint8_t *p, const uint8_t *q,
 	}
 }
 
-/* Appends b to a. */
+/* Appends b to a, times times. */
 static void add(struct optimfs_comparison *a,
-    const struct optimfs_comparison *b)
+    const struct optimfs_comparison *b, uint64_t times)
 {
 	if (a->differ == 0)
 		a->first = b->first;
@@ -132,16 +132,16 @@ static void add(struct optimfs_comparison *a,
 	if (b->ulps != UINT64_MAX &&
 	    (a->ulps == UINT64_MAX || b->ulps > a->ulps))
 		a->ulps = b->ulps;
-	a->differ += b->differ;
-	a->finite += b->finite;
-	a->nan_a += b->nan_a;
-	a->nan_b += b->nan_b;
-	a->inf_a += b->inf_a;
-	a->inf_b += b->inf_b;
-	a->square += b->square;
-	a->square_a += b->square_a;
-	a->square_b += b->square_b;
-	a->dot += b->dot;
+	a->differ += times * b->differ;
+	a->finite += times * b->finite;
+	a->nan_a += times * b->nan_a;
+	a->nan_b += times * b->nan_b;
+	a->inf_a += times * b->inf_a;
+	a->inf_b += times * b->inf_b;
+	a->square += (double)times * b->square;
+	a->square_a += (double)times * b->square_a;
+	a->square_b += (double)times * b->square_b;
+	a->dot += (double)times * b->dot;
 }
 
 static void *start(void *ctx, struct optimfs_error *err)
@@ -193,8 +193,8 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *k,
 {
 	struct compare *c = ctx;
 
-	(void)k, (void)err;
-	add(&c->all, mine);
+	(void)err;
+	add(&c->all, mine, k->times);
 	return 0;
 }
 

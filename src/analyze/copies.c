@@ -22,6 +22,18 @@ struct compare {
 	struct ofs_copies *out;
 };
 
+/* How many elements are equal, if own->count of them are. */
+static uint64_t equal_from(struct ofs_reader *r,
+    const struct ofs_fetch_part *own, const struct ofs_fetch_part *other)
+{
+	uint64_t n = ofs_fetch_part_alike(r, own), m = 0;
+
+	if (n > 0)
+		m = ofs_fetch_part_alike(r, other);
+	n = n < m ? n : m;
+	return n > own->count ? n : own->count;
+}
+
 static void compare_boxes(struct compare *c, const struct ofs_replica *copy,
     const struct ofs_place *place)
 {
@@ -37,7 +49,7 @@ static void compare_boxes(struct compare *c, const struct ofs_replica *copy,
 	    ofs_fetch_part_init(&own, cat, c->t, copy->shard, own.place,
 		&why) == -1)
 		return;
-	for (; own.first < own.total; own.first += own.count) {
+	while (own.first < own.total) {
 		size_t i = 0;
 
 		own.count =
@@ -47,8 +59,10 @@ static void compare_boxes(struct compare *c, const struct ofs_replica *copy,
 		if (ofs_fetch_part(r, &own, c->buf[0], &why) == -1 ||
 		    ofs_fetch_part(r, &other, c->buf[1], &why) == -1)
 			return;
-		if (memcmp(c->buf[0], c->buf[1], own.count * item) == 0)
+		if (memcmp(c->buf[0], c->buf[1], own.count * item) == 0) {
+			own.first += equal_from(r, &own, &other);
 			continue;
+		}
 		while (c->buf[0][i] == c->buf[1][i])
 			i++;
 		c->out->differ = true;

@@ -120,17 +120,30 @@ void ofs_examine(const struct ofs_exam *e, const void *const buf[],
 	}
 }
 
-static void add(struct ofs_count *to, const struct ofs_count *c)
+static void add(struct ofs_count *to, const struct ofs_count *c, uint64_t times)
 {
 	if (to->n == 0)
 		to->first = c->first;
-	to->n += c->n;
+	to->n += times * c->n;
 }
 
 /* Are all n bytes at p zero? Minus zero does not count as a moment at rest. */
 static bool all_zero(const uint8_t *p, size_t n)
 {
 	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
+}
+
+/* n elements that never had a gradient, from index in of a row on. */
+static void count_dead(struct ofs_exam *e, uint64_t in, uint64_t n)
+{
+	uint64_t k = e->row - in; /* elements of this row */
+
+	e->run += n;
+	if (n < k)
+		return;
+	e->dead_rows += e->run - (n - k) >= e->row;
+	e->dead_rows += (n - k) / e->row;
+	e->run = (n - k) % e->row;
 }
 
 /* Counts rows that never had a gradient, in the order of elements, since a row
@@ -147,33 +160,65 @@ static void count_rows(struct ofs_exam *e, const void *const buf[],
 		k = e->row - in < n - i ? (size_t)(e->row - in) : n - i;
 		if (all_zero((const uint8_t *)buf[0] + i * a, k * a) &&
 		    all_zero((const uint8_t *)buf[1] + i * b, k * b))
-			e->run += k;
+			count_dead(e, in, k);
 		else
 			e->run = 0;
-		if (in + k < e->row)
-			continue;
-		e->dead_rows += e->run >= e->row;
-		e->run = 0;
 	}
 }
 
-void ofs_exam_join(struct ofs_exam *e, const struct ofs_finding *found,
-    const void *const buf[], uint64_t first, size_t n)
+/* As above for n elements that are all like the one in buf. */
+static void count_equal_rows(struct ofs_exam *e, const void *const buf[],
+    uint64_t first, uint64_t n)
 {
-	for (unsigned i = 0; i < 3; i++)
-		add(&e->odd[i], &found->odd[i]);
-	add(&e->negative, &found->negative);
-	add(&e->broken, &found->broken);
-	add(&e->orphan, &found->orphan);
-	add(&e->differ, &found->differ);
-	e->update += found->update;
-	e->weight += found->weight;
-	e->sum += found->sum;
-	e->squares += found->squares;
-	if (e->kind != OFS_EXAM_ADAM || e->row == 0)
-		return;
-	if (found->zeros)
-		count_rows(e, buf, first, n);
+	if (all_zero(buf[0], ofs_dtype_size(e->file[0]->dtype)) &&
+	    all_zero(buf[1], ofs_dtype_size(e->file[1]->dtype)))
+		count_dead(e, first % e->row, n);
 	else
 		e->run = 0;
+}
+
+/* Adds the multiples of stride among the n elements from first on, all x. */
+static void add_diagonal(struct ofs_exam *e, double x, uint64_t first,
+    uint64_t n)
+{
+	uint64_t before = first == 0 ? 0 : (first - 1) / e->stride + 1;
+	uint64_t all = (first + n - 1) / e->stride + 1 - before;
+	struct ofs_count negative = { all, before * e->stride };
+
+	if (all == 0)
+		return;
+	if (e->no_negative && x < 0)
+		add(&e->negative, &negative, 1);
+	e->sum += (double)all * x;
+	e->squares += (double)all * x * x;
+}
+
+void ofs_exam_join(struct ofs_exam *e, const struct ofs_finding *found,
+    const void *const buf[], uint64_t first, size_t n, uint64_t times)
+{
+	double x;
+
+	for (unsigned i = 0; i < 3; i++)
+		add(&e->odd[i], &found->odd[i], times);
+	add(&e->broken, &found->broken, times);
+	add(&e->orphan, &found->orphan, times);
+	add(&e->differ, &found->differ, times);
+	e->update += (double)times * found->update;
+	e->weight += (double)times * found->weight;
+	if (e->stride > 1 && times > 1) {
+		ofs_to_double(e->file[0]->dtype, e->codes[0], buf[0], 1, &x);
+		add_diagonal(e, x, first, times * n);
+	} else {
+		add(&e->negative, &found->negative, times);
+		e->sum += (double)times * found->sum;
+		e->squares += (double)times * found->squares;
+	}
+	if (e->kind != OFS_EXAM_ADAM || e->row == 0)
+		return;
+	if (!found->zeros)
+		e->run = 0;
+	else if (times > 1)
+		count_equal_rows(e, buf, first, times * n);
+	else
+		count_rows(e, buf, first, n);
 }

@@ -58,8 +58,9 @@ struct ofs_finding {
 /* Examines n elements from first on. */
 void ofs_examine(const struct ofs_exam *e, const void *const buf[],
     uint64_t first, size_t n, struct ofs_finding *found);
-/* Adds the results of the next chunk to e. */
+/* Adds the results of the next chunk to e, times times: then all elements of a
+ * file are equal. */
 void ofs_exam_join(struct ofs_exam *e, const struct ofs_finding *found,
-    const void *const buf[], uint64_t first, size_t n);
+    const void *const buf[], uint64_t first, size_t n, uint64_t times);
 
 #endif

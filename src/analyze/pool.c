@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/step.h"
+#include "fs/fs.h"
 
 #define THREADS_MAX 16
 
@@ -38,6 +39,7 @@ struct pool {
 	/* Protected by lock: */
 	size_t item; /* item of the next chunk */
 	uint64_t first;
+	bool asking; /* a thread finds out how long the next chunk is */
 	struct active *active;
 	unsigned threads; /* running threads */
 	uint64_t bytes;   /* bytes done */
@@ -129,6 +131,38 @@ static void give_up(struct pool *p, struct active *a)
 	p->first = 0;
 }
 
+/* The number of chunks from first on, at least one, with equal elements. */
+static uint64_t equal_chunks(const struct ofs_pool_item *it,
+    const struct active *a, uint64_t first)
+{
+	uint64_t n = it->elements - first;
+
+	for (unsigned i = 0; i < it->nfiles && n > 0; i++)
+		n = ofs_file_alike(a->file[i], first, 2 * it->chunk, n);
+	return n < it->chunk ? 1 : n / it->chunk;
+}
+
+/* To find that out may take reading, so others wait without the lock. It comes
+ * with the lock and leaves with it. c is taken: if another chunk has failed
+ * meanwhile, nothing comes after it. */
+static void take_equal(struct pool *p, struct active *a,
+    struct ofs_pool_chunk *c)
+{
+	uint64_t times;
+
+	p->asking = true;
+	pthread_mutex_unlock(&p->lock);
+	times = equal_chunks(&p->items[a->item], a, c->first);
+	pthread_mutex_lock(&p->lock);
+	p->asking = false;
+	pthread_cond_broadcast(&p->changed);
+	if (a->failed)
+		return;
+	c->times = times;
+	a->left -= times - 1;
+	p->first += (times - 1) * c->n;
+}
+
 /* Takes the next chunk; returns its item, NULL at the end. The lock is held. */
 static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 {
@@ -136,6 +170,8 @@ static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 	struct optimfs_error why;
 	struct active *a;
 
+	while (p->asking)
+		pthread_cond_wait(&p->changed, &p->lock);
 	ask_to_stop(p);
 	if (p->stopped || p->item == p->n)
 		return NULL;
@@ -151,9 +187,12 @@ static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 	c->n = it->elements - p->first < it->chunk
 	    ? (size_t)(it->elements - p->first)
 	    : (size_t)it->chunk;
+	c->times = 1;
 	p->first += c->n;
-	c->last = p->first == it->elements;
-	if (c->last) {
+	if (!a->failed && it->elements - p->first >= it->chunk)
+		take_equal(p, a, c);
+	c->last = p->item != c->item || p->first == it->elements;
+	if (p->item == c->item && c->last) {
 		p->item++;
 		p->first = 0;
 	}
@@ -240,9 +279,9 @@ static void finish(struct pool *p, struct active *a, void *mine,
 	} else {
 		pthread_mutex_lock(&p->lock);
 	}
-	a->joined += c->n;
+	a->joined += c->n * c->times;
 	for (unsigned i = 0; i < p->items[c->item].nfiles; i++)
-		p->bytes += c->n * p->items[c->item].file[i].size;
+		p->bytes += c->n * c->times * p->items[c->item].file[i].size;
 	pthread_cond_broadcast(&p->changed);
 	if (--a->left == 0)
 		end_item(p, a);

@@ -26,12 +26,17 @@ struct ofs_pool_chunk {
 	uint64_t first;
 	size_t n;
 	const void *buf[OFS_POOL_FILES];
+	/* It stands for so many chunks, one behind the other, of the same
+	 * elements, which in each file are all equal. If that is known, they are
+	 * not read: work is bounded by what is stored. */
+	uint64_t times;
 	bool last; /* of the item */
 };
 
 /* Threads take chunks in the order of items. work may run in several threads,
  * each with its own data. It gets a chunk piece by piece, each as it was read,
- * so that a small piece is still in the processor's cache. join runs once for
+ * so that a small piece is still in the processor's cache, and never more than
+ * one of several that are equal. join runs once for
  * each chunk, in order within an item; for different items concurrently. Every
  * item has at least one chunk, even without elements. */
 struct ofs_pool_ops {

@@ -21,10 +21,12 @@
 /* Bytes read at once: a part of a processor's second-level cache. */
 #define PIECE (256u << 10)
 
-/* The sum over the chunks of a tensor. */
+/* The sum over the chunks of a tensor. hash is NULL if too many bytes would have
+ * to be hashed that are not stored: hashes cannot be added up. */
 struct sum {
 	struct ofs_stats *all;
 	XXH3_state_t *hash;
+	uint64_t repeated; /* bytes in the hash that were not read */
 };
 
 struct job {
@@ -98,6 +100,18 @@ static void end_sum(struct sum *s)
 	*s = (struct sum){ 0 };
 }
 
+static void add_to_hash(struct sum *s, const struct ofs_pool_chunk *c,
+    size_t bytes)
+{
+	s->repeated += (c->times - 1) * bytes;
+	if (s->repeated > OFS_STATS_HASH_MAX) {
+		XXH3_freeState(s->hash);
+		s->hash = NULL;
+	}
+	for (uint64_t i = 0; s->hash != NULL && i < c->times; i++)
+		XXH3_64bits_update(s->hash, c->buf[0], bytes);
+}
+
 static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
     struct optimfs_error *err)
 {
@@ -109,19 +123,19 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 	struct sum *s = &job->sum[c->item];
 	int ret = 0;
 
-	if (c->first == 0 && c->last) { /* most tensors have a single chunk */
+	if (c->n == f->elements) { /* most tensors have a single chunk */
 		ret = ofs_stats_result(part, r, err);
 		r->xxh3 = XXH3_64bits(c->buf[0], bytes);
 		return ret;
 	}
 	if (c->first == 0 && begin_sum(s, f->dtype, err) == -1)
 		return -1;
-	XXH3_64bits_update(s->hash, c->buf[0], bytes);
-	ofs_stats_join(s->all, part);
+	add_to_hash(s, c, bytes);
+	ofs_stats_join(s->all, part, c->times);
 	if (!c->last)
 		return 0;
 	ret = ofs_stats_result(s->all, r, err);
-	r->xxh3 = XXH3_64bits_digest(s->hash);
+	r->xxh3 = s->hash == NULL ? 0 : XXH3_64bits_digest(s->hash);
 	end_sum(s);
 	return ret;
 }

@@ -207,6 +207,14 @@ static void remote_ahead(struct ofs_transport *t, const void *reader,
 	drop_aheads(w, NULL);
 }
 
+static bool remote_hole(struct ofs_transport *t, const struct ofs_segment *seg)
+{
+	struct remote *w = (struct remote *)t;
+
+	return w->there[seg->object] == OFS_NONE &&
+	    ofs_transport_hole(w->local, seg);
+}
+
 static void remote_close(struct ofs_transport *t)
 {
 	struct remote *w = (struct remote *)t;
@@ -230,6 +238,7 @@ static const struct ofs_transport_ops remote_ops = {
 	.length = remote_length,
 	.close = remote_close,
 	.ahead = remote_ahead,
+	.hole = remote_hole,
 };
 
 struct ofs_transport *ofs_transport_group(const struct ofs_catalog *cat,

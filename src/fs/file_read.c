@@ -12,6 +12,7 @@
 #include "fs/view.h"
 #include "fs/write_open.h"
 #include "plan/cast.h"
+#include "read/alike.h"
 
 /* A longer read is split, which bounds the size of its plan. */
 #define STEP_MAX (8u << 20)
@@ -417,4 +418,36 @@ ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
 		ret = ofs_file_read(file, buf, len, off, err);
 	} while (ofs_file_leave(file, snap, ret == -1));
 	return ret;
+}
+
+/* A tensor's file is a single box. */
+uint64_t ofs_file_alike_in(struct optimfs_file *file, uint64_t first,
+    uint64_t least, uint64_t max)
+{
+	struct reading r = { .file = file, .cat = file->snap->cat };
+	const struct ofs_piece *p = file->comp.piece;
+	struct ofs_alike a = { .place = place_of, .ctx = &r };
+	uint64_t n = 0;
+
+	if (file->lost || file->view != NULL || file->staged != NULL ||
+	    file->comp.n != 1 || p->kind != OFS_PIECE_BOX ||
+	    is_layered(&r, p) || first >= p->len / ofs_dtype_size(p->dtype))
+		return 0;
+	if (max > p->len / ofs_dtype_size(p->dtype) - first)
+		max = p->len / ofs_dtype_size(p->dtype) - first;
+	a.t = &r.cat->tensors[p->tensor];
+	a.box = p->box;
+	n = ofs_alike(&file->snap->reader, &a, p->first + first, least, max);
+	free(r.rank.place);
+	return n;
+}
+
+uint64_t ofs_file_alike(struct optimfs_file *file, uint64_t first,
+    uint64_t least, uint64_t max)
+{
+	struct ofs_snapshot *snap = ofs_file_enter(file);
+	uint64_t n = ofs_file_alike_in(file, first, least, max);
+
+	(void)ofs_file_leave(file, snap, false);
+	return n;
 }

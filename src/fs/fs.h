@@ -483,6 +483,14 @@ void ofs_texts_fini(struct ofs_snapshot *snap);
 /* As optimfs_file_read, on an entered file. */
 ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err);
+/* How many elements of a tensor's file from first on are all the same one, by
+ * what is known without reading: at least least of at most max, or 0
+ * (read/alike.h). Staged elements are not known. */
+uint64_t ofs_file_alike(struct optimfs_file *file, uint64_t first,
+    uint64_t least, uint64_t max);
+/* As above, on an entered file. */
+uint64_t ofs_file_alike_in(struct optimfs_file *file, uint64_t first,
+    uint64_t least, uint64_t max);
 /* Frees the unused plans; there must be no reader. */
 void ofs_file_drop_plans(struct optimfs_file *file);
 /* read_ahead.c: announces a read, and starts to read ahead if it is

@@ -37,54 +37,92 @@ static int stat_size(struct ofs_snapshot *snap, const struct ofs_space *s,
 	return 0;
 }
 
-static int add_all(struct optimfs_file *file, struct ofs_stats *s, size_t item,
-    uint64_t *hash, struct optimfs_error *err)
-{
-	XXH3_state_t *sum = XXH3_createState();
-	uint8_t *buf = malloc(STEP * item);
-	uint64_t off = 0;
-	ssize_t n = -1;
+/* A tensor that is being read step by step. */
+struct summing {
+	struct optimfs_file *file;
+	size_t item;
+	struct ofs_stats *all, *step;
+	XXH3_state_t *hash; /* see OFS_STATS_HASH_MAX */
+	uint8_t *buf;
+	uint64_t off, repeated;
+};
 
-	if (sum == NULL || buf == NULL) {
-		ofs_no_memory(err);
-		goto out;
+/* How many steps from here on have only elements that are all equal, if that is
+ * known without reading; otherwise 1. */
+static uint64_t equal_steps(const struct summing *s)
+{
+	uint64_t n =
+	    ofs_file_alike_in(s->file, s->off / s->item, 2 * STEP, UINT64_MAX);
+
+	return n < STEP ? 1 : n / STEP;
+}
+
+static void add_step(struct summing *s, size_t n, uint64_t times)
+{
+	if (times == 1) {
+		ofs_stats_add(s->all, s->buf, n / s->item);
+	} else {
+		ofs_stats_clear(s->step);
+		ofs_stats_add(s->step, s->buf, n / s->item);
+		ofs_stats_join(s->all, s->step, times);
 	}
-	XXH3_64bits_reset(sum);
-	while ((n = ofs_file_read(file, buf, STEP * item, off, err)) > 0) {
-		ofs_stats_add(s, buf, (size_t)n / item);
-		XXH3_64bits_update(sum, buf, (size_t)n);
-		off += (uint64_t)n;
-	}
-	*hash = XXH3_64bits_digest(sum);
-out:
-	XXH3_freeState(sum);
-	free(buf);
+	s->repeated += (times - 1) * n;
+	for (uint64_t i = 0; i < times && s->repeated <= OFS_STATS_HASH_MAX;
+	     i++)
+		XXH3_64bits_update(s->hash, s->buf, n);
+	s->off += times * n;
+}
+
+static int add_all(struct summing *s, uint64_t *hash, struct optimfs_error *err)
+{
+	uint64_t times;
+	ssize_t n;
+
+	XXH3_64bits_reset(s->hash);
+	do {
+		times = equal_steps(s);
+		n = ofs_file_read(s->file, s->buf, STEP * s->item, s->off, err);
+		if (n > 0)
+			add_step(s, (size_t)n, times);
+	} while (n > 0);
+	*hash =
+	    s->repeated > OFS_STATS_HASH_MAX ? 0 : XXH3_64bits_digest(s->hash);
 	return n == -1 ? -1 : 0;
 }
 
 /* Reads the file of the tree, with staged changes. */
 static int read_tree(struct ofs_snapshot *snap, uint32_t index,
-    struct ofs_stats *s, size_t item, uint64_t *hash, struct optimfs_error *err)
+    enum ofs_dtype dtype, struct ofs_stats *s, uint64_t *hash,
+    struct optimfs_error *err)
 {
 	struct ofs_at at = { OFS_SPACE_TREE, index };
-	struct optimfs_file *file;
-	int ret;
+	size_t item = ofs_dtype_size(dtype);
+	struct summing sum = { .item = item,
+		.all = s,
+		.step = ofs_stats_new(dtype, err),
+		.hash = XXH3_createState(),
+		.buf = malloc(STEP * item) };
+	int ret = -1;
 
-	if (ofs_file_open(snap, at, &file, err) == -1)
-		return -1;
-	ret = add_all(file, s, item, hash, err);
-	optimfs_file_close(file);
+	if (sum.step == NULL || sum.hash == NULL || sum.buf == NULL)
+		ofs_no_memory(err);
+	else if (ofs_file_open(snap, at, &sum.file, err) == 0)
+		ret = add_all(&sum, hash, err);
+	optimfs_file_close(sum.file);
+	ofs_stats_free(sum.step);
+	XXH3_freeState(sum.hash);
+	free(sum.buf);
 	return ret;
 }
 
 static int stat_text(struct ofs_snapshot *snap, uint32_t index,
-    struct ofs_stats *s, size_t item, struct ofs_buf *out,
+    enum ofs_dtype dtype, struct ofs_stats *s, struct ofs_buf *out,
     struct optimfs_error *err)
 {
 	struct optimfs_statistics result;
 	uint64_t hash;
 
-	if (read_tree(snap, index, s, item, &hash, err) == -1 ||
+	if (read_tree(snap, index, dtype, s, &hash, err) == -1 ||
 	    ofs_stats_result(s, &result, err) == -1)
 		return -1;
 	result.xxh3 = hash;
@@ -118,7 +156,7 @@ static int stat_open(struct ofs_snapshot *snap, const struct ofs_space *space,
 	(void)space;
 	if (s == NULL)
 		return -1;
-	if (stat_text(snap, index, s, ofs_dtype_size(dtype), &out, err) == 0) {
+	if (stat_text(snap, index, dtype, s, &out, err) == 0) {
 		file->blob = ofs_blob_of(&out, err);
 		ret = file->blob == NULL ? -1 : 0;
 	}

@@ -57,6 +57,9 @@ static int add_zeros(struct ofs_plan *plan, uint64_t dst, uint64_t len,
 int ofs_plan_add(struct ofs_plan *plan, const struct ofs_segment *seg,
     struct optimfs_error *err)
 {
+	if (plan->most > 0 && plan->n == plan->most)
+		return optimfs_fail(err, E2BIG, "more than %zu segments",
+		    plan->most);
 	if (ofs_grow(plan->seg, plan->n, plan->cap, err) == -1)
 		return -1;
 	plan->seg[plan->n++] = *seg;

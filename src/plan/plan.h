@@ -34,6 +34,7 @@ struct ofs_plan {
 		uint64_t dst, len;
 	} * zero;
 	size_t nzeros, zero_cap;
+	size_t most; /* segments; 0: any number */
 };
 
 void ofs_plan_fini(struct ofs_plan *plan);
@@ -42,7 +43,7 @@ static inline void ofs_plan_clear(struct ofs_plan *plan)
 {
 	plan->n = plan->nzeros = 0;
 }
-/* Append a copy of seg; ENOMEM. */
+/* Append a copy of seg; ENOMEM, or E2BIG: there are plan->most. */
 int ofs_plan_add(struct ofs_plan *plan, const struct ofs_segment *seg,
     struct optimfs_error *err);
 

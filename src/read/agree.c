@@ -96,6 +96,24 @@ static int compare_block(struct comparing *c, struct ofs_fetch_part *part,
 	return 0;
 }
 
+/* How many elements are equal, if part->count of them are. */
+static uint64_t equal_from(struct comparing *c, struct ofs_fetch_part *part,
+    const struct ofs_place *place)
+{
+	uint64_t least, n;
+
+	part->place = place;
+	least = ofs_fetch_part_alike(c->r, part);
+	for (uint32_t i = 0; i < c->n && least > 0; i++) {
+		if (c->place[i] == NULL)
+			continue;
+		part->place = c->place[i];
+		n = ofs_fetch_part_alike(c->r, part);
+		least = n < least ? n : least;
+	}
+	return least > part->count ? least : part->count;
+}
+
 static int compare_all(struct comparing *c, uint32_t shard,
     const struct ofs_place *place, struct optimfs_error *err)
 {
@@ -104,11 +122,12 @@ static int compare_all(struct comparing *c, uint32_t shard,
 	int ret =
 	    ofs_fetch_part_init(&part, c->r->cat, c->t, shard, place, err);
 
-	for (; ret == 0 && part.first < part.total; part.first += part.count) {
+	while (ret == 0 && part.first < part.total) {
 		uint64_t left = part.total - part.first;
 
 		part.count = left < most ? left : most;
 		ret = compare_block(c, &part, place, err);
+		part.first += equal_from(c, &part, place);
 	}
 	return ret;
 }

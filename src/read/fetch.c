@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "plan/fix.h"
+#include "read/alike.h"
 #include "read/derived.h"
 #include "read/locate.h"
 
@@ -155,4 +156,13 @@ int ofs_fetch_part(struct ofs_reader *r, const struct ofs_fetch_part *p,
 		ret = ofs_fetch(r, &plan, buf, err);
 	ofs_plan_fini(&plan);
 	return ret;
+}
+
+uint64_t ofs_fetch_part_alike(struct ofs_reader *r,
+    const struct ofs_fetch_part *p)
+{
+	struct fetching f = { r, p };
+	struct ofs_alike a = { p->t, p->box, place_of, &f };
+
+	return ofs_alike(r, &a, p->first, 2 * p->count, p->total - p->first);
 }

@@ -35,5 +35,9 @@ int ofs_fetch_part_init(struct ofs_fetch_part *p, const struct ofs_catalog *cat,
 /* Read the elements of p, in C order of the box. */
 int ofs_fetch_part(struct ofs_reader *r, const struct ofs_fetch_part *p,
     void *buf, struct optimfs_error *err);
+/* How many elements of the box from p->first on are all the same one, by what is
+ * known without reading: at least 2 * p->count, or 0 (read/alike.h). */
+uint64_t ofs_fetch_part_alike(struct ofs_reader *r,
+    const struct ofs_fetch_part *p);
 
 #endif

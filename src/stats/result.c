@@ -227,7 +227,7 @@ void ofs_stats_text(const struct optimfs_statistics *s, struct ofs_buf *out)
 			    count_at(s, i));
 		}
 	}
-	if (s->tensors == 1)
+	if (s->xxh3 != 0)
 		ofs_buf_printf(out, "xxh3 %016" PRIx64 "\n", s->xxh3);
 	for (unsigned i = 0; i < s->nexponents; i++)
 		if (s->exponent[i] > 0)
@@ -247,10 +247,11 @@ void ofs_stats_json(const struct optimfs_statistics *s, struct ofs_buf *out)
 			ofs_json_put_raw(&w, values[i].name, "null");
 		else
 			ofs_json_put_u64(&w, values[i].name, count_at(s, i));
-	if (s->tensors == 1) {
-		snprintf(text, sizeof(text), "%016" PRIx64, s->xxh3);
+	snprintf(text, sizeof(text), "%016" PRIx64, s->xxh3);
+	if (s->xxh3 != 0)
 		ofs_json_put_string(&w, "xxh3", text);
-	}
+	else if (s->tensors == 1)
+		ofs_json_put_raw(&w, "xxh3", "null");
 	ofs_json_open(&w, "exponents", '{');
 	for (unsigned i = 0; i < s->nexponents; i++)
 		if (s->exponent[i] > 0) {

@@ -105,6 +105,30 @@ static void push(struct ofs_stats *s, unsigned k, struct ofs_stats_sums node)
 	s->blocks |= bit;
 }
 
+/* Appends times equal nodes of 2^k blocks, after a multiple of as many. Neighbours
+ * are equal as well, so that each level has one sum to compute. */
+static void push_times(struct ofs_stats *s, unsigned k,
+    struct ofs_stats_sums node, uint64_t times)
+{
+	struct ofs_stats_sums last[64]; /* of a level: without a neighbour */
+	uint64_t odd = 0;
+
+	for (unsigned i = k; times > 0; i++, times /= 2) {
+		if (s->blocks >> i & 1) {
+			push(s, i, node);
+			times--;
+		}
+		if (times % 2 == 1) {
+			last[i] = node;
+			odd |= (uint64_t)1 << i;
+		}
+		node = ofs_stats_add_sums(&node, &node);
+	}
+	for (unsigned i = 64; i-- > k;)
+		if (odd >> i & 1)
+			push(s, i, last[i]);
+}
+
 /* The sum of an incomplete tree: the small nodes at the right first. */
 static struct ofs_stats_sums root(const struct ofs_stats *s)
 {
@@ -359,30 +383,31 @@ static void join_first(uint64_t *to, uint64_t first, uint64_t at)
 		*to = at + first;
 }
 
-void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk)
+void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk,
+    uint64_t times)
 {
 	uint64_t at = s->elements * s->numbers;
 
 	join_first(&s->first_nan, chunk->first_nan, at);
 	join_first(&s->first_inf, chunk->first_inf, at);
-	s->elements += chunk->elements;
+	s->elements += times * chunk->elements;
 	if (s->bits > 0) {
 		for (size_t i = 0; i < (size_t)1 << s->bits; i++)
-			s->code[i] += chunk->code[i];
+			s->code[i] += times * chunk->code[i];
 		return;
 	}
-	s->nan += chunk->nan;
-	s->inf += chunk->inf;
-	s->zeros += chunk->zeros;
-	s->denormals += chunk->denormals;
+	s->nan += times * chunk->nan;
+	s->inf += times * chunk->inf;
+	s->zeros += times * chunk->zeros;
+	s->denormals += times * chunk->denormals;
 	widen(s, chunk->min, chunk->max);
 	for (unsigned e = 0; e <= s->top; e++)
-		s->raw[e][0] += count_of(chunk->raw[e]);
+		s->raw[e][0] += times * count_of(chunk->raw[e]);
 	for (size_t i = 0; i < OFS_NEXPONENTS; i++)
-		s->tiny[i] += chunk->tiny[i];
+		s->tiny[i] += times * chunk->tiny[i];
 	for (unsigned k = 64; k-- > 0;)
 		if (chunk->blocks >> k & 1)
-			push(s, k, chunk->level[k]);
+			push_times(s, k, chunk->level[k], times);
 }
 
 /* Results. */

@@ -216,6 +216,22 @@ void ofs_open_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
 		    POSIX_FADV_WILLNEED);
 }
 
+/* Most files have no holes, which costs no system call. */
+bool ofs_open_files_hole(struct ofs_open_files *files, struct ofs_file *file,
+    uint64_t off, uint64_t len)
+{
+	const struct ofs_object *o = object_of(files, file);
+	struct optimfs_error changed;
+	off_t data;
+
+	if (files->cat->filling || o->blocks >= o->size)
+		return false;
+	data = lseek(file->fd, (off_t)off, SEEK_DATA);
+	if (data == -1 ? errno != ENXIO : (uint64_t)data - off < len)
+		return false;
+	return ofs_open_files_check(files, file, &changed) == 0;
+}
+
 /* Advance by got bytes. */
 static void advance(struct iovec **iov, int *n, size_t got)
 {

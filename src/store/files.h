@@ -32,6 +32,10 @@ void ofs_open_files_put(struct ofs_open_files *files, struct ofs_file *file);
 
 /* A hint that these bytes will be read soon. */
 void ofs_open_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len);
+/* Are len bytes from off on, inside a pinned file, in a hole of it? false: it
+ * is not known. */
+bool ofs_open_files_hole(struct ofs_open_files *files, struct ofs_file *file,
+    uint64_t off, uint64_t len);
 /* A pinned file as a source. EIO when it ends early (OFS603) or cannot be read
  * (OFS755; that page is then not read again for some seconds), ESTALE when it
  * was truncated. */

@@ -375,6 +375,25 @@ static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
 	return ret;
 }
 
+static bool local_hole(struct ofs_transport *t, const struct ofs_segment *seg)
+{
+	struct local *l = (struct local *)t;
+	const struct ofs_object *o = &l->cat->objects[seg->object];
+	struct optimfs_error err;
+	struct ofs_file *file;
+	bool hole;
+
+	if (seg->src_pitch < 0 || !ofs_segment_inside(seg, o->size))
+		return false;
+	file = ofs_open_files_get(l->files, seg->object, &err);
+	if (file == NULL)
+		return false; /* reading it will report the error */
+	hole = ofs_open_files_hole(l->files, file, seg->src,
+	    seg->len + (seg->n - 1) * (uint64_t)seg->src_pitch);
+	ofs_open_files_put(l->files, file);
+	return hole;
+}
+
 static void local_close(struct ofs_transport *t)
 {
 	struct local *l = (struct local *)t;
@@ -394,6 +413,7 @@ static const struct ofs_transport_ops local_ops = {
 	.length = local_length,
 	.willneed = local_willneed,
 	.decode = local_decode,
+	.hole = local_hole,
 	.close = local_close,
 };
 

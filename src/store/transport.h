@@ -58,6 +58,10 @@ struct ofs_transport_ops {
 	 * Does not wait. NULL: it has no benefit. */
 	void (*decode)(struct ofs_transport *t, const struct ofs_extent *at,
 	    size_t n, uint64_t bytes);
+	/* Are the runs of seg, which has no codec, and all between them, in a hole of the file:
+	 * zeros that are not stored? false: it is not known. NULL: it never
+	 * is. */
+	bool (*hole)(struct ofs_transport *t, const struct ofs_segment *seg);
 };
 
 static inline int ofs_transport_fetch(struct ofs_transport *t,
@@ -65,6 +69,12 @@ static inline int ofs_transport_fetch(struct ofs_transport *t,
     struct optimfs_error *err)
 {
 	return t->ops->fetch(t, segs, n, buf, err);
+}
+static inline bool ofs_transport_hole(struct ofs_transport *t,
+    const struct ofs_segment *seg)
+{
+	return seg->codec == OFS_PLAIN && t->ops->hole != NULL &&
+	    t->ops->hole(t, seg);
 }
 /* Read len bytes at off of an extent, of its decoded bytes with a codec; EIO
  * (OFS603) or EUCLEAN (OFS705) when it is shorter. */

@@ -146,7 +146,7 @@ static struct ofs_stats *in_chunks(enum ofs_dtype t, const uint8_t *p, size_t n)
 		k = n - i < chunk ? n - i : chunk;
 		ofs_stats_next(part);
 		ofs_stats_add(part, p + i * ofs_dtype_size(t), k);
-		ofs_stats_join(all, part);
+		ofs_stats_join(all, part, 1);
 	}
 	ofs_stats_free(part);
 	return all;
