@@ -165,8 +165,8 @@ int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,
 	pthread_mutex_lock(&s->lock);
 	for (;;) {
 		i = find(s, from);
-		v = &s->v[i];
-		found = i < s->n && v->from == from && v->len == n;
+		v = i < s->n ? &s->v[i] : NULL;
+		found = v != NULL && v->from == from && v->len == n;
 		if (!found && s->cancelled)
 			found = optimfs_fail(err, ECANCELED, "given up");
 		if (found != 0 || !will_come(s, from, from + n))
