@@ -61,6 +61,28 @@ static void look_through(struct places *p, struct ofs_mount_options *m,
 	ofs_source_apply(s, &m->open);
 }
 
+/* The first n bytes of the name of what is computed from a run, RUN:avg/last5,
+ * with the absolute path of the run: the daemon leaves this directory, and others
+ * read the name of the mount's source. */
+static char *absolute_name(const char *name, size_t n,
+    struct optimfs_error *err)
+{
+	char *run = optimfs_run_of(name), *path = NULL;
+	char *real = run == NULL ? NULL : realpath(run, NULL);
+
+	while (n > 0 && name[n - 1] == '/')
+		n--;
+	if (real == NULL ||
+	    asprintf(&path, "%s%.*s", real, (int)(n - strlen(run)),
+		name + strlen(run)) == -1) {
+		path = NULL;
+		optimfs_fail(err, ENOENT, "%s: %m", name);
+	}
+	free(real);
+	free(run);
+	return path;
+}
+
 /* RUN:1000 is replaced by the path of that checkpoint, which *real owns. */
 static int look_in_run(struct places *p, struct ofs_mount_options *m,
     char **real, struct optimfs_error *err)
@@ -70,10 +92,14 @@ static int look_in_run(struct places *p, struct ofs_mount_options *m,
 
 	if (found != 1)
 		return found;
-	if (*real != NULL)
-		p->source = *real;
 	if (*rest != '\0')
 		m->open.subtree = rest;
+	if (*real == NULL)
+		*real = absolute_name(p->source,
+		    strlen(p->source) - strlen(rest), err);
+	if (*real == NULL)
+		return -1;
+	p->source = *real;
 	return 0;
 }
 

@@ -204,6 +204,16 @@ static const char *output_of(const struct ofs_command *c, unsigned allowed)
 								: c->output;
 }
 
+/* Is it a file, or a name in a run? */
+static bool is_there(const char *path)
+{
+	char *run = optimfs_run_of(path);
+	bool there = run != NULL || access(path, F_OK) == 0;
+
+	free(run);
+	return there;
+}
+
 /* Restricts this process before it parses anything, see sandbox.h. Ranks are
  * not: MPI and CUDA open devices and sockets at any time. Nor is a process that
  * has nothing to parse: it looks for names that were meant instead. */
@@ -227,8 +237,7 @@ static int confine(const struct ofs_command *c, unsigned allowed,
 	    (second != NULL && ofs_tool_await(second, err) == -1))
 		return -1;
 	if (c->sandbox == OFS_SANDBOX_OFF || c->job.group != NULL ||
-	    access(c->checkpoint, F_OK) == -1 ||
-	    (second != NULL && access(second, F_OK) == -1))
+	    !is_there(c->checkpoint) || (second != NULL && !is_there(second)))
 		return 0;
 	ret = ofs_sandbox_new(&config, &sandbox, err);
 	if (ret == 1 && c->sandbox == OFS_SANDBOX_REQUIRE)

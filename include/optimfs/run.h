@@ -38,7 +38,7 @@ int optimfs_run_list(struct optimfs *run, optimfs_run_entry_fn *each, void *ctx,
     struct optimfs_error *err);
 
 /* Opens what a name in a run means, read-only: "latest", "first", a step such as
- * "1000", or a path of its tree such as "steps/1000". The caller closes it. It
+ * "1000", or a path of its tree such as "steps/1000" or "avg/last5". The caller closes it. It
  * is shared with run and its other callers. ENOENT (OFS851): no such
  * checkpoint. */
 struct optimfs *optimfs_run_open(struct optimfs *run, const char *name,
@@ -64,6 +64,10 @@ int optimfs_run_facts(struct optimfs *run, const char *name,
  * run (OFS851). */
 int optimfs_run_find(const char *path, char **real, const char **rest,
     struct optimfs_error *err);
+
+/* The path of the run in which path names a checkpoint, malloc'ed; NULL: it is
+ * the name of a file, or of none. Reads no checkpoint. */
+char *optimfs_run_of(const char *path);
 
 #pragma GCC visibility pop
 

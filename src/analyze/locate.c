@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "catalog/owners.h"
 #include "fs/fs.h"
+#include "read/derived.h"
 
 /* Converts element k of a box to an element of the grid. */
 static uint64_t from_box(const uint64_t *grid, const uint64_t *box,
@@ -87,7 +88,7 @@ static int locate(struct ofs_snapshot *snap, const struct ofs_tensor *t,
 	}
 	ret = ofs_plan_elements(cat, t, where->element, 1, ofs_locate_rank, &at,
 	    &plan, err);
-	if (ret == 0 && plan.n == 0)
+	if (ret == 0 && (plan.n == 0 || ofs_is_computed(&plan.seg[0])))
 		ret = optimfs_fail(err, ENODATA, "no file has it");
 	if (ret == 0)
 		ret = fill(cat, &plan.seg[0], where, err);

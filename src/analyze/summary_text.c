@@ -90,6 +90,11 @@ static void put_source(const struct ofs_summary *s, struct ofs_buf *out)
 	const struct ofs_catalog *cat = s->snap->cat;
 
 	put_path(s, out);
+	if (cat->computed != NULL) {
+		label(out, "computed");
+		ofs_summary_put_plain(out, cat->computed);
+		ofs_buf_putc(out, '\n');
+	}
 	label(out, "format");
 	put_format(cat, out);
 	if (cat->writer != NULL) {

@@ -75,6 +75,15 @@ static const char *split_name(const char *path, char **run,
 	return words;
 }
 
+char *optimfs_run_of(const char *path)
+{
+	char *run = NULL;
+
+	if (access(path, F_OK) == -1)
+		(void)split_name(path, &run, NULL);
+	return run;
+}
+
 static int find_in(struct optimfs *fs, const char *words, char **real,
     const char **rest, struct optimfs_error *err)
 {
@@ -123,6 +132,13 @@ struct optimfs *ofs_open_named(const char *path,
 	const char *words;
 	char *run;
 
+	if (o.rw) {
+		optimfs_fail(err, EROFS,
+		    "OFS854 %s is computed from checkpoints of a run, and "
+		    "read-only: write it out with optimfs reshard",
+		    path);
+		return NULL;
+	}
 	words = split_name(path, &run, err);
 	if (words == NULL)
 		return NULL;

@@ -340,6 +340,13 @@ struct ofs_catalog {
 	int world_size;      /* 0 when unknown */
 	struct ofs_access access; /* when it was read */
 
+	/* What its derived tensors are, if it is computed from other
+	 * checkpoints; else NULL. state: a hash of those. withheld:
+	 * permissions that one of them does not give. */
+	const char *computed;
+	uint64_t state;
+	uint32_t withheld;
+
 	struct ofs_object *objects;
 	struct ofs_map by_path; /* of objects */
 	struct ofs_shard *shards;

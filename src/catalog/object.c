@@ -156,6 +156,7 @@ struct ofs_access ofs_catalog_access(const struct ofs_catalog *cat)
 		    ofs_dir_stat(&cat->dir, cat->objects[i].path, &st) &&
 		    S_ISREG(st.st_mode))
 			pass_file(cat, cat->objects[i].path, &st, &passed, &a);
+	a.mode &= ~cat->withheld;
 	return a;
 }
 

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "optimfs/run.h"
+
 #include "base/cache.h"
 #include "base/memory.h"
 #include "base/user_cache.h"
@@ -200,8 +202,8 @@ static int allow_blobs(const struct ofs_sandbox *s, const char *path,
 	struct stat st;
 	bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 	char *copy = strdup(path);
-	char *real = copy == NULL ? NULL
-				  : realpath(is_dir ? copy : dirname(copy), NULL);
+	char *real =
+	    copy == NULL ? NULL : realpath(is_dir ? copy : dirname(copy), NULL);
 	size_t n = real == NULL ? 0 : ofs_cache_root(real);
 	int ret = copy == NULL ? ofs_no_memory(err) : 0;
 
@@ -240,13 +242,24 @@ static int allow_source(const struct ofs_sandbox *s, const char *path,
 	return ret;
 }
 
+/* What is computed from checkpoints of a run needs all of it. */
+static int allow_named(const struct ofs_sandbox *s, const char *name,
+    struct optimfs_error *err)
+{
+	char *run = optimfs_run_of(name);
+	int ret = allow_source(s, run != NULL ? run : name, err);
+
+	free(run);
+	return ret;
+}
+
 /* What is written appears beside its place first, and is renamed. */
 static int allow_places(const struct ofs_sandbox *s,
     const struct ofs_sandbox_config *config, struct optimfs_error *err)
 {
 	for (size_t i = 0; i < 2; i++)
 		if (config->source[i] != NULL &&
-		    allow_source(s, config->source[i], err) == -1)
+		    allow_named(s, config->source[i], err) == -1)
 			return -1;
 	if (config->join != NULL && allow_source(s, config->join, err) == -1)
 		return -1;

@@ -87,6 +87,7 @@ void ofs_info_source(const struct ofs_snapshot *snap, struct ofs_json_writer *w)
 	ofs_json_put_string(w, "format", cat->format);
 	ofs_json_put_string(w, "writer", cat->writer);
 	ofs_json_put_string(w, "trainer", cat->trainer);
+	ofs_json_put_string(w, "computed", cat->computed);
 	ofs_json_put_rank(w, "world_size",
 	    cat->world_size > 0 ? cat->world_size : -1);
 }

@@ -293,7 +293,14 @@ static const struct ofs_run_place steps = {
 	.list = list_steps,
 };
 
-const struct ofs_run_place *const ofs_run_places[] = { &by_name, &steps };
+const struct ofs_run_place *const ofs_run_places[] = {
+	&ofs_run_avg,
+	&by_name,
+	&ofs_run_delta,
+	&ofs_run_ema,
+	&ofs_run_lerp,
+	&steps,
+};
 const uint32_t ofs_run_nplaces =
     sizeof(ofs_run_places) / sizeof(ofs_run_places[0]);
 

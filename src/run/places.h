@@ -28,6 +28,10 @@ struct ofs_run_place {
 	    ofs_run_each_fn *each, void *ctx, struct optimfs_error *err);
 };
 
+/* combined.c: checkpoints that are computed from others. */
+extern const struct ofs_run_place ofs_run_avg, ofs_run_delta, ofs_run_ema,
+    ofs_run_lerp;
+
 /* Sorted by name. */
 extern const struct ofs_run_place *const ofs_run_places[];
 extern const uint32_t ofs_run_nplaces;

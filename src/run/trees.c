@@ -115,7 +115,7 @@ uint32_t ofs_run_tree(struct ofs_run_trees *t,
 static uint64_t hash_files(const struct optimfs *fs)
 {
 	const struct ofs_catalog *cat = fs->now->cat;
-	uint64_t hash = cat->nobjects;
+	uint64_t hash = cat->nobjects ^ cat->state;
 
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		const struct ofs_object *o = &cat->objects[i];

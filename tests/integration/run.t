@@ -76,7 +76,7 @@ cp -r "$w2" "$run/final"
 mkdir "$run/logs" "$run/step-9000"
 ok "a directory of checkpoints is mounted as a run" "$OPTIMFS" mount "$run" "$mnt"
 is "the root has steps, names and two links" "$(ls "$mnt" | tr '\n' ' ')" \
-    'by-name first latest steps '
+    'avg by-name delta ema first latest lerp steps '
 is "steps have no leading zeros" "$(ls "$mnt/steps" | sort -n | tr '\n' ' ')" \
     '100 400 2000 '
 is "latest is a link to the last step" "$(readlink "$mnt/latest")" steps/2000
@@ -108,7 +108,7 @@ ok "and is the checkpoint" "$OPTIMFS" diff "$scratch/resharded" "$mnt/latest"
 is "ls of a path in the mount of a run" \
     "$("$OPTIMFS" ls "$mnt/latest" | tr '\n' ' ')" 'model/ optim/ '
 is "ls of the mount of a run" "$("$OPTIMFS" ls "$mnt" | tr '\n' ' ')" \
-    'by-name/ first latest steps/ '
+    'avg/ by-name/ delta/ ema/ first latest lerp/ steps/ '
 is "log of the mount of a run" \
     "$("$OPTIMFS" log --csv "$mnt" optim/param_groups/0/lr)" \
     "$("$OPTIMFS" log --csv "$run" optim/param_groups/0/lr)"
@@ -122,7 +122,7 @@ done
 is "a path may follow the name" \
     "$("$OPTIMFS" cat "$run/steps/100/optim/param_groups/0/lr")" 0.001
 is "ls of a run" "$("$OPTIMFS" ls "$run" | tr '\n' ' ')" \
-    'by-name/ first latest steps/ '
+    'avg/ by-name/ delta/ ema/ first latest lerp/ steps/ '
 is "cat of a path in a run" \
     "$("$OPTIMFS" cat "$run" latest/optim/param_groups/0/lr)" 0.001
 ok "reshard of a step" "$OPTIMFS" reshard --to dcp@1 "$run:first" "$scratch/first"

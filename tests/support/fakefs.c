@@ -478,6 +478,12 @@ int optimfs_run_find(const char *path, char **real, const char **rest,
 	return 0;
 }
 
+char *optimfs_run_of(const char *path)
+{
+	(void)path;
+	return NULL;
+}
+
 bool optimfs_is_run(const struct optimfs *fs)
 {
 	(void)fs;

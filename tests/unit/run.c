@@ -233,7 +233,7 @@ static void names(void)
 	struct optimfs_attr attr;
 	char *target;
 
-	is_str(names_in(fs, ""), "by-name first latest steps ",
+	is_str(names_in(fs, ""), "avg by-name delta ema first latest lerp steps ",
 	    "the root lists places and links");
 	is_str(names_in(fs, "by-name"), "step-1 step-2 step-3 step-4 ",
 	    "by-name has the names of the directory");
