@@ -406,7 +406,7 @@ struct ofs_catalog {
 	uint32_t nunits; /* length of the text */
 
 	/* Parameters whose state the source stores without names (Megatron's
-	 * buckets): how many are known by their weights, and how many by their
+	 * buckets; DeepSpeed's experts, whose names need a rank): how many are known by their weights, and how many by their
 	 * order only; and parts of buckets that have no name. */
 	struct ofs_found {
 		uint32_t proved, ordered, open;

@@ -50,6 +50,8 @@ static const char *const bases[] = {
 	"deepspeed/v0.18.5_z3_ws2_nozip/ckpt",
 	"deepspeed/v0.19.6_z1_ws2_elastic/ckpt",
 	"fsdp_dtensor/swiglu_w3/ckpt/iter_0000007",
+	"deepspeed_moe/z0_w2ep2/ckpt",
+	"deepspeed_moe/z2_w4ep2/ckpt",
 };
 #define NBASES (sizeof(bases) / sizeof(bases[0]))
 

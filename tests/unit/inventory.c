@@ -99,7 +99,7 @@ static void account(const char *name)
 static void fixtures(void)
 {
 	static const char *const kinds[] = { "pytorch", "deepspeed", "megatron",
-		"extra", "fsdp_dtensor" };
+		"extra", "fsdp_dtensor", "deepspeed_moe" };
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		struct ofs_names names;

@@ -390,7 +390,7 @@ static const struct {
 	{ "partition counts that differ between ranks", OPTIM(1), 8,
 	    "qi(K\2K\2e", "qi(K\3K\3e", EPROTO, "OFS674" },
 	{ "partition counts that differ between groups", OPTIM(1), 8,
-	    "qi(K\2K\2e", "qi(K\2K\3e", EOPNOTSUPP, "OFS696" },
+	    "qi(K\2K\2e", "qi(K\2K\3e", EPROTO, "OFS674" },
 	{ "a partition count of 0", OPTIM(1), 8, "qi(K\2K\2e", "qi(K\0K\0e",
 	    EUCLEAN, "OFS695" },
 	{ "a missing partition count", OPTIM(1), 15, "partition_count",

@@ -42,6 +42,7 @@ bool ofs_zero_name(const char *name, struct ofs_zero_name *out)
 		out->kind = names[i].kind;
 		out->rank = names[i].rank == -1 ? 0 : v[names[i].rank];
 		out->mp = names[i].mp == -1 ? 0 : v[names[i].mp];
+		out->layer = names[i].rank == 1 ? v[0] : 0;
 		return true;
 	}
 	return false;

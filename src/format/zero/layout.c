@@ -29,6 +29,21 @@ static uint32_t group_node(const struct ofs_pickle *doc, uint32_t node,
 	    : ofs_pk_item(doc, node, i);
 }
 
+int ofs_zero_check_size(uint64_t nparams, uint64_t ngroups,
+    struct optimfs_error *err)
+{
+	if (ngroups > GROUPS_MAX)
+		return optimfs_fail(err, E2BIG,
+		    "OFS695 param_shapes has %" PRIu64 " groups, at most %d "
+		    "are read",
+		    ngroups, GROUPS_MAX);
+	if (nparams > PARAMS_MAX)
+		return optimfs_fail(err, E2BIG,
+		    "OFS695 param_shapes names more than %u parameters",
+		    PARAMS_MAX);
+	return 0;
+}
+
 /* Counts everything before the allocation. */
 static int count(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
     uint32_t node, uint64_t *ndims, struct optimfs_error *err)
@@ -40,11 +55,8 @@ static int count(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
 		return ofs_pk_unexpected(doc, node, err, "OFS695", "a list",
 		    "param_shapes");
 	s->ngroups = kind == OFS_PK_DICT ? 1 : ofs_pk_len(doc, node);
-	if (s->ngroups > GROUPS_MAX)
-		return optimfs_fail(err, E2BIG,
-		    "OFS695 param_shapes has %" PRIu32 " groups, at most %d "
-		    "are read",
-		    s->ngroups, GROUPS_MAX);
+	if (ofs_zero_check_size(0, s->ngroups, err) == -1)
+		return -1;
 	for (uint32_t g = 0; g < s->ngroups; g++) {
 		uint32_t dict = group_node(doc, node, g);
 
@@ -52,11 +64,8 @@ static int count(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
 			return ofs_pk_unexpected(doc, dict, err, "OFS695",
 			    "a dict", "param_shapes[%" PRIu32 "]", g);
 		n += ofs_pk_len(doc, dict);
-		if (n > PARAMS_MAX)
-			return optimfs_fail(err, E2BIG,
-			    "OFS695 param_shapes names more than %u "
-			    "parameters",
-			    PARAMS_MAX);
+		if (ofs_zero_check_size(n, 0, err) == -1)
+			return -1;
 		for (uint32_t i = 0; i < ofs_pk_len(doc, dict); i++)
 			*ndims += ofs_pk_len(doc, ofs_pk_val(doc, dict, i));
 		if (*ndims > DIMS_MAX)
@@ -116,8 +125,10 @@ static int read_all(struct ofs_zero_shapes *s, const struct ofs_pickle *doc,
 	return 0;
 }
 
-static int index_names(struct ofs_zero_shapes *s, struct optimfs_error *err)
+int ofs_zero_shapes_index(struct ofs_zero_shapes *s, struct optimfs_error *err)
 {
+	ofs_keys_fini(&s->names);
+	s->names = (struct ofs_keys){ 0 };
 	for (uint32_t i = 0; i < s->n; i++) {
 		struct ofs_str name = s->param[i].name;
 		uint32_t number = ofs_keys_add(&s->names, name, err);
@@ -147,7 +158,8 @@ int ofs_zero_shapes_read(struct ofs_zero_shapes *s,
 	if (s->param == NULL || s->numel == NULL || s->first == NULL ||
 	    s->dims == NULL)
 		ofs_no_memory(err);
-	else if (read_all(s, doc, node, err) == 0 && index_names(s, err) == 0)
+	else if (read_all(s, doc, node, err) == 0 &&
+	    ofs_zero_shapes_index(s, err) == 0)
 		return 0;
 	ofs_zero_shapes_fini(s);
 	return -1;
@@ -160,6 +172,7 @@ void ofs_zero_shapes_fini(struct ofs_zero_shapes *s)
 	ofs_keys_fini(&s->names);
 	free(s->first);
 	free(s->dims);
+	free(s->cut);
 	*s = (struct ofs_zero_shapes){ 0 };
 }
 
@@ -175,7 +188,37 @@ uint32_t ofs_zero_group(const struct ofs_zero_shapes *s, struct ofs_str name)
 	return p == OFS_NONE ? OFS_NONE : s->param[p].group;
 }
 
+uint32_t ofs_zero_number(const struct ofs_zero_shapes *s, uint32_t group)
+{
+	return s->cut == NULL ? group : s->cut[group].number;
+}
+
+uint32_t ofs_zero_numbers(const struct ofs_zero_shapes *s)
+{
+	return s->ngroups == 0 ? 0 : ofs_zero_number(s, s->ngroups - 1) + 1;
+}
+
 /* Layouts. */
+
+static uint32_t ranks_of(const struct ofs_zero_layout *l, uint32_t group)
+{
+	const struct ofs_zero_cut *cut = l->shapes->cut;
+
+	return cut == NULL ? l->world : cut[group].ranks;
+}
+
+uint32_t ofs_zero_place(const struct ofs_zero_layout *l, uint32_t group,
+    uint32_t rank)
+{
+	const struct ofs_zero_cut *c;
+
+	if (l->shapes->cut == NULL)
+		return rank;
+	c = &l->shapes->cut[group];
+	if ((l->blocks ? rank / c->ranks : rank % c->nsets) != c->set)
+		return OFS_NONE;
+	return l->blocks ? rank % c->ranks : rank / c->nsets;
+}
 
 /* Stages 1 and 2: flat groups are cut over the ranks. */
 static int lay_flat(struct ofs_zero_layout *l, struct optimfs_error *err)
@@ -188,8 +231,9 @@ static int lay_flat(struct ofs_zero_layout *l, struct optimfs_error *err)
 	for (uint32_t g = 0; g < s->ngroups; g++)
 		if (ofs_flat_init(&l->flat[g], s->numel + s->first[g],
 			s->first[g + 1] - s->first[g], OFS_FLAT_PACKED,
-			l->world, err) == -1 ||
-		    ofs_flat_spread(&l->flat[g], 2ull * l->world, err) == -1)
+			ranks_of(l, g), err) == -1 ||
+		    ofs_flat_spread(&l->flat[g], 2ull * ranks_of(l, g), err) ==
+			-1)
 			return -1;
 	return 0;
 }
@@ -255,9 +299,13 @@ struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
 	uint64_t n = l->shapes->numel[param], p = share(l, param);
 	struct ofs_flat_slice s = { 0 };
 
-	if (l->stage != 3)
-		return ofs_flat_slice(&l->flat[g], param - l->shapes->first[g],
-		    rank);
+	if (l->stage != 3) {
+		rank = ofs_zero_place(l, g, rank);
+		return rank == OFS_NONE
+		    ? s
+		    : ofs_flat_slice(&l->flat[g], param - l->shapes->first[g],
+			  rank);
+	}
 	/* less than n + world */
 	s.first = rank * p;
 	if (s.first >= n)
@@ -272,7 +320,7 @@ struct ofs_flat_slice ofs_zero_whole(const struct ofs_zero_layout *l,
 {
 	uint32_t g = l->shapes->param[param].group;
 	const struct ofs_flat *f = &l->flat[g];
-	uint64_t lo = rank * f->shard, hi = lo + f->shard;
+	uint64_t lo = ofs_zero_place(l, g, rank) * f->shard, hi = lo + f->shard;
 	size_t first = ofs_upper_bound(&lo, f->start, f->nparams,
 			   sizeof(*f->start), ofs_compare_u64) -
 	    1;
@@ -293,6 +341,6 @@ uint64_t ofs_zero_part(const struct ofs_zero_layout *l, uint32_t group,
 		*lean = l->total[group];
 		return *lean;
 	}
-	*lean = ofs_flat_held(&l->flat[group], rank);
+	*lean = ofs_flat_held(&l->flat[group], ofs_zero_place(l, group, rank));
 	return l->flat[group].shard;
 }

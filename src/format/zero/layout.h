@@ -20,11 +20,22 @@ struct ofs_zero_param {
 	const uint64_t *shape;
 };
 
+/* The ranks that share a group. With experts (experts.c) the ranks are divided
+ * into sets, each of which has its own experts: the files have one group, which
+ * is one here for each set. */
+struct ofs_zero_cut {
+	uint32_t number;     /* of the group in the files */
+	uint32_t ranks;      /* of a set */
+	uint32_t nsets, set; /* the number of sets, and the one of the group */
+};
+
 struct ofs_zero_shapes {
 	struct ofs_zero_param *param; /* of all groups, concatenated */
 	uint64_t *numel;
 	uint64_t *dims;
 	uint32_t *first; /* of each group, and the end */
+	/* of each group; NULL: all ranks share each group */
+	struct ofs_zero_cut *cut;
 	struct ofs_keys names;
 	uint32_t n, ngroups;
 };
@@ -34,6 +45,14 @@ struct ofs_zero_shapes {
 int ofs_zero_shapes_read(struct ofs_zero_shapes *s,
     const struct ofs_pickle *doc, uint32_t node, struct optimfs_error *err);
 void ofs_zero_shapes_fini(struct ofs_zero_shapes *s);
+/* Replaces the names, of which there must be one of each. */
+int ofs_zero_shapes_index(struct ofs_zero_shapes *s, struct optimfs_error *err);
+/* The number of a group in the files, and the number of those groups. */
+uint32_t ofs_zero_number(const struct ofs_zero_shapes *s, uint32_t group);
+uint32_t ofs_zero_numbers(const struct ofs_zero_shapes *s);
+/* Are these limits of what is read exceeded? E2BIG (OFS695). */
+int ofs_zero_check_size(uint64_t nparams, uint64_t ngroups,
+    struct optimfs_error *err);
 /* The parameter with this name; OFS_NONE: none. */
 uint32_t ofs_zero_find(const struct ofs_zero_shapes *s, struct ofs_str name);
 /* The group of a parameter; OFS_NONE: there is no such parameter. */
@@ -44,7 +63,10 @@ uint32_t ofs_zero_group(const struct ofs_zero_shapes *s, struct ofs_str name);
 struct ofs_zero_layout {
 	const struct ofs_zero_shapes *shapes;
 	int stage;             /* 3; 2 also for stage 1 and BF16_Optimizer */
-	uint32_t world;        /* ranks that share a group */
+	uint32_t world;        /* ranks that share a group without a cut */
+	bool
+	    blocks; /* the ranks of a set follow each other; else every nsets-th
+			rank is in it */
 	struct ofs_flat *flat; /* stage 2: of each group */
 	uint64_t *slot;        /* stage 3: offset of each parameter */
 	uint64_t *total;       /* stage 3: elements of each group */
@@ -55,7 +77,11 @@ int ofs_zero_layout_init(struct ofs_zero_layout *l,
     const struct ofs_zero_shapes *shapes, int stage, uint32_t world,
     struct optimfs_error *err);
 void ofs_zero_layout_fini(struct ofs_zero_layout *l);
-/* The slice of a parameter that a rank holds; at is the offset in the rank's
+/* The place of a rank among those that share a group; OFS_NONE: it does not. The
+ * functions below with a rank are for those that do. */
+uint32_t ofs_zero_place(const struct ofs_zero_layout *l, uint32_t group,
+    uint32_t rank);
+/* The slice of a parameter that any rank holds; at is the offset in the rank's
  * part of the parameter's group. */
 struct ofs_flat_slice ofs_zero_slice(const struct ofs_zero_layout *l,
     uint32_t param, uint32_t rank);
@@ -73,14 +99,15 @@ uint64_t ofs_zero_part(const struct ofs_zero_layout *l, uint32_t group,
 struct ofs_zero_optim {
 	const struct ofs_pickle *doc;
 	int stage;      /* 3; 2 for stages 1 and 2, */
-	uint32_t world; /* partition_count */
+	uint32_t world; /* partition_count, the highest of all groups */
+	uint32_t counts; /* partition_count of each group: a list; OFS_NONE */
 	uint32_t state; /* the dict with all of it */
 	uint32_t fp32;  /* list of flat groups */
 	uint32_t base;  /* {state, param_groups}; a list if elastic */
 	uint32_t ngroups;
 };
 
-/* EUCLEAN (OFS695), EOPNOTSUPP (OFS696): groups of experts. */
+/* EUCLEAN (OFS695), EOPNOTSUPP (OFS696): groups of AutoEP. */
 int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
     struct optimfs_error *err);
 /* Is node a number of ranks? *world gets it. */

@@ -29,7 +29,8 @@ static int get_world(const struct ofs_pickle *doc, uint32_t node,
 	    "partition_count");
 }
 
-/* Reads the world size: one number, or one number per group. */
+/* Reads the world size: one number, or one number per group, which is less in
+ * groups of experts. */
 static int read_world(struct ofs_zero_optim *o, struct optimfs_error *err)
 {
 	uint32_t node = ofs_pk_get(o->doc, o->state, "partition_count");
@@ -45,15 +46,10 @@ static int read_world(struct ofs_zero_optim *o, struct optimfs_error *err)
 		if (get_world(o->doc, ofs_pk_item(o->doc, node, i), &other,
 			err) == -1)
 			return -1;
-		if (i > 0 && other != world)
-			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS696 groups of experts: one is divided among "
-			    "%" PRId64 " ranks, another among %" PRId64
-			    "; make "
-			    "a universal checkpoint of it",
-			    world, other);
-		world = other;
+		if (other > world)
+			world = other;
 	}
+	o->counts = node;
 	o->world = (uint32_t)world;
 	return 0;
 }
@@ -81,7 +77,7 @@ int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
 {
 	uint32_t root = ofs_pickle_root(doc);
 
-	*o = (struct ofs_zero_optim){ .doc = doc };
+	*o = (struct ofs_zero_optim){ .doc = doc, .counts = OFS_NONE };
 	o->state = ofs_pk_get(doc, root, "optimizer_state_dict");
 	if (ofs_pk_kind(doc, o->state) != OFS_PK_DICT)
 		return no_optim(err);
@@ -102,8 +98,9 @@ int ofs_zero_optim_read(struct ofs_zero_optim *o, const struct ofs_pickle *doc,
 	o->ngroups = ofs_pk_len(doc, o->fp32);
 	if (ofs_pk_get(doc, o->state, "ds_zero_partition_groups") != OFS_NONE)
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS696 groups of experts; make a universal checkpoint of "
-		    "it");
+		    "OFS696 groups of experts of AutoEP are not read: convert "
+		    "it with ds_to_universal.py, or save the weights in the "
+		    "job (model.save_pretrained)");
 	if (read_world(o, err) == -1)
 		return -1;
 	return read_base(o, err);
@@ -161,7 +158,9 @@ static int check_padding(const struct ofs_zero_optim *o,
 {
 	uint32_t list = ofs_pk_get(o->doc, o->state, "group_paddings");
 	uint64_t lean, part = ofs_zero_part(l, group, rank, &lean), last = 0;
-	uint32_t node = ofs_pk_item(o->doc, list, group);
+	uint32_t node =
+	    ofs_pk_item(o->doc, list, ofs_zero_number(l->shapes, group));
+	uint32_t ranks = l->flat[group].world;
 	int64_t v;
 
 	if (list == OFS_NONE)
@@ -169,8 +168,8 @@ static int check_padding(const struct ofs_zero_optim *o,
 	if (!ofs_pk_int(o->doc, node, &v))
 		return ofs_pk_unexpected(o->doc, node, err, "OFS695", "int",
 		    "group_paddings[%" PRIu32 "]", group);
-	if (rank + 1 == l->world)
-		last = part * l->world - l->flat[group].size;
+	if (ofs_zero_place(l, group, rank) + 1 == ranks)
+		last = part * ranks - l->flat[group].size;
 	if (v >= 0 && ((uint64_t)v == part - lean || (uint64_t)v == last))
 		return 0;
 	return optimfs_fail(err, EUCLEAN,
@@ -212,7 +211,8 @@ static int check_fragments(const struct ofs_zero_optim *o,
     struct optimfs_error *err)
 {
 	uint32_t list = ofs_pk_get(o->doc, o->state, "param_slice_mappings");
-	uint32_t dict = ofs_pk_item(o->doc, list, group);
+	uint32_t dict =
+	    ofs_pk_item(o->doc, list, ofs_zero_number(l->shapes, group));
 	uint32_t n = ofs_pk_len(o->doc, dict);
 	uint64_t lean, part = ofs_zero_part(l, group, rank, &lean);
 	struct fragment *f;
@@ -245,7 +245,8 @@ int ofs_zero_check(const struct ofs_zero_optim *o,
     const struct ofs_zero_layout *l, uint32_t group, uint32_t rank,
     struct optimfs_error *err)
 {
-	if (l->stage == 3 || group >= l->shapes->ngroups)
+	if (l->stage == 3 || group >= l->shapes->ngroups ||
+	    ofs_zero_place(l, group, rank) == OFS_NONE)
 		return 0;
 	if (check_padding(o, l, group, rank, err) == -1 ||
 	    check_fragments(o, l, group, rank, err) == -1)

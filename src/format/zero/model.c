@@ -135,7 +135,8 @@ static bool is_layout(const struct ofs_zero *z, const struct ofs_pickle *doc,
 			return true;
 	/* then the optimizer is in other files */
 	return ofs_str_is(key, "optimizer") &&
-	    (z->master != NULL || ofs_pk_kind(doc, node) == OFS_PK_NONE);
+	    (z->master != NULL || z->by_id ||
+		ofs_pk_kind(doc, node) == OFS_PK_NONE);
 }
 
 static int collect_file(struct ofs_zero *z, uint32_t file,

@@ -20,6 +20,15 @@ static uint32_t rank_of(const struct ofs_ranks_file *f)
 	return f->rank < 0 ? 0 : (uint32_t)f->rank;
 }
 
+/* Is file i of a rank of the job, and of those that share the group? */
+static bool shares(const struct ofs_zero *z, uint32_t i, uint32_t group)
+{
+	const struct ofs_ranks_file *f = &z->optim.file[i];
+
+	return !f->surplus &&
+	    ofs_zero_place(&z->layout, group, rank_of(f)) != OFS_NONE;
+}
+
 /* Slices. */
 
 /* Has a rank's part of a flat group the right length, with or without the
@@ -137,22 +146,29 @@ static int add_slices(struct ofs_zero *z, uint32_t param, const uint32_t *node,
 static void check_group(const struct ofs_zero *z, uint32_t group,
     struct optimfs_error *why)
 {
+	*why = (struct optimfs_error){ 0 };
 	for (uint32_t i = 0; i < z->optim.nfiles && why->code == 0; i++) {
 		const struct ofs_zero_optim *o = &z->rank[i];
 
 		if (z->optim.file[i].surplus)
 			continue;
 		if (o->stage != z->layout.stage ||
-		    o->ngroups != z->shapes.ngroups)
+		    o->ngroups != ofs_zero_numbers(&z->shapes))
 			optimfs_fail(why, EUCLEAN,
 			    "OFS695 rank %d has %" PRIu32
 			    " flat groups, param_shapes has %" PRIu32,
 			    z->optim.file[i].rank, o->ngroups,
-			    z->shapes.ngroups);
+			    ofs_zero_numbers(&z->shapes));
 		else
 			ofs_zero_check(o, &z->layout, group,
 			    rank_of(&z->optim.file[i]), why);
 	}
+}
+
+void ofs_zero_check_groups(struct ofs_zero *z)
+{
+	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
+		check_group(z, g, &z->why[g]);
 }
 
 /* The tensors of a group on all ranks; malloc'ed. */
@@ -164,7 +180,8 @@ static uint32_t *nodes_of(const struct ofs_zero *z, uint32_t group,
 	if (node == NULL)
 		ofs_no_memory(err);
 	for (uint32_t i = 0; node != NULL && i < z->optim.nfiles; i++)
-		node[i] = node_of(&z->rank[i], group, name);
+		node[i] = node_of(&z->rank[i],
+		    ofs_zero_number(&z->shapes, group), name);
 	return node;
 }
 
@@ -195,6 +212,8 @@ static int add_state(struct ofs_zero *z, uint32_t param,
 		z->shapes.numel[param], err) == -1)
 		return -1;
 	x.why = z->why[p->group];
+	if (z->disproved != NULL && z->disproved[param])
+		ofs_zero_experts_fail(p->name, &x.why);
 	if (add_slices(z, param, node, &x, err) == -1)
 		return -1;
 	/* without elements, so no file gave the dtype */
@@ -263,9 +282,10 @@ static int add_value(struct ofs_zero *z, uint32_t group,
 	struct ofs_ranks_group g = { .first = z->optim.nleaves };
 
 	for (uint32_t i = 0; i < z->optim.nfiles && n > 0; i++) {
-		uint32_t node = node_of(&z->rank[i], group, name);
+		uint32_t node = node_of(&z->rank[i],
+		    ofs_zero_number(&z->shapes, group), name);
 
-		if (z->optim.file[i].surplus || node == OFS_NONE)
+		if (!shares(z, i, group) || node == OFS_NONE)
 			continue;
 		if (ofs_ranks_leaf(&z->optim, 0, i, node, err) == -1)
 			return -1;
@@ -295,8 +315,9 @@ static int add_group(struct ofs_zero *z, uint32_t group,
 		return -1;
 	for (uint32_t i = 0; i < z->optim.nfiles && state == OFS_NONE; i++) {
 		o = &z->rank[i];
-		if (!z->optim.file[i].surplus)
-			state = ofs_zero_state(o, group);
+		if (shares(z, i, group))
+			state = ofs_zero_state(o,
+			    ofs_zero_number(&z->shapes, group));
 	}
 	if (ofs_pk_kind(o->doc, state) != OFS_PK_DICT)
 		return 0;
@@ -379,14 +400,20 @@ int ofs_zero_groups(struct ofs_zero *z, uint32_t file, uint32_t node,
 	return 0;
 }
 
-static void put_group(const struct ofs_zero *z, struct ofs_pkw *w, uint32_t g)
+/* Writes the names in the flat group with this number in the files. */
+static void put_group(const struct ofs_zero *z, struct ofs_pkw *w,
+    uint32_t number)
 {
-	if (g >= z->shapes.ngroups)
-		return;
-	for (uint32_t p = z->shapes.first[g]; p < z->shapes.first[g + 1]; p++)
-		if (z->again == NULL || !z->again[p])
-			ofs_pkw_str(w, z->shapes.param[p].name.p,
-			    z->shapes.param[p].name.len);
+	const struct ofs_zero_shapes *s = &z->shapes;
+	uint32_t g = number; /* or later, because of sets */
+
+	while (g < s->ngroups && ofs_zero_number(s, g) < number)
+		g++;
+	for (; g < s->ngroups && ofs_zero_number(s, g) == number; g++)
+		for (uint32_t p = s->first[g]; p < s->first[g + 1]; p++)
+			if (z->again == NULL || !z->again[p])
+				ofs_pkw_str(w, s->param[p].name.p,
+				    s->param[p].name.len);
 }
 
 /* Writes the names of a stage in one of the optimizer's groups: those in the
@@ -407,14 +434,14 @@ static int put_stage(const struct ofs_zero *z, struct ofs_pkw *w,
 	    ofs_pk_get(doc, ofs_pk_item(doc, z->groups.node, number), "params");
 	if (ofs_pk_kind(doc, list) != OFS_PK_LIST)
 		return 0;
-	put = calloc((size_t)z->shapes.ngroups + 1, sizeof(*put));
+	put = calloc(ofs_zero_numbers(&z->shapes) + 1ull, sizeof(*put));
 	if (put == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++) {
 		int64_t g;
 
 		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &g) || g < 0 ||
-		    g >= z->shapes.ngroups || put[g])
+		    g >= ofs_zero_numbers(&z->shapes) || put[g])
 			continue;
 		put[g] = true;
 		put_group(z, w, (uint32_t)g);
@@ -456,7 +483,7 @@ int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err)
 
 	for (const struct ofs_zero *s = z; s != NULL; s = s->next) {
 		uint32_t n = s->groups.node == OFS_NONE
-		    ? s->shapes.ngroups
+		    ? ofs_zero_numbers(&s->shapes)
 		    : ofs_pk_len(s->groups.doc, s->groups.node);
 
 		most = n > most ? n : most;
@@ -538,8 +565,7 @@ int ofs_zero_optim_collect(struct ofs_zero *z, struct optimfs_error *err)
 	z->why = calloc(z->shapes.ngroups + 1ull, sizeof(*z->why));
 	if (z->why == NULL)
 		return ofs_no_memory(err);
-	for (uint32_t g = 0; g < z->shapes.ngroups; g++)
-		check_group(z, g, &z->why[g]);
+	ofs_zero_check_groups(z);
 	for (uint32_t i = 0; i < z->optim.nfiles; i++)
 		if (!z->optim.file[i].surplus && collect_file(z, i, err) == -1)
 			return -1;

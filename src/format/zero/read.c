@@ -228,6 +228,8 @@ static void set_written_ranks(struct ofs_ranks *set)
 
 static int read_optims(struct ofs_zero *z, struct optimfs_error *err)
 {
+	if (z->by_id)
+		return check_ranks(&z->optim, err);
 	z->rank = calloc(z->optim.nfiles + 1ull, sizeof(*z->rank));
 	if (z->rank == NULL)
 		return ofs_no_memory(err);
@@ -291,8 +293,9 @@ static int lay_out(struct ofs_zero *z, struct optimfs_error *err)
 		stage = z->rank[0].stage;
 		world = z->optim.world < 1 ? 1 : (uint32_t)z->optim.world;
 	}
-	if (ofs_zero_layout_init(&z->layout, &z->shapes, stage, world, err) ==
-	    -1)
+	if ((stage != 3 && ofs_zero_experts_split(z, err) == -1) ||
+	    ofs_zero_layout_init(&z->layout, &z->shapes, stage, world, err) ==
+		-1)
 		return -1;
 	return ofs_zero_layout_init(&z->frozen_layout, &z->frozen, 3, world,
 	    err);
@@ -365,23 +368,41 @@ static int note_no_optim(struct ofs_zero *z, struct optimfs_error *err)
 static int open_column(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err)
 {
+	z->by_id = has_kind(files, OFS_ZERO_EXPERT_OPTIM, z->mp);
 	if (open_models(z, files, err) == -1 ||
-	    ofs_zero_open(z, &z->optim, files, OFS_ZERO_OPTIM, err) == -1 ||
+	    ofs_zero_open(z, &z->optim, files,
+		z->by_id ? OFS_ZERO_EXPERT_OPTIM : OFS_ZERO_OPTIM, err) == -1 ||
 	    read_optims(z, err) == -1 || check_models(z, err) == -1 ||
-	    lay_out(z, err) == -1 || note_no_optim(z, err) == -1)
+	    lay_out(z, err) == -1 || note_no_optim(z, err) == -1 ||
+	    ofs_zero_experts_open(z, files, err) == -1)
 		return -1;
 	return z->model.nfiles == 0 ? 0 : describe(z, err);
+}
+
+/* Adds everything, if there are no flat groups. */
+static int add_by_id(struct ofs_zero *z, struct optimfs_error *err)
+{
+	if (ofs_zero_model_collect(z, err) == -1 ||
+	    ofs_ranks_group(&z->model, err) == -1 ||
+	    ofs_ranks_merge(&z->model, err) == -1 ||
+	    ofs_zero_experts_add(z, err) == -1)
+		return -1;
+	return ofs_zero_experts_ids(z, err);
 }
 
 /* Adds first the values that are shown unchanged, then the joined ones. */
 static int add_column(struct ofs_zero *z, struct optimfs_error *err)
 {
+	if (z->by_id)
+		return add_by_id(z, err);
 	if ((z->optim.nfiles > 0 && ofs_zero_optim_collect(z, err) == -1) ||
 	    ofs_zero_model_collect(z, err) == -1 ||
 	    ofs_ranks_group(&z->model, err) == -1 ||
 	    ofs_ranks_group(&z->optim, err) == -1 ||
 	    ofs_ranks_merge(&z->model, err) == -1 ||
 	    ofs_ranks_merge(&z->optim, err) == -1 ||
+	    ofs_zero_experts_add(z, err) == -1 ||
+	    ofs_zero_experts_prove(z, err) == -1 ||
 	    ofs_zero_model_add(z, err) == -1 ||
 	    ofs_zero_optim_add(z, err) == -1)
 		return -1;
@@ -399,6 +420,9 @@ void ofs_zero_fini(struct ofs_zero *z)
 	free(z->rank);
 	free(z->why);
 	free(z->again);
+	free(z->disproved);
+	free(z->expert);
+	ofs_ranks_fini(&z->experts);
 	ofs_ranks_fini(&z->model);
 	ofs_ranks_fini(&z->optim);
 }
@@ -485,11 +509,13 @@ static int read_stages(struct ofs_zero *z, size_t n,
 	for (size_t i = 0; i < n; i++)
 		if (add_column(&z[i], err) == -1)
 			return -1;
-	if ((z[0].optim.nfiles > 0 && ofs_zero_names(z, err) == -1) ||
+	if ((z[0].optim.nfiles > 0 && !z[0].by_id &&
+		ofs_zero_names(z, err) == -1) ||
 	    ofs_zero_flat(z, err) == -1)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		if (ofs_ranks_end(&z[i].model, err) == -1 ||
+		    ofs_ranks_end(&z[i].experts, err) == -1 ||
 		    ofs_ranks_end(&z[i].optim, err) == -1)
 			return -1;
 	return 0;
@@ -502,11 +528,14 @@ static int refuse(const struct ofs_zero_files *files, struct optimfs_error *err)
 	for (size_t i = 0; i < files->n; i++) {
 		const struct ofs_zero_file *f = &files->file[i];
 
-		if (f->id.kind == OFS_ZERO_EXPERT ||
-		    f->id.kind == OFS_ZERO_EXPERT_OPTIM)
+		if ((f->id.kind == OFS_ZERO_EXPERT ||
+			f->id.kind == OFS_ZERO_EXPERT_OPTIM) &&
+		    f->id.mp != 0)
 			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS696 %s: a mixture of experts: make a universal "
-			    "checkpoint of it (ds_to_universal.py)",
+			    "OFS696 %s: experts that are cut over ranks of "
+			    "tensor parallelism, and nothing here says how: "
+			    "load it in the job that wrote it, and save it "
+			    "there without tensor parallelism",
 			    f->rel);
 		if (f->id.kind == OFS_ZERO_LAYER && f->id.mp != 0)
 			return optimfs_fail(err, EOPNOTSUPP,

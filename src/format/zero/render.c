@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
+#include "format/zero/zero.h"
 
 /* Files, in this order: latest, weights, optimizer. A universal checkpoint has,
  * instead of the optimizer's, optimizer_state.pt and a file for each state of
@@ -181,6 +183,21 @@ static void find_form(struct ofs_zero_new *z)
 	z->world = world < 1 || world > 65536 ? 1 : (uint32_t)world;
 }
 
+/* deepspeed.moe loads each expert from a file of its own, and all of its groups
+ * by sets of ranks. */
+static int refuse_experts(const struct ofs_flat_model *m,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < m->nparams; i++)
+		if (ofs_zero_is_expert(m->param[i].fqn))
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS765 %.*s: experts of deepspeed.moe are in "
+			    "files of their own, which optimfs does not write: "
+			    "choose another format",
+			    OFS_STR_ARGS(m->param[i].fqn, 120));
+	return 0;
+}
+
 static int lay_all(struct ofs_zero_new *z, struct optimfs_error *err)
 {
 	uint64_t n;
@@ -190,6 +207,7 @@ static int lay_all(struct ofs_zero_new *z, struct optimfs_error *err)
 		return -1;
 	find_form(z);
 	if (ofs_zero_new_plan(z, err) == -1 ||
+	    refuse_experts(&z->m, err) == -1 ||
 	    ofs_zero_new_order(z, err) == -1 ||
 	    (z->universal && ofs_zero_new_list(z, err) == -1))
 		return -1;

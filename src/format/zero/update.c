@@ -330,6 +330,7 @@ static int put_file(struct column *col, const struct ofs_zero_file *file,
 /* All optimizer files have the form of the first one. */
 static int put_files(struct column *col)
 {
+	static const struct form by_id = { .base = "optimizer" };
 	struct form form = { 0 };
 	int known = 0;
 
@@ -342,7 +343,10 @@ static int put_files(struct column *col)
 			known = form_of(col, f->rel, &form);
 		if (known == -1 ||
 		    ((f->id.kind != OFS_ZERO_OPTIM || known == 1) &&
-			put_file(col, f, &form) == -1))
+			put_file(col, f,
+			    f->id.kind == OFS_ZERO_EXPERT_OPTIM ? &by_id
+								: &form) ==
+			    -1))
 			return -1;
 	}
 	return 0;
@@ -370,7 +374,8 @@ static int read_shapes(struct column *col)
 			    ofs_pk_get(col->model.doc, root,
 				"optimizer_state_dict"),
 			    "param_shapes");
-		if (node != OFS_NONE)
+		if (node != OFS_NONE &&
+		    ofs_pk_kind(col->model.doc, node) != OFS_PK_NONE)
 			return ofs_zero_shapes_read(&col->shapes,
 			    col->model.doc, node, col->err);
 		ofs_commit_archive_close(&col->model);

@@ -30,6 +30,7 @@ enum ofs_zero_kind {
 struct ofs_zero_name {
 	enum ofs_zero_kind kind;
 	int rank; /* R; 0 if the name has none */
+	int layer; /* L of a file of experts */
 	int mp;   /* MM: the rank in model parallelism */
 };
 
@@ -58,6 +59,9 @@ struct ofs_zero {
 	size_t npref;
 	int mp;
 	struct ofs_ranks model;      /* weight files; in stage 3 one per rank */
+	struct ofs_ranks experts;    /* weight files of experts */
+	struct ofs_zero_name *expert; /* of each of them */
+	bool by_id;                   /* optim are the files of expp_rank_R */
 	struct ofs_ranks optim;      /* optimizer files, one per rank */
 	struct ofs_zero_optim *rank; /* of each file of optim */
 	struct ofs_zero_shapes shapes, frozen;
@@ -71,6 +75,8 @@ struct ofs_zero {
 	bool sharded; /* weights are in the optimizer's files */
 	bool hidden;  /* the first stage shows the other values */
 	bool *again;  /* parameters that an earlier stage has, too; or NULL */
+	/* parameters whose fp32 weights are not their weights; or NULL */
+	bool *disproved;
 	struct ofs_zero *next; /* the next pipeline stage */
 	/* Adds the fp32 weights of a parameter to x: from the optimizer's
 	 * files, or from those of a universal checkpoint. */
@@ -122,6 +128,27 @@ int ofs_zero_names(struct ofs_zero *z, struct optimfs_error *err);
 int ofs_zero_spread(struct ofs_zero *z, struct ofs_ranks_group *g,
     uint32_t first, uint32_t n, struct ofs_str state,
     struct optimfs_error *err);
+
+/* optim.c: fills z->why, for the order of ranks in z->layout. */
+void ofs_zero_check_groups(struct ofs_zero *z);
+
+/* experts.c: mixtures of experts. Is it the name of a parameter of one? */
+bool ofs_zero_is_expert(struct ofs_str name);
+/* _split makes the groups of each set of ranks
+ * from the groups of the files. */
+int ofs_zero_experts_split(struct ofs_zero *z, struct optimfs_error *err);
+/* Opens the weight files of experts. _add adds what is in them. */
+int ofs_zero_experts_open(struct ofs_zero *z,
+    const struct ofs_zero_files *files, struct optimfs_error *err);
+int ofs_zero_experts_add(struct ofs_zero *z, struct optimfs_error *err);
+/* Decides in which order ranks form sets, and which states are not of the expert
+ * whose name they would get: compares fp32 weights with weights. _fail says
+ * so. */
+int ofs_zero_experts_prove(struct ofs_zero *z, struct optimfs_error *err);
+int ofs_zero_experts_fail(struct ofs_str name, struct optimfs_error *err);
+/* experts_ids.c: adds the state of ZeRO 0, whose files have numbers instead of
+ * names. */
+int ofs_zero_experts_ids(struct ofs_zero *z, struct optimfs_error *err);
 
 /* flat_groups.c: records in the catalog which parameters of z and of all later
  * stages are trained. */
