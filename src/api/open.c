@@ -25,6 +25,26 @@ static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
 	return cat->filling ? &ofs_write_through : &ofs_write_staged;
 }
 
+/* A file that could not be read for the moment leaves names out of the tree:
+ * whoever changes the rest would change less than there is, and the commit would
+ * find names that were not there. */
+static int was_all_read(const struct ofs_catalog *cat, const char *path,
+    struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+
+	for (uint32_t i = 0; i < cat->nnotes; i++) {
+		if (cat->notes[i].kind != OFS_NOTE_MISSING ||
+		    cat->notes[i].number != 755)
+			continue;
+		ofs_note_error(&cat->notes[i], &why);
+		optimfs_fail_with(err, &why);
+		return optimfs_fail_in(err,
+		    "%s cannot be changed while this cannot be read", path);
+	}
+	return 0;
+}
+
 /* Reads a checkpoint that is to be changed. */
 static struct ofs_catalog *read_for_writing(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
@@ -33,12 +53,13 @@ static struct ofs_catalog *read_for_writing(const char *path,
 	const struct ofs_format *f =
 	    cat == NULL ? NULL : ofs_format_find(cat->format);
 
-	if (f == NULL || !f->read_only)
+	if (f != NULL && f->read_only)
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS820 %s: format %s cannot be written: mount it without "
+		    "rw, or with scratch for changes that are not kept",
+		    path, f->name);
+	else if (cat == NULL || was_all_read(cat, path, err) == 0)
 		return cat;
-	optimfs_fail(err, EOPNOTSUPP,
-	    "OFS820 %s: format %s cannot be written: mount it without rw, or "
-	    "with scratch for changes that are not kept",
-	    path, f->name);
 	ofs_catalog_free(cat);
 	return NULL;
 }
@@ -320,9 +341,8 @@ struct optimfs *optimfs_open(const char *path,
 	if (named != -1 &&
 	    optimfs_await(real != NULL ? real : path, keep_note, &note, err) ==
 		0)
-		fs = named == 0
-		    ? open_any(path, options, err)
-		    : open_found(path, real, rest, options, err);
+		fs = named == 0 ? open_any(path, options, err)
+				: open_found(path, real, rest, options, err);
 	free(real);
 	if (fs != NULL && note.number != 0)
 		optimfs_log_error(fs, &note);

@@ -73,7 +73,8 @@ static int list_into(int at, const char *path, struct ofs_names *names,
 	if (fd != -1)
 		stream = fdopendir(fd);
 	if (stream == NULL) {
-		optimfs_fail(err, EIO, "OFS755 %s: cannot be listed: %m", path);
+		optimfs_fail(err, errno == EACCES ? EACCES : EIO,
+		    "OFS755 %s: cannot be listed: %m", path);
 		if (fd != -1)
 			close(fd);
 		return -1;

@@ -109,7 +109,8 @@ static int look(const struct ofs_dir *sub, const char *path, int depth,
 	int ret;
 
 	if (ofs_dir_list(sub, &below, &why) == -1)
-		return why.code == ENOMEM ? ofs_no_memory(err) : 0;
+		return ofs_probe_failed(&why) ? optimfs_fail_with(err, &why)
+					      : 0;
 	ret = ofs_detect_is_checkpoint(sub, &below, err);
 	if (ret == 1)
 		ret = add(c, path, ofs_unfinished(ofs_path_last(path), &below),
@@ -131,8 +132,8 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 		int ret;
 
 		if (ofs_dir_open_sub(dir, names->name[i], &sub, &why) == -1) {
-			if (why.code == ENOMEM)
-				return ofs_no_memory(err);
+			if (ofs_probe_failed(&why))
+				return optimfs_fail_with(err, &why);
 			continue;
 		}
 		c->looked++;

@@ -203,11 +203,12 @@ static int judge_dir(struct walk *w, const char *path,
 	struct ofs_candidates below = { 0 };
 	struct ofs_names names;
 	struct ofs_dir sub;
-	int ret = ofs_probe_open(&w->cat->dir, path, &sub, &names, err);
+	struct optimfs_error failed = { 0 };
+	int ret = ofs_probe_open(&w->cat->dir, path, &sub, &names, &failed);
 
-	if (ret == -1)
-		return -1;
-	if (ret == 0)
+	if (failed.code == ENOMEM)
+		return optimfs_fail_with(err, &failed);
+	if (ret != 1)
 		return add_item(w, path, true, OFS_LEFT_UNREAD,
 		    "a directory that cannot be listed", err);
 	why = ofs_unfinished(name, &names);

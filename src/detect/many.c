@@ -124,8 +124,9 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 	if (spec.format == NULL)
 		return refuse_file(dir, rel, &why, err);
 	if (ofs_dir_list(dir, &names, &why) == -1)
-		return why.code == ENOMEM ? optimfs_fail_with(err, &why)
-					  : ofs_parts_add(parts, &spec, err);
+		return ofs_probe_failed(&why)
+		    ? optimfs_fail_with(err, &why)
+		    : ofs_parts_add(parts, &spec, err);
 	while (i < names.n && strcmp(names.name[i], rel) != 0)
 		i++;
 	if (i < names.n)

@@ -72,6 +72,20 @@ bool ofs_probe_has(const struct ofs_names *names, const char *name)
 	return false;
 }
 
+bool ofs_probe_failed(const struct optimfs_error *why)
+{
+	switch (why->code) {
+	case EIO:
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+	case ESTALE:
+		return true;
+	default:
+		return false;
+	}
+}
+
 int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err)
 {
@@ -79,7 +93,7 @@ int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
 
 	if (ofs_dir_list_sub(dir, rel, names, &why) == 0)
 		return 1;
-	return why.code == ENOMEM ? ofs_no_memory(err) : 0;
+	return ofs_probe_failed(&why) ? optimfs_fail_with(err, &why) : 0;
 }
 
 int ofs_probe_open(const struct ofs_dir *dir, const char *rel,

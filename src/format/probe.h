@@ -50,8 +50,14 @@ bool ofs_probe_is_dir(const struct ofs_dir *dir, const char *rel);
 bool ofs_probe_is_file(const struct ofs_dir *dir, const char *rel);
 bool ofs_probe_is_empty(const struct ofs_dir *dir, const char *rel);
 
-/* The names in the directory rel below dir: 1; 0: no directory, or not
- * readable; -1: ENOMEM. */
+/* Does why, of opening or listing a directory, mean that nothing is known of what
+ * is in it, because the disk failed, or descriptors or memory were missing?
+ * Otherwise there is none, or none that we may read. */
+bool ofs_probe_failed(const struct optimfs_error *why);
+
+/* The names in the directory rel below dir: 1; 0: no directory, or none that we
+ * may read; -1: it cannot be read, which is no reason to take the checkpoint for
+ * another one. */
 int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err);
 /* The same, and opens the directory as sub. After 1 the caller closes sub and

@@ -244,6 +244,13 @@ static int check_entry(struct verify *v, const struct ofs_entry *is)
 	return 0;
 }
 
+/* Does a note say that the disk failed (OFS755), not that a file is wrong or
+ * missing? */
+static bool is_of_disk(const struct ofs_note *note)
+{
+	return note->number == 755 || note->code == ESTALE;
+}
+
 /* Hashes of the problems that existed before. */
 static uint64_t *old_damage(const struct verify *v, size_t *n)
 {
@@ -252,7 +259,8 @@ static uint64_t *old_damage(const struct verify *v, size_t *n)
 
 	*n = 0;
 	for (uint32_t i = 0; sum != NULL && i < cat->nnotes; i++)
-		if (cat->notes[i].kind == OFS_NOTE_ERROR)
+		if (cat->notes[i].kind == OFS_NOTE_ERROR ||
+		    is_of_disk(&cat->notes[i]))
 			sum[(*n)++] = ofs_hash64(cat->notes[i].text,
 			    strlen(cat->notes[i].text));
 	if (*n > 0)
@@ -260,7 +268,9 @@ static uint64_t *old_damage(const struct verify *v, size_t *n)
 	return sum;
 }
 
-static int check_damage(const struct verify *v)
+/* Files that could not be read for the moment are missing in v->now, and nothing
+ * can be said about what others show: that is told first. */
+static int check_damage(const struct verify *v, bool of_disk)
 {
 	size_t n;
 	uint64_t *old = old_damage(v, &n);
@@ -270,13 +280,16 @@ static int check_damage(const struct verify *v)
 		const struct ofs_note *note = &v->now->notes[i];
 		uint64_t sum = ofs_hash64(note->text, strlen(note->text));
 
-		if (note->kind == OFS_NOTE_ERROR &&
-		    ofs_search(&sum, old, n, sizeof(sum), ofs_compare_u64) ==
+		if (is_of_disk(note) != of_disk ||
+		    (note->kind != OFS_NOTE_ERROR && !of_disk) ||
+		    ofs_search(&sum, old, n, sizeof(sum), ofs_compare_u64) !=
 			NULL)
-			ret = optimfs_fail(v->err, EUCLEAN,
-			    "OFS829 the new files are damaged: "
-			    "%.300s",
-			    note->text);
+			continue;
+		ret = of_disk
+		    ? optimfs_fail(v->err, note->code, "%.400s", note->text)
+		    : optimfs_fail(v->err, EUCLEAN,
+			  "OFS829 the new files are damaged: %.300s",
+			  note->text);
 	}
 	free(old);
 	return ret;
@@ -284,13 +297,14 @@ static int check_damage(const struct verify *v)
 
 static int check_all(struct verify *v)
 {
-	if (sort_changes(v) == -1 || check_paths(v) == -1)
+	if (sort_changes(v) == -1 || check_damage(v, true) == -1 ||
+	    check_paths(v) == -1)
 		return -1;
 	for (uint32_t i = 0; i < v->now->nentries; i++)
 		if (v->now->entries[i].tree != OFS_NONE &&
 		    check_entry(v, &v->now->entries[i]) == -1)
 			return -1;
-	return check_damage(v);
+	return check_damage(v, false);
 }
 
 int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err)

@@ -4,6 +4,7 @@
 
 #include "run/examine.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,6 +115,7 @@ static int examine_names(const struct ofs_dir *sub, const char *name,
 	return 0;
 }
 
+/* A checkpoint of a run that cannot be listed spoils no other. */
 static int examine_dir(const struct ofs_dir *dir, const char *name, bool told,
     struct ofs_run_examined *out, struct optimfs_error *err)
 {
@@ -122,16 +124,18 @@ static int examine_dir(const struct ofs_dir *dir, const char *name, bool told,
 	struct ofs_dir sub;
 	int ret;
 
-	ret = ofs_probe_open(dir, name, &sub, &names, err);
+	ret = ofs_probe_open(dir, name, &sub, &names, &why);
 	if (ret == 1) {
 		ret = examine_names(&sub, name, &names, told, out, &why);
 		ofs_names_free(&names);
 		ofs_dir_close(&sub);
-		return ret == -1 ? optimfs_fail_with(err, &why) : 0;
+		told = false;
 	}
-	if (ret == 0 && told)
+	if (why.code == ENOMEM)
+		return optimfs_fail_with(err, &why);
+	if (ret == -1 || told)
 		unfinished(out, "it cannot be opened");
-	return ret;
+	return 0;
 }
 
 static int examine_file(const struct ofs_dir *dir, const char *name, bool told,
