@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/vfs.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,10 +22,12 @@
 #include "fuse/unmount.h"
 
 /* The kernel needs time to end a process with many threads. */
-enum { TRIES = 200 };
+enum { TRIES_BEFORE_WORD = 200 };
 static const struct timespec pause_between = { .tv_nsec = 50 * 1000 * 1000 };
+static const struct timespec long_pause = { .tv_sec = 5 };
 
-static bool is_ours(const char *point)
+/* Finds the file system that is mounted at point; false: none of ours. */
+static bool find_ours(const char *point, unsigned *minor)
 {
 	struct ofs_mountinfo m;
 	bool ours;
@@ -32,21 +35,49 @@ static bool is_ours(const char *point)
 	if (!ofs_mountinfo_find(point, &m))
 		return false;
 	ours = strcmp(m.type, "fuse.optimfs") == 0;
+	*minor = m.minor;
 	ofs_mountinfo_fini(&m);
 	return ours;
 }
 
-static void detach(const char *point)
+/* A mount that answers is alive: not ours, or not dead yet. */
+static bool try_to_detach(const char *point, struct optimfs_error *err)
 {
 	struct statfs st;
 
-	for (int i = 0; i < TRIES && is_ours(point); i++) {
-		/* a mount that answers is alive, and so not ours */
-		if (statfs(point, &st) == -1 &&
-		    (errno == ENOTCONN || errno == ECONNABORTED) &&
-		    ofs_unmount(point, true, NULL) == 0)
+	if (statfs(point, &st) == 0)
+		return optimfs_fail(err, EBUSY, "it still answers") == 0;
+	if (errno != ENOTCONN && errno != ECONNABORTED)
+		return optimfs_fail(err, errno, "%m") == 0;
+	return ofs_unmount(point, true, err) == 0;
+}
+
+/* Standard error may belong to nobody any more. */
+static void tell(const char *point, const struct optimfs_error *err)
+{
+	openlog("optimfs", LOG_PID, LOG_DAEMON);
+	syslog(LOG_WARNING,
+	    "%s: the daemon of the mount has died, and it cannot be detached: "
+	    "%s; trying on (optimfs umount --force %s)",
+	    point, err->text, point);
+	closelog();
+}
+
+/* Until the mount is gone, or another is in its place. */
+static void detach(const char *point)
+{
+	struct optimfs_error err = { 0 };
+	unsigned dead, now;
+
+	if (!find_ours(point, &dead))
+		return;
+	for (unsigned i = 0; find_ours(point, &now) && now == dead; i++) {
+		if (try_to_detach(point, &err))
 			return;
-		nanosleep(&pause_between, NULL);
+		if (i == TRIES_BEFORE_WORD)
+			tell(point, &err);
+		nanosleep(i < TRIES_BEFORE_WORD ? &pause_between : &long_pause,
+		    NULL);
 	}
 }
 

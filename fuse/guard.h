@@ -10,7 +10,8 @@
 /* A launcher such as mpirun kills all processes of a job a second after one of
  * them has died, with a signal that cannot be caught. The mount would be left
  * with "Transport endpoint is not connected". This process does not belong to
- * the job and detaches the mount. auto_unmount would not do: fusermount3 may not
+ * the job and detaches the mount; if that fails for ten seconds, syslog(3) says
+ * so, and it goes on. auto_unmount would not do: fusermount3 may not
  * be installed, and detaches nothing where / is not a mount point (a chroot). */
 struct ofs_guard {
 	pid_t pid;
