@@ -41,7 +41,6 @@ static struct ofs_change *add(struct walk *w, enum ofs_change_kind kind,
 		.entry = OFS_NONE,
 		.from = OFS_NONE,
 		.node = node,
-		.fd = -1,
 	};
 	return c;
 }
@@ -163,9 +162,7 @@ static int put_bytes(struct walk *w, struct ofs_change *c,
 		c->problem = f->why;
 	if (ofs_ranges_copy(&c->written, &f->written, w->err) == -1)
 		return -1;
-	if (f->id != 0 && ofs_overlay_file_fd(w->o, f, w->err) == -1)
-		return -1;
-	c->fd = f->fd;
+	c->staged = (struct ofs_staged){ ofs_overlay_file_read, f };
 	return 0;
 }
 

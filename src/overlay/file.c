@@ -95,6 +95,7 @@ struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
 	*slot = f;
 	if (f == NULL)
 		return NULL;
+	f->overlay = o;
 	f->next = o->files;
 	o->files = f;
 	if (ofs_overlay_is_made(o, index))
@@ -508,21 +509,42 @@ static int apply_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 	return f->bytes->in_place ? 0 : apply_ranges(f, buf, off, end, err);
 }
 
+/* Locks the file to read its bytes, for pthread_rwlock_unlock in any case. */
+static int lock_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
+    struct optimfs_error *err)
+{
+	pthread_rwlock_rdlock(&f->lock);
+	if (f->fd != -1 || f->id == 0 || f->bytes->in_place)
+		return 0;
+	pthread_rwlock_unlock(&f->lock);
+	pthread_rwlock_wrlock(&f->lock);
+	return ofs_overlay_file_fd(o, f, err) == -1 && f->id != 0 ? -1 : 0;
+}
+
 int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
     void *buf, uint64_t off, uint64_t end, uint64_t slack,
     struct optimfs_error *err)
 {
-	int ret = 0;
+	int ret = lock_data(o, f, err);
 
-	pthread_rwlock_rdlock(&f->lock);
-	if (f->fd == -1 && f->id != 0 && !f->bytes->in_place) {
-		pthread_rwlock_unlock(&f->lock);
-		pthread_rwlock_wrlock(&f->lock);
-		if (ofs_overlay_file_fd(o, f, err) == -1 && f->id != 0)
-			ret = -1;
-	}
 	if (ret == 0)
 		ret = apply_locked(f, buf, off, end, slack, err);
+	pthread_rwlock_unlock(&f->lock);
+	return ret;
+}
+
+/* The bytes of a file that is closed meanwhile stay where they are. */
+int ofs_overlay_file_read(void *file, void *buf, uint64_t n, uint64_t off,
+    struct optimfs_error *err)
+{
+	struct ofs_overlay_file *f = file;
+	int ret = lock_data(f->overlay, f, err);
+
+	if (ret == 0 && !ofs_ranges_cover(&f->written, off, off + n))
+		ret = optimfs_fail(err, ESTALE,
+		    "OFS776 the change was discarded: look it up again");
+	if (ret == 0)
+		ret = f->bytes->read(f->overlay, f, buf, n, off, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }

@@ -15,6 +15,7 @@
 #include "base/ranges.h"
 #include "catalog/catalog.h"
 #include "journal/stage.h"
+#include "read/patch.h"
 #include "tree/tree.h"
 
 /* Catalog and tree never change. A writable mount adds a struct ofs_overlay
@@ -80,11 +81,12 @@ struct ofs_change {
 	 * none of these is known: then it is a text, or unknown. */
 	uint8_t dtype, ndim;
 	const uint64_t *shape;
-	/* DATA, ADD: the size of the file; the written ranges, at their offsets
-	 * in fd (-1: none). All other bytes come from entry or from. */
+	/* DATA, ADD: the size of the file; the written ranges, and their bytes.
+	 * All other bytes come from entry or from. ESTALE (OFS776): they were
+	 * discarded. */
 	uint64_t size;
 	struct ofs_ranges written;
-	int fd;
+	struct ofs_staged staged;
 	/* VALUE, or ADD of a text or 0-dim tensor: the text. NULL: a tensor, or
 	 * the text of from, or longer than a value may be (16 MiB). */
 	const char *text;

@@ -21,6 +21,7 @@ struct ofs_overlay_file {
 	uint32_t index;                /* of its node */
 	uint32_t entry; /* entry of the checkpoint, or OFS_NONE */
 	bool text;      /* staged as a whole after a check */
+	struct ofs_overlay *overlay; /* NULL: an element */
 	const struct ofs_overlay_bytes *bytes;
 	bool dead;               /* removed and not open */
 	unsigned opens, writers; /* under names */
@@ -306,6 +307,9 @@ int ofs_overlay_file_fd(struct ofs_overlay *o, struct ofs_overlay_file *f,
  * may end up to slack bytes before end. */
 int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
     void *buf, uint64_t off, uint64_t end, uint64_t slack,
+    struct optimfs_error *err);
+/* Reads staged bytes; as in struct ofs_staged, for a file of an overlay. */
+int ofs_overlay_file_read(void *file, void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err);
 /* Writes n bytes at off of a file that is not a text. named: the lock of names
  * is held for writing; otherwise it is not held. */

@@ -427,18 +427,23 @@ static const struct ofs_place *its_place(void *ctx, const struct ofs_tensor *t,
 	    : ofs_locate_shard(x->w->p->reader, t, shard, err);
 }
 
+int ofs_edit_read(const struct ofs_edit *edit, void *buf, uint64_t n,
+    uint64_t off, struct optimfs_error *err)
+{
+	if (edit->staged.read != NULL)
+		return edit->staged.read(edit->staged.ctx, buf, n, off, err);
+	memcpy(buf, edit->element + off, n);
+	return 0;
+}
+
 /* Reads staged bytes [off, end), which are in one written range up to limit. */
 static int read_staged(struct put *x, uint64_t off, uint64_t end,
     uint64_t limit, uint8_t *buf)
 {
 	uint64_t n = end - off;
 
-	if (x->edit->fd == -1) {
-		memcpy(buf, x->edit->element + off, n);
-		return 0;
-	}
-	if (n >= SHORT)
-		return ofs_pread_all(x->edit->fd, buf, n, off, x->w->err);
+	if (n >= SHORT || x->edit->staged.read == NULL)
+		return ofs_edit_read(x->edit, buf, n, off, x->w->err);
 	if (off < x->ahead_off || end > x->ahead_off + x->ahead_len) {
 		x->ahead_off = off;
 		x->ahead_len = limit - off < AHEAD ? limit - off : AHEAD;
@@ -446,7 +451,7 @@ static int read_staged(struct put *x, uint64_t off, uint64_t end,
 			x->ahead = malloc(AHEAD);
 		if (x->ahead == NULL)
 			return ofs_no_memory(x->w->err);
-		if (ofs_pread_all(x->edit->fd, x->ahead, x->ahead_len, off,
+		if (ofs_edit_read(x->edit, x->ahead, x->ahead_len, off,
 			x->w->err) == -1)
 			return -1;
 	}

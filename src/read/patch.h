@@ -12,13 +12,24 @@
 #include "catalog/catalog.h"
 #include "read/reader.h"
 
+/* Bytes that were written to a file and not committed: read gets n of them from
+ * off on, which all were written. NULL: there are none. */
+struct ofs_staged {
+	int (*read)(void *ctx, void *buf, uint64_t n, uint64_t off,
+	    struct optimfs_error *err);
+	void *ctx;
+};
+
 /* New bytes of a tensor, in C order of its shape. */
 struct ofs_edit {
 	uint32_t tensor;
 	struct ofs_ranges written; /* which bytes */
-	int fd;              /* they are at these offsets; -1: in element */
-	uint8_t element[16]; /* of a 0-dim tensor */
+	struct ofs_staged staged;  /* if there are none, they are in element */
+	uint8_t element[16];       /* of a 0-dim tensor */
 };
+/* Read bytes of an edit that were written. */
+int ofs_edit_read(const struct ofs_edit *edit, void *buf, uint64_t n,
+    uint64_t off, struct optimfs_error *err);
 
 /* The edits that a file is read with. Zero-initialise; const after _seal, and
  * thread-safe from then on. */
@@ -32,7 +43,7 @@ struct ofs_patches {
 	size_t nobjects, object_cap;
 };
 
-/* Add an edit, which is copied with its ranges; fd is borrowed. Locates the
+/* Add an edit, which is copied with its ranges; staged is borrowed. Locates the
  * shards with written elements, and all their replicas. A tensor that is computed
  * by rounding has no bytes of its own: nothing is added. EIO (OFS607): no shard
  * has room for what was written. */

@@ -45,11 +45,12 @@ const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
 static int edit_of(const struct ofs_change *ch, const struct ofs_tensor *t,
     struct ofs_range *all, struct ofs_edit *edit, struct optimfs_error *err)
 {
-	*edit = (struct ofs_edit){ .fd = ch->fd, .written = ch->written };
+	*edit = (struct ofs_edit){ .staged = ch->staged,
+		.written = ch->written };
 	if (ch->text == NULL || t->ndim != 0)
 		return 0;
 	*all = (struct ofs_range){ 0, ofs_dtype_size(t->dtype) };
-	edit->fd = -1;
+	edit->staged = (struct ofs_staged){ 0 };
 	edit->written = (struct ofs_ranges){ .v = all, .n = 1 };
 	return ofs_value_element(t->dtype, ch->text, ch->ntext, edit->element,
 	    err);
@@ -232,11 +233,8 @@ static int read_elements(struct elements *e, uint64_t first, uint64_t count,
 		uint64_t lo = w->v[i].off > off ? w->v[i].off : off;
 		uint64_t hi = w->v[i].end < end ? w->v[i].end : end;
 
-		if (e->edit.fd == -1)
-			memcpy(buf + (lo - off), e->edit.element + lo, hi - lo);
-		else
-			ret = ofs_pread_all(e->edit.fd, buf + (lo - off),
-			    hi - lo, lo, e->err);
+		ret = ofs_edit_read(&e->edit, buf + (lo - off), hi - lo, lo,
+		    e->err);
 	}
 	return ret;
 }
@@ -245,7 +243,7 @@ int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
     const struct ofs_tensor *t, uint64_t first, uint64_t count, void *buf,
     struct optimfs_error *err)
 {
-	static const struct ofs_change none = { .fd = -1 };
+	static const struct ofs_change none;
 	struct elements e = { .c = c, .t = t, .err = err };
 	struct ofs_range all;
 
@@ -288,14 +286,15 @@ int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
 	struct elements e = {
 		.c = c,
 		.t = ofs_commit_tensor(c, t->change),
-		.edit = { .fd = t->change->fd, .written = t->change->written },
+		.edit = { .staged = t->change->staged,
+		    .written = t->change->written },
 		.err = err,
 	};
 
 	if (e.t == NULL)
 		e.t = &bare;
 	if (t->text) {
-		e.edit.fd = -1;
+		e.edit.staged = (struct ofs_staged){ 0 };
 		e.edit.written = (struct ofs_ranges){ .v = &all, .n = 1 };
 		memcpy(e.edit.element, t->element, sizeof(t->element));
 	}

@@ -444,7 +444,7 @@ static int same_change(struct ofs_commit *c, const struct ofs_entry *e,
 	if (e->kind != OFS_ENTRY_TENSOR)
 		return a->text == b->text;
 	/* usually one file with two names */
-	if (a->fd != -1 && a->fd == b->fd)
+	if (a->staged.ctx != NULL && a->staged.ctx == b->staged.ctx)
 		return 1;
 	return same_bytes(c, &c->cat->tensors[e->ref], a, b, err);
 }

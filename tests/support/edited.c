@@ -17,6 +17,7 @@
 #include "fs/commit.h"
 #include "plan/cast.h"
 #include "support/listing.h"
+#include "support/staged.h"
 #include "support/truth.h"
 #include "tap.h"
 
@@ -69,8 +70,8 @@ void edited_fini(struct edited *e)
 {
 	for (size_t i = 0; i < e->changes.n; i++) {
 		ofs_ranges_fini(&e->changes.v[i].written);
-		if (e->changes.v[i].fd != -1)
-			close(e->changes.v[i].fd);
+		if (e->changes.v[i].staged.read != NULL)
+			close(staged_fd(&e->changes.v[i].staged));
 	}
 	free(e->changes.v);
 	ofs_arena_fini(&e->changes.arena);
@@ -137,7 +138,6 @@ static struct ofs_change *add(struct edited *e, const char *path,
 	*ch = (struct ofs_change){ .kind = kind,
 		.entry = OFS_NONE,
 		.from = OFS_NONE,
-		.fd = -1,
 		.key = key };
 	ch->path = ofs_arena_strndup(a, path, strlen(path));
 	for (char *s = strtok_r(copy, "/", &save); s != NULL;
@@ -199,8 +199,8 @@ void edited_bytes(struct edited *e, const char *path, uint64_t off,
 		bytes[i] =
 		    t->dtype == OFS_BOOL ? !bytes[i] : (uint8_t)(bytes[i] + 1);
 	ch->size = len;
-	ch->fd = stage_file();
-	if (pwrite(ch->fd, bytes + off, end - off, (off_t)off) !=
+	ch->staged = staged_in(stage_file());
+	if (pwrite(staged_fd(&ch->staged), bytes + off, end - off, (off_t)off) !=
 		(ssize_t)(end - off) ||
 	    ofs_ranges_add(&ch->written, off, end, &err) == -1)
 		bail_out("%s cannot be staged", path);
@@ -281,11 +281,11 @@ void edited_add(struct edited *e, const char *path, enum ofs_dtype dtype,
 	ch->ndim = (uint8_t)ndim;
 	ch->shape = shape;
 	ch->size = n;
-	ch->fd = stage_file();
+	ch->staged = staged_in(stage_file());
 	bytes = malloc(n + 1);
 	for (uint64_t i = 0; i < n; i++)
 		bytes[i] = (uint8_t)(i * 7 + 1);
-	if (pwrite(ch->fd, bytes, n, 0) != (ssize_t)n ||
+	if (pwrite(staged_fd(&ch->staged), bytes, n, 0) != (ssize_t)n ||
 	    ofs_ranges_add(&ch->written, 0, n, &err) == -1)
 		bail_out("%s cannot be staged", path);
 	expect(e, path, bytes, n);

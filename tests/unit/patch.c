@@ -11,6 +11,7 @@
 
 #include "layout.h"
 #include "plan/window.h"
+#include "support/staged.h"
 #include "tap.h"
 
 static uint64_t rng = 0x9e3779b97f4a7c15;
@@ -81,8 +82,10 @@ static void read_with(struct made *m)
 /* Writes random ranges; whole: all of it. */
 static void write_ranges(struct made *m, bool whole)
 {
-	m->edit = (struct ofs_edit){ .fd = memfd_create("staged", 0) };
-	if (m->edit.fd == -1 || ftruncate(m->edit.fd, (off_t)m->size) == -1)
+	int fd = memfd_create("staged", 0);
+
+	m->edit = (struct ofs_edit){ .staged = staged_in(fd) };
+	if (fd == -1 || ftruncate(fd, (off_t)m->size) == -1)
 		bail_out("nothing can be staged");
 	for (uint64_t n = 1 + tap_below(&rng, 4); n > 0; n--) {
 		uint64_t off = whole ? 0 : tap_below(&rng, m->size);
@@ -91,7 +94,7 @@ static void write_ranges(struct made *m, bool whole)
 
 		for (uint64_t i = off; i < end; i++)
 			m->new[i] = (uint8_t)~m->old[i];
-		if (pwrite(m->edit.fd, m->new + off, end - off, (off_t)off) !=
+		if (pwrite(fd, m->new + off, end - off, (off_t)off) !=
 			(ssize_t)(end - off) ||
 		    ofs_ranges_add(&m->edit.written, off, end, NULL) == -1)
 			bail_out("nothing can be staged");
@@ -155,7 +158,7 @@ static void drop(struct made *m)
 	ofs_patches_fini(&m->patches);
 	ofs_ranges_fini(&m->edit.written);
 	if (m->size > 0) {
-		close(m->edit.fd);
+		close(staged_fd(&m->edit.staged));
 		ofs_reader_fini(&m->reader);
 	}
 	free(m->old);

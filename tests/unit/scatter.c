@@ -21,6 +21,7 @@
 #include "random.h"
 #include "read/patch.h"
 #include "support/truth.h"
+#include "support/staged.h"
 #include "tap.h"
 
 static char top[64];
@@ -104,7 +105,7 @@ static void close_copy(struct copy *c)
 		ofs_ranges_fini(&c->touched[i]);
 	}
 	for (size_t i = 0; i < c->patches.nedits; i++)
-		close(c->patches.edit[i].fd);
+		close(staged_fd(&c->patches.edit[i].staged));
 	ofs_patches_fini(&c->patches);
 	for (uint32_t i = 0; i < cat->ntensors; i++)
 		free(c->want[i]);
@@ -129,12 +130,13 @@ static uint8_t *read_tensor(struct optimfs *fs, const struct ofs_tensor *t,
 /* Adds the same bytes as an edit. */
 static int add_patch(struct copy *c, uint32_t i, uint64_t off, uint64_t end)
 {
-	struct ofs_edit edit = { .tensor = i, .fd = memfd_create("staged", 0) };
+	int fd = memfd_create("staged", 0);
+	struct ofs_edit edit = { .tensor = i, .staged = staged_in(fd) };
 	struct optimfs_error err = { 0 };
 	int ret = -1;
 
-	if (edit.fd != -1 &&
-	    pwrite(edit.fd, c->want[i] + off, end - off, (off_t)off) ==
+	if (fd != -1 &&
+	    pwrite(fd, c->want[i] + off, end - off, (off_t)off) ==
 		(ssize_t)(end - off) &&
 	    ofs_ranges_add(&edit.written, off, end, &err) == 0)
 		ret = ofs_patches_add(&c->patches, &c->fs->now->reader, &edit,
