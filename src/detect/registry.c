@@ -18,7 +18,8 @@
  X(npz)            \
  X(universal)      \
  X(deepspeed)      \
- X(raw)
+ X(raw)            \
+ X(source)
 
 #define DECLARE(f) extern const struct ofs_format ofs_format_##f;
 #define POINTER(f) &ofs_format_##f,
@@ -67,7 +68,7 @@ const char *optimfs_layout(unsigned i, bool *ranked)
 	const struct ofs_format *format;
 	const struct ofs_view_kind *v = ofs_view_kind_at(i, &format);
 
-	if (v == NULL)
+	if (v == NULL || v->own)
 		return NULL;
 	*ranked = v->ranked;
 	return v->name;

@@ -100,6 +100,14 @@ int ofs_engine_cut(struct ofs_engine *e, struct optimfs_error *err);
 /* Writes the files of this process that are not done. Their directories exist;
  * so may the files. */
 int ofs_engine_run(struct ofs_engine *e, struct optimfs_error *err);
+/* Encodes bytes [off, end) of a file, which read gives, as an item of *len
+ * bytes; buf has room for OFS_ENGINE_PIECE. */
+struct ofs_encoder;
+int ofs_engine_encode(struct ofs_encoder *to,
+    int (*read)(void *from, void *buf, uint64_t len, uint64_t off,
+	struct optimfs_error *err),
+    void *from, uint64_t off, uint64_t end, uint8_t *buf, uint64_t *len,
+    struct optimfs_error *err);
 /* Calls tick, and fails if it says so. */
 void ofs_engine_tick(struct ofs_engine *e);
 

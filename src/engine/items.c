@@ -37,20 +37,30 @@ static int note(struct writer *w, struct optimfs_error *err)
 	return 0;
 }
 
-static int write_item(struct writer *w, uint64_t off, uint64_t end,
-    uint8_t *buf, uint64_t *len, struct optimfs_error *err)
+int ofs_engine_encode(struct ofs_encoder *to,
+    int (*read)(void *from, void *buf, uint64_t len, uint64_t off,
+	struct optimfs_error *err),
+    void *from, uint64_t off, uint64_t end, uint8_t *buf, uint64_t *len,
+    struct optimfs_error *err)
 {
-	uint64_t start = w->to.at, n;
+	uint64_t start = to->at, n;
 
 	for (; off < end; off += n) {
 		n = end - off < OFS_ENGINE_PIECE ? end - off : OFS_ENGINE_PIECE;
-		if (ofs_engine_read(w->e, w->f->open->from, buf, n, off, err) ==
-			-1 ||
-		    ofs_encode(&w->to, buf, n, off + n == end, err) == -1)
+		if (read(from, buf, n, off, err) == -1 ||
+		    ofs_encode(to, buf, n, off + n == end, err) == -1)
 			return -1;
 	}
-	*len = w->to.at - start;
+	*len = to->at - start;
 	return 0;
+}
+
+static int read_item(void *from, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
+{
+	struct writer *w = from;
+
+	return ofs_engine_read(w->e, w->f->open->from, buf, len, off, err);
 }
 
 /* Continues after an earlier run; truncates what it did not record. */
@@ -86,8 +96,9 @@ static int write_items(struct writer *w, uint8_t *buf,
 	if (w->len == NULL)
 		return ofs_no_memory(err);
 	for (uint64_t i = w->first; i < s->n; i++) {
-		if (write_item(w, i == 0 ? 0 : s->v[i - 1].end, s->v[i].end,
-			buf, &len, err) == -1)
+		if (ofs_engine_encode(&w->to, read_item, w,
+			i == 0 ? 0 : s->v[i - 1].end, s->v[i].end, buf, &len,
+			err) == -1)
 			return -1;
 		w->e->ops->stored(w->e->ctx, w->f->index, &s->v[i], len);
 		w->len[w->n++] = len;

@@ -29,6 +29,7 @@ struct ofs_view_kind {
 	const char *name;
 	bool ranked; /* takes @LAYOUT */
 	int variant; /* which of the format's views it is, in its own numbers */
+	bool own;    /* no other layout, but the files that there are */
 	/* Names with a layout that listings show; NULL: none. */
 	const char *const *listed;
 };

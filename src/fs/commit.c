@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "cluster/commit/coordinator.h"
@@ -45,56 +46,118 @@ static struct ofs_publish *begin(const struct optimfs *fs, int stage,
 		  stage, err);
 }
 
-static int run(const struct ofs_commit_job *job, const struct ofs_parts *parts,
-    struct optimfs_error *err)
+/* What a commit works on, but for the changes, the parts and the publisher. */
+static struct ofs_commit_job job_of(struct ofs_snapshot *snap)
 {
-	struct ofs_commit_job with_parts = *job;
-	struct ofs_commit_part *part = calloc(parts->n + 1, sizeof(*part));
-	int ret;
+	struct optimfs *fs = snap->fs;
 
-	if (part == NULL)
-		return ofs_no_memory(err);
+	return (struct ofs_commit_job){
+		.source = fs->source,
+		.reader = &snap->reader,
+		.tree = &snap->tree,
+		.options = &fs->options,
+		.overlay = snap->overlay,
+		.many = fs->coordinator != NULL,
+		.same = same,
+		.reread = reread,
+		.ctx = fs,
+	};
+}
+
+/* The parts of the checkpoint, with their formats. */
+static int put_parts(const struct optimfs *fs, struct ofs_commit_job *job,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	struct ofs_commit_part *part;
+
+	if (ofs_find_parts(path_of(fs), &fs->options, parts, err) == -1)
+		return -1;
+	part = ofs_alloc(parts->n + 1, sizeof(*part), err);
+	if (part == NULL) {
+		ofs_parts_free(parts);
+		return -1;
+	}
 	for (size_t i = 0; i < parts->n; i++)
 		part[i] = (struct ofs_commit_part){ &parts->part[i],
 			parts->part[i].format->update };
-	with_parts.part = part;
-	with_parts.nparts = parts->n;
-	ret = ofs_commit_run(&with_parts, err);
-	free(part);
-	return ret;
+	job->part = part;
+	job->nparts = parts->n;
+	return 0;
+}
+
+static void free_parts(struct ofs_commit_job *job, struct ofs_parts *parts)
+{
+	free((void *)job->part);
+	ofs_parts_free(parts);
 }
 
 int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
     int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err)
 {
-	struct ofs_commit_job job = {
-		.source = fs->source,
-		.reader = &fs->now->reader,
-		.tree = &fs->now->tree,
-		.options = &fs->options,
-		.overlay = fs->now->overlay,
-		.changes = changes,
-		.stage = stage,
-		.many = fs->coordinator != NULL,
-		.stop = stop,
-		.stop_ctx = ctx,
-		.same = same,
-		.reread = reread,
-		.ctx = fs,
-	};
+	struct ofs_commit_job job = job_of(fs->now);
 	struct ofs_parts parts;
 	int ret = -1;
 
+	job.changes = changes;
+	job.stage = stage;
+	job.stop = stop;
+	job.stop_ctx = ctx;
 	if (path_of(fs) == NULL)
 		return optimfs_fail(err, EROFS,
 		    "OFS826 %s: it is not on this machine", fs->source);
-	if (ofs_find_parts(path_of(fs), &fs->options, &parts, err) == -1)
+	if (put_parts(fs, &job, &parts, err) == -1)
 		return -1;
 	job.publish = begin(fs, stage, err);
 	if (job.publish != NULL)
-		ret = run(&job, &parts, err);
+		ret = ofs_commit_run(&job, err);
 	ofs_publish_free(job.publish);
-	ofs_parts_free(&parts);
+	free_parts(&job, &parts);
+	return ret;
+}
+
+/* The writers are held. */
+static int lay_changes(struct ofs_snapshot *snap, struct ofs_changes *changes,
+    int (*lay)(void *arg, const struct ofs_commit_job *job,
+	struct ofs_changes *changes, struct optimfs_error *err),
+    void *arg, struct optimfs_error *err)
+{
+	struct ofs_commit_job job = job_of(snap);
+	struct ofs_parts parts = { 0 };
+	struct stat st;
+	int ret;
+
+	job.changes = changes;
+	job.alone = snap->fs->real != NULL && stat(snap->fs->real, &st) == 0 &&
+	    !S_ISDIR(st.st_mode);
+	if (ofs_changes_check(changes, err) == -1 ||
+	    (changes->n > 0 && put_parts(snap->fs, &job, &parts, err) == -1))
+		return -1;
+	ret = lay(arg, &job, changes, err);
+	free_parts(&job, &parts);
+	return ret;
+}
+
+int ofs_fs_lay_commit(struct ofs_snapshot *snap,
+    int (*lay)(void *arg, const struct ofs_commit_job *job,
+	struct ofs_changes *changes, struct optimfs_error *err),
+    void *arg, struct optimfs_error *err)
+{
+	struct ofs_changes changes = { 0 };
+	int ret;
+
+	if (snap->overlay == NULL)
+		return lay_changes(snap, &changes, lay, arg, err);
+	if (snap->write->commit != ofs_fs_commit)
+		return optimfs_fail(err, ENOENT,
+		    "OFS771 view source: the checkpoint has no files before "
+		    "its commit");
+	if (ofs_hold_writers(snap->fs, false, err) == -1)
+		return -1;
+	ret = ofs_overlay_changes(snap->overlay, &changes, err);
+	if (ret == 0)
+		ret = lay_changes(snap, &changes, lay, arg, err);
+	ofs_let_writers(snap->fs);
+	ofs_changes_free(&changes);
 	return ret;
 }
 

@@ -9,6 +9,8 @@
 
 #include "overlay/overlay.h"
 
+struct ofs_commit_job;
+struct ofs_snapshot;
 struct optimfs;
 
 /* Runs ofs_commit_run (rewrite/commit.h) with these changes for the checkpoint
@@ -19,5 +21,12 @@ int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 /* Commits the changes of the current snapshot, then empties the journal. */
 int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
+/* Calls lay with what a commit of the changes that are staged now would work on,
+ * as in struct ofs_render. EBUSY (OFS815) during a commit. ENOENT (OFS771): the
+ * checkpoint has no files yet. */
+int ofs_fs_lay_commit(struct ofs_snapshot *snap,
+    int (*lay)(void *arg, const struct ofs_commit_job *job,
+	struct ofs_changes *changes, struct optimfs_error *err),
+    void *arg, struct optimfs_error *err);
 
 #endif

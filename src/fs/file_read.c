@@ -283,8 +283,10 @@ static int read_view(struct optimfs_file *file, struct ofs_plan *plan,
 	struct view_read v = { file, plan };
 	struct ofs_composition c;
 	uint64_t base;
-	int ret;
+	int ret = ofs_view_read(file->view, buf, len, off, err);
 
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
 	if (read_window(&v, buf, len, off, &c, &base, err) == -1)
 		return -1;
 	ret = ofs_view_checksums(file->view, &c, base, buf, off, len,

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "detect/view_name.h"
 #include "format/format.h"
+#include "fs/commit.h"
 #include "fs/view_impl.h"
 #include "fs/write_open.h"
 #include "layout/render.h"
@@ -126,11 +127,14 @@ static struct ofs_view_node *node_of(struct ofs_view_dir *v, struct ofs_at at)
 }
 
 /* A view shows names and values as they were when it was looked up. 0 while
- * only bytes of tensors are staged. */
-static uint64_t generation(const struct ofs_snapshot *snap)
+ * nothing is staged that changes its files. */
+static uint64_t generation(const struct ofs_snapshot *snap,
+    const struct ofs_layout *layout)
 {
-	return snap->overlay == NULL
-	    ? 0
+	if (snap->overlay == NULL)
+		return 0;
+	return layout->format->render->staged
+	    ? ofs_overlay_generation(snap->overlay)
 	    : ofs_overlay_names_generation(snap->overlay);
 }
 
@@ -143,7 +147,7 @@ static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 	views->nlaid_out--;
 	ofs_files_free(v->files);
 	v->files = NULL;
-	if (v->generation != generation(v->snap)) {
+	if (v->generation != generation(v->snap, &v->layout)) {
 		ofs_edition_unref(v->edition);
 		v->edition = NULL;
 	}
@@ -180,7 +184,7 @@ static struct ofs_view_dir *add(struct ofs_snapshot *snap, const char *name,
 	v->snap = snap;
 	v->views = views;
 	strcpy(v->name, name);
-	v->generation = generation(snap);
+	v->generation = generation(snap, layout);
 	ofs_layout_assign(&v->layout, layout);
 	v->ino = ofs_tree_ino(snap->static_ino[OFS_STATIC_VIEW], name);
 	while (!ofs_view_table_add(&views->table, v))
@@ -200,13 +204,13 @@ static int make_view(struct ofs_snapshot *snap, const char *name,
     struct optimfs_error *err)
 {
 	struct ofs_views *views = snap->views;
-	struct ofs_view_dir *v =
-	    ofs_view_table_find(&views->table, layout, generation(snap));
+	struct ofs_view_dir *v = ofs_view_table_find(&views->table, layout,
+	    generation(snap, layout));
 
 	if (v == NULL) {
 		pthread_mutex_lock(&views->lock);
 		v = ofs_view_table_find(&views->table, layout,
-		    generation(snap));
+		    generation(snap, layout));
 		if (v == NULL)
 			v = add(snap, name, layout, err);
 		pthread_mutex_unlock(&views->lock);
@@ -390,6 +394,15 @@ static int read_scale(void *ctx, uint32_t tensor, struct ofs_scale *scale,
 	    : 0;
 }
 
+static int lay_commit(void *ctx,
+    int (*lay)(void *arg, const struct ofs_commit_job *job,
+	struct ofs_changes *changes, struct optimfs_error *err),
+    void *arg, struct optimfs_error *err)
+{
+	return ofs_fs_lay_commit(((const struct ofs_view_dir *)ctx)->snap, lay,
+	    arg, err);
+}
+
 static bool known_element(struct elements *e, uint32_t tensor, void *out,
     size_t n)
 {
@@ -477,13 +490,16 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
 	if (v->generation == 0)
 		return snap->cat;
 	/* the changes of that time are no longer known */
-	if (atomic_load(&v->names) != NULL) {
+	if (atomic_load(&v->names) != NULL &&
+	    v->generation != generation(snap, &v->layout)) {
 		optimfs_fail(err, ESTALE,
 		    "OFS776 view %.80s is from before a change: look it up "
 		    "again",
 		    v->name);
 		return NULL;
 	}
+	if (v->layout.format->render->staged)
+		return snap->cat;
 	v->edition = snap->write->edition(snap, err);
 	return v->edition == NULL ? NULL : v->edition->cat;
 }
@@ -520,6 +536,7 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 		.bytes = read_bytes,
 		.elements = read_elements,
 		.scale = read_scale,
+		.commit = lay_commit,
 		.ctx = v,
 	};
 	struct ofs_files *files;

@@ -115,6 +115,9 @@ struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *file,
 /* The checksums of the file, and the spans that make it up. */
 struct ofs_sums *ofs_view_sums(struct ofs_view_file *file);
 const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *file);
+/* Reads bytes of a file that has no compositions: 1; 0: it has. */
+int ofs_view_read(const struct ofs_view_file *file, void *buf, uint64_t len,
+    uint64_t off, struct optimfs_error *err);
 /* The composition of the whole spans that cover [off, off + len); *base is its
  * offset in the file. The caller calls _fini. */
 int ofs_view_window(const struct ofs_view_file *file, uint64_t off,

@@ -83,6 +83,16 @@ const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *f)
 	return &f->spans;
 }
 
+int ofs_view_read(const struct ofs_view_file *f, void *buf, uint64_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	if (f->files->ops->read == NULL)
+		return 0;
+	return f->files->ops->read(f->files, f->file, buf, len, off, err) == -1
+	    ? -1
+	    : 1;
+}
+
 static int compare_end(const void *key, const void *item)
 {
 	const struct ofs_span *s = item;
@@ -104,6 +114,10 @@ int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
 
 	*c = (struct ofs_composition){ .cast = f->cast };
 	*base = at;
+	if (f->files->ops->make == NULL)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 a checkpoint cannot be made in the layout of its "
+		    "own files: name a format");
 	for (; i < f->spans.n && at < off + len; i++) {
 		const struct ofs_span *s = &f->spans.v[i];
 

@@ -72,6 +72,9 @@ struct optimfs_watch;
 void ofs_render_report_say(const struct ofs_render_report *report,
     const struct optimfs_watch *to);
 
+struct ofs_changes;
+struct ofs_commit_job;
+
 /* The source of a rendering. item reads a value that is not in memory; the
  * document is the caller's. */
 struct ofs_render {
@@ -85,6 +88,12 @@ struct ofs_render {
 	/* Read the first count elements of a tensor. */
 	int (*elements)(void *ctx, uint32_t tensor, uint64_t count, void *out,
 	    struct optimfs_error *err);
+	/* Call lay with what a commit would work on. It may take over the
+	 * changes, and leaves an empty list then (rewrite/commit.h). */
+	int (*commit)(void *ctx,
+	    int (*lay)(void *arg, const struct ofs_commit_job *job,
+		struct ofs_changes *changes, struct optimfs_error *err),
+	    void *arg, struct optimfs_error *err);
 	/* The scale of a quantized tensor: 1; 0: not known. */
 	int (*scale)(void *ctx, uint32_t tensor, struct ofs_scale *scale,
 	    struct optimfs_error *err);
@@ -141,6 +150,12 @@ struct ofs_files_ops {
 	int (*make)(const struct ofs_files *f, uint32_t file,
 	    const struct ofs_span *span, uint64_t at, struct ofs_composition *c,
 	    struct optimfs_error *err);
+	/* Read bytes of a file, in any thread. NULL: its compositions are
+	 * read. */
+	int (*read)(const struct ofs_files *f, uint32_t file, void *buf,
+	    uint64_t len, uint64_t off, struct optimfs_error *err);
+	bool
+	    staged; /* the files depend on all that is staged, not only names */
 	/* For layouts with compressed items: span has a length of len bytes.
 	 * File 0, which is not compressed, contains the places of the items and
 	 * is made after all lengths are known. NULL for other layouts. */

@@ -139,9 +139,8 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	    need + need / 20, left);
 }
 
-/* Lays out all new files: those of the formats, and those in which only bytes
- * change. */
-static int lay_out(struct ofs_commit *c, struct optimfs_error *err)
+/* The files of the formats, and those in which only bytes change. */
+int ofs_commit_lay_out(struct ofs_commit *c, struct optimfs_error *err)
 {
 	if (ofs_commit_place(c, err) == -1 || ofs_commit_names(c, err) == -1 ||
 	    ofs_commit_extents(c, err) == -1)
@@ -194,7 +193,7 @@ static int check_old(void *ctx, const char *rel, struct optimfs_error *err)
 
 static int run(struct ofs_commit *c, struct optimfs_error *err)
 {
-	if (check_source(c, err) == -1 || lay_out(c, err) == -1 ||
+	if (check_source(c, err) == -1 || ofs_commit_lay_out(c, err) == -1 ||
 	    check_room(c, err) == -1 || ofs_commit_shared(c, err) == -1 ||
 	    ofs_commit_write(c, err) == -1)
 		return -1;
@@ -214,7 +213,18 @@ static int run(struct ofs_commit *c, struct optimfs_error *err)
 	return ofs_publish_commit(c->publish, err);
 }
 
-static void fini(struct ofs_commit *c)
+void ofs_commit_init(struct ofs_commit *c, const struct ofs_commit_job *job)
+{
+	*c = (struct ofs_commit){
+		.job = job,
+		.reader = job->reader,
+		.cat = job->reader->cat,
+		.changes = job->changes,
+		.publish = job->publish,
+	};
+}
+
+void ofs_commit_fini(struct ofs_commit *c)
 {
 	ofs_commit_place_fini(c);
 	ofs_commit_files_fini(c);
@@ -229,15 +239,11 @@ static void fini(struct ofs_commit *c)
 
 int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err)
 {
-	struct ofs_commit c = {
-		.job = job,
-		.reader = job->reader,
-		.cat = job->reader->cat,
-		.changes = job->changes,
-		.publish = job->publish,
-	};
-	int ret = run(&c, err);
+	struct ofs_commit c;
+	int ret;
 
-	fini(&c);
+	ofs_commit_init(&c, job);
+	ret = run(&c, err);
+	ofs_commit_fini(&c);
 	return ret;
 }

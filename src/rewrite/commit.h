@@ -37,6 +37,7 @@ struct ofs_commit_job {
 	struct ofs_publish *publish; /* ofs_publish_begin was called */
 	int stage;                   /* the staging directory */
 	bool many;                   /* several directories are published */
+	bool alone; /* it is one file of its directory, not all of it */
 	/* Cancelled? Called regularly until the point of no return; true:
 	 * ECANCELED. May be NULL. */
 	bool (*stop)(void *ctx);
@@ -58,7 +59,11 @@ struct ofs_commit_job {
  * longer be on disk. */
 int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err);
 
-/* For the code that writes the new files. */
+/* The first steps: lays out all new files, and names those to remove; nothing is
+ * written. job has to live as long as c. */
+void ofs_commit_init(struct ofs_commit *c, const struct ofs_commit_job *job);
+int ofs_commit_lay_out(struct ofs_commit *c, struct optimfs_error *err);
+void ofs_commit_fini(struct ofs_commit *c);
 
 /* ECANCELED if the commit was cancelled. */
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err);

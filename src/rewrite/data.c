@@ -209,7 +209,7 @@ void ofs_commit_placed(struct ofs_commit *c, const struct ofs_extent *at)
 
 /* Runs of elements of a changed tensor. */
 struct elements {
-	struct ofs_commit *c;
+	const struct ofs_commit *c;
 	const struct ofs_tensor *t;
 	struct ofs_edit edit;
 	struct optimfs_error *err;
@@ -278,8 +278,9 @@ int ofs_commit_complete(const struct ofs_commit *c,
 	    t->change->path, ofs_ranges_total(&t->change->written), bytes);
 }
 
-int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
-    uint64_t first, uint64_t count, void *buf, struct optimfs_error *err)
+int ofs_commit_elements(const struct ofs_commit *c,
+    const struct ofs_commit_task *t, uint64_t first, uint64_t count, void *buf,
+    struct optimfs_error *err)
 {
 	struct ofs_tensor bare = { .dtype = t->dtype };
 	struct ofs_range all = { 0, ofs_commit_bytes(t) };

@@ -113,7 +113,7 @@ int ofs_commit_stored(struct ofs_composition *comp, const struct ofs_extent *at,
 	return ofs_composition_stored(comp, at, done, off + n - done, err);
 }
 
-struct reading {
+struct stored_extent {
 	const struct ofs_commit *c;
 	const struct ofs_extent *at;
 };
@@ -121,7 +121,7 @@ struct reading {
 static int read_extent(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
 {
-	const struct reading *r = ctx;
+	const struct stored_extent *r = ctx;
 
 	return ofs_transport_read(r->c->reader->transport, r->at, off, len, buf,
 	    err);
@@ -132,7 +132,7 @@ int ofs_commit_sums(const struct ofs_commit *c, const struct ofs_extent *at,
     struct optimfs_error *err)
 {
 	struct ofs_transport *t = c->reader->transport;
-	struct reading r = { c, at };
+	struct stored_extent r = { c, at };
 	struct ofs_ranges own = { 0 };
 	uint64_t len;
 	int ret = ofs_transport_length(t, at, &len, err);
@@ -263,16 +263,9 @@ uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
 
 /* Reading. */
 
-/* A file that is being read, and the files that it is copied from. */
-struct opened {
-	struct ofs_commit *c;
+struct reading {
+	const struct ofs_commit *c;
 	struct ofs_commit_file *file;
-	pthread_mutex_t lock; /* protects the members below */
-	struct source {
-		uint32_t object;
-		int fd;
-	} * source;
-	size_t n, cap;
 };
 
 static int compare_summed(const void *key, const void *item)
@@ -284,7 +277,7 @@ static int compare_summed(const void *key, const void *item)
 OFS_COMPARE_BY2(by_from, struct ofs_commit_summed, from, piece)
 
 /* Makes the index of the checksums. Archives do not overlap, nor do records. */
-static int index_sums(struct ofs_commit_file *f, struct optimfs_error *err)
+int ofs_commit_file_seal(struct ofs_commit_file *f, struct optimfs_error *err)
 {
 	size_t n = 0;
 
@@ -308,29 +301,29 @@ static int index_sums(struct ofs_commit_file *f, struct optimfs_error *err)
 }
 
 /* Reads elements of an added tensor; the range may begin and end inside one. */
-static int read_added(const struct opened *o, const struct ofs_piece *p,
+static int read_added(const struct reading *r, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err)
 {
-	const struct ofs_commit_task *t = o->c->added_task[p->tensor];
+	const struct ofs_commit_task *t = r->c->added_task[p->tensor];
 	uint64_t item = ofs_dtype_size(t->dtype), first = from / item;
 	uint64_t count = (from + n + item - 1) / item - first;
 	uint8_t *whole;
 	int ret;
 
 	if (from % item == 0 && n % item == 0)
-		return ofs_commit_elements(o->c, t, p->first + first, count,
+		return ofs_commit_elements(r->c, t, p->first + first, count,
 		    buf, err);
 	whole = ofs_alloc(count, item, err);
 	if (whole == NULL)
 		return -1;
-	ret = ofs_commit_elements(o->c, t, p->first + first, count, whole, err);
+	ret = ofs_commit_elements(r->c, t, p->first + first, count, whole, err);
 	if (ret == 0)
 		memcpy(buf, whole + (from - first * item), n);
 	free(whole);
 	return ret;
 }
 
-static int read_piece(const struct opened *o, const struct ofs_piece *p,
+static int read_piece(const struct reading *r, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err)
 {
 	switch (p->kind) {
@@ -338,10 +331,10 @@ static int read_piece(const struct opened *o, const struct ofs_piece *p,
 		memcpy(buf, p->bytes + from, n);
 		return 0;
 	case OFS_PIECE_STORED:
-		return ofs_patches_read(&o->c->patches, p->stored.at,
+		return ofs_patches_read(&r->c->patches, p->stored.at,
 		    p->stored.from + from, n, buf, err);
 	case OFS_PIECE_BOX:
-		return read_added(o, p, from, n, buf, err);
+		return read_added(r, p, from, n, buf, err);
 	case OFS_PIECE_CRC:
 		memset(buf, 0, n); /* put_sum */
 	}
@@ -350,13 +343,13 @@ static int read_piece(const struct opened *o, const struct ofs_piece *p,
 
 /* Calls each for the pieces of a range: n bytes from byte from of p, which are
  * at buf. */
-typedef int piece_fn(const struct opened *o, const struct ofs_piece *p,
+typedef int piece_fn(const struct reading *r, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err);
 
-static int each_piece(const struct opened *o, uint8_t *buf, uint64_t len,
+static int each_piece(const struct reading *r, uint8_t *buf, uint64_t len,
     uint64_t off, piece_fn *each, struct optimfs_error *err)
 {
-	const struct ofs_composition *comp = &o->file->comp;
+	const struct ofs_composition *comp = &r->file->comp;
 	uint64_t end = off + len, n;
 
 	for (size_t i = ofs_composition_find(comp, off);
@@ -365,7 +358,7 @@ static int each_piece(const struct opened *o, uint8_t *buf, uint64_t len,
 		uint64_t from = off - p->off;
 
 		n = p->len - from < end - off ? p->len - from : end - off;
-		if (each(o, p, from, n, buf, err) == -1)
+		if (each(r, p, from, n, buf, err) == -1)
 			return -1;
 		buf += n;
 		off += n;
@@ -379,7 +372,7 @@ static int read_covered(void *ctx, void *buf, uint64_t len, uint64_t off,
 	return each_piece(ctx, buf, len, off, read_piece, err);
 }
 
-static int put_sum(const struct opened *o, const struct ofs_piece *p,
+static int put_sum(const struct reading *r, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err)
 {
 	int ret;
@@ -387,30 +380,41 @@ static int put_sum(const struct opened *o, const struct ofs_piece *p,
 	if (p->kind != OFS_PIECE_CRC)
 		return 0;
 	/* another thread may be computing it */
-	pthread_mutex_lock(&o->file->lock);
-	ret = ofs_checksum_put(&o->file->sums, p, (unsigned)from,
-	    (unsigned)(from + n), buf, read_covered, (void *)(uintptr_t)o, err);
-	pthread_mutex_unlock(&o->file->lock);
+	pthread_mutex_lock(&r->file->lock);
+	ret = ofs_checksum_put(&r->file->sums, p, (unsigned)from,
+	    (unsigned)(from + n), buf, read_covered, (void *)(uintptr_t)r, err);
+	pthread_mutex_unlock(&r->file->lock);
 	return ret;
 }
 
-static int read_file(void *from, void *buf, uint64_t len, uint64_t off,
-    struct optimfs_error *err)
+int ofs_commit_file_read(const struct ofs_commit *c, struct ofs_commit_file *f,
+    void *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
 {
-	struct opened *o = from;
-	struct ofs_commit_file *f = o->file;
+	const struct reading r = { c, f };
 
-	if (each_piece(o, buf, len, off, read_piece, err) == -1)
+	if (each_piece(&r, buf, len, off, read_piece, err) == -1)
 		return -1;
 	for (size_t i = ofs_lower_bound(&off, f->summed, f->nsummed,
 		 sizeof(*f->summed), compare_summed);
 	     i < f->nsummed && f->summed[i].from < off + len; i++)
 		ofs_checksum_pass(&f->sums, &f->comp.piece[f->summed[i].piece],
 		    buf, off, len);
-	return each_piece(o, buf, len, off, put_sum, err);
+	return each_piece(&r, buf, len, off, put_sum, err);
 }
 
 /* Copying. */
+
+/* A file that is being written, and the files that it is copied from. */
+struct opened {
+	struct ofs_commit *c;
+	struct ofs_commit_file *file;
+	pthread_mutex_t lock; /* protects the members below */
+	struct source {
+		uint32_t object;
+		int fd;
+	} * source;
+	size_t n, cap;
+};
 
 bool ofs_commit_elsewhere(const struct ofs_commit *c, uint32_t object)
 {
@@ -559,6 +563,14 @@ static void *open_file(void *ctx, uint32_t index, struct optimfs_error *err)
 	return o;
 }
 
+static int read_opened(void *from, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
+{
+	const struct opened *o = from;
+
+	return ofs_commit_file_read(o->c, o->file, buf, len, off, err);
+}
+
 static const struct ofs_spans *items_of(void *from)
 {
 	return &((struct opened *)from)->file->items;
@@ -590,7 +602,7 @@ static const struct ofs_engine_ops new_files = {
 	.name = name_of,
 	.open = open_file,
 	.close = close_file,
-	.read = read_file,
+	.read = read_opened,
 	.run = run_of,
 	.spans = items_of,
 	.stored = stored,
@@ -615,7 +627,7 @@ static int create(struct writing *w, bool late, struct optimfs_error *err)
 		if (late && f->make(f->ctx, &f->comp, err) == -1)
 			return -1;
 		ofs_commit_doing(c, f->rel);
-		if (index_sums(f, err) == -1 ||
+		if (ofs_commit_file_seal(f, err) == -1 ||
 		    ofs_publish_file(c->publish, f->rel, f->like, &fd, err) ==
 			-1)
 			return -1;

@@ -65,6 +65,12 @@ int ofs_commit_sums(const struct ofs_commit *c, const struct ofs_extent *at,
 uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
     struct optimfs_error *err);
 
+/* The composition is complete: it can be read. */
+int ofs_commit_file_seal(struct ofs_commit_file *f, struct optimfs_error *err);
+/* Reads bytes of a new file, in any thread. */
+int ofs_commit_file_read(const struct ofs_commit *c, struct ofs_commit_file *f,
+    void *buf, uint64_t len, uint64_t off, struct optimfs_error *err);
+
 /* Opens a file of the checkpoint. ESTALE (OFS805): it is not the one that was
  * mounted. */
 int ofs_commit_open(const struct ofs_commit *c, uint32_t object, int *fd,

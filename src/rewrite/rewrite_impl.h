@@ -100,8 +100,9 @@ int ofs_commit_read(struct ofs_commit *c, const struct ofs_change *ch,
 int ofs_commit_complete(const struct ofs_commit *c,
     const struct ofs_commit_task *t, struct optimfs_error *err);
 /* Reads elements of an added tensor, in C order. */
-int ofs_commit_elements(struct ofs_commit *c, const struct ofs_commit_task *t,
-    uint64_t first, uint64_t count, void *buf, struct optimfs_error *err);
+int ofs_commit_elements(const struct ofs_commit *c,
+    const struct ofs_commit_task *t, uint64_t first, uint64_t count, void *buf,
+    struct optimfs_error *err);
 uint64_t ofs_commit_bytes(const struct ofs_commit_task *t);
 
 /* shared.c: do all names of a value agree, and tensors
