@@ -172,13 +172,33 @@ void ofs_catalog_ordered(struct ofs_catalog *cat, uint32_t first, uint32_t end)
 		    i == first ? OFS_ORDER_FIRST : OFS_ORDER_NEXT;
 }
 
-bool ofs_catalog_in_order(const struct ofs_catalog *cat, uint32_t first,
-    uint32_t last)
+static struct ofs_str last_key(const struct ofs_catalog *cat, uint32_t entry)
 {
-	for (uint32_t i = first + 1; i <= last; i++)
+	uint32_t n;
+	const uint32_t *c =
+	    ofs_catalog_components(cat, cat->entries[entry].path, &n);
+
+	return n == 0 ? (struct ofs_str){ "", 0 }
+		      : ofs_catalog_string(cat, OFS_PATH_STR(c[n - 1]));
+}
+
+enum ofs_evidence ofs_catalog_evidence(const struct ofs_catalog *cat,
+    uint32_t first, uint32_t last)
+{
+	struct ofs_str before = last_key(cat, first);
+	bool sorted = true;
+
+	if (cat->entries[first].order == OFS_ORDER_NONE)
+		return OFS_UNORDERED;
+	for (uint32_t i = first + 1; i <= last; i++) {
+		struct ofs_str key = last_key(cat, i);
+
 		if (cat->entries[i].order != OFS_ORDER_NEXT)
-			return false;
-	return cat->entries[first].order != OFS_ORDER_NONE;
+			return OFS_UNORDERED;
+		sorted = sorted && ofs_str_compare(before, key) <= 0;
+		before = key;
+	}
+	return sorted ? OFS_SORTED : OFS_IN_ORDER;
 }
 
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,

@@ -488,9 +488,15 @@ int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
     struct optimfs_error *err);
 /* The entries [first, end) are in the order of the state dict of one file. */
 void ofs_catalog_ordered(struct ofs_catalog *cat, uint32_t first, uint32_t end);
-/* Are the entries [first, last] such entries of one file? */
-bool ofs_catalog_in_order(const struct ofs_catalog *cat, uint32_t first,
-    uint32_t last);
+/* What does the order of the entries [first, last] say? */
+enum ofs_evidence {
+	OFS_UNORDERED, /* nothing: not all are such entries of one file */
+	OFS_SORTED,    /* their keys are sorted: the dict may have been made from
+			* files that sort them */
+	OFS_IN_ORDER, /* it is that of the state dict */
+};
+enum ofs_evidence ofs_catalog_evidence(const struct ofs_catalog *cat,
+    uint32_t first, uint32_t last);
 uint32_t ofs_catalog_variant(struct ofs_catalog *cat,
     const struct ofs_variant *v, struct optimfs_error *err);
 uint32_t ofs_catalog_alias(struct ofs_catalog *cat, uint32_t path,

@@ -221,8 +221,8 @@ int ofs_state_build(struct ofs_state *s, const struct ofs_render *from,
 		ret = ofs_state_build_of(s, from->cat, entries, n, 1,
 		    section != NULL && strcmp(section, "optim") == 0, err);
 	if (ret == 0 && n > 0)
-		s->ordered =
-		    ofs_catalog_in_order(from->cat, entries[0], entries[n - 1]);
+		s->ordered = ofs_catalog_evidence(from->cat, entries[0],
+				 entries[n - 1]) != OFS_UNORDERED;
 	free(entries);
 	return ret;
 }

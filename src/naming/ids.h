@@ -46,11 +46,10 @@ int ofs_ids_of_model(struct naming *c, struct ofs_ids *ids,
 struct ofs_ids_tensor {
 	uint32_t name, entry;
 };
-/* *v, malloc'ed, gets them in the order of the model; a tied tensor once.
- * *ordered: do they follow each other in one file that keeps the order of the
- * state dict? */
+/* *v, malloc'ed, gets them in the order of their files; a tied tensor once.
+ * *order: what that says about the model. */
 int ofs_ids_tensors(struct naming *c, struct ofs_ids_tensor **v, uint32_t *n,
-    bool *ordered, struct optimfs_error *err);
+    enum ofs_evidence *order, struct optimfs_error *err);
 
 /* What the state of an ID says about the shape of its parameter. */
 struct ofs_ids_state {

@@ -24,8 +24,10 @@
  * of IDs are known where params is a value; else all IDs are one group.
  *
  * Other files sort their keys: safetensors by type and name, an index of DCP by
- * rank. From the order of a sorted list anything would follow, and nothing would
- * be wrong with its shapes. There only the shapes count: a state that fits one
+ * rank; and a pickle whose names are sorted may be one that was made of what
+ * safetensors returned. (A layer has weight before bias, q before k: models whose
+ * own order is sorted are small.) From the order of a sorted list anything would
+ * follow, and nothing would be wrong with its shapes. There only the shapes count: a state that fits one
  * tensor takes it away from the others, until each has one. Two tensors of one
  * shape with two states of this shape may always be exchanged. */
 
@@ -47,7 +49,7 @@ struct match {
 		uint32_t at;
 	} * by_shape; /* sorted */
 	uint32_t nmodel;
-	bool ordered;
+	enum ofs_evidence order;
 	uint64_t work;    /* comparisons of shapes, without an order */
 	struct member *v; /* sorted by group and ID */
 	uint32_t n;
@@ -116,7 +118,8 @@ static int no_fit(const struct match *m, const struct member *k,
 	    "tensor of the model has%s%.150s%s",
 	    k->s.id, shape, before == NULL ? "" : " after ",
 	    before == NULL ? "" : name_at(m, before->at),
-	    m->ordered ? m->hint : ", or another ID must be that one");
+	    m->order == OFS_IN_ORDER ? m->hint
+				     : ", or another ID must be that one");
 }
 
 /* The order of the model. */
@@ -266,9 +269,12 @@ static int ambiguous(const struct match *m, const struct member *k,
 		snprintf(more[1], sizeof(more[1]), " and %u more", names.more);
 	return optimfs_fail(err, EINVAL,
 	    "OFS636 ids=model: ID%s %s%s may be any of %s%s: shapes do not tell, "
-	    "and the model's files do not keep its order",
+	    "and %s (ids=FILE gives the names)",
 	    ids.n + ids.more > 1 ? "s" : "", ids.text, more[0], names.text,
-	    more[1]);
+	    more[1],
+	    m->order == OFS_SORTED
+		? "the model's names are sorted, which need not be its order"
+		: "the model's files do not keep its order");
 }
 
 /* Passes over projected states of many shapes end here. */
@@ -370,11 +376,12 @@ static int match(struct match *m, const struct ofs_ids_state *state, uint32_t n,
 	    groups_of_ids(m, ids->root, err) == -1 ||
 	    add_members(m, state, n, err) == -1)
 		return -1;
-	if ((m->ordered ? match_order(m, err) : match_shapes(m, err)) == -1)
+	if ((m->order == OFS_IN_ORDER ? match_order(m, err)
+				      : match_shapes(m, err)) == -1)
 		return -1;
 	for (uint32_t i = 0; i < m->n; i++)
 		ids->v[m->v[i].s.id].name = m->model[m->v[i].at].name;
-	if (m->ordered)
+	if (m->order == OFS_IN_ORDER)
 		fill_gaps(m, ids);
 	return 0;
 }
@@ -401,7 +408,7 @@ int ofs_ids_of_model(struct naming *c, struct ofs_ids *ids,
 	uint32_t n = 0;
 	int ret;
 
-	ret = ofs_ids_tensors(c, &m.model, &m.nmodel, &m.ordered, err);
+	ret = ofs_ids_tensors(c, &m.model, &m.nmodel, &m.order, err);
 	if (ret == 0)
 		ret = ofs_ids_states(c, ids->root, &state, &n, err);
 	if (ret == 0)

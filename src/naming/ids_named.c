@@ -159,10 +159,10 @@ static int check_shapes(struct naming *c, const struct ofs_ids *ids,
 	struct ofs_ids_state *state = NULL;
 	uint32_t nmodel = 0, nstates = 0;
 	char want[64], have[64];
-	bool ordered;
+	enum ofs_evidence order;
 	int ret;
 
-	ret = ofs_ids_tensors(c, &model, &nmodel, &ordered, err);
+	ret = ofs_ids_tensors(c, &model, &nmodel, &order, err);
 	if (ret == 0)
 		ret = ofs_ids_states(c, ids->root, &state, &nstates, err);
 	if (ret == 0 && nmodel > 0)

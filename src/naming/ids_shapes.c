@@ -122,7 +122,7 @@ static int add_tensor(struct naming *c, struct tensors *t, uint32_t entry,
 }
 
 int ofs_ids_tensors(struct naming *c, struct ofs_ids_tensor **v, uint32_t *n,
-    bool *ordered, struct optimfs_error *err)
+    enum ofs_evidence *order, struct optimfs_error *err)
 {
 	struct tensors t = { 0 };
 	uint32_t first = OFS_NONE, last = 0;
@@ -146,8 +146,8 @@ int ofs_ids_tensors(struct naming *c, struct ofs_ids_tensor **v, uint32_t *n,
 			return -1;
 		}
 	}
-	*ordered =
-	    first != OFS_NONE && ofs_catalog_in_order(c->cat, first, last);
+	*order = first == OFS_NONE ? OFS_UNORDERED
+				   : ofs_catalog_evidence(c->cat, first, last);
 	*v = t.v;
 	*n = t.n;
 	return 0;

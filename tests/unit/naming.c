@@ -857,10 +857,10 @@ static void ids_of_model(void)
 	is_u64(cat->id_names->n, 3, "ids=model: a buffer gets no ID");
 	ofs_catalog_free(cat);
 	cat = check_with("ids=model and an ID without state", &opt,
-	    "t3 model|a = model/a\n"
+	    "t3 model|w = model/w\n"
 	    "t4 model|b = model/b\n"
 	    "t5 model|c = model/c\n"
-	    "t3 optim|state|0|exp_avg = optim/state/a/exp_avg\n"
+	    "t3 optim|state|0|exp_avg = optim/state/w/exp_avg\n"
 	    "t5 optim|state|2|exp_avg = optim/state/c/exp_avg\n");
 	ok(strcmp(ofs_catalog_string(cat, cat->id_names->name[1]).p, "b") == 0,
 	    "ids=model and an ID without state: the order gives its name");
@@ -913,20 +913,20 @@ static void ids_of_model(void)
 	    "i optim|param_groups|#0|params = x\n",
 	    EINVAL, "[3], which no tensor of the model has after b.w; params");
 	fails("ids=model and two groups that fit one tensor", &opt,
-	    "t3 model|a = x\nt4 model|b = x\n"
+	    "t3 model|w = x\nt4 model|b = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt3 optim|state|1|exp_avg = x\n"
 	    "v[0] optim|param_groups|#0|params = x\n"
 	    "v[1] optim|param_groups|#1|params = x\n",
-	    EINVAL, "IDs 0 and 1 may both be a");
+	    EINVAL, "IDs 0 and 1 may both be w");
 	fails("ids=model and two matching parameters", &opt,
-	    "t3 model|a = x\nt3 model|b = x\nt4 model|c = x\n"
+	    "t3 model|w = x\nt3 model|b = x\nt4 model|c = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt4 optim|state|1|exp_avg = x\n",
-	    EINVAL, "ID 0 may be a or b");
+	    EINVAL, "ID 0 may be w or b");
 	fails("ids=model and a state that fits no parameter", &opt,
-	    "t3 model|a = x\nt4 model|b = x\n"
+	    "t3 model|w = x\nt4 model|b = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt5 optim|state|1|exp_avg = x\n",
 	    EINVAL,
-	    "ID 1 has shape [5], which no tensor of the model has after a");
+	    "ID 1 has shape [5], which no tensor of the model has after w");
 	fails("ids=model and an ID beyond the model", &opt,
 	    "t3 model|a = x\nt3 optim|state|999999999|exp_avg = x\n", EINVAL,
 	    "ID 999999999, but the model has 1 tensors");
@@ -985,6 +985,22 @@ static void ids_of_shapes(void)
 	    "optim/state/a/exp_avg\n");
 	ofs_catalog_free(cat);
 	keeps_order = true;
+	fails("ids=model and names in their sorted order", &opt,
+	    "t3 model|a.bias = x\nt4,4 model|a.key = x\n"
+	    "t4,4 model|a.query = x\n"
+	    "t4,4 optim|state|0|exp_avg = x\nt4,4 optim|state|1|exp_avg = x\n"
+	    "t3 optim|state|2|exp_avg = x\n",
+	    EINVAL,
+	    "OFS636 ids=model: IDs 0, 1 may be any of a.key, a.query: shapes "
+	    "do not tell, and the model's names are sorted, which need not be "
+	    "its order");
+	ofs_catalog_free(check_with("ids=model, sorted names, and shapes that "
+				    "differ",
+	    &opt,
+	    "t3 model|a.bias = model/a.bias\n"
+	    "t4,3 model|a.weight = model/a.weight\n"
+	    "t4,3 optim|state|0|exp_avg = optim/state/a.weight/exp_avg\n"
+	    "t3 optim|state|1|exp_avg = optim/state/a.bias/exp_avg\n"));
 	/* two files: each keeps its own order only */
 	cat = catalog_of("t4 model|a = x\nt4 model|b = x\n"
 			 "t4 optim|state|0|exp_avg = x\n"

@@ -370,7 +370,8 @@ static int order_of_entries(const struct ofs_fsdp_optim *o,
 			first = i;
 		last = i;
 	}
-	return n != max || n == 0 || !ofs_catalog_in_order(cat, first, last);
+	return n != max || n == 0 ||
+	    ofs_catalog_evidence(cat, first, last) != OFS_IN_ORDER;
 }
 
 /* Matches the order of the model's entries, if the checkpoint has a model and
