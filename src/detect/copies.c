@@ -288,13 +288,16 @@ static int drop_left(struct ofs_parts *parts, const struct ofs_job_file *f,
 		    f[k].world, world);
 		if (ofs_parts_note(parts, err,
 			"OFS181 %.200s is left out: it is of a save in %d "
-			"files, and the others are of one in %d",
-			f[k].rel, f[k].world, world) == -1)
+			"files, and the others are of one in %d%s",
+			f[k].rel, f[k].world, world,
+			f[k].later ? OFS_JOB_LATER : "") == -1)
 			return -1;
 		for (size_t i = 0; i < parts->n; i++)
 			if (is_shard(&parts->part[i], &same) &&
 			    same.rel == f[k].rel) {
-				if (ofs_parts_drop(parts, i, OFS_LEFT_OLDER,
+				if (ofs_parts_drop(parts, i,
+					f[k].later ? OFS_LEFT_UNFINISHED
+						   : OFS_LEFT_OLDER,
 					why, err) == -1)
 					return -1;
 				break; /* f[k].rel is gone */

@@ -423,12 +423,14 @@ static int leave_files(const struct ofs_job_file *file, size_t n, int world,
 {
 	const struct ofs_job_file *first = NULL;
 	size_t left = 0;
+	bool later = false;
 	char why[80];
 
 	for (size_t i = 0; i < n; i++) {
 		if (!file[i].left)
 			continue;
 		first = first == NULL ? &file[i] : first;
+		later = later || file[i].later;
 		left++;
 		if (file[i].world == 0 || file[i].world == world)
 			snprintf(why, sizeof(why), "a rank beyond the %d",
@@ -437,17 +439,19 @@ static int leave_files(const struct ofs_job_file *file, size_t n, int world,
 			snprintf(why, sizeof(why),
 			    "of a job of %d ranks, not of %d", file[i].world,
 			    world);
-		if (ofs_parts_leave(parts, file[i].rel, OFS_LEFT_OLDER, why,
-			err) == -1)
+		if (ofs_parts_leave(parts, file[i].rel,
+			file[i].later ? OFS_LEFT_UNFINISHED : OFS_LEFT_OLDER,
+			why, err) == -1)
 			return -1;
 	}
 	return left == 0
 	    ? 0
 	    : ofs_parts_note(parts, err,
 		  "OFS181 %.200s%s left out: %s of another job than the one "
-		  "of %d ranks that is read",
+		  "of %d ranks that is read%s",
 		  first->rel, left == 1 ? " is" : " and others like it are",
-		  left == 1 ? "it is" : "they are", world);
+		  left == 1 ? "it is" : "they are", world,
+		  later ? OFS_JOB_LATER : "");
 }
 
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,

@@ -103,11 +103,13 @@ static int refuse(const struct job *a, const struct job *b,
 	    both ? "certainly the later one" : "complete");
 }
 
-static void leave(struct ofs_job_file *file, size_t n, int world)
+static void leave(struct ofs_job_file *file, size_t n, const struct job *best)
 {
-	for (size_t i = 0; i < n; i++)
-		file[i].left = file[i].rank >= world ||
-		    (file[i].world != 0 && file[i].world != world);
+	for (size_t i = 0; i < n; i++) {
+		file[i].left = file[i].rank >= best->world ||
+		    (file[i].world != 0 && file[i].world != best->world);
+		file[i].later = file[i].left && file[i].mtime_ns > best->newest;
+	}
 }
 
 int ofs_jobs_judge(struct ofs_job_file *file, size_t n, int told, int *world,
@@ -131,7 +133,7 @@ int ofs_jobs_judge(struct ofs_job_file *file, size_t n, int told, int *world,
 	best = choose(job, jobs, told);
 	if (best != NULL) {
 		*world = best->world;
-		leave(file, n, best->world);
+		leave(file, n, best);
 	} else if (jobs > 1) {
 		ret = refuse(&job[0], &job[1], err);
 	}

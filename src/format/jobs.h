@@ -18,8 +18,11 @@ struct ofs_job_file {
 	int rank;  /* from 0 */
 	int world; /* the number of ranks; 0: unknown */
 	int64_t mtime_ns;
-	bool left; /* not of the job that is read */
+	bool left;  /* not of the job that is read */
+	bool later; /* left, and newer than all files of that job */
 };
+/* For the end of a message about a file that is left. */
+#define OFS_JOB_LATER ", and newer: a later save that has not finished"
 
 /* A save by another number of ranks does not remove the files of the one before
  * it. Chooses the job that is read, and sets left of the files of others: the

@@ -186,6 +186,11 @@ ok "info of them succeeds" "$OPTIMFS" info "$scratch/fewer"
 has "the job has 2 ranks" '^job +2 ranks$'
 has "the shards of other ranks are left out with a warning" \
     '^  OFS181 shard-00003-model-00001-of-00001\.safetensors is left out: it is of a save by more ranks, '
+touch -d @2000 "$scratch"/fewer/shard-0000[34]*
+ok "info succeeds if these are newer" "$OPTIMFS" info "$scratch/fewer"
+has "then it says that a later save has not finished" \
+    '^  OFS181 shard-00003-.* by more ranks, and the others are not, and newer: a later save that has not finished$'
+has "and so does the list of what is left out" '^  shard-00003-.*, shard-00004-.*: unfinished: of another save$'
 rm "$scratch/fewer/shard-00001-model-00001-of-00001.safetensors"
 not_ok "shards that do not fit, and of which no job is complete, are damaged" \
     "$OPTIMFS" fsck "$scratch/fewer"
@@ -238,11 +243,16 @@ for i in 1 2; do
 	cp "$TOP_SRCDIR/tests/data/pytorch/safetensors_plain/ckpt/model.safetensors" \
 	    "$scratch/hub/model-0000$i-of-00003.safetensors"
 done
+touch -d @1000 "$scratch"/hub/*
 ok "shards of two saves open if one is complete" "$OPTIMFS" info "$scratch/hub"
 has "the shards that are not complete are left out with a warning" \
     '^  OFS181 model-00001-of-00003\.safetensors is left out: it is of a save in 3 files, and the others are of one in 1$'
 "$OPTIMFS" cat "$scratch/hub" $w >"$scratch/got"
 ok "the weights are those of the complete save" cmp "$scratch/got" "$scratch/want"
+touch -d @2000 "$scratch"/hub/*-of-00003.safetensors
+ok "info succeeds if the others are newer" "$OPTIMFS" info "$scratch/hub"
+has "then it says that a later save has not finished" \
+    '^  OFS181 model-00001-of-00003.* of one in 1, and newer: a later save that has not finished$'
 
 # DeepSpeed without the optimizer's files.
 cp -r "$TOP_SRCDIR/tests/data/deepspeed/z2_ws2_bf16/ckpt" "$scratch/zero" && chmod -R u+w "$scratch/zero"

@@ -26,6 +26,7 @@ struct file {
 	char *name;
 	int rank;        /* from 0 */
 	int part, parts; /* from 1; of the rank */
+	int64_t mtime_ns;
 	uint32_t object;
 	struct ofs_safetensors st;
 	const uint64_t **offset; /* from ofs_hf_offsets */
@@ -117,22 +118,24 @@ static int judge(struct shards *s, const struct ofs_names *names,
 	return ofs_jobs_judge(job, *njobs, 0, &parts, s->err);
 }
 
-static int leave(struct shards *s, const char *name, const char *save)
+static int leave(struct shards *s, const char *name, bool later,
+    const char *save)
 {
 	char *path = ofs_path_join(s->part->rel, name);
 	int ret;
 
 	if (path == NULL)
 		return ofs_no_memory(s->err);
-	ret = ofs_catalog_leave(s->cat, path, OFS_LEFT_OLDER, "of another save",
+	ret = ofs_catalog_leave(s->cat, path,
+	    later ? OFS_LEFT_UNFINISHED : OFS_LEFT_OLDER, "of another save",
 	    s->err);
 	free(path);
 	return ret == -1
 	    ? -1
 	    : ofs_catalog_note(s->cat, OFS_NOTE_WARNING, EUCLEAN, s->err,
 		  "OFS181 %.200s is left out: it is of a save %s, and the "
-		  "others are not",
-		  name, save);
+		  "others are not%s",
+		  name, save, later ? OFS_JOB_LATER : "");
 }
 
 static int leave_job(struct shards *s, const struct ofs_job_file *job)
@@ -140,7 +143,7 @@ static int leave_job(struct shards *s, const struct ofs_job_file *job)
 	char save[40];
 
 	snprintf(save, sizeof(save), "in %d files a rank", job->world);
-	return leave(s, job->rel, save);
+	return leave(s, job->rel, job->later, save);
 }
 
 static int open_job(struct shards *s, const struct ofs_job_file *job,
@@ -161,6 +164,7 @@ static int open_job(struct shards *s, const struct ofs_job_file *job,
 		f->rank = rank;
 		f->part = part;
 		f->parts = parts;
+		f->mtime_ns = job[i].mtime_ns;
 		s->nfiles++;
 		if (open_file(s, f) == -1)
 			return -1;
@@ -378,9 +382,14 @@ static void close_file(struct file *f)
 static int choose_files(struct shards *s)
 {
 	uint32_t n = files_of_job(s);
+	int64_t newest = 0;
 
+	for (uint32_t i = 0; i < n; i++)
+		if (s->file[i].mtime_ns > newest)
+			newest = s->file[i].mtime_ns;
 	for (uint32_t i = n; i < s->nfiles; i++)
-		if (leave(s, s->file[i].name, "by more ranks") == -1)
+		if (leave(s, s->file[i].name, s->file[i].mtime_ns > newest,
+			"by more ranks") == -1)
 			return -1;
 	while (s->nfiles > n)
 		close_file(&s->file[--s->nfiles]);
