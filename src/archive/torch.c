@@ -381,3 +381,71 @@ int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
 	return optimfs_fail(err, EOPNOTSUPP, "OFS533 tensor made by %.*s",
 	    OFS_STR_ARGS(c.name, 100));
 }
+
+/* torchao: _rebuild_from_type_v2(_rebuild_wrapper_subclass, OptimState8bit, (class,
+ * dtype, size, ...), attributes). */
+
+static bool get_part(const struct ofs_pickle *doc, uint32_t state,
+    const char *name, struct ofs_torch_tensor *t)
+{
+	return ofs_torch_tensor(doc, ofs_pk_get(doc, state, name), t, NULL) ==
+	    1 &&
+	    ofs_torch_is_plain(t);
+}
+
+static uint64_t length(const struct ofs_torch_tensor *t)
+{
+	uint64_t n;
+
+	return ofs_numel(t->shape, t->ndim, &n) ? n : 0;
+}
+
+/* Do the numbers of the parts agree with the class? */
+static bool fits(struct ofs_torch_packed *p, struct ofs_str class)
+{
+	uint64_t codes = length(&p->codes), scales = length(&p->scale);
+	uint64_t values = p->has_table ? length(&p->table) : 0;
+
+	p->nibbles = ofs_str_is(class, "OptimState4bit");
+	if (!ofs_numel(p->shape, p->ndim, &p->numel) || p->numel == 0 ||
+	    scales == 0 || p->numel % scales != 0 ||
+	    p->scale.dtype != OFS_FLOAT32 ||
+	    codes != (p->nibbles ? (p->numel + 1) / 2 : p->numel))
+		return false;
+	p->block = p->numel / scales;
+	if (ofs_str_is(class, "OptimStateFp8"))
+		return p->codes.dtype == OFS_FLOAT8_E4M3FN && !p->has_table;
+	return p->codes.dtype == OFS_UINT8 && p->has_table &&
+	    p->table.dtype == OFS_FLOAT32 &&
+	    values == (p->nibbles ? 16 : 256) &&
+	    (p->nibbles || ofs_str_is(class, "OptimState8bit"));
+}
+
+bool ofs_torch_packed(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_packed *p)
+{
+	struct ofs_torch_tensor shape = { 0 };
+	struct ofs_str module, class;
+	uint32_t state;
+	struct call c;
+
+	memset(p, 0, sizeof(*p));
+	if (!get_call(doc, node, &module, &c) || !is_typed(&c, module))
+		return false;
+	ofs_pk_class(doc, arg(&c, 0), &module, &class);
+	if (!ofs_str_is(module, "torch._utils") ||
+	    !ofs_str_is(class, "_rebuild_wrapper_subclass") ||
+	    ofs_pk_kind(doc, arg(&c, 1)) != OFS_PK_GLOBAL)
+		return false;
+	ofs_pk_class(doc, arg(&c, 1), &module, &class);
+	state = arg(&c, 3);
+	if (!ofs_str_begins(module, "torchao.") ||
+	    ofs_pk_kind(doc, state) != OFS_PK_DICT ||
+	    get_shape(doc, ofs_pk_item(doc, arg(&c, 2), 2), &shape, NULL) == -1)
+		return false;
+	p->ndim = shape.ndim;
+	memcpy(p->shape, shape.shape, sizeof(p->shape));
+	p->has_table = get_part(doc, state, "qmap", &p->table);
+	return get_part(doc, state, "codes", &p->codes) &&
+	    get_part(doc, state, "scale", &p->scale) && fits(p, class);
+}

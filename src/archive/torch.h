@@ -40,6 +40,22 @@ struct ofs_torch_tensor {
 int ofs_torch_tensor(const struct ofs_pickle *doc, uint32_t node,
     struct ofs_torch_tensor *t, struct optimfs_error *err);
 
+/* A moment of 8 or 4 bits, as optimizers of torchao pickle it: codes in C order, a
+ * scale for each block of them, and the values of the codes (not for float8). */
+struct ofs_torch_packed {
+	struct ofs_torch_tensor codes, scale, table;
+	bool nibbles; /* two codes in a byte, the first in the upper half */
+	bool has_table;
+	uint64_t block; /* elements of a block */
+	uint64_t numel;
+	uint8_t ndim;
+	uint64_t shape[OFS_MAX_DIMS];
+};
+/* Is node such a tensor? Then its parts are whole storages whose types and sizes
+ * agree. */
+bool ofs_torch_packed(const struct ofs_pickle *doc, uint32_t node,
+    struct ofs_torch_packed *p);
+
 /* The dtype that node is, as torch.float32; OFS_DTYPE_NONE: it is none. */
 enum ofs_dtype ofs_torch_dtype(const struct ofs_pickle *doc, uint32_t node);
 
@@ -104,9 +120,9 @@ enum ofs_torch_magic {
 	OFS_TORCH_PICKLE, /* and nothing else */
 	/* refused: */
 	OFS_TORCH_OLD_STREAM, /* of pickle protocols 0 or 1 */
-	OFS_TORCH_TAR,       /* of torch 0.1 */
-	OFS_TORCH_OTHER_TAR, /* of any files */
-	OFS_TORCH_GIT_LFS, /* a pointer to any file */
+	OFS_TORCH_TAR,        /* of torch 0.1 */
+	OFS_TORCH_OTHER_TAR,  /* of any files */
+	OFS_TORCH_GIT_LFS,    /* a pointer to any file */
 };
 enum ofs_torch_magic ofs_torch_magic(const uint8_t *p, size_t n);
 

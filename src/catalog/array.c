@@ -42,6 +42,7 @@ static const struct {
 	[OFS_SCALES] = ARRAY(scales, MAX_INDEX),
 	[OFS_INNER] = ARRAY(inner, MAX_TENSORS),
 	[OFS_PICKLED] = ARRAY(pickled, MAX_TENSORS),
+	[OFS_LOW_BITS] = ARRAY(low_bits, MAX_ENTRIES),
 	[OFS_DERIVATIONS] = ARRAY(derived, MAX_SHARDS),
 	[OFS_KEPT] = ARRAY(kept, MAX_OBJECTS),
 	[OFS_NOTES] = ARRAY(notes, MAX_INDEX),

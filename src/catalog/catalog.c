@@ -120,6 +120,7 @@ ADD(scale, OFS_SCALES, ofs_scale)
 ADD(inner, OFS_INNER, ofs_inner_storage)
 ADD(pickled, OFS_PICKLED, ofs_pickled_tensor)
 ADD(derived, OFS_DERIVATIONS, ofs_derived)
+ADD(low_bit, OFS_LOW_BITS, ofs_low_bit)
 
 int ofs_catalog_expect(struct ofs_catalog *cat, uint32_t ntensors,
     uint32_t nshards, struct optimfs_error *err)
@@ -244,6 +245,17 @@ static int by_node(const void *va, const void *vb)
 	return (a->node > b->node) - (a->node < b->node);
 }
 
+OFS_COMPARE_BY(by_entry, struct ofs_low_bit, entry)
+
+const struct ofs_low_bit *ofs_low_bit_of(const struct ofs_catalog *cat,
+    uint32_t entry)
+{
+	const struct ofs_low_bit key = { .entry = entry };
+
+	return ofs_search(&key, cat->low_bits, cat->nlow_bits, sizeof(key),
+	    by_entry);
+}
+
 /* The bytes of all names that are accepted, and more for each entry. A pickle
  * can share the parts of names, so that they are much longer than the pickle. */
 #define NAMES_MAX  (UINT64_C(32) << 20)
@@ -281,6 +293,7 @@ int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
 	if (ofs_catalog_check(cat, err) == -1)
 		return -1;
 	qsort(cat->inner, cat->ninner, sizeof(*cat->inner), by_node);
+	qsort(cat->low_bits, cat->nlow_bits, sizeof(*cat->low_bits), by_entry);
 	ofs_catalog_seal(cat);
 	return 0;
 }

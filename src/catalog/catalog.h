@@ -270,6 +270,14 @@ struct ofs_scale {
 	int64_t zero_point;
 };
 
+/* A tensor in few bits, stored as codes and scales with an entry each, or as an
+ * object (derive/low_bit.h). tensor, of the entry of codes or object: the float32
+ * tensor that it is; OFS_NONE: of another part. name: its last component instead
+ * of that of the entry; OFS_NONE: the same. Sorted by entry. */
+struct ofs_low_bit {
+	uint32_t entry, tensor, name;
+};
+
 /* A path that resolves but is not listed: the name of a parameter with its
  * wrapper prefixes, or another name of a tied parameter. Both are tree paths of
  * a file or a directory. The target OFS_NONE means that the parameter has no
@@ -361,6 +369,7 @@ struct ofs_catalog {
 	struct ofs_scale *scales;
 	struct ofs_inner_storage *inner;
 	struct ofs_pickled_tensor *pickled;
+	struct ofs_low_bit *low_bits;
 	struct ofs_derived *derived;
 	struct ofs_kept *kept; /* not copied */
 	struct ofs_note *notes;
@@ -372,7 +381,7 @@ struct ofs_catalog {
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
 	    nitems, nentries, nvariants, naliases, nscales, ninner, npickled,
-	    nderived, nkept, nnotes, nlefts, nstrs, npaths, ndims, nbounds, ndocs;
+	    nlow_bits, nderived, nkept, nnotes, nlefts, nstrs, npaths, ndims, nbounds, ndocs;
 
 	/* Optimizers with integer parameter IDs that have names: from ids=, or
 	 * from param_names of the groups. Lists of IDs (params) are shown with
@@ -509,6 +518,12 @@ uint32_t ofs_catalog_inner(struct ofs_catalog *cat,
 /* In the order of tensors. */
 uint32_t ofs_catalog_pickled(struct ofs_catalog *cat,
     const struct ofs_pickled_tensor *t, struct optimfs_error *err);
+/* Sorted by _finish. */
+uint32_t ofs_catalog_low_bit(struct ofs_catalog *cat,
+    const struct ofs_low_bit *l, struct optimfs_error *err);
+/* That of an entry; NULL: it is no part of one. */
+const struct ofs_low_bit *ofs_low_bit_of(const struct ofs_catalog *cat,
+    uint32_t entry);
 /* Elements that are computed: a shard with the encoding OFS_DERIVED and this
  * index as its view shows them. */
 uint32_t ofs_catalog_derived(struct ofs_catalog *cat,

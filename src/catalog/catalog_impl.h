@@ -27,6 +27,7 @@ enum ofs_catalog_array {
 	OFS_SCALES,
 	OFS_INNER,
 	OFS_PICKLED,
+	OFS_LOW_BITS,
 	OFS_DERIVATIONS,
 	OFS_KEPT,
 	OFS_NOTES,

@@ -16,6 +16,8 @@
 #include "base/cache.h"
 #include "base/memory.h"
 #include "base/step.h"
+#include "derive/low_bit.h"
+#include "derive/remainder.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/fill.h"
@@ -499,7 +501,10 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	    keep_left(cat, parts, err) == -1 || join(cat, parts, err) == -1 ||
 	    keep_options(cat, opt, err) == -1 ||
 	    ofs_name_entries(cat, opt, err) == -1 ||
-	    ofs_fill(cat, opt, err) == -1 || ofs_catalog_finish(cat, err) == -1)
+	    ofs_fill(cat, opt, err) == -1 ||
+	    ofs_low_bit_find(cat, err) == -1 ||
+	    ofs_remainder_find(cat, err) == -1 ||
+	    ofs_catalog_finish(cat, err) == -1)
 		return -1;
 	return check_strict(cat, opt, err);
 }

@@ -97,13 +97,18 @@ static uint32_t find_suffixed(const struct ofs_overlay *o,
 								 : index;
 }
 
-static uint32_t find_in(const struct ofs_snapshot *snap,
-    const struct ofs_space *s, uint32_t dir, const char *name)
+static uint32_t find_in(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t dir, const char *name)
 {
 	const struct ofs_overlay *o = snap->overlay;
 	uint32_t index = ofs_overlay_find(o, dir, name);
 	const struct ofs_overlay_node *v;
 
+	if (s->ops->rename != NULL && dir < snap->tree.n) {
+		index = ofs_mirror_find(snap, s, dir, name);
+		v = index == OFS_NONE ? NULL : ofs_overlay_node(o, index);
+		return v != NULL && v->gone ? OFS_NONE : index;
+	}
 	if (s->ops->suffix[0] == '\0' ||
 	    (index != OFS_NONE && ofs_overlay_is_dir(o, index)))
 		return index;

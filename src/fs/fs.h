@@ -46,6 +46,7 @@ enum ofs_static {
 	OFS_STATIC_README,
 	OFS_STATIC_CONTROL,
 	OFS_STATIC_ERRORS,
+	OFS_STATIC_F32,
 	OFS_STATIC_GLOBALS,
 	OFS_STATIC_INFO,
 	OFS_STATIC_LAYOUT,
@@ -79,7 +80,8 @@ const struct ofs_static_node *ofs_static_node(const struct ofs_snapshot *snap,
 #define OFS_SPACE_NPY    2u
 #define OFS_SPACE_STAT   3u
 #define OFS_SPACE_NPY32  4u
-#define OFS_SPACE_RANK   5u /* from here on, one for each rank */
+#define OFS_SPACE_F32    5u
+#define OFS_SPACE_RANK   6u /* from here on, one for each rank */
 /* From here on, one space for each view (view.h). Views have their own nodes. */
 #define OFS_SPACE_VIEW 0x80000000u
 #define OFS_VIEW_NAME  128
@@ -119,6 +121,9 @@ struct ofs_space {
 
 struct ofs_space_ops {
 	const char *suffix; /* appended to file names */
+	/* Another name for the file of a node; NULL: it keeps its name. The
+	 * function NULL: all do. */
+	const char *(*rename)(const struct ofs_snapshot *snap, uint32_t index);
 	/* Does the mirror have a file for this entry? NULL: for every entry. */
 	bool (*holds)(const struct ofs_snapshot *snap,
 	    const struct ofs_space *s, const struct ofs_entry *e);
@@ -134,7 +139,8 @@ struct ofs_space_ops {
 	    attributes; /* has the dtype and shape attributes of the tree's file */
 };
 extern const struct ofs_space_ops ofs_space_tree, ofs_space_layout,
-    ofs_space_npy, ofs_space_npy32, ofs_space_rank, ofs_space_stat;
+    ofs_space_npy, ofs_space_npy32, ofs_space_rank, ofs_space_stat,
+    ofs_space_f32;
 
 /* Cache of texts that take a read or a parse. The slot is chosen by the hash of
  * the entry; a new text replaces the old one in its slot. */
@@ -431,6 +437,11 @@ uint64_t ofs_at_ino(const struct ofs_snapshot *snap, struct ofs_at at);
 int ofs_at_attr(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_attr *attr, struct optimfs_error *err);
 
+/* mirror.c: the tensor that a node is in .optimfs/f32: of few bits, the derived
+ * one. *dtype: the type that it is shown in. */
+const struct ofs_tensor *ofs_f32_tensor(const struct ofs_snapshot *snap,
+    uint32_t index, enum ofs_dtype *dtype);
+
 /* space.c */
 /* The name of a mirror in .optimfs; not for the mirrors of ranks. */
 const char *ofs_mirror_root(uint32_t space);
@@ -452,8 +463,8 @@ const char *ofs_mirror_name(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t index, char name[OFS_NAME_MAX + 1]);
 /* The tree node called name in directory dir of the mirror; OFS_NONE: none. A
  * directory wins over a file of the same name. */
-uint32_t ofs_mirror_find(const struct ofs_snapshot *snap,
-    const struct ofs_space *s, uint32_t dir, const char *name);
+uint32_t ofs_mirror_find(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t dir, const char *name);
 /* The child at position index of the listing. */
 int ofs_mirror_child(struct ofs_snapshot *snap, struct ofs_space *s,
     uint32_t index, uint32_t *child, struct optimfs_error *err);

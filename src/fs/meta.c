@@ -50,6 +50,8 @@ static void readme_text(struct ofs_snapshot *snap, struct ofs_buf *out)
 	    "    npy/...        the tensors for numpy.load(FILE, "
 	    "mmap_mode=\"r\")\n"
 	    "    npy32/...      bf16, fp16 and fp8 as float32, which NumPy has\n"
+	    "    f32/...        all tensors as float32, those of 8 or 4 bits "
+	    "unpacked\n"
 	    "    layout/...     where each tensor's shards are, as JSON\n"
 	    "    rank/<r>/...   what one rank holds\n"
 	    "    stat/...       statistics of each tensor\n"
@@ -206,6 +208,7 @@ const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
 	[OFS_STATIC_ERRORS] = { .name = "errors",
 	    .text = errors_text,
 	    .live = true },
+	[OFS_STATIC_F32] = { .name = "f32", .space = OFS_SPACE_F32 },
 	[OFS_STATIC_GLOBALS] = { .name = "globals",
 	    .lines = &ofs_globals_lines },
 	[OFS_STATIC_INFO] = { .name = "info.json", .text = ofs_info_json },

@@ -211,6 +211,99 @@ const struct ofs_space_ops ofs_space_npy32 = {
 	.open = npy_open,
 };
 
+/* .optimfs/f32: tensors as float32. Those in few bits have the name of the whole;
+ * their scales and tables have no file. Integers and others that are no floats
+ * are as in the tree. */
+
+static const struct ofs_low_bit *low_bit(const struct ofs_snapshot *snap,
+    uint32_t index)
+{
+	uint32_t entry = snap->tree.node[index].entry;
+
+	return entry == OFS_NONE || snap->cat->nlow_bits == 0
+	    ? NULL
+	    : ofs_low_bit_of(snap->cat, entry);
+}
+
+const struct ofs_tensor *ofs_f32_tensor(const struct ofs_snapshot *snap,
+    uint32_t index, enum ofs_dtype *dtype)
+{
+	const struct ofs_low_bit *l = low_bit(snap, index);
+	const struct ofs_tensor *t = l != NULL && l->tensor != OFS_NONE
+	    ? &snap->cat->tensors[l->tensor]
+	    : ofs_tree_tensor(&snap->tree, snap->cat, index);
+
+	*dtype = OFS_DTYPE_NONE;
+	if (t == NULL)
+		return NULL;
+	*dtype = t->dtype == OFS_FLOAT64 || ofs_cast_is_short(t->dtype)
+	    ? OFS_FLOAT32
+	    : (enum ofs_dtype)t->dtype;
+	return t;
+}
+
+static bool f32_holds(const struct ofs_snapshot *snap,
+    const struct ofs_space *s, const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(snap->cat, e);
+	const struct ofs_low_bit *l =
+	    ofs_low_bit_of(snap->cat, (uint32_t)(e - snap->cat->entries));
+
+	(void)s;
+	return l != NULL ? l->tensor != OFS_NONE : t != NULL && t->ndim > 0;
+}
+
+static const char *f32_rename(const struct ofs_snapshot *snap, uint32_t index)
+{
+	const struct ofs_low_bit *l = low_bit(snap, index);
+
+	return l == NULL || l->tensor == OFS_NONE || l->name == OFS_NONE
+	    ? NULL
+	    : ofs_catalog_string(snap->cat, l->name).p;
+}
+
+static int f32_size(struct ofs_snapshot *snap, const struct ofs_space *s,
+    uint32_t index, struct optimfs_attr *attr, struct optimfs_error *err)
+{
+	enum ofs_dtype dtype;
+	const struct ofs_tensor *t = ofs_f32_tensor(snap, index, &dtype);
+
+	(void)s;
+	return ofs_mul_u64(ofs_tensor_numel(snap->cat, t),
+		   ofs_dtype_size(dtype), &attr->size) &&
+		attr->size <= INT64_MAX
+	    ? 0
+	    : optimfs_fail(err, EFBIG, "larger than a file");
+}
+
+static int f32_open(struct ofs_snapshot *snap, const struct ofs_space *s,
+    uint32_t index, struct optimfs_file *file, struct optimfs_error *err)
+{
+	enum ofs_dtype dtype;
+	const struct ofs_tensor *t = ofs_f32_tensor(snap, index, &dtype);
+	uint32_t tensor = (uint32_t)(t - snap->cat->tensors);
+
+	(void)s;
+	if (t->error != OFS_NONE)
+		return ofs_catalog_fail(snap->cat, t->error, err);
+	if (dtype == t->dtype)
+		return ofs_composition_box(&file->comp, snap->cat, tensor, NULL,
+		    err);
+	return ofs_cast_prepare(t->dtype, err) == -1
+	    ? -1
+	    : ofs_composition_box_as(&file->comp, snap->cat, tensor, dtype,
+		  err);
+}
+
+const struct ofs_space_ops ofs_space_f32 = {
+	.suffix = "",
+	.rename = f32_rename,
+	.holds = f32_holds,
+	.size = f32_size,
+	.open = f32_open,
+	.attributes = true,
+};
+
 /* .optimfs/rank */
 
 static const struct ofs_variant *variant(const struct ofs_snapshot *snap,

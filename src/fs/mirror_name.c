@@ -1,4 +1,4 @@
-/* mirror_name.c - file names in mirrors that add a suffix */
+/* mirror_name.c - file names in mirrors that change them */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -23,8 +23,15 @@ static bool suffixed(const struct ofs_snapshot *snap, const struct ofs_space *s,
 const char *ofs_mirror_name(const struct ofs_snapshot *snap,
     const struct ofs_space *s, uint32_t index, char name[OFS_NAME_MAX + 1])
 {
-	const char *plain = snap->tree.node[index].name;
+	const char *plain = snap->tree.node[index].name, *other;
 
+	if (s->ops->rename != NULL) {
+		other = s->ops->rename(snap, index);
+		if (other != NULL) {
+			ofs_name_encode(other, strlen(other), name);
+			return name;
+		}
+	}
 	if (!suffixed(snap, s, index))
 		return plain;
 	ofs_name_suffix(plain, s->ops->suffix, name);
@@ -68,23 +75,6 @@ static uint32_t find_cut(const struct ofs_snapshot *snap,
 	return OFS_NONE;
 }
 
-uint32_t ofs_mirror_find(const struct ofs_snapshot *snap,
-    const struct ofs_space *s, uint32_t dir, const char *name)
-{
-	uint32_t index = ofs_tree_lookup(&snap->tree, dir, name);
-	char bare[OFS_NAME_MAX + 1];
-
-	if (index != OFS_NONE && !suffixed(snap, s, index))
-		return index;
-	if (s->ops->suffix[0] == '\0' ||
-	    !ofs_name_bare(name, s->ops->suffix, bare))
-		return OFS_NONE;
-	index = ofs_tree_lookup(&snap->tree, dir, bare);
-	if (index != OFS_NONE && suffixed(snap, s, index))
-		return index;
-	return find_cut(snap, s, dir, name);
-}
-
 struct by_name {
 	const struct ofs_snapshot *snap;
 	const struct ofs_space *s;
@@ -125,13 +115,64 @@ static void *make_order(const struct ofs_snapshot *snap,
 	return order;
 }
 
+struct sought {
+	const struct ofs_snapshot *snap;
+	const struct ofs_space *s;
+	const char *name;
+};
+
+static int compare_sought(const void *key, const void *item)
+{
+	const struct sought *x = key;
+	char name[OFS_NAME_MAX + 1];
+
+	return strcmp(x->name,
+	    ofs_mirror_name(x->snap, x->s, *(const uint32_t *)item, name));
+}
+
+/* Finds a name among those of a mirror that renames, which are sorted. */
+static uint32_t find_renamed(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t dir, const char *name)
+{
+	const struct ofs_tree_node *d = &snap->tree.node[dir];
+	const struct sought x = { snap, s, name };
+	const uint32_t *order, *found;
+
+	order = ofs_space_table(snap, s, &s->order, make_order, NULL);
+	if (order == NULL)
+		return OFS_NONE;
+	found = ofs_search(&x, order + d->child, d->nchild, sizeof(*order),
+	    compare_sought);
+	return found == NULL ? OFS_NONE : *found;
+}
+
+uint32_t ofs_mirror_find(struct ofs_snapshot *snap, struct ofs_space *s,
+    uint32_t dir, const char *name)
+{
+	uint32_t index = ofs_tree_lookup(&snap->tree, dir, name);
+	char bare[OFS_NAME_MAX + 1];
+
+	if (s->ops->rename != NULL && snap->tree.node[dir].entry == OFS_NONE)
+		return find_renamed(snap, s, dir, name);
+
+	if (index != OFS_NONE && !suffixed(snap, s, index))
+		return index;
+	if (s->ops->suffix[0] == '\0' ||
+	    !ofs_name_bare(name, s->ops->suffix, bare))
+		return OFS_NONE;
+	index = ofs_tree_lookup(&snap->tree, dir, bare);
+	if (index != OFS_NONE && suffixed(snap, s, index))
+		return index;
+	return find_cut(snap, s, dir, name);
+}
+
 int ofs_mirror_child(struct ofs_snapshot *snap, struct ofs_space *s,
     uint32_t index, uint32_t *child, struct optimfs_error *err)
 {
 	const uint32_t *order;
 
 	*child = index;
-	if (s->ops->suffix[0] == '\0')
+	if (s->ops->suffix[0] == '\0' && s->ops->rename == NULL)
 		return 0;
 	order = ofs_space_table(snap, s, &s->order, make_order, err);
 	if (order == NULL)

@@ -102,6 +102,7 @@ int ofs_spaces_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 		[OFS_SPACE_NPY] = &ofs_space_npy,
 		[OFS_SPACE_NPY32] = &ofs_space_npy32,
 		[OFS_SPACE_STAT] = &ofs_space_stat,
+		[OFS_SPACE_F32] = &ofs_space_f32,
 	};
 	char name[16];
 	int *ranks;

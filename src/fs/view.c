@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "derive/low_bit.h"
 #include "detect/view_name.h"
 #include "format/format.h"
 #include "fs/commit.h"
@@ -81,6 +82,7 @@ static void view_free(struct ofs_view_dir *v)
 
 	ofs_files_free(v->files);
 	ofs_view_names_free(names);
+	ofs_catalog_free(v->unpacked);
 	ofs_edition_unref(v->edition);
 	free(v);
 }
@@ -461,8 +463,7 @@ static int read_elements(void *ctx, uint32_t tensor, uint64_t count, void *out,
 {
 	const struct ofs_view_dir *v = ctx;
 	struct ofs_snapshot *snap = v->snap;
-	const struct ofs_catalog *cat =
-	    v->edition == NULL ? snap->cat : v->edition->cat;
+	const struct ofs_catalog *cat = ofs_view_catalog(v);
 	const struct ofs_tensor *t = &cat->tensors[tensor];
 	struct optimfs_file reader = { .snap = snap };
 	struct ofs_overlay_file *f;
@@ -504,6 +505,32 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
 	return v->edition == NULL ? NULL : v->edition->cat;
 }
 
+const struct ofs_catalog *ofs_view_catalog(const struct ofs_view_dir *v)
+{
+	if (v->unpacked != NULL)
+		return v->unpacked;
+	return v->edition == NULL ? v->snap->cat : v->edition->cat;
+}
+
+/* As catalog_now, with the option dequantize without packed tensors. */
+static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
+    struct ofs_view_dir *v, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = catalog_now(snap, v, err);
+
+	if (cat == NULL || !v->layout.dequantize)
+		return cat;
+	if (v->edition != NULL) {
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS865 view %.80s: names have changed: commit first",
+		    v->name);
+		return NULL;
+	}
+	if (v->unpacked == NULL)
+		v->unpacked = ofs_low_bit_unpacked(cat, err);
+	return v->unpacked;
+}
+
 /* Makes the names of a view that is laid out for the first time. The lock is
  * held. */
 static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
@@ -543,7 +570,7 @@ static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
 
 	if (ofs_indexes_same(snap, err) == -1)
 		return -1;
-	from.cat = catalog_now(snap, v, err);
+	from.cat = catalog_shown(snap, v, err);
 	if (from.cat == NULL ||
 	    ofs_render_only(from.cat, &v->layout, err) == -1)
 		return -1;

@@ -50,7 +50,8 @@ struct ofs_view_dir {
 	 * and kinds of files. A view of the same name that is looked up later
 	 * shows later changes. */
 	uint64_t generation;
-	struct ofs_edition *edition;          /* NULL: no changes */
+	struct ofs_edition *edition;  /* NULL: no changes */
+	struct ofs_catalog *unpacked; /* for the option dequantize; or NULL */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
 	/* The description of its files: NULL until laid out, and after it was
 	 * dropped because it was unused for long. */
@@ -60,6 +61,8 @@ struct ofs_view_dir {
 	unused; /* linked while files is set and users is 0 */
 };
 
+/* The catalog that the view shows; the view is laid out. */
+const struct ofs_catalog *ofs_view_catalog(const struct ofs_view_dir *v);
 /* ofs_view_hold returns the description of the files of a view, which stays
  * valid until ofs_view_let. NULL: failed. */
 struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,

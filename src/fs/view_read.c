@@ -37,7 +37,7 @@ int ofs_view_open(struct ofs_snapshot *snap, struct ofs_at at,
 	}
 	f->view = v;
 	f->edition = v->edition;
-	f->cat = v->edition == NULL ? snap->cat : v->edition->cat;
+	f->cat = ofs_view_catalog(v);
 	f->cast = v->layout.dtype;
 	f->file = ofs_view_file_of(snap, at);
 	ofs_sums_init(&f->sums);

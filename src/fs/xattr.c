@@ -23,10 +23,12 @@
 struct subject {
 	struct ofs_snapshot *snap;
 	struct ofs_at at;
-	const struct ofs_entry *entry;   /* NULL: a directory */
-	const struct ofs_tensor *tensor; /* NULL: something else */
-	bool made;                       /* added by a writer */
-	bool edited;                     /* form has its new dtype and shape */
+	const struct ofs_entry *entry; /* NULL: a directory */
+	const struct ofs_tensor *tensor;
+	struct ofs_tensor shown;
+	    /* in .optimfs/f32 */ /* NULL: something else */
+	bool made;                /* added by a writer */
+	bool edited;              /* form has its new dtype and shape */
 	struct ofs_overlay_form form;
 	struct optimfs_error *err;
 };
@@ -348,6 +350,20 @@ static const struct attribute {
 };
 #define NATTRIBUTES (sizeof(attributes) / sizeof(*attributes))
 
+/* What .optimfs/f32 shows has another dtype, and may have another shape. */
+static void show_f32(struct subject *s)
+{
+	enum ofs_dtype dtype;
+	const struct ofs_tensor *t =
+	    ofs_f32_tensor(s->snap, s->at.index, &dtype);
+
+	if (t == NULL)
+		return;
+	s->shown = *t;
+	s->shown.dtype = (uint8_t)dtype;
+	s->tensor = &s->shown;
+}
+
 /* false: the node has no attributes. */
 static int find_subject(struct ofs_snapshot *snap, uint64_t node,
     struct subject *s, struct optimfs_error *err)
@@ -364,6 +380,8 @@ static int find_subject(struct ofs_snapshot *snap, uint64_t node,
 	s->made = ofs_at_made(snap, at);
 	s->entry = ofs_at_entry(snap, at);
 	s->tensor = ofs_entry_tensor(snap->cat, s->entry);
+	if (at.space == OFS_SPACE_F32 && s->entry != NULL)
+		show_f32(s);
 	s->edited = snap->overlay != NULL && !ofs_at_is_dir(snap, at) &&
 	    (s->made || s->tensor != NULL);
 	if (s->edited)

@@ -37,6 +37,8 @@ bool ofs_option_narrow(const char *s, size_t n, struct ofs_layout *l)
 		l->dtype = OFS_FLOAT16;
 	else if (ofs_option_is(s, n, "dtype=f32"))
 		l->dtype = OFS_FLOAT32;
+	else if (ofs_option_is(s, n, "dequantize"))
+		l->dequantize = true;
 	else
 		return false;
 	return true;

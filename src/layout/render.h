@@ -37,7 +37,8 @@ struct ofs_layout {
 	enum { OFS_FLAT_DEFAULT, OFS_FLAT_ORIG, OFS_FLAT_PACK } flat;
 	/* zeros for state that only some parts of a flat parameter have */
 	bool fill_zero;
-	bool drop; /* leave out values that cannot be converted */
+	bool drop;       /* leave out values that cannot be converted */
+	bool dequantize; /* tensors in few bits as float32 */
 };
 /* Bytes between the members are zero in a layout that was parsed, and copied, so
  * that all members of two layouts are compared, also those that come later. */

@@ -51,9 +51,9 @@ END
 
 # The lower halves of master weights cannot be compared: only the order decides.
 unpack tp2pp1dp2_remainder
-is "16-bit remainders: all moments have names, and are what the ranks had" \
+is "16-bit remainders: all states have names, and are what the ranks had, joined with the weights" \
     "$(python3 "$tool" named "$scratch/tp2pp1dp2_remainder/ckpt" \
-    "$scratch/tp2pp1dp2_remainder/manifest.json")" "42 right, 0 wrong"
+    "$scratch/tp2pp1dp2_remainder/manifest.json")" "63 right, 0 wrong"
 is "16-bit remainders: info says that their order was used" \
     "$(found "$scratch/tp2pp1dp2_remainder/ckpt")" "0 21 0"
 ok "16-bit remainders are no master weights" "$OPTIMFS" ls \

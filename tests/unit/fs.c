@@ -64,7 +64,7 @@ static void listings(void)
 	is_str(list("model", false), "bad conj empty odd rep swap t w ",
 	    "names of a directory are sorted");
 	is_str(list(".optimfs", true),
-	    "README control errors globals info.json layout missing npy npy32 "
+	    "README control errors f32 globals info.json layout missing npy npy32 "
 	    "rank "
 	    "stat stats tensors.tsv view warnings ",
 	    "all files of .optimfs are listed");

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "derive/packed.h"
 #include "format/dcp/dcp.h"
 
 /* The tensor that is built for one key. */
@@ -216,6 +217,22 @@ static bool is_whole(const struct building *b,
 	return true;
 }
 
+/* Tensors of torchao with fewer elements are not packed. */
+#define PACKED_MIN 4096
+
+/* Is the archive shorter than its elements? Then they can only be packed. */
+static bool looks_packed(const struct building *b,
+    const struct ofs_dcp_dims *sizes, const struct ofs_extent *at)
+{
+	uint64_t n, bytes;
+
+	return at->codec == OFS_PLAIN && at->encoding == OFS_TORCH_ITEM &&
+	    b->t.error == OFS_NONE && b->t.dtype == OFS_FLOAT32 &&
+	    ofs_numel(sizes->v, sizes->n, &n) && n >= PACKED_MIN &&
+	    ofs_mul_u64(n, ofs_dtype_size(b->t.dtype), &bytes) &&
+	    at->len < bytes;
+}
+
 static int add_shard(struct ofs_dcp *d, struct building *b,
     const struct ofs_dcp_dims *offsets, const struct ofs_dcp_dims *sizes,
     const struct ofs_extent *at, struct optimfs_error *err)
@@ -229,6 +246,9 @@ static int add_shard(struct ofs_dcp *d, struct building *b,
 
 	if (blob && at->len == 0)
 		shard.at.encoding = OFS_RAW;
+	if (looks_packed(b, sizes, at) &&
+	    ofs_packed_item(d->cat, &shard, err) == -1)
+		return -1;
 	if (!is_whole(b, offsets, sizes)) {
 		memcpy(box, offsets->v, n * sizeof(box[0]));
 		memcpy(box + n, sizes->v, n * sizeof(box[0]));

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
+#include "derive/packed.h"
 
 /* The deepest nesting of values that are searched; more than the parser's
  * limit. */
@@ -451,15 +452,55 @@ int ofs_torch_leaf_ref(struct ofs_torch_leaves *l, uint32_t node, uint8_t *kind,
 	return add_tensor(l, &t, is == 1 ? NULL : &why, ref, err);
 }
 
+/* The last entry is a packed tensor: adds what it is in float32. */
+static int add_packed(struct ofs_torch_leaves *l, struct ofs_torch_packed *t,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = l->cat;
+	struct ofs_low_bit low = { .entry = cat->nentries - 1,
+		.name = OFS_NONE };
+	struct ofs_packed p = { .factor = OFS_NONE,
+		.table = OFS_NONE,
+		.nibbles = t->nibbles,
+		.high_first = true,
+		.rows = 1,
+		.cols = t->numel,
+		.block_rows = 1,
+		.block_cols = t->block };
+	struct ofs_tensor x;
+
+	if (add_tensor(l, &t->codes, NULL, &p.codes, err) == -1 ||
+	    add_tensor(l, &t->scale, NULL, &p.scale, err) == -1 ||
+	    (t->has_table &&
+		add_tensor(l, &t->table, NULL, &p.table, err) == -1))
+		return -1;
+	x = cat->tensors[p.codes];
+	x.dtype = OFS_FLOAT32;
+	x.ndim = x.grid_ndim = t->ndim;
+	x.shape = x.grid = ofs_catalog_dims(cat, t->shape, t->ndim, err);
+	if (x.shape == OFS_NONE)
+		return -1;
+	low.tensor = ofs_catalog_tensor(cat, &x, err);
+	return low.tensor == OFS_NONE ||
+		ofs_packed_derive(cat, low.tensor, &p, err) == -1 ||
+		ofs_catalog_low_bit(cat, &low, err) == OFS_NONE
+	    ? -1
+	    : 0;
+}
+
 int ofs_torch_leaf(struct ofs_torch_leaves *l, uint32_t node, uint32_t path,
     struct optimfs_error *err)
 {
+	struct ofs_torch_packed packed;
 	uint32_t ref;
 	uint8_t kind;
 
-	if (ofs_torch_leaf_ref(l, node, &kind, &ref, err) == -1)
+	if (ofs_torch_leaf_ref(l, node, &kind, &ref, err) == -1 ||
+	    add_entry(l, path, kind, ref, err) == -1)
 		return -1;
-	return add_entry(l, path, kind, ref, err);
+	return kind == OFS_ENTRY_ITEM && ofs_torch_packed(l->doc, node, &packed)
+	    ? add_packed(l, &packed, err)
+	    : 0;
 }
 
 int ofs_torch_leaves_end(struct ofs_torch_leaves *l, struct optimfs_error *err)

@@ -1,0 +1,496 @@
+/* low_bit.c - which tensors together are one in few bits */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "derive/low_bit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/str.h"
+#include "derive/packed.h"
+
+/* A form is recognised by the names, types and shapes of all its parts, which
+ * must agree in every number: nothing is guessed. */
+
+/* The parts of a candidate, as tensors; OFS_NONE: there is no such part. */
+struct parts {
+	const struct ofs_catalog *cat;
+	const struct ofs_tensor *codes, *scale, *factor, *table;
+	/* what is found out: */
+	struct ofs_packed *p;
+	uint64_t shape[OFS_MAX_DIMS];
+	unsigned ndim;
+};
+
+static const uint64_t *shape_of(const struct parts *x,
+    const struct ofs_tensor *t)
+{
+	return ofs_tensor_shape(x->cat, t);
+}
+
+static bool is_fp8(const struct ofs_tensor *t)
+{
+	return ofs_dtype_is_float(t->dtype) && ofs_dtype_size(t->dtype) == 1;
+}
+
+static bool is_wide(const struct ofs_tensor *t)
+{
+	return t->dtype == OFS_FLOAT32 || t->dtype == OFS_BFLOAT16 ||
+	    t->dtype == OFS_FLOAT16;
+}
+
+/* The result has the shape of codes, but for the last dimension. */
+static void set_shape(struct parts *x, unsigned ndim, uint64_t last)
+{
+	memcpy(x->shape, shape_of(x, x->codes), ndim * sizeof(*x->shape));
+	x->shape[ndim - 1] = last;
+	x->ndim = ndim;
+	x->p->cols = last;
+	x->p->rows = 1;
+	for (unsigned i = 0; i + 1 < ndim; i++)
+		x->p->rows *= x->shape[i]; /* no overflow: they are stored */
+}
+
+static bool is_one(const struct parts *x, const struct ofs_tensor *t)
+{
+	return t->ndim <= 1 && ofs_tensor_numel(x->cat, t) == 1;
+}
+
+/* FP8 in blocks of 128 x 128, as DeepSeek-V3: X, X_scale_inv. */
+static bool match_fp8_blocks(struct parts *x)
+{
+	const uint64_t *c = shape_of(x, x->codes), *s = shape_of(x, x->scale);
+
+	if (!is_fp8(x->codes) || !is_wide(x->scale) || x->codes->ndim != 2 ||
+	    x->scale->ndim != 2 || s[0] != c[0] / 128 + (c[0] % 128 != 0) ||
+	    s[1] != c[1] / 128 + (c[1] % 128 != 0))
+		return false;
+	set_shape(x, 2, c[1]);
+	x->p->block_rows = x->p->block_cols = 128;
+	return true;
+}
+
+/* FP8 with one scale, or one for each row: X, X_scale. */
+static bool match_fp8(struct parts *x)
+{
+	const uint64_t *c = shape_of(x, x->codes), *s = shape_of(x, x->scale);
+	const struct ofs_tensor *t = x->scale;
+	bool one = is_one(x, t);
+
+	if (!is_fp8(x->codes) || !is_wide(t) || x->codes->ndim < 1 ||
+	    x->factor != NULL)
+		return false;
+	if (!one &&
+	    (x->codes->ndim != 2 || t->ndim < 1 || t->ndim > 2 ||
+		s[0] != c[0] || (t->ndim == 2 && s[1] != 1)))
+		return false;
+	set_shape(x, x->codes->ndim, c[x->codes->ndim - 1]);
+	x->p->block_rows = one ? x->p->rows : 1;
+	x->p->block_cols = x->p->cols;
+	return x->p->rows > 0 && x->p->cols > 0;
+}
+
+/* 4-bit codes, two in a byte, in rows with a scale for each block of them. */
+static bool match_nibbles(struct parts *x, unsigned block)
+{
+	const uint64_t *c = shape_of(x, x->codes), *s = shape_of(x, x->scale);
+	unsigned n = x->codes->ndim;
+
+	if (x->codes->dtype != OFS_UINT8 || n < 1 || x->scale->ndim != n ||
+	    memcmp(c, s, (n - 1) * sizeof(*c)) != 0 || c[n - 1] == 0 ||
+	    c[n - 1] % (block / 2) != 0 || s[n - 1] != c[n - 1] / (block / 2))
+		return false;
+	set_shape(x, n, c[n - 1] * 2);
+	x->p->nibbles = true;
+	x->p->block_rows = 1;
+	x->p->block_cols = block;
+	return true;
+}
+
+/* MXFP4 in rows: X_packed, X_scale. */
+static bool match_mxfp4(struct parts *x)
+{
+	x->p->exponents = true;
+	return x->factor == NULL && x->scale->dtype == OFS_UINT8 &&
+	    match_nibbles(x, 32);
+}
+
+/* MXFP4 in blocks, as gpt-oss: X_blocks [..., n, 16], X_scales [..., n]. */
+static bool match_mxfp4_blocks(struct parts *x)
+{
+	const uint64_t *c = shape_of(x, x->codes), *s = shape_of(x, x->scale);
+	unsigned n = x->scale->ndim;
+
+	if (x->codes->dtype != OFS_UINT8 || x->scale->dtype != OFS_UINT8 ||
+	    n < 1 || x->codes->ndim != n + 1 || c[n] != 16 ||
+	    memcmp(c, s, n * sizeof(*c)) != 0 || s[n - 1] == 0)
+		return false;
+	set_shape(x, n, s[n - 1] * 32);
+	x->p->nibbles = x->p->exponents = true;
+	x->p->block_rows = 1;
+	x->p->block_cols = 32;
+	return true;
+}
+
+/* NVFP4: X, X_scale, X_scale_2 of modelopt; X_packed, X_scale, X_global_scale of
+ * compressed-tensors, which divides. */
+static bool match_nvfp4(struct parts *x)
+{
+	return x->scale->dtype == OFS_FLOAT8_E4M3FN && x->factor != NULL &&
+	    x->factor->dtype == OFS_FLOAT32 && is_one(x, x->factor) &&
+	    match_nibbles(x, 16);
+}
+
+static bool match_nvfp4_divided(struct parts *x)
+{
+	x->p->divide = true;
+	return match_nvfp4(x);
+}
+
+/* The size of the blocks of n elements of which there are count: a power of
+ * two; 0: none. */
+static uint64_t block_size(uint64_t n, uint64_t count)
+{
+	uint64_t b = 64;
+
+	while (b < (UINT64_C(1) << 40) && n / b + (n % b != 0) > count)
+		b *= 2;
+	return n / b + (n % b != 0) == count ? b : 0;
+}
+
+/* A moment of an 8-bit optimizer of bitsandbytes: state1, absmax1, qmap1. */
+static bool match_state(struct parts *x)
+{
+	uint64_t n = ofs_tensor_numel(x->cat, x->codes);
+	uint64_t count = ofs_tensor_numel(x->cat, x->scale);
+	uint64_t block = block_size(n, count);
+
+	if (x->codes->dtype != OFS_UINT8 || x->scale->dtype != OFS_FLOAT32 ||
+	    x->scale->ndim != 1 || x->table == NULL ||
+	    x->table->dtype != OFS_FLOAT32 || x->table->ndim != 1 ||
+	    shape_of(x, x->table)[0] != 256 || x->codes->ndim < 1 || n == 0 ||
+	    block == 0)
+		return false;
+	set_shape(x, x->codes->ndim, shape_of(x, x->codes)[x->codes->ndim - 1]);
+	x->p->rows = 1;
+	x->p->cols = n;
+	x->p->block_rows = 1;
+	x->p->block_cols = block;
+	return true;
+}
+
+/* The names of the parts: that of the whole, and the suffix of each. With whole,
+ * that is the only name; NULL: any. */
+static const struct form {
+	const char *whole;
+	const char *codes, *scale, *factor, *table;
+	bool (*match)(struct parts *x);
+} forms[] = {
+	{ NULL, "", "_scale_inv", NULL, NULL, match_fp8_blocks },
+	{ NULL, "", "_scale", "_scale_2", NULL, match_nvfp4 },
+	{ NULL, "", "_scale", "_scale_2", NULL, match_fp8 },
+	{ NULL, "_packed", "_scale", "_global_scale", NULL,
+	    match_nvfp4_divided },
+	{ NULL, "_packed", "_scale", "_global_scale", NULL, match_mxfp4 },
+	{ NULL, "_blocks", "_scales", NULL, NULL, match_mxfp4_blocks },
+	{ "state1", "state1", "absmax1", NULL, "qmap1", match_state },
+	{ "state2", "state2", "absmax2", NULL, "qmap2", match_state },
+};
+#define NFORMS (sizeof(forms) / sizeof(forms[0]))
+
+struct finding {
+	struct ofs_catalog *cat;
+	uint32_t *entry; /* of each tree path; OFS_NONE */
+	uint32_t npaths, nentries;
+	struct optimfs_error *err;
+};
+
+/* Finds the entry beside e whose name is base, then suffix. 1; 0: there is none;
+ * -1. suffix NULL: none is wanted. */
+static int beside(struct finding *f, const struct ofs_entry *e,
+    struct ofs_str base, const char *suffix, uint32_t *entry)
+{
+	struct ofs_catalog *cat = f->cat;
+	uint32_t n, *path, string, at;
+	char name[512];
+
+	*entry = OFS_NONE;
+	if (suffix == NULL || base.len + strlen(suffix) >= sizeof(name))
+		return 0;
+	memcpy(name, base.p, base.len);
+	strcpy(name + base.len, suffix);
+	path = ofs_catalog_copy_components(cat, e->tree, &n, f->err);
+	if (path == NULL)
+		return -1;
+	string = ofs_catalog_str(cat, name, strlen(name), f->err);
+	path[n - 1] = string;
+	at = string == OFS_NONE ? OFS_NONE
+				: ofs_catalog_path(cat, path, n, f->err);
+	free(path);
+	if (at == OFS_NONE)
+		return -1;
+	if (at < f->npaths)
+		*entry = f->entry[at];
+	return *entry != OFS_NONE;
+}
+
+static const struct ofs_tensor *tensor_at(const struct ofs_catalog *cat,
+    uint32_t entry)
+{
+	const struct ofs_tensor *t = entry == OFS_NONE
+	    ? NULL
+	    : ofs_entry_tensor(cat, &cat->entries[entry]);
+
+	return t == NULL || t->error != OFS_NONE ? NULL : t;
+}
+
+static uint32_t ref_of(const struct ofs_catalog *cat, uint32_t entry)
+{
+	return entry == OFS_NONE ? OFS_NONE : cat->entries[entry].ref;
+}
+
+/* The derived tensor, and what the entries of its parts are from now on. */
+static int add_found(struct finding *f, const struct parts *x, uint32_t name,
+    const uint32_t *entry, size_t n)
+{
+	struct ofs_catalog *cat = f->cat;
+	struct ofs_tensor t = *x->codes;
+	struct ofs_low_bit l = { .name = name };
+
+	t.dtype = OFS_FLOAT32;
+	t.ndim = t.grid_ndim = (uint8_t)x->ndim;
+	t.shape = t.grid = ofs_catalog_dims(cat, x->shape, x->ndim, f->err);
+	if (t.shape == OFS_NONE)
+		return -1;
+	l.tensor = ofs_catalog_tensor(cat, &t, f->err);
+	if (l.tensor == OFS_NONE ||
+	    ofs_packed_derive(cat, l.tensor, x->p, f->err) == -1)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (entry[i] == OFS_NONE)
+			continue;
+		l.entry = entry[i];
+		if (ofs_catalog_low_bit(cat, &l, f->err) == OFS_NONE)
+			return -1;
+		l.tensor = OFS_NONE; /* the others are only parts of it */
+	}
+	return 0;
+}
+
+/* A candidate: the entries of its parts, and the name of the whole. */
+struct candidate {
+	const struct form *form;
+	uint32_t part[4]; /* codes, scale, factor, table */
+	struct ofs_str base;
+	uint32_t whole; /* the entry that has this name already */
+};
+
+/* Does the name of an entry end as that of codes? */
+static bool split_name(struct candidate *c, struct ofs_str name)
+{
+	const char *codes = c->form->codes;
+	size_t n = strlen(codes);
+
+	c->base = name;
+	if (c->form->whole != NULL) {
+		c->base.len = 0;
+		return ofs_str_is(name, c->form->whole);
+	}
+	if (name.len <= n || memcmp(name.p + name.len - n, codes, n) != 0)
+		return false;
+	c->base.len -= (uint32_t)n;
+	return true;
+}
+
+/* Finds the other parts: 1; 0: there is no scale, or the name of the whole is
+ * taken; -1. */
+static int find_parts(struct finding *f, struct candidate *c)
+{
+	const struct ofs_entry e = f->cat->entries[c->part[0]];
+	const struct form *form = c->form;
+	int ret = beside(f, &e, c->base, form->scale, &c->part[1]);
+
+	if (ret != 1)
+		return ret;
+	if (beside(f, &e, c->base, form->factor, &c->part[2]) == -1 ||
+	    beside(f, &e, c->base, form->table, &c->part[3]) == -1)
+		return -1;
+	if (form->whole != NULL || form->codes[0] == '\0')
+		return 1;
+	ret = beside(f, &e, c->base, "", &c->whole);
+	return ret == -1 ? -1 : ret == 0;
+}
+
+/* The string of the name of the whole. */
+static uint32_t name_whole(struct finding *f, const struct candidate *c)
+{
+	const struct ofs_str name =
+	    c->form->whole != NULL ? ofs_str_of(c->form->whole) : c->base;
+
+	return ofs_catalog_str(f->cat, name.p, name.len, f->err);
+}
+
+/* Does the entry have the codes of this form? 1; 0; -1. */
+static int try_form(struct finding *f, uint32_t i, const struct form *form)
+{
+	struct ofs_catalog *cat = f->cat;
+	struct candidate c = { .form = form,
+		.part = { i, OFS_NONE, OFS_NONE, OFS_NONE } };
+	struct ofs_packed p = { 0 };
+	struct parts x = { .cat = cat, .p = &p };
+	uint32_t n, name;
+	const uint32_t *path =
+	    ofs_catalog_components(cat, cat->entries[i].tree, &n);
+	int ret;
+
+	if (!split_name(&c, ofs_catalog_string(cat, path[n - 1])))
+		return 0;
+	ret = find_parts(f, &c);
+	if (ret != 1)
+		return ret;
+	x.codes = tensor_at(cat, c.part[0]);
+	x.scale = tensor_at(cat, c.part[1]);
+	x.factor = tensor_at(cat, c.part[2]);
+	x.table = tensor_at(cat, c.part[3]);
+	if (x.codes == NULL || x.scale == NULL || !form->match(&x))
+		return 0;
+	p.codes = ref_of(cat, c.part[0]);
+	p.scale = ref_of(cat, c.part[1]);
+	p.factor = x.factor == NULL ? OFS_NONE : ref_of(cat, c.part[2]);
+	p.table = x.table == NULL ? OFS_NONE : ref_of(cat, c.part[3]);
+	name = name_whole(f, &c);
+	return name == OFS_NONE || add_found(f, &x, name, c.part, 4) == -1 ? -1
+									   : 1;
+}
+
+/* Codes are bytes. */
+static bool may_be_codes(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t =
+	    e->tree == OFS_NONE ? NULL : ofs_entry_tensor(cat, e);
+
+	return t != NULL && t->error == OFS_NONE && t->ndim > 0 &&
+	    (t->dtype == OFS_UINT8 || is_fp8(t));
+}
+
+static int find_all(struct finding *f)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < f->nentries; i++) {
+		if (f->cat->entries[i].tree != OFS_NONE &&
+		    f->cat->entries[i].tree < f->npaths)
+			f->entry[f->cat->entries[i].tree] = i;
+	}
+	for (uint32_t i = 0; i < f->nentries; i++)
+		for (size_t k = 0;
+		     may_be_codes(f->cat, &f->cat->entries[i]) && k < NFORMS;
+		     k++) {
+			ret = try_form(f, i, &forms[k]);
+			if (ret == -1)
+				return -1;
+			if (ret == 1)
+				break;
+		}
+	return 0;
+}
+
+int ofs_low_bit_find(struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	struct finding f = { .cat = cat,
+		.npaths = cat->npaths,
+		.nentries = cat->nentries,
+		.err = err };
+	bool some = false;
+	int ret;
+
+	for (uint32_t i = 0; i < cat->nentries && !some; i++)
+		some = may_be_codes(cat, &cat->entries[i]);
+	if (!some)
+		return 0;
+	f.entry = ofs_alloc(cat->npaths + 1ul, sizeof(*f.entry), err);
+	if (f.entry == NULL)
+		return -1;
+	memset(f.entry, 0xff, cat->npaths * sizeof(*f.entry));
+	ret = find_all(&f);
+	free(f.entry);
+	return ret;
+}
+
+/* Replaces the last component of a path. */
+static uint32_t rename_path(struct ofs_catalog *cat, uint32_t path,
+    uint32_t name, struct optimfs_error *err)
+{
+	uint32_t n, *c = ofs_catalog_copy_components(cat, path, &n, err), at;
+
+	if (c == NULL)
+		return OFS_NONE;
+	c[n - 1] = name;
+	at = ofs_catalog_path(cat, c, n, err);
+	free(c);
+	return at;
+}
+
+/* Adds the entry as it is when unpacked; *to: its new index, or OFS_NONE. */
+static int unpack_entry(struct ofs_catalog *cat, const struct ofs_entry *entry,
+    const struct ofs_low_bit *l, uint32_t *to, struct optimfs_error *err)
+{
+	struct ofs_entry e = *entry;
+
+	*to = OFS_NONE;
+	if (l != NULL && l->tensor == OFS_NONE)
+		return 0;
+	if (l != NULL) {
+		e.kind = OFS_ENTRY_TENSOR;
+		e.ref = l->tensor;
+	}
+	if (l != NULL && l->name != OFS_NONE) {
+		e.path = rename_path(cat, e.path, l->name, err);
+		e.tree = rename_path(cat, e.tree, l->name, err);
+		if (e.path == OFS_NONE || e.tree == OFS_NONE)
+			return -1;
+	}
+	*to = ofs_catalog_entry(cat, &e, err);
+	return *to == OFS_NONE ? -1 : 0;
+}
+
+static int unpack_all(struct ofs_catalog *cat, const struct ofs_catalog *base,
+    uint32_t *to, struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < base->nentries; i++)
+		if (unpack_entry(cat, &base->entries[i],
+			ofs_low_bit_of(base, i), &to[i], err) == -1)
+			return -1;
+	for (uint32_t i = 0; i < base->nvariants; i++) {
+		struct ofs_variant v = base->variants[i];
+
+		v.entry = to[v.entry];
+		if (v.entry != OFS_NONE &&
+		    ofs_catalog_variant(cat, &v, err) == OFS_NONE)
+			return -1;
+	}
+	return 0;
+}
+
+struct ofs_catalog *ofs_low_bit_unpacked(const struct ofs_catalog *base,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = ofs_catalog_copy(base, err);
+	uint32_t *to = ofs_alloc(base->nentries + 1ul, sizeof(*to), err);
+	int ret = -1;
+
+	if (cat != NULL && to != NULL)
+		ret = unpack_all(cat, base, to, err);
+	free(to);
+	if (ret == -1) {
+		ofs_catalog_free(cat);
+		return NULL;
+	}
+	cat->nlow_bits = 0;
+	ofs_catalog_seal(cat);
+	return cat;
+}

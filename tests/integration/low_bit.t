@@ -1,0 +1,180 @@
+#!/bin/sh
+# low_bit.t - tensors in 8 and 4 bits as float32
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+requires mount
+requires python3
+
+ck=$(point ck)
+mnt=$(point mnt)
+
+# Writes model.safetensors with each form, and DIR/NAME, the values that each
+# tensor has, computed from the rules of the formats.
+cat >"$scratch/make" <<'END'
+import json, math, os, random, struct, sys
+ck, want = sys.argv[1:]
+r = random.Random(4)
+tensors = {}
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+def e4m3(c):
+    sign, e, m = -1 if c & 128 else 1, c >> 3 & 15, c & 7
+    return sign * (m * 2**-9 if e == 0 else (8 + m) * 2.0**(e - 10))
+
+E2M1 = [0., .5, 1., 1.5, 2., 3., 4., 6.]
+E2M1 += [-x for x in E2M1]
+
+def floats(n):
+    return [f32(r.uniform(.001, 2)) for _ in range(n)]
+
+def fp8(n):
+    return [c for c in (r.randrange(256) for _ in range(2 * n + 64)) if c & 127 != 127][:n]
+
+def put(name, dtype, shape, fmt, values):
+    tensors[name] = (dtype, shape, struct.pack(f"<{len(values)}{fmt}", *values))
+
+def expect(name, values):
+    open(f"{want}/{name}", "wb").write(struct.pack(f"<{len(values)}f", *values))
+
+def nibbles(codes):
+    return [a | b << 4 for a, b in zip(codes[::2], codes[1::2])]
+
+# FP8 in blocks of 128 x 128, partial at the edges
+rows, cols = 130, 300
+c, s = fp8(rows * cols), floats(2 * 3)
+put("block.weight", "F8_E4M3", [rows, cols], "B", c)
+put("block.weight_scale_inv", "F32", [2, 3], "f", s)
+expect("block.weight", [f32(e4m3(c[i * cols + j]) * s[i // 128 * 3 + j // 128]) for i in range(rows) for j in range(cols)])
+# for each row, in bfloat16, and for all
+c, s = fp8(12 * 10), [0x3f00 + r.randrange(256) for _ in range(12)]
+put("row.weight", "F8_E4M3", [12, 10], "B", c)
+put("row.weight_scale", "BF16", [12, 1], "H", s)
+expect("row.weight", [f32(e4m3(c[i]) * struct.unpack("<f", struct.pack("<I", s[i // 10] << 16))[0]) for i in range(120)])
+c, s = fp8(60), floats(1)
+put("all.weight", "F8_E4M3", [3, 4, 5], "B", c)
+put("all.weight_scale", "F32", [], "f", s)
+expect("all.weight", [f32(e4m3(x) * s[0]) for x in c])
+# MXFP4, in two forms
+c, s = [r.randrange(16) for _ in range(2 * 3 * 64)], [r.randrange(100, 140) for _ in range(2 * 3 * 2)]
+put("experts_blocks", "U8", [2, 3, 2, 16], "B", nibbles(c))
+put("experts_scales", "U8", [2, 3, 2], "B", s)
+expect("experts", [E2M1[x] * 2.0**(s[i // 32] - 127) for i, x in enumerate(c)])
+c, s = [r.randrange(16) for _ in range(5 * 64)], [r.randrange(100, 140) for _ in range(5 * 2)]
+put("mx.weight_packed", "U8", [5, 32], "B", nibbles(c))
+put("mx.weight_scale", "U8", [5, 2], "B", s)
+expect("mx.weight", [E2M1[x] * 2.0**(s[i // 32] - 127) for i, x in enumerate(c)])
+# NVFP4, in two forms
+c, s, g = [r.randrange(16) for _ in range(7 * 32)], fp8(7 * 2), floats(1)
+put("nv.weight", "U8", [7, 16], "B", nibbles(c))
+put("nv.weight_scale", "F8_E4M3", [7, 2], "B", s)
+put("nv.weight_scale_2", "F32", [], "f", g)
+put("nv.input_scale", "F32", [], "f", floats(1))
+expect("nv.weight", [f32(E2M1[x] * f32(e4m3(s[i // 16]) * g[0])) for i, x in enumerate(c)])
+c, s, g = [r.randrange(16) for _ in range(7 * 32)], fp8(7 * 2), floats(1)
+put("ct.weight_packed", "U8", [7, 16], "B", nibbles(c))
+put("ct.weight_scale", "F8_E4M3", [7, 2], "B", s)
+put("ct.weight_global_scale", "F32", [1], "f", g)
+expect("ct.weight", [f32(E2M1[x] * f32(e4m3(s[i // 16]) / g[0])) for i, x in enumerate(c)])
+# others
+put("plain.weight", "BF16", [3], "H", [0x3f80, 0xc000, 0x7fc0])
+put("double", "F64", [2], "d", [.1, 2])
+put("count", "I32", [2], "i", [3, -4])
+# nearly: no form
+put("odd.weight", "F8_E4M3", [4, 4], "B", fp8(16))
+put("odd.weight_scale_inv", "F32", [2, 2], "f", floats(4))
+put("taken.weight_packed", "U8", [5, 32], "B", [0] * 160)
+put("taken.weight_scale", "U8", [5, 2], "B", [127] * 10)
+put("taken.weight", "F32", [2], "f", [1, 2])
+
+header, data = {}, b""
+for name, (dtype, shape, b) in tensors.items():
+    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(b)]}
+    data += b
+h = json.dumps(header).encode()
+open(f"{ck}/model.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + data)
+END
+mkdir "$scratch/want"
+python3 "$scratch/make" "$ck" "$scratch/want" || bail_out "make"
+
+ok "it is mounted" "$OPTIMFS" mount "$ck" "$mnt"
+f32=$mnt/.optimfs/f32/model
+for name in block.weight row.weight all.weight experts mx.weight nv.weight ct.weight; do
+	ok "$name is the product of codes and scales" cmp "$scratch/want/$name" "$f32/$name"
+done
+is "names are those of the whole, without scales" "$(ls "$f32" | tr '\n' ' ')" \
+    "all.weight block.weight count ct.weight double experts mx.weight nv.weight \
+odd.weight odd.weight_scale_inv plain.weight row.weight taken.weight \
+taken.weight_packed taken.weight_scale "
+attr() {
+	getfattr --absolute-names --only-values -n "user.optimfs.$1" "$2"
+}
+if command -v getfattr >/dev/null; then
+	is "attributes say what is shown" \
+	    "$(attr dtype "$f32/experts") $(attr shape "$f32/experts")" 'float32 2,3,64'
+	is "of a short type, too" \
+	    "$(attr dtype "$f32/plain.weight") $(attr shape "$f32/plain.weight")" 'float32 3'
+else
+	skip 2 "no getfattr"
+fi
+is "bfloat16 is widened" "$(od -An -tx4 "$f32/plain.weight")" ' 3f800000 c0000000 7fc00000'
+is "float64 is rounded" "$(od -An -tx4 "$f32/double")" ' 3dcccccd 40000000'
+is "integers stay" "$(od -An -td4 "$f32/count" | tr -s ' ')" ' 3 -4'
+is "the raw tensors are in the tree" \
+    "$(ls "$mnt/model" | grep -c .)" 25
+is "any range can be read" \
+    "$(tail -c +30002 "$f32/block.weight" | head -c 70000 | cksum)" \
+    "$(tail -c +30002 "$scratch/want/block.weight" | head -c 70000 | cksum)"
+not_ok "a part has no file of its own" cat "$f32/mx.weight_scale"
+"$OPTIMFS" umount "$mnt"
+ok "it is the same without a mount" sh -c \
+    "\"$OPTIMFS\" cat '$ck' .optimfs/f32/model/experts | cmp - '$scratch/want/experts'"
+
+# Conversion.
+ok "reshard unpacks" \
+    "$OPTIMFS" reshard -q --to safetensors,hf,dequantize "$ck" "$scratch/float"
+for name in block.weight experts ct.weight; do
+	ok "$name is float32 there" sh -c \
+	    "\"$OPTIMFS\" cat '$scratch/float' model/$name | cmp - '$scratch/want/$name'"
+done
+is "what was not packed is as it was" \
+    "$("$OPTIMFS" ls "$scratch/float" model | tr '\n' ' ')" \
+    "all.weight block.weight count ct.weight double experts mx.weight \
+nv.input_scale nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight \
+taken.weight taken.weight_packed taken.weight_scale "
+ok "also to another format and type" \
+    "$OPTIMFS" reshard -q --to dcp@2,dequantize,dtype=bf16 "$ck" "$scratch/bf16"
+like "with that type" "$("$OPTIMFS" ls -l "$scratch/bf16" model/experts)" 'bfloat16 *'
+"$OPTIMFS" mount -o rw,scratch "$ck" "$mnt"
+is "in a writable mount names are those of the whole, too" \
+    "$(cksum <"$f32/ct.weight")" "$(cksum <"$scratch/want/ct.weight")"
+"$OPTIMFS" umount "$mnt"
+
+# Optimizers of torchao.
+ao=$TOP_SRCDIR/tests/data/torchao
+torchao() { # CHECKPOINT PATH SHA256
+	is "$1: $2 is what torchao's dequantize() gives" \
+	    "$("$OPTIMFS" cat "$ao/$1" ".optimfs/f32/optim/state/$2" | sha256sum)" "$3  -"
+}
+torchao 4bit.pt 0/exp_avg 616dd1dd3739cca5e4d1aebbcdd24951732874c70ae51e68a929325aa4a56043
+torchao 4bit.pt 0/exp_avg_sq 6f0b0bc17668feb3f48079fd3fe2178141114d6f759b9e63e58319bcf3c9299b
+torchao fp8.pt 0/exp_avg 57ccc276fda87d13d8a072dcecf259f459e78f35c7e9db446c2af10294856936
+torchao fp8.pt 0/exp_avg_sq 8341c7c2a738020e879fbe88bde85834b8053ed595813a1b2bb0c38968c55e6b
+torchao 8bit_fsdp2_w2 0.weight/exp_avg 7d16eac32908ed1f817dccad8cbcfc01b661b2ef84fb0c24c517abeff3eb89b0
+torchao 8bit_fsdp2_w2 0.weight/exp_avg_sq f1ba4c58a2343812b5ed205f841a99e79b173d8ada9430bb27d59fcac4c245a3
+torchao 8bit_fsdp2_w2 1.weight/exp_avg 0e13e43f85ae526fef6ce14ee01c9135bd1402f7ffcb2c0dfc102d3f448b6aa3
+ok "in a distributed checkpoint they are in the tree, too" sh -c \
+    "\"$OPTIMFS\" cat '$ao/8bit_fsdp2_w2' optim/state/0.weight/exp_avg | sha256sum | grep -q ^7d16eac3"
+"$OPTIMFS" mount -o rw,scratch "$ao/4bit.pt" "$mnt"
+ok "a tensor is renamed" mv "$mnt/model/small" "$mnt/model/tiny"
+not_ok "a view of that cannot unpack" ls "$mnt/.optimfs/view/torch,dequantize"
+like "the error says why" "$(cat "$mnt/.optimfs/errors")" \
+    "*OFS865*view torch,dequantize: names have changed*"
+"$OPTIMFS" umount "$mnt"
+ok "they can be converted" \
+    "$OPTIMFS" reshard -q --to torch,dequantize "$ao/4bit.pt" "$scratch/dense"
+ok "to dense tensors" sh -c \
+    "\"$OPTIMFS\" cat '$scratch/dense' optim/state/0/exp_avg | sha256sum | grep -q ^616dd1dd"
+ok "statistics of what was written" "$OPTIMFS" stat "$scratch/float" model/experts
+done_testing
