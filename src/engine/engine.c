@@ -200,6 +200,16 @@ static void by_cache(struct output *out, uint64_t off)
 	out->begun = off;
 }
 
+/* Starts write-back up to off, if there is enough of it. */
+static void write_behind(struct output *out, uint64_t off)
+{
+	if (off - out->begun < BEHIND)
+		return;
+	(void)sync_file_range(out->fd, (off_t)out->begun,
+	    (off_t)(off - out->begun), SYNC_FILE_RANGE_WRITE);
+	out->begun = off;
+}
+
 static int put(struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err)
 {
@@ -213,23 +223,22 @@ static int put(struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
 		by_cache(out, off);
 	if (ofs_stage_write(out->fd, buf, n, off, err) == -1)
 		return -1;
-	if (off + n - out->begun < BEHIND)
-		return 0;
-	(void)sync_file_range(out->fd, (off_t)out->begun,
-	    (off_t)(off + n - out->begun), SYNC_FILE_RANGE_WRITE);
-	out->begun = off + n;
+	write_behind(out, off + n);
 	return 0;
 }
 
-/* Copies bytes that no change concerns. */
+/* Copies bytes that no change concerns. Where the file system does not share
+ * their blocks, they are written like others. */
 static int copy_run(struct ofs_engine *e, struct output *out, int fd,
     uint64_t at, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	if (atomic_load(&e->failed))
 		return optimfs_fail(err, ECANCELED, "given up");
-	by_cache(out, off + n);
+	if (out->direct)
+		by_cache(out, off);
 	if (ofs_copy_sparse(fd, at, out->fd, off, n, err) == -1)
 		return -1;
+	write_behind(out, off + n);
 	atomic_fetch_add(&e->done, n);
 	return 0;
 }
