@@ -15,6 +15,41 @@
 #include "naming/ids.h"
 #include "naming/naming_impl.h"
 
+/* A reader gives every entry the key of its program; the tree needs one place
+ * for the same state whatever the program. "state.layers.0.weight.exp_avg",
+ * ("optimizer", "state", 17, "exp_avg") and ("optim", "state",
+ * "_fsdp_wrapped_module.layers.0.weight", "exp_avg") are all
+ * optim/state/layers.0.weight/exp_avg. Nothing in a key says what it is: a model
+ * may have a parameter called "state", and a dotted key can be split in many
+ * ways. So names are found by passes over all entries, each of which needs what
+ * those before have settled (name_all):
+ *
+ *   words          what each string is by itself. A checkpoint has few strings
+ *                  and many paths: the later passes look only at these bits.
+ *   roots          the optimizers, because their keys are sure: lists of groups,
+ *                  and states whose names only optimizers have.
+ *   find_model     of what belongs to no optimizer, that which looks most like
+ *                  a model.
+ *   collect        the names of parameters: those of the model and, where state
+ *                  is not flattened, those of the optimizers. Only with them can
+ *                  a flattened key be split, since names and states have dots.
+ *   match_wrapped  names without the prefixes of wrappers. All names of a scope
+ *                  are needed first: if two would become one, the second keeps
+ *                  its prefixes.
+ *   ties           entries of the model that are one tensor. They have one state.
+ *   unmatched      state of a number that no group lists, which belongs to no
+ *                  parameter. It must not get the name of one in the next pass.
+ *   ids            names for numbers, from what the groups say, or from the
+ *                  shapes of the model's tensors without tied ones.
+ *   place          the path of each entry, which reads all of the above, and
+ *                  changes nothing that another entry's path depends on.
+ *
+ * After these, state.c compares complete paths: aliases of tied parameters, and
+ * what is missing. subtree= comes last, so that it means what a user has seen.
+ *
+ * A guess that could be wrong is never silent: it is a warning, or the key stays
+ * below extra/ as it is. */
+
 int ofs_naming_push(struct naming *c, uint32_t str, struct optimfs_error *err)
 {
 	if (str == OFS_NONE)

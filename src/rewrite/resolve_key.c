@@ -19,9 +19,33 @@
 #include "text/parse.h"
 #include "text/text.h"
 
-/* Existing leaves are known by the path of their entry. The name of an added
- * leaf is derived from its siblings, or from the same state of another
- * parameter. */
+/* naming/ made paths of keys; a commit has to go back. For a leaf that exists
+ * this is no question: its entry still has the key. A leaf that was added, or
+ * moved, has only a path, and naming cannot be inverted: it dropped prefixes of
+ * wrappers, split dotted keys, replaced numbers by names, and put things below
+ * optim/ and extra/ that the program keeps elsewhere.
+ *
+ * So a new key is never made up. It is copied from an entry whose path differs
+ * in one component, by exchanging what stands for this component:
+ *
+ *   a sibling      optim/state/w/momentum beside optim/state/w/exp_avg: the key
+ *                  of exp_avg with another last component
+ *   the same state optim/state/w2/exp_avg like optim/state/w/exp_avg: the key
+ *   of another     with another parameter, which may be a number there (the IDs
+ *   parameter      say which), or a part of a flattened key ("state.w.exp_avg")
+ *   itself         below extra/, whose keys are shown as they are
+ *
+ * The sibling comes first: it lies in the same container, which may exist only
+ * once. What no entry shows is refused (OFS826), before anything is written; the
+ * commit reads the new files again, and compares the paths that come out
+ * (verify.c). Entries are found by their paths without component i, in one hash
+ * table for each i that is asked for, so that a thousand new states of a
+ * checkpoint with a million entries are not a thousand scans.
+ *
+ * The kind of a new value is that of the entry it was named after: a text "1"
+ * becomes an int beside ints, and a tensor where the others are 0-dim tensors.
+ * Views of staged changes use the same tasks (merge.c), but skip what has no key
+ * (lenient). */
 
 int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
     struct optimfs_error *err)
@@ -164,8 +188,8 @@ static int make_without(struct without *w, struct optimfs_error *err)
 
 /* An entry whose path differs from that of the change in component skip only;
  * OFS_NONE. */
-static int find(struct place *p, const struct ofs_change *ch, uint32_t skip,
-    uint32_t *at, struct optimfs_error *err)
+static int find_without(struct place *p, const struct ofs_change *ch,
+    uint32_t skip, uint32_t *at, struct optimfs_error *err)
 {
 	struct without *w = &p->without[skip < DEPTH_MAX ? skip : 0];
 
@@ -375,10 +399,10 @@ static int place_added(struct place *p, struct ofs_commit_task *t,
 	uint32_t at, beside;
 	int ret = 0;
 
-	if (find(p, ch, ch->nkeys - 1, &beside, err) == -1)
+	if (find_without(p, ch, ch->nkeys - 1, &beside, err) == -1)
 		return -1;
 	for (uint32_t i = ch->nkeys - 1; i-- > 1 && like == NULL;) {
-		if (find(p, ch, i, &at, err) == -1)
+		if (find_without(p, ch, i, &at, err) == -1)
 			return -1;
 		like = at == OFS_NONE ? NULL : &c->cat->entries[at];
 	}
@@ -469,7 +493,7 @@ static int value_moved(struct ofs_commit *c, struct ofs_commit_task *t,
 	return t->doc == NULL ? -1 : 0;
 }
 
-static int add(struct place *p, const struct ofs_change *ch,
+static int resolve_added(struct place *p, const struct ofs_change *ch,
     struct optimfs_error *err)
 {
 	struct ofs_commit *c = p->c;
@@ -519,7 +543,7 @@ static bool is_text_of(const struct ofs_commit *c, const struct ofs_entry *e,
 
 /* Is the document equal to the entry's value? Users copy whole trees over
  * others that differ little. */
-static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
+static bool is_same_value(const struct ofs_commit *c, const struct ofs_entry *e,
     const struct ofs_pickle *doc)
 {
 	struct ofs_buf is = { 0 };
@@ -533,7 +557,7 @@ static bool says_same(const struct ofs_commit *c, const struct ofs_entry *e,
 	return same;
 }
 
-static int set(struct ofs_commit *c, const struct ofs_change *ch,
+static int resolve_existing(struct ofs_commit *c, const struct ofs_change *ch,
     struct optimfs_error *err)
 {
 	const struct ofs_entry *e = &c->cat->entries[ch->entry];
@@ -569,7 +593,7 @@ static int set(struct ofs_commit *c, const struct ofs_change *ch,
 		return optimfs_fail_with(err, &why);
 	}
 	t->doc = made.doc;
-	if (t->doc != NULL && says_same(c, e, t->doc)) {
+	if (t->doc != NULL && is_same_value(c, e, t->doc)) {
 		ofs_pickle_free(t->doc);
 		c->ntasks--;
 	}
@@ -583,8 +607,9 @@ static int place_all(struct place *p, struct optimfs_error *err)
 	for (size_t i = 0; i < c->changes->n; i++) {
 		const struct ofs_change *ch = &c->changes->v[i];
 		size_t n = c->ntasks;
-		int ret = ch->kind == OFS_CHANGE_ADD ? add(p, ch, err)
-						     : set(c, ch, err);
+		int ret = ch->kind == OFS_CHANGE_ADD
+		    ? resolve_added(p, ch, err)
+		    : resolve_existing(c, ch, err);
 
 		if (ret == -1 && !c->lenient)
 			return -1;
