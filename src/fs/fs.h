@@ -559,6 +559,9 @@ void ofs_info_json(struct ofs_snapshot *snap, struct ofs_buf *out);
 struct ofs_json_writer;
 void ofs_info_source(const struct ofs_snapshot *snap,
     struct ofs_json_writer *w);
+/* The options that say what keys mean. */
+void ofs_info_meaning(const struct optimfs_options *o,
+    struct ofs_json_writer *w);
 
 /* notes.c: tensors.tsv has a line of column names and one line for each tensor, depth
  * first; the others one line for each record. They say what was read from the

@@ -151,17 +151,23 @@ static void put_layouts(const struct ofs_snapshot *snap, const struct counts *c,
 	close_line(w);
 }
 
-static void put_options(struct ofs_snapshot *snap, struct ofs_json_writer *w)
+void ofs_info_meaning(const struct optimfs_options *o,
+    struct ofs_json_writer *w)
 {
-	const struct optimfs_options *o = &snap->fs->options;
-
-	open_line(w, "options");
 	ofs_json_put_string(w, "type", o->type);
 	ofs_json_put_string(w, "optim_key", o->optim_key);
 	ofs_json_put_string(w, "model_key", o->model_key);
 	ofs_json_put_string(w, "ids", o->ids);
 	ofs_json_put_string(w, "subtree", o->subtree);
 	ofs_json_put_string(w, "fill", o->fill);
+}
+
+static void put_options(struct ofs_snapshot *snap, struct ofs_json_writer *w)
+{
+	const struct optimfs_options *o = &snap->fs->options;
+
+	open_line(w, "options");
+	ofs_info_meaning(o, w);
 	ofs_json_put_string(w, "join", o->join);
 	ofs_json_put_u64(w, "cache", o->cache);
 	if (o->max_metadata > 0)

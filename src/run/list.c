@@ -265,22 +265,6 @@ static int put_row(void *ctx, const struct optimfs_run_entry *e)
 	return 0;
 }
 
-static void put_options(const struct ofs_run_dir *run,
-    struct ofs_json_writer *w)
-{
-	const struct optimfs_options *o = &run->options;
-
-	ofs_json_open(w, "options", '{');
-	ofs_json_put_string(w, "run", "yes");
-	ofs_json_put_string(w, "type", o->type);
-	ofs_json_put_string(w, "optim_key", o->optim_key);
-	ofs_json_put_string(w, "model_key", o->model_key);
-	ofs_json_put_string(w, "ids", o->ids);
-	ofs_json_put_string(w, "subtree", o->subtree);
-	ofs_json_put_string(w, "fill", o->fill);
-	ofs_json_close(w, '}');
-}
-
 static int put_json(struct ofs_run_dir *run, bool read, struct ofs_buf *out,
     struct optimfs_error *err)
 {
@@ -297,7 +281,10 @@ static int put_json(struct ofs_run_dir *run, bool read, struct ofs_buf *out,
 	ofs_json_open(&w, "checkpoints", '[');
 	ret = optimfs_run_list(run->fs, put_row, &table, err);
 	ofs_json_close(&w, ']');
-	put_options(run, &w);
+	ofs_json_open(&w, "options", '{');
+	ofs_json_put_string(&w, "run", "yes");
+	ofs_info_meaning(&run->options, &w);
+	ofs_json_close(&w, '}');
 	if (mount != NULL)
 		ofs_json_put_raw(&w, "mount", mount);
 	ofs_json_close(&w, '}');
