@@ -284,7 +284,7 @@ static struct optimfs *open_any(const char *path,
 	fs = open_run(path, options, &why);
 	if (fs == NULL && (why.number == 854 || ofs_must_stop(&why)))
 		optimfs_fail_with(err, &why);
-	if (fs == NULL || ofs_run_has_steps(&fs->run->members))
+	if (fs == NULL || ofs_run_is_evident(&fs->run->members))
 		return fs;
 	optimfs_close(fs);
 	return NULL;

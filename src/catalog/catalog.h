@@ -392,6 +392,9 @@ struct ofs_catalog {
 		const uint32_t *name; /* of ID i: a string, or OFS_NONE */
 	} * id_names;
 	uint32_t nid_names;
+	/* the trainer's optimizer has all parameters of the model, in its
+	 * order */
+	bool ids_of_model;
 	struct ofs_flat_param *flat; /* sorted by name; in arena */
 	/* Other names of parameters that do not follow from tied tensors of the
 	 * model; strings; in arena. */

@@ -127,6 +127,8 @@ static int add_below(const struct ofs_dir *dir, const struct ofs_names *names,
 		ret = ofs_parts_move(&found, only, err);
 	if (ret != -1)
 		ret = ofs_parts_join(parts, &found, err);
+	if (ret != -1)
+		ret = ofs_detect_role_data(dir, only, parts, err);
 	ofs_parts_free(&found);
 	free(only);
 	if (ret == -1)

@@ -101,6 +101,11 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_verl(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
+/* Adds what verl keeps beside the directory role, if that is one of its roles:
+ * the state of the data loader. */
+int ofs_detect_role_data(const struct ofs_dir *dir, const char *role,
+    struct ofs_parts *parts, struct optimfs_error *err);
+
 /* What the entries of a part are, where names say it. */
 enum ofs_role {
 	OFS_ROLE_OTHER,

@@ -497,6 +497,7 @@ static int keep_left(struct ofs_catalog *cat, const struct ofs_parts *parts,
 static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
+	cat->ids_of_model = parts->ids_of_model;
 	if (name_writer(cat, parts->trainer, err) == -1 ||
 	    keep_left(cat, parts, err) == -1 || join(cat, parts, err) == -1 ||
 	    keep_options(cat, opt, err) == -1 ||

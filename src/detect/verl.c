@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,11 @@
 /* A role of a job (actor, critic) is a directory with up to three complete
  * torch_dist checkpoints: of the model, of the optimizer, and of the rest.
  * ckpt_contents.json, which is written last, names them; keys do not repeat, so
- * that they are one checkpoint without prefixes (docs/formats/trainers.md). */
+ * that they are one checkpoint without prefixes (docs/formats/trainers.md). With
+ * FSDP it has one file per rank of each. */
 
 #define CONTENTS     "ckpt_contents.json"
+#define DATA         "data.pt" /* of the data loader, beside the roles */
 #define CONTENTS_MAX (1 << 20)
 #define MAX_FILES    64 /* beside the model of Hugging Face */
 
@@ -184,6 +187,48 @@ static int read_contents(struct contents *c, const uint8_t *p, uint64_t n)
 					 "OFS689 " CONTENTS ": %s", why.text);
 }
 
+/* Is there the model of rank 0? */
+static bool has_ranks(const struct ofs_names *names)
+{
+	int world[2];
+
+	for (size_t i = 0; i < names->n; i++)
+		if (ofs_probe_numbers(names->name[i],
+			"model_world_size_#_rank_#.pt", world, 2) == 2 &&
+		    world[1] == 0)
+			return true;
+	return false;
+}
+
+/* The settings beside the files of ranks, which are found as any others. The
+ * optimizer is made of all parameters of the model. */
+static int add_beside_ranks(struct contents *c, const struct ofs_names *names)
+{
+	c->parts->trainer = "verl";
+	c->parts->ids_of_model = true;
+	if (ofs_probe_has(names, "lora_train_meta.json") &&
+	    add_raw(c, "lora_train_meta.json", NULL, "lora_train_meta.json") ==
+		-1)
+		return -1;
+	return add_settings(c, "huggingface");
+}
+
+int ofs_detect_role_data(const struct ofs_dir *dir, const char *role,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	const char *name = ofs_path_last(role);
+	char *data;
+	int ret;
+
+	if (strcmp(name, "actor") != 0 && strcmp(name, "critic") != 0)
+		return 0;
+	if (asprintf(&data, "%.*s" DATA, (int)(name - role), role) == -1)
+		return ofs_no_memory(err);
+	ret = ofs_detect_lone(dir, data, "torch", "data", parts, err);
+	free(data);
+	return ret;
+}
+
 int ofs_detect_verl(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
@@ -194,7 +239,7 @@ int ofs_detect_verl(const struct ofs_dir *dir, const struct ofs_names *names,
 	int ret;
 
 	if (!ofs_probe_has(names, CONTENTS))
-		return 0;
+		return has_ranks(names) ? add_beside_ranks(&c, names) : 0;
 	if (ofs_dir_read_file(dir, CONTENTS, CONTENTS_MAX, &bytes, &n, &why) ==
 	    -1)
 		return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : 0;

@@ -160,6 +160,7 @@ int ofs_parts_join(struct ofs_parts *parts, struct ofs_parts *other,
 			return -1;
 	if (parts->trainer == NULL)
 		parts->trainer = other->trainer;
+	parts->ids_of_model = parts->ids_of_model || other->ids_of_model;
 	ofs_parts_free(other);
 	return 0;
 }

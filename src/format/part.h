@@ -44,6 +44,8 @@ struct ofs_parts {
 	struct ofs_names notes; /* lines of .optimfs/warnings */
 	const char *trainer; /* "torchtitan", ...; NULL: none known */
 	bool chosen; /* among others, by a file that names the latest one */
+	/* the optimizer has all parameters of the model, in its order */
+	bool ids_of_model;
 };
 
 /* Most files of one directory that a mount combines. */

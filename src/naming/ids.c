@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "base/str.h"
 #include "naming/naming_impl.h"
 
@@ -19,7 +20,8 @@
  *
  *     ofs_ids_of_file     a person names them: ids=FILE
  *     ofs_ids_of_groups   the optimizer was given names: param_names
- *     ofs_ids_of_model    the model's tensors, in order or by shape: ids=model
+ *     ofs_ids_of_model    the model's tensors, in order or by shape: ids=model,
+ *                         or if a trainer is known to have them all
  *
  * Without evidence IDs stay what they are. A wrong name is worse than none: state
  * of equal shapes can be exchanged, and training goes on with it. */
@@ -223,6 +225,25 @@ static int asked_for(struct naming *c, struct optimfs_error *err)
 	    err);
 }
 
+/* The names that ids=model would give, if no one has to decide anything: the
+ * only optimizer has as many parameters as the model, and each has one that
+ * fits. */
+static int assume_model(struct naming *c, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_ids ids = { 0 };
+	int ret = 0;
+
+	if (!c->cat->ids_of_model || numbered(c, true, &ids.root) != 1)
+		return 0;
+	if (ofs_ids_of_model(c, &ids, &why) == 0)
+		ret = ids.whole ? store(c, &ids, err) : 0;
+	else if (ofs_must_stop(&why))
+		ret = optimfs_fail_with(err, &why);
+	free(ids.v);
+	return ret;
+}
+
 int ofs_naming_ids(struct naming *c, struct optimfs_error *err)
 {
 	if (look_at_keys(c, err) == -1)
@@ -237,7 +258,7 @@ int ofs_naming_ids(struct naming *c, struct optimfs_error *err)
 		    name_ids(c, i, ofs_ids_of_groups, err) == -1)
 			return -1;
 	}
-	return c->opt->ids == NULL ? 0 : asked_for(c, err);
+	return c->opt->ids == NULL ? assume_model(c, err) : asked_for(c, err);
 }
 
 uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,

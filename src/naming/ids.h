@@ -14,6 +14,7 @@ struct ofs_ids {
 		uint32_t group;
 	} * v;
 	uint32_t n, ngroups;
+	bool whole; /* they are all parameters of the model */
 	const char *file; /* NULL: the names are from no file */
 	uint32_t end;     /* its number of lines + 1 */
 };

@@ -381,6 +381,7 @@ static int match(struct match *m, const struct ofs_ids_state *state, uint32_t n,
 		return -1;
 	for (uint32_t i = 0; i < m->n; i++)
 		ids->v[m->v[i].s.id].name = m->model[m->v[i].at].name;
+	ids->whole = m->n == m->nmodel;
 	if (m->order == OFS_IN_ORDER)
 		fill_gaps(m, ids);
 	return 0;

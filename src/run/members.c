@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "detect/candidates.h"
 
 /* A directory that was changed so shortly before it was listed may have been
  * changed again since, without another time. */
@@ -358,7 +359,19 @@ uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step)
 	return found;
 }
 
-bool ofs_run_has_steps(struct ofs_run_members *m)
+static bool has_roles(const struct ofs_run_members *m)
+{
+	struct ofs_names names;
+	bool roles;
+
+	if (ofs_dir_list(&m->dir, &names, NULL) == -1)
+		return false;
+	roles = ofs_detect_is_roles(&m->dir, &names);
+	ofs_names_free(&names);
+	return roles;
+}
+
+static bool has_steps(struct ofs_run_members *m)
 {
 	struct ofs_run_member v;
 	uint64_t step = 0;
@@ -373,6 +386,11 @@ bool ofs_run_has_steps(struct ofs_run_members *m)
 		one = true;
 	}
 	return false;
+}
+
+bool ofs_run_is_evident(struct ofs_run_members *m)
+{
+	return has_steps(m) || has_roles(m);
 }
 
 uint32_t ofs_run_member_last(struct ofs_run_members *m)

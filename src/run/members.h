@@ -87,9 +87,10 @@ uint32_t ofs_run_member_find(struct ofs_run_members *m, const char *name);
 uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step);
 /* The last one. */
 uint32_t ofs_run_member_last(struct ofs_run_members *m);
-/* Do two names tell that they are checkpoints of different steps? What else a
- * directory holds side by side, as files of ranks, is no run by itself. */
-bool ofs_run_has_steps(struct ofs_run_members *m);
+/* Do two names tell that they are checkpoints of different steps, or are they
+ * the models of one job, actor and critic? What else a directory holds side by
+ * side, as files of ranks, is no run by itself. */
+bool ofs_run_is_evident(struct ofs_run_members *m);
 /* Is it shown in by-name/? */
 static inline bool ofs_run_is_shown(const struct ofs_run_member *m)
 {

@@ -141,7 +141,7 @@ elements() {
 }
 cp -r "$jobs"/* "$scratch" && chmod -R u+w "$scratch"
 is "the job that fsdp_config.json tells is read" "$(elements world_sizes model/w)" 4
-is "its optimizer is of the same job" "$(elements world_sizes optim/state/0/exp_avg)" 4
+is "its optimizer is of the same job" "$(elements world_sizes optim/state/w/exp_avg)" 4
 "$OPTIMFS" ls -R "$scratch/world_sizes" >"$scratch/out"
 not_ok "the other job is not in its tree" grep -q '~2' "$scratch/out"
 ok "info of files of two jobs succeeds" "$OPTIMFS" info "$scratch/world_sizes"
@@ -164,6 +164,25 @@ touch -d @2000 "$scratch/world_sizes"/model_world_size_2_rank_*
 refused "a model of one job and an optimizer of another are refused by name" \
     'OFS674 .* of 2 ranks model_world_size_2_rank_0\.pt is complete, and of 4 optim_world_size_4_rank_0\.pt' \
     "$scratch/world_sizes"
+
+# A step of verl.
+step=$scratch/verl/global_step_3
+mkdir -p "$step/actor/huggingface"
+cp "$jobs"/world_sizes/*_4_* "$step/actor"
+echo '{"hidden_size": 3}' >"$step/actor/huggingface/config.json"
+cp "$TOP_SRCDIR/tests/data/extra/torch_save/plain.pt" "$step/data.pt"
+echo 3 >"$scratch/verl/latest_checkpointed_iteration.txt"
+ok "a step of verl with one role opens" "$OPTIMFS" ls -R "$scratch/verl"
+has "the state of the data loader beside it is in extra/" '^extra/data/.'
+has "its settings are in extra/" '^extra/huggingface/config\.json$'
+has "the states have the names of the model" '^optim/state/w/exp_avg$'
+ok "info of the role succeeds" "$OPTIMFS" info "$step/actor"
+has "info names the trainer" '^trainer +verl$'
+not_ok "nothing of the role is left out" grep -q '^left out' "$scratch/out"
+cp -r "$step/actor" "$step/critic"
+is "two roles are a run" "$("$OPTIMFS" ls "$step" by-name | paste -s -)" \
+    "actor/	critic/	data.pt/"
+status "a command that takes one checkpoint names the roles" 3 "$OPTIMFS" fsck "$step"
 
 is "numbered files are read as the complete job" "$(elements numbers model/w)" 2
 ok "info of numbered files of two jobs succeeds" "$OPTIMFS" info "$scratch/numbers"

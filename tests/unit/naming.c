@@ -1001,6 +1001,24 @@ static void ids_of_shapes(void)
 	    "t4,3 model|a.weight = model/a.weight\n"
 	    "t4,3 optim|state|0|exp_avg = optim/state/a.weight/exp_avg\n"
 	    "t3 optim|state|1|exp_avg = optim/state/a.bias/exp_avg\n"));
+	/* a trainer whose optimizer has all parameters */
+	opt.ids = NULL;
+	for (int fits = 0; fits <= 1; fits++) {
+		cat = catalog_of(fits ? "t4 model|w = x\nt4 model|b = x\n"
+					"t4 optim|state|0|exp_avg = x\n"
+					"t4 optim|state|1|exp_avg = x\n"
+				      : "t4 model|w = x\nt4 model|b = x\n"
+					"t4 model|c = x\n"
+					"t4 optim|state|0|exp_avg = x\n"
+					"t4 optim|state|1|exp_avg = x\n");
+		cat->ids_of_model = true;
+		ok(ofs_name_entries(cat, &opt, NULL) == 0 &&
+			cat->nid_names == (fits ? 1u : 0u),
+		    "IDs are those of the model%s",
+		    fits ? "" : " only if there are as many");
+		ofs_catalog_free(cat);
+	}
+	opt.ids = "model";
 	/* two files: each keeps its own order only */
 	cat = catalog_of("t4 model|a = x\nt4 model|b = x\n"
 			 "t4 optim|state|0|exp_avg = x\n"
