@@ -128,7 +128,7 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 	const struct ofs_mount_options *m = s->v->options;
 	const struct ofs_sandbox_config config = {
 		.source = { s->v->source },
-		.join = m->open.join,
+		.join = { m->open.join },
 		.write = m->open.rw,
 		.temporary = m->open.scratch,
 		.upper = m->open.upper,

@@ -179,6 +179,9 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 	struct optimfs_options open = c->open;
 	struct optimfs *fs;
 
+	/* it is a part of the first one only */
+	if (path != c->checkpoint)
+		open.join = c->source[1].open.join;
 	open.watch = &watch;
 	if (c->job.group == NULL) /* mpirun ends its ranks */
 		ofs_interrupt_end(
@@ -225,7 +228,7 @@ static int confine(const struct ofs_command *c, unsigned allowed,
 	    : NULL;
 	const struct ofs_sandbox_config config = {
 		.source = { c->checkpoint, second },
-		.join = c->open.join,
+		.join = { c->open.join, c->source[1].open.join },
 		.output = output_of(c, allowed),
 		.file = { c->open.units, c->open.ids },
 		.memory = -1,

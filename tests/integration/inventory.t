@@ -73,6 +73,25 @@ status "join= with the checkpoint itself exits with 2" 2 \
 "$OPTIMFS" info -o join="$scratch/here/ck-5" "$scratch/here/ck-5" 2>"$scratch/out"
 has "the message says so" 'OFS690 join=.* is .*ck-5 itself'
 
+mkdir "$scratch/mnt"
+if tap_can_mount; then
+	ok "join= can be mounted" \
+	    "$OPTIMFS" mount -o join="$scratch/there/optim" "$scratch/here/ck-5" "$scratch/mnt"
+	ok "the mount is equal to the checkpoint that was divided" "$OPTIMFS" diff "$scratch/mnt" "$ck"
+	ok "in the other order, too" "$OPTIMFS" diff "$ck" "$scratch/mnt"
+	"$OPTIMFS" umount "$scratch/mnt"
+	"$OPTIMFS" mount -o rw,join="$scratch/there/optim" "$scratch/here/ck-5" "$scratch/mnt" 2>"$scratch/out"
+	has "join= cannot be mounted for writing" 'OFS690 .*optimfs reshard makes one of them'
+	ok "but with scratch" "$OPTIMFS" mount \
+	    -o scratch,join="$scratch/there/optim" "$scratch/here/ck-5" "$scratch/mnt"
+	ok "then it can be changed" sh -c "echo 1e-7 >'$scratch/mnt/optim/param_groups/0/lr'"
+	"$OPTIMFS" umount "$scratch/mnt"
+else
+	skip "cannot mount"
+fi
+ok "two checkpoints are compared, of which join= is a part of the first" \
+    "$OPTIMFS" diff -o join="$scratch/there/optim" "$scratch/here/ck-5" "$ck"
+
 # Checkpoints beside files.
 mkdir "$scratch/run"
 cp -r "$ck" "$scratch/run/step-10"
