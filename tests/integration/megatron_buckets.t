@@ -66,8 +66,9 @@ ck=$scratch/verl_tp2pp2dp2/ckpt
 ok "verl: the states of a role are named by the model of its other directory" \
     same "$ck/actor" "$scratch/verl_tp2pp2dp2/manifest.json"
 is "verl: info counts them" "$(found "$ck/actor")" '15 0 0'
-like "verl: the only role is opened" "$("$OPTIMFS" info "$ck")" "$ck/actor
-*written by verl*"
+like "verl: the only role is opened, with the state of the data loader" "$("$OPTIMFS" info "$ck")" "$ck
+*written by verl*
+extra  *content_metadata, data, *"
 is "verl: settings are kept" \
     "$("$OPTIMFS" cat "$ck/actor" extra/huggingface/config.json)" \
     "$(cat "$ck/actor/model/huggingface/config.json")"

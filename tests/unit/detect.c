@@ -415,14 +415,14 @@ static void made_directories(void)
 		    "model-rank-1-part-0.safetensors as "
 		    "model-rank-1-part-0?" },
 		{ "verl", fill_verl,
-		    "torch extra_state_world_size_2_rank_0.pt "
+		    "verl: torch extra_state_world_size_2_rank_0.pt "
 		    "extra_state_world_size_2_rank_1.pt/1 as extra_state of "
 		    "0?; torch model_world_size_2_rank_0.pt "
 		    "model_world_size_2_rank_1.pt/1 as model of 0?; torch "
 		    "optim_world_size_2_rank_0.pt "
 		    "optim_world_size_2_rank_1.pt/1 as optim of 0?" },
 		{ "verl with one rank", fill_verl_of_one,
-		    "torch model_world_size_1_rank_0.pt as model of 0?; torch "
+		    "verl: torch model_world_size_1_rank_0.pt as model of 0?; torch "
 		    "optim_world_size_1_rank_0.pt as optim of 0?" },
 		{ "names without an extension", fill_without_extension,
 		    "torch checkpoint.pth.tar as checkpoint.pth?; torch "
@@ -633,8 +633,8 @@ static void parents(void)
 	put_torch(dir, "global_step_10/data.pt");
 	put_text(dir, "latest_checkpointed_iteration.txt", "10");
 	is_str(detect(dir, "", NULL, &err),
-	    "torch global_step_10/actor/model_world_size_1_rank_0.pt as model "
-	    "of 0",
+	    "verl: torch global_step_10/actor/model_world_size_1_rank_0.pt as "
+	    "model of 0; torch global_step_10/data.pt as data?",
 	    "verl's tracker file selects the global step");
 	put_torch(dir, "global_step_10/critic/model_world_size_1_rank_0.pt");
 	refuse("a global step with several models fails with OFS681", dir,
