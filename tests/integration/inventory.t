@@ -338,4 +338,22 @@ ln -s "$st" "$scratch/out_of_it/model.safetensors"
 has "-o follow says of a link that leads elsewhere that it does" \
     'OFS680 .* model\.safetensors is a symbolic link that leads out of the directory, or to nothing'
 
+# Every file of a directory is read, left out by name, or tells how to read others.
+is "info accounts for every file of the fixtures" "$(cd "$TOP_SRCDIR/tests/data" && python3 - "$OPTIMFS" \
+    jobs/fewer jobs/numbers evidence/sorted_equal evidence/galore extra/trainers/* extra/olmo_local/* \
+    deepspeed/z1_ws2_bf16/ckpt deepspeed/z3_ws2_two_tags megatron/*/fully_reshardable pytorch/hf_storage_w2/ckpt <<'EOF'
+import json, os, subprocess, sys
+
+TELLS = {"metadata.json", "fsdp_config.json", "latest", "latest_universal", "latest_checkpointed_iteration.txt"}
+for top in filter(os.path.isdir, sys.argv[2:]):
+    info = json.loads(subprocess.check_output([sys.argv[1], "info", "--json", top]))
+    left = tuple(os.path.join(top, i["path"]) for i in info["left_out"])
+    files = [os.path.join(d, f) for d, _, names in os.walk(top) for f in names]
+    rest = [f for f in files if not f.startswith(left) and os.path.basename(f) not in TELLS
+            and not f.endswith(".index.json")]
+    if len(rest) != info["files"]["count"]:
+        print(top, info["files"]["count"], sorted(rest))
+EOF
+)" ''
+
 done_testing
