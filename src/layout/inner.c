@@ -119,8 +119,9 @@ static int add_storage(struct ofs_inner *inner,
 	    (struct ofs_inner_new){ s->key, s->bytes, a->nstorages };
 	if (ofs_torch_new_storage(a, err) == -1)
 		return -1;
-	a->storage[a->nstorages - 1].crc =
-	    ofs_crc32(0, a->literal.data + part.first, s->bytes);
+	if (s->bytes > 0)
+		a->storage[a->nstorages - 1].crc =
+		    ofs_crc32(0, a->literal.data + part.first, s->bytes);
 	return ofs_torch_new_part(a, inner->from->cat, &part, err);
 }
 
