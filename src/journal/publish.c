@@ -273,12 +273,23 @@ static int sync_new(struct ofs_publish *p, struct optimfs_error *err)
 	return 0;
 }
 
+static bool swaps(const struct ofs_publish_plan *plan)
+{
+	return plan->at_once || count(plan, OFS_PUBLISH_REPLACE) > 1;
+}
+
+int ofs_publish_possible(struct ofs_publish *p, struct optimfs_error *err)
+{
+	return p->source != NULL && p->plan.n > 0 && swaps(&p->plan)
+	    ? ofs_publish_exchangeable(p, err)
+	    : 0;
+}
+
 int ofs_publish_prepare(struct ofs_publish *p, const char *id,
     struct optimfs_error *err)
 {
 	strcpy(p->plan.id, id);
-	p->plan.swap =
-	    p->plan.at_once || count(&p->plan, OFS_PUBLISH_REPLACE) > 1;
+	p->plan.swap = swaps(&p->plan);
 	if (sync_new(p, err) == -1 ||
 	    (p->plan.swap && ofs_publish_build(p, err) == -1) ||
 	    ofs_publish_unchanged(&p->plan, p->dir, err) == -1)

@@ -5,9 +5,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/copy.h"
@@ -278,6 +281,34 @@ int ofs_publish_build(struct ofs_publish *p, struct optimfs_error *err)
 	return ret;
 }
 
+static int cannot_exchange(struct optimfs_error *err)
+{
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS824 this file system cannot exchange two directories, and "
+	    "several files change: copy the checkpoint elsewhere, or write it "
+	    "with optimfs reshard");
+}
+
+/* overlayfs does not rename directories of lower layers (EXDEV), which it finds
+ * before it finds that the target, new/, has files. */
+int ofs_publish_exchangeable(struct ofs_publish *p, struct optimfs_error *err)
+{
+	struct statfs fs;
+	char *base;
+	int parent, ret = 0;
+
+	if (fstatfs(p->stage, &fs) == -1 || fs.f_type != OVERLAYFS_SUPER_MAGIC)
+		return 0;
+	if (ofs_publish_parent(p->source, p->dir, &parent, &base, err) == -1)
+		return -1;
+	if (ofs_sys_rename(parent, base, p->stage, OFS_PUBLISH_NEW, 0) == -1 &&
+	    errno == EXDEV)
+		ret = cannot_exchange(err);
+	free(base);
+	close(parent);
+	return ret;
+}
+
 static int exchange(const struct ofs_publish *p)
 {
 	return ofs_sys_rename(p->stage, OFS_PUBLISH_GEN, p->parent, p->base,
@@ -366,10 +397,7 @@ int ofs_publish_exchange(struct ofs_publish *p, struct optimfs_error *err)
 	/* EXDEV: a directory of a lower layer of overlayfs */
 	if (code == EINVAL || code == ENOSYS || code == EOPNOTSUPP ||
 	    code == EXDEV)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS824 this file system cannot exchange two directories, "
-		    "and several files change: copy the checkpoint elsewhere, "
-		    "or write it with optimfs reshard");
+		return cannot_exchange(err);
 	errno = code;
 	return optimfs_fail(err, code,
 	    "OFS802 the new directory cannot be put in place: %m");

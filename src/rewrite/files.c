@@ -662,6 +662,8 @@ static int write_files(struct ofs_commit *c, bool late,
 	w.engine.ctx = &w;
 	w.engine.dir = ofs_publish_new(c->publish);
 	ret = create(&w, late, err);
+	if (ret == 0)
+		ret = ofs_publish_possible(c->publish, err);
 	if (ret == 0 && w.engine.n > 0)
 		ret = ofs_engine_run(&w.engine, err);
 	ofs_engine_fini(&w.engine);

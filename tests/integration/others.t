@@ -203,13 +203,19 @@ if [ "$(id -u)" = 0 ] && mkdir ov merged && mount -t tmpfs none ov 2>/dev/null; 
 	mount -t overlay overlay -o lowerdir=ov/lo,upperdir=ov/up,workdir=ov/wk merged
 	"$o" mount -q -o rw merged/ck "$mnt"
 	echo 0.3 >"$mnt/$lr"
+	written() { # by the daemon so far
+		sed -n 's/^wchar: //p' "/proc/$(sed -n 's/^pid //p' merged/.ck.optimfs/lock)/io"
+	}
+	before=$(written)
 	status "a directory of a lower layer of overlayfs cannot be exchanged" 4 \
 	    "$o" commit "$mnt"
 	like "and the message says what to do" "$(said)" "*OFS824*copy the checkpoint elsewhere*"
+	ok "before the new files are written" \
+	    [ $(($(written) - before)) -lt "$(stat -c %s merged/ck/* | sort -n | tail -n 1)" ]
 	"$o" umount --keep "$mnt"
 	umount merged ov
 else
-	skip 2 "no overlayfs"
+	skip 3 "no overlayfs"
 fi
 
 # --- a planted link ---
