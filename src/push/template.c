@@ -375,6 +375,27 @@ int ofs_template_dir(const char *dir, bool *made, struct optimfs_error *err)
 	    : optimfs_fail(err, errno, "OFS801 %s: fsync: %m", dir);
 }
 
+/* A destination that existed is for nobody who may not read the source. */
+static int narrow(struct optimfs *like, const char *dir,
+    struct optimfs_error *err)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ofs_snapshot *snap = ofs_enter(like);
+	struct stat st;
+	mode_t mode;
+	int ret = fd == -1 ? -1 : fstat(fd, &st);
+
+	mode = ret == -1 ? 0 : ofs_snapshot_made_mode(snap, st.st_mode & 0777);
+	if (ret == 0 && mode != (st.st_mode & 0777))
+		ret = fchmod(fd, (st.st_mode & 07000) | mode);
+	if (ret == -1)
+		optimfs_fail(err, errno, "OFS801 %s: its mode: %m", dir);
+	ofs_leave(snap);
+	if (fd != -1)
+		close(fd);
+	return ret;
+}
+
 int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
@@ -389,7 +410,8 @@ int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
 	if (st == NULL)
 		return -1;
 	/* before the template, which is useless without its destination */
-	if (ofs_template_dir(dir, &made, err) == 0)
+	if (ofs_template_dir(dir, &made, err) == 0 &&
+	    narrow(like, dir, err) == 0)
 		ret = make_of(like, layout, st, err);
 	if (ret == -1 && made)
 		rmdir(dir);

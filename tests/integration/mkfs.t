@@ -451,5 +451,9 @@ for left in info done; do
 	fi
 done
 
+cp -r "$main" private && chmod 700 private && mkdir into && chmod 755 into
+"$OPTIMFS" mkfs --like private --layout dcp@2 into
+is "an empty directory is for nobody who may not read the source" "$(stat -c %a into)" 700
+
 drop
 done_testing
