@@ -60,6 +60,32 @@ void ofs_mountinfo_fini(struct ofs_mountinfo *m)
 	*m = (struct ofs_mountinfo){ 0 };
 }
 
+static bool is_in(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+char *ofs_mountinfo_shows(const char *source)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct ofs_mount_line m;
+	char *line = NULL, *point = NULL;
+	size_t cap = 0;
+
+	if (f == NULL)
+		return NULL;
+	while (point == NULL && getline(&line, &cap, f) != -1)
+		if (ofs_mount_line_parse(line, &m) &&
+		    strcmp(m.type, "fuse.optimfs") == 0 &&
+		    is_in(m.source, source))
+			point = strdup(m.point);
+	free(line);
+	fclose(f);
+	return point;
+}
+
 /* The parent's real path with the last component appended. */
 static char *beside_parent(const char *path)
 {

@@ -18,6 +18,9 @@ struct ofs_mountinfo {
  * then m is empty. */
 bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m);
 void ofs_mountinfo_fini(struct ofs_mountinfo *m);
+/* Where optimfs has mounted source, a path without symbolic links, or something in
+ * it; malloc'ed. NULL: nowhere in this mount name space. */
+char *ofs_mountinfo_shows(const char *source);
 
 /* Resolves symbolic links, "." and "..". Only the parent is looked up, because
  * the last component may be a dead mount. malloc'ed; NULL sets err. */

@@ -298,12 +298,7 @@ static int open_run(struct ofs_log *log, struct optimfs_error *err)
 	struct ofs_command *c = log->c;
 	int ret;
 
-	if (!optimfs_is_run(c->fs)) {
-		optimfs_close(c->fs);
-		c->open.run = OPTIMFS_RUN_YES;
-		c->fs = ofs_command_open(c, c->checkpoint, err);
-	}
-	if (c->fs == NULL)
+	if (ofs_command_as_run(c, err) == -1)
 		return -1;
 	ret = optimfs_run_list(c->fs, add_row, log, err);
 	if (ret == 0 && log->n == 0)

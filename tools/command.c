@@ -77,6 +77,11 @@ static const struct known {
 	{ OFS_SHA256, { 281, "sha256", false }, 0 },
 	{ OFS_STAT, { 282, "stat", true }, offsetof(struct ofs_command, stat) },
 	{ OFS_CSV, { 283, "csv", false }, 0 },
+	{ OFS_THIN, { 284, "keep-last", true },
+	    offsetof(struct ofs_command, keep_last) },
+	{ OFS_THIN, { 285, "keep-every", true },
+	    offsetof(struct ofs_command, keep_every) },
+	{ OFS_YES, { 286, "yes", false }, 0 },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -196,6 +201,16 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 	return fs;
 }
 
+int ofs_command_as_run(struct ofs_command *c, struct optimfs_error *err)
+{
+	if (optimfs_is_run(c->fs))
+		return 0;
+	optimfs_close(c->fs);
+	c->open.run = OPTIMFS_RUN_YES;
+	c->fs = ofs_command_open(c, c->checkpoint, err);
+	return c->fs == NULL ? -1 : 0;
+}
+
 /* What the command makes, or writes into; NULL: only standard output. */
 static const char *output_of(const struct ofs_command *c, unsigned allowed)
 {
@@ -230,6 +245,7 @@ static int confine(const struct ofs_command *c, unsigned allowed,
 		.source = { c->checkpoint, second },
 		.join = { c->open.join, c->source[1].open.join },
 		.output = output_of(c, allowed),
+		.upper = (allowed & OFS_THIN) != 0 ? c->checkpoint : NULL,
 		.file = { c->open.units, c->open.ids },
 		.memory = -1,
 	};
@@ -606,22 +622,29 @@ int ofs_sink_stdout(void *ctx, const void *p, size_t n,
 	return 0;
 }
 
+int ofs_command_number(const struct ofs_verb *verb, const char *option,
+    const char *given, uint64_t max, uint64_t *n, int *status)
+{
+	char *end;
+
+	errno = 0;
+	*n = strtoull(given, &end, 10);
+	if (isdigit((unsigned char)*given) && *end == '\0' && errno == 0 &&
+	    *n >= 1 && *n <= max)
+		return 0;
+	*status = ofs_tool_usage(verb,
+	    "%s %.40s: not a number from 1 to %" PRIu64, option, given, max);
+	return -1;
+}
+
 int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
     unsigned max, unsigned *jobs, int *status)
 {
-	const char *s = c->jobs;
-	unsigned long n;
-	char *end;
+	uint64_t n = 0;
 
-	*jobs = 0;
-	if (s == NULL)
-		return 0;
-	n = strtoul(s, &end, 10);
-	if (!isdigit((unsigned char)*s) || *end != '\0' || n < 1 || n > max) {
-		*status = ofs_tool_usage(verb,
-		    "-j %.40s: not a number from 1 to %u", s, max);
+	if (c->jobs != NULL &&
+	    ofs_command_number(verb, "-j", c->jobs, max, &n, status) == -1)
 		return -1;
-	}
 	*jobs = (unsigned)n;
 	return 0;
 }

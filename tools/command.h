@@ -49,6 +49,9 @@ enum ofs_command_flag {
 	OFS_SHA256 = 1 << 26, /* --sha256 */
 	OFS_STAT = 1 << 27,   /* --stat VALUE,... */
 	OFS_CSV = 1 << 28,    /* --csv */
+	/* --keep-last NUMBER, --keep-every NUMBER; the checkpoint is changed */
+	OFS_THIN = 1 << 29,
+	OFS_YES = 1 << 30, /* --yes */
 };
 
 /* A parsed command line and the opened checkpoint. */
@@ -57,6 +60,7 @@ struct ofs_command {
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
 	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
+	const char *keep_last, *keep_every;
 	char **operand; /* after the checkpoint; in argv */
 	int noperands;
 	struct optimfs *fs;
@@ -89,6 +93,9 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
  * error. */
 int ofs_command_fail_layout(const struct ofs_command *c,
     const struct optimfs_error *err);
+/* Opens the directory again as a run, if it was opened as the one checkpoint that
+ * a tracker in it names. */
+int ofs_command_as_run(struct ofs_command *c, struct optimfs_error *err);
 /* Shows the progress of a long task in c->progress under the name of the verb,
  * interruptible in a single process. */
 struct optimfs_watch ofs_command_watch(struct ofs_command *c);
@@ -142,6 +149,10 @@ bool ofs_command_is_binary(struct ofs_command *c, uint64_t node);
 #define OFS_JOBS_MAX 1024
 int ofs_command_jobs(const struct ofs_command *c, const struct ofs_verb *verb,
     unsigned max, unsigned *jobs, int *status);
+
+/* A number from 1 to max, given with option. -1: it is none, with *status set. */
+int ofs_command_number(const struct ofs_verb *verb, const char *option,
+    const char *given, uint64_t max, uint64_t *n, int *status);
 
 /* Reports that option is missing, and lists the layouts. */
 int ofs_command_which_layout(const struct ofs_verb *verb, const char *option);

@@ -32,6 +32,7 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_cp,
 	&ofs_verb_info,
 	&ofs_verb_log,
+	&ofs_verb_thin,
 	&ofs_verb_sum,
 	&ofs_verb_tar,
 	&ofs_verb_fsck,

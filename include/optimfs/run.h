@@ -57,6 +57,38 @@ struct optimfs_run_facts {
 int optimfs_run_facts(struct optimfs *run, const char *name,
     struct optimfs_run_facts *facts, struct optimfs_error *err);
 
+/* Making room: a checkpoint is removed whole, or not at all. It is renamed into a
+ * hidden directory beside it, looked at once more, and deleted there. What a
+ * program has open stays; the kernel tells that by refusing a lease, so it is not
+ * known on NFS and CIFS, nor of files of another user without CAP_LEASE. */
+
+/* The path of what is called name in the directory of a run, malloc'ed. */
+char *optimfs_run_path(struct optimfs *run, const char *name,
+    struct optimfs_error *err);
+/* What a checkpoint in that directory consists of. */
+struct optimfs_run_weight {
+	uint64_t files;
+	uint64_t bytes;    /* on the disk, of files without other names */
+	int64_t newest_ns; /* the last change of any of its files, since 1970 */
+};
+/* Measures the one called name in the directory. EBUSY (OFS871: a program has
+ * one of its files open; OFS811: it has changes that are not committed), EINVAL
+ * (OFS871: it is a link). */
+int optimfs_run_weigh(struct optimfs *run, const char *name,
+    struct optimfs_run_weight *weight, struct optimfs_error *err);
+/* Removes it, if it still is what was measured. EBUSY (OFS871: it is in use or
+ * has changed; OFS259, OFS811: it is open for writing). */
+int optimfs_run_remove(struct optimfs *run, const char *name,
+    const struct optimfs_run_weight *weight, struct optimfs_error *err);
+/* Deletes what optimfs_run_remove had begun to delete when it was interrupted, and
+ * sets *n to the number of these checkpoints; with count, only counts them. */
+int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
+    struct optimfs_error *err);
+/* The name that a file of the trainer (latest, latest_checkpointed_iteration.txt)
+ * says is loaded next, malloc'ed; NULL: there is no such file. */
+int optimfs_run_tracked(struct optimfs *run, char **name,
+    struct optimfs_error *err);
+
 /* Is path the name of a checkpoint in a run, RUN:NAME or RUN/PATH, rather than
  * of a file? *real gets the path of that checkpoint, malloc'ed, or NULL if no
  * file has it (it is computed); *rest the path in the checkpoint that follows,

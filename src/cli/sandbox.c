@@ -326,7 +326,8 @@ int ofs_sandbox_new(const struct ofs_sandbox_config *config,
 	if (s == NULL)
 		return ofs_no_memory(err);
 	s->ruleset = -1;
-	s->write = config->write || config->output != NULL;
+	s->write =
+	    config->write || config->output != NULL || config->upper != NULL;
 	s->passthrough = config->passthrough;
 	tzset(); /* reads a file that the sandbox hides */
 	ret = make_ruleset(s, err);

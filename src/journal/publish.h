@@ -110,5 +110,8 @@ void ofs_publish_sweep(int stage);
 
 /* Removes name in directory at with its contents, as far as possible. */
 void ofs_publish_clear(int at, const char *name);
+/* Has a program the file rel in directory at open? False where that is not
+ * known: on NFS and CIFS, or for files of others. */
+bool ofs_publish_opened(int at, const char *rel);
 
 #endif

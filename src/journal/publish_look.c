@@ -65,23 +65,33 @@ static bool is_remote(int fd)
 }
 
 /* The kernel refuses a read lease on a file that is open for writing, or mapped
- * so. Nobody is kept waiting: the lease is returned at once. An open(2) in
- * between sends the signal, whose default is to be ignored. */
-bool ofs_publish_written(int at, const char *rel)
+ * so, and a write lease on one that is open at all. Nobody is kept waiting: the
+ * lease is returned at once. An open(2) in between sends the signal, whose default
+ * is to be ignored. */
+static bool refuses(int at, const char *rel, int lease)
 {
 	int fd = openat(at, rel,
 	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	bool written = false;
+	bool used = false;
 
 	if (fd == -1)
 		return false;
 	if (!is_remote(fd) && fcntl(fd, F_SETSIG, SIGURG) == 0) {
-		written =
-		    fcntl(fd, F_SETLEASE, F_RDLCK) == -1 && errno == EAGAIN;
+		used = fcntl(fd, F_SETLEASE, lease) == -1 && errno == EAGAIN;
 		(void)fcntl(fd, F_SETLEASE, F_UNLCK);
 	}
 	close(fd);
-	return written;
+	return used;
+}
+
+bool ofs_publish_written(int at, const char *rel)
+{
+	return refuses(at, rel, F_RDLCK);
+}
+
+bool ofs_publish_opened(int at, const char *rel)
+{
+	return refuses(at, rel, F_WRLCK);
 }
 
 static bool is_unsupported(int code)

@@ -898,3 +898,39 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
 	(void)w, (void)worker;
 }
+
+char *optimfs_run_path(struct optimfs *run, const char *name,
+    struct optimfs_error *err)
+{
+	(void)run;
+	optimfs_fail(err, ENOSYS, "fake: %s", name);
+	return NULL;
+}
+
+int optimfs_run_weigh(struct optimfs *run, const char *name,
+    struct optimfs_run_weight *weight, struct optimfs_error *err)
+{
+	(void)run, (void)weight;
+	return optimfs_fail(err, ENOSYS, "fake: %s", name);
+}
+
+int optimfs_run_remove(struct optimfs *run, const char *name,
+    const struct optimfs_run_weight *weight, struct optimfs_error *err)
+{
+	(void)run, (void)weight;
+	return optimfs_fail(err, ENOSYS, "fake: %s", name);
+}
+
+int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
+    struct optimfs_error *err)
+{
+	(void)run, (void)count, (void)n;
+	return optimfs_fail(err, ENOSYS, "fake");
+}
+
+int optimfs_run_tracked(struct optimfs *run, char **name,
+    struct optimfs_error *err)
+{
+	(void)run, (void)name;
+	return optimfs_fail(err, ENOSYS, "fake");
+}

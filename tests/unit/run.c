@@ -15,6 +15,7 @@
 
 #include "optimfs/analyze.h"
 
+#include "base/sys.h"
 #include "run/step.h"
 #include "support/truth.h"
 #include "tap.h"
@@ -338,6 +339,47 @@ static void several_of_a_step(void)
 	optimfs_close(fs);
 }
 
+/* The Nth of these calls fails. */
+static const char *failing;
+static int left;
+
+static int fail_call(const char *call)
+{
+	return strcmp(call, failing) == 0 && left-- == 0 ? EIO : 0;
+}
+
+static void removed(void)
+{
+	struct optimfs *fs = open_run(0);
+	struct optimfs_run_weight w = { 0 };
+
+	put(W2, "step-8");
+	is_int(optimfs_run_weigh(fs, "step-8", &w, &err), 0,
+	    "a checkpoint is measured");
+	ok(w.files == 3 && w.bytes > 100000, "its files and bytes");
+	shell("touch -d '1 hour' '%s/step-8/.metadata'", top);
+	is_int(optimfs_run_remove(fs, "step-8", &w, &err), -1,
+	    "one that has changed since is not removed");
+	is_error(err, EBUSY, "OFS871", "which the error says");
+	is_int(optimfs_run_weigh(fs, "step-8", &w, &err), 0,
+	    "it is where it was");
+	ofs_sys_fault = fail_call;
+	failing = "rename";
+	left = 0;
+	is_int(optimfs_run_remove(fs, "step-8", &w, &err), -1,
+	    "one that cannot be renamed is not removed");
+	is_int(optimfs_run_weigh(fs, "step-8", &w, &err), 0,
+	    "it is where it was");
+	ofs_sys_fault = NULL;
+	is_int(optimfs_run_remove(fs, "step-8", &w, &err), 0,
+	    "else it is removed");
+	shell("! ls -d '%s'/*step-8* '%s'/.*step-8* 2>/dev/null", top, top);
+	is_int(optimfs_run_remove(fs, "../x", &w, &err), -1,
+	    "a path is no checkpoint of a run");
+	is_error(err, EINVAL, "OFS871", "which the error says");
+	optimfs_close(fs);
+}
+
 int main(void)
 {
 	char name[32];
@@ -358,6 +400,7 @@ int main(void)
 	replaced();
 	facts_of_an_index();
 	several_of_a_step();
+	removed();
 	shell("rm -r '%s'", top);
 	return done_testing();
 }

@@ -1,0 +1,268 @@
+/* remove.c - remove checkpoints of a run, to make room */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/sys.h"
+#include "detect/detect.h"
+#include "journal/publish.h"
+#include "journal/stage.h"
+#include "run/run.h"
+
+/* In a stage: a checkpoint that is being deleted. */
+#define REMOVED "removed"
+
+static int fail_busy(struct optimfs_error *err, const char *path,
+    const char *why)
+{
+	return optimfs_fail(err, EBUSY, "OFS871 %.300s %s: it was not removed",
+	    path, why);
+}
+
+static int64_t changed_ns(const struct stat *st)
+{
+	return st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec;
+}
+
+char *optimfs_run_path(struct optimfs *fs, const char *name,
+    struct optimfs_error *err)
+{
+	if (fs->run != NULL && name[0] != '.' && strchr(name, '/') == NULL)
+		return ofs_run_member_path(fs->run, name, err);
+	optimfs_fail(err, EINVAL, "OFS871 %.200s is no checkpoint of a run",
+	    name);
+	return NULL;
+}
+
+static int weigh_file(const FTSENT *e, struct optimfs_run_weight *w,
+    struct optimfs_error *err)
+{
+	const struct stat *st = e->fts_statp;
+
+	if (S_ISREG(st->st_mode) &&
+	    ofs_publish_opened(AT_FDCWD, e->fts_accpath))
+		return fail_busy(err, e->fts_path, "is open in a program");
+	w->files++;
+	if (st->st_nlink == 1)
+		ofs_sum_u64(&w->bytes, (uint64_t)st->st_blocks * 512);
+	if (changed_ns(st) > w->newest_ns)
+		w->newest_ns = changed_ns(st);
+	return 0;
+}
+
+/* Measures what is at path, a file or a directory. */
+static int weigh(const char *path, struct optimfs_run_weight *w,
+    struct optimfs_error *err)
+{
+	char *const top[] = { (char *)(uintptr_t)path, NULL };
+	FTS *fts = fts_open(top, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	FTSENT *e;
+	int ret = 0;
+
+	*w = (struct optimfs_run_weight){ 0 };
+	if (fts == NULL)
+		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	while (ret == 0 && (errno = 0, e = fts_read(fts)) != NULL) {
+		switch (e->fts_info) {
+		case FTS_D:
+		case FTS_DP:
+			break;
+		case FTS_DNR:
+		case FTS_ERR:
+		case FTS_NS:
+			errno = e->fts_errno;
+			ret = optimfs_fail(err, errno, "OFS871 %.300s: %m",
+			    e->fts_path);
+			break;
+		default:
+			ret = weigh_file(e, w, err);
+		}
+	}
+	if (ret == 0 && errno != 0)
+		ret = optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	fts_close(fts);
+	return ret;
+}
+
+static int check_stage(const char *path, struct optimfs_error *err)
+{
+	int fd = ofs_stage_watch(path);
+
+	if (fd == -1)
+		return ofs_stage_left(path, err);
+	close(fd);
+	return fail_busy(err, path, "is open for writing");
+}
+
+int optimfs_run_weigh(struct optimfs *run, const char *name,
+    struct optimfs_run_weight *w, struct optimfs_error *err)
+{
+	char *path = optimfs_run_path(run, name, err);
+	struct stat st;
+	int ret = -1;
+
+	if (path == NULL)
+		return -1;
+	if (lstat(path, &st) == -1)
+		optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	else if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+		optimfs_fail(err, EINVAL,
+		    "OFS871 %.300s is a link", path);
+	else if (check_stage(path, err) == 0)
+		ret = weigh(path, w, err);
+	free(path);
+	return ret;
+}
+
+/* The checkpoint has no name any more: is it what was measured? */
+static int check_removed(const struct ofs_stage *st, const char *path,
+    const struct optimfs_run_weight *was, struct optimfs_error *err)
+{
+	struct optimfs_run_weight now;
+	char *out;
+	int ret;
+
+	if (asprintf(&out, "/proc/self/fd/%d/" REMOVED, ofs_stage_beside(st)) ==
+	    -1)
+		return ofs_no_memory(err);
+	ret = weigh(out, &now, err);
+	free(out);
+	if (ret == 0 &&
+	    (now.files != was->files || now.newest_ns != was->newest_ns))
+		ret = fail_busy(err, path, "has changed");
+	return ret;
+}
+
+/* From here on it is gone, and the rest is to delete it. */
+static int take_away(const struct ofs_run_dir *run, const char *name,
+    const char *path, const struct ofs_stage *st,
+    const struct optimfs_run_weight *w, struct optimfs_error *err)
+{
+	int dir = run->members.dir.fd, stage = ofs_stage_beside(st);
+
+	if (ofs_sys_rename(dir, name, stage, REMOVED, RENAME_NOREPLACE) == -1)
+		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	if (check_removed(st, path, w, err) == -1) {
+		if (ofs_sys_rename(stage, REMOVED, dir, name,
+			RENAME_NOREPLACE) == -1)
+			optimfs_fail(err, errno,
+			    "OFS871 %.300s has changed, and is now %.300s/" REMOVED
+			    ": %m",
+			    path, ofs_stage_path(st));
+		return -1;
+	}
+	if (ofs_sys_fsync(dir) == -1 || ofs_sys_fsync(stage) == -1)
+		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	ofs_publish_clear(stage, REMOVED);
+	return 0;
+}
+
+int optimfs_run_remove(struct optimfs *run, const char *name,
+    const struct optimfs_run_weight *w, struct optimfs_error *err)
+{
+	char *path = optimfs_run_path(run, name, err);
+	const struct ofs_stage_config config = { .source = path };
+	struct ofs_stage *st;
+	int ret = -1;
+
+	if (path == NULL)
+		return -1;
+	st = ofs_stage_open(&config, err);
+	if (st != NULL) {
+		ofs_publish_clear(ofs_stage_beside(st), REMOVED);
+		ret = take_away(run->run, name, path, st, w, err);
+		ofs_stage_close(st, false);
+	}
+	free(path);
+	return ret;
+}
+
+/* Is .NAME.optimfs a stage with a checkpoint to be deleted? */
+static bool has_removed(int dir, const char *stage)
+{
+	char path[300];
+	struct stat st;
+
+	return fnmatch(".?*.optimfs", stage, 0) == 0 &&
+	    (size_t)snprintf(path, sizeof(path), "%s/" REMOVED, stage) <
+	    sizeof(path) &&
+	    fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int finish(const struct ofs_run_dir *run, const char *stage,
+    struct optimfs_error *err)
+{
+	char *name = strndup(stage + 1,
+	    strlen(stage) - strlen(".") - strlen(".optimfs"));
+	char *path = name == NULL ? NULL : ofs_run_member_path(run, name, err);
+	const struct ofs_stage_config config = { .source = path };
+	struct ofs_stage *st = NULL;
+
+	if (name == NULL)
+		ofs_no_memory(err);
+	if (path != NULL)
+		st = ofs_stage_open(&config, err);
+	if (st != NULL) {
+		ofs_publish_clear(ofs_stage_beside(st), REMOVED);
+		ofs_stage_close(st, false);
+	}
+	free(name);
+	free(path);
+	return st == NULL ? -1 : 0;
+}
+
+int optimfs_run_sweep(struct optimfs *fs, bool count, unsigned *n,
+    struct optimfs_error *err)
+{
+	const struct ofs_run_dir *run = fs->run;
+	struct ofs_names names = { 0 };
+	const struct ofs_dir *dir;
+	int ret;
+
+	*n = 0;
+	if (run == NULL)
+		return optimfs_fail(err, EINVAL, "%s is not a run", fs->source);
+	dir = &run->members.dir;
+	ret = ofs_dir_list_all(dir, &names, err);
+	for (size_t i = 0; ret == 0 && i < names.n; i++) {
+		if (!has_removed(dir->fd, names.name[i]))
+			continue;
+		++*n;
+		if (!count)
+			ret = finish(run, names.name[i], err);
+	}
+	ofs_names_free(&names);
+	return ret;
+}
+
+int optimfs_run_tracked(struct optimfs *run, char **name,
+    struct optimfs_error *err)
+{
+	static const char *const trackers[] = {
+		"latest_checkpointed_iteration.txt", "latest"
+	};
+	const struct ofs_dir *dir;
+	struct stat st;
+
+	*name = NULL;
+	if (run->run == NULL)
+		return optimfs_fail(err, EINVAL, "%s is not a run",
+		    run->source);
+	dir = &run->run->members.dir;
+	for (size_t i = 0; i < 2 && *name == NULL; i++)
+		if (fstatat(dir->fd, trackers[i], &st, AT_SYMLINK_NOFOLLOW) ==
+			0 &&
+		    ofs_detect_named(dir, trackers[i], name, err) == -1)
+			return -1;
+	return 0;
+}
