@@ -97,6 +97,11 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
 
+/* As above, for the index of torch_checkpointing.
+ * src/detect/torch_checkpointing.c */
+int ofs_detect_torch_checkpointing(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err);
 /* As above, for verl's table of contents. src/detect/verl.c */
 int ofs_detect_verl(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);

@@ -8,17 +8,18 @@
 
 /* A format is registered by its line here: ofs_format_NAME, which its own
  * directory defines. Of equal bids the first one's wins. */
-#define FORMATS(X) \
- X(dcp)            \
- X(megatron)       \
- X(fsdp)           \
- X(safetensors)    \
- X(torch)          \
- X(pickle)         \
- X(npz)            \
- X(universal)      \
- X(deepspeed)      \
- X(raw)            \
+#define FORMATS(X)      \
+ X(dcp)                 \
+ X(megatron)            \
+ X(fsdp)                \
+ X(safetensors)         \
+ X(torch)               \
+ X(pickle)              \
+ X(npz)                 \
+ X(universal)           \
+ X(deepspeed)           \
+ X(torch_checkpointing) \
+ X(raw)                 \
  X(source)
 
 #define DECLARE(f) extern const struct ofs_format ofs_format_##f;

@@ -466,6 +466,8 @@ int ofs_detect_trainer(const struct ofs_dir *dir, const struct ofs_names *names,
 	int ret = ofs_detect_verl(dir, names, parts, err);
 
 	if (ret == 0)
+		ret = ofs_detect_torch_checkpointing(dir, names, parts, err);
+	if (ret == 0)
 		ret = lightning(dir, names, parts, err);
 	if (ret == 0)
 		ret = whole(dir, names, parts, err);

@@ -52,6 +52,7 @@ static const char *const bases[] = {
 	"fsdp_dtensor/swiglu_w3/ckpt/iter_0000007",
 	"deepspeed_moe/z0_w2ep2/ckpt",
 	"deepspeed_moe/z2_w4ep2/ckpt",
+	"torch_checkpointing/fsdp2_w2_safetensors/ckpt/step_3",
 };
 #define NBASES (sizeof(bases) / sizeof(bases[0]))
 

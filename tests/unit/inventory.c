@@ -99,7 +99,8 @@ static void account(const char *name)
 static void fixtures(void)
 {
 	static const char *const kinds[] = { "pytorch", "deepspeed", "megatron",
-		"extra", "fsdp_dtensor", "deepspeed_moe" };
+		"extra", "fsdp_dtensor", "deepspeed_moe",
+		"torch_checkpointing" };
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		struct ofs_names names;

@@ -8,6 +8,7 @@
 
 #include "optimfs/error.h"
 
+#include "format/placement.h"
 #include "pickle/pickle.h"
 
 /* A box of the whole tensor, and its place in a local tensor. */
@@ -31,6 +32,19 @@ struct ofs_torch_sharded {
 	struct ofs_torch_piece *piece; /* empty on a rank without elements */
 	uint32_t npieces, piece_cap;
 };
+
+/* How a mesh of ranks divides a DTensor, as one of them sees it. */
+struct ofs_torch_mesh {
+	uint64_t shape[OFS_MAX_MESH], coordinate[OFS_MAX_MESH];
+	struct ofs_placement placement[OFS_MAX_MESH];
+	uint32_t ndim;
+	bool outside; /* the rank is not in the mesh */
+};
+/* Adds to s, whose shape is set, the pieces of the rank at the coordinates of m.
+ * local is the shape of its local tensor, node: of s->ndim dimensions; NULL: it
+ * is unknown. Pieces have the shape that it should have. */
+int ofs_torch_cut(const struct ofs_torch_mesh *m, const uint64_t *local,
+    uint32_t node, struct ofs_torch_sharded *s, struct optimfs_error *err);
 
 /* Is node a ShardedTensor or a DTensor by its class, or a CheckpointableTensor
  * by its attributes? */

@@ -11,13 +11,6 @@
 #include "format/placement.h"
 #include "format/torch_file/sharded_impl.h"
 
-struct mesh {
-	uint64_t shape[OFS_MAX_MESH], coordinate[OFS_MAX_MESH];
-	struct ofs_placement placement[OFS_MAX_MESH];
-	uint32_t ndim;
-	bool outside; /* the rank is not in the mesh */
-};
-
 /* Read a dimension of a mesh layout: a size, or a tuple of sizes. */
 static int get_extent(const struct ofs_pickle *doc, uint32_t node, uint64_t *v,
     struct optimfs_error *err)
@@ -90,7 +83,7 @@ static int get_mesh_shape(const struct ofs_pickle *doc, uint32_t mesh,
 	return 0;
 }
 
-static int check_mesh(const struct mesh *m, struct optimfs_error *err)
+static int check_mesh(const struct ofs_torch_mesh *m, struct optimfs_error *err)
 {
 	uint64_t ranks = 1;
 
@@ -109,7 +102,7 @@ static int check_mesh(const struct mesh *m, struct optimfs_error *err)
 }
 
 static int get_coordinate(const struct ofs_pickle *doc, uint32_t mesh,
-    struct mesh *m, struct optimfs_error *err)
+    struct ofs_torch_mesh *m, struct optimfs_error *err)
 {
 	uint32_t at = ofs_pk_attr(doc, mesh, "_coordinate_on_dim"), n;
 
@@ -207,7 +200,7 @@ static int get_placement(const struct ofs_pickle *doc, uint32_t node,
 }
 
 static int get_mesh(const struct ofs_pickle *doc, uint32_t spec, uint8_t ndim,
-    struct mesh *m, struct optimfs_error *err)
+    struct ofs_torch_mesh *m, struct optimfs_error *err)
 {
 	uint32_t mesh = ofs_pk_attr(doc, spec, "mesh");
 	uint32_t list = ofs_pk_attr(doc, spec, "placements");
@@ -241,7 +234,7 @@ static void free_parts(struct parts *p)
 	memset(p, 0, sizeof(*p));
 }
 
-static int get_parts(const struct mesh *m, const struct ofs_torch_sharded *s,
+static int get_parts(const struct ofs_torch_mesh *m, const struct ofs_torch_sharded *s,
     bool literal, struct parts *p, struct optimfs_error *err)
 {
 	for (uint32_t d = 0; d < s->ndim; d++) {
@@ -286,24 +279,15 @@ static int add_boxes(const struct parts *p, uint32_t local,
 	return 0;
 }
 
-/* Has the local tensor the size that the rank should have? */
-static bool fits(const struct ofs_pickle *doc, uint32_t local,
-    const struct parts *p, uint8_t ndim)
-{
-	struct ofs_torch_tensor t;
-
-	return ofs_torch_tensor(doc, local, &t, NULL) == 1 && t.ndim == ndim &&
-	    memcmp(t.shape, p->held, ndim * sizeof(*t.shape)) == 0;
-}
-
-static int cut_dtensor(const struct ofs_pickle *doc, uint32_t local,
-    const struct mesh *m, struct ofs_torch_sharded *s,
-    struct optimfs_error *err)
+int ofs_torch_cut(const struct ofs_torch_mesh *m, const uint64_t *local,
+    uint32_t node, struct ofs_torch_sharded *s, struct optimfs_error *err)
 {
 	struct parts p = { 0 };
 	int ret = get_parts(m, s, false, &p, err);
 
-	if (ret == 0 && !fits(doc, local, &p, s->ndim)) {
+	if (ret == 0 &&
+	    (local == NULL ||
+		memcmp(local, p.held, s->ndim * sizeof(*local)) != 0)) {
 		free_parts(&p);
 		ret = get_parts(m, s, true, &p, err);
 	}
@@ -311,10 +295,21 @@ static int cut_dtensor(const struct ofs_pickle *doc, uint32_t local,
 		if (p.n[d] == 0)
 			goto out;
 	if (ret == 0)
-		ret = add_boxes(&p, local, s, err);
+		ret = add_boxes(&p, node, s, err);
 out:
 	free_parts(&p);
 	return ret;
+}
+
+static int cut_dtensor(const struct ofs_pickle *doc, uint32_t local,
+    const struct ofs_torch_mesh *m, struct ofs_torch_sharded *s,
+    struct optimfs_error *err)
+{
+	struct ofs_torch_tensor t;
+	bool known = ofs_torch_tensor(doc, local, &t, NULL) == 1 &&
+	    t.ndim == s->ndim;
+
+	return ofs_torch_cut(m, known ? t.shape : NULL, local, s, err);
 }
 
 int ofs_sharded_dtensor(const struct ofs_pickle *doc,
@@ -324,7 +319,7 @@ int ofs_sharded_dtensor(const struct ofs_pickle *doc,
 	uint32_t spec = ofs_sharded_attr(doc, w->state, "_spec");
 	uint32_t local = ofs_sharded_attr(doc, w->state, "_local_tensor");
 	uint32_t mesh = ofs_pk_attr(doc, spec, "mesh");
-	struct mesh m = { 0 };
+	struct ofs_torch_mesh m = { 0 };
 
 	if (ofs_sharded_shape(doc, ofs_pk_item(doc, w->args, 2), s, err) == -1)
 		return -1;
