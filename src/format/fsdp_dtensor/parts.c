@@ -151,7 +151,7 @@ static int can_join(struct ofs_dtensor *d, const uint32_t *entry, uint32_t n)
 {
 	struct ofs_catalog *cat = d->cat;
 	const struct ofs_entry *e = cat->entries;
-	uint32_t first, value;
+	uint32_t first = 0, value;
 	struct optimfs_error why;
 	uint64_t rows = 0;
 	int ret;
