@@ -360,28 +360,60 @@ static bool is_staged(const struct put *x)
 	return ofs_ranges_cover(&x->edit->written, r.off, r.end);
 }
 
+/* The bytes [lo, hi) of the window that a dense patch has, and their elements. */
+static struct put dense_part(const struct window *w,
+    const struct ofs_patch *patch, uint64_t *lo, uint64_t *hi)
+{
+	const struct ofs_catalog *cat = w->p->reader->cat;
+	struct put x = { .w = w,
+		.patch = patch,
+		.edit = &w->p->edit[patch->edit],
+		.t = tensor_of(w->p, patch) };
+	uint64_t item = ofs_dtype_size(x.t->dtype), end = w->off + w->len;
+
+	*lo = patch->off > w->off ? patch->off : w->off;
+	*hi = patch->end < end ? patch->end : end;
+	ofs_shard_box(cat, x.t, &cat->shards[patch->shard], x.box,
+	    x.box + x.t->grid_ndim);
+	x.first = (*lo - patch->off) / item;
+	x.n = (*hi - patch->off + item - 1) / item - x.first;
+	return x;
+}
+
 /* Takes the bytes of the window that are replaced as a whole from ctx, the
  * ranges to read. */
 static int find_replaced(void *ctx, struct window *w,
     const struct ofs_patch *patch)
 {
-	const struct ofs_tensor *t = tensor_of(w->p, patch);
-	uint64_t item = ofs_dtype_size(t->dtype);
-	uint64_t lo = patch->off > w->off ? patch->off : w->off;
-	uint64_t hi =
-	    patch->end < w->off + w->len ? patch->end : w->off + w->len;
-	struct put x = {
-		.w = w, .patch = patch, .edit = &w->p->edit[patch->edit], .t = t
-	};
+	uint64_t lo, hi;
+	struct put x;
 
 	if (!patch->dense)
 		return 0;
-	ofs_shard_box(w->p->reader->cat, t,
-	    &w->p->reader->cat->shards[patch->shard], x.box,
-	    x.box + t->grid_ndim);
-	x.first = (lo - patch->off) / item;
-	x.n = (hi - patch->off + item - 1) / item - x.first;
+	x = dense_part(w, patch, &lo, &hi);
 	return is_staged(&x) ? ofs_ranges_remove(ctx, lo, hi, w->err) : 0;
+}
+
+/* If the bytes of a patch in the window are one run of staged bytes, reads them
+ * to their place: 1; 0: they are not. */
+static int put_run(const struct window *w, const struct ofs_patch *patch)
+{
+	struct ofs_range r;
+	uint64_t lo, hi, item;
+	struct put x;
+
+	if (!patch->dense || patch->place->fix != OFS_FIX_NONE)
+		return 0;
+	x = dense_part(w, patch, &lo, &hi);
+	item = ofs_dtype_size(x.t->dtype);
+	r = extent_of(&x);
+	if (r.end - r.off != x.n * item ||
+	    !ofs_ranges_cover(&x.edit->written, r.off, r.end))
+		return 0;
+	return ofs_edit_read(x.edit, w->buf + (lo - w->off), hi - lo,
+		   r.off + (lo - patch->off - x.first * item), w->err) == -1
+	    ? -1
+	    : 1;
 }
 
 /* Reads the stored bytes that are not replaced. */
@@ -548,8 +580,10 @@ static int put_patch(void *ctx, struct window *w, const struct ofs_patch *patch)
 	uint64_t item = ofs_dtype_size(x.t->dtype), total;
 	uint64_t box[2 * OFS_MAX_DIMS];
 	struct ofs_stored_box s = stored_box(x.t, patch->place, box);
-	int ret = 0;
+	int ret = put_run(w, patch);
 
+	if (ret != 0)
+		return ret == 1 ? 0 : -1;
 	ofs_shard_box(cat, x.t, &cat->shards[patch->shard], box,
 	    box + x.t->grid_ndim);
 	if (!ofs_plan_window(&s, w->off, w->len, x.box) ||
