@@ -14,6 +14,7 @@
 #include "base/search.h"
 #include "catalog/catalog_impl.h"
 #include "catalog/check.h"
+#include "catalog/shards.h"
 #include "pickle/pickle.h"
 
 static void release_build(struct ofs_catalog *cat)
@@ -62,8 +63,8 @@ void ofs_catalog_free(struct ofs_catalog *cat)
 	free(cat);
 }
 
-int ofs_catalog_keep(struct ofs_catalog *cat, void *p,
-    void (*release)(void *p), struct optimfs_error *err)
+int ofs_catalog_keep(struct ofs_catalog *cat, void *p, void (*release)(void *p),
+    struct optimfs_error *err)
 {
 	const struct ofs_kept kept = { p, release };
 
@@ -446,9 +447,10 @@ const struct ofs_tensor *ofs_entry_tensor(const struct ofs_catalog *cat,
 bool ofs_tensor_rounded(const struct ofs_catalog *cat,
     const struct ofs_tensor *t)
 {
-	uint32_t view = t->nshards > 0 ? cat->shards[t->shard].view : OFS_NONE;
+	const struct ofs_view *v =
+	    t->nshards > 0 ? ofs_shard_view(cat, &cat->shards[t->shard]) : NULL;
 
-	return view != OFS_NONE && (cat->views[view].fix & OFS_FIX_ROUND) != 0;
+	return v != NULL && (v->fix & OFS_FIX_ROUND) != 0;
 }
 
 OFS_COMPARE_KEY(by_tensor, uint32_t, struct ofs_pickled_tensor, tensor)

@@ -9,6 +9,17 @@
 
 #include "catalog/catalog.h"
 
+/* How the elements of a shard lie in its storage; NULL: in C order from the
+ * start, or they are derived. */
+static inline const struct ofs_view *ofs_shard_view(const struct ofs_catalog
+							*cat,
+    const struct ofs_shard *s)
+{
+	return s->view == OFS_NONE || s->at.encoding == OFS_DERIVED
+	    ? NULL
+	    : &cat->views[s->view];
+}
+
 /* A box of consecutive elements within a larger box: coordinates before dim are
  * those of prefix, dim goes from lo to hi, later dimensions are whole. */
 struct ofs_slab {

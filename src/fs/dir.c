@@ -135,7 +135,8 @@ static int do_readdir(struct listing *l, uint64_t dir)
 		return optimfs_fail(err, ENOTDIR, "not a directory");
 	if (ofs_at_is_view(at))
 		ret = list_view(l, at, start);
-	else if (!ofs_at_static(snap, at) && snap->overlay != NULL)
+	else if (!ofs_at_static(snap, at) && snap->overlay != NULL &&
+	    snap->space[at.space].ops->rename == NULL)
 		ret = ofs_edited_list(snap, at, start, give, l, err);
 	else if (!ofs_at_static(snap, at))
 		ret = list_tree(l, at, start);

@@ -92,11 +92,30 @@ int ofs_file_open_made(struct optimfs_file *file, struct optimfs_error *err)
 	return attach(file, false, err);
 }
 
+/* Elements that are computed have no place to which others could be written. */
+static int check_stored(const struct optimfs_file *file,
+    struct optimfs_error *err)
+{
+	const struct ofs_snapshot *snap = file->snap;
+	const struct ofs_tensor *t = file->at.index < snap->tree.n
+	    ? ofs_tree_tensor(&snap->tree, snap->cat, file->at.index)
+	    : NULL;
+
+	for (uint32_t i = 0; t != NULL && i < t->nshards; i++)
+		if (snap->cat->shards[t->shard + i].at.encoding == OFS_DERIVED)
+			return optimfs_fail(err, EOPNOTSUPP,
+			    "OFS866 the tensor is computed from others, and "
+			    "cannot be written");
+	return 0;
+}
+
 int ofs_file_begin_write(struct optimfs_file *file, bool truncate,
     struct optimfs_error *err)
 {
 	int ret = 0;
 
+	if (check_stored(file, err) == -1)
+		return -1;
 	if (file->staged == NULL) {
 		if (attach(file, true, err) == -1)
 			return -1;

@@ -39,7 +39,7 @@ static bool identify(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	if (t->nshards != 1)
 		return false;
 	s = &cat->shards[t->shard];
-	if (s->at.encoding == OFS_TORCH_ITEM)
+	if (s->at.encoding == OFS_TORCH_ITEM || s->at.encoding == OFS_DERIVED)
 		return false;
 	*id = (struct identity){
 		.off = s->at.off,

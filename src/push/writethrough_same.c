@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "catalog/shards.h"
 #include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
@@ -38,11 +39,12 @@ static struct place place_of(const struct ofs_catalog *cat,
 		.object = s->at.object,
 		.box = s->box,
 		.stride = OFS_NONE };
+	const struct ofs_view *v = ofs_shard_view(cat, s);
 
-	if (s->view != OFS_NONE) {
-		p.view_offset = cat->views[s->view].offset;
-		p.stride = cat->views[s->view].stride;
-		p.fix = cat->views[s->view].fix;
+	if (v != NULL) {
+		p.view_offset = v->offset;
+		p.stride = v->stride;
+		p.fix = v->fix;
 	}
 	return p;
 }

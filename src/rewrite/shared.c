@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "catalog/owners.h"
+#include "catalog/shards.h"
 #include "plan/fix.h"
 #include "read/scatter.h"
 #include "rewrite/rewrite_impl.h"
@@ -59,6 +60,13 @@ static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
 	return 0;
 }
 
+static bool is_derived(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	return t->nshards > 0 &&
+	    cat->shards[t->shard].at.encoding == OFS_DERIVED;
+}
+
 static int collect(struct shared *s)
 {
 	const struct ofs_catalog *cat = s->c->cat;
@@ -66,8 +74,9 @@ static int collect(struct shared *s)
 	for (uint32_t i = 0; i < cat->ntensors; i++) {
 		const struct ofs_tensor *t = &cat->tensors[i];
 
-		/* a value has what is written to the tensor it shares */
-		if ((t->flags & OFS_TENSOR_INNER) != 0)
+		/* a value has what is written to the tensor it shares, as has
+		 * what is computed */
+		if ((t->flags & OFS_TENSOR_INNER) != 0 || is_derived(cat, t))
 			continue;
 		for (uint32_t k = 0; k < t->nshards; k++) {
 			const struct ofs_replica *r;
@@ -333,12 +342,12 @@ static bool overlaps_itself(const struct ofs_catalog *cat,
 
 	for (uint32_t k = 0; k < t->nshards; k++) {
 		const struct ofs_shard *s = &cat->shards[t->shard + k];
+		const struct ofs_view *v = ofs_shard_view(cat, s);
 
-		if (s->view == OFS_NONE)
+		if (v == NULL)
 			continue;
 		ofs_shard_box(cat, t, s, at, size);
-		if (view_overlaps(cat->dims + cat->views[s->view].stride, size,
-			t->grid_ndim))
+		if (view_overlaps(cat->dims + v->stride, size, t->grid_ndim))
 			return true;
 	}
 	return false;

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
+#include "catalog/shards.h"
 #include "text/text.h"
 
 static void put(struct ofs_buf *b, uint64_t v)
@@ -32,13 +33,14 @@ static void put_extent(struct ofs_buf *b, const struct ofs_catalog *cat,
 static void put_shard(struct ofs_buf *b, const struct ofs_catalog *cat,
     const struct ofs_tensor *t, const struct ofs_shard *s)
 {
+	const struct ofs_view *v = ofs_shard_view(cat, s);
 	uint64_t box[2 * OFS_MAX_DIMS];
 
 	ofs_shard_box(cat, t, s, box, box + t->grid_ndim);
 	ofs_buf_put(b, box, 2 * t->grid_ndim * sizeof(*box));
 	put_extent(b, cat, &s->at);
-	if (s->view != OFS_NONE)
-		put(b, cat->views[s->view].offset);
+	if (v != NULL)
+		put(b, v->offset);
 }
 
 static void put_tensor(struct ofs_buf *b, const struct ofs_catalog *cat,

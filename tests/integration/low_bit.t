@@ -148,8 +148,16 @@ ok "also to another format and type" \
 like "with that type" "$("$OPTIMFS" ls -l "$scratch/bf16" model/experts)" 'bfloat16 *'
 "$OPTIMFS" mount -o rw,scratch "$ck" "$mnt"
 is "in a writable mount names are those of the whole, too" \
-    "$(cksum <"$f32/ct.weight")" "$(cksum <"$scratch/want/ct.weight")"
+    "$(ls "$f32" | grep ct) $(cksum <"$f32/ct.weight")" \
+    "ct.weight $(cksum <"$scratch/want/ct.weight")"
 "$OPTIMFS" umount "$mnt"
+cp -r "$ck" "$scratch/edited"
+"$OPTIMFS" mount -o rw "$scratch/edited" "$mnt"
+printf '\377' | dd of="$mnt/model/ct.weight_packed" conv=notrunc 2>/dev/null
+ok "codes are written" "$OPTIMFS" umount "$mnt"
+is "and the number is another" \
+    "$("$OPTIMFS" cat "$scratch/edited" .optimfs/f32/model/ct.weight | cmp - "$scratch/want/ct.weight" |
+    sed 's/.*differ/differ/')" 'differ: char 1, line 1'
 
 # Optimizers of torchao.
 ao=$TOP_SRCDIR/tests/data/torchao
@@ -172,6 +180,17 @@ not_ok "a view of that cannot unpack" ls "$mnt/.optimfs/view/torch,dequantize"
 like "the error says why" "$(cat "$mnt/.optimfs/errors")" \
     "*OFS865*view torch,dequantize: names have changed*"
 "$OPTIMFS" umount "$mnt"
+cp -r "$ao/8bit_fsdp2_w2" "$scratch/dcp"
+chmod -R u+w "$scratch/dcp"
+"$OPTIMFS" mount -o rw "$scratch/dcp" "$mnt"
+not_ok "what is computed cannot be written" \
+    sh -c "head -c 4 /dev/zero | dd of='$mnt/optim/state/0.weight/exp_avg' conv=notrunc"
+like "the error says why" "$(cat "$mnt/.optimfs/errors")" "*OFS866*is computed from others*"
+echo 0.5 >"$mnt/optim/param_groups/0/lr"
+ok "other changes are committed" "$OPTIMFS" umount "$mnt"
+is "they are there" "$("$OPTIMFS" cat "$scratch/dcp" optim/param_groups/0/lr)" 0.5
+ok "and the packed tensors are as before" sh -c \
+    "\"$OPTIMFS\" cat '$scratch/dcp' optim/state/0.weight/exp_avg | sha256sum | grep -q ^7d16eac3"
 ok "they can be converted" \
     "$OPTIMFS" reshard -q --to torch,dequantize "$ao/4bit.pt" "$scratch/dense"
 ok "to dense tensors" sh -c \
