@@ -147,7 +147,7 @@ int ofs_fs_lay_commit(struct ofs_snapshot *snap,
 
 	if (snap->overlay == NULL)
 		return lay_changes(snap, &changes, lay, arg, err);
-	if (snap->write->commit != ofs_fs_commit)
+	if (snap->write != &ofs_write_staged)
 		return optimfs_fail(err, ENOENT,
 		    "OFS771 view source: the checkpoint has no files before "
 		    "its commit");
@@ -178,7 +178,8 @@ static void forget(const struct optimfs *fs, bool safe)
 		ofs_overlay_stop(o, &why);
 }
 
-int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+/* Commits the changes of the current snapshot, then empties the journal. */
+static int commit_staged(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
 	struct ofs_stage *stage = ofs_overlay_stage(fs->now->overlay);
@@ -201,3 +202,5 @@ int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		forget(fs, ret == 0);
 	return ret;
 }
+
+const struct ofs_write_ops ofs_write_staged = { .commit = commit_staged };

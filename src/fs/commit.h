@@ -18,9 +18,6 @@ struct optimfs;
 int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
     int stage, bool (*stop)(void *ctx), void *ctx, struct optimfs_error *err);
 
-/* Commits the changes of the current snapshot, then empties the journal. */
-int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-    struct optimfs_error *err);
 /* Calls lay with what a commit of the changes that are staged now would work on,
  * as in struct ofs_render. EBUSY (OFS815) during a commit. ENOENT (OFS771): the
  * checkpoint has no files yet. */

@@ -71,7 +71,9 @@ static int open_overlay(struct optimfs *fs, struct ofs_stage *stage,
 		optimfs_fail_as(&note, EBUSY, "%s", ofs_stage_note(stage));
 		optimfs_log_error(fs, &note);
 	}
-	if (check_source(fs, err) == 0 && snap->write->begin(snap, err) == 0 &&
+	if (check_source(fs, err) == 0 &&
+	    (snap->write->begin == NULL ||
+		snap->write->begin(snap, err) == 0) &&
 	    ofs_overlay_replay(snap->overlay, err) == 0)
 		return 0;
 	ofs_overlay_keep(snap->overlay);

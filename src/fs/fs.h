@@ -87,22 +87,18 @@ const struct ofs_static_node *ofs_static_node(const struct ofs_snapshot *snap,
 #define OFS_VIEW_NAME  128
 
 struct ofs_coordinator;
-struct ofs_edition;
 struct ofs_run_dir;
 struct ofs_stage;
 
 /* The two ways to write. Staged: changes are kept beside a checkpoint until the
- * commit (write_commit.c). Write-through: bytes go to their places in a new
+ * commit (commit.c). Write-through: bytes go to their places in a new
  * checkpoint at once (push/writethrough.c). */
 struct ofs_write_ops {
-	/* Called when snap->overlay is new and nothing is replayed. */
+	/* Called when snap->overlay is new and nothing is replayed. May be
+	 * NULL. */
 	int (*begin)(struct ofs_snapshot *snap, struct optimfs_error *err);
 	/* As optimfs_commit; the caller holds the writers. */
 	int (*commit)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-	    struct optimfs_error *err);
-	/* Returns a reference to what views show (view.h). EBUSY during a
-	 * commit. */
-	struct ofs_edition *(*edition)(struct ofs_snapshot *snap,
 	    struct optimfs_error *err);
 	/* The text of .optimfs/missing, if only written bytes can be read. */
 	void (*missing)(struct ofs_snapshot *snap, struct ofs_buf *out);

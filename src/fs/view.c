@@ -19,6 +19,7 @@
 #include "fs/view_impl.h"
 #include "fs/write_open.h"
 #include "layout/render.h"
+#include "rewrite/merge.h"
 
 /* Limits for what is kept: unused views with the description of their files,
  * and names of files of all views. For 10^6 tensors a view takes 60 MB, or has
@@ -46,7 +47,7 @@ struct ofs_views {
 	struct elements elements;
 	pthread_mutex_t
 	    lock; /* protects making views and their files, and the members below */
-	struct ofs_edition *edition;       /* of a running commit, or NULL */
+	struct ofs_merged *merged;         /* of a running commit, or NULL */
 	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
 	unsigned nunused, nlaid_out;
 	uint32_t nnames;
@@ -83,7 +84,7 @@ static void view_free(struct ofs_view_dir *v)
 	ofs_files_free(v->files);
 	ofs_view_names_free(names);
 	ofs_catalog_free(v->unpacked);
-	ofs_edition_unref(v->edition);
+	ofs_merged_unref(v->merged);
 	free(v);
 }
 
@@ -150,8 +151,8 @@ static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 	ofs_files_free(v->files);
 	v->files = NULL;
 	if (v->generation != generation(v->snap, &v->layout)) {
-		ofs_edition_unref(v->edition);
-		v->edition = NULL;
+		ofs_merged_unref(v->merged);
+		v->merged = NULL;
 	}
 	malloc_trim(0);
 }
@@ -340,24 +341,18 @@ bool ofs_view_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 	return at.index == 0 || ofs_view_file_of(snap, at) == OFS_NONE;
 }
 
-static struct ofs_edition *edition_ref(struct ofs_edition *e)
+static struct ofs_merged *merged_ref(struct ofs_merged *m)
 {
-	atomic_fetch_add(&e->refs, 1);
-	return e;
+	atomic_fetch_add(&m->refs, 1);
+	return m;
 }
 
-void ofs_edition_unref(struct ofs_edition *e)
-{
-	if (e != NULL && atomic_fetch_sub(&e->refs, 1) == 1)
-		e->ops->free(e);
-}
-
-void ofs_views_override(struct ofs_snapshot *snap, struct ofs_edition *edition)
+void ofs_views_override(struct ofs_snapshot *snap, struct ofs_merged *merged)
 {
 	struct ofs_views *views = snap->views;
 
 	pthread_mutex_lock(&views->lock);
-	views->edition = edition;
+	views->merged = merged;
 	ofs_view_table_retire(&views->table);
 	pthread_mutex_unlock(&views->lock);
 }
@@ -367,8 +362,6 @@ static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
 {
 	const struct ofs_view_dir *v = ctx;
 
-	if (v->edition != NULL && v->edition->ops->item != NULL)
-		return v->edition->ops->item(v->edition, item, err);
 	return ofs_locate_item(&v->snap->reader, item, err);
 }
 
@@ -376,12 +369,7 @@ static int read_bytes(void *ctx, const struct ofs_item *item, uint64_t max,
     struct ofs_buf *out, struct optimfs_error *err)
 {
 	const struct ofs_view_dir *v = ctx;
-	const struct ofs_edition *e = v->edition;
 
-	if (e != NULL && e->ops->edited != NULL && e->ops->edited(e, item))
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS448 an edited value that holds a tensor or an object "
-		    "cannot be written");
 	return ofs_locate_item_bytes(&v->snap->reader, item, max, out, err);
 }
 
@@ -470,7 +458,7 @@ static int read_elements(void *ctx, uint32_t tensor, uint64_t count, void *out,
 
 	/* an added tensor has no stored elements */
 	if (tensor >= snap->cat->ntensors)
-		f = v->edition->ops->staged(v->edition, tensor);
+		f = ofs_merged_staged(v->merged, tensor);
 	else if (stored_elements(snap, tensor, count, out, err) == 0)
 		f = ofs_file_staged(&reader, tensor);
 	else
@@ -480,14 +468,27 @@ static int read_elements(void *ctx, uint32_t tensor, uint64_t count, void *out,
 			       count, false, out, err);
 }
 
+/* The changes of this moment; EBUSY during a commit. */
+static struct ofs_merged *merge_now(struct ofs_snapshot *snap,
+    struct optimfs_error *err)
+{
+	struct ofs_merged *m;
+
+	if (ofs_hold_writers(snap->fs, false, err) == -1)
+		return NULL;
+	m = ofs_merge(&snap->reader, snap->overlay, err);
+	ofs_let_writers(snap->fs);
+	return m;
+}
+
 /* The catalog with staged changes. The lock is held. */
 static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
     struct ofs_view_dir *v, struct optimfs_error *err)
 {
-	if (snap->views->edition != NULL && v->edition == NULL)
-		v->edition = edition_ref(snap->views->edition);
-	if (v->edition != NULL)
-		return v->edition->cat;
+	if (snap->views->merged != NULL && v->merged == NULL)
+		v->merged = merged_ref(snap->views->merged);
+	if (v->merged != NULL)
+		return v->merged->cat;
 	if (v->generation == 0)
 		return snap->cat;
 	/* the changes of that time are no longer known */
@@ -501,15 +502,15 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
 	}
 	if (v->layout.format->render->staged)
 		return snap->cat;
-	v->edition = snap->write->edition(snap, err);
-	return v->edition == NULL ? NULL : v->edition->cat;
+	v->merged = merge_now(snap, err);
+	return v->merged == NULL ? NULL : v->merged->cat;
 }
 
 const struct ofs_catalog *ofs_view_catalog(const struct ofs_view_dir *v)
 {
 	if (v->unpacked != NULL)
 		return v->unpacked;
-	return v->edition == NULL ? v->snap->cat : v->edition->cat;
+	return v->merged == NULL ? v->snap->cat : v->merged->cat;
 }
 
 /* As catalog_now, with the option dequantize without packed tensors. */
@@ -520,7 +521,7 @@ static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
 
 	if (cat == NULL || !v->layout.dequantize)
 		return cat;
-	if (v->edition != NULL) {
+	if (v->merged != NULL) {
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS865 view %.80s: names have changed: commit first",
 		    v->name);

@@ -22,29 +22,6 @@ static inline bool ofs_at_is_view(struct ofs_at at)
 	return at.space >= OFS_SPACE_VIEW;
 }
 
-/* The checkpoint with its staged changes, as the views of a writable mount show
- * it. */
-struct ofs_edition {
-	const struct ofs_edition_ops *ops;
-	_Atomic unsigned refs;
-	const struct ofs_catalog *cat;
-};
-struct ofs_edition_ops {
-	/* The new value of an item of snap->cat, owned by the caller; NULL:
-	 * unchanged. */
-	struct ofs_pickle *(*item)(const struct ofs_edition *e,
-	    const struct ofs_item *item, struct optimfs_error *err);
-	/* Was a new value written to an item of snap->cat? NULL: to none. */
-	bool (*edited)(const struct ofs_edition *e,
-	    const struct ofs_item *item);
-	/* The staged bytes of a tensor that was added; NULL for any other. */
-	struct ofs_overlay_file *(*staged)(const struct ofs_edition *e,
-	    uint32_t tensor);
-	void (*free)(struct ofs_edition *e);
-};
-/* NULL is allowed. */
-void ofs_edition_unref(struct ofs_edition *e);
-
 int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err);
 void ofs_views_fini(struct ofs_snapshot *snap);
 /* Numbers the views of snap, the successor of now, differently from those of
@@ -54,9 +31,10 @@ bool ofs_views_follow(struct ofs_snapshot *snap,
 /* Did a view have this number before a commit, or before it made room? */
 bool ofs_view_is_past(const struct ofs_snapshot *snap, uint32_t space);
 
-/* From now on views show edition; NULL: the changes that are staged when a view
- * is made. */
-void ofs_views_override(struct ofs_snapshot *snap, struct ofs_edition *edition);
+/* From now on views show these staged changes (rewrite/merge.h); NULL: those of
+ * the time when a view is made. */
+struct ofs_merged;
+void ofs_views_override(struct ofs_snapshot *snap, struct ofs_merged *merged);
 /* The view called name; makes it if necessary. EINVAL (OFS771): not the name of
  * a view. ENFILE (OFS772): too many views. EOPNOTSUPP (OFS773): a format that
  * can only be written. */

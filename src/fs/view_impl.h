@@ -50,7 +50,7 @@ struct ofs_view_dir {
 	 * and kinds of files. A view of the same name that is looked up later
 	 * shows later changes. */
 	uint64_t generation;
-	struct ofs_edition *edition;  /* NULL: no changes */
+	struct ofs_merged *merged;    /* NULL: no changes */
 	struct ofs_catalog *unpacked; /* for the option dequantize; or NULL */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
 	/* The description of its files: NULL until laid out, and after it was

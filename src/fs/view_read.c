@@ -6,13 +6,13 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/search.h"
 #include "fs/view.h"
 #include "fs/view_impl.h"
+#include "rewrite/merge.h"
 
 struct ofs_view_file {
 	const struct ofs_catalog *cat;
-	const struct ofs_edition *edition; /* of the view, or NULL */
+	const struct ofs_merged *merged;   /* of the view, or NULL */
 	struct ofs_view_dir *view;         /* ofs_view_hold */
 	const struct ofs_files *files;
 	uint32_t file;
@@ -36,7 +36,7 @@ int ofs_view_open(struct ofs_snapshot *snap, struct ofs_at at,
 		return -1;
 	}
 	f->view = v;
-	f->edition = v->edition;
+	f->merged = v->merged;
 	f->cat = ofs_view_catalog(v);
 	f->cast = v->layout.dtype;
 	f->file = ofs_view_file_of(snap, at);
@@ -68,9 +68,7 @@ const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *f)
 struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *f,
     uint32_t tensor)
 {
-	return f->edition == NULL || f->edition->ops->staged == NULL
-	    ? NULL
-	    : f->edition->ops->staged(f->edition, tensor);
+	return f->merged == NULL ? NULL : ofs_merged_staged(f->merged, tensor);
 }
 
 struct ofs_sums *ofs_view_sums(struct ofs_view_file *f)
@@ -93,23 +91,10 @@ int ofs_view_read(const struct ofs_view_file *f, void *buf, uint64_t len,
 	    : 1;
 }
 
-static int compare_end(const void *key, const void *item)
-{
-	const struct ofs_span *s = item;
-
-	return s->end <= *(const uint64_t *)key ? 1 : -1;
-}
-
-/* The first span that ends after off. */
-static size_t find_span(const struct ofs_spans *s, uint64_t off)
-{
-	return ofs_lower_bound(&off, s->v, s->n, sizeof(*s->v), compare_end);
-}
-
 int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
     struct ofs_composition *c, uint64_t *base, struct optimfs_error *err)
 {
-	size_t i = find_span(&f->spans, off);
+	size_t i = ofs_spans_find(&f->spans, off);
 	uint64_t at = i == 0 ? 0 : f->spans.v[i - 1].end;
 
 	*c = (struct ofs_composition){ .cast = f->cast };

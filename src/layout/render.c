@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "catalog/budget.h"
 #include "pickle/pickle.h"
 #include "pickle/write.h"
@@ -95,6 +96,18 @@ int ofs_spans_add_bytes(struct ofs_spans *s, uint64_t len, uint64_t ref,
 			0, err) == -1)
 			return -1;
 	return 0;
+}
+
+static int compare_end(const void *key, const void *item)
+{
+	const struct ofs_span *s = item;
+
+	return s->end <= *(const uint64_t *)key ? 1 : -1;
+}
+
+size_t ofs_spans_find(const struct ofs_spans *s, uint64_t off)
+{
+	return ofs_lower_bound(&off, s->v, s->n, sizeof(*s->v), compare_end);
 }
 
 void ofs_spans_fini(struct ofs_spans *s)

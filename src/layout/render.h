@@ -120,6 +120,8 @@ int ofs_spans_add(struct ofs_spans *s, uint64_t len, uint64_t ref,
  * to span, base is 0. */
 int ofs_spans_add_bytes(struct ofs_spans *s, uint64_t len, uint64_t ref,
     struct optimfs_error *err);
+/* The first span that ends after offset off. */
+size_t ofs_spans_find(const struct ofs_spans *s, uint64_t off);
 void ofs_spans_fini(struct ofs_spans *s);
 
 /* The files of one layout. Const after creation, so thread-safe. The struct of

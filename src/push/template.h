@@ -3,7 +3,6 @@
 #ifndef OFS_PUSH_TEMPLATE_H
 #define OFS_PUSH_TEMPLATE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,8 +15,8 @@
  *
  *     template/        the files of a layout in their final size, complete
  *                      except for the elements of tensors, which are holes
- *     template.info    the layout, and the places of checksums; written last,
- *                      so that its presence means that the template is complete
+ *     template.info    the layout, and what need not be written; written last, so
+ *                      that its presence means that the template is complete
  *
  * Once all elements and checksums are written, template/ is the checkpoint and
  * is renamed to NAME. The template of a layout with compressed items is that of
@@ -28,21 +27,8 @@
  * writethrough_commit.c. */
 #define OFS_TEMPLATE_DONE "template.done"
 
-/* The four bytes at at are the CRC-32 of the n bytes at from, in one file. */
-struct ofs_template_sum {
-	uint32_t file;
-	uint64_t at, from, n;
-};
-
 struct ofs_template {
 	char layout[OFS_VIEW_NAME]; /* as requested */
-	struct ofs_template_file {
-		char name[OFS_FILE_NAME];
-		uint64_t size;
-	} * file;
-	uint32_t n, file_cap;
-	struct ofs_template_sum *sum; /* sorted by file, from */
-	size_t nsums, cap;
 	/* Texts that belong to the layout, by their path in the tree. provided:
 	 * the source has no such text, and it need not be written. Otherwise
 	 * the source has another text, with this hash, which may be written and
@@ -54,7 +40,6 @@ struct ofs_template {
 		uint64_t hash;
 	} * own;
 	uint32_t nown, own_cap;
-	uint64_t done, total; /* progress in bytes while it is written */
 };
 
 void ofs_template_fini(struct ofs_template *s);
@@ -70,20 +55,6 @@ int ofs_template_match(struct ofs_snapshot *like, const char *path,
 uint32_t ofs_template_model(const struct ofs_snapshot *made, uint32_t node);
 uint64_t ofs_template_hash(const void *text, size_t n);
 
-/* template_sums.c */
-/* Every member may be NULL. */
-struct ofs_template_summing {
-	_Atomic uint64_t *done;  /* counts bytes */
-	bool (*stop)(void *ctx); /* called regularly; true: ECANCELED */
-	/* The CRC-32 of n bytes at from of a file, if it is known. */
-	bool (*known)(void *ctx, uint32_t file, uint64_t from, uint64_t n,
-	    uint32_t *crc);
-	void *ctx;
-};
-/* Writes all checksums of the files in dir; all other bytes are written. */
-int ofs_template_sums(const struct ofs_template *s, int dir,
-    const struct ofs_template_summing *how, struct optimfs_error *err);
-
 /* template_info.c */
 /* Writes template.info, atomically and synced. */
 int ofs_template_save(const struct ofs_template *s, int stage,
@@ -91,6 +62,11 @@ int ofs_template_save(const struct ofs_template *s, int stage,
 /* EUCLEAN (OFS831): invalid contents. */
 int ofs_template_load(int stage, struct ofs_template *s,
     struct optimfs_error *err);
+/* template.c */
+/* The view of this layout, without compression, whose files a template is: the
+ * sizes of compressed items are only known after writing them. */
+int ofs_template_view(struct ofs_snapshot *snap, const char *layout,
+    struct ofs_at *view, bool *compressed, struct optimfs_error *err);
 /* The work of optimfs_mkfs on one rank. */
 int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err);

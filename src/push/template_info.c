@@ -18,15 +18,13 @@
 
 /* Lines of text:
  *
- *     optimfs-template 1
+ *     optimfs-template 2
  *     layout dcp@16
- *     file SIZE NAME             in the order of their numbers
- *     sum FILE AT FROM LENGTH    sorted by FILE and FROM
  *     given PATH                 a file of the tree that the layout fills in
  *     derived PATH               a file derived from its parameter in model/
  *     own HASH PATH              a text of the layout; HASH is of the source's
  *     end */
-#define HEAD "optimfs-template 1\n"
+#define HEAD "optimfs-template 2\n"
 #define TMP  OFS_TEMPLATE_INFO ".tmp"
 
 static FILE *open_at(int dir, const char *name, int flags)
@@ -64,12 +62,6 @@ int ofs_template_save(const struct ofs_template *s, int stage,
 	if (f == NULL)
 		return failed(err);
 	fprintf(f, HEAD "layout %s\n", s->layout);
-	for (uint32_t i = 0; i < s->n; i++)
-		fprintf(f, "file %" PRIu64 " %s\n", s->file[i].size,
-		    s->file[i].name);
-	for (size_t i = 0; i < s->nsums; i++)
-		fprintf(f, "sum %u %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-		    s->sum[i].file, s->sum[i].at, s->sum[i].from, s->sum[i].n);
 	for (uint32_t i = 0; i < s->nown; i++)
 		put_own(f, &s->own[i]);
 	fputs("end\n", f);
@@ -89,39 +81,6 @@ int ofs_template_save(const struct ofs_template *s, int stage,
 static int malformed(const char *why, struct optimfs_error *err)
 {
 	return optimfs_fail(err, EUCLEAN, "OFS831 %s", why);
-}
-
-static int add_file(struct ofs_template *s, const char *line,
-    struct optimfs_error *err)
-{
-	struct ofs_template_file f = { 0 };
-
-	if (sscanf(line, "file %" SCNu64 " %1023[^\n]", &f.size, f.name) != 2 ||
-	    f.size > INT64_MAX || !ofs_path_stays(f.name, strlen(f.name)))
-		return malformed("no file", err);
-	if (ofs_grow(s->file, s->n, s->file_cap, err) == -1)
-		return -1;
-	s->file[s->n++] = f;
-	return 0;
-}
-
-static int add_sum(struct ofs_template *s, const char *line,
-    struct optimfs_error *err)
-{
-	struct ofs_template_sum v;
-	uint64_t size;
-
-	if (sscanf(line, "sum %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64,
-		&v.file, &v.at, &v.from, &v.n) != 4 ||
-	    v.file >= s->n)
-		return malformed("no sum", err);
-	size = s->file[v.file].size;
-	if (size < 4 || v.at > size - 4 || v.n > size || v.from > size - v.n)
-		return malformed("a sum outside of its file", err);
-	if (ofs_grow(s->sum, s->nsums, s->cap, err) == -1)
-		return -1;
-	s->sum[s->nsums++] = v;
-	return 0;
 }
 
 static int add_own(struct ofs_template *s, const char *line,
@@ -157,10 +116,6 @@ static int take_line(struct ofs_template *s, const char *line, uint64_t number,
 		s->layout[strcspn(s->layout, "\n")] = '\0';
 		return 0;
 	}
-	if (number > 2 && strncmp(line, "file ", 5) == 0)
-		return add_file(s, line, err);
-	if (number > 2 && strncmp(line, "sum ", 4) == 0)
-		return add_sum(s, line, err);
 	if (number > 2 &&
 	    (strncmp(line, "given ", 6) == 0 ||
 		strncmp(line, "derived ", 8) == 0 ||

@@ -506,21 +506,8 @@ static int begin(struct ofs_snapshot *snap, struct optimfs_error *err)
 	return ofs_writethrough_hide(o, err);
 }
 
-static struct ofs_edition *edition_new(struct ofs_snapshot *snap,
-    struct optimfs_error *err)
-{
-	struct ofs_overrides *values;
-
-	if (ofs_hold_writers(snap->fs, false, err) == -1)
-		return NULL;
-	values = ofs_writethrough_overrides(snap->overlay, err);
-	ofs_let_writers(snap->fs);
-	return values == NULL ? NULL : &values->base;
-}
-
 const struct ofs_write_ops ofs_write_through = {
 	.begin = begin,
 	.commit = ofs_writethrough_commit,
-	.edition = edition_new,
 	.missing = ofs_writethrough_missing,
 };

@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "catalog/catalog.h"
-#include "fs/view.h"
+#include "fs/fs.h"
 #include "overlay/overlay.h"
 
 /* The overlay of a mounted template (push/template.h) writes through. All names
@@ -26,7 +26,6 @@
  *
  * Names that the template does not have are files of the overlay. They cannot
  * be committed, but can be renamed to a name of the template. */
-struct ofs_writethrough;
 struct ofs_overlay_file;
 
 /* writethrough.c */
@@ -86,29 +85,6 @@ int ofs_writethrough_reveal(struct ofs_overlay *o, uint32_t dir,
 int ofs_writethrough_rename(struct ofs_overlay *o, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err);
 
-/* writethrough_values.c: while writers are held. */
-/* The catalog with the written values. */
-struct ofs_overrides {
-	struct ofs_edition base;
-	struct ofs_snapshot *snap;
-	bool differs; /* some value differs from the template */
-	struct ofs_catalog
-	    cat; /* has its own values; the rest belongs to snap->cat */
-	struct ofs_pickle **doc; /* new values; NULL: as in snap->cat */
-	struct ofs_override_item {
-		struct ofs_blob *text; /* NULL: unchanged */
-		uint32_t entry;
-	} * item; /* indexed by item */
-};
-/* Returns a reference. */
-struct ofs_overrides *ofs_writethrough_overrides(struct ofs_overlay *o,
-    struct optimfs_error *err);
-/* Calls each for the written texts in the order of the tree, until it fails. */
-int ofs_writethrough_texts(struct ofs_overlay *o,
-    int (*each)(void *ctx, uint32_t index, struct ofs_overlay_file *f,
-	struct optimfs_error *err),
-    void *ctx, struct optimfs_error *err);
-
 /* check.c */
 /* Does the file exist under the name that the layout has for it? The lock of
  * names is held. */
@@ -122,6 +98,13 @@ void ofs_writethrough_missing(struct ofs_snapshot *snap, struct ofs_buf *out);
 /* Fails with the first incomplete file and their number (EINVAL). Writers are
  * held. */
 int ofs_writethrough_check(struct ofs_overlay *o, struct optimfs_error *err);
+
+/* Calls each for the written texts in the order of the tree, until it fails.
+ * Writers are held. */
+int ofs_writethrough_texts(struct ofs_overlay *o,
+    int (*each)(void *ctx, uint32_t index, struct ofs_overlay_file *f,
+	struct optimfs_error *err),
+    void *ctx, struct optimfs_error *err);
 
 /* writethrough_coupled.c */
 /* Do entries that the layout stores as one value agree? EINVAL (OFS828) with

@@ -160,3 +160,21 @@ int ofs_writethrough_check(struct ofs_overlay *o, struct optimfs_error *err)
 	    "OFS301 %s; %" PRIu64 " more: .optimfs/missing lists them", t.first,
 	    t.n - 1);
 }
+
+int ofs_writethrough_texts(struct ofs_overlay *o,
+    int (*each)(void *ctx, uint32_t index, struct ofs_overlay_file *f,
+	struct optimfs_error *err),
+    void *ctx, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	for (uint32_t i = 1; i < o->tree->n && ret == 0; i++) {
+		struct ofs_overlay_file *f = o->tree->node[i].entry == OFS_NONE
+		    ? NULL
+		    : ofs_overlay_file(o, i);
+
+		if (f != NULL && f->text && f->accepted != NULL)
+			ret = each(ctx, i, f, err);
+	}
+	return ret;
+}

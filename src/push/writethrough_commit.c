@@ -13,18 +13,19 @@
 #include "base/memory.h"
 #include "base/sys.h"
 #include "cluster/commit/coordinator.h"
-#include "detect/view_name.h"
 #include "fs/view.h"
 #include "journal/publish.h"
 #include "overlay/overlay_impl.h"
+#include "push/rest.h"
 #include "push/template.h"
 #include "push/writethrough.h"
+#include "rewrite/merge.h"
 
 /* The order of steps, on which recovery relies:
  *
- *  1. Fill in 0-dim elements and checksums; or, if values differ from the
- *     template or items are to be compressed, render everything to filled/.
- *     Both can be repeated.
+ *  1. Write what the template has besides tensors, as it is now: values, 0-dim
+ *     elements, checksums (rest.h). Where something has become longer, or items
+ *     are to be compressed, render everything to filled/. Both can be repeated.
  *  2. Sync everything.
  *  3. Rename template.info to template.done. From here on only names change.
  *  4. Rename the directory over the empty destination.
@@ -39,24 +40,31 @@ struct committing {
 	struct optimfs *fs;
 	struct ofs_overlay *o;
 	struct ofs_template template;
-	int stage; /* the stage */
+	struct ofs_merged *merged;
+	struct ofs_rest rest; /* files of the template */
+	int stage;            /* the stage */
 	bool (*stop)(void *ctx);
 	void *ctx;
-	_Atomic uint64_t done;
-	uint64_t total;
-	uint32_t *object; /* object of each file of the template, or OFS_NONE */
 };
 
 static bool stopped(void *ctx)
 {
 	struct committing *c = ctx;
-	uint64_t done = atomic_load(&c->done);
 
-	if (c->total > 0)
-		ofs_overlay_progress(c->o,
-		    done < c->total ? (unsigned)(done * 99 / c->total) : 99,
-		    done, c->total);
 	return c->stop != NULL && c->stop(c->ctx);
+}
+
+static int tick(void *ctx, uint64_t done, uint64_t total, const char *name,
+    struct optimfs_error *err)
+{
+	struct committing *c = ctx;
+
+	ofs_overlay_doing(c->o, name);
+	ofs_overlay_progress(c->o,
+	    done < total ? (unsigned)(done * 99 / total) : 99, done, total);
+	if (stopped(c))
+		return optimfs_fail(err, ECANCELED, "given up");
+	return 0;
 }
 
 /* Accepts texts that were created empty, where empty is valid. */
@@ -88,62 +96,6 @@ static int put_element(void *ctx, uint32_t index, struct ofs_overlay_file *f,
 	return ofs_writethrough_element(c->o, f, err);
 }
 
-/* Starts write-back of all files before waiting for the first. */
-static void start_files(const struct committing *c, int dir)
-{
-	for (uint32_t i = 0; i < c->template.n; i++) {
-		int fd = openat(dir, c->template.file[i].name,
-		    O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-
-		if (fd == -1)
-			continue;
-		(void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
-		close(fd);
-	}
-}
-
-static int sync_files(const struct committing *c, int dir,
-    struct optimfs_error *err)
-{
-	start_files(c, dir);
-	for (uint32_t i = 0; i < c->template.n; i++) {
-		const char *name = c->template.file[i].name;
-		int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-
-		if (fd == -1)
-			return optimfs_fail(err, errno, "OFS801 %s: %m", name);
-		if (ofs_sys_fsync(fd) == -1) {
-			optimfs_fail(err, errno, "OFS802 %s: fsync: %m", name);
-			close(fd);
-			return -1;
-		}
-		close(fd);
-	}
-	return 0;
-}
-
-static int match_objects(struct committing *c, struct optimfs_error *err)
-{
-	const struct ofs_catalog *cat = c->fs->now->cat;
-
-	c->object = calloc((size_t)c->template.n + 1, sizeof(*c->object));
-	if (c->object == NULL)
-		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < c->template.n; i++)
-		c->object[i] =
-		    ofs_catalog_find_object(cat, c->template.file[i].name);
-	return 0;
-}
-
-static bool seen(void *ctx, uint32_t file, uint64_t from, uint64_t n,
-    uint32_t *crc)
-{
-	const struct committing *c = ctx;
-
-	return c->object[file] != OFS_NONE &&
-	    ofs_writethrough_sum(c->o, c->object[file], from, n, crc);
-}
-
 static int open_in_stage(const struct committing *c, const char *name,
     struct optimfs_error *err)
 {
@@ -154,44 +106,17 @@ static int open_in_stage(const struct committing *c, const char *name,
 			 : dir;
 }
 
-/* For unchanged values: fills in the files of the template. */
-static int fill(struct committing *c, struct optimfs_error *err)
-{
-	int dir = open_in_stage(c, OFS_TEMPLATE, err);
-	const struct ofs_template_summing how = { &c->done, stopped, seen, c };
-	int ret;
-
-	if (dir == -1)
-		return -1;
-	for (size_t i = 0; i < c->template.nsums; i++)
-		c->total += c->template.sum[i].n;
-	ofs_overlay_doing(c->o, "checksums");
-	ret = match_objects(c, err);
-	if (ret == 0)
-		ret = ofs_template_sums(&c->template, dir, &how, err);
-	if (ret == 0)
-		ret = sync_files(c, dir, err);
-	close(dir);
-	return ret;
-}
-
 static void follow(void *ctx, uint64_t done, uint64_t total, const char *file)
 {
-	struct committing *c = ctx;
-
-	atomic_store(&c->done, done);
-	c->total = total;
-	ofs_overlay_doing(c->o, file);
-	(void)stopped(c);
+	(void)tick(ctx, done, total, file, NULL);
 }
 
 /* Renders a new generation beside the template, from its elements. */
-static int render_anew(struct committing *c, struct ofs_overrides *values,
-    struct optimfs_error *err)
+static int render_anew(struct committing *c, struct optimfs_error *err)
 {
 	struct optimfs_reshard how = {
 		.to = c->template.layout,
-		.watch = { .progress = follow, .ctx = c },
+		.watch = { .progress = follow, .stop = stopped, .ctx = c },
 	};
 	char *place, *path;
 	int ret;
@@ -205,12 +130,55 @@ static int render_anew(struct committing *c, struct ofs_overrides *values,
 	free(place);
 	if (ret == -1)
 		return ofs_no_memory(err);
-	ofs_views_override(c->fs->now, &values->base);
 	ret = optimfs_reshard(c->fs, path, &how, err);
-	ofs_views_override(c->fs->now, NULL);
 	free(path);
 	return ret == 1 ? optimfs_fail(err, EIO, "OFS802 %s: fsync", FILLED)
 			: ret;
+}
+
+/* Writes what is left; *from gets the directory with the complete files. */
+static int write_rest(struct committing *c, const char **from,
+    struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap = c->fs->now;
+	bool compressed;
+	int ret = -1;
+
+	c->rest = (struct ofs_rest){
+		.snap = snap, .filled = c->o, .tick = tick, .ctx = c
+	};
+	c->rest.dir = open_in_stage(c, OFS_TEMPLATE, err);
+	if (c->rest.dir == -1)
+		return -1;
+	if (ofs_template_view(snap, c->template.layout, &c->rest.view,
+		&compressed, err) == 0 &&
+	    ofs_rest_open(&c->rest, err) == 0)
+		ret = compressed ? 0 : ofs_rest_fits(&c->rest, err);
+	*from = ret == 1 ? OFS_TEMPLATE : FILLED;
+	if (ret != -1)
+		ret = ret == 1 ? ofs_rest_write(&c->rest, err)
+			       : render_anew(c, err);
+	close(c->rest.dir);
+	return ret;
+}
+
+/* From now on views show the values that were written. */
+static int show_values(struct committing *c, struct optimfs_error *err)
+{
+	c->merged = ofs_merge(&c->fs->now->reader, c->o, err);
+	if (c->merged == NULL)
+		return -1;
+	ofs_views_override(c->fs->now, c->merged);
+	return 0;
+}
+
+static void end(struct committing *c)
+{
+	ofs_rest_close(&c->rest);
+	if (c->merged != NULL)
+		ofs_views_override(c->fs->now, NULL);
+	ofs_merged_unref(c->merged);
+	ofs_template_fini(&c->template);
 }
 
 /* Copies the mode of the destination directory. */
@@ -251,9 +219,10 @@ static bool is_index(const char *name)
 static int link_files(const struct committing *c, struct ofs_publish *p,
     int dir, bool last, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < c->template.n; i++) {
-		const char *name = c->template.file[i].name;
+	char name[OFS_FILE_NAME];
 
+	for (uint32_t i = 0; i < c->rest.engine.n; i++) {
+		ofs_rest_name(&c->rest, i, name);
 		if (is_index(name) == last &&
 		    ofs_publish_link(p, dir, name, last, err) == -1)
 			return -1;
@@ -362,18 +331,9 @@ void ofs_writethrough_settle(struct ofs_stage *st, bool published)
 	(void)ofs_sys_unlink(stage, OFS_TEMPLATE_DONE);
 }
 
-static bool is_compressed(const struct committing *c)
-{
-	struct ofs_layout layout;
-
-	return ofs_layout_parse(c->template.layout, &layout, NULL) == 0 &&
-	    layout.zstd != 0;
-}
-
 static int commit(struct committing *c, struct optimfs_error *err)
 {
-	struct ofs_overrides *values;
-	bool anew;
+	const char *from;
 	int ret;
 
 	if (ofs_writethrough_texts(c->o, accept_empty, c->o, err) == -1 ||
@@ -386,19 +346,11 @@ static int commit(struct committing *c, struct optimfs_error *err)
 	/* an attempt that failed may have left its mark */
 	ofs_writethrough_settle(c->o->stage, false);
 	if (ofs_template_load(c->stage, &c->template, err) == -1 ||
-	    ofs_writethrough_texts(c->o, put_element, c, err) == -1)
+	    ofs_writethrough_texts(c->o, put_element, c, err) == -1 ||
+	    show_values(c, err) == -1 || write_rest(c, &from, err) == -1)
 		return -1;
-	values = ofs_writethrough_overrides(c->o, err);
-	if (values == NULL)
-		return -1;
-	anew = values->differs || is_compressed(c);
-	ret = anew ? render_anew(c, values, err) : fill(c, err);
-	ofs_edition_unref(&values->base);
-	if (ret == 0 && c->fs->coordinator != NULL)
-		ret =
-		    give_to_participants(c, anew ? FILLED : OFS_TEMPLATE, err);
-	else if (ret == 0)
-		ret = give_name(c, anew ? FILLED : OFS_TEMPLATE, err);
+	ret = c->fs->coordinator != NULL ? give_to_participants(c, from, err)
+					 : give_name(c, from, err);
 	if (ret == -1)
 		return -1;
 	c->o->published = true;
@@ -421,7 +373,6 @@ int ofs_writethrough_commit(struct optimfs *fs, bool (*stop)(void *ctx),
 	ret = fs->now->overlay->published ? 0 : commit(&c, err);
 	if (ret == -1)
 		ofs_writethrough_forget(fs->now->overlay);
-	ofs_template_fini(&c.template);
-	free(c.object);
+	end(&c);
 	return ret;
 }

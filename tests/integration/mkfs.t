@@ -187,6 +187,29 @@ status "diff with the source exits with 1 for the changed value" 1 "$OPTIMFS" di
 is "diff with the source names the changed value only" \
     "$(grep -vc param_groups/0/lr "$scratch/out")" 0
 
+# A value is written to its place, unless it is longer than that of the source.
+inode() {
+	stat -c %i "$1"
+}
+other() { # PATH VALUE same|new: are the template's files those of the checkpoint?
+	ok "a template for another ${1##*/} mounts read-write" begin "$full" dcp@4
+	cp -r "$a/." "$b/"
+	was=$(inode .new.optimfs/template/__0_0.distcp)
+	echo "$2" >"$b/$1"
+	ok "commit with another ${1##*/} succeeds" commit
+	is=new
+	[ "$(inode new/__0_0.distcp)" = "$was" ] && is=same
+	is "another ${1##*/}: the files are $3" "$is" "$3"
+	"$OPTIMFS" umount "$b"
+	ok "fsck --data accepts another ${1##*/}" "$OPTIMFS" fsck --data new
+	is "diff with the source names ${1##*/} only" \
+	    "$("$OPTIMFS" diff "$full" new | grep -v "$1")" ""
+	is "the checkpoint has another ${1##*/}" "$("$OPTIMFS" cat new "$1")" "$2"
+}
+full=$data/torchsave_full/ckpt/state.pt
+other extra/args/lr 0.5 same
+other extra/args/name "$(printf '%0300d' 1)" new
+
 # All parameters of a flat parameter have the same step.
 flat=$data/fsdp1_local_flat_fullshard_w3/ckpt
 ok "a template for fsdp@2 mounts read-write" begin "$flat" fsdp@2

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/str.h"
 #include "pickle/write.h"
 #include "text/parse.h"
 
@@ -21,6 +22,7 @@ struct reader {
 	struct ofs_json j;
 	const uint32_t *prefix;
 	size_t nprefix;
+	bool values; /* read the values, else the paths */
 	struct optimfs_error *err;
 };
 
@@ -187,16 +189,19 @@ static int read_members(struct reader *r, int (*one)(struct reader *r))
 
 static int read_either(struct reader *r)
 {
-	if (r->j.str.len == 5 && memcmp(r->j.str.p, "paths", 5) == 0)
+	struct ofs_str key = { (const char *)r->j.str.p,
+		(uint32_t)r->j.str.len };
+
+	if (!r->values && ofs_str_is(key, "paths"))
 		return read_members(r, read_path);
-	if (r->j.str.len == 6 && memcmp(r->j.str.p, "values", 6) == 0)
+	if (r->values && ofs_str_is(key, "values"))
 		return read_members(r, read_value);
 	return ofs_json_skip(&r->j, ofs_json_next(&r->j, r->err), r->err);
 }
 
-int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
-    struct ofs_catalog *cat, const struct ofs_safetensors *st,
-    const uint32_t *prefix, size_t nprefix, struct optimfs_error *err)
+static int read_note(struct ofs_safetensors_note *note, struct ofs_catalog *cat,
+    const struct ofs_safetensors *st, const uint32_t *prefix, size_t nprefix,
+    bool values, struct optimfs_error *err)
 {
 	struct ofs_str text =
 	    ofs_safetensors_metadata(st, OFS_SAFETENSORS_NOTE);
@@ -204,6 +209,7 @@ int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
 		.cat = cat,
 		.prefix = prefix,
 		.nprefix = nprefix,
+		.values = values,
 		.err = err };
 	int ret;
 
@@ -215,6 +221,20 @@ int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
 		ret = -1;
 	ofs_json_fini(&r.j);
 	return ret;
+}
+
+int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
+    struct ofs_catalog *cat, const struct ofs_safetensors *st,
+    const uint32_t *prefix, size_t nprefix, struct optimfs_error *err)
+{
+	return read_note(note, cat, st, prefix, nprefix, false, err);
+}
+
+int ofs_safetensors_note_values(struct ofs_safetensors_note *note,
+    struct ofs_catalog *cat, const struct ofs_safetensors *st,
+    const uint32_t *prefix, size_t nprefix, struct optimfs_error *err)
+{
+	return read_note(note, cat, st, prefix, nprefix, true, err);
 }
 
 void ofs_safetensors_note_fini(struct ofs_safetensors_note *note)

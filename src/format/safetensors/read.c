@@ -5,8 +5,11 @@
 #include "format/safetensors/safetensors.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "archive/safetensors.h"
+#include "base/memory.h"
+#include "base/search.h"
 #include "format/part.h"
 #include "format/probe.h"
 
@@ -59,11 +62,37 @@ static int add_tensor(struct ofs_catalog *cat, uint32_t object,
 	    ofs_catalog_tensor(cat, &t, err), OFS_KEY_FREE, err);
 }
 
+/* The place of a tensor in the note, which has the order of the program that
+ * saved them; in the header they are sorted. */
+struct noted {
+	uint32_t at; /* OFS_NONE: it is not in the note */
+	size_t index;
+};
+
+OFS_COMPARE_BY2(by_note, struct noted, at, index)
+
+static struct noted *in_order(const struct ofs_safetensors *st,
+    const struct ofs_safetensors_note *note, struct optimfs_error *err)
+{
+	struct noted *v = ofs_alloc(st->n + 1, sizeof(*v), err);
+
+	if (v == NULL)
+		return NULL;
+	for (size_t i = 0; i < st->n; i++)
+		v[i] = (struct noted){ ofs_keys_find(&note->keys,
+					   st->tensor[i].name.p,
+					   st->tensor[i].name.len),
+			i };
+	qsort(v, st->n, sizeof(*v), by_note);
+	return v;
+}
+
 static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct ofs_safetensors *st, struct optimfs_error *err)
 {
 	struct ofs_safetensors_note note = { 0 };
 	uint32_t c[OFS_PART_PREFIX + 1], object, path;
+	struct noted *order = NULL;
 	size_t n;
 	int ret;
 
@@ -71,14 +100,22 @@ static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
 	if (object == OFS_NONE || ofs_part_prefix(cat, part, c, &n, err) == -1)
 		return -1;
 	ret = ofs_safetensors_note_read(&note, cat, st, c, n, err);
+	if (ret == 0)
+		order = in_order(st, &note, err);
+	if (order == NULL)
+		ret = -1;
 	for (size_t i = 0; i < st->n && ret == 0; i++) {
-		const struct ofs_safetensors_tensor *t = &st->tensor[i];
+		const struct ofs_safetensors_tensor *t =
+		    &st->tensor[order[i].index];
 
 		path =
 		    ofs_safetensors_note_path(&note, cat, t->name, c, n, err);
 		ret = path == OFS_NONE ? -1
 				       : add_tensor(cat, object, t, path, err);
 	}
+	if (ret == 0)
+		ret = ofs_safetensors_note_values(&note, cat, st, c, n, err);
+	free(order);
 	ofs_safetensors_note_fini(&note);
 	return ret;
 }

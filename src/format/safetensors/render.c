@@ -60,7 +60,7 @@ struct section {
 	const struct ofs_layout *to;
 	const char *name;
 	uint32_t first; /* index of its first leaf */
-	struct ofs_buf paths, values;
+	struct ofs_buf paths, value_paths, values;
 	struct optimfs_error *err;
 };
 
@@ -89,29 +89,32 @@ static int make_key(struct section *s, const struct ofs_entry *e,
 }
 
 /* Append "key": ["state", "l.weight", "step"] to the paths, unless the key is
- * the only component. */
+ * the only component. Those of tensors come before those of values, as in the
+ * catalog that is read from the file. */
 static void note_path(struct section *s, const struct ofs_entry *e,
     struct ofs_str key)
 {
+	struct ofs_buf *paths =
+	    e->kind == OFS_ENTRY_TENSOR ? &s->paths : &s->value_paths;
 	uint32_t n;
 	const uint32_t *c = ofs_catalog_components(s->f->cat, e->tree, &n);
 
 	if (n == 2 && (c[1] & OFS_PATH_INDEX) == 0)
 		return;
-	if (s->paths.len > 0)
-		ofs_buf_putc(&s->paths, ',');
-	ofs_json_quote(&s->paths, key.p, key.len);
+	if (paths->len > 0)
+		ofs_buf_putc(paths, ',');
+	ofs_json_quote(paths, key.p, key.len);
 	for (uint32_t i = 1; i < n; i++) {
 		struct ofs_str k =
 		    ofs_catalog_string(s->f->cat, OFS_PATH_STR(c[i]));
 
-		ofs_buf_puts(&s->paths, i == 1 ? ":[" : ",");
+		ofs_buf_puts(paths, i == 1 ? ":[" : ",");
 		if ((c[i] & OFS_PATH_INDEX) != 0)
-			ofs_buf_put(&s->paths, k.p, k.len);
+			ofs_buf_put(paths, k.p, k.len);
 		else
-			ofs_json_quote(&s->paths, k.p, k.len);
+			ofs_json_quote(paths, k.p, k.len);
 	}
-	ofs_buf_puts(&s->paths, n == 1 ? ":[]" : "]");
+	ofs_buf_puts(paths, n == 1 ? ":[]" : "]");
 }
 
 /* Is it accepted by the strict reader? Else it is not written. */
@@ -322,10 +325,14 @@ static void put_note(const struct section *s, struct ofs_buf *b)
 
 	ofs_buf_puts(&note, "{\"paths\":{");
 	ofs_buf_put(&note, s->paths.data, s->paths.len);
+	if (s->paths.len > 0 && s->value_paths.len > 0)
+		ofs_buf_putc(&note, ',');
+	ofs_buf_put(&note, s->value_paths.data, s->value_paths.len);
 	ofs_buf_puts(&note, "},\"values\":{");
 	ofs_buf_put(&note, s->values.data, s->values.len);
 	ofs_buf_puts(&note, "}}");
-	b->bad = b->bad || note.bad || s->paths.bad || s->values.bad;
+	b->bad = b->bad || note.bad || s->paths.bad || s->value_paths.bad ||
+	    s->values.bad;
 	ofs_buf_puts(b, ",\"" OFS_SAFETENSORS_NOTE "\":");
 	ofs_json_quote(b, note.data, note.len);
 	ofs_buf_fini(&note);
@@ -432,7 +439,8 @@ static int put_files(struct section *s)
 static int add_section(struct st_files *f, const struct ofs_render *from,
     const struct ofs_layout *to, const char *name, struct optimfs_error *err)
 {
-	struct section s = { f, from, to, name, f->nleaves, { 0 }, { 0 }, err };
+	struct section s = { f, from, to, name, f->nleaves, { 0 }, { 0 }, { 0 },
+		err };
 	uint32_t *entries = NULL, n = 0;
 	int ret = ofs_render_entries(from, to, name, &entries, &n, err);
 
@@ -444,6 +452,7 @@ static int add_section(struct st_files *f, const struct ofs_render *from,
 		ret = put_files(&s);
 	free(entries);
 	ofs_buf_fini(&s.paths);
+	ofs_buf_fini(&s.value_paths);
 	ofs_buf_fini(&s.values);
 	return ret;
 }

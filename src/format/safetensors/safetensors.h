@@ -60,9 +60,12 @@ struct ofs_safetensors_note {
 	uint32_t *path, cap; /* of each key: its path, with prefix */
 };
 
-/* Read the note, if st has one, and add its values to cat below prefix. EUCLEAN
- * (OFS663) when it is damaged. */
+/* Read the paths of the note, if st has one; then add its values to cat below
+ * prefix. EUCLEAN (OFS663) when it is damaged. */
 int ofs_safetensors_note_read(struct ofs_safetensors_note *note,
+    struct ofs_catalog *cat, const struct ofs_safetensors *st,
+    const uint32_t *prefix, size_t nprefix, struct optimfs_error *err);
+int ofs_safetensors_note_values(struct ofs_safetensors_note *note,
     struct ofs_catalog *cat, const struct ofs_safetensors *st,
     const uint32_t *prefix, size_t nprefix, struct optimfs_error *err);
 void ofs_safetensors_note_fini(struct ofs_safetensors_note *note);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "format/zero/zero.h"
 
@@ -334,7 +335,85 @@ static int add_all(struct ofs_zero *z, const struct refs *refs,
 	return add_aliases(z, refs, err);
 }
 
-int ofs_zero_model_add(struct ofs_zero *z, struct optimfs_error *err)
+/* Order. */
+
+struct weight {
+	struct ofs_entry e;
+	uint32_t place; /* in module; OFS_NONE: it is not there */
+	uint32_t index; /* of the entry */
+};
+
+OFS_COMPARE_BY2(by_module, struct weight, place, index)
+
+/* Is it a weight? Then *place gets the number of its pair. */
+static bool find_weight(struct ofs_zero *z, const struct ofs_entry *e,
+    uint32_t model, uint32_t *place)
+{
+	const struct ofs_catalog *cat = z->cat;
+	uint32_t n;
+	const uint32_t *c = ofs_catalog_components(cat, e->path, &n);
+
+	if (n != z->npref + 2 || c[z->npref] != model)
+		return false;
+	*place = ofs_pk_names_pair(&z->module,
+	    ofs_catalog_string(cat, OFS_PATH_STR(c[n - 1])));
+	return true;
+}
+
+/* Puts the sorted weights where weights were; moved gets the new index of each
+ * entry from first on, less first. */
+static void put_sorted(struct ofs_catalog *cat, const struct weight *w,
+    uint32_t *slot, uint32_t n, uint32_t first, uint32_t *moved)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		cat->entries[slot[i]] = w[i].e;
+		moved[w[i].index - first] = slot[i];
+	}
+	for (uint32_t i = 0; i < cat->nvariants; i++)
+		if (cat->variants[i].entry >= first)
+			cat->variants[i].entry =
+			    moved[cat->variants[i].entry - first];
+}
+
+static int sort_weights(struct ofs_zero *z, uint32_t first,
+    struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = z->cat;
+	uint32_t model = ofs_zero_word(z, "model", err), n = 0;
+	size_t most = cat->nentries - first + 1u;
+	struct weight *w = NULL;
+	uint32_t *slot, *moved;
+	int ret = 0;
+
+	if (model == OFS_NONE)
+		return -1;
+	if (z->module.names.n == 0)
+		return 0;
+	w = calloc(most, sizeof(*w));
+	slot = calloc(most, sizeof(*slot));
+	moved = calloc(most, sizeof(*moved));
+	if (w == NULL || slot == NULL || moved == NULL)
+		ret = ofs_no_memory(err);
+	for (uint32_t i = first; i < cat->nentries && ret == 0; i++) {
+		moved[i - first] = i;
+		if (!find_weight(z, &cat->entries[i], model, &w[n].place))
+			continue;
+		w[n].e = cat->entries[i];
+		w[n].index = slot[n] = i;
+		n++;
+	}
+	if (ret == 0 && n > 0) {
+		qsort(w, n, sizeof(*w), by_module);
+		put_sorted(cat, w, slot, n, first, moved);
+	}
+	free(w);
+	free(slot);
+	free(moved);
+	return ret;
+}
+
+int ofs_zero_model_add(struct ofs_zero *z, uint32_t first,
+    struct optimfs_error *err)
 {
 	struct refs refs;
 	int ret;
@@ -349,7 +428,7 @@ int ofs_zero_model_add(struct ofs_zero *z, struct optimfs_error *err)
 		ret = add_all(z, &refs, err);
 	free(refs.trained);
 	free(refs.frozen);
-	return ret;
+	return ret == 0 ? sort_weights(z, first, err) : -1;
 }
 
 /* Layers of a pipeline. */

@@ -393,6 +393,8 @@ static int add_by_id(struct ofs_zero *z, struct optimfs_error *err)
 /* Adds first the values that are shown unchanged, then the joined ones. */
 static int add_column(struct ofs_zero *z, struct optimfs_error *err)
 {
+	uint32_t first = z->cat->nentries;
+
 	if (z->by_id)
 		return add_by_id(z, err);
 	if ((z->optim.nfiles > 0 && ofs_zero_optim_collect(z, err) == -1) ||
@@ -403,7 +405,7 @@ static int add_column(struct ofs_zero *z, struct optimfs_error *err)
 	    ofs_ranks_merge(&z->optim, err) == -1 ||
 	    ofs_zero_experts_add(z, err) == -1 ||
 	    ofs_zero_experts_prove(z, err) == -1 ||
-	    ofs_zero_model_add(z, err) == -1 ||
+	    ofs_zero_model_add(z, first, err) == -1 ||
 	    ofs_zero_optim_add(z, err) == -1)
 		return -1;
 	return 0;

@@ -373,6 +373,7 @@ static int collect_optimizer(struct ofs_universal *u, struct optimfs_error *err)
 static int add_all(struct ofs_universal *u, struct optimfs_error *err)
 {
 	struct ofs_zero *z = u->z;
+	uint32_t first = z->cat->nentries;
 
 	if (find_masters(u, err) == -1 ||
 	    ofs_zero_model_collect(z, err) == -1 ||
@@ -386,7 +387,7 @@ static int add_all(struct ofs_universal *u, struct optimfs_error *err)
 		if (ofs_ranks_merge_one(&z->optim, &z->optim.group[i], err) ==
 		    -1)
 			return -1;
-	if (ofs_zero_model_add(z, err) == -1)
+	if (ofs_zero_model_add(z, first, err) == -1)
 		return -1;
 	for (size_t i = 0; i < u->n; i++)
 		if (add_entry(u, &u->state[i], err) == -1)

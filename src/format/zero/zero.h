@@ -107,9 +107,11 @@ int ofs_zero_open(struct ofs_zero *z, struct ofs_ranks *set,
 /* model.c: reads names and shapes from the model's files. 1: there are none. */
 int ofs_zero_read_shapes(struct ofs_zero *z, struct optimfs_error *err);
 /* _collect adds the leaves that are shown unchanged. _add then joins the
- * parameters that are cut, when these have their entries. */
+ * parameters that are cut, when these have their entries, and puts the weights
+ * among the entries from first on into the order of the dict module. */
 int ofs_zero_model_collect(struct ofs_zero *z, struct optimfs_error *err);
-int ofs_zero_model_add(struct ofs_zero *z, struct optimfs_error *err);
+int ofs_zero_model_add(struct ofs_zero *z, uint32_t first,
+    struct optimfs_error *err);
 /* Adds the layers of a pipeline. */
 int ofs_zero_layers(struct ofs_zero *z, const struct ofs_zero_files *files,
     struct optimfs_error *err);
