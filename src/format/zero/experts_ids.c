@@ -200,7 +200,7 @@ static const struct known *experts_of(const struct ids *x, uint32_t set,
     uint32_t *n)
 {
 	*n = x->experts.n / x->nsets;
-	return x->experts.v + (size_t)set * *n;
+	return *n == 0 ? NULL : x->experts.v + (size_t)set * *n;
 }
 
 /* Has a file two groups with these parameters? */
