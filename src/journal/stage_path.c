@@ -201,8 +201,21 @@ int ofs_stage_watch(const char *source)
 	return fd;
 }
 
-/* Waits until the lock of fd is free, for limit_ms at most. */
-static int await(int fd, long pid, const char *place, int64_t limit_ms,
+/* Is the mount of the stage dir gone, and its process not? */
+static bool is_leaving(int dir)
+{
+	long pid;
+	int fd = ofs_lock_leaving(dir, &pid);
+
+	if (fd != -1)
+		close(fd);
+	return fd != -1;
+}
+
+/* Waits until the lock of fd is free, for limit_ms at most. After a second the
+ * kernel is asked again, because two minutes are long if its first answer was
+ * wrong. */
+static int await(int dir, int fd, long pid, const char *place, int64_t limit_ms,
     const struct ofs_stage_tell *tell, struct optimfs_error *err)
 {
 	static const struct timespec tick = { .tv_nsec = 10000000 };
@@ -219,6 +232,8 @@ static int await(int fd, long pid, const char *place, int64_t limit_ms,
 			    "%.100s/mounted",
 			    pid, limit_ms / 1000, place);
 		if (!told && now - since >= 1000) {
+			if (!is_leaving(dir))
+				return 0;
 			snprintf(text, sizeof(text),
 			    "waiting for the commit of a mount that was just "
 			    "unmounted (pid %ld), for %" PRId64 " s at most",
@@ -246,7 +261,7 @@ int ofs_stage_await(const char *source, int64_t limit_ms,
 		tell->say(tell->ctx, why.text);
 	}
 	if (fd != -1) {
-		ret = await(fd, pid, place, limit_ms, tell, err);
+		ret = await(dir, fd, pid, place, limit_ms, tell, err);
 		close(fd);
 	}
 	if (dir != -1)

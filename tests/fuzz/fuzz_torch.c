@@ -74,6 +74,8 @@ static void check_catalog(const struct ofs_catalog *cat, struct bytes *b)
 		if (t->error != OFS_NONE || t->nshards == 0)
 			continue;
 		s = &cat->shards[t->shard];
+		if (s->at.encoding == OFS_DERIVED)
+			continue;
 		off = s->at.off;
 		check_shard(cat, t, s);
 		if (s->at.encoding == OFS_TORCH_RECORD &&
