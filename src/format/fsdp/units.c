@@ -52,11 +52,11 @@ int ofs_units_parse(struct ofs_units *u, const char *file, const void *text,
 	struct ofs_units_reader r = { .u = u, .err = err };
 	int ret;
 
+	*u = (struct ofs_units){ .file = file };
 	/* such as a pickle or an archive of the checkpoint */
 	if (n > 0 && strchr("[{ \t\r\n", *(const char *)text) == NULL)
 		return optimfs_fail(err, EINVAL,
 		    "OFS162 not a units file: it is not JSON");
-	*u = (struct ofs_units){ .file = file };
 	ofs_json_init(&r.j, text, n);
 	ret = ofs_units_document(&r);
 	if (ret == 0)
