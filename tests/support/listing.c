@@ -25,6 +25,8 @@ uint8_t *listing_content(struct optimfs *fs, uint64_t node, size_t *len)
 		free(bytes);
 		bytes = NULL;
 		*len = 0;
+	} else {
+		bytes[*len] = '\0';
 	}
 	optimfs_file_close(f);
 	return bytes;

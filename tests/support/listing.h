@@ -34,7 +34,7 @@ bool listing_has(struct optimfs *fs, const char *path);
 /* Reads at most n bytes at off of the file at path; -1 with err. */
 ssize_t listing_read_at(struct optimfs *fs, const char *path, void *buf,
     size_t n, uint64_t off, struct optimfs_error *err);
-/* The bytes of a node's file, malloc'ed; NULL: unreadable. */
+/* The bytes of a node's file and a zero, malloc'ed; NULL: unreadable. */
 uint8_t *listing_content(struct optimfs *fs, uint64_t node, size_t *len);
 
 #endif
