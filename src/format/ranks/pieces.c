@@ -47,6 +47,15 @@ int ofs_pieces_get(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
 	    ofs_dtype_name(t->dtype), ofs_dtype_name(x->t.dtype));
 }
 
+/* A failure is the end of the pieces: ofs_pieces_end is not called. */
+static int fail(struct ofs_pieces *x)
+{
+	int rank[2];
+
+	(void)ofs_ranks_copies_end(&x->copies, rank);
+	return -1;
+}
+
 static int add_shard(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
     struct ofs_torch_tensor *t, const struct ofs_extent *at, uint32_t box,
     struct optimfs_error *err)
@@ -54,7 +63,7 @@ static int add_shard(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
 	if (ofs_ranks_shard(x->set, leaf, t, at, box, err) == -1 ||
 	    ofs_ranks_copies_add(&x->copies, x->set, leaf, t, 0, box, err) ==
 		-1)
-		return -1;
+		return fail(x);
 	x->t.nshards++;
 	return 0;
 }
@@ -79,7 +88,8 @@ int ofs_pieces_slice(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
 	t->offset += s->at * (uint64_t)t->stride[0];
 	t->shape[0] = s->count;
 	dims = ofs_catalog_dims(x->set->cat, box, 2, err);
-	return dims == OFS_NONE ? -1 : add_shard(x, leaf, t, at, dims, err);
+	return dims == OFS_NONE ? fail(x)
+				: add_shard(x, leaf, t, at, dims, err);
 }
 
 int ofs_pieces_add(struct ofs_pieces *x, const struct ofs_ranks_leaf *leaf,
