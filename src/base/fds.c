@@ -5,12 +5,14 @@
 #include "base/fds.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -178,4 +180,18 @@ void ofs_fds_put(struct ofs_fds *fds, uint32_t file)
 		pthread_cond_broadcast(&fds->changed);
 	}
 	pthread_mutex_unlock(&fds->lock);
+}
+
+int ofs_fds_openat(int dir, const char *path, int flags, mode_t mode)
+{
+	static const struct timespec pause = { .tv_nsec = NOFILE_WAIT_NS };
+	int fd;
+
+	for (int waited = 0;; waited++) {
+		fd = openat(dir, path, flags, mode);
+		if (fd != -1 || (errno != EMFILE && errno != ENFILE) ||
+		    waited == NOFILE_WAIT_MAX)
+			return fd;
+		nanosleep(&pause, NULL);
+	}
 }

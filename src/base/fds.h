@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "optimfs/error.h"
 
@@ -34,5 +35,9 @@ void ofs_fds_free(struct ofs_fds *fds);
  * are none, it is tried again for half a minute. */
 int ofs_fds_get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err);
 void ofs_fds_put(struct ofs_fds *fds, uint32_t file);
+
+/* As openat(2), but waits, for half a minute, for a descriptor to be closed where
+ * they have run out (EMFILE, ENFILE). */
+int ofs_fds_openat(int dir, const char *path, int flags, mode_t mode);
 
 #endif

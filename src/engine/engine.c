@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/copy.h"
+#include "base/fds.h"
 #include "base/memory.h"
 #include "base/sys.h"
 #include "engine/engine_impl.h"
@@ -145,9 +146,9 @@ static int open_both(struct ofs_engine *e, struct ofs_engine_file *f,
 {
 	struct ofs_engine_open *o = f->open;
 
-	o->fd =
-	    openat(e->dir, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-		e->mode == 0 ? 0666 : e->mode);
+	o->fd = ofs_fds_openat(e->dir, name,
+	    O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+	    e->mode == 0 ? 0666 : e->mode);
 	if (o->fd == -1)
 		return optimfs_fail(err, errno, "OFS801 %m");
 	if (!f->whole && make_room(e, o->fd, f->size, err) == -1)
@@ -227,8 +228,8 @@ static int put(struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
 	return 0;
 }
 
-/* Copies bytes that no change concerns, if they are not there. Where the file system does not share
- * their blocks, they are written like others. */
+/* Copies bytes that no change concerns, if they are not there. Where the file
+ * system does not share their blocks, they are written like others. */
 static int copy_run(struct ofs_engine *e, struct output *out, int fd,
     uint64_t at, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
@@ -284,10 +285,10 @@ static int copy_part(struct ofs_engine *e, struct ofs_engine_file *f,
 
 	out.fd = e->ops->did_part == NULL
 	    ? -1
-	    : openat(e->dir, name, flags | O_DIRECT);
+	    : ofs_fds_openat(e->dir, name, flags | O_DIRECT, 0);
 	out.direct = out.fd != -1;
 	if (out.fd == -1)
-		out.fd = openat(e->dir, name, flags);
+		out.fd = ofs_fds_openat(e->dir, name, flags, 0);
 	if (out.fd == -1)
 		return optimfs_fail(err, errno, "OFS801 %m");
 	ret = copy(e, f, &out, off, end, buf, err);

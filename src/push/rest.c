@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/memory.h"
 #include "base/sys.h"
 #include "catalog/owners.h"
@@ -360,7 +361,7 @@ static int open_file(const struct ofs_rest *r, uint32_t i,
     char name[OFS_FILE_NAME])
 {
 	ofs_rest_name(r, i, name);
-	return openat(r->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	return ofs_fds_openat(r->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
 }
 
 static int sync_one(const struct ofs_rest *r, uint32_t i,
