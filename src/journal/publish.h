@@ -53,7 +53,7 @@ int ofs_publish_remove(struct ofs_publish *p, const char *rel,
  * files are replaced. Not with several directories. */
 void ofs_publish_at_once(struct ofs_publish *p);
 /* Can this file system put in place what is planned so far? EOPNOTSUPP (OFS824):
- * it cannot. To ask before the new files, which exist, are written. */
+ * it cannot. To ask before the new files are written. */
 int ofs_publish_possible(struct ofs_publish *p, struct optimfs_error *err);
 /* The files that such a generation removes: an array of *n names; NULL if there
  * are none, or no memory. Free it before p. */

@@ -289,8 +289,33 @@ static int cannot_exchange(struct optimfs_error *err)
 	    "with optimfs reshard");
 }
 
-/* overlayfs does not rename directories of lower layers (EXDEV), which it finds
- * before it finds that the target, new/, has files. */
+/* Makes a directory in the stage onto which no directory can be renamed, because
+ * there is a file in it. */
+static int make_full(const struct ofs_publish *p, struct optimfs_error *err)
+{
+	int dir = ofs_publish_dir(p->stage, OFS_PUBLISH_GEN, err), fd;
+
+	if (dir == -1)
+		return -1;
+	fd = ofs_sys_create(dir, "full");
+	if (fd == -1)
+		optimfs_fail(err, errno, "OFS821 " OFS_PUBLISH_GEN "/full: %m");
+	else
+		close(fd);
+	close(dir);
+	return fd == -1 ? -1 : 0;
+}
+
+/* overlayfs does not rename directories of lower layers (EXDEV). It finds that
+ * before it finds that the target is not empty (ENOTEMPTY): this rename of the
+ * checkpoint cannot succeed. */
+static bool is_lower(const struct ofs_publish *p, int parent, const char *base)
+{
+	return ofs_sys_rename(parent, base, p->stage, OFS_PUBLISH_GEN, 0) ==
+	    -1 &&
+	    errno == EXDEV;
+}
+
 int ofs_publish_exchangeable(struct ofs_publish *p, struct optimfs_error *err)
 {
 	struct statfs fs;
@@ -301,9 +326,11 @@ int ofs_publish_exchangeable(struct ofs_publish *p, struct optimfs_error *err)
 		return 0;
 	if (ofs_publish_parent(p->source, p->dir, &parent, &base, err) == -1)
 		return -1;
-	if (ofs_sys_rename(parent, base, p->stage, OFS_PUBLISH_NEW, 0) == -1 &&
-	    errno == EXDEV)
+	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	ret = make_full(p, err);
+	if (ret == 0 && is_lower(p, parent, base))
 		ret = cannot_exchange(err);
+	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
 	free(base);
 	close(parent);
 	return ret;

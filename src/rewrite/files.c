@@ -672,13 +672,14 @@ static int write_files(struct ofs_commit *c, bool late,
 
 int ofs_commit_write(struct ofs_commit *c, struct optimfs_error *err)
 {
-	int ret = write_files(c, false, err);
+	int ret;
 
+	if (c->at_once)
+		ofs_publish_at_once(c->publish);
+	ret = write_files(c, false, err);
 	if (ret == 0)
 		ret = write_files(c, true, err);
 	ofs_commit_files_fini(c);
-	if (ret == 0 && c->at_once)
-		ofs_publish_at_once(c->publish);
 	for (size_t i = 0; i < c->ngone && ret == 0; i++)
 		ret = ofs_publish_remove(c->publish, c->gone[i], err);
 	return ret;
