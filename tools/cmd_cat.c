@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli/interrupt.h"
-#include "tools/command.h"
+#include "tools/operand.h"
 
 static int refuse(const struct ofs_verb *verb, const char *path)
 {
@@ -20,27 +20,33 @@ static int refuse(const struct ofs_verb *verb, const char *path)
 }
 
 static int cat(struct ofs_command *c, const struct ofs_verb *verb,
-    const char *path)
+    const char *operand)
 {
 	bool terminal = isatty(STDOUT_FILENO) == 1;
-	struct optimfs_attr attr;
 	struct optimfs_error err;
+	struct ofs_operand p;
 
-	if (ofs_command_resolve(c, path, &attr, &err) == -1)
-		return ofs_tool_fail(&err);
-	if (S_ISDIR(attr.mode)) {
-		optimfs_fail(&err, EISDIR,
+	int ret = ofs_operand_find(&p, c, operand, &err);
+
+	if (ret == 0 && S_ISDIR(p.attr.mode))
+		ret = optimfs_fail(&err, EISDIR,
 		    "%s: is a directory: optimfs ls lists it, optimfs cp -r copies it",
-		    path);
-		return ofs_tool_fail(&err);
+		    operand);
+	if (ret == 0 && terminal &&
+	    (p.slice != NULL || ofs_command_is_binary(c, p.attr.node))) {
+		ofs_operand_fini(&p);
+		return refuse(verb, operand);
 	}
-	if (terminal && ofs_command_is_binary(c, attr.node))
-		return refuse(verb, path);
-	if (ofs_command_read(c, attr.node,
-		terminal ? ofs_sink_terminal : ofs_sink_stdout, NULL,
-		&err) == -1)
-		return ofs_command_stopped(c, &err, "the output is incomplete");
-	return OFS_EXIT_OK;
+	if (ret == 0)
+		ret = p.slice != NULL
+		    ? ofs_operand_npy(&p, operand, ofs_sink_stdout, NULL, &err)
+		    : ofs_command_read(c, p.attr.node,
+			  terminal ? ofs_sink_terminal : ofs_sink_stdout, NULL,
+			  &err);
+	ofs_operand_fini(&p);
+	return ret == 0
+	    ? OFS_EXIT_OK
+	    : ofs_command_stopped(c, &err, "the output is incomplete");
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -48,8 +54,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct ofs_command c;
 	int status, worst = OFS_EXIT_OK;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS | OFS_RUNS, 1,
-		INT_MAX - 1, &status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_PATHS | OFS_SLICES | OFS_RUNS, 1, INT_MAX - 1,
+		&status) == -1)
 		return status;
 	ofs_interrupt_catch();
 	for (int i = 0; i < c.noperands && worst != OFS_EXIT_INTERRUPTED; i++) {
@@ -63,7 +70,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_cat = {
 	.name = "cat",
-	.synopsis = "[-o OPTION] CHECKPOINT PATH...",
+	.synopsis = "[-o OPTION] CHECKPOINT PATH[SLICE]...",
 	.summary = "write files to standard output",
+	.options =
+	    "A slice, as of show, is written as a .npy file: PATH[0:4, ::2].\n",
 	.run = run,
 };

@@ -331,11 +331,27 @@ static int check_path(struct ofs_log *log, int i, struct optimfs_error *err)
 	return ret == -1 ? -1 : optimfs_fail_with(err, last->cell[i].error);
 }
 
+/* A pattern stands for what it matches in the last step that can be read. */
+static int expand(struct ofs_log *log, struct optimfs_error *err)
+{
+	struct optimfs_attr attr;
+	size_t k = log->n;
+
+	while (k > 0 &&
+	    (log->row[k - 1].path == NULL ||
+		optimfs_resolve(log->c->fs, log->row[k - 1].path, &attr,
+		    NULL) == -1))
+		k--;
+	return k == 0
+	    ? 0
+	    : ofs_command_expand(log->c, log->row[k - 1].path, 0, err);
+}
+
 static int read_run(struct ofs_log *log, const struct optimfs_scan *how,
     struct optimfs_error *err)
 {
 	struct ofs_command *c = log->c;
-	int ret = open_run(log, err);
+	int ret = open_run(log, err) == -1 || expand(log, err) == -1 ? -1 : 0;
 
 	for (size_t i = 0; ret == 0 && i < log->n; i++) {
 		ofs_progress_step(&c->progress, i, log->n, log->row[i].name);
@@ -398,7 +414,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_RUNS | OFS_PATHS | OFS_JSON | OFS_CSV | OFS_STAT | OFS_JOBS,
+		OFS_RUNS | OFS_PATHS | OFS_EACH_STEP | OFS_JSON | OFS_CSV |
+		    OFS_STAT | OFS_JOBS,
 		0, 1 << 20, &status) == -1)
 		return status;
 	how = ofs_command_scan(&c);

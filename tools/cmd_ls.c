@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@
 #include <time.h>
 
 #include "base/buf.h"
+#include "base/human.h"
+#include "base/memory.h"
 #include "fs/walk.h"
 #include "tools/command.h"
 
@@ -113,6 +116,18 @@ static void print_json(struct ofs_command *c, const char *path,
 }
 
 /* An inexact size is printed as an upper bound. */
+static void print_size(struct ofs_command *c, const struct optimfs_attr *attr)
+{
+	char size[OFS_HUMAN_SIZE] = "-";
+	bool exact = !S_ISREG(attr->mode) || attr->exact;
+
+	if (S_ISREG(attr->mode) && (c->flags & OFS_HUMAN) != 0)
+		ofs_human_bytes(attr->size, size);
+	else if (S_ISREG(attr->mode))
+		snprintf(size, sizeof(size), "%" PRIu64, attr->size);
+	printf("%s%*s ", exact ? "" : "<=", exact ? 13 : 11, size);
+}
+
 static void print_long(struct ofs_command *c, const char *path,
     const struct optimfs_attr *attr)
 {
@@ -135,11 +150,7 @@ static void print_long(struct ofs_command *c, const char *path,
 		: kind != NULL        ? kind
 				      : "file",
 	    shape != NULL && *shape != '\0' ? shape : "-");
-	if (!S_ISREG(attr->mode))
-		printf("%13s ", "-");
-	else
-		printf("%s%*" PRIu64 " ",
-		    attr->exact ? "" : "<=", attr->exact ? 13 : 11, attr->size);
+	print_size(c, attr);
 	printf("%s ", date);
 	print_plain(path, strlen(path));
 	if (value_of(c, attr, kind, shape, &v)) {
@@ -158,42 +169,104 @@ static void print_long(struct ofs_command *c, const char *path,
 	free(kind);
 }
 
+struct listing {
+	struct ofs_command *c;
+	const char *below; /* put before paths; "" */
+};
+
 static int list(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
-	struct ofs_command *c = ctx;
+	const struct listing *l = ctx;
+	struct ofs_command *c = l->c;
+	char *path;
 
-	(void)err;
+	if (asprintf(&path, "%s%s%s", l->below, *l->below == '\0' ? "" : "/",
+		e->path) == -1)
+		return ofs_no_memory(err);
 	if (c->flags & OFS_JSON)
-		print_json(c, e->path, &e->attr);
+		print_json(c, path, &e->attr);
 	else if (c->flags & OFS_LONG)
-		print_long(c, e->path, &e->attr);
+		print_long(c, path, &e->attr);
 	else
-		print_name(e->path, S_ISDIR(e->attr.mode));
+		print_name(path, S_ISDIR(e->attr.mode));
+	free(path);
 	return ferror(stdout) ? -1 : 0;
+}
+
+/* -a: what the root does not list. */
+static int list_hidden(struct listing *l, const char *path,
+    struct optimfs_error *err)
+{
+	struct ofs_walk_entry e = { .path = ".optimfs", .name = ".optimfs" };
+
+	if ((l->c->flags & OFS_ALL) == 0 || path[strspn(path, "/")] != '\0')
+		return 0;
+	return ofs_command_resolve(l->c, e.path, &e.attr, err) == -1
+	    ? -1
+	    : list(l, &e, err);
+}
+
+/* Of several paths, each directory has a heading, and in JSON all paths begin at
+ * the root. */
+static int list_dir(struct listing *l, const char *path, uint64_t node,
+    bool first, struct optimfs_error *err)
+{
+	struct ofs_command *c = l->c;
+	bool json = (c->flags & OFS_JSON) != 0;
+	unsigned depth = c->flags & OFS_RECURSIVE ? 0 : 1;
+
+	if (c->noperands > 1 && json)
+		l->below = path;
+	else if (c->noperands > 1) {
+		fputs(first ? "" : "\n", stdout);
+		print_plain(path, strlen(path));
+		puts(":");
+	}
+	if (list_hidden(l, path, err) == -1)
+		return -1;
+	return json ? ofs_walk(c->fs, node, depth, list, l, err)
+		    : ofs_walk_sorted(c->fs, node, depth, list, l, err);
+}
+
+/* Files first, as ls(1) does. */
+static int list_paths(struct ofs_command *c, bool dirs, bool *first,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	for (int i = 0; i < c->noperands && ret == 0; i++) {
+		struct listing l = { c, "" };
+		struct ofs_walk_entry e = { .path = c->operand[i],
+			.name = c->operand[i] };
+
+		ret = ofs_command_resolve(c, e.path, &e.attr, err);
+		if (ret == -1 || S_ISDIR(e.attr.mode) != dirs)
+			continue;
+		ret = dirs ? list_dir(&l, e.path, e.attr.node, *first, err)
+			   : list(&l, &e, err);
+		*first = false;
+	}
+	return ret;
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err = { 0 };
-	struct ofs_walk_entry self = { 0 };
-	const char *base;
+	bool first = true;
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_LONG | OFS_RECURSIVE | OFS_JSON | OFS_PATHS | OFS_RUNS, 0,
-		1, &status) == -1)
+		OFS_LONG | OFS_RECURSIVE | OFS_HUMAN | OFS_ALL | OFS_ONE |
+		    OFS_JSON | OFS_PATHS | OFS_RUNS,
+		0, INT_MAX - 1, &status) == -1)
 		return status;
-	base = c.noperands > 0 ? c.operand[0] : "";
-	ret = ofs_command_resolve(&c, base, &self.attr, &err);
-	if (ret == 0 && S_ISREG(self.attr.mode)) {
-		self.path = self.name = base;
-		ret = list(&c, &self, &err);
-	} else if (ret == 0) {
-		ret = ofs_walk(c.fs, self.attr.node,
-		    c.flags & OFS_RECURSIVE ? 0 : 1, list, &c, &err);
-	}
+	if (c.noperands == 0)
+		c.operand[c.noperands++] = (char *)"";
+	ret = list_paths(&c, false, &first, &err);
+	if (ret == 0)
+		ret = list_paths(&c, true, &first, &err);
 	status = ret == -1 && err.code != 0 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
@@ -201,12 +274,15 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_ls = {
 	.name = "ls",
-	.synopsis = "[-lR] [--json] [-o OPTION] CHECKPOINT [PATH]",
+	.synopsis = "[-lhRa1] [--json] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "list files and directories",
 	.options =
 	    "  -l      also print type, shape, size, time and (without -R) the\n"
 	    "          values of scalars\n"
+	    "  -h      with -l: sizes as 9.2 kB\n"
 	    "  -R      list subdirectories, too\n"
+	    "  -a      list .optimfs, too\n"
+	    "  -1      one name per line, which is always so\n"
 	    "  --json  one JSON object per line\n",
 	.run = run,
 };

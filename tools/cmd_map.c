@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,11 +139,9 @@ static void heading(const struct map *m)
 }
 
 /* Looks up the directory or tensor to map. */
-static int find(struct map *m, struct ofs_walk_entry *e,
+static int find(struct map *m, const char *given, struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
-	const char *given = m->c->noperands > 0 ? m->c->operand[0] : "";
-
 	if (ofs_command_resolve(m->c, given, &e->attr, err) == -1)
 		return -1;
 	if (!S_ISDIR(e->attr.mode) &&
@@ -156,14 +155,32 @@ static int find(struct map *m, struct ofs_walk_entry *e,
 	return 0;
 }
 
-static int map(struct map *m, struct optimfs_error *err)
+static int map_path(struct map *m, const char *given, struct optimfs_error *err)
 {
 	struct ofs_walk_entry e = { .path = "" };
+
+	if (find(m, given, &e, err) == -1)
+		return -1;
+	if (!S_ISDIR(e.attr.mode))
+		return visit(m, &e, err);
+	return (m->c->flags & OFS_JSON) != 0
+	    ? ofs_walk(m->c->fs, e.attr.node, 0, visit, m, err)
+	    : ofs_walk_sorted(m->c->fs, e.attr.node, 0, visit, m, err);
+}
+
+static int map(struct map *m, struct optimfs_error *err)
+{
+	struct ofs_command *c = m->c;
 	size_t width = ofs_terminal_width(STDOUT_FILENO);
 	size_t room = width > 1 ? width / 2 : 40;
 
-	if (find(m, &e, err) == -1 ||
-	    ofs_holders_find(&m->ranks, m->c, err) == -1)
+	if (c->noperands == 0)
+		c->operand[c->noperands++] = (char *)"";
+	for (int i = 0; i < c->noperands; i++)
+		if (find(m, c->operand[i], &(struct ofs_walk_entry){ 0 },
+			err) == -1)
+			return -1;
+	if (ofs_holders_find(&m->ranks, c, err) == -1)
 		return -1;
 	if (m->ranks.n == 0)
 		return optimfs_fail(err, ENODATA,
@@ -175,11 +192,12 @@ static int map(struct map *m, struct optimfs_error *err)
 	m->cell = calloc(m->columns, sizeof(*m->cell));
 	if (m->cell == NULL)
 		return ofs_no_memory(err);
-	if ((m->c->flags & OFS_JSON) == 0)
+	if ((c->flags & OFS_JSON) == 0)
 		heading(m);
-	return S_ISDIR(e.attr.mode)
-	    ? ofs_walk(m->c->fs, e.attr.node, 0, visit, m, err)
-	    : visit(m, &e, err);
+	for (int i = 0; i < c->noperands; i++)
+		if (map_path(m, c->operand[i], err) == -1)
+			return -1;
+	return 0;
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -189,8 +207,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct map m = { .c = &c, .utf8 = ofs_locale_is_utf8() };
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_PATHS, 0, 1,
-		&status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_JSON | OFS_PATHS, 0,
+		INT_MAX - 1, &status) == -1)
 		return status;
 	status = map(&m, &err) == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	ofs_holders_fini(&m.ranks);
@@ -201,7 +219,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_map = {
 	.name = "map",
-	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH]",
+	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "draw how much of each tensor each rank holds",
 	.options = "  --json  one JSON object per tensor\n",
 	.run = run,

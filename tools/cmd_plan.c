@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "tools/cmd_plan.h"
+
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -316,6 +318,17 @@ static int all(struct ofs_command *c, const struct sweep *w, uint64_t elements,
 		free(name);
 	}
 	return ret;
+}
+
+int ofs_plan_print(struct ofs_command *c, const char *view,
+    struct optimfs_error *err)
+{
+	uint64_t elements = 0;
+
+	return ofs_walk(c->fs, OPTIMFS_ROOT, 0, add_elements, &elements, err) ==
+		-1
+	    ? -1
+	    : one(c, view, true, elements, err);
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)

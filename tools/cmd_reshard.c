@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/human.h"
-#include "tools/command.h"
+#include "tools/cmd_plan.h"
 
 #define JOBS_MAX 64
 
@@ -72,6 +72,16 @@ static int reshard(struct ofs_command *c, unsigned jobs)
 	return status;
 }
 
+/* -n: what plan says. */
+static int dry_run(struct ofs_command *c)
+{
+	struct optimfs_error err;
+
+	if (!ofs_job_is_first(&c->job) || ofs_plan_print(c, c->to, &err) == 0)
+		return OFS_EXIT_OK;
+	return ofs_command_fail_layout(c, &err);
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -79,24 +89,28 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_TO | OFS_JOBS | OFS_JSON | OFS_VERBOSE | OFS_TOGETHER, 1, 1,
-		&status) == -1)
+		OFS_TO | OFS_JOBS | OFS_JSON | OFS_DRY | OFS_VERBOSE |
+		    OFS_TOGETHER,
+		1, 1, &status) == -1)
 		return status;
 	if (c.to == NULL)
 		status = ofs_command_which_layout(verb, "--to");
+	else if ((c.flags & OFS_DRY) != 0)
+		status = dry_run(&c);
 	else if (ofs_command_jobs(&c, verb, JOBS_MAX, &jobs, &status) == 0)
 		status = reshard(&c, jobs);
 	ofs_command_fini(&c);
-	return status;
+	return ofs_tool_finish(status);
 }
 
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
-	.synopsis = "--to FORMAT[@LAYOUT] [-j NUMBER] [--json]\n"
+	.synopsis = "--to FORMAT[@LAYOUT] [-n] [-j NUMBER] [--json]\n"
 		    "           [-v] [-o OPTION] CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
 	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; all: optimfs(5)\n"
+	    "  -n                    write nothing: print what optimfs plan prints\n"
 	    "  -j NUMBER             how many files, or parts of large ones, to write at once\n"
 	    "  -v                    under mpirun: report what each rank did\n"
 	    "  --json                print the result as JSON\n",

@@ -17,7 +17,7 @@
 #include "fs/walk.h"
 #include "tools/command.h"
 #include "tools/numbers.h"
-#include "tools/slice.h"
+#include "tools/operand.h"
 
 /* As NumPy: an array of more elements is summarized, and lines are as wide. */
 #define SUMMARIZE 1000
@@ -25,117 +25,6 @@
 #define LINE      75
 /* More are not printed as an array: 12 dimensions of 4 have no edges. */
 #define SHOWN_MAX (1u << 20)
-/* Elements that are read at once for --json and --csv. */
-#define BATCH 4096
-
-/* An operand, and what of a tensor it selects. */
-struct shown {
-	struct ofs_command *c;
-	char *path;        /* malloc'ed; without the slice */
-	const char *slice; /* in the operand; NULL: there is none */
-	struct optimfs_attr attr;
-	char *dtype, *shape; /* NULL: there is none; malloc'ed */
-	enum ofs_dtype t;
-	struct ofs_slice part;
-	uint64_t start; /* element of the tensor where part begins */
-	uint64_t n;     /* shown elements */
-	struct optimfs_file *file;
-};
-
-static void shown_fini(struct shown *s)
-{
-	if (s->file != NULL)
-		optimfs_file_close(s->file);
-	free(s->path);
-	free(s->dtype);
-	free(s->shape);
-}
-
-/* A name may have brackets itself: the whole operand is looked up first. */
-static int find_file(struct shown *s, const char *operand,
-    struct optimfs_error *err)
-{
-	const char *bracket = strrchr(operand, '[');
-	size_t n = strlen(operand);
-	bool no_memory = false;
-
-	if (bracket != NULL && operand[n - 1] == ']' &&
-	    optimfs_resolve(s->c->fs, operand, &s->attr, NULL) == -1) {
-		s->slice = bracket;
-		n = (size_t)(bracket - operand);
-	}
-	s->path = strndup(operand, n);
-	if (s->path == NULL)
-		return ofs_no_memory(err);
-	if (ofs_command_resolve(s->c, s->path, &s->attr, err) == -1)
-		return -1;
-	if (S_ISDIR(s->attr.mode))
-		return optimfs_fail(err, EISDIR,
-		    "%s: is a directory: optimfs ls lists it, optimfs stat "
-		    "describes the tensors in it",
-		    s->path);
-	s->dtype = ofs_attribute(s->c->fs, s->attr.node, "dtype", &no_memory);
-	s->shape = ofs_attribute(s->c->fs, s->attr.node, "shape", &no_memory);
-	if (s->dtype != NULL)
-		s->t = ofs_dtype_of_name(s->dtype, strlen(s->dtype));
-	return no_memory ? ofs_no_memory(err) : 0;
-}
-
-/* A tensor without dimensions is a file of text. */
-static bool is_array(const struct shown *s)
-{
-	return s->shape != NULL && *s->shape != '\0';
-}
-
-static int open_array(struct shown *s, struct optimfs_error *err)
-{
-	size_t size = ofs_dtype_size(s->t);
-	uint64_t n;
-
-	if (size == 0)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "%s: elements of type %s are not known", s->path,
-		    s->dtype != NULL ? s->dtype : "unknown");
-	if (ofs_slice_all(&s->part, s->shape, err) == -1)
-		return optimfs_fail_in(err, "%s", s->path);
-	if (optimfs_file_open(s->c->fs, s->attr.node, &s->file, err) == -1)
-		return -1;
-	if (!ofs_slice_shown(&s->part, &n) ||
-	    optimfs_file_size(s->file) / size != n)
-		return optimfs_fail(err, EINVAL,
-		    "%s: has more than the elements of a tensor: show the tensor "
-		    "itself, or read the file with another program",
-		    s->path);
-	return 0;
-}
-
-/* Reads the shown elements [first, first + n). Only what is shown is read. */
-static int fetch(struct shown *s, uint64_t first, size_t n, uint8_t *out,
-    struct optimfs_error *err)
-{
-	size_t size = ofs_dtype_size(s->t), run;
-	uint64_t at;
-	ssize_t got;
-
-	if (ofs_interrupted(NULL))
-		return optimfs_fail(err, ECANCELED, "interrupted");
-	for (size_t i = 0; i < n; i += run) {
-		at = ofs_slice_element(&s->part, first + i);
-		for (run = 1; i + run < n; run++)
-			if (ofs_slice_element(&s->part, first + i + run) !=
-			    at + run)
-				break;
-		got = optimfs_file_read(s->file, out + i * size, run * size,
-		    (s->start + at) * size, err);
-		if (got == -1)
-			return -1;
-		if ((size_t)got != run * size)
-			return optimfs_fail(err, EIO, "%s: ends too early",
-			    s->path);
-	}
-	return 0;
-}
-
 /* How many of the n first dimensions, from the last, have index 0 at position
  * i? *k: the index in the dimension before them. */
 static unsigned zeros(const struct ofs_slice *s, unsigned n, uint64_t i,
@@ -258,14 +147,14 @@ static int print_array(struct array *a, uint64_t n, struct optimfs_error *err)
 	return a->no_memory ? ofs_no_memory(err) : 0;
 }
 
-static int print_numbers(struct shown *s, const uint8_t *data,
+static int print_numbers(struct ofs_operand *s, const uint8_t *data,
     struct optimfs_error *err)
 {
 	struct array a = {
-		.part = &s->part, .at = data, .size = ofs_dtype_size(s->t)
+		.part = &s->of, .at = data, .size = ofs_dtype_size(s->t)
 	};
 
-	if (s->part.ndim > 0) {
+	if (s->of.ndim > 0) {
 		ofs_numbers_init(&a.form, s->t, data, s->n);
 		return print_array(&a, s->n, err);
 	}
@@ -278,13 +167,13 @@ static int print_numbers(struct shown *s, const uint8_t *data,
 }
 
 /* Prints the selected part as text. */
-static int show_array(struct shown *s, struct optimfs_error *err)
+static int show_array(struct ofs_operand *s, struct optimfs_error *err)
 {
 	uint8_t *data;
 	int ret;
 
-	ofs_slice_summarize(&s->part, SUMMARIZE, EDGE);
-	if (!ofs_slice_shown(&s->part, &s->n) || s->n > SHOWN_MAX)
+	ofs_slice_summarize(&s->of, SUMMARIZE, EDGE);
+	if (!ofs_slice_shown(&s->of, &s->n) || s->n > SHOWN_MAX)
 		return optimfs_fail(err, EINVAL,
 		    "%s: too many dimensions to be shown at once: select some, "
 		    "as in %s[0, ...], or take --csv",
@@ -296,58 +185,61 @@ static int show_array(struct shown *s, struct optimfs_error *err)
 	data = ofs_alloc((size_t)s->n, ofs_dtype_size(s->t), err);
 	if (data == NULL)
 		return -1;
-	ret = fetch(s, 0, (size_t)s->n, data, err);
+	ret = ofs_operand_read(s, 0, (size_t)s->n, data, err);
 	if (ret == 0)
 		ret = print_numbers(s, data, err);
 	free(data);
 	return ret;
 }
 
-/* Passes each selected element to put, in order, and prints the buffer now and
+/* Puts each selected element into a buffer, in order, and prints that now and
  * then. *done: how many. */
-typedef void put_fn(const struct shown *s, uint64_t i, const uint8_t *p,
+typedef void put_fn(const struct ofs_operand *s, uint64_t i, const uint8_t *p,
     void *ctx);
-static int each_element(struct shown *s, put_fn *put, void *ctx,
+struct printing {
+	struct ofs_operand *s;
+	put_fn *put;
+	void *ctx;
+	struct ofs_buf *b;
+};
+
+static int print_elements(void *ctx, const uint8_t *data, uint64_t first,
+    size_t n, struct optimfs_error *err)
+{
+	const struct printing *to = ctx;
+	size_t size = ofs_dtype_size(to->s->t);
+
+	for (size_t i = 0; i < n; i++)
+		to->put(to->s, first + i, data + i * size, to->ctx);
+	if (to->b->bad)
+		return ofs_no_memory(err);
+	fwrite(to->b->data, 1, to->b->len, stdout);
+	to->b->len = 0;
+	return 0;
+}
+
+static int each_element(struct ofs_operand *s, put_fn *put, void *ctx,
     struct ofs_buf *b, uint64_t *done, struct optimfs_error *err)
 {
-	size_t size = ofs_dtype_size(s->t), n;
-	uint8_t *data = ofs_alloc(BATCH, size, err);
+	struct printing to = { s, put, ctx, b };
 
-	*done = 0;
-	if (data == NULL)
-		return -1;
-	for (; *done < s->n; *done += n) {
-		n = s->n - *done < BATCH ? (size_t)(s->n - *done) : BATCH;
-		if (fetch(s, *done, n, data, err) == -1)
-			break;
-		for (size_t i = 0; i < n; i++)
-			put(s, *done + i, data + i * size, ctx);
-		if (b->bad) {
-			ofs_no_memory(err);
-			break;
-		}
-		fwrite(b->data, 1, b->len, stdout);
-		b->len = 0;
-	}
-	free(data);
-	return *done == s->n ? 0 : -1;
+	return ofs_operand_each(s, print_elements, &to, done, err);
 }
 
 /* A line is a row of the last dimension, or an element of the only one. */
-static void put_csv(const struct shown *s, uint64_t i, const uint8_t *p,
+static void put_csv(const struct ofs_operand *s, uint64_t i, const uint8_t *p,
     void *ctx)
 {
-	unsigned ndim = s->part.ndim;
+	unsigned ndim = s->of.ndim;
 	char text[80];
 
 	ofs_dtype_print(s->t, p, text);
 	ofs_buf_puts(ctx, text);
 	ofs_buf_putc(ctx,
-	    ndim < 2 || (i + 1) % s->part.dim[ndim - 1].shown == 0 ? '\n'
-								   : ',');
+	    ndim < 2 || (i + 1) % s->of.dim[ndim - 1].shown == 0 ? '\n' : ',');
 }
 
-static int show_csv(struct shown *s, struct optimfs_error *err)
+static int show_csv(struct ofs_operand *s, struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 	uint64_t done;
@@ -387,24 +279,24 @@ static void put_json_element(struct ofs_json_writer *w, const char *key,
 	ofs_json_close(w, ']');
 }
 
-static void put_json(const struct shown *s, uint64_t i, const uint8_t *p,
+static void put_json(const struct ofs_operand *s, uint64_t i, const uint8_t *p,
     void *ctx)
 {
 	const char *key = i == 0 ? "values" : NULL;
 	struct ofs_json_writer *w = ctx;
-	unsigned ndim = s->part.ndim;
+	unsigned ndim = s->of.ndim;
 	uint64_t k;
 
-	for (unsigned open = zeros(&s->part, ndim, i, &k); open > 0; open--) {
+	for (unsigned open = zeros(&s->of, ndim, i, &k); open > 0; open--) {
 		ofs_json_open(w, key, '[');
 		key = NULL;
 	}
 	put_json_element(w, key, s->t, p);
-	for (unsigned done = zeros(&s->part, ndim, i + 1, &k); done > 0; done--)
+	for (unsigned done = zeros(&s->of, ndim, i + 1, &k); done > 0; done--)
 		ofs_json_close(w, ']');
 }
 
-static void begin_json(const struct shown *s, struct ofs_json_writer *w,
+static void begin_json(const struct ofs_operand *s, struct ofs_json_writer *w,
     struct ofs_buf *b)
 {
 	ofs_json_begin(w, b, "optimfs.show");
@@ -413,17 +305,17 @@ static void begin_json(const struct shown *s, struct ofs_json_writer *w,
 	ofs_json_put_string(w, "dtype", s->dtype);
 }
 
-static void put_shape(const struct shown *s, struct ofs_json_writer *w)
+static void put_shape(const struct ofs_operand *s, struct ofs_json_writer *w)
 {
 	uint64_t shape[OFS_MAX_DIMS];
 
-	for (unsigned i = 0; i < s->part.ndim; i++)
-		shape[i] = s->part.dim[i].count;
-	ofs_json_put_numbers(w, "shape", shape, s->part.ndim);
+	for (unsigned i = 0; i < s->of.ndim; i++)
+		shape[i] = s->of.dim[i].count;
+	ofs_json_put_numbers(w, "shape", shape, s->of.ndim);
 }
 
 /* What cannot be read to its end is closed, and says why. */
-static int show_json(struct shown *s, struct optimfs_error *err)
+static int show_json(struct ofs_operand *s, struct optimfs_error *err)
 {
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
@@ -440,7 +332,7 @@ static int show_json(struct shown *s, struct optimfs_error *err)
 	if (ret == -1) {
 		unsigned open = done == 0
 		    ? 0
-		    : s->part.ndim - zeros(&s->part, s->part.ndim, done, &k);
+		    : s->of.ndim - zeros(&s->of, s->of.ndim, done, &k);
 
 		for (; open > 0; open--)
 			ofs_json_close(&w, ']');
@@ -460,7 +352,7 @@ static int keep_text(void *ctx, const void *p, size_t n,
 }
 
 /* A tensor without dimensions has its number, other texts are strings. */
-static int show_json_text(struct shown *s, struct optimfs_error *err)
+static int show_json_text(struct ofs_operand *s, struct optimfs_error *err)
 {
 	struct ofs_buf text = { 0 }, b = { 0 };
 	struct ofs_json_writer w;
@@ -484,7 +376,7 @@ static int show_json_text(struct shown *s, struct optimfs_error *err)
 	return ret;
 }
 
-static int show_text(struct shown *s, struct optimfs_error *err)
+static int show_text(struct ofs_operand *s, struct optimfs_error *err)
 {
 	if (ofs_command_is_binary(s->c, s->attr.node))
 		return optimfs_fail(err, EINVAL,
@@ -498,10 +390,8 @@ static int show_text(struct shown *s, struct optimfs_error *err)
 	    NULL, err);
 }
 
-static int show_selected(struct shown *s, struct optimfs_error *err)
+static int show_selected(struct ofs_operand *s, struct optimfs_error *err)
 {
-	ofs_slice_squeeze(&s->part, &s->start);
-	(void)ofs_slice_shown(&s->part, &s->n);
 	if (s->c->flags & OFS_JSON)
 		return show_json(s, err);
 	if (s->c->flags & OFS_CSV)
@@ -510,7 +400,7 @@ static int show_selected(struct shown *s, struct optimfs_error *err)
 }
 
 /* Of several operands, each has a heading. */
-static void print_heading(const struct shown *s, int i)
+static void print_heading(const struct ofs_operand *s, int i)
 {
 	struct ofs_buf b = { 0 };
 
@@ -520,39 +410,42 @@ static void print_heading(const struct shown *s, int i)
 		ofs_buf_putc(&b, '\n');
 	ofs_buf_shown(&b, s->path, strlen(s->path));
 	ofs_buf_printf(&b, "%s:", s->slice != NULL ? s->slice : "");
-	if (is_array(s))
+	if (ofs_operand_is_array(s))
 		ofs_buf_printf(&b, " %s %s", s->dtype, s->shape);
 	ofs_buf_putc(&b, '\n');
 	ofs_print_buf(&b);
 }
 
-static int show_file(struct shown *s, int i, struct optimfs_error *err)
+static int show_file(struct ofs_operand *s, int i, struct optimfs_error *err)
 {
 	const char *operand = s->c->operand[i];
 
-	if (find_file(s, operand, err) == -1)
-		return -1;
-	if (!is_array(s) && s->slice != NULL)
+	if (S_ISDIR(s->attr.mode))
+		return optimfs_fail(err, EISDIR,
+		    "%s: is a directory: optimfs ls lists it, optimfs stat "
+		    "describes the tensors in it",
+		    s->path);
+	if (!ofs_operand_is_array(s) && s->slice != NULL)
 		return optimfs_fail(err, EINVAL,
 		    "%s: is text, which has no elements", s->path);
-	if (is_array(s) && open_array(s, err) == -1)
+	if (ofs_operand_is_array(s) && ofs_operand_open(s, operand, err) == -1)
 		return -1;
-	if (s->slice != NULL && ofs_slice_parse(&s->part, s->slice, err) == -1)
-		return optimfs_fail_in(err, "%s", operand);
 	print_heading(s, i);
-	return is_array(s) ? show_selected(s, err) : show_text(s, err);
+	return ofs_operand_is_array(s) ? show_selected(s, err)
+				       : show_text(s, err);
 }
 
 static int show_operand(struct ofs_command *c, int i)
 {
 	struct optimfs_error err;
-	struct shown s = { .c = c };
+	struct ofs_operand s;
 	int status = OFS_EXIT_OK;
 
-	if (show_file(&s, i, &err) == -1)
+	if (ofs_operand_find(&s, c, c->operand[i], &err) == -1 ||
+	    show_file(&s, i, &err) == -1)
 		status =
 		    ofs_command_stopped(c, &err, "the output is incomplete");
-	shown_fini(&s);
+	ofs_operand_fini(&s);
 	return status;
 }
 
@@ -562,8 +455,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	int status, worst = OFS_EXIT_OK;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_PATHS | OFS_RUNS | OFS_JSON | OFS_CSV, 1, INT_MAX - 1,
-		&status) == -1)
+		OFS_PATHS | OFS_SLICES | OFS_RUNS | OFS_JSON | OFS_CSV, 1,
+		INT_MAX - 1, &status) == -1)
 		return status;
 	ofs_interrupt_catch();
 	if ((c.flags & OFS_JSON) != 0 && (c.flags & OFS_CSV) != 0) {

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/natural.h"
 #include "stats/stats.h"
 #include "tools/command.h"
 #include "tools/lost.h"
@@ -162,6 +163,14 @@ fail:
 	return 1;
 }
 
+static int by_path(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+	int c = ofs_natural(x->path, y->path);
+
+	return c != 0 ? c : x->rank - y->rank;
+}
+
 /* Descending; NaN and unreadable ones first, empty tensors last. */
 static int by_key(const void *a, const void *b)
 {
@@ -173,8 +182,7 @@ static int by_key(const void *a, const void *b)
 		return p ? -1 : 1;
 	if (!p && x->key != y->key)
 		return x->key > y->key ? -1 : 1;
-	return strcmp(x->path, y->path) != 0 ? strcmp(x->path, y->path)
-					     : x->rank - y->rank;
+	return by_path(a, b);
 }
 
 /* The location of the first NaN or infinity of a row. */
@@ -389,7 +397,8 @@ static int usage(struct rows *rows, const struct ofs_verb *verb)
 		return ofs_command_which_value(verb, "--only", c->only,
 		    "not VALUE>NUMBER, as in nan>0");
 	if (c->sort != NULL && !ofs_stats_value(&none, c->sort, &v))
-		return ofs_command_which_value(verb, "--sort", c->sort, "no such value");
+		return ofs_command_which_value(verb, "--sort", c->sort,
+		    "no such value");
 	if (c->by != NULL && strcmp(c->by, "rank") != 0)
 		return ofs_tool_usage(verb, "--by %s: there is --by rank",
 		    c->by);
@@ -443,8 +452,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		goto out;
 	rows.histograms = in_full(&c) || (c.flags & OFS_JSON) != 0;
 	ret = stat_paths(&rows, &how, &err);
-	if (c.sort != NULL && rows.n > 1)
-		qsort(rows.row, rows.n, sizeof(*rows.row), by_key);
+	if (rows.n > 1 && (c.sort != NULL || (c.flags & OFS_JSON) == 0))
+		qsort(rows.row, rows.n, sizeof(*rows.row),
+		    c.sort != NULL ? by_key : by_path);
 	if (ret == 0 && in_full(&c))
 		ret = print_one(&rows, &err);
 	else if (ret == 0)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,10 +211,9 @@ static int put_entry(void *ctx, const struct ofs_walk_entry *e,
 }
 
 /* Members have the paths of the tree, without a leading slash. */
-static int archive(struct ofs_command *c, const char *path,
+static int put_path(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
-	static const char end[2 * BLOCK];
 	struct archive a = { .c = c };
 	struct ofs_walk_entry self = { .path = "", .name = "" };
 	char base[4096];
@@ -228,13 +228,26 @@ static int archive(struct ofs_command *c, const char *path,
 	while (n > 0 && base[n - 1] == '/')
 		base[--n] = '\0';
 	a.base = base;
-	if (ofs_command_measure(c, &self.attr, err) == -1)
-		return -1;
 	if (n > 0 && put_entry(&a, &self, err) == -1)
 		return -1;
 	if (S_ISDIR(self.attr.mode) &&
 	    ofs_walk(c->fs, self.attr.node, 0, put_entry, &a, err) == -1)
 		return -1;
+	return 0;
+}
+
+static int archive(struct ofs_command *c, struct optimfs_error *err)
+{
+	static const char end[2 * BLOCK];
+	struct optimfs_attr attr;
+
+	for (int i = 0; i < c->noperands; i++)
+		if (ofs_command_resolve(c, c->operand[i], &attr, err) == -1 ||
+		    ofs_command_measure(c, &attr, err) == -1)
+			return -1;
+	for (int i = 0; i < c->noperands; i++)
+		if (put_path(c, c->operand[i], err) == -1)
+			return -1;
 	ofs_progress_end(&c->progress, true);
 	return put(end, sizeof(end), err);
 }
@@ -245,15 +258,15 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status;
 
-	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS | OFS_RUNS, 1, 1,
-		&status) == -1)
+	if (ofs_command_init(&c, verb, argc, argv, OFS_PATHS | OFS_RUNS, 1,
+		INT_MAX - 1, &status) == -1)
 		return status;
 	ofs_interrupt_catch();
 	if (isatty(STDOUT_FILENO))
 		status = ofs_tool_usage(verb,
 		    "refusing to write an archive to a terminal: "
 		    "redirect it, or pipe it to tar");
-	else if (archive(&c, c.operand[0], &err) == -1) {
+	else if (archive(&c, &err) == -1) {
 		ofs_progress_end(&c.progress, false);
 		status =
 		    ofs_command_stopped(&c, &err, "the archive is incomplete");
@@ -265,8 +278,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_tar = {
 	.name = "tar",
-	.synopsis = "[-o OPTION] CHECKPOINT PATH",
+	.synopsis = "[-o OPTION] CHECKPOINT PATH...",
 	.summary =
-	    "write a file or directory to standard output as a tar archive",
+	    "write files and directories to standard output as a tar archive",
 	.run = run,
 };

@@ -46,7 +46,7 @@ static const struct ofs_option options_table[] = {
 
 /* A flag with a value has the member of struct ofs_command that gets it. */
 static const struct known {
-	unsigned mask;
+	uint64_t mask;
 	struct ofs_flag flag;
 	size_t member;
 } known[] = {
@@ -73,7 +73,10 @@ static const struct known {
 	{ OFS_OUTPUT, { 'o', "output", true },
 	    offsetof(struct ofs_command, output) },
 	{ OFS_NO_DATA, { 269, "no-data", false }, 0 },
-	{ OFS_ALL, { 280, "all", false }, 0 },
+	{ OFS_ALL, { 'a', "all", false }, 0 },
+	{ OFS_HUMAN, { 'h', "human-readable", false }, 0 },
+	{ OFS_ONE, { '1', NULL, false }, 0 },
+	{ OFS_DRY, { 'n', "dry-run", false }, 0 },
 	{ OFS_SHA256, { 281, "sha256", false }, 0 },
 	{ OFS_STAT, { 282, "stat", true }, offsetof(struct ofs_command, stat) },
 	{ OFS_CSV, { 283, "csv", false }, 0 },
@@ -110,7 +113,7 @@ static bool is_option(const struct ofs_command *c, const char *s)
 }
 
 static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
-    char **argv, unsigned allowed, int *status)
+    char **argv, uint64_t allowed, int *status)
 {
 	struct ofs_flag flags[NKNOWN + 1];
 	struct ofs_args args;
@@ -143,7 +146,7 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 }
 
 /* Ranks that only serve return when everything is done. */
-static int join(struct ofs_command *c, unsigned allowed, int *status)
+static int join(struct ofs_command *c, uint64_t allowed, int *status)
 {
 	struct optimfs_error err;
 
@@ -212,7 +215,7 @@ int ofs_command_as_run(struct ofs_command *c, struct optimfs_error *err)
 }
 
 /* What the command makes, or writes into; NULL: only standard output. */
-static const char *output_of(const struct ofs_command *c, unsigned allowed)
+static const char *output_of(const struct ofs_command *c, uint64_t allowed)
 {
 	if ((allowed & OFS_DEST) != 0)
 		return c->operand[c->noperands - 1];
@@ -235,7 +238,7 @@ static bool is_there(const char *path)
 /* Restricts this process before it parses anything, see sandbox.h. Ranks are
  * not: MPI and CUDA open devices and sockets at any time. Nor is a process that
  * has nothing to parse: it looks for names that were meant instead. */
-static int confine(const struct ofs_command *c, unsigned allowed,
+static int confine(const struct ofs_command *c, uint64_t allowed,
     struct optimfs_error *err)
 {
 	const char *second = (allowed & OFS_SECOND) != 0 && c->noperands > 0
@@ -270,7 +273,7 @@ static int confine(const struct ofs_command *c, unsigned allowed,
 	return optimfs_fail_in(err, "sandbox=require");
 }
 
-static int open_checkpoint(struct ofs_command *c, unsigned allowed)
+static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 {
 	struct optimfs_error err;
 
@@ -287,7 +290,7 @@ static int open_checkpoint(struct ofs_command *c, unsigned allowed)
 /* For a checkpoint named by a path in its mount: the path in the mount becomes
  * the missing operand, or the prefix of the given ones. */
 static int join_paths(struct ofs_command *c, const char *inner,
-    unsigned allowed, int min)
+    uint64_t allowed, int min)
 {
 	int n = c->noperands - ((allowed & OFS_DEST) != 0);
 
@@ -336,7 +339,8 @@ static int no_memory(void)
 /* What look_through found a checkpoint to be: a path in it, or "". */
 struct looked {
 	const char **checkpoint, *inner;
-	int i; /* of the source */
+	int i;      /* of the source */
+	bool paths; /* may it be one that is not in a mount? */
 	bool mounted;
 };
 
@@ -386,6 +390,34 @@ static int look_at_mount(struct ofs_command *c, struct looked *l)
 	return OFS_EXIT_OK;
 }
 
+/* Splits "CHECKPOINT/model/w", which is no file: what is in a checkpoint has one
+ * of these names. */
+static int look_inside(struct ofs_command *c, struct looked *l)
+{
+	static const char *const roots[] = { "model", "optim", "extra",
+		".optimfs" };
+	const char *path = *l->checkpoint, *inner;
+	size_t n = strlen(path), k;
+	char *above = strdup(path);
+
+	if (above == NULL)
+		return no_memory();
+	while (access(above, F_OK) == -1 && strrchr(above, '/') > above)
+		*strrchr(above, '/') = '\0';
+	inner = path + strlen(above) + (strlen(above) < n);
+	k = strcspn(inner, "/");
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++)
+		if (k == strlen(roots[i]) && strncmp(inner, roots[i], k) == 0 &&
+		    access(above, F_OK) == 0) {
+			c->within[l->i] = above;
+			*l->checkpoint = above;
+			l->inner = inner;
+			return OFS_EXIT_OK;
+		}
+	free(above);
+	return OFS_EXIT_OK;
+}
+
 static int look_at(struct ofs_command *c, struct looked *l)
 {
 	struct ofs_tool_source *s = &c->source[l->i];
@@ -397,15 +429,19 @@ static int look_at(struct ofs_command *c, struct looked *l)
 		s->open.run = OPTIMFS_RUN_NO;
 	else if (c->within[l->i] != NULL)
 		*l->checkpoint = s->path; /* a path in the run */
+	else if (status == OFS_EXIT_OK && l->paths && !l->mounted)
+		status = look_inside(c, l);
 	return status;
 }
 
 /* Replaces mounts by the checkpoints they show, and names in runs by paths.
  * Returns an exit status. */
-static int look_through(struct ofs_command *c, unsigned allowed, int min)
+static int look_through(struct ofs_command *c, uint64_t allowed, int min)
 {
-	struct looked first = { &c->checkpoint, "", 0, false };
-	struct looked second = { (const char **)&c->operand[0], "", 1, false };
+	struct looked first = { &c->checkpoint, "", 0,
+		(allowed & OFS_PATHS) != 0, false };
+	struct looked second = { (const char **)&c->operand[0], "", 1, false,
+		false };
 	const char *given = c->checkpoint;
 	int status = look_at(c, &first);
 
@@ -429,7 +465,7 @@ static int look_through(struct ofs_command *c, unsigned allowed, int min)
 }
 
 /* The name of the first missing operand. */
-static const char *missing(unsigned allowed, int noperands)
+static const char *missing(uint64_t allowed, int noperands)
 {
 	if ((allowed & OFS_SECOND) != 0)
 		return "which other checkpoint?";
@@ -443,7 +479,7 @@ static const char *missing(unsigned allowed, int noperands)
 
 /* Takes the checkpoint from the first operand, unless a flag named it. */
 static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
-    unsigned allowed, int min, int max)
+    uint64_t allowed, int min, int max)
 {
 	int first = allowed & OFS_LIKE ? 0 : 1, status;
 
@@ -464,7 +500,7 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 					 : look_through(c, allowed, min);
 	if (status != OFS_EXIT_OK)
 		return status;
-	if (c->noperands < min)
+	if (c->noperands < min && (c->flags & OFS_DRY) == 0)
 		return ofs_tool_usage(verb, "%s",
 		    missing(allowed, c->noperands));
 	if (c->noperands > max)
@@ -473,8 +509,26 @@ static int take_checkpoint(struct ofs_command *c, const struct ofs_verb *verb,
 	return OFS_EXIT_OK;
 }
 
+/* Expands patterns; a verb that takes one path gets one. */
+static int expand(struct ofs_command *c, const struct ofs_verb *verb,
+    uint64_t allowed, int max)
+{
+	struct optimfs_error err;
+
+	if ((allowed & OFS_PATHS) == 0 || (allowed & OFS_EACH_STEP) != 0)
+		return OFS_EXIT_OK;
+	if (ofs_command_expand(c, "", allowed, &err) == -1)
+		return ofs_tool_fail(&err);
+	if (c->noperands > max && (allowed & OFS_DEST) == 0)
+		return ofs_tool_usage(verb,
+		    "the pattern matches '%s', '%s' and others: %s takes one "
+		    "path",
+		    c->operand[0], c->operand[1], verb->name);
+	return OFS_EXIT_OK;
+}
+
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
-    int argc, char **argv, unsigned allowed, int min, int max, int *status)
+    int argc, char **argv, uint64_t allowed, int min, int max, int *status)
 {
 	*c = (struct ofs_command){ .options.table = options_table,
 		.timeout = 30,
@@ -497,6 +551,8 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 		goto fail;
 	*status = open_checkpoint(c, allowed);
 	if (*status == OFS_EXIT_OK)
+		*status = expand(c, verb, allowed, max);
+	if (*status == OFS_EXIT_OK)
 		return 0;
 fail:
 	ofs_command_fini(c);
@@ -518,6 +574,9 @@ void ofs_command_fini(struct ofs_command *c)
 	for (char **p = c->joined; p != NULL && *p != NULL; p++)
 		free(*p);
 	free(c->joined);
+	for (char **p = c->expanded; p != NULL && *p != NULL; p++)
+		free(*p);
+	free(c->expanded);
 	free(c->operand);
 }
 
@@ -562,7 +621,7 @@ int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
 		if (ofs_walk(c->fs, attr->node, 0, add_size, &total, err) == -1)
 			return -1;
 	}
-	ofs_progress_show(&c->progress, 0, total, NULL);
+	ofs_progress_show(&c->progress, 0, c->progress.total + total, NULL);
 	return 0;
 }
 

@@ -51,18 +51,28 @@ enum ofs_command_flag {
 	OFS_CSV = 1 << 28,    /* --csv */
 	/* --keep-last NUMBER, --keep-every NUMBER; the checkpoint is changed */
 	OFS_THIN = 1 << 29,
-	OFS_YES = 1 << 30, /* --yes */
+	OFS_YES = 1 << 30,  /* --yes */
+	OFS_HUMAN = 128,    /* -h */
+	OFS_ONE = 1u << 31, /* -1 */
+	/* not flags: a path may have a slice; paths are in each step of a run */
+	OFS_SLICES = 1 << 15,
+	OFS_EACH_STEP = 1ll << 32,
+	OFS_DRY = 1ll << 33, /* -n */
 };
 
 /* A parsed command line and the opened checkpoint. */
 struct ofs_command {
-	unsigned flags; /* enum ofs_command_flag, or'ed */
+	uint64_t flags; /* enum ofs_command_flag, or'ed */
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
 	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
 	const char *keep_last, *keep_every;
 	char **operand; /* after the checkpoint; in argv */
 	int noperands;
+	/* Was a path a pattern? Then it has so many bytes before its first
+	 * component that is one. */
+	bool pattern;
+	size_t fixed;
 	struct optimfs *fs;
 	struct ofs_job job;
 	struct optimfs_options open;
@@ -73,6 +83,7 @@ struct ofs_command {
 	struct ofs_tool_source source[2]; /* for operands in mounts */
 	char *within[2], *named[2];       /* for operands in runs */
 	char **joined;                    /* paths in them, ending with NULL */
+	char **expanded;                  /* paths that match, the same */
 	struct ofs_progress progress;
 	const char *reading; /* file name for progress, or NULL */
 };
@@ -83,8 +94,12 @@ struct ofs_command {
  * files to it and return -1 after it has called _fini. With OFS_TOGETHER all
  * continue, or none. */
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
-    int argc, char **argv, unsigned allowed, int min, int max, int *status);
+    int argc, char **argv, uint64_t allowed, int min, int max, int *status);
 void ofs_command_fini(struct ofs_command *c);
+/* Replaces the operands that are patterns (fs/pattern.h) below a path, by
+ * ofs_command_init the root, by the paths that match. ENOENT: none does. */
+int ofs_command_expand(struct ofs_command *c, const char *below,
+    uint64_t allowed, struct optimfs_error *err);
 /* Opens another checkpoint, with progress. An interrupt ends the process. */
 struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
     struct optimfs_error *err);

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "fs/walk.h"
 #include "tools/command.h"
 
 static void try_names(const char *dir, struct ofs_nearest *near)
@@ -117,7 +118,7 @@ static void find_near(struct optimfs *fs, const char *path,
 }
 
 /* Suggests the path below a directory that was left out: "norm.weight". */
-static void suggest_below(struct optimfs *fs, const char *path,
+static bool suggest_below(struct optimfs *fs, const char *path,
     struct optimfs_error *err)
 {
 	static const char *const above[] = { "model", "optim", "optim/state",
@@ -129,7 +130,7 @@ static void suggest_below(struct optimfs *fs, const char *path,
 	for (size_t i = 0; i < sizeof(above) / sizeof(above[0]) && !found;
 	     i++) {
 		if (asprintf(&whole, "%s/%s", above[i], path) == -1)
-			return;
+			return false;
 		found = optimfs_resolve(fs, whole, &attr, NULL) == 0;
 		if (found)
 			optimfs_fail(err, ENOENT,
@@ -137,6 +138,48 @@ static void suggest_below(struct optimfs *fs, const char *path,
 			    whole);
 		free(whole);
 	}
+	return found;
+}
+
+/* What has been found to end with a path. */
+struct ending {
+	const char *path;
+	char *first;
+	size_t n;
+};
+
+static int try_ending(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	struct ending *end = ctx;
+	size_t n = strlen(end->path), m = strlen(e->path);
+
+	(void)err;
+	if (m <= n || strchr("/.", e->path[m - n - 1]) == NULL ||
+	    strcmp(e->path + m - n, end->path) != 0)
+		return 0;
+	end->n++;
+	if (end->first == NULL)
+		end->first = strdup(e->path);
+	return 0;
+}
+
+/* Suggests a path that ends so: "wq.weight", "wq.weight/exp_avg". */
+static void suggest_ending(struct optimfs *fs, const char *path,
+    struct optimfs_error *err)
+{
+	struct ending end = { .path = path };
+	char others[64] = "";
+
+	if (*path != '\0')
+		(void)ofs_walk(fs, OPTIMFS_ROOT, 0, try_ending, &end, NULL);
+	if (end.n > 1)
+		snprintf(others, sizeof(others), " %zu names end so", end.n);
+	if (end.first != NULL)
+		optimfs_fail(err, ENOENT,
+		    "OFS018 %s: no such name; did you mean '%s'?%s", path,
+		    end.first, others);
+	free(end.first);
 }
 
 void ofs_command_suggest(const struct ofs_command *c, const char *path,
@@ -150,8 +193,8 @@ void ofs_command_suggest(const struct ofs_command *c, const char *path,
 		optimfs_fail(err, ENOENT,
 		    "OFS018 %s: no such name" OFS_NEAREST_FMT, path,
 		    OFS_NEAREST(&near));
-	else
-		suggest_below(c->fs, path, err);
+	else if (!suggest_below(c->fs, path, err))
+		suggest_ending(c->fs, path, err);
 }
 
 void ofs_command_explain_place(const char *dest, struct optimfs_error *err)

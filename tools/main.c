@@ -100,25 +100,45 @@ static const struct ofs_verb *find(const char *name)
 	return NULL;
 }
 
-/* What other programs call a verb. */
+/* What other programs call a verb, and what else does it. */
 static const struct {
-	const char *word, *verb;
-} synonyms[] = { { "print", "show" }, { "head", "show" } };
+	const char *word, *verb, *hint;
+} synonyms[] = {
+	{ "print", "show", NULL },
+	{ "head", "show", NULL },
+	{ "convert", "reshard", "optimfs reshard --to FORMAT CHECKPOINT NEW" },
+	{ "export", "reshard", "optimfs reshard --to FORMAT CHECKPOINT NEW" },
+	{ "list", "ls", NULL },
+	{ "tree", "ls", "optimfs ls -R CHECKPOINT" },
+	{ "find", "ls", "optimfs ls -R CHECKPOINT" },
+	{ "du", "info", "optimfs info CHECKPOINT [PATH], or ls -lh" },
+	{ "verify", "fsck", "optimfs fsck --data CHECKPOINT" },
+	{ "validate", "fsck", "optimfs fsck --data CHECKPOINT" },
+	{ "rm", "mount",
+	    "optimfs mount -o rw CHECKPOINT DIRECTORY, then rm in it; "
+	    "optimfs thin removes checkpoints of a run" },
+	{ "mv", "mount",
+	    "optimfs mount -o rw CHECKPOINT DIRECTORY, then mv in it" },
+};
 
 static int unknown(const char *word)
 {
+	const char *hint = NULL;
 	struct ofs_nearest near;
 
 	ofs_nearest_init(&near, word);
 	for (size_t i = 0; i < sizeof(synonyms) / sizeof(*synonyms); i++)
-		if (strcmp(word, synonyms[i].word) == 0)
+		if (strcmp(word, synonyms[i].word) == 0) {
 			near.word = synonyms[i].verb;
+			hint = synonyms[i].hint;
+		}
 	for (size_t i = 0; word[0] != '-' && verbs[i] != NULL; i++)
 		ofs_nearest_try(&near, verbs[i]->name);
 	ofs_nearest_try(&near, word[0] == '-' ? "--help" : "help");
 	ofs_nearest_try(&near, word[0] == '-' ? "--version" : "version");
-	ofs_tool_misused("unknown %s '%.200s'" OFS_NEAREST_FMT,
-	    word[0] == '-' ? "option" : "command", word, OFS_NEAREST(&near));
+	ofs_tool_misused("unknown %s '%.200s'" OFS_NEAREST_FMT "%s%s",
+	    word[0] == '-' ? "option" : "command", word, OFS_NEAREST(&near),
+	    hint != NULL ? " " : "", hint != NULL ? hint : "");
 	fputs("usage: optimfs COMMAND [options] ARGUMENTS; "
 	      "see optimfs --help\n",
 	    stderr);

@@ -133,12 +133,6 @@ static int letter(struct ofs_args *a, const char **value, int *status)
 	const char *rest = a->more[1] != '\0' ? a->more + 1 : NULL;
 
 	a->more = rest;
-	if (word[1] == 'h')
-		return stop(status, ofs_tool_help(a->verb));
-	if (word[1] == 'q') {
-		a->quiet = true;
-		return 0;
-	}
 	for (const struct ofs_flag *f = a->flags; f != NULL && f->id != 0;
 	     f++) {
 		if (f->id != word[1])
@@ -149,6 +143,12 @@ static int letter(struct ofs_args *a, const char **value, int *status)
 		if (need_value(a, rest, word, value, status) != 0)
 			return OFS_ARGS_STOP;
 		return f->id;
+	}
+	if (word[1] == 'h')
+		return stop(status, ofs_tool_help(a->verb));
+	if (word[1] == 'q') {
+		a->quiet = true;
+		return 0;
 	}
 	if (word[1] == 'o' && a->options != NULL) {
 		a->more = NULL;

@@ -4,6 +4,7 @@
 
 #include "detect/view_name.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,9 +49,47 @@ static bool parse_ranks(const char *s, size_t n, struct ofs_layout *l)
 	    (uint64_t)l->replicas * l->shards <= RANKS_MAX;
 }
 
+/* Words that people write for an option. */
+static const struct {
+	const char *word, *option;
+} other_options[] = {
+	{ "bf16", "dtype=bf16" },
+	{ "bfloat16", "dtype=bf16" },
+	{ "f16", "dtype=f16" },
+	{ "fp16", "dtype=f16" },
+	{ "float16", "dtype=f16" },
+	{ "half", "dtype=f16" },
+	{ "f32", "dtype=f32" },
+	{ "fp32", "dtype=f32" },
+	{ "float32", "dtype=f32" },
+	{ "model", "only=model" },
+	{ "weights", "only=model" },
+	{ "optim", "only=optim" },
+	{ "optimizer", "only=optim" },
+	{ "huggingface", "hf" },
+};
+
+/* The option that is meant by s, in other words or in capitals; NULL: none. */
+static const char *other_option(const char *s, size_t n,
+    const struct ofs_format *format, char lower[41])
+{
+	struct ofs_layout l = { 0 };
+
+	if (n > 40)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		lower[i] = (char)tolower((unsigned char)s[i]);
+	lower[n] = '\0';
+	for (size_t i = 0; i < sizeof(other_options) / sizeof(other_options[0]);
+	     i++)
+		if (strcmp(lower, other_options[i].word) == 0)
+			return other_options[i].option;
+	return format->option(lower, n, &l) ? lower : NULL;
+}
+
 /* Fails for an unknown option, or for an unknown value of a known one. */
 static int bad_option(const char *name, const char *s, size_t n,
-    struct optimfs_error *err)
+    const struct ofs_format *format, struct optimfs_error *err)
 {
 	static const struct {
 		const char *option, *values;
@@ -62,6 +101,14 @@ static int bad_option(const char *name, const char *s, size_t n,
 		{ "zstd=", "a level, 1 to 19" },
 	};
 
+	char lower[41];
+	const char *meant = other_option(s, n, format, lower);
+
+	if (meant != NULL)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 '%.80s': this format has no option '%.*s'; did you "
+		    "mean '%s'?",
+		    name, (int)n, s, meant);
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (strncmp(s, known[i].option, strlen(known[i].option)) == 0)
 			return optimfs_fail(err, EINVAL,
@@ -122,6 +169,10 @@ static int unknown(const char *name, size_t n, struct optimfs_error *err)
 	     i++)
 		if (strcasecmp(word, other_names[i].word) == 0)
 			strcpy(near.best, other_names[i].view);
+	if (near.best[0] != '\0' && strcasecmp(near.best, word) == 0)
+		return optimfs_fail(err, ENOENT,
+		    "OFS771 '%.80s': names of formats are in lower case: '%s%.60s'",
+		    name, near.best, name + n);
 	return optimfs_fail(err, ENOENT,
 	    "OFS771 '%.80s': no format is called '%s'" OFS_NEAREST_FMT
 	    " There are %s",
@@ -174,7 +225,7 @@ int ofs_layout_parse(const char *name, struct ofs_layout *layout,
 		if (ofs_option_is(s, n, "drop=opaque"))
 			l.drop = true; /* whatever the format */
 		else if (!l.format->option(s, n, &l))
-			return bad_option(name, s, n, err);
+			return bad_option(name, s, n, l.format, err);
 	}
 	ofs_layout_assign(layout, &l);
 	return 0;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "fs/view.h"

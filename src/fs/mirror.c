@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/memory.h"

@@ -21,6 +21,11 @@ typedef int ofs_walk_fn(void *ctx, const struct ofs_walk_entry *e,
 int ofs_walk(struct optimfs *fs, uint64_t dir, unsigned depth,
     ofs_walk_fn *each, void *ctx, struct optimfs_error *err);
 
+/* The same in natural order (base/natural.h), as people want to read it. Memory:
+ * all paths. */
+int ofs_walk_sorted(struct optimfs *fs, uint64_t dir, unsigned depth,
+    ofs_walk_fn *each, void *ctx, struct optimfs_error *err);
+
 /* The attribute user.optimfs.NAME, malloc'ed; NULL: absent, or out of memory,
  * which sets *no_memory (never cleared; may be NULL). */
 char *ofs_attribute(struct optimfs *fs, uint64_t node, const char *name,

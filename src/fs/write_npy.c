@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/memory.h"

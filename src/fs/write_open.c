@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "base/dtype.h"
 #include "fs/view.h"
 #include "fs/write_impl.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "base/checked.h"
 
 static void check(int good)

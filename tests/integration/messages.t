@@ -62,7 +62,7 @@ info s3://bucket/step-1000|3|OFS019|-|s3://bucket/step-1000: *download it (aws s
 info host:/step-1000|3|OFS019|-|host:/step-1000: *on host host, mount it here (sshfs)*
 info step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
 diff step-1000 step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
-ls step-1000/model|3|OFS018|-|step-1000/model: *: step-1000 model
+check step-1000/model|3|OFS018|-|step-1000/model: *: step-1000 model
 ls step-1000/no/thing|3|OFS019|-|step-1000/no/thing: No such file or directory: step-1000 has no no
 info $tensor step-1000|3|OFS018|-|$tensor: *the checkpoint comes first: step-1000 $tensor
 cat step-1000 model/output.wieght|3|OFS018|-|step-1000: *did you mean 'output.weight'[?]

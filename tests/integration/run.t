@@ -215,7 +215,7 @@ cp -r "$w2" "$both/checkpoint-500"
 cp -r "$w3" "$both/checkpoint-1000"
 is "a file beside checkpoints is one of the run" \
     "$("$OPTIMFS" ls "$both" by-name | tr '\n' ' ')" \
-    'checkpoint-1000 checkpoint-500 model.safetensors/ '
+    'checkpoint-500 checkpoint-1000 model.safetensors/ '
 only=$(point only)
 cp -r "$w3" "$only/checkpoint-500"
 is "a directory with one checkpoint is that one" \

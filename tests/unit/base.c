@@ -15,6 +15,7 @@
 #include "base/cursor.h"
 #include "base/error.h"
 #include "base/keys.h"
+#include "base/natural.h"
 #include "base/nearest.h"
 #include "base/search.h"
 #include "base/str.h"
@@ -247,20 +248,17 @@ static void shown(void)
 		{ "a raw C1 byte", "\x9b", "\\x9b", "\\u009b" },
 		{ "the first letter after C1", "\xc2\xa1", "\xc2\xa1",
 		    "\xc2\xa1" },
-		{ "an override", "\xe2\x80\xae", "\\xe2\\x80\\xae",
-		    "\\u202e" },
-		{ "an isolate", "\xe2\x81\xa6", "\\xe2\\x81\\xa6",
-		    "\\u2066" },
-		{ "zero width", "\xe2\x80\x8b", "\\xe2\\x80\\x8b",
-		    "\\u200b" },
-		{ "a byte order mark", "\xef\xbb\xbf",
-		    "\\xef\\xbb\\xbf", "\\ufeff" },
-		{ "a separator of lines", "\xe2\x80\xa8",
-		    "\\xe2\\x80\\xa8", "\\u2028" },
+		{ "an override", "\xe2\x80\xae", "\\xe2\\x80\\xae", "\\u202e" },
+		{ "an isolate", "\xe2\x81\xa6", "\\xe2\\x81\\xa6", "\\u2066" },
+		{ "zero width", "\xe2\x80\x8b", "\\xe2\\x80\\x8b", "\\u200b" },
+		{ "a byte order mark", "\xef\xbb\xbf", "\\xef\\xbb\\xbf",
+		    "\\ufeff" },
+		{ "a separator of lines", "\xe2\x80\xa8", "\\xe2\\x80\\xa8",
+		    "\\u2028" },
 		{ "a dash, which is next to them", "\xe2\x80\x90",
 		    "\xe2\x80\x90", "\xe2\x80\x90" },
-		{ "a tag", "\xf3\xa0\x81\x81",
-		    "\\xf3\\xa0\\x81\\x81", "\\udb40\\udc41" },
+		{ "a tag", "\xf3\xa0\x81\x81", "\\xf3\\xa0\\x81\\x81",
+		    "\\udb40\\udc41" },
 	};
 
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
@@ -449,6 +447,23 @@ static void nearest(void)
 	is_str(n.best, "", "a name that is too far away is not suggested");
 }
 
+static void natural(void)
+{
+	static const char *const sorted[] = { "", "a", "a/b", "a.b", "a01",
+		"a1", "a2", "a2/x", "a10", "a10b", "a18446744073709551616",
+		"a99999999999999999999", "b" };
+	size_t n = sizeof(sorted) / sizeof(sorted[0]);
+	bool good = true;
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < n; k++) {
+			int c = ofs_natural(sorted[i], sorted[k]);
+
+			good = good && (c < 0) == (i < k) && (c > 0) == (i > k);
+		}
+	ok(good, "names are in the order that people expect");
+}
+
 int main(void)
 {
 	cursor();
@@ -465,5 +480,6 @@ int main(void)
 	keys();
 	interrupts();
 	nearest();
+	natural();
 	return done_testing();
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "support/dcp_writer.h"
 #include "support/reader.h"
 #include "support/truth.h"

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "format/npz/npz.h"
 #include "format/probe.h"
 

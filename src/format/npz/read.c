@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "archive/inflate.h"
-#include "archive/npy.h"
+#include "base/npy.h"
 #include "base/str.h"
 #include "format/npz/npz.h"
 #include "format/part.h"

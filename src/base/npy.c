@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "archive/npy.h"
+#include "base/npy.h"
 
 #include <errno.h>
 #include <inttypes.h>

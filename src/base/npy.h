@@ -1,7 +1,7 @@
 /* npy.h - the header of a NumPy array */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_ARCHIVE_NPY_H
-#define OFS_ARCHIVE_NPY_H
+#ifndef OFS_BASE_NPY_H
+#define OFS_BASE_NPY_H
 
 #include <stdbool.h>
 #include <stdint.h>
