@@ -42,6 +42,7 @@ struct ofs_commit_file *ofs_commit_file(struct ofs_commit *c, const char *rel,
 	f = ofs_alloc(1, sizeof(*f), err);
 	if (f == NULL)
 		return NULL;
+	f->commit = c;
 	ofs_sums_init(&f->sums);
 	f->sums.most = SUMS;
 	pthread_mutex_init(&f->lock, NULL);
@@ -263,11 +264,6 @@ uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
 
 /* Reading. */
 
-struct reading {
-	const struct ofs_commit *c;
-	struct ofs_commit_file *file;
-};
-
 static int compare_summed(const void *key, const void *item)
 {
 	return OFS_ORDER(*(const uint64_t *)key,
@@ -301,29 +297,29 @@ int ofs_commit_file_seal(struct ofs_commit_file *f, struct optimfs_error *err)
 }
 
 /* Reads elements of an added tensor; the range may begin and end inside one. */
-static int read_added(const struct reading *r, const struct ofs_piece *p,
+static int read_added(const struct ofs_commit *c, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err)
 {
-	const struct ofs_commit_task *t = r->c->added_task[p->tensor];
+	const struct ofs_commit_task *t = c->added_task[p->tensor];
 	uint64_t item = ofs_dtype_size(t->dtype), first = from / item;
 	uint64_t count = (from + n + item - 1) / item - first;
 	uint8_t *whole;
 	int ret;
 
 	if (from % item == 0 && n % item == 0)
-		return ofs_commit_elements(r->c, t, p->first + first, count,
-		    buf, err);
+		return ofs_commit_elements(c, t, p->first + first, count, buf,
+		    err);
 	whole = ofs_alloc(count, item, err);
 	if (whole == NULL)
 		return -1;
-	ret = ofs_commit_elements(r->c, t, p->first + first, count, whole, err);
+	ret = ofs_commit_elements(c, t, p->first + first, count, whole, err);
 	if (ret == 0)
 		memcpy(buf, whole + (from - first * item), n);
 	free(whole);
 	return ret;
 }
 
-static int read_piece(const struct reading *r, const struct ofs_piece *p,
+static int read_piece(struct ofs_commit_file *f, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err)
 {
 	switch (p->kind) {
@@ -331,10 +327,10 @@ static int read_piece(const struct reading *r, const struct ofs_piece *p,
 		memcpy(buf, p->bytes + from, n);
 		return 0;
 	case OFS_PIECE_STORED:
-		return ofs_patches_read(&r->c->patches, p->stored.at,
+		return ofs_patches_read(&f->commit->patches, p->stored.at,
 		    p->stored.from + from, n, buf, err);
 	case OFS_PIECE_BOX:
-		return read_added(r, p, from, n, buf, err);
+		return read_added(f->commit, p, from, n, buf, err);
 	case OFS_PIECE_CRC:
 		memset(buf, 0, n); /* put_sum */
 	}
@@ -343,13 +339,13 @@ static int read_piece(const struct reading *r, const struct ofs_piece *p,
 
 /* Calls each for the pieces of a range: n bytes from byte from of p, which are
  * at buf. */
-typedef int piece_fn(const struct reading *r, const struct ofs_piece *p,
+typedef int piece_fn(struct ofs_commit_file *f, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err);
 
-static int each_piece(const struct reading *r, uint8_t *buf, uint64_t len,
+static int each_piece(struct ofs_commit_file *f, uint8_t *buf, uint64_t len,
     uint64_t off, piece_fn *each, struct optimfs_error *err)
 {
-	const struct ofs_composition *comp = &r->file->comp;
+	const struct ofs_composition *comp = &f->comp;
 	uint64_t end = off + len, n;
 
 	for (size_t i = ofs_composition_find(comp, off);
@@ -358,7 +354,7 @@ static int each_piece(const struct reading *r, uint8_t *buf, uint64_t len,
 		uint64_t from = off - p->off;
 
 		n = p->len - from < end - off ? p->len - from : end - off;
-		if (each(r, p, from, n, buf, err) == -1)
+		if (each(f, p, from, n, buf, err) == -1)
 			return -1;
 		buf += n;
 		off += n;
@@ -372,7 +368,7 @@ static int read_covered(void *ctx, void *buf, uint64_t len, uint64_t off,
 	return each_piece(ctx, buf, len, off, read_piece, err);
 }
 
-static int put_sum(const struct reading *r, const struct ofs_piece *p,
+static int put_sum(struct ofs_commit_file *f, const struct ofs_piece *p,
     uint64_t from, uint64_t n, uint8_t *buf, struct optimfs_error *err)
 {
 	int ret;
@@ -380,33 +376,32 @@ static int put_sum(const struct reading *r, const struct ofs_piece *p,
 	if (p->kind != OFS_PIECE_CRC)
 		return 0;
 	/* another thread may be computing it */
-	pthread_mutex_lock(&r->file->lock);
-	ret = ofs_checksum_put(&r->file->sums, p, (unsigned)from,
-	    (unsigned)(from + n), buf, read_covered, (void *)(uintptr_t)r, err);
-	pthread_mutex_unlock(&r->file->lock);
+	pthread_mutex_lock(&f->lock);
+	ret = ofs_checksum_put(&f->sums, p, (unsigned)from,
+	    (unsigned)(from + n), buf, read_covered, f, err);
+	pthread_mutex_unlock(&f->lock);
 	return ret;
 }
 
-int ofs_commit_file_read(const struct ofs_commit *c, struct ofs_commit_file *f,
-    void *buf, uint64_t len, uint64_t off, struct optimfs_error *err)
+int ofs_commit_file_read(void *file, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err)
 {
-	const struct reading r = { c, f };
+	struct ofs_commit_file *f = file;
 
-	if (each_piece(&r, buf, len, off, read_piece, err) == -1)
+	if (each_piece(f, buf, len, off, read_piece, err) == -1)
 		return -1;
 	for (size_t i = ofs_lower_bound(&off, f->summed, f->nsummed,
 		 sizeof(*f->summed), compare_summed);
 	     i < f->nsummed && f->summed[i].from < off + len; i++)
 		ofs_checksum_pass(&f->sums, &f->comp.piece[f->summed[i].piece],
 		    buf, off, len);
-	return each_piece(&r, buf, len, off, put_sum, err);
+	return each_piece(f, buf, len, off, put_sum, err);
 }
 
 /* Copying. */
 
 /* A file that is being written, and the files that it is copied from. */
 struct opened {
-	struct ofs_commit *c;
 	struct ofs_commit_file *file;
 	pthread_mutex_t lock; /* protects the members below */
 	struct source {
@@ -454,7 +449,7 @@ static int source_of(struct opened *o, uint32_t object, int *fd,
 	if (i == o->n) {
 		ret = ofs_grow(o->source, o->n, o->cap, err);
 		if (ret == 0)
-			ret = ofs_commit_open(o->c, object, fd, err);
+			ret = ofs_commit_open(o->file->commit, object, fd, err);
 		if (ret == 0)
 			o->source[o->n++] = (struct source){ object, *fd };
 	} else {
@@ -476,9 +471,9 @@ static uint64_t alike(const struct opened *o, const struct ofs_piece *p,
 
 	*copy = false;
 	if (p->kind != OFS_PIECE_STORED || at->codec != OFS_PLAIN ||
-	    ofs_commit_elsewhere(o->c, at->object))
+	    ofs_commit_elsewhere(o->file->commit, at->object))
 		return n;
-	r = ofs_patches_touched(&o->c->patches, at->object);
+	r = ofs_patches_touched(&o->file->commit->patches, at->object);
 	off = at->off + p->stored.from + from;
 	i = ofs_ranges_find(r, off);
 	/* the range before may end in this block */
@@ -557,7 +552,6 @@ static void *open_file(void *ctx, uint32_t index, struct optimfs_error *err)
 
 	if (o == NULL)
 		return NULL;
-	o->c = w->c;
 	o->file = w->c->file[index];
 	pthread_mutex_init(&o->lock, NULL);
 	return o;
@@ -568,7 +562,7 @@ static int read_opened(void *from, void *buf, uint64_t len, uint64_t off,
 {
 	const struct opened *o = from;
 
-	return ofs_commit_file_read(o->c, o->file, buf, len, off, err);
+	return ofs_commit_file_read(o->file, buf, len, off, err);
 }
 
 static const struct ofs_spans *items_of(void *from)

@@ -31,6 +31,7 @@ struct ofs_commit_file {
 	void (*release)(void *ctx); /* NULL: ctx is borrowed */
 	void *ctx;
 	/* private */
+	const struct ofs_commit *commit;
 	char *rel, *like;
 	struct ofs_commit_summed *summed;
 	size_t nsummed;
@@ -67,9 +68,10 @@ uint32_t ofs_commit_added(struct ofs_commit *c, const struct ofs_commit_task *t,
 
 /* The composition is complete: it can be read. */
 int ofs_commit_file_seal(struct ofs_commit_file *f, struct optimfs_error *err);
-/* Reads bytes of a new file, in any thread. */
-int ofs_commit_file_read(const struct ofs_commit *c, struct ofs_commit_file *f,
-    void *buf, uint64_t len, uint64_t off, struct optimfs_error *err);
+/* Reads bytes of a new file, in any thread; as the read of struct
+ * ofs_engine_ops. */
+int ofs_commit_file_read(void *file, void *buf, uint64_t len, uint64_t off,
+    struct optimfs_error *err);
 
 /* Opens a file of the checkpoint. ESTALE (OFS805): it is not the one that was
  * mounted. */

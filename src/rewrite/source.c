@@ -79,31 +79,17 @@ static struct source_file *add_file(struct source *s, const char *name,
 
 /* New files. */
 
-struct reading {
-	const struct ofs_commit *c;
-	struct ofs_commit_file *file;
-};
-
-static int read_new(void *ctx, void *buf, uint64_t len, uint64_t off,
+static int encode_items(struct source_file *x, struct ofs_encoder *to,
     struct optimfs_error *err)
 {
-	const struct reading *r = ctx;
-
-	return ofs_commit_file_read(r->c, r->file, buf, len, off, err);
-}
-
-static int encode_items(struct source *s, struct source_file *x,
-    struct ofs_encoder *to, struct optimfs_error *err)
-{
 	const struct ofs_spans *items = &x->new->items;
-	struct reading r = { &s->c, x->new };
 	uint8_t *buf = ofs_alloc(OFS_ENGINE_PIECE, 1, err);
 	uint64_t off = 0, len;
 	int ret = buf == NULL ? -1 : 0;
 
 	for (size_t i = 0; i < items->n && ret == 0; i++) {
-		ret = ofs_engine_encode(to, read_new, &r, off, items->v[i].end,
-		    buf, &len, err);
+		ret = ofs_engine_encode(to, ofs_commit_file_read, x->new, off,
+		    items->v[i].end, buf, &len, err);
 		if (ret == 0)
 			x->new->stored(x->new->ctx, items->v[i].ref, len);
 		off = items->v[i].end;
@@ -125,7 +111,7 @@ static int encode_file(struct source *s, struct source_file *x,
 		return -1;
 	ret = ofs_encoder_init(&to, 0, err);
 	if (ret == 0)
-		ret = encode_items(s, x, &to, err);
+		ret = encode_items(x, &to, err);
 	ofs_encoder_fini(&to);
 	return ret;
 }
@@ -332,7 +318,7 @@ static int file_read(const struct ofs_files *f, uint32_t file, void *buf,
 	if (x->fd != -1)
 		return ofs_pread_all(x->fd, buf, len, off, err);
 	if (x->new != NULL)
-		return ofs_commit_file_read(&s->c, x->new, buf, len, off, err);
+		return ofs_commit_file_read(x->new, buf, len, off, err);
 	return ofs_transport_read(x->rest ? s->others : s->c.reader->transport,
 	    &all, off, len, buf, err);
 }
