@@ -72,6 +72,9 @@ int ofs_commit_file_seal(struct ofs_commit_file *f, struct optimfs_error *err);
  * ofs_engine_ops. */
 int ofs_commit_file_read(void *file, void *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err);
+void ofs_commit_files_fini(struct ofs_commit *c);
+
+/* files_write.c */
 
 /* Opens a file of the checkpoint. ESTALE (OFS805): it is not the one that was
  * mounted. */
@@ -84,6 +87,5 @@ bool ofs_commit_elsewhere(const struct ofs_commit *c, uint32_t object);
 uint64_t ofs_commit_size(const struct ofs_commit *c);
 /* Writes all files that were added, and forgets them. */
 int ofs_commit_write(struct ofs_commit *c, struct optimfs_error *err);
-void ofs_commit_files_fini(struct ofs_commit *c);
 
 #endif
