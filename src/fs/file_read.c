@@ -409,6 +409,16 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
 	return read_pieces(file, buf, len, off, err);
 }
 
+int ofs_file_read_all(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err)
+{
+	ssize_t n = ofs_file_read(file, buf, len, off, err);
+
+	if (n == -1 || (size_t)n == len)
+		return n == -1 ? -1 : 0;
+	return optimfs_fail(err, EIO, "%zd bytes of %zu", n, len);
+}
+
 ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err)
 {

@@ -490,6 +490,9 @@ void ofs_texts_fini(struct ofs_snapshot *snap);
 /* As optimfs_file_read, on an entered file. */
 ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err);
+/* The same for bytes that the file has: all are read, or it fails. */
+int ofs_file_read_all(struct optimfs_file *file, void *buf, size_t len,
+    uint64_t off, struct optimfs_error *err);
 /* How many elements of a tensor's file from first on are all the same one, by
  * what is known without reading: at least least of at most max, or 0
  * (read/alike.h). Staged elements are not known. */

@@ -126,17 +126,12 @@ static int read_one(void *from, void *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err)
 {
 	struct reading *f = from;
-	ssize_t n;
 
 	if (f->r->filled == NULL)
 		return read_literal(f, buf, len, off, err);
-	if (pass_sums(f, off, len, err) == -1)
-		return -1;
-	n = ofs_file_read(f->from, buf, len, off, err);
-	if (n == -1 || (uint64_t)n == len)
-		return n == -1 ? -1 : 0;
-	return optimfs_fail(err, EIO, "%zd bytes of %llu", n,
-	    (unsigned long long)len);
+	return pass_sums(f, off, len, err) == -1
+	    ? -1
+	    : ofs_file_read_all(f->from, buf, len, off, err);
 }
 
 /* As the engine's run, for a span that is not short: up to the next tensor, or

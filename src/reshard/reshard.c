@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,11 +181,8 @@ static int read_one(void *from, void *buf, uint64_t len, uint64_t off,
     struct optimfs_error *err)
 {
 	struct ofs_reshard_open *open = from;
-	ssize_t n = ofs_file_read(open->from, buf, len, off, err);
 
-	if (n == -1 || (uint64_t)n == len)
-		return n == -1 ? -1 : 0;
-	return optimfs_fail(err, EIO, "%zd bytes of %" PRIu64, n, len);
+	return ofs_file_read_all(open->from, buf, len, off, err);
 }
 
 static struct ofs_sums *sums_of(void *from)
