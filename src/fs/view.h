@@ -65,9 +65,9 @@ void ofs_view_name(const struct ofs_snapshot *snap, struct ofs_at at,
 /* The path of a node below its view. */
 void ofs_view_path(const struct ofs_snapshot *snap, struct ofs_at at,
     char path[OFS_FILE_NAME]);
-/* The layout of a view, whose files are held; the description of its files, which stays valid until
- * ofs_view_files_done; and which of these files a node is (OFS_NONE: a
- * directory). */
+/* The layout of a view, whose files are held; the description of its files,
+ * which stays valid until ofs_view_files_done; and which of these files a node is
+ * (OFS_NONE: a directory). */
 const struct ofs_layout *ofs_view_layout(const struct ofs_snapshot *snap,
     struct ofs_at at);
 struct ofs_files *ofs_view_files(struct ofs_snapshot *snap, struct ofs_at at,
@@ -93,11 +93,12 @@ struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *file,
 /* The checksums of the file, and the spans that make it up. */
 struct ofs_sums *ofs_view_sums(struct ofs_view_file *file);
 const struct ofs_spans *ofs_view_spans(const struct ofs_view_file *file);
-/* Reads bytes of a file that has no compositions: 1; 0: it has. */
+/* Reads bytes of a file that has no compositions: 1; -1: failed; 0: it has
+ * some. */
 int ofs_view_read(const struct ofs_view_file *file, void *buf, uint64_t len,
     uint64_t off, struct optimfs_error *err);
-/* The composition of the whole spans that cover [off, off + len); *base is its
- * offset in the file. The caller calls _fini. */
+/* The composition of the whole spans that cover [off, off + len), in a file that
+ * has compositions; *base is its offset in the file. The caller calls _fini. */
 int ofs_view_window(const struct ofs_view_file *file, uint64_t off,
     uint64_t len, struct ofs_composition *c, uint64_t *base,
     struct optimfs_error *err);

@@ -99,10 +99,6 @@ int ofs_view_window(const struct ofs_view_file *f, uint64_t off, uint64_t len,
 
 	*c = (struct ofs_composition){ .cast = f->cast };
 	*base = at;
-	if (f->files->ops->make == NULL)
-		return optimfs_fail(err, EINVAL,
-		    "OFS771 a checkpoint cannot be made in the layout of its "
-		    "own files: name a format");
 	for (; i < f->spans.n && at < off + len; i++) {
 		const struct ofs_span *s = &f->spans.v[i];
 

@@ -28,12 +28,17 @@ void ofs_template_fini(struct ofs_template *s)
 	*s = (struct ofs_template){ 0 };
 }
 
-/* Fails early if the index would be too large for our own reader. */
-static int check_index(const struct ofs_rest *r, struct optimfs_error *err)
+/* Fails early if the layout has no places for elements, or if the index would be
+ * too large for our own reader. */
+static int check_files(const struct ofs_rest *r, struct optimfs_error *err)
 {
 	uint64_t max = ofs_metadata_max(r->snap->cat);
 	char name[OFS_FILE_NAME];
 
+	if (r->files->ops->make == NULL)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 a checkpoint cannot be made in the layout of its "
+		    "own files: name a format");
 	for (uint32_t i = 0; i < r->engine.n; i++) {
 		ofs_rest_name(r, i, name);
 		if (strcmp(name, ".metadata") == 0 &&
@@ -66,7 +71,7 @@ static int write_files(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 	int ret = ofs_rest_open(&r, err);
 
 	if (ret == 0)
-		ret = check_index(&r, err);
+		ret = check_files(&r, err);
 	if (ret == 0)
 		ret = ofs_view_dirs_make(snap, view, dir, err);
 	if (ret == 0)
