@@ -70,6 +70,9 @@ static int put_parts(const struct optimfs *fs, struct ofs_commit_job *job,
 {
 	struct ofs_commit_part *part;
 
+	if (path_of(fs) == NULL)
+		return optimfs_fail(err, EROFS,
+		    "OFS826 %s: it is not on this machine", fs->source);
 	if (ofs_find_parts(path_of(fs), &fs->options, parts, err) == -1)
 		return -1;
 	part = ofs_alloc(parts->n + 1, sizeof(*part), err);
@@ -102,9 +105,6 @@ int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 	job.stage = stage;
 	job.stop = stop;
 	job.stop_ctx = ctx;
-	if (path_of(fs) == NULL)
-		return optimfs_fail(err, EROFS,
-		    "OFS826 %s: it is not on this machine", fs->source);
 	if (put_parts(fs, &job, &parts, err) == -1)
 		return -1;
 	job.publish = begin(fs, stage, err);
