@@ -12,12 +12,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "derive/low_bit.h"
 #include "detect/view_name.h"
 #include "format/format.h"
-#include "fs/commit.h"
 #include "fs/view_impl.h"
-#include "fs/write_open.h"
 #include "layout/render.h"
 #include "rewrite/merge.h"
 
@@ -29,30 +26,6 @@
 /* From this number of spans on (24 bytes each), memory is returned to the
  * system. */
 #define MANY_SPANS 100000u
-
-/* Elements that views read while they are laid out. Those of an optimizer's
- * 0-dim tensors (step) are compared with each other, in each layout that wants
- * them equal. A slot is chosen by the number of the tensor. */
-#define ELEMENTS_MAX 65536u
-struct elements {
-	pthread_mutex_t lock;
-	struct {
-		uint32_t tensor; /* plus one; 0: none */
-		uint8_t bytes[16];
-	} * slot;        /* NULL: none was read */
-	uint32_t nslots; /* a power of 2 */
-};
-
-struct ofs_views {
-	struct elements elements;
-	pthread_mutex_t
-	    lock; /* protects making views and their files, and the members below */
-	struct ofs_merged *merged;         /* of a running commit, or NULL */
-	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
-	unsigned nunused, nlaid_out;
-	uint32_t nnames;
-	struct ofs_view_table table; /* has a lock of its own */
-};
 
 int ofs_views_init(struct ofs_snapshot *snap, struct optimfs_error *err)
 {
@@ -129,9 +102,7 @@ static struct ofs_view_node *node_of(struct ofs_view_dir *v, struct ofs_at at)
 	return &atomic_load(&v->names)->v[at.index];
 }
 
-/* A view shows names and values as they were when it was looked up. 0 while
- * nothing is staged that changes its files. */
-static uint64_t generation(const struct ofs_snapshot *snap,
+uint64_t ofs_view_generation(const struct ofs_snapshot *snap,
     const struct ofs_layout *layout)
 {
 	if (snap->overlay == NULL)
@@ -150,7 +121,7 @@ static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 	views->nlaid_out--;
 	ofs_files_free(v->files);
 	v->files = NULL;
-	if (v->generation != generation(v->snap, &v->layout)) {
+	if (v->generation != ofs_view_generation(v->snap, &v->layout)) {
 		ofs_merged_unref(v->merged);
 		v->merged = NULL;
 	}
@@ -187,7 +158,7 @@ static struct ofs_view_dir *add(struct ofs_snapshot *snap, const char *name,
 	v->snap = snap;
 	v->views = views;
 	strcpy(v->name, name);
-	v->generation = generation(snap, layout);
+	v->generation = ofs_view_generation(snap, layout);
 	ofs_layout_assign(&v->layout, layout);
 	v->ino = ofs_tree_ino(snap->static_ino[OFS_STATIC_VIEW], name);
 	while (!ofs_view_table_add(&views->table, v))
@@ -208,12 +179,12 @@ static int make_view(struct ofs_snapshot *snap, const char *name,
 {
 	struct ofs_views *views = snap->views;
 	struct ofs_view_dir *v = ofs_view_table_find(&views->table, layout,
-	    generation(snap, layout));
+	    ofs_view_generation(snap, layout));
 
 	if (v == NULL) {
 		pthread_mutex_lock(&views->lock);
 		v = ofs_view_table_find(&views->table, layout,
-		    generation(snap, layout));
+		    ofs_view_generation(snap, layout));
 		if (v == NULL)
 			v = add(snap, name, layout, err);
 		pthread_mutex_unlock(&views->lock);
@@ -341,12 +312,6 @@ bool ofs_view_is_dir(const struct ofs_snapshot *snap, struct ofs_at at)
 	return at.index == 0 || ofs_view_file_of(snap, at) == OFS_NONE;
 }
 
-static struct ofs_merged *merged_ref(struct ofs_merged *m)
-{
-	atomic_fetch_add(&m->refs, 1);
-	return m;
-}
-
 void ofs_views_override(struct ofs_snapshot *snap, struct ofs_merged *merged)
 {
 	struct ofs_views *views = snap->views;
@@ -355,181 +320,6 @@ void ofs_views_override(struct ofs_snapshot *snap, struct ofs_merged *merged)
 	views->merged = merged;
 	ofs_view_table_retire(&views->table);
 	pthread_mutex_unlock(&views->lock);
-}
-
-static struct ofs_pickle *read_item(void *ctx, const struct ofs_item *item,
-    struct optimfs_error *err)
-{
-	const struct ofs_view_dir *v = ctx;
-
-	return ofs_locate_item(&v->snap->reader, item, err);
-}
-
-static int read_bytes(void *ctx, const struct ofs_item *item, uint64_t max,
-    struct ofs_buf *out, struct optimfs_error *err)
-{
-	const struct ofs_view_dir *v = ctx;
-
-	return ofs_locate_item_bytes(&v->snap->reader, item, max, out, err);
-}
-
-static int read_scale(void *ctx, uint32_t tensor, struct ofs_scale *scale,
-    struct optimfs_error *err)
-{
-	struct ofs_snapshot *snap = ((const struct ofs_view_dir *)ctx)->snap;
-
-	/* of an added tensor it is not known */
-	return tensor < snap->cat->ntensors
-	    ? ofs_locate_scale(&snap->reader, tensor, scale, err)
-	    : 0;
-}
-
-static int lay_commit(void *ctx,
-    int (*lay)(void *arg, const struct ofs_commit_job *job,
-	struct ofs_changes *changes, struct optimfs_error *err),
-    void *arg, struct optimfs_error *err)
-{
-	return ofs_fs_lay_commit(((const struct ofs_view_dir *)ctx)->snap, lay,
-	    arg, err);
-}
-
-static bool known_element(struct elements *e, uint32_t tensor, void *out,
-    size_t n)
-{
-	uint32_t i;
-	bool known;
-
-	pthread_mutex_lock(&e->lock);
-	i = tensor & (e->nslots - 1);
-	known = e->slot != NULL && e->slot[i].tensor == tensor + 1;
-	if (known)
-		memcpy(out, e->slot[i].bytes, n);
-	pthread_mutex_unlock(&e->lock);
-	return known;
-}
-
-/* Without memory it is read again. */
-static void keep_element(struct elements *e, uint32_t ntensors, uint32_t tensor,
-    const void *bytes, size_t n)
-{
-	pthread_mutex_lock(&e->lock);
-	if (e->slot == NULL) {
-		for (e->nslots = 16;
-		     e->nslots < ntensors && e->nslots < ELEMENTS_MAX;)
-			e->nslots *= 2;
-		e->slot = calloc(e->nslots, sizeof(*e->slot));
-	}
-	if (e->slot != NULL) {
-		uint32_t i = tensor & (e->nslots - 1);
-
-		e->slot[i].tensor = tensor + 1;
-		memcpy(e->slot[i].bytes, bytes, n);
-	}
-	pthread_mutex_unlock(&e->lock);
-}
-
-/* Stored elements. One element is read once, unless a writer may change it. */
-static int stored_elements(struct ofs_snapshot *snap, uint32_t tensor,
-    uint64_t count, void *out, struct optimfs_error *err)
-{
-	const struct ofs_tensor *t = &snap->cat->tensors[tensor];
-	struct elements *e = &snap->views->elements;
-	bool once = count == 1 && snap->overlay == NULL;
-	size_t n = ofs_dtype_size(t->dtype);
-
-	if (once && known_element(e, tensor, out, n))
-		return 0;
-	if (ofs_fetch_elements(&snap->reader, t, 0, count, out, err) == -1)
-		return -1;
-	if (once)
-		keep_element(e, snap->cat->ntensors, tensor, out, n);
-	return 0;
-}
-
-static int read_elements(void *ctx, uint32_t tensor, uint64_t count, void *out,
-    struct optimfs_error *err)
-{
-	const struct ofs_view_dir *v = ctx;
-	struct ofs_snapshot *snap = v->snap;
-	const struct ofs_catalog *cat = ofs_view_catalog(v);
-	const struct ofs_tensor *t = &cat->tensors[tensor];
-	struct optimfs_file reader = { .snap = snap };
-	struct ofs_overlay_file *f;
-
-	/* an added tensor has no stored elements */
-	if (tensor >= snap->cat->ntensors)
-		f = ofs_merged_staged(v->merged, tensor);
-	else if (stored_elements(snap, tensor, count, out, err) == 0)
-		f = ofs_file_staged(&reader, tensor);
-	else
-		return -1;
-	return f == NULL ? 0
-			 : ofs_overlay_apply(snap->overlay, f, cat, t, NULL, 0,
-			       count, false, out, err);
-}
-
-/* The changes of this moment; EBUSY during a commit. */
-static struct ofs_merged *merge_now(struct ofs_snapshot *snap,
-    struct optimfs_error *err)
-{
-	struct ofs_merged *m;
-
-	if (ofs_hold_writers(snap->fs, false, err) == -1)
-		return NULL;
-	m = ofs_merge(&snap->reader, snap->overlay, err);
-	ofs_let_writers(snap->fs);
-	return m;
-}
-
-/* The catalog with staged changes. The lock is held. */
-static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
-    struct ofs_view_dir *v, struct optimfs_error *err)
-{
-	if (snap->views->merged != NULL && v->merged == NULL)
-		v->merged = merged_ref(snap->views->merged);
-	if (v->merged != NULL)
-		return v->merged->cat;
-	if (v->generation == 0)
-		return snap->cat;
-	/* the changes of that time are no longer known */
-	if (atomic_load(&v->names) != NULL &&
-	    v->generation != generation(snap, &v->layout)) {
-		optimfs_fail(err, ESTALE,
-		    "OFS776 view %.80s is from before a change: look it up "
-		    "again",
-		    v->name);
-		return NULL;
-	}
-	if (v->layout.format->render->staged)
-		return snap->cat;
-	v->merged = merge_now(snap, err);
-	return v->merged == NULL ? NULL : v->merged->cat;
-}
-
-const struct ofs_catalog *ofs_view_catalog(const struct ofs_view_dir *v)
-{
-	if (v->unpacked != NULL)
-		return v->unpacked;
-	return v->merged == NULL ? v->snap->cat : v->merged->cat;
-}
-
-/* As catalog_now, with the option dequantize without packed tensors. */
-static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
-    struct ofs_view_dir *v, struct optimfs_error *err)
-{
-	const struct ofs_catalog *cat = catalog_now(snap, v, err);
-
-	if (cat == NULL || !v->layout.dequantize)
-		return cat;
-	if (v->merged != NULL) {
-		optimfs_fail(err, EOPNOTSUPP,
-		    "OFS865 view %.80s: names have changed: commit first",
-		    v->name);
-		return NULL;
-	}
-	if (v->unpacked == NULL)
-		v->unpacked = ofs_low_bit_unpacked(cat, err);
-	return v->unpacked;
 }
 
 /* Makes the names of a view that is laid out for the first time. The lock is
@@ -556,41 +346,12 @@ static int make_names(struct ofs_views *views, struct ofs_view_dir *v,
 }
 
 /* The lock is held. */
-static int render(struct ofs_snapshot *snap, struct ofs_view_dir *v,
-    struct optimfs_error *err)
+static int lay_out(struct ofs_view_dir *v, struct optimfs_error *err)
 {
-	struct ofs_render from = {
-		.item = read_item,
-		.bytes = read_bytes,
-		.elements = read_elements,
-		.scale = read_scale,
-		.commit = lay_commit,
-		.ctx = v,
-	};
-	struct ofs_files *files;
+	struct ofs_files *files = ofs_view_render(v, err);
 
-	if (ofs_indexes_same(snap, err) == -1)
+	if (files == NULL)
 		return -1;
-	from.cat = catalog_shown(snap, v, err);
-	if (from.cat == NULL ||
-	    ofs_render_only(from.cat, &v->layout, err) == -1)
-		return -1;
-	from.report = ofs_render_report_new(from.cat, err);
-	if (from.report == NULL)
-		return -1;
-	files = ofs_files_new(v->layout.format->render, &from, &v->layout, err);
-	if (files == NULL) {
-		ofs_render_report_free(from.report);
-		return -1;
-	}
-	files->report = from.report;
-	ofs_render_report_end(files->report);
-	if (files->n == 0 && files->report->dropped.n > 0) {
-		ofs_files_free(files);
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS777 drop=opaque leaves nothing: no value can be "
-		    "converted");
-	}
 	if (atomic_load(&v->names) == NULL &&
 	    make_names(v->views, v, files, err) == -1) {
 		ofs_files_free(files);
@@ -611,7 +372,7 @@ struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
 
 	pthread_mutex_lock(&views->lock);
 	if (v->files == NULL) {
-		ret = render(v->snap, v, err);
+		ret = lay_out(v, err);
 	} else if (v->users == 0) {
 		TAILQ_REMOVE(&views->unused, v, unused);
 		views->nunused--;

@@ -61,8 +61,41 @@ struct ofs_view_dir {
 	unused; /* linked while files is set and users is 0 */
 };
 
+struct ofs_views {
+	/* Elements that were read while views were laid out. Those of an
+	 * optimizer's 0-dim tensors (step) are compared with each other, in each
+	 * layout that wants them equal. A slot is chosen by the number of the
+	 * tensor. */
+	struct ofs_view_elements {
+		pthread_mutex_t lock;
+		struct {
+			uint32_t tensor; /* plus one; 0: none */
+			uint8_t bytes[16];
+		} * slot;        /* NULL: none was read */
+		uint32_t nslots; /* a power of 2 */
+	} elements;
+	/* protects making views and their files, and the members below */
+	pthread_mutex_t lock;
+	struct ofs_merged *merged;         /* of a running commit, or NULL */
+	TAILQ_HEAD(, ofs_view_dir) unused; /* oldest first */
+	unsigned nunused, nlaid_out;
+	uint32_t nnames;
+	struct ofs_view_table table; /* has a lock of its own */
+};
+
+/* A view shows names and values as they were when it was looked up. 0 while
+ * nothing is staged that changes its files. */
+uint64_t ofs_view_generation(const struct ofs_snapshot *snap,
+    const struct ofs_layout *layout);
+
+/* view_render.c */
+/* Lays the files of a view out; its lock is held. */
+struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
+    struct optimfs_error *err);
 /* The catalog that the view shows; the view is laid out. */
 const struct ofs_catalog *ofs_view_catalog(const struct ofs_view_dir *v);
+
+/* view.c */
 /* ofs_view_hold returns the description of the files of a view, which stays
  * valid until ofs_view_let. NULL: failed. */
 struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,

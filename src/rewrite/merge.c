@@ -247,6 +247,12 @@ struct ofs_merged *ofs_merge(struct ofs_reader *reader,
 	return NULL;
 }
 
+struct ofs_merged *ofs_merged_ref(struct ofs_merged *m)
+{
+	atomic_fetch_add(&m->refs, 1);
+	return m;
+}
+
 void ofs_merged_unref(struct ofs_merged *m)
 {
 	if (m == NULL || atomic_fetch_sub(&m->refs, 1) != 1)

@@ -32,6 +32,7 @@ struct ofs_merged {
  * name for are left out. The overlay must not change meanwhile. */
 struct ofs_merged *ofs_merge(struct ofs_reader *reader,
     struct ofs_overlay *overlay, struct optimfs_error *err);
+struct ofs_merged *ofs_merged_ref(struct ofs_merged *m);
 void ofs_merged_unref(struct ofs_merged *m);
 /* The staged bytes of an added tensor; NULL for any other. */
 static inline struct ofs_overlay_file *ofs_merged_staged(const struct ofs_merged
