@@ -20,6 +20,17 @@ static inline const struct ofs_view *ofs_shard_view(const struct ofs_catalog
 	    : &cat->views[s->view];
 }
 
+/* Are elements of it computed? Then they have no place where others could be
+ * written. */
+static inline bool ofs_tensor_is_derived(const struct ofs_catalog *cat,
+    const struct ofs_tensor *t)
+{
+	for (uint32_t i = 0; i < t->nshards; i++)
+		if (cat->shards[t->shard + i].at.encoding == OFS_DERIVED)
+			return true;
+	return false;
+}
+
 /* A box of consecutive elements within a larger box: coordinates before dim are
  * those of prefix, dim goes from lo to hi, later dimensions are whole. */
 struct ofs_slab {

@@ -7,6 +7,7 @@
 
 #include "base/npy.h"
 #include "base/dtype.h"
+#include "catalog/shards.h"
 #include "fs/view.h"
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
@@ -92,7 +93,6 @@ int ofs_file_open_made(struct optimfs_file *file, struct optimfs_error *err)
 	return attach(file, false, err);
 }
 
-/* Elements that are computed have no place to which others could be written. */
 static int check_stored(const struct optimfs_file *file,
     struct optimfs_error *err)
 {
@@ -101,12 +101,11 @@ static int check_stored(const struct optimfs_file *file,
 	    ? ofs_tree_tensor(&snap->tree, snap->cat, file->at.index)
 	    : NULL;
 
-	for (uint32_t i = 0; t != NULL && i < t->nshards; i++)
-		if (snap->cat->shards[t->shard + i].at.encoding == OFS_DERIVED)
-			return optimfs_fail(err, EOPNOTSUPP,
-			    "OFS866 the tensor is computed from others, and "
-			    "cannot be written");
-	return 0;
+	return t == NULL || !ofs_tensor_is_derived(snap->cat, t)
+	    ? 0
+	    : optimfs_fail(err, EOPNOTSUPP,
+		  "OFS866 the tensor is computed from others, and cannot be "
+		  "written");
 }
 
 int ofs_file_begin_write(struct optimfs_file *file, bool truncate,

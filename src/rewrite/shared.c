@@ -60,13 +60,6 @@ static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
 	return 0;
 }
 
-static bool is_derived(const struct ofs_catalog *cat,
-    const struct ofs_tensor *t)
-{
-	return t->nshards > 0 &&
-	    cat->shards[t->shard].at.encoding == OFS_DERIVED;
-}
-
 static int collect(struct shared *s)
 {
 	const struct ofs_catalog *cat = s->c->cat;
@@ -76,7 +69,8 @@ static int collect(struct shared *s)
 
 		/* a value has what is written to the tensor it shares, as has
 		 * what is computed */
-		if ((t->flags & OFS_TENSOR_INNER) != 0 || is_derived(cat, t))
+		if ((t->flags & OFS_TENSOR_INNER) != 0 ||
+		    ofs_tensor_is_derived(cat, t))
 			continue;
 		for (uint32_t k = 0; k < t->nshards; k++) {
 			const struct ofs_replica *r;
