@@ -105,6 +105,11 @@ void ofs_fds_free(struct ofs_fds *fds)
 	free(fds);
 }
 
+static bool none_left(int code)
+{
+	return code == EMFILE || code == ENFILE;
+}
+
 /* Wait for a descriptor of the process or the machine to be closed. The lock is
  * held. */
 static void wait_a_little(struct ofs_fds *fds)
@@ -123,7 +128,7 @@ static int open_waiting(struct ofs_fds *fds, uint32_t file,
 		pthread_mutex_unlock(&fds->lock);
 		fd = fds->open(fds->ctx, file, err);
 		pthread_mutex_lock(&fds->lock);
-		if (fd != -1 || (err->code != EMFILE && err->code != ENFILE))
+		if (fd != -1 || !none_left(err->code))
 			return fd;
 		if (close_unused(fds))
 			continue;
@@ -189,8 +194,7 @@ int ofs_fds_openat(int dir, const char *path, int flags, mode_t mode)
 
 	for (int waited = 0;; waited++) {
 		fd = openat(dir, path, flags, mode);
-		if (fd != -1 || (errno != EMFILE && errno != ENFILE) ||
-		    waited == NOFILE_WAIT_MAX)
+		if (fd != -1 || !none_left(errno) || waited == NOFILE_WAIT_MAX)
 			return fd;
 		nanosleep(&pause, NULL);
 	}

@@ -37,7 +37,8 @@ int ofs_fds_get(struct ofs_fds *fds, uint32_t file, struct optimfs_error *err);
 void ofs_fds_put(struct ofs_fds *fds, uint32_t file);
 
 /* As openat(2), but waits, for half a minute, for a descriptor to be closed where
- * they have run out (EMFILE, ENFILE). */
+ * they have run out (EMFILE, ENFILE). For who has no descriptors that it could
+ * close itself, as struct ofs_fds has. */
 int ofs_fds_openat(int dir, const char *path, int flags, mode_t mode);
 
 #endif
