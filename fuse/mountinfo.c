@@ -64,7 +64,8 @@ static bool is_in(const char *path, const char *dir)
 {
 	size_t n = strlen(dir);
 
-	return strncmp(path, dir, n) == 0 && (path[n] == '\0' || path[n] == '/');
+	return strncmp(path, dir, n) == 0 &&
+	    (path[n] == '\0' || path[n] == '/');
 }
 
 char *ofs_mountinfo_shows(const char *source)

@@ -83,7 +83,7 @@ struct ofs_render {
 	struct ofs_pickle *(*item)(void *ctx, const struct ofs_item *item,
 	    struct optimfs_error *err);
 	/* Append the stored bytes of an item that is an archive, at most max
-	 * (E2BIG). EOPNOTSUPP: its value was edited. */
+	 * (E2BIG). */
 	int (*bytes)(void *ctx, const struct ofs_item *item, uint64_t max,
 	    struct ofs_buf *out, struct optimfs_error *err);
 	/* Read the first count elements of a tensor. */
@@ -157,8 +157,8 @@ struct ofs_files_ops {
 	 * read. */
 	int (*read)(const struct ofs_files *f, uint32_t file, void *buf,
 	    uint64_t len, uint64_t off, struct optimfs_error *err);
-	bool
-	    staged; /* the files depend on all that is staged, not only names */
+	/* The files depend on all that is staged, not only on names. */
+	bool staged;
 	/* For layouts with compressed items: span has a length of len bytes.
 	 * File 0, which is not compressed, contains the places of the items and
 	 * is made after all lengths are known. NULL for other layouts. */

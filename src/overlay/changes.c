@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "base/io.h"
 #include "base/memory.h"
 #include "naming/file_name.h"
 #include "overlay/overlay_impl.h"

@@ -31,8 +31,9 @@ int ofs_rest_open(struct ofs_rest *r, struct optimfs_error *err);
 void ofs_rest_close(struct ofs_rest *r);
 void ofs_rest_name(const struct ofs_rest *r, uint32_t file,
     char name[OFS_FILE_NAME]);
-/* Are the elements of all tensors where the view has them? Not if another value
- * is longer than the one for which the files were made. 1; 0; -1: failed. */
+/* Are the elements of all tensors where the view has them? Not if a value takes
+ * more or fewer bytes than the one for which the files were made. 1; 0; -1:
+ * failed. */
 int ofs_rest_fits(struct ofs_rest *r, struct optimfs_error *err);
 /* Writes the files, whose directories exist, and syncs all. */
 int ofs_rest_write(struct ofs_rest *r, struct optimfs_error *err);

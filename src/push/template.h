@@ -9,7 +9,6 @@
 #include "optimfs/error.h"
 
 #include "fs/fs.h"
-#include "layout/render.h"
 
 /* The stage (journal/stage.h) beside an empty directory PARENT/NAME contains:
  *

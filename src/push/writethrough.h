@@ -73,7 +73,7 @@ uint32_t ofs_writethrough_written(const struct ofs_overlay *o, uint32_t node);
 int ofs_writethrough_derive(struct ofs_overlay *o, struct optimfs_error *err);
 void ofs_writethrough_forget(struct ofs_overlay *o);
 
-/* names.c: the lock of names is held for writing. */
+/* writethrough_names.c: the lock of names is held for writing. */
 /* Hides all names. */
 int ofs_writethrough_hide(struct ofs_overlay *o, struct optimfs_error *err);
 /* Makes the hidden node called name visible. 1: done; 0: no such node; -1:
@@ -85,7 +85,7 @@ int ofs_writethrough_reveal(struct ofs_overlay *o, uint32_t dir,
 int ofs_writethrough_rename(struct ofs_overlay *o, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err);
 
-/* check.c */
+/* writethrough_check.c */
 /* Does the file exist under the name that the layout has for it? The lock of
  * names is held. */
 bool ofs_writethrough_present(const struct ofs_overlay *o, uint32_t node);
@@ -119,7 +119,7 @@ bool ofs_writethrough_is_rounded(const struct ofs_overlay *o, uint32_t entry);
  * held. */
 int ofs_writethrough_rounded(struct ofs_overlay *o, struct optimfs_error *err);
 
-/* commit.c */
+/* writethrough_commit.c */
 /* Publishes the complete template as the checkpoint; writers are held. 0: done;
  * 1: done, but may not survive a power failure (OFS803); -1: nothing has
  * changed. */

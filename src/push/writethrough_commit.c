@@ -24,8 +24,9 @@
 /* The order of steps, on which recovery relies:
  *
  *  1. Write what the template has besides tensors, as it is now: values, 0-dim
- *     elements, checksums (rest.h). Where something has become longer, or items
- *     are to be compressed, render everything to filled/. Both can be repeated.
+ *     elements, checksums (rest.h). Where a value takes more or fewer bytes than
+ *     at first, or items are to be compressed, render everything to filled/.
+ *     Both can be repeated.
  *  2. Sync everything.
  *  3. Rename template.info to template.done. From here on only names change.
  *  4. Rename the directory over the empty destination.

@@ -8,7 +8,6 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "catalog/shards.h"
-#include "overlay/overlay_impl.h"
 #include "push/writethrough.h"
 
 /* A tied parameter has several names in a layout that stores it once, and

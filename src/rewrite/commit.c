@@ -12,7 +12,6 @@
 #include <sys/statvfs.h>
 
 #include "base/checked.h"
-#include "base/memory.h"
 #include "rewrite/rewrite_impl.h"
 
 /* A commit turns what a user has changed in the tree into a new generation of the
@@ -31,10 +30,11 @@
  * says where the elements of each tensor lie.
  *
  * What is left to a format is what only it can know: which files change if a
- * value is set, added or removed, and what they are composed of (update). What is only bytes of tensors is not its business, unless it puts changed
- * tensors elsewhere, as DCP does, whose index says where each of them is. All
- * files with changed bytes that no format has laid out are laid out here as they
- * are, from their first byte to their last.
+ * value is set, added or removed, and what they are composed of (update). What is
+ * only bytes of tensors is not its business, unless it puts changed tensors
+ * elsewhere, as DCP does, whose index says where each of them is. All files with
+ * changed bytes that no format has laid out are laid out here as they are, from
+ * their first byte to their last.
  *
  * The steps, and what each of them may rely on:
  *

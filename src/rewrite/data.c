@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/dtype.h"
-#include "base/io.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "catalog/owners.h"
@@ -45,8 +44,8 @@ const struct ofs_tensor *ofs_commit_tensor(const struct ofs_commit *c,
 static int edit_of(const struct ofs_change *ch, const struct ofs_tensor *t,
     struct ofs_range *all, struct ofs_edit *edit, struct optimfs_error *err)
 {
-	*edit = (struct ofs_edit){ .staged = ch->staged,
-		.written = ch->written };
+	*edit =
+	    (struct ofs_edit){ .staged = ch->staged, .written = ch->written };
 	if (ch->text == NULL || t->ndim != 0)
 		return 0;
 	*all = (struct ofs_range){ 0, ofs_dtype_size(t->dtype) };
