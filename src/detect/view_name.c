@@ -100,7 +100,8 @@ static int bad_option(const char *name, const char *s, size_t n,
 		{ "keys=", "fqn, or, where the format has them, id or source" },
 		{ "zstd=", "a level, 1 to 19" },
 	};
-
+	struct ofs_layout other;
+	bool good = ofs_option_narrow(s, n, &other); /* of other formats */
 	char lower[41];
 	const char *meant = other_option(s, n, format, lower);
 
@@ -109,7 +110,7 @@ static int bad_option(const char *name, const char *s, size_t n,
 		    "OFS771 '%.80s': this format has no option '%.*s'; did you "
 		    "mean '%s'?",
 		    name, (int)n, s, meant);
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; !good && i < sizeof(known) / sizeof(known[0]); i++)
 		if (strncmp(s, known[i].option, strlen(known[i].option)) == 0)
 			return optimfs_fail(err, EINVAL,
 			    "OFS771 '%.80s': '%.*s': %s takes %s", name,

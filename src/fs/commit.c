@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "cluster/commit/coordinator.h"
@@ -123,12 +122,9 @@ static int lay_changes(struct ofs_snapshot *snap, struct ofs_changes *changes,
 {
 	struct ofs_commit_job job = job_of(snap);
 	struct ofs_parts parts = { 0 };
-	struct stat st;
 	int ret;
 
 	job.changes = changes;
-	job.alone = snap->fs->real != NULL && stat(snap->fs->real, &st) == 0 &&
-	    !S_ISDIR(st.st_mode);
 	if (ofs_changes_check(changes, err) == -1 ||
 	    (changes->n > 0 && put_parts(snap->fs, &job, &parts, err) == -1))
 		return -1;
@@ -145,6 +141,10 @@ int ofs_fs_lay_commit(struct ofs_snapshot *snap,
 	struct ofs_changes changes = { 0 };
 	int ret;
 
+	if (snap->cat->computed != NULL)
+		return optimfs_fail(err, ENOENT,
+		    "OFS771 view source: the checkpoint is computed from "
+		    "others, and has no files: name a format");
 	if (snap->overlay == NULL)
 		return lay_changes(snap, &changes, lay, arg, err);
 	if (snap->write != &ofs_write_staged)

@@ -20,7 +20,7 @@ int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 
 /* Calls lay with what a commit of the changes that are staged now would work on,
  * as in struct ofs_render. EBUSY (OFS815) during a commit. ENOENT (OFS771): the
- * checkpoint has no files yet. */
+ * checkpoint has no files, or none yet. */
 int ofs_fs_lay_commit(struct ofs_snapshot *snap,
     int (*lay)(void *arg, const struct ofs_commit_job *job,
 	struct ofs_changes *changes, struct optimfs_error *err),

@@ -37,7 +37,6 @@ struct ofs_commit_job {
 	struct ofs_publish *publish; /* ofs_publish_begin was called */
 	int stage;                   /* the staging directory */
 	bool many;                   /* several directories are published */
-	bool alone; /* it is one file of its directory, not all of it */
 	/* Cancelled? Called regularly until the point of no return; true:
 	 * ECANCELED. May be NULL. */
 	bool (*stop)(void *ctx);

@@ -29,7 +29,7 @@
  * index can be made, and all sizes are known.
  *
  * All other files of the directory are shown as they are, whoever wrote them: a
- * commit leaves them, too. */
+ * commit leaves them, too. Unless the directory is not the checkpoint's. */
 
 struct source_file {
 	char *name;
@@ -237,7 +237,8 @@ static int add_directory(struct source *s, struct optimfs_error *err)
 	return ret;
 }
 
-/* The checkpoint is a file of its directory, with those that it names. */
+/* The checkpoint is a file of its directory, with those that it names, or two
+ * below a directory that has others as well. */
 static int add_objects(struct source *s, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = s->c.cat;
@@ -260,7 +261,9 @@ static int add_all_kept(struct source *s, struct optimfs_error *err)
 		ofs_dir_close(&dir);
 		return -1;
 	}
-	ret = s->job.alone ? add_objects(s, err) : add_directory(s, err);
+	ret = s->c.cat->lone || s->c.cat->joined[0] != NULL
+	    ? add_objects(s, err)
+	    : add_directory(s, err);
 	if (ret == 0)
 		s->others = ofs_transport_of(s->rest, 0, err);
 	return s->others == NULL ? -1 : 0;

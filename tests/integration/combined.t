@@ -106,6 +106,8 @@ ok "the average of one step is that step" \
 ok "a view of an average is copied" \
     cp -r "$mnt/avg/last3/.optimfs/view/dcp@3" "$scratch/averaged"
 ok "it is the average" "$OPTIMFS" diff "$scratch/averaged" "$run:avg/last3"
+status "it has no files of its own" 3 "$OPTIMFS" ls "$run:avg/last3" .optimfs/view/source
+like "the view of them says so" "$(cat "$scratch/err")" "*OFS771*computed from others*"
 ok "reshard writes one without a mount" \
     "$OPTIMFS" reshard -q --to torch "$run:avg/last3" "$scratch/torch"
 ok "it is the same" "$OPTIMFS" diff "$scratch/torch" "$scratch/averaged"

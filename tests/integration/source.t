@@ -115,4 +115,17 @@ status "a checkpoint cannot be made in the layout of its own files" 2 \
     "$OPTIMFS" mkfs --like ck/state.pt --layout source made
 like "mkfs names the reason" "$(cat "$scratch/err")" "*OFS771*name a format*"
 status "the view has no options" 2 "$OPTIMFS" ls ck/state.pt "$view,drop=opaque"
+status "not those of other views either" 2 "$OPTIMFS" ls ck/state.pt "$view,only=optim"
+like "the error says so" "$(cat "$scratch/err")" "*OFS771*has no option 'only=optim'*"
+
+# Two directories as one: what lies beside them is not theirs.
+rm -rf ck two
+mkdir two && echo "of somebody else" > two/other
+for part in model optim; do
+	"$OPTIMFS" reshard -q --to torch,only=$part \
+	    "$data/pytorch/torchsave_full/ckpt/state.pt" two/$part 2>"$scratch/said"
+done
+is "joined: the view has the files of both" \
+    "$("$OPTIMFS" ls -R -o join=two/optim two/model "$view" | grep -v '/$')" \
+    "$(cd two && find model optim -type f | sort)"
 done_testing
