@@ -38,9 +38,9 @@ int optimfs_run_list(struct optimfs *run, optimfs_run_entry_fn *each, void *ctx,
     struct optimfs_error *err);
 
 /* Opens what a name in a run means, read-only: "latest", "first", a step such as
- * "1000", or a path of its tree such as "steps/1000" or "avg/last5". The caller closes it. It
- * is shared with run and its other callers. ENOENT (OFS851): no such
- * checkpoint. */
+ * "1000", or a path of its tree such as "steps/1000" or "avg/last5". The caller
+ * closes it. It is shared with run and its other callers. ENOENT (OFS851,
+ * OFS853, OFS863): no such checkpoint. */
 struct optimfs *optimfs_run_open(struct optimfs *run, const char *name,
     struct optimfs_error *err);
 
@@ -80,8 +80,9 @@ int optimfs_run_weigh(struct optimfs *run, const char *name,
  * has changed; OFS259, OFS811: it is open for writing). */
 int optimfs_run_remove(struct optimfs *run, const char *name,
     const struct optimfs_run_weight *weight, struct optimfs_error *err);
-/* Deletes what optimfs_run_remove had begun to delete when it was interrupted, and
- * sets *n to the number of these checkpoints; with count, only counts them. */
+/* Deletes what optimfs_run_remove had begun to delete when it was interrupted,
+ * and sets *n to the number of these checkpoints; with count, only counts
+ * them. */
 int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
     struct optimfs_error *err);
 /* The name that a file of the trainer (latest, latest_checkpointed_iteration.txt)

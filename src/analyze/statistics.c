@@ -6,27 +6,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <xxhash.h>
-#ifdef HAVE_XXH_X86DISPATCH
-# include <xxh_x86dispatch.h> /* XXH3 for this CPU */
-#endif
 
 #include "optimfs/analyze.h"
 
 #include "analyze/pool.h"
 #include "analyze/tensors.h"
 #include "base/memory.h"
+#include "stats/hash.h"
 #include "stats/stats.h"
 
 /* Bytes read at once: a part of a processor's second-level cache. */
 #define PIECE (256u << 10)
 
-/* The sum over the chunks of a tensor. hash is NULL if too many bytes would have
- * to be hashed that are not stored: hashes cannot be added up. */
+/* The sum over the chunks of a tensor. */
 struct sum {
 	struct ofs_stats *all;
-	XXH3_state_t *hash;
-	uint64_t repeated; /* bytes in the hash that were not read */
+	struct ofs_stats_hash *hash;
 };
 
 struct job {
@@ -86,30 +81,15 @@ static int begin_sum(struct sum *s, enum ofs_dtype t, struct optimfs_error *err)
 	s->all = ofs_stats_new(t, err);
 	if (s->all == NULL)
 		return -1;
-	s->hash = XXH3_createState();
-	if (s->hash == NULL)
-		return ofs_no_memory(err);
-	XXH3_64bits_reset(s->hash);
-	return 0;
+	s->hash = ofs_stats_hash_new(err);
+	return s->hash == NULL ? -1 : 0;
 }
 
 static void end_sum(struct sum *s)
 {
 	ofs_stats_free(s->all);
-	XXH3_freeState(s->hash);
+	ofs_stats_hash_free(s->hash);
 	*s = (struct sum){ 0 };
-}
-
-static void add_to_hash(struct sum *s, const struct ofs_pool_chunk *c,
-    size_t bytes)
-{
-	s->repeated += (c->times - 1) * bytes;
-	if (s->repeated > OFS_STATS_HASH_MAX) {
-		XXH3_freeState(s->hash);
-		s->hash = NULL;
-	}
-	for (uint64_t i = 0; s->hash != NULL && i < c->times; i++)
-		XXH3_64bits_update(s->hash, c->buf[0], bytes);
 }
 
 static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
@@ -125,17 +105,17 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 
 	if (c->n == f->elements) { /* most tensors have a single chunk */
 		ret = ofs_stats_result(part, r, err);
-		r->xxh3 = XXH3_64bits(c->buf[0], bytes);
+		r->xxh3 = ofs_stats_hash_of(c->buf[0], bytes);
 		return ret;
 	}
 	if (c->first == 0 && begin_sum(s, f->dtype, err) == -1)
 		return -1;
-	add_to_hash(s, c, bytes);
+	ofs_stats_hash_add(s->hash, c->buf[0], bytes, c->times);
 	ofs_stats_join(s->all, part, c->times);
 	if (!c->last)
 		return 0;
 	ret = ofs_stats_result(s->all, r, err);
-	r->xxh3 = s->hash == NULL ? 0 : XXH3_64bits_digest(s->hash);
+	r->xxh3 = ofs_stats_hash_value(s->hash);
 	end_sum(s);
 	return ret;
 }

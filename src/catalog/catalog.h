@@ -381,7 +381,8 @@ struct ofs_catalog {
 	struct ofs_pickle **docs; /* owned */
 	uint32_t nobjects, nshards, nreplicas, nviews, ntensors, nvalues,
 	    nitems, nentries, nvariants, naliases, nscales, ninner, npickled,
-	    nlow_bits, nderived, nkept, nnotes, nlefts, nstrs, npaths, ndims, nbounds, ndocs;
+	    nlow_bits, nderived, nkept, nnotes, nlefts, nstrs, npaths, ndims,
+	    nbounds, ndocs;
 
 	/* Optimizers with integer parameter IDs that have names: from ids=, or
 	 * from param_names of the groups. Lists of IDs (params) are shown with
@@ -418,8 +419,9 @@ struct ofs_catalog {
 	uint32_t nunits; /* length of the text */
 
 	/* Parameters whose state the source stores without names (Megatron's
-	 * buckets; DeepSpeed's experts, whose names need a rank): how many are known by their weights, and how many by their
-	 * order only; and parts of buckets that have no name. */
+	 * buckets; DeepSpeed's experts, whose names need a rank): how many are
+	 * known by their weights, and how many by their order only; and parts of
+	 * buckets that have no name. */
 	struct ofs_found {
 		uint32_t proved, ordered, open;
 	} found;

@@ -252,6 +252,18 @@ static int read_part(struct part *x, uint8_t *out, struct optimfs_error *err)
 	return ret;
 }
 
+/* How many of count elements are unpacked at a time. A part that goes on in the
+ * next row needs the scales of whole rows, so that of a long row ends with it. */
+static size_t part_length(const struct ofs_packed *p, uint64_t first,
+    uint64_t count)
+{
+	uint64_t left = p->cols - first % p->cols;
+
+	if (p->cols > BLOCK && count > left)
+		count = left;
+	return count < BLOCK ? (size_t)count : BLOCK;
+}
+
 static int read_packed(struct ofs_reader *r, const struct ofs_derived *d,
     const void *prepared, uint64_t first, uint64_t count, void *buf,
     struct optimfs_error *err)
@@ -266,7 +278,7 @@ static int read_packed(struct ofs_reader *r, const struct ofs_derived *d,
 	if (x.codes == NULL)
 		return ofs_no_memory(err);
 	for (; count > 0 && ret == 0; count -= x.n, x.first += x.n) {
-		x.n = count < BLOCK ? (size_t)count : BLOCK;
+		x.n = part_length(x.p, x.first, count);
 		ret = read_part(&x, out, err);
 		out += 4 * x.n;
 	}
@@ -289,13 +301,10 @@ int ofs_packed_derive(struct ofs_catalog *cat, uint32_t tensor,
 	if (own == NULL)
 		return ofs_no_memory(err);
 	*own = *p;
-	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
-		enum ofs_dtype t =
-		    of[i] == OFS_NONE ? OFS_FLOAT32 : cat->tensors[of[i]].dtype;
-
-		if (ofs_code_bits(t) > 0 && ofs_code_values(t) == NULL)
-			return ofs_no_memory(err);
-	}
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		if (of[i] != OFS_NONE &&
+		    ofs_code_prepare(cat->tensors[of[i]].dtype, err) == -1)
+			return -1;
 	return ofs_derive_tensor(cat, tensor,
 	    &(struct ofs_derived){ &packed_ops, own }, err);
 }

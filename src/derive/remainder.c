@@ -80,48 +80,71 @@ static int derive(struct ofs_catalog *cat, const struct halves *halves,
 		  &(struct ofs_derived){ &join_ops, h }, err);
 }
 
-/* The tensors of model/, by the string of their name. */
-static int list_model(const struct ofs_catalog *cat, uint32_t *model,
-    uint32_t nstrs)
-{
-	int some = 0;
+struct finding {
+	uint32_t *model; /* tensors of model/, by the string of their name */
+	bool *taken;     /* of each tree path: an entry has it */
+	uint32_t npaths;
+};
 
+/* The components of the tree path of a remainder; NULL: the entry is none. */
+static const uint32_t *remainder_path(const struct ofs_catalog *cat,
+    const struct ofs_entry *e, uint32_t *n)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
+	const uint32_t *c;
+
+	if (t == NULL || e->tree == OFS_NONE || t->dtype != OFS_INT16 ||
+	    t->error != OFS_NONE)
+		return NULL;
+	c = ofs_catalog_components(cat, e->tree, n);
+	return *n >= 3 &&
+		ofs_catalog_string_is(cat, c[*n - 1], "fp32_remainder")
+	    ? c
+	    : NULL;
+}
+
+static bool has_remainder(const struct ofs_catalog *cat)
+{
+	uint32_t n;
+
+	for (uint32_t i = 0; i < cat->nentries; i++)
+		if (remainder_path(cat, &cat->entries[i], &n) != NULL)
+			return true;
+	return false;
+}
+
+static void list_entries(const struct ofs_catalog *cat, struct finding *f)
+{
 	for (uint32_t i = 0; i < cat->nentries; i++) {
 		const struct ofs_entry *e = &cat->entries[i];
+		const uint32_t *c;
 		uint32_t n;
-		const uint32_t *c = e->tree == OFS_NONE
-		    ? NULL
-		    : ofs_catalog_components(cat, e->tree, &n);
 
-		if (c == NULL || n < 2)
+		if (e->tree == OFS_NONE)
 			continue;
+		f->taken[e->tree] = true;
+		c = ofs_catalog_components(cat, e->tree, &n);
 		if (n == 2 && e->kind == OFS_ENTRY_TENSOR &&
-		    ofs_catalog_string_is(cat, c[0], "model") &&
-		    OFS_PATH_STR(c[1]) < nstrs)
-			model[OFS_PATH_STR(c[1])] = e->ref;
-		some |= ofs_catalog_string_is(cat, c[n - 1], "fp32_remainder");
+		    ofs_catalog_string_is(cat, c[0], "model"))
+			f->model[OFS_PATH_STR(c[1])] = e->ref;
 	}
-	return some;
 }
 
 /* Is the entry the lower half of a weight of the model? */
 static bool is_half(const struct ofs_catalog *cat, const struct ofs_entry *e,
-    const uint32_t *model, struct halves *h)
+    const struct finding *f, struct halves *h)
 {
-	const struct ofs_tensor *t = ofs_entry_tensor(cat, e), *w;
-	const uint32_t *c;
 	uint32_t n;
+	const uint32_t *c = remainder_path(cat, e, &n);
+	const struct ofs_tensor *t, *w;
 
-	if (t == NULL || e->tree == OFS_NONE || t->dtype != OFS_INT16 ||
-	    t->error != OFS_NONE)
+	if (c == NULL)
 		return false;
-	c = ofs_catalog_components(cat, e->tree, &n);
-	if (n < 3 || !ofs_catalog_string_is(cat, c[n - 1], "fp32_remainder"))
-		return false;
-	h->weight = model[OFS_PATH_STR(c[n - 2])];
+	h->weight = f->model[OFS_PATH_STR(c[n - 2])];
 	h->remainder = e->ref;
 	if (h->weight == OFS_NONE)
 		return false;
+	t = &cat->tensors[h->remainder];
 	w = &cat->tensors[h->weight];
 	return w->dtype == OFS_BFLOAT16 && w->error == OFS_NONE &&
 	    ofs_tensor_has_shape(cat, w, ofs_tensor_shape(cat, t), t->ndim);
@@ -140,35 +163,52 @@ static uint32_t whole_path(struct ofs_catalog *cat, uint32_t path,
 	return at;
 }
 
-static int add_whole(struct ofs_catalog *cat, uint32_t i,
-    const struct halves *h, struct optimfs_error *err)
+/* Adds the whole, unless that is stored, too, as in what was converted. */
+static int add_whole(struct ofs_catalog *cat, const struct finding *f,
+    uint32_t i, const struct halves *h, struct optimfs_error *err)
 {
 	struct ofs_entry e = cat->entries[i];
 
 	e.key = OFS_KEY_FIXED;
 	e.path = whole_path(cat, e.path, err);
 	e.tree = whole_path(cat, e.tree, err);
-	return e.path == OFS_NONE || e.tree == OFS_NONE ||
-		derive(cat, h, &e.ref, err) == -1 ||
+	if (e.path == OFS_NONE || e.tree == OFS_NONE)
+		return -1;
+	if (e.tree < f->npaths && f->taken[e.tree])
+		return 0;
+	return derive(cat, h, &e.ref, err) == -1 ||
 		ofs_catalog_entry(cat, &e, err) == OFS_NONE
 	    ? -1
 	    : 0;
 }
 
+static int find_all(struct ofs_catalog *cat, struct finding *f,
+    struct optimfs_error *err)
+{
+	uint32_t n = cat->nentries;
+	struct halves h;
+
+	memset(f->model, 0xff, cat->nstrs * sizeof(*f->model));
+	list_entries(cat, f);
+	for (uint32_t i = 0; i < n; i++)
+		if (is_half(cat, &cat->entries[i], f, &h) &&
+		    add_whole(cat, f, i, &h, err) == -1)
+			return -1;
+	return 0;
+}
+
 int ofs_remainder_find(struct ofs_catalog *cat, struct optimfs_error *err)
 {
-	uint32_t n = cat->nentries, nstrs = cat->nstrs;
-	uint32_t *model = ofs_alloc(nstrs + 1ul, sizeof(*model), err);
-	struct halves h;
-	int ret = 0;
+	struct finding f = { .npaths = cat->npaths };
+	int ret = -1;
 
-	if (model == NULL)
-		return -1;
-	memset(model, 0xff, nstrs * sizeof(*model));
-	if (list_model(cat, model, nstrs))
-		for (uint32_t i = 0; i < n && ret == 0; i++)
-			if (is_half(cat, &cat->entries[i], model, &h))
-				ret = add_whole(cat, i, &h, err);
-	free(model);
+	if (!has_remainder(cat))
+		return 0;
+	f.model = ofs_alloc(cat->nstrs, sizeof(*f.model), err);
+	f.taken = ofs_alloc(cat->npaths, sizeof(*f.taken), err);
+	if (f.model != NULL && f.taken != NULL)
+		ret = find_all(cat, &f, err);
+	free(f.model);
+	free(f.taken);
 	return ret;
 }

@@ -9,9 +9,9 @@
 
 /* TransformerEngine's optimizer may keep only the lower half of a master weight,
  * as int16, because the upper half is the weight rounded to bfloat16. For each
- * optim/state/X/fp32_remainder with a model/X of its shape, adds the master weight
- * as a derived tensor, optim/state/X/fp32. The entries have their places in the
- * tree, and the catalog is not finished. */
+ * optim/state/X/fp32_remainder with a model/X of its shape, adds the master
+ * weight as a derived tensor, optim/state/X/fp32, if there is none. The entries
+ * have their places in the tree, and the catalog is not finished. */
 int ofs_remainder_find(struct ofs_catalog *cat, struct optimfs_error *err);
 
 #endif

@@ -199,14 +199,14 @@ static const struct ofs_derived_ops sum_ops = {
 /* Their tables of values are made here, so that a read does not fail. */
 static int prepare_codes(const struct summed *s, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < s->sum->n; i++) {
-		const struct ofs_catalog *cat = s->sum->source[i].reader->cat;
-		enum ofs_dtype t = cat->tensors[s->of[i]].dtype;
+	int ret = 0;
 
-		if (ofs_code_bits(t) > 0 && ofs_code_values(t) == NULL)
-			return ofs_no_memory(err);
+	for (uint32_t i = 0; i < s->sum->n && ret == 0; i++) {
+		const struct ofs_catalog *cat = s->sum->source[i].reader->cat;
+
+		ret = ofs_code_prepare(cat->tensors[s->of[i]].dtype, err);
 	}
-	return 0;
+	return ret;
 }
 
 int ofs_sum_derive(struct ofs_catalog *cat, uint32_t tensor,

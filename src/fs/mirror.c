@@ -218,11 +218,7 @@ const struct ofs_space_ops ofs_space_npy32 = {
 static const struct ofs_low_bit *low_bit(const struct ofs_snapshot *snap,
     uint32_t index)
 {
-	uint32_t entry = snap->tree.node[index].entry;
-
-	return entry == OFS_NONE || snap->cat->nlow_bits == 0
-	    ? NULL
-	    : ofs_low_bit_of(snap->cat, entry);
+	return ofs_low_bit_of(snap->cat, snap->tree.node[index].entry);
 }
 
 const struct ofs_tensor *ofs_f32_tensor(const struct ofs_snapshot *snap,

@@ -154,7 +154,6 @@ uint32_t ofs_mirror_find(struct ofs_snapshot *snap, struct ofs_space *s,
 
 	if (s->ops->rename != NULL && snap->tree.node[dir].entry == OFS_NONE)
 		return find_renamed(snap, s, dir, name);
-
 	if (index != OFS_NONE && !suffixed(snap, s, index))
 		return index;
 	if (s->ops->suffix[0] == '\0' ||

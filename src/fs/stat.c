@@ -3,12 +3,12 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include <xxhash.h>
 
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "fs/fs.h"
 #include "overlay/overlay.h"
+#include "stats/hash.h"
 #include "stats/stats.h"
 
 /* A whole number of blocks for every dtype. */
@@ -42,9 +42,9 @@ struct summing {
 	struct optimfs_file *file;
 	size_t item;
 	struct ofs_stats *all, *step;
-	XXH3_state_t *hash; /* see OFS_STATS_HASH_MAX */
+	struct ofs_stats_hash *hash;
 	uint8_t *buf;
-	uint64_t off, repeated;
+	uint64_t off;
 };
 
 /* How many steps from here on have only elements that are all equal, if that is
@@ -66,10 +66,7 @@ static void add_step(struct summing *s, size_t n, uint64_t times)
 		ofs_stats_add(s->step, s->buf, n / s->item);
 		ofs_stats_join(s->all, s->step, times);
 	}
-	s->repeated += (times - 1) * n;
-	for (uint64_t i = 0; i < times && s->repeated <= OFS_STATS_HASH_MAX;
-	     i++)
-		XXH3_64bits_update(s->hash, s->buf, n);
+	ofs_stats_hash_add(s->hash, s->buf, n, times);
 	s->off += times * n;
 }
 
@@ -78,15 +75,13 @@ static int add_all(struct summing *s, uint64_t *hash, struct optimfs_error *err)
 	uint64_t times;
 	ssize_t n;
 
-	XXH3_64bits_reset(s->hash);
 	do {
 		times = equal_steps(s);
 		n = ofs_file_read(s->file, s->buf, STEP * s->item, s->off, err);
 		if (n > 0)
 			add_step(s, (size_t)n, times);
 	} while (n > 0);
-	*hash =
-	    s->repeated > OFS_STATS_HASH_MAX ? 0 : XXH3_64bits_digest(s->hash);
+	*hash = ofs_stats_hash_value(s->hash);
 	return n == -1 ? -1 : 0;
 }
 
@@ -100,7 +95,7 @@ static int read_tree(struct ofs_snapshot *snap, uint32_t index,
 	struct summing sum = { .item = item,
 		.all = s,
 		.step = ofs_stats_new(dtype, err),
-		.hash = XXH3_createState(),
+		.hash = ofs_stats_hash_new(err),
 		.buf = malloc(STEP * item) };
 	int ret = -1;
 
@@ -110,7 +105,7 @@ static int read_tree(struct ofs_snapshot *snap, uint32_t index,
 		ret = add_all(&sum, hash, err);
 	optimfs_file_close(sum.file);
 	ofs_stats_free(sum.step);
-	XXH3_freeState(sum.hash);
+	ofs_stats_hash_free(sum.hash);
 	free(sum.buf);
 	return ret;
 }

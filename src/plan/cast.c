@@ -151,9 +151,7 @@ bool ofs_cast_is_short(enum ofs_dtype t)
 
 int ofs_cast_prepare(enum ofs_dtype t, struct optimfs_error *err)
 {
-	return ofs_dtype_size(t) == 1 && ofs_code_values(t) == NULL
-	    ? ofs_no_memory(err)
-	    : 0;
+	return ofs_dtype_size(t) == 1 ? ofs_code_prepare(t, err) : 0;
 }
 
 enum ofs_dtype ofs_cast_type(const struct ofs_tensor *t, enum ofs_dtype to)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -34,6 +35,7 @@ struct combining {
 	uint32_t *of;    /* the tensors of a path, one of each checkpoint */
 	uint32_t *value; /* of each entry: what replaces it; OFS_NONE */
 	bool *done;      /* of each tensor */
+	bool noted;      /* OFS864 for tensors in few bits */
 	char path[PATH_MAX];
 	struct optimfs_error *err;
 };
@@ -75,27 +77,44 @@ condemn(struct combining *x, uint32_t tensor, const char *fmt, ...)
 	return note == OFS_NONE ? -1 : 0;
 }
 
-static void put_shape(const struct ofs_catalog *cat, const struct ofs_tensor *t,
-    char *out, size_t size)
-{
-	size_t n = 0;
-
-	out[0] = '\0';
-	for (unsigned i = 0; i < t->ndim && n < size; i++)
-		n += (size_t)snprintf(out + n, size - n, "%s%" PRIu64,
-		    i == 0 ? "" : ",", ofs_tensor_shape(cat, t)[i]);
-}
-
 static int condemn_shape(struct combining *x, uint32_t tensor, uint32_t i)
 {
 	const struct ofs_catalog *cat = snapshot_of(x, i)->cat;
-	char its[80], own[80];
+	const struct ofs_tensor *its = &cat->tensors[x->of[i]],
+				*own = &x->cat->tensors[tensor];
+	struct ofs_buf text = { 0 };
+	int ret;
 
-	put_shape(cat, &cat->tensors[x->of[i]], its, sizeof(its));
-	put_shape(x->cat, &x->cat->tensors[tensor], own, sizeof(own));
-	return condemn(x, tensor,
-	    "OFS861 its shape is %s at step %" PRIu64 ", %s at step %" PRIu64,
-	    its, x->how->v[i].step, own, x->how->v[x->how->shown].step);
+	ofs_buf_numbers(&text, ofs_tensor_shape(cat, its), its->ndim, ",");
+	ofs_buf_printf(&text, " at step %" PRIu64 ", ", x->how->v[i].step);
+	ofs_buf_numbers(&text, ofs_tensor_shape(x->cat, own), own->ndim, ",");
+	ofs_buf_printf(&text, " at step %" PRIu64,
+	    x->how->v[x->how->shown].step);
+	ofs_buf_putc(&text, '\0');
+	ret = text.bad ? ofs_no_memory(x->err)
+		       : condemn(x, tensor, "OFS861 its shape is %s",
+			     (const char *)text.data);
+	ofs_buf_fini(&text);
+	return ret;
+}
+
+/* The tensor of the path in checkpoint i, in few bits what it stands for;
+ * OFS_NONE: it has none. */
+static uint32_t tensor_in(const struct combining *x, uint32_t i)
+{
+	const struct ofs_snapshot *snap = snapshot_of(x, i);
+	uint32_t node = find_path(x, i), entry;
+	const struct ofs_low_bit *l;
+
+	if (node == OFS_NONE)
+		return OFS_NONE;
+	entry = snap->tree.node[node].entry;
+	l = ofs_low_bit_of(snap->cat, entry);
+	if (l != NULL && l->tensor != OFS_NONE)
+		return l->tensor;
+	return snap->cat->entries[entry].kind == OFS_ENTRY_TENSOR
+	    ? snap->cat->entries[entry].ref
+	    : OFS_NONE;
 }
 
 /* Finds the tensors of the path: 1; 0: one is missing or differs in shape, which
@@ -105,22 +124,16 @@ static int find_tensors(struct combining *x, uint32_t tensor)
 	const struct ofs_tensor *own = &x->cat->tensors[tensor];
 
 	for (uint32_t i = 0; i < x->how->n; i++) {
-		const struct ofs_snapshot *snap = snapshot_of(x, i);
-		uint32_t node = i == x->how->shown ? OFS_NONE : find_path(x, i);
-		const struct ofs_entry *e = node == OFS_NONE
-		    ? NULL
-		    : ofs_tree_entry(&snap->tree, snap->cat, node);
+		const struct ofs_catalog *cat = snapshot_of(x, i)->cat;
 
-		x->of[i] = tensor;
+		x->of[i] = i == x->how->shown ? tensor : tensor_in(x, i);
 		if (i == x->how->shown)
 			continue;
-		if (e == NULL || e->kind != OFS_ENTRY_TENSOR)
+		if (x->of[i] == OFS_NONE)
 			return condemn(x, tensor,
 			    "OFS861 step %" PRIu64 " has no such tensor",
 			    x->how->v[i].step);
-		x->of[i] = e->ref;
-		if (!ofs_tensor_has_shape(snap->cat,
-			&snap->cat->tensors[e->ref],
+		if (!ofs_tensor_has_shape(cat, &cat->tensors[x->of[i]],
 			ofs_tensor_shape(x->cat, own), own->ndim))
 			return condemn_shape(x, tensor, i);
 	}
@@ -178,6 +191,21 @@ static int combine_tensor(struct combining *x, uint32_t tensor)
 			    ofs_dtype_name(type_in(x, i == 0)));
 	t->dtype = (uint8_t)to;
 	return ofs_sum_derive(x->cat, tensor, x->sum, x->of, x->err);
+}
+
+/* Of a tensor in few bits, what it stands for is combined. Its parts stay as they
+ * are: a sum of codes would mean nothing with a sum of scales. */
+static int combine_low_bit(struct combining *x, const struct ofs_low_bit *l)
+{
+	if (!x->noted &&
+	    ofs_catalog_note(x->cat, OFS_NOTE_WARNING, 0, x->err,
+		"OFS864 tensors in few bits, as %s, are stored as in step "
+		"%" PRIu64 ": .optimfs/f32 and views with dequantize have what "
+		"is computed",
+		x->path, x->how->v[x->how->shown].step) == -1)
+		return -1;
+	x->noted = true;
+	return l->tensor == OFS_NONE ? 0 : combine_tensor(x, l->tensor);
 }
 
 /* Values. */
@@ -291,12 +319,16 @@ static int combine_node(struct combining *x, uint32_t node)
 {
 	const struct ofs_tree *tree = &x->base->tree;
 	const struct ofs_entry *e = ofs_tree_entry(tree, x->base->cat, node);
+	const struct ofs_low_bit *l;
 
 	if (e == NULL)
 		return 0;
 	if (!ofs_tree_path(tree, node, x->path, sizeof(x->path)))
 		return optimfs_fail(x->err, ENAMETOOLONG, "%s: too long",
 		    x->path);
+	l = ofs_low_bit_of(x->base->cat, tree->node[node].entry);
+	if (l != NULL)
+		return combine_low_bit(x, l);
 	return e->kind == OFS_ENTRY_TENSOR
 	    ? combine_tensor(x, e->ref)
 	    : combine_value(x, tree->node[node].entry);

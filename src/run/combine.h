@@ -32,6 +32,8 @@ struct ofs_combine {
  * - tensors of floating types are summed: with delta all, else those with
  *   dimensions and those of model/. Of delta they are float32, or float64 if one
  *   of the two is float64; integers and booleans int64.
+ * - of tensors in few bits what they stand for is summed (OFS864): their parts
+ *   are those of v[shown].
  * - values of delta that differ are the text "old -> new". Otherwise a warning
  *   says which values differ (OFS864).
  *

@@ -20,7 +20,8 @@ typedef int ofs_run_each_fn(void *ctx, const char *name,
  * that the root, readdir and RUN:NAME need to know of it. */
 struct ofs_run_place {
 	const char *name;
-	/* 1; 0: no such name, err says which there are (OFS851); -1. */
+	/* 1; 0: no such name, which err says (ENOENT: OFS851, OFS853, OFS863);
+	 * -1. */
 	int (*find)(struct ofs_run_dir *run, const char *name,
 	    struct ofs_run_found *found, struct optimfs_error *err);
 	/* NULL: names are not listed, but can be looked up. */

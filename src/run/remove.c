@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <fts.h>
 #include <stdio.h>
@@ -22,16 +23,12 @@
 /* In a stage: a checkpoint that is being deleted. */
 #define REMOVED "removed"
 
+/* below: a file of the checkpoint, or "" */
 static int fail_busy(struct optimfs_error *err, const char *path,
-    const char *why)
+    const char *below, const char *why)
 {
-	return optimfs_fail(err, EBUSY, "OFS871 %.300s %s: it was not removed",
-	    path, why);
-}
-
-static int64_t changed_ns(const struct stat *st)
-{
-	return st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec;
+	return optimfs_fail(err, EBUSY,
+	    "OFS871 %.300s%.300s %s: it was not removed", path, below, why);
 }
 
 char *optimfs_run_path(struct optimfs *fs, const char *name,
@@ -44,27 +41,27 @@ char *optimfs_run_path(struct optimfs *fs, const char *name,
 	return NULL;
 }
 
-static int weigh_file(const FTSENT *e, struct optimfs_run_weight *w,
-    struct optimfs_error *err)
+static int weigh_file(const FTSENT *e, const char *path, const char *below,
+    struct optimfs_run_weight *w, struct optimfs_error *err)
 {
 	const struct stat *st = e->fts_statp;
 
 	if (S_ISREG(st->st_mode) &&
 	    ofs_publish_opened(AT_FDCWD, e->fts_accpath))
-		return fail_busy(err, e->fts_path, "is open in a program");
+		return fail_busy(err, path, below, "is open in a program");
 	w->files++;
 	if (st->st_nlink == 1)
 		ofs_sum_u64(&w->bytes, (uint64_t)st->st_blocks * 512);
-	if (changed_ns(st) > w->newest_ns)
-		w->newest_ns = changed_ns(st);
+	if (ofs_time_ns(&st->st_mtim) > w->newest_ns)
+		w->newest_ns = ofs_time_ns(&st->st_mtim);
 	return 0;
 }
 
-/* Measures what is at path, a file or a directory. */
-static int weigh(const char *path, struct optimfs_run_weight *w,
-    struct optimfs_error *err)
+/* Measures what is at place, a file or a directory. Messages name it by path. */
+static int weigh(const char *place, const char *path,
+    struct optimfs_run_weight *w, struct optimfs_error *err)
 {
-	char *const top[] = { (char *)(uintptr_t)path, NULL };
+	char *const top[] = { (char *)(uintptr_t)place, NULL };
 	FTS *fts = fts_open(top, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
 	FTSENT *e;
 	int ret = 0;
@@ -73,6 +70,8 @@ static int weigh(const char *path, struct optimfs_run_weight *w,
 	if (fts == NULL)
 		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
 	while (ret == 0 && (errno = 0, e = fts_read(fts)) != NULL) {
+		const char *below = e->fts_path + strlen(place);
+
 		switch (e->fts_info) {
 		case FTS_D:
 		case FTS_DP:
@@ -81,11 +80,11 @@ static int weigh(const char *path, struct optimfs_run_weight *w,
 		case FTS_ERR:
 		case FTS_NS:
 			errno = e->fts_errno;
-			ret = optimfs_fail(err, errno, "OFS871 %.300s: %m",
-			    e->fts_path);
+			ret = optimfs_fail(err, errno,
+			    "OFS871 %.300s%.300s: %m", path, below);
 			break;
 		default:
-			ret = weigh_file(e, w, err);
+			ret = weigh_file(e, path, below, w, err);
 		}
 	}
 	if (ret == 0 && errno != 0)
@@ -101,7 +100,7 @@ static int check_stage(const char *path, struct optimfs_error *err)
 	if (fd == -1)
 		return ofs_stage_left(path, err);
 	close(fd);
-	return fail_busy(err, path, "is open for writing");
+	return fail_busy(err, path, "", "is open for writing");
 }
 
 int optimfs_run_weigh(struct optimfs *run, const char *name,
@@ -116,10 +115,9 @@ int optimfs_run_weigh(struct optimfs *run, const char *name,
 	if (lstat(path, &st) == -1)
 		optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
 	else if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
-		optimfs_fail(err, EINVAL,
-		    "OFS871 %.300s is a link", path);
+		optimfs_fail(err, EINVAL, "OFS871 %.300s is a link", path);
 	else if (check_stage(path, err) == 0)
-		ret = weigh(path, w, err);
+		ret = weigh(path, path, w, err);
 	free(path);
 	return ret;
 }
@@ -135,11 +133,11 @@ static int check_removed(const struct ofs_stage *st, const char *path,
 	if (asprintf(&out, "/proc/self/fd/%d/" REMOVED, ofs_stage_beside(st)) ==
 	    -1)
 		return ofs_no_memory(err);
-	ret = weigh(out, &now, err);
+	ret = weigh(out, path, &now, err);
 	free(out);
 	if (ret == 0 &&
 	    (now.files != was->files || now.newest_ns != was->newest_ns))
-		ret = fail_busy(err, path, "has changed");
+		ret = fail_busy(err, path, "", "has changed");
 	return ret;
 }
 

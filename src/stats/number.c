@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cursor.h"
+#include "base/memory.h"
 
 unsigned ofs_numbers(enum ofs_dtype t)
 {
@@ -112,6 +113,13 @@ const double *ofs_code_values(enum ofs_dtype t)
 	}
 	pthread_mutex_unlock(&lock);
 	return v;
+}
+
+int ofs_code_prepare(enum ofs_dtype t, struct optimfs_error *err)
+{
+	return ofs_code_bits(t) > 0 && ofs_code_values(t) == NULL
+	    ? ofs_no_memory(err)
+	    : 0;
 }
 
 static double wide_float(const uint8_t *p)

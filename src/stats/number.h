@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "optimfs/error.h"
+
 #include "base/dtype.h"
 
 /* Numbers in an element: 2 for complex dtypes, 0 for raw bits. */
@@ -18,6 +20,9 @@ double ofs_normal_min(enum ofs_dtype t);
 /* The value of each code of such a dtype; kept until the program ends. NULL: no
  * memory. */
 const double *ofs_code_values(enum ofs_dtype t);
+/* Makes these, of a dtype that has them, so that later calls do not fail.
+ * ENOMEM. */
+int ofs_code_prepare(enum ofs_dtype t, struct optimfs_error *err);
 
 /* Converts n numbers at p. codes: ofs_code_values, for dtypes that have them.
  * Integers above 2^53 are rounded. */

@@ -43,10 +43,6 @@ void ofs_stats_add(struct ofs_stats *s, const void *p, size_t n);
 void ofs_stats_join(struct ofs_stats *s, const struct ofs_stats *chunk,
     uint64_t times);
 
-/* A tensor has no hash, 0, if more bytes of it are not stored: they need no
- * reading (analyze/pool.h), but each would have to be hashed. */
-#define OFS_STATS_HASH_MAX ((uint64_t)1 << 30)
-
 /* Computes the statistics, without the hash. */
 int ofs_stats_result(const struct ofs_stats *s, struct optimfs_statistics *out,
     struct optimfs_error *err);

@@ -12,8 +12,8 @@ mnt=$(point mnt)
 # tensor has, computed from the rules of the formats.
 cat >"$scratch/make" <<'END'
 import json, math, os, random, struct, sys
-ck, want = sys.argv[1:]
-r = random.Random(4)
+ck, want, seed = sys.argv[1:]
+r = random.Random(int(seed))
 tensors = {}
 
 def f32(x):
@@ -96,7 +96,7 @@ h = json.dumps(header).encode()
 open(f"{ck}/model.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + data)
 END
 mkdir "$scratch/want"
-python3 "$scratch/make" "$ck" "$scratch/want" || bail_out "make"
+python3 "$scratch/make" "$ck" "$scratch/want" 4 || bail_out "make"
 
 ok "it is mounted" "$OPTIMFS" mount "$ck" "$mnt"
 f32=$mnt/.optimfs/f32/model
@@ -196,4 +196,36 @@ ok "they can be converted" \
 ok "to dense tensors" sh -c \
     "\"$OPTIMFS\" cat '$scratch/dense' optim/state/0/exp_avg | sha256sum | grep -q ^616dd1dd"
 ok "statistics of what was written" "$OPTIMFS" stat "$scratch/float" model/experts
+
+# Averages and differences: a sum of codes would mean nothing.
+run=$scratch/run
+mkdir -p "$run/step-2" "$scratch/want2"
+cp -r "$ck" "$run/step-1"
+python3 "$scratch/make" "$run/step-2" "$scratch/want2" 5 || bail_out "make"
+cat >"$scratch/sum" <<'END'
+import array, sys
+a, b = (array.array("f", open(p, "rb").read()) for p in sys.argv[1:3])
+wa, wb = (float(w) for w in sys.argv[3:])
+sys.stdout.buffer.write(array.array("f", (wa * x + wb * y for x, y in zip(a, b))).tobytes())
+END
+combined() { # CHECKPOINT NAME WEIGHT WEIGHT
+	python3 "$scratch/sum" "$scratch/want/$2" "$scratch/want2/$2" "$3" "$4" >"$scratch/summed"
+	ok "$1: $2 is combined as what it stands for" sh -c \
+	    "\"$OPTIMFS\" cat '$run:$1' .optimfs/f32/model/$2 | cmp - '$scratch/summed'"
+}
+for name in block.weight experts mx.weight ct.weight; do
+	combined avg/last2 $name .5 .5
+	combined delta/1..2 $name -1 1
+done
+ok "its codes are those of one step" sh -c \
+    "\"$OPTIMFS\" cat '$run:delta/1..2' model/experts_blocks >'$scratch/codes' &&
+    \"$OPTIMFS\" cat '$run:2' model/experts_blocks | cmp - '$scratch/codes'"
+is "a warning says so, once" "$("$OPTIMFS" cat "$run:avg/last2" .optimfs/warnings | grep 'few bits')" \
+    "OFS864 tensors in few bits, as model/all.weight, are stored as in step 2: \
+.optimfs/f32 and views with dequantize have what is computed"
+ok "an average is written out" \
+    "$OPTIMFS" reshard -q --to safetensors,dequantize "$run:avg/last2" "$scratch/mean"
+python3 "$scratch/sum" "$scratch/want/experts" "$scratch/want2/experts" .5 .5 >"$scratch/summed"
+ok "with its values" sh -c \
+    "\"$OPTIMFS\" cat '$scratch/mean' model/experts | cmp - '$scratch/summed'"
 done_testing

@@ -59,6 +59,10 @@ is "16-bit remainders: info says that their order was used" \
 ok "16-bit remainders are no master weights" "$OPTIMFS" ls \
     "$scratch/tp2pp1dp2_remainder/ckpt" \
     optim/state/decoder.final_layernorm.weight/fp32_remainder
+"$OPTIMFS" reshard -q --to torch "$scratch/tp2pp1dp2_remainder/ckpt" "$scratch/whole"
+is "16-bit remainders: what was converted has each master weight once" \
+    "$("$OPTIMFS" ls "$scratch/whole" optim/state/decoder.final_layernorm.weight |
+    tr '\n' ' ')" "exp_avg exp_avg_sq fp32 fp32_remainder step "
 
 # verl saves model, optimizer and the rest as checkpoints of their own.
 unpack verl_tp2pp2dp2

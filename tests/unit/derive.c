@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cursor.h"
+#include "derive/packed.h"
 #include "derive/round.h"
 #include "derive/sum.h"
 #include "format/safetensors/safetensors.h"
@@ -160,11 +162,20 @@ static void fill(uint8_t *p, enum ofs_dtype t)
 	}
 }
 
+/* Begins a safetensors file with its header. */
+static void write_header(FILE *f, const char *header)
+{
+	uint8_t len[8];
+
+	ofs_put_le(len, strlen(header), 8);
+	fwrite(len, 8, 1, f);
+	fwrite(header, strlen(header), 1, f);
+}
+
 static void write_file(const char *path, unsigned which)
 {
 	char header[4096];
 	size_t n = 0, off = 0;
-	uint8_t len[8];
 	FILE *f = fopen(path, "wb");
 
 	if (f == NULL)
@@ -178,10 +189,8 @@ static void write_file(const char *path, unsigned which)
 		    off + bytes_of(i));
 		off += bytes_of(i);
 	}
-	n += (size_t)snprintf(header + n, sizeof(header) - n, "}");
-	ofs_put_le(len, n, 8);
-	fwrite(len, 8, 1, f);
-	fwrite(header, n, 1, f);
+	snprintf(header + n, sizeof(header) - n, "}");
+	write_header(f, header);
 	for (size_t i = 0; i < NTYPES; i++) {
 		data[which][i] = malloc(bytes_of(i));
 		fill(data[which][i], types[i]);
@@ -191,13 +200,27 @@ static void write_file(const char *path, unsigned which)
 		bail_out("%s", path);
 }
 
-static uint32_t tensor_of(const struct reader *r, enum ofs_dtype t)
+static uint32_t tensor_named(const struct reader *r, const char *name)
 {
-	const struct ofs_entry *e = reader_find(r, ofs_dtype_name(t), "/");
+	const struct ofs_entry *e = reader_find(r, name, "/");
 
 	if (e == NULL)
-		bail_out("no %s", ofs_dtype_name(t));
+		bail_out("no %s", name);
 	return e->ref;
+}
+
+static uint32_t tensor_of(const struct reader *r, enum ofs_dtype t)
+{
+	return tensor_named(r, ofs_dtype_name(t));
+}
+
+/* Ends a catalog with derived tensors, and opens a reader of it. */
+static void finish(struct reader *r)
+{
+	ofs_catalog_seal(r->cat);
+	if (ofs_reader_init(&r->r, r->cat,
+		ofs_transport_local(r->cat, 1 << 20, &err), &err) == -1)
+		bail_out("%s", err.text);
 }
 
 /* The sum of the two files as a catalog of its own; float types give to. */
@@ -220,10 +243,7 @@ static struct reader sum_of(struct reader *in,
 		    ofs_sum_derive(r.cat, of[1], sum, of, &err) == -1)
 			bail_out("%s: %s", ofs_dtype_name(types[i]), err.text);
 	}
-	ofs_catalog_seal(r.cat);
-	if (ofs_reader_init(&r.r, r.cat,
-		ofs_transport_local(r.cat, 1 << 20, &err), &err) == -1)
-		bail_out("%s", err.text);
+	finish(&r);
 	return r;
 }
 
@@ -342,6 +362,66 @@ static void failures(struct reader *in, const struct ofs_combination *sum,
 	    "numbers, complex numbers and integers are not mixed");
 }
 
+/* Numbers in few bits. */
+
+static long peak_kb(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_maxrss;
+}
+
+/* The end of a row and the start of the next one need few of their scales, of
+ * which this file claims a quarter of a gigabyte. */
+static void long_rows(void)
+{
+	static const char header[] =
+	    "{\"codes\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,8589934592],"
+	    "\"data_offsets\":[0,17179869184]},"
+	    "\"scale\":{\"dtype\":\"F32\",\"shape\":[1,67108864],"
+	    "\"data_offsets\":[17179869184,17448304640]}}";
+	const char *path = in_scratch("long.safetensors");
+	struct reader in, r = { 0 };
+	struct ofs_packed p = { .factor = OFS_NONE,
+		.table = OFS_NONE,
+		.rows = 2,
+		.cols = UINT64_C(1) << 33,
+		.block_rows = 128,
+		.block_cols = 128 };
+	FILE *f = fopen(path, "wb");
+	struct ofs_tensor t;
+	uint8_t *got;
+	uint32_t i;
+	long before;
+
+	if (f == NULL)
+		bail_out("%s", path);
+	write_header(f, header);
+	if (fclose(f) != 0 ||
+	    truncate(path, 8 + (off_t)strlen(header) + 17448304640) == -1 ||
+	    reader_open(&in, scratch, "long.safetensors",
+		&ofs_format_safetensors, &(struct optimfs_options){ 0 },
+		&err) == -1)
+		bail_out("%s: %s", path, err.text);
+	r.cat = ofs_catalog_copy(in.cat, &err);
+	p.codes = tensor_named(&in, "codes");
+	p.scale = tensor_named(&in, "scale");
+	t = r.cat->tensors[p.codes];
+	t.dtype = OFS_FLOAT32;
+	i = ofs_catalog_tensor(r.cat, &t, &err);
+	if (ofs_packed_derive(r.cat, i, &p, &err) == -1)
+		bail_out("%s", err.text);
+	finish(&r);
+	before = peak_kb();
+	got = reader_range(&r, &r.cat->tensors[i], p.cols - 8, 16, &err);
+	ok(got != NULL, "elements of two long rows");
+	ok(peak_kb() - before < 100000, "need few of their scales");
+	free(got);
+	reader_close(&r);
+	reader_close(&in);
+}
+
 int main(void)
 {
 	const char *path[2];
@@ -378,6 +458,7 @@ int main(void)
 	sums(in, &sum, OFS_BFLOAT16, "weighted sum as bfloat16");
 	boxes(in, &sum);
 	failures(in, &sum, path[0]);
+	long_rows();
 	for (unsigned i = 0; i < 2; i++) {
 		reader_close(&in[i]);
 		for (size_t k = 0; k < NTYPES; k++)

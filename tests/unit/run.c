@@ -5,6 +5,7 @@
 #include "run/run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -352,6 +353,8 @@ static void removed(void)
 {
 	struct optimfs *fs = open_run(0);
 	struct optimfs_run_weight w = { 0 };
+	char index[128];
+	int fd;
 
 	put(W2, "step-8");
 	is_int(optimfs_run_weigh(fs, "step-8", &w, &err), 0,
@@ -363,6 +366,13 @@ static void removed(void)
 	is_error(err, EBUSY, "OFS871", "which the error says");
 	is_int(optimfs_run_weigh(fs, "step-8", &w, &err), 0,
 	    "it is where it was");
+	snprintf(index, sizeof(index), "%s/step-8/.metadata", top);
+	fd = open(index, O_RDONLY);
+	is_int(optimfs_run_remove(fs, "step-8", &w, &err), -1,
+	    "one that a program has opened since is not removed");
+	is_error(err, EBUSY, "step-8/.metadata is open in a program",
+	    "the error has the name of the file");
+	close(fd);
 	ofs_sys_fault = fail_call;
 	failing = "rename";
 	left = 0;
