@@ -410,7 +410,7 @@ static bool fits(struct ofs_torch_packed *p, struct ofs_str class)
 	if (!ofs_numel(p->shape, p->ndim, &p->numel) || p->numel == 0 ||
 	    scales == 0 || p->numel % scales != 0 ||
 	    p->scale.dtype != OFS_FLOAT32 ||
-	    codes != (p->nibbles ? (p->numel + 1) / 2 : p->numel))
+	    codes != (p->nibbles ? p->numel / 2 + p->numel % 2 : p->numel))
 		return false;
 	p->block = p->numel / scales;
 	if (ofs_str_is(class, "OptimStateFp8"))

@@ -83,9 +83,16 @@ static int shard(struct runs *r, uint64_t split, uint64_t m, uint64_t i,
     struct optimfs_error *err)
 {
 	struct runs to = { 0 };
-	uint64_t n = total(r);
+	uint64_t n = total(r), size = chunk(n, split, 0).count;
+	uint64_t part_size = chunk(size, m, i).count, k = 0;
 
-	for (uint64_t k = 0; k < split; k++) {
+	/* A file can say that there are 2^60 chunks: none of these loops is
+	 * longer than the result. */
+	if (part_size == size)
+		return 0; /* all of each chunk */
+	if (part_size == 0)
+		k = (n - 1) / size; /* only the last one is smaller */
+	for (; k < split; k++) {
 		struct ofs_run whole = chunk(n, split, k);
 		struct ofs_run part = chunk(whole.count, m, i);
 

@@ -37,4 +37,7 @@ with_errors() { # END COMMAND...
 
 is "a directory of a checkpoint that cannot be listed is an error" \
     "$(with_errors /zero/. "$OPTIMFS" ls -R ck | grep -v same)" told
+data=$TOP_SRCDIR/tests/data/torch_checkpointing/fsdp2_w2_safetensors
+is "an index that cannot be opened is an error" "$(with_errors /metadata.pkl \
+    "$OPTIMFS" ls -R "$data/ckpt/step_3" | grep -v same)" told
 done_testing

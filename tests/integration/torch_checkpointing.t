@@ -2,23 +2,10 @@
 # torch_checkpointing.t - checkpoints of PyTorch's torch_checkpointing
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/fixture.sh"
 
 requires mount python3
 data=$TOP_SRCDIR/tests/data/torch_checkpointing
-
-same() {
-	rm -rf "$scratch/copy"
-	"$OPTIMFS" cp -r "$1" . "$scratch/copy" &&
-	    python3 "$TOP_SRCDIR/tests/support/manifest.py" \
-		"$data/$2/expected/manifest.json" "$scratch/copy"
-}
-
-take() {
-	rm -rf "${scratch:?}/ck"
-	cp -r "$data/$1/ckpt/step_3" "$scratch/ck"
-	chmod -R u+w "$scratch/ck"
-	ck=$scratch/ck
-}
 
 # Changes the index of $ck: m is what it holds.
 change() {
@@ -49,14 +36,14 @@ damaged     nothing*'
 	ok "$case: that still is the truth" same "$scratch/$case.2" "$case"
 done
 
-take fsdp2_w2_safetensors
+take fsdp2_w2_safetensors/ckpt/step_3
 rm "$ck/weights/model-1.safetensors"
 like "a missing file of the index is named" "$("$OPTIMFS" info "$ck")" \
     '*weights/model-1.safetensors*'
 not_ok "its elements cannot be read" "$OPTIMFS" cat "$ck" model/emb.weight
 ok "the optimizer's can" "$OPTIMFS" cat "$ck" optim/state/emb.weight/exp_avg
 
-take fsdp2_w2_safetensors
+take fsdp2_w2_safetensors/ckpt/step_3
 change 'm["metadata"]["ema"] = {"nested_path_to_metadata": {},
     "rank_to_layout_info": {0: {"file_path": "x/ema.zarr",
         "serialization_format": {"type": "ZarrSerialization"}}}}'
@@ -68,9 +55,18 @@ change 'm["metadata"]["ema"]["rank_to_layout_info"][0] = {
 ok "an item of bytes is a file" sh -c \
     "'$OPTIMFS' cat '$ck' extra/ema | cmp - '$ck/note.bin'"
 
+change 'model["rank_to_layout_info"][0] = None'
+like "OFS766: an item with files of several forms is named" \
+    "$("$OPTIMFS" info "$ck")" '*OFS766 model is not read*model-1.safetensors*'
+take fsdp2_w2_safetensors/ckpt/step_3
+change 'tensors["[\"emb.weight\",1.5]"] = tensors.pop("[\"emb.weight\"]")'
+not_ok "a path with a fraction is refused" "$OPTIMFS" ls "$ck"
+like "OFS653 says what a path is" "$(cat "$scratch/err")" \
+    '*OFS653 *a path is not of strings and indexes*'
+
 # Each of these makes only one tensor unreadable.
 while read -r what how; do
-	take fsdp2_w2_safetensors
+	take fsdp2_w2_safetensors/ckpt/step_3
 	change "$how"
 	not_ok "OFS767: $what: the tensor cannot be read" \
 	    "$OPTIMFS" cat "$ck" model/emb.weight
@@ -83,19 +79,20 @@ placement emb["placements"] = [{"type": "Shard", "dim": 9}]
 partial emb["placements"] = [{"type": "Partial"}]
 shape emb["global_shape"] = [2**62, 2**62]
 size emb["global_shape"] = [999, 16]
+chunks emb["global_shape"] = [2**40, 16]; emb["placements"] = [{"type": "StridedShard", "dim": 0, "split_factor": 2**40}]
 dtype emb["dtype"] = "torch.int3"
 type tensors["[\"emb.weight\"]"][0]["sharding_metadata"]["type"] = "X"
 END
-take fsdp2_w2_safetensors
+take fsdp2_w2_safetensors/ckpt/step_3
 change 'del tensors["[\"emb.weight\"]"]'
 like "a tensor of which the index does not know is counted" \
     "$("$OPTIMFS" info "$ck")" '*OFS767 *model-0.safetensors has 1 tensors*'
-take fsdp2_w2_safetensors
+take fsdp2_w2_safetensors/ckpt/step_3
 change 'model["rank_to_layout_info"][0]["file_path"] = "../../x"'
 not_ok "a path out of the checkpoint is refused" "$OPTIMFS" ls "$ck"
 
 # Edits: of a tensor in several files, and its copies.
-take hsdp_w4_safetensors
+take hsdp_w4_safetensors/ckpt/step_3
 mnt=$(point m)
 "$OPTIMFS" mount -q -o rw "$ck" "$mnt"
 printf '\0\0\200\77' | dd of="$mnt/model/emb.weight" bs=4 seek=300 \

@@ -1142,6 +1142,56 @@ static void values(void)
 	base_fini(&b);
 }
 
+/* Options of Megatron-FSDP, equal in their bytes: a tensor, the same archive as a
+ * pickled value, and a value that is not an archive, but its element. */
+static void options_of_two_kinds(void)
+{
+	static const struct mk_dims none = { 0, { 0 } };
+	struct optimfs_error err = { 0 };
+	struct mk_tensor *lr;
+	struct reader r;
+	struct base b;
+
+	base_init(&b);
+	lr = &b.index.tensor[0];
+	*lr = (struct mk_tensor){ .key = "lr.a",
+		.dtype = "float32",
+		.nchunks = 1,
+		.path = { "optimizer", "param_to_group_meta", "a", "lr" } };
+	lr->chunk[0].off = lr->chunk[0].size = none;
+	lr->chunk[0].at = (struct mk_place){ .file = "__0_0.distcp",
+		.off = (int64_t)b.file.len };
+	lr->chunk[0].at.len = (int64_t)mk_write_tensor(&b.file, "FloatStorage",
+	    &none, bad_data, 4);
+	b.index.value[1] = (struct mk_value){ .key = "lr.b",
+		.at = lr->chunk[0].at,
+		.path = { "optimizer", "param_to_group_meta", "b", "lr" } };
+	b.index.value[2] = (struct mk_value){ .key = "lr.c",
+		.at = { .file = "__0_0.distcp",
+		    .off = (int64_t)b.file.len,
+		    .len = 4 },
+		.path = { "optimizer", "param_to_group_meta", "c", "lr" } };
+	ofs_buf_put(&b.file, bad_data, 4);
+	b.index.nvalues = 3;
+	base_write(&b);
+	if (!ok(open_dir(&r, b.dir, NULL, &err) == 0,
+		"a checkpoint with options of two kinds is read"))
+		diag("%s", err.text);
+	else
+		for (int i = 0; i < 3; i++) {
+			char path[64];
+
+			snprintf(path, sizeof(path),
+			    "optimizer/param_groups/%d/lr", i);
+			ok(reader_find(&r, path, "/") != NULL,
+			    "a tensor and values with its bytes are options of "
+			    "different groups: %d",
+			    i);
+		}
+	reader_close(&r);
+	base_fini(&b);
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -1160,5 +1210,6 @@ int main(void)
 	missing_ranks();
 	idle_rank();
 	values();
+	options_of_two_kinds();
 	return done_testing();
 }

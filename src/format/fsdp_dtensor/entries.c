@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -26,16 +27,26 @@ struct ofs_str ofs_dtensor_clean(struct ofs_str name)
 
 /* Comparing small values. */
 
+/* Equal bytes are not enough: only entries of one kind, and elements of one type,
+ * can be joined. */
 static int read_value(struct ofs_dtensor *d, const struct ofs_extent *at,
-    uint32_t *number, struct optimfs_error *why)
+    const uint8_t type[2], uint32_t *number, struct optimfs_error *why)
 {
+	struct ofs_buf key = { 0 };
 	uint8_t *bytes;
 	uint64_t n;
 
 	if (ofs_transport_read_all(d->t, at, VALUE_MAX, &bytes, &n, why) == -1)
 		return ofs_must_stop(why) ? optimfs_fail_with(d->err, why) : 0;
-	*number = ofs_keys_copy(&d->values, bytes, n, d->err);
+	ofs_buf_put(&key, type, 2);
+	ofs_buf_put(&key, bytes, n);
 	free(bytes);
+	*number = OFS_NONE;
+	if (key.bad)
+		ofs_no_memory(d->err);
+	else
+		*number = ofs_keys_copy(&d->values, key.data, key.len, d->err);
+	ofs_buf_fini(&key);
 	return *number == OFS_NONE ? -1 : 1;
 }
 
@@ -45,6 +56,8 @@ int ofs_dtensor_value(struct ofs_dtensor *d, uint32_t entry, uint32_t *number,
 	const struct ofs_entry *e = &d->cat->entries[entry];
 	const struct ofs_tensor *t = ofs_entry_tensor(d->cat, e);
 	const struct ofs_extent *at = ofs_entry_extent(d->cat, e, 0);
+	const uint8_t type[] = { e->kind,
+		t == NULL ? OFS_DTYPE_NONE : t->dtype };
 
 	if (ofs_entry_sound(d->cat, e, why) == -1)
 		return 0;
@@ -52,7 +65,7 @@ int ofs_dtensor_value(struct ofs_dtensor *d, uint32_t entry, uint32_t *number,
 		optimfs_fail(why, EOPNOTSUPP, "OFS657 it is no small value");
 		return 0;
 	}
-	return read_value(d, at, number, why);
+	return read_value(d, at, type, number, why);
 }
 
 /* Joining. */

@@ -273,10 +273,12 @@ static void fill_members(struct fold *f)
 		f->group[i].nmembers = 0;
 	}
 	for (uint32_t i = 0; i < d->nparams; i++) {
-		struct group *g = &f->group[d->param[i].group];
+		struct group *g;
 
-		if (d->param[i].group != OFS_NONE)
-			f->member[g->first + g->nmembers++] = i;
+		if (d->param[i].group == OFS_NONE)
+			continue;
+		g = &f->group[d->param[i].group];
+		f->member[g->first + g->nmembers++] = i;
 	}
 }
 

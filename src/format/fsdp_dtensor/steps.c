@@ -43,35 +43,34 @@ static int note_state(struct steps *s, uint32_t entry)
 	return ret;
 }
 
-/* The parameter with this state, c[0..n); NULL. */
-static const struct ofs_dtensor_param *param_of(struct ofs_dtensor *d,
-    const uint32_t *c, uint32_t n)
+/* The step of the group of the parameter with this state, c[0..n). */
+static int find_step(struct ofs_dtensor *d, const uint32_t *c, uint32_t n,
+    uint32_t *step)
 {
 	uint32_t key[] = { ofs_catalog_path(d->cat, c, n - 2, d->err),
 		c[n - 1] },
 		 i = ofs_keys_find(&d->keys, key, sizeof(key));
 
-	return i == OFS_NONE ? NULL : &d->param[i];
+	*step = i == OFS_NONE ? OFS_NONE : d->param[i].step;
+	return key[0] == OFS_NONE ? -1 : 0;
 }
 
 static int add_step(struct ofs_dtensor *d, uint32_t dir)
 {
-	uint32_t n, path,
+	uint32_t n, path, step,
 	    *c = ofs_catalog_copy_components(d->cat, dir, &n, d->err);
-	const struct ofs_dtensor_param *p;
 	const struct ofs_entry *e;
-	int ret = 0;
+	int ret;
 
 	if (c == NULL)
 		return -1;
-	p = param_of(d, c, n);
-	if (p != NULL && p->step != OFS_NONE) {
-		e = &d->cat->entries[p->step];
+	ret = find_step(d, c, n, &step);
+	if (ret == 0 && step != OFS_NONE) {
+		e = &d->cat->entries[step];
 		if (e->kind == OFS_ENTRY_TENSOR)
 			d->cat->tensors[e->ref].flags |= OFS_TENSOR_TIED;
 		path = ofs_catalog_below(d->cat, c, n,
 		    ofs_catalog_string(d->cat, d->step), d->err);
-		e = &d->cat->entries[p->step];
 		ret = ofs_catalog_add(d->cat, path, e->kind, e->ref,
 		    OFS_KEY_FIXED, d->err);
 	}

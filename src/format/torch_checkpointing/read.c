@@ -43,10 +43,11 @@ static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
 	uint64_t n;
 	int sure = 0;
 
-	(void)err;
-	if (!ofs_probe_has(names, OFS_TC_INDEX) ||
-	    ofs_dir_open_input(dir, OFS_TC_INDEX, &in, &st, &why) == -1)
+	if (!ofs_probe_has(names, OFS_TC_INDEX))
 		return 0;
+	if (ofs_dir_open_input(dir, OFS_TC_INDEX, &in, &st, &why) == -1)
+		return ofs_probe_failed(&why) ? optimfs_fail_with(err, &why)
+					      : 0;
 	n = (uint64_t)st.st_size < sizeof(head) ? (uint64_t)st.st_size
 						: sizeof(head);
 	/* the first item is at its start */
@@ -140,10 +141,31 @@ static int add_raw(const struct ofs_tc_item *item, struct optimfs_error *err)
 	return ret;
 }
 
+/* Have the files of all ranks one form? If not, form and path become those of one
+ * that differs. */
+static bool is_one_form(const struct ofs_tc_item *item, struct ofs_str *form,
+    struct ofs_str *path)
+{
+	uint32_t n = ofs_pk_len(item->doc, item->layouts);
+	struct ofs_str other, at;
+
+	for (uint32_t i = 1; i < n; i++) {
+		other = form_of(item, i, &at);
+		if (ofs_str_equal(other, *form))
+			continue;
+		*form = other.len > 0 ? other : *form;
+		*path = other.len > 0 ? at : *path;
+		return false;
+	}
+	return true;
+}
+
 static int read_item(const struct ofs_tc_item *item, struct optimfs_error *err)
 {
 	struct ofs_str path, form = form_of(item, 0, &path);
 
+	if (!is_one_form(item, &form, &path))
+		return note_unread(item, form, path, err);
 	if (ofs_str_is(form, "SafetensorsSerialization"))
 		return ofs_tc_safetensors(item, err);
 	if (ofs_str_is(form, "JsonSerialization") ||

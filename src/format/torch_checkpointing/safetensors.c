@@ -109,20 +109,23 @@ static int open_files(struct item *x)
 
 /* Names. */
 
-static int push(struct item *x, struct ofs_str s, bool index)
+/* Adds the component that the token is. */
+static int push(struct item *x, const struct ofs_json *j, enum ofs_json_token t)
 {
-	uint32_t c = ofs_catalog_str(x->of->cat, s.p, s.len, x->err);
+	bool index = t == OFS_JSON_NUMBER && j->is_int && j->integer >= 0;
+	uint32_t c;
 
-	if (c == OFS_NONE)
+	if (t == OFS_JSON_ERROR)
 		return -1;
-	if (x->nc == OFS_PART_PREFIX + DEPTH_MAX)
+	if (t != OFS_JSON_STRING && !index)
+		return ofs_json_fail(j, x->err,
+		    "a path is not of strings and indexes");
+	if (x->nc == sizeof(x->c) / sizeof(*x->c))
 		return optimfs_fail(x->err, E2BIG,
 		    "OFS767 a path has more than %d components", DEPTH_MAX);
-	if (x->nc > 1)
-		ofs_buf_putc(&x->name, '.');
-	ofs_buf_put(&x->name, s.p, s.len);
+	c = ofs_catalog_str(x->of->cat, j->str.p, j->str.len, x->err);
 	x->c[x->nc++] = index ? c | OFS_PATH_INDEX : c;
-	return x->name.bad ? ofs_no_memory(x->err) : 0;
+	return c == OFS_NONE ? -1 : 0;
 }
 
 /* ["state","layers.0.weight","exp_avg"] below the item. */
@@ -145,17 +148,13 @@ static int set_path(struct item *x, struct ofs_str key)
 		    ? -1
 		    : ofs_json_fail(&j, x->err, "a path is not a list");
 	while (ret == 0 &&
-	    (t = ofs_json_next(&j, x->err)) != OFS_JSON_ARRAY_END) {
-		if (t == OFS_JSON_STRING || t == OFS_JSON_NUMBER)
-			ret = push(x, j.str, t == OFS_JSON_NUMBER);
-		else
-			ret = t == OFS_JSON_ERROR
-			    ? -1
-			    : ofs_json_fail(&j, x->err,
-				  "a component of a path");
-	}
+	    (t = ofs_json_next(&j, x->err)) != OFS_JSON_ARRAY_END)
+		ret = push(x, &j, t);
 	ofs_json_fini(&j);
-	return ret;
+	if (ret == -1)
+		return -1;
+	ofs_catalog_join(x->of->cat, x->c + 1, x->nc - 1, &x->name);
+	return x->name.bad ? ofs_no_memory(x->err) : 0;
 }
 
 /* Shards. */

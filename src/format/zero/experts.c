@@ -34,6 +34,11 @@
 
 #define EXPERTS "deepspeed_experts."
 
+/* Bytes of the names of all sets, which one name in a file can multiply. */
+#define NAMES_MAX (UINT64_C(1) << 28)
+/* Up to this number missing files are named one by one. */
+#define MAX_NAMED 1024
+
 /* The number of an expert in the name of a parameter: the text before it and
  * after it. False: no name of an expert. */
 static bool expert_of(struct ofs_str name, struct ofs_str *before, uint64_t *n,
@@ -179,12 +184,13 @@ static int add_group(struct split *x, const struct ofs_zero_cut *cut,
 	return 0;
 }
 
-static int make_groups(struct split *x, const struct ofs_zero_cut *cut,
+/* Makes room for the groups of all sets. */
+static int reserve(struct split *x, const struct ofs_zero_cut *cut,
     struct optimfs_error *err)
 {
 	const struct ofs_zero_shapes *from = &x->z->shapes;
 	struct ofs_zero_shapes *s = &x->s;
-	uint64_t nparams = 0, ngroups = 0;
+	uint64_t nparams = 0, ngroups = 0, bytes = 0;
 
 	for (uint32_t g = 0; g < from->ngroups; g++) {
 		nparams += (uint64_t)cut[g].nsets *
@@ -193,12 +199,30 @@ static int make_groups(struct split *x, const struct ofs_zero_cut *cut,
 	}
 	if (ofs_zero_check_size(nparams, ngroups, err) == -1)
 		return -1;
+	for (uint32_t i = 0; i < from->n; i++)
+		bytes += (uint64_t)cut[from->param[i].group].nsets *
+		    from->param[i].name.len;
+	if (bytes > NAMES_MAX)
+		return optimfs_fail(err, E2BIG,
+		    "OFS695 the names of all experts have more than %" PRIu64
+		    " bytes",
+		    NAMES_MAX);
 	s->param = ofs_alloc(nparams + 1, sizeof(*s->param), err);
 	s->numel = ofs_alloc(nparams + 1, sizeof(*s->numel), err);
 	s->first = ofs_alloc(ngroups + 1, sizeof(*s->first), err);
 	s->cut = ofs_alloc(ngroups + 1, sizeof(*s->cut), err);
-	if (s->param == NULL || s->numel == NULL || s->first == NULL ||
-	    s->cut == NULL)
+	return s->param == NULL || s->numel == NULL || s->first == NULL ||
+		s->cut == NULL
+	    ? -1
+	    : 0;
+}
+
+static int make_groups(struct split *x, const struct ofs_zero_cut *cut,
+    struct optimfs_error *err)
+{
+	const struct ofs_zero_shapes *from = &x->z->shapes;
+
+	if (reserve(x, cut, err) == -1)
 		return -1;
 	for (uint32_t g = 0; g < from->ngroups; g++)
 		for (uint32_t set = 0; set < cut[g].nsets; set++) {
@@ -208,7 +232,7 @@ static int make_groups(struct split *x, const struct ofs_zero_cut *cut,
 			if (add_group(x, &one, err) == -1)
 				return -1;
 		}
-	return ofs_zero_shapes_index(s, err);
+	return ofs_zero_shapes_index(&x->s, err);
 }
 
 /* Puts the new groups in place of the old ones; the sizes stay. */
@@ -255,7 +279,7 @@ OFS_COMPARE_BY2(by_layer, struct ofs_zero_name, layer, rank)
 static int note_missing(struct ofs_zero *z, const struct ofs_zero_name *lost,
     struct optimfs_error *err)
 {
-	struct ofs_str dir = ofs_str_of(z->experts.file[0].rel);
+	struct ofs_str dir = ofs_str_of(z->model.file[0].rel);
 	char *rel;
 	int len, ret = 0;
 
@@ -273,33 +297,58 @@ static int note_missing(struct ofs_zero *z, const struct ofs_zero_name *lost,
 	return ret;
 }
 
+/* The files that there are, sorted, less those before the one that is looked
+ * for. */
+struct present {
+	const struct ofs_zero_file *const *file;
+	size_t n;
+	uint32_t lost; /* the number of those that are missing */
+};
+
+/* Notes the missing ones of n files of a layer. */
+static int check_layer(struct ofs_zero *z, int layer, int64_t n,
+    struct present *p, struct optimfs_error *err)
+{
+	struct ofs_zero_name want = { .layer = layer };
+
+	for (; want.rank < n && p->lost <= MAX_NAMED; want.rank++) {
+		while (p->n > 0 && by_layer(&p->file[0]->id, &want) < 0) {
+			p->file++;
+			p->n--;
+		}
+		if (p->n > 0 && by_layer(&p->file[0]->id, &want) == 0)
+			continue;
+		if (++p->lost <= MAX_NAMED && note_missing(z, &want, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 /* Notes the files that are missing, according to num_experts: a number for each
  * layer. */
-static int check_missing(struct ofs_zero *z, struct optimfs_error *err)
+static int check_missing(struct ofs_zero *z,
+    const struct ofs_zero_file *const *file, size_t nfiles,
+    struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = z->model.file[0].doc;
-	uint32_t list = ofs_pk_get(doc, ofs_pickle_root(doc), "num_experts"),
-		 at = 0;
+	uint32_t list = ofs_pk_get(doc, ofs_pickle_root(doc), "num_experts");
+	struct present p = { file, nfiles, 0 };
+	int64_t n;
 
 	if (ofs_pk_kind(doc, list) != OFS_PK_LIST)
 		return 0;
-	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++) {
-		int64_t n;
-
+	for (uint32_t i = 0; i < ofs_pk_len(doc, list) && p.lost <= MAX_NAMED;
+	     i++)
 		if (!ofs_zero_world(doc, ofs_pk_item(doc, list, i), &n))
 			return 0;
-		for (int k = 0; k < n; k++) {
-			struct ofs_zero_name want = { .layer = (int)i,
-				.rank = k };
-
-			if (at < z->experts.nfiles &&
-			    by_layer(&z->expert[at], &want) == 0)
-				at++;
-			else if (note_missing(z, &want, err) == -1)
-				return -1;
-		}
-	}
-	return 0;
+		else if (check_layer(z, (int)i, n, &p, err) == -1)
+			return -1;
+	return p.lost <= MAX_NAMED
+	    ? 0
+	    : ofs_catalog_note(z->cat, OFS_NOTE_MISSING, EIO, err,
+		  "OFS140 more files with the weights of experts are missing "
+		  "than these %d",
+		  MAX_NAMED);
 }
 
 static int by_expert(const void *va, const void *vb)
@@ -328,8 +377,7 @@ static int open_files(struct ofs_zero *z,
 		set->file[i].rank = -1;
 		z->cat->objects[set->file[i].at.at.object].rank = -1;
 	}
-	return set->nfiles == 0 || z->model.nfiles == 0 ? 0
-							: check_missing(z, err);
+	return z->model.nfiles == 0 ? 0 : check_missing(z, file, n, err);
 }
 
 int ofs_zero_experts_open(struct ofs_zero *z,
@@ -569,6 +617,17 @@ static bool has_orders(const struct ofs_zero_shapes *s)
 	return false;
 }
 
+/* With nothing to compare, which ranks are a set is a guess. */
+static int say_guessed(const struct proof *p)
+{
+	if (p->npairs > 0 || !has_orders(&p->z->shapes))
+		return 0;
+	return ofs_catalog_note(p->z->cat, OFS_NOTE_WARNING, 0, p->err,
+	    "OFS768 no weights show which ranks have which experts: state has "
+	    "names as if ranks of one set did not follow each other, which they do "
+	    "with use_data_before_expert_parallelism");
+}
+
 static int decide(struct proof *p)
 {
 	struct ofs_zero *z = p->z;
@@ -591,7 +650,7 @@ static int decide(struct proof *p)
 	for (uint32_t i = 0; i < z->shapes.n; i++)
 		found->ordered += ofs_zero_is_expert(z->shapes.param[i].name);
 	found->ordered -= p->npairs;
-	return 0;
+	return say_guessed(p);
 }
 
 int ofs_zero_experts_prove(struct ofs_zero *z, struct optimfs_error *err)

@@ -35,6 +35,7 @@ struct ids {
 	struct ofs_zero *z;
 	struct list dense, experts; /* of all sets, by set */
 	uint32_t nsets;
+	uint32_t *state; /* of a file: of each number, or OFS_NONE */
 	struct optimfs_error *err;
 };
 
@@ -47,22 +48,9 @@ static int append(struct list *l, const struct known *k,
 	return 0;
 }
 
-static bool is_buffer(const struct ofs_pickle *doc, struct ofs_str name)
-{
-	uint32_t list = ofs_pk_get(doc, ofs_pickle_root(doc), "buffer_names");
-
-	for (uint32_t i = 0;
-	     ofs_pk_kind(doc, list) == OFS_PK_LIST && i < ofs_pk_len(doc, list);
-	     i++)
-		if (ofs_str_equal(ofs_pk_str(doc, ofs_pk_item(doc, list, i)),
-			name))
-			return true;
-	return false;
-}
-
-/* Appends the parameters in a dict. */
+/* Appends the parameters in a dict: all that are no buffers. */
 static int append_all(struct list *l, const struct ofs_pickle *doc,
-    uint32_t dict, struct optimfs_error *err)
+    uint32_t dict, const struct ofs_keys *buffers, struct optimfs_error *err)
 {
 	for (uint32_t i = 0;
 	     ofs_pk_kind(doc, dict) == OFS_PK_DICT && i < ofs_pk_len(doc, dict);
@@ -70,16 +58,40 @@ static int append_all(struct list *l, const struct ofs_pickle *doc,
 		struct known k = { ofs_pk_str(doc, ofs_pk_key(doc, dict, i)),
 			doc, ofs_pk_val(doc, dict, i) };
 
-		if (!is_buffer(doc, k.name) && append(l, &k, err) == -1)
+		if (!ofs_keys_has(buffers, k.name) && append(l, &k, err) == -1)
 			return -1;
 	}
 	return 0;
+}
+
+/* Appends the parameters that all ranks have. */
+static int append_dense(struct ids *x)
+{
+	const struct ofs_pickle *doc = x->z->model.file[0].doc;
+	uint32_t root = ofs_pickle_root(doc),
+		 list = ofs_pk_get(doc, root, "buffer_names");
+	struct ofs_keys buffers = { 0 };
+	int ret = 0;
+
+	for (uint32_t i = 0; ofs_pk_kind(doc, list) == OFS_PK_LIST &&
+	     i < ofs_pk_len(doc, list) && ret == 0;
+	     i++)
+		if (ofs_keys_add(&buffers,
+			ofs_pk_str(doc, ofs_pk_item(doc, list, i)),
+			x->err) == OFS_NONE)
+			ret = -1;
+	if (ret == 0)
+		ret = append_all(&x->dense, doc,
+		    ofs_pk_get(doc, root, "module"), &buffers, x->err);
+	ofs_keys_fini(&buffers);
+	return ret;
 }
 
 /* The experts of a set of ranks: of each layer, as many as any other set. Files
  * are in the order of layers, then of experts. */
 static int append_set(struct ids *x, uint32_t set)
 {
+	const struct ofs_keys none = { 0 };
 	struct ofs_zero *z = x->z;
 	uint32_t n = z->experts.nfiles;
 
@@ -95,7 +107,7 @@ static int append_set(struct ids *x, uint32_t set)
 			const struct ofs_pickle *doc = z->experts.file[f].doc;
 
 			if (append_all(&x->experts, doc, ofs_pickle_root(doc),
-				x->err) == -1)
+				&none, x->err) == -1)
 				return -1;
 		}
 	}
@@ -123,30 +135,17 @@ static bool fits(const struct known *k, const struct ofs_pickle *doc,
 	return true;
 }
 
-static uint32_t state_of(const struct ofs_pickle *doc, uint32_t states,
-    uint32_t id)
-{
-	int64_t key;
-
-	for (uint32_t i = 0; i < ofs_pk_len(doc, states); i++)
-		if (ofs_pk_int(doc, ofs_pk_key(doc, states, i), &key) &&
-		    key == id)
-			return ofs_pk_val(doc, states, i);
-	return OFS_NONE;
-}
-
 /* Adds the states of the n parameters of a group in a file. Those that have no
  * state are frozen. */
-static int collect(struct ids *x, uint32_t file, uint32_t states, uint32_t id,
+static int collect(struct ids *x, uint32_t file, uint32_t id,
     const struct known *k, uint32_t n)
 {
 	struct ofs_zero *z = x->z;
-	const struct ofs_pickle *doc = z->optim.file[file].doc;
 	uint32_t part[3] = { ofs_zero_word(z, "optim", x->err),
 		ofs_zero_word(z, "state", x->err) };
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t state = state_of(doc, states, id + i);
+		uint32_t state = x->state[id + i];
 
 		if (state == OFS_NONE)
 			continue;
@@ -166,6 +165,27 @@ static uint32_t optimizer_of(const struct ofs_ranks_file *f, const char *key)
 	    ofs_pk_get(f->doc, ofs_pickle_root(f->doc), "optimizer"), key);
 }
 
+/* The parameters of a rank. */
+static uint32_t count_ids(const struct ids *x)
+{
+	return x->dense.n + x->experts.n / x->nsets;
+}
+
+static void find_states(struct ids *x, const struct ofs_ranks_file *f)
+{
+	uint32_t states = optimizer_of(f, "state"), n = count_ids(x);
+	int64_t id;
+
+	for (uint32_t i = 0; i < n; i++)
+		x->state[i] = OFS_NONE;
+	for (uint32_t i = 0; ofs_pk_kind(f->doc, states) == OFS_PK_DICT &&
+	     i < ofs_pk_len(f->doc, states);
+	     i++)
+		if (ofs_pk_int(f->doc, ofs_pk_key(f->doc, states, i), &id) &&
+		    id >= 0 && id < n)
+			x->state[id] = ofs_pk_val(f->doc, states, i);
+}
+
 /* Does the group have n parameters, with the numbers from id on? */
 static bool has_ids(const struct ofs_pickle *doc, uint32_t group, uint32_t id,
     uint32_t n)
@@ -182,16 +202,13 @@ static bool has_ids(const struct ofs_pickle *doc, uint32_t group, uint32_t id,
 	return true;
 }
 
-static bool all_fit(const struct ofs_ranks_file *f, uint32_t id,
-    const struct known *k, uint32_t n)
+static bool all_fit(const struct ids *x, const struct ofs_ranks_file *f,
+    uint32_t id, const struct known *k, uint32_t n)
 {
-	uint32_t states = optimizer_of(f, "state"), state;
-
-	for (uint32_t i = 0; i < n; i++) {
-		state = state_of(f->doc, states, id + i);
-		if (state != OFS_NONE && !fits(&k[i], f->doc, state))
+	for (uint32_t i = 0; i < n; i++)
+		if (x->state[id + i] != OFS_NONE &&
+		    !fits(&k[i], f->doc, x->state[id + i]))
 			return false;
-	}
 	return true;
 }
 
@@ -204,31 +221,33 @@ static const struct known *experts_of(const struct ids *x, uint32_t set,
 }
 
 /* Has a file two groups with these parameters? */
-static bool file_fits(const struct ids *x, const struct ofs_ranks_file *f,
+static bool file_fits(struct ids *x, const struct ofs_ranks_file *f,
     uint32_t set)
 {
 	uint32_t groups = optimizer_of(f, "param_groups"), n;
 	const struct known *experts = experts_of(x, set, &n);
 
+	find_states(x, f);
 	return ofs_pk_kind(f->doc, groups) == OFS_PK_LIST &&
 	    ofs_pk_len(f->doc, groups) == 2 &&
 	    has_ids(f->doc, ofs_pk_item(f->doc, groups, 0), 0, x->dense.n) &&
 	    has_ids(f->doc, ofs_pk_item(f->doc, groups, 1), x->dense.n, n) &&
-	    all_fit(f, 0, x->dense.v, x->dense.n) &&
-	    all_fit(f, x->dense.n, experts, n);
+	    all_fit(x, f, 0, x->dense.v, x->dense.n) &&
+	    all_fit(x, f, x->dense.n, experts, n);
 }
 
 static int collect_file(struct ids *x, uint32_t file)
 {
 	const struct ofs_ranks_file *f = &x->z->optim.file[file];
-	uint32_t states = optimizer_of(f, "state"), n;
+	uint32_t n;
 	const struct known *experts = experts_of(x, (uint32_t)f->rank, &n);
 
+	find_states(x, f);
 	if (ofs_zero_groups(x->z, file, optimizer_of(f, "param_groups"),
 		x->err) == -1 ||
-	    collect(x, file, states, 0, x->dense.v, x->dense.n) == -1)
+	    collect(x, file, 0, x->dense.v, x->dense.n) == -1)
 		return -1;
-	return collect(x, file, states, x->dense.n, experts, n);
+	return collect(x, file, x->dense.n, experts, n);
 }
 
 /* Adds the names of a group. */
@@ -288,28 +307,33 @@ static int name_all(struct ids *x)
 		return -1;
 	mark_partial(x);
 	z->cat->found.ordered += x->dense.n + x->experts.n;
-	return ofs_ranks_merge(&z->optim, x->err) == -1 ||
-		add_names(x, "0", &x->dense) == -1 ||
-		add_names(x, "1", &x->experts) == -1
-	    ? -1
-	    : 0;
+	if (ofs_ranks_merge(&z->optim, x->err) == -1 ||
+	    add_names(x, "0", &x->dense) == -1 ||
+	    add_names(x, "1", &x->experts) == -1)
+		return -1;
+	return ofs_catalog_note(z->cat, OFS_NOTE_WARNING, 0, x->err,
+	    "OFS768 the optimizer's state has the names of the parameters of "
+	    "the model in their order: all shapes fit, but without ZeRO "
+	    "nothing else shows whose state it is "
+	    "(expp_rank_*_optim_states.pt)");
 }
 
 int ofs_zero_experts_ids(struct ofs_zero *z, struct optimfs_error *err)
 {
 	struct ids x = { .z = z, .nsets = z->optim.nfiles, .err = err };
-	const struct ofs_pickle *doc;
-	int ret = -1;
+	int ret;
 
 	if (z->optim.nfiles == 0 || z->model.nfiles == 0)
 		return 0;
-	doc = z->model.file[0].doc;
-	ret = append_all(&x.dense, doc,
-	    ofs_pk_get(doc, ofs_pickle_root(doc), "module"), err);
+	ret = append_dense(&x);
 	for (uint32_t i = 0; i < x.nsets && ret == 0; i++)
 		ret = append_set(&x, i);
-	if (ret == 0)
-		ret = name_all(&x);
+	if (ret == 0) {
+		x.state =
+		    ofs_alloc(count_ids(&x) + 1ull, sizeof(*x.state), err);
+		ret = x.state == NULL ? -1 : name_all(&x);
+	}
+	free(x.state);
 	free(x.dense.v);
 	free(x.experts.v);
 	return ret;

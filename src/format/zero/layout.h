@@ -64,9 +64,8 @@ struct ofs_zero_layout {
 	const struct ofs_zero_shapes *shapes;
 	int stage;             /* 3; 2 also for stage 1 and BF16_Optimizer */
 	uint32_t world;        /* ranks that share a group without a cut */
-	bool
-	    blocks; /* the ranks of a set follow each other; else every nsets-th
-			rank is in it */
+	/* the ranks of a set follow each other; else every nsets-th is in it */
+	bool blocks;
 	struct ofs_flat *flat; /* stage 2: of each group */
 	uint64_t *slot;        /* stage 3: offset of each parameter */
 	uint64_t *total;       /* stage 3: elements of each group */

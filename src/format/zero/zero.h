@@ -136,8 +136,7 @@ void ofs_zero_check_groups(struct ofs_zero *z);
 
 /* experts.c: mixtures of experts. Is it the name of a parameter of one? */
 bool ofs_zero_is_expert(struct ofs_str name);
-/* _split makes the groups of each set of ranks
- * from the groups of the files. */
+/* Makes the groups of each set of ranks from the groups of the files. */
 int ofs_zero_experts_split(struct ofs_zero *z, struct optimfs_error *err);
 /* Opens the weight files of experts. _add adds what is in them. */
 int ofs_zero_experts_open(struct ofs_zero *z,
