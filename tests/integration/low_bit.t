@@ -77,6 +77,12 @@ put("ct.weight_packed", "U8", [7, 16], "B", nibbles(c))
 put("ct.weight_scale", "F8_E4M3", [7, 2], "B", s)
 put("ct.weight_global_scale", "F32", [1], "f", g)
 expect("ct.weight", [f32(E2M1[x] * f32(e4m3(s[i // 16]) / g[0])) for i, x in enumerate(c)])
+# a moment of an 8-bit optimizer of bitsandbytes, in blocks of 256
+c, s, q = [r.randrange(256) for _ in range(2 * 3000)], floats(24), [f32(r.uniform(-1, 1)) for _ in range(256)]
+put("state1", "U8", [2, 3000], "B", c)
+put("absmax1", "F32", [24], "f", s)
+put("qmap1", "F32", [256], "f", q)
+expect("state1", [f32(q[x] * s[i // 256]) for i, x in enumerate(c)])
 # others
 put("plain.weight", "BF16", [3], "H", [0x3f80, 0xc000, 0x7fc0])
 put("double", "F64", [2], "d", [.1, 2])
@@ -100,12 +106,12 @@ python3 "$scratch/make" "$ck" "$scratch/want" 4 || bail_out "make"
 
 ok "it is mounted" "$OPTIMFS" mount "$ck" "$mnt"
 f32=$mnt/.optimfs/f32/model
-for name in block.weight row.weight all.weight experts mx.weight nv.weight ct.weight; do
+for name in block.weight row.weight all.weight experts mx.weight nv.weight ct.weight state1; do
 	ok "$name is the product of codes and scales" cmp "$scratch/want/$name" "$f32/$name"
 done
 is "names are those of the whole, without scales" "$(ls "$f32" | tr '\n' ' ')" \
     "all.weight block.weight count ct.weight double experts mx.weight nv.weight \
-odd.weight odd.weight_scale_inv plain.weight row.weight taken.weight \
+odd.weight odd.weight_scale_inv plain.weight row.weight state1 taken.weight \
 taken.weight_packed taken.weight_scale "
 attr() {
 	getfattr --absolute-names --only-values -n "user.optimfs.$1" "$2"
@@ -122,7 +128,7 @@ is "bfloat16 is widened" "$(od -An -tx4 "$f32/plain.weight")" ' 3f800000 c000000
 is "float64 is rounded" "$(od -An -tx4 "$f32/double")" ' 3dcccccd 40000000'
 is "integers stay" "$(od -An -td4 "$f32/count" | tr -s ' ')" ' 3 -4'
 is "the raw tensors are in the tree" \
-    "$(ls "$mnt/model" | grep -c .)" 25
+    "$(ls "$mnt/model" | grep -c .)" 28
 is "any range can be read" \
     "$(tail -c +30002 "$f32/block.weight" | head -c 70000 | cksum)" \
     "$(tail -c +30002 "$scratch/want/block.weight" | head -c 70000 | cksum)"
@@ -142,7 +148,7 @@ is "what was not packed is as it was" \
     "$("$OPTIMFS" ls "$scratch/float" model | tr '\n' ' ')" \
     "all.weight block.weight count ct.weight double experts mx.weight \
 nv.input_scale nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight \
-taken.weight taken.weight_packed taken.weight_scale "
+state1 taken.weight taken.weight_packed taken.weight_scale "
 ok "also to another format and type" \
     "$OPTIMFS" reshard -q --to dcp@2,dequantize,dtype=bf16 "$ck" "$scratch/bf16"
 like "with that type" "$("$OPTIMFS" ls -l "$scratch/bf16" model/experts)" 'bfloat16 *'
