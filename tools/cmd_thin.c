@@ -137,30 +137,37 @@ static int measure(struct thin *t, struct row *r, struct optimfs_error *err)
 	return 0;
 }
 
+/* One that is not among the last ones. */
+static int decide_one(struct thin *t, struct row *r, struct optimfs_error *err)
+{
+	int tracked = optimfs_run_tracked(t->c->fs, r->name, err);
+
+	if (tracked == -1)
+		return -1;
+	if (tracked == 1)
+		keep(r, "the job continues with it");
+	else if (t->every != 0 && (uint64_t)r->step % t->every == 0)
+		keep(r, "its step is a multiple");
+	else
+		return measure(t, r, err);
+	return 0;
+}
+
 /* Decides about all. */
 static int decide(struct thin *t, struct optimfs_error *err)
 {
-	char *tracked;
 	int ret;
 
-	if (keep_last(t, err) == -1 ||
-	    optimfs_run_tracked(t->c->fs, &tracked, err) == -1)
+	if (keep_last(t, err) == -1)
 		return -1;
 	ret = optimfs_run_sweep(t->c->fs, true, &t->left, err);
 	for (size_t i = 0; ret == 0 && i < t->nsteps; i++) {
 		struct row *r = &t->row[i];
 
 		ofs_progress_step(&t->c->progress, i, t->nsteps, r->name);
-		if (r->why[0] != '\0')
-			continue;
-		if (tracked != NULL && strcmp(tracked, r->name) == 0)
-			keep(r, "the job continues with it");
-		else if (t->every != 0 && (uint64_t)r->step % t->every == 0)
-			keep(r, "one of every");
-		else
-			ret = measure(t, r, err);
+		if (r->why[0] == '\0')
+			ret = decide_one(t, r, err);
 	}
-	free(tracked);
 	return ret;
 }
 

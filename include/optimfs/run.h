@@ -85,9 +85,9 @@ int optimfs_run_remove(struct optimfs *run, const char *name,
  * them. */
 int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
     struct optimfs_error *err);
-/* The name that a file of the trainer (latest, latest_checkpointed_iteration.txt)
- * says is loaded next, malloc'ed; NULL: there is no such file. */
-int optimfs_run_tracked(struct optimfs *run, char **name,
+/* Does a file of the trainer (latest, latest_checkpointed_iteration.txt) say that
+ * the one called name is loaded next? 1; 0; -1. */
+int optimfs_run_tracked(struct optimfs *run, const char *name,
     struct optimfs_error *err);
 
 /* Is path the name of a checkpoint in a run, RUN:NAME or RUN/PATH, rather than

@@ -243,7 +243,7 @@ int optimfs_run_sweep(struct optimfs *fs, bool count, unsigned *n,
 	return ret;
 }
 
-int optimfs_run_tracked(struct optimfs *run, char **name,
+int optimfs_run_tracked(struct optimfs *run, const char *name,
     struct optimfs_error *err)
 {
 	static const char *const trackers[] = {
@@ -251,16 +251,22 @@ int optimfs_run_tracked(struct optimfs *run, char **name,
 	};
 	const struct ofs_dir *dir;
 	struct stat st;
+	int found = 0;
 
-	*name = NULL;
 	if (run->run == NULL)
 		return optimfs_fail(err, EINVAL, "%s is not a run",
 		    run->source);
 	dir = &run->run->members.dir;
-	for (size_t i = 0; i < 2 && *name == NULL; i++)
+	for (size_t i = 0; i < 2 && found == 0; i++) {
+		char *named = NULL;
+
 		if (fstatat(dir->fd, trackers[i], &st, AT_SYMLINK_NOFOLLOW) ==
-			0 &&
-		    ofs_detect_named(dir, trackers[i], name, err) == -1)
+		    -1)
+			continue;
+		if (ofs_detect_named(dir, trackers[i], &named, err) == -1)
 			return -1;
-	return 0;
+		found = named != NULL && strcmp(named, name) == 0;
+		free(named);
+	}
+	return found;
 }

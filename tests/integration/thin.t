@@ -44,7 +44,13 @@ like "the bytes are those on the disk" \
 echo step-200 >"$run/latest"
 is "what latest names is kept" "$(actions --keep-last 1)" \
     "step-100:remove step-200:keep step-300:remove step-400:remove step-500:remove step-600:keep step-700:keep "
-rm "$run/latest"
+mv "$run/step-400" "$run/iter_0000400"
+echo 400 >"$run/latest_checkpointed_iteration.txt"
+is "and what Megatron's tracker names, if that is another one" \
+    "$(actions --keep-last 1)" \
+    "step-100:remove step-200:keep step-300:remove iter_0000400:keep step-500:remove step-600:keep step-700:keep "
+mv "$run/iter_0000400" "$run/step-400"
+rm "$run/latest" "$run/latest_checkpointed_iteration.txt"
 mv "$run/step-600/__1_0.distcp" "$scratch/lost"
 is "a damaged one is kept, and does not count" "$(actions --keep-last 1)" \
     "step-100:remove step-200:remove step-300:remove step-400:remove step-500:keep step-600:keep step-700:keep "
@@ -56,6 +62,15 @@ like "what a program has open is kept" \
     "$("$OPTIMFS" thin --keep-last 5 "$run")" \
     "* keep  *step-100: OFS871 *step-100/.metadata is open in a program*"
 exec 7<&-
+no_mount=$(tap_can_mount)
+if [ -z "$no_mount" ]; then
+	"$OPTIMFS" mount "$run/step-100" "$(point mnt)"
+	like "what is mounted is kept" "$("$OPTIMFS" thin --keep-last 5 "$run")" \
+	    "* keep  *step-100: mounted at $scratch/mnt*"
+	"$OPTIMFS" umount "$scratch/mnt"
+else
+	skip 1 "cannot mount"
+fi
 mkdir -p "$run/.step-200.optimfs/removed/deep"
 cp "$w2/.metadata" "$run/.step-200.optimfs/removed/deep/file"
 like "what a killed thin left is said" "$("$OPTIMFS" thin --keep-last 9 "$run")" \

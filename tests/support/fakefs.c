@@ -928,9 +928,9 @@ int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
 	return optimfs_fail(err, ENOSYS, "fake");
 }
 
-int optimfs_run_tracked(struct optimfs *run, char **name,
+int optimfs_run_tracked(struct optimfs *run, const char *name,
     struct optimfs_error *err)
 {
-	(void)run, (void)name;
-	return optimfs_fail(err, ENOSYS, "fake");
+	(void)run;
+	return optimfs_fail(err, ENOSYS, "fake: %s", name);
 }
