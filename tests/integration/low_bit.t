@@ -227,7 +227,7 @@ ok "its codes are those of one step" sh -c \
     "\"$OPTIMFS\" cat '$run:delta/1..2' model/experts_blocks >'$scratch/codes' &&
     \"$OPTIMFS\" cat '$run:2' model/experts_blocks | cmp - '$scratch/codes'"
 is "a warning says so, once" "$("$OPTIMFS" cat "$run:avg/last2" .optimfs/warnings | grep 'few bits')" \
-    "OFS864 tensors in few bits, as model/all.weight, are stored as in step 2: \
+    "OFS864 tensors in few bits, as model/absmax1, are stored as in step 2: \
 .optimfs/f32 and views with dequantize have what is computed"
 ok "an average is written out" \
     "$OPTIMFS" reshard -q --to safetensors,dequantize "$run:avg/last2" "$scratch/mean"
