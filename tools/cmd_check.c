@@ -11,6 +11,7 @@
 #include "optimfs/analyze.h"
 
 #include "base/buf.h"
+#include "cli/colour.h"
 #include "tools/command.h"
 #include "tools/lost.h"
 
@@ -60,10 +61,12 @@ static void print_header(void)
 		"weight", "ratio" };
 	size_t used = 0;
 
+	ofs_colour(OFS_BOLD);
 	ofs_tool_print_cell(&used, 10, "elements");
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		ofs_tool_print_cell(&used, i == 0 ? 8 : 9, "%s", names[i]);
 	ofs_tool_print_path("parameter", used);
+	ofs_colour(OFS_PLAIN);
 }
 
 static void parameter(void *ctx, const struct optimfs_parameter *p)
@@ -120,6 +123,18 @@ static void tell_sound(const char *checkpoint, const struct optimfs_checked *n)
 	    n->tensors, n->tensors == 1 ? "" : "s", state);
 }
 
+static void summarize(uint64_t found, const struct optimfs_checked *n)
+{
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+
+	ofs_json_begin(&w, &b, "optimfs.check.summary");
+	ofs_json_put_u64(&w, "findings", found);
+	ofs_json_put_u64(&w, "tensors", n->tensors);
+	ofs_json_put_u64(&w, "parameters", n->parameters);
+	ofs_json_print(&w);
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -148,6 +163,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    "nothing was changed or printed");
 	else
 		status = found > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
+	if (ret == 0 && r.json)
+		summarize(found, &r.checked);
 	if (status == OFS_EXIT_OK && !r.json)
 		tell_sound(c.checkpoint, &r.checked);
 out:

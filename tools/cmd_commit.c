@@ -105,7 +105,7 @@ static int run_commit(const struct ofs_verb *self, int argc, char **argv)
 	ofs_progress_init(&progress, "commit", o.quiet, o.progress);
 	ret = ofs_control_commit(o.point, &progress, &err);
 	if (o.json && ret != -1) {
-		ofs_json_begin(&w, &b, NULL);
+		ofs_json_begin(&w, &b, "optimfs.commit");
 		ofs_json_put_string(&w, "mountpoint", o.point);
 		ofs_json_put_bool(&w, "synced", ret == 0);
 		ofs_json_print(&w);

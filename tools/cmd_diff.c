@@ -27,16 +27,21 @@
 /* Longer texts are not printed. */
 #define TEXT_MAX 200
 
+static const char *const kinds[] = { "added", "removed", "recast", "reshaped",
+	"kind", "size", "value", "elements", OFS_DIFF_UNREADABLE };
+#define NKINDS (sizeof(kinds) / sizeof(kinds[0]))
+
 struct diff {
 	struct ofs_command *c;
 	uint64_t done; /* bytes of previous files */
 	struct ofs_diff_sides s;
 	double rtol, atol;
 	struct optimfs_scan how;
-	bool keep; /* keep rows and print them at the end */
+	bool keep;  /* keep rows and print them at the end, */
+	bool table; /* the tensors in a table */
 	struct ofs_diff_row *row;
 	size_t n, cap;
-	uint64_t differences, files;
+	uint64_t differences, files, count[NKINDS];
 	uint8_t *buf_a, *buf_b;
 	bool bad;
 	/* of the next row */
@@ -59,6 +64,8 @@ static void print_row(struct diff *d, const struct ofs_diff_row *r)
 {
 	struct ofs_buf b = { 0 };
 
+	if ((d->c->flags & OFS_SUMMARY) != 0)
+		return;
 	ofs_progress_break(&d->c->progress);
 	if ((d->c->flags & OFS_JSON) != 0) {
 		print_json(d, r);
@@ -85,6 +92,8 @@ static void say(struct diff *d, const char *path, const char *kind,
 	va_list ap;
 
 	d->differences++;
+	for (size_t k = 0; k < NKINDS; k++)
+		d->count[k] += strcmp(kinds[k], kind) == 0;
 	r.path = strdup(path);
 	va_start(ap, fmt);
 	if (vasprintf(&r.text, fmt, ap) == -1)
@@ -446,9 +455,6 @@ static int diff(struct diff *d, struct optimfs_error *err)
 
 static void summarize(const struct diff *d)
 {
-	static const char *const kinds[] = { "added", "removed", "recast",
-		"reshaped", "kind", "size", "value", "elements",
-		OFS_DIFF_UNREADABLE };
 	bool json = (d->c->flags & OFS_JSON) != 0;
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
@@ -459,27 +465,96 @@ static void summarize(const struct diff *d)
 	} else {
 		printf("compared %" PRIu64 "\n", d->files);
 	}
-	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
-		uint64_t n = 0;
-
-		for (size_t i = 0; i < d->n; i++)
-			n += strcmp(d->row[i].kind, kinds[k]) == 0;
+	for (size_t k = 0; k < NKINDS; k++) {
 		if (json)
-			ofs_json_put_u64(&w, kinds[k], n);
-		else if (n > 0)
-			printf("%s %" PRIu64 "\n", kinds[k], n);
+			ofs_json_put_u64(&w, kinds[k], d->count[k]);
+		else if (d->count[k] > 0)
+			printf("%s %" PRIu64 "\n", kinds[k], d->count[k]);
 	}
 	if (json)
 		ofs_json_print(&w);
 }
 
+/* Do both say the same of the same name below siblings: state/a/step and
+ * state/b/step? */
+static bool alike(const struct ofs_diff_row *a, const struct ofs_diff_row *b)
+{
+	const char *x = strrchr(a->path, '/'), *y = strrchr(b->path, '/');
+	const char *up, *other;
+
+	if (x == NULL || y == NULL || strcmp(x, y) != 0 ||
+	    strcmp(a->text, b->text) != 0 || a->measured || b->measured)
+		return false;
+	up = memrchr(a->path, '/', (size_t)(x - a->path));
+	other = memrchr(b->path, '/', (size_t)(y - b->path));
+	return up != NULL && other != NULL && up - a->path == other - b->path &&
+	    strncmp(a->path, b->path, (size_t)(up - a->path)) == 0;
+}
+
+/* Prints what is no tensor. Rows that say the same, such as the step of each
+ * parameter, are one line. Returns the row behind them. */
+static size_t print_alike(struct diff *d, size_t i)
+{
+	const struct ofs_diff_row *r = &d->row[i];
+	const char *name = strrchr(r->path, '/');
+	struct ofs_buf b = { 0 };
+	size_t n = 0, end = i;
+
+	for (size_t k = i; k < d->n; k++) {
+		if (d->row[k].measured)
+			continue;
+		if (!alike(r, &d->row[k]))
+			break;
+		n++;
+		end = k + 1;
+	}
+	if (n < 2 || strcmp(r->kind, OFS_DIFF_UNREADABLE) == 0) {
+		print_row(d, r);
+		return i + 1;
+	}
+	while (*--name != '/')
+		;
+	ofs_buf_plain(&b, r->path, (size_t)(name - r->path));
+	ofs_buf_puts(&b, "/*");
+	name = strrchr(r->path, '/');
+	ofs_buf_plain(&b, name, strlen(name));
+	ofs_buf_printf(&b, " (%zu): ", n);
+	ofs_buf_plain(&b, r->text, strlen(r->text));
+	ofs_buf_putc(&b, '\n');
+	ofs_tool_print_buf(&b, 4);
+	return end;
+}
+
+/* Prints the tensors that were compared, or everything else. */
+static void print_part(struct diff *d, bool measured)
+{
+	bool first = true;
+
+	for (size_t i = 0; i < d->n; i++) {
+		const struct ofs_diff_row *r = &d->row[i];
+
+		if (r->measured != measured)
+			continue;
+		if (!measured) {
+			i = print_alike(d, i) - 1;
+			continue;
+		}
+		if (first)
+			ofs_diff_row_header();
+		first = false;
+		ofs_diff_row_cells(r);
+	}
+}
+
 static void print_kept(struct diff *d)
 {
-	if ((d->c->flags & OFS_SUMMARY) != 0) {
-		summarize(d);
+	ofs_diff_rows_sort(d->row, d->n, d->c->sort);
+	if (d->table) {
+		/* what is no tensor is sorted behind all of them */
+		print_part(d, d->c->sort != NULL);
+		print_part(d, d->c->sort == NULL);
 		return;
 	}
-	ofs_diff_rows_sort(d->row, d->n, d->c->sort);
 	for (size_t i = 0; i < d->n; i++)
 		print_row(d, &d->row[i]);
 }
@@ -510,7 +585,8 @@ static int take_flags(struct diff *d, const struct ofs_verb *verb)
 		return ofs_tool_usage(verb,
 		    "--sort %s: not one of abs, rel, rms, cosine, differ",
 		    c->sort);
-	d->keep = c->sort != NULL || (c->flags & OFS_SUMMARY) != 0;
+	d->table = (c->flags & (OFS_JSON | OFS_VERBOSE | OFS_SUMMARY)) == 0;
+	d->keep = d->table || c->sort != NULL;
 	return status;
 }
 
@@ -557,7 +633,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_RTOL | OFS_ATOL | OFS_SORT | OFS_SUMMARY | OFS_JSON |
-		    OFS_SECOND,
+		    OFS_VERBOSE | OFS_SECOND,
 		1, 1, &status) == -1)
 		return status;
 	d.s = (struct ofs_diff_sides){ c.fs, NULL, c.checkpoint, c.operand[0] };
@@ -565,18 +641,21 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (status != OFS_EXIT_OK)
 		goto out;
 	if (diff(&d, &err) == -1) {
+		if (d.keep)
+			print_kept(&d);
 		status = ofs_command_stopped(&c, &err,
-		    d.keep
-			? "nothing was changed or printed"
-			: "the rest was not compared, and nothing was changed");
+		    "the rest was not compared, and nothing was changed");
 	} else {
 		if (d.keep)
 			print_kept(&d);
+		if ((c.flags & (OFS_JSON | OFS_SUMMARY)) != 0)
+			summarize(&d);
 		tell_lost(&d);
 		status = d.differences == 0 ? OFS_EXIT_OK : OFS_EXIT_NO;
 		if (d.status > status)
 			status = d.status;
-		if (d.differences == 0 && (c.flags & OFS_JSON) == 0 && !d.keep)
+		if (d.differences == 0 &&
+		    (c.flags & (OFS_JSON | OFS_SUMMARY)) == 0)
 			ofs_tool_done("equal: %" PRIu64 " files compared",
 			    d.files);
 	}
@@ -589,14 +668,17 @@ out:
 
 const struct ofs_verb ofs_verb_diff = {
 	.name = "diff",
-	.synopsis = "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary]\n"
-		    "           [--json] [-o OPTION] CHECKPOINT CHECKPOINT",
+	.synopsis =
+	    "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary]\n"
+	    "           [--json] [-v] [-o OPTION] CHECKPOINT CHECKPOINT",
 	.summary = "compare two checkpoints value by value",
 	.options =
 	    "  --rtol NUMBER  allowed difference, relative to the larger value\n"
 	    "  --atol NUMBER  allowed absolute difference, added to that\n"
 	    "  --sort KEY     largest first, by abs, rel, rms, cosine or differ\n"
 	    "  --summary      count the differences of each kind\n"
+	    "  -v             a sentence for each tensor, with the element, its file and\n"
+	    "                 its rank\n"
 	    "  --json         one JSON object per difference\n",
 	.run = run,
 };

@@ -32,7 +32,7 @@ static void print_json(const struct ofs_code *e)
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_json_begin(&w, &b, NULL);
+	ofs_json_begin(&w, &b, "optimfs.explain");
 	ofs_json_put_code(&w, e->number);
 	ofs_json_put_string(&w, "errno", e->errnos);
 	ofs_json_put_string(&w, "meaning", e->meaning);

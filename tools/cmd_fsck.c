@@ -25,7 +25,7 @@ static void json(const struct optimfs_finding *f)
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_json_begin(&w, &b, NULL);
+	ofs_json_begin(&w, &b, "optimfs.fsck");
 	ofs_json_put_string(&w, "level", f->error ? "error" : "warning");
 	ofs_json_put_i64(&w, "errno", f->code);
 	ofs_json_put_code(&w, f->number);
@@ -78,9 +78,11 @@ static void finding(void *ctx, const struct optimfs_finding *f)
 	    ofs_lost_add(&r->lost[f->error], f->path, f->text, f->why))
 		return;
 	ofs_progress_break(&r->c->progress);
-	if (r->json)
+	if (r->json) {
 		json(f);
-	else
+		r->errors += f->error;
+		r->warnings += !f->error;
+	} else
 		text(r, f->error, f->number, f->path, f->text, 0);
 }
 
@@ -115,6 +117,17 @@ static void conclude(const struct report *r, bool data)
 	ofs_tool_print_buf(&b, 4);
 }
 
+static void summarize(const struct report *r)
+{
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+
+	ofs_json_begin(&w, &b, "optimfs.fsck.summary");
+	ofs_json_put_u64(&w, "errors", r->errors);
+	ofs_json_put_u64(&w, "warnings", r->warnings);
+	ofs_json_print(&w);
+}
+
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -145,7 +158,9 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    "the rest was not checked, and nothing was changed");
 	} else {
 		status = problems > 0 ? OFS_EXIT_NO : OFS_EXIT_OK;
-		if (!r.json && ofs_job_is_first(&c.job))
+		if (r.json && ofs_job_is_first(&c.job))
+			summarize(&r);
+		else if (ofs_job_is_first(&c.job))
 			conclude(&r, (c.flags & OFS_DATA) != 0);
 	}
 	ofs_command_fini(&c);

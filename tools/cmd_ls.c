@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
+#include "cli/colour.h"
 #include "fs/walk.h"
 #include "tools/command.h"
 
@@ -28,10 +29,19 @@ static void print_plain(const char *s, size_t n)
 	ofs_buf_fini(&b);
 }
 
+static void print_path(const char *path, bool dir)
+{
+	if (dir)
+		ofs_colour(OFS_BLUE);
+	print_plain(path, strlen(path));
+	if (dir)
+		ofs_colour(OFS_PLAIN);
+}
+
 static void print_name(const char *path, bool dir)
 {
-	print_plain(path, strlen(path));
-	printf("%s\n", dir ? "/" : "");
+	print_path(path, dir);
+	puts(dir ? "/" : "");
 }
 
 struct value {
@@ -86,7 +96,7 @@ static void print_json(struct ofs_command *c, const char *path,
 	struct ofs_buf b = { 0 };
 	struct value v;
 
-	ofs_json_begin(&w, &b, NULL);
+	ofs_json_begin(&w, &b, "optimfs.ls");
 	ofs_json_put_string(&w, "path", path);
 	ofs_json_put_string(&w, "type",
 	    S_ISDIR(attr->mode)       ? "directory"
@@ -152,7 +162,7 @@ static void print_long(struct ofs_command *c, const char *path,
 	    shape != NULL && *shape != '\0' ? shape : "-");
 	print_size(c, attr);
 	printf("%s ", date);
-	print_plain(path, strlen(path));
+	print_path(path, S_ISDIR(attr->mode));
 	if (value_of(c, attr, kind, shape, &v)) {
 		fputs(" = ", stdout);
 		print_plain(v.text, v.len);
@@ -172,12 +182,14 @@ static void print_long(struct ofs_command *c, const char *path,
 struct listing {
 	struct ofs_command *c;
 	const char *below; /* put before paths; "" */
+	uint64_t entries;  /* printed */
+	bool more;         /* something was printed before */
 };
 
 static int list(void *ctx, const struct ofs_walk_entry *e,
     struct optimfs_error *err)
 {
-	const struct listing *l = ctx;
+	struct listing *l = ctx;
 	struct ofs_command *c = l->c;
 	char *path;
 
@@ -191,6 +203,7 @@ static int list(void *ctx, const struct ofs_walk_entry *e,
 	else
 		print_name(path, S_ISDIR(e->attr.mode));
 	free(path);
+	l->entries++;
 	return ferror(stdout) ? -1 : 0;
 }
 
@@ -210,7 +223,7 @@ static int list_hidden(struct listing *l, const char *path,
 /* Of several paths, each directory has a heading, and in JSON all paths begin at
  * the root. */
 static int list_dir(struct listing *l, const char *path, uint64_t node,
-    bool first, struct optimfs_error *err)
+    struct optimfs_error *err)
 {
 	struct ofs_command *c = l->c;
 	bool json = (c->flags & OFS_JSON) != 0;
@@ -219,7 +232,7 @@ static int list_dir(struct listing *l, const char *path, uint64_t node,
 	if (c->noperands > 1 && json)
 		l->below = path;
 	else if (c->noperands > 1) {
-		fputs(first ? "" : "\n", stdout);
+		fputs(l->more ? "\n" : "", stdout);
 		print_plain(path, strlen(path));
 		puts(":");
 	}
@@ -229,32 +242,42 @@ static int list_dir(struct listing *l, const char *path, uint64_t node,
 		    : ofs_walk_sorted(c->fs, node, depth, list, l, err);
 }
 
-/* Files first, as ls(1) does. */
-static int list_paths(struct ofs_command *c, bool dirs, bool *first,
-    struct optimfs_error *err)
+/* Lists the paths that are directories, or those that are not. */
+static int list_paths(struct listing *l, bool dirs, struct optimfs_error *err)
 {
+	struct ofs_command *c = l->c;
 	int ret = 0;
 
 	for (int i = 0; i < c->noperands && ret == 0; i++) {
-		struct listing l = { c, "" };
 		struct ofs_walk_entry e = { .path = c->operand[i],
 			.name = c->operand[i] };
 
+		l->below = "";
 		ret = ofs_command_resolve(c, e.path, &e.attr, err);
 		if (ret == -1 || S_ISDIR(e.attr.mode) != dirs)
 			continue;
-		ret = dirs ? list_dir(&l, e.path, e.attr.node, *first, err)
-			   : list(&l, &e, err);
-		*first = false;
+		ret = dirs ? list_dir(l, e.path, e.attr.node, err)
+			   : list(l, &e, err);
+		l->more = true;
 	}
 	return ret;
+}
+
+static void summarize(const struct listing *l)
+{
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+
+	ofs_json_begin(&w, &b, "optimfs.ls.summary");
+	ofs_json_put_u64(&w, "entries", l->entries);
+	ofs_json_print(&w);
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
+	struct listing l = { .c = &c, .below = "" };
 	struct optimfs_error err = { 0 };
-	bool first = true;
 	int status, ret;
 
 	if (ofs_command_init(&c, verb, argc, argv,
@@ -264,9 +287,12 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		return status;
 	if (c.noperands == 0)
 		c.operand[c.noperands++] = (char *)"";
-	ret = list_paths(&c, false, &first, &err);
+	/* files first, as ls(1) does */
+	ret = list_paths(&l, false, &err);
 	if (ret == 0)
-		ret = list_paths(&c, true, &first, &err);
+		ret = list_paths(&l, true, &err);
+	if (ret == 0 && (c.flags & OFS_JSON) != 0)
+		summarize(&l);
 	status = ret == -1 && err.code != 0 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);

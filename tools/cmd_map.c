@@ -21,6 +21,7 @@
 
 struct map {
 	struct ofs_command *c;
+	uint64_t tensors; /* printed */
 	struct ofs_holders ranks;
 	size_t columns; /* cells in a line */
 	size_t group;   /* ranks in a cell; the last one may have fewer */
@@ -110,6 +111,7 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	if (asprintf(&path, "%.*s%s%s", (int)m->nbase, m->base,
 		m->nbase > 0 && *e->path != '\0' ? "/" : "", e->path) == -1)
 		return ofs_no_memory(err);
+	m->tensors++;
 	if ((m->c->flags & OFS_JSON) != 0)
 		print_json(m, path, e->attr.size);
 	else
@@ -155,6 +157,16 @@ static int find(struct map *m, const char *given, struct ofs_walk_entry *e,
 	return 0;
 }
 
+static void summarize(const struct map *m)
+{
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+
+	ofs_json_begin(&w, &b, "optimfs.map.summary");
+	ofs_json_put_u64(&w, "tensors", m->tensors);
+	ofs_json_print(&w);
+}
+
 static int map_path(struct map *m, const char *given, struct optimfs_error *err)
 {
 	struct ofs_walk_entry e = { .path = "" };
@@ -197,6 +209,8 @@ static int map(struct map *m, struct optimfs_error *err)
 	for (int i = 0; i < c->noperands; i++)
 		if (map_path(m, c->operand[i], err) == -1)
 			return -1;
+	if ((c->flags & OFS_JSON) != 0)
+		summarize(m);
 	return 0;
 }
 

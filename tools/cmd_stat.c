@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/natural.h"
+#include "cli/colour.h"
 #include "stats/stats.h"
 #include "tools/command.h"
 #include "tools/lost.h"
@@ -250,6 +251,16 @@ static void print_number(size_t *used, double v)
 		ofs_tool_print_cell(used, 10, "%.4g", v);
 }
 
+/* Red unless it is 0. */
+static void print_odd(size_t *used, uint64_t n)
+{
+	if (n > 0)
+		ofs_colour(OFS_RED);
+	ofs_tool_print_cell(used, 5, "%" PRIu64, n);
+	if (n > 0)
+		ofs_colour(OFS_PLAIN);
+}
+
 static void print_unread(const struct row *r)
 {
 	struct ofs_buf b = { 0 };
@@ -293,8 +304,8 @@ static void line(struct rows *rows, const struct row *r)
 	if (r->rank >= 0)
 		ofs_tool_print_cell(&used, 4, "%d", r->rank);
 	ofs_tool_print_cell(&used, 10, "%" PRIu64, s->elements);
-	ofs_tool_print_cell(&used, 5, "%" PRIu64, s->nan);
-	ofs_tool_print_cell(&used, 5, "%" PRIu64, s->inf);
+	print_odd(&used, s->nan);
+	print_odd(&used, s->inf);
 	ofs_tool_print_cell(&used, 8, "%" PRIu64, s->zeros);
 	print_number(&used, s->min);
 	print_number(&used, s->max);
@@ -314,18 +325,35 @@ static void print_header(bool by_rank)
 		{ "rms", 10 } };
 	size_t used = 0;
 
+	ofs_colour(OFS_BOLD);
 	if (by_rank)
 		ofs_tool_print_cell(&used, 4, "rank");
 	for (size_t i = 0; i < sizeof(cells) / sizeof(*cells); i++)
 		ofs_tool_print_cell(&used, cells[i].width, "%s", cells[i].name);
 	ofs_tool_print_path("path", used);
+	ofs_colour(OFS_PLAIN);
+}
+
+static void print_json(struct rows *rows)
+{
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+	uint64_t unread = 0;
+
+	for (size_t i = 0; i < rows->n; i++) {
+		json(rows, &rows->row[i]);
+		unread += rows->row[i].error != NULL;
+	}
+	ofs_json_begin(&w, &b, "optimfs.stat.summary");
+	ofs_json_put_u64(&w, "rows", rows->n);
+	ofs_json_put_u64(&w, "unread", unread);
+	ofs_json_print(&w);
 }
 
 static void print_rows(struct rows *rows)
 {
 	if (rows->c->flags & OFS_JSON) {
-		for (size_t i = 0; i < rows->n; i++)
-			json(rows, &rows->row[i]);
+		print_json(rows);
 		return;
 	}
 	if (rows->n == 0)

@@ -181,8 +181,7 @@ int ofs_command_which_value(const struct ofs_verb *verb, const char *option,
 
 /* Prints b to standard output and frees it. */
 void ofs_print_buf(struct ofs_buf *b);
-/* Begins an object of --json, which is one line, with its schema (if it has a
- * name) and "v": 1. */
+/* Begins an object of --json, which is one line, with its schema and "v": 1. */
 void ofs_json_begin(struct ofs_json_writer *w, struct ofs_buf *b,
     const char *schema);
 /* Ends the object, prints it and frees the buffer. */

@@ -92,10 +92,9 @@ void ofs_print_buf(struct ofs_buf *b)
 void ofs_json_begin(struct ofs_json_writer *w, struct ofs_buf *b,
     const char *schema)
 {
-	*w = (struct ofs_json_writer){ b, schema == NULL ? "" : " ", false };
+	*w = (struct ofs_json_writer){ b, " ", false };
 	ofs_json_open(w, NULL, '{');
-	if (schema != NULL)
-		ofs_json_put_string(w, "schema", schema);
+	ofs_json_put_string(w, "schema", schema);
 	ofs_json_put_u64(w, "v", 1);
 }
 
@@ -111,7 +110,7 @@ void ofs_print_made(const char *dir, const char *layout, bool synced)
 	struct ofs_json_writer w;
 	struct ofs_buf b = { 0 };
 
-	ofs_json_begin(&w, &b, NULL);
+	ofs_json_begin(&w, &b, "optimfs.made");
 	ofs_json_put_string(&w, "directory", dir);
 	ofs_json_put_string(&w, "layout", layout);
 	ofs_json_put_bool(&w, "synced", synced);

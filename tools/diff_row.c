@@ -6,9 +6,12 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/natural.h"
+#include "cli/colour.h"
 #include "tools/command.h"
 
 void ofs_diff_row_fini(struct ofs_diff_row *r)
@@ -144,6 +147,56 @@ void ofs_diff_row_text(const struct ofs_diff_sides *s,
 	ofs_buf_putc(b, '\n');
 }
 
+void ofs_diff_row_header(void)
+{
+	static const char *const names[] = { "max abs", "max rel", "rms",
+		"cosine" };
+	size_t used = 0;
+
+	ofs_colour(OFS_BOLD);
+	ofs_tool_print_cell(&used, 10, "differ");
+	ofs_tool_print_cell(&used, 5, "nan");
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		ofs_tool_print_cell(&used, 10, "%s", names[i]);
+	ofs_tool_print_path("path", used);
+	ofs_colour(OFS_PLAIN);
+}
+
+static void print_number(size_t *used, double v)
+{
+	if (isnan(v))
+		ofs_tool_print_cell(used, 10, "-");
+	else
+		ofs_tool_print_cell(used, 10, "%.3g", v);
+}
+
+/* It is near 1, or something is wrong. */
+static void print_cosine(size_t *used, double v)
+{
+	if (isnan(v))
+		ofs_tool_print_cell(used, 10, "-");
+	else
+		ofs_tool_print_cell(used, 10, "%.6f", v);
+}
+
+void ofs_diff_row_cells(const struct ofs_diff_row *r)
+{
+	const struct optimfs_comparison *m = &r->m;
+	size_t used = 0;
+
+	ofs_tool_print_cell(&used, 10, "%" PRIu64, m->differ);
+	if (lost(m) > 0)
+		ofs_colour(OFS_RED);
+	ofs_tool_print_cell(&used, 5, "%" PRIu64, lost(m));
+	if (lost(m) > 0)
+		ofs_colour(OFS_PLAIN);
+	print_number(&used, m->finite > 0 ? m->max_abs : NAN);
+	print_number(&used, m->finite > 0 ? m->max_rel : NAN);
+	print_number(&used, m->finite > 0 ? m->rms : NAN);
+	print_cosine(&used, m->finite > 0 ? m->cosine : NAN);
+	ofs_tool_print_path(r->path, used);
+}
+
 static const char *const keys[] = { "abs", "rel", "rms", "cosine", "differ",
 	NULL };
 
@@ -169,11 +222,12 @@ static double key_of(const struct ofs_diff_row *r, const char *name)
 static int by_key(const void *a, const void *b, void *key)
 {
 	const struct ofs_diff_row *p = a, *q = b;
-	double x = key_of(p, key), y = key_of(q, key);
+	double x = key == NULL ? 0 : key_of(p, key);
+	double y = key == NULL ? 0 : key_of(q, key);
 
 	if (x != y)
 		return x > y ? -1 : 1;
-	return strcmp(p->path, q->path);
+	return ofs_natural(p->path, q->path);
 }
 
 bool ofs_diff_is_key(const char *name)

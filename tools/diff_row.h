@@ -39,8 +39,14 @@ void ofs_diff_row_json(const struct ofs_diff_sides *s,
 void ofs_diff_row_text(const struct ofs_diff_sides *s,
     const struct ofs_diff_row *r, struct ofs_buf *b);
 
+/* Prints the heading of a table, and a line of it; the row is measured. nan: how
+ * many elements are NaN or infinite on one side only. */
+void ofs_diff_row_header(void);
+void ofs_diff_row_cells(const struct ofs_diff_row *r);
+
 bool ofs_diff_is_key(const char *name);
-/* Sorts by a key, the largest difference first, then by path. */
+/* Sorts by a key, the largest difference first, then by path; by path only if it
+ * is NULL. */
 void ofs_diff_rows_sort(struct ofs_diff_row *row, size_t n, const char *key);
 
 #endif

@@ -292,12 +292,18 @@ static void json_cell(const struct ofs_log *log, const struct ofs_log_row *r,
 
 void ofs_log_print_json(const struct ofs_log *log)
 {
+	struct ofs_json_writer w;
+	struct ofs_buf b = { 0 };
+
 	for (size_t i = 0; i < log->n; i++) {
 		if (log->c->noperands == 0)
 			json_step(&log->row[i]);
 		for (int k = 0; k < log->c->noperands; k++)
 			json_cell(log, &log->row[i], (size_t)k);
 	}
+	ofs_json_begin(&w, &b, "optimfs.log.summary");
+	ofs_json_put_u64(&w, "checkpoints", log->n);
+	ofs_json_print(&w);
 }
 
 /* CSV (RFC 4180, with lines that end as those of Unix) */

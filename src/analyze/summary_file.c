@@ -115,10 +115,11 @@ void ofs_summary_file_text(struct optimfs *fs, const struct optimfs_attr *attr,
 void ofs_summary_file_json(struct optimfs *fs, const char *path,
     const struct optimfs_attr *attr, struct ofs_buf *out)
 {
-	struct ofs_json_writer w = { out, "", false };
+	struct ofs_json_writer w = { out, " ", false };
 	char *text = value_of(fs, attr);
 
 	ofs_json_open(&w, NULL, '{');
+	ofs_json_put_string(&w, "schema", "optimfs.info.file");
 	ofs_json_put_u64(&w, "v", 2);
 	ofs_json_put_string(&w, "path", path);
 	if (text != NULL)

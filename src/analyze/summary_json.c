@@ -243,10 +243,12 @@ static void put_checkpoint(const struct ofs_summary *s,
 
 void ofs_summary_json(const struct ofs_summary *s, struct ofs_buf *out)
 {
-	struct ofs_json_writer w = { out, "", false };
+	struct ofs_json_writer w = { out, " ", false };
 	char path[4096] = "";
 
 	ofs_json_open(&w, NULL, '{');
+	ofs_json_put_string(&w, "schema",
+	    s->below == 0 ? "optimfs.info" : "optimfs.info.directory");
 	ofs_json_put_u64(&w, "v", 2);
 	if (s->below == 0) {
 		ofs_json_put_string(&w, "kind", "checkpoint");

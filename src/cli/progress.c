@@ -174,11 +174,21 @@ void ofs_progress_step(void *progress, uint64_t done, uint64_t total,
 	draw(p, t, line);
 }
 
+/* Also what the terminal shows of ^C. */
+static void erase(struct ofs_progress *p)
+{
+	int n = p->width + 2;
+
+	if (p->columns > 0 && n > (int)p->columns - 1)
+		n = (int)p->columns - 1;
+	if (p->out != NULL && p->terminal && p->width > 0)
+		fprintf(p->out, "\r%*s\r", n, "");
+	p->width = 0;
+}
+
 void ofs_progress_clear(struct ofs_progress *p)
 {
-	if (p->width > 0)
-		fprintf(p->out, "\r%*s\r", p->width, "");
-	p->width = 0;
+	erase(p);
 	p->shown = 0;
 }
 
@@ -197,9 +207,7 @@ void ofs_progress_add(struct ofs_progress *p, uint64_t n, const char *file)
 
 void ofs_progress_break(struct ofs_progress *p)
 {
-	if (p->out != NULL && p->terminal && p->width > 0)
-		fputc('\n', p->out);
-	p->width = 0;
+	erase(p);
 }
 
 void ofs_progress_end(struct ofs_progress *p, bool well)

@@ -268,12 +268,13 @@ static int put_row(void *ctx, const struct optimfs_run_entry *e)
 static int put_json(struct ofs_run_dir *run, bool read, struct ofs_buf *out,
     struct optimfs_error *err)
 {
-	struct ofs_json_writer w = { out, "", false };
+	struct ofs_json_writer w = { out, " ", false };
 	struct run_table table = { run, out, &w, read, err };
 	char *mount = ofs_mount_says(run->fs, &run->fs->mount_info);
 	int ret;
 
 	ofs_json_open(&w, NULL, '{');
+	ofs_json_put_string(&w, "schema", "optimfs.info.run");
 	ofs_json_put_u64(&w, "v", 1);
 	ofs_json_put_string(&w, "kind", "run");
 	ofs_json_put_string(&w, "source", run->fs->source);

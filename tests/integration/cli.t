@@ -8,6 +8,7 @@ dir=$(mktemp -d)
 trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 state=optim/state/layers.0.wq.weight
+export NO_COLOR=1 # colours would count as columns
 
 n=0
 bad=0
@@ -51,6 +52,8 @@ does 0 "ls -R --json succeeds" ls -R --json "$ck"
 python3 - out <<'EOF'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
+end = rows.pop()
+assert end == {"schema": "optimfs.ls.summary", "v": 1, "entries": len(rows)}, end
 one = [r for r in rows if r["path"].endswith("layers.0.wq.weight/exp_avg")]
 assert one[0]["dtype"] == "float32" and one[0]["shape"] == [12, 12], one
 assert all(r["v"] == 1 for r in rows)
@@ -174,7 +177,7 @@ does 0 "fsck exits with 0 for flat rank files with original parameters" fsck \
 ok $? "fsck has one line for model and optimizer without units"
 does 0 "ls lists the model of a checkpoint with a missing file" ls hurt model
 does 3 "cp -r of a checkpoint with a missing file exits with 3" cp -r hurt / rest
-unread=$("$OPTIMFS" fsck --json hurt | grep -c '"code":"OFS140","path":"[^"]')
+unread=$("$OPTIMFS" fsck --json hurt | grep -c '"code": "OFS140", "path": "[^"]')
 printf 'optimfs: %s\n' >want \
     "OFS140 __1_0.distcp is missing: $unread tensors and values cannot be read (optimfs fsck --json lists them)" \
     "rest: $unread files could not be read; all others are there"
@@ -286,10 +289,11 @@ says out ' step = 3\.0$' "ls -l prints the value of step"
 says out ' exp_avg$' "ls -l prints no elements of a tensor"
 
 # JSON output.
-json() { # json EXPRESSION NAME: r is the first line, rows are all lines
+json() { # json EXPRESSION NAME: r is the first line, rows are all but a summary
 	python3 - out "$1" <<'EOF2'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
+rows = [r for r in rows if not r["schema"].endswith(".summary")]
 r = rows[0]
 sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)
 EOF2

@@ -18,7 +18,7 @@ cp -r "$four" "$scratch/new"
 chmod -R u+w "$scratch/new"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/new" $path 2 \
     scale 1.5 >"$scratch/where"
-status "diff exits with 1 for one changed element" 1 "$OPTIMFS" diff "$four" "$scratch/new"
+status "diff exits with 1 for one changed element" 1 "$OPTIMFS" diff -v "$four" "$scratch/new"
 said=$(cat "$scratch/out")
 like "diff prints the number of changed elements and the first one" "$said" \
     "$path: 1 of 228 elements differ, from element 120 on; *"
@@ -28,7 +28,10 @@ like "diff prints file and rank of the element on both sides" "$said" \
     '*; a: __2_0.distcp rank 2, b: __2_0.distcp rank 2'
 like "diff prints relative rms and cosine" "$said" \
     '*; relative rms 0.0*, cosine 0.9*'
-status "diff of different layouts exits with 1" 1 "$OPTIMFS" diff "$three" "$scratch/new"
+is "without -v they are in a table" "$("$OPTIMFS" diff "$four" "$scratch/new")" \
+    "    differ   nan    max abs    max rel        rms     cosine  path
+         1     0     0.0545      0.333     0.0223   0.999753  $path"
+status "diff of different layouts exits with 1" 1 "$OPTIMFS" diff -v "$three" "$scratch/new"
 like "diff of different layouts names the rank on each side" "$(cat "$scratch/out")" \
     '*; a: __1_0.distcp rank 1, b: __2_0.distcp rank 2'
 ok "diff --rtol 0.34 accepts a relative difference of 0.333" \
@@ -40,7 +43,8 @@ status "diff --json exits with 1 for one changed element" 1 \
     "$OPTIMFS" diff --json "$four" "$scratch/new"
 ok "diff --json has the same numbers" python3 - "$scratch/out" <<'END'
 import json, sys
-d, = [json.loads(line) for line in open(sys.argv[1])]
+d, end = [json.loads(line) for line in open(sys.argv[1])]
+assert end["schema"] == "optimfs.diff.summary" and end["elements"] == 1, end
 assert d["schema"] == "optimfs.diff" and d["kind"] == "elements", d
 assert d["at"] == 120 and d["differ"] == 1 and d["elements"] == 228, d
 assert abs(d["max_rel"] - 1 / 3) < 1e-6 and d["ulps"] > 0, d
@@ -68,13 +72,14 @@ ok "diff finds no difference between tensors inside an object and their copies" 
 cp -r "$four" "$scratch/nan"
 chmod -R u+w "$scratch/nan"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/nan" $path 3 nan 5 >/dev/null
-status "diff exits with 1 for a NaN" 1 "$OPTIMFS" diff "$four" "$scratch/nan"
+status "diff exits with 1 for a NaN" 1 "$OPTIMFS" diff -v "$four" "$scratch/nan"
 is "diff says that one side is NaN and prints no difference" "$(cat "$scratch/out")" \
     "$path: 1 of 228 elements differ, from element 185 on; 1 is NaN in $scratch/nan only; a: __3_0.distcp rank 3, b: __3_0.distcp rank 3"
 status "diff --json exits with 1 for a NaN" 1 "$OPTIMFS" diff --json "$four" "$scratch/nan"
 ok "diff --json counts the NaN and has null for the differences" python3 - "$scratch/out" <<'END'
 import json, sys
-d, = [json.loads(line) for line in open(sys.argv[1])]
+d, end = [json.loads(line) for line in open(sys.argv[1])]
+assert end["schema"] == "optimfs.diff.summary" and end["elements"] == 1, end
 assert (d["nan_a"], d["nan_b"], d["inf_a"], d["inf_b"]) == (0, 1, 0, 0), d
 assert d["max_abs"] is None and d["max_rel"] is None, d
 assert d["cosine"] <= 1, d
@@ -83,24 +88,38 @@ python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/nan" \
     model/layers.1.w1.weight 2 scale 1000 >/dev/null
 for key in abs rel rms cosine; do
 	status "diff --sort $key exits with 1 for a NaN" 1 \
-	    "$OPTIMFS" diff --sort $key "$four" "$scratch/nan"
+	    "$OPTIMFS" diff -v --sort $key "$four" "$scratch/nan"
 	like "diff --sort $key prints the NaN before a finite difference" \
 	    "$(cat "$scratch/out")" "$path: *layers.1.w1.weight: *"
 done
 # Two steps of one run: each step and many values differ, too.
 tags=$TOP_SRCDIR/tests/data/deepspeed/z3_ws2_two_tags/ckpt
 for key in rms cosine differ; do
-	"$OPTIMFS" diff --sort $key "$tags/global_step2" "$tags/global_step3" >"$scratch/out"
+	"$OPTIMFS" diff -v --sort $key "$tags/global_step2" "$tags/global_step3" >"$scratch/out"
 	is "diff --sort $key prints all tensors before the first value" \
 	    "$(awk '/ -> / { v++ } / elements differ/ { n += v > 0; t++ } END { print (v > 0), (t > 0), n + 0 }' \
 	        "$scratch/out")" '1 1 0'
 done
+is "without --sort what is no tensor is first, and what is equal is one line" \
+    "$("$OPTIMFS" diff "$tags/global_step2" "$tags/global_step3" | head -n 5 | cut -c1-42)" \
+    'extra/global_samples: 8 -> 12
+extra/global_steps: 2 -> 3
+extra/iteration: 2 -> 3
+optim/state/*/step (15): 2.0 -> 3.0
+    differ   nan    max abs    max rel    '
+escapes() { # escapes VARIABLE=VALUE...: bytes that begin a colour
+	script -qec "env -u NO_COLOR TERM=xterm $* '$OPTIMFS' diff '$four' '$scratch/nan'" /dev/null |
+	    tr -dc '\033' | wc -c
+}
 if command -v script >/dev/null; then
+	is "on a terminal the heading and the NaN have a colour" "$(escapes)" 4
+	is "NO_COLOR takes it away" "$(escapes NO_COLOR=1)" 0
+	is "so does a dumb terminal" "$(escapes TERM=dumb)" 0
 	ok "diff on a terminal succeeds" \
 	    script -qec "'$OPTIMFS' diff '$four' '$three'" "$scratch/tty"
 	like "diff on a terminal says that the checkpoints are equal" \
 	    "$(cat "$scratch/tty")" '*equal: * files compared*'
-	script -qec "stty cols 100; '$OPTIMFS' diff '$four' '$scratch/nan'" /dev/null |
+	script -qec "stty cols 100; '$OPTIMFS' diff -v '$four' '$scratch/nan'" /dev/null |
 	    tr -d '\r' >"$scratch/tty"
 	is "diff on a terminal prints no line longer than the terminal" \
 	    "$(grep -c '.\{101\}' "$scratch/tty") $(grep -c '^[^ ]' "$scratch/tty")" '0 2' ||
@@ -112,7 +131,7 @@ cp -r "$four" "$scratch/inf"
 chmod -R u+w "$scratch/inf"
 python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/inf" $path 3 inf 5 >/dev/null
 status "diff --rtol exits with 1 for an infinity" 1 \
-    "$OPTIMFS" diff --rtol 0.5 "$four" "$scratch/inf"
+    "$OPTIMFS" diff -v --rtol 0.5 "$four" "$scratch/inf"
 like "diff says that one element is infinite" "$(cat "$scratch/out")" '*; 1 is infinite in *'
 
 # Values longer than one read, and an infinite value.
@@ -141,7 +160,7 @@ for name, x in ("even", 2**53), ("odd", 2**53 + 1):
                 struct.pack("<qQ", -x, x + 2**63))
 END
 status "diff --atol 0.5 rejects a difference of 1 of large integers" 1 \
-    "$OPTIMFS" diff --atol 0.5 "$scratch/even.safetensors" "$scratch/odd.safetensors"
+    "$OPTIMFS" diff -v --atol 0.5 "$scratch/even.safetensors" "$scratch/odd.safetensors"
 is "diff prints that difference of int64 and uint64" \
     "$(grep -c 'by up to 1 ' "$scratch/out")" 2
 ok "diff --atol 1 accepts a difference of 1 of large integers" \
@@ -176,7 +195,8 @@ like "diff names the missing file once, with its checkpoint and the number of te
 [ "$("$OPTIMFS" diff --json "$four" "$scratch/lost" | grep -c OFS140)" -gt 50 ]
 tap_result $? "diff --json names every unreadable tensor"
 like "diff prints a difference besides unreadable tensors" "$(cat "$scratch/out")" \
-    "model/conv.weight: 1 of 90 elements differ, *"
+    "*  path
+         1 *  model/conv.weight"
 status "diff --summary --json with a missing file exits with 3" 3 \
     "$OPTIMFS" diff --summary --json "$four" "$scratch/lost"
 like "diff --summary --json counts unreadable tensors" "$(cat "$scratch/out")" '*"unreadable": ?*}'

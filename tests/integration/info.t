@@ -272,7 +272,7 @@ like "info notes that staged changes are not shown" "$(cat "$scratch/err")" \
     "optimfs: $mnt: changes that are not committed (1 file, * B) are not included"
 ok "commit --json succeeds" "$OPTIMFS" commit --json "$mnt"
 is "commit --json reports the mount point and the sync" "$(cat "$scratch/out")" \
-    "{\"v\":1,\"mountpoint\":\"$mnt\",\"synced\":true}"
+    "{\"schema\": \"optimfs.commit\", \"v\": 1, \"mountpoint\": \"$mnt\", \"synced\": true}"
 ok "info after the commit succeeds" "$OPTIMFS" info "$mnt"
 has "info after the commit shows the committed value" '^  group 0  lr 1e-05,'
 is "info after the commit prints no note" "$(cat "$scratch/err")" ''

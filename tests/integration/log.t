@@ -88,7 +88,7 @@ for path in $weight model; do
 import json, sys
 for line in open(sys.argv[1]):
     o = json.loads(line)
-    if o["path"] == sys.argv[2] and o["step"] == 2500:
+    if o.get("path") == sys.argv[2] and o["step"] == 2500:
         print(o["elements"], "%.9g %.9g" % (o["max"], o["rms"]))
 EOP
 )" "$("$OPTIMFS" stat "$run:2500" $path | python3 -c '
@@ -101,6 +101,8 @@ import json, sys
 found = {}
 for line in open(sys.argv[1]):
     o = json.loads(line)
+    if o["schema"] == "optimfs.log.summary":
+        continue
     kind = [k for k in ("rms", "value", "error") if k in o]
     assert len(kind) == 1, o
     found[kind[0]] = found.get(kind[0], 0) + 1

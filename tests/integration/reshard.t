@@ -406,7 +406,7 @@ at = extra + 4 + int.from_bytes(data[extra + 2:extra + 4], "little")
 data[at] ^= 1
 open(sys.argv[1], "wb").write(data)
 EOF
-status "diff exits with 1 for one changed bit" 1 "$OPTIMFS" diff straight changed
+status "diff exits with 1 for one changed bit" 1 "$OPTIMFS" diff -v straight changed
 is "diff prints one line for one changed bit" "$(wc -l <"$scratch/out")" 1
 like "diff says how many elements differ and where" "$(cat "$scratch/out")" \
     '*1 of * elements differ, from element *'

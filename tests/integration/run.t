@@ -31,7 +31,7 @@ for ck in "$data"/pytorch/*/ckpt "$data"/deepspeed/*/ckpt \
     "$data"/extra/trainers/* "$data"/extra/olmo_local/* \
     "$data"/megatron/*/*/iter_0000003 "$data"/numpy/*.npz; do
 	"$OPTIMFS" info --json "$ck" >"$scratch/info" 2>/dev/null &&
-	    grep -q '"kind":"checkpoint"' "$scratch/info" || continue
+	    grep -q '"kind": "checkpoint"' "$scratch/info" || continue
 	n=$((n + 1))
 	case $ck in
 	*.ckpt) to=$run/epoch=1-step=$n.ckpt ;;

@@ -103,8 +103,8 @@ like "stat names tensor, rank, file and offset of the NaN" "$(cat "$scratch/out"
 *the first NaN is element *, in $file at byte $offset (rank 2)"
 is "stat --only nan>0 prints only the tensor with the NaN" "$(grep -c model/ "$scratch/out")" 1
 is "stat prints the same values for all other tensors" \
-    "$(stats --only 'nan=0' "$scratch/bad" | grep -v "$path" | md5sum)" \
-    "$(echo "$all" | grep -v "$path" | md5sum)"
+    "$(stats --only 'nan=0' "$scratch/bad" | grep -v "$path\|summary" | md5sum)" \
+    "$(echo "$all" | grep -v "$path\|summary" | md5sum)"
 is "stat --only nan>0 prints nothing for a sound checkpoint" \
     "$("$OPTIMFS" stat --only 'nan>0' "$four")" ''
 ok "stat --sort rms succeeds" "$OPTIMFS" stat --sort rms "$four" model

@@ -34,12 +34,14 @@
 # What has not come after this time does not come.
 : "${patience:=120}"
 LC_ALL=C
+# Colours of a terminal would count as columns.
+NO_COLOR=1
 # Checkpoints of trainers hold classes, which torch.load refuses by default from
 # PyTorch 2.6 on.
 TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1
 # Nor may tests read or leave anything in the user's cache.
 XDG_CACHE_HOME=/nonexistent
-export XDG_CACHE_HOME LC_ALL TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
+export XDG_CACHE_HOME LC_ALL NO_COLOR TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
 
 tap_n=0
 tap_failed=0

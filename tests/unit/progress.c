@@ -70,8 +70,9 @@ static void terminal(void)
 	    "__0_0.distcp"
 	    "\rreshard: 80 %, 800 MB of 1.00 GB, 100 MB/s, 2 s left, b"
 	    "             "
-	    "\nreshard: 800 MB in 10 s, 80.0 MB/s\n",
-	    "a terminal gets one rewritten line and a summary");
+	    "\r                                                         \r"
+	    "reshard: 800 MB in 10 s, 80.0 MB/s\n",
+	    "a terminal gets one rewritten line, which is removed, and a summary");
 
 	begin(&o, true, false);
 	at(&o, 0, 0, NULL);
@@ -79,7 +80,8 @@ static void terminal(void)
 	ofs_progress_break(&o.p);
 	ofs_progress_end(&o.p, false);
 	says(&o,
-	    "\rreshard: 20 %, 200 MB of 1.00 GB, 50.0 MB/s, 16 s left, a?b\n",
+	    "\rreshard: 20 %, 200 MB of 1.00 GB, 50.0 MB/s, 16 s left, a?b"
+	    "\r                                                             \r",
 	    "failed work has no summary; control bytes of names are replaced");
 }
 
@@ -92,7 +94,9 @@ static void narrow(void)
 	at(&o, 0, 0, NULL);
 	at(&o, 4, 200000000, "__0_0.distcp");
 	ofs_progress_end(&o.p, false);
-	says(&o, "\rreshard: 20 %, 200 MB of 1.00 GB, 50.0 \n",
+	says(&o,
+	    "\rreshard: 20 %, 200 MB of 1.00 GB, 50.0 "
+	    "\r                                       \r",
 	    "on a terminal of 40 columns a line has 39");
 }
 
@@ -158,7 +162,7 @@ static void steps(void)
 	says(&o,
 	    "\rreshard: parsing the index, 41 %"
 	    "\rreshard: building the tree      "
-	    "\r                          \r",
+	    "\r                            \r",
 	    "a step is shown after two seconds, and is removed at its end");
 	begin(&o, false, true);
 	ofs_progress_step(&o.p, 0, 100, "reading the index");
