@@ -247,6 +247,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 	const struct ofs_sandbox_config config = {
 		.source = { c->checkpoint, second },
 		.join = { c->open.join, c->source[1].open.join },
+		.base = c->open.base,
 		.output = output_of(c, allowed),
 		.upper = (allowed & OFS_THIN) != 0 ? c->checkpoint : NULL,
 		.file = { c->open.units, c->open.ids },

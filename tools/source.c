@@ -141,10 +141,10 @@ void ofs_source_apply(const struct ofs_tool_source *s,
 {
 	const char *const from[] = { s->open.type, s->open.optim_key,
 		s->open.model_key, s->open.ids, s->open.subtree, s->open.fill,
-		s->open.join };
+		s->open.join, s->open.base };
 	const char **const to[] = { &open->type, &open->optim_key,
 		&open->model_key, &open->ids, &open->subtree, &open->fill,
-		&open->join };
+		&open->join, &open->base };
 
 	for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++)
 		if (*to[i] == NULL)

@@ -46,6 +46,9 @@ struct optimfs_options {
 	/* another directory or file with a part of the same checkpoint, such as
 	 * the optimizer; not with rw, except scratch */
 	const char *join;
+	/* of a run whose versions are changes: the state that the first one
+	 * changes, version 0 */
+	const char *base;
 	uint64_t cache;   /* bytes of memory for decoded data;
 			 * 0: 1/8 of RAM, or of what the control group
 			 * allows, at most 4 GiB */

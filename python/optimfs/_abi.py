@@ -41,6 +41,7 @@ class Options(c.Structure):
                 ("subtree", c.c_char_p),
                 ("fill", c.c_char_p),
                 ("join", c.c_char_p),
+                ("base", c.c_char_p),
                 ("cache", c.c_uint64),
                 ("max_metadata", c.c_uint64),
                 ("parse_mem", c.c_uint64),

@@ -180,7 +180,8 @@ def open_run(path: PathLike, *, runs_open: Optional[int] = None,
     """Open a run, a directory of checkpoints of any formats.
 
     Only names are read: a checkpoint is opened when it is used. runs_open is
-    the number of checkpoints that stay open (8); the other options are those of
+    the number of checkpoints that stay open (8); base is the checkpoint that the
+    first of versions that are changes changes; the other options are those of
     open(), for each checkpoint.
 
     >>> with optimfs.open_run("run") as run:

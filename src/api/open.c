@@ -267,7 +267,7 @@ static struct optimfs *open_one(const char *path,
 /* The errors for a directory that has checkpoints. */
 static bool has_several(const struct optimfs_error *err)
 {
-	return err->number == 681 || err->number == 676;
+	return err->number == 681 || err->number == 676 || err->number == 886;
 }
 
 static struct optimfs *open_any(const char *path,

@@ -111,6 +111,7 @@ struct ofs_view {
 	uint8_t fix; /* enum ofs_fix */
 };
 
+struct ofs_delta;
 struct ofs_reader;
 struct ofs_tensor;
 struct ofs_derived;
@@ -350,10 +351,14 @@ struct ofs_catalog {
 
 	/* What its derived tensors are, if it is computed from other
 	 * checkpoints; else NULL. state: a hash of those. withheld:
-	 * permissions that one of them does not give. */
+	 * permissions that one of them does not give. own: bytes of the files
+	 * that are not of the other checkpoints. */
 	const char *computed;
-	uint64_t state;
+	uint64_t state, own;
 	uint32_t withheld;
+	/* It is no state, but changes of one: catalog/delta.h. In arena; NULL
+	 * for a state. */
+	const struct ofs_delta *delta;
 
 	struct ofs_object *objects;
 	struct ofs_map by_path; /* of objects */

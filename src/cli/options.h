@@ -60,7 +60,7 @@ bool ofs_options_wants_value(const struct ofs_options *o, const char *name);
 
 /* The options of optimfs_open, for every verb: a table for a struct
  * optimfs_options at offset 0. The macro has its rows, for larger tables whose
- * struct contains a struct optimfs_options at base. */
+ * struct contains a struct optimfs_options at offset at. */
 extern const struct ofs_option ofs_open_options[];
 /* In the order of optimfs_run_mode. */
 extern const char *const ofs_run_names[];
@@ -71,27 +71,28 @@ extern const char *const ofs_run_names[];
 #define OFS_OPEN_ROW(base, row_name, row_kind, member) \
  OFS_OPTION_ROW(row_name, row_kind,                    \
      (base) + offsetof(struct optimfs_options, member))
-#define OFS_OPEN_OPTIONS(base)                                           \
- OFS_OPEN_ROW(base, "type", OFS_OPTION_STRING, type),                    \
-     OFS_OPEN_ROW(base, "optim_key", OFS_OPTION_STRING, optim_key),      \
-     OFS_OPEN_ROW(base, "model_key", OFS_OPTION_STRING, model_key),      \
-     OFS_OPEN_ROW(base, "ids", OFS_OPTION_STRING, ids),                  \
-     OFS_OPEN_ROW(base, "units", OFS_OPTION_STRING, units),              \
-     OFS_OPEN_ROW(base, "subtree", OFS_OPTION_STRING, subtree),          \
-     OFS_OPEN_ROW(base, "fill", OFS_OPTION_STRING, fill),                \
-     OFS_OPEN_ROW(base, "join", OFS_OPTION_STRING, join),                \
-     OFS_OPEN_ROW(base, "cache", OFS_OPTION_SIZE, cache),                \
-     OFS_OPEN_ROW(base, "max_metadata", OFS_OPTION_SIZE, max_metadata),  \
-     OFS_OPEN_ROW(base, "parse_mem", OFS_OPTION_SIZE, parse_mem),        \
-     OFS_OPEN_ROW(base, "strict", OFS_OPTION_FLAG, strict),              \
-     OFS_OPEN_ROW(base, "follow", OFS_OPTION_FLAG, follow),              \
-     { .name = "run",                                                    \
-	     .kind = OFS_OPTION_CHOICE,                                  \
-	     .choices = ofs_run_names,                                   \
-	     .offset = (base) + offsetof(struct optimfs_options, run) }, \
- {                                                                       \
-  .name = "runs_open", .kind = OFS_OPTION_COUNT, .min = 1, .max = 1024,  \
-  .offset = (base) + offsetof(struct optimfs_options, runs_open)         \
+#define OFS_OPEN_OPTIONS(at)                                            \
+ OFS_OPEN_ROW(at, "type", OFS_OPTION_STRING, type),                     \
+     OFS_OPEN_ROW(at, "optim_key", OFS_OPTION_STRING, optim_key),       \
+     OFS_OPEN_ROW(at, "model_key", OFS_OPTION_STRING, model_key),       \
+     OFS_OPEN_ROW(at, "ids", OFS_OPTION_STRING, ids),                   \
+     OFS_OPEN_ROW(at, "units", OFS_OPTION_STRING, units),               \
+     OFS_OPEN_ROW(at, "subtree", OFS_OPTION_STRING, subtree),           \
+     OFS_OPEN_ROW(at, "fill", OFS_OPTION_STRING, fill),                 \
+     OFS_OPEN_ROW(at, "join", OFS_OPTION_STRING, join),                 \
+     OFS_OPEN_ROW(at, "base", OFS_OPTION_STRING, base),                 \
+     OFS_OPEN_ROW(at, "cache", OFS_OPTION_SIZE, cache),                 \
+     OFS_OPEN_ROW(at, "max_metadata", OFS_OPTION_SIZE, max_metadata),   \
+     OFS_OPEN_ROW(at, "parse_mem", OFS_OPTION_SIZE, parse_mem),         \
+     OFS_OPEN_ROW(at, "strict", OFS_OPTION_FLAG, strict),               \
+     OFS_OPEN_ROW(at, "follow", OFS_OPTION_FLAG, follow),               \
+     { .name = "run",                                                   \
+	     .kind = OFS_OPTION_CHOICE,                                 \
+	     .choices = ofs_run_names,                                  \
+	     .offset = (at) + offsetof(struct optimfs_options, run) },  \
+ {                                                                      \
+  .name = "runs_open", .kind = OFS_OPTION_COUNT, .min = 1, .max = 1024, \
+  .offset = (at) + offsetof(struct optimfs_options, runs_open)          \
  }
 
 #endif

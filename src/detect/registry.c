@@ -19,6 +19,7 @@
  X(universal)           \
  X(deepspeed)           \
  X(torch_checkpointing) \
+ X(delta)               \
  X(raw)                 \
  X(source)
 

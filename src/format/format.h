@@ -98,6 +98,9 @@ struct ofs_format {
 	 * rank; NULL: none. */
 	const char *ranks_file;
 
+	/* What it reads is not a state, but changes of one. */
+	bool changes;
+
 	/* Reading. */
 
 	/* Are the options consistent (EINVAL, ENOENT)? NULL: the format has no

@@ -21,8 +21,8 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 {
 	struct optimfs_options *o = &fs->options;
 	const char **strings[] = { &o->type, &o->optim_key, &o->model_key,
-		&o->ids, &o->units, &o->subtree, &o->fill, &o->upper,
-		&o->join };
+		&o->ids, &o->units, &o->subtree, &o->fill, &o->upper, &o->join,
+		&o->base };
 
 	*o = *given;
 	o->watch = NULL;

@@ -235,7 +235,7 @@ struct optimfs {
 	char *source; /* as it was given */
 	char *real;   /* absolute path; NULL: not on this machine */
 	struct optimfs_options options;
-	char *names[9]; /* copies of the strings in options */
+	char *names[10]; /* copies of the strings in options */
 	/* protects control, unsynced, mount_info, stats, and making the tables of
 	 * mirrors */
 	pthread_mutex_t lock;

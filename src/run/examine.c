@@ -62,6 +62,13 @@ static bool has_end(const struct ofs_dir *dir, const char *rel, bool pickle)
 	return last == '.';
 }
 
+static void set_format(struct ofs_run_examined *out,
+    const struct ofs_format *format)
+{
+	out->format = format == NULL ? NULL : format->name;
+	out->changes = format != NULL && format->changes;
+}
+
 /* Looks at the first files of a directory: the format of one; NULL: none is
  * known. */
 static const struct ofs_format *look_at_files(const struct ofs_dir *sub,
@@ -102,7 +109,7 @@ static int examine_names(const struct ofs_dir *sub, const char *name,
 	of_file = look_at_files(sub, names, out);
 	if (is == 1 && ofs_detect_dir(sub, names, &format, NULL) != 1)
 		format = of_file;
-	out->format = format == NULL ? NULL : format->name;
+	set_format(out, format);
 	if (out->kind == OFS_RUN_UNFINISHED)
 		return 0;
 	if (why != NULL && (is == 1 || told))
@@ -148,7 +155,7 @@ static int examine_file(const struct ofs_dir *dir, const char *name, bool told,
 	format = ofs_detect_file(dir, name, NULL);
 	if (format != NULL && has_end(dir, name, false)) {
 		out->kind = OFS_RUN_COMPLETE;
-		out->format = format->name;
+		set_format(out, format);
 	} else if (told || format != NULL) {
 		unfinished(out, "it has no end yet");
 	}

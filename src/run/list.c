@@ -27,7 +27,7 @@ static void put_why(const struct ofs_run_member *m, char *why, size_t size)
 		snprintf(why, size,
 		    "another checkpoint has step %" PRIu64
 		    ", too: this one is by-name/%s",
-		    m->step, m->name);
+		    m->step, ofs_path_last(m->name));
 	else if (m->count == OFS_RUN_NOTHING)
 		snprintf(why, size, "its name tells no step");
 	else if (!m->told)
@@ -55,7 +55,8 @@ static int give_member(const struct ofs_run_member *m,
 	if (why[0] == '\0')
 		snprintf(path, sizeof(path), "steps/%" PRIu64, m->step);
 	else
-		snprintf(path, sizeof(path), "by-name/%s", m->name);
+		snprintf(path, sizeof(path), "by-name/%s",
+		    ofs_path_last(m->name));
 	if (e.complete)
 		e.path = path;
 	if (e.complete && !m->told)
@@ -129,15 +130,18 @@ static void put_line(const struct run_counts *c, struct ofs_buf *out)
 static void count_files(const struct ofs_catalog *cat,
     struct optimfs_run_facts *facts)
 {
-	facts->format = cat->format;
+	if (cat->computed == NULL)
+		facts->format = cat->format;
 	for (uint32_t i = 0; i < cat->nnotes; i++)
 		facts->damaged |= cat->notes[i].kind == OFS_NOTE_ERROR ||
 		    ofs_note_is_loss(&cat->notes[i]);
 	facts->ranks = cat->world_size > 0 ? (uint32_t)cat->world_size : 0;
+	facts->bytes = cat->own;
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		const struct ofs_object *o = &cat->objects[i];
 
-		ofs_sum_u64(&facts->bytes, o->size);
+		if (cat->computed == NULL)
+			ofs_sum_u64(&facts->bytes, o->size);
 		facts->damaged |=
 		    o->missing || o->examined || o->refused || o->damaged;
 		if (cat->world_size <= 0 && o->rank >= 0 &&
@@ -182,11 +186,15 @@ struct run_table {
 static int read_row(const struct run_table *t,
     const struct optimfs_run_entry *e, struct run_row *row)
 {
-	*row = (struct run_row){ .read = t->read && e->complete,
-		.facts.format = e->format };
+	*row = (struct run_row){ .read = t->read && e->complete };
 	if (!row->read ||
-	    optimfs_run_facts(t->run->fs, e->path, &row->facts, &row->why) == 0)
+	    optimfs_run_facts(t->run->fs, e->path, &row->facts, &row->why) ==
+		0) {
+		if (row->facts.format == NULL)
+			row->facts.format = e->format;
 		return 0;
+	}
+	row->facts.format = e->format;
 	row->facts.damaged = true;
 	return ofs_must_stop(&row->why) ? optimfs_fail_with(t->err, &row->why)
 					: 0;

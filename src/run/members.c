@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,21 @@ static struct ofs_run_stamp stamp_of(const struct stat *st)
 		.mtime_ns = ofs_time_ns(&st->st_mtim),
 		.ctime_ns = ofs_time_ns(&st->st_ctim),
 	};
+}
+
+const char *const ofs_run_shelves[OFS_RUN_NSHELVES] = { "anchors", "deltas" };
+
+static bool has_shelves(const struct ofs_run_members *m)
+{
+	return m->stamp[OFS_RUN_NSHELVES].ino != 0;
+}
+
+static bool is_shelf(const char *name)
+{
+	for (unsigned i = 0; i < OFS_RUN_NSHELVES; i++)
+		if (strcmp(name, ofs_run_shelves[i]) == 0)
+			return true;
+	return false;
 }
 
 static bool is_same(const struct ofs_run_stamp *a,
@@ -84,7 +100,11 @@ static int add_name(struct ofs_run_members *m, const char *name,
 	if (i == n)
 		*v = (struct ofs_run_member){ .name = m->names.v[i].p,
 			.late = m->listed };
-	v->count = ofs_run_step(v->name, &v->step);
+	v->count = ofs_run_step(ofs_path_last(v->name), &v->step);
+	if (has_shelves(m) && strcmp(v->name, "base") == 0) {
+		v->count = OFS_RUN_VERSIONS;
+		v->step = 0;
+	}
 	v->gone = false;
 	return 0;
 }
@@ -94,41 +114,84 @@ static int take_names(struct ofs_run_members *m, const struct ofs_names *names,
 {
 	for (uint32_t i = 0; i < m->names.n; i++)
 		m->v[i].gone = true;
-	for (size_t i = 0; i < names->n; i++)
+	for (size_t i = 0; i < names->n; i++) {
+		const char *name = names->name[i];
+
 		/* hidden: stages of ours, caches of others */
-		if (names->name[i][0] != '.' &&
-		    add_name(m, names->name[i], err) == -1)
+		if (ofs_path_last(name)[0] == '.' ||
+		    (has_shelves(m) && is_shelf(name)))
+			continue;
+		if (add_name(m, name, err) == -1)
 			return -1;
+	}
 	return 0;
 }
 
-/* Are the names those that were listed? *stamp gets that of the directory. */
-static int is_listed(const struct ofs_run_members *m,
-    struct ofs_run_stamp *stamp, struct optimfs_error *err)
+/* Adds the names in a shelf. What cannot be listed has none. */
+static int list_shelf(const struct ofs_run_members *m, const char *shelf,
+    struct ofs_names *names, struct optimfs_error *err)
 {
+	struct ofs_names in = { 0 };
+	struct ofs_dir dir;
+	int ret = 0;
+
+	if (ofs_dir_open_sub(&m->dir, shelf, &dir, NULL) == -1)
+		return 0;
+	if (ofs_dir_list(&dir, &in, NULL) == -1)
+		in.n = 0;
+	for (size_t i = 0; i < in.n && ret == 0; i++) {
+		char *name = ofs_path_join(shelf, in.name[i]);
+
+		ret = name == NULL
+		    ? ofs_no_memory(err)
+		    : ofs_names_add(names, name, strlen(name), err);
+		free(name);
+	}
+	ofs_names_free(&in);
+	ofs_dir_close(&dir);
+	return ret;
+}
+
+/* Are the names those that were listed? *stamp gets those of the directories. */
+static int is_listed(const struct ofs_run_members *m,
+    struct ofs_run_stamp stamp[1 + OFS_RUN_NSHELVES], struct optimfs_error *err)
+{
+	bool listed = m->listed;
 	struct stat st;
 
 	if (fstat(m->dir.fd, &st) == -1)
 		return optimfs_fail(err, errno, "%s: %m", m->dir.path);
-	*stamp = stamp_of(&st);
-	return m->listed && is_same(stamp, &m->stamp) &&
-	    m->listed_ns - stamp->mtime_ns > SETTLED_NS;
+	for (unsigned i = 0; i <= OFS_RUN_NSHELVES; i++) {
+		stamp[i] = (struct ofs_run_stamp){ 0 };
+		if (i == 0 ||
+		    (fstatat(m->dir.fd, ofs_run_shelves[i - 1], &st,
+			 AT_SYMLINK_NOFOLLOW) == 0 &&
+			S_ISDIR(st.st_mode)))
+			stamp[i] = stamp_of(&st);
+		listed = listed && is_same(&stamp[i], &m->stamp[i]) &&
+		    m->listed_ns - stamp[i].mtime_ns > SETTLED_NS;
+	}
+	return listed;
 }
 
 static int list_again(struct ofs_run_members *m, struct optimfs_error *err)
 {
+	struct ofs_run_stamp stamp[1 + OFS_RUN_NSHELVES];
 	int64_t now = ofs_now_ns();
-	struct ofs_run_stamp stamp;
 	struct ofs_names names;
-	int ret = is_listed(m, &stamp, err);
+	int ret = is_listed(m, stamp, err);
 
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
 	if (ofs_dir_list(&m->dir, &names, err) == -1)
 		return -1;
+	for (unsigned i = 0; i < OFS_RUN_NSHELVES && ret == 0; i++)
+		if (stamp[OFS_RUN_NSHELVES].ino != 0 && stamp[i + 1].ino != 0)
+			ret = list_shelf(m, ofs_run_shelves[i], &names, err);
 	pthread_mutex_lock(&m->lock);
-	ret = take_names(m, &names, err);
-	m->stamp = stamp;
+	memcpy(m->stamp, stamp, sizeof(m->stamp));
+	if (ret == 0)
+		ret = take_names(m, &names, err);
 	m->listed_ns = now;
 	pthread_mutex_unlock(&m->lock);
 	ofs_names_free(&names);
@@ -262,9 +325,9 @@ static int refresh(struct ofs_run_members *m, struct optimfs_error *err)
 static int is_current(const struct ofs_run_members *m, uint32_t i,
     struct optimfs_error *err)
 {
-	struct ofs_run_stamp stamp;
+	struct ofs_run_stamp now[1 + OFS_RUN_NSHELVES], stamp;
 	struct stat st;
-	int ret = is_listed(m, &stamp, err);
+	int ret = is_listed(m, now, err);
 
 	if (ret != 1 || i >= m->names.n || m->v[i].gone ||
 	    fstatat(m->dir.fd, m->v[i].name, &st, AT_SYMLINK_NOFOLLOW) == -1)
@@ -331,22 +394,34 @@ bool ofs_run_member(struct ofs_run_members *m, uint32_t i,
 	return is;
 }
 
+static uint32_t find_in_shelf(const struct ofs_run_members *m,
+    const char *shelf, const char *name)
+{
+	char path[300];
+	int n = snprintf(path, sizeof(path), "%s/%s", shelf, name);
+
+	return n < (int)sizeof(path) ? ofs_keys_find(&m->names, path, (size_t)n)
+				     : OFS_NONE;
+}
+
 uint32_t ofs_run_member_find(struct ofs_run_members *m, const char *name)
 {
 	uint32_t i;
 
 	pthread_mutex_lock(&m->lock);
 	i = ofs_keys_find(&m->names, name, strlen(name));
+	for (unsigned k = 0; i == OFS_NONE && k < OFS_RUN_NSHELVES; k++)
+		i = find_in_shelf(m, ofs_run_shelves[k], name);
 	pthread_mutex_unlock(&m->lock);
 	return i;
 }
 
-uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step)
+/* The place in order of the first one with this step or a later one. */
+static uint32_t place_from(const struct ofs_run_members *m, uint64_t step)
 {
-	uint32_t lo = 0, hi, found;
+	uint32_t lo = 0, hi = m->norder;
 
-	pthread_mutex_lock(&m->lock);
-	for (hi = m->norder; lo < hi;) {
+	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
 		if (m->v[m->order[mid]].step < step)
@@ -354,7 +429,27 @@ uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step)
 		else
 			hi = mid;
 	}
-	found = lo < m->norder ? m->order[lo] : OFS_NONE;
+	return lo;
+}
+
+uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step)
+{
+	uint32_t at, found;
+
+	pthread_mutex_lock(&m->lock);
+	at = place_from(m, step);
+	found = at < m->norder ? m->order[at] : OFS_NONE;
+	pthread_mutex_unlock(&m->lock);
+	return found;
+}
+
+uint32_t ofs_run_member_before(struct ofs_run_members *m, uint64_t step)
+{
+	uint32_t at, found;
+
+	pthread_mutex_lock(&m->lock);
+	at = place_from(m, step);
+	found = at > 0 ? m->order[at - 1] : OFS_NONE;
 	pthread_mutex_unlock(&m->lock);
 	return found;
 }

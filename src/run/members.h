@@ -18,14 +18,19 @@
  * is watched, so it costs a few stat(2) where nothing happens. A name has the
  * same number for as long as the run is open, also after it was removed. */
 
-/* One state of a file or directory. */
+/* One state of a file or directory; zeros: there is none. */
 struct ofs_run_stamp {
 	uint64_t dev, ino, size;
 	int64_t mtime_ns, ctime_ns;
 };
 
+/* Beside a directory called deltas, these have members, too, whose names begin
+ * with theirs and a slash, and "base" is version 0 (docs/formats/delta.md). */
+#define OFS_RUN_NSHELVES 2
+extern const char *const ofs_run_shelves[OFS_RUN_NSHELVES];
+
 struct ofs_run_member {
-	const char *name; /* in the directory of the run */
+	const char *name; /* below the directory of the run */
 	enum ofs_run_count count;
 	uint64_t step; /* unless count is OFS_RUN_NOTHING */
 	bool gone;     /* removed */
@@ -52,7 +57,8 @@ struct ofs_run_members {
 	pthread_mutex_t refreshing; /* taken first; held by who examines */
 	pthread_mutex_t lock;       /* protects what follows */
 	bool listed;
-	struct ofs_run_stamp stamp; /* of dir when it was listed */
+	/* of dir and its shelves when they were listed */
+	struct ofs_run_stamp stamp[1 + OFS_RUN_NSHELVES];
 	int64_t listed_ns;          /* by the clock of files */
 	struct ofs_keys names;
 	struct ofs_run_member *v; /* by the numbers of names */
@@ -81,10 +87,13 @@ int ofs_run_refresh_one(struct ofs_run_members *m, uint32_t i,
  * valid as long as the run is open. */
 bool ofs_run_member(struct ofs_run_members *m, uint32_t i,
     struct ofs_run_member *out);
-/* The number of the member called name, OFS_NONE: none is. */
+/* The number of the member called name, also without its shelf; OFS_NONE: none
+ * is. */
 uint32_t ofs_run_member_find(struct ofs_run_members *m, const char *name);
 /* The first member in steps/ with this step or a later one; OFS_NONE: none. */
 uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step);
+/* The last one with a smaller step; OFS_NONE: none. */
+uint32_t ofs_run_member_before(struct ofs_run_members *m, uint64_t step);
 /* The last one. */
 uint32_t ofs_run_member_last(struct ofs_run_members *m);
 /* Do two names tell that they are checkpoints of different steps, or are they

@@ -103,7 +103,7 @@ static int own_attr(struct ofs_run_dir *run, uint64_t node,
 	*attr = (struct optimfs_attr){
 		.node = node,
 		.ino = own_ino(node),
-		.mtime_ns = run->members.stamp.mtime_ns,
+		.mtime_ns = run->members.stamp[0].mtime_ns,
 		.nlink = 1,
 		.exact = true,
 		.changes = true,

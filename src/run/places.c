@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "run/chain.h"
 
 /* The trees of members: what mounting each alone shows. */
 
@@ -84,7 +85,8 @@ uint32_t ofs_run_member_tree(struct ofs_run_dir *run, uint32_t i,
 	struct ofs_run_member m = { .name = "" };
 
 	(void)ofs_run_member(&run->members, i, &m);
-	return ofs_run_tree(&run->trees, &stored, m.name, err);
+	return ofs_run_tree(&run->trees,
+	    m.found.changes ? &ofs_run_chained : &stored, m.name, err);
 }
 
 /* Why there is no step. */
@@ -101,9 +103,10 @@ static int no_step(struct ofs_run_dir *run, uint64_t step,
 			return optimfs_fail(err, ENOENT,
 			    "OFS853 step %" PRIu64 " is both %s and %.100s: "
 			    "give by-name/%s, or the other",
-			    step, first, m.name, first);
+			    step, first, ofs_path_last(m.name), first);
 		if (m.told && m.twice)
-			snprintf(first, sizeof(first), "%s", m.name);
+			snprintf(first, sizeof(first), "%s",
+			    ofs_path_last(m.name));
 		else if (m.known && m.found.kind == OFS_RUN_UNFINISHED)
 			return optimfs_fail(err, ENOENT,
 			    "OFS851 step %" PRIu64 ", %.80s, is not finished: "
@@ -276,7 +279,7 @@ static int list_named(struct ofs_run_dir *run, uint64_t start,
 			continue;
 		ret = named(run, i, &m, &found, err);
 		if (ret == 1)
-			ret = each(ctx, m.name, &found, i);
+			ret = each(ctx, ofs_path_last(m.name), &found, i);
 	}
 	return ret;
 }

@@ -31,9 +31,28 @@ static int fail_busy(struct optimfs_error *err, const char *path,
 	    "OFS871 %.300s%.300s %s: it was not removed", path, below, why);
 }
 
+/* Do versions need others? */
+static bool has_changes(struct ofs_run_members *members)
+{
+	struct ofs_run_member m;
+
+	for (uint32_t i = 0; ofs_run_member(members, i, &m); i++)
+		if (!m.gone && m.known && m.found.changes)
+			return true;
+	return false;
+}
+
 char *optimfs_run_path(struct optimfs *fs, const char *name,
     struct optimfs_error *err)
 {
+	if (fs->run != NULL && has_changes(&fs->run->members)) {
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS889 %.200s: later versions are stored as changes of "
+		    "earlier ones, so none can be removed alone: write the "
+		    "versions to keep with optimfs reshard",
+		    fs->source);
+		return NULL;
+	}
 	if (fs->run != NULL && name[0] != '.' && strchr(name, '/') == NULL)
 		return ofs_run_member_path(fs->run, name, err);
 	optimfs_fail(err, EINVAL, "OFS871 %.200s is no checkpoint of a run",

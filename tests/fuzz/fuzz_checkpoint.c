@@ -257,6 +257,7 @@ static void use(const char *dir, uint8_t how)
 		.cache = 1 << 20,
 		.max_metadata = 64 << 20,
 		.parse_mem = 256 << 20,
+		.run = OPTIMFS_RUN_AUTO,
 		.strict = (how & 8) != 0,
 		.follow = (how & 16) != 0,
 		.ids = (how & 32) != 0 ? "model" : NULL,

@@ -53,6 +53,8 @@ static const char *const bases[] = {
 	"deepspeed_moe/z0_w2ep2/ckpt",
 	"deepspeed_moe/z2_w4ep2/ckpt",
 	"torch_checkpointing/fsdp2_w2_safetensors/ckpt/step_3",
+	"delta/slime_xxh3/ckpt",
+	"delta/trl/ckpt",
 };
 #define NBASES (sizeof(bases) / sizeof(bases[0]))
 

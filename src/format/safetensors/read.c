@@ -34,7 +34,7 @@ int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
 	return ret == -1 ? optimfs_fail_in(err, "%s", rel) : 0;
 }
 
-static int add_tensor(struct ofs_catalog *cat, uint32_t object,
+int ofs_safetensors_add(struct ofs_catalog *cat, uint32_t object,
     const struct ofs_safetensors_tensor *from, uint32_t path,
     struct optimfs_error *err)
 {
@@ -110,8 +110,9 @@ static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
 
 		path =
 		    ofs_safetensors_note_path(&note, cat, t->name, c, n, err);
-		ret = path == OFS_NONE ? -1
-				       : add_tensor(cat, object, t, path, err);
+		ret = path == OFS_NONE
+		    ? -1
+		    : ofs_safetensors_add(cat, object, t, path, err);
 	}
 	if (ret == 0)
 		ret = ofs_safetensors_note_values(&note, cat, st, c, n, err);

@@ -23,6 +23,10 @@ int ofs_safetensors_read(struct ofs_catalog *cat, const struct ofs_part *part,
 /* Read the header of the file rel, of at most max bytes. */
 int ofs_safetensors_open_file(const struct ofs_dir *dir, const char *rel,
     uint64_t max, struct ofs_safetensors *st, struct optimfs_error *err);
+/* Add a tensor of a header, of one shard in object, as the entry path. */
+int ofs_safetensors_add(struct ofs_catalog *cat, uint32_t object,
+    const struct ofs_safetensors_tensor *from, uint32_t path,
+    struct optimfs_error *err);
 
 /* "model.safetensors.index.json", "pytorch_model.bin.index.json". */
 bool ofs_hf_index_name(const char *name);
