@@ -26,18 +26,20 @@
 #include "tools/holders.h"
 #include "tools/lost.h"
 
-/* report.html; the data replaces MARK. */
+/* report.html, with marks that are replaced. */
 static const char page[] = {
 #include "tools/report.inc"
 	0
 };
-#define MARK "@DATA@"
 
 struct report {
 	struct ofs_command *c;
 	struct ofs_holders ranks;
 	struct ofs_lost lost;
-	size_t told;    /* of lost.file, how many have a finding */
+	size_t told;  /* of lost.file, how many have a finding */
+	uint64_t bad; /* findings that are no warnings, of one checkpoint */
+	char *first, *todo; /* the text of the first, and what to do; or NULL */
+	struct ofs_buf title, head, verdicts; /* text, HTML, JSON */
 	const char *of; /* of two checkpoints, that of the findings */
 	struct ofs_buf json;
 	struct ofs_buf found;        /* findings */
@@ -127,11 +129,17 @@ static int visit(void *ctx, const struct ofs_walk_entry *e,
 	return 0;
 }
 
+static const char *advice_of(int number)
+{
+	const struct ofs_code *code = ofs_code_find(number);
+
+	return code != NULL && code->hint ? code->advice : "";
+}
+
 /* means: NULL: what to do about the code. */
 static void put_finding(struct report *r, int number, const char *path,
     const char *text, const char *means)
 {
-	const struct ofs_code *code = ofs_code_find(number);
 	struct ofs_buf where = { 0 };
 
 	if (r->of != NULL)
@@ -141,7 +149,7 @@ static void put_finding(struct report *r, int number, const char *path,
 	ofs_buf_putc(&where, '\0');
 	r->found.bad |= where.bad;
 	if (means == NULL)
-		means = code != NULL && code->hint ? code->advice : "";
+		means = advice_of(number);
 	begin_element(&r->f);
 	if (number > 0)
 		ofs_json_put_code(&r->f, number);
@@ -155,10 +163,25 @@ static void put_finding(struct report *r, int number, const char *path,
 	ofs_buf_fini(&where);
 }
 
+/* Something is wrong: keeps the words of the first for the verdict. */
+static void count_bad(struct report *r, const char *path, const char *text,
+    const char *todo)
+{
+	if (r->bad++ > 0)
+		return;
+	if (asprintf(&r->first, "%s%s%s", path, *path == '\0' ? "" : ": ",
+		text) == -1)
+		r->first = NULL;
+	r->todo = strdup(todo);
+	r->found.bad |= r->first == NULL || r->todo == NULL;
+}
+
 static void damage(void *ctx, const struct optimfs_finding *f)
 {
 	struct report *r = ctx;
 
+	if (f->error)
+		count_bad(r, f->path, f->text, advice_of(f->number));
 	if (!ofs_lost_add(&r->lost, f->path, f->text, f->why))
 		put_finding(r, f->number, f->path, f->text, NULL);
 }
@@ -167,6 +190,7 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 {
 	struct report *r = ctx;
 
+	count_bad(r, s->path, s->text, s->means);
 	if (!ofs_lost_add(&r->lost, s->path, s->text, s->why))
 		put_finding(r, s->number, s->path, s->text, s->means);
 }
@@ -270,6 +294,118 @@ static void put_health(struct report *r, const struct optimfs_scan *how)
 	end_array(r);
 }
 
+/* Appends text of a checkpoint to HTML. */
+static void put_html(struct ofs_buf *b, const char *text)
+{
+	struct ofs_buf shown = { 0 };
+
+	ofs_buf_shown(&shown, text, strlen(text));
+	for (size_t i = 0; i < shown.len; i++) {
+		char c = (char)shown.data[i];
+
+		if (strchr("&<>\"", c) != NULL)
+			ofs_buf_printf(b, "&#%d;", c);
+		else
+			ofs_buf_putc(b, c);
+	}
+	b->bad |= shown.bad;
+	ofs_buf_fini(&shown);
+}
+
+/* Appends the sentences of a summary up to the first "; ", which names commands
+ * or says that there is no problem. */
+static void put_sentence(struct ofs_buf *b, const char *summary)
+{
+	const char *end = strstr(summary, "; ");
+
+	ofs_buf_put(b, summary,
+	    end != NULL ? (size_t)(end - summary) : strlen(summary));
+}
+
+/* The answer in one line: "Sound. dcp, 64 ranks, ...". */
+static void put_verdict(const struct report *r, const char *line,
+    const char *problems, struct ofs_buf *b)
+{
+	static const char damaged[] = "the checkpoint is damaged: ";
+	size_t n = strlen(damaged);
+
+	if (strncmp(problems, damaged, n) == 0) {
+		ofs_buf_puts(b, "Damaged: ");
+		put_sentence(b, problems + n);
+		return;
+	}
+	if (r->bad > 0) {
+		ofs_buf_printf(b, "Not sound: %" PRIu64 " finding%s. %s%s",
+		    r->bad, r->bad == 1 ? "" : "s",
+		    r->bad == 1 ? "" : "The first: ",
+		    r->first == NULL ? "" : r->first);
+		return;
+	}
+	ofs_buf_puts(b,
+	    (r->c->flags & OFS_NO_DATA) != 0
+		? "No damage in the index; tensors were not read. "
+		: "Sound. ");
+	put_sentence(b, line);
+}
+
+/* The head of the page, which needs no script. */
+static void put_answer(struct report *r, const char *name, const char *verdict,
+    const char *remark)
+{
+	struct ofs_buf *b = &r->head;
+	bool bad = r->bad > 0 || strncmp(verdict, "Damaged", 7) == 0;
+
+	ofs_buf_printf(b, "<h1 class=\"%s\">", bad ? "bad" : "good");
+	put_html(b, verdict);
+	ofs_buf_puts(b, "</h1>\n<p class=\"dim\">");
+	put_html(b, name);
+	ofs_buf_puts(b, "</p>\n");
+	if (bad && r->todo != NULL && *r->todo != '\0') {
+		ofs_buf_puts(b, "<p class=\"todo\">To do: ");
+		put_html(b, r->todo);
+		ofs_buf_puts(b, "</p>\n");
+	} else if (!bad && *remark != '\0') {
+		ofs_buf_puts(b, "<p>");
+		put_html(b, remark);
+		ofs_buf_puts(b, "</p>\n");
+	}
+	ofs_buf_puts(&r->title, r->title.len == 0 ? "" : " / ");
+	put_html(&r->title, name);
+	ofs_buf_puts(&r->title, ": ");
+	put_html(&r->title, verdict);
+}
+
+/* All findings of a checkpoint are known. */
+static int judge(struct report *r, struct optimfs *fs, const char *name,
+    struct optimfs_error *err)
+{
+	char *line = optimfs_summary(fs, "", OPTIMFS_SUMMARY_LINE, err);
+	char *problems = line == NULL
+	    ? NULL
+	    : optimfs_summary(fs, "", OPTIMFS_SUMMARY_PROBLEMS, err);
+	struct ofs_json_writer w = { &r->verdicts, " ", r->verdicts.len > 0 };
+	struct ofs_buf verdict = { 0 };
+	int ret = -1;
+
+	if (problems != NULL) {
+		put_verdict(r, line, problems, &verdict);
+		ofs_buf_putc(&verdict, '\0');
+		ret = verdict.bad ? ofs_no_memory(err) : 0;
+	}
+	if (ret == 0) {
+		put_answer(r, name, (char *)verdict.data, problems);
+		ofs_json_put_string(&w, NULL, (char *)verdict.data);
+	}
+	free(r->first);
+	free(r->todo);
+	r->first = r->todo = NULL;
+	r->bad = 0;
+	ofs_buf_fini(&verdict);
+	free(problems);
+	free(line);
+	return ret;
+}
+
 /* The findings of the checkpoint that is compared. */
 static int put_other(struct report *r, const char *other,
     const struct optimfs_scan *how, struct optimfs_error *err)
@@ -293,6 +429,8 @@ static int put_other(struct report *r, const char *other,
 		put_finding(r, why.number, "", why.text,
 		    "The optimizers could not be checked.");
 	put_lost(r);
+	if (ret == 0)
+		ret = judge(r, fs, other, err);
 	optimfs_close(fs);
 	return ret;
 }
@@ -315,6 +453,9 @@ static void put_findings(struct report *r)
 	begin_array(r, "findings");
 	ofs_buf_put(&r->json, r->found.data, r->found.len);
 	end_array(r);
+	begin_array(r, "verdicts");
+	ofs_buf_put(&r->json, r->verdicts.data, r->verdicts.len);
+	end_array(r);
 	ofs_json_close(&r->w, '}');
 	ofs_buf_putc(&r->json, '\n');
 }
@@ -334,12 +475,16 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 		return -1;
 	put_lost(r);
 	put_health(r, how);
+	if (judge(r, r->c->fs, r->c->checkpoint, err) == -1)
+		return -1;
 	if (other != NULL && put_other(r, other, how, err) == -1)
 		return -1;
 	put_findings(r);
 	if (ofs_interrupted(NULL))
 		return optimfs_fail(err, ECANCELED, "interrupted");
-	return r->json.bad || r->found.bad ? ofs_no_memory(err) : 0;
+	return r->json.bad || r->found.bad || r->title.bad || r->head.bad
+	    ? ofs_no_memory(err)
+	    : 0;
 }
 
 /* Writes what a string of JSON has at p in another way; returns its length. */
@@ -377,13 +522,32 @@ static void print_data(const struct ofs_buf *b, FILE *f)
 	}
 }
 
+static void print_text(const struct ofs_buf *b, FILE *f)
+{
+	fwrite(b->data, 1, b->len, f);
+}
+
 static void print_page(const struct report *r, FILE *f)
 {
-	const char *mark = strstr(page, MARK);
+	/* in the order of the page */
+	const struct {
+		const char *name;
+		const struct ofs_buf *b;
+		void (*print)(const struct ofs_buf *b, FILE *f);
+	} marks[] = { { "@TITLE@", &r->title, print_text },
+		{ "@TITLE@", &r->title, print_text },
+		{ "@HEAD@", &r->head, print_text },
+		{ "@DATA@", &r->json, print_data } };
+	const char *at = page;
 
-	fwrite(page, 1, (size_t)(mark - page), f);
-	print_data(&r->json, f);
-	fputs(mark + strlen(MARK), f);
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+		const char *mark = strstr(at, marks[i].name);
+
+		fwrite(at, 1, (size_t)(mark - at), f);
+		marks[i].print(marks[i].b, f);
+		at = mark + strlen(marks[i].name);
+	}
+	fputs(at, f);
 }
 
 /* Closes f. */
@@ -490,6 +654,11 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 out:
 	ofs_buf_fini(&r.json);
 	ofs_buf_fini(&r.found);
+	ofs_buf_fini(&r.title);
+	ofs_buf_fini(&r.head);
+	ofs_buf_fini(&r.verdicts);
+	free(r.first);
+	free(r.todo);
 	ofs_lost_fini(&r.lost);
 	ofs_holders_fini(&r.ranks);
 	ofs_command_fini(&c);
