@@ -4,6 +4,7 @@
 and directories, files that it replaces, a log, and it removes old ones. This
 one commits a new value of PATH as often as told. Afterwards everything that was saved
 is there, and so is the value of the last commit that succeeded."""
+import errno
 import multiprocessing
 import os
 import pathlib
@@ -26,8 +27,8 @@ def replace(path, text):
 
 
 class Trainer:
-    """What it has saved is in self.saved. It repeats what meets ENOENT, as an
-    exchange takes a new directory away for a moment."""
+    """What it has saved is in self.saved. It repeats what meets ENOENT, or ENOTEMPTY
+    where it removes a directory, as an exchange takes new files away for a moment."""
 
     def __init__(self, ledger):
         self.saved, self.lines, self.n, self.ledger = {}, 0, 0, ledger
@@ -54,12 +55,25 @@ class Trainer:
             f.write(f"line {self.n}\n")
         self.lines += 1
 
+    def kept(self, prefix):
+        return [name for name, text in self.saved.items()
+                if name.startswith(prefix) and text is not None]
+
     def rotate(self):
-        kept = [s for s, text in self.saved.items()
-                if s.startswith("note-") and text is not None]
-        for name in kept[:-3]:
+        """As trainers do: a commit that carries over whatever was ever saved would
+        take longer with each round, and meet more of it."""
+        for name in self.kept("note-")[:-3]:
             (top / name).unlink()
             self.saved[name] = None
+        for name in self.kept("step-")[:-6:2]:
+            self.remove_directory(top / name.split("/")[0])
+
+    def remove_directory(self, directory):
+        for rank in range(2):
+            (directory / f"rank{rank}").unlink(missing_ok=True)
+        directory.rmdir()
+        for rank in range(2):
+            self.saved[f"{directory.name}/rank{rank}"] = None
 
     def step(self):
         act = self.rng.choice([self.new_file, self.new_directory, self.latest,
@@ -67,7 +81,9 @@ class Trainer:
         for _ in range(1000):
             try:
                 return act()
-            except FileNotFoundError:
+            except OSError as e:
+                if e.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                    raise
                 self.ledger["repeated"] = self.ledger.get("repeated", 0) + 1
         raise SystemExit(f"{act.__name__} never succeeds")
 

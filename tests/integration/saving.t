@@ -20,7 +20,10 @@ race() { # NAME PATH: the checkpoint is in dir/
 
 for from in dcp=pytorch/dcp_fsdp2_w2/ckpt \
     ranks=pytorch/fsdp1_sharded_orig_fullshard_w2/ckpt_rankfiles \
-    zero=deepspeed/z1_ws2_bf16/ckpt \
+    zero1=deepspeed/z1_ws2_bf16/ckpt \
+    zero3=deepspeed/z3_ws2_bf16/ckpt \
+    megatron=megatron/llama_dp2/dp_reshardable \
+    fsdp_dtensor=fsdp_dtensor/swiglu_w3/ckpt \
     universal=deepspeed/z2_ws2_bf16/ckpt_universal \
     torch=pytorch/torchsave_full/ckpt/state.pt; do
 	rm -rf dir && mkdir dir && cp -r "$data/${from#*=}" dir/ && chmod -R u+w dir
