@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "optimfs/optimfs.h"
+
 #include "base/memory.h"
 #include "fuse/log.h"
 #include "fuse/mountinfo.h"
@@ -33,7 +35,9 @@ struct ofs_quit {
 	pthread_t thread;
 	pthread_mutex_t lock;  /* protects the members below */
 	const char *step;      /* NULL: the loop runs */
-	unsigned ticks, limit; /* of this step; limit 0: none */
+	unsigned ticks;        /* of this step */
+	unsigned idle, limit;  /* ticks in which nothing moved; the most of them */
+	uint64_t moves;
 	bool came;             /* a signal was received */
 	bool finished;
 };
@@ -81,7 +85,9 @@ static _Noreturn void give_up(const struct ofs_quit *q, int status)
 
 	ofs_log("%s: ends without waiting for %s%s", c->source,
 	    q->step == NULL ? "requests in flight" : q->step,
-	    c->rw ? ": changes that were not synced may be lost" : "");
+	    c->rw ? ": changes that are not committed stay for the next mount, "
+		    "but what was not synced may be lost"
+		  : "");
 	if (c->point != NULL && q->step == NULL)
 		fuse_session_unmount(c->se);
 	_exit(status);
@@ -101,7 +107,11 @@ static void end_loop(struct ofs_quit *q)
 
 static void watch_step(struct ofs_quit *q)
 {
-	if (q->limit != 0 && q->ticks >= q->limit)
+	uint64_t moves = optimfs_moves();
+
+	q->idle = moves == q->moves ? q->idle + 1 : 0;
+	q->moves = moves;
+	if (q->idle >= q->limit)
 		give_up(q, 3);
 	if (q->ticks % TICKS_WORD == 0)
 		ofs_log("%s: is unmounted, and still busy with %s",
@@ -177,7 +187,7 @@ bool ofs_quit_step(struct ofs_quit *q, const char *step, unsigned seconds)
 		return false;
 	pthread_mutex_lock(&q->lock);
 	q->step = step;
-	q->ticks = 0;
+	q->ticks = q->idle = 0;
 	q->limit = seconds * TICKS_SECOND;
 	came = q->came;
 	pthread_mutex_unlock(&q->lock);

@@ -16,7 +16,9 @@
  * ends. The first signal ends the loop of the session; requests that still wait
  * after a second get an error; after five seconds, or at the second signal, the
  * mount is detached and the process exits. If the mount was removed, there is no
- * hurry, but each step has a time as well. Whoever gives up says so. */
+ * hurry, but each step has a time as well, in which something must move: a commit
+ * may write for hours, but not hang for minutes. Whoever gives up says so; what
+ * is staged stays for the next mount. */
 struct ofs_quit;
 
 /* Blocks these signals in all threads started from now on; call before
@@ -34,8 +36,8 @@ struct ofs_quit *ofs_quit_new(const struct ofs_quit_config *config,
     struct optimfs_error *err);
 /* The session has ended, by a signal or without one. */
 void ofs_quit_ended(struct ofs_quit *q);
-/* The loop has returned, and what follows is step: it may take seconds; 0: as
- * long as it needs, for bytes are written. True: a signal was received
+/* The loop has returned, and what follows is step: it may take this many seconds
+ * from the last sign of life (optimfs_moves). True: a signal was received
  * before. */
 bool ofs_quit_step(struct ofs_quit *q, const char *step, unsigned seconds);
 void ofs_quit_free(struct ofs_quit *q);

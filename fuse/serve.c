@@ -154,6 +154,14 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 	return 0;
 }
 
+static int sandbox_failed(const struct server *s, struct optimfs_error *err)
+{
+	if (s->v->options->sandbox == OFS_SANDBOX_REQUIRE)
+		return optimfs_fail_in(err, "sandbox=require");
+	ofs_log("no sandbox for a thread: %s", err->text);
+	return 0;
+}
+
 /* Called by each thread before it parses the checkpoint. */
 static int enter_sandbox(void *ctx, struct optimfs_error *err)
 {
@@ -161,10 +169,7 @@ static int enter_sandbox(void *ctx, struct optimfs_error *err)
 
 	if (s->sandbox == NULL || ofs_sandbox_enter(s->sandbox, err) == 0)
 		return 0;
-	if (s->v->options->sandbox == OFS_SANDBOX_REQUIRE)
-		return optimfs_fail_in(err, "sandbox=require");
-	ofs_log("no sandbox for a thread: %s", err->text);
-	return 0;
+	return sandbox_failed(s, err);
 }
 
 struct task {
@@ -432,13 +437,18 @@ static char *stats(void *ctx)
 
 /* Drops privileges that serving does not need. A user's daemon needs
  * fusermount3 to unmount. */
-static void give_up_rights(const struct ofs_mount_options *m)
+static int give_up_rights(const struct server *s, struct optimfs_error *err)
 {
+	const struct ofs_mount_options *m = s->v->options;
+
 	if (geteuid() == 0)
 		(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	/* MPI copies between processes with ptrace privileges */
 	if (m->allow_other && m->open.group == NULL)
 		(void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	if (s->sandbox == NULL || ofs_sandbox_serve(s->sandbox, err) == 0)
+		return 0;
+	return sandbox_failed(s, err);
 }
 
 static void stuck(void *ctx, unsigned threads)
@@ -621,8 +631,7 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	}
 	if (mount_session(s, err) == -1)
 		goto out;
-	give_up_rights(v->options);
-	if (start_threads(s, err) == 0) {
+	if (give_up_rights(s, err) == 0 && start_threads(s, err) == 0) {
 		s->served = true;
 		ret = ofs_loop_run(s->loop, err);
 	}

@@ -250,6 +250,10 @@ bool optimfs_file_is_control(const struct optimfs_file *file);
  * failure. Texts that are being written are not staged before they are
  * closed. */
 int optimfs_sync(struct optimfs *fs, struct optimfs_error *err);
+/* Signs of life: how many calls that read or change files have returned in this
+ * process, and answers of other ranks. Any thread may ask, at any time: if it no
+ * longer grows, what runs does not move. */
+uint64_t optimfs_moves(void);
 /* What was recovered of the changes of an earlier mount, and what was not: lines
  * of text, malloc'ed; NULL: there were none. */
 char *optimfs_recovered(struct optimfs *fs);

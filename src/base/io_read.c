@@ -12,6 +12,7 @@
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/step.h"
+#include "base/sys.h"
 
 #define READ_STEP (UINT64_C(32) << 20)
 
@@ -29,6 +30,7 @@ int ofs_pread_all(int fd, void *buf, uint64_t n, uint64_t off,
 	while (done < n) {
 		got = pread(fd, (char *)buf + done, n - done,
 		    (off_t)(off + done));
+		ofs_sys_moved();
 		if (got == -1 && errno == EINTR)
 			continue;
 		if (got == -1)

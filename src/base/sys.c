@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/fs.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -13,6 +14,18 @@
 #include <unistd.h>
 
 ofs_sys_fault_fn *ofs_sys_fault;
+
+static atomic_uint_fast64_t moves;
+
+uint64_t ofs_sys_moves(void)
+{
+	return atomic_load_explicit(&moves, memory_order_relaxed);
+}
+
+void ofs_sys_moved(void)
+{
+	atomic_fetch_add_explicit(&moves, 1, memory_order_relaxed);
+}
 
 /* Does a test make this call fail? */
 static bool fails(const char *call)
@@ -24,7 +37,14 @@ static bool fails(const char *call)
 	return code != 0;
 }
 
-#define CALL(name, call) TEMP_FAILURE_RETRY(fails(name) ? -1 : (call))
+static ssize_t returned(ssize_t ret)
+{
+	ofs_sys_moved();
+	return ret;
+}
+
+#define CALL(name, call) \
+	returned(TEMP_FAILURE_RETRY(fails(name) ? -1 : (call)))
 
 int ofs_sys_create(int dir, const char *path)
 {
@@ -57,9 +77,46 @@ int ofs_sys_clone(int in, int out)
 	return (int)CALL("ficlone", ioctl(out, FICLONE, in));
 }
 
+/* What one call writes back. */
+#define PART (UINT64_C(64) << 20)
+
+static int write_part(int fd, uint64_t off, unsigned flags)
+{
+	int ret = sync_file_range(fd, (off_t)off, (off_t)PART, flags);
+
+	ofs_sys_moved();
+	return ret == 0 || errno == EINVAL || errno == ENOSYS ||
+		errno == ESPIPE || errno == EOPNOTSUPP
+	    ? 0
+	    : -1;
+}
+
+/* The next part is on its way while one is waited for. An error is told once for
+ * a descriptor, here or by the fsync that follows. */
+static int write_back(int fd)
+{
+	const unsigned wait = SYNC_FILE_RANGE_WAIT_BEFORE |
+	    SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+	struct stat st;
+
+	if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode))
+		return 0;
+	for (uint64_t off = 0; off + PART < (uint64_t)st.st_size; off += PART)
+		if (write_part(fd, off + PART, SYNC_FILE_RANGE_WRITE) == -1 ||
+		    write_part(fd, off, wait) == -1)
+			return -1;
+	return 0;
+}
+
 int ofs_sys_fsync(int fd)
 {
-	return (int)CALL("fsync", fsync(fd));
+	return write_back(fd) == -1 ? -1 : (int)CALL("fsync", fsync(fd));
+}
+
+int ofs_sys_fdatasync(int fd)
+{
+	return write_back(fd) == -1 ? -1
+				    : (int)CALL("fdatasync", fdatasync(fd));
 }
 
 int ofs_sys_mkdir(int dir, const char *path)

@@ -21,7 +21,9 @@ int ofs_sys_truncate(int fd, uint64_t size);
 ssize_t ofs_sys_copy(int in, uint64_t in_off, int out, uint64_t out_off,
     size_t n);
 int ofs_sys_clone(int in, int out); /* FICLONE */
+/* Both write the bytes back in parts first, so that each wait is short. */
 int ofs_sys_fsync(int fd);
+int ofs_sys_fdatasync(int fd);
 int ofs_sys_mkdir(int dir, const char *path); /* 0700 */
 int ofs_sys_link(int from_dir, const char *from, int to_dir, const char *to);
 int ofs_sys_symlink(const char *target, int dir, const char *path);
@@ -32,5 +34,11 @@ int ofs_sys_unlink(int dir, const char *path);
 int ofs_sys_rmdir(int dir, const char *path);
 int ofs_sys_chmod(int fd, mode_t mode);
 int ofs_sys_chown(int fd, uid_t uid, gid_t gid);
+
+/* Signs of life of this process: how many of these calls have returned, and how
+ * often something else was read or heard of. Whoever waits for a commit sees in it
+ * whether it moves. */
+uint64_t ofs_sys_moves(void);
+void ofs_sys_moved(void);
 
 #endif

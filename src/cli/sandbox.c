@@ -389,6 +389,11 @@ static int drop_capabilities(uint32_t keep, struct optimfs_error *err)
 	return 0;
 }
 
+int ofs_sandbox_serve(const struct ofs_sandbox *s, struct optimfs_error *err)
+{
+	return drop_capabilities(kept(s) | CAP(CAP_SYS_ADMIN), err);
+}
+
 int ofs_sandbox_enter(const struct ofs_sandbox *s, struct optimfs_error *err)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1)

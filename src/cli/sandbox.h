@@ -47,6 +47,10 @@ struct ofs_sandbox_config {
 int ofs_sandbox_new(const struct ofs_sandbox_config *config,
     struct ofs_sandbox **sandbox, struct optimfs_error *err);
 void ofs_sandbox_free(struct ofs_sandbox *sandbox);
+/* A thread that unmounts, and starts threads which enter, is not restricted, but
+ * keeps of root's privileges only what both need, permanently. */
+int ofs_sandbox_serve(const struct ofs_sandbox *sandbox,
+    struct optimfs_error *err);
 /* Restricts the calling thread permanently. */
 int ofs_sandbox_enter(const struct ofs_sandbox *sandbox,
     struct optimfs_error *err);

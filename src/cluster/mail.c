@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/sys.h"
 #include "cluster/wire.h"
 
 /* Time to wait, in ns, before checking whether the sender is alive. */
@@ -181,8 +182,10 @@ int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
 		return 0;
 	*asked = ofs_clock_ms();
 	if (ofs_group_ask(w, rank, &ping, NULL, 0, &own) == 0 ||
-	    (own.code != EHOSTDOWN && own.code != ETIMEDOUT))
+	    (own.code != EHOSTDOWN && own.code != ETIMEDOUT)) {
+		ofs_sys_moved();
 		return 0;
+	}
 	return optimfs_fail_with(err, &own);
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/sys.h"
 #include "fs/enter.h"
 #include "fs/fs.h"
 #include "overlay/overlay_impl.h"
@@ -55,6 +56,11 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 	ret = ofs_overlay_sync(snap->overlay, err);
 	ofs_leave(snap);
 	return ret;
+}
+
+uint64_t optimfs_moves(void)
+{
+	return ofs_sys_moves();
 }
 
 char *optimfs_recovered(struct optimfs *fs)

@@ -15,6 +15,7 @@
 #include "base/cursor.h"
 #include "base/io.h"
 #include "base/memory.h"
+#include "base/sys.h"
 
 #define MAGIC     "optimfs journal1"
 #define MAGIC_LEN (sizeof(MAGIC) - 1)
@@ -89,7 +90,7 @@ int ofs_journal_sync(struct ofs_journal *j, struct optimfs_error *err)
 	if (j->broken)
 		return optimfs_fail(err, EIO,
 		    "OFS809 the journal could not be written before");
-	if (fdatasync(j->fd) == 0)
+	if (ofs_sys_fdatasync(j->fd) == 0)
 		return 0;
 	/* the kernel reports dropped pages only once */
 	optimfs_fail(err, errno, "OFS809 journal: %m");

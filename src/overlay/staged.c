@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
+#include "base/sys.h"
 #include "overlay/overlay_impl.h"
 
 static int staged_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
@@ -34,7 +35,7 @@ static int staged_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
 static int staged_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
-	if (f->fd == -1 || o->scratch || fdatasync(f->fd) == 0)
+	if (f->fd == -1 || o->scratch || ofs_sys_fdatasync(f->fd) == 0)
 		return 0;
 	return optimfs_fail(err, errno, "OFS809 staged file: %m");
 }

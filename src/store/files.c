@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/fds.h"
 #include "base/memory.h"
+#include "base/sys.h"
 #include "store/badspots.h"
 
 struct ofs_file {
@@ -310,6 +311,7 @@ static int file_readv(const struct ofs_source *s, struct iovec *iov, int n,
 		got = n == 1
 		    ? pread(file->fd, iov->iov_base, iov->iov_len, (off_t)off)
 		    : preadv(file->fd, iov, n, (off_t)off);
+		ofs_sys_moved();
 		atomic_fetch_add_explicit(&files->counters->reads, 1,
 		    memory_order_relaxed);
 		if (got == -1 && errno == EINTR)

@@ -96,13 +96,13 @@ fi
 
 WAIT=8 # FAULT_WAIT
 if sanitized; then
-	skip 8 "a sanitizer"
+	skip 12 "a sanitizer"
 else
 	hangs() { # PATH: mounts; once begun, the next change of PATH takes forever
 		rm -f begun gate
 		dcp
 		serve env LD_PRELOAD="$faultlib" FAULT_TRACE=trace \
-		    FAULT_PATH="$1" FAULT_AFTER="$scratch/begun" FAULT_NTH=1 \
+		    ${ticks:+FAULT_TICKS=$ticks} FAULT_PATH="$1" FAULT_AFTER="$scratch/begun" FAULT_NTH=1 \
 		    FAULT_HOW=$WAIT FAULT_GATE="$scratch/gate"
 		echo 0.25 >"$mnt/$lr"
 		touch begun
@@ -132,6 +132,7 @@ else
 	    "*ends without waiting for requests in flight: changes*may be lost*"
 	wait $writer
 
+	ticks=1500 # of 50 ms: 75 s
 	hangs .ck.optimfs/
 	umount -i "$mnt"
 	ok "a daemon that is slow to commit says so" \
@@ -140,6 +141,18 @@ else
 	ended
 	is "and ends when it has committed" $exited 0
 	is "what it has committed is there" "$("$o" cat ck $lr)" 0.25
+
+	ticks=
+	hangs .ck.optimfs/
+	umount -i "$mnt"
+	ended
+	is "a daemon whose commit does not move for ten minutes ends with 3" $exited 3
+	like "and says that it gives up, and what becomes of the changes" \
+	    "$(cat daemon.err)" "*without waiting for its changes:*stay for the next mount*"
+	"$o" mount -o rw,recover=yes ck "$mnt"
+	is "the next mount has them" "$(cat "$mnt/$lr")" 0.25
+	"$o" umount "$mnt"
+	is "and commits them" "$("$o" cat ck $lr)" 0.25
 fi
 
 # --- the next mount says what it found ---

@@ -43,14 +43,13 @@ if sanitized; then
 elif [ "$(id -u)" != 0 ]; then
 	skip 1 "not root: no thread has capabilities"
 else
-	rights=$(grep '^CapEff' /proc/self/status)
-	privileged() { # N: do N threads have all capabilities?
-		[ "$(grep -l "^$rights" /proc/$daemon/task/*/status 2>/dev/null |
+	unfiltered() { # N: do N threads have no filter?
+		[ "$(grep -L '^Seccomp:.2' /proc/$daemon/task/*/status 2>/dev/null |
 		    wc -l)" = "$1" ]
 	}
 	# A further thread reports the mount and ends.
-	ok "default sandbox: three threads keep capabilities, as docs/security.md says" \
-	    eventually privileged 3
+	ok "default sandbox: three threads are free, as docs/security.md says" \
+	    eventually unfiltered 3
 fi
 kill -TERM $daemon
 wait $daemon
@@ -62,20 +61,28 @@ is "default sandbox: the daemon prints nothing" "$(cat "$scratch/log")" ''
 # reader of its output.
 real=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w3/ckpt
 cp -r "$real" "$scratch/real"
-rights() { # PID: how many of its threads are confined, and the capabilities of those
+rights() { # PID FILTER: no_new_privs and capabilities of its threads with this filter mode
 	for task in /proc/"$1"/task/*/status; do
 		awk '$1 == "CapEff:" { cap = $2 } $1 == "NoNewPrivs:" { no = $2 }
 		    $1 == "Seccomp:" { filter = $2 }
-		    END { if (filter == 2) print no, cap }' "$task"
-	done | sort | uniq -c | awk '{ print ($1 > 0), $2, $3 }' | paste -sd' '
+		    END { if (filter == want) print no, cap }' want="$2" "$task"
+	done | sort -u | paste -sd' '
 }
 confined() { # WHAT PID CAPABILITIES
 	if [ "$(id -u)" = 0 ]; then
 		is "$1: confined threads have a filter, no new privileges and these capabilities" \
-		    "$(rights "$2")" "1 1 $3"
+		    "$(rights "$2" 2)" "1 $3"
 	else
 		is "$1: confined threads have a filter and no new privileges" \
-		    "$(rights "$2")" '1 1 0000000000000000'
+		    "$(rights "$2" 2)" '1 0000000000000000'
+	fi
+}
+free_threads() { # WHAT CAPABILITIES
+	if [ "$(id -u)" = 0 ]; then
+		is "$1: the other threads have these capabilities" \
+		    "$(rights $daemon 0)" "1 $2"
+	else
+		skip 1 "not root: no thread has capabilities"
 	fi
 }
 mounted() { # OPTIONS: leaves its process in daemon
@@ -84,14 +91,16 @@ mounted() { # OPTIONS: leaves its process in daemon
 	eventually [ -e "$mnt/model" ]
 }
 if sanitized; then
-	skip 7 "a sanitizer has threads of its own"
+	skip 9 "a sanitizer has threads of its own"
 else
 	mounted assemble=off
 	confined "a read-only mount" $daemon 0000000000000004
+	free_threads "a read-only mount" 0000000000200004
 	ok "a read-only mount: umount succeeds" "$OPTIMFS" umount "$mnt"
 	wait $daemon
 	mounted rw
 	confined "a writable mount" $daemon 000000001000001f
+	free_threads "a writable mount" 000000001020001f
 	echo 0.5 >"$mnt/optim/param_groups/0/lr"
 	ok "a writable mount: umount commits" "$OPTIMFS" umount "$mnt"
 	wait $daemon

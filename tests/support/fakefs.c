@@ -608,6 +608,11 @@ int optimfs_sync(struct optimfs *fs, struct optimfs_error *err)
 	return 0;
 }
 
+uint64_t optimfs_moves(void)
+{
+	return 0;
+}
+
 char *optimfs_recovered(struct optimfs *fs)
 {
 	(void)fs;

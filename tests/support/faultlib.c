@@ -12,8 +12,10 @@
  * FAULT_HOW=FAULT    this happens (enum fault)
  * FAULT_CODE=ERRNO   with this error
  * FAULT_GATE=FILE    what FAULT_WAIT waits for. Meanwhile a thread that waits
- *                    for signals waits a hundredth of the time: deadlines
+ *                    for signals waits a thousandth of the time: deadlines
  *                    of minutes pass in a second
+ * FAULT_TICKS=N      but after N of its waits it is a thousand times as long:
+ *                    no deadline passes before the gate opens
  * FAULT_FUSE=1       libfuse is one that was built without custom I/O
  *
  * Calls on descriptor FAULT_MARK_FD are not passed on: they are marks in the
@@ -431,12 +433,18 @@ static int synced(long call, int fd)
 int sigtimedwait(const sigset_t *set, siginfo_t *info,
     const struct timespec *timeout)
 {
+	static atomic_int ticked;
+	const char *ticks = getenv("FAULT_TICKS");
 	struct timespec t = { 0 };
 	NEXT(sigtimedwait)
 
 	if (timeout == NULL || !atomic_load(&waiting))
 		return next(set, info, timeout);
-	t.tv_nsec = timeout->tv_sec * 10000000 + timeout->tv_nsec / 100;
+	if (ticks != NULL && atomic_fetch_add(&ticked, 1) >= atoi(ticks))
+		t.tv_sec = timeout->tv_sec * 1000 + timeout->tv_nsec / 1000000;
+	else
+		t.tv_nsec =
+		    timeout->tv_sec * 1000000 + timeout->tv_nsec / 1000;
 	return next(set, info, &t);
 }
 
