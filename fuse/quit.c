@@ -33,12 +33,13 @@ enum {
 struct ofs_quit {
 	struct ofs_quit_config config;
 	pthread_t thread;
-	pthread_mutex_t lock;  /* protects the members below */
-	const char *step;      /* NULL: the loop runs */
-	unsigned ticks;        /* of this step */
-	unsigned idle, limit;  /* ticks in which nothing moved; the most of them */
+	pthread_mutex_t lock; /* protects the members below */
+	const char *step;     /* NULL: the loop runs */
+	unsigned ticks;       /* of this step */
+	unsigned idle,
+	    limit; /* ticks in which nothing moved; the most of them */
 	uint64_t moves;
-	bool came;             /* a signal was received */
+	bool came; /* a signal was received */
 	bool finished;
 };
 

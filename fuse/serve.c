@@ -571,6 +571,10 @@ static bool was_forced(struct server *s)
 	return there;
 }
 
+/* Seconds in which a commit, or a sync, has to move. A server that restarts takes
+ * less. */
+#define CHANGES_SECONDS 600
+
 /* Unmounting closes the device, which at the latest ends the stat of the
  * publisher, who still uses the session. */
 static int take_down(struct server *s, struct optimfs_error *err)
@@ -589,7 +593,7 @@ static int take_down(struct server *s, struct optimfs_error *err)
 	ofs_ops_close_all(&s->session);
 	ofs_assemble_free(s->session.assemble);
 	ofs_ahead_free(s->session.ahead);
-	ofs_quit_step(s->quit, "its changes", 0);
+	ofs_quit_step(s->quit, "its changes", CHANGES_SECONDS);
 	if (s->session.fs != NULL)
 		ret = in_sandbox(s, close_checkpoint, err);
 	ofs_quit_free(s->quit);

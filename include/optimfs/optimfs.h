@@ -55,8 +55,8 @@ struct optimfs_options {
 	uint64_t
 	    max_metadata;   /* bytes of the largest index; 0: 1 GiB, or 1/4 */
 	uint64_t parse_mem; /* bytes for parsing it; 0: 4 GiB, or 1/4 of that */
-	bool strict;           /* refuse a checkpoint with any defect */
-	bool follow;           /* follow symbolic links inside the checkpoint */
+	bool strict;        /* refuse a checkpoint with any defect */
+	bool follow;        /* follow symbolic links inside the checkpoint */
 	struct optimfs_group *group; /* that offers the path, or NULL */
 	bool together; /* all ranks of group open it and show the same
 			 * tree, or all fail */

@@ -43,8 +43,7 @@ static ssize_t returned(ssize_t ret)
 	return ret;
 }
 
-#define CALL(name, call) \
-	returned(TEMP_FAILURE_RETRY(fails(name) ? -1 : (call)))
+#define CALL(name, call) returned(TEMP_FAILURE_RETRY(fails(name) ? -1 : (call)))
 
 int ofs_sys_create(int dir, const char *path)
 {

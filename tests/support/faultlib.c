@@ -443,8 +443,7 @@ int sigtimedwait(const sigset_t *set, siginfo_t *info,
 	if (ticks != NULL && atomic_fetch_add(&ticked, 1) >= atoi(ticks))
 		t.tv_sec = timeout->tv_sec * 1000 + timeout->tv_nsec / 1000000;
 	else
-		t.tv_nsec =
-		    timeout->tv_sec * 1000000 + timeout->tv_nsec / 1000;
+		t.tv_nsec = timeout->tv_sec * 1000000 + timeout->tv_nsec / 1000;
 	return next(set, info, &t);
 }
 

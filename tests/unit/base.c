@@ -433,6 +433,22 @@ static void interrupts(void)
 	close(fd);
 }
 
+/* A file that takes long to sync gives signs of life meanwhile. */
+static void moves(void)
+{
+	FILE *file = tmpfile();
+	uint64_t before = ofs_sys_moves();
+
+	if (file == NULL || ftruncate(fileno(file), 1 << 30) == -1)
+		bail_out("tmpfile: %m");
+	is_int(ofs_sys_fsync(fileno(file)), 0, "a file of 1 GiB is synced");
+	ok(ofs_sys_moves() - before >= 16, "in parts of at most 64 MiB");
+	before = ofs_sys_moves();
+	is_int(ofs_sys_fdatasync(fileno(file)), 0, "and its data");
+	ok(ofs_sys_moves() - before >= 16, "too");
+	fclose(file);
+}
+
 static void nearest(void)
 {
 	struct ofs_nearest n;
@@ -479,6 +495,7 @@ int main(void)
 	strings();
 	keys();
 	interrupts();
+	moves();
 	nearest();
 	natural();
 	return done_testing();
