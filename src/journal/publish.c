@@ -291,7 +291,9 @@ int ofs_publish_prepare(struct ofs_publish *p, const char *id,
 	strcpy(p->plan.id, id);
 	p->plan.swap = swaps(&p->plan);
 	if (sync_new(p, err) == -1 ||
-	    (p->plan.swap && ofs_publish_build(p, err) == -1) ||
+	    (p->plan.swap &&
+		(ofs_publish_try_exchange(p, err) == -1 ||
+		    ofs_publish_build(p, err) == -1)) ||
 	    ofs_publish_unchanged(&p->plan, p->dir, err) == -1)
 		return -1;
 	return ofs_publish_write_record(p->stage, &p->plan, err);

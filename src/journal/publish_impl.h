@@ -173,8 +173,11 @@ int ofs_publish_read_record(int stage, struct ofs_publish_plan *plan,
  * directories. */
 int ofs_publish_build(struct ofs_publish *p, struct optimfs_error *err);
 int ofs_publish_exchange(struct ofs_publish *p, struct optimfs_error *err);
-/* Would it fail because the checkpoint is in a lower layer of overlayfs? 0: it
- * would not, or is not known to. */
+/* Can directories be exchanged here? Tried with two of our own in the stage. */
+int ofs_publish_try_exchange(const struct ofs_publish *p,
+    struct optimfs_error *err);
+/* The same, and would the exchange fail because the checkpoint is in a lower layer
+ * of overlayfs? 0: it would not, or is not known to. */
 int ofs_publish_exchangeable(struct ofs_publish *p, struct optimfs_error *err);
 /* The second half of an exchange, whose new directory is in: 0: published; -1:
  * it was not, and the directories were exchanged back; 1: published, but not

@@ -289,21 +289,40 @@ static int cannot_exchange(struct optimfs_error *err)
 	    "with optimfs reshard");
 }
 
-/* Makes a directory in the stage onto which no directory can be renamed, because
- * there is a file in it. */
-static int make_full(const struct ofs_publish *p, struct optimfs_error *err)
+static bool is_unsupported(int code)
 {
-	int dir = ofs_publish_dir(p->stage, OFS_PUBLISH_GEN, err), fd;
+	return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP;
+}
 
-	if (dir == -1)
+/* Leaves a directory onto which no other can be renamed, because it is not
+ * empty. */
+static int try_in_stage(const struct ofs_publish *p, struct optimfs_error *err)
+{
+	int gen = ofs_publish_dir(p->stage, OFS_PUBLISH_GEN, err), ret = 0;
+
+	if (gen == -1)
 		return -1;
-	fd = ofs_sys_create(dir, "full");
-	if (fd == -1)
-		optimfs_fail(err, errno, "OFS821 " OFS_PUBLISH_GEN "/full: %m");
-	else
-		close(fd);
-	close(dir);
-	return fd == -1 ? -1 : 0;
+	if (ofs_sys_mkdir(gen, "a") == -1 || ofs_sys_mkdir(gen, "b") == -1)
+		ret =
+		    optimfs_fail(err, errno, "OFS821 %s/: %m", OFS_PUBLISH_GEN);
+	else if (ofs_sys_rename(gen, "a", gen, "b", RENAME_EXCHANGE) == -1)
+		ret = is_unsupported(errno)
+		    ? cannot_exchange(err)
+		    : optimfs_fail(err, errno, "OFS821 %s/a: %m",
+			  OFS_PUBLISH_GEN);
+	close(gen);
+	return ret;
+}
+
+int ofs_publish_try_exchange(const struct ofs_publish *p,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	ret = try_in_stage(p, err);
+	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	return ret;
 }
 
 /* overlayfs does not rename directories of lower layers (EXDEV). It finds that
@@ -316,19 +335,24 @@ static bool is_lower(const struct ofs_publish *p, int parent, const char *base)
 	    errno == EXDEV;
 }
 
-int ofs_publish_exchangeable(struct ofs_publish *p, struct optimfs_error *err)
+static bool is_overlay(const struct ofs_publish *p)
 {
 	struct statfs fs;
-	char *base;
-	int parent, ret = 0;
 
-	if (fstatfs(p->stage, &fs) == -1 || fs.f_type != OVERLAYFS_SUPER_MAGIC)
-		return 0;
+	return fstatfs(p->stage, &fs) == 0 &&
+	    fs.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
+int ofs_publish_exchangeable(struct ofs_publish *p, struct optimfs_error *err)
+{
+	char *base;
+	int parent, ret;
+
 	if (ofs_publish_parent(p->source, p->dir, &parent, &base, err) == -1)
 		return -1;
 	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
-	ret = make_full(p, err);
-	if (ret == 0 && is_lower(p, parent, base))
+	ret = try_in_stage(p, err);
+	if (ret == 0 && is_overlay(p) && is_lower(p, parent, base))
 		ret = cannot_exchange(err);
 	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
 	free(base);
@@ -422,8 +446,7 @@ int ofs_publish_exchange(struct ofs_publish *p, struct optimfs_error *err)
 	code = errno;
 	close(in);
 	/* EXDEV: a directory of a lower layer of overlayfs */
-	if (code == EINVAL || code == ENOSYS || code == EOPNOTSUPP ||
-	    code == EXDEV)
+	if (is_unsupported(code) || code == EXDEV)
 		return cannot_exchange(err);
 	errno = code;
 	return optimfs_fail(err, code,

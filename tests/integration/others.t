@@ -210,21 +210,39 @@ status "a commit is refused when another program has saved a file" 3 \
 like "with its name" "$(said)" "*$(basename "$f")*replaced since*"
 "$o" umount --keep "$mnt"
 wait $daemon
+written() { # by the daemon of a checkpoint so far
+	sed -n 's/^wchar: //p' "/proc/$(sed -n 's/^pid //p' "$1/.ck.optimfs/lock")/io"
+}
+if sanitized; then
+	skip 3 "a sanitizer"
+else
+	ranks
+	rm -f begun
+	serve env LD_PRELOAD="$faultlib" FAULT_PATH=.ck.optimfs/gen/ FAULT_NTH=3 \
+	    FAULT_AFTER="$scratch/begun" FAULT_HOW=$ERROR FAULT_CODE=22
+	echo 0.3 >"$mnt/$lr"
+	before=$(written .)
+	touch begun
+	status "a file system that cannot exchange directories is not written to" 4 \
+	    "$o" commit "$mnt"
+	like "and the message says what to do" "$(said)" "*OFS824*copy the checkpoint elsewhere*"
+	ok "before the new files are written" \
+	    [ $(($(written .) - before)) -lt "$(stat -c %s ck/* | sort -n | tail -n 1)" ]
+	"$o" umount --keep "$mnt"
+	ended
+fi
 if [ "$(id -u)" = 0 ] && mkdir ov merged && mount -t tmpfs none ov 2>/dev/null; then
 	mkdir ov/lo ov/up ov/wk
 	ranks && mv ck ov/lo/
 	mount -t overlay overlay -o lowerdir=ov/lo,upperdir=ov/up,workdir=ov/wk merged
 	"$o" mount -q -o rw merged/ck "$mnt"
 	echo 0.3 >"$mnt/$lr"
-	written() { # by the daemon so far
-		sed -n 's/^wchar: //p' "/proc/$(sed -n 's/^pid //p' merged/.ck.optimfs/lock)/io"
-	}
-	before=$(written)
+	before=$(written merged)
 	status "a directory of a lower layer of overlayfs cannot be exchanged" 4 \
 	    "$o" commit "$mnt"
 	like "and the message says what to do" "$(said)" "*OFS824*copy the checkpoint elsewhere*"
 	ok "before the new files are written" \
-	    [ $(($(written) - before)) -lt "$(stat -c %s merged/ck/* | sort -n | tail -n 1)" ]
+	    [ $(($(written merged) - before)) -lt "$(stat -c %s merged/ck/* | sort -n | tail -n 1)" ]
 	"$o" umount --keep "$mnt"
 	umount merged ov
 else
