@@ -133,7 +133,7 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 		.write = m->open.rw,
 		.temporary = m->open.scratch,
 		.upper = m->open.upper,
-		.file = { m->open.units, m->open.ids },
+		.file = { m->open.units, m->open.ids, m->open.names },
 		.memory = ofs_assemble_dir(s->session.assemble),
 		.passthrough = s->session.assemble != NULL,
 	};

@@ -211,6 +211,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  type=FORMAT optim_key=KEY model_key=KEY subtree=PATH\n"
 	    "  ids=FILE|model     names of parameters that have only numbers\n"
 	    "  units=FILE         the parameters that each flat parameter holds\n"
+	    "  names=FILE         families of names, for views\n"
 	    "  fill=zero          lost moments read as zeros\n"
 	    "  strict             refuse a damaged checkpoint\n"
 	    "  follow join=PATH max_metadata=SIZE parse_mem=SIZE\n"

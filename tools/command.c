@@ -250,7 +250,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 		.base = c->open.base,
 		.output = output_of(c, allowed),
 		.upper = (allowed & OFS_THIN) != 0 ? c->checkpoint : NULL,
-		.file = { c->open.units, c->open.ids },
+		.file = { c->open.units, c->open.ids, c->open.names },
 		.memory = -1,
 	};
 	struct ofs_sandbox *sandbox;

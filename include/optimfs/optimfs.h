@@ -86,6 +86,7 @@ struct optimfs_options {
 		OPTIMFS_RUN_YES,
 	} run;
 	unsigned runs_open; /* checkpoints of a run that stay open; 0: 8 */
+	const char *names;  /* file with families of names for views */
 };
 
 /* Open the checkpoint in the directory or file path; or one of a run, as

@@ -56,7 +56,8 @@ class Options(c.Structure):
                 ("recover", c.c_int),
                 ("watch", c.c_void_p),
                 ("run", c.c_int),
-                ("runs_open", c.c_uint)]
+                ("runs_open", c.c_uint),
+                ("names", c.c_char_p)]
 
 
 class Attr(c.Structure):

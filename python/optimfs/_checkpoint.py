@@ -384,7 +384,7 @@ def open(path: PathLike, *, type: Optional[str] = None,
          ids: Optional[PathLike] = None, units: Optional[PathLike] = None,
          optim_key: Optional[str] = None, model_key: Optional[str] = None,
          subtree: Optional[str] = None, fill: Optional[str] = None,
-         join: Optional[PathLike] = None,
+         join: Optional[PathLike] = None, names: Optional[PathLike] = None,
          cache: Optional[int] = None, max_metadata: Optional[int] = None,
          parse_mem: Optional[int] = None, strict: bool = False,
          follow: bool = False) -> Checkpoint:
@@ -394,7 +394,8 @@ def open(path: PathLike, *, type: Optional[str] = None,
     those of optimfs(1): type (the format, if it is not detected), ids and
     units (files that name parameters), optim_key and model_key (where they
     are), subtree (only that part), fill ("zero"), join (another directory with
-    a part of the checkpoint), cache (bytes of memory for decoded data), max_metadata and parse_mem (limits in bytes for an index,
+    a part of the checkpoint), names (a file with families of names for views),
+    cache (bytes of memory for decoded data), max_metadata and parse_mem (limits in bytes for an index,
     and for the memory to parse one), strict (refuse a damaged checkpoint),
     follow (symbolic links).
 
@@ -404,6 +405,6 @@ def open(path: PathLike, *, type: Optional[str] = None,
     """
     return Checkpoint(path, type=type, ids=ids, units=units,
                       optim_key=optim_key, model_key=model_key,
-                      subtree=subtree, fill=fill, join=join, cache=cache,
+                      subtree=subtree, fill=fill, join=join, names=names, cache=cache,
                       max_metadata=max_metadata, parse_mem=parse_mem,
                       strict=strict, follow=follow)

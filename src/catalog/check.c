@@ -492,16 +492,34 @@ static int check_files(struct check *c)
 	return ret;
 }
 
+/* Checks the tensors from first on. */
+static int check_tensors(struct check *c, uint32_t first)
+{
+	int ret = 0;
+
+	for (uint32_t i = first; i < c->cat->ntensors && ret == 0; i++) {
+		c->tensor = i;
+		c->t = &c->cat->tensors[i];
+		ret = check_tensor(c);
+	}
+	return ret;
+}
+
+int ofs_catalog_check_added(struct ofs_catalog *cat, uint32_t first,
+    struct optimfs_error *err)
+{
+	struct check c = { .cat = cat, .work = OFS_TILE_WORK, .err = err };
+	int ret = check_tensors(&c, first);
+
+	free(c.entry);
+	return ret;
+}
+
 int ofs_catalog_check(struct ofs_catalog *cat, struct optimfs_error *err)
 {
 	struct check c = { .cat = cat, .work = OFS_TILE_WORK, .err = err };
-	int ret = 0;
+	int ret = check_tensors(&c, 0);
 
-	for (uint32_t i = 0; i < cat->ntensors && ret == 0; i++) {
-		c.tensor = i;
-		c.t = &cat->tensors[i];
-		ret = check_tensor(&c);
-	}
 	if (ret == 0)
 		ret = check_items(&c);
 	if (ret == 0)

@@ -81,6 +81,7 @@ extern const char *const ofs_run_names[];
      OFS_OPEN_ROW(at, "fill", OFS_OPTION_STRING, fill),                 \
      OFS_OPEN_ROW(at, "join", OFS_OPTION_STRING, join),                 \
      OFS_OPEN_ROW(at, "base", OFS_OPTION_STRING, base),                 \
+     OFS_OPEN_ROW(at, "names", OFS_OPTION_STRING, names),               \
      OFS_OPEN_ROW(at, "cache", OFS_OPTION_SIZE, cache),                 \
      OFS_OPEN_ROW(at, "max_metadata", OFS_OPTION_SIZE, max_metadata),   \
      OFS_OPEN_ROW(at, "parse_mem", OFS_OPTION_SIZE, parse_mem),         \

@@ -307,7 +307,7 @@ static int make_rules(const struct ofs_sandbox *s,
 	    (config->memory != -1 &&
 		allow_fd(s, config->memory, SCRATCH, err) == -1))
 		return -1;
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof(config->file) / sizeof(*config->file); i++)
 		if (allow(s, config->file[i], FS_READ_FILE, err) == -1)
 			return -1;
 	if (allow(s, config->upper, WRITE, err) == -1 ||

@@ -36,7 +36,7 @@ struct ofs_sandbox_config {
 	const char *upper;  /* a writable directory; NULL: none */
 	const char *output; /* to be made or written into; NULL: none */
 	/* Files named in options, read-only. May be NULL. */
-	const char *file[2];
+	const char *file[3];
 	int memory;       /* a directory for unnamed files; -1: none */
 	bool passthrough; /* backing files are registered, which needs root */
 };

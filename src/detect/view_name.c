@@ -99,6 +99,12 @@ static int bad_option(const char *name, const char *s, size_t n,
 		{ "drop=", "opaque" },
 		{ "keys=", "fqn, or, where the format has them, id or source" },
 		{ "zstd=", "a level, 1 to 19" },
+		{ "names=",
+		    "the name of a family, or megatron:FAMILY, with up to 47 "
+		    "letters" },
+		{ "heads=", "a number" },
+		{ "groups=", "a number" },
+		{ "vocab=", "a number" },
 	};
 	struct ofs_layout other;
 	bool good = ofs_option_narrow(s, n, &other); /* of other formats */
@@ -209,6 +215,32 @@ static int parse_format(const char *name, size_t n, struct ofs_layout *l,
 	return 0;
 }
 
+/* Completes what names= implies. */
+static int settle_names(const char *name, struct ofs_layout *l,
+    struct optimfs_error *err)
+{
+	const struct ofs_family_choice *c = &l->names;
+
+	if (c->name[0] == '\0')
+		return c->heads == 0 && c->groups == 0 && c->vocab == 0
+		    ? 0
+		    : optimfs_fail(err, EINVAL,
+			  "OFS771 '%.80s': heads=, groups= and vocab= are for "
+			  "names=",
+			  name);
+	if (l->keys == OFS_KEYS_SOURCE)
+		return optimfs_fail(err, EINVAL,
+		    "OFS771 '%.80s': keys=source keeps the names that names= "
+		    "replaces",
+		    name);
+	if (l->keys == OFS_KEYS_DEFAULT)
+		l->keys = OFS_KEYS_FQN;
+	if (l->hf && l->only == OFS_ONLY_ALL)
+		l->only = OFS_ONLY_MODEL; /* as the directories of the Hub */
+	l->names.lean = l->hf;
+	return 0;
+}
+
 int ofs_layout_parse(const char *name, struct ofs_layout *layout,
     struct optimfs_error *err)
 {
@@ -228,6 +260,8 @@ int ofs_layout_parse(const char *name, struct ofs_layout *layout,
 		else if (!l.format->option(s, n, &l))
 			return bad_option(name, s, n, l.format, err);
 	}
+	if (settle_names(name, &l, err) == -1)
+		return -1;
 	ofs_layout_assign(layout, &l);
 	return 0;
 }

@@ -25,6 +25,7 @@
 /* The state of a read: the catalog its pieces refer to, and the plan. */
 struct reading {
 	struct optimfs_file *file;
+	struct ofs_reader *reader;
 	const struct ofs_catalog *cat;
 	const struct ofs_composition *c;
 	struct ofs_plan *plan;
@@ -36,11 +37,10 @@ static const struct ofs_place *place_of(void *ctx, const struct ofs_tensor *t,
     uint32_t shard, struct optimfs_error *err)
 {
 	struct reading *r = ctx;
-	struct ofs_reader *reader = &r->file->snap->reader;
 
 	if (r->file->view != NULL || r->file->at.space < OFS_SPACE_RANK)
-		return ofs_locate(reader, t, shard, err);
-	r->rank.reader = reader;
+		return ofs_locate(r->reader, t, shard, err);
+	r->rank.reader = r->reader;
 	r->rank.rank = r->file->snap->space[r->file->at.space].rank;
 	return ofs_locate_rank(&r->rank, t, shard, err);
 }
@@ -93,7 +93,7 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 	ret = f == NULL ? plan_gap(&h, first, count, err)
 			: ofs_overlay_gaps(f, r->cat, t, p->box, first, count,
 			      plan_gap, &h, err);
-	if (ret == -1 || ofs_fetch(&snap->reader, r->plan, buf, err) == -1)
+	if (ret == -1 || ofs_fetch(r->reader, r->plan, buf, err) == -1)
 		return -1;
 	return f == NULL
 	    ? 0
@@ -154,15 +154,13 @@ static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 static int read_plain(struct reading *r, void *buf, uint64_t from,
     uint64_t till, struct optimfs_error *err)
 {
-	struct ofs_snapshot *snap = r->file->snap;
-
 	ofs_plan_clear(r->plan);
 	if (from == till)
 		return 0;
 	if (ofs_composition_plan(r->c, r->cat, from, till - from, buf, place_of,
 		r, r->plan, err) == -1)
 		return -1;
-	return ofs_fetch(&snap->reader, r->plan, buf, err);
+	return ofs_fetch(r->reader, r->plan, buf, err);
 }
 
 static int read_cut(struct reading *r, uint8_t *buf, uint64_t len, uint64_t off,
@@ -252,6 +250,7 @@ static int read_window(const struct view_read *v, uint8_t *buf, uint64_t len,
 {
 	struct ofs_view_file *view = v->file->view;
 	struct reading r = { .file = v->file,
+		.reader = ofs_view_reader(view),
 		.cat = ofs_view_cat(view),
 		.c = c,
 		.plan = v->plan };
@@ -338,6 +337,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 {
 	struct ofs_plan *plan = take_plan(file);
 	struct reading r = { .file = file,
+		.reader = &file->snap->reader,
 		.cat = file->snap->cat,
 		.c = &file->comp,
 		.plan = plan };
@@ -436,7 +436,9 @@ ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
 uint64_t ofs_file_alike_in(struct optimfs_file *file, uint64_t first,
     uint64_t least, uint64_t max)
 {
-	struct reading r = { .file = file, .cat = file->snap->cat };
+	struct reading r = { .file = file,
+		.reader = &file->snap->reader,
+		.cat = file->snap->cat };
 	const struct ofs_piece *p = file->comp.piece;
 	struct ofs_alike a = { .place = place_of, .ctx = &r };
 	uint64_t n = 0;

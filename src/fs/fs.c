@@ -22,7 +22,7 @@ static int copy_options(struct optimfs *fs, const struct optimfs_options *given,
 	struct optimfs_options *o = &fs->options;
 	const char **strings[] = { &o->type, &o->optim_key, &o->model_key,
 		&o->ids, &o->units, &o->subtree, &o->fill, &o->upper, &o->join,
-		&o->base };
+		&o->base, &o->names };
 
 	*o = *given;
 	o->watch = NULL;
@@ -107,7 +107,8 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 	ofs_entrance_init(&fs->entrance);
 	pthread_mutex_init(&fs->lock, NULL);
 	ofs_failures_init(&fs->failures);
-	if (name_it(fs, source, options, err) == -1)
+	if (name_it(fs, source, options, err) == -1 ||
+	    ofs_families_init(&fs->families, fs->options.names, err) == -1)
 		ofs_catalog_free(cat);
 	else
 		fs->now = ofs_snapshot_new(fs, cat, err);
@@ -165,6 +166,7 @@ void optimfs_close(struct optimfs *fs)
 		fs->nodes->close(fs);
 	ofs_snapshot_unref(fs->now);
 	ofs_coordinator_free(fs->coordinator);
+	ofs_families_fini(&fs->families);
 	ofs_failures_fini(&fs->failures);
 	for (size_t i = 0; i < sizeof(fs->names) / sizeof(*fs->names); i++)
 		free(fs->names[i]);

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "catalog/catalog.h"
 #include "catalog/owners.h"
+#include "family/rules.h"
 #include "fs/enter.h"
 #include "fs/failures.h"
 #include "fs/lines.h"
@@ -235,7 +236,8 @@ struct optimfs {
 	char *source; /* as it was given */
 	char *real;   /* absolute path; NULL: not on this machine */
 	struct optimfs_options options;
-	char *names[10]; /* copies of the strings in options */
+	char *names[11]; /* copies of the strings in options */
+	struct ofs_families families; /* of names, for views */
 	/* protects control, unsynced, mount_info, stats, and making the tables of
 	 * mirrors */
 	pthread_mutex_t lock;

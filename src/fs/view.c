@@ -56,6 +56,8 @@ static void view_free(struct ofs_view_dir *v)
 
 	ofs_files_free(v->files);
 	ofs_view_names_free(names);
+	ofs_renamed_free(v->renamed);
+	ofs_reader_unshare(&v->unpacked_reader);
 	ofs_catalog_free(v->unpacked);
 	ofs_merged_unref(v->merged);
 	free(v);
@@ -286,6 +288,15 @@ const struct ofs_layout *ofs_view_layout(const struct ofs_snapshot *snap,
 	return &v->layout;
 }
 
+uint64_t ofs_view_rules(const struct ofs_snapshot *snap, struct ofs_at at)
+{
+	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
+	uint64_t hash = v == NULL || v->renamed == NULL ? 0 : v->renamed->hash;
+
+	ofs_view_put(v);
+	return hash;
+}
+
 uint32_t ofs_view_file_of(const struct ofs_snapshot *snap, struct ofs_at at)
 {
 	struct ofs_view_dir *v = ofs_view_get(snap, at, NULL);
@@ -373,6 +384,8 @@ struct ofs_files *ofs_view_hold(struct ofs_view_dir *v,
 	pthread_mutex_lock(&views->lock);
 	if (v->files == NULL) {
 		ret = lay_out(v, err);
+	} else if (ofs_view_check_unstaged(v, err) == -1) {
+		ret = -1;
 	} else if (v->users == 0) {
 		TAILQ_REMOVE(&views->unused, v, unused);
 		views->nunused--;

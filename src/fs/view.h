@@ -73,6 +73,8 @@ const struct ofs_layout *ofs_view_layout(const struct ofs_snapshot *snap,
 struct ofs_files *ofs_view_files(struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err);
 void ofs_view_files_done(struct ofs_snapshot *snap, struct ofs_at at);
+/* A hash of the rules by which names= makes its tensors; 0: none. */
+uint64_t ofs_view_rules(const struct ofs_snapshot *snap, struct ofs_at at);
 /* The number of views whose description of files is in memory. */
 uint64_t ofs_views_laid_out(struct ofs_snapshot *snap);
 uint32_t ofs_view_file_of(const struct ofs_snapshot *snap, struct ofs_at at);
@@ -85,9 +87,10 @@ struct ofs_view_file;
 int ofs_view_open(struct ofs_snapshot *snap, struct ofs_at at,
     struct ofs_view_file **file, uint64_t *size, struct optimfs_error *err);
 void ofs_view_close(struct ofs_view_file *file);
-/* The catalog to which the pieces of the file refer; and the staged bytes of a
- * tensor that only this catalog has. */
+/* The catalog to which the pieces of the file refer, and what reads it; and the
+ * staged bytes of a tensor that only this catalog has. */
 const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *file);
+struct ofs_reader *ofs_view_reader(const struct ofs_view_file *file);
 struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *file,
     uint32_t tensor);
 /* The checksums of the file, and the spans that make it up. */

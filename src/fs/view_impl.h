@@ -52,6 +52,8 @@ struct ofs_view_dir {
 	uint64_t generation;
 	struct ofs_merged *merged;    /* NULL: no changes */
 	struct ofs_catalog *unpacked; /* for the option dequantize; or NULL */
+	struct ofs_reader unpacked_reader; /* of it, where it is renamed */
+	struct ofs_renamed *renamed;       /* for the option names=; or NULL */
 	struct ofs_view_names *_Atomic names; /* NULL until laid out */
 	/* The description of its files: NULL until laid out, and after it was
 	 * dropped because it was unused for long. */
@@ -92,8 +94,12 @@ uint64_t ofs_view_generation(const struct ofs_snapshot *snap,
 /* Lays the files of a view out; its lock is held. */
 struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
     struct optimfs_error *err);
-/* The catalog that the view shows; the view is laid out. */
+/* The catalog that the view shows, and what reads it; the view is laid out. */
 const struct ofs_catalog *ofs_view_catalog(const struct ofs_view_dir *v);
+struct ofs_reader *ofs_view_reader_of(const struct ofs_view_dir *v);
+/* Fails if something is staged, and the view has other names (OFS898). */
+int ofs_view_check_unstaged(const struct ofs_view_dir *v,
+    struct optimfs_error *err);
 
 /* view.c */
 /* ofs_view_hold returns the description of the files of a view, which stays

@@ -65,6 +65,11 @@ const struct ofs_catalog *ofs_view_cat(const struct ofs_view_file *f)
 	return f->cat;
 }
 
+struct ofs_reader *ofs_view_reader(const struct ofs_view_file *f)
+{
+	return ofs_view_reader_of(f->view);
+}
+
 struct ofs_overlay_file *ofs_view_staged(const struct ofs_view_file *f,
     uint32_t tensor)
 {

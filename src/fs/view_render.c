@@ -118,6 +118,9 @@ static int read_elements(void *ctx, uint32_t tensor, uint64_t count, void *out,
 	struct optimfs_file reader = { .snap = snap };
 	struct ofs_overlay_file *f;
 
+	if (v->renamed != NULL) /* nothing is staged */
+		return ofs_fetch_elements(&v->renamed->reader, t, 0, count, out,
+		    err);
 	/* an added tensor has no stored elements */
 	if (tensor >= snap->cat->ntensors)
 		f = ofs_merged_staged(v->merged, tensor);
@@ -170,13 +173,20 @@ static const struct ofs_catalog *catalog_now(struct ofs_snapshot *snap,
 
 const struct ofs_catalog *ofs_view_catalog(const struct ofs_view_dir *v)
 {
+	if (v->renamed != NULL)
+		return v->renamed->cat;
 	if (v->unpacked != NULL)
 		return v->unpacked;
 	return v->merged == NULL ? v->snap->cat : v->merged->cat;
 }
 
+struct ofs_reader *ofs_view_reader_of(const struct ofs_view_dir *v)
+{
+	return v->renamed != NULL ? &v->renamed->reader : &v->snap->reader;
+}
+
 /* As catalog_now, with the option dequantize without packed tensors. */
-static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
+static const struct ofs_catalog *catalog_unpacked(struct ofs_snapshot *snap,
     struct ofs_view_dir *v, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = catalog_now(snap, v, err);
@@ -192,6 +202,39 @@ static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
 	if (v->unpacked == NULL)
 		v->unpacked = ofs_low_bit_unpacked(cat, err);
 	return v->unpacked;
+}
+
+/* Staged elements do not lie over boxes of a tensor with another name. */
+int ofs_view_check_unstaged(const struct ofs_view_dir *v,
+    struct optimfs_error *err)
+{
+	if (v->layout.names.name[0] == '\0' || v->snap->overlay == NULL ||
+	    ofs_overlay_generation(v->snap->overlay) == 0)
+		return 0;
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS898 view %.80s: something has changed: commit first", v->name);
+}
+
+/* With the option names=, under other names. */
+static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
+    struct ofs_view_dir *v, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = catalog_unpacked(snap, v, err);
+	struct ofs_reader *r = &snap->reader;
+
+	if (cat == NULL || v->layout.names.name[0] == '\0')
+		return cat;
+	if (ofs_view_check_unstaged(v, err) == -1)
+		return NULL;
+	if (v->unpacked != NULL && v->unpacked_reader.cat == NULL &&
+	    ofs_reader_share(&v->unpacked_reader, r, v->unpacked, err) == -1)
+		return NULL;
+	if (v->unpacked != NULL)
+		r = &v->unpacked_reader;
+	if (v->renamed == NULL)
+		v->renamed = ofs_rename(r, &v->layout.names,
+		    &snap->fs->families, err);
+	return v->renamed == NULL ? NULL : v->renamed->cat;
 }
 
 struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
@@ -217,6 +260,11 @@ struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
 	from.report = ofs_render_report_new(from.cat, err);
 	if (from.report == NULL)
 		return NULL;
+	if (v->renamed != NULL &&
+	    ofs_render_report_renamed(from.report, v->renamed, err) == -1) {
+		ofs_render_report_free(from.report);
+		return NULL;
+	}
 	files = ofs_files_new(v->layout.format->render, &from, &v->layout, err);
 	if (files == NULL) {
 		ofs_render_report_free(from.report);

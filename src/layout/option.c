@@ -25,6 +25,49 @@ size_t ofs_option_number(const char *s, uint32_t max, uint32_t *v)
 	return (size_t)(left.p - s);
 }
 
+static bool has_prefix(const char *s, size_t n, const char *prefix)
+{
+	return n > strlen(prefix) && memcmp(s, prefix, strlen(prefix)) == 0;
+}
+
+/* names=FAMILY or names=megatron:FAMILY. */
+static bool option_family(const char *s, size_t n, struct ofs_layout *l)
+{
+	static const char option[] = "names=";
+
+	if (!has_prefix(s, n, option))
+		return false;
+	s += strlen(option);
+	n -= strlen(option);
+	if (n >= sizeof(l->names.name))
+		return false;
+	memset(l->names.name, 0, sizeof(l->names.name)); /* ofs_layout_same */
+	memcpy(l->names.name, s, n);
+	return true;
+}
+
+/* What the rules of a family need to know. */
+static bool option_fact(const char *s, size_t n, struct ofs_layout *l)
+{
+	const struct {
+		const char *option;
+		uint32_t *v;
+	} known[] = {
+		{ "heads=", &l->names.heads },
+		{ "groups=", &l->names.groups },
+		{ "vocab=", &l->names.vocab },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		size_t k = strlen(known[i].option);
+
+		if (has_prefix(s, n, known[i].option))
+			return ofs_option_number(s + k, INT32_MAX,
+				   known[i].v) == n - k;
+	}
+	return false;
+}
+
 bool ofs_option_narrow(const char *s, size_t n, struct ofs_layout *l)
 {
 	if (ofs_option_is(s, n, "only=optim"))
@@ -40,7 +83,7 @@ bool ofs_option_narrow(const char *s, size_t n, struct ofs_layout *l)
 	else if (ofs_option_is(s, n, "dequantize"))
 		l->dequantize = true;
 	else
-		return false;
+		return option_family(s, n, l) || option_fact(s, n, l);
 	return true;
 }
 

@@ -10,8 +10,9 @@
 
 /* Is s[0..n) this word? */
 bool ofs_option_is(const char *s, size_t n, const char *word);
-/* Each parses the option it is named after into *l: only=, dtype= and dequantize;
- * keys=fqn; crc; zstd and zstd=LEVEL. false for any other option or value. */
+/* Each parses the option it is named after into *l: only=, dtype=, dequantize,
+ * names= with heads=, groups= and vocab=; keys=fqn; crc; zstd and zstd=LEVEL.
+ * false for any other option or value. */
 bool ofs_option_narrow(const char *s, size_t n, struct ofs_layout *l);
 bool ofs_option_keys(const char *s, size_t n, struct ofs_layout *l);
 bool ofs_option_crc(const char *s, size_t n, struct ofs_layout *l);

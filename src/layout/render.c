@@ -322,6 +322,7 @@ void ofs_render_report_free(struct ofs_render_report *report)
 		return;
 	ofs_buf_fini(&report->copied.paths);
 	ofs_buf_fini(&report->dropped.paths);
+	ofs_buf_fini(&report->unnamed.paths);
 	free(report->seen);
 	free(report);
 }
@@ -347,6 +348,41 @@ static void say_values(const struct ofs_value_list *list, const char *what,
 	}
 }
 
+int ofs_render_report_renamed(struct ofs_render_report *report,
+    const struct ofs_renamed *renamed, struct optimfs_error *err)
+{
+	report->padded = renamed->padded;
+	report->unnamed.n = renamed->nkept;
+	ofs_buf_put(&report->unnamed.paths, renamed->kept.data,
+	    renamed->kept.len);
+	return report->unnamed.paths.bad ? ofs_no_memory(err) : 0;
+}
+
+static void say_names(const struct ofs_render_report *report,
+    const struct optimfs_watch *to)
+{
+	char text[512];
+
+	if (report->unnamed.n > 0) {
+		snprintf(text, sizeof(text),
+		    "OFS896 no rule of names= covers %" PRIu32
+		    " name%s, which %s kept: %.200s%s",
+		    report->unnamed.n, report->unnamed.n == 1 ? "" : "s",
+		    report->unnamed.n == 1 ? "is" : "are",
+		    (const char *)report->unnamed.paths.data,
+		    report->unnamed.n == 1 ? "" : " and others");
+		to->say(to->ctx, text);
+	}
+	if (report->padded > 0) {
+		snprintf(text, sizeof(text),
+		    "OFS897 the vocabulary is written with all %" PRIu64
+		    " rows, some of which may be padding: vocab=N says how "
+		    "many it has",
+		    report->padded);
+		to->say(to->ctx, text);
+	}
+}
+
 void ofs_render_report_say(const struct ofs_render_report *report,
     const struct optimfs_watch *to)
 {
@@ -354,6 +390,7 @@ void ofs_render_report_say(const struct ofs_render_report *report,
 		return;
 	say_values(&report->copied, "copied in pickled form", to);
 	say_values(&report->dropped, "left out", to);
+	say_names(report, to);
 }
 
 /* Add the entry once, also if it is in several files. Files that are made after

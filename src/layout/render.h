@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "catalog/catalog.h"
+#include "family/family.h"
 #include "plan/composition.h"
 
 /* A parsed view name: FORMAT[@LAYOUT][,option]... */
@@ -39,6 +40,7 @@ struct ofs_layout {
 	bool fill_zero;
 	bool drop;       /* leave out values that cannot be converted */
 	bool dequantize; /* tensors in few bits as float32 */
+	struct ofs_family_choice names;
 };
 /* Bytes between the members are zero in a layout that was parsed, and copied, so
  * that all members of two layouts are compared, also those that come later. */
@@ -62,6 +64,10 @@ struct ofs_render_report {
 	/* values copied with their opcodes, because they could not be
 	 * converted; values left out by drop=opaque */
 	struct ofs_value_list copied, dropped;
+	/* names= has no rule for these names, which are kept; and how many rows
+	 * of the vocabulary may be padding (0: none) */
+	struct ofs_value_list unnamed;
+	uint64_t padded;
 	uint8_t *seen; /* by entry; NULL when the lists are complete */
 };
 struct ofs_render_report *ofs_render_report_new(const struct ofs_catalog *cat,
@@ -192,6 +198,9 @@ int ofs_render_report_copied(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err);
 int ofs_render_report_dropped(const struct ofs_render *from,
     const struct ofs_entry *e, struct optimfs_error *err);
+/* Report what names= could not do. */
+int ofs_render_report_renamed(struct ofs_render_report *report,
+    const struct ofs_renamed *renamed, struct optimfs_error *err);
 /* Does the catalog have something of the part that the layout is limited to?
  * ENOENT (OFS777). */
 int ofs_render_only(const struct ofs_catalog *cat, const struct ofs_layout *to,

@@ -82,13 +82,21 @@ static int write_files(struct ofs_snapshot *snap, struct ofs_at view, int dir,
 	return ret;
 }
 
-/* Removes an option from the name of a layout. */
-static void without(const char *layout, const char *option, char *plain)
+static bool is_one(const char *s, const char *const *options)
+{
+	for (; *options != NULL; options++)
+		if (strncmp(s, *options, strlen(*options)) == 0)
+			return true;
+	return false;
+}
+
+/* Removes options from the name of a layout. */
+static void without(const char *layout, const char *const *options, char *plain)
 {
 	while (*layout != '\0') {
 		size_t k = strcspn(layout + 1, ",") + 1;
 
-		if (strncmp(layout, option, strlen(option)) != 0)
+		if (!is_one(layout, options))
 			plain = mempcpy(plain, layout, k);
 		layout += k;
 	}
@@ -98,6 +106,7 @@ static void without(const char *layout, const char *option, char *plain)
 int ofs_template_view(struct ofs_snapshot *snap, const char *layout,
     struct ofs_at *view, bool *compressed, struct optimfs_error *err)
 {
+	static const char *const packed[] = { ",zstd", NULL };
 	char plain[OFS_VIEW_NAME];
 
 	if (strlen(layout) >= sizeof(plain))
@@ -106,7 +115,7 @@ int ofs_template_view(struct ofs_snapshot *snap, const char *layout,
 	if (ofs_view_make_summed(snap, layout, view, err) == -1)
 		return -1;
 	*compressed = ofs_view_layout(snap, *view)->zstd != 0;
-	without(layout, ",zstd", plain);
+	without(layout, packed, plain);
 	return ofs_view_make_summed(snap, plain, view, err);
 }
 
@@ -167,6 +176,9 @@ static char *template_path(const struct ofs_stage *st,
 static int make(struct ofs_snapshot *snap, const char *layout,
     struct ofs_stage *st, struct optimfs_error *err)
 {
+	/* the template has no packed tensors, and the new names */
+	static const char *const done[] = { ",dequantize",
+		",names=", ",heads=", ",groups=", ",vocab=", NULL };
 	struct ofs_template s = { 0 };
 	struct ofs_at view;
 	bool compressed;
@@ -175,8 +187,7 @@ static int make(struct ofs_snapshot *snap, const char *layout,
 
 	if (ofs_template_view(snap, layout, &view, &compressed, err) == -1)
 		return -1;
-	/* the template has no packed tensors */
-	without(layout, ",dequantize", s.layout);
+	without(layout, done, s.layout);
 	dir = make_dir(snap, st, err);
 	if (dir == -1)
 		return -1;

@@ -9,20 +9,45 @@
 
 #include "base/memory.h"
 
+static int allocate(struct ofs_reader *r, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = r->cat;
+
+	/* its pages are allocated when shards are used */
+	r->place = calloc((size_t)cat->nshards + 1, sizeof(*r->place));
+	r->compared = calloc((size_t)cat->nshards + 1, sizeof(*r->compared));
+	r->prepared = calloc((size_t)cat->nderived + 1, sizeof(*r->prepared));
+	return r->place != NULL && r->compared != NULL && r->prepared != NULL
+	    ? 0
+	    : ofs_no_memory(err);
+}
+
 int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
     struct ofs_transport *t, struct optimfs_error *err)
 {
 	*r = (struct ofs_reader){ .cat = cat, .transport = t };
 	if (t == NULL)
 		return -1;
-	/* its pages are allocated when shards are used */
-	r->place = calloc((size_t)cat->nshards + 1, sizeof(*r->place));
-	r->compared = calloc((size_t)cat->nshards + 1, sizeof(*r->compared));
-	r->prepared = calloc((size_t)cat->nderived + 1, sizeof(*r->prepared));
-	if (r->place != NULL && r->compared != NULL && r->prepared != NULL)
+	if (allocate(r, err) == 0)
 		return 0;
 	ofs_reader_fini(r);
-	return ofs_no_memory(err);
+	return -1;
+}
+
+int ofs_reader_share(struct ofs_reader *r, const struct ofs_reader *of,
+    const struct ofs_catalog *cat, struct optimfs_error *err)
+{
+	*r = (struct ofs_reader){ .cat = cat, .transport = of->transport };
+	if (allocate(r, err) == 0)
+		return 0;
+	ofs_reader_unshare(r);
+	return -1;
+}
+
+void ofs_reader_unshare(struct ofs_reader *r)
+{
+	r->transport = NULL;
+	ofs_reader_fini(r);
 }
 
 void ofs_reader_fini(struct ofs_reader *r)

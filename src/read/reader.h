@@ -24,5 +24,10 @@ struct ofs_reader {
 int ofs_reader_init(struct ofs_reader *r, const struct ofs_catalog *cat,
     struct ofs_transport *t, struct optimfs_error *err);
 void ofs_reader_fini(struct ofs_reader *r);
+/* A reader of another catalog with the same objects (ofs_catalog_copy): it uses
+ * the transport of of, which must outlive it. _unshare ends it. */
+int ofs_reader_share(struct ofs_reader *r, const struct ofs_reader *of,
+    const struct ofs_catalog *cat, struct optimfs_error *err);
+void ofs_reader_unshare(struct ofs_reader *r);
 
 #endif

@@ -109,6 +109,7 @@ static int hash_files(struct ofs_reshard *r, XXH64_state_t *h,
 	char name[OFS_FILE_NAME];
 
 	hash_text(h, optimfs_version());
+	hash_number(h, ofs_view_rules(r->snap, r->view));
 	for (uint32_t i = 0; i < r->engine.n; i++) {
 		struct ofs_engine_file *f = &r->engine.file[i];
 		struct ofs_at at = { r->view.space, f->index };

@@ -1,0 +1,188 @@
+#!/bin/sh
+# names.t - names= of views: what Megatron-Core wrote as Hugging Face names it
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+requires mount
+requires python3
+
+tool=$TOP_SRCDIR/tests/support/family.py
+data=$TOP_SRCDIR/tests/data
+llama=$data/megatron/llama_dp2/fully_reshardable
+gpt=$data/megatron/gpt_tp2_dp2/fully_reshardable
+tar -xzf "$data/megatron_buckets/tp1pp1dp4ep2_moe.tar.gz" -C "$scratch"
+tar -xzf "$data/megatron_buckets/tp2pp1dp2.tar.gz" -C "$scratch"
+tar -xzf "$data/megatron_buckets/verl_tp2pp2dp2.tar.gz" -C "$scratch"
+moe=$scratch/tp1pp1dp4ep2_moe/ckpt
+norms=$scratch/tp2pp1dp2/ckpt
+
+# to LAYOUT CHECKPOINT NAME: writes $scratch/NAME
+to() {
+	"$OPTIMFS" reshard -q --to "$1" "$2" "$scratch/$3" 2>"$scratch/said"
+}
+# as FAMILY CHECKPOINT HEADS GROUPS VOCAB [OPTIONS]: is the export what the
+# converters write, and are the moments cut alike?
+as() {
+	rm -rf "$scratch/hf" "$scratch/state"
+	ok "$1: an export of ${2##*/}" \
+	    to "safetensors,hf,names=$1${6:-}" "$2" hf
+	ok "$1: it is what the converters write" \
+	    python3 "$tool" "$2" "$scratch/hf" "$1" "$3" "$4" "$5"
+	ok "$1: all of ${2##*/} on 3 ranks" to "dcp@3,names=$1${6:-}" "$2" state
+	for name in exp_avg exp_avg_sq fp32; do
+		ok "$1: $name is cut as its parameter" python3 "$tool" "$2" \
+		    "$scratch/state" "$1" "$3" "$4" "$5" $name
+	done
+}
+# back FAMILY CHECKPOINT OPTIONS: the way there and back
+back() {
+	rm -rf "$scratch/there" "$scratch/back"
+	ok "$1: there" to "dcp@3,names=$1$3" "$2" there
+	ok "$1: and back" to "dcp@2,names=megatron:$1$3" "$scratch/there" back
+	is "$1: nothing differs then" \
+	    "$("$OPTIMFS" diff "$2" "$scratch/back" 2>&1)" ''
+}
+
+as llama "$llama" 4 2 0
+like "the padding of the vocabulary is named" "$(cat "$scratch/said")" \
+    '*OFS897 the vocabulary is written with all 128 rows*vocab=N*'
+as llama "$llama" 4 2 100 ,vocab=100
+is "a known vocabulary is no warning" "$(cat "$scratch/said")" ''
+as gpt2 "$gpt" 4 4 0
+as qwen2_moe "$moe" 4 2 0
+as qwen3 "$norms" 4 2 0
+back llama "$llama" ,heads=4,groups=2
+back gpt2 "$gpt" ,heads=4
+back qwen2_moe "$moe" ,heads=4,groups=2
+back qwen3 "$norms" ,heads=4,groups=2
+
+# A vocabulary grows again by zeros.
+ok "fewer words" to safetensors,hf,names=llama,vocab=100 "$llama" few
+ok "the way back" to torch,names=megatron:llama,heads=4,groups=2,vocab=128 \
+    "$scratch/few" padded
+"$OPTIMFS" cat "$scratch/padded" model/output_layer.weight >"$scratch/w"
+"$OPTIMFS" cat "$llama" model/output_layer.weight |
+    head -c $((100 * 48 * 2)) >"$scratch/words"
+head -c $((28 * 48 * 2)) /dev/zero >>"$scratch/words"
+ok "what was padding is zeros" cmp "$scratch/w" "$scratch/words"
+
+# What verl wrote has its numbers in transformer_config.json.
+ok "numbers of heads beside the checkpoint" to safetensors,hf,names=llama \
+    "$scratch/verl_tp2pp2dp2/ckpt/actor" verl
+ok "they are used" python3 "$tool" "$scratch/verl_tp2pp2dp2/ckpt/actor" \
+    "$scratch/verl" llama 4 2 0
+
+# What cannot be done is said.
+
+# refuse WHAT CODE LAYOUT [CHECKPOINT]
+refuse() {
+	not_ok "$1" "$OPTIMFS" reshard -q --to "$3" "${4:-$llama}" \
+	    "$scratch/refused"
+	like "$1: why" "$(tap_said)" "*$2*"
+}
+ok "experts that have no rule" to dcp@1,names=llama "$moe" dense
+like "they keep their names" "$(cat "$scratch/said")" \
+    '*OFS896 no rule of names= covers 10 names, which are kept: decoder.layers.1.mlp.router.weight and others*'
+ok "... in the export, too" "$OPTIMFS" cat "$scratch/dense" \
+    model/decoder.layers.2.mlp.router.weight
+refuse "no such family" "OFS892 no family of names is called 'lama'. There are llama, mistral" \
+    safetensors,hf,names=lama
+refuse "no family of the model" 'OFS892 *names=megatron:FAMILY' \
+    dcp@1,names=megatron
+refuse "another family" 'OFS892 no name of this checkpoint is one of gpt2' \
+    dcp@1,names=gpt2 "$data/pytorch/dcp_fsdp2_w2/ckpt"
+refuse "unknown heads" 'OFS893 *to take query, key and value apart*heads=N,groups=N' \
+    dcp@1,names=megatron:llama "$scratch/few"
+refuse "heads that do not fit" 'OFS894 *linear_qkv.weight: 96 rows are not 5 heads*' \
+    safetensors,hf,names=llama,heads=5,groups=5
+refuse "heads that are no multiple" 'OFS893 *5 attention heads in 2 groups' \
+    safetensors,hf,names=llama,heads=5
+refuse "more heads than any model has" 'OFS893 *2000000000 attention heads' \
+    safetensors,hf,names=llama,heads=2000000000,groups=1
+refuse "a vocabulary that is larger" 'OFS894 *128 rows for a vocabulary of 129' \
+    safetensors,hf,names=llama,vocab=129
+refuse "a number too large" 'OFS771 *heads= takes a number' \
+    safetensors,hf,names=llama,heads=99999999999
+refuse "numbers without names" 'OFS771 *heads=, groups= and vocab= are for names=' \
+    safetensors,hf,heads=4
+refuse "the keys of the source" 'OFS771 *keys=source keeps the names' \
+    dcp@1,names=llama,keys=source
+
+# Rules of a user.
+rules=$scratch/my.names
+cat >"$rules" <<'END'
+# a family of my own
+family mine other
+
+decoder.layers.*.self_attention.linear_qkv.weight = net.*.{q,k,v} : qkv
+decoder.layers.*.mlp.linear_fc2.weight = net.*.down : transpose if net.*.q
+use llama
+END
+ok "a file of families" "$OPTIMFS" reshard -q -o "names=$rules" \
+    --to safetensors,names=other,only=model,vocab=128 "$llama" "$scratch/mine"
+ok "the family of the program" to safetensors,hf,names=llama "$llama" used
+"$OPTIMFS" cat "$scratch/mine" model/net.1.k >"$scratch/k"
+ok "is used by it" sh -c "'$OPTIMFS' cat '$scratch/used' \
+    model/model.layers.1.self_attn.k_proj.weight | cmp - '$scratch/k'"
+is "transposed" "$("$OPTIMFS" cat "$scratch/mine" .optimfs/tensors.tsv |
+    awk '$1 == "model/net.0.down" { print $3 }')" 80,48
+ok "the way back" "$OPTIMFS" reshard -q -o "names=$rules" --to \
+    torch,names=megatron:mine,heads=4,groups=2 "$scratch/mine" "$scratch/again"
+is "nothing of the model differs" "$("$OPTIMFS" diff "$llama" "$scratch/again" |
+    grep -v '^extra/\|^optim/\|_extra_state')" ''
+
+# bad WHAT LINE: a line that is no rule
+bad() {
+	printf 'family mine\n%s\n' "$2" >"$rules"
+	status "$1" 2 "$OPTIMFS" ls -o "names=$rules" "$llama"
+	like "$1: OFS891 with its line" "$(tap_said)" "*OFS891 *my.names: line 2: *"
+}
+bad "a path in a name" 'decoder.x = ../../etc/passwd'
+bad "two dots" 'decoder..x = model.x'
+bad "a slash" 'decoder.x = model/x'
+bad "no right side" 'decoder.x ='
+bad "an unknown word" 'decoder.x = model.x : rotate'
+bad "a brace without the other" 'decoder.x = model.{q,k'
+bad "too many parts" 'decoder.x = model.{a,b,c,d,e,f,g,h,i}'
+bad "an empty part" 'decoder.x = {,}'
+bad "stars that differ" 'decoder.*.x = model.x'
+bad "too many stars" 'a.*.*.*.* = b.*.*.*.*'
+bad "qkv of two" 'decoder.x = model.{q,k} : qkv'
+bad "a family that has itself" 'use mine'
+bad "a family that is not there" 'use nothing'
+bad "a family without a name" 'family'
+bad "a name of a family with a path" 'family ../llama'
+bad "a long line" "decoder.x = $(printf '%02000d' 0)"
+bad "what is left out has nothing to do" 'decoder.x = - : qkv'
+bad "a beginning that anything has" '*.x = model.x'
+printf 'a = b\n' >"$rules"
+status "a rule before a family" 2 "$OPTIMFS" ls -o "names=$rules" "$llama"
+{
+	printf 'family f0\na = b\na = b\n'
+	for i in $(seq 30); do
+		printf 'family f%s\nuse f%s\nuse f%s\n' "$i" $((i - 1)) $((i - 1))
+	done
+} >"$rules"
+status "tables that double" 2 "$OPTIMFS" ls -o "names=$rules" "$llama"
+like "... are too many rules" "$(tap_said)" '*OFS891 *more than 4096 rules*'
+status "no such file" 3 "$OPTIMFS" ls -o "names=$scratch/none" "$llama"
+like "... is named" "$(tap_said)" '*OFS891 *names=*none: No such file*'
+printf 'family mine\ndecoder.final_layernorm.weight = same\noutput_layer.weight = same\n' >"$rules"
+not_ok "two tensors of one name" "$OPTIMFS" reshard -q -o "names=$rules" \
+    --to dcp@1,names=mine "$llama" "$scratch/same"
+like "... are refused" "$(tap_said)" '*OFS894*two tensors would be called model.same*'
+
+# A mount in which something changes, and parts that are not there.
+cp -r "$scratch/there" "$scratch/rw"
+mnt=$(point mnt)
+options=heads=4,groups=2
+ok "a mount for writing" "$OPTIMFS" mount -o rw,commit=explicit "$scratch/rw" "$mnt"
+ok "a view" ls "$mnt/.optimfs/view/torch,names=megatron:qwen3,$options"
+ok "a change" rm "${mnt:?}/model/model.layers.0.self_attn.k_proj.weight"
+not_ok "what has changed has no view" ls \
+    "$mnt/.optimfs/view/dcp@2,names=megatron:qwen3,$options"
+like "... and says so" "$(cat "$mnt/.optimfs/errors")" '*OFS898*commit first*'
+ok "a commit" "$OPTIMFS" commit "$mnt"
+ok "the end of the mount" "$OPTIMFS" umount "$mnt"
+refuse "a part that is missing" 'OFS895 *the parts beside it are not all there: 2 of them' \
+    "dcp@1,names=megatron:qwen3,$options" "$scratch/rw"
+done_testing
