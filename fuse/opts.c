@@ -96,6 +96,10 @@ int ofs_mount_options_check(struct ofs_mount_options *m,
 {
 	if (m->recover != -1)
 		m->open.recover = (enum optimfs_recover)m->recover;
+	/* so that a request fails before it counts as late */
+	m->open.timeout = m->timeout == 0
+	    ? OPTIMFS_NO_TIMEOUT
+	    : m->timeout - m->timeout / 3;
 	m->open.explicit_commit = m->commit == 1;
 	m->open.rw |= m->open.scratch;
 	if (m->ro)

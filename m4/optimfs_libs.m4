@@ -111,6 +111,22 @@ AS_IF([test "x$optimfs_have_mpi" != xno && test -n "$optimfs_have_mpi"],
 OPTIMFS_REPORT([mpi], [MPI], [MPI is there])
 ])
 
+# For the module that reads addresses.
+AC_DEFUN([OPTIMFS_HTTP], [
+AC_ARG_WITH([http],
+    [AS_HELP_STRING([--with-http],
+        [read checkpoints on servers, with libcurl @<:@check@:>@])],
+    [], [with_http=check])
+optimfs_have_http=no
+AS_IF([test "x$with_http" != xno], [
+    PKG_CHECK_MODULES([CURL], [libcurl >= 7.85],
+        [optimfs_have_http="libcurl $($PKG_CONFIG --modversion libcurl)"],
+        [AS_IF([test "x$with_http" = xyes],
+            [AC_MSG_ERROR([--with-http: libcurl 7.85 or later not found (Debian: libcurl4-openssl-dev)])])])
+])
+OPTIMFS_REPORT([http], [HTTP], [checkpoints on servers can be read])
+])
+
 AC_DEFUN([OPTIMFS_CUDA], [
 AC_ARG_WITH([cuda],
     [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],

@@ -199,7 +199,8 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 	if (fs != NULL)
 		keep_private(fs);
 	ofs_progress_clear(&c->progress);
-	if (fs == NULL && err->number == 19 && access(path, F_OK) == -1)
+	if (fs == NULL && err->number == 19 && !optimfs_is_address(path) &&
+	    access(path, F_OK) == -1)
 		ofs_command_suggest_checkpoint(c, path, err);
 	return fs;
 }
@@ -228,8 +229,9 @@ static const char *output_of(const struct ofs_command *c, uint64_t allowed)
 /* Is it a file, or a name in a run? */
 static bool is_there(const char *path)
 {
-	char *run = optimfs_run_of(path);
-	bool there = run != NULL || access(path, F_OK) == 0;
+	char *run = optimfs_is_address(path) ? NULL : optimfs_run_of(path);
+	bool there =
+	    optimfs_is_address(path) || run != NULL || access(path, F_OK) == 0;
 
 	free(run);
 	return there;
@@ -252,6 +254,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 		.upper = (allowed & OFS_THIN) != 0 ? c->checkpoint : NULL,
 		.file = { c->open.units, c->open.ids, c->open.names },
 		.memory = -1,
+		.timeout = c->open.timeout,
 	};
 	struct ofs_sandbox *sandbox;
 	int ret;
@@ -545,6 +548,7 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 		c->open.run = OPTIMFS_RUN_AUTO;
 	if (parse(c, verb, argc, argv, allowed, status) == -1)
 		goto fail;
+	c->open.timeout = c->timeout == 0 ? OPTIMFS_NO_TIMEOUT : c->timeout;
 	*status = take_checkpoint(c, verb, allowed, min, max);
 	if (*status != OFS_EXIT_OK)
 		goto fail;

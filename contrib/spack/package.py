@@ -13,6 +13,7 @@ class Optimfs(AutotoolsPackage, CudaPackage):
     version("0.1.0")
 
     variant("fuse", default=True, description="Mount, with libfuse")
+    variant("http", default=True, description="Servers, by libcurl")
     variant("mpi", default=False, description="Several machines, by Open MPI")
     variant("nccl", default=False, when="+cuda+mpi",
             description="Gather through GPUs")
@@ -25,6 +26,7 @@ class Optimfs(AutotoolsPackage, CudaPackage):
     depends_on("zlib-api")
     depends_on("zstd@1.4:")
     depends_on("libfuse@3.10:", when="+fuse")
+    depends_on("curl@7.85:", when="+http")
     depends_on("openmpi", when="+mpi")
     depends_on("nccl", when="+nccl")
 
@@ -37,6 +39,7 @@ class Optimfs(AutotoolsPackage, CudaPackage):
             "--with-mounthelperdir=%s" % self.prefix.sbin,
         ]
         args += self.with_or_without("fuse")
+        args += self.with_or_without("http")
         args += self.with_or_without("mpi")
         args += self.with_or_without("cuda", activation_value="prefix")
         args += self.with_or_without(

@@ -87,10 +87,23 @@ struct optimfs_options {
 	} run;
 	unsigned runs_open; /* checkpoints of a run that stay open; 0: 8 */
 	const char *names;  /* file with families of names for views */
+	/* Seconds for which the server of an address may be silent; 0: 30. The
+	 * first address that a process opens decides. */
+	unsigned timeout;
 };
+#define OPTIMFS_NO_TIMEOUT (~0u)
 
-/* Open the checkpoint in the directory or file path; or one of a run, as
- * RUN:latest, RUN:1000 or RUN/steps/1000. */
+/* Is it the address of files on a server (https://, http://)? Whatever names a
+ * checkpoint may be one; it is read-only. */
+bool optimfs_is_address(const char *path);
+/* Before threads that open path are confined: loads what reading an address
+ * needs, and starts the thread that talks to servers. Does nothing for a path.
+ * ENOSYS (OFS921). */
+int optimfs_connect(const char *path, unsigned timeout,
+    struct optimfs_error *err);
+
+/* Open the checkpoint in the directory or file path, which may be an address; or
+ * one of a run, as RUN:latest, RUN:1000 or RUN/steps/1000. */
 struct optimfs *optimfs_open(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err);
 void optimfs_close(struct optimfs *fs);

@@ -57,7 +57,8 @@ class Options(c.Structure):
                 ("watch", c.c_void_p),
                 ("run", c.c_int),
                 ("runs_open", c.c_uint),
-                ("names", c.c_char_p)]
+                ("names", c.c_char_p),
+                ("timeout", c.c_uint)]
 
 
 class Attr(c.Structure):

@@ -19,6 +19,7 @@
 #include "push/template.h"
 #include "push/writethrough.h"
 #include "run/run.h"
+#include "store/http/site.h"
 
 static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
 {
@@ -246,11 +247,32 @@ static struct optimfs *open_run(const char *path,
 	return ofs_run_open(path, options, optimfs_open, err);
 }
 
+/* What is on a server. */
+static struct optimfs *open_address(const char *path,
+    const struct optimfs_options *options, struct optimfs_error *err)
+{
+	if (options->rw)
+		optimfs_fail(err, EROFS,
+		    "OFS926 %s is on a server, and read-only: make a copy with "
+		    "optimfs reshard, and change that",
+		    path);
+	else if (options->group != NULL)
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS926 %s is on a server, and read by one process: leave "
+		    "out mpirun, or give --transport=local",
+		    path);
+	else
+		return ofs_fs_open(path, options, err);
+	return NULL;
+}
+
 static struct optimfs *open_one(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	struct optimfs *fs = NULL;
 
+	if (ofs_http_is_address(path))
+		return open_address(path, options, err);
 	if (options->rw && !options->scratch && options->group != NULL) {
 		fs = open_rw_shared(path, options, err);
 	} else if (options->rw && !options->scratch) {
@@ -309,7 +331,9 @@ static struct optimfs *open_found(const char *path, const char *real,
 /* Adds the path of the checkpoint to an error about one of its files. */
 static void name_checkpoint(const char *path, struct optimfs_error *err)
 {
-	if (strstr(err->text, ofs_path_last(path)) == NULL)
+	/* an address that is refused may hold a secret */
+	if (err->number != 920 &&
+	    strstr(err->text, ofs_path_last(path)) == NULL)
 		optimfs_fail_in(err, "%.200s", path);
 }
 
@@ -321,6 +345,20 @@ static void keep_note(void *ctx, const char *text)
 	optimfs_fail_as(&note, EPERM, "%s", text);
 	if (note.number != 0)
 		*(struct optimfs_error *)ctx = note;
+}
+
+bool optimfs_is_address(const char *path)
+{
+	return ofs_http_is_address(path);
+}
+
+int optimfs_connect(const char *path, unsigned timeout,
+    struct optimfs_error *err)
+{
+	return ofs_http_is_address(path) &&
+		ofs_http_client(ofs_http_timeout(timeout), err) == NULL
+	    ? -1
+	    : 0;
 }
 
 struct optimfs *optimfs_open(const char *path,

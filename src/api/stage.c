@@ -17,6 +17,7 @@
 #include "push/template.h"
 #include "push/writethrough.h"
 #include "reshard/leftover.h"
+#include "store/http/site.h"
 
 /* The state found beside a checkpoint when its lock is taken. */
 struct beside {
@@ -179,5 +180,7 @@ int optimfs_await(const char *path, void (*say)(void *ctx, const char *text),
 		.ctx = ctx,
 	};
 
-	return ofs_stage_await(path, AWAIT_MS, &tell, err);
+	return ofs_http_is_address(path)
+	    ? 0
+	    : ofs_stage_await(path, AWAIT_MS, &tell, err);
 }

@@ -61,8 +61,35 @@ int ofs_dir_open_top(const char *path, struct ofs_dir *dir,
 	return open_as(path, O_PATH | O_CLOEXEC | O_DIRECTORY, dir, err);
 }
 
+int ofs_dir_open_names(const struct ofs_namespace *names, const char *path,
+    struct ofs_dir *dir, struct optimfs_error *err)
+{
+	struct ofs_dir new = { .fd = -1, .names = names };
+
+	new.path = strdup(path);
+	if (new.path == NULL) {
+		ofs_dir_close(&new);
+		return ofs_no_memory(err);
+	}
+	*dir = new;
+	return 0;
+}
+
+static void hold_names(const struct ofs_dir *dir)
+{
+	if (dir->names != NULL && dir->names->ops->hold != NULL)
+		dir->names->ops->hold(dir->names);
+}
+
+static void let_names(const struct ofs_dir *dir)
+{
+	if (dir->names != NULL && dir->names->ops->let != NULL)
+		dir->names->ops->let(dir->names);
+}
+
 void ofs_dir_close(struct ofs_dir *dir)
 {
+	let_names(dir);
 	if (dir->path != NULL && dir->fd != -1)
 		close(dir->fd);
 	if (dir->over)
@@ -135,6 +162,7 @@ int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
 	if (new.path != NULL && (new.below != NULL) == (dir->below != NULL) &&
 	    (new.fd != -1) == (dir->fd != -1) &&
 	    (!dir->over || new.upper != -1)) {
+		hold_names(&new);
 		*copy = new;
 		return 0;
 	}
@@ -162,38 +190,38 @@ static bool is_above(const struct ofs_dir *dir, const char *rel)
 	    !S_ISDIR(st.st_mode);
 }
 
-/* Where is rel, a path in dir? Asks elsewhere by its path there. */
+/* Where is rel, a path in dir? Asks names by its path there. */
 static enum ofs_where look_up(const struct ofs_dir *dir, const char *rel,
-    uint32_t *file, struct stat *st)
+    uint32_t *file, struct stat *st, struct optimfs_error *err)
 {
 	char path[2 * MAX_PATH + 2];
 	int n;
 
-	if (dir->elsewhere == NULL || is_above(dir, rel))
+	if (dir->names == NULL || is_above(dir, rel))
 		return OFS_HERE;
 	n = snprintf(path, sizeof(path), "%s%s%s",
 	    dir->below == NULL ? "" : dir->below,
 	    dir->below == NULL || rel[0] == '\0' ? "" : "/", rel);
 	if (n < 0 || (size_t)n >= sizeof(path))
 		return OFS_NOWHERE;
-	return dir->elsewhere->ops->find(dir->elsewhere, path, file, st);
+	return dir->names->ops->find(dir->names, path, file, st, err);
 }
 
-bool ofs_dir_elsewhere(const struct ofs_dir *dir, const char *rel,
+bool ofs_dir_remote(const struct ofs_dir *dir, const char *rel,
     uint32_t *file)
 {
-	return dir->elsewhere != NULL && ofs_path_stays(rel, strlen(rel)) &&
-	    look_up(dir, rel, file, NULL) == OFS_THERE;
+	return dir->names != NULL && ofs_path_stays(rel, strlen(rel)) &&
+	    look_up(dir, rel, file, NULL, NULL) == OFS_THERE;
 }
 
 bool ofs_dir_shared(const struct ofs_dir *dir, const char *rel, uint32_t *file)
 {
 	enum ofs_where where;
 
-	if (dir->elsewhere == NULL || dir->over ||
+	if (dir->names == NULL || dir->over ||
 	    !ofs_path_stays(rel, strlen(rel)))
 		return false;
-	where = look_up(dir, rel, file, NULL);
+	where = look_up(dir, rel, file, NULL, NULL);
 	return where == OFS_HERE || where == OFS_THERE;
 }
 
@@ -427,14 +455,18 @@ int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
 int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
     struct ofs_input *in, struct stat *st, struct optimfs_error *err)
 {
-	struct ofs_input new = { .fd = -1, .elsewhere = dir->elsewhere };
+	struct ofs_input new = { .fd = -1, .names = dir->names };
+	enum ofs_where where = OFS_HERE;
 	struct stat mine;
 
 	if (st == NULL)
 		st = &mine;
-	if (dir->elsewhere == NULL || !ofs_path_stays(rel, strlen(rel)) ||
-	    look_up(dir, rel, &new.file, st) != OFS_THERE) {
-		new.elsewhere = NULL;
+	if (dir->names != NULL && ofs_path_stays(rel, strlen(rel)))
+		where = look_up(dir, rel, &new.file, st, err);
+	if (where == OFS_UNKNOWN)
+		return -1;
+	if (where != OFS_THERE) {
+		new.names = NULL;
 		if (dir->fd == -1 && !is_above(dir, rel))
 			return ofs_fail_lost(err, ENOENT, OPTIMFS_LOST_MISSING,
 			    "OFS140", rel, ": no such file");
@@ -455,7 +487,7 @@ int ofs_input_read(const struct ofs_input *in, void *buf, uint64_t n,
 {
 	if (in->fd != -1)
 		return ofs_pread_all(in->fd, buf, n, off, err);
-	return in->elsewhere->ops->read(in->elsewhere, in->file, buf, n, off,
+	return in->names->ops->read(in->names, in->file, buf, n, off,
 	    err);
 }
 
@@ -469,9 +501,10 @@ void ofs_input_close(struct ofs_input *in)
 static bool put_below(const struct ofs_dir *dir, const char *rel,
     struct ofs_dir *sub)
 {
-	if (dir->elsewhere == NULL)
+	if (dir->names == NULL)
 		return true;
-	sub->elsewhere = dir->elsewhere;
+	sub->names = dir->names;
+	hold_names(sub);
 	sub->below = ofs_path_join(dir->below == NULL ? "" : dir->below, rel);
 	return sub->below != NULL;
 }
@@ -482,6 +515,7 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 	struct ofs_dir new = {
 		.fd = -1, .follow = dir->follow, .gone = dir->gone
 	};
+	enum ofs_where where;
 	uint32_t file;
 	int saved;
 
@@ -503,12 +537,14 @@ int ofs_dir_open_sub(const struct ofs_dir *dir, const char *rel,
 		    open_in(dir->upper, dir->follow, rel, DIR_FLAGS);
 		new.over = new.upper != -1;
 	}
-	if (new.fd == -1 &&
-	    (dir->elsewhere == NULL ||
-		(look_up(dir, rel, &file, NULL) != OFS_DIRECTORY &&
-		    !new.over))) {
+	where = new.fd != -1 || dir->names == NULL
+	    ? OFS_HERE
+	    : look_up(dir, rel, &file, NULL, err);
+	if (new.fd == -1 && where != OFS_DIRECTORY &&
+	    (dir->names == NULL || !new.over)) {
 		errno = saved;
-		explain_open(dir, rel, err);
+		if (where != OFS_UNKNOWN)
+			explain_open(dir, rel, err);
 		ofs_dir_close(&new);
 		return -1;
 	}
@@ -534,7 +570,8 @@ bool ofs_dir_stat(const struct ofs_dir *dir, const char *rel, struct stat *st)
 
 	if (!ofs_path_stays(rel, strlen(rel)))
 		return false;
-	switch (look_up(dir, rel, &file, st)) {
+	switch (look_up(dir, rel, &file, st, NULL)) {
+	case OFS_UNKNOWN:
 	case OFS_NOWHERE:
 		return false;
 	case OFS_THERE:

@@ -12,53 +12,59 @@
 
 #include "base/buf.h"
 
-/* A view of files of other machines as if they were in a directory of this one
- * (cluster/manifest.h). Paths are relative to the shared root, which is "". All
- * functions are thread-safe. */
-struct ofs_elsewhere;
+/* Files that are not, or not all, in a directory of this machine: those of other
+ * ranks (cluster/manifest.h), those of a server (store/http/site.h). Paths are
+ * relative to its root, which is "". All functions are thread-safe. */
+struct ofs_namespace;
 struct ofs_catalog;
 struct ofs_transport;
 struct optimfs_watch;
 enum ofs_where {
+	OFS_UNKNOWN, /* it could not be found out */
 	OFS_NOWHERE,
 	OFS_HERE,      /* in the local directory */
 	OFS_THERE,     /* a remote file, known by its number */
 	OFS_DIRECTORY, /* there is such a file below it */
 };
-struct ofs_elsewhere_ops {
+struct ofs_namespace_ops {
 	/* file gets its number, with OFS_HERE too. st, if not NULL, gets the
-	 * result of its owner's fstat, with OFS_THERE only. */
-	enum ofs_where (*find)(const struct ofs_elsewhere *e, const char *path,
-	    uint32_t *file, struct stat *st);
+	 * result of its owner's fstat, with OFS_THERE only. OFS_UNKNOWN: err is
+	 * filled. */
+	enum ofs_where (*find)(const struct ofs_namespace *names,
+	    const char *path, uint32_t *file, struct stat *st,
+	    struct optimfs_error *err);
 	/* Call add for each name in a directory, in any order, at least
 	 * once. */
-	int (*list)(const struct ofs_elsewhere *e, const char *path,
+	int (*list)(const struct ofs_namespace *names, const char *path,
 	    int (*add)(void *ctx, const char *name, size_t n), void *ctx,
 	    struct optimfs_error *err);
-	int (*read)(const struct ofs_elsewhere *e, uint32_t file, void *buf,
+	int (*read)(const struct ofs_namespace *names, uint32_t file, void *buf,
 	    uint64_t n, uint64_t off, struct optimfs_error *err);
 	/* Like ofs_transport_local (store/local.h), for the objects that cat
 	 * has now, local or remote. */
-	struct ofs_transport *(*transport)(const struct ofs_elsewhere *e,
+	struct ofs_transport *(*transport)(const struct ofs_namespace *names,
 	    const struct ofs_catalog *cat, uint64_t cache,
 	    struct optimfs_error *err);
+	/* Takes and drops a reference of a directory. NULL: it outlives all of
+	 * them. */
+	void (*hold)(const struct ofs_namespace *names);
+	void (*let)(const struct ofs_namespace *names);
 };
-struct ofs_elsewhere {
-	const struct ofs_elsewhere_ops *ops;
+struct ofs_namespace {
+	const struct ofs_namespace_ops *ops;
 };
 
 /* A directory of a checkpoint. Every file of the checkpoint is opened beneath
  * fd, so that a name from an index can never leave it. */
 struct ofs_dir {
-	int fd;      /* -1: elsewhere is set and there is no local directory */
+	int fd;      /* -1: names is set and there is no local directory */
 	char *path;  /* as the user gave it, for messages */
 	bool follow; /* symbolic links that stay inside are allowed */
 	/* Gets the progress of opening the checkpoint; borrowed, or NULL */
 	const struct optimfs_watch *watch;
-	/* Decides which files exist; borrowed. NULL: the local directory
-	 * does. */
-	const struct ofs_elsewhere *elsewhere;
-	char *below; /* path in elsewhere; NULL: its root */
+	/* Decides which files exist. NULL: the local directory does. */
+	const struct ofs_namespace *names;
+	char *below; /* path in names; NULL: its root */
 	/* over: the files of directory upper hide those with the same names. So
 	 * a checkpoint is read as it will be once the files of upper have been
 	 * moved into it. */
@@ -85,6 +91,10 @@ void ofs_dir_close(struct ofs_dir *dir);
  * readable. */
 int ofs_dir_open_top(const char *path, struct ofs_dir *dir,
     struct optimfs_error *err);
+/* A directory of names, whose reference dir takes over, called path in
+ * messages. On failure it is dropped. */
+int ofs_dir_open_names(const struct ofs_namespace *names, const char *path,
+    struct ofs_dir *dir, struct optimfs_error *err);
 /* A second handle of the same directory. */
 int ofs_dir_copy(const struct ofs_dir *dir, struct ofs_dir *copy,
     struct optimfs_error *err);
@@ -104,7 +114,7 @@ int ofs_dir_open_file(const struct ofs_dir *dir, const char *rel,
 /* As above, for a file that may be remote. st may be NULL. */
 struct ofs_input {
 	int fd; /* -1: the file is remote */
-	const struct ofs_elsewhere *elsewhere;
+	const struct ofs_namespace *names;
 	uint32_t file;
 };
 int ofs_dir_open_input(const struct ofs_dir *dir, const char *rel,
@@ -115,7 +125,7 @@ int ofs_input_read(const struct ofs_input *in, void *buf, uint64_t n,
     uint64_t off, struct optimfs_error *err);
 void ofs_input_close(struct ofs_input *in);
 /* Is rel remote? *file gets its number. */
-bool ofs_dir_elsewhere(const struct ofs_dir *dir, const char *rel,
+bool ofs_dir_remote(const struct ofs_dir *dir, const char *rel,
     uint32_t *file);
 /* Is rel local and numbered? *file gets its number. */
 bool ofs_dir_shared(const struct ofs_dir *dir, const char *rel, uint32_t *file);

@@ -151,8 +151,8 @@ int ofs_dir_list_all(const struct ofs_dir *dir, struct ofs_names *names,
 	struct ofs_names got = { 0 };
 	int ret;
 
-	ret = dir->elsewhere == NULL ? list_into(dir->fd, dir->path, &got, err)
-				     : dir->elsewhere->ops->list(dir->elsewhere,
+	ret = dir->names == NULL ? list_into(dir->fd, dir->path, &got, err)
+				     : dir->names->ops->list(dir->names,
 					   below, add_name, &got, err);
 	if (ret == -1 ||
 	    (dir->over && list_into(dir->upper, dir->path, &got, err) == -1)) {

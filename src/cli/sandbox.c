@@ -246,11 +246,26 @@ static int allow_source(const struct ofs_sandbox *s, const char *path,
 static int allow_named(const struct ofs_sandbox *s, const char *name,
     struct optimfs_error *err)
 {
-	char *run = optimfs_run_of(name);
-	int ret = allow_source(s, run != NULL ? run : name, err);
+	char *run;
+	int ret;
 
+	if (optimfs_is_address(name))
+		return 0;
+	run = optimfs_run_of(name);
+	ret = allow_source(s, run != NULL ? run : name, err);
 	free(run);
 	return ret;
+}
+
+static int connect_sources(const struct ofs_sandbox_config *config,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < 2; i++)
+		if (config->source[i] != NULL &&
+		    optimfs_connect(config->source[i], config->timeout, err) ==
+			-1)
+			return -1;
+	return 0;
 }
 
 /* What is written appears beside its place first, and is renamed. */
@@ -327,6 +342,10 @@ int ofs_sandbox_new(const struct ofs_sandbox_config *config,
 
 	if (s == NULL)
 		return ofs_no_memory(err);
+	if (connect_sources(config, err) == -1) {
+		free(s);
+		return -1;
+	}
 	s->ruleset = -1;
 	s->write =
 	    config->write || config->output != NULL || config->upper != NULL;

@@ -15,7 +15,8 @@
  *    (seccomp, see syscalls.h);
  *  - cannot gain privileges, and keeps of those of root only what reading, or
  *    writing, needs.
- * Threads that it starts inherit this. It cannot mount or unmount: threads that
+ * Threads that it starts inherit this. For sources that are addresses, another
+ * thread, which is started first, talks to servers. It cannot mount or unmount: threads that
  * parse nothing do that. */
 struct ofs_sandbox;
 
@@ -35,6 +36,7 @@ struct ofs_sandbox_config {
 	bool temporary;     /* with write: temporary changes, stage anywhere */
 	const char *upper;  /* a writable directory; NULL: none */
 	const char *output; /* to be made or written into; NULL: none */
+	unsigned timeout; /* for addresses, see optimfs_connect */
 	/* Files named in options, read-only. May be NULL. */
 	const char *file[3];
 	int memory;       /* a directory for unnamed files; -1: none */

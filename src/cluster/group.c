@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/module.h"
 #include "cluster/call.h"
 #include "cluster/mail.h"
 #include "cluster/manifest.h"
@@ -247,22 +248,6 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 	return NULL;
 }
 
-void *ofs_group_load(const char *name, const char *symbol, int flags,
-    char why[256])
-{
-	const char *dir = getenv("OPTIMFS_MODULES");
-	void *module, *found;
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/optimfs-%s.so",
-	    dir != NULL ? dir : MODULE_DIR, name);
-	module = dlopen(path, RTLD_NOW | flags);
-	found = module == NULL ? NULL : dlsym(module, symbol);
-	if (found == NULL)
-		snprintf(why, 256, "%s", dlerror());
-	return found;
-}
-
 /* Libraries of the module look up symbols in each other: hence RTLD_GLOBAL. */
 struct optimfs_group *ofs_group_join(const char *transport, unsigned timeout,
     const struct ofs_group_service *const *services, struct optimfs_error *err)
@@ -270,7 +255,7 @@ struct optimfs_group *ofs_group_join(const char *transport, unsigned timeout,
 	const struct ofs_group_ops *ops;
 	char why[256];
 
-	ops = ofs_group_load(transport, OFS_GROUP_SYMBOL, RTLD_GLOBAL, why);
+	ops = ofs_module_load(transport, OFS_GROUP_SYMBOL, RTLD_GLOBAL, why);
 	if (ops == NULL)
 		optimfs_fail(err, ENOSYS,
 		    "OFS915 ranks (mpirun, transport=mpi, gather=nccl) need a "

@@ -93,11 +93,6 @@ struct optimfs_group {
 	bool ready;         /* everything is set up, requests are answered */
 };
 
-/* Loads optimfs-NAME.so and finds symbol. It stays loaded, because libraries of
- * MPI and CUDA cannot be unloaded. flags as for dlopen. NULL: the reason is in
- * why. */
-void *ofs_group_load(const char *name, const char *symbol, int flags,
-    char why[256]);
 /* Joins through a loaded module; services ends with NULL. */
 struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
     unsigned timeout, const struct ofs_group_service *const *services,

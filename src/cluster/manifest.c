@@ -254,12 +254,13 @@ static uint32_t first_below(const struct ofs_manifest *s, const char *path)
 	    : s->nfiles;
 }
 
-static enum ofs_where find(const struct ofs_elsewhere *e, const char *path,
-    uint32_t *file, struct stat *st)
+static enum ofs_where find(const struct ofs_namespace *e, const char *path,
+    uint32_t *file, struct stat *st, struct optimfs_error *err)
 {
 	const struct ofs_manifest *s = ofs_manifest_of(e);
 	uint32_t i = ofs_manifest_find(s, path);
 
+	(void)err;
 	if (i != OFS_NONE) {
 		*file = i;
 		if (s->file[i].here)
@@ -271,7 +272,7 @@ static enum ofs_where find(const struct ofs_elsewhere *e, const char *path,
 	return first_below(s, path) < s->nfiles ? OFS_DIRECTORY : OFS_NOWHERE;
 }
 
-static int list(const struct ofs_elsewhere *e, const char *path,
+static int list(const struct ofs_namespace *e, const char *path,
     int (*each)(void *ctx, const char *name, size_t n), void *ctx,
     struct optimfs_error *err)
 {
@@ -291,7 +292,7 @@ static int list(const struct ofs_elsewhere *e, const char *path,
 	return 0;
 }
 
-static int read_there(const struct ofs_elsewhere *e, uint32_t file, void *buf,
+static int read_there(const struct ofs_namespace *e, uint32_t file, void *buf,
     uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	const struct ofs_manifest *s = ofs_manifest_of(e);
@@ -309,13 +310,13 @@ static int read_there(const struct ofs_elsewhere *e, uint32_t file, void *buf,
 	return ofs_remote_fetch(s, &seg, 1, buf, err);
 }
 
-static struct ofs_transport *open_transport(const struct ofs_elsewhere *e,
+static struct ofs_transport *open_transport(const struct ofs_namespace *e,
     const struct ofs_catalog *cat, uint64_t cache, struct optimfs_error *err)
 {
 	return ofs_transport_group(cat, ofs_manifest_of(e), cache, err);
 }
 
-static const struct ofs_elsewhere_ops elsewhere_ops = {
+static const struct ofs_namespace_ops namespace_ops = {
 	.find = find,
 	.list = list,
 	.read = read_there,
@@ -329,7 +330,7 @@ int ofs_manifest_dir(const struct ofs_manifest *s, struct ofs_dir *dir,
 	if (*rel == NULL)
 		return ofs_no_memory(err);
 	if (ofs_dir_copy(&s->dir, dir, err) == 0) {
-		dir->elsewhere = &s->elsewhere;
+		dir->names = &s->names;
 		return 0;
 	}
 	free(*rel);
@@ -390,7 +391,7 @@ static struct ofs_manifest *manifest_new(struct optimfs_group *w,
 
 	if (s == NULL)
 		return NULL;
-	s->elsewhere.ops = &elsewhere_ops;
+	s->names.ops = &namespace_ops;
 	s->group = w;
 	s->offered = s;
 	s->refs = 1;

@@ -32,7 +32,7 @@ struct ofs_manifest_file {
 };
 
 struct ofs_manifest {
-	struct ofs_elsewhere elsewhere; /* for readers of indexes */
+	struct ofs_namespace names; /* for readers of indexes */
 	struct optimfs_group *group;
 	uint32_t number; /* number in the group, with generation */
 	char *path;      /* as offered */
@@ -109,7 +109,7 @@ bool ofs_manifest_avoids(const struct ofs_manifest *s,
  * the first, whose failure is then reported. */
 const struct ofs_owner *ofs_manifest_choose(const struct ofs_manifest *s,
     uint32_t file, uint64_t stripe, const struct ofs_avoid *avoid);
-static inline struct ofs_manifest *ofs_manifest_of(const struct ofs_elsewhere
+static inline struct ofs_manifest *ofs_manifest_of(const struct ofs_namespace
 	*e)
 {
 	return (struct ofs_manifest *)(uintptr_t)e;

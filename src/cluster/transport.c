@@ -248,7 +248,7 @@ struct ofs_transport *ofs_transport_group(const struct ofs_catalog *cat,
 	bool alone =
 	    manifest->group->size == 1 && manifest->group->gather != NULL;
 	bool (*is_there)(const struct ofs_dir *, const char *, uint32_t *) =
-	    alone ? ofs_dir_shared : ofs_dir_elsewhere;
+	    alone ? ofs_dir_shared : ofs_dir_remote;
 	struct remote *w = calloc(1, sizeof(*w));
 
 	if (w != NULL)

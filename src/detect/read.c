@@ -22,6 +22,7 @@
 #include "detect/registry.h"
 #include "format/fill.h"
 #include "naming/naming.h"
+#include "store/http/site.h"
 
 /* The real path of what the user named, malloc'ed. A link in a snapshot of the
  * cache of Hugging Face keeps its name there, which says what it is: the file is
@@ -129,16 +130,33 @@ out:
 	return ret;
 }
 
+static int open_address(struct ofs_checkpoint *in, const char *path,
+    const struct optimfs_options *opt, struct optimfs_error *err)
+{
+	if (opt->join != NULL)
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS690 join=%.200s: not with an address, %.200s",
+		    opt->join, path);
+	if (ofs_http_open(path, ofs_http_timeout(opt->timeout), &in->dir,
+		&in->rel, err) == -1)
+		return -1;
+	in->dir.watch = opt->watch;
+	return 0;
+}
+
 /* A symbolic link given by the user is followed; only links in the index may
  * not lead elsewhere. */
 int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
     const struct optimfs_options *opt, struct optimfs_error *err)
 {
-	char *real = real_path(path), *slash;
+	char *real, *slash;
 	struct stat st;
 	int ret = -1;
 
 	in->rel = in->other = NULL;
+	if (ofs_http_is_address(path))
+		return open_address(in, path, opt, err);
+	real = real_path(path);
 	if (real != NULL && opt->join != NULL) {
 		ret = open_both(in, real, path, opt, err);
 		goto out;

@@ -84,9 +84,9 @@ static void put_writer(const struct ofs_snapshot *snap, struct ofs_buf *out)
 {
 	const struct ofs_manifest *s;
 
-	if (snap->overlay != NULL || snap->cat->dir.elsewhere == NULL)
+	if (snap->overlay != NULL || snap->fs->options.group == NULL)
 		return;
-	s = ofs_manifest_of(snap->cat->dir.elsewhere);
+	s = ofs_manifest_of(snap->cat->dir.names);
 	if (s->written)
 		ofs_buf_printf(out,
 		    "read-only rank 0 (%s) writes; mount again to see what it "

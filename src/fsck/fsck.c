@@ -106,7 +106,7 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 static int divide(struct ofs_fsck *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
-	const struct ofs_manifest *s = ofs_manifest_of(cat->dir.elsewhere);
+	const struct ofs_manifest *s = ofs_manifest_of(cat->dir.names);
 	struct ofs_task_job *job =
 	    calloc((size_t)cat->nobjects + 1, sizeof(*job));
 	uint32_t file;

@@ -32,7 +32,7 @@ bool ofs_commit_elsewhere(const struct ofs_commit *c, uint32_t object)
 {
 	uint32_t file;
 
-	return ofs_dir_elsewhere(&c->cat->dir, c->cat->objects[object].path,
+	return ofs_dir_remote(&c->cat->dir, c->cat->objects[object].path,
 	    &file);
 }
 

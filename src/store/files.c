@@ -37,12 +37,13 @@ struct ofs_open_files {
 
 static ofs_fds_open_fn open_object;
 
-struct ofs_open_files *ofs_open_files_new(const struct ofs_catalog *cat,
+static void *files_new(void *ctx, const struct ofs_catalog *cat,
     struct ofs_counters *counters, struct optimfs_error *err)
 {
 	struct ofs_open_files *files = ofs_alloc(1,
 	    sizeof(*files) + cat->nobjects * sizeof(files->file[0]), err);
 
+	(void)ctx;
 	if (files == NULL)
 		return NULL;
 	files->cat = cat;
@@ -59,10 +60,10 @@ struct ofs_open_files *ofs_open_files_new(const struct ofs_catalog *cat,
 	return files;
 }
 
-void ofs_open_files_free(struct ofs_open_files *files)
+static void files_free(void *ctx)
 {
-	if (files == NULL)
-		return;
+	struct ofs_open_files *files = ctx;
+
 	ofs_fds_free(files->fds);
 	ofs_badspots_fini(&files->bad);
 	pthread_mutex_destroy(&files->lock);
@@ -162,9 +163,10 @@ static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
 	return fd;
 }
 
-struct ofs_file *ofs_open_files_get(struct ofs_open_files *files,
-    uint32_t object, struct optimfs_error *err)
+static void *files_get(void *ctx, uint32_t object, struct optimfs_error *err)
 {
+	struct ofs_open_files *files = ctx;
+
 	if (files->cat->objects[object].missing) {
 		ofs_fail_lost(err, EIO, OPTIMFS_LOST_MISSING, "OFS140",
 		    files->cat->objects[object].path, " is missing");
@@ -175,14 +177,18 @@ struct ofs_file *ofs_open_files_get(struct ofs_open_files *files,
 	    : &files->file[object];
 }
 
-void ofs_open_files_put(struct ofs_open_files *files, struct ofs_file *file)
+static void files_put(void *ctx, void *file)
 {
-	ofs_fds_put(files->fds, (uint32_t)(file - files->file));
+	struct ofs_open_files *files = ctx;
+
+	ofs_fds_put(files->fds,
+	    (uint32_t)((struct ofs_file *)file - files->file));
 }
 
-int ofs_open_files_check(struct ofs_open_files *files, struct ofs_file *file,
-    struct optimfs_error *err)
+static int files_check(void *ctx, void *pin, struct optimfs_error *err)
 {
+	struct ofs_open_files *files = ctx;
+	struct ofs_file *file = pin;
 	const struct ofs_object *o = object_of(files, file);
 	struct ofs_stamp now;
 	struct stat st;
@@ -207,8 +213,9 @@ int ofs_open_files_check(struct ofs_open_files *files, struct ofs_file *file,
 /* The attempt to read a byte shows the kernel how the file is read. Then it
  * reads ahead further, and in larger pages, than after fadvise; and bytes in
  * the cache need not be announced. */
-void ofs_open_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
+static void files_willneed(void *pin, uint64_t off, uint64_t len)
 {
+	const struct ofs_file *file = pin;
 	char byte;
 	struct iovec iov = { &byte, 1 };
 
@@ -218,9 +225,10 @@ void ofs_open_files_willneed(struct ofs_file *file, uint64_t off, uint64_t len)
 }
 
 /* Most files have no holes, which costs no system call. */
-bool ofs_open_files_hole(struct ofs_open_files *files, struct ofs_file *file,
-    uint64_t off, uint64_t len)
+static bool files_hole(void *ctx, void *pin, uint64_t off, uint64_t len)
 {
+	struct ofs_open_files *files = ctx;
+	struct ofs_file *file = pin;
 	const struct ofs_object *o = object_of(files, file);
 	struct optimfs_error changed;
 	off_t data;
@@ -230,7 +238,7 @@ bool ofs_open_files_hole(struct ofs_open_files *files, struct ofs_file *file,
 	data = lseek(file->fd, (off_t)off, SEEK_DATA);
 	if (data == -1 ? errno != ENXIO : (uint64_t)data - off < len)
 		return false;
-	return ofs_open_files_check(files, file, &changed) == 0;
+	return files_check(files, file, &changed) == 0;
 }
 
 /* Advance by got bytes. */
@@ -250,7 +258,7 @@ static void advance(struct iovec **iov, int *n, size_t got)
 static int at_end(struct ofs_open_files *files, struct ofs_file *file,
     uint64_t off, struct optimfs_error *err)
 {
-	if (ofs_open_files_check(files, file, err) == -1)
+	if (files_check(files, file, err) == -1)
 		return -1;
 	return ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS603",
 	    object_of(files, file)->path,
@@ -332,9 +340,19 @@ static int file_readv(const struct ofs_source *s, struct iovec *iov, int n,
 	return 0;
 }
 
-struct ofs_source ofs_open_files_source(struct ofs_open_files *files,
-    struct ofs_file *file)
+static struct ofs_source files_source(void *files, void *file)
 {
 	return (struct ofs_source){ file_readv, files, file,
 		object_of(files, file)->size };
 }
+
+const struct ofs_pins_ops ofs_open_files_pins = {
+	.new = files_new,
+	.free = files_free,
+	.get = files_get,
+	.put = files_put,
+	.source = files_source,
+	.check = files_check,
+	.willneed = files_willneed,
+	.hole = files_hole,
+};

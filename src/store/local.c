@@ -25,7 +25,8 @@
 struct local {
 	struct ofs_transport t;
 	const struct ofs_catalog *cat;
-	struct ofs_open_files *files;
+	const struct ofs_pins_ops *pins;
+	void *files; /* of pins */
 	struct ofs_codec_cache *codecs;
 	uint64_t cache; /* its budget */
 	struct ofs_workers *workers;
@@ -80,12 +81,12 @@ static int encoded_read(void *ctx, uint64_t off, void *buf, uint64_t len,
 }
 
 /* Decode an extent of a pinned file, unless it is decoded. */
-static struct ofs_decoded *get_decoded(struct local *l, struct ofs_file *file,
+static struct ofs_decoded *get_decoded(struct local *l, void *file,
     const struct ofs_extent *at, uint64_t max, const _Atomic bool *stop,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = &l->cat->objects[at->object];
-	struct encoded e = { ofs_open_files_source(l->files, file), at->off,
+	struct encoded e = { l->pins->source(l->files, file), at->off,
 		stop };
 	struct ofs_codec_input in = {
 		.name = o->path,
@@ -136,7 +137,7 @@ static int check_inside(const struct local *l, const struct ofs_source *s,
 }
 
 /* Fetch n segments of one source: a file or a decoded extent. */
-static int fetch_source(struct local *l, struct ofs_file *file,
+static int fetch_source(struct local *l, void *file,
     const struct ofs_segment *segs, size_t n, uint8_t *buf, uint8_t *scratch,
     struct optimfs_error *err)
 {
@@ -144,7 +145,7 @@ static int fetch_source(struct local *l, struct ofs_file *file,
 		.codec = segs->codec,
 		.off = segs->ext_off,
 		.len = segs->ext_len };
-	struct ofs_source s = ofs_open_files_source(l->files, file);
+	struct ofs_source s = l->pins->source(l->files, file);
 	struct ofs_decoded *d = NULL;
 	int ret;
 
@@ -176,7 +177,7 @@ static void decode_now(void *ctx, const struct ofs_extent *at,
 {
 	struct local *l = ctx;
 	struct optimfs_error err;
-	struct ofs_file *file = ofs_open_files_get(l->files, at->object, &err);
+	void *file = l->pins->get(l->files, at->object, &err);
 	struct ofs_decoded *d;
 
 	if (file == NULL)
@@ -184,7 +185,7 @@ static void decode_now(void *ctx, const struct ofs_extent *at,
 	d = get_decoded(l, file, at, UINT64_MAX, stop, &err);
 	if (d != NULL)
 		ofs_codec_put(l->codecs, d);
-	ofs_open_files_put(l->files, file);
+	l->pins->put(l->files, file);
 }
 
 /* Takes one extent more than there are workers: the one that the reader waits
@@ -211,14 +212,14 @@ static void local_willneed(struct ofs_transport *t, const struct ofs_extent *at,
 {
 	struct local *l = (struct local *)t;
 	struct optimfs_error err;
-	struct ofs_file *file;
+	void *file;
 
 	for (size_t i = 0; i < n; i++) {
-		file = ofs_open_files_get(l->files, at[i].object, &err);
+		file = l->pins->get(l->files, at[i].object, &err);
 		if (file == NULL)
 			continue; /* reading it will report the error */
-		ofs_open_files_willneed(file, at[i].off, at[i].len);
-		ofs_open_files_put(l->files, file);
+		l->pins->willneed(file, at[i].off, at[i].len);
+		l->pins->put(l->files, file);
 	}
 }
 
@@ -254,7 +255,7 @@ static int fetch_object(struct local *l, const struct ofs_segment *segs,
     size_t n, size_t rest, uint8_t *buf, uint8_t *scratch,
     struct optimfs_error *err)
 {
-	struct ofs_file *file = ofs_open_files_get(l->files, segs->object, err);
+	void *file = l->pins->get(l->files, segs->object, err);
 	int ret = 0;
 
 	if (file == NULL)
@@ -266,9 +267,9 @@ static int fetch_object(struct local *l, const struct ofs_segment *segs,
 			decode_next(l, segs + i, rest - i);
 		ret = fetch_source(l, file, segs + i, j - i, buf, scratch, err);
 	}
-	if (ofs_open_files_check(l->files, file, err) == -1)
+	if (l->pins->check(l->files, file, err) == -1)
 		ret = -1;
-	ofs_open_files_put(l->files, file);
+	l->pins->put(l->files, file);
 	return ret;
 }
 
@@ -353,12 +354,12 @@ static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
 {
 	struct local *l = (struct local *)t;
 	struct ofs_decoded *d;
-	struct ofs_file *file;
+	void *file;
 	uint64_t size = 0;
 	int ret = -1;
 
 	err = OFS_SOME_ERROR(err);
-	file = ofs_open_files_get(l->files, at->object, err);
+	file = l->pins->get(l->files, at->object, err);
 	if (file == NULL)
 		return -1;
 	d = get_decoded(l, file, at, max, NULL, err);
@@ -367,9 +368,9 @@ static int local_length(struct ofs_transport *t, const struct ofs_extent *at,
 		ofs_codec_put(l->codecs, d);
 		ret = 0;
 	}
-	if (ofs_open_files_check(l->files, file, err) == -1)
+	if (l->pins->check(l->files, file, err) == -1)
 		ret = -1;
-	ofs_open_files_put(l->files, file);
+	l->pins->put(l->files, file);
 	if (ret == 0)
 		*len = size;
 	return ret;
@@ -380,17 +381,17 @@ static bool local_hole(struct ofs_transport *t, const struct ofs_segment *seg)
 	struct local *l = (struct local *)t;
 	const struct ofs_object *o = &l->cat->objects[seg->object];
 	struct optimfs_error err;
-	struct ofs_file *file;
+	void *file;
 	bool hole;
 
 	if (seg->src_pitch < 0 || !ofs_segment_inside(seg, o->size))
 		return false;
-	file = ofs_open_files_get(l->files, seg->object, &err);
+	file = l->pins->get(l->files, seg->object, &err);
 	if (file == NULL)
 		return false; /* reading it will report the error */
-	hole = ofs_open_files_hole(l->files, file, seg->src,
+	hole = l->pins->hole(l->files, file, seg->src,
 	    seg->len + (seg->n - 1) * (uint64_t)seg->src_pitch);
-	ofs_open_files_put(l->files, file);
+	l->pins->put(l->files, file);
 	return hole;
 }
 
@@ -402,7 +403,8 @@ static void local_close(struct ofs_transport *t)
 	while (l->nscratch > 0)
 		free(l->scratch[--l->nscratch]);
 	ofs_codec_cache_free(l->codecs);
-	ofs_open_files_free(l->files);
+	if (l->files != NULL)
+		l->pins->free(l->files);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }
@@ -417,8 +419,9 @@ static const struct ofs_transport_ops local_ops = {
 	.close = local_close,
 };
 
-struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
-    uint64_t cache, struct optimfs_error *err)
+struct ofs_transport *ofs_transport_pinned(const struct ofs_catalog *cat,
+    const struct ofs_pins_ops *pins, void *ctx, uint64_t cache,
+    struct optimfs_error *err)
 {
 	struct local *l = ofs_alloc(1, sizeof(*l), err);
 
@@ -427,8 +430,9 @@ struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
 	l->t.ops = &local_ops;
 	l->cat = cat;
 	l->cache = cache;
+	l->pins = pins;
 	pthread_mutex_init(&l->lock, NULL);
-	l->files = ofs_open_files_new(cat, &l->t.counters, err);
+	l->files = pins->new(ctx, cat, &l->t.counters, err);
 	if (l->files != NULL)
 		l->codecs = ofs_codec_cache_new(cache, &l->t.counters, err);
 	if (l->codecs != NULL)
@@ -440,10 +444,17 @@ struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
 	return &l->t;
 }
 
+struct ofs_transport *ofs_transport_local(const struct ofs_catalog *cat,
+    uint64_t cache, struct optimfs_error *err)
+{
+	return ofs_transport_pinned(cat, &ofs_open_files_pins, NULL, cache,
+	    err);
+}
+
 struct ofs_transport *ofs_transport_of(const struct ofs_catalog *cat,
     uint64_t cache, struct optimfs_error *err)
 {
-	const struct ofs_elsewhere *e = cat->dir.elsewhere;
+	const struct ofs_namespace *e = cat->dir.names;
 
 	return e == NULL ? ofs_transport_local(cat, cache, err)
 			 : e->ops->transport(e, cat, cache, err);

@@ -14,7 +14,8 @@
 struct ofs_counters {
 	/* calls of fetch, and bytes requested */
 	_Atomic uint64_t requests, bytes;
-	_Atomic uint64_t reads, read_bytes; /* system calls, and bytes read */
+	/* system calls or requests, and bytes read */
+	_Atomic uint64_t reads, read_bytes;
 	_Atomic uint64_t decoded, hits, misses; /* codec cache */
 	_Atomic uint64_t cached;                /* bytes in the cache now */
 	/* time in fetch, summed over threads */

@@ -478,6 +478,21 @@ int optimfs_run_find(const char *path, char **real, const char **rest,
 	return 0;
 }
 
+bool optimfs_is_address(const char *path)
+{
+	(void)path;
+	return false;
+}
+
+int optimfs_connect(const char *path, unsigned timeout,
+    struct optimfs_error *err)
+{
+	(void)path;
+	(void)timeout;
+	(void)err;
+	return 0;
+}
+
 char *optimfs_run_of(const char *path)
 {
 	(void)path;

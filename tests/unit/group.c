@@ -106,7 +106,7 @@ static uint32_t find_file(const struct ofs_manifest *s, const char *name)
 	char *rel;
 
 	if (ofs_manifest_dir(s, &dir, &rel, NULL) == 0) {
-		(void)ofs_dir_elsewhere(&dir, name, &file);
+		(void)ofs_dir_remote(&dir, name, &file);
 		ofs_dir_close(&dir);
 		free(rel);
 	}

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/module.h"
 #include "cluster/allgather.h"
 #include "cluster/gpu/gather_impl.h"
 
@@ -90,7 +91,7 @@ static const struct ofs_gpu_ops *load(struct optimfs_error *err)
 	const struct ofs_gpu_ops *ops;
 	char why[256];
 
-	ops = ofs_group_load("nccl", OFS_GPU_SYMBOL, RTLD_LOCAL, why);
+	ops = ofs_module_load("nccl", OFS_GPU_SYMBOL, RTLD_LOCAL, why);
 	if (ops != NULL && ops->version == OFS_GPU_VERSION)
 		return ops;
 	optimfs_fail(err, ENODEV, "OFS903 no usable GPU: %s",

@@ -1,0 +1,370 @@
+/* curl.c - requests to servers, by libcurl */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/clock.h"
+#include "store/http/module.h"
+
+/* Connections to one server, and in all. */
+#define HOST_CONNECTIONS 16L
+#define CONNECTIONS      64L
+/* Less than this many bytes a second is silence. */
+#define SLOWEST   1000L
+#define REDIRECTS 5L
+
+/* The requests of one call of perform. */
+struct batch {
+	size_t left;
+	pthread_cond_t done;
+};
+
+/* One request, while libcurl has it. */
+struct transfer {
+	TAILQ_ENTRY(transfer) next;
+	struct ofs_http_request *q;
+	struct batch *batch;
+	CURL *easy;
+	struct curl_slist *headers;
+	bool too_long, enough;
+	char why[CURL_ERROR_SIZE];
+};
+
+struct ofs_http_module {
+	CURLM *multi;
+	unsigned timeout;
+	char agent[64];
+	pthread_mutex_t lock; /* protects waiting, and left of each batch */
+	TAILQ_HEAD(, transfer) waiting;
+};
+
+static bool is_content(const struct ofs_http_request *q)
+{
+	return q->status == 200 || q->status == 206;
+}
+
+/* Called for each line; that of a status begins another answer. */
+static size_t take_header(char *p, size_t one, size_t n, void *ctx)
+{
+	struct transfer *t = ctx;
+	struct ofs_buf *to = &t->q->headers;
+
+	(void)one;
+	if (n > 5 && memcmp(p, "HTTP/", 5) == 0)
+		to->len = 0;
+	ofs_buf_put(to, p, n);
+	return to->bad ? 0 : n;
+}
+
+static size_t take_into(struct transfer *t, const char *p, size_t n)
+{
+	struct ofs_http_request *q = t->q;
+	uint64_t room = q->n - q->got;
+
+	t->too_long = n > room;
+	if (n > room)
+		n = (size_t)room;
+	memcpy(q->into + q->got, p, n);
+	q->got += n;
+	return t->too_long ? 0 : n;
+}
+
+static size_t take_body(char *p, size_t one, size_t n, void *ctx)
+{
+	struct transfer *t = ctx;
+	struct ofs_http_request *q = t->q;
+	long status = 0;
+
+	(void)one;
+	curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+	q->status = (int)status;
+	if (q->n > 0 && is_content(q))
+		return take_into(t, p, n);
+	ofs_buf_put(&q->body, p, n);
+	/* of an error the beginning is enough */
+	t->enough = q->body.bad && !is_content(q);
+	t->too_long = q->body.bad && !t->enough;
+	return q->body.bad ? 0 : n;
+}
+
+static void say_login(const struct transfer *t)
+{
+	const struct ofs_http_login *l = t->q->login;
+
+	if (l == NULL)
+		return;
+	if (l->netrc)
+		curl_easy_setopt(t->easy, CURLOPT_NETRC,
+		    (long)CURL_NETRC_OPTIONAL);
+	curl_easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
+	    l->redirects ? 1L : 0L);
+}
+
+static bool add_header(struct transfer *t, const char *line)
+{
+	struct curl_slist *more = curl_slist_append(t->headers, line);
+
+	if (more != NULL)
+		t->headers = more;
+	return more != NULL;
+}
+
+static bool add_headers(struct transfer *t)
+{
+	const struct ofs_http_request *q = t->q;
+
+	for (size_t i = 0; q->header != NULL && q->header[i] != NULL; i++)
+		if (!add_header(t, q->header[i]))
+			return false;
+	curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+	return true;
+}
+
+/* A server that uses TLS may not lead to one that does not. */
+static void limit_protocols(const struct transfer *t)
+{
+	bool tls = strncmp(t->q->url, "https:", 6) == 0;
+
+	curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(t->easy, CURLOPT_REDIR_PROTOCOLS_STR,
+	    tls ? "https" : "http,https");
+	curl_easy_setopt(t->easy, CURLOPT_MAXREDIRS, REDIRECTS);
+}
+
+static void limit_time(const struct transfer *t, unsigned timeout)
+{
+	if (timeout == 0)
+		return;
+	curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT, (long)timeout);
+	curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_LIMIT, SLOWEST);
+	curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_TIME, (long)timeout);
+}
+
+static bool prepare(const struct ofs_http_module *m, struct transfer *t)
+{
+	const struct ofs_http_request *q = t->q;
+	const char *ca = getenv("SSL_CERT_FILE");
+	char range[64];
+
+	t->easy = curl_easy_init();
+	if (t->easy == NULL)
+		return false;
+	curl_easy_setopt(t->easy, CURLOPT_URL, q->url);
+	curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+	curl_easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(t->easy, CURLOPT_USERAGENT, m->agent);
+	curl_easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->why);
+	curl_easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, take_header);
+	curl_easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+	curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, take_body);
+	curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+	curl_easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
+	curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION,
+	    (long)CURL_HTTP_VERSION_2TLS);
+	curl_easy_setopt(t->easy, CURLOPT_BUFFERSIZE, 256L << 10);
+	if (ca != NULL)
+		curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca);
+	limit_protocols(t);
+	limit_time(t, m->timeout);
+	say_login(t);
+	if (q->n > 0) {
+		snprintf(range, sizeof(range), "%llu-%llu",
+		    (unsigned long long)q->first,
+		    (unsigned long long)(q->first + q->n - 1));
+		curl_easy_setopt(t->easy, CURLOPT_RANGE, range);
+	}
+	return add_headers(t);
+}
+
+static enum ofs_http_end end_of(const struct transfer *t, CURLcode code)
+{
+	switch (code) {
+	case CURLE_OK:
+		return OFS_HTTP_WHOLE;
+	case CURLE_OPERATION_TIMEDOUT:
+		return OFS_HTTP_LATE;
+	case CURLE_UNSUPPORTED_PROTOCOL:
+	case CURLE_URL_MALFORMAT:
+	case CURLE_TOO_MANY_REDIRECTS:
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_CIPHER:
+	case CURLE_OUT_OF_MEMORY:
+		return OFS_HTTP_REFUSED;
+	default:
+		return t->enough  ? OFS_HTTP_WHOLE
+		    : t->too_long ? OFS_HTTP_TOO_LONG
+				  : OFS_HTTP_FAILED;
+	}
+}
+
+static void keep_result(struct transfer *t, CURLcode code)
+{
+	struct ofs_http_request *q = t->q;
+	const char *url = NULL;
+	long status = 0;
+	size_t n;
+
+	if (t->easy != NULL) {
+		curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+		curl_easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &url);
+	}
+	q->status = (int)status;
+	q->end = end_of(t, code);
+	n = url == NULL ? 0 : strlen(url);
+	q->is_dir = n > 0 && url[n - 1] == '/';
+	snprintf(q->why, sizeof(q->why), "%s",
+	    t->why[0] != '\0' ? t->why : curl_easy_strerror(code));
+}
+
+static void finish(struct ofs_http_module *m, struct transfer *t, CURLcode code)
+{
+	struct batch *b = t->batch;
+
+	keep_result(t, code);
+	curl_easy_cleanup(t->easy);
+	t->easy = NULL;
+	curl_slist_free_all(t->headers);
+	pthread_mutex_lock(&m->lock);
+	if (--b->left == 0)
+		pthread_cond_signal(&b->done);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* The thread of the module. */
+
+static void begin_waiting(struct ofs_http_module *m)
+{
+	struct transfer *t;
+
+	for (;;) {
+		pthread_mutex_lock(&m->lock);
+		t = TAILQ_FIRST(&m->waiting);
+		if (t != NULL)
+			TAILQ_REMOVE(&m->waiting, t, next);
+		pthread_mutex_unlock(&m->lock);
+		if (t == NULL)
+			return;
+		if (!prepare(m, t) ||
+		    curl_multi_add_handle(m->multi, t->easy) != CURLM_OK)
+			finish(m, t, CURLE_OUT_OF_MEMORY);
+	}
+}
+
+static void end_complete(struct ofs_http_module *m)
+{
+	struct transfer *t;
+	CURLMsg *msg;
+	CURLcode code;
+	int left;
+
+	while ((msg = curl_multi_info_read(m->multi, &left)) != NULL) {
+		if (msg->msg != CURLMSG_DONE)
+			continue;
+		code = msg->data.result;
+		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &t);
+		curl_multi_remove_handle(m->multi, t->easy);
+		finish(m, t, code);
+	}
+}
+
+static void *serve(void *ctx)
+{
+	struct ofs_http_module *m = ctx;
+	int running;
+
+	for (;;) {
+		begin_waiting(m);
+		curl_multi_perform(m->multi, &running);
+		end_complete(m);
+		curl_multi_poll(m->multi, NULL, 0, 60000, NULL);
+	}
+	return NULL;
+}
+
+static void perform(struct ofs_http_module *m, struct ofs_http_request *q,
+    size_t n)
+{
+	struct transfer *t = calloc(n, sizeof(*t));
+	struct batch b = { .left = n };
+
+	for (size_t i = 0; i < n && t == NULL; i++) {
+		q[i].end = OFS_HTTP_REFUSED;
+		snprintf(q[i].why, sizeof(q[i].why), "out of memory");
+	}
+	if (t == NULL || n == 0) {
+		free(t);
+		return;
+	}
+	pthread_cond_init(&b.done, NULL);
+	pthread_mutex_lock(&m->lock);
+	for (size_t i = 0; i < n; i++) {
+		t[i].q = &q[i];
+		t[i].batch = &b;
+		q[i].status = 0;
+		q[i].got = 0;
+		q[i].headers.limit = OFS_HTTP_HEADERS_MAX;
+		TAILQ_INSERT_TAIL(&m->waiting, &t[i], next);
+	}
+	curl_multi_wakeup(m->multi);
+	while (b.left > 0)
+		pthread_cond_wait(&b.done, &m->lock);
+	pthread_mutex_unlock(&m->lock);
+	pthread_cond_destroy(&b.done);
+	free(t);
+}
+
+static struct ofs_http_module *start(const struct ofs_http_config *config,
+    struct optimfs_error *err)
+{
+	struct ofs_http_module *m = calloc(1, sizeof(*m));
+	pthread_t thread;
+
+	if (m != NULL)
+		m->multi = curl_multi_init();
+	if (m == NULL || m->multi == NULL) {
+		free(m);
+		optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+		return NULL;
+	}
+	m->timeout = config->timeout;
+	snprintf(m->agent, sizeof(m->agent), "%s", config->agent);
+	pthread_mutex_init(&m->lock, NULL);
+	TAILQ_INIT(&m->waiting);
+	curl_multi_setopt(m->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
+	    HOST_CONNECTIONS);
+	curl_multi_setopt(m->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
+	    CONNECTIONS);
+	if (pthread_create(&thread, NULL, serve, m) == 0) {
+		pthread_detach(thread);
+		return m;
+	}
+	optimfs_fail(err, EAGAIN, "cannot start a thread");
+	curl_multi_cleanup(m->multi);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+	return NULL;
+}
+
+static struct ofs_http_module *open_module(const struct ofs_http_config *config,
+    struct optimfs_error *err)
+{
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) == 0)
+		return start(config, err);
+	optimfs_fail(err, ENOSYS, "OFS921 libcurl cannot be used");
+	return NULL;
+}
+
+__attribute__((visibility("default")))
+const struct ofs_http_ops optimfs_http_module = {
+	.version = OFS_HTTP_VERSION,
+	.name = "libcurl",
+	.open = open_module,
+	.perform = perform,
+};

@@ -1,0 +1,403 @@
+/* client.c - requests that are repeated until they succeed, or never will */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "store/http/client.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/module.h"
+
+/* Before a server is asked again, in milliseconds. */
+#define WAIT_FIRST 200
+#define WAIT_MOST  8000
+/* A server that always sends a little and then fails makes no progress. */
+#define PROGRESS (UINT64_C(64) << 10)
+/* With no timeout. */
+#define TRIES_MOST 20u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ofs_http *the_client;
+static pid_t the_process;
+
+static int load(struct ofs_http *h, struct optimfs_error *err)
+{
+	const struct ofs_http_config config = {
+		.timeout = h->timeout,
+		.agent = "optimfs/" PACKAGE_VERSION,
+	};
+	char why[256];
+
+	h->ops = ofs_module_load("http", OFS_HTTP_SYMBOL, RTLD_LOCAL, why);
+	if (h->ops == NULL)
+		return optimfs_fail(err, ENOSYS,
+		    "OFS921 an address needs a module, and %s; install it "
+		    "(Debian: optimfs-http), or download the files",
+		    why);
+	if (h->ops->version != OFS_HTTP_VERSION)
+		return optimfs_fail(err, ENOSYS,
+		    "OFS921 the module for addresses is of another version");
+	h->m = h->ops->open(&config, err);
+	return h->m == NULL ? -1 : 0;
+}
+
+/* The thread of the module does not survive a fork. What it had stays. */
+const struct ofs_http *ofs_http_client(unsigned timeout,
+    struct optimfs_error *err)
+{
+	struct ofs_http *h = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (the_client != NULL && the_process == getpid()) {
+		h = the_client;
+	} else {
+		h = ofs_alloc(1, sizeof(*h), err);
+		if (h != NULL)
+			h->timeout = timeout;
+		if (h != NULL && load(h, err) == -1) {
+			free(h);
+			h = NULL;
+		}
+		if (h != NULL) {
+			the_client = h;
+			the_process = getpid();
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return h;
+}
+
+/* A request on its way, perhaps not for the first time. */
+struct attempt {
+	struct ofs_http_get *g;
+	struct ofs_http_request q;
+	const char *header[4];
+	char match[200], accept[200];
+	uint64_t have; /* bytes of g that have come */
+	bool again;
+};
+
+static void ask(struct attempt *a)
+{
+	struct ofs_http_get *g = a->g;
+	size_t n = 0;
+
+	a->q = (struct ofs_http_request){
+		.url = g->url,
+		.header = a->header,
+		.login = g->login,
+		.first = g->first + a->have,
+		.n = g->n - a->have,
+		.into = g->n == 0 ? NULL : g->into + a->have,
+		.body = { .limit = g->n == 0 ? g->body.limit : 4096 },
+	};
+	if (g->accept != NULL) {
+		snprintf(a->accept, sizeof(a->accept), "Accept: %s", g->accept);
+		a->header[n++] = a->accept;
+	}
+	if (g->is != NULL && g->is->etag[0] != '\0') {
+		snprintf(a->match, sizeof(a->match), "If-Match: %s",
+		    g->is->etag);
+		a->header[n++] = a->match;
+	}
+	/* what is decoded on the way has other offsets */
+	a->header[n++] = "Accept-Encoding: identity";
+	a->header[n] = NULL;
+}
+
+/* Judging an answer: 0: it is good; 1: ask again, for the reason in err; -1. */
+
+static int changed(const struct ofs_http_get *g, struct optimfs_error *err)
+{
+	return optimfs_fail(err, ESTALE,
+	    "OFS751 %s: it was replaced on the server since; open or mount the "
+	    "checkpoint again",
+	    g->name);
+}
+
+static int no_answer(const struct attempt *a, int code, const char *why,
+    struct optimfs_error *err)
+{
+	optimfs_fail(err, code, "OFS922 %s: %s", a->g->name, why);
+	return 1;
+}
+
+static int judge_status(const struct attempt *a, struct optimfs_error *err)
+{
+	const struct ofs_http_get *g = a->g;
+	char why[80];
+
+	switch (a->q.status) {
+	case 401:
+	case 403:
+		return optimfs_fail(err, EACCES,
+		    "OFS923 %s: not allowed (HTTP %d): the server wants to "
+		    "know who asks, or you may not read this",
+		    g->name, a->q.status);
+	case 404:
+	case 410:
+		return g->is == NULL
+		    ? optimfs_fail(err, ENOENT,
+			  "OFS019 %s: no such file on "
+			  "the server",
+			  g->name)
+		    : optimfs_fail(err, EIO,
+			  "OFS754 %s was there when opened and has been "
+			  "removed",
+			  g->name);
+	case 412:
+		return changed(g, err);
+	case 416:
+		return g->is == NULL ? optimfs_fail(err, EIO,
+					   "OFS924 %s: no such range", g->name)
+				     : changed(g, err);
+	}
+	snprintf(why, sizeof(why), "the server answers HTTP %d", a->q.status);
+	if (a->q.status == 408 || a->q.status == 425 || a->q.status == 429 ||
+	    (a->q.status >= 500 && a->q.status != 501 && a->q.status != 505))
+		return no_answer(a, EIO, why, err);
+	no_answer(a, EIO, why, err);
+	return -1;
+}
+
+static int wrong(const struct ofs_http_get *g, const char *what,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, EIO, "OFS924 %s: %s", g->name, what);
+}
+
+/* Bytes [first, last] of the file came, but those asked for begin at first and
+ * end at end. */
+static int judge_range(struct attempt *a, struct optimfs_error *err)
+{
+	const struct ofs_http_get *g = a->g;
+	const struct ofs_http_answer *w = &g->answer;
+	uint64_t first = a->q.first, end = first + a->q.n;
+
+	if (w->first != first || w->last < first || w->last >= end)
+		return wrong(g, "the server sends another range", err);
+	if (a->q.end == OFS_HTTP_TOO_LONG || a->q.got > w->last - first + 1)
+		return wrong(g, "the server sends more than it says", err);
+	if (a->q.end != OFS_HTTP_WHOLE)
+		return no_answer(a, a->q.end == OFS_HTTP_LATE ? ETIMEDOUT : EIO,
+		    a->q.why, err);
+	if (a->q.got < w->last - first + 1)
+		return no_answer(a, EIO, "the answer is cut off", err);
+	if (w->last + 1 < end && g->is == NULL)
+		return 0;
+	return w->last + 1 < end
+	    ? no_answer(a, EIO, "the server sends less than asked for", err)
+	    : 0;
+}
+
+/* The whole file in place of a range of it. */
+static int judge_all(struct attempt *a, struct optimfs_error *err)
+{
+	const struct ofs_http_get *g = a->g;
+	const struct ofs_http_answer *w = &g->answer;
+
+	if (a->q.first != 0 || w->length > a->q.n ||
+	    a->q.end == OFS_HTTP_TOO_LONG)
+		return wrong(g,
+		    "the server does not send ranges of a file, which reading "
+		    "needs: download the files",
+		    err);
+	if (a->q.end != OFS_HTTP_WHOLE)
+		return no_answer(a, EIO, a->q.why, err);
+	return a->q.got == a->q.n || g->is == NULL
+	    ? 0
+	    : no_answer(a, EIO, "the answer is cut off", err);
+}
+
+static int judge_content(struct attempt *a, struct optimfs_error *err)
+{
+	struct ofs_http_get *g = a->g;
+
+	if (g->n > 0 && g->answer.is_dir)
+		return optimfs_fail(err, ENOENT, "OFS019 %s: a directory",
+		    g->name);
+	if (a->q.status == 200 && g->answer.is.size == OFS_HTTP_UNTOLD)
+		g->answer.is.size = g->answer.length;
+	if (g->is != NULL && !ofs_http_same(g->is, &g->answer.is))
+		return changed(g, err);
+	if (g->n > 0)
+		return a->q.status == 206 ? judge_range(a, err)
+					  : judge_all(a, err);
+	if (a->q.end == OFS_HTTP_TOO_LONG)
+		return wrong(g, "the answer is too long", err);
+	return a->q.end == OFS_HTTP_WHOLE ? 0
+					  : no_answer(a, EIO, a->q.why, err);
+}
+
+static int judge(struct attempt *a, struct optimfs_error *err)
+{
+	struct ofs_http_get *g = a->g;
+	const struct ofs_http_request *q = &a->q;
+
+	ofs_http_headers(q->headers.data, q->headers.len,
+	    ofs_now_ns() / 1000000000, &g->answer);
+	g->answer.is_dir = q->is_dir;
+	if (q->end == OFS_HTTP_REFUSED) {
+		no_answer(a, EIO, q->why, err);
+		return -1;
+	}
+	if (q->status == 200 || q->status == 206)
+		return judge_content(a, err);
+	/* an empty file has no range */
+	if (q->status == 416 && g->is == NULL && g->answer.is.size == 0)
+		return 0;
+	if (q->end != OFS_HTTP_WHOLE || q->status == 0)
+		return no_answer(a, q->end == OFS_HTTP_LATE ? ETIMEDOUT : EIO,
+		    q->why, err);
+	return judge_status(a, err);
+}
+
+/* Takes what came; returns the number of bytes. */
+static uint64_t settle(struct attempt *a, struct ofs_http_counters *count)
+{
+	struct ofs_http_get *g = a->g;
+	uint64_t got = a->q.got + a->q.body.len;
+	int ret = judge(a, &g->err);
+
+	a->again = ret == 1;
+	if (ret == 0)
+		g->err.code = 0;
+	/* the next attempt goes on where this one ended, if that was right */
+	if (ret == 1 && a->q.status == 206 && g->answer.first == a->q.first)
+		a->have += a->q.got;
+	if (ret == 0 && g->n == 0)
+		g->body = a->q.body;
+	else
+		ofs_buf_fini(&a->q.body);
+	ofs_buf_fini(&a->q.headers);
+	atomic_fetch_add(&count->requests, 1);
+	atomic_fetch_add(&count->bytes, got);
+	return got;
+}
+
+static uint64_t round_of(const struct ofs_http *h, struct attempt **todo,
+    size_t n, struct ofs_http_counters *count)
+{
+	struct ofs_http_request *q = calloc(n, sizeof(*q));
+	uint64_t came = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		ask(todo[i]);
+		if (q == NULL) {
+			ofs_no_memory(&todo[i]->g->err);
+			todo[i]->again = false;
+		}
+	}
+	if (q == NULL)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		q[i] = todo[i]->q;
+	h->ops->perform(h->m, q, n);
+	for (size_t i = 0; i < n; i++) {
+		todo[i]->q = q[i];
+		came += settle(todo[i], count);
+	}
+	free(q);
+	return came;
+}
+
+/* Milliseconds until the next round: exponential, with a part that differs
+ * between processes, and at least what a server wants. */
+static int64_t patience(struct attempt **todo, size_t n, unsigned tries)
+{
+	int64_t ms = tries < 6 ? WAIT_FIRST << tries : WAIT_MOST;
+
+	if (ms > WAIT_MOST)
+		ms = WAIT_MOST;
+	ms = ms / 2 + (int64_t)(ofs_clock_ns() / 1000 % (ms / 2));
+	for (size_t i = 0; i < n; i++) {
+		uint64_t s = todo[i]->g->answer.retry_after;
+
+		if (s != OFS_HTTP_UNTOLD && s < INT32_MAX &&
+		    (int64_t)s * 1000 > ms)
+			ms = (int64_t)s * 1000;
+	}
+	return ms;
+}
+
+static void sleep_ms(int64_t ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+	while (nanosleep(&t, &t) == -1 && errno == EINTR)
+		;
+}
+
+static size_t keep_again(struct attempt **todo, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (todo[i]->again)
+			todo[kept++] = todo[i];
+	return kept;
+}
+
+static void repeat(const struct ofs_http *h, struct attempt **todo, size_t n,
+    struct ofs_http_counters *count)
+{
+	int64_t since = ofs_clock_ms(), ms;
+	unsigned tries = 0;
+	size_t left;
+
+	for (;;) {
+		uint64_t came = round_of(h, todo, n, count);
+
+		left = keep_again(todo, n);
+		if (left == 0)
+			return;
+		if (left < n || came >= PROGRESS) {
+			since = ofs_clock_ms();
+			tries = 0;
+		}
+		n = left;
+		ms = patience(todo, n, tries++);
+		if (h->timeout == 0 ? tries > TRIES_MOST
+				    : ofs_clock_ms() + ms - since >
+			    (int64_t)h->timeout * 1000)
+			return;
+		sleep_ms(ms);
+		atomic_fetch_add(&count->retries, n);
+	}
+}
+
+int ofs_http_get(const struct ofs_http *h, struct ofs_http_counters *count,
+    struct ofs_http_get *g, size_t n)
+{
+	struct attempt *a = calloc(n + 1, sizeof(*a));
+	struct attempt **todo = calloc(n + 1, sizeof(*todo));
+	int ret = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (a == NULL || todo == NULL) {
+			ofs_no_memory(&g[i].err);
+			continue;
+		}
+		a[i].g = &g[i];
+		todo[i] = &a[i];
+	}
+	if (a != NULL && todo != NULL && n > 0)
+		repeat(h, todo, n, count);
+	free(a);
+	free(todo);
+	for (size_t i = 0; i < n; i++)
+		if (g[i].err.code != 0)
+			ret = -1;
+	return ret;
+}

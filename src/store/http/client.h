@@ -1,0 +1,64 @@
+/* client.h - requests that are repeated until they succeed, or never will */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_STORE_HTTP_CLIENT_H
+#define OFS_STORE_HTTP_CLIENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+#include "optimfs/optimfs.h"
+
+#include "store/http/answer.h"
+#include "store/http/module.h"
+
+/* The module, loaded, with its thread. There is one in a process. */
+struct ofs_http {
+	const struct ofs_http_ops *ops;
+	struct ofs_http_module *m;
+	unsigned timeout; /* seconds without progress; 0: no limit */
+};
+
+struct ofs_http_counters {
+	_Atomic uint64_t requests, bytes, retries;
+};
+
+/* The timeout of struct optimfs_options in seconds, 0: no limit. */
+static inline unsigned ofs_http_timeout(unsigned option)
+{
+	return option == 0 ? 30 : option == OPTIMFS_NO_TIMEOUT ? 0 : option;
+}
+
+/* Loads the module on first use, and after a fork; the first timeout counts.
+ * NULL: ENOSYS (OFS921). */
+const struct ofs_http *ofs_http_client(unsigned timeout,
+    struct optimfs_error *err);
+
+struct ofs_http_get {
+	const char *url;
+	const char *name; /* of what it gets, for messages */
+	const struct ofs_http_login *login;
+	const char *accept; /* types; NULL: any */
+	/* Bytes [first, first + n), into into; n 0: all of it, into body, at
+	 * most its limit. */
+	uint64_t first, n;
+	uint8_t *into;
+	struct ofs_buf body;
+	/* What the file must still be; NULL: not known yet, and what there is
+	 * of the bytes suffices. */
+	const struct ofs_http_version *is;
+
+	struct ofs_http_answer answer;
+	struct optimfs_error err; /* code 0: it succeeded */
+};
+/* Gets all of them at once. A server that does not answer, or not for now, is
+ * asked again until nothing has come for the timeout. -1: at least one failed,
+ * with: ENOENT, or EIO (OFS754) for a known file; EACCES (OFS923); ESTALE
+ * (OFS751); EIO or ETIMEDOUT (OFS922): no answer; EIO (OFS924): an answer to
+ * something else. */
+int ofs_http_get(const struct ofs_http *h, struct ofs_http_counters *count,
+    struct ofs_http_get *g, size_t n);
+
+#endif

@@ -1,0 +1,339 @@
+/* fetch.c - segments of files on a server, by few requests */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "store/http/fetch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/runs.h"
+
+/* Segments are cut into parts of bounded length, sorted, and joined to ranges: a
+ * gap that is shorter than a request takes is read over. Ranges go to the server
+ * together. Of those that are short, or read onward, blocks are kept, and more is
+ * fetched than was asked for: twice as much each time. */
+#define GAP     (UINT64_C(1) << 20)
+#define RANGE   (UINT64_C(8) << 20)
+#define AT_ONCE 16
+#define SHORT   (UINT64_C(1) << 20)
+
+struct range {
+	uint32_t file;
+	uint64_t first, end; /* of the parts */
+	size_t part, n;      /* the parts in it */
+	/* What is fetched, from at on: the bytes of buf, of which those before
+	 * skip came from blocks. direct: buf is the reader's. */
+	uint64_t at, skip, len;
+	uint8_t *buf;
+	bool direct, is_short;
+};
+
+struct fetching {
+	struct ofs_http_site *s;
+	uint8_t *out;
+	struct ofs_segment *part;
+	size_t n, cap;
+};
+
+/* Parts. */
+
+static int add_part(struct fetching *f, const struct ofs_segment *seg,
+    struct optimfs_error *err)
+{
+	if (ofs_grow(f->part, f->n, f->cap, err) == -1)
+		return -1;
+	f->part[f->n++] = *seg;
+	return 0;
+}
+
+/* Adds one run in pieces. */
+static int cut_run(struct fetching *f, struct ofs_segment run,
+    struct optimfs_error *err)
+{
+	uint64_t left = run.len;
+
+	run.n = 1;
+	while (left > 0) {
+		run.len = left < RANGE ? left : RANGE;
+		if (add_part(f, &run, err) == -1)
+			return -1;
+		run.src += run.len;
+		run.dst += run.len;
+		left -= run.len;
+	}
+	return 0;
+}
+
+/* Begins with the run that has the lowest offset. */
+static struct ofs_segment upward(const struct ofs_segment *seg)
+{
+	struct ofs_segment up = *seg;
+
+	if (seg->n < 2 || seg->src_pitch >= 0)
+		return up;
+	up.src += (uint64_t)seg->src_pitch * (seg->n - 1);
+	up.dst += (uint64_t)seg->dst_pitch * (seg->n - 1);
+	up.src_pitch = -seg->src_pitch;
+	up.dst_pitch = -seg->dst_pitch;
+	return up;
+}
+
+static int cut(struct fetching *f, const struct ofs_segment *seg,
+    struct optimfs_error *err)
+{
+	struct ofs_segment up = upward(seg), part;
+	uint64_t pitch = (uint64_t)up.src_pitch, most = 1;
+
+	if (up.n > 1 && up.len < RANGE && pitch < up.len + GAP)
+		most = pitch == 0 ? up.n : (RANGE - up.len) / pitch + 1;
+	for (uint64_t i = 0; i < up.n; i += part.n) {
+		part = up;
+		part.src += i * pitch;
+		part.dst += i * (uint64_t)up.dst_pitch;
+		part.n = up.n - i < most ? up.n - i : most;
+		if (part.n == 1 ? cut_run(f, part, err) == -1
+				: add_part(f, &part, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static uint64_t end_of(const struct ofs_segment *p)
+{
+	return p->src + p->len + (p->n - 1) * (uint64_t)p->src_pitch;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct ofs_segment *x = a, *y = b;
+
+	if (x->object != y->object)
+		return x->object < y->object ? -1 : 1;
+	return x->src < y->src ? -1 : x->src > y->src;
+}
+
+/* Ranges. */
+
+/* The next one, from part i on. */
+static struct range join_parts(const struct fetching *f, size_t i)
+{
+	const struct ofs_segment *p = &f->part[i];
+	struct range r = { .file = p->object,
+		.first = p->src,
+		.end = end_of(p),
+		.part = i,
+		.n = 1 };
+
+	for (i++; i < f->n; i++) {
+		uint64_t end;
+
+		p = &f->part[i];
+		end = end_of(p) > r.end ? end_of(p) : r.end;
+		if (p->object != r.file ||
+		    (p->src > r.end && p->src - r.end >= GAP) ||
+		    end - r.first > RANGE)
+			break;
+		r.end = end;
+		r.n++;
+	}
+	return r;
+}
+
+/* How much to fetch from r->first on, and that this was so. */
+static uint64_t window_of(struct ofs_http_site *s, const struct range *r)
+{
+	struct ofs_http_node *node;
+	uint64_t window;
+
+	pthread_mutex_lock(&s->lock);
+	node = &s->node[r->file];
+	if (r->first != node->onward || node->window == 0)
+		node->window = OFS_HTTP_BLOCK;
+	else if (node->window < RANGE)
+		node->window *= 2;
+	node->onward = r->end;
+	window = node->window;
+	pthread_mutex_unlock(&s->lock);
+	return window > r->end - r->first ? window : r->end - r->first;
+}
+
+/* Copies blocks from r->at on to its buffer, as long as there are any. */
+static void take_blocks(struct ofs_http_site *s, struct range *r)
+{
+	while (r->skip < r->len) {
+		uint64_t n = r->len - r->skip;
+
+		if (n > OFS_HTTP_BLOCK)
+			n = OFS_HTTP_BLOCK;
+		if (!ofs_http_blocks_get(s->blocks, r->file,
+			(r->at + r->skip) / OFS_HTTP_BLOCK, r->buf + r->skip,
+			(size_t)n))
+			break;
+		r->skip += n;
+	}
+	/* all that was asked for is there */
+	if (r->at + r->skip >= r->end)
+		r->skip = r->len;
+}
+
+static void keep_blocks(struct ofs_http_site *s, const struct range *r)
+{
+	for (uint64_t i = r->skip; i < r->len; i += OFS_HTTP_BLOCK) {
+		uint64_t n = r->len - i;
+
+		ofs_http_blocks_put(s->blocks, r->file,
+		    (r->at + i) / OFS_HTTP_BLOCK, r->buf + i,
+		    n < OFS_HTTP_BLOCK ? n : OFS_HTTP_BLOCK);
+	}
+}
+
+static int prepare_short(struct ofs_http_site *s, struct range *r,
+    uint64_t size, struct optimfs_error *err)
+{
+	uint64_t end = r->first + window_of(s, r);
+
+	end += OFS_HTTP_BLOCK - 1;
+	end -= end % OFS_HTTP_BLOCK;
+	r->at = r->first - r->first % OFS_HTTP_BLOCK;
+	r->len = (end < size ? end : size) - r->at;
+	r->buf = malloc((size_t)r->len);
+	if (r->buf == NULL)
+		return ofs_no_memory(err);
+	take_blocks(s, r);
+	return 0;
+}
+
+static int prepare_range(struct fetching *f, struct range *r, uint64_t size,
+    struct optimfs_error *err)
+{
+	r->is_short = r->end - r->first <= SHORT;
+	if (r->is_short)
+		return prepare_short(f->s, r, size, err);
+	r->at = r->first;
+	r->len = r->end - r->first;
+	r->direct = r->n == 1 && f->part[r->part].n == 1;
+	r->buf =
+	    r->direct ? f->out + f->part[r->part].dst : malloc((size_t)r->len);
+	return r->buf == NULL ? ofs_no_memory(err) : 0;
+}
+
+static void lay_out(const struct fetching *f, const struct range *r)
+{
+	if (r->direct)
+		return;
+	for (size_t i = r->part; i < r->part + r->n; i++) {
+		const struct ofs_segment *p = &f->part[i];
+
+		ofs_copy_runs(f->out + p->dst, p->dst_pitch,
+		    r->buf + (p->src - r->at), p->src_pitch, p->len, p->n);
+	}
+}
+
+/* Requests. */
+
+struct round {
+	struct range r[AT_ONCE];
+	struct ofs_http_version is[AT_ONCE];
+	struct ofs_http_get g[AT_ONCE];
+	struct range *of[AT_ONCE]; /* by the number in g */
+	size_t n, asked;
+};
+
+static int add_request(struct fetching *f, struct round *k, struct range *r,
+    struct optimfs_error *err)
+{
+	struct ofs_http_version *is = &k->is[k->asked];
+	const char *path = ofs_http_version(f->s, r->file, is);
+	char *url;
+
+	if (prepare_range(f, r, is->size, err) == -1)
+		return -1;
+	if (r->skip == r->len)
+		return 0;
+	url = ofs_http_address(f->s, path, "", err);
+	if (url == NULL)
+		return -1;
+	k->of[k->asked] = r;
+	k->g[k->asked++] = (struct ofs_http_get){
+		.url = url,
+		.name = path,
+		.login = &f->s->login,
+		.first = r->at + r->skip,
+		.n = r->len - r->skip,
+		.into = r->buf + r->skip,
+		.is = is,
+	};
+	return 0;
+}
+
+static int ask_round(struct fetching *f, struct round *k,
+    struct optimfs_error *err)
+{
+	if (k->asked > 0)
+		(void)ofs_http_get(f->s->http, &f->s->count, k->g, k->asked);
+	for (size_t i = 0; i < k->asked; i++) {
+		const struct ofs_http_get *g = &k->g[i];
+
+		if (g->err.code != 0)
+			return optimfs_fail_with(err, &g->err);
+		if (ofs_http_confirm(f->s, k->of[i]->file, &g->answer.is,
+			err) == -1)
+			return -1;
+		if (k->of[i]->is_short)
+			keep_blocks(f->s, k->of[i]);
+	}
+	return 0;
+}
+
+static void end_round(struct round *k)
+{
+	for (size_t i = 0; i < k->asked; i++)
+		free((char *)k->g[i].url);
+	for (size_t i = 0; i < k->n; i++)
+		if (!k->r[i].direct)
+			free(k->r[i].buf);
+}
+
+/* Fetches ranges from *part on. */
+static int fetch_round(struct fetching *f, struct round *k, size_t *part,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	k->n = k->asked = 0;
+	while (ret == 0 && *part < f->n && k->n < AT_ONCE) {
+		struct range *r = &k->r[k->n++];
+
+		*r = join_parts(f, *part);
+		*part += r->n;
+		ret = add_request(f, k, r, err);
+	}
+	if (ret == 0)
+		ret = ask_round(f, k, err);
+	for (size_t i = 0; ret == 0 && i < k->n; i++)
+		lay_out(f, &k->r[i]);
+	end_round(k);
+	return ret;
+}
+
+int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
+    size_t n, void *buf, struct optimfs_error *err)
+{
+	struct fetching f = { .s = s, .out = buf };
+	struct round *k = ofs_alloc(1, sizeof(*k), err);
+	size_t part = 0;
+	int ret = k == NULL ? -1 : 0;
+
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = cut(&f, &segs[i], err);
+	if (ret == 0 && f.n > 1)
+		qsort(f.part, f.n, sizeof(*f.part), by_place);
+	while (ret == 0 && part < f.n)
+		ret = fetch_round(&f, k, &part, err);
+	free(f.part);
+	free(k);
+	return ret;
+}

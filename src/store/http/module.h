@@ -1,0 +1,80 @@
+/* module.h - the module that talks to servers: optimfs-http.so */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_STORE_HTTP_MODULE_H
+#define OFS_STORE_HTTP_MODULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "base/buf.h"
+
+/* The module sends requests and keeps what comes. It knows no listings, and
+ * judges nothing: what an answer means, and whether to ask again, is decided by
+ * the caller (client.c), in a thread that may be confined. The module has a
+ * thread of its own, which is not, so it must be opened before the sandbox is
+ * entered.
+ *
+ * It exports a struct ofs_http_ops called optimfs_http_module. New members are
+ * only added at the end, with a new version. */
+#define OFS_HTTP_VERSION 1
+#define OFS_HTTP_SYMBOL  "optimfs_http_module"
+
+/* The most bytes of the headers of an answer. */
+#define OFS_HTTP_HEADERS_MAX (64u << 10)
+
+struct ofs_http_module;
+
+struct ofs_http_config {
+	unsigned timeout; /* seconds that a server may be silent; 0: no limit */
+	const char *agent;
+};
+
+/* How to say who asks, to the server of the URL only. */
+struct ofs_http_login {
+	bool netrc; /* as ~/.netrc says */
+	/* Redirections to other servers are followed. */
+	bool redirects;
+};
+
+enum ofs_http_end {
+	OFS_HTTP_WHOLE,    /* the answer is complete, whatever its status */
+	OFS_HTTP_FAILED,   /* no answer, or part of one: it may work again */
+	OFS_HTTP_LATE,     /* the same: nothing came for timeout seconds */
+	OFS_HTTP_TOO_LONG, /* the body has more bytes than there is room for */
+	OFS_HTTP_REFUSED, /* it cannot work: certificate, protocol, redirects */
+};
+
+struct ofs_http_request {
+	const char *url;
+	const char *const *header; /* "Name: value", ended by NULL */
+	const struct ofs_http_login *login;
+	/* Bytes [first, first + n) are wanted; n 0: all. */
+	uint64_t first, n;
+	uint8_t *into; /* for n bytes, of an answer 200 or 206 */
+
+	/* Set by perform: */
+	enum ofs_http_end end;
+	int status;             /* of HTTP; 0: there was no answer */
+	uint64_t got;           /* bytes that are in into */
+	struct ofs_buf headers; /* of the last answer, as they came */
+	struct ofs_buf body;    /* of others, and with n 0, up to its limit */
+	bool is_dir;            /* the URL that answered ends in a slash */
+	char why[256];
+
+	void *priv; /* of the module */
+};
+
+struct ofs_http_ops {
+	unsigned version;
+	const char *name;
+	struct ofs_http_module *(*open)(const struct ofs_http_config *config,
+	    struct optimfs_error *err);
+	/* Sends n requests at once and waits for all answers. Thread-safe. */
+	void (*perform)(struct ofs_http_module *m, struct ofs_http_request *q,
+	    size_t n);
+};
+
+#endif

@@ -1,0 +1,105 @@
+/* site.h - a directory on a server, and all below it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_STORE_HTTP_SITE_H
+#define OFS_STORE_HTTP_SITE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/io.h"
+#include "base/keys.h"
+#include "plan/plan.h"
+#include "store/http/blocks.h"
+#include "store/http/client.h"
+#include "store/http/url.h"
+
+/* A site is a namespace (base/io.h). What is known of it is a table of names,
+ * each with its place in a tree. A directory is listed when something in it is
+ * asked for, and once: a site is as it was found. Each file is one state of it:
+ * the size, and the tag or time that came with it first; what comes later must be
+ * of the same state. */
+
+enum ofs_http_what {
+	OFS_HTTP_ABSENT, /* the server was asked for it, and has none */
+	OFS_HTTP_FILE,
+	OFS_HTTP_DIR,
+};
+struct ofs_http_node {
+	enum ofs_http_what what;
+	uint32_t parent, child, next; /* OFS_NONE: none */
+	bool listed;                  /* of a directory: children are known */
+	bool partly;                  /* ... but there may be others */
+	struct ofs_http_version is;
+	/* Of a file that is read onward: where the next read begins, and how
+	 * much was fetched for the last one. */
+	uint64_t onward, window;
+	/* Why a directory could not be listed, and when that was. */
+	struct optimfs_error *why;
+	int64_t why_ms;
+};
+
+struct ofs_http_site {
+	struct ofs_namespace names;
+	const struct ofs_http_kind *kind;
+	const struct ofs_http *http;
+	char *root;  /* its address, escaped; it ends in a slash */
+	char *shown; /* the same as the user gave it, for messages */
+	struct ofs_http_login login;
+	struct ofs_http_counters count;
+	struct ofs_http_blocks *blocks;
+	atomic_uint refs;
+	pthread_mutex_t lock; /* protects what follows; held while listing */
+	struct ofs_keys paths;
+	struct ofs_http_node *node; /* by the numbers of paths; 0: the root */
+	uint32_t cap;
+};
+
+/* How a kind of server lists its files. */
+struct ofs_http_kind {
+	const char *scheme;
+	/* Sets root and login of a site for the directory of the address. */
+	int (*open)(struct ofs_http_site *s, const struct ofs_url *url,
+	    struct optimfs_error *err);
+	/* Adds what is in a directory, with ofs_http_add. ENOENT: it does not
+	 * exist. EACCES, EOPNOTSUPP: it cannot be listed. */
+	int (*list)(struct ofs_http_site *s, uint32_t dir,
+	    struct optimfs_error *err);
+};
+extern const struct ofs_http_kind ofs_http_web, ofs_http_web_tls;
+
+/* Is it an address, SCHEME://...? Whether it can be read, open says. */
+bool ofs_http_is_address(const char *path);
+/* Opens what an address names: dir is a directory with the only reference of its
+ * site, and *rel the name of the file in it, or "". ENOENT (OFS019): neither. */
+int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
+    char **rel, struct optimfs_error *err);
+
+static inline struct ofs_http_site *ofs_http_site_of(const struct ofs_namespace
+	*names)
+{
+	return (struct ofs_http_site *)(uintptr_t)names;
+}
+
+/* For kinds: */
+/* Adds a name to a directory. A name that could not be one of a file here is
+ * passed over. is: of a file; NULL: nothing is known. */
+int ofs_http_add(struct ofs_http_site *s, uint32_t dir, const char *name,
+    bool is_dir, const struct ofs_http_version *is, struct optimfs_error *err);
+/* The address of a path in the site, malloc'ed. */
+char *ofs_http_address(const struct ofs_http_site *s, const char *path,
+    const char *end, struct optimfs_error *err);
+/* The lock is held. */
+static inline const char *ofs_http_path(const struct ofs_http_site *s,
+    uint32_t node)
+{
+	return s->paths.v[node].p;
+}
+
+/* The path of a file, and its state; its tag may become known. */
+const char *ofs_http_version(struct ofs_http_site *s, uint32_t file,
+    struct ofs_http_version *is);
+/* Keeps what an answer says of it: ESTALE (OFS751) if that is another state. */
+int ofs_http_confirm(struct ofs_http_site *s, uint32_t file,
+    const struct ofs_http_version *is, struct optimfs_error *err);
+
+#endif

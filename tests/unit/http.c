@@ -1,0 +1,200 @@
+/* http.c - what servers say: addresses, headers, listings, blocks */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "store/http/answer.h"
+#include "store/http/blocks.h"
+#include "store/http/links.h"
+#include "store/http/url.h"
+#include "tap.h"
+
+static void addresses(void)
+{
+	struct optimfs_error err;
+	struct ofs_url url;
+	struct ofs_buf b = { 0 };
+	char out[16];
+
+	is_int(ofs_url_parse("https://host:8080/a/b%20c//", &url, &err), 0,
+	    "an address is parsed");
+	ok(ofs_str_is(url.scheme, "https") && ofs_str_is(url.host, "host:8080"),
+	    "into scheme and host");
+	ok(ofs_str_is(url.path, "a/b%20c") && url.is_dir,
+	    "and a path without slashes at its ends");
+	is_int(ofs_url_parse("https://me:secret@host/", &url, &err), -1,
+	    "one with a password is refused");
+	ok(strstr(err.text, "secret") == NULL, "and the error is silent on it");
+	is_int(ofs_url_parse("https://host/a?sig=secret", &url, &err), -1,
+	    "so is one with a query");
+	is_error(err, EINVAL, "OFS920", "which has a number");
+	ok(strstr(err.text, "secret") == NULL, "and is not shown");
+	is_int(ofs_url_parse("https:///a", &url, &err), -1,
+	    "so is one without a host");
+	ofs_url_escape(&b, "a b/\xc3\xa9?", 7);
+	ofs_buf_putc(&b, '\0');
+	is_str((char *)b.data, "a%20b/%C3%A9%3F", "what is special is escaped");
+	ofs_buf_fini(&b);
+	ok(ofs_url_decode("a%20b", 5, out) && strcmp(out, "a b") == 0,
+	    "an escape is decoded");
+	ok(!ofs_url_decode("a%2", 3, out) && !ofs_url_decode("%zz", 3, out),
+	    "half an escape is none");
+	ok(!ofs_url_decode("a%00b", 5, out), "nor is that of NUL");
+}
+
+static void headers(void)
+{
+	static const char text[] =
+	    "HTTP/1.1 206 Partial Content\r\n"
+	    "content-RANGE:  bytes 5-9/1000\r\n"
+	    "Content-Length: 5\r\nETag: \"abc\"\r\n"
+	    "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+	    "Content-Type: Text/HTML; charset=utf-8\r\n"
+	    "Retry-After: 7\r\n"
+	    "Link: <https://h/next?c=1>; rel=\"next\"\r\n\r\n";
+	static const char *const odd[] = {
+		"Content-Range: bytes 5-9/abc\n",
+		"Content-Range: bytes 99999999999999999999-9/10\n",
+		"Content-Range: bytes -5-9/10\n",
+		"Content-Length: -1\n",
+		"Content-Length: 99999999999999999999\n",
+		"ETag: W/\"weak\"\n",
+		"Last-Modified: yesterday\n",
+		"Retry-After: soon\n",
+		"Link: <https://h/next?c=1\n",
+		"no colon\n",
+	};
+	struct ofs_http_answer a;
+	bool untold = true;
+
+	ofs_http_headers(text, strlen(text), 0, &a);
+	ok(a.first == 5 && a.last == 9 && a.is.size == 1000,
+	    "a range has its ends, and the size of the file");
+	is_u64(a.length, 5, "a body has its length");
+	is_str(a.is.etag, "\"abc\"", "a strong tag is kept");
+	is_int(a.is.modified_ns / 1000000000, 784111777, "a date is a time");
+	is_str(a.type, "text/html", "a type is in lower case, without more");
+	is_u64(a.retry_after, 7, "a pause has seconds");
+	is_str(a.next, "https://h/next?c=1", "a page has a next one");
+	ofs_http_headers("Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\n", 43,
+	    784111770, &a);
+	is_u64(a.retry_after, 7, "or lasts until a date");
+	for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
+		ofs_http_headers(odd[i], strlen(odd[i]), 0, &a);
+		untold &= a.is.size == OFS_HTTP_UNTOLD &&
+		    a.length == OFS_HTTP_UNTOLD && a.is.etag[0] == '\0' &&
+		    a.is.modified_ns == 0 && a.retry_after == OFS_HTTP_UNTOLD &&
+		    a.next[0] == '\0' && (i < 3 || a.first == OFS_HTTP_UNTOLD);
+		if (!untold)
+			diag("%s", odd[i]);
+	}
+	ok(untold, "what is malformed says nothing");
+}
+
+static void states(void)
+{
+	struct ofs_http_version a = { .size = 5, .etag = "\"a\"" }, b = a;
+
+	ok(ofs_http_same(&a, &b), "a state is the same as itself");
+	b.size = 6;
+	ok(!ofs_http_same(&a, &b), "another size is another state");
+	b.size = OFS_HTTP_UNTOLD;
+	ok(ofs_http_same(&a, &b), "a size that is not told is none");
+	strcpy(b.etag, "\"b\"");
+	ok(!ofs_http_same(&a, &b), "another tag is another state");
+	b.etag[0] = '\0';
+	a.modified_ns = 1;
+	b.modified_ns = 2;
+	ok(!ofs_http_same(&a, &b), "without tags, so is another time");
+}
+
+/* Appends "NAME:SIZE " to a text. */
+static int put(void *ctx, const struct ofs_http_link *link,
+    struct optimfs_error *err)
+{
+	char *text = ctx;
+
+	(void)err;
+	strcat(text, link->name);
+	if (link->is_dir)
+		strcat(text, "/");
+	if (link->is.size != OFS_HTTP_UNTOLD)
+		strcat(text, ":sized");
+	strcat(text, " ");
+	return 0;
+}
+
+static void is_html(const char *html, const char *want, const char *name)
+{
+	char got[1024] = "";
+
+	ofs_http_links_html(html, strlen(html), put, got, NULL);
+	is_str(got, want, "%s", name);
+}
+
+static void is_json(const char *json, const char *want, const char *name)
+{
+	struct optimfs_error err = { 0 };
+	char got[1024] = "";
+	int ret = ofs_http_links_json(json, strlen(json), put, got, &err);
+
+	is_str(ret == 0 ? got : "refused", want, "%s", name);
+}
+
+static void listings(void)
+{
+	is_html(
+	    "<a href=\"a\">a</a><A class=x HREF='b/'>b</A><a href=c d>c</a>",
+	    "a b/ c ", "links are names, however they are quoted");
+	is_html(
+	    "<a href=\"?C=N\">N</a><a href=\"../\">up</a><a href=\"/\">top</a>"
+	    "<a href=\"https://other/x\">x</a><a href=\"//other/x\">x</a>"
+	    "<a href=\"x#y\">y</a><abbr href=\"z\">",
+	    "", "those with a query, upwards or to others are not");
+	is_html("<a href=\"a%20b&amp;c\">x</a>", "a b&c ",
+	    "escapes and entities are decoded");
+	is_html("<a href=\"%2e%2e/x\">x</a><a href=\"a%00\">x</a>", "",
+	    "nor do they hide a way up");
+	is_html("<a href=\"cut", "", "a page that is cut off has no more");
+	is_html("<a", "", "not even a tag");
+	is_json("[{\"name\":\"a\",\"type\":\"file\",\"size\":5,\"more\":[1]},"
+		"{\"type\":\"directory\",\"name\":\"b\"}]",
+	    "a:sized b/ ", "JSON has names, types and sizes");
+	is_json("[]", "", "or none");
+	is_json("{\"name\":\"a\"}", "refused", "another document is refused");
+	is_json("[1]", "refused", "so is another array");
+	is_json("[{\"name\":\"a\"", "refused", "and one that is cut off");
+}
+
+static void blocks(void)
+{
+	struct ofs_http_blocks *b = ofs_http_blocks_new(6, NULL);
+	char out[4];
+
+	ofs_http_blocks_put(b, 1, 0, "aaa", 3);
+	ofs_http_blocks_put(b, 2, 0, "bbb", 3);
+	ok(ofs_http_blocks_get(b, 1, 0, out, 3) && memcmp(out, "aaa", 3) == 0,
+	    "a block is kept");
+	ok(!ofs_http_blocks_get(b, 1, 1, out, 3), "another one is not there");
+	ok(!ofs_http_blocks_get(b, 1, 0, out, 2), "nor one of another length");
+	ofs_http_blocks_put(b, 3, 0, "ccc", 3);
+	ok(ofs_http_blocks_get(b, 1, 0, out, 3) &&
+		!ofs_http_blocks_get(b, 2, 0, out, 3),
+	    "the one that was not used for longest makes room");
+	ofs_http_blocks_put(b, 1, 0, "ddd", 3);
+	ok(ofs_http_blocks_get(b, 1, 0, out, 3) && out[0] == 'd',
+	    "a block is replaced");
+	ofs_http_blocks_free(b);
+}
+
+int main(void)
+{
+	addresses();
+	headers();
+	states();
+	listings();
+	blocks();
+	return done_testing();
+}
