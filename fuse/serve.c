@@ -129,7 +129,7 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 	const struct ofs_sandbox_config config = {
 		.source = { s->v->source },
 		.join = { m->open.join },
-		.base = m->open.base,
+		.base = { m->open.base },
 		.write = m->open.rw,
 		.temporary = m->open.scratch,
 		.upper = m->open.upper,

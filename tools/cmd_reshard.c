@@ -8,6 +8,7 @@
 
 #include "base/human.h"
 #include "tools/cmd_plan.h"
+#include "tools/delta.h"
 
 #define JOBS_MAX 64
 
@@ -95,6 +96,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		return status;
 	if (c.to == NULL)
 		status = ofs_command_which_layout(verb, "--to");
+	else if (ofs_to_is_delta(c.to))
+		status = ofs_reshard_delta(&c, verb);
 	else if ((c.flags & OFS_DRY) != 0)
 		status = dry_run(&c);
 	else if (ofs_command_jobs(&c, verb, JOBS_MAX, &jobs, &status) == 0)
@@ -109,7 +112,8 @@ const struct ofs_verb ofs_verb_reshard = {
 		    "           [-v] [-o OPTION] CHECKPOINT DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
-	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; all: optimfs(5)\n"
+	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; all: optimfs(5);\n"
+	    "                        delta,base=CHECKPOINT: what differs from that\n"
 	    "  -n                    write nothing: print what optimfs plan prints\n"
 	    "  -j NUMBER             how many files, or parts of large ones, to write at once\n"
 	    "  -v                    under mpirun: report what each rank did\n"

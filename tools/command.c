@@ -22,6 +22,7 @@
 #include "cli/interrupt.h"
 #include "cli/sandbox.h"
 #include "fs/walk.h"
+#include "tools/delta.h"
 
 #define READ_SIZE (1u << 20)
 
@@ -249,7 +250,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 	const struct ofs_sandbox_config config = {
 		.source = { c->checkpoint, second },
 		.join = { c->open.join, c->source[1].open.join },
-		.base = c->open.base,
+		.base = { c->open.base, c->base },
 		.output = output_of(c, allowed),
 		.upper = (allowed & OFS_THIN) != 0 ? c->checkpoint : NULL,
 		.file = { c->open.units, c->open.ids, c->open.names },
@@ -283,6 +284,7 @@ static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 
 	c->open.together =
 	    c->job.group != NULL && (allowed & OFS_TOGETHER) != 0;
+	c->base = ofs_to_base(c->to);
 	if (confine(c, allowed, &err) == 0)
 		c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)
@@ -576,6 +578,7 @@ void ofs_command_fini(struct ofs_command *c)
 		free(c->named[i]);
 		free(c->within[i]);
 	}
+	free(c->base);
 	for (char **p = c->joined; p != NULL && *p != NULL; p++)
 		free(*p);
 	free(c->joined);

@@ -67,6 +67,7 @@ struct ofs_command {
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
 	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
 	const char *keep_last, *keep_every;
+	char *base;     /* that of a layout which is a change (delta.h) */
 	char **operand; /* after the checkpoint; in argv */
 	int noperands;
 	/* Was a path a pattern? Then it has so many bytes before its first

@@ -90,6 +90,25 @@ int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
 int optimfs_run_tracked(struct optimfs *run, const char *name,
     struct optimfs_error *err);
 
+/* Writes what the model of fs has other than that of base as one version of
+ * changes, in the form of slime: a directory, which a run of base and it shows as
+ * the state. */
+struct optimfs_delta {
+	bool overwrite;  /* positions and values; else xor */
+	bool only_model; /* leaves out what is not of the model; else OFS874 */
+	unsigned level;  /* of zstd; 0: the default */
+	struct optimfs_watch watch; /* progress and stop */
+	/* What was written: tensors, those that change, their bytes, and the
+	 * bytes of the changes. */
+	uint64_t tensors, changed, bytes, stored;
+};
+/* dir must not exist, and its name must tell a later version than that of base,
+ * which is 0 if its name tells none (EINVAL, OFS872). It appears complete and
+ * synced, or not at all. Returns as optimfs_reshard. Both must have the same
+ * tensors (EINVAL, OFS873). */
+int optimfs_delta(struct optimfs *fs, struct optimfs *base, const char *dir,
+    struct optimfs_delta *how, struct optimfs_error *err);
+
 /* Is path the name of a checkpoint in a run, RUN:NAME or RUN/PATH, rather than
  * of a file? *real gets the path of that checkpoint, malloc'ed, or NULL if no
  * file has it (it is computed); *rest the path in the checkpoint that follows,

@@ -280,8 +280,10 @@ static int allow_places(const struct ofs_sandbox *s,
 		if (config->join[i] != NULL &&
 		    allow_source(s, config->join[i], err) == -1)
 			return -1;
-	if (config->base != NULL && allow_named(s, config->base, err) == -1)
-		return -1;
+	for (size_t i = 0; i < 2; i++)
+		if (config->base[i] != NULL &&
+		    allow_named(s, config->base[i], err) == -1)
+			return -1;
 	if (config->write &&
 	    allow_beside(s, config->source[0],
 		config->temporary ? SCRATCH : WRITE, err) == -1)

@@ -31,7 +31,7 @@ extern const char *const ofs_sandbox_policies[];
 struct ofs_sandbox_config {
 	const char *source[2]; /* a directory or a file; NULL: none */
 	const char *join[2];   /* another of each source; NULL: none */
-	const char *base;      /* what versions of a run change; NULL: none */
+	const char *base[2];   /* what others change; NULL: none */
 	bool write;            /* source[0] is, with a stage beside it */
 	bool temporary;     /* with write: temporary changes, stage anywhere */
 	const char *upper;  /* a writable directory; NULL: none */

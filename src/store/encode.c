@@ -33,6 +33,16 @@ void ofs_encoder_fini(struct ofs_encoder *e)
 	free(e->out);
 }
 
+int ofs_encoder_size(struct ofs_encoder *e, uint64_t n,
+    struct optimfs_error *err)
+{
+	if (!ZSTD_isError(ZSTD_CCtx_setParameter(e->ctx, ZSTD_c_contentSizeFlag,
+		1)) &&
+	    !ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(e->ctx, n)))
+		return 0;
+	return ofs_no_memory(err);
+}
+
 int ofs_encode(struct ofs_encoder *e, const void *p, size_t n, bool last,
     struct optimfs_error *err)
 {
@@ -72,6 +82,13 @@ int ofs_encoder_init(struct ofs_encoder *e, int level,
 void ofs_encoder_fini(struct ofs_encoder *e)
 {
 	(void)e;
+}
+
+int ofs_encoder_size(struct ofs_encoder *e, uint64_t n,
+    struct optimfs_error *err)
+{
+	(void)e, (void)n;
+	return no_zstd(err);
 }
 
 int ofs_encode(struct ofs_encoder *e, const void *p, size_t n, bool last,

@@ -30,6 +30,9 @@ struct ofs_encoder {
 int ofs_encoder_init(struct ofs_encoder *e, int level,
     struct optimfs_error *err);
 void ofs_encoder_fini(struct ofs_encoder *e);
+/* The next frame will have n bytes, and say so. */
+int ofs_encoder_size(struct ofs_encoder *e, uint64_t n,
+    struct optimfs_error *err);
 /* Encode n more bytes of a frame, which ends with them if last is set. */
 int ofs_encode(struct ofs_encoder *e, const void *p, size_t n, bool last,
     struct optimfs_error *err);

@@ -287,6 +287,74 @@ printf '{"metadata": {"delta_encoding": "xor", "version": "1"' \
     >"$ck/deltas/weight_v000001/model.safetensors.index.json"
 broken "half an index" 'OFS653'
 
+# What is written: versions 4 and 5 of another run, over a base in another layout.
+full=$data/slime_xxh3/ckpt
+"$OPTIMFS" reshard -q --to dcp@2 "$full/steps/3" "$scratch/step-3"
+mkdir "$scratch/run"
+"$OPTIMFS" reshard -q --to safetensors "$full/steps/3" "$scratch/run/step-3"
+for encoding in xor overwrite; do
+	run=$scratch/run
+	rm -rf "$run/step-4" "$run/step-5"
+	ok "$encoding: the changes of a version are written" "$OPTIMFS" reshard \
+	    -q --to "delta,base=$scratch/step-3,$encoding" "$full/steps/4" \
+	    "$run/step-4"
+	ok "$encoding: over changes, too" "$OPTIMFS" reshard -q --to \
+	    "delta,base=$run/steps/4,$encoding,zstd=19" "$full/steps/5" \
+	    "$run/step-5"
+	for n in 4 5; do
+		ok "$encoding: they give version $n again" same \
+		    "$run/steps/$n" "slime_xxh3/expected_$n"
+	done
+	if command -v zstd >/dev/null; then
+		ok "$encoding: a reader that is not ours applies them" \
+		    python3 "$TOP_SRCDIR/tests/support/apply_delta.py" \
+		    "$run/step-3/model.safetensors" "$run/step-4" \
+		    "$run/step-5" "$scratch/applied.safetensors"
+		ok "$encoding: and has the same weights" same \
+		    "$scratch/applied.safetensors" slime_xxh3/expected_5
+	fi
+done
+status "what has not changed is not written" 0 "$OPTIMFS" reshard --to \
+    "delta,base=$full/steps/5" "$scratch/run/steps/5" "$scratch/run/step-6"
+ok "nor a file for it" grep -q '"weight_map":{}' \
+    "$scratch/run/step-6/model.safetensors.index.json"
+ok "such a version is the state before" same "$scratch/run/steps/6" \
+    slime_xxh3/expected_5
+is "nothing else is left" "$(ls -A "$scratch/run" | tr '\n' ' ')" \
+    'step-3 step-4 step-5 step-6 '
+
+# One that must not be written leaves nothing.
+unwritten() {
+	status "$1" "$2" "$OPTIMFS" reshard --to "$4" "$5" "$scratch/run/$6"
+	like "$1: the error says why" "$(cat "$scratch/err")" "*$3*"
+	is "$1: nothing is left" "$(ls -A "$scratch/run" | tr '\n' ' ')" \
+	    'step-3 step-4 step-5 step-6 '
+}
+unwritten "a version without a number" 2 OFS872 "delta,base=$full/steps/4" \
+    "$full/steps/5" final
+unwritten "a version before its base" 2 OFS872 "delta,base=$full/steps/4" \
+    "$full/steps/5" step-2
+dcp=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt
+unwritten "a base with other tensors" 2 OFS873 "delta,base=$dcp,only=model" \
+    "$full/steps/5" step-7
+unwritten "an optimizer" 4 OFS874 "delta,base=$dcp" "$dcp" step-7
+unwritten "a layout without a base" 2 OFS011 delta "$full/steps/5" step-7
+unwritten "a layout with another option" 2 OFS011 \
+    "delta,base=$full/steps/4,zstd=99" "$full/steps/5" step-7
+python3 - "$scratch/large.safetensors" <<'END'
+import struct, sys
+n = (4 << 30) + 1
+text = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (n, n)
+with open(sys.argv[1], "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text)
+    f.truncate(8 + len(text) + n)
+END
+unwritten "a tensor with positions of more than 32 bits" 3 OFS875 \
+    "delta,base=$scratch/large.safetensors,overwrite" \
+    "$scratch/large.safetensors" step-7
+ok "the model of a checkpoint with an optimizer" "$OPTIMFS" reshard -q --to \
+    "delta,base=$dcp,only=model" "$dcp" "$scratch/run/step-7"
+
 if [ -w /dev/fuse ] && mnt=$(point mnt); then
 	take slime_xxh3
 	ok "a run of versions is mounted" "$OPTIMFS" mount "$ck" "$mnt"

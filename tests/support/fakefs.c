@@ -941,6 +941,13 @@ int optimfs_run_remove(struct optimfs *run, const char *name,
 	return optimfs_fail(err, ENOSYS, "fake: %s", name);
 }
 
+int optimfs_delta(struct optimfs *fs, struct optimfs *base, const char *dir,
+    struct optimfs_delta *how, struct optimfs_error *err)
+{
+	(void)fs, (void)base, (void)how;
+	return optimfs_fail(err, ENOSYS, "fake: %s", dir);
+}
+
 int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
     struct optimfs_error *err)
 {
