@@ -12,10 +12,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/memory.h"
 #include "base/str.h"
 #include "pickle/pickle.h"
-#include "read/fetch.h"
 #include "read/locate.h"
 
 #define CONFIG_MAX (1u << 20)
@@ -28,7 +26,7 @@ struct facts {
 	const char *by[NFACTS];
 	char model[32];
 	bool plain; /* each head has a group of its own */
-	struct ofs_reader *r;
+	const struct ofs_model_files *beside;
 	struct optimfs_error *err;
 };
 
@@ -113,42 +111,17 @@ static int parse_json(struct facts *f, const uint8_t *bytes, uint64_t n,
 	return ret == -1 ? optimfs_fail_in(f->err, "%s", by) : 0;
 }
 
-/* A file of the checkpoint, which the tree shows below extra/. */
-static int read_entry(struct facts *f, const struct ofs_entry *e,
-    const char *by)
+/* A file that describes the model, if there is one. */
+static int read_file(struct facts *f, const char *name)
 {
-	const struct ofs_catalog *cat = f->r->cat;
-	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
-	uint64_t n = t == NULL ? 0 : ofs_tensor_bytes(cat, t);
-	uint8_t *bytes;
-	int ret;
+	struct ofs_buf bytes = { 0 };
+	int ret =
+	    ofs_model_files_read(f->beside, name, CONFIG_MAX, &bytes, f->err);
 
-	if (n == 0 || n > CONFIG_MAX || (t->flags & OFS_TENSOR_FILE) == 0)
-		return 0;
-	bytes = ofs_alloc(n, 1, f->err);
-	if (bytes == NULL)
-		return -1;
-	ret = ofs_fetch_elements(f->r, t, 0, n, bytes, f->err);
-	if (ret == 0)
-		ret = parse_json(f, bytes, n, by);
-	free(bytes);
-	return ret;
-}
-
-/* A file beside those of the checkpoint. */
-static int read_beside(struct facts *f, const char *rel)
-{
-	struct optimfs_error why;
-	uint8_t *bytes;
-	uint64_t n;
-	int ret;
-
-	if (ofs_dir_read_file(&f->r->cat->dir, rel, CONFIG_MAX, &bytes, &n,
-		&why) == -1)
-		return 0; /* most have none, and no fact is missing yet */
-	ret = parse_json(f, bytes, n, "config.json");
-	free(bytes);
-	return ret;
+	if (ret == 1)
+		ret = parse_json(f, bytes.data, bytes.len, name);
+	ofs_buf_fini(&bytes);
+	return ret == -1 ? -1 : 0;
 }
 
 /* Megatron's args: a namespace. It has num_query_groups also where the model has
@@ -172,7 +145,8 @@ static int learn_args(struct facts *f, const struct ofs_pickle *doc,
 
 static int read_args(struct facts *f, const struct ofs_entry *e)
 {
-	const struct ofs_catalog *cat = f->r->cat;
+	struct ofs_reader *r = f->beside->reader;
+	const struct ofs_catalog *cat = r->cat;
 	struct ofs_pickle *doc;
 	int ret;
 
@@ -181,7 +155,7 @@ static int read_args(struct facts *f, const struct ofs_entry *e)
 		    cat->values[e->ref].node);
 	if (e->kind != OFS_ENTRY_ITEM)
 		return 0;
-	doc = ofs_locate_item(f->r, &cat->items[e->ref], f->err);
+	doc = ofs_locate_item(r, &cat->items[e->ref], f->err);
 	if (doc == NULL)
 		return -1;
 	ret = learn_args(f, doc, ofs_pickle_root(doc));
@@ -189,13 +163,12 @@ static int read_args(struct facts *f, const struct ofs_entry *e)
 	return ret;
 }
 
-/* Each entry of extra/ whose last component is name. */
-static int read_named(struct facts *f, const char *name)
+/* The value extra/args. */
+static int find_args(struct facts *f)
 {
-	const struct ofs_catalog *cat = f->r->cat;
-	int ret = 0;
+	const struct ofs_catalog *cat = f->beside->reader->cat;
 
-	for (uint32_t i = 0; i < cat->nentries && ret == 0; i++) {
+	for (uint32_t i = 0; i < cat->nentries; i++) {
 		const struct ofs_entry *e = &cat->entries[i];
 		const uint32_t *c;
 		uint32_t n;
@@ -203,25 +176,21 @@ static int read_named(struct facts *f, const char *name)
 		if (e->tree == OFS_NONE)
 			continue;
 		c = ofs_catalog_components(cat, e->tree, &n);
-		if (n < 2 || !ofs_catalog_string_is(cat, c[0], "extra") ||
-		    !ofs_catalog_string_is(cat, c[n - 1], name))
-			continue;
-		ret = strcmp(name, "args") == 0 ? read_args(f, e)
-						: read_entry(f, e, name);
+		if (n == 2 && ofs_catalog_string_is(cat, c[0], "extra") &&
+		    ofs_catalog_string_is(cat, c[1], "args"))
+			return read_args(f, e);
 	}
-	return ret;
+	return 0;
 }
 
-int ofs_facts_find(struct ofs_facts *out, struct ofs_reader *r,
+int ofs_facts_find(struct ofs_facts *out, const struct ofs_model_files *beside,
     struct optimfs_error *err)
 {
-	struct facts f = { .r = r, .err = OFS_SOME_ERROR(err) };
+	struct facts f = { .beside = beside, .err = OFS_SOME_ERROR(err) };
 
-	if (read_named(&f, "config.json") == -1 ||
-	    read_beside(&f, "config.json") == -1 ||
-	    read_beside(&f, "huggingface/config.json") == -1 ||
-	    read_named(&f, "transformer_config.json") == -1 ||
-	    read_named(&f, "args") == -1)
+	if (read_file(&f, "config.json") == -1 ||
+	    read_file(&f, "transformer_config.json") == -1 ||
+	    find_args(&f) == -1)
 		return -1;
 	if (out->heads == 0)
 		out->heads = f.v[HEADS];

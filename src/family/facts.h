@@ -7,7 +7,7 @@
 
 #include "optimfs/error.h"
 
-#include "read/reader.h"
+#include "family/model_files.h"
 
 /* 0: unknown. Where nothing says how many groups there are, each head has its
  * own. */
@@ -20,7 +20,7 @@ struct ofs_facts {
 /* Fill in what is still 0, from the files that describe the model: config.json
  * beside the checkpoint or in it, transformer_config.json, and Megatron's args.
  * EINVAL (OFS893): two of them differ. */
-int ofs_facts_find(struct ofs_facts *f, struct ofs_reader *r,
+int ofs_facts_find(struct ofs_facts *f, const struct ofs_model_files *beside,
     struct optimfs_error *err);
 
 #endif

@@ -340,7 +340,7 @@ static int choose(struct ofs_renaming *r,
 
 	r->facts = (struct ofs_facts){ choice->heads, choice->groups,
 		choice->vocab, "" };
-	if (ofs_facts_find(&r->facts, r->reader, r->err) == -1)
+	if (ofs_facts_find(&r->facts, r->source, r->err) == -1)
 		return -1;
 	r->back = ofs_str_begins(name, back) &&
 	    (name.len == strlen(back) || name.p[strlen(back)] == ':');
@@ -405,12 +405,13 @@ static int finish(struct ofs_renaming *r)
 	return ofs_reader_share(&r->out->reader, r->reader, r->cat, r->err);
 }
 
-struct ofs_renamed *ofs_rename(struct ofs_reader *reader,
+struct ofs_renamed *ofs_rename(const struct ofs_model_files *source,
     const struct ofs_family_choice *choice, const struct ofs_families *families,
     struct optimfs_error *err)
 {
-	struct ofs_renaming r = { .base = reader->cat,
-		.reader = reader,
+	struct ofs_renaming r = { .base = source->reader->cat,
+		.reader = source->reader,
+		.source = source,
 		.families = families,
 		.lean = choice->lean != 0,
 		.err = OFS_SOME_ERROR(err) };

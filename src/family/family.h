@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "catalog/catalog.h"
+#include "family/model_files.h"
 #include "family/rules.h"
 #include "read/reader.h"
 
@@ -33,10 +34,10 @@ struct ofs_renamed {
 	uint64_t hash; /* of all that decides what tensors consist of */
 };
 
-/* Renames and cuts what r reads, as the rules of the family say: docs/names.md.
+/* Renames and cuts what is read there, as the rules of the family say: docs/names.md.
  * Nothing is read but what describes the model; tensors become boxes of those
  * that are stored. Errors: OFS892 to OFS895. */
-struct ofs_renamed *ofs_rename(struct ofs_reader *r,
+struct ofs_renamed *ofs_rename(const struct ofs_model_files *source,
     const struct ofs_family_choice *choice, const struct ofs_families *families,
     struct optimfs_error *err);
 void ofs_renamed_free(struct ofs_renamed *renamed);

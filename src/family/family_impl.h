@@ -40,6 +40,7 @@ struct ofs_renaming {
 	const struct ofs_catalog *base;
 	struct ofs_catalog *cat;
 	struct ofs_reader *reader; /* of base */
+	const struct ofs_model_files *source;
 	const struct ofs_families *families;
 	const struct ofs_family *family;
 	struct ofs_facts facts;

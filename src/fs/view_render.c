@@ -217,7 +217,8 @@ int ofs_view_check_unstaged(const struct ofs_view_dir *v,
 
 /* With the option names=, under other names. */
 static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
-    struct ofs_view_dir *v, struct optimfs_error *err)
+    struct ofs_view_dir *v, const struct ofs_dir *given,
+    struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = catalog_unpacked(snap, v, err);
 	struct ofs_reader *r = &snap->reader;
@@ -232,13 +233,14 @@ static const struct ofs_catalog *catalog_shown(struct ofs_snapshot *snap,
 	if (v->unpacked != NULL)
 		r = &v->unpacked_reader;
 	if (v->renamed == NULL)
-		v->renamed = ofs_rename(r, &v->layout.names,
-		    &snap->fs->families, err);
+		v->renamed = ofs_rename(&(struct ofs_model_files){ r, given },
+		    &v->layout.names, &snap->fs->families, err);
 	return v->renamed == NULL ? NULL : v->renamed->cat;
 }
 
-struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
-    struct optimfs_error *err)
+/* Lays the files out; beside has files that describe the model. */
+static struct ofs_files *render(struct ofs_view_dir *v,
+    const struct ofs_model_files *beside, struct optimfs_error *err)
 {
 	struct ofs_render from = {
 		.item = read_item,
@@ -246,6 +248,7 @@ struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
 		.elements = read_elements,
 		.scale = read_scale,
 		.commit = lay_commit,
+		.beside = beside,
 		.ctx = v,
 	};
 	struct ofs_snapshot *snap = v->snap;
@@ -253,7 +256,7 @@ struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
 
 	if (ofs_indexes_same(snap, err) == -1)
 		return NULL;
-	from.cat = catalog_shown(snap, v, err);
+	from.cat = catalog_shown(snap, v, beside->given, err);
 	if (from.cat == NULL ||
 	    ofs_render_only(from.cat, &v->layout, err) == -1)
 		return NULL;
@@ -278,4 +281,35 @@ struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
 	optimfs_fail(err, EOPNOTSUPP,
 	    "OFS777 drop=opaque leaves nothing: no value can be converted");
 	return NULL;
+}
+
+/* Opens the directory that the user named. Not if something is mounted there by
+ * now: that may be this process, which would wait for itself. */
+static bool open_given(const struct ofs_snapshot *snap, struct ofs_dir *dir)
+{
+	struct stat own, st;
+
+	if (snap->fs->real == NULL || snap->cat->dir.fd == -1 ||
+	    ofs_dir_open_top(snap->fs->real, dir, NULL) == -1)
+		return false;
+	if (fstat(snap->cat->dir.fd, &own) == 0 && fstat(dir->fd, &st) == 0 &&
+	    own.st_dev == st.st_dev)
+		return true;
+	ofs_dir_close(dir);
+	return false;
+}
+
+struct ofs_files *ofs_view_render(struct ofs_view_dir *v,
+    struct optimfs_error *err)
+{
+	struct ofs_model_files beside = { .reader = &v->snap->reader };
+	struct ofs_files *files;
+	struct ofs_dir given;
+
+	if (v->layout.names.name[0] != '\0' && open_given(v->snap, &given))
+		beside.given = &given;
+	files = render(v, &beside, err);
+	if (beside.given != NULL)
+		ofs_dir_close(&given);
+	return files;
 }

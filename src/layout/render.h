@@ -105,6 +105,8 @@ struct ofs_render {
 	int (*scale)(void *ctx, uint32_t tensor, struct ofs_scale *scale,
 	    struct optimfs_error *err);
 	void *ctx;
+	/* where files are that describe the model; NULL: nowhere */
+	const struct ofs_model_files *beside;
 	struct ofs_render_report *report; /* while files are laid out */
 };
 

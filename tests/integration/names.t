@@ -28,10 +28,8 @@ as() {
 	ok "$1: it is what the converters write" \
 	    python3 "$tool" "$2" "$scratch/hf" "$1" "$3" "$4" "$5"
 	ok "$1: all of ${2##*/} on 3 ranks" to "dcp@3,names=$1${6:-}" "$2" state
-	for name in exp_avg exp_avg_sq fp32; do
-		ok "$1: $name is cut as its parameter" python3 "$tool" "$2" \
-		    "$scratch/state" "$1" "$3" "$4" "$5" $name
-	done
+	ok "$1: moments are cut as their parameter" python3 "$tool" "$2" \
+	    "$scratch/state" "$1" "$3" "$4" "$5" exp_avg exp_avg_sq fp32
 }
 # back FAMILY CHECKPOINT OPTIONS: the way there and back
 back() {
@@ -70,6 +68,37 @@ ok "numbers of heads beside the checkpoint" to safetensors,hf,names=llama \
     "$scratch/verl_tp2pp2dp2/ckpt/actor" verl
 ok "they are used" python3 "$tool" "$scratch/verl_tp2pp2dp2/ckpt/actor" \
     "$scratch/verl" llama 4 2 0
+
+# Files that describe the model, beside the checkpoint.
+cp -r "$llama" "$scratch/beside"
+echo '{"model_type": "llama", "vocab_size": 120, "rope": {"heads": 5}}' \
+    >"$scratch/beside/config.json"
+echo '{"version": "1.0"}' >"$scratch/beside/tokenizer.json"
+mkdir "$scratch/beside/huggingface"
+echo '{"eos_token_id": 1}' >"$scratch/beside/huggingface/generation_config.json"
+ok "config.json says how many words there are" \
+    to safetensors,hf,names=llama "$scratch/beside" whole
+is "no padding is left" "$("$OPTIMFS" cat "$scratch/whole" .optimfs/tensors.tsv |
+    awk '/^model\/(lm_head|model.embed)/ { print $3 }')" "120,48
+120,48"
+for name in config.json tokenizer.json; do
+	ok "$name is copied" cmp "$scratch/beside/$name" "$scratch/whole/$name"
+done
+ok "generation_config.json is, too" cmp "$scratch/whole/generation_config.json" \
+    "$scratch/beside/huggingface/generation_config.json"
+ok "the way back needs no more" to dcp@1,names=megatron,heads=4,groups=2 \
+    "$scratch/whole" knows
+is "there is linear_qkv again" "$("$OPTIMFS" cat "$scratch/knows" \
+    .optimfs/tensors.tsv | grep -c linear_qkv.weight)" 2
+echo '{"num_attention_heads": 8}' >"$scratch/beside/config.json"
+not_ok "config.json of another model" to safetensors,hf,names=llama \
+    "$scratch/beside" other
+like "... is noticed" "$(cat "$scratch/said")" \
+    '*OFS893 config.json says 8 attention heads, args says 4*'
+echo '{"num_attention_heads": ' >"$scratch/beside/config.json"
+not_ok "a config.json that ends early" to safetensors,hf,names=llama \
+    "$scratch/beside" other
+like "... is an error" "$(cat "$scratch/said")" '*OFS653 *config.json*'
 
 # What cannot be done is said.
 

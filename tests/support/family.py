@@ -2,11 +2,11 @@
 # family.py - is a checkpoint what the converters make of one of Megatron-Core?
 # SPDX-License-Identifier: Apache-2.0
 #
-# family.py CHECKPOINT EXPORT FAMILY HEADS GROUPS VOCAB [STATE]
+# family.py CHECKPOINT EXPORT FAMILY HEADS GROUPS VOCAB [STATE...]
 #
 # Takes the tensors of CHECKPOINT as they are in the tree, makes those of FAMILY
 # of them by the rules that docs/formats/names.md cites, and compares with EXPORT:
-# all tensors of its safetensors files, or with STATE (exp_avg) that state of
+# all tensors of its safetensors files, or with STATE (exp_avg) these states of
 # every parameter in the tree of EXPORT.
 import glob
 import json
@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 ck, export, family, heads, groups, vocab = sys.argv[1:7]
-state = sys.argv[7] if len(sys.argv) > 7 else None
+states = sys.argv[7:]
 heads, groups, vocab = int(heads), int(groups), int(vocab)
 optimfs = os.environ["OPTIMFS"]
 
@@ -175,18 +175,24 @@ def gpt2(key, t):
 
 
 rule = gpt2 if family == "gpt2" else llama
-want = {}
-if state is None:
-    source, got = tree(ck, "model"), stored(export)
+
+
+def compare(source, got, what):
+    want = {}
+    for key, t in source.items():
+        want.update(rule(key, t))
+    bad = [f"{what} {k}: " + ("missing" if k not in got else
+                              "too much" if k not in want else "differs")
+           for k in sorted(set(want) | set(got)) if want.get(k) != got.get(k)]
+    if bad or not want:
+        sys.exit("\n".join(bad or ["nothing to compare"]))
+
+
+if not states:
+    compare(tree(ck, "model"), stored(export), "model")
 else:
+    source, got = tree(ck, "optim/state"), tree(export, "optim/state")
+for state in states:
     pick = lambda t: {k[:-len(state) - 1]: v for k, v in t.items()
                       if k.endswith("/" + state)}
-    source = pick(tree(ck, "optim/state"))
-    got = pick(tree(export, "optim/state"))
-for key, t in source.items():
-    want.update(rule(key, t))
-bad = [f"{k}: {'missing' if k not in got else 'too much' if k not in want else 'differs'}"
-       for k in sorted(set(want) | set(got)) if want.get(k) != got.get(k)]
-if bad or not want:
-    sys.exit("\n".join(bad or ["nothing to compare"]))
-print(f"{len(want)} tensors")
+    compare(pick(source), pick(got), state)

@@ -26,6 +26,8 @@
 /* Hugging Face's limit of file size, for ",hf" */
 #define SHARD_MAX (UINT64_C(5) << 30)
 #define NSECTIONS 3u
+/* The largest file that is copied beside weights. */
+#define SETTINGS_MAX (UINT64_C(64) << 20)
 
 /* A tensor for a file. */
 struct leaf {
@@ -504,6 +506,35 @@ static void files_free(struct ofs_files *files)
 	free(f);
 }
 
+/* The files of the Hub beside weights. */
+static const char *const settings[] = { "config.json",
+	"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+	"tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+	"vocab.json", "merges.txt", "chat_template.jinja" };
+
+/* A model under the names of its family is complete with those that there are:
+ * they are copied. */
+static int add_settings(struct section *s)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		struct ofs_buf bytes = { 0 };
+		struct st_file *file;
+		int ret = ofs_model_files_read(s->from->beside, settings[i],
+		    SETTINGS_MAX, &bytes, s->err);
+
+		file = ret == 1 ? new_file(s) : NULL;
+		if (file != NULL) {
+			strcpy(file->name, settings[i]);
+			file->head = bytes;
+			continue;
+		}
+		ofs_buf_fini(&bytes);
+		if (ret != 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int check_ids(const struct ofs_render *from, const struct ofs_layout *to,
     struct optimfs_error *err)
 {
@@ -534,6 +565,10 @@ static int lay(struct ofs_files *files, const struct ofs_render *from,
 	for (unsigned i = 0; i < NSECTIONS; i++)
 		if (add_section(f, from, to, sections[i], err) == -1)
 			return -1;
+	if (to->names.lean && from->beside != NULL &&
+	    add_settings(&(struct section){
+		.f = f, .from = from, .to = to, .err = err }) == -1)
+		return -1;
 	return check_ids(from, to, err);
 }
 
