@@ -39,6 +39,7 @@ struct diff {
 	struct optimfs_scan how;
 	bool keep;  /* keep rows and print them at the end, */
 	bool table; /* the tensors in a table */
+	bool first; /* the first difference is enough */
 	struct ofs_diff_row *row;
 	size_t n, cap;
 	uint64_t differences, files, count[NKINDS];
@@ -381,6 +382,8 @@ static int visit_a(void *ctx, const struct ofs_walk_entry *e,
 	struct optimfs_attr other;
 	struct optimfs_error none = { 0 };
 
+	if (d->first && d->differences > 0)
+		return optimfs_fail(err, ECANCELED, "the rest is not compared");
 	if (optimfs_resolve(d->s.b, e->path, &other, &none) == -1) {
 		if (none.code != ENOENT && none.code != ENOTDIR &&
 		    none.code != ENODATA) {
@@ -416,7 +419,8 @@ static int visit_b(void *ctx, const struct ofs_walk_entry *e,
 	struct diff *d = ctx;
 	struct optimfs_attr other;
 
-	(void)err;
+	if (d->first && d->differences > 0)
+		return optimfs_fail(err, ECANCELED, "the rest is not compared");
 	if (!S_ISDIR(e->attr.mode) &&
 	    optimfs_resolve(d->s.a, e->path, &other, NULL) == -1)
 		say(d, e->path, "added", NULL, 0, "only in %s", d->s.b_name);
@@ -612,6 +616,32 @@ int ofs_diff_put(struct ofs_command *c, const char *other, struct ofs_buf *b,
 		ofs_diff_row_json(&d.s, &d.row[i], b);
 	}
 	diff_fini(&d);
+	return ret;
+}
+
+int ofs_diff_first(struct ofs_command *c, const char *a, const char *b,
+    struct optimfs_error *err)
+{
+	struct optimfs_options own = c->open;
+	struct optimfs *fs = c->fs;
+	struct diff d = {
+		.c = c, .s = { NULL, NULL, a, b }, .keep = true, .first = true
+	};
+	int ret = -1;
+
+	c->open = (struct optimfs_options){ .cache = own.cache };
+	c->fs = d.s.a = ofs_command_open(c, a, err);
+	if (c->fs != NULL)
+		ret = diff(&d, err);
+	if (d.n > 0) {
+		print_row(&d, d.row);
+		ret = 1;
+	}
+	diff_fini(&d);
+	if (c->fs != NULL)
+		optimfs_close(c->fs);
+	c->fs = fs;
+	c->open = own;
 	return ret;
 }
 

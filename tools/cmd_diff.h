@@ -11,4 +11,9 @@
 int ofs_diff_put(struct ofs_command *c, const char *other, struct ofs_buf *b,
     struct optimfs_error *err);
 
+/* Compares two checkpoints, which are opened without options, and prints the
+ * first difference: 1; 0: there is none; -1. c's own stays open. */
+int ofs_diff_first(struct ofs_command *c, const char *a, const char *b,
+    struct optimfs_error *err);
+
 #endif

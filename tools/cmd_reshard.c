@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/human.h"
+#include "tools/cmd_diff.h"
 #include "tools/cmd_plan.h"
 #include "tools/delta.h"
 
@@ -73,6 +74,37 @@ static int reshard(struct ofs_command *c, unsigned jobs)
 	return status;
 }
 
+/* --verify: is it what another program made of the same checkpoint? */
+static int verify(struct ofs_command *c)
+{
+	struct optimfs_error err;
+	int ret;
+
+	if (!ofs_job_is_first(&c->job))
+		return OFS_EXIT_OK;
+	ret = ofs_diff_first(c, c->operand[0], c->verify, &err);
+	if (ret == -1)
+		return ofs_job_fail(&c->job, &err);
+	if (ret == 0)
+		ofs_tool_done("%s equals %s", c->operand[0], c->verify);
+	return ret == 0 ? OFS_EXIT_OK : OFS_EXIT_NO;
+}
+
+/* Fails before anything is written if there is nothing to compare with. */
+static int check_reference(const struct ofs_command *c)
+{
+	struct optimfs_error err;
+	struct optimfs *fs;
+
+	if (c->verify == NULL)
+		return OFS_EXIT_OK;
+	fs = optimfs_open(c->verify, &(struct optimfs_options){ 0 }, &err);
+	if (fs == NULL)
+		return ofs_job_fail(&c->job, &err);
+	optimfs_close(fs);
+	return OFS_EXIT_OK;
+}
+
 /* -n: what plan says. */
 static int dry_run(struct ofs_command *c)
 {
@@ -91,7 +123,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	if (ofs_command_init(&c, verb, argc, argv,
 		OFS_TO | OFS_JOBS | OFS_JSON | OFS_DRY | OFS_VERBOSE |
-		    OFS_TOGETHER,
+		    OFS_VERIFY | OFS_TOGETHER,
 		1, 1, &status) == -1)
 		return status;
 	if (c.to == NULL)
@@ -100,8 +132,12 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		status = ofs_reshard_delta(&c, verb);
 	else if ((c.flags & OFS_DRY) != 0)
 		status = dry_run(&c);
-	else if (ofs_command_jobs(&c, verb, JOBS_MAX, &jobs, &status) == 0)
+	else if (ofs_command_jobs(&c, verb, JOBS_MAX, &jobs, &status) == 0 &&
+	    (status = check_reference(&c)) == OFS_EXIT_OK)
 		status = reshard(&c, jobs);
+	if (status == OFS_EXIT_OK && c.verify != NULL &&
+	    (c.flags & OFS_DRY) == 0)
+		status = verify(&c);
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
 }
@@ -109,13 +145,16 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
 	.synopsis = "--to FORMAT[@LAYOUT] [-n] [-j NUMBER] [--json]\n"
-		    "           [-v] [-o OPTION] CHECKPOINT DIRECTORY",
+		    "           [--verify CHECKPOINT] [-v] [-o OPTION] CHECKPOINT\n"
+		    "           DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
 	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; all: optimfs(5);\n"
 	    "                        delta,base=CHECKPOINT: what differs from that\n"
 	    "  -n                    write nothing: print what optimfs plan prints\n"
 	    "  -j NUMBER             how many files, or parts of large ones, to write at once\n"
+	    "  --verify CHECKPOINT   compare the result with this one: exit code 1, and the\n"
+	    "                        first difference, if they differ\n"
 	    "  -v                    under mpirun: report what each rank did\n"
 	    "  --json                print the result as JSON\n",
 	.more = ofs_command_print_layouts,

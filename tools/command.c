@@ -86,6 +86,8 @@ static const struct known {
 	{ OFS_THIN, { 285, "keep-every", true },
 	    offsetof(struct ofs_command, keep_every) },
 	{ OFS_YES, { 286, "yes", false }, 0 },
+	{ OFS_VERIFY, { 287, "verify", true },
+	    offsetof(struct ofs_command, verify) },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -246,7 +248,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 {
 	const char *second = (allowed & OFS_SECOND) != 0 && c->noperands > 0
 	    ? c->operand[0]
-	    : NULL;
+	    : c->verify;
 	const struct ofs_sandbox_config config = {
 		.source = { c->checkpoint, second },
 		.join = { c->open.join, c->source[1].open.join },

@@ -58,6 +58,7 @@ enum ofs_command_flag {
 	OFS_SLICES = 1 << 15,
 	OFS_EACH_STEP = 1ll << 32,
 	OFS_DRY = 1ll << 33, /* -n */
+	OFS_VERIFY = 1ll << 34, /* --verify CHECKPOINT */
 };
 
 /* A parsed command line and the opened checkpoint. */
@@ -66,7 +67,7 @@ struct ofs_command {
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
 	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
-	const char *keep_last, *keep_every;
+	const char *keep_last, *keep_every, *verify;
 	char *base;     /* that of a layout which is a change (delta.h) */
 	char **operand; /* after the checkpoint; in argv */
 	int noperands;

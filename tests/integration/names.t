@@ -53,6 +53,31 @@ back gpt2 "$gpt" ,heads=4
 back qwen2_moe "$moe" ,heads=4,groups=2
 back qwen3 "$norms" ,heads=4,groups=2
 
+# Is it what another program made of it?
+reference=$scratch/reference
+ok "a reference" to safetensors,hf,names=llama "$llama" reference
+ok "an export equals it" "$OPTIMFS" reshard -q --verify "$reference" \
+    --to safetensors,hf,names=llama "$llama" "$scratch/same1"
+status "another vocabulary differs" 1 "$OPTIMFS" reshard -q --verify "$reference" \
+    --to safetensors,hf,names=llama,vocab=100 "$llama" "$scratch/same2"
+is "the first difference is printed, and only that" "$(grep -c . "$scratch/out")" 1
+like "... with its name" "$(cat "$scratch/out")" \
+    'model/lm_head.weight: shape is 100,48, and 128,48 in *'
+python3 - "$reference/model-00001-of-00001.safetensors" <<'END'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    f.seek(-1, 2)
+    last = f.read(1)
+    f.seek(-1, 2)
+    f.write(bytes([last[0] ^ 1]))
+END
+status "one bit differs" 1 "$OPTIMFS" reshard -q --verify "$reference" \
+    --to safetensors,hf,names=llama "$llama" "$scratch/same3"
+like "... in the last tensor" "$(cat "$scratch/out")" 'model/model.norm.weight: *'
+not_ok "a reference that is not there" "$OPTIMFS" reshard -q --verify \
+    "$scratch/nothing" --to torch "$llama" "$scratch/same4"
+not_ok "... is noticed before anything is written" test -e "$scratch/same4"
+
 # A vocabulary grows again by zeros.
 ok "fewer words" to safetensors,hf,names=llama,vocab=100 "$llama" few
 ok "the way back" to torch,names=megatron:llama,heads=4,groups=2,vocab=128 \
