@@ -119,10 +119,10 @@ AC_ARG_WITH([http],
     [], [with_http=check])
 optimfs_have_http=no
 AS_IF([test "x$with_http" != xno], [
-    PKG_CHECK_MODULES([CURL], [libcurl >= 7.85],
+    PKG_CHECK_MODULES([CURL], [libcurl >= 7.85 expat],
         [optimfs_have_http="libcurl $($PKG_CONFIG --modversion libcurl)"],
         [AS_IF([test "x$with_http" = xyes],
-            [AC_MSG_ERROR([--with-http: libcurl 7.85 or later not found (Debian: libcurl4-openssl-dev)])])])
+            [AC_MSG_ERROR([--with-http: libcurl 7.85 or later, or expat, not found (Debian: libcurl4-openssl-dev libexpat1-dev)])])])
 ])
 OPTIMFS_REPORT([http], [HTTP], [checkpoints on servers can be read])
 ])

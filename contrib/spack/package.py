@@ -27,6 +27,7 @@ class Optimfs(AutotoolsPackage, CudaPackage):
     depends_on("zstd@1.4:")
     depends_on("libfuse@3.10:", when="+fuse")
     depends_on("curl@7.85:", when="+http")
+    depends_on("expat", when="+http")
     depends_on("openmpi", when="+mpi")
     depends_on("nccl", when="+nccl")
 

@@ -93,7 +93,7 @@ struct optimfs_options {
 };
 #define OPTIMFS_NO_TIMEOUT (~0u)
 
-/* Is it the address of files on a server (https://, http://)? Whatever names a
+/* Is it the address of files on a server (https://, http://, s3://, hf://)? Whatever names a
  * checkpoint may be one; it is read-only. */
 bool optimfs_is_address(const char *path);
 /* Before threads that open path are confined: loads what reading an address

@@ -355,9 +355,8 @@ bool optimfs_is_address(const char *path)
 int optimfs_connect(const char *path, unsigned timeout,
     struct optimfs_error *err)
 {
-	return ofs_http_is_address(path) &&
-		ofs_http_client(ofs_http_timeout(timeout), err) == NULL
-	    ? -1
+	return ofs_http_is_address(path)
+	    ? ofs_http_prepare(path, ofs_http_timeout(timeout), err)
 	    : 0;
 }
 

@@ -16,9 +16,7 @@
 static const char *how_to_get(const char *url)
 {
 	static const char *const known[][2] = {
-		{ "s3://", "aws s3 cp --recursive, or mount-s3" },
 		{ "gs://", "gcloud storage cp -r, or gcsfuse" },
-		{ "hf://", "hf download" },
 		{ "az://", "azcopy copy --recursive, or blobfuse2" },
 		{ "hdfs://", "hdfs dfs -get" },
 	};

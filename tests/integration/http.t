@@ -56,7 +56,7 @@ asked >/dev/null
 ok "a file is read" "$OPTIMFS" cat "$server/json/$ck" optim/state/norm.bias/exp_avg
 n=$(asked)
 [ "$n" -le 7 ]
-tap_result $? "a tensor in one shard costs a listing, the index and a request" ||
+tap_result $? "by a listing, the index and a request for each shard" ||
     diag "$n requests"
 ok "all is read" "$OPTIMFS" sum "$server/json/$ck"
 n=$(asked)

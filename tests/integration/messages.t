@@ -58,7 +58,7 @@ while IFS='|' read -r arguments want code advice words; do
 done <<END
 info nowhere|3|OFS019|-|nowhere: No such file or directory: this directory has no nowhere
 info no/such/dir|3|OFS019|-|no/such/dir: *: this directory has no no
-info s3://bucket/step-1000|3|OFS019|-|s3://bucket/step-1000: *download it (aws s3 cp --recursive, or mount-s3)*
+info gs://bucket/step-1000|3|OFS019|-|gs://bucket/step-1000: *download it (gcloud storage cp -r, or gcsfuse)*
 info host:/step-1000|3|OFS019|-|host:/step-1000: *on host host, mount it here (sshfs)*
 info step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
 diff step-1000 step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]

@@ -11,9 +11,15 @@ The first component of a path says how:
     /html/...      listings as HTML, with sizes that nobody can read
     /json/...      listings as nginx writes them, without names that begin with a dot
     /bare/...      no listings
+    /s3/BUCKET/... S3, for who signs with KEY and SECRET: a bucket is a directory
+                   of DIRECTORY; a page of a listing has PAGE keys
+    /hub/...       the Hub of Hugging Face, for who has TOKEN: ORG/MODEL is a
+                   directory of DIRECTORY, and files are on another server
     /FAULT/html/...    the same with a fault, see FAULTS
 """
 import email.utils
+import hashlib
+import hmac
 import html
 import http.server
 import json
@@ -64,6 +70,44 @@ FAULTS = {
     'silent': {'silent': True},
 }
 TIMES = {'busy': 2, 'later': 1, 'short': 2}
+
+
+KEY, SECRET, SESSION, REGION = 'AKTEST', 'secret+of/tests', 'session', 'eu-test-1'
+TOKEN = 'hf_secret'
+PAGE = 5
+SHA = '0123456789abcdef0123456789abcdef01234567'
+EMPTY = hashlib.sha256(b'').hexdigest()
+
+
+def is_signed(handler):
+    """Checks a signature of version 4, computed from the request as it came."""
+    h = handler.headers
+    m = re.fullmatch(r'AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, '
+                     r'SignedHeaders=([^,]+), Signature=([0-9a-f]{64})',
+                     h.get('Authorization', ''))
+    if m is None or m[1] != KEY or m[3] != REGION or h.get('x-amz-content-sha256') != EMPTY:
+        return False
+    names = m[4].split(';')
+    if names != sorted(names) or not {'host', 'x-amz-date', 'x-amz-content-sha256'} <= set(names):
+        return False
+    if h.get('x-amz-security-token') not in (None, SESSION):
+        return False
+    path, _, query = handler.path.partition('?')
+    safe = '-_.~'
+    pairs = sorted(tuple(urllib.parse.quote(urllib.parse.unquote(x), safe=safe)
+                         for x in p.partition('=')[::2]) for p in query.split('&') if p)
+    request = '\n'.join([
+        'GET', urllib.parse.quote(urllib.parse.unquote(path), safe='/' + safe),
+        '&'.join('='.join(p) for p in pairs),
+        ''.join('%s:%s\n' % (n, ' '.join(h.get(n, '').split())) for n in names),
+        m[4], EMPTY])
+    scope = '%s/%s/s3/aws4_request' % (m[2], m[3])
+    text = '\n'.join(['AWS4-HMAC-SHA256', h['x-amz-date'], scope,
+                      hashlib.sha256(request.encode()).hexdigest()])
+    key = ('AWS4' + SECRET).encode()
+    for part in scope.split('/'):
+        key = hmac.digest(key, part.encode(), 'sha256')
+    return hmac.compare_digest(hmac.new(key, text.encode(), 'sha256').hexdigest(), m[5])
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -121,6 +165,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         parts = path.strip('/').split('/')
         fault = parts.pop(0) if parts[0] in FAULTS else None
         how = parts.pop(0)
+        if how in ('s3', 'hub', 'elsewhere'):
+            return getattr(self, how)(parts, wanted, fault)
         file = self.root.joinpath(*parts)
         if file.is_dir():
             if not path.endswith('/'):
@@ -132,6 +178,79 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not file.is_file() or path.endswith('/'):
             return self.answer(404)
         return self.send_file(file, wanted, fault)
+
+    def s3(self, parts, wanted, fault):
+        if not is_signed(self):
+            return self.answer(403, [('Content-Type', 'application/xml')],
+                               b'<Error><Code>SignatureDoesNotMatch</Code></Error>')
+        query = dict(urllib.parse.parse_qsl(self.path.partition('?')[2]))
+        if query.get('list-type') == '2':
+            return self.keys(self.root / parts[0], query)
+        file = self.root.joinpath(*parts)
+        return self.send_file(file, wanted, fault) if file.is_file() else self.answer(404)
+
+    def keys(self, bucket, query):
+        found, prefixes = [], set()
+        prefix, delimiter = query.get('prefix', ''), query.get('delimiter')
+        for where, _, names in os.walk(bucket, followlinks=True):
+            for name in names:
+                key = os.path.relpath(os.path.join(where, name), bucket)
+                rest = key[len(prefix):]
+                if not key.startswith(prefix):
+                    continue
+                if delimiter and '/' in rest:
+                    prefixes.add(prefix + rest.split('/')[0] + '/')
+                else:
+                    found.append(key)
+        everything = sorted([(k, False) for k in found] + [(p, True) for p in prefixes])
+        start = int(query.get('continuation-token', 'at/0').split('/')[1])
+        page = everything[start:start + PAGE]
+        out = ['<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult>']
+        for key, is_prefix in page:
+            name = urllib.parse.quote(key, safe='/-_.*').replace('%20', '+')
+            if is_prefix:
+                out.append('<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>' % name)
+                continue
+            st = (bucket / key).stat()
+            out.append('<Contents><Key>%s</Key><LastModified>2026-01-02T03:04:05.678Z'
+                       '</LastModified><ETag>&quot;%x-%x&quot;</ETag><Size>%d</Size></Contents>' %
+                       (name, st.st_mtime_ns, st.st_size, st.st_size))
+        if start + PAGE < len(everything):
+            out.append('<NextContinuationToken>at/%d</NextContinuationToken>' % (start + PAGE))
+        out.append('</ListBucketResult>')
+        return self.answer(200, [('Content-Type', 'application/xml')], ''.join(out).encode())
+
+    def hub(self, parts, wanted, fault):
+        if self.headers.get('Authorization') != 'Bearer ' + TOKEN:
+            return self.answer(401)
+        if parts[0] != 'api':
+            if parts[2:4] != ['resolve', SHA]:
+                return self.answer(404)
+            port = self.server.server_address[1]
+            return self.answer(302, [('Location', 'http://localhost:%d/elsewhere/%s' % (
+                port, urllib.parse.quote('/'.join(parts[:2] + parts[4:]))))])
+        repo = self.root.joinpath(*parts[2:4])
+        if not repo.is_dir() or parts[1] != 'models':
+            return self.answer(404)
+        if parts[4] == 'revision':
+            return self.answer(200 if parts[5] == 'v1' else 404, [],
+                               json.dumps({'id': 'x', 'siblings': [{}], 'sha': SHA}).encode())
+        query = dict(urllib.parse.parse_qsl(self.path.partition('?')[2]))
+        files = sorted(p for p in repo.joinpath(*parts[6:]).rglob('*') if p.is_file())
+        start = int(query.get('cursor', 0))
+        out = [{'type': 'file', 'oid': 'x', 'size': p.stat().st_size,
+                'path': str(p.relative_to(repo))} for p in files[start:start + PAGE]]
+        link = [] if start + PAGE >= len(files) else [
+            ('Link', '<http://%s%s?recursive=true&cursor=%d>; rel="next"' % (
+                self.headers['Host'], self.path.partition('?')[0], start + PAGE))]
+        return self.answer(200, [('Content-Type', 'application/json')] + link,
+                           json.dumps(out).encode())
+
+    def elsewhere(self, parts, wanted, fault):
+        """Where the files of the Hub are, which gets no token."""
+        if self.headers.get('Authorization') is not None:
+            return self.answer(400)
+        return self.send_file(self.root.joinpath(*parts), wanted, fault)
 
     def send_file(self, file, wanted, fault):
         data = file.read_bytes()

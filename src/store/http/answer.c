@@ -122,6 +122,9 @@ static void take(const char *name, const char *text, int64_t now,
 		take_etag(text, a);
 	else if (strcasecmp(name, "retry-after") == 0)
 		take_retry(text, now, a);
+	else if (strcasecmp(name, "x-amz-bucket-region") == 0 &&
+	    strlen(text) < sizeof(a->region))
+		strcpy(a->region, text);
 	else if (strcasecmp(name, "link") == 0)
 		take_link(text, a);
 	else if (strcasecmp(name, "content-type") == 0)

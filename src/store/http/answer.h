@@ -25,6 +25,7 @@ struct ofs_http_answer {
 	uint64_t retry_after; /* seconds */
 	char type[80];        /* of the content, in lower case */
 	char next[2048]; /* the address of the next page; "": there is none */
+	char region[40]; /* of a bucket; "": not told */
 	bool is_dir;
 };
 

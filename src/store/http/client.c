@@ -163,6 +163,12 @@ static int judge_status(const struct attempt *a, struct optimfs_error *err)
 					   "OFS924 %s: no such range", g->name)
 				     : changed(g, err);
 	}
+	if (g->answer.region[0] != '\0' &&
+	    (a->q.status == 400 || a->q.status / 100 == 3))
+		return optimfs_fail(err, EINVAL,
+		    "OFS923 %s: the bucket is in another region: set "
+		    "AWS_REGION=%s",
+		    g->name, g->answer.region);
 	snprintf(why, sizeof(why), "the server answers HTTP %d", a->q.status);
 	if (a->q.status == 408 || a->q.status == 425 || a->q.status == 429 ||
 	    (a->q.status >= 500 && a->q.status != 501 && a->q.status != 505))

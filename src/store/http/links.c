@@ -129,7 +129,8 @@ static int take_member(struct ofs_json *j, const char *key, char **name,
 	enum ofs_json_token t = ofs_json_next(j, err);
 	char text[80];
 
-	if (t == OFS_JSON_STRING && strcmp(key, "name") == 0) {
+	if (t == OFS_JSON_STRING &&
+	    (strcmp(key, "name") == 0 || strcmp(key, "path") == 0)) {
 		free(*name);
 		*name = copy_of(j->str, err);
 		return *name == NULL ? -1 : 0;

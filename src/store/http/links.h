@@ -20,8 +20,8 @@ typedef int ofs_http_link_fn(void *ctx, const struct ofs_http_link *link,
  * fragment, and those to other servers. */
 int ofs_http_links_html(const void *p, size_t n, ofs_http_link_fn *each,
     void *ctx, struct optimfs_error *err);
-/* The same for an array of objects with name, type, size and mtime, as nginx
- * makes it. EUCLEAN: it is none. */
+/* The same for an array of objects with name or path, type, size and mtime, as
+ * nginx and the Hub make it. EUCLEAN: it is none. */
 int ofs_http_links_json(const void *p, size_t n, ofs_http_link_fn *each,
     void *ctx, struct optimfs_error *err);
 

@@ -32,8 +32,12 @@ struct ofs_http_config {
 	const char *agent;
 };
 
-/* How to say who asks, to the server of the URL only. */
+/* How to say who asks, to the server of the URL only; what is NULL is not
+ * used. */
 struct ofs_http_login {
+	const char *bearer; /* a token */
+	/* A signature of version 4 of AWS. */
+	const char *key, *secret, *session, *region;
 	bool netrc; /* as ~/.netrc says */
 	/* Redirections to other servers are followed. */
 	bool redirects;
@@ -67,6 +71,20 @@ struct ofs_http_request {
 	void *priv; /* of the module */
 };
 
+/* A page of a listing of S3. */
+struct ofs_http_key {
+	const char *name; /* as it is written; of a prefix it ends in a slash */
+	const char *etag, *modified; /* "": none */
+	uint64_t size;
+};
+struct ofs_http_keys {
+	/* Called for each key, and each common prefix. */
+	int (*each)(void *ctx, const struct ofs_http_key *key,
+	    struct optimfs_error *err);
+	void *ctx;
+	char next[2048]; /* the token of the next page; "": there is none */
+};
+
 struct ofs_http_ops {
 	unsigned version;
 	const char *name;
@@ -75,6 +93,9 @@ struct ofs_http_ops {
 	/* Sends n requests at once and waits for all answers. Thread-safe. */
 	void (*perform)(struct ofs_http_module *m, struct ofs_http_request *q,
 	    size_t n);
+	/* Parses a page, in the calling thread. EUCLEAN (OFS924): it is none. */
+	int (*parse_keys)(const void *xml, size_t n, struct ofs_http_keys *keys,
+	    struct optimfs_error *err);
 };
 
 #endif

@@ -30,6 +30,8 @@
 static const struct ofs_http_kind *const kinds[] = {
 	&ofs_http_web_tls,
 	&ofs_http_web,
+	&ofs_http_s3,
+	&ofs_http_hub,
 };
 #define NKINDS (sizeof(kinds) / sizeof(*kinds))
 
@@ -102,6 +104,42 @@ int ofs_http_add(struct ofs_http_site *s, uint32_t dir, const char *name,
 	if (is != NULL && is->size != OFS_HTTP_UNTOLD)
 		node->is = *is;
 	return 0;
+}
+
+int ofs_http_add_path(struct ofs_http_site *s, uint32_t dir, const char *path,
+    bool is_dir, const struct ofs_http_version *is, struct optimfs_error *err)
+{
+	char name[256];
+	const char *slash;
+
+	while ((slash = strchr(path, '/')) != NULL) {
+		size_t n = (size_t)(slash - path);
+		char *below;
+
+		if (n == 0 || n >= sizeof(name))
+			return 0;
+		memcpy(name, path, n);
+		name[n] = '\0';
+		if (ofs_http_add(s, dir, name, true, NULL, err) == -1)
+			return -1;
+		below = ofs_path_join(ofs_http_path(s, dir), name);
+		if (below == NULL)
+			return ofs_no_memory(err);
+		dir = ofs_keys_find(&s->paths, below, strlen(below));
+		free(below);
+		if (dir == OFS_NONE) /* it was passed over */
+			return 0;
+		path = slash + 1;
+	}
+	return path[0] == '\0' ? 0
+			       : ofs_http_add(s, dir, path, is_dir, is, err);
+}
+
+void ofs_http_all_listed(struct ofs_http_site *s)
+{
+	for (uint32_t i = 0; i < s->paths.n; i++)
+		if (s->node[i].what == OFS_HTTP_DIR)
+			s->node[i].listed = true;
 }
 
 char *ofs_http_address(const struct ofs_http_site *s, const char *path,
@@ -444,9 +482,9 @@ int ofs_http_confirm(struct ofs_http_site *s, uint32_t file,
 	was = &s->node[file].is;
 	path = ofs_http_path(s, file);
 	same = ofs_http_same(was, is);
-	if (same && was->etag[0] == '\0')
+	if (same && !s->pinned && was->etag[0] == '\0')
 		memcpy(was->etag, is->etag, sizeof(was->etag));
-	if (same && was->modified_ns == 0)
+	if (same && !s->pinned && was->modified_ns == 0)
 		was->modified_ns = is->modified_ns;
 	pthread_mutex_unlock(&s->lock);
 	return same ? 0
@@ -476,6 +514,8 @@ static void site_let(const struct ofs_namespace *names)
 	ofs_http_blocks_free(s->blocks);
 	pthread_mutex_destroy(&s->lock);
 	free(s->root);
+	free(s->base);
+	free(s->prefix);
 	free(s->shown);
 	free(s);
 }
@@ -511,6 +551,19 @@ static const struct ofs_http_kind *kind_of(const struct ofs_url *url)
 	return NULL;
 }
 
+int ofs_http_prepare(const char *address, unsigned timeout,
+    struct optimfs_error *err)
+{
+	const struct ofs_http_kind *kind;
+	struct ofs_url url;
+
+	if (ofs_url_parse(address, &url, err) == -1 ||
+	    ofs_http_client(timeout, err) == NULL)
+		return -1;
+	kind = kind_of(&url);
+	return kind->prepare == NULL ? 0 : kind->prepare(err);
+}
+
 /* A site for the directory of url, shown as the first n bytes of address. */
 static struct ofs_http_site *site_new(const char *address, size_t n,
     const struct ofs_url *url, unsigned timeout, struct optimfs_error *err)
@@ -531,6 +584,7 @@ static struct ofs_http_site *site_new(const char *address, size_t n,
 	s->shown = strndup(address, n);
 	s->blocks = ofs_http_blocks_new(BLOCKS_MOST, err);
 	if (s->shown != NULL && s->blocks != NULL &&
+	    (s->kind->prepare == NULL || s->kind->prepare(err) == 0) &&
 	    s->kind->open(s, url, err) == 0 &&
 	    add_path(s, "", OFS_NONE, err) == 0) {
 		s->node[0].what = OFS_HTTP_DIR;

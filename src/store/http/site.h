@@ -45,6 +45,12 @@ struct ofs_http_site {
 	char *root;  /* its address, escaped; it ends in a slash */
 	char *shown; /* the same as the user gave it, for messages */
 	struct ofs_http_login login;
+	/* The address of what is listed, and the path in it that is the root:
+	 * for kinds that list by another address. */
+	char *base, *prefix;
+	bool
+	    pinned; /* the address says which state it is: nothing can change */
+	bool deep;  /* too much to be listed at once */
 	struct ofs_http_counters count;
 	struct ofs_http_blocks *blocks;
 	atomic_uint refs;
@@ -57,6 +63,9 @@ struct ofs_http_site {
 /* How a kind of server lists its files. */
 struct ofs_http_kind {
 	const char *scheme;
+	/* Reads who asks from files and the environment, once in a process,
+	 * before it is confined; NULL: nothing is needed. */
+	int (*prepare)(struct optimfs_error *err);
 	/* Sets root and login of a site for the directory of the address. */
 	int (*open)(struct ofs_http_site *s, const struct ofs_url *url,
 	    struct optimfs_error *err);
@@ -65,10 +74,14 @@ struct ofs_http_kind {
 	int (*list)(struct ofs_http_site *s, uint32_t dir,
 	    struct optimfs_error *err);
 };
-extern const struct ofs_http_kind ofs_http_web, ofs_http_web_tls;
+extern const struct ofs_http_kind ofs_http_web, ofs_http_web_tls, ofs_http_s3,
+    ofs_http_hub;
 
 /* Is it an address, SCHEME://...? Whether it can be read, open says. */
 bool ofs_http_is_address(const char *path);
+/* What opening an address needs and a confined thread may not do. */
+int ofs_http_prepare(const char *address, unsigned timeout,
+    struct optimfs_error *err);
 /* Opens what an address names: dir is a directory with the only reference of its
  * site, and *rel the name of the file in it, or "". ENOENT (OFS019): neither. */
 int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
@@ -85,6 +98,11 @@ static inline struct ofs_http_site *ofs_http_site_of(const struct ofs_namespace
  * passed over. is: of a file; NULL: nothing is known. */
 int ofs_http_add(struct ofs_http_site *s, uint32_t dir, const char *name,
     bool is_dir, const struct ofs_http_version *is, struct optimfs_error *err);
+/* Adds a path below a directory, with the directories in between. */
+int ofs_http_add_path(struct ofs_http_site *s, uint32_t dir, const char *path,
+    bool is_dir, const struct ofs_http_version *is, struct optimfs_error *err);
+/* All directories that are known are complete. */
+void ofs_http_all_listed(struct ofs_http_site *s);
 /* The address of a path in the site, malloc'ed. */
 char *ofs_http_address(const struct ofs_http_site *s, const char *path,
     const char *end, struct optimfs_error *err);

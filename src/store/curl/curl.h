@@ -1,0 +1,12 @@
+/* curl.h - the parts of the module optimfs-http.so */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_STORE_CURL_H
+#define OFS_STORE_CURL_H
+
+#include "store/http/module.h"
+
+/* keys.c: see struct ofs_http_ops. */
+int ofs_curl_parse_keys(const void *xml, size_t n, struct ofs_http_keys *keys,
+    struct optimfs_error *err);
+
+#endif

@@ -1,0 +1,141 @@
+/* profile.c - who asks, as the AWS command line knows it */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "store/http/profile.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct member {
+	const char *name, *variable;
+	char *to;
+	size_t size;
+};
+
+#define MEMBERS 5
+
+static void list_members(struct ofs_profile *p, struct member m[MEMBERS])
+{
+	const struct member all[MEMBERS] = {
+		{ "aws_access_key_id", "AWS_ACCESS_KEY_ID", p->key,
+		    sizeof(p->key) },
+		{ "aws_secret_access_key", "AWS_SECRET_ACCESS_KEY", p->secret,
+		    sizeof(p->secret) },
+		{ "aws_session_token", "AWS_SESSION_TOKEN", p->session,
+		    sizeof(p->session) },
+		{ "region", "AWS_REGION", p->region, sizeof(p->region) },
+		{ "endpoint_url", "AWS_ENDPOINT_URL", p->endpoint,
+		    sizeof(p->endpoint) },
+	};
+
+	memcpy(m, all, sizeof(all));
+}
+
+static char *trim(char *s)
+{
+	size_t n;
+
+	s += strspn(s, " \t");
+	for (n = strlen(s); n > 0 && isspace((unsigned char)s[n - 1]); n--)
+		s[n - 1] = '\0';
+	return s;
+}
+
+/* Is the line the begin of the section of the profile? */
+static bool is_section(char *line, const char *name)
+{
+	char *end = strchr(line, ']');
+
+	if (end == NULL)
+		return false;
+	*end = '\0';
+	line = trim(line + 1);
+	if (strncmp(line, "profile ", 8) == 0)
+		line = trim(line + 8);
+	return strcmp(line, name) == 0;
+}
+
+/* What is set already stays. */
+static void take_line(struct member m[MEMBERS], const bool set[MEMBERS],
+    char *line)
+{
+	char *equals = strchr(line, '='), *value;
+
+	if (equals == NULL || isspace((unsigned char)line[0]) ||
+	    line[0] == '#' || line[0] == ';')
+		return;
+	*equals = '\0';
+	value = trim(equals + 1);
+	line = trim(line);
+	for (size_t i = 0; i < MEMBERS; i++)
+		if (!set[i] && strcmp(line, m[i].name) == 0 &&
+		    strlen(value) < m[i].size)
+			strcpy(m[i].to, value);
+}
+
+static void read_file(struct ofs_profile *p, const char *variable,
+    const char *name)
+{
+	const char *path = getenv(variable), *home = getenv("HOME");
+	bool set[MEMBERS], inside = false;
+	struct member m[MEMBERS];
+	char line[4096], own[4096];
+	FILE *f;
+
+	if (path == NULL && home == NULL)
+		return;
+	if (path == NULL) {
+		snprintf(own, sizeof(own), "%s/.aws/%s", home, name);
+		path = own;
+	}
+	f = fopen(path, "re");
+	if (f == NULL)
+		return;
+	list_members(p, m);
+	/* keys are of one source */
+	for (size_t i = 0; i < MEMBERS; i++)
+		set[i] = i < 3 ? p->key[0] != '\0' : m[i].to[0] != '\0';
+	while (fgets(line, sizeof(line), f) != NULL) {
+		if (line[0] == '[') {
+			inside = is_section(line, p->name);
+			p->found |= inside;
+		} else if (inside) {
+			take_line(m, set, line);
+		}
+	}
+	fclose(f);
+}
+
+static const char *first_of(const char *a, const char *b)
+{
+	const char *v = getenv(a);
+
+	return v != NULL && v[0] != '\0' ? v : getenv(b);
+}
+
+static void set_to(char *to, size_t size, const char *value)
+{
+	if (value != NULL && strlen(value) < size)
+		strcpy(to, value);
+}
+
+void ofs_profile_read(struct ofs_profile *p)
+{
+	const char *name = first_of("AWS_PROFILE", "AWS_DEFAULT_PROFILE");
+	struct member m[MEMBERS];
+
+	*p = (struct ofs_profile){ .name = "default" };
+	set_to(p->name, sizeof(p->name), name);
+	list_members(p, m);
+	for (size_t i = 0; i < MEMBERS; i++)
+		set_to(m[i].to, m[i].size, getenv(m[i].variable));
+	set_to(p->region, sizeof(p->region),
+	    first_of("AWS_REGION", "AWS_DEFAULT_REGION"));
+	set_to(p->endpoint, sizeof(p->endpoint),
+	    first_of("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"));
+	read_file(p, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
+	read_file(p, "AWS_CONFIG_FILE", "config");
+}

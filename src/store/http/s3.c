@@ -1,0 +1,281 @@
+/* s3.c - buckets of S3, and of what speaks its language */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/http/profile.h"
+#include "store/http/site.h"
+
+#define PAGE_MOST ((size_t)16 << 20)
+/* A prefix with more pages of keys, 1000 each, is listed by directory. */
+#define PAGES_MOST 20
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ofs_profile profile;
+static bool is_read;
+
+static int s3_prepare(struct optimfs_error *err)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!is_read)
+		ofs_profile_read(&profile);
+	is_read = true;
+	if (profile.key[0] == '\0' && strcmp(profile.name, "default") != 0)
+		ret = optimfs_fail(err, EACCES,
+		    profile.found ? "OFS923 the profile %s of AWS has no keys, "
+				    "which are all that optimfs can use"
+				  : "OFS923 there is no profile %s of AWS "
+				    "(AWS_PROFILE)",
+		    profile.name);
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+static bool is_bucket(struct ofs_str s)
+{
+	for (uint32_t i = 0; i < s.len; i++)
+		if (!isalnum((unsigned char)s.p[i]) &&
+		    strchr("-_.", s.p[i]) == NULL)
+			return false;
+	return s.len > 0 && s.len < 256;
+}
+
+/* The address of the bucket; one with a dot is in no certificate. */
+static void put_base(struct ofs_buf *b, struct ofs_str bucket)
+{
+	const char *end = profile.endpoint, *region = profile.region;
+	size_t n = strlen(end);
+
+	while (n > 0 && end[n - 1] == '/')
+		n--;
+	if (region[0] == '\0')
+		region = "us-east-1";
+	if (n > 0)
+		ofs_buf_printf(b, "%.*s/%.*s/", (int)n, end,
+		    OFS_STR_ARGS(bucket, 255));
+	else if (memchr(bucket.p, '.', bucket.len) != NULL)
+		ofs_buf_printf(b, "https://s3.%s.amazonaws.com/%.*s/", region,
+		    OFS_STR_ARGS(bucket, 255));
+	else
+		ofs_buf_printf(b, "https://%.*s.s3.%s.amazonaws.com/",
+		    OFS_STR_ARGS(bucket, 255), region);
+}
+
+static char *text_of(struct ofs_buf *b, struct optimfs_error *err)
+{
+	ofs_buf_putc(b, '\0');
+	if (!b->bad)
+		return (char *)b->data;
+	ofs_buf_fini(b);
+	ofs_no_memory(err);
+	return NULL;
+}
+
+static struct ofs_http_login login_of(void)
+{
+	if (profile.key[0] == '\0')
+		return (struct ofs_http_login){ 0 };
+	return (struct ofs_http_login){
+		.key = profile.key,
+		.secret = profile.secret,
+		.session = profile.session[0] == '\0' ? NULL : profile.session,
+		.region =
+		    profile.region[0] == '\0' ? "us-east-1" : profile.region,
+	};
+}
+
+static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
+    struct optimfs_error *err)
+{
+	struct ofs_buf base = { 0 }, root = { 0 }, prefix = { 0 };
+
+	if (!is_bucket(url->host))
+		return optimfs_fail(err, EINVAL,
+		    "OFS920 %s: not the name of a bucket", s->shown);
+	put_base(&base, url->host);
+	s->base = text_of(&base, err);
+	if (s->base == NULL)
+		return -1;
+	ofs_buf_put(&prefix, url->path.p, url->path.len);
+	ofs_buf_puts(&root, s->base);
+	ofs_url_escape(&root, url->path.p, url->path.len);
+	if (url->path.len > 0) {
+		ofs_buf_putc(&root, '/');
+		ofs_buf_putc(&prefix, '/');
+	}
+	s->root = text_of(&root, err);
+	s->prefix = text_of(&prefix, err);
+	s->login = login_of();
+	return s->root == NULL || s->prefix == NULL ? -1 : 0;
+}
+
+/* Listing. */
+
+struct listing {
+	struct ofs_http_site *s;
+	uint32_t dir;
+	char *prefix; /* of keys in dir */
+	uint64_t keys;
+};
+
+/* In a listing that is escaped a space is a plus. */
+static bool unescape(const char *name, char *out, size_t size)
+{
+	char text[4096];
+	size_t n = strlen(name);
+
+	if (n >= sizeof(text) || n >= size)
+		return false;
+	memcpy(text, name, n + 1);
+	for (char *p = text; *p != '\0'; p++)
+		if (*p == '+')
+			*p = ' ';
+	return ofs_url_decode(text, n, out);
+}
+
+static int take_key(void *ctx, const struct ofs_http_key *key,
+    struct optimfs_error *err)
+{
+	struct listing *l = ctx;
+	struct ofs_http_version is = { .size = key->size };
+	size_t n = strlen(l->prefix), len;
+	char name[4096];
+
+	if (!unescape(key->name, name, sizeof(name)) ||
+	    strncmp(name, l->prefix, n) != 0)
+		return 0;
+	l->keys++;
+	is.modified_ns = ofs_http_date_ns(key->modified);
+	/* answers tell whole seconds */
+	if (key->etag[0] == '"' && strlen(key->etag) < sizeof(is.etag))
+		strcpy(is.etag, key->etag);
+	len = strlen(name);
+	return ofs_http_add_path(l->s, l->dir, name + n, name[len - 1] == '/',
+	    &is, err);
+}
+
+/* The parameters are in the order in which they are signed. */
+static char *page_address(const struct listing *l, bool deep, const char *token,
+    struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	const char *slash;
+
+	ofs_buf_puts(&b, l->s->base);
+	ofs_buf_putc(&b, '?');
+	if (token[0] != '\0') {
+		ofs_buf_puts(&b, "continuation-token=");
+		for (; (slash = strchr(token, '/')) != NULL;
+		     token = slash + 1) {
+			ofs_url_escape(&b, token, (size_t)(slash - token));
+			ofs_buf_puts(&b, "%2F");
+		}
+		ofs_url_escape(&b, token, strlen(token));
+		ofs_buf_putc(&b, '&');
+	}
+	if (deep)
+		ofs_buf_puts(&b, "delimiter=%2F&");
+	ofs_buf_puts(&b, "encoding-type=url&list-type=2&prefix=");
+	for (const char *p = l->prefix; *p != '\0'; p++)
+		if (*p == '/')
+			ofs_buf_puts(&b, "%2F");
+		else
+			ofs_url_escape(&b, p, 1);
+	return text_of(&b, err);
+}
+
+/* One page. *token becomes that of the next. */
+static int list_page(struct listing *l, bool deep, char *token, size_t size,
+    struct optimfs_error *err)
+{
+	struct ofs_http_site *s = l->s;
+	struct ofs_http_keys keys = { .each = take_key, .ctx = l };
+	struct ofs_http_get g = {
+		.url = page_address(l, deep, token, err),
+		.name = s->shown,
+		.login = &s->login,
+		.body = { .limit = PAGE_MOST },
+	};
+	int ret = -1;
+
+	if (g.url == NULL)
+		return -1;
+	if (ofs_http_get(s->http, &s->count, &g, 1) == -1)
+		optimfs_fail_with(err, &g.err);
+	else
+		ret = s->http->ops->parse_keys(g.body.data, g.body.len, &keys,
+		    err);
+	if (ret == 0 && strcmp(token, keys.next) == 0 && token[0] != '\0')
+		ret = optimfs_fail(err, EIO,
+		    "OFS924 %s: the listing of the server does not end",
+		    s->shown);
+	if (ret == 0)
+		snprintf(token, size, "%s", keys.next);
+	ofs_buf_fini(&g.body);
+	free((char *)g.url);
+	return ret;
+}
+
+/* Lists all below l->dir, or with deep what is in it. 1: there is more. */
+static int list_pages(struct listing *l, bool deep, struct optimfs_error *err)
+{
+	char token[2048] = "";
+	unsigned pages = 0;
+
+	do {
+		if (list_page(l, deep, token, sizeof(token), err) == -1)
+			return -1;
+	} while (token[0] != '\0' && (deep || ++pages < PAGES_MOST));
+	return token[0] != '\0';
+}
+
+/* The first listing is of everything, which is one request where a walk would
+ * be many. */
+static int list_keys(struct listing *l, struct optimfs_error *err)
+{
+	struct ofs_http_site *s = l->s;
+	int ret = 1;
+
+	if (!s->deep && l->dir == 0)
+		ret = list_pages(l, false, err);
+	if (ret == 0)
+		ofs_http_all_listed(s);
+	s->deep |= ret == 1;
+	if (ret == 1)
+		ret = list_pages(l, true, err);
+	if (ret == 0 && l->keys == 0)
+		return optimfs_fail(err, ENOENT,
+		    "OFS019 %s%s%s: the bucket has no such file or directory",
+		    s->shown, l->dir == 0 ? "" : "/", ofs_http_path(s, l->dir));
+	return ret;
+}
+
+static int s3_list(struct ofs_http_site *s, uint32_t dir,
+    struct optimfs_error *err)
+{
+	struct listing l = { .s = s, .dir = dir };
+	int ret;
+
+	if (asprintf(&l.prefix, "%s%s%s", s->prefix, ofs_http_path(s, dir),
+		dir == 0 ? "" : "/") == -1)
+		return ofs_no_memory(err);
+	ret = list_keys(&l, err);
+	free(l.prefix);
+	return ret;
+}
+
+const struct ofs_http_kind ofs_http_s3 = {
+	.scheme = "s3",
+	.prepare = s3_prepare,
+	.open = s3_open,
+	.list = s3_list,
+};
