@@ -5,7 +5,7 @@
 # names inside a checkpoint from `optimfs ls`.
 
 function __optimfs_verbs
-    optimfs --help 2>/dev/null | sed -n 's/^  \([a-z]*\)  *\(.*\)/\1\t\2/p'
+    optimfs --help 2>/dev/null | sed -n 's/^  \([a-z-]*\)  *\(.*\)/\1\t\2/p'
 end
 
 function __optimfs_list # VERB LABEL: "Label: a, b or c" of its help

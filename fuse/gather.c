@@ -24,17 +24,17 @@ int ofs_gather_dir(uint64_t limit, struct optimfs_error *err)
 	char size[32];
 	int fs, dir = -1;
 
-	fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+	fs = ofs_fsopen("tmpfs", FSOPEN_CLOEXEC);
 	if (fs == -1)
 		return optimfs_fail(err, errno, "tmpfs: %m");
 	snprintf(size, sizeof(size), "%" PRIu64, limit);
 	/* works without huge pages too, but slower */
-	(void)fsconfig(fs, FSCONFIG_SET_STRING, "huge", "within_size", 0);
-	if (fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) == -1 ||
-	    fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0700", 0) == -1 ||
-	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == -1)
+	(void)ofs_fsconfig(fs, FSCONFIG_SET_STRING, "huge", "within_size", 0);
+	if (ofs_fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) == -1 ||
+	    ofs_fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0700", 0) == -1 ||
+	    ofs_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == -1)
 		optimfs_fail(err, errno, "tmpfs: %m");
-	else if ((dir = fsmount(fs, FSMOUNT_CLOEXEC,
+	else if ((dir = ofs_fsmount(fs, FSMOUNT_CLOEXEC,
 		      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
 			  MOUNT_ATTR_NOEXEC)) == -1)
 		optimfs_fail(err, errno, "tmpfs: %m");

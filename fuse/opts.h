@@ -43,6 +43,7 @@ struct ofs_mount_options {
 	bool nonempty;
 	/* from the command line, not from -o */
 	bool foreground, debug, single, quiet, progress;
+	const char *ready_file; /* exists while the mount answers; NULL: none */
 };
 
 extern const struct ofs_option ofs_mount_options_table[];

@@ -22,6 +22,7 @@
 
 #include "base/json_write.h"
 #include "base/memory.h"
+#include "base/replace.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/sandbox.h"
@@ -50,6 +51,7 @@ struct server {
 	bool publishing;
 	bool served;                     /* requests were answered */
 	struct optimfs_error unanswered; /* error of the publisher */
+	bool ready;                      /* the ready file is there */
 	atomic_uint minor;               /* of the mount's device; 0: none */
 	bool ended; /* by a signal or by force: nothing is committed */
 	char *news; /* message about the mounted checkpoint, or NULL */
@@ -368,6 +370,27 @@ static char *info(void *ctx)
 	return (char *)b.data;
 }
 
+/* Others wait for this file. It has the process ID, and gets its name when it is
+ * complete. */
+static int make_ready_file(struct server *s, struct optimfs_error *err)
+{
+	const char *path = s->v->options->ready_file;
+	struct ofs_replace to;
+	int ret = -1;
+
+	if (path == NULL)
+		return 0;
+	if (ofs_replace_open(&to, path, err) == -1)
+		return -1;
+	if (dprintf(to.fd, "%d\n", (int)getpid()) < 0)
+		optimfs_fail(err, errno, "%m");
+	else
+		ret = ofs_replace_finish(&to, err);
+	ofs_replace_fini(&to);
+	s->ready = ret == 0;
+	return ret == 0 ? 0 : optimfs_fail_in(err, "%s", path);
+}
+
 /* The mount is ready when it answers: queries it while the other threads
  * serve. */
 static void *publish(void *arg)
@@ -399,6 +422,10 @@ static void *publish(void *arg)
 		}
 	}
 	ofs_log_keep(false);
+	if (make_ready_file(s, &s->unanswered) == -1) {
+		ofs_loop_stop(s->loop);
+		return NULL;
+	}
 	if (s->news != NULL && s->news[0] != '\0')
 		(s->watched ? ofs_tool_note : ofs_tool_say)("%s: %s",
 		    s->watched ? "mounted" : s->v->source, s->news);
@@ -641,6 +668,8 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 		ret = ofs_loop_run(s->loop, err);
 	}
 out:
+	if (s->ready)
+		(void)unlink(v->options->ready_file);
 	if (take_down(s, &lost) == -1 && ret == 0)
 		ret = optimfs_fail_with(err, &lost);
 	if (ret == 0 && s->unanswered.code != 0)

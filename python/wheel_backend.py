@@ -5,10 +5,11 @@
 pip calls it for "pip install ./python" (PEP 517): a wheel of the Python files
 alone, which uses the system's liboptimfs. "make wheel" runs it:
 
-    wheel_backend.py LIBRARY DIRECTORY
+    wheel_backend.py LIBRARY DIRECTORY [PROGRAM]
 
 makes a wheel that carries that library and what it needs beyond the base
-system, named for the oldest glibc that has all its symbols.
+system, named for the oldest glibc that has all its symbols. With the program,
+which must be static, "pip install" gives the command optimfs, too.
 """
 import base64
 import glob
@@ -121,6 +122,13 @@ def with_library(library, directory):
     return files, copyrights(beside), tag
 
 
+def with_program(program):
+    """Archive name -> content: pip puts it beside the interpreter."""
+    if b"/ld-linux" in read(program):
+        sys.exit("%s is not static: make static" % program)
+    return {"optimfs-%s.data/scripts/optimfs" % version(): read(program)}
+
+
 def write(directory, files, info, tag):
     """Write a wheel; its name."""
     pure = tag == "any"
@@ -149,7 +157,7 @@ def write(directory, files, info, tag):
             entry = zipfile.ZipInfo(name)  # of 1980: the same each time
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = (
-                0o100755 if "/lib/" in name else 0o100644) << 16
+                0o100755 if re.search("/(lib|scripts)/", name) else 0o100644) << 16
             z.writestr(entry, content)
     return wheel
 
@@ -168,10 +176,12 @@ def build_sdist(directory, config_settings=None):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
-    library, directory = sys.argv[1:]
+    library, directory = sys.argv[1:3]
     files, info, tag = with_library(library, directory)
+    for program in sys.argv[3:]:
+        files.update(with_program(program))
     print(os.path.join(directory,
                        write(directory, dict(package(), **files), info, tag)))
 

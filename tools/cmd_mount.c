@@ -4,10 +4,14 @@
 
 #include "tools/cmd_mount.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "optimfs/run.h"
 
@@ -117,14 +121,32 @@ static void note_mount(const char *point)
 	free(real);
 }
 
+enum { FLAG_FD = 256, FLAG_READY };
+
+/* --fd N: somebody with more rights has opened /dev/fuse and mounted it. */
+static int take_descriptor(struct places *p, const char *fd, char device[32])
+{
+	struct stat st;
+	char *end;
+	unsigned long n = strtoul(fd, &end, 10);
+
+	if (!isdigit((unsigned char)*fd) || *end != '\0' || n > INT_MAX ||
+	    p->n != 1 || fstat((int)n, &st) == -1 || !S_ISCHR(st.st_mode) ||
+	    st.st_rdev != makedev(10, 229)) /* FUSE's */
+		return -1;
+	snprintf(device, 32, "/dev/fd/%lu", n);
+	add_place(p, device);
+	return 0;
+}
+
 static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
     struct ofs_mount_options *m)
 {
 	struct ofs_tool_source s = { 0 };
 	struct places p = { 0 };
 	struct optimfs_error err;
-	const char *value;
-	char *real = NULL;
+	const char *value, *fd = NULL;
+	char *real = NULL, device[32];
 	int id, status;
 
 	while ((id = ofs_args_next(a, &value, &status)) != OFS_ARGS_END) {
@@ -135,9 +157,18 @@ static int mount_verb(const struct ofs_verb *self, struct ofs_args *a,
 		m->foreground |= id == 'f';
 		m->debug |= id == 'd';
 		m->single |= id == 's';
+		if (id == FLAG_FD)
+			fd = value;
+		if (id == FLAG_READY)
+			m->ready_file = value;
 	}
 	m->quiet = a->quiet;
 	m->progress = a->progress;
+	if (fd != NULL && take_descriptor(&p, fd, device) == -1)
+		return ofs_tool_usage(self,
+		    "--fd %s: not the number of a descriptor of /dev/fuse, which "
+		    "takes the place of the mount point",
+		    fd);
 	status = check_places(self, &p);
 	if (status != 0)
 		return status;
@@ -166,6 +197,8 @@ static int run_mount(const struct ofs_verb *self, int argc, char **argv)
 		{ 'f', "foreground", false },
 		{ 'd', "debug", false },
 		{ 's', "single", false },
+		{ FLAG_FD, "fd", true },
+		{ FLAG_READY, "ready-file", true },
 		{ 0, NULL, false },
 	};
 	struct ofs_mount_options m;
@@ -192,12 +225,15 @@ static void print_types(void)
 
 const struct ofs_verb ofs_verb_mount = {
 	.name = "mount",
-	.synopsis = "[-dfs] [-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
+	.synopsis = "[-dfs] [-o OPTION,...] CHECKPOINT {MOUNTPOINT|--fd N}",
 	.summary = "mount a checkpoint",
 	.options =
 	    "  -f, --foreground   stay in the foreground\n"
 	    "  -d, --debug        print each request (implies -f)\n"
 	    "  -s, --single       serve with one thread\n"
+	    "  --fd N             serve the open descriptor of /dev/fuse instead of\n"
+	    "                     mounting: who passed it has mounted it\n"
+	    "  --ready-file FILE  exists from when the mount answers to its end\n"
 	    "  -o OPTION,...      or --OPTION; sizes may end in k, m, g, t\n"
 	    "\n"
 	    "Writing (a mount is read-only without rw):\n"

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -45,6 +46,7 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_plan,
 	&ofs_verb_map,
 	&ofs_verb_report,
+	&ofs_verb_units_script,
 	NULL,
 };
 
@@ -66,13 +68,24 @@ static int help(FILE *to, int status)
 	      "A sharded training checkpoint as ordinary files.\n\n",
 	    to);
 	for (size_t i = 0; verbs[i] != NULL; i++)
-		fprintf(to, "  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
+		fprintf(to, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
 	fputs(
 	    "\n  optimfs help COMMAND    the options of a command\n"
 	    "  optimfs explain OFSnnn  what an error code means\n"
 	    "  optimfs --version       the version and what it was built with\n",
 	    to);
 	return ofs_tool_finish(status);
+}
+
+/* As src/cluster/group.c looks for it. */
+static bool has_module(const char *name)
+{
+	const char *dir = getenv("OPTIMFS_MODULES");
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/optimfs-%s.so",
+	    dir != NULL ? dir : MODULE_DIR, name);
+	return access(path, R_OK) == 0;
 }
 
 static int version(void)
@@ -84,7 +97,8 @@ static int version(void)
 	printf(", no FUSE");
 #endif
 #ifdef MPI_NAME
-	printf(", " MPI_NAME);
+	printf(", " MPI_NAME "%s",
+	    has_module("mpi") ? "" : " (its module is not installed)");
 #else
 	printf(", no MPI");
 #endif

@@ -278,11 +278,11 @@ static int open_connections(void)
 	if (dir != -1)
 		close(dir);
 	dir = -1;
-	fs = fsopen("fusectl", FSOPEN_CLOEXEC);
+	fs = ofs_fsopen("fusectl", FSOPEN_CLOEXEC);
 	if (fs == -1)
 		return -1;
-	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
-		dir = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	if (ofs_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		dir = ofs_fsmount(fs, FSMOUNT_CLOEXEC, 0);
 	close(fs);
 	return dir;
 }

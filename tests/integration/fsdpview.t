@@ -167,7 +167,7 @@ ck=$data/fsdp1_sharded_orig_fullshard_w2/ckpt
 tree "$ck" "$scratch/want"
 status "fsdp@2 without units exits with 2" 2 "$OPTIMFS" ls "$ck" .optimfs/view/fsdp@2
 like "OFS170 suggests units=FILE, and the installed script that writes one" \
-    "$(cat "$scratch/err")" '*OFS170*units=FILE, which /*/share/optimfs/dump_units.py writes*'
+    "$(cat "$scratch/err")" '*OFS170*units=FILE, which the script of \`optimfs units-script\` writes*'
 "$OPTIMFS" cp -o "units=$units" -r "$ck" .optimfs/view/fsdp@4 "$scratch/dcp4"
 ok "fsdp@4 of a DCP checkpoint with units has the same state" "$OPTIMFS" diff "$ck" \
     "$scratch/dcp4"

@@ -276,8 +276,22 @@ END
 	ok "mount on /dev/fd/N serves an existing FUSE mount" \
 	    python3 "$scratch/fd.py" "$o" "$ck" "$mnt"
 	is "a mount on /dev/fd/N can be read" "$(cat "$scratch/out")" 1.5
+	sed -e 's#, ck, f"/dev/fd/{fd}"\]#, "--ready-file", mnt + ".ready", "--fd", str(fd), ck]#' \
+	    -e 's#^print#while p.poll() is None and not os.path.exists(mnt + ".ready"): time.sleep(.01)\nassert int(open(mnt + ".ready").read()) == p.pid\nprint#' \
+	    -e 's#^libc.umount2.*#p.terminate()#' \
+	    -e 's#^sys.exit(p#assert p.wait(10) == 0 and not os.path.exists(mnt + ".ready")\nlibc.umount2(mnt.encode(), 2)\nsys.exit(p#' \
+	    "$scratch/fd.py" >"$scratch/ready.py"
+	ok "mount --fd is ready when its file is there, and ends cleanly after SIGTERM" \
+	    python3 "$scratch/ready.py" "$o" "$ck" "$mnt"
+	is "it can be read" "$(cat "$scratch/out")" 1.5
+	status "mount --fd of what is no device exits with 2" 2 "$o" mount --fd 0 "$ck" </etc/passwd
+	like "and says so" "$(said)" "*--fd 0: not the number of a descriptor of /dev/fuse*"
+	ok "mount --ready-file in the background" "$o" mount --ready-file "$scratch/ready" "$ck" "$mnt"
+	ok "the file is there when it returns" test -s "$scratch/ready"
+	"$o" umount "$mnt"
+	ok "and is gone after the unmount" eventually test ! -e "$scratch/ready"
 else
-	skip 2 "not root"
+	skip 9 "not root"
 fi
 
 # --- permissions ---

@@ -44,6 +44,12 @@ for doc in $(grep -oh 'docs/[a-z]*\.md' README.md docs/man/optimfs.1 | sort -u |
 	    contrib/optimfs.spec
 done
 
+"$OPTIMFS" units-script >"$scratch/units.py"
+ok "units-script prints contrib/dump_units.py" cmp contrib/dump_units.py "$scratch/units.py"
+modules=$(OPTIMFS_MODULES=$scratch "$OPTIMFS" --version)
+is "--version says which module is not installed" \
+    "$(echo "$modules" | grep -c 'its module is not installed\|no MPI')" 1
+
 if command -v rpmspec >/dev/null; then
 	ok "rpmspec parses contrib/optimfs.spec" rpmspec -q contrib/optimfs.spec
 else

@@ -18,8 +18,8 @@
  * which writes down the parameters of each flat parameter. The file is JSON;
  * docs/formats/fsdp.md, "The units file", describes its members. */
 
-/* Where that program is installed. */
-#define OFS_DUMP_UNITS PKGDATA_DIR "/dump_units.py"
+/* For messages: how to get it. */
+#define OFS_DUMP_UNITS "the script of `optimfs units-script`"
 
 struct ofs_unit_param {
 	struct ofs_str fqn; /* full name, without the prefixes of wrappers */
