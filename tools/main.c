@@ -68,7 +68,7 @@ static int help(FILE *to, int status)
 	      "A sharded training checkpoint as ordinary files.\n\n",
 	    to);
 	for (size_t i = 0; verbs[i] != NULL; i++)
-		fprintf(to, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
+		fprintf(to, "  %-13s %s\n", verbs[i]->name, verbs[i]->summary);
 	fputs(
 	    "\n  optimfs help COMMAND    the options of a command\n"
 	    "  optimfs explain OFSnnn  what an error code means\n"
