@@ -90,6 +90,22 @@ AS_IF([test "x$with_zstd" != xno], [
 OPTIMFS_REPORT([zstd], [ZSTD], [zstd items can be read])
 ])
 
+AC_DEFUN([OPTIMFS_MICROHTTPD], [
+AC_ARG_WITH([microhttpd],
+    [AS_HELP_STRING([--with-microhttpd], [optimfs serve @<:@check; not for a static program@:>@])],
+    [], [with_microhttpd=check])
+optimfs_have_microhttpd=no
+# A static program would need those of GnuTLS, too.
+AS_IF([test "x$with_microhttpd$enable_shared" = xcheckno], [with_microhttpd=no])
+AS_IF([test "x$with_microhttpd" != xno], [
+    PKG_CHECK_MODULES([MICROHTTPD], [libmicrohttpd >= 0.9.71],
+        [optimfs_have_microhttpd=$($PKG_CONFIG --modversion libmicrohttpd)],
+        [AS_IF([test "x$with_microhttpd" = xyes],
+            [AC_MSG_ERROR([--with-microhttpd: libmicrohttpd not found (Debian: libmicrohttpd-dev)])])])
+])
+OPTIMFS_REPORT([microhttpd], [MICROHTTPD], [there is an HTTP server])
+])
+
 # mpicc is asked for its flags; CC stays CC.
 AC_DEFUN([OPTIMFS_MPI], [
 AC_ARG_WITH([mpi],

@@ -88,6 +88,10 @@ static const struct known {
 	{ OFS_YES, { 286, "yes", false }, 0 },
 	{ OFS_VERIFY, { 287, "verify", true },
 	    offsetof(struct ofs_command, verify) },
+	{ OFS_SERVE, { 288, "listen", true },
+	    offsetof(struct ofs_command, listen) },
+	{ OFS_SERVE, { 289, "token-file", true },
+	    offsetof(struct ofs_command, token_file) },
 };
 #define NKNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -258,6 +262,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 		.file = { c->open.units, c->open.ids, c->open.names },
 		.memory = -1,
 		.timeout = c->open.timeout,
+		.accept = (allowed & OFS_SERVE) != 0,
 	};
 	struct ofs_sandbox *sandbox;
 	int ret;
@@ -287,7 +292,10 @@ static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 	c->open.together =
 	    c->job.group != NULL && (allowed & OFS_TOGETHER) != 0;
 	c->base = ofs_to_base(c->to);
-	if (confine(c, allowed, &err) == 0)
+	/* the socket first: a confined process cannot make one */
+	if (((allowed & OFS_SERVE) == 0 ||
+		ofs_listen(c->listen, c->token_file, &c->listener, &err) == 0) &&
+	    confine(c, allowed, &err) == 0)
 		c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;
@@ -540,6 +548,7 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 {
 	*c = (struct ofs_command){ .options.table = options_table,
 		.timeout = 30,
+		.listener.fd = -1,
 		.sandbox = SANDBOX };
 	c->options.target = c;
 	*status = OFS_EXIT_IO;
@@ -572,6 +581,7 @@ void ofs_command_fini(struct ofs_command *c)
 {
 	if (c->fs != NULL)
 		optimfs_close(c->fs);
+	ofs_listener_close(&c->listener);
 	ofs_job_leave(&c->job);
 	ofs_options_fini(&c->options);
 	ofs_source_fini(&c->source[0]);

@@ -13,6 +13,7 @@
 #include "cli/job.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "serve/listener.h"
 #include "tools/source.h"
 #include "tools/verbs.h"
 
@@ -59,6 +60,7 @@ enum ofs_command_flag {
 	OFS_EACH_STEP = 1ll << 32,
 	OFS_DRY = 1ll << 33, /* -n */
 	OFS_VERIFY = 1ll << 34, /* --verify CHECKPOINT */
+	OFS_SERVE = 1ll << 35, /* --listen ADDRESS, --token-file FILE */
 };
 
 /* A parsed command line and the opened checkpoint. */
@@ -67,7 +69,7 @@ struct ofs_command {
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
 	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
-	const char *keep_last, *keep_every, *verify;
+	const char *keep_last, *keep_every, *verify, *listen, *token_file;
 	char *base;     /* that of a layout which is a change (delta.h) */
 	char **operand; /* after the checkpoint; in argv */
 	int noperands;
@@ -76,6 +78,7 @@ struct ofs_command {
 	bool pattern;
 	size_t fixed;
 	struct optimfs *fs;
+	struct ofs_listener listener; /* of OFS_SERVE */
 	struct ofs_job job;
 	struct optimfs_options open;
 	struct ofs_job_options how;

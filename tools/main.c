@@ -36,6 +36,7 @@ static const struct ofs_verb *const verbs[] = {
 	&ofs_verb_thin,
 	&ofs_verb_sum,
 	&ofs_verb_tar,
+	&ofs_verb_serve,
 	&ofs_verb_fsck,
 	&ofs_verb_reshard,
 	&ofs_verb_mkfs,

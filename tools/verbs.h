@@ -16,6 +16,7 @@ extern const struct ofs_verb ofs_verb_log;          /* cmd_log.c */
 extern const struct ofs_verb ofs_verb_thin;         /* cmd_thin.c */
 extern const struct ofs_verb ofs_verb_sum;          /* cmd_sum.c */
 extern const struct ofs_verb ofs_verb_tar;          /* cmd_tar.c */
+extern const struct ofs_verb ofs_verb_serve;        /* cmd_serve.c */
 extern const struct ofs_verb ofs_verb_fsck;         /* cmd_fsck.c */
 extern const struct ofs_verb ofs_verb_diff;         /* cmd_diff.c */
 extern const struct ofs_verb ofs_verb_explain;      /* cmd_explain.c */

@@ -24,6 +24,7 @@ class Optimfs(AutotoolsPackage, CudaPackage):
     depends_on("libdeflate")
     depends_on("xxhash@0.8:")
     depends_on("zlib-api")
+    depends_on("libmicrohttpd@0.9.71:")
     depends_on("zstd@1.4:")
     depends_on("libfuse@3.10:", when="+fuse")
     depends_on("curl@7.85:", when="+http")

@@ -69,7 +69,7 @@ const char *const ofs_sandbox_policies[] = { "off", "auto", "require", NULL };
 struct ofs_sandbox {
 	int ruleset;      /* -1: without Landlock */
 	uint64_t handled; /* rights known to this kernel */
-	bool write, passthrough;
+	bool write, passthrough, accept;
 };
 
 /* The version of Landlock; 0: not available. */
@@ -349,6 +349,7 @@ int ofs_sandbox_new(const struct ofs_sandbox_config *config,
 		return -1;
 	}
 	s->ruleset = -1;
+	s->accept = config->accept;
 	s->write =
 	    config->write || config->output != NULL || config->upper != NULL;
 	s->passthrough = config->passthrough;
@@ -424,5 +425,5 @@ int ofs_sandbox_enter(const struct ofs_sandbox *s, struct optimfs_error *err)
 	if (s->ruleset != -1 &&
 	    syscall(CALL_RESTRICT_SELF, s->ruleset, 0) == -1)
 		return optimfs_fail(err, errno, "Landlock: %m");
-	return ofs_syscalls_limit(s->write, err);
+	return ofs_syscalls_limit(s->write, s->accept, err);
 }

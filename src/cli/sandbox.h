@@ -15,6 +15,7 @@
  *    (seccomp, see syscalls.h);
  *  - cannot gain privileges, and keeps of those of root only what reading, or
  *    writing, needs.
+ * With accept it can accept connections to a socket that it has.
  * Threads that it starts inherit this. For sources that are addresses, another
  * thread, which is started first, talks to servers. It cannot mount or unmount: threads that
  * parse nothing do that. */
@@ -41,6 +42,7 @@ struct ofs_sandbox_config {
 	const char *file[3];
 	int memory;       /* a directory for unnamed files; -1: none */
 	bool passthrough; /* backing files are registered, which needs root */
+	bool accept;      /* a socket accepts connections */
 };
 
 /* Missing paths are left out: opening them fails anyway. 1: files are not

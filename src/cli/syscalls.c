@@ -83,7 +83,7 @@ static const int always[] = {
 	CALL_PIDFD_GETFD, CALL_PROCESS_MADVISE, CALL_PROCESS_MRELEASE,
 	/* other processes and machines */
 	SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen,
-	SYS_accept4, SYS_shmget, SYS_shmat, SYS_semget, SYS_msgget, SYS_mq_open,
+	SYS_shmget, SYS_shmat, SYS_semget, SYS_msgget, SYS_mq_open,
 	/* file systems and name spaces */
 	SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_unshare,
 	SYS_setns, SYS_swapon, SYS_swapoff, SYS_quotactl, SYS_acct,
@@ -110,9 +110,6 @@ static const int always[] = {
 #endif
 #ifdef SYS_vfork
 	SYS_vfork,
-#endif
-#ifdef SYS_accept
-	SYS_accept,
 #endif
 #ifdef SYS_mknod
 	SYS_mknod,
@@ -141,6 +138,15 @@ static const int attributes[] = { SYS_fchmodat, SYS_fchownat, SYS_setxattr,
 	SYS_futimesat,
 #endif
 	-1 };
+
+/* of a server, which has a socket already */
+static const int connections[] = {
+	SYS_accept4,
+#ifdef SYS_accept
+	SYS_accept,
+#endif
+	-1,
+};
 
 static const int read_only[] = { SYS_renameat2, SYS_linkat, SYS_symlinkat,
 	SYS_mkdirat, SYS_truncate, SYS_fchmod, SYS_fchown, SYS_utimensat,
@@ -218,7 +224,7 @@ static void refuse_if(struct filter *f, const struct argument *a)
 	load(f, offsetof(struct seccomp_data, nr));
 }
 
-static void make(struct filter *f, bool write)
+static void make(struct filter *f, bool write, bool accept)
 {
 	const uint32_t self = (uint32_t)getpid();
 	const struct argument arguments[] = {
@@ -249,12 +255,14 @@ static void make(struct filter *f, bool write)
 	refuse(f, CALL_CLONE3, ENOSYS); /* its flags are in memory */
 	refuse_all(f, always);
 	refuse_all(f, attributes);
+	if (!accept)
+		refuse_all(f, connections);
 	if (!write)
 		refuse_all(f, read_only);
 	put(f, BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
 }
 
-int ofs_syscalls_limit(bool write, struct optimfs_error *err)
+int ofs_syscalls_limit(bool write, bool accept, struct optimfs_error *err)
 {
 	struct filter f = { .n = 0 };
 	struct sock_fprog program = { .filter = f.code };
@@ -262,7 +270,7 @@ int ofs_syscalls_limit(bool write, struct optimfs_error *err)
 	if (PROCESSOR == 0)
 		return optimfs_fail(err, EOPNOTSUPP,
 		    "system calls: no list for this processor");
-	make(&f, write);
+	make(&f, write, accept);
 	program.len = f.n;
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == -1)
 		return optimfs_fail(err, EOPNOTSUPP, "seccomp: %m");
@@ -271,7 +279,8 @@ int ofs_syscalls_limit(bool write, struct optimfs_error *err)
 
 const int *ofs_syscalls_refused(unsigned list)
 {
-	static const int *const lists[] = { always, attributes, read_only };
+	static const int *const lists[] = { always, attributes, read_only,
+		connections };
 
-	return list < 3 ? lists[list] : NULL;
+	return list < 4 ? lists[list] : NULL;
 }

@@ -50,7 +50,7 @@ refuses() {
 	advised "$name"
 }
 
-is "the program has 23 verbs" "$(echo "$verbs" | wc -w)" 23
+is "the program has 24 verbs" "$(echo "$verbs" | wc -w)" 24
 case $("$OPTIMFS" --version) in
 *"no FUSE"*) verbs=$(echo "$verbs" | grep -vxE 'mount|umount|commit|abort') ;;
 esac

@@ -240,6 +240,8 @@ static void read_only(const char *what)
 	    "%s: %u calls that change names and attributes are refused (not: "
 	    "%d)",
 	    what, n, other);
+	n = tried(ofs_syscalls_refused(3), &other);
+	ok(n > 0 && other == -1, "%s: no connection can be accepted", what);
 	ok(keeps_only(READING), "%s: root keeps DAC_READ_SEARCH only", what);
 }
 
@@ -373,6 +375,18 @@ static void *maker(void *arg)
 	return NULL;
 }
 
+/* optimfs serve, which has its socket. */
+static void *server(void *arg)
+{
+	confined(arg);
+	is_int(result(accept4(-1, NULL, NULL, 0)), EBADF,
+	    "serve: a connection can be accepted");
+	is_int(result(socket(AF_INET, SOCK_STREAM, 0)), EPERM,
+	    "serve: no other socket can be made");
+	ok(keeps_only(READING), "serve: root keeps DAC_READ_SEARCH only");
+	return NULL;
+}
+
 static void *with_passthrough(void *arg)
 {
 	confined(arg);
@@ -445,6 +459,9 @@ int main(void)
 	config.passthrough = true;
 	run("passthrough", &config, with_passthrough);
 	config.passthrough = false;
+	config.accept = true;
+	run("serve", &config, server);
+	config.accept = false;
 	config.source[0] = at("run/file");
 	run("file", &config, file_reader);
 	config.source[0] = at("run/file.index.json");

@@ -1,0 +1,513 @@
+/* http.c - the tree of a checkpoint over HTTP */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "serve/http.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "cli/tools.h"
+#include "fs/walk.h"
+
+/* A request is one lookup and one open file of the library. The status has to be
+ * sent before the data, and most of what cannot be read fails in its first bytes.
+ * So these are read first, while an error can still be told. An error after them
+ * can only cut the connection, which is no end of the body for any client.
+ *
+ * A read occupies its thread, as nothing in the library waits for one elsewhere;
+ * so there is a pool of them. */
+
+#define HEAD_SIZE  (64u << 10)
+#define BLOCK_SIZE (1u << 20)
+#define IDLE       60 /* seconds until a silent client is dropped */
+#define CLIENTS    1000
+#define THREADS    16
+
+struct ofs_http {
+	struct optimfs *fs;
+	const struct ofs_listener *at;
+	struct MHD_Daemon *daemon;
+};
+
+struct request {
+	struct ofs_http *http;
+	struct MHD_Connection *c;
+	const char *url; /* as it was sent */
+	struct ofs_buf path;
+	bool head;
+	struct optimfs_attr attr;
+	char tag[80];
+};
+
+/* Answers. */
+
+static enum MHD_Result answer(struct request *r, unsigned status,
+    struct MHD_Response *response)
+{
+	enum MHD_Result ret;
+
+	if (response == NULL)
+		return MHD_NO;
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "Content-Security-Policy",
+	    "default-src 'none'; style-src 'unsafe-inline'");
+	ret = MHD_queue_response(r->c, status, response);
+	MHD_destroy_response(response);
+	return ret;
+}
+
+static struct MHD_Response *text(const char *s)
+{
+	struct MHD_Response *response =
+	    MHD_create_response_from_buffer(strlen(s), (void *)(uintptr_t)s,
+		MHD_RESPMEM_MUST_COPY);
+
+	if (response != NULL)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+		    "text/plain; charset=utf-8");
+	return response;
+}
+
+static enum MHD_Result refuse(struct request *r, unsigned status,
+    const char *why)
+{
+	return answer(r, status, text(why));
+}
+
+static unsigned status_of(int code)
+{
+	switch (code) {
+	case ENOENT:
+	case ENOTDIR:
+	case ENAMETOOLONG:
+		return MHD_HTTP_NOT_FOUND;
+	case EACCES:
+	case EPERM:
+		return MHD_HTTP_FORBIDDEN;
+	case ENOMEM:
+	case EMFILE:
+	case ENFILE:
+	case EBUSY:
+	case ESTALE:
+		return MHD_HTTP_SERVICE_UNAVAILABLE;
+	default:
+		return MHD_HTTP_INTERNAL_SERVER_ERROR;
+	}
+}
+
+static enum MHD_Result fail(struct request *r, const struct optimfs_error *err)
+{
+	struct ofs_buf b = { 0 };
+	enum MHD_Result ret;
+
+	ofs_buf_shown(&b, err->text, strlen(err->text));
+	ofs_buf_puts(&b, "\n");
+	ofs_buf_putc(&b, '\0');
+	ret = refuse(r, status_of(err->code),
+	    b.bad ? "no memory\n" : (const char *)b.data);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static const char *header(const struct request *r, const char *name)
+{
+	return MHD_lookup_connection_value(r->c, MHD_HEADER_KIND, name);
+}
+
+/* Who may ask. */
+
+static bool equal(const char *a, const char *b)
+{
+	size_t n = strlen(b);
+	unsigned char differs = strlen(a) != n;
+
+	for (size_t i = 0; differs == 0 && i < n; i++)
+		differs |= (unsigned char)(a[i] ^ b[i]);
+	return differs == 0;
+}
+
+static bool has_token(const struct request *r)
+{
+	const char *given = header(r, MHD_HTTP_HEADER_AUTHORIZATION);
+	char *user, *password = NULL;
+	bool good;
+
+	if (given == NULL)
+		return false;
+	if (strncasecmp(given, "Bearer ", 7) == 0)
+		return equal(given + 7, r->http->at->token);
+	user = MHD_basic_auth_get_username_password(r->c, &password);
+	good = password != NULL && equal(password, r->http->at->token);
+	free(user);
+	free(password);
+	return good;
+}
+
+/* Without a token, a page of any server could let a browser read a checkpoint of
+ * this machine by a name that its own name server gives to 127.0.0.1. */
+static bool is_local(const struct request *r)
+{
+	const char *host = header(r, MHD_HTTP_HEADER_HOST);
+
+	return host == NULL || ofs_http_is_local(host);
+}
+
+static enum MHD_Result ask_for_token(struct request *r)
+{
+	struct MHD_Response *response =
+	    text("OFS022 give the token of optimfs serve, as a password or as "
+		 "\"Authorization: Bearer TOKEN\"\n");
+
+	if (response != NULL)
+		MHD_add_response_header(response,
+		    MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+		    "Basic realm=\"optimfs\"");
+	return answer(r, MHD_HTTP_UNAUTHORIZED, response);
+}
+
+/* Directories. */
+
+static ssize_t send_dir(void *cls, uint64_t pos, char *buf, size_t max)
+{
+	ssize_t n = ofs_http_dir_read(cls, buf, max);
+
+	(void)pos;
+	return n == -1 ? MHD_CONTENT_READER_END_WITH_ERROR
+	    : n == 0   ? MHD_CONTENT_READER_END_OF_STREAM
+		       : n;
+}
+
+static bool wants_json(const struct request *r)
+{
+	const char *accept = header(r, MHD_HTTP_HEADER_ACCEPT),
+		   *format = MHD_lookup_connection_value(r->c,
+		       MHD_GET_ARGUMENT_KIND, "format");
+
+	if (format != NULL)
+		return strcmp(format, "json") == 0;
+	return accept != NULL && strstr(accept, "application/json") != NULL;
+}
+
+/* Links in a listing are relative to the name with a slash. */
+static enum MHD_Result redirect(struct request *r)
+{
+	struct MHD_Response *response = text("");
+	struct ofs_buf to = { 0 };
+	const char *name = strrchr(r->url, '/');
+
+	ofs_buf_printf(&to, "./%s/", name == NULL ? "" : name + 1);
+	ofs_buf_putc(&to, '\0');
+	if (response != NULL && !to.bad)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_LOCATION,
+		    (const char *)to.data);
+	ofs_buf_fini(&to);
+	return answer(r, MHD_HTTP_MOVED_PERMANENTLY, response);
+}
+
+static enum MHD_Result get_dir(struct request *r)
+{
+	const char *path = (const char *)r->path.data;
+	bool json = wants_json(r);
+	struct MHD_Response *response;
+	struct optimfs_error err;
+	struct ofs_http_dir *d;
+
+	if (path[strlen(path) - 1] != '/')
+		return redirect(r);
+	d = ofs_http_dir_new(r->http->fs, r->attr.node, path, json, &err);
+	if (d == NULL)
+		return fail(r, &err);
+	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN,
+	    HEAD_SIZE, send_dir, d, ofs_http_dir_free);
+	if (response == NULL) {
+		ofs_http_dir_free(d);
+		return MHD_NO;
+	}
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+	    json ? "application/json" : "text/html; charset=utf-8");
+	MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
+	return answer(r, MHD_HTTP_OK, response);
+}
+
+/* Files. */
+
+struct sending {
+	struct optimfs_file *file;
+	uint64_t first, end; /* of the file */
+	uint8_t *head;       /* of its first nhead bytes */
+	size_t nhead;
+};
+
+static ssize_t send_file(void *cls, uint64_t pos, char *buf, size_t max)
+{
+	struct sending *s = cls;
+	struct optimfs_error err;
+	ssize_t n;
+
+	if (pos < s->nhead) {
+		n = (ssize_t)(s->nhead - pos < max ? s->nhead - pos : max);
+		memcpy(buf, s->head + pos, (size_t)n);
+		return n;
+	}
+	if (max > s->end - s->first - pos)
+		max = s->end - s->first - pos;
+	n = optimfs_file_read(s->file, buf, max, s->first + pos, &err);
+	if (n == -1)
+		ofs_tool_say("%s", err.text);
+	return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void end_file(void *cls)
+{
+	struct sending *s = cls;
+
+	optimfs_file_close(s->file);
+	free(s->head);
+	free(s);
+}
+
+static int read_head(struct sending *s, struct optimfs_error *err)
+{
+	uint64_t left = s->end - s->first;
+	size_t n = left < HEAD_SIZE ? (size_t)left : HEAD_SIZE;
+	ssize_t got;
+
+	if (n == 0)
+		return 0;
+	s->head = ofs_alloc(n, 1, err);
+	if (s->head == NULL)
+		return -1;
+	got = optimfs_file_read(s->file, s->head, n, s->first, err);
+	if (got == -1)
+		return -1;
+	s->nhead = (size_t)got;
+	return 0;
+}
+
+static void add_attribute(const struct request *r, struct MHD_Response *to,
+    const char *attribute, const char *name)
+{
+	char *value = ofs_attribute(r->http->fs, r->attr.node, attribute, NULL);
+
+	if (value != NULL && *value != '\0')
+		MHD_add_response_header(to, name, value);
+	free(value);
+}
+
+static void describe(const struct request *r, struct MHD_Response *to)
+{
+	char *shape = ofs_attribute(r->http->fs, r->attr.node, "shape", NULL);
+	const char *path = (const char *)r->path.data;
+	char date[OFS_HTTP_DATE];
+	bool bytes = strncmp(path, "/.optimfs/", 10) == 0
+	    ? strstr(path, "/view/") != NULL || strstr(path, "/npy") != NULL
+	    : shape != NULL && *shape != '\0';
+
+	free(shape);
+	ofs_http_date(r->attr.mtime_ns, date);
+	MHD_add_response_header(to, MHD_HTTP_HEADER_LAST_MODIFIED, date);
+	MHD_add_response_header(to, MHD_HTTP_HEADER_ETAG, r->tag);
+	MHD_add_response_header(to, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
+	MHD_add_response_header(to, MHD_HTTP_HEADER_CONTENT_TYPE,
+	    bytes ? "application/octet-stream" : "text/plain; charset=utf-8");
+	add_attribute(r, to, "dtype", "X-Optimfs-Dtype");
+	add_attribute(r, to, "shape", "X-Optimfs-Shape");
+}
+
+static enum MHD_Result no_range(struct request *r, uint64_t size)
+{
+	struct MHD_Response *response = text("no such range\n");
+	char range[40];
+
+	snprintf(range, sizeof(range), "bytes */%" PRIu64, size);
+	if (response != NULL)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_RANGE,
+		    range);
+	return answer(r, MHD_HTTP_RANGE_NOT_SATISFIABLE, response);
+}
+
+/* Takes over s. */
+static enum MHD_Result answer_file(struct request *r, struct sending *s,
+    unsigned status)
+{
+	uint64_t size = optimfs_file_size(s->file);
+	char range[80];
+	struct MHD_Response *response;
+
+	snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
+	    s->first, s->end - 1, size);
+	response = MHD_create_response_from_callback(s->end - s->first,
+	    BLOCK_SIZE, send_file, s, end_file);
+	if (response == NULL) {
+		end_file(s);
+		return MHD_NO;
+	}
+	describe(r, response);
+	if (status == MHD_HTTP_PARTIAL_CONTENT)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_RANGE,
+		    range);
+	return answer(r, status, response);
+}
+
+/* Takes over s, whose file is open. */
+static enum MHD_Result get_bytes(struct request *r, struct sending *s)
+{
+	uint64_t size = optimfs_file_size(s->file);
+	const char *range = header(r, MHD_HTTP_HEADER_RANGE),
+		   *if_range = header(r, MHD_HTTP_HEADER_IF_RANGE);
+	struct optimfs_error err;
+	enum MHD_Result ret;
+	int partial = 0;
+
+	s->end = size;
+	if (range != NULL &&
+	    (if_range == NULL || strcmp(if_range, r->tag) == 0))
+		partial = ofs_http_range(range, size, &s->first, &s->end);
+	if (partial == 0) {
+		s->first = 0;
+		s->end = size;
+	}
+	if (partial == -1)
+		ret = no_range(r, size);
+	else if (!r->head && read_head(s, &err) == -1)
+		ret = fail(r, &err);
+	else
+		return answer_file(r, s,
+		    partial == 1 ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK);
+	end_file(s);
+	return ret;
+}
+
+static enum MHD_Result get_file(struct request *r)
+{
+	const char *match = header(r, MHD_HTTP_HEADER_IF_MATCH),
+		   *none = header(r, MHD_HTTP_HEADER_IF_NONE_MATCH);
+	struct optimfs_error err;
+	struct sending *s = ofs_alloc(1, sizeof(*s), &err);
+
+	if (s == NULL ||
+	    optimfs_file_open(r->http->fs, r->attr.node, &s->file, &err) ==
+		-1) {
+		free(s);
+		return fail(r, &err);
+	}
+	snprintf(r->tag, sizeof(r->tag),
+	    "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"", r->attr.ino,
+	    (uint64_t)r->attr.mtime_ns, optimfs_file_size(s->file));
+	if (match != NULL && !ofs_http_matches(match, r->tag)) {
+		end_file(s);
+		return refuse(r, MHD_HTTP_PRECONDITION_FAILED,
+		    "the file has changed\n");
+	}
+	if (none != NULL && ofs_http_matches(none, r->tag)) {
+		struct MHD_Response *empty = text("");
+
+		if (empty != NULL)
+			describe(r, empty);
+		end_file(s);
+		return answer(r, MHD_HTTP_NOT_MODIFIED, empty);
+	}
+	return get_bytes(r, s);
+}
+
+/* Requests. */
+
+static enum MHD_Result get(struct request *r)
+{
+	struct optimfs_error err;
+	const char *path;
+
+	if (r->url[0] != '/' || !ofs_http_decode(&r->path, r->url))
+		return refuse(r, MHD_HTTP_BAD_REQUEST, "no such URL\n");
+	if (r->path.bad)
+		return refuse(r, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n");
+	path = (const char *)r->path.data;
+	if (optimfs_resolve(r->http->fs, path, &r->attr, &err) == -1)
+		return fail(r, &err);
+	return S_ISREG(r->attr.mode) ? get_file(r) : get_dir(r);
+}
+
+static enum MHD_Result handle(void *cls, struct MHD_Connection *c,
+    const char *url, const char *method, const char *version,
+    const char *upload, size_t *nupload, void **state)
+{
+	static bool begun;
+	struct request r = { .http = cls, .c = c, .url = url };
+	enum MHD_Result ret;
+
+	(void)version;
+	(void)upload;
+	/* an answer to the first call for a request would end the connection */
+	if (*state == NULL) {
+		*state = &begun;
+		return MHD_YES;
+	}
+	r.head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+	if (*nupload != 0)
+		return MHD_NO;
+	if (r.http->at->token[0] != '\0' ? !has_token(&r) : !is_local(&r))
+		return r.http->at->token[0] != '\0'
+		    ? ask_for_token(&r)
+		    : refuse(&r, MHD_HTTP_FORBIDDEN,
+			  "without a token only 127.0.0.1 and localhost are "
+			  "answered: start optimfs serve with --token-file\n");
+	if (!r.head && strcmp(method, MHD_HTTP_METHOD_GET) != 0)
+		return refuse(&r, MHD_HTTP_METHOD_NOT_ALLOWED,
+		    "a checkpoint is read only\n");
+	ret = get(&r);
+	ofs_buf_fini(&r.path);
+	return ret;
+}
+
+/* Paths are decoded by get, which refuses what C cannot hold. */
+static size_t keep_escapes(void *cls, struct MHD_Connection *c, char *s)
+{
+	(void)cls;
+	(void)c;
+	return strlen(s);
+}
+
+static unsigned threads(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 4 ? 4 : n > THREADS ? THREADS : (unsigned)n;
+}
+
+struct ofs_http *ofs_http_start(struct optimfs *fs,
+    const struct ofs_listener *at, struct optimfs_error *err)
+{
+	struct ofs_http *h = ofs_alloc(1, sizeof(*h), err);
+
+	if (h == NULL)
+		return NULL;
+	h->fs = fs;
+	h->at = at;
+	h->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL,
+	    NULL, handle, h, MHD_OPTION_LISTEN_SOCKET, at->fd,
+	    MHD_OPTION_THREAD_POOL_SIZE, threads(), MHD_OPTION_CONNECTION_LIMIT,
+	    CLIENTS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE,
+	    MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_END);
+	if (h->daemon != NULL)
+		return h;
+	free(h);
+	optimfs_fail(err, errno == 0 ? EIO : errno,
+	    "OFS021 the HTTP server cannot be started: %m");
+	return NULL;
+}
+
+void ofs_http_stop(struct ofs_http *h)
+{
+	MHD_stop_daemon(h->daemon);
+	free(h);
+}
