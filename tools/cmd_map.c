@@ -13,9 +13,9 @@
 #include "base/buf.h"
 #include "base/human.h"
 #include "base/memory.h"
+#include "cli/bars.h"
 #include "cli/wrap.h"
 #include "fs/walk.h"
-#include "tools/bars.h"
 #include "tools/command.h"
 #include "tools/holders.h"
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "tools/command.h"
-#include "serve/http.h"
+#include "serve/server.h"
 
 /* May everyone on this machine read the checkpoint anyway? */
 static bool is_public(struct optimfs *fs)
@@ -36,7 +36,7 @@ static int need_token(struct ofs_command *c, struct optimfs_error *err)
 
 static int serve(struct ofs_command *c, struct optimfs_error *err)
 {
-	struct ofs_http *h;
+	struct ofs_server *h;
 	sigset_t ends;
 	int sig;
 
@@ -48,13 +48,13 @@ static int serve(struct ofs_command *c, struct optimfs_error *err)
 	signal(SIGPIPE, SIG_IGN);
 	if (need_token(c, err) == -1)
 		return -1;
-	h = ofs_http_start(c->fs, &c->listener, err);
+	h = ofs_server_start(c->fs, &c->listener, err);
 	if (h == NULL)
 		return -1;
 	printf("%s\n", c->listener.url);
 	fflush(stdout);
 	sigwait(&ends, &sig);
-	ofs_http_stop(h);
+	ofs_server_stop(h);
 	return 0;
 }
 

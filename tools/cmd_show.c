@@ -14,9 +14,9 @@
 
 #include "base/memory.h"
 #include "cli/interrupt.h"
+#include "cli/numbers.h"
 #include "fs/walk.h"
 #include "tools/command.h"
-#include "tools/numbers.h"
 #include "tools/operand.h"
 
 /* As NumPy: an array of more elements is summarized, and lines are as wide. */

@@ -15,8 +15,8 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/human.h"
+#include "cli/bars.h"
 #include "cli/wrap.h"
-#include "tools/bars.h"
 #include "tools/cmd_log.h"
 
 #define NUMBER_SIZE 80

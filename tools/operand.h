@@ -9,8 +9,8 @@
 #include "optimfs/optimfs.h"
 
 #include "base/dtype.h"
+#include "cli/slice.h"
 #include "tools/command.h"
-#include "tools/slice.h"
 
 /* An operand PATH or PATH[SLICE], and what of a tensor it selects. */
 struct ofs_operand {

@@ -1,4 +1,4 @@
-/* http_dir.c - the listing of a directory over HTTP, part by part */
+/* server_dir.c - the listing of a directory over HTTP, part by part */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -11,12 +11,12 @@
 #include "base/json_write.h"
 #include "base/memory.h"
 #include "fs/walk.h"
-#include "serve/http.h"
+#include "serve/server.h"
 
 /* A directory can have a million names. Only a batch of them is in memory. */
 #define BATCH 256
 
-struct ofs_http_dir {
+struct ofs_server_dir {
 	struct optimfs *fs;
 	uint64_t node, position; /* of the next batch */
 	bool json, more, listed; /* more: a comma precedes the next entry */
@@ -29,7 +29,7 @@ struct ofs_http_dir {
 	size_t sent;
 };
 
-static void begin(struct ofs_http_dir *d, const char *path)
+static void begin(struct ofs_server_dir *d, const char *path)
 {
 	if (d->json) {
 		ofs_buf_puts(&d->text, "[");
@@ -39,19 +39,19 @@ static void begin(struct ofs_http_dir *d, const char *path)
 	    "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n"
 	    "<style>body{font-family:sans-serif}td{padding:0 1em}"
 	    "td+td{text-align:right}</style>\n<title>");
-	ofs_http_escape(&d->text, path);
+	ofs_server_escape(&d->text, path);
 	ofs_buf_puts(&d->text, "</title>\n<h1>");
-	ofs_http_escape(&d->text, path);
+	ofs_server_escape(&d->text, path);
 	ofs_buf_puts(&d->text, "</h1>\n<table>\n");
 	if (strcmp(path, "/") != 0)
 		ofs_buf_puts(&d->text,
 		    "<tr><td><a href=\"../\">../</a></td></tr>\n");
 }
 
-struct ofs_http_dir *ofs_http_dir_new(struct optimfs *fs, uint64_t node,
+struct ofs_server_dir *ofs_server_dir_new(struct optimfs *fs, uint64_t node,
     const char *path, bool json, struct optimfs_error *err)
 {
-	struct ofs_http_dir *d = ofs_alloc(1, sizeof(*d), err);
+	struct ofs_server_dir *d = ofs_alloc(1, sizeof(*d), err);
 
 	if (d == NULL)
 		return NULL;
@@ -62,16 +62,16 @@ struct ofs_http_dir *ofs_http_dir_new(struct optimfs *fs, uint64_t node,
 	return d;
 }
 
-static void drop_batch(struct ofs_http_dir *d)
+static void drop_batch(struct ofs_server_dir *d)
 {
 	for (unsigned i = 0; i < d->n; i++)
 		free(d->entry[i].name);
 	d->n = 0;
 }
 
-void ofs_http_dir_free(void *dir)
+void ofs_server_dir_free(void *dir)
 {
-	struct ofs_http_dir *d = dir;
+	struct ofs_server_dir *d = dir;
 
 	drop_batch(d);
 	ofs_buf_fini(&d->text);
@@ -80,7 +80,7 @@ void ofs_http_dir_free(void *dir)
 
 static int take(void *ctx, const struct optimfs_dirent *entry)
 {
-	struct ofs_http_dir *d = ctx;
+	struct ofs_server_dir *d = ctx;
 	struct entry *e = &d->entry[d->n];
 
 	e->name = strdup(entry->name);
@@ -99,14 +99,14 @@ static bool is_dir(const struct entry *e)
 	return !S_ISREG(e->attr.mode);
 }
 
-static void put_json(struct ofs_http_dir *d, const struct entry *e)
+static void put_json(struct ofs_server_dir *d, const struct entry *e)
 {
 	struct ofs_json_writer w = {
 		.b = &d->text, .gap = "\n", .more = d->more
 	};
-	char date[OFS_HTTP_DATE];
+	char date[OFS_SERVER_DATE];
 
-	ofs_http_date(e->attr.mtime_ns, date);
+	ofs_server_date(e->attr.mtime_ns, date);
 	ofs_json_open(&w, NULL, '{');
 	w.gap = " ";
 	ofs_json_put_string(&w, "name", e->name);
@@ -118,24 +118,24 @@ static void put_json(struct ofs_http_dir *d, const struct entry *e)
 	d->more = true;
 }
 
-static void put_cell(struct ofs_http_dir *d, char *text)
+static void put_cell(struct ofs_server_dir *d, char *text)
 {
 	ofs_buf_puts(&d->text, "<td>");
 	if (text != NULL)
-		ofs_http_escape(&d->text, text);
+		ofs_server_escape(&d->text, text);
 	free(text);
 }
 
-static void put_html(struct ofs_http_dir *d, const struct entry *e)
+static void put_html(struct ofs_server_dir *d, const struct entry *e)
 {
 	const char *slash = is_dir(e) ? "/" : "";
 	char size[OFS_HUMAN_SIZE];
 
 	/* "./" before a name with a colon, which would be a scheme */
 	ofs_buf_puts(&d->text, "<tr><td><a href=\"./");
-	ofs_http_encode(&d->text, e->name);
+	ofs_server_encode(&d->text, e->name);
 	ofs_buf_printf(&d->text, "%s\">", slash);
-	ofs_http_escape(&d->text, e->name);
+	ofs_server_escape(&d->text, e->name);
 	ofs_buf_printf(&d->text, "%s</a>", slash);
 	if (!is_dir(e)) {
 		put_cell(d,
@@ -149,7 +149,7 @@ static void put_html(struct ofs_http_dir *d, const struct entry *e)
 	ofs_buf_puts(&d->text, "</tr>\n");
 }
 
-static int next_batch(struct ofs_http_dir *d)
+static int next_batch(struct ofs_server_dir *d)
 {
 	d->text.len = d->sent = 0;
 	if (optimfs_readdir(d->fs, d->node, d->position, true, take, d, NULL) ==
@@ -164,7 +164,7 @@ static int next_batch(struct ofs_http_dir *d)
 	return 0;
 }
 
-ssize_t ofs_http_dir_read(struct ofs_http_dir *d, char *buf, size_t max)
+ssize_t ofs_server_dir_read(struct ofs_server_dir *d, char *buf, size_t max)
 {
 	size_t n;
 

@@ -1,11 +1,11 @@
-/* http_text.c - tests for tools/http_text.c: what clients send */
+/* server_text.c - tests for tools/server_text.c: what clients send */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <string.h>
 
+#include "serve/server.h"
 #include "tests/tap/tap.h"
-#include "serve/http.h"
 
 static const struct {
 	const char *header;
@@ -40,7 +40,7 @@ static void test_ranges(void)
 {
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges); i++) {
 		uint64_t first, end;
-		int ret = ofs_http_range(ranges[i].header, ranges[i].size,
+		int ret = ofs_server_range(ranges[i].header, ranges[i].size,
 		    &first, &end);
 
 		ok(ret == ranges[i].ret &&
@@ -54,7 +54,7 @@ static void test_ranges(void)
 static void decodes(const char *url, const char *path)
 {
 	struct ofs_buf b = { 0 };
-	bool good = ofs_http_decode(&b, url);
+	bool good = ofs_server_decode(&b, url);
 
 	ok(path == NULL ? !good : good && strcmp((char *)b.data, path) == 0,
 	    "URL '%s'", url);
@@ -65,10 +65,10 @@ static void encodes(const char *name)
 {
 	struct ofs_buf url = { 0 }, back = { 0 };
 
-	ofs_http_encode(&url, name);
+	ofs_server_encode(&url, name);
 	ofs_buf_putc(&url, '\0');
 	ok(strpbrk((char *)url.data, " \"<>/?#:&'") == NULL &&
-		ofs_http_decode(&back, (char *)url.data) &&
+		ofs_server_decode(&back, (char *)url.data) &&
 		strcmp((char *)back.data, name) == 0,
 	    "a name that is %s in a URL", (char *)url.data);
 	ofs_buf_fini(&url);
@@ -79,7 +79,7 @@ static void test_text(void)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_http_escape(&b, "<a href=\"x\">&'\x1b[31m\xe2\x80\xae");
+	ofs_server_escape(&b, "<a href=\"x\">&'\x1b[31m\xe2\x80\xae");
 	ofs_buf_putc(&b, '\0');
 	ok(strpbrk((char *)b.data, "<>\"\x1b") == NULL &&
 		strstr((char *)b.data, "\xe2\x80\xae") == NULL,
@@ -89,23 +89,24 @@ static void test_text(void)
 
 static void test_words(void)
 {
-	char date[OFS_HTTP_DATE];
+	char date[OFS_SERVER_DATE];
 
-	ok(ofs_http_matches("\"b\", \"a\"", "\"a\""), "a tag in a list");
-	ok(ofs_http_matches("*", "\"a\""), "any tag");
-	ok(!ofs_http_matches("\"ab\"", "\"a\""), "another tag");
-	ok(!ofs_http_matches("", "\"a\""), "no tag");
-	ok(ofs_http_is_local("localhost") &&
-		ofs_http_is_local("LocalHost:80") &&
-		ofs_http_is_local("127.0.0.1:8080") &&
-		ofs_http_is_local("[::1]:1") && ofs_http_is_local("[::1]"),
+	ok(ofs_server_matches("\"b\", \"a\"", "\"a\""), "a tag in a list");
+	ok(ofs_server_matches("*", "\"a\""), "any tag");
+	ok(!ofs_server_matches("\"ab\"", "\"a\""), "another tag");
+	ok(!ofs_server_matches("", "\"a\""), "no tag");
+	ok(ofs_server_is_local("localhost") &&
+		ofs_server_is_local("LocalHost:80") &&
+		ofs_server_is_local("127.0.0.1:8080") &&
+		ofs_server_is_local("[::1]:1") && ofs_server_is_local("[::1]"),
 	    "names of this machine");
-	ok(!ofs_http_is_local("127.0.0.1.example.org") &&
-		!ofs_http_is_local("localhost.example.org:80") &&
-		!ofs_http_is_local("example.org") && !ofs_http_is_local("") &&
-		!ofs_http_is_local("127.") && !ofs_http_is_local("[::2]:1"),
+	ok(!ofs_server_is_local("127.0.0.1.example.org") &&
+		!ofs_server_is_local("localhost.example.org:80") &&
+		!ofs_server_is_local("example.org") &&
+		!ofs_server_is_local("") && !ofs_server_is_local("127.") &&
+		!ofs_server_is_local("[::2]:1"),
 	    "names of others");
-	ofs_http_date(INT64_C(1445412480) * 1000000000, date);
+	ofs_server_date(INT64_C(1445412480) * 1000000000, date);
 	ok(strcmp(date, "Wed, 21 Oct 2015 07:28:00 GMT") == 0, "a date");
 }
 

@@ -1,4 +1,4 @@
-/* http_text.c - parts of HTTP requests and answers */
+/* server_text.c - parts of HTTP requests and answers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -8,14 +8,14 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/http.h"
+#include "serve/server.h"
 
 static int hex(int c)
 {
 	return isdigit(c) ? c - '0' : isxdigit(c) ? tolower(c) - 'a' + 10 : -1;
 }
 
-bool ofs_http_decode(struct ofs_buf *b, const char *url)
+bool ofs_server_decode(struct ofs_buf *b, const char *url)
 {
 	for (; *url != '\0'; url++) {
 		int high, low;
@@ -35,7 +35,7 @@ bool ofs_http_decode(struct ofs_buf *b, const char *url)
 	return true;
 }
 
-void ofs_http_encode(struct ofs_buf *b, const char *name)
+void ofs_server_encode(struct ofs_buf *b, const char *name)
 {
 	for (; *name != '\0'; name++) {
 		unsigned char c = (unsigned char)*name;
@@ -47,7 +47,7 @@ void ofs_http_encode(struct ofs_buf *b, const char *name)
 	}
 }
 
-void ofs_http_escape(struct ofs_buf *b, const char *text)
+void ofs_server_escape(struct ofs_buf *b, const char *text)
 {
 	struct ofs_buf shown = { 0 };
 
@@ -73,14 +73,15 @@ void ofs_http_escape(struct ofs_buf *b, const char *text)
 	ofs_buf_fini(&shown);
 }
 
-void ofs_http_date(int64_t mtime_ns, char date[OFS_HTTP_DATE])
+void ofs_server_date(int64_t mtime_ns, char date[OFS_SERVER_DATE])
 {
 	time_t t = (time_t)(mtime_ns / 1000000000);
 	struct tm tm;
 
 	date[0] = '\0';
 	if (gmtime_r(&t, &tm) != NULL)
-		strftime(date, OFS_HTTP_DATE, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+		strftime(date, OFS_SERVER_DATE, "%a, %d %b %Y %H:%M:%S GMT",
+		    &tm);
 }
 
 /* A number in a range: false if there is none. */
@@ -98,7 +99,7 @@ static bool number(const char **s, uint64_t *n)
 	return true;
 }
 
-int ofs_http_range(const char *header, uint64_t size, uint64_t *first,
+int ofs_server_range(const char *header, uint64_t size, uint64_t *first,
     uint64_t *end)
 {
 	uint64_t last = UINT64_MAX;
@@ -124,7 +125,7 @@ int ofs_http_range(const char *header, uint64_t size, uint64_t *first,
 	return 1;
 }
 
-bool ofs_http_matches(const char *list, const char *tag)
+bool ofs_server_matches(const char *list, const char *tag)
 {
 	size_t n = strlen(tag);
 
@@ -141,7 +142,7 @@ bool ofs_http_matches(const char *list, const char *tag)
 	return false;
 }
 
-bool ofs_http_is_local(const char *host)
+bool ofs_server_is_local(const char *host)
 {
 	const char *colon = strrchr(host, ':');
 	size_t n = colon != NULL && strchr(colon, ']') == NULL

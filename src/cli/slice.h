@@ -1,7 +1,7 @@
 /* slice.h - "[0:4, -3:]": a part of a tensor, as NumPy selects it */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_SLICE_H
-#define OFS_SLICE_H
+#ifndef OFS_CLI_SLICE_H
+#define OFS_CLI_SLICE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* http.c - the tree of a checkpoint over HTTP */
+/* server.c - the tree of a checkpoint over HTTP */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "serve/http.h"
+#include "serve/server.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,14 +33,14 @@
 #define CLIENTS    1000
 #define THREADS    16
 
-struct ofs_http {
+struct ofs_server {
 	struct optimfs *fs;
 	const struct ofs_listener *at;
 	struct MHD_Daemon *daemon;
 };
 
 struct request {
-	struct ofs_http *http;
+	struct ofs_server *http;
 	struct MHD_Connection *c;
 	const char *url; /* as it was sent */
 	struct ofs_buf path;
@@ -159,7 +159,7 @@ static bool is_local(const struct request *r)
 {
 	const char *host = header(r, MHD_HTTP_HEADER_HOST);
 
-	return host == NULL || ofs_http_is_local(host);
+	return host == NULL || ofs_server_is_local(host);
 }
 
 static enum MHD_Result ask_for_token(struct request *r)
@@ -179,7 +179,7 @@ static enum MHD_Result ask_for_token(struct request *r)
 
 static ssize_t send_dir(void *cls, uint64_t pos, char *buf, size_t max)
 {
-	ssize_t n = ofs_http_dir_read(cls, buf, max);
+	ssize_t n = ofs_server_dir_read(cls, buf, max);
 
 	(void)pos;
 	return n == -1 ? MHD_CONTENT_READER_END_WITH_ERROR
@@ -220,17 +220,17 @@ static enum MHD_Result get_dir(struct request *r)
 	bool json = wants_json(r);
 	struct MHD_Response *response;
 	struct optimfs_error err;
-	struct ofs_http_dir *d;
+	struct ofs_server_dir *d;
 
 	if (path[strlen(path) - 1] != '/')
 		return redirect(r);
-	d = ofs_http_dir_new(r->http->fs, r->attr.node, path, json, &err);
+	d = ofs_server_dir_new(r->http->fs, r->attr.node, path, json, &err);
 	if (d == NULL)
 		return fail(r, &err);
 	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN,
-	    HEAD_SIZE, send_dir, d, ofs_http_dir_free);
+	    HEAD_SIZE, send_dir, d, ofs_server_dir_free);
 	if (response == NULL) {
-		ofs_http_dir_free(d);
+		ofs_server_dir_free(d);
 		return MHD_NO;
 	}
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
@@ -308,13 +308,13 @@ static void describe(const struct request *r, struct MHD_Response *to)
 {
 	char *shape = ofs_attribute(r->http->fs, r->attr.node, "shape", NULL);
 	const char *path = (const char *)r->path.data;
-	char date[OFS_HTTP_DATE];
+	char date[OFS_SERVER_DATE];
 	bool bytes = strncmp(path, "/.optimfs/", 10) == 0
 	    ? strstr(path, "/view/") != NULL || strstr(path, "/npy") != NULL
 	    : shape != NULL && *shape != '\0';
 
 	free(shape);
-	ofs_http_date(r->attr.mtime_ns, date);
+	ofs_server_date(r->attr.mtime_ns, date);
 	MHD_add_response_header(to, MHD_HTTP_HEADER_LAST_MODIFIED, date);
 	MHD_add_response_header(to, MHD_HTTP_HEADER_ETAG, r->tag);
 	MHD_add_response_header(to, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
@@ -372,7 +372,7 @@ static enum MHD_Result get_bytes(struct request *r, struct sending *s)
 	s->end = size;
 	if (range != NULL &&
 	    (if_range == NULL || strcmp(if_range, r->tag) == 0))
-		partial = ofs_http_range(range, size, &s->first, &s->end);
+		partial = ofs_server_range(range, size, &s->first, &s->end);
 	if (partial == 0) {
 		s->first = 0;
 		s->end = size;
@@ -404,12 +404,12 @@ static enum MHD_Result get_file(struct request *r)
 	snprintf(r->tag, sizeof(r->tag),
 	    "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"", r->attr.ino,
 	    (uint64_t)r->attr.mtime_ns, optimfs_file_size(s->file));
-	if (match != NULL && !ofs_http_matches(match, r->tag)) {
+	if (match != NULL && !ofs_server_matches(match, r->tag)) {
 		end_file(s);
 		return refuse(r, MHD_HTTP_PRECONDITION_FAILED,
 		    "the file has changed\n");
 	}
-	if (none != NULL && ofs_http_matches(none, r->tag)) {
+	if (none != NULL && ofs_server_matches(none, r->tag)) {
 		struct MHD_Response *empty = text("");
 
 		if (empty != NULL)
@@ -427,7 +427,7 @@ static enum MHD_Result get(struct request *r)
 	struct optimfs_error err;
 	const char *path;
 
-	if (r->url[0] != '/' || !ofs_http_decode(&r->path, r->url))
+	if (r->url[0] != '/' || !ofs_server_decode(&r->path, r->url))
 		return refuse(r, MHD_HTTP_BAD_REQUEST, "no such URL\n");
 	if (r->path.bad)
 		return refuse(r, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n");
@@ -484,10 +484,10 @@ static unsigned threads(void)
 	return n < 4 ? 4 : n > THREADS ? THREADS : (unsigned)n;
 }
 
-struct ofs_http *ofs_http_start(struct optimfs *fs,
+struct ofs_server *ofs_server_start(struct optimfs *fs,
     const struct ofs_listener *at, struct optimfs_error *err)
 {
-	struct ofs_http *h = ofs_alloc(1, sizeof(*h), err);
+	struct ofs_server *h = ofs_alloc(1, sizeof(*h), err);
 
 	if (h == NULL)
 		return NULL;
@@ -506,7 +506,7 @@ struct ofs_http *ofs_http_start(struct optimfs *fs,
 	return NULL;
 }
 
-void ofs_http_stop(struct ofs_http *h)
+void ofs_server_stop(struct ofs_server *h)
 {
 	MHD_stop_daemon(h->daemon);
 	free(h);

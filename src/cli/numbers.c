@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/numbers.h"
+#include "cli/numbers.h"
 
 #include <math.h>
 #include <stdio.h>

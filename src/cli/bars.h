@@ -1,7 +1,7 @@
 /* bars.h - a bar in one column of the terminal */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_BARS_H
-#define OFS_BARS_H
+#ifndef OFS_CLI_BARS_H
+#define OFS_CLI_BARS_H
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/slice.h"
+#include "cli/slice.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* numbers.h - numbers as NumPy prints them: alone, and in arrays */
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef OFS_NUMBERS_H
-#define OFS_NUMBERS_H
+#ifndef OFS_CLI_NUMBERS_H
+#define OFS_CLI_NUMBERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/bars.h"
+#include "cli/bars.h"
 
 const char *ofs_bar(bool utf8, unsigned eighths)
 {
