@@ -72,7 +72,9 @@ static char *absolute_name(const char *name, size_t n,
     struct optimfs_error *err)
 {
 	char *run = optimfs_run_of(name), *path = NULL;
-	char *real = run == NULL ? NULL : realpath(run, NULL);
+	char *real = run == NULL ? NULL
+	    : optimfs_is_address(run) ? strdup(run)
+				      : realpath(run, NULL);
 
 	while (n > 0 && name[n - 1] == '/')
 		n--;
@@ -92,8 +94,10 @@ static int look_in_run(struct places *p, struct ofs_mount_options *m,
     char **real, struct optimfs_error *err)
 {
 	const char *rest;
-	int found = optimfs_run_find(p->source, real, &rest, err);
+	int found = optimfs_connect(p->source, m->open.timeout, err);
 
+	if (found == 0)
+		found = optimfs_run_find(p->source, real, &rest, err);
 	if (found != 1)
 		return found;
 	if (*rest != '\0')

@@ -366,8 +366,10 @@ static int look_in_run(struct ofs_command *c, struct looked *l)
 	struct optimfs_error err;
 	const char *path = *l->checkpoint, *rest;
 	size_t n;
-	int found = optimfs_run_find(path, &c->named[l->i], &rest, &err);
+	int found = optimfs_connect(path, c->open.timeout, &err);
 
+	if (found == 0)
+		found = optimfs_run_find(path, &c->named[l->i], &rest, &err);
 	if (found == -1)
 		return ofs_tool_fail(&err);
 	if (found == 0)

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "run/places.h"
 #include "run/run.h"
+#include "store/http/site.h"
 
 static bool is_dir(const char *path)
 {
@@ -37,14 +38,58 @@ static bool is_inside(const char *words)
 	    strcmp(word, "first") == 0;
 }
 
+/* Is there something with this name itself? */
+static bool is_there(const char *path)
+{
+	struct ofs_dir dir;
+	char *rel;
+
+	if (!ofs_http_is_address(path))
+		return access(path, F_OK) == 0;
+	if (ofs_http_open(path, ofs_http_timeout(0), &dir, &rel, NULL) == -1)
+		return false;
+	ofs_dir_close(&dir);
+	free(rel);
+	return true;
+}
+
+/* Where the name of a checkpoint may begin in an address of a run: behind the last
+ * colon of its path, or at a place; NULL: nowhere. The server is not asked. */
+static const char *words_of_address(const char *path)
+{
+	const char *at = strchr(strstr(path, "://") + 3, '/');
+	const char *words = at == NULL ? NULL : strrchr(at, ':');
+
+	if (words != NULL && words[1] != '\0')
+		return words + 1;
+	for (words = NULL; at != NULL; at = strchr(at + 1, '/'))
+		if (is_inside(at + 1))
+			words = at + 1;
+	return words;
+}
+
+static const char *split_address(const char *path, char **run,
+    struct optimfs_error *err)
+{
+	const char *words = words_of_address(path);
+
+	*run = words == NULL ? NULL : strndup(path, (size_t)(words - path) - 1);
+	if (words != NULL && *run == NULL)
+		ofs_no_memory(err);
+	return *run == NULL ? NULL : words;
+}
+
 /* Splits RUN:NAME, or RUN/steps/1000, where RUN is a directory: the name, or
  * NULL. *run gets a copy of the first part. */
 static const char *split_name(const char *path, char **run,
     struct optimfs_error *err)
 {
-	char *copy = strdup(path), *at;
+	char *copy, *at;
 	const char *words = NULL;
 
+	if (ofs_http_is_address(path))
+		return split_address(path, run, err);
+	copy = strdup(path);
 	*run = NULL;
 	if (copy == NULL) {
 		ofs_no_memory(err);
@@ -79,8 +124,12 @@ char *optimfs_run_of(const char *path)
 {
 	char *run = NULL;
 
-	if (access(path, F_OK) == -1)
+	if (ofs_http_is_address(path) || !is_there(path))
 		(void)split_name(path, &run, NULL);
+	if (run != NULL && ofs_http_is_address(path) && is_there(path)) {
+		free(run);
+		run = NULL;
+	}
 	return run;
 }
 
@@ -108,12 +157,17 @@ int optimfs_run_find(const char *path, char **real, const char **rest,
 	int ret = -1;
 
 	err = OFS_SOME_ERROR(err);
-	if (access(path, F_OK) == 0)
+	if (!ofs_http_is_address(path) && is_there(path))
 		return 0;
 	err->code = 0;
 	words = split_name(path, &run, err);
 	if (words == NULL)
 		return err->code == 0 ? 0 : -1;
+	/* a name with a colon may be that of a directory */
+	if (ofs_http_is_address(path) && is_there(path)) {
+		free(run);
+		return 0;
+	}
 	fs = ofs_run_open(run, &options, optimfs_open, err);
 	if (fs != NULL)
 		ret = find_in(fs, words, real, rest, err);

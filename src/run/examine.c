@@ -50,6 +50,9 @@ static bool has_end(const struct ofs_dir *dir, const char *rel, bool pickle)
 	struct stat st;
 	uint8_t last = 0;
 
+	/* what a server lists is whole, and each look is a request */
+	if (dir->names != NULL)
+		return true;
 	if (!pickle)
 		return !ofs_probe_head(dir, rel, &head) || head.n < 4 ||
 		    memcmp(head.p, "PK\3\4", 4) != 0 || head.zip_end;
@@ -69,12 +72,12 @@ static void set_format(struct ofs_run_examined *out,
 	out->changes = format != NULL && format->changes;
 }
 
-/* Looks at the first files of a directory: the format of one; NULL: none is
- * known. */
-static const struct ofs_format *look_at_files(const struct ofs_dir *sub,
-    const struct ofs_names *names, struct ofs_run_examined *out)
+/* Looks at the first files of a directory. *format gets that of one, if it is not
+ * NULL. */
+static void look_at_files(const struct ofs_dir *sub,
+    const struct ofs_names *names, struct ofs_run_examined *out,
+    const struct ofs_format **format)
 {
-	const struct ofs_format *format = NULL;
 	unsigned looked = 0;
 	struct stat st;
 
@@ -90,25 +93,24 @@ static const struct ofs_format *look_at_files(const struct ofs_dir *sub,
 			continue;
 		if (!has_end(sub, name, index))
 			unfinished(out, "%.80s has no end yet", name);
-		if (format == NULL && !index)
-			format = ofs_detect_file(sub, name, NULL);
+		if (format != NULL && *format == NULL && !index)
+			*format = ofs_detect_file(sub, name, NULL);
 	}
-	return format;
 }
 
 static int examine_names(const struct ofs_dir *sub, const char *name,
     const struct ofs_names *names, bool told, struct ofs_run_examined *out,
     struct optimfs_error *err)
 {
-	const struct ofs_format *format = NULL, *of_file;
+	const struct ofs_format *format = NULL;
 	const char *why = ofs_unfinished(name, names);
 	int is = ofs_detect_is_checkpoint(sub, names, err);
 
 	if (is == -1)
 		return -1;
-	of_file = look_at_files(sub, names, out);
 	if (is == 1 && ofs_detect_dir(sub, names, &format, NULL) != 1)
-		format = of_file;
+		format = NULL;
+	look_at_files(sub, names, out, is == 1 ? &format : NULL);
 	set_format(out, format);
 	if (out->kind == OFS_RUN_UNFINISHED)
 		return 0;

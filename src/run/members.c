@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "detect/candidates.h"
+#include "store/http/site.h"
 
 /* A directory that was changed so shortly before it was listed may have been
  * changed again since, without another time. */
@@ -57,11 +58,44 @@ static bool is_same(const struct ofs_run_stamp *a,
 	    a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
 }
 
+int ofs_run_members_dir(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err)
+{
+	return ofs_http_is_address(path)
+	    ? ofs_http_open_dir(path, ofs_http_timeout(0), dir, err)
+	    : ofs_dir_open(path, dir, err);
+}
+
+char *ofs_run_members_path(const char *path, const char *name)
+{
+	return ofs_http_is_address(path) ? ofs_http_below(path, name)
+					 : ofs_path_join(path, name);
+}
+
+/* A link itself. A directory on a server has no number, and does not change. */
+static bool stat_name(const struct ofs_run_members *m, const char *name,
+    struct stat *st)
+{
+	if (m->dir.names == NULL)
+		return fstatat(m->dir.fd, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+	if (!ofs_dir_stat(&m->dir, name, st))
+		return false;
+	if (S_ISDIR(st->st_mode))
+		st->st_ino = 1;
+	return true;
+}
+
+static int stat_dir(const struct ofs_run_members *m, struct stat *st)
+{
+	*st = (struct stat){ .st_mode = S_IFDIR | 0500, .st_ino = 1 };
+	return m->dir.names == NULL ? fstat(m->dir.fd, st) : 0;
+}
+
 int ofs_run_members_open(struct ofs_run_members *m, const char *path,
     bool follow, struct optimfs_error *err)
 {
 	*m = (struct ofs_run_members){ .listed = false };
-	if (ofs_dir_open(path, &m->dir, err) == -1)
+	if (ofs_run_members_dir(path, &m->dir, err) == -1)
 		return -1;
 	m->dir.follow = follow;
 	pthread_mutex_init(&m->refreshing, NULL);
@@ -159,13 +193,12 @@ static int is_listed(const struct ofs_run_members *m,
 	bool listed = m->listed;
 	struct stat st;
 
-	if (fstat(m->dir.fd, &st) == -1)
+	if (stat_dir(m, &st) == -1)
 		return optimfs_fail(err, errno, "%s: %m", m->dir.path);
 	for (unsigned i = 0; i <= OFS_RUN_NSHELVES; i++) {
 		stamp[i] = (struct ofs_run_stamp){ 0 };
 		if (i == 0 ||
-		    (fstatat(m->dir.fd, ofs_run_shelves[i - 1], &st,
-			 AT_SYMLINK_NOFOLLOW) == 0 &&
+		    (stat_name(m, ofs_run_shelves[i - 1], &st) &&
 			S_ISDIR(st.st_mode)))
 			stamp[i] = stamp_of(&st);
 		listed = listed && is_same(&stamp[i], &m->stamp[i]) &&
@@ -239,7 +272,7 @@ static int examine(struct ofs_run_members *m, uint32_t i,
 	struct ofs_run_stamp stamp;
 	struct stat st;
 
-	v.gone = fstatat(m->dir.fd, v.name, &st, AT_SYMLINK_NOFOLLOW) == -1;
+	v.gone = !stat_name(m, v.name, &st);
 	if (!v.gone) {
 		stamp = stamp_of(&st);
 		if (!is_due(&v, &stamp))
@@ -330,7 +363,7 @@ static int is_current(const struct ofs_run_members *m, uint32_t i,
 	int ret = is_listed(m, now, err);
 
 	if (ret != 1 || i >= m->names.n || m->v[i].gone ||
-	    fstatat(m->dir.fd, m->v[i].name, &st, AT_SYMLINK_NOFOLLOW) == -1)
+	    !stat_name(m, m->v[i].name, &st))
 		return ret == -1 ? -1 : 0;
 	stamp = stamp_of(&st);
 	return !is_due(&m->v[i], &stamp);

@@ -67,7 +67,12 @@ struct ofs_run_members {
 	uint32_t norder, order_cap;
 };
 
-/* Opens the directory path, and lists it. */
+/* Opens a directory, which may be on a server. */
+int ofs_run_members_dir(const char *path, struct ofs_dir *dir,
+    struct optimfs_error *err);
+/* The path of a name in it, malloc'ed; NULL: no memory. */
+char *ofs_run_members_path(const char *path, const char *name);
+/* Opens the directory path, and lists it. On a server it stays as it was then. */
 int ofs_run_members_open(struct ofs_run_members *m, const char *path,
     bool follow, struct optimfs_error *err);
 void ofs_run_members_close(struct ofs_run_members *m);

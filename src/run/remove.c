@@ -122,6 +122,16 @@ static int check_stage(const char *path, struct optimfs_error *err)
 	return fail_busy(err, path, "", "is open for writing");
 }
 
+/* Fails for a run on a server. */
+static int check_here(const struct optimfs *run, struct optimfs_error *err)
+{
+	return run->run->members.dir.names == NULL
+	    ? 0
+	    : optimfs_fail(err, EROFS,
+		  "OFS926 %s is on a server: nothing is removed there",
+		  run->source);
+}
+
 int optimfs_run_weigh(struct optimfs *run, const char *name,
     struct optimfs_run_weight *w, struct optimfs_error *err)
 {
@@ -131,7 +141,9 @@ int optimfs_run_weigh(struct optimfs *run, const char *name,
 
 	if (path == NULL)
 		return -1;
-	if (lstat(path, &st) == -1)
+	if (check_here(run, err) == -1)
+		ret = -1;
+	else if (lstat(path, &st) == -1)
 		optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
 	else if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
 		optimfs_fail(err, EINVAL, "OFS871 %.300s is a link", path);

@@ -17,6 +17,7 @@
 #include "base/step.h"
 #include "format/probe.h"
 #include "run/places.h"
+#include "store/http/site.h"
 
 #define OPEN_DEFAULT 8
 /* A directory without checkpoints may have them one level deeper, as
@@ -61,12 +62,12 @@ static int find_below(const char *path, bool follow, char **only,
 	int ret = 0;
 
 	*only = NULL;
-	if (ofs_dir_open(path, &dir, err) == -1)
+	if (ofs_run_members_dir(path, &dir, err) == -1)
 		return -1;
 	if (ofs_dir_list(&dir, &names, err) == -1)
 		ret = -1;
 	for (size_t i = 0; ret != -1 && i < names.n && i < DEEPER_MAX; i++) {
-		char *deeper = ofs_path_join(path, names.name[i]);
+		char *deeper = ofs_run_members_path(path, names.name[i]);
 
 		ret = deeper == NULL ? ofs_no_memory(err)
 		    : ofs_probe_is_dir(&dir, names.name[i])
@@ -196,7 +197,8 @@ struct optimfs *ofs_run_open(const char *path,
 		return NULL;
 	run->open = open;
 	run->options = *options;
-	run->path = realpath(path, NULL);
+	run->path = ofs_http_is_address(path) ? strdup(path)
+					      : realpath(path, NULL);
 	if (run->path == NULL)
 		optimfs_fail(err, errno, "%s: %m", path);
 	else if (open_members(run, options->run == OPTIMFS_RUN_YES, err) == 0) {
@@ -226,7 +228,7 @@ struct optimfs *ofs_run_open(const char *path,
 char *ofs_run_member_path(const struct ofs_run_dir *run, const char *name,
     struct optimfs_error *err)
 {
-	char *path = ofs_path_join(run->path, name);
+	char *path = ofs_run_members_path(run->path, name);
 
 	if (path == NULL)
 		ofs_no_memory(err);

@@ -5,7 +5,7 @@
 . "$TOP_SRCDIR/tests/tap/server.sh"
 
 data=$TOP_SRCDIR/tests/data
-serve "$data"
+PAGE=5 serve "$data"
 HOME=$scratch
 AWS_ENDPOINT_URL=$server/s3 AWS_REGION=eu-test-1
 AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=secret+of/tests
@@ -40,6 +40,51 @@ not_ok "a prefix without keys is an error" "$OPTIMFS" info "s3://pytorch/none"
 like "and the error says so" "$(cat "$scratch/err")" "*OFS019*no such file or directory*"
 not_ok "a name that is none of a bucket is refused" "$OPTIMFS" info "s3://buck~et/x"
 like "and the error says so" "$(cat "$scratch/err")" "*OFS920*bucket*"
+
+# Runs: the site is listed once for all of its checkpoints.
+mkdir "$scratch/runs" "$scratch/runs/bucket" "$scratch/runs/bucket/run"
+for step in 1 2 3; do
+	cp -r "$data/$ck" "$scratch/runs/bucket/run/step-$step"
+done
+run=$scratch/runs/bucket/run
+asked >/dev/null
+rm "$scratch/port"
+served=$server
+PAGE=1000 serve "$scratch/runs"
+AWS_ENDPOINT_URL=$server/s3
+ok "a run in a bucket is described" "$OPTIMFS" info s3://bucket/run
+sed 's,^s3://bucket,x,' "$scratch/out" >"$scratch/got"
+"$OPTIMFS" info "$run" | sed "s,^$scratch/runs/bucket,x," >"$scratch/want"
+ok "as it is in files" diff "$scratch/want" "$scratch/got"
+n=$(asked)
+[ "$n" -le 4 ]
+tap_result $? "by a listing, and the index of each step" || diag "$n requests"
+for name in :latest :2 /steps/3 :avg/last2; do
+	is "run$name in a bucket is what it is in files" \
+	    "$(sum "s3://bucket/run$name")" "$(sum "$run$name")"
+done
+ok "a step of a run is compared with another" "$OPTIMFS" diff s3://bucket/run:1 s3://bucket/run:3
+not_ok "a step that is not there is an error" "$OPTIMFS" info s3://bucket/run:7
+like "and the error says which there are" "$(cat "$scratch/err")" "*OFS85*7*"
+"$OPTIMFS" thin --keep-last 1 --yes s3://bucket/run >"$scratch/out" 2>&1
+like "nothing is removed there" "$(cat "$scratch/out")" "*OFS926*"
+is "and all of it is still there" "$(ls "$run")" "step-1
+step-2
+step-3"
+if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
+	mnt=$(point run)
+	ok "a run in a bucket is mounted" "$OPTIMFS" mount -q s3://bucket/run "$mnt"
+	is "with its steps" "$(ls "$mnt/steps")" "1
+2
+3"
+	is "and their files" "$(cksum <"$mnt/latest/optim/state/norm.bias/exp_avg")" \
+	    "$("$OPTIMFS" cat "$run:3" optim/state/norm.bias/exp_avg | cksum)"
+	umount "$mnt"
+else
+	skip 3 "no FUSE"
+fi
+server=$served
+AWS_ENDPOINT_URL=$server/s3
 
 # Who asks.
 want=$(sum "$data/$ck")

@@ -29,6 +29,7 @@ import re
 import socket
 import sys
 import threading
+import time
 import urllib.parse
 
 
@@ -74,7 +75,7 @@ TIMES = {'busy': 2, 'later': 1, 'short': 2}
 
 KEY, SECRET, SESSION, REGION = 'AKTEST', 'secret+of/tests', 'session', 'eu-test-1'
 TOKEN = 'hf_secret'
-PAGE = 5
+PAGE = int(os.environ.get('PAGE', 1000))
 SHA = '0123456789abcdef0123456789abcdef01234567'
 EMPTY = hashlib.sha256(b'').hexdigest()
 
@@ -212,9 +213,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 out.append('<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>' % name)
                 continue
             st = (bucket / key).stat()
-            out.append('<Contents><Key>%s</Key><LastModified>2026-01-02T03:04:05.678Z'
+            out.append('<Contents><Key>%s</Key><LastModified>%s'
                        '</LastModified><ETag>&quot;%x-%x&quot;</ETag><Size>%d</Size></Contents>' %
-                       (name, st.st_mtime_ns, st.st_size, st.st_size))
+                       (name, time.strftime('%Y-%m-%dT%H:%M:%S.000Z',
+                                              time.gmtime(st.st_mtime)),
+                        st.st_mtime_ns, st.st_size, st.st_size))
         if start + PAGE < len(everything):
             out.append('<NextContinuationToken>at/%d</NextContinuationToken>' % (start + PAGE))
         out.append('</ListBucketResult>')

@@ -684,24 +684,147 @@ static bool may_be_file(const struct ofs_url *url,
 		why->code == EACCES);
 }
 
+/* A run is opened, then its checkpoints, or a directory and then the run that it
+ * is: the last site is kept for a moment, so that it is not listed again. */
+#define KEPT_MS 60000
+#define IDLE_MS 5000
+
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ofs_http_site *kept;
+static int64_t kept_ms, used_ms;
+
+static void keep_site(const struct ofs_namespace *names)
+{
+	struct ofs_http_site *old;
+
+	pthread_mutex_lock(&kept_lock);
+	old = kept;
+	kept = ofs_http_site_of(names);
+	site_hold(names);
+	kept_ms = used_ms = ofs_clock_ms();
+	pthread_mutex_unlock(&kept_lock);
+	if (old != NULL)
+		site_let(&old->names);
+}
+
+/* The path of an address in a site, malloc'ed; NULL: it is not in it. */
+static char *path_in(const struct ofs_http_site *s, const char *address)
+{
+	size_t n = strlen(s->shown), len = trimmed(address);
+	char *path;
+
+	if (len < n || strncmp(address, s->shown, n) != 0 ||
+	    (len > n && address[n] != '/'))
+		return NULL;
+	n += strspn(address + n, "/");
+	path = malloc(strlen(address) + 1);
+	if (path == NULL || len <= n) {
+		if (path != NULL)
+			path[0] = '\0';
+	} else if (strncmp(address, "http", 4) != 0) {
+		memcpy(path, address + n, len - n);
+		path[len - n] = '\0';
+	} else if (!ofs_url_decode(address + n, len - n, path)) {
+		free(path);
+		path = NULL;
+	}
+	return path;
+}
+
+/* The site that was kept, with a reference, if address is in it. */
+static struct ofs_http_site *kept_site(const char *address, char **path)
+{
+	int64_t now = ofs_clock_ms();
+	struct ofs_http_site *s;
+
+	pthread_mutex_lock(&kept_lock);
+	s = kept;
+	if (s != NULL &&
+	    (s->http != ofs_http_client(s->http->timeout, NULL) ||
+		now - kept_ms > KEPT_MS || now - used_ms > IDLE_MS))
+		s = NULL;
+	*path = s == NULL ? NULL : path_in(s, address);
+	if (*path == NULL)
+		s = NULL;
+	if (s != NULL) {
+		site_hold(&s->names);
+		used_ms = now;
+	}
+	pthread_mutex_unlock(&kept_lock);
+	return s;
+}
+
+/* Opens a directory of the site that was kept; false: it has none there. */
+static bool open_kept(const char *address, struct ofs_dir *dir)
+{
+	struct ofs_dir root;
+	char *path, *shown = strndup(address, trimmed(address));
+	struct ofs_http_site *s = kept_site(address, &path);
+	bool is = false;
+
+	if (s != NULL && shown != NULL &&
+	    ofs_dir_open_names(&s->names, s->shown, &root, NULL) == 0) {
+		is = path[0] == '\0'
+		    ? ofs_dir_copy(&root, dir, NULL) == 0
+		    : ofs_dir_open_sub(&root, path, dir, NULL) == 0;
+		ofs_dir_close(&root);
+	} else if (s != NULL && shown == NULL) {
+		site_let(&s->names);
+	}
+	if (is) { /* as it was given */
+		free(dir->path);
+		dir->path = shown;
+		shown = NULL;
+	}
+	free(shown);
+	free(path);
+	return is;
+}
+
+/* Lists it, which shows whether it is a directory. */
+static int list_root(struct ofs_dir *dir, struct optimfs_error *err)
+{
+	struct ofs_names names;
+
+	if (ofs_dir_list(dir, &names, err) == -1) {
+		ofs_dir_close(dir);
+		return -1;
+	}
+	ofs_names_free(&names);
+	return 0;
+}
+
+int ofs_http_open_dir(const char *address, unsigned timeout,
+    struct ofs_dir *dir, struct optimfs_error *err)
+{
+	struct ofs_url url;
+
+	if (open_kept(address, dir))
+		return 0;
+	if (ofs_url_parse(address, &url, err) == -1 ||
+	    open_site(address, trimmed(address), &url, timeout, dir, err) ==
+		-1 ||
+	    list_root(dir, err) == -1)
+		return -1;
+	keep_site(dir->names);
+	return 0;
+}
+
 int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
     char **rel, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 }, none = { 0 };
-	struct ofs_names names;
 	struct ofs_url url;
 
-	if (ofs_url_parse(address, &url, err) == -1 ||
-	    open_site(address, trimmed(address), &url, timeout, dir, err) == -1)
+	if (ofs_url_parse(address, &url, err) == -1)
 		return -1;
-	if (ofs_dir_list(dir, &names, &why) == 0) {
-		ofs_names_free(&names);
+	if (ofs_http_open_dir(address, timeout, dir, &why) == 0) {
 		*rel = strdup("");
 		if (*rel != NULL)
 			return 0;
-		ofs_no_memory(&why);
+		ofs_dir_close(dir);
+		return ofs_no_memory(err);
 	}
-	ofs_dir_close(dir);
 	if (!may_be_file(&url, &why))
 		return optimfs_fail_with(err, &why);
 	if (open_file(address, &url, timeout, dir, rel, &none) == 0)
@@ -711,4 +834,21 @@ int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
 	    why.code != ENOENT && (none.code == ENOENT || none.code == EACCES)
 		? &why
 		: &none);
+}
+
+char *ofs_http_below(const char *address, const char *name)
+{
+	struct ofs_buf b = { 0 };
+
+	ofs_buf_put(&b, address, trimmed(address));
+	ofs_buf_putc(&b, '/');
+	if (strncmp(address, "http", 4) == 0)
+		ofs_url_escape(&b, name, strlen(name));
+	else
+		ofs_buf_puts(&b, name);
+	ofs_buf_putc(&b, '\0');
+	if (!b.bad)
+		return (char *)b.data;
+	ofs_buf_fini(&b);
+	return NULL;
 }

@@ -87,6 +87,13 @@ int ofs_http_prepare(const char *address, unsigned timeout,
 int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
     char **rel, struct optimfs_error *err);
 
+/* The same for a directory. */
+int ofs_http_open_dir(const char *address, unsigned timeout,
+    struct ofs_dir *dir, struct optimfs_error *err);
+/* The address of a name in the directory of an address, malloc'ed; NULL: no
+ * memory. */
+char *ofs_http_below(const char *address, const char *name);
+
 static inline struct ofs_http_site *ofs_http_site_of(const struct ofs_namespace
 	*names)
 {
