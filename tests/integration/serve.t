@@ -83,6 +83,13 @@ for junk in '\x16\x03\x01\x02' 'GET' 'GET / HTTP/1.1\r\nHost: localhost\r\nRange
 done
 is "after requests that are none it goes on" \
     "$(get optim/param_groups/0/lr | body)" 0.001
+if [ -e "$TOP_BUILDDIR/optimfs-http.la" ]; then
+	ok "another optimfs reads the checkpoint at its address" \
+	    env OPTIMFS_MODULES="$TOP_BUILDDIR/.libs" no_proxy=127.0.0.1 \
+	    "$OPTIMFS" diff -q "$url.optimfs/view/source" "$ck"
+else
+	skip 1 "built without libcurl"
+fi
 ok "it ends by SIGTERM" stop
 
 # Files that are lost.
