@@ -23,6 +23,7 @@
 #include "cli/sandbox.h"
 #include "fs/walk.h"
 #include "tools/delta.h"
+#include "tools/names_file.h"
 
 #define READ_SIZE (1u << 20)
 
@@ -285,12 +286,20 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 	return optimfs_fail_in(err, "sandbox=require");
 }
 
+static int no_memory(void)
+{
+	ofs_tool_say("out of memory");
+	return OFS_EXIT_IO;
+}
+
 static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 {
 	struct optimfs_error err;
 
 	c->open.together =
 	    c->job.group != NULL && (allowed & OFS_TOGETHER) != 0;
+	if (ofs_names_file_take(c, &c->to_made, &c->to_names) == -1)
+		return no_memory();
 	c->base = ofs_to_base(c->to);
 	/* the socket first: a confined process cannot make one */
 	if (((allowed & OFS_SERVE) == 0 ||
@@ -344,12 +353,6 @@ static void say_all(const char *path, const char *inner)
 		ofs_tool_say("%s: the whole checkpoint is read; --subtree=%s "
 			     "reads only that part",
 		    path, inner);
-}
-
-static int no_memory(void)
-{
-	ofs_tool_say("out of memory");
-	return OFS_EXIT_IO;
 }
 
 /* What look_through found a checkpoint to be: a path in it, or "". */
@@ -593,6 +596,8 @@ void ofs_command_fini(struct ofs_command *c)
 		free(c->within[i]);
 	}
 	free(c->base);
+	free(c->to_made);
+	free(c->to_names);
 	for (char **p = c->joined; p != NULL && *p != NULL; p++)
 		free(*p);
 	free(c->joined);

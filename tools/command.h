@@ -70,6 +70,7 @@ struct ofs_command {
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
 	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
 	const char *keep_last, *keep_every, *verify, *listen, *token_file;
+	char *to_made, *to_names; /* of a layout with names=FILE */
 	char *base;     /* that of a layout which is a change (delta.h) */
 	char **operand; /* after the checkpoint; in argv */
 	int noperands;

@@ -268,7 +268,8 @@ static int add_family(struct parse *p, struct ofs_str name)
 {
 	struct ofs_families *f = p->f;
 
-	if (!is_name(name) || count_stars(name) > 0 || name.len > 30)
+	if (!is_name(name) || count_stars(name) > 0 || name.len > 30 ||
+	    ofs_str_is(name, "file"))
 		return WRONG(p, "'%.*s' is no name of a family",
 		    OFS_STR_ARGS(name, 40));
 	if (ofs_grow(f->family, f->nfamilies, f->family_cap, p->err) == -1)
@@ -369,9 +370,14 @@ static int parse_file(struct ofs_families *f, const char *file,
 int ofs_families_init(struct ofs_families *f, const char *file,
     struct optimfs_error *err)
 {
+	int ret;
+
 	*f = (struct ofs_families){ 0 };
-	if (parse_builtin(f, err) == 0 &&
-	    (file == NULL || parse_file(f, file, err) == 0))
+	ret = parse_builtin(f, err);
+	f->nbuiltin = f->nfamilies;
+	if (ret == 0 && file != NULL)
+		ret = parse_file(f, file, err);
+	if (ret == 0)
 		return 0;
 	ofs_families_fini(f);
 	return -1;
@@ -390,6 +396,9 @@ void ofs_families_fini(struct ofs_families *f)
 const struct ofs_family *ofs_family_find(const struct ofs_families *f,
     struct ofs_str name)
 {
+	if (ofs_str_is(name, "file"))
+		return f->nbuiltin < f->nfamilies ? &f->family[f->nbuiltin]
+						  : NULL;
 	for (uint32_t i = f->nfamilies; i-- > 0;)
 		if (ofs_str_equal(f->family[i].name, name))
 			return &f->family[i];

@@ -41,6 +41,7 @@ struct ofs_families {
 	struct ofs_family_rule *rule;
 	struct ofs_family *family;
 	uint32_t nrules, rule_cap, nfamilies, family_cap;
+	uint32_t nbuiltin; /* families of the program, which come first */
 };
 
 /* The families of the program, and those of a file (NULL: none), which replace
@@ -49,7 +50,8 @@ struct ofs_families {
 int ofs_families_init(struct ofs_families *f, const char *file,
     struct optimfs_error *err);
 void ofs_families_fini(struct ofs_families *f);
-/* The family with this name; NULL: none. */
+/* The family with this name, or with "file" the first one of the file of the
+ * user; NULL: none. */
 const struct ofs_family *ofs_family_find(const struct ofs_families *f,
     struct ofs_str name);
 

@@ -169,6 +169,7 @@ static void put_options(struct ofs_snapshot *snap, struct ofs_json_writer *w)
 	open_line(w, "options");
 	ofs_info_meaning(o, w);
 	ofs_json_put_string(w, "join", o->join);
+	ofs_json_put_string(w, "names", o->names);
 	ofs_json_put_string(w, "base", o->base);
 	ofs_json_put_u64(w, "cache", o->cache);
 	if (o->max_metadata > 0)

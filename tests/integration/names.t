@@ -78,6 +78,77 @@ not_ok "a reference that is not there" "$OPTIMFS" reshard -q --verify \
     "$scratch/nothing" --to torch "$llama" "$scratch/same4"
 not_ok "... is noticed before anything is written" test -e "$scratch/same4"
 
+# Names of experts that are not in a stack, and latent attention.
+cat >"$scratch/make" <<'END'
+import json, random, struct, sys
+out, kind = sys.argv[1:]
+r = random.Random(5)
+t = {}
+
+def put(name, *shape):
+    n = 1
+    for s in shape:
+        n *= s
+    t[name] = (shape, bytes(r.randrange(256) for _ in range(2 * n)))
+
+put("embedding.word_embeddings.weight", 10, 8)
+put("output_layer.weight", 10, 8)
+put("decoder.final_layernorm.weight", 8)
+for i in range(2):
+    b = f"decoder.layers.{i}."
+    a = b + "self_attention."
+    if kind == "deepseek":
+        put(b + "input_layernorm.weight", 8)
+        put(a + "linear_q_down_proj.weight", 4, 8)
+        put(a + "linear_q_up_proj.layer_norm_weight", 4)
+        put(a + "linear_q_up_proj.weight", 12, 4)
+        put(a + "linear_kv_down_proj.weight", 6, 8)
+        put(a + "linear_kv_up_proj.layer_norm_weight", 4)
+        put(a + "linear_kv_up_proj.weight", 16, 4)
+        put(b + "mlp.router.expert_bias", 3)
+        put(b + "mlp.shared_experts.linear_fc1.weight", 4, 8)
+        put(b + "mlp.shared_experts.linear_fc2.weight", 8, 2)
+    else:
+        put(a + "linear_qkv.layer_norm_weight", 8)
+        put(a + "linear_qkv.weight", 16, 8)
+        put(a + "linear_qkv.bias", 16)
+    put(a + "linear_proj.weight", 8, 8)
+    put(b + "pre_mlp_layernorm.weight", 8)
+    put(b + "mlp.router.weight", 3, 8)
+    for e in range(3):
+        one, two = f"mlp.experts.linear_fc1.weight{e}", f"mlp.experts.linear_fc2.weight{e}"
+        if kind == "deepseek":
+            one = f"mlp.experts.local_experts.{e}.linear_fc1.weight"
+            two = f"mlp.experts.local_experts.{e}.linear_fc2.weight"
+        put(b + one, 12, 8)
+        put(b + two, 8, 6)
+head, data = {}, b""
+for name, (shape, x) in t.items():
+    head[name] = {"dtype": "BF16", "shape": list(shape),
+                  "data_offsets": [len(data), len(data) + len(x)]}
+    data += x
+h = json.dumps(head).encode()
+open(out, "wb").write(struct.pack("<Q", len(h)) + h + data)
+END
+for name in mixtral deepseek; do
+	model=$scratch/$name.safetensors
+	python3 "$scratch/make" "$model" $name
+	ok "$name: an export" to "safetensors,hf,names=$name,heads=2,groups=1,vocab=9" \
+	    "$model" $name
+	ok "$name: it is what the converters write" \
+	    python3 "$tool" "$model" "$scratch/$name" $name 2 1 9
+	ok "$name: the way back" to "dcp@2,names=megatron:${name}_te,heads=2,groups=1,vocab=10" \
+	    "$scratch/$name" $name.back
+	ok "$name: there again" to "safetensors,hf,names=$name,heads=2,groups=1,vocab=9" \
+	    "$scratch/$name.back" $name.again
+	ok "$name: the same bytes" cmp "$scratch/$name/model-00001-of-00001.safetensors" \
+	    "$scratch/$name.again/model-00001-of-00001.safetensors"
+	is "$name: experts are one stack" "$("$OPTIMFS" cat "$scratch/$name.back" \
+	    .optimfs/tensors.tsv | awk '/layers.1.mlp.experts.experts.linear_fc1/ { print $3 }')" 3,12,8
+	is "$name: the norm has its name in Transformer Engine" "$("$OPTIMFS" ls \
+	    "$scratch/$name.back" model | grep -c pre_mlp_layernorm.weight)" 2
+done
+
 # A vocabulary grows again by zeros.
 ok "fewer words" to safetensors,hf,names=llama,vocab=100 "$llama" few
 ok "the way back" to torch,names=megatron:llama,heads=4,groups=2,vocab=128 \
@@ -179,8 +250,13 @@ ok "is used by it" sh -c "'$OPTIMFS' cat '$scratch/used' \
     model/model.layers.1.self_attn.k_proj.weight | cmp - '$scratch/k'"
 is "transposed" "$("$OPTIMFS" cat "$scratch/mine" .optimfs/tensors.tsv |
     awk '$1 == "model/net.0.down" { print $3 }')" 80,48
-ok "the way back" "$OPTIMFS" reshard -q -o "names=$rules" --to \
-    torch,names=megatron:mine,heads=4,groups=2 "$scratch/mine" "$scratch/again"
+ok "a file in the layout means its first family" "$OPTIMFS" reshard -q \
+    --to "safetensors,names=$rules,only=model,vocab=128" "$llama" "$scratch/mine2"
+is "... which is the same" "$("$OPTIMFS" diff "$scratch/mine" "$scratch/mine2")" ''
+ok "the way back" "$OPTIMFS" reshard -q --to \
+    "torch,names=megatron:$rules,heads=4,groups=2" "$scratch/mine" "$scratch/again"
+not_ok "no file, no family of it" "$OPTIMFS" reshard -q --to torch,names=file \
+    "$llama" "$scratch/none"
 is "nothing of the model differs" "$("$OPTIMFS" diff "$llama" "$scratch/again" |
     grep -v '^extra/\|^optim/\|_extra_state')" ''
 

@@ -139,6 +139,18 @@ def llama(key, t):
         return {f"{at}{x}_proj.weight": p
                 for x, p in zip(("gate", "up"), cut(t, 2))}
     gate = "block_sparse_moe" if family == "mixtral" else "mlp"
+    if family.startswith("deepseek"):
+        names = {"linear_q_down_proj.": "q_a_proj.",
+                 "linear_q_up_proj.layer_norm_": "q_a_layernorm.",
+                 "linear_q_up_proj.": "q_b_proj.",
+                 "linear_kv_down_proj.": "kv_a_proj_with_mqa.",
+                 "linear_kv_up_proj.layer_norm_": "kv_a_layernorm.",
+                 "linear_kv_up_proj.": "kv_b_proj."}
+        for a, b in names.items():
+            if rest == f"self_attention.{a}weight":
+                return {f"{base}self_attn.{b}weight": t}
+        if rest == "mlp.router.expert_bias":
+            return {base + "mlp.gate.e_score_correction_bias": t}
     return {base + {
         "self_attention.linear_qkv.layer_norm_weight": "input_layernorm.weight",
         "input_layernorm.weight": "input_layernorm.weight",
