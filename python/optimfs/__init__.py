@@ -36,7 +36,7 @@ from ._errors import (BusyError, DamagedError, Error, ExistsError,
                       UnreadWarning, UnsyncedWarning, advice)
 from ._run import Run, RunEntry, open_run
 from ._tensor import Shard, Tensor
-from ._tree import Stat
+from ._tree import Finding, Stat
 from ._values import Opaque
 
 __version__: str = _abi.lib.optimfs_version().decode()
@@ -44,7 +44,7 @@ features: str = _abi.lib.optimfs_features().decode()
 
 __all__ = [
     "open", "open_run", "edit", "diff", "advice", "features",
-    "Checkpoint", "Run", "RunEntry", "Editor", "Group", "Tensor", "Shard", "View", "Row", "Stat",
+    "Checkpoint", "Run", "RunEntry", "Editor", "Group", "Tensor", "Shard", "View", "Row", "Stat", "Finding",
     "Difference", "Opaque", "Error", "NotFoundError", "ExistsError",
     "DamagedError", "BusyError", "UnsupportedError", "RefusedError",
     "UnreadWarning", "UnsyncedWarning",

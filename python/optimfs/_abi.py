@@ -144,6 +144,23 @@ class Scan(c.Structure):
                 ("ctx", c.c_void_p)]
 
 
+class Symptom(c.Structure):
+    """struct optimfs_symptom"""
+    _fields_ = [("number", c.c_int),
+                ("path", c.c_char_p),
+                ("text", c.c_char_p),
+                ("means", c.c_char_p),
+                ("why", c.c_void_p)]
+
+
+class Checkup(c.Structure):
+    """struct optimfs_checkup"""
+    _fields_ = [("symptom", c.c_void_p),
+                ("parameter", c.c_void_p),
+                ("ctx", c.c_void_p),
+                ("checked", c.c_void_p)]
+
+
 class Statistics(c.Structure):
     """struct optimfs_statistics"""
     _fields_ = _of(c.c_uint64, "tensors elements finite nan inf zeros "
@@ -186,6 +203,7 @@ NO_INDEX = 2**64 - 1
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
 RUN_ENTRY_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(RunEntry))
 PROGRESS_FN = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
+SYMPTOM_FN = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(Symptom))
 STOP_FN = c.CFUNCTYPE(c.c_bool, c.c_void_p)
 
 _handle, _node, _err = c.c_void_p, c.c_uint64, c.POINTER(Error)
@@ -229,6 +247,8 @@ PROTOTYPES = {
     "optimfs_statistics": (c.c_int, [_handle, c.c_char_p, c.POINTER(Scan),
                                      c.POINTER(Statistics), _err]),
     "optimfs_statistics_fini": (None, [c.POINTER(Statistics)]),
+    "optimfs_check": (c.c_int, [_handle, c.POINTER(Scan), c.POINTER(Checkup),
+                                c.POINTER(c.c_uint64), _err]),
     "optimfs_run_list": (c.c_int, [_handle, RUN_ENTRY_FN, c.c_void_p, _err]),
     "optimfs_run_open": (Opened, [_handle, c.c_char_p, _err]),
     "optimfs_version": (c.c_char_p, []),

@@ -14,7 +14,7 @@ import warnings as _warnings
 from . import _names, _show, _values
 from ._errors import NotFoundError, UnsyncedWarning, make
 from ._tensor import Tensor
-from ._tree import File, Reader, Stat, Tree, open_tree
+from ._tree import File, Finding, Reader, Stat, Tree, open_tree
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -209,7 +209,7 @@ class Checkpoint(Mapping[str, Any]):
         try:
             return self._tree.stat(path)
         except NotFoundError as e:
-            near = self._near(path)
+            near = self._near(path) or _names.ending(path, self)
             if not near:
                 raise
             code: Any = e.errno
@@ -283,6 +283,22 @@ class Checkpoint(Mapping[str, Any]):
                 c = dict(zip(names, line.split("\t")))
                 yield Row(c["path"], c["dtype"], parse_shape(c["shape"]),
                           int(c["bytes"]), int(c["shards"]), c["owners"])
+
+    def check(self) -> List[Finding]:
+        """What `optimfs check` finds: states that a correct run does not
+        leave, the most important first. An empty list: it is sound. Reads
+        the optimizers and the model."""
+        return self._tree.check()
+
+    def glob(self, pattern: str) -> List[str]:
+        """The paths of files that match, layers.2 before layers.10. "*"
+        stays within a component: "optim/state/*/exp_avg"."""
+        return sorted((p for p in self if _names.matches(pattern, p)),
+                      key=_names.natural)
+
+    def tree(self, path: str = "", depth: int = 3) -> "_show.Text":
+        """The directories below path, with the number of files in each."""
+        return _show.tree(self._tree, tree_path(path), depth)
 
     def stat(self, path: str) -> Stat:
         """Size, mode and time of a file or directory."""

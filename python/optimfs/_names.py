@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import re
-from typing import Iterable
+from typing import Any, Iterable, List
 
 # Among more names none is looked for.
 MANY = 10000
@@ -36,6 +37,28 @@ def too_long(name: str) -> bool:
 def is_cut(name: str) -> bool:
     """Does the name end in the hash of a longer key?"""
     return re.search(r"~[0-9a-f]{16}(~\d+)?$", name) is not None
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Does a path match, "*" within a component?"""
+    parts, names = pattern.strip("/").split("/"), path.split("/")
+    return len(parts) == len(names) and all(
+        p == n or fnmatch.fnmatchcase(n, p) for p, n in zip(parts, names))
+
+
+def natural(path: str) -> List[Any]:
+    """A key for sorted(): layers.2 before layers.10."""
+    return [[int(p) if p.isdigit() else p for p in re.split(r"([0-9]+)", n)]
+            for n in path.split("/")]
+
+
+def ending(path: str, paths: Iterable[str]) -> str:
+    """A suggestion of a path that ends so: "wq.weight"."""
+    found = [p for p in paths if p.endswith(("/" + path, "." + path))]
+    if not found:
+        return ""
+    return "; did you mean '%s'?%s" % (
+        found[0], " %d names end so" % len(found) if len(found) > 1 else "")
 
 
 def near(word: object, names: Iterable[str]) -> str:

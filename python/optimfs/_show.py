@@ -5,9 +5,13 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any, Iterable, List, Sequence
 
+from . import _names
+from ._errors import Error
+
 if TYPE_CHECKING:
     from ._checkpoint import Checkpoint
     from ._tensor import Tensor
+    from ._tree import Tree
 
 # A histogram is of this many elements at most, evenly spread blocks of them.
 SAMPLE = 1 << 16
@@ -37,6 +41,46 @@ def _html(text: Any) -> str:
 
 def _count(n: int, what: str) -> str:
     return "%d %s%s" % (n, what, "" if n == 1 else "s")
+
+
+class Text(str):
+    """A text that a notebook and a prompt show as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def tree(t: "Tree", path: str, depth: int) -> Text:
+    """Directories, each with its number of files; below depth only sums."""
+    lines: List[str] = []
+
+    def visit(here: str, name: str, left: int, indent: str) -> int:
+        at, files = len(lines), 0
+        lines.append("")
+        for entry, is_dir in sorted(t.list(t.stat(here).node),
+                                    key=lambda e: _names.natural(e[0])):
+            if not is_dir:
+                files += 1
+                continue
+            below = "%s/%s" % (here, entry) if here else entry
+            if left > 1:
+                files += visit(below, entry, left - 1, indent + "  ")
+            else:
+                files += sum(1 for _ in t.walk(below))
+        lines[at] = "%s%s/  %s" % (indent, shown(name), _count(files, "file"))
+        return files
+
+    visit(path, path, depth, "")
+    return Text("\n".join(lines))
+
+
+def numbers(t: "Tensor") -> str:
+    """The elements of a small tensor as NumPy prints them, or ""."""
+    try:
+        from ._dtypes import widened
+        return str(t.numpy(widened(t.dtype)))
+    except (ImportError, TypeError, Error):
+        return ""
 
 
 def line(ck: "Checkpoint") -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # What is read at once where small gaps are read along.
 SCRATCH = 4 << 20
+# print() shows more elements than these only of a slice.
+MANY = 1000
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,11 @@ class Tensor:
     def __repr__(self) -> str:
         return "<optimfs.Tensor %s %s %s>" % (
             self.path, self.dtype, list(self.shape))
+
+    def __str__(self) -> str:
+        """The elements, where they are not many; print(t[0:4])."""
+        text = _show.numbers(self) if self.size <= MANY else ""
+        return text or repr(self)
 
     def _repr_html_(self) -> str:
         return _show.tensor(self)

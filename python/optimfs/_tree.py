@@ -62,6 +62,16 @@ def check(ok: bool, err: _abi.Error) -> None:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """A state that a correct run does not leave: its code ("OFS202"), where it
+    is, what was found, and what it means and what to do."""
+    code: str
+    path: str
+    text: str
+    means: str
+
+
+@dataclass(frozen=True)
 class Stat:
     """A file or directory of the tree.
 
@@ -383,6 +393,30 @@ class Tree(Shared):
             if s.exponent[i]:
                 found["exponent.%d" % (s.exponent_first + i)] = s.exponent[i]
         lib.optimfs_statistics_fini(c.byref(s))
+        return found
+
+    def check(self) -> List[Finding]:
+        """What `optimfs check` finds."""
+        err, how, n = _abi.Error(), _abi.Scan(), c.c_uint64()
+        raised: List[BaseException] = []
+        found: List[Finding] = []
+
+        def symptom(_: Any, pointer: Any) -> None:
+            s = pointer.contents
+            found.append(Finding("OFS%03d" % s.number, fs_text(s.path),
+                                 fs_text(s.text), fs_text(s.means)))
+
+        stop_fn = _abi.STOP_FN(lambda _ctx: bool(raised))
+        symptom_fn = _abi.SYMPTOM_FN(symptom)
+        how.stop = c.cast(stop_fn, c.c_void_p)
+        out = _abi.Checkup(symptom=c.cast(symptom_fn, c.c_void_p))
+
+        def work() -> int:
+            with self.using() as fs:
+                return int(lib.optimfs_check(fs, c.byref(how), c.byref(out),
+                                             c.byref(n), c.byref(err)))
+
+        check(_interruptible(work, raised) == 0, err)
         return found
 
     def summary(self, path: str, form: str) -> str:

@@ -16,7 +16,8 @@ STRUCTS = {"optimfs_error": _abi.Error, "optimfs_options": _abi.Options,
            "optimfs_reshard": _abi.Reshard,
            "optimfs_tolerance": _abi.Tolerance,
            "optimfs_comparison": _abi.Comparison,
-           "optimfs_scan": _abi.Scan, "optimfs_statistics": _abi.Statistics}
+           "optimfs_scan": _abi.Scan, "optimfs_symptom": _abi.Symptom,
+           "optimfs_checkup": _abi.Checkup, "optimfs_statistics": _abi.Statistics}
 INCLUDE = os.path.join(conftest.TOP, "include", "optimfs")
 HEADER = os.path.join(INCLUDE, "optimfs.h")
 

@@ -712,3 +712,48 @@ def test_there_is_no_array_without_a_copy(data):
         with pytest.raises(ValueError, match="without a copy"):
             ck["model/norm.bias"].__array__(copy=False)
         assert ck["model/norm.bias"].__array__(copy=True).shape == (12,)
+
+
+def test_glob_tree_and_printing(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        assert ck.glob("optim/state/layers.*.wq.weight/exp_avg") == [
+            "optim/state/layers.%d.wq.weight/exp_avg" % i for i in range(3)]
+        assert ck.glob("model/*/x") == [] and ck.glob("model") == []
+        text = ck.tree(depth=2)
+        assert repr(text) == str(text)
+        assert text.splitlines()[:2] == ["/  132 files", "  model/  30 files"]
+        assert "    state/  102 files" not in ck.tree("model")
+        t = ck["model/norm.bias"][0:2]
+        assert str(t) == str(t.numpy()) and repr(t).startswith("<optimfs.")
+        with pytest.raises(optimfs.NotFoundError,
+                           match="did you mean 'model/layers.0.wq.weight'"):
+            ck["layers.0.wq.weight"]
+        with pytest.raises(optimfs.NotFoundError, match="3 names end so"):
+            ck["wq.weight"]
+
+
+def test_natural_order(tmp_path):
+    names = ["layers.%d.w" % i for i in (10, 2, 1)]
+    head = json.dumps({n: {"dtype": "F32", "shape": [1], "data_offsets":
+                           [4 * i, 4 * i + 4]} for i, n in enumerate(names)})
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", len(head)) + head.encode() + bytes(12))
+    with optimfs.open(path) as ck:
+        assert ck.glob("model/*") == [
+            "model/layers.%d.w" % i for i in (1, 2, 10)]
+
+
+def test_check_finds_what_the_command_finds(data, tmp_path):
+    with optimfs.open(data(FSDP2)) as ck:
+        assert ck.check() == []
+        raw = {p: ck[p].tobytes() for p in ("model/norm.bias",)}
+    head = json.dumps({"w": {"dtype": "F32", "shape": [12],
+                             "data_offsets": [0, 48]}}).encode()
+    path = tmp_path / "nan.safetensors"
+    path.write_bytes(struct.pack("<Q", len(head)) + head +
+                     raw["model/norm.bias"][:44] +
+                     struct.pack("<f", float("nan")))
+    with optimfs.open(path) as ck:
+        finding, = ck.check()
+    assert (finding.code, finding.path) == ("OFS202", "model/w")
+    assert "1 of 12 elements" in finding.text and finding.means
