@@ -20,6 +20,7 @@
 #include "fs/fs.h"
 #include "fs/walk.h"
 #include "journal/stage_path.h"
+#include "store/http/site.h"
 
 /* With several ranks, rank 0 lists the files to copy and assigns them to ranks
  * that see the destination. All ranks walk the tree in the same order. */
@@ -390,6 +391,8 @@ static int find(struct optimfs *fs, const char *path, const char *dest,
 	if (S_ISDIR(attr->mode) && !how->recursive)
 		return optimfs_fail(err, EISDIR, "%s: is a directory: use -r",
 		    path);
+	if (ofs_http_refuse(dest, err) == -1)
+		return -1;
 	if (!is_first(fs))
 		return 0;
 	*to = target(path, dest);

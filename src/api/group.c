@@ -2,12 +2,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "api/api.h"
+#include <errno.h>
 
+#include "api/api.h"
 #include "cluster/commit/locks.h"
 #include "cluster/commit/participant.h"
 #include "cluster/gpu/gather.h"
 #include "cluster/manifest.h"
+#include "store/http/site.h"
 
 const struct ofs_group_service *const ofs_group_services[] = {
 	&ofs_commit_service,
@@ -27,8 +29,16 @@ static struct ofs_manifest *add(struct optimfs_group *w, const char *path,
     bool first, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
-	struct ofs_manifest *s = ofs_manifest_new(w, path, first, options, err);
+	struct ofs_manifest *s;
 
+	if (ofs_http_is_address(path)) {
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS926 %s is on a server, and read by one process: leave "
+		    "out mpirun, or give --transport=local",
+		    path);
+		return NULL;
+	}
+	s = ofs_manifest_new(w, path, first, options, err);
 	if (s == NULL || ofs_group_add(w, s, err) == 0)
 		return s;
 	ofs_manifest_let(s);

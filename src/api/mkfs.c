@@ -10,6 +10,7 @@
 #include "cluster/task.h"
 #include "fs/fs.h"
 #include "push/template.h"
+#include "store/http/site.h"
 
 /* Rank 0 makes the template when all ranks have their directories, which get
  * their part of the checkpoint at the commit: everything, or nothing. Several
@@ -44,7 +45,7 @@ int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {
 	err = OFS_SOME_ERROR(err);
-	if (ofs_fs_single(like, err) == -1)
+	if (ofs_fs_single(like, err) == -1 || ofs_http_refuse(dir, err) == -1)
 		return -1;
 	return like->options.group == NULL
 	    ? ofs_template_make(like, layout, dir, err)

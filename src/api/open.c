@@ -256,11 +256,6 @@ static struct optimfs *open_address(const char *path,
 		    "OFS926 %s is on a server, and read-only: make a copy with "
 		    "optimfs reshard, and change that",
 		    path);
-	else if (options->group != NULL)
-		optimfs_fail(err, EOPNOTSUPP,
-		    "OFS926 %s is on a server, and read by one process: leave "
-		    "out mpirun, or give --transport=local",
-		    path);
 	else
 		return ofs_fs_open(path, options, err);
 	return NULL;

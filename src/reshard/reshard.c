@@ -23,6 +23,7 @@
 #include "journal/stage_path.h"
 #include "reshard/dirs.h"
 #include "reshard/leftover.h"
+#include "store/http/site.h"
 #include "tree/digest.h"
 
 /* The files go to the directory new of a stage (journal/stage.h), which is
@@ -523,10 +524,14 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 static char *target(const struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
 {
-	char *path = r->group != NULL ? optimfs_group_expand(r->group, dir, err)
-				      : strdup(dir);
-	size_t n = path == NULL ? 0 : strlen(path);
+	char *path;
+	size_t n;
 
+	if (ofs_http_refuse(dir, err) == -1)
+		return NULL;
+	path = r->group != NULL ? optimfs_group_expand(r->group, dir, err)
+				: strdup(dir);
+	n = path == NULL ? 0 : strlen(path);
 	if (path == NULL)
 		ofs_no_memory(err);
 	while (n > 1 && path[n - 1] == '/')

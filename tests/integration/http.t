@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 . "$TOP_SRCDIR/tests/tap/server.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 data=$TOP_SRCDIR/tests/data
 mkdir "$scratch/root"
@@ -77,7 +78,13 @@ ok "check reads it" "$OPTIMFS" check "$server/json/$ck"
 ok "fsck --data reads it" "$OPTIMFS" fsck --data "$server/html/$ck"
 ok "reshard copies it" "$OPTIMFS" reshard -q --to dcp@2 "$server/json/$ck" "$scratch/new"
 is "with the same state" "$(sum "$scratch/new")" "$want"
-not_ok "it cannot be written" "$OPTIMFS" mkfs --like "$data/$ck" --layout dcp@2 "$server/json/new"
+refused() {
+	not_ok "$1" "$OPTIMFS" "$2" $3
+	like "and the error says what to do" "$(cat "$scratch/err")" "*OFS926*"
+}
+refused "nothing is written there by mkfs" mkfs "--like $data/$ck --layout dcp@2 $server/json/new"
+refused "nor by reshard" reshard "-q --to dcp@2 $data/$ck $server/json/new"
+refused "nor by cp" cp "$data/$ck optim/param_groups/0/lr $server/json/lr"
 if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
 	mnt=$(point web) files=$(point files)
 	not_ok "it cannot be mounted for writing" "$OPTIMFS" mount -o rw "$server/json/$ck" "$mnt"
@@ -99,6 +106,21 @@ else
 fi
 
 tensor=optim/state/norm.bias/exp_avg
+# From Python.
+import_optimfs
+cat >"$scratch/read.py" <<'E'
+import sys
+import optimfs
+with optimfs.open(sys.argv[1]) as ck:
+    sys.stdout.buffer.write(ck.open(sys.argv[2]).read())
+E
+if [ -e "$OPTIMFS_LIBRARY" ] && ! sanitized; then
+	is "Python opens an address" "$(python3 "$scratch/read.py" "$server/json/$ck" $tensor | cksum)" \
+	    "$("$OPTIMFS" cat "$data/$ck" $tensor | cksum)"
+else
+	skip 1 "no library for Python"
+fi
+
 # Faults. Nothing of a wrong answer is taken, and nothing hangs.
 for fault in busy later cut short; do
 	is "a server that is $fault at times is asked again" \

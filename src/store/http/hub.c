@@ -285,7 +285,8 @@ static int hub_list(struct ofs_http_site *s, uint32_t dir,
 		/* the token is for this server only */
 		if (ret == 0 && url[0] != '\0' &&
 		    (page == PAGES_MOST ||
-			strncmp(url, endpoint, strlen(endpoint)) != 0))
+			strncmp(url, endpoint, strlen(endpoint)) != 0 ||
+			url[strlen(endpoint)] != '/'))
 			ret = optimfs_fail(err, EIO,
 			    "OFS924 %s: a listing that does not end, or goes "
 			    "on elsewhere",

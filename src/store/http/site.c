@@ -543,6 +543,16 @@ bool ofs_http_is_address(const char *path)
 	return false;
 }
 
+int ofs_http_refuse(const char *path, struct optimfs_error *err)
+{
+	return !ofs_http_is_address(path)
+	    ? 0
+	    : optimfs_fail(err, EROFS,
+		  "OFS926 %s is on a server, and nothing is written there: give "
+		  "a directory of this machine, and copy that",
+		  path);
+}
+
 static const struct ofs_http_kind *kind_of(const struct ofs_url *url)
 {
 	for (size_t i = 0; i < NKINDS; i++)

@@ -79,6 +79,8 @@ extern const struct ofs_http_kind ofs_http_web, ofs_http_web_tls, ofs_http_s3,
 
 /* Is it an address, SCHEME://...? Whether it can be read, open says. */
 bool ofs_http_is_address(const char *path);
+/* Fails for an address, where something was to be written: EROFS (OFS926). */
+int ofs_http_refuse(const char *path, struct optimfs_error *err);
 /* What opening an address needs and a confined thread may not do. */
 int ofs_http_prepare(const char *address, unsigned timeout,
     struct optimfs_error *err);

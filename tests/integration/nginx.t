@@ -1,0 +1,77 @@
+#!/bin/sh
+# nginx.t - checkpoints on a real server, with TLS and HTTP/2
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/server.sh"
+PATH=$PATH:/usr/sbin:/sbin
+requires nginx openssl
+
+data=$TOP_SRCDIR/tests/data
+cd "$scratch"
+mkdir www other
+cp -r "$data/pytorch/dcp_fsdp2_w4/ckpt" www/ckpt
+cp -r "$data/pytorch/hf_storage_w2/ckpt" www/model
+chmod -R a+rX . 
+chmod a+x "$scratch"
+openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 \
+    -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 2>/dev/null ||
+    skip_all "openssl makes no certificate"
+# two ports that are free now
+set -- $(python3 -c 'import socket
+s = [socket.create_server(("127.0.0.1", 0)) for _ in "ab"]
+print(*[x.getsockname()[1] for x in s])')
+user=
+[ "$(id -u)" != 0 ] || user='user root;'
+cat >nginx.conf <<E2
+$user
+daemon off;
+pid $scratch/nginx.pid;
+error_log $scratch/nginx.log;
+events {}
+http {
+	access_log $scratch/access.log;
+	client_body_temp_path $scratch/t1; proxy_temp_path $scratch/t2;
+	fastcgi_temp_path $scratch/t3; uwsgi_temp_path $scratch/t4;
+	scgi_temp_path $scratch/t5;
+	root $scratch/www;
+	autoindex on;
+	server { listen 127.0.0.1:$1; location /html/ { alias $scratch/www/; }
+		location / { autoindex_format json; } }
+	server { listen 127.0.0.1:$2 ssl http2;
+		ssl_certificate $scratch/cert.pem;
+		ssl_certificate_key $scratch/key.pem; }
+}
+E2
+nginx -p "$scratch" -c "$scratch/nginx.conf" >/dev/null 2>&1 &
+eventually test -s nginx.pid || skip_all "nginx does not start: $(cat nginx.log)"
+
+sum() {
+	"$OPTIMFS" sum --run=no "$@" 2>"$scratch/err" | sed 's/ .*//'
+}
+for ck in ckpt model; do
+	want=$(sum "www/$ck")
+	is "$ck is read with listings as JSON" "$(sum "http://127.0.0.1:$1/$ck")" "$want"
+	is "and as HTML" "$(sum "http://127.0.0.1:$1/html/$ck")" "$want"
+	is "and over TLS" "$(SSL_CERT_FILE=$scratch/cert.pem sum "https://localhost:$2/$ck")" "$want"
+done
+grep -q '"GET /ckpt/.metadata HTTP/2.0" 206' access.log
+tap_result $? "TLS speaks HTTP/2, in ranges"
+not_ok "a server with an unknown certificate is not believed" "$OPTIMFS" info "https://localhost:$2/ckpt"
+like "and the error says so" "$(cat "$scratch/err")" "*OFS922*certificate*"
+# an object that is replaced while it is read
+if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
+	mnt=$(point web)
+	ok "a checkpoint is mounted" "$OPTIMFS" mount -q "http://127.0.0.1:$1/ckpt" "$mnt"
+	for f in www/ckpt/*.distcp; do
+		cp "$f" other/
+		mv "other/${f##*/}" www/ckpt/
+		touch -d '2001-01-01' "$f"
+	done
+	not_ok "its files are stale once they were replaced" cat "$mnt/optim/state/norm.bias/exp_avg"
+	like "which reads say" "$(cat "$mnt/.optimfs/errors")" "*OFS751*"
+	umount "$mnt"
+else
+	skip 3 "no FUSE"
+fi
+kill "$(cat nginx.pid)"
+done_testing
