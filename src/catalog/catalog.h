@@ -447,6 +447,10 @@ void ofs_catalog_free(struct ofs_catalog *cat);
 struct ofs_stamp ofs_stamp_of(const struct stat *st);
 /* Who may read it now: of the files and directories as they are. */
 struct ofs_access ofs_catalog_access(const struct ofs_catalog *cat);
+/* 0444 or less: which classes of the owner of this file, in the local directory,
+ * can read it, ACLs and the directories above it included. */
+uint32_t ofs_object_access(const struct ofs_catalog *cat,
+    const struct ofs_object *object);
 
 /* Building. Each function returns the index of what it added or found; OFS_NONE
  * when memory is exhausted (ENOMEM) or a count exceeds its limit (E2BIG). After

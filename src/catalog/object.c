@@ -160,6 +160,19 @@ struct ofs_access ofs_catalog_access(const struct ofs_catalog *cat)
 	return a;
 }
 
+uint32_t ofs_object_access(const struct ofs_catalog *cat,
+    const struct ofs_object *o)
+{
+	const struct stat st = { .st_mode = o->stamp.mode,
+		.st_uid = o->stamp.uid,
+		.st_gid = o->stamp.gid };
+	struct ofs_passed passed = { 0 };
+	struct ofs_access a;
+
+	pass_file(cat, o->path, &st, &passed, &a);
+	return a.mode;
+}
+
 static int try_open(const struct ofs_catalog *cat, const struct ofs_object *o,
     struct stat *st, struct optimfs_error *why)
 {

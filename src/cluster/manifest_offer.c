@@ -51,6 +51,9 @@ void ofs_offer_put_list(const struct ofs_agreement *a, struct ofs_buf *list)
 		struct ofs_object o = a->s->files->objects[i];
 
 		o.refused |= o.missing;
+		/* other ranks see neither ACLs nor directories of this one */
+		o.stamp.mode &= ~0444u |
+		    ofs_object_access(a->s->files, &a->s->files->objects[i]);
 		put_line(list, &o);
 	}
 }

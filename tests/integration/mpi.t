@@ -55,6 +55,31 @@ like "OFS914 names the file and both ranks" "$(cat "$scratch/err")" \
 is "OFS914 is printed once for all ranks" "$(grep -c OFS914 "$scratch/err")" 1
 status "ls of a checkpoint that no rank has exits with 3" 3 ranks 2 "$OPTIMFS" ls /nonexistent/%r
 
+# Who may read the files of another rank counts, ACLs and directories included.
+spread "$ck" 2
+chmod -R a+rX "$nodes"
+access() {
+	ranks 2 sh -c '"$1" tar "$0/%r" optim/param_groups/0/lr >"$0/tar.$OMPI_COMM_WORLD_RANK"' \
+	    "$nodes" "$OPTIMFS" && tar -tvf "$nodes/tar.0" | cut -c1-10
+}
+is "files that all may read on both ranks can be read by all" "$(access)" -r--r--r--
+chmod 750 "$nodes/1"
+is "a directory of rank 1 that others may not enter counts on rank 0" "$(access)" -r--r-----
+chmod 755 "$nodes/1"
+file=$(find "$nodes/1" -type f | head -n 1)
+chmod 640 "$file"
+is "a file of rank 1 that others may not read counts on rank 0" "$(access)" -r--r-----
+# user::rw-, user:1003:r--, group::---, mask::r--, other::---
+if python3 -c 'import os, struct, sys
+entries = (1, 6, 0xffffffff), (2, 4, 1003), (4, 0, 0xffffffff), (16, 4, 0xffffffff), \
+    (32, 0, 0xffffffff)
+os.setxattr(sys.argv[1], "system.posix_acl_access", struct.pack("<I", 2) +
+    b"".join(struct.pack("<HHI", *e) for e in entries))' "$file" 2>"$scratch/err"; then
+	is "an ACL of a file of rank 1 narrows rank 0 to the owner" "$(access)" -r--------
+else
+	skip 1 "no ACLs here: $(tail -n 1 "$scratch/err")"
+fi
+
 # A file of more than 2 GiB; its end is read below.
 mkdir -p "$scratch/big/0" "$scratch/big/1"
 truncate -s 3G "$scratch/big/1/sparse"
