@@ -98,6 +98,21 @@ static void look_at_files(const struct ofs_dir *sub,
 	}
 }
 
+static void name_roles(const struct ofs_dir *sub, const struct ofs_names *names,
+    const char *name, struct ofs_run_examined *out)
+{
+	char list[120] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < names->n && n < sizeof(list); i++)
+		if (ofs_probe_is_dir(sub, names->name[i]))
+			n += (size_t)snprintf(list + n, sizeof(list) - n,
+			    "%s%.40s/%.20s", n == 0 ? "" : " or ",
+			    ofs_path_last(name), names->name[i]);
+	unfinished(out, "it holds one for each role: give %s", list);
+	out->roles = true;
+}
+
 static int examine_names(const struct ofs_dir *sub, const char *name,
     const struct ofs_names *names, bool told, struct ofs_run_examined *out,
     struct optimfs_error *err)
@@ -118,6 +133,8 @@ static int examine_names(const struct ofs_dir *sub, const char *name,
 		unfinished(out, "%s", why);
 	else if (is == 1)
 		out->kind = OFS_RUN_COMPLETE;
+	else if (told && ofs_detect_is_roles(sub, names))
+		name_roles(sub, names, name, out);
 	else if (told)
 		unfinished(out,
 		    names->n == 0 ? "it is empty" : "there is no index yet");

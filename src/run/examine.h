@@ -21,6 +21,7 @@ struct ofs_run_examined {
 	enum ofs_run_kind kind;
 	const char *format; /* NULL: unknown */
 	bool changes;       /* no state, but changes of one */
+	bool roles;         /* it holds one for each role, and is none itself */
 	char why[200];      /* it is not complete; else "" */
 	uint32_t mode;      /* 0444, less what readers of it may not */
 	int64_t mtime_ns;   /* of the newest file that was looked at */

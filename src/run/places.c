@@ -89,6 +89,11 @@ uint32_t ofs_run_member_tree(struct ofs_run_dir *run, uint32_t i,
 	    m.found.changes ? &ofs_run_chained : &stored, m.name, err);
 }
 
+static const char *what_lacks(const struct ofs_run_examined *found)
+{
+	return found->roles ? "is not one checkpoint" : "is not finished";
+}
+
 /* Why there is no step. */
 static int no_step(struct ofs_run_dir *run, uint64_t step,
     struct optimfs_error *err)
@@ -109,9 +114,8 @@ static int no_step(struct ofs_run_dir *run, uint64_t step,
 			    ofs_path_last(m.name));
 		else if (m.known && m.found.kind == OFS_RUN_UNFINISHED)
 			return optimfs_fail(err, ENOENT,
-			    "OFS851 step %" PRIu64 ", %.80s, is not finished: "
-			    "%s",
-			    step, m.name, m.found.why);
+			    "OFS851 step %" PRIu64 ", %.80s, %s: %s", step,
+			    m.name, what_lacks(&m.found), m.found.why);
 	}
 	if (!ofs_run_member(&run->members, ofs_run_member_last(&run->members),
 		&m))
@@ -255,8 +259,8 @@ static int find_named(struct ofs_run_dir *run, const char *name,
 		return named(run, i, &m, found, err);
 	if (ofs_run_member(&run->members, i, &m) && !m.gone && m.known &&
 	    m.found.kind == OFS_RUN_UNFINISHED)
-		optimfs_fail(err, ENOENT, "OFS851 %.80s is not finished: %s",
-		    name, m.found.why);
+		optimfs_fail(err, ENOENT, "OFS851 %.80s %s: %s", name,
+		    what_lacks(&m.found), m.found.why);
 	else
 		optimfs_fail(err, ENOENT,
 		    "OFS851 %s: no checkpoint called %.80s", run->fs->source,

@@ -203,6 +203,11 @@ cp -r "$step/actor" "$step/critic"
 is "two roles are a run" "$("$OPTIMFS" ls "$step" by-name | paste -s -)" \
     "actor/	critic/	data.pt/"
 status "a command that takes one checkpoint names the roles" 3 "$OPTIMFS" fsck "$step"
+refused "what lies above names the roles of the step" \
+    'OFS681 .*give one of: global_step_3/actor, global_step_3/critic$' "$scratch/verl"
+refused "a step of roles is not called unfinished, and names them" \
+    'OFS851 step 3, global_step_3, is not one checkpoint: .*give global_step_3/actor or global_step_3/critic$' \
+    "$scratch/verl:3"
 
 is "numbered files are read as the complete job" "$(elements numbers model/w)" 2
 ok "info of numbered files of two jobs succeeds" "$OPTIMFS" info "$scratch/numbers"
