@@ -54,6 +54,9 @@ int ofs_detect_lone(const struct ofs_dir *dir, const char *name,
     const char *format, const char *prefix, struct ofs_parts *parts,
     struct optimfs_error *err);
 
+/* The length of what is before the number of a step, an epoch or a version in a
+ * name, and what is after it; 0: there is none. src/detect/series.c */
+size_t ofs_detect_step_in(const char *name, const char **tail);
 /* Extends *spec, the format of the file at index i, to a series: the files of
  * dir whose names differ only by a rank number; at least two, or one beside a
  * units file. 1: spec->file is a malloc'ed list in the order of ranks (strings

@@ -408,6 +408,42 @@ static int check_jobs(const struct ofs_parts *parts, struct optimfs_error *err)
 	return 0;
 }
 
+/* Are both files of one name but for the step? */
+static bool differ_in_step(const struct ofs_part *a, const struct ofs_part *b)
+{
+	const char *rest_a, *rest_b;
+	size_t n = ofs_detect_step_in(a->rel, &rest_a);
+
+	return n > 0 && a->format == b->format &&
+	    n == ofs_detect_step_in(b->rel, &rest_b) &&
+	    memcmp(a->rel, b->rel, n) == 0 && strcmp(rest_a, rest_b) == 0;
+}
+
+/* The files of several steps are no parts of one checkpoint. */
+static int check_steps(const struct ofs_dir *dir, const struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	char list[160] = "";
+	size_t n = 0, nfound = 0;
+
+	for (size_t i = 0; i < parts->n; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < parts->n && !found; k++)
+			found = k != i &&
+			    differ_in_step(&parts->part[i], &parts->part[k]);
+		if (found && nfound++ < 4 && n < sizeof(list))
+			n += (size_t)snprintf(list + n, sizeof(list) - n,
+			    "%s %s", nfound == 1 ? "" : ",",
+			    parts->part[i].rel);
+	}
+	if (nfound == 0)
+		return 0;
+	return optimfs_fail(err, ENOENT,
+	    "OFS681 %s holds checkpoints, give one of:%s%s", dir->path, list,
+	    nfound > 4 ? ", ..." : "");
+}
+
 int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
     const struct ofs_format *as, struct ofs_parts *parts,
     struct optimfs_error *err)
@@ -417,7 +453,7 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 	for (size_t i = 0; i < names->n; i++)
 		if (add_one_of_many(dir, names, i, parts, err) == -1)
 			return -1;
-	if (check_jobs(parts, err) == -1)
+	if (check_jobs(parts, err) == -1 || check_steps(dir, parts, err) == -1)
 		return -1;
 	for (size_t i = before; as != NULL && i < parts->n; i++)
 		parts->part[i].format = as;

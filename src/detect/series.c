@@ -49,6 +49,21 @@ static bool counts_time(const char *name, size_t head)
 	return false;
 }
 
+size_t ofs_detect_step_in(const char *name, const char **tail)
+{
+	size_t head = 0, n;
+
+	for (size_t i = 0; name[i] != '\0'; i += n) {
+		n = strspn(name + i, "0123456789");
+		if (n > 0 && counts_time(name, i)) {
+			head = i;
+			*tail = name + i + n;
+		}
+		n += strcspn(name + i + n, "0123456789");
+	}
+	return head;
+}
+
 static bool parse_number(const char *name, size_t head, struct numbered *out)
 {
 	unsigned long v;

@@ -70,9 +70,17 @@ static bool beside_optimizer(const struct naming *c, uint32_t first)
 	return false;
 }
 
-/* Update best with the candidates of one path. */
+/* Only the order of their names makes one of them the model. */
+static bool is_rival(const struct naming *c, const struct candidate *a,
+    const struct candidate *b)
+{
+	return a->rule == b->rule && a->n == b->n && a->likely == b->likely &&
+	    compare_paths(c, a->c, b->c, a->n) != 0;
+}
+
+/* Update best with the candidates of one path, and rival, as likely as best. */
 static void by_key(const struct naming *c, const uint32_t *path, uint32_t n,
-    struct candidate *best)
+    struct candidate *best, struct candidate *rival)
 {
 	struct candidate k = { .rule = NO_RULE };
 	uint32_t w;
@@ -87,6 +95,8 @@ static void by_key(const struct naming *c, const uint32_t *path, uint32_t n,
 						  : BY_KEY_BELOW;
 		k.likely = w;
 		k.n = i + 1;
+		if (is_rival(c, &k, best))
+			*rival = better(c, &k, best) ? *best : k;
 		if (better(c, &k, best))
 			*best = k;
 	}
@@ -313,9 +323,42 @@ static void descend(const struct naming *c, struct naming_model *m)
 		m->c[m->n++] = next;
 }
 
+static void put_path(const struct naming *c, const struct candidate *k,
+    struct ofs_buf *b)
+{
+	for (uint32_t i = 0; i < k->n; i++) {
+		struct ofs_str s = ofs_catalog_string(c->cat, k->c[i]);
+
+		ofs_buf_printf(b, "%s%.*s", i == 0 ? "" : ".",
+		    OFS_STR_ARGS(s, 80));
+	}
+	ofs_buf_putc(b, '\0');
+}
+
+/* A choice that the user may want to make. */
+static int name_rival(struct naming *c, const struct candidate *best,
+    const struct candidate *rival, struct optimfs_error *err)
+{
+	struct ofs_buf a = { 0 }, b = { 0 };
+	int ret;
+
+	put_path(c, best, &a);
+	put_path(c, rival, &b);
+	ret = a.bad || b.bad
+	    ? ofs_no_memory(err)
+	    : ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
+		  "OFS630 there are two models, and nothing says which is the "
+		  "one to show: model/ is %s, and %s is below extra/ "
+		  "(model_key=%s shows it instead)",
+		  (char *)a.data, (char *)b.data, (char *)b.data);
+	ofs_buf_fini(&a);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
 static int find(struct naming *c, struct optimfs_error *err)
 {
-	struct candidate best = { .rule = NO_RULE };
+	struct candidate best = { .rule = NO_RULE }, rival = best;
 	bool top = false;
 	const uint32_t *path;
 	uint32_t n;
@@ -325,7 +368,7 @@ static int find(struct naming *c, struct optimfs_error *err)
 			continue;
 		path = path_of(c, i, &n);
 		top = top || n == 1;
-		by_key(c, path, n, &best);
+		by_key(c, path, n, &best, &rival);
 	}
 	if (best.rule > BESIDE_OPTIMIZER && c->nroots > 0 &&
 	    by_fqn(c, &best, err) == -1)
@@ -342,7 +385,8 @@ static int find(struct naming *c, struct optimfs_error *err)
 	c->model.n = best.n;
 	memcpy(c->model.c, best.c, best.n * sizeof(*best.c));
 	descend(c, &c->model);
-	return 0;
+	return is_rival(c, &rival, &best) ? name_rival(c, &best, &rival, err)
+					  : 0;
 }
 
 /* model_key=: a path of keys, or a prefix of textual ones. */

@@ -325,6 +325,56 @@ static int warn_of_text(struct naming *c, struct optimfs_error *err)
 	    c->ntext);
 }
 
+/* The file of the first shard of a tensor; OFS_NONE: it has none. */
+static uint32_t object_of(const struct ofs_catalog *cat,
+    const struct ofs_entry *e)
+{
+	const struct ofs_tensor *t = &cat->tensors[e->ref];
+
+	return t->nshards == 0 ? OFS_NONE : cat->shards[t->shard].at.object;
+}
+
+/* Two files that both have a tensor of the same key are two models, or two saves of
+ * one: the second cannot be just another name. */
+static int check_key(const struct naming *c, const struct ofs_entry *first,
+    const struct ofs_entry *e, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = c->cat;
+	uint32_t a = object_of(cat, first), b = object_of(cat, e), n;
+	const uint32_t *path;
+	struct ofs_str key;
+
+	if (a == OFS_NONE || b == OFS_NONE || a == b)
+		return 0;
+	path = ofs_catalog_components(cat, e->path, &n);
+	key = n == 0 ? (struct ofs_str){ "", 0 }
+		     : ofs_catalog_string(cat, OFS_PATH_STR(path[n - 1]));
+	return optimfs_fail(err, EPROTO,
+	    "OFS674 %.200s and %.200s both have %.*s: the files are not of one "
+	    "model",
+	    cat->objects[a].path, cat->objects[b].path, OFS_STR_ARGS(key, 200));
+}
+
+static int check_keys(const struct naming *c, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = c->cat;
+	uint32_t *seen = calloc(cat->npaths + 1, sizeof(*seen));
+	int ret = seen == NULL ? ofs_no_memory(err) : 0;
+
+	for (uint32_t i = 0; i < cat->nentries && ret == 0; i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+
+		if (e->kind != OFS_ENTRY_TENSOR)
+			continue;
+		if (seen[e->path] != 0)
+			ret = check_key(c, &cat->entries[seen[e->path] - 1], e,
+			    err);
+		seen[e->path] = i + 1;
+	}
+	free(seen);
+	return ret;
+}
+
 static int keywords(struct naming *c, struct optimfs_error *err)
 {
 	static const char *const text[NAMING_NKEYWORDS] = { "optim", "state",
@@ -341,8 +391,8 @@ static int keywords(struct naming *c, struct optimfs_error *err)
 
 static int name_all(struct naming *c, struct optimfs_error *err)
 {
-	if (keywords(c, err) == -1 || ofs_naming_words(c, err) == -1 ||
-	    ofs_naming_roots(c, err) == -1 ||
+	if (check_keys(c, err) == -1 || keywords(c, err) == -1 ||
+	    ofs_naming_words(c, err) == -1 || ofs_naming_roots(c, err) == -1 ||
 	    ofs_naming_find_model(c, err) == -1 ||
 	    ofs_naming_collect(c, err) == -1 ||
 	    ofs_naming_match_wrapped(c, err) == -1 ||

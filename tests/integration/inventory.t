@@ -185,6 +185,32 @@ refused "a model of one job and an optimizer of another are refused by name" \
     'OFS674 .* of 2 ranks model_world_size_2_rank_0\.pt is complete, and of 4 optim_world_size_4_rank_0\.pt' \
     "$scratch/world_sizes"
 
+# Files that each hold a model and its optimizer.
+mkdir "$scratch/models" "$scratch/steps" "$scratch/twice"
+whole=$data/torchsave_full/ckpt/state.pt
+cp "$whole" "$scratch/models/best.pt"
+cp "$whole" "$scratch/models/last.pt"
+ok "info of two models in one directory succeeds" "$OPTIMFS" info "$scratch/models"
+has "it says which one is shown, and how to see the other" \
+    '^  OFS630 .*model/ is best\.model, and last\.model is below extra/ \(model_key=last\.model '
+ok "that works" "$OPTIMFS" info -o model_key=last.model "$scratch/models"
+not_ok "and then nothing has to be said" grep -q OFS630 "$scratch/out"
+ok "info of one of the files succeeds" "$OPTIMFS" info "$scratch/models/last.pt"
+not_ok "and has nothing to say either" grep -q OFS630 "$scratch/out"
+for step in 10 20; do cp "$whole" "$scratch/steps/model_step_$step.pt"; done
+ok "files of two steps are no parts of one checkpoint" "$OPTIMFS" info "$scratch/steps"
+has "but a run" '^a run of 2 checkpoints'
+status "a command that takes one checkpoint refuses it" 3 "$OPTIMFS" fsck "$scratch/steps"
+is "its steps open by their numbers" "$("$OPTIMFS" cat "$scratch/steps:20" $w | cksum)" \
+    "$("$OPTIMFS" cat "$whole" $w | cksum)"
+make safetensors,only=model "$scratch/whole_model"
+for i in 1 2; do
+	cp "$scratch"/whole_model/*.safetensors "$scratch/twice/model-0000$i-of-00002.safetensors"
+done
+refused "two files of a model that have the same tensor are refused by name" \
+    'OFS674 .*: model-00001-of-00002\.safetensors and model-00002-of-00002\.safetensors both have ' \
+    "$scratch/twice"
+
 # A step of verl.
 step=$scratch/verl/global_step_3
 mkdir -p "$step/actor/huggingface"
