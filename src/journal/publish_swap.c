@@ -314,15 +314,29 @@ static int try_in_stage(const struct ofs_publish *p, struct optimfs_error *err)
 	return ret;
 }
 
+/* What is left in gen/ would become a part of the checkpoint. */
+static int clear(const struct ofs_publish *p, struct optimfs_error *err)
+{
+	struct stat st;
+
+	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	if (fstatat(p->stage, OFS_PUBLISH_GEN, &st, AT_SYMLINK_NOFOLLOW) ==
+		-1 &&
+	    errno == ENOENT)
+		return 0;
+	return optimfs_fail(err, EIO, "OFS821 %s/ cannot be emptied",
+	    OFS_PUBLISH_GEN);
+}
+
 int ofs_publish_try_exchange(const struct ofs_publish *p,
     struct optimfs_error *err)
 {
 	int ret;
 
-	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	if (clear(p, err) == -1)
+		return -1;
 	ret = try_in_stage(p, err);
-	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
-	return ret;
+	return clear(p, ret == -1 ? NULL : err) == -1 ? -1 : ret;
 }
 
 /* overlayfs does not rename directories of lower layers (EXDEV). It finds that
@@ -350,11 +364,13 @@ int ofs_publish_exchangeable(struct ofs_publish *p, struct optimfs_error *err)
 
 	if (ofs_publish_parent(p->source, p->dir, &parent, &base, err) == -1)
 		return -1;
-	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
-	ret = try_in_stage(p, err);
+	ret = clear(p, err);
+	if (ret == 0)
+		ret = try_in_stage(p, err);
 	if (ret == 0 && is_overlay(p) && is_lower(p, parent, base))
 		ret = cannot_exchange(err);
-	ofs_publish_clear(p->stage, OFS_PUBLISH_GEN);
+	if (clear(p, ret == -1 ? NULL : err) == -1)
+		ret = -1;
 	free(base);
 	close(parent);
 	return ret;
