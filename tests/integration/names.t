@@ -149,6 +149,28 @@ for name in mixtral deepseek; do
 	    "$scratch/$name.back" model | grep -c pre_mlp_layernorm.weight)" 2
 done
 
+# Whatever the source: flat groups, copies, parts along two axes, compressed
+# items, parameters by number.
+cat >"$scratch/pt.names" <<'END'
+family pytorch
+layers.*.wq.weight = h.*.{q,k,v}.weight
+layers.*.w2.weight = h.*.two.weight : transpose
+blocks.*.fc_in.weight = b.*.{one,two,three}.weight
+blocks.*.fc_out.weight = b.*.out.weight : transpose
+END
+for ck in deepspeed/z3_ws2_bf16 deepspeed/z2_ws4_round_robin \
+    pytorch/dcp_fsdp2_zstd_w2 pytorch/dcp_hsdp_w4 pytorch/dcp_tp_fsdp_w4 \
+    pytorch/dcp_by_id_w2; do
+	rm -rf "$scratch/there2" "$scratch/back2"
+	ok "$ck: there" to "dcp@3,names=$scratch/pt.names" "$data/$ck/ckpt" there2
+	ok "$ck: and back" to "dcp@2,names=megatron:$scratch/pt.names" \
+	    "$scratch/there2" back2
+	is "$ck: nothing differs" \
+	    "$("$OPTIMFS" diff "$data/$ck/ckpt" "$scratch/back2" 2>&1)" ''
+done
+is "they were cut" "$("$OPTIMFS" cat "$scratch/there2" .optimfs/tensors.tsv |
+    awk '$1 == "model/h.1.v.weight" { print $3 }')" 4,12
+
 # A vocabulary grows again by zeros.
 ok "fewer words" to safetensors,hf,names=llama,vocab=100 "$llama" few
 ok "the way back" to torch,names=megatron:llama,heads=4,groups=2,vocab=128 \
