@@ -1,10 +1,13 @@
-/* cmd_reshard.c - optimfs reshard: write a checkpoint in another layout */
+/* cmd_reshard.c - optimfs reshard, average: write a checkpoint in a layout */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "optimfs/run.h"
 
 #include "base/human.h"
 #include "tools/cmd_diff.h"
@@ -46,7 +49,7 @@ static void tell(const struct ofs_command *c, const char *dir)
 		    ofs_human_bytes(c->progress.total, size));
 }
 
-static int reshard(struct ofs_command *c, unsigned jobs)
+static int write_view(struct ofs_command *c, unsigned jobs)
 {
 	const char *dir = c->operand[0];
 	char *stage = NULL;
@@ -105,6 +108,19 @@ static int check_reference(const struct ofs_command *c)
 	return OFS_EXIT_OK;
 }
 
+static int reshard(struct ofs_command *c, const struct ofs_verb *verb)
+{
+	unsigned jobs;
+	int status;
+
+	if (ofs_to_is_delta(c->to))
+		return ofs_reshard_delta(c, verb);
+	if (ofs_command_jobs(c, verb, JOBS_MAX, &jobs, &status) == 0 &&
+	    (status = check_reference(c)) == OFS_EXIT_OK)
+		status = write_view(c, jobs);
+	return status;
+}
+
 /* -n: what plan says. */
 static int dry_run(struct ofs_command *c)
 {
@@ -118,7 +134,6 @@ static int dry_run(struct ofs_command *c)
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
-	unsigned jobs;
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
@@ -128,13 +143,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		return status;
 	if (c.to == NULL)
 		status = ofs_command_which_layout(verb, "--to");
-	else if (ofs_to_is_delta(c.to))
-		status = ofs_reshard_delta(&c, verb);
-	else if ((c.flags & OFS_DRY) != 0)
+	else if ((c.flags & OFS_DRY) != 0 && !ofs_to_is_delta(c.to))
 		status = dry_run(&c);
-	else if (ofs_command_jobs(&c, verb, JOBS_MAX, &jobs, &status) == 0 &&
-	    (status = check_reference(&c)) == OFS_EXIT_OK)
-		status = reshard(&c, jobs);
+	else
+		status = reshard(&c, verb);
 	if (status == OFS_EXIT_OK && c.verify != NULL &&
 	    (c.flags & OFS_DRY) == 0)
 		status = verify(&c);
@@ -144,9 +156,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
-	.synopsis = "--to FORMAT[@LAYOUT] [-n] [-j NUMBER] [--json]\n"
-		    "           [--verify CHECKPOINT] [-v] [-o OPTION] CHECKPOINT\n"
-		    "           DIRECTORY",
+	.synopsis =
+	    "--to FORMAT[@LAYOUT] [-n] [-j NUMBER] [--json]\n"
+	    "           [--verify CHECKPOINT] [-v] [-o OPTION] CHECKPOINT\n"
+	    "           DIRECTORY",
 	.summary = "write a checkpoint in another layout",
 	.options =
 	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; all: optimfs(5);\n"
@@ -159,4 +172,57 @@ const struct ofs_verb ofs_verb_reshard = {
 	    "  --json                print the result as JSON\n",
 	.more = ofs_command_print_layouts,
 	.run = run,
+};
+
+/* The mean is a checkpoint of the run, avg/STEPS, which is resharded: this verb
+ * is a short way to say so. */
+static int open_average(struct ofs_command *c, struct optimfs_error *err)
+{
+	struct optimfs *mean;
+	char *name;
+
+	if (asprintf(&name, "avg/%s", c->operand[0]) == -1)
+		return optimfs_fail(err, ENOMEM, "%s", c->checkpoint);
+	mean = optimfs_run_open(c->fs, name, err);
+	free(name);
+	if (mean == NULL)
+		return -1;
+	optimfs_close(c->fs);
+	c->fs = mean;
+	c->operand[0] = c->operand[1];
+	c->noperands = 1;
+	return 0;
+}
+
+static int run_average(const struct ofs_verb *verb, int argc, char **argv)
+{
+	struct ofs_command c;
+	struct optimfs_error err;
+	int status;
+
+	if (ofs_command_init(&c, verb, argc, argv,
+		OFS_RUNS | OFS_TO | OFS_JOBS | OFS_JSON | OFS_DEST, 2, 2,
+		&status) == -1)
+		return status;
+	if (c.to == NULL)
+		status = ofs_command_which_layout(verb, "--to");
+	else if (open_average(&c, &err) == -1)
+		status = ofs_job_fail(&c.job, &err);
+	else
+		status = reshard(&c, verb);
+	ofs_command_fini(&c);
+	return ofs_tool_finish(status);
+}
+
+const struct ofs_verb ofs_verb_average = {
+	.name = "average",
+	.synopsis = "--to FORMAT[@LAYOUT] [-j NUMBER] [--json] [-o OPTION]\n"
+		    "           RUN STEPS DIRECTORY",
+	.summary = "write the mean of checkpoints of a run",
+	.options =
+	    "  STEPS                 last5, 1000-5000, or 1000,2000,latest\n"
+	    "  --to FORMAT[@LAYOUT]  dcp@16, dcp@2x8, torch, safetensors; all: optimfs(5)\n"
+	    "  -j NUMBER             how many files, or parts of large ones, to write at once\n"
+	    "  --json                print the result as JSON\n",
+	.run = run_average,
 };

@@ -13,6 +13,7 @@ extern const struct ofs_verb ofs_verb_show;         /* cmd_show.c */
 extern const struct ofs_verb ofs_verb_cp;           /* cmd_cp.c */
 extern const struct ofs_verb ofs_verb_info;         /* cmd_info.c */
 extern const struct ofs_verb ofs_verb_log;          /* cmd_log.c */
+extern const struct ofs_verb ofs_verb_average;      /* cmd_reshard.c */
 extern const struct ofs_verb ofs_verb_thin;         /* cmd_thin.c */
 extern const struct ofs_verb ofs_verb_sum;          /* cmd_sum.c */
 extern const struct ofs_verb ofs_verb_tar;          /* cmd_tar.c */

@@ -93,6 +93,29 @@ class Run(Mapping[int, Checkpoint]):
         options = {k: v for k, v in self._options.items() if k != "runs_open"}
         return Checkpoint._of(self._tree.open_in_run(name), options)
 
+    # What is computed from several.
+
+    def average(self, *steps: Union[SupportsIndex, str]) -> Checkpoint:
+        """The mean of checkpoints, computed when it is read.
+
+        steps are numbers, "latest", "last5" for the last five, "1000-5000" for
+        those in between. Moments are averaged, too; what is of integers, or no
+        tensor, is that of the newest one (optimfs(5)).
+
+        >>> run.average("last5").reshard("dcp@8", "averaged")
+        """
+        if not steps:
+            raise TypeError('average of which steps? "last5" are the last five')
+        return self["avg/%s" % ",".join(map(_word, steps))]
+
+    def delta(self, a: Union[SupportsIndex, str],
+              b: Union[SupportsIndex, str]) -> Checkpoint:
+        """What changed from step a to step b: b - a, element by element.
+
+        >>> run.delta(1000, 2000).statistics("model")["rms"]
+        """
+        return self["delta/%s..%s" % (_word(a), _word(b))]
+
     # What it has.
 
     def entries(self) -> List[RunEntry]:
@@ -158,6 +181,10 @@ class Run(Mapping[int, Checkpoint]):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+
+def _word(step: Union[SupportsIndex, str]) -> str:
+    return step if isinstance(step, str) else str(operator.index(step))
 
 
 def _series(found: Dict[int, float], name: str, pandas: bool) -> Any:

@@ -213,4 +213,16 @@ unread avg/last2 shape 'its shape is 2 at step 1, 3 at step 2'
 unread delta/1..2 kind 'int32 at step 2 cannot be combined with float32'
 truncate -s -1 "$mixed/step-1.safetensors"
 status "an average of a damaged step cannot be read" 3 "$OPTIMFS" cat "$mixed:avg/last2" model/f
+ok "average writes the mean of the last ones" "$OPTIMFS" average -q --to dcp@2 \
+    "$run" last2 "$scratch/mean"
+ok "which is avg/" "$OPTIMFS" diff "$scratch/mean" "$run:avg/last2"
+like "it says what it wrote" "$("$OPTIMFS" average -q --json --to safetensors \
+    "$run" latest "$scratch/mean-2")" '*safetensors*'
+status "average of no step" 3 "$OPTIMFS" average -q --to dcp@2 "$run" 7 \
+    "$scratch/none"
+like "which is named" "$(cat "$scratch/err")" '*no step 7*'
+status "average to no layout" 2 "$OPTIMFS" average "$run" last2 "$scratch/none"
+status "average of a checkpoint" 2 "$OPTIMFS" average -q --to dcp@2 \
+    "$scratch/mean" last2 "$scratch/none"
+not_ok "nothing is left of them" test -e "$scratch/none"
 done_testing

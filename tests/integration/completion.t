@@ -29,7 +29,7 @@ offers() { # offers "WANTED WORDS" WORD...: complete the last word
 offers "reshard report" re
 offers "umount" umo
 offers "commit" com
-offers "abort" a
+offers "abort average" a
 offers "--keep" umount --k
 mounts=$(mktemp)
 trap 'rm -f "$mounts"' EXIT

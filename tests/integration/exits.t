@@ -19,6 +19,7 @@ arguments() { # VERB CHECKPOINT
 	cp) echo "-r $2 / copy" ;;
 	tar) echo "$2 /" ;;
 	reshard) echo "--to dcp@2 $2 copy" ;;
+	average) echo "--to dcp@2 $2 last2 copy" ;;
 	mkfs) echo "--layout dcp@2 --like $2 copy" ;;
 	diff) echo "$2 $ck" ;;
 	plan) echo "$2 dcp@2" ;;

@@ -128,3 +128,26 @@ def test_series_for_pandas(run):
     assert isinstance(found, pandas.Series)
     assert list(found.index) == [100, 2000] and found.index.name == "step"
     assert found.name == WEIGHT + " max"
+
+
+def test_averages_and_differences_are_checkpoints(run):
+    np = pytest.importorskip("numpy")
+    with optimfs.open_run(run) as r:
+        a, b = (r[s][WEIGHT].numpy() for s in (100, 2000))
+        mean, delta = r.average(100, 2000), r.delta(100, 2000)
+        assert np.array_equal(mean[WEIGHT].numpy(), ((
+            a.astype("f8") + b) / 2).astype(a.dtype))
+        assert np.array_equal(delta[WEIGHT].numpy(),
+                              (b.astype("f8") - a).astype("f4"))
+        for same in (r.average("last2"), r.average("first", "latest"),
+                     r.average("100-2000")):
+            assert np.array_equal(same[WEIGHT].numpy(), mean[WEIGHT].numpy())
+        assert np.array_equal(r.delta("latest", "first")[WEIGHT].numpy(),
+                              -delta[WEIGHT].numpy())
+    with pytest.raises(TypeError):
+        r.average()
+    with pytest.raises(TypeError):
+        optimfs.open_run(run).delta(1.5, 2)
+    with pytest.raises(optimfs.Error, match="no step 7"):
+        optimfs.open_run(run).average(7)
+    assert mean[WEIGHT].numpy().shape == a.shape  # the run is closed
