@@ -408,13 +408,14 @@ static int check_jobs(const struct ofs_parts *parts, struct optimfs_error *err)
 	return 0;
 }
 
-/* Are both files of one name but for the step? */
+/* Are both files of one name but for the step? Those that only hold changes of a
+ * state have words of their own. */
 static bool differ_in_step(const struct ofs_part *a, const struct ofs_part *b)
 {
 	const char *rest_a, *rest_b;
 	size_t n = ofs_detect_step_in(a->rel, &rest_a);
 
-	return n > 0 && a->format == b->format &&
+	return n > 0 && a->format == b->format && !a->format->changes &&
 	    n == ofs_detect_step_in(b->rel, &rest_b) &&
 	    memcmp(a->rel, b->rel, n) == 0 && strcmp(rest_a, rest_b) == 0;
 }
