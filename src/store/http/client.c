@@ -70,6 +70,7 @@ const struct ofs_http *ofs_http_client(unsigned timeout,
 			h = NULL;
 		}
 		if (h != NULL) {
+			h->before = the_client;
 			the_client = h;
 			the_process = getpid();
 		}

@@ -19,6 +19,7 @@ struct ofs_http {
 	const struct ofs_http_ops *ops;
 	struct ofs_http_module *m;
 	unsigned timeout; /* seconds without progress; 0: no limit */
+	struct ofs_http *before; /* of the process that forked this one */
 };
 
 struct ofs_http_counters {
