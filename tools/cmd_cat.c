@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/interrupt.h"
+#include "cli/terminal.h"
 #include "tools/operand.h"
 
 static int refuse(const struct ofs_verb *verb, const char *path)
@@ -22,7 +23,7 @@ static int refuse(const struct ofs_verb *verb, const char *path)
 static int cat(struct ofs_command *c, const struct ofs_verb *verb,
     const char *operand)
 {
-	bool terminal = isatty(STDOUT_FILENO) == 1;
+	bool terminal = ofs_is_terminal(STDOUT_FILENO);
 	struct optimfs_error err;
 	struct ofs_operand p;
 

@@ -19,6 +19,7 @@
 #include "base/replace.h"
 #include "cli/codes.h"
 #include "cli/interrupt.h"
+#include "cli/terminal.h"
 #include "fs/walk.h"
 #include "stats/stats.h"
 #include "tools/cmd_diff.h"
@@ -633,7 +634,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    "--no-data: two checkpoints are compared by their data");
 		goto out;
 	}
-	if (c.output == NULL && isatty(STDOUT_FILENO)) {
+	if (c.output == NULL && ofs_is_terminal(STDOUT_FILENO)) {
 		status = ofs_tool_usage(verb,
 		    "the page is not for a terminal: give -o FILE, or -o - to print it anyway");
 		goto out;

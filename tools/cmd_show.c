@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "cli/interrupt.h"
 #include "cli/numbers.h"
+#include "cli/terminal.h"
 #include "fs/walk.h"
 #include "tools/command.h"
 #include "tools/operand.h"
@@ -386,7 +387,7 @@ static int show_text(struct ofs_operand *s, struct optimfs_error *err)
 		return show_json_text(s, err);
 	fflush(stdout);
 	return ofs_command_read(s->c, s->attr.node,
-	    isatty(STDOUT_FILENO) == 1 ? ofs_sink_terminal : ofs_sink_stdout,
+	    ofs_is_terminal(STDOUT_FILENO) ? ofs_sink_terminal : ofs_sink_stdout,
 	    NULL, err);
 }
 

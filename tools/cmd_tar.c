@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/memory.h"
 #include "cli/interrupt.h"
+#include "cli/terminal.h"
 #include "fs/walk.h"
 #include "tools/command.h"
 
@@ -262,7 +263,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		INT_MAX - 1, &status) == -1)
 		return status;
 	ofs_interrupt_catch();
-	if (isatty(STDOUT_FILENO))
+	if (ofs_is_terminal(STDOUT_FILENO))
 		status = ofs_tool_usage(verb,
 		    "refusing to write an archive to a terminal: "
 		    "redirect it, or pipe it to tar");

@@ -16,6 +16,7 @@
 #include "base/dtype.h"
 #include "base/human.h"
 #include "cli/bars.h"
+#include "cli/terminal.h"
 #include "cli/wrap.h"
 #include "tools/cmd_log.h"
 
@@ -225,7 +226,7 @@ void ofs_log_print_table(const struct ofs_log *log)
 		putchar('\n');
 		print_header(log, i);
 		print_values(log, i);
-		if (isatty(STDOUT_FILENO))
+		if (ofs_is_terminal(STDOUT_FILENO))
 			print_sparks(log, i);
 	}
 }

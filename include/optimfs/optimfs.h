@@ -316,9 +316,9 @@ void optimfs_watch(struct optimfs *fs, const struct optimfs_watch *how);
  * checksum. report, which may be NULL, is called for each finding, in the order
  * of the tree. *problems gets the number of errors. -1: the check could not be
  * completed.
- * With a group, all ranks must call it with the same data. Each rank checks
- * files that it has, rank 0 gets the findings, and it fails on all
- * ranks. */
+ * If all ranks of a group opened it together, all must call it with the same
+ * data: each checks files that it has, rank 0 gets the findings, and it fails on
+ * all ranks. */
 struct optimfs_finding {
 	bool error; /* false: a warning */
 	int code;

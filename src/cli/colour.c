@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "cli/colour.h"
+#include "cli/terminal.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ static bool wanted(void)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
-	return isatty(STDOUT_FILENO) == 1 && (no == NULL || *no == '\0') &&
+	return ofs_is_terminal(STDOUT_FILENO) && (no == NULL || *no == '\0') &&
 	    term != NULL && strcmp(term, "dumb") != 0;
 }
 

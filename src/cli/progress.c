@@ -11,6 +11,7 @@
 #include "base/human.h"
 #include "base/utf8.h"
 #include "cli/interrupt.h"
+#include "cli/terminal.h"
 #include "cli/wrap.h"
 
 #define PATIENCE 2.0  /* seconds before the first line */
@@ -31,7 +32,7 @@ void ofs_progress_init(struct ofs_progress *p, const char *what, bool quiet,
 	*p = (struct ofs_progress){
 		.what = what,
 		.out = quiet ? NULL : stderr,
-		.terminal = isatty(STDERR_FILENO) == 1,
+		.terminal = ofs_is_terminal(STDERR_FILENO),
 		.columns = ofs_terminal_width(STDERR_FILENO),
 		.forced = forced,
 		.now = now,

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/json_write.h"
 #include "cli/codes.h"
+#include "cli/terminal.h"
 #include "cli/wrap.h"
 
 /* Names come from files and from other people, see utf8.h. Uses one write, so that lines of several processes do not mix. */
@@ -80,7 +81,7 @@ void ofs_tool_done(const char *fmt, ...)
 {
 	va_list ap;
 
-	if (isatty(STDOUT_FILENO) != 1)
+	if (!ofs_is_terminal(STDOUT_FILENO))
 		return;
 	va_start(ap, fmt);
 	print(stdout, "", fmt, ap);

@@ -226,7 +226,7 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 	struct ofs_fsck c = { .snap = ofs_enter(fs),
 		.report = report,
 		.ctx = ctx,
-		.group = fs->options.group };
+		.group = fs->options.together ? fs->options.group : NULL };
 	int ret;
 
 	if (c.group != NULL)

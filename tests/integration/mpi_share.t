@@ -151,6 +151,12 @@ status "cp of one file on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" cp "$nod
 ok "cp on four ranks copies the one file" cmp lr tree/optim/param_groups/0/lr
 status "cp of a missing path on two ranks exits with 3" 3 ranks 2 "$OPTIMFS" cp "$ck" nothing lr
 is "two ranks print the missing path once" "$(grep -c nothing "$scratch/err")" 1
+# Rank 0 writes to a terminal that mpirun made; what counts is mpirun's own.
+ranks 4 "$OPTIMFS" report --no-data "$nodes/%r/ck" >page 2>said
+like "a page that is redirected is not for a terminal" "$(tr -d '\r' <page)" \
+    "<!DOCTYPE html>*</html>*"
+like "it has no damage: files of other ranks are read" "$(cat page)" \
+    '*<title>*No damage*</title>*'
 ranks 4 "$OPTIMFS" cat "$nodes/%r/ck" optim/param_groups/0/lr >got 2>/dev/null
 ok "cat on four ranks prints the file once" cmp got lr
 
