@@ -79,6 +79,7 @@ static int help(FILE *to, int status)
 	return ofs_tool_finish(status);
 }
 
+#ifdef MPI_NAME
 /* As src/cluster/group.c looks for it. */
 static bool has_module(const char *name)
 {
@@ -89,6 +90,7 @@ static bool has_module(const char *name)
 	    dir != NULL ? dir : MODULE_DIR, name);
 	return access(path, R_OK) == 0;
 }
+#endif
 
 static int version(void)
 {

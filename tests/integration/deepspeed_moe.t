@@ -144,7 +144,7 @@ printf '\200\77' | dd of="$mnt/model/$w.3.up.weight" bs=2 conv=notrunc \
 printf '\0\0\200\77' | dd of="$mnt/optim/state/$w.3.up.weight/fp32" bs=4 \
     conv=notrunc 2>"$scratch/dd"
 ok "a commit changes an expert and a group" "$OPTIMFS" umount "$mnt"
-"$OPTIMFS" diff "$data/z2_w4ep2/ckpt" "$ck" >"$scratch/diff"
+"$OPTIMFS" diff -v "$data/z2_w4ep2/ckpt" "$ck" >"$scratch/diff"
 is "the next mount has the changes and no others" \
     "$(sed 's/: .*//' "$scratch/diff")" "model/$w.3.up.weight
 optim/param_groups/1/lr

@@ -46,7 +46,7 @@ for case in 8:dcp@3,dtype=f16 3:torch,dtype=f32; do
 	view=${case#*:}
 	rm -rf "$scratch/view"
 	"$OPTIMFS" cp -r "$dtypes" ".optimfs/view/$view" "$scratch/view"
-	"$OPTIMFS" diff "$dtypes" "$scratch/view" >"$scratch/differ"
+	"$OPTIMFS" diff -v "$dtypes" "$scratch/view" >"$scratch/differ"
 	is "$view of all dtypes changes ${case%%:*} tensors" "$(grep -c . \
 	    "$scratch/differ")" "${case%%:*}"
 	is "$view of all dtypes changes floats only" \

@@ -40,7 +40,7 @@ echo 8 >"$mnt/optim/state/$fc1/step"
 printf '\0\0\200\77\0\0\0\100' |
     dd of="$mnt/model/$fc1" bs=4 seek=239 conv=notrunc 2>"$scratch/dd"
 ok "a commit of all three succeeds" "$OPTIMFS" umount "$mnt"
-"$OPTIMFS" diff "$data/swiglu_w3/ckpt/iter_0000007" "$ck" \
+"$OPTIMFS" diff -v "$data/swiglu_w3/ckpt/iter_0000007" "$ck" \
     >"$scratch/diff"
 is "the next mount has the changes and no others" \
     "$(sed 's/ [0-9].*//' "$scratch/diff")" "model/$fc1:

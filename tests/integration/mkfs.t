@@ -203,7 +203,7 @@ other() { # PATH VALUE same|new: are the template's files those of the checkpoin
 	"$OPTIMFS" umount "$b"
 	ok "fsck --data accepts another ${1##*/}" "$OPTIMFS" fsck --data new
 	is "diff with the source names ${1##*/} only" \
-	    "$("$OPTIMFS" diff "$full" new | grep -v "$1")" ""
+	    "$("$OPTIMFS" diff -v "$full" new | grep -v "$1")" ""
 	is "the checkpoint has another ${1##*/}" "$("$OPTIMFS" cat new "$1")" "$2"
 }
 full=$data/torchsave_full/ckpt/state.pt

@@ -1,0 +1,38 @@
+#!/bin/sh
+# release.t - scripts/release makes the same files twice, and each works. It takes
+# twenty minutes: make check-release
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+requires git python3 dpkg-buildpackage
+limit=3600
+
+[ -e "$TOP_SRCDIR/.git" ] || {
+	echo "1..0 # SKIP a release is made from a repository"
+	exit 0
+}
+ok "scripts/release succeeds" "$TOP_SRCDIR/scripts/release" "$scratch/one"
+cd "$scratch/one" || exit 99
+ok "SHA256SUMS has all files" sha256sum --quiet -c SHA256SUMS
+is "and only these" "$(wc -l <SHA256SUMS)" "$(find . -type f ! -name 'SHA256SUMS*' | wc -l)"
+ok "scripts/release succeeds in another directory" \
+    "$TOP_SRCDIR/scripts/release" "$scratch/elsewhere/two"
+is "two releases are equal" "$(cat "$scratch/elsewhere/two/SHA256SUMS")" "$(cat SHA256SUMS)"
+
+ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt
+program=$(echo optimfs-*-linux-"$(uname -m)")
+ok "the static program needs no file of its prefix" \
+    env -i "./$program" units-script
+ok "it reads" "./$program" info "$ck"
+not_ok "it needs no library" sh -c "readelf -d ./$program | grep NEEDED"
+wheel=$(echo optimfs-*.whl)
+like "the wheel is for glibc 2.34" "$wheel" '*-py3-none-manylinux_2_34_*'
+python3 -m venv "$scratch/venv"
+ok "pip installs it" "$scratch/venv/bin/pip" --disable-pip-version-check install --no-index "$wheel"
+is "it has the command optimfs" "$("$scratch/venv/bin/optimfs" cat "$ck" optim/param_groups/0/lr)" 0.001
+is "and the package" "$("$scratch/venv/bin/python" -c 'import optimfs, sys
+print(optimfs.open(sys.argv[1])["model/norm.bias"].shape)' "$ck")" "(12,)"
+ok "the bill of materials is JSON, and names what is linked" python3 -c 'import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["spdxVersion"] == "SPDX-2.3" and len(d["packages"]) > 5, d' optimfs-*.spdx.json
+ok "the source is the one of make dist" sh -c 'tar -tf optimfs-*.tar.xz | grep -q /configure$'
+done_testing
