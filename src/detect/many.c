@@ -420,14 +420,15 @@ static bool differ_in_step(const struct ofs_part *a, const struct ofs_part *b)
 	    memcmp(a->rel, b->rel, n) == 0 && strcmp(rest_a, rest_b) == 0;
 }
 
-/* The files of several steps are no parts of one checkpoint. */
+/* The files of several steps are no parts of one checkpoint. Where a trainer has
+ * written an index they are of one save: its step_0.pt is that of a rank. */
 static int check_steps(const struct ofs_dir *dir, const struct ofs_parts *parts,
     struct optimfs_error *err)
 {
 	char list[160] = "";
 	size_t n = 0, nfound = 0;
 
-	for (size_t i = 0; i < parts->n; i++) {
+	for (size_t i = 0; i < parts->n && parts->trainer == NULL; i++) {
 		bool found = false;
 
 		for (size_t k = 0; k < parts->n && !found; k++)
