@@ -238,6 +238,7 @@ static int settle_names(const char *name, struct ofs_layout *l,
 	if (l->hf && l->only == OFS_ONLY_ALL)
 		l->only = OFS_ONLY_MODEL; /* as the directories of the Hub */
 	l->names.lean = l->hf;
+	l->names.bare = l->only == OFS_ONLY_MODEL;
 	return 0;
 }
 

@@ -138,6 +138,19 @@ static void note_padding(struct ofs_renaming *r, const struct ofs_entry *e,
 		r->out->padded = *ofs_tensor_shape(r->base, t);
 }
 
+/* Is it of the optimizer, which is not wanted? What cannot be done with it then
+ * does not matter. */
+static bool is_unwanted(const struct ofs_renaming *r, const struct ofs_entry *e)
+{
+	const uint32_t *c;
+	uint32_t n;
+
+	if (!r->bare || e->tree == OFS_NONE)
+		return false;
+	c = ofs_catalog_components(r->base, e->tree, &n);
+	return n > 0 && ofs_catalog_string_is(r->base, c[0], "optim");
+}
+
 /* Looks up what becomes of an entry, and adds it if it is split. */
 static int rename_entry(struct ofs_renaming *r, uint32_t i)
 {
@@ -145,6 +158,8 @@ static int rename_entry(struct ofs_renaming *r, uint32_t i)
 	uint32_t at = ofs_renaming_name_at(r->base, e), n, name;
 	struct ofs_verdict v;
 
+	if (is_unwanted(r, e))
+		return 0;
 	if (at == OFS_NONE)
 		return ofs_renaming_is_list(r->base, e) ? keep_list(r, i)
 							: keep(r, i);
@@ -182,7 +197,7 @@ static int find_groups(struct ofs_renaming *r)
 		struct ofs_str name;
 
 		r->group_of[i] = OFS_NONE;
-		if (at == OFS_NONE)
+		if (at == OFS_NONE || is_unwanted(r, e))
 			continue;
 		name = ofs_catalog_string(r->base,
 		    ofs_catalog_components(r->base, e->tree, &n)[at]);
@@ -414,6 +429,7 @@ struct ofs_renamed *ofs_rename(const struct ofs_model_files *source,
 		.source = source,
 		.families = families,
 		.lean = choice->lean != 0,
+		.bare = choice->bare != 0,
 		.err = OFS_SOME_ERROR(err) };
 	int ret = allocate(&r);
 

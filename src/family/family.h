@@ -20,6 +20,7 @@ struct ofs_family_choice {
 	char name[OFS_FAMILY_CHOICE]; /* "": the names as they are */
 	uint32_t heads, groups, vocab;
 	uint32_t lean; /* what the family has no name for is left out */
+	uint32_t bare; /* so is the optimizer */
 };
 
 /* A checkpoint with other names. */

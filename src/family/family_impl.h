@@ -44,7 +44,7 @@ struct ofs_renaming {
 	const struct ofs_families *families;
 	const struct ofs_family *family;
 	struct ofs_facts facts;
-	bool back, lean;
+	bool back, lean, bare;
 	uint32_t *shape_of; /* of each string that is a name: a tensor of the
 			     * parameter's shape; OFS_NONE: unknown, or no name */
 	uint8_t *is_name;   /* of each string of base */

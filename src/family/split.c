@@ -106,9 +106,20 @@ static bool has_shape(const struct splitting *s)
 	    p->ndim);
 }
 
+/* Does a vocabulary have no padding, as far as is known? */
+static bool is_unpadded(const struct splitting *s)
+{
+	const struct ofs_tensor *t = ofs_entry_tensor(s->r->base, s->e);
+	uint64_t words = s->r->facts.vocab;
+
+	return s->v->rule->vocab && !s->v->rule->transpose && t != NULL &&
+	    t->ndim > 0 &&
+	    (words == 0 || words == *ofs_tensor_shape(s->r->base, t));
+}
+
 static bool is_cut(const struct splitting *s)
 {
-	return !ofs_renaming_is_whole(s->v->rule) &&
+	return !is_unpadded(s) && !ofs_renaming_is_whole(s->v->rule) &&
 	    s->e->kind == OFS_ENTRY_TENSOR &&
 	    !ofs_renaming_is_single(s->r->base,
 		&s->r->base->tensors[s->e->ref]);

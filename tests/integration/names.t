@@ -218,6 +218,16 @@ not_ok "a config.json that ends early" to safetensors,hf,names=llama \
     "$scratch/beside" other
 like "... is an error" "$(cat "$scratch/said")" '*OFS653 *config.json*'
 
+# Masters that are computed from a weight and its remainder cannot be cut.
+tar -xzf "$data/megatron_buckets/tp2pp1dp2_remainder.tar.gz" -C "$scratch"
+halves=$scratch/tp2pp1dp2_remainder/ckpt
+ok "a model whose optimizer cannot be cut" to safetensors,hf,names=qwen3 \
+    "$halves" halves
+ok "... is exported" python3 "$tool" "$halves" "$scratch/halves" qwen3 4 2 0
+not_ok "its optimizer is not" to dcp@2,names=qwen3 "$halves" halves2
+like "... which is said" "$(cat "$scratch/said")" \
+    '*OFS895 *fp32: its elements are computed, and cannot be cut*'
+
 # What cannot be done is said.
 
 # refuse WHAT CODE LAYOUT [CHECKPOINT]
