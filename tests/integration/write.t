@@ -248,7 +248,7 @@ first=$(od -An -tu1 -N1 "$m/model/t.bool")
 printf "\\$((1 - first))" | dd of="$m/model/t.bool" bs=1 conv=notrunc 2>/dev/null
 ok "umount commits an edited complex number and boolean" "$OPTIMFS" umount "$m"
 status "diff --rtol exits with 1 for both edits" 1 \
-    "$OPTIMFS" diff --rtol 1e-6 ck "$data/dcp_dtypes/ckpt"
+    "$OPTIMFS" diff -v --rtol 1e-6 ck "$data/dcp_dtypes/ckpt"
 is "diff --rtol names the complex and the boolean tensor" \
     "$(sed 's/:.*//' "$scratch/out")" "model/t.bool
 model/t.complex64"
