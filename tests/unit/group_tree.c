@@ -345,6 +345,7 @@ static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
 	uint64_t before;
 
 	o.group = w;
+	o.together = true;
 	fs = optimfs_open(j->path, &o, &err);
 	if (fs == NULL)
 		bail_out("%s", err.text);
