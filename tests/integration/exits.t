@@ -51,7 +51,7 @@ refuses() {
 	advised "$name"
 }
 
-is "the program has 24 verbs" "$(echo "$verbs" | wc -w)" 24
+is "the program has 25 verbs" "$(echo "$verbs" | wc -w)" 25
 case $("$OPTIMFS" --version) in
 *"no FUSE"*) verbs=$(echo "$verbs" | grep -vxE 'mount|umount|commit|abort') ;;
 esac
