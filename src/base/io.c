@@ -64,7 +64,7 @@ int ofs_dir_open_top(const char *path, struct ofs_dir *dir,
 int ofs_dir_open_names(const struct ofs_namespace *names, const char *path,
     struct ofs_dir *dir, struct optimfs_error *err)
 {
-	struct ofs_dir new = { .fd = -1, .names = names };
+	struct ofs_dir new = { .fd = -1, .names = names, .counted = true };
 
 	new.path = strdup(path);
 	if (new.path == NULL) {
@@ -77,13 +77,13 @@ int ofs_dir_open_names(const struct ofs_namespace *names, const char *path,
 
 static void hold_names(const struct ofs_dir *dir)
 {
-	if (dir->names != NULL && dir->names->ops->hold != NULL)
+	if (dir->counted)
 		dir->names->ops->hold(dir->names);
 }
 
 static void let_names(const struct ofs_dir *dir)
 {
-	if (dir->names != NULL && dir->names->ops->let != NULL)
+	if (dir->counted)
 		dir->names->ops->let(dir->names);
 }
 
@@ -504,6 +504,7 @@ static bool put_below(const struct ofs_dir *dir, const char *rel,
 	if (dir->names == NULL)
 		return true;
 	sub->names = dir->names;
+	sub->counted = dir->counted;
 	hold_names(sub);
 	sub->below = ofs_path_join(dir->below == NULL ? "" : dir->below, rel);
 	return sub->below != NULL;

@@ -45,8 +45,7 @@ struct ofs_namespace_ops {
 	struct ofs_transport *(*transport)(const struct ofs_namespace *names,
 	    const struct ofs_catalog *cat, uint64_t cache,
 	    struct optimfs_error *err);
-	/* Takes and drops a reference of a directory. NULL: it outlives all of
-	 * them. */
+	/* Takes and drops a reference of a directory that is counted. */
 	void (*hold)(const struct ofs_namespace *names);
 	void (*let)(const struct ofs_namespace *names);
 };
@@ -64,6 +63,9 @@ struct ofs_dir {
 	const struct optimfs_watch *watch;
 	/* Decides which files exist. NULL: the local directory does. */
 	const struct ofs_namespace *names;
+	/* It has a reference of names. Else names may be freed first: then only
+	 * closing it is allowed. */
+	bool counted;
 	char *below; /* path in names; NULL: its root */
 	/* over: the files of directory upper hide those with the same names. So
 	 * a checkpoint is read as it will be once the files of upper have been
