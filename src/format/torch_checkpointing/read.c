@@ -30,6 +30,13 @@
 
 /* Detection. */
 
+static int cannot_read(const struct optimfs_error *why,
+    struct optimfs_error *err)
+{
+	optimfs_fail_with(err, why);
+	return optimfs_fail_in(err, "%s", OFS_TC_INDEX);
+}
+
 /* Files of torch.save beside the index are parts of their own, so that no
  * directory is of this format only: src/detect/torch_checkpointing.c asks. */
 static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
@@ -51,8 +58,9 @@ static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
 	n = (uint64_t)st.st_size < sizeof(head) ? (uint64_t)st.st_size
 						: sizeof(head);
 	/* the first item is at its start */
-	if (ofs_input_read(&in, head, n, 0, &why) == 0 &&
-	    memmem(head, n, word, sizeof(word) - 1) != NULL)
+	if (ofs_input_read(&in, head, n, 0, &why) == -1)
+		sure = ofs_probe_failed(&why) ? cannot_read(&why, err) : 0;
+	else if (memmem(head, n, word, sizeof(word) - 1) != NULL)
 		sure = OFS_BID_ASKED;
 	ofs_input_close(&in);
 	return sure;
@@ -274,8 +282,8 @@ int ofs_tc_files(const struct ofs_dir *dir, struct ofs_part_file **file,
 		doc = ofs_pickle_parse(bytes, len, true, NULL, NULL, &why);
 	if (doc != NULL)
 		ret = add_files(&f, doc);
-	else if (ofs_must_stop(&why))
-		ret = optimfs_fail_with(err, &why);
+	else if (ofs_must_stop(&why) || ofs_probe_failed(&why))
+		ret = cannot_read(&why, err);
 	ofs_pickle_free(doc);
 	*file = f.file;
 	*n = f.n;
