@@ -164,7 +164,7 @@ draw() {
 		cat
 		echo '</script>'
 	} >>"$page"
-	HOME=$scratch timeout "$limit" chromium --headless --no-sandbox \
+	HOME=$scratch XDG_CACHE_HOME=$scratch/cache timeout "$limit" chromium --headless --no-sandbox \
 	    --disable-gpu --disable-background-networking --disable-sync \
 	    --enable-logging=stderr "$@" --dump-dom "file://$page" \
 	    >"$scratch/dom" 2>"$scratch/said"
