@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/utf8.h"
 #include "fs/walk.h"
 #include "stats/stats.h"
 #include "tools/command.h"
@@ -140,14 +141,22 @@ int ofs_sink_terminal(void *ctx, const void *p, size_t n,
 	return ret;
 }
 
-/* enough was read */
-static int has_zero(void *ctx, const void *p, size_t n,
+/* Is what was read no text? That is enough. */
+static int judge_bytes(void *ctx, const void *p, size_t n,
     struct optimfs_error *err)
 {
-	bool *zero = ctx;
+	const uint8_t *at = p, *end = at + n;
+	bool *binary = ctx;
+	size_t len;
 
 	(void)err;
-	*zero = memchr(p, '\0', n) != NULL;
+	*binary = memchr(p, '\0', n) != NULL;
+	/* the last character may go on in what follows */
+	while (!*binary && at + 4 <= end) {
+		len = ofs_utf8_length(at, (size_t)(end - at));
+		*binary = len == 0;
+		at += len;
+	}
 	return -1;
 }
 
@@ -159,6 +168,6 @@ bool ofs_command_is_binary(struct ofs_command *c, uint64_t node)
 
 	free(kind);
 	if (!binary)
-		(void)ofs_command_read(c, node, has_zero, &binary, NULL);
+		(void)ofs_command_read(c, node, judge_bytes, &binary, NULL);
 	return binary;
 }

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "catalog/shards.h"
 #include "fs/view.h"
 #include "read/locate.h"
 
@@ -109,22 +110,15 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 	count_cut(s, t);
 }
 
-/* Are elements of it in no shard, and not read as zeros? */
-static bool has_holes(const struct ofs_catalog *cat, const struct ofs_entry *e)
-{
-	return e->kind == OFS_ENTRY_TENSOR &&
-	    (cat->tensors[e->ref].flags &
-		(OFS_TENSOR_HOLES | OFS_TENSOR_ZERO)) == OFS_TENSOR_HOLES;
-}
-
 /* Is an entry readable, judging by the index? */
 static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
+	const struct ofs_tensor *t = ofs_entry_tensor(cat, e);
 	uint32_t error = ofs_entry_error(cat, e);
 
 	if (error == OFS_NONE)
-		s->gone += has_holes(cat, e) ||
+		s->gone += (t != NULL && ofs_tensor_has_holes(t)) ||
 		    (s->is_lossy && ofs_entry_lost(cat, e, NULL));
 	else if (cat->notes[error].code == EOPNOTSUPP ||
 	    ofs_entry_is_pickled(cat, e, NULL, NULL))

@@ -31,6 +31,13 @@ static inline bool ofs_tensor_is_derived(const struct ofs_catalog *cat,
 	return false;
 }
 
+/* Are elements of it in no shard, and not read as zeros? */
+static inline bool ofs_tensor_has_holes(const struct ofs_tensor *t)
+{
+	return (t->flags & (OFS_TENSOR_HOLES | OFS_TENSOR_ZERO)) ==
+	    OFS_TENSOR_HOLES;
+}
+
 /* A box of consecutive elements within a larger box: coordinates before dim are
  * those of prefix, dim goes from lo to hi, later dimensions are whole. */
 struct ofs_slab {

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/json_write.h"
+#include "catalog/shards.h"
 #include "fs/fs.h"
 
 #define LINE "\n  "
@@ -64,16 +65,19 @@ static void count(const struct ofs_snapshot *snap, struct counts *c)
 		const struct ofs_entry *e =
 		    ofs_tree_entry(&snap->tree, snap->cat, i);
 		const struct ofs_extent *at;
+		const struct ofs_tensor *t;
 
 		if (e == NULL)
 			continue;
-		if (e->kind == OFS_ENTRY_TENSOR)
-			count_tensor(snap, i, &snap->cat->tensors[e->ref], c);
+		t = ofs_entry_tensor(snap->cat, e);
+		if (t != NULL)
+			count_tensor(snap, i, t, c);
 		for (uint32_t k = 0;
 		     (at = ofs_entry_extent(snap->cat, e, k)) != NULL; k++)
 			ofs_sum_u64(&c->stored, at->len);
 		c->damaged += ofs_entry_error(snap->cat, e) != OFS_NONE ||
-		    ofs_entry_lost(snap->cat, e, NULL);
+		    ofs_entry_lost(snap->cat, e, NULL) ||
+		    (t != NULL && ofs_tensor_has_holes(t));
 		c->values += e->kind == OFS_ENTRY_VALUE;
 		c->objects += e->kind == OFS_ENTRY_ITEM;
 	}

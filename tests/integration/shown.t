@@ -165,8 +165,12 @@ if command -v script >/dev/null; then
 	    "$("$OPTIMFS" cat "$ck" 'extra/key4%E2%80%AE' | od -An -tx1 | tr -d ' ')" 76616c7565e280ae0a
 	script -qec "'$OPTIMFS' cat hf .optimfs/npy/model/w%E2%80%AE.npy" tty >/dev/null
 	like "cat writes no .npy to a terminal" "$(cat tty)" '*refusing to write bytes*'
+	script -qec "'$OPTIMFS' cat '$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt' \
+	    .optimfs/rank/0/model/layers.0.wq.weight" tty >/dev/null
+	like "nor what a rank has of it, in which no byte is zero" "$(cat tty)" \
+	    '*refusing to write bytes*'
 else
-	skip 4 "no script(1)"
+	skip 5 "no script(1)"
 fi
 
 done_testing

@@ -76,6 +76,15 @@ def test_a_checkpoint_with_a_lost_file_says_so(copy):
         assert "1 file missing" in repr(c) and "damaged" in repr(c)
 
 
+def test_a_lost_rank_that_no_index_names_is_damage_too(copy):
+    ck = copy("deepspeed/z2_ws2_bf16/ckpt")
+    os.unlink(os.path.join(
+        ck, "global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"))
+    with optimfs.open(ck) as c:
+        assert c.info()["counts"]["damaged"] == 24
+        assert "24 damaged" in repr(c)
+
+
 def test_shards_and_attributes_describe_a_tensor(data):
     with optimfs.open(data(FSDP2)) as ck:
         t = ck["optim/state/layers.0.wq.weight/exp_avg"]
