@@ -610,9 +610,11 @@ void ofs_command_fini(struct ofs_command *c)
 int ofs_command_fail_layout(const struct ofs_command *c,
     const struct optimfs_error *err)
 {
-	int status = ofs_job_fail(&c->job, err);
+	struct optimfs_error e = *err;
 
-	return err->number == 771 ? OFS_EXIT_USAGE : status;
+	if (e.number == 771)
+		e.code = EINVAL;
+	return ofs_job_fail(&c->job, &e);
 }
 
 int ofs_command_resolve(struct ofs_command *c, const char *path,

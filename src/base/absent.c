@@ -79,6 +79,17 @@ int ofs_fail_absent(const char *path, struct optimfs_error *err)
 	const char *colon = strstr(path, "://");
 	size_t host = host_of(path);
 
+	if (strncmp(path, "file://", 7) == 0)
+		return optimfs_fail(err, ENOENT,
+		    "OFS019 %.200s: No such file or directory: a local path is "
+		    "given without file://",
+		    path);
+	if (path[0] == '~')
+		return optimfs_fail(err, ENOENT,
+		    "OFS019 %.200s: No such file or directory: the shell "
+		    "replaces ~ only without quotes and at the start of a word: "
+		    "give \"$HOME/...\"",
+		    path);
 	if (colon != NULL && colon > path)
 		return optimfs_fail(err, ENOENT,
 		    "OFS019 %.200s: No such file or directory: it is an "
@@ -88,7 +99,8 @@ int ofs_fail_absent(const char *path, struct optimfs_error *err)
 	if (host > 0)
 		return optimfs_fail(err, ENOENT,
 		    "OFS019 %.200s: No such file or directory: if it is on "
-		    "host %.*s, mount it here (sshfs), or run optimfs there",
+		    "host %.*s, mount it here (sshfs), or run optimfs there "
+		    "(optimfs serve shows it here)",
 		    path, (int)host, path);
 	return fail_missing(path, err);
 }

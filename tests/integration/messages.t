@@ -60,6 +60,8 @@ info nowhere|3|OFS019|-|nowhere: No such file or directory: this directory has n
 info no/such/dir|3|OFS019|-|no/such/dir: *: this directory has no no
 info gs://bucket/step-1000|3|OFS019|-|gs://bucket/step-1000: *download it (gcloud storage cp -r, or gcsfuse)*
 info host:/step-1000|3|OFS019|-|host:/step-1000: *on host host, mount it here (sshfs)*
+info file:///step-1000|3|OFS019|-|file:///step-1000: *without file://
+info ~/step-1000|3|OFS019|-|~/step-1000: *replaces ~ only*
 info step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
 diff step-1000 step-100|3|OFS018|-|step-100: No such file or directory; did you mean 'step-1000'[?]
 check step-1000/model|3|OFS018|-|step-1000/model: *: step-1000 model
