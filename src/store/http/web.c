@@ -132,7 +132,7 @@ static int take_answers(struct ofs_http_site *s, uint32_t dir,
 		return take_listing(s, dir, &g[0], err);
 	if (g[0].err.number == 923)
 		return optimfs_fail(err, EACCES,
-		    "OFS923 %s: the server does not allow to list this "
+		    "OFS923 %s: the server allows no listing of this "
 		    "directory (or wants to know who asks): give the address of "
 		    "a file in it",
 		    g[0].name);
