@@ -636,11 +636,8 @@ char *optimfs_summary(struct optimfs *fs, const char *path,
 		if (form != OPTIMFS_SUMMARY_JSON)
 			ofs_summary_file_text(fs, &attr, &out);
 	}
-	ofs_buf_putc(&out, '\0');
-	if (ret == 0 && !out.bad)
-		return (char *)out.data;
 	if (ret == 0)
-		ofs_no_memory(err);
+		return ofs_buf_text(&out, err);
 	ofs_buf_fini(&out);
 	return NULL;
 }

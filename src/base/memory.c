@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cgroup.h"
 
 #define FIRST     8 /* capacity of a new array */
@@ -40,6 +41,16 @@ void *ofs_huge(void *p, size_t n)
 		(void)madvise((char *)p - before,
 		    (before + n + page - 1) & -page, MADV_HUGEPAGE);
 	return p;
+}
+
+char *ofs_buf_text(struct ofs_buf *b, struct optimfs_error *err)
+{
+	ofs_buf_putc(b, '\0');
+	if (!b->bad)
+		return (char *)b->data;
+	ofs_buf_fini(b);
+	ofs_no_memory(err);
+	return NULL;
 }
 
 void *ofs_alloc_huge(size_t n)

@@ -13,6 +13,11 @@ int ofs_no_memory(struct optimfs_error *err);
 /* As calloc(3); NULL with that error. */
 void *ofs_alloc(size_t n, size_t size, struct optimfs_error *err);
 
+struct ofs_buf;
+/* Ends the text in b, which is the caller's then. NULL: b is bad, and is freed,
+ * with that error. */
+char *ofs_buf_text(struct ofs_buf *b, struct optimfs_error *err);
+
 /* Make room for one more item in array v, which has n items and room for cap.
  * Assigns to v and cap; cap is a size_t or a uint32_t. Capacity grows by at
  * least half, so that appending one by one takes linear time. 0, or -1 with

@@ -340,12 +340,7 @@ char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
 		else
 			ofs_buf_printf(&b, "%%%c", *p);
 	}
-	ofs_buf_putc(&b, '\0');
-	if (!b.bad)
-		return (char *)b.data;
-	ofs_buf_fini(&b);
-	ofs_no_memory(err);
-	return NULL;
+	return ofs_buf_text(&b, err);
 }
 
 /* Manifests. */

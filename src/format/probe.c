@@ -86,6 +86,27 @@ bool ofs_probe_failed(const struct optimfs_error *why)
 	}
 }
 
+int ofs_probe_start(const struct ofs_dir *dir, const char *rel, uint8_t *p,
+    size_t size, size_t *n, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+	struct ofs_input in;
+	struct stat st;
+	int ret = ofs_dir_open_input(dir, rel, &in, &st, &why);
+
+	if (ret == 0) {
+		*n = (uint64_t)st.st_size < size ? (size_t)st.st_size : size;
+		ret = ofs_input_read(&in, p, *n, 0, &why);
+		ofs_input_close(&in);
+	}
+	if (ret == 0)
+		return 1;
+	if (!ofs_probe_failed(&why))
+		return 0;
+	optimfs_fail_with(err, &why);
+	return optimfs_fail_in(err, "%s", rel);
+}
+
 int ofs_probe_names(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err)
 {

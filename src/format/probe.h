@@ -55,6 +55,10 @@ bool ofs_probe_is_empty(const struct ofs_dir *dir, const char *rel);
  * Otherwise there is none, or none that we may read. */
 bool ofs_probe_failed(const struct optimfs_error *why);
 
+/* The first bytes of a file, at most size of them: 1, with their number in *n; 0
+ * and -1 as below. */
+int ofs_probe_start(const struct ofs_dir *dir, const char *rel, uint8_t *p,
+    size_t size, size_t *n, struct optimfs_error *err);
 /* The names in the directory rel below dir: 1; 0: no directory, or none that we
  * may read; -1: it cannot be read, which is no reason to take the checkpoint for
  * another one. */

@@ -380,11 +380,8 @@ char *ofs_run_summary(struct optimfs *fs, const char *path,
 	if (path[0] != '\0')
 		return summary_below(fs->run, path, form, err);
 	ret = put_summary(fs->run, form, &out, err);
-	ofs_buf_putc(&out, '\0');
-	if (ret == 0 && !out.bad)
-		return (char *)out.data;
 	if (ret == 0)
-		ofs_no_memory(err);
+		return ofs_buf_text(&out, err);
 	ofs_buf_fini(&out);
 	return NULL;
 }

@@ -175,6 +175,20 @@ static enum MHD_Result ask_for_token(struct request *r)
 	return answer(r, MHD_HTTP_UNAUTHORIZED, response);
 }
 
+/* Without a token only what everybody may read anyway: a run can have steps that
+ * are private, and modes change. */
+static bool is_closed(struct request *r)
+{
+	struct optimfs *fs = r->http->fs;
+	uint64_t node = r->attr.node;
+
+	if (r->http->at->token[0] != '\0')
+		return false;
+	(void)optimfs_access_changed(fs, node);
+	return optimfs_getattr(fs, node, &r->attr, NULL) == -1 ||
+	    (r->attr.mode & S_IROTH) == 0;
+}
+
 /* Directories. */
 
 static ssize_t send_dir(void *cls, uint64_t pos, char *buf, size_t max)
@@ -434,6 +448,10 @@ static enum MHD_Result get(struct request *r)
 	path = (const char *)r->path.data;
 	if (optimfs_resolve(r->http->fs, path, &r->attr, &err) == -1)
 		return fail(r, &err);
+	if (is_closed(r))
+		return refuse(r, MHD_HTTP_FORBIDDEN,
+		    "OFS022 not everybody may read this: start optimfs serve "
+		    "with --token-file, and give the token\n");
 	return S_ISREG(r->attr.mode) ? get_file(r) : get_dir(r);
 }
 

@@ -40,4 +40,8 @@ is "a directory of a checkpoint that cannot be listed is an error" \
 data=$TOP_SRCDIR/tests/data/torch_checkpointing/fsdp2_w2_safetensors
 is "an index that cannot be opened is an error" "$(with_errors /metadata.pkl \
     "$OPTIMFS" ls -R "$data/ckpt/step_3" | grep -v same)" told
+data=$TOP_SRCDIR/tests/data/delta/slime_xxh3/ckpt/deltas
+is "nor are changes taken for a state" \
+    "$(with_errors /model.safetensors.index.json "$OPTIMFS" ls -R \
+    "$data/weight_v000003" | grep -v same)" told
 done_testing

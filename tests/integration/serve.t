@@ -152,6 +152,9 @@ serve "$scratch/run"
 is "a step of a run" "$(get steps/5/optim/param_groups/0/lr | body)" 0.001
 is "by its link" "$(get latest/optim/param_groups/0/lr | body)" 0.001
 cp -r "$ck" "$scratch/run/step-6"
+chmod go= "$scratch/run/step-4"
+like "without a token a private step is for nobody" \
+    "$(get steps/4/optim/param_groups/0/lr)" "403*OFS022*--token-file*"
 like "new steps appear" "$(get 'steps/?format=json')" '*"name": "6"*'
 stop
 done_testing

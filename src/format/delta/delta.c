@@ -24,25 +24,18 @@ static bool has_word(const uint8_t *p, size_t n, const char *word)
 static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
-	struct optimfs_error why;
-	struct ofs_input in;
-	struct stat st;
 	uint8_t head[1024];
-	uint64_t n;
-	int sure = 0;
+	size_t n;
+	int ret;
 
-	(void)err;
-	if (!ofs_probe_has(names, OFS_SLIME_INDEX) ||
-	    ofs_dir_open_input(dir, OFS_SLIME_INDEX, &in, &st, &why) == -1)
+	if (!ofs_probe_has(names, OFS_SLIME_INDEX))
 		return 0;
-	n = (uint64_t)st.st_size < sizeof(head) ? (uint64_t)st.st_size
-						: sizeof(head);
 	/* metadata comes before the map */
-	if (ofs_input_read(&in, head, n, 0, &why) == 0 &&
-	    has_word(head, n, "\"delta_encoding\""))
-		sure = 95;
-	ofs_input_close(&in);
-	return sure;
+	ret =
+	    ofs_probe_start(dir, OFS_SLIME_INDEX, head, sizeof(head), &n, err);
+	if (ret != 1)
+		return ret;
+	return has_word(head, n, "\"delta_encoding\"") ? 95 : 0;
 }
 
 /* Members of __metadata__ are short, but for a list of names, which has a name

@@ -30,40 +30,24 @@
 
 /* Detection. */
 
-static int cannot_read(const struct optimfs_error *why,
-    struct optimfs_error *err)
-{
-	optimfs_fail_with(err, why);
-	return optimfs_fail_in(err, "%s", OFS_TC_INDEX);
-}
-
 /* Files of torch.save beside the index are parts of their own, so that no
  * directory is of this format only: src/detect/torch_checkpointing.c asks. */
 static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
 	static const char word[] = "nested_path_to_metadata";
-	struct optimfs_error why;
-	struct ofs_input in;
-	struct stat st;
 	uint8_t head[4096];
-	uint64_t n;
-	int sure = 0;
+	size_t n;
+	int ret;
 
 	if (!ofs_probe_has(names, OFS_TC_INDEX))
 		return 0;
-	if (ofs_dir_open_input(dir, OFS_TC_INDEX, &in, &st, &why) == -1)
-		return ofs_probe_failed(&why) ? optimfs_fail_with(err, &why)
-					      : 0;
-	n = (uint64_t)st.st_size < sizeof(head) ? (uint64_t)st.st_size
-						: sizeof(head);
 	/* the first item is at its start */
-	if (ofs_input_read(&in, head, n, 0, &why) == -1)
-		sure = ofs_probe_failed(&why) ? cannot_read(&why, err) : 0;
-	else if (memmem(head, n, word, sizeof(word) - 1) != NULL)
-		sure = OFS_BID_ASKED;
-	ofs_input_close(&in);
-	return sure;
+	ret = ofs_probe_start(dir, OFS_TC_INDEX, head, sizeof(head), &n, err);
+	if (ret != 1)
+		return ret;
+	return memmem(head, n, word, sizeof(word) - 1) != NULL ? OFS_BID_ASKED
+							       : 0;
 }
 
 /* Items. */
@@ -280,10 +264,12 @@ int ofs_tc_files(const struct ofs_dir *dir, struct ofs_part_file **file,
 	    ofs_dir_read_file(dir, OFS_TC_INDEX, INDEX_MAX, &bytes, &len,
 		&why) == 0)
 		doc = ofs_pickle_parse(bytes, len, true, NULL, NULL, &why);
-	if (doc != NULL)
+	if (doc != NULL) {
 		ret = add_files(&f, doc);
-	else if (ofs_must_stop(&why) || ofs_probe_failed(&why))
-		ret = cannot_read(&why, err);
+	} else if (ofs_must_stop(&why) || ofs_probe_failed(&why)) {
+		optimfs_fail_with(err, &why);
+		ret = optimfs_fail_in(err, "%s", OFS_TC_INDEX);
+	}
 	ofs_pickle_free(doc);
 	*file = f.file;
 	*n = f.n;

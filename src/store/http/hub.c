@@ -197,16 +197,6 @@ static int pin(struct ofs_http_site *s, const struct repository *r, char *sha,
 	return ret;
 }
 
-static char *text_of(struct ofs_buf *b, struct optimfs_error *err)
-{
-	ofs_buf_putc(b, '\0');
-	if (!b->bad)
-		return (char *)b->data;
-	ofs_buf_fini(b);
-	ofs_no_memory(err);
-	return NULL;
-}
-
 static int set_addresses(struct ofs_http_site *s, const struct repository *r,
     const char *sha, struct optimfs_error *err)
 {
@@ -225,9 +215,9 @@ static int set_addresses(struct ofs_http_site *s, const struct repository *r,
 		ofs_buf_putc(&prefix, '/');
 	}
 	ofs_buf_puts(&base, "?recursive=true");
-	s->base = text_of(&base, err);
-	s->root = text_of(&root, err);
-	s->prefix = text_of(&prefix, err);
+	s->base = ofs_buf_text(&base, err);
+	s->root = ofs_buf_text(&root, err);
+	s->prefix = ofs_buf_text(&prefix, err);
 	return s->base == NULL || s->root == NULL || s->prefix == NULL ? -1 : 0;
 }
 

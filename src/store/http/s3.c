@@ -70,16 +70,6 @@ static void put_base(struct ofs_buf *b, struct ofs_str bucket)
 		    OFS_STR_ARGS(bucket, 255), region);
 }
 
-static char *text_of(struct ofs_buf *b, struct optimfs_error *err)
-{
-	ofs_buf_putc(b, '\0');
-	if (!b->bad)
-		return (char *)b->data;
-	ofs_buf_fini(b);
-	ofs_no_memory(err);
-	return NULL;
-}
-
 static struct ofs_http_login login_of(void)
 {
 	if (profile.key[0] == '\0')
@@ -102,7 +92,7 @@ static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
 		return optimfs_fail(err, EINVAL,
 		    "OFS920 %s: not the name of a bucket", s->shown);
 	put_base(&base, url->host);
-	s->base = text_of(&base, err);
+	s->base = ofs_buf_text(&base, err);
 	if (s->base == NULL)
 		return -1;
 	ofs_buf_put(&prefix, url->path.p, url->path.len);
@@ -112,8 +102,8 @@ static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
 		ofs_buf_putc(&root, '/');
 		ofs_buf_putc(&prefix, '/');
 	}
-	s->root = text_of(&root, err);
-	s->prefix = text_of(&prefix, err);
+	s->root = ofs_buf_text(&root, err);
+	s->prefix = ofs_buf_text(&prefix, err);
 	s->login = login_of();
 	return s->root == NULL || s->prefix == NULL ? -1 : 0;
 }
@@ -190,7 +180,7 @@ static char *page_address(const struct listing *l, bool deep, const char *token,
 			ofs_buf_puts(&b, "%2F");
 		else
 			ofs_url_escape(&b, p, 1);
-	return text_of(&b, err);
+	return ofs_buf_text(&b, err);
 }
 
 /* One page. *token becomes that of the next. */

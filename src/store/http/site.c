@@ -151,12 +151,7 @@ char *ofs_http_address(const struct ofs_http_site *s, const char *path,
 	ofs_url_escape(&b, path, strlen(path));
 	if (path[0] != '\0')
 		ofs_buf_puts(&b, end);
-	ofs_buf_putc(&b, '\0');
-	if (!b.bad)
-		return (char *)b.data;
-	ofs_buf_fini(&b);
-	ofs_no_memory(err);
-	return NULL;
+	return ofs_buf_text(&b, err);
 }
 
 /* Sizes. */
@@ -856,9 +851,5 @@ char *ofs_http_below(const char *address, const char *name)
 		ofs_url_escape(&b, name, strlen(name));
 	else
 		ofs_buf_puts(&b, name);
-	ofs_buf_putc(&b, '\0');
-	if (!b.bad)
-		return (char *)b.data;
-	ofs_buf_fini(&b);
-	return NULL;
+	return ofs_buf_text(&b, NULL);
 }
