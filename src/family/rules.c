@@ -14,8 +14,8 @@
 #include "base/memory.h"
 #include "base/str.h"
 
-#define FILE_MAX  (1u << 20)
-#define LINE_MAX_ 1024u
+#define FILE_MAX   (1u << 20)
+#define LINE_BYTES 1024u
 /* A table of tables would double with each line. */
 #define RULES_MAX 4096u
 
@@ -27,7 +27,6 @@ struct parse {
 	struct optimfs_error *err;
 };
 
-#define WRONG(p, ...) wrong((p), __VA_ARGS__)
 static int wrong(struct parse *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 static int wrong(struct parse *p, const char *fmt, ...)
@@ -97,13 +96,13 @@ static bool is_name(struct ofs_str s)
 static int check_name(struct parse *p, struct ofs_str s)
 {
 	if (!is_name(s))
-		return WRONG(p,
+		return wrong(p,
 		    "'%.*s' is no name: letters, digits, '_', '-' and '*', "
 		    "joined by single dots",
 		    OFS_STR_ARGS(s, 80));
 	return count_stars(s) <= OFS_FAMILY_STARS
 	    ? 0
-	    : WRONG(p, "'%.*s' has more than %d stars", OFS_STR_ARGS(s, 80),
+	    : wrong(p, "'%.*s' has more than %d stars", OFS_STR_ARGS(s, 80),
 		  OFS_FAMILY_STARS);
 }
 
@@ -124,7 +123,7 @@ static int parse_left(struct parse *p, struct ofs_str s,
 	if (check_name(p, r->left) == -1)
 		return -1;
 	return r->anything && (r->stacked || count_stars(r->left) > 0)
-	    ? WRONG(p, "after a '*' at the start no other may follow")
+	    ? wrong(p, "after a '*' at the start no other may follow")
 	    : 0;
 }
 
@@ -132,11 +131,11 @@ static int parse_left(struct parse *p, struct ofs_str s,
 static int add_part(struct parse *p, struct ofs_family_rule *r,
     struct ofs_str before, struct ofs_str word, struct ofs_str after)
 {
-	char name[3 * LINE_MAX_ + 1];
+	char name[3 * LINE_BYTES + 1];
 	struct ofs_str part = { NULL, before.len + word.len + after.len };
 
 	if (r->nright == OFS_FAMILY_PARTS)
-		return WRONG(p, "more than %d parts", OFS_FAMILY_PARTS);
+		return wrong(p, "more than %d parts", OFS_FAMILY_PARTS);
 	memcpy(name, before.p, before.len);
 	memcpy(name + before.len, word.p, word.len);
 	memcpy(name + before.len + word.len, after.p, after.len);
@@ -160,7 +159,7 @@ static int parse_right(struct parse *p, struct ofs_str s,
 		return add_part(p, r, s, (struct ofs_str){ s.p, 0 },
 		    (struct ofs_str){ s.p, 0 });
 	if (open == NULL || close == NULL || close < open)
-		return WRONG(p, "'%.*s' has a brace without the other one",
+		return wrong(p, "'%.*s' has a brace without the other one",
 		    OFS_STR_ARGS(s, 80));
 	for (const char *at = open + 1; at <= close; at = comma + 1) {
 		comma = memchr(at, ',', (size_t)(close - at));
@@ -192,7 +191,7 @@ static int parse_words(struct parse *p, struct ofs_str rest,
 			if (check_name(p, r->only_if) == -1)
 				return -1;
 		} else
-			return WRONG(p,
+			return wrong(p,
 			    "'%.*s' is none of qkv, transpose, vocab and if",
 			    OFS_STR_ARGS(word, 40));
 	}
@@ -207,23 +206,23 @@ static int check_rule(struct parse *p, const struct ofs_family_rule *r)
 	if (r->nright == 0)
 		return r->stacked || r->qkv || r->transpose || r->vocab ||
 			r->only_if.p != NULL
-		    ? WRONG(p, "what is left out has no other words")
+		    ? wrong(p, "what is left out has no other words")
 		    : 0;
 	if (r->anything)
-		return WRONG(p,
+		return wrong(p,
 		    "a '*.' at the start is for what is left out ('= -')");
 	for (unsigned i = 0; i < r->nright; i++)
 		if (count_stars(r->right[i]) != stars)
-			return WRONG(p, "'%.*s' has %u stars, the left side %u",
+			return wrong(p, "'%.*s' has %u stars, the left side %u",
 			    OFS_STR_ARGS(r->right[i], 80),
 			    count_stars(r->right[i]), stars);
 	if (count_stars(r->only_if) > stars)
-		return WRONG(p, "'%.*s' has more stars than the left side",
+		return wrong(p, "'%.*s' has more stars than the left side",
 		    OFS_STR_ARGS(r->only_if, 80));
 	if (r->qkv && r->nright != 1 && r->nright != 3)
-		return WRONG(p, "qkv makes three parts, or one of all three");
+		return wrong(p, "qkv makes three parts, or one of all three");
 	if (r->vocab && (r->nright != 1 || r->qkv || r->stacked))
-		return WRONG(p, "vocab is for one tensor as it is");
+		return wrong(p, "vocab is for one tensor as it is");
 	return 0;
 }
 
@@ -232,9 +231,9 @@ static int add_rule(struct parse *p, const struct ofs_family_rule *r)
 	struct ofs_families *f = p->f;
 
 	if (p->open == OFS_NONE)
-		return WRONG(p, "a rule before the first 'family NAME'");
+		return wrong(p, "a rule before the first 'family NAME'");
 	if (f->nrules == RULES_MAX)
-		return WRONG(p, "more than %u rules in all", RULES_MAX);
+		return wrong(p, "more than %u rules in all", RULES_MAX);
 	if (ofs_grow(f->rule, f->nrules, f->rule_cap, p->err) == -1)
 		return -1;
 	f->rule[f->nrules++] = *r;
@@ -251,10 +250,10 @@ static int parse_rule(struct parse *p, struct ofs_str line)
 		       colon = take_word(&rest);
 
 	if (!ofs_str_is(is, "=") || right.len == 0)
-		return WRONG(p,
+		return wrong(p,
 		    "not 'LEFT = RIGHT', 'family NAME' or 'use NAME'");
 	if (colon.len > 0 && !ofs_str_is(colon, ":"))
-		return WRONG(p, "'%.*s' where ':' belongs",
+		return wrong(p, "'%.*s' where ':' belongs",
 		    OFS_STR_ARGS(colon, 40));
 	if (parse_left(p, left, &r) == -1 || parse_right(p, right, &r) == -1 ||
 	    parse_words(p, rest, &r) == -1 || check_rule(p, &r) == -1)
@@ -270,7 +269,7 @@ static int add_family(struct parse *p, struct ofs_str name)
 
 	if (!is_name(name) || count_stars(name) > 0 || name.len > 30 ||
 	    ofs_str_is(name, "file"))
-		return WRONG(p, "'%.*s' is no name of a family",
+		return wrong(p, "'%.*s' is no name of a family",
 		    OFS_STR_ARGS(name, 40));
 	if (ofs_grow(f->family, f->nfamilies, f->family_cap, p->err) == -1)
 		return -1;
@@ -287,7 +286,7 @@ static int parse_family(struct parse *p, struct ofs_str names)
 		if (add_family(p, name) == -1)
 			return -1;
 	if (p->f->nfamilies == first)
-		return WRONG(p, "'family' without a name");
+		return wrong(p, "'family' without a name");
 	p->open = first;
 	return 0;
 }
@@ -302,7 +301,7 @@ static int parse_use(struct parse *p, struct ofs_str name)
 		if (ofs_str_equal(p->f->family[i].name, name))
 			found = &p->f->family[i];
 	if (found == NULL)
-		return WRONG(p, "'use %.*s': no family above has this name",
+		return wrong(p, "'use %.*s': no family above has this name",
 		    OFS_STR_ARGS(name, 40));
 	for (uint32_t i = 0, n = found->n, first = found->first; i < n; i++) {
 		struct ofs_family_rule r = p->f->rule[first + i];
@@ -317,8 +316,8 @@ static int parse_line(struct parse *p, struct ofs_str line)
 {
 	struct ofs_str rest = line, word;
 
-	if (line.len > LINE_MAX_)
-		return WRONG(p, "more than %u bytes", LINE_MAX_);
+	if (line.len > LINE_BYTES)
+		return wrong(p, "more than %u bytes", LINE_BYTES);
 	word = take_word(&rest);
 	if (word.len == 0 || *word.p == '#')
 		return 0;

@@ -92,8 +92,6 @@ static void narrow(void *ctx, const struct ofs_run_member *m)
 {
 	struct optimfs_attr *attr = ctx;
 
-	if (attr->mode == 0)
-		attr->mode = 0444;
 	attr->mode &= m->found.mode;
 	attr->uid = m->uid;
 	attr->gid = m->gid;
@@ -105,7 +103,7 @@ static void narrow(void *ctx, const struct ofs_run_member *m)
 static int chain_attr(struct ofs_run_dir *run, const char *name,
     struct optimfs_attr *attr, struct optimfs_error *err)
 {
-	attr->mode = 0;
+	attr->mode = 0444;
 	attr->mtime_ns = 0;
 	if (walk(run, name, narrow, attr, err) == -1)
 		return -1;
