@@ -20,7 +20,7 @@
 #include "fs/fs.h"
 #include "fs/walk.h"
 #include "journal/stage_path.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 /* With several ranks, rank 0 lists the files to copy and assigns them to ranks
  * that see the destination. All ranks walk the tree in the same order. */

@@ -9,7 +9,7 @@
 #include "cluster/commit/participant.h"
 #include "cluster/gpu/gather.h"
 #include "cluster/manifest.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 const struct ofs_group_service *const ofs_group_services[] = {
 	&ofs_commit_service,

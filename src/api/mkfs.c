@@ -10,7 +10,7 @@
 #include "cluster/task.h"
 #include "fs/fs.h"
 #include "push/template.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 /* Rank 0 makes the template when all ranks have their directories, which get
  * their part of the checkpoint at the commit: everything, or nothing. Several

@@ -19,7 +19,7 @@
 #include "push/template.h"
 #include "push/writethrough.h"
 #include "run/run.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
 {

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "run/places.h"
 #include "run/run.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 static bool is_dir(const char *path)
 {

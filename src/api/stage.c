@@ -17,7 +17,7 @@
 #include "push/template.h"
 #include "push/writethrough.h"
 #include "reshard/leftover.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 /* The state found beside a checkpoint when its lock is taken. */
 struct beside {

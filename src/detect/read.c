@@ -22,7 +22,7 @@
 #include "detect/registry.h"
 #include "format/fill.h"
 #include "naming/naming.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 /* The real path of what the user named, malloc'ed. A link in a snapshot of the
  * cache of Hugging Face keeps its name there, which says what it is: the file is

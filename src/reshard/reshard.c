@@ -23,7 +23,7 @@
 #include "journal/stage_path.h"
 #include "reshard/dirs.h"
 #include "reshard/leftover.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 #include "tree/digest.h"
 
 /* The files go to the directory new of a stage (journal/stage.h), which is

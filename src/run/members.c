@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "detect/candidates.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 /* A directory that was changed so shortly before it was listed may have been
  * changed again since, without another time. */

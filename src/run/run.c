@@ -17,7 +17,7 @@
 #include "base/step.h"
 #include "format/probe.h"
 #include "run/places.h"
-#include "store/http/site.h"
+#include "store/http/open.h"
 
 #define OPEN_DEFAULT 8
 /* A directory without checkpoints may have them one level deeper, as

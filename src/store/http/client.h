@@ -26,12 +26,6 @@ struct ofs_http_counters {
 	_Atomic uint64_t requests, bytes, retries;
 };
 
-/* The timeout of struct optimfs_options in seconds, 0: no limit. */
-static inline unsigned ofs_http_timeout(unsigned option)
-{
-	return option == 0 ? 30 : option == OPTIMFS_NO_TIMEOUT ? 0 : option;
-}
-
 /* Loads the module on first use, and after a fork; the first timeout counts.
  * NULL: ENOSYS (OFS921). */
 const struct ofs_http *ofs_http_client(unsigned timeout,

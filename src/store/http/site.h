@@ -77,24 +77,15 @@ struct ofs_http_kind {
 extern const struct ofs_http_kind ofs_http_web, ofs_http_web_tls, ofs_http_s3,
     ofs_http_hub;
 
-/* Is it an address, SCHEME://...? Whether it can be read, open says. */
-bool ofs_http_is_address(const char *path);
-/* Fails for an address, where something was to be written: EROFS (OFS926). */
-int ofs_http_refuse(const char *path, struct optimfs_error *err);
-/* What opening an address needs and a confined thread may not do. */
-int ofs_http_prepare(const char *address, unsigned timeout,
+/* A site for the directory of url, with one reference; shown as the first n bytes
+ * of address. */
+struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
+    const char *address, size_t n, const struct ofs_url *url, unsigned timeout,
     struct optimfs_error *err);
-/* Opens what an address names: dir is a directory with the only reference of its
- * site, and *rel the name of the file in it, or "". ENOENT (OFS019): neither. */
-int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
-    char **rel, struct optimfs_error *err);
-
-/* The same for a directory. */
-int ofs_http_open_dir(const char *address, unsigned timeout,
-    struct ofs_dir *dir, struct optimfs_error *err);
-/* The address of a name in the directory of an address, malloc'ed; NULL: no
- * memory. */
-char *ofs_http_below(const char *address, const char *name);
+/* Is there such a file in the root? ENOENT (OFS019); EINVAL (OFS920): it could be
+ * the name of none. */
+int ofs_http_has_file(struct ofs_http_site *s, const char *name,
+    struct optimfs_error *err);
 
 static inline struct ofs_http_site *ofs_http_site_of(const struct ofs_namespace
 	*names)
