@@ -8,23 +8,28 @@
 
 #include "tools/command.h"
 #include "serve/server.h"
+#include "serve/server_files.h"
 
 /* May everyone on this machine read the checkpoint anyway? */
-static bool is_public(struct optimfs *fs)
+static bool is_public(struct optimfs *fs, const struct ofs_server_files *files)
 {
 	struct optimfs_attr attr;
 
-	return optimfs_getattr(fs, OPTIMFS_ROOT, &attr, NULL) == 0 &&
-	    (attr.mode & S_IROTH) != 0;
+	if (files != NULL && !ofs_server_files_public(files))
+		return false;
+	return fs == NULL ||
+	    (optimfs_getattr(fs, OPTIMFS_ROOT, &attr, NULL) == 0 &&
+		(attr.mode & S_IROTH) != 0);
 }
 
 /* Whoever can connect, can read. So there is a token, unless that is nobody who
  * could not read the files. */
-static int need_token(struct ofs_command *c, struct optimfs_error *err)
+static int need_token(struct ofs_command *c,
+    const struct ofs_server_files *files, struct optimfs_error *err)
 {
 	struct ofs_listener *l = &c->listener;
 
-	if (l->token[0] != '\0' || (l->loopback && is_public(c->fs)))
+	if (l->token[0] != '\0' || (l->loopback && is_public(c->fs, files)))
 		return 0;
 	if (ofs_listener_make_token(l, err) == -1)
 		return -1;
@@ -34,7 +39,8 @@ static int need_token(struct ofs_command *c, struct optimfs_error *err)
 	return 0;
 }
 
-static int serve(struct ofs_command *c, struct optimfs_error *err)
+static int serve(struct ofs_command *c, const struct ofs_server_files *files,
+    struct optimfs_error *err)
 {
 	struct ofs_server *h;
 	sigset_t ends;
@@ -46,9 +52,9 @@ static int serve(struct ofs_command *c, struct optimfs_error *err)
 	sigaddset(&ends, SIGTERM);
 	sigprocmask(SIG_BLOCK, &ends, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	if (need_token(c, err) == -1)
+	if (need_token(c, files, err) == -1)
 		return -1;
-	h = ofs_server_start(c->fs, &c->listener, err);
+	h = ofs_server_start(c->fs, files, &c->listener, err);
 	if (h == NULL)
 		return -1;
 	printf("%s\n", c->listener.url);
@@ -56,6 +62,22 @@ static int serve(struct ofs_command *c, struct optimfs_error *err)
 	sigwait(&ends, &sig);
 	ofs_server_stop(h);
 	return 0;
+}
+
+/* The files of a directory are served with its tree, or without one. */
+static int with_files(struct ofs_command *c, struct optimfs_error *err)
+{
+	struct ofs_server_files *files = NULL;
+	struct stat st;
+	int ret;
+
+	if (stat(c->checkpoint, &st) == 0 && S_ISDIR(st.st_mode))
+		files = ofs_server_files_open(c->checkpoint, err);
+	if (files == NULL && c->fs == NULL)
+		return -1;
+	ret = serve(c, files, err);
+	ofs_server_files_close(files);
+	return ret;
 }
 
 static int run(const struct ofs_verb *verb, int argc, char **argv)
@@ -67,7 +89,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if (ofs_command_init(&c, verb, argc, argv, OFS_RUNS | OFS_SERVE, 0, 0,
 		&status) == -1)
 		return status;
-	status = serve(&c, &err) == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
+	status = with_files(&c, &err) == -1 ? ofs_tool_fail(&err) : OFS_EXIT_OK;
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
 }

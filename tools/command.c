@@ -16,6 +16,7 @@
 
 #include "base/buf.h"
 #include "base/human.h"
+#include "base/io.h"
 #include "base/memory.h"
 #include "base/replace.h"
 #include "cli/args.h"
@@ -292,6 +293,16 @@ static int no_memory(void)
 	return OFS_EXIT_IO;
 }
 
+/* A directory that is only a part of a checkpoint: others are on other
+ * machines. */
+static bool has_files(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+	    ofs_dir_empty(path) == 0;
+}
+
 static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 {
 	struct optimfs_error err;
@@ -308,6 +319,11 @@ static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 		c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;
+	if ((allowed & OFS_SERVE) != 0 && c->listener.fd != -1 &&
+	    has_files(c->checkpoint)) {
+		ofs_tool_say("only files are served: %s", err.text);
+		return OFS_EXIT_OK;
+	}
 	return c->open.together ? ofs_job_fail(&c->job, &err)
 				: ofs_tool_fail(&err);
 }

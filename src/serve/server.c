@@ -18,8 +18,9 @@
 #include "base/memory.h"
 #include "cli/tools.h"
 #include "fs/walk.h"
+#include "serve/server_files.h"
 
-/* A request is one lookup and one open file of the library. The status has to be
+/* A request is one lookup and one open file of the library, or of a directory. The status has to be
  * sent before the data, and most of what cannot be read fails in its first bytes.
  * So these are read first, while an error can still be told. An error after them
  * can only cut the connection, which is no end of the body for any client.
@@ -34,7 +35,8 @@
 #define THREADS    16
 
 struct ofs_server {
-	struct optimfs *fs;
+	struct optimfs *fs;                   /* or NULL */
+	const struct ofs_server_files *files; /* or NULL */
 	const struct ofs_listener *at;
 	struct MHD_Daemon *daemon;
 };
@@ -45,8 +47,9 @@ struct request {
 	const char *url; /* as it was sent */
 	struct ofs_buf path;
 	bool head;
+	bool plain; /* below OFS_SERVER_FILES */
 	struct optimfs_attr attr;
-	char tag[80];
+	char tag[OFS_SERVER_TAG];
 };
 
 /* Answers. */
@@ -250,14 +253,18 @@ static enum MHD_Result get_dir(struct request *r)
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
 	    json ? "application/json" : "text/html; charset=utf-8");
 	MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
+	if (r->attr.node == OPTIMFS_ROOT && r->http->files != NULL)
+		MHD_add_response_header(response, OFS_SERVER_FILES_HEADER,
+		    OFS_SERVER_FILES);
 	return answer(r, MHD_HTTP_OK, response);
 }
 
 /* Files. */
 
 struct sending {
-	struct optimfs_file *file;
-	uint64_t first, end; /* of the file */
+	struct optimfs_file *file; /* NULL: fd */
+	int fd;
+	uint64_t size, first, end; /* of the file */
 	uint8_t *head;       /* of its first nhead bytes */
 	size_t nhead;
 };
@@ -285,7 +292,10 @@ static void end_file(void *cls)
 {
 	struct sending *s = cls;
 
-	optimfs_file_close(s->file);
+	if (s->file != NULL)
+		optimfs_file_close(s->file);
+	if (s->fd != -1)
+		close(s->fd);
 	free(s->head);
 	free(s);
 }
@@ -296,7 +306,7 @@ static int read_head(struct sending *s, struct optimfs_error *err)
 	size_t n = left < HEAD_SIZE ? (size_t)left : HEAD_SIZE;
 	ssize_t got;
 
-	if (n == 0)
+	if (n == 0 || s->file == NULL)
 		return 0;
 	s->head = ofs_alloc(n, 1, err);
 	if (s->head == NULL)
@@ -318,22 +328,35 @@ static void add_attribute(const struct request *r, struct MHD_Response *to,
 	free(value);
 }
 
-static void describe(const struct request *r, struct MHD_Response *to)
+static bool is_bytes(const struct request *r)
 {
-	char *shape = ofs_attribute(r->http->fs, r->attr.node, "shape", NULL);
 	const char *path = (const char *)r->path.data;
-	char date[OFS_SERVER_DATE];
-	bool bytes = strncmp(path, "/.optimfs/", 10) == 0
+	char *shape;
+	bool is;
+
+	if (r->plain)
+		return true;
+	shape = ofs_attribute(r->http->fs, r->attr.node, "shape", NULL);
+	is = strncmp(path, "/.optimfs/", 10) == 0
 	    ? strstr(path, "/view/") != NULL || strstr(path, "/npy") != NULL
 	    : shape != NULL && *shape != '\0';
-
 	free(shape);
+	return is;
+}
+
+static void describe(const struct request *r, struct MHD_Response *to)
+{
+	char date[OFS_SERVER_DATE];
+
 	ofs_server_date(r->attr.mtime_ns, date);
 	MHD_add_response_header(to, MHD_HTTP_HEADER_LAST_MODIFIED, date);
 	MHD_add_response_header(to, MHD_HTTP_HEADER_ETAG, r->tag);
 	MHD_add_response_header(to, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
 	MHD_add_response_header(to, MHD_HTTP_HEADER_CONTENT_TYPE,
-	    bytes ? "application/octet-stream" : "text/plain; charset=utf-8");
+	    is_bytes(r) ? "application/octet-stream"
+			: "text/plain; charset=utf-8");
+	if (r->plain)
+		return;
 	add_attribute(r, to, "dtype", "X-Optimfs-Dtype");
 	add_attribute(r, to, "shape", "X-Optimfs-Shape");
 }
@@ -354,17 +377,23 @@ static enum MHD_Result no_range(struct request *r, uint64_t size)
 static enum MHD_Result answer_file(struct request *r, struct sending *s,
     unsigned status)
 {
-	uint64_t size = optimfs_file_size(s->file);
 	char range[80];
 	struct MHD_Response *response;
 
 	snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
-	    s->first, s->end - 1, size);
-	response = MHD_create_response_from_callback(s->end - s->first,
-	    BLOCK_SIZE, send_file, s, end_file);
+	    s->first, s->end - 1, s->size);
+	response = s->file == NULL
+	    ? MHD_create_response_from_fd_at_offset64(s->end - s->first, s->fd,
+		  s->first)
+	    : MHD_create_response_from_callback(s->end - s->first, BLOCK_SIZE,
+		  send_file, s, end_file);
 	if (response == NULL) {
 		end_file(s);
 		return MHD_NO;
+	}
+	if (s->file == NULL) { /* it closes the descriptor */
+		s->fd = -1;
+		end_file(s);
 	}
 	describe(r, response);
 	if (status == MHD_HTTP_PARTIAL_CONTENT)
@@ -376,7 +405,7 @@ static enum MHD_Result answer_file(struct request *r, struct sending *s,
 /* Takes over s, whose file is open. */
 static enum MHD_Result get_bytes(struct request *r, struct sending *s)
 {
-	uint64_t size = optimfs_file_size(s->file);
+	uint64_t size = s->size;
 	const char *range = header(r, MHD_HTTP_HEADER_RANGE),
 		   *if_range = header(r, MHD_HTTP_HEADER_IF_RANGE);
 	struct optimfs_error err;
@@ -402,22 +431,12 @@ static enum MHD_Result get_bytes(struct request *r, struct sending *s)
 	return ret;
 }
 
-static enum MHD_Result get_file(struct request *r)
+/* Takes over s, whose file is open and has the tag of r. */
+static enum MHD_Result get_if(struct request *r, struct sending *s)
 {
 	const char *match = header(r, MHD_HTTP_HEADER_IF_MATCH),
 		   *none = header(r, MHD_HTTP_HEADER_IF_NONE_MATCH);
-	struct optimfs_error err;
-	struct sending *s = ofs_alloc(1, sizeof(*s), &err);
 
-	if (s == NULL ||
-	    optimfs_file_open(r->http->fs, r->attr.node, &s->file, &err) ==
-		-1) {
-		free(s);
-		return fail(r, &err);
-	}
-	snprintf(r->tag, sizeof(r->tag),
-	    "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"", r->attr.ino,
-	    (uint64_t)r->attr.mtime_ns, optimfs_file_size(s->file));
 	if (match != NULL && !ofs_server_matches(match, r->tag)) {
 		end_file(s);
 		return refuse(r, MHD_HTTP_PRECONDITION_FAILED,
@@ -434,6 +453,97 @@ static enum MHD_Result get_file(struct request *r)
 	return get_bytes(r, s);
 }
 
+static enum MHD_Result get_file(struct request *r)
+{
+	struct optimfs_error err;
+	struct sending *s = ofs_alloc(1, sizeof(*s), &err);
+
+	if (s == NULL ||
+	    optimfs_file_open(r->http->fs, r->attr.node, &s->file, &err) ==
+		-1) {
+		free(s);
+		return fail(r, &err);
+	}
+	s->fd = -1;
+	s->size = optimfs_file_size(s->file);
+	snprintf(r->tag, sizeof(r->tag),
+	    "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"", r->attr.ino,
+	    (uint64_t)r->attr.mtime_ns, s->size);
+	return get_if(r, s);
+}
+
+/* Files as they are. */
+
+static enum MHD_Result list_files(struct request *r, const char *rel)
+{
+	bool json = wants_json(r);
+	struct MHD_Response *response;
+	struct optimfs_error err;
+	struct ofs_buf b = { 0 };
+
+	if (ofs_server_files_list(r->http->files, rel, json, &b, &err) == -1) {
+		ofs_buf_fini(&b);
+		return fail(r, &err);
+	}
+	response = MHD_create_response_from_buffer(b.len, b.data,
+	    MHD_RESPMEM_MUST_FREE);
+	if (response == NULL) {
+		ofs_buf_fini(&b);
+		return MHD_NO;
+	}
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+	    json ? "application/json" : "text/html; charset=utf-8");
+	MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
+	return answer(r, MHD_HTTP_OK, response);
+}
+
+static enum MHD_Result is_closed_to_all(struct request *r)
+{
+	return refuse(r, MHD_HTTP_FORBIDDEN,
+	    "OFS022 not everybody may read this: start optimfs serve with "
+	    "--token-file, and give the token\n");
+}
+
+static enum MHD_Result send_plain(struct request *r,
+    const struct ofs_server_file *file)
+{
+	struct optimfs_error err;
+	struct sending *s = ofs_alloc(1, sizeof(*s), &err);
+
+	if (s == NULL) {
+		close(file->fd);
+		return fail(r, &err);
+	}
+	s->fd = file->fd;
+	s->size = (uint64_t)file->st.st_size;
+	r->attr.mtime_ns = (int64_t)file->st.st_mtim.tv_sec * 1000000000;
+	ofs_server_files_tag(&file->st, r->tag);
+	return get_if(r, s);
+}
+
+/* A path behind OFS_SERVER_FILES; a directory's ends in a slash. */
+static enum MHD_Result get_plain(struct request *r, char *rel)
+{
+	size_t n = strlen(rel);
+	bool slash = n == 0 || rel[n - 1] == '/';
+	struct ofs_server_file file;
+	struct optimfs_error err;
+
+	r->plain = true;
+	if (n > 0 && slash)
+		rel[n - 1] = '\0';
+	if (ofs_server_files_find(r->http->files, rel, &file, &err) == -1)
+		return fail(r, &err);
+	if (!file.is_public && r->http->at->token[0] == '\0') {
+		if (file.fd != -1)
+			close(file.fd);
+		return is_closed_to_all(r);
+	}
+	if (file.is_dir)
+		return slash ? list_files(r, rel) : redirect(r);
+	return send_plain(r, &file);
+}
+
 /* Requests. */
 
 static enum MHD_Result get(struct request *r)
@@ -446,12 +556,16 @@ static enum MHD_Result get(struct request *r)
 	if (r->path.bad)
 		return refuse(r, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n");
 	path = (const char *)r->path.data;
+	if (r->http->files != NULL &&
+	    strncmp(path + 1, OFS_SERVER_FILES, strlen(OFS_SERVER_FILES)) == 0)
+		return get_plain(r,
+		    (char *)r->path.data + 1 + strlen(OFS_SERVER_FILES));
+	if (r->http->fs == NULL)
+		return get_plain(r, (char *)r->path.data + 1);
 	if (optimfs_resolve(r->http->fs, path, &r->attr, &err) == -1)
 		return fail(r, &err);
 	if (is_closed(r))
-		return refuse(r, MHD_HTTP_FORBIDDEN,
-		    "OFS022 not everybody may read this: start optimfs serve "
-		    "with --token-file, and give the token\n");
+		return is_closed_to_all(r);
 	return S_ISREG(r->attr.mode) ? get_file(r) : get_dir(r);
 }
 
@@ -503,13 +617,15 @@ static unsigned threads(void)
 }
 
 struct ofs_server *ofs_server_start(struct optimfs *fs,
-    const struct ofs_listener *at, struct optimfs_error *err)
+    const struct ofs_server_files *files, const struct ofs_listener *at,
+    struct optimfs_error *err)
 {
 	struct ofs_server *h = ofs_alloc(1, sizeof(*h), err);
 
 	if (h == NULL)
 		return NULL;
 	h->fs = fs;
+	h->files = files;
 	h->at = at;
 	h->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL,
 	    NULL, handle, h, MHD_OPTION_LISTEN_SOCKET, at->fd,

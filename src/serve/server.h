@@ -14,10 +14,13 @@
 
 struct ofs_server;
 
-/* Answers the clients of at, in threads of its own, until it is stopped. fs and at
- * must live as long. */
+/* Answers the clients of at, in threads of its own, until it is stopped: with the
+ * tree of fs, and the files of a directory at OFS_SERVER_FILES; without fs, with
+ * these only. Either may be NULL. They and at must live as long. */
+struct ofs_server_files;
 struct ofs_server *ofs_server_start(struct optimfs *fs,
-    const struct ofs_listener *at, struct optimfs_error *err);
+    const struct ofs_server_files *files, const struct ofs_listener *at,
+    struct optimfs_error *err);
 void ofs_server_stop(struct ofs_server *h);
 
 /* server_text.c: parts of requests and answers. */
@@ -44,6 +47,8 @@ bool ofs_server_is_local(const char *host);
 
 /* server_dir.c: the listing of a directory, part by part. Its forms are those of
  * the autoindex module of nginx, which other programs read. */
+/* Begins a page of HTML. */
+void ofs_server_dir_begin(struct ofs_buf *b, const char *path);
 struct ofs_server_dir;
 struct ofs_server_dir *ofs_server_dir_new(struct optimfs *fs, uint64_t node,
     const char *path, bool json, struct optimfs_error *err);

@@ -29,23 +29,18 @@ struct ofs_server_dir {
 	size_t sent;
 };
 
-static void begin(struct ofs_server_dir *d, const char *path)
+void ofs_server_dir_begin(struct ofs_buf *b, const char *path)
 {
-	if (d->json) {
-		ofs_buf_puts(&d->text, "[");
-		return;
-	}
-	ofs_buf_puts(&d->text,
+	ofs_buf_puts(b,
 	    "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n"
 	    "<style>body{font-family:sans-serif}td{padding:0 1em}"
 	    "td+td{text-align:right}</style>\n<title>");
-	ofs_server_escape(&d->text, path);
-	ofs_buf_puts(&d->text, "</title>\n<h1>");
-	ofs_server_escape(&d->text, path);
-	ofs_buf_puts(&d->text, "</h1>\n<table>\n");
+	ofs_server_escape(b, path);
+	ofs_buf_puts(b, "</title>\n<h1>");
+	ofs_server_escape(b, path);
+	ofs_buf_puts(b, "</h1>\n<table>\n");
 	if (strcmp(path, "/") != 0)
-		ofs_buf_puts(&d->text,
-		    "<tr><td><a href=\"../\">../</a></td></tr>\n");
+		ofs_buf_puts(b, "<tr><td><a href=\"../\">../</a></td></tr>\n");
 }
 
 struct ofs_server_dir *ofs_server_dir_new(struct optimfs *fs, uint64_t node,
@@ -58,7 +53,10 @@ struct ofs_server_dir *ofs_server_dir_new(struct optimfs *fs, uint64_t node,
 	d->fs = fs;
 	d->node = node;
 	d->json = json;
-	begin(d, path);
+	if (json)
+		ofs_buf_puts(&d->text, "[");
+	else
+		ofs_server_dir_begin(&d->text, path);
 	return d;
 }
 

@@ -8,6 +8,7 @@ requires python3
 
 ck=$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w4/ckpt
 tensor=model/layers.0.wq.weight
+chmod go+x "$scratch" # what is below a private directory has a token
 
 # serve ARGUMENT...: $url is what a server in the background answers.
 serve() {
@@ -99,6 +100,43 @@ serve "$scratch/lost"
 like "what cannot be read is an error, with its code" "$(get "$tensor")" \
     "500*OFS*__1_0.distcp*"
 stop
+
+# The files as they are, and a directory that has only a part of them.
+mkdir "$scratch/part" "$scratch/part/sub" "$scratch/part/.hidden"
+cp "$ck"/__[12]_0.distcp "$scratch/part"
+echo text >"$scratch/part/sub/a b"
+echo secret >"$scratch/part/.hidden/x"
+ln -s /etc/passwd "$scratch/part/link"
+serve "$scratch/part"
+like "it says why there is no tree" "$(cat "$scratch/said")" \
+    "*only files are served: OFS601*no .metadata*"
+ok "its files are copied by the listings" http "$url" copy "$scratch/files"
+rm -r "$scratch/part/.hidden" "$scratch/part/link"
+ok "byte for byte, without links and what is hidden" \
+    diff -r "$scratch/files" "$scratch/part"
+get __1_0.distcp Range:bytes=-8 >"$scratch/got"
+tag=$(sed -n 's/^ETag: //p' "$scratch/got")
+like "they have ranges" "$(sed '/^$/q' "$scratch/got")" "206*Content-Length: 8*"
+like "and tags" "$(get __1_0.distcp "If-None-Match:$tag")" "304*"
+echo more >>"$scratch/part/__1_0.distcp"
+like "that change with them" "$(get __1_0.distcp "If-Match:$tag")" "412*"
+for path in sub/../../copy/optim .optimfs/files/%2e%2e/copy .hidden/x link none; do
+	like "no file: $path" "$(http "$url" raw "GET /$path HTTP/1.0\r\n\r\n")" \
+	    "HTTP/1.? 404*"
+done
+chmod o= "$scratch/part/sub"
+like "what is private is for nobody without a token" "$(get 'sub/a%20b')" "403*OFS022*"
+chmod o= "$scratch/part/__2_0.distcp"
+like "so is a file" "$(get __2_0.distcp)" "403*OFS022*"
+stop
+serve "$ck"
+like "a tree says where its files are" "$(get "")" "200*X-Optimfs-Files: .optimfs/files/*"
+ok "there they are" http "$url.optimfs/files/" copy "$scratch/all"
+ok "all of them" diff -r "$scratch/all" "$ck"
+stop
+mkdir "$scratch/empty"
+not_ok "of a directory without files nothing is served" \
+    "$OPTIMFS" serve --listen 127.0.0.1:0 "$scratch/empty"
 
 # A file whose last elements are lost: no client takes what came for all.
 python3 - "$scratch/cut" <<'END'
