@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analyze/check_impl.h"
+#include "analyze/known.h"
 #include "base/memory.h"
 #include "fs/fs.h"
 
@@ -168,14 +169,178 @@ static int check(struct ofs_check *c, const struct optimfs_scan *how,
 	return c->bad ? ofs_no_memory(err) : 0;
 }
 
+/* The result as bytes, to keep it: the callbacks one after the other. */
+
+enum { PARAMETER = 1, SYMPTOM, CHECKED };
+
+static void put_real(struct ofs_buf *b, double v)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	ofs_buf_put_le(b, bits, 8);
+}
+
+static double take_real(struct ofs_cursor *c)
+{
+	uint64_t bits = ofs_cursor_le64(c);
+	double v;
+
+	memcpy(&v, &bits, sizeof(v));
+	return v;
+}
+
+static void put_text(struct ofs_buf *b, const char *s)
+{
+	ofs_buf_put(b, s, strlen(s) + 1);
+}
+
+static const char *take_text(struct ofs_cursor *c)
+{
+	const void *end = c->bad || c->p == c->end
+	    ? NULL
+	    : memchr(c->p, '\0', ofs_cursor_left(c));
+
+	return (const char *)ofs_cursor_take(c,
+	    end == NULL ? UINT64_MAX
+			: (uint64_t)((const uint8_t *)end - c->p) + 1);
+}
+
+static void pack_parameter(void *ctx, const struct optimfs_parameter *p)
+{
+	ofs_buf_put_le(ctx, PARAMETER, 1);
+	put_text(ctx, p->path);
+	ofs_buf_put_le(ctx, p->elements, 8);
+	ofs_buf_put_le(ctx, p->step, 8);
+	ofs_buf_put_le(ctx, p->rows, 8);
+	ofs_buf_put_le(ctx, p->dead_rows, 8);
+	put_real(ctx, p->update);
+	put_real(ctx, p->weight);
+}
+
+static void pack_symptom(void *ctx, const struct optimfs_symptom *s)
+{
+	struct ofs_buf *b = ctx;
+
+	b->bad |= s->why != NULL; /* it may be readable the next time */
+	ofs_buf_put_le(b, SYMPTOM, 1);
+	ofs_buf_put_le(b, (uint64_t)s->number, 4);
+	put_text(b, s->path);
+	put_text(b, s->text);
+}
+
+static void pack_checked(void *ctx, const struct optimfs_checked *n)
+{
+	ofs_buf_put_le(ctx, CHECKED, 1);
+	ofs_buf_put_le(ctx, n->parameters, 8);
+	ofs_buf_put_le(ctx, n->tensors, 8);
+	ofs_buf_put_le(ctx, n->unread, 8);
+}
+
+static void unpack_parameter(struct ofs_cursor *c,
+    const struct optimfs_checkup *out)
+{
+	struct optimfs_parameter p = { .path = take_text(c) };
+
+	p.elements = ofs_cursor_le64(c);
+	p.step = ofs_cursor_le64(c);
+	p.rows = ofs_cursor_le64(c);
+	p.dead_rows = ofs_cursor_le64(c);
+	p.update = take_real(c);
+	p.weight = take_real(c);
+	if (!c->bad && out->parameter != NULL)
+		out->parameter(out->ctx, &p);
+}
+
+static void unpack_symptom(struct ofs_cursor *c,
+    const struct optimfs_checkup *out, uint64_t *found)
+{
+	size_t rank = rank_of((int)ofs_cursor_le32(c));
+	struct optimfs_symptom s = { .path = take_text(c),
+		.text = take_text(c) };
+
+	c->bad |= rank == NMEANINGS;
+	if (c->bad)
+		return;
+	s.number = atoi(meanings[rank].code + 3);
+	s.means = meanings[rank].means;
+	(*found)++;
+	if (out->symptom != NULL)
+		out->symptom(out->ctx, &s);
+}
+
+static void unpack_checked(struct ofs_cursor *c,
+    const struct optimfs_checkup *out)
+{
+	struct optimfs_checked n;
+
+	n.parameters = ofs_cursor_le64(c);
+	n.tensors = ofs_cursor_le64(c);
+	n.unread = ofs_cursor_le64(c);
+	if (!c->bad && out->checked != NULL)
+		out->checked(out->ctx, &n);
+}
+
+/* false: these are not the bytes of a result. */
+static bool unpack(struct ofs_cursor c, const struct optimfs_checkup *out,
+    uint64_t *found)
+{
+	*found = 0;
+	while (!c.bad && ofs_cursor_left(&c) > 0)
+		switch (ofs_cursor_u8(&c)) {
+		case PARAMETER:
+			unpack_parameter(&c, out);
+			break;
+		case SYMPTOM:
+			unpack_symptom(&c, out, found);
+			break;
+		case CHECKED:
+			unpack_checked(&c, out);
+			break;
+		default:
+			c.bad = true;
+		}
+	return !c.bad;
+}
+
+static void keep(struct ofs_check *c, uint64_t key)
+{
+	struct ofs_buf b = { 0 };
+	const struct optimfs_checkup pack = { .symptom = pack_symptom,
+		.parameter = pack_parameter,
+		.ctx = &b,
+		.checked = pack_checked };
+
+	if (key == 0)
+		return;
+	tell(c, &pack);
+	ofs_known_put(c->fs, key, &b);
+	ofs_buf_fini(&b);
+}
+
 int optimfs_check(struct optimfs *fs, const struct optimfs_scan *how,
     const struct optimfs_checkup *out, uint64_t *n, struct optimfs_error *err)
 {
+	const struct optimfs_checkup nobody = { .symptom = NULL };
 	struct ofs_check c = { .fs = fs };
-	int ret = ofs_fs_single(fs, err) == -1 ? -1 : check(&c, how, err);
+	struct ofs_cursor known;
+	uint64_t key;
+	int ret;
 
-	if (ret == 0)
+	*n = 0;
+	if (ofs_fs_single(fs, err) == -1)
+		return -1;
+	ret = ofs_known_find_all(fs, "check", &key, &known, err);
+	if (ret == 1 && unpack(known, &nobody, n)) {
+		(void)unpack(known, out, n);
+		return 0;
+	}
+	if (ret != -1)
+		ret = check(&c, how, err);
+	if (ret == 0) {
 		tell(&c, out);
+		keep(&c, key);
+	}
 	*n = c.nsymptoms;
 	for (size_t i = 0; i < c.nexams; i++)
 		free(c.exam[i].why);

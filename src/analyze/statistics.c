@@ -9,6 +9,7 @@
 
 #include "optimfs/analyze.h"
 
+#include "analyze/known.h"
 #include "analyze/pool.h"
 #include "analyze/tensors.h"
 #include "base/memory.h"
@@ -25,7 +26,10 @@ struct sum {
 };
 
 struct job {
+	struct optimfs *fs;
 	const struct ofs_file_list *list;
+	size_t *file;  /* of each item: those that are read */
+	uint64_t *key; /* by file: of known.h; 0: its result is not kept */
 	struct sum *sum; /* by file; empty except for files being read */
 	struct optimfs_statistics *result;
 	struct optimfs_error *failed; /* by file; valid if code is set */
@@ -61,7 +65,7 @@ static int work(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 {
 	struct job *job = ctx;
 	struct mine *m = mine;
-	enum ofs_dtype t = job->list->file[c->item].dtype;
+	enum ofs_dtype t = job->list->file[job->file[c->item]].dtype;
 
 	if (m->of[t] == NULL)
 		m->of[t] = ofs_stats_new(t, err);
@@ -92,21 +96,34 @@ static void end_sum(struct sum *s)
 	*s = (struct sum){ 0 };
 }
 
+static void keep(struct job *job, size_t file)
+{
+	struct ofs_buf b = { 0 };
+
+	if (job->key[file] == 0)
+		return;
+	ofs_stats_pack(&job->result[file], &b);
+	ofs_known_put(job->fs, job->key[file], &b);
+	ofs_buf_fini(&b);
+}
+
 static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
     struct optimfs_error *err)
 {
 	struct job *job = ctx;
-	const struct ofs_file_info *f = &job->list->file[c->item];
+	size_t file = job->file[c->item];
+	const struct ofs_file_info *f = &job->list->file[file];
 	const struct ofs_stats *part = ((struct mine *)mine)->of[f->dtype];
-	struct optimfs_statistics *r = &job->result[c->item];
+	struct optimfs_statistics *r = &job->result[file];
 	size_t bytes = c->n * ofs_dtype_size(f->dtype);
-	struct sum *s = &job->sum[c->item];
-	int ret = 0;
+	struct sum *s = &job->sum[file];
 
 	if (c->n == f->elements) { /* most tensors have a single chunk */
-		ret = ofs_stats_result(part, r, err);
+		if (ofs_stats_result(part, r, err) == -1)
+			return -1;
 		r->xxh3 = ofs_stats_hash_of(c->buf[0], bytes);
-		return ret;
+		keep(job, file);
+		return 0;
 	}
 	if (c->first == 0 && begin_sum(s, f->dtype, err) == -1)
 		return -1;
@@ -114,57 +131,81 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 	ofs_stats_join(s->all, part, c->times);
 	if (!c->last)
 		return 0;
-	ret = ofs_stats_result(s->all, r, err);
+	if (ofs_stats_result(s->all, r, err) == -1)
+		return -1;
 	r->xxh3 = ofs_stats_hash_value(s->hash);
 	end_sum(s);
-	return ret;
+	keep(job, file);
+	return 0;
 }
 
 static void failed(void *ctx, size_t item, const struct optimfs_error *err)
 {
 	struct job *job = ctx;
 
-	job->failed[item] = *err;
-	end_sum(&job->sum[item]);
+	job->failed[job->file[item]] = *err;
+	end_sum(&job->sum[job->file[item]]);
 }
 
 static const struct ofs_pool_ops ops = { start, stop, work, join, failed };
 
-static int run(struct optimfs *fs, struct job *job,
-    const struct optimfs_scan *how, struct optimfs_error *err)
+/* What an earlier call found out: 1, 0, or -1. */
+static int take_known(struct job *job, size_t file, struct optimfs_error *err)
 {
-	size_t n = job->list->n;
+	struct ofs_cursor c;
+	int ret = ofs_known_find(job->fs, &job->list->file[file],
+	    &job->key[file], &c, err);
+
+	return ret == 1 ? ofs_stats_unpack(&c, &job->result[file], err) : ret;
+}
+
+static struct ofs_pool_item item_of(struct optimfs *fs,
+    const struct ofs_file_info *f)
+{
+	/* opening what is no tensor says why */
+	struct ofs_pool_item item = { .chunk = 1,
+		.nfiles = 1,
+		.file[0] = { .fs = fs, .node = f->node } };
+
+	if (!ofs_is_tensor(f))
+		return item;
+	item.elements = f->elements;
+	item.chunk = ofs_stats_chunk(f->dtype);
+	if (item.chunk > f->elements && f->elements > 0)
+		item.chunk = f->elements;
+	item.piece = PIECE / ofs_dtype_size(f->dtype);
+	item.file[0].size = ofs_dtype_size(f->dtype);
+	return item;
+}
+
+static int run(struct job *job, const struct optimfs_scan *how,
+    struct optimfs_error *err)
+{
+	size_t n = job->list->n, nitems = 0;
 	struct ofs_pool_item *items = calloc(n + 1, sizeof(*items));
 	int ret = -1;
 
+	job->file = calloc(n + 1, sizeof(*job->file));
+	job->key = calloc(n + 1, sizeof(*job->key));
 	job->sum = calloc(n + 1, sizeof(*job->sum));
 	job->result = calloc(n + 1, sizeof(*job->result));
 	job->failed = calloc(n + 1, sizeof(*job->failed));
-	if (items == NULL || job->sum == NULL || job->result == NULL ||
-	    job->failed == NULL) {
+	if (items == NULL || job->file == NULL || job->key == NULL ||
+	    job->sum == NULL || job->result == NULL || job->failed == NULL) {
 		ofs_no_memory(err);
 		goto out;
 	}
 	for (size_t i = 0; i < n; i++) {
-		const struct ofs_file_info *f = &job->list->file[i];
+		int known = take_known(job, i, err);
 
-		if (!ofs_is_tensor(f)) { /* opening it says why */
-			items[i] = (struct ofs_pool_item){ .chunk = 1,
-				.nfiles = 1,
-				.file[0] = { .fs = fs, .node = f->node } };
+		if (known == -1)
+			goto out;
+		if (known == 1)
 			continue;
-		}
-		items[i].elements = f->elements;
-		items[i].chunk = ofs_stats_chunk(f->dtype);
-		if (items[i].chunk > f->elements && f->elements > 0)
-			items[i].chunk = f->elements;
-		items[i].piece = PIECE / ofs_dtype_size(f->dtype);
-		items[i].nfiles = 1;
-		items[i].file[0].fs = fs;
-		items[i].file[0].node = f->node;
-		items[i].file[0].size = ofs_dtype_size(f->dtype);
+		job->file[nitems] = i;
+		items[nitems++] = item_of(job->fs, &job->list->file[i]);
 	}
-	ret = ofs_pool_run(items, n, how, &ops, job, err);
+	ret = ofs_pool_run(items, nitems, how, &ops, job, err);
 out:
 	free(items);
 	return ret;
@@ -178,6 +219,8 @@ static void job_fini(struct job *job)
 		if (job->result != NULL)
 			optimfs_statistics_fini(&job->result[i]);
 	}
+	free(job->file);
+	free(job->key);
 	free(job->sum);
 	free(job->result);
 	free(job->failed);
@@ -280,11 +323,11 @@ int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
     struct optimfs_error *err)
 {
 	struct ofs_file_list list = { 0 };
-	struct job job = { .list = &list };
+	struct job job = { .fs = fs, .list = &list };
 	int ret = list_tensors(fs, path, ranks, &list, err);
 
 	if (ret == 0)
-		ret = run(fs, &job, how, err);
+		ret = run(&job, how, err);
 	if (ret == 0)
 		give(&job, each, ctx);
 	job_fini(&job);

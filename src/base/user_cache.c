@@ -4,16 +4,20 @@
 
 #include "base/user_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/checked.h"
 #include "base/copy.h"
 #include "base/cursor.h"
 #include "base/io.h"
 #include "base/memory.h"
+#include "base/search.h"
 
 /* A file ends with a checksum, so that it needs no other name while it is
  * written: a confined thread may not rename files. */
@@ -78,4 +82,69 @@ void ofs_user_cache_save(const char *name, const void *data, uint64_t n)
 		close(fd);
 	}
 	close(dir);
+}
+
+struct cached {
+	char name[64]; /* longer ones are not ours */
+	int64_t mtime_ns;
+	uint64_t size;
+};
+
+static int by_age(const void *a, const void *b)
+{
+	const struct cached *x = a, *y = b;
+
+	return OFS_ORDER(x->mtime_ns, y->mtime_ns);
+}
+
+/* The files with a prefix, malloc'ed. */
+static struct cached *list(DIR *dir, const char *prefix, size_t *n)
+{
+	struct cached *v = NULL;
+	struct dirent *e;
+	struct stat st;
+	size_t cap = 0;
+
+	for (*n = 0; (e = readdir(dir)) != NULL;) {
+		size_t len = strlen(e->d_name);
+
+		if (strncmp(e->d_name, prefix, strlen(prefix)) != 0 ||
+		    len >= sizeof(v->name) ||
+		    fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ==
+			-1 ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		if (ofs_grow(v, *n, cap, NULL) == -1)
+			break;
+		memcpy(v[*n].name, e->d_name, len + 1);
+		v[*n].mtime_ns = ofs_time_ns(&st.st_mtim);
+		v[(*n)++].size = (uint64_t)st.st_size;
+	}
+	return v;
+}
+
+void ofs_user_cache_trim(const char *prefix, uint64_t max)
+{
+	int fd = ofs_user_cache_open();
+	DIR *dir = fd == -1 ? NULL : fdopendir(fd);
+	struct cached *v;
+	uint64_t total = 0;
+	size_t n;
+
+	if (dir == NULL) {
+		if (fd != -1)
+			close(fd);
+		return;
+	}
+	v = list(dir, prefix, &n);
+	if (n > 1)
+		qsort(v, n, sizeof(*v), by_age);
+	for (size_t i = 0; i < n; i++)
+		total += v[i].size;
+	for (size_t i = 0; i < n && total > max; i++) {
+		(void)unlinkat(dirfd(dir), v[i].name, 0);
+		total -= v[i].size;
+	}
+	free(v);
+	closedir(dir);
 }

@@ -28,5 +28,8 @@ int ofs_user_cache_load(const char *name, uint64_t max, uint8_t **data,
     uint64_t *n, struct optimfs_error *err);
 /* Saves bytes, unless a complete file has the name. */
 void ofs_user_cache_save(const char *name, const void *data, uint64_t n);
+/* Removes the oldest of the files whose names begin with prefix until the others
+ * have at most max bytes. */
+void ofs_user_cache_trim(const char *prefix, uint64_t max);
 
 #endif

@@ -55,6 +55,14 @@ struct ofs_stamp {
 	uint32_t nlink, mode, uid, gid;
 };
 
+/* A hash of what a checkpoint was read from: the names, sizes, times and inodes of
+ * its files. What was computed from equal files needs not be computed again.
+ * changed_ns: when the last of them changed. */
+struct ofs_identity {
+	uint64_t hash[2];
+	int64_t changed_ns;
+};
+
 /* Who may read a checkpoint. */
 struct ofs_access {
 	uint64_t uid, gid; /* of the first file */
@@ -350,11 +358,12 @@ struct ofs_catalog {
 	struct ofs_access access; /* when it was read */
 
 	/* What its derived tensors are, if it is computed from other
-	 * checkpoints; else NULL. state: a hash of those. withheld:
+	 * checkpoints; else NULL. from: what they were read from. withheld:
 	 * permissions that one of them does not give. own: bytes of the files
 	 * that are not of the other checkpoints. */
 	const char *computed;
-	uint64_t state, own;
+	struct ofs_identity from;
+	uint64_t own;
 	uint32_t withheld;
 	/* It is no state, but changes of one: catalog/delta.h. In arena; NULL
 	 * for a state. */
@@ -656,6 +665,11 @@ static inline const struct ofs_extent *ofs_entry_extent(const struct ofs_catalog
 	return e->kind == OFS_ENTRY_ITEM && i == 0 ? &cat->items[e->ref].at
 						   : NULL;
 }
+/* Of all files that it has by now. */
+struct ofs_identity ofs_catalog_identity(const struct ofs_catalog *cat);
+/* It is computed from another checkpoint, with a weight. */
+void ofs_catalog_from(struct ofs_catalog *cat, const struct ofs_catalog *other,
+    double weight);
 /* Is an extent unreadable because its file is missing, may not be opened or is
  * too short? Then why (may be NULL) gets the reason. */
 bool ofs_extent_lost(const struct ofs_catalog *cat, const struct ofs_extent *at,

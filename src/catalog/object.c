@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -317,4 +318,43 @@ bool ofs_entry_lost(const struct ofs_catalog *cat, const struct ofs_entry *e,
 		if (ofs_extent_lost(cat, at, why))
 			return true;
 	return false;
+}
+
+/* v begins with two places for the hash so far. */
+static void mix(struct ofs_identity *id, uint64_t *v, size_t size,
+    int64_t changed_ns)
+{
+	XXH128_hash_t hash;
+
+	memcpy(v, id->hash, sizeof(id->hash));
+	hash = XXH3_128bits(v, size);
+	id->hash[0] = hash.low64;
+	id->hash[1] = hash.high64;
+	if (changed_ns > id->changed_ns)
+		id->changed_ns = changed_ns;
+}
+
+struct ofs_identity ofs_catalog_identity(const struct ofs_catalog *cat)
+{
+	struct ofs_identity id = cat->from;
+
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		const struct ofs_object *o = &cat->objects[i];
+		uint64_t v[] = { 0, 0, o->size, (uint64_t)o->mtime_ns,
+			(uint64_t)o->stamp.ctime_ns, o->ino, o->missing,
+			o->refused, XXH3_64bits(o->path, strlen(o->path)) };
+
+		mix(&id, v, sizeof(v), o->stamp.ctime_ns);
+	}
+	return id;
+}
+
+void ofs_catalog_from(struct ofs_catalog *cat, const struct ofs_catalog *other,
+    double weight)
+{
+	const struct ofs_identity id = ofs_catalog_identity(other);
+	uint64_t v[5] = { 0, 0, id.hash[0], id.hash[1] };
+
+	memcpy(&v[4], &weight, sizeof(weight));
+	mix(&cat->from, v, sizeof(v), id.changed_ns);
 }

@@ -162,6 +162,8 @@ void optimfs_close(struct optimfs *fs)
 {
 	if (fs == NULL || atomic_fetch_sub(&fs->refs, 1) != 1)
 		return;
+	if (fs->known.p != NULL)
+		fs->known.drop(fs->known.p);
 	if (fs->nodes->close != NULL)
 		fs->nodes->close(fs);
 	ofs_snapshot_unref(fs->now);

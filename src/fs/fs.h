@@ -238,8 +238,8 @@ struct optimfs {
 	struct optimfs_options options;
 	char *names[11]; /* copies of the strings in options */
 	struct ofs_families families; /* of names, for views */
-	/* protects control, unsynced, mount_info, stats, and making the tables of
-	 * mirrors */
+	/* protects control, unsynced, mount_info, stats, known, and making the
+	 * tables of mirrors */
 	pthread_mutex_t lock;
 
 	struct ofs_failures failures;
@@ -251,6 +251,11 @@ struct optimfs {
 		void *ctx;
 	} mount_info, stats;
 	struct optimfs_watch watch;
+	/* What analyze/ keeps for it, until it is closed; p NULL: nothing. */
+	struct ofs_known {
+		void *p;
+		void (*drop)(void *p);
+	} known;
 };
 
 /* read_ahead.c: the access pattern of an open file. */

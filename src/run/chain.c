@@ -351,11 +351,12 @@ static void release(void *fs)
 
 static int keep(struct patching *p, struct optimfs *fs)
 {
+	ofs_catalog_from(p->cat, fs->now->cat, 1);
 	p->cat->withheld |= 0444 & ~fs->now->access.now.mode;
 	return ofs_catalog_keep(p->cat, ofs_fs_ref(fs), release, p->err);
 }
 
-static int describe(struct patching *p, uint64_t state)
+static int describe(struct patching *p)
 {
 	const struct ofs_catalog *cat = p->x->v[0].fs->now->cat;
 	char text[120];
@@ -369,7 +370,6 @@ static int describe(struct patching *p, uint64_t state)
 	    "version %" PRIu64 " with the changes of %u version%s",
 	    p->x->base_version, p->x->n, p->x->n == 1 ? "" : "s");
 	p->cat->access.mode &= ~p->cat->withheld;
-	p->cat->state = state;
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		ofs_sum_u64(&p->cat->own, cat->objects[i].size);
 	p->cat->computed =
@@ -377,8 +377,7 @@ static int describe(struct patching *p, uint64_t state)
 	return p->cat->computed == NULL ? ofs_no_memory(p->err) : 0;
 }
 
-static struct optimfs *patch_chain(const struct chain *x, const char *name,
-    uint64_t state)
+static struct optimfs *patch_chain(const struct chain *x, const char *name)
 {
 	struct patching p = { .x = x, .base = x->base->now, .err = x->err };
 	struct optimfs *fs = NULL;
@@ -386,7 +385,7 @@ static struct optimfs *patch_chain(const struct chain *x, const char *name,
 	int ret = -1;
 
 	p.cat = ofs_catalog_copy(p.base->cat, x->err);
-	if (p.cat != NULL && name_links(&p) == 0 && describe(&p, state) == 0 &&
+	if (p.cat != NULL && name_links(&p) == 0 && describe(&p) == 0 &&
 	    patch_all(&p) == 0)
 		ret = copy_entries(&p);
 	free(p.v);
@@ -408,7 +407,7 @@ static struct optimfs *open_chained(struct ofs_run_dir *run, const char *name,
 	struct optimfs *fs = NULL;
 
 	if (open_chain(&x, name) == 0)
-		fs = patch_chain(&x, name, chain_version(run, name));
+		fs = patch_chain(&x, name);
 	close_chain(&x);
 	return fs;
 }

@@ -425,12 +425,13 @@ static int make_sum(struct combining *x)
 		if (ofs_catalog_keep(x->cat, ofs_fs_ref(how->v[i].fs),
 			close_step, x->err) == -1)
 			return -1;
+		ofs_catalog_from(x->cat, snapshot_of(x, i)->cat,
+		    how->v[i].weight / how->divisor);
 		x->cat->withheld |= 0444 & ~snapshot_of(x, i)->access.now.mode;
 	}
 	*sum = (struct ofs_combination){ how->divisor, how->n, s };
 	x->sum = sum;
 	x->cat->access.mode &= ~x->cat->withheld;
-	x->cat->state = how->state;
 	x->cat->computed =
 	    ofs_arena_strndup(arena, how->what, strlen(how->what));
 	return x->cat->computed == NULL ? ofs_no_memory(x->err) : 0;

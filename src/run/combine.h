@@ -23,7 +23,6 @@ struct ofs_combine {
 	uint32_t n, shown; /* shown: which of v has what is not combined */
 	const struct ofs_combined *v;
 	const char *what; /* for people: "average of steps 1 and 2" */
-	uint64_t state;   /* a hash of the files of v */
 };
 
 /* The checkpoint, which has references to those of v. Its tensors, values and

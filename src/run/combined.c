@@ -222,27 +222,20 @@ static int read_recipe(struct ofs_run_dir *run, const char *tree,
 }
 
 /* A number that changes with the steps, and with their files. */
-static uint64_t state_of(struct ofs_run_dir *run, const struct recipe *r)
-{
-	uint64_t hash = XXH64(r->what, strlen(r->what), 0);
-	struct ofs_run_member m;
-
-	for (uint32_t i = 0; i < r->steps.n; i++)
-		if (ofs_run_member(&run->members, r->steps.member[i], &m))
-			hash = XXH64(&m.stamp, sizeof(m.stamp), hash);
-	return hash;
-}
-
 static uint64_t combined_version(struct ofs_run_dir *run, const char *tree)
 {
+	struct ofs_run_member m;
 	struct recipe r;
-	uint64_t state;
+	uint64_t hash;
 
 	if (read_recipe(run, tree, &r, NULL) == -1)
 		return 0;
-	state = state_of(run, &r);
+	hash = XXH64(r.what, strlen(r.what), 0);
+	for (uint32_t i = 0; i < r.steps.n; i++)
+		if (ofs_run_member(&run->members, r.steps.member[i], &m))
+			hash = XXH64(&m.stamp, sizeof(m.stamp), hash);
 	recipe_fini(&r);
-	return state;
+	return hash;
 }
 
 /* Who may read all of the steps may read it. */
@@ -299,7 +292,6 @@ static struct optimfs *combine_steps(struct ofs_run_dir *run, const char *tree,
 		.shown = r->shown,
 		.v = v,
 		.what = r->what,
-		.state = state_of(run, r),
 	};
 	struct optimfs *fs = NULL;
 	char *source = NULL;

@@ -111,22 +111,10 @@ uint32_t ofs_run_tree(struct ofs_run_trees *t,
 
 /* Opening and dropping. */
 
-/* What the checkpoint was read from: names and states of its files. */
+/* What the checkpoint was read from. */
 static uint64_t hash_files(const struct optimfs *fs)
 {
-	const struct ofs_catalog *cat = fs->now->cat;
-	uint64_t hash = cat->nobjects ^ cat->state;
-
-	for (uint32_t i = 0; i < cat->nobjects; i++) {
-		const struct ofs_object *o = &cat->objects[i];
-		const uint64_t state[] = { hash, o->missing, o->size,
-			(uint64_t)o->mtime_ns, o->ino,
-			(uint64_t)o->stamp.ctime_ns };
-
-		hash = XXH64(o->path, strlen(o->path),
-		    XXH64(state, sizeof(state), 0));
-	}
-	return hash;
+	return ofs_catalog_identity(fs->now->cat).hash[0];
 }
 
 /* Closes the tree that nobody has used for longest, if one is unused. Returns

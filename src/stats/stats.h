@@ -9,6 +9,7 @@
 #include "optimfs/statistics.h"
 
 #include "base/buf.h"
+#include "base/cursor.h"
 #include "base/dtype.h"
 
 /* Numbers are summed in double, in an order that is a function of their index
@@ -58,6 +59,12 @@ void ofs_stats_text(const struct optimfs_statistics *s, struct ofs_buf *out);
 void ofs_stats_json(const struct optimfs_statistics *s, struct ofs_buf *out);
 /* More than the text of any tensor. */
 #define OFS_STATS_TEXT_MAX 65536u
+
+/* All of it as bytes, to keep it; and back: 1; 0: these are none; -1: ENOMEM. *s
+ * is the caller's after 1. */
+void ofs_stats_pack(const struct optimfs_statistics *s, struct ofs_buf *out);
+int ofs_stats_unpack(struct ofs_cursor *c, struct optimfs_statistics *s,
+    struct optimfs_error *err);
 
 /* The name of value i; NULL after the last. */
 const char *ofs_stats_name(size_t i);

@@ -93,25 +93,30 @@ static void put_entry(struct ofs_buf *b, const struct ofs_catalog *cat,
 	}
 }
 
+bool ofs_tree_digest(const struct ofs_tree *tree, const struct ofs_catalog *cat,
+    uint32_t node, struct ofs_buf *space, uint64_t *hash)
+{
+	space->len = 0;
+	put(space, ofs_tree_node_ino(tree, node)); /* of the path */
+	if (tree->node[node].entry != OFS_NONE)
+		put_entry(space, cat, ofs_tree_entry(tree, cat, node));
+	*hash = XXH64(space->data, space->len, 0);
+	return !space->bad;
+}
+
 uint64_t *ofs_tree_digests(const struct ofs_tree *tree,
     const struct ofs_catalog *cat, struct optimfs_error *err)
 {
 	uint64_t *hash = calloc(tree->n, sizeof(*hash));
 	struct ofs_buf b = { 0 };
+	bool good = hash != NULL;
 
-	for (uint32_t i = 0; hash != NULL && i < tree->n; i++) {
-		b.len = 0;
-		put(&b, ofs_tree_node_ino(tree, i)); /* of the path */
-		if (tree->node[i].entry != OFS_NONE)
-			put_entry(&b, cat, ofs_tree_entry(tree, cat, i));
-		hash[i] = XXH64(b.data, b.len, 0);
-	}
-	if (b.bad) {
-		free(hash);
-		hash = NULL;
-	}
+	for (uint32_t i = 0; good && i < tree->n; i++)
+		good = ofs_tree_digest(tree, cat, i, &b, &hash[i]);
 	ofs_buf_fini(&b);
-	if (hash == NULL)
-		ofs_no_memory(err);
-	return hash;
+	if (good)
+		return hash;
+	free(hash);
+	ofs_no_memory(err);
+	return NULL;
 }

@@ -356,6 +356,52 @@ static void test_ulps(void)
 	    "distance of 1 and -1 in bfloat16");
 }
 
+/* Bytes that were kept give the same, and cut or other ones nothing. */
+static void test_pack(void)
+{
+	static const float x[] = { 1.5f, -3e-40f, 0, NAN, INFINITY, 7e9f, -2 };
+	struct optimfs_statistics s, t;
+	struct ofs_stats *sum = ofs_stats_new(OFS_FLOAT32, NULL);
+	struct ofs_buf was = { 0 }, text[2] = { 0 };
+	struct ofs_cursor c;
+	bool refused = true;
+
+	ofs_stats_add(sum, x, sizeof(x) / sizeof(*x));
+	ofs_stats_result(sum, &s, NULL);
+	s.xxh3 = 5;
+	ofs_stats_pack(&s, &was);
+	c = ofs_cursor_of(was.data, was.len);
+	ok(ofs_stats_unpack(&c, &t, NULL) == 1 && !c.bad &&
+		ofs_cursor_left(&c) == 0,
+	    "kept statistics are read");
+	ofs_stats_json(&s, &text[0]);
+	ofs_stats_json(&t, &text[1]);
+	ok(text[0].len == text[1].len &&
+		memcmp(text[0].data, text[1].data, text[0].len) == 0,
+	    "they are the same");
+	optimfs_statistics_fini(&t);
+	for (size_t n = 0; n < was.len; n++) {
+		c = ofs_cursor_of(was.data, n);
+		refused &= ofs_stats_unpack(&c, &t, NULL) == 0;
+	}
+	ok(refused, "bytes that are cut off are refused");
+	memset(was.data + 132, 0xff, 4);
+	c = ofs_cursor_of(was.data, was.len);
+	is_int(ofs_stats_unpack(&c, &t, NULL), 0,
+	    "so is a histogram of 4 billion exponents");
+	memset(was.data + 132, 0, 4);
+	was.data[132] = 1;
+	memset(was.data + 128, 0x80, 4);
+	c = ofs_cursor_of(was.data, was.len);
+	is_int(ofs_stats_unpack(&c, &t, NULL), 0,
+	    "and an exponent that there is not");
+	optimfs_statistics_fini(&s);
+	ofs_stats_free(sum);
+	for (int i = 0; i < 2; i++)
+		ofs_buf_fini(&text[i]);
+	ofs_buf_fini(&was);
+}
+
 int main(void)
 {
 	uint8_t *p = malloc(N * 16 + 8);
@@ -368,6 +414,7 @@ int main(void)
 	test_text();
 	test_variants();
 	test_ulps();
+	test_pack();
 	free(p);
 	return done_testing();
 }

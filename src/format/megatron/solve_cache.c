@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <xxhash.h>
 
 #include "base/buf.h"
 #include "base/cursor.h"
@@ -43,20 +41,10 @@ static int by_place(const void *a, const void *b)
 /* "buckets-" and the identity of the checkpoint. */
 static void name_of(const struct ofs_solve *s, char name[48])
 {
-	const struct ofs_catalog *cat = s->m->cat;
-	XXH128_hash_t hash = { CACHE_VERSION, 0 };
+	const struct ofs_identity id = ofs_catalog_identity(s->m->cat);
 
-	for (uint32_t i = 0; i < cat->nobjects; i++) {
-		const struct ofs_object *o = &cat->objects[i];
-		const uint64_t v[] = { hash.low64, hash.high64, o->size,
-			(uint64_t)o->mtime_ns, (uint64_t)o->stamp.ctime_ns,
-			o->ino, o->missing, o->refused,
-			XXH3_64bits(o->path, strlen(o->path)) };
-
-		hash = XXH3_128bits(v, sizeof(v));
-	}
-	snprintf(name, 48, "buckets-%016" PRIx64 "%016" PRIx64, hash.high64,
-	    hash.low64);
+	snprintf(name, 48, "buckets-%016" PRIx64 "%016" PRIx64,
+	    id.hash[1] ^ CACHE_VERSION, id.hash[0]);
 }
 
 static void read_slices(struct ofs_solve *s, struct ofs_cursor *c, uint32_t n)
