@@ -110,6 +110,20 @@ static void count_tensor(struct ofs_summary *s, const struct ofs_tensor *t,
 	count_cut(s, t);
 }
 
+static void count_few_bits(struct ofs_summary *s, uint32_t entry)
+{
+	const struct ofs_catalog *cat = s->snap->cat;
+	const struct ofs_low_bit *l = ofs_low_bit_of(cat, entry);
+	const struct ofs_tensor *t;
+
+	if (l == NULL || l->tensor == OFS_NONE)
+		return;
+	t = &cat->tensors[l->tensor];
+	s->few_bits.tensors++;
+	ofs_sum_u64(&s->few_bits.elements, ofs_tensor_numel(cat, t));
+	ofs_sum_u64(&s->few_bits.bytes, ofs_tensor_bytes(cat, t));
+}
+
 /* Is an entry readable, judging by the index? */
 static void count_health(struct ofs_summary *s, const struct ofs_entry *e)
 {
@@ -158,6 +172,7 @@ static void count_all(struct ofs_summary *s)
 			continue;
 		top = top_of(s, i);
 		count_health(s, e);
+		count_few_bits(s, snap->tree.node[i].entry);
 		if (e->kind == OFS_ENTRY_TENSOR) {
 			count_tensor(s, &snap->cat->tensors[e->ref], top);
 			continue;

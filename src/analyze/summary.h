@@ -47,6 +47,8 @@ struct ofs_summary {
 	uint32_t below;
 	struct ofs_summary_count all, model, optimizer, extra;
 	struct ofs_summary_count dtype[OFS_NDTYPES];
+	/* what tensors in few bits are as float32 (.optimfs/f32) */
+	struct ofs_summary_count few_bits;
 	uint64_t model_elements[OFS_NDTYPES];
 	/* how tensors are sharded */
 	uint64_t whole, sharded, flat, lost, replicated;

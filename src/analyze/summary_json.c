@@ -262,6 +262,7 @@ void ofs_summary_json(const struct ofs_summary *s, struct ofs_buf *out)
 	}
 	put_count(&w, "all", &s->all);
 	put_dtypes(s, &w);
+	put_count(&w, "few_bits", &s->few_bits);
 	put_sharding(s, &w);
 	ofs_json_put_u64(&w, "damaged", s->damaged);
 	ofs_json_put_u64(&w, "gone", s->gone);

@@ -273,6 +273,20 @@ static void put_dtypes(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_buf_putc(out, '\n');
 }
 
+static void put_few_bits(const struct ofs_summary *s, struct ofs_buf *out)
+{
+	if (s->few_bits.tensors == 0)
+		return;
+	label(out, "few bits");
+	ofs_summary_put_count(out, s->few_bits.tensors, "tensor");
+	ofs_buf_printf(out,
+	    " of codes and scales, %" PRIu64
+	    " elements; as float32 in .optimfs/f32, ",
+	    s->few_bits.elements);
+	ofs_summary_put_bytes(out, s->few_bits.bytes);
+	ofs_buf_putc(out, '\n');
+}
+
 static void put_sharding(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const char *between = " (";
@@ -590,6 +604,7 @@ static void put_below(const struct ofs_summary *s, struct ofs_buf *out)
 	ofs_summary_put_count(out, s->all.values, "value");
 	ofs_buf_putc(out, '\n');
 	put_dtypes(s, out);
+	put_few_bits(s, out);
 	put_sharding(s, out);
 	put_some(s, "missing", s->gone, ", in part or whole", NULL, out);
 	put_some(s, "damaged", s->damaged, "", NULL, out);
@@ -607,6 +622,7 @@ void ofs_summary_text(const struct ofs_summary *s, struct ofs_buf *out)
 	for (unsigned i = 0; i < s->noptims; i++)
 		put_optim(s, &s->optim[i], out);
 	put_dtypes(s, out);
+	put_few_bits(s, out);
 	put_sharding(s, out);
 	put_found(s, out);
 	put_extra(s, out);

@@ -40,6 +40,7 @@ struct unpacking {
 	struct ofs_extent extent;
 	float value[256];
 	float factor;
+	float scale_value[256]; /* of nested scales: those of their codes */
 };
 
 /* A part of the matrix: elements [first, first + n), and the scales from number
@@ -59,16 +60,38 @@ static uint64_t blocks(uint64_t n, uint64_t block)
 	return n / block + (n % block != 0);
 }
 
+/* Bytes [first, first + n) of a tensor with elements of size bytes. */
+static int fetch_bytes(struct ofs_reader *r, const struct ofs_tensor *t,
+    size_t size, uint64_t first, uint64_t n, void *buf,
+    struct optimfs_error *err)
+{
+	uint64_t from = first / size, to = (first + n + size - 1) / size;
+	uint8_t *raw = malloc((to - from) * size);
+	int ret;
+
+	if (raw == NULL)
+		return ofs_no_memory(err);
+	ret = ofs_fetch_elements(r, t, from, to - from, raw, err);
+	if (ret == 0)
+		memcpy(buf, raw + (first - from * size), n);
+	free(raw);
+	return ret;
+}
+
 static int fetch(struct ofs_reader *r, const struct unpacking *u,
     const struct elements *e, uint64_t first, uint64_t n, void *buf,
     struct optimfs_error *err)
 {
-	size_t size = ofs_dtype_size(e->dtype);
+	size_t size = ofs_dtype_size(e->dtype), own;
+	const struct ofs_tensor *t;
 
-	return u->item ? ofs_transport_read(r->transport, &u->extent,
-			     e->at + first * size, n * size, buf, err)
-		       : ofs_fetch_elements(r, &r->cat->tensors[e->tensor],
-			     first, n, buf, err);
+	if (u->item)
+		return ofs_transport_read(r->transport, &u->extent,
+		    e->at + first * size, n * size, buf, err);
+	t = &r->cat->tensors[e->tensor];
+	own = ofs_dtype_size(t->dtype);
+	return own == size ? ofs_fetch_elements(r, t, first, n, buf, err)
+			   : fetch_bytes(r, t, own, first, n, buf, err);
 }
 
 /* n elements as float32. */
@@ -134,6 +157,8 @@ static void *prepare_packed(struct ofs_reader *r, const struct ofs_tensor *t,
 		return NULL;
 	u->p = *(const struct ofs_packed *)r->cat->derived[s->view].ctx;
 	u->codes = of_tensor(r, u->p.codes);
+	if (ofs_dtype_size(u->codes.dtype) > 1)
+		u->codes.dtype = OFS_UINT8;
 	u->scale = of_tensor(r, u->p.scale);
 	table = of_tensor(r, u->p.table);
 	factor = of_tensor(r, u->p.factor);
@@ -141,6 +166,10 @@ static void *prepare_packed(struct ofs_reader *r, const struct ofs_tensor *t,
 		ret = fetch_floats(r, u, &factor, 0, 1, &u->factor, err);
 	if (ret == 0)
 		ret = read_values(r, u, &table, err);
+	if (ret == 0 && u->p.nested_block != 0) {
+		table = of_tensor(r, u->p.nested_table);
+		ret = fetch_floats(r, u, &table, 0, 256, u->scale_value, err);
+	}
 	if (ret == 0)
 		return u;
 	free(u);
@@ -167,6 +196,29 @@ static void choose_scales(struct part *x)
 	x->nscales = (end / p->block_rows + 1) * per - x->scale0;
 }
 
+/* Scales that have a scale: their codes have been read. */
+static int unpack_scales(struct part *x, struct optimfs_error *err)
+{
+	const struct ofs_packed *p = x->p;
+	const struct elements nested = of_tensor(x->r, p->nested_scale);
+	uint64_t from = x->scale0 / p->nested_block;
+	uint64_t to = (x->scale0 + x->nscales - 1) / p->nested_block + 1;
+	float *scale = malloc((to - from) * sizeof(*scale));
+	int ret;
+
+	if (scale == NULL)
+		return ofs_no_memory(err);
+	ret = fetch_floats(x->r, x->u, &nested, from, to - from, scale, err);
+	for (uint64_t i = 0; ret == 0 && i < x->nscales; i++) {
+		float v = x->u->scale_value[(uint8_t)x->scale[i]] *
+		    scale[(x->scale0 + i) / p->nested_block - from];
+
+		x->scale[i] = v + p->offset;
+	}
+	free(scale);
+	return ret;
+}
+
 /* Reads the scales, and makes factors of them. */
 static int fetch_scales(struct part *x, struct optimfs_error *err)
 {
@@ -183,7 +235,7 @@ static int fetch_scales(struct part *x, struct optimfs_error *err)
 		if (p->factor != OFS_NONE)
 			*s = p->divide ? *s / x->u->factor : *s * x->u->factor;
 	}
-	return 0;
+	return p->nested_block == 0 ? 0 : unpack_scales(x, err);
 }
 
 static int fetch_codes(const struct part *x, struct optimfs_error *err)
@@ -229,6 +281,8 @@ static void unpack(const struct part *x, uint8_t *out)
 			float v = x->u->value[code_at(x, i)] * scale;
 			uint32_t bits;
 
+			if (p->last != 0)
+				v *= p->last;
 			memcpy(&bits, &v, sizeof(bits));
 			ofs_put_le(out + 4 * i, bits, 4);
 		}
@@ -295,7 +349,9 @@ static const struct ofs_derived_ops packed_ops = {
 int ofs_packed_derive(struct ofs_catalog *cat, uint32_t tensor,
     const struct ofs_packed *p, struct optimfs_error *err)
 {
-	const uint32_t of[] = { p->codes, p->scale, p->factor, p->table };
+	const uint32_t of[] = { p->codes, p->scale, p->factor, p->table,
+		p->nested_block == 0 ? OFS_NONE : p->nested_scale,
+		p->nested_block == 0 ? OFS_NONE : p->nested_table };
 	struct ofs_packed *own = ofs_arena_alloc(&cat->arena, sizeof(*own));
 
 	if (own == NULL)

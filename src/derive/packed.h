@@ -11,10 +11,11 @@
 #include "catalog/catalog.h"
 
 /* A matrix of codes of 8 or 4 bits, and a scale for each block of it, as tensors
- * of one catalog: a number is value(code) * scale. Products are rounded to
- * float32 one after the other. */
+ * of one catalog: a number is value(code) * scale. Products and sums are rounded
+ * to float32 one after the other. */
 struct ofs_packed {
-	uint32_t codes; /* one byte: one code, or two */
+	/* one byte: one code, or two; elements of other types are bytes */
+	uint32_t codes;
 	uint32_t scale; /* in C order of the blocks */
 	/* one number that scales are multiplied with, or divided by;
 	 * OFS_NONE */
@@ -26,6 +27,13 @@ struct ofs_packed {
 	bool high_first; /* with nibbles: the first is in the upper half */
 	bool divide;
 	bool exponents; /* a scale is 2^(byte - 127) */
+	/* Scales that are codes, too: scale i is nested_table[scale[i]] *
+	 * nested_scale[i / nested_block] + offset. nested_block 0: they are
+	 * not. */
+	uint32_t nested_scale, nested_table;
+	uint64_t nested_block;
+	float offset;
+	float last; /* the product is multiplied with it; 0: it is not */
 	uint64_t rows, cols;
 	uint64_t block_rows, block_cols;
 };

@@ -13,6 +13,8 @@ static int allocate(struct ofs_reader *r, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = r->cat;
 
+	r->nshards = cat->nshards;
+	r->nderived = cat->nderived;
 	/* its pages are allocated when shards are used */
 	r->place = calloc((size_t)cat->nshards + 1, sizeof(*r->place));
 	r->compared = calloc((size_t)cat->nshards + 1, sizeof(*r->compared));
@@ -52,9 +54,9 @@ void ofs_reader_unshare(struct ofs_reader *r)
 
 void ofs_reader_fini(struct ofs_reader *r)
 {
-	for (uint32_t i = 0; r->place != NULL && i < r->cat->nshards; i++)
+	for (uint32_t i = 0; r->place != NULL && i < r->nshards; i++)
 		free(atomic_load_explicit(&r->place[i], memory_order_relaxed));
-	for (uint32_t i = 0; r->prepared != NULL && i < r->cat->nderived; i++)
+	for (uint32_t i = 0; r->prepared != NULL && i < r->nderived; i++)
 		free(atomic_load_explicit(&r->prepared[i],
 		    memory_order_relaxed));
 	free(r->place);

@@ -13,6 +13,8 @@
 struct ofs_reader {
 	const struct ofs_catalog *cat;
 	struct ofs_transport *transport;
+	/* What cat had then; what is added to it later cannot be read. */
+	uint32_t nshards, nderived;
 	/* The place of each shard, NULL until it is located: read/locate.h. */
 	_Atomic(struct ofs_place *) *place;
 	_Atomic uint8_t *compared; /* of each shard: read/agree.h */

@@ -12,7 +12,7 @@ mnt=$(point mnt)
 # tensor has, computed from the rules of the formats.
 cat >"$scratch/make" <<'END'
 import json, math, os, random, struct, sys
-ck, want, seed = sys.argv[1:]
+ck, want, seed = sys.argv[1:4]
 r = random.Random(int(seed))
 tensors = {}
 
@@ -83,6 +83,54 @@ put("state1", "U8", [2, 3000], "B", c)
 put("absmax1", "F32", [24], "f", s)
 put("qmap1", "F32", [256], "f", q)
 expect("state1", [f32(q[x] * s[i // 256]) for i, x in enumerate(c)])
+# bitsandbytes: a weight in 4 bits, whose scales are float32; one whose scales are
+# codes, too, with an odd number of elements; one that is stored as another type
+def state(kind, **more):
+    return list(json.dumps(dict(quant_type=kind, blocksize=64, dtype="bfloat16", **more)).encode())
+
+def first_high(codes):
+    return [a << 4 | b for a, b in zip(codes[::2], codes[1::2])]
+
+def bnb(name, kind, shape, nested, storage=None, **wrong):
+    n = math.prod(shape)
+    c, table = [r.randrange(16) for _ in range(n + n % 2)], [f32(r.uniform(-1, 1)) for _ in range(16)]
+    packed = first_high(c)
+    if storage:
+        size, dtype, fmt = storage
+        packed = struct.unpack(f"<{len(packed) // size}{fmt}", bytes(packed))
+        put(name, dtype, [len(packed), 1], fmt, packed)
+    else:
+        put(name, "U8", [len(packed), 1], "B", packed)
+    put(name + ".quant_map", "F32", [16], "f", table)
+    blocks = -(-n // 64)
+    more = {}
+    if nested:
+        s, q, a = [r.randrange(256) for _ in range(blocks)], floats(256), floats(-(-blocks // 256))
+        more = dict(nested_blocksize=256, nested_dtype="float32", nested_offset=f32(0.051))
+        put(name + ".absmax", "U8", [blocks], "B", s)
+        put(name + ".nested_absmax", "F32", [len(a)], "f", a)
+        put(name + ".nested_quant_map", "F32", [256], "f", q)
+        scale = [f32(f32(q[x] * a[i // 256]) + f32(0.051)) for i, x in enumerate(s)]
+    else:
+        scale = floats(blocks)
+        put(name + ".absmax", "F32", [blocks], "f", scale)
+    text = state(kind, shape=shape, **more)
+    text = wrong.get("text", text)
+    put(name + ".quant_state.bitsandbytes__" + kind, "U8", [len(text)], "B", text)
+    if not wrong:
+        expect(name, [f32(table[x] * scale[i // 64]) for i, x in enumerate(c[:n])])
+
+bnb("fp.weight", "fp4", [30, 32], False)
+bnb("nf.weight", "nf4", [1111, 33], True)
+bnb("stored.weight", "nf4", [100, 64], True, (2, "BF16", "H"))
+# in 8 bits, with the largest number of each row
+c, s = [r.randrange(-127, 128) for _ in range(7 * 20)], floats(7)
+put("int8.weight", "I8", [7, 20], "b", c)
+put("int8.SCB", "F32", [7], "f", s)
+put("int8.weight_format", "U8", [], "B", [0])
+expect("int8.weight", [f32(f32(x * s[i // 20]) * f32(1 / 127)) for i, x in enumerate(c)])
+if len(sys.argv) > 4:
+    bnb("bad.weight", "nf4", [4, 32], False, text=list(sys.argv[4].encode()))
 # others
 put("plain.weight", "BF16", [3], "H", [0x3f80, 0xc000, 0x7fc0])
 put("double", "F64", [2], "d", [.1, 2])
@@ -106,13 +154,14 @@ python3 "$scratch/make" "$ck" "$scratch/want" 4 || bail_out "make"
 
 ok "it is mounted" "$OPTIMFS" mount "$ck" "$mnt"
 f32=$mnt/.optimfs/f32/model
-for name in block.weight row.weight all.weight experts mx.weight nv.weight ct.weight state1; do
+for name in block.weight row.weight all.weight experts mx.weight nv.weight ct.weight state1 \
+    fp.weight nf.weight stored.weight int8.weight; do
 	ok "$name is the product of codes and scales" cmp "$scratch/want/$name" "$f32/$name"
 done
 is "names are those of the whole, without scales" "$(ls "$f32" | tr '\n' ' ')" \
-    "all.weight block.weight count ct.weight double experts mx.weight nv.weight \
-odd.weight odd.weight_scale_inv plain.weight row.weight state1 taken.weight \
-taken.weight_packed taken.weight_scale "
+    "all.weight block.weight count ct.weight double experts fp.weight int8.weight mx.weight \
+nf.weight nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight state1 stored.weight \
+taken.weight taken.weight_packed taken.weight_scale "
 attr() {
 	getfattr --absolute-names --only-values -n "user.optimfs.$1" "$2"
 }
@@ -128,7 +177,7 @@ is "bfloat16 is widened" "$(od -An -tx4 "$f32/plain.weight")" ' 3f800000 c000000
 is "float64 is rounded" "$(od -An -tx4 "$f32/double")" ' 3dcccccd 40000000'
 is "integers stay" "$(od -An -td4 "$f32/count" | tr -s ' ')" ' 3 -4'
 is "the raw tensors are in the tree" \
-    "$(ls "$mnt/model" | grep -c .)" 28
+    "$(ls "$mnt/model" | grep -c .)" 47
 is "any range can be read" \
     "$(tail -c +30002 "$f32/block.weight" | head -c 70000 | cksum)" \
     "$(tail -c +30002 "$scratch/want/block.weight" | head -c 70000 | cksum)"
@@ -146,9 +195,9 @@ for name in block.weight experts ct.weight; do
 done
 is "what was not packed is as it was" \
     "$("$OPTIMFS" ls "$scratch/float" model | tr '\n' ' ')" \
-    "all.weight block.weight count ct.weight double experts mx.weight \
-nv.input_scale nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight \
-state1 taken.weight taken.weight_packed taken.weight_scale "
+    "all.weight block.weight count ct.weight double experts fp.weight int8.weight mx.weight \
+nf.weight nv.input_scale nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight \
+state1 stored.weight taken.weight taken.weight_packed taken.weight_scale "
 ok "also to another format and type" \
     "$OPTIMFS" reshard -q --to dcp@2,dequantize,dtype=bf16 "$ck" "$scratch/bf16"
 like "with that type" "$("$OPTIMFS" ls -l "$scratch/bf16" model/experts)" 'bfloat16 *'
@@ -164,6 +213,41 @@ ok "codes are written" "$OPTIMFS" umount "$mnt"
 is "and the number is another" \
     "$("$OPTIMFS" cat "$scratch/edited" .optimfs/f32/model/ct.weight | cmp - "$scratch/want/ct.weight" |
     sed 's/.*differ/differ/')" 'differ: char 1, line 1'
+
+# A weight of bitsandbytes whose description does not fit it.
+odd() { # NAME TEXT WORDS
+	mkdir "$scratch/odd.$1" "$scratch/none"
+	python3 "$scratch/make" "$scratch/odd.$1" "$scratch/none" 4 "$2" || bail_out "make"
+	rm -r "$scratch/none"
+	like "$1: a warning says why it is shown as it is stored" \
+	    "$("$OPTIMFS" cat "$scratch/odd.$1" .optimfs/warnings)" \
+	    "*OFS867*bad.weight.quant_state.bitsandbytes__nf4: the weight is shown as it is stored*$3*"
+	is "$1: and so it is" "$("$OPTIMFS" ls -l "$scratch/odd.$1" .optimfs/f32/model |
+	    sed -n 's/^\([^ ]*\) *\([^ ]*\).* bad.weight$/\1 \2/p')" "uint8 64,1"
+}
+odd text 'nothing' 'expected a value'
+odd block '{"blocksize": 0, "shape": [4, 32]}' 'not a size'
+odd none '{"shape": [4, 32]}' 'no blocksize'
+odd shape '{"blocksize": 64, "shape": [4, 33]}' 'not those of the other tensors'
+odd dims '{"blocksize": 64, "shape": [4294967296, 4294967296, 4294967296, 4]}' 'not those of'
+odd negative '{"blocksize": 64, "shape": [-4, -32]}' 'not a shape'
+odd nested '{"blocksize": 64, "shape": [4, 32], "nested_blocksize": 256, "nested_offset": 0}' \
+    'not those of the other tensors'
+odd offset '{"blocksize": 64, "shape": [4, 32], "nested_offset": 1e999}' 'not finite'
+
+cp -r "$ck" "$scratch/gpu"
+python3 - "$scratch/gpu/model.safetensors" <<'END'
+import json, struct, sys
+b = bytearray(open(sys.argv[1], "rb").read())
+n, = struct.unpack("<Q", b[:8])
+b[8 + n + json.loads(b[8:8 + n])["int8.weight_format"]["data_offsets"][0]] = 2
+open(sys.argv[1], "wb").write(b)
+END
+like "a weight in the order of a GPU is not unpacked" \
+    "$("$OPTIMFS" cat "$scratch/gpu" .optimfs/warnings)" \
+    "*OFS867 int8.weight_format: *in an order for certain GPUs*"
+like "info counts what is in few bits" "$("$OPTIMFS" info "$ck")" \
+    "*few bits    12 tensors of codes and scales, * elements; as float32 in .optimfs/f32, *"
 
 # Optimizers of torchao.
 ao=$TOP_SRCDIR/tests/data/torchao
