@@ -136,7 +136,7 @@ static int make_sandbox(struct server *s, struct optimfs_error *err)
 		.temporary = m->open.scratch,
 		.upper = m->open.upper,
 		.file = { m->open.units, m->open.ids, m->open.names },
-		.timeout = m->open.timeout,
+		.open = &m->open,
 		.memory = ofs_assemble_dir(s->session.assemble),
 		.passthrough = s->session.assemble != NULL,
 	};

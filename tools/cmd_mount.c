@@ -94,7 +94,7 @@ static int look_in_run(struct places *p, struct ofs_mount_options *m,
     char **real, struct optimfs_error *err)
 {
 	const char *rest;
-	int found = optimfs_connect(p->source, m->open.timeout, err);
+	int found = optimfs_connect(p->source, &m->open, err);
 
 	if (found == 0)
 		found = optimfs_run_find(p->source, real, &rest, err);
@@ -257,6 +257,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  follow join=PATH max_metadata=SIZE parse_mem=SIZE\n"
 	    "Speed and memory:\n"
 	    "  cache=SIZE threads=N readahead=SIZE direct\n"
+	    "  cache_dir=DIR cache_disk=SIZE  keep what servers sent\n"
 	    "  assemble=off|auto|always assemble_max=SIZE\n"
 	    "The mount:\n"
 	    "  allow_other        other users may read it, as file modes allow\n"

@@ -263,7 +263,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 		.upper = (allowed & OFS_THIN) != 0 ? c->checkpoint : NULL,
 		.file = { c->open.units, c->open.ids, c->open.names },
 		.memory = -1,
-		.timeout = c->open.timeout,
+		.open = &c->open,
 		.accept = (allowed & OFS_SERVE) != 0,
 	};
 	struct ofs_sandbox *sandbox;
@@ -385,7 +385,7 @@ static int look_in_run(struct ofs_command *c, struct looked *l)
 	struct optimfs_error err;
 	const char *path = *l->checkpoint, *rest;
 	size_t n;
-	int found = optimfs_connect(path, c->open.timeout, &err);
+	int found = optimfs_connect(path, &c->open, &err);
 
 	if (found == 0)
 		found = optimfs_run_find(path, &c->named[l->i], &rest, &err);

@@ -90,6 +90,12 @@ struct optimfs_options {
 	/* Seconds for which the server of an address may be silent; 0: 30. The
 	 * first address that a process opens decides. */
 	unsigned timeout;
+	/* A directory of the user's for what was read of addresses, so that it
+	 * is not fetched again, also by other processes; and how many bytes it
+	 * may take, 0: 10 GiB. NULL: none. The first one that a process opens
+	 * an address with is that of the process. */
+	const char *cache_dir;
+	uint64_t cache_disk;
 };
 #define OPTIMFS_NO_TIMEOUT (~0u)
 
@@ -97,9 +103,10 @@ struct optimfs_options {
  * checkpoint may be one; it is read-only. */
 bool optimfs_is_address(const char *path);
 /* Before threads that open path are confined: loads what reading an address
- * needs, and starts the thread that talks to servers. Does nothing for a path.
- * ENOSYS (OFS921). */
-int optimfs_connect(const char *path, unsigned timeout,
+ * needs, starts the thread that talks to servers, and makes cache_dir. Does
+ * nothing for a path. options: timeout, cache_dir and cache_disk count. ENOSYS
+ * (OFS921), OFS928. */
+int optimfs_connect(const char *path, const struct optimfs_options *options,
     struct optimfs_error *err);
 
 /* Open the checkpoint in the directory or file path, which may be an address; or

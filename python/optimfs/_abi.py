@@ -58,7 +58,9 @@ class Options(c.Structure):
                 ("run", c.c_int),
                 ("runs_open", c.c_uint),
                 ("names", c.c_char_p),
-                ("timeout", c.c_uint)]
+                ("timeout", c.c_uint),
+                ("cache_dir", c.c_char_p),
+                ("cache_disk", c.c_uint64)]
 
 
 class Attr(c.Structure):

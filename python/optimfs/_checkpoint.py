@@ -401,17 +401,22 @@ def open(path: PathLike, *, type: Optional[str] = None,
          optim_key: Optional[str] = None, model_key: Optional[str] = None,
          subtree: Optional[str] = None, fill: Optional[str] = None,
          join: Optional[PathLike] = None, names: Optional[PathLike] = None,
-         cache: Optional[int] = None, max_metadata: Optional[int] = None,
+         cache: Optional[int] = None,
+         cache_dir: Optional[PathLike] = None,
+         cache_disk: Optional[int] = None, max_metadata: Optional[int] = None,
          parse_mem: Optional[int] = None, strict: bool = False,
          follow: bool = False) -> Checkpoint:
     """Open a checkpoint of any format that optimfs reads.
 
-    path is its directory or file. Only the index is read. The options are
+    path is its directory or file, or an address (https://, s3://, hf://).
+    Only the index is read. The options are
     those of optimfs(1): type (the format, if it is not detected), ids and
     units (files that name parameters), optim_key and model_key (where they
     are), subtree (only that part), fill ("zero"), join (another directory with
     a part of the checkpoint), names (a file with families of names for views),
-    cache (bytes of memory for decoded data), max_metadata and parse_mem (limits in bytes for an index,
+    cache (bytes of memory for decoded data), cache_dir and cache_disk (a
+    directory that keeps what was read of addresses, and its bytes; the first
+    one of a process counts), max_metadata and parse_mem (limits in bytes for an index,
     and for the memory to parse one), strict (refuse a damaged checkpoint),
     follow (symbolic links).
 
@@ -422,5 +427,6 @@ def open(path: PathLike, *, type: Optional[str] = None,
     return Checkpoint(path, type=type, ids=ids, units=units,
                       optim_key=optim_key, model_key=model_key,
                       subtree=subtree, fill=fill, join=join, names=names, cache=cache,
+                      cache_dir=cache_dir, cache_disk=cache_disk,
                       max_metadata=max_metadata, parse_mem=parse_mem,
                       strict=strict, follow=follow)

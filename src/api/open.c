@@ -347,12 +347,11 @@ bool optimfs_is_address(const char *path)
 	return ofs_http_is_address(path);
 }
 
-int optimfs_connect(const char *path, unsigned timeout,
+int optimfs_connect(const char *path, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
-	return ofs_http_is_address(path)
-	    ? ofs_http_prepare(path, ofs_http_timeout(timeout), err)
-	    : 0;
+	return ofs_http_is_address(path) ? ofs_http_prepare(path, options, err)
+					 : 0;
 }
 
 struct optimfs *optimfs_open(const char *path,
@@ -368,7 +367,8 @@ struct optimfs *optimfs_open(const char *path,
 	if (options == NULL)
 		options = &none;
 	err = OFS_SOME_ERROR(err);
-	if (options->group == NULL)
+	named = optimfs_connect(path, options, err);
+	if (named == 0 && options->group == NULL)
 		named = optimfs_run_find(path, &real, &rest, err);
 	if (named != -1 &&
 	    optimfs_await(real != NULL ? real : path, keep_note, &note, err) ==

@@ -83,6 +83,8 @@ extern const char *const ofs_run_names[];
      OFS_OPEN_ROW(at, "base", OFS_OPTION_STRING, base),                 \
      OFS_OPEN_ROW(at, "names", OFS_OPTION_STRING, names),               \
      OFS_OPEN_ROW(at, "cache", OFS_OPTION_SIZE, cache),                 \
+     OFS_OPEN_ROW(at, "cache_dir", OFS_OPTION_STRING, cache_dir),       \
+     OFS_OPEN_ROW(at, "cache_disk", OFS_OPTION_SIZE, cache_disk),       \
      OFS_OPEN_ROW(at, "max_metadata", OFS_OPTION_SIZE, max_metadata),   \
      OFS_OPEN_ROW(at, "parse_mem", OFS_OPTION_SIZE, parse_mem),         \
      OFS_OPEN_ROW(at, "strict", OFS_OPTION_FLAG, strict),               \

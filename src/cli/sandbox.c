@@ -262,8 +262,7 @@ static int connect_sources(const struct ofs_sandbox_config *config,
 {
 	for (size_t i = 0; i < 2; i++)
 		if (config->source[i] != NULL &&
-		    optimfs_connect(config->source[i], config->timeout, err) ==
-			-1)
+		    optimfs_connect(config->source[i], config->open, err) == -1)
 			return -1;
 	return 0;
 }
@@ -293,14 +292,18 @@ static int allow_places(const struct ofs_sandbox *s,
 	    : allow_beside(s, config->output, WRITE, err);
 }
 
-/* Work that was done when a checkpoint was opened before. */
-static int allow_cache(const struct ofs_sandbox *s, struct optimfs_error *err)
+/* Work that was done when a checkpoint was opened before, and what was read of
+ * addresses. */
+static int allow_cache(const struct ofs_sandbox *s,
+    const struct ofs_sandbox_config *config, struct optimfs_error *err)
 {
 	char *dir = ofs_user_cache_make();
 	int ret = dir == NULL ? 0 : allow(s, dir, SCRATCH, err);
 
 	free(dir);
-	return ret;
+	return ret == 0 && config->open != NULL
+	    ? allow(s, config->open->cache_dir, SCRATCH, err)
+	    : ret;
 }
 
 /* A directory for decoded data that exceeds memory, and for temporary
@@ -324,11 +327,13 @@ static int make_rules(const struct ofs_sandbox *s,
 	    (config->memory != -1 &&
 		allow_fd(s, config->memory, SCRATCH, err) == -1))
 		return -1;
-	for (size_t i = 0; i < sizeof(config->file) / sizeof(*config->file); i++)
+	for (size_t i = 0; i < sizeof(config->file) / sizeof(*config->file);
+	     i++)
 		if (allow(s, config->file[i], FS_READ_FILE, err) == -1)
 			return -1;
 	if (allow(s, config->upper, WRITE, err) == -1 ||
-	    allow_temporary(s, config, err) == -1 || allow_cache(s, err) == -1)
+	    allow_temporary(s, config, err) == -1 ||
+	    allow_cache(s, config, err) == -1)
 		return -1;
 	/* memory statistics, its limits and the boot id */
 	if (allow(s, "/sys/fs/cgroup", FS_READ_FILE, err) == -1)

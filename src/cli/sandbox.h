@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "optimfs/error.h"
+#include "optimfs/optimfs.h"
 
 /* A thread in the sandbox
  *  - can only open the files of the checkpoints, of the directories for staged
@@ -37,7 +38,8 @@ struct ofs_sandbox_config {
 	bool temporary;     /* with write: temporary changes, stage anywhere */
 	const char *upper;  /* a writable directory; NULL: none */
 	const char *output; /* to be made or written into; NULL: none */
-	unsigned timeout; /* for addresses, see optimfs_connect */
+	/* For addresses, see optimfs_connect. */
+	const struct optimfs_options *open;
 	/* Files named in options, read-only. May be NULL. */
 	const char *file[3];
 	int memory;       /* a directory for unnamed files; -1: none */

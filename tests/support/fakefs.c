@@ -484,11 +484,11 @@ bool optimfs_is_address(const char *path)
 	return false;
 }
 
-int optimfs_connect(const char *path, unsigned timeout,
+int optimfs_connect(const char *path, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
 	(void)path;
-	(void)timeout;
+	(void)options;
 	(void)err;
 	return 0;
 }

@@ -57,7 +57,11 @@ static int cut_run(struct fetching *f, struct ofs_segment run,
 
 	run.n = 1;
 	while (left > 0) {
-		run.len = left < RANGE ? left : RANGE;
+		run.len = RANGE;
+		if (f->s->disk != NULL) /* no block is in two ranges */
+			run.len -= run.src % RANGE;
+		if (run.len > left)
+			run.len = left;
 		if (add_part(f, &run, err) == -1)
 			return -1;
 		run.src += run.len;
@@ -160,17 +164,31 @@ static uint64_t window_of(struct ofs_http_site *s, const struct range *r)
 	return window > r->end - r->first ? window : r->end - r->first;
 }
 
+/* Blocks that are short are kept in memory, too. */
+static bool take_block(struct ofs_http_site *s, const struct range *r,
+    struct ofs_http_disk_key *key, uint8_t *out, size_t n)
+{
+	if (r->is_short &&
+	    ofs_http_blocks_get(s->blocks, r->file, key->number, out, n))
+		return true;
+	if (s->disk == NULL || !ofs_http_disk_get(s->disk, key, out, n))
+		return false;
+	if (r->is_short)
+		ofs_http_blocks_put(s->blocks, r->file, key->number, out, n);
+	return true;
+}
+
 /* Copies blocks from r->at on to its buffer, as long as there are any. */
-static void take_blocks(struct ofs_http_site *s, struct range *r)
+static void take_blocks(struct ofs_http_site *s, struct range *r,
+    struct ofs_http_disk_key *key)
 {
 	while (r->skip < r->len) {
 		uint64_t n = r->len - r->skip;
 
 		if (n > OFS_HTTP_BLOCK)
 			n = OFS_HTTP_BLOCK;
-		if (!ofs_http_blocks_get(s->blocks, r->file,
-			(r->at + r->skip) / OFS_HTTP_BLOCK, r->buf + r->skip,
-			(size_t)n))
+		key->number = (r->at + r->skip) / OFS_HTTP_BLOCK;
+		if (!take_block(s, r, key, r->buf + r->skip, (size_t)n))
 			break;
 		r->skip += n;
 	}
@@ -179,21 +197,28 @@ static void take_blocks(struct ofs_http_site *s, struct range *r)
 		r->skip = r->len;
 }
 
-static void keep_blocks(struct ofs_http_site *s, const struct range *r)
+static void keep_blocks(struct ofs_http_site *s, const struct range *r,
+    struct ofs_http_disk_key *key)
 {
 	for (uint64_t i = r->skip; i < r->len; i += OFS_HTTP_BLOCK) {
-		uint64_t n = r->len - i;
+		size_t n = (size_t)(r->len - i);
 
-		ofs_http_blocks_put(s->blocks, r->file,
-		    (r->at + i) / OFS_HTTP_BLOCK, r->buf + i,
-		    n < OFS_HTTP_BLOCK ? n : OFS_HTTP_BLOCK);
+		if (n > OFS_HTTP_BLOCK)
+			n = OFS_HTTP_BLOCK;
+		key->number = (r->at + i) / OFS_HTTP_BLOCK;
+		if (r->is_short)
+			ofs_http_blocks_put(s->blocks, r->file, key->number,
+			    r->buf + i, n);
+		if (s->disk != NULL)
+			ofs_http_disk_put(s->disk, key, r->buf + i, n);
 	}
 }
 
-static int prepare_short(struct ofs_http_site *s, struct range *r,
-    uint64_t size, struct optimfs_error *err)
+static int prepare_blocks(struct ofs_http_site *s, struct range *r,
+    struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
-	uint64_t end = r->first + window_of(s, r);
+	uint64_t end = r->is_short ? r->first + window_of(s, r) : r->end;
+	uint64_t size = key->is->size;
 
 	end += OFS_HTTP_BLOCK - 1;
 	end -= end % OFS_HTTP_BLOCK;
@@ -202,16 +227,16 @@ static int prepare_short(struct ofs_http_site *s, struct range *r,
 	r->buf = malloc((size_t)r->len);
 	if (r->buf == NULL)
 		return ofs_no_memory(err);
-	take_blocks(s, r);
+	take_blocks(s, r, key);
 	return 0;
 }
 
-static int prepare_range(struct fetching *f, struct range *r, uint64_t size,
-    struct optimfs_error *err)
+static int prepare_range(struct fetching *f, struct range *r,
+    struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
 	r->is_short = r->end - r->first <= SHORT;
-	if (r->is_short)
-		return prepare_short(f->s, r, size, err);
+	if (r->is_short || f->s->disk != NULL)
+		return prepare_blocks(f->s, r, key, err);
 	r->at = r->first;
 	r->len = r->end - r->first;
 	r->direct = r->n == 1 && f->part[r->part].n == 1;
@@ -239,6 +264,7 @@ struct round {
 	struct ofs_http_version is[AT_ONCE];
 	struct ofs_http_get g[AT_ONCE];
 	struct range *of[AT_ONCE]; /* by the number in g */
+	uint8_t byte[AT_ONCE];
 	size_t n, asked;
 };
 
@@ -247,15 +273,15 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 {
 	struct ofs_http_version *is = &k->is[k->asked];
 	const char *path = ofs_http_version(f->s, r->file, is);
-	char *url;
+	char *url = ofs_http_address(f->s, path, "", err);
+	struct ofs_http_disk_key key = { url, is, f->s->pinned, 0 };
 
-	if (prepare_range(f, r, is->size, err) == -1)
-		return -1;
-	if (r->skip == r->len)
-		return 0;
-	url = ofs_http_address(f->s, path, "", err);
 	if (url == NULL)
 		return -1;
+	if (prepare_range(f, r, &key, err) == -1 || r->skip == r->len) {
+		free(url);
+		return r->buf == NULL ? -1 : 0;
+	}
 	k->of[k->asked] = r;
 	k->g[k->asked++] = (struct ofs_http_get){
 		.url = url,
@@ -269,22 +295,34 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 	return 0;
 }
 
+/* What came is of the state that is known now. */
+static int take_answer(struct ofs_http_site *s, const struct range *r,
+    const struct ofs_http_get *g, struct optimfs_error *err)
+{
+	struct ofs_http_version is;
+	struct ofs_http_disk_key key = { g->url, &is, s->pinned, 0 };
+
+	if (g->err.code != 0)
+		return optimfs_fail_with(err, &g->err);
+	if (ofs_http_confirm(s, r->file, &g->answer.is, err) == -1)
+		return -1;
+	if (r->direct)
+		return 0;
+	ofs_http_version(s, r->file, &is);
+	if (s->disk != NULL && g->is->etag[0] == '\0' && is.etag[0] != '\0')
+		ofs_http_disk_note(s->disk, g->url);
+	keep_blocks(s, r, &key);
+	return 0;
+}
+
 static int ask_round(struct fetching *f, struct round *k,
     struct optimfs_error *err)
 {
 	if (k->asked > 0)
 		(void)ofs_http_get(f->s->http, &f->s->count, k->g, k->asked);
-	for (size_t i = 0; i < k->asked; i++) {
-		const struct ofs_http_get *g = &k->g[i];
-
-		if (g->err.code != 0)
-			return optimfs_fail_with(err, &g->err);
-		if (ofs_http_confirm(f->s, k->of[i]->file, &g->answer.is,
-			err) == -1)
+	for (size_t i = 0; i < k->asked; i++)
+		if (take_answer(f->s, k->of[i], &k->g[i], err) == -1)
 			return -1;
-		if (k->of[i]->is_short)
-			keep_blocks(f->s, k->of[i]);
-	}
 	return 0;
 }
 
@@ -319,6 +357,59 @@ static int fetch_round(struct fetching *f, struct round *k, size_t *part,
 	return ret;
 }
 
+/* Tags. What is on the disk is found by the tag of its file, which not all
+ * listings have. */
+
+/* Adds a request for a byte of the file, if it may have blocks there. */
+static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
+    struct optimfs_error *err)
+{
+	const char *path = ofs_http_version(s, file, &k->is[k->asked]);
+	char *url;
+
+	if (!ofs_http_asks_tag(s, file))
+		return 0;
+	url = ofs_http_address(s, path, "", err);
+	if (url == NULL)
+		return -1;
+	if (!ofs_http_disk_knows(s->disk, url)) {
+		free(url);
+		return 0;
+	}
+	k->r[k->asked] = (struct range){ .file = file, .direct = true };
+	k->of[k->asked] = &k->r[k->asked];
+	k->g[k->asked] = (struct ofs_http_get){
+		.url = url,
+		.name = path,
+		.login = &s->login,
+		.n = 1,
+		.into = &k->byte[k->asked],
+		.is = &k->is[k->asked],
+	};
+	k->asked++;
+	return 0;
+}
+
+static int learn_tags(struct fetching *f, struct round *k,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+	size_t i = 0;
+
+	while (ret == 0 && i < f->n) {
+		k->n = k->asked = 0;
+		for (; ret == 0 && i < f->n && k->asked < AT_ONCE; i++)
+			if (i == 0 ||
+			    f->part[i].object != f->part[i - 1].object)
+				ret = add_question(f->s, f->part[i].object, k,
+				    err);
+		if (ret == 0)
+			ret = ask_round(f, k, err);
+		end_round(k);
+	}
+	return ret;
+}
+
 int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
     size_t n, void *buf, struct optimfs_error *err)
 {
@@ -331,6 +422,8 @@ int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
 		ret = cut(&f, &segs[i], err);
 	if (ret == 0 && f.n > 1)
 		qsort(f.part, f.n, sizeof(*f.part), by_place);
+	if (ret == 0 && s->disk != NULL)
+		ret = learn_tags(&f, k, err);
 	while (ret == 0 && part < f.n)
 		ret = fetch_round(&f, k, &part, err);
 	free(f.part);

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "store/http/client.h"
@@ -57,14 +58,20 @@ static const struct ofs_http_kind *kind_of(const struct ofs_url *url)
 	return NULL;
 }
 
-int ofs_http_prepare(const char *address, unsigned timeout,
+int ofs_http_prepare(const char *address, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
 	const struct ofs_http_kind *kind;
 	struct ofs_url url;
 
+	err = OFS_SOME_ERROR(err);
+	err->code = 0;
 	if (ofs_url_parse(address, &url, err) == -1 ||
-	    ofs_http_client(timeout, err) == NULL)
+	    ofs_http_client(ofs_http_timeout(options->timeout), err) == NULL)
+		return -1;
+	if (ofs_http_disk(options->cache_dir, options->cache_disk, err) ==
+		NULL &&
+	    err->code != 0)
 		return -1;
 	kind = kind_of(&url);
 	return kind->prepare == NULL ? 0 : kind->prepare(err);

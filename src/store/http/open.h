@@ -21,7 +21,7 @@ bool ofs_http_is_address(const char *path);
 /* Fails for an address, where something was to be written: EROFS (OFS926). */
 int ofs_http_refuse(const char *path, struct optimfs_error *err);
 /* What opening an address needs and a confined thread may not do. */
-int ofs_http_prepare(const char *address, unsigned timeout,
+int ofs_http_prepare(const char *address, const struct optimfs_options *options,
     struct optimfs_error *err);
 /* Opens what an address names: dir is a directory with the only reference of its
  * site, and *rel the name of the file in it, or "". ENOENT (OFS019): neither. */

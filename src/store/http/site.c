@@ -458,6 +458,19 @@ const char *ofs_http_version(struct ofs_http_site *s, uint32_t file,
 	return path;
 }
 
+bool ofs_http_asks_tag(struct ofs_http_site *s, uint32_t file)
+{
+	struct ofs_http_node *node;
+	bool asks;
+
+	pthread_mutex_lock(&s->lock);
+	node = &s->node[file];
+	asks = !node->asked && !s->pinned && node->is.etag[0] == '\0';
+	node->asked = true;
+	pthread_mutex_unlock(&s->lock);
+	return asks;
+}
+
 int ofs_http_confirm(struct ofs_http_site *s, uint32_t file,
     const struct ofs_http_version *is, struct optimfs_error *err)
 {
@@ -535,6 +548,7 @@ struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
 	pthread_mutex_init(&s->lock, NULL);
 	s->shown = strndup(address, n);
 	s->blocks = ofs_http_blocks_new(BLOCKS_MOST, err);
+	s->disk = ofs_http_disk(NULL, 0, err);
 	if (s->shown != NULL && s->blocks != NULL &&
 	    (s->kind->prepare == NULL || s->kind->prepare(err) == 0) &&
 	    s->kind->open(s, url, err) == 0 &&

@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "store/http/blocks.h"
 #include "store/http/client.h"
+#include "store/http/disk.h"
 #include "store/http/url.h"
 
 /* A site is a namespace (base/io.h). What is known of it is a table of names,
@@ -29,6 +30,7 @@ struct ofs_http_node {
 	uint32_t parent, child, next; /* OFS_NONE: none */
 	bool listed;                  /* of a directory: children are known */
 	bool partly;                  /* ... but there may be others */
+	bool asked;                   /* of a file: for its tag */
 	struct ofs_http_version is;
 	/* Of a file that is read onward: where the next read begins, and how
 	 * much was fetched for the last one. */
@@ -53,6 +55,7 @@ struct ofs_http_site {
 	bool deep;  /* too much to be listed at once */
 	struct ofs_http_counters count;
 	struct ofs_http_blocks *blocks;
+	struct ofs_http_disk *disk; /* NULL: none */
 	atomic_uint refs;
 	pthread_mutex_t lock; /* protects what follows; held while listing */
 	struct ofs_keys paths;
@@ -116,6 +119,8 @@ static inline const char *ofs_http_path(const struct ofs_http_site *s,
 /* The path of a file, and its state; its tag may become known. */
 const char *ofs_http_version(struct ofs_http_site *s, uint32_t file,
     struct ofs_http_version *is);
+/* Is it worth a request to learn the tag of the file? True once for each. */
+bool ofs_http_asks_tag(struct ofs_http_site *s, uint32_t file);
 /* Keeps what an answer says of it: ESTALE (OFS751) if that is another state. */
 int ofs_http_confirm(struct ofs_http_site *s, uint32_t file,
     const struct ofs_http_version *is, struct optimfs_error *err);
