@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "tools/command.h"
 #include "serve/server.h"
 #include "serve/server_files.h"
+#include "tools/command.h"
 
 /* May everyone on this machine read the checkpoint anyway? */
 static bool is_public(struct optimfs *fs, const struct ofs_server_files *files)

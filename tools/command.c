@@ -314,7 +314,8 @@ static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 	c->base = ofs_to_base(c->to);
 	/* the socket first: a confined process cannot make one */
 	if (((allowed & OFS_SERVE) == 0 ||
-		ofs_listen(c->listen, c->token_file, &c->listener, &err) == 0) &&
+		ofs_listen(c->listen, c->token_file, &c->listener, &err) ==
+		    0) &&
 	    confine(c, allowed, &err) == 0)
 		c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)

@@ -14,6 +14,7 @@
 #include "optimfs/optimfs.h"
 
 #include "base/nearest.h"
+#include "cli/from.h"
 #ifdef HAVE_FUSE
 # include "fuse/serve.h"
 #endif
@@ -215,6 +216,20 @@ static bool wants_json(int argc, char **argv)
 	return false;
 }
 
+static int run_verb(const struct ofs_verb *verb, int argc, char **argv)
+{
+	char **taken, *made;
+	struct optimfs_error err;
+	int status;
+
+	if (ofs_from_take(&argc, argv, &taken, &made, &err) == -1)
+		return ofs_tool_fail(&err);
+	status = verb->run(verb, argc, taken != NULL ? taken : argv);
+	free(taken);
+	free(made);
+	return status;
+}
+
 static int run(int argc, char **argv)
 {
 	const struct ofs_verb *verb;
@@ -233,7 +248,7 @@ static int run(int argc, char **argv)
 		return version();
 	verb = find(argv[1]);
 	if (verb != NULL)
-		return verb->run(verb, argc - 1, argv + 1);
+		return run_verb(verb, argc - 1, argv + 1);
 	if (means_mount(argc, argv))
 		return ofs_verb_mount.run(&ofs_verb_mount, argc, argv);
 	return unknown(argv[1]);

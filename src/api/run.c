@@ -57,8 +57,13 @@ static bool is_there(const char *path)
  * colon of its path, or at a place; NULL: nowhere. The server is not asked. */
 static const char *words_of_address(const char *path)
 {
-	const char *at = strchr(strstr(path, "://") + 3, '/');
-	const char *words = at == NULL ? NULL : strrchr(at, ':');
+	const char *end = strrchr(path, '}'); /* of the names of nodes */
+	const char *at =
+	    strchr(end != NULL ? end : strstr(path, "://") + 3, '/');
+	const char *words = strrchr(path[0] == '{' && end != NULL ? end
+		: at != NULL                                      ? at
+								  : "",
+	    ':');
 
 	if (words != NULL && words[1] != '\0')
 		return words + 1;

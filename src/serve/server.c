@@ -265,7 +265,7 @@ struct sending {
 	struct optimfs_file *file; /* NULL: fd */
 	int fd;
 	uint64_t size, first, end; /* of the file */
-	uint8_t *head;       /* of its first nhead bytes */
+	uint8_t *head;             /* of its first nhead bytes */
 	size_t nhead;
 };
 
@@ -544,6 +544,21 @@ static enum MHD_Result get_plain(struct request *r, char *rel)
 	return send_plain(r, &file);
 }
 
+/* Who began at the files of a run goes on to those of a step. */
+static bool has_plain(const struct request *r, const char *path)
+{
+	size_t n = strlen(path);
+	struct ofs_server_file file = { .fd = -1 };
+	char *rel = strndup(path, n - (n > 0 && path[n - 1] == '/'));
+	bool has = r->http->files != NULL && rel != NULL &&
+	    ofs_server_files_find(r->http->files, rel, &file, NULL) == 0;
+
+	if (file.fd != -1)
+		close(file.fd);
+	free(rel);
+	return has;
+}
+
 /* Requests. */
 
 static enum MHD_Result get(struct request *r)
@@ -563,7 +578,9 @@ static enum MHD_Result get(struct request *r)
 	if (r->http->fs == NULL)
 		return get_plain(r, (char *)r->path.data + 1);
 	if (optimfs_resolve(r->http->fs, path, &r->attr, &err) == -1)
-		return fail(r, &err);
+		return err.code == ENOENT && has_plain(r, path + 1)
+		    ? get_plain(r, (char *)r->path.data + 1)
+		    : fail(r, &err);
 	if (is_closed(r))
 		return is_closed_to_all(r);
 	return S_ISREG(r->attr.mode) ? get_file(r) : get_dir(r);

@@ -8,6 +8,7 @@
 #include "store/http/answer.h"
 #include "store/http/blocks.h"
 #include "store/http/links.h"
+#include "store/http/nodes.h"
 #include "store/http/url.h"
 #include "tap.h"
 
@@ -42,6 +43,49 @@ static void addresses(void)
 	ok(!ofs_url_decode("a%2", 3, out) && !ofs_url_decode("%zz", 3, out),
 	    "half an escape is none");
 	ok(!ofs_url_decode("a%00b", 5, out), "nor is that of NUL");
+}
+
+/* All addresses of a pattern, each with a blank behind it. */
+static const char *expanded(const char *pattern)
+{
+	static char all[4096];
+	static struct optimfs_error err;
+	struct ofs_names names;
+
+	all[0] = '\0';
+	if (ofs_nodes_expand(pattern, &names, &err) == -1)
+		return err.text;
+	for (size_t i = 0; i < names.n; i++) {
+		strcat(all, names.name[i]);
+		strcat(all, " ");
+	}
+	ofs_names_free(&names);
+	return all;
+}
+
+static void patterns(void)
+{
+	static const char *const none[] = { "http://h/", "http://h/{a}",
+		"http://h/{1..}", "http://h/{a..c}", "http://h/{4..1}",
+		"http://h/{1,2", "s3://{a,b}/c", "/{a,b}", "http://h/}{" };
+	static const char *const bad[] = { "{http://a,s3://b}", "{http://a,b}",
+		"{http://a,http://me@b}", "{http://a,}",
+		"http://n{1..10}{1..1000}", "http://n{0..999999999}" };
+
+	is_str(expanded("http://n{1..3}:7/a"),
+	    "http://n1:7/a http://n2:7/a http://n3:7/a ", "numbers");
+	is_str(expanded("http://n{08..10}/"),
+	    "http://n08/ http://n09/ http://n10/ ", "with as many digits");
+	is_str(expanded("http://{a,b}{1,2}"),
+	    "http://a1 http://a2 http://b1 http://b2 ", "words, twice");
+	is_str(expanded("{http://n{1..2},https://x:1}/c"),
+	    "http://n1/c http://n2/c https://x:1/c ", "a pattern in another");
+	is_str(expanded("http://h/{a}"), "http://h/{a} ", "one word is none");
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
+		ok(!ofs_nodes_are(none[i]), "no pattern: %s", none[i]);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		ok(ofs_nodes_are(bad[i]) && strstr(expanded(bad[i]), "OFS920"),
+		    "refused: %s", bad[i]);
 }
 
 static void headers(void)
@@ -192,6 +236,7 @@ static void blocks(void)
 int main(void)
 {
 	addresses();
+	patterns();
 	headers();
 	states();
 	listings();

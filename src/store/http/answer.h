@@ -10,6 +10,9 @@
 /* A number that the server does not tell. */
 #define OFS_HTTP_UNTOLD UINT64_MAX
 
+/* Where optimfs serve has the files of a checkpoint, below its tree. */
+#define OFS_HTTP_FILES ".optimfs/files/"
+
 /* One state of a file on a server. */
 struct ofs_http_version {
 	uint64_t size;       /* OFS_HTTP_UNTOLD */
@@ -26,6 +29,8 @@ struct ofs_http_answer {
 	char type[80];        /* of the content, in lower case */
 	char next[2048]; /* the address of the next page; "": there is none */
 	char region[40]; /* of a bucket; "": not told */
+	/* Of optimfs serve: its files are at OFS_HTTP_FILES below this. */
+	bool has_files;
 	bool is_dir;
 };
 

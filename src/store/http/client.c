@@ -277,7 +277,7 @@ static uint64_t settle(struct attempt *a, struct ofs_http_counters *count)
 	uint64_t got = a->q.got + a->q.body.len;
 	int ret = judge(a, &g->err);
 
-	a->again = ret == 1;
+	a->again = ret == 1 && !g->once;
 	if (ret == 0)
 		g->err.code = 0;
 	/* the next attempt goes on where this one ended, if that was right */

@@ -44,6 +44,7 @@ struct ofs_http_get {
 	/* What the file must still be; NULL: not known yet, and what there is
 	 * of the bytes suffices. */
 	const struct ofs_http_version *is;
+	bool once; /* not asked again: another server has it, too */
 
 	struct ofs_http_answer answer;
 	struct optimfs_error err; /* code 0: it succeeded */

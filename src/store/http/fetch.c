@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/http/nodes.h"
 #include "store/runs.h"
 
 /* Segments are cut into parts of bounded length, sorted, and joined to ranges: a
@@ -273,7 +274,8 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 {
 	struct ofs_http_version *is = &k->is[k->asked];
 	const char *path = ofs_http_version(f->s, r->file, is);
-	char *url = ofs_http_address(f->s, path, "", err);
+	bool once;
+	char *url = ofs_nodes_address(f->s, r->file, is, &once, err);
 	struct ofs_http_disk_key key = { url, is, f->s->pinned, 0 };
 
 	if (url == NULL)
@@ -285,13 +287,35 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 	k->of[k->asked] = r;
 	k->g[k->asked++] = (struct ofs_http_get){
 		.url = url,
-		.name = path,
+		.name = f->s->nhosts > 1 ? url : path,
 		.login = &f->s->login,
 		.first = r->at + r->skip,
 		.n = r->len - r->skip,
 		.into = r->buf + r->skip,
 		.is = is,
+		.once = once,
 	};
+	return 0;
+}
+
+/* Asks others for what a server did not send. */
+static int ask_others(struct fetching *f, struct round *k, size_t i,
+    struct optimfs_error *err)
+{
+	struct ofs_http_get *g = &k->g[i];
+	uint32_t file = k->of[i]->file;
+
+	for (uint32_t tries = 0; ofs_nodes_asked(f->s, file, &g->err, tries);
+	     tries++) {
+		char *url =
+		    ofs_nodes_address(f->s, file, &k->is[i], &g->once, err);
+
+		if (url == NULL)
+			return -1;
+		free((char *)g->url);
+		g->url = g->name = url;
+		(void)ofs_http_get(f->s->http, &f->s->count, g, 1);
+	}
 	return 0;
 }
 
@@ -321,7 +345,8 @@ static int ask_round(struct fetching *f, struct round *k,
 	if (k->asked > 0)
 		(void)ofs_http_get(f->s->http, &f->s->count, k->g, k->asked);
 	for (size_t i = 0; i < k->asked; i++)
-		if (take_answer(f->s, k->of[i], &k->g[i], err) == -1)
+		if (ask_others(f, k, i, err) == -1 ||
+		    take_answer(f->s, k->of[i], &k->g[i], err) == -1)
 			return -1;
 	return 0;
 }
@@ -365,11 +390,12 @@ static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
     struct optimfs_error *err)
 {
 	const char *path = ofs_http_version(s, file, &k->is[k->asked]);
+	bool once;
 	char *url;
 
 	if (!ofs_http_asks_tag(s, file))
 		return 0;
-	url = ofs_http_address(s, path, "", err);
+	url = ofs_nodes_address(s, file, &k->is[k->asked], &once, err);
 	if (url == NULL)
 		return -1;
 	if (!ofs_http_disk_knows(s->disk, url)) {

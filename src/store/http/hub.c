@@ -198,7 +198,7 @@ static int pin(struct ofs_http_site *s, const struct repository *r, char *sha,
 }
 
 static int set_addresses(struct ofs_http_site *s, const struct repository *r,
-    const char *sha, struct optimfs_error *err)
+    const char *sha, char **to, struct optimfs_error *err)
 {
 	struct ofs_buf base = { 0 }, root = { 0 }, prefix = { 0 };
 
@@ -216,13 +216,13 @@ static int set_addresses(struct ofs_http_site *s, const struct repository *r,
 	}
 	ofs_buf_puts(&base, "?recursive=true");
 	s->base = ofs_buf_text(&base, err);
-	s->root = ofs_buf_text(&root, err);
+	*to = ofs_buf_text(&root, err);
 	s->prefix = ofs_buf_text(&prefix, err);
-	return s->base == NULL || s->root == NULL || s->prefix == NULL ? -1 : 0;
+	return s->base == NULL || *to == NULL || s->prefix == NULL ? -1 : 0;
 }
 
 static int hub_open(struct ofs_http_site *s, const struct ofs_url *url,
-    struct optimfs_error *err)
+    char **root, struct optimfs_error *err)
 {
 	struct repository r;
 	char sha[80];
@@ -237,7 +237,7 @@ static int hub_open(struct ofs_http_site *s, const struct ofs_url *url,
 	s->pinned = true;
 	return pin(s, &r, sha, sizeof(sha), err) == -1
 	    ? -1
-	    : set_addresses(s, &r, sha, err);
+	    : set_addresses(s, &r, sha, root, err);
 }
 
 static int take_file(void *ctx, const struct ofs_http_link *link,

@@ -142,6 +142,11 @@ static int take_member(struct ofs_json *j, const char *key, char **name,
 		memcpy(text, j->str.p, j->str.len);
 		text[j->str.len] = '\0';
 		link->is.modified_ns = ofs_http_date_ns(text);
+	} else if (t == OFS_JSON_STRING && strcmp(key, "etag") == 0 &&
+	    j->str.len < sizeof(link->is.etag) && j->str.len > 0 &&
+	    j->str.p[0] == '"') {
+		memcpy(link->is.etag, j->str.p, j->str.len);
+		link->is.etag[j->str.len] = '\0';
 	} else if (t == OFS_JSON_NUMBER && strcmp(key, "size") == 0 &&
 	    j->is_int && j->integer >= 0)
 		link->is.size = (uint64_t)j->integer;

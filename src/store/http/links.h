@@ -21,7 +21,8 @@ typedef int ofs_http_link_fn(void *ctx, const struct ofs_http_link *link,
 int ofs_http_links_html(const void *p, size_t n, ofs_http_link_fn *each,
     void *ctx, struct optimfs_error *err);
 /* The same for an array of objects with name or path, type, size and mtime, as
- * nginx and the Hub make it. EUCLEAN: it is none. */
+ * nginx and the Hub make it, and etag, as optimfs serve does. EUCLEAN: it is
+ * none. */
 int ofs_http_links_json(const void *p, size_t n, ofs_http_link_fn *each,
     void *ctx, struct optimfs_error *err);
 

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "store/http/client.h"
+#include "store/http/nodes.h"
 #include "store/http/site.h"
 #include "store/http/url.h"
 
@@ -28,7 +29,7 @@ static const struct ofs_http_kind *const kinds[] = {
 
 bool ofs_http_is_address(const char *path)
 {
-	const struct ofs_str s = ofs_str_of(path);
+	const struct ofs_str s = ofs_str_of(path + strspn(path, "{"));
 
 	for (size_t i = 0; i < NKINDS; i++) {
 		struct ofs_str rest = s;
@@ -58,23 +59,42 @@ static const struct ofs_http_kind *kind_of(const struct ofs_url *url)
 	return NULL;
 }
 
+/* A brace that is not closed is no address. */
+static int parse(const char *address, struct ofs_url *url,
+    struct optimfs_error *err)
+{
+	if (ofs_url_parse(address, url, err) == -1)
+		return -1;
+	return kind_of(url) != NULL
+	    ? 0
+	    : optimfs_fail(err, EINVAL, "OFS920 %s: not an address", address);
+}
+
 int ofs_http_prepare(const char *address, const struct optimfs_options *options,
     struct optimfs_error *err)
 {
 	const struct ofs_http_kind *kind;
+	bool nodes = ofs_nodes_are(address);
+	struct ofs_names names;
 	struct ofs_url url;
 
 	err = OFS_SOME_ERROR(err);
 	err->code = 0;
-	if (ofs_url_parse(address, &url, err) == -1 ||
-	    ofs_http_client(ofs_http_timeout(options->timeout), err) == NULL)
+	if (nodes) {
+		if (ofs_nodes_expand(address, &names, err) == -1)
+			return -1;
+		ofs_names_free(&names);
+	} else if (parse(address, &url, err) == -1) {
+		return -1;
+	}
+	if (ofs_http_client(ofs_http_timeout(options->timeout), err) == NULL)
 		return -1;
 	if (ofs_http_disk(options->cache_dir, options->cache_disk, err) ==
 		NULL &&
 	    err->code != 0)
 		return -1;
-	kind = kind_of(&url);
-	return kind->prepare == NULL ? 0 : kind->prepare(err);
+	kind = nodes ? NULL : kind_of(&url);
+	return kind == NULL || kind->prepare == NULL ? 0 : kind->prepare(err);
 }
 
 static void hold(const struct ofs_http_site *s)
@@ -85,6 +105,53 @@ static void hold(const struct ofs_http_site *s)
 static void let(const struct ofs_http_site *s)
 {
 	s->names.ops->let(&s->names);
+}
+
+/* The bytes of address without slashes at its end. */
+static size_t trimmed(const char *address)
+{
+	size_t n = strlen(address);
+
+	while (n > 0 && address[n - 1] == '/')
+		n--;
+	return n;
+}
+
+/* A site of all servers that a pattern stands for. */
+static struct ofs_http_site *nodes_new(const char *address,
+    const struct ofs_names *names, unsigned timeout, struct optimfs_error *err)
+{
+	struct ofs_http_site *s = NULL;
+	struct ofs_url url;
+
+	for (size_t i = 0; i < names->n; i++) {
+		/* they were parsed before */
+		(void)ofs_url_parse(names->name[i], &url, err);
+		if (i == 0)
+			s = ofs_http_site_new(kind_of(&url), address,
+			    trimmed(address), &url, timeout, err);
+		if (s == NULL)
+			return NULL;
+		if (i > 0 && ofs_http_site_add(s, &url, err) == -1) {
+			let(s);
+			return NULL;
+		}
+	}
+	return s;
+}
+
+static int open_nodes(const char *address, unsigned timeout,
+    struct ofs_dir *dir, struct optimfs_error *err)
+{
+	struct ofs_http_site *s;
+	struct ofs_names names;
+
+	if (ofs_nodes_expand(address, &names, err) == -1)
+		return -1;
+	s = nodes_new(address, &names, timeout, err);
+	ofs_names_free(&names);
+	return s == NULL ? -1
+			 : ofs_dir_open_names(&s->names, s->shown, dir, err);
 }
 
 /* A site for the directory of url, shown as the first n bytes of address. */
@@ -104,16 +171,6 @@ static int open_site(const char *address, size_t n, const struct ofs_url *url,
 	}
 	free(shown);
 	return ret;
-}
-
-/* The bytes of address without slashes at its end. */
-static size_t trimmed(const char *address)
-{
-	size_t n = strlen(address);
-
-	while (n > 0 && address[n - 1] == '/')
-		n--;
-	return n;
 }
 
 /* The file of url in the directory above it. */
@@ -182,6 +239,12 @@ static void keep_site(const struct ofs_namespace *names)
 		let(old);
 }
 
+/* Names in its path are escaped. */
+static bool is_web(const char *address)
+{
+	return strncmp(address + strspn(address, "{"), "http", 4) == 0;
+}
+
 /* The path of an address in a site, malloc'ed; NULL: it is not in it. */
 static char *path_in(const struct ofs_http_site *s, const char *address)
 {
@@ -196,7 +259,7 @@ static char *path_in(const struct ofs_http_site *s, const char *address)
 	if (path == NULL || len <= n) {
 		if (path != NULL)
 			path[0] = '\0';
-	} else if (strncmp(address, "http", 4) != 0) {
+	} else if (!is_web(address)) {
 		memcpy(path, address + n, len - n);
 		path[len - n] = '\0';
 	} else if (!ofs_url_decode(address + n, len - n, path)) {
@@ -274,12 +337,18 @@ int ofs_http_open_dir(const char *address, unsigned timeout,
 {
 	struct ofs_url url;
 
+	int ret;
+
 	if (open_kept(address, dir))
 		return 0;
-	if (ofs_url_parse(address, &url, err) == -1 ||
-	    open_site(address, trimmed(address), &url, timeout, dir, err) ==
-		-1 ||
-	    list_root(dir, err) == -1)
+	if (ofs_nodes_are(address))
+		ret = open_nodes(address, timeout, dir, err);
+	else
+		ret = parse(address, &url, err) == -1
+		    ? -1
+		    : open_site(address, trimmed(address), &url, timeout, dir,
+			  err);
+	if (ret == -1 || list_root(dir, err) == -1)
 		return -1;
 	keep_site(dir->names);
 	return 0;
@@ -289,9 +358,10 @@ int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
     char **rel, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 }, none = { 0 };
+	bool nodes = ofs_nodes_are(address);
 	struct ofs_url url;
 
-	if (ofs_url_parse(address, &url, err) == -1)
+	if (!nodes && parse(address, &url, err) == -1)
 		return -1;
 	if (ofs_http_open_dir(address, timeout, dir, &why) == 0) {
 		*rel = strdup("");
@@ -300,7 +370,7 @@ int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
 		ofs_dir_close(dir);
 		return ofs_no_memory(err);
 	}
-	if (!may_be_file(&url, &why))
+	if (nodes || !may_be_file(&url, &why))
 		return optimfs_fail_with(err, &why);
 	if (open_file(address, &url, timeout, dir, rel, &none) == 0)
 		return 0;
@@ -317,7 +387,7 @@ char *ofs_http_below(const char *address, const char *name)
 
 	ofs_buf_put(&b, address, trimmed(address));
 	ofs_buf_putc(&b, '/');
-	if (strncmp(address, "http", 4) == 0)
+	if (is_web(address))
 		ofs_url_escape(&b, name, strlen(name));
 	else
 		ofs_buf_puts(&b, name);

@@ -84,7 +84,7 @@ static struct ofs_http_login login_of(void)
 }
 
 static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
-    struct optimfs_error *err)
+    char **to, struct optimfs_error *err)
 {
 	struct ofs_buf base = { 0 }, root = { 0 }, prefix = { 0 };
 
@@ -102,10 +102,10 @@ static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
 		ofs_buf_putc(&root, '/');
 		ofs_buf_putc(&prefix, '/');
 	}
-	s->root = ofs_buf_text(&root, err);
+	*to = ofs_buf_text(&root, err);
 	s->prefix = ofs_buf_text(&prefix, err);
 	s->login = login_of();
-	return s->root == NULL || s->prefix == NULL ? -1 : 0;
+	return *to == NULL || s->prefix == NULL ? -1 : 0;
 }
 
 /* Listing. */

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "store/http/fetch.h"
+#include "store/http/nodes.h"
 #include "store/http/transport.h"
 
 /* What the blocks of a site may take. */
@@ -48,6 +49,8 @@ static uint32_t add_path(struct ofs_http_site *s, const char *path,
 		.parent = parent,
 		.child = OFS_NONE,
 		.next = OFS_NONE,
+		.host = s->listing,
+		.copy = OFS_NONE,
 		.is.size = OFS_HTTP_UNTOLD,
 	};
 	if (parent != OFS_NONE) {
@@ -91,6 +94,9 @@ int ofs_http_add(struct ofs_http_site *s, uint32_t dir, const char *name,
 	node = &s->node[i];
 	if (node->what == OFS_HTTP_DIR)
 		return 0;
+	if (node->what == OFS_HTTP_FILE && node->host != s->listing)
+		return is_dir ? 0 : ofs_nodes_add_copy(s, i, is, err);
+	node->host = s->listing;
 	node->what = is_dir ? OFS_HTTP_DIR : OFS_HTTP_FILE;
 	/* a listing may tell less than is known */
 	if (is != NULL && is->size != OFS_HTTP_UNTOLD)
@@ -134,12 +140,12 @@ void ofs_http_all_listed(struct ofs_http_site *s)
 			s->node[i].listed = true;
 }
 
-char *ofs_http_address(const struct ofs_http_site *s, const char *path,
-    const char *end, struct optimfs_error *err)
+char *ofs_http_address(const struct ofs_http_site *s, uint32_t host,
+    const char *path, const char *end, struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 
-	ofs_buf_puts(&b, s->root);
+	ofs_buf_puts(&b, s->host[host].root);
 	ofs_url_escape(&b, path, strlen(path));
 	if (path[0] != '\0')
 		ofs_buf_puts(&b, end);
@@ -170,7 +176,8 @@ static void ask_sizes(struct ofs_http_site *s, const uint32_t *file, size_t n,
 		const char *path = ofs_http_path(s, file[i]);
 
 		g[i] = (struct ofs_http_get){
-			.url = ofs_http_address(s, path, "", &g[i].err),
+			.url = ofs_http_address(s, s->node[file[i]].host, path,
+			    "", &g[i].err),
 			.name = path,
 			.login = &s->login,
 			.n = 1,
@@ -507,13 +514,16 @@ static void site_let(const struct ofs_namespace *names)
 
 	if (atomic_fetch_sub(&s->refs, 1) > 1)
 		return;
+	for (uint32_t i = 0; i < s->nhosts; i++)
+		free(s->host[i].root);
+	free(s->host);
+	free(s->copy);
 	for (uint32_t i = 0; i < s->paths.n; i++)
 		free(s->node[i].why);
 	free(s->node);
 	ofs_keys_fini(&s->paths);
 	ofs_http_blocks_free(s->blocks);
 	pthread_mutex_destroy(&s->lock);
-	free(s->root);
 	free(s->base);
 	free(s->prefix);
 	free(s->shown);
@@ -528,6 +538,21 @@ static const struct ofs_namespace_ops site_ops = {
 	.hold = site_hold,
 	.let = site_let,
 };
+
+int ofs_http_site_add(struct ofs_http_site *s, const struct ofs_url *url,
+    struct optimfs_error *err)
+{
+	char *root = NULL;
+
+	if (ofs_grow(s->host, s->nhosts, s->host_cap, err) == -1)
+		return -1;
+	if (s->kind->open(s, url, &root, err) == -1) {
+		free(root);
+		return -1;
+	}
+	s->host[s->nhosts++] = (struct ofs_http_host){ .root = root };
+	return 0;
+}
 
 struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
     const char *address, size_t n, const struct ofs_url *url, unsigned timeout,
@@ -551,7 +576,7 @@ struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
 	s->disk = ofs_http_disk(NULL, 0, err);
 	if (s->shown != NULL && s->blocks != NULL &&
 	    (s->kind->prepare == NULL || s->kind->prepare(err) == 0) &&
-	    s->kind->open(s, url, err) == 0 &&
+	    ofs_http_site_add(s, url, err) == 0 &&
 	    add_path(s, "", OFS_NONE, err) == 0) {
 		s->node[0].what = OFS_HTTP_DIR;
 		return s;

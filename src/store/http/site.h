@@ -35,17 +35,33 @@ struct ofs_http_node {
 	/* Of a file that is read onward: where the next read begins, and how
 	 * much was fetched for the last one. */
 	uint64_t onward, window;
+	/* Of a file: the server that is asked, and the first of others that have
+	 * it; OFS_NONE: none. */
+	uint32_t host, copy;
 	/* Why a directory could not be listed, and when that was. */
 	struct optimfs_error *why;
 	int64_t why_ms;
+};
+
+/* A server of a site. Mostly there is one. Of several, each has a part of the
+ * files (nodes.h). */
+struct ofs_http_host {
+	char *root;        /* its address, escaped; it ends in a slash */
+	int64_t failed_ms; /* when it did not answer; 0: it does */
+};
+/* A file that another server has, too. */
+struct ofs_http_copy {
+	uint32_t host, next; /* OFS_NONE: the last one */
+	struct ofs_http_version is;
 };
 
 struct ofs_http_site {
 	struct ofs_namespace names;
 	const struct ofs_http_kind *kind;
 	const struct ofs_http *http;
-	char *root;  /* its address, escaped; it ends in a slash */
-	char *shown; /* the same as the user gave it, for messages */
+	struct ofs_http_host *host;
+	uint32_t nhosts, host_cap;
+	char *shown; /* the address as the user gave it, for messages */
 	struct ofs_http_login login;
 	/* The address of what is listed, and the path in it that is the root:
 	 * for kinds that list by another address. */
@@ -61,6 +77,9 @@ struct ofs_http_site {
 	struct ofs_keys paths;
 	struct ofs_http_node *node; /* by the numbers of paths; 0: the root */
 	uint32_t cap;
+	uint32_t listing; /* the server whose names are added */
+	struct ofs_http_copy *copy;
+	uint32_t ncopies, copy_cap;
 };
 
 /* How a kind of server lists its files. */
@@ -69,9 +88,10 @@ struct ofs_http_kind {
 	/* Reads who asks from files and the environment, once in a process,
 	 * before it is confined; NULL: nothing is needed. */
 	int (*prepare)(struct optimfs_error *err);
-	/* Sets root and login of a site for the directory of the address. */
+	/* Sets login of a site, and *root, malloc'ed, for the directory of the
+	 * address. */
 	int (*open)(struct ofs_http_site *s, const struct ofs_url *url,
-	    struct optimfs_error *err);
+	    char **root, struct optimfs_error *err);
 	/* Adds what is in a directory, with ofs_http_add. ENOENT: it does not
 	 * exist. EACCES, EOPNOTSUPP: it cannot be listed. */
 	int (*list)(struct ofs_http_site *s, uint32_t dir,
@@ -84,6 +104,9 @@ extern const struct ofs_http_kind ofs_http_web, ofs_http_web_tls, ofs_http_s3,
  * of address. */
 struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
     const char *address, size_t n, const struct ofs_url *url, unsigned timeout,
+    struct optimfs_error *err);
+/* Adds a server of the same kind. */
+int ofs_http_site_add(struct ofs_http_site *s, const struct ofs_url *url,
     struct optimfs_error *err);
 /* Is there such a file in the root? ENOENT (OFS019); EINVAL (OFS920): it could be
  * the name of none. */
@@ -106,9 +129,9 @@ int ofs_http_add_path(struct ofs_http_site *s, uint32_t dir, const char *path,
     bool is_dir, const struct ofs_http_version *is, struct optimfs_error *err);
 /* All directories that are known are complete. */
 void ofs_http_all_listed(struct ofs_http_site *s);
-/* The address of a path in the site, malloc'ed. */
-char *ofs_http_address(const struct ofs_http_site *s, const char *path,
-    const char *end, struct optimfs_error *err);
+/* The address of a path on a server of the site, malloc'ed. */
+char *ofs_http_address(const struct ofs_http_site *s, uint32_t host,
+    const char *path, const char *end, struct optimfs_error *err);
 /* The lock is held. */
 static inline const char *ofs_http_path(const struct ofs_http_site *s,
     uint32_t node)

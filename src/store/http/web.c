@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "store/http/links.h"
+#include "store/http/nodes.h"
 #include "store/http/site.h"
 
 #define LISTING_MOST ((size_t)64 << 20)
@@ -19,7 +20,7 @@
 
 /* What the user wrote is escaped already, or has to be. */
 static int web_open(struct ofs_http_site *s, const struct ofs_url *url,
-    struct optimfs_error *err)
+    char **root, struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 
@@ -37,7 +38,7 @@ static int web_open(struct ofs_http_site *s, const struct ofs_url *url,
 		ofs_buf_fini(&b);
 		return ofs_no_memory(err);
 	}
-	s->root = (char *)b.data;
+	*root = (char *)b.data;
 	s->login = (struct ofs_http_login){ .netrc = true, .redirects = true };
 	return 0;
 }
@@ -139,51 +140,145 @@ static int take_answers(struct ofs_http_site *s, uint32_t dir,
 	return optimfs_fail_with(err, &g[0].err);
 }
 
-static int ask_both(struct ofs_http_site *s, uint32_t dir, const char *url,
-    const char *hidden, const char *name, struct optimfs_error *err)
-{
-	uint8_t byte;
-	struct ofs_http_get g[] = {
-		{ .url = url,
-		    .name = name,
-		    .login = &s->login,
-		    .accept = "application/json, text/html;q=0.9",
-		    .body = { .limit = LISTING_MOST } },
-		{ .url = hidden,
-		    .name = HIDDEN,
-		    .login = &s->login,
-		    .n = 1,
-		    .into = &byte },
-	};
-	int ret;
+/* A directory, and the index in it, of each server. */
+struct asking {
+	struct ofs_http_site *s;
+	uint32_t dir;
+	struct ofs_http_get *g; /* two for each server */
+	uint8_t byte;           /* of an index, which is not needed */
+};
 
-	(void)ofs_http_get(s->http, &s->count, g, 2);
-	ret = take_answers(s, dir, g, err);
+static int ask_host(struct asking *a, uint32_t host, struct optimfs_error *err)
+{
+	struct ofs_http_site *s = a->s;
+	const char *path = ofs_http_path(s, a->dir);
+	struct ofs_http_get *g = &a->g[2 * (size_t)host];
+	char *url = ofs_http_address(s, host, path, "/", err), *name = NULL,
+	     *hidden = NULL;
+
+	g[0] = (struct ofs_http_get){ .url = url,
+		.login = &s->login,
+		.accept = "application/json, text/html;q=0.9",
+		.body = { .limit = LISTING_MOST } };
+	if (url == NULL || asprintf(&hidden, "%s" HIDDEN, url) == -1)
+		return ofs_no_memory(err);
+	g[1] = (struct ofs_http_get){ .url = hidden,
+		.name = HIDDEN,
+		.login = &s->login,
+		.n = 1,
+		.into = &a->byte };
+	if (s->nhosts > 1)
+		name = strdup(url);
+	else if (asprintf(&name, "%s%s%s", s->shown, path[0] == '\0' ? "" : "/",
+		     path) == -1)
+		name = NULL;
+	g[0].name = name;
+	return name == NULL ? ofs_no_memory(err) : 0;
+}
+
+static void end_host(struct asking *a, uint32_t host)
+{
+	struct ofs_http_get *g = &a->g[2 * (size_t)host];
+
+	free((char *)g[0].url);
+	free((char *)g[0].name);
+	free((char *)g[1].url);
 	ofs_buf_fini(&g[0].body);
+	g[0] = g[1] = (struct ofs_http_get){ .url = NULL };
+}
+
+/* The tree of optimfs serve says where its files are. */
+static int go_to_files(struct asking *a, uint32_t host, bool *moved,
+    struct optimfs_error *err)
+{
+	struct ofs_http_host *h = &a->s->host[host];
+	char *root;
+
+	*moved = a->dir == 0 && a->g[2 * (size_t)host].err.code == 0 &&
+	    a->g[2 * (size_t)host].answer.has_files;
+	if (!*moved)
+		return 0;
+	if (asprintf(&root, "%s" OFS_HTTP_FILES, h->root) == -1)
+		return ofs_no_memory(err);
+	free(h->root);
+	h->root = root;
+	end_host(a, host);
+	return ask_host(a, host, err);
+}
+
+/* Asks those again that have their files elsewhere. */
+static int ask_moved(struct asking *a, struct optimfs_error *err)
+{
+	struct ofs_http_site *s = a->s;
+	struct ofs_http_get *g =
+	    ofs_alloc(2 * (size_t)s->nhosts, sizeof(*g), err);
+	uint32_t *of = ofs_alloc(s->nhosts, sizeof(*of), err), n = 0;
+	int ret = g == NULL || of == NULL ? -1 : 0;
+	bool moved;
+
+	for (uint32_t i = 0; ret == 0 && i < s->nhosts; i++) {
+		ret = go_to_files(a, i, &moved, err);
+		if (ret == 0 && moved) {
+			memcpy(&g[2 * (size_t)n], &a->g[2 * (size_t)i],
+			    2 * sizeof(*g));
+			of[n++] = i;
+		}
+	}
+	if (ret == 0 && n > 0)
+		(void)ofs_http_get(s->http, &s->count, g, 2 * (size_t)n);
+	for (uint32_t i = 0; ret == 0 && i < n; i++)
+		memcpy(&a->g[2 * (size_t)of[i]], &g[2 * (size_t)i],
+		    2 * sizeof(*g));
+	free(g);
+	free(of);
 	return ret;
+}
+
+/* A directory is where at least one of the servers has it. */
+static int take_all(struct asking *a, struct optimfs_error *err)
+{
+	struct ofs_http_site *s = a->s;
+	struct optimfs_error why;
+	uint32_t found = 0;
+	int ret = 0;
+
+	for (s->listing = 0; ret == 0 && s->listing < s->nhosts; s->listing++) {
+		ret = take_answers(s, a->dir, &a->g[2 * (size_t)s->listing],
+		    &why);
+		found += ret == 0;
+		if (ret == -1 && why.code == ENOENT && s->nhosts > 1)
+			ret = 0;
+	}
+	s->listing = 0;
+	if (ret == -1)
+		return optimfs_fail_with(err, &why);
+	return found > 0 ? ofs_nodes_compare(s, a->dir, err)
+			 : optimfs_fail(err, ENOENT,
+			       "OFS019 %s: no server has this directory",
+			       ofs_http_path(s, a->dir));
 }
 
 static int web_list(struct ofs_http_site *s, uint32_t dir,
     struct optimfs_error *err)
 {
-	const char *path = ofs_http_path(s, dir);
-	char *url = ofs_http_address(s, path, "/", err);
-	char *hidden = NULL, *name = NULL;
-	int ret;
+	struct asking a = { .s = s, .dir = dir };
+	int ret = 0;
 
-	if (url == NULL)
+	a.g = ofs_alloc(2 * (size_t)s->nhosts, sizeof(*a.g), err);
+	if (a.g == NULL)
 		return -1;
-	if (asprintf(&hidden, "%s" HIDDEN, url) == -1)
-		hidden = NULL;
-	if (asprintf(&name, "%s%s%s", s->shown, path[0] == '\0' ? "" : "/",
-		path) == -1)
-		name = NULL;
-	ret = hidden == NULL || name == NULL
-	    ? ofs_no_memory(err)
-	    : ask_both(s, dir, url, hidden, name, err);
-	free(hidden);
-	free(url);
-	free(name);
+	for (uint32_t i = 0; ret == 0 && i < s->nhosts; i++)
+		ret = ask_host(&a, i, err);
+	if (ret == 0) {
+		(void)ofs_http_get(s->http, &s->count, a.g,
+		    2 * (size_t)s->nhosts);
+		ret = ask_moved(&a, err);
+	}
+	if (ret == 0)
+		ret = take_all(&a, err);
+	for (uint32_t i = 0; i < s->nhosts; i++)
+		end_host(&a, i);
+	free(a.g);
 	return ret;
 }
 
