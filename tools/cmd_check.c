@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "cli/colour.h"
 #include "tools/command.h"
-#include "tools/lost.h"
+#include "cli/lost.h"
 
 struct report {
 	struct ofs_progress *progress;

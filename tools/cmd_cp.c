@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/replace.h"
 #include "cli/interrupt.h"
-#include "tools/lost.h"
+#include "cli/lost.h"
 #include "tools/operand.h"
 
 struct copying {

@@ -21,7 +21,7 @@
 #include "fs/walk.h"
 #include "tools/command.h"
 #include "tools/diff_row.h"
-#include "tools/lost.h"
+#include "cli/lost.h"
 
 #define PIECE (1u << 20)
 /* Longer texts are not printed. */

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "tools/command.h"
-#include "tools/lost.h"
+#include "cli/lost.h"
 
 struct report {
 	bool json;

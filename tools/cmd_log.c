@@ -32,7 +32,7 @@ static void row_fini(struct ofs_log_row *r, size_t npaths)
 	free(r->lr);
 }
 
-static void log_fini(struct ofs_log *log)
+void ofs_log_fini(struct ofs_log *log)
 {
 	for (size_t i = 0; i < log->n; i++)
 		row_fini(&log->row[i], (size_t)log->c->noperands);
@@ -247,7 +247,7 @@ static int read_rates(struct optimfs *fs, struct ofs_log_row *r,
 	    : ofs_walk(fs, attr.node, 1, add_optimizer, &g, err);
 }
 
-static int read_index(struct ofs_log *log, struct ofs_log_row *r,
+int ofs_log_read_index(struct ofs_log *log, struct ofs_log_row *r,
     struct optimfs_error *err)
 {
 	struct optimfs_run_facts facts;
@@ -291,13 +291,12 @@ static int add_row(void *ctx, const struct optimfs_run_entry *e)
 	    (r.path == NULL && e->path != NULL);
 }
 
-/* A checkpoint was opened instead of a run: its directory may hold only that
- * one. */
-static int open_run(struct ofs_log *log, struct optimfs_error *err)
+int ofs_log_list(struct ofs_log *log, struct optimfs_error *err)
 {
 	struct ofs_command *c = log->c;
 	int ret;
 
+	/* a directory may hold only the checkpoint that was opened */
 	if (ofs_command_as_run(c, err) == -1)
 		return -1;
 	ret = optimfs_run_list(c->fs, add_row, log, err);
@@ -351,14 +350,14 @@ static int read_run(struct ofs_log *log, const struct optimfs_scan *how,
     struct optimfs_error *err)
 {
 	struct ofs_command *c = log->c;
-	int ret = open_run(log, err) == -1 || expand(log, err) == -1 ? -1 : 0;
+	int ret = ofs_log_list(log, err) == -1 || expand(log, err) == -1 ? -1 : 0;
 
 	for (size_t i = 0; ret == 0 && i < log->n; i++) {
 		ofs_progress_step(&c->progress, i, log->n, log->row[i].name);
 		ret = ofs_interrupted(NULL)
 		    ? optimfs_fail(err, ECANCELED, "interrupted")
 		    : c->noperands == 0
-		    ? read_index(log, &log->row[i], err)
+		    ? ofs_log_read_index(log, &log->row[i], err)
 		    : read_paths(log, &log->row[i], how, err);
 	}
 	ofs_progress_clear(&c->progress);
@@ -433,7 +432,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	else
 		ofs_log_print_table(&log);
 out:
-	log_fini(&log);
+	ofs_log_fini(&log);
 	ofs_command_fini(&c);
 	return ofs_tool_finish(status);
 }

@@ -44,6 +44,14 @@ struct ofs_log {
 	size_t nstats;
 };
 
+/* Lists the steps of the run in row. OFS852: there is none. */
+int ofs_log_list(struct ofs_log *log, struct optimfs_error *err);
+/* Reads bytes, lr and problems of a row. What is wrong with the checkpoint is a
+ * problem of the row. */
+int ofs_log_read_index(struct ofs_log *log, struct ofs_log_row *r,
+    struct optimfs_error *err);
+void ofs_log_fini(struct ofs_log *log);
+
 /* A statistic of a cell: of a text, what number it is. NaN: none. */
 double ofs_log_value(const struct ofs_log_cell *cell, const char *stat);
 #endif

@@ -1,6 +1,8 @@
-/* cmd_report.c - optimfs report: show a checkpoint as an HTML page */
+/* cmd_report.c - optimfs report: show a checkpoint or a run as an HTML page */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+
+#include "tools/cmd_report.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +27,8 @@
 #include "tools/cmd_diff.h"
 #include "tools/command.h"
 #include "tools/holders.h"
-#include "tools/lost.h"
+#include "tools/report_run.h"
+#include "cli/lost.h"
 
 /* report.html, with marks that are replaced. */
 static const char page[] = {
@@ -40,11 +43,11 @@ struct report {
 	size_t told;  /* of lost.file, how many have a finding */
 	uint64_t bad; /* findings that are no warnings, of one checkpoint */
 	char *first, *todo; /* the text of the first, and what to do; or NULL */
-	struct ofs_buf title, head, verdicts; /* text, HTML, JSON */
+	struct ofs_report_page page;
+	struct ofs_buf verdicts; /* JSON */
 	const char *of; /* of two checkpoints, that of the findings */
-	struct ofs_buf json;
 	struct ofs_buf found;        /* findings */
-	struct ofs_json_writer w, f; /* into json, into found */
+	struct ofs_json_writer w, f; /* into page.json, into found */
 };
 
 /* Starts an array on a new line, to be found easily. */
@@ -246,7 +249,7 @@ static int put_head(struct report *r, bool data, struct optimfs_error *err)
 		return -1;
 	info = strchr(summary, '\n');
 	*info++ = '\0';
-	ofs_json_begin(&r->w, &r->json, "optimfs.report");
+	ofs_json_begin(&r->w, &r->page.json, "optimfs.report");
 	ofs_json_put_string(&r->w, "version", optimfs_version());
 	ofs_json_put_string(&r->w, "checkpoint", r->c->checkpoint);
 	ofs_json_put_bool(&r->w, "data", data);
@@ -295,8 +298,7 @@ static void put_health(struct report *r, const struct optimfs_scan *how)
 	end_array(r);
 }
 
-/* Appends text of a checkpoint to HTML. */
-static void put_html(struct ofs_buf *b, const char *text)
+void ofs_report_html(struct ofs_buf *b, const char *text)
 {
 	struct ofs_buf shown = { 0 };
 
@@ -353,27 +355,27 @@ static void put_verdict(const struct report *r, const char *line,
 static void put_answer(struct report *r, const char *name, const char *verdict,
     const char *remark)
 {
-	struct ofs_buf *b = &r->head;
+	struct ofs_buf *b = &r->page.head;
 	bool bad = r->bad > 0 || strncmp(verdict, "Damaged", 7) == 0;
 
 	ofs_buf_printf(b, "<h1 class=\"%s\">", bad ? "bad" : "good");
-	put_html(b, verdict);
+	ofs_report_html(b, verdict);
 	ofs_buf_puts(b, "</h1>\n<p class=\"dim\">");
-	put_html(b, name);
+	ofs_report_html(b, name);
 	ofs_buf_puts(b, "</p>\n");
 	if (bad && r->todo != NULL && *r->todo != '\0') {
 		ofs_buf_puts(b, "<p class=\"todo\">To do: ");
-		put_html(b, r->todo);
+		ofs_report_html(b, r->todo);
 		ofs_buf_puts(b, "</p>\n");
 	} else if (!bad && *remark != '\0') {
 		ofs_buf_puts(b, "<p>");
-		put_html(b, remark);
+		ofs_report_html(b, remark);
 		ofs_buf_puts(b, "</p>\n");
 	}
-	ofs_buf_puts(&r->title, r->title.len == 0 ? "" : " / ");
-	put_html(&r->title, name);
-	ofs_buf_puts(&r->title, ": ");
-	put_html(&r->title, verdict);
+	ofs_buf_puts(&r->page.title, r->page.title.len == 0 ? "" : " / ");
+	ofs_report_html(&r->page.title, name);
+	ofs_buf_puts(&r->page.title, ": ");
+	ofs_report_html(&r->page.title, verdict);
 }
 
 /* All findings of a checkpoint are known. */
@@ -444,7 +446,7 @@ static int put_drift(struct report *r, const char *other,
 	r->w.gap = "\n";
 	ofs_json_put_string(&r->w, "other", other);
 	begin_array(r, "drift");
-	ret = ofs_diff_put(r->c, other, &r->json, err);
+	ret = ofs_diff_put(r->c, other, &r->page.json, err);
 	end_array(r);
 	return ret;
 }
@@ -452,13 +454,13 @@ static int put_drift(struct report *r, const char *other,
 static void put_findings(struct report *r)
 {
 	begin_array(r, "findings");
-	ofs_buf_put(&r->json, r->found.data, r->found.len);
+	ofs_buf_put(&r->page.json, r->found.data, r->found.len);
 	end_array(r);
 	begin_array(r, "verdicts");
-	ofs_buf_put(&r->json, r->verdicts.data, r->verdicts.len);
+	ofs_buf_put(&r->page.json, r->verdicts.data, r->verdicts.len);
 	end_array(r);
 	ofs_json_close(&r->w, '}');
-	ofs_buf_putc(&r->json, '\n');
+	ofs_buf_putc(&r->page.json, '\n');
 }
 
 static int put_data(struct report *r, const struct optimfs_scan *how,
@@ -468,6 +470,8 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	const char *other = r->c->noperands > 0 ? r->c->operand[0] : NULL;
 	uint64_t n;
 
+	if (optimfs_is_run(r->c->fs))
+		return ofs_report_run(r->c, how, &r->page, err);
 	r->of = other == NULL ? NULL : r->c->checkpoint;
 	if (put_head(r, data, err) == -1 ||
 	    (other != NULL && put_drift(r, other, err) == -1) ||
@@ -483,7 +487,7 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	put_findings(r);
 	if (ofs_interrupted(NULL))
 		return optimfs_fail(err, ECANCELED, "interrupted");
-	return r->json.bad || r->found.bad || r->title.bad || r->head.bad
+	return r->page.json.bad || r->found.bad || r->page.title.bad || r->page.head.bad
 	    ? ofs_no_memory(err)
 	    : 0;
 }
@@ -535,10 +539,10 @@ static void print_page(const struct report *r, FILE *f)
 		const char *name;
 		const struct ofs_buf *b;
 		void (*print)(const struct ofs_buf *b, FILE *f);
-	} marks[] = { { "@TITLE@", &r->title, print_text },
-		{ "@TITLE@", &r->title, print_text },
-		{ "@HEAD@", &r->head, print_text },
-		{ "@DATA@", &r->json, print_data } };
+	} marks[] = { { "@TITLE@", &r->page.title, print_text },
+		{ "@TITLE@", &r->page.title, print_text },
+		{ "@HEAD@", &r->page.head, print_text },
+		{ "@DATA@", &r->page.json, print_data } };
 	const char *at = page;
 
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
@@ -623,7 +627,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 	r.f = (struct ofs_json_writer){ &r.found, "\n", false };
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS, 0, 1,
+		OFS_OUTPUT | OFS_NO_DATA | OFS_SECOND | OFS_JOBS | OFS_RUNS,
+		0, 1,
 		&status) == -1)
 		return status;
 	how = ofs_command_scan(&c);
@@ -632,6 +637,12 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 	if ((c.flags & OFS_NO_DATA) != 0 && c.noperands > 0) {
 		status = ofs_tool_usage(verb,
 		    "--no-data: two checkpoints are compared by their data");
+		goto out;
+	}
+	if (optimfs_is_run(c.fs) && c.noperands > 0) {
+		status = ofs_tool_usage(verb,
+		    "%s is a run, which is not compared: give two checkpoints of it",
+		    c.checkpoint);
 		goto out;
 	}
 	if (c.output == NULL && ofs_is_terminal(STDOUT_FILENO)) {
@@ -653,10 +664,10 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 				 "nothing was changed, and no page was written")
 			   : OFS_EXIT_OK;
 out:
-	ofs_buf_fini(&r.json);
+	ofs_buf_fini(&r.page.json);
 	ofs_buf_fini(&r.found);
-	ofs_buf_fini(&r.title);
-	ofs_buf_fini(&r.head);
+	ofs_buf_fini(&r.page.title);
+	ofs_buf_fini(&r.page.head);
 	ofs_buf_fini(&r.verdicts);
 	free(r.first);
 	free(r.todo);
@@ -668,8 +679,9 @@ out:
 
 const struct ofs_verb ofs_verb_report = {
 	.name = "report",
-	.synopsis = "[--no-data] [-j NUMBER] [-o FILE] CHECKPOINT [CHECKPOINT]",
-	.summary = "write an HTML page that describes a checkpoint",
+	.synopsis = "[--no-data] [-j NUMBER] [-o FILE]\n"
+		    "           CHECKPOINT|RUN [CHECKPOINT]",
+	.summary = "write an HTML page that describes a checkpoint or a run",
 	.options =
 	    "  -o FILE    write the page to FILE; -: to standard output, as without -o\n"
 	    "  --no-data  read only the index, no tensors\n"

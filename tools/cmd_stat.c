@@ -19,7 +19,7 @@
 #include "cli/colour.h"
 #include "stats/stats.h"
 #include "tools/command.h"
-#include "tools/lost.h"
+#include "cli/lost.h"
 
 /* The data kept of a tensor: its statistics, without the histogram in a
  * table. */

@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/lost.h"
+#include "cli/lost.h"
 
 #include <inttypes.h>
 #include <stdio.h>
