@@ -15,6 +15,8 @@ The first component of a path says how:
                    of DIRECTORY; a page of a listing has PAGE keys
     /hub/...       the Hub of Hugging Face, for who has TOKEN: ORG/MODEL is a
                    directory of DIRECTORY, and files are on another server
+    /aws/PLACE/...   keys for S3 as AWS gives them, PLACE+"0" first, which has expired:
+                   instance (metadata, version 2), container, sts (web identity)
     /FAULT/html/...    the same with a fault, see FAULTS
 """
 import email.utils
@@ -80,13 +82,19 @@ SHA = '0123456789abcdef0123456789abcdef01234567'
 EMPTY = hashlib.sha256(b'').hexdigest()
 
 
+KEYS = {KEY} | {'AK' + place.upper() for place in ('instance', 'container', 'sts')}
+
+
 def is_signed(handler):
     """Checks a signature of version 4, computed from the request as it came."""
     h = handler.headers
+    if 'Authorization' in h:
+        with open(handler.log + '.key', 'w', encoding='utf-8') as f:
+            f.write(h['Authorization'].partition('Credential=')[2].partition('/')[0])
     m = re.fullmatch(r'AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, '
                      r'SignedHeaders=([^,]+), Signature=([0-9a-f]{64})',
                      h.get('Authorization', ''))
-    if m is None or m[1] != KEY or m[3] != REGION or h.get('x-amz-content-sha256') != EMPTY:
+    if m is None or m[1] not in KEYS or m[3] != REGION or h.get('x-amz-content-sha256') != EMPTY:
         return False
     names = m[4].split(';')
     if names != sorted(names) or not {'host', 'x-amz-date', 'x-amz-content-sha256'} <= set(names):
@@ -157,16 +165,65 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     (html.escape(urllib.parse.quote(n)), html.escape(n))
                     for n in names))
 
+    def do_PUT(self):
+        self.log_request_line('PUT')
+        if self.path != '/aws/instance/latest/api/token' or \
+                self.headers.get('x-aws-ec2-metadata-token-ttl-seconds') != '21600':
+            return self.answer(404)
+        return self.answer(200, [], b'the-token')
+
+    def do_POST(self):
+        self.log_request_line('POST')
+        body = self.rfile.read(int(self.headers['Content-Length'])).decode()
+        form = dict(urllib.parse.parse_qsl(body, strict_parsing=True))
+        if self.path != '/aws/sts/' or form.pop('RoleSessionName', '') == '' or form != {
+                'Action': 'AssumeRoleWithWebIdentity', 'Version': '2011-06-15',
+                'RoleArn': 'arn:aws:iam::1:role/a+b', 'WebIdentityToken': 'web.id-token'}:
+            return self.answer(403, [], b'<ErrorResponse><Error><Code>InvalidIdentityToken'
+                               b'</Code></Error></ErrorResponse>')
+        keys = self.keys_of('sts')
+        keys['SessionToken'] = keys.pop('Token')
+        return self.answer(200, [('Content-Type', 'text/xml')], (
+            '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
+            '<AssumeRoleWithWebIdentityResult><SubjectFromWebIdentityToken>x'
+            '</SubjectFromWebIdentityToken><Credentials>%s</Credentials>'
+            '</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>' %
+            ''.join('<%s>%s</%s>' % (k, v, k) for k, v in keys.items())).encode())
+
+    def keys_of(self, place):
+        first = self.count('keys of ' + place) == 1
+        return {'AccessKeyId': 'AK' + place.upper() + '0' * first,
+                'SecretAccessKey': SECRET, 'Token': SESSION,
+                'Expiration': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 3600))}
+
+    def aws(self, parts, *_):
+        place = parts[0]
+        if place == 'instance':
+            if self.headers.get('x-aws-ec2-metadata-token') != 'the-token':
+                return self.answer(401)
+            if parts[1:] == 'latest/meta-data/iam/security-credentials'.split('/'):
+                return self.answer(200, [], b'a-role\n')
+            if parts[-1] != 'a-role':
+                return self.answer(404)
+        elif self.headers.get('Authorization') != 'the-secret':
+            return self.answer(401)
+        return self.answer(200, [('Content-Type', 'application/json')], json.dumps(
+            {'Code': 'Success', 'Type': 'AWS-HMAC', **self.keys_of(place)}).encode())
+
+    def log_request_line(self, method):
+        with self.lock:
+            with open(self.log, 'a', encoding='utf-8') as f:
+                f.write('%s %s %s\n' % (method, urllib.parse.unquote(self.path.split('?')[0]),
+                                        self.headers.get('Range', '-')))
+
     def do_GET(self):
         path = urllib.parse.unquote(self.path.split('?')[0])
         wanted = self.headers.get('Range')
-        with self.lock:
-            with open(self.log, 'a', encoding='utf-8') as f:
-                f.write('GET %s %s\n' % (path, wanted or '-'))
+        self.log_request_line('GET')
         parts = path.strip('/').split('/')
         fault = parts.pop(0) if parts[0] in FAULTS else None
         how = parts.pop(0)
-        if how in ('s3', 'hub', 'elsewhere'):
+        if how in ('s3', 'hub', 'elsewhere', 'aws'):
             return getattr(self, how)(parts, wanted, fault)
         file = self.root.joinpath(*parts)
         if file.is_dir():
@@ -181,6 +238,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.send_file(file, wanted, fault)
 
     def s3(self, parts, wanted, fault):
+        if re.search('Credential=AK[A-Z]+0/', self.headers.get('Authorization', '')):
+            return self.answer(400, [('Content-Type', 'application/xml')],
+                               b'<Error><Code>ExpiredToken</Code></Error>')
         if not is_signed(self):
             return self.answer(403, [('Content-Type', 'application/xml')],
                                b'<Error><Code>SignatureDoesNotMatch</Code></Error>')

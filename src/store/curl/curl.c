@@ -100,6 +100,7 @@ static size_t take_body(char *p, size_t one, size_t n, void *ctx)
 static void say_login(const struct transfer *t)
 {
 	const struct ofs_http_login *l = t->q->login;
+	const struct ofs_http_signer *signer = t->q->signer;
 	char text[100];
 
 	if (l == NULL)
@@ -109,11 +110,11 @@ static void say_login(const struct transfer *t)
 		    (long)CURLAUTH_BEARER);
 		curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, l->bearer);
 	}
-	if (l->key != NULL) {
+	if (signer != NULL) {
 		snprintf(text, sizeof(text), "aws:amz:%.60s:s3", l->region);
 		curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, text);
-		curl_easy_setopt(t->easy, CURLOPT_USERNAME, l->key);
-		curl_easy_setopt(t->easy, CURLOPT_PASSWORD, l->secret);
+		curl_easy_setopt(t->easy, CURLOPT_USERNAME, signer->key);
+		curl_easy_setopt(t->easy, CURLOPT_PASSWORD, signer->secret);
 	}
 	if (l->netrc)
 		curl_easy_setopt(t->easy, CURLOPT_NETRC,
@@ -139,12 +140,12 @@ static bool add_headers(struct transfer *t)
 	for (size_t i = 0; q->header != NULL && q->header[i] != NULL; i++)
 		if (!add_header(t, q->header[i]))
 			return false;
-	if (q->login != NULL && q->login->key != NULL &&
+	if (q->signer != NULL &&
 	    !add_header(t, "x-amz-content-sha256: " NO_BODY))
 		return false;
-	if (q->login != NULL && q->login->session != NULL) {
+	if (q->signer != NULL && q->signer->session != NULL) {
 		snprintf(token, sizeof(token), "x-amz-security-token: %s",
-		    q->login->session);
+		    q->signer->session);
 		if (!add_header(t, token))
 			return false;
 	}
@@ -165,6 +166,8 @@ static void limit_protocols(const struct transfer *t)
 
 static void limit_time(const struct transfer *t, unsigned timeout)
 {
+	if (t->q->timeout != 0)
+		curl_easy_setopt(t->easy, CURLOPT_TIMEOUT, (long)t->q->timeout);
 	if (timeout == 0)
 		return;
 	curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT, (long)timeout);
@@ -199,6 +202,15 @@ static bool prepare(const struct ofs_http_module *m, struct transfer *t)
 	limit_protocols(t);
 	limit_time(t, m->timeout);
 	say_login(t);
+	if (q->method != NULL)
+		curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, q->method);
+	if (q->send != NULL) {
+		curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->send);
+		curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE,
+		    (curl_off_t)q->nsend);
+	}
+	if (q->direct)
+		curl_easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
 	if (q->n > 0) {
 		snprintf(range, sizeof(range), "%llu-%llu",
 		    (unsigned long long)q->first,
@@ -394,4 +406,5 @@ const struct ofs_http_ops optimfs_http_module = {
 	.open = open_module,
 	.perform = perform,
 	.parse_keys = ofs_curl_parse_keys,
+	.parse_texts = ofs_curl_parse_texts,
 };

@@ -8,5 +8,7 @@
 /* keys.c: see struct ofs_http_ops. */
 int ofs_curl_parse_keys(const void *xml, size_t n, struct ofs_http_keys *keys,
     struct optimfs_error *err);
+int ofs_curl_parse_texts(const void *xml, size_t n, struct ofs_http_text *text,
+    size_t ntexts);
 
 #endif

@@ -81,12 +81,13 @@ const struct ofs_http *ofs_http_client(unsigned timeout,
 
 /* A request on its way, perhaps not for the first time. */
 struct attempt {
+	const struct ofs_http *h;
 	struct ofs_http_get *g;
 	struct ofs_http_request q;
 	const char *header[4];
 	char match[200], accept[200];
 	uint64_t have; /* bytes of g that have come */
-	bool again;
+	bool again, renewed;
 };
 
 static void ask(struct attempt *a)
@@ -98,6 +99,9 @@ static void ask(struct attempt *a)
 		.url = g->url,
 		.header = a->header,
 		.login = g->login,
+		.signer = g->login == NULL || g->login->signer == NULL
+		    ? NULL
+		    : g->login->signer(),
 		.first = g->first + a->have,
 		.n = g->n - a->have,
 		.into = g->n == 0 ? NULL : g->into + a->have,
@@ -134,11 +138,31 @@ static int no_answer(const struct attempt *a, int code, const char *why,
 	return 1;
 }
 
-static int judge_status(const struct attempt *a, struct optimfs_error *err)
+/* Keys that have expired are replaced once. */
+static int judge_keys(struct attempt *a, struct optimfs_error *err)
+{
+	char code[40] = "";
+	struct ofs_http_text text = { "Code", code, sizeof(code) };
+
+	if (a->q.signer == NULL || a->renewed)
+		return 0;
+	if (a->h->ops->parse_texts(a->q.body.data, a->q.body.len, &text, 1) ==
+		-1 ||
+	    (strcmp(code, "ExpiredToken") != 0 &&
+		strcmp(code, "TokenRefreshRequired") != 0))
+		return 0;
+	a->renewed = true;
+	return a->g->login->renew(a->q.signer, err) == -1 ? -1 : 1;
+}
+
+static int judge_status(struct attempt *a, struct optimfs_error *err)
 {
 	const struct ofs_http_get *g = a->g;
 	char why[80];
+	int ret = a->q.status / 100 == 4 ? judge_keys(a, err) : 0;
 
+	if (ret != 0)
+		return ret;
 	switch (a->q.status) {
 	case 401:
 	case 403:
@@ -396,6 +420,7 @@ int ofs_http_get(const struct ofs_http *h, struct ofs_http_counters *count,
 			ofs_no_memory(&g[i].err);
 			continue;
 		}
+		a[i].h = h;
 		a[i].g = &g[i];
 		todo[i] = &a[i];
 	}

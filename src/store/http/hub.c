@@ -55,11 +55,12 @@ static void find_token(void)
 	read_token(path);
 }
 
-static int hub_prepare(struct optimfs_error *err)
+static int hub_prepare(const struct ofs_http *http, struct optimfs_error *err)
 {
 	const char *v = getenv("HF_ENDPOINT");
 	size_t n;
 
+	(void)http;
 	(void)err;
 	pthread_mutex_lock(&lock);
 	if (!is_read) {

@@ -19,7 +19,7 @@
  *
  * It exports a struct ofs_http_ops called optimfs_http_module. New members are
  * only added at the end, with a new version. */
-#define OFS_HTTP_VERSION 1
+#define OFS_HTTP_VERSION 2
 #define OFS_HTTP_SYMBOL  "optimfs_http_module"
 
 /* The most bytes of the headers of an answer. */
@@ -32,12 +32,21 @@ struct ofs_http_config {
 	const char *agent;
 };
 
+/* Who signs, with a signature of version 4 of AWS; session NULL: without. */
+struct ofs_http_signer {
+	const char *key, *secret, *session;
+};
+
 /* How to say who asks, to the server of the URL only; what is NULL is not
  * used. */
 struct ofs_http_login {
 	const char *bearer; /* a token */
-	/* A signature of version 4 of AWS. */
-	const char *key, *secret, *session, *region;
+	/* Who signs now; what it returns stays valid. NULL: nobody. renew: that
+	 * one is said to have expired: 0: there is another one. */
+	const struct ofs_http_signer *(*signer)(void);
+	int (*renew)(const struct ofs_http_signer *was,
+	    struct optimfs_error *err);
+	const char *region; /* of signatures */
 	bool netrc; /* as ~/.netrc says */
 	/* Redirections to other servers are followed. */
 	bool redirects;
@@ -55,6 +64,13 @@ struct ofs_http_request {
 	const char *url;
 	const char *const *header; /* "Name: value", ended by NULL */
 	const struct ofs_http_login *login;
+	const struct ofs_http_signer *signer; /* NULL: it is not signed */
+	const char *method;                   /* NULL: GET */
+	const void *send; /* nsend bytes of a form; NULL: no body */
+	size_t nsend;
+	unsigned timeout; /* for all of it, in seconds; 0: none but that of
+			   * the module */
+	bool direct;      /* by no proxy */
 	/* Bytes [first, first + n) are wanted; n 0: all. */
 	uint64_t first, n;
 	uint8_t *into; /* for n bytes, of an answer 200 or 206 */
@@ -85,6 +101,13 @@ struct ofs_http_keys {
 	char next[2048]; /* the token of the next page; "": there is none */
 };
 
+/* The text of the first element of a name that has one, in a document of XML. */
+struct ofs_http_text {
+	const char *name;
+	char *to; /* "" before; stays so if there is none, or it is longer */
+	size_t size;
+};
+
 struct ofs_http_ops {
 	unsigned version;
 	const char *name;
@@ -96,6 +119,9 @@ struct ofs_http_ops {
 	/* Parses a page, in the calling thread. EUCLEAN (OFS924): it is none. */
 	int (*parse_keys)(const void *xml, size_t n, struct ofs_http_keys *keys,
 	    struct optimfs_error *err);
+	/* -1: it is no document of XML. */
+	int (*parse_texts)(const void *xml, size_t n,
+	    struct ofs_http_text *text, size_t ntexts);
 };
 
 #endif

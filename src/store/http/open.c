@@ -76,6 +76,7 @@ int ofs_http_prepare(const char *address, const struct optimfs_options *options,
 	const struct ofs_http_kind *kind;
 	bool nodes = ofs_nodes_are(address);
 	struct ofs_names names;
+	const struct ofs_http *http;
 	struct ofs_url url;
 
 	err = OFS_SOME_ERROR(err);
@@ -87,14 +88,16 @@ int ofs_http_prepare(const char *address, const struct optimfs_options *options,
 	} else if (parse(address, &url, err) == -1) {
 		return -1;
 	}
-	if (ofs_http_client(ofs_http_timeout(options->timeout), err) == NULL)
+	http = ofs_http_client(ofs_http_timeout(options->timeout), err);
+	if (http == NULL)
 		return -1;
 	if (ofs_http_disk(options->cache_dir, options->cache_disk, err) ==
 		NULL &&
 	    err->code != 0)
 		return -1;
 	kind = nodes ? NULL : kind_of(&url);
-	return kind == NULL || kind->prepare == NULL ? 0 : kind->prepare(err);
+	return kind == NULL || kind->prepare == NULL ? 0
+						     : kind->prepare(http, err);
 }
 
 static void hold(const struct ofs_http_site *s)

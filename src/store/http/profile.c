@@ -15,7 +15,7 @@ struct member {
 	size_t size;
 };
 
-#define MEMBERS 5
+#define MEMBERS 8
 
 static void list_members(struct ofs_profile *p, struct member m[MEMBERS])
 {
@@ -29,6 +29,11 @@ static void list_members(struct ofs_profile *p, struct member m[MEMBERS])
 		{ "region", "AWS_REGION", p->region, sizeof(p->region) },
 		{ "endpoint_url", "AWS_ENDPOINT_URL", p->endpoint,
 		    sizeof(p->endpoint) },
+		{ "role_arn", "AWS_ROLE_ARN", p->role, sizeof(p->role) },
+		{ "web_identity_token_file", "AWS_WEB_IDENTITY_TOKEN_FILE",
+		    p->token_file, sizeof(p->token_file) },
+		{ "role_session_name", "AWS_ROLE_SESSION_NAME", p->role_session,
+		    sizeof(p->role_session) },
 	};
 
 	memcpy(m, all, sizeof(all));
@@ -58,9 +63,24 @@ static bool is_section(char *line, const char *name)
 	return strcmp(line, name) == 0;
 }
 
+static void note_other(struct ofs_profile *p, const char *name)
+{
+	static const char *const source[] = { "source_profile",
+		"credential_source" };
+	static const char *const other[] = { "sso_session", "sso_start_url",
+		"credential_process", "login_session" };
+
+	for (size_t i = 0; i < sizeof(source) / sizeof(*source); i++)
+		if (strcmp(name, source[i]) == 0)
+			p->source = source[i];
+	for (size_t i = 0; i < sizeof(other) / sizeof(*other); i++)
+		if (strcmp(name, other[i]) == 0)
+			p->other = other[i];
+}
+
 /* What is set already stays. */
-static void take_line(struct member m[MEMBERS], const bool set[MEMBERS],
-    char *line)
+static void take_line(struct ofs_profile *p, struct member m[MEMBERS],
+    const bool set[MEMBERS], char *line)
 {
 	char *equals = strchr(line, '='), *value;
 
@@ -74,6 +94,7 @@ static void take_line(struct member m[MEMBERS], const bool set[MEMBERS],
 		if (!set[i] && strcmp(line, m[i].name) == 0 &&
 		    strlen(value) < m[i].size)
 			strcpy(m[i].to, value);
+	note_other(p, line);
 }
 
 static void read_file(struct ofs_profile *p, const char *variable,
@@ -103,7 +124,7 @@ static void read_file(struct ofs_profile *p, const char *variable,
 			inside = is_section(line, p->name);
 			p->found |= inside;
 		} else if (inside) {
-			take_line(m, set, line);
+			take_line(p, m, set, line);
 		}
 	}
 	fclose(f);
@@ -136,6 +157,9 @@ void ofs_profile_read(struct ofs_profile *p)
 	    first_of("AWS_REGION", "AWS_DEFAULT_REGION"));
 	set_to(p->endpoint, sizeof(p->endpoint),
 	    first_of("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"));
+	set_to(p->sts, sizeof(p->sts),
+	    first_of("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"));
+	p->from_variables = p->key[0] != '\0';
 	read_file(p, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
 	read_file(p, "AWS_CONFIG_FILE", "config");
 }

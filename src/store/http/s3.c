@@ -4,40 +4,21 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/http/profile.h"
+#include "store/http/credentials.h"
 #include "store/http/site.h"
 
 #define PAGE_MOST ((size_t)16 << 20)
 /* A prefix with more pages of keys, 1000 each, is listed by directory. */
 #define PAGES_MOST 20
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ofs_profile profile;
-static bool is_read;
-
-static int s3_prepare(struct optimfs_error *err)
+static int s3_prepare(const struct ofs_http *http, struct optimfs_error *err)
 {
-	int ret = 0;
-
-	pthread_mutex_lock(&lock);
-	if (!is_read)
-		ofs_profile_read(&profile);
-	is_read = true;
-	if (profile.key[0] == '\0' && strcmp(profile.name, "default") != 0)
-		ret = optimfs_fail(err, EACCES,
-		    profile.found ? "OFS923 the profile %s of AWS has no keys, "
-				    "which are all that optimfs can use"
-				  : "OFS923 there is no profile %s of AWS "
-				    "(AWS_PROFILE)",
-		    profile.name);
-	pthread_mutex_unlock(&lock);
-	return ret;
+	return ofs_credentials_prepare(http, err);
 }
 
 static bool is_bucket(struct ofs_str s)
@@ -52,7 +33,8 @@ static bool is_bucket(struct ofs_str s)
 /* The address of the bucket; one with a dot is in no certificate. */
 static void put_base(struct ofs_buf *b, struct ofs_str bucket)
 {
-	const char *end = profile.endpoint, *region = profile.region;
+	const struct ofs_profile *profile = ofs_credentials_profile();
+	const char *end = profile->endpoint, *region = profile->region;
 	size_t n = strlen(end);
 
 	while (n > 0 && end[n - 1] == '/')
@@ -72,14 +54,12 @@ static void put_base(struct ofs_buf *b, struct ofs_str bucket)
 
 static struct ofs_http_login login_of(void)
 {
-	if (profile.key[0] == '\0')
-		return (struct ofs_http_login){ 0 };
+	const char *region = ofs_credentials_profile()->region;
+
 	return (struct ofs_http_login){
-		.key = profile.key,
-		.secret = profile.secret,
-		.session = profile.session[0] == '\0' ? NULL : profile.session,
-		.region =
-		    profile.region[0] == '\0' ? "us-east-1" : profile.region,
+		.signer = ofs_credentials,
+		.renew = ofs_credentials_renew,
+		.region = region[0] == '\0' ? "us-east-1" : region,
 	};
 }
 

@@ -575,7 +575,7 @@ struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
 	s->blocks = ofs_http_blocks_new(BLOCKS_MOST, err);
 	s->disk = ofs_http_disk(NULL, 0, err);
 	if (s->shown != NULL && s->blocks != NULL &&
-	    (s->kind->prepare == NULL || s->kind->prepare(err) == 0) &&
+	    (s->kind->prepare == NULL || s->kind->prepare(http, err) == 0) &&
 	    ofs_http_site_add(s, url, err) == 0 &&
 	    add_path(s, "", OFS_NONE, err) == 0) {
 		s->node[0].what = OFS_HTTP_DIR;

@@ -87,7 +87,7 @@ struct ofs_http_kind {
 	const char *scheme;
 	/* Reads who asks from files and the environment, once in a process,
 	 * before it is confined; NULL: nothing is needed. */
-	int (*prepare)(struct optimfs_error *err);
+	int (*prepare)(const struct ofs_http *http, struct optimfs_error *err);
 	/* Sets login of a site, and *root, malloc'ed, for the directory of the
 	 * address. */
 	int (*open)(struct ofs_http_site *s, const struct ofs_url *url,

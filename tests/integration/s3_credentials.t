@@ -1,0 +1,87 @@
+#!/bin/sh
+# s3_credentials.t - where keys of AWS come from
+# SPDX-License-Identifier: Apache-2.0
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/server.sh"
+
+data=$TOP_SRCDIR/tests/data
+ck=pytorch/dcp_fsdp2_w4/ckpt
+serve "$data"
+cd "$scratch" || exit 99
+for v in $(env | sed -n 's/^\(AWS_[A-Z0-9_]*\)=.*/\1/p'); do
+	unset "$v"
+done
+HOME=$scratch
+AWS_ENDPOINT_URL_S3=$server/s3 AWS_REGION=eu-test-1
+export HOME AWS_ENDPOINT_URL_S3 AWS_REGION
+key=$requests.key
+
+sum() {
+	rm -f "$key"
+	env "$@" "$OPTIMFS" sum --run=no "s3://$ck" 2>err | sed 's/ .*//'
+}
+want=$("$OPTIMFS" sum --run=no "$data/$ck" | sed 's/ .*//')
+
+# Each place gives keys first that the server takes for expired.
+instance=AWS_EC2_METADATA_SERVICE_ENDPOINT=$server/aws/instance
+for end in '' /; do
+	is "an instance has keys" "$(sum "$instance$end")" "$want"
+	is "of its role" "$(cat "$key")" AKINSTANCE
+done
+echo the-secret >secret
+full="AWS_CONTAINER_CREDENTIALS_FULL_URI=$server/aws/container"
+is "a container has keys" "$(sum "$full" AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE="$scratch/secret" "$instance")" "$want"
+is "which come before those of an instance" "$(cat "$key")" AKCONTAINER
+is "its secret can be a variable" "$(sum "$full" AWS_CONTAINER_AUTHORIZATION_TOKEN=the-secret)" "$want"
+echo web.id-token >token
+web="AWS_WEB_IDENTITY_TOKEN_FILE=$scratch/token AWS_ROLE_ARN=arn:aws:iam::1:role/a+b
+	AWS_ENDPOINT_URL_STS=$server/aws/sts/"
+is "a token is exchanged for keys" "$(sum $web "$full")" "$want"
+is "which come before those of a container" "$(cat "$key")" AKSTS
+mkdir .aws
+printf '%s\n' '[default]' 'aws_access_key_id=AKTEST' 'aws_secret_access_key=secret+of/tests' >.aws/credentials
+is "and of files" "$(sum $web) $(cat "$key")" "$want AKSTS"
+is "files come before a container" "$(sum "$full") $(cat "$key")" "$want AKTEST"
+is "and variables before all" "$(sum $web AWS_ACCESS_KEY_ID=AKCONTAINER \
+    AWS_SECRET_ACCESS_KEY=secret+of/tests) $(cat "$key")" "$want AKCONTAINER"
+printf '%s\n' '[profile web]' "web_identity_token_file = $scratch/token" \
+    'role_arn = arn:aws:iam::1:role/a+b' '[profile sso]' 'sso_session = x' \
+    '[profile role]' 'role_arn = x' 'source_profile = default' '[profile bare]' 'region = eu-test-1' >.aws/config
+is "a profile can name the token" "$(sum AWS_PROFILE=web AWS_ENDPOINT_URL_STS="$server/aws/sts/")" "$want"
+is "one without keys leads to the metadata" "$(sum AWS_PROFILE=bare "$instance") $(cat "$key")" "$want AKINSTANCE"
+
+# What has no keys says so.
+fails() {
+	what=$1 text=$2
+	shift 2
+	not_ok "$what" env "$@" "$OPTIMFS" info "s3://$ck"
+	like "and the error says what to do" "$(cat "$scratch/err")" "$text"
+}
+fails "single sign-on is not known" "*OFS923*sso_session*export-credentials*" AWS_PROFILE=sso
+fails "nor are roles to assume" "*OFS923*source_profile*export-credentials*" AWS_PROFILE=role
+rm .aws/*
+fails "a container that refuses is an error" "*OFS923*container*401*" "$full"
+fails "so is the address of another machine" "*OFS923*another machine*" \
+    AWS_CONTAINER_CREDENTIALS_FULL_URI=http://127.0.0.1.example.org/
+fails "so is a token that is refused" "*OFS923*security token service*403*" \
+    $web AWS_ROLE_ARN=other
+fails "and one that does not exist" "*OFS923*$scratch/none*" $web \
+    AWS_WEB_IDENTITY_TOKEN_FILE="$scratch/none"
+fails "and one without a role" "*OFS923*AWS_ROLE_ARN*" $web AWS_ROLE_ARN=
+rm -f "$key"
+not_ok "without keys nothing is signed" env "$instance" AWS_EC2_METADATA_DISABLED=true \
+    "$OPTIMFS" info "s3://$ck"
+not_ok "not even by a place that is turned off" test -e "$key"
+fails "keys that have expired are an error" "*OFS923*expired*" AWS_ACCESS_KEY_ID=AKSTS0 \
+    AWS_SECRET_ACCESS_KEY=x AWS_SESSION_TOKEN=x
+
+if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
+	mnt=$(point s3)
+	ok "a mount has keys from a token" env $web "$OPTIMFS" mount -q "s3://$ck" "$mnt"
+	is "and reads" "$(cksum <"$mnt/optim/state/norm.bias/exp_avg")" \
+	    "$("$OPTIMFS" cat "$data/$ck" optim/state/norm.bias/exp_avg | cksum)"
+	umount "$mnt"
+else
+	skip 2 "no FUSE"
+fi
+done_testing
