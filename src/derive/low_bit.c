@@ -183,22 +183,28 @@ static uint64_t block_size(uint64_t n, uint64_t count)
 	return n / b + (n % b != 0) == count ? b : 0;
 }
 
-/* A moment of an 8-bit optimizer of bitsandbytes: state1, absmax1, qmap1. */
+/* A moment of an 8-bit optimizer of bitsandbytes: state1, absmax1, qmap1. Those
+ * of AdEMAMix are two moments, each with scales of its own: [2, ...], [2, n]. */
 static bool match_state(struct parts *x)
 {
 	uint64_t n = ofs_tensor_numel(x->cat, x->codes);
-	uint64_t count = ofs_tensor_numel(x->cat, x->scale);
-	uint64_t block = block_size(n, count);
+	uint64_t count = ofs_tensor_numel(x->cat, x->scale), rows = 1, block;
 
+	if (x->codes->ndim < 1 || n == 0 || x->scale->ndim < 1)
+		return false;
+	if (x->scale->ndim == 2)
+		rows = shape_of(x, x->scale)[0];
+	if (rows == 0 || (rows > 1 && shape_of(x, x->codes)[0] != rows))
+		return false;
+	block = block_size(n / rows, count / rows);
 	if (x->codes->dtype != OFS_UINT8 || x->scale->dtype != OFS_FLOAT32 ||
-	    x->scale->ndim != 1 || x->table == NULL ||
+	    x->scale->ndim > 2 || x->table == NULL ||
 	    x->table->dtype != OFS_FLOAT32 || x->table->ndim != 1 ||
-	    shape_of(x, x->table)[0] != 256 || x->codes->ndim < 1 || n == 0 ||
-	    block == 0)
+	    shape_of(x, x->table)[0] != 256 || block == 0)
 		return false;
 	set_shape(x, x->codes->ndim, shape_of(x, x->codes)[x->codes->ndim - 1]);
-	x->p->rows = 1;
-	x->p->cols = n;
+	x->p->rows = rows;
+	x->p->cols = n / rows;
 	x->p->block_rows = 1;
 	x->p->block_cols = block;
 	return true;

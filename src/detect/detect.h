@@ -54,9 +54,10 @@ int ofs_detect_lone(const struct ofs_dir *dir, const char *name,
     const char *format, const char *prefix, struct ofs_parts *parts,
     struct optimfs_error *err);
 
-/* The length of what is before the number of a step, an epoch or a version in a
- * name, and what is after it; 0: there is none. src/detect/series.c */
-size_t ofs_detect_step_in(const char *name, const char **tail);
+/* Are a and b names of one program for its state at different times:
+ * "epoch=0-step=4.ckpt" and "epoch=1-step=8.ckpt", or "last.ckpt"?
+ * src/detect/series.c */
+bool ofs_detect_other_step(const char *a, const char *b);
 /* Extends *spec, the format of the file at index i, to a series: the files of
  * dir whose names differ only by a rank number; at least two, or one beside a
  * units file. 1: spec->file is a malloc'ed list in the order of ranks (strings

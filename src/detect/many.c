@@ -412,12 +412,8 @@ static int check_jobs(const struct ofs_parts *parts, struct optimfs_error *err)
  * state have words of their own. */
 static bool differ_in_step(const struct ofs_part *a, const struct ofs_part *b)
 {
-	const char *rest_a, *rest_b;
-	size_t n = ofs_detect_step_in(a->rel, &rest_a);
-
-	return n > 0 && a->format == b->format && !a->format->changes &&
-	    n == ofs_detect_step_in(b->rel, &rest_b) &&
-	    memcmp(a->rel, b->rel, n) == 0 && strcmp(rest_a, rest_b) == 0;
+	return a->format == b->format && !a->format->changes &&
+	    ofs_detect_other_step(a->rel, b->rel);
 }
 
 /* The files of several steps are no parts of one checkpoint. Where a trainer has

@@ -49,19 +49,100 @@ static bool counts_time(const char *name, size_t head)
 	return false;
 }
 
-size_t ofs_detect_step_in(const char *name, const char **tail)
+/* The number at *s, if it counts time, and what follows it. */
+static bool take_number(const char *name, const char **s, const char **number,
+    size_t *n)
 {
-	size_t head = 0, n;
+	*number = *s;
+	*n = strspn(*s, "0123456789");
+	*s += *n;
+	return counts_time(name, (size_t)(*number - name));
+}
 
-	for (size_t i = 0; name[i] != '\0'; i += n) {
-		n = strspn(name + i, "0123456789");
-		if (n > 0 && counts_time(name, i)) {
-			head = i;
-			*tail = name + i + n;
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* May a number that does not count time differ? One that is measured may, as in
+ * "epoch=3-val_loss=0.25". */
+static bool is_measured(const char *name, const char *number)
+{
+	while (number > name && (is_digit(number[-1]) || number[-1] == '.'))
+		number--;
+	return number > name && number[-1] == '=';
+}
+
+/* Do names of one save differ only in numbers that count time, at least in one of
+ * them? */
+static bool same_but_time(const char *a, const char *b)
+{
+	const char *x = a, *y = b, *m, *n;
+	bool differ = false;
+	size_t k, l;
+
+	while (*x != '\0' && *y != '\0') {
+		bool time;
+
+		if (!is_digit(*x) || !is_digit(*y)) {
+			if (*x++ != *y++)
+				return false;
+			continue;
 		}
-		n += strcspn(name + i + n, "0123456789");
+		time = take_number(a, &x, &m, &k);
+		if (take_number(b, &y, &n, &l) != time)
+			return false;
+		if (k == l && memcmp(m, n, k) == 0)
+			continue;
+		if (!time && !(is_measured(a, m) && is_measured(b, n)))
+			return false;
+		differ = differ || time;
 	}
-	return head;
+	return differ && *x == *y;
+}
+
+/* Is it "last.ckpt", "best-v1.pt": all of the state, without a number? */
+static bool is_last(const char *name)
+{
+	static const char *const words[] = { "last", "latest", "best" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		size_t n = strlen(words[i]);
+
+		if (strncmp(name, words[i], n) != 0)
+			continue;
+		if (name[n] == '-' && name[n + 1] == 'v')
+			n += 2 + strspn(name + n + 2, "0123456789");
+		if (name[n] == '.' && strchr(name + n + 1, '.') == NULL)
+			return true;
+	}
+	return false;
+}
+
+/* Does the name begin with what counts time: "epoch=3-step=900.ckpt"? */
+static bool begins_with_time(const char *name)
+{
+	size_t head = strcspn(name, "0123456789");
+
+	return name[head] != '\0' && counts_time(name, head) &&
+	    strcspn(name, "_-.=") >= head - 1;
+}
+
+static bool same_extension(const char *a, const char *b)
+{
+	const char *x = strrchr(a, '.'), *y = strrchr(b, '.');
+
+	return x != NULL && y != NULL && strcmp(x, y) == 0;
+}
+
+bool ofs_detect_other_step(const char *a, const char *b)
+{
+	if (same_but_time(a, b))
+		return true;
+	if (!same_extension(a, b) || strcmp(a, b) == 0)
+		return false;
+	return (is_last(a) && begins_with_time(b)) ||
+	    (is_last(b) && begins_with_time(a));
 }
 
 static bool parse_number(const char *name, size_t head, struct numbered *out)

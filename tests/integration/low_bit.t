@@ -83,6 +83,12 @@ put("state1", "U8", [2, 3000], "B", c)
 put("absmax1", "F32", [24], "f", s)
 put("qmap1", "F32", [256], "f", q)
 expect("state1", [f32(q[x] * s[i // 256]) for i, x in enumerate(c)])
+# AdEMAMix: two moments with scales of their own
+c, s, q = [r.randrange(256) for _ in range(2 * 700)], floats(6), [f32(r.uniform(-1, 1)) for _ in range(256)]
+put("state2", "U8", [2, 7, 100], "B", c)
+put("absmax2", "F32", [2, 3], "f", s)
+put("qmap2", "F32", [256], "f", q)
+expect("state2", [f32(q[x] * s[i // 700 * 3 + i % 700 // 256]) for i, x in enumerate(c)])
 # bitsandbytes: a weight in 4 bits, whose scales are float32; one whose scales are
 # codes, too, with an odd number of elements; one that is stored as another type
 def state(kind, **more):
@@ -154,13 +160,13 @@ python3 "$scratch/make" "$ck" "$scratch/want" 4 || bail_out "make"
 
 ok "it is mounted" "$OPTIMFS" mount "$ck" "$mnt"
 f32=$mnt/.optimfs/f32/model
-for name in block.weight row.weight all.weight experts mx.weight nv.weight ct.weight state1 \
+for name in block.weight row.weight all.weight experts mx.weight nv.weight ct.weight state1 state2 \
     fp.weight nf.weight stored.weight int8.weight; do
 	ok "$name is the product of codes and scales" cmp "$scratch/want/$name" "$f32/$name"
 done
 is "names are those of the whole, without scales" "$(ls "$f32" | tr '\n' ' ')" \
     "all.weight block.weight count ct.weight double experts fp.weight int8.weight mx.weight \
-nf.weight nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight state1 stored.weight \
+nf.weight nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight state1 state2 stored.weight \
 taken.weight taken.weight_packed taken.weight_scale "
 attr() {
 	getfattr --absolute-names --only-values -n "user.optimfs.$1" "$2"
@@ -177,7 +183,7 @@ is "bfloat16 is widened" "$(od -An -tx4 "$f32/plain.weight")" ' 3f800000 c000000
 is "float64 is rounded" "$(od -An -tx4 "$f32/double")" ' 3dcccccd 40000000'
 is "integers stay" "$(od -An -td4 "$f32/count" | tr -s ' ')" ' 3 -4'
 is "the raw tensors are in the tree" \
-    "$(ls "$mnt/model" | grep -c .)" 47
+    "$(ls "$mnt/model" | grep -c .)" 50
 is "any range can be read" \
     "$(tail -c +30002 "$f32/block.weight" | head -c 70000 | cksum)" \
     "$(tail -c +30002 "$scratch/want/block.weight" | head -c 70000 | cksum)"
@@ -197,7 +203,7 @@ is "what was not packed is as it was" \
     "$("$OPTIMFS" ls "$scratch/float" model | tr '\n' ' ')" \
     "all.weight block.weight count ct.weight double experts fp.weight int8.weight mx.weight \
 nf.weight nv.input_scale nv.weight odd.weight odd.weight_scale_inv plain.weight row.weight \
-state1 stored.weight taken.weight taken.weight_packed taken.weight_scale "
+state1 state2 stored.weight taken.weight taken.weight_packed taken.weight_scale "
 ok "also to another format and type" \
     "$OPTIMFS" reshard -q --to dcp@2,dequantize,dtype=bf16 "$ck" "$scratch/bf16"
 like "with that type" "$("$OPTIMFS" ls -l "$scratch/bf16" model/experts)" 'bfloat16 *'
@@ -247,7 +253,7 @@ like "a weight in the order of a GPU is not unpacked" \
     "$("$OPTIMFS" cat "$scratch/gpu" .optimfs/warnings)" \
     "*OFS867 int8.weight_format: *in an order for certain GPUs*"
 like "info counts what is in few bits" "$("$OPTIMFS" info "$ck")" \
-    "*few bits    12 tensors of codes and scales, * elements; as float32 in .optimfs/f32, *"
+    "*few bits    13 tensors of codes and scales, * elements; as float32 in .optimfs/f32, *"
 
 # Optimizers of torchao.
 ao=$TOP_SRCDIR/tests/data/torchao

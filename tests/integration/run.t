@@ -232,6 +232,17 @@ like "files of ranks beside a checkpoint are not steps of a run" "$(cat "$scratc
     '*OFS681 *give one of: dcp; or a file: rawopt_0.pt'
 is "with run=yes they are checkpoints with names" \
     "$("$OPTIMFS" ls -o run=yes "$ranks" by-name | tr '\n' ' ')" 'dcp/ rawopt_0.pt/ rawopt_1.pt/ '
+# What Lightning writes. None of them is the one to open in silence.
+light=$(point light)
+cp "$data/extra/torch_save/adam.pt" "$light/epoch=0-step=4.ckpt"
+cp "$data/extra/torch_save/adam.pt" "$light/epoch=1-step=8.ckpt"
+is "files of two epochs are steps" "$("$OPTIMFS" ls "$light" steps | tr '\n' ' ')" '4/ 8/ '
+mv "$light/epoch=0-step=4.ckpt" "$light/epoch=0-val_loss=0.25.ckpt"
+mv "$light/epoch=1-step=8.ckpt" "$light/epoch=1-val_loss=0.125.ckpt"
+is "so are those with a measure" "$("$OPTIMFS" ls "$light" steps | tr '\n' ' ')" '0/ 1/ '
+mv "$light/epoch=1-val_loss=0.125.ckpt" "$light/last-v1.ckpt"
+like "the last one is no part of another" "$("$OPTIMFS" info "$light" 2>&1)" \
+    '*OFS681 *give one of: epoch=0-val_loss=0.25.ckpt, last-v1.ckpt*'
 mkdir "$scratch/empty"
 ok "a run that has no checkpoint yet can be mounted" \
     "$OPTIMFS" mount -o run=yes "$scratch/empty" "$mnt"
