@@ -38,7 +38,7 @@ function __optimfs_operands
     for word in (commandline -opc)[3..]
         if test $skip = yes
             set skip no
-        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output --stat --keep-last --keep-every
+        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output --stat --keep-last --keep-every --drop
             set skip yes
         else if not string match -qr -- '^-.' $word
             echo $word
@@ -67,6 +67,7 @@ complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l to -x -a '(__opt
 complete -c optimfs -n '__fish_seen_subcommand_from mkfs' -l layout -x -a '(__optimfs_list reshard Formats)'
 complete -c optimfs -n '__fish_seen_subcommand_from plan; and __optimfs_has_operand' -f -a '(__optimfs_list reshard Formats)'
 complete -c optimfs -n '__fish_seen_subcommand_from stat' -l by -x -a rank
+complete -c optimfs -n '__fish_seen_subcommand_from thin' -l drop -x -a optim
 complete -c optimfs -n '__fish_seen_subcommand_from report' -s o -r
 complete -c optimfs -n 'not __fish_use_subcommand; and not __fish_seen_subcommand_from report' -s o -x -a '(__optimfs_options)'
 complete -c optimfs -n '__fish_seen_subcommand_from umount commit abort' -f -a '(__optimfs_mounts)'

@@ -1,4 +1,4 @@
-/* cmd_thin.c - optimfs thin: remove checkpoints of a run */
+/* cmd_thin.c - optimfs thin: remove checkpoints of a run, or their optimizers */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,18 +7,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/checked.h"
 #include "base/human.h"
 #include "base/memory.h"
 #include "base/step.h"
 #include "cli/interrupt.h"
+#include "fs/walk.h"
 #include "fuse/mountinfo.h"
 #include "tools/command.h"
 
 /* What happens to a checkpoint. The names are those of --json. */
-enum action { KEEP, REMOVE, REMOVED, FAILED };
-static const char *const actions[] = { "keep", "remove", "removed", "failed" };
+enum action { KEEP, REMOVE, REMOVED, DROP, DROPPED, FAILED };
+static const char *const actions[] = { "keep", "remove", "removed", "drop",
+	"dropped", "failed" };
 
 struct row {
 	char *name,
@@ -27,6 +30,7 @@ struct row {
 	enum action action;
 	char why[sizeof(((struct optimfs_error *)0)->text)];
 	struct optimfs_run_weight weight; /* unless it is kept */
+	uint64_t frees; /* bytes; of DROP: about */
 };
 
 struct thin {
@@ -120,17 +124,53 @@ static bool keep_mounted(const struct thin *t, struct row *r)
 	return point != NULL;
 }
 
+static int add_stored(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	(void)err;
+	if (!S_ISDIR(e->attr.mode))
+		ofs_sum_u64(ctx, e->attr.stored);
+	return 0;
+}
+
+/* What the optimizer takes, by the index. */
+static int measure_optim(struct thin *t, struct row *r,
+    struct optimfs_error *err)
+{
+	struct optimfs *fs = optimfs_run_open(t->c->fs, r->path, err);
+	struct optimfs_attr attr;
+	int ret = -1;
+
+	if (fs == NULL)
+		return -1;
+	if (optimfs_resolve(fs, "optim", &attr, NULL) == -1) {
+		keep(r, "has no optimizer");
+		ret = 0;
+	} else if (ofs_walk(fs, attr.node, 0, add_stored, &r->frees, err) == 0) {
+		r->action = DROP;
+		ret = 0;
+	}
+	optimfs_close(fs);
+	return ret;
+}
+
 /* What is in use is kept. -1: the whole work must stop. */
 static int measure(struct thin *t, struct row *r, struct optimfs_error *err)
 {
 	struct optimfs_error why;
+	int ret;
 
 	if (keep_mounted(t, r))
 		return 0;
-	if (optimfs_run_weigh(t->c->fs, r->name, &r->weight, &why) == 0) {
+	ret = optimfs_run_weigh(t->c->fs, r->name, &r->weight, &why);
+	if (ret == 0 && t->c->drop != NULL)
+		ret = measure_optim(t, r, &why);
+	else if (ret == 0) {
 		r->action = REMOVE;
-		return 0;
+		r->frees = r->weight.bytes;
 	}
+	if (ret == 0)
+		return 0;
 	if (ofs_must_stop(&why))
 		return optimfs_fail_with(err, &why);
 	keep(r, why.text);
@@ -158,9 +198,11 @@ static int decide(struct thin *t, struct optimfs_error *err)
 {
 	int ret;
 
-	if (keep_last(t, err) == -1)
+	/* what is left of an earlier call keeps others from looking */
+	if (optimfs_run_sweep(t->c->fs, (t->c->flags & OFS_YES) == 0, &t->left,
+		err) == -1)
 		return -1;
-	ret = optimfs_run_sweep(t->c->fs, true, &t->left, err);
+	ret = keep_last(t, err);
 	for (size_t i = 0; ret == 0 && i < t->nsteps; i++) {
 		struct row *r = &t->row[i];
 
@@ -185,37 +227,50 @@ static int list(struct thin *t, struct optimfs_error *err)
 	return ret == 1 ? ofs_no_memory(err) : ret;
 }
 
+static int drop_one(struct thin *t, struct row *r, struct optimfs_error *err)
+{
+	struct optimfs_run_weight now;
+
+	if (optimfs_run_drop(t->c->fs, r->name, &r->weight, err) == -1)
+		return -1;
+	if (optimfs_run_weigh(t->c->fs, r->name, &now, NULL) == 0)
+		r->frees = r->weight.bytes > now.bytes
+		    ? r->weight.bytes - now.bytes
+		    : 0;
+	return 0;
+}
+
 /* One that cannot be removed does not end the work. */
 static int remove_all(struct thin *t, struct optimfs_error *err)
 {
-	unsigned swept;
-	int ret = optimfs_run_sweep(t->c->fs, false, &swept, err);
-
-	for (size_t i = 0; ret == 0 && i < t->nsteps; i++) {
+	for (size_t i = 0; i < t->nsteps; i++) {
 		struct row *r = &t->row[i];
 		struct optimfs_error why;
 
-		if (r->action != REMOVE)
+		if (r->action != REMOVE && r->action != DROP)
 			continue;
 		ofs_progress_step(&t->c->progress, i, t->nsteps, r->name);
 		if (ofs_interrupted(NULL))
 			return optimfs_fail(err, ECANCELED, "interrupted");
-		r->action = REMOVED;
-		if (optimfs_run_remove(t->c->fs, r->name, &r->weight, &why) ==
-		    0)
+		if ((r->action == DROP
+			    ? drop_one(t, r, &why)
+			    : optimfs_run_remove(t->c->fs, r->name, &r->weight,
+				  &why)) == 0) {
+			r->action = r->action == DROP ? DROPPED : REMOVED;
 			continue;
+		}
 		r->action = FAILED;
 		snprintf(r->why, sizeof(r->why), "%s", why.text);
 	}
-	return ret;
+	return 0;
 }
 
 static void count(struct thin *t)
 {
 	for (size_t i = 0; i < t->nsteps; i++)
-		if (t->row[i].action == REMOVE || t->row[i].action == REMOVED) {
+		if (t->row[i].action != KEEP && t->row[i].action != FAILED) {
 			t->removed++;
-			ofs_sum_u64(&t->bytes, t->row[i].weight.bytes);
+			ofs_sum_u64(&t->bytes, t->row[i].frees);
 		}
 }
 
@@ -227,7 +282,8 @@ static void print_json(const struct thin *t)
 	ofs_json_begin(&w, &b, "optimfs.thin");
 	ofs_json_put_string(&w, "source", t->c->checkpoint);
 	ofs_json_put_bool(&w, "done", (t->c->flags & OFS_YES) != 0);
-	ofs_json_put_u64(&w, "removed", t->removed);
+	ofs_json_put_u64(&w, t->c->drop != NULL ? "dropped" : "removed",
+	    t->removed);
 	ofs_json_put_u64(&w, "bytes", t->bytes);
 	ofs_json_open(&w, "checkpoints", '[');
 	for (size_t i = 0; i < t->n; i++) {
@@ -240,7 +296,7 @@ static void print_json(const struct thin *t)
 		ofs_json_put_string(&w, "why",
 		    r->why[0] == '\0' ? NULL : r->why);
 		if (r->action != KEEP)
-			ofs_json_put_u64(&w, "bytes", r->weight.bytes);
+			ofs_json_put_u64(&w, "bytes", r->frees);
 		ofs_json_close(&w, '}');
 	}
 	ofs_json_close(&w, ']');
@@ -254,23 +310,30 @@ static void print_row(const struct row *r)
 	if (r->step >= 0)
 		snprintf(step, sizeof(step), "%" PRId64, r->step);
 	if (r->action != KEEP)
-		ofs_human_bytes(r->weight.bytes, size);
+		ofs_human_bytes(r->frees, size);
 	printf("%10s  %9s  %-7s  %s%s%s\n", step, size, actions[r->action],
 	    r->name, r->why[0] == '\0' ? "" : ": ", r->why);
 }
 
 static void print_text(const struct thin *t)
 {
-	bool done = (t->c->flags & OFS_YES) != 0;
+	bool done = (t->c->flags & OFS_YES) != 0, drop = t->c->drop != NULL;
 	char size[OFS_HUMAN_SIZE];
 
-	printf("%10s  %9s\n", "step", "size");
+	printf("%10s  %9s\n", "step", drop ? "frees" : "size");
 	for (size_t i = 0; i < t->n; i++)
 		print_row(&t->row[i]);
-	printf("%zu of %zu checkpoints %s, which free%s %s%s\n", t->removed,
-	    t->n, done ? "were removed" : "would be removed", done ? "d" : "s",
+	printf("%zu of %zu checkpoints %s, which free%s %s%s%s\n", t->removed,
+	    t->n,
+	    drop       ? done ? "lost their optimizer"
+			      : "would lose their optimizer"
+		: done ? "were removed"
+		       : "would be removed",
+	    done ? "d" : "s", drop && !done ? "about " : "",
 	    ofs_human_bytes(t->bytes, size),
-	    done || t->removed + t->left == 0 ? "" : "; --yes removes them");
+	    done || t->removed + t->left == 0 ? ""
+		: drop                        ? "; --yes drops it"
+					      : "; --yes removes them");
 	if (t->left > 0)
 		printf("%u that an interrupted thin had removed %s\n", t->left,
 		    done ? "were deleted" : "are still to be deleted");
@@ -281,6 +344,9 @@ static int parse(struct thin *t, const struct ofs_verb *verb)
 	struct ofs_command *c = t->c;
 	int status = OFS_EXIT_OK;
 
+	if (c->drop != NULL && strcmp(c->drop, "optim") != 0)
+		return ofs_tool_usage(verb, "--drop %s: there is --drop optim",
+		    c->drop);
 	if (c->keep_last == NULL && c->keep_every == NULL)
 		return ofs_tool_usage(verb,
 		    "which are kept? --keep-last NUMBER, --keep-every STEPS");
@@ -310,14 +376,14 @@ static int run_thin(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_RUNS | OFS_THIN | OFS_YES | OFS_JSON, 0, 0, &status) == -1)
+		OFS_RUNS | OFS_THIN | OFS_DROP | OFS_YES | OFS_JSON, 0, 0, &status) == -1)
 		return status;
 	status = parse(&t, verb);
 	if (status == OFS_EXIT_OK) {
 		ofs_interrupt_catch();
 		if (thin(&t, &err) == -1)
 			status = ofs_command_stopped(&c, &err,
-			    "each checkpoint is there or gone");
+			    "each checkpoint is there or gone, or has lost its optimizer");
 		ofs_progress_clear(&c.progress);
 		count(&t);
 	}
@@ -333,13 +399,14 @@ static int run_thin(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_thin = {
 	.name = "thin",
-	.synopsis = "[--keep-last NUMBER] [--keep-every STEPS] [--yes] "
-		    "[--json]\n           [-o OPTION] RUN",
+	.synopsis = "[--keep-last NUMBER] [--keep-every STEPS] [--drop optim] "
+		    "[--yes]\n           [--json] [-o OPTION] RUN",
 	.summary = "say which checkpoints of a run would be removed, or remove "
 		   "them",
 	.options =
 	    "  --keep-last NUMBER  keep so many of the last ones that are whole\n"
 	    "  --keep-every STEPS  keep those whose step is a multiple of STEPS\n"
+	    "  --drop optim        only take the optimizer of the others\n"
 	    "  --yes               remove the others; without it nothing is\n"
 	    "                      changed\n"
 	    "  --json              print a JSON object\n",

@@ -88,6 +88,7 @@ static const struct known {
 	{ OFS_THIN, { 285, "keep-every", true },
 	    offsetof(struct ofs_command, keep_every) },
 	{ OFS_YES, { 286, "yes", false }, 0 },
+	{ OFS_DROP, { 290, "drop", true }, offsetof(struct ofs_command, drop) },
 	{ OFS_VERIFY, { 287, "verify", true },
 	    offsetof(struct ofs_command, verify) },
 	{ OFS_SERVE, { 288, "listen", true },

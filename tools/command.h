@@ -60,6 +60,7 @@ enum ofs_command_flag {
 	OFS_EACH_STEP = 1ll << 32,
 	OFS_DRY = 1ll << 33, /* -n */
 	OFS_VERIFY = 1ll << 34, /* --verify CHECKPOINT */
+	OFS_DROP = 1ll << 36, /* --drop PART */
 	OFS_SERVE = 1ll << 35, /* --listen ADDRESS, --token-file FILE */
 };
 
@@ -69,7 +70,7 @@ struct ofs_command {
 	const char *checkpoint;
 	const char *to, *rtol, *jobs, *layout; /* NULL: not given */
 	const char *sort, *only, *by, *atol, *sweep, *output, *stat;
-	const char *keep_last, *keep_every, *verify, *listen, *token_file;
+	const char *keep_last, *keep_every, *drop, *verify, *listen, *token_file;
 	char *to_made, *to_names; /* of a layout with names=FILE */
 	char *base;     /* that of a layout which is a change (delta.h) */
 	char **operand; /* after the checkpoint; in argv */

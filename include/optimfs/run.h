@@ -80,6 +80,13 @@ int optimfs_run_weigh(struct optimfs *run, const char *name,
  * has changed; OFS259, OFS811: it is open for writing). */
 int optimfs_run_remove(struct optimfs *run, const char *name,
     const struct optimfs_run_weight *weight, struct optimfs_error *err);
+/* Replaces it, if it still is what was measured, by the same without optim/. It is
+ * the old one or the new one at any time. The new one has the same files, but for
+ * those that held only the optimizer; where an index says where data is, the
+ * optimizer becomes holes in them. Errors as optimfs_run_remove, and those of a
+ * commit: a format that cannot be edited, or whose optimizer holds the weights. */
+int optimfs_run_drop(struct optimfs *run, const char *name,
+    const struct optimfs_run_weight *weight, struct optimfs_error *err);
 /* Deletes what optimfs_run_remove had begun to delete when it was interrupted,
  * and sets *n to the number of these checkpoints; with count, only counts
  * them. */

@@ -139,6 +139,9 @@ struct ofs_format {
 	int (*update)(struct ofs_commit *c, const struct ofs_part *part,
 	    struct optimfs_error *err);
 	bool fixed_names; /* a commit cannot change names */
+	/* Only an index says where data is: bytes of other files that nothing is
+	 * stored in mean nothing, and a commit leaves there what it removes. */
+	bool holes;
 	bool read_only;
 };
 

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "run/remove.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -20,8 +22,10 @@
 #include "journal/stage.h"
 #include "run/run.h"
 
-/* In a stage: a checkpoint that is being deleted. */
-#define REMOVED "removed"
+/* In a stage: a checkpoint that is being deleted, or made in place of another; and
+ * the stage of the latter. */
+#define REMOVED       "removed"
+#define REMOVED_STAGE ".removed.optimfs"
 
 /* below: a file of the checkpoint, or "" */
 static int fail_busy(struct optimfs_error *err, const char *path,
@@ -58,6 +62,13 @@ char *optimfs_run_path(struct optimfs *fs, const char *name,
 	optimfs_fail(err, EINVAL, "OFS871 %.200s is no checkpoint of a run",
 	    name);
 	return NULL;
+}
+
+/* What is deleted last says that something is. */
+static void clear(const struct ofs_stage *st)
+{
+	ofs_publish_clear(ofs_stage_beside(st), REMOVED_STAGE);
+	ofs_publish_clear(ofs_stage_beside(st), REMOVED);
 }
 
 static int weigh_file(const FTSENT *e, const char *path, const char *below,
@@ -172,6 +183,61 @@ static int check_removed(const struct ofs_stage *st, const char *path,
 	return ret;
 }
 
+/* From here on the new one has the name, and the rest is to delete the old one. */
+static int exchange(const struct ofs_run_dir *run, const char *name,
+    const char *path, const struct ofs_stage *st,
+    const struct optimfs_run_weight *w, struct optimfs_error *err)
+{
+	int dir = run->members.dir.fd, stage = ofs_stage_beside(st);
+
+	if (ofs_sys_fsync(stage) == -1 ||
+	    ofs_sys_rename(dir, name, stage, REMOVED, RENAME_EXCHANGE) == -1)
+		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	if (check_removed(st, path, w, err) == -1) {
+		if (ofs_sys_rename(dir, name, stage, REMOVED,
+			RENAME_EXCHANGE) == -1)
+			optimfs_fail(err, errno,
+			    "OFS871 %.300s has changed, and is now %.300s/" REMOVED
+			    ": %m",
+			    path, ofs_stage_path(st));
+		return -1;
+	}
+	if (ofs_sys_fsync(dir) == -1 || ofs_sys_fsync(stage) == -1)
+		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	return 0;
+}
+
+int ofs_run_replace(struct optimfs *run, const char *name,
+    const struct optimfs_run_weight *w,
+    int (*make)(void *ctx, const char *old, const char *new,
+	struct optimfs_error *err),
+    void *ctx, struct optimfs_error *err)
+{
+	char *path = optimfs_run_path(run, name, err), *new = NULL;
+	const struct ofs_stage_config config = { .source = path };
+	struct ofs_stage *st = NULL;
+	int ret = -1;
+
+	if (path != NULL && check_here(run, err) == 0)
+		st = ofs_stage_open(&config, err);
+	if (st != NULL) {
+		clear(st);
+		if (asprintf(&new, "%s/" REMOVED, ofs_stage_path(st)) == -1) {
+			new = NULL;
+			ofs_no_memory(err);
+		} else {
+			ret = make(ctx, path, new, err);
+		}
+		if (ret == 0)
+			ret = exchange(run->run, name, path, st, w, err);
+		clear(st);
+		ofs_stage_close(st, false);
+	}
+	free(new);
+	free(path);
+	return ret;
+}
+
 /* From here on it is gone, and the rest is to delete it. */
 static int take_away(const struct ofs_run_dir *run, const char *name,
     const char *path, const struct ofs_stage *st,
@@ -192,7 +258,7 @@ static int take_away(const struct ofs_run_dir *run, const char *name,
 	}
 	if (ofs_sys_fsync(dir) == -1 || ofs_sys_fsync(stage) == -1)
 		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
-	ofs_publish_clear(stage, REMOVED);
+	clear(st);
 	return 0;
 }
 
@@ -208,7 +274,7 @@ int optimfs_run_remove(struct optimfs *run, const char *name,
 		return -1;
 	st = ofs_stage_open(&config, err);
 	if (st != NULL) {
-		ofs_publish_clear(ofs_stage_beside(st), REMOVED);
+		clear(st);
 		ret = take_away(run->run, name, path, st, w, err);
 		ofs_stage_close(st, false);
 	}
@@ -242,7 +308,7 @@ static int finish(const struct ofs_run_dir *run, const char *stage,
 	if (path != NULL)
 		st = ofs_stage_open(&config, err);
 	if (st != NULL) {
-		ofs_publish_clear(ofs_stage_beside(st), REMOVED);
+		clear(st);
 		ofs_stage_close(st, false);
 	}
 	free(name);

@@ -83,4 +83,107 @@ status "the others are removed" 0 "$OPTIMFS" thin --keep-last 2 --keep-every 200
 is "and only they" "$(left)" "best step-200 step-400 step-500 step-600 step-700"
 is "nothing else is left behind" "$(ls -A "$run" | grep '^\.')" ''
 status "what is kept is whole" 0 "$OPTIMFS" fsck --data "$run/step-200"
+
+# --drop optim: the checkpoint stays, without its optimizer.
+data=$TOP_SRCDIR/tests/data
+rm -r "$run"
+mkdir "$run"
+fresh() { # the run as it was; what its parts are is in $scratch/sums
+	rm -rf "$run"/step-* "$run"/.step-*
+	cp -r "$w2" "$run/step-100"
+	echo notes >"$run/step-100/README"
+	mkdir "$run/step-100/tokenizer" && echo words >"$run/step-100/tokenizer/vocab.txt"
+	ln -s README "$run/step-100/link"
+	cp -r "$data/pytorch/dcp_fsdp2_zstd_w2/ckpt" "$run/step-200"
+	cp -r "$data/pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt" "$run/step-300"
+	cp -r "$w2" "$run/step-900"
+	chmod -R u+w "$run"
+}
+sum() {
+	"$OPTIMFS" sum "$run/$1" ${2:+"$2"} | cut -d ' ' -f 1
+}
+fresh
+status "there is one part that can be dropped" 2 "$OPTIMFS" thin --keep-last 1 --drop model "$run"
+like "drop says what it would do" "$("$OPTIMFS" thin --keep-last 1 --drop optim "$run")" \
+    "      step      frees
+       100  * drop     step-100
+       200  * drop     step-200
+       300  * drop     step-300
+       900          -  keep     step-900: one of the last
+3 of 4 checkpoints would lose their optimizer, which frees about * kB; --yes drops it"
+for step in 100 200 300 900; do
+	eval "all_$step=$(sum step-$step) model_$step=$(sum step-$step model)"
+	eval "blocks_$step=$(du -sk "$run/step-$step" | cut -f 1)"
+done
+inode=$(stat -c %i "$run/step-100/README")
+status "drop takes the optimizer" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
+for step in 100 200 300; do
+	eval "want=\$model_$step had=\$blocks_$step"
+	is "step $step has no optimizer" "$("$OPTIMFS" ls "$run/step-$step")" model/
+	is "its model is what it was" "$(sum step-$step model)" "$want"
+	status "and it is whole" 0 "$OPTIMFS" fsck --data "$run/step-$step"
+done
+ok "it takes less room" test "$(du -sk "$run/step-100" | cut -f 1)" -lt "$blocks_100"
+is "the last one is as it was" "$(sum step-900)" "$all_900"
+is "other files stay, the same ones" "$(stat -c %i "$run/step-100/README") $(cat "$run/step-100/tokenizer/vocab.txt" "$run/step-100/link" | tr '\n' ' ')" "$inode words notes "
+is "nothing else is left behind" "$(ls -A "$run" | grep '^\.')" ''
+like "a second time there is nothing to do" "$("$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run")" \
+    "*step-100: has no optimizer*0 of 4 checkpoints lost their optimizer*"
+rm -r "$run"/step-300
+cp -r "$data/pytorch/dcp_fsdp2_multifile_w2/ckpt" "$run/step-300"
+chmod -R u+w "$run/step-300"
+files=$(ls "$run/step-300" | wc -l)
+status "files that held nothing else are removed" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
+ok "there are fewer" test "$(ls "$run/step-300" | wc -l)" -lt "$files"
+status "and the rest is whole" 0 "$OPTIMFS" fsck --data "$run/step-300"
+rm -r "$run"/step-300
+cp -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
+chmod -R u+w "$run/step-300"
+status "what cannot be edited fails" 3 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
+like "and says why" "$(cat "$scratch/out")" "*failed   step-300: OFS826 *"
+ok "it is as it was" diff -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
+is "nothing of the attempt is left" "$(ls -A "$run" | grep '^\.')" ''
+
+# Killed at any time, each is the old one or the new one.
+# A sum of the model alone names its paths in another way: compare by trees.
+model_sum() { "$OPTIMFS" sum "$run/$1" | cut -d ' ' -f 1; }
+fresh
+"$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run" >/dev/null
+for step in 100 200 300; do
+	eval "model_$step=$(model_sum step-$step)"
+done
+killed() { # NAME
+	bad=
+	for step in 100 200 300 900; do
+		eval "all=\$all_$step model=\$model_$step"
+		case $(model_sum step-$step) in
+		"$all") ;;
+		"$model") [ $step != 900 ] || bad="$bad $step" ;;
+		*) bad="$bad $step" ;;
+		esac
+	done
+	is "$1: each is the old one or the new one" "$bad" ''
+	status "$1: the next one finishes" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
+	is "$1: and leaves nothing" "$(ls -A "$run" | grep '^\.'; for step in 100 200 300; do "$OPTIMFS" ls "$run/step-$step"; done | sort -u)" model/
+}
+if command -v strace >/dev/null && ! sanitized; then
+	while read -r call when; do
+		fresh
+		strace -f -o /dev/null -e "trace=$call" -e "inject=$call:signal=KILL:when=$when" \
+		    "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run" >/dev/null 2>"$scratch/err"
+		is "killed at $call $when" $? 137
+		killed "killed at $call $when"
+	done <<-END
+	linkat 2
+	linkat 5
+	renameat2 1
+	renameat2 2
+	renameat2 3
+	unlinkat 3
+	unlinkat 12
+	fsync 6
+	END
+else
+	skip 32 "no strace"
+fi
 done_testing

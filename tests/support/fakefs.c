@@ -941,6 +941,13 @@ int optimfs_run_remove(struct optimfs *run, const char *name,
 	return optimfs_fail(err, ENOSYS, "fake: %s", name);
 }
 
+int optimfs_run_drop(struct optimfs *run, const char *name,
+    const struct optimfs_run_weight *weight, struct optimfs_error *err)
+{
+	(void)run, (void)weight;
+	return optimfs_fail(err, ENOSYS, "fake: %s", name);
+}
+
 int optimfs_delta(struct optimfs *fs, struct optimfs *base, const char *dir,
     struct optimfs_delta *how, struct optimfs_error *err)
 {

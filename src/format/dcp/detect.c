@@ -79,6 +79,7 @@ static const struct ofs_view_kind views[] = {
 const struct ofs_format ofs_format_dcp = {
 	.name = "dcp",
 	.title = "PyTorch distributed checkpoint (dcp)",
+	.holes = true,
 	.bid = bid,
 	.is_index = is_index,
 	.is_shard = ofs_dcp_is_data,
