@@ -252,27 +252,31 @@ static bool is_shard(const struct ofs_part *p, struct ofs_job_file *f)
 	return false;
 }
 
-/* The number of files in the index beside rel; 0: none, or it is unclear. */
-static int told_files(const struct ofs_dir *dir, const char *rel)
+/* *total is the number of files in the index beside rel; 0: none, or it is
+ * unclear. */
+static int told_files(const struct ofs_dir *dir, const char *rel, int *total,
+    struct optimfs_error *err)
 {
 	char name[300], *of;
 	uint8_t *bytes;
 	uint64_t n;
-	int total = 0;
+	int ret;
 
+	*total = 0;
 	snprintf(name, sizeof(name), "%.200s", rel);
 	of = strstr(name, "-of-");
 	if (of == NULL)
 		return 0;
 	*strchr(name, '-') = '\0';
 	snprintf(name + strlen(name), 60, "%s.index.json", strrchr(rel, '.'));
-	if (ofs_dir_read_file(dir, name, INDEX_MAX, &bytes, &n, NULL) == -1)
-		return 0;
+	ret = ofs_probe_text(dir, name, INDEX_MAX, &bytes, &n, err);
+	if (ret != 1)
+		return ret;
 	of = strstr((char *)bytes, "-of-");
 	if (of != NULL)
-		total = atoi(of + 4);
+		*total = atoi(of + 4);
 	free(bytes);
-	return total;
+	return 0;
 }
 
 static int drop_left(struct ofs_parts *parts, const struct ofs_job_file *f,
@@ -311,7 +315,7 @@ static int settle_shards(const struct ofs_dir *dir, struct ofs_parts *parts,
 {
 	struct ofs_job_file *f = calloc(parts->n + 1, sizeof(*f));
 	bool zero = false;
-	int world, ret;
+	int told = 0, world, ret = 0;
 	size_t n = 0;
 
 	if (f == NULL)
@@ -324,8 +328,10 @@ static int settle_shards(const struct ofs_dir *dir, struct ofs_parts *parts,
 		}
 	for (size_t i = 0; i < n; i++)
 		f[i].rank -= zero ? 0 : 1;
-	ret = ofs_jobs_judge(f, n, n == 0 ? 0 : told_files(dir, f[0].rel),
-	    &world, err);
+	if (n > 0)
+		ret = told_files(dir, f[0].rel, &told, err);
+	if (ret == 0)
+		ret = ofs_jobs_judge(f, n, told, &world, err);
 	if (ret == 0)
 		ret = drop_left(parts, f, n, world, err);
 	free(f);

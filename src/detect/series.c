@@ -415,7 +415,8 @@ static int ranks_agree(const struct ofs_dir *dir,
 }
 
 /* verl's fsdp_config.json: {"FSDP_version": 2, "world_size": 4}. */
-int ofs_detect_told(const struct ofs_dir *dir)
+int ofs_detect_told(const struct ofs_dir *dir, int *told,
+    struct optimfs_error *err)
 {
 	enum ofs_json_token value;
 	int64_t world = 0;
@@ -423,10 +424,12 @@ int ofs_detect_told(const struct ofs_dir *dir)
 	uint8_t *bytes;
 	uint64_t n;
 	bool mine;
+	int ret = ofs_probe_text(dir, "fsdp_config.json", 65536, &bytes, &n,
+	    err);
 
-	if (ofs_dir_read_file(dir, "fsdp_config.json", 65536, &bytes, &n,
-		NULL) == -1)
-		return 0;
+	*told = 0;
+	if (ret != 1)
+		return ret;
 	ofs_json_init(&j, bytes, (uint32_t)n);
 	value = ofs_json_next(&j, NULL);
 	while (value == OFS_JSON_OBJECT &&
@@ -440,7 +443,9 @@ int ofs_detect_told(const struct ofs_dir *dir)
 	}
 	ofs_json_fini(&j);
 	free(bytes);
-	return world > 0 && world <= MAX_RANK ? (int)world : 0;
+	if (world > 0 && world <= MAX_RANK)
+		*told = (int)world;
+	return 0;
 }
 
 /* May the number of the file at index i be its rank? Asks the file alone, because
@@ -556,7 +561,7 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 {
 	struct ofs_job_file *file;
 	struct numbered me;
-	int ret, world;
+	int ret, told, world;
 	size_t n;
 
 	if (!take_apart(names->name[i], &me))
@@ -570,7 +575,8 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 	n = collect(dir, names, i, &me, file);
 	ret = is_set(dir, spec->format, &me, file, n, err);
 	if (ret == 1 &&
-	    (ofs_jobs_judge(file, n, ofs_detect_told(dir), &world, err) == -1 ||
+	    (ofs_detect_told(dir, &told, err) == -1 ||
+		ofs_jobs_judge(file, n, told, &world, err) == -1 ||
 		leave_files(file, n, world, parts, err) == -1 ||
 		put_files(file, n, spec, err) == -1))
 		ret = -1;

@@ -233,16 +233,15 @@ int ofs_detect_verl(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	struct contents c = { .dir = dir, .parts = parts, .err = err };
-	struct optimfs_error why = { 0 };
 	uint8_t *bytes;
 	uint64_t n;
 	int ret;
 
 	if (!ofs_probe_has(names, CONTENTS))
 		return has_ranks(names) ? add_beside_ranks(&c, names) : 0;
-	if (ofs_dir_read_file(dir, CONTENTS, CONTENTS_MAX, &bytes, &n, &why) ==
-	    -1)
-		return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : 0;
+	ret = ofs_probe_text(dir, CONTENTS, CONTENTS_MAX, &bytes, &n, err);
+	if (ret != 1)
+		return ret;
 	ret = read_contents(&c, bytes, n);
 	free(bytes);
 	if (ret == 0 && parts->n > 0)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/step.h"
 #include "base/str.h"
 
 static bool has_end_record(const struct ofs_input *in, uint64_t size)
@@ -105,6 +106,18 @@ int ofs_probe_start(const struct ofs_dir *dir, const char *rel, uint8_t *p,
 		return 0;
 	optimfs_fail_with(err, &why);
 	return optimfs_fail_in(err, "%s", rel);
+}
+
+int ofs_probe_text(const struct ofs_dir *dir, const char *rel, uint64_t max,
+    uint8_t **bytes, uint64_t *n, struct optimfs_error *err)
+{
+	struct optimfs_error why = { 0 };
+
+	if (ofs_dir_read_file(dir, rel, max, bytes, n, &why) == 0)
+		return 1;
+	return ofs_must_stop(&why) || ofs_probe_failed(&why)
+	    ? optimfs_fail_with(err, &why)
+	    : 0;
 }
 
 int ofs_probe_names(const struct ofs_dir *dir, const char *rel,

@@ -59,6 +59,11 @@ bool ofs_probe_failed(const struct optimfs_error *why);
  * and -1 as below. */
 int ofs_probe_start(const struct ofs_dir *dir, const char *rel, uint8_t *p,
     size_t size, size_t *n, struct optimfs_error *err);
+/* All of a small file which says how others are read, as ofs_dir_read_file: 1; 0:
+ * there is none of at most max bytes that we may read; -1: it cannot be read
+ * now, which is no reason to read the others in another way. */
+int ofs_probe_text(const struct ofs_dir *dir, const char *rel, uint64_t max,
+    uint8_t **bytes, uint64_t *n, struct optimfs_error *err);
 /* The names in the directory rel below dir: 1; 0: no directory, or none that we
  * may read; -1: it cannot be read, which is no reason to take the checkpoint for
  * another one. */

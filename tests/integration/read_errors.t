@@ -40,6 +40,12 @@ is "a directory of a checkpoint that cannot be listed is an error" \
 data=$TOP_SRCDIR/tests/data/torch_checkpointing/fsdp2_w2_safetensors
 is "an index that cannot be opened is an error" "$(with_errors /metadata.pkl \
     "$OPTIMFS" ls -R "$data/ckpt/step_3" | grep -v same)" told
+data=$TOP_SRCDIR/tests/data/megatron/llama_dp2/fully_reshardable/iter_0000003
+is "a file that names the format is read, or it is an error" \
+    "$(with_errors /metadata.json "$OPTIMFS" ls -R "$data" | grep -v same)" told
+data=$TOP_SRCDIR/tests/data/jobs/world_sizes
+is "so is one that says of how many ranks the files are" \
+    "$(with_errors /fsdp_config.json "$OPTIMFS" ls -R "$data" | grep -v same)" told
 data=$TOP_SRCDIR/tests/data/delta/slime_xxh3/ckpt/deltas
 is "nor are changes taken for a state" \
     "$(with_errors /model.safetensors.index.json "$OPTIMFS" ls -R \

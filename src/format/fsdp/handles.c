@@ -15,6 +15,7 @@
 #include "base/step.h"
 #include "base/str.h"
 #include "format/fsdp/fsdp.h"
+#include "format/probe.h"
 #include "format/torch_file/file.h"
 
 #define KEY(name) "flat_param." name
@@ -319,19 +320,19 @@ static int read_world(struct ofs_ranks *set, uint32_t *world,
     struct optimfs_error *err)
 {
 	const char *rel = set->file[0].rel, *tail = tail_of(rel);
-	struct optimfs_error why = { 0 };
 	char name[4096], *text;
 	uint8_t *p;
 	uint64_t n;
+	int ret;
 
 	*world = 0;
 	if (tail == NULL ||
 	    snprintf(name, sizeof(name), "%.*smetadata.yaml", (int)(tail - rel),
 		rel) >= (int)sizeof(name))
 		return 0;
-	if (ofs_dir_read_file(&set->cat->dir, name, 1 << 16, &p, &n, &why) ==
-	    -1)
-		return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : 0;
+	ret = ofs_probe_text(&set->cat->dir, name, 1 << 16, &p, &n, err);
+	if (ret != 1)
+		return ret;
 	text = strndup((char *)p, n);
 	free(p);
 	if (text == NULL)

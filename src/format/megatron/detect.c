@@ -39,18 +39,18 @@ out:
 	return why.code == ENOMEM ? ofs_no_memory(err) : found;
 }
 
-/* Does metadata.json name this backend? 1, 0; -1: ENOMEM. */
+/* Does metadata.json name this backend? 1, 0 and -1, as
+ * ofs_probe_text. */
 static int has_backend(const struct ofs_dir *dir, const char *backend,
     struct optimfs_error *err)
 {
-	struct optimfs_error why = { 0 };
 	uint8_t *bytes;
 	uint64_t n;
-	int ret;
+	int ret =
+	    ofs_probe_text(dir, "metadata.json", 65536, &bytes, &n, err);
 
-	if (ofs_dir_read_file(dir, "metadata.json", 65536, &bytes, &n, &why) ==
-	    -1)
-		return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : 0;
+	if (ret != 1)
+		return ret;
 	ret = json_says(bytes, n, "sharded_backend", backend, err);
 	free(bytes);
 	return ret;
