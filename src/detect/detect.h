@@ -27,8 +27,10 @@ int ofs_detect_both(const struct ofs_dir *dir, const char *rel,
     const char *other, const struct optimfs_options *opt,
     struct ofs_parts *parts, struct optimfs_error *err);
 
-/* The format of the file rel, by the highest bid; NULL: unknown format, or
- * unreadable. *err is only set for EUCLEAN (OFS662): the file is valid in two
+/* The format of files with this name; NULL: none. src/detect/file.c */
+const struct ofs_format *ofs_detect_name(const char *name);
+/* The format of the file rel, by the highest bid, or by its name if the disk
+ * fails; NULL: unknown format, or unreadable. *err is only set for EUCLEAN (OFS662): the file is valid in two
  * formats. */
 const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);

@@ -6,6 +6,16 @@
 #include "detect/registry.h"
 #include "format/probe.h"
 
+const struct ofs_format *ofs_detect_name(const char *name)
+{
+	const struct ofs_format *f;
+
+	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
+		if (ofs_probe_extension(name, f->extensions) != NULL)
+			return f;
+	return NULL;
+}
+
 const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err)
 {
@@ -15,6 +25,8 @@ const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
 
 	if (!ofs_probe_head(dir, rel, &head))
 		return NULL;
+	if (head.failed) /* its reader says so */
+		return ofs_detect_name(rel);
 	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++) {
 		bid = f->bid_file == NULL ? 0 : f->bid_file(&head, err);
 		if (bid == -1)

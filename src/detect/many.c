@@ -322,17 +322,6 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	return ret;
 }
 
-/* The format of files with this name. */
-static const struct ofs_format *format_of_name(const char *name)
-{
-	const struct ofs_format *f;
-
-	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
-		if (ofs_probe_extension(name, f->extensions) != NULL)
-			return f;
-	return NULL;
-}
-
 /* Beside files of a checkpoint, an empty one is a save or a copy that did not
  * complete: its reader says so. */
 static int add_empty_files(const struct ofs_dir *dir,
@@ -341,7 +330,7 @@ static int add_empty_files(const struct ofs_dir *dir,
 {
 	for (size_t i = 0; i < names->n; i++) {
 		struct ofs_part_spec spec = { .rel = names->name[i],
-			.format = format_of_name(names->name[i]),
+			.format = ofs_detect_name(names->name[i]),
 			.rank = -1,
 			.optional = true };
 

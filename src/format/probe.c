@@ -13,32 +13,44 @@
 #include "base/step.h"
 #include "base/str.h"
 
-static bool has_end_record(const struct ofs_input *in, uint64_t size)
+/* Reads the beginning and the end of the file. */
+static int read_ends(const struct ofs_input *in, struct ofs_file_head *head,
+    struct optimfs_error *err)
 {
 	uint8_t tail[22];
 
-	return size >= sizeof(tail) &&
-	    ofs_input_read(in, tail, sizeof(tail), size - sizeof(tail), NULL) ==
-	    0 &&
-	    memcmp(tail, "PK\5\6", 4) == 0;
+	if (ofs_input_read(in, head->p, head->n, 0, err) == -1) {
+		head->n = 0;
+		return -1;
+	}
+	if (head->size < sizeof(tail))
+		return 0;
+	if (ofs_input_read(in, tail, sizeof(tail), head->size - sizeof(tail),
+		err) == -1)
+		return -1;
+	head->zip_end = memcmp(tail, "PK\5\6", 4) == 0;
+	return 0;
 }
 
 bool ofs_probe_head(const struct ofs_dir *dir, const char *rel,
     struct ofs_file_head *head)
 {
+	struct optimfs_error why = { 0 };
 	struct ofs_input in;
 	struct stat st;
 
 	*head = (struct ofs_file_head){ .name = rel };
-	if (rel[0] == '\0' ||
-	    ofs_dir_open_input(dir, rel, &in, &st, NULL) == -1)
+	if (rel[0] == '\0')
 		return false;
+	if (ofs_dir_open_input(dir, rel, &in, &st, &why) == -1) {
+		head->failed = ofs_probe_failed(&why);
+		return head->failed;
+	}
 	head->size = (uint64_t)st.st_size;
 	head->n =
 	    head->size < sizeof(head->p) ? (size_t)head->size : sizeof(head->p);
-	if (ofs_input_read(&in, head->p, head->n, 0, NULL) == -1)
-		head->n = 0;
-	head->zip_end = has_end_record(&in, head->size);
+	if (read_ends(&in, head, &why) == -1)
+		head->failed = ofs_probe_failed(&why);
 	ofs_input_close(&in);
 	return true;
 }

@@ -18,8 +18,10 @@ struct ofs_file_head {
 	uint8_t p[512]; /* the first n bytes */
 	size_t n;
 	bool zip_end; /* has the end record of a zip archive */
+	bool failed;  /* it cannot be read now (ofs_probe_failed) */
 };
-/* Reads the head of the file rel below dir; false: it cannot be opened. */
+/* Reads the head of the file rel below dir; false: it cannot be opened, and is
+ * not ->failed. */
 bool ofs_probe_head(const struct ofs_dir *dir, const char *rel,
     struct ofs_file_head *head);
 
