@@ -30,8 +30,9 @@ int ofs_detect_both(const struct ofs_dir *dir, const char *rel,
 /* The format of files with this name; NULL: none. src/detect/file.c */
 const struct ofs_format *ofs_detect_name(const char *name);
 /* The format of the file rel, by the highest bid, or by its name if the disk
- * fails; NULL: unknown format, or unreadable. *err is only set for EUCLEAN (OFS662): the file is valid in two
- * formats. */
+ * fails; NULL: unknown format, or unreadable. *err is only set if the file is
+ * valid in two formats (EUCLEAN, OFS662), or if the disk fails and the name says
+ * nothing (OFS755). */
 const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
     const char *rel, struct optimfs_error *err);
 

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <string.h>
+
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -25,8 +27,14 @@ const struct ofs_format *ofs_detect_file(const struct ofs_dir *dir,
 
 	if (!ofs_probe_head(dir, rel, &head))
 		return NULL;
-	if (head.failed) /* its reader says so */
-		return ofs_detect_name(rel);
+	if (head.failed != 0) { /* the reader of such files says so */
+		best = ofs_detect_name(rel);
+		if (best == NULL)
+			optimfs_fail(err, head.failed,
+			    "OFS755 %s/%s: the first bytes: %s", dir->path, rel,
+			    strerror(head.failed));
+		return best;
+	}
 	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++) {
 		bid = f->bid_file == NULL ? 0 : f->bid_file(&head, err);
 		if (bid == -1)

@@ -43,14 +43,14 @@ bool ofs_probe_head(const struct ofs_dir *dir, const char *rel,
 	if (rel[0] == '\0')
 		return false;
 	if (ofs_dir_open_input(dir, rel, &in, &st, &why) == -1) {
-		head->failed = ofs_probe_failed(&why);
-		return head->failed;
+		head->failed = ofs_probe_failed(&why) ? why.code : 0;
+		return head->failed != 0;
 	}
 	head->size = (uint64_t)st.st_size;
 	head->n =
 	    head->size < sizeof(head->p) ? (size_t)head->size : sizeof(head->p);
 	if (read_ends(&in, head, &why) == -1)
-		head->failed = ofs_probe_failed(&why);
+		head->failed = ofs_probe_failed(&why) ? why.code : 0;
 	ofs_input_close(&in);
 	return true;
 }

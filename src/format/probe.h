@@ -18,7 +18,7 @@ struct ofs_file_head {
 	uint8_t p[512]; /* the first n bytes */
 	size_t n;
 	bool zip_end; /* has the end record of a zip archive */
-	bool failed;  /* it cannot be read now (ofs_probe_failed) */
+	int failed;   /* why it cannot be read now (ofs_probe_failed), or 0 */
 };
 /* Reads the head of the file rel below dir; false: it cannot be opened, and is
  * not ->failed. */
