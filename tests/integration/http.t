@@ -132,8 +132,11 @@ fails() {
 	    $tensor
 	like "and says so" "$(cat "$scratch/err")" "*$3*"
 }
+is "one that fails at most requests is read at last" \
+    "$(sum "$server/storm/html/$ck")" "$want"
 fails "a server that is down is an error" down "OFS922*HTTP 503*"
 fails "one that is silent is one" silent "OFS922*"
+fails "one that sends a few bytes a second is one" trickle "OFS922*"
 not_ok "one without ranges is one" "$OPTIMFS" cat "$server/norange/json/large.safetensors" model/b
 like "and the error says so" "$(cat "$scratch/err")" "*OFS924*ranges*"
 fails "one that sends other ranges is one" wrong "OFS924*another range*"

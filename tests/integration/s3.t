@@ -88,6 +88,20 @@ fi
 server=$served
 AWS_ENDPOINT_URL=$server/s3
 
+# Many keys: twenty pages of all that is below it, then each directory once.
+want=$(sum "$data/$ck")
+for many in ckpt/logs/%06d ckpt/log-%06d; do
+	rm "$scratch/port"
+	MANY=$many serve "$data/pytorch"
+	export AWS_ENDPOINT_URL=$server/s3
+	is "a checkpoint with 100,000 keys beside it is read" "$(sum s3://dcp_fsdp2_w4/ckpt)" "$want"
+	n=$(asked)
+	[ "$n" -le 130 ]
+	tap_result $? "by 1000 at a time, and few other requests" || diag "$n requests"
+done
+server=$served
+AWS_ENDPOINT_URL=$server/s3
+
 # Who asks.
 want=$(sum "$data/$ck")
 (

@@ -46,6 +46,17 @@ def cut(handler, body):
     handler.wfile.write(body)
 
 
+def trickle(handler, body):
+    """A few bytes a second, without an end that anybody would wait for."""
+    try:
+        for i in range(len(body)):
+            handler.wfile.write(body[i:i + 1])
+            handler.wfile.flush()
+            time.sleep(0.2)
+    except OSError:
+        handler.close_connection = True
+
+
 def endless(handler, _):
     try:
         while True:
@@ -71,6 +82,8 @@ FAULTS = {
     'file': {'location': 'file:///etc/passwd'},
     'loop': {'location': ''},      # the same address
     'silent': {'silent': True},
+    'trickle': {'send': trickle},
+    'storm': {},                   # all requests, listings too, fail two times in three
 }
 TIMES = {'busy': 2, 'later': 1, 'short': 2}
 
@@ -78,6 +91,8 @@ TIMES = {'busy': 2, 'later': 1, 'short': 2}
 KEY, SECRET, SESSION, REGION = 'AKTEST', 'secret+of/tests', 'session', 'eu-test-1'
 TOKEN = 'hf_secret'
 PAGE = int(os.environ.get('PAGE', 1000))
+# In each bucket there are 100,000 more keys, of this form, of one byte.
+MANY = os.environ.get('MANY')
 SHA = '0123456789abcdef0123456789abcdef01234567'
 EMPTY = hashlib.sha256(b'').hexdigest()
 
@@ -222,6 +237,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.log_request_line('GET')
         parts = path.strip('/').split('/')
         fault = parts.pop(0) if parts[0] in FAULTS else None
+        if fault == 'storm' and self.count(self.path + str(wanted)) % 3:
+            return self.answer(500)
         how = parts.pop(0)
         if how in ('s3', 'hub', 'elsewhere', 'aws'):
             return getattr(self, how)(parts, wanted, fault)
@@ -251,19 +268,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.send_file(file, wanted, fault) if file.is_file() else self.answer(404)
 
     def keys(self, bucket, query):
-        found, prefixes = [], set()
-        prefix, delimiter = query.get('prefix', ''), query.get('delimiter')
-        for where, _, names in os.walk(bucket, followlinks=True):
-            for name in names:
-                key = os.path.relpath(os.path.join(where, name), bucket)
-                rest = key[len(prefix):]
-                if not key.startswith(prefix):
-                    continue
-                if delimiter and '/' in rest:
-                    prefixes.add(prefix + rest.split('/')[0] + '/')
-                else:
-                    found.append(key)
-        everything = sorted([(k, False) for k in found] + [(p, True) for p in prefixes])
+        everything = self.all_keys(bucket, query.get('prefix', ''), query.get('delimiter'))
         start = int(query.get('continuation-token', 'at/0').split('/')[1])
         page = everything[start:start + PAGE]
         out = ['<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult>']
@@ -272,7 +277,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if is_prefix:
                 out.append('<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>' % name)
                 continue
-            st = (bucket / key).stat()
+            st = (bucket / key if (bucket / key).exists() else bucket).stat()
             out.append('<Contents><Key>%s</Key><LastModified>%s'
                        '</LastModified><ETag>&quot;%x-%x&quot;</ETag><Size>%d</Size></Contents>' %
                        (name, time.strftime('%Y-%m-%dT%H:%M:%S.000Z',
@@ -282,6 +287,27 @@ class Handler(http.server.BaseHTTPRequestHandler):
             out.append('<NextContinuationToken>at/%d</NextContinuationToken>' % (start + PAGE))
         out.append('</ListBucketResult>')
         return self.answer(200, [('Content-Type', 'application/xml')], ''.join(out).encode())
+
+    lists = {}
+
+    def all_keys(self, bucket, prefix, delimiter):
+        what = (bucket, prefix, delimiter)
+        if MANY and what in self.lists:
+            return self.lists[what]
+        keys = [os.path.relpath(os.path.join(where, name), bucket)
+                for where, _, names in os.walk(bucket, followlinks=True) for name in names]
+        keys += [MANY % i for i in range(100000)] if MANY else []
+        found, prefixes = [], set()
+        for key in keys:
+            rest = key[len(prefix):]
+            if not key.startswith(prefix):
+                continue
+            if delimiter and '/' in rest:
+                prefixes.add(prefix + rest.split('/')[0] + '/')
+            else:
+                found.append(key)
+        self.lists[what] = sorted([(k, False) for k in found] + [(p, True) for p in prefixes])
+        return self.lists[what]
 
     def hub(self, parts, wanted, fault):
         if self.headers.get('Authorization') != 'Bearer ' + TOKEN:
