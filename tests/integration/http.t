@@ -27,6 +27,7 @@ for ck in pytorch/dcp_fsdp2_w4/ckpt pytorch/dcp_fsdp2_zstd_w2/ckpt \
     pytorch/dcp_fsdp2_safetensors_w2/ckpt pytorch/rank_dtensor_fsdp2_tp_w4/ckpt \
     pytorch/hf_storage_w2/ckpt pytorch/torchsave_full/ckpt \
     deepspeed/v0.18.5_z3_ws2_bf16/ckpt deepspeed/z2_ws2_nozip/ckpt \
+    deepspeed/bf16opt_ws2/ckpt_universal \
     megatron/llama_dp2/fully_reshardable/iter_0000003 torch_checkpointing/fsdp2_w3 \
     fsdp_dtensor/swiglu_w3 numpy/array.npy; do
 	[ -e "$data/$ck" ] || ck=${ck%/ckpt}
@@ -69,6 +70,14 @@ is "a large tensor is what the file has" \
 n=$(asked)
 [ "$n" -le 14 ]
 tap_result $? "and is read by few requests" || diag "$n requests"
+
+mkdir "$scratch/root/run"
+for step in $(seq 50); do
+	ln -s "$data/$ck" "$scratch/root/run/step-$step"
+done
+asked >/dev/null
+ok "a run of 50 steps is listed" "$OPTIMFS" ls "$server/json/run"
+is "by two requests for each directory" "$(asked)" 102
 
 # Commands.
 ok "info names the address" "$OPTIMFS" info "$server/json/$ck"

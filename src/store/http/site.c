@@ -343,20 +343,26 @@ static uint64_t ino_of(const struct ofs_http_site *s, uint32_t i)
 }
 
 /* Whoever mounts says who may read, and only he has asked the server. */
-static void describe(const struct ofs_http_site *s, uint32_t i, struct stat *st)
+static void describe(struct ofs_http_site *s, uint32_t i, struct stat *st)
 {
-	const struct ofs_http_version *is = &s->node[i].is;
+	struct ofs_http_node *node = &s->node[i];
+	const struct ofs_http_version *is = &node->is;
 
+	/* what is learned later is no change of the file */
+	if (node->ino == 0) {
+		node->ino = ino_of(s, i);
+		node->mtime_ns = is->modified_ns;
+	}
 	*st = (struct stat){
 		.st_mode = S_IFREG | 0400,
 		.st_nlink = 1,
 		.st_uid = geteuid(),
 		.st_gid = getegid(),
-		.st_ino = ino_of(s, i),
+		.st_ino = node->ino,
 		.st_size = (off_t)is->size,
 		.st_blocks = (blkcnt_t)((is->size + 511) / 512),
-		.st_mtim = { .tv_sec = is->modified_ns / 1000000000,
-		    .tv_nsec = is->modified_ns % 1000000000 },
+		.st_mtim = { .tv_sec = node->mtime_ns / 1000000000,
+		    .tv_nsec = node->mtime_ns % 1000000000 },
 	};
 	st->st_ctim = st->st_mtim;
 }

@@ -32,6 +32,9 @@ struct ofs_http_node {
 	bool partly;                  /* ... but there may be others */
 	bool asked;                   /* of a file: for its tag */
 	struct ofs_http_version is;
+	/* As it was shown first; ino 0: not yet. */
+	uint64_t ino;
+	int64_t mtime_ns;
 	/* Of a file that is read onward: where the next read begins, and how
 	 * much was fetched for the last one. */
 	uint64_t onward, window;
