@@ -352,7 +352,8 @@ struct optimfs_reshard {
 	 * NULL. */
 	void (*kept)(void *ctx, const char *stage);
 };
-/* dir must not exist (EEXIST). It appears complete and synced, or not at all.
+/* dir must not exist (EEXIST); it may be an address of S3 (docs/urls.md), without
+ * a group. It appears complete and synced, or not at all.
  * Until then everything is in .NAME.optimfs beside it, which is kept after a
  * failure or a kill; the next call with the same checkpoint and layout
  * continues from it. Returns 0; 1: dir is complete, but the last sync failed,

@@ -257,14 +257,16 @@ static int allow_named(const struct ofs_sandbox *s, const char *name,
 	return ret;
 }
 
-static int connect_sources(const struct ofs_sandbox_config *config,
+static int connect_addresses(const struct ofs_sandbox_config *config,
     struct optimfs_error *err)
 {
 	for (size_t i = 0; i < 2; i++)
 		if (config->source[i] != NULL &&
 		    optimfs_connect(config->source[i], config->open, err) == -1)
 			return -1;
-	return 0;
+	return config->output == NULL
+	    ? 0
+	    : optimfs_connect(config->output, config->open, err);
 }
 
 /* What is written appears beside its place first, and is renamed. */
@@ -287,7 +289,7 @@ static int allow_places(const struct ofs_sandbox *s,
 	    allow_beside(s, config->source[0],
 		config->temporary ? SCRATCH : WRITE, err) == -1)
 		return -1;
-	return config->output == NULL
+	return config->output == NULL || optimfs_is_address(config->output)
 	    ? 0
 	    : allow_beside(s, config->output, WRITE, err);
 }
@@ -349,7 +351,7 @@ int ofs_sandbox_new(const struct ofs_sandbox_config *config,
 
 	if (s == NULL)
 		return ofs_no_memory(err);
-	if (connect_sources(config, err) == -1) {
+	if (connect_addresses(config, err) == -1) {
 		free(s);
 		return -1;
 	}

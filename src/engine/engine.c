@@ -146,12 +146,13 @@ static int open_both(struct ofs_engine *e, struct ofs_engine_file *f,
 {
 	struct ofs_engine_open *o = f->open;
 
-	o->fd = ofs_fds_openat(e->dir, name,
-	    O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-	    e->mode == 0 ? 0666 : e->mode);
-	if (o->fd == -1)
+	if (e->target == NULL)
+		o->fd = ofs_fds_openat(e->dir, name,
+		    O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+		    e->mode == 0 ? 0666 : e->mode);
+	if (e->target == NULL && o->fd == -1)
 		return optimfs_fail(err, errno, "OFS801 %m");
-	if (!f->whole && make_room(e, o->fd, f->size, err) == -1)
+	if (o->fd != -1 && !f->whole && make_room(e, o->fd, f->size, err) == -1)
 		return -1;
 	o->from = e->ops->open(e->ctx, f->index, err);
 	return o->from == NULL ? -1 : 0;
@@ -297,6 +298,26 @@ static int copy_part(struct ofs_engine *e, struct ofs_engine_file *f,
 	return ret;
 }
 
+/* A target gets a part as a whole. */
+static int put_part(struct ofs_engine *e, const struct part *p, uint64_t off,
+    uint64_t end, struct optimfs_error *err)
+{
+	void *from = p->file->open->from;
+	uint8_t *bytes = ofs_alloc((size_t)(end - off) + 1, 1, err);
+	uint64_t n;
+	int ret = bytes == NULL ? -1 : 0;
+
+	for (uint64_t at = off; ret == 0 && at < end; at += n) {
+		n = end - at < OFS_ENGINE_PIECE ? end - at : OFS_ENGINE_PIECE;
+		ret = ofs_engine_read(e, from, bytes + (at - off), n, at, err);
+	}
+	if (ret == 0)
+		ret = e->target->put(e->target->ctx, p->file, p->n, bytes,
+		    end - off, err);
+	free(bytes);
+	return ret;
+}
+
 static struct ofs_sums *sums_of(const struct ofs_engine *e,
     const struct ofs_engine_file *f)
 {
@@ -319,7 +340,8 @@ static int write_part(struct ofs_engine *e, const struct part *p,
 		end = off + OFS_ENGINE_PART;
 	if (sums != NULL && ofs_sums_promise(sums, off, end, err) == -1)
 		return -1;
-	ret = copy_part(e, f, name, off, end, buf, err);
+	ret = e->target != NULL ? put_part(e, p, off, end, err)
+				: copy_part(e, f, name, off, end, buf, err);
 	if (ret == 0 && sums != NULL)
 		ofs_sums_release(sums, off);
 	return ret;

@@ -73,11 +73,22 @@ struct ofs_engine_ops {
 	int (*tick)(void *ctx, const char *name, struct optimfs_error *err);
 };
 
+/* Where the files go, if not into a directory. Any thread may call. */
+struct ofs_engine_target {
+	/* Part number of a file, all n bytes of it. */
+	int (*put)(void *ctx, const struct ofs_engine_file *f, uint32_t part,
+	    const void *bytes, uint64_t n, struct optimfs_error *err);
+	void *ctx;
+};
+
 /* Zero-initialise; ops to level are the caller's. */
 struct ofs_engine {
 	const struct ofs_engine_ops *ops;
 	void *ctx;
-	int dir;       /* where the files are written */
+	int dir; /* where the files are written */
+	/* Not NULL: there instead; no file is written as a whole, and nothing
+	 * copied. */
+	const struct ofs_engine_target *target;
 	mode_t mode;   /* of new files; 0: the default */
 	unsigned jobs; /* threads; 0: the default */
 	struct ofs_engine_file *file;

@@ -21,8 +21,10 @@
 #include "cluster/task.h"
 #include "journal/publish.h"
 #include "journal/stage_path.h"
+#include "reshard/bucket.h"
 #include "reshard/dirs.h"
 #include "reshard/leftover.h"
+#include "store/http/bucket.h"
 #include "store/http/open.h"
 #include "tree/digest.h"
 
@@ -463,6 +465,18 @@ static int check_outside(const struct ofs_reshard *r, const char *dir,
 	return ret;
 }
 
+static int lay_out(struct ofs_reshard *r, struct optimfs_error *err)
+{
+	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
+		return -1;
+	ofs_view_name(r->snap, r->view, r->name);
+	r->made = ofs_view_files(r->snap, r->view, err);
+	if (r->made != NULL)
+		r->engine.level = (int)ofs_view_layout(r->snap, r->view)->zstd;
+	r->engine.jobs = r->how->jobs;
+	return r->made == NULL ? -1 : find_files(r, err);
+}
+
 static int prepare(struct ofs_reshard *r, const char *dir,
     struct ofs_buf *earlier, struct optimfs_error *err)
 {
@@ -472,14 +486,7 @@ static int prepare(struct ofs_reshard *r, const char *dir,
 	}
 	if (r->is_rank0 && check_outside(r, dir, err) == -1)
 		return -1;
-	if (ofs_view_make_summed(r->snap, r->how->to, &r->view, err) == -1)
-		return -1;
-	ofs_view_name(r->snap, r->view, r->name);
-	r->made = ofs_view_files(r->snap, r->view, err);
-	if (r->made != NULL)
-		r->engine.level = (int)ofs_view_layout(r->snap, r->view)->zstd;
-	r->engine.jobs = r->how->jobs;
-	if (r->made == NULL || find_files(r, err) == -1)
+	if (lay_out(r, err) == -1)
 		return -1;
 	if (!r->is_rank0)
 		return 0;
@@ -520,6 +527,16 @@ static int reshard(struct ofs_reshard *r, const char *dir,
 	return -1;
 }
 
+/* In a bucket nothing is renamed, and a stage is no directory. */
+static int reshard_to_bucket(struct ofs_reshard *r, const char *address,
+    struct optimfs_error *err)
+{
+	if (lay_out(r, err) == -1 || ofs_reshard_bucket_check(r, err) == -1)
+		return -1;
+	ofs_render_report_say(r->made->report, &r->how->watch);
+	return ofs_reshard_bucket(r, address, err);
+}
+
 /* The target without trailing slashes; NULL: ENOMEM. */
 static char *target(const struct ofs_reshard *r, const char *dir,
     struct optimfs_error *err)
@@ -527,7 +544,8 @@ static char *target(const struct ofs_reshard *r, const char *dir,
 	char *path;
 	size_t n;
 
-	if (ofs_http_refuse(dir, err) == -1)
+	if ((!ofs_bucket_is(dir) || r->group != NULL) &&
+	    ofs_http_refuse(dir, err) == -1)
 		return NULL;
 	path = r->group != NULL ? optimfs_group_expand(r->group, dir, err)
 				: strdup(dir);
@@ -558,6 +576,8 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	r.engine.ctx = &r;
 	if (path == NULL)
 		ret = ofs_reshard_join(&r, -1, "", NULL, err);
+	else if (ofs_bucket_is(path) && r.group == NULL)
+		ret = reshard_to_bucket(&r, path, err);
 	else
 		ret = reshard(&r, path, err);
 	if (r.made != NULL)

@@ -94,13 +94,12 @@ PAGE = int(os.environ.get('PAGE', 1000))
 # In each bucket there are 100,000 more keys, of this form, of one byte.
 MANY = os.environ.get('MANY')
 SHA = '0123456789abcdef0123456789abcdef01234567'
-EMPTY = hashlib.sha256(b'').hexdigest()
 
 
 KEYS = {KEY} | {'AK' + place.upper() for place in ('instance', 'container', 'sts')}
 
 
-def is_signed(handler):
+def is_signed(handler, body=b''):
     """Checks a signature of version 4, computed from the request as it came."""
     h = handler.headers
     if 'Authorization' in h:
@@ -109,7 +108,8 @@ def is_signed(handler):
     m = re.fullmatch(r'AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, '
                      r'SignedHeaders=([^,]+), Signature=([0-9a-f]{64})',
                      h.get('Authorization', ''))
-    if m is None or m[1] not in KEYS or m[3] != REGION or h.get('x-amz-content-sha256') != EMPTY:
+    digest = hashlib.sha256(body).hexdigest()
+    if m is None or m[1] not in KEYS or m[3] != REGION or h.get('x-amz-content-sha256') != digest:
         return False
     names = m[4].split(';')
     if names != sorted(names) or not {'host', 'x-amz-date', 'x-amz-content-sha256'} <= set(names):
@@ -121,10 +121,10 @@ def is_signed(handler):
     pairs = sorted(tuple(urllib.parse.quote(urllib.parse.unquote(x), safe=safe)
                          for x in p.partition('=')[::2]) for p in query.split('&') if p)
     request = '\n'.join([
-        'GET', urllib.parse.quote(urllib.parse.unquote(path), safe='/' + safe),
+        handler.command, urllib.parse.quote(urllib.parse.unquote(path), safe='/' + safe),
         '&'.join('='.join(p) for p in pairs),
         ''.join('%s:%s\n' % (n, ' '.join(h.get(n, '').split())) for n in names),
-        m[4], EMPTY])
+        m[4], digest])
     scope = '%s/%s/s3/aws4_request' % (m[2], m[3])
     text = '\n'.join(['AWS4-HMAC-SHA256', h['x-amz-date'], scope,
                       hashlib.sha256(request.encode()).hexdigest()])

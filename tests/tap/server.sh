@@ -3,7 +3,7 @@
 #
 # Sourced after tap.sh:
 #
-#   serve DIRECTORY          starts tests/support/server.py; sets $server, its
+#   serve DIRECTORY          starts tests/support/$program (server.py); sets $server, its
 #                            address, and $requests, a file with a line for each
 #                            request
 #   asked                    the number of requests since the last call of asked
@@ -20,7 +20,7 @@ export no_proxy
 serve() {
 	requests=$scratch/requests
 	: >"$requests"
-	python3 "$TOP_SRCDIR/tests/support/server.py" "$1" "$scratch/port" \
+	python3 "$TOP_SRCDIR/tests/support/${program:-server.py}" "$1" "$scratch/port" \
 	    "$requests" >"$scratch/server.log" 2>&1 &
 	eventually test -s "$scratch/port" || {
 		diag "$(cat "$scratch/server.log")"

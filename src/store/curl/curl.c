@@ -140,8 +140,14 @@ static bool add_headers(struct transfer *t)
 	for (size_t i = 0; q->header != NULL && q->header[i] != NULL; i++)
 		if (!add_header(t, q->header[i]))
 			return false;
-	if (q->signer != NULL &&
-	    !add_header(t, "x-amz-content-sha256: " NO_BODY))
+	snprintf(token, sizeof(token), "x-amz-content-sha256: %s",
+	    q->digest != NULL ? q->digest : NO_BODY);
+	if (q->signer != NULL && !add_header(t, token))
+		return false;
+	/* a server that may refuse gets the bytes at once all the same */
+	if (q->digest != NULL &&
+	    (!add_header(t, "Expect:") ||
+		!add_header(t, "Content-Type: application/octet-stream")))
 		return false;
 	if (q->signer != NULL && q->signer->session != NULL) {
 		snprintf(token, sizeof(token), "x-amz-security-token: %s",
@@ -151,6 +157,20 @@ static bool add_headers(struct transfer *t)
 	}
 	curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
 	return true;
+}
+
+static void say_method(const struct transfer *t)
+{
+	const struct ofs_http_request *q = t->q;
+
+	if (q->method == NULL)
+		return;
+	if (q->send != NULL) {
+		curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE,
+		    (curl_off_t)q->nsend);
+		curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->send);
+	}
+	curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, q->method);
 }
 
 /* A server that uses TLS may not lead to one that does not. */
@@ -202,13 +222,7 @@ static bool prepare(const struct ofs_http_module *m, struct transfer *t)
 	limit_protocols(t);
 	limit_time(t, m->timeout);
 	say_login(t);
-	if (q->method != NULL)
-		curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, q->method);
-	if (q->send != NULL) {
-		curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->send);
-		curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE,
-		    (curl_off_t)q->nsend);
-	}
+	say_method(t);
 	if (q->direct)
 		curl_easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
 	if (q->n > 0) {
@@ -407,4 +421,5 @@ const struct ofs_http_ops optimfs_http_module = {
 	.perform = perform,
 	.parse_keys = ofs_curl_parse_keys,
 	.parse_texts = ofs_curl_parse_texts,
+	.parse_elements = ofs_curl_parse_elements,
 };

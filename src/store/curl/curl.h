@@ -11,4 +11,7 @@ int ofs_curl_parse_keys(const void *xml, size_t n, struct ofs_http_keys *keys,
 int ofs_curl_parse_texts(const void *xml, size_t n, struct ofs_http_text *text,
     size_t ntexts);
 
+int ofs_curl_parse_elements(const void *xml, size_t n,
+    const struct ofs_http_elements *elements, struct optimfs_error *err);
+
 #endif

@@ -136,3 +136,83 @@ int ofs_curl_parse_keys(const void *xml, size_t n, struct ofs_http_keys *keys,
 		  "OFS924 the server answers with something that is no listing "
 		  "of S3");
 }
+
+/* Any document. */
+struct document {
+	XML_Parser parser;
+	const struct ofs_http_elements *elements;
+	unsigned depth;
+	char text[TEXT_MOST + 1];
+	size_t n;
+	struct optimfs_error *err;
+	bool failed;
+};
+
+static void begin_any(void *ctx, const char *name, const char **attributes)
+{
+	struct document *d = ctx;
+
+	(void)name;
+	(void)attributes;
+	d->n = 0;
+	d->depth++;
+}
+
+static void take_any(void *ctx, const char *text, int n)
+{
+	struct document *d = ctx;
+
+	if ((size_t)n > TEXT_MOST - d->n)
+		n = (int)(TEXT_MOST - d->n);
+	memcpy(d->text + d->n, text, (size_t)n);
+	d->n += (size_t)n;
+}
+
+static void end_any(void *ctx, const char *name)
+{
+	struct document *d = ctx;
+
+	d->text[d->n] = '\0';
+	d->n = 0;
+	if (d->elements->each(d->elements->ctx, --d->depth, name, d->text,
+		d->err) == 0)
+		return;
+	d->failed = true;
+	XML_StopParser(d->parser, XML_FALSE);
+}
+
+static void refuse_any(void *ctx, const char *name, const char *system,
+    const char *public, int internal)
+{
+	struct document *d = ctx;
+
+	(void)name;
+	(void)system;
+	(void)public;
+	(void)internal;
+	XML_StopParser(d->parser, XML_FALSE);
+}
+
+int ofs_curl_parse_elements(const void *xml, size_t n,
+    const struct ofs_http_elements *elements, struct optimfs_error *err)
+{
+	struct document d = { .elements = elements, .err = err };
+	enum XML_Status status;
+
+	d.parser = XML_ParserCreate(NULL);
+	if (d.parser == NULL)
+		return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+	XML_SetUserData(d.parser, &d);
+	XML_SetElementHandler(d.parser, begin_any, end_any);
+	XML_SetCharacterDataHandler(d.parser, take_any);
+	XML_SetStartDoctypeDeclHandler(d.parser, refuse_any);
+	status = n > INT32_MAX ? XML_STATUS_ERROR
+			       : XML_Parse(d.parser, xml, (int)n, 1);
+	XML_ParserFree(d.parser);
+	if (d.failed)
+		return -1;
+	return status == XML_STATUS_OK
+	    ? 0
+	    : optimfs_fail(err, EUCLEAN,
+		  "OFS924 the server answers with something that is no XML");
+}

@@ -343,15 +343,19 @@ static uint64_t round_of(const struct ofs_http *h, struct attempt **todo,
 	return came;
 }
 
-/* Milliseconds until the next round: exponential, with a part that differs
- * between processes, and at least what a server wants. */
-static int64_t patience(struct attempt **todo, size_t n, unsigned tries)
+int64_t ofs_http_patience(unsigned tries)
 {
 	int64_t ms = tries < 6 ? WAIT_FIRST << tries : WAIT_MOST;
 
 	if (ms > WAIT_MOST)
 		ms = WAIT_MOST;
-	ms = ms / 2 + (int64_t)(ofs_clock_ns() / 1000 % (ms / 2));
+	return ms / 2 + (int64_t)(ofs_clock_ns() / 1000 % (ms / 2));
+}
+
+static int64_t patience(struct attempt **todo, size_t n, unsigned tries)
+{
+	int64_t ms = ofs_http_patience(tries);
+
 	for (size_t i = 0; i < n; i++) {
 		uint64_t s = todo[i]->g->answer.retry_after;
 
@@ -362,7 +366,7 @@ static int64_t patience(struct attempt **todo, size_t n, unsigned tries)
 	return ms;
 }
 
-static void sleep_ms(int64_t ms)
+void ofs_http_sleep(int64_t ms)
 {
 	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
 
@@ -403,7 +407,7 @@ static void repeat(const struct ofs_http *h, struct attempt **todo, size_t n,
 				    : ofs_clock_ms() + ms - since >
 			    (int64_t)h->timeout * 1000)
 			return;
-		sleep_ms(ms);
+		ofs_http_sleep(ms);
 		atomic_fetch_add(&count->retries, n);
 	}
 }

@@ -18,7 +18,7 @@
 struct ofs_http {
 	const struct ofs_http_ops *ops;
 	struct ofs_http_module *m;
-	unsigned timeout; /* seconds without progress; 0: no limit */
+	unsigned timeout;        /* seconds without progress; 0: no limit */
 	struct ofs_http *before; /* of the process that forked this one */
 };
 
@@ -30,6 +30,11 @@ struct ofs_http_counters {
  * NULL: ENOSYS (OFS921). */
 const struct ofs_http *ofs_http_client(unsigned timeout,
     struct optimfs_error *err);
+
+/* Milliseconds until a server is asked again: exponential, with a part that differs
+ * between processes. */
+int64_t ofs_http_patience(unsigned tries);
+void ofs_http_sleep(int64_t ms);
 
 struct ofs_http_get {
 	const char *url;

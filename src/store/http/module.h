@@ -66,8 +66,10 @@ struct ofs_http_request {
 	const struct ofs_http_login *login;
 	const struct ofs_http_signer *signer; /* NULL: it is not signed */
 	const char *method;                   /* NULL: GET */
-	const void *send; /* nsend bytes of a form; NULL: no body */
+	const void *send; /* nsend bytes; NULL: no body */
 	size_t nsend;
+	/* The SHA-256 of these bytes, which is signed; NULL: they are a form. */
+	const char *digest;
 	unsigned timeout; /* for all of it, in seconds; 0: none but that of
 			   * the module */
 	bool direct;      /* by no proxy */
@@ -108,6 +110,15 @@ struct ofs_http_text {
 	size_t size;
 };
 
+/* The text elements of a document. */
+struct ofs_http_elements {
+	/* Called at the end of each element; depth 0 is the root. text: its
+	 * characters, if it has no elements. */
+	int (*each)(void *ctx, unsigned depth, const char *name,
+	    const char *text, struct optimfs_error *err);
+	void *ctx;
+};
+
 struct ofs_http_ops {
 	unsigned version;
 	const char *name;
@@ -122,6 +133,10 @@ struct ofs_http_ops {
 	/* -1: it is no document of XML. */
 	int (*parse_texts)(const void *xml, size_t n,
 	    struct ofs_http_text *text, size_t ntexts);
+	/* The same for any document. EUCLEAN (OFS924): it is no XML. */
+	int (*parse_elements)(const void *xml, size_t n,
+	    const struct ofs_http_elements *elements,
+	    struct optimfs_error *err);
 };
 
 #endif

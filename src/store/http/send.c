@@ -1,0 +1,230 @@
+/* send.c - requests that change what a server has */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "store/http/send.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sha256.h"
+
+#define BODY_MOST  ((size_t)64 << 10)
+#define TRIES_MOST 20u
+
+/* The code in an error of S3, which can also come with status 200, when it took
+ * long. */
+struct said {
+	char code[80];
+	bool is_error;
+};
+
+static int take_element(void *ctx, unsigned depth, const char *name,
+    const char *text, struct optimfs_error *err)
+{
+	struct said *s = ctx;
+
+	(void)err;
+	if (depth == 1 && strcmp(name, "Code") == 0 &&
+	    strlen(text) < sizeof(s->code))
+		strcpy(s->code, text);
+	if (depth == 0)
+		s->is_error = strcmp(name, "Error") == 0;
+	return 0;
+}
+
+static struct said what_is_said(const struct ofs_http *h,
+    const struct ofs_http_send *s)
+{
+	struct said said = { .code = "" };
+	const struct ofs_http_elements elements = { take_element, &said };
+
+	if (s->body.len > 0 &&
+	    h->ops->parse_elements(s->body.data, s->body.len, &elements,
+		NULL) == -1)
+		said = (struct said){ .code = "" };
+	return said;
+}
+
+/* What was damaged on its way, came too slowly, or was not for now. */
+static bool may_work(int status, const char *code)
+{
+	static const char *const codes[] = { "RequestTimeout", "BadDigest",
+		"XAmzContentSHA256Mismatch", "IncompleteBody", "SlowDown",
+		"InternalError" };
+
+	if (status == 408 || status == 425 || status == 429 || status >= 500)
+		return status != 501 && status != 505;
+	for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
+		if (strcmp(code, codes[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Keys that have expired are replaced once. */
+static bool has_expired(struct ofs_http_send *s,
+    const struct ofs_http_request *q, const char *code)
+{
+	if (q->signer == NULL || s->renewed ||
+	    (strcmp(code, "ExpiredToken") != 0 &&
+		strcmp(code, "TokenRefreshRequired") != 0))
+		return false;
+	s->renewed = true;
+	return true;
+}
+
+/* 1: to be sent again, for the reason in err. */
+static int judge(const struct ofs_http *h, struct ofs_http_send *s,
+    const struct ofs_http_request *q)
+{
+	struct said said;
+
+	s->status = q->status;
+	ofs_http_headers(q->headers.data, q->headers.len,
+	    ofs_now_ns() / 1000000000, &s->answer);
+	if (q->end != OFS_HTTP_WHOLE || q->status == 0) {
+		optimfs_fail(&s->err, q->end == OFS_HTTP_LATE ? ETIMEDOUT : EIO,
+		    "OFS922 %s: %s", s->name, q->why);
+		return q->end == OFS_HTTP_FAILED || q->end == OFS_HTTP_LATE;
+	}
+	said = what_is_said(h, s);
+	s->err.code = 0;
+	if (q->status / 100 == 2 && !said.is_error)
+		return 0;
+	if (q->status == 404)
+		return optimfs_fail(&s->err, ENOENT,
+		    "OFS019 %s: there is no such %s", s->name,
+		    strcmp(said.code, "NoSuchBucket") == 0 ? "bucket"
+							   : "object");
+	if (has_expired(s, q, said.code)) {
+		if (s->login->renew(q->signer, &s->err) == -1)
+			return -1;
+		optimfs_fail(&s->err, EACCES,
+		    "OFS923 %s: the keys have expired", s->name);
+		return 1;
+	}
+	if (q->status == 401 || q->status == 403)
+		return optimfs_fail(&s->err, EACCES,
+		    "OFS923 %s: not allowed (HTTP %d %s): you may not write "
+		    "there, or the server wants to know who asks",
+		    s->name, q->status, said.code);
+	if (s->answer.region[0] != '\0' && q->status / 100 != 5)
+		return optimfs_fail(&s->err, EINVAL,
+		    "OFS923 %s: the bucket is in another region: set "
+		    "AWS_REGION=%s",
+		    s->name, s->answer.region);
+	optimfs_fail(&s->err, EIO, "OFS922 %s: the server answers HTTP %d %s",
+	    s->name, q->status, said.code);
+	return may_work(q->status, said.code) ? 1 : -1;
+}
+
+static void ask(struct ofs_http_send *s, struct ofs_http_request *q)
+{
+	size_t limit = s->body.limit == 0 ? BODY_MOST : s->body.limit;
+
+	ofs_buf_fini(&s->body);
+	s->body = (struct ofs_buf){ .limit = limit };
+	*q = (struct ofs_http_request){
+		.url = s->url,
+		.login = s->login,
+		.signer = s->login == NULL || s->login->signer == NULL
+		    ? NULL
+		    : s->login->signer(),
+		.method = s->method,
+		.send = s->bytes != NULL               ? s->bytes
+		    : strcmp(s->method, "DELETE") != 0 ? ""
+						       : NULL,
+		.nsend = s->n,
+		.digest = s->digest,
+		.body = { .limit = limit },
+	};
+}
+
+/* Returns how many have to be sent again, which come first. */
+static size_t send_round(const struct ofs_http *h, struct ofs_http_send **todo,
+    size_t n, struct ofs_http_request *q, struct ofs_http_counters *count)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < n; i++)
+		ask(todo[i], &q[i]);
+	h->ops->perform(h->m, q, n);
+	for (size_t i = 0; i < n; i++) {
+		struct ofs_http_send *s = todo[i];
+
+		s->body = q[i].body;
+		if (judge(h, s, &q[i]) == 1)
+			todo[left++] = s;
+		ofs_buf_fini(&q[i].headers);
+	}
+	atomic_fetch_add(&count->requests, n);
+	return left;
+}
+
+static int64_t patience(struct ofs_http_send **todo, size_t n, unsigned tries)
+{
+	int64_t ms = ofs_http_patience(tries);
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t s = todo[i]->answer.retry_after;
+
+		if (s < INT32_MAX && (int64_t)s * 1000 > ms)
+			ms = (int64_t)s * 1000;
+	}
+	return ms;
+}
+
+static void send_all(const struct ofs_http *h, struct ofs_http_counters *count,
+    struct ofs_http_send **todo, size_t n, struct ofs_http_request *q)
+{
+	int64_t since = ofs_clock_ms(), ms;
+	unsigned tries = 0;
+
+	for (;;) {
+		size_t left = send_round(h, todo, n, q, count);
+
+		if (left == 0)
+			return;
+		if (left < n) {
+			since = ofs_clock_ms();
+			tries = 0;
+		}
+		n = left;
+		ms = patience(todo, n, tries++);
+		if (h->timeout == 0 ? tries > TRIES_MOST
+				    : ofs_clock_ms() + ms - since >
+			    (int64_t)h->timeout * 1000)
+			return;
+		ofs_http_sleep(ms);
+		atomic_fetch_add(&count->retries, n);
+	}
+}
+
+int ofs_http_send(const struct ofs_http *h, struct ofs_http_counters *count,
+    struct ofs_http_send *s, size_t n)
+{
+	struct ofs_http_send **todo = calloc(n + 1, sizeof(*todo));
+	struct ofs_http_request *q = calloc(n + 1, sizeof(*q));
+	int ret = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		ofs_sha256_of(s[i].bytes == NULL ? "" : s[i].bytes, s[i].n,
+		    s[i].digest);
+		if (todo != NULL && q != NULL)
+			todo[i] = &s[i];
+		else
+			ofs_no_memory(&s[i].err);
+	}
+	if (todo != NULL && q != NULL && n > 0)
+		send_all(h, count, todo, n, q);
+	free(todo);
+	free(q);
+	for (size_t i = 0; i < n; i++)
+		if (s[i].err.code != 0)
+			ret = -1;
+	return ret;
+}
