@@ -340,17 +340,13 @@ static int parse_builtin(struct ofs_families *f, struct optimfs_error *err)
 	return 0;
 }
 
-static int parse_file(struct ofs_families *f, const char *file,
-    struct optimfs_error *err)
+int ofs_families_parse(struct ofs_families *f, const char *name,
+    struct ofs_str text, struct optimfs_error *err)
 {
-	struct parse p = { f, file, 0, OFS_NONE, err };
-	const char *at, *end, *nl;
+	struct parse p = { f, name, 0, OFS_NONE, err };
+	const char *at = text.p, *end = at + text.len, *nl;
 
-	f->text.limit = FILE_MAX;
-	if (ofs_read_named("OFS891 names", file, &f->text, err) == -1)
-		return -1;
-	at = (const char *)f->text.data;
-	for (end = at + f->text.len; at < end; at = nl + 1) {
+	for (; at < end; at = nl + 1) {
 		struct ofs_str line = { .p = at };
 
 		nl = memchr(at, '\n', (size_t)(end - at));
@@ -364,6 +360,18 @@ static int parse_file(struct ofs_families *f, const char *file,
 			return -1;
 	}
 	return 0;
+}
+
+static int parse_file(struct ofs_families *f, const char *file,
+    struct optimfs_error *err)
+{
+	f->text.limit = FILE_MAX;
+	if (ofs_read_named("OFS891 names", file, &f->text, err) == -1)
+		return -1;
+	return ofs_families_parse(f, file,
+	    (struct ofs_str){
+		(const char *)f->text.data, (uint32_t)f->text.len },
+	    err);
 }
 
 int ofs_families_init(struct ofs_families *f, const char *file,

@@ -50,6 +50,10 @@ struct ofs_families {
 int ofs_families_init(struct ofs_families *f, const char *file,
     struct optimfs_error *err);
 void ofs_families_fini(struct ofs_families *f);
+/* Adds the families of a text, whose name is for messages. *f borrows the text.
+ * On failure (OFS891: EINVAL, with the line) some may have been added. */
+int ofs_families_parse(struct ofs_families *f, const char *name,
+    struct ofs_str text, struct optimfs_error *err);
 /* The family with this name, or with "file" the first one of the file of the
  * user; NULL: none. */
 const struct ofs_family *ofs_family_find(const struct ofs_families *f,

@@ -53,7 +53,24 @@ edits() { # CHECKPOINT
 	    diff -r "$scratch/want/optim" "$scratch/got/optim"
 }
 
+# One state, saved in each way that Megatron-Core has.
+kinds() { # CASE RANKS TP
+	from=$TOP_SRCDIR/tests/data/megatron/$1/$latest
+	rm -rf "$scratch/kinds"
+	ok "$1: $2 ranks of Megatron-Core save it in each way" "$python" "$script" \
+	    kinds "$from" "$scratch/kinds" "$2" "$3"
+	"$OPTIMFS" diff "$scratch/kinds/fully_reshardable" "$scratch/kinds/dp_reshardable" \
+	    >"$scratch/out" 2>&1
+	not_ok "$1: model and state are the same, with names and without" \
+	    grep -v '^extra/' "$scratch/out"
+	like "$1: all parameters were found by their weights" \
+	    "$("$OPTIMFS" info "$scratch/kinds/dp_reshardable")" \
+	    '*buckets     * parameters found by their weights, 0 by order*'
+}
+
 latest=fully_reshardable/iter_0000003
+kinds llama_dp2 2 1
+kinds gpt_tp2_dp2 2 2
 trains llama_dp2 2
 trains llama_dp2 3
 trains gpt_tp2_dp2 2 2

@@ -6,6 +6,8 @@ usage: megatron.py train DIR NEW RANKS [TP [PP]]
                           checkpoint with args, load DIR, train two steps with the
                           gradients of torch_reader.py, and save to NEW
        megatron.py again DIR NEW RANKS [TP [PP]]   the same without the steps
+       megatron.py kinds DIR NEW RANKS [TP [PP]]   the same; NEW gets a directory for
+                                                   each way to save the optimizer
        megatron.py version                         exit 0 where Megatron-Core can be used
 
 TP and PP: tensor and pipeline parallel ranks. The caller compares trees. No GPU
@@ -144,19 +146,24 @@ def set_grads(torch, model, sharded, names, step):
 
 def parameters(path):
     """The names of all trained parameters, layer by layer."""
-    from megatron.core import dist_checkpointing
+    from torch.distributed.checkpoint import FileSystemReader
     names = []
-    for key, t in dist_checkpointing.load_tensors_metadata(path).items():
+    index = FileSystemReader(path).read_metadata().state_dict_metadata
+    for key, t in index.items():
         if not key.startswith("optimizer.state.exp_avg."):
             continue
         key = key[len("optimizer.state.exp_avg."):]
-        layers = range(t.global_shape[0]) if ".layers." in key else [None]
+        layers = range(t.size[0]) if ".layers." in key else [None]
         names += [key if i is None else
                   key.replace("layers.", "layers.%d." % i, 1) for i in layers]
     return sorted(names)
 
 
-def job(rank, ranks, store, tp, pp, path, new, steps):
+# Releases such as 0.19 cannot save fully_sharded_model_space any more.
+KINDS = "fully_reshardable", "dp_reshardable"
+
+
+def job(rank, ranks, store, tp, pp, path, new, steps, kinds=False):
     import torch
     import torch.distributed as dist
     import torch.overrides
@@ -171,10 +178,19 @@ def job(rank, ranks, store, tp, pp, path, new, steps):
     metadata = common["content_metadata"]
     model, optimizer = build(torch, common["args"])
 
-    def state(loading):
-        sharded = model.module.sharded_state_dict(metadata=metadata)
+    def state(loading, how=metadata):
+        sharded = model.module.sharded_state_dict(metadata=how)
         return {"model": sharded, "optimizer": optimizer.sharded_state_dict(
-            sharded, is_loading=loading, metadata=metadata)}
+            sharded, is_loading=loading, metadata=how)}
+
+    def save(where, how):
+        if rank == 0:
+            os.makedirs(where)
+        dist.barrier()
+        dist_checkpointing.save(
+            dict(state(False, how), args=common["args"], checkpoint_version=3.0,
+                 iteration=common["iteration"] + steps),
+            where, content_metadata=how)
 
     make_state(torch, optimizer)
     loaded = dist_checkpointing.load(state(True), path)
@@ -188,22 +204,19 @@ def job(rank, ranks, store, tp, pp, path, new, steps):
         with torch.no_grad():
             set_grads(torch, model, state(False)["model"], names, step)
         optimizer.step()
-    if rank == 0:
-        os.mkdir(new)
-    dist.barrier()
-    dist_checkpointing.save(
-        dict(state(False), args=common["args"], checkpoint_version=3.0,
-             iteration=common["iteration"] + steps),
-        new, content_metadata=metadata)
+    if not kinds:
+        save(new, metadata)
+    for kind in KINDS if kinds else ():
+        save(os.path.join(new, kind), dict(metadata, distrib_optim_sharding_type=kind))
     dist.destroy_process_group()
 
 
-def run(steps, path, new, ranks, tp="1", pp="1"):
+def run(steps, path, new, ranks, tp="1", pp="1", kinds=False):
     import tempfile
     import torch.multiprocessing as mp
     with tempfile.NamedTemporaryFile() as f:
         mp.spawn(job, (int(ranks), f.name + ".store", int(tp), int(pp), path,
-                       new, steps), nprocs=int(ranks))
+                       new, steps, kinds), nprocs=int(ranks))
 
 
 def train(*args):
@@ -212,6 +225,10 @@ def train(*args):
 
 def again(*args):
     run(0, *args)
+
+
+def every_kind(*args):
+    run(1, *args, kinds=True)
 
 
 def version():
@@ -227,4 +244,4 @@ def version():
 
 
 if __name__ == "__main__":
-    {"again": again, "train": train, "version": version}[sys.argv[1]](*sys.argv[2:])
+    {"again": again, "kinds": every_kind, "train": train, "version": version}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""frameworks.py - what current releases of training libraries write
+
+usage: frameworks.py write LIBRARY DIR   the library trains something tiny on the CPU,
+                                         and saves it in its own ways: DIR/<case>/ck;
+                                         DIR/<case>/want/<tree path> are the bytes
+                                         that its tensors have in memory
+       frameworks.py version LIBRARY     prints its version; exit 1 where it is missing
+
+The caller compares both through optimfs. Values of tensors in few bits are those
+that the library's own functions make of them.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import importlib
+import importlib.metadata
+import os
+import sys
+
+# Not the scripts beside this one, which have names of packages.
+sys.path[:] = [p for p in sys.path
+               if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+
+class Case:
+    """A checkpoint and its values."""
+
+    def __init__(self, top, name):
+        self.ck = os.path.join(top, name, "ck")
+        self.want = os.path.join(top, name, "want")
+        os.makedirs(self.ck)
+        os.makedirs(self.want)
+
+    def expect(self, path, tensor):
+        import torch
+        raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        at = os.path.join(self.want, path)
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+        with open(at, "wb") as f:
+            f.write(raw.numpy().tobytes())
+
+    def expect_model(self, state, below="model"):
+        for name, value in state.items():
+            if value.dim() > 0:
+                self.expect("%s/%s" % (below, name), value)
+
+    def expect_optimizer(self, optimizer, names=None, read=lambda value: value):
+        import torch
+        number = 0
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                for kind, value in optimizer.state.get(p, {}).items():
+                    name = names[p] if names else number
+                    if isinstance(value, torch.Tensor) and value.dim() > 0:
+                        self.expect("optim/state/%s/%s" % (name, kind), read(value))
+                number += 1
+
+
+def small(torch):
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(),
+                               torch.nn.Linear(128, 64), torch.nn.LayerNorm(64))
+
+
+def train(torch, model, optimizer, steps=2):
+    for _ in range(steps):
+        model(torch.randn(4, 64)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def llama(width=64):
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+    torch.manual_seed(7)
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=96, hidden_size=width, intermediate_size=160, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64))
+
+
+def sentences(torch):
+    class Sentences(torch.utils.data.Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, i):
+            words = torch.randint(0, 96, (8,), generator=torch.Generator().manual_seed(i))
+            return {"input_ids": words, "labels": words}
+    return Sentences()
+
+
+def trainer(torch, model, where):
+    """Hugging Face's Trainer, after its two steps."""
+    from transformers import Trainer, TrainingArguments
+    t = Trainer(model, TrainingArguments(
+        output_dir=where, per_device_train_batch_size=2, max_steps=2, save_steps=2,
+        use_cpu=True, report_to=[], optim="adamw_torch", disable_tqdm=True),
+        train_dataset=sentences(torch))
+    t.train()
+    return t
+
+
+def write_transformers(top):
+    import torch
+    case, model = Case(top, "trainer"), llama()
+    t = trainer(torch, model, os.path.dirname(case.ck))
+    os.rmdir(case.ck)
+    os.rename(os.path.join(os.path.dirname(case.ck), "checkpoint-2"), case.ck)
+    case.expect_model(model.state_dict())
+    inner = getattr(t.optimizer, "optimizer", t.optimizer)
+    case.expect_optimizer(inner)
+    case = Case(top, "shards")
+    model.save_pretrained(case.ck, max_shard_size="40KB")
+    case.expect_model(model.state_dict())
+
+
+def write_peft(top):
+    import torch
+    from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+    case = Case(top, "adapter")
+    model = get_peft_model(llama(), LoraConfig(
+        r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+    t = trainer(torch, model, os.path.dirname(case.ck))
+    os.rmdir(case.ck)
+    os.rename(os.path.join(os.path.dirname(case.ck), "checkpoint-2"), case.ck)
+    case.expect_model(get_peft_model_state_dict(model))
+    case.expect_optimizer(getattr(t.optimizer, "optimizer", t.optimizer))
+
+
+def write_accelerate(top):
+    import torch
+    from accelerate import Accelerator
+    case, a, model = Case(top, "state"), Accelerator(cpu=True), small(torch)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = a.prepare(model, optimizer)
+    train(torch, model, optimizer)
+    a.save_state(case.ck)
+    case.expect_model(model.state_dict())
+    case.expect_optimizer(optimizer.optimizer)
+
+
+def write_lightning(top):
+    import lightning
+    import torch
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = small(torch)
+
+        def training_step(self, batch, _):
+            return self.net(batch[0]).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+    case, module = Case(top, "file"), Module()
+    data = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.randn(8, 64)), batch_size=4)
+    t = lightning.Trainer(
+        max_epochs=2, accelerator="cpu", devices=1, logger=False,
+        enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False)
+    t.fit(module, data)
+    t.save_checkpoint(os.path.join(case.ck, "epoch=1-step=4.ckpt"))
+    case.expect_model(module.state_dict())
+    case.expect_optimizer(t.optimizers[0])
+
+
+def write_torchao(top):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torchao import optim
+    for kind in "AdamW8bit", "AdamW4bit", "AdamWFp8":
+        model = small(torch)
+        optimizer = getattr(optim, kind)(model.parameters())
+        train(torch, model, optimizer)
+        read = lambda v: v.dequantize() if hasattr(v, "dequantize") and \
+            type(v) is not torch.Tensor else v
+        case = Case(top, kind)
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()},
+                   os.path.join(case.ck, "checkpoint.pt"))
+        case.expect_model(model.state_dict())
+        case.expect_optimizer(optimizer, read=read)
+        case = Case(top, kind + "_dcp")
+        m, o = get_state_dict(model, optimizer)
+        dcp.save({"model": m, "optimizer": o}, checkpoint_id=case.ck, no_dist=True)
+        case.expect_model(model.state_dict())
+        case.expect_optimizer(optimizer, {p: n for n, p in model.named_parameters()},
+                              read)
+
+
+def write_bitsandbytes(top):
+    import torch
+    import bitsandbytes
+    from bitsandbytes import functional
+    for kind in "AdamW8bit", "Lion8bit", "AdEMAMix8bit":
+        case, model = Case(top, kind), small(torch)
+        optimizer = getattr(bitsandbytes.optim, kind)(model.parameters(), lr=1e-3,
+                                                      min_8bit_size=1024)
+        train(torch, model, optimizer)
+        saved = optimizer.state_dict()
+        torch.save({"model": model.state_dict(), "optimizer": saved},
+                   os.path.join(case.ck, "checkpoint.pt"))
+        case.expect_model(model.state_dict())
+        for number, state in saved["state"].items():
+            packed = state.get("__bnb_optimizer_quant_state__", {})
+            for i in "1", "2":
+                if "qmap" + i in packed:
+                    codes, scale = packed["state" + i], packed["absmax" + i]
+                    pairs = zip(codes, scale) if scale.dim() == 2 else [(codes, scale)]
+                    case.expect(
+                        "optim/state/%s/__bnb_optimizer_quant_state__/state%s" % (number, i),
+                        torch.stack([functional.dequantize_blockwise(
+                            c, absmax=s, code=packed["qmap" + i], blocksize=256)
+                            for c, s in pairs]))
+    write_quantized(top, torch, functional)
+
+
+def write_quantized(top, torch, functional):
+    """Weights in 4 and 8 bits, as transformers saves them."""
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    base = os.path.join(top, "base")
+    llama().to(torch.bfloat16).save_pretrained(base)
+    for name, options in {
+            "nf4": dict(load_in_4bit=True, bnb_4bit_quant_type="nf4",
+                        bnb_4bit_use_double_quant=True),
+            "fp4": dict(load_in_4bit=True, bnb_4bit_quant_type="fp4"),
+            "nf4_bf16": dict(load_in_4bit=True, bnb_4bit_quant_type="nf4",
+                             bnb_4bit_use_double_quant=True,
+                             bnb_4bit_quant_storage=torch.bfloat16),
+            "int8": dict(load_in_8bit=True)}.items():
+        case = Case(top, name)
+        AutoModelForCausalLM.from_pretrained(
+            base, quantization_config=BitsAndBytesConfig(**options), device_map="cpu",
+            dtype=torch.bfloat16).save_pretrained(case.ck)
+        tensors = load_file(os.path.join(case.ck, "model.safetensors"))
+        for key in list(tensors):
+            if key.endswith(".SCB"):
+                weight = key[:-3] + "weight"
+                case.expect("model/" + weight, functional.int8_vectorwise_dequant(
+                    tensors[weight], tensors[key]))
+            elif ".quant_state." in key:
+                weight = key.split(".quant_state.")[0]
+                state = functional.QuantState.from_dict(
+                    {k: v.clone() for k, v in tensors.items()
+                     if k.startswith(weight + ".")}, "cpu")
+                state.dtype = torch.float32
+                # in one row: the kernel for CPUs has other blocks where rows are
+                # no multiple of them
+                state.shape = (1, state.shape.numel())
+                case.expect("model/" + weight,
+                            functional.dequantize_4bit(tensors[weight], state))
+
+
+def write_mbridge(top):
+    """What verl's converter makes of a checkpoint of Megatron-Core."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from megatron.core import dist_checkpointing
+    from mbridge.models.llama import LLaMABridge
+    from safetensors.torch import save_file
+    from transformers import LlamaConfig
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "data",
+                        "megatron/llama_dp2/fully_reshardable/iter_0000003")
+    args = dist_checkpointing.load_common_state_dict(path)["args"]
+    bridge = LLaMABridge.__new__(LLaMABridge)  # its __init__ needs a job
+    bridge.hf_config = LlamaConfig(
+        hidden_size=args.hidden_size, num_attention_heads=args.num_attention_heads,
+        num_key_value_heads=args.num_query_groups)
+    bridge.make_vocab_size_divisible_by = None
+    index = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
+    state = {k: torch.empty(m.size, dtype=m.properties.dtype) for k, m in index.items()
+             if hasattr(m, "size") and not k.startswith("optimizer")}
+    dcp.load(state, checkpoint_id=path, no_dist=True)
+    made = {}
+    for key, value in state.items():
+        layers = [(key, value)] if ".layers." not in key else [
+            (key.replace("layers.", "layers.%d." % i, 1), v) for i, v in enumerate(value)]
+        for name, v in layers:
+            names, tensors = bridge._weight_to_hf_format(name, v)
+            made.update((n, t.contiguous().clone()) for n, t in zip(names, tensors))
+    save_file(made, os.path.join(top, "model.safetensors"))
+    print(path)
+
+
+LIBRARIES = {
+    "mbridge": write_mbridge,
+    "transformers": write_transformers, "peft": write_peft,
+    "accelerate": write_accelerate, "lightning": write_lightning,
+    "torchao": write_torchao, "bitsandbytes": write_bitsandbytes,
+}
+
+
+def version(library):
+    try:
+        importlib.import_module(library)
+        importlib.import_module("torch")
+        if library in ("peft", "bitsandbytes"):
+            importlib.import_module("transformers")
+    except Exception as e:
+        sys.exit("no %s here: %s" % (library, e))
+    print(importlib.metadata.version(library))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        LIBRARIES[sys.argv[2]](sys.argv[3])
+    else:
+        version(sys.argv[2])
