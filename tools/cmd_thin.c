@@ -399,8 +399,8 @@ static int run_thin(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_thin = {
 	.name = "thin",
-	.synopsis = "[--keep-last NUMBER] [--keep-every STEPS] [--drop optim] "
-		    "[--yes]\n           [--json] [-o OPTION] RUN",
+	.synopsis = "[--keep-last NUMBER] [--keep-every STEPS] [--drop optim]\n"
+		    "           [--yes] [--json] [-o OPTION] RUN",
 	.summary = "say which checkpoints of a run would be removed, or remove "
 		   "them",
 	.options =

@@ -56,4 +56,27 @@ else
 	skip 3 "no mounts here: $(head -1 "$scratch/err")"
 fi
 
+# The average of five checkpoints, which PyTorch has saved and averaged itself.
+ok "PyTorch saves five steps" "$python" "$script" five "$scratch/five" "$scratch/mean"
+"$OPTIMFS" cp -r "$scratch/five/step-500" . "$scratch/want5"
+cp -r "$scratch/mean/." "$scratch/want5"
+"$OPTIMFS" reshard --to dcp@2,keys=fqn "$scratch/five:avg/last5" "$scratch/average"
+ok "PyTorch loads their average" "$python" "$script" dcp "$scratch/average" "$scratch/want5"
+if "$OPTIMFS" mount "$scratch/five" "$mnt" 2>"$scratch/err"; then
+	for ranks in 1 2; do
+		ok "$ranks ranks load it from the view in a mount of the run" "$python" "$script" \
+		    dcp "$mnt/avg/last5/.optimfs/view/dcp@2,keys=fqn" "$scratch/want5" $ranks
+	done
+	cp -r "$mnt/avg/last5/.optimfs/view/dcp@8,keys=fqn" "$scratch/averaged"
+	ok "and what cp has made of it" "$python" "$script" dcp "$scratch/averaged" "$scratch/want5"
+	"$OPTIMFS" umount "$mnt"
+else
+	skip 3 "no mounts here: $(head -1 "$scratch/err")"
+fi
+cp -r "$scratch/five" "$scratch/thin"
+"$OPTIMFS" thin --keep-last 1 --drop optim --yes "$scratch/thin" >/dev/null
+"$OPTIMFS" cp -r "$scratch/five/step-100" . "$scratch/first"
+ok "PyTorch loads the weights of a step that has lost its optimizer" "$python" "$script" dcp \
+    "$scratch/thin/step-100" "$scratch/first"
+
 done_testing

@@ -5,6 +5,8 @@ usage: torch2.py dcp VIEW TREE [RANKS]   dcp.load, on RANKS processes
        torch2.py torch VIEW TREE         torch.load, plain and mmap=True (with an
                                          older PyTorch: plain)
        torch2.py safetensors VIEW TREE   the safetensors package
+       torch2.py five RUN MEAN           trains, saves five steps in RUN, and the
+                                         means of their tensors as files of MEAN
        torch2.py version                 exit 0 where there is such a PyTorch
 
 VIEW is a view (dcp with keys=fqn) in a mount, or a copy of one. TREE is a copy of
@@ -64,7 +66,8 @@ def load_dcp(view, tree, mesh):
     for key, meta in index.state_dict_metadata.items():
         if not isinstance(meta, TensorStorageMetadata):
             state[key] = None
-        elif mesh is not None and len(meta.size) > 0:
+        elif mesh is not None and len(meta.size) > 0 and \
+                meta.properties.dtype != torch.bfloat16:  # gloo sends none
             state[key] = shards(meta.size, meta.properties.dtype, mesh)
         else:
             state[key] = torch.zeros(meta.size, dtype=meta.properties.dtype)
@@ -75,7 +78,7 @@ def load_dcp(view, tree, mesh):
         if not os.path.exists(os.path.join(tree, path[0])):
             path.insert(0, "extra")
         if isinstance(value, torch.Tensor):
-            if mesh is not None and len(value.shape) > 0:
+            if hasattr(value, "full_tensor"):
                 value = value.full_tensor()
             check(tree, path, value)
             seen += 1
@@ -137,11 +140,43 @@ def check_safetensors(view, tree):
     assert seen == len(os.listdir(tree + "/model"))
 
 
+def save_five(run, mean):
+    """A model with weights in bfloat16 and float32, and AdamW."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.GELU(), torch.nn.Linear(40, 8))
+    net[2].to(torch.bfloat16)
+    opt = torch.optim.AdamW(net.parameters(), lr=0.05)
+    names = [name for name, _ in net.named_parameters()]
+    sums = {}
+    for step in range(100, 600, 100):
+        for _ in range(3):
+            opt.zero_grad()
+            net[2](net[1](net[0](torch.randn(16, 24))).to(torch.bfloat16)).float().square().mean().backward()
+            opt.step()
+        saved = opt.state_dict()
+        state = {"model": net.state_dict(), "optim": {
+            "state": {names[i]: s for i, s in saved["state"].items()},
+            "param_groups": [{**g, "params": [names[i] for i in g["params"]]} for g in saved["param_groups"]]}}
+        dcp.save(state, checkpoint_id=f"{run}/step-{step}", no_dist=True)
+        tensors = {("model", n): t for n, t in state["model"].items()}
+        for n, s in state["optim"]["state"].items():
+            tensors.update({("optim", "state", n, k): t for k, t in s.items() if t.dim() > 0})
+        for path, t in tensors.items():
+            sums.setdefault(path, []).append(t.detach().clone())
+    for path, five in sums.items():
+        out = os.path.join(mean, *path)
+        os.makedirs(os.path.dirname(out), exist_ok=True)
+        with open(out, "wb") as f:
+            f.write(bytes_of(torch.stack([t.double() for t in five]).mean(0).to(five[0].dtype)))
+
+
 def main(argv):
     if argv[1:] == ["version"]:
         return 0 if new_enough() else 1
     kinds = {"dcp": check_dcp, "torch": check_torch,
-             "safetensors": check_safetensors}
+             "safetensors": check_safetensors, "five": save_five}
     if len(argv) < 4 or argv[1] not in kinds:
         print(__doc__, file=sys.stderr)
         return 2
