@@ -17,6 +17,15 @@ is "ls -lR on four ranks exits with 0" "$?" 0
 "$OPTIMFS" ls -lR "$ck" >"$scratch/here"
 ok "ls -lR on four ranks prints what it prints for one directory" \
     cmp "$scratch/here" "$scratch/there"
+# A rank of another version: the module has its version as a text.
+mkdir "$scratch/other"
+cp "$OPTIMFS_MODULES/optimfs-mpi.so" "$scratch/other"
+sed -i 's/optimfs \([0-9]\)\.\([0-9.]*\)/optimfs X.\2/' "$scratch/other/optimfs-mpi.so"
+not_ok "ranks of two versions do not work together" \
+    timeout -k 5 "$limit" mpirun --oversubscribe -n 1 "$OPTIMFS" ls "$nodes/%r" : \
+    -n 1 env OPTIMFS_MODULES="$scratch/other" "$OPTIMFS" ls "$nodes/%r"
+like "the message has both versions" "$(cat "$scratch/err")" \
+    '*OFS913*rank 0*is optimfs [0-9]*rank 1*is optimfs X.*'
 # Slurm's PMIx does not set the variables of mpirun.
 ranks 4 env -u OMPI_COMM_WORLD_SIZE "$OPTIMFS" ls -lR "$nodes/%r" \
     >"$scratch/there" 2>"$scratch/err"

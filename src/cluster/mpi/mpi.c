@@ -26,8 +26,9 @@ enum { LEAVE_PATIENCE = 5 };
 enum { LATE_TIMEOUT = 1000 };
 
 /* The identity of a process: a pid is only meaningful if machine and name space
- * are equal. */
+ * are equal. The first members, and the size, are those of all versions. */
 struct identity {
+	char version[32];
 	char host[64], boot[40];
 	uint64_t pids; /* the pid name space */
 	int32_t pid;
@@ -49,7 +50,8 @@ static void identify(struct identity *me)
 {
 	struct stat st;
 
-	*me = (struct identity){ .pid = getpid() };
+	*me = (struct identity){ .version = "optimfs " PACKAGE_VERSION,
+		.pid = getpid() };
 	(void)gethostname(me->host, sizeof(me->host) - 1);
 	read_line("/proc/sys/kernel/random/boot_id", me->boot,
 	    sizeof(me->boot));
@@ -69,12 +71,29 @@ static void add_peer(struct ofs_group *w, const struct identity *id, int rank)
 
 	snprintf(p->host, sizeof(p->host), "%s", id[rank].host);
 	p->pidfd = -1;
+	p->window = WINDOW_FIRST;
 	p->node = 0;
 	while (!same_machine(&id[p->node], &id[rank]))
 		p->node++;
 	if (rank != w->rank && same_machine(me, &id[rank]) &&
 	    me->pids == id[rank].pids && me->pids != 0)
 		p->pidfd = (int)syscall(SYS_pidfd_open, id[rank].pid, 0);
+}
+
+/* All ranks find the same, and so none waits for another one. */
+static int check_versions(const struct ofs_group *w, const struct identity *id,
+    struct optimfs_error *err)
+{
+	for (int r = 1; r < w->size; r++)
+		if (strncmp(id[0].version, id[r].version,
+			sizeof(id[0].version)) != 0)
+			return optimfs_fail(err, EPROTO,
+			    "OFS913 rank 0 (%.63s) is %.31s, and rank %d "
+			    "(%.63s) is %.31s: install the same version on all "
+			    "machines",
+			    id[0].host, id[0].version, r, id[r].host,
+			    id[r].version);
+	return 0;
 }
 
 static int identify_all(struct ofs_group *w, struct optimfs_error *err)
@@ -92,10 +111,13 @@ static int identify_all(struct ofs_group *w, struct optimfs_error *err)
 	    w->all);
 	for (int r = 0; r < w->size && ret == MPI_SUCCESS; r++)
 		add_peer(w, id, r);
+	if (ret != MPI_SUCCESS)
+		ret = optimfs_fail(err, EIO,
+		    "OFS913 MPI cannot connect the ranks");
+	else
+		ret = check_versions(w, id, err);
 	free(id);
-	return ret == MPI_SUCCESS
-	    ? 0
-	    : optimfs_fail(err, EIO, "OFS913 MPI cannot connect the ranks");
+	return ret;
 }
 
 static int start(struct ofs_group *w, struct optimfs_error *err)

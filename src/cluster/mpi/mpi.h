@@ -31,6 +31,11 @@ enum {
  * requests to a silent rank leave room for others. */
 #define WINDOW        ((uint64_t)128 << 20)
 #define WINDOW_A_RANK OFS_GROUP_ANSWER_MAX
+/* The window of a rank grows from here with each answer that comes within
+ * QUICK_MS, and shrinks when one has needed a good part of the timeout: answers
+ * share the link, and on a slow one all of a large window would be late. */
+#define WINDOW_FIRST (2 * OFS_GROUP_ANSWER_MAX)
+#define QUICK_MS     250
 
 struct mpi_head {
 	uint64_t want;
@@ -77,6 +82,7 @@ struct mpi_question {
 	size_t nrequest;
 	uint64_t want;
 	int64_t deadline; /* ms; INT64_MAX: none */
+	int64_t sent;     /* ms */
 	int to, slot;
 	unsigned ops; /* MPI operations in progress */
 	bool open;
@@ -104,10 +110,12 @@ struct mpi_peer {
 	int node, pidfd; /* pidfd: of a process on this machine, or -1 */
 	atomic_bool dead;
 	atomic_bool late;  /* missed a deadline and was silent since */
+	int64_t moved;     /* when it last answered the oldest request, ms */
 	unsigned noverdue; /* overdue slots */
 	/* Of requests to it in progress: slots, and bytes of answers. */
 	unsigned nslots;
 	uint64_t under_way;
+	uint64_t window; /* limit of under_way; also has_room() */
 	unsigned full; /* round (ofs_group.round) in which it has no room */
 };
 

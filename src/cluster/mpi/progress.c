@@ -159,6 +159,36 @@ static void take_answer(struct mpi_question *q, const MPI_Status *status,
 		    "same version?");
 }
 
+/* Of the questions to this rank that somebody waits for, is it the one that was
+ * sent first? */
+static bool is_oldest(const struct ofs_group *w, const struct mpi_question *q)
+{
+	const struct mpi_question *first;
+
+	TAILQ_FOREACH(first, &w->open, next)
+		if (first == q || (first->to == q->to && first->ask != NULL))
+			break;
+	return first == q;
+}
+
+/* What the time of an answer says of its rank. */
+static void learn(struct ofs_group *w, const struct mpi_question *q,
+    int64_t now)
+{
+	struct mpi_peer *peer = &w->peer[q->to];
+	int64_t took = now - q->sent;
+
+	if (is_oldest(w, q))
+		peer->moved = now;
+	if (took <= QUICK_MS && peer->window < WINDOW)
+		peer->window += q->want;
+	else if (took > (int64_t)w->config.timeout * 1000 / 4 &&
+	    w->config.timeout != 0)
+		peer->window = peer->window / 2 < WINDOW_A_RANK
+		    ? WINDOW_A_RANK
+		    : peer->window / 2;
+}
+
 /* One of the two operations of a question is complete; after both it is
  * finished. */
 static void question_op(struct ofs_group *w, struct mpi_question *q,
@@ -168,8 +198,10 @@ static void question_op(struct ofs_group *w, struct mpi_question *q,
 	bool given_up;
 
 	pthread_mutex_lock(&w->lock);
-	if (answer && good)
+	if (answer && good) {
 		peer->late = false;
+		learn(w, q, mpi_now_us() / 1000);
+	}
 	if (!good && q->ask != NULL && !answer)
 		optimfs_fail(&q->ask->err, EIO,
 		    "OFS913 MPI could not send a request");
@@ -199,6 +231,7 @@ static void send_question(struct ofs_group *w, struct mpi_question *q)
 	size_t n = ANSWER_SIZE(q->want);
 
 	q->slot = w->slot[--w->nslots];
+	q->sent = mpi_now_us() / 1000;
 	q->open = true;
 	q->ops = 2;
 	w->under_way += q->want;
@@ -231,6 +264,8 @@ static bool has_room(const struct ofs_group *w, const struct mpi_peer *peer,
 		slots = SLOTS_A_RANK;
 	if (window < WINDOW_A_RANK)
 		window = WINDOW_A_RANK;
+	if (window > peer->window)
+		window = peer->window;
 	return peer->nslots < slots && fits(peer->under_way, want, window);
 }
 
@@ -433,6 +468,18 @@ static void find_dead(struct ofs_group *w)
 	}
 }
 
+/* The time for an answer begins anew when what was asked before is answered: a
+ * link may need all of it for the bytes of a few answers. Only the oldest counts,
+ * because a rank that answers everything but one question is late with that. */
+static int64_t deadline_of(const struct ofs_group *w,
+    const struct mpi_question *q)
+{
+	int64_t moved =
+	    w->peer[q->to].moved + (int64_t)w->config.timeout * 1000;
+
+	return q->deadline < moved ? moved : q->deadline;
+}
+
 /* The lock is held. */
 static bool overdue(struct ofs_group *w, struct mpi_question *q, int64_t now)
 {
@@ -442,7 +489,7 @@ static bool overdue(struct ofs_group *w, struct mpi_question *q, int64_t now)
 		fail_dead(q->to, &q->ask->err);
 		return true;
 	}
-	if (now < q->deadline)
+	if (now < deadline_of(w, q))
 		return false;
 	peer->late = true;
 	fail_late(w, &q->ask->err);
