@@ -26,6 +26,19 @@ function __optimfs_options
     end
 end
 
+# With ",names=" in the word, names of families.
+function __optimfs_layouts
+    set -l word (commandline -ct)
+    if string match -q -- '*,names=*' $word
+        set -l begin (string replace -r 'names=.*' 'names=' -- $word)
+        for name in (__optimfs_list reshard Names)
+            echo $begin$name
+        end
+    else
+        __optimfs_list reshard Formats
+    end
+end
+
 function __optimfs_mounts
     set -l from /proc/self/mountinfo
     set -q OPTIMFS_MOUNTINFO; and set from $OPTIMFS_MOUNTINFO
@@ -38,7 +51,7 @@ function __optimfs_operands
     for word in (commandline -opc)[3..]
         if test $skip = yes
             set skip no
-        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output --stat --keep-last --keep-every --drop
+        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output --verify --stat --keep-last --keep-every --drop
             set skip yes
         else if not string match -qr -- '^-.' $word
             echo $word
@@ -63,8 +76,9 @@ end
 set -l inside 'ls cat show cp info sum map tar stat'
 complete -c optimfs -n __fish_use_subcommand -f -a '(__optimfs_verbs)'
 complete -c optimfs -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f -a '(__optimfs_flags)'
-complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l to -x -a '(__optimfs_list reshard Formats)'
-complete -c optimfs -n '__fish_seen_subcommand_from mkfs' -l layout -x -a '(__optimfs_list reshard Formats)'
+complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l to -x -a '(__optimfs_layouts)'
+complete -c optimfs -n '__fish_seen_subcommand_from reshard' -l verify -r
+complete -c optimfs -n '__fish_seen_subcommand_from mkfs' -l layout -x -a '(__optimfs_layouts)'
 complete -c optimfs -n '__fish_seen_subcommand_from plan; and __optimfs_has_operand' -f -a '(__optimfs_list reshard Formats)'
 complete -c optimfs -n '__fish_seen_subcommand_from stat' -l by -x -a rank
 complete -c optimfs -n '__fish_seen_subcommand_from thin' -l drop -x -a optim

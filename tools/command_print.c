@@ -46,8 +46,14 @@ int ofs_command_which_layout(const struct ofs_verb *verb, const char *option)
 	return status;
 }
 
+/* Completions read these lines; names.t compares the second with data/names. */
 void ofs_command_print_layouts(void)
 {
+	static const char names[] =
+	    "Names: deepseek, deepseek_te, deepseek_v2, deepseek_v3, gpt2, llama, "
+	    "mistral, mixtral, mixtral_te, qwen2, qwen2_moe, qwen2_moe_te, qwen3, "
+	    "qwen3_moe, qwen3_moe_te or megatron\n";
+
 	struct ofs_buf b = { 0 };
 
 	list_layouts(&b);
@@ -55,6 +61,7 @@ void ofs_command_print_layouts(void)
 		struct ofs_buf line = { 0 };
 
 		ofs_buf_printf(&line, "\nFormats: %s\n", (const char *)b.data);
+		ofs_buf_puts(&line, names);
 		ofs_tool_print_buf(&line, 2);
 	}
 	ofs_buf_fini(&b);

@@ -39,6 +39,11 @@ def parse_shape(text: str) -> Tuple[int, ...]:
     return tuple(int(n) for n in text.split(",")) if text else ()
 
 
+def no_state_dict(what: str) -> TypeError:
+    return TypeError("load_state_dict() needs torch.Tensors of one module: "
+                     "give it %s.load()" % what)
+
+
 class Group(Mapping[str, Any]):
     """A directory of the tree as a nested mapping; values are read on use.
 
@@ -100,6 +105,11 @@ class Group(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._index())
+
+    @property
+    def _metadata(self) -> Any:
+        """What torch.nn.Module.load_state_dict() asks for first."""
+        raise no_state_dict("ck[%r]" % (self.path or "model"))
 
     def load(self, tensor: Callable[[Tensor], Any] = Tensor.torch
              ) -> Dict[str, Any]:
@@ -187,6 +197,11 @@ class Checkpoint(Mapping[str, Any]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    @property
+    def _metadata(self) -> Any:
+        """What torch.nn.Module.load_state_dict() asks for first."""
+        raise no_state_dict('ck["model"]')
+
     def __contains__(self, path: object) -> bool:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return False
@@ -209,7 +224,8 @@ class Checkpoint(Mapping[str, Any]):
         try:
             return self._tree.stat(path)
         except NotFoundError as e:
-            near = self._near(path) or _names.ending(path, self)
+            near = self._near(path) or _names.ending(path, self) or \
+                _names.beginning(path, self)
             if not near:
                 raise
             code: Any = e.errno

@@ -61,6 +61,15 @@ def ending(path: str, paths: Iterable[str]) -> str:
         found[0], " %d names end so" % len(found) if len(found) > 1 else "")
 
 
+def beginning(path: str, paths: Iterable[str]) -> str:
+    """A suggestion of the paths in which a name begins so: "layers.0"."""
+    for p in paths:
+        at = ("/" + p).find("/" + path + ".")
+        if at >= 0:
+            return "; names that begin so: ck.glob('%s%s.*')" % (p[:at], path)
+    return ""
+
+
 def near(word: object, names: Iterable[str]) -> str:
     """A suggestion to end a message about an unknown name with, or ""."""
     known = list(names)

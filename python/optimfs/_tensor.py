@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
@@ -249,6 +250,15 @@ class Tensor:
             if self.nbytes:
                 self._read_at(t.data_ptr())
         return t.to(device=device, dtype=dtype)
+
+    def __dlpack__(self, **how: Any) -> Any:
+        """For torch.as_tensor(t), torch.from_dlpack(t), numpy.from_dlpack(t):
+        the elements are read."""
+        made = self.torch() if "torch" in sys.modules else self.numpy()
+        return made.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return (1, 0)  # kDLCPU
 
     def item(self) -> Any:
         """The only element, as a Python number."""

@@ -41,6 +41,10 @@ export OPTIMFS_MOUNTINFO=$mounts
 offers "/mnt/ck" umount ""
 offers "/mnt/ck" commit /mnt/
 offers "dcp@ dcp-st@" reshard --to d
+offers "safetensors,hf,names=qwen2_moe safetensors,hf,names=qwen2_moe_te" \
+    reshard --to safetensors,hf,names=qwen2_
+offers "dcp@8,names=llama" reshard --to dcp@8,names=l
+offers "--verify" reshard --v
 offers "zero1@ zero2@ zero3@" mkfs --like "$ck" --layout z
 offers "type=safetensors" ls -o type=s
 offers "reshard report" help re
@@ -127,6 +131,7 @@ same() { # same SHELL "WANTED " WORD...
 for sh in zsh fish; do
 	same $sh "report reshard " re
 	same $sh "dcp-st@ dcp@ " reshard --to d
+	same $sh "dcp@8,names=mixtral dcp@8,names=mixtral_te " reshard --to dcp@8,names=mix
 	same $sh "zero1@ zero2@ zero3@ " mkfs --layout z
 	same $sh "type=safetensors " ls -o type=s
 	same $sh "/mnt/ck " umount /mnt/

@@ -347,4 +347,8 @@ ok "a commit" "$OPTIMFS" commit "$mnt"
 ok "the end of the mount" "$OPTIMFS" umount "$mnt"
 refuse "a part that is missing" 'OFS895 *the parts beside it are not all there: 2 of them' \
     "dcp@1,names=megatron:qwen3,$options" "$scratch/rw"
+is "reshard --help lists all families" \
+    "$("$OPTIMFS" reshard --help | sed -n 's/^Names: //p' | sed 's/ or /, /; s/, /\n/g' | sort | tr '\n' ' ')" \
+    "$({ cat "$TOP_SRCDIR"/data/names/*.names | sed -n 's/^family //p' | tr ' ' '\n'; echo megatron; } |
+    sort | tr '\n' ' ')"
 done_testing

@@ -766,3 +766,29 @@ def test_check_finds_what_the_command_finds(data, tmp_path):
         finding, = ck.check()
     assert (finding.code, finding.path) == ("OFS202", "model/w")
     assert "1 of 12 elements" in finding.text and finding.means
+
+
+def test_dlpack_reads_the_elements(data):
+    np = pytest.importorskip("numpy")
+    with optimfs.open(data(FSDP2)) as ck:
+        t = ck["model/layers.0.wq.weight"]
+        assert t.__dlpack_device__() == (1, 0)
+        if hasattr(np, "from_dlpack"):
+            assert np.array_equal(np.from_dlpack(t), t.numpy())
+
+
+def test_a_name_that_begins_others_is_answered_with_them(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        with pytest.raises(KeyError, match=r"ck.glob\('model/layers.0.\*'\)"):
+            ck["layers.0"]
+        assert ck.glob("model/layers.0.*")
+        with pytest.raises(KeyError, match="OFS002"):
+            ck["layers.77"]
+
+
+def test_load_state_dict_says_what_to_give_it(data):
+    # torch.nn.Module.load_state_dict() asks a mapping for this first
+    with optimfs.open(data(FSDP2)) as ck:
+        for mapping in ck, ck["model"]:
+            with pytest.raises(TypeError, match=r"ck\[.model.\].load\(\)"):
+                getattr(mapping, "_metadata", None)

@@ -165,3 +165,13 @@ def test_options_that_are_tensors_are_numbers(tmp_path):
     with optimfs.open(path) as ck:
         lr = ck.param_groups[0]["lr"]
         assert type(lr) is float and lr == 0.5
+
+
+def test_torch_takes_a_tensor_as_it_is(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        t = ck["model/layers.0.wq.weight"]
+        assert torch.equal(torch.as_tensor(t), t.torch())
+        assert torch.equal(torch.from_dlpack(t[2:5]), t[2:5].torch())
+        module = torch.nn.Linear(2, 2)
+        with pytest.raises(TypeError, match=r"ck\[.model.\].load\(\)"):
+            module.load_state_dict(ck)
