@@ -26,7 +26,9 @@
 #include "tools/delta.h"
 #include "tools/names_file.h"
 
-#define READ_SIZE (1u << 20)
+#define READ_SIZE ((size_t)1 << 20)
+/* From a server, so that it is asked for several parts at once. */
+#define FAR_SIZE ((size_t)64 << 20)
 
 /* A sanitizer reads files, and at the end traces the process from another. */
 #ifdef SANITIZED
@@ -676,7 +678,8 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
     void *ctx, struct optimfs_error *err)
 {
 	struct optimfs_file *file;
-	void *buf = malloc(READ_SIZE);
+	size_t size = optimfs_is_address(c->checkpoint) ? FAR_SIZE : READ_SIZE;
+	void *buf = malloc(size);
 	uint64_t off = 0;
 	ssize_t n;
 	int ret = -1;
@@ -687,7 +690,7 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 		free(buf);
 		return -1;
 	}
-	while ((n = optimfs_file_read(file, buf, READ_SIZE, off, err)) > 0) {
+	while ((n = optimfs_file_read(file, buf, size, off, err)) > 0) {
 		if (ofs_interrupted(NULL)) {
 			optimfs_fail(err, ECANCELED, "interrupted");
 			goto out;

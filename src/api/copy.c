@@ -26,6 +26,8 @@
  * that see the destination. All ranks walk the tree in the same order. */
 
 #define READ_SIZE ((size_t)1 << 20)
+/* From a server, so that it is asked for several parts at once. */
+#define FAR_SIZE ((size_t)64 << 20)
 
 struct copy {
 	struct optimfs *fs;
@@ -61,7 +63,8 @@ static int write_all(int fd, const char *p, size_t n, struct optimfs_error *err)
 static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
     struct optimfs_error *err)
 {
-	char *buf = malloc(READ_SIZE);
+	size_t size = copy->fs->real == NULL ? FAR_SIZE : READ_SIZE;
+	char *buf = malloc(size);
 	uint64_t off = 0;
 	ssize_t n;
 	int ret = 0;
@@ -70,7 +73,7 @@ static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
 		return ofs_no_memory(err);
 	while (ret == 0 &&
 	    (ret = ofs_go_on(copy->how->stop, copy->how->ctx, err)) == 0 &&
-	    (n = optimfs_file_read(file, buf, READ_SIZE, off, err)) != 0) {
+	    (n = optimfs_file_read(file, buf, size, off, err)) != 0) {
 		if (n == -1)
 			ret = err->code == ENOMEM ? -1 : 1;
 		else

@@ -14,8 +14,9 @@
 #include "plan/cast.h"
 #include "read/alike.h"
 
-/* A longer read is split, which bounds the size of its plan. */
-#define STEP_MAX (8u << 20)
+/* A longer read is split, which bounds the size of its plan, if the transport
+ * does not want more. */
+#define STEP_MAX (UINT64_C(8) << 20)
 /* The largest element, and the largest range that a partial element is widened
  * to. */
 #define ELEMENT_MAX 64
@@ -341,9 +342,12 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 		.cat = file->snap->cat,
 		.c = &file->comp,
 		.plan = plan };
+	uint64_t most = r.reader->transport->ops->at_once;
 	size_t stored = len, n;
 	int ret = 0;
 
+	if (most < STEP_MAX)
+		most = STEP_MAX;
 	if (plan == NULL)
 		return ofs_no_memory(err);
 	if (file->view == NULL && off + len > file->comp.size) {
@@ -355,7 +359,7 @@ static ssize_t read_pieces(struct optimfs_file *file, uint8_t *buf, size_t len,
 			    len - stored, err);
 	}
 	for (size_t done = 0; done < stored && ret == 0; done += n) {
-		n = stored - done < STEP_MAX ? stored - done : STEP_MAX;
+		n = stored - done < most ? stored - done : (size_t)most;
 		ofs_file_ahead(file, off + done, n);
 		ret = file->view != NULL
 		    ? read_view(file, plan, buf + done, n, off + done, err)

@@ -68,6 +68,7 @@ static bool may_ahead(const struct optimfs_file *file)
 struct coming {
 	const struct ofs_catalog *cat;
 	const struct ofs_reader *reader;
+	uint64_t whole; /* extents that are shorter are wanted whole */
 	size_t n;
 	struct ofs_extent at[EXTENTS_MAX];
 };
@@ -176,7 +177,8 @@ static void ask_ahead(struct optimfs_file *file)
 
 /* A cold read of a shard waits for the disk twice: for the offset of its
  * elements, and for the elements. A read of many shards requests all of them
- * first. */
+ * first: only their headers if they are long, but all of those of a tensor that is
+ * fetched at once. */
 #define MANY      4
 #define PIECE_MAX (UINT64_C(1) << 20)
 #define HEADER    (UINT64_C(4) << 10)
@@ -191,7 +193,7 @@ static int add_untouched(void *ctx, uint32_t shard)
 		return 0;
 	*to = *at;
 	/* a record of an archive begins with a header */
-	to->len = at->len < PIECE_MAX ? at->len + HEADER : HEADER;
+	to->len = at->len < x->whole ? at->len + HEADER : HEADER;
 	if (++x->n == EXTENTS_MAX) {
 		x->reader->transport->ops->willneed(x->reader->transport, x->at,
 		    x->n);
@@ -205,11 +207,12 @@ static void touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
 	struct ofs_reader *r = &file->snap->reader;
 	const struct ofs_catalog *cat = file->snap->cat;
 	const struct ofs_tensor *t = shown(file);
-	struct coming x = { .cat = cat, .reader = r };
+	struct coming x = { .cat = cat, .reader = r, .whole = PIECE_MAX };
 	const struct ofs_piece *p;
 	uint64_t item, end;
 
-	if (t == NULL || t->nshards < MANY ||
+	if (t == NULL ||
+	    t->nshards < (r->transport->ops->at_once > 0 ? 2 : MANY) ||
 	    r->transport->ops->willneed == NULL)
 		return;
 	p = &file->comp.piece[file->comp.n - 1];
@@ -220,6 +223,8 @@ static void touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
 	end = off + len < p->len ? off + len : p->len;
 	if (item == 0 || p->first != 0 || off >= end)
 		return;
+	if (end - off == p->len && p->len <= r->transport->ops->at_once)
+		x.whole = UINT64_MAX;
 	ofs_plan_shards(cat, t, off / item, (end - 1) / item - off / item + 1,
 	    add_untouched, &x);
 	if (x.n > 1)

@@ -32,6 +32,9 @@ struct ofs_transport {
  * usable. */
 struct ofs_transport_ops {
 	const char *name;
+	/* So many bytes are worth fetching at once; 0: it makes no
+	 * difference. */
+	uint64_t at_once;
 	/* Read n segments into buf. EIO: a file is missing, was removed, is too
 	 * short or unreadable (OFS140, OFS754, OFS603, OFS755); ESTALE: it is
 	 * not the mounted file (OFS751); EACCES (OFS756); EBADMSG, EUCLEAN,

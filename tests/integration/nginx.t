@@ -58,6 +58,24 @@ grep -q '"GET /ckpt/.metadata HTTP/2.0" 206' access.log
 tap_result $? "TLS speaks HTTP/2, in ranges"
 not_ok "a server with an unknown certificate is not believed" "$OPTIMFS" info "https://localhost:$2/ckpt"
 like "and the error says so" "$(cat "$scratch/err")" "*OFS922*certificate*"
+# One tensor of a checkpoint of 50 GB, of which only that tensor is stored.
+mk=$TOP_BUILDDIR/tests/bench/mkdcp
+if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big 2>/dev/null; then
+	name=model/layers.0.attention.wq.weight
+	: >access.log
+	is "a tensor of 64 MiB in 50 GB is what it is in files" \
+	    "$("$OPTIMFS" cat "http://127.0.0.1:$1/big" $name | cksum)" \
+	    "$("$OPTIMFS" cat www/big $name | cksum)"
+	index=$(stat -c %s www/big/.metadata)
+	# a listing, whether there is an index, the index, and each of 8 shards
+	is "and is read by a request for each shard, and 3" "$(grep -c . access.log)" 11
+	awk -v most=$(((67108864 + index) * 105 / 100)) '{ n += $10 } END { exit n > most }' access.log
+	tap_result $? "of at most 5 % more bytes than it and the index have"
+	rm -r www/big
+else
+	skip 3 "mkdcp is not built, or the disk has no room"
+fi
+
 # an object that is replaced while it is read
 if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
 	mnt=$(point web)

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 . "$TOP_SRCDIR/tests/tap/server.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 
 data=$TOP_SRCDIR/tests/data
 PAGE=5 serve "$data"
@@ -35,6 +36,34 @@ ok "a tensor in a bucket is read" "$OPTIMFS" cat "s3://$ck" optim/state/norm.bia
 n=$(asked)
 [ "$n" -le 6 ]
 tap_result $? "by a listing, the index and a request for each shard" || diag "$n requests"
+
+# From Python, by the same address.
+import_optimfs
+cat >"$scratch/read.py" <<'E'
+import sys
+import optimfs
+url, name, cache = sys.argv[1:]
+with optimfs.open(url, cache_dir=cache) as ck:
+    data = ck.open(name).read()
+try:
+    import fsspec
+    from optimfs.fsspec import OptimfsFileSystem
+except ImportError:
+    pass
+else:
+    fsspec.register_implementation("optimfs", OptimfsFileSystem, clobber=True)
+    with fsspec.open("optimfs://" + name, path=url) as f:
+        assert f.read() == data
+sys.stdout.buffer.write(data)
+E
+if [ -e "$OPTIMFS_LIBRARY" ] && ! sanitized; then
+	is "Python and fsspec read a tensor in a bucket" \
+	    "$(python3 "$scratch/read.py" "s3://$ck" optim/state/norm.bias/exp_avg "$scratch/cache" | cksum)" \
+	    "$("$OPTIMFS" cat "$data/$ck" optim/state/norm.bias/exp_avg | cksum)"
+	ok "and keep it on a disk" test -d "$scratch/cache/0"
+else
+	skip 2 "no library for Python"
+fi
 mkdir "$scratch/point"
 not_ok "a bucket cannot be mounted for writing" "$OPTIMFS" mount -o rw "s3://$ck" "$scratch/point"
 like "and the error says so" "$(cat "$scratch/err")" "*OFS926*"

@@ -77,6 +77,17 @@ static struct block *find_block(struct ofs_http_blocks *b, uint32_t file,
 	return k;
 }
 
+bool ofs_http_blocks_has(struct ofs_http_blocks *b, uint32_t file,
+    uint64_t number)
+{
+	bool has;
+
+	pthread_mutex_lock(&b->lock);
+	has = find_block(b, file, number) != NULL;
+	pthread_mutex_unlock(&b->lock);
+	return has;
+}
+
 bool ofs_http_blocks_get(struct ofs_http_blocks *b, uint32_t file,
     uint64_t number, void *out, size_t n)
 {

@@ -13,12 +13,17 @@
  * side. A block is what one request brings for them. Thread-safe. */
 #define OFS_HTTP_BLOCK (UINT64_C(128) << 10)
 
+/* What the blocks of a site may take. */
+#define OFS_HTTP_BLOCKS_MOST ((size_t)96 << 20)
+
 struct ofs_http_blocks;
 
 /* For most bytes of blocks. */
 struct ofs_http_blocks *ofs_http_blocks_new(size_t most,
     struct optimfs_error *err);
 void ofs_http_blocks_free(struct ofs_http_blocks *b);
+bool ofs_http_blocks_has(struct ofs_http_blocks *b, uint32_t file,
+    uint64_t number);
 /* Copies block number of a file to out; n: its bytes. false: it is not there. */
 bool ofs_http_blocks_get(struct ofs_http_blocks *b, uint32_t file,
     uint64_t number, void *out, size_t n);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "store/http/nodes.h"
 #include "store/runs.h"
@@ -18,7 +19,9 @@
  * fetched than was asked for: twice as much each time. */
 #define GAP     (UINT64_C(1) << 20)
 #define RANGE   (UINT64_C(8) << 20)
+#define REST    (UINT64_C(128) << 10)
 #define AT_ONCE 16
+#define LATE_MS 1000
 #define SHORT   (UINT64_C(1) << 20)
 
 struct range {
@@ -30,11 +33,12 @@ struct range {
 	uint64_t at, skip, len;
 	uint8_t *buf;
 	bool direct, is_short;
+	bool keep; /* its blocks stay in memory */
 };
 
 struct fetching {
 	struct ofs_http_site *s;
-	uint8_t *out;
+	uint8_t *out; /* NULL: nobody waits for them, they are kept */
 	struct ofs_segment *part;
 	size_t n, cap;
 };
@@ -61,7 +65,8 @@ static int cut_run(struct fetching *f, struct ofs_segment run,
 		run.len = RANGE;
 		if (f->s->disk != NULL) /* no block is in two ranges */
 			run.len -= run.src % RANGE;
-		if (run.len > left)
+		/* a short rest is no request of its own */
+		if (run.len + REST > left)
 			run.len = left;
 		if (add_part(f, &run, err) == -1)
 			return -1;
@@ -139,7 +144,7 @@ static struct range join_parts(const struct fetching *f, size_t i)
 		end = end_of(p) > r.end ? end_of(p) : r.end;
 		if (p->object != r.file ||
 		    (p->src > r.end && p->src - r.end >= GAP) ||
-		    end - r.first > RANGE)
+		    end - r.first > RANGE + REST)
 			break;
 		r.end = end;
 		r.n++;
@@ -165,16 +170,14 @@ static uint64_t window_of(struct ofs_http_site *s, const struct range *r)
 	return window > r->end - r->first ? window : r->end - r->first;
 }
 
-/* Blocks that are short are kept in memory, too. */
 static bool take_block(struct ofs_http_site *s, const struct range *r,
     struct ofs_http_disk_key *key, uint8_t *out, size_t n)
 {
-	if (r->is_short &&
-	    ofs_http_blocks_get(s->blocks, r->file, key->number, out, n))
+	if (ofs_http_blocks_get(s->blocks, r->file, key->number, out, n))
 		return true;
 	if (s->disk == NULL || !ofs_http_disk_get(s->disk, key, out, n))
 		return false;
-	if (r->is_short)
+	if (r->keep)
 		ofs_http_blocks_put(s->blocks, r->file, key->number, out, n);
 	return true;
 }
@@ -207,7 +210,7 @@ static void keep_blocks(struct ofs_http_site *s, const struct range *r,
 		if (n > OFS_HTTP_BLOCK)
 			n = OFS_HTTP_BLOCK;
 		key->number = (r->at + i) / OFS_HTTP_BLOCK;
-		if (r->is_short)
+		if (r->keep)
 			ofs_http_blocks_put(s->blocks, r->file, key->number,
 			    r->buf + i, n);
 		if (s->disk != NULL)
@@ -215,9 +218,10 @@ static void keep_blocks(struct ofs_http_site *s, const struct range *r,
 	}
 }
 
-static int prepare_blocks(struct ofs_http_site *s, struct range *r,
+static int prepare_blocks(struct fetching *f, struct range *r,
     struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
+	struct ofs_http_site *s = f->s;
 	uint64_t end = r->is_short ? r->first + window_of(s, r) : r->end;
 	uint64_t size = key->is->size;
 
@@ -236,8 +240,11 @@ static int prepare_range(struct fetching *f, struct range *r,
     struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
 	r->is_short = r->end - r->first <= SHORT;
-	if (r->is_short || f->s->disk != NULL)
-		return prepare_blocks(f->s, r, key, err);
+	r->keep = r->is_short || f->out == NULL;
+	if (r->keep || f->s->disk != NULL ||
+	    ofs_http_blocks_has(f->s->blocks, r->file,
+		r->first / OFS_HTTP_BLOCK))
+		return prepare_blocks(f, r, key, err);
 	r->at = r->first;
 	r->len = r->end - r->first;
 	r->direct = r->n == 1 && f->part[r->part].n == 1;
@@ -248,7 +255,7 @@ static int prepare_range(struct fetching *f, struct range *r,
 
 static void lay_out(const struct fetching *f, const struct range *r)
 {
-	if (r->direct)
+	if (r->direct || f->out == NULL)
 		return;
 	for (size_t i = r->part; i < r->part + r->n; i++) {
 		const struct ofs_segment *p = &f->part[i];
@@ -436,7 +443,7 @@ static int learn_tags(struct fetching *f, struct round *k,
 	return ret;
 }
 
-int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
+static int fetch_all(struct ofs_http_site *s, const struct ofs_segment *segs,
     size_t n, void *buf, struct optimfs_error *err)
 {
 	struct fetching f = { .s = s, .out = buf };
@@ -455,4 +462,49 @@ int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
 	free(f.part);
 	free(k);
 	return ret;
+}
+
+/* A server that did not answer a hint has had the time that it may take. */
+static int is_late(struct ofs_http_site *s, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->late.code != 0 && ofs_clock_ms() - s->late_ms < LATE_MS)
+		ret = optimfs_fail_with(err, &s->late);
+	s->late.code = 0;
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+static void note_late(struct ofs_http_site *s, const struct optimfs_error *why)
+{
+	if (why->number != 922)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->late = *why;
+	s->late_ms = ofs_clock_ms();
+	pthread_mutex_unlock(&s->lock);
+}
+
+int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
+    size_t n, void *buf, struct optimfs_error *err)
+{
+	if (is_late(s, err) == -1)
+		return -1;
+	return fetch_all(s, segs, n, buf, err);
+}
+
+void ofs_http_want(struct ofs_http_site *s, const struct ofs_segment *segs,
+    size_t n)
+{
+	struct optimfs_error err = { 0 };
+	uint64_t bytes = 0;
+	size_t fit = 0;
+
+	while (fit < n && bytes + segs[fit].len <= OFS_HTTP_BLOCKS_MOST * 3 / 4)
+		bytes += segs[fit++].len;
+	/* whoever needs them will see why they cannot be had */
+	if (fit > 0 && fetch_all(s, segs, fit, NULL, &err) == -1)
+		note_late(s, &err);
 }

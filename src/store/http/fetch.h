@@ -9,5 +9,9 @@
  * them. */
 int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
     size_t n, void *buf, struct optimfs_error *err);
+/* The same without a buffer: keeps them for reads that follow soon, as far as
+ * there is room. */
+void ofs_http_want(struct ofs_http_site *s, const struct ofs_segment *segs,
+    size_t n);
 
 #endif

@@ -19,8 +19,6 @@
 #include "store/http/nodes.h"
 #include "store/http/transport.h"
 
-/* What the blocks of a site may take. */
-#define BLOCKS_MOST ((size_t)64 << 20)
 /* A server that does not answer is not asked again at once by each name. */
 #define PATIENCE_MS 5000
 /* Files whose sizes are asked for at once. */
@@ -578,7 +576,7 @@ struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
 	s->refs = 1;
 	pthread_mutex_init(&s->lock, NULL);
 	s->shown = strndup(address, n);
-	s->blocks = ofs_http_blocks_new(BLOCKS_MOST, err);
+	s->blocks = ofs_http_blocks_new(OFS_HTTP_BLOCKS_MOST, err);
 	s->disk = ofs_http_disk(NULL, 0, err);
 	if (s->shown != NULL && s->blocks != NULL &&
 	    (s->kind->prepare == NULL || s->kind->prepare(http, err) == 0) &&

@@ -80,6 +80,9 @@ struct ofs_http_site {
 	struct ofs_keys paths;
 	struct ofs_http_node *node; /* by the numbers of paths; 0: the root */
 	uint32_t cap;
+	/* The server did not answer a request that nobody waited for. */
+	struct optimfs_error late;
+	int64_t late_ms;
 	uint32_t listing; /* the server whose names are added */
 	struct ofs_http_copy *copy;
 	uint32_t ncopies, copy_cap;

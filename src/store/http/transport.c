@@ -217,6 +217,33 @@ static void web_decode(struct ofs_transport *t, const struct ofs_extent *at,
 	w->decoder->ops->decode(w->decoder, at, n, bytes);
 }
 
+#define WANTED_MOST 32
+
+/* Extents of items, whose headers and directories are read before their data:
+ * all come together. */
+static void web_willneed(struct ofs_transport *t, const struct ofs_extent *at,
+    size_t n)
+{
+	struct web *w = (struct web *)t;
+	struct ofs_segment seg[WANTED_MOST];
+	size_t k = 0;
+
+	for (size_t i = 0; i < n && k < WANTED_MOST; i++) {
+		uint64_t size = w->cat->objects[at[i].object].size;
+
+		if (w->file[at[i].object] == OFS_NONE || at[i].off >= size)
+			continue;
+		seg[k++] = (struct ofs_segment){
+			.object = w->file[at[i].object],
+			.src = at[i].off,
+			.len = at[i].len < size - at[i].off ? at[i].len
+							    : size - at[i].off,
+			.n = 1,
+		};
+	}
+	ofs_http_want(w->site, seg, k);
+}
+
 static void web_close(struct ofs_transport *t)
 {
 	struct web *w = (struct web *)t;
@@ -228,9 +255,11 @@ static void web_close(struct ofs_transport *t)
 
 static const struct ofs_transport_ops web_ops = {
 	.name = "http",
+	.at_once = UINT64_C(64) << 20,
 	.fetch = web_fetch,
 	.length = web_length,
 	.close = web_close,
+	.willneed = web_willneed,
 	.decode = web_decode,
 };
 
