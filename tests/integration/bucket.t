@@ -120,6 +120,19 @@ is "with what was missing" "$(puts)" 2
 ok "and is complete" diff -r "$scratch/local" "$b/bucket/a/b"
 is "without a rest" "$(ls -A "$b/bucket/a") $(uploads)" "b "
 
+# A server that damages what it has.
+clean
+printf 'skip 4\ndamaged 1\n' >"$FAULTS"
+not_ok "what is not what was written" reshard --to dcp@3 "$ck" s3://bucket/a/b
+like "is named" "$(cat "$scratch/err")" "*OFS931 s3://bucket/a/b/__*distcp*"
+is "before there is an index" "$(ls -A "$b/bucket/a/b")" "__0_0.distcp
+__1_0.distcp
+__2_0.distcp"
+ok "another layout takes its place" reshard -q --to dcp@2 "$ck" s3://bucket/a/b
+is "without a rest of it" "$(ls -A "$b/bucket/a/b") $(uploads)" ".metadata
+__0_0.distcp
+__1_0.distcp "
+
 # Another one in its place.
 clean
 printf 'skip 2\nrefused 99\n' >"$FAULTS"

@@ -12,6 +12,7 @@ many of the next requests fail, all of those that upload a part or complete one:
     lost      the request is done, and the connection ends before the answer
     digest    400 BadDigest
     late      200, with an error in the body, for what completes
+    damaged   what completes loses its last byte
     refused   403 for everything that writes
     stall     no answer
     skip      nothing: the next line counts after so many
@@ -78,7 +79,7 @@ class Handler(server.Handler):
         if not os.access(self.root / parts[0], os.W_OK) or (self.root / parts[0] / '.closed').exists():
             return self.error(403, 'AccessDenied')
         status, headers, text = getattr(self, self.command.lower())(
-            self.root.joinpath(*parts), query, body)
+            self.root.joinpath(*parts), query, body, fault)
         if fault == 'lost':
             return self.cut()
         return self.answer(status, headers, text.encode())
@@ -96,7 +97,7 @@ class Handler(server.Handler):
         os.rename(new, file)
         return self.tag(file)
 
-    def put(self, file, query, body):
+    def put(self, file, query, body, _):
         if 'uploadId' not in query:
             return 200, [('ETag', self.store(file, body))], ''
         upload = self.uploads.get((query['uploadId'], str(file)))
@@ -107,7 +108,7 @@ class Handler(server.Handler):
         upload[number] = (tag, body)
         return 200, [('ETag', tag)], ''
 
-    def post(self, file, query, body):
+    def post(self, file, query, body, fault):
         if 'uploads' in query:
             name = 'id/%d+%d' % (os.getpid(), self.count('uploads'))
             self.uploads[(name, str(file))] = {}
@@ -123,12 +124,13 @@ class Handler(server.Handler):
             return 400, [], '<Error><Code>InvalidPart</Code></Error>'
         if any(len(have[n][1]) < 5 << 20 for n, _ in wanted[:-1]):
             return 400, [], '<Error><Code>EntityTooSmall</Code></Error>'
-        tag = self.store(file, b''.join(have[n][1] for n, _ in wanted))
+        data = b''.join(have[n][1] for n, _ in wanted)
+        tag = self.store(file, data[:-1] if fault == 'damaged' else data)
         del self.uploads[key]
         return 200, [], ('<CompleteMultipartUploadResult><ETag>%s</ETag>'
                          '</CompleteMultipartUploadResult>' % html.escape(tag))
 
-    def delete(self, file, query, _):
+    def delete(self, file, query, *_):
         if 'uploadId' in query:
             found = self.uploads.pop((query['uploadId'], str(file)), None)
             return (404 if found is None else 204), [], ''
