@@ -405,8 +405,35 @@ static bool differ_in_step(const struct ofs_part *a, const struct ofs_part *b)
 	    ofs_detect_other_step(a->rel, b->rel);
 }
 
+/* The number of other parts that are the state at another time. */
+static size_t count_steps(const struct ofs_parts *parts, size_t i)
+{
+	size_t n = 0;
+
+	for (size_t k = 0; k < parts->n; k++)
+		n += k != i &&
+		    differ_in_step(&parts->part[i], &parts->part[k]);
+	return n;
+}
+
+/* Beside the files of n ranks, n files whose only numbers are those of the ranks
+ * are of one save: step_0.pt, step_1.pt beside model_0.pt, model_1.pt. */
+static bool is_of_ranks(const struct ofs_parts *parts, size_t i, size_t n)
+{
+	const char *rel = parts->part[i].rel;
+	const char *number = rel + strcspn(rel, "0123456789");
+
+	if (strtoul(number, NULL, 10) >= n ||
+	    number[strcspn(number, "_-=")] != '\0')
+		return false;
+	for (size_t k = 0; k < parts->n; k++)
+		if (parts->part[k].nfiles == n)
+			return true;
+	return false;
+}
+
 /* The files of several steps are no parts of one checkpoint. Where a trainer has
- * written an index they are of one save: its step_0.pt is that of a rank. */
+ * written an index they are of one save. */
 static int check_steps(const struct ofs_dir *dir, const struct ofs_parts *parts,
     struct optimfs_error *err)
 {
@@ -414,12 +441,10 @@ static int check_steps(const struct ofs_dir *dir, const struct ofs_parts *parts,
 	size_t n = 0, nfound = 0;
 
 	for (size_t i = 0; i < parts->n && parts->trainer == NULL; i++) {
-		bool found = false;
+		size_t others = count_steps(parts, i);
 
-		for (size_t k = 0; k < parts->n && !found; k++)
-			found = k != i &&
-			    differ_in_step(&parts->part[i], &parts->part[k]);
-		if (found && nfound++ < 4 && n < sizeof(list))
+		if (others > 0 && !is_of_ranks(parts, i, others + 1) &&
+		    nfound++ < 4 && n < sizeof(list))
 			n += (size_t)snprintf(list + n, sizeof(list) - n,
 			    "%s %s", nfound == 1 ? "" : ",",
 			    parts->part[i].rel);

@@ -91,6 +91,12 @@ take fsdp2_w2_safetensors/ckpt/step_3
 change 'model["rank_to_layout_info"][0]["file_path"] = "../../x"'
 not_ok "a path out of the checkpoint is refused" "$OPTIMFS" ls "$ck"
 
+# step_0.pt, step_1.pt are of ranks, not of steps.
+take fsdp2_w3/ckpt/step_3
+rm "$ck/metadata.pkl"
+like "without an index the files are of the ranks that their names say" \
+    "$("$OPTIMFS" info "$ck")" '*job *3 ranks*missing *nothing*'
+
 # Edits: of a tensor in several files, and its copies.
 take hsdp_w4_safetensors/ckpt/step_3
 mnt=$(point m)
