@@ -306,13 +306,21 @@ static void print_json(const struct thin *t)
 static void print_row(const struct row *r)
 {
 	char size[OFS_HUMAN_SIZE] = "-", step[24] = "-";
+	struct ofs_buf b = { 0 };
 
 	if (r->step >= 0)
 		snprintf(step, sizeof(step), "%" PRId64, r->step);
 	if (r->action != KEEP)
 		ofs_human_bytes(r->frees, size);
-	printf("%10s  %9s  %-7s  %s%s%s\n", step, size, actions[r->action],
-	    r->name, r->why[0] == '\0' ? "" : ": ", r->why);
+	ofs_buf_printf(&b, "%10s  %9s  %-7s  ", step, size,
+	    actions[r->action]);
+	ofs_buf_plain(&b, r->name, strlen(r->name));
+	if (r->why[0] != '\0') {
+		ofs_buf_puts(&b, ": ");
+		ofs_buf_plain(&b, r->why, strlen(r->why));
+	}
+	ofs_buf_putc(&b, '\n');
+	ofs_print_buf(&b);
 }
 
 static void print_text(const struct thin *t)

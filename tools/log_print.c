@@ -81,9 +81,11 @@ static void print_step(const struct ofs_log_row *r)
 
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M", localtime_r(&when, &tm));
 	put_step(&b, r);
-	ofs_buf_printf(&b, "  %-16s  %9s  %10s  %s%s%s\n", date,
+	ofs_buf_printf(&b, "  %-16s  %9s  %10s  ", date,
 	    r->read ? ofs_human_bytes(r->bytes, size) : "-",
-	    put_rates(r, rates), r->name, *r->problems == '\0' ? "" : ": ",
+	    put_rates(r, rates));
+	ofs_buf_plain(&b, r->name, strlen(r->name));
+	ofs_buf_printf(&b, "%s%s\n", *r->problems == '\0' ? "" : ": ",
 	    r->problems);
 	ofs_tool_print_buf(&b, 12);
 }
@@ -121,8 +123,11 @@ static void print_values(const struct ofs_log *log, size_t path)
 		put_step(&b, r);
 		if (r->cell != NULL)
 			put_cell(log, &r->cell[path], &b);
-		else
-			ofs_buf_printf(&b, "  %s: %s", r->name, r->problems);
+		else {
+			ofs_buf_puts(&b, "  ");
+			ofs_buf_plain(&b, r->name, strlen(r->name));
+			ofs_buf_printf(&b, ": %s", r->problems);
+		}
 		ofs_buf_putc(&b, '\n');
 		ofs_tool_print_buf(&b, 12);
 	}

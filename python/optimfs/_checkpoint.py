@@ -416,7 +416,8 @@ def open(path: PathLike, *, type: Optional[str] = None,
          ids: Optional[PathLike] = None, units: Optional[PathLike] = None,
          optim_key: Optional[str] = None, model_key: Optional[str] = None,
          subtree: Optional[str] = None, fill: Optional[str] = None,
-         join: Optional[PathLike] = None, names: Optional[PathLike] = None,
+         join: Optional[PathLike] = None, base: Optional[PathLike] = None,
+         names: Optional[PathLike] = None,
          cache: Optional[int] = None,
          cache_dir: Optional[PathLike] = None,
          cache_disk: Optional[int] = None, max_metadata: Optional[int] = None,
@@ -429,7 +430,8 @@ def open(path: PathLike, *, type: Optional[str] = None,
     those of optimfs(1): type (the format, if it is not detected), ids and
     units (files that name parameters), optim_key and model_key (where they
     are), subtree (only that part), fill ("zero"), join (another directory with
-    a part of the checkpoint), names (a file with families of names for views),
+    a part of the checkpoint), base (for a version of a run that is stored as
+    changes, "RUN:3": the checkpoint that the first version changes), names (a file with families of names for views),
     cache (bytes of memory for decoded data), cache_dir and cache_disk (a
     directory that keeps what was read of addresses, and its bytes; the first
     one of a process counts), max_metadata and parse_mem (limits in bytes for an index,
@@ -442,7 +444,8 @@ def open(path: PathLike, *, type: Optional[str] = None,
     """
     return Checkpoint(path, type=type, ids=ids, units=units,
                       optim_key=optim_key, model_key=model_key,
-                      subtree=subtree, fill=fill, join=join, names=names, cache=cache,
+                      subtree=subtree, fill=fill, join=join, base=base,
+                      names=names, cache=cache,
                       cache_dir=cache_dir, cache_disk=cache_disk,
                       max_metadata=max_metadata, parse_mem=parse_mem,
                       strict=strict, follow=follow)

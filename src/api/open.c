@@ -239,8 +239,12 @@ static struct optimfs *open_run(const char *path,
 {
 	if (options->rw || options->group != NULL) {
 		optimfs_fail(err, EROFS,
-		    "OFS854 %s is a run, which is read-only and read by one "
-		    "process: give one of its checkpoints, %s/steps/STEP",
+		    options->rw
+			? "OFS854 %s is a run, which is read-only: give one of "
+			  "its checkpoints, %s/steps/STEP"
+			: "OFS854 %s is a run, which one process reads: without "
+			  "mpirun the command shows it, with mpirun give the "
+			  "directory of one of its checkpoints, %s/NAME",
 		    path, path);
 		return NULL;
 	}

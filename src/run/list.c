@@ -250,7 +250,8 @@ static void put_text_row(struct ofs_buf *out, const struct optimfs_run_entry *e,
 	    !e->complete             ? "unfinished"
 		: row->facts.damaged ? "damaged"
 				     : "complete");
-	ofs_buf_printf(out, "  %s", e->name);
+	ofs_buf_puts(out, "  ");
+	ofs_buf_plain(out, e->name, strlen(e->name));
 	if (e->why[0] != '\0')
 		ofs_buf_printf(out, ": %s", e->why);
 	if (wrong(row)[0] != '\0')

@@ -157,6 +157,10 @@ ok "and base= gives it" "$OPTIMFS" cp -r -o base="$scratch/elsewhere" \
     "$ck/deltas/steps/3" . "$scratch/given"
 ok "with the same weights" python3 "$TOP_SRCDIR/tests/support/manifest.py" \
     "$data/slime_xxh3/expected_3/manifest.json" "$scratch/given"
+is "Python, too" "$(PYTHONPATH=$TOP_SRCDIR/python PYTHONDONTWRITEBYTECODE=1 \
+    OPTIMFS_LIBRARY=${OPTIMFS_LIBRARY:-$TOP_BUILDDIR/.libs/liboptimfs.so.0} python3 -c 'import optimfs, sys
+with optimfs.open(sys.argv[1] + "/deltas/steps/3", base=sys.argv[2]) as ck:
+    print(*sorted(ck["model"]))' "$ck" "$scratch/elsewhere" 2>&1)" "$(ls "$scratch/given/model" | tr '\n' ' ' | sed 's/ $//')"
 rm -rf "$ck/base"
 cp -r "$data/slime_xxh3/ckpt/deltas/weight_v000004" "$ck/base"
 status "another base does not have the checksums" 3 "$OPTIMFS" cat \

@@ -133,6 +133,18 @@ else
 fi
 is "a file gets none" "$("$OPTIMFS" log "$run" model | grep -c ' to ')" 0
 
+# A name is one line, whatever it is.
+cp -r "$run/step-100" "$run/step-
+7"
+cp -r "$run/step-100" "$run/$(printf 'step-6000\033[31m')"
+for verb in info log "thin --keep-last 1" "thin --keep-last 1 --drop optim"; do
+	is "$verb: names with a newline and an escape are escaped" \
+	    "$("$OPTIMFS" $verb "$run" | grep -o 'step-.x0a7\|step-6000.x1b.31m' | sort | tr '\n' ' ')" \
+	    'step-6000\x1b[31m step-\x0a7 '
+done
+rm -r "$run"/step-6000* "$run/step-
+7"
+
 # Refusals.
 refused() {
 	status "$1" "$2" "$OPTIMFS" $3
