@@ -36,7 +36,7 @@ static int make(struct ofs_command *c)
 	else
 		ofs_tool_done("%s is an empty template, %s: mount it with "
 			      "'optimfs mount -o rw %s MOUNTPOINT', copy files "
-			      "in, unmount it; until then all files are in "
+			      "in, unmount it; until then keep its source, and "
 			      ".%s.optimfs beside it",
 		    c->operand[0], c->layout, c->operand[0],
 		    last_of(c->operand[0]));

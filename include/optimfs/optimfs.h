@@ -49,7 +49,7 @@ struct optimfs_options {
 	/* of a run whose versions are changes: the state that the first one
 	 * changes, version 0 */
 	const char *base;
-	uint64_t cache;   /* bytes of memory for decoded data;
+	uint64_t cache; /* bytes of memory for decoded data;
 			 * 0: 1/8 of RAM, or of what the control group
 			 * allows, at most 4 GiB */
 	uint64_t
@@ -388,14 +388,19 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
 
 /* Prepare dir, which is empty or does not exist (else EEXIST, OFS830), for a
  * checkpoint with the names, shapes and types of like in another format or
- * layout. Its bytes are then written to a mount of dir with rw. Until the
- * commit everything is in .NAME.optimfs beside dir, and dir stays empty. With a
+ * layout. Its bytes are then written to a mount of dir with rw, which reads the
+ * names, and values that cannot be written, from like. Until the commit
+ * everything is in .NAME.optimfs beside dir, and dir stays empty. With a
  * group, all ranks must call it with the same dir, in which %r and %h stand for
- * rank and host. Rank 0 prepares its directory; those of the others are
+ * rank and host; like is then read by rank 0 alone. Rank 0 prepares its directory; those of the others are
  * created, and get their files with the commit. It succeeds on all ranks or on
  * none. */
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err);
+/* If dir was made by optimfs_mkfs and waits for its first commit: the paths that a
+ * mount of it reads, which are like and files of its options, each NUL-terminated,
+ * with an empty one at the end; malloc'ed. NULL: it does not wait, or no memory. */
+char *optimfs_mkfs_reads(const char *dir);
 
 /* A summary, malloc'ed: of the checkpoint (path ""), of a directory of the
  * tree, or of a file. Reads the index and a few values. */

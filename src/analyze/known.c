@@ -105,7 +105,7 @@ static bool has_identity(const struct optimfs *fs)
 
 	return fs->run == NULL && !fs->changes && fs->coordinator == NULL &&
 	    fs->options.group == NULL && fs->options.fill == NULL &&
-	    cat->dir.names == NULL && !cat->filling;
+	    cat->dir.names == NULL;
 }
 
 /* Takes the records of the loaded bytes, up to one that is none. */

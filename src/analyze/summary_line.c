@@ -89,11 +89,11 @@ void ofs_summary_line(const struct ofs_summary *s, struct ofs_buf *out)
 {
 	const struct ofs_catalog *cat = s->snap->cat;
 	uint64_t problems = ofs_summary_problems(s);
-	bool template = s->snap->overlay != NULL &&
-	    ofs_overlay_is_template(s->snap->overlay);
+	bool template =
+	    s->snap->overlay != NULL && ofs_overlay_hides(s->snap->overlay);
 
 	if (template)
-		ofs_buf_puts(out, "a template to be filled in: ");
+		ofs_buf_puts(out, "a template to be filled in; its source: ");
 	ofs_buf_puts(out, cat->format == NULL ? "unknown" : cat->format);
 	if (cat->world_size > 0 || s->ranks > 0) {
 		ofs_buf_puts(out, ", ");

@@ -15,7 +15,7 @@ struct ofs_coordinator;
 /* stage.c: an ofs_stage_open_fn. */
 struct ofs_stage *ofs_stage_for_writing(const char *path,
     const struct optimfs_options *options, struct ofs_manifest *s,
-    char **template, struct ofs_coordinator **coordinator,
+    bool *template, struct ofs_coordinator **coordinator,
     struct optimfs_error *err);
 
 /* open.c */

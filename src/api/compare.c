@@ -25,11 +25,12 @@ struct comparison {
 	int a, b;                    /* ranks that differ */
 };
 
-/* Does this rank show the common tree? A template that is being filled is shown
- * by one rank only. */
+/* Does this rank show the common tree? A new checkpoint that is being filled is
+ * shown by one rank only. */
 static bool shows(const struct ofs_snapshot *snap)
 {
-	return snap != NULL && !snap->cat->filling;
+	return snap != NULL &&
+	    (snap->overlay == NULL || !ofs_overlay_hides(snap->overlay));
 }
 
 static void put_digest(const struct comparison *c, struct ofs_buf *b)

@@ -3,8 +3,10 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "cluster/task.h"
@@ -39,6 +41,32 @@ static int make_all(struct optimfs *like, const char *layout, const char *dir,
 		rmdir(here);
 	free(here);
 	return ret;
+}
+
+static void put_path(struct ofs_buf *out, const char *path)
+{
+	if (path != NULL)
+		ofs_buf_put(out, path, strlen(path) + 1);
+}
+
+char *optimfs_mkfs_reads(const char *dir)
+{
+	struct optimfs_options o = { 0 };
+	struct ofs_template t = { 0 };
+	struct ofs_buf out = { 0 };
+	char *text = NULL;
+
+	if (ofs_template_find(dir, &t) && t.like != NULL) {
+		ofs_template_options(&t, &o);
+		put_path(&out, t.like);
+		put_path(&out, o.ids);
+		put_path(&out, o.units);
+		put_path(&out, o.join);
+		put_path(&out, o.base);
+		text = ofs_buf_text(&out, NULL);
+	}
+	ofs_template_fini(&t);
+	return text;
 }
 
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,

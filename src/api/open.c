@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "store/http/open.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -15,16 +17,11 @@
 #include "cluster/source.h"
 #include "cluster/task.h"
 #include "detect/registry.h"
+#include "detect/view_name.h"
 #include "journal/stage.h"
+#include "push/push.h"
 #include "push/template.h"
-#include "push/writethrough.h"
 #include "run/run.h"
-#include "store/http/open.h"
-
-static const struct ofs_write_ops *write_ops(const struct ofs_catalog *cat)
-{
-	return cat->filling ? &ofs_write_through : &ofs_write_staged;
-}
 
 /* A file that could not be read for the moment leaves names out of the tree:
  * whoever changes the rest would change less than there is, and the commit would
@@ -65,6 +62,50 @@ static struct ofs_catalog *read_for_writing(const char *path,
 	return NULL;
 }
 
+/* An empty directory that waits for its first commit shows the tree of the
+ * checkpoint that it is made like. */
+static struct optimfs *open_template(const char *path,
+    const struct optimfs_options *options, struct ofs_stage *stage,
+    struct optimfs_error *err)
+{
+	struct ofs_writing_to to = { .stage = stage, .fill = ofs_push };
+	struct optimfs_options like = *options;
+	struct ofs_catalog *cat = NULL;
+	struct ofs_layout layout = { .only = OFS_ONLY_ALL };
+	struct ofs_template t;
+
+	if (ofs_template_load(ofs_stage_beside(stage), &t, err) == -1) {
+		ofs_stage_close(stage, true);
+		return NULL;
+	}
+	like.group = NULL;
+	ofs_template_options(&t, &like);
+	if (ofs_layout_parse(t.layout, &layout, err) == 0)
+		cat = ofs_read_checkpoint(t.like, &like, err);
+	if (cat == NULL) {
+		optimfs_fail_in(err, "%.200s, which the new one is made like",
+		    t.like);
+		ofs_stage_close(stage, true);
+	}
+	ofs_template_fini(&t);
+	if (layout.only != OFS_ONLY_ALL)
+		to.only = layout.only == OFS_ONLY_OPTIM ? "optim" : "model";
+	return cat == NULL ? NULL
+			   : ofs_fs_new_staged(cat, path, options, &to, err);
+}
+
+static struct optimfs *open_staged(struct ofs_catalog *cat, const char *path,
+    const struct optimfs_options *options, struct ofs_stage *stage,
+    struct optimfs_error *err)
+{
+	const struct ofs_writing_to to = { .stage = stage };
+
+	if (cat != NULL)
+		return ofs_fs_new_staged(cat, path, options, &to, err);
+	ofs_stage_close(stage, true);
+	return NULL;
+}
+
 /* The lock comes first: whatever another writer, or a dead one, was about to
  * change must be finished before the checkpoint is read. The path must stay
  * valid when the process changes directory. */
@@ -72,10 +113,9 @@ static struct optimfs *open_rw(const char *path,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	char *real = realpath(path, NULL);
-	struct ofs_catalog *cat;
 	struct ofs_stage *stage;
 	struct optimfs *fs = NULL;
-	char *template = NULL;
+	bool template;
 
 	if (real == NULL) {
 		if (errno == ENOENT)
@@ -86,18 +126,11 @@ static struct optimfs *open_rw(const char *path,
 	}
 	stage =
 	    ofs_stage_for_writing(real, options, NULL, &template, NULL, err);
-	cat = stage == NULL
-	    ? NULL
-	    : read_for_writing(template == NULL ? real : template, options,
-		  err);
-	if (cat != NULL) {
-		cat->filling = template != NULL;
-		fs = ofs_fs_new_staged(cat, real, options, stage,
-		    write_ops(cat), err);
-	} else {
-		ofs_stage_close(stage, true);
-	}
-	free(template);
+	if (stage != NULL)
+		fs = template
+		    ? open_template(real, options, stage, err)
+		    : open_staged(read_for_writing(real, options, err), real,
+			  options, stage, err);
 	free(real);
 	return fs;
 }
@@ -111,7 +144,6 @@ static struct optimfs *open_rw_shared(const char *path,
 	struct ofs_manifest *s = ofs_group_manifest(options->group, path, err);
 	struct ofs_writing *w = s == NULL ? NULL : s->writing;
 	struct optimfs_options o = *options;
-	struct ofs_catalog *cat;
 	struct optimfs *fs = NULL;
 	const char *source = path;
 	char *here = NULL;
@@ -123,25 +155,22 @@ static struct optimfs *open_rw_shared(const char *path,
 		    path, options->group->rank);
 	if (w == NULL)
 		return NULL;
-	if (w->coordinator == NULL || w->template != NULL) {
+	if (w->coordinator == NULL || w->template) {
 		source = here = ofs_manifest_here(s, err);
 		o.group = NULL;
 	}
-	if (w->template != NULL && s->nfiles > 0) {
+	if (w->template && s->nfiles > 0) {
 		optimfs_fail(err, EEXIST,
 		    "OFS830 %s must be empty for a new checkpoint, but rank %d "
 		    "has a file there: %.200s",
 		    path, s->owner[s->file[0].owner].rank, s->file[0].path);
 		source = NULL;
 	}
-	cat = source == NULL
-	    ? NULL
-	    : read_for_writing(w->template == NULL ? source : w->template, &o,
-		  err);
-	if (cat != NULL) {
-		cat->filling = w->template != NULL;
-		fs = ofs_fs_new_staged(cat, source, &o, w->stage,
-		    write_ops(cat), err);
+	if (source != NULL) {
+		fs = w->template
+		    ? open_template(source, &o, w->stage, err)
+		    : open_staged(read_for_writing(source, &o, err), source, &o,
+			  w->stage, err);
 		w->stage = NULL;
 	}
 	if (fs != NULL) {
@@ -195,12 +224,8 @@ static struct optimfs *open_shared(const char *path,
 /* Fails for an empty directory that waits for a template to be filled. */
 static int find_template(const char *path, struct optimfs_error *err)
 {
-	char *template = NULL;
-	int found = ofs_template_find(path, &template, err);
-
-	free(template);
-	if (found != 1)
-		return found;
+	if (!ofs_template_find(path, NULL))
+		return 0;
 	return optimfs_fail(err, EROFS,
 	    "OFS834 %s is an empty template of optimfs mkfs: mount it with "
 	    "'optimfs mount -o rw %s MOUNTPOINT', copy files in, unmount it",
@@ -211,16 +236,14 @@ struct optimfs *ofs_open_catalog(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
 	struct ofs_stage *stage;
-	char *template = NULL;
+	bool template;
 
 	if (!options->rw)
 		return ofs_fs_new(cat, source, options, err);
 	stage =
 	    ofs_stage_for_writing(source, options, NULL, &template, NULL, err);
-	free(template);
 	if (stage != NULL)
-		return ofs_fs_new_staged(cat, source, options, stage,
-		    write_ops(cat), err);
+		return open_staged(cat, source, options, stage, err);
 	ofs_catalog_free(cat);
 	return NULL;
 }

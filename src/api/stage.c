@@ -14,16 +14,16 @@
 #include "cluster/commit/coordinator.h"
 #include "journal/lock.h"
 #include "journal/publish.h"
+#include "push/push.h"
 #include "push/template.h"
-#include "push/writethrough.h"
 #include "reshard/leftover.h"
 #include "store/http/open.h"
 
 /* The state found beside a checkpoint when its lock is taken. */
 struct beside {
 	const char *path;
-	char *template; /* the template of an empty directory */
-	bool done;      /* a template was about to be published */
+	bool template; /* an empty directory waits for its first commit */
+	bool done;     /* its files were about to be published */
 	struct ofs_manifest *manifest; /* with several ranks; else NULL */
 	struct ofs_coordinator
 	    *coordinator; /* of their directories, if there are several */
@@ -88,13 +88,11 @@ static int look_beside(void *ctx, int beside, struct optimfs_error *err)
 		b->done = ofs_template_done(b->path);
 		return found;
 	}
-	found = ofs_template_find(b->path, &b->template, err);
-	if (found == -1)
-		return -1;
+	b->template = ofs_template_find(b->path, NULL);
 	b->done = ofs_template_done(b->path);
-	if (found == 1)
+	if (b->template)
 		return 0;
-	/* the template has become path */
+	/* the new files have become path */
 	return b->done || ofs_reshard_rest(beside)
 	    ? 1
 	    : finish_commit(b, beside, err);
@@ -112,13 +110,13 @@ static int settle(struct ofs_stage *st, const struct beside *b,
 	    ofs_publish_forget(ofs_stage_beside(st), err) == -1)
 		return -1;
 	if (b->done)
-		ofs_writethrough_settle(st, b->template == NULL);
+		ofs_push_settle(st, !b->template);
 	return 0;
 }
 
 struct ofs_stage *ofs_stage_for_writing(const char *path,
     const struct optimfs_options *options, struct ofs_manifest *manifest,
-    char **template, struct ofs_coordinator **coordinator,
+    bool *template, struct ofs_coordinator **coordinator,
     struct optimfs_error *err)
 {
 	struct beside beside = { .path = path, .manifest = manifest };
@@ -139,7 +137,6 @@ struct ofs_stage *ofs_stage_for_writing(const char *path,
 	}
 	if (st == NULL) {
 		ofs_coordinator_free(beside.coordinator);
-		free(beside.template);
 		return NULL;
 	}
 	*template = beside.template;

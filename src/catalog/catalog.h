@@ -350,11 +350,11 @@ struct ofs_catalog {
 	struct ofs_arena arena; /* strings and other small data */
 	struct ofs_dir dir;     /* all objects are beneath it; owned */
 
-	const char *format;  /* "dcp", "torch", ...; static */
-	const char *writer;  /* "PyTorch 2.7 or later", ...; may be NULL */
-	const char *trainer; /* "Lightning", ...; NULL when unknown */
-	const char *version; /* of the trainer; NULL when unknown */
-	int world_size;      /* 0 when unknown */
+	const char *format;       /* "dcp", "torch", ...; static */
+	const char *writer;       /* "PyTorch 2.7 or later", ...; may be NULL */
+	const char *trainer;      /* "Lightning", ...; NULL when unknown */
+	const char *version;      /* of the trainer; NULL when unknown */
+	int world_size;           /* 0 when unknown */
 	struct ofs_access access; /* when it was read */
 
 	/* What its derived tensors are, if it is computed from other
@@ -418,9 +418,6 @@ struct ofs_catalog {
 	} * ties;
 	uint32_t nflat, nties;
 	bool ids_used; /* the reader has applied ids= itself */
-	/* A template (push/template.h): its files are being filled, but their
-	 * number and sizes do not change. */
-	bool filling;
 	bool lone; /* a file that the user named: the others are not its own */
 	/* of two joined directories: each below dir, "" for dir itself */
 	const char *joined[2];
@@ -523,7 +520,7 @@ void ofs_catalog_ordered(struct ofs_catalog *cat, uint32_t first, uint32_t end);
 /* What does the order of the entries [first, last] say? */
 enum ofs_evidence {
 	OFS_UNORDERED, /* nothing: not all are such entries of one file */
-	OFS_SORTED,    /* their keys are sorted: the dict may have been made from
+	OFS_SORTED,   /* their keys are sorted: the dict may have been made from
 			* files that sort them */
 	OFS_IN_ORDER, /* it is that of the state dict */
 };
@@ -552,8 +549,8 @@ const struct ofs_low_bit *ofs_low_bit_of(const struct ofs_catalog *cat,
 uint32_t ofs_catalog_derived(struct ofs_catalog *cat,
     const struct ofs_derived *d, struct optimfs_error *err);
 /* Call release(p) when the catalog is freed; at once on failure (-1). */
-int ofs_catalog_keep(struct ofs_catalog *cat, void *p,
-    void (*release)(void *p), struct optimfs_error *err);
+int ofs_catalog_keep(struct ofs_catalog *cat, void *p, void (*release)(void *p),
+    struct optimfs_error *err);
 /* Take ownership of doc. On failure doc stays the caller's. */
 uint32_t ofs_catalog_doc(struct ofs_catalog *cat, struct ofs_pickle *doc,
     struct optimfs_error *err);

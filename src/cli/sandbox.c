@@ -257,6 +257,35 @@ static int allow_named(const struct ofs_sandbox *s, const char *name,
 	return ret;
 }
 
+/* A new checkpoint is made like another one, which its mount reads. */
+static int each_read(const struct ofs_sandbox_config *config,
+    int (*each)(const void *ctx, const char *path, struct optimfs_error *err),
+    const void *ctx, struct optimfs_error *err)
+{
+	char *paths =
+	    config->write ? optimfs_mkfs_reads(config->source[0]) : NULL;
+	int ret = 0;
+
+	for (const char *p = paths; p != NULL && *p != '\0' && ret == 0;
+	     p += strlen(p) + 1)
+		ret = each(ctx, p, err);
+	free(paths);
+	return ret;
+}
+
+static int allow_read(const void *s, const char *path,
+    struct optimfs_error *err)
+{
+	return allow_named(s, path, err);
+}
+
+static int connect_read(const void *config, const char *path,
+    struct optimfs_error *err)
+{
+	return optimfs_connect(path,
+	    ((const struct ofs_sandbox_config *)config)->open, err);
+}
+
 static int connect_addresses(const struct ofs_sandbox_config *config,
     struct optimfs_error *err)
 {
@@ -264,9 +293,10 @@ static int connect_addresses(const struct ofs_sandbox_config *config,
 		if (config->source[i] != NULL &&
 		    optimfs_connect(config->source[i], config->open, err) == -1)
 			return -1;
-	return config->output == NULL
-	    ? 0
-	    : optimfs_connect(config->output, config->open, err);
+	if (config->output != NULL &&
+	    optimfs_connect(config->output, config->open, err) == -1)
+		return -1;
+	return each_read(config, connect_read, config, err);
 }
 
 /* What is written appears beside its place first, and is renamed. */
@@ -285,6 +315,8 @@ static int allow_places(const struct ofs_sandbox *s,
 		if (config->base[i] != NULL &&
 		    allow_named(s, config->base[i], err) == -1)
 			return -1;
+	if (each_read(config, allow_read, s, err) == -1)
+		return -1;
 	if (config->write &&
 	    allow_beside(s, config->source[0],
 		config->temporary ? SCRATCH : WRITE, err) == -1)

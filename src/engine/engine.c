@@ -229,8 +229,7 @@ static int put(struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
 	return 0;
 }
 
-/* Copies bytes that no change concerns, if they are not there. Where the file
- * system does not share their blocks, they are written like others. */
+/* Copies bytes that no change concerns. Where the file system does not share their blocks, they are written like others. */
 static int copy_run(struct ofs_engine *e, struct output *out, int fd,
     uint64_t at, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
@@ -238,8 +237,7 @@ static int copy_run(struct ofs_engine *e, struct output *out, int fd,
 		return optimfs_fail(err, ECANCELED, "given up");
 	if (out->direct)
 		by_cache(out, off);
-	if (fd != OFS_ENGINE_THERE &&
-	    ofs_copy_sparse(fd, at, out->fd, off, n, err) == -1)
+	if (ofs_copy_sparse(fd, at, out->fd, off, n, err) == -1)
 		return -1;
 	write_behind(out, off + n);
 	atomic_fetch_add(&e->done, n);

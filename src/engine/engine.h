@@ -19,7 +19,6 @@
 #define OFS_ENGINE_PART  (UINT64_C(64) << 20)
 #define OFS_ENGINE_PIECE (4u << 20) /* size of a read and a write */
 #define OFS_ENGINE_JOBS  64u
-#define OFS_ENGINE_THERE (-2) /* instead of a descriptor */
 
 struct ofs_engine_file {
 	/* number of the file in its source, and in the journal */
@@ -51,8 +50,8 @@ struct ofs_engine_ops {
 	 * NULL: a part waits for none. */
 	struct ofs_sums *(*sums)(void *from);
 	/* *len bytes from off on, at most to end, can be copied from byte *at of
-	 * the descriptor *fd; with *fd -1, they have to be read; with
-	 * OFS_ENGINE_THERE, the file has them already. NULL: all are read. */
+	 * the descriptor *fd; with *fd -1, they have to be read. NULL: all
+	 * are read. */
 	int (*run)(void *from, uint64_t off, uint64_t end, uint64_t *len,
 	    int *fd, uint64_t *at, struct optimfs_error *err);
 	/* The compressed items of a file that is written as a whole, and the

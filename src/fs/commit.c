@@ -147,7 +147,7 @@ int ofs_fs_lay_commit(struct ofs_snapshot *snap,
 		    "others, and has no files: name a format");
 	if (snap->overlay == NULL)
 		return lay_changes(snap, &changes, lay, arg, err);
-	if (snap->write != &ofs_write_staged)
+	if (ofs_overlay_hides(snap->overlay))
 		return optimfs_fail(err, ENOENT,
 		    "OFS771 view source: the checkpoint has no files before "
 		    "its commit");
@@ -178,8 +178,8 @@ static void forget(const struct optimfs *fs, bool safe)
 		ofs_overlay_stop(o, &why);
 }
 
-/* Commits the changes of the current snapshot, then empties the journal. */
-static int commit_staged(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+/* Then the journal is emptied. */
+int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
 	struct ofs_stage *stage = ofs_overlay_stage(fs->now->overlay);
@@ -202,5 +202,3 @@ static int commit_staged(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 		forget(fs, ret == 0);
 	return ret;
 }
-
-const struct ofs_write_ops ofs_write_staged = { .commit = commit_staged };

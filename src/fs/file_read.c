@@ -88,7 +88,7 @@ static int read_overlaid(struct reading *r, const struct ofs_piece *p,
 
 	ofs_plan_clear(r->plan);
 	if (f == NULL && snap->overlay != NULL &&
-	    ofs_overlay_is_template(snap->overlay))
+	    ofs_overlay_hides_tensor(snap->overlay, p->tensor))
 		return optimfs_fail(err, EIO,
 		    "OFS301 none of it has been written");
 	ret = f == NULL ? plan_gap(&h, first, count, err)
@@ -147,7 +147,7 @@ static bool is_layered(const struct reading *r, const struct ofs_piece *p)
 	return p->kind == OFS_PIECE_BOX &&
 	    (p->dtype != r->cat->tensors[p->tensor].dtype ||
 		(snap->overlay != NULL &&
-		    (ofs_overlay_is_template(snap->overlay) ||
+		    (ofs_overlay_hides_tensor(snap->overlay, p->tensor) ||
 			ofs_file_staged(r->file, p->tensor) != NULL)));
 }
 

@@ -46,8 +46,8 @@ static int check_source(const struct optimfs *fs, struct optimfs_error *err)
 	const struct ofs_catalog *cat = fs->now->cat;
 	struct stat st;
 
-	if (cat->filling || cat->nobjects < 2 || stat(fs->source, &st) == -1 ||
-	    S_ISDIR(st.st_mode))
+	if (fs->fill != NULL || cat->nobjects < 2 ||
+	    stat(fs->source, &st) == -1 || S_ISDIR(st.st_mode))
 		return 0;
 	return optimfs_fail(err, EINVAL,
 	    "OFS809 %s is one of several files: to write them, mount their "
@@ -55,25 +55,26 @@ static int check_source(const struct optimfs *fs, struct optimfs_error *err)
 	    fs->source);
 }
 
-static int open_overlay(struct optimfs *fs, struct ofs_stage *stage,
+static int open_overlay(struct optimfs *fs, const struct ofs_writing_to *to,
     struct optimfs_error *err)
 {
 	struct ofs_snapshot *snap = fs->now;
 	const struct ofs_overlay_base base = ofs_snapshot_base(snap);
 	struct optimfs_error note;
 
-	snap->overlay = ofs_overlay_new(&base, stage, fs->options.scratch, err);
+	snap->overlay =
+	    ofs_overlay_new(&base, to->stage, fs->options.scratch, err);
 	if (snap->overlay == NULL)
 		return -1;
 	fs->changes = true;
 	atomic_init(&fs->explicit_commit, fs->options.explicit_commit);
-	if (ofs_stage_note(stage)[0] != '\0') {
-		optimfs_fail_as(&note, EBUSY, "%s", ofs_stage_note(stage));
+	if (ofs_stage_note(to->stage)[0] != '\0') {
+		optimfs_fail_as(&note, EBUSY, "%s", ofs_stage_note(to->stage));
 		optimfs_log_error(fs, &note);
 	}
 	if (check_source(fs, err) == 0 &&
-	    (snap->write->begin == NULL ||
-		snap->write->begin(snap, err) == 0) &&
+	    (to->fill == NULL ||
+		ofs_overlay_hide(snap->overlay, to->only, err) == 0) &&
 	    ofs_overlay_replay(snap->overlay, err) == 0)
 		return 0;
 	ofs_overlay_keep(snap->overlay);
@@ -91,14 +92,14 @@ static int name_it(struct optimfs *fs, const char *source,
 }
 
 struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
-    const struct optimfs_options *options, struct ofs_stage *stage,
-    const struct ofs_write_ops *write, struct optimfs_error *err)
+    const struct optimfs_options *options, const struct ofs_writing_to *to,
+    struct optimfs_error *err)
 {
 	struct optimfs *fs = calloc(1, sizeof(*fs));
 
 	if (fs == NULL) {
 		ofs_catalog_free(cat);
-		ofs_stage_close(stage, true);
+		ofs_stage_close(to->stage, true);
 		ofs_no_memory(err);
 		return NULL;
 	}
@@ -113,12 +114,12 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 	else
 		fs->now = ofs_snapshot_new(fs, cat, err);
 	if (fs->now == NULL) {
-		ofs_stage_close(stage, true);
+		ofs_stage_close(to->stage, true);
 		optimfs_close(fs);
 		return NULL;
 	}
-	fs->now->write = write;
-	if (stage != NULL && open_overlay(fs, stage, err) == -1) {
+	fs->fill = to->fill;
+	if (to->stage != NULL && open_overlay(fs, to, err) == -1) {
 		optimfs_close(fs);
 		return NULL;
 	}
@@ -128,7 +129,9 @@ struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err)
 {
-	return ofs_fs_new_staged(cat, source, options, NULL, NULL, err);
+	static const struct ofs_writing_to nothing;
+
+	return ofs_fs_new_staged(cat, source, options, &nothing, err);
 }
 
 struct optimfs *ofs_fs_open(const char *path,

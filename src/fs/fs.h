@@ -91,20 +91,16 @@ struct ofs_coordinator;
 struct ofs_run_dir;
 struct ofs_stage;
 
-/* The two ways to write. Staged: changes are kept beside a checkpoint until the
- * commit (commit.c). Write-through: bytes go to their places in a new
- * checkpoint at once (push/writethrough.c). */
-struct ofs_write_ops {
-	/* Called when snap->overlay is new and nothing is replayed. May be
-	 * NULL. */
-	int (*begin)(struct ofs_snapshot *snap, struct optimfs_error *err);
-	/* As optimfs_commit; the caller holds the writers. */
-	int (*commit)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+/* How a checkpoint that is opened for writing is committed. */
+struct ofs_writing_to {
+	struct ofs_stage *stage; /* taken before the catalog was read */
+	/* A new checkpoint that is made like the one in the catalog: its first
+	 * commit, as optimfs_commit; the caller holds the writers. NULL: the
+	 * changes of a checkpoint (commit.c). */
+	int (*fill)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	    struct optimfs_error *err);
-	/* The text of .optimfs/missing, if only written bytes can be read. */
-	void (*missing)(struct ofs_snapshot *snap, struct ofs_buf *out);
+	const char *only; /* with fill, as in ofs_overlay_hide */
 };
-extern const struct ofs_write_ops ofs_write_staged;
 
 struct ofs_space {
 	const struct ofs_space_ops *ops;
@@ -169,8 +165,7 @@ struct ofs_snapshot {
 	struct ofs_tree tree;
 	struct ofs_reader reader;    /* of cat */
 	struct ofs_overlay *overlay; /* overlay/overlay.h; NULL: read-only */
-	const struct ofs_write_ops *write;
-	uint32_t generation; /* part of every node number */
+	uint32_t generation;         /* part of every node number */
 
 	/* Index files: they contain no entries. */
 	uint32_t index[OFS_MAX_INDEXES], nindexes;
@@ -227,6 +222,9 @@ struct optimfs {
 	struct ofs_snapshot *now;
 	bool changes;                        /* it may be written */
 	struct ofs_coordinator *coordinator; /* NULL: a single directory */
+	/* of struct ofs_writing_to */
+	int (*fill)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+	    struct optimfs_error *err);
 	atomic_bool explicit_commit;
 	/* Result of the last commit or abort. */
 	struct optimfs_error control;
@@ -236,7 +234,7 @@ struct optimfs {
 	char *source; /* as it was given */
 	char *real;   /* absolute path; NULL: not on this machine */
 	struct optimfs_options options;
-	char *names[11]; /* copies of the strings in options */
+	char *names[11];              /* copies of the strings in options */
 	struct ofs_families families; /* of names, for views */
 	/* protects control, unsynced, mount_info, stats, known, and making the
 	 * tables of mirrors */
@@ -329,11 +327,10 @@ char *ofs_mount_says(struct optimfs *fs, const struct ofs_teller *teller);
 struct optimfs *ofs_fs_new(struct ofs_catalog *cat, const char *source,
     const struct optimfs_options *options, struct optimfs_error *err);
 
-/* As above, writable. stage was taken before the catalog was read. Takes over
- * cat and stage, on failure too. */
+/* As above, writable. Takes over cat and the stage, on failure too. */
 struct optimfs *ofs_fs_new_staged(struct ofs_catalog *cat, const char *source,
-    const struct optimfs_options *options, struct ofs_stage *stage,
-    const struct ofs_write_ops *write, struct optimfs_error *err);
+    const struct optimfs_options *options, const struct ofs_writing_to *to,
+    struct optimfs_error *err);
 
 /* For people: the absolute path of the checkpoint, if it is on this machine. */
 static inline const char *ofs_fs_place(const struct optimfs *fs)

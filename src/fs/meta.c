@@ -229,21 +229,21 @@ const struct ofs_static_node ofs_static_nodes[OFS_NSTATIC] = {
 	    .lines = &ofs_warnings_lines },
 };
 
-/* In a template: what has not been written yet. */
-static void template_missing(struct ofs_snapshot *snap, struct ofs_buf *out)
+/* Of a new checkpoint: what has not been written yet. */
+static void put_unwritten(struct ofs_snapshot *snap, struct ofs_buf *out)
 {
-	snap->write->missing(snap, out);
+	ofs_overlay_missing(snap->overlay, out);
 }
 
 const struct ofs_static_node *ofs_static_node(const struct ofs_snapshot *snap,
     uint32_t i)
 {
 	static const struct ofs_static_node missing = {
-		.name = "missing", .text = template_missing, .live = true
+		.name = "missing", .text = put_unwritten, .live = true
 	};
 
 	return i == OFS_STATIC_MISSING && snap->overlay != NULL &&
-		ofs_overlay_is_template(snap->overlay)
+		ofs_overlay_hides(snap->overlay)
 	    ? &missing
 	    : &ofs_static_nodes[i];
 }

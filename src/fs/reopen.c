@@ -54,7 +54,6 @@ int ofs_fs_reopen(struct optimfs *fs, struct optimfs_error *err)
 		ofs_snapshot_unref(next);
 		return -1;
 	}
-	next->write = &ofs_write_staged;
 	next->serial = now->serial + 1;
 	next->generation = (now->generation + !same) % OFS_GENERATIONS;
 	ofs_install(fs, next);

@@ -48,8 +48,6 @@ int ofs_indexes_same(const struct ofs_snapshot *snap, struct optimfs_error *err)
 		/* a missing index file is harmless: it has been read */
 		if (!ofs_dir_stat(&snap->cat->dir, o->path, &st))
 			continue;
-		if ((uint64_t)st.st_size == o->size && snap->cat->filling)
-			continue;
 		if ((uint64_t)st.st_size != o->size || st.st_ino != o->ino ||
 		    ofs_time_ns(&st.st_mtim) != o->mtime_ns)
 			return optimfs_fail(err, ESTALE,

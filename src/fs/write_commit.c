@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cluster/commit/coordinator.h"
+#include "fs/commit.h"
 #include "fs/write_impl.h"
 
 /* Fails while a file is being written: the commit would take it away from its
@@ -62,7 +63,9 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 {
 	int ret;
 
-	ret = fs->now->write->commit(fs, stop, ctx, err);
+	ret =
+	    (ofs_overlay_hides(fs->now->overlay) ? fs->fill : ofs_fs_commit)(fs,
+		stop, ctx, err);
 	if (ret != -1)
 		show_or_say(fs);
 	ofs_set_replacing(fs, false);
@@ -102,7 +105,7 @@ static int commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (o->unsafe) {
 		*err = o->stuck;
 		ret = 1;
-	} else if (o->ops->hidden || o->published || ofs_overlay_dirty(o)) {
+	} else if (o->hidden != NULL || o->published || ofs_overlay_dirty(o)) {
 		ofs_overlay_doing(o, "");
 		ofs_overlay_progress(o, 0, 0, 0);
 		ret = commit_held(fs, stop, ctx, err);

@@ -5,38 +5,26 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/npy.h"
 #include "base/dtype.h"
+#include "base/npy.h"
 #include "catalog/shards.h"
 #include "fs/view.h"
 #include "fs/write_impl.h"
 #include "fs/write_npy.h"
 
-/* Does the file have a name of its own? Tied names share one, except in a
- * template. */
-static bool has_name(const struct optimfs_file *file)
-{
-	return ofs_overlay_is_template(file->snap->overlay) &&
-	    file->view == NULL && ofs_space_edited(file->at.space) &&
-	    file->at.index < file->snap->tree.n;
-}
-
 struct ofs_overlay_file *ofs_file_staged(const struct optimfs_file *file,
     uint32_t tensor)
 {
 	struct ofs_overlay *o = file->snap->overlay;
-	struct ofs_overlay_file *f;
+	bool named = file->view == NULL && ofs_space_edited(file->at.space);
 
 	if (o == NULL || atomic_load(&o->changed) == 0)
 		return NULL;
 	if (tensor >= file->snap->cat->ntensors)
 		return file->view == NULL ? NULL
 					  : ofs_view_staged(file->view, tensor);
-	pthread_rwlock_rdlock(&o->names);
-	f = has_name(file) ? ofs_overlay_file(o, file->at.index)
-			   : o->tensor[tensor];
-	pthread_rwlock_unlock(&o->names);
-	return f;
+	return ofs_overlay_of_tensor(o, tensor,
+	    named ? file->at.index : OFS_NONE);
 }
 
 /* Counts the open, so that a removed file stays until it is closed. */
@@ -101,7 +89,8 @@ static int check_stored(const struct optimfs_file *file,
 	    ? ofs_tree_tensor(&snap->tree, snap->cat, file->at.index)
 	    : NULL;
 
-	return t == NULL || !ofs_tensor_is_derived(snap->cat, t)
+	return t == NULL || ofs_overlay_hides(snap->overlay) ||
+		!ofs_tensor_is_derived(snap->cat, t)
 	    ? 0
 	    : optimfs_fail(err, EOPNOTSUPP,
 		  "OFS866 the tensor is computed from others, and cannot be "

@@ -17,7 +17,7 @@
  *     journal      the changes in order, see below
  *     data/<id>    the written bytes of a file, sparse, at their offsets
  *     new/         preparations of a commit
- *     template/    made by mkfs (push/template.h)
+ *     template.info, filled/   of a new checkpoint (push/template.h)
  *
  * With upper=DIR, journal, data and new lie in DIR/.NAME.optimfs/ instead; the
  * lock is always beside the checkpoint.

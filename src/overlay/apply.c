@@ -72,11 +72,9 @@ int ofs_overlay_gaps(struct ofs_overlay_file *f, const struct ofs_catalog *cat,
 
 	ofs_runs_begin(&runs, cat, t, box, first, count);
 	pthread_rwlock_rdlock(&f->lock);
-	/* bytes written in place are read like stored ones */
-	if (f->bytes->in_place || (f->text && f->accepted == NULL))
+	if (f->text && f->accepted == NULL)
 		h.end = first + count;
-	while (!f->text && !f->bytes->in_place && ret == 0 &&
-	    ofs_runs_next(&runs, &s))
+	while (!f->text && ret == 0 && ofs_runs_next(&runs, &s))
 		ret = stretch_gaps(f, &s, first + s.dst / runs.item, runs.item,
 		    &h);
 	pthread_rwlock_unlock(&f->lock);

@@ -268,10 +268,10 @@ static int other_form(const struct ofs_overlay *o,
 	return optimfs_fail(err, EINVAL,
 	    "OFS816 the %s %s here, not %s: copy from a view that converts "
 	    "(dtype=), or %s",
-	    o->ops->hidden ? "layout has" : "files of this checkpoint keep",
+	    o->hidden != NULL ? "layout has" : "files of this checkpoint keep",
 	    ofs_overlay_form_text(now, a), ofs_overlay_form_text(form, b),
-	    o->ops->hidden ? "make a layout with this type"
-			   : "reshard to dcp@N first");
+	    o->hidden != NULL ? "make a layout with this type"
+			      : "reshard to dcp@N first");
 }
 
 bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
@@ -279,8 +279,7 @@ bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
 	uint32_t entry = o->tree->node[base].entry;
 
 	return entry != OFS_NONE && !ofs_entry_is_text(o->cat, entry) &&
-	    (o->cat->fixed_forms ||
-		o->cat->entries[entry].key != OFS_KEY_FREE);
+	    (o->cat->fixed_forms || o->cat->entries[entry].key != OFS_KEY_FREE);
 }
 
 /* The form of a template, and of files that a commit can only overwrite, cannot
@@ -331,7 +330,7 @@ static int may_change(const struct ofs_overlay *o, uint32_t index,
 	bool made = ofs_overlay_is_made(o, index);
 	uint32_t base = made ? ofs_overlay_stands_for(o, index) : index;
 
-	if (o->ops->hidden)
+	if (o->hidden != NULL)
 		return made ? 0 : refuse(o, index, now, form, err);
 	if (base != OFS_NONE && !o->replaying &&
 	    ofs_overlay_keeps_form(o, base))

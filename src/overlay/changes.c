@@ -159,8 +159,6 @@ static int put_bytes(struct walk *w, struct ofs_change *c,
 	c->size = f->size;
 	if (f->lost.n > 0)
 		c->problem = f->why;
-	if (f->bytes->in_place)
-		return 0; /* readers of the base find them */
 	if (ofs_ranges_copy(&c->written, &f->written, w->err) == -1)
 		return -1;
 	c->staged = (struct ofs_staged){ ofs_overlay_file_read, f };
@@ -391,22 +389,24 @@ static int put_replaced(struct walk *w, uint32_t node, uint32_t base,
 	return put_added(w, node, f, form);
 }
 
-/* In a template all texts are written; few of them say something new. 1, 0, or
- * -1 (failed). */
+/* In a new checkpoint all texts are written; few of them say something new. 1, 0,
+ * or -1 (failed). */
 static int says_nothing(struct walk *w, uint32_t node,
     const struct ofs_overlay_file *f)
 {
+	const struct ofs_overlay_node *v = ofs_overlay_node(w->o, node);
 	struct ofs_blob *base;
 	int same;
 
-	if (!w->o->ops->hidden || !f->text)
+	if (w->o->hidden == NULL || !f->text)
 		return 0;
 	if (f->unwritten)
 		return 1;
 	base = w->o->reader->text(w->o->reader_ctx, node, w->err);
 	if (base == NULL)
 		return -1;
-	same = ofs_blob_equal(base, f->accepted);
+	same = ofs_blob_equal(base, f->accepted) &&
+	    (v->accepted == NULL || ofs_blob_equal(base, v->accepted));
 	ofs_blob_unref(base);
 	return same;
 }
@@ -557,8 +557,8 @@ static int collect(struct walk *w)
 
 	if (walk_now(w) == -1)
 		return -1;
-	/* in a template they are only not written yet */
-	for (uint32_t i = 0; i < tree->n && !w->o->ops->hidden; i++)
+	/* in a new checkpoint they are only not written yet */
+	for (uint32_t i = 0; i < tree->n && w->o->hidden == NULL; i++)
 		if (tree->node[i].entry != OFS_NONE && !w->taken[i] &&
 		    put_removed(w, i) == -1)
 			return -1;

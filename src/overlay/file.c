@@ -10,8 +10,10 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/io.h"
 #include "base/memory.h"
+#include "base/sys.h"
 #include "overlay/overlay_impl.h"
 
 static struct ofs_overlay_file *file_new(uint32_t index,
@@ -25,7 +27,6 @@ static struct ofs_overlay_file *file_new(uint32_t index,
 	f->index = index;
 	f->entry = OFS_NONE;
 	f->fd = -1;
-	f->bytes = &ofs_overlay_staged_bytes;
 	f->draft.limit = OFS_TEXT_MAX;
 	return f;
 }
@@ -46,20 +47,42 @@ struct ofs_overlay_file *ofs_overlay_element(const uint8_t element[16],
 	return NULL;
 }
 
-/* Tied names of a tensor share one file. */
+/* Where the file of a node is noted, or will be. Tied names of a tensor share one
+ * file. In a new checkpoint only those of a text do; others have a list. */
 static struct ofs_overlay_file **slot_of(const struct ofs_overlay *o,
     uint32_t index)
 {
 	const struct ofs_overlay_node *v = ofs_overlay_node(o, index);
+	struct ofs_overlay_file **at;
 	const struct ofs_entry *entry;
 
 	if (!ofs_overlay_is_made(o, index)) {
 		entry = &o->cat->entries[o->tree->node[index].entry];
-		if (entry->kind == OFS_ENTRY_TENSOR &&
-		    (o->ops->apart == NULL || !o->ops->apart(o, index)))
-			return &o->tensor[entry->ref];
+		if (entry->kind == OFS_ENTRY_TENSOR) {
+			at = &o->tensor[entry->ref];
+			while (o->hidden != NULL && *at != NULL &&
+			    !(*at)->text && (*at)->index != index)
+				at = &(*at)->tied;
+			return at;
+		}
 	}
 	return v == NULL ? NULL : (struct ofs_overlay_file **)&v->file;
+}
+
+struct ofs_overlay_file *ofs_overlay_of_tensor(struct ofs_overlay *o,
+    uint32_t tensor, uint32_t node)
+{
+	struct ofs_overlay_file *f;
+
+	pthread_rwlock_rdlock(&o->names);
+	if (o->hidden != NULL && node < o->tree->n)
+		f = ofs_overlay_file(o, node);
+	else if (o->supply != NULL && o->supply[tensor] != NULL)
+		f = o->supply[tensor];
+	else
+		f = o->tensor[tensor];
+	pthread_rwlock_unlock(&o->names);
+	return f;
 }
 
 struct ofs_overlay_file *ofs_overlay_file(const struct ofs_overlay *o,
@@ -104,17 +127,30 @@ struct ofs_overlay_file *ofs_overlay_file_touch(struct ofs_overlay *o,
 	f->text = ofs_entry_is_text(o->cat, f->entry);
 	if (f->text)
 		return f;
-	if (o->ops->bytes != NULL)
-		f->bytes = o->ops->bytes(o, index);
-	if (!o->ops->hidden)
+	if (o->hidden == NULL)
 		set_base(o, f);
 	return f;
 }
 
+static void keep_fd(struct ofs_overlay_file *f, int fd)
+{
+	f->fd = fd;
+	if (fd != -1)
+		atomic_fetch_add(&f->overlay->nopen, 1);
+}
+
+static void drop_fd(struct ofs_overlay_file *f)
+{
+	if (f->fd == -1)
+		return;
+	close(f->fd);
+	f->fd = -1;
+	atomic_fetch_sub(&f->overlay->nopen, 1);
+}
+
 void ofs_overlay_file_free(struct ofs_overlay_file *f)
 {
-	if (f->fd != -1)
-		close(f->fd);
+	drop_fd(f);
 	ofs_ranges_fini(&f->written);
 	ofs_ranges_fini(&f->lost);
 	ofs_blob_unref(f->accepted);
@@ -137,9 +173,7 @@ bool ofs_overlay_file_differs(const struct ofs_overlay_file *f)
 void ofs_overlay_file_revert(struct ofs_overlay *o, struct ofs_overlay_file *f)
 {
 	pthread_rwlock_wrlock(&f->lock);
-	if (f->fd != -1)
-		close(f->fd);
-	f->fd = -1;
+	drop_fd(f);
 	if (f->id != 0)
 		ofs_stage_data_remove(o->stage, f->id);
 	f->id = 0;
@@ -154,7 +188,7 @@ void ofs_overlay_file_revert(struct ofs_overlay *o, struct ofs_overlay_file *f)
 	f->dtype = OFS_DTYPE_NONE;
 	f->size = f->base = f->full = 0;
 	f->mtime_ns = 0;
-	if (f->entry != OFS_NONE && !f->text && !o->ops->hidden)
+	if (f->entry != OFS_NONE && !f->text && o->hidden == NULL)
 		set_base(o, f);
 	f->dead = f->entry == OFS_NONE;
 	pthread_rwlock_unlock(&f->lock);
@@ -171,11 +205,10 @@ static int make_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
 
 	/* a file that was removed while open has no path and needs none */
 	path = ofs_overlay_path(o, f->index, NULL, err);
-	fd = f->bytes->in_place ? -1 : ofs_stage_data(o->stage, id, true, err);
+	fd = ofs_stage_data(o->stage, id, true, err);
 	r.num[0] = id;
 	r.a = path == NULL ? "" : path;
-	ret = fd == -1 && !f->bytes->in_place ? -1
-					      : ofs_overlay_record(o, &r, err);
+	ret = fd == -1 ? -1 : ofs_overlay_record(o, &r, err);
 	free(path);
 	if (ret == -1) {
 		if (fd != -1)
@@ -184,16 +217,16 @@ static int make_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	}
 	o->last_id = id;
 	f->id = id;
-	f->fd = fd;
+	keep_fd(f, fd);
 	return 0;
 }
 
 int ofs_overlay_file_adopt(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t id, struct optimfs_error *err)
 {
-	if (!f->bytes->in_place)
-		f->fd = ofs_stage_data(o->stage, id, false, err);
-	if (f->fd == -1 && !f->bytes->in_place)
+	drop_fd(f);
+	keep_fd(f, ofs_stage_data(o->stage, id, false, err));
+	if (f->fd == -1)
 		return -1;
 	f->id = id;
 	f->unsynced = true; /* as far as we know */
@@ -206,7 +239,7 @@ int ofs_overlay_file_fd(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	if (f->fd == -1 && f->id != 0)
-		f->fd = ofs_stage_data(o->stage, f->id, false, err);
+		keep_fd(f, ofs_stage_data(o->stage, f->id, false, err));
 	return f->fd;
 }
 
@@ -218,8 +251,7 @@ static int has_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
 
 	pthread_rwlock_wrlock(&f->lock);
 	ret = f->id != 0;
-	if (ret == 1 && !f->bytes->in_place &&
-	    ofs_overlay_file_fd(o, f, err) == -1)
+	if (ret == 1 && ofs_overlay_file_fd(o, f, err) == -1)
 		ret = -1;
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
@@ -263,6 +295,14 @@ static int record_size(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ofs_overlay_record(o, &r, err);
 }
 
+static int set_length(const struct ofs_overlay_file *f, uint64_t size,
+    struct optimfs_error *err)
+{
+	if (ftruncate(f->fd, (off_t)size) == 0)
+		return 0;
+	return optimfs_fail(err, errno, "OFS801 staged file: %m");
+}
+
 /* Extends the file to size with zeros. */
 static int extend(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
@@ -270,7 +310,7 @@ static int extend(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	if (size <= f->size)
 		return 0;
 	/* if the record comes first and this fails, a replay makes zeros */
-	if (f->bytes->resize(o, f, size, err) == -1 ||
+	if (set_length(f, size, err) == -1 ||
 	    record_size(o, f, size, err) == -1 ||
 	    ofs_ranges_add(&f->written, f->size, size, err) == -1)
 		return -1;
@@ -283,14 +323,12 @@ static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 {
 	struct ofs_record r = { .type = OFS_REC_WRITE };
 
-	if (f->fd == -1 && !f->bytes->in_place)
+	if (f->fd == -1)
 		return optimfs_fail(err, ESTALE, "it was removed");
 	if (extend(o, f, off, err) == -1)
 		return -1;
-	if (off + n > f->high)
-		f->high = off + n;
 	f->unsynced = true;
-	if (f->bytes->write(o, f, buf, n, off, err) == -1)
+	if (ofs_stage_write(f->fd, buf, n, off, err) == -1)
 		return ofs_overlay_file_lose(f, off, off + n, err);
 	r.num[0] = f->id;
 	r.num[1] = off;
@@ -336,7 +374,7 @@ int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
 static int resize_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
-	if (f->fd == -1 && !f->bytes->in_place)
+	if (f->fd == -1)
 		return optimfs_fail(err, ESTALE, "it was removed");
 	if (size > f->size)
 		return extend(o, f, size, err);
@@ -345,7 +383,7 @@ static int resize_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	if (record_size(o, f, size, err) == -1)
 		return -1;
 	f->unsynced = true;
-	if (f->bytes->resize(o, f, size, err) == -1)
+	if (set_length(f, size, err) == -1)
 		return -1;
 	ofs_ranges_cut(&f->written, size);
 	ofs_ranges_cut(&f->lost, size);
@@ -379,10 +417,12 @@ static int sync_bytes(struct ofs_overlay *o, struct ofs_overlay_file *f,
 {
 	struct ofs_record r = { .type = OFS_REC_SYNC, .num = { f->id } };
 
-	if (f->bytes->sync(o, f, err) == -1)
+	if (f->fd != -1 && !o->scratch && ofs_sys_fdatasync(f->fd) == -1) {
+		optimfs_fail(err, errno, "OFS809 staged file: %m");
 		/* the kernel drops what it could not write, so remember it */
 		return ofs_overlay_file_lose(f, 0, f->size == 0 ? 1 : f->size,
 		    err);
+	}
 	if (f->id != 0 && ofs_overlay_record(o, &r, err) == -1)
 		return -1;
 	f->unsynced = false;
@@ -410,17 +450,15 @@ static int keep_bytes(struct ofs_overlay *o, struct ofs_overlay_file *f,
 
 	pthread_rwlock_wrlock(&f->lock);
 	idle = f->fd == -1;
-	if (!f->dead && f->unsynced && f->id != 0 && !f->bytes->in_place &&
+	if (!f->dead && f->unsynced && f->id != 0 &&
 	    ofs_overlay_file_fd(o, f, err) == -1)
 		ret = -1;
 	else if (!f->dead && f->lost.n > 0)
 		ret = optimfs_fail_with(err, &f->why);
 	else if (!f->dead && f->unsynced)
 		ret = sync_bytes(o, f, err);
-	if (idle && f->fd != -1) {
-		close(f->fd);
-		f->fd = -1;
-	}
+	if (idle)
+		drop_fd(f);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }
@@ -453,9 +491,7 @@ void ofs_overlay_file_idle(struct ofs_overlay *o, struct ofs_overlay_file *f)
 	if (o->scratch)
 		return;
 	pthread_rwlock_wrlock(&f->lock);
-	if (f->fd != -1)
-		close(f->fd);
-	f->fd = -1;
+	drop_fd(f);
 	pthread_rwlock_unlock(&f->lock);
 }
 
@@ -489,11 +525,12 @@ static int check_whole(const struct ofs_overlay_file *f, uint64_t off,
 	return 0;
 }
 
-static int apply_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
-    uint64_t end, uint64_t slack, struct optimfs_error *err)
+static int apply_locked(const struct ofs_overlay *o, struct ofs_overlay_file *f,
+    uint8_t *buf, uint64_t off, uint64_t end, uint64_t slack,
+    struct optimfs_error *err)
 {
 	if (f->text) {
-		if (f->unwritten)
+		if (f->unwritten || (f->accepted == NULL && o->hidden != NULL))
 			return optimfs_fail(err, EIO,
 			    "OFS301 nothing was written");
 		if (f->accepted != NULL)
@@ -506,7 +543,31 @@ static int apply_locked(struct ofs_overlay_file *f, uint8_t *buf, uint64_t off,
 		return optimfs_fail_as(err, EIO, "%s", f->why.text);
 	if (check_whole(f, off, end, err) == -1)
 		return -1;
-	return f->bytes->in_place ? 0 : apply_ranges(f, buf, off, end, err);
+	return apply_ranges(f, buf, off, end, err);
+}
+
+/* Closes files of the list from i to end that nobody has open. */
+static void close_idle(struct ofs_overlay *o, struct ofs_overlay_file *i,
+    const struct ofs_overlay_file *end, size_t leave)
+{
+	for (; i != end && atomic_load(&o->nopen) > leave; i = i->next)
+		if (i->opens == 0 && pthread_rwlock_trywrlock(&i->lock) == 0) {
+			drop_fd(i);
+			pthread_rwlock_unlock(&i->lock);
+		}
+}
+
+/* A file that nobody has open stays open for readers of views, but there may be
+ * more of them than descriptors. f is locked; the list of files only grows at its
+ * head. */
+static void make_room(struct ofs_overlay *o, const struct ofs_overlay_file *f)
+{
+	size_t most = ofs_fds_limit() / 4;
+
+	if (o->scratch || atomic_load(&o->nopen) < most)
+		return;
+	close_idle(o, f->next, NULL, most / 2);
+	close_idle(o, o->files, f, most / 2);
 }
 
 /* Locks the file to read its bytes, for pthread_rwlock_unlock in any case. */
@@ -514,10 +575,11 @@ static int lock_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	pthread_rwlock_rdlock(&f->lock);
-	if (f->fd != -1 || f->id == 0 || f->bytes->in_place)
+	if (f->fd != -1 || f->id == 0)
 		return 0;
 	pthread_rwlock_unlock(&f->lock);
 	pthread_rwlock_wrlock(&f->lock);
+	make_room(o, f);
 	return ofs_overlay_file_fd(o, f, err) == -1 && f->id != 0 ? -1 : 0;
 }
 
@@ -528,7 +590,7 @@ int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	int ret = lock_data(o, f, err);
 
 	if (ret == 0)
-		ret = apply_locked(f, buf, off, end, slack, err);
+		ret = apply_locked(o, f, buf, off, end, slack, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }
@@ -544,7 +606,7 @@ int ofs_overlay_file_read(void *file, void *buf, uint64_t n, uint64_t off,
 		ret = optimfs_fail(err, ESTALE,
 		    "OFS776 the change was discarded: look it up again");
 	if (ret == 0)
-		ret = f->bytes->read(f->overlay, f, buf, n, off, err);
+		ret = ofs_pread_all(f->fd, buf, n, off, err);
 	pthread_rwlock_unlock(&f->lock);
 	return ret;
 }

@@ -276,9 +276,7 @@ int ofs_overlay_make(struct ofs_overlay *o, uint32_t dir, const char *name,
 
 	if (ofs_overlay_find(o, dir, name) != OFS_NONE)
 		return optimfs_fail(err, EEXIST, "%s: it exists", name);
-	ret = o->ops->reveal == NULL
-	    ? 0
-	    : o->ops->reveal(o, dir, name, is_dir, index, err);
+	ret = ofs_overlay_reveal(o, dir, name, is_dir, index, err);
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
 	v = new_node(o, err);
@@ -393,7 +391,7 @@ static int fits_there(struct ofs_overlay *o, uint32_t index, uint32_t to,
 		return -1;
 	if (base == OFS_NONE || f == NULL || !ofs_overlay_is_made(o, index))
 		return 0;
-	if (!o->ops->hidden && ofs_overlay_keeps_form(o, base))
+	if (o->hidden == NULL && ofs_overlay_keeps_form(o, base))
 		return ofs_overlay_fits(o, f, base, err);
 	if (o->tree->node[base].entry == OFS_NONE ||
 	    !ofs_entry_is_text(o->cat, o->tree->node[base].entry) ||
@@ -477,9 +475,7 @@ int ofs_overlay_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
 		return -1;
 	if (over == index)
 		return 0;
-	ret = o->ops->rename == NULL
-	    ? 0
-	    : o->ops->rename(o, index, to, newname, err);
+	ret = ofs_overlay_rename_over(o, index, to, newname, err);
 	if (ret != 0)
 		return ret == 1 ? 0 : -1;
 	if (is_new_text(o, index, over))

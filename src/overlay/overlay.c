@@ -79,7 +79,6 @@ static int new_tables(struct ofs_overlay *o,
 struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
     struct ofs_stage *stage, bool scratch, struct optimfs_error *err)
 {
-	static const struct ofs_overlay_ops over_checkpoint;
 	struct ofs_overlay *o = calloc(1, sizeof(*o));
 
 	if (o == NULL) {
@@ -87,7 +86,6 @@ struct ofs_overlay *ofs_overlay_new(const struct ofs_overlay_base *base,
 		ofs_stage_close(stage, true);
 		return NULL;
 	}
-	o->ops = &over_checkpoint;
 	o->stage = stage;
 	o->scratch = scratch;
 	pthread_rwlock_init(&o->names, NULL);
@@ -107,11 +105,6 @@ static void node_free(struct ofs_overlay_node *v)
 	free(v->child);
 	ofs_blob_unref(v->accepted);
 	free(v);
-}
-
-bool ofs_overlay_is_template(const struct ofs_overlay *overlay)
-{
-	return overlay->ops->hidden && !overlay->published;
 }
 
 static void free_tables(struct ofs_overlay *o)
@@ -146,11 +139,11 @@ void ofs_overlay_free(struct ofs_overlay *o)
 	if (o->stage != NULL && !o->passed_on)
 		ofs_stage_close(o->stage,
 		    o->keep ||
-			(o->ops->hidden ? !o->published
-					: ofs_overlay_dirty(o)));
+			(o->hidden != NULL ? !o->published
+					   : ofs_overlay_dirty(o)));
 	free_tables(o);
-	if (o->ops->free != NULL)
-		o->ops->free(o->ops_ctx);
+	free(o->hidden);
+	free(o->supply);
 	pthread_rwlock_destroy(&o->names);
 	pthread_mutex_destroy(&o->doing_lock);
 	free(o);
@@ -175,7 +168,7 @@ static bool replaces_removed(const struct ofs_overlay *o, uint32_t index)
 {
 	uint32_t base = ofs_overlay_stands_for(o, index);
 
-	return !o->ops->hidden && base != OFS_NONE && o->base[base] != NULL &&
+	return o->hidden == NULL && base != OFS_NONE && o->base[base] != NULL &&
 	    o->base[base]->gone && o->base[base]->parent == OFS_NONE;
 }
 
@@ -190,7 +183,7 @@ static bool node_differs(const struct ofs_overlay *o,
 	if (ofs_overlay_is_made(o, v->index))
 		return v->parent != OFS_NONE && !v->dir &&
 		    !replaces_removed(o, v->index);
-	if (o->ops->hidden)
+	if (o->hidden != NULL)
 		return !v->dir && !v->gone;
 	if (v->gone) /* the files of a removed directory count */
 		return !v->dir || v->parent != OFS_NONE;
@@ -259,7 +252,7 @@ static void forget(struct ofs_overlay *o)
 	o->nplaced = 0;
 	for (uint32_t i = 0; i < o->first; i++)
 		if (o->base[i] != NULL) {
-			o->base[i]->gone = o->ops->hidden && i != 0;
+			o->base[i]->gone = o->hidden != NULL && i != 0;
 			o->base[i]->parent = OFS_NONE;
 			o->base[i]->nchild = 0;
 			o->base[i]->mtime_ns = 0;

@@ -139,6 +139,29 @@ int ofs_overlay_sync(struct ofs_overlay *overlay, struct optimfs_error *err);
  * sentence a line. */
 void ofs_overlay_recovered(const struct ofs_overlay *overlay,
     struct ofs_buf *out);
+/* Makes it the overlay of a new checkpoint, which will have the names, shapes and
+ * types of the one below, and nothing else of it: all names are hidden until they
+ * are created, and only written bytes can be read. only is NULL or "optim" or
+ * "model": nothing else is needed. Nothing was replayed yet. */
+int ofs_overlay_hide(struct ofs_overlay *overlay, const char *only,
+    struct optimfs_error *err);
+/* Is it one? Not any more after its commit. */
+bool ofs_overlay_hides(const struct ofs_overlay *overlay);
+/* Are these the elements of a hidden name? All of them must be staged. */
+bool ofs_overlay_hides_tensor(const struct ofs_overlay *overlay,
+    uint32_t tensor);
+/* Lists what its commit still needs, one file per line: OFS301, bytes written,
+ * bytes expected. */
+void ofs_overlay_missing(struct ofs_overlay *overlay, struct ofs_buf *out);
+/* Before its commit; no writer may be active. EINVAL: a file is incomplete
+ * (OFS301), or two names of a tensor differ (OFS828). Then every tensor has its
+ * bytes, from another of its names, or zeros where it begins with them. */
+int ofs_overlay_complete(struct ofs_overlay *overlay,
+    struct optimfs_error *err);
+/* Has it a file of its own under its name? */
+bool ofs_overlay_is_written(struct ofs_overlay *overlay, uint32_t node);
+/* The commit failed. */
+void ofs_overlay_incomplete(struct ofs_overlay *overlay);
 /* Restores the changes of an earlier writer from the journal. */
 int ofs_overlay_replay(struct ofs_overlay *overlay, struct optimfs_error *err);
 /* Creates the overlay for the snapshot after a commit, without changes. It
@@ -162,9 +185,6 @@ struct ofs_overlay_status {
 };
 void ofs_overlay_status(struct ofs_overlay *overlay,
     struct ofs_overlay_status *status);
-/* Is it the overlay of a template (push/writethrough.h)? Only written bytes of
- * it can be read. */
-bool ofs_overlay_is_template(const struct ofs_overlay *overlay);
 bool ofs_overlay_dirty(struct ofs_overlay *overlay);
 /* Sets the progress of a commit for ofs_overlay_status: percent of all work,
  * and the bytes written. */
@@ -195,8 +215,12 @@ const char *ofs_overlay_form_text(const struct ofs_overlay_form *form,
 int ofs_overlay_fqn(struct ofs_overlay *overlay, uint32_t node,
     struct ofs_buf *out);
 
-/* The staged bytes of a node; NULL: none. */
 struct ofs_overlay_file;
+/* The staged bytes of a tensor, through the node of a name, or OFS_NONE: through a
+ * view; NULL: none. */
+struct ofs_overlay_file *ofs_overlay_of_tensor(struct ofs_overlay *overlay,
+    uint32_t tensor, uint32_t node);
+/* The staged bytes of a node; NULL: none. */
 struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *overlay,
     uint32_t node);
 /* The staged bytes of an added tensor whose file is a text: this element. It

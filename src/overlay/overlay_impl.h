@@ -19,12 +19,13 @@
 struct ofs_overlay_file {
 	struct ofs_overlay_file *next; /* list of all, newest first */
 	uint32_t index;                /* of its node */
-	uint32_t entry; /* entry of the checkpoint, or OFS_NONE */
-	bool text;      /* staged as a whole after a check */
+	uint32_t entry;              /* entry of the checkpoint, or OFS_NONE */
+	bool text;                   /* staged as a whole after a check */
 	struct ofs_overlay *overlay; /* NULL: an element */
-	const struct ofs_overlay_bytes *bytes;
-	bool dead;               /* removed and not open */
-	unsigned opens, writers; /* under names */
+	struct ofs_overlay_file *tied; /* of another name of the tensor */
+	bool dead;                     /* removed and not open */
+	_Atomic unsigned opens;        /* changed under names */
+	unsigned writers;              /* under names */
 
 	pthread_rwlock_t lock; /* protects the members below */
 	uint64_t id;           /* data/<id>; 0: none yet */
@@ -49,8 +50,6 @@ struct ofs_overlay_file {
 	bool has_draft; /* it may differ from the accepted text */
 	bool touched;   /* written since it was truncated to 0 */
 	bool unwritten; /* accepted was not written by a user */
-	/* Template: bytes from here on were never written. */
-	uint64_t high;
 
 	/* Attributes that were set; dtype OFS_DTYPE_NONE and shape NULL: not
 	 * set. */
@@ -88,8 +87,13 @@ struct ofs_overlay {
 	const struct ofs_tree *tree;
 	const struct ofs_overlay_reader *reader;
 	void *reader_ctx;
-	const struct ofs_overlay_ops *ops;
-	void *ops_ctx;
+	/* Of a new checkpoint with the names of this one, which are hidden until
+	 * they are created: is there a name for each tensor? NULL: of this
+	 * checkpoint. */
+	bool *hidden;
+	const char *only; /* only names below this one are needed; NULL: all */
+	/* During its commit: what has the bytes of each tensor, or NULL. */
+	struct ofs_overlay_file **supply;
 	struct ofs_stage *stage;
 	bool scratch;
 	/* All changes are published; why: the error of creating the next
@@ -112,9 +116,10 @@ struct ofs_overlay {
 	struct ofs_overlay_node **bucket; /* hash table of names */
 	uint32_t nbuckets, nplaced;
 	struct ofs_overlay_file **tensor; /* by tensor; NULL: unchanged */
-	struct ofs_overlay_file *files;
+	struct ofs_overlay_file *_Atomic files;
 	uint64_t last_id;
 	bool replaying;
+	_Atomic size_t nopen; /* files of data/ that are open */
 
 	/* Counters of changes to names and kinds of files: views are rendered
 	 * again. */
@@ -124,50 +129,6 @@ struct ofs_overlay {
 	pthread_mutex_t doing_lock; /* protects doing */
 	char doing[OFS_OVERLAY_DOING];
 	struct ofs_replay found;
-};
-
-/* Storage of the bytes written to a file that is not a text. f->lock is held
- * for writing. */
-struct ofs_overlay_bytes {
-	bool in_place; /* written where readers of the base find them */
-	int (*write)(struct ofs_overlay *o, struct ofs_overlay_file *f,
-	    const void *buf, uint64_t n, uint64_t off,
-	    struct optimfs_error *err);
-	int (*read)(struct ofs_overlay *o, struct ofs_overlay_file *f,
-	    void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
-	/* Extends the file with zeros, or shortens it. */
-	int (*resize)(struct ofs_overlay *o, struct ofs_overlay_file *f,
-	    uint64_t size, struct optimfs_error *err);
-	int (*sync)(struct ofs_overlay *o, struct ofs_overlay_file *f,
-	    struct optimfs_error *err);
-};
-/* In files of the stage. */
-extern const struct ofs_overlay_bytes ofs_overlay_staged_bytes;
-
-/* The differences between an overlay over a checkpoint, whose members are all 0,
- * and one over a template (push/writethrough.c). Called with the lock of names, for writing
- * if something changes. */
-struct ofs_overlay_ops {
-	/* Names and bytes of the base are hidden until they are written. */
-	bool hidden;
-	/* Does the node of a tied tensor have its own file? NULL: no. */
-	bool (*apart)(const struct ofs_overlay *o, uint32_t node);
-	/* The storage of a tensor's node; NULL: files of the stage. */
-	const struct ofs_overlay_bytes *(*bytes)(const struct ofs_overlay *o,
-	    uint32_t node);
-	/* Does this text mean the same as the text of the base? NULL: no. */
-	bool (*is_original)(const struct ofs_overlay *o, uint32_t node,
-	    const void *text, size_t n);
-	/* Creates a hidden name of the base. 1: done; 0: there is no such name;
-	 * -1: failed. NULL: no name is hidden. */
-	int (*reveal)(struct ofs_overlay *o, uint32_t dir, const char *name,
-	    bool is_dir, uint32_t *index, struct optimfs_error *err);
-	/* An added file is renamed to a name of the base. 1: done; 0: treat it
-	 * as any rename, as without this function; -1: failed. */
-	int (*rename)(struct ofs_overlay *o, uint32_t index, uint32_t dir,
-	    const char *name, struct optimfs_error *err);
-	/* Frees ops_ctx; NULL: there is none. */
-	void (*free)(void *ctx);
 };
 
 /* Records of the journal. Paths are those that the mount showed at that
@@ -224,6 +185,16 @@ bool ofs_overlay_key(const struct ofs_overlay *o, uint32_t index,
     struct ofs_buf *out);
 /* The size limit of the file; UINT64_MAX: none. */
 uint64_t ofs_overlay_limit(const struct ofs_overlay *o, uint32_t index);
+
+/* hidden.c: the lock of names is held for writing. */
+/* Makes the hidden node called name visible. 1: done; 0: no such node; -1:
+ * failed. */
+int ofs_overlay_reveal(struct ofs_overlay *o, uint32_t dir, const char *name,
+    bool is_dir, uint32_t *index, struct optimfs_error *err);
+/* Renames an added file to a name of the base, whose file gets its bytes. 1:
+ * done; 0: not such a case; -1: failed. */
+int ofs_overlay_rename_over(struct ofs_overlay *o, uint32_t index, uint32_t dir,
+    const char *name, struct optimfs_error *err);
 
 /* names.c: the lock of names is held. */
 struct ofs_overlay_node *ofs_overlay_node(const struct ofs_overlay *o,

@@ -202,7 +202,7 @@ int ofs_overlay_rename_params(struct ofs_overlay *o, uint32_t index,
 	int ret = 0;
 
 	/* with ids=, a group lists integers and not names */
-	if (o->replaying || o->ops->hidden || o->cat->nid_names > 0 ||
+	if (o->replaying || o->hidden != NULL || o->cat->nid_names > 0 ||
 	    ofs_overlay_is_made(o, dir) ||
 	    (!model && strcmp(ofs_overlay_name(o, dir), "state") != 0) ||
 	    ofs_overlay_is_dir(o, index) == model)

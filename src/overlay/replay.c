@@ -149,8 +149,6 @@ static int replay_write(struct replayed *v, const struct ofs_record *r,
 		return -1;
 	if (end > f->size)
 		f->size = end;
-	if (end > f->high)
-		f->high = end;
 	return add_doubt(v, r, err);
 }
 
@@ -249,8 +247,8 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 
 /* Are the bytes of this record in the file? Ranges that a later record wrote
  * are checked with that record. */
-static bool is_there(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    const struct doubt *d, uint8_t *buf, size_t cap)
+static bool is_there(struct ofs_overlay_file *f, const struct doubt *d,
+    uint8_t *buf, size_t cap)
 {
 	XXH64_state_t *state = XXH64_createState();
 	uint64_t done = 0;
@@ -259,7 +257,7 @@ static bool is_there(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	while (same && done < d->len) {
 		size_t n = d->len - done < cap ? d->len - done : cap;
 
-		same = f->bytes->read(o, f, buf, n, d->off + done, NULL) == 0 &&
+		same = ofs_pread_all(f->fd, buf, n, d->off + done, NULL) == 0 &&
 		    XXH64_update(state, buf, n) == XXH_OK;
 		done += n;
 	}
@@ -286,8 +284,7 @@ static int doubt_range(struct ofs_overlay_file *f, const struct doubt *d,
 /* Checks records from the newest to the oldest. A record that was partly
  * overwritten by newer ones cannot be checked by its checksum. have: size of
  * the data file; nothing is read beyond it. */
-static int verify(struct ofs_overlay *o, struct replayed *v, uint64_t have,
-    struct optimfs_error *err)
+static int verify(struct replayed *v, uint64_t have, struct optimfs_error *err)
 {
 	struct ofs_overlay_file *f = v->file;
 	struct ofs_ranges newer = { 0 };
@@ -301,7 +298,7 @@ static int verify(struct ofs_overlay *o, struct replayed *v, uint64_t have,
 
 		if (end > f->size || ofs_ranges_cover(&newer, d->off, end))
 			continue;
-		if (end > have || !is_there(o, f, d, buf, cap)) {
+		if (end > have || !is_there(f, d, buf, cap)) {
 			ret = doubt_range(f, d, &newer, err);
 			optimfs_fail(&f->why, EIO,
 			    "OFS817 bytes that were not synced before the "
@@ -332,15 +329,12 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 			return -1;
 		need =
 		    f->written.n == 0 ? 0 : f->written.v[f->written.n - 1].end;
-		if (f->bytes->in_place)
-			st.st_size = (off_t)need;
-		else if (fstat(f->fd, &st) == -1)
+		if (fstat(f->fd, &st) == -1)
 			return optimfs_fail(err, errno, "OFS809 data: %m");
-		have = f->bytes->in_place ? UINT64_MAX : (uint64_t)st.st_size;
-		if ((uint64_t)st.st_size != need &&
-		    ftruncate(f->fd, (off_t)need) == -1)
+		have = (uint64_t)st.st_size;
+		if (have != need && ftruncate(f->fd, (off_t)need) == -1)
 			return optimfs_fail(err, errno, "OFS801 data: %m");
-		if (rebooted && verify(p->o, v, have, err) == -1)
+		if (rebooted && verify(v, have, err) == -1)
 			return -1;
 	}
 	return 0;

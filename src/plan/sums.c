@@ -124,19 +124,6 @@ void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void ofs_sums_forget(struct ofs_sums *s, uint64_t from, uint64_t len)
-{
-	size_t i, end;
-
-	pthread_mutex_lock(&s->lock);
-	i = end = find(s, from);
-	while (end < s->n && s->v[end].from < from + len)
-		end++;
-	if (end > i)
-		drop(s, i, end);
-	pthread_mutex_unlock(&s->lock);
-}
-
 /* Is any byte of [from, end) unknown but promised? */
 static bool will_come(const struct ofs_sums *s, uint64_t from, uint64_t end)
 {

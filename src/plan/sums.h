@@ -48,9 +48,6 @@ void ofs_sums_fini(struct ofs_sums *s);
  * joins a known sum, or was promised: others may never be of use. Out of
  * memory only costs reading these bytes again. */
 void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum);
-/* Bytes [from, from + len) are about to be written: drop the sums that
- * overlap. */
-void ofs_sums_forget(struct ofs_sums *s, uint64_t from, uint64_t len);
 /* The sum of all n bytes of the box at from. Waits while a missing byte is
  * promised. 1 with *crc; 0: it will not become known; -1: ECANCELED. */
 int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,

@@ -1,4 +1,4 @@
-/* template.c - mkfs: write the files of a layout, except for tensor data */
+/* template.c - mkfs: what a new checkpoint will be */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,108 +14,58 @@
 
 #include "base/step.h"
 #include "catalog/budget.h"
+#include "fs/view.h"
 #include "journal/publish.h"
 #include "journal/stage.h"
-#include "push/rest.h"
-#include "reshard/dirs.h"
 
-void ofs_template_fini(struct ofs_template *s)
+/* Fails early if the layout cannot be filled by copying files, or if the index
+ * would be too large for our own reader. */
+static int check_files(struct ofs_snapshot *snap, struct ofs_at view,
+    const struct ofs_files *files, struct optimfs_error *err)
 {
-	for (uint32_t i = 0; i < s->nown; i++)
-		free(s->own[i].path);
-	free(s->own);
-	*s = (struct ofs_template){ 0 };
-}
+	const struct ofs_layout *layout = ofs_view_layout(snap, view);
+	uint64_t max = ofs_metadata_max(snap->cat), size;
+	struct ofs_at at;
 
-/* Fails early if the layout has no places for elements, or if the index would be
- * too large for our own reader. */
-static int check_files(const struct ofs_rest *r, struct optimfs_error *err)
-{
-	uint64_t max = ofs_metadata_max(r->snap->cat);
-	char name[OFS_FILE_NAME];
-
-	if (r->files->ops->make == NULL)
+	if (files->ops->make == NULL)
 		return optimfs_fail(err, EINVAL,
 		    "OFS771 a checkpoint cannot be made in the layout of its "
 		    "own files: name a format");
-	for (uint32_t i = 0; i < r->engine.n; i++) {
-		ofs_rest_name(r, i, name);
-		if (strcmp(name, ".metadata") == 0 &&
-		    r->engine.file[i].size > max)
-			return optimfs_fail(err, E2BIG,
-			    "OFS440 .metadata: %" PRIu64 " bytes in this "
-			    "layout, limit %" PRIu64 " (-o max_metadata)",
-			    r->engine.file[i].size, max);
-	}
-	return 0;
-}
-
-static int tell(void *ctx, uint64_t done, uint64_t total, const char *name,
-    struct optimfs_error *err)
-{
-	const struct optimfs *fs = ctx;
-
-	return ofs_step(&fs->watch, name, done, total, err);
-}
-
-/* Writes the files of a view to dir, which is empty, and syncs them. */
-static int write_files(struct ofs_snapshot *snap, struct ofs_at view, int dir,
-    struct optimfs_error *err)
-{
-	struct ofs_rest r = { .snap = snap,
-		.view = view,
-		.dir = dir,
-		.tick = tell,
-		.ctx = snap->fs };
-	int ret = ofs_rest_open(&r, err);
-
-	if (ret == 0)
-		ret = check_files(&r, err);
-	if (ret == 0)
-		ret = ofs_view_dirs_make(snap, view, dir, err);
-	if (ret == 0)
-		ret = ofs_rest_write(&r, err);
-	if (ret == 0)
-		ofs_render_report_say(r.files->report, &snap->fs->watch);
-	ofs_rest_close(&r);
-	return ret;
-}
-
-static bool is_one(const char *s, const char *const *options)
-{
-	for (; *options != NULL; options++)
-		if (strncmp(s, *options, strlen(*options)) == 0)
-			return true;
-	return false;
-}
-
-/* Removes options from the name of a layout. */
-static void without(const char *layout, const char *const *options, char *plain)
-{
-	while (*layout != '\0') {
-		size_t k = strcspn(layout + 1, ",") + 1;
-
-		if (!is_one(layout, options))
-			plain = mempcpy(plain, layout, k);
-		layout += k;
-	}
-	*plain = '\0';
-}
-
-int ofs_template_view(struct ofs_snapshot *snap, const char *layout,
-    struct ofs_at *view, bool *compressed, struct optimfs_error *err)
-{
-	static const char *const packed[] = { ",zstd", NULL };
-	char plain[OFS_VIEW_NAME];
-
-	if (strlen(layout) >= sizeof(plain))
-		return optimfs_fail(err, EINVAL,
-		    "OFS771 view %.80s: the name is too long", layout);
-	if (ofs_view_make_summed(snap, layout, view, err) == -1)
+	if (layout->dequantize || layout->names.name[0] != '\0')
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS833 the layout has other tensors than the source: "
+		    "copying its files does not fill it; optimfs reshard "
+		    "writes that layout");
+	if (ofs_view_child(snap, view, ".metadata", &at, err) != 1)
+		return 0;
+	if (ofs_view_size(snap, at, &size, err) == -1)
 		return -1;
-	*compressed = ofs_view_layout(snap, *view)->zstd != 0;
-	without(layout, packed, plain);
-	return ofs_view_make_summed(snap, plain, view, err);
+	if (size <= max)
+		return 0;
+	return optimfs_fail(err, E2BIG,
+	    "OFS440 .metadata: %" PRIu64 " bytes in this layout, limit %" PRIu64
+	    " (-o max_metadata)",
+	    size, max);
+}
+
+/* Lays out the files, and says which values they copy. */
+static int try_layout(struct ofs_snapshot *snap, const char *layout,
+    struct optimfs_error *err)
+{
+	struct ofs_files *files;
+	struct ofs_at view;
+	int ret;
+
+	if (ofs_view_make_summed(snap, layout, &view, err) == -1)
+		return -1;
+	files = ofs_view_files(snap, view, err);
+	if (files == NULL)
+		return -1;
+	ret = check_files(snap, view, files, err);
+	if (ret == 0)
+		ofs_render_report_say(files->report, &snap->fs->watch);
+	ofs_view_files_done(snap, view);
+	return ret == -1 ? -1 : ofs_step(&snap->fs->watch, "", 1, 1, err);
 }
 
 /* Fails unless the directory is absent or empty. */
@@ -141,79 +90,28 @@ static bool has_info(int stage)
 	    0;
 }
 
-/* Makes the directory; the remains of a killed mkfs are removed first. */
-static int make_dir(const struct ofs_snapshot *snap, struct ofs_stage *st,
+static int make(struct optimfs *like, const char *layout, struct ofs_stage *st,
     struct optimfs_error *err)
 {
-	int stage = ofs_stage_beside(st), fd;
+	int stage = ofs_stage_beside(st), ret;
+	struct ofs_template t = { 0 };
+	struct ofs_snapshot *snap;
 
 	if (has_info(stage))
 		return optimfs_fail(err, EEXIST,
 		    "OFS830 %s: there is a template already: mount it, or "
 		    "remove that directory",
 		    ofs_stage_path(st));
-	ofs_publish_clear(stage, OFS_TEMPLATE);
-	if (mkdirat(stage, OFS_TEMPLATE, ofs_snapshot_made_mode(snap, 0777)) ==
-	    -1)
-		return optimfs_fail(err, errno, "OFS801 %s/%s: %m",
-		    ofs_stage_path(st), OFS_TEMPLATE);
-	fd = openat(stage, OFS_TEMPLATE,
-	    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd == -1 ? optimfs_fail(err, errno, "OFS801 %m") : fd;
-}
-
-static char *template_path(const struct ofs_stage *st,
-    struct optimfs_error *err)
-{
-	char *path;
-
-	if (asprintf(&path, "%s/%s", ofs_stage_path(st), OFS_TEMPLATE) != -1)
-		return path;
-	ofs_no_memory(err);
-	return NULL;
-}
-
-static int make(struct ofs_snapshot *snap, const char *layout,
-    struct ofs_stage *st, struct optimfs_error *err)
-{
-	/* the template has no packed tensors, and the new names */
-	static const char *const done[] = { ",dequantize",
-		",names=", ",heads=", ",groups=", ",vocab=", NULL };
-	struct ofs_template s = { 0 };
-	struct ofs_at view;
-	bool compressed;
-	int dir, ret;
-	char *path;
-
-	if (ofs_template_view(snap, layout, &view, &compressed, err) == -1)
-		return -1;
-	without(layout, done, s.layout);
-	dir = make_dir(snap, st, err);
-	if (dir == -1)
-		return -1;
-	ret = write_files(snap, view, dir, err);
-	close(dir);
-	path = ret == 0 ? template_path(st, err) : NULL;
-	if (path == NULL || ofs_template_match(snap, path, &s, err) == -1)
-		ret = -1;
-	free(path);
-	if (ret == 0)
-		ret = ofs_template_save(&s, ofs_stage_beside(st), err);
-	if (ret == -1) {
-		unlinkat(ofs_stage_beside(st), OFS_TEMPLATE_INFO, 0);
-		ofs_publish_clear(ofs_stage_beside(st), OFS_TEMPLATE);
-	}
-	ofs_template_fini(&s);
-	return ret;
-}
-
-static int make_of(struct optimfs *like, const char *layout,
-    struct ofs_stage *st, struct optimfs_error *err)
-{
-	struct ofs_snapshot *snap = ofs_enter(like);
-	int ret = make(snap, layout, st, err);
-
+	snap = ofs_enter(like);
+	ret = try_layout(snap, layout, err);
 	ofs_leave(snap);
+	if (ret == 0)
+		ret = ofs_template_of(like, layout, &t, err);
+	if (ret == 0)
+		ret = ofs_template_save(&t, stage, err);
+	if (ret == -1)
+		unlinkat(stage, OFS_TEMPLATE_INFO, 0);
+	ofs_template_fini(&t);
 	return ret;
 }
 
@@ -264,7 +162,7 @@ int ofs_template_make(struct optimfs *like, const char *layout, const char *dir,
 	/* before the template, which is useless without its destination */
 	if (ofs_template_dir(dir, &made, err) == 0 &&
 	    narrow(like, dir, err) == 0)
-		ret = make_of(like, layout, st, err);
+		ret = make(like, layout, st, err);
 	if (ret == -1 && made)
 		rmdir(dir);
 	ofs_stage_close(st, has_info(ofs_stage_beside(st)));

@@ -1,10 +1,11 @@
-/* template_info.c - the description of a template, in its stage */
+/* template_info.c - what a new checkpoint will be, in its stage */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,101 @@
 
 #include "base/io.h"
 #include "base/memory.h"
+#include "journal/publish.h"
 #include "journal/stage.h"
 #include "journal/stage_path.h"
 #include "push/template.h"
+#include "store/http/open.h"
 
 /* Lines of text:
  *
- *     optimfs-template 2
+ *     optimfs-template 3
  *     layout dcp@16
- *     given PATH                 a file of the tree that the layout fills in
- *     derived PATH               a file derived from its parameter in model/
- *     own HASH PATH              a text of the layout; HASH is of the source's
+ *     like PATH
+ *     OPTION VALUE               how it was opened
  *     end */
-#define HEAD "optimfs-template 2\n"
+#define HEAD "optimfs-template 3\n"
 #define TMP  OFS_TEMPLATE_INFO ".tmp"
+
+static const struct {
+	const char *name;
+	size_t at;
+	bool path; /* of a file or directory */
+} options[] = {
+	{ "type", offsetof(struct optimfs_options, type), false },
+	{ "optim_key", offsetof(struct optimfs_options, optim_key), false },
+	{ "model_key", offsetof(struct optimfs_options, model_key), false },
+	{ "ids", offsetof(struct optimfs_options, ids), true },
+	{ "units", offsetof(struct optimfs_options, units), true },
+	{ "subtree", offsetof(struct optimfs_options, subtree), false },
+	{ "join", offsetof(struct optimfs_options, join), true },
+	{ "base", offsetof(struct optimfs_options, base), true },
+};
+#define NOPTIONS (sizeof(options) / sizeof(*options))
+
+static const char **option_of(struct optimfs_options *o, size_t i)
+{
+	return (const char **)(void *)((char *)o + options[i].at);
+}
+
+void ofs_template_fini(struct ofs_template *t)
+{
+	for (size_t i = 0; i < NOPTIONS; i++)
+		free(t->option[i]);
+	free(t->like);
+	*t = (struct ofs_template){ 0 };
+}
+
+void ofs_template_options(const struct ofs_template *t,
+    struct optimfs_options *o)
+{
+	for (size_t i = 0; i < NOPTIONS; i++)
+		*option_of(o, i) = t->option[i];
+}
+
+/* A word that is not the path of a file stays as it is. */
+static char *absolute(const char *value, bool path, struct optimfs_error *err)
+{
+	char *real = path ? realpath(value, NULL) : NULL;
+
+	if (strchr(value, '\n') != NULL) {
+		free(real);
+		optimfs_fail(err, EINVAL, "OFS833 a path with a line break");
+		return NULL;
+	}
+	if (real == NULL)
+		real = strdup(value);
+	if (real == NULL)
+		ofs_no_memory(err);
+	return real;
+}
+
+int ofs_template_of(const struct optimfs *like, const char *layout,
+    struct ofs_template *t, struct optimfs_error *err)
+{
+	struct optimfs_options o = like->options;
+
+	if (like->now->cat->computed != NULL ||
+	    (like->real == NULL && !ofs_http_is_address(like->source)))
+		return optimfs_fail(err, EOPNOTSUPP,
+		    "OFS833 %s is no directory or file that a mount could read "
+		    "again: make it like a checkpoint with the same names and "
+		    "shapes",
+		    like->source);
+	strcpy(t->layout, layout); /* the view has this name */
+	t->like = absolute(like->real != NULL ? like->real : like->source,
+	    false, err);
+	for (size_t i = 0; i < NOPTIONS && t->like != NULL; i++) {
+		const char *value = *option_of(&o, i);
+
+		if (value == NULL)
+			continue;
+		t->option[i] = absolute(value, options[i].path, err);
+		if (t->option[i] == NULL)
+			return -1;
+	}
+	return t->like == NULL ? -1 : 0;
+}
 
 static FILE *open_at(int dir, const char *name, int flags)
 {
@@ -44,16 +126,7 @@ static int failed(struct optimfs_error *err)
 	return optimfs_fail(err, errno, "OFS801 %s: %m", OFS_TEMPLATE_INFO);
 }
 
-static void put_own(FILE *f, const struct ofs_template_own *own)
-{
-	if (own->provided || own->derived)
-		fprintf(f, "%s %s\n", own->provided ? "given" : "derived",
-		    own->path);
-	else
-		fprintf(f, "own %016" PRIx64 " %s\n", own->hash, own->path);
-}
-
-int ofs_template_save(const struct ofs_template *s, int stage,
+int ofs_template_save(const struct ofs_template *t, int stage,
     struct optimfs_error *err)
 {
 	FILE *f = open_at(stage, TMP, O_WRONLY | O_CREAT | O_TRUNC);
@@ -61,9 +134,10 @@ int ofs_template_save(const struct ofs_template *s, int stage,
 
 	if (f == NULL)
 		return failed(err);
-	fprintf(f, HEAD "layout %s\n", s->layout);
-	for (uint32_t i = 0; i < s->nown; i++)
-		put_own(f, &s->own[i]);
+	fprintf(f, HEAD "layout %s\nlike %s\n", t->layout, t->like);
+	for (size_t i = 0; i < NOPTIONS; i++)
+		if (t->option[i] != NULL)
+			fprintf(f, "%s %s\n", options[i].name, t->option[i]);
 	fputs("end\n", f);
 	bad = fflush(f) != 0 || ferror(f) || fsync(fileno(f)) == -1;
 	bad = (bad ? failed(err) : 0) == -1;
@@ -83,50 +157,52 @@ static int malformed(const char *why, struct optimfs_error *err)
 	return optimfs_fail(err, EUCLEAN, "OFS831 %s", why);
 }
 
-static int add_own(struct ofs_template *s, const char *line,
-    struct optimfs_error *err)
+/* The value of a line that begins with name; NULL: it begins otherwise. */
+static const char *value_of(const char *line, const char *name)
 {
-	struct ofs_template_own v = { .provided = line[0] == 'g',
-		.derived = line[0] == 'd' };
-	int at = 0;
+	size_t n = strlen(name);
 
-	if (v.provided || v.derived)
-		at = (int)strcspn(line, " ") + 1;
-	else if (sscanf(line, "own %16" SCNx64 " %n", &v.hash, &at) != 1 ||
-	    at == 0)
-		return malformed("no name", err);
-	if (ofs_grow(s->own, s->nown, s->own_cap, err) == -1)
-		return -1;
-	v.path = strndup(line + at, strcspn(line + at, "\n"));
-	if (v.path == NULL)
-		return ofs_no_memory(err);
-	s->own[s->nown++] = v;
-	return 0;
+	return strncmp(line, name, n) == 0 && line[n] == ' ' ? line + n + 1
+							     : NULL;
 }
 
-/* Returns 1 after the last line. */
-static int take_line(struct ofs_template *s, const char *line, uint64_t number,
+static int keep(char **to, const char *value, struct optimfs_error *err)
+{
+	if (*to != NULL)
+		return malformed("twice the same", err);
+	*to = strdup(value);
+	return *to == NULL ? ofs_no_memory(err) : 0;
+}
+
+/* A line without its end. Returns 1 after the last one. */
+static int take_line(struct ofs_template *t, const char *line, uint64_t number,
     struct optimfs_error *err)
 {
-	if (number == 1 && strcmp(line, HEAD) == 0)
-		return 0;
-	if (number == 2 && strncmp(line, "layout ", 7) == 0 &&
-	    strlen(line + 7) < sizeof(s->layout)) {
-		strcpy(s->layout, line + 7);
-		s->layout[strcspn(s->layout, "\n")] = '\0';
+	const char *value;
+
+	if (number == 1)
+		return strcmp(line, "optimfs-template 3") == 0
+		    ? 0
+		    : malformed("of another version", err);
+	value = value_of(line, "layout");
+	if (number == 2 && value != NULL && strlen(value) < sizeof(t->layout)) {
+		strcpy(t->layout, value);
 		return 0;
 	}
-	if (number > 2 &&
-	    (strncmp(line, "given ", 6) == 0 ||
-		strncmp(line, "derived ", 8) == 0 ||
-		strncmp(line, "own ", 4) == 0))
-		return add_own(s, line, err);
-	if (number > 2 && strcmp(line, "end\n") == 0)
+	value = value_of(line, "like");
+	if (number == 3 && value != NULL)
+		return keep(&t->like, value, err);
+	for (size_t i = 0; i < NOPTIONS && number > 3; i++) {
+		value = value_of(line, options[i].name);
+		if (value != NULL)
+			return keep(&t->option[i], value, err);
+	}
+	if (number > 3 && strcmp(line, "end") == 0)
 		return 1;
 	return malformed("no line of it", err);
 }
 
-int ofs_template_load(int stage, struct ofs_template *s,
+int ofs_template_load(int stage, struct ofs_template *t,
     struct optimfs_error *err)
 {
 	FILE *f = open_at(stage, OFS_TEMPLATE_INFO, O_RDONLY);
@@ -135,18 +211,22 @@ int ofs_template_load(int stage, struct ofs_template *s,
 	size_t cap = 0;
 	int ret = 0;
 
-	*s = (struct ofs_template){ 0 };
+	*t = (struct ofs_template){ 0 };
+	if (f == NULL && errno == ENOENT)
+		f = open_at(stage, OFS_TEMPLATE_DONE, O_RDONLY);
 	if (f == NULL)
 		return failed(err);
-	while (ret == 0 && getline(&line, &cap, f) != -1)
-		ret = take_line(s, line, ++number, err);
+	while (ret == 0 && getline(&line, &cap, f) != -1) {
+		line[strcspn(line, "\n")] = '\0';
+		ret = take_line(t, line, ++number, err);
+	}
 	if (ret == 0)
 		ret = malformed("it has no end", err);
 	fclose(f);
 	free(line);
 	if (ret == 1)
 		return 0;
-	ofs_template_fini(s);
+	ofs_template_fini(t);
 	if (err != NULL && err->code == EUCLEAN)
 		return optimfs_fail_in(err, "%s, line %" PRIu64,
 		    OFS_TEMPLATE_INFO, number);
@@ -159,40 +239,36 @@ static bool has(int stage, const char *name)
 	    faccessat(stage, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* A stage that is not ours has no template for us. */
-static int look(const char *dir, char **place)
+/* The stage beside dir, if there is one and it is ours; else -1. */
+static int look(const char *dir)
 {
-	*place = ofs_stage_place(dir, NULL);
-	return *place == NULL ? -1 : ofs_stage_look(*place, NULL);
+	char *place = ofs_stage_place(dir, NULL);
+	int stage = place == NULL ? -1 : ofs_stage_look(place, NULL);
+
+	free(place);
+	return stage;
 }
 
-int ofs_template_find(const char *dir, char **path, struct optimfs_error *err)
+bool ofs_template_find(const char *dir, struct ofs_template *t)
 {
-	char *place;
-	int stage = look(dir, &place), ret = 0;
+	int stage = look(dir);
+	bool found =
+	    (has(stage, OFS_TEMPLATE_INFO) || has(stage, OFS_TEMPLATE_DONE)) &&
+	    ofs_dir_empty(dir) == 1;
 
-	*path = NULL;
-	if ((has(stage, OFS_TEMPLATE_INFO) || has(stage, OFS_TEMPLATE_DONE)) &&
-	    ofs_dir_empty(dir) == 1)
-		ret =
-		    asprintf(path, "%s/%s", place, OFS_TEMPLATE) == -1 ? -1 : 1;
+	if (found && t != NULL)
+		(void)ofs_template_load(stage, t, NULL);
 	if (stage != -1)
 		close(stage);
-	free(place);
-	if (ret != -1)
-		return ret;
-	*path = NULL;
-	return ofs_no_memory(err);
+	return found;
 }
 
 bool ofs_template_done(const char *dir)
 {
-	char *place;
-	int stage = look(dir, &place);
+	int stage = look(dir);
 	bool done = has(stage, OFS_TEMPLATE_DONE);
 
 	if (stage != -1)
 		close(stage);
-	free(place);
 	return done;
 }

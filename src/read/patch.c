@@ -15,9 +15,9 @@
 #include "plan/fix.h"
 #include "plan/runs.h"
 #include "plan/window.h"
+#include "read/copies.h"
 #include "read/fetch.h"
 #include "read/locate.h"
-#include "read/scatter.h"
 
 /* A reader of elements asks which stored bytes they are. Here a window of stored
  * bytes is given, and the question is which elements are in it. For each shard
@@ -104,7 +104,7 @@ static int touch_elements(struct ofs_patches *p, const struct ofs_tensor *t,
 	for (; count > 0 && ret == 0; first += n, count -= n) {
 		n = count < step ? count : step;
 		ofs_plan_clear(&plan);
-		ret = ofs_scatter_plan(p->reader, t, first, n, &plan, err);
+		ret = ofs_plan_copies(p->reader, t, first, n, &plan, err);
 		for (size_t i = 0; i < plan.n && ret == 0; i++)
 			ret = touch(p, &plan.seg[i], err);
 	}

@@ -12,7 +12,7 @@
 #include "catalog/owners.h"
 #include "catalog/shards.h"
 #include "plan/fix.h"
-#include "read/scatter.h"
+#include "read/copies.h"
 #include "rewrite/rewrite_impl.h"
 
 /* A flat parameter has one step for all its parameters, and views share a
@@ -248,7 +248,7 @@ static int compare_run(struct shared *s, uint32_t tensor, uint64_t first,
 
 	if (ret == 0)
 		ret =
-		    ofs_scatter_plan(c->reader, t, first, count, &plan, s->err);
+		    ofs_plan_copies(c->reader, t, first, count, &plan, s->err);
 	ret = ret == 0 ? 1 : -1;
 	for (size_t i = 0; i < plan.n && ret == 1; i++)
 		if (plan.seg[i].fix == OFS_FIX_NONE)

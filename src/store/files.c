@@ -48,7 +48,7 @@ static void *files_new(void *ctx, const struct ofs_catalog *cat,
 		return NULL;
 	files->cat = cat;
 	files->counters = counters;
-	/* the other half is for writers: src/push/writethrough.c, commits */
+	/* the other half is for writers: commits */
 	files->fds = ofs_fds_new(cat->nobjects, (ofs_fds_limit() + 1) / 2,
 	    open_object, files, err);
 	if (files->fds == NULL) {
@@ -101,12 +101,10 @@ static bool same_bytes(const struct ofs_stamp *was, const struct ofs_stamp *is)
 	    was->mode != is->mode || was->uid != is->uid || was->gid != is->gid;
 }
 
-/* A file that is being filled has the right size, but any mtime. */
-static bool same_size(const struct ofs_open_files *files,
-    const struct ofs_object *o, const struct stat *st)
+static bool same_size(const struct ofs_object *o, const struct stat *st)
 {
 	return (uint64_t)st->st_size == o->size &&
-	    (files->cat->filling || ofs_time_ns(&st->st_mtim) == o->mtime_ns);
+	    ofs_time_ns(&st->st_mtim) == o->mtime_ns;
 }
 
 /* Translate a failure to open o into an error for the reader. */
@@ -151,14 +149,11 @@ static int open_object(void *ctx, uint32_t object, struct optimfs_error *err)
 	if (fd == -1)
 		return open_failed(&files->cat->dir, o, err);
 	file->stamp = ofs_stamp_of(&st);
-	if (st.st_ino != o->ino || !same_size(files, o, &st) ||
-	    (!files->cat->filling && !same_bytes(&o->stamp, &file->stamp))) {
+	if (st.st_ino != o->ino || !same_size(o, &st) ||
+	    !same_bytes(&o->stamp, &file->stamp)) {
 		close(fd);
 		return stale(o, &st, err);
 	}
-	/* after each write, the next read would update the atime */
-	if (files->cat->filling)
-		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
 	file->fd = fd;
 	return fd;
 }
@@ -197,10 +192,8 @@ static int files_check(void *ctx, void *pin, struct optimfs_error *err)
 	if (fstat(file->fd, &st) == -1)
 		return optimfs_fail(err, errno == ESTALE ? ESTALE : EIO,
 		    "OFS755 %s: fstat: %m", o->path);
-	if (!same_size(files, o, &st))
+	if (!same_size(o, &st))
 		return stale(o, &st, err);
-	if (files->cat->filling)
-		return 0;
 	now = ofs_stamp_of(&st);
 	pthread_mutex_lock(&files->lock);
 	same = same_bytes(&file->stamp, &now);
@@ -233,7 +226,7 @@ static bool files_hole(void *ctx, void *pin, uint64_t off, uint64_t len)
 	struct optimfs_error changed;
 	off_t data;
 
-	if (files->cat->filling || o->blocks >= o->size)
+	if (o->blocks >= o->size)
 		return false;
 	data = lseek(file->fd, (off_t)off, SEEK_DATA);
 	if (data == -1 ? errno != ENXIO : (uint64_t)data - off < len)

@@ -350,7 +350,7 @@ if command -v script >/dev/null; then
 	ok "mount of a template on a terminal succeeds" script -qec \
 	    "'$OPTIMFS' mount -o rw '$scratch/new' '$mnt'" /dev/null
 	like "mount on a terminal says that the checkpoint is a template" "$(cat "$scratch/out")" \
-	    'mounted: a template to be filled in: dcp, 2 ranks, * kB*'
+	    'mounted: a template to be filled in; its source: dcp, * ranks, * kB*'
 	ok "umount of the template succeeds" "$OPTIMFS" umount "$mnt"
 	ok "mount -o rw succeeds once more" "$OPTIMFS" mount -o rw "$scratch/edited" "$mnt"
 	echo 0.5 >"$mnt/optim/param_groups/0/lr"

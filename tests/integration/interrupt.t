@@ -53,7 +53,7 @@ else
 	skip 1 "no script(1)"
 fi
 
-status "interrupted mkfs exits with 130" 130 at .new.optimfs/template/__1_0.distcp \
+status "interrupted mkfs exits with 130" 130 at .new.optimfs/lock \
     "$OPTIMFS" mkfs --like "$ck" --layout dcp@3 new
 is "interrupted mkfs says that nothing was made" "$(cat err)" \
     'optimfs: OFS014 interrupted: nothing was made in new'

@@ -54,8 +54,6 @@ status "report past the limit of files exits with 3" 3 \
     small "$OPTIMFS" report -o "$scratch/report.html" "$scratch/ck"
 like "report past the limit of files says so" "$(cat "$scratch/err")" "$too_large"
 ok "report past the limit of files leaves no page" test ! -e "$scratch/report.html"
-status "mkfs past the limit of files exits with 3" 3 \
-    small "$OPTIMFS" mkfs --like "$scratch/ck" --layout dcp@2 "$scratch/new"
 status "cp past the limit of files exits with 3" 3 \
     small "$OPTIMFS" cp "$scratch/ck" .optimfs/tensors.tsv "$scratch/tensors.tsv"
 like "cp past the limit of files says so" "$(cat "$scratch/err")" "$too_large"

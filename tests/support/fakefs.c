@@ -737,6 +737,12 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
 	return optimfs_fail(err, ENOSYS, "fake: %s", dest);
 }
 
+char *optimfs_mkfs_reads(const char *dir)
+{
+	(void)dir;
+	return NULL;
+}
+
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err)
 {

@@ -2,8 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "read/scatter.h"
-
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,16 +12,98 @@
 #include <unistd.h>
 
 #include "archive/zip_sums.h"
+#include "base/copy.h"
 #include "base/crc.h"
 #include "base/cursor.h"
 #include "base/io.h"
+#include "base/memory.h"
 #include "base/ranges.h"
 #include "fs/fs.h"
+#include "plan/fix.h"
 #include "random.h"
+#include "read/copies.h"
 #include "read/patch.h"
-#include "support/truth.h"
 #include "support/staged.h"
+#include "support/truth.h"
 #include "tap.h"
+
+/* What an edit of a checkpoint in place would do, to compare with: a write
+ * reverses the segments of the plan for a read. */
+
+/* The file to which a segment is written. delta is added to a source offset of
+ * the segment to get an offset in the file; the source is the object, or with a
+ * codec the decoded extent. */
+struct target {
+	int (*at)(void *ctx, const struct ofs_segment *seg, int *fd,
+	    int64_t *delta, struct optimfs_error *err);
+	void *ctx;
+};
+
+static int write_runs(int fd, int64_t delta, const struct ofs_segment *seg,
+    const uint8_t *buf, struct optimfs_error *err)
+{
+	uint64_t len = seg->len, n = seg->n;
+	int ret = 0;
+
+	if (n > 1 && seg->src_pitch == (int64_t)len &&
+	    seg->dst_pitch == (int64_t)len) {
+		len *= n;
+		n = 1;
+	}
+	for (uint64_t i = 0; i < n && ret == 0; i++)
+		ret = ofs_write_all(fd,
+		    buf + seg->dst + (int64_t)i * seg->dst_pitch, len,
+		    seg->src + (uint64_t)((int64_t)i * seg->src_pitch + delta),
+		    err);
+	return ret;
+}
+
+static int write_to(const struct target *target, const struct ofs_segment *seg,
+    const void *buf, struct optimfs_error *err)
+{
+	int64_t delta = 0;
+	int fd = -1;
+
+	return target->at(target->ctx, seg, &fd, &delta, err) == -1
+	    ? -1
+	    : write_runs(fd, delta, seg, buf, err);
+}
+
+/* Convert elements to their stored form: every fix is its own inverse. */
+static int write_fixed(const struct target *target,
+    const struct ofs_segment *seg, const void *buf, uint64_t size,
+    struct optimfs_error *err)
+{
+	uint8_t *copy;
+	int ret;
+
+	if (seg->fix == OFS_FIX_NONE)
+		return write_to(target, seg, buf, err);
+	if ((seg->fix & OFS_FIX_ROUND) != 0)
+		return optimfs_fail(err, EOPNOTSUPP, "rounded");
+	copy = malloc(size + 1);
+	if (copy == NULL)
+		return ofs_no_memory(err);
+	memcpy(copy, buf, size);
+	ofs_fix_segment(seg, copy);
+	ret = write_to(target, seg, copy, err);
+	free(copy);
+	return ret;
+}
+
+static int scatter(struct ofs_reader *r, const struct ofs_tensor *t,
+    uint64_t first, uint64_t count, const void *buf,
+    const struct target *target, struct optimfs_error *err)
+{
+	uint64_t size = count * ofs_dtype_size(t->dtype);
+	struct ofs_plan plan = { 0 };
+	int ret = ofs_plan_copies(r, t, first, count, &plan, err);
+
+	for (size_t i = 0; i < plan.n && ret == 0; i++)
+		ret = write_fixed(target, &plan.seg[i], buf, size, err);
+	ofs_plan_fini(&plan);
+	return ret;
+}
 
 static char top[64];
 static uint64_t seed = 88172645463325252u;
@@ -181,7 +262,7 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 {
 	struct ofs_catalog *cat = c->fs->now->cat;
 	const struct ofs_tensor *t = &cat->tensors[i];
-	struct ofs_target to = { .at = target, .ctx = c };
+	struct target to = { .at = target, .ctx = c };
 	uint64_t n = ofs_tensor_numel(cat, t), first = rnd(n),
 		 count = 1 + rnd(n - first);
 	size_t item = ofs_dtype_size(t->dtype);
@@ -195,7 +276,7 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 		return 0;
 	c->overlaps = false;
 	c->dry = true;
-	if (ofs_scatter_plan(&c->fs->now->reader, t, 0, n, &plan, &err) == -1)
+	if (ofs_plan_copies(&c->fs->now->reader, t, 0, n, &plan, &err) == -1)
 		return 0; /* elements are missing */
 	for (size_t k = 0; k < plan.n; k++)
 		target(c, &plan.seg[k], &fd, &delta, &err);
@@ -214,8 +295,7 @@ static int write_some(struct copy *c, uint32_t i, unsigned *written)
 	for (uint64_t k = 0; k < count * item; k++)
 		bytes[k] =
 		    t->dtype == OFS_BOOL ? !bytes[k] : (uint8_t)(bytes[k] + 1);
-	ret =
-	    ofs_scatter(&c->fs->now->reader, t, first, count, bytes, &to, &err);
+	ret = scatter(&c->fs->now->reader, t, first, count, bytes, &to, &err);
 	if (ret == -1)
 		diag("%s", err.text);
 	(*written)++;

@@ -184,7 +184,7 @@ static void broken_promise(void)
 	ofs_sums_fini(&s);
 }
 
-/* Sums of bytes as they are written. */
+/* Sums of bytes that are read in any order, for a file that is read once. */
 
 #define FILE_SIZE (256u << 10)
 
@@ -201,7 +201,6 @@ static void put(struct ofs_sums *s, uint64_t off, uint64_t len)
 {
 	struct ofs_sum sum = { .from = off, .len = len };
 
-	ofs_sums_forget(s, off, len);
 	for (uint64_t i = off; i < off + len; i++)
 		file[i] = (uint8_t)tap_below(&state, 256);
 	sum.crc = (uint32_t)crc32_z(0, file + off, len);
@@ -234,10 +233,6 @@ static void writes_in_order(void)
 	put(&s, 100000, 10);
 	ok(ofs_sums_get(&s, 100000, 10, &crc, NULL) == 0,
 	    "a short write alone is not kept");
-	put(&s, 20000, 5000);
-	ok(ofs_sums_get(&s, 4096, 61450, &crc, NULL) == 0 &&
-		knows(&s, 20000, 5000),
-	    "a write into a range removes the range and is kept itself");
 	ofs_sums_fini(&s);
 }
 
@@ -245,7 +240,7 @@ static void writes_in_order(void)
 static void writes_out_of_order(void)
 {
 	struct ofs_sums s;
-	unsigned order[64], n = 64, wrong = 0;
+	unsigned order[64], n = 64;
 
 	writing(&s);
 	for (uint64_t off = FILE_SIZE; off > 0; off -= 4096)
@@ -260,23 +255,12 @@ static void writes_out_of_order(void)
 		order[k] = order[i - 1];
 		order[i - 1] = t;
 	}
-	ofs_sums_forget(&s, 0, FILE_SIZE);
+	ofs_sums_fini(&s);
+	writing(&s);
 	for (unsigned i = 0; i < n; i++)
 		put(&s, order[i] * 4096, 4096);
 	ok(knows(&s, 0, FILE_SIZE),
 	    "writes in random order are combined into one range");
-	for (unsigned i = 0; i < 2000; i++) {
-		uint64_t off = tap_below(&state, FILE_SIZE);
-		uint64_t len = 1 + tap_below(&state, FILE_SIZE - off);
-		uint32_t crc;
-
-		put(&s, off, len);
-		off = tap_below(&state, FILE_SIZE);
-		len = 1 + tap_below(&state, FILE_SIZE - off);
-		if (ofs_sums_get(&s, off, len, &crc, NULL) == 1)
-			wrong += crc != (uint32_t)crc32_z(0, file + off, len);
-	}
-	ok(wrong == 0, "no checksum is of other bytes than asked for");
 	ofs_sums_fini(&s);
 }
 

@@ -18,7 +18,6 @@ void ofs_writing_free(struct ofs_writing *writing)
 		return;
 	ofs_coordinator_free(writing->coordinator);
 	ofs_stage_close(writing->stage, true);
-	free(writing->template);
 	free(writing);
 }
 

@@ -1,4 +1,4 @@
-/* writethrough.c - checkpoints copied into templates of each layout, with
+/* push.c - checkpoints copied into templates of each layout, with
  * failures during the commit */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"

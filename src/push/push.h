@@ -1,0 +1,25 @@
+/* push.h - the first commit of a new checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_PUSH_H
+#define OFS_PUSH_H
+
+#include "fs/fs.h"
+
+/* As struct ofs_writing_to.fill: writes what was copied into the mount to a
+ * directory in the layout of the template, and makes it the checkpoint. 0: done;
+ * 1: done, but may not survive a power failure (OFS803); -1: nothing has
+ * changed. */
+int ofs_push(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+    struct optimfs_error *err);
+/* Cleans up after an interrupted commit. published: finishes it; otherwise what is
+ * staged remains. */
+void ofs_push_settle(struct ofs_stage *st, bool published);
+
+/* check.c */
+/* Does the new checkpoint at path have what was written? A layout may store one
+ * value for several names, or only the optimizer's copy of a weight. EINVAL
+ * (OFS822, OFS828) with both values. view has its files. */
+int ofs_push_check(struct ofs_snapshot *snap, struct ofs_at view,
+    const char *path, struct optimfs_error *err);
+
+#endif
