@@ -3,16 +3,22 @@
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/str.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
 
 /* docs/formats/trainers.md */
+
+/* The most files of one model that are looked for. */
+#define SHARDS_MAX 4096ul
 
 /* Is a file of this name useless without others of its directory? */
 static bool is_shard(const char *name)
@@ -358,6 +364,91 @@ static void drop_prefix_of_one(struct ofs_parts *parts)
 	p->prefix[0] = NULL;
 }
 
+/* Without an index only the names of "model-00001-of-00002.safetensors" tell that
+ * there are more such files. */
+
+/* Is it such a name? Then *at is where its number is, of *digits digits, and *total
+ * the number of files. */
+static bool is_one_of(const char *name, size_t *at, size_t *digits,
+    unsigned long *total)
+{
+	const char *of = strstr(name, "-of-");
+	char *end;
+
+	if (of == NULL)
+		return false;
+	*digits = 0;
+	while (of - *digits > name && of[-1 - (ptrdiff_t)*digits] >= '0' &&
+	    of[-1 - (ptrdiff_t)*digits] <= '9')
+		++*digits;
+	*at = (size_t)(of - name) - *digits;
+	*total = strtoul(of + 4, &end, 10);
+	return *digits > 0 && *digits < 10 && *total > 1 &&
+	    *total <= SHARDS_MAX &&
+	    (strcmp(end, ".safetensors") == 0 || strcmp(end, ".bin") == 0);
+}
+
+static bool has_name(const struct ofs_names *names, const char *name)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (strcmp(names->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* The name of another file of a series. */
+static void put_number(const char *name, size_t at, size_t digits,
+    unsigned long n, char out[NAME_MAX + 1])
+{
+	snprintf(out, NAME_MAX + 1, "%.*s%0*lu%s", (int)at, name, (int)digits,
+	    n, name + at + digits);
+}
+
+/* Lists the files of a series that are not there, if names->name[i] is the first
+ * of those that are. Numbers begin with 1, or with 0 if that is there. */
+static int list_missing(const struct ofs_names *names, size_t i,
+    struct ofs_parts *parts, struct optimfs_error *err)
+{
+	const char *name = names->name[i];
+	char other[NAME_MAX + 1];
+	unsigned long total, first;
+	size_t at, digits;
+
+	if (!is_one_of(name, &at, &digits, &total))
+		return 0;
+	put_number(name, at, digits, 0, other);
+	first = has_name(names, other) ? 0 : 1;
+	for (unsigned long n = first; n < first + total; n++) {
+		put_number(name, at, digits, n, other);
+		if (strcmp(other, name) == 0)
+			break;
+		if (has_name(names, other))
+			return 0; /* it has listed them */
+	}
+	for (unsigned long n = first; n < first + total; n++) {
+		put_number(name, at, digits, n, other);
+		if (has_name(names, other))
+			continue;
+		if (ofs_names_add(&parts->missing, other, strlen(other), err) ==
+		    -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int add_missing(const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (ofs_str_ends(ofs_str_of(names->name[i]), ".index.json"))
+			return 0;
+	for (size_t i = 0; i < names->n; i++)
+		if (is_part(parts, names->name[i]) &&
+		    list_missing(names, i, parts, err) == -1)
+			return -1;
+	return 0;
+}
+
 /* Index files are read with the files they describe. */
 static int add_indexes(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
@@ -472,6 +563,8 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 	if (before == 0)
 		drop_prefix_of_one(parts);
 	if (parts->n > before && add_empty_files(dir, names, parts, err) == -1)
+		return -1;
+	if (add_missing(names, parts, err) == -1)
 		return -1;
 	return add_indexes(dir, names, parts, err);
 }

@@ -505,6 +505,12 @@ static int keep_left(struct ofs_catalog *cat, const struct ofs_parts *parts,
 		if (ofs_catalog_leave(cat, l->path, l->kind, l->why, err) == -1)
 			return -1;
 	}
+	for (size_t i = 0; i < parts->missing.n; i++)
+		if (ofs_catalog_note(cat, OFS_NOTE_MISSING, EIO, err,
+			"OFS661 %s is missing: without an index nothing says "
+			"which tensors it has",
+			parts->missing.name[i]) == -1)
+			return -1;
 	for (size_t i = 0; i < parts->notes.n; i++)
 		if (ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err, "%s",
 			parts->notes.name[i]) == -1)

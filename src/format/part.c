@@ -154,6 +154,10 @@ int ofs_parts_join(struct ofs_parts *parts, struct ofs_parts *other,
 		if (ofs_parts_leave(parts, other->left[i].path,
 			other->left[i].kind, other->left[i].why, err) == -1)
 			return -1;
+	for (size_t i = 0; i < other->missing.n; i++)
+		if (ofs_names_add(&parts->missing, other->missing.name[i],
+			strlen(other->missing.name[i]), err) == -1)
+			return -1;
 	for (size_t i = 0; i < other->notes.n; i++)
 		if (ofs_names_add(&parts->notes, other->notes.name[i],
 			strlen(other->notes.name[i]), err) == -1)
@@ -200,6 +204,7 @@ void ofs_parts_free(struct ofs_parts *parts)
 		free_left(&parts->left[i]);
 	free(parts->left);
 	ofs_names_free(&parts->notes);
+	ofs_names_free(&parts->missing);
 	for (size_t i = 0; i < parts->n; i++)
 		free_part(&parts->part[i]);
 	free(parts->part);

@@ -41,8 +41,10 @@ struct ofs_parts {
 		enum ofs_left_kind kind;
 	} * left;
 	size_t nleft, left_cap;
-	struct ofs_names notes; /* lines of .optimfs/warnings */
-	const char *trainer; /* "torchtitan", ...; NULL: none known */
+	struct ofs_names notes;   /* lines of .optimfs/warnings */
+	/* files that should be there, as the names of others tell */
+	struct ofs_names missing;
+	const char *trainer;      /* "torchtitan", ...; NULL: none known */
 	bool chosen; /* among others, by a file that names the latest one */
 	/* the optimizer has all parameters of the model, in its order */
 	bool ids_of_model;

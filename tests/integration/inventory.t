@@ -389,4 +389,23 @@ print("done")
 EOF
 )" done
 
+# Files of a model whose index is lost, too: their names tell how many there were.
+parts=$scratch/parts
+mkdir "$parts"
+for n in 1 2 4; do
+	python3 - "$parts/model-0000$n-of-00005.safetensors" "$n" <<'END'
+import json, struct, sys
+h = json.dumps({"w" + sys.argv[2]: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(h)) + h + bytes(4))
+END
+done
+"$OPTIMFS" info "$parts" >"$scratch/out" 2>&1
+like "a file that is not there is missing" "$(cat "$scratch/out")" \
+    '*missing *OFS661 model-00003-of-00005.safetensors is missing: *OFS661 model-00005-of-00005.*'
+is "the others are read" "$("$OPTIMFS" ls "$parts" model | tr '\n' ' ')" 'w1 w2 w4 '
+status "fsck says so" 1 "$OPTIMFS" fsck "$parts"
+mv "$parts/model-00004-of-00005.safetensors" "$parts/model-00003-of-00003.safetensors"
+mv "$parts/model-00001-of-00005.safetensors" "$parts/model-00001-of-00003.safetensors"
+mv "$parts/model-00002-of-00005.safetensors" "$parts/model-00002-of-00003.safetensors"
+like "of complete ones nothing is" "$("$OPTIMFS" info "$parts")" '*missing     nothing*'
 done_testing
