@@ -319,19 +319,12 @@ for i in "01":
 			ok "the tensor is in the $way object by way of $layout" python3 \
 			    "$TOP_SRCDIR/tests/support/opaque.py" --inner back/extra.pt
 		done
-		rm -rf new .new.optimfs
-		status "mkfs like a $way file with an object that holds a tensor exits with 0" \
-		    0 "$OPTIMFS" mkfs -q --like $way.pt --layout torch new
-		ok "the template like a $way file has the tensor in the object" python3 \
-		    "$TOP_SRCDIR/tests/support/opaque.py" --inner \
-		    .new.optimfs/template/extra.pt
 		rm -rf out
 		status "reshard of a $way object with a tensor to safetensors exits with 5" \
 		    5 "$OPTIMFS" reshard --to safetensors $way.pt out
 		status "drop=opaque leaves out the $way object with a tensor" 0 \
 		    "$OPTIMFS" reshard --to safetensors,drop=opaque $way.pt out
 	done
-	rm -rf new .new.optimfs
 
 	# A quantized buffer has its scale in files of DeepSpeed. A quantized
 	# parameter cannot be cut.
