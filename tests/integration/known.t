@@ -44,7 +44,7 @@ END
 }
 # What is new is not kept.
 kept() { [ "$(reads "$@")" = none ]; }
-plain() { XDG_CACHE_HOME=/nonexistent "$OPTIMFS" "$@" 2>&1; }
+plain() { XDG_CACHE_HOME=/dev/null/cache "$OPTIMFS" "$@" 2>&1; }
 
 while read -r args; do
 	set -- $args

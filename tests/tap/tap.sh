@@ -39,9 +39,11 @@ NO_COLOR=1
 # Checkpoints of trainers hold classes, which torch.load refuses by default from
 # PyTorch 2.6 on.
 TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1
-# Nor may tests read or leave anything in the user's cache.
-XDG_CACHE_HOME=/nonexistent
-export XDG_CACHE_HOME LC_ALL NO_COLOR TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
+# Nor may tests read or leave anything in the user's cache. Compilers need theirs
+# if they have one, and root could make any directory that is missing.
+XDG_CACHE_HOME=/dev/null/cache
+CCACHE_DISABLE=1
+export CCACHE_DISABLE XDG_CACHE_HOME LC_ALL NO_COLOR TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
 
 tap_n=0
 tap_failed=0
@@ -52,6 +54,8 @@ case ${TMPDIR:-} in
 esac
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/optimfs-test.XXXXXX") || exit 99
 scratch=$(cd "$scratch" && pwd -P)
+TORCH_EXTENSIONS_DIR=$scratch/torch-extensions
+export TORCH_EXTENSIONS_DIR
 
 tap_mounts() {
 	awk -v dir="$scratch/" 'index($5, dir) == 1 { print $5 }' \
