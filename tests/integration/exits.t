@@ -103,6 +103,7 @@ for v in $verbs; do
 		;;
 	esac
 	for it in none empty cut; do
+		[ "$v $it" = "serve cut" ] && continue # the files are served
 		refuses "$v" 3 $it
 		silent "$v $it"
 	done

@@ -167,10 +167,22 @@ def test_options_that_are_tensors_are_numbers(tmp_path):
         assert type(lr) is float and lr == 0.5
 
 
+class OfDLPack:
+    def __dlpack__(self, **how):
+        return torch.ones(2).__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
 def test_torch_takes_a_tensor_as_it_is(data):
     with optimfs.open(data(FSDP2)) as ck:
         t = ck["model/layers.0.wq.weight"]
-        assert torch.equal(torch.as_tensor(t), t.torch())
+        try:
+            torch.as_tensor(OfDLPack())
+            assert torch.equal(torch.as_tensor(t), t.torch())
+        except RuntimeError:  # not before PyTorch 2.1 or later
+            assert torch.equal(torch.from_dlpack(t), t.torch())
         assert torch.equal(torch.from_dlpack(t[2:5]), t[2:5].torch())
         module = torch.nn.Linear(2, 2)
         with pytest.raises(TypeError, match=r"ck\[.model.\].load\(\)"):
