@@ -126,7 +126,8 @@ static bool is_original(const struct ofs_overlay *o,
 		return false;
 	base = o->reader->text(o->reader_ctx, f->index, NULL);
 	same = base != NULL && base->len == f->draft.len &&
-	    memcmp(base->bytes, f->draft.data, base->len) == 0;
+	    (base->len == 0 ||
+		memcmp(base->bytes, f->draft.data, base->len) == 0);
 	ofs_blob_unref(base);
 	return same;
 }
