@@ -103,7 +103,9 @@ static int add_address(struct ofs_names *names, struct ofs_buf *b,
 	else
 		ret = b->bad
 		    ? ofs_no_memory(err)
-		    : ofs_names_add(names, (const char *)b->data, b->len, err);
+		    : ofs_names_add(names,
+			  b->len == 0 ? "" : (const char *)b->data, b->len,
+			  err);
 	ofs_buf_fini(b);
 	return ret;
 }
