@@ -159,7 +159,7 @@ def save_five(run, mean):
         state = {"model": net.state_dict(), "optim": {
             "state": {names[i]: s for i, s in saved["state"].items()},
             "param_groups": [{**g, "params": [names[i] for i in g["params"]]} for g in saved["param_groups"]]}}
-        dcp.save(state, checkpoint_id=f"{run}/step-{step}", no_dist=True)
+        dcp.save(state, checkpoint_id=f"{run}/step-{step}")
         tensors = {("model", n): t for n, t in state["model"].items()}
         for n, s in state["optim"]["state"].items():
             tensors.update({("optim", "state", n, k): t for k, t in s.items() if t.dim() > 0})
