@@ -419,7 +419,5 @@ const struct ofs_http_ops optimfs_http_module = {
 	.name = "libcurl",
 	.open = open_module,
 	.perform = perform,
-	.parse_keys = ofs_curl_parse_keys,
-	.parse_texts = ofs_curl_parse_texts,
-	.parse_elements = ofs_curl_parse_elements,
+	.parse = ofs_curl_parse,
 };

@@ -5,13 +5,8 @@
 
 #include "store/http/module.h"
 
-/* keys.c: see struct ofs_http_ops. */
-int ofs_curl_parse_keys(const void *xml, size_t n, struct ofs_http_keys *keys,
-    struct optimfs_error *err);
-int ofs_curl_parse_texts(const void *xml, size_t n, struct ofs_http_text *text,
-    size_t ntexts);
-
-int ofs_curl_parse_elements(const void *xml, size_t n,
+/* elements.c: see struct ofs_http_ops. */
+int ofs_curl_parse(const void *xml, size_t n,
     const struct ofs_http_elements *elements, struct optimfs_error *err);
 
 #endif

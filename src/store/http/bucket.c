@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "store/http/send.h"
 #include "store/http/site.h"
+#include "store/http/texts.h"
 
 /* Requests that are sent at once. */
 #define AT_ONCE   16
@@ -269,42 +270,25 @@ static int do_step(struct ofs_bucket *b, const struct step *step,
 
 /* Beginning. */
 
-struct element {
-	const char *name; /* that is looked for */
-	char *text;       /* of the first one, malloc'ed */
-	bool root;        /* the document is one of root_name */
-	const char *root_name;
-};
-
-static int take_element(void *ctx, unsigned depth, const char *name,
-    const char *text, struct optimfs_error *err)
-{
-	struct element *e = ctx;
-
-	if (depth == 0)
-		e->root = strcmp(name, e->root_name) == 0;
-	if (depth != 1 || e->text != NULL || strcmp(name, e->name) != 0)
-		return 0;
-	e->text = strdup(text);
-	return e->text == NULL ? ofs_no_memory(err) : 0;
-}
-
 /* The text of an element of the answer, malloc'ed. */
 static char *text_of(const struct ofs_bucket *b, const struct ofs_http_send *s,
     const char *root, const char *name, struct optimfs_error *err)
 {
-	struct element e = { .name = name, .root_name = root };
-	const struct ofs_http_elements elements = { take_element, &e };
+	char found[OFS_HTTP_TEXT_MOST + 1] = "", is[OFS_HTTP_ROOT];
+	struct ofs_http_text text = { name, found, sizeof(found) };
+	char *copy;
 
-	if (b->s->http->ops->parse_elements(s->body.data, s->body.len,
-		&elements, err) == 0 &&
-	    e.root && e.text != NULL && e.text[0] != '\0')
-		return e.text;
-	free(e.text);
-	optimfs_fail(err, EIO,
-	    "OFS924 %s: the server answers with something that is no %s",
-	    s->name, root);
-	return NULL;
+	if (ofs_http_texts(b->s->http, &s->body, &text, 1, is) == -1 ||
+	    strcmp(is, root) != 0 || found[0] == '\0') {
+		optimfs_fail(err, EIO,
+		    "OFS924 %s: the server answers with something that is no %s",
+		    s->name, root);
+		return NULL;
+	}
+	copy = strdup(found);
+	if (copy == NULL)
+		ofs_no_memory(err);
+	return copy;
 }
 
 static int fill_begin(struct ofs_bucket *b, struct ofs_bucket_upload *u,
@@ -427,8 +411,8 @@ static int list_parts(struct ofs_bucket *b, struct parts *p,
 	p->more = false;
 	(void)ofs_http_get(b->s->http, &b->s->count, &g, 1);
 	ret = g.err.code != 0 ? optimfs_fail_with(err, &g.err)
-			      : b->s->http->ops->parse_elements(g.body.data,
-				    g.body.len, &elements, err);
+			      : b->s->http->ops->parse(g.body.data, g.body.len,
+				    &elements, err);
 	ofs_buf_fini(&g.body);
 	free((char *)g.url);
 	return ret;

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/module.h"
+#include "store/http/texts.h"
 
 /* Before a server is asked again, in milliseconds. */
 #define WAIT_FIRST 200
@@ -141,15 +142,10 @@ static int no_answer(const struct attempt *a, int code, const char *why,
 /* Keys that have expired are replaced once. */
 static int judge_keys(struct attempt *a, struct optimfs_error *err)
 {
-	char code[40] = "";
-	struct ofs_http_text text = { "Code", code, sizeof(code) };
+	char code[OFS_HTTP_CODE];
 
-	if (a->q.signer == NULL || a->renewed)
-		return 0;
-	if (a->h->ops->parse_texts(a->q.body.data, a->q.body.len, &text, 1) ==
-		-1 ||
-	    (strcmp(code, "ExpiredToken") != 0 &&
-		strcmp(code, "TokenRefreshRequired") != 0))
+	if (a->q.signer == NULL || a->renewed ||
+	    !ofs_http_said(a->h, &a->q.body, code) || !ofs_http_expired(code))
 		return 0;
 	a->renewed = true;
 	return a->g->login->renew(a->q.signer, err) == -1 ? -1 : 1;
@@ -343,7 +339,8 @@ static uint64_t round_of(const struct ofs_http *h, struct attempt **todo,
 	return came;
 }
 
-int64_t ofs_http_patience(unsigned tries)
+/* Exponential, with a part that differs between processes, in milliseconds. */
+static int64_t patience(unsigned tries)
 {
 	int64_t ms = tries < 6 ? WAIT_FIRST << tries : WAIT_MOST;
 
@@ -352,26 +349,45 @@ int64_t ofs_http_patience(unsigned tries)
 	return ms / 2 + (int64_t)(ofs_clock_ns() / 1000 % (ms / 2));
 }
 
-static int64_t patience(struct attempt **todo, size_t n, unsigned tries)
-{
-	int64_t ms = ofs_http_patience(tries);
-
-	for (size_t i = 0; i < n; i++) {
-		uint64_t s = todo[i]->g->answer.retry_after;
-
-		if (s != OFS_HTTP_UNTOLD && s < INT32_MAX &&
-		    (int64_t)s * 1000 > ms)
-			ms = (int64_t)s * 1000;
-	}
-	return ms;
-}
-
-void ofs_http_sleep(int64_t ms)
+static void sleep_ms(int64_t ms)
 {
 	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
 
 	while (nanosleep(&t, &t) == -1 && errno == EINTR)
 		;
+}
+
+struct ofs_http_pace ofs_http_pace(const struct ofs_http *h)
+{
+	return (struct ofs_http_pace){ h, .since = ofs_clock_ms() };
+}
+
+void ofs_http_told(struct ofs_http_pace *p, const struct ofs_http_answer *answer)
+{
+	uint64_t s = answer->retry_after;
+
+	if (s < INT32_MAX && (int64_t)s * 1000 > p->told)
+		p->told = (int64_t)s * 1000;
+}
+
+bool ofs_http_wait(struct ofs_http_pace *p, bool moved)
+{
+	int64_t ms;
+
+	if (moved) {
+		p->since = ofs_clock_ms();
+		p->tries = 0;
+	}
+	ms = patience(p->tries++);
+	if (ms < p->told)
+		ms = p->told;
+	p->told = 0;
+	if (p->h->timeout == 0 ? p->tries > TRIES_MOST
+			       : ofs_clock_ms() + ms - p->since >
+		    (int64_t)p->h->timeout * 1000)
+		return false;
+	sleep_ms(ms);
+	return true;
 }
 
 static size_t keep_again(struct attempt **todo, size_t n)
@@ -387,27 +403,19 @@ static size_t keep_again(struct attempt **todo, size_t n)
 static void repeat(const struct ofs_http *h, struct attempt **todo, size_t n,
     struct ofs_http_counters *count)
 {
-	int64_t since = ofs_clock_ms(), ms;
-	unsigned tries = 0;
-	size_t left;
+	struct ofs_http_pace pace = ofs_http_pace(h);
 
 	for (;;) {
 		uint64_t came = round_of(h, todo, n, count);
+		size_t left = keep_again(todo, n);
 
-		left = keep_again(todo, n);
 		if (left == 0)
 			return;
-		if (left < n || came >= PROGRESS) {
-			since = ofs_clock_ms();
-			tries = 0;
-		}
-		n = left;
-		ms = patience(todo, n, tries++);
-		if (h->timeout == 0 ? tries > TRIES_MOST
-				    : ofs_clock_ms() + ms - since >
-			    (int64_t)h->timeout * 1000)
+		for (size_t i = 0; i < left; i++)
+			ofs_http_told(&pace, &todo[i]->g->answer);
+		if (!ofs_http_wait(&pace, left < n || came >= PROGRESS))
 			return;
-		ofs_http_sleep(ms);
+		n = left;
 		atomic_fetch_add(&count->retries, n);
 	}
 }

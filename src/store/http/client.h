@@ -31,10 +31,18 @@ struct ofs_http_counters {
 const struct ofs_http *ofs_http_client(unsigned timeout,
     struct optimfs_error *err);
 
-/* Milliseconds until a server is asked again: exponential, with a part that differs
- * between processes. */
-int64_t ofs_http_patience(unsigned tries);
-void ofs_http_sleep(int64_t ms);
+/* How long a server is asked again. */
+struct ofs_http_pace {
+	const struct ofs_http *h;
+	int64_t since, told; /* ms */
+	unsigned tries;
+};
+struct ofs_http_pace ofs_http_pace(const struct ofs_http *h);
+/* Not before the answer says (Retry-After). */
+void ofs_http_told(struct ofs_http_pace *p, const struct ofs_http_answer *answer);
+/* Waits before the next try, longer each time; moved: something has come. false:
+ * nothing has come for the timeout. */
+bool ofs_http_wait(struct ofs_http_pace *p, bool moved);
 
 struct ofs_http_get {
 	const char *url;

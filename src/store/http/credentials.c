@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "store/http/texts.h"
 #include "store/http/url.h"
 
 /* As botocore has it: seconds, and how often. */
@@ -139,7 +140,7 @@ static void take_json(const struct ofs_buf *body, struct ofs_http_text *text,
 static int take_keys(struct keys *k, struct ofs_http_request *q, bool xml,
     const char *from, struct optimfs_error *err)
 {
-	char expires[64] = "";
+	char expires[64] = "", root[OFS_HTTP_ROOT];
 	struct ofs_http_text text[] = {
 		{ "AccessKeyId", k->key, sizeof(k->key) },
 		{ "SecretAccessKey", k->secret, sizeof(k->secret) },
@@ -151,8 +152,7 @@ static int take_keys(struct keys *k, struct ofs_http_request *q, bool xml,
 
 	if (!xml)
 		take_json(&q->body, text, n);
-	else if (http->ops->parse_texts(q->body.data, q->body.len, text, n) ==
-	    -1)
+	else if (ofs_http_texts(http, &q->body, text, n, root) == -1)
 		k->key[0] = '\0';
 	ofs_buf_fini(&q->body);
 	k->expires = ofs_http_date_ns(expires) / 1000000000;

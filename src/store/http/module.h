@@ -19,7 +19,7 @@
  *
  * It exports a struct ofs_http_ops called optimfs_http_module. New members are
  * only added at the end, with a new version. */
-#define OFS_HTTP_VERSION 2
+#define OFS_HTTP_VERSION 3
 #define OFS_HTTP_SYMBOL  "optimfs_http_module"
 
 /* The most bytes of the headers of an answer. */
@@ -89,31 +89,12 @@ struct ofs_http_request {
 	void *priv; /* of the module */
 };
 
-/* A page of a listing of S3. */
-struct ofs_http_key {
-	const char *name; /* as it is written; of a prefix it ends in a slash */
-	const char *etag, *modified; /* "": none */
-	uint64_t size;
-};
-struct ofs_http_keys {
-	/* Called for each key, and each common prefix. */
-	int (*each)(void *ctx, const struct ofs_http_key *key,
-	    struct optimfs_error *err);
-	void *ctx;
-	char next[2048]; /* the token of the next page; "": there is none */
-};
-
-/* The text of the first element of a name that has one, in a document of XML. */
-struct ofs_http_text {
-	const char *name;
-	char *to; /* "" before; stays so if there is none, or it is longer */
-	size_t size;
-};
-
-/* The text elements of a document. */
+/* The elements of a document of XML. */
+#define OFS_HTTP_TEXT_MOST 4096
 struct ofs_http_elements {
 	/* Called at the end of each element; depth 0 is the root. text: its
-	 * characters, if it has no elements. */
+	 * characters, if it has no elements; "" if they are more than
+	 * OFS_HTTP_TEXT_MOST bytes. -1: ends the parsing. */
 	int (*each)(void *ctx, unsigned depth, const char *name,
 	    const char *text, struct optimfs_error *err);
 	void *ctx;
@@ -127,14 +108,8 @@ struct ofs_http_ops {
 	/* Sends n requests at once and waits for all answers. Thread-safe. */
 	void (*perform)(struct ofs_http_module *m, struct ofs_http_request *q,
 	    size_t n);
-	/* Parses a page, in the calling thread. EUCLEAN (OFS924): it is none. */
-	int (*parse_keys)(const void *xml, size_t n, struct ofs_http_keys *keys,
-	    struct optimfs_error *err);
-	/* -1: it is no document of XML. */
-	int (*parse_texts)(const void *xml, size_t n,
-	    struct ofs_http_text *text, size_t ntexts);
-	/* The same for any document. EUCLEAN (OFS924): it is no XML. */
-	int (*parse_elements)(const void *xml, size_t n,
+	/* In the calling thread. EUCLEAN (OFS924): it is no XML; or as each(). */
+	int (*parse)(const void *xml, size_t n,
 	    const struct ofs_http_elements *elements,
 	    struct optimfs_error *err);
 };

@@ -95,6 +95,11 @@ struct listing {
 	uint32_t dir;
 	char *prefix; /* of keys in dir */
 	uint64_t keys;
+	/* Of the page that is read, and its key or prefix. */
+	bool is_listing;
+	char next[2048]; /* the token of the next page; "": there is none */
+	char name[OFS_HTTP_TEXT_MOST], etag[160], modified[40];
+	uint64_t size;
 };
 
 /* In a listing that is escaped a space is a plus. */
@@ -112,25 +117,66 @@ static bool unescape(const char *name, char *out, size_t size)
 	return ofs_url_decode(text, n, out);
 }
 
-static int take_key(void *ctx, const struct ofs_http_key *key,
-    struct optimfs_error *err)
+/* A key, or a common prefix, which ends in a slash. */
+static int add_key(struct listing *l, struct optimfs_error *err)
 {
-	struct listing *l = ctx;
-	struct ofs_http_version is = { .size = key->size };
+	struct ofs_http_version is = { .size = l->size };
 	size_t n = strlen(l->prefix), len;
-	char name[4096];
+	char name[OFS_HTTP_TEXT_MOST];
 
-	if (!unescape(key->name, name, sizeof(name)) ||
+	if (!unescape(l->name, name, sizeof(name)) ||
 	    strncmp(name, l->prefix, n) != 0)
 		return 0;
 	l->keys++;
-	is.modified_ns = ofs_http_date_ns(key->modified);
+	is.modified_ns = ofs_http_date_ns(l->modified);
 	/* answers tell whole seconds */
-	if (key->etag[0] == '"' && strlen(key->etag) < sizeof(is.etag))
-		strcpy(is.etag, key->etag);
+	if (l->etag[0] == '"' && strlen(l->etag) < sizeof(is.etag))
+		strcpy(is.etag, l->etag);
 	len = strlen(name);
 	return ofs_http_add_path(l->s, l->dir, name + n, name[len - 1] == '/',
 	    &is, err);
+}
+
+static void keep(char *to, size_t size, const char *text)
+{
+	if (strlen(text) < size)
+		strcpy(to, text);
+}
+
+static void take_member(struct listing *l, const char *name, const char *text)
+{
+	if (strcmp(name, "Key") == 0 || strcmp(name, "Prefix") == 0)
+		keep(l->name, sizeof(l->name), text);
+	else if (strcmp(name, "ETag") == 0)
+		keep(l->etag, sizeof(l->etag), text);
+	else if (strcmp(name, "LastModified") == 0)
+		keep(l->modified, sizeof(l->modified), text);
+	else if (strcmp(name, "Size") == 0 &&
+	    strspn(text, "0123456789") == strlen(text) && strlen(text) < 20)
+		l->size = strtoull(text, NULL, 10);
+}
+
+static int take_element(void *ctx, unsigned depth, const char *name,
+    const char *text, struct optimfs_error *err)
+{
+	struct listing *l = ctx;
+	int ret = 0;
+
+	if (depth == 2)
+		take_member(l, name, text);
+	if (depth == 1) {
+		if (strcmp(name, "NextContinuationToken") == 0)
+			keep(l->next, sizeof(l->next), text);
+		else if ((strcmp(name, "Contents") == 0 ||
+			     strcmp(name, "CommonPrefixes") == 0) &&
+		    l->name[0] != '\0')
+			ret = add_key(l, err);
+		l->name[0] = l->etag[0] = l->modified[0] = '\0';
+		l->size = 0;
+	}
+	if (depth == 0)
+		l->is_listing = strcmp(name, "ListBucketResult") == 0;
+	return ret;
 }
 
 /* The parameters are in the order in which they are signed. */
@@ -168,7 +214,7 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
     struct optimfs_error *err)
 {
 	struct ofs_http_site *s = l->s;
-	struct ofs_http_keys keys = { .each = take_key, .ctx = l };
+	const struct ofs_http_elements elements = { take_element, l };
 	struct ofs_http_get g = {
 		.url = page_address(l, deep, token, err),
 		.name = s->shown,
@@ -179,17 +225,24 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
 
 	if (g.url == NULL)
 		return -1;
+	l->is_listing = false;
+	l->next[0] = '\0';
 	if (ofs_http_get(s->http, &s->count, &g, 1) == -1)
 		optimfs_fail_with(err, &g.err);
 	else
-		ret = s->http->ops->parse_keys(g.body.data, g.body.len, &keys,
+		ret = s->http->ops->parse(g.body.data, g.body.len, &elements,
 		    err);
-	if (ret == 0 && strcmp(token, keys.next) == 0 && token[0] != '\0')
+	if (ret == 0 && !l->is_listing)
+		ret = optimfs_fail(err, EUCLEAN,
+		    "OFS924 %s: the server answers with something that is no "
+		    "listing of S3",
+		    s->shown);
+	if (ret == 0 && strcmp(token, l->next) == 0 && token[0] != '\0')
 		ret = optimfs_fail(err, EIO,
 		    "OFS924 %s: the listing of the server does not end",
 		    s->shown);
 	if (ret == 0)
-		snprintf(token, size, "%s", keys.next);
+		snprintf(token, size, "%s", l->next);
 	ofs_buf_fini(&g.body);
 	free((char *)g.url);
 	return ret;

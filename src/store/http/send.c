@@ -12,43 +12,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "store/http/texts.h"
 
-#define BODY_MOST  ((size_t)64 << 10)
-#define TRIES_MOST 20u
-
-/* The code in an error of S3, which can also come with status 200, when it took
- * long. */
-struct said {
-	char code[80];
-	bool is_error;
-};
-
-static int take_element(void *ctx, unsigned depth, const char *name,
-    const char *text, struct optimfs_error *err)
-{
-	struct said *s = ctx;
-
-	(void)err;
-	if (depth == 1 && strcmp(name, "Code") == 0 &&
-	    strlen(text) < sizeof(s->code))
-		strcpy(s->code, text);
-	if (depth == 0)
-		s->is_error = strcmp(name, "Error") == 0;
-	return 0;
-}
-
-static struct said what_is_said(const struct ofs_http *h,
-    const struct ofs_http_send *s)
-{
-	struct said said = { .code = "" };
-	const struct ofs_http_elements elements = { take_element, &said };
-
-	if (s->body.len > 0 &&
-	    h->ops->parse_elements(s->body.data, s->body.len, &elements,
-		NULL) == -1)
-		said = (struct said){ .code = "" };
-	return said;
-}
+#define BODY_MOST ((size_t)64 << 10)
 
 /* What was damaged on its way, came too slowly, or was not for now. */
 static bool may_work(int status, const char *code)
@@ -65,23 +31,12 @@ static bool may_work(int status, const char *code)
 	return false;
 }
 
-/* Keys that have expired are replaced once. */
-static bool has_expired(struct ofs_http_send *s,
-    const struct ofs_http_request *q, const char *code)
-{
-	if (q->signer == NULL || s->renewed ||
-	    (strcmp(code, "ExpiredToken") != 0 &&
-		strcmp(code, "TokenRefreshRequired") != 0))
-		return false;
-	s->renewed = true;
-	return true;
-}
-
 /* 1: to be sent again, for the reason in err. */
 static int judge(const struct ofs_http *h, struct ofs_http_send *s,
     const struct ofs_http_request *q)
 {
-	struct said said;
+	char code[OFS_HTTP_CODE];
+	bool failed;
 
 	s->status = q->status;
 	ofs_http_headers(q->headers.data, q->headers.len,
@@ -91,16 +46,17 @@ static int judge(const struct ofs_http *h, struct ofs_http_send *s,
 		    "OFS922 %s: %s", s->name, q->why);
 		return q->end == OFS_HTTP_FAILED || q->end == OFS_HTTP_LATE;
 	}
-	said = what_is_said(h, s);
+	/* with status 200, too, when it took long */
+	failed = ofs_http_said(h, &s->body, code);
 	s->err.code = 0;
-	if (q->status / 100 == 2 && !said.is_error)
+	if (q->status / 100 == 2 && !failed)
 		return 0;
 	if (q->status == 404)
 		return optimfs_fail(&s->err, ENOENT,
 		    "OFS019 %s: there is no such %s", s->name,
-		    strcmp(said.code, "NoSuchBucket") == 0 ? "bucket"
-							   : "object");
-	if (has_expired(s, q, said.code)) {
+		    strcmp(code, "NoSuchBucket") == 0 ? "bucket" : "object");
+	if (q->signer != NULL && !s->renewed && ofs_http_expired(code)) {
+		s->renewed = true;
 		if (s->login->renew(q->signer, &s->err) == -1)
 			return -1;
 		optimfs_fail(&s->err, EACCES,
@@ -111,15 +67,15 @@ static int judge(const struct ofs_http *h, struct ofs_http_send *s,
 		return optimfs_fail(&s->err, EACCES,
 		    "OFS923 %s: not allowed (HTTP %d %s): you may not write "
 		    "there, or the server wants to know who asks",
-		    s->name, q->status, said.code);
+		    s->name, q->status, code);
 	if (s->answer.region[0] != '\0' && q->status / 100 != 5)
 		return optimfs_fail(&s->err, EINVAL,
 		    "OFS923 %s: the bucket is in another region: set "
 		    "AWS_REGION=%s",
 		    s->name, s->answer.region);
 	optimfs_fail(&s->err, EIO, "OFS922 %s: the server answers HTTP %d %s",
-	    s->name, q->status, said.code);
-	return may_work(q->status, said.code) ? 1 : -1;
+	    s->name, q->status, code);
+	return may_work(q->status, code) ? 1 : -1;
 }
 
 static void ask(struct ofs_http_send *s, struct ofs_http_request *q)
@@ -165,41 +121,21 @@ static size_t send_round(const struct ofs_http *h, struct ofs_http_send **todo,
 	return left;
 }
 
-static int64_t patience(struct ofs_http_send **todo, size_t n, unsigned tries)
-{
-	int64_t ms = ofs_http_patience(tries);
-
-	for (size_t i = 0; i < n; i++) {
-		uint64_t s = todo[i]->answer.retry_after;
-
-		if (s < INT32_MAX && (int64_t)s * 1000 > ms)
-			ms = (int64_t)s * 1000;
-	}
-	return ms;
-}
-
 static void send_all(const struct ofs_http *h, struct ofs_http_counters *count,
     struct ofs_http_send **todo, size_t n, struct ofs_http_request *q)
 {
-	int64_t since = ofs_clock_ms(), ms;
-	unsigned tries = 0;
+	struct ofs_http_pace pace = ofs_http_pace(h);
 
 	for (;;) {
 		size_t left = send_round(h, todo, n, q, count);
 
 		if (left == 0)
 			return;
-		if (left < n) {
-			since = ofs_clock_ms();
-			tries = 0;
-		}
-		n = left;
-		ms = patience(todo, n, tries++);
-		if (h->timeout == 0 ? tries > TRIES_MOST
-				    : ofs_clock_ms() + ms - since >
-			    (int64_t)h->timeout * 1000)
+		for (size_t i = 0; i < left; i++)
+			ofs_http_told(&pace, &todo[i]->answer);
+		if (!ofs_http_wait(&pace, left < n))
 			return;
-		ofs_http_sleep(ms);
+		n = left;
 		atomic_fetch_add(&count->retries, n);
 	}
 }

@@ -1,20 +1,21 @@
-/* texts.c - the texts of some elements of a document of XML, by expat */
+/* elements.c - the elements of a document of XML, by expat */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <expat.h>
 #include <string.h>
 
 #include "store/curl/curl.h"
 
-#define TEXT_MOST 4096
-
 struct document {
 	XML_Parser parser;
-	struct ofs_http_text *want;
-	size_t nwant;
-	char text[TEXT_MOST];
-	size_t n; /* of text; TEXT_MOST: it is too long */
+	const struct ofs_http_elements *elements;
+	unsigned depth;
+	char text[OFS_HTTP_TEXT_MOST + 1];
+	size_t n; /* of text; more than OFS_HTTP_TEXT_MOST: it is too long */
+	struct optimfs_error *err;
+	bool failed;
 };
 
 static void begin_element(void *ctx, const char *name, const char **attributes)
@@ -24,14 +25,15 @@ static void begin_element(void *ctx, const char *name, const char **attributes)
 	(void)name;
 	(void)attributes;
 	d->n = 0;
+	d->depth++;
 }
 
 static void take_text(void *ctx, const char *text, int n)
 {
 	struct document *d = ctx;
 
-	if (d->n + (size_t)n >= TEXT_MOST) {
-		d->n = TEXT_MOST;
+	if (d->n + (size_t)n > OFS_HTTP_TEXT_MOST) {
+		d->n = OFS_HTTP_TEXT_MOST + 1;
 		return;
 	}
 	memcpy(d->text + d->n, text, (size_t)n);
@@ -42,16 +44,13 @@ static void end_element(void *ctx, const char *name)
 {
 	struct document *d = ctx;
 
-	for (size_t i = 0; i < d->nwant; i++) {
-		struct ofs_http_text *t = &d->want[i];
-
-		if (t->to[0] != '\0' || strcmp(t->name, name) != 0 ||
-		    d->n >= t->size)
-			continue;
-		memcpy(t->to, d->text, d->n);
-		t->to[d->n] = '\0';
-	}
+	d->text[d->n <= OFS_HTTP_TEXT_MOST ? d->n : 0] = '\0';
 	d->n = 0;
+	if (d->elements->each(d->elements->ctx, --d->depth, name, d->text,
+		d->err) == 0)
+		return;
+	d->failed = true;
+	XML_StopParser(d->parser, XML_FALSE);
 }
 
 /* No document that is read here has a type, and so entities of its own. */
@@ -67,20 +66,27 @@ static void refuse_doctype(void *ctx, const char *name, const char *system,
 	XML_StopParser(d->parser, XML_FALSE);
 }
 
-int ofs_curl_parse_texts(const void *xml, size_t n, struct ofs_http_text *text,
-    size_t ntexts)
+int ofs_curl_parse(const void *xml, size_t n,
+    const struct ofs_http_elements *elements, struct optimfs_error *err)
 {
-	struct document d = { .want = text, .nwant = ntexts };
+	struct document d = { .elements = elements, .err = err };
 	enum XML_Status status;
 
 	d.parser = XML_ParserCreate(NULL);
-	if (d.parser == NULL || n > INT32_MAX)
-		return -1;
+	if (d.parser == NULL)
+		return optimfs_fail(err, ENOMEM, "OFS443 out of memory");
 	XML_SetUserData(d.parser, &d);
 	XML_SetElementHandler(d.parser, begin_element, end_element);
 	XML_SetCharacterDataHandler(d.parser, take_text);
 	XML_SetStartDoctypeDeclHandler(d.parser, refuse_doctype);
-	status = XML_Parse(d.parser, n == 0 ? "" : xml, (int)n, 1);
+	status = n > INT32_MAX
+	    ? XML_STATUS_ERROR
+	    : XML_Parse(d.parser, n == 0 ? "" : xml, (int)n, 1);
 	XML_ParserFree(d.parser);
-	return status == XML_STATUS_OK ? 0 : -1;
+	if (d.failed)
+		return -1;
+	return status == XML_STATUS_OK
+	    ? 0
+	    : optimfs_fail(err, EUCLEAN,
+		  "OFS924 the server answers with something that is no XML");
 }
