@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
+#include "base/io.h"
 #include "base/memory.h"
 #include "base/ranges.h"
 #include "base/sys.h"
@@ -167,7 +168,8 @@ static int remove_optim(struct optimfs *fs, struct optimfs_error *err)
 	    remove_children(fs, attr.node, err) == -1 ||
 	    optimfs_remove(fs, OPTIMFS_ROOT, "optim", true, err) == -1)
 		return -1;
-	return optimfs_commit(fs, NULL, NULL, err);
+	/* What may not be on the disk takes nobody's place. */
+	return optimfs_commit(fs, NULL, NULL, err) == 0 ? 0 : -1;
 }
 
 /* Holes. */
@@ -274,9 +276,10 @@ static int copy_rest(const struct hole *h, int in, int out,
 }
 
 /* The file is a link: the old one stays as it is. */
-static int make_hole(const struct hole *h, int dir, struct optimfs_error *err)
+static int make_hole(const struct hole *h, int dir, const char *name,
+    struct optimfs_error *err)
 {
-	int in = openat(dir, h->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int in = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	int out = -1, ret = -1;
 	struct stat st;
 
@@ -286,8 +289,8 @@ static int make_hole(const struct hole *h, int dir, struct optimfs_error *err)
 		optimfs_fail(err, errno, "OFS871 %.300s: %m", h->path);
 	} else if (st.st_ino != h->ino) {
 		ret = 0; /* the commit has written it anew */
-	} else if (ofs_sys_unlink(dir, h->path) == -1 ||
-	    (out = ofs_sys_create(dir, h->path)) == -1) {
+	} else if (ofs_sys_unlink(dir, name) == -1 ||
+	    (out = ofs_sys_create(dir, name)) == -1) {
 		optimfs_fail(err, errno, "OFS871 %.300s: %m", h->path);
 	} else {
 		ret = copy_rest(h, in, out, err);
@@ -296,25 +299,47 @@ static int make_hole(const struct hole *h, int dir, struct optimfs_error *err)
 		close(in);
 	if (out != -1)
 		close(out);
+	if (ret == 0 && ofs_sys_fsync(dir) == -1)
+		ret = optimfs_fail(err, errno, "OFS871 %.300s: %m", h->path);
+	return ret;
+}
+
+/* No link is followed: one below new leads to what is not new. */
+static int make_hole_below(const struct hole *h, const struct ofs_dir *new,
+    struct optimfs_error *err)
+{
+	const char *name = ofs_path_last(h->path);
+	struct ofs_dir sub;
+	char *parent;
+	int ret = -1;
+
+	if (name == h->path)
+		return make_hole(h, new->fd, name, err);
+	parent = strndup(h->path, (size_t)(name - h->path) - 1);
+	if (parent == NULL)
+		return ofs_no_memory(err);
+	if (ofs_dir_open_sub(new, parent, &sub, err) == 0) {
+		ret = make_hole(h, sub.fd, name, err);
+		ofs_dir_close(&sub);
+	}
+	free(parent);
 	return ret;
 }
 
 static int make_holes(const struct drop *d, const char *new,
     struct optimfs_error *err)
 {
-	int dir, ret = 0;
+	struct ofs_dir dir;
+	int ret = 0;
 
 	if (d->n == 0)
 		return 0;
-	dir = open(new, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir == -1)
-		return optimfs_fail(err, errno, "OFS871 %.300s: %m", new);
+	if (ofs_dir_open(new, &dir, err) == -1)
+		return -1;
 	for (uint32_t i = 0; i < d->n && ret == 0; i++)
 		if (d->hole[i].bytes.n > 0)
-			ret = make_hole(&d->hole[i], dir, err);
-	if (ret == 0 && ofs_sys_fsync(dir) == -1)
-		ret = optimfs_fail(err, errno, "OFS871 %.300s: %m", new);
-	close(dir);
+			ret = make_hole_below(&d->hole[i], &dir, err);
+	ofs_dir_close(&dir);
 	return ret;
 }
 
@@ -339,7 +364,7 @@ static int make(void *ctx, const char *old, const char *new,
 	if (ret == 0)
 		ret = each_extent(fs->now->cat, is_stored, d, err);
 	optimfs_close(fs);
-	return ret == -1 ? -1 : make_holes(d, new, err);
+	return ret == 0 ? make_holes(d, new, err) : -1;
 }
 
 int optimfs_run_drop(struct optimfs *run, const char *name,

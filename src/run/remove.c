@@ -25,6 +25,7 @@
 /* In a stage: a checkpoint that is being deleted, or made in place of another; and
  * the stage of the latter. */
 #define REMOVED       "removed"
+#define CHANGED       "changed"
 #define REMOVED_STAGE ".removed.optimfs"
 
 /* below: a file of the checkpoint, or "" */
@@ -183,28 +184,66 @@ static int check_removed(const struct ofs_stage *st, const char *path,
 	return ret;
 }
 
-/* From here on the new one has the name, and the rest is to delete the old one. */
-static int exchange(const struct ofs_run_dir *run, const char *name,
-    const char *path, const struct ofs_stage *st,
+/* The checkpoint has changed, and cannot get its name back: nothing deletes it
+ * here. */
+static int keep_changed(const char *path, const struct ofs_stage *st,
+    struct optimfs_error *err)
+{
+	int why = errno, stage = ofs_stage_beside(st);
+	bool kept = ofs_sys_rename(stage, REMOVED, stage, CHANGED,
+			RENAME_NOREPLACE) == 0;
+
+	errno = why;
+	return optimfs_fail(err, why,
+	    "OFS871 %.300s has changed, and is now %.300s/%s: %m", path,
+	    ofs_stage_path(st), kept ? CHANGED : REMOVED);
+}
+
+/* Takes the name from the checkpoint: for the new one, which is REMOVED, if flag
+ * is RENAME_EXCHANGE, else for nothing (RENAME_NOREPLACE). Then the rest is to
+ * delete the old one. */
+static int take_name(const struct ofs_run_dir *run, const char *name,
+    const char *path, const struct ofs_stage *st, unsigned flag,
     const struct optimfs_run_weight *w, struct optimfs_error *err)
 {
 	int dir = run->members.dir.fd, stage = ofs_stage_beside(st);
 
-	if (ofs_sys_fsync(stage) == -1 ||
-	    ofs_sys_rename(dir, name, stage, REMOVED, RENAME_EXCHANGE) == -1)
-		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
-	if (check_removed(st, path, w, err) == -1) {
-		if (ofs_sys_rename(dir, name, stage, REMOVED,
-			RENAME_EXCHANGE) == -1)
-			optimfs_fail(err, errno,
-			    "OFS871 %.300s has changed, and is now %.300s/" REMOVED
-			    ": %m",
-			    path, ofs_stage_path(st));
+	if (ofs_sys_rename(dir, name, stage, REMOVED, flag) == -1) {
+		optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+		clear(st);
 		return -1;
 	}
+	if (check_removed(st, path, w, err) == -1) {
+		if (ofs_sys_rename(stage, REMOVED, dir, name, flag) == -1)
+			return keep_changed(path, st, err);
+		clear(st);
+		return -1;
+	}
+	/* the next sweep deletes it */
 	if (ofs_sys_fsync(dir) == -1 || ofs_sys_fsync(stage) == -1)
 		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	clear(st);
 	return 0;
+}
+
+/* Makes the new checkpoint in the stage. */
+static int make_new(const char *path, const struct ofs_stage *st,
+    int (*make)(void *ctx, const char *old, const char *new,
+	struct optimfs_error *err),
+    void *ctx, struct optimfs_error *err)
+{
+	char *new;
+	int ret;
+
+	if (asprintf(&new, "%s/" REMOVED, ofs_stage_path(st)) == -1)
+		return ofs_no_memory(err);
+	ret = make(ctx, path, new, err);
+	free(new);
+	if (ret == 0 && ofs_sys_fsync(ofs_stage_beside(st)) == -1)
+		ret = optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
+	if (ret == -1)
+		clear(st);
+	return ret;
 }
 
 int ofs_run_replace(struct optimfs *run, const char *name,
@@ -213,7 +252,7 @@ int ofs_run_replace(struct optimfs *run, const char *name,
 	struct optimfs_error *err),
     void *ctx, struct optimfs_error *err)
 {
-	char *path = optimfs_run_path(run, name, err), *new = NULL;
+	char *path = optimfs_run_path(run, name, err);
 	const struct ofs_stage_config config = { .source = path };
 	struct ofs_stage *st = NULL;
 	int ret = -1;
@@ -222,64 +261,21 @@ int ofs_run_replace(struct optimfs *run, const char *name,
 		st = ofs_stage_open(&config, err);
 	if (st != NULL) {
 		clear(st);
-		if (asprintf(&new, "%s/" REMOVED, ofs_stage_path(st)) == -1) {
-			new = NULL;
-			ofs_no_memory(err);
-		} else {
-			ret = make(ctx, path, new, err);
-		}
-		if (ret == 0)
-			ret = exchange(run->run, name, path, st, w, err);
-		clear(st);
+		if (make == NULL ||
+		    make_new(path, st, make, ctx, err) == 0)
+			ret = take_name(run->run, name, path, st,
+			    make == NULL ? RENAME_NOREPLACE : RENAME_EXCHANGE,
+			    w, err);
 		ofs_stage_close(st, false);
 	}
-	free(new);
 	free(path);
 	return ret;
-}
-
-/* From here on it is gone, and the rest is to delete it. */
-static int take_away(const struct ofs_run_dir *run, const char *name,
-    const char *path, const struct ofs_stage *st,
-    const struct optimfs_run_weight *w, struct optimfs_error *err)
-{
-	int dir = run->members.dir.fd, stage = ofs_stage_beside(st);
-
-	if (ofs_sys_rename(dir, name, stage, REMOVED, RENAME_NOREPLACE) == -1)
-		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
-	if (check_removed(st, path, w, err) == -1) {
-		if (ofs_sys_rename(stage, REMOVED, dir, name,
-			RENAME_NOREPLACE) == -1)
-			optimfs_fail(err, errno,
-			    "OFS871 %.300s has changed, and is now %.300s/" REMOVED
-			    ": %m",
-			    path, ofs_stage_path(st));
-		return -1;
-	}
-	if (ofs_sys_fsync(dir) == -1 || ofs_sys_fsync(stage) == -1)
-		return optimfs_fail(err, errno, "OFS871 %.300s: %m", path);
-	clear(st);
-	return 0;
 }
 
 int optimfs_run_remove(struct optimfs *run, const char *name,
     const struct optimfs_run_weight *w, struct optimfs_error *err)
 {
-	char *path = optimfs_run_path(run, name, err);
-	const struct ofs_stage_config config = { .source = path };
-	struct ofs_stage *st;
-	int ret = -1;
-
-	if (path == NULL)
-		return -1;
-	st = ofs_stage_open(&config, err);
-	if (st != NULL) {
-		clear(st);
-		ret = take_away(run->run, name, path, st, w, err);
-		ofs_stage_close(st, false);
-	}
-	free(path);
-	return ret;
+	return ofs_run_replace(run, name, w, NULL, NULL, err);
 }
 
 /* Is .NAME.optimfs a stage with a checkpoint to be deleted? */

@@ -183,7 +183,24 @@ if command -v strace >/dev/null && ! sanitized; then
 	unlinkat 12
 	fsync 6
 	END
+	# A disk that fails at any sync damages nothing.
+	bad='' when=0
+	while :; do
+		when=$((when + 1))
+		fresh
+		rm -r "$run/step-200" "$run/step-300"
+		strace -f -o "$scratch/trace" -e trace=fsync,fdatasync,syncfs \
+		    -e "inject=fsync,fdatasync,syncfs:error=EIO:when=$when" \
+		    "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run" >/dev/null 2>"$scratch/err"
+		grep -q INJECTED "$scratch/trace" || break
+		case $(model_sum step-100) in
+		"$all_100" | "$model_100") ;;
+		*) bad="$bad $when" ;;
+		esac
+	done
+	is "a sync that fails leaves the old one or the new one" "$bad" ''
+	ok "some have failed" test "$when" -gt 6
 else
-	skip 32 "no strace"
+	skip 34 "no strace"
 fi
 done_testing
