@@ -51,7 +51,7 @@ function __optimfs_operands
     for word in (commandline -opc)[3..]
         if test $skip = yes
             set skip no
-        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output --verify --stat --keep-last --keep-every --drop
+        else if contains -- $word -o -j --to --rtol --atol --like --layout --sort --only --by --sweep --output --verify --stat --keep-last --keep-every --drop --from --listen --token-file
             set skip yes
         else if not string match -qr -- '^-.' $word
             echo $word

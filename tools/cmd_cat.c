@@ -71,6 +71,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_cat = {
 	.name = "cat",
+	.from = true,
 	.synopsis = "[-o OPTION] CHECKPOINT PATH[SLICE]...",
 	.summary = "write files to standard output",
 	.options =

@@ -175,6 +175,7 @@ out:
 
 const struct ofs_verb ofs_verb_check = {
 	.name = "check",
+	.from = true,
 	.synopsis = "[--json] [-j NUMBER] [-v] [-o OPTION] CHECKPOINT",
 	.summary =
 	    "check that the optimizer state is one that training can produce",

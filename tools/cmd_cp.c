@@ -219,6 +219,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_cp = {
 	.name = "cp",
+	.from = true,
 	.synopsis = "[-rv] [-o OPTION] CHECKPOINT PATH[SLICE] DESTINATION",
 	.summary = "copy a file, or with -r a directory, out of a checkpoint",
 	.options =

@@ -698,6 +698,7 @@ out:
 
 const struct ofs_verb ofs_verb_diff = {
 	.name = "diff",
+	.from = true,
 	.synopsis =
 	    "[--rtol NUMBER] [--atol NUMBER] [--sort KEY] [--summary]\n"
 	    "           [--json] [-v] [-o OPTION] CHECKPOINT CHECKPOINT",

@@ -169,6 +169,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_fsck = {
 	.name = "fsck",
+	.from = true,
 	.synopsis = "[--data] [--json] [-v] [-o OPTION] CHECKPOINT",
 	.summary = "check that a checkpoint is complete and undamaged",
 	.options = "  --data  read all data and verify the stored checksums\n"

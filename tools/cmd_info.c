@@ -54,6 +54,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_info = {
 	.name = "info",
+	.from = true,
 	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "describe a checkpoint, or files and directories in it",
 	.options = "  --json  print it as JSON\n",

@@ -120,8 +120,7 @@ static int read_cell(struct optimfs *fs, const char *path,
 	return cell->error == NULL ? ofs_no_memory(err) : 0;
 }
 
-/* Adds to why a row has no values, or what is wrong with it. */
-static int add_problem(struct ofs_log_row *r, const char *text,
+int ofs_log_add_problem(struct ofs_log_row *r, const char *text,
     struct optimfs_error *err)
 {
 	char *both;
@@ -141,7 +140,7 @@ static int add_failure(struct ofs_log_row *r, const struct optimfs_error *why,
     struct optimfs_error *err)
 {
 	return ofs_must_stop(why) ? optimfs_fail_with(err, why)
-				  : add_problem(r, why->text, err);
+				  : ofs_log_add_problem(r, why->text, err);
 }
 
 static int read_paths(struct ofs_log *log, struct ofs_log_row *r,
@@ -261,7 +260,7 @@ int ofs_log_read_index(struct ofs_log *log, struct ofs_log_row *r,
 		return add_failure(r, &why, err);
 	r->read = true;
 	r->bytes = facts.bytes;
-	ret = add_problem(r, facts.problems, err);
+	ret = ofs_log_add_problem(r, facts.problems, err);
 	free(facts.problems);
 	fs = ret == -1 ? NULL : optimfs_run_open(log->c->fs, r->path, err);
 	if (fs == NULL)
@@ -439,6 +438,7 @@ out:
 
 const struct ofs_verb ofs_verb_log = {
 	.name = "log",
+	.from = true,
 	.synopsis = "[--stat VALUE,...] [--csv] [--json] [-j NUMBER]\n"
 		    "           [-o OPTION] RUN [PATH...]",
 	.summary =

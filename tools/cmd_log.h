@@ -50,6 +50,9 @@ int ofs_log_list(struct ofs_log *log, struct optimfs_error *err);
  * problem of the row. */
 int ofs_log_read_index(struct ofs_log *log, struct ofs_log_row *r,
     struct optimfs_error *err);
+/* Adds to why a row has no values, or what is wrong with it. */
+int ofs_log_add_problem(struct ofs_log_row *r, const char *text,
+    struct optimfs_error *err);
 void ofs_log_fini(struct ofs_log *log);
 
 /* A statistic of a cell: of a text, what number it is. NaN: none. */

@@ -300,6 +300,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_ls = {
 	.name = "ls",
+	.from = true,
 	.synopsis = "[-lhRa1] [--json] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "list files and directories",
 	.options =

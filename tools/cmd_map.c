@@ -233,6 +233,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_map = {
 	.name = "map",
+	.from = true,
 	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "draw how much of each tensor each rank holds",
 	.options = "  --json  one JSON object per tensor\n",

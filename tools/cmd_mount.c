@@ -229,6 +229,7 @@ static void print_types(void)
 
 const struct ofs_verb ofs_verb_mount = {
 	.name = "mount",
+	.from = true,
 	.synopsis = "[-dfs] [-o OPTION,...] CHECKPOINT {MOUNTPOINT|--fd N}",
 	.summary = "mount a checkpoint",
 	.options =

@@ -384,6 +384,7 @@ out:
 
 const struct ofs_verb ofs_verb_plan = {
 	.name = "plan",
+	.from = true,
 	.synopsis = "[--sweep FIRST..LAST[+STEP]] [--json] [-o OPTION]\n"
 		    "           CHECKPOINT VIEW",
 	.summary = "predict the file sizes of each rank in another layout",

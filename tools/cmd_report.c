@@ -679,6 +679,7 @@ out:
 
 const struct ofs_verb ofs_verb_report = {
 	.name = "report",
+	.from = true,
 	.synopsis = "[--no-data] [-j NUMBER] [-o FILE]\n"
 		    "           CHECKPOINT|RUN [CHECKPOINT]",
 	.summary = "write an HTML page that describes a checkpoint or a run",

@@ -156,6 +156,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_reshard = {
 	.name = "reshard",
+	.from = true,
 	.synopsis =
 	    "--to FORMAT[@LAYOUT] [-n] [-j NUMBER] [--json]\n"
 	    "           [--verify CHECKPOINT] [-v] [-o OPTION] CHECKPOINT\n"
@@ -216,6 +217,7 @@ static int run_average(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_average = {
 	.name = "average",
+	.from = true,
 	.synopsis = "--to FORMAT[@LAYOUT] [-j NUMBER] [--json] [-o OPTION]\n"
 		    "           RUN STEPS DIRECTORY",
 	.summary = "write the mean of checkpoints of a run",

@@ -68,13 +68,15 @@ static int serve(struct ofs_command *c, const struct ofs_server_files *files,
 static int with_files(struct ofs_command *c, struct optimfs_error *err)
 {
 	struct ofs_server_files *files = NULL;
-	struct stat st;
+	struct stat st = { .st_mode = 0 };
 	int ret;
 
 	if (stat(c->checkpoint, &st) == 0 && S_ISDIR(st.st_mode))
 		files = ofs_server_files_open(c->checkpoint, err);
 	if (files == NULL && c->fs == NULL)
 		return -1;
+	if (files == NULL && S_ISDIR(st.st_mode))
+		ofs_tool_say("its files are not served: %s", err->text);
 	ret = serve(c, files, err);
 	ofs_server_files_close(files);
 	return ret;
@@ -96,6 +98,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_serve = {
 	.name = "serve",
+	.from = true,
 	.synopsis =
 	    "[--listen ADDR] [--token-file FILE] [-o OPTION] CHECKPOINT",
 	.summary = "the tree over HTTP, until Ctrl-C",

@@ -475,6 +475,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_show = {
 	.name = "show",
+	.from = true,
 	.synopsis = "[--json | --csv] [-o OPTION] CHECKPOINT PATH[SLICE]...",
 	.summary = "print the numbers of tensors, as NumPy does",
 	.options =

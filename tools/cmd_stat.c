@@ -505,6 +505,7 @@ out:
 
 const struct ofs_verb ofs_verb_stat = {
 	.name = "stat",
+	.from = true,
 	.synopsis = "[--sort VALUE] [--only CONDITION] [--by rank] [--json]\n"
 		    "           [-j NUMBER] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "print statistics of tensors: NaN, range, norms, exponents",

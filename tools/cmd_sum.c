@@ -210,6 +210,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_sum = {
 	.name = "sum",
+	.from = true,
 	.synopsis = "[--all] [--sha256] [--json] [-o OPTION] CHECKPOINT [PATH]",
 	.summary = "one hash of a training state, whatever its layout",
 	.options =

@@ -279,6 +279,7 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 
 const struct ofs_verb ofs_verb_tar = {
 	.name = "tar",
+	.from = true,
 	.synopsis = "[-o OPTION] CHECKPOINT PATH...",
 	.summary =
 	    "write files and directories to standard output as a tar archive",

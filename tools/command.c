@@ -316,14 +316,17 @@ static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 		return no_memory();
 	c->base = ofs_to_base(c->to);
 	/* the socket first: a confined process cannot make one */
-	if (((allowed & OFS_SERVE) == 0 ||
+	if (((allowed & OFS_SERVE) != 0 &&
 		ofs_listen(c->listen, c->token_file, &c->listener, &err) ==
-		    0) &&
-	    confine(c, allowed, &err) == 0)
-		c->fs = ofs_command_open(c, c->checkpoint, &err);
+		    -1) ||
+	    confine(c, allowed, &err) == -1)
+		return c->open.together ? ofs_job_fail(&c->job, &err)
+					: ofs_tool_fail(&err);
+	c->fs = ofs_command_open(c, c->checkpoint, &err);
 	if (c->fs != NULL)
 		return OFS_EXIT_OK;
-	if ((allowed & OFS_SERVE) != 0 && c->listener.fd != -1 &&
+	if ((allowed & OFS_SERVE) != 0 && err.code != ENOMEM &&
+	    err.code != EINVAL && err.code != ECANCELED &&
 	    has_files(c->checkpoint)) {
 		ofs_tool_say("only files are served: %s", err.text);
 		return OFS_EXIT_OK;

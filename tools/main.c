@@ -218,11 +218,12 @@ static bool wants_json(int argc, char **argv)
 
 static int run_verb(const struct ofs_verb *verb, int argc, char **argv)
 {
-	char **taken, *made;
+	char **taken = NULL, *made = NULL;
 	struct optimfs_error err;
 	int status;
 
-	if (ofs_from_take(&argc, argv, &taken, &made, &err) == -1)
+	if (verb->from &&
+	    ofs_from_take(&argc, argv, &taken, &made, &err) == -1)
 		return ofs_tool_fail(&err);
 	status = verb->run(verb, argc, taken != NULL ? taken : argv);
 	free(taken);

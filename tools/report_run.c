@@ -153,63 +153,55 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
 	return r->bad;
 }
 
-/* Adds what is wrong with a step to its row. */
-static int add_problem(struct ofs_log_row *row, const char *text,
-    struct optimfs_error *err)
-{
-	char *both;
-
-	if (asprintf(&both, "%s%s%s", row->problems,
-		*row->problems == '\0' ? "" : "; ", text) == -1)
-		return ofs_no_memory(err);
-	free(row->problems);
-	row->problems = both;
-	return 0;
-}
-
-/* Reads the tensors at path of a name in the run. One that cannot be read is a
- * problem of the step. */
+/* Reads the tensors at path of a name in the run. 0: it cannot be read, and why
+ * says so. */
 static int read_tensors(struct run *r, const char *name, const char *path,
-    struct optimfs_error *err)
+    struct optimfs_error *why, struct optimfs_error *err)
 {
-	struct ofs_log_row *row = &r->log.row[r->step];
-	struct optimfs_error why = { 0 };
 	struct optimfs_attr attr;
-	struct optimfs *fs = optimfs_run_open(r->c->fs, name, &why);
+	struct optimfs *fs = optimfs_run_open(r->c->fs, name, why);
 	int ret = fs == NULL ? -1 : 0;
 
 	if (ret == 0 && optimfs_resolve(fs, path, &attr, NULL) == 0)
 		ret = optimfs_statistics_tree(fs, path, false, r->how, tensor,
-		    r, &why);
+		    r, why);
 	optimfs_close(fs);
 	if (r->bad)
 		return ofs_no_memory(err);
 	if (ret == 0)
-		return 0;
-	return ofs_must_stop(&why) || ofs_interrupted(NULL)
-	    ? optimfs_fail_with(err, &why)
-	    : add_problem(row, why.text, err);
+		return 1;
+	return ofs_must_stop(why) || ofs_interrupted(NULL)
+	    ? optimfs_fail_with(err, why)
+	    : 0;
 }
 
-static int read_step(struct run *r, const struct ofs_log_row *before,
+/* *before is the last step that could be read; afterwards it is this one, if it
+ * can. A step has no update where their difference cannot be read. */
+static int read_step(struct run *r, const struct ofs_log_row **before,
     struct optimfs_error *err)
 {
-	const struct ofs_log_row *row = &r->log.row[r->step];
+	struct ofs_log_row *row = &r->log.row[r->step];
+	const struct ofs_log_row *from = *before;
+	struct optimfs_error why = { 0 };
 	char *name;
 	int ret;
 
 	r->update = false;
-	if (read_tensors(r, row->path, "/", err) == -1)
-		return -1;
-	if (before == NULL)
+	ret = read_tensors(r, row->path, "/", &why, err);
+	if (ret == 0 && *row->problems == '\0')
+		return ofs_log_add_problem(row, why.text, err);
+	if (ret <= 0)
+		return ret;
+	*before = row;
+	if (from == NULL)
 		return 0;
-	if (asprintf(&name, "delta/%" PRId64 "..%" PRId64, before->step,
+	if (asprintf(&name, "delta/%" PRId64 "..%" PRId64, from->step,
 		row->step) == -1)
 		return ofs_no_memory(err);
 	r->update = true;
-	ret = read_tensors(r, name, "model", err);
+	ret = read_tensors(r, name, "model", &why, err);
 	free(name);
-	return ret;
+	return ret == -1 ? -1 : 0;
 }
 
 static int read_run(struct run *r, struct optimfs_error *err)
@@ -233,10 +225,8 @@ static int read_run(struct run *r, struct optimfs_error *err)
 		if (ofs_interrupted(NULL))
 			return optimfs_fail(err, ECANCELED, "interrupted");
 		ret = ofs_log_read_index(&r->log, row, err);
-		if (ret == 0 && data && row->in_steps) {
-			ret = read_step(r, before, err);
-			before = row;
-		}
+		if (ret == 0 && data && row->in_steps)
+			ret = read_step(r, &before, err);
 	}
 	ofs_progress_clear(&r->c->progress);
 	return ret;

@@ -31,7 +31,7 @@ class OptimfsFileSystem(AbstractFileSystem):
                  **options: Any) -> None:
         mine = {k: options.pop(k) for k in (
             "ids", "units", "optim_key", "model_key", "subtree", "fill",
-            "join", "names", "cache", "cache_dir", "cache_disk", "max_metadata",
+            "join", "base", "names", "cache", "cache_dir", "cache_disk", "max_metadata",
             "parse_mem", "strict", "follow")
             if k in options}
         super().__init__(path=path, type=type, **options)

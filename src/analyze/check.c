@@ -256,9 +256,9 @@ static void unpack_symptom(struct ofs_cursor *c,
     const struct optimfs_checkup *out, uint64_t *found)
 {
 	size_t rank = rank_of((int)ofs_cursor_le32(c));
-	struct optimfs_symptom s = { .path = take_text(c),
-		.text = take_text(c) };
+	struct optimfs_symptom s = { .path = take_text(c) };
 
+	s.text = take_text(c); /* in this order */
 	c->bad |= rank == NMEANINGS;
 	if (c->bad)
 		return;

@@ -26,7 +26,8 @@ bool ofs_user_cache_own(int fd, mode_t kind);
  * are none, or more than max; -1: ENOMEM. */
 int ofs_user_cache_load(const char *name, uint64_t max, uint8_t **data,
     uint64_t *n, struct optimfs_error *err);
-/* Saves bytes, unless a complete file has the name. */
+/* Saves bytes in place of what has the name. Of two processes that save at once
+ * one is late, and what the other has saved is gone. */
 void ofs_user_cache_save(const char *name, const void *data, uint64_t n);
 /* Removes the oldest of the files whose names begin with prefix until the others
  * have at most max bytes. */

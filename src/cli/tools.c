@@ -239,10 +239,11 @@ int ofs_tool_help(const struct ofs_verb *verb)
 		    "type=, ids=, units= ...");
 	if (verb->more != NULL)
 		verb->more();
-	if (strstr(verb->synopsis, "CHECKPOINT") != NULL)
-		puts(
-		    "\n  --from ADDRESS,...|FILE  in place of CHECKPOINT: nodes that "
-		    "serve its files");
+	if (verb->from)
+		printf("\n  --from ADDRESS,...|FILE  in place of %s: nodes that "
+		       "serve its files\n",
+		    strstr(verb->synopsis, "CHECKPOINT") != NULL ? "CHECKPOINT"
+								 : "RUN");
 	puts("\nFor all commands:\n"
 	     "  -q          show neither progress nor a summary\n"
 	     "  --progress  show progress even without a terminal");

@@ -29,6 +29,7 @@ struct ofs_verb {
 	const char *summary;  /* one line */
 	const char *options;  /* its lines in --help; NULL */
 	void (*more)(void);   /* prints more help; NULL */
+	bool from;            /* --from can stand for its first operand */
 	int (*run)(const struct ofs_verb *self, int argc, char **argv);
 };
 

@@ -133,7 +133,7 @@ else
 	wait $writer
 
 	ticks=1500 # of 50 ms: 75 s
-	hangs .ck.optimfs/
+	hangs .ck.optimfs/new # of a commit only
 	umount -i "$mnt"
 	ok "a daemon that is slow to commit says so" \
 	    eventually grep -q 'is unmounted, and still busy with its changes' daemon.err
@@ -143,7 +143,7 @@ else
 	is "what it has committed is there" "$("$o" cat ck $lr)" 0.25
 
 	ticks=
-	hangs .ck.optimfs/
+	hangs .ck.optimfs/new
 	umount -i "$mnt"
 	ended
 	is "a daemon whose commit does not move for ten minutes ends with 3" $exited 3
