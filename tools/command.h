@@ -196,6 +196,11 @@ void ofs_json_print(struct ofs_json_writer *w);
 /* Prints --json for a verb that made a directory in a layout. */
 void ofs_print_made(const char *dir, const char *layout, bool synced);
 
+/* Replaces mounts by the checkpoints they show, and names in runs by paths. min:
+ * the number of operands that the verb needs. Returns an exit status.
+ * tools/command_look.c */
+int ofs_command_look(struct ofs_command *c, uint64_t allowed, int min);
+
 /* Is there an attribute that is not empty? Of files, only tensors have a "shape". */
 bool ofs_has_xattr(struct optimfs *fs, uint64_t node, const char *name);
 
