@@ -292,17 +292,7 @@ static int add_row(void *ctx, const struct optimfs_run_entry *e)
 
 int ofs_log_list(struct ofs_log *log, struct optimfs_error *err)
 {
-	struct ofs_command *c = log->c;
-	int ret;
-
-	/* a directory may hold only the checkpoint that was opened */
-	if (ofs_command_as_run(c, err) == -1)
-		return -1;
-	ret = optimfs_run_list(c->fs, add_row, log, err);
-	if (ret == 0 && log->n == 0)
-		return optimfs_fail(err, ENOENT,
-		    "OFS852 %s is no directory of checkpoints", c->checkpoint);
-	return ret == 1 ? ofs_no_memory(err) : ret;
+	return ofs_command_list_run(log->c, add_row, log, &log->n, err);
 }
 
 /* Fails for a path that no step has; its error suggests another one. */

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "tools/cmd_report.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -18,9 +16,10 @@
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/memory.h"
-#include "base/replace.h"
 #include "cli/codes.h"
 #include "cli/interrupt.h"
+#include "cli/lost.h"
+#include "cli/page.h"
 #include "cli/terminal.h"
 #include "fs/walk.h"
 #include "stats/stats.h"
@@ -28,7 +27,6 @@
 #include "tools/command.h"
 #include "tools/holders.h"
 #include "tools/report_run.h"
-#include "cli/lost.h"
 
 /* report.html, with marks that are replaced. */
 static const char page[] = {
@@ -43,7 +41,7 @@ struct report {
 	size_t told;  /* of lost.file, how many have a finding */
 	uint64_t bad; /* findings that are no warnings, of one checkpoint */
 	char *first, *todo; /* the text of the first, and what to do; or NULL */
-	struct ofs_report_page page;
+	struct ofs_page page;
 	struct ofs_buf verdicts; /* JSON */
 	const char *of; /* of two checkpoints, that of the findings */
 	struct ofs_buf found;        /* findings */
@@ -298,23 +296,6 @@ static void put_health(struct report *r, const struct optimfs_scan *how)
 	end_array(r);
 }
 
-void ofs_report_html(struct ofs_buf *b, const char *text)
-{
-	struct ofs_buf shown = { 0 };
-
-	ofs_buf_shown(&shown, text, strlen(text));
-	for (size_t i = 0; i < shown.len; i++) {
-		char c = (char)shown.data[i];
-
-		if (strchr("&<>\"", c) != NULL)
-			ofs_buf_printf(b, "&#%d;", c);
-		else
-			ofs_buf_putc(b, c);
-	}
-	b->bad |= shown.bad;
-	ofs_buf_fini(&shown);
-}
-
 /* Appends the sentences of a summary up to the first "; ", which names commands
  * or says that there is no problem. */
 static void put_sentence(struct ofs_buf *b, const char *summary)
@@ -359,23 +340,23 @@ static void put_answer(struct report *r, const char *name, const char *verdict,
 	bool bad = r->bad > 0 || strncmp(verdict, "Damaged", 7) == 0;
 
 	ofs_buf_printf(b, "<h1 class=\"%s\">", bad ? "bad" : "good");
-	ofs_report_html(b, verdict);
+	ofs_page_html(b, verdict);
 	ofs_buf_puts(b, "</h1>\n<p class=\"dim\">");
-	ofs_report_html(b, name);
+	ofs_page_html(b, name);
 	ofs_buf_puts(b, "</p>\n");
 	if (bad && r->todo != NULL && *r->todo != '\0') {
 		ofs_buf_puts(b, "<p class=\"todo\">To do: ");
-		ofs_report_html(b, r->todo);
+		ofs_page_html(b, r->todo);
 		ofs_buf_puts(b, "</p>\n");
 	} else if (!bad && *remark != '\0') {
 		ofs_buf_puts(b, "<p>");
-		ofs_report_html(b, remark);
+		ofs_page_html(b, remark);
 		ofs_buf_puts(b, "</p>\n");
 	}
 	ofs_buf_puts(&r->page.title, r->page.title.len == 0 ? "" : " / ");
-	ofs_report_html(&r->page.title, name);
+	ofs_page_html(&r->page.title, name);
 	ofs_buf_puts(&r->page.title, ": ");
-	ofs_report_html(&r->page.title, verdict);
+	ofs_page_html(&r->page.title, verdict);
 }
 
 /* All findings of a checkpoint are known. */
@@ -492,131 +473,6 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	    : 0;
 }
 
-/* Writes what a string of JSON has at p in another way; returns its length. */
-static size_t print_special(const char *p, const char *end, FILE *f)
-{
-	static const char newline[] = "\\u000a";
-
-	if (*p == '<') {
-		fputs("\\u003c", f);
-		return 1;
-	}
-	if (end - p >= 6 && p[1] == 'u' &&
-	    memcmp(p, newline, sizeof(newline) - 1) != 0)
-		putc('\\', f);
-	fwrite(p, 1, 2, f);
-	return 2;
-}
-
-/* '<' occurs only in strings and is escaped there, so that no string ends the
- * script block. What JSON escapes because it must not be shown would be shown
- * by the script: it gets to see the escape. */
-static void print_data(const struct ofs_buf *b, FILE *f)
-{
-	const char *p = (const char *)b->data, *end = p + b->len;
-
-	while (p < end) {
-		size_t n = 0;
-
-		while (p + n < end && p[n] != '<' && p[n] != '\\')
-			n++;
-		fwrite(p, 1, n, f);
-		p += n;
-		if (p < end)
-			p += print_special(p, end, f);
-	}
-}
-
-static void print_text(const struct ofs_buf *b, FILE *f)
-{
-	fwrite(b->data, 1, b->len, f);
-}
-
-static void print_page(const struct report *r, FILE *f)
-{
-	/* in the order of the page */
-	const struct {
-		const char *name;
-		const struct ofs_buf *b;
-		void (*print)(const struct ofs_buf *b, FILE *f);
-	} marks[] = { { "@TITLE@", &r->page.title, print_text },
-		{ "@TITLE@", &r->page.title, print_text },
-		{ "@HEAD@", &r->page.head, print_text },
-		{ "@DATA@", &r->page.json, print_data } };
-	const char *at = page;
-
-	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-		const char *mark = strstr(at, marks[i].name);
-
-		fwrite(at, 1, (size_t)(mark - at), f);
-		marks[i].print(marks[i].b, f);
-		at = mark + strlen(marks[i].name);
-	}
-	fputs(at, f);
-}
-
-/* Closes f. */
-static int print_all(const struct report *r, FILE *f, const char *name,
-    struct optimfs_error *err)
-{
-	int code = 0;
-
-	print_page(r, f);
-	if (fflush(f) != 0 || ferror(f))
-		code = errno;
-	if (fclose(f) != 0 && code == 0)
-		code = errno;
-	if (code == 0)
-		return 0;
-	errno = code;
-	return optimfs_fail(err, code, "%s: %m", name);
-}
-
-static int print_file(const struct report *r, const char *name,
-    struct optimfs_error *err)
-{
-	struct ofs_replace to;
-	FILE *f;
-	int ret = -1;
-
-	if (ofs_replace_open(&to, name, err) == -1)
-		return -1;
-	f = fdopen(dup(to.fd), "w");
-	if (f == NULL)
-		optimfs_fail(err, errno, "%s: %m", name);
-	else if (print_all(r, f, name, err) == 0) {
-		ret = ofs_replace_finish(&to, err);
-		if (ret == -1)
-			optimfs_fail_in(err, "%s", name);
-	}
-	ofs_replace_fini(&to);
-	return ret;
-}
-
-/* Only a page, or an empty file, is replaced: another file may be a part of the
- * checkpoint. */
-static int check_output(const char *name, struct optimfs_error *err)
-{
-	static const char begin[] = "<!DOCTYPE html>";
-	char head[sizeof(begin)] = "";
-	struct stat st;
-	bool good = true;
-	FILE *f;
-
-	if (name == NULL || strcmp(name, "-") == 0 || stat(name, &st) == -1 ||
-	    !S_ISREG(st.st_mode) || st.st_size == 0)
-		return 0;
-	f = fopen(name, "re");
-	if (f != NULL) {
-		good = fread(head, 1, strlen(begin), f) == strlen(begin) &&
-		    strcmp(head, begin) == 0;
-		fclose(f);
-	}
-	return good
-	    ? 0
-	    : optimfs_fail(err, EEXIST, "%s exists, and is not a report", name);
-}
-
 static int run(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
@@ -650,13 +506,13 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 		    "the page is not for a terminal: give -o FILE, or -o - to print it anyway");
 		goto out;
 	}
-	ret = check_output(c.output, &err);
+	ret = ofs_page_check(c.output, &err);
 	if (ret == 0)
 		ret = put_data(&r, &how, &err);
 	ofs_progress_end(&c.progress, ret == 0);
 	if (ret == 0 && (c.output == NULL || strcmp(c.output, "-") == 0))
-		print_page(&r, stdout);
-	else if (ret == 0 && (ret = print_file(&r, c.output, &err)) == -1)
+		ofs_page_print(page, &r.page, stdout);
+	else if (ret == 0 && (ret = ofs_page_save(page, &r.page, c.output, &err)) == -1)
 		ofs_command_explain_place(c.output, &err);
 	else if (ret == 0)
 		ofs_tool_done("wrote %s", c.output);
@@ -664,10 +520,8 @@ static int run(const struct ofs_verb *verb, int argc, char **argv)
 				 "nothing was changed, and no page was written")
 			   : OFS_EXIT_OK;
 out:
-	ofs_buf_fini(&r.page.json);
+	ofs_page_fini(&r.page);
 	ofs_buf_fini(&r.found);
-	ofs_buf_fini(&r.page.title);
-	ofs_buf_fini(&r.page.head);
 	ofs_buf_fini(&r.verdicts);
 	free(r.first);
 	free(r.todo);

@@ -213,20 +213,6 @@ static int decide(struct thin *t, struct optimfs_error *err)
 	return ret;
 }
 
-static int list(struct thin *t, struct optimfs_error *err)
-{
-	int ret;
-
-	if (ofs_command_as_run(t->c, err) == -1)
-		return -1;
-	ret = optimfs_run_list(t->c->fs, add_row, t, err);
-	if (ret == 0 && t->n == 0)
-		return optimfs_fail(err, ENOENT,
-		    "OFS852 %s is no directory of checkpoints",
-		    t->c->checkpoint);
-	return ret == 1 ? ofs_no_memory(err) : ret;
-}
-
 static int drop_one(struct thin *t, struct row *r, struct optimfs_error *err)
 {
 	struct optimfs_run_weight now;
@@ -369,7 +355,7 @@ static int parse(struct thin *t, const struct ofs_verb *verb)
 
 static int thin(struct thin *t, struct optimfs_error *err)
 {
-	if (list(t, err) == -1 || decide(t, err) == -1)
+	if (ofs_command_list_run(t->c, add_row, t, &t->n, err) == -1 || decide(t, err) == -1)
 		return -1;
 	if ((t->c->flags & OFS_YES) != 0 && remove_all(t, err) == -1)
 		return -1;

@@ -216,7 +216,8 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 	return fs;
 }
 
-int ofs_command_as_run(struct ofs_command *c, struct optimfs_error *err)
+/* A directory may hold only the checkpoint that was opened. */
+static int open_as_run(struct ofs_command *c, struct optimfs_error *err)
 {
 	if (optimfs_is_run(c->fs))
 		return 0;
@@ -224,6 +225,19 @@ int ofs_command_as_run(struct ofs_command *c, struct optimfs_error *err)
 	c->open.run = OPTIMFS_RUN_YES;
 	c->fs = ofs_command_open(c, c->checkpoint, err);
 	return c->fs == NULL ? -1 : 0;
+}
+
+int ofs_command_list_run(struct ofs_command *c, optimfs_run_entry_fn *each,
+    void *ctx, const size_t *n, struct optimfs_error *err)
+{
+	int ret = open_as_run(c, err);
+
+	if (ret == 0)
+		ret = optimfs_run_list(c->fs, each, ctx, err);
+	if (ret == 0 && *n == 0)
+		return optimfs_fail(err, ENOENT,
+		    "OFS852 %s is no directory of checkpoints", c->checkpoint);
+	return ret == 1 ? ofs_no_memory(err) : ret;
 }
 
 /* What the command makes, or writes into; NULL: only standard output. */

@@ -115,9 +115,11 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
  * error. */
 int ofs_command_fail_layout(const struct ofs_command *c,
     const struct optimfs_error *err);
-/* Opens the directory again as a run, if it was opened as the one checkpoint that
- * a tracker in it names. */
-int ofs_command_as_run(struct ofs_command *c, struct optimfs_error *err);
+/* Lists the run. The directory is opened again as one, if it was opened as the one
+ * checkpoint that a tracker in it names. each returns 1 if it is out of memory; *n
+ * is what it has listed. OFS852: nothing. */
+int ofs_command_list_run(struct ofs_command *c, optimfs_run_entry_fn *each,
+    void *ctx, const size_t *n, struct optimfs_error *err);
 /* Shows the progress of a long task in c->progress under the name of the verb,
  * interruptible in a single process. */
 struct optimfs_watch ofs_command_watch(struct ofs_command *c);

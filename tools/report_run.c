@@ -368,28 +368,28 @@ static bool put_verdict(const struct run *r, struct ofs_buf *b)
 
 /* The head of the page, which needs no script. */
 static void put_head(const struct run *r, bool good, const char *verdict,
-    const char *growth, struct ofs_report_page *page)
+    const char *growth, struct ofs_page *page)
 {
 	size_t odd = first_odd(r);
 	struct ofs_buf *b = &page->head;
 
-	ofs_report_html(&page->title, r->c->checkpoint);
+	ofs_page_html(&page->title, r->c->checkpoint);
 	ofs_buf_puts(&page->title, ": ");
-	ofs_report_html(&page->title, verdict);
+	ofs_page_html(&page->title, verdict);
 	ofs_buf_printf(b, "<h1 class=\"%s\">", good ? "good" : "bad");
-	ofs_report_html(b, verdict);
+	ofs_page_html(b, verdict);
 	ofs_buf_puts(b, "</h1>\n<p class=\"dim\">");
-	ofs_report_html(b, r->c->checkpoint);
+	ofs_page_html(b, r->c->checkpoint);
 	ofs_buf_puts(b, "</p>\n");
 	if (odd < r->log.n) {
 		ofs_buf_puts(b, "<p class=\"todo\">To do: ");
-		ofs_report_html(b,
+		ofs_page_html(b,
 		    "optimfs check tells what is wrong with a step; go back to the last one before, and find what changed: optimfs diff");
 		ofs_buf_puts(b, "</p>\n");
 	}
 	if (*growth != '\0') {
 		ofs_buf_puts(b, "<p>");
-		ofs_report_html(b, growth);
+		ofs_page_html(b, growth);
 		ofs_buf_puts(b, "</p>\n");
 	}
 }
@@ -485,7 +485,7 @@ static void put_data(const struct run *r, const char *verdict, bool good,
 }
 
 int ofs_report_run(struct ofs_command *c, const struct optimfs_scan *how,
-    struct ofs_report_page *page, struct optimfs_error *err)
+    struct ofs_page *page, struct optimfs_error *err)
 {
 	struct optimfs_scan quiet = *how;
 	struct run r = { .c = c, .how = &quiet, .log.c = c };
