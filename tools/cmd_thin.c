@@ -30,7 +30,7 @@ struct row {
 	enum action action;
 	char why[sizeof(((struct optimfs_error *)0)->text)];
 	struct optimfs_run_weight weight; /* unless it is kept */
-	uint64_t frees; /* bytes; of DROP: about */
+	uint64_t frees;                   /* bytes; of DROP: about */
 };
 
 struct thin {
@@ -146,7 +146,8 @@ static int measure_optim(struct thin *t, struct row *r,
 	if (optimfs_resolve(fs, "optim", &attr, NULL) == -1) {
 		keep(r, "has no optimizer");
 		ret = 0;
-	} else if (ofs_walk(fs, attr.node, 0, add_stored, &r->frees, err) == 0) {
+	} else if (ofs_walk(fs, attr.node, 0, add_stored, &r->frees, err) ==
+	    0) {
 		r->action = DROP;
 		ret = 0;
 	}
@@ -238,10 +239,9 @@ static int remove_all(struct thin *t, struct optimfs_error *err)
 		ofs_progress_step(&t->c->progress, i, t->nsteps, r->name);
 		if (ofs_interrupted(NULL))
 			return optimfs_fail(err, ECANCELED, "interrupted");
-		if ((r->action == DROP
-			    ? drop_one(t, r, &why)
-			    : optimfs_run_remove(t->c->fs, r->name, &r->weight,
-				  &why)) == 0) {
+		if ((r->action == DROP ? drop_one(t, r, &why)
+				       : optimfs_run_remove(t->c->fs, r->name,
+					     &r->weight, &why)) == 0) {
 			r->action = r->action == DROP ? DROPPED : REMOVED;
 			continue;
 		}
@@ -298,8 +298,7 @@ static void print_row(const struct row *r)
 		snprintf(step, sizeof(step), "%" PRId64, r->step);
 	if (r->action != KEEP)
 		ofs_human_bytes(r->frees, size);
-	ofs_buf_printf(&b, "%10s  %9s  %-7s  ", step, size,
-	    actions[r->action]);
+	ofs_buf_printf(&b, "%10s  %9s  %-7s  ", step, size, actions[r->action]);
 	ofs_buf_plain(&b, r->name, strlen(r->name));
 	if (r->why[0] != '\0') {
 		ofs_buf_puts(&b, ": ");
@@ -319,8 +318,7 @@ static void print_text(const struct thin *t)
 		print_row(&t->row[i]);
 	printf("%zu of %zu checkpoints %s, which free%s %s%s%s\n", t->removed,
 	    t->n,
-	    drop       ? done ? "lost their optimizer"
-			      : "would lose their optimizer"
+	    drop ? done ? "lost their optimizer" : "would lose their optimizer"
 		: done ? "were removed"
 		       : "would be removed",
 	    done ? "d" : "s", drop && !done ? "about " : "",
@@ -355,7 +353,8 @@ static int parse(struct thin *t, const struct ofs_verb *verb)
 
 static int thin(struct thin *t, struct optimfs_error *err)
 {
-	if (ofs_command_list_run(t->c, add_row, t, &t->n, err) == -1 || decide(t, err) == -1)
+	if (ofs_command_list_run(t->c, add_row, t, &t->n, err) == -1 ||
+	    decide(t, err) == -1)
 		return -1;
 	if ((t->c->flags & OFS_YES) != 0 && remove_all(t, err) == -1)
 		return -1;
@@ -370,7 +369,8 @@ static int run_thin(const struct ofs_verb *verb, int argc, char **argv)
 	int status;
 
 	if (ofs_command_init(&c, verb, argc, argv,
-		OFS_RUNS | OFS_THIN | OFS_DROP | OFS_YES | OFS_JSON, 0, 0, &status) == -1)
+		OFS_RUNS | OFS_THIN | OFS_DROP | OFS_YES | OFS_JSON, 0, 0,
+		&status) == -1)
 		return status;
 	status = parse(&t, verb);
 	if (status == OFS_EXIT_OK) {

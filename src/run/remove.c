@@ -261,8 +261,7 @@ int ofs_run_replace(struct optimfs *run, const char *name,
 		st = ofs_stage_open(&config, err);
 	if (st != NULL) {
 		clear(st);
-		if (make == NULL ||
-		    make_new(path, st, make, ctx, err) == 0)
+		if (make == NULL || make_new(path, st, make, ctx, err) == 0)
 			ret = take_name(run->run, name, path, st,
 			    make == NULL ? RENAME_NOREPLACE : RENAME_EXCHANGE,
 			    w, err);

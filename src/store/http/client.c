@@ -362,7 +362,8 @@ struct ofs_http_pace ofs_http_pace(const struct ofs_http *h)
 	return (struct ofs_http_pace){ h, .since = ofs_clock_ms() };
 }
 
-void ofs_http_told(struct ofs_http_pace *p, const struct ofs_http_answer *answer)
+void ofs_http_told(struct ofs_http_pace *p,
+    const struct ofs_http_answer *answer)
 {
 	uint64_t s = answer->retry_after;
 
