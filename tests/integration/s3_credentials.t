@@ -74,6 +74,9 @@ not_ok "without keys nothing is signed" env "$instance" AWS_EC2_METADATA_DISABLE
 not_ok "not even by a place that is turned off" test -e "$key"
 fails "keys that have expired are an error" "*OFS923*expired*" AWS_ACCESS_KEY_ID=AKSTS0 \
     AWS_SECRET_ACCESS_KEY=x AWS_SESSION_TOKEN=x
+not_ok "expired keys are an error if there is no time to ask again" env $web \
+    AWS_ENDPOINT_URL_STS="$server/aws/later/" "$OPTIMFS" info "s3://$ck"
+like "which says so" "$(cat "$scratch/err")" "*OFS923*the keys have expired*"
 
 if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
 	mnt=$(point s3)

@@ -16,7 +16,8 @@ The first component of a path says how:
     /hub/...       the Hub of Hugging Face, for who has TOKEN: ORG/MODEL is a
                    directory of DIRECTORY, and files are on another server
     /aws/PLACE/...   keys for S3 as AWS gives them, PLACE+"0" first, which has expired:
-                   instance (metadata, version 2), container, sts (web identity)
+                   instance (metadata, version 2), container, sts (web identity),
+                   later (the same; S3 says to ask again in a minute)
     /FAULT/html/...    the same with a fault, see FAULTS
 """
 import email.utils
@@ -96,7 +97,7 @@ MANY = os.environ.get('MANY')
 SHA = '0123456789abcdef0123456789abcdef01234567'
 
 
-KEYS = {KEY} | {'AK' + place.upper() for place in ('instance', 'container', 'sts')}
+KEYS = {KEY} | {'AK' + place.upper() for place in ('instance', 'container', 'sts', 'later')}
 
 
 def is_signed(handler, body=b''):
@@ -191,12 +192,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.log_request_line('POST')
         body = self.rfile.read(int(self.headers['Content-Length'])).decode()
         form = dict(urllib.parse.parse_qsl(body, strict_parsing=True))
-        if self.path != '/aws/sts/' or form.pop('RoleSessionName', '') == '' or form != {
+        if self.path not in ('/aws/sts/', '/aws/later/') or form.pop('RoleSessionName', '') == '' or form != {
                 'Action': 'AssumeRoleWithWebIdentity', 'Version': '2011-06-15',
                 'RoleArn': 'arn:aws:iam::1:role/a+b', 'WebIdentityToken': 'web.id-token'}:
             return self.answer(403, [], b'<ErrorResponse><Error><Code>InvalidIdentityToken'
                                b'</Code></Error></ErrorResponse>')
-        keys = self.keys_of('sts')
+        keys = self.keys_of(self.path.split('/')[2])
         keys['SessionToken'] = keys.pop('Token')
         return self.answer(200, [('Content-Type', 'text/xml')], (
             '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
@@ -255,8 +256,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.send_file(file, wanted, fault)
 
     def s3(self, parts, wanted, fault):
-        if re.search('Credential=AK[A-Z]+0/', self.headers.get('Authorization', '')):
-            return self.answer(400, [('Content-Type', 'application/xml')],
+        expired = re.search('Credential=AK([A-Z]+)0/', self.headers.get('Authorization', ''))
+        if expired:
+            later = [('Retry-After', '60')] if expired[1] == 'LATER' else []
+            return self.answer(400, [('Content-Type', 'application/xml')] + later,
                                b'<Error><Code>ExpiredToken</Code></Error>')
         if not is_signed(self):
             return self.answer(403, [('Content-Type', 'application/xml')],

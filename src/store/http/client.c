@@ -148,7 +148,12 @@ static int judge_keys(struct attempt *a, struct optimfs_error *err)
 	    !ofs_http_said(a->h, &a->q.body, code) || !ofs_http_expired(code))
 		return 0;
 	a->renewed = true;
-	return a->g->login->renew(a->q.signer, err) == -1 ? -1 : 1;
+	if (a->g->login->renew(a->q.signer, err) == -1)
+		return -1;
+	/* stays if there is no time to ask again */
+	optimfs_fail(err, EACCES, "OFS923 %s: the keys have expired",
+	    a->g->name);
+	return 1;
 }
 
 static int judge_status(struct attempt *a, struct optimfs_error *err)
