@@ -81,6 +81,15 @@ n=$(asked)
 [ "$n" -ge 100 ] && [ "$n" -le 106 ] # one that a closed connection has lost is sent again
 tap_result $? "by two requests for each directory" || diag "$n requests"
 
+# Several servers, each of which has to say what it has.
+for how in bare json; do
+	[ $how = bare ] && lost=$server/bare/$ck || lost=$server/json/none
+	for two in "$server/json/$ck,$lost" "$lost,$server/json/$ck"; do
+		not_ok "one of two that lists nothing ($how) is no part" "$OPTIMFS" info "{$two}"
+		like "the error names it" "$(cat "$scratch/err")" "*OFS*$lost*"
+	done
+done
+
 # Commands.
 ok "info names the address" "$OPTIMFS" info "$server/json/$ck"
 is "in its first line" "$(sed -n 1p "$scratch/out")" "$server/json/$ck"

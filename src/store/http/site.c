@@ -259,7 +259,8 @@ static int list_dir(struct ofs_http_site *s, uint32_t dir,
 		return optimfs_fail_with(err, node->why);
 	ret = s->kind->list(s, dir, &why);
 	node = &s->node[dir];
-	if (ret == -1 && has_children(s, dir) &&
+	/* of several servers each has to say what it has */
+	if (ret == -1 && s->nhosts == 1 && has_children(s, dir) &&
 	    (why.code == EOPNOTSUPP || why.code == EACCES ||
 		why.code == ENOENT)) {
 		node->partly = true;

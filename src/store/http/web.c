@@ -234,7 +234,8 @@ static int ask_moved(struct asking *a, struct optimfs_error *err)
 	return ret;
 }
 
-/* A directory is where at least one of the servers has it. */
+/* The root has to be on all servers, as the user gave their addresses; a directory
+ * below it on at least one. */
 static int take_all(struct asking *a, struct optimfs_error *err)
 {
 	struct ofs_http_site *s = a->s;
@@ -246,7 +247,8 @@ static int take_all(struct asking *a, struct optimfs_error *err)
 		ret = take_answers(s, a->dir, &a->g[2 * (size_t)s->listing],
 		    &why);
 		found += ret == 0;
-		if (ret == -1 && why.code == ENOENT && s->nhosts > 1)
+		if (ret == -1 && why.code == ENOENT && s->nhosts > 1 &&
+		    a->dir != 0)
 			ret = 0;
 	}
 	s->listing = 0;
