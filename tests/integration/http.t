@@ -19,7 +19,8 @@ with open(sys.argv[1], 'wb') as f:
     for i in range(0, n // 4 + 2, 4096):
         f.write(b''.join(k.to_bytes(4, 'little') for k in range(i, min(i + 4096, n // 4 + 2))))
 E
-mkdir "$scratch/root/empty"
+mkdir "$scratch/root/empty" "$scratch/root/large"
+ln "$scratch/root/large.safetensors" "$scratch/root/large/model.safetensors"
 serve "$scratch/root"
 
 # Of every kind one: the state that a server has is that of the files.
@@ -89,6 +90,18 @@ for how in bare json; do
 		like "the error names it" "$(cat "$scratch/err")" "*OFS*$lost*"
 	done
 done
+
+# One of two that have the same file answers no request for a range of it. A large
+# read is several ranges, all of which are asked of one server at first.
+for two in "$server/large/tags/large,$server/tags/large" \
+    "$server/tags/large,$server/large/tags/large"; do
+	is "what one does not send the other one does" \
+	    "$("$OPTIMFS" cat "{$two}" model/w 2>&1 | cksum)" \
+	    "$("$OPTIMFS" cat "$scratch/root/large.safetensors" model/w | cksum)"
+	grep -q "GET /large/.*=131072-" "$requests" && large=1
+	: >"$requests"
+done
+is "and one of these was asked first" "${large:-0}" 1
 
 # Commands.
 ok "info names the address" "$OPTIMFS" info "$server/json/$ck"

@@ -8,6 +8,7 @@ PORTFILE, and appends a line to LOG for each request: method, path, range.
 
 The first component of a path says how:
 
+    /tags/...      listings as optimfs serve writes them: as /json/, with tags
     /html/...      listings as HTML, with sizes that nobody can read
     /json/...      listings as nginx writes them, without names that begin with a dot
     /bare/...      no listings
@@ -71,6 +72,7 @@ def endless(handler, _):
 FAULTS = {
     'busy': {'status': 503},       # the first two times
     'down': {'status': 503},       # always
+    'large': {'status': 503},      # always, for ranges of more than 1 MiB
     'later': {'status': 429},      # with Retry-After, once
     'closed': {'status': 403},
     'lost': {'status': 404},
@@ -163,10 +165,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def listing(self, how, path):
         entries = sorted(os.scandir(path), key=lambda e: e.name)
-        if how == 'json':
+        if how in ('json', 'tags'):
             out = [{'name': e.name, 'type': 'directory' if e.is_dir() else 'file',
                     'mtime': email.utils.formatdate(int(e.stat().st_mtime), usegmt=True),
-                    **({} if e.is_dir() else {'size': e.stat().st_size})}
+                    **({} if e.is_dir() else {'size': e.stat().st_size}),
+                    **({'etag': '"%x-%x"' % (e.stat().st_mtime_ns, e.stat().st_size)}
+                       if how == 'tags' and not e.is_dir() else {})}
                    for e in entries if not e.name.startswith('.')]
             return 'application/json', json.dumps(out)
         names = [e.name + '/' * e.is_dir() for e in entries]
@@ -348,6 +352,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = file.read_bytes()
         st = file.stat()
         wrong = FAULTS[fault] if fault and wanted != 'bytes=0-0' else {}
+        m = re.fullmatch(r'bytes=(\d+)-(\d+)', wanted or '')
+        if fault == 'large' and m and int(m[2]) - int(m[1]) < 1 << 20:
+            wrong = {}
         if fault in TIMES and wrong and self.count(self.path + (wanted or '')) > TIMES[fault]:
             wrong = {}
         etag = wrong.get('etag', '"%x-%x"' % (st.st_mtime_ns, st.st_size))
@@ -363,7 +370,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                [('Retry-After', '1')] if fault == 'later' else [])
         if match is not None and match != etag and fault != 'changed':
             return self.answer(412)
-        m = re.fullmatch(r'bytes=(\d+)-(\d+)', wanted or '')
         if m is None or wrong.get('status') == 200:
             return self.answer(200, headers, data)
         first, last = int(m[1]), min(int(m[2]), len(data) - 1)

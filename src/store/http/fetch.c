@@ -270,6 +270,7 @@ static void lay_out(const struct fetching *f, const struct range *r)
 struct round {
 	struct range r[AT_ONCE];
 	struct ofs_http_version is[AT_ONCE];
+	uint32_t host[AT_ONCE]; /* that was asked */
 	struct ofs_http_get g[AT_ONCE];
 	struct range *of[AT_ONCE]; /* by the number in g */
 	uint8_t byte[AT_ONCE];
@@ -282,7 +283,8 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 	struct ofs_http_version *is = &k->is[k->asked];
 	const char *path = ofs_http_version(f->s, r->file, is);
 	bool once;
-	char *url = ofs_nodes_address(f->s, r->file, is, &once, err);
+	char *url = ofs_nodes_address(f->s, r->file, &k->host[k->asked], is,
+	    &once, err);
 	struct ofs_http_disk_key key = { url, is, f->s->pinned, 0 };
 
 	if (url == NULL)
@@ -312,10 +314,10 @@ static int ask_others(struct fetching *f, struct round *k, size_t i,
 	struct ofs_http_get *g = &k->g[i];
 	uint32_t file = k->of[i]->file;
 
-	for (uint32_t tries = 0; ofs_nodes_asked(f->s, file, &g->err, tries);
-	     tries++) {
-		char *url =
-		    ofs_nodes_address(f->s, file, &k->is[i], &g->once, err);
+	for (uint32_t tries = 0;
+	     ofs_nodes_asked(f->s, file, k->host[i], &g->err, tries); tries++) {
+		char *url = ofs_nodes_address(f->s, file, &k->host[i],
+		    &k->is[i], &g->once, err);
 
 		if (url == NULL)
 			return -1;
@@ -328,18 +330,17 @@ static int ask_others(struct fetching *f, struct round *k, size_t i,
 
 /* What came is of the state that is known now. */
 static int take_answer(struct ofs_http_site *s, const struct range *r,
-    const struct ofs_http_get *g, struct optimfs_error *err)
+    uint32_t host, const struct ofs_http_get *g, struct optimfs_error *err)
 {
-	struct ofs_http_version is;
+	struct ofs_http_version is = g->answer.is;
 	struct ofs_http_disk_key key = { g->url, &is, s->pinned, 0 };
 
 	if (g->err.code != 0)
 		return optimfs_fail_with(err, &g->err);
-	if (ofs_http_confirm(s, r->file, &g->answer.is, err) == -1)
+	if (ofs_http_confirm(s, r->file, host, &is, err) == -1)
 		return -1;
 	if (r->direct)
 		return 0;
-	ofs_http_version(s, r->file, &is);
 	if (s->disk != NULL && g->is->etag[0] == '\0' && is.etag[0] != '\0')
 		ofs_http_disk_note(s->disk, g->url);
 	keep_blocks(s, r, &key);
@@ -353,7 +354,8 @@ static int ask_round(struct fetching *f, struct round *k,
 		(void)ofs_http_get(f->s->http, &f->s->count, k->g, k->asked);
 	for (size_t i = 0; i < k->asked; i++)
 		if (ask_others(f, k, i, err) == -1 ||
-		    take_answer(f->s, k->of[i], &k->g[i], err) == -1)
+		    take_answer(f->s, k->of[i], k->host[i], &k->g[i], err) ==
+			-1)
 			return -1;
 	return 0;
 }
@@ -402,7 +404,8 @@ static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
 
 	if (!ofs_http_asks_tag(s, file))
 		return 0;
-	url = ofs_nodes_address(s, file, &k->is[k->asked], &once, err);
+	url = ofs_nodes_address(s, file, &k->host[k->asked], &k->is[k->asked],
+	    &once, err);
 	if (url == NULL)
 		return -1;
 	if (!ofs_http_disk_knows(s->disk, url)) {
@@ -413,11 +416,12 @@ static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
 	k->of[k->asked] = &k->r[k->asked];
 	k->g[k->asked] = (struct ofs_http_get){
 		.url = url,
-		.name = path,
+		.name = s->nhosts > 1 ? url : path,
 		.login = &s->login,
 		.n = 1,
 		.into = &k->byte[k->asked],
 		.is = &k->is[k->asked],
+		.once = once,
 	};
 	k->asked++;
 	return 0;

@@ -209,11 +209,25 @@ int ofs_nodes_expand(const char *address, struct ofs_names *names,
 
 /* Copies. */
 
+struct ofs_http_version *ofs_nodes_state(const struct ofs_http_site *s,
+    uint32_t file, uint32_t host)
+{
+	if (s->node[file].host == host)
+		return &s->node[file].is;
+	for (uint32_t k = s->node[file].copy; k != OFS_NONE;
+	     k = s->copy[k].next)
+		if (s->copy[k].host == host)
+			return &s->copy[k].is;
+	return NULL;
+}
+
 int ofs_nodes_add_copy(struct ofs_http_site *s, uint32_t file,
     const struct ofs_http_version *is, struct optimfs_error *err)
 {
 	struct ofs_http_copy *c;
 
+	if (ofs_nodes_state(s, file, s->listing) != NULL)
+		return 0;
 	if (ofs_grow(s->copy, s->ncopies, s->copy_cap, err) == -1)
 		return -1;
 	c = &s->copy[s->ncopies];
@@ -414,7 +428,7 @@ int ofs_nodes_compare(struct ofs_http_site *s, uint32_t dir,
 
 /* Asking. */
 
-char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file,
+char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file, uint32_t *host,
     struct ofs_http_version *is, bool *once, struct optimfs_error *err)
 {
 	const struct ofs_http_node *node;
@@ -424,12 +438,13 @@ char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file,
 	pthread_mutex_lock(&s->lock);
 	node = &s->node[file];
 	h = &s->host[node->host];
+	*host = node->host;
 	*is = node->is;
 	*once = s->nhosts > 1 &&
 	    (node->copy != OFS_NONE ||
 		(h->failed_ms != 0 &&
 		    ofs_clock_ms() - h->failed_ms < FAILED_MS));
-	url = ofs_http_address(s, node->host, ofs_http_path(s, file), "", err);
+	url = ofs_http_address(s, *host, ofs_http_path(s, file), "", err);
 	pthread_mutex_unlock(&s->lock);
 	return url;
 }
@@ -440,7 +455,7 @@ static bool is_silent(const struct optimfs_error *err)
 	return err->number == 922 || err->number == 923 || err->number == 754;
 }
 
-bool ofs_nodes_asked(struct ofs_http_site *s, uint32_t file,
+bool ofs_nodes_asked(struct ofs_http_site *s, uint32_t file, uint32_t host,
     const struct optimfs_error *err, uint32_t tries)
 {
 	bool again = false;
@@ -448,10 +463,12 @@ bool ofs_nodes_asked(struct ofs_http_site *s, uint32_t file,
 	if (s->nhosts == 1)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	s->host[s->node[file].host].failed_ms =
-	    err->number == 922 ? ofs_clock_ms() : 0;
+	s->host[host].failed_ms =
+	    err->code != 0 && err->number == 922 ? ofs_clock_ms() : 0;
 	if (err->code != 0 && is_silent(err) && tries < count_copies(s, file)) {
-		turn(s, file);
+		/* unless another range has done it */
+		if (s->node[file].host == host)
+			turn(s, file);
 		again = true;
 	}
 	pthread_mutex_unlock(&s->lock);

@@ -26,6 +26,9 @@ int ofs_nodes_expand(const char *address, struct ofs_names *names,
     struct optimfs_error *err);
 
 /* For site.c; the lock is held. */
+/* What a server that lists the file says of it; NULL: it does not list it. */
+struct ofs_http_version *ofs_nodes_state(const struct ofs_http_site *s,
+    uint32_t file, uint32_t host);
 /* Another server lists a file, which is known already. */
 int ofs_nodes_add_copy(struct ofs_http_site *s, uint32_t file,
     const struct ofs_http_version *is, struct optimfs_error *err);
@@ -33,12 +36,12 @@ int ofs_nodes_add_copy(struct ofs_http_site *s, uint32_t file,
  * two are not the same. */
 int ofs_nodes_compare(struct ofs_http_site *s, uint32_t dir,
     struct optimfs_error *err);
-/* What is asked for a file: the address, malloc'ed, and its state. *once: is there
- * somebody else to ask? */
-char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file,
+/* What is asked for a file: the address, malloc'ed, the number of its server, and
+ * its state there. *once: is there somebody else to ask? */
+char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file, uint32_t *host,
     struct ofs_http_version *is, bool *once, struct optimfs_error *err);
 /* How that went; true: ask again, somebody else. */
-bool ofs_nodes_asked(struct ofs_http_site *s, uint32_t file,
+bool ofs_nodes_asked(struct ofs_http_site *s, uint32_t file, uint32_t host,
     const struct optimfs_error *err, uint32_t tries);
 
 #endif

@@ -483,21 +483,23 @@ bool ofs_http_asks_tag(struct ofs_http_site *s, uint32_t file)
 	return asks;
 }
 
-int ofs_http_confirm(struct ofs_http_site *s, uint32_t file,
-    const struct ofs_http_version *is, struct optimfs_error *err)
+int ofs_http_confirm(struct ofs_http_site *s, uint32_t file, uint32_t host,
+    struct ofs_http_version *is, struct optimfs_error *err)
 {
 	struct ofs_http_version *was;
 	const char *path;
 	bool same;
 
 	pthread_mutex_lock(&s->lock);
-	was = &s->node[file].is;
+	was = ofs_nodes_state(s, file, host);
 	path = ofs_http_path(s, file);
-	same = ofs_http_same(was, is);
+	same = was != NULL && ofs_http_same(was, is);
 	if (same && !s->pinned && was->etag[0] == '\0')
 		memcpy(was->etag, is->etag, sizeof(was->etag));
 	if (same && !s->pinned && was->modified_ns == 0)
 		was->modified_ns = is->modified_ns;
+	if (same)
+		*is = *was;
 	pthread_mutex_unlock(&s->lock);
 	return same ? 0
 		    : optimfs_fail(err, ESTALE,

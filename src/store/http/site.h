@@ -150,8 +150,9 @@ const char *ofs_http_version(struct ofs_http_site *s, uint32_t file,
     struct ofs_http_version *is);
 /* Is it worth a request to learn the tag of the file? True once for each. */
 bool ofs_http_asks_tag(struct ofs_http_site *s, uint32_t file);
-/* Keeps what an answer says of it: ESTALE (OFS751) if that is another state. */
-int ofs_http_confirm(struct ofs_http_site *s, uint32_t file,
-    const struct ofs_http_version *is, struct optimfs_error *err);
+/* Keeps what an answer of a server says of it; is becomes what is known then.
+ * ESTALE (OFS751): that is another state. */
+int ofs_http_confirm(struct ofs_http_site *s, uint32_t file, uint32_t host,
+    struct ofs_http_version *is, struct optimfs_error *err);
 
 #endif
