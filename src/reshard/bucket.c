@@ -28,8 +28,12 @@
  *
  * A note beside the address (store/http/bucket.h) says who writes what there, and
  * by which uploads: the next run asks the server which parts of these it has. It
- * is removed at the end. Who finds another's note takes over: he aborts the
- * uploads, which the other one then cannot complete.
+ * is removed at the end. Who finds another's note takes over: he writes his own,
+ * which the other one looks for before he completes anything. Uploads to another
+ * layout are aborted, those to the same one are continued.
+ *
+ * An object is that of an earlier run if the note says so, or if the server does
+ * not know its upload any more, which has been completed then.
  *
  * A note that is written when all uploads have begun can be missing after a kill.
  * What is left then are uploads without parts, which cost nothing. */
@@ -43,7 +47,6 @@ struct bucket {
 	char (*name)[OFS_FILE_NAME];
 	uint32_t n, last;
 	char run[33];
-	bool ours; /* the note is */
 };
 
 /* Layouts. */
@@ -216,7 +219,6 @@ static int write_note(struct bucket *k, struct optimfs_error *err)
 	ofs_json_close(&w, '}');
 	ret = b.bad ? ofs_no_memory(err) : ofs_bucket_note_put(k->b, &b, err);
 	ofs_buf_fini(&b);
-	k->ours |= ret == 0;
 	return ret;
 }
 
@@ -316,27 +318,82 @@ static const char *what_differs(const struct bucket *k, const struct note *n)
 	return NULL;
 }
 
-/* Beginning. */
+/* Losing to another run, and giving up. */
 
-static void make_run(char run[33])
+static int check_note(struct bucket *k, struct optimfs_error *err)
 {
-	uint8_t bytes[16] = { 0 };
+	struct note n;
+	int ret = read_note(k, &n, err);
 
-	if (getrandom(bytes, sizeof(bytes), 0) == -1)
-		bytes[0] = 1;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		snprintf(run + 2 * i, 3, "%02x", bytes[i]);
+	if (ret == 1 && strcmp(n.run, k->run) == 0)
+		ret = 0;
+	else if (ret != -1)
+		ret = optimfs_fail(err, EBUSY,
+		    "OFS931 %s: another reshard writes there now, or its note "
+		    "was removed: nothing was completed",
+		    k->address);
+	note_fini(&n);
+	return ret;
 }
 
-/* From here on this run has the note. */
+static bool has_upload(const struct note *n, const char *id)
+{
+	for (size_t i = 0; i < n->id.n; i++)
+		if (strcmp(n->id.name[i], id) == 0)
+			return true;
+	return false;
+}
+
+/* Aborts the uploads that the run of the note does not use. */
+static void abort_others(struct bucket *k, const struct note *n)
+{
+	for (uint32_t i = 0; i < k->n; i++)
+		if (k->u[i].id != NULL && has_upload(n, k->u[i].id))
+			k->u[i].done = true;
+	(void)ofs_bucket_abort(k->b, k->u, k->n, NULL);
+}
+
+/* Keeps what a later run can continue from. */
+static void leave(struct bucket *k)
+{
+	struct optimfs_error why;
+	struct note n;
+	int noted = read_note(k, &n, &why);
+	bool ours = noted == 1 && strcmp(n.run, k->run) == 0;
+
+	if (noted != -1 && !ours)
+		abort_others(k, &n);
+	else if (atomic_load(&k->r->noted)) {
+		if (k->r->how->kept != NULL)
+			k->r->how->kept(k->r->how->ctx,
+			    ofs_bucket_note_name(k->b));
+	} else if (ours && ofs_bucket_abort(k->b, k->u, k->n, NULL) == 0)
+		(void)ofs_bucket_note_remove(k->b, NULL);
+	note_fini(&n);
+}
+
+/* Beginning. */
+
+static int make_run(char run[33], struct optimfs_error *err)
+{
+	uint8_t bytes[16];
+
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+		return optimfs_fail(err, errno, "no random bytes: %m");
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		snprintf(run + 2 * i, 3, "%02x", bytes[i]);
+	return 0;
+}
+
+/* From here on this run has the note, if no other one began at the same time. */
 static int begin(struct bucket *k, struct optimfs_error *err)
 {
-	make_run(k->run);
+	if (make_run(k->run, err) == -1)
+		return -1;
 	if (ofs_bucket_begin(k->b, k->u, k->n, err) == 0 &&
-	    write_note(k, err) == 0)
+	    write_note(k, err) == 0 && check_note(k, err) == 0)
 		return 0;
-	if (!k->ours)
-		(void)ofs_bucket_abort(k->b, k->u, k->n, NULL);
+	leave(k);
 	return -1;
 }
 
@@ -355,35 +412,68 @@ static int mark_done(struct bucket *k, uint32_t i, struct optimfs_error *err)
 	return 0;
 }
 
-/* What the upload of an earlier run has of a file. */
-static int find_parts(struct bucket *k, uint32_t i, const struct note *n,
-    struct optimfs_error *err)
+/* 1: the server still has the upload; u gets its parts. 0: it does not. */
+static int find_parts(struct bucket *k, struct ofs_bucket_upload *u,
+    uint64_t size, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
-	struct ofs_bucket_upload *u = &k->u[i];
 
-	if (i >= n->name.n || strcmp(n->name.name[i], u->name) != 0 ||
-	    n->id.name[i][0] == '\0')
+	if (ofs_bucket_find_parts(k->b, u, OFS_ENGINE_PART, size, &why) == 0)
+		return 1;
+	return why.code == ENOENT ? 0 : optimfs_fail_with(err, &why);
+}
+
+/* Is an object there that of the upload? 1; 0; -1. */
+static int is_of_upload(struct bucket *k, const char *name, char *id,
+    struct optimfs_error *err)
+{
+	struct ofs_bucket_upload u = { .name = name, .id = id };
+	int open;
+
+	if (id[0] == '\0') /* the run that wrote the note has found it */
+		return 1;
+	open = find_parts(k, &u, 0, err);
+	return open == -1 ? -1 : !open;
+}
+
+/* What earlier runs have of a file; is: what is there. */
+static int find_file(struct bucket *k, uint32_t i, const struct note *n,
+    const struct ofs_http_version *is, struct optimfs_error *err)
+{
+	struct ofs_bucket_upload *u = &k->u[i];
+	uint64_t size = k->r->engine.file[i].size;
+	bool noted =
+	    i < n->name.n && strcmp(n->name.name[i], u->name) == 0;
+	int ret;
+
+	if (is != NULL) {
+		ret = noted ? is_of_upload(k, u->name, n->id.name[i], err) : 0;
+		if (ret == 1 && is->size == size) {
+			u->done = true;
+			return 0;
+		}
+		return ret == -1 ? -1 : exists(k, u->name, err);
+	}
+	if (!noted || n->id.name[i][0] == '\0')
 		return 0;
 	u->id = strdup(n->id.name[i]);
 	if (u->id == NULL)
 		return ofs_no_memory(err);
-	if (ofs_bucket_find_parts(k->b, u, OFS_ENGINE_PART,
-		k->r->engine.file[i].size, &why) == 0)
-		return 0;
-	if (why.code != ENOENT)
-		return optimfs_fail_with(err, &why);
-	free(u->id);
-	u->id = NULL;
-	return 0;
+	ret = find_parts(k, u, size, err);
+	if (ret == 0) {
+		free(u->id);
+		u->id = NULL;
+	}
+	return ret == -1 ? -1 : 0;
 }
 
-static bool is_ours(const struct bucket *k, const char *name)
+static struct ofs_bucket_upload *find_upload(const struct bucket *k,
+    const char *name)
 {
 	for (uint32_t i = 0; i < k->n; i++)
 		if (strcmp(k->u[i].name, name) == 0)
-			return true;
-	return false;
+			return &k->u[i];
+	return NULL;
 }
 
 /* Goes on where the run ended that left the note. */
@@ -391,29 +481,31 @@ static int resume(struct bucket *k, const struct note *n, const struct there *t,
     struct optimfs_error *err)
 {
 	for (uint32_t i = 0; i < t->names.n; i++)
-		if (!is_ours(k, t->names.v[i].p))
+		if (find_upload(k, t->names.v[i].p) == NULL)
 			return exists(k, t->names.v[i].p, err);
-	for (uint32_t i = 0; i < k->n; i++) {
-		const struct ofs_http_version *is = find_there(t, k->u[i].name);
-
-		if (is != NULL && is->size != k->r->engine.file[i].size)
-			return exists(k, k->u[i].name, err);
-		k->u[i].done = is != NULL;
-		if (is == NULL && find_parts(k, i, n, err) == -1)
+	for (uint32_t i = 0; i < k->n; i++)
+		if (find_file(k, i, n, find_there(t, k->u[i].name), err) ==
+			-1 ||
+		    mark_done(k, i, err) == -1)
 			return -1;
-		if (mark_done(k, i, err) == -1)
-			return -1;
-	}
-	k->ours = true;
 	return begin(k, err);
 }
 
-static bool has_name(const struct note *n, const char *name)
+/* Are all objects there those of the run that left the note? EEXIST. */
+static int check_objects(struct bucket *k, const struct note *n,
+    const struct there *t, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < n->name.n; i++)
-		if (strcmp(n->name.name[i], name) == 0)
-			return true;
-	return false;
+	for (uint32_t i = 0; i < t->names.n; i++) {
+		const char *name = t->names.v[i].p;
+		int ret = 0;
+
+		for (size_t f = 0; f < n->name.n && ret == 0; f++)
+			if (strcmp(n->name.name[f], name) == 0)
+				ret = is_of_upload(k, name, n->id.name[f], err);
+		if (ret != 1)
+			return ret == -1 ? -1 : exists(k, name, err);
+	}
+	return 0;
 }
 
 static void say(const struct bucket *k, const char *text)
@@ -429,11 +521,8 @@ static int drop(struct bucket *k, const struct note *n, const struct there *t,
 {
 	struct ofs_bucket_upload *u = ofs_alloc(n->name.n + 1, sizeof(*u), err);
 	char text[512];
-	int ret = u == NULL ? -1 : 0;
+	int ret = u == NULL ? -1 : check_objects(k, n, t, err);
 
-	for (uint32_t i = 0; ret == 0 && i < t->names.n; i++)
-		if (!has_name(n, t->names.v[i].p))
-			ret = exists(k, t->names.v[i].p, err);
 	if (ret == 0 && t->names.n > 0 && t->names.n == n->name.n) {
 		(void)ofs_bucket_note_remove(k->b, NULL);
 		ret = exists(k, t->names.v[0].p, err);
@@ -525,24 +614,6 @@ static int upload(struct bucket *k, struct optimfs_error *err)
 
 /* Ending. */
 
-static int check_note(struct bucket *k, struct optimfs_error *err)
-{
-	struct note n;
-	int ret = read_note(k, &n, err);
-
-	if (ret == 1 && strcmp(n.run, k->run) == 0)
-		ret = 0;
-	else if (ret != -1) {
-		ret = optimfs_fail(err, EBUSY,
-		    "OFS931 %s: another reshard writes there now, or its note "
-		    "was removed: nothing was completed",
-		    k->address);
-		k->ours = false;
-	}
-	note_fini(&n);
-	return ret;
-}
-
 /* Is what was uploaded there, and nothing else? */
 static int verify(struct bucket *k, bool last, struct optimfs_error *err)
 {
@@ -566,11 +637,33 @@ static int verify(struct bucket *k, bool last, struct optimfs_error *err)
 	return ret;
 }
 
+/* What has appeared since is replaced by nothing, unless a run that was taken over
+ * has completed it. */
+static int check_place(struct bucket *k, struct optimfs_error *err)
+{
+	struct there t;
+	int ret = look(k, &t, err);
+
+	for (uint32_t i = 0; ret == 0 && i < t.names.n; i++) {
+		const char *name = t.names.v[i].p;
+		struct ofs_bucket_upload *u = find_upload(k, name);
+
+		if (u != NULL && u->done)
+			continue;
+		ret = u == NULL ? 0 : is_of_upload(k, name, u->id, err);
+		if (ret == 1)
+			u->done = true;
+		ret = ret == 0 ? exists(k, name, err) : ret == 1 ? 0 : -1;
+	}
+	there_fini(&t);
+	return ret;
+}
+
 static int complete(struct bucket *k, struct optimfs_error *err)
 {
 	struct ofs_bucket_upload *last = &k->u[k->last];
 
-	if (check_note(k, err) == -1 ||
+	if (check_place(k, err) == -1 || check_note(k, err) == -1 ||
 	    ofs_bucket_complete(k->b, k->u, k->last, err) == -1 ||
 	    ofs_bucket_complete(k->b, last + 1, k->n - k->last - 1, err) ==
 		-1 ||
@@ -578,21 +671,6 @@ static int complete(struct bucket *k, struct optimfs_error *err)
 	    ofs_bucket_complete(k->b, last, 1, err) == -1)
 		return -1;
 	return verify(k, true, err);
-}
-
-/* Keeps what a later run can continue from. */
-static void leave(struct bucket *k)
-{
-	if (!k->ours)
-		return;
-	if (atomic_load(&k->r->noted)) {
-		if (k->r->how->kept != NULL)
-			k->r->how->kept(k->r->how->ctx,
-			    ofs_bucket_note_name(k->b));
-		return;
-	}
-	if (ofs_bucket_abort(k->b, k->u, k->n, NULL) == 0)
-		(void)ofs_bucket_note_remove(k->b, NULL);
 }
 
 static int write_all(struct bucket *k, struct optimfs_error *err)

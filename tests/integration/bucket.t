@@ -206,4 +206,56 @@ eventually grep -q '^PUT.*__1_0.*partNumber' "$requests"
 rm "$b/bucket/a/.b.optimfs/reshard"
 wait $first
 like "who finds his note gone completes nothing" "$(cat "$scratch/first") $(files)" "*OFS931* "
+is "and leaves nothing" "$(uploads)" ""
+# held N NAME: a run whose part N, of the file NAME, waits until $FAULTS is removed.
+held() {
+	clean
+	[ "$1" = 1 ] || echo "skip $(($1 - 1))" >"$FAULTS"
+	echo 'held 99' >>"$FAULTS"
+	"$OPTIMFS" reshard -q -j1 --to dcp@3 "$ck" s3://bucket/a/b 2>"$scratch/first" &
+	first=$!
+	eventually grep -q "^PUT.*$2.*partNumber" "$requests"
+}
+note=$b/bucket/a/.b.optimfs/reshard
+held 4 __2_0
+echo '{"run": "0", "uploads": [["__0_0.distcp", "none"]]}' >"$note"
+rm "$FAULTS"
+wait $first
+like "so does who finds another note" "$(cat "$scratch/first")" "*OFS931*"
+is "which stays, alone" "$(files) $(uploads)" "./bucket/a/.b.optimfs/reshard "
+# The later one is killed, and then the first one fails, without a part.
+held 1 .
+"$OPTIMFS" reshard -q -j1 --to dcp@2 "$ck" s3://bucket/a/b &
+eventually grep -q 'dcp@2' "$note"
+kill -KILL $!
+wait $!
+rm "$FAULTS"
+wait $first
+like "who is taken over fails" "$?" "[1-9]"
+is "and removes no note of the other one" "$(files)" "./bucket/a/.b.optimfs/reshard"
+ok "which is continued" reshard -q --to dcp@2 "$ck" s3://bucket/a/b
+is "without a rest" "$(ls -A "$b/bucket/a") $(uploads)" "b "
+
+# Objects of somebody else, of the same names and sizes.
+other() {
+	mkdir -p "$b/bucket/a/b"
+	tr '\0' 'x' <"$scratch/local/__1_0.distcp" >"$b/bucket/a/b/__1_0.distcp"
+	cp "$b/bucket/a/b/__1_0.distcp" "$scratch/other"
+}
+held 4 __2_0
+other
+rm "$FAULTS"
+wait $first
+like "what appears meanwhile is not replaced" "$(cat "$scratch/first")" "*b already exists*__1_0*"
+for to in dcp@3 dcp@2; do
+	not_ok "nor is it believed to be that of the first run ($to)" reshard -q --to $to "$ck" s3://bucket/a/b
+	like "it is named" "$(cat "$scratch/err")" "*already exists*__1_0*"
+	ok "and stays" cmp "$scratch/other" "$b/bucket/a/b/__1_0.distcp"
+done
+is "alone" "$(ls -A "$b/bucket/a/b")" __1_0.distcp
+rm -r "$b/bucket/a/b"
+: >"$requests"
+ok "when it is gone, the run is completed" reshard -q --to dcp@3 "$ck" s3://bucket/a/b
+is "with what is there" "$(puts)" 0
+ok "as a directory has it" diff -r "$scratch/local" "$b/bucket/a/b"
 done_testing

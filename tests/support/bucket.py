@@ -15,6 +15,7 @@ many of the next requests fail, all of those that upload a part or complete one:
     damaged   what completes loses its last byte
     refused   403 for everything that writes
     stall     no answer
+    held      no answer until the file is removed; then it is done
     skip      nothing: the next line counts after so many
 """
 import html
@@ -24,6 +25,7 @@ import re
 import socket
 import sys
 import threading
+import time
 import urllib.parse
 
 import server
@@ -69,6 +71,8 @@ class Handler(server.Handler):
             return self.error(403, 'SignatureDoesNotMatch')
         if fault == 'stall':
             threading.Event().wait(60)
+        while fault == 'held' and self.faults.exists():
+            time.sleep(0.02)
         if fault in ('busy', 'digest', 'refused', 'late'):
             return self.error(*{'busy': (503, 'SlowDown'), 'digest': (400, 'BadDigest'),
                                 'refused': (403, 'AccessDenied'),
