@@ -277,6 +277,16 @@ static int need_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ret;
 }
 
+/* After need_data: meanwhile the file may have been closed to make room, or
+ * removed. f->lock is held for writing. */
+static int open_data(struct ofs_overlay *o, struct ofs_overlay_file *f,
+    struct optimfs_error *err)
+{
+	if (f->id == 0)
+		return optimfs_fail(err, ESTALE, "it was removed");
+	return ofs_overlay_file_fd(o, f, err) == -1 ? -1 : 0;
+}
+
 int ofs_overlay_file_lose(struct ofs_overlay_file *f, uint64_t off,
     uint64_t end, const struct optimfs_error *err)
 {
@@ -323,9 +333,7 @@ static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 {
 	struct ofs_record r = { .type = OFS_REC_WRITE };
 
-	if (f->fd == -1)
-		return optimfs_fail(err, ESTALE, "it was removed");
-	if (extend(o, f, off, err) == -1)
+	if (open_data(o, f, err) == -1 || extend(o, f, off, err) == -1)
 		return -1;
 	f->unsynced = true;
 	if (ofs_stage_write(f->fd, buf, n, off, err) == -1)
@@ -374,8 +382,8 @@ int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
 static int resize_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
     uint64_t size, struct optimfs_error *err)
 {
-	if (f->fd == -1)
-		return optimfs_fail(err, ESTALE, "it was removed");
+	if (open_data(o, f, err) == -1)
+		return -1;
 	if (size > f->size)
 		return extend(o, f, size, err);
 	if (size == f->size)
@@ -411,12 +419,15 @@ int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ret;
 }
 
-/* f->lock is held for writing. */
+/* A file that was closed meanwhile is opened for this. f->lock is held for
+ * writing. */
 static int sync_bytes(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_record r = { .type = OFS_REC_SYNC, .num = { f->id } };
 
+	if (f->unsynced && f->id != 0 && ofs_overlay_file_fd(o, f, err) == -1)
+		return -1;
 	if (f->fd != -1 && !o->scratch && ofs_sys_fdatasync(f->fd) == -1) {
 		optimfs_fail(err, errno, "OFS809 staged file: %m");
 		/* the kernel drops what it could not write, so remember it */
@@ -440,8 +451,8 @@ int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	return ret == -1 ? -1 : ofs_stage_sync(o->stage, err);
 }
 
-/* A file that nobody has open is opened for this. Bytes that could not be
- * written before are an error, too. The lock of names is held. */
+/* Bytes that could not be written before are an error, too. The lock of names is
+ * held. */
 static int keep_bytes(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
@@ -450,10 +461,7 @@ static int keep_bytes(struct ofs_overlay *o, struct ofs_overlay_file *f,
 
 	pthread_rwlock_wrlock(&f->lock);
 	idle = f->fd == -1;
-	if (!f->dead && f->unsynced && f->id != 0 &&
-	    ofs_overlay_file_fd(o, f, err) == -1)
-		ret = -1;
-	else if (!f->dead && f->lost.n > 0)
+	if (!f->dead && f->lost.n > 0)
 		ret = optimfs_fail_with(err, &f->why);
 	else if (!f->dead && f->unsynced)
 		ret = sync_bytes(o, f, err);

@@ -469,16 +469,20 @@ static int check_missing(const struct supply *s, struct optimfs_error *err)
 /* Accepts texts that were created empty, where empty is valid. */
 static void accept_empty(struct ofs_overlay *o)
 {
+	pthread_rwlock_rdlock(&o->names);
 	for (struct ofs_overlay_file *f = o->files; f != NULL; f = f->next) {
 		struct optimfs_error own;
 
-		if (!f->text || !f->unwritten)
-			continue;
-		f->draft.len = 0;
-		f->has_draft = true;
-		if (ofs_overlay_text_accept(o, f, f->index, &own) == -1)
-			f->has_draft = false;
+		pthread_rwlock_wrlock(&f->lock);
+		if (f->text && f->unwritten) {
+			f->draft.len = 0;
+			f->has_draft = true;
+			if (ofs_overlay_text_accept(o, f, f->index, &own) == -1)
+				f->has_draft = false;
+		}
+		pthread_rwlock_unlock(&f->lock);
 	}
+	pthread_rwlock_unlock(&o->names);
 }
 
 static int differ(const struct ofs_overlay *o, const struct ofs_overlay_file *a,
@@ -508,10 +512,13 @@ static int differ(const struct ofs_overlay *o, const struct ofs_overlay_file *a,
 static int compare(struct ofs_overlay *o, struct ofs_overlay_file *a,
     struct ofs_overlay_file *b, struct optimfs_error *err)
 {
-	uint8_t *x = ofs_alloc(2, PIECE, err), *y = x + PIECE;
+	uint8_t *x = ofs_alloc(2, PIECE, err), *y;
 	uint64_t n;
-	int ret = x == NULL ? -1 : 0;
+	int ret = 0;
 
+	if (x == NULL)
+		return -1;
+	y = x + PIECE;
 	for (uint64_t off = 0; off < a->size && ret == 0; off += n) {
 		n = a->size - off < PIECE ? a->size - off : PIECE;
 		ret = ofs_overlay_file_apply(o, a, x, off, off + n, 0, err);

@@ -336,6 +336,8 @@ static int settle(struct replay *p, bool rebooted, struct optimfs_error *err)
 			return optimfs_fail(err, errno, "OFS801 data: %m");
 		if (rebooted && verify(v, have, err) == -1)
 			return -1;
+		/* there may be more files than descriptors */
+		ofs_overlay_file_idle(p->o, f);
 	}
 	return 0;
 }

@@ -155,7 +155,8 @@ int ofs_overlay_text_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
 		return too_long(err);
 	if (begin(o, f, err) == -1 || fill_to(f, off + n, err) == -1)
 		return -1;
-	memcpy(f->draft.data + off, buf, n);
+	if (n > 0)
+		memcpy(f->draft.data + off, buf, n);
 	f->touched = true;
 	return check_early(o, f, err);
 }

@@ -423,6 +423,10 @@ drop
 "$OPTIMFS" mount "$main" "$a"
 ok "a template of 64 rank files mounts with 64 descriptors" few "$OPTIMFS" mount -o rw few "$b"
 ok "cp fills the template with 64 descriptors" cp -r "$a/." "$b/"
+kill -KILL $(pgrep -f "optimfs mount -o rw few $b")
+umount -l "$b"
+ok "recover=yes restores more files than 64 descriptors" \
+    few "$OPTIMFS" mount -o rw,recover=yes few "$b"
 ok "commit succeeds with 64 descriptors" commit
 drop
 "$OPTIMFS" reshard --to dcp@64 "$main" want
