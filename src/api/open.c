@@ -27,7 +27,7 @@
  * whoever changes the rest would change less than there is, and the commit would
  * find names that were not there. */
 static int was_all_read(const struct ofs_catalog *cat, const char *path,
-    struct optimfs_error *err)
+    const char *what, struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
 
@@ -38,7 +38,7 @@ static int was_all_read(const struct ofs_catalog *cat, const char *path,
 		ofs_note_error(&cat->notes[i], &why);
 		optimfs_fail_with(err, &why);
 		return optimfs_fail_in(err,
-		    "%s cannot be changed while this cannot be read", path);
+		    "%s cannot %s while this cannot be read", path, what);
 	}
 	return 0;
 }
@@ -56,7 +56,7 @@ static struct ofs_catalog *read_for_writing(const char *path,
 		    "OFS820 %s: format %s cannot be written: mount it without "
 		    "rw, or with scratch for changes that are not kept",
 		    path, f->name);
-	else if (cat == NULL || was_all_read(cat, path, err) == 0)
+	else if (cat == NULL || was_all_read(cat, path, "be changed", err) == 0)
 		return cat;
 	ofs_catalog_free(cat);
 	return NULL;
@@ -82,6 +82,11 @@ static struct optimfs *open_template(const char *path,
 	ofs_template_options(&t, &like);
 	if (ofs_layout_parse(t.layout, &layout, err) == 0)
 		cat = ofs_read_checkpoint(t.like, &like, err);
+	if (cat != NULL &&
+	    was_all_read(cat, t.like, "give its names to a new one", err) == -1) {
+		ofs_catalog_free(cat);
+		cat = NULL;
+	}
 	if (cat == NULL) {
 		optimfs_fail_in(err, "%.200s, which the new one is made like",
 		    t.like);

@@ -137,61 +137,97 @@ int ofs_overlay_reveal(struct ofs_overlay *o, uint32_t dir, const char *name,
 	return 1;
 }
 
-static int copy_bytes(struct ofs_overlay *o, struct ofs_overlay_file *from,
-    struct ofs_overlay_file *to, struct optimfs_error *err)
+/* Gives the staged bytes of one file to another, which loses its own. */
+static void move_bytes(struct ofs_overlay *o, struct ofs_overlay_file *from,
+    struct ofs_overlay_file *to)
 {
-	uint64_t size = from->size, limit = ofs_overlay_limit(o, to->index), k;
-	uint8_t *buf;
-	int ret;
+	ofs_overlay_file_revert(o, to);
+	pthread_rwlock_wrlock(&from->lock);
+	pthread_rwlock_wrlock(&to->lock);
+	to->id = from->id;
+	to->fd = from->fd;
+	to->unsynced = from->unsynced;
+	to->size = from->size;
+	to->written = from->written;
+	to->lost = from->lost;
+	to->why = from->why;
+	to->mtime_ns = from->mtime_ns;
+	from->id = from->size = 0;
+	from->fd = -1;
+	from->unsynced = false;
+	from->written = from->lost = (struct ofs_ranges){ 0 };
+	pthread_rwlock_unlock(&to->lock);
+	pthread_rwlock_unlock(&from->lock);
+	if (to->opens == 0)
+		ofs_overlay_file_idle(o, to);
+}
 
-	if (size > limit)
+/* One record moves the bytes, and nothing has changed before it is written. */
+static int take_bytes(struct ofs_overlay *o, struct ofs_overlay_file *from,
+    struct ofs_overlay_file *to, uint32_t dir, const char *name,
+    struct optimfs_error *err)
+{
+	uint64_t limit = ofs_overlay_limit(o, to->index);
+
+	if (!o->replaying && from->size > limit)
 		return optimfs_fail(err, EFBIG,
 		    "OFS813 past the tensor's end (it has %llu bytes)",
 		    (unsigned long long)limit);
-	if (ofs_overlay_fits(o, from, to->index, err) == -1)
+	if ((!o->replaying &&
+		ofs_overlay_fits(o, from, to->index, err) == -1) ||
+	    ofs_overlay_record_rename(o, ofs_overlay_parent(o, from->index),
+		ofs_overlay_name(o, from->index), dir, name, err) == -1)
 		return -1;
-	buf = ofs_alloc(1, PIECE, err);
-	if (buf == NULL)
+	move_bytes(o, from, to);
+	ofs_overlay_drop(o, from->index);
+	return 0;
+}
+
+static int take_text(struct ofs_overlay *o, struct ofs_overlay_file *from,
+    struct ofs_overlay_file *to, struct optimfs_error *err)
+{
+	if (ofs_overlay_text_take(o, from, to, to->index, err) == -1)
 		return -1;
-	ret = ofs_overlay_file_resize(o, to, true, 0, err);
-	for (uint64_t off = 0; off < size && ret == 0; off += k) {
-		k = size - off < PIECE ? size - off : PIECE;
-		ret =
-		    ofs_overlay_file_apply(o, from, buf, off, off + k, 0, err);
-		if (ret == 0)
-			ret = ofs_overlay_file_write(o, to, true, buf, k, off,
-			    err);
-	}
-	free(buf);
-	return ret;
+	return ofs_overlay_remove(o, ofs_overlay_parent(o, from->index),
+	    ofs_overlay_name(o, from->index), false, err);
 }
 
 int ofs_overlay_rename_over(struct ofs_overlay *o, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err)
 {
 	struct ofs_overlay_file *from, *to;
-	uint32_t known = OFS_NONE;
-	int ret;
+	uint32_t known;
+	bool hidden;
 
 	if (o->hidden == NULL || !ofs_overlay_is_made(o, index) ||
-	    ofs_overlay_is_dir(o, index) || o->replaying)
+	    ofs_overlay_is_dir(o, index))
 		return 0;
-	ret = ofs_overlay_reveal(o, dir, name, false, &known, err);
-	if (ret == 0)
+	known = absent(o, dir, name, false);
+	hidden = known != OFS_NONE;
+	if (!hidden)
 		known = ofs_overlay_find(o, dir, name);
-	if (ret == -1 || known == OFS_NONE || ofs_overlay_is_made(o, known) ||
+	if (known == OFS_NONE || ofs_overlay_is_made(o, known) ||
 	    ofs_overlay_is_dir(o, known))
-		return ret;
+		return 0;
 	from = ofs_overlay_file_touch(o, index, err);
 	to = ofs_overlay_file_touch(o, known, err);
 	if (from == NULL || to == NULL)
 		return -1;
-	ret = to->text ? ofs_overlay_text_take(o, from, to, known, err)
-		       : copy_bytes(o, from, to, err);
-	if (ret == 0)
-		ret = ofs_overlay_remove(o, ofs_overlay_parent(o, index),
-		    ofs_overlay_name(o, index), false, err);
-	return ret == 0 ? 1 : -1;
+	if (!to->text) {
+		if (take_bytes(o, from, to, dir, name, err) == -1)
+			return -1;
+		if (hidden)
+			ofs_overlay_node(o, known)->gone = false;
+		return 1;
+	}
+	if (hidden &&
+	    ofs_overlay_reveal(o, dir, name, false, &known, err) == -1)
+		return -1;
+	if (take_text(o, from, to, err) == 0)
+		return 1;
+	if (hidden)
+		(void)ofs_overlay_remove(o, dir, name, false, NULL);
+	return -1;
 }
 
 /* What is written. */

@@ -329,23 +329,28 @@ static void let_go(struct ofs_overlay *o, struct ofs_overlay_node *v)
 		ofs_overlay_file_revert(o, v->file);
 }
 
+void ofs_overlay_drop(struct ofs_overlay *o, uint32_t index)
+{
+	struct ofs_overlay_node *v = ofs_overlay_node(o, index);
+
+	take(o, v);
+	let_go(o, v);
+	ofs_overlay_changed(o, true);
+}
+
 int ofs_overlay_remove(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, struct optimfs_error *err)
 {
 	uint32_t index = ofs_overlay_find(o, dir, name);
-	struct ofs_overlay_node *v;
 
 	if (index == OFS_NONE)
 		return optimfs_fail(err, ENOENT, "%s: no such name", name);
 	if (removable(o, index, is_dir, name, err) == -1)
 		return -1;
-	v = ofs_overlay_touch(o, index, err);
-	if (v == NULL ||
+	if (ofs_overlay_touch(o, index, err) == NULL ||
 	    ofs_overlay_record_path(o, OFS_REC_REMOVE, dir, name, err) == -1)
 		return -1;
-	take(o, v);
-	let_go(o, v);
-	ofs_overlay_changed(o, true);
+	ofs_overlay_drop(o, index);
 	return 0;
 }
 
@@ -358,8 +363,9 @@ static bool is_below(const struct ofs_overlay *o, uint32_t index, uint32_t dir)
 	return dir == 0;
 }
 
-static int record_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
-    uint32_t to, const char *newname, struct optimfs_error *err)
+int ofs_overlay_record_rename(struct ofs_overlay *o, uint32_t dir,
+    const char *name, uint32_t to, const char *newname,
+    struct optimfs_error *err)
 {
 	char *from = ofs_overlay_path(o, dir, name, err);
 	char *there = ofs_overlay_path(o, to, newname, err);
@@ -490,7 +496,7 @@ int ofs_overlay_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
 		ofs_overlay_rename_params(o, index, name, newname, err) ==
 		    -1) ||
 	    prepare(o, to, newname, &p, err) == -1 ||
-	    record_rename(o, dir, name, to, newname, err) == -1) {
+	    ofs_overlay_record_rename(o, dir, name, to, newname, err) == -1) {
 		if (in_params)
 			ofs_overlay_rename_params(o, index, newname, name,
 			    NULL);

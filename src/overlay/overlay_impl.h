@@ -137,7 +137,7 @@ enum ofs_overlay_record {
 	OFS_REC_MKDIR = 1, /* a */
 	OFS_REC_CREATE,    /* a */
 	OFS_REC_REMOVE,    /* a */
-	OFS_REC_RENAME,    /* a -> b */
+	OFS_REC_RENAME,    /* a -> b, as ofs_overlay_rename */
 	OFS_REC_DATA,      /* bytes of a are in data/<0> */
 	OFS_REC_WRITE,     /* data/<0>: 2 bytes at 1, hash 3 */
 	OFS_REC_SIZE,      /* data/<0>: is 1 bytes long, extended with zeros */
@@ -192,7 +192,7 @@ uint64_t ofs_overlay_limit(const struct ofs_overlay *o, uint32_t index);
 int ofs_overlay_reveal(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err);
 /* Renames an added file to a name of the base, whose file gets its bytes. 1:
- * done; 0: not such a case; -1: failed. */
+ * done; 0: not such a case; -1: failed, and nothing has changed. */
 int ofs_overlay_rename_over(struct ofs_overlay *o, uint32_t index, uint32_t dir,
     const char *name, struct optimfs_error *err);
 
@@ -223,6 +223,11 @@ int ofs_overlay_make(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, uint32_t *index, struct optimfs_error *err);
 int ofs_overlay_remove(struct ofs_overlay *o, uint32_t dir, const char *name,
     bool is_dir, struct optimfs_error *err);
+int ofs_overlay_record_rename(struct ofs_overlay *o, uint32_t dir,
+    const char *name, uint32_t to, const char *newname,
+    struct optimfs_error *err);
+/* Removes a node whose removal is in the journal. */
+void ofs_overlay_drop(struct ofs_overlay *o, uint32_t index);
 int ofs_overlay_rename(struct ofs_overlay *o, uint32_t dir, const char *name,
     uint32_t to, const char *newname, bool replace, struct optimfs_error *err);
 

@@ -40,7 +40,7 @@ static int bad(const struct ofs_record *r, struct optimfs_error *err)
 	    r->a, r->type);
 }
 
-static struct replayed *find_id(struct replay *p, uint64_t id)
+static struct replayed *find_id(const struct replay *p, uint64_t id)
 {
 	for (size_t i = p->n; i > 0; i--)
 		if (p->v[i - 1].id == id)
@@ -78,6 +78,20 @@ static struct ofs_overlay_file *file_at(struct ofs_overlay *o,
 	return ofs_overlay_file_touch(o, index, err);
 }
 
+/* What was written to a renamed file may be that of another one now. */
+static void follow(const struct replay *p, const char *path)
+{
+	uint32_t index = ofs_overlay_resolve(p->o, path);
+	struct ofs_overlay_file *f =
+	    index == OFS_NONE ? NULL : ofs_overlay_file(p->o, index);
+	struct replayed *v = NULL;
+
+	if (f != NULL && f->id != 0)
+		v = find_id(p, f->id);
+	if (v != NULL)
+		v->file = f;
+}
+
 static int replay_name(struct replay *p, const struct ofs_record *r,
     struct optimfs_error *err)
 {
@@ -104,6 +118,8 @@ static int replay_name(struct replay *p, const struct ofs_record *r,
 	ret = split(p->o, there, &to, &newname)
 	    ? ofs_overlay_rename(p->o, dir, name, to, newname, true, err)
 	    : bad(r, err);
+	if (ret == 0)
+		follow(p, there);
 	free(there);
 	return ret;
 }

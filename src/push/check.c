@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "fs/view.h"
 #include "push/push.h"
 
@@ -27,8 +28,9 @@ struct checking {
 	struct ofs_snapshot *snap, *made;
 	bool *used; /* by tensor: a file of the layout has elements of it */
 	uint8_t *written, *stored;
-	char path[4096];
+	char path[8192];
 	uint32_t node; /* of made, at this path */
+	const struct optimfs_watch *watch; /* stop counts */
 	struct optimfs_error *err;
 };
 
@@ -42,9 +44,11 @@ static int use_file(struct checking *c, struct ofs_at at)
 	if (ret == -1 || ofs_file_open(c->snap, at, &f, c->err) == -1)
 		return -1;
 	for (uint64_t off = 0; off < size && ret == 0; off = base + n) {
-		ret = ofs_view_window(f->view, off,
-		    size - off < WINDOW ? size - off : WINDOW, &comp, &base,
-		    c->err);
+		ret = ofs_go_on(c->watch->stop, c->watch->ctx, c->err);
+		if (ret == 0)
+			ret = ofs_view_window(f->view, off,
+			    size - off < WINDOW ? size - off : WINDOW, &comp,
+			    &base, c->err);
 		n = ret == 0 ? comp.size : 1;
 		for (size_t i = 0; ret == 0 && i < comp.n; i++)
 			if (comp.piece[i].kind == OFS_PIECE_BOX &&
@@ -111,17 +115,21 @@ struct pair {
 	struct optimfs_file *a, *b;
 };
 
-/* Elements that the layout converts have another size. */
+/* Elements that the layout converts have another type. */
 static int compare_elements(const struct checking *c, const struct pair *p,
     enum ofs_dtype dtype)
 {
+	const struct ofs_tensor *made =
+	    ofs_tree_tensor(&c->made->tree, c->made->cat, c->node);
 	uint64_t size = ofs_file_size(p->a), n;
 
-	if (ofs_file_size(p->b) != size)
+	if (made == NULL || made->dtype != dtype ||
+	    ofs_file_size(p->b) != size)
 		return 0;
 	for (uint64_t off = 0; off < size; off += n) {
 		n = size - off < PIECE ? size - off : PIECE;
-		if (ofs_file_read_all(p->a, c->written, n, off, c->err) == -1 ||
+		if (ofs_go_on(c->watch->stop, c->watch->ctx, c->err) == -1 ||
+		    ofs_file_read_all(p->a, c->written, n, off, c->err) == -1 ||
 		    ofs_file_read_all(p->b, c->stored, n, off, c->err) == -1)
 			return -1;
 		if (memcmp(c->written, c->stored, n) != 0)
@@ -208,7 +216,12 @@ static int check_node(struct checking *c, uint32_t node)
 
 	if (ret != 1)
 		return ret;
-	ofs_tree_path(&snap->tree, node, c->path, sizeof(c->path));
+	if (!ofs_tree_path(&snap->tree, node, c->path, sizeof(c->path)))
+		return optimfs_fail(c->err, EUCLEAN,
+		    "OFS829 %.200s cannot be compared with what the layout "
+		    "stores: its path is too long",
+		    c->path);
+	ofs_overlay_doing(snap->overlay, c->path);
 	if (ofs_resolve(c->made, c->path, &at, NULL) == -1 ||
 	    at.space != OFS_SPACE_TREE || ofs_at_entry(c->made, at) == NULL)
 		return 0; /* the layout has no such file */
@@ -230,11 +243,20 @@ static int check_all(struct checking *c, struct ofs_at view)
 }
 
 int ofs_push_check(struct ofs_snapshot *snap, struct ofs_at view,
-    const char *path, struct optimfs_error *err)
+    const char *path, const struct optimfs_watch *watch,
+    struct optimfs_error *err)
 {
-	static const struct optimfs_options none;
-	struct optimfs *made = ofs_fs_open(path, &none, err);
-	struct checking c = { .snap = snap, .err = err };
+	const struct optimfs_watch reading = { .stop = watch->stop,
+		.ctx = watch->ctx };
+	const struct optimfs_options *given = &snap->fs->options;
+	const struct optimfs_options options = {
+		.cache = given->cache,
+		.max_metadata = given->max_metadata,
+		.parse_mem = given->parse_mem,
+		.watch = &reading,
+	};
+	struct optimfs *made = ofs_fs_open(path, &options, err);
+	struct checking c = { .snap = snap, .watch = watch, .err = err };
 	int ret;
 
 	if (made == NULL)

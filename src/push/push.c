@@ -94,7 +94,8 @@ static int write_files(struct filling *c, struct optimfs_error *err)
 	if (ret == 1)
 		ret = optimfs_fail(err, EIO, "OFS802 %s: fsync", FILLED);
 	if (ret == 0)
-		ret = ofs_push_check(c->fs->now, c->view, path, err);
+		ret = ofs_push_check(c->fs->now, c->view, path, &how.watch,
+		    err);
 	free(path);
 	return ret;
 }

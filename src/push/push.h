@@ -18,8 +18,10 @@ void ofs_push_settle(struct ofs_stage *st, bool published);
 /* check.c */
 /* Does the new checkpoint at path have what was written? A layout may store one
  * value for several names, or only the optimizer's copy of a weight. EINVAL
- * (OFS822, OFS828) with both values. view has its files. */
+ * (OFS822, OFS828) with both values. view has its files. The stop function of watch
+ * is called. */
 int ofs_push_check(struct ofs_snapshot *snap, struct ofs_at view,
-    const char *path, struct optimfs_error *err);
+    const char *path, const struct optimfs_watch *watch,
+    struct optimfs_error *err);
 
 #endif

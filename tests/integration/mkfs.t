@@ -433,6 +433,62 @@ drop
 ok "the template of 64 rank files equals reshard" diff -r want few
 rm -rf few want
 
+# A renamed file gives its bytes away at once, or the rename changes nothing.
+data_of() { # how many files with staged bytes there are, by number
+	ls -i .new.optimfs/data | awk '{ print $1 }' | sort
+}
+ok "a template for renamed files mounts read-write" begin "$main" dcp@4
+f=optim/state/layers.0.norm.weight/exp_avg
+w=model/layers.0.norm.weight
+step=optim/state/layers.0.norm.weight/step
+cp -r "$a/optim" "$a/model" "$b/"
+head -c 100 /dev/zero >"$b/model/long"
+not_ok "a file that is too long is not renamed to a tensor" mv "$b/model/long" "$b/$w"
+ok "which has the bytes that it had" cmp "$b/$w" "$a/$w"
+echo many >"$b/model/word"
+not_ok "a word is not renamed to a number" mv "$b/model/word" "$b/$step"
+ok "which is what it was" cmp "$b/$step" "$a/$step"
+rm "$b/$step" "$b/$w"
+not_ok "nor does it become a number that was removed" mv "$b/model/word" "$b/$step"
+not_ok "a file that is too long does not become a tensor that was removed" \
+    mv "$b/model/long" "$b/$w"
+is "both are missing as before" "$(ls "$b/$step" "$b/$w" 2>&1 | grep -c 'No such file')" 2
+rm "$b/model/word" "$b/model/long"
+cp "$a/$step" "$b/$step"
+cp "$a/$w" "$b/model/tmp"
+cp "$a/$f" "$b/model/tmp2"
+data_of >before
+mv "$b/model/tmp" "$b/$w" && mv "$b/model/tmp2" "$b/$f"
+data_of >after
+is "a rename writes no bytes again" "$(comm -13 before after)" ""
+is "and drops those of the files that had the names" "$(comm -23 before after | wc -l)" 2
+head -c 4 /dev/zero | dd of="$b/$w" conv=notrunc 2>"$scratch/err"
+dd if="$a/$w" of="$b/$w" bs=2 count=1 conv=notrunc 2>"$scratch/err"
+cp "$b/$w" written
+kill -KILL $(pgrep -f "optimfs mount -o rw new $b")
+umount -l "$b"
+ok "renamed files are mounted again after a kill" \
+    "$OPTIMFS" mount -o rw,recover=yes new "$b"
+ok "one has what was written to it later" cmp written "$b/$w"
+ok "the other has its bytes" cmp "$a/$f" "$b/$f"
+is "the old names are gone" "$(ls "$b/model" | grep tmp)" ""
+cp "$a/$w" "$b/$w"
+[ -e "$a/extra" ] && cp -r "$a/extra" "$b/"
+ok "a template with renamed files commits" commit
+ok "and equals reshard" as_reshard
+
+drop
+# The files that a commit has made are read with the limits of the mount.
+ok "a template for a large index mounts with a low limit" sh -c "
+    '$OPTIMFS' mount '$main' '$a' &&
+    '$OPTIMFS' mkfs --like '$main' --layout dcp@40 new &&
+    '$OPTIMFS' mount -o rw,max_metadata=64k new '$b'"
+cp -r "$a/." "$b/"
+not_ok "a commit that this mount could not read fails" commit
+like "OFS440 says that the new index is too large" "$(cat "$b/.optimfs/control")" \
+    "*OFS440 the new files: .metadata: * limit 65536*"
+drop
+
 # The daemon of a template is killed.
 begin "$main" dcp@4
 cp -r "$a/optim" "$b/"
