@@ -56,8 +56,8 @@ char *optimfs_mkfs_reads(const char *dir)
 	struct ofs_buf out = { 0 };
 	char *text = NULL;
 
-	if (ofs_template_find(dir, &t) && t.like != NULL) {
-		ofs_template_options(&t, &o);
+	if (ofs_template_find(dir, &t) && t.like != NULL &&
+	    ofs_template_options(&t, &o, NULL) == 0) {
 		put_path(&out, t.like);
 		put_path(&out, o.ids);
 		put_path(&out, o.units);

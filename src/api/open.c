@@ -79,11 +79,13 @@ static struct optimfs *open_template(const char *path,
 		return NULL;
 	}
 	like.group = NULL;
-	ofs_template_options(&t, &like);
-	if (ofs_layout_parse(t.layout, &layout, err) == 0)
+	if (ofs_layout_parse(t.layout, &layout, err) == 0 &&
+	    ofs_template_options(&t, &like, err) == 0)
 		cat = ofs_read_checkpoint(t.like, &like, err);
 	if (cat != NULL &&
-	    was_all_read(cat, t.like, "give its names to a new one", err) == -1) {
+	    (was_all_read(cat, t.like, "give its names to a new one", err) ==
+		    -1 ||
+		ofs_template_same(&t, cat, err) == -1)) {
 		ofs_catalog_free(cat);
 		cat = NULL;
 	}

@@ -267,11 +267,10 @@ static int other_form(const struct ofs_overlay *o,
 
 	return optimfs_fail(err, EINVAL,
 	    "OFS816 the %s %s here, not %s: copy from a view that converts "
-	    "(dtype=), or %s",
-	    o->hidden != NULL ? "layout has" : "files of this checkpoint keep",
+	    "(dtype=)%s",
+	    o->hidden != NULL ? "source has" : "files of this checkpoint keep",
 	    ofs_overlay_form_text(now, a), ofs_overlay_form_text(form, b),
-	    o->hidden != NULL ? "make a layout with this type"
-			      : "reshard to dcp@N first");
+	    o->hidden != NULL ? "" : ", or reshard to dcp@N first");
 }
 
 bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
@@ -282,8 +281,8 @@ bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
 	    (o->cat->fixed_forms || o->cat->entries[entry].key != OFS_KEY_FREE);
 }
 
-/* The form of a template, and of files that a commit can only overwrite, cannot
- * change. cp ignores that its attributes were refused, so bytes that it has
+/* The form of a file that the source of a new checkpoint has, and of one that a
+ * commit can only overwrite, cannot change. cp ignores that its attributes were refused, so bytes that it has
  * written before are marked: closing and committing the file fail. */
 static int refuse(const struct ofs_overlay *o, uint32_t index,
     const struct ofs_overlay_form *now, const struct ofs_overlay_form *form,

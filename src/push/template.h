@@ -26,7 +26,9 @@ struct ofs_template {
 	char *like;                 /* absolute, or an address */
 	/* The options that say how to read it, in the order of
 	 * template_info.c; NULL: not given. */
-	char *option[8];
+	char *option[9];
+	bool follow;    /* as in struct optimfs_options */
+	char *identity; /* of its files; NULL: not known */
 };
 
 void ofs_template_fini(struct ofs_template *t);
@@ -41,9 +43,14 @@ int ofs_template_save(const struct ofs_template *t, int stage,
 /* EUCLEAN (OFS831): invalid contents. */
 int ofs_template_load(int stage, struct ofs_template *t,
     struct optimfs_error *err);
-/* Adds how to read like to the options of a mount. They borrow from t. */
-void ofs_template_options(const struct ofs_template *t,
-    struct optimfs_options *options);
+/* Adds how to read like to the options of a mount. They borrow from t. EINVAL
+ * (OFS836): they have other values already. */
+int ofs_template_options(const struct ofs_template *t,
+    struct optimfs_options *options, struct optimfs_error *err);
+/* ESTALE (OFS837): the files of like, which was read again, are others than those
+ * for which the template was made. */
+int ofs_template_same(const struct ofs_template *t,
+    const struct ofs_catalog *like, struct optimfs_error *err);
 /* Does the empty directory dir wait for its first commit? t (may be NULL) gets what
  * it will be, if that can be read. */
 bool ofs_template_find(const char *dir, struct ofs_template *t);

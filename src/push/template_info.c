@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/io.h"
 #include "base/memory.h"
@@ -25,6 +26,8 @@
  *     layout dcp@16
  *     like PATH
  *     OPTION VALUE               how it was opened
+ *     follow yes                 also
+ *     identity HEX               of its files
  *     end */
 #define HEAD "optimfs-template 3\n"
 #define TMP  OFS_TEMPLATE_INFO ".tmp"
@@ -32,16 +35,18 @@
 static const struct {
 	const char *name;
 	size_t at;
-	bool path; /* of a file or directory */
+	bool path;  /* of a file or directory */
+	bool mount; /* or as the mount says */
 } options[] = {
-	{ "type", offsetof(struct optimfs_options, type), false },
-	{ "optim_key", offsetof(struct optimfs_options, optim_key), false },
-	{ "model_key", offsetof(struct optimfs_options, model_key), false },
-	{ "ids", offsetof(struct optimfs_options, ids), true },
-	{ "units", offsetof(struct optimfs_options, units), true },
-	{ "subtree", offsetof(struct optimfs_options, subtree), false },
-	{ "join", offsetof(struct optimfs_options, join), true },
-	{ "base", offsetof(struct optimfs_options, base), true },
+	{ "type", offsetof(struct optimfs_options, type), false, false },
+	{ "optim_key", offsetof(struct optimfs_options, optim_key), false, false },
+	{ "model_key", offsetof(struct optimfs_options, model_key), false, false },
+	{ "ids", offsetof(struct optimfs_options, ids), true, false },
+	{ "units", offsetof(struct optimfs_options, units), true, false },
+	{ "subtree", offsetof(struct optimfs_options, subtree), false, false },
+	{ "join", offsetof(struct optimfs_options, join), true, false },
+	{ "base", offsetof(struct optimfs_options, base), true, false },
+	{ "fill", offsetof(struct optimfs_options, fill), false, true },
 };
 #define NOPTIONS (sizeof(options) / sizeof(*options))
 
@@ -55,14 +60,8 @@ void ofs_template_fini(struct ofs_template *t)
 	for (size_t i = 0; i < NOPTIONS; i++)
 		free(t->option[i]);
 	free(t->like);
+	free(t->identity);
 	*t = (struct ofs_template){ 0 };
-}
-
-void ofs_template_options(const struct ofs_template *t,
-    struct optimfs_options *o)
-{
-	for (size_t i = 0; i < NOPTIONS; i++)
-		*option_of(o, i) = t->option[i];
 }
 
 /* A word that is not the path of a file stays as it is. */
@@ -82,6 +81,84 @@ static char *absolute(const char *value, bool path, struct optimfs_error *err)
 	return real;
 }
 
+static bool agrees(const struct ofs_template *t, size_t i, const char *given)
+{
+	char *value;
+	bool same;
+
+	if (given == NULL || (options[i].mount && t->option[i] == NULL))
+		return true;
+	if (t->option[i] == NULL)
+		return false;
+	value = absolute(given, options[i].path, NULL);
+	same = value != NULL && strcmp(value, t->option[i]) == 0;
+	free(value);
+	return same;
+}
+
+int ofs_template_options(const struct ofs_template *t,
+    struct optimfs_options *o, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < NOPTIONS; i++) {
+		const char **at = option_of(o, i);
+		const char *was = t->option[i];
+
+		if (!agrees(t, i, *at))
+			return optimfs_fail(err, EINVAL,
+			    "OFS836 %s=%.80s: optimfs mkfs was given %s%s%.80s, "
+			    "which decides the names in this mount: leave "
+			    "this option out, or make the template again",
+			    options[i].name, *at,
+			    was == NULL ? "none" : options[i].name,
+			    was == NULL ? "" : "=", was == NULL ? "" : was);
+		if (was != NULL)
+			*at = was;
+	}
+	o->follow = o->follow || t->follow;
+	return 0;
+}
+
+/* Equal for the same files, in whatever order they are read. Of those on a server
+ * the time may be known more or less exactly. */
+static char *identity_of(const struct ofs_catalog *cat, bool local,
+    struct optimfs_error *err)
+{
+	uint64_t sum = 0;
+	char *text;
+
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		const struct ofs_object *o = &cat->objects[i];
+		const uint64_t v[] = { XXH3_64bits(o->path, strlen(o->path)),
+			o->size, local ? (uint64_t)o->mtime_ns : 0 };
+
+		sum += XXH3_64bits(v, sizeof(v));
+	}
+	if (asprintf(&text, "%016" PRIx64, sum) != -1)
+		return text;
+	ofs_no_memory(err);
+	return NULL;
+}
+
+int ofs_template_same(const struct ofs_template *t,
+    const struct ofs_catalog *like, struct optimfs_error *err)
+{
+	char *now = t->identity == NULL
+	    ? NULL
+	    : identity_of(like, !ofs_http_is_address(t->like), err);
+	bool same;
+
+	if (now == NULL)
+		return t->identity == NULL ? 0 : -1;
+	same = strcmp(now, t->identity) == 0;
+	free(now);
+	if (same)
+		return 0;
+	return optimfs_fail(err, ESTALE,
+	    "OFS837 its files have changed since optimfs mkfs, so that names "
+	    "and values would be those of another checkpoint: put the old "
+	    "files back, with their times, or make the template again");
+}
+
 int ofs_template_of(const struct optimfs *like, const char *layout,
     struct ofs_template *t, struct optimfs_error *err)
 {
@@ -90,10 +167,14 @@ int ofs_template_of(const struct optimfs *like, const char *layout,
 	if (like->now->cat->computed != NULL ||
 	    (like->real == NULL && !ofs_http_is_address(like->source)))
 		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS833 %s is no directory or file that a mount could read "
-		    "again: make it like a checkpoint with the same names and "
-		    "shapes",
-		    like->source);
+		    "OFS833 %s is %s that a mount could read again: make it "
+		    "like a checkpoint with the same names and shapes",
+		    like->source,
+		    like->now->cat->computed != NULL ? "computed, not a file"
+			: like->options.group != NULL
+			? "in the directories of several ranks, not one"
+			: "no directory or file");
+	t->follow = o.follow;
 	strcpy(t->layout, layout); /* the view has this name */
 	t->like = absolute(like->real != NULL ? like->real : like->source,
 	    false, err);
@@ -106,7 +187,10 @@ int ofs_template_of(const struct optimfs *like, const char *layout,
 		if (t->option[i] == NULL)
 			return -1;
 	}
-	return t->like == NULL ? -1 : 0;
+	if (t->like != NULL)
+		t->identity = identity_of(like->now->cat,
+		    !ofs_http_is_address(t->like), err);
+	return t->identity == NULL ? -1 : 0;
 }
 
 static FILE *open_at(int dir, const char *name, int flags)
@@ -138,7 +222,9 @@ int ofs_template_save(const struct ofs_template *t, int stage,
 	for (size_t i = 0; i < NOPTIONS; i++)
 		if (t->option[i] != NULL)
 			fprintf(f, "%s %s\n", options[i].name, t->option[i]);
-	fputs("end\n", f);
+	if (t->follow)
+		fputs("follow yes\n", f);
+	fprintf(f, "identity %s\nend\n", t->identity);
 	bad = fflush(f) != 0 || ferror(f) || fsync(fileno(f)) == -1;
 	bad = (bad ? failed(err) : 0) == -1;
 	if (fclose(f) != 0 && !bad)
@@ -196,6 +282,13 @@ static int take_line(struct ofs_template *t, const char *line, uint64_t number,
 		value = value_of(line, options[i].name);
 		if (value != NULL)
 			return keep(&t->option[i], value, err);
+	}
+	value = value_of(line, "identity");
+	if (number > 3 && value != NULL)
+		return keep(&t->identity, value, err);
+	if (number > 3 && strcmp(line, "follow yes") == 0) {
+		t->follow = true;
+		return 0;
 	}
 	if (number > 3 && strcmp(line, "end") == 0)
 		return 1;

@@ -129,7 +129,7 @@ not_ok "writing more bytes than the tensor has fails" sh -c "cat '$a'/model/* >'
 like ".optimfs/errors names dtype and shape of a tensor that was given too many bytes" \
     "$(cat "$b/.optimfs/errors")" "*OFS813*float32 \[12\]*48 bytes*"
 
-# cp -a says which type the bytes have, but ignores that the layout has another one.
+# cp -a says which type the bytes have, but ignores that the source has another one.
 w=model/layers.0.norm.weight
 cp -a "$a/$f" like
 mkdir -p "$b/model"
@@ -138,7 +138,7 @@ if setfattr -n user.optimfs.dtype -v bfloat16 like 2>/dev/null; then
 	like ".optimfs/errors names both dtypes" "$(cat "$b/.optimfs/errors")" \
 	    "*OFS816*float32 \[12\]*bfloat16 \[12\]*"
 	like ".optimfs/missing says that the dtypes differ" "$(cat "$b/.optimfs/missing")" \
-	    "*$f: the layout has float32 \[12\] here, not bfloat16*"
+	    "*$f: the source has float32 \[12\] here, not bfloat16*"
 	not_ok "mv of a tensor of another dtype fails" sh -c \
 	    "cp -a like '$b/model/tmp' && mv '$b/model/tmp' '$b/$w'"
 	rm -f "$b/model/tmp"
@@ -153,7 +153,7 @@ mkdir -p "$b/extra"
 echo x >"$b/extra/other"
 not_ok "commit of a template with a foreign file fails" commit
 like "the failed commit names the foreign file" \
-    "$(cat "$b/.optimfs/control")" "*extra/other: the layout*"
+    "$(cat "$b/.optimfs/control")" "*extra/other: the checkpoint that*"
 rm "$b/extra/other" "$b/$f"
 not_ok "commit fails after a required file was removed" commit
 cp "$a/$f" "$b/$f"
@@ -277,7 +277,15 @@ mv gone elsewhere
 not_ok "a template whose source was moved does not mount" "$OPTIMFS" mount -o rw new "$b"
 like "the error names the source" "$(cat "$scratch/err")" "*/gone, which the new one is made like*"
 mv elsewhere gone
+not_ok "an option that mkfs was not given is refused" "$OPTIMFS" mount -o rw,optim_key=x new "$b"
+like "OFS836 names the option" "$(cat "$scratch/err")" "*OFS836*optim_key=x*"
 ok "it mounts when the source is there again" "$OPTIMFS" mount -o rw new "$b"
+drop
+"$OPTIMFS" mkfs --like gone --layout dcp@2 new
+touch gone/__0_0.distcp
+not_ok "a template whose source was written meanwhile does not mount" \
+    "$OPTIMFS" mount -o rw new "$b"
+like "OFS837 names the source" "$(cat "$scratch/err")" "*OFS837*/gone*"
 drop
 rm -r gone
 
@@ -299,7 +307,7 @@ is ".optimfs/missing lists files of the model only" \
 cp -r "$a/model" "$b/"
 not_ok "commit fails with an fp32 file" commit
 like "the failed commit names the fp32 file, which the source does not have" \
-    "$(cat "$b/.optimfs/control")" "*$f: the layout has no place for it*"
+    "$(cat "$b/.optimfs/control")" "*$f: the checkpoint that this one is made like has no such file*"
 rm "$b/$f"
 ok "commit succeeds after the fp32 file is removed" commit
 ok "the template without an fp32 file equals reshard" as_reshard

@@ -51,7 +51,8 @@ static void refused(void)
 /* What is kept of a source that was opened with options. */
 static void kept(void)
 {
-	struct optimfs_options o = { .type = "dcp", .ids = "model" },
+	struct optimfs_options o = { .type = "dcp", .ids = "model",
+		.follow = true },
 			       got = { 0 };
 	struct optimfs_error err = { 0 };
 	struct optimfs *from;
@@ -66,13 +67,33 @@ static void kept(void)
 		bail_out("%s", err.text);
 	ok(ofs_template_find(in_scratch("kept"), &t),
 	    "a template is found beside its directory");
-	ofs_template_options(&t, &got);
+	is_int(ofs_template_options(&t, &got, &err), 0,
+	    "its options are added to those of a mount");
 	is_str(t.layout, "dcp@2,only=optim", "it has the layout");
 	is_str(t.like, like, "it has the path of the source");
 	is_str(got.type, "dcp", "it has the option type");
 	is_str(got.ids, "model", "it has a word that is no file");
+	ok(got.follow, "it has the option follow");
 	ok(got.units == NULL && got.join == NULL,
 	    "it has no option that was not given");
+	is_int(ofs_template_options(&t, &got, &err), 0,
+	    "a mount may have the same options");
+	got.ids = like;
+	is_int(ofs_template_options(&t, &got, &err), -1, "but no others");
+	is_error(err, EINVAL, "OFS836", "other options of a mount: error text");
+	got.ids = NULL;
+	got.units = like;
+	is_int(ofs_template_options(&t, &got, &err), -1, "nor more of them");
+	got.units = NULL;
+	got.fill = "zero";
+	is_int(ofs_template_options(&t, &got, &err), 0,
+	    "except fill, which may be given to the mount");
+	is_int(ofs_template_same(&t, from->now->cat, &err), 0,
+	    "a source whose files are the same is the same");
+	from->now->cat->objects[0].mtime_ns++;
+	is_int(ofs_template_same(&t, from->now->cat, &err), -1,
+	    "it is another after a file was written");
+	is_error(err, ESTALE, "OFS837", "a source that has changed: error text");
 	reads = optimfs_mkfs_reads(in_scratch("kept"));
 	is_str(reads, like, "its mount reads the source");
 	free(reads);
