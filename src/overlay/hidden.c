@@ -34,12 +34,86 @@
 /* The size of a buffer for a reason. */
 #define WORDS 400
 
+/* The place of a shard; equal boxes and strides have one index. */
+static int compare_shards(const struct ofs_catalog *cat,
+    const struct ofs_shard *a, const struct ofs_shard *b)
+{
+	static const struct ofs_view none = { .stride = OFS_NONE };
+	const struct ofs_view *v = ofs_shard_view(cat, a),
+			      *w = ofs_shard_view(cat, b);
+	const struct ofs_shard *const shard[] = { a, b };
+	const struct ofs_view *const view[] = { v == NULL ? &none : v,
+		w == NULL ? &none : w };
+	uint64_t key[2][10];
+
+	for (size_t i = 0; i < 2; i++) {
+		const struct ofs_extent *at = &shard[i]->at;
+		const uint64_t k[] = { at->object, at->off, at->len,
+			at->encoding, at->codec, shard[i]->box, view[i]->offset,
+			view[i]->numel, view[i]->stride, view[i]->fix };
+
+		memcpy(key[i], k, sizeof(k));
+	}
+	return memcmp(key[0], key[1], sizeof(key[0]));
+}
+
+static int compare_places(const void *one, const void *other, void *ctx)
+{
+	const struct ofs_catalog *cat = ctx;
+	uint32_t i = *(const uint32_t *)one, k = *(const uint32_t *)other;
+	const struct ofs_tensor *a = &cat->tensors[i], *b = &cat->tensors[k];
+	int c = OFS_ORDER(a->dtype, b->dtype);
+
+	if (c == 0)
+		c = OFS_ORDER(a->nshards, b->nshards);
+	if (c == 0)
+		c = OFS_ORDER(ofs_tensor_numel(cat, a),
+		    ofs_tensor_numel(cat, b));
+	for (uint32_t s = 0; s < a->nshards && c == 0; s++)
+		c = compare_shards(cat, &cat->shards[a->shard + s],
+		    &cat->shards[b->shard + s]);
+	return c;
+}
+
+/* Elements that are computed are in no place. */
+static bool is_stored(const struct ofs_catalog *cat, const struct ofs_tensor *t)
+{
+	for (uint32_t s = 0; s < t->nshards; s++)
+		if (cat->shards[t->shard + s].at.encoding == OFS_DERIVED)
+			return false;
+	return t->nshards > 0;
+}
+
+static int find_same(struct ofs_overlay *o, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = o->cat;
+	uint64_t n = cat->ntensors + 1ull;
+	uint32_t *order = ofs_alloc(n, sizeof(*order), err);
+
+	o->same = ofs_alloc(n, sizeof(*o->same), err);
+	if (order == NULL || o->same == NULL) {
+		free(order);
+		return -1;
+	}
+	for (uint32_t i = 0; i < cat->ntensors; i++)
+		order[i] = o->same[i] = i;
+	qsort_r(order, cat->ntensors, sizeof(*order), compare_places,
+	    (void *)(uintptr_t)cat);
+	for (uint32_t i = 1; i < cat->ntensors; i++)
+		if (is_stored(cat, &cat->tensors[order[i]]) &&
+		    compare_places(&order[i - 1], &order[i],
+			(void *)(uintptr_t)cat) == 0)
+			o->same[order[i]] = o->same[order[i - 1]];
+	free(order);
+	return 0;
+}
+
 int ofs_overlay_hide(struct ofs_overlay *o, const char *only,
     struct optimfs_error *err)
 {
 	o->only = only;
 	o->hidden = ofs_alloc(o->cat->ntensors + 1ull, sizeof(*o->hidden), err);
-	if (o->hidden == NULL)
+	if (o->hidden == NULL || find_same(o, err) == -1)
 		return -1;
 	for (uint32_t i = 1; i < o->tree->n; i++) {
 		struct ofs_overlay_node *v = ofs_overlay_touch(o, i, err);
@@ -275,87 +349,22 @@ static bool is_whole(const struct ofs_overlay *o, struct ofs_overlay_file *f)
 /* What has the bytes of each tensor. */
 struct supply {
 	const struct ofs_overlay *o;
-	uint32_t *same; /* the first tensor in the same stored elements */
-	struct ofs_overlay_file **whole; /* a complete file of such tensors */
+	struct ofs_overlay_file **whole; /* by o->same: a complete file */
 };
-
-/* The place of a shard; equal boxes and strides have one index. */
-static int compare_shards(const struct ofs_catalog *cat,
-    const struct ofs_shard *a, const struct ofs_shard *b)
-{
-	static const struct ofs_view none = { .stride = OFS_NONE };
-	const struct ofs_view *v = ofs_shard_view(cat, a),
-			      *w = ofs_shard_view(cat, b);
-	const uint64_t x[] = { a->at.object, a->at.off, a->box,
-		(v == NULL ? &none : v)->offset,
-		(v == NULL ? &none : v)->stride, (v == NULL ? &none : v)->fix };
-	const uint64_t y[] = { b->at.object, b->at.off, b->box,
-		(w == NULL ? &none : w)->offset,
-		(w == NULL ? &none : w)->stride, (w == NULL ? &none : w)->fix };
-
-	return memcmp(x, y, sizeof(x));
-}
-
-static int compare_places(const void *one, const void *other, void *ctx)
-{
-	const struct ofs_catalog *cat = ctx;
-	uint32_t i = *(const uint32_t *)one, k = *(const uint32_t *)other;
-	const struct ofs_tensor *a = &cat->tensors[i], *b = &cat->tensors[k];
-	int c = OFS_ORDER(a->dtype, b->dtype);
-
-	if (c == 0)
-		c = OFS_ORDER(a->nshards, b->nshards);
-	if (c == 0)
-		c = OFS_ORDER(ofs_tensor_numel(cat, a),
-		    ofs_tensor_numel(cat, b));
-	for (uint32_t s = 0; s < a->nshards && c == 0; s++)
-		c = compare_shards(cat, &cat->shards[a->shard + s],
-		    &cat->shards[b->shard + s]);
-	return c;
-}
-
-static void find_same(struct supply *s, uint32_t *order)
-{
-	const struct ofs_catalog *cat = s->o->cat;
-
-	for (uint32_t i = 0; i < cat->ntensors; i++)
-		order[i] = s->same[i] = i;
-	qsort_r(order, cat->ntensors, sizeof(*order), compare_places,
-	    (void *)(uintptr_t)cat);
-	for (uint32_t i = 1; i < cat->ntensors; i++)
-		if (cat->tensors[order[i]].nshards > 0 &&
-		    compare_places(&order[i - 1], &order[i],
-			(void *)(uintptr_t)cat) == 0)
-			s->same[order[i]] = s->same[order[i - 1]];
-}
-
-static void supply_fini(struct supply *s)
-{
-	free(s->same);
-	free(s->whole);
-}
 
 static int supply_init(struct supply *s, const struct ofs_overlay *o,
     struct optimfs_error *err)
 {
-	uint64_t n = o->cat->ntensors + 1ull;
-	uint32_t *order = ofs_alloc(n, sizeof(*order), err);
-
-	*s = (struct supply){ .o = o };
-	s->same = ofs_alloc(n, sizeof(*s->same), err);
-	s->whole = ofs_alloc(n, sizeof(struct ofs_overlay_file *), err);
-	if (order == NULL || s->same == NULL || s->whole == NULL) {
-		free(order);
-		supply_fini(s);
+	s->o = o;
+	s->whole = ofs_alloc(o->cat->ntensors + 1ull,
+	    sizeof(struct ofs_overlay_file *), err);
+	if (s->whole == NULL)
 		return -1;
-	}
-	find_same(s, order);
-	free(order);
 	for (uint32_t i = 0; i < o->cat->ntensors; i++)
 		for (struct ofs_overlay_file *f = o->tensor[i]; f != NULL;
 		     f = f->tied)
 			if (is_whole(o, f))
-				s->whole[s->same[i]] = f;
+				s->whole[o->same[i]] = f;
 	return 0;
 }
 
@@ -389,7 +398,7 @@ static bool is_left_out(const struct supply *s, uint32_t index)
 
 	return !is_wanted(o, index) || begins_with_zeros(o, entry) ||
 	    ofs_entry_is_pickled(o->cat, e, NULL, NULL) ||
-	    (e->kind == OFS_ENTRY_TENSOR && s->whole[s->same[e->ref]] != NULL);
+	    (e->kind == OFS_ENTRY_TENSOR && s->whole[o->same[e->ref]] != NULL);
 }
 
 static bool tensor_lacks(const struct ofs_overlay *o,
@@ -469,7 +478,7 @@ void ofs_overlay_missing(struct ofs_overlay *o, struct ofs_buf *out)
 	pthread_rwlock_rdlock(&o->names);
 	if (supply_init(&s, o, NULL) == 0) {
 		each_problem(&s, put_line, out);
-		supply_fini(&s);
+		free(s.whole);
 	}
 	pthread_rwlock_unlock(&o->names);
 }
@@ -604,7 +613,7 @@ static int supply(struct ofs_overlay *o, const struct supply *s, uint32_t node,
 	if (agree(o, e->ref, f, err) == -1)
 		return -1;
 	if (*f == NULL)
-		*f = s->whole[s->same[e->ref]];
+		*f = s->whole[o->same[e->ref]];
 	if (*f != NULL || !begins_with_zeros(o, o->tree->node[node].entry))
 		return 0;
 	*f = ofs_overlay_file_touch(o, node, err);
@@ -640,11 +649,9 @@ int ofs_overlay_complete(struct ofs_overlay *o, struct optimfs_error *err)
 	ret = supply_init(&s, o, err);
 	if (ret == 0) {
 		ret = complete(o, &s, err);
-		supply_fini(&s);
+		free(s.whole);
 	}
 	pthread_rwlock_unlock(&o->names);
-	if (ret == -1)
-		ofs_overlay_incomplete(o);
 	return ret;
 }
 

@@ -143,6 +143,7 @@ void ofs_overlay_free(struct ofs_overlay *o)
 					   : ofs_overlay_dirty(o)));
 	free_tables(o);
 	free(o->hidden);
+	free(o->same);
 	free(o->supply);
 	pthread_rwlock_destroy(&o->names);
 	pthread_mutex_destroy(&o->doing_lock);

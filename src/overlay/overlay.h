@@ -160,7 +160,7 @@ int ofs_overlay_complete(struct ofs_overlay *overlay,
     struct optimfs_error *err);
 /* Has it a file of its own under its name? */
 bool ofs_overlay_is_written(struct ofs_overlay *overlay, uint32_t node);
-/* The commit failed. */
+/* The commit failed, also if ofs_overlay_complete did. */
 void ofs_overlay_incomplete(struct ofs_overlay *overlay);
 /* Restores the changes of an earlier writer from the journal. */
 int ofs_overlay_replay(struct ofs_overlay *overlay, struct optimfs_error *err);

@@ -91,6 +91,8 @@ struct ofs_overlay {
 	 * they are created: is there a name for each tensor? NULL: of this
 	 * checkpoint. */
 	bool *hidden;
+	/* With hidden: the first tensor in the same stored elements. */
+	uint32_t *same;
 	const char *only; /* only names below this one are needed; NULL: all */
 	/* During its commit: what has the bytes of each tensor, or NULL. */
 	struct ofs_overlay_file **supply;
