@@ -131,8 +131,10 @@ stop() {
 	for stop_m in $(tap_mounts | grep "^$mnt/"); do
 		timeout "$limit" "$OPTIMFS" umount "$stop_m" >/dev/null 2>&1
 	done
-	gone "$job" || return 1
-	wait "$job"
+	gone "$job" && wait "$job" && return
+	stop_status=$?
+	sed 's/^/# /' "$scratch/log"
+	return $stop_status
 }
 ended() { # PID: did it exit with 0?
 	wait "$1"
