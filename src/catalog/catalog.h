@@ -120,6 +120,7 @@ struct ofs_view {
 };
 
 struct ofs_delta;
+struct ofs_derived_part;
 struct ofs_reader;
 struct ofs_tensor;
 struct ofs_derived;
@@ -140,10 +141,13 @@ struct ofs_derived_ops {
 	    struct optimfs_error *err);
 };
 
-/* The derivation of one shard. ctx, of ops, lives as long as the catalog. */
+/* The derivation of one shard. ctx, of ops, and part live as long as the
+ * catalog. */
 struct ofs_derived {
 	const struct ofs_derived_ops *ops;
 	const void *ctx;
+	/* NULL: the shard is all that ops computes */
+	const struct ofs_derived_part *part;
 };
 
 /* What lives as long as a catalog, because derivations refer to it. */
@@ -185,6 +189,14 @@ struct ofs_tensor {
 	uint32_t shard, nshards; /* its run in the shards array */
 	uint32_t error;          /* note with which reads fail, or OFS_NONE */
 	uint32_t index;          /* catalog/shards.h; OFS_NONE for few shards */
+};
+
+/* What a shard has of the elements of another one, of a tensor of the catalog:
+ * to view, the storage is these elements in C order of their box. */
+struct ofs_derived_part {
+	struct ofs_shard of; /* a derived shard, which is all that is computed */
+	uint32_t tensor;     /* whose shard it is */
+	struct ofs_view view;
 };
 
 /* A further stored copy of a box, as in HSDP jobs that saved every replica.

@@ -10,14 +10,19 @@
 #include "catalog/catalog.h"
 
 /* How the elements of a shard lie in its storage; NULL: in C order from the
- * start, or they are derived. */
+ * start. The storage of a derived one is what is computed. */
 static inline const struct ofs_view *ofs_shard_view(const struct ofs_catalog
 							*cat,
     const struct ofs_shard *s)
 {
-	return s->view == OFS_NONE || s->at.encoding == OFS_DERIVED
-	    ? NULL
-	    : &cat->views[s->view];
+	const struct ofs_derived_part *part;
+
+	if (s->view == OFS_NONE)
+		return NULL;
+	if (s->at.encoding != OFS_DERIVED)
+		return &cat->views[s->view];
+	part = cat->derived[s->view].part;
+	return part == NULL ? NULL : &part->view;
 }
 
 /* Are elements of it computed? Then they have no place where others could be

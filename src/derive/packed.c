@@ -362,7 +362,7 @@ int ofs_packed_derive(struct ofs_catalog *cat, uint32_t tensor,
 		    ofs_code_prepare(cat->tensors[of[i]].dtype, err) == -1)
 			return -1;
 	return ofs_derive_tensor(cat, tensor,
-	    &(struct ofs_derived){ &packed_ops, own }, err);
+	    &(struct ofs_derived){ .ops = &packed_ops, .ctx = own }, err);
 }
 
 /* Archives of torchao. */

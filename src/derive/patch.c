@@ -471,5 +471,5 @@ int ofs_patch_derive(struct ofs_catalog *cat, uint32_t tensor,
 		if (fits(x, t->dtype, &v[i], &why) == -1)
 			return condemn(cat, tensor, &why, err);
 	return ofs_derive_tensor(cat, tensor,
-	    &(struct ofs_derived){ &patch_ops, x }, err);
+	    &(struct ofs_derived){ .ops = &patch_ops, .ctx = x }, err);
 }

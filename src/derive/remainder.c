@@ -77,7 +77,7 @@ static int derive(struct ofs_catalog *cat, const struct halves *halves,
 	return *tensor == OFS_NONE
 	    ? -1
 	    : ofs_derive_tensor(cat, *tensor,
-		  &(struct ofs_derived){ &join_ops, h }, err);
+		  &(struct ofs_derived){ .ops = &join_ops, .ctx = h }, err);
 }
 
 struct finding {

@@ -224,5 +224,5 @@ int ofs_sum_derive(struct ofs_catalog *cat, uint32_t tensor,
 	if (prepare_codes(s, err) == -1)
 		return -1;
 	return ofs_derive_tensor(cat, tensor,
-	    &(struct ofs_derived){ &sum_ops, s }, err);
+	    &(struct ofs_derived){ .ops = &sum_ops, .ctx = s }, err);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "catalog/owners.h"
 #include "catalog/shards.h"
 
@@ -14,7 +15,8 @@
  * offset + sum(i * stride) of its storage. What a cut takes of it is a smaller
  * box of the same storage: the offset grows, the strides stay, and axes change
  * places, come (of size one) or go (with their index in the offset). So nothing
- * is read, and one shard of the source becomes one of the result. */
+ * is read, and one shard of the source becomes one of the result. The storage of
+ * elements that are computed is what the derivation gives, in C order. */
 
 struct cutting {
 	struct ofs_catalog *cat;
@@ -35,6 +37,7 @@ struct stored {
 	int64_t stride[OFS_MAX_DIMS];
 	struct ofs_view view; /* without strides */
 	struct ofs_extent at;
+	uint32_t box, derived; /* of the shard, if it is computed */
 };
 
 /* The axis of the tensor that is axis k of the matrix. */
@@ -78,6 +81,31 @@ static void begin(struct cutting *c)
 		    (int)axis_of(cut->from, k, n);
 }
 
+/* Where the elements are in the storage: a view, or of computed ones a part of
+ * their derivation. The index for the shard, or OFS_NONE. */
+static uint32_t add_view(struct cutting *c, const struct stored *s,
+    const struct ofs_view *v)
+{
+	struct ofs_derived d;
+	struct ofs_derived_part *part;
+
+	if (s->at.encoding != OFS_DERIVED)
+		return ofs_catalog_view(c->cat, v, c->err);
+	part = ofs_arena_alloc(&c->cat->arena, sizeof(*part));
+	if (part == NULL) {
+		ofs_no_memory(c->err);
+		return OFS_NONE;
+	}
+	d = c->cat->derived[s->derived];
+	*part = d.part != NULL
+	    ? *d.part
+	    : (struct ofs_derived_part){ { s->at, s->box, s->derived },
+		      c->cut->tensor, *v };
+	part->view = *v;
+	d.part = part;
+	return ofs_catalog_derived(c->cat, &d, c->err);
+}
+
 /* Adds what is left of a box as a shard of the result. */
 static int add_box(struct cutting *c, const struct stored *s)
 {
@@ -109,7 +137,7 @@ static int add_box(struct cutting *c, const struct stored *s)
 	    ofs_catalog_dims(c->cat, (uint64_t *)stride, c->ndim, c->err);
 	if (new.box == OFS_NONE || v.stride == OFS_NONE)
 		return -1;
-	new.view = ofs_catalog_view(c->cat, &v, c->err);
+	new.view = add_view(c, s, &v);
 	if (new.view == OFS_NONE ||
 	    ofs_catalog_shard(c->cat, &new, c->err) == OFS_NONE)
 		return -1;
@@ -135,6 +163,8 @@ static void describe(const struct cutting *c, const struct ofs_shard *s,
 
 	ofs_shard_box(c->cat, c->from, s, out->lo, size);
 	out->at = s->at;
+	out->box = s->box;
+	out->derived = s->view;
 	for (unsigned d = n; d-- > 0;) {
 		out->hi[d] = out->lo[d] + size[d];
 		out->stride[d] = (int64_t)pitch;
@@ -159,7 +189,10 @@ static int cut_run(struct cutting *c, const struct stored *run)
 	ofs_region_init(&r, c->from->ndim, zero,
 	    ofs_tensor_shape(c->cat, c->from), first, count);
 	for (unsigned i = 0; i < r.n; i++) {
-		struct stored s = { .view = run->view, .at = run->at };
+		struct stored s = { .view = run->view,
+			.at = run->at,
+			.box = run->box,
+			.derived = run->derived };
 		uint64_t at = 0;
 
 		for (unsigned d = 0; d < c->from->ndim; d++) {
@@ -179,9 +212,6 @@ static int cut_shard(struct cutting *c, const struct ofs_shard *shard)
 {
 	struct stored s;
 
-	if (shard->at.encoding == OFS_DERIVED)
-		return optimfs_fail(c->err, EOPNOTSUPP,
-		    "OFS895 its elements are computed, and cannot be cut");
 	describe(c, shard, &s);
 	if (c->from->grid == c->from->shape)
 		return cut_box(c, &s);

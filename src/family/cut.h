@@ -32,8 +32,8 @@ unsigned ofs_side_shape(const struct ofs_catalog *cat,
 /* Add a tensor of this shape that consists of these cuts, which must be inside
  * their tensors and in it; its elements stay where they are stored. The catalog
  * is one that was copied (ofs_catalog_copy), and the tensor is not checked yet
- * (ofs_catalog_check_added). OFS_NONE: EOPNOTSUPP (OFS895) for elements that are
- * computed, ENOMEM or E2BIG. */
+ * (ofs_catalog_check_added). OFS_NONE: EOPNOTSUPP (OFS895) for blocks of
+ * another shape and quantized types, ENOMEM or E2BIG. */
 uint32_t ofs_cut_tensor(struct ofs_catalog *cat,
     const struct ofs_family_cut *cuts, size_t n, const uint64_t *shape,
     unsigned ndim, struct optimfs_error *err);

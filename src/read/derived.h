@@ -11,7 +11,8 @@
 /* A tensor of the catalog is stored, or derived: a small expression over other
  * tensors, of this catalog or of others. Or a part of it is: a shard. To a plan a
  * derived shard is one more place: its "extent" is the list of its elements in C
- * order, which no file has (OFS_COMPUTED). ofs_fetch computes what such segments
+ * order, which no file has (OFS_COMPUTED), or it has a part of that of another one
+ * (struct ofs_derived_part). ofs_fetch computes what such segments
  * ask for, and gives the others to the transport. So whoever reads elements,
  * for a file, a view, a statistic or a commit, does not see which tensors are
  * derived. */
@@ -27,8 +28,8 @@ int ofs_derived_place(struct ofs_reader *r, const struct ofs_tensor *t,
     const struct ofs_shard *s, struct ofs_place *place,
     struct optimfs_error *err);
 
-/* Compute what a segment asks for. */
+/* Compute what n segments of one derivation ask for. */
 int ofs_derived_fetch(struct ofs_reader *r, const struct ofs_segment *seg,
-    void *buf, struct optimfs_error *err);
+    size_t n, void *buf, struct optimfs_error *err);
 
 #endif

@@ -61,6 +61,18 @@ static bool is_made(const struct ofs_segment *seg)
 	return rounds(seg) || ofs_is_computed(seg);
 }
 
+/* How many segments from i on have the derivation of segment i. */
+static size_t same_derivation(const struct ofs_plan *plan, size_t i)
+{
+	const struct ofs_segment *seg = plan->seg;
+	size_t n = 1;
+
+	while (i + n < plan->n && ofs_is_computed(&seg[i + n]) &&
+	    seg[i + n].ext_off == seg[i].ext_off)
+		n++;
+	return n;
+}
+
 /* Fetch a plan with segments that are rounded or computed. */
 static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
     void *buf, struct optimfs_error *err)
@@ -69,12 +81,15 @@ static int fetch_mixed(struct ofs_reader *r, const struct ofs_plan *plan,
 	bool round = false;
 	int ret = 0;
 
-	for (size_t i = 0; i < plan->n && ret == 0; i++) {
+	for (size_t i = 0, n; i < plan->n && ret == 0; i += n) {
+		n = 1;
 		round |= rounds(&plan->seg[i]);
-		if (ofs_is_computed(&plan->seg[i]))
-			ret = ofs_derived_fetch(r, &plan->seg[i], buf, err);
-		else if (!rounds(&plan->seg[i]))
+		if (ofs_is_computed(&plan->seg[i])) {
+			n = same_derivation(plan, i);
+			ret = ofs_derived_fetch(r, &plan->seg[i], n, buf, err);
+		} else if (!rounds(&plan->seg[i])) {
 			ret = ofs_plan_add(&rest, &plan->seg[i], err);
+		}
 	}
 	if (ret == 0 && rest.n > 0)
 		ret = ofs_transport_fetch(r->transport, rest.seg, rest.n, buf,
