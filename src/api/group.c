@@ -33,8 +33,7 @@ static struct ofs_manifest *add(struct optimfs_group *w, const char *path,
 
 	if (ofs_http_is_address(path)) {
 		optimfs_fail(err, EOPNOTSUPP,
-		    "OFS926 %s is on a server, and read by one process: leave "
-		    "out mpirun, or give --transport=local",
+		    "OFS932 %s is on a server: ranks do not read it together",
 		    path);
 		return NULL;
 	}

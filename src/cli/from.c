@@ -14,6 +14,7 @@
 #include "base/memory.h"
 
 #define FILE_MOST (1u << 20)
+#define BLANK     " \t\r\n"
 
 /* The index of the option, and its value; 0: there is none. */
 static int find_option(int argc, char **argv, const char **value, int *words)
@@ -31,26 +32,25 @@ static int find_option(int argc, char **argv, const char **value, int *words)
 	return 0;
 }
 
-/* Appends the addresses of a text, separated by commas. */
-static void put_lines(struct ofs_buf *out, const char *text)
+/* Appends the words of a text, separated by commas, without comments: from a word
+ * that begins with # to the end of the line. */
+static void put_words(struct ofs_buf *out, const char *text)
 {
 	size_t n;
 
-	for (; *text != '\0'; text += n + (text[n] == '\n')) {
-		size_t first = strspn(text, " \t\r"), end;
-
-		n = strcspn(text, "\n");
-		end = first < n ? first + strcspn(text + first, "# \t\r\n")
-				: first;
-		if (end <= first || end > n)
-			continue;
-		if (out->len > 1)
-			ofs_buf_putc(out, ',');
-		ofs_buf_put(out, text + first, end - first);
+	for (text += strspn(text, BLANK); *text != '\0';
+	     text += strspn(text, BLANK)) {
+		n = strcspn(text, text[0] == '#' ? "\n" : BLANK);
+		if (text[0] != '#') {
+			if (out->len > 1)
+				ofs_buf_putc(out, ',');
+			ofs_buf_put(out, text, n);
+		}
+		text += n;
 	}
 }
 
-static int read_lines(struct ofs_buf *out, const char *path,
+static int read_words(struct ofs_buf *out, const char *path,
     struct optimfs_error *err)
 {
 	struct ofs_buf text = { .limit = FILE_MOST };
@@ -63,7 +63,7 @@ static int read_lines(struct ofs_buf *out, const char *path,
 	if (text.bad)
 		out->bad = true;
 	else
-		put_lines(out, (const char *)text.data);
+		put_words(out, (const char *)text.data);
 	ofs_buf_fini(&text);
 	return 0;
 }
@@ -76,14 +76,14 @@ static char *pattern_of(const char *value, struct optimfs_error *err)
 	ofs_buf_putc(&b, '{');
 	if (value[0] == '\0' || strstr(value, "://") != NULL)
 		ofs_buf_puts(&b, value);
-	else if (read_lines(&b, value, err) == -1) {
+	else if (read_words(&b, value, err) == -1) {
 		ofs_buf_fini(&b);
 		return NULL;
 	}
 	if (b.len == 1 && !b.bad) {
 		optimfs_fail(err, EINVAL,
 		    "OFS929 --from %s: no address in it: give "
-		    "http://NODE:PORT/,..., or a file with one in each line",
+		    "http://NODE:PORT/,..., or a file of such addresses",
 		    value);
 		ofs_buf_fini(&b);
 		return NULL;

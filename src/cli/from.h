@@ -5,7 +5,7 @@
 
 #include "optimfs/error.h"
 
-/* Replaces --from ADDRESS,... or --from FILE, with an address in each line, by the
+/* Replaces --from ADDRESS,... or --from FILE, whose words are addresses, by the
  * first operand: one address that stands for all of them. argv[0] is the verb. The
  * new argv is malloc'ed, with what it refers to in *made; without the option both
  * are NULL. EINVAL (OFS929): there is no address. What the file says: errno. */

@@ -12,7 +12,6 @@
 #include <sys/random.h>
 
 #include "base/error.h"
-#include "base/human.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "base/keys.h"
@@ -33,10 +32,14 @@
  * layout are aborted, those to the same one are continued.
  *
  * An object is that of an earlier run if the note says so, or if the server does
- * not know its upload any more, which has been completed then.
+ * not know its upload any more, and it has the size: then it is what the upload
+ * was completed to, unless that was aborted and somebody else has put this here.
  *
  * A note that is written when all uploads have begun can be missing after a kill.
  * What is left then are uploads without parts, which cost nothing. */
+
+_Static_assert(OFS_ENGINE_PART >= OFS_BUCKET_LEAST,
+    "S3 takes no part as short as this");
 
 struct bucket {
 	struct ofs_reshard *r;
@@ -306,18 +309,6 @@ static int read_note(struct bucket *k, struct note *n,
 	return ret;
 }
 
-static const char *what_differs(const struct bucket *k, const struct note *n)
-{
-	if (n->source != k->r->source)
-		return "was of another checkpoint, of this one before it was "
-		       "saved again, or with other options";
-	if (strcmp(n->layout, k->r->name) != 0)
-		return "was to another layout";
-	if (n->files != k->r->files || n->part != OFS_ENGINE_PART)
-		return "was made by another version";
-	return NULL;
-}
-
 /* Losing to another run, and giving up. */
 
 static int check_note(struct bucket *k, struct optimfs_error *err)
@@ -442,8 +433,7 @@ static int find_file(struct bucket *k, uint32_t i, const struct note *n,
 {
 	struct ofs_bucket_upload *u = &k->u[i];
 	uint64_t size = k->r->engine.file[i].size;
-	bool noted =
-	    i < n->name.n && strcmp(n->name.name[i], u->name) == 0;
+	bool noted = i < n->name.n && strcmp(n->name.name[i], u->name) == 0;
 	int ret;
 
 	if (is != NULL) {
@@ -508,19 +498,12 @@ static int check_objects(struct bucket *k, const struct note *n,
 	return 0;
 }
 
-static void say(const struct bucket *k, const char *text)
-{
-	if (k->r->how->watch.say != NULL)
-		k->r->how->watch.say(k->r->how->watch.ctx, text);
-}
-
 /* Removes what an earlier run of something else has left; but if it was complete,
  * only the note. */
 static int drop(struct bucket *k, const struct note *n, const struct there *t,
     const char *why, struct optimfs_error *err)
 {
 	struct ofs_bucket_upload *u = ofs_alloc(n->name.n + 1, sizeof(*u), err);
-	char text[512];
 	int ret = u == NULL ? -1 : check_objects(k, n, t, err);
 
 	if (ret == 0 && t->names.n > 0 && t->names.n == n->name.n) {
@@ -533,10 +516,7 @@ static int drop(struct bucket *k, const struct note *n, const struct there *t,
 		u[i].done = n->id.name[i][0] == '\0';
 	}
 	if (ret == 0) {
-		snprintf(text, sizeof(text),
-		    "%.300s: the run that left it %s: starting again",
-		    ofs_bucket_note_name(k->b), why);
-		say(k, text);
+		ofs_reshard_say_dropped(k->r, ofs_bucket_note_name(k->b), why);
 		ret = ofs_bucket_abort(k->b, u, n->name.n, err);
 	}
 	for (uint32_t i = 0; ret == 0 && i < t->names.n; i++)
@@ -558,7 +538,9 @@ static int start(struct bucket *k, struct optimfs_error *err)
 	if (ret == 0 && noted == 0)
 		ret = t.names.n > 0 ? exists(k, t.names.v[0].p, err)
 				    : begin(k, err);
-	else if (ret == 0 && (why = what_differs(k, &n)) != NULL)
+	else if (ret == 0 &&
+	    (why = ofs_reshard_differs(k->r, n.source, n.layout, n.files,
+		 n.part)) != NULL)
 		ret = drop(k, &n, &t, why, err);
 	else if (ret == 0)
 		ret = resume(k, &n, &t, err);
@@ -581,20 +563,6 @@ static int put(void *ctx, const struct ofs_engine_file *f, uint32_t part,
 	return 0;
 }
 
-static void say_resumed(const struct bucket *k)
-{
-	const struct ofs_engine *e = &k->r->engine;
-	char text[512], done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE];
-
-	if (!atomic_load(&k->r->noted))
-		return;
-	snprintf(text, sizeof(text),
-	    "continuing from %.300s, which has %s of %s",
-	    ofs_bucket_note_name(k->b), ofs_human_bytes(e->done, done),
-	    ofs_human_bytes(e->total, total));
-	say(k, text);
-}
-
 static int upload(struct bucket *k, struct optimfs_error *err)
 {
 	const struct ofs_engine_target target = { put, k };
@@ -605,7 +573,7 @@ static int upload(struct bucket *k, struct optimfs_error *err)
 	for (uint32_t i = 0; i < e->n; i++)
 		done += ofs_engine_written(&e->file[i]);
 	atomic_store(&e->done, done);
-	say_resumed(k);
+	ofs_reshard_say_resumed(k->r, ofs_bucket_note_name(k->b));
 	e->target = &target;
 	ret = ofs_engine_run(e, err);
 	e->target = NULL;
@@ -683,8 +651,9 @@ static int write_all(struct bucket *k, struct optimfs_error *err)
 		leave(k);
 		return -1;
 	}
-	if (ofs_bucket_note_remove(k->b, &why) == -1)
-		say(k, why.text);
+	if (ofs_bucket_note_remove(k->b, &why) == -1 &&
+	    k->r->how->watch.say != NULL)
+		k->r->how->watch.say(k->r->how->watch.ctx, why.text);
 	return 0;
 }
 

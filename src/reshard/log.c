@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/human.h"
 #include "base/memory.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
@@ -118,17 +119,46 @@ void ofs_reshard_log_sums(struct ofs_reshard_open *open)
 	sums->added = note_sum;
 }
 
-static const char *what_differs(const struct ofs_reshard *r,
-    const struct ofs_record *h)
+const char *ofs_reshard_differs(const struct ofs_reshard *r, uint64_t source,
+    const char *layout, uint64_t files, uint64_t part)
 {
-	if (h->num[0] != r->source)
+	if (source != r->source)
 		return "was of another checkpoint, of this one before it was "
 		       "saved again, or with other options";
-	if (strcmp(h->a, r->name) != 0)
+	if (strcmp(layout, r->name) != 0)
 		return "was to another layout";
-	if (h->num[1] != r->files || h->num[2] != OFS_ENGINE_PART)
+	if (files != r->files || part != OFS_ENGINE_PART)
 		return "was made by another version";
 	return NULL;
+}
+
+static void say(const struct ofs_reshard *r, const char *text)
+{
+	if (r->how->watch.say != NULL)
+		r->how->watch.say(r->how->watch.ctx, text);
+}
+
+void ofs_reshard_say_dropped(const struct ofs_reshard *r, const char *path,
+    const char *why)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text),
+	    "%.300s: the run that left it %s: starting again", path, why);
+	say(r, text);
+}
+
+void ofs_reshard_say_resumed(const struct ofs_reshard *r, const char *path)
+{
+	char text[512], done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE];
+
+	if (!r->is_rank0 || !atomic_load(&r->noted))
+		return;
+	snprintf(text, sizeof(text),
+	    "continuing from %.300s, which has %s of %s", path,
+	    ofs_human_bytes(r->engine.done, done),
+	    ofs_human_bytes(r->engine.total, total));
+	say(r, text);
 }
 
 static void found_part(struct ofs_engine_file *f, uint64_t part)
@@ -195,7 +225,8 @@ static int replay(void *ctx, const struct ofs_record *e,
 		found->foreign = e->type != HEAD || e->a == NULL;
 		found->head = true;
 		if (!found->foreign)
-			found->other = what_differs(found->r, e);
+			found->other = ofs_reshard_differs(found->r, e->num[0],
+			    e->a, e->num[1], e->num[2]);
 		return 0;
 	}
 	if (found->foreign || found->other != NULL)
@@ -267,18 +298,13 @@ static int begin(struct ofs_reshard *r, const struct found *found,
 		.num = { r->source, r->files, OFS_ENGINE_PART, 0 },
 		.a = r->name };
 	const char *path = ofs_stage_path(r->stage);
-	char text[512];
 
 	if (found->foreign || !remove_new(r, found->head))
 		return optimfs_fail(err, EEXIST,
 		    "OFS774 %s holds something other than an unfinished reshard: remove it if nothing needs it",
 		    path);
-	if (found->other != NULL && r->how->watch.say != NULL) {
-		snprintf(text, sizeof(text),
-		    "%.300s: the run that left it %s: starting again", path,
-		    found->other);
-		r->how->watch.say(r->how->watch.ctx, text);
-	}
+	if (found->other != NULL)
+		ofs_reshard_say_dropped(r, path, found->other);
 	if (open_new(r, err) == -1 || ofs_stage_reset(r->stage, err) == -1)
 		return -1;
 	/* synced, or the files in new would not be known as ours after a power
@@ -408,7 +434,7 @@ int ofs_reshard_log_open(struct ofs_reshard *r, const char *dir,
 	r->stage = ofs_stage_open(&config, err);
 	if (r->stage == NULL)
 		return -1;
-	if (ofs_stage_note(r->stage)[0] != '\0' && r->how->watch.say != NULL)
-		r->how->watch.say(r->how->watch.ctx, ofs_stage_note(r->stage));
+	if (ofs_stage_note(r->stage)[0] != '\0')
+		say(r, ofs_stage_note(r->stage));
 	return open_new(r, err) == -1 ? -1 : load(r, &found, err);
 }

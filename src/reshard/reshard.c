@@ -296,20 +296,6 @@ static uint64_t written(const struct ofs_reshard *r)
 	return n;
 }
 
-static void say_resumed(struct ofs_reshard *r)
-{
-	char text[512], done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE];
-
-	if (!r->is_rank0 || !atomic_load(&r->noted) ||
-	    r->how->watch.say == NULL)
-		return;
-	snprintf(text, sizeof(text),
-	    "continuing from %.300s, which has %s of %s",
-	    ofs_stage_path(r->stage), ofs_human_bytes(r->engine.done, done),
-	    ofs_human_bytes(r->engine.total, total));
-	r->how->watch.say(r->how->watch.ctx, text);
-}
-
 /* Writes the index of compressed items, when all lengths are known, as the only
  * file. */
 static int write_index(struct ofs_reshard *r, struct optimfs_error *err)
@@ -370,7 +356,7 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	pthread_mutex_lock(&r->engine.lock);
 	atomic_store(&r->engine.done, written(r));
 	pthread_mutex_unlock(&r->engine.lock);
-	say_resumed(r);
+	ofs_reshard_say_resumed(r, ofs_stage_path(r->stage));
 	if (ofs_engine_run(&r->engine, err) == -1)
 		return -1;
 	/* names that we made; the publisher syncs them again */

@@ -50,6 +50,15 @@ struct ofs_reshard_open {
 };
 
 /* log.c: progress across runs. */
+/* What an earlier run did that cannot be continued, as words behind "the run that
+ * left it"; NULL: it can be. */
+const char *ofs_reshard_differs(const struct ofs_reshard *r, uint64_t source,
+    const char *layout, uint64_t files, uint64_t part);
+/* Says that what is at path is continued, if there is anything. */
+void ofs_reshard_say_resumed(const struct ofs_reshard *r, const char *path);
+/* Says that it is not. */
+void ofs_reshard_say_dropped(const struct ofs_reshard *r, const char *path,
+    const char *why);
 /* Opens the stage of dir and finds the progress of an earlier run of the same
  * reshard; that of another one is dropped. earlier gets its records, for
  * ofs_reshard_log_earlier. */

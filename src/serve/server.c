@@ -19,6 +19,7 @@
 #include "cli/tools.h"
 #include "fs/walk.h"
 #include "serve/server_files.h"
+#include "store/http/answer.h"
 
 /* A request is one lookup and one open file of the library, or of a directory. The status has to be
  * sent before the data, and most of what cannot be read fails in its first bytes.
@@ -47,7 +48,7 @@ struct request {
 	const char *url; /* as it was sent */
 	struct ofs_buf path;
 	bool head;
-	bool plain; /* below OFS_SERVER_FILES */
+	bool plain; /* below OFS_HTTP_FILES */
 	struct optimfs_attr attr;
 	char tag[OFS_SERVER_TAG];
 };
@@ -254,8 +255,8 @@ static enum MHD_Result get_dir(struct request *r)
 	    json ? "application/json" : "text/html; charset=utf-8");
 	MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
 	if (r->attr.node == OPTIMFS_ROOT && r->http->files != NULL)
-		MHD_add_response_header(response, OFS_SERVER_FILES_HEADER,
-		    OFS_SERVER_FILES);
+		MHD_add_response_header(response, OFS_HTTP_FILES_HEADER,
+		    OFS_HTTP_FILES);
 	return answer(r, MHD_HTTP_OK, response);
 }
 
@@ -479,7 +480,7 @@ static enum MHD_Result list_files(struct request *r, const char *rel)
 	bool json = wants_json(r);
 	struct MHD_Response *response;
 	struct optimfs_error err;
-	struct ofs_buf b = { 0 };
+	struct ofs_buf b = { .limit = OFS_HTTP_LISTING_MOST };
 
 	if (ofs_server_files_list(r->http->files, rel, json, &b, &err) == -1) {
 		ofs_buf_fini(&b);
@@ -521,7 +522,7 @@ static enum MHD_Result send_plain(struct request *r,
 	return get_if(r, s);
 }
 
-/* A path behind OFS_SERVER_FILES; a directory's ends in a slash. */
+/* A path behind OFS_HTTP_FILES; a directory's ends in a slash. */
 static enum MHD_Result get_plain(struct request *r, char *rel)
 {
 	size_t n = strlen(rel);
@@ -572,9 +573,9 @@ static enum MHD_Result get(struct request *r)
 		return refuse(r, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n");
 	path = (const char *)r->path.data;
 	if (r->http->files != NULL &&
-	    strncmp(path + 1, OFS_SERVER_FILES, strlen(OFS_SERVER_FILES)) == 0)
+	    strncmp(path + 1, OFS_HTTP_FILES, strlen(OFS_HTTP_FILES)) == 0)
 		return get_plain(r,
-		    (char *)r->path.data + 1 + strlen(OFS_SERVER_FILES));
+		    (char *)r->path.data + 1 + strlen(OFS_HTTP_FILES));
 	if (r->http->fs == NULL)
 		return get_plain(r, (char *)r->path.data + 1);
 	if (optimfs_resolve(r->http->fs, path, &r->attr, &err) == -1)

@@ -15,7 +15,7 @@
 struct ofs_server;
 
 /* Answers the clients of at, in threads of its own, until it is stopped: with the
- * tree of fs, and the files of a directory at OFS_SERVER_FILES; without fs, with
+ * tree of fs, and the files of a directory at OFS_HTTP_FILES; without fs, with
  * these only. Either may be NULL. They and at must live as long. */
 struct ofs_server_files;
 struct ofs_server *ofs_server_start(struct optimfs *fs,

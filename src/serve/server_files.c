@@ -124,11 +124,15 @@ int ofs_server_files_find(const struct ofs_server_files *f, const char *rel,
 		    rel);
 	else
 		file->is_dir = S_ISDIR(file->st.st_mode);
-	file->is_public = is_public(f, rel, S_IROTH);
-	if (file->is_dir)
-		return 0;
-	file->fd = ofs_dir_open_file(&f->dir, rel, &file->st, err);
-	return file->fd == -1 ? -1 : 0;
+	if (!file->is_dir) {
+		file->fd = ofs_dir_open_file(&f->dir, rel, &file->st, err);
+		if (file->fd == -1)
+			return -1;
+	}
+	/* of what was opened, whatever has the name by now */
+	file->is_public = is_public(f, rel, S_IROTH) &&
+	    (file->is_dir || (file->st.st_mode & S_IROTH) != 0);
+	return 0;
 }
 
 void ofs_server_files_tag(const struct stat *st, char tag[OFS_SERVER_TAG])
@@ -196,6 +200,7 @@ int ofs_server_files_list(const struct ofs_server_files *f, const char *rel,
 	struct ofs_json_writer w = { .b = b, .gap = " " };
 	struct ofs_names names;
 	struct stat st;
+	int ret = 0;
 
 	if (ofs_dir_list_sub(&f->dir, rel, &names, err) == -1)
 		return -1;
@@ -203,7 +208,7 @@ int ofs_server_files_list(const struct ofs_server_files *f, const char *rel,
 		ofs_json_open(&w, NULL, '[');
 	else
 		ofs_server_dir_begin(b, rel[0] == '\0' ? "/" : rel);
-	for (size_t i = 0; i < names.n; i++) {
+	for (size_t i = 0; i < names.n && !b->bad; i++) {
 		if (!is_listed(f, rel, names.name[i], &st))
 			continue;
 		if (json)
@@ -214,6 +219,10 @@ int ofs_server_files_list(const struct ofs_server_files *f, const char *rel,
 	if (json)
 		ofs_json_close(&w, ']');
 	ofs_buf_puts(b, json ? "\n" : "</table>\n");
+	if (b->bad)
+		ret = optimfs_fail(err, E2BIG,
+		    "OFS440 %s: %zu names are too many for one listing", rel,
+		    names.n);
 	ofs_names_free(&names);
-	return b->bad ? ofs_no_memory(err) : 0;
+	return ret;
 }

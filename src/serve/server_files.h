@@ -10,11 +10,6 @@
 
 #include "base/buf.h"
 
-/* Where they are, below the address of a server, and the header that says so in
- * its answers for "/". */
-#define OFS_SERVER_FILES        ".optimfs/files/"
-#define OFS_SERVER_FILES_HEADER "X-Optimfs-Files"
-
 /* A directory of which links are not followed, and names that begin with a dot
  * not shown, but for .metadata. Thread-safe. */
 struct ofs_server_files;

@@ -64,7 +64,7 @@ done
 split "$ck" 4
 is "on four nodes" "$(sum --from "$from")" "$(sum "$ck")"
 echo "# nodes" >"$scratch/list"
-echo "$from" | tr , '\n' >>"$scratch/list"
+echo "$from" | sed 's/,/ /; s/,/\t# two of four\r\n/' >>"$scratch/list"
 ok "a file has their addresses" "$OPTIMFS" cp -r --from "$scratch/list" . "$scratch/tree"
 "$OPTIMFS" cp -r "$ck" . "$scratch/want"
 ok "and all is there" diff -r "$scratch/want" "$scratch/tree"

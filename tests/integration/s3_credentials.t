@@ -63,6 +63,8 @@ rm .aws/*
 fails "a container that refuses is an error" "*OFS923*container*401*" "$full"
 fails "so is the address of another machine" "*OFS923*another machine*" \
     AWS_CONTAINER_CREDENTIALS_FULL_URI=http://127.0.0.1.example.org/
+fails "also behind the name of a user" "*OFS923*another machine*" \
+    AWS_CONTAINER_CREDENTIALS_FULL_URI=http://127.0.0.1:80@127.0.0.1.example.org/
 fails "so is a token that is refused" "*OFS923*security token service*403*" \
     $web AWS_ROLE_ARN=other
 fails "and one that does not exist" "*OFS923*$scratch/none*" $web \
@@ -72,6 +74,10 @@ rm -f "$key"
 not_ok "without keys nothing is signed" env "$instance" AWS_EC2_METADATA_DISABLED=true \
     "$OPTIMFS" info "s3://$ck"
 not_ok "not even by a place that is turned off" test -e "$key"
+fails "a session token that is too long is an error" "*OFS923*AWS_SESSION_TOKEN*too long*" \
+    AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=x AWS_SESSION_TOKEN="$(printf %05000d 0)"
+fails "who is not let in without keys is told why there are none" \
+    "*OFS923*metadata of the instance*404*" AWS_EC2_METADATA_SERVICE_ENDPOINT="$server/aws/container"
 fails "keys that have expired are an error" "*OFS923*expired*" AWS_ACCESS_KEY_ID=AKSTS0 \
     AWS_SECRET_ACCESS_KEY=x AWS_SESSION_TOKEN=x
 not_ok "expired keys are an error if there is no time to ask again" env $web \

@@ -10,7 +10,7 @@ many of the next requests fail, all of those that upload a part or complete one:
     busy      503
     cut       the connection ends in the middle of the request
     lost      the request is done, and the connection ends before the answer
-    digest    400 BadDigest
+    digest    400 BadDigest, with the region of the bucket
     late      200, with an error in the body, for what completes
     damaged   what completes loses its last byte
     refused   403 for everything that writes
@@ -49,7 +49,8 @@ class Handler(server.Handler):
             return name
 
     def error(self, status, code):
-        return self.answer(status, [('Content-Type', 'application/xml')],
+        region = [('x-amz-bucket-region', server.REGION)] if code == 'BadDigest' else []
+        return self.answer(status, [('Content-Type', 'application/xml')] + region,
                            ('<Error><Code>%s</Code></Error>' % code).encode())
 
     def cut(self):

@@ -116,7 +116,7 @@ static void take(const char *name, const char *text, int64_t now,
 		a->length = number_of(text);
 	else if (strcasecmp(name, "content-range") == 0)
 		take_range(text, a);
-	else if (strcasecmp(name, "x-optimfs-files") == 0)
+	else if (strcasecmp(name, OFS_HTTP_FILES_HEADER) == 0)
 		a->has_files = strcmp(text, OFS_HTTP_FILES) == 0;
 	else if (strcasecmp(name, "last-modified") == 0)
 		a->is.modified_ns = ofs_http_date_ns(text);

@@ -10,8 +10,13 @@
 /* A number that the server does not tell. */
 #define OFS_HTTP_UNTOLD UINT64_MAX
 
-/* Where optimfs serve has the files of a checkpoint, below its tree. */
-#define OFS_HTTP_FILES ".optimfs/files/"
+/* Where optimfs serve has the files of a checkpoint, below its tree, and the header
+ * that says so in its answers for "/". */
+#define OFS_HTTP_FILES        ".optimfs/files/"
+#define OFS_HTTP_FILES_HEADER "X-Optimfs-Files"
+
+/* The most bytes of a listing of a web server. */
+#define OFS_HTTP_LISTING_MOST ((size_t)64 << 20)
 
 /* One state of a file on a server. */
 struct ofs_http_version {

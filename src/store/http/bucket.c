@@ -364,11 +364,13 @@ static void take_part(struct parts *p)
 {
 	uint64_t at = p->number - 1, want;
 
-	if (p->number == 0 || p->number > p->u->nparts)
-		return;
-	want = p->size - at * p->part_size;
-	if (p->is_size == (want < p->part_size ? want : p->part_size))
-		strcpy(p->u->part[at], p->tag);
+	if (p->number != 0 && p->number <= p->u->nparts) {
+		want = p->size - at * p->part_size;
+		if (p->is_size == (want < p->part_size ? want : p->part_size))
+			strcpy(p->u->part[at], p->tag);
+	}
+	p->number = p->is_size = 0;
+	p->tag[0] = '\0';
 }
 
 static int take_parts(void *ctx, unsigned depth, const char *name,
@@ -410,9 +412,9 @@ static int list_parts(struct ofs_bucket *b, struct parts *p,
 		return -1;
 	p->more = false;
 	(void)ofs_http_get(b->s->http, &b->s->count, &g, 1);
-	ret = g.err.code != 0 ? optimfs_fail_with(err, &g.err)
-			      : b->s->http->ops->parse(g.body.data, g.body.len,
-				    &elements, err);
+	ret = g.err.code != 0
+	    ? optimfs_fail_with(err, &g.err)
+	    : b->s->http->ops->parse(g.body.data, g.body.len, &elements, err);
 	ofs_buf_fini(&g.body);
 	free((char *)g.url);
 	return ret;

@@ -156,6 +156,16 @@ static int judge_keys(struct attempt *a, struct optimfs_error *err)
 	return 1;
 }
 
+struct ofs_http_unsigned ofs_http_unsigned(const struct ofs_http_request *q)
+{
+	struct ofs_http_unsigned u = { "" };
+
+	if (q->signer == NULL && q->login != NULL && q->login->missing != NULL)
+		snprintf(u.text, sizeof(u.text), " (%.190s)",
+		    q->login->missing());
+	return u;
+}
+
 static int judge_status(struct attempt *a, struct optimfs_error *err)
 {
 	const struct ofs_http_get *g = a->g;
@@ -169,8 +179,8 @@ static int judge_status(struct attempt *a, struct optimfs_error *err)
 	case 403:
 		return optimfs_fail(err, EACCES,
 		    "OFS923 %s: not allowed (HTTP %d): the server wants to "
-		    "know who asks, or you may not read this",
-		    g->name, a->q.status);
+		    "know who asks, or you may not read this%s",
+		    g->name, a->q.status, ofs_http_unsigned(&a->q).text);
 	case 404:
 	case 410:
 		return g->is == NULL

@@ -39,10 +39,17 @@ struct ofs_http_pace {
 };
 struct ofs_http_pace ofs_http_pace(const struct ofs_http *h);
 /* Not before the answer says (Retry-After). */
-void ofs_http_told(struct ofs_http_pace *p, const struct ofs_http_answer *answer);
+void ofs_http_told(struct ofs_http_pace *p,
+    const struct ofs_http_answer *answer);
 /* Waits before the next try, longer each time; moved: something has come. false:
  * nothing has come for the timeout. */
 bool ofs_http_wait(struct ofs_http_pace *p, bool moved);
+
+/* Of a request that was not allowed: why it was not signed, in brackets; "". */
+struct ofs_http_unsigned {
+	char text[200];
+};
+struct ofs_http_unsigned ofs_http_unsigned(const struct ofs_http_request *q);
 
 struct ofs_http_get {
 	const char *url;

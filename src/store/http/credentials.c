@@ -60,6 +60,8 @@ static bool is_chosen, wanted;
 static pid_t the_process; /* that has the thread */
 static unsigned rounds;
 static struct optimfs_error why; /* the last round failed */
+/* Why there are no keys; code 0: there are. */
+static struct optimfs_error none;
 static _Atomic(struct keys *) current;
 
 /* Requests to a place. */
@@ -100,27 +102,33 @@ static int no_keys(const char *from, struct optimfs_error *err)
 	    "OFS923 %s gives no keys of AWS, but something else", from);
 }
 
-static void take_text(const struct ofs_str *name, const struct ofs_str *value,
+/* A value that is too long makes all of them useless. */
+static bool take_text(const struct ofs_str *name, const struct ofs_str *value,
     struct ofs_http_text *t, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (ofs_str_is(*name, t[i].name) && value->len < t[i].size) {
-			memcpy(t[i].to, value->p, value->len);
-			t[i].to[value->len] = '\0';
-		}
+	for (size_t i = 0; i < n; i++) {
+		if (!ofs_str_is(*name, t[i].name))
+			continue;
+		if (value->len >= t[i].size)
+			return false;
+		memcpy(t[i].to, value->p, value->len);
+		t[i].to[value->len] = '\0';
+	}
+	return true;
 }
 
 /* The members of an object that are strings. */
-static void take_json(const struct ofs_buf *body, struct ofs_http_text *text,
+static bool take_json(const struct ofs_buf *body, struct ofs_http_text *text,
     size_t n)
 {
 	struct ofs_json j;
 	enum ofs_json_token t;
 	char name[64];
+	bool fit = true;
 
 	ofs_json_init(&j, body->data, (uint32_t)body->len);
 	t = ofs_json_next(&j, NULL);
-	while (t != OFS_JSON_ERROR &&
+	while (fit && t != OFS_JSON_ERROR &&
 	    (t = ofs_json_next(&j, NULL)) == OFS_JSON_KEY) {
 		struct ofs_str key = { name, j.str.len };
 
@@ -130,11 +138,12 @@ static void take_json(const struct ofs_buf *body, struct ofs_http_text *text,
 			key.len = 0;
 		t = ofs_json_next(&j, NULL);
 		if (t == OFS_JSON_STRING)
-			take_text(&key, &j.str, text, n);
+			fit = take_text(&key, &j.str, text, n);
 		else if (ofs_json_skip(&j, t, NULL) == -1)
 			break;
 	}
 	ofs_json_fini(&j);
+	return fit;
 }
 
 static int take_keys(struct keys *k, struct ofs_http_request *q, bool xml,
@@ -149,12 +158,20 @@ static int take_keys(struct keys *k, struct ofs_http_request *q, bool xml,
 		{ "Expiration", expires, sizeof(expires) },
 	};
 	const size_t n = sizeof(text) / sizeof(*text);
+	bool fit = true;
 
 	if (!xml)
-		take_json(&q->body, text, n);
+		fit = take_json(&q->body, text, n);
 	else if (ofs_http_texts(http, &q->body, text, n, root) == -1)
 		k->key[0] = '\0';
+	else /* these always have one */
+		fit = k->key[0] == '\0' || k->session[0] != '\0';
 	ofs_buf_fini(&q->body);
+	if (!fit)
+		return optimfs_fail(err, EACCES,
+		    "OFS923 %s gives keys of AWS whose session token is too "
+		    "long",
+		    from);
 	k->expires = ofs_http_date_ns(expires) / 1000000000;
 	return k->key[0] != '\0' && k->secret[0] != '\0' ? 0
 							 : no_keys(from, err);
@@ -172,6 +189,9 @@ static int read_line(const char *path, char *to, size_t size,
 		    "OFS923 %s, the token for keys of AWS: %m", path);
 	n = fread(to, 1, size - 1, f);
 	fclose(f);
+	if (n == size - 1)
+		return optimfs_fail(err, EACCES,
+		    "OFS923 %s is too long for a token for keys of AWS", path);
 	to[n] = '\0';
 	to[strcspn(to, " \t\r\n")] = '\0';
 	return 0;
@@ -197,7 +217,8 @@ static bool may_have_token(const char *url)
 
 	if (strncmp(url, "https://", 8) == 0)
 		return true;
-	if (strncmp(url, "http://", 7) != 0)
+	/* behind a user, which none of these needs, another host could be */
+	if (strncmp(url, "http://", 7) != 0 || strpbrk(url, "@\\") != NULL)
 		return false;
 	if (*host == '[')
 		n = strcspn(++host, "]");
@@ -359,6 +380,10 @@ static int choose(struct optimfs_error *err)
 {
 	const char *off = variable("AWS_EC2_METADATA_DISABLED");
 
+	if (profile.too_long != NULL)
+		return optimfs_fail(err, EACCES,
+		    "OFS923 %s, a setting of AWS, is too long",
+		    profile.too_long);
 	if (profile.from_variables)
 		return 0;
 	if (!profile.found && strcmp(profile.name, "default") != 0)
@@ -473,6 +498,7 @@ static int start(struct optimfs_error *err)
 		/* most machines are no instance */
 		if (place != &of_instance)
 			return -1;
+		none = *err;
 		place = NULL;
 		return 0;
 	}
@@ -513,6 +539,12 @@ const struct ofs_http_signer *ofs_credentials(void)
 	const struct keys *k = atomic_load(&current);
 
 	return k == NULL ? NULL : &k->signer;
+}
+
+const char *ofs_credentials_missing(void)
+{
+	return none.code == 0 ? "no keys of AWS were found"
+			      : optimfs_error_words(&none);
 }
 
 int ofs_credentials_renew(const struct ofs_http_signer *was,

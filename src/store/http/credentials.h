@@ -24,6 +24,7 @@ int ofs_credentials_prepare(const struct ofs_http *http,
 const struct ofs_profile *ofs_credentials_profile(void);
 /* For struct ofs_http_login. */
 const struct ofs_http_signer *ofs_credentials(void);
+const char *ofs_credentials_missing(void);
 int ofs_credentials_renew(const struct ofs_http_signer *was,
     struct optimfs_error *err);
 

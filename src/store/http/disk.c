@@ -111,6 +111,21 @@ static int open_parts(struct ofs_http_disk *d, int top, const char *path,
 	return 0;
 }
 
+/* A thread that does not survive a fork may hold a lock. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; the_disk != NULL && i < DIRS; i++)
+		pthread_mutex_lock(&the_disk->part[i].lock);
+}
+
+static void after_fork(void)
+{
+	for (unsigned i = 0; the_disk != NULL && i < DIRS; i++)
+		pthread_mutex_unlock(&the_disk->part[i].lock);
+	pthread_mutex_unlock(&lock);
+}
+
 static struct ofs_http_disk *open_disk(const char *path, uint64_t most,
     struct optimfs_error *err)
 {
@@ -147,6 +162,9 @@ struct ofs_http_disk *ofs_http_disk(const char *path, uint64_t most,
 			    most);
 		else
 			the_disk = open_disk(path, most, err);
+		if (the_disk != NULL)
+			(void)pthread_atfork(before_fork, after_fork,
+			    after_fork);
 	}
 	/* as later, when it is full */
 	if (the_disk == NULL && path != NULL &&

@@ -47,9 +47,11 @@ struct ofs_http_login {
 	int (*renew)(const struct ofs_http_signer *was,
 	    struct optimfs_error *err);
 	const char *region; /* of signatures */
-	bool netrc; /* as ~/.netrc says */
+	bool netrc;         /* as ~/.netrc says */
 	/* Redirections to other servers are followed. */
 	bool redirects;
+	/* Why signer returns NULL, for messages. The module does not use it. */
+	const char *(*missing)(void);
 };
 
 enum ofs_http_end {
@@ -66,7 +68,7 @@ struct ofs_http_request {
 	const struct ofs_http_login *login;
 	const struct ofs_http_signer *signer; /* NULL: it is not signed */
 	const char *method;                   /* NULL: GET */
-	const void *send; /* nsend bytes; NULL: no body */
+	const void *send;                     /* nsend bytes; NULL: no body */
 	size_t nsend;
 	/* The SHA-256 of these bytes, which is signed; NULL: they are a form. */
 	const char *digest;

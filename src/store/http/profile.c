@@ -78,6 +78,17 @@ static void note_other(struct ofs_profile *p, const char *name)
 			p->other = other[i];
 }
 
+static void set_to(struct ofs_profile *p, char *to, size_t size,
+    const char *name, const char *value)
+{
+	if (value == NULL)
+		return;
+	if (strlen(value) < size)
+		strcpy(to, value);
+	else
+		p->too_long = name;
+}
+
 /* What is set already stays. */
 static void take_line(struct ofs_profile *p, struct member m[MEMBERS],
     const bool set[MEMBERS], char *line)
@@ -91,9 +102,8 @@ static void take_line(struct ofs_profile *p, struct member m[MEMBERS],
 	value = trim(equals + 1);
 	line = trim(line);
 	for (size_t i = 0; i < MEMBERS; i++)
-		if (!set[i] && strcmp(line, m[i].name) == 0 &&
-		    strlen(value) < m[i].size)
-			strcpy(m[i].to, value);
+		if (!set[i] && strcmp(line, m[i].name) == 0)
+			set_to(p, m[i].to, m[i].size, m[i].name, value);
 	note_other(p, line);
 }
 
@@ -103,7 +113,7 @@ static void read_file(struct ofs_profile *p, const char *variable,
 	const char *path = getenv(variable), *home = getenv("HOME");
 	bool set[MEMBERS], inside = false;
 	struct member m[MEMBERS];
-	char line[4096], own[4096];
+	char line[2 * sizeof(p->session)], own[4096];
 	FILE *f;
 
 	if (path == NULL && home == NULL)
@@ -130,35 +140,34 @@ static void read_file(struct ofs_profile *p, const char *variable,
 	fclose(f);
 }
 
-static const char *first_of(const char *a, const char *b)
+/* The variable a, or if that is not set, b. */
+static void set_first(struct ofs_profile *p, char *to, size_t size,
+    const char *a, const char *b)
 {
-	const char *v = getenv(a);
+	const char *value = getenv(a);
 
-	return v != NULL && v[0] != '\0' ? v : getenv(b);
-}
-
-static void set_to(char *to, size_t size, const char *value)
-{
-	if (value != NULL && strlen(value) < size)
-		strcpy(to, value);
+	if (value == NULL || value[0] == '\0')
+		value = getenv(a = b);
+	set_to(p, to, size, a, value);
 }
 
 void ofs_profile_read(struct ofs_profile *p)
 {
-	const char *name = first_of("AWS_PROFILE", "AWS_DEFAULT_PROFILE");
 	struct member m[MEMBERS];
 
 	*p = (struct ofs_profile){ .name = "default" };
-	set_to(p->name, sizeof(p->name), name);
+	set_first(p, p->name, sizeof(p->name), "AWS_PROFILE",
+	    "AWS_DEFAULT_PROFILE");
 	list_members(p, m);
 	for (size_t i = 0; i < MEMBERS; i++)
-		set_to(m[i].to, m[i].size, getenv(m[i].variable));
-	set_to(p->region, sizeof(p->region),
-	    first_of("AWS_REGION", "AWS_DEFAULT_REGION"));
-	set_to(p->endpoint, sizeof(p->endpoint),
-	    first_of("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"));
-	set_to(p->sts, sizeof(p->sts),
-	    first_of("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"));
+		set_to(p, m[i].to, m[i].size, m[i].variable,
+		    getenv(m[i].variable));
+	set_first(p, p->region, sizeof(p->region), "AWS_REGION",
+	    "AWS_DEFAULT_REGION");
+	set_first(p, p->endpoint, sizeof(p->endpoint), "AWS_ENDPOINT_URL_S3",
+	    "AWS_ENDPOINT_URL");
+	set_first(p, p->sts, sizeof(p->sts), "AWS_ENDPOINT_URL_STS",
+	    "AWS_ENDPOINT_URL");
 	p->from_variables = p->key[0] != '\0';
 	read_file(p, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
 	read_file(p, "AWS_CONFIG_FILE", "config");

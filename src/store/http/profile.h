@@ -12,11 +12,13 @@ struct ofs_profile {
 	char region[60], endpoint[400];
 	char sts[400]; /* address of the security token service */
 	char role[2048], token_file[4096], role_session[80];
-	bool found; /* a section has this name */
+	bool found;          /* a section has this name */
 	bool from_variables; /* the keys are */
 	/* Names of what the section has, and nothing here uses; NULL: none. */
 	const char *source; /* whose keys get a role */
 	const char *other;
+	/* The name of a value that is longer than fits here; NULL: none. */
+	const char *too_long;
 };
 
 /* Reads environment and files: variables first, then ~/.aws/credentials, then

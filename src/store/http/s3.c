@@ -59,6 +59,7 @@ static struct ofs_http_login login_of(void)
 	return (struct ofs_http_login){
 		.signer = ofs_credentials,
 		.renew = ofs_credentials_renew,
+		.missing = ofs_credentials_missing,
 		.region = region[0] == '\0' ? "us-east-1" : region,
 	};
 }

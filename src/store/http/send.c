@@ -66,16 +66,18 @@ static int judge(const struct ofs_http *h, struct ofs_http_send *s,
 	if (q->status == 401 || q->status == 403)
 		return optimfs_fail(&s->err, EACCES,
 		    "OFS923 %s: not allowed (HTTP %d %s): you may not write "
-		    "there, or the server wants to know who asks",
-		    s->name, q->status, code);
-	if (s->answer.region[0] != '\0' && q->status / 100 != 5)
+		    "there, or the server wants to know who asks%s",
+		    s->name, q->status, code, ofs_http_unsigned(q).text);
+	optimfs_fail(&s->err, EIO, "OFS922 %s: the server answers HTTP %d %s",
+	    s->name, q->status, code);
+	if (may_work(q->status, code))
+		return 1;
+	if (s->answer.region[0] != '\0')
 		return optimfs_fail(&s->err, EINVAL,
 		    "OFS923 %s: the bucket is in another region: set "
 		    "AWS_REGION=%s",
 		    s->name, s->answer.region);
-	optimfs_fail(&s->err, EIO, "OFS922 %s: the server answers HTTP %d %s",
-	    s->name, q->status, code);
-	return may_work(q->status, code) ? 1 : -1;
+	return -1;
 }
 
 static void ask(struct ofs_http_send *s, struct ofs_http_request *q)

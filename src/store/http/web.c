@@ -13,7 +13,6 @@
 #include "store/http/nodes.h"
 #include "store/http/site.h"
 
-#define LISTING_MOST ((size_t)64 << 20)
 /* Servers do not list what begins with a dot. This is how the index of PyTorch's
  * distributed checkpoints is called. */
 #define HIDDEN ".metadata"
@@ -159,7 +158,7 @@ static int ask_host(struct asking *a, uint32_t host, struct optimfs_error *err)
 	g[0] = (struct ofs_http_get){ .url = url,
 		.login = &s->login,
 		.accept = "application/json, text/html;q=0.9",
-		.body = { .limit = LISTING_MOST } };
+		.body = { .limit = OFS_HTTP_LISTING_MOST } };
 	if (url == NULL || asprintf(&hidden, "%s" HIDDEN, url) == -1)
 		return ofs_no_memory(err);
 	g[1] = (struct ofs_http_get){ .url = hidden,
