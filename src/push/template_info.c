@@ -71,7 +71,9 @@ static char *absolute(const char *value, bool path, struct optimfs_error *err)
 
 	if (strchr(value, '\n') != NULL) {
 		free(real);
-		optimfs_fail(err, EINVAL, "OFS833 a path with a line break");
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS833 a template cannot keep a path with a line break: "
+		    "rename it");
 		return NULL;
 	}
 	if (real == NULL)
