@@ -32,24 +32,36 @@ static bool stores(const struct ofs_dcp_files *f, uint32_t rank, uint32_t leaf,
 	    *chunk < l->nchunks;
 }
 
-/* From leaf on, the walk visits exactly the leaves that the rank stores, in
- * order, and then ends. */
+/* The walk goes on with this leaf, whose item is where the one before ends. */
+static bool goes_on(struct ofs_dcp_walk *w, uint32_t leaf, uint32_t chunk,
+    uint64_t *end)
+{
+	bool good = ofs_dcp_walk_next(w) && w->leaf == leaf &&
+	    w->of_leaf == chunk && w->off == *end;
+
+	*end += ofs_dcp_item_size(&w->f->leaf[leaf], chunk);
+	return good && w->end == *end;
+}
+
+/* From a leaf of this kind on, the walk visits exactly the leaves that the rank
+ * stores, values before tensors, each in order, and then ends. */
 static bool agrees(const struct ofs_dcp_files *f, uint32_t rank, uint32_t leaf,
     enum ofs_dcp_kind kind)
 {
+	uint64_t end = below(1000);
 	struct ofs_dcp_walk w;
 	uint32_t chunk;
 
-	ofs_dcp_walk_begin(&w, f, rank, leaf);
-	for (uint32_t i = leaf; i < f->nleaves; i++) {
-		if ((f->leaf[i].nchunks == 0) != (kind == OFS_DCP_VALUES) ||
-		    !stores(f, rank, i, &chunk))
-			continue;
-		if (!ofs_dcp_walk_next(&w, kind) || w.leaf != i ||
-		    w.of_leaf != chunk)
-			return false;
-	}
-	return !ofs_dcp_walk_next(&w, kind) && !ofs_dcp_walk_next(&w, kind);
+	ofs_dcp_walk_begin(&w, f, rank, kind, leaf, end);
+	for (; kind <= OFS_DCP_TENSORS; leaf = 0, kind++)
+		for (uint32_t i = leaf; i < f->nleaves; i++)
+			if (kind ==
+				(f->leaf[i].nchunks == 0 ? OFS_DCP_VALUES
+							 : OFS_DCP_TENSORS) &&
+			    stores(f, rank, i, &chunk) &&
+			    !goes_on(&w, i, chunk, &end))
+				return false;
+	return !ofs_dcp_walk_next(&w) && !ofs_dcp_walk_next(&w);
 }
 
 /* A random mix of values, whole tensors, and tensors that are cut into few or
@@ -63,7 +75,9 @@ static void lay(struct ofs_dcp_files *f, struct ofs_dcp_leaf *leaf)
 	f->nleaves = below(LEAVES);
 	f->nranks = f->to.shards * f->to.replicas;
 	for (uint32_t i = 0; i < f->nleaves; i++) {
-		leaf[i] = (struct ofs_dcp_leaf){ .entry = i };
+		leaf[i] = (struct ofs_dcp_leaf){ .entry = i,
+			.full = below(100),
+			.last = below(100) };
 		if (below(5) < values)
 			continue;
 		leaf[i].nchunks = 1;
@@ -119,8 +133,8 @@ static void test_far(void)
 	if (ofs_dcp_walk_init(&f, &err) == -1)
 		bail_out("%s", err.text);
 	f.leaf = NULL; /* looking at a leaf would crash */
-	ofs_dcp_walk_begin(&w, &f, 60000, 0);
-	ok(!ofs_dcp_walk_next(&w, OFS_DCP_TENSORS),
+	ofs_dcp_walk_begin(&w, &f, 60000, OFS_DCP_VALUES, 0, 0);
+	ok(!ofs_dcp_walk_next(&w),
 	    "the walk of a rank without chunks ends at once");
 	free(f.most);
 }

@@ -176,5 +176,14 @@ int ofs_dcp_expand_items(struct ofs_dcp *d, struct optimfs_error *err);
 void ofs_dcp_put_size(struct ofs_pkw *w, const uint64_t *v, size_t n);
 /* A component of a path in planner_data: a key, or a list index. */
 void ofs_dcp_put_component(struct ofs_pkw *w, struct ofs_str s, bool index);
+/* Where an item of len bytes begins in a new data file whose items end at *end,
+ * which then is its end: for a layout, and for what a commit writes. */
+static inline uint64_t ofs_dcp_place(uint64_t *end, uint64_t len)
+{
+	uint64_t off = *end;
+
+	*end += len;
+	return off;
+}
 
 #endif

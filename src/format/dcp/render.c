@@ -279,34 +279,23 @@ static void file_name(const struct ofs_files *files, uint32_t file,
 		snprintf(name, OFS_FILE_NAME, "__%u_0.distcp", file - 1);
 }
 
-static int add_items(const struct ofs_dcp_files *f, uint32_t rank,
-    enum ofs_dcp_kind kind, struct ofs_spans *out, struct optimfs_error *err)
-{
-	struct ofs_dcp_walk w;
-
-	ofs_dcp_walk_begin(&w, f, rank, 0);
-	while (ofs_dcp_walk_next(&w, kind))
-		if (ofs_spans_add(out,
-			ofs_dcp_item_size(&f->leaf[w.leaf], w.of_leaf), w.leaf,
-			w.of_leaf, err) == -1)
-			return -1;
-	return 0;
-}
-
-/* In PyTorch's order: values, then tensors. */
 static int spans(const struct ofs_files *files, uint32_t file,
     struct ofs_spans *out, struct optimfs_error *err)
 {
 	const struct ofs_dcp_files *f = dcp_files(files);
+	struct ofs_dcp_walk w;
+	int ret = 0;
 
 	if (file == 0)
 		return ofs_dcp_index_spans(f, out, err);
-	if (add_items(f, file - 1, OFS_DCP_VALUES, out, err) == -1)
-		return -1;
-	if (f->to.variant == OFS_DCP_BLOBS &&
-	    ofs_dcp_blob_spans(f, file - 1, out, err) == -1)
-		return -1;
-	return add_items(f, file - 1, OFS_DCP_TENSORS, out, err);
+	ofs_dcp_walk_begin(&w, f, file - 1, OFS_DCP_VALUES, 0, 0);
+	while (ret == 0 && ofs_dcp_walk_next(&w))
+		ret = w.kind == OFS_DCP_HEADER
+		    ? ofs_dcp_blob_spans(f, file - 1, out, err)
+		    : ofs_spans_add(out,
+			  ofs_dcp_item_size(&f->leaf[w.leaf], w.of_leaf),
+			  w.leaf, w.of_leaf, err);
+	return ret;
 }
 
 static int make_tensor(const struct ofs_dcp_files *f, uint32_t leaf,

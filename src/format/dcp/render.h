@@ -51,24 +51,31 @@ struct ofs_dcp_files {
 	uint64_t *stored, *item;
 };
 
-/* render_walk.c: iterate over the items of a rank, in the order of leaves. A
- * walk over all ranks takes little more time than there are items, for any
+/* render_walk.c: iterate over the items of a rank's file, in their order: values,
+ * the header of a blob (without a leaf), and tensors, each in the order of leaves.
+ * A walk over all ranks takes little more time than there are items, for any
  * number of ranks. */
+enum ofs_dcp_kind { OFS_DCP_VALUES, OFS_DCP_HEADER, OFS_DCP_TENSORS };
 struct ofs_dcp_walk {
 	const struct ofs_dcp_files *f;
-	uint32_t chunk, copy;   /* of this rank, for leaves that are cut */
-	uint64_t whole, cut;    /* next leaf of either kind */
-	uint32_t leaf, of_leaf; /* result: a leaf, and its chunk */
+	uint32_t rank;
+	uint32_t chunk, copy; /* of this rank, for leaves that are cut */
+	uint64_t whole, cut;  /* next leaf of either kind */
+	uint64_t end;         /* of the items so far, in the file */
+	/* result: a leaf, and its chunk; offset of the item, or of the blob that
+	 * has it */
+	enum ofs_dcp_kind kind;
+	uint32_t leaf, of_leaf;
+	uint64_t off;
 };
-/* The leaves to find. */
-enum ofs_dcp_kind { OFS_DCP_VALUES, OFS_DCP_TENSORS };
 
 /* Called after leaves are laid out. */
 int ofs_dcp_walk_init(struct ofs_dcp_files *f, struct optimfs_error *err);
-/* Begin at leaf; _next returns false after the last. */
+/* Begin at a leaf, with values or tensors; the items before end at end. _next
+ * returns false after the last. */
 void ofs_dcp_walk_begin(struct ofs_dcp_walk *w, const struct ofs_dcp_files *f,
-    uint32_t rank, uint32_t leaf);
-bool ofs_dcp_walk_next(struct ofs_dcp_walk *w, enum ofs_dcp_kind kind);
+    uint32_t rank, enum ofs_dcp_kind kind, uint32_t leaf, uint64_t end);
+bool ofs_dcp_walk_next(struct ofs_dcp_walk *w);
 
 /* The size of the item of a chunk. */
 uint64_t ofs_dcp_item_size(const struct ofs_dcp_leaf *l, uint32_t chunk);

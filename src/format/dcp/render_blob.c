@@ -8,6 +8,7 @@
 #include "archive/safetensors.h"
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "format/dcp/dcp.h"
 #include "format/dcp/render.h"
 
 /* The files of FileSystemWriter with SerializationFormat.SAFETENSORS (PyTorch
@@ -68,11 +69,14 @@ static void put_place(struct blob *b, uint32_t leaf, uint32_t chunk, bool first,
 	ofs_buf_fini(&key);
 }
 
+/* *base is the end of the elements so far. */
 static void put_tensor(struct blob *b, uint32_t leaf, uint32_t chunk,
-    uint64_t off, struct ofs_buf *out)
+    uint64_t *base, struct ofs_buf *out)
 {
 	const struct ofs_tensor *t = ofs_dcp_leaf_tensor(b->f, leaf);
 	uint64_t offsets[OFS_MAX_DIMS], sizes[OFS_MAX_DIMS];
+	uint64_t off =
+	    ofs_dcp_place(base, ofs_dcp_item_size(&b->f->leaf[leaf], chunk));
 
 	get_key(b, leaf);
 	ofs_dcp_chunk_box(b->f, leaf, chunk, offsets, sizes);
@@ -82,7 +86,7 @@ static void put_tensor(struct blob *b, uint32_t leaf, uint32_t chunk,
 	    ofs_dtype_safetensors(ofs_render_dtype(&b->f->to, t)));
 	ofs_buf_numbers(out, sizes, t->ndim, ",");
 	ofs_buf_printf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
-	    off, off + ofs_dcp_item_size(&b->f->leaf[leaf], chunk));
+	    off, *base);
 	out->bad = out->bad || b->key.bad;
 }
 
@@ -92,9 +96,9 @@ static void put_block(struct blob *b, enum part part, uint32_t leaf,
 {
 	struct ofs_dcp_walk w;
 
-	ofs_dcp_walk_begin(&w, b->f, b->rank, leaf);
+	ofs_dcp_walk_begin(&w, b->f, b->rank, OFS_DCP_TENSORS, leaf, 0);
 	b->next = b->f->nleaves;
-	for (uint32_t n = 0; ofs_dcp_walk_next(&w, OFS_DCP_TENSORS); n++) {
+	for (uint32_t n = 0; ofs_dcp_walk_next(&w); n++) {
 		if (n == BLOCK) {
 			b->next = w.leaf;
 			break;
@@ -104,8 +108,7 @@ static void put_block(struct blob *b, enum part part, uint32_t leaf,
 			*base = 1;
 			continue;
 		}
-		put_tensor(b, w.leaf, w.of_leaf, *base, out);
-		*base += ofs_dcp_item_size(&b->f->leaf[w.leaf], w.of_leaf);
+		put_tensor(b, w.leaf, w.of_leaf, base, out);
 	}
 }
 

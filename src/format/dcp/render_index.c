@@ -48,7 +48,8 @@ struct writer {
 	const struct ofs_dcp_files *f;
 	struct ofs_pkw w;
 	struct ofs_buf key;
-	uint32_t next; /* the leaf after a block */
+	enum part part; /* of the next block */
+	uint32_t next;  /* its leaf */
 };
 
 static void pop(struct ofs_pkw *w)
@@ -216,30 +217,30 @@ static void put_place(struct writer *x, uint32_t leaf, uint32_t chunk,
 	ofs_pkw_lit(w, "}>");
 }
 
-/* Append a block of storage_data. *off advances over its items, next is the
- * leaf after them. The order and the sum are those of the data file (spans() in
- * render.c). */
-static void put_places(struct writer *x, enum ofs_dcp_kind kind, uint32_t rank,
+/* Append a block of storage_data, whose items begin at *off, which advances over
+ * them. */
+static void put_places(struct writer *x, enum part part, uint32_t rank,
     uint32_t leaf, uint64_t *off)
 {
-	const struct ofs_dcp_files *f = x->f;
 	struct ofs_dcp_walk w;
 	uint32_t n = 0;
 
-	ofs_dcp_walk_begin(&w, f, rank, leaf);
-	x->next = f->nleaves;
-	for (; ofs_dcp_walk_next(&w, kind); n++) {
-		if (n == BLOCK) {
+	ofs_dcp_walk_begin(&w, x->f, rank,
+	    part == PART_VALUES ? OFS_DCP_VALUES : OFS_DCP_TENSORS, leaf, *off);
+	x->next = x->f->nleaves;
+	while (ofs_dcp_walk_next(&w)) {
+		if (w.kind == OFS_DCP_HEADER)
+			continue;
+		if (n++ == BLOCK) {
 			x->next = w.leaf;
 			break;
 		}
-		if (n == 0)
+		if (n == 1)
 			ofs_pkw_op(&x->w, OFS_PKW_MARK);
-		put_place(x, w.leaf, w.of_leaf, rank, *off);
-		/* all tensors of a blob have its offset */
-		if (kind == OFS_DCP_VALUES || f->to.variant == OFS_DCP_ARCHIVES)
-			*off += ofs_dcp_stored_size(f, w.leaf, w.of_leaf);
+		put_place(x, w.leaf, w.of_leaf, rank, w.off);
+		*off = w.end;
 	}
+	x->part = w.kind == OFS_DCP_VALUES ? PART_VALUES : PART_TENSORS;
 	if (n > 0)
 		ofs_pkw_op(&x->w, OFS_PKW_SETITEMS);
 }
@@ -308,10 +309,7 @@ static void put_span(struct writer *x, uint64_t ref, uint64_t *off,
 		break;
 	case PART_VALUES:
 	case PART_TENSORS:
-		put_places(x,
-		    REF_PART(ref) == PART_TENSORS ? OFS_DCP_TENSORS
-						  : OFS_DCP_VALUES,
-		    REF_RANK(ref), REF_LEAF(ref), off);
+		put_places(x, REF_PART(ref), REF_RANK(ref), REF_LEAF(ref), off);
 		break;
 	case PART_TAIL:
 		put_tail(w);
@@ -339,17 +337,16 @@ static int add(struct measure *m, uint64_t ref, uint64_t *off,
 	return ofs_spans_add(m->out, m->bytes.len, ref, base, err);
 }
 
-/* Add the blocks of a part. */
+/* Add the blocks from the first of a part on. */
 static int add_blocks(struct measure *m, enum part part, uint32_t rank,
     uint64_t *off, struct optimfs_error *err)
 {
-	uint32_t leaf = 0;
+	struct writer *x = &m->x;
 
-	while (leaf < m->x.f->nleaves) {
-		if (add(m, REF(part, rank, leaf), off, err) == -1)
+	x->part = part;
+	for (x->next = 0; x->next < x->f->nleaves;)
+		if (add(m, REF(x->part, rank, x->next), off, err) == -1)
 			return -1;
-		leaf = m->x.next;
-	}
 	return 0;
 }
 
@@ -366,8 +363,7 @@ static int measure(struct measure *m, struct optimfs_error *err)
 		return -1;
 	for (uint32_t r = 0; r < f->nranks; r++) {
 		off = 0;
-		if (add_blocks(m, PART_VALUES, r, &off, err) == -1 ||
-		    add_blocks(m, PART_TENSORS, r, &off, err) == -1)
+		if (add_blocks(m, PART_VALUES, r, &off, err) == -1)
 			return -1;
 	}
 	off = 0;

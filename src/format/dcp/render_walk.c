@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "format/dcp/dcp.h"
 #include "format/dcp/render.h"
 
 /* Tensors are cut along dim 0 as torch.chunk and FSDP2 do: chunks of ceil(rows
@@ -40,19 +41,22 @@ static uint64_t next_of(uint64_t i, uint32_t n, uint32_t rest)
 }
 
 void ofs_dcp_walk_begin(struct ofs_dcp_walk *w, const struct ofs_dcp_files *f,
-    uint32_t rank, uint32_t leaf)
+    uint32_t rank, enum ofs_dcp_kind kind, uint32_t leaf, uint64_t end)
 {
 	*w = (struct ofs_dcp_walk){
 		.f = f,
+		.rank = rank,
 		.chunk = rank % f->to.shards,
 		.copy = rank / f->to.shards,
 		.whole = next_of(leaf, f->nranks, rank),
+		.end = end,
+		.kind = kind,
 	};
 	w->cut = next_of(leaf, f->to.replicas, w->copy);
 }
 
 /* The next leaf that is not cut. */
-static uint64_t find_whole(struct ofs_dcp_walk *w, enum ofs_dcp_kind kind)
+static uint64_t find_whole(struct ofs_dcp_walk *w)
 {
 	const struct ofs_dcp_files *f = w->f;
 
@@ -60,7 +64,7 @@ static uint64_t find_whole(struct ofs_dcp_walk *w, enum ofs_dcp_kind kind)
 		const struct ofs_dcp_leaf *l = &f->leaf[w->whole];
 
 		if (l->rows == 0 &&
-		    (l->nchunks == 0) == (kind == OFS_DCP_VALUES))
+		    (l->nchunks == 0) == (w->kind == OFS_DCP_VALUES))
 			break;
 	}
 	return w->whole;
@@ -85,10 +89,11 @@ static uint64_t find_cut(struct ofs_dcp_walk *w)
 	return w->cut;
 }
 
-bool ofs_dcp_walk_next(struct ofs_dcp_walk *w, enum ofs_dcp_kind kind)
+/* The next leaf of this kind. */
+static bool find(struct ofs_dcp_walk *w)
 {
-	uint64_t whole = find_whole(w, kind);
-	uint64_t cut = kind == OFS_DCP_VALUES ? UINT64_MAX : find_cut(w);
+	uint64_t whole = find_whole(w);
+	uint64_t cut = w->kind == OFS_DCP_VALUES ? UINT64_MAX : find_cut(w);
 	bool is_whole = whole < cut;
 
 	if ((is_whole ? whole : cut) >= w->f->nleaves)
@@ -99,5 +104,25 @@ bool ofs_dcp_walk_next(struct ofs_dcp_walk *w, enum ofs_dcp_kind kind)
 		w->whole += w->f->nranks;
 	else
 		w->cut += w->f->to.replicas;
+	return true;
+}
+
+bool ofs_dcp_walk_next(struct ofs_dcp_walk *w)
+{
+	bool blobs = w->f->to.variant == OFS_DCP_BLOBS;
+
+	if (w->kind == OFS_DCP_HEADER)
+		ofs_dcp_walk_begin(w, w->f, w->rank, OFS_DCP_TENSORS, 0,
+		    w->end);
+	if (!find(w)) {
+		if (w->kind == OFS_DCP_TENSORS)
+			return false;
+		w->kind = OFS_DCP_HEADER;
+		return blobs || ofs_dcp_walk_next(w);
+	}
+	w->off = w->end;
+	if (w->kind == OFS_DCP_VALUES || !blobs)
+		w->off = ofs_dcp_place(&w->end,
+		    ofs_dcp_stored_size(w->f, w->leaf, w->of_leaf));
 	return true;
 }

@@ -47,8 +47,8 @@ static int make_index(void *ctx, struct ofs_composition *comp,
 	uint64_t len;
 	int ret;
 
-	if (ofs_dcp_commit_coded(d, err) == -1 ||
-	    ofs_dcp_commit_put_new(d, true, err) == -1 ||
+	ofs_dcp_commit_end_coded(d);
+	if (ofs_dcp_commit_put_new(d, true, err) == -1 ||
 	    ofs_dcp_commit_moved(d, err) == -1)
 		return -1;
 	ofs_dcp_commit_close(d);
@@ -73,8 +73,7 @@ static void release(void *ctx)
 	free(d->name);
 	free(d->ours);
 	free(d->out);
-	free(d->item);
-	free(d->coded);
+	free(d->place);
 	free(d);
 }
 
@@ -111,7 +110,7 @@ static int lay_index(struct ofs_dcp_commit *d, struct optimfs_error *err)
 	}
 	f->ctx = d;
 	f->release = release;
-	if (d->ncoded == 0)
+	if (!d->coded)
 		return make_index(d, &f->comp, err);
 	f->make = make_index;
 	return 0;
@@ -130,7 +129,7 @@ int ofs_dcp_update(struct ofs_commit *c, const struct ofs_part *part,
 	d->nprefix = ofs_part_keys(part, d->prefix);
 	d->name = ofs_path_join(part->rel, ".metadata");
 	ret = d->name == NULL ? ofs_no_memory(err) : lay_data(d, err);
-	if (ret == 0 && (d->edits.n > 0 || d->nitems > 0))
+	if (ret == 0 && (d->edits.n > 0 || d->nplaces > 0))
 		return lay_index(d, err);
 	release(d);
 	return ret;

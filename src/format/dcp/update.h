@@ -18,22 +18,13 @@ struct ofs_dcp_out {
 	bool coded;                   /* of compressed items */
 	char *path;                   /* as in the index */
 	struct ofs_commit_file *file; /* NULL: no item can be added */
+	uint64_t end;                 /* of its items so far, as stored */
 };
 
-/* An item with a new place. */
-struct ofs_dcp_placed {
-	uint32_t item; /* of the index */
+/* The place of an item in a new data file. */
+struct ofs_dcp_new {
 	uint32_t out;
 	uint64_t off, len;
-	bool same;  /* only the file is new: it was copied as a whole */
-	bool plain; /* no longer encoded */
-};
-
-/* An item that is decoded, changed and encoded again. */
-struct ofs_dcp_coded {
-	struct ofs_extent at;
-	uint32_t out;
-	uint64_t len; /* encoded */
 };
 
 struct ofs_dcp_commit {
@@ -54,14 +45,13 @@ struct ofs_dcp_commit {
 	bool *ours; /* of each task: its key is or will be of this index */
 	bool *gone; /* items whose old bytes are no longer used */
 	bool *dropped;
-	uint32_t *moved; /* of each item: its index in item; OFS_NONE */
+	uint32_t *moved; /* of each item: its new place; OFS_NONE */
 
 	struct ofs_dcp_out *out;
 	size_t nout, out_cap;
-	struct ofs_dcp_placed *item;
-	size_t nitems, item_cap;
-	struct ofs_dcp_coded *coded;
-	size_t ncoded, coded_cap;
+	struct ofs_dcp_new *place;
+	size_t nplaces, place_cap;
+	bool coded; /* places of encoded items are known when they are written */
 	struct ofs_pk_edits edits;
 };
 
@@ -88,22 +78,21 @@ void ofs_dcp_commit_named(const struct ofs_dcp_commit *d, struct ofs_str name,
 /* update_move.c: new data files. */
 const struct ofs_object *ofs_dcp_commit_object(const struct ofs_dcp_commit *d,
     uint32_t object);
-/* The data file for items of a rank, or for its compressed ones. It gets the mode
- * of like, a file of the checkpoint. Items are appended to its composition. */
-int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, bool coded,
-    const char *like, uint32_t *out, struct optimfs_error *err);
-struct ofs_composition *ofs_dcp_commit_to(const struct ofs_dcp_commit *d,
-    uint32_t out);
+/* Begin an item in the data file for those of a rank, or for its encoded ones;
+ * the file gets the mode of like, a file of the checkpoint. The item is appended
+ * to the composition that is returned, and then ended. *place is its number. */
+struct ofs_composition *ofs_dcp_commit_begin(struct ofs_dcp_commit *d, int rank,
+    bool coded, const char *like, uint32_t *place, struct optimfs_error *err);
+void ofs_dcp_commit_end(struct ofs_dcp_commit *d, uint32_t place);
 /* Record the new place of an item; of the n items from first on in by_place. */
-int ofs_dcp_commit_note(struct ofs_dcp_commit *d,
-    const struct ofs_dcp_placed *item, struct optimfs_error *err);
-int ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
-    uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
-    struct optimfs_error *err);
+void ofs_dcp_commit_note(struct ofs_dcp_commit *d, uint32_t item,
+    uint32_t place);
+void ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
+    uint32_t n, uint32_t place);
 /* Lay out every changed extent that belongs to this part. */
 int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err);
-/* When they are written: record where compressed items begin and end. */
-int ofs_dcp_commit_coded(struct ofs_dcp_commit *d, struct optimfs_error *err);
+/* All encoded items are written: end them. */
+void ofs_dcp_commit_end_coded(struct ofs_dcp_commit *d);
 
 /* update_values.c: values, keys. */
 int ofs_dcp_commit_change(struct ofs_dcp_commit *d, struct optimfs_error *err);
@@ -120,10 +109,10 @@ int ofs_dcp_commit_moved(struct ofs_dcp_commit *d, struct optimfs_error *err);
 /* Remove the key, path and items of name. */
 int ofs_dcp_commit_drop(struct ofs_dcp_commit *d, struct ofs_str name,
     struct optimfs_error *err);
-/* Add those of t, which is called name and is len bytes at off of out. */
+/* Add those of t, which is called name and is at this place. */
 int ofs_dcp_commit_add(struct ofs_dcp_commit *d,
-    const struct ofs_commit_task *t, struct ofs_str name, uint32_t out,
-    uint64_t off, uint64_t len, struct optimfs_error *err);
+    const struct ofs_commit_task *t, struct ofs_str name, uint32_t place,
+    struct optimfs_error *err);
 /* As above, with the items of from under another name. */
 int ofs_dcp_commit_rename(struct ofs_dcp_commit *d,
     const struct ofs_commit_task *t, struct ofs_str from, struct ofs_str name,

@@ -200,47 +200,40 @@ static int put_like(struct put *p, uint32_t node, struct field *f, size_t n)
 	return 0;
 }
 
-/* _StorageInfo. */
-static int put_place(struct put *p, uint32_t like, const char *path,
-    uint64_t off, uint64_t len, bool plain)
-{
-	struct field f[] = {
-		{ .name = "relative_path",
-		    .kind = STR,
-		    .s = { path, (uint32_t)strlen(path) } },
-		{ .name = "offset", .kind = INT, .v = off },
-		{ .name = "length", .kind = INT, .v = len },
-		{ .name = "transform_descriptors", .kind = NONE },
-	};
-
-	return put_like(p, like, f, plain ? 4 : 3);
-}
-
 static uint32_t place_node(const struct ofs_dcp_commit *d, uint32_t item)
 {
 	return ofs_pk_val(d->index.doc, d->index.storage, item);
 }
 
-static int put_new_place(struct put *p, const struct ofs_dcp_placed *m)
+/* _StorageInfo like that of an item, which is no longer encoded in a new file of
+ * plain items. */
+static int put_place(struct put *p, uint32_t like, uint32_t place)
 {
-	const struct ofs_dcp_commit *d = p->d;
-	const struct ofs_dcp_item *was = &d->index.item[m->item];
+	const struct ofs_dcp_new *at = &p->d->place[place];
+	const struct ofs_dcp_out *out = &p->d->out[at->out];
+	struct field f[] = {
+		{ .name = "relative_path",
+		    .kind = STR,
+		    .s = ofs_str_of(out->path) },
+		{ .name = "offset", .kind = INT, .v = at->off },
+		{ .name = "length", .kind = INT, .v = at->len },
+		{ .name = "transform_descriptors", .kind = NONE },
+	};
 
-	return put_place(p, place_node(d, m->item), d->out[m->out].path,
-	    m->same ? was->off : m->off, m->same ? was->len : m->len, m->plain);
+	return put_like(p, place_node(p->d, like), f,
+	    out->file != NULL && !out->coded ? 4 : 3);
 }
 
 int ofs_dcp_commit_moved(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
-	for (size_t i = 0; i < d->nitems; i++) {
-		const struct ofs_dcp_placed *m = &d->item[i];
+	for (uint32_t i = 0; i < d->index.nitems; i++) {
 		struct put p;
 
-		if (d->dropped[m->item])
+		if (d->moved[i] == OFS_NONE || d->dropped[i])
 			continue;
-		if (begin(&p, d, d->index.storage, m->item, OFS_PK_REPLACE,
-			err) == -1 ||
-		    put_new_place(&p, m) == -1)
+		if (begin(&p, d, d->index.storage, i, OFS_PK_REPLACE, err) ==
+			-1 ||
+		    put_place(&p, i, d->moved[i]) == -1)
 			return -1;
 	}
 	return 0;
@@ -348,8 +341,7 @@ static int add_key(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 
 /* Add a MetadataIndex with its _StorageInfo. */
 static int add_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
-    struct ofs_str name, uint32_t out, uint64_t off, uint64_t len,
-    struct optimfs_error *err)
+    struct ofs_str name, uint32_t place, struct optimfs_error *err)
 {
 	bool tensor = t->doc == NULL;
 	uint32_t like = like_item(d, tensor);
@@ -367,17 +359,16 @@ static int add_item(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 	if (put_like(&p, ofs_pk_key(p.doc, d->index.storage, like), f,
 		tensor ? 3 : 1) == -1)
 		return -1;
-	return put_place(&p, place_node(d, like), d->out[out].path, off, len,
-	    true);
+	return put_place(&p, like, place);
 }
 
 int ofs_dcp_commit_add(struct ofs_dcp_commit *d,
-    const struct ofs_commit_task *t, struct ofs_str name, uint32_t out,
-    uint64_t off, uint64_t len, struct optimfs_error *err)
+    const struct ofs_commit_task *t, struct ofs_str name, uint32_t place,
+    struct optimfs_error *err)
 {
 	if (add_key(d, t, name, err) == -1 || add_path(d, t, name, err) == -1)
 		return -1;
-	return add_item(d, t, name, out, off, len, err);
+	return add_item(d, t, name, place, err);
 }
 
 /* Write the place of an item, which may be new. */
@@ -385,9 +376,8 @@ static int put_its_place(struct put *p, uint32_t item)
 {
 	struct ofs_dcp_commit *d = p->d;
 
-	return d->moved[item] == OFS_NONE
-	    ? put_node(p, place_node(d, item))
-	    : put_new_place(p, &d->item[d->moved[item]]);
+	return d->moved[item] == OFS_NONE ? put_node(p, place_node(d, item))
+					  : put_place(p, item, d->moved[item]);
 }
 
 int ofs_dcp_commit_rename(struct ofs_dcp_commit *d,

@@ -48,13 +48,13 @@ static int next_number(struct ofs_dcp_commit *d, int rank, uint64_t *next,
 static int new_out(struct ofs_dcp_commit *d, int rank, uint32_t *out,
     struct optimfs_error *err)
 {
-	struct ofs_dcp_out o = { .rank = rank < 0 ? 0 : rank };
+	struct ofs_dcp_out o = { .rank = rank };
 	uint64_t number;
 
-	if (next_number(d, o.rank, &number, err) == -1 ||
+	if (next_number(d, rank, &number, err) == -1 ||
 	    ofs_grow(d->out, d->nout, d->out_cap, err) == -1)
 		return -1;
-	if (asprintf(&o.path, "__%d_%" PRIu64 ".distcp", o.rank, number) == -1)
+	if (asprintf(&o.path, "__%d_%" PRIu64 ".distcp", rank, number) == -1)
 		return ofs_no_memory(err);
 	*out = (uint32_t)d->nout;
 	d->out[d->nout++] = o;
@@ -76,23 +76,20 @@ static void note_length(void *ctx, uint64_t ref, uint64_t len)
 {
 	struct ofs_dcp_commit *d = ctx;
 
-	d->coded[ref].len = len;
+	d->place[ref].len = len;
 }
 
-int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, bool coded,
+/* Find or add the data file for items of a rank. */
+static int find_out(struct ofs_dcp_commit *d, int rank, bool coded,
     const char *like, uint32_t *out, struct optimfs_error *err)
 {
 	struct ofs_commit_file *f;
 	char *path;
 
-	if (rank < 0)
-		rank = 0;
-	for (size_t i = 0; i < d->nout; i++)
-		if (d->out[i].rank == rank && d->out[i].coded == coded &&
-		    d->out[i].file != NULL) {
-			*out = (uint32_t)i;
+	for (*out = 0; *out < d->nout; ++*out)
+		if (d->out[*out].rank == rank && d->out[*out].coded == coded &&
+		    d->out[*out].file != NULL)
 			return 0;
-		}
 	if (new_out(d, rank, out, err) == -1)
 		return -1;
 	path = path_of(d, *out, err);
@@ -107,39 +104,58 @@ int ofs_dcp_commit_out(struct ofs_dcp_commit *d, int rank, bool coded,
 	return 0;
 }
 
-struct ofs_composition *ofs_dcp_commit_to(const struct ofs_dcp_commit *d,
-    uint32_t out)
+/* Add a place in a new data file. */
+static int new_place(struct ofs_dcp_commit *d, uint32_t out, uint64_t off,
+    uint64_t len, uint32_t *place, struct optimfs_error *err)
 {
+	if (ofs_grow(d->place, d->nplaces, d->place_cap, err) == -1)
+		return -1;
+	*place = (uint32_t)d->nplaces;
+	d->place[d->nplaces++] = (struct ofs_dcp_new){ out, off, len };
+	return 0;
+}
+
+struct ofs_composition *ofs_dcp_commit_begin(struct ofs_dcp_commit *d, int rank,
+    bool coded, const char *like, uint32_t *place, struct optimfs_error *err)
+{
+	uint32_t out;
+
+	if (find_out(d, rank < 0 ? 0 : rank, coded, like, &out, err) == -1 ||
+	    new_place(d, out, 0, 0, place, err) == -1)
+		return NULL;
 	return &d->out[out].file->comp;
 }
 
-int ofs_dcp_commit_note(struct ofs_dcp_commit *d,
-    const struct ofs_dcp_placed *item, struct optimfs_error *err)
+void ofs_dcp_commit_end(struct ofs_dcp_commit *d, uint32_t place)
 {
-	if (ofs_grow(d->item, d->nitems, d->item_cap, err) == -1)
-		return -1;
-	d->moved[item->item] = (uint32_t)d->nitems;
-	d->item[d->nitems++] = *item;
-	d->gone[item->item] = true;
-	return 0;
+	struct ofs_dcp_new *p = &d->place[place];
+	struct ofs_dcp_out *out = &d->out[p->out];
+
+	if (!out->coded)
+		p->len = out->file->comp.size - out->end;
+	p->off = ofs_dcp_place(&out->end, p->len);
 }
 
-int ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
-    uint32_t n, uint32_t out, uint64_t off, uint64_t len, bool plain,
-    struct optimfs_error *err)
+void ofs_dcp_commit_end_coded(struct ofs_dcp_commit *d)
 {
-	for (uint32_t i = first; i < first + n; i++) {
-		struct ofs_dcp_placed item = { .item = d->by_place[i],
-			.out = out,
-			.off = off,
-			.len = len,
-			.plain = plain };
+	for (uint32_t i = 0; i < d->nplaces; i++)
+		if (d->out[d->place[i].out].coded)
+			ofs_dcp_commit_end(d, i);
+}
 
-		if (d->moved[item.item] == OFS_NONE &&
-		    ofs_dcp_commit_note(d, &item, err) == -1)
-			return -1;
-	}
-	return 0;
+void ofs_dcp_commit_note(struct ofs_dcp_commit *d, uint32_t item,
+    uint32_t place)
+{
+	d->moved[item] = place;
+	d->gone[item] = true;
+}
+
+void ofs_dcp_commit_note_all(struct ofs_dcp_commit *d, uint32_t first,
+    uint32_t n, uint32_t place)
+{
+	for (uint32_t i = first; i < first + n; i++)
+		if (d->moved[d->by_place[i]] == OFS_NONE)
+			ofs_dcp_commit_note(d, d->by_place[i], place);
 }
 
 /* Items. */
@@ -152,38 +168,40 @@ const struct ofs_object *ofs_dcp_commit_object(const struct ofs_dcp_commit *d,
 
 /* Lay out an item with what is staged over it. */
 static int lay_item(struct ofs_dcp_commit *d, const struct ofs_extent *at,
-    uint64_t len, uint32_t out, struct optimfs_error *err)
+    uint64_t len, struct ofs_composition *to, struct optimfs_error *err)
 {
 	struct ofs_zip_sums sums = { 0 };
 	int ret = ofs_commit_sums(d->c, at, NULL, &sums, err);
 
 	if (ret == 0)
-		ret = ofs_commit_stored(ofs_dcp_commit_to(d, out), at, 0, len,
-		    &sums, err);
+		ret = ofs_commit_stored(to, at, 0, len, &sums, err);
 	free(sums.v);
 	if (ret == 0)
 		ofs_commit_placed(d->c, at);
 	return ret;
 }
 
-/* Lay out the file of a blob, with a new name. */
+/* Lay out the file of a blob, with a new name, in which all keep their places. */
 static int move_blob(struct ofs_dcp_commit *d, uint32_t object,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = ofs_dcp_commit_object(d, object);
-	struct ofs_dcp_placed item = { .same = true };
+	uint32_t out, place;
 	char *path;
 	int ret;
 
-	if (new_out(d, o->rank, &item.out, err) == -1)
+	if (new_out(d, o->rank < 0 ? 0 : o->rank, &out, err) == -1)
 		return -1;
-	path = path_of(d, item.out, err);
+	path = path_of(d, out, err);
 	ret = path == NULL ? -1 : ofs_commit_whole(d->c, object, path, err);
 	free(path);
 	for (uint32_t i = 0; i < d->index.nitems && ret == 0; i++) {
-		item.item = i;
-		if (d->object[i] == object && d->moved[i] == OFS_NONE)
-			ret = ofs_dcp_commit_note(d, &item, err);
+		if (d->object[i] != object || d->moved[i] != OFS_NONE)
+			continue;
+		ret = new_place(d, out, d->index.item[i].off,
+		    d->index.item[i].len, &place, err);
+		if (ret == 0)
+			ofs_dcp_commit_note(d, i, place);
 	}
 	return ret;
 }
@@ -193,58 +211,27 @@ static int lay_coded(struct ofs_dcp_commit *d, const struct ofs_extent *at,
     struct optimfs_error *err)
 {
 	const struct ofs_object *o = ofs_dcp_commit_object(d, at->object);
-	struct ofs_dcp_coded *x;
-	uint32_t first, n;
+	struct ofs_composition *to;
+	uint32_t place, first, n;
 	uint64_t len;
 
-	if (ofs_grow(d->coded, d->ncoded, d->coded_cap, err) == -1)
-		return -1;
-	x = &d->coded[d->ncoded];
-	*x = (struct ofs_dcp_coded){ .at = *at };
-	if (ofs_dcp_commit_out(d, o->rank, true, o->path, &x->out, err) == -1 ||
+	to = ofs_dcp_commit_begin(d, o->rank, true, o->path, &place, err);
+	if (to == NULL ||
 	    ofs_transport_length(d->c->reader->transport, at, &len, err) == -1)
 		return -1;
+	d->coded = true;
 	if (at->encoding == OFS_TORCH_ITEM) {
-		if (lay_item(d, at, len, x->out, err) == -1)
+		if (lay_item(d, at, len, to, err) == -1)
 			return -1;
 	} else {
-		if (ofs_composition_stored(ofs_dcp_commit_to(d, x->out), at, 0,
-			len, err) == -1)
+		if (ofs_composition_stored(to, at, 0, len, err) == -1)
 			return -1;
 		ofs_commit_placed(d->c, at);
 	}
 	ofs_dcp_commit_at(d, at->object, at->off, &first, &n);
-	if (ofs_dcp_commit_note_all(d, first, n, x->out, 0, 0, false, err) ==
-	    -1)
-		return -1;
-	return ofs_spans_add(&d->out[x->out].file->items, len, d->ncoded++, 0,
-	    err);
-}
-
-int ofs_dcp_commit_coded(struct ofs_dcp_commit *d, struct optimfs_error *err)
-{
-	uint64_t *end = ofs_alloc(d->nout + 1, sizeof(*end), err);
-
-	if (end == NULL)
-		return -1;
-	for (size_t i = 0; i < d->ncoded; i++) {
-		const struct ofs_dcp_coded *x = &d->coded[i];
-		uint32_t first, n;
-
-		ofs_dcp_commit_at(d, x->at.object, x->at.off, &first, &n);
-		for (uint32_t k = first; k < first + n; k++) {
-			struct ofs_dcp_placed *m =
-			    &d->item[d->moved[d->by_place[k]]];
-
-			if (m->out != x->out)
-				continue;
-			m->off = end[x->out];
-			m->len = x->len;
-		}
-		end[x->out] += x->len;
-	}
-	free(end);
-	return 0;
+	ofs_dcp_commit_note_all(d, first, n, place);
+	return ofs_spans_add(&d->out[d->place[place].out].file->items, len,
+	    place, 0, err);
 }
 
 /* Is this a file of the index? */
@@ -263,8 +250,8 @@ static int move_extent(struct ofs_dcp_commit *d, const struct ofs_extent *at,
 	uint32_t around = ofs_dcp_commit_around(d, at->object, at->off);
 	const struct ofs_object *o = ofs_dcp_commit_object(d, at->object);
 	struct ofs_extent all = { .object = at->object };
-	uint32_t first, n, out;
-	uint64_t to;
+	struct ofs_composition *to;
+	uint32_t first, n, place;
 
 	if (around == OFS_NONE && !is_item_file(d, at->object))
 		return 0; /* it belongs to another part */
@@ -275,14 +262,13 @@ static int move_extent(struct ofs_dcp_commit *d, const struct ofs_extent *at,
 		return move_blob(d, at->object, err);
 	all.off = d->index.item[around].off;
 	all.len = d->index.item[around].len;
-	if (ofs_dcp_commit_out(d, o->rank, false, o->path, &out, err) == -1)
+	to = ofs_dcp_commit_begin(d, o->rank, false, o->path, &place, err);
+	if (to == NULL || lay_item(d, &all, all.len, to, err) == -1)
 		return -1;
-	to = ofs_dcp_commit_to(d, out)->size;
-	if (lay_item(d, &all, all.len, out, err) == -1)
-		return -1;
+	ofs_dcp_commit_end(d, place);
 	ofs_dcp_commit_at(d, all.object, all.off, &first, &n);
-	return ofs_dcp_commit_note_all(d, first, n, out, to, all.len, false,
-	    err);
+	ofs_dcp_commit_note_all(d, first, n, place);
+	return 0;
 }
 
 int ofs_dcp_commit_move(struct ofs_dcp_commit *d, struct optimfs_error *err)

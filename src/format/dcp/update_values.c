@@ -114,7 +114,7 @@ static uint32_t holder(const struct ofs_dcp_commit *d,
 /* The destination for changed elements of an item. */
 struct target {
 	struct ofs_dcp_commit *d;
-	uint32_t object, out;
+	uint32_t object, place;
 };
 
 static struct ofs_composition *open_out(void *ctx, struct optimfs_error *err)
@@ -122,10 +122,8 @@ static struct ofs_composition *open_out(void *ctx, struct optimfs_error *err)
 	struct target *t = ctx;
 	const struct ofs_object *o = ofs_dcp_commit_object(t->d, t->object);
 
-	return ofs_dcp_commit_out(t->d, o->rank, false, o->path, &t->out,
-		   err) == -1
-	    ? NULL
-	    : ofs_dcp_commit_to(t->d, t->out);
+	return ofs_dcp_commit_begin(t->d, o->rank, false, o->path, &t->place,
+	    err);
 }
 
 /* Change all values in an item with parts. */
@@ -146,27 +144,22 @@ static int change_inside(struct ofs_dcp_commit *d, uint32_t item,
 		.rank = -1,
 	};
 	struct target to = { d, s.object, 0 };
-	uint64_t size, at;
+	uint64_t size;
 
 	if (ofs_torch_commit_pickle(d->c, &s, open_out, &to, &size, err) == -1)
 		return -1;
 	if (size == 0)
 		return 0;
-	at = ofs_dcp_commit_to(d, to.out)->size - size;
-	return ofs_dcp_commit_note(d,
-	    &(struct ofs_dcp_placed){ .item = item,
-		.out = to.out,
-		.off = at,
-		.len = size,
-		.plain = true },
-	    err);
+	ofs_dcp_commit_end(d, to.place);
+	ofs_dcp_commit_note(d, item, to.place);
+	return 0;
 }
 
-/* Lay out a torch.save archive of one value or tensor, at off of a new file. */
-static int lay_new(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
-    uint32_t out, uint64_t *off, uint64_t *len, struct optimfs_error *err)
+/* Append a torch.save archive of one value or tensor. */
+static int put_archive(struct ofs_dcp_commit *d,
+    const struct ofs_commit_task *t, struct ofs_composition *to,
+    struct optimfs_error *err)
 {
-	struct ofs_composition *to = ofs_dcp_commit_to(d, out);
 	struct ofs_torch_new a = { .crc = true, .base = to->size };
 	struct ofs_torch_part data = { 0 };
 	struct ofs_buf pickle = { 0 };
@@ -189,29 +182,38 @@ static int lay_new(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
 		    t->doc == NULL ? &data : NULL, err);
 	if (ret == 0)
 		ret = ofs_torch_new_put(&a, d->c->added, to, err);
-	*off = a.base;
-	*len = to->size - a.base;
 	ofs_torch_new_fini(&a);
 	ofs_buf_fini(&pickle);
 	return ret;
+}
+
+static int lay_new(struct ofs_dcp_commit *d, const struct ofs_commit_task *t,
+    int rank, const char *like, uint32_t *place, struct optimfs_error *err)
+{
+	struct ofs_composition *to =
+	    ofs_dcp_commit_begin(d, rank, false, like, place, err);
+
+	if (to == NULL || put_archive(d, t, to, err) == -1)
+		return -1;
+	ofs_dcp_commit_end(d, *place);
+	return 0;
 }
 
 /* Change a value that has its own item, in one of its places. */
 static int set_place(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     uint32_t object, uint64_t off, struct optimfs_error *err)
 {
-	uint32_t first, n, out;
-	uint64_t len;
+	const struct ofs_object *o;
+	uint32_t first, n, place;
 
 	if (!ofs_dcp_commit_at(d, object, off, &first, &n))
 		return 0;
 	t->done = true;
-	if (ofs_dcp_commit_out(d, ofs_dcp_commit_object(d, object)->rank, false,
-		ofs_dcp_commit_object(d, object)->path, &out, err) == -1)
+	o = ofs_dcp_commit_object(d, object);
+	if (lay_new(d, t, o->rank, o->path, &place, err) == -1)
 		return -1;
-	if (lay_new(d, t, out, &off, &len, err) == -1)
-		return -1;
-	return ofs_dcp_commit_note_all(d, first, n, out, off, len, true, err);
+	ofs_dcp_commit_note_all(d, first, n, place);
+	return 0;
 }
 
 static int set_item(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
@@ -277,17 +279,14 @@ static uint32_t some_object(const struct ofs_dcp_commit *d)
 static int add_new(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     struct ofs_str name, struct optimfs_error *err)
 {
-	uint32_t object = some_object(d), out;
-	uint64_t off, len;
+	uint32_t object = some_object(d), place;
 
-	if (ofs_dcp_commit_out(d, 0, false,
+	if (lay_new(d, t, 0,
 		object == OFS_NONE ? d->name
 				   : ofs_dcp_commit_object(d, object)->path,
-		&out, err) == -1)
+		&place, err) == -1)
 		return -1;
-	if (lay_new(d, t, out, &off, &len, err) == -1)
-		return -1;
-	return ofs_dcp_commit_add(d, t, name, out, off, len, err);
+	return ofs_dcp_commit_add(d, t, name, place, err);
 }
 
 /* Is it a tensor renamed within the index? It keeps its items; so do rewritten
