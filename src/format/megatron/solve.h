@@ -142,6 +142,10 @@ void ofs_solve_cache_save(const struct ofs_solve *s);
 
 /* solve_sample.c. A sample that cannot be read is no failure. */
 int ofs_sampler_open(struct ofs_solve *s);
+/* The files of the catalog, for many short reads by one thread (solve_source.c);
+ * ended by ofs_transport_close. */
+struct ofs_transport *ofs_solve_source(const struct ofs_catalog *cat,
+    struct optimfs_error *err);
 void ofs_sampler_close(struct ofs_solve *s);
 /* Reads samples of the parameters use[0..n), and sets their hashes. keep: and
  * their samples, as float32. */

@@ -13,10 +13,6 @@
 #include "plan/cast.h"
 #include "read/fetch.h"
 #include "read/reader.h"
-#include "store/local.h"
-
-/* Decoded items are needed once, in the order of the index. */
-#define CACHE (UINT64_C(64) << 20)
 
 struct ofs_sampler {
 	struct ofs_reader reader;
@@ -32,7 +28,7 @@ int ofs_sampler_open(struct ofs_solve *s)
 	if (s->sampler == NULL)
 		return -1;
 	return ofs_reader_init(&s->sampler->reader, cat,
-	    ofs_transport_of(cat, CACHE, s->err), s->err);
+	    ofs_solve_source(cat, s->err), s->err);
 }
 
 void ofs_sampler_close(struct ofs_solve *s)
