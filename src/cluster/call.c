@@ -158,20 +158,44 @@ static void call_here(struct optimfs_group *g, struct ofs_call *c)
 		c->err.code = 0;
 }
 
-static void begin(struct optimfs_group *g, struct ofs_call *c)
+/* Begins those on other ranks, all at once. */
+static void begin_all(struct optimfs_group *g, struct ofs_call *call, size_t n)
 {
-	struct ofs_buf b = { 0 };
+	struct ofs_ask *ask = calloc(n + 1, sizeof(*ask));
+	struct ofs_buf *b = calloc(n + 1, sizeof(*b));
+	size_t m = 0;
 
-	pthread_mutex_lock(&g->calls->lock);
-	c->id = ++g->calls->last;
-	pthread_mutex_unlock(&g->calls->lock);
-	ofs_wire_u8(&b, OFS_WIRE_CALL);
-	ofs_wire_u32(&b, c->id);
-	ofs_buf_put(&b, c->request->data, c->request->len);
-	b.bad |= c->request->bad;
-	if (ofs_group_ask(g, c->to, &b, NULL, 0, &c->err) == 0)
-		c->err.code = 0;
-	ofs_buf_fini(&b);
+	for (size_t i = 0; i < n; i++) {
+		call[i].err.code = 0;
+		if (call[i].to == g->rank)
+			continue;
+		pthread_mutex_lock(&g->calls->lock);
+		call[i].id = ++g->calls->last;
+		pthread_mutex_unlock(&g->calls->lock);
+		if (ask == NULL || b == NULL) {
+			ofs_no_memory(&call[i].err);
+			continue;
+		}
+		ofs_wire_u8(&b[i], OFS_WIRE_CALL);
+		ofs_wire_u32(&b[i], call[i].id);
+		ofs_buf_put(&b[i], call[i].request->data, call[i].request->len);
+		if (b[i].bad || call[i].request->bad)
+			ofs_no_memory(&call[i].err);
+		else
+			ask[m++] = (struct ofs_ask){ .to = call[i].to,
+				.request = b[i].data,
+				.nrequest = b[i].len };
+	}
+	(void)ofs_group_ask_all(g, ask, m, NULL);
+	m = 0;
+	for (size_t i = 0; i < n; i++)
+		if (call[i].to != g->rank && call[i].err.code == 0)
+			call[i].err = ask[m++].err;
+	g->ops->release(g->w, ask, m);
+	for (size_t i = 0; b != NULL && i < n; i++)
+		ofs_buf_fini(&b[i]);
+	free(b);
+	free(ask);
 }
 
 static void finish(struct optimfs_group *g, struct ofs_call *c)
@@ -197,9 +221,7 @@ static void finish(struct optimfs_group *g, struct ofs_call *c)
 
 void ofs_group_call(struct optimfs_group *g, struct ofs_call *call, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (call[i].to != g->rank)
-			begin(g, &call[i]);
+	begin_all(g, call, n);
 	for (size_t i = 0; i < n; i++)
 		if (call[i].to == g->rank)
 			call_here(g, &call[i]);

@@ -297,6 +297,22 @@ int ofs_group_error_in(const struct optimfs_group *w, int rank,
 	    w->ops->host(w->w, rank));
 }
 
+int ofs_group_ask_all(const struct optimfs_group *w, struct ofs_ask *ask,
+    size_t n, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	w->ops->ask(w->w, ask, n);
+	for (size_t i = 0; i < n; i++) {
+		if (ask[i].err.code == 0)
+			continue;
+		ofs_group_error_in(w, ask[i].to, &ask[i].err);
+		if (ret == 0)
+			ret = optimfs_fail_with(err, &ask[i].err);
+	}
+	return ret;
+}
+
 int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err)
@@ -305,17 +321,13 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 		.request = request->data,
 		.nrequest = request->len,
 		.want = want };
-	int ret = 0;
+	int ret;
 
 	if (request->bad)
 		return ofs_no_memory(err);
-	w->ops->ask(w->w, &ask, 1);
-	if (ask.err.code != 0) {
-		ofs_group_error_in(w, rank, &ask.err);
-		ret = optimfs_fail_with(err, &ask.err);
-	} else if (want > 0) {
+	ret = ofs_group_ask_all(w, &ask, 1, err);
+	if (ret == 0 && want > 0)
 		memcpy(out, ask.answer, want);
-	}
 	w->ops->release(w->w, &ask, 1);
 	return ret;
 }

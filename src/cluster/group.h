@@ -117,8 +117,12 @@ int ofs_group_add(struct optimfs_group *w, struct ofs_manifest *s,
 /* Replaces the newest generation; the group takes it over. The offered one
  * stays. */
 void ofs_group_put(struct optimfs_group *w, struct ofs_manifest *s);
-/* Sends a request and waits for its answer of want bytes. An error names the
- * rank. */
+/* Sends n requests to other ranks at once and waits for the answers: valid until
+ * ops->release, which the caller calls in any case. Errors name their ranks; err
+ * gets the first. */
+int ofs_group_ask_all(const struct optimfs_group *w, struct ofs_ask *ask,
+    size_t n, struct optimfs_error *err);
+/* As above, one request; its answer of want bytes goes to out. */
 int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);

@@ -153,9 +153,14 @@ static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 
 static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
+	const uint8_t *kind = n == 0 ? NULL : a[0].request;
+
 	atomic_fetch_add(&w->f->counts.rounds, 1);
-	for (size_t i = 0; i < n; i++)
-		ask_one(w->f, w->rank, &a[i]);
+	if (kind != NULL && *kind < OFS_WIRE_KINDS)
+		atomic_fetch_add(&w->f->counts.rounds_of[*kind], 1);
+	/* the last first: nothing may depend on the order of answers */
+	for (size_t i = n; i > 0; i--)
+		ask_one(w->f, w->rank, &a[i - 1]);
 }
 
 /* ask has already stored the answers. */

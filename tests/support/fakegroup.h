@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cluster/module.h"
+#include "cluster/wire.h"
 
 /* A module without a network: the thread that asks also answers. If memory
  * runs out, the test ends. */
@@ -28,6 +29,7 @@ int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
 struct fakegroup_counts {
 	_Atomic uint64_t asks, rounds, bytes, largest;
 	_Atomic uint64_t answered[16]; /* by rank */
+	_Atomic uint64_t rounds_of[OFS_WIRE_KINDS]; /* by kind of request */
 };
 struct fakegroup_counts *fakegroup_counts(struct fakegroup *f);
 

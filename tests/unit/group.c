@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "api/api.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,13 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "optimfs/optimfs.h"
 
+#include "api/api.h"
 #include "base/buf.h"
+#include "cluster/commit/coordinator_impl.h"
+#include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
 #include "handmade.h"
+#include "journal/publish.h"
+#include "journal/stage.h"
 #include "support/group_job.h"
 #include "tap.h"
 
@@ -479,6 +483,116 @@ static void test_expand(void)
 	fakegroup_free(f);
 }
 
+/* Ranks that see the directory of another: the lowest writes there, although the
+ * highest takes its lock first. */
+static void join_shared(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct ofs_manifest *s = ofs_group_manifest(w, j->path, NULL);
+	const struct ofs_coordinator *c;
+
+	((bool *)j->ctx)[rank] = s->participant != NULL;
+	if (rank != 0)
+		return;
+	c = s->writing->coordinator;
+	is_u64(c->n, 3, "six ranks see three directories");
+	is_int(c->of_rank[5], c->of_rank[1], "rank 5 sees that of rank 1");
+	is_int(c->of_rank[4], c->of_rank[0], "rank 4 sees that of rank 0");
+}
+
+static void test_shared(void)
+{
+	static const bool want[6] = { true, true, false, true, false, false };
+	bool has[6] = { false };
+	struct job j = { .size = 6,
+		.path = each_rank,
+		.options.rw = true,
+		.work = join_shared,
+		.ctx = has };
+
+	clear();
+	make_dirs(4);
+	if (rmdir(path_of("2")) == -1 || symlink("1", path_of("2")) == -1 ||
+	    symlink("0", path_of("4")) == -1 ||
+	    symlink("1", path_of("5")) == -1)
+		bail_out("symlink");
+	put(path_of("0/a"), "a", 1);
+	run(&j);
+	is_mem(has, want, sizeof(has),
+	    "the lowest rank that sees a directory has its lock");
+}
+
+/* A commit to many directories takes as many rounds as one to few: rank 0 asks
+ * all ranks at once. */
+static void commit_each(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct ofs_manifest *s = ofs_group_manifest(w, j->path, NULL);
+	struct fakegroup_counts *c = fakegroup_counts(j->f);
+	uint64_t *rounds = j->ctx;
+	struct optimfs_error err;
+	struct ofs_publish *p;
+	char name[16];
+	int fd;
+
+	if (rank != 0)
+		return;
+	is_u64(atomic_load(&c->rounds_of[OFS_WIRE_PARTICIPANT]), 1,
+	    "%d ranks join in one round", j->size);
+	p = ofs_publish_begin_all(s->writing->coordinator,
+	    ofs_stage_beside(s->writing->stage), &err);
+	for (int r = 0; r < j->size; r++) {
+		snprintf(name, sizeof(name), "f%d", r);
+		if (p == NULL ||
+		    ofs_publish_file(p, name, NULL, &fd, &err) == -1 ||
+		    write(fd, "new", 3) != 3)
+			bail_out("%s", err.text);
+	}
+	if (ofs_publish_commit(p, &err) != 0 ||
+	    ofs_coordinator_forget(s->writing->coordinator, &err) != 0)
+		diag("%s", err.text);
+	ofs_publish_free(p);
+	rounds[0] = atomic_load(&c->rounds_of[OFS_WIRE_PARTICIPANT]);
+	rounds[1] = atomic_load(&c->rounds_of[OFS_WIRE_CALL]);
+	ofs_stage_close(s->writing->stage, false);
+	s->writing->stage = NULL;
+}
+
+static void commit_with(int size, uint64_t *rounds)
+{
+	struct job j = { .size = size,
+		.path = each_rank,
+		.options.rw = true,
+		.work = commit_each,
+		.ctx = rounds };
+	unsigned bad = 0;
+
+	clear();
+	make_dirs(size);
+	for (int r = 0; r < size; r++)
+		put(path_of("%d/f%d", r, r), "old", 3);
+	run(&j);
+	for (int r = 0; r < size; r++) {
+		struct ofs_buf b = { 0 };
+
+		load(path_of("%d/f%d", r, r), &b);
+		bad += b.len != 3 || memcmp(b.data, "new", 3) != 0;
+		ofs_buf_fini(&b);
+	}
+	is_u64(bad, 0, "a commit to %d directories reaches all", size);
+}
+
+static void test_rounds(void)
+{
+	uint64_t two[2] = { 0 }, eight[2] = { 0 };
+
+	commit_with(2, two);
+	commit_with(8, eight);
+	ok(two[0] > 0 && two[1] > 0, "a commit asks other ranks");
+	is_u64(eight[0], two[0],
+	    "a commit to 8 directories asks as often as one to 2");
+	is_u64(eight[1], two[1],
+	    "a commit to 8 directories makes as many rounds of calls");
+}
+
 /* A rank whose machine is gone says neither that it leaves nor that it died.
  * The others must leave without it. */
 static void *leave_as(void *arg)
@@ -555,6 +669,8 @@ int main(void)
 	test_expand();
 	test_requests();
 	test_agreement();
+	test_shared();
+	test_rounds();
 	test_large();
 	test_ahead();
 	end_ranks();

@@ -25,13 +25,10 @@ void ofs_coordinator_request(const struct ofs_coordinator *s,
 
 /* The writer's own directory. */
 static int ask_own(const struct ofs_coordinator *s,
-    const struct ofs_buf *request, void *out, uint64_t want,
-    struct optimfs_error *err)
+    const struct ofs_buf *request, struct optimfs_error *err)
 {
 	struct ofs_request q = { .from = s->group->rank,
-		.c = ofs_cursor_of(request->data, request->len),
-		.out = out,
-		.want = want };
+		.c = ofs_cursor_of(request->data, request->len) };
 	struct optimfs_error own;
 
 	if (ofs_group_handle(s->group, &q, &own) == 0)
@@ -40,105 +37,223 @@ static int ask_own(const struct ofs_coordinator *s,
 	return optimfs_fail_with(err, &own);
 }
 
-static int ask_rank(const struct ofs_coordinator *s, int rank,
-    const struct ofs_buf *request, void *out, uint64_t want,
-    struct optimfs_error *err)
+int ofs_coordinator_ask(const struct ofs_coordinator *s,
+    const struct ofs_buf *request, bool same, struct optimfs_error *err)
 {
-	if (request->bad)
-		return ofs_no_memory(err);
-	if (rank == s->group->rank)
-		return ask_own(s, request, out, want, err);
-	return ofs_group_ask(s->group, rank, request, out, want, err);
-}
+	struct ofs_ask *ask = calloc((size_t)s->n + 1, sizeof(*ask));
+	const struct ofs_buf *own = NULL;
+	size_t n = 0;
+	int ret = ask == NULL ? ofs_no_memory(err) : 0;
 
-int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t to,
-    const struct ofs_buf *request, void *out, uint64_t want,
-    struct optimfs_error *err)
-{
-	return ask_rank(s, s->participant[to].rank, request, out, want, err);
+	for (uint32_t i = 0; i < s->n && ret == 0; i++) {
+		const struct ofs_buf *b = &request[same ? 0 : i];
+
+		if (b->bad)
+			ret = ofs_no_memory(err);
+		else if (b->len != 0 && ofs_coordinator_is_own(s, i))
+			own = b;
+		else if (b->len != 0)
+			ask[n++] =
+			    (struct ofs_ask){ .to = s->participant[i].rank,
+				    .request = b->data,
+				    .nrequest = b->len };
+	}
+	if (ret == 0) {
+		ret = ofs_group_ask_all(s->group, ask, n, err);
+		s->group->ops->release(s->group->w, ask, n);
+	}
+	if (own != NULL && ask_own(s, own, err) == -1)
+		ret = -1;
+	free(ask);
+	return ret;
 }
 
 /* Joining. */
+
+/* The participant with the lock of that id; s->n: none. */
+static uint32_t find_id(const struct ofs_coordinator *s, const char *id)
+{
+	uint32_t i = 0;
+
+	while (i < s->n && strcmp(s->participant[i].id, id) != 0)
+		i++;
+	return i;
+}
 
 static int add_participant(struct ofs_coordinator *s, int rank, const char *id,
     const char *path, struct optimfs_error *err)
 {
 	struct ofs_participant_ref *p = &s->participant[s->n];
 
-	if (s->n == OFS_MAX_PARTICIPANTS)
-		return optimfs_fail(err, E2BIG,
-		    "OFS624 a checkpoint in more than %d directories",
-		    OFS_MAX_PARTICIPANTS);
 	if (asprintf(&p->name, "%s:%s", s->group->ops->host(s->group->w, rank),
 		path) == -1) {
 		p->name = NULL;
 		return ofs_no_memory(err);
 	}
-	p->rank = rank;
+	p->rank = -1;
+	p->lowest = rank;
 	snprintf(p->id, sizeof(p->id), "%s", id);
-	s->of_rank[rank] = (int)s->n++;
+	s->n++;
 	return 0;
 }
 
-static int take_joined(struct ofs_coordinator *s, int rank,
-    const uint8_t *answer, struct optimfs_error *err)
+/* A directory is named after the lowest rank that sees it. */
+static int take_joined(struct ofs_coordinator *s,
+    const struct ofs_join_answer *joined, struct optimfs_error *err)
 {
-	struct ofs_cursor c = ofs_cursor_of(answer, OFS_JOIN_WANT);
-	uint8_t joined = ofs_cursor_u8(&c);
-	uint32_t index = ofs_cursor_le32(&c);
-	const char *id = ofs_wire_take_str(&c), *path = ofs_wire_take_str(&c);
+	uint32_t own = s->of_rank[s->group->rank] == 0;
 
-	if (c.bad || (joined == OFS_JOINED_SAME && index >= s->n)) {
-		ofs_wire_malformed(err);
-		return ofs_group_error_in(s->group, rank, err);
+	while (s->n > own)
+		free(s->participant[--s->n].name);
+	for (int r = 0; r < s->group->size; r++) {
+		const struct ofs_join_answer *a = &joined[r];
+		uint32_t i = find_id(s, a->id);
+
+		if (r == s->group->rank || a->id[0] == '\0')
+			continue;
+		if (i == s->n &&
+		    add_participant(s, r, a->id, a->path, err) == -1)
+			return -1;
+		if (a->err.code == 0)
+			s->participant[i].rank = r;
+		s->of_rank[r] = (int)i;
 	}
-	if (joined == OFS_JOINED_NEW)
-		return add_participant(s, rank, id, path, err);
-	if (joined == OFS_JOINED_SAME)
-		s->of_rank[rank] = (int)index;
 	return 0;
 }
 
-static int join(struct ofs_coordinator *s, int rank, struct optimfs_error *err)
+/* Is it known which rank has the lock of the directory of rank r? */
+static bool is_known(const struct ofs_coordinator *s,
+    const struct ofs_join_answer *joined, int r)
 {
-	uint8_t *answer = malloc(OFS_JOIN_WANT);
+	return joined[r].err.code == 0 ||
+	    (s->of_rank[r] != -1 && s->participant[s->of_rank[r]].rank != -1);
+}
+
+/* Asks n ranks, at once, to join or to leave. */
+static int ask_ranks(const struct ofs_coordinator *s,
+    enum ofs_participant_op op, struct ofs_ask *ask, size_t n,
+    struct ofs_join_answer *joined, struct optimfs_error *err)
+{
+	struct optimfs_group *w = s->group;
 	struct ofs_buf b = { 0 };
 	int ret;
 
-	if (answer == NULL)
+	ofs_coordinator_request(s, op, &b);
+	if (b.bad)
 		return ofs_no_memory(err);
-	ofs_coordinator_request(s, OFS_PARTICIPANT_JOIN, &b);
-	ofs_wire_u32(&b, s->n);
-	for (uint32_t i = 0; i < s->n; i++)
-		ofs_wire_str(&b, s->participant[i].id);
-	ret = ask_rank(s, rank, &b, answer, OFS_JOIN_WANT, err);
-	if (ret == 0)
-		ret = take_joined(s, rank, answer, err);
+	for (size_t i = 0; i < n; i++)
+		ask[i] = (struct ofs_ask){ .to = ask[i].to,
+			.request = b.data,
+			.nrequest = b.len,
+			.want =
+			    op == OFS_PARTICIPANT_JOIN ? sizeof(*joined) : 0 };
+	ret = ofs_group_ask_all(w, ask, n, err);
+	for (size_t i = 0; i < n && ret == 0; i++) {
+		struct ofs_join_answer *a = &joined[ask[i].to];
+
+		if (op != OFS_PARTICIPANT_JOIN)
+			continue;
+		memcpy(a, ask[i].answer, sizeof(*a));
+		a->id[sizeof(a->id) - 1] = a->path[sizeof(a->path) - 1] = '\0';
+		a->err.text[sizeof(a->err.text) - 1] = '\0';
+		a->err.how = OPTIMFS_NOT_LOST;
+	}
+	w->ops->release(w->w, ask, n);
 	ofs_buf_fini(&b);
-	free(answer);
 	return ret;
 }
 
-/* One after the other: later ranks find the locks of earlier ones. */
+/* The participant shall be the lowest rank, whoever was first. */
+static int hand_over(struct ofs_coordinator *s, struct ofs_ask *ask,
+    struct ofs_join_answer *joined, struct optimfs_error *err)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->participant[i].rank != s->participant[i].lowest)
+			ask[n++].to = s->participant[i].rank;
+	if (ask_ranks(s, OFS_PARTICIPANT_LEAVE, ask, n, joined, err) == -1)
+		return -1;
+	n = 0;
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->participant[i].rank != s->participant[i].lowest)
+			ask[n++].to = s->participant[i].rank =
+			    s->participant[i].lowest;
+	return ask_ranks(s, OFS_PARTICIPANT_JOIN, ask, n, joined, err);
+}
+
+/* The first directory that another writer has. */
+static int check_joined(const struct ofs_coordinator *s,
+    const struct ofs_join_answer *joined, struct optimfs_error *err)
+{
+	for (int r = 0; r < s->group->size; r++) {
+		int i = s->of_rank[r];
+
+		if (joined[r].err.code == 0 ||
+		    (i != -1 && s->participant[i].rank != -1 &&
+			s->participant[i].rank != r))
+			continue;
+		optimfs_fail_with(err, &joined[r].err);
+		return ofs_group_error_in(s->group, r, err);
+	}
+	return 0;
+}
+
+/* Of several ranks that see a directory, one gets its lock. Those that looked
+ * before it had written its id are asked again. */
+static int join_others(struct ofs_coordinator *s, struct ofs_ask *ask,
+    struct ofs_join_answer *joined, struct optimfs_error *err)
+{
+	for (int r = 0; r < s->group->size; r++)
+		joined[r].err.code = r != s->group->rank;
+	for (int i = 0; i < 2; i++) {
+		size_t n = 0;
+
+		for (int r = 0; r < s->group->size; r++)
+			if (!is_known(s, joined, r))
+				ask[n++].to = r;
+		if (ask_ranks(s, OFS_PARTICIPANT_JOIN, ask, n, joined, err) ==
+			-1 ||
+		    take_joined(s, joined, err) == -1)
+			return -1;
+	}
+	if (check_joined(s, joined, err) == -1 ||
+	    hand_over(s, ask, joined, err) == -1)
+		return -1;
+	return check_joined(s, joined, err);
+}
+
+static int join_own(struct ofs_coordinator *s, const char *id,
+    struct optimfs_error *err)
+{
+	char *path = ofs_manifest_here(s->manifest, err);
+	int me = s->group->rank, ret = path == NULL ? -1 : 0;
+
+	if (ret == 0 && s->manifest->dir.fd != -1) {
+		ret = ofs_participant_own(s->manifest, s->stage, err);
+		if (ret == 0)
+			ret = add_participant(s, me, id, path, err);
+		if (ret == 0)
+			s->participant[s->of_rank[me] = 0].rank = me;
+	}
+	free(path);
+	return ret;
+}
+
 static int join_all(struct ofs_coordinator *s, const char *id,
     struct optimfs_error *err)
 {
-	struct optimfs_group *w = s->group;
+	size_t n = (size_t)s->group->size;
+	struct ofs_join_answer *joined = calloc(n, sizeof(*joined));
+	struct ofs_ask *ask = calloc(n, sizeof(*ask));
+	int ret = joined == NULL || ask == NULL ? ofs_no_memory(err)
+						: join_own(s, id, err);
 
-	char *path = ofs_manifest_here(s->manifest, err);
-	int ret = path == NULL ? -1 : 0;
-
-	if (ret == 0 && s->manifest->dir.fd != -1 &&
-	    (ofs_participant_own(s->manifest, s->stage, err) == -1 ||
-		add_participant(s, w->rank, id, path, err) == -1))
-		ret = -1;
-	free(path);
-	if (ret == -1)
-		return -1;
-	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && join(s, r, err) == -1)
-			return -1;
-	return 0;
+	if (ret == 0)
+		ret = join_others(s, ask, joined, err);
+	free(joined);
+	free(ask);
+	return ret;
 }
 
 struct ofs_coordinator *ofs_coordinator_open(struct ofs_manifest *manifest,
@@ -287,12 +402,10 @@ int ofs_coordinator_recover(struct ofs_coordinator *s,
 int ofs_coordinator_forget(struct ofs_coordinator *s, struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
-	int ret = 0;
+	int ret;
 
 	ofs_coordinator_request(s, OFS_PARTICIPANT_FORGET, &b);
-	for (uint32_t i = 0; i < s->n; i++)
-		if (ofs_coordinator_ask(s, i, &b, NULL, 0, err) == -1)
-			ret = -1;
+	ret = ofs_coordinator_ask(s, &b, true, err);
 	ofs_buf_fini(&b);
 	return ret == -1 ? -1 : ofs_decision_remove(s->stage, err);
 }

@@ -13,11 +13,8 @@
  * directories. */
 #define OFS_PUBLISH_BUILT "built"
 
-/* The most directories of a checkpoint: a JOIN has the ids of all of them. */
-#define OFS_MAX_PARTICIPANTS 4096
-
 struct ofs_participant_ref {
-	int rank;
+	int rank, lowest; /* of those that see it */
 	char id[OFS_LOCK_ID];
 	char *name; /* "host:/path", for the decision and for messages */
 };
@@ -32,11 +29,11 @@ struct ofs_coordinator {
 };
 
 /* coordinator.c */
-/* Sends a request to a participant; the writer's own is called directly.
- * request begins with ofs_coordinator_request. */
-int ofs_coordinator_ask(const struct ofs_coordinator *s, uint32_t to,
-    const struct ofs_buf *request, void *out, uint64_t want,
-    struct optimfs_error *err);
+/* Sends each participant its request, all at once; same: the same one to all. One
+ * without bytes is left out. The writer's own is called directly. A request begins
+ * with ofs_coordinator_request. -1: the first failure. */
+int ofs_coordinator_ask(const struct ofs_coordinator *s,
+    const struct ofs_buf *request, bool same, struct optimfs_error *err);
 void ofs_coordinator_request(const struct ofs_coordinator *s,
     enum ofs_participant_op op, struct ofs_buf *b);
 /* Makes a call (call.h) to the participants in mask (NULL: all) at once. id may

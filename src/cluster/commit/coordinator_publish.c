@@ -17,6 +17,8 @@
 /* Size of a DATA request, and number of such requests at once. */
 #define PIECE ((uint64_t)960 << 10)
 enum { PIECES = 16 };
+/* A NAMES request has room for one more name. */
+#define NAMES_MAX (OFS_GROUP_REQUEST_MAX - ((uint64_t)16 << 10))
 
 struct shipping {
 	struct ofs_coordinator *s;
@@ -116,11 +118,9 @@ static int size_of(const struct ofs_publish_name *n, uint64_t *size,
 }
 
 /* Files for the writer's own directory are moved, which takes no space. */
-static int begin(struct shipping *p, uint32_t to)
+static int put_begin(const struct shipping *p, uint32_t to, struct ofs_buf *b)
 {
 	uint64_t need = 0, size = 0;
-	struct ofs_buf b = { 0 };
-	int ret;
 
 	for (size_t i = 0; i < p->plan->n && !ofs_coordinator_is_own(p->s, to);
 	     i++) {
@@ -130,59 +130,76 @@ static int begin(struct shipping *p, uint32_t to)
 			return -1;
 		need += size;
 	}
-	ofs_coordinator_request(p->s, OFS_PARTICIPANT_BEGIN, &b);
-	ofs_wire_u64(&b, need);
-	ret = ofs_coordinator_ask(p->s, to, &b, NULL, 0, p->err);
-	ofs_buf_fini(&b);
-	return ret;
+	ofs_coordinator_request(p->s, OFS_PARTICIPANT_BEGIN, b);
+	ofs_wire_u64(b, need);
+	return 0;
 }
 
-static int announce_file(struct shipping *p, size_t name, uint32_t to)
+static int put_name(const struct shipping *p, size_t name, struct ofs_buf *b)
 {
 	const struct ofs_publish_name *n = &p->plan->name[name];
-	struct ofs_buf b = { 0 };
-	uint8_t slot[4];
-	struct stat st;
-	int ret;
+	struct stat st = { 0 };
 
-	if (look_at(n, &st, p->err) == -1)
+	if (is_file(n) && look_at(n, &st, p->err) == -1)
 		return -1;
-	ofs_coordinator_request(p->s, OFS_PARTICIPANT_FILE, &b);
-	ofs_wire_str(&b, n->rel);
-	ofs_wire_str(&b, n->like == NULL ? "" : n->like);
-	ofs_wire_u64(&b, (uint64_t)st.st_size);
-	ofs_wire_u32(&b, st.st_mode & 0777);
-	ret = ofs_coordinator_ask(p->s, to, &b, slot, sizeof(slot), p->err);
-	if (ret == 0)
-		p->slot[at(p, name, to)] = ofs_le32(slot);
-	ofs_buf_fini(&b);
+	if (b->len == 0)
+		ofs_coordinator_request(p->s, OFS_PARTICIPANT_NAMES, b);
+	ofs_wire_u8(b, is_file(n));
+	ofs_wire_str(b, n->rel);
+	ofs_wire_str(b, n->like == NULL ? "" : n->like);
+	ofs_wire_u64(b, (uint64_t)st.st_size);
+	ofs_wire_u32(b, st.st_mode & 0777);
+	return 0;
+}
+
+/* Sends what b has for each participant. */
+static int tell(const struct shipping *p, struct ofs_buf *b)
+{
+	int ret = ofs_coordinator_ask(p->s, b, false, p->err);
+
+	for (uint32_t k = 0; k < p->s->n; k++)
+		b[k].len = 0;
 	return ret;
 }
 
-static int announce_removal(struct shipping *p, size_t name, uint32_t to)
+/* Adds a name for all that get it; requests that are full are sent. */
+static int announce_name(struct shipping *p, size_t name, struct ofs_buf *b,
+    uint32_t *nfiles)
 {
-	struct ofs_buf b = { 0 };
-	int ret;
+	bool file = is_file(&p->plan->name[name]), full = false;
 
-	ofs_coordinator_request(p->s, OFS_PARTICIPANT_REMOVE, &b);
-	ofs_wire_str(&b, p->plan->name[name].rel);
-	ret = ofs_coordinator_ask(p->s, to, &b, NULL, 0, p->err);
-	ofs_buf_fini(&b);
-	return ret;
-}
-
-static int announce(struct shipping *p, uint32_t to)
-{
-	int ret = begin(p, to);
-
-	for (size_t i = 0; i < p->plan->n && ret == 0; i++) {
-		if (!p->goes[at(p, i, to)])
+	for (uint32_t k = 0; k < p->s->n; k++) {
+		if (!p->goes[at(p, name, k)] ||
+		    (file && ofs_coordinator_is_own(p->s, k)))
 			continue;
-		if (!is_file(&p->plan->name[i]))
-			ret = announce_removal(p, i, to);
-		else if (!ofs_coordinator_is_own(p->s, to))
-			ret = announce_file(p, i, to);
+		if (put_name(p, name, &b[k]) == -1)
+			return -1;
+		if (file)
+			p->slot[at(p, name, k)] = nfiles[k]++;
+		full |= b[k].len > NAMES_MAX;
 	}
+	return full ? tell(p, b) : 0;
+}
+
+/* All participants at once. */
+static int announce(struct shipping *p)
+{
+	struct ofs_buf *b = calloc(p->s->n + 1ul, sizeof(*b));
+	uint32_t *nfiles = calloc(p->s->n + 1ul, sizeof(*nfiles));
+	int ret = b == NULL || nfiles == NULL ? ofs_no_memory(p->err) : 0;
+
+	for (uint32_t k = 0; k < p->s->n && ret == 0; k++)
+		ret = put_begin(p, k, &b[k]);
+	if (ret == 0)
+		ret = tell(p, b);
+	for (size_t i = 0; i < p->plan->n && ret == 0; i++)
+		ret = announce_name(p, i, b, nfiles);
+	if (ret == 0)
+		ret = tell(p, b);
+	for (uint32_t k = 0; b != NULL && k < p->s->n; k++)
+		ofs_buf_fini(&b[k]);
+	free(nfiles);
+	free(b);
 	return ret;
 }
 
@@ -191,14 +208,8 @@ static int announce(struct shipping *p, uint32_t to)
 static int flush(struct shipping *p)
 {
 	const struct optimfs_group *w = p->s->group;
-	int ret = 0;
+	int ret = ofs_group_ask_all(w, p->ask, p->n, p->err);
 
-	w->ops->ask(w->w, p->ask, p->n);
-	for (size_t i = 0; i < p->n && ret == 0; i++)
-		if (p->ask[i].err.code != 0) {
-			ofs_group_error_in(w, p->ask[i].to, &p->ask[i].err);
-			ret = optimfs_fail_with(p->err, &p->ask[i].err);
-		}
 	w->ops->release(w->w, p->ask, p->n);
 	p->n = 0;
 	return ret;
@@ -289,10 +300,7 @@ static int take_own(struct shipping *p)
 
 static int ship(struct shipping *p)
 {
-	for (uint32_t k = 0; k < p->s->n; k++)
-		if (announce(p, k) == -1)
-			return -1;
-	return send_files(p) == -1 ? -1 : take_own(p);
+	return announce(p) == -1 || send_files(p) == -1 ? -1 : take_own(p);
 }
 
 /* The two phases. */
@@ -302,8 +310,7 @@ static void abort_all(const struct ofs_coordinator *s)
 	struct ofs_buf b = { 0 };
 
 	ofs_coordinator_request(s, OFS_PARTICIPANT_ABORT, &b);
-	for (uint32_t i = 0; i < s->n; i++)
-		(void)ofs_coordinator_ask(s, i, &b, NULL, 0, NULL);
+	(void)ofs_coordinator_ask(s, &b, true, NULL);
 	ofs_buf_fini(&b);
 }
 

@@ -89,76 +89,40 @@ int ofs_participant_own(struct ofs_manifest *s, int stage,
 
 /* Joining. */
 
-/* The index of the lock beside path among n ids; n: none of them. */
-static uint32_t held_by(const char *path, struct ofs_cursor ids, uint32_t n)
-{
-	char id[OFS_LOCK_ID];
-
-	ofs_beside_holder(path, id);
-	for (uint32_t i = 0; i < n; i++)
-		if (strcmp(ofs_wire_take_str(&ids), id) == 0 && id[0] != '\0')
-			return i;
-	return n;
-}
-
-/* A foreign lock may belong to the job: then the directory is known. */
-static int join_at(struct ofs_manifest *s, const char *path,
-    const struct ofs_cursor *ids, uint32_t n, uint32_t *index,
-    struct optimfs_error *err)
-{
-	struct ofs_participant *k;
-
-	*index = held_by(path, *ids, n);
-	if (*index < n)
-		return 0;
-	k = participant_new(err);
-	if (k == NULL)
-		return -1;
-	if (ofs_beside_take(path, &k->beside, err) == -1) {
-		participant_free(k);
-		/* it existed, but this machine had not seen it yet */
-		*index = held_by(path, *ids, n);
-		return *index < n ? 0 : -1;
-	}
-	k->stage = k->beside.dir;
-	s->participant = k;
-	return 0;
-}
-
 static int join(struct ofs_request *q, struct optimfs_error *err)
 {
 	struct ofs_manifest *s = q->manifest;
-	struct ofs_cursor *c = &q->c;
-	uint32_t n = ofs_cursor_le32(c), index = n;
-	enum ofs_joined joined = OFS_JOINED_NONE;
-	struct ofs_buf b = { 0 };
+	struct ofs_join_answer a = { 0 };
+	struct ofs_participant *k = NULL;
 	char *path;
 
-	if (c->bad || q->want != OFS_JOIN_WANT || s->participant != NULL)
+	if (q->c.bad || ofs_cursor_left(&q->c) != 0 || q->want != sizeof(a) ||
+	    s->participant != NULL)
 		return ofs_wire_malformed(err);
 	path = ofs_manifest_here(s, err);
-	if (path == NULL)
-		return -1;
-	if (s->dir.fd != -1) {
-		if (join_at(s, path, c, n, &index, err) == -1) {
-			free(path);
-			return -1;
-		}
-		joined = index < n ? OFS_JOINED_SAME : OFS_JOINED_NEW;
+	if (path != NULL && strlen(path) >= sizeof(a.path)) {
+		free(path);
+		return optimfs_fail(err, ENAMETOOLONG, "a path too long");
 	}
-	ofs_wire_u8(&b, (uint8_t)joined);
-	ofs_wire_u32(&b, index);
-	ofs_wire_str(&b,
-	    joined == OFS_JOINED_NEW ? s->participant->beside.lock.id : "");
-	ofs_wire_str(&b, path);
+	if (path != NULL && s->dir.fd != -1)
+		k = participant_new(err);
+	if (path == NULL || (s->dir.fd != -1 && k == NULL)) {
+		free(path);
+		return -1;
+	}
+	strcpy(a.path, path);
+	if (k != NULL && ofs_beside_take(path, &k->beside, &a.err) == 0) {
+		a.err.code = 0;
+		memcpy(a.id, k->beside.lock.id, sizeof(a.id));
+		k->stage = k->beside.dir;
+		s->participant = k;
+	} else if (k != NULL) {
+		participant_free(k);
+		ofs_beside_holder(path, a.id);
+	}
 	free(path);
-	memset(q->out, 0, q->want);
-	if (!b.bad && b.len <= q->want)
-		memcpy(q->out, b.data, b.len);
-	else
-		b.bad = true;
-	ofs_buf_fini(&b);
-	return b.bad ? optimfs_fail(err, ENAMETOOLONG, "a path too long") : 0;
+	memcpy(q->out, &a, sizeof(a));
+	return 0;
 }
 
 /* Operations that may take long: calls (call.h). */
@@ -274,19 +238,12 @@ static int keep_fd(struct ofs_participant *k, int fd, struct optimfs_error *err)
 	return 0;
 }
 
-static int file(struct ofs_participant *k, struct ofs_request *q,
-    struct optimfs_error *err)
+static int file(struct ofs_participant *k, const char *rel, const char *like,
+    uint64_t size, uint32_t mode, struct optimfs_error *err)
 {
-	struct ofs_cursor *c = &q->c;
-	const char *rel = ofs_wire_take_str(c), *like = ofs_wire_take_str(c);
-	uint64_t size = ofs_cursor_le64(c);
-	uint32_t mode = ofs_cursor_le32(c);
 	struct stat st;
 	int fd;
 
-	if (c->bad || ofs_cursor_left(c) != 0 || q->want != 4 || k->p == NULL ||
-	    k->voted || !ofs_path_stays(rel, strlen(rel)) || size > INT64_MAX)
-		return ofs_wire_malformed(err);
 	/* the publisher now knows what is there: is it what was mounted? */
 	if (ofs_publish_file(k->p, rel, none_if_empty(like), &fd, err) == -1 ||
 	    check_same(k->of, rel, err) == -1)
@@ -296,10 +253,36 @@ static int file(struct ofs_participant *k, struct ofs_request *q,
 		return optimfs_fail(err, errno, "OFS821 new %.200s: %m", rel);
 	if (ofs_sys_truncate(fd, size) == -1)
 		return optimfs_fail(err, errno, "OFS801 %.200s: %m", rel);
-	if (keep_fd(k, fd, err) == -1)
-		return -1;
-	ofs_put_le(q->out, k->nfds - 1, 4);
-	return 0;
+	return keep_fd(k, fd, err);
+}
+
+static int drop(struct ofs_participant *k, const char *rel,
+    struct optimfs_error *err)
+{
+	return ofs_publish_remove(k->p, rel, err) == 0
+	    ? check_same(k->of, rel, err)
+	    : -1;
+}
+
+static int names(struct ofs_participant *k, struct ofs_cursor *c,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	while (ret == 0 && (c->bad || ofs_cursor_left(c) != 0)) {
+		bool kept = ofs_cursor_u8(c) != 0;
+		const char *rel = ofs_wire_take_str(c);
+		const char *like = ofs_wire_take_str(c);
+		uint64_t size = ofs_cursor_le64(c);
+		uint32_t mode = ofs_cursor_le32(c);
+
+		if (c->bad || k->p == NULL || k->voted || size > INT64_MAX ||
+		    !ofs_path_stays(rel, strlen(rel)))
+			return ofs_wire_malformed(err);
+		ret = kept ? file(k, rel, like, size, mode, err)
+			   : drop(k, rel, err);
+	}
+	return ret;
 }
 
 static int data(struct ofs_participant *k, struct ofs_cursor *c,
@@ -312,19 +295,6 @@ static int data(struct ofs_participant *k, struct ofs_cursor *c,
 	if (c->bad || i >= k->nfds || k->voted || off > INT64_MAX - n)
 		return ofs_wire_malformed(err);
 	return ofs_write_all(k->fd[i], p, n, off, err);
-}
-
-static int drop(struct ofs_participant *k, struct ofs_cursor *c,
-    struct optimfs_error *err)
-{
-	const char *rel = ofs_wire_take_str(c);
-
-	if (c->bad || ofs_cursor_left(c) != 0 || k->p == NULL || k->voted ||
-	    !ofs_path_stays(rel, strlen(rel)))
-		return ofs_wire_malformed(err);
-	return ofs_publish_remove(k->p, rel, err) == 0
-	    ? check_same(k->of, rel, err)
-	    : -1;
 }
 
 int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
@@ -361,10 +331,8 @@ static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
 		return work(k, op, q, err);
 	case OFS_PARTICIPANT_BEGIN:
 		return begin(k, q, err);
-	case OFS_PARTICIPANT_FILE:
-		return file(k, q, err);
-	case OFS_PARTICIPANT_REMOVE:
-		return drop(k, &q->c, err);
+	case OFS_PARTICIPANT_NAMES:
+		return names(k, &q->c, err);
 	case OFS_PARTICIPANT_ABORT:
 		let_go(k, true);
 		return 0;
@@ -386,6 +354,11 @@ static int answer(struct ofs_request *q, struct optimfs_error *err)
 		return join(q, err);
 	if (q->c.bad || k == NULL)
 		return ofs_wire_malformed(err);
+	if (op == OFS_PARTICIPANT_LEAVE) {
+		q->manifest->offered->participant = NULL;
+		participant_free(k);
+		return 0;
+	}
 	if (op == OFS_PARTICIPANT_DATA) {
 		pthread_rwlock_rdlock(&k->lock);
 		ret = data(k, &q->c, err);

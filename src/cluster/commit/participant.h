@@ -6,6 +6,7 @@
 #include "optimfs/error.h"
 
 #include "cluster/group.h"
+#include "journal/lock.h"
 
 struct ofs_manifest;
 
@@ -13,14 +14,16 @@ struct ofs_manifest;
  * it holds the lock beside it, and prepares and publishes new files on request
  * of the writer (coordinator.h). Its answers to PARTICIPANT:
  *
- *   JOIN     number of ids (4), ids (strings); answered with OFS_JOINED, the
- *            index of an id (4), an id (string), the path (string), zeros
+ *   JOIN     takes the lock beside its directory; answered with a struct
+ *            ofs_join_answer
+ *   LEAVE    releases that lock
  *   RECOVER  the id that was decided, or "" (string): a call (call.h)
  *   BEGIN    number of bytes that will be written (8)
- *   FILE     a name, the name of a similar file (strings), its size (8), its
- *            mode (4) if neither exists; answered with its number (4)
+ *   NAMES    files to be written or removed, numbered in this order. For each:
+ *            1 or 0 (1), its name, the name of a similar file (strings), its
+ *            size (8), its mode (4) if neither exists; the last three of a file
+ *            that is removed are not used, and it has no number
  *   DATA     number of a file (4), offset (8), bytes
- *   REMOVE   a name (string)
  *   PREPARE  an id (string): a call. After it everything that can fail has been
  *            tried, and only the writer decides
  *   COMMIT   a call: puts the prepared files in place
@@ -31,22 +34,23 @@ struct ofs_manifest;
  * RECOVER by the next mount: the writer may or may not have decided. */
 enum ofs_participant_op {
 	OFS_PARTICIPANT_JOIN,
+	OFS_PARTICIPANT_LEAVE,
 	OFS_PARTICIPANT_RECOVER,
 	OFS_PARTICIPANT_BEGIN,
-	OFS_PARTICIPANT_FILE,
+	OFS_PARTICIPANT_NAMES,
 	OFS_PARTICIPANT_DATA,
-	OFS_PARTICIPANT_REMOVE,
 	OFS_PARTICIPANT_PREPARE,
 	OFS_PARTICIPANT_COMMIT,
 	OFS_PARTICIPANT_ABORT,
 	OFS_PARTICIPANT_FORGET,
 };
-enum ofs_joined {
-	OFS_JOINED_NONE, /* this rank has no directory */
-	OFS_JOINED_SAME, /* the directory whose lock has the id of that index */
-	OFS_JOINED_NEW,  /* a new directory, whose lock has this id */
+/* All ranks are of one version and of one architecture, as MPI assumes. */
+struct ofs_join_answer {
+	char path[4096];
+	char id[OFS_LOCK_ID]; /* of the lock there; "": no directory or lock */
+	struct optimfs_error
+	    err; /* code 0: this rank has the lock, or no directory */
 };
-#define OFS_JOIN_WANT 4352 /* size of its answer */
 
 struct ofs_participant;
 
@@ -56,7 +60,7 @@ extern const struct ofs_group_service ofs_commit_service;
  * it (borrowed). */
 int ofs_participant_own(struct ofs_manifest *s, int stage,
     struct optimfs_error *err);
-/* As FILE and DATA, for a file in directory from of the same stage, which is
+/* As NAMES and DATA, for a file in directory from of the same stage, which is
  * moved. */
 int ofs_participant_take(struct ofs_manifest *s, int from, const char *rel,
     const char *like, struct optimfs_error *err);
