@@ -5,21 +5,24 @@
 #include "derive/round.h"
 
 #include <assert.h>
-#include <math.h>
-#include <stdint.h>
+#include <endian.h>
 #include <string.h>
 
-#include "base/cursor.h"
-#include "plan/cast.h"
+#include "derive/lanes.h"
 
-/* float32 has more than two bits more than the shorter types. So a double that
- * is first rounded "to odd" (towards zero, with the last bit set if that was not
- * exact) and then to nearest is rounded as if in one step. */
+static const struct {
+	enum ofs_dtype type;
+	struct ofs_short s;
+} shorts[] = {
+	{ OFS_FLOAT16, { 2, 10, -14, 0x7bff, 0x7c00, 0x7e00, true, false } },
+	{ OFS_BFLOAT16, { 2, 7, -126, 0x7f7f, 0x7f80, 0x7fc0, false, false } },
+	{ OFS_FLOAT8_E4M3FN, { 1, 3, -6, 0x7e, 0x7f, 0x7f, false, false } },
+	{ OFS_FLOAT8_E5M2, { 1, 2, -14, 0x7b, 0x7c, 0x7f, false, false } },
+	{ OFS_FLOAT8_E4M3FNUZ, { 1, 3, -7, 0x7f, 0x80, 0x80, false, true } },
+	{ OFS_FLOAT8_E5M2FNUZ, { 1, 2, -15, 0x7f, 0x80, 0x80, false, true } },
+};
 
-#define SOME 256
-
-/* The type of one number of an element. */
-static enum ofs_dtype part(enum ofs_dtype t)
+enum ofs_dtype ofs_number_type(enum ofs_dtype t)
 {
 	switch (t) {
 	case OFS_COMPLEX128:
@@ -37,109 +40,52 @@ static enum ofs_dtype part(enum ofs_dtype t)
 
 bool ofs_rounds_to(enum ofs_dtype t)
 {
-	return ofs_dtype_is_float(part(t));
+	return ofs_dtype_is_float(ofs_number_type(t));
 }
 
-static float to_odd(double v)
+void ofs_order_bytes(void *p, size_t n, size_t size)
 {
-	float f = (float)v;
-	uint32_t bits;
+	uint8_t *b = p, swap;
 
-	if (isnan(v) || (double)f == v)
-		return f;
-	memcpy(&bits, &f, sizeof(bits));
-	if (fabs((double)f) > fabs(v))
-		bits--; /* the next number towards zero */
-	bits |= 1;
-	memcpy(&f, &bits, sizeof(f));
-	return f;
+	if (BYTE_ORDER == LITTLE_ENDIAN)
+		return;
+	for (size_t i = 0; i < n; i++, b += size)
+		for (size_t k = 0; k < size / 2; k++) {
+			swap = b[k];
+			b[k] = b[size - 1 - k];
+			b[size - 1 - k] = swap;
+		}
 }
 
-/* The one-byte types: m bits of fraction, 2^emin the smallest normal number. */
-static const struct tiny {
-	enum ofs_dtype type;
-	int m, emin;
-	uint8_t max, over, nan; /* codes; over: what is too large */
-	bool minus;             /* a NaN is in the place of minus zero */
-} tinies[] = {
-	{ OFS_FLOAT8_E4M3FN, 3, -6, 0x7e, 0x7f, 0x7f, false },
-	{ OFS_FLOAT8_E5M2, 2, -14, 0x7b, 0x7c, 0x7f, false },
-	{ OFS_FLOAT8_E4M3FNUZ, 3, -7, 0x7f, 0x80, 0x80, true },
-	{ OFS_FLOAT8_E5M2FNUZ, 2, -15, 0x7f, 0x80, 0x80, true },
-};
-
-/* Codes without their sign bit are in the order of their values; those of one
- * exponent are 2^(exponent - m) apart. */
-static uint8_t to_tiny(const struct tiny *t, double v)
+static void round_rows(const double *v, size_t rows, enum ofs_dtype to,
+    void *out)
 {
-	uint8_t sign = signbit(v) ? 0x80 : 0;
-	double x = fabs(v), code;
-	int e;
+	const struct ofs_lanes *lanes = ofs_lanes(0);
+	size_t size = ofs_dtype_size(to), i = 0;
 
-	if (isnan(v))
-		return t->nan;
-	if (isinf(v))
-		return t->over | sign;
-	e = x < ldexp(1, t->emin) ? t->emin : ilogb(x);
-	code = ldexp(e - t->emin, t->m) + nearbyint(ldexp(x, t->m - e));
-	if (code > t->max)
-		return t->over | sign;
-	if (code == 0 && t->minus)
-		return 0;
-	return (uint8_t)code | sign;
-}
-
-static void round_tiny(const double *v, size_t n, enum ofs_dtype to,
-    uint8_t *out)
-{
-	const struct tiny *t = tinies;
-
-	while (t->type != to)
-		t++;
-	for (size_t i = 0; i < n; i++)
-		out[i] = to_tiny(t, v[i]);
-}
-
-static void round_short(const double *v, size_t n, enum ofs_dtype to,
-    uint8_t *out)
-{
-	float some[SOME];
-	size_t k;
-
-	for (; n > 0; v += k, out += 2 * k, n -= k) {
-		k = n < SOME ? n : SOME;
-		for (size_t i = 0; i < k; i++)
-			some[i] = to_odd(v[i]);
-		ofs_cast(OFS_FLOAT32, some, to, out, k);
+	if (size == 8) {
+		memcpy(out, v, rows * OFS_ROW * sizeof(*v));
+	} else if (size == 4) {
+		lanes->to_float(v, rows, out);
+	} else {
+		while (shorts[i].type != to)
+			i++;
+		lanes->to_short(&shorts[i].s, v, rows, out);
 	}
+	ofs_order_bytes(out, rows * OFS_ROW, size);
 }
 
 void ofs_round(const double *v, size_t n, enum ofs_dtype to, void *out)
 {
-	uint8_t *p = out;
-	uint64_t wide;
-	uint32_t bits;
-	float f;
+	enum ofs_dtype t = ofs_number_type(to);
+	size_t rest = n % OFS_ROW, size = ofs_dtype_size(t);
+	double last[OFS_ROW] = { 0 }, rounded[OFS_ROW];
 
 	assert(ofs_rounds_to(to));
-	switch (ofs_dtype_size(part(to))) {
-	case 8:
-		for (size_t i = 0; i < n; i++) {
-			memcpy(&wide, &v[i], sizeof(wide));
-			ofs_put_le(p + 8 * i, wide, 8);
-		}
+	round_rows(v, n / OFS_ROW, t, out);
+	if (rest == 0)
 		return;
-	case 4:
-		for (size_t i = 0; i < n; i++) {
-			f = (float)v[i];
-			memcpy(&bits, &f, sizeof(bits));
-			ofs_put_le(p + 4 * i, bits, 4);
-		}
-		return;
-	case 2:
-		round_short(v, n, part(to), p);
-		return;
-	default:
-		round_tiny(v, n, to, p);
-	}
+	memcpy(last, v + n - rest, rest * sizeof(*v));
+	round_rows(last, 1, t, rounded);
+	memcpy((char *)out + (n - rest) * size, rounded, rest * size);
 }

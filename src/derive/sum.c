@@ -5,20 +5,25 @@
 #include "derive/sum.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cursor.h"
 #include "base/memory.h"
 #include "derive/derive.h"
+#include "derive/lanes.h"
 #include "derive/round.h"
 #include "read/fetch.h"
 #include "stats/number.h"
 
-/* Elements are summed in blocks, each read from all sources before the next. A
- * block is converted some numbers at a time, which stay in the fastest cache. */
-#define BLOCK 65536u
-#define SOME  512u
+/* Elements are summed in blocks, which are read from all sources first and stay
+ * in the second cache together. Then some numbers at a time are added, divided
+ * and rounded, in the first cache. */
+#define CACHE     (256u << 10)
+#define BLOCK_MIN 4096u /* elements; a multiple of OFS_ROW, as the next two */
+#define BLOCK_MAX 65536u
+#define SOME      512u
 
 struct summed {
 	const struct ofs_combination *sum;
@@ -26,15 +31,18 @@ struct summed {
 	uint32_t of[]; /* a tensor of each source */
 };
 
-/* The sum of a block; the union's members are for numbers and integers. */
-struct block {
+struct summing {
 	const struct summed *s;
 	uint32_t numbers; /* in an element */
-	uint8_t *raw;     /* elements of one source */
-	union {
-		double *number;
-		uint64_t *integer;
-	} acc;
+	size_t block;     /* elements of a block */
+	size_t pitch;     /* bytes from a source to the next one */
+	uint8_t *raw;     /* a block of each source */
+};
+
+/* The sums of some numbers. */
+union sums {
+	double number[SOME];
+	uint64_t integer[SOME];
 };
 
 static bool is_integer(enum ofs_dtype t)
@@ -69,125 +77,179 @@ bool ofs_sum_fits(enum ofs_dtype from, enum ofs_dtype to)
 	    ofs_dtype_is_complex(from) == ofs_dtype_is_complex(to);
 }
 
-static void add_numbers(const struct block *b, enum ofs_dtype from,
-    double weight, bool first, size_t n)
+/* OFS_NLANES: numbers of this type have to be converted first. */
+static enum ofs_lane lane_of(enum ofs_dtype t)
 {
-	const double *codes = ofs_code_values(from);
-	size_t size = ofs_dtype_size(from) / b->numbers, k;
-	double some[SOME];
-
-	for (size_t i = 0; i < n; i += k) {
-		double *acc = b->acc.number + i;
-
-		k = n - i < SOME ? n - i : SOME;
-		ofs_to_double(from, codes, b->raw + i * size, k, some);
-		/* a sum that began with 0 would lose minus zeros */
-		if (first)
-			for (size_t j = 0; j < k; j++)
-				acc[j] = weight * some[j];
-		else
-			for (size_t j = 0; j < k; j++)
-				acc[j] += weight * some[j];
+	switch (ofs_number_type(t)) {
+	case OFS_FLOAT64:
+		return OFS_LANE_DOUBLE;
+	case OFS_FLOAT32:
+		return OFS_LANE_FLOAT;
+	case OFS_FLOAT16:
+		return OFS_LANE_HALF;
+	case OFS_BFLOAT16:
+		return OFS_LANE_BFLOAT;
+	default:
+		return OFS_NLANES;
 	}
 }
 
-static void add_integers(const struct block *b, enum ofs_dtype from,
-    double weight, bool first, size_t n)
+static size_t rows_of(size_t n)
+{
+	return (n + OFS_ROW - 1) / OFS_ROW;
+}
+
+static void add_numbers(enum ofs_dtype from, void *p, size_t n, double weight,
+    bool first, double *sum)
+{
+	const struct ofs_lanes *lanes = ofs_lanes(0);
+	enum ofs_lane lane = lane_of(from);
+	double some[SOME];
+
+	if (lane == OFS_NLANES) {
+		ofs_to_double(from, ofs_code_values(from), p, n, some);
+		lane = OFS_LANE_DOUBLE;
+		p = some;
+	} else {
+		ofs_order_bytes(p, n, ofs_dtype_size(ofs_number_type(from)));
+	}
+	lanes->add[lane](p, rows_of(n), weight, first, sum);
+}
+
+static void add_integers(enum ofs_dtype from, const uint8_t *p, size_t n,
+    double weight, bool first, uint64_t *sum)
 {
 	size_t size = ofs_dtype_size(from);
 	unsigned shift = is_signed(from) ? 64 - 8 * (unsigned)size : 0;
 	uint64_t w = (uint64_t)(int64_t)weight;
 
 	for (size_t i = 0; i < n; i++) {
-		uint64_t v = ofs_get_le(b->raw + i * size, size);
+		uint64_t v = ofs_get_le(p + i * size, size);
 
 		v = shift == 0 ? v : (uint64_t)((int64_t)(v << shift) >> shift);
-		b->acc.integer[i] = (first ? 0 : b->acc.integer[i]) + w * v;
+		sum[i] = (first ? 0 : sum[i]) + w * v;
 	}
 }
 
-/* Adds elements [first, first + count) of source i. */
-static int add_source(const struct block *b, uint32_t i, uint64_t first,
-    size_t count, struct optimfs_error *err)
+/* A number divided by a power of two is the same as times its inverse. */
+static void divide(double *v, size_t n, double by)
 {
-	const struct ofs_summand *source = &b->s->sum->source[i];
-	const struct ofs_tensor *t = &source->reader->cat->tensors[b->s->of[i]];
+	const struct ofs_lanes *lanes = ofs_lanes(0);
+	int exponent;
 
-	if (ofs_fetch_elements(source->reader, t, first, count, b->raw, err) ==
-	    -1)
-		return optimfs_fail_in(err, "%s", source->name);
-	if (is_integer(t->dtype))
-		add_integers(b, t->dtype, source->weight, i == 0, count);
+	if (by == 1)
+		return;
+	if (frexp(by, &exponent) == 0.5)
+		lanes->multiply(v, rows_of(n), 1 / by);
 	else
-		add_numbers(b, t->dtype, source->weight, i == 0,
-		    count * b->numbers);
-	return 0;
+		lanes->divide(v, rows_of(n), by);
 }
 
-static void store(const struct block *b, size_t count, uint8_t *out)
+static void store(const struct summed *s, union sums *sum, size_t n,
+    uint8_t *out)
 {
-	size_t n = count * b->numbers;
-
-	if (is_integer(b->s->dtype)) {
+	if (is_integer(s->dtype)) {
 		for (size_t i = 0; i < n; i++)
-			ofs_put_le(out + 8 * i, b->acc.integer[i], 8);
+			ofs_put_le(out + 8 * i, sum->integer[i], 8);
 		return;
 	}
-	if (b->s->sum->divisor != 1)
-		for (size_t i = 0; i < n; i++)
-			b->acc.number[i] /= b->s->sum->divisor;
-	ofs_round(b->acc.number, n, b->s->dtype, out);
+	divide(sum->number, n, s->sum->divisor);
+	ofs_round(sum->number, n, s->dtype, out);
 }
 
-static int sum_blocks(const struct block *b, uint64_t first, uint64_t count,
-    uint8_t *out, struct optimfs_error *err)
+static enum ofs_dtype type_in(const struct summed *s, uint32_t i)
 {
-	size_t size = ofs_dtype_size(b->s->dtype), k;
+	return s->sum->source[i].reader->cat->tensors[s->of[i]].dtype;
+}
 
-	for (; count > 0; first += k, count -= k, out += k * size) {
-		k = count < BLOCK ? (size_t)count : BLOCK;
-		for (uint32_t i = 0; i < b->s->sum->n; i++)
-			if (add_source(b, i, first, k, err) == -1)
-				return -1;
-		store(b, k, out);
+/* Adds n of the numbers in a block, from number first on. */
+static void sum_some(const struct summing *x, size_t first, size_t n,
+    uint8_t *out)
+{
+	const struct ofs_combination *c = x->s->sum;
+	union sums sum;
+
+	for (uint32_t i = 0; i < c->n; i++) {
+		enum ofs_dtype from = type_in(x->s, i);
+		size_t size = ofs_dtype_size(from) / x->numbers;
+		uint8_t *p = x->raw + i * x->pitch + first * size;
+
+		if (is_integer(from))
+			add_integers(from, p, n, c->source[i].weight, i == 0,
+			    sum.integer);
+		else
+			add_numbers(from, p, n, c->source[i].weight, i == 0,
+			    sum.number);
+	}
+	store(x->s, &sum, n, out);
+}
+
+/* Reads elements [first, first + count) of all sources. */
+static int read_block(const struct summing *x, uint64_t first, size_t count,
+    struct optimfs_error *err)
+{
+	for (uint32_t i = 0; i < x->s->sum->n; i++) {
+		const struct ofs_summand *source = &x->s->sum->source[i];
+		struct ofs_reader *r = source->reader;
+
+		if (ofs_fetch_elements(r, &r->cat->tensors[x->s->of[i]], first,
+			count, x->raw + i * x->pitch, err) == -1)
+			return optimfs_fail_in(err, "%s", source->name);
 	}
 	return 0;
 }
 
-/* The longest element of a source. */
-static size_t longest(const struct summed *s)
+static int sum_blocks(const struct summing *x, uint64_t first, uint64_t count,
+    uint8_t *out, struct optimfs_error *err)
 {
-	size_t most = 0;
+	size_t size = ofs_dtype_size(x->s->dtype) / x->numbers, k, n;
 
-	for (uint32_t i = 0; i < s->sum->n; i++) {
-		const struct ofs_catalog *cat = s->sum->source[i].reader->cat;
-		size_t size = ofs_dtype_size(cat->tensors[s->of[i]].dtype);
-
-		if (size > most)
-			most = size;
+	for (; count > 0; first += k, count -= k) {
+		k = count < x->block ? (size_t)count : x->block;
+		if (read_block(x, first, k, err) == -1)
+			return -1;
+		n = k * x->numbers;
+		for (size_t i = 0, some; i < n; i += some, out += some * size) {
+			some = n - i < SOME ? n - i : SOME;
+			sum_some(x, i, some, out);
+		}
 	}
-	return most;
+	return 0;
+}
+
+/* Rows are whole, also the last one: so are the buffers. */
+static void choose_block(struct summing *x, uint64_t count)
+{
+	size_t longest = 0, most;
+
+	for (uint32_t i = 0; i < x->s->sum->n; i++) {
+		size_t size = ofs_dtype_size(type_in(x->s, i));
+
+		longest = size > longest ? size : longest;
+	}
+	most = CACHE / longest / x->s->sum->n;
+	most = most < BLOCK_MIN ? BLOCK_MIN : most;
+	most = most > BLOCK_MAX ? BLOCK_MAX : most / OFS_ROW * OFS_ROW;
+	x->block = count < most ? rows_of((size_t)count) * OFS_ROW : most;
+	x->pitch = x->block * longest;
 }
 
 static int read_sum(struct ofs_reader *r, const struct ofs_derived *d,
     const void *prepared, uint64_t first, uint64_t count, void *buf,
     struct optimfs_error *err)
 {
-	const struct summed *s = d->ctx;
-	size_t k = count < BLOCK ? (size_t)count : BLOCK;
-	struct block b = { .s = s,
-		.numbers = ofs_dtype_is_complex(s->dtype) ? 2 : 1 };
+	struct summing x = { .s = d->ctx };
 	int ret;
 
 	(void)r;
 	(void)prepared;
-	b.raw = malloc(k * longest(s));
-	b.acc.number = malloc(k * b.numbers * sizeof(*b.acc.number));
-	ret = b.raw == NULL || b.acc.number == NULL
-	    ? ofs_no_memory(err)
-	    : sum_blocks(&b, first, count, buf, err);
-	free(b.acc.number);
-	free(b.raw);
+	x.numbers = ofs_dtype_is_complex(x.s->dtype) ? 2 : 1;
+	choose_block(&x, count);
+	x.raw = malloc(x.s->sum->n * x.pitch);
+	if (x.raw == NULL)
+		return ofs_no_memory(err);
+	ret = sum_blocks(&x, first, count, buf, err);
+	free(x.raw);
 	return ret;
 }
 
@@ -196,16 +258,14 @@ static const struct ofs_derived_ops sum_ops = {
 	.read = read_sum,
 };
 
-/* Their tables of values are made here, so that a read does not fail. */
+/* Tables of the values of bytes are made here, so that a read does not fail. */
 static int prepare_codes(const struct summed *s, struct optimfs_error *err)
 {
 	int ret = 0;
 
-	for (uint32_t i = 0; i < s->sum->n && ret == 0; i++) {
-		const struct ofs_catalog *cat = s->sum->source[i].reader->cat;
-
-		ret = ofs_code_prepare(cat->tensors[s->of[i]].dtype, err);
-	}
+	for (uint32_t i = 0; i < s->sum->n && ret == 0; i++)
+		if (lane_of(type_in(s, i)) == OFS_NLANES)
+			ret = ofs_code_prepare(type_in(s, i), err);
 	return ret;
 }
 
