@@ -44,7 +44,7 @@ int ofs_torch_new_part(struct ofs_torch_new *a, const struct ofs_catalog *cat,
 {
 	struct ofs_torch_storage_new *s = &a->storage[a->nstorages - 1];
 	uint64_t item = part->tensor == OFS_NONE
-	    ? (part->item == 0 ? 1 : part->item)
+	    ? (part->item == 0 || part->item == OFS_TORCH_OLD ? 1 : part->item)
 	    : ofs_dtype_size(ofs_cast_type(&cat->tensors[part->tensor],
 		  cast_of(a, part)));
 	uint64_t bytes;
@@ -66,6 +66,8 @@ void ofs_torch_new_fini(struct ofs_torch_new *a)
 	ofs_buf_fini(&a->head);
 	ofs_buf_fini(&a->tail);
 	ofs_buf_fini(&a->literal);
+	for (uint32_t i = 0; i < a->nstorages; i++)
+		free(a->storage[i].name);
 	free(a->part);
 	free(a->storage);
 	*a = (struct ofs_torch_new){ 0 };
@@ -85,24 +87,32 @@ struct named {
 static void data_record(const struct ofs_torch_new *a, uint64_t i,
     struct named *out)
 {
-	snprintf(out->name, sizeof(out->name), "data/%" PRIu64, i);
+	const char *name = a->storage[i].name;
+
+	if (name == NULL)
+		snprintf(out->name, sizeof(out->name), "data/%" PRIu64, i);
 	out->r = (struct ofs_zip_new){
 		.prefix = a->prefix,
-		.name = out->name,
+		.name = name == NULL ? out->name : name,
 		.header = a->storage[i].header,
 		.size = a->storage[i].bytes,
 		.crc = a->storage[i].crc,
 	};
 }
 
-/* Record i in the order of the directory. */
+/* Is record i, in the order of the directory, a storage? */
+static bool is_data(const struct ofs_torch_new *a, uint64_t i)
+{
+	return i >= a->nbefore && i - a->nbefore < a->nstorages;
+}
+
 static void record(const struct ofs_torch_new *a, uint64_t i, struct named *out)
 {
-	if (i >= NBEFORE && i - NBEFORE < a->nstorages) {
-		data_record(a, i - NBEFORE, out);
+	if (is_data(a, i)) {
+		data_record(a, i - a->nbefore, out);
 		return;
 	}
-	out->r = a->fixed[i < NBEFORE ? i : i - a->nstorages];
+	out->r = a->fixed[i < a->nbefore ? i : i - a->nstorages];
 	out->r.prefix = a->prefix;
 }
 
@@ -128,6 +138,7 @@ static void put_head(struct ofs_torch_new *a, const struct ofs_buf *pickle)
 {
 	struct ofs_zip_small small;
 
+	a->nbefore = NBEFORE;
 	put_fixed(a, 0, &a->head, 0, "data.pkl", pickle->data, pickle->len);
 	for (unsigned i = 0; i < OFS_ZIP_NBEFORE; i++) {
 		ofs_zip_before(i, &small);
@@ -145,30 +156,32 @@ static void put_tail(struct ofs_torch_new *a, uint64_t base, uint64_t id)
 		put_fixed(a, NBEFORE + i, &a->tail, base, small.name,
 		    small.bytes, small.len);
 	}
-	a->directory = base + a->tail.len;
 }
 
 int ofs_torch_new_place(struct ofs_torch_new *a, const struct ofs_buf *pickle,
     struct optimfs_error *err)
 {
 	struct named n;
+	uint64_t end;
 
-	if (pickle->bad)
-		return ofs_no_memory(err);
 	if (ofs_grow(a->storage, a->nstorages, a->storage_cap, err) == -1)
 		return -1;
-	put_head(a, pickle);
+	if (pickle != NULL)
+		put_head(a, pickle);
 	a->storage[a->nstorages].first = a->nparts;
 	a->storage[0].header = a->head.len;
 	for (uint32_t i = 0; i < a->nstorages; i++) {
 		data_record(a, i, &n);
 		a->storage[i + 1].header = ofs_zip_next(&n.r);
 	}
-	put_tail(a, a->storage[a->nstorages].header,
-	    XXH64(pickle->data, pickle->len, 0));
-	if (a->head.bad || a->tail.bad)
+	end = a->storage[a->nstorages].header;
+	if (pickle != NULL)
+		put_tail(a, end, XXH64(pickle->data, pickle->len, 0));
+	if ((pickle != NULL && pickle->bad) || a->head.bad || a->tail.bad)
 		return ofs_no_memory(err);
-	a->nrecords = (uint64_t)NBEFORE + a->nstorages + OFS_ZIP_NAFTER;
+	a->directory = end + a->tail.len;
+	a->nrecords = a->nbefore + a->nstorages +
+	    (pickle == NULL ? 0 : OFS_ZIP_NAFTER);
 	for (uint64_t i = 0; i < a->nrecords; i++) {
 		record(a, i, &n);
 		a->directory_len += ofs_zip_central_len(&n.r);
@@ -268,14 +281,17 @@ static int make_data(const struct ofs_torch_new *a,
 		int ret;
 
 		c->cast = cast_of(a, p);
-		if (p->tensor == OFS_NONE && p->item == 0)
-			ret = ofs_composition_bytes(c,
-			    a->literal.data + p->first, p->count, err);
-		else if (p->tensor == OFS_NONE)
-			ret = append_padding(p, b, c, err);
-		else
+		if (p->tensor != OFS_NONE)
 			ret = ofs_composition_elements(c, cat, p->tensor,
 			    p->first, p->count, err);
+		else if (p->item == 0)
+			ret = ofs_composition_bytes(c,
+			    a->literal.data + p->first, p->count, err);
+		else if (p->item == OFS_TORCH_OLD)
+			ret = ofs_composition_stored(c, a->old, p->first,
+			    p->count, err);
+		else
+			ret = append_padding(p, b, c, err);
 		c->cast = a->cast;
 		if (ret == -1)
 			return -1;
@@ -290,10 +306,8 @@ static int make_central(const struct ofs_torch_new *a, uint64_t i,
 	struct named n;
 
 	for (uint64_t k = i; k < a->nrecords && k - i < BLOCK; k++) {
-		bool data = k >= NBEFORE && k - NBEFORE < a->nstorages;
-
 		record(a, k, &n);
-		if (!data || !a->crc) {
+		if (!is_data(a, k) || !a->crc) {
 			ofs_zip_put_central(b, &n.r);
 			continue;
 		}

@@ -6,17 +6,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "archive/torch.h"
-#include "archive/zip_write.h"
 #include "base/crc.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/str.h"
 #include "catalog/budget.h"
+#include "layout/archive.h"
 
 static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
@@ -160,27 +162,14 @@ uint64_t ofs_commit_archive_key(const struct ofs_commit_archive *a)
 
 /* Laying out. */
 
-/* A record of the new archive. */
-struct record {
-	struct ofs_zip_new r;
-	char *name;
-	uint64_t data; /* offset of its bytes in the file */
-	bool summed;   /* its checksum is computed */
-};
-
 struct layout {
 	struct ofs_commit *c;
 	struct ofs_commit_archive *a;
 	const struct ofs_pickle *doc; /* the new pickle */
 	struct ofs_str *key;          /* storages that it refers to */
 	size_t nkeys, key_cap;
-	bool sums; /* storages have checksums */
+	struct ofs_torch_new new;
 	struct ofs_composition *to;
-	uint64_t base; /* offset of the archive in the file */
-	char *prefix;
-	struct record *record;
-	size_t n, cap;
-	struct ofs_buf part;
 	struct optimfs_error *err;
 };
 
@@ -217,101 +206,67 @@ static bool named(const struct layout *l, const struct ofs_zip_record *r)
 	    NULL;
 }
 
-/* Appends the part, with the checksum of r, if that is computed, at offset at of
- * it. */
-static int flush(struct layout *l, const struct record *r, uint64_t at)
+/* Adds a record that is one part; crc 0: it is computed, if the archive has
+ * checksums. */
+static int put(struct layout *l, struct ofs_str name, uint32_t crc,
+    const struct ofs_torch_part *part)
 {
-	int ret;
+	struct ofs_str dir = l->a->dir.prefix;
+	struct ofs_torch_storage_new *s;
 
-	if (r != NULL && r->summed)
-		ret = ofs_composition_buf_crc(l->to, &l->part, at, r->data,
-		    r->r.size, l->err);
-	else
-		ret = ofs_composition_buf(l->to, &l->part, l->err);
-	l->part.len = 0;
-	return ret;
-}
-
-/* Begins a record of size bytes, which the caller appends. */
-static struct record *begin(struct layout *l, const char *name, size_t n,
-    uint64_t size)
-{
-	struct record *x;
-
-	if (ofs_grow(l->record, l->n, l->cap, l->err) == -1)
-		return NULL;
-	x = &l->record[l->n];
-	*x = (struct record){ .name = strndup(name, n) };
-	if (x->name == NULL) {
-		ofs_no_memory(l->err);
-		return NULL;
+	if (ofs_torch_new_storage(&l->new, l->err) == -1)
+		return -1;
+	s = &l->new.storage[l->new.nstorages - 1];
+	s->crc = crc;
+	if (asprintf(&s->name, "%.*s%.*s", OFS_STR_ARGS(dir, INT_MAX),
+		OFS_STR_ARGS(name, INT_MAX)) == -1) {
+		s->name = NULL;
+		return ofs_no_memory(l->err);
 	}
-	l->n++;
-	x->r = (struct ofs_zip_new){ .prefix = l->prefix,
-		.name = x->name,
-		.header = l->to->size - l->base,
-		.size = size };
-	ofs_zip_put_local(&l->part, &x->r);
-	if (flush(l, NULL, 0) == -1)
-		return NULL;
-	x->data = l->to->size;
-	return x;
-}
-
-static int end(struct layout *l, const struct record *x)
-{
-	ofs_zip_put_descriptor(&l->part, &x->r);
-	return flush(l, x, OFS_ZIP_DESCRIPTOR_CRC);
+	return ofs_torch_new_part(&l->new, l->c->added, part, l->err);
 }
 
 static int put_old(struct layout *l, const struct ofs_zip_record *r)
 {
-	const struct ofs_extent *at = &l->a->at;
-	struct record *x;
-	uint64_t from;
+	struct ofs_torch_part part = { .tensor = OFS_NONE,
+		.item = OFS_TORCH_OLD,
+		.count = r->size };
 
 	if (!named(l, r))
 		return 0;
-	if (ofs_zip_data(&l->a->dir, r, read_archive, l->a, &from, l->err) ==
-	    -1)
+	if (ofs_zip_data(&l->a->dir, r, read_archive, l->a, &part.first,
+		l->err) == -1)
 		return -1;
-	x = begin(l, r->name.p, r->name.len, r->size);
-	if (x == NULL)
-		return -1;
-	x->r.crc = r->crc;
-	x->summed =
-	    l->sums && ofs_patches_meet(&l->c->patches, at, from, r->size);
-	if (ofs_composition_stored(l->to, at, from, r->size, l->err) == -1)
-		return -1;
-	return end(l, x);
+	return put(l, r->name,
+	    ofs_patches_meet(&l->c->patches, &l->a->at, part.first, r->size)
+		? 0
+		: r->crc,
+	    &part);
 }
 
 static int put_pickle(struct layout *l, const struct ofs_buf *pickle)
 {
-	struct record *x = begin(l, "data.pkl", 8, pickle->len);
-
-	if (x == NULL || ofs_composition_buf(l->to, pickle, l->err) == -1)
-		return -1;
-	x->r.crc = ofs_crc32(0, pickle->data, pickle->len);
-	return end(l, x);
+	ofs_buf_put(&l->new.literal, pickle->data, pickle->len);
+	if (l->new.literal.bad)
+		return ofs_no_memory(l->err);
+	return put(l, l->a->record->name,
+	    ofs_crc32(0, pickle->data, pickle->len),
+	    &(struct ofs_torch_part){ .tensor = OFS_NONE,
+		.count = pickle->len });
 }
 
 static int put_storage(struct layout *l, const struct ofs_commit_storage *s)
 {
-	uint32_t tensor = ofs_commit_added(l->c, s->task, l->err);
-	struct record *x;
+	struct ofs_torch_part part = {
+		.tensor = ofs_commit_added(l->c, s->task, l->err),
+		.count =
+		    ofs_commit_bytes(s->task) / ofs_dtype_size(s->task->dtype)
+	};
 	char name[32];
 
-	if (tensor == OFS_NONE)
-		return -1;
 	snprintf(name, sizeof(name), "data/%" PRIu64, s->key);
-	x = begin(l, name, strlen(name), ofs_commit_bytes(s->task));
-	if (x == NULL)
-		return -1;
-	x->summed = x->r.size > 0;
-	if (ofs_composition_box(l->to, l->c->added, tensor, NULL, l->err) == -1)
-		return -1;
-	return end(l, x);
+	return part.tensor == OFS_NONE ? -1
+				       : put(l, ofs_str_of(name), 0, &part);
 }
 
 static int compare_headers(const void *a, const void *b)
@@ -351,35 +306,16 @@ static int put_records(struct layout *l, const struct ofs_buf *pickle,
 	return ret;
 }
 
-static int put_directory(struct layout *l)
-{
-	uint64_t start = l->to->size - l->base;
-
-	for (size_t i = 0; i < l->n; i++) {
-		const struct record *x = &l->record[i];
-
-		if (x->summed && flush(l, NULL, 0) == -1)
-			return -1;
-		ofs_zip_put_central(&l->part, &x->r);
-		if (x->summed && flush(l, x, OFS_ZIP_CENTRAL_CRC) == -1)
-			return -1;
-	}
-	if (flush(l, NULL, 0) == -1)
-		return -1;
-	ofs_zip_put_end(&l->part, l->n, start, l->to->size - l->base - start);
-	return flush(l, NULL, 0);
-}
-
 static int lay_zip(struct layout *l, const struct ofs_buf *pickle,
     const struct ofs_commit_storage *storage, size_t n)
 {
-	l->prefix = strndup(l->a->dir.prefix.p, l->a->dir.prefix.len);
-	if (l->prefix == NULL)
-		return ofs_no_memory(l->err);
-	l->sums = n > 0 || !ofs_zip_sums_without(&l->a->dir);
-	if (find_named(l) == -1 || put_records(l, pickle, storage, n) == -1)
+	l->new.base = l->to->size;
+	l->new.old = &l->a->at;
+	l->new.crc = n > 0 || !ofs_zip_sums_without(&l->a->dir);
+	if (find_named(l) == -1 || put_records(l, pickle, storage, n) == -1 ||
+	    ofs_torch_new_place(&l->new, NULL, l->err) == -1)
 		return -1;
-	return put_directory(l);
+	return ofs_torch_new_put(&l->new, l->c->added, l->to, l->err);
 }
 
 /* The number of storages that a pickle refers to. */
@@ -427,23 +363,11 @@ static int lay_stream(struct layout *l, const struct ofs_buf *pickle)
 	    a->after > behind ? a->after - behind : 0, l->err);
 }
 
-static void layout_fini(struct layout *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->record[i].name);
-	free(l->record);
-	ofs_buf_fini(&l->part);
-	free(l->key);
-	free(l->prefix);
-}
-
 int ofs_commit_archive_lay(struct ofs_commit *c, struct ofs_commit_archive *a,
     const struct ofs_buf *pickle, const struct ofs_commit_storage *storage,
     size_t nstorages, struct ofs_composition *to, struct optimfs_error *err)
 {
-	struct layout l = {
-		.c = c, .a = a, .to = to, .base = to->size, .err = err
-	};
+	struct layout l = { .c = c, .a = a, .to = to, .err = err };
 	struct ofs_pickle *doc =
 	    ofs_pickle_parse(pickle->data, pickle->len, false, NULL, NULL, err);
 	int ret = -1;
@@ -455,6 +379,7 @@ int ofs_commit_archive_lay(struct ofs_commit *c, struct ofs_commit_archive *a,
 	if (ret == 0)
 		ofs_commit_placed(c, &a->at);
 	ofs_pickle_free(doc);
-	layout_fini(&l);
+	ofs_torch_new_fini(&l.new);
+	free(l.key);
 	return ret;
 }
