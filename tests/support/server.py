@@ -115,7 +115,7 @@ def is_signed(handler, body=b''):
     if m is None or m[1] not in KEYS or m[3] != REGION or h.get('x-amz-content-sha256') != digest:
         return False
     names = m[4].split(';')
-    if names != sorted(names) or not {'host', 'x-amz-date', 'x-amz-content-sha256'} <= set(names):
+    if names != sorted(names) or not all(n in h for n in names) or not {'host', 'x-amz-date', 'x-amz-content-sha256'} <= set(names):
         return False
     if h.get('x-amz-security-token') not in (None, SESSION):
         return False

@@ -144,10 +144,8 @@ static bool add_headers(struct transfer *t)
 	    q->digest != NULL ? q->digest : NO_BODY);
 	if (q->signer != NULL && !add_header(t, token))
 		return false;
-	/* a server that may refuse gets the bytes at once all the same */
 	if (q->digest != NULL &&
-	    (!add_header(t, "Expect:") ||
-		!add_header(t, "Content-Type: application/octet-stream")))
+	    !add_header(t, "Content-Type: application/octet-stream"))
 		return false;
 	if (q->signer != NULL && q->signer->session != NULL) {
 		snprintf(token, sizeof(token), "x-amz-security-token: %s",
@@ -171,6 +169,10 @@ static void say_method(const struct transfer *t)
 		curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->send);
 	}
 	curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, q->method);
+	/* A server that may refuse gets the bytes at once all the same. The header
+	 * "Expect:", which is how to say that, libcurl 7.88 signs but does not
+	 * send. */
+	curl_easy_setopt(t->easy, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
 }
 
 /* A server that uses TLS may not lead to one that does not. */
