@@ -34,6 +34,7 @@ from ._edit import Editor, edit
 from ._errors import (BusyError, DamagedError, Error, ExistsError,
                       NotFoundError, RefusedError, UnsupportedError,
                       UnreadWarning, UnsyncedWarning, advice)
+from ._report import Report
 from ._run import Run, RunEntry, open_run
 from ._tensor import Shard, Tensor
 from ._tree import Finding, Stat
@@ -45,6 +46,7 @@ features: str = _abi.lib.optimfs_features().decode()
 __all__ = [
     "open", "open_run", "edit", "diff", "advice", "features",
     "Checkpoint", "Run", "RunEntry", "Editor", "Group", "Tensor", "Shard", "View", "Row", "Stat", "Finding",
+    "Report",
     "Difference", "Opaque", "Error", "NotFoundError", "ExistsError",
     "DamagedError", "BusyError", "UnsupportedError", "RefusedError",
     "UnreadWarning", "UnsyncedWarning",

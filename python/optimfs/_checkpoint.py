@@ -13,6 +13,7 @@ import warnings as _warnings
 
 from . import _names, _show, _values
 from ._errors import NotFoundError, UnsyncedWarning, make
+from ._report import Report, report
 from ._tensor import Tensor
 from ._tree import File, Finding, Reader, Stat, Tree, open_tree
 
@@ -305,6 +306,15 @@ class Checkpoint(Mapping[str, Any]):
         leave, the most important first. An empty list: it is sound. Reads
         the optimizers and the model."""
         return self._tree.check()
+
+    def report(self, other: Optional[PathLike] = None, *, data: bool = True
+               ) -> Report:
+        """The page of `optimfs report`: verdict, findings, statistics, which
+        rank holds what; with another checkpoint also what differs. Reads all
+        tensors; with data=False, of one checkpoint, only the index. A notebook
+        displays it, .save("report.html") writes it."""
+        paths = [self.path] + ([] if other is None else [os.fsdecode(other)])
+        return report(paths, self._options, data)
 
     def glob(self, pattern: str) -> List[str]:
         """The paths of files that match, layers.2 before layers.10. "*"

@@ -13,6 +13,7 @@ from typing import (Any, Dict, Iterator, List, Optional, SupportsIndex, Union)
 from . import _abi, _show
 from ._checkpoint import Checkpoint, PathLike, tree_path
 from ._errors import Error, UnreadWarning, make
+from ._report import Report, report
 from ._tree import STATISTICS, Tree, fs_text, open_tree
 
 
@@ -102,7 +103,7 @@ class Run(Mapping[int, Checkpoint]):
         those in between. Moments are averaged, too; what is of integers, or no
         tensor, is that of the newest one (optimfs(5)).
 
-        >>> run.average("last5").reshard("dcp@8", "averaged")
+        >>> run.average("last5").view("dcp@8").save("averaged")
         """
         if not steps:
             raise TypeError('average of which steps? "last5" are the last five')
@@ -124,6 +125,11 @@ class Run(Mapping[int, Checkpoint]):
         found: List[RunEntry] = []
         self._tree.list_run(lambda e: found.append(_entry(e)))
         return found
+
+    def report(self, *, data: bool = True) -> Report:
+        """The page of `optimfs report`: the steps with what is wrong with
+        them, and the norms of each layer over the steps."""
+        return report([self.path], self._options, data)
 
     def series(self, path: str, value: str = "rms", *, pandas: bool = False
                ) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, Iterable, List, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Sequence
 
 from . import _names
 from ._errors import Error
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SAMPLE = 1 << 16
 BLOCKS = 16
 ROWS = 20
+# So many ranks have their colour explained.
+LEGEND = 16
 
 
 def human(n: float) -> str:
@@ -108,12 +110,28 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         "".join(cells("td", r) for r in rows))
 
 
+def _optimizer(o: Dict[str, Any]) -> str:
+    return "%s%s%s, %s" % (
+        "" if o["name"] is None else o["name"] + ": ",
+        o["kind"] or "unknown kind",
+        "" if o["step"] is None else " at step %s" % o["step"],
+        _count(o["parameters"], "parameter"))
+
+
 def checkpoint(ck: "Checkpoint") -> str:
+    """What it is and whether it is damaged, as far as the index tells; then
+    the first tensors. No tensor is read."""
     if ck._tree.closed:
         return _html(line(ck))
-    i = ck.info()
+    i, s = ck.info(), ck.summary()
     n, size = i["counts"], i["bytes"]
-    facts = [("format", i["format"]), ("writer", i["writer"]),
+    damage = ck._tree.summary("", "problems").strip()
+    facts = [("state", damage or "no damage in the index; ck.check() reads "
+                                 "the optimizer and the model"),
+             ("step", s["step"]),
+             ("optimizer", "; ".join(map(_optimizer, s["optimizers"])) or
+              None),
+             ("format", i["format"]), ("writer", i["writer"]),
              ("trainer", i["trainer"]), ("ranks", i["world_size"]),
              ("parameters", n["parameters"]),
              ("optimizer states", n["optimizer_states"]),
@@ -134,24 +152,37 @@ def checkpoint(ck: "Checkpoint") -> str:
         "and %d more" % more if more > 0 else "")
 
 
+def _colour(rank: int) -> str:
+    return "hsl(%d,60%%,70%%)" % (rank * 47 % 360)
+
+
 def _shard_map(t: "Tensor") -> str:
     """The boxes of the first two dimensions, a colour a rank."""
     shape = (t._full + (1, 1))[:2]
     if 0 in shape:
         return ""
-    boxes = []
+    boxes, ranks = [], {}
     for s in t.shards:
+        if s.rank is not None:
+            ranks[s.rank] = "<span style='color:%s'>&#9632;</span> %d" % (
+                _colour(s.rank), s.rank)
         y, x = (s.offsets + (0, 0))[:2]
         h, w = (s.sizes + (1, 1))[:2]
         boxes.append(
             "<rect x='%g%%' y='%g%%' width='%g%%' height='%g%%' "
-            "fill='hsl(%d,60%%,75%%)' stroke='#555'><title>%s</title></rect>"
+            "fill='%s' stroke='#555'><title>%s</title></rect>"
             % (100 * x / shape[1], 100 * y / shape[0], 100 * w / shape[1],
-               100 * h / shape[0], (s.rank or 0) * 47 % 360,
+               100 * h / shape[0], _colour(s.rank or 0),
                _html("%s%s at %s, %s" % (
                    "" if s.rank is None else "rank %d: " % s.rank,
                    list(s.sizes), list(s.offsets), s.file))))
-    return "<svg width='240' height='120'>%s</svg>" % "".join(boxes)
+    legend = [ranks[r] for r in sorted(ranks)]
+    if len(legend) > LEGEND:
+        legend[LEGEND - 1:-1] = ["..."]
+    return ("<svg width='240' height='120'>%s</svg><br>dimension 0 downwards"
+            "%s%s" % ("".join(boxes), ", 1 to the right" if len(shape) > 1 and
+                      t._full[1:] else "",
+                      "; ranks " + " ".join(legend) if legend else ""))
 
 
 def sample(t: "Tensor") -> Any:
@@ -195,9 +226,13 @@ def _histogram(t: "Tensor") -> str:
         "<rect x='%d' y='%.1f' width='5' height='%.1f' fill='#69c'/>"
         % (6 * i, 60 - 60 * n / counts.max(), 60 * n / counts.max())
         for i, n in enumerate(numbers))
-    return ("<svg width='240' height='60'>%s</svg><br>%.4g to %.4g, mean %.4g "
-            "of %d elements%s" % (
-                bars, finite.min(), finite.max(), finite.mean(), values.size,
+    axis = "".join("<text x='%d' y='73' font-size='10' fill='currentColor' "
+                   "text-anchor='%s'>%.3g</text>" % at for at in (
+                       (0, "start", finite.min()), (240, "end", finite.max())))
+    return ("<svg width='240' height='76'>%s%s</svg><br>%.4g to %.4g, "
+            "mean %.4g of %d elements%s" % (
+                bars, axis, finite.min(), finite.max(), finite.mean(),
+                values.size,
                 ", %d not finite" % (values.size - finite.size)
                 if finite.size < values.size else ""))
 

@@ -9,8 +9,10 @@ import os
 import pathlib
 import pickle
 import random
+import re
 import signal
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -518,7 +520,54 @@ def test_info_and_reprs_say_what_it_is(data):
         assert "model/adapter.bias" in page and "and 88 more" in page
         page = ck["model/layers.0.wq.weight"]._repr_html_()
         assert page.count("<title>rank") == 3 and "of 144 elements" in page
+        assert re.findall(r"&#9632;</span> (\d)", page) == ["0", "1", "2"]
+        least = "%.3g" % ck["model/layers.0.wq.weight"].numpy().min()
+        assert ">%s</text>" % least in page
         assert "keys>" in repr(ck["model"])
+
+
+def test_the_page_of_a_checkpoint_begins_with_the_answer(data, copy):
+    with optimfs.open(data(FSDP2)) as ck:
+        page = ck._repr_html_()
+        assert "no damage in the index" in page
+        assert "AdamW at step 3, 26 parameters" in page
+        assert page.index("AdamW") < page.index("model/adapter.bias")
+        assert ck.stats()["local.read_bytes"] < 1 << 20
+    lost = copy(FSDP2)
+    os.unlink(os.path.join(lost, "__1_0.distcp"))
+    with optimfs.open(lost) as ck:
+        page = ck._repr_html_()
+        assert "the checkpoint is damaged: 1 missing file" in page
+        assert "no damage" not in page
+
+
+def test_report_is_the_page_of_the_program(data, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPTIMFS_PROGRAM", os.environ["OPTIMFS"])
+    path = data(FSDP2)
+    with optimfs.open(path) as ck:
+        report = ck.report()
+        assert report.verdict.startswith("Sound. dcp, 3 ranks, 30 parameters")
+        assert repr(report) == "<optimfs.Report %s>" % report.verdict
+        page = subprocess.run([os.environ["OPTIMFS"], "report", path],
+                              stdout=subprocess.PIPE, check=True).stdout
+        assert str(report).encode() == page
+        report.save(tmp_path / "page.html")
+        assert (tmp_path / "page.html").read_bytes() == page
+        assert len(report.data["tensors"]) == len(
+            [t for t in ck.tensors() if t.shape])
+        shown = report._repr_html_()
+        assert "<script" not in shown and "&lt;script&gt;" in shown
+        two = ck.report(data("pytorch/dcp_fsdp2_w4/ckpt"))
+        assert [v[:5] for v in two.verdict.split("\n")] == ["Sound", "Sound"]
+        with pytest.raises(optimfs.Error, match="no-such"):
+            ck.report("no-such")
+        monkeypatch.setenv("OPTIMFS_PROGRAM", "")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(FileNotFoundError, match="OPTIMFS_PROGRAM"):
+            ck.report()
+    with optimfs.open(path, subtree="model") as ck:
+        with pytest.raises(TypeError, match="without options.*subtree"):
+            ck.report()
 
 
 def test_the_page_of_a_tensor_reads_a_sample(safetensors):

@@ -56,6 +56,7 @@ def test_recipe(i, place, names, monkeypatch):
             there.register_implementation(
                 "optimfs", "optimfs.fsspec.OptimfsFileSystem", clobber=True)
     monkeypatch.chdir(place)
+    monkeypatch.setenv("OPTIMFS_PROGRAM", os.environ["OPTIMFS"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optimfs.UnsyncedWarning)
         exec(compile(code, "docs/python.md", "exec"), names)
@@ -68,6 +69,7 @@ def test_the_recipes_have_done_what_they_say(place, names):
         assert ck["optim/param_groups/0/lr"] == 0.001
     with optimfs.open(place / "for-the-hub") as ck:
         assert {r.dtype for r in ck.tensors()} == {"bfloat16"}
+    assert (place / "report.html").stat().st_size > 10000
     assert list(names["run"]) == [1000, 2000]
     if "rms" in names:
         assert list(names["steps"]) == [1000, 2000] and names["lr"][0] == 0.001
@@ -76,6 +78,12 @@ def test_the_recipes_have_done_what_they_say(place, names):
         with optimfs.open(place / "step-1000") as ck:
             assert ck["optim/param_groups/0/lr"] == 1e-5
             assert "optim/state/conv.weight" not in ck
+            words = ck.glob("*/tok_embeddings.weight") + \
+                ck.glob("optim/state/tok_embeddings.weight/exp_avg*")
+            assert [ck[p].shape for p in words] == [(64, 12)] * 3
+            assert ck["model/tok_embeddings.weight"][31, 0].item() != 0
+            assert not ck["model/tok_embeddings.weight"][37:].numpy().any()
+            assert ck.check() == []
 
 
 def test_one_recipe_is_for_torch_reader():
