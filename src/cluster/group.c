@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/module.h"
+#include "cluster/allgather.h"
 #include "cluster/call.h"
 #include "cluster/mail.h"
 #include "cluster/manifest.h"
@@ -22,6 +23,8 @@
 
 /* Interval at which a waiting rank checks whether others have died. */
 #define LOOK_NS (100 * 1000 * 1000)
+/* When a rank that waits for others first asks whether they are there, in ms. */
+enum { FIRST_ASK_MS = 1000 };
 
 /* The number of ranks in the environment, set by mpirun of Open MPI, mpirun of
  * MPICH and srun --mpi=pmi2. */
@@ -48,7 +51,7 @@ bool optimfs_group_launched(void)
 
 /* Requests of others. */
 
-static void set_done(struct optimfs_group *w, int rank)
+void ofs_group_set_done(struct optimfs_group *w, int rank)
 {
 	pthread_mutex_lock(&w->lock);
 	w->done[rank] = true;
@@ -59,7 +62,31 @@ static void set_done(struct optimfs_group *w, int rank)
 static int answer_done(struct ofs_request *q, struct optimfs_error *err)
 {
 	(void)err;
-	set_done(q->group, q->from);
+	ofs_group_set_done(q->group, q->from);
+	return 0;
+}
+
+static int answer_over(struct ofs_request *q, struct optimfs_error *err)
+{
+	struct optimfs_group *w = q->group;
+	bool lost = ofs_cursor_u8(&q->c) != 0;
+
+	(void)err;
+	pthread_mutex_lock(&w->lock);
+	w->over = true;
+	w->lost |= lost;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return 0;
+}
+
+static int answer_ping(struct ofs_request *q, struct optimfs_error *err)
+{
+	(void)err;
+	pthread_mutex_lock(&q->group->lock);
+	if (q->want == 1)
+		q->out[0] = q->group->done[q->group->rank];
+	pthread_mutex_unlock(&q->group->lock);
 	return 0;
 }
 
@@ -68,7 +95,8 @@ static const struct ofs_handler own_handlers[] = {
 	{ OFS_WIRE_TASK, ofs_task_answer, false },
 	{ OFS_WIRE_CALL, ofs_calls_begin, false },
 	{ OFS_WIRE_LETTER, ofs_mail_letter, false },
-	{ OFS_WIRE_PING, ofs_mail_ping, false },
+	{ OFS_WIRE_PING, answer_ping, false },
+	{ OFS_WIRE_OVER, answer_over, false },
 	{ OFS_WIRE_FETCH, ofs_manifest_fetch, true },
 	{ OFS_WIRE_LENGTH, ofs_manifest_length, true },
 	{ OFS_WIRE_RESCAN, ofs_manifest_rescan, true },
@@ -187,6 +215,7 @@ static void group_free(struct optimfs_group *w)
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
 	free(w->done);
+	free(w->silent);
 	free(w);
 }
 
@@ -234,8 +263,9 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 	w->rank = ops->rank(w->w);
 	w->size = ops->size(w->w);
 	w->done = calloc((size_t)w->size, sizeof(*w->done));
+	w->silent = calloc((size_t)w->size, sizeof(*w->silent));
 	w->task = ofs_task_new(w->size);
-	if (w->done != NULL && w->task != NULL) {
+	if (w->done != NULL && w->silent != NULL && w->task != NULL) {
 		pthread_mutex_lock(&w->lock);
 		w->ready = true;
 		pthread_cond_broadcast(&w->changed);
@@ -243,7 +273,7 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 		return w;
 	}
 	ofs_no_memory(err);
-	ops->leave(w->w);
+	ops->leave(w->w, true);
 	group_free(w);
 	return NULL;
 }
@@ -412,14 +442,6 @@ void ofs_group_tell(const struct optimfs_group *w, const void *request,
 	free(ask);
 }
 
-static void announce_done(struct optimfs_group *w)
-{
-	static const uint8_t done = OFS_WIRE_DONE;
-
-	set_done(w, w->rank);
-	ofs_group_tell(w, &done, 1);
-}
-
 /* Is rank still reading? The lock is held. */
 static bool awaited(const struct optimfs_group *w, const bool *worker, int rank)
 {
@@ -435,9 +457,40 @@ static bool all_done(struct optimfs_group *w, const bool *worker)
 	return true;
 }
 
-/* Only ranks on one machine notice each other's death. A rank on another
- * machine that is silent for the timeout counts as gone. */
-static void ask_who_is_there(struct optimfs_group *w, const bool *worker)
+static bool is_gone(const struct optimfs_group *w, int rank)
+{
+	return w->ops->dead(w->w, rank) || w->silent[w->ops->node(w->w, rank)];
+}
+
+/* The rank that knows who is done, and tells all when everybody is: the lowest
+ * that is not lost. If a machine is, none of its ranks is asked. The lock is
+ * held. */
+static int find_keeper(const struct optimfs_group *w)
+{
+	int r = 0;
+
+	while (r != w->rank && is_gone(w, r))
+		r++;
+	return r;
+}
+
+/* Whom a rank that is not the keeper watches: the nearest rank above it in the
+ * tree that is not lost. So whoever is lost has few that ask it, and some that
+ * notice. The lock is held. */
+static int find_watched(const struct optimfs_group *w, int keeper)
+{
+	int r = (w->rank - 1) / 2;
+
+	while (r != 0 && is_gone(w, r))
+		r = (r - 1) / 2;
+	return is_gone(w, r) ? keeper : r;
+}
+
+/* Asks ranks whether they are done: rank, or all that are awaited (rank -1). Only
+ * ranks on one machine notice each other's death. A rank on another machine that
+ * is silent for the timeout counts as gone. */
+static void ask_who_is_done(struct optimfs_group *w, const bool *worker,
+    int rank)
 {
 	static const uint8_t ping = OFS_WIRE_PING;
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
@@ -447,46 +500,87 @@ static void ask_who_is_there(struct optimfs_group *w, const bool *worker)
 		return; /* next time */
 	pthread_mutex_lock(&w->lock);
 	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && awaited(w, worker, r))
-			ask[n++] = (struct ofs_ask){
-				.to = r, .request = &ping, .nrequest = 1
-			};
+		if (r != w->rank &&
+		    (rank == -1 ? awaited(w, worker, r) : r == rank))
+			ask[n++] = (struct ofs_ask){ .to = r,
+				.request = &ping,
+				.nrequest = 1,
+				.want = 1 };
 	pthread_mutex_unlock(&w->lock);
 	w->ops->ask(w->w, ask, n);
-	for (size_t i = 0; i < n; i++)
-		if (ask[i].err.code == EHOSTDOWN ||
-		    ask[i].err.code == ETIMEDOUT)
-			set_done(w, ask[i].to);
+	pthread_mutex_lock(&w->lock);
+	for (size_t i = 0; i < n; i++) {
+		bool gone = ask[i].err.code == EHOSTDOWN ||
+		    ask[i].err.code == ETIMEDOUT;
+
+		w->silent[w->ops->node(w->w, ask[i].to)] |=
+		    ask[i].err.code == ETIMEDOUT;
+		w->lost |= gone;
+		w->done[ask[i].to] |= gone ||
+		    (ask[i].err.code == 0 && *(const uint8_t *)ask[i].answer);
+	}
+	pthread_mutex_unlock(&w->lock);
 	w->ops->release(w->w, ask, n);
 	free(ask);
 }
 
-/* Interval in ms: many ranks may wait for one rank, which all together ask once
- * a second. 0: never, since there is no timeout. */
-static int64_t ask_interval(const struct optimfs_group *w)
+/* Sends DONE to a rank, if this one has been a worker. */
+static void tell_done(struct optimfs_group *w, const bool *worker, int to)
 {
-	int64_t s = w->timeout;
+	static const uint8_t done = OFS_WIRE_DONE;
+	const struct ofs_buf b = { .data = (uint8_t *)(uintptr_t)&done,
+		.len = 1 };
 
-	if (s != 0 && s < w->size)
-		s = w->size;
-	return s * 1000;
+	if (worker[w->rank] && to != -1 && to != w->rank &&
+	    !w->ops->dead(w->w, to))
+		(void)ofs_group_ask(w, to, &b, NULL, 0, NULL);
 }
 
-static void wait_for_all(struct optimfs_group *w, const bool *worker)
+static void tell_over(const struct optimfs_group *w, bool lost)
 {
-	int64_t interval = ask_interval(w), asked = ofs_clock_ms();
+	const uint8_t over[2] = { OFS_WIRE_OVER, lost };
+
+	ofs_group_tell(w, over, sizeof(over));
+}
+
+/* Returns whether a rank is lost. A rank asks soon after its end, so that a
+ * machine that is gone by then delays the others for one timeout. */
+static bool wait_for_all(struct optimfs_group *w, const bool *worker)
+{
+	int64_t interval = (int64_t)w->timeout * 1000;
+	int64_t ask_at = ofs_clock_ms() + FIRST_ASK_MS;
+	int keeper = -1, next, watched;
+	bool lost;
 
 	pthread_mutex_lock(&w->lock);
-	while (!all_done(w, worker)) {
+	while (!w->over && !all_done(w, worker)) {
+		next = find_keeper(w);
+		if (next != keeper) {
+			pthread_mutex_unlock(&w->lock);
+			tell_done(w, worker, next);
+			pthread_mutex_lock(&w->lock);
+			if (keeper != -1) /* it has to find out */
+				ask_at = 0;
+			keeper = next;
+			continue;
+		}
+		watched = keeper == w->rank ? -1 : find_watched(w, keeper);
 		ofs_clock_wait(&w->changed, &w->lock, LOOK_NS);
-		if (interval == 0 || ofs_clock_ms() - asked < interval)
+		if (interval == 0 || ofs_clock_ms() < ask_at)
 			continue;
 		pthread_mutex_unlock(&w->lock);
-		ask_who_is_there(w, worker);
-		asked = ofs_clock_ms();
+		ask_who_is_done(w, worker, watched);
+		ask_at = ofs_clock_ms() + interval;
 		pthread_mutex_lock(&w->lock);
 	}
+	for (int r = 0; r < w->size; r++)
+		w->lost |= w->ops->dead(w->w, r);
+	lost = w->lost;
+	next = w->over ? -1 : find_keeper(w);
 	pthread_mutex_unlock(&w->lock);
+	if (next == w->rank)
+		tell_over(w, lost);
+	return lost;
 }
 
 /* Data attached by services may refer to manifests, so it is freed first. */
@@ -503,13 +597,19 @@ static void forget(const struct optimfs_group *w, struct ofs_manifest *s)
 
 void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
+	int beside[3];
+	bool lost;
+
 	if (w == NULL)
 		return;
-	if (worker[w->rank])
-		announce_done(w);
-	wait_for_all(w, worker);
+	ofs_group_set_done(w, w->rank);
+	/* those that may wait for a letter of this one: allgather.h */
+	ofs_allgather_beside(w, beside);
+	for (int i = 0; i < 3; i++)
+		tell_done(w, worker, beside[i]);
+	lost = wait_for_all(w, worker);
 	ofs_calls_stop(w->calls);
-	w->ops->leave(w->w);
+	w->ops->leave(w->w, !lost);
 	/* requests are no longer answered */
 	if (w->gather != NULL)
 		w->gather->free(w);

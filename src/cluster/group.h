@@ -89,8 +89,12 @@ struct optimfs_group {
 	struct ofs_manifest *manifest[OFS_MAX_MANIFESTS];
 	uint32_t nmanifests;
 	uint32_t refreshed; /* number of refreshes */
-	bool *done;         /* rank i sends no more requests */
-	bool ready;         /* everything is set up, requests are answered */
+	bool *done; /* rank i sends no more requests, as far as known here */
+	/* Of the lowest rank of each machine: a rank there does not answer. */
+	bool *silent;
+	bool over;  /* no rank sends more requests */
+	bool lost;  /* over, but some ranks are gone */
+	bool ready; /* everything is set up, requests are answered */
 };
 
 /* Joins through a loaded module; services ends with NULL. */
@@ -130,6 +134,8 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
  * or died. */
 void ofs_group_tell(const struct optimfs_group *w, const void *request,
     size_t len);
+/* Notes that a rank sends no more requests. */
+void ofs_group_set_done(struct optimfs_group *w, int rank);
 /* Puts "rank 2 (host)" before the text of an error of that rank; -1. */
 int ofs_group_error_in(const struct optimfs_group *w, int rank,
     struct optimfs_error *err);

@@ -119,13 +119,6 @@ int ofs_mail_letter(struct ofs_request *q, struct optimfs_error *err)
 	return ret;
 }
 
-int ofs_mail_ping(struct ofs_request *q, struct optimfs_error *err)
-{
-	(void)q;
-	(void)err;
-	return 0;
-}
-
 int ofs_mail_send(struct optimfs_group *w, int to, uint64_t tag,
     const struct ofs_buf *b, struct optimfs_error *err)
 {
@@ -162,31 +155,40 @@ static bool has_left(struct optimfs_group *w, int rank)
 	return left;
 }
 
-int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
+/* Has it died, or fallen silent? */
+static int check_alive(struct optimfs_group *w, int rank, int64_t *asked,
     struct optimfs_error *err)
 {
 	static const uint8_t kind = OFS_WIRE_PING;
 	const struct ofs_buf ping = { .data = (uint8_t *)(uintptr_t)&kind,
 		.len = 1 };
 	struct optimfs_error own = { 0 };
+	uint8_t done = 0;
 
 	if (w->ops->dead(w->w, rank)) {
 		optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
 		return ofs_group_error_in(w, rank, err);
 	}
-	if (has_left(w, rank)) {
-		optimfs_fail(err, EPROTO, "OFS913 it has given up");
-		return ofs_group_error_in(w, rank, err);
-	}
 	if (ofs_clock_ms() - *asked < ASK_MS)
 		return 0;
 	*asked = ofs_clock_ms();
-	if (ofs_group_ask(w, rank, &ping, NULL, 0, &own) == 0 ||
-	    (own.code != EHOSTDOWN && own.code != ETIMEDOUT)) {
-		ofs_sys_moved();
-		return 0;
+	if (ofs_group_ask(w, rank, &ping, &done, 1, &own) == -1 &&
+	    (own.code == EHOSTDOWN || own.code == ETIMEDOUT))
+		return optimfs_fail_with(err, &own);
+	ofs_sys_moved();
+	if (done != 0) /* a letter that it sent before is here */
+		ofs_group_set_done(w, rank);
+	return 0;
+}
+
+int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
+    struct optimfs_error *err)
+{
+	if (has_left(w, rank) && !w->ops->dead(w->w, rank)) {
+		optimfs_fail(err, EPROTO, "OFS913 it has given up");
+		return ofs_group_error_in(w, rank, err);
 	}
-	return optimfs_fail_with(err, &own);
+	return check_alive(w, rank, asked, err);
 }
 
 /* The lock is held. */
@@ -217,7 +219,10 @@ int ofs_mail_receive(struct optimfs_group *w, int from, uint64_t tag,
 			continue;
 		rest = rest * 2 < WAIT_MAX ? rest * 2 : WAIT_MAX;
 		pthread_mutex_unlock(&mail->lock);
-		ret = ofs_mail_alive(w, from, &asked, err);
+		/* who has unmounted still works for others */
+		ret = tag >> 32 == OFS_MAIL_RESULT
+		    ? check_alive(w, from, &asked, err)
+		    : ofs_mail_alive(w, from, &asked, err);
 		if (tick != NULL && tick->fn != NULL)
 			tick->fn(tick->ctx);
 		pthread_mutex_lock(&mail->lock);

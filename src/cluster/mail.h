@@ -37,6 +37,6 @@ int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
 /* For group.c. */
 struct ofs_mail *ofs_mail_new(void);
 void ofs_mail_free(struct ofs_mail *mail);
-ofs_handler_fn ofs_mail_letter, ofs_mail_ping;
+ofs_handler_fn ofs_mail_letter;
 
 #endif

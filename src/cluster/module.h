@@ -13,7 +13,7 @@
  * the ranks of a job and knows nothing of checkpoints. It exports one struct
  * ofs_group_ops called optimfs_group_module. New members are only added at the
  * end, with a new version. */
-#define OFS_GROUP_VERSION 3
+#define OFS_GROUP_VERSION 4
 #define OFS_GROUP_SYMBOL  "optimfs_group_module"
 
 /* Limits of a request and of an answer in bytes. Larger data takes several
@@ -66,9 +66,10 @@ struct ofs_group_ops {
 	void (*release)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 	/* Is rank known to be dead? */
 	bool (*dead)(const struct ofs_group *w, int rank);
-	/* Leaves the job and frees w; collective among living ranks. No request
-	 * may be outstanding. */
-	void (*leave)(struct ofs_group *w);
+	/* Leaves the job and frees w; collective among living ranks. all: no rank
+	 * is known to be lost; otherwise it waits for none. No request may be
+	 * outstanding. */
+	void (*leave)(struct ofs_group *w, bool all);
 	/* ask in two steps: start returns at once; wait returns when all n
 	 * answers have arrived. The requests must not move until release. */
 	void (*start)(struct ofs_group *w, struct ofs_ask *ask, size_t n);

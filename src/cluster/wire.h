@@ -17,7 +17,8 @@
  *          their bytes in order
  *  LENGTH  manifest (4), file (4), codec (1), offset, length, limit (8 each);
  *          answered with the decoded length (8)
- *  DONE    nothing; the sender makes no more requests. Not answered.
+ *  DONE    nothing; the sender makes no more requests
+ *  OVER    1 if some rank is lost (1); no rank makes more requests
  *
  * Through GPUs (cluster/gpu/gather.h):
  *
@@ -36,7 +37,7 @@
  * For work that may take long (mail.h, call.h):
  *
  *  LETTER  tag, total size, offset of these bytes (8 each), bytes; not answered
- *  PING    nothing; an answer is a sign of life
+ *  PING    nothing; an answer is a sign of life. One byte: 1 after DONE
  *  CALL    id (4), a request; answered when the work has started; a letter
  *          brings the result
  *
@@ -58,8 +59,9 @@ enum ofs_wire_kind {
 	OFS_WIRE_PING = 10,
 	OFS_WIRE_PARTICIPANT = 16,
 	OFS_WIRE_RESCAN = 17,
+	OFS_WIRE_OVER = 18,
 };
-#define OFS_WIRE_KINDS   18
+#define OFS_WIRE_KINDS   19
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of a segment */
 

@@ -152,7 +152,7 @@ void ofs_reshard_say_resumed(const struct ofs_reshard *r, const char *path)
 {
 	char text[512], done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE];
 
-	if (!r->is_rank0 || !atomic_load(&r->noted))
+	if (!atomic_load(&r->noted))
 		return;
 	snprintf(text, sizeof(text),
 	    "continuing from %.300s, which has %s of %s", path,

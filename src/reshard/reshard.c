@@ -356,7 +356,8 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	pthread_mutex_lock(&r->engine.lock);
 	atomic_store(&r->engine.done, written(r));
 	pthread_mutex_unlock(&r->engine.lock);
-	ofs_reshard_say_resumed(r, ofs_stage_path(r->stage));
+	if (r->is_rank0)
+		ofs_reshard_say_resumed(r, ofs_stage_path(r->stage));
 	if (ofs_engine_run(&r->engine, err) == -1)
 		return -1;
 	/* names that we made; the publisher syncs them again */

@@ -17,7 +17,7 @@ is "ls -lR on four ranks exits with 0" "$?" 0
 "$OPTIMFS" ls -lR "$ck" >"$scratch/here"
 ok "ls -lR on four ranks prints what it prints for one directory" \
     cmp "$scratch/here" "$scratch/there"
-not_ok "ranks read no address together" ranks 1 "$OPTIMFS" info http://127.0.0.1:1/ck
+not_ok "ranks read no address together" ranks 2 "$OPTIMFS" info http://127.0.0.1:1/ck
 like "the error says why" "$(cat "$scratch/err")" "*OFS932*on a server*"
 # A rank of another version: the module has its version as a text.
 mkdir "$scratch/other"

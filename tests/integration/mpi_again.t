@@ -176,6 +176,16 @@ else
 	skip 5 "mpirun has no --enable-recovery"
 fi
 
+# A rank that has unmounted still writes its files for rank 0.
+spread "$data/dcp_fsdp2_w3/ckpt" $n
+each rw "$nodes/%r/ck"
+"$OPTIMFS" umount "$(m 1)"
+edit 0.5
+status "commit exits with 0 after another rank has unmounted" 0 commit
+"$OPTIMFS" umount "$(m 0)"
+ok "the job ends after the last unmount" stop "$(m 2)"
+is "no staging directory is left after the last unmount" "$(left)" ""
+
 # A read during a commit never mixes old and new bytes.
 spread "$data/dcp_fsdp2_w3/ckpt" $n
 each rw "$nodes/%r/ck"

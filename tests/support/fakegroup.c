@@ -158,6 +158,8 @@ static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 	atomic_fetch_add(&w->f->counts.rounds, 1);
 	if (kind != NULL && *kind < OFS_WIRE_KINDS)
 		atomic_fetch_add(&w->f->counts.rounds_of[*kind], 1);
+	if (kind != NULL && *kind < OFS_WIRE_KINDS)
+		atomic_fetch_add(&w->f->counts.asks_of[*kind], n);
 	/* the last first: nothing may depend on the order of answers */
 	for (size_t i = n; i > 0; i--)
 		ask_one(w->f, w->rank, &a[i - 1]);
@@ -183,8 +185,9 @@ static bool dead(const struct ofs_group *w, int r)
 	return atomic_load(&w->f->dead[r]);
 }
 
-static void leave(struct ofs_group *w)
+static void leave(struct ofs_group *w, bool all)
 {
+	(void)all;
 	pthread_barrier_wait(&w->f->barrier);
 }
 

@@ -29,7 +29,8 @@ int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
 struct fakegroup_counts {
 	_Atomic uint64_t asks, rounds, bytes, largest;
 	_Atomic uint64_t answered[16]; /* by rank */
-	_Atomic uint64_t rounds_of[OFS_WIRE_KINDS]; /* by kind of request */
+	/* By kind of request. */
+	_Atomic uint64_t rounds_of[OFS_WIRE_KINDS], asks_of[OFS_WIRE_KINDS];
 };
 struct fakegroup_counts *fakegroup_counts(struct fakegroup *f);
 

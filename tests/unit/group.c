@@ -595,34 +595,63 @@ static void test_rounds(void)
 
 /* A rank whose machine is gone says neither that it leaves nor that it died.
  * The others must leave without it. */
+struct leaving {
+	struct job j;
+	int silent;
+};
+
 static void *leave_as(void *arg)
 {
 	struct rank *r = arg;
-	const bool none[2] = { false, false }, all[2] = { true, true };
+	const struct leaving *l = (const struct leaving *)r->job;
+	bool worker[MAX_RANKS] = { false };
 	struct optimfs_group *w;
 
 	fakegroup_be(r->job->f, r->rank);
 	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, NULL);
 	pthread_barrier_wait(&r->job->barrier);
-	optimfs_group_leave(w, r->rank == 1 ? none : all);
+	memset(worker, r->rank != l->silent, sizeof(worker));
+	optimfs_group_leave(w, worker);
 	return NULL;
+}
+
+static uint64_t leave_all(int size, int silent)
+{
+	struct leaving l = { .j = { .size = size, .f = fakegroup_new(size) },
+		.silent = silent };
+	struct fakegroup_counts *c = fakegroup_counts(l.j.f);
+	struct rank r[MAX_RANKS];
+	uint64_t asked;
+
+	pthread_barrier_init(&l.j.barrier, NULL, (unsigned)size);
+	if (silent != -1)
+		fakegroup_mute(l.j.f, silent, 1);
+	for (int i = 0; i < size; i++) {
+		r[i] = (struct rank){ .job = &l.j, .rank = i };
+		if (pthread_create(&r[i].thread, NULL, leave_as, &r[i]) != 0)
+			bail_out("no thread");
+	}
+	for (int i = 0; i < size; i++)
+		pthread_join(r[i].thread, NULL);
+	pthread_barrier_destroy(&l.j.barrier);
+	asked = atomic_load(&c->asks_of[OFS_WIRE_DONE]) +
+	    atomic_load(&c->asks_of[OFS_WIRE_OVER]);
+	fakegroup_free(l.j.f);
+	return asked;
 }
 
 static void test_leave(void)
 {
-	struct job j = { .size = 2, .f = fakegroup_new(2) };
-	struct rank r[2] = { { .job = &j }, { .job = &j, .rank = 1 } };
+	uint64_t asked = leave_all(8, -1);
 
-	pthread_barrier_init(&j.barrier, NULL, 2);
-	fakegroup_mute(j.f, 1, 1);
-	for (int i = 0; i < 2; i++)
-		if (pthread_create(&r[i].thread, NULL, leave_as, &r[i]) != 0)
-			bail_out("no thread");
-	for (int i = 0; i < 2; i++)
-		pthread_join(r[i].thread, NULL);
+	/* each tells its neighbours and rank 0, which tells all */
+	ok(asked <= 5 * 8, "8 ranks leave with %u messages", (unsigned)asked);
+	leave_all(2, 1);
 	ok(true, "a rank can leave while another is silent");
-	pthread_barrier_destroy(&j.barrier);
-	fakegroup_free(j.f);
+	leave_all(6, 0);
+	ok(true, "five ranks can leave while rank 0 is silent");
+	leave_all(6, 4);
+	ok(true, "five ranks can leave while rank 4 is silent");
 }
 
 /* Variables that launchers set. */

@@ -22,6 +22,9 @@
 enum { JOIN_TIMEOUTS = 10 };
 /* The fewest seconds to wait for others when leaving. */
 enum { LEAVE_PATIENCE = 5 };
+/* If a rank is lost, this time (us) without a message ends the job: the others
+ * have their answers. */
+enum { DRAIN_US = 100 * 1000 };
 /* Time for the next answer of a rank that is already late, in ms. */
 enum { LATE_TIMEOUT = 1000 };
 
@@ -149,29 +152,40 @@ static int64_t leave_patience(const struct ofs_group *w)
 						  : LEAVE_PATIENCE;
 }
 
-/* MPI_Finalize waits for all ranks. If one is lost, it is not called, and the
- * process exits without it. */
-static void finish(struct ofs_group *w)
+/* Do all ranks arrive here? */
+static bool all_arrive(struct ofs_group *w)
 {
 	int64_t end = mpi_now_us() + leave_patience(w) * 1000000;
 	MPI_Request req;
 	int done = 0;
 
+	if (!w->all_leave)
+		return false;
 	MPI_Ibarrier(w->all, &req);
 	while (!done) {
 		if (MPI_Test(&req, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
 		    mpi_now_us() > end)
-			return;
+			return false;
 		for (int r = 0; r < w->size; r++)
 			if (w->peer[r].dead)
-				return;
+				return false;
 		if (!done && !mpi_progress(w))
 			mpi_rest(w);
 	}
-	while (!mpi_quiet(w))
+	return true;
+}
+
+/* MPI_Finalize waits for all ranks. If one is lost, it is not called, and the
+ * process exits without it. */
+static void finish(struct ofs_group *w)
+{
+	bool all = all_arrive(w);
+
+	while (all ? !mpi_quiet(w) : mpi_now_us() - w->last < DRAIN_US)
 		if (!mpi_progress(w))
 			mpi_rest(w);
-	MPI_Finalize();
+	if (all)
+		MPI_Finalize();
 }
 
 static bool is_leaving(struct ofs_group *w)
@@ -458,13 +472,14 @@ static void release(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 }
 
 /* If MPI still owns buffers, they are not freed: the process ends soon. */
-static void leave(struct ofs_group *w)
+static void leave(struct ofs_group *w, bool all)
 {
 	int code = 0;
 	bool clean;
 
 	pthread_mutex_lock(&w->lock);
 	w->leaving = true;
+	w->all_leave = all;
 	mpi_wake(w);
 	while (!w->ended && code == 0)
 		code = ofs_clock_wait(&w->changed, &w->lock,

@@ -116,7 +116,7 @@ struct mpi_peer {
 	unsigned nslots;
 	uint64_t under_way;
 	uint64_t window; /* limit of under_way; also has_room() */
-	unsigned full; /* round (ofs_group.round) in which it has no room */
+	unsigned full;   /* round (ofs_group.round) in which it has no room */
 };
 
 struct ofs_group {
@@ -138,6 +138,7 @@ struct ofs_group {
 	bool stopping; /* answering threads end */
 	bool asleep;   /* the thread sleeps */
 	bool joined, leaving, ended;
+	bool all_leave; /* with leaving: every rank does */
 	struct optimfs_error join_err;
 
 	/* Number of requests that threads wait for; abandoned ones do not

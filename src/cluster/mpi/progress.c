@@ -166,8 +166,8 @@ static bool is_oldest(const struct ofs_group *w, const struct mpi_question *q)
 	const struct mpi_question *first;
 
 	TAILQ_FOREACH(first, &w->open, next)
-		if (first == q || (first->to == q->to && first->ask != NULL))
-			break;
+	if (first == q || (first->to == q->to && first->ask != NULL))
+		break;
 	return first == q;
 }
 
