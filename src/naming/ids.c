@@ -198,6 +198,19 @@ static int store(struct naming *c, const struct ofs_ids *ids,
 typedef int evidence_fn(struct naming *c, struct ofs_ids *ids,
     struct optimfs_error *err);
 
+/* A program may number parameters in another order than that of the model: from
+ * the last layer to the first, or adapters before the rest. Then each name may
+ * have the state of another parameter of its shape. */
+static int note_order(struct naming *c, const struct ofs_ids *ids,
+    struct optimfs_error *err)
+{
+	return ofs_catalog_note(c->cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS631 ids=model: %u ID%s named by the order of the model alone, "
+	    "as others have the same shape: wrong if the optimizer was not "
+	    "given its parameters in this order",
+	    ids->by_order, ids->by_order == 1 ? " is" : "s are");
+}
+
 static int name_ids(struct naming *c, uint32_t root, evidence_fn *evidence,
     struct optimfs_error *err)
 {
@@ -206,6 +219,8 @@ static int name_ids(struct naming *c, uint32_t root, evidence_fn *evidence,
 
 	if (ret == 0)
 		ret = store(c, &ids, err);
+	if (ret == 0 && ids.by_order > 0)
+		ret = note_order(c, &ids, err);
 	free(ids.v);
 	return ret == -1 ? -1 : 0;
 }

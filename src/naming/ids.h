@@ -14,9 +14,10 @@ struct ofs_ids {
 		uint32_t group;
 	} * v;
 	uint32_t n, ngroups;
-	bool whole; /* they are all parameters of the model */
-	const char *file; /* NULL: the names are from no file */
-	uint32_t end;     /* its number of lines + 1 */
+	uint32_t by_order; /* how many names rest on the order of the model */
+	bool whole;        /* they are all parameters of the model */
+	const char *file;  /* NULL: the names are from no file */
+	uint32_t end;      /* its number of lines + 1 */
 };
 
 /* Find names for the IDs of every optimizer. */

@@ -188,6 +188,23 @@ static int match_order(struct match *m, struct optimfs_error *err)
 	return 0;
 }
 
+/* The number of IDs whose shape others of the model have, too: their names rest
+ * on the order alone. */
+static uint32_t count_by_order(const struct match *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < m->n; k++) {
+		uint32_t same = 0;
+
+		for (uint32_t i = m->v[k].first; i < m->v[k].end && same < 2;
+		     i++)
+			same += fits(m, m->by_shape[i].at, &m->v[k]);
+		n += same > 1;
+	}
+	return n;
+}
+
 /* An ID without state gets its name by position if it is between two IDs of its
  * group that are as far apart in the model. */
 static void fill_gaps(const struct match *m, struct ofs_ids *ids)
@@ -382,8 +399,10 @@ static int match(struct match *m, const struct ofs_ids_state *state, uint32_t n,
 	for (uint32_t i = 0; i < m->n; i++)
 		ids->v[m->v[i].s.id].name = m->model[m->v[i].at].name;
 	ids->whole = m->n == m->nmodel;
-	if (m->order == OFS_IN_ORDER)
+	if (m->order == OFS_IN_ORDER) {
 		fill_gaps(m, ids);
+		ids->by_order = count_by_order(m);
+	}
 	return 0;
 }
 
