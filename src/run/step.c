@@ -53,6 +53,26 @@ static size_t word_before(const char *name, size_t n)
 	return NWORDS;
 }
 
+/* The value of two digits. */
+static int pair(const char *s)
+{
+	return (s[0] - '0') * 10 + s[1] - '0';
+}
+
+/* Is the number of n digits at the beginning of a name that of a day, as in the
+ * names of logs: 20260131_235959, 20260131235959, 2026-01-31? */
+static bool is_date(const char *s, size_t n)
+{
+	if (strncmp(s, "20", 2) != 0)
+		return false;
+	if (n == 4)
+		return s[4] == '-' && isdigit((unsigned char)s[5]) &&
+		    isdigit((unsigned char)s[6]) && s[7] == '-';
+	return (n == 14 || (n == 8 && (s[8] == '_' || s[8] == '-'))) &&
+	    pair(s + 4) >= 1 && pair(s + 4) <= 12 && pair(s + 6) >= 1 &&
+	    pair(s + 6) <= 31;
+}
+
 /* Is the number that ends here whole? Not in "10k" and "0.18". */
 static bool ends_number(const char *end)
 {
@@ -76,6 +96,7 @@ enum ofs_run_count ofs_run_step(const char *name, uint64_t *step)
 		/* behind a point there is the rest of another number */
 		if (n <= DIGITS_MAX && word < best &&
 		    ends_number(name + i + n) &&
+		    !(i == 0 && is_date(name, n)) &&
 		    !(i > 1 && name[i - 1] == '.' &&
 			isdigit((unsigned char)name[i - 2]))) {
 			for (size_t k = 0; k < n; k++)

@@ -72,6 +72,11 @@ static void steps_of_names(void)
 		{ "step-10k", OFS_RUN_NOTHING, 0 },
 		{ "v0.18.5_z3", OFS_RUN_NOTHING, 0 },
 		{ "rank3", OFS_RUN_NOTHING, 0 },
+		{ "20260131_235959", OFS_RUN_NOTHING, 0 },
+		{ "20260131235959", OFS_RUN_NOTHING, 0 },
+		{ "2026-01-31", OFS_RUN_NOTHING, 0 },
+		{ "20261331_1", OFS_RUN_STEPS, 20261331 },
+		{ "20260131", OFS_RUN_STEPS, 20260131 },
 		{ "footstep-3", OFS_RUN_NOTHING, 0 },
 		{ "step-1234567890123456789", OFS_RUN_NOTHING, 0 },
 		{ "", OFS_RUN_NOTHING, 0 },
@@ -235,7 +240,8 @@ static void names(void)
 	struct optimfs_attr attr;
 	char *target;
 
-	is_str(names_in(fs, ""), "avg by-name delta ema first latest lerp steps ",
+	is_str(names_in(fs, ""),
+	    "avg by-name delta ema first latest lerp steps ",
 	    "the root lists places and links");
 	is_str(names_in(fs, "by-name"), "step-1 step-2 step-3 step-4 ",
 	    "by-name has the names of the directory");
