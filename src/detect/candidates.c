@@ -48,6 +48,13 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 	return false;
 }
 
+/* verl, SkyRL */
+bool ofs_detect_is_role(const char *name)
+{
+	return strcmp(name, "actor") == 0 || strcmp(name, "critic") == 0 ||
+	    strcmp(name, "policy") == 0;
+}
+
 bool ofs_detect_is_roles(const struct ofs_dir *dir,
     const struct ofs_names *names)
 {
@@ -56,9 +63,10 @@ bool ofs_detect_is_roles(const struct ofs_dir *dir,
 	for (size_t i = 0; i < names->n; i++) {
 		const char *name = names->name[i];
 
-		if (strcmp(name, "actor") == 0 || strcmp(name, "critic") == 0)
+		if (ofs_detect_is_role(name))
 			roles = roles || ofs_probe_is_dir(dir, name);
 		else if (strcmp(name, "data.pt") != 0 &&
+		    strcmp(name, "trainer_state.pt") != 0 &&
 		    ofs_probe_is_file(dir, name))
 			return false;
 	}
@@ -100,6 +108,23 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
     const char *prefix, int depth, struct ofs_candidates *c,
     struct optimfs_error *err);
 
+/* Why path, which has these names, is of a save that has not finished: a
+ * directory above it may have the temporary name. */
+static const char *unfinished(const char *path, const struct ofs_names *names)
+{
+	static const struct ofs_names none;
+	char part[NAME_MAX + 1];
+	const char *why = NULL;
+	size_t n;
+
+	for (; why == NULL && strchr(path, '/') != NULL; path += n + 1) {
+		n = strcspn(path, "/");
+		snprintf(part, sizeof(part), "%.*s", (int)n, path);
+		why = ofs_unfinished(part, &none);
+	}
+	return why != NULL ? why : ofs_unfinished(path, names);
+}
+
 /* Examines path below the top; sub is the open directory. */
 static int look(const struct ofs_dir *sub, const char *path, int depth,
     struct ofs_candidates *c, struct optimfs_error *err)
@@ -113,8 +138,7 @@ static int look(const struct ofs_dir *sub, const char *path, int depth,
 					      : 0;
 	ret = ofs_detect_is_checkpoint(sub, &below, err);
 	if (ret == 1)
-		ret = add(c, path, ofs_unfinished(ofs_path_last(path), &below),
-		    err);
+		ret = add(c, path, unfinished(path, &below), err);
 	else if (ret == 0 && depth > 0)
 		ret = search(sub, &below, path, depth - 1, c, err);
 	ofs_names_free(&below);

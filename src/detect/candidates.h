@@ -30,8 +30,10 @@ void ofs_candidates_free(struct ofs_candidates *c);
  * bytes? 1, 0, -1. */
 int ofs_detect_is_checkpoint(const struct ofs_dir *dir,
     const struct ofs_names *names, struct optimfs_error *err);
+/* Is it the name of a directory for one of the models of verl or SkyRL? */
+bool ofs_detect_is_role(const char *name);
 /* Is it a directory of verl with several models, each in its own directory, and
- * otherwise only the state of the data loader? */
+ * otherwise only the state of the data loader and of the trainer? */
 bool ofs_detect_is_roles(const struct ofs_dir *dir,
     const struct ofs_names *names);
 /* Does the name have an extension that only checkpoints use? */

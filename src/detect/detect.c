@@ -29,6 +29,8 @@ static int detect_itself(const struct ofs_dir *dir,
     const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err)
 {
+	if (ofs_detect_foreign_dir(dir, names, true, err))
+		return -1;
 	if (ofs_detect_is_roles(dir, names))
 		return 0;
 	if (ofs_detect_trainer(dir, names, parts, err) == -1)

@@ -159,8 +159,17 @@ int ofs_detect_named(const struct ofs_dir *dir, const char *rel, char **name,
  * OFS668, OFS678). src/detect/foreign.c */
 bool ofs_detect_foreign(const struct ofs_dir *dir, const char *rel,
     struct optimfs_error *err);
+/* alone: only of a program none of whose files is read. */
 bool ofs_detect_foreign_dir(const struct ofs_dir *dir,
-    const struct ofs_names *names, struct optimfs_error *err);
+    const struct ofs_names *names, bool alone, struct optimfs_error *err);
+/* The same for dir, or for one of the first directories below it. */
+bool ofs_detect_foreign_below(const struct ofs_dir *dir,
+    const struct ofs_names *names, bool alone, struct optimfs_error *err);
+/* Are there files of dir that each hold a piece of every tensor, in a way of
+ * another program that is not read? Then it fails with its name (OFS641,
+ * EOPNOTSUPP). */
+int ofs_detect_pieces(const struct ofs_dir *dir, const struct ofs_names *names,
+    struct optimfs_error *err);
 /* In few words, for a file that is left out. */
 const char *ofs_detect_foreign_words(const struct optimfs_error *why);
 

@@ -64,6 +64,21 @@ static const char *foreign(const struct ofs_file_head *head)
 		{ "", ".msgpack",
 		    "a msgpack file, as Flax writes it: load it there, and "
 		    "save its arrays with numpy.savez" },
+		{ "", ".pdparams",
+		    "weights of PaddlePaddle: load them there, and save them "
+		    "with numpy.savez or safetensors" },
+		{ "", ".pdopt",
+		    "an optimizer of PaddlePaddle: load it there, and save "
+		    "its arrays with numpy.savez" },
+		{ "|TZR|", NULL,
+		    "a file of tensorizer: load it there, and save the state "
+		    "dict with torch.save" },
+		{ "lmgg", NULL,
+		    "an old file of ggml: use the checkpoint that it was "
+		    "converted from" },
+		{ "tjgg", NULL,
+		    "an old file of ggml: use the checkpoint that it was "
+		    "converted from" },
 		{ "", ".onnx",
 		    "an ONNX model: use the checkpoint that it was exported "
 		    "from" },
@@ -173,22 +188,92 @@ static bool has_pair(const struct ofs_names *names, const char *end,
 	return first && second;
 }
 
-bool ofs_detect_foreign_dir(const struct ofs_dir *dir,
-    const struct ofs_names *names, struct optimfs_error *err)
-{
-	const char *who = NULL;
+/* Names that only one program gives to a file of its checkpoints, with what to
+ * do; the second one, if any, must be there as well. */
+#define ARRAYS \
+ "load it there, and save its arrays with numpy.savez or safetensors"
+static const struct program {
+	const char *name, *other, *who, *todo;
+	bool alone; /* none of its files is read, whatever they look like */
+} programs[] = {
+	{ "_CHECKPOINT_METADATA", NULL, "JAX (Orbax)", ARRAYS, false },
+	{ "manifest.ocdbt", NULL, "JAX (Orbax)", ARRAYS, false },
+	{ "_METADATA", NULL, "JAX (Orbax)", ARRAYS, false },
+	{ ".zarray", NULL, "Zarr (TensorStore, as JAX and Levanter write it)",
+	    ARRAYS, false },
+	{ "zarr.json", NULL, "Zarr (TensorStore, as JAX and Levanter write it)",
+	    ARRAYS, false },
+	{ "saved_model.pb", NULL, "TensorFlow", ARRAYS, false },
+	{ ".snapshot_metadata", NULL, "torchsnapshot",
+	    "restore it there, Snapshot(DIR).restore(...), and save the state "
+	    "with torch.distributed.checkpoint",
+	    true },
+	{ "checkpoint_metadata.json", "model_config.json", "nanotron",
+	    "convert its weights with examples/llama/convert_nanotron_to_hf.py "
+	    "of nanotron; its optimizer is not read",
+	    true },
+};
 
-	if (ofs_probe_has(names, "_CHECKPOINT_METADATA") ||
-	    ofs_probe_has(names, "manifest.ocdbt"))
-		who = "JAX (Orbax)";
-	else if (ofs_probe_has(names, "saved_model.pb") ||
-	    has_pair(names, ".index", ".data-00000-of-"))
-		who = "TensorFlow";
-	if (who == NULL)
+/* The program that wrote a directory with these names; NULL: unknown. */
+static const struct program *program_of(const struct ofs_names *names)
+{
+	static const struct program tensorflow = { "", NULL, "TensorFlow",
+		ARRAYS, false };
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		if (ofs_probe_has(names, programs[i].name) &&
+		    (programs[i].other == NULL ||
+			ofs_probe_has(names, programs[i].other)))
+			return &programs[i];
+	return has_pair(names, ".index", ".data-00000-of-") ? &tensorflow
+							    : NULL;
+}
+
+bool ofs_detect_foreign_dir(const struct ofs_dir *dir,
+    const struct ofs_names *names, bool alone, struct optimfs_error *err)
+{
+	const struct program *p = program_of(names);
+
+	if (p != NULL && alone && !p->alone)
 		return false;
-	optimfs_fail(err, EOPNOTSUPP,
-	    "OFS668 %s: a checkpoint of %s: load it there, and save its arrays "
-	    "with numpy.savez or safetensors",
-	    dir->path, who);
-	return true;
+	if (p != NULL)
+		optimfs_fail(err, EOPNOTSUPP,
+		    "OFS668 %s: a checkpoint of %s: %s", dir->path, p->who,
+		    p->todo);
+	return p != NULL;
+}
+
+/* Arrays may lie far below: model/transformer/layers/attention/weight/.zarray */
+#define FAR_DEPTH 7
+#define FAR_LOOK  64 /* directories */
+
+static bool far_below(const struct ofs_dir *dir, const struct ofs_names *names,
+    bool alone, int depth, unsigned int *looked, struct optimfs_error *err)
+{
+	bool found = ofs_detect_foreign_dir(dir, names, alone, err);
+
+	for (size_t i = 0; i < names->n && !found && depth > 0; i++) {
+		struct ofs_names below;
+		struct ofs_dir sub;
+
+		if (*looked >= FAR_LOOK)
+			return false;
+		if (ofs_probe_open(dir, names->name[i], &sub, &below, NULL) !=
+		    1)
+			continue;
+		++*looked;
+		found = far_below(&sub, &below, alone, depth - 1, looked, err);
+		ofs_names_free(&below);
+		ofs_dir_close(&sub);
+	}
+	return found;
+}
+
+bool ofs_detect_foreign_below(const struct ofs_dir *dir,
+    const struct ofs_names *names, bool alone, struct optimfs_error *err)
+{
+	unsigned int looked = 0;
+
+	return far_below(dir, names, alone, alone ? 1 : FAR_DEPTH, &looked,
+	    err);
 }

@@ -30,7 +30,9 @@
 /* Names that say what a file is, without reading it. A pattern is that of
  * fnmatch(3), and one with "/" at its end is of directories. The first row that
  * matches counts. */
-#define PART (-1) /* it tells how to read the others */
+#define PART      (-1) /* it tells how to read the others */
+#define TEMPORARY "its name is that of a temporary file"
+#define RSYNC     "a copy by rsync"
 static const struct row {
 	const char *pattern;
 	int kind; /* enum ofs_left_kind, or PART */
@@ -42,6 +44,21 @@ static const struct row {
 	{ "latest", PART, NULL },
 	{ "latest_universal", PART, NULL },
 	{ "latest_checkpointed_iteration.txt", PART, NULL },
+	{ ".azDownload-*", OFS_LEFT_UNFINISHED, "a download by azcopy" },
+	{ "*_.gstmp", OFS_LEFT_UNFINISHED, "a download by gcloud" },
+	{ "*.partial", OFS_LEFT_UNFINISHED, "a part of a download" },
+	{ "*.part", OFS_LEFT_UNFINISHED, "a part of a download" },
+	{ "*.incomplete", OFS_LEFT_UNFINISHED, "a part of a download" },
+	{ "*.aria2", OFS_LEFT_UNFINISHED, "a part of a download" },
+	{ "*.crdownload", OFS_LEFT_UNFINISHED, "a part of a download" },
+	{ "*-TEMPORARY", OFS_LEFT_UNFINISHED, TEMPORARY },
+	{ "*.tmp", OFS_LEFT_UNFINISHED, TEMPORARY },
+	{ "*.tmp.*", OFS_LEFT_UNFINISHED, TEMPORARY },
+	{ ".tmp*", OFS_LEFT_UNFINISHED, TEMPORARY },
+	{ "tmp_*", OFS_LEFT_UNFINISHED, TEMPORARY },
+	{ "tmp-*", OFS_LEFT_UNFINISHED, TEMPORARY },
+	{ ".~tmp~/", OFS_LEFT_UNFINISHED, RSYNC },
+	{ ".rsync-partial/", OFS_LEFT_UNFINISHED, RSYNC },
 	{ "._*", OFS_LEFT_FOREIGN, "of macOS" },
 	{ ".DS_Store", OFS_LEFT_FOREIGN, "of macOS" },
 	{ ".nfs*", OFS_LEFT_FOREIGN, "of NFS: a removed file that is open" },
@@ -74,8 +91,9 @@ static const struct row {
 };
 
 /* Names of directories that a save renames at its end. */
-static const char *const temporary[] = { "tmp-*", "*.tmp", "*-tmp", "*_tmp",
-	".tmp*", "*.tmp-*", "*.incomplete", "*.partial", ".*.optimfs", NULL };
+static const char *const temporary[] = { "tmp-*", "tmp_*", "*.tmp", "*-tmp",
+	"*_tmp", ".tmp*", "*.tmp-*", "*.incomplete", "*.partial", ".*.optimfs",
+	NULL };
 
 static const char *const kinds[] = {
 	[OFS_LEFT_FOREIGN] = "foreign",
@@ -91,10 +109,26 @@ const char *ofs_left_kind_name(enum ofs_left_kind kind)
 	return kinds[kind];
 }
 
+/* rsync writes to ".NAME.XXXXXX": six random letters and digits. AppleDouble
+ * files, "._NAME", may end in a word of six small letters. */
+static bool is_of_rsync(const char *name)
+{
+	static const char alphabet[] =
+	    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+	const char *end = strrchr(name, '.');
+
+	return name[0] == '.' && end > name + 1 && strlen(end) == 7 &&
+	    strspn(end + 1, alphabet) == 6 &&
+	    strcspn(end + 1, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") < 6;
+}
+
 static const struct row *row_of(const char *name, bool is_dir)
 {
+	static const struct row rsync = { "", OFS_LEFT_UNFINISHED, RSYNC };
 	char pattern[64];
 
+	if (!is_dir && is_of_rsync(name))
+		return &rsync;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		size_t n = strlen(rows[i].pattern);
 		bool dir = rows[i].pattern[n - 1] == '/';
@@ -105,6 +139,14 @@ static const struct row *row_of(const char *name, bool is_dir)
 			return &rows[i];
 	}
 	return NULL;
+}
+
+const char *ofs_unfinished_file(const char *name)
+{
+	const struct row *row = row_of(name, false);
+
+	return row != NULL && row->kind == OFS_LEFT_UNFINISHED ? row->why
+							       : NULL;
 }
 
 /* Is a file with this name an index (index true), or one that needs an index? */

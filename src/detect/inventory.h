@@ -39,5 +39,8 @@ const char *ofs_left_kind_name(enum ofs_left_kind kind);
 /* Why the directory with this name and these names in it is one that a save has
  * not finished, or was not able to; NULL: it is not. */
 const char *ofs_unfinished(const char *name, const struct ofs_names *names);
+/* Why a file with this name is one that a save or a copy has not finished; NULL:
+ * its name does not say so. */
+const char *ofs_unfinished_file(const char *name);
 
 #endif

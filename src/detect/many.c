@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "detect/detect.h"
+#include "detect/inventory.h"
 #include "detect/registry.h"
 #include "format/probe.h"
 
@@ -187,6 +188,7 @@ static const char *conventional(const char *stem)
 		{ "pytorch_model", "model" },
 		{ "pytorch_model_fsdp", "model" },
 		{ "adapter_model", "model" }, /* PEFT */
+		{ "consolidated", "model" },  /* Mistral, metaseq */
 		{ "optim", "optim" },
 		{ "optimizer", "optimizer" },
 	};
@@ -235,6 +237,17 @@ static bool stem_is_shared(const struct ofs_names *names, size_t me,
 	return false;
 }
 
+/* ColossalAI: one of the files of an index, whose number it does not tell. */
+static bool is_indexed(const struct ofs_names *names, const char *stem)
+{
+	int number;
+
+	return (ofs_probe_match(stem, "model-#", &number) &&
+		   ofs_probe_has(names, "model.safetensors.index.json")) ||
+	    (ofs_probe_match(stem, "pytorch_model-#", &number) &&
+		ofs_probe_has(names, "pytorch_model.bin.index.json"));
+}
+
 /* The prefix of the file at i, the only one of its name. A job with one rank
  * gets the same names as one with many. */
 static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
@@ -246,6 +259,8 @@ static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
 	snprintf(stem, sizeof(stem), "%.*s", (int)len, name);
 	if (conventional(stem) != NULL)
 		return strdup(stem);
+	if (is_indexed(names, stem))
+		return strdup("model");
 
 	if (ofs_detect_only_rank(names, i, stem, sizeof(stem)) &&
 	    !stem_is_shared(names, i, stem, strlen(stem)))
@@ -328,6 +343,39 @@ static int add_one_of_many(const struct ofs_dir *dir,
 	return ret;
 }
 
+static int add_all(const struct ofs_dir *dir, const struct ofs_names *names,
+    bool temporary, struct ofs_parts *parts, struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if ((ofs_unfinished_file(names->name[i]) != NULL) ==
+			temporary &&
+		    add_one_of_many(dir, names, i, parts, err) == -1)
+			return -1;
+	return 0;
+}
+
+/* Leaves out the files that a save or a copy has not finished. */
+static int say_temporary(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		const char *name = names->name[i];
+		const char *why = ofs_unfinished_file(name);
+
+		if (why == NULL || is_part(parts, name) ||
+		    ofs_parts_left(parts, name) ||
+		    !ofs_probe_is_file(dir, name))
+			continue;
+		if (ofs_parts_note(parts, err, "OFS688 %.200s is left out: %s",
+			name, why) == -1 ||
+		    ofs_parts_leave(parts, name, OFS_LEFT_UNFINISHED, why,
+			err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
 /* Beside files of a checkpoint, an empty one is a save or a copy that did not
  * complete: its reader says so. */
 static int add_empty_files(const struct ofs_dir *dir,
@@ -341,7 +389,9 @@ static int add_empty_files(const struct ofs_dir *dir,
 			.optional = true };
 
 		/* the list of parts is long where few files are empty */
-		if (spec.format != NULL && ofs_probe_is_empty(dir, spec.rel) &&
+		if (spec.format != NULL &&
+		    ofs_unfinished_file(spec.rel) == NULL &&
+		    ofs_probe_is_empty(dir, spec.rel) &&
 		    !is_part(parts, spec.rel) &&
 		    ofs_parts_add(parts, &spec, err) == -1)
 			return -1;
@@ -502,8 +552,7 @@ static size_t count_steps(const struct ofs_parts *parts, size_t i)
 	size_t n = 0;
 
 	for (size_t k = 0; k < parts->n; k++)
-		n += k != i &&
-		    differ_in_step(&parts->part[i], &parts->part[k]);
+		n += k != i && differ_in_step(&parts->part[i], &parts->part[k]);
 	return n;
 }
 
@@ -553,9 +602,16 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 {
 	size_t before = parts->n;
 
-	for (size_t i = 0; i < names->n; i++)
-		if (add_one_of_many(dir, names, i, parts, err) == -1)
+	if ((as == NULL && ofs_detect_pieces(dir, names, err) == -1) ||
+	    add_all(dir, names, false, parts, err) == -1)
+		return -1;
+	/* a temporary file is the checkpoint if there is no other */
+	if (parts->n == before) {
+		if (add_all(dir, names, true, parts, err) == -1)
 			return -1;
+	} else if (say_temporary(dir, names, parts, err) == -1) {
+		return -1;
+	}
 	if (check_jobs(parts, err) == -1 || check_steps(dir, parts, err) == -1)
 		return -1;
 	for (size_t i = before; as != NULL && i < parts->n; i++)

@@ -21,7 +21,7 @@
  * is asked. docs/formats/trainers.md, "Directories of parts" */
 
 /* How far below the entries of a directory checkpoints are looked for. */
-#define DEPTH          1
+#define DEPTH          2
 #define NAME_MAX_SHOWN 8
 
 static const struct member {
@@ -33,6 +33,7 @@ static const struct member {
 	{ "weights", OFS_ROLE_MODEL, "model" },
 	{ "model_weights", OFS_ROLE_MODEL, "model" },
 	{ "model_state", OFS_ROLE_MODEL, "model" },
+	{ "modeling", OFS_ROLE_MODEL, "model" }, /* ColossalAI */
 	{ "optim", OFS_ROLE_OPTIM, "optim" },
 	{ "optimizer", OFS_ROLE_OPTIM, "optimizer" },
 	{ "optim_state", OFS_ROLE_OPTIM, "optim" },
@@ -43,6 +44,8 @@ static const struct member {
 	{ "train_state", OFS_ROLE_OTHER, "train_state" },
 	{ "extra", OFS_ROLE_OTHER, "extra" },
 	{ "extra_state", OFS_ROLE_OTHER, "extra_state" },
+	{ "rng", OFS_ROLE_OTHER, "rng" },
+	{ "loader", OFS_ROLE_OTHER, "loader" },
 	{ "ema", OFS_ROLE_OTHER, "ema" },
 };
 
@@ -58,6 +61,8 @@ static const struct beside {
 	{ "onnx", OFS_LEFT_COPY, "the weights for another program" },
 	{ "openvino", OFS_LEFT_COPY, "the weights for another program" },
 	{ "sharded", OFS_LEFT_COPY, "the shards that were merged" },
+	{ "hf_ckpt", OFS_LEFT_COPY, "the weights as they were exported" },
+	{ "consolidated", OFS_LEFT_COPY, "the weights as they were merged" },
 	{ "[0-9]_*", OFS_LEFT_UNREAD, "a module behind the model" },
 };
 
@@ -84,6 +89,16 @@ static int prepend(struct ofs_parts *parts, const char *prefix,
 	return 0;
 }
 
+/* Does the name of a file say that it is a part of the optimizer? */
+static bool has_optimizer(const struct ofs_parts *parts)
+{
+	for (size_t i = 0; i < parts->n; i++)
+		if (parts->part[i].prefix[0] != NULL &&
+		    strcmp(parts->part[i].prefix[0], "optimizer") == 0)
+			return true;
+	return false;
+}
+
 /* The files of a directory, if one of them, or its only one, is what the name of
  * the directory says: 1; 0. Several files with other names may be the pieces of
  * ranks, in a format that is not known. */
@@ -96,7 +111,8 @@ static int parts_of_files(const struct ofs_dir *dir,
 		return -1;
 	return parts->n == 1 ||
 	    (parts->n > 1 &&
-		(role == OFS_ROLE_OTHER || ofs_detect_has_role(parts, role)));
+		(role == OFS_ROLE_OTHER || ofs_detect_has_role(parts, role) ||
+		    (role == OFS_ROLE_OPTIM && has_optimizer(parts))));
 }
 
 /* The parts of the directory of a member, as a format of its own or as files: 1;
@@ -186,7 +202,9 @@ static int leave(struct ofs_parts *parts, const struct ofs_candidate *c,
 
 	snprintf(top, sizeof(top), "%.*s", (int)strcspn(c->path, "/"), c->path);
 	for (size_t i = 0; i < sizeof(besides) / sizeof(besides[0]); i++)
-		if (fnmatch(besides[i].pattern, top, 0) == 0)
+		if (fnmatch(besides[i].pattern, top, 0) == 0 &&
+		    (besides[i].kind != OFS_LEFT_COPY ||
+			ofs_detect_has_role(parts, OFS_ROLE_MODEL)))
 			return ofs_parts_leave(parts, top, besides[i].kind,
 				   besides[i].why, err) == -1
 			    ? -1

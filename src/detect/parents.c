@@ -234,8 +234,6 @@ static bool say_foreign(const struct ofs_dir *dir,
 	char stem[NAME_MAX + 1], *dot;
 
 	err = OFS_SOME_ERROR(err);
-	if (ofs_detect_foreign_dir(dir, names, err))
-		return true;
 	for (size_t i = 0; i < names->n && i < FILES_MAX; i++) {
 		if (!ofs_detect_foreign(dir, names->name[i], err))
 			continue;
@@ -248,7 +246,7 @@ static bool say_foreign(const struct ofs_dir *dir,
 		    ofs_detect_has_extension(names->name[i]))
 			return true;
 	}
-	return false;
+	return ofs_detect_foreign_below(dir, names, false, err);
 }
 
 static int say_link(const struct ofs_dir *dir, const char *link,
@@ -376,7 +374,8 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 	size_t i;
 	int ret = -1;
 
-	if (find_latest(dir, names, &latest, err) == -1 ||
+	if (ofs_detect_foreign_dir(dir, names, false, err) ||
+	    find_latest(dir, names, &latest, err) == -1 ||
 	    find(dir, names, DEPTH, &found, err) == -1)
 		goto out;
 	i = choose(names, &found, latest, chosen);
@@ -385,6 +384,8 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 		found.v[i].path = NULL;
 		ret = 0;
 	} else if (find(dir, names, SHOWN_DEPTH, &found, err) == -1) {
+		goto out;
+	} else if (ofs_detect_foreign_below(dir, names, true, err)) {
 		goto out;
 	} else if (found.n > 0 || latest != NULL) {
 		say_candidates(dir, &found, latest, err);

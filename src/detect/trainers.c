@@ -73,6 +73,22 @@ static const struct layout layouts[] = {
 	    },
 	},
 	{
+	    .trainer = "NeMo RL",
+	    .sign = { "training_info.json" },
+	    .rule = {
+		{ .pattern = "policy/weights", .kind = DIRECTORY,
+		    .bare = true },
+		{ .pattern = "policy/weights/model", .prefix = "model",
+		    .kind = DIRECTORY },
+		{ .pattern = "policy/optimizer", .kind = DIRECTORY,
+		    .bare = true },
+		{ .pattern = "policy/optimizer/optim", .kind = DIRECTORY,
+		    .bare = true },
+		{ .pattern = "training_info.json",
+		    .prefix = "training_info.json", .kind = RAW_FILE },
+	    },
+	},
+	{
 	    .trainer = "torchtune",
 	    .sign = { "recipe_state.pt" },
 	    .rule = {

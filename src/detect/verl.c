@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/step.h"
 #include "base/str.h"
+#include "detect/candidates.h"
 #include "detect/detect.h"
 #include "detect/registry.h"
 #include "format/probe.h"
@@ -24,7 +25,6 @@
  * FSDP it has one file per rank of each. */
 
 #define CONTENTS     "ckpt_contents.json"
-#define DATA         "data.pt" /* of the data loader, beside the roles */
 #define CONTENTS_MAX (1 << 20)
 #define MAX_FILES    64 /* beside the model of Hugging Face */
 
@@ -216,16 +216,23 @@ static int add_beside_ranks(struct contents *c, const struct ofs_names *names)
 int ofs_detect_role_data(const struct ofs_dir *dir, const char *role,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
+	/* the data loader's state; the step and the settings of SkyRL */
+	static const char *const beside[] = { "data", "trainer_state" };
 	const char *name = ofs_path_last(role);
-	char *data;
-	int ret;
+	int ret = 0;
 
-	if (strcmp(name, "actor") != 0 && strcmp(name, "critic") != 0)
+	if (!ofs_detect_is_role(name))
 		return 0;
-	if (asprintf(&data, "%.*s" DATA, (int)(name - role), role) == -1)
-		return ofs_no_memory(err);
-	ret = ofs_detect_lone(dir, data, "torch", "data", parts, err);
-	free(data);
+	for (size_t i = 0; i < sizeof(beside) / sizeof(*beside) && ret == 0;
+	     i++) {
+		char *rel;
+
+		if (asprintf(&rel, "%.*s%s.pt", (int)(name - role), role,
+			beside[i]) == -1)
+			return ofs_no_memory(err);
+		ret = ofs_detect_lone(dir, rel, "torch", beside[i], parts, err);
+		free(rel);
+	}
 	return ret;
 }
 

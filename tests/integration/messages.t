@@ -40,6 +40,20 @@ printf '}q\0X\001\0\0\0aq\001K\001s.' >foreign/one.pkl
 printf 'ccollections\nOrderedDict\nq\0)Rq\001.' >foreign/ordered.pt
 : >foreign/orbax/manifest.ocdbt
 : >foreign/tf/ckpt-1.index
+mkdir -p foreign/manager/10 foreign/levanter/model/emb/weight foreign/snapshot/0 foreign/nanotron/10 \
+    foreign/paddle pieces/fairscale pieces/llama
+: >foreign/manager/10/_CHECKPOINT_METADATA
+: >foreign/levanter/model/emb/weight/.zarray
+: >foreign/snapshot/.snapshot_metadata
+: >foreign/nanotron/10/model_config.json
+: >foreign/nanotron/10/checkpoint_metadata.json
+echo | tee foreign/paddle/model_state.pdparams >foreign/paddle/optimizer.pdopt
+printf '|TZR|\r\n' >foreign/m.tensors
+printf 'lmgg\0\0\0\0' >foreign/ggml.bin
+for i in 0 1; do
+	: >pieces/fairscale/checkpoint_last-shard$i.pt
+	: >pieces/llama/consolidated.0$i.pth
+done
 : >foreign/tf/ckpt-1.data-00000-of-00001
 gzip -c step-1000/__0_0.distcp >foreign/gz/model.pt.gz
 mkdir empty
@@ -96,6 +110,15 @@ info foreign/flax.msgpack|4|OFS668|-|*flax.msgpack: *Flax*: load it there, *
 info foreign/old.pt2|4|OFS668|-|*old.pt2: a program of torch.export: save its weights, *
 info foreign/orbax|4|OFS668|-|*orbax: a checkpoint of JAX (Orbax): load it there, *
 info foreign/tf|4|OFS668|-|*tf: a checkpoint of TensorFlow: load it there, *
+info foreign/manager|4|OFS668|-|*manager/10: a checkpoint of JAX (Orbax): *
+info foreign/levanter|4|OFS668|-|*weight: a checkpoint of Zarr (*Levanter*): load it there, *
+info foreign/snapshot|4|OFS668|-|*snapshot: a checkpoint of torchsnapshot: restore it there, *
+info foreign/nanotron|4|OFS668|-|*nanotron/10: a checkpoint of nanotron: convert its weights *
+info foreign/paddle|4|OFS668|-|*model_state.pdparams: weights of PaddlePaddle: load them there, *
+info foreign/m.tensors|4|OFS668|-|*m.tensors: a file of tensorizer: *
+info foreign/ggml.bin|4|OFS668|-|*ggml.bin: an old file of ggml: *
+info pieces/fairscale|4|OFS641|-|*files of FairScale's FSDP *: join them *give its path, such as checkpoint_last-shard0.pt
+info pieces/llama|4|OFS641|-|*files of Llama's model parallelism *such as consolidated.00.pth
 info foreign/h5|4|OFS668|-|*h5/model.h5: an HDF5 file*
 info foreign/files.zip|4|OFS667|unpack it, and give what was in it|*files.zip: a zip archive
 info foreign/gz|4|OFS667|unpack it, and give what was in it|*gz/model.pt.gz is compressed with gzip

@@ -169,6 +169,11 @@ static void foreign(void)
 	is_str(left_of(dir, &err), "", "a lone file leaves nothing out");
 	put_text(dir, "._model.safetensors", "Mac OS X");
 	put_text(dir, ".DS_Store", "Bud1");
+	put_text(dir, "._notes.config", "Mac OS X");
+	put_text(dir, ".model.safetensors.Xa3bQz", "half of it");
+	put_text(dir, ".azDownload-7-model.safetensors", "half of it");
+	put_text(dir, "tmp_model.pt", "half of it");
+	put_text(dir, "model.safetensors.partial", "half of it");
 	put_text(dir, ".nfs00000001", "PK\3\4");
 	put_text(dir, "events.out.tfevents.17.host.pt", "no archive");
 	put_text(dir, "model.safetensors.lock", "");
@@ -178,11 +183,17 @@ static void foreign(void)
 	put_text(dir, "samples/0.txt", "a");
 	is_str(left_of(dir, &err),
 	    ".DS_Store: foreign: of macOS; ._model.safetensors: foreign: of "
-	    "macOS; .nfs00000001: foreign: of NFS: a removed file that is "
+	    "macOS; ._notes.config: foreign: of macOS; "
+	    ".azDownload-7-model.safetensors: unfinished: a download by "
+	    "azcopy; .model.safetensors.Xa3bQz: unfinished: a copy by rsync; "
+	    ".nfs00000001: foreign: of NFS: a removed file that is "
 	    "open; README.md: not read: text; config.json: not read: "
 	    "settings; events.out.tfevents.17.host.pt: foreign: of "
-	    "TensorBoard; model.safetensors.lock: foreign: a lock; noise: not "
-	    "read: of no known format; samples/: not read: no checkpoint",
+	    "TensorBoard; model.safetensors.lock: foreign: a lock; "
+	    "model.safetensors.partial: unfinished: a part of a download; "
+	    "noise: not read: of no known format; samples/: not read: no "
+	    "checkpoint; tmp_model.pt: unfinished: its name is that of a "
+	    "temporary file",
 	    "files of other programs are named, and read as nothing");
 	mk_remove(dir);
 }

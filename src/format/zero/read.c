@@ -438,6 +438,12 @@ static int add_layers(struct ofs_catalog *cat, const struct ofs_part *part,
 		return 0;
 	if (ofs_part_prefix(cat, part, z.prefix, &z.npref, err) == -1)
 		return -1;
+	if (!has_kind(files, OFS_ZERO_MODEL, 0) &&
+	    ofs_catalog_note(cat, OFS_NOTE_MISSING, EIO, err,
+		"OFS140 mp_rank_*_model_states.pt are missing: with the files "
+		"of layers, they say what step this is, and of which ranks") ==
+		-1)
+		return -1;
 	return ofs_zero_layers(&z, files, err);
 }
 
