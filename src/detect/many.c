@@ -438,14 +438,6 @@ static bool is_one_of(const char *name, size_t *at, size_t *digits,
 	    (strcmp(end, ".safetensors") == 0 || strcmp(end, ".bin") == 0);
 }
 
-static bool has_name(const struct ofs_names *names, const char *name)
-{
-	for (size_t i = 0; i < names->n; i++)
-		if (strcmp(names->name[i], name) == 0)
-			return true;
-	return false;
-}
-
 /* The name of another file of a series. */
 static void put_number(const char *name, size_t at, size_t digits,
     unsigned long n, char out[NAME_MAX + 1])
@@ -467,17 +459,17 @@ static int list_missing(const struct ofs_names *names, size_t i,
 	if (!is_one_of(name, &at, &digits, &total))
 		return 0;
 	put_number(name, at, digits, 0, other);
-	first = has_name(names, other) ? 0 : 1;
+	first = ofs_probe_has(names, other) ? 0 : 1;
 	for (unsigned long n = first; n < first + total; n++) {
 		put_number(name, at, digits, n, other);
 		if (strcmp(other, name) == 0)
 			break;
-		if (has_name(names, other))
+		if (ofs_probe_has(names, other))
 			return 0; /* it has listed them */
 	}
 	for (unsigned long n = first; n < first + total; n++) {
 		put_number(name, at, digits, n, other);
-		if (has_name(names, other))
+		if (ofs_probe_has(names, other))
 			continue;
 		if (ofs_names_add(&parts->missing, other, strlen(other), err) ==
 		    -1)

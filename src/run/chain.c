@@ -47,14 +47,6 @@ static const struct ofs_delta *changes_of(const struct link *l)
 
 /* What the run knows. */
 
-static bool member_called(struct ofs_run_dir *run, const char *name,
-    struct ofs_run_member *out)
-{
-	return ofs_run_member(&run->members,
-		   ofs_run_member_find(&run->members, name), out) &&
-	    ofs_run_is_shown(out);
-}
-
 /* Calls each for the member and all before it, up to the first state. */
 static int walk(struct ofs_run_dir *run, const char *name,
     void (*each)(void *ctx, const struct ofs_run_member *m), void *ctx,
@@ -62,9 +54,8 @@ static int walk(struct ofs_run_dir *run, const char *name,
 {
 	struct ofs_run_member m;
 
-	if (!member_called(run, name, &m))
-		return optimfs_fail(err, ESTALE,
-		    "the checkpoint %s was removed", name);
+	if (ofs_run_shown(&run->members, name, &m, err) == -1)
+		return -1;
 	each(ctx, &m);
 	while (m.found.changes &&
 	    ofs_run_member(&run->members,
@@ -182,9 +173,8 @@ static int open_chain(struct chain *x, const char *name)
 	uint64_t version;
 	uint32_t i;
 
-	if (!member_called(x->run, name, &m))
-		return optimfs_fail(x->err, ESTALE,
-		    "the checkpoint %s was removed", name);
+	if (ofs_run_shown(&x->run->members, name, &m, x->err) == -1)
+		return -1;
 	for (;;) {
 		if (open_link(x, &m) == -1)
 			return -1;

@@ -449,6 +449,15 @@ uint32_t ofs_run_member_find(struct ofs_run_members *m, const char *name)
 	return i;
 }
 
+int ofs_run_shown(struct ofs_run_members *m, const char *name,
+    struct ofs_run_member *out, struct optimfs_error *err)
+{
+	if (ofs_run_member(m, ofs_run_member_find(m, name), out) &&
+	    ofs_run_is_shown(out))
+		return 0;
+	return optimfs_fail(err, ESTALE, "the checkpoint %s was removed", name);
+}
+
 /* The place in order of the first one with this step or a later one. */
 static uint32_t place_from(const struct ofs_run_members *m, uint64_t step)
 {

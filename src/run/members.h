@@ -95,6 +95,9 @@ bool ofs_run_member(struct ofs_run_members *m, uint32_t i,
 /* The number of the member called name, also without its shelf; OFS_NONE: none
  * is. */
 uint32_t ofs_run_member_find(struct ofs_run_members *m, const char *name);
+/* The same of one that is shown in by-name/. ESTALE: it was removed. */
+int ofs_run_shown(struct ofs_run_members *m, const char *name,
+    struct ofs_run_member *out, struct optimfs_error *err);
 /* The first member in steps/ with this step or a later one; OFS_NONE: none. */
 uint32_t ofs_run_member_from(struct ofs_run_members *m, uint64_t step);
 /* The last one with a smaller step; OFS_NONE: none. */

@@ -18,19 +18,6 @@
 
 /* The trees of members: what mounting each alone shows. */
 
-static bool member_of(struct ofs_run_dir *run, const char *name,
-    struct ofs_run_member *out)
-{
-	return ofs_run_member(&run->members,
-		   ofs_run_member_find(&run->members, name), out) &&
-	    ofs_run_is_shown(out);
-}
-
-static int removed(const char *name, struct optimfs_error *err)
-{
-	return optimfs_fail(err, ESTALE, "the checkpoint %s was removed", name);
-}
-
 static struct optimfs *open_member(struct ofs_run_dir *run, const char *name,
     struct optimfs_error *err)
 {
@@ -38,10 +25,8 @@ static struct optimfs *open_member(struct ofs_run_dir *run, const char *name,
 	struct optimfs *fs;
 	char *path;
 
-	if (!member_of(run, name, &m)) {
-		removed(name, err);
+	if (ofs_run_shown(&run->members, name, &m, err) == -1)
 		return NULL;
-	}
 	path = ofs_run_member_path(run, name, err);
 	if (path == NULL)
 		return NULL;
@@ -54,8 +39,9 @@ static uint64_t member_version(struct ofs_run_dir *run, const char *name)
 {
 	struct ofs_run_member m;
 
-	return member_of(run, name, &m) ? XXH64(&m.stamp, sizeof(m.stamp), 0)
-					: 0;
+	return ofs_run_shown(&run->members, name, &m, NULL) == -1
+	    ? 0
+	    : XXH64(&m.stamp, sizeof(m.stamp), 0);
 }
 
 static int member_attr(struct ofs_run_dir *run, const char *name,
@@ -63,8 +49,8 @@ static int member_attr(struct ofs_run_dir *run, const char *name,
 {
 	struct ofs_run_member m;
 
-	if (!member_of(run, name, &m))
-		return removed(name, err);
+	if (ofs_run_shown(&run->members, name, &m, err) == -1)
+		return -1;
 	attr->mode = S_IFDIR | m.found.mode | m.found.mode >> 2;
 	attr->uid = m.uid;
 	attr->gid = m.gid;
@@ -327,7 +313,8 @@ char *ofs_run_link(struct ofs_run_dir *run, uint32_t i,
 
 	if (!ofs_run_member(&run->members, i, &m) || m.gone || !m.told ||
 	    m.twice)
-		removed(i == OFS_NONE ? "" : "of this link", err);
+		optimfs_fail(err, ESTALE,
+		    "the checkpoint of this link was removed");
 	else if (asprintf(&target, "steps/%" PRIu64, m.step) == -1) {
 		ofs_no_memory(err);
 		return NULL;
