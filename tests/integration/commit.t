@@ -303,6 +303,15 @@ done
 is "a large archive: it passes the CRC check" "$(python3 zips.py ck/*)" ""
 rm -rf now
 
+# An archive without checksums, as views have them, gets all of them together.
+"$OPTIMFS" mount "$data/torchsave_full/ckpt" "$mnt"
+rm -rf ck && mkdir ck && cp "$mnt/.optimfs/view/torch/model.pt" ck
+"$OPTIMFS" umount "$mnt"
+is "an archive of a view fails the CRC check" "$(python3 zips.py ck/*)" ck/model.pt
+"$OPTIMFS" mount -o rw ck "$mnt" && cp -a "$mnt/model/$W" "$mnt/model/new.weight"
+status "a tensor is added to it" 0 "$OPTIMFS" umount "$mnt"
+is "it passes the CRC check then" "$(python3 zips.py ck/*)" ""
+
 # Files that PyTorch itself can load.
 mkdir one && cp "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/*_fsdp.bin \
     "$data"/fsdp1_sharded_flat_fullshard_w3/ckpt_full/optimizer.bin one
