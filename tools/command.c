@@ -560,7 +560,7 @@ int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
 {
 	struct optimfs_file *file;
 	size_t size = optimfs_is_address(c->checkpoint) ? FAR_SIZE : READ_SIZE;
-	void *buf = malloc(size);
+	void *buf = ofs_alloc_huge(size);
 	uint64_t off = 0;
 	ssize_t n;
 	int ret = -1;

@@ -64,7 +64,7 @@ static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
     struct optimfs_error *err)
 {
 	size_t size = copy->fs->real == NULL ? FAR_SIZE : READ_SIZE;
-	char *buf = malloc(size);
+	char *buf = ofs_alloc_huge(size);
 	uint64_t off = 0;
 	ssize_t n;
 	int ret = 0;

@@ -177,7 +177,7 @@ fails "one that sends without end is one" endless "OFS92[24]*"
 fails "a redirection to a file of this machine is not followed" file "OFS922*rotocol*"
 fails "a redirection without end is not followed" loop "OFS922*redirect*"
 not_ok "a file that was replaced is stale" "$OPTIMFS" cat \
-    "$server/changed/json/$ck" optim/state/norm.bias/exp_avg
+    "$server/changed/json/large.safetensors" model/w
 like "and the error says so" "$(cat "$scratch/err")" "*OFS751*replaced*"
 not_ok "a file that was removed is an error" "$OPTIMFS" cat \
     "$server/lost/json/$ck" optim/state/norm.bias/exp_avg

@@ -68,7 +68,7 @@ def endless(handler, _):
 
 
 # What is wrong with the answers to requests for a range of a file, if it is not
-# the one byte that asks for the size.
+# the one byte that asks for the size. An index is found in spite of most of them.
 FAULTS = {
     'busy': {'status': 503},       # the first two times
     'down': {'status': 503},       # always
@@ -81,7 +81,7 @@ FAULTS = {
     'cut': {'send': cut},
     'short': {'send': lambda h, body: h.wfile.write(body[:-1]) and None},
     'endless': {'send': endless},
-    'changed': {'etag': '"other"'},
+    'changed': {'states': True},   # each answer is of another one
     'file': {'location': 'file:///etc/passwd'},
     'loop': {'location': ''},      # the same address
     'silent': {'silent': True},
@@ -93,6 +93,8 @@ TIMES = {'busy': 2, 'later': 1, 'short': 2}
 
 KEY, SECRET, SESSION, REGION = 'AKTEST', 'secret+of/tests', 'session', 'eu-test-1'
 TOKEN = 'hf_secret'
+# How an index is asked for when its directory is opened.
+INDEX = 'bytes=0-1048575'
 PAGE = int(os.environ.get('PAGE', 1000))
 # In each bucket there are 100,000 more keys, of this form, of one byte.
 MANY = os.environ.get('MANY')
@@ -352,12 +354,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = file.read_bytes()
         st = file.stat()
         wrong = FAULTS[fault] if fault and wanted != 'bytes=0-0' else {}
+        if wanted == INDEX and fault not in ('busy', 'later', 'cut', 'short', 'down'):
+            wrong = {}
         m = re.fullmatch(r'bytes=(\d+)-(\d+)', wanted or '')
         if fault == 'large' and m and int(m[2]) - int(m[1]) < 1 << 20:
             wrong = {}
         if fault in TIMES and wrong and self.count(self.path + (wanted or '')) > TIMES[fault]:
             wrong = {}
-        etag = wrong.get('etag', '"%x-%x"' % (st.st_mtime_ns, st.st_size))
+        etag = '"%x-%x"' % (st.st_mtime_ns, st.st_size)
+        if 'states' in wrong:
+            etag = '"state-%d"' % self.count('states')
         match = self.headers.get('If-Match')
         headers = [('ETag', etag), ('Accept-Ranges', 'bytes'), ('Last-Modified',
                    email.utils.formatdate(int(st.st_mtime), usegmt=True))]

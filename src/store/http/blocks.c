@@ -15,17 +15,27 @@
 
 struct block {
 	LIST_ENTRY(block) same; /* bucket */
-	TAILQ_ENTRY(block) age;
+	struct slab *slab;
+	const uint8_t *p;
 	uint64_t number;
 	uint32_t file;
 	size_t n;
-	uint8_t p[];
+	bool is_known; /* no other one has taken its place */
+};
+
+/* What came together, and goes together: to copy each block to memory of its own
+ * would take longer than to receive it. */
+struct slab {
+	TAILQ_ENTRY(slab) age;
+	uint8_t *p;
+	size_t bytes, nblocks;
+	struct block block[];
 };
 
 struct ofs_http_blocks {
 	pthread_mutex_t lock;
-	size_t have, most;        /* bytes */
-	TAILQ_HEAD(, block) ages; /* least recently used first */
+	size_t have, most;       /* bytes */
+	TAILQ_HEAD(, slab) ages; /* least recently used first */
 	LIST_HEAD(, block) bucket[BUCKETS];
 };
 
@@ -42,12 +52,21 @@ struct ofs_http_blocks *ofs_http_blocks_new(size_t most,
 	return b;
 }
 
-static void drop_block(struct ofs_http_blocks *b, struct block *k)
+static void forget_block(struct block *k)
 {
-	LIST_REMOVE(k, same);
-	TAILQ_REMOVE(&b->ages, k, age);
-	b->have -= k->n;
-	free(k);
+	if (k->is_known)
+		LIST_REMOVE(k, same);
+	k->is_known = false;
+}
+
+static void drop_slab(struct ofs_http_blocks *b, struct slab *s)
+{
+	for (size_t i = 0; i < s->nblocks; i++)
+		forget_block(&s->block[i]);
+	TAILQ_REMOVE(&b->ages, s, age);
+	b->have -= s->bytes;
+	free(s->p);
+	free(s);
 }
 
 void ofs_http_blocks_free(struct ofs_http_blocks *b)
@@ -55,7 +74,7 @@ void ofs_http_blocks_free(struct ofs_http_blocks *b)
 	if (b == NULL)
 		return;
 	while (!TAILQ_EMPTY(&b->ages))
-		drop_block(b, TAILQ_FIRST(&b->ages));
+		drop_slab(b, TAILQ_FIRST(&b->ages));
 	pthread_mutex_destroy(&b->lock);
 	free(b);
 }
@@ -89,42 +108,73 @@ bool ofs_http_blocks_has(struct ofs_http_blocks *b, uint32_t file,
 }
 
 bool ofs_http_blocks_get(struct ofs_http_blocks *b, uint32_t file,
-    uint64_t number, void *out, size_t n)
+    uint64_t number, size_t off, void *out, size_t n)
 {
 	struct block *k;
 	bool found;
 
 	pthread_mutex_lock(&b->lock);
 	k = find_block(b, file, number);
-	found = k != NULL && k->n == n;
+	found = k != NULL && off <= k->n && n <= k->n - off;
 	if (found) {
-		memcpy(out, k->p, n);
-		TAILQ_REMOVE(&b->ages, k, age);
-		TAILQ_INSERT_TAIL(&b->ages, k, age);
+		memcpy(out, k->p + off, n);
+		TAILQ_REMOVE(&b->ages, k->slab, age);
+		TAILQ_INSERT_TAIL(&b->ages, k->slab, age);
 	}
 	pthread_mutex_unlock(&b->lock);
 	return found;
 }
 
+/* The lock is held. */
+static void add_block(struct ofs_http_blocks *b, struct block *k)
+{
+	struct block *old = find_block(b, k->file, k->number);
+
+	if (old != NULL)
+		forget_block(old);
+	LIST_INSERT_HEAD(&b->bucket[bucket_of(k->file, k->number)], k, same);
+	k->is_known = true;
+}
+
+void ofs_http_blocks_give(struct ofs_http_blocks *b, uint32_t file,
+    uint64_t number, uint8_t *p, size_t n)
+{
+	size_t nblocks = (size_t)((n + OFS_HTTP_BLOCK - 1) / OFS_HTTP_BLOCK);
+	struct slab *s = calloc(1, sizeof(*s) + nblocks * sizeof(*s->block));
+
+	if (s == NULL || p == NULL) {
+		free(s);
+		free(p);
+		return; /* it will be fetched again */
+	}
+	s->p = p;
+	s->bytes = n;
+	s->nblocks = nblocks;
+	pthread_mutex_lock(&b->lock);
+	for (size_t i = 0; i < nblocks; i++) {
+		size_t off = (size_t)(i * OFS_HTTP_BLOCK);
+
+		s->block[i].slab = s;
+		s->block[i].p = p + off;
+		s->block[i].n =
+		    n - off < OFS_HTTP_BLOCK ? n - off : (size_t)OFS_HTTP_BLOCK;
+		s->block[i].file = file;
+		s->block[i].number = number + i;
+		add_block(b, &s->block[i]);
+	}
+	TAILQ_INSERT_TAIL(&b->ages, s, age);
+	b->have += n;
+	while (b->have > b->most && TAILQ_FIRST(&b->ages) != s)
+		drop_slab(b, TAILQ_FIRST(&b->ages));
+	pthread_mutex_unlock(&b->lock);
+}
+
 void ofs_http_blocks_put(struct ofs_http_blocks *b, uint32_t file,
     uint64_t number, const void *p, size_t n)
 {
-	struct block *k = malloc(sizeof(*k) + n), *old;
+	uint8_t *copy = malloc(n);
 
-	if (k == NULL)
-		return; /* it will be fetched again */
-	k->file = file;
-	k->number = number;
-	k->n = n;
-	memcpy(k->p, p, n);
-	pthread_mutex_lock(&b->lock);
-	old = find_block(b, file, number);
-	if (old != NULL)
-		drop_block(b, old);
-	LIST_INSERT_HEAD(&b->bucket[bucket_of(file, number)], k, same);
-	TAILQ_INSERT_TAIL(&b->ages, k, age);
-	b->have += n;
-	while (b->have > b->most && TAILQ_FIRST(&b->ages) != k)
-		drop_block(b, TAILQ_FIRST(&b->ages));
-	pthread_mutex_unlock(&b->lock);
+	if (copy != NULL)
+		memcpy(copy, p, n);
+	ofs_http_blocks_give(b, file, number, copy, n);
 }

@@ -24,10 +24,16 @@ struct ofs_http_blocks *ofs_http_blocks_new(size_t most,
 void ofs_http_blocks_free(struct ofs_http_blocks *b);
 bool ofs_http_blocks_has(struct ofs_http_blocks *b, uint32_t file,
     uint64_t number);
-/* Copies block number of a file to out; n: its bytes. false: it is not there. */
+/* Copies n bytes of block number of a file to out, from off on in it. false: they
+ * are not there. */
 bool ofs_http_blocks_get(struct ofs_http_blocks *b, uint32_t file,
-    uint64_t number, void *out, size_t n);
-/* Keeps a copy, in place of the block that was not used for longest. */
+    uint64_t number, size_t off, void *out, size_t n);
+/* Keeps n bytes, which are block number of a file and those behind it; they take
+ * the place of what was not used for longest. The last one may be shorter, if the
+ * file ends there. p, malloc'ed, is not the caller's any more. */
+void ofs_http_blocks_give(struct ofs_http_blocks *b, uint32_t file,
+    uint64_t number, uint8_t *p, size_t n);
+/* The same for one block, of which a copy is kept. */
 void ofs_http_blocks_put(struct ofs_http_blocks *b, uint32_t file,
     uint64_t number, const void *p, size_t n);
 

@@ -32,8 +32,10 @@ struct range {
 	 * skip came from blocks. direct: buf is the reader's. */
 	uint64_t at, skip, len;
 	uint8_t *buf;
+	uint64_t window; /* bytes from first on that are worth a request */
 	bool direct, is_short;
 	bool keep; /* its blocks stay in memory */
+	bool give; /* ... in this buffer, when it is laid out */
 };
 
 struct fetching {
@@ -173,7 +175,7 @@ static uint64_t window_of(struct ofs_http_site *s, const struct range *r)
 static bool take_block(struct ofs_http_site *s, const struct range *r,
     struct ofs_http_disk_key *key, uint8_t *out, size_t n)
 {
-	if (ofs_http_blocks_get(s->blocks, r->file, key->number, out, n))
+	if (ofs_http_blocks_get(s->blocks, r->file, key->number, 0, out, n))
 		return true;
 	if (s->disk == NULL || !ofs_http_disk_get(s->disk, key, out, n))
 		return false;
@@ -201,16 +203,17 @@ static void take_blocks(struct ofs_http_site *s, struct range *r,
 		r->skip = r->len;
 }
 
-static void keep_blocks(struct ofs_http_site *s, const struct range *r,
+static void keep_blocks(struct ofs_http_site *s, struct range *r,
     struct ofs_http_disk_key *key)
 {
+	r->give = r->keep && r->skip == 0;
 	for (uint64_t i = r->skip; i < r->len; i += OFS_HTTP_BLOCK) {
 		size_t n = (size_t)(r->len - i);
 
 		if (n > OFS_HTTP_BLOCK)
 			n = OFS_HTTP_BLOCK;
 		key->number = (r->at + i) / OFS_HTTP_BLOCK;
-		if (r->keep)
+		if (r->keep && !r->give)
 			ofs_http_blocks_put(s->blocks, r->file, key->number,
 			    r->buf + i, n);
 		if (s->disk != NULL)
@@ -222,24 +225,62 @@ static int prepare_blocks(struct fetching *f, struct range *r,
     struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
 	struct ofs_http_site *s = f->s;
-	uint64_t end = r->is_short ? r->first + window_of(s, r) : r->end;
+	uint64_t end = r->first + r->window;
 	uint64_t size = key->is->size;
 
 	end += OFS_HTTP_BLOCK - 1;
 	end -= end % OFS_HTTP_BLOCK;
 	r->at = r->first - r->first % OFS_HTTP_BLOCK;
 	r->len = (end < size ? end : size) - r->at;
-	r->buf = malloc((size_t)r->len);
+	r->buf = ofs_alloc_huge((size_t)r->len);
 	if (r->buf == NULL)
 		return ofs_no_memory(err);
 	take_blocks(s, r, key);
 	return 0;
 }
 
+/* Copies the bytes [src, src + len) of a file to out; false: blocks are missing. */
+static bool copy_blocks(struct ofs_http_blocks *b, uint32_t file, uint64_t src,
+    uint64_t len, uint8_t *out)
+{
+	while (len > 0) {
+		uint64_t off = src % OFS_HTTP_BLOCK, n = OFS_HTTP_BLOCK - off;
+
+		if (n > len)
+			n = len;
+		if (!ofs_http_blocks_get(b, file, src / OFS_HTTP_BLOCK,
+			(size_t)off, out, (size_t)n))
+			return false;
+		src += n;
+		out += n;
+		len -= n;
+	}
+	return true;
+}
+
+/* Lays out parts whose blocks are all in memory, without a buffer. */
+static bool lay_out_blocks(const struct fetching *f, struct range *r)
+{
+	for (size_t i = r->part; i < r->part + r->n; i++) {
+		const struct ofs_segment *p = &f->part[i];
+
+		if (f->out == NULL || p->n != 1 ||
+		    !copy_blocks(f->s->blocks, r->file, p->src, p->len,
+			f->out + p->dst))
+			return false;
+	}
+	r->direct = true;
+	r->buf = f->out;
+	return true;
+}
+
 static int prepare_range(struct fetching *f, struct range *r,
     struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
 	r->is_short = r->end - r->first <= SHORT;
+	r->window = r->is_short ? window_of(f->s, r) : r->end - r->first;
+	if (lay_out_blocks(f, r))
+		return 0;
 	r->keep = r->is_short || f->out == NULL;
 	if (r->keep || f->s->disk != NULL ||
 	    ofs_http_blocks_has(f->s->blocks, r->file,
@@ -248,8 +289,8 @@ static int prepare_range(struct fetching *f, struct range *r,
 	r->at = r->first;
 	r->len = r->end - r->first;
 	r->direct = r->n == 1 && f->part[r->part].n == 1;
-	r->buf =
-	    r->direct ? f->out + f->part[r->part].dst : malloc((size_t)r->len);
+	r->buf = r->direct ? f->out + f->part[r->part].dst
+			   : ofs_alloc_huge((size_t)r->len);
 	return r->buf == NULL ? ofs_no_memory(err) : 0;
 }
 
@@ -329,8 +370,8 @@ static int ask_others(struct fetching *f, struct round *k, size_t i,
 }
 
 /* What came is of the state that is known now. */
-static int take_answer(struct ofs_http_site *s, const struct range *r,
-    uint32_t host, const struct ofs_http_get *g, struct optimfs_error *err)
+static int take_answer(struct ofs_http_site *s, struct range *r, uint32_t host,
+    const struct ofs_http_get *g, struct optimfs_error *err)
 {
 	struct ofs_http_version is = g->answer.is;
 	struct ofs_http_disk_key key = { g->url, &is, s->pinned, 0 };
@@ -360,13 +401,19 @@ static int ask_round(struct fetching *f, struct round *k,
 	return 0;
 }
 
-static void end_round(struct round *k)
+static void end_round(struct ofs_http_site *s, struct round *k)
 {
 	for (size_t i = 0; i < k->asked; i++)
 		free((char *)k->g[i].url);
-	for (size_t i = 0; i < k->n; i++)
-		if (!k->r[i].direct)
-			free(k->r[i].buf);
+	for (size_t i = 0; i < k->n; i++) {
+		struct range *r = &k->r[i];
+
+		if (r->give)
+			ofs_http_blocks_give(s->blocks, r->file,
+			    r->at / OFS_HTTP_BLOCK, r->buf, (size_t)r->len);
+		else if (!r->direct)
+			free(r->buf);
+	}
 }
 
 /* Fetches ranges from *part on. */
@@ -387,7 +434,7 @@ static int fetch_round(struct fetching *f, struct round *k, size_t *part,
 		ret = ask_round(f, k, err);
 	for (size_t i = 0; ret == 0 && i < k->n; i++)
 		lay_out(f, &k->r[i]);
-	end_round(k);
+	end_round(f->s, k);
 	return ret;
 }
 
@@ -442,7 +489,7 @@ static int learn_tags(struct fetching *f, struct round *k,
 				    err);
 		if (ret == 0)
 			ret = ask_round(f, k, err);
-		end_round(k);
+		end_round(f->s, k);
 	}
 	return ret;
 }

@@ -16,6 +16,9 @@
 /* Servers do not list what begins with a dot. This is how the index of PyTorch's
  * distributed checkpoints is called. */
 #define HIDDEN ".metadata"
+/* In the directory of an address it will be read, if it is there: so much of it
+ * comes at once. */
+#define INDEX ((uint64_t)1 << 20)
 
 /* What the user wrote is escaped already, or has to be. */
 static int web_open(struct ofs_http_site *s, const struct ofs_url *url,
@@ -122,12 +125,43 @@ static int take_listing(struct ofs_http_site *s, uint32_t dir,
 	return ret == 0 && html && a.n == 0 ? no_listing(g, err) : ret;
 }
 
+/* Keeps what came of the index. */
+static void keep_index(struct ofs_http_site *s, const struct ofs_http_get *g)
+{
+	uint32_t file = ofs_keys_find(&s->paths, HIDDEN, strlen(HIDDEN));
+	uint64_t size = g->answer.is.size, n;
+	uint64_t end = g->answer.first == 0 ? g->answer.last + 1 : size;
+
+	if (g->n == 1 || file == OFS_NONE || size == OFS_HTTP_UNTOLD)
+		return;
+	for (uint64_t i = 0; i < end; i += OFS_HTTP_BLOCK) {
+		n = size - i < OFS_HTTP_BLOCK ? size - i : OFS_HTTP_BLOCK;
+		if (i + n <= end)
+			ofs_http_blocks_put(s->blocks, file, i / OFS_HTTP_BLOCK,
+			    g->into + i, (size_t)n);
+	}
+}
+
+/* A server that sends no range may send a page for people in place of what it does
+ * not have. */
+static bool has_index(const struct ofs_http_get *g)
+{
+	return g->err.code == 0 &&
+	    (g->answer.first == 0 || strcmp(g->answer.type, "text/html") != 0);
+}
+
 static int take_answers(struct ofs_http_site *s, uint32_t dir,
     const struct ofs_http_get g[2], struct optimfs_error *err)
 {
-	if (g[1].err.code == 0 &&
-	    ofs_http_add(s, dir, HIDDEN, false, &g[1].answer.is, err) == -1)
-		return -1;
+	if (has_index(&g[1])) {
+		if (ofs_http_add(s, dir, HIDDEN, false, &g[1].answer.is, err) ==
+		    -1)
+			return -1;
+		keep_index(s, &g[1]);
+	} else if (g[0].err.code == 0 && g[1].err.number == 922) {
+		/* it did not say whether there is one */
+		return optimfs_fail_with(err, &g[1].err);
+	}
 	if (g[0].err.code == 0)
 		return take_listing(s, dir, &g[0], err);
 	if (g[0].err.number == 923)
@@ -144,6 +178,7 @@ struct asking {
 	struct ofs_http_site *s;
 	uint32_t dir;
 	struct ofs_http_get *g; /* two for each server */
+	uint8_t *index;         /* INDEX bytes; NULL: it may come later */
 	uint8_t byte;           /* of an index, which is not needed */
 };
 
@@ -162,10 +197,10 @@ static int ask_host(struct asking *a, uint32_t host, struct optimfs_error *err)
 	if (url == NULL || asprintf(&hidden, "%s" HIDDEN, url) == -1)
 		return ofs_no_memory(err);
 	g[1] = (struct ofs_http_get){ .url = hidden,
-		.name = HIDDEN,
+		.name = s->nhosts > 1 ? hidden : HIDDEN,
 		.login = &s->login,
-		.n = 1,
-		.into = &a->byte };
+		.n = a->index != NULL ? INDEX : 1,
+		.into = a->index != NULL ? a->index : &a->byte };
 	if (s->nhosts > 1)
 		name = strdup(url);
 	else if (asprintf(&name, "%s%s%s", s->shown, path[0] == '\0' ? "" : "/",
@@ -268,6 +303,9 @@ static int web_list(struct ofs_http_site *s, uint32_t dir,
 	a.g = ofs_alloc(2 * (size_t)s->nhosts, sizeof(*a.g), err);
 	if (a.g == NULL)
 		return -1;
+	/* else it may be on the disk, or on another server */
+	if (dir == 0 && s->nhosts == 1 && s->disk == NULL)
+		a.index = malloc(INDEX);
 	for (uint32_t i = 0; ret == 0 && i < s->nhosts; i++)
 		ret = ask_host(&a, i, err);
 	if (ret == 0) {
@@ -280,6 +318,7 @@ static int web_list(struct ofs_http_site *s, uint32_t dir,
 	for (uint32_t i = 0; i < s->nhosts; i++)
 		end_host(&a, i);
 	free(a.g);
+	free(a.index);
 	return ret;
 }
 
