@@ -137,6 +137,21 @@ is "a checkpoint that has changed has a cache of its own" \
     "$(ls "$cache" | grep -c -v "$(basename "$file")")" 1
 rm -r "$scratch/large"
 
+# A weight that cannot be read is like no slice, whatever was read before it.
+while read -r case weight want right; do
+	unpack "$case"
+	python3 "$tool" damage "$scratch/$case/ckpt" "model/$weight"
+	is "$case with a damaged weight: what is certain is found" \
+	    "$(found "$scratch/$case/ckpt")" "$(echo "$want" | tr , ' ')"
+	is "... and nothing gets the wrong name" "$(python3 "$tool" named \
+	    "$scratch/$case/ckpt" "$scratch/$case/manifest.json")" \
+	    "$right right, 0 wrong"
+done <<'END'
+tp1pp1dp2_norms_one decoder.final_layernorm.weight 14,0,7 42
+tp1pp1dp2_norms_one decoder.layers.0.mlp.linear_fc2.weight 13,7,1 60
+tp2pp1dp2 decoder.layers.1.mlp.linear_fc1.weight 18,0,2 54
+END
+
 # Weights that are not those of the state: nothing gets the wrong name.
 a=decoder.layers.0.mlp.linear_fc2.weight
 b=decoder.layers.1.mlp.linear_fc2.weight

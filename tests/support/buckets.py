@@ -95,4 +95,9 @@ def change(ck, path):
     put(file, at, bytes([data[0] ^ 1]) + data[1:])
 
 
+def damage(ck, path):
+    for s in shards(ck, path):
+        put(os.path.join(ck, s["file"]), s["offset"], bytes(s["length"]))
+
+
 globals()[sys.argv[1]](*sys.argv[2:])

@@ -30,7 +30,7 @@ struct ofs_solve_param {
 	bool whole;    /* all tensor-parallel ranks have the same */
 	bool output;   /* as output layer of the last stage */
 	bool unread;   /* its sample could not be read */
-	uint64_t hash; /* of the sample; 0: not yet read */
+	uint64_t hash; /* of the sample; 0: not yet read, or unread */
 	float *sample; /* for FP8 only */
 };
 

@@ -154,12 +154,9 @@ static int by_weight(struct solving *k, struct ofs_bucket_slice slice,
 	if (ofs_sample_slice(k->s, (uint32_t)(k->bucket - k->s->bucket), slice,
 		k->f->dtype, hash, &n) == -1)
 		return -1;
+	/* no hash is 0, that of a weight that could not be read */
 	for (unsigned int i = 0; i < n && *range == OFS_NONE; i++)
 		*range = find_range(k, slice.len, hash[i]);
-	/* a weight that could not be read is like no other */
-	if (*range != OFS_NONE &&
-	    param(k, k->pool[k->range[*range].first])->unread)
-		*range = OFS_NONE;
 	return 0;
 }
 

@@ -129,7 +129,7 @@ static uint64_t hash_of(const void *p, size_t n)
 {
 	uint64_t hash = XXH3_64bits(p, n);
 
-	return hash == 0 ? 1 : hash; /* 0: not yet known */
+	return hash == 0 ? 1 : hash; /* 0: not yet known, or unreadable */
 }
 
 static int sample_param(struct ofs_solve *s, struct ofs_solve_param *p,
@@ -146,7 +146,7 @@ static int sample_param(struct ofs_solve *s, struct ofs_solve_param *p,
 		at += run[i].len;
 	}
 	p->unread = ret != 1;
-	p->hash = hash_of(to, at * item);
+	p->hash = ret == 1 ? hash_of(to, at * item) : 0;
 	if (ret != 1 || !keep || !ofs_bucket_rounds_to(p->dtype))
 		return ret == -1 ? -1 : 0;
 	p->sample = ofs_alloc(at, sizeof(*p->sample), s->err);
