@@ -21,7 +21,8 @@ same_values() { # CASE
 	done <"$scratch/paths"
 }
 
-for library in transformers peft accelerate lightning torchao bitsandbytes; do
+for library in transformers peft accelerate lightning torchtitan torch_checkpointing verl \
+    torchao bitsandbytes; do
 	if ! find_python "$script" version "$library"; then
 		skip 1 "$why"
 		continue
@@ -39,6 +40,24 @@ for library in transformers peft accelerate lightning torchao bitsandbytes; do
 		    "\"$OPTIMFS\" info '$case/ck' | grep '^missing \|^damaged ' | grep -v ' nothing'"
 	done
 done
+
+# Has names= a rule for each name that transformers gives, there and back?
+if find_python "$script" version transformers; then
+	mkdir "$scratch/families"
+	ok "transformers makes a model of each family" "$python" "$script" write families \
+	    "$scratch/families"
+	for model in "$scratch/families"/*; do
+		family=${model##*/}
+		ok "$family gets names of Megatron-Core" "$OPTIMFS" reshard -q \
+		    --to "dcp@2,names=megatron:$family" "$model" "$scratch/megatron.$family"
+		is "$family: all of them" "$(tap_said)" ''
+		ok "$family: the way back gives the same" "$OPTIMFS" reshard -q \
+		    --to "safetensors,hf,names=$family,heads=4,groups=2,vocab=96" \
+		    --verify "$model" "$scratch/megatron.$family" "$scratch/back.$family"
+	done
+else
+	skip 1 "$why"
+fi
 
 # Names of Hugging Face, as the converter that verl uses makes them.
 if find_python "$script" version mbridge; then

@@ -149,6 +149,71 @@ for name in mixtral deepseek; do
 	    "$scratch/$name.back" model | grep -c pre_mlp_layernorm.weight)" 2
 done
 
+# Families with other norms, biases and fusions, from Hugging Face and back.
+cat >"$scratch/model" <<'END'
+import json, random, struct, sys
+out, kind = sys.argv[1:]
+r = random.Random(9)
+head, data = {}, b""
+
+def put(name, *shape):
+    global data
+    n = 2
+    for s in shape:
+        n *= s
+    head[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + n]}
+    data += bytes(r.randrange(256) for _ in range(n))
+
+put("model.embed_tokens.weight", 10, 8)
+put("model.norm.weight", 8)
+if kind == "nemotron":
+    put("model.norm.bias", 8)
+for i in range(2):
+    b = f"model.layers.{i}."
+    norms = ["input_layernorm", "post_attention_layernorm"]
+    if kind == "gemma2":
+        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    for norm in norms:
+        put(b + norm + ".weight", 8)
+        if kind == "nemotron":
+            put(b + norm + ".bias", 8)
+    parts = {"qkv": 16} if kind == "phi3" else {"q": 8, "k": 4, "v": 4}
+    for part, rows in parts.items():
+        put(f"{b}self_attn.{part}_proj.weight", rows, 8)
+    put(b + "self_attn.o_proj.weight", 8, 8)
+    gated = {"phi3": {"gate_up": 12}, "nemotron": {"up": 6}}.get(kind, {"gate": 6, "up": 6})
+    mlps = ["mlp."]
+    if kind == "glm4_moe" and i == 1:
+        mlps = ["mlp.shared_experts."] + [f"mlp.experts.{e}." for e in range(3)]
+        put(b + "mlp.gate.weight", 3, 8)
+        put(b + "mlp.gate.e_score_correction_bias", 3)
+    for mlp in mlps:
+        for part, rows in gated.items():
+            put(f"{b}{mlp}{part}_proj.weight", rows, 8)
+        put(b + mlp + "down_proj.weight", 8, 6)
+h = json.dumps(head).encode()
+open(out, "wb").write(struct.pack("<Q", len(h)) + h + data)
+END
+while read -r name want; do
+	model=$scratch/$name.safetensors
+	python3 "$scratch/model" "$model" "$name"
+	ok "$name: names of Megatron-Core" \
+	    to "dcp@2,names=megatron:$name,heads=2,groups=1" "$model" "$name"
+	is "$name: each has a rule" "$(cat "$scratch/said")" ''
+	is "$name: query, key and value are one, so are the parts of the MLP" \
+	    "$("$OPTIMFS" cat "$scratch/$name" .optimfs/tensors.tsv | sed -n \
+	    's,^model/decoder.layers.1.\(self_attention.linear_qkv\|mlp.*linear_fc1\).weight\t[^\t]*\t\([^\t]*\).*,\2,p' |
+	    sort | tr '\n' ' ')" "$want "
+	ok "$name: and back" "$OPTIMFS" reshard -q \
+	    --to "safetensors,hf,names=$name,heads=2,groups=1,vocab=10" \
+	    --verify "$model" "$scratch/$name" "$scratch/$name.hf"
+done <<'END'
+gemma2 12,8 16,8
+phi3 12,8 16,8
+nemotron 16,8 6,8
+glm4_moe 12,8 16,8 3,12,8
+END
+
 # Whatever the source: flat groups, copies, parts along two axes, compressed
 # items, parameters by number.
 cat >"$scratch/pt.names" <<'END'

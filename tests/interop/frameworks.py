@@ -12,6 +12,8 @@ that the library's own functions make of them.
 """
 # SPDX-License-Identifier: Apache-2.0
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.metadata
 import os
 import sys
@@ -57,6 +59,87 @@ class Case:
                 number += 1
 
 
+    def expect_sharded(self, rank, model, optimizer):
+        """The whole tensors of a model under FSDP2; a call of all ranks."""
+        whole = lambda t: t.full_tensor() if hasattr(t, "full_tensor") else t
+        for name, p in model.named_parameters():
+            found = {"model/" + name: whole(p)}
+            for kind, value in optimizer.state[p].items():
+                found["optim/state/%s/%s" % (name, kind)] = whole(value)
+            for path, value in found.items():
+                if rank == 0 and value.dim() > 0:
+                    self.expect(path, value)
+
+
+def on_ranks(n, work):
+    """Calls work(rank) in n processes that are joined by gloo."""
+    import tempfile
+    import traceback
+    import torch.distributed as dist
+    children = []
+    with tempfile.TemporaryDirectory() as at:
+        for rank in range(n):
+            child = os.fork()
+            if child != 0:
+                children.append(child)
+                continue
+            status = 1
+            try:
+                os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(n),
+                                  LOCAL_WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1",
+                                  MASTER_PORT="0")
+                os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+                dist.init_process_group("gloo", init_method="file://%s/store" % at,
+                                        rank=rank, world_size=n)
+                work(rank)
+                dist.barrier()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(status)
+        if any([os.waitpid(c, 0)[1] for c in children]):
+            sys.exit("a rank failed")
+
+
+class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules that a library imports, but does not need to save."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in self.names:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        from unittest.mock import MagicMock
+        made = MagicMock(name=spec.name)
+        made.__path__, made.__spec__, made.__name__ = [], spec, spec.name
+        made.__version__ = "9.9.9"
+        return made
+
+    def exec_module(self, module):
+        pass
+
+
+def import_saving(library):
+    """Imports what saves, after all that is installed."""
+    names = {"torchtitan": ("datasets", "tensorboard", "wandb", "torchvision"),
+             "verl": ("ray", "tensordict", "hydra", "wandb", "codetiming", "pylatexenc",
+                      "liger_kernel", "pyvers", "torchvision", "cachetools", "pandas",
+                      "pyarrow", "datasets", "qwen_vl_utils", "mathruler", "orjson",
+                      "dill", "mlflow", "tensorboard", "uvicorn", "fastapi", "PIL",
+                      "torchcodec", "av")}
+    modules = {"torchtitan": "torchtitan.components.checkpointer.dcp",
+               "verl": "verl.utils.checkpoint.fsdp_checkpoint_manager",
+               "torch_checkpointing": "torch_checkpointing.default_resharder"}
+    if library in names:
+        import transformers  # looks for them itself
+        sys.meta_path.append(Absent(names[library]))
+    return importlib.import_module(modules.get(library, library))
+
+
 def small(torch):
     torch.manual_seed(7)
     return torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(),
@@ -68,6 +151,16 @@ def train(torch, model, optimizer, steps=2):
         model(torch.randn(4, 64)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def sharded(torch, model, layers):
+    """The model under FSDP2 on two ranks."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    mesh = init_device_mesh("cpu", (2,))
+    for layer in layers:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 def llama(width=64):
@@ -138,6 +231,130 @@ def write_accelerate(top):
     a.save_state(case.ck)
     case.expect_model(model.state_dict())
     case.expect_optimizer(optimizer.optimizer)
+
+
+    case = Case(top, "fsdp2")
+    on_ranks(2, lambda rank: save_fsdp2(case, rank))
+
+
+def save_fsdp2(case, rank):
+    """What Accelerate does on GPUs; on CPUs it takes FSDP for DDP."""
+    import torch
+    from accelerate import Accelerator, FullyShardedDataParallelPlugin
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import DistributedType
+    os.environ.update(ACCELERATE_USE_FSDP="true", FSDP_VERSION="2")
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2, auto_wrap_policy="NO_WRAP", state_dict_type="SHARDED_STATE_DICT")
+    AcceleratorState._reset_state(True)
+    a, model = Accelerator(cpu=True, fsdp_plugin=plugin), small(torch)
+    shared = AcceleratorState._shared_state
+    shared.update(distributed_type=DistributedType.FSDP, fsdp_plugin=plugin)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = a.prepare(model, optimizer)
+    train(torch, model, optimizer)
+    shared["distributed_type"] = DistributedType.FSDP
+    a.save_state(case.ck)
+    case.expect_sharded(rank, model, optimizer.optimizer)
+
+
+def write_torchtitan(top):
+    import torch
+    manager = import_saving("torchtitan").CheckpointManager
+    from torchtitan.components.optimizer import (
+        LRSchedulersContainer, OptimizersContainer, ParamGroupConfig)
+    case = Case(top, "dcp")
+
+    class State:
+        def state_dict(self):
+            return {"step": torch.tensor(2), "ntokens_seen": torch.tensor(640)}
+
+        def load_state_dict(self, state):
+            pass
+
+    def work(rank):
+        model = small(torch)
+        model = sharded(torch, model, (model[0], model[2]))
+        group = lambda pattern, decay: ParamGroupConfig(
+            pattern=pattern, optimizer_name="AdamW",
+            optimizer_kwargs={"lr": 1e-3, "weight_decay": decay})
+        optimizers = OptimizersContainer(OptimizersContainer.Config(
+            implementation="for-loop", param_groups=[group("bias", 0.0), group(".*", 0.1)]),
+            model_parts=[model])
+        schedulers = LRSchedulersContainer.Config(warmup_steps=1).build(
+            optimizers=optimizers, training_steps=10)
+        train(torch, model, optimizers)
+        manager(manager.Config(enable=True, interval=2, async_mode="disabled",
+                               keep_latest_k=0),
+                dataloader=State(), model_parts=[model], optimizers=optimizers,
+                lr_schedulers=schedulers, states={"train_state": State()},
+                sd_adapter=None, base_folder=os.path.dirname(case.ck)).save(2)
+        case.expect_sharded(rank, model, optimizers.optimizers[0])
+    on_ranks(2, work)
+    os.rmdir(case.ck)
+    os.rename(os.path.join(os.path.dirname(case.ck), "checkpoint", "step-2"), case.ck)
+
+
+def write_torch_checkpointing(top):
+    import torch
+    resharder = import_saving("torch_checkpointing").DefaultResharder()
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch_checkpointing import CheckpointManager, ItemSpec, SyncCheckpointSaverConfig
+    from torch_checkpointing.checkpoint_layout import LayoutInfo, SafetensorsSerialization
+
+    def work(rank, case, layout):
+        # Without a GPU it fails twice: where it gathers, and where files must be
+        # written in whole blocks.
+        torch.Tensor.cuda = lambda self, *args, **options: self
+        make = torch.tensor
+        torch.tensor = lambda *args, device=None, **options: make(*args, **options)
+        os.O_DIRECT = 0
+        model = small(torch)
+        model = sharded(torch, model, (model[0], model[2]))
+        optimizer = torch.optim.AdamW(model.parameters())
+        train(torch, model, optimizer)
+        manager = CheckpointManager.Config(
+            items={"model": ItemSpec(layout=layout, resharder=resharder),
+                   "optimizer": ItemSpec(resharder=resharder)},
+            save=SyncCheckpointSaverConfig()).build()
+        m, o = get_state_dict(model, optimizer)
+        manager.save(os.path.join(case.ck, "step_2"),
+                     {"model": m, "optimizer": o, "step": 2, "note": {"rank": rank}})
+        manager.close()
+        case.expect_sharded(rank, model, optimizer)
+
+    for name, layout in {"torch": None, "safetensors": LayoutInfo(
+            file_path="model/{rank}.safetensors",
+            serialization_format=SafetensorsSerialization())}.items():
+        case = Case(top, name)
+        on_ranks(2, lambda rank: work(rank, case, layout))
+        os.rename(os.path.join(case.ck, "step_2"), case.ck + "2")
+        os.rmdir(case.ck)
+        os.rename(case.ck + "2", case.ck)
+
+
+def write_verl(top):
+    import torch
+    manager = import_saving("verl").FSDPCheckpointManager
+    case = Case(top, "fsdp2")
+
+    def work(rank):
+        model = llama()
+        model = sharded(torch, model, model.model.layers)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+        for _ in range(2):
+            words = torch.randint(0, 96, (2, 8))
+            model(input_ids=words, labels=words).loss.backward()
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+        manager(model, optimizer, schedule, checkpoint_config={}).save_checkpoint(
+            os.path.join(case.ck, "actor"), global_step=2)
+        if rank == 0:
+            torch.save({"position": 3}, os.path.join(case.ck, "data.pt"))
+        case.expect_sharded(rank, model, optimizer)
+    on_ranks(2, work)
 
 
 def write_lightning(top):
@@ -256,6 +473,34 @@ def write_quantized(top, torch, functional):
                             functional.dequantize_4bit(tensors[weight], state))
 
 
+def write_families(top):
+    """A tiny model of each family that names= knows: DIR/FAMILY."""
+    import torch
+    import transformers
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    for family, name, more in (
+            ("llama", "Llama", {}), ("mistral", "Mistral", {}), ("qwen2", "Qwen2", {}),
+            ("qwen3", "Qwen3", {}), ("gemma", "Gemma", {}), ("gemma2", "Gemma2", {}),
+            ("gemma3_text", "Gemma3", {}), ("phi3", "Phi3", {}),
+            ("nemotron", "Nemotron", {}), ("qwen2_moe", "Qwen2Moe", experts),
+            ("qwen3_moe", "Qwen3Moe", experts), ("olmoe", "Olmoe", {"num_experts": 4}),
+            ("mixtral", "Mixtral", {"num_local_experts": 4}),
+            ("glm4_moe", "Glm4Moe", {
+                "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
+                "moe_intermediate_size": 32, "n_shared_experts": 1, "topk_group": 1,
+                "first_k_dense_replace": 1})):
+        config = getattr(transformers, name + "Config", None)
+        if family == "gemma3_text":
+            config = transformers.Gemma3TextConfig
+        model = getattr(transformers, name + "ForCausalLM")(config(
+            vocab_size=96, hidden_size=64, intermediate_size=160, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+            head_dim=16, pad_token_id=0, bos_token_id=1, eos_token_id=2, **more))
+        for p in model.parameters():
+            p.data.normal_()
+        model.to(torch.bfloat16).save_pretrained(os.path.join(top, family))
+
+
 def write_mbridge(top):
     """What verl's converter makes of a checkpoint of Megatron-Core."""
     import torch
@@ -288,16 +533,18 @@ def write_mbridge(top):
 
 
 LIBRARIES = {
-    "mbridge": write_mbridge,
+    "mbridge": write_mbridge, "families": write_families,
     "transformers": write_transformers, "peft": write_peft,
     "accelerate": write_accelerate, "lightning": write_lightning,
+    "torchtitan": write_torchtitan, "verl": write_verl,
+    "torch_checkpointing": write_torch_checkpointing,
     "torchao": write_torchao, "bitsandbytes": write_bitsandbytes,
 }
 
 
 def version(library):
     try:
-        importlib.import_module(library)
+        import_saving(library)
         importlib.import_module("torch")
         if library in ("peft", "bitsandbytes"):
             importlib.import_module("transformers")
