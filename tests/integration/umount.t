@@ -133,4 +133,25 @@ else
 	skip 3 "no mount namespaces"
 fi
 
+# fusermount3 reads /etc/mtab, which a new root file system may lack.
+if unshare -m true 2>/dev/null && command -v setpriv >/dev/null &&
+    [ "$(stat -c %a /dev/fuse)" = 666 ]; then
+	copy_for_others "$o"
+	theirs=$(point theirs)
+	chown 65534 "$theirs"
+	mkdir "$scratch/etc"
+	cp /etc/passwd /etc/group /etc/ld.so.cache "$scratch/etc"
+	LD_LIBRARY_PATH=$scratch status "umount by a user without /etc/mtab exits with 3" 3 \
+	    unshare -m sh -c 'mount --bind "$1/etc" /etc
+		user() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+		user "$1/optimfs" mount -q "$2" "$3" || exit 99
+		user "$1/optimfs" umount "$3"
+		said=$?
+		umount "$3"
+		exit $said' sh "$scratch" "$TOP_SRCDIR/tests/data/pytorch/dcp_fsdp2_w2/ckpt" "$theirs"
+	like "and says what to do" "$(said)" "*fusermount3 needs /etc/mtab*ln -s*"
+else
+	skip 2 "no mount namespaces, or no FUSE for users"
+fi
+
 done_testing
