@@ -16,6 +16,7 @@ import glob
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -101,9 +102,14 @@ def copyrights(names):
 
 
 def stripped(path, scratch):
-    """A library without what only a debugger wants."""
+    """A library without what only a debugger wants. With patchelf it says that
+    what it needs is beside it, which auditwheel asks for; the package works
+    without that, too, because it loads what is beside first."""
     subprocess.run(["strip", "--strip-unneeded", "-o", scratch, path],
                    check=True)
+    if shutil.which("patchelf"):
+        subprocess.run(["patchelf", "--set-rpath", "$ORIGIN", scratch],
+                       check=True)
     try:
         return read(scratch)
     finally:
