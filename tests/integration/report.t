@@ -285,13 +285,14 @@ onload = () => {
 		const cut = [...d.querySelectorAll("figure, .tile, h1, h1 + p")].filter(e => e.scrollWidth > e.clientWidth + 1);
 		return [root.scrollWidth > f.width ? "too wide" : "fits", cut.length, d.querySelector("#now h3").textContent,
 			d.querySelectorAll("#steps tbody tr").length, d.querySelectorAll("figure line.now[visibility=visible]").length === d.querySelectorAll("figure").length,
-			d.querySelectorAll("figure line.odd").length].join(" ");
+			d.querySelectorAll("figure line.odd").length,
+			[...d.querySelectorAll("path.dot")].some(p => p.getAttribute("d"))].join(" ");
 	}).join("; ");
 };
 END
 	is "a run: the browser console is empty" "$(grep CONSOLE "$scratch/said")" ''
-	one="fits 0 Step 300 5 true 1"
-	is "the page of a run is not scrolled sideways, a click marks a step in all pictures, and a NaN is marked" "$(tested)" \
+	one="fits 0 Step 300 5 true 1 true"
+	is "the page of a run is not scrolled sideways, a click marks a step in all pictures, and a NaN and a single value are marked" "$(tested)" \
 	    "$one; $one; $one"
 
 	rm "$page"
