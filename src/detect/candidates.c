@@ -153,6 +153,7 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 		struct optimfs_error why = { 0 };
 		struct ofs_dir sub;
 		char path[PATH_MAX];
+		size_t n;
 		int ret;
 
 		if (ofs_dir_open_sub(dir, names->name[i], &sub, &why) == -1) {
@@ -163,7 +164,11 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 		c->looked++;
 		snprintf(path, sizeof(path), "%s%s%s", prefix,
 		    prefix[0] == '\0' ? "" : "/", names->name[i]);
+		n = c->n;
 		ret = look(&sub, path, depth, c, err);
+		if (c->n == n + 1 && c->v[n].unfinished == NULL &&
+		    ofs_is_marked(dir, names->name[i]))
+			c->v[n].unfinished = OFS_MARKED;
 		ofs_dir_close(&sub);
 		if (ret == -1)
 			return -1;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,7 @@ static const struct row {
 	{ "tmp-*", OFS_LEFT_UNFINISHED, TEMPORARY },
 	{ ".~tmp~/", OFS_LEFT_UNFINISHED, RSYNC },
 	{ ".rsync-partial/", OFS_LEFT_UNFINISHED, RSYNC },
+	{ "*-unfinished", OFS_LEFT_UNREAD, "of a save that has not finished" },
 	{ "._*", OFS_LEFT_FOREIGN, "of macOS" },
 	{ ".DS_Store", OFS_LEFT_FOREIGN, "of macOS" },
 	{ ".nfs*", OFS_LEFT_FOREIGN, "of NFS: a removed file that is open" },
@@ -139,6 +141,22 @@ static const struct row *row_of(const char *name, bool is_dir)
 			return &rows[i];
 	}
 	return NULL;
+}
+
+/* NeMo 1 and 2 (UNFINISHED_CHECKPOINT_SUFFIX of nemo/lightning/pytorch/callbacks/
+ * model_checkpoint.py); the name of a file is without .ckpt and -EMA. */
+bool ofs_is_marked(const struct ofs_dir *dir, const char *name)
+{
+	static const char *const ends[] = { ".ckpt", "-EMA" };
+	struct ofs_str stem = ofs_str_of(name);
+	char marker[NAME_MAX + 1];
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (ofs_str_ends(stem, ends[i]))
+			stem.len -= (uint32_t)strlen(ends[i]);
+	return snprintf(marker, sizeof(marker), "%.*s-unfinished",
+		   OFS_STR_ARGS(stem, NAME_MAX)) < (int)sizeof(marker) &&
+	    ofs_probe_is_file(dir, marker);
 }
 
 const char *ofs_unfinished_file(const char *name)

@@ -39,6 +39,10 @@ const char *ofs_left_kind_name(enum ofs_left_kind kind);
 /* Why the directory with this name and these names in it is one that a save has
  * not finished, or was not able to; NULL: it is not. */
 const char *ofs_unfinished(const char *name, const struct ofs_names *names);
+/* Is there a file beside the checkpoint that says that its save has not finished,
+ * NAME-unfinished? */
+bool ofs_is_marked(const struct ofs_dir *dir, const char *name);
+#define OFS_MARKED "a file beside it, with -unfinished in its name, says so"
 /* Why a file with this name is one that a save or a copy has not finished; NULL:
  * its name does not say so. */
 const char *ofs_unfinished_file(const char *name);

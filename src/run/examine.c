@@ -195,6 +195,8 @@ int ofs_run_examine(const struct ofs_dir *dir, const char *name,
 		ret = examine_file(dir, name, told, &found);
 	if (ret == -1)
 		return -1;
+	if (found.kind == OFS_RUN_COMPLETE && ofs_is_marked(dir, name))
+		unfinished(&found, OFS_MARKED);
 	*out = found;
 	return 0;
 }

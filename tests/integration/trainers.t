@@ -120,6 +120,17 @@ cp "$ck"/__2_0.distcp half/.__2_0.distcp.k3jd2A
 has "of a copy that is under way, the missing file is named" 'OFS140 __2_0\.distcp is missing'
 has "and what there is of it" '^  \.__2_0\.distcp\.k3jd2A: unfinished: a copy by rsync$'
 
+# NeMo marks a save that has not finished with a file beside it.
+mkdir nemo
+cp -r "$ck" nemo/m--step=10
+cp -r "$ck" nemo/m--step=20
+: >nemo/m--step=20-unfinished
+ok "of two saves of NeMo, the one that is marked is left out" "$OPTIMFS" info nemo
+has "it says why" '^  OFS688 m--step=20/ is left out: a file beside it, with -unfinished in its name, says so$'
+cp -r "$ck" nemo/m--step=30
+ok "in a run, too" "$OPTIMFS" info nemo
+has "the step is not finished" '^ +20 .* unfinished  m--step=20: a file beside it'
+
 # Mistral's own file beside that of transformers.
 mkdir mistral
 cp "$st" mistral/model-00001-of-00001.safetensors
