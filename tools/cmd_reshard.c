@@ -49,6 +49,29 @@ static void tell(const struct ofs_command *c, const char *dir)
 		    ofs_human_bytes(c->progress.total, size));
 }
 
+/* Names that rest on the order of the model alone are a warning, which few look
+ * up; in what is written nothing tells that they were. */
+static void say_order(struct ofs_command *c)
+{
+	struct optimfs_attr attr;
+	struct optimfs_error err;
+	struct optimfs_file *f;
+	char text[16384], *at;
+	ssize_t n;
+
+	if (c->open.ids == NULL || strcmp(c->open.ids, "model") != 0 ||
+	    !ofs_job_is_first(&c->job) ||
+	    ofs_command_resolve(c, ".optimfs/warnings", &attr, &err) == -1 ||
+	    optimfs_file_open(c->fs, attr.node, &f, &err) == -1)
+		return;
+	n = optimfs_file_read(f, text, sizeof(text) - 1, 0, &err);
+	optimfs_file_close(f);
+	text[n < 0 ? 0 : n] = '\0';
+	at = strstr(text, "OFS631 ");
+	if (at != NULL)
+		ofs_tool_say("%.*s", (int)strcspn(at, "\n"), at);
+}
+
 static int write_view(struct ofs_command *c, unsigned jobs)
 {
 	const char *dir = c->operand[0];
@@ -69,6 +92,8 @@ static int write_view(struct ofs_command *c, unsigned jobs)
 		ofs_print_made(dir, c->to, ret == 0);
 	else if (ret == 0)
 		tell(c, dir);
+	if (ret != -1)
+		say_order(c);
 	if (ret == 1) {
 		ofs_tool_say("%s", err.text);
 		status = OFS_EXIT_UNSYNCED;

@@ -28,6 +28,9 @@ are "a pickle keeps the order of the model" "$data/pickle_equal.pt" -o ids=model
 are "shapes tell where a file is sorted" "$data/sorted_shapes" -o ids=model
 like "names that only the order tells are a warning" \
     "$("$OPTIMFS" info -o ids=model "$data/pickle_equal.pt")" '*OFS631 *named by the order of the model alone*'
+like "reshard says so" \
+    "$("$OPTIMFS" reshard -q --to dcp@1 -o ids=model "$data/pickle_equal.pt" "$scratch/by_order" 2>&1)" \
+    '*OFS631 *named by the order of the model alone*'
 "$OPTIMFS" info -o ids=model "$data/sorted_shapes" >"$scratch/info"
 not_ok "those that shapes tell are none" grep -q OFS631 "$scratch/info"
 status "equal shapes in a sorted file are refused" 2 \
