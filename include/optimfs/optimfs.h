@@ -445,6 +445,10 @@ const char *optimfs_group_host(const struct optimfs_group *w, int rank);
 /* path with %r replaced by this rank, %h by its host and %% by %; malloc'ed. */
 char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
     struct optimfs_error *err);
+/* Before files are offered: which ranks will open the checkpoints, the same on all
+ * ranks. They hand each other what they all read. ENOMEM. */
+int optimfs_group_readers(struct optimfs_group *w, const bool *reader,
+    struct optimfs_error *err);
 /* Offer the files of a checkpoint that this rank sees to the others. All ranks
  * must call it with the same path, in which %r and %h stand for rank and host;
  * a rank without such a file or directory offers nothing. first: only rank 0

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "cluster/allgather.h"
+#include "cluster/relay.h"
 #include "cluster/wire.h"
 #include "fs/enter.h"
 #include "fs/fs.h"
@@ -150,6 +151,7 @@ int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
 		c.tree = c.hash == NULL ? NULL : &snap->tree;
 	}
 	ret = compare(&c, c.hash == NULL ? &own : NULL, err);
+	ofs_relay_end(w);
 	free(c.hash);
 	if (snap != NULL)
 		ofs_leave(snap);

@@ -99,6 +99,7 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
 	if (job->group == NULL)
 		return -1;
 	if (choose_workers(job, workers, err) == 0 &&
+	    optimfs_group_readers(job->group, job->worker, err) == 0 &&
 	    gather(job, o, say, err) == 0)
 		return 0;
 	/* the other ranks fail too: there are no readers */

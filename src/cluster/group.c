@@ -18,6 +18,7 @@
 #include "cluster/call.h"
 #include "cluster/mail.h"
 #include "cluster/manifest.h"
+#include "cluster/relay.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
@@ -100,6 +101,7 @@ static const struct ofs_handler own_handlers[] = {
 	{ OFS_WIRE_FETCH, ofs_manifest_fetch, true },
 	{ OFS_WIRE_LENGTH, ofs_manifest_length, true },
 	{ OFS_WIRE_RESCAN, ofs_manifest_rescan, true },
+	{ OFS_WIRE_RELAY, ofs_relay_answer, true },
 };
 
 /* A reference, to be dropped with ofs_manifest_let. */
@@ -216,6 +218,7 @@ static void group_free(struct optimfs_group *w)
 	pthread_mutex_destroy(&w->lock);
 	free(w->done);
 	free(w->silent);
+	free(w->reader);
 	free(w);
 }
 
@@ -420,6 +423,22 @@ int ofs_group_add(struct optimfs_group *w, struct ofs_manifest *s,
 	}
 	pthread_mutex_unlock(&w->lock);
 	return ret;
+}
+
+int optimfs_group_readers(struct optimfs_group *w, const bool *reader,
+    struct optimfs_error *err)
+{
+	int *rank = ofs_alloc((size_t)w->size, sizeof(*rank), err);
+
+	if (rank == NULL)
+		return -1;
+	free(w->reader);
+	w->reader = rank;
+	w->nreaders = 0;
+	for (int r = 0; r < w->size; r++)
+		if (reader[r])
+			rank[w->nreaders++] = r;
+	return 0;
 }
 
 /* Leaving. */

@@ -81,6 +81,7 @@ struct optimfs_group {
 	struct ofs_task *task;               /* the shared task: task.h */
 	struct ofs_calls *calls;
 	struct ofs_mail *mail;
+	int *reader, nreaders; /* ranks that open checkpoints; sorted */
 	uint32_t gathers;     /* number of collective calls made: allgather.h */
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t changed;

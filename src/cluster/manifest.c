@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "cluster/relay.h"
 #include "cluster/transport.h"
 #include "store/local.h"
 
@@ -307,6 +308,8 @@ static int read_there(const struct ofs_namespace *e, uint32_t file, void *buf,
 		    " is short: %" PRIu64 " bytes, %" PRIu64 " at %" PRIu64
 		    " are needed",
 		    o->size, n, off);
+	if (ofs_relay_read(ofs_manifest_of(e), file, buf, n, off) == 0)
+		return 0;
 	return ofs_remote_fetch(s, &seg, 1, buf, err);
 }
 
@@ -353,6 +356,7 @@ char *ofs_manifest_here(const struct ofs_manifest *s, struct optimfs_error *err)
 
 static void manifest_free(struct ofs_manifest *s)
 {
+	ofs_relay_free(s->relay);
 	ofs_transport_close(s->transport);
 	ofs_catalog_free(s->files);
 	ofs_dir_close(&s->dir);
@@ -417,7 +421,8 @@ struct ofs_manifest *ofs_manifest_new(struct optimfs_group *w, const char *path,
 	s->written = options->rw && !options->scratch;
 	s->dir.follow = options->follow;
 	s->cache = options->cache != 0 ? options->cache / 4 : DECODED;
-	if (open_offered(s, err) == 0)
+	s->relay = ofs_relay_new(err);
+	if (s->relay != NULL && open_offered(s, err) == 0)
 		return s;
 	ofs_manifest_let(s);
 	return NULL;

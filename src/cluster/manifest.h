@@ -39,10 +39,11 @@ struct ofs_manifest {
 	/* offered: the generation shown by all ranks except rank 0; may be
 	 * itself. older: the offered one if this is the newest; else NULL. */
 	struct ofs_manifest *offered, *older;
-	unsigned refs;  /* protected by the group's lock */
-	bool first;     /* only rank 0 has files */
-	bool written;   /* written by rank 0 */
-	uint64_t cache; /* cache for data decoded for other ranks */
+	unsigned refs;           /* protected by the group's lock */
+	bool first;              /* only rank 0 has files */
+	bool written;            /* written by rank 0 */
+	struct ofs_relay *relay; /* of the offered one; else NULL: relay.h */
+	uint64_t cache;          /* cache for data decoded for other ranks */
 	/* The files of this rank: the directory (fd -1: none), the files as
 	 * objects of a catalog, and a transport for them. */
 	struct ofs_dir dir;

@@ -12,6 +12,7 @@
 #include "base/search.h"
 #include "cluster/allgather.h"
 #include "cluster/manifest_impl.h"
+#include "cluster/relay.h"
 #include "cluster/wire.h"
 
 /* All ranks exchange messages up to three times, about names and times only:
@@ -332,6 +333,8 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 		ret = exchange_lists(&a, &list, &lists);
 	if (ret == 0)
 		ret = exchange_hashes(&a);
+	if (s != NULL)
+		ofs_relay_agreed(s, ret);
 	ofs_agreement_fini(&a);
 	ofs_allgather_fini(&all);
 	ofs_allgather_fini(&lists);

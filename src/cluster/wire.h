@@ -17,6 +17,8 @@
  *          their bytes in order
  *  LENGTH  manifest (4), file (4), codec (1), offset, length, limit (8 each);
  *          answered with the decoded length (8)
+ *  RELAY   manifest (4), file in it (4), offset, length (8 each): a call; the
+ *          bytes. While checkpoints are opened
  *  DONE    nothing; the sender makes no more requests
  *  OVER    1 if some rank is lost (1); no rank makes more requests
  *
@@ -60,8 +62,9 @@ enum ofs_wire_kind {
 	OFS_WIRE_PARTICIPANT = 16,
 	OFS_WIRE_RESCAN = 17,
 	OFS_WIRE_OVER = 18,
+	OFS_WIRE_RELAY = 19,
 };
-#define OFS_WIRE_KINDS   19
+#define OFS_WIRE_KINDS   20
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of a segment */
 

@@ -899,6 +899,13 @@ char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
 	return strdup(path);
 }
 
+int optimfs_group_readers(struct optimfs_group *w, const bool *reader,
+    struct optimfs_error *err)
+{
+	(void)w, (void)reader, (void)err;
+	return 0;
+}
+
 int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
     const struct optimfs_options *options, struct optimfs_error *err)
 {

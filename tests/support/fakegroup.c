@@ -23,6 +23,7 @@ struct fakegroup {
 	atomic_bool *dead, *mute;
 	pthread_barrier_t barrier;
 	struct fakegroup_counts counts;
+	_Atomic uint64_t *sent; /* bytes, by rank */
 };
 
 static _Thread_local struct fakegroup *mine;
@@ -44,6 +45,7 @@ struct fakegroup *fakegroup_new(int size)
 	f->group = must(calloc(n, sizeof(*f->group)));
 	f->dead = must(calloc(n, sizeof(*f->dead)));
 	f->mute = must(calloc(n, sizeof(*f->mute)));
+	f->sent = must(calloc(n, sizeof(*f->sent)));
 	pthread_barrier_init(&f->barrier, NULL, (unsigned)size);
 	return f;
 }
@@ -54,6 +56,7 @@ void fakegroup_free(struct fakegroup *f)
 	free(f->group);
 	free(f->dead);
 	free(f->mute);
+	free(f->sent);
 	free(f);
 }
 
@@ -76,6 +79,17 @@ void fakegroup_mute(struct fakegroup *f, int rank, int on)
 struct fakegroup_counts *fakegroup_counts(struct fakegroup *f)
 {
 	return &f->counts;
+}
+
+uint64_t fakegroup_sent(struct fakegroup *f, int rank)
+{
+	return atomic_load(&f->sent[rank]);
+}
+
+void fakegroup_sent_anew(struct fakegroup *f)
+{
+	for (int r = 0; r < f->size; r++)
+		atomic_store(&f->sent[r], 0);
 }
 
 int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
@@ -119,11 +133,16 @@ static int node(const struct ofs_group *w, int r)
 	return r % 2;
 }
 
-static void count(struct fakegroup *f, const struct ofs_ask *a)
+static void count(struct fakegroup *f, int from, const struct ofs_ask *a)
 {
+	atomic_fetch_add(&f->sent[from], a->nrequest);
+	atomic_fetch_add(&f->sent[a->to], a->want);
 	atomic_fetch_add(&f->counts.asks, 1);
-	atomic_fetch_add(&f->counts.bytes, a->want);
-	atomic_fetch_add(&f->counts.answered[a->to], 1);
+	/* when ranks ask for signs of life depends on the clock */
+	if (*(const uint8_t *)a->request != OFS_WIRE_PING)
+		atomic_fetch_add(&f->counts.bytes, a->want);
+	if (a->to < 16)
+		atomic_fetch_add(&f->counts.answered[a->to], 1);
 	if (a->want > atomic_load(&f->counts.largest))
 		atomic_store(&f->counts.largest, a->want);
 }
@@ -144,7 +163,7 @@ static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 		    "OFS911 it does not answer");
 		return;
 	}
-	count(f, a);
+	count(f, from, a);
 	a->priv = must(malloc(a->want + 1));
 	if (c->answer(c->ctx, from, a->request, a->nrequest, a->priv, a->want,
 		&a->err) == 0)

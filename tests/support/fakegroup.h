@@ -28,11 +28,16 @@ int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
 /* Counts of the questions so far. */
 struct fakegroup_counts {
 	_Atomic uint64_t asks, rounds, bytes, largest;
-	_Atomic uint64_t answered[16]; /* by rank */
+	_Atomic uint64_t answered[16]; /* by rank, the first ones */
 	/* By kind of request. */
 	_Atomic uint64_t rounds_of[OFS_WIRE_KINDS], asks_of[OFS_WIRE_KINDS];
 };
 struct fakegroup_counts *fakegroup_counts(struct fakegroup *f);
+
+/* Bytes that a rank has sent, in questions and answers, since the last
+ * _anew. */
+uint64_t fakegroup_sent(struct fakegroup *f, int rank);
+void fakegroup_sent_anew(struct fakegroup *f);
 
 extern const struct ofs_group_ops fakegroup_ops;
 

@@ -1,0 +1,351 @@
+/* relay.c - bytes that many ranks read while they open a checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cluster/relay.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/memory.h"
+#include "cluster/call.h"
+#include "cluster/manifest.h"
+#include "cluster/wire.h"
+
+/* A piece is one message. So many are under way at once; fewer bytes than
+ * RELAY_MIN are not worth a tree. */
+#define PIECE     ((uint64_t)960 << 10)
+#define RELAY_MIN ((uint64_t)64 << 10)
+enum { PIECES = 16 };
+/* Bytes that are kept for ranks below. Who asks later gets them anew. */
+#define KEPT_MAX ((uint64_t)256 << 20)
+
+struct piece {
+	TAILQ_ENTRY(piece) next;
+	uint32_t file;
+	uint64_t off, len;
+	unsigned takers; /* reads that will come, that of this rank included */
+	unsigned users;  /* threads that have it in hand */
+	enum { COMING, HERE, LOST } state;
+	uint8_t bytes[];
+};
+
+struct ofs_relay {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	TAILQ_HEAD(, piece) list; /* oldest first */
+	uint64_t kept;            /* bytes */
+	int agreed;               /* 1; -1: failed; 0: not yet */
+	bool ended;
+};
+
+struct ofs_relay *ofs_relay_new(struct optimfs_error *err)
+{
+	struct ofs_relay *r = ofs_alloc(1, sizeof(*r), err);
+
+	if (r == NULL)
+		return NULL;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->changed, NULL);
+	TAILQ_INIT(&r->list);
+	return r;
+}
+
+/* The lock is held. */
+static void drop(struct ofs_relay *r, struct piece *p)
+{
+	TAILQ_REMOVE(&r->list, p, next);
+	r->kept -= p->len;
+	free(p);
+}
+
+/* Drops what nobody will ask for, and the oldest beyond max. The lock is held. */
+static void trim(struct ofs_relay *r, uint64_t max)
+{
+	struct piece *p, *next;
+
+	for (p = TAILQ_FIRST(&r->list); p != NULL; p = next) {
+		next = TAILQ_NEXT(p, next);
+		if (p->users == 0 &&
+		    (p->takers == 0 || p->state == LOST || r->kept > max))
+			drop(r, p);
+	}
+}
+
+void ofs_relay_free(struct ofs_relay *r)
+{
+	if (r == NULL)
+		return;
+	trim(r, 0);
+	pthread_cond_destroy(&r->changed);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+void ofs_relay_agreed(struct ofs_manifest *s, int ret)
+{
+	pthread_mutex_lock(&s->relay->lock);
+	s->relay->agreed = ret == 0 ? 1 : -1;
+	pthread_cond_broadcast(&s->relay->changed);
+	pthread_mutex_unlock(&s->relay->lock);
+}
+
+void ofs_relay_end(struct optimfs_group *w)
+{
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t i = 0; i < w->nmanifests; i++) {
+		struct ofs_relay *r = w->manifest[i]->offered->relay;
+
+		pthread_mutex_lock(&r->lock);
+		r->ended = true;
+		trim(r, 0);
+		pthread_mutex_unlock(&r->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* The tree of a file. */
+
+struct place {
+	int above;       /* rank to ask; -1: the owner */
+	unsigned nbelow; /* ranks that will ask */
+};
+
+static bool has_file(const struct ofs_manifest *s, uint32_t file, int rank)
+{
+	const struct ofs_manifest_file *f = &s->file[file];
+
+	for (uint32_t i = f->owner; i < f->owner + f->nowners; i++)
+		if (s->owner[i].rank == rank)
+			return true;
+	return false;
+}
+
+/* False: this rank is not in the tree. */
+static bool find_place(const struct ofs_manifest *s, uint32_t file,
+    struct place *at)
+{
+	const struct optimfs_group *w = s->group;
+	int top = 0, me = 0, n = w->nreaders, i;
+
+	while (top < n && w->reader[top] < s->owner[s->file[file].owner].rank)
+		top++;
+	while (me < n && w->reader[me] != w->rank)
+		me++;
+	if (me == n || n < 2)
+		return false;
+	i = (me - top + n) % n;
+	*at = (struct place){
+		.above = i == 0 ? -1 : w->reader[((i - 1) / 2 + top) % n]
+	};
+	for (int k = 2 * i + 1; k <= 2 * i + 2 && k < n; k++)
+		at->nbelow += !has_file(s, file, w->reader[(k + top) % n]);
+	return true;
+}
+
+/* Getting pieces. */
+
+static int ask_above(const struct ofs_manifest *s, int above,
+    struct piece *const *p, size_t n)
+{
+	struct ofs_call call[PIECES] = { 0 };
+	struct ofs_buf b[PIECES] = { 0 };
+	int ret = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		ofs_wire_u8(&b[i], OFS_WIRE_RELAY);
+		ofs_wire_u32(&b[i], s->number);
+		ofs_wire_u32(&b[i], p[i]->file);
+		ofs_wire_u64(&b[i], p[i]->off);
+		ofs_wire_u64(&b[i], p[i]->len);
+		call[i] = (struct ofs_call){ .to = above, .request = &b[i] };
+	}
+	ofs_group_call(s->group, call, n);
+	for (size_t i = 0; i < n; i++) {
+		const struct ofs_buf *got = &call[i].result;
+
+		if (call[i].err.code == 0 && got->len == p[i]->len)
+			memcpy(p[i]->bytes, got->data, got->len);
+		else
+			ret = -1;
+		ofs_buf_fini(&call[i].result);
+		ofs_buf_fini(&b[i]);
+	}
+	return ret;
+}
+
+/* From the owner, all at once. */
+static int ask_owner(const struct ofs_manifest *s, struct piece *const *p,
+    size_t n)
+{
+	struct ofs_segment seg[PIECES];
+	uint64_t total = 0;
+	uint8_t *buf;
+	int ret;
+
+	for (size_t i = 0; i < n; i++) {
+		seg[i] = (struct ofs_segment){ .object = p[i]->file,
+			.src = p[i]->off,
+			.dst = total,
+			.len = p[i]->len,
+			.n = 1 };
+		total += p[i]->len;
+	}
+	buf = malloc(total);
+	ret = buf == NULL ? -1 : ofs_remote_fetch(s, seg, n, buf, NULL);
+	for (size_t i = 0; i < n && ret == 0; i++)
+		memcpy(p[i]->bytes, buf + seg[i].dst, p[i]->len);
+	free(buf);
+	return ret;
+}
+
+/* The lock is held. NULL: no memory. *made: it is new, and has to be got. */
+static struct piece *find_piece(struct ofs_relay *r, uint32_t file,
+    uint64_t off, uint64_t len, unsigned takers, bool *made)
+{
+	struct piece *p;
+
+	*made = false;
+	TAILQ_FOREACH(p, &r->list, next)
+	if (p->file == file && p->off == off && p->len == len &&
+	    p->state != LOST)
+		return p;
+	p = malloc(sizeof(*p) + len);
+	if (p == NULL)
+		return NULL;
+	*p = (struct piece){
+		.file = file, .off = off, .len = len, .takers = takers
+	};
+	TAILQ_INSERT_TAIL(&r->list, p, next);
+	r->kept += len;
+	*made = true;
+	return p;
+}
+
+/* Up to PIECES pieces, which this thread or another one gets. */
+static int take(struct ofs_manifest *s, uint32_t file, const struct place *at,
+    uint8_t *buf, uint64_t n, uint64_t off)
+{
+	struct ofs_relay *r = s->relay;
+	struct piece *p[PIECES], *mine[PIECES];
+	size_t np = 0, nmine = 0;
+	uint64_t len;
+	int ret = 0;
+	bool made;
+
+	pthread_mutex_lock(&r->lock);
+	for (uint64_t done = 0; done < n && ret == 0; done += len) {
+		len = n - done < PIECE ? n - done : PIECE;
+		p[np] =
+		    find_piece(r, file, off + done, len, at->nbelow + 1, &made);
+		if (p[np] == NULL) {
+			ret = -1;
+			break;
+		}
+		if (made)
+			mine[nmine++] = p[np];
+		p[np++]->users++;
+	}
+	pthread_mutex_unlock(&r->lock);
+	made = nmine > 0 &&
+	    (at->above == -1 ? ask_owner(s, mine, nmine)
+			     : ask_above(s, at->above, mine, nmine)) == 0;
+	pthread_mutex_lock(&r->lock);
+	for (size_t i = 0; i < nmine; i++)
+		mine[i]->state = made ? HERE : LOST;
+	pthread_cond_broadcast(&r->changed);
+	for (size_t i = 0; i < np; i++) {
+		while (p[i]->state == COMING)
+			pthread_cond_wait(&r->changed, &r->lock);
+		if (p[i]->state == HERE)
+			memcpy(buf + i * PIECE, p[i]->bytes, p[i]->len);
+		else
+			ret = -1;
+		p[i]->users--;
+		p[i]->takers -= p[i]->takers > 0;
+	}
+	trim(r, KEPT_MAX);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int ofs_relay_read(struct ofs_manifest *s, uint32_t file, uint8_t *buf,
+    uint64_t n, uint64_t off)
+{
+	struct ofs_relay *r = s->relay;
+	struct place at;
+	uint64_t part;
+	bool ended = true;
+	int ret = 0;
+
+	if (r != NULL) {
+		pthread_mutex_lock(&r->lock);
+		ended = r->ended;
+		pthread_mutex_unlock(&r->lock);
+	}
+	if (ended || n < RELAY_MIN || !find_place(s, file, &at))
+		return -1;
+	for (uint64_t done = 0; done < n && ret == 0; done += part) {
+		part = n - done < PIECES * PIECE ? n - done : PIECES * PIECE;
+		ret = take(s, file, &at, buf + done, part, off + done);
+	}
+	return ret;
+}
+
+/* For a rank below. */
+
+static int wait_agreed(struct ofs_relay *r)
+{
+	int agreed;
+
+	pthread_mutex_lock(&r->lock);
+	while (r->agreed == 0)
+		pthread_cond_wait(&r->changed, &r->lock);
+	agreed = r->agreed;
+	pthread_mutex_unlock(&r->lock);
+	return agreed == 1 ? 0 : -1;
+}
+
+static int read_here(const struct ofs_manifest *s, uint32_t file, uint8_t *buf,
+    uint64_t n, uint64_t off, struct optimfs_error *err)
+{
+	const struct ofs_owner *o = s->owner + s->file[file].owner;
+	struct ofs_extent all = { .len = s->file[file].o.size };
+
+	while (o->rank != s->group->rank)
+		o++;
+	all.object = o->index;
+	return ofs_transport_read(s->transport, &all, off, n, buf, err);
+}
+
+int ofs_relay_answer(struct ofs_request *q, struct optimfs_error *err)
+{
+	struct ofs_manifest *s = q->manifest;
+	uint32_t file = ofs_cursor_le32(&q->c);
+	uint64_t off = ofs_cursor_le64(&q->c), n = ofs_cursor_le64(&q->c);
+	struct ofs_segment seg = {
+		.object = file, .src = off, .len = n, .n = 1
+	};
+	struct place at;
+	uint8_t *buf;
+	int ret = -1;
+
+	if (q->c.bad || q->result == NULL || s->relay == NULL || n > PIECE ||
+	    wait_agreed(s->relay) == -1 || file >= s->nfiles ||
+	    off > s->file[file].o.size || n > s->file[file].o.size - off)
+		return ofs_wire_malformed(err);
+	buf = malloc(n + 1);
+	if (buf == NULL)
+		return ofs_no_memory(err);
+	if (s->file[file].here)
+		ret = read_here(s, file, buf, n, off, err);
+	else if (find_place(s, file, &at))
+		ret = take(s, file, &at, buf, n, off);
+	if (ret == -1 && !s->file[file].here)
+		ret = ofs_remote_fetch(s, &seg, 1, buf, err);
+	if (ret == 0)
+		ofs_buf_put(q->result, buf, n);
+	free(buf);
+	return ret;
+}

@@ -1,0 +1,38 @@
+/* relay.h - bytes that many ranks read while they open a checkpoint */
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef OFS_CLUSTER_RELAY_H
+#define OFS_CLUSTER_RELAY_H
+
+#include <stdint.h>
+
+#include "optimfs/error.h"
+
+#include "cluster/group.h"
+
+struct ofs_manifest;
+
+/* All ranks that open a checkpoint read its index, which may be gigabytes, and
+ * often one rank has it. So they form a binary tree for each file, with its
+ * owner on top (or the next rank that opens). Each asks the one above for pieces
+ * and keeps them until those below have asked for them: a piece crosses each
+ * link once, and the owner sends it twice. A piece that somebody above is still
+ * waiting for comes as the result of a call, so the time for an answer does not
+ * grow with the tree. What cannot be had in this way is read from the owner. */
+struct ofs_relay;
+
+struct ofs_relay *ofs_relay_new(struct optimfs_error *err);
+void ofs_relay_free(struct ofs_relay *r);
+/* To be called when the ranks have agreed on the files of s, or have failed to:
+ * then requests of ranks below are answered. */
+void ofs_relay_agreed(struct ofs_manifest *s, int ret);
+/* Reads a range of a file that is not on this rank. -1: it has to be read from
+ * its owner, since it is small, or the tree does not help. */
+int ofs_relay_read(struct ofs_manifest *s, uint32_t file, uint8_t *buf,
+    uint64_t n, uint64_t off);
+/* All ranks have opened their checkpoints: keeps nothing any longer. */
+void ofs_relay_end(struct optimfs_group *w);
+
+/* For group.c: the handler of RELAY. */
+ofs_handler_fn ofs_relay_answer;
+
+#endif
