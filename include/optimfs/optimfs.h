@@ -178,6 +178,40 @@ uint64_t optimfs_file_size(const struct optimfs_file *file);
 ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err);
 
+/* A range of a file of the tree, and where its bytes go: len bytes from to on,
+ * in this process or on the device. */
+struct optimfs_part {
+	uint64_t node;
+	uint64_t off, len; /* must lie in the file, else EINVAL */
+	void *to;
+};
+#define OPTIMFS_HOST (-1)
+/* Read the parts, with several threads and in their order as far as possible.
+ * For a device the bytes go through pinned buffers, of 16 MiB for each thread
+ * at most, while the next ones are read. When it returns, all bytes are there.
+ * -1: what is in any of the parts is undefined. OFS904 (ENODEV, ENOMEM, EIO):
+ * the GPU or its driver. */
+struct optimfs_load {
+	/* 0: as many as processors, 16 at most. 64 at most. */
+	unsigned threads;
+	/* OPTIMFS_HOST, or the number of a CUDA device, as this process counts
+	 * them. */
+	int device;
+	/* A cudaStream_t of the device: its work may still use the memory that
+	 * the parts go to, so it is waited for first. NULL: the default
+	 * stream. */
+	void *stream;
+	/* Called for each piece, with its length, from any of the threads but
+	 * from one at a time. May be NULL. */
+	void (*did)(void *ctx, uint64_t bytes);
+	/* Called before each piece, from any thread: true ends the call with
+	 * ECANCELED. May be NULL. */
+	bool (*stop)(void *ctx);
+	void *ctx;
+};
+int optimfs_load(struct optimfs *fs, const struct optimfs_part *part, size_t n,
+    const struct optimfs_load *how, struct optimfs_error *err);
+
 /* Get an extended attribute; name includes the prefix "user.optimfs.". *value
  * is malloc'ed, NUL-terminated and the caller's. ENODATA: no such attribute. */
 int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,

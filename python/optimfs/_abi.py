@@ -146,6 +146,24 @@ class Scan(c.Structure):
                 ("ctx", c.c_void_p)]
 
 
+class Part(c.Structure):
+    """struct optimfs_part"""
+    _fields_ = [("node", c.c_uint64),
+                ("off", c.c_uint64),
+                ("len", c.c_uint64),
+                ("to", c.c_void_p)]
+
+
+class Load(c.Structure):
+    """struct optimfs_load"""
+    _fields_ = [("threads", c.c_uint),
+                ("device", c.c_int),
+                ("stream", c.c_void_p),
+                ("did", c.c_void_p),
+                ("stop", c.c_void_p),
+                ("ctx", c.c_void_p)]
+
+
 class Symptom(c.Structure):
     """struct optimfs_symptom"""
     _fields_ = [("number", c.c_int),
@@ -201,6 +219,7 @@ class OpenedFile(c.c_void_p):
 
 
 NO_INDEX = 2**64 - 1
+HOST = -1
 
 DIRENT_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Dirent))
 RUN_ENTRY_FN = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(RunEntry))
@@ -228,6 +247,8 @@ PROTOTYPES = {
     "optimfs_file_size": (c.c_uint64, [_handle]),
     "optimfs_file_read": (c.c_ssize_t, [_handle, c.c_void_p, c.c_size_t,
                                         c.c_uint64, _err]),
+    "optimfs_load": (c.c_int, [_handle, c.POINTER(Part), c.c_size_t,
+                               c.POINTER(Load), _err]),
     "optimfs_file_write": (c.c_int, [_handle, c.c_void_p, c.c_size_t,
                                      c.c_uint64, _err]),
     "optimfs_file_flush": (c.c_int, [_handle, _err]),

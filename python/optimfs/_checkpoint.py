@@ -14,7 +14,7 @@ import warnings as _warnings
 from . import _names, _show, _values
 from ._errors import NotFoundError, UnsyncedWarning, make
 from ._report import Report, report
-from ._tensor import Tensor
+from ._tensor import Tensor, torch_tensors
 from ._tree import File, Finding, Reader, Stat, Tree, open_tree
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -112,13 +112,23 @@ class Group(Mapping[str, Any]):
         """What torch.nn.Module.load_state_dict() asks for first."""
         raise no_state_dict("ck[%r]" % (self.path or "model"))
 
-    def load(self, tensor: Callable[[Tensor], Any] = Tensor.torch
-             ) -> Dict[str, Any]:
-        """A real dict, nested, with every tensor read by `tensor`."""
+    def load(self, tensor: Optional[Callable[[Tensor], Any]] = None,
+             device: Any = None) -> Dict[str, Any]:
+        """A real dict, nested. Every tensor is read by `tensor`, or else all
+        are read at once, as torch.Tensors on device."""
+        if tensor is not None:
+            return self._nested(tensor)
+        tensors: List[Tensor] = []
+        found = self._nested(lambda t: _Later(tensors, t))
+        made = torch_tensors(self.checkpoint._tree, tensors, device)
+        _fill(found, made)
+        return found
+
+    def _nested(self, tensor: Callable[[Tensor], Any]) -> Dict[str, Any]:
         found: Dict[str, Any] = {}
         for key, value in self.items():
             if isinstance(value, Group):
-                value = value.load(tensor)
+                value = value._nested(tensor)
             elif isinstance(value, Tensor):
                 value = tensor(value)
             found[key] = value
@@ -126,6 +136,22 @@ class Group(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return "<optimfs.Group %s: %d keys>" % (self.path or "/", len(self))
+
+
+class _Later:
+    """In the place of a tensor that is read with others."""
+
+    def __init__(self, tensors: List[Tensor], t: Tensor) -> None:
+        self.at = len(tensors)
+        tensors.append(t)
+
+
+def _fill(found: Dict[str, Any], made: List[Any]) -> None:
+    for key, value in found.items():
+        if isinstance(value, _Later):
+            found[key] = made[value.at]
+        elif isinstance(value, dict):
+            _fill(value, made)
 
 
 class View:
@@ -344,6 +370,13 @@ class Checkpoint(Mapping[str, Any]):
     def state_dict(self) -> Group:
         """The whole tree as nested mappings by key; nothing is read yet."""
         return Group(self, "")
+
+    def load(self, model: Any, strict: bool = True, mapping: Any = None
+             ) -> Any:
+        """Read model/ into a torch.nn.Module, or into a dict of torch.Tensors,
+        in place and at once: see optimfs.torch.load_into()."""
+        from .torch import load_into
+        return load_into(self, model, strict=strict, mapping=mapping)
 
     @property
     def optimizers(self) -> Dict[str, Group]:

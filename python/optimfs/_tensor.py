@@ -6,10 +6,11 @@ import ctypes as c
 import json
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Optional,
+                    Sequence, Tuple)
 
 from . import _box, _dtypes, _show
-from ._tree import File, address
+from ._tree import File, Part, Tree, address
 
 if TYPE_CHECKING:
     from ._checkpoint import Checkpoint
@@ -177,6 +178,17 @@ class Tensor:
             raise EOFError("%s: %d of %d bytes at %d"
                            % (self.path, got, n, off))
 
+    def _parts(self, at: int) -> Optional[List[Part]]:
+        """What to read to have the elements at an address; None: gaps would
+        be read along. Tensors with dimensions only."""
+        parts = []
+        for off, n, pieces in _box.reads(self._full, self._box, self.itemsize,
+                                         SCRATCH):
+            if len(pieces) != 1:
+                return None
+            parts.append((self._node, off, n, at + pieces[0][1]))
+        return parts
+
     def tobytes(self) -> bytes:
         """The elements in C order, little-endian."""
         if not self._full:
@@ -239,17 +251,24 @@ class Tensor:
         return self.numpy(dtype)
 
     def torch(self, device: Any = None, dtype: Any = None) -> Any:
-        """A new torch.Tensor of the elements, on device, as dtype."""
+        """A new torch.Tensor of the elements, on device, as dtype.
+
+        To a CUDA device the bytes go through pinned memory, while the next
+        ones are read.
+        """
+        return torch_tensors(self.checkpoint._tree, [self], device)[0].to(
+            dtype=dtype)
+
+    def _torch_here(self) -> Any:
+        """The same in the memory of this process, read by this thread."""
         import torch
         kind = _dtypes.torch_dtype(self.dtype)
         if not self._full:
-            t = torch.tensor(self._value(), dtype=kind)
-        else:
-            self._require()
-            t = torch.empty(self.shape, dtype=kind)
-            if self.nbytes:
-                self._read_at(t.data_ptr())
-        return t.to(device=device, dtype=dtype)
+            return torch.tensor(self._value(), dtype=kind)
+        t = torch.empty(self.shape, dtype=kind)
+        if self.nbytes:
+            self._read_at(t.data_ptr())
+        return t
 
     def __dlpack__(self, **how: Any) -> Any:
         """For torch.as_tensor(t), torch.from_dlpack(t), numpy.from_dlpack(t):
@@ -313,6 +332,63 @@ class Tensor:
 
     def _repr_html_(self) -> str:
         return _show.tensor(self)
+
+
+class Loading:
+    """Torch tensors that get elements of a checkpoint, all in one call, which
+    reads with several threads."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._parts: Dict[Any, List[Part]] = {}
+
+    @staticmethod
+    def reaches(target: Any) -> bool:
+        """Can bytes be read to where this tensor is?"""
+        import torch
+        kind = target.device.type
+        return target.is_contiguous() and (
+            kind == "cpu" or (kind == "cuda" and
+                              torch.version.cuda is not None))
+
+    def add(self, target: Any, t: Tensor) -> None:
+        """t has dimensions, and the shape of target."""
+        direct = target.dtype == _dtypes.torch_dtype(t.dtype) and \
+            self.reaches(target)
+        parts = t._parts(target.data_ptr()) if direct else None
+        if parts is None:
+            target.copy_(t._torch_here())
+        else:
+            self._parts.setdefault(target.device, []).extend(parts)
+
+    def run(self) -> None:
+        import torch
+        for device, parts in self._parts.items():
+            if device.type == "cpu":
+                self._tree.load(parts)
+            else:
+                self._tree.load(
+                    parts, device.index,
+                    torch.cuda.current_stream(device).cuda_stream)
+
+
+def torch_tensors(tree: Tree, tensors: Sequence[Tensor], device: Any = None
+                  ) -> List[Any]:
+    """New torch.Tensors of the elements of several, on device."""
+    import torch
+    made: List[Any] = []
+    loading = Loading(tree)
+    for t in tensors:
+        if t._full:
+            t._require()
+            made.append(torch.empty(t.shape, device=device,
+                                    dtype=_dtypes.torch_dtype(t.dtype)))
+            if t.nbytes:
+                loading.add(made[-1], t)
+        else:
+            made.append(t._torch_here().to(device=device))
+    loading.run()
+    return made
 
 
 def to_bytes(value: Any, shape: Tuple[int, ...], dtype: str) -> bytes:

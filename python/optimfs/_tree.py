@@ -14,7 +14,8 @@ import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import (Any, Callable, Dict, Iterator, List, Optional, Sequence,
+                    Tuple, Union)
 
 from . import _abi
 from ._abi import lib
@@ -30,6 +31,10 @@ READERS = min(len(os.sched_getaffinity(0)), 4)
 STATISTICS = ("tensors", "elements", "finite", "nan", "inf", "zeros",
               "denormals", "min", "max", "mean", "std", "l1", "l2", "linf",
               "rms", "first_nan", "first_inf")
+
+
+# A range of a file, and where it goes: node, offset, length, address.
+Part = Tuple[int, int, int, int]
 
 
 def fs_text(b: bytes) -> str:
@@ -356,6 +361,24 @@ class Tree(Shared):
             return fs_text(c.string_at(value, size.value))
         finally:
             _abi.libc_free(value)
+
+    def load(self, parts: Sequence[Part], device: int = _abi.HOST,
+             stream: int = 0) -> None:
+        """Read ranges of files, many at once, to addresses in this process or
+        on a CUDA device."""
+        err = _abi.Error()
+        raised: List[BaseException] = []
+        stop_fn = _abi.STOP_FN(lambda _ctx: bool(raised))
+        how = _abi.Load(device=device, stream=stream or None)
+        how.stop = c.cast(stop_fn, c.c_void_p)
+        array = (_abi.Part * len(parts))(*(_abi.Part(*p) for p in parts))
+
+        def work() -> int:
+            with self.using() as fs:
+                return int(lib.optimfs_load(fs, array, len(parts),
+                                            c.byref(how), c.byref(err)))
+
+        check(_interruptible(work, raised) == 0, err)
 
     def compare(self, node: int, other: "Tree", its: int, rtol: float,
                 atol: float) -> _abi.Comparison:

@@ -23,16 +23,17 @@ import mmap as _mmap
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Tuple,
+                    Union)
 
 import torch as _torch
 
 from . import _dtypes, _names
 from ._checkpoint import Checkpoint, Group, PathLike, open as _open
 from ._errors import NotFoundError
-from ._tensor import Tensor
+from ._tensor import Loading, Tensor
 
-__all__ = ["StorageReader", "load"]
+__all__ = ["StorageReader", "load", "load_into"]
 
 _log = logging.getLogger(__name__)
 
@@ -570,11 +571,100 @@ def load(path: Union[PathLike, Checkpoint], *, mmap: bool = False,
     try:
         maps = _Maps(ck)
         loaded = ck.state_dict().load(
-            maps.tensor if mmap else lambda t: t.torch(device))
+            maps.tensor if mmap else None, device)
         return _lists(loaded)
     finally:
         if ck is not path:
             ck.close()
+
+
+class Loaded(NamedTuple):
+    """What load_into() found on one side only, as load_state_dict() returns
+    it."""
+    missing_keys: List[str]
+    unexpected_keys: List[str]
+
+
+def _why_not(key: str, target: Any, t: Tensor) -> Optional[str]:
+    if type(target).__name__ == "DTensor":
+        return "%s: is a DTensor: use torch.distributed.checkpoint.load() " \
+            "with optimfs.torch.StorageReader" % key
+    if target.device.type == "meta":
+        return "%s: has no memory: call model.to_empty(device=...) first" % key
+    if tuple(target.shape) != t.shape:
+        return "%s: has the shape %s, and %s in the checkpoint" % (
+            key, list(target.shape), list(t.shape))
+    return None
+
+
+def _unexpected(ck: Checkpoint, used: Dict[str, str]) -> List[str]:
+    model = ck.state_dict().get("model")
+    return [] if not isinstance(model, Group) else \
+        [k for k in model if k not in used and isinstance(model[k], Tensor)]
+
+
+def load_into(path: Union[PathLike, Checkpoint], model: Any, *,
+              strict: bool = True, mapping: Mapping = None,
+              **options: Any) -> Loaded:
+    """Read model/ of a checkpoint into the tensors of a torch.nn.Module, or of
+    a dict, where they are: on GPUs too, with no copy of the model in memory.
+
+    strict   a RuntimeError if a name is on one side only; nothing is read then
+    mapping  names of the model to those of the checkpoint, as StorageReader's
+
+    >>> model = Model(config).to("cuda")
+    >>> optimfs.torch.load_into("step-1000", model)
+    """
+    ck = path if isinstance(path, Checkpoint) else _open(path, **options)
+    try:
+        return _load_into(ck, model, strict, _Names(ck, mapping))
+    finally:
+        if ck is not path:
+            ck.close()
+
+
+def _load_into(ck: Checkpoint, model: Any, strict: bool, names: _Names
+               ) -> Loaded:
+    targets: Dict[str, Any] = dict(
+        model.state_dict() if hasattr(model, "state_dict") else model)
+    found: List[Tuple[Any, Tensor]] = []
+    missing, wrong = [], []
+    for key, target in targets.items():
+        at = names._named(["model"], key, [])
+        t = ck[at] if at is not None else None
+        if not isinstance(t, Tensor) or not isinstance(target, _torch.Tensor):
+            missing.append(key)
+            continue
+        why = _why_not(key, target, t)
+        found.append((target, t))
+        wrong += [] if why is None else [why]
+    # tied weights have one name in many files
+    there = {target.data_ptr() for target, _ in found if target.numel()}
+    missing = [k for k in missing
+               if not isinstance(targets[k], _torch.Tensor) or
+               targets[k].device.type == "meta" or
+               targets[k].data_ptr() not in there]
+    other = _unexpected(ck, names.back)
+    if strict:
+        wrong += ["%s: is not in the checkpoint" % k for k in missing] + \
+            ["%s: is in the checkpoint only" % k for k in other]
+    if wrong:
+        raise RuntimeError("%s: the model differs:\n%s" % (
+            ck.path, "\n".join("  " + w for w in wrong)))
+    _read_into(ck, found)
+    return Loaded(missing, other)
+
+
+def _read_into(ck: Checkpoint, found: List[Tuple[Any, Tensor]]) -> None:
+    loading = Loading(ck._tree)
+    with _torch.no_grad():
+        for target, t in found:
+            if not t.shape:
+                target.copy_(t.torch())
+            elif t.nbytes:
+                t._require()
+                loading.add(target, t)
+        loading.run()
 
 
 def _lists(loaded: Dict[str, Any]) -> Dict[str, Any]:

@@ -94,6 +94,79 @@ def test_load_maps_what_a_file_has_in_one_piece(tmp_path, data):
         assert re.search(re.escape(path), f.read())
 
 
+def make_model(ck):
+    model = {}
+    for name, t in ck.state_dict()["model"].items():
+        kind = getattr(torch, t.dtype)
+        model[name] = torch.full(t.shape, 1, dtype=kind)
+    return model
+
+
+def test_a_model_is_read_into(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        model = make_model(ck)
+        wide = next(n for n in model if model[n].dim() > 1)
+        model[wide] = torch.zeros(model[wide].shape, dtype=torch.float64)
+        turned = next(n for n in model if model[n].dim() > 1 and n != wide)
+        model[turned] = model[turned].transpose(0, 1).contiguous() \
+            .transpose(0, 1)
+        assert not model[turned].is_contiguous()
+        assert ck.load(model) == ([], [])
+        for name, t in ck.state_dict()["model"].items():
+            assert torch.equal(model[name].to(t.torch().dtype), t.torch())
+        assert model[wide].dtype == torch.float64
+
+
+def test_a_module_is_read_into(tmp_path, data):
+    import optimfs.torch
+    saved, module = torch.nn.Linear(3, 5), torch.nn.Linear(3, 5)
+    torch.save(saved.state_dict(), tmp_path / "model.pt")
+    assert not torch.equal(module.weight, saved.weight)
+    optimfs.torch.load_into(tmp_path / "model.pt", module)
+    assert torch.equal(module.weight, saved.weight)
+    assert torch.equal(module.bias, saved.bias)
+
+
+def test_nothing_is_read_into_another_model(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        model = make_model(ck)
+        first, second, third = list(model)[:3]
+        model[first] = torch.ones(1234)
+        model["other"] = model.pop(second)
+        model[third] = torch.empty(model[third].shape, device="meta")
+        before = {n: t.clone() for n, t in model.items()}
+        with pytest.raises(RuntimeError) as failed:
+            ck.load(model)
+        text = str(failed.value)
+        assert "%s: has the shape [1234], and " % first in text
+        assert "other: is not in the checkpoint" in text
+        assert "%s: is in the checkpoint only" % second in text
+        assert "%s: has no memory" % third in text
+        for name, t in model.items():
+            assert name == third or torch.equal(t, before[name])
+        del model[first], model[third]
+        missing, unexpected = ck.load(model, strict=False)
+        assert missing == ["other"]
+        assert set(unexpected) == {first, second, third}
+
+
+def test_tied_weights_are_not_missing(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        model = make_model(ck)
+        model["lm_head"] = next(iter(model.values()))
+        assert ck.load(model) == ([], [])
+
+
+def test_parts_are_read_with_gaps(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        name = next(n for n, t in ck.state_dict()["model"].items()
+                    if t.ndim > 1 and t.shape[1] > 4)
+        t = ck["model/" + name]
+        assert torch.equal(t[:, 1:3].torch(), t.torch()[:, 1:3])
+        assert torch.equal(t[1:, ::2].torch(dtype=torch.float64),
+                           t.torch()[1:, ::2].double())
+
+
 def test_keys_lead_to_paths(data):
     from optimfs.torch import _Names
     with optimfs.open(data(FSDP2)) as ck:

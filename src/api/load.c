@@ -1,0 +1,227 @@
+/* load.c - read many ranges at once, into memory of this machine or of a GPU */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "api/device.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/step.h"
+#include "fs/fs.h"
+
+/* Threads take pieces in the order of the parts, so that a disk is read in that
+ * order. A file is opened for the first piece of a part, and closed with its
+ * last one. */
+#define PIECE       ((uint64_t)8 << 20)
+#define THREADS_MAX 64u
+/* More threads than this seldom help. */
+#define THREADS_USUAL 16u
+
+struct part {
+	struct optimfs_file *file; /* NULL: not open */
+	uint64_t left;             /* bytes that are not read yet */
+};
+
+struct load {
+	struct optimfs *fs;
+	const struct optimfs_part *part;
+	const struct optimfs_load *how;
+	size_t n;
+	uint64_t most;             /* bytes of the largest piece */
+	struct ofs_device *device; /* NULL: memory of this process */
+	pthread_mutex_t lock;      /* protects the members below */
+	struct part *state;        /* n of them */
+	size_t at;                 /* the part and the byte of the next piece */
+	uint64_t off;
+	bool failed;
+	struct optimfs_error err; /* the first one */
+};
+
+struct piece {
+	size_t part;
+	struct optimfs_file *file;
+	uint64_t off, len; /* bytes of the part */
+};
+
+static void failed(struct load *l, const struct optimfs_error *err)
+{
+	pthread_mutex_lock(&l->lock);
+	if (!l->failed)
+		l->err = *err;
+	l->failed = true;
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* The lock is held. */
+static int take_part(struct load *l, struct piece *p, struct optimfs_error *err)
+{
+	const struct optimfs_part *part = &l->part[l->at];
+	struct part *state = &l->state[l->at];
+	uint64_t size;
+
+	if (state->file == NULL &&
+	    optimfs_file_open(l->fs, part->node, &state->file, err) == -1)
+		return -1;
+	size = optimfs_file_size(state->file);
+	if (part->off > size || part->len > size - part->off)
+		return optimfs_fail(err, EINVAL,
+		    "bytes %" PRIu64 " to %" PRIu64 " of a file of %" PRIu64,
+		    part->off, part->off + part->len, size);
+	p->part = l->at;
+	p->file = state->file;
+	p->off = l->off;
+	p->len = part->len - l->off < PIECE ? part->len - l->off : PIECE;
+	l->off += p->len;
+	return 1;
+}
+
+/* 1: *p is the next piece; 0: there is none; -1. */
+static int take(struct load *l, struct piece *p, struct optimfs_error *err)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&l->lock);
+	while (l->at < l->n && l->off == l->part[l->at].len) {
+		l->at++;
+		l->off = 0;
+	}
+	if (l->at < l->n && !l->failed)
+		ret = take_part(l, p, err);
+	pthread_mutex_unlock(&l->lock);
+	return ret;
+}
+
+static void give_back(struct load *l, const struct piece *p)
+{
+	struct part *state = &l->state[p->part];
+	struct optimfs_file *file = NULL;
+
+	pthread_mutex_lock(&l->lock);
+	state->left -= p->len;
+	if (state->left == 0) {
+		file = state->file;
+		state->file = NULL;
+	}
+	if (l->how->did != NULL)
+		l->how->did(l->how->ctx, p->len);
+	pthread_mutex_unlock(&l->lock);
+	if (file != NULL)
+		optimfs_file_close(file);
+}
+
+static int read_piece(struct load *l, struct ofs_pinned *pinned,
+    const struct piece *p, struct optimfs_error *err)
+{
+	const struct optimfs_part *part = &l->part[p->part];
+	char *there = (char *)part->to + p->off;
+	void *to = pinned == NULL ? there : ofs_pinned_buffer(pinned, err);
+	ssize_t n;
+
+	if (to == NULL)
+		return -1;
+	n = optimfs_file_read(p->file, to, p->len, part->off + p->off, err);
+	if (n == -1)
+		return -1;
+	if ((uint64_t)n != p->len)
+		return optimfs_fail(err, EIO, "%zd bytes of %" PRIu64, n,
+		    p->len);
+	return pinned == NULL ? 0 : ofs_pinned_send(pinned, there, p->len, err);
+}
+
+static int read_pieces(struct load *l, struct ofs_pinned *pinned,
+    struct optimfs_error *err)
+{
+	struct piece p = { 0 };
+	int ret;
+
+	while ((ret = take(l, &p, err)) == 1) {
+		if (ofs_go_on(l->how->stop, l->how->ctx, err) == -1 ||
+		    read_piece(l, pinned, &p, err) == -1)
+			return -1;
+		give_back(l, &p);
+	}
+	return ret == -1 || pinned == NULL ? ret : ofs_pinned_wait(pinned, err);
+}
+
+static void *work(void *arg)
+{
+	struct load *l = arg;
+	struct ofs_pinned *pinned = NULL;
+	struct optimfs_error err;
+
+	if (l->device != NULL &&
+	    (pinned = ofs_pinned_open(l->device, l->most, &err)) == NULL)
+		failed(l, &err);
+	else if (read_pieces(l, pinned, &err) == -1)
+		failed(l, &err);
+	ofs_pinned_close(pinned);
+	return NULL;
+}
+
+static unsigned threads_for(const struct load *l, uint64_t pieces)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t n = l->how->threads;
+
+	if (n == 0)
+		n = processors < 1                     ? 1
+		    : processors > (long)THREADS_USUAL ? THREADS_USUAL
+						       : (uint64_t)processors;
+	if (n > THREADS_MAX)
+		n = THREADS_MAX;
+	return (unsigned)(n < pieces ? n : pieces);
+}
+
+static void run(struct load *l, unsigned threads)
+{
+	pthread_t id[THREADS_MAX];
+	unsigned made = 1;
+
+	/* this thread is one of them */
+	while (made < threads && pthread_create(&id[made], NULL, work, l) == 0)
+		made++;
+	work(l);
+	while (--made > 0)
+		pthread_join(id[made], NULL);
+}
+
+int optimfs_load(struct optimfs *fs, const struct optimfs_part *part, size_t n,
+    const struct optimfs_load *how, struct optimfs_error *err)
+{
+	struct load l = { .fs = fs, .part = part, .n = n, .how = how };
+	uint64_t pieces = 0;
+
+	err = OFS_SOME_ERROR(err);
+	l.state = ofs_alloc(n > 0 ? n : 1, sizeof(*l.state), err);
+	if (l.state == NULL)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t len = part[i].len;
+
+		l.state[i].left = len;
+		pieces += len / PIECE + (len % PIECE != 0);
+		if (l.most < PIECE && len > l.most)
+			l.most = len < PIECE ? len : PIECE;
+	}
+	if (pieces > 0 && how->device != OPTIMFS_HOST &&
+	    (l.device = ofs_device_open(how->device, how->stream, err)) ==
+		NULL) {
+		free(l.state);
+		return -1;
+	}
+	pthread_mutex_init(&l.lock, NULL);
+	if (pieces > 0)
+		run(&l, threads_for(&l, pieces));
+	ofs_device_close(l.device);
+	for (size_t i = 0; i < n; i++)
+		if (l.state[i].file != NULL)
+			optimfs_file_close(l.state[i].file);
+	pthread_mutex_destroy(&l.lock);
+	free(l.state);
+	return l.failed ? optimfs_fail_with(err, &l.err) : 0;
+}
