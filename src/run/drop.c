@@ -160,6 +160,18 @@ static int remove_children(struct optimfs *fs, uint64_t dir,
 	return ret;
 }
 
+/* A checkpoint of DeepSpeed or Megatron-Core without its optimizer would be a
+ * damaged one, to them and to us. */
+static int cannot_drop(struct optimfs_error *err)
+{
+	if (err == NULL || strstr(err->text, "OFS826 ") == NULL)
+		return -1;
+	return optimfs_fail(err, err->code,
+	    "OFS826 in this format the optimizer cannot be taken out in place: "
+	    "write the model alone with optimfs reshard --to torch,only=model, "
+	    "and remove this one");
+}
+
 static int remove_optim(struct optimfs *fs, struct optimfs_error *err)
 {
 	struct optimfs_attr attr;
@@ -196,8 +208,8 @@ static int was_stored(struct drop *d, const struct ofs_catalog *cat,
 {
 	(void)cat;
 	return at->len == 0 ? 0
-			    : ofs_ranges_add(&d->hole[at->object].bytes, at->off,
-				  at->off + at->len, err);
+			    : ofs_ranges_add(&d->hole[at->object].bytes,
+				  at->off, at->off + at->len, err);
 }
 
 /* index: where it was, most likely */
@@ -214,12 +226,11 @@ static struct hole *hole_of(struct drop *d, const char *path, uint32_t index)
 static int is_stored(struct drop *d, const struct ofs_catalog *cat,
     const struct ofs_extent *at, struct optimfs_error *err)
 {
-	struct hole *h = hole_of(d, cat->objects[at->object].path,
-	    at->object);
+	struct hole *h = hole_of(d, cat->objects[at->object].path, at->object);
 
-	return h == NULL ? 0
-			 : ofs_ranges_remove(&h->bytes, at->off,
-			       at->off + at->len, err);
+	return h == NULL
+	    ? 0
+	    : ofs_ranges_remove(&h->bytes, at->off, at->off + at->len, err);
 }
 
 static int find_stored(struct drop *d, const struct ofs_catalog *cat,
@@ -269,7 +280,8 @@ static int copy_rest(const struct hole *h, int in, int out,
 	}
 	if (ofs_copy_attributes(in, out, err) == -1)
 		return -1;
-	if (futimens(out, (struct timespec[]){ st.st_atim, st.st_mtim }) == -1 ||
+	if (futimens(out, (struct timespec[]){ st.st_atim, st.st_mtim }) ==
+		-1 ||
 	    ofs_sys_fsync(out) == -1)
 		return optimfs_fail(err, errno, "OFS871 %.300s: %m", h->path);
 	return 0;
@@ -359,8 +371,8 @@ static int make(void *ctx, const char *old, const char *new,
 	if (fs == NULL)
 		return -1;
 	ret = find_stored(d, fs->now->cat, err);
-	if (ret == 0)
-		ret = remove_optim(fs, err);
+	if (ret == 0 && remove_optim(fs, err) == -1)
+		ret = cannot_drop(err);
 	if (ret == 0)
 		ret = each_extent(fs->now->cat, is_stored, d, err);
 	optimfs_close(fs);
@@ -374,7 +386,8 @@ int optimfs_run_drop(struct optimfs *run, const char *name,
 	int ret;
 
 	if (run->run == NULL)
-		return optimfs_fail(err, EINVAL, "%s is not a run", run->source);
+		return optimfs_fail(err, EINVAL, "%s is not a run",
+		    run->source);
 	ret = ofs_run_replace(run, name, w, make, &d, err);
 	drop_fini(&d);
 	return ret;

@@ -250,4 +250,38 @@ cp -r "$w2" "$scratch/empty/.new"
 mv "$scratch/empty/.new" "$scratch/empty/step-1"
 is "and shows the first one" "$(ls "$mnt/steps")" 1
 "$OPTIMFS" umount "$mnt"
+
+# 1,000 checkpoints of 1,000 tensors: what is listed is not opened, and what has
+# been looked into does not stay open.
+python3 - "$(point many)" <<'END'
+import json, os, struct, sys
+many = sys.argv[1]
+h = json.dumps({f"layers.{i}.weight": {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]}
+                for i in range(1000)}).encode()
+with open(many + "/one", "wb") as f:
+    f.write(struct.pack("<Q", len(h)) + h + bytes(4000))
+for step in range(1, 1001):
+    os.mkdir(f"{many}/step-{step}")
+    os.link(many + "/one", f"{many}/step-{step}/model.safetensors")
+os.unlink(many + "/one")
+END
+opened() {
+	sed -n 's/^open_checkpoints //p' "$mnt/.optimfs/stats"
+}
+"$OPTIMFS" mount -f "$scratch/many" "$mnt" &
+daemon=$!
+eventually [ -d "$mnt/steps" ]
+is "1,000 checkpoints are listed" "$(ls -l "$mnt/steps" | grep -c '^d')" 1000
+is "and none is opened" "$(opened)" 0
+for step in 1 111 222 333 444 555 666 777 888 999; do
+	ls "$mnt/steps/$step/model"
+done >"$scratch/names"
+is "those of some are listed" "$(wc -l <"$scratch/names")" 10000
+is "and few stay open" "$(opened)" 8
+if sanitized; then
+	skip 1 "sanitizers take memory too"
+else
+	ok "in less than 100 MB" awk '/^VmHWM/ { exit !($2 < 100000) }' "/proc/$daemon/status"
+fi
+"$OPTIMFS" umount "$mnt"
 done_testing

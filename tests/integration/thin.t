@@ -140,7 +140,12 @@ rm -r "$run"/step-300
 cp -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
 chmod -R u+w "$run/step-300"
 status "what cannot be edited fails" 3 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
-like "and says why" "$(cat "$scratch/out")" "*failed   step-300: OFS826 *"
+like "and says what to do instead" "$(cat "$scratch/out")" \
+    "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *"
+ok "which can be done" "$OPTIMFS" reshard -q --to torch,only=model \
+    "$run/step-300" "$scratch/model.pt"
+is "and keeps the model" "$("$OPTIMFS" sum "$scratch/model.pt" model | cut -d ' ' -f 1)" \
+    "$(sum step-300 model)"
 ok "it is as it was" diff -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
 is "nothing of the attempt is left" "$(ls -A "$run" | grep '^\.')" ''
 
