@@ -187,6 +187,8 @@ static int decide_one(struct thin *t, struct row *r, struct optimfs_error *err)
 		return -1;
 	if (tracked == 1)
 		keep(r, "the job continues with it");
+	else if (tracked == 2 && t->c->drop == NULL)
+		keep(r, "a link leads to it");
 	else if (t->every != 0 && (uint64_t)r->step % t->every == 0)
 		keep(r, "its step is a multiple");
 	else

@@ -93,7 +93,8 @@ int optimfs_run_drop(struct optimfs *run, const char *name,
 int optimfs_run_sweep(struct optimfs *run, bool count, unsigned *n,
     struct optimfs_error *err);
 /* Does a file of the trainer (latest, latest_checkpointed_iteration.txt) say that
- * the one called name is loaded next? 1; 0; -1. */
+ * the one called name is loaded next (1), or does a link in the directory of the
+ * run, as "best", lead to it or to one of its files (2)? Else 0; -1. */
 int optimfs_run_tracked(struct optimfs *run, const char *name,
     struct optimfs_error *err);
 

@@ -335,6 +335,49 @@ int optimfs_run_sweep(struct optimfs *fs, bool count, unsigned *n,
 	return ret;
 }
 
+/* Does the link lead to real, or to what is below? */
+static bool leads_to(const struct ofs_dir *dir, const char *link,
+    const char *real)
+{
+	size_t n = strlen(real);
+	struct stat st;
+	char *path, *end;
+	bool leads;
+
+	if (fstatat(dir->fd, link, &st, AT_SYMLINK_NOFOLLOW) == -1 ||
+	    !S_ISLNK(st.st_mode))
+		return false;
+	path = ofs_path_join(dir->path, link);
+	end = path == NULL ? NULL : realpath(path, NULL);
+	leads = end != NULL && strncmp(end, real, n) == 0 &&
+	    (end[n] == '\0' || end[n] == '/');
+	free(end);
+	free(path);
+	return leads;
+}
+
+/* 2: a link in the directory of the run leads to it; 0, also where that is not
+ * known; -1. */
+static int is_linked(struct optimfs *run, const char *name,
+    struct optimfs_error *err)
+{
+	const struct ofs_dir *dir = &run->run->members.dir;
+	char *path = optimfs_run_path(run, name, NULL);
+	char *real = path == NULL ? NULL : realpath(path, NULL);
+	struct ofs_names names = { 0 };
+	int ret = 0;
+
+	if (real != NULL)
+		ret = ofs_dir_list_all(dir, &names, err);
+	for (size_t i = 0; ret == 0 && i < names.n; i++)
+		if (leads_to(dir, names.name[i], real))
+			ret = 2;
+	ofs_names_free(&names);
+	free(real);
+	free(path);
+	return ret;
+}
+
 int optimfs_run_tracked(struct optimfs *run, const char *name,
     struct optimfs_error *err)
 {
@@ -360,5 +403,6 @@ int optimfs_run_tracked(struct optimfs *run, const char *name,
 		found = named != NULL && strcmp(named, name) == 0;
 		free(named);
 	}
-	return found;
+	return found != 0 || dir->names != NULL ? found
+						: is_linked(run, name, err);
 }

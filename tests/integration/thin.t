@@ -51,6 +51,13 @@ is "and what Megatron's tracker names, if that is another one" \
     "step-100:remove step-200:keep step-300:remove iter_0000400:keep step-500:remove step-600:keep step-700:keep "
 mv "$run/iter_0000400" "$run/step-400"
 rm "$run/latest" "$run/latest_checkpointed_iteration.txt"
+ln -s step-100 "$run/chosen"
+ln -s step-300/.metadata "$run/index"
+is "what a link leads to is kept" "$(actions --keep-last 1)" \
+    "step-100:keep step-200:remove step-300:keep step-400:remove step-500:remove step-600:keep step-700:keep "
+like "and that is said" "$("$OPTIMFS" thin --keep-last 1 "$run")" \
+    "*step-100: a link leads to it*"
+rm "$run/chosen" "$run/index"
 mv "$run/step-600/__1_0.distcp" "$scratch/lost"
 is "a damaged one is kept, and does not count" "$(actions --keep-last 1)" \
     "step-100:remove step-200:remove step-300:remove step-400:remove step-500:keep step-600:keep step-700:keep "
