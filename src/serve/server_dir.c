@@ -129,8 +129,8 @@ static void put_html(struct ofs_server_dir *d, const struct entry *e)
 	const char *slash = is_dir(e) ? "/" : "";
 	char size[OFS_HUMAN_SIZE];
 
-	/* "./" before a name with a colon, which would be a scheme */
-	ofs_buf_puts(&d->text, "<tr><td><a href=\"./");
+	/* a colon is encoded, so that no name begins with a scheme */
+	ofs_buf_puts(&d->text, "<tr><td><a href=\"");
 	ofs_server_encode(&d->text, e->name);
 	ofs_buf_printf(&d->text, "%s\">", slash);
 	ofs_server_escape(&d->text, e->name);

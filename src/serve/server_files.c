@@ -170,7 +170,7 @@ static void put_html(struct ofs_buf *b, const char *name, const struct stat *st)
 	const char *slash = S_ISDIR(st->st_mode) ? "/" : "";
 	char size[OFS_HUMAN_SIZE];
 
-	ofs_buf_puts(b, "<tr><td><a href=\"./");
+	ofs_buf_puts(b, "<tr><td><a href=\"");
 	ofs_server_encode(b, name);
 	ofs_buf_printf(b, "%s\">", slash);
 	ofs_server_escape(b, name);

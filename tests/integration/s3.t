@@ -54,6 +54,8 @@ else:
     fsspec.register_implementation("optimfs", OptimfsFileSystem, clobber=True)
     with fsspec.open("optimfs://" + name, path=url) as f:
         assert f.read() == data
+    with fsspec.open("simplecache::optimfs://" + name, optimfs={"path": url}) as f:
+        assert f.read() == data
 sys.stdout.buffer.write(data)
 E
 if [ -e "$OPTIMFS_LIBRARY" ] && ! sanitized; then
@@ -170,6 +172,27 @@ like "and the error says what to give" "$(cat "$scratch/err")" "*OFS920*hf://ORG
 HF_TOKEN=hf_wrong not_ok "another token is refused by the server" "$OPTIMFS" info \
     hf://pytorch/dcp_fsdp2_w4@v1/ckpt
 not_ok "and the error does not have it" grep -q hf_wrong "$scratch/err"
+# What the Hub's own program finds there: our Hub is one.
+cat >"$scratch/hub.py" <<'E'
+import os
+import pathlib
+import sys
+import huggingface_hub as hub
+name, where = sys.argv[1:]
+api = hub.HfApi(endpoint=os.environ['HF_ENDPOINT'], token=os.environ['HF_TOKEN'])
+sha = api.model_info(name, revision='v1').sha
+found = {f.path: f.size for f in api.list_repo_tree(name, recursive=True, revision=sha)
+         if isinstance(f, hub.hf_api.RepoFile)}
+where = pathlib.Path(where)
+assert found == {str(f.relative_to(where)): f.stat().st_size
+                 for f in where.rglob('*') if f.is_file()}, found
+E
+if find_python -c 'import huggingface_hub'; then
+	ok "huggingface_hub lists the same files" "$python" "$scratch/hub.py" \
+	    pytorch/dcp_fsdp2_w4 "$data/pytorch/dcp_fsdp2_w4"
+else
+	skip 1 "no huggingface_hub: $why"
+fi
 unset HF_TOKEN
 mkdir -p "$scratch/.cache/huggingface"
 echo hf_secret >"$scratch/.cache/huggingface/token"

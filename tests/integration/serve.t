@@ -2,6 +2,7 @@
 # serve.t - optimfs serve: the tree over HTTP
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/python.sh"
 requires python3
 "$OPTIMFS" --help | grep -q 'serve.*Ctrl-C' ||
     skip_all "this optimfs was built without libmicrohttpd"
@@ -39,6 +40,27 @@ serve "$ck"
 ok "everything is copied by the listings" http "$url" copy "$scratch/copy"
 "$OPTIMFS" cp -r "$ck" . "$scratch/tree"
 ok "it is the tree" diff -r "$scratch/copy" "$scratch/tree"
+cat >"$scratch/fsspec_http.py" <<'E'
+import sys
+import fsspec
+url, copy, name = sys.argv[1:]
+with open(copy + '/' + name, 'rb') as f:
+    want = f.read()
+fs = fsspec.filesystem('http')
+assert url + name in fs.ls(url + 'model/', detail=False), fs.ls(url + 'model/')
+assert fs.info(url + name)['size'] == len(want)
+assert fs.cat_file(url + name, 10, 30) == want[10:30]
+with fs.open(url + name, block_size=100) as f:
+    f.seek(200)
+    assert f.read(20) == want[200:220]
+with fsspec.open('simplecache::' + url + name) as f:
+    assert f.read() == want
+E
+if find_python -c 'import aiohttp, fsspec'; then
+	ok "fsspec reads it, and ranges of it" "$python" "$scratch/fsspec_http.py" "$url" "$scratch/tree" $tensor
+else
+	skip 1 "no fsspec with aiohttp: $why"
+fi
 ok "a view is copied" http "$url.optimfs/view/dcp@2/" copy "$scratch/view"
 ok "it is the checkpoint in that layout" "$OPTIMFS" diff -q "$scratch/view" "$ck"
 ok "so are its own files" http "$url.optimfs/view/source/" copy "$scratch/source"
@@ -68,7 +90,7 @@ like "its type says so" "$(get optim/param_groups/0/lr)" \
     "200*Content-Type: text/plain; charset=utf-8*"
 like "an empty file has no bytes" "$(get .optimfs/errors)" "200*Content-Length: 0*"
 like "a listing is HTML for people" "$(get model/)" \
-    '200*text/html*<a href="./layers.0.wq.weight">layers.0.wq.weight</a><td>float32<td>12,12<td>576 B*'
+    '200*text/html*<a href="layers.0.wq.weight">layers.0.wq.weight</a><td>float32<td>12,12<td>576 B*'
 like "a directory without its slash is elsewhere" "$(get model)" \
     "301*Location: ./model/*"
 like "a name that is not there" "$(get model/none)" "404*OFS002 */model/none*"

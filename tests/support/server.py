@@ -332,7 +332,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(404)
         if parts[4] == 'revision':
             return self.answer(200 if parts[5] == 'v1' else 404, [],
-                               json.dumps({'id': 'x', 'siblings': [{}], 'sha': SHA}).encode())
+                               json.dumps({'id': 'x', 'siblings': [{'rfilename': 'x'}], 'sha': SHA}).encode())
         query = dict(urllib.parse.parse_qsl(self.path.partition('?')[2]))
         files = sorted(p for p in repo.joinpath(*parts[6:]).rglob('*') if p.is_file())
         start = int(query.get('cursor', 0))

@@ -1,0 +1,43 @@
+#!/bin/sh
+# far.t - all checkpoints of tests/data on a web server and in a bucket
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: make check-far (three minutes): no part of make check, which reads one of every
+# kind (http.t, s3.t)
+. "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
+. "$TOP_SRCDIR/tests/tap/server.sh"
+
+data=$TOP_SRCDIR/tests/data
+serve "$data"
+HOME=$scratch
+AWS_ENDPOINT_URL=$server/s3 AWS_REGION=eu-test-1
+AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=secret+of/tests
+export HOME AWS_ENDPOINT_URL AWS_REGION AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+
+sum() {
+	"$OPTIMFS" sum --run=no "$@" 2>/dev/null | sed 's/ .*//'
+}
+# Every directory that is opened as a checkpoint, but none in one.
+find_all() {
+	for d in "$1"/*/; do
+		[ -d "$d" ] || continue
+		d=${d%/}
+		if [ -n "$(sum "$d")" ]; then
+			echo "${d#"$data/"}"
+		else
+			find_all "$d"
+		fi
+	done
+}
+find_all "$data" >"$scratch/all"
+n=$(grep -c . "$scratch/all")
+[ "$n" -gt 50 ]
+tap_result $? "there are checkpoints" || diag "$n"
+while read -r ck; do
+	want=$(sum "$data/$ck")
+	is "$ck on a web server" "$(sum "$server/html/$ck")" "$want"
+	case $ck in
+	*/*) is "and in a bucket" "$(sum "s3://$ck")" "$want" ;;
+	esac
+done <"$scratch/all"
+done_testing
