@@ -6,8 +6,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/job.h"
 #include "cli/tools.h"
@@ -118,6 +120,21 @@ static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 		    optimfs_group_rank(job->group));
 }
 
+/* Launchers bind ranks, often to one core each. */
+static void say_if_bound(const struct ofs_job *job)
+{
+	long all = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t own;
+
+	if (ofs_job_is_first(job) &&
+	    sched_getaffinity(0, sizeof(own), &own) == 0 &&
+	    CPU_COUNT(&own) == 1 && all > 1)
+		ofs_log(
+		    "rank 0 may use one of %ld CPUs: mpirun --bind-to none, "
+		    "or srun --cpus-per-task, gives the mounts more",
+		    all);
+}
+
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
     const char *point, struct ofs_mount_options *m)
 {
@@ -132,6 +149,7 @@ static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
 	if (check_ranks(job, m, &err) == -1 ||
 	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
+	say_if_bound(job);
 	only_read(job, m);
 	c.group = job->group;
 	m->opened = compare;

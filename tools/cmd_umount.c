@@ -111,9 +111,10 @@ static bool is_dead(const struct optimfs_error *err)
 /* What to do with a mount. */
 struct how {
 	bool force, keep;
-	bool lazy; /* even if it is in use */
-	bool bare; /* without a word of optimfs: commit=explicit keeps */
-	bool dead; /* a writer whose daemon has ended */
+	bool lazy;    /* even if it is in use */
+	bool bare;    /* without a word of optimfs: commit=explicit keeps */
+	bool dead;    /* a writer whose daemon has ended */
+	bool refused; /* the commit has failed */
 };
 
 /* Commits the changes, or keeps them if asked to. 1: committed, but may not
@@ -147,6 +148,7 @@ static int settle(struct ofs_mountinfo *m, struct how *how,
 		    m->point, c.dirty,
 		    strncmp(c.dirty, "1 ", 2) == 0 ? "is" : "are");
 	ret = ofs_control_commit(m->point, progress, err);
+	how->refused = ret == -1;
 	if (ret == 0)
 		ofs_tool_done("committed: %s", c.dirty);
 	return ret;
@@ -264,6 +266,11 @@ static int umount_point(const char *point, struct how *how,
 		ret = settle(&m, how, progress, &err);
 	if (ret != 0)
 		status = ofs_commit_status(ret, &err);
+	if (how->refused)
+		ofs_tool_say("%s stays mounted: umount --keep leaves the "
+			     "changes for the next mount; --force does so even "
+			     "if the daemon or another rank does not answer",
+		    m.point);
 	if (ret == -1 && err.number == 808)
 		status = OFS_EXIT_NO;
 	if (ret != -1 && unmount(&m, how, &err) == -1)

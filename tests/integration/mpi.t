@@ -175,8 +175,14 @@ ck=$data/dcp_fsdp2_w3/ckpt
 spread "$ck" 4
 
 # By default the first rank of each machine mounts.
-start 4 ro "$nodes/%r"
+start 4 ro "$nodes/%r" --bind-to none taskset -c 0
 ok "four ranks on one machine make one mount" wait_for 1
+if [ "$(nproc)" -gt 1 ]; then
+	like "a rank that is bound to one CPU says so" "$(cat "$scratch/log")" \
+	    '*one of * CPUs*--bind-to none*'
+else
+	skip 1 "one CPU"
+fi
 is "the one mount is that of rank 0" "$(tap_mounts | grep "^$mnt/")" "$mnt/0"
 ok "the job with one mount ends after umount" stop
 start 4 mount_ranks=1:3 "$nodes/%r"
