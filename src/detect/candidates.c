@@ -49,10 +49,33 @@ static bool has_files(const struct ofs_dir *dir, const struct ofs_names *names)
 }
 
 /* verl, SkyRL */
+static const char *const roles_known[] = { "actor", "critic", "policy" };
+
 bool ofs_detect_is_role(const char *name)
 {
-	return strcmp(name, "actor") == 0 || strcmp(name, "critic") == 0 ||
-	    strcmp(name, "policy") == 0;
+	for (size_t i = 0; i < sizeof(roles_known) / sizeof(*roles_known); i++)
+		if (strcmp(name, roles_known[i]) == 0)
+			return true;
+	return false;
+}
+
+/* The state of the data loader, or of the trainer. */
+static bool is_role_state(const char *name)
+{
+	return strcmp(name, "data.pt") == 0 ||
+	    strcmp(name, "trainer_state.pt") == 0;
+}
+
+bool ofs_detect_is_no_step(const struct ofs_dir *dir, const char *name)
+{
+	/* the arguments of the Trainer of Transformers, pickled */
+	if (strcmp(name, "training_args.bin") == 0)
+		return true;
+	for (size_t i = 0; i < sizeof(roles_known) / sizeof(*roles_known); i++)
+		if (is_role_state(name) &&
+		    ofs_probe_is_dir(dir, roles_known[i]))
+			return true;
+	return false;
 }
 
 bool ofs_detect_is_roles(const struct ofs_dir *dir,
@@ -65,9 +88,7 @@ bool ofs_detect_is_roles(const struct ofs_dir *dir,
 
 		if (ofs_detect_is_role(name))
 			roles = roles || ofs_probe_is_dir(dir, name);
-		else if (strcmp(name, "data.pt") != 0 &&
-		    strcmp(name, "trainer_state.pt") != 0 &&
-		    ofs_probe_is_file(dir, name))
+		else if (!is_role_state(name) && ofs_probe_is_file(dir, name))
 			return false;
 	}
 	return roles;

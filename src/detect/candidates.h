@@ -36,6 +36,9 @@ bool ofs_detect_is_role(const char *name);
  * otherwise only the state of the data loader and of the trainer? */
 bool ofs_detect_is_roles(const struct ofs_dir *dir,
     const struct ofs_names *names);
+/* Is it a file that a trainer writes beside its checkpoints, and none itself:
+ * its arguments, or that state beside directories of models in dir? */
+bool ofs_detect_is_no_step(const struct ofs_dir *dir, const char *name);
 /* Does the name have an extension that only checkpoints use? */
 bool ofs_detect_has_extension(const char *name);
 

@@ -169,7 +169,7 @@ static int examine_file(const struct ofs_dir *dir, const char *name, bool told,
 {
 	const struct ofs_format *format;
 
-	if (!ofs_detect_has_extension(name))
+	if (!ofs_detect_has_extension(name) || ofs_detect_is_no_step(dir, name))
 		return 0;
 	format = ofs_detect_file(dir, name, NULL);
 	if (format != NULL && has_end(dir, name, false)) {

@@ -101,6 +101,18 @@ cp "$ranks" sky/trainer_state.pt
 has "SkyRL: policy/ is the checkpoint" '^model/norm\.weight$'
 "$OPTIMFS" info sky >out 2>&1
 has "the trainer's state is a part of it" '^files +3,'
+cp -r sky/policy sky/critic
+"$OPTIMFS" info sky >out 2>&1
+has "two roles are a run of two checkpoints" '^a run of 2 checkpoints$'
+rm -r sky/critic
+
+# The arguments of Transformers' Trainer lie beside its checkpoints.
+mkdir hf-run
+cp -r "$ck" hf-run/checkpoint-100
+cp -r "$ck" hf-run/checkpoint-200
+cp "$ranks" hf-run/training_args.bin
+"$OPTIMFS" info hf-run >out 2>&1
+has "training_args.bin is no checkpoint of the run" '^a run of 2 checkpoints,'
 
 # Files that were left by a save or a copy.
 mkdir left
