@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "store/http/answer.h"
@@ -212,25 +213,57 @@ static void listings(void)
 	is_json("[{\"name\":\"a\"", "refused", "and one that is cut off");
 }
 
+/* Two blocks and a bit, which come together. */
+static void long_blocks(void)
+{
+	const size_t block = (size_t)OFS_HTTP_BLOCK, n = 2 * block + 2;
+	struct ofs_http_blocks *b = ofs_http_blocks_new(n, NULL);
+	uint8_t *p = calloc(1, n);
+	char out[4] = "";
+
+	if (b == NULL || p == NULL)
+		bail_out("no memory");
+	p[block] = 'x';
+	memcpy(p + 2 * block, "yz", 2);
+	ofs_http_blocks_give(b, 1, 7, p, n);
+	ok(ofs_http_blocks_get(b, 1, 8, 0, out, 1) && out[0] == 'x' &&
+		ofs_http_blocks_get(b, 1, 9, 1, out, 1) && out[0] == 'z',
+	    "blocks that come together are found one by one");
+	ok(!ofs_http_blocks_get(b, 1, 9, 1, out, 2) &&
+		!ofs_http_blocks_has(b, 1, 10),
+	    "and nothing behind them");
+	ofs_http_blocks_put(b, 1, 8, "new", 3);
+	ok(!ofs_http_blocks_has(b, 1, 7) &&
+		ofs_http_blocks_get(b, 1, 8, 0, out, 3) &&
+		memcmp(out, "new", 3) == 0,
+	    "they go together, but not what has taken the place of one");
+	ofs_http_blocks_free(b);
+}
+
 static void blocks(void)
 {
 	struct ofs_http_blocks *b = ofs_http_blocks_new(6, NULL);
 	char out[4];
 
-	ofs_http_blocks_put(b, 1, 0, "aaa", 3);
+	ofs_http_blocks_put(b, 1, 0, "abc", 3);
 	ofs_http_blocks_put(b, 2, 0, "bbb", 3);
-	ok(ofs_http_blocks_get(b, 1, 0, out, 3) && memcmp(out, "aaa", 3) == 0,
+	ok(ofs_http_blocks_get(b, 1, 0, 0, out, 3) &&
+		memcmp(out, "abc", 3) == 0,
 	    "a block is kept");
-	ok(!ofs_http_blocks_get(b, 1, 1, out, 3), "another one is not there");
-	ok(!ofs_http_blocks_get(b, 1, 0, out, 2), "nor one of another length");
+	ok(ofs_http_blocks_get(b, 1, 0, 1, out, 2) && memcmp(out, "bc", 2) == 0,
+	    "a part of it is there");
+	ok(!ofs_http_blocks_get(b, 1, 1, 0, out, 3),
+	    "another one is not there");
+	ok(!ofs_http_blocks_get(b, 1, 0, 2, out, 2), "nor what is behind it");
 	ofs_http_blocks_put(b, 3, 0, "ccc", 3);
-	ok(ofs_http_blocks_get(b, 1, 0, out, 3) &&
-		!ofs_http_blocks_get(b, 2, 0, out, 3),
+	ok(ofs_http_blocks_get(b, 1, 0, 0, out, 3) &&
+		!ofs_http_blocks_has(b, 2, 0),
 	    "the one that was not used for longest makes room");
 	ofs_http_blocks_put(b, 1, 0, "ddd", 3);
-	ok(ofs_http_blocks_get(b, 1, 0, out, 3) && out[0] == 'd',
+	ok(ofs_http_blocks_get(b, 1, 0, 0, out, 3) && out[0] == 'd',
 	    "a block is replaced");
 	ofs_http_blocks_free(b);
+	long_blocks();
 }
 
 int main(void)
