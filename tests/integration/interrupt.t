@@ -38,7 +38,7 @@ optimfs: the finished parts are in $scratch/.five.optimfs: the same command cont
 tap_result $? "interrupted reshard keeps the staged part and publishes nothing"
 ok "the same reshard succeeds after the interrupt" "$OPTIMFS" reshard -j 1 --to dcp@5 "$ck" five
 like "the same reshard resumes with what was done" \
-    "$(cat err)" 'optimfs: continuing from */.five.optimfs, which has * kB of 751 kB'
+    "$(cat err)" 'optimfs: continuing from */.five.optimfs, which has * kB of 752 kB'
 is "the resumed reshard leaves no staging directory" "$(left)" ''
 ok "diff finds no difference after the resumed reshard" "$OPTIMFS" diff "$ck" five
 

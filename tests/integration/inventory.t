@@ -227,7 +227,7 @@ has "info names the trainer" '^trainer +verl$'
 not_ok "nothing of the role is left out" grep -q '^left out' "$scratch/out"
 cp -r "$step/actor" "$step/critic"
 is "two roles are a run" "$("$OPTIMFS" ls "$step" by-name | paste -s -)" \
-    "actor/	critic/	data.pt/"
+    "actor/	critic/"
 status "a command that takes one checkpoint names the roles" 3 "$OPTIMFS" fsck "$step"
 refused "what lies above names the roles of the step" \
     'OFS681 .*give one of: global_step_3/actor, global_step_3/critic$' "$scratch/verl"
