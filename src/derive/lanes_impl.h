@@ -1,4 +1,4 @@
-/* lanes_impl.h - lanes.c includes this file once per vector width */
+/* lanes_impl.h - one variant of lanes.c (base/vectors.h) */
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* WIDTH: doubles in a vector, a divisor of OFS_ROW. NAME(x): x for this width.
@@ -207,7 +207,3 @@ static const struct ofs_lanes NAME(lanes) = {
 #undef EACH_VECTOR
 #undef CHOOSE
 #undef ADDER
-#undef WIDTH
-#undef NAME
-#undef NAME_TEXT
-#undef TARGET

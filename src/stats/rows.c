@@ -7,37 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The compiler translates vector types to instructions. A distribution builds
- * for the oldest CPU, so there are several variants, chosen at run time. The
- * build disables the contraction of v * v + s, which would change bits. */
-
-#define WIDTH     2
-#define NAME(x)   x##_two
-#define NAME_TEXT "two doubles"
-#define TARGET
-#include "stats/rows_impl.h"
-
-#if defined(__x86_64__)
-# define WIDTH     4
-# define NAME(x)   x##_four
-# define NAME_TEXT "AVX2"
-# define TARGET    __attribute__((target("avx2")))
-# include "stats/rows_impl.h"
-
-# define WIDTH     8
-# define NAME(x)   x##_eight
-# define NAME_TEXT "AVX-512"
-# define TARGET    __attribute__((target("avx512f")))
-# include "stats/rows_impl.h"
-#endif
+#define VECTORS_IMPL "stats/rows_impl.h"
+#include "base/vectors.h"
 
 const struct ofs_rows *ofs_rows(unsigned i)
 {
-#if defined(__x86_64__)
-	if (__builtin_cpu_supports("avx512f") && i-- == 0)
-		return &rows_eight;
-	if (__builtin_cpu_supports("avx2") && i-- == 0)
-		return &rows_four;
-#endif
-	return i == 0 ? &rows_two : NULL;
+	return ofs_variant(i, VARIANTS(rows));
 }

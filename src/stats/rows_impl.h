@@ -1,4 +1,4 @@
-/* rows_impl.h - rows.c includes this file once per vector width */
+/* rows_impl.h - one variant of rows.c (base/vectors.h) */
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* WIDTH: doubles in a vector, a divisor of OFS_LANES. NAME(x): x for this
@@ -114,7 +114,3 @@ static const struct ofs_rows NAME(rows) = { NAME_TEXT, NAME(sum_floats),
 #undef VECTORS
 #undef EACH_VECTOR
 #undef ADD
-#undef WIDTH
-#undef NAME
-#undef NAME_TEXT
-#undef TARGET
