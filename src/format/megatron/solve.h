@@ -140,12 +140,13 @@ const struct ofs_solve_known *ofs_solve_cache_find(const struct ofs_solve *s,
 int ofs_solve_cache_add(struct ofs_solve *s, const struct ofs_solve_known *k);
 void ofs_solve_cache_save(const struct ofs_solve *s);
 
-/* solve_sample.c. A sample that cannot be read is no failure. */
-int ofs_sampler_open(struct ofs_solve *s);
-/* The files of the catalog, for many short reads by one thread (solve_source.c);
+/* solve_source.c: the files of the catalog, for many short reads by one thread;
  * ended by ofs_transport_close. */
 struct ofs_transport *ofs_solve_source(const struct ofs_catalog *cat,
     struct optimfs_error *err);
+
+/* solve_sample.c. A sample that cannot be read is no failure. */
+int ofs_sampler_open(struct ofs_solve *s);
 void ofs_sampler_close(struct ofs_solve *s);
 /* Reads samples of the parameters use[0..n), and sets their hashes. keep: and
  * their samples, as float32. */

@@ -136,7 +136,7 @@ void ofs_solve_cache_save(const struct ofs_solve *s)
 	put(&out, s->nparams, 4);
 	put(&out, s->nknown, 4);
 	for (uint32_t i = 0; i < s->nparams; i++)
-		put(&out, s->param[i].unread ? 0 : s->param[i].hash, 8);
+		put(&out, s->param[i].hash, 8);
 	for (uint32_t i = 0; i < s->nknown; i++) {
 		const struct ofs_solve_known *k = &s->known[i];
 
