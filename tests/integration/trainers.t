@@ -174,5 +174,9 @@ mkdir pipe
 cp "$pt" pipe/layer_00-model_00-model_states.pt
 "$OPTIMFS" info pipe >out 2>&1
 has "of DeepSpeed's layers alone, what is missing is named" 'OFS140 mp_rank_\*_model_states\.pt are missing'
+cp "$TOP_SRCDIR"/tests/data/deepspeed/z2_ws2_nozip/ckpt/global_step3/mp_rank_00_model_states.pt \
+    pipe/mp_rank_01_model_states.pt
+"$OPTIMFS" info pipe >out 2>&1
+has "of two stages, the first one's file" 'OFS140 mp_rank_00_model_states\.pt is missing'
 
 done_testing

@@ -155,12 +155,13 @@ void ofs_zero_files_fini(struct ofs_zero_files *files)
 	*files = (struct ofs_zero_files){ 0 };
 }
 
+/* Is there a file of this kind and of rank mp, or with -1 of any? */
 static bool has_kind(const struct ofs_zero_files *files,
     enum ofs_zero_kind kind, int mp)
 {
 	for (size_t i = 0; i < files->n; i++)
 		if (files->file[i].id.kind == kind &&
-		    files->file[i].id.mp == mp)
+		    (mp == -1 || files->file[i].id.mp == mp))
 			return true;
 	return false;
 }
@@ -440,9 +441,11 @@ static int add_layers(struct ofs_catalog *cat, const struct ofs_part *part,
 		return -1;
 	if (!has_kind(files, OFS_ZERO_MODEL, 0) &&
 	    ofs_catalog_note(cat, OFS_NOTE_MISSING, EIO, err,
-		"OFS140 mp_rank_*_model_states.pt are missing: with the files "
-		"of layers, they say what step this is, and of which ranks") ==
-		-1)
+		"OFS140 mp_rank_%s: with the files of layers, such files say "
+		"what step this is, and of which ranks",
+		has_kind(files, OFS_ZERO_MODEL, -1)
+		    ? "00_model_states.pt is missing"
+		    : "*_model_states.pt are missing") == -1)
 		return -1;
 	return ofs_zero_layers(&z, files, err);
 }
