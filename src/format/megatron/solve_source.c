@@ -59,7 +59,9 @@ static int source_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 		seg.len = window(s, &seg);
 		if (ofs_transport_fetch(s->of, &seg, 1, s->bytes, err) == -1)
 			/* what was not asked for may be damaged */
-			return ofs_transport_fetch(s->of, segs, 1, buf, err);
+			return seg.len == segs->len
+			    ? -1
+			    : ofs_transport_fetch(s->of, segs, 1, buf, err);
 		s->object = seg.object;
 		s->off = seg.src;
 		s->len = seg.len;
