@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
+#include "base/step.h"
 #include "format/megatron/solve.h"
 #include "store/local.h"
 
@@ -50,6 +52,7 @@ static int source_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 	struct source *s = (struct source *)t;
 	struct ofs_segment seg = *segs;
 
+	err = OFS_SOME_ERROR(err);
 	if (n != 1 || seg.n != 1 || seg.codec != OFS_PLAIN ||
 	    seg.len > sizeof(s->bytes))
 		return ofs_transport_fetch(s->of, segs, n, buf, err);
@@ -59,7 +62,7 @@ static int source_fetch(struct ofs_transport *t, const struct ofs_segment *segs,
 		seg.len = window(s, &seg);
 		if (ofs_transport_fetch(s->of, &seg, 1, s->bytes, err) == -1)
 			/* what was not asked for may be damaged */
-			return seg.len == segs->len
+			return seg.len == segs->len || ofs_must_fail(err)
 			    ? -1
 			    : ofs_transport_fetch(s->of, segs, 1, buf, err);
 		s->object = seg.object;
