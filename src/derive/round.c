@@ -8,6 +8,7 @@
 #include <endian.h>
 #include <string.h>
 
+#include "base/cursor.h"
 #include "derive/lanes.h"
 
 static const struct {
@@ -45,16 +46,8 @@ bool ofs_rounds_to(enum ofs_dtype t)
 
 void ofs_order_bytes(void *p, size_t n, size_t size)
 {
-	uint8_t *b = p, swap;
-
-	if (BYTE_ORDER == LITTLE_ENDIAN)
-		return;
-	for (size_t i = 0; i < n; i++, b += size)
-		for (size_t k = 0; k < size / 2; k++) {
-			swap = b[k];
-			b[k] = b[size - 1 - k];
-			b[size - 1 - k] = swap;
-		}
+	if (BYTE_ORDER != LITTLE_ENDIAN)
+		ofs_swap_bytes(p, n * size, size);
 }
 
 static void round_rows(const double *v, size_t rows, enum ofs_dtype to,
