@@ -543,16 +543,23 @@ static void ask_who_is_done(struct optimfs_group *w, const bool *worker,
 	free(ask);
 }
 
-/* Sends DONE to a rank, if this one has been a worker. */
-static void tell_done(struct optimfs_group *w, const bool *worker, int to)
+/* Sends DONE to up to three ranks (-1: none) at once, if this one has been a
+ * worker. */
+static void tell_done(const struct optimfs_group *w, const bool *worker,
+    const int *to, size_t n)
 {
 	static const uint8_t done = OFS_WIRE_DONE;
-	const struct ofs_buf b = { .data = (uint8_t *)(uintptr_t)&done,
-		.len = 1 };
+	struct ofs_ask ask[3];
+	size_t m = 0;
 
-	if (worker[w->rank] && to != -1 && to != w->rank &&
-	    !w->ops->dead(w->w, to))
-		(void)ofs_group_ask(w, to, &b, NULL, 0, NULL);
+	for (size_t i = 0; i < n && worker[w->rank]; i++)
+		if (to[i] != -1 && to[i] != w->rank &&
+		    !w->ops->dead(w->w, to[i]))
+			ask[m++] = (struct ofs_ask){
+				.to = to[i], .request = &done, .nrequest = 1
+			};
+	w->ops->ask(w->w, ask, m);
+	w->ops->release(w->w, ask, m);
 }
 
 static void tell_over(const struct optimfs_group *w, bool lost)
@@ -576,7 +583,7 @@ static bool wait_for_all(struct optimfs_group *w, const bool *worker)
 		next = find_keeper(w);
 		if (next != keeper) {
 			pthread_mutex_unlock(&w->lock);
-			tell_done(w, worker, next);
+			tell_done(w, worker, &next, 1);
 			pthread_mutex_lock(&w->lock);
 			if (keeper != -1) /* it has to find out */
 				ask_at = 0;
@@ -624,8 +631,7 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	ofs_group_set_done(w, w->rank);
 	/* those that may wait for a letter of this one: allgather.h */
 	ofs_allgather_beside(w, beside);
-	for (int i = 0; i < 3; i++)
-		tell_done(w, worker, beside[i]);
+	tell_done(w, worker, beside, 3);
 	lost = wait_for_all(w, worker);
 	ofs_calls_stop(w->calls);
 	w->ops->leave(w->w, !lost);

@@ -25,8 +25,9 @@ static inline uint64_t ofs_mail_tag(enum ofs_mail_kind kind, uint32_t id)
 int ofs_mail_send(struct optimfs_group *w, int to, uint64_t tag,
     const struct ofs_buf *b, struct optimfs_error *err);
 /* Waits for a letter from a rank; b is owned by the caller. EHOSTDOWN (OFS911),
- * ETIMEDOUT (OFS912): the rank is lost; EPROTO (OFS913): it has left. tick (may
- * be NULL) is called regularly meanwhile. */
+ * ETIMEDOUT (OFS912): the rank is lost; EPROTO (OFS913): it has left (except for
+ * the result of a call, for which it stays). tick (may be NULL) is called
+ * regularly meanwhile. */
 int ofs_mail_receive(struct optimfs_group *w, int from, uint64_t tag,
     const struct ofs_tick *tick, struct ofs_buf *b, struct optimfs_error *err);
 /* Is the rank alive? *asked is the time (ms) of the last check; a rank is
