@@ -62,7 +62,7 @@ int ofs_coordinator_ask(const struct ofs_coordinator *s,
 		ret = ofs_group_ask_all(s->group, ask, n, err);
 		s->group->ops->release(s->group->w, ask, n);
 	}
-	if (own != NULL && ask_own(s, own, err) == -1)
+	if (own != NULL && ask_own(s, own, ret == -1 ? NULL : err) == -1)
 		ret = -1;
 	free(ask);
 	return ret;
@@ -109,7 +109,10 @@ static int take_joined(struct ofs_coordinator *s,
 		const struct ofs_join_answer *a = &joined[r];
 		uint32_t i = find_id(s, a->id);
 
-		if (r == s->group->rank || a->id[0] == '\0')
+		if (r == s->group->rank)
+			continue;
+		s->of_rank[r] = -1;
+		if (a->id[0] == '\0')
 			continue;
 		if (i == s->n &&
 		    add_participant(s, r, a->id, a->path, err) == -1)

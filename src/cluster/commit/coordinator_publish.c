@@ -17,8 +17,9 @@
 /* Size of a DATA request, and number of such requests at once. */
 #define PIECE ((uint64_t)960 << 10)
 enum { PIECES = 16 };
-/* A NAMES request has room for one more name. */
-#define NAMES_MAX (OFS_GROUP_REQUEST_MAX - ((uint64_t)16 << 10))
+/* A NAMES request with more bytes is sent: a few hundred files, which a slow file
+ * system can make within the time for an answer. */
+#define NAMES_MAX ((uint64_t)32 << 10)
 
 struct shipping {
 	struct ofs_coordinator *s;
