@@ -480,7 +480,9 @@ const char *optimfs_group_host(const struct optimfs_group *w, int rank);
 char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
     struct optimfs_error *err);
 /* Before files are offered: which ranks will open the checkpoints, the same on all
- * ranks. They hand each other what they all read. ENOMEM. */
+ * ranks. Until optimfs_group_compare they hand each other what they all read, and
+ * keep up to 256 MiB of a checkpoint for that. Without this call, each reads for
+ * itself. ENOMEM. */
 int optimfs_group_readers(struct optimfs_group *w, const bool *reader,
     struct optimfs_error *err);
 /* Offer the files of a checkpoint that this rank sees to the others. All ranks

@@ -265,7 +265,7 @@ static int take(struct ofs_manifest *s, uint32_t file, const struct place *at,
 		p[i]->users--;
 		p[i]->takers -= p[i]->takers > 0;
 	}
-	trim(r, KEPT_MAX);
+	trim(r, r->ended ? 0 : KEPT_MAX);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
 }
