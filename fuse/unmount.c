@@ -29,7 +29,8 @@ static int by_fusermount(const char *point, bool lazy,
 	if (access("/etc/mtab", F_OK) == -1 && errno == ENOENT)
 		return optimfs_fail(err, ENOENT,
 		    "%s: fusermount3 needs /etc/mtab, which does not exist: as "
-		    "root, ln -s /proc/self/mounts /etc/mtab", point);
+		    "root, ln -s /proc/self/mounts /etc/mtab",
+		    point);
 	code = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv,
 	    environ);
 	if (code != 0) {

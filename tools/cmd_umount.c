@@ -267,9 +267,10 @@ static int umount_point(const char *point, struct how *how,
 	if (ret != 0)
 		status = ofs_commit_status(ret, &err);
 	if (how->refused)
-		ofs_tool_say("%s stays mounted: umount --keep leaves the "
-			     "changes for the next mount; --force does so even "
-			     "if the daemon or another rank does not answer",
+		ofs_tool_say("%s stays mounted: optimfs umount --keep leaves "
+			     "the changes for the next mount; --force does so "
+			     "even if the daemon or another rank does not "
+			     "answer",
 		    m.point);
 	if (ret == -1 && err.number == 808)
 		status = OFS_EXIT_NO;

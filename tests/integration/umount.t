@@ -40,7 +40,7 @@ status "umount.fuse.optimfs of a directory that is not mounted exits with 32" 32
 echo 0.25 >"$mnt/$lr"
 echo 1 >"$mnt/model/new"
 status "umount.fuse.optimfs exits with 32 when the commit fails" 32 "$helper" "$mnt"
-like "its message names --keep and --force" "$(cat "$scratch/err")" '*stays mounted*--keep*--force*'
+like "its message names --keep and --force" "$(cat "$scratch/err")" '*stays mounted*optimfs umount --keep*--force*'
 like "umount.fuse.optimfs says why the commit fails" "$(said)" "*OFS303*model/new*"
 is "after a failed commit the mount is still there" "$(cat "$mnt/$lr")" 0.25
 rm "$mnt/model/new"
