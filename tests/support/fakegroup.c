@@ -66,6 +66,45 @@ void fakegroup_be(struct fakegroup *f, int rank)
 	my_rank = rank;
 }
 
+struct member {
+	struct fakegroup *f;
+	int rank;
+	void (*work)(struct fakegroup *f, int rank, void *ctx);
+	void *ctx;
+	pthread_t thread;
+};
+
+static void *be_member(void *arg)
+{
+	struct member *m = arg;
+
+	fakegroup_be(m->f, m->rank);
+	m->work(m->f, m->rank, m->ctx);
+	return NULL;
+}
+
+void fakegroup_run(struct fakegroup *f,
+    void (*work)(struct fakegroup *f, int rank, void *ctx), void *ctx)
+{
+	struct member *m = must(calloc((size_t)f->size, sizeof(*m)));
+
+	for (int r = 0; r < f->size; r++) {
+		m[r] = (struct member){
+			.f = f, .rank = r, .work = work, .ctx = ctx
+		};
+		if (pthread_create(&m[r].thread, NULL, be_member, &m[r]) != 0)
+			bail_out("no thread");
+	}
+	for (int r = 0; r < f->size; r++)
+		pthread_join(m[r].thread, NULL);
+	free(m);
+}
+
+void fakegroup_meet(struct fakegroup *f)
+{
+	pthread_barrier_wait(&f->barrier);
+}
+
 void fakegroup_kill(struct fakegroup *f, int rank, int on)
 {
 	atomic_store(&f->dead[rank], on != 0);
@@ -107,7 +146,7 @@ static struct ofs_group *join(const struct ofs_group_config *config,
 
 	(void)err;
 	*w = (struct ofs_group){ mine, my_rank, *config };
-	pthread_barrier_wait(&mine->barrier); /* all ranks can answer now */
+	fakegroup_meet(mine); /* all ranks can answer now */
 	return w;
 }
 
@@ -207,7 +246,7 @@ static bool dead(const struct ofs_group *w, int r)
 static void leave(struct ofs_group *w, bool all)
 {
 	(void)all;
-	pthread_barrier_wait(&w->f->barrier);
+	fakegroup_meet(w->f);
 }
 
 const struct ofs_group_ops fakegroup_ops = {

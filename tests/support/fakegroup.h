@@ -17,6 +17,11 @@ struct fakegroup *fakegroup_new(int size);
 void fakegroup_free(struct fakegroup *f);
 /* The calling thread joins as this rank next. */
 void fakegroup_be(struct fakegroup *f, int rank);
+/* Makes a thread for each rank, which may join as it, and waits for all. */
+void fakegroup_run(struct fakegroup *f,
+    void (*work)(struct fakegroup *f, int rank, void *ctx), void *ctx);
+/* Waits until all ranks have called it. */
+void fakegroup_meet(struct fakegroup *f);
 /* Questions to rank fail with EHOSTDOWN while it is dead, and with ETIMEDOUT
  * while it is mute. All ranks recover before they leave. */
 void fakegroup_kill(struct fakegroup *f, int rank, int on);

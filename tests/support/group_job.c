@@ -34,48 +34,35 @@ void end_ranks(void)
 	rmdir(top);
 }
 
-static void *run_rank(void *arg)
+static void run_rank(struct fakegroup *f, int rank, void *ctx)
 {
-	struct rank *r = arg;
-	struct job *j = r->job;
+	struct job *j = ctx;
 	bool worker[MAX_RANKS];
 	struct optimfs_error err;
 	struct optimfs_group *w;
 
 	memset(worker, true, sizeof(worker));
-	fakegroup_be(j->f, r->rank);
 	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
-	pthread_barrier_wait(&j->barrier);
-	j->err[r->rank].code = 0;
+	fakegroup_meet(f);
+	j->err[rank].code = 0;
 	if ((j->path == NULL ||
 		optimfs_group_offer(w, j->path, j->first, &j->options,
-		    &j->err[r->rank]) == 0) &&
+		    &j->err[rank]) == 0) &&
 	    j->work != NULL)
-		j->work(j, r->rank, w);
-	pthread_barrier_wait(&j->barrier);
-	fakegroup_mute(j->f, r->rank, 0);
-	fakegroup_kill(j->f, r->rank, 0);
-	pthread_barrier_wait(&j->barrier);
+		j->work(j, rank, w);
+	fakegroup_meet(f);
+	fakegroup_mute(f, rank, 0);
+	fakegroup_kill(f, rank, 0);
+	fakegroup_meet(f);
 	optimfs_group_leave(w, worker);
-	return NULL;
 }
 
 void run(struct job *j)
 {
-	struct rank r[MAX_RANKS];
-
 	j->f = fakegroup_new(j->size);
-	pthread_barrier_init(&j->barrier, NULL, (unsigned)j->size);
-	for (int i = 0; i < j->size; i++) {
-		r[i] = (struct rank){ .job = j, .rank = i };
-		if (pthread_create(&r[i].thread, NULL, run_rank, &r[i]) != 0)
-			bail_out("no thread");
-	}
-	for (int i = 0; i < j->size; i++)
-		pthread_join(r[i].thread, NULL);
-	pthread_barrier_destroy(&j->barrier);
+	fakegroup_run(j->f, run_rank, j);
 	fakegroup_free(j->f);
 }
 

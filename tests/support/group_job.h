@@ -3,7 +3,6 @@
 #ifndef TEST_GROUP_JOB_H
 #define TEST_GROUP_JOB_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -28,13 +27,6 @@ struct job {
 	void (*work)(struct job *j, int rank, struct optimfs_group *w);
 	void *ctx;
 	struct optimfs_error err[MAX_RANKS]; /* of the offer */
-	pthread_barrier_t barrier;
-};
-
-struct rank {
-	struct job *job;
-	int rank;
-	pthread_t thread;
 };
 
 void run(struct job *j);

@@ -156,18 +156,11 @@ struct job {
 	struct fakegroup *f;
 	const struct scenario *s;
 	bool publish;
-	pthread_barrier_t barrier;
 	uint32_t directories;
 	int offered, ret;
 	size_t published; /* length of order then */
 	struct optimfs_error err;
 	struct optimfs_error other; /* of rank 1, which must not write */
-};
-
-struct rank {
-	struct job *job;
-	int rank;
-	pthread_t thread;
 };
 
 static struct fakegroup *current;
@@ -200,56 +193,43 @@ static void write_all(struct job *j, struct optimfs_group *w)
 	s->writing->stage = NULL;
 }
 
-static void *run_rank(void *arg)
+static void run_rank(struct fakegroup *f, int rank, void *ctx)
 {
-	struct rank *r = arg;
-	struct job *j = r->job;
+	struct job *j = ctx;
 	bool worker[NRANKS] = { true, true, true };
 	struct optimfs_options o = { .rw = true };
 	struct optimfs_error err;
 	struct optimfs_group *w;
 	int ret;
 
-	fakegroup_be(j->f, r->rank);
 	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(f);
 	ret = optimfs_group_offer(w, each_rank, false, &o, &err);
-	pthread_barrier_wait(&j->barrier);
-	if (r->rank == 0 && ret == 0)
+	fakegroup_meet(f);
+	if (rank == 0 && ret == 0)
 		write_all(j, w);
-	else if (r->rank == 0)
+	else if (rank == 0)
 		j->err = err;
-	if (r->rank == 1 && ret == 0) {
+	if (rank == 1 && ret == 0) {
 		o.group = w;
 		optimfs_close(optimfs_open(each_rank, &o, &j->other));
 	}
-	if (r->rank == 0)
+	if (rank == 0)
 		j->offered = ret;
-	pthread_barrier_wait(&j->barrier);
-	fakegroup_mute(j->f, r->rank, 0);
-	fakegroup_kill(j->f, r->rank, 0);
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(f);
+	fakegroup_mute(f, rank, 0);
+	fakegroup_kill(f, rank, 0);
+	fakegroup_meet(f);
 	optimfs_group_leave(w, worker);
-	return NULL;
 }
 
 static void run_job(struct job *j)
 {
-	struct rank r[NRANKS];
-
 	j->offered = j->ret = -1;
 	current = j->f = fakegroup_new(NRANKS);
-	pthread_barrier_init(&j->barrier, NULL, NRANKS);
-	for (int i = 0; i < NRANKS; i++) {
-		r[i] = (struct rank){ .job = j, .rank = i };
-		if (pthread_create(&r[i].thread, NULL, run_rank, &r[i]) != 0)
-			bail_out("no thread");
-	}
-	for (int i = 0; i < NRANKS; i++)
-		pthread_join(r[i].thread, NULL);
-	pthread_barrier_destroy(&j->barrier);
+	fakegroup_run(j->f, run_rank, j);
 	fakegroup_free(j->f);
 }
 

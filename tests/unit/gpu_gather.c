@@ -41,17 +41,10 @@ struct job {
 	struct optimfs_gather how;
 	void (*work)(struct job *j, int rank, struct optimfs_group *w);
 	struct optimfs_error err[MAX_RANKS]; /* of optimfs_group_gather */
-	pthread_barrier_t barrier;
 	_Atomic unsigned wrong, tried, nunused;
 	pthread_mutex_t lock;
 	char said[8][1024];
 	unsigned nsaid;
-};
-
-struct rank {
-	struct job *job;
-	int rank;
-	pthread_t thread;
 };
 
 /* Each rank has a file of its own ("0", "1", ...); "all" is on every rank but
@@ -111,50 +104,37 @@ static void say(void *ctx, const char *text)
 	pthread_mutex_unlock(&j->lock);
 }
 
-static void *run_rank(void *arg)
+static void run_rank(struct fakegroup *f, int rank, void *ctx)
 {
-	struct rank *r = arg;
-	struct job *j = r->job;
+	struct job *j = ctx;
 	bool worker[MAX_RANKS] = { true, true, true, true };
 	struct optimfs_options none = { 0 };
 	struct optimfs_error err;
 	struct optimfs_group *w;
 
-	fakegroup_be(j->f, r->rank);
 	w = ofs_group_new(&fakegroup_ops, j->timeout, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
-	pthread_barrier_wait(&j->barrier);
-	j->err[r->rank].code = 0;
-	if (optimfs_group_gather(w, &j->how, &j->err[r->rank]) == 0) {
+	fakegroup_meet(f);
+	j->err[rank].code = 0;
+	if (optimfs_group_gather(w, &j->how, &j->err[rank]) == 0) {
 		if (optimfs_group_offer(w, each_rank, false, &none, &err) == -1)
 			bail_out("%s", err.text);
-		j->work(j, r->rank, w);
+		j->work(j, rank, w);
 	}
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(f);
 	optimfs_group_leave(w, worker);
-	return NULL;
 }
 
 static void run(struct job *j, int size, const char *faults)
 {
-	struct rank rank[MAX_RANKS];
-
 	setenv("FAKEGPU", faults, 1);
 	j->f = fakegroup_new(size);
 	j->size = size;
 	j->how.say = say;
 	j->how.ctx = j;
 	pthread_mutex_init(&j->lock, NULL);
-	pthread_barrier_init(&j->barrier, NULL, (unsigned)size);
-	for (int i = 0; i < size; i++) {
-		rank[i] = (struct rank){ .job = j, .rank = i };
-		if (pthread_create(&rank[i].thread, NULL, run_rank, &rank[i]))
-			bail_out("no thread");
-	}
-	for (int i = 0; i < size; i++)
-		pthread_join(rank[i].thread, NULL);
-	pthread_barrier_destroy(&j->barrier);
+	fakegroup_run(j->f, run_rank, j);
 	pthread_mutex_destroy(&j->lock);
 	fakegroup_free(j->f);
 }
@@ -306,7 +286,7 @@ static void read_all(struct job *j, int rank, struct optimfs_group *w)
 	}
 	for (unsigned i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	if (rank == 0) {
 		ok(stat_of(w, "gpu.used ") == 1,
 		    "GPUs are in use until the end of the job");
@@ -349,7 +329,7 @@ static void read_twice(struct job *j, int rank, struct optimfs_group *w)
 		    "a second read of cached bytes counts cache hits");
 		ok(stat_of(w, "gpu.cached ") > 0, "cached blocks are counted");
 	}
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 }
 
 static void cached(int size)
@@ -367,7 +347,7 @@ static void cached(int size)
 static void read_after_loss(struct job *j, int rank, struct optimfs_group *w)
 {
 	read_some(j, w, (unsigned)rank, 3);
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	if (stat_of(w, "gpu.used ") == 0)
 		atomic_fetch_add(&j->nunused, 1);
 }
@@ -414,7 +394,7 @@ static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 
 	if (got == NULL)
 		bail_out("out of memory");
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	if (rank == 0) {
 		fakegroup_kill(j->f, 2, 1);
 		for (uint32_t i = 0; i < s->nfiles; i++) {
@@ -445,7 +425,7 @@ static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 		    "one request is refused for the dead rank");
 		fakegroup_kill(j->f, 2, 0);
 	}
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	free(got);
 }
 
@@ -526,7 +506,7 @@ static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 		is_error(err, EPROTO, "OFS913",
 		    "a random request fails with OFS913");
 	}
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	read_some(j, w, (unsigned)rank, 1);
 }
 

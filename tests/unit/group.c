@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,7 +331,7 @@ static void check_ahead(struct job *j, int rank, struct optimfs_group *w)
 	if (fs == NULL || optimfs_resolve(fs, "model/x", &attr, &err) == -1 ||
 	    optimfs_file_open(fs, attr.node, &file, &err) == -1)
 		bail_out("%s", err.text);
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	if (rank != 0)
 		goto out;
 	is_int(optimfs_file_read(file, buf, 8, 0, &err), 8,
@@ -523,14 +522,28 @@ static void test_shared(void)
 
 /* A commit to many directories takes as many rounds as one to few: rank 0 asks
  * all ranks at once. */
+struct commit {
+	unsigned files; /* file i is in the directory of rank i % size */
+	int digits;     /* of the numbers in their names */
+	uint64_t rounds[2];
+};
+
+static const char *name_of(const struct commit *c, unsigned i)
+{
+	static _Thread_local char name[2][256];
+
+	snprintf(name[i % 2], sizeof(name[0]), "f%0*u", c->digits, i);
+	return name[i % 2];
+}
+
 static void commit_each(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct ofs_manifest *s = ofs_group_manifest(w, j->path, NULL);
 	struct fakegroup_counts *c = fakegroup_counts(j->f);
-	uint64_t *rounds = j->ctx;
+	struct commit *commit = j->ctx;
+	char like[256], text[16];
 	struct optimfs_error err;
 	struct ofs_publish *p;
-	char name[16];
 	int fd;
 
 	if (rank != 0)
@@ -539,113 +552,115 @@ static void commit_each(struct job *j, int rank, struct optimfs_group *w)
 	    "%d ranks join in one round", j->size);
 	p = ofs_publish_begin_all(s->writing->coordinator,
 	    ofs_stage_beside(s->writing->stage), &err);
-	for (int r = 0; r < j->size; r++) {
-		snprintf(name, sizeof(name), "f%d", r);
+	for (unsigned i = 0; i < commit->files; i++) {
+		int n = snprintf(text, sizeof(text), "new %u", i);
+
+		snprintf(like, sizeof(like), "%s",
+		    name_of(commit, i % (unsigned)j->size));
 		if (p == NULL ||
-		    ofs_publish_file(p, name, NULL, &fd, &err) == -1 ||
-		    write(fd, "new", 3) != 3)
+		    ofs_publish_file(p, name_of(commit, i), like, &fd, &err) ==
+			-1 ||
+		    write(fd, text, (size_t)n) != n)
 			bail_out("%s", err.text);
 	}
 	if (ofs_publish_commit(p, &err) != 0 ||
 	    ofs_coordinator_forget(s->writing->coordinator, &err) != 0)
 		diag("%s", err.text);
 	ofs_publish_free(p);
-	rounds[0] = atomic_load(&c->rounds_of[OFS_WIRE_PARTICIPANT]);
-	rounds[1] = atomic_load(&c->rounds_of[OFS_WIRE_CALL]);
+	commit->rounds[0] = atomic_load(&c->rounds_of[OFS_WIRE_PARTICIPANT]);
+	commit->rounds[1] = atomic_load(&c->rounds_of[OFS_WIRE_CALL]);
 	ofs_stage_close(s->writing->stage, false);
 	s->writing->stage = NULL;
 }
 
-static void commit_with(int size, uint64_t *rounds)
+static void commit_with(int size, struct commit *c)
 {
 	struct job j = { .size = size,
 		.path = each_rank,
 		.options.rw = true,
 		.work = commit_each,
-		.ctx = rounds };
+		.ctx = c };
 	unsigned bad = 0;
+	char text[16];
 
 	clear();
 	make_dirs(size);
 	for (int r = 0; r < size; r++)
-		put(path_of("%d/f%d", r, r), "old", 3);
+		put(path_of("%d/%s", r, name_of(c, (unsigned)r)), "old", 3);
 	run(&j);
-	for (int r = 0; r < size; r++) {
+	for (unsigned i = 0; i < c->files; i++) {
+		size_t n = (size_t)snprintf(text, sizeof(text), "new %u", i);
 		struct ofs_buf b = { 0 };
 
-		load(path_of("%d/f%d", r, r), &b);
-		bad += b.len != 3 || memcmp(b.data, "new", 3) != 0;
+		load(path_of("%u/%s", i % (unsigned)size, name_of(c, i)), &b);
+		bad += b.len != n || memcmp(b.data, text, n) != 0;
 		ofs_buf_fini(&b);
 	}
-	is_u64(bad, 0, "a commit to %d directories reaches all", size);
+	is_u64(bad, 0, "a commit of %u files to %d directories reaches all",
+	    c->files, size);
 }
 
 static void test_rounds(void)
 {
-	uint64_t two[2] = { 0 }, eight[2] = { 0 };
+	struct commit two = { .files = 2, .digits = 1 };
+	struct commit eight = { .files = 8, .digits = 1 };
+	struct commit many = { .files = 300, .digits = 250 };
 
-	commit_with(2, two);
-	commit_with(8, eight);
-	ok(two[0] > 0 && two[1] > 0, "a commit asks other ranks");
-	is_u64(eight[0], two[0],
+	commit_with(2, &two);
+	commit_with(8, &eight);
+	commit_with(2, &many);
+	ok(two.rounds[0] > 0 && two.rounds[1] > 0, "a commit asks other ranks");
+	is_u64(eight.rounds[0], two.rounds[0],
 	    "a commit to 8 directories asks as often as one to 2");
-	is_u64(eight[1], two[1],
+	is_u64(eight.rounds[1], two.rounds[1],
 	    "a commit to 8 directories makes as many rounds of calls");
+	ok(many.rounds[0] > two.rounds[0] + 1,
+	    "many files are announced in several requests");
 }
 
 /* A rank whose machine is gone says neither that it leaves nor that it died.
  * The others must leave without it. */
-struct leaving {
-	struct job j;
-	int silent;
-};
-
-static void *leave_as(void *arg)
+static void leave_as(struct fakegroup *f, int rank, void *ctx)
 {
-	struct rank *r = arg;
-	const struct leaving *l = (const struct leaving *)r->job;
+	int silent = *(const int *)ctx;
 	bool worker[MAX_RANKS] = { false };
 	struct optimfs_group *w;
 
-	fakegroup_be(r->job->f, r->rank);
 	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, NULL);
-	pthread_barrier_wait(&r->job->barrier);
-	memset(worker, r->rank != l->silent, sizeof(worker));
+	fakegroup_meet(f);
+	memset(worker, rank != silent, sizeof(worker));
 	optimfs_group_leave(w, worker);
-	return NULL;
 }
 
-static uint64_t leave_all(int size, int silent)
-{
-	struct leaving l = { .j = { .size = size, .f = fakegroup_new(size) },
-		.silent = silent };
-	struct fakegroup_counts *c = fakegroup_counts(l.j.f);
-	struct rank r[MAX_RANKS];
-	uint64_t asked;
+struct left {
+	uint64_t asked, rounds; /* to say that a rank leaves */
+};
 
-	pthread_barrier_init(&l.j.barrier, NULL, (unsigned)size);
+static struct left leave_all(int size, int silent)
+{
+	struct fakegroup *f = fakegroup_new(size);
+	struct fakegroup_counts *c = fakegroup_counts(f);
+	struct left left;
+
 	if (silent != -1)
-		fakegroup_mute(l.j.f, silent, 1);
-	for (int i = 0; i < size; i++) {
-		r[i] = (struct rank){ .job = &l.j, .rank = i };
-		if (pthread_create(&r[i].thread, NULL, leave_as, &r[i]) != 0)
-			bail_out("no thread");
-	}
-	for (int i = 0; i < size; i++)
-		pthread_join(r[i].thread, NULL);
-	pthread_barrier_destroy(&l.j.barrier);
-	asked = atomic_load(&c->asks_of[OFS_WIRE_DONE]) +
+		fakegroup_mute(f, silent, 1);
+	fakegroup_run(f, leave_as, &silent);
+	left.asked = atomic_load(&c->asks_of[OFS_WIRE_DONE]) +
 	    atomic_load(&c->asks_of[OFS_WIRE_OVER]);
-	fakegroup_free(l.j.f);
-	return asked;
+	left.rounds = atomic_load(&c->rounds_of[OFS_WIRE_DONE]);
+	fakegroup_free(f);
+	return left;
 }
 
 static void test_leave(void)
 {
-	uint64_t asked = leave_all(8, -1);
+	struct left left = leave_all(8, -1);
 
 	/* each tells its neighbours and rank 0, which tells all */
-	ok(asked <= 5 * 8, "8 ranks leave with %u messages", (unsigned)asked);
+	ok(left.asked <= 5 * 8, "8 ranks leave with %u messages",
+	    (unsigned)left.asked);
+	ok(left.rounds <= 2 * 8,
+	    "a rank that leaves waits for its neighbours at once");
 	leave_all(2, 1);
 	ok(true, "a rank can leave while another is silent");
 	leave_all(6, 0);

@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,14 +348,14 @@ static void fsck_rank(struct job *j, int rank, struct optimfs_group *w)
 	fs = optimfs_open(j->path, &o, &err);
 	if (fs == NULL)
 		bail_out("%s", err.text);
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	optimfs_watch(fs, &watch);
 	before = fakegroup_counts(j->f)->bytes;
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	if (optimfs_fsck(fs, true, note_finding, found->text[1],
 		&found->problems[rank], &err) == -1)
 		found->failed++;
-	pthread_barrier_wait(&j->barrier);
+	fakegroup_meet(j->f);
 	if (rank == 0)
 		found->moved = fakegroup_counts(j->f)->bytes - before;
 	optimfs_close(fs);

@@ -4,7 +4,6 @@
 
 #include "cluster/relay.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +25,8 @@ static uint8_t *index_bytes;
 struct world {
 	struct fakegroup *f;
 	int size, silent;
-	pthread_barrier_t barrier;
 	_Atomic unsigned bad;
 	uint64_t calls, letters, total, most;
-};
-
-struct member {
-	struct world *world;
-	int rank;
-	pthread_t thread;
 };
 
 static void read_index(struct world *x, struct optimfs_group *w)
@@ -72,10 +64,9 @@ static void note(struct world *x, int sign)
 	}
 }
 
-static void *be_member(void *arg)
+static void be_rank(struct fakegroup *f, int rank, void *ctx)
 {
-	struct member *m = arg;
-	struct world *x = m->world;
+	struct world *x = ctx;
 	bool *all = malloc((size_t)x->size);
 	struct optimfs_error err;
 	struct optimfs_group *w;
@@ -83,49 +74,36 @@ static void *be_member(void *arg)
 	if (all == NULL)
 		bail_out("memory");
 	memset(all, true, (size_t)x->size);
-	fakegroup_be(x->f, m->rank);
 	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
 	if (w == NULL || optimfs_group_readers(w, all, &err) == -1 ||
 	    optimfs_group_offer(w, each_rank, false, NULL, &err) == -1)
 		bail_out("%s", err.text);
-	pthread_barrier_wait(&x->barrier);
-	if (m->rank == 0) {
+	fakegroup_meet(f);
+	if (rank == 0) {
 		note(x, -1);
 		if (x->silent != -1)
-			fakegroup_mute(x->f, x->silent, 1);
+			fakegroup_mute(f, x->silent, 1);
 	}
-	pthread_barrier_wait(&x->barrier);
-	if (m->rank != x->silent)
+	fakegroup_meet(f);
+	if (rank != x->silent)
 		read_index(x, w);
-	pthread_barrier_wait(&x->barrier);
-	if (m->rank == 0) {
+	fakegroup_meet(f);
+	if (rank == 0) {
 		note(x, 1);
 		if (x->silent != -1)
-			fakegroup_mute(x->f, x->silent, 0);
+			fakegroup_mute(f, x->silent, 0);
 	}
-	pthread_barrier_wait(&x->barrier);
+	fakegroup_meet(f);
 	ofs_relay_end(w);
 	optimfs_group_leave(w, all);
 	free(all);
-	return NULL;
 }
 
 static void run_world(struct world *x)
 {
-	struct member *m = calloc((size_t)x->size, sizeof(*m));
-
 	x->f = fakegroup_new(x->size);
-	pthread_barrier_init(&x->barrier, NULL, (unsigned)x->size);
-	for (int r = 0; r < x->size; r++) {
-		m[r] = (struct member){ .world = x, .rank = r };
-		if (pthread_create(&m[r].thread, NULL, be_member, &m[r]) != 0)
-			bail_out("no thread");
-	}
-	for (int r = 0; r < x->size; r++)
-		pthread_join(m[r].thread, NULL);
-	pthread_barrier_destroy(&x->barrier);
+	fakegroup_run(x->f, be_rank, x);
 	fakegroup_free(x->f);
-	free(m);
 }
 
 static void test_tree(int size)
