@@ -103,6 +103,10 @@ for two in "$server/large/tags/large,$server/tags/large" \
 done
 is "and one of these was asked first" "${large:-0}" 1
 
+is "of a whole file nothing is believed of a range" "$(sum "$server/claims/json/$ck")" "$want"
+is "an index that was replaced since it was listed is asked for again" \
+    "$(sum "$server/older/tags/$ck")" "$want"
+
 # Commands.
 ok "info names the address" "$OPTIMFS" info "$server/json/$ck"
 is "in its first line" "$(sed -n 1p "$scratch/out")" "$server/json/$ck"

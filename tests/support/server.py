@@ -77,6 +77,9 @@ FAULTS = {
     'closed': {'status': 403},
     'lost': {'status': 404},
     'norange': {'status': 200},    # the whole file instead of a range
+    'claims': {'status': 200},     # the same, as a range that is much longer
+    'untold': {},                  # listings of S3 that do not say how they go on
+    'older': {},                   # an index of another state than the listing has
     'wrong': {'shift': 1},         # another range
     'cut': {'send': cut},
     'short': {'send': lambda h, body: h.wfile.write(body[:-1]) and None},
@@ -173,7 +176,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     **({} if e.is_dir() else {'size': e.stat().st_size}),
                     **({'etag': '"%x-%x"' % (e.stat().st_mtime_ns, e.stat().st_size)}
                        if how == 'tags' and not e.is_dir() else {})}
-                   for e in entries if not e.name.startswith('.')]
+                   for e in entries
+                   if e.name[0] != '.' or (how == 'tags' and e.name == '.metadata')]
             return 'application/json', json.dumps(out)
         names = [e.name + '/' * e.is_dir() for e in entries]
         extra = ''
@@ -266,17 +270,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if expired:
             later = [('Retry-After', '60')] if expired[1] == 'LATER' else []
             return self.answer(400, [('Content-Type', 'application/xml')] + later,
-                               b'<Error><Code>ExpiredToken</Code></Error>')
+                               b'<Error><Code>ExpiredToken</Code><Token-0>%s</Token-0></Error>'
+                               % (b'x' * 5000))
         if not is_signed(self):
             return self.answer(403, [('Content-Type', 'application/xml')],
                                b'<Error><Code>SignatureDoesNotMatch</Code></Error>')
         query = dict(urllib.parse.parse_qsl(self.path.partition('?')[2]))
         if query.get('list-type') == '2':
-            return self.keys(self.root / parts[0], query)
+            return self.keys(self.root / parts[0], query, fault)
         file = self.root.joinpath(*parts)
         return self.send_file(file, wanted, fault) if file.is_file() else self.answer(404)
 
-    def keys(self, bucket, query):
+    def keys(self, bucket, query, fault):
         everything = self.all_keys(bucket, query.get('prefix', ''), query.get('delimiter'))
         start = int(query.get('continuation-token', 'at/0').split('/')[1])
         page = everything[start:start + PAGE]
@@ -292,7 +297,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        (name, time.strftime('%Y-%m-%dT%H:%M:%S.000Z',
                                               time.gmtime(st.st_mtime)),
                         st.st_mtime_ns, st.st_size, st.st_size))
-        if start + PAGE < len(everything):
+        more = start + PAGE < len(everything)
+        out.append('<IsTruncated>%s</IsTruncated>' % ('true' if more else 'false'))
+        if more and fault != 'untold':
             out.append('<NextContinuationToken>at/%d</NextContinuationToken>' % (start + PAGE))
         out.append('</ListBucketResult>')
         return self.answer(200, [('Content-Type', 'application/xml')], ''.join(out).encode())
@@ -354,7 +361,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = file.read_bytes()
         st = file.stat()
         wrong = FAULTS[fault] if fault and wanted != 'bytes=0-0' else {}
-        if wanted == INDEX and fault not in ('busy', 'later', 'cut', 'short', 'down'):
+        if wanted == INDEX and fault not in ('busy', 'later', 'cut', 'short', 'down', 'claims', 'older'):
             wrong = {}
         m = re.fullmatch(r'bytes=(\d+)-(\d+)', wanted or '')
         if fault == 'large' and m and int(m[2]) - int(m[1]) < 1 << 20:
@@ -364,6 +371,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         etag = '"%x-%x"' % (st.st_mtime_ns, st.st_size)
         if 'states' in wrong:
             etag = '"state-%d"' % self.count('states')
+        if fault == 'older' and wanted == INDEX:
+            etag, data = '"older"', bytes(len(data))
         match = self.headers.get('If-Match')
         headers = [('ETag', etag), ('Accept-Ranges', 'bytes'), ('Last-Modified',
                    email.utils.formatdate(int(st.st_mtime), usegmt=True))]
@@ -376,6 +385,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                [('Retry-After', '1')] if fault == 'later' else [])
         if match is not None and match != etag and fault != 'changed':
             return self.answer(412)
+        if fault == 'claims' and wrong:
+            headers += [('Content-Range', 'bytes 0-%d/%d' % ((1 << 40) - 1, 1 << 40))]
         if m is None or wrong.get('status') == 200:
             return self.answer(200, headers, data)
         first, last = int(m[1]), min(int(m[2]), len(data) - 1)

@@ -27,6 +27,8 @@
 #define PROGRESS (UINT64_C(64) << 10)
 /* With no timeout. */
 #define TRIES_MOST 20u
+/* Of an error in place of a range. S3 repeats a token that has expired. */
+#define ERROR_MOST ((size_t)16 << 10)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ofs_http *the_client;
@@ -106,7 +108,7 @@ static void ask(struct attempt *a)
 		.first = g->first + a->have,
 		.n = g->n - a->have,
 		.into = g->n == 0 ? NULL : g->into + a->have,
-		.body = { .limit = g->n == 0 ? g->body.limit : 4096 },
+		.body = { .limit = g->n == 0 ? g->body.limit : ERROR_MOST },
 	};
 	if (g->accept != NULL) {
 		snprintf(a->accept, sizeof(a->accept), "Accept: %s", g->accept);
@@ -269,8 +271,11 @@ static int judge_content(struct attempt *a, struct optimfs_error *err)
 	if (g->n > 0 && g->answer.is_dir)
 		return optimfs_fail(err, ENOENT, "OFS019 %s: a directory",
 		    g->name);
-	if (a->q.status == 200 && g->answer.is.size == OFS_HTTP_UNTOLD)
+	/* it is no part, whatever it says */
+	if (a->q.status == 200) {
+		g->answer.first = g->answer.last = OFS_HTTP_UNTOLD;
 		g->answer.is.size = g->answer.length;
+	}
 	if (g->is != NULL && !ofs_http_same(g->is, &g->answer.is))
 		return changed(g, err);
 	if (g->n > 0)

@@ -125,29 +125,37 @@ static int take_listing(struct ofs_http_site *s, uint32_t dir,
 	return ret == 0 && html && a.n == 0 ? no_listing(g, err) : ret;
 }
 
-/* Keeps what came of the index. */
-static void keep_index(struct ofs_http_site *s, const struct ofs_http_get *g)
-{
-	uint32_t file = ofs_keys_find(&s->paths, HIDDEN, strlen(HIDDEN));
-	uint64_t size = g->answer.is.size, n;
-	uint64_t end = g->answer.first == 0 ? g->answer.last + 1 : size;
-
-	if (g->n == 1 || file == OFS_NONE || size == OFS_HTTP_UNTOLD)
-		return;
-	for (uint64_t i = 0; i < end; i += OFS_HTTP_BLOCK) {
-		n = size - i < OFS_HTTP_BLOCK ? size - i : OFS_HTTP_BLOCK;
-		if (i + n <= end)
-			ofs_http_blocks_put(s->blocks, file, i / OFS_HTTP_BLOCK,
-			    g->into + i, (size_t)n);
-	}
-}
-
 /* A server that sends no range may send a page for people in place of what it does
  * not have. */
 static bool has_index(const struct ofs_http_get *g)
 {
 	return g->err.code == 0 &&
 	    (g->answer.first == 0 || strcmp(g->answer.type, "text/html") != 0);
+}
+
+/* Keeps what came of the index, if it is of the state that was listed. */
+static void keep_index(struct ofs_http_site *s, const struct ofs_http_get *g)
+{
+	uint32_t file = ofs_keys_find(&s->paths, HIDDEN, strlen(HIDDEN));
+	const struct ofs_http_answer *w = &g->answer;
+	uint64_t size = w->is.size, end, n;
+	struct ofs_http_version *is;
+
+	if (!has_index(g) || file == OFS_NONE || size == OFS_HTTP_UNTOLD)
+		return;
+	is = &s->node[file].is;
+	if (!ofs_http_same(is, &w->is))
+		return;
+	/* the rest has to be of it, too */
+	if (is->etag[0] == '\0')
+		memcpy(is->etag, w->is.etag, sizeof(is->etag));
+	end = w->first == 0 && w->last < size ? w->last + 1 : size;
+	for (uint64_t i = 0; i < end; i += OFS_HTTP_BLOCK) {
+		n = size - i < OFS_HTTP_BLOCK ? size - i : OFS_HTTP_BLOCK;
+		if (i + n <= end)
+			ofs_http_blocks_put(s->blocks, file, i / OFS_HTTP_BLOCK,
+			    g->into + i, (size_t)n);
+	}
 }
 
 static int take_answers(struct ofs_http_site *s, uint32_t dir,
@@ -157,8 +165,8 @@ static int take_answers(struct ofs_http_site *s, uint32_t dir,
 		if (ofs_http_add(s, dir, HIDDEN, false, &g[1].answer.is, err) ==
 		    -1)
 			return -1;
-		keep_index(s, &g[1]);
-	} else if (g[0].err.code == 0 && g[1].err.number == 922) {
+	} else if (g[0].err.code == 0 && g[1].err.code != 0 &&
+	    g[1].err.number == 922) {
 		/* it did not say whether there is one */
 		return optimfs_fail_with(err, &g[1].err);
 	}
@@ -313,8 +321,11 @@ static int web_list(struct ofs_http_site *s, uint32_t dir,
 		    2 * (size_t)s->nhosts);
 		ret = ask_moved(&a, err);
 	}
-	if (ret == 0)
+	if (ret == 0) {
 		ret = take_all(&a, err);
+		if (a.index != NULL)
+			keep_index(s, &a.g[1]);
+	}
 	for (uint32_t i = 0; i < s->nhosts; i++)
 		end_host(&a, i);
 	free(a.g);
