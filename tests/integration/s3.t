@@ -30,6 +30,10 @@ for ck in pytorch/dcp_fsdp2_w4/ckpt pytorch/dcp_names/ckpt \
 	    "$(sum "$data/$ck")"
 done
 
+AWS_ENDPOINT_URL=$server/untold/s3 not_ok "a listing that ends in the middle is an error" \
+    "$OPTIMFS" info s3://megatron/llama_dp2
+like "and the error says so" "$(cat "$scratch/err")" "*OFS924*how its listing goes on*"
+
 ck=pytorch/dcp_fsdp2_w4/ckpt
 asked >/dev/null
 ok "a tensor in a bucket is read" "$OPTIMFS" cat "s3://$ck" optim/state/norm.bias/exp_avg

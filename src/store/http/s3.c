@@ -97,7 +97,7 @@ struct listing {
 	char *prefix; /* of keys in dir */
 	uint64_t keys;
 	/* Of the page that is read, and its key or prefix. */
-	bool is_listing;
+	bool is_listing, more;
 	char next[2048]; /* the token of the next page; "": there is none */
 	char name[OFS_HTTP_TEXT_MOST], etag[160], modified[40];
 	uint64_t size;
@@ -168,6 +168,8 @@ static int take_element(void *ctx, unsigned depth, const char *name,
 	if (depth == 1) {
 		if (strcmp(name, "NextContinuationToken") == 0)
 			keep(l->next, sizeof(l->next), text);
+		else if (strcmp(name, "IsTruncated") == 0)
+			l->more = strcmp(text, "true") == 0;
 		else if ((strcmp(name, "Contents") == 0 ||
 			     strcmp(name, "CommonPrefixes") == 0) &&
 		    l->name[0] != '\0')
@@ -226,7 +228,7 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
 
 	if (g.url == NULL)
 		return -1;
-	l->is_listing = false;
+	l->is_listing = l->more = false;
 	l->next[0] = '\0';
 	if (ofs_http_get(s->http, &s->count, &g, 1) == -1)
 		optimfs_fail_with(err, &g.err);
@@ -237,6 +239,11 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
 		ret = optimfs_fail(err, EUCLEAN,
 		    "OFS924 %s: the server answers with something that is no "
 		    "listing of S3",
+		    s->shown);
+	if (ret == 0 && l->more && l->next[0] == '\0')
+		ret = optimfs_fail(err, EIO,
+		    "OFS924 %s: the server does not say how its listing goes "
+		    "on",
 		    s->shown);
 	if (ret == 0 && strcmp(token, l->next) == 0 && token[0] != '\0')
 		ret = optimfs_fail(err, EIO,

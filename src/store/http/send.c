@@ -72,7 +72,7 @@ static int judge(const struct ofs_http *h, struct ofs_http_send *s,
 	    s->name, q->status, code);
 	if (may_work(q->status, code))
 		return 1;
-	if (s->answer.region[0] != '\0')
+	if (s->answer.region[0] != '\0' && q->status / 100 != 5)
 		return optimfs_fail(&s->err, EINVAL,
 		    "OFS923 %s: the bucket is in another region: set "
 		    "AWS_REGION=%s",
