@@ -303,7 +303,7 @@ static int confine(const struct ofs_command *c, uint64_t allowed,
 	return optimfs_fail_in(err, "sandbox=require");
 }
 
-static int no_memory(void)
+int ofs_command_no_memory(void)
 {
 	ofs_tool_say("out of memory");
 	return OFS_EXIT_IO;
@@ -337,8 +337,8 @@ static int take_names_file(struct ofs_command *c)
 		return 0;
 	c->to_names = strndup(at, n);
 	if (c->to_names == NULL ||
-	    asprintf(&c->to_made, "%.*sfile%s", (int)(at - c->to), c->to, at + n) ==
-		-1) {
+	    asprintf(&c->to_made, "%.*sfile%s", (int)(at - c->to), c->to,
+		at + n) == -1) {
 		c->to_made = NULL;
 		return -1;
 	}
@@ -364,7 +364,7 @@ static int open_checkpoint(struct ofs_command *c, uint64_t allowed)
 	c->open.together =
 	    c->job.group != NULL && (allowed & OFS_TOGETHER) != 0;
 	if (take_names_file(c) == -1)
-		return no_memory();
+		return ofs_command_no_memory();
 	c->base = ofs_to_base(c->to);
 	/* the socket first: a confined process cannot make one */
 	if (((allowed & OFS_SERVE) != 0 &&
@@ -460,7 +460,7 @@ int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
 	*status = OFS_EXIT_IO;
 	c->operand = calloc((size_t)argc + 2, sizeof(*c->operand));
 	if (c->operand == NULL) {
-		no_memory();
+		ofs_command_no_memory();
 		return -1;
 	}
 	if (allowed & OFS_RUNS)

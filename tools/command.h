@@ -202,6 +202,8 @@ void ofs_print_made(const char *dir, const char *layout, bool synced);
  * the number of operands that the verb needs. Returns an exit status.
  * tools/command_look.c */
 int ofs_command_look(struct ofs_command *c, uint64_t allowed, int min);
+/* Says it. Returns the exit status. */
+int ofs_command_no_memory(void);
 
 /* Is there an attribute that is not empty? Of files, only tensors have a "shape". */
 bool ofs_has_xattr(struct optimfs *fs, uint64_t node, const char *name);

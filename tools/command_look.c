@@ -10,12 +10,6 @@
 
 #include "tools/command.h"
 
-static int no_memory(void)
-{
-	ofs_tool_say("out of memory");
-	return OFS_EXIT_IO;
-}
-
 /* For a checkpoint named by a path in its mount: the path in the mount becomes
  * the missing operand, or the prefix of the given ones. */
 static int join_paths(struct ofs_command *c, const char *inner,
@@ -86,7 +80,7 @@ static int look_in_run(struct ofs_command *c, struct looked *l)
 	if (c->named[l->i] == NULL) /* it has no path of its own */
 		c->named[l->i] = strndup(path, n);
 	if (c->named[l->i] == NULL)
-		return no_memory();
+		return ofs_command_no_memory();
 	*l->checkpoint = c->named[l->i];
 	l->inner = rest;
 	return OFS_EXIT_OK;
@@ -100,7 +94,7 @@ static int look_at_mount(struct ofs_command *c, struct looked *l)
 
 	say_staged(*l->checkpoint, s);
 	if (found != 1)
-		return found == 0 ? OFS_EXIT_OK : no_memory();
+		return found == 0 ? OFS_EXIT_OK : ofs_command_no_memory();
 	l->mounted = true;
 	l->inner = s->inner;
 	*l->checkpoint = s->path;
@@ -109,7 +103,7 @@ static int look_at_mount(struct ofs_command *c, struct looked *l)
 	/* the mount of a run: with its path, it may be a checkpoint */
 	if (asprintf(&c->within[l->i], "%s/%s", s->path, s->inner) == -1) {
 		c->within[l->i] = NULL;
-		return no_memory();
+		return ofs_command_no_memory();
 	}
 	*l->checkpoint = c->within[l->i];
 	return OFS_EXIT_OK;
@@ -126,7 +120,7 @@ static int look_inside(struct ofs_command *c, struct looked *l)
 	char *above = strdup(path);
 
 	if (above == NULL)
-		return no_memory();
+		return ofs_command_no_memory();
 	while (access(above, F_OK) == -1 && strrchr(above, '/') > above)
 		*strrchr(above, '/') = '\0';
 	inner = path + strlen(above) + (strlen(above) < n);
@@ -176,7 +170,7 @@ int ofs_command_look(struct ofs_command *c, uint64_t allowed, int min)
 		say_all(given, first.inner);
 	if ((allowed & OFS_PATHS) != 0 && first.inner[0] != '\0' &&
 	    join_paths(c, first.inner, allowed, min) == -1)
-		return no_memory();
+		return ofs_command_no_memory();
 	if ((allowed & OFS_SECOND) == 0 || c->noperands == 0)
 		return OFS_EXIT_OK;
 	given = c->operand[0];
