@@ -102,6 +102,8 @@ for two in "$server/large/tags/large,$server/tags/large" \
 	: >"$requests"
 done
 is "and one of these was asked first" "${large:-0}" 1
+is "if both are busy, they are asked again" \
+    "$(sum --timeout=20 "{$server/busy/tags/$ck,$server/busy/json/$ck}")" "$want"
 
 is "of a whole file nothing is believed of a range" "$(sum "$server/claims/json/$ck")" "$want"
 is "an index that was replaced since it was listed is asked for again" \

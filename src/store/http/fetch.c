@@ -324,7 +324,7 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 	struct ofs_http_version *is = &k->is[k->asked];
 	const char *path = ofs_http_version(f->s, r->file, is);
 	bool once;
-	char *url = ofs_nodes_address(f->s, r->file, &k->host[k->asked], is,
+	char *url = ofs_nodes_address(f->s, r->file, 0, &k->host[k->asked], is,
 	    &once, err);
 	struct ofs_http_disk_key key = { url, is, f->s->pinned, 0 };
 
@@ -357,8 +357,8 @@ static int ask_others(struct fetching *f, struct round *k, size_t i,
 
 	for (uint32_t tries = 0;
 	     ofs_nodes_asked(f->s, file, k->host[i], &g->err, tries); tries++) {
-		char *url = ofs_nodes_address(f->s, file, &k->host[i],
-		    &k->is[i], &g->once, err);
+		char *url = ofs_nodes_address(f->s, file, tries + 1,
+		    &k->host[i], &k->is[i], &g->once, err);
 
 		if (url == NULL)
 			return -1;
@@ -451,8 +451,8 @@ static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
 
 	if (!ofs_http_asks_tag(s, file))
 		return 0;
-	url = ofs_nodes_address(s, file, &k->host[k->asked], &k->is[k->asked],
-	    &once, err);
+	url = ofs_nodes_address(s, file, 0, &k->host[k->asked],
+	    &k->is[k->asked], &once, err);
 	if (url == NULL)
 		return -1;
 	if (!ofs_http_disk_knows(s->disk, url)) {

@@ -428,8 +428,9 @@ int ofs_nodes_compare(struct ofs_http_site *s, uint32_t dir,
 
 /* Asking. */
 
-char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file, uint32_t *host,
-    struct ofs_http_version *is, bool *once, struct optimfs_error *err)
+char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file, uint32_t tries,
+    uint32_t *host, struct ofs_http_version *is, bool *once,
+    struct optimfs_error *err)
 {
 	const struct ofs_http_node *node;
 	const struct ofs_http_host *h;
@@ -441,7 +442,7 @@ char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file, uint32_t *host,
 	*host = node->host;
 	*is = node->is;
 	*once = s->nhosts > 1 &&
-	    (node->copy != OFS_NONE ||
+	    (tries < count_copies(s, file) ||
 		(h->failed_ms != 0 &&
 		    ofs_clock_ms() - h->failed_ms < FAILED_MS));
 	url = ofs_http_address(s, *host, ofs_http_path(s, file), "", err);

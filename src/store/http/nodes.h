@@ -36,11 +36,13 @@ int ofs_nodes_add_copy(struct ofs_http_site *s, uint32_t file,
  * two are not the same. */
 int ofs_nodes_compare(struct ofs_http_site *s, uint32_t dir,
     struct optimfs_error *err);
-/* What is asked for a file: the address, malloc'ed, the number of its server, and
- * its state there. *once: is there somebody else to ask? */
-char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file, uint32_t *host,
-    struct ofs_http_version *is, bool *once, struct optimfs_error *err);
-/* How that went; true: ask again, somebody else. */
+/* What is asked for a file, after so many tries at other servers: the address,
+ * malloc'ed, the number of its server, and its state there. *once: is there somebody
+ * else to ask, or has the server just failed? */
+char *ofs_nodes_address(struct ofs_http_site *s, uint32_t file, uint32_t tries,
+    uint32_t *host, struct ofs_http_version *is, bool *once,
+    struct optimfs_error *err);
+/* How that went, after so many tries before it; true: ask again, somebody else. */
 bool ofs_nodes_asked(struct ofs_http_site *s, uint32_t file, uint32_t host,
     const struct optimfs_error *err, uint32_t tries);
 
