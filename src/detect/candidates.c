@@ -66,6 +66,16 @@ static bool is_role_state(const char *name)
 	    strcmp(name, "trainer_state.pt") == 0;
 }
 
+/* Is it such a directory? One called policy may be anything, unless that state
+ * lies beside it. */
+static bool is_role_dir(const struct ofs_dir *dir, const char *name)
+{
+	return ofs_detect_is_role(name) && ofs_probe_is_dir(dir, name) &&
+	    (strcmp(name, "policy") != 0 ||
+		ofs_probe_is_file(dir, "trainer_state.pt") ||
+		ofs_probe_is_file(dir, "data.pt"));
+}
+
 bool ofs_detect_is_no_step(const struct ofs_dir *dir, const char *name)
 {
 	/* the arguments of the Trainer of Transformers, pickled */
@@ -87,7 +97,7 @@ bool ofs_detect_is_roles(const struct ofs_dir *dir,
 		const char *name = names->name[i];
 
 		if (ofs_detect_is_role(name))
-			roles = roles || ofs_probe_is_dir(dir, name);
+			roles = roles || is_role_dir(dir, name);
 		else if (!is_role_state(name) && ofs_probe_is_file(dir, name))
 			return false;
 	}

@@ -161,10 +161,17 @@ bool ofs_is_marked(const struct ofs_dir *dir, const char *name)
 
 const char *ofs_unfinished_file(const char *name)
 {
-	const struct row *row = row_of(name, false);
+	const struct row *row = row_of(ofs_path_last(name), false);
 
 	return row != NULL && row->kind == OFS_LEFT_UNFINISHED ? row->why
 							       : NULL;
+}
+
+const char *ofs_foreign_dir(const char *name)
+{
+	const struct row *row = row_of(name, true);
+
+	return row != NULL && row->kind == OFS_LEFT_FOREIGN ? row->why : NULL;
 }
 
 /* Is a file with this name an index (index true), or one that needs an index? */

@@ -598,7 +598,7 @@ int ofs_detect_files(const struct ofs_dir *dir, const struct ofs_names *names,
 	    add_all(dir, names, false, parts, err) == -1)
 		return -1;
 	/* a temporary file is the checkpoint if there is no other */
-	if (parts->n == before) {
+	if (parts->n == 0) {
 		if (add_all(dir, names, true, parts, err) == -1)
 			return -1;
 	} else if (say_temporary(dir, names, parts, err) == -1) {

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "detect/candidates.h"
 #include "detect/detect.h"
+#include "detect/inventory.h"
 #include "format/probe.h"
 
 /* Model and optimizer may be checkpoints of their own, in directories whose
@@ -20,8 +21,10 @@
  * in the files beside it, and nothing says which of them is meant: then the user
  * is asked. docs/formats/trainers.md, "Directories of parts" */
 
-/* How far below the entries of a directory checkpoints are looked for. */
-#define DEPTH          2
+/* How far below the entries of a directory checkpoints are looked for: farther
+ * where no file says that it is the model, but may be a data loader's. */
+#define DEPTH          1
+#define DEPTH_NO_MODEL 2
 #define NAME_MAX_SHOWN 8
 
 static const struct member {
@@ -197,6 +200,7 @@ int ofs_detect_prefix(struct ofs_parts *parts, const char *rel,
 static int leave(struct ofs_parts *parts, const struct ofs_candidate *c,
     struct optimfs_error *err)
 {
+	const char *foreign;
 	char top[256];
 	int ret;
 
@@ -209,6 +213,12 @@ static int leave(struct ofs_parts *parts, const struct ofs_candidate *c,
 				   besides[i].why, err) == -1
 			    ? -1
 			    : 1;
+	foreign = ofs_foreign_dir(top);
+	if (foreign != NULL)
+		return ofs_parts_leave(parts, top, OFS_LEFT_FOREIGN, foreign,
+			   err) == -1
+		    ? -1
+		    : 1;
 	if (c->unfinished == NULL)
 		return 0;
 	ret = ofs_parts_note(parts, err, "OFS688 %.200s/ is left out: %s",
@@ -266,12 +276,14 @@ int ofs_detect_others(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err)
 {
 	bool complete = parts->n > 0 && parts->part[0].rel[0] == '\0';
+	int depth = complete                             ? 0
+	    : ofs_detect_has_role(parts, OFS_ROLE_MODEL) ? DEPTH
+							 : DEPTH_NO_MODEL;
 	struct ofs_candidates c;
 	bool *open, any = false;
 	int ret = 0;
 
-	if (ofs_candidates_find(dir, names, complete ? 0 : DEPTH, &c, err) ==
-	    -1)
+	if (ofs_candidates_find(dir, names, depth, &c, err) == -1)
 		return -1;
 	open = calloc(c.n + 1, sizeof(*open));
 	if (open == NULL)

@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "detect/detect.h"
 
 /* Model-parallel programs save one file per rank, in which every tensor has its
@@ -70,8 +71,12 @@ int ofs_detect_pieces(const struct ofs_dir *dir, const struct ofs_names *names,
 			return optimfs_fail(err, EOPNOTSUPP,
 			    "OFS641 %s: files of %s, each with its own pieces "
 			    "of the tensors, which are not joined here: %s. To "
-			    "see the pieces in one, give its path, such as %s",
-			    dir->path, pieces[i].who, pieces[i].todo, first);
+			    "see the pieces in one, give its path, such as %s, "
+			    "or -o type=%s for all as they are",
+			    dir->path, pieces[i].who, pieces[i].todo, first,
+			    ofs_str_ends(ofs_str_of(first), ".safetensors")
+				? "safetensors"
+				: "torch");
 	}
 	return 0;
 }

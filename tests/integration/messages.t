@@ -117,8 +117,8 @@ info foreign/nanotron|4|OFS668|-|*nanotron/10: a checkpoint of nanotron: convert
 info foreign/paddle|4|OFS668|-|*model_state.pdparams: weights of PaddlePaddle: load them there, *
 info foreign/m.tensors|4|OFS668|-|*m.tensors: a file of tensorizer: *
 info foreign/ggml.bin|4|OFS668|-|*ggml.bin: an old file of ggml: *
-info pieces/fairscale|4|OFS641|-|*files of FairScale's FSDP *: join them *give its path, such as checkpoint_last-shard0.pt
-info pieces/llama|4|OFS641|-|*files of Llama's model parallelism *such as consolidated.00.pth
+info pieces/fairscale|4|OFS641|-|*files of FairScale's FSDP *: join them *give its path, such as checkpoint_last-shard0.pt, or -o type=torch for all *
+info pieces/llama|4|OFS641|-|*files of Llama's model parallelism *such as consolidated.00.pth, or -o type=torch for all *
 info foreign/h5|4|OFS668|-|*h5/model.h5: an HDF5 file*
 info foreign/files.zip|4|OFS667|unpack it, and give what was in it|*files.zip: a zip archive
 info foreign/gz|4|OFS667|unpack it, and give what was in it|*gz/model.pt.gz is compressed with gzip

@@ -106,6 +106,27 @@ cp -r sky/policy sky/critic
 has "two roles are a run of two checkpoints" '^a run of 2 checkpoints$'
 rm -r sky/critic
 
+# A directory called policy may be anything.
+cp -r ve policies
+rm -r policies/hf_ckpt
+mkdir policies/policy
+echo x >policies/policy/rules
+equal "beside model/ and optimizer/ policy/ is no role" policies
+has "it is left out" '^  policy/: not read: no checkpoint$'
+
+# Checkpoints two directories below: the file is the model, or may be anything.
+mkdir -p deep/logs/run-1/files
+cp "$st" deep/model.safetensors
+cp "$pt" deep/logs/run-1/files/best.pt
+"$OPTIMFS" info deep >out 2>&1
+has "far below a model, others are no question" '^  logs/: checkpoint: it holds checkpoints$'
+mv deep/model.safetensors deep/state.safetensors
+"$OPTIMFS" info deep >out 2>&1
+has "they are where the file may be anything" 'OFS681 .* give one of: logs/run-1/files; '
+mv deep/logs deep/wandb
+"$OPTIMFS" info deep >out 2>&1
+has "what another program keeps is none" '^  wandb/: foreign: of Weights & Biases$'
+
 # The arguments of Transformers' Trainer lie beside its checkpoints.
 mkdir hf-run
 cp -r "$ck" hf-run/checkpoint-100
@@ -123,7 +144,11 @@ ok "a temporary file is not a second model" "$OPTIMFS" info left
 has "it is left out with a warning" '^  OFS688 tmp_ckpt\.pt is left out: its name is that of a temporary file$'
 has "and so is a copy by rsync" '^  OFS688 \.ckpt\.pt\.k3jd2A is left out: a copy by rsync$'
 has "one file is read" '^files +1,'
+cp left/ckpt.pt left/recipe_state.pt
 rm left/ckpt.pt left/.ckpt.pt.k3jd2A
+"$OPTIMFS" info left >out 2>&1
+has "beside a trainer's own file, too" '^  OFS688 tmp_ckpt\.pt is left out: '
+rm left/recipe_state.pt
 ok "alone it is the checkpoint" "$OPTIMFS" cat left model/norm.weight
 mkdir half
 cp "$ck"/.metadata "$ck"/__[01]_0.distcp half
@@ -164,7 +189,7 @@ for names in 'checkpoint_1-shard0.pt checkpoint_1-shard1.pt' \
 		cp "$pt" "pieces/$f"
 	done
 	status "${names%% *}: pieces are not shown as models" 4 "$OPTIMFS" info pieces
-	like "the message names one" "$(head -n 1 err)" "*OFS641 *such as ${names%% *}"
+	like "the message names one" "$(head -n 1 err)" "*OFS641 *such as ${names%% *}, or -o type=torch for all as they are"
 	ok "one can be read" "$OPTIMFS" cat "pieces/${names%% *}" model/norm.weight
 	ok "type= reads all" "$OPTIMFS" ls -o type=torch pieces
 done
