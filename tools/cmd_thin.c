@@ -78,6 +78,12 @@ static void keep(struct row *r, const char *why)
 	snprintf(r->why, sizeof(r->why), "%s", why);
 }
 
+static void fail(struct row *r, const struct optimfs_error *why)
+{
+	r->action = FAILED;
+	snprintf(r->why, sizeof(r->why), "%s", why->text);
+}
+
 /* Keeps the last ones that are whole: a damaged one is kept, too, but does not
  * count, because the job may have to go back to an older one. */
 static int keep_last(struct thin *t, struct optimfs_error *err)
@@ -138,6 +144,7 @@ static int measure_optim(struct thin *t, struct row *r,
     struct optimfs_error *err)
 {
 	struct optimfs *fs = optimfs_run_open(t->c->fs, r->path, err);
+	struct optimfs_error why;
 	struct optimfs_attr attr;
 	int ret = -1;
 
@@ -149,6 +156,8 @@ static int measure_optim(struct thin *t, struct row *r,
 	} else if (ofs_walk(fs, attr.node, 0, add_stored, &r->frees, err) ==
 	    0) {
 		r->action = DROP;
+		if (optimfs_run_droppable(fs, &why) == -1)
+			fail(r, &why);
 		ret = 0;
 	}
 	optimfs_close(fs);
@@ -247,8 +256,7 @@ static int remove_all(struct thin *t, struct optimfs_error *err)
 			r->action = r->action == DROP ? DROPPED : REMOVED;
 			continue;
 		}
-		r->action = FAILED;
-		snprintf(r->why, sizeof(r->why), "%s", why.text);
+		fail(r, &why);
 	}
 	return 0;
 }

@@ -87,6 +87,10 @@ int optimfs_run_remove(struct optimfs *run, const char *name,
  * commit: a format that cannot be edited, or whose optimizer holds the weights. */
 int optimfs_run_drop(struct optimfs *run, const char *name,
     const struct optimfs_run_weight *weight, struct optimfs_error *err);
+/* Is its format, of the one that is open as fs, one that can be without an optimizer?
+ * Else it fails as optimfs_run_drop would (EINVAL, OFS826); that may also fail for
+ * what a file holds. */
+int optimfs_run_droppable(const struct optimfs *fs, struct optimfs_error *err);
 /* Deletes what optimfs_run_remove had begun to delete when it was interrupted,
  * and sets *n to the number of these checkpoints; with count, only counts
  * them. */

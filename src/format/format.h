@@ -139,6 +139,7 @@ struct ofs_format {
 	int (*update)(struct ofs_commit *c, const struct ofs_part *part,
 	    struct optimfs_error *err);
 	bool fixed_names; /* a commit cannot change names */
+	bool keeps_optim; /* a commit cannot remove the optimizer */
 	/* Only an index says where data is: bytes of other files that nothing is
 	 * stored in mean nothing, and a commit leaves there what it removes. */
 	bool holes;

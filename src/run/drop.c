@@ -36,7 +36,7 @@ struct drop {
 		char *path;
 		uint64_t ino;
 		struct ofs_ranges bytes;
-	} *hole;
+	} * hole;
 	uint32_t n;
 };
 
@@ -95,7 +95,8 @@ static int link_all(const char *old, const char *new, struct optimfs_error *err)
 	while (ret == 0 && (errno = 0, e = fts_read(fts)) != NULL) {
 		char *to;
 
-		if (asprintf(&to, "%s%s", new, e->fts_path + strlen(old)) == -1) {
+		if (asprintf(&to, "%s%s", new, e->fts_path + strlen(old)) ==
+		    -1) {
 			ret = ofs_no_memory(err);
 			break;
 		}
@@ -118,7 +119,7 @@ struct children {
 	struct child {
 		char *name;
 		bool is_dir;
-	} *v;
+	} * v;
 	size_t n, cap;
 };
 
@@ -162,14 +163,19 @@ static int remove_children(struct optimfs *fs, uint64_t dir,
 
 /* A checkpoint of DeepSpeed or Megatron-Core without its optimizer would be a
  * damaged one, to them and to us. */
-static int cannot_drop(struct optimfs_error *err)
+static int cannot_drop(int code, struct optimfs_error *err)
 {
-	if (err == NULL || strstr(err->text, "OFS826 ") == NULL)
-		return -1;
-	return optimfs_fail(err, err->code,
+	return optimfs_fail(err, code,
 	    "OFS826 in this format the optimizer cannot be taken out in place: "
 	    "write the model alone with optimfs reshard --to torch,only=model, "
 	    "and remove this one");
+}
+
+int optimfs_run_droppable(const struct optimfs *fs, struct optimfs_error *err)
+{
+	const struct ofs_format *f = ofs_format_find(fs->now->cat->format);
+
+	return f != NULL && f->keeps_optim ? cannot_drop(EINVAL, err) : 0;
 }
 
 static int remove_optim(struct optimfs *fs, struct optimfs_error *err)
@@ -372,7 +378,9 @@ static int make(void *ctx, const char *old, const char *new,
 		return -1;
 	ret = find_stored(d, fs->now->cat, err);
 	if (ret == 0 && remove_optim(fs, err) == -1)
-		ret = cannot_drop(err);
+		ret = err != NULL && err->number == 826
+		    ? cannot_drop(err->code, err)
+		    : -1;
 	if (ret == 0)
 		ret = each_extent(fs->now->cat, is_stored, d, err);
 	optimfs_close(fs);

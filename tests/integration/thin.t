@@ -146,6 +146,9 @@ status "and the rest is whole" 0 "$OPTIMFS" fsck --data "$run/step-300"
 rm -r "$run"/step-300
 cp -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
 chmod -R u+w "$run/step-300"
+status "what cannot be edited would fail" 3 "$OPTIMFS" thin --keep-last 1 --drop optim "$run"
+like "it is not counted" "$(cat "$scratch/out")" \
+    "*failed   step-300: OFS826 *0 of 4 checkpoints would lose their optimizer, *"
 status "what cannot be edited fails" 3 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
 like "and says what to do instead" "$(cat "$scratch/out")" \
     "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *"

@@ -961,6 +961,12 @@ int optimfs_run_drop(struct optimfs *run, const char *name,
 	return optimfs_fail(err, ENOSYS, "fake: %s", name);
 }
 
+int optimfs_run_droppable(const struct optimfs *fs, struct optimfs_error *err)
+{
+	(void)fs, (void)err;
+	return 0;
+}
+
 int optimfs_delta(struct optimfs *fs, struct optimfs *base, const char *dir,
     struct optimfs_delta *how, struct optimfs_error *err)
 {

@@ -95,4 +95,5 @@ const struct ofs_format ofs_format_megatron = {
 	.join = ofs_megatron_join,
 	.update = ofs_dcp_update,
 	.fixed_names = true,
+	.keeps_optim = true,
 };

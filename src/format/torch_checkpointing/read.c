@@ -331,4 +331,5 @@ const struct ofs_format ofs_format_torch_checkpointing = {
 	.trainer = "torch_checkpointing",
 	.read = read_index,
 	.fixed_names = true,
+	.keeps_optim = true,
 };

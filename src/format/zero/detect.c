@@ -162,6 +162,7 @@ const struct ofs_format ofs_format_deepspeed = {
 	.option = ofs_option_crc,
 	.render = &ofs_zero_render,
 	.update = ofs_zero_update,
+	.keeps_optim = true,
 };
 
 const struct ofs_format ofs_format_universal = {
@@ -176,4 +177,5 @@ const struct ofs_format ofs_format_universal = {
 	.option = ofs_option_crc,
 	.render = &ofs_zero_render,
 	.update = ofs_universal_update,
+	.keeps_optim = true,
 };
