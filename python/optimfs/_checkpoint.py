@@ -117,6 +117,8 @@ class Group(Mapping[str, Any]):
         """A real dict, nested. Every tensor is read by `tensor`, or else all
         are read at once, as torch.Tensors on device."""
         if tensor is not None:
+            if device is not None:
+                raise TypeError("tensor says where its result is: no device")
             return self._nested(tensor)
         tensors: List[Tensor] = []
         found = self._nested(lambda t: _Later(tensors, t))

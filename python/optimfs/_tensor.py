@@ -260,12 +260,13 @@ class Tensor:
             dtype=dtype)
 
     def _torch_here(self) -> Any:
-        """The same in the memory of this process, read by this thread."""
+        """The same in the memory of this process, whatever the default device
+        is, read by this thread."""
         import torch
         kind = _dtypes.torch_dtype(self.dtype)
         if not self._full:
-            return torch.tensor(self._value(), dtype=kind)
-        t = torch.empty(self.shape, dtype=kind)
+            return torch.tensor(self._value(), dtype=kind, device="cpu")
+        t = torch.empty(self.shape, dtype=kind, device="cpu")
         if self.nbytes:
             self._read_at(t.data_ptr())
         return t
@@ -273,7 +274,7 @@ class Tensor:
     def __dlpack__(self, **how: Any) -> Any:
         """For torch.as_tensor(t), torch.from_dlpack(t), numpy.from_dlpack(t):
         the elements are read."""
-        made = self.torch() if "torch" in sys.modules else self.numpy()
+        made = self.torch("cpu") if "torch" in sys.modules else self.numpy()
         return made.__dlpack__(**how)
 
     def __dlpack_device__(self) -> Tuple[int, int]:
@@ -344,17 +345,22 @@ class Loading:
 
     @staticmethod
     def reaches(target: Any) -> bool:
-        """Can bytes be read to where this tensor is?"""
+        """Can bytes be read to where this tensor is? A subclass may have its
+        elements elsewhere, or in another form."""
         import torch
         kind = target.device.type
-        return target.is_contiguous() and (
-            kind == "cpu" or (kind == "cuda" and
-                              torch.version.cuda is not None))
+        return type(target) in (torch.Tensor, torch.nn.Parameter) and \
+            target.is_contiguous() and \
+            not (target.is_conj() or target.is_neg()) and (
+                kind == "cpu" or (kind == "cuda" and
+                                  torch.version.cuda is not None))
 
     def add(self, target: Any, t: Tensor) -> None:
-        """t has dimensions, and the shape of target."""
-        direct = target.dtype == _dtypes.torch_dtype(t.dtype) and \
-            self.reaches(target)
+        """t has the shape of target."""
+        if not t.nbytes:
+            return
+        direct = t._full and target.dtype == _dtypes.torch_dtype(t.dtype) \
+            and self.reaches(target)
         parts = t._parts(target.data_ptr()) if direct else None
         if parts is None:
             target.copy_(t._torch_here())
@@ -381,12 +387,9 @@ def torch_tensors(tree: Tree, tensors: Sequence[Tensor], device: Any = None
     for t in tensors:
         if t._full:
             t._require()
-            made.append(torch.empty(t.shape, device=device,
-                                    dtype=_dtypes.torch_dtype(t.dtype)))
-            if t.nbytes:
-                loading.add(made[-1], t)
-        else:
-            made.append(t._torch_here().to(device=device))
+        made.append(torch.empty(t.shape, device=device,
+                                dtype=_dtypes.torch_dtype(t.dtype)))
+        loading.add(made[-1], t)
     loading.run()
     return made
 

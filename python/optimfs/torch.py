@@ -508,7 +508,7 @@ if _StorageReader is not None:
                                                         item.lengths))
             part = source[box] if box else source
             if box and target.device.type == "cpu" and \
-                    target.is_contiguous() and part.nbytes and \
+                    Loading.reaches(target) and part.nbytes and \
                     target.dtype == _dtypes.torch_dtype(part.dtype):
                 part._read_at(target.data_ptr())
             else:
@@ -540,8 +540,8 @@ class _Maps:
                                               access=_mmap.ACCESS_COPY)
         return self._maps[name]
 
-    def tensor(self, t: Tensor) -> Any:
-        """Mapped if one file has all of it as it is, else read."""
+    def tensor(self, t: Tensor, device: Any) -> Any:
+        """Mapped if one file has all of it as it is, else read to device."""
         shards = t.shards if t.nbytes and t.shape else []
         if len(shards) == 1:
             s = shards[0]
@@ -551,7 +551,7 @@ class _Maps:
                     self._map(s.file), dtype=_dtypes.torch_dtype(t.dtype),
                     count=t.size, offset=s.offset)
                 return flat.reshape(t.shape)
-        return t.torch()
+        return t.torch(device)
 
 
 def load(path: Union[PathLike, Checkpoint], *, mmap: bool = False,
@@ -570,9 +570,9 @@ def load(path: Union[PathLike, Checkpoint], *, mmap: bool = False,
     ck = path if isinstance(path, Checkpoint) else _open(path, **options)
     try:
         maps = _Maps(ck)
-        loaded = ck.state_dict().load(
-            maps.tensor if mmap else None, device)
-        return _lists(loaded)
+        whole = ck.state_dict()
+        return _lists(whole.load(lambda t: maps.tensor(t, device)) if mmap
+                      else whole.load(device=device))
     finally:
         if ck is not path:
             ck.close()
@@ -597,6 +597,15 @@ def _why_not(key: str, target: Any, t: Tensor) -> Optional[str]:
     return None
 
 
+def _place(target: Any) -> Optional[Tuple[Any, ...]]:
+    """What tied weights share; None: it has no memory of its own."""
+    if not isinstance(target, _torch.Tensor) or \
+            target.layout != _torch.strided or target.device.type == "meta":
+        return None
+    at = target.data_ptr()
+    return (at, tuple(target.shape)) if at and target.numel() else None
+
+
 def _unexpected(ck: Checkpoint, used: Dict[str, str]) -> List[str]:
     model = ck.state_dict().get("model")
     return [] if not isinstance(model, Group) else \
@@ -611,6 +620,9 @@ def load_into(path: Union[PathLike, Checkpoint], model: Any, *,
 
     strict   a RuntimeError if a name is on one side only; nothing is read then
     mapping  names of the model to those of the checkpoint, as StorageReader's
+
+    Elements of another type are converted. Of several names for one tensor of
+    the model (tied weights) the last counts, as in load_state_dict().
 
     >>> model = Model(config).to("cuda")
     >>> optimfs.torch.load_into("step-1000", model)
@@ -639,19 +651,20 @@ def _load_into(ck: Checkpoint, model: Any, strict: bool, names: _Names
         found.append((target, t))
         wrong += [] if why is None else [why]
     # tied weights have one name in many files
-    there = {target.data_ptr() for target, _ in found if target.numel()}
-    missing = [k for k in missing
-               if not isinstance(targets[k], _torch.Tensor) or
-               targets[k].device.type == "meta" or
-               targets[k].data_ptr() not in there]
+    last = {_place(target): i for i, (target, _) in enumerate(found)}
+    last.pop(None, None)
+    missing = [k for k in missing if _place(targets[k]) not in last]
     other = _unexpected(ck, names.back)
     if strict:
-        wrong += ["%s: is not in the checkpoint" % k for k in missing] + \
+        wrong += ["%s: is %s" % (
+            k, "not in the checkpoint" if isinstance(targets[k], _torch.Tensor)
+            else "no tensor: load_state_dict() sets it") for k in missing] + \
             ["%s: is in the checkpoint only" % k for k in other]
     if wrong:
         raise RuntimeError("%s: the model differs:\n%s" % (
             ck.path, "\n".join("  " + w for w in wrong)))
-    _read_into(ck, found)
+    _read_into(ck, [(target, t) for i, (target, t) in enumerate(found)
+                    if last.get(_place(target), i) == i])
     return Loaded(missing, other)
 
 
@@ -659,11 +672,9 @@ def _read_into(ck: Checkpoint, found: List[Tuple[Any, Tensor]]) -> None:
     loading = Loading(ck._tree)
     with _torch.no_grad():
         for target, t in found:
-            if not t.shape:
-                target.copy_(t.torch())
-            elif t.nbytes:
+            if t.shape:
                 t._require()
-                loading.add(target, t)
+            loading.add(target, t)
         loading.run()
 
 

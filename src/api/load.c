@@ -119,10 +119,10 @@ static int read_piece(struct load *l, struct ofs_pinned *pinned,
 {
 	const struct optimfs_part *part = &l->part[p->part];
 	char *there = (char *)part->to + p->off;
-	void *to = pinned == NULL ? there : ofs_pinned_buffer(pinned, err);
+	void *to = there;
 	ssize_t n;
 
-	if (to == NULL)
+	if (pinned != NULL && (to = ofs_pinned_buffer(pinned, err)) == NULL)
 		return -1;
 	n = optimfs_file_read(p->file, to, p->len, part->off + p->off, err);
 	if (n == -1)

@@ -157,6 +157,64 @@ def test_tied_weights_are_not_missing(data):
         assert ck.load(model) == ([], [])
 
 
+class Elsewhere(torch.Tensor):
+    """A tensor whose elements another one has, as torchao's."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, device=inner.device)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, f, types, args=(), kwargs=None):
+        assert f is torch.ops.aten.copy_.default
+        args[0].inner.copy_(args[1])
+        return args[0]
+
+
+def test_what_has_no_plain_memory_gets_a_copy(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        model = make_model(ck)
+        names = [n for n in model if model[n].dim()][:2]
+        other, turned = [model[n] for n in names]
+        model[names[0]] = Elsewhere(other)
+        turned = turned.to(torch.complex64).conj()
+        model[names[1]] = turned
+        assert ck.load(model) == ([], [])
+        assert torch.equal(other, ck["model/" + names[0]].torch())
+        assert torch.equal(turned.real, ck["model/" + names[1]].torch())
+
+
+@pytest.mark.skipif(not hasattr(torch, "set_default_device"),
+                    reason="PyTorch 2.0 or later")
+def test_the_default_device_is_that_of_new_tensors(data):
+    with optimfs.open(data(FSDP2)) as ck:
+        model = make_model(ck)
+        name = next(n for n in model if model[n].dim())
+        wide = model[name] = model[name].double()  # converted from a copy
+        with torch.device("meta"):
+            assert ck.load(model) == ([], [])
+            assert ck["model/" + name].torch().device.type == "meta"
+            assert torch.from_dlpack(ck["model/" + name]).device.type == "cpu"
+        assert torch.equal(wide, ck["model/" + name].torch().double())
+
+
+def test_the_last_of_two_names_for_one_tensor_counts(tmp_path):
+    torch.save({"x": torch.ones(5), "y": torch.full((5,), 2.)},
+               tmp_path / "two.pt")
+    with optimfs.open(tmp_path / "two.pt") as ck:
+        tied = torch.zeros(5)
+        assert ck.load({"x": tied, "y": tied, "z": tied}) == ([], [])
+        assert tied.tolist() == [2] * 5
+        with pytest.raises(RuntimeError, match="x: is no tensor"):
+            ck.load({"x": None})
+        with pytest.raises(TypeError, match="no device"):
+            ck["model"].load(optimfs.Tensor.numpy, device="cpu")
+
+
 def test_parts_are_read_with_gaps(data):
     with optimfs.open(data(FSDP2)) as ck:
         name = next(n for n, t in ck.state_dict()["model"].items()
