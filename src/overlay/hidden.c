@@ -457,7 +457,7 @@ static void each_problem(const struct supply *s,
 			continue;
 		own = ofs_overlay_path(o, v->index, NULL, NULL);
 		if (own != NULL)
-			say(ctx, own, 
+			say(ctx, own,
 			    "the checkpoint that this one is made like has no "
 			    "such file");
 		free(own);

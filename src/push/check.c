@@ -29,7 +29,7 @@ struct checking {
 	bool *used; /* by tensor: a file of the layout has elements of it */
 	uint8_t *written, *stored;
 	char path[8192];
-	uint32_t node; /* of made, at this path */
+	uint32_t node;                     /* of made, at this path */
 	const struct optimfs_watch *watch; /* stop counts */
 	struct optimfs_error *err;
 };
@@ -123,8 +123,7 @@ static int compare_elements(const struct checking *c, const struct pair *p,
 	    ofs_tree_tensor(&c->made->tree, c->made->cat, c->node);
 	uint64_t size = ofs_file_size(p->a), n;
 
-	if (made == NULL || made->dtype != dtype ||
-	    ofs_file_size(p->b) != size)
+	if (made == NULL || made->dtype != dtype || ofs_file_size(p->b) != size)
 		return 0;
 	for (uint64_t off = 0; off < size; off += n) {
 		n = size - off < PIECE ? size - off : PIECE;

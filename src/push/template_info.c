@@ -39,8 +39,10 @@ static const struct {
 	bool mount; /* or as the mount says */
 } options[] = {
 	{ "type", offsetof(struct optimfs_options, type), false, false },
-	{ "optim_key", offsetof(struct optimfs_options, optim_key), false, false },
-	{ "model_key", offsetof(struct optimfs_options, model_key), false, false },
+	{ "optim_key", offsetof(struct optimfs_options, optim_key), false,
+	    false },
+	{ "model_key", offsetof(struct optimfs_options, model_key), false,
+	    false },
 	{ "ids", offsetof(struct optimfs_options, ids), true, false },
 	{ "units", offsetof(struct optimfs_options, units), true, false },
 	{ "subtree", offsetof(struct optimfs_options, subtree), false, false },

@@ -51,7 +51,8 @@ static void refused(void)
 /* What is kept of a source that was opened with options. */
 static void kept(void)
 {
-	struct optimfs_options o = { .type = "dcp", .ids = "model",
+	struct optimfs_options o = { .type = "dcp",
+		.ids = "model",
 		.follow = true },
 			       got = { 0 };
 	struct optimfs_error err = { 0 };
@@ -93,7 +94,8 @@ static void kept(void)
 	from->now->cat->objects[0].mtime_ns++;
 	is_int(ofs_template_same(&t, from->now->cat, &err), -1,
 	    "it is another after a file was written");
-	is_error(err, ESTALE, "OFS837", "a source that has changed: error text");
+	is_error(err, ESTALE, "OFS837",
+	    "a source that has changed: error text");
 	reads = optimfs_mkfs_reads(in_scratch("kept"));
 	is_str(reads, like, "its mount reads the source");
 	free(reads);
