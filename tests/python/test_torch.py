@@ -157,6 +157,23 @@ def test_tied_weights_are_not_missing(data):
         assert ck.load(model) == ([], [])
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_gpu_is_read_into(tmp_path):
+    saved = {"large": torch.randn(50, 100003), "small": torch.arange(7),
+             "half": torch.ones(3, 5).half(), "step": torch.tensor(4)}
+    torch.save(saved, tmp_path / "model.pt")
+    with optimfs.open(tmp_path / "model.pt") as ck:
+        model = {n: torch.zeros_like(t, device="cuda")
+                 for n, t in saved.items()}
+        model["half"] = model["half"].float()
+        for _ in range(100):  # what still runs when the load begins
+            model["large"].add_(1)
+        assert ck.load(model) == ([], [])
+        for n, t in saved.items():
+            assert torch.equal(model[n].cpu().to(t.dtype), t)
+            assert torch.equal(ck["model/" + n].torch("cuda").cpu(), t)
+
+
 class Elsewhere(torch.Tensor):
     """A tensor whose elements another one has, as torchao's."""
 
