@@ -197,9 +197,10 @@ static int search(const struct ofs_dir *dir, const struct ofs_names *names,
 		    prefix[0] == '\0' ? "" : "/", names->name[i]);
 		n = c->n;
 		ret = look(&sub, path, depth, c, err);
-		if (c->n == n + 1 && c->v[n].unfinished == NULL &&
-		    ofs_is_marked(dir, names->name[i]))
-			c->v[n].unfinished = OFS_MARKED;
+		if (n < c->n && ofs_is_marked(dir, names->name[i]))
+			for (; n < c->n; n++)
+				if (c->v[n].unfinished == NULL)
+					c->v[n].unfinished = OFS_MARKED;
 		ofs_dir_close(&sub);
 		if (ret == -1)
 			return -1;

@@ -36,7 +36,7 @@ struct drop {
 		char *path;
 		uint64_t ino;
 		struct ofs_ranges bytes;
-	} * hole;
+	} *hole;
 	uint32_t n;
 };
 
@@ -119,7 +119,7 @@ struct children {
 	struct child {
 		char *name;
 		bool is_dir;
-	} * v;
+	} *v;
 	size_t n, cap;
 };
 

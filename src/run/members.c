@@ -283,8 +283,9 @@ static int examine(struct ofs_run_members *m, uint32_t i,
 		v.mode = st.st_mode;
 		v.uid = st.st_uid;
 		v.gid = st.st_gid;
+		/* a date may be that of a log */
 		if (ofs_run_examine(&m->dir, v.name, &st,
-			v.count != OFS_RUN_NOTHING, &v.found, err) == -1 ||
+			v.count < OFS_RUN_DATES, &v.found, err) == -1 ||
 		    (v.late && check_whole(m, &v, err) == -1))
 			return -1;
 	}

@@ -30,8 +30,11 @@ static const struct word {
 	{ "v", OFS_RUN_VERSIONS },
 	{ "epoch", OFS_RUN_EPOCHS },
 	{ "ep", OFS_RUN_EPOCHS },
+	/* no word: is_date says so */
+	{ "", OFS_RUN_DATES },
 };
 #define NWORDS (sizeof(words) / sizeof(words[0]))
+#define DATE   (NWORDS - 1)
 
 /* The index of the word that ends at name[n], before its separators; NWORDS:
  * none. */
@@ -60,7 +63,7 @@ static int pair(const char *s)
 }
 
 /* Is the number of n digits at the beginning of a name that of a day, as in the
- * names of logs: 20260131_235959, 20260131235959, 2026-01-31? */
+ * names of logs and of saves: 20260131_235959, 20260131235959, 2026-01-31? */
 static bool is_date(const char *s, size_t n)
 {
 	if (strncmp(s, "20", 2) != 0)
@@ -92,11 +95,10 @@ enum ofs_run_count ofs_run_step(const char *name, uint64_t *step)
 			i++;
 			continue;
 		}
-		word = word_before(name, i);
+		word = i == 0 && is_date(name, n) ? DATE : word_before(name, i);
 		/* behind a point there is the rest of another number */
 		if (n <= DIGITS_MAX && word < best &&
 		    ends_number(name + i + n) &&
-		    !(i == 0 && is_date(name, n)) &&
 		    !(i > 1 && name[i - 1] == '.' &&
 			isdigit((unsigned char)name[i - 2]))) {
 			for (size_t k = 0; k < n; k++)

@@ -12,6 +12,7 @@ enum ofs_run_count {
 	OFS_RUN_STEPS,    /* step-1000, iter_0000500, checkpoint-1500, 1000 */
 	OFS_RUN_VERSIONS, /* v3, version_3 */
 	OFS_RUN_EPOCHS,   /* epoch_3 */
+	OFS_RUN_DATES,    /* 20260131_235959: of a save, or of a log */
 	OFS_RUN_NOTHING,
 };
 

@@ -135,6 +135,16 @@ cp "$ranks" hf-run/training_args.bin
 "$OPTIMFS" info hf-run >out 2>&1
 has "training_args.bin is no checkpoint of the run" '^a run of 2 checkpoints,'
 
+# A date counts if nothing else does: it may be that of a log.
+mkdir dates hf-run/20260131_235959
+cp -r "$ck" dates/20260131_235959
+cp -r "$ck" dates/20260201_120000
+"$OPTIMFS" info dates >out 2>&1
+has "dates are steps" '^a run of 2 checkpoints, steps 20260131 to 20260201$'
+echo log >hf-run/20260131_235959/out.txt
+"$OPTIMFS" info hf-run >out 2>&1
+is "the directory of a log is no step that has not finished" "$(grep -c unfinished out)" 0
+
 # Files that were left by a save or a copy.
 mkdir left
 cp "$pt" left/ckpt.pt
