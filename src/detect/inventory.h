@@ -43,8 +43,8 @@ const char *ofs_unfinished(const char *name, const struct ofs_names *names);
  * NAME-unfinished? */
 bool ofs_is_marked(const struct ofs_dir *dir, const char *name);
 #define OFS_MARKED "a file beside it, with -unfinished in its name, says so"
-/* Why a file with this name, or path, is one that a save or a copy has not finished; NULL:
- * its name does not say so. */
+/* Why a file with this name, or path, is one that a save or a copy has not
+ * finished; NULL: its name does not say so. */
 const char *ofs_unfinished_file(const char *name);
 /* The program that a directory with this name is of, if none of a trainer, such as
  * wandb/; NULL: unknown. */
