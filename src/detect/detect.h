@@ -57,10 +57,6 @@ int ofs_detect_lone(const struct ofs_dir *dir, const char *name,
     const char *format, const char *prefix, struct ofs_parts *parts,
     struct optimfs_error *err);
 
-/* Are a and b names of one program for its state at different times:
- * "epoch=0-step=4.ckpt" and "epoch=1-step=8.ckpt", or "last.ckpt"?
- * src/detect/series.c */
-bool ofs_detect_other_step(const char *a, const char *b);
 /* Extends *spec, the format of the file at index i, to a series: the files of
  * dir whose names differ only by a rank number; at least two, or one beside a
  * units file. 1: spec->file is a malloc'ed list in the order of ranks (strings
@@ -83,11 +79,6 @@ int ofs_detect_told(const struct ofs_dir *dir, int *told,
 int ofs_detect_rank_dirs(const struct ofs_dir *dir,
     const struct ofs_names *names, struct ofs_parts *parts,
     struct optimfs_error *err);
-
-/* Is the name at index i that of rank 0, with no other ranks? Then stem gets
- * the name without the number. src/detect/series.c */
-bool ofs_detect_only_rank(const struct ofs_names *names, size_t i, char *stem,
-    size_t size);
 
 /* Adds the file rel, and those of the other ranks if it belongs to a series.
  * EOPNOTSUPP (OFS678): unknown format. src/detect/many.c */

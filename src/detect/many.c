@@ -14,6 +14,7 @@
 #include "detect/detect.h"
 #include "detect/inventory.h"
 #include "detect/registry.h"
+#include "detect/series_name.h"
 #include "format/probe.h"
 
 /* docs/formats/trainers.md */
@@ -262,7 +263,7 @@ static char *name_alone(const struct ofs_names *names, size_t i, size_t len)
 	if (is_indexed(names, stem))
 		return strdup("model");
 
-	if (ofs_detect_only_rank(names, i, stem, sizeof(stem)) &&
+	if (ofs_series_only_rank(names, i, stem, sizeof(stem)) &&
 	    !stem_is_shared(names, i, stem, strlen(stem)))
 		return strdup(stem);
 	return stem_is_shared(names, i, name, len) ? strdup(name)
@@ -535,7 +536,7 @@ static int check_jobs(const struct ofs_parts *parts, struct optimfs_error *err)
 static bool differ_in_step(const struct ofs_part *a, const struct ofs_part *b)
 {
 	return a->format == b->format && !a->format->changes &&
-	    ofs_detect_other_step(a->rel, b->rel);
+	    ofs_series_other_step(a->rel, b->rel);
 }
 
 /* The number of other parts that are the state at another time. */
