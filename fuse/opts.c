@@ -14,7 +14,7 @@ static const char *const commit_names[] = { "auto", "explicit", NULL };
 #define ROW(row_name, row_kind, member) \
  OFS_OPTION_ROW(row_name, row_kind, offsetof(struct ofs_mount_options, member))
 
-const struct ofs_option ofs_mount_options_table[] = {
+static const struct ofs_option options[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_mount_options, open)),
 	OFS_JOB_OPTIONS(offsetof(struct ofs_mount_options, job)),
 	ROW("mount_ranks", OFS_OPTION_STRING, mount_ranks),
@@ -79,7 +79,7 @@ void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o)
 		.recover = -1,
 	};
 	*o = (struct ofs_options){
-		.table = ofs_mount_options_table,
+		.table = options,
 		.target = m,
 		.ignored = ignored,
 	};
@@ -97,9 +97,8 @@ int ofs_mount_options_check(struct ofs_mount_options *m,
 	if (m->recover != -1)
 		m->open.recover = (enum optimfs_recover)m->recover;
 	/* so that a request fails before it counts as late */
-	m->open.timeout = m->timeout == 0
-	    ? OPTIMFS_NO_TIMEOUT
-	    : m->timeout - m->timeout / 3;
+	m->open.timeout =
+	    m->timeout == 0 ? OPTIMFS_NO_TIMEOUT : m->timeout - m->timeout / 3;
 	m->open.explicit_commit = m->commit == 1;
 	m->open.rw |= m->open.scratch;
 	if (m->ro)

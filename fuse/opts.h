@@ -46,8 +46,6 @@ struct ofs_mount_options {
 	const char *ready_file; /* exists while the mount answers; NULL: none */
 };
 
-extern const struct ofs_option ofs_mount_options_table[];
-
 /* Sets the defaults, and prepares o for parsing into m. */
 void ofs_mount_options_init(struct ofs_mount_options *m, struct ofs_options *o);
 /* mount(8) adds rw by itself. It is dropped unless commit=, recover=, upper= or

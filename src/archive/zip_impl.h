@@ -45,10 +45,6 @@ int ofs_zip_local(const uint8_t *p, struct ofs_zip_local *l, uint64_t header,
 int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
     uint64_t n, struct optimfs_error *err);
 
-/* The checksum of len bytes at off. */
-int ofs_zip_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read, void *ctx,
-    uint32_t *crc, struct optimfs_error *err);
-
 /* Read the extra fields of a local header, which are at offset at. *has: they have
  * a zip64 block with a size and a stored size, which are put into sizes. */
 int ofs_zip_local64(const struct ofs_zip_local *l, uint64_t at,

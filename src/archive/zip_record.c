@@ -234,8 +234,9 @@ int ofs_zip_data_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 	return 0;
 }
 
-int ofs_zip_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read, void *ctx,
-    uint32_t *crc, struct optimfs_error *err)
+/* The checksum of len bytes at off. */
+static int compute_crc(uint64_t off, uint64_t len, ofs_zip_read_fn *read,
+    void *ctx, uint32_t *crc, struct optimfs_error *err)
 {
 	uint8_t *buf = malloc(CHUNK);
 	int ret = 0;
@@ -301,7 +302,7 @@ int ofs_zip_verify(const struct ofs_zip *zip, const struct ofs_zip_record *r,
 		return 0;
 	if (ofs_zip_data(zip, r, read, ctx, &off, err) == -1 ||
 	    check_descriptor(r, off + r->size, read, ctx, err) == -1 ||
-	    ofs_zip_crc(off, r->size, read, ctx, &crc, err) == -1)
+	    compute_crc(off, r->size, read, ctx, &crc, err) == -1)
 		return -1;
 	if (crc == r->crc)
 		return 0;
@@ -344,7 +345,7 @@ int ofs_zip_verify_at(const struct ofs_extent *at, ofs_zip_read_fn *read,
 
 	if (ofs_zip_data_at(at, read, ctx, end, &off, err) == -1 ||
 	    stored_crc(at, off, end, read, ctx, &stored, err) == -1 ||
-	    ofs_zip_crc(off, at->len, read, ctx, &crc, err) == -1)
+	    compute_crc(off, at->len, read, ctx, &crc, err) == -1)
 		return -1;
 	if (crc == stored)
 		return 0;

@@ -127,8 +127,7 @@ int ofs_input_read(const struct ofs_input *in, void *buf, uint64_t n,
     uint64_t off, struct optimfs_error *err);
 void ofs_input_close(struct ofs_input *in);
 /* Is rel remote? *file gets its number. */
-bool ofs_dir_remote(const struct ofs_dir *dir, const char *rel,
-    uint32_t *file);
+bool ofs_dir_remote(const struct ofs_dir *dir, const char *rel, uint32_t *file);
 /* Is rel local and numbered? *file gets its number. */
 bool ofs_dir_shared(const struct ofs_dir *dir, const char *rel, uint32_t *file);
 /* Open a sub-directory of dir. */
@@ -157,12 +156,11 @@ int ofs_names_add(struct ofs_names *names, const char *name, size_t n,
 void ofs_names_free(struct ofs_names *names);
 /* The names in dir, sorted bytewise, without "." and "..", for
  * ofs_names_free. Files that the operating system or a network file system left
- * there are nobody's (ofs_name_is_stray): only _all lists them, too. */
+ * there are nobody's: only _all lists them, too. */
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err);
 int ofs_dir_list_all(const struct ofs_dir *dir, struct ofs_names *names,
     struct optimfs_error *err);
-bool ofs_name_is_stray(const char *name);
 /* The same for the directory rel below dir; "" is dir. */
 int ofs_dir_list_sub(const struct ofs_dir *dir, const char *rel,
     struct ofs_names *names, struct optimfs_error *err);

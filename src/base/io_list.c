@@ -122,17 +122,12 @@ static void leave_out(struct ofs_names *names,
 
 /* Files whose names begin or are so belong to macOS (which writes ._NAME beside
  * each file that it copies), Windows, or NFS (a removed file that is open). */
-bool ofs_name_is_stray(const char *name)
-{
-	return strncmp(name, "._", 2) == 0 || strncmp(name, ".nfs", 4) == 0 ||
-	    strcmp(name, ".DS_Store") == 0 || strcmp(name, "Thumbs.db") == 0 ||
-	    strcmp(name, "desktop.ini") == 0;
-}
-
 static bool is_stray(const struct ofs_dir *dir, const char *name)
 {
 	(void)dir;
-	return ofs_name_is_stray(name);
+	return strncmp(name, "._", 2) == 0 || strncmp(name, ".nfs", 4) == 0 ||
+	    strcmp(name, ".DS_Store") == 0 || strcmp(name, "Thumbs.db") == 0 ||
+	    strcmp(name, "desktop.ini") == 0;
 }
 
 int ofs_dir_list(const struct ofs_dir *dir, struct ofs_names *names,
@@ -151,9 +146,9 @@ int ofs_dir_list_all(const struct ofs_dir *dir, struct ofs_names *names,
 	struct ofs_names got = { 0 };
 	int ret;
 
-	ret = dir->names == NULL ? list_into(dir->fd, dir->path, &got, err)
-				     : dir->names->ops->list(dir->names,
-					   below, add_name, &got, err);
+	ret = dir->names == NULL
+	    ? list_into(dir->fd, dir->path, &got, err)
+	    : dir->names->ops->list(dir->names, below, add_name, &got, err);
 	if (ret == -1 ||
 	    (dir->over && list_into(dir->upper, dir->path, &got, err) == -1)) {
 		ofs_names_free(&got);

@@ -31,7 +31,10 @@ void *ofs_alloc(size_t n, size_t size, struct optimfs_error *err)
 	return p;
 }
 
-void *ofs_huge(void *p, size_t n)
+/* Asks the kernel for huge pages below the n bytes at p, if n is at least one such
+ * page. Bytes that have been touched already stay where they are. p may be NULL.
+ * Returns p. */
+static void *use_huge(void *p, size_t n)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t before = (uintptr_t)p & (page - 1);
@@ -62,7 +65,7 @@ void *ofs_alloc_huge(size_t n)
 	/* aligned_alloc takes only multiples of the alignment */
 	if (posix_memalign(&p, OFS_HUGE_PAGE, n) != 0)
 		return NULL;
-	return ofs_huge(p, n);
+	return use_huge(p, n);
 }
 
 void *ofs_realloc_huge(void *p, size_t old, size_t n)
@@ -70,7 +73,7 @@ void *ofs_realloc_huge(void *p, size_t old, size_t n)
 	void *new;
 
 	if (n < OFS_HUGE_PAGE || old >= OFS_HUGE_PAGE)
-		return ofs_huge(realloc(p, n), n);
+		return use_huge(realloc(p, n), n);
 	new = ofs_alloc_huge(n);
 	if (new == NULL)
 		return NULL;

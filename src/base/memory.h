@@ -31,10 +31,6 @@ char *ofs_buf_text(struct ofs_buf *b, struct optimfs_error *err);
 	  : ofs_reserve_size)(&(v), sizeof(*(v)), n, &(cap), err)
 
 #define OFS_HUGE_PAGE ((size_t)2 << 20)
-/* Ask the kernel for huge pages below the n bytes at p, if n is at least one
- * such page. Bytes that have been touched already stay where they are. p may be
- * NULL. Returns p. */
-void *ofs_huge(void *p, size_t n);
 /* As malloc and realloc, of old bytes, in huge pages; from the size of such a
  * page on the bytes begin at one. */
 void *ofs_alloc_huge(size_t n);

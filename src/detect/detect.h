@@ -67,10 +67,6 @@ int ofs_detect_lone(const struct ofs_dir *dir, const char *name,
 int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
     size_t i, struct ofs_part_spec *spec, char *stem, size_t size,
     struct ofs_parts *parts, struct optimfs_error *err);
-/* *told is the number of ranks that a file of dir tells; 0: none does.
- * src/detect/series.c */
-int ofs_detect_told(const struct ofs_dir *dir, int *told,
-    struct optimfs_error *err);
 
 /* Adds the files of the directories of ranks in dir: rank_0/ck.pt, rank_1/ck.pt.
  * There must be one for each rank and no other directory, with files of the

@@ -73,8 +73,9 @@ static int ranks_agree(const struct ofs_dir *dir,
 	return said;
 }
 
-/* verl's fsdp_config.json: {"FSDP_version": 2, "world_size": 4}. */
-int ofs_detect_told(const struct ofs_dir *dir, int *told,
+/* *told is the number of ranks in verl's fsdp_config.json, {"FSDP_version": 2,
+ * "world_size": 4}; 0: no such file. */
+static int read_told(const struct ofs_dir *dir, int *told,
     struct optimfs_error *err)
 {
 	enum ofs_json_token value;
@@ -235,7 +236,7 @@ int ofs_detect_series(const struct ofs_dir *dir, const struct ofs_names *names,
 	n = collect(dir, names, i, &me, file);
 	ret = is_set(dir, spec->format, &me, file, n, err);
 	if (ret == 1 &&
-	    (ofs_detect_told(dir, &told, err) == -1 ||
+	    (read_told(dir, &told, err) == -1 ||
 		ofs_jobs_judge(file, n, told, &world, err) == -1 ||
 		leave_files(file, n, world, parts, err) == -1 ||
 		put_files(file, n, spec, err) == -1))

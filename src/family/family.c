@@ -39,7 +39,8 @@ bool ofs_renaming_is_whole(const struct ofs_family_rule *rule)
 	    !rule->transpose && !rule->vocab;
 }
 
-int ofs_renaming_fail(struct ofs_renaming *r, const struct ofs_entry *e)
+/* Puts "PATH: " before an error about an entry of the source; -1. */
+static int fail_at(struct ofs_renaming *r, const struct ofs_entry *e)
 {
 	struct ofs_buf path = { 0 };
 	const uint32_t *c;
@@ -309,7 +310,7 @@ static int rename_all(struct ofs_renaming *r)
 		if (rename_entry(r, i) == -1)
 			return r->base->entries[i].tree == OFS_NONE
 			    ? -1
-			    : ofs_renaming_fail(r, &r->base->entries[i]);
+			    : fail_at(r, &r->base->entries[i]);
 	if (r->nchanged == 0)
 		return optimfs_fail(r->err, EINVAL,
 		    "OFS892 no name of this checkpoint is one of %.*s",

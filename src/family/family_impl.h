@@ -84,8 +84,6 @@ uint32_t ofs_renaming_part_name(struct ofs_renaming *r,
 /* family.c: add an entry as e, with another place in the tree. */
 int ofs_renaming_add(struct ofs_renaming *r, const struct ofs_entry *e,
     uint32_t tree, enum ofs_entry_kind kind, uint32_t ref);
-/* Put "PATH: " before an error about an entry of the source; -1. */
-int ofs_renaming_fail(struct ofs_renaming *r, const struct ofs_entry *e);
 /* Another tensor with the elements of this one; OFS_NONE. */
 uint32_t ofs_renaming_twin(struct ofs_renaming *r, uint32_t tensor);
 /* Has the tensor one element, which every part of its parameter has as it is? */

@@ -36,7 +36,9 @@ static struct ofs_run_stamp stamp_of(const struct stat *st)
 	};
 }
 
-const char *const ofs_run_shelves[OFS_RUN_NSHELVES] = { "anchors", "deltas" };
+/* Beside a directory called deltas, these have members, too, whose names begin
+ * with theirs and a slash, and "base" is version 0 (docs/formats/delta.md). */
+static const char *const shelves[OFS_RUN_NSHELVES] = { "anchors", "deltas" };
 
 static bool has_shelves(const struct ofs_run_members *m)
 {
@@ -46,7 +48,7 @@ static bool has_shelves(const struct ofs_run_members *m)
 static bool is_shelf(const char *name)
 {
 	for (unsigned i = 0; i < OFS_RUN_NSHELVES; i++)
-		if (strcmp(name, ofs_run_shelves[i]) == 0)
+		if (strcmp(name, shelves[i]) == 0)
 			return true;
 	return false;
 }
@@ -198,8 +200,7 @@ static int is_listed(const struct ofs_run_members *m,
 	for (unsigned i = 0; i <= OFS_RUN_NSHELVES; i++) {
 		stamp[i] = (struct ofs_run_stamp){ 0 };
 		if (i == 0 ||
-		    (stat_name(m, ofs_run_shelves[i - 1], &st) &&
-			S_ISDIR(st.st_mode)))
+		    (stat_name(m, shelves[i - 1], &st) && S_ISDIR(st.st_mode)))
 			stamp[i] = stamp_of(&st);
 		listed = listed && is_same(&stamp[i], &m->stamp[i]) &&
 		    m->listed_ns - stamp[i].mtime_ns > SETTLED_NS;
@@ -220,7 +221,7 @@ static int list_again(struct ofs_run_members *m, struct optimfs_error *err)
 		return -1;
 	for (unsigned i = 0; i < OFS_RUN_NSHELVES && ret == 0; i++)
 		if (stamp[OFS_RUN_NSHELVES].ino != 0 && stamp[i + 1].ino != 0)
-			ret = list_shelf(m, ofs_run_shelves[i], &names, err);
+			ret = list_shelf(m, shelves[i], &names, err);
 	pthread_mutex_lock(&m->lock);
 	memcpy(m->stamp, stamp, sizeof(m->stamp));
 	if (ret == 0)
@@ -445,7 +446,7 @@ uint32_t ofs_run_member_find(struct ofs_run_members *m, const char *name)
 	pthread_mutex_lock(&m->lock);
 	i = ofs_keys_find(&m->names, name, strlen(name));
 	for (unsigned k = 0; i == OFS_NONE && k < OFS_RUN_NSHELVES; k++)
-		i = find_in_shelf(m, ofs_run_shelves[k], name);
+		i = find_in_shelf(m, shelves[k], name);
 	pthread_mutex_unlock(&m->lock);
 	return i;
 }

@@ -24,10 +24,10 @@ struct ofs_run_stamp {
 	int64_t mtime_ns, ctime_ns;
 };
 
-/* Beside a directory called deltas, these have members, too, whose names begin
- * with theirs and a slash, and "base" is version 0 (docs/formats/delta.md). */
-#define OFS_RUN_NSHELVES 2
-extern const char *const ofs_run_shelves[OFS_RUN_NSHELVES];
+enum {
+	OFS_RUN_NSHELVES =
+	    2, /* directories below that of the run that have members */
+};
 
 struct ofs_run_member {
 	const char *name; /* below the directory of the run */
@@ -59,7 +59,7 @@ struct ofs_run_members {
 	bool listed;
 	/* of dir and its shelves when they were listed */
 	struct ofs_run_stamp stamp[1 + OFS_RUN_NSHELVES];
-	int64_t listed_ns;          /* by the clock of files */
+	int64_t listed_ns; /* by the clock of files */
 	struct ofs_keys names;
 	struct ofs_run_member *v; /* by the numbers of names */
 	uint32_t cap;
