@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/cursor.h"
-#include "derive/lanes.h"
 
 static const struct {
 	enum ofs_dtype type;
@@ -39,6 +38,15 @@ enum ofs_dtype ofs_number_type(enum ofs_dtype t)
 	}
 }
 
+const struct ofs_short *ofs_short_of(enum ofs_dtype t)
+{
+	size_t i = 0;
+
+	while (shorts[i].type != t)
+		i++;
+	return &shorts[i].s;
+}
+
 bool ofs_rounds_to(enum ofs_dtype t)
 {
 	return ofs_dtype_is_float(ofs_number_type(t));
@@ -54,16 +62,14 @@ static void round_rows(const double *v, size_t rows, enum ofs_dtype to,
     void *out)
 {
 	const struct ofs_lanes *lanes = ofs_lanes(0);
-	size_t size = ofs_dtype_size(to), i = 0;
+	size_t size = ofs_dtype_size(to);
 
 	if (size == 8) {
 		memcpy(out, v, rows * OFS_ROW * sizeof(*v));
 	} else if (size == 4) {
 		lanes->to_float(v, rows, out);
 	} else {
-		while (shorts[i].type != to)
-			i++;
-		lanes->to_short(&shorts[i].s, v, rows, out);
+		lanes->to_short(ofs_short_of(to), v, rows, out);
 	}
 	ofs_order_bytes(out, rows * OFS_ROW, size);
 }

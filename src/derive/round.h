@@ -7,9 +7,12 @@
 #include <stddef.h>
 
 #include "base/dtype.h"
+#include "derive/lanes.h"
 
 /* The type of one number of an element: of a complex one, that of its parts. */
 enum ofs_dtype ofs_number_type(enum ofs_dtype t);
+/* The floating type t of one or two bytes. */
+const struct ofs_short *ofs_short_of(enum ofs_dtype t);
 /* Changes n numbers of size bytes from the order of the machine to that of
  * elements, which is little-endian, or back. */
 void ofs_order_bytes(void *p, size_t n, size_t size);

@@ -174,18 +174,6 @@ const char *ofs_foreign_dir(const char *name)
 	return row != NULL && row->kind == OFS_LEFT_FOREIGN ? row->why : NULL;
 }
 
-/* Is a file with this name an index (index true), or one that needs an index? */
-static bool is_named(const char *name, bool index)
-{
-	const struct ofs_format *f;
-
-	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
-		if (index ? f->is_index != NULL && f->is_index(name)
-			  : f->is_shard != NULL && f->is_shard(name))
-			return true;
-	return false;
-}
-
 const char *ofs_unfinished(const char *name, const struct ofs_names *names)
 {
 	bool shards = false, index = false;
@@ -194,8 +182,8 @@ const char *ofs_unfinished(const char *name, const struct ofs_names *names)
 		if (fnmatch(temporary[i], name, 0) == 0)
 			return "its name is that of a temporary directory";
 	for (size_t i = 0; i < names->n; i++) {
-		shards = shards || is_named(names->name[i], false);
-		index = index || is_named(names->name[i], true);
+		shards = shards || ofs_format_is_shard(names->name[i]);
+		index = index || ofs_format_is_index(names->name[i]);
 	}
 	return shards && !index ? "it has data files, but no index yet" : NULL;
 }
@@ -338,7 +326,7 @@ static int judge_file(struct walk *w, const char *path, const struct stat *st,
 	const char *name = ofs_path_last(path);
 	const struct row *row = row_of(name, false);
 
-	if (is_named(name, true) || (row != NULL && row->kind == PART))
+	if (ofs_format_is_index(name) || (row != NULL && row->kind == PART))
 		return 0;
 	return row != NULL ? add_item(w, path, false,
 				 (enum ofs_left_kind)row->kind, row->why, err)

@@ -22,17 +22,6 @@
 /* The most files of one model that are looked for. */
 #define SHARDS_MAX 4096ul
 
-/* Is a file of this name useless without others of its directory? */
-static bool is_shard(const char *name)
-{
-	const struct ofs_format *f;
-
-	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
-		if (f->is_shard != NULL && f->is_shard(name))
-			return true;
-	return false;
-}
-
 /* Is dir a checkpoint as a whole? */
 static bool is_in_checkpoint(const struct ofs_dir *dir)
 {
@@ -80,7 +69,7 @@ static int refuse_file(const struct ofs_dir *dir, const char *rel,
 		return -1;
 	if (name != NULL)
 		return refuse_tracker(dir, rel, name, err);
-	if (is_shard(rel))
+	if (ofs_format_is_shard(rel))
 		return optimfs_fail(err, EINVAL,
 		    "OFS677 %s is one file of a checkpoint: give its "
 		    "directory, %s",
@@ -128,7 +117,8 @@ int ofs_detect_one(const struct ofs_dir *dir, const char *rel,
 
 	if (ofs_detect_foreign(dir, rel, err))
 		return -1;
-	spec.format = is_shard(rel) ? NULL : ofs_detect_file(dir, rel, &why);
+	spec.format =
+	    ofs_format_is_shard(rel) ? NULL : ofs_detect_file(dir, rel, &why);
 	if (spec.format == NULL)
 		return refuse_file(dir, rel, &why, err);
 	if (ofs_dir_list(dir, &names, &why) == -1)

@@ -207,11 +207,8 @@ void ofs_checkpoint_close(struct ofs_checkpoint *in)
 /* The index file of a checkpoint stands for its directory. */
 static void drop_index_name(char *rel)
 {
-	const struct ofs_format *f;
-
-	for (size_t i = 0; (f = ofs_format_at(i)) != NULL; i++)
-		if (f->is_index != NULL && f->is_index(rel))
-			rel[0] = '\0';
+	if (ofs_format_is_index(rel))
+		rel[0] = '\0';
 }
 
 static struct ofs_catalog *new_catalog(const struct ofs_dir *dir,
@@ -526,8 +523,7 @@ static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	    keep_left(cat, parts, err) == -1 || join(cat, parts, err) == -1 ||
 	    keep_options(cat, opt, err) == -1 ||
 	    ofs_name_entries(cat, opt, err) == -1 ||
-	    ofs_fill(cat, opt, err) == -1 ||
-	    ofs_low_bit_find(cat, err) == -1 ||
+	    ofs_fill(cat, opt, err) == -1 || ofs_low_bit_find(cat, err) == -1 ||
 	    ofs_remainder_find(cat, err) == -1 ||
 	    ofs_catalog_finish(cat, err) == -1)
 		return -1;

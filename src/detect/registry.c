@@ -44,6 +44,22 @@ const struct ofs_format *ofs_format_find(const char *name)
 	return NULL;
 }
 
+bool ofs_format_is_index(const char *name)
+{
+	for (size_t i = 0; formats[i] != NULL; i++)
+		if (formats[i]->is_index != NULL && formats[i]->is_index(name))
+			return true;
+	return false;
+}
+
+bool ofs_format_is_shard(const char *name)
+{
+	for (size_t i = 0; formats[i] != NULL; i++)
+		if (formats[i]->is_shard != NULL && formats[i]->is_shard(name))
+			return true;
+	return false;
+}
+
 const struct ofs_view_kind *ofs_view_kind_at(unsigned i,
     const struct ofs_format **format)
 {

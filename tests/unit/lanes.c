@@ -18,17 +18,9 @@
 
 static uint64_t seed = 33;
 
-static const struct {
-	enum ofs_dtype type;
-	struct ofs_short s;
-} shorts[] = {
-	{ OFS_FLOAT16, { 2, 10, -14, 0x7bff, 0x7c00, 0x7e00, true, false } },
-	{ OFS_BFLOAT16, { 2, 7, -126, 0x7f7f, 0x7f80, 0x7fc0, false, false } },
-	{ OFS_FLOAT8_E4M3FN, { 1, 3, -6, 0x7e, 0x7f, 0x7f, false, false } },
-	{ OFS_FLOAT8_E5M2, { 1, 2, -14, 0x7b, 0x7c, 0x7f, false, false } },
-	{ OFS_FLOAT8_E4M3FNUZ, { 1, 3, -7, 0x7f, 0x80, 0x80, false, true } },
-	{ OFS_FLOAT8_E5M2FNUZ, { 1, 2, -15, 0x7f, 0x80, 0x80, false, true } },
-};
+static const enum ofs_dtype shorts[] = { OFS_FLOAT16, OFS_BFLOAT16,
+	OFS_FLOAT8_E4M3FN, OFS_FLOAT8_E5M2, OFS_FLOAT8_E4M3FNUZ,
+	OFS_FLOAT8_E5M2FNUZ };
 #define NSHORTS (sizeof(shorts) / sizeof(shorts[0]))
 
 /* Codes of one exponent are 2^(exponent - m) apart. */
@@ -92,7 +84,7 @@ static void test_shorts(const struct ofs_lanes *lanes)
 	static uint8_t out[2 * N];
 
 	for (size_t k = 0; k < NSHORTS; k++) {
-		const struct ofs_short *t = &shorts[k].s;
+		const struct ofs_short *t = ofs_short_of(shorts[k]);
 		unsigned bad = 0;
 
 		for (size_t i = 0; i < N; i++)
@@ -112,7 +104,7 @@ static void test_shorts(const struct ofs_lanes *lanes)
 				    rounded(t, v[i]));
 		}
 		is_int(bad, 0, "%s: rounded to %s", lanes->name,
-		    ofs_dtype_name(shorts[k].type));
+		    ofs_dtype_name(shorts[k]));
 	}
 }
 
