@@ -31,21 +31,53 @@ static int fail_here(const struct ofs_job *job, struct optimfs_error *err)
 	return ofs_tool_fail(err);
 }
 
-/* All ranks take part in the comparison once: a rank that mounts, when it has
- * opened the checkpoint; others with no tree. */
-struct comparison {
+/* All ranks take part in two steps, each once. The comparison: a rank that mounts,
+ * when it has opened the checkpoint; others with no tree. The vote: a rank that
+ * mounts, when its mount is there and before it answers; others, and a rank that
+ * could not mount, at once. A rank that fails in the first step ends all in the
+ * second. */
+struct agreement {
 	struct optimfs_group *group;
-	bool done;
+	bool keep_going; /* without the ranks that cannot mount */
+	bool compared, voted;
 	int ret; /* the same on all ranks */
 };
 
 static int compare(void *ctx, struct optimfs *fs, struct optimfs_error *err)
 {
-	struct comparison *c = ctx;
+	struct agreement *a = ctx;
 
-	c->done = true;
-	c->ret = optimfs_group_compare(c->group, fs, err);
-	return c->ret;
+	a->compared = true;
+	a->ret = optimfs_group_compare(a->group, fs, err);
+	return a->ret;
+}
+
+/* own: why this rank has not mounted; NULL: it has, or need not. */
+static int vote(struct agreement *a, const struct optimfs_error *own,
+    struct optimfs_error *err)
+{
+	a->voted = true;
+	a->ret = optimfs_group_agree(a->group, a->keep_going ? NULL : own, err);
+	if (a->keep_going)
+		a->ret = 0;
+	return a->ret;
+}
+
+static int vote_mounted(void *ctx, struct optimfs_error *err)
+{
+	return vote(ctx, NULL, err);
+}
+
+/* The steps that this rank has not taken in mount_here, which has failed with own
+ * if it is not NULL. */
+static int agree(struct agreement *a, const struct optimfs_error *own,
+    struct optimfs_error *err)
+{
+	if (!a->compared)
+		(void)compare(a, NULL, err);
+	if (a->ret == 0 && !a->voted)
+		(void)vote(a, own, err);
+	return a->ret;
 }
 
 static int mount_here(struct ofs_job *job, struct ofs_guard *guard,
@@ -138,9 +170,9 @@ static void say_if_bound(const struct ofs_job *job)
 static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
     const char *point, struct ofs_mount_options *m)
 {
-	struct comparison c = { 0 };
-	struct optimfs_error err;
-	int status = OFS_EXIT_OK;
+	struct agreement a = { .keep_going = m->keep_going };
+	struct optimfs_error err, own = { 0 };
+	bool failed;
 
 	if (ofs_job_join(job, &m->job,
 		m->mount_ranks != NULL ? m->mount_ranks : "nodes",
@@ -151,18 +183,17 @@ static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
 		return ofs_job_fail(job, &err);
 	say_if_bound(job);
 	only_read(job, m);
-	c.group = job->group;
+	a.group = job->group;
 	m->opened = compare;
-	m->ctx = &c;
-	if (ofs_job_works(job) &&
-	    mount_here(job, guard, source, point, m, &err) == -1 && c.ret == 0)
-		status = fail_here(job, &err);
-	if (!c.done)
-		compare(&c, NULL, &err);
-	if (c.ret == -1)
-		status = ofs_job_fail(job, &err);
+	m->mounted = vote_mounted;
+	m->ctx = &a;
+	failed = ofs_job_works(job) &&
+	    mount_here(job, guard, source, point, m, &own) == -1;
 	unblock_signals();
-	return status;
+	err = own;
+	if (agree(&a, failed ? &own : NULL, &err) == -1)
+		return ofs_job_fail(job, &err);
+	return failed ? fail_here(job, &own) : OFS_EXIT_OK;
 }
 
 int ofs_mount_job(const char *source, const char *point,

@@ -18,6 +18,7 @@ static const struct ofs_option options[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_mount_options, open)),
 	OFS_JOB_OPTIONS(offsetof(struct ofs_mount_options, job)),
 	ROW("mount_ranks", OFS_OPTION_STRING, mount_ranks),
+	ROW("keep_going", OFS_OPTION_FLAG, keep_going),
 	{ .name = "assemble",
 	    .kind = OFS_OPTION_CHOICE,
 	    .choices = assemble_names,

@@ -24,10 +24,12 @@ struct ofs_mount_options {
 	struct ofs_job_options job;
 	const char *mount_ranks; /* as for ofs_job_join; NULL: nodes */
 	const char *offered;     /* name of the checkpoint in open.group */
-	/* called after opening, before mounting; -1 ends the mount; may be
-	 * NULL */
+	/* called after opening and before mounting, and after mounting and
+	 * before serving; -1 ends the mount; may be NULL */
 	int (*opened)(void *ctx, struct optimfs *fs, struct optimfs_error *err);
-	void *ctx;    /* of opened */
+	int (*mounted)(void *ctx, struct optimfs_error *err);
+	void *ctx;       /* of both */
+	bool keep_going; /* if another rank cannot mount */
 	int assemble; /* enum ofs_assemble_policy */
 	uint64_t assemble_max;
 	int sandbox; /* enum ofs_sandbox_policy */

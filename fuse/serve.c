@@ -663,7 +663,9 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	}
 	if (mount_session(s, err) == -1)
 		goto out;
-	if (give_up_rights(s, err) == 0 && start_threads(s, err) == 0) {
+	if (give_up_rights(s, err) == 0 && start_threads(s, err) == 0 &&
+	    (v->options->mounted == NULL ||
+		v->options->mounted(v->options->ctx, err) == 0)) {
 		s->served = true;
 		ret = ofs_loop_run(s->loop, err);
 	}

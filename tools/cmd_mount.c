@@ -265,8 +265,8 @@ const struct ofs_verb ofs_verb_mount = {
 	    "  timeout=TIME sandbox=off|auto|require log=stderr|syslog|FILE\n"
 	    "  default_permissions nonempty auto_unmount ro\n"
 	    "Under mpirun:\n"
-	    "  transport=auto|local|mpi mount_ranks=RANKS rank0_only\n"
-	    "  gather=mpi|auto|nccl gpu_cache=SIZE\n"
+	    "  transport=auto|local|mpi mount_ranks=RANKS keep_going\n"
+	    "  rank0_only gather=mpi|auto|nccl gpu_cache=SIZE\n"
 	    "\n"
 	    "optimfs(1) explains each option.\n",
 	.more = print_types,

@@ -497,6 +497,11 @@ int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
  * on all ranks. EPROTO (OFS916): two ranks differ. */
 int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
     struct optimfs_error *err);
+/* Check that no rank has failed: own is the error of this one, or NULL. All ranks
+ * must call it. It succeeds on all, or fails on all with the error of the lowest
+ * rank that has one, which is named. */
+int optimfs_group_agree(struct optimfs_group *w,
+    const struct optimfs_error *own, struct optimfs_error *err);
 /* How ranks send bytes: over the transport of the group, or between GPUs. All
  * ranks must call optimfs_group_gather before files are offered; the arguments
  * of rank 0 are used. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "api/api.h"
+#include "cluster/allgather.h"
 #include "cluster/commit/locks.h"
 #include "cluster/commit/participant.h"
 #include "cluster/gpu/gather.h"
@@ -61,4 +62,10 @@ int optimfs_group_offer(struct optimfs_group *w, const char *path, bool first,
 	if (s != NULL && ofs_manifest_scan(s, &own) == -1)
 		s = NULL;
 	return ofs_manifest_agree(s, w, path, &own, err);
+}
+
+int optimfs_group_agree(struct optimfs_group *w,
+    const struct optimfs_error *own, struct optimfs_error *err)
+{
+	return ofs_group_vote(w, own, true, err);
 }

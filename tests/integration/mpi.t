@@ -192,6 +192,23 @@ is "mount_ranks=1:3 mounts on ranks 1 and 3" "$(tap_mounts | grep "^$mnt/" | sor
 ok "the job with two mounts ends after umount" stop
 status "a missing mount point of rank 1 exits with 3" 3 ranks 4 "$OPTIMFS" mount \
     -o mount_ranks=1 "$nodes/%r" "$scratch/none"
+# A rank that cannot mount, or not even open what it mounts.
+touch "$mnt/2/full"
+start 4 mount_ranks=all "$nodes/%r"
+ok "the job ends when rank 2 cannot mount" gone "$job"
+wait "$job"
+is "the job exits with 2, as rank 2 alone would" "$?" 2
+is "nothing is mounted then" "$(mounted)" 0
+is "the reason is printed once, with the rank" \
+    "$(grep -c 'OFS758 rank 2 (.*mount point .*/2: not empty' "$scratch/log") \
+$(grep -c OFS758 "$scratch/log")" "1 1"
+start 4 mount_ranks=all,keep_going "$nodes/%r"
+ok "with keep_going the others mount" wait_for 3
+like "and it says which one did not" "$(cat "$scratch/log")" '*OFS758 rank 2*mount point*'
+ok "the other mounts have the files of all ranks" test -s "$mnt/3/optim/param_groups/0/lr"
+for r in 0 1 3; do "$OPTIMFS" umount "$mnt/$r"; done
+ok "a job without one mount ends after the last umount" gone "$job"
+rm "$mnt/2/full"
 
 # Ranks with different units files would show different trees.
 flat=$data/fsdp1_local_flat_fullshard_w3

@@ -920,6 +920,13 @@ int optimfs_group_compare(struct optimfs_group *w, struct optimfs *fs,
 	return 0;
 }
 
+int optimfs_group_agree(struct optimfs_group *w,
+    const struct optimfs_error *own, struct optimfs_error *err)
+{
+	(void)w, (void)own, (void)err;
+	return 0;
+}
+
 int optimfs_group_gather(struct optimfs_group *w,
     const struct optimfs_gather *how, struct optimfs_error *err)
 {
