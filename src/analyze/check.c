@@ -12,6 +12,42 @@
 #include "base/memory.h"
 #include "fs/fs.h"
 
+/* A check answers whether training can have produced this state. There is nothing
+ * to compare with: the state is the only copy, and nobody kept the gradients. And
+ * somebody who reads a finding may go back a day of training, so that "unusual" is
+ * no reason for one. Every rule is a property that the algorithm of the optimizer
+ * gives to its state for any gradients. With m and v the moments of Adam after t
+ * steps,
+ *
+ *   m = (1 - b1) sum b1^k g_k,  v = (1 - b2) sum b2^k g_k^2,  k = 0 ... t - 1,
+ *
+ * the inequality of Cauchy and Schwarz for b1^k / b2^(k/2) and b2^(k/2) g_k is
+ *
+ *   m^2 <= (1 - b1)^2 / (1 - b2) * sum (b1^2 / b2)^k * v.
+ *
+ * A state that was shifted by a row, or is of two layers, breaks it somewhere. The
+ * limit gets room for the rounding of t steps in the type of the state. If t is not
+ * known it is the limit for all t, and without betas there is none. The price is
+ * that a check may find nothing in a state that is wrong.
+ *
+ *   plan   (check_plan.c, families.c) from the index: which tensors exist, and which
+ *          rules relate them. Tensors of one rule are one exam, so that they are
+ *          read together, chunk by chunk, and only counts and sums are kept.
+ *   read   (check_read.c, health.c) the exams, with threads. Results of chunks are
+ *          joined in the order of elements: "the first" is the same with any number
+ *          of threads, and rows may cross chunks.
+ *   judge  (check_judge.c) the symptoms, of the exams and of what needs no elements:
+ *          shapes, states that are missing, numbers of steps, options. Also here:
+ *          differing copies of a shard.
+ *   tell   sorted, so that the cause comes before its effects: elements that are NaN
+ *          before groups that have no state.
+ *
+ * What was not looked at is no success: data that cannot be read is a finding
+ * (OFS201), and what no rule knows is counted, and the first of it named (OFS216).
+ *
+ * The result is kept as the calls that told it (known.h), unless something was
+ * unreadable, which may be a fault of the moment. */
+
 /* The findings and their meaning, most important first. */
 static const struct {
 	const char *code;

@@ -17,7 +17,38 @@
 #include "detect/series_name.h"
 #include "format/probe.h"
 
-/* docs/formats/trainers.md */
+/* Most programs write no index. They leave a directory with model.pt, optimizer.pt
+ * and scheduler.pt, or with model_world_size_8_rank_3.pt for each rank, and none of
+ * the files says which others it belongs to. So names decide, and the first bytes
+ * of each file, which tell its format; more is read only where a name leaves open
+ * whether its number is that of a rank (series.c). docs/formats/trainers.md has the
+ * rules.
+ *
+ * Names can mislead, and what is wrong here is not noticed later: a model of step
+ * 100 with the optimizer of step 200 is a fine tree. Therefore no file of a known
+ * format is dropped in silence. It belongs to exactly one part, or is left out with
+ * a reason, or the directory is refused with the names between which the user has
+ * to choose. ofs_detect_files has this order:
+ *
+ *   pieces            are refused first: each looks like a model.
+ *   add_all           a part for each file, in the order of names. The first file
+ *                     of a series takes the others with it.
+ *   temporary         files that a save has not finished are tried only if there is
+ *                     no other: alone in a directory, such a file is what the user
+ *                     means.
+ *   check_jobs,       refuse parts that are not of one save: of jobs with different
+ *   check_steps       numbers of ranks, or of several steps.
+ *   drop_prefix_of_one  counts the parts that hold something,
+ *   add_empty_files   so these come later, and after the checks. An empty file has
+ *                     no format; it is a part so that its reader reports it.
+ *   add_missing       the shards that should be there, by the names of those that
+ *                     are.
+ *   add_indexes       of the parts, when all of these are known.
+ *
+ * Two questions are not asked here. Which of several forms of a model is read,
+ * model.safetensors or pytorch_model.bin, is decided when the directories beside
+ * the files are known, too (copies.c); until then both have the prefix "model". And
+ * a file of an unknown name is no error: the inventory lists it. */
 
 /* The most files of one model that are looked for. */
 #define SHARDS_MAX 4096ul

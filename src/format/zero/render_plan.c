@@ -11,6 +11,42 @@
 #include "format/zero/render.h"
 #include "pickle/pickle.h"
 
+/* The files of DeepSpeed have room for less than a checkpoint may hold: a model that
+ * is one flat dict of tensors, and one optimizer, of which each group is one tensor
+ * for each state, cut over the ranks. Their loaders check little; what does not fit
+ * is loaded for another parameter, or fails when the job has started. So all
+ * decisions are made here, when the view is looked up, and everything that is
+ * impossible is refused with the name of the entry. The writers of files
+ * (render_model.c, render_optim.c, render_universal.c) have no choices left, and
+ * their errors are those of the disk. That is also why check_values pickles values
+ * and throws the bytes away.
+ *
+ * Two parts of the source, model/ and optim/, have to become one: only names join
+ * them. A parameter of the optimizer that the model lacks is an error, and each
+ * entry of the model gets exactly one role:
+ *
+ *   TRAINED  a group of the optimizer lists it (add_param).
+ *   FROZEN   listed, but without any state where others have some: PyTorch lists
+ *            frozen parameters, and ZeRO does not (find_untrained). Or not listed,
+ *            and no buffer by the source's own list (find_frozen).
+ *   ALIAS    a second name: the source says so (tie_named), or both entries are one
+ *            tensor (tie_tensors).
+ *   BUFFER   the rest: whatever the optimizer lacks, unless the source lists its
+ *            buffers.
+ *
+ * Roles are given in this order: optimizer, names, tensors, list. Only a weight that
+ * no group trains can be an alias, so that each tensor which is trained has an
+ * owner, and chains of aliases end: tie_named refuses to close a circle.
+ *
+ * ZeRO trains float32 weights, whatever the model has. They are the state "fp32",
+ * which is taken out of the states (take_master); or else those of the model, which
+ * become float32 without an error from bfloat16 or float16. That is what training
+ * begins with.
+ *
+ * At last, the parameters of a group must agree, since they lie in one tensor: the
+ * same states, in the same types, and equal where a state is a value that is stored
+ * once (step). Being alike is an equivalence, so each is compared with the first. */
+
 /* The model. */
 
 static uint32_t find_weight(const struct ofs_zero_new *z, struct ofs_str name)
