@@ -10,12 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
 /* Connections to one server, and in all. */
-#define HOST_CONNECTIONS 16L
-#define CONNECTIONS      64L
+#define HOST_CONNECTIONS 16
+#define CONNECTIONS      64
+/* One processor receives about 2 GB/s, and less with TLS. */
+#define THREADS 4
 /* Less than this many bytes a second is silence. */
 #define SLOWEST   1000L
 #define REDIRECTS 5L
@@ -40,12 +43,21 @@ struct transfer {
 	char why[CURL_ERROR_SIZE];
 };
 
-struct ofs_http_module {
+/* A thread, and its connections. */
+struct worker {
+	struct ofs_http_module *m;
 	CURLM *multi;
+	TAILQ_HEAD(, transfer) waiting;
+	size_t load; /* requests that it has, with those that wait */
+};
+
+struct ofs_http_module {
 	unsigned timeout;
 	char agent[64];
-	pthread_mutex_t lock; /* protects waiting, and left of each batch */
-	TAILQ_HEAD(, transfer) waiting;
+	/* Protects waiting and load of workers, and left of each batch. */
+	pthread_mutex_t lock;
+	struct worker worker[THREADS];
+	size_t nworkers;
 };
 
 static bool is_content(const struct ofs_http_request *q)
@@ -277,8 +289,9 @@ static void keep_result(struct transfer *t, CURLcode code)
 	    t->why[0] != '\0' ? t->why : curl_easy_strerror(code));
 }
 
-static void finish(struct ofs_http_module *m, struct transfer *t, CURLcode code)
+static void finish(struct worker *w, struct transfer *t, CURLcode code)
 {
+	struct ofs_http_module *m = w->m;
 	struct batch *b = t->batch;
 
 	keep_result(t, code);
@@ -286,60 +299,86 @@ static void finish(struct ofs_http_module *m, struct transfer *t, CURLcode code)
 	t->easy = NULL;
 	curl_slist_free_all(t->headers);
 	pthread_mutex_lock(&m->lock);
+	w->load--;
 	if (--b->left == 0)
 		pthread_cond_signal(&b->done);
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* The thread of the module. */
+/* The threads of the module. */
 
-static void begin_waiting(struct ofs_http_module *m)
+static void begin_waiting(struct worker *w)
 {
+	struct ofs_http_module *m = w->m;
 	struct transfer *t;
 
 	for (;;) {
 		pthread_mutex_lock(&m->lock);
-		t = TAILQ_FIRST(&m->waiting);
+		t = TAILQ_FIRST(&w->waiting);
 		if (t != NULL)
-			TAILQ_REMOVE(&m->waiting, t, next);
+			TAILQ_REMOVE(&w->waiting, t, next);
 		pthread_mutex_unlock(&m->lock);
 		if (t == NULL)
 			return;
 		if (!prepare(m, t) ||
-		    curl_multi_add_handle(m->multi, t->easy) != CURLM_OK)
-			finish(m, t, CURLE_OUT_OF_MEMORY);
+		    curl_multi_add_handle(w->multi, t->easy) != CURLM_OK)
+			finish(w, t, CURLE_OUT_OF_MEMORY);
 	}
 }
 
-static void end_complete(struct ofs_http_module *m)
+static void end_complete(struct worker *w)
 {
 	struct transfer *t;
 	CURLMsg *msg;
 	CURLcode code;
 	int left;
 
-	while ((msg = curl_multi_info_read(m->multi, &left)) != NULL) {
+	while ((msg = curl_multi_info_read(w->multi, &left)) != NULL) {
 		if (msg->msg != CURLMSG_DONE)
 			continue;
 		code = msg->data.result;
 		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &t);
-		curl_multi_remove_handle(m->multi, t->easy);
-		finish(m, t, code);
+		curl_multi_remove_handle(w->multi, t->easy);
+		finish(w, t, code);
 	}
 }
 
 static void *serve(void *ctx)
 {
-	struct ofs_http_module *m = ctx;
+	struct worker *w = ctx;
 	int running;
 
 	for (;;) {
-		begin_waiting(m);
-		curl_multi_perform(m->multi, &running);
-		end_complete(m);
-		curl_multi_poll(m->multi, NULL, 0, 60000, NULL);
+		begin_waiting(w);
+		curl_multi_perform(w->multi, &running);
+		end_complete(w);
+		curl_multi_poll(w->multi, NULL, 0, 60000, NULL);
 	}
 	return NULL;
+}
+
+/* The one with the least to do. Of several the first, which is the most likely to
+ * have a connection that can be used again. The lock is held. */
+static struct worker *idlest(struct ofs_http_module *m)
+{
+	struct worker *w = m->worker;
+
+	for (size_t i = 1; i < m->nworkers; i++)
+		if (m->worker[i].load < w->load)
+			w = &m->worker[i];
+	return w;
+}
+
+/* The lock is held. */
+static void enqueue(struct ofs_http_module *m, struct transfer *t)
+{
+	struct worker *w = idlest(m);
+
+	t->q->status = 0;
+	t->q->got = 0;
+	t->q->headers.limit = OFS_HTTP_HEADERS_MAX;
+	w->load++;
+	TAILQ_INSERT_TAIL(&w->waiting, t, next);
 }
 
 static void perform(struct ofs_http_module *m, struct ofs_http_request *q,
@@ -361,12 +400,11 @@ static void perform(struct ofs_http_module *m, struct ofs_http_request *q,
 	for (size_t i = 0; i < n; i++) {
 		t[i].q = &q[i];
 		t[i].batch = &b;
-		q[i].status = 0;
-		q[i].got = 0;
-		q[i].headers.limit = OFS_HTTP_HEADERS_MAX;
-		TAILQ_INSERT_TAIL(&m->waiting, &t[i], next);
+		enqueue(m, &t[i]);
 	}
-	curl_multi_wakeup(m->multi);
+	for (size_t i = 0; i < m->nworkers; i++)
+		if (!TAILQ_EMPTY(&m->worker[i].waiting))
+			curl_multi_wakeup(m->worker[i].multi);
 	while (b.left > 0)
 		pthread_cond_wait(&b.done, &m->lock);
 	pthread_mutex_unlock(&m->lock);
@@ -374,33 +412,60 @@ static void perform(struct ofs_http_module *m, struct ofs_http_request *q,
 	free(t);
 }
 
+/* 0 or an errno value. n: how many there will be. */
+static int hire(struct ofs_http_module *m, size_t n)
+{
+	struct worker *w = &m->worker[m->nworkers];
+	pthread_t thread;
+	int code;
+
+	w->m = m;
+	TAILQ_INIT(&w->waiting);
+	w->multi = curl_multi_init();
+	if (w->multi == NULL)
+		return ENOMEM;
+	curl_multi_setopt(w->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
+	    (long)(HOST_CONNECTIONS / n));
+	curl_multi_setopt(w->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
+	    (long)(CONNECTIONS / n));
+	code = pthread_create(&thread, NULL, serve, w);
+	if (code == 0)
+		pthread_detach(thread);
+	else
+		curl_multi_cleanup(w->multi);
+	m->nworkers += code == 0;
+	return code;
+}
+
+static size_t threads(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 1 ? 1 : n > THREADS ? THREADS : (size_t)n;
+}
+
 static struct ofs_http_module *start(const struct ofs_http_config *config,
     struct optimfs_error *err)
 {
 	struct ofs_http_module *m = calloc(1, sizeof(*m));
-	pthread_t thread;
+	size_t n = threads();
+	int code = 0;
 
-	if (m != NULL)
-		m->multi = curl_multi_init();
-	if (m == NULL || m->multi == NULL) {
-		free(m);
+	if (m == NULL) {
 		optimfs_fail(err, ENOMEM, "OFS443 out of memory");
 		return NULL;
 	}
 	m->timeout = config->timeout;
 	snprintf(m->agent, sizeof(m->agent), "%s", config->agent);
 	pthread_mutex_init(&m->lock, NULL);
-	TAILQ_INIT(&m->waiting);
-	curl_multi_setopt(m->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
-	    HOST_CONNECTIONS);
-	curl_multi_setopt(m->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
-	    CONNECTIONS);
-	if (pthread_create(&thread, NULL, serve, m) == 0) {
-		pthread_detach(thread);
+	while (m->nworkers < n && code == 0)
+		code = hire(m, n);
+	if (m->nworkers > 0)
 		return m;
-	}
-	optimfs_fail(err, EAGAIN, "cannot start a thread");
-	curl_multi_cleanup(m->multi);
+	if (code == ENOMEM)
+		optimfs_fail(err, ENOMEM, "OFS443 out of memory");
+	else
+		optimfs_fail(err, EAGAIN, "cannot start a thread");
 	pthread_mutex_destroy(&m->lock);
 	free(m);
 	return NULL;

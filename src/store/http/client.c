@@ -55,7 +55,7 @@ static int load(struct ofs_http *h, struct optimfs_error *err)
 	return h->m == NULL ? -1 : 0;
 }
 
-/* The thread of the module does not survive a fork. What it had stays. */
+/* The threads of the module do not survive a fork. What it had stays. */
 const struct ofs_http *ofs_http_client(unsigned timeout,
     struct optimfs_error *err)
 {

@@ -13,8 +13,8 @@
 
 /* The module sends requests and keeps what comes. It knows no listings, and
  * judges nothing: what an answer means, and whether to ask again, is decided by
- * the caller (client.c), in a thread that may be confined. The module has a
- * thread of its own, which is not, so it must be opened before the sandbox is
+ * the caller (client.c), in a thread that may be confined. The module has
+ * threads of its own, which are not, so it must be opened before the sandbox is
  * entered.
  *
  * It exports a struct ofs_http_ops called optimfs_http_module. New members are
