@@ -30,7 +30,7 @@ struct ofs_mount_options {
 	int (*mounted)(void *ctx, struct optimfs_error *err);
 	void *ctx;       /* of both */
 	bool keep_going; /* if another rank cannot mount */
-	int assemble; /* enum ofs_assemble_policy */
+	int assemble;    /* enum ofs_assemble_policy */
 	uint64_t assemble_max;
 	int sandbox; /* enum ofs_sandbox_policy */
 	uint64_t readahead;

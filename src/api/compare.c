@@ -50,7 +50,7 @@ static int find_ranks(struct comparison *c, struct ofs_allgather *all,
 
 	c->a = -1;
 	for (int r = 0; r < c->w->size; r++) {
-		struct ofs_cursor *cur = &all->of[r].c;
+		struct ofs_cursor *cur = &all->of[r];
 		bool one = ofs_cursor_u8(cur) != 0;
 		uint64_t digest = ofs_cursor_le64(cur);
 
@@ -113,7 +113,7 @@ static int fail_by_name(struct comparison *c, struct optimfs_error *err)
 		    "OFS916 '%.200s' differs between ranks %d (%s) and %d "
 		    "(%s): do they have the same options, and the same files "
 		    "for units= and ids=?",
-		    first_difference(&all.of[c->a].c, &all.of[c->b].c), c->a,
+		    first_difference(&all.of[c->a], &all.of[c->b]), c->a,
 		    w->ops->host(w->w, c->a), c->b, w->ops->host(w->w, c->b));
 	ofs_allgather_fini(&all);
 	ofs_buf_fini(&nodes);

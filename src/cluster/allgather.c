@@ -73,6 +73,16 @@ static void receive_all(struct optimfs_group *w, int from, uint64_t tag,
 	ofs_buf_fini(&letter);
 }
 
+/* Is the error of this rank to be told rather than what was found so far? */
+static bool comes_first(const struct ofs_allgather *a, int rank,
+    const struct optimfs_error *e)
+{
+	bool own = e->code != ECANCELED, was = a->why.code != ECANCELED;
+
+	return e->code != 0 &&
+	    (a->failed == -1 || (own == was ? rank < a->failed : own));
+}
+
 /* Finds the contribution of each rank, which must occur once. */
 static int split(const struct optimfs_group *w, struct ofs_allgather *a,
     struct optimfs_error *err)
@@ -80,22 +90,26 @@ static int split(const struct optimfs_group *w, struct ofs_allgather *a,
 	struct ofs_cursor c = ofs_cursor_of(a->bytes.data, a->bytes.len);
 	int n = 0;
 
+	a->failed = -1;
 	a->of = calloc((size_t)w->size, sizeof(*a->of));
 	if (a->of == NULL)
 		return ofs_no_memory(err);
 	for (; n < w->size && ofs_cursor_left(&c) > 0; n++) {
 		uint32_t rank = ofs_cursor_le32(&c);
-		struct ofs_contribution *s =
-		    &a->of[rank < (uint32_t)w->size ? rank : 0];
+		struct optimfs_error its;
 		const uint8_t *p;
 		uint64_t len;
 
-		ofs_wire_take_error(&c, &s->err);
+		ofs_wire_take_error(&c, &its);
 		len = ofs_cursor_le64(&c);
 		p = ofs_cursor_take(&c, len);
-		if (c.bad || rank >= (uint32_t)w->size || s->c.p != NULL)
+		if (c.bad || rank >= (uint32_t)w->size || a->of[rank].p != NULL)
 			return ofs_wire_malformed(err);
-		s->c = ofs_cursor_of(p, len);
+		a->of[rank] = ofs_cursor_of(p, len);
+		if (comes_first(a, (int)rank, &its)) {
+			a->failed = (int)rank;
+			a->why = its;
+		}
 	}
 	return n == w->size && ofs_cursor_left(&c) == 0
 	    ? 0
@@ -150,16 +164,10 @@ void ofs_allgather_fini(struct ofs_allgather *a)
 int ofs_allgather_verdict(const struct optimfs_group *w,
     const struct ofs_allgather *a, bool name_rank, struct optimfs_error *err)
 {
-	int worst = -1;
-
-	for (int r = 0; r < w->size; r++)
-		if (a->of[r].err.code != 0 &&
-		    (worst == -1 || a->of[worst].err.code == ECANCELED))
-			worst = r;
-	if (worst == -1)
+	if (a->failed == -1)
 		return 0;
-	optimfs_fail_with(err, &a->of[worst].err);
-	return name_rank ? ofs_group_error_in(w, worst, err) : -1;
+	optimfs_fail_with(err, &a->why);
+	return name_rank ? ofs_group_error_in(w, a->failed, err) : -1;
 }
 
 int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,

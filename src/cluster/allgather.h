@@ -21,16 +21,15 @@
  * children, and the whole comes down again. A rank waits only for its
  * neighbours in the tree; one that finds a neighbour gone sends this news up
  * and down instead of the contributions. */
-struct ofs_contribution {
-	struct optimfs_error err; /* code 0: success */
-	struct ofs_cursor c;      /* its bytes */
-};
-
 struct ofs_allgather {
 	const struct optimfs_error *own; /* NULL: success */
 	const struct ofs_buf *mine;      /* NULL: none */
 	struct ofs_tick tick;
-	struct ofs_contribution *of; /* by rank, afterwards */
+	/* Afterwards: the bytes of each rank; the lowest rank that failed by itself
+	 * (ECANCELED: because of others), -1: none, and its error. */
+	struct ofs_cursor *of;
+	int failed;
+	struct optimfs_error why;
 	struct ofs_buf bytes;
 };
 
@@ -38,8 +37,7 @@ struct ofs_allgather {
  * lost. */
 int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
     struct optimfs_error *err);
-/* Fails if a rank has failed: with the error of the lowest rank that failed by
- * itself (ECANCELED: because of others); name_rank: names that rank. */
+/* Fails if a rank has failed, with its error; name_rank: names that rank. */
 int ofs_allgather_verdict(const struct optimfs_group *w,
     const struct ofs_allgather *a, bool name_rank, struct optimfs_error *err);
 void ofs_allgather_fini(struct ofs_allgather *a);

@@ -250,43 +250,30 @@ static bool any_differ(const struct ofs_agreement *a)
 	return false;
 }
 
-/* Exchanges messages: -1 if a rank is lost or has failed. *c gets the message
- * of each rank (owned by the caller), valid until all is freed. */
+/* Exchanges messages: -1 if a rank is lost or has failed. */
 static int exchange(struct ofs_agreement *a, const struct optimfs_error *own,
-    const struct ofs_buf *mine, struct ofs_allgather *all,
-    struct ofs_cursor **c)
+    const struct ofs_buf *mine, struct ofs_allgather *all)
 {
 	*all = (struct ofs_allgather){ .own = own, .mine = mine };
-	if (ofs_allgather(a->w, all, a->err) == -1 ||
-	    ofs_allgather_verdict(a->w, all, true, a->err) == -1)
+	if (ofs_allgather(a->w, all, a->err) == -1)
 		return -1;
-	*c = calloc((size_t)a->w->size, sizeof(**c));
-	if (*c == NULL)
-		return ofs_no_memory(a->err);
-	for (int r = 0; r < a->w->size; r++)
-		(*c)[r] = all->of[r].c;
-	return 0;
+	return ofs_allgather_verdict(a->w, all, true, a->err);
 }
 
 static int exchange_lists(struct ofs_agreement *a, const struct ofs_buf *list,
     struct ofs_allgather *all)
 {
 	bool first = a->offer[a->w->rank].leader == a->w->rank;
-	struct ofs_cursor *c = NULL;
-	int ret = exchange(a, NULL, first ? list : NULL, all, &c);
+	int ret = exchange(a, NULL, first ? list : NULL, all);
 
 	if (ret == 0)
-		ret = ofs_offer_take_lists(a, c);
-	if (ret == 0)
-		ret = ofs_agreement_merge(a);
-	free(c);
-	return ret;
+		ret = ofs_offer_take_lists(a, all->of);
+	return ret == 0 ? ofs_agreement_merge(a) : ret;
 }
 
 static int exchange_hashes(struct ofs_agreement *a)
 {
 	struct optimfs_error own = { 0 };
-	struct ofs_cursor *c = NULL;
 	struct ofs_allgather all;
 	struct ofs_buf b = { 0 };
 	int ret;
@@ -295,12 +282,11 @@ static int exchange_hashes(struct ofs_agreement *a)
 		return 0;
 	if (put_hashes(a, &b, &own) == 0)
 		own.code = 0;
-	ret = exchange(a, &own, &b, &all, &c);
+	ret = exchange(a, &own, &b, &all);
 	if (ret == 0)
-		ret = compare(a, c);
+		ret = compare(a, all.of);
 	ofs_allgather_fini(&all);
 	ofs_buf_fini(&b);
-	free(c);
 	return ret;
 }
 
@@ -319,16 +305,15 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 		.s = s, .w = w, .err = err == NULL ? &unwanted : err
 	};
 	struct ofs_buf list = { 0 }, offer = { 0 };
-	struct ofs_cursor *c = NULL;
 	/* strings of offers and entries point into these */
 	struct ofs_allgather all, lists = { 0 };
 	int ret;
 
 	ofs_offer_put_list(&a, &list);
 	ofs_offer_put(&a, path, &list, &offer);
-	ret = exchange(&a, own, &offer, &all, &c);
+	ret = exchange(&a, own, &offer, &all);
 	if (ret == 0)
-		ret = ofs_offer_take_all(&a, c);
+		ret = ofs_offer_take_all(&a, all.of);
 	if (ret == 0)
 		ret = exchange_lists(&a, &list, &lists);
 	if (ret == 0)
@@ -340,6 +325,5 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
 	ofs_allgather_fini(&lists);
 	ofs_buf_fini(&list);
 	ofs_buf_fini(&offer);
-	free(c);
 	return ret;
 }

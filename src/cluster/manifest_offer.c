@@ -140,10 +140,10 @@ static void find_leader(struct ofs_agreement *a, int rank)
 static int check_commits(struct ofs_agreement *a)
 {
 	for (int r = 0; r < a->w->size; r++)
-		for (int k = 0; k < a->w->size; k++)
-			if (a->offer[r].decided[0] != '\0' &&
-			    strcmp(a->offer[r].decided, a->offer[k].pending) ==
-				0)
+		for (int k = 0;
+		     a->offer[r].decided[0] != '\0' && k < a->w->size; k++)
+			if (strcmp(a->offer[r].decided, a->offer[k].pending) ==
+			    0)
 				return optimfs_fail(a->err, EBUSY,
 				    "OFS840 %.150s: a commit by several ranks "
 				    "was interrupted before all directories "

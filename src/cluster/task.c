@@ -220,7 +220,7 @@ int ofs_task_broadcast(struct optimfs_group *w, const struct ofs_buf *mine,
 
 	*got = (struct ofs_buf){ 0 };
 	if (ret == 0)
-		ofs_buf_put(got, a.of[0].c.p, ofs_cursor_left(&a.of[0].c));
+		ofs_buf_put(got, a.of[0].p, ofs_cursor_left(&a.of[0]));
 	ofs_allgather_fini(&a);
 	return got->bad ? ofs_no_memory(err) : ret;
 }
@@ -235,7 +235,7 @@ int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
 	ofs_wire_u8(&b, mine);
 	ret = ofs_allgather(w, &a, err);
 	for (int r = 0; ret == 0 && r < w->size; r++)
-		all[r] = ofs_cursor_u8(&a.of[r].c) == 1;
+		all[r] = ofs_cursor_u8(&a.of[r]) == 1;
 	ofs_allgather_fini(&a);
 	ofs_buf_fini(&b);
 	return ret;
@@ -245,8 +245,8 @@ static void take_work(struct optimfs_group *w, struct ofs_allgather *a)
 {
 	pthread_mutex_lock(&w->task->lock);
 	for (int r = 0; r < w->size; r++) {
-		w->task->work[r].files = ofs_cursor_le64(&a->of[r].c);
-		w->task->work[r].bytes = ofs_cursor_le64(&a->of[r].c);
+		w->task->work[r].files = ofs_cursor_le64(&a->of[r]);
+		w->task->work[r].bytes = ofs_cursor_le64(&a->of[r]);
 	}
 	pthread_mutex_unlock(&w->task->lock);
 }

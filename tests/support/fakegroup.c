@@ -23,7 +23,8 @@ struct fakegroup {
 	atomic_bool *dead, *mute;
 	pthread_barrier_t barrier;
 	struct fakegroup_counts counts;
-	_Atomic uint64_t *sent; /* bytes, by rank */
+	/* By rank: bytes; the length of the longest chain that has reached it. */
+	_Atomic uint64_t *sent, *chain;
 };
 
 static _Thread_local struct fakegroup *mine;
@@ -46,6 +47,7 @@ struct fakegroup *fakegroup_new(int size)
 	f->dead = must(calloc(n, sizeof(*f->dead)));
 	f->mute = must(calloc(n, sizeof(*f->mute)));
 	f->sent = must(calloc(n, sizeof(*f->sent)));
+	f->chain = must(calloc(n, sizeof(*f->chain)));
 	pthread_barrier_init(&f->barrier, NULL, (unsigned)size);
 	return f;
 }
@@ -57,6 +59,7 @@ void fakegroup_free(struct fakegroup *f)
 	free(f->dead);
 	free(f->mute);
 	free(f->sent);
+	free(f->chain);
 	free(f);
 }
 
@@ -131,6 +134,16 @@ void fakegroup_sent_anew(struct fakegroup *f)
 		atomic_store(&f->sent[r], 0);
 }
 
+uint64_t fakegroup_chain(struct fakegroup *f)
+{
+	uint64_t most = 0;
+
+	for (int r = 0; r < f->size; r++)
+		if (atomic_load(&f->chain[r]) > most)
+			most = atomic_load(&f->chain[r]);
+	return most;
+}
+
 int fakegroup_ask(struct fakegroup *f, int rank, const void *request, size_t n,
     void *out, uint64_t want, struct optimfs_error *err)
 {
@@ -186,6 +199,27 @@ static void count(struct fakegroup *f, int from, const struct ofs_ask *a)
 		atomic_store(&f->counts.largest, a->want);
 }
 
+static void reach(_Atomic uint64_t *chain, uint64_t n)
+{
+	uint64_t was = atomic_load(chain);
+
+	while (was < n && !atomic_compare_exchange_weak(chain, &was, n))
+		continue;
+}
+
+/* Questions that are asked at once, and their answers: two messages each. */
+static void note_chains(struct fakegroup *f, int from, const struct ofs_ask *a,
+    size_t n)
+{
+	uint64_t was = atomic_load(&f->chain[from]);
+
+	if (n == 0 || *(const uint8_t *)a[0].request == OFS_WIRE_PING)
+		return;
+	for (size_t i = 0; i < n; i++)
+		reach(&f->chain[a[i].to], was + 1);
+	reach(&f->chain[from], was + 2);
+}
+
 static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 {
 	const struct ofs_group_config *c = &f->group[a->to].config;
@@ -218,6 +252,7 @@ static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 		atomic_fetch_add(&w->f->counts.rounds_of[*kind], 1);
 	if (kind != NULL && *kind < OFS_WIRE_KINDS)
 		atomic_fetch_add(&w->f->counts.asks_of[*kind], n);
+	note_chains(w->f, w->rank, a, n);
 	/* the last first: nothing may depend on the order of answers */
 	for (size_t i = n; i > 0; i--)
 		ask_one(w->f, w->rank, &a[i - 1]);

@@ -43,6 +43,10 @@ struct fakegroup_counts *fakegroup_counts(struct fakegroup *f);
  * _anew. */
 uint64_t fakegroup_sent(struct fakegroup *f, int rank);
 void fakegroup_sent_anew(struct fakegroup *f);
+/* The longest chain of messages in which each had to wait for the one before, if
+ * ranks do nothing else: times the latency of the network, it is the least time
+ * that all took. Signs of life do not count: they depend on the clock. */
+uint64_t fakegroup_chain(struct fakegroup *f);
 
 extern const struct ofs_group_ops fakegroup_ops;
 

@@ -4,6 +4,7 @@
 
 #include "cluster/relay.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +17,22 @@
 #include "support/group_job.h"
 #include "tap.h"
 
-#define NINDEX  ((size_t)(4 << 20) + 321)
-#define NPIECES 5 /* of 960 KiB */
+/* A piece is 960 KiB. */
+#define NPIECES(n) (((n) + (960 << 10) - 1) / (960 << 10))
 
 static uint8_t *index_bytes;
+static size_t nindex;
 
-/* Only rank 0 has the file; all ranks read it. */
+/* A job in which only rank 0 has the file, which all ranks read. */
 struct world {
 	struct fakegroup *f;
 	int size, silent;
 	_Atomic unsigned bad;
+	/* Of all steps of a mount: without signs of life. */
+	uint64_t messages, chain;
+	uint64_t
+	    memory; /* in use when all have opened, by all ranks together */
+	/* Of reading the index. */
 	uint64_t calls, letters, total, most;
 };
 
@@ -33,14 +40,14 @@ static void read_index(struct world *x, struct optimfs_group *w)
 {
 	struct ofs_manifest *s = ofs_group_manifest(w, each_rank, NULL);
 	uint32_t file = ofs_manifest_find(s, "index");
-	uint8_t *buf = malloc(NINDEX);
+	uint8_t *buf = malloc(nindex);
 	struct optimfs_error err;
 
 	if (buf == NULL || file == OFS_NONE)
 		bail_out("no index");
 	if (!s->file[file].here &&
-	    (s->names.ops->read(&s->names, file, buf, NINDEX, 0, &err) == -1 ||
-		memcmp(buf, index_bytes, NINDEX) != 0))
+	    (s->names.ops->read(&s->names, file, buf, nindex, 0, &err) == -1 ||
+		memcmp(buf, index_bytes, nindex) != 0))
 		atomic_fetch_add(&x->bad, 1);
 	free(buf);
 }
@@ -64,6 +71,17 @@ static void note(struct world *x, int sign)
 	}
 }
 
+static void note_mount(struct world *x)
+{
+	struct fakegroup_counts *c = fakegroup_counts(x->f);
+
+	x->chain = fakegroup_chain(x->f);
+	for (int k = 0; k < OFS_WIRE_KINDS; k++)
+		if (k != OFS_WIRE_PING)
+			x->messages += 2 * c->asks_of[k];
+	x->memory = mallinfo2().uordblks + mallinfo2().hblkhd - x->memory;
+}
+
 static void be_rank(struct fakegroup *f, int rank, void *ctx)
 {
 	struct world *x = ctx;
@@ -74,6 +92,10 @@ static void be_rank(struct fakegroup *f, int rank, void *ctx)
 	if (all == NULL)
 		bail_out("memory");
 	memset(all, true, (size_t)x->size);
+	fakegroup_meet(f);
+	if (rank == 0)
+		x->memory = mallinfo2().uordblks + mallinfo2().hblkhd;
+	fakegroup_meet(f);
 	w = ofs_group_new(&fakegroup_ops, 1, ofs_group_services, &err);
 	if (w == NULL || optimfs_group_readers(w, all, &err) == -1 ||
 	    optimfs_group_offer(w, each_rank, false, NULL, &err) == -1)
@@ -94,58 +116,97 @@ static void be_rank(struct fakegroup *f, int rank, void *ctx)
 			fakegroup_mute(f, x->silent, 0);
 	}
 	fakegroup_meet(f);
-	ofs_relay_end(w);
+	if (optimfs_group_compare(w, NULL, &err) == -1 ||
+	    optimfs_group_agree(w, NULL, &err) == -1)
+		bail_out("%s", err.text);
+	fakegroup_meet(f);
+	if (rank == 0)
+		note_mount(x);
+	fakegroup_meet(f);
 	optimfs_group_leave(w, all);
 	free(all);
 }
 
-static void run_world(struct world *x)
+static void run_world(struct world *x, size_t n)
 {
+	index_bytes = malloc(n);
+	if (index_bytes == NULL)
+		bail_out("memory");
+	nindex = n;
+	handmade_fill(index_bytes, n, 7);
+	put(path_of("0/index"), index_bytes, n);
 	x->f = fakegroup_new(x->size);
 	fakegroup_run(x->f, be_rank, x);
 	fakegroup_free(x->f);
+	free(index_bytes);
 }
 
-static void test_tree(int size)
+static unsigned depth(int size)
+{
+	unsigned n = 0;
+
+	while (size >>= 1)
+		n++;
+	return n;
+}
+
+/* docs/performance.md has this model. */
+static void test_tree(int size, size_t n)
 {
 	struct world x = { .size = size, .silent = -1 };
-	uint64_t others = (uint64_t)size - 1;
+	uint64_t links = (uint64_t)size - 1, pieces = NPIECES(n);
+	/* up and down four times; a piece: its request and the result */
+	uint64_t messages = links * 2 * (4 * 2 + 2 * pieces);
+	/* On each level a letter up, and two in turn down. Requests go up at once,
+	 * and the results come down, perhaps one after the other. */
+	uint64_t chain = (depth(size) + 1) * (4 * (1 + 3) + 3 + 4 * pieces);
 
-	run_world(&x);
+	run_world(&x, n);
 	is_u64(x.bad, 0, "%d ranks read the index of one", size);
-	is_u64(x.calls, others * NPIECES,
+	is_u64(x.messages, messages, "a mount by %d ranks takes %u messages",
+	    size, (unsigned)messages);
+	ok(x.chain <= chain, "of %d ranks at most %u messages are in a chain",
+	    size, (unsigned)chain);
+	/* apart from what the first rank needs, and the allocator */
+	ok(size < 512 ||
+		x.memory / (uint64_t)size < (64 << 10) + 64 * (uint64_t)size,
+	    "the memory of one of %d ranks hardly depends on their number",
+	    size);
+	is_u64(x.calls, links * pieces,
 	    "each of %d ranks asks once for each piece", size);
-	is_u64(x.letters, others * NPIECES,
+	is_u64(x.letters, links * pieces,
 	    "each piece goes once to each of %d ranks", size);
 	/* with what is around the pieces */
-	ok(x.most < 2 * NINDEX + NINDEX / 16,
+	ok(x.most < 2 * n + n / 16 + 1024,
 	    "no rank of %d sends the index more than twice", size);
-	ok(x.total < others * (NINDEX + NINDEX / 16),
+	ok(x.total < links * (n + n / 16 + 1024),
 	    "the index crosses each of %d links once", size - 1);
+	diag("%d ranks: %u messages, a chain of %u, %u bytes of memory a rank",
+	    size, (unsigned)x.messages, (unsigned)x.chain,
+	    (unsigned)(x.memory / (uint64_t)size));
 }
 
 static void test_silent(void)
 {
 	struct world x = { .size = 8, .silent = 1 };
 
-	run_world(&x);
+	run_world(&x, 1 << 20);
 	is_u64(x.bad, 0, "ranks below one that is silent read from the owner");
 }
 
-int main(void)
+/* With an argument: so many ranks, in one process. */
+int main(int argc, char **argv)
 {
 	begin_ranks();
 	make_dirs(1);
-	index_bytes = malloc(NINDEX);
-	if (index_bytes == NULL)
-		bail_out("memory");
-	handmade_fill(index_bytes, NINDEX, 7);
-	put(path_of("0/index"), index_bytes, NINDEX);
-	test_tree(3);
-	test_tree(64);
-	test_tree(512);
-	test_silent();
-	free(index_bytes);
+	if (argc > 1) {
+		test_tree(atoi(argv[1]), (64 << 10) + 321);
+	} else {
+		test_tree(3, (4 << 20) + 321);
+		test_tree(64, (4 << 20) + 321);
+		test_tree(512, (64 << 10) + 321);
+		test_silent();
+	}
 	end_ranks();
 	return done_testing();
 }

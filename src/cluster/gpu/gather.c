@@ -46,8 +46,8 @@ static int agree_how(struct setup *s, struct optimfs_error *err)
 
 	if (say_all(s, &how, 1, err) == -1)
 		return -1;
-	how = ofs_cursor_u8(&s->all.of[0].c);
-	if (s->all.of[0].c.bad || how > OPTIMFS_GATHER_NCCL)
+	how = ofs_cursor_u8(&s->all.of[0]);
+	if (s->all.of[0].bad || how > OPTIMFS_GATHER_NCCL)
 		return optimfs_fail(err, EPROTO,
 		    "OFS913 ranks do not agree on how to gather");
 	s->how.how = how;
@@ -61,27 +61,23 @@ static int agree(struct setup *s, const void *more, size_t nmore, int *who,
 {
 	int ret = say_all(s, more, nmore, err);
 
-	for (int r = 0; r < s->w->size && ret == 0; r++) {
-		const struct ofs_contribution *its = &s->all.of[r];
-
-		if (ofs_cursor_left(&its->c) != nmore)
+	for (int r = 0; r < s->w->size && ret == 0; r++)
+		if (ofs_cursor_left(&s->all.of[r]) != nmore)
 			return optimfs_fail(err, EPROTO,
 			    "OFS913 the message of rank %d about its GPU is "
 			    "invalid: do all ranks run the same version?",
 			    r);
-		if (its->err.code == 0)
-			continue;
-		*who = r;
-		*why = its->err;
-		ret = 1;
-	}
-	return ret;
+	if (ret == -1 || s->all.failed == -1)
+		return ret;
+	*who = s->all.failed;
+	*why = s->all.why;
+	return 1;
 }
 
 /* The bytes that rank r added in agree. */
 static const void *added(const struct setup *s, int r)
 {
-	return s->all.of[r].c.p;
+	return s->all.of[r].p;
 }
 
 /* Opening the GPU. */
