@@ -139,7 +139,11 @@ struct ofs_format {
 	int (*update)(struct ofs_commit *c, const struct ofs_part *part,
 	    struct optimfs_error *err);
 	bool fixed_names; /* a commit cannot change names */
-	bool keeps_optim; /* a commit cannot remove the optimizer */
+	/* Patterns of what belongs to the optimizer in the tree, beside optim;
+	 * ends with NULL. NULL: nothing. */
+	const char *const *optim;
+	/* Can a commit not remove the optimizer? NULL: it can. */
+	bool (*keeps_optim)(const struct ofs_catalog *cat);
 	/* Only an index says where data is: bytes of other files that nothing is
 	 * stored in mean nothing, and a commit leaves there what it removes. */
 	bool holes;

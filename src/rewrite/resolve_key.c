@@ -650,6 +650,27 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 	return ret;
 }
 
+bool ofs_commit_drops_optim(const struct ofs_commit *c)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		const struct ofs_entry *e = &c->cat->entries[i];
+		const uint32_t *v;
+		uint32_t n;
+
+		if (e->tree == OFS_NONE)
+			continue;
+		v = ofs_catalog_components(c->cat, e->tree, &n);
+		if (n == 0 || !ofs_str_is(component(c->cat, v[0]), "optim"))
+			continue;
+		if (c->drop[i] == OFS_NONE)
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 void ofs_commit_place_fini(struct ofs_commit *c)
 {
 	for (size_t i = 0; i < c->ntasks; i++)

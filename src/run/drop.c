@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <fts.h>
 #include <limits.h>
 #include <stdio.h>
@@ -134,6 +135,13 @@ static int add_child(void *ctx, const struct optimfs_dirent *e)
 	return c->v[c->n].name == NULL ? 1 : (c->n++, 0);
 }
 
+static void children_fini(struct children *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		free(c->v[i].name);
+	free(c->v);
+}
+
 /* As deep as the tree, whose depth is limited. */
 static int remove_children(struct optimfs *fs, uint64_t dir,
     struct optimfs_error *err)
@@ -155,14 +163,11 @@ static int remove_children(struct optimfs *fs, uint64_t dir,
 		if (ret == 0)
 			ret = optimfs_remove(fs, dir, v->name, v->is_dir, err);
 	}
-	for (size_t i = 0; i < c.n; i++)
-		free(c.v[i].name);
-	free(c.v);
+	children_fini(&c);
 	return ret;
 }
 
-/* A checkpoint of DeepSpeed or Megatron-Core without its optimizer would be a
- * damaged one, to them and to us. */
+/* Weights in files of the optimizer, as of ZeRO 3, would be lost with it. */
 static int cannot_drop(int code, struct optimfs_error *err)
 {
 	return optimfs_fail(err, code,
@@ -175,17 +180,54 @@ int optimfs_run_droppable(const struct optimfs *fs, struct optimfs_error *err)
 {
 	const struct ofs_format *f = ofs_format_find(fs->now->cat->format);
 
-	return f != NULL && f->keeps_optim ? cannot_drop(EINVAL, err) : 0;
+	return f != NULL && f->keeps_optim != NULL &&
+		f->keeps_optim(fs->now->cat)
+	    ? cannot_drop(EINVAL, err)
+	    : 0;
+}
+
+/* Removes the directories below dir whose path matches pattern. */
+static int remove_matching(struct optimfs *fs, uint64_t dir,
+    const char *pattern, struct optimfs_error *err)
+{
+	const char *rest = strchrnul(pattern, '/');
+	struct children c = { 0 };
+	struct optimfs_attr attr;
+	char *first = strndup(pattern, (size_t)(rest - pattern));
+	int ret = first == NULL
+	    ? 1
+	    : optimfs_readdir(fs, dir, 0, false, add_child, &c, err);
+
+	if (ret == 1)
+		ret = ofs_no_memory(err);
+	for (size_t i = 0; i < c.n && ret == 0; i++) {
+		const struct child *v = &c.v[i];
+
+		if (!v->is_dir || fnmatch(first, v->name, 0) != 0)
+			continue;
+		ret = optimfs_lookup(fs, dir, v->name, &attr, err);
+		if (ret == 0)
+			ret = *rest == '/'
+			    ? remove_matching(fs, attr.node, rest + 1, err)
+			    : remove_children(fs, attr.node, err);
+		if (ret == 0 && *rest == '\0')
+			ret = optimfs_remove(fs, dir, v->name, true, err);
+	}
+	children_fini(&c);
+	free(first);
+	return ret;
 }
 
 static int remove_optim(struct optimfs *fs, struct optimfs_error *err)
 {
-	struct optimfs_attr attr;
+	const struct ofs_format *f = ofs_format_find(fs->now->cat->format);
 
-	if (optimfs_resolve(fs, "optim", &attr, err) == -1 ||
-	    remove_children(fs, attr.node, err) == -1 ||
-	    optimfs_remove(fs, OPTIMFS_ROOT, "optim", true, err) == -1)
+	if (remove_matching(fs, OPTIMFS_ROOT, "optim", err) == -1)
 		return -1;
+	for (size_t i = 0; f != NULL && f->optim != NULL && f->optim[i] != NULL;
+	     i++)
+		if (remove_matching(fs, OPTIMFS_ROOT, f->optim[i], err) == -1)
+			return -1;
 	/* What may not be on the disk takes nobody's place. */
 	return optimfs_commit(fs, NULL, NULL, err) == 0 ? 0 : -1;
 }
@@ -378,7 +420,7 @@ static int make(void *ctx, const char *old, const char *new,
 		return -1;
 	ret = find_stored(d, fs->now->cat, err);
 	if (ret == 0 && remove_optim(fs, err) == -1)
-		ret = err != NULL && err->number == 826
+		ret = err != NULL && (err->number == 826 || err->number == 827)
 		    ? cannot_drop(err->code, err)
 		    : -1;
 	if (ret == 0)

@@ -65,6 +65,28 @@ again "$data/deepspeed/z3_ws2_subgroups/ckpt" zero3@3 3
 again "$data/deepspeed/z2_ws2_bf16/ckpt" universal 2
 again "$data/pytorch/dcp_fsdp2_w3/ckpt" zero2@2 2
 
+# What thin --drop optim leaves.
+weights() { # CASE RANKS
+	from=$data/deepspeed/$1/ckpt
+	rm -rf "$scratch/run" "$scratch/new"
+	mkdir "$scratch/run"
+	cp -r "$from/$(cat "$from/latest")" "$scratch/run/global_step1"
+	cp -r "$from/$(cat "$from/latest")" "$scratch/run/global_step9"
+	chmod -R u+w "$scratch/run"
+	"$OPTIMFS" thin --keep-last 1 --drop optim --yes "$scratch/run" >/dev/null
+	is "$1: the optimizer is gone" "$(ls "$scratch/run/global_step1")" \
+	    mp_rank_00_model_states.pt
+	echo global_step1 >"$scratch/run/latest"
+	ok "$1: DeepSpeed loads the model alone" "$python" "$script" weights \
+	    "$from" "$scratch/new" "$2" "$scratch/run"
+	rm -rf "$scratch/want" "$scratch/got"
+	"$OPTIMFS" cp -r "$from" model "$scratch/want"
+	"$OPTIMFS" cp -r "$scratch/new" model "$scratch/got"
+	ok "$1: which is the same" diff -r "$scratch/want" "$scratch/got"
+}
+weights v0.19.6_z1_ws2_bf16 2
+weights v0.19.6_z2_ws4_round_robin 4
+
 reader=$TOP_SRCDIR/tests/interop/torch_reader.py
 if ! sanitized && "$python" "$reader" version; then
 	import_optimfs

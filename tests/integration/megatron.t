@@ -68,6 +68,26 @@ kinds() { # CASE RANKS TP
 	    '*buckets     * parameters found by their weights, 0 by order*'
 }
 
+# What thin --drop optim leaves, as with --no-load-optim.
+weights() { # CASE KIND RANKS TP
+	from=$TOP_SRCDIR/tests/data/megatron/$1/$2/iter_0000003
+	rm -rf "$scratch/run" "$scratch/new" "$scratch/want" "$scratch/got"
+	mkdir "$scratch/run"
+	cp -r "$from" "$scratch/run/iter_0000003"
+	cp -r "$from" "$scratch/run/iter_0000009"
+	chmod -R u+w "$scratch/run"
+	"$OPTIMFS" thin --keep-last 1 --drop optim --yes "$scratch/run" >/dev/null
+	is "$1, $2: the optimizer is gone" \
+	    "$("$OPTIMFS" ls "$scratch/run/iter_0000003" | tr '\n' ' ')" "extra/ model/ "
+	ok "$1, $2: $3 ranks of Megatron-Core load the model alone" "$python" \
+	    "$script" weights "$scratch/run/iter_0000003" "$scratch/new" "$3" "$4"
+	"$OPTIMFS" cp -r "$from" model "$scratch/want"
+	"$OPTIMFS" cp -r "$scratch/new" model "$scratch/got"
+	ok "$1, $2: which is the same" diff -r "$scratch/want" "$scratch/got"
+}
+
+weights llama_dp2 dp_reshardable 1 1
+weights gpt_tp2_dp2 fully_reshardable 2 2
 latest=fully_reshardable/iter_0000003
 kinds llama_dp2 2 1
 kinds gpt_tp2_dp2 2 2

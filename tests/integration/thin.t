@@ -103,6 +103,8 @@ fresh() { # the run as it was; what its parts are is in $scratch/sums
 	ln -s README "$run/step-100/link"
 	cp -r "$data/pytorch/dcp_fsdp2_zstd_w2/ckpt" "$run/step-200"
 	cp -r "$data/pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt" "$run/step-300"
+	cp -r "$data/deepspeed/z2_ws2_bf16/ckpt/global_step3" "$run/step-400"
+	cp -r "$data/megatron/llama_dp2/dp_reshardable/iter_0000003" "$run/step-500"
 	cp -r "$w2" "$run/step-900"
 	chmod -R u+w "$run"
 }
@@ -116,26 +118,35 @@ like "drop says what it would do" "$("$OPTIMFS" thin --keep-last 1 --drop optim 
        100  * drop     step-100
        200  * drop     step-200
        300  * drop     step-300
+       400  * drop     step-400
+       500  * drop     step-500
        900          -  keep     step-900: one of the last
-3 of 4 checkpoints would lose their optimizer, which frees about * kB; --yes drops it"
-for step in 100 200 300 900; do
+5 of 6 checkpoints would lose their optimizer, which frees about * MB; --yes drops it"
+for step in 100 200 300 400 500 900; do
 	eval "all_$step=$(sum step-$step) model_$step=$(sum step-$step model)"
 	eval "blocks_$step=$(du -sk "$run/step-$step" | cut -f 1)"
 done
 inode=$(stat -c %i "$run/step-100/README")
 status "drop takes the optimizer" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
-for step in 100 200 300; do
+for step in 100 200 300 400 500; do
 	eval "want=\$model_$step had=\$blocks_$step"
-	is "step $step has no optimizer" "$("$OPTIMFS" ls "$run/step-$step")" model/
+	is "step $step has no optimizer" "$("$OPTIMFS" ls "$run/step-$step" | grep -v extra)" model/
 	is "its model is what it was" "$(sum step-$step model)" "$want"
 	status "and it is whole" 0 "$OPTIMFS" fsck --data "$run/step-$step"
+	ok "it takes less room" test "$(du -sk "$run/step-$step" | cut -f 1)" -lt "$had"
+	like "nothing is missing" "$("$OPTIMFS" info "$run/step-$step")" \
+	    "*missing     nothing*"
 done
-ok "it takes less room" test "$(du -sk "$run/step-100" | cut -f 1)" -lt "$blocks_100"
+is "nothing else of DeepSpeed's optimizer is left" "$("$OPTIMFS" ls "$run/step-400/extra" 2>&1 | grep -c optimizer; ls "$run/step-400")" \
+    "0
+mp_rank_00_model_states.pt"
+is "nor of Megatron-Core's" "$("$OPTIMFS" ls -R -o type=dcp "$run/step-500" | grep -c optimizer)" 0
+is "what is not the optimizer's stays" "$("$OPTIMFS" cat "$run/step-500" extra/iteration)" 3
 is "the last one is as it was" "$(sum step-900)" "$all_900"
 is "other files stay, the same ones" "$(stat -c %i "$run/step-100/README") $(cat "$run/step-100/tokenizer/vocab.txt" "$run/step-100/link" | tr '\n' ' ')" "$inode words notes "
 is "nothing else is left behind" "$(ls -A "$run" | grep '^\.')" ''
 like "a second time there is nothing to do" "$("$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run")" \
-    "*step-100: has no optimizer*0 of 4 checkpoints lost their optimizer*"
+    "*step-100: has no optimizer*0 of 6 checkpoints lost their optimizer*"
 rm -r "$run"/step-300
 cp -r "$data/pytorch/dcp_fsdp2_multifile_w2/ckpt" "$run/step-300"
 chmod -R u+w "$run/step-300"
@@ -148,7 +159,7 @@ cp -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
 chmod -R u+w "$run/step-300"
 status "what cannot be edited would fail" 3 "$OPTIMFS" thin --keep-last 1 --drop optim "$run"
 like "it is not counted" "$(cat "$scratch/out")" \
-    "*failed   step-300: OFS826 *0 of 4 checkpoints would lose their optimizer, *"
+    "*failed   step-300: OFS826 *0 of 6 checkpoints would lose their optimizer, *"
 status "what cannot be edited fails" 3 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
 like "and says what to do instead" "$(cat "$scratch/out")" \
     "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *"
@@ -158,18 +169,27 @@ is "and keeps the model" "$("$OPTIMFS" sum "$scratch/model.pt" model | cut -d ' 
     "$(sum step-300 model)"
 ok "it is as it was" diff -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
 is "nothing of the attempt is left" "$(ls -A "$run" | grep '^\.')" ''
+# Fused parameters are found by the options of the optimizer.
+rm -r "$run"/step-300
+cp -r "$data/fsdp_dtensor/swiglu_w3/ckpt/iter_0000007" "$run/step-300"
+chmod -R u+w "$run/step-300"
+status "names that the optimizer gives would be lost with it" 3 "$OPTIMFS" thin \
+    --keep-last 1 --drop optim --yes "$run"
+like "which is said" "$(cat "$scratch/out")" \
+    "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *"
+ok "it is as it was, too" diff -r "$data/fsdp_dtensor/swiglu_w3/ckpt/iter_0000007" "$run/step-300"
 
 # Killed at any time, each is the old one or the new one.
 # A sum of the model alone names its paths in another way: compare by trees.
 model_sum() { "$OPTIMFS" sum "$run/$1" | cut -d ' ' -f 1; }
 fresh
 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run" >/dev/null
-for step in 100 200 300; do
+for step in 100 200 300 400 500; do
 	eval "model_$step=$(model_sum step-$step)"
 done
 killed() { # NAME
 	bad=
-	for step in 100 200 300 900; do
+	for step in 100 200 300 400 500 900; do
 		eval "all=\$all_$step model=\$model_$step"
 		case $(model_sum step-$step) in
 		"$all") ;;
@@ -179,7 +199,7 @@ killed() { # NAME
 	done
 	is "$1: each is the old one or the new one" "$bad" ''
 	status "$1: the next one finishes" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
-	is "$1: and leaves nothing" "$(ls -A "$run" | grep '^\.'; for step in 100 200 300; do "$OPTIMFS" ls "$run/step-$step"; done | sort -u)" model/
+	is "$1: and leaves nothing" "$(ls -A "$run" | grep '^\.'; for step in 100 200 300 400 500; do "$OPTIMFS" ls "$run/step-$step"; done | grep -v extra | sort -u)" model/
 }
 if command -v strace >/dev/null && ! sanitized; then
 	while read -r call when; do
@@ -194,8 +214,13 @@ if command -v strace >/dev/null && ! sanitized; then
 	renameat2 1
 	renameat2 2
 	renameat2 3
+	renameat2 4
+	renameat2 5
+	renameat2 6
+	renameat2 7
 	unlinkat 3
 	unlinkat 12
+	linkat 14
 	fsync 6
 	END
 	# A disk that fails at any sync damages nothing.
@@ -203,7 +228,7 @@ if command -v strace >/dev/null && ! sanitized; then
 	while :; do
 		when=$((when + 1))
 		fresh
-		rm -r "$run/step-200" "$run/step-300"
+		rm -r "$run"/step-[2345]00
 		strace -f -o "$scratch/trace" -e trace=fsync,fdatasync,syncfs \
 		    -e "inject=fsync,fdatasync,syncfs:error=EIO:when=$when" \
 		    "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run" >/dev/null 2>"$scratch/err"
@@ -216,6 +241,6 @@ if command -v strace >/dev/null && ! sanitized; then
 	is "a sync that fails leaves the old one or the new one" "$bad" ''
 	ok "some have failed" test "$when" -gt 6
 else
-	skip 34 "no strace"
+	skip 49 "no strace"
 fi
 done_testing

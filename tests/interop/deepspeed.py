@@ -6,6 +6,8 @@ usage: deepspeed.py again DIR NEW RANKS   a job of RANKS processes makes a model
                                           saves to NEW
        deepspeed.py train DIR NEW RANKS   the same, and two steps between, with the
                                           gradients of torch_reader.py
+       deepspeed.py weights DIR NEW RANKS WEIGHTS  the same as again, but loads the model
+                                          alone, from WEIGHTS
        deepspeed.py version               exit 0 where DeepSpeed can be used
 
 DIR is a checkpoint of ZeRO 1, 2 or 3 of RANKS ranks, or a universal one. The
@@ -173,7 +175,7 @@ def backward(torch, engine, number):
     engine.backward(loss)
 
 
-def job(rank, ranks, port, top, new, steps):
+def job(rank, ranks, port, top, new, steps, weights=None):
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank),
                       WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port))
@@ -193,7 +195,8 @@ def job(rank, ranks, port, top, new, steps):
     engine, _, _, _ = deepspeed.initialize(
         model=model, optimizer=adam, model_parameters=None,
         config=config(state, stage, dtype, universal))
-    path, _ = engine.load_checkpoint(top)
+    path, _ = engine.load_checkpoint(weights or top,
+                                     load_module_only=weights is not None)
     assert path is not None, "DeepSpeed found nothing to load"
     engine.optimizer.clip_grad = 0.0  # the checkpoint has set it
     for number in range(steps):
@@ -206,18 +209,22 @@ def job(rank, ranks, port, top, new, steps):
     engine.save_checkpoint(new, tag="again")
 
 
-def again(top, new, ranks, steps=0):
+def again(top, new, ranks, steps=0, weights=None):
     import socket
     import torch.multiprocessing
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    torch.multiprocessing.spawn(job, (int(ranks), port, top, new, steps),
+    torch.multiprocessing.spawn(job, (int(ranks), port, top, new, steps, weights),
                                 nprocs=int(ranks))
 
 
 def train(top, new, ranks):
     again(top, new, ranks, 2)
+
+
+def alone(top, new, ranks, weights):
+    again(top, new, ranks, weights=weights)
 
 
 def version():
@@ -233,4 +240,5 @@ def version():
 
 
 if __name__ == "__main__":
-    {"again": again, "train": train, "version": version}[sys.argv[1]](*sys.argv[2:])
+    {"again": again, "train": train, "version": version,
+     "weights": alone}[sys.argv[1]](*sys.argv[2:])

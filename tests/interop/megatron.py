@@ -8,6 +8,7 @@ usage: megatron.py train DIR NEW RANKS [TP [PP]]
        megatron.py again DIR NEW RANKS [TP [PP]]   the same without the steps
        megatron.py kinds DIR NEW RANKS [TP [PP]]   the same; NEW gets a directory for
                                                    each way to save the optimizer
+       megatron.py weights DIR NEW RANKS [TP [PP]] loads and saves the model alone
        megatron.py version                         exit 0 where Megatron-Core can be used
 
 TP and PP: tensor and pipeline parallel ranks. The caller compares trees. No GPU
@@ -163,7 +164,7 @@ def parameters(path):
 KINDS = "fully_reshardable", "dp_reshardable"
 
 
-def job(rank, ranks, store, tp, pp, path, new, steps, kinds=False):
+def job(rank, ranks, store, tp, pp, path, new, steps, kinds=False, weights=False):
     import torch
     import torch.distributed as dist
     import torch.overrides
@@ -180,6 +181,8 @@ def job(rank, ranks, store, tp, pp, path, new, steps, kinds=False):
 
     def state(loading, how=metadata):
         sharded = model.module.sharded_state_dict(metadata=how)
+        if weights:  # --no-load-optim, --no-save-optim
+            return {"model": sharded}
         return {"model": sharded, "optimizer": optimizer.sharded_state_dict(
             sharded, is_loading=loading, metadata=how)}
 
@@ -192,6 +195,12 @@ def job(rank, ranks, store, tp, pp, path, new, steps, kinds=False):
                  iteration=common["iteration"] + steps),
             where, content_metadata=how)
 
+    if weights:
+        model.module.load_state_dict(
+            dist_checkpointing.load(state(True), path)["model"])
+        save(new, metadata)
+        dist.destroy_process_group()
+        return
     make_state(torch, optimizer)
     loaded = dist_checkpointing.load(state(True), path)
     model.module.load_state_dict(loaded["model"])
@@ -211,12 +220,12 @@ def job(rank, ranks, store, tp, pp, path, new, steps, kinds=False):
     dist.destroy_process_group()
 
 
-def run(steps, path, new, ranks, tp="1", pp="1", kinds=False):
+def run(steps, path, new, ranks, tp="1", pp="1", kinds=False, weights=False):
     import tempfile
     import torch.multiprocessing as mp
     with tempfile.NamedTemporaryFile() as f:
         mp.spawn(job, (int(ranks), f.name + ".store", int(tp), int(pp), path,
-                       new, steps, kinds), nprocs=int(ranks))
+                       new, steps, kinds, weights), nprocs=int(ranks))
 
 
 def train(*args):
@@ -229,6 +238,10 @@ def again(*args):
 
 def every_kind(*args):
     run(1, *args, kinds=True)
+
+
+def alone(*args):
+    run(0, *args, weights=True)
 
 
 def version():
@@ -244,4 +257,5 @@ def version():
 
 
 if __name__ == "__main__":
-    {"again": again, "kinds": every_kind, "train": train, "version": version}[sys.argv[1]](*sys.argv[2:])
+    {"again": again, "kinds": every_kind, "train": train, "version": version,
+     "weights": alone}[sys.argv[1]](*sys.argv[2:])

@@ -45,6 +45,7 @@ struct ofs_dcp_commit {
 	bool *ours; /* of each task: its key is or will be of this index */
 	bool *gone; /* items whose old bytes are no longer used */
 	bool *dropped;
+	bool no_optim; /* all keys of an optimizer are dropped */
 	uint32_t *moved; /* of each item: its new place; OFS_NONE */
 
 	struct ofs_dcp_out *out;

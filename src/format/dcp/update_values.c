@@ -247,6 +247,78 @@ static int set_list(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 	return ret;
 }
 
+/* Without its optimizer. Of torch_dist and fsdp_dtensor names in the tree are no
+ * keys of the index: a stack is many tensors, a bucket has parts of many, options
+ * are those of groups. But every key of an optimizer begins in the same way, so
+ * that all of them can be removed together. */
+
+/* "optimizer.state.exp_avg.w", "chained_0.optimizer.distributed..." */
+static bool is_optim(struct ofs_str key)
+{
+	struct ofs_str rest = key;
+	uint64_t number;
+
+	if (ofs_str_take(&rest, "chained_") &&
+	    ofs_str_take_number(&rest, &number) && ofs_str_take(&rest, "."))
+		key = rest;
+	return ofs_str_take(&key, "optimizer.");
+}
+
+/* Is all of optim/ removed, and some of it has no key? */
+static bool drops_optim(const struct ofs_dcp_commit *d)
+{
+	for (size_t i = 0; i < d->c->ntasks; i++)
+		if (d->c->task[i].op == OFS_TASK_DROP &&
+		    d->c->task[i].entry->key == OFS_KEY_FIXED)
+			return ofs_commit_drops_optim(d->c);
+	return false;
+}
+
+static int drop_optim(struct ofs_dcp_commit *d, struct optimfs_error *err)
+{
+	const struct ofs_pickle *doc = d->index.doc;
+
+	for (uint32_t i = 0; i < ofs_pk_len(doc, d->index.keys); i++) {
+		struct ofs_str name =
+		    ofs_pk_str(doc, ofs_pk_key(doc, d->index.keys, i));
+
+		if (!is_optim(name))
+			continue;
+		if (ofs_dcp_commit_drop(d, name, err) == -1)
+			return -1;
+		d->no_optim = true;
+	}
+	return 0;
+}
+
+/* Is it stored in items that drop_optim has removed? */
+static bool was_dropped(const struct ofs_dcp_commit *d,
+    const struct ofs_commit_task *t)
+{
+	const struct ofs_catalog *cat = d->c->cat;
+	const struct ofs_tensor *tensor;
+	const struct ofs_extent *at;
+	uint32_t item;
+
+	switch (t->entry->kind) {
+	case OFS_ENTRY_VALUE:
+		/* of keys with dots, and of nested ones */
+		return is_optim(t->path[d->nprefix].s) ||
+		    ofs_str_is(t->path[d->nprefix].s, "optimizer");
+	case OFS_ENTRY_ITEM:
+		at = &cat->items[t->entry->ref].at;
+		break;
+	default:
+		tensor = &cat->tensors[t->entry->ref];
+		if (tensor->nshards == 0 ||
+		    cat->shards[tensor->shard].at.encoding == OFS_DERIVED)
+			return true;
+		at = &cat->shards[tensor->shard].at;
+	}
+	item = ofs_dcp_commit_around(d, at->object, at->off);
+	return item != OFS_NONE && d->dropped[item];
+}
+
 static int drop_key(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
     struct optimfs_error *err)
 {
@@ -340,6 +412,10 @@ static int change_one(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 {
 	uint32_t depth = 0, item = OFS_NONE;
 
+	if (d->no_optim && t->op == OFS_TASK_DROP && was_dropped(d, t)) {
+		t->done = true;
+		return 0;
+	}
 	if (t->entry == NULL || t->entry->kind == OFS_ENTRY_VALUE ||
 	    t->op == OFS_TASK_DROP)
 		item = holder(d, t, &depth);
@@ -361,7 +437,8 @@ static int change_one(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 
 int ofs_dcp_commit_change(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
-	if (find_ours(d, err) == -1)
+	if (find_ours(d, err) == -1 ||
+	    (drops_optim(d) && drop_optim(d, err) == -1))
 		return -1;
 	for (size_t i = 0; i < d->c->ntasks; i++)
 		if (!d->c->task[i].done && d->ours[i] &&

@@ -84,6 +84,57 @@ static int bid(const struct ofs_dir *dir, const struct ofs_names *names,
 	return here == 1 ? 100 : OFS_BID_ASKED;
 }
 
+/* The component "optimizer" of the common state in the path of a change; 0: it is
+ * none of the optimizer's. */
+static uint32_t common_optim(const struct ofs_commit_task *t)
+{
+	uint32_t at = ofs_str_is(t->path[0].s, OFS_MEGATRON_COMMON) ? 1 : 2;
+
+	return ofs_str_begins(t->path[0].s, OFS_MEGATRON_COMMON) &&
+		t->npath > at && ofs_str_is(t->path[at].s, "optimizer")
+	    ? at
+	    : 0;
+}
+
+/* Without the optimizer, the common state has nothing of it: it is removed as one,
+ * with its tensors, of which no path in the source is known. (Those that are not
+ * in the common state are removed with their keys.) */
+static void drop_common_optim(struct ofs_commit *c)
+{
+	const struct ofs_commit_task *one = NULL;
+
+	for (size_t i = 0; i < c->ntasks; i++) {
+		struct ofs_commit_task *t = &c->task[i];
+		uint32_t at = t->op == OFS_TASK_DROP ? common_optim(t) : 0;
+
+		if (at == 0)
+			continue;
+		t->npath = at + 1;
+		one = t;
+	}
+	for (size_t i = 0; one != NULL && i < c->ntasks; i++) {
+		struct ofs_commit_task *t = &c->task[i];
+
+		if (t->op != OFS_TASK_DROP ||
+		    t->entry->kind != OFS_ENTRY_TENSOR)
+			continue;
+		t->path = one->path;
+		t->npath = one->npath;
+	}
+}
+
+static int update(struct ofs_commit *c, const struct ofs_part *part,
+    struct optimfs_error *err)
+{
+	if (ofs_commit_drops_optim(c))
+		drop_common_optim(c);
+	return ofs_dcp_update(c, part, err);
+}
+
+/* How the optimizer is divided, and its groups of other ranks. */
+static const char *const optim[] = { "extra/distributed",
+	"extra/chained_*/distributed", NULL };
+
 const struct ofs_format ofs_format_megatron = {
 	.name = "megatron",
 	.title = "Megatron-Core torch_dist (megatron)",
@@ -93,7 +144,8 @@ const struct ofs_format ofs_format_megatron = {
 	.beside_prefix = OFS_MEGATRON_COMMON,
 	.read = ofs_dcp_read,
 	.join = ofs_megatron_join,
-	.update = ofs_dcp_update,
+	.update = update,
 	.fixed_names = true,
-	.keeps_optim = true,
+	.optim = optim,
+	.holes = true,
 };

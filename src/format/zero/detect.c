@@ -150,6 +150,20 @@ static const struct ofs_view_kind stages[] = {
 	{ .name = NULL },
 };
 
+/* Stage 3 has its weights in the optimizer's files. */
+static bool keeps_weights(const struct ofs_catalog *cat)
+{
+	struct ofs_zero_name id;
+
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		if (ofs_zero_name(ofs_path_last(cat->objects[i].path), &id) &&
+		    id.kind == OFS_ZERO_MODEL_PART)
+			return true;
+	return false;
+}
+
+static const char *const optim[] = { "extra/optimizer_state_dict", NULL };
+
 const struct ofs_format ofs_format_deepspeed = {
 	.name = "deepspeed",
 	.title = "DeepSpeed ZeRO (deepspeed)",
@@ -162,8 +176,16 @@ const struct ofs_format ofs_format_deepspeed = {
 	.option = ofs_option_crc,
 	.render = &ofs_zero_render,
 	.update = ofs_zero_update,
-	.keeps_optim = true,
+	.optim = optim,
+	.keeps_optim = keeps_weights,
 };
+
+/* A universal checkpoint has its weights among the states of the optimizer. */
+static bool keeps_optim(const struct ofs_catalog *cat)
+{
+	(void)cat;
+	return true;
+}
 
 const struct ofs_format ofs_format_universal = {
 	.name = "universal",
@@ -177,5 +199,5 @@ const struct ofs_format ofs_format_universal = {
 	.option = ofs_option_crc,
 	.render = &ofs_zero_render,
 	.update = ofs_universal_update,
-	.keeps_optim = true,
+	.keeps_optim = keeps_optim,
 };

@@ -346,20 +346,23 @@ int ofs_zero_open_models(struct ofs_zero *z, const struct ofs_zero_files *files,
 
 /* A model's file of ZeRO has param_shapes, which say what is in the flat groups
  * of the optimizer's files, and their number. Without any of those, only weights
- * are left. */
+ * are left. Without param_shapes, too, there never was an optimizer, or it was
+ * dropped (update.c). */
 static int note_no_optim(struct ofs_zero *z, struct optimfs_error *err)
 {
 	const struct ofs_ranks_file *f = z->model.file;
 	int64_t world;
 
 	if (z->optim.nfiles > 0 || z->optim.ndamaged > 0 ||
-	    z->model.nfiles == 0 || z->shapes.n == 0 ||
+	    z->model.nfiles == 0 ||
 	    !ofs_zero_world(f->doc,
 		ofs_pk_get(f->doc, ofs_pickle_root(f->doc), "dp_world_size"),
 		&world))
 		return 0;
 	if (z->cat->world_size < world)
 		z->cat->world_size = (int)world;
+	if (z->shapes.n == 0)
+		return 0;
 	return ofs_catalog_note(z->cat, OFS_NOTE_MISSING, EIO, err,
 	    "OFS180 the optimizer's files of all %d ranks are missing "
 	    "(*zero_pp_rank_*_mp_rank_%02d_optim_states.pt, beside %.200s)",

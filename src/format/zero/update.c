@@ -4,6 +4,7 @@
 
 #include "format/zero/update.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -527,6 +528,92 @@ static int put_columns(struct column *col)
 	return 0;
 }
 
+/* Without its optimizer a checkpoint has no files of it, and no param_shapes,
+ * which say what is in them: as DeepSpeed writes one that has none, and loads it
+ * with load_module_only=True. */
+
+static bool is_optim_file(const struct ofs_zero_file *f)
+{
+	return f->id.kind == OFS_ZERO_OPTIM ||
+	    f->id.kind == OFS_ZERO_EXPERT_OPTIM;
+}
+
+/* Is the optimizer removed, of which nothing else needs the files? Stage 3 has
+ * its weights there. */
+static bool drops_optim(const struct column *col)
+{
+	bool here = false;
+
+	for (size_t i = 0; i < col->files->n; i++) {
+		here = here || is_optim_file(&col->files->file[i]);
+		if (col->files->file[i].id.kind == OFS_ZERO_MODEL_PART)
+			return false;
+	}
+	return here && !col->universal && ofs_commit_drops_optim(col->c);
+}
+
+static bool is_optim(const struct column *col, const struct ofs_commit_task *t)
+{
+	return t->op == OFS_TASK_DROP && !is_elsewhere(col, t) &&
+	    (is_in(col, t, "optim", NULL) ||
+		is_in(col, t, "optimizer_state_dict", NULL));
+}
+
+/* What files of models have of it: names and shapes, and without ZeRO its state,
+ * which in ZeRO is None. Each key is the place of a task. */
+static int drop_keys(struct column *col)
+{
+	static const char *const words[] = { "param_shapes", "optimizer" };
+	struct ofs_key key[2];
+	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
+	size_t n = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < col->c->ntasks && n < 2; i++) {
+		if (!is_optim(col, &col->c->task[i]))
+			continue;
+		key[n] = (struct ofs_key){ ofs_str_of(words[n]), 0 };
+		col->path[i] = (struct ofs_commit_path){ &key[n], 1 };
+		n++;
+	}
+	for (size_t i = 0; i < col->files->n && ret == 0; i++)
+		if (col->files->file[i].id.kind == OFS_ZERO_MODEL)
+			ret = ofs_torch_commit_file(col->c,
+			    col->files->file[i].rel, &s, col->err);
+	return ret;
+}
+
+static int drop_optim(struct column *col)
+{
+	struct ofs_commit *c = col->c;
+	bool alone = c->nchanged == 0;
+	int ret;
+
+	for (size_t i = 0; i < c->ntasks; i++)
+		alone = alone &&
+		    (is_optim(col, &c->task[i]) ||
+			is_elsewhere(col, &c->task[i]));
+	if (!alone)
+		return optimfs_fail(col->err, EINVAL,
+		    "OFS826 the optimizer of a DeepSpeed checkpoint can only "
+		    "be removed alone: commit the other changes first");
+	c->at_once = true;
+	for (size_t i = 0; i < col->files->n; i++)
+		if (is_optim_file(&col->files->file[i]) &&
+		    ofs_commit_remove(c, col->files->file[i].rel, col->err) ==
+			-1)
+			return -1;
+	col->path = calloc(c->ntasks + 1, sizeof(*col->path));
+	if (col->path == NULL)
+		return ofs_no_memory(col->err);
+	ret = drop_keys(col);
+	free(col->path);
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (is_optim(col, &c->task[i]))
+			c->task[i].done = true;
+	return ret;
+}
+
 static int update(struct ofs_commit *c, const struct ofs_part *part,
     bool universal, struct optimfs_error *err)
 {
@@ -536,16 +623,22 @@ static int update(struct ofs_commit *c, const struct ofs_part *part,
 		.universal = universal,
 		.files = &files,
 		.err = err };
+	bool drop;
 	int ret = 0;
 
 	col.nprefix = ofs_part_keys(part, col.prefix);
-	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
-		ret = check(&col, &c->task[i]);
-	if (ret == -1 || c->ntasks == 0)
-		return ret;
+	if (c->ntasks == 0)
+		return 0;
 	if (ofs_zero_list(&files, &c->cat->dir, part->rel, err) == -1)
 		return -1;
-	ret = universal ? put_column(&col) : put_columns(&col);
+	drop = drops_optim(&col);
+	for (size_t i = 0; i < c->ntasks && ret == 0; i++)
+		if (!drop || !is_optim(&col, &c->task[i]))
+			ret = check(&col, &c->task[i]);
+	if (ret == 0)
+		ret = drop          ? drop_optim(&col)
+		    : universal ? put_column(&col)
+				: put_columns(&col);
 	ofs_zero_files_fini(&files);
 	return ret;
 }
