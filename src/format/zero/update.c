@@ -636,7 +636,7 @@ static int update(struct ofs_commit *c, const struct ofs_part *part,
 		if (!drop || !is_optim(&col, &c->task[i]))
 			ret = check(&col, &c->task[i]);
 	if (ret == 0)
-		ret = drop          ? drop_optim(&col)
+		ret = drop      ? drop_optim(&col)
 		    : universal ? put_column(&col)
 				: put_columns(&col);
 	ofs_zero_files_fini(&files);
