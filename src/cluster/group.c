@@ -219,6 +219,7 @@ static void group_free(struct optimfs_group *w)
 	free(w->done);
 	free(w->silent);
 	free(w->reader);
+	free(w->machine);
 	free(w);
 }
 
@@ -428,16 +429,32 @@ int ofs_group_add(struct optimfs_group *w, struct ofs_manifest *s,
 int optimfs_group_readers(struct optimfs_group *w, const bool *reader,
     struct optimfs_error *err)
 {
-	int *rank = ofs_alloc((size_t)w->size, sizeof(*rank), err);
+	size_t n = (size_t)w->size;
+	int *rank = ofs_alloc(n, sizeof(*rank), err);
+	int *end = ofs_alloc(n + 1, sizeof(*end), err), m = 0;
 
-	if (rank == NULL)
+	if (rank == NULL || end == NULL) {
+		free(rank);
+		free(end);
 		return -1;
-	free(w->reader);
-	w->reader = rank;
-	w->nreaders = 0;
+	}
+	/* by the lowest rank of the machine: where its readers end, and begin */
 	for (int r = 0; r < w->size; r++)
+		end[w->ops->node(w->w, r)] += reader[r];
+	for (int r = 1; r <= w->size; r++)
+		end[r] += end[r - 1];
+	for (int r = w->size - 1; r >= 0; r--)
 		if (reader[r])
-			rank[w->nreaders++] = r;
+			rank[--end[w->ops->node(w->w, r)]] = r;
+	for (int r = 0; r < w->size; r++)
+		if (end[r] < end[r + 1])
+			end[m++] = end[r];
+	end[m] = end[w->size];
+	free(w->reader);
+	free(w->machine);
+	w->reader = rank;
+	w->machine = end;
+	w->nmachines = m;
 	return 0;
 }
 

@@ -81,7 +81,9 @@ struct optimfs_group {
 	struct ofs_task *task;               /* the shared task: task.h */
 	struct ofs_calls *calls;
 	struct ofs_mail *mail;
-	int *reader, nreaders; /* ranks that open checkpoints; sorted */
+	/* Ranks that open checkpoints, by machine; those of machine i begin at
+	 * machine[i], and end at machine[i + 1]. */
+	int *reader, *machine, nmachines;
 	uint32_t gathers;     /* number of collective calls made: allgather.h */
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t changed;

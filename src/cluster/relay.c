@@ -122,25 +122,78 @@ static bool has_file(const struct ofs_manifest *s, uint32_t file, int rank)
 	return false;
 }
 
-/* False: this rank is not in the tree. */
+/* The tree has its machines from top on, and the ranks of the first one from
+ * first on. */
+struct tree {
+	const struct optimfs_group *w;
+	int top, first;
+};
+
+/* The rank at place p of machine m; -1: none. */
+static int member(const struct tree *t, int m, int p)
+{
+	const struct optimfs_group *w = t->w;
+	int at = (m + t->top) % w->nmachines;
+	int n = w->machine[at + 1] - w->machine[at];
+
+	if (m >= w->nmachines || p >= n)
+		return -1;
+	return w->reader[w->machine[at] + (p + (m == 0 ? t->first : 0)) % n];
+}
+
+/* Puts the owner on top, or the next reader of its machine, or the next
+ * machine. */
+static struct tree find_tree(const struct optimfs_group *w, int owner)
+{
+	struct tree t = { .w = w };
+	int node = w->ops->node(w->w, owner), first = 0, rank;
+
+	while (t.top < w->nmachines &&
+	    w->ops->node(w->w, w->reader[w->machine[t.top]]) < node)
+		t.top++;
+	t.top %= w->nmachines;
+	while ((rank = member(&t, 0, first)) != -1 && rank < owner)
+		first++;
+	if (rank != -1 && w->ops->node(w->w, rank) == node)
+		t.first = first;
+	return t;
+}
+
+/* Finds the place of this rank. */
+static bool find_self(const struct tree *t, int *m, int *p)
+{
+	int rank;
+
+	for (*m = 0; *m < t->w->nmachines; ++*m)
+		for (*p = 0; (rank = member(t, *m, *p)) != -1; ++*p)
+			if (rank == t->w->rank)
+				return true;
+	return false;
+}
+
+/* False: this rank is not in the tree, or alone. */
 static bool find_place(const struct ofs_manifest *s, uint32_t file,
     struct place *at)
 {
 	const struct optimfs_group *w = s->group;
-	int top = 0, me = 0, n = w->nreaders, i;
+	struct tree t;
+	int m, p;
 
-	while (top < n && w->reader[top] < s->owner[s->file[file].owner].rank)
-		top++;
-	while (me < n && w->reader[me] != w->rank)
-		me++;
-	if (me == n || n < 2)
+	if (w->nmachines == 0 || w->machine[w->nmachines] < 2)
 		return false;
-	i = (me - top + n) % n;
-	*at = (struct place){
-		.above = i == 0 ? -1 : w->reader[((i - 1) / 2 + top) % n]
-	};
-	for (int k = 2 * i + 1; k <= 2 * i + 2 && k < n; k++)
-		at->nbelow += !has_file(s, file, w->reader[(k + top) % n]);
+	t = find_tree(w, s->owner[s->file[file].owner].rank);
+	if (!find_self(&t, &m, &p))
+		return false;
+	*at = (struct place){ .above = p > 0 ? member(&t, m, (p - 1) / 2)
+		    : m > 0                  ? member(&t, (m - 1) / 2, 0)
+					     : -1 };
+	for (int k = 1; k <= 2; k++) {
+		int near = member(&t, m, 2 * p + k);
+		int far = p > 0 ? -1 : member(&t, 2 * m + k, 0);
+
+		at->nbelow += near != -1 && !has_file(s, file, near);
+		at->nbelow += far != -1 && !has_file(s, file, far);
+	}
 	return true;
 }
 

@@ -12,12 +12,14 @@
 struct ofs_manifest;
 
 /* All ranks that open a checkpoint read its index, which may be gigabytes, and
- * often one rank has it. So they form a binary tree for each file, with its
- * owner on top (or the next rank that opens). Each asks the one above for pieces
- * and keeps them until those below have asked for them: a piece crosses each
- * link once, and the owner sends it twice. A piece that somebody above is still
- * waiting for comes as the result of a call, so the time for an answer does not
- * grow with the tree. What cannot be had in this way is read from the owner. */
+ * often one rank has it. So they form a tree for each file, with its owner on top
+ * (or the next rank that opens): a binary tree of machines, of which one rank
+ * stands for all, and below it a binary tree of the ranks of its machine. Each
+ * asks the one above for pieces and keeps them until those below have asked for
+ * them: a piece reaches each machine once, and each sends it to two others. A
+ * piece that somebody above is still waiting for comes as the result of a call, so
+ * the time for an answer does not grow with the tree. What cannot be had in this
+ * way is read from the owner. */
 struct ofs_relay;
 
 struct ofs_relay *ofs_relay_new(struct optimfs_error *err);

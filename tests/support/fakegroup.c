@@ -18,7 +18,7 @@ struct ofs_group {
 };
 
 struct fakegroup {
-	int size;
+	int size, machines;
 	struct ofs_group *group;
 	atomic_bool *dead, *mute;
 	pthread_barrier_t barrier;
@@ -43,6 +43,7 @@ struct fakegroup *fakegroup_new(int size)
 	size_t n = (size_t)size;
 
 	f->size = size;
+	f->machines = 2;
 	f->group = must(calloc(n, sizeof(*f->group)));
 	f->dead = must(calloc(n, sizeof(*f->dead)));
 	f->mute = must(calloc(n, sizeof(*f->mute)));
@@ -50,6 +51,11 @@ struct fakegroup *fakegroup_new(int size)
 	f->chain = must(calloc(n, sizeof(*f->chain)));
 	pthread_barrier_init(&f->barrier, NULL, (unsigned)size);
 	return f;
+}
+
+void fakegroup_machines(struct fakegroup *f, int n)
+{
+	f->machines = n;
 }
 
 void fakegroup_free(struct fakegroup *f)
@@ -181,14 +187,15 @@ static const char *host(const struct ofs_group *w, int r)
 
 static int node(const struct ofs_group *w, int r)
 {
-	(void)w;
-	return r % 2;
+	return r % w->f->machines;
 }
 
 static void count(struct fakegroup *f, int from, const struct ofs_ask *a)
 {
-	atomic_fetch_add(&f->sent[from], a->nrequest);
-	atomic_fetch_add(&f->sent[a->to], a->want);
+	if (from % f->machines != a->to % f->machines) {
+		atomic_fetch_add(&f->sent[from], a->nrequest);
+		atomic_fetch_add(&f->sent[a->to], a->want);
+	}
 	atomic_fetch_add(&f->counts.asks, 1);
 	/* when ranks ask for signs of life depends on the clock */
 	if (*(const uint8_t *)a->request != OFS_WIRE_PING)

@@ -14,6 +14,8 @@
 struct fakegroup;
 
 struct fakegroup *fakegroup_new(int size);
+/* The ranks are dealt to n machines; else to two. */
+void fakegroup_machines(struct fakegroup *f, int n);
 void fakegroup_free(struct fakegroup *f);
 /* The calling thread joins as this rank next. */
 void fakegroup_be(struct fakegroup *f, int rank);
@@ -39,8 +41,8 @@ struct fakegroup_counts {
 };
 struct fakegroup_counts *fakegroup_counts(struct fakegroup *f);
 
-/* Bytes that a rank has sent, in questions and answers, since the last
- * _anew. */
+/* Bytes that a rank has sent to other machines, in questions and answers, since
+ * the last _anew. */
 uint64_t fakegroup_sent(struct fakegroup *f, int rank);
 void fakegroup_sent_anew(struct fakegroup *f);
 /* The longest chain of messages in which each had to wait for the one before, if
