@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "naming/ids.h"
+#include "naming/ids_order.h"
 #include "pickle/pickle.h"
 
 /* An optimizer numbers its parameters in the order in which the model has them,
@@ -19,9 +20,8 @@
  *
  * If the model is in one file that keeps the order of its state dict (a pickle
  * does), then by shape the states of a group, sorted by ID, must be a
- * subsequence of the model's tensors. There is one way if matching each as early
- * as possible gives the same as matching each as late as possible. The groups
- * of IDs are known where params is a value; else all IDs are one group.
+ * subsequence of the model's tensors (ids_order.h). The groups of IDs are known
+ * where params is a value; else all IDs are one group.
  *
  * Other files sort their keys: safetensors by type and name, an index of DCP by
  * rank; and a pickle whose names are sorted may be one that was made of what
@@ -107,85 +107,82 @@ static void find_candidates(const struct match *m, struct member *k)
 	}
 }
 
-static int no_fit(const struct match *m, const struct member *k,
-    const struct member *before, struct optimfs_error *err)
+/* range: of the members before k in the order of the model; or NULL. */
+static int no_fit(const struct match *m, uint32_t k,
+    const struct ofs_ids_range *range, struct optimfs_error *err)
 {
+	bool after =
+	    range != NULL && k > 0 && m->v[k - 1].group == m->v[k].group;
 	char shape[64];
 
-	ofs_ids_print_state(m->c, &k->s, shape);
+	ofs_ids_print_state(m->c, &m->v[k].s, shape);
 	return optimfs_fail(err, EINVAL,
 	    "OFS636 ids=model: the state of ID %u has shape [%s], which no "
-	    "tensor of the model has%s%.150s%s",
-	    k->s.id, shape, before == NULL ? "" : " after ",
-	    before == NULL ? "" : name_at(m, before->at),
-	    m->order == OFS_IN_ORDER ? m->hint
-				     : ", or another ID must be that one");
+	    "tensor of the model has%s%.150s%s%s",
+	    m->v[k].s.id, shape, after ? " after " : "",
+	    after ? name_at(m, range[k - 1].first) : "",
+	    range == NULL || m->v[0].group != m->v[m->n - 1].group
+		? ", or another ID must be that one"
+		: "",
+	    range == NULL ? "" : m->hint);
 }
 
 /* The order of the model. */
 
-static int earliest(const struct match *m, struct member *v, uint32_t n,
-    struct optimfs_error *err)
+static bool fits_member(const void *ctx, uint32_t k, uint32_t at)
 {
-	uint32_t at = 0;
+	const struct match *m = ctx;
 
-	for (uint32_t k = 0; k < n; k++, at++) {
-		while (at < m->nmodel && !fits(m, at, &v[k]))
-			at++;
-		if (at == m->nmodel)
-			return no_fit(m, &v[k], k == 0 ? NULL : &v[k - 1], err);
-		v[k].at = at;
-	}
-	return 0;
+	return fits(m, at, &m->v[k]);
 }
 
-static int unique(const struct match *m, const struct member *v, uint32_t n,
+/* The numbers of members of each group, malloc'ed. */
+static uint32_t *group_sizes(const struct match *m, uint32_t *ngroups,
     struct optimfs_error *err)
 {
-	uint32_t at = m->nmodel;
+	uint32_t *size = ofs_alloc(m->n, sizeof(*size), err);
 
-	for (uint32_t k = n; k-- > 0;) {
-		do
-			at--;
-		while (!fits(m, at, &v[k]));
-		if (at != v[k].at)
+	*ngroups = 0;
+	for (uint32_t k = 0; k < m->n && size != NULL; k++) {
+		if (k == 0 || m->v[k].group != m->v[k - 1].group)
+			++*ngroups;
+		size[*ngroups - 1]++;
+	}
+	return size;
+}
+
+static int take_ranges(struct match *m, const struct ofs_ids_range *range,
+    struct optimfs_error *err)
+{
+	for (uint32_t k = 0; k < m->n; k++) {
+		if (range[k].first != range[k].last)
 			return optimfs_fail(err, EINVAL,
 			    "OFS636 ids=model: ID %u may be %.100s or %.100s%s",
-			    v[k].s.id, name_at(m, v[k].at), name_at(m, at),
-			    m->hint);
-	}
-	return 0;
-}
-
-static int own(struct match *m, const struct member *v, uint32_t n,
-    struct optimfs_error *err)
-{
-	for (uint32_t k = 0; k < n; k++) {
-		if (m->owner[v[k].at] != OFS_NONE)
-			return optimfs_fail(err, EINVAL,
-			    "OFS636 ids=model: IDs %u and %u may both be "
-			    "%.150s%s",
-			    m->owner[v[k].at], v[k].s.id, name_at(m, v[k].at),
-			    m->hint);
-		m->owner[v[k].at] = v[k].s.id;
+			    m->v[k].s.id, name_at(m, range[k].first),
+			    name_at(m, range[k].last), m->hint);
+		m->v[k].at = range[k].first;
+		m->owner[range[k].first] = m->v[k].s.id;
 	}
 	return 0;
 }
 
 static int match_order(struct match *m, struct optimfs_error *err)
 {
-	uint32_t end;
+	struct ofs_ids_range *range = ofs_alloc(m->n, sizeof(*range), err);
+	uint32_t ngroups, *size = group_sizes(m, &ngroups, err), k;
+	struct ofs_ids_order order = { m->nmodel, size, ngroups, fits_member,
+		m };
+	int ret = -1;
 
-	for (uint32_t i = 0; i < m->n; i = end) {
-		for (end = i + 1;
-		     end < m->n && m->v[end].group == m->v[i].group; end++)
-			;
-		if (earliest(m, m->v + i, end - i, err) == -1 ||
-		    unique(m, m->v + i, end - i, err) == -1 ||
-		    own(m, m->v + i, end - i, err) == -1)
-			return -1;
-	}
-	return 0;
+	if (range != NULL && size != NULL)
+		ret = ofs_ids_order_find(&order, range, &k, err);
+	if (ret == 1)
+		ret = no_fit(m, k, range, err);
+	else if (ret == 0)
+		ret = take_ranges(m, range, err);
+	free(range);
+	free(size);
+	return ret;
 }
 
 /* The number of IDs whose shape others of the model have, too: their names rest
@@ -309,7 +306,7 @@ static int match_shapes(struct match *m, struct optimfs_error *err)
 			int n = k->at == OFS_NONE ? choices(m, k, &at) : 2;
 
 			if (n == 0)
-				return no_fit(m, k, NULL, err);
+				return no_fit(m, i, NULL, err);
 			if (n == 2)
 				continue;
 			k->at = at;

@@ -26,6 +26,12 @@ are() {
 
 are "a pickle keeps the order of the model" "$data/pickle_equal.pt" -o ids=model
 are "shapes tell where a file is sorted" "$data/sorted_shapes" -o ids=model
+# Of two tensors of one shape, the other group needs one. PyTorch saved the same
+# state by names, too.
+raw=$TOP_SRCDIR/tests/data/pytorch/rank_dtensor_fsdp2_tp_w4
+is "a tensor that another group needs is no candidate" \
+    "$("$OPTIMFS" sum -o ids=model "$raw/ckpt_raw" optim/state | cut -d" " -f1)" \
+    "$("$OPTIMFS" sum "$raw/ckpt" optim/state | cut -d" " -f1)"
 like "names that only the order tells are a warning" \
     "$("$OPTIMFS" info -o ids=model "$data/pickle_equal.pt")" '*OFS631 *named by the order of the model alone*'
 like "reshard says so" \

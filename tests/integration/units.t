@@ -55,11 +55,19 @@ refuses "names in another order" "but its state is not that one's"
 ids=/nonexistent
 refuses "a missing file" "ids=/nonexistent"
 
-# A tied weight has a second name that only units.json knows.
+# Without the model, only the units file can tell the order of the parameters: the
+# root has some before and some after those of the layers.
 mkdir "$scratch/optim"
 cp "$ck"/optim_rank*.pt "$scratch/optim"
+like "nested units without an order are refused" \
+    "$("$OPTIMFS" ls -o "units=$data/units.json" "$scratch/optim" 2>&1)" \
+    "*OFS164 *order of the model is not known*needs parameters*"
+printf '{"units": %s, "parameters": [%s]}\n' "$(cat "$data/units.json")" \
+    "$(sed 's/.*/"&"/; $!s/$/,/' "$scratch/good")" >"$scratch/order.json"
+
+# A tied weight has a second name that only units.json knows.
 alone() {
-	"$OPTIMFS" cat -o "units=$data/units.json" "$scratch/optim" "$@"
+	"$OPTIMFS" cat -o "units=$scratch/order.json" "$scratch/optim" "$@"
 }
 ok "optimizer files without the model can be read" alone optim/state/tok_embeddings.weight/step
 is "the state of a tied weight can be read by its second name" \

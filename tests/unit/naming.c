@@ -905,6 +905,18 @@ static void ids_of_model(void)
 		"optim/param_groups/0/params\n"
 		"v[2,3] optim|param_groups|#1|params = "
 		"optim/param_groups/1/params\n"));
+	ofs_catalog_free(check_with(
+	    "ids=model and a tensor that the other group needs", &opt,
+	    "t4,3 model|e = model/e\n"
+	    "t3 model|n = model/n\n"
+	    "t4,3 model|h = model/h\n"
+	    "t4,3 optim|state|0|exp_avg = optim/state/e/exp_avg\n"
+	    "t3 optim|state|1|exp_avg = optim/state/n/exp_avg\n"
+	    "t4,3 optim|state|2|exp_avg = optim/state/h/exp_avg\n"
+	    "v[0] optim|param_groups|#0|params = "
+	    "optim/param_groups/0/params\n"
+	    "v[1,2] optim|param_groups|#1|params = "
+	    "optim/param_groups/1/params\n"));
 	fails("ids=model and two groups with unread params", &opt,
 	    "t3,2 model|a.w = x\nt3 model|a.b = x\n"
 	    "t4,3 model|b.w = x\nt4 model|b.b = x\n"
@@ -917,7 +929,9 @@ static void ids_of_model(void)
 	    "t3 optim|state|0|exp_avg = x\nt3 optim|state|1|exp_avg = x\n"
 	    "v[0] optim|param_groups|#0|params = x\n"
 	    "v[1] optim|param_groups|#1|params = x\n",
-	    EINVAL, "IDs 0 and 1 may both be w");
+	    EINVAL,
+	    "ID 1 has shape [3], which no tensor of the model has, or "
+	    "another ID must be that one");
 	fails("ids=model and two matching parameters", &opt,
 	    "t3 model|w = x\nt3 model|b = x\nt4 model|c = x\n"
 	    "t3 optim|state|0|exp_avg = x\nt4 optim|state|1|exp_avg = x\n",

@@ -257,7 +257,7 @@ static int by_range(const void *a, const void *b, void *ctx)
  * shards are sorted. Those before *from end before the parameter; so do they
  * for the next one. */
 static uint32_t make_tensor(struct entries *x, uint32_t entry,
-    struct ofs_order_name at, uint32_t *from, struct optimfs_error *err)
+    struct ofs_unit_place at, uint32_t *from, struct optimfs_error *err)
 {
 	const struct ofs_unit *u = &x->f->units->unit[at.unit];
 	const struct ofs_unit_param *p = ofs_fsdp_param(x->f, at);
@@ -327,7 +327,7 @@ static int add_ties(struct entries *x, uint32_t entry, uint32_t unit,
 	for (uint32_t i = 0; i < u->unit[unit].nties; i++) {
 		const struct ofs_unit_tie *t =
 		    &u->tie[u->unit[unit].first_tie + i];
-		struct ofs_order_name at = ofs_fsdp_find(x->f, t->target);
+		struct ofs_unit_place at = ofs_fsdp_find(x->f, t->target);
 
 		if (at.unit != unit)
 			continue;
@@ -352,7 +352,7 @@ static int split(struct entries *x, uint32_t entry, uint32_t unit,
 		    sizeof(*x->cat->shards), by_range, x->cat);
 	for (uint32_t i = 0; i < u->flat.nparams; i++) {
 		uint32_t ref = make_tensor(x, entry,
-		    (struct ofs_order_name){ unit, i }, &from, err);
+		    (struct ofs_unit_place){ unit, i }, &from, err);
 
 		if (ref == OFS_NONE ||
 		    show(x, entry, u->param[i].fqn, ref, v, n, err) == -1)

@@ -8,7 +8,6 @@
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
 
-#include "format/fsdp/unit_order.h"
 #include "format/fsdp/units.h"
 #include "format/ranks/pieces.h"
 #include "format/ranks/ranks.h"
@@ -18,7 +17,7 @@ struct ofs_ids_file;
 struct ofs_fsdp {
 	struct ofs_ranks *set;
 	const struct ofs_units *units; /* NULL: no units are known */
-	struct ofs_order_name *at;     /* of each of the units' names */
+	struct ofs_unit_place *at;     /* of each of the units' names */
 	/* All parameters of the model, if the units file lists them. */
 	struct ofs_keys order;
 	const struct ofs_ids_file *ids; /* the file of ids=; NULL: none */
@@ -27,7 +26,7 @@ struct ofs_fsdp {
 
 static inline const struct ofs_unit_param *ofs_fsdp_param(const struct ofs_fsdp
 							      *f,
-    struct ofs_order_name at)
+    struct ofs_unit_place at)
 {
 	return &f->units->unit[at.unit].param[at.param];
 }
@@ -69,7 +68,7 @@ int ofs_fsdp_note_slices(struct ofs_catalog *cat, const char *rel,
     struct optimfs_error *err);
 
 /* The parameter with this name, without wrappers; unit OFS_NONE: none. */
-struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
+struct ofs_unit_place ofs_fsdp_find(const struct ofs_fsdp *f,
     struct ofs_str fqn);
 /* Does the units file list fqn among the model's parameters? */
 bool ofs_fsdp_knows(const struct ofs_fsdp *f, struct ofs_str fqn);
@@ -78,11 +77,11 @@ uint32_t ofs_fsdp_clean(struct ofs_fsdp *f, struct ofs_str s,
     struct optimfs_error *err);
 /* The slice of a parameter that a file holds, at its offset in the unit. */
 struct ofs_flat_slice ofs_fsdp_slice(const struct ofs_fsdp *f,
-    const struct ofs_ranks_file *file, struct ofs_order_name at);
+    const struct ofs_ranks_file *file, struct ofs_unit_place at);
 
 /* Begins the tensor of a parameter. */
 int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
-    struct ofs_order_name at, struct optimfs_error *err);
+    struct ofs_unit_place at, struct optimfs_error *err);
 
 /* OLMo's LocalShardedCheckpointer saves FSDP's handles: the flat parameter, and
  * the facts about it that a units file would hold. docs/formats/fsdp.md,

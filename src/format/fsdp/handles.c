@@ -459,7 +459,7 @@ int ofs_handles_units(struct ofs_units *u, struct ofs_ranks *set,
 /* The model. */
 
 static int add_param(struct ofs_fsdp *f, const struct ofs_ranks_group *g,
-    struct ofs_order_name at, const uint32_t *parent, uint32_t nparent,
+    struct ofs_unit_place at, const uint32_t *parent, uint32_t nparent,
     struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = f->set->cat;
@@ -512,7 +512,7 @@ int ofs_handles_model(struct ofs_fsdp *f, struct optimfs_error *err)
 		    unit == f->units->n)
 			continue;
 		for (uint32_t k = 0; k < f->units->unit[unit].flat.nparams; k++)
-			if (add_param(f, g, (struct ofs_order_name){ unit, k },
+			if (add_param(f, g, (struct ofs_unit_place){ unit, k },
 				parent, np, err) == -1)
 				return -1;
 		unit++;

@@ -2,24 +2,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "format/fsdp/fsdp.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 #include "naming/naming.h"
 
 /* Names. */
 
-struct ofs_order_name ofs_fsdp_find(const struct ofs_fsdp *f,
+struct ofs_unit_place ofs_fsdp_find(const struct ofs_fsdp *f,
     struct ofs_str fqn)
 {
 	uint32_t number = ofs_keys_find(&f->units->names, fqn.p, fqn.len);
 
-	return number == OFS_NONE ? (struct ofs_order_name){ OFS_NONE, 0 }
+	return number == OFS_NONE ? (struct ofs_unit_place){ OFS_NONE, 0 }
 				  : f->at[number];
 }
 
@@ -53,7 +52,7 @@ static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < u->n; i++)
 		for (uint32_t k = 0; k < u->unit[i].flat.nparams; k++)
-			f->at[n++] = (struct ofs_order_name){ i, k };
+			f->at[n++] = (struct ofs_unit_place){ i, k };
 	for (uint32_t i = 0; i < u->norder; i++)
 		if (ofs_keys_add(&f->order, u->order[i], err) == OFS_NONE)
 			return -1;
@@ -63,7 +62,7 @@ static int collect_names(struct ofs_fsdp *f, struct optimfs_error *err)
 /* Tensors. */
 
 struct ofs_flat_slice ofs_fsdp_slice(const struct ofs_fsdp *f,
-    const struct ofs_ranks_file *file, struct ofs_order_name at)
+    const struct ofs_ranks_file *file, struct ofs_unit_place at)
 {
 	const struct ofs_flat *flat = &f->units->unit[at.unit].flat;
 	uint32_t rank = file->rank < 0 ? 0 : (uint32_t)file->rank;
@@ -72,7 +71,7 @@ struct ofs_flat_slice ofs_fsdp_slice(const struct ofs_fsdp *f,
 }
 
 int ofs_fsdp_begin(struct ofs_pieces *x, struct ofs_fsdp *f,
-    struct ofs_order_name at, struct optimfs_error *err)
+    struct ofs_unit_place at, struct optimfs_error *err)
 {
 	const struct ofs_unit_param *p = ofs_fsdp_param(f, at);
 
@@ -104,7 +103,7 @@ static int record(struct ofs_fsdp *f, struct optimfs_error *err)
 	if (v == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < n; i++) {
-		struct ofs_order_name at = f->at[i];
+		struct ofs_unit_place at = f->at[i];
 		struct ofs_str fqn = f->units->names.v[i];
 		struct ofs_str prefix = f->units->unit[at.unit].prefix;
 

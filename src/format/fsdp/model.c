@@ -105,7 +105,7 @@ static int check_whole(struct ofs_pieces *x, const struct ofs_torch_sharded *s,
 
 /* Adds one rank's slice of a parameter. */
 static int add_leaf(struct ofs_fsdp *f, struct ofs_pieces *x,
-    const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
+    const struct ofs_ranks_leaf *leaf, struct ofs_unit_place at,
     struct optimfs_error *err)
 {
 	const struct ofs_flat *flat = &f->units->unit[at.unit].flat;
@@ -146,13 +146,13 @@ static uint32_t path_of(struct model *m, struct ofs_str name,
 	    err);
 }
 
-static uint32_t *ref_of(struct model *m, struct ofs_order_name at)
+static uint32_t *ref_of(struct model *m, struct ofs_unit_place at)
 {
 	return &m->ref[m->f->units->unit[at.unit].first + at.param];
 }
 
 /* Adds, once, a parameter of a unit whose flat parameter is in the mapping. */
-static int add_param(struct model *m, struct ofs_order_name at,
+static int add_param(struct model *m, struct ofs_unit_place at,
     struct optimfs_error *err)
 {
 	const struct ofs_ranks_group *g = m->flat[at.unit];
@@ -182,7 +182,7 @@ static const struct ofs_unit_tie *tie_of(const struct model *m,
 	return NULL;
 }
 
-static bool has_flat(const struct model *m, struct ofs_order_name at)
+static bool has_flat(const struct model *m, struct ofs_unit_place at)
 {
 	return at.unit != OFS_NONE && m->flat[at.unit] != NULL;
 }
@@ -191,7 +191,7 @@ static bool has_flat(const struct model *m, struct ofs_order_name at)
 static int add_tie(struct model *m, const struct ofs_unit_tie *tie,
     struct optimfs_error *err)
 {
-	struct ofs_order_name at = ofs_fsdp_find(m->f, tie->target);
+	struct ofs_unit_place at = ofs_fsdp_find(m->f, tie->target);
 	struct ofs_catalog *cat = m->f->set->cat;
 	uint32_t ref;
 
@@ -216,7 +216,7 @@ static int see_key(struct model *m, struct ofs_ranks_group *g, bool *slices,
     struct optimfs_error *err)
 {
 	const uint32_t *part;
-	struct ofs_order_name at;
+	struct ofs_unit_place at;
 	uint32_t n, clean;
 	struct ofs_str key = last_key(m->f, g, &part, &n);
 
@@ -253,7 +253,7 @@ static int add_all(struct model *m, struct optimfs_error *err)
 		for (uint32_t i = 0;
 		     m->flat[u] != NULL && i < f->units->unit[u].flat.nparams;
 		     i++)
-			if (add_param(m, (struct ofs_order_name){ u, i },
+			if (add_param(m, (struct ofs_unit_place){ u, i },
 				err) == -1)
 				return -1;
 	for (uint32_t i = 0; i < f->units->nties; i++)
@@ -329,7 +329,8 @@ static int put_slices_apart(struct ofs_fsdp *f, struct optimfs_error *err)
 		const uint32_t *part;
 		uint32_t n;
 
-		any = ofs_fsdp_is_flat_key(last_key(f, &set->group[i], &part, &n));
+		any = ofs_fsdp_is_flat_key(last_key(f, &set->group[i], &part,
+		    &n));
 	}
 	ofs_fsdp_no_units(&why);
 	for (uint32_t i = 0; i < set->ngroups && any; i++) {

@@ -33,7 +33,7 @@ struct ofs_fsdp_optim {
 	struct ofs_fsdp_state *state; /* sorted by id */
 	uint32_t nstates;
 	uint32_t *first;             /* of each ID: its first state */
-	struct ofs_order_name *name; /* of each ID */
+	struct ofs_unit_place *name; /* of each ID */
 	/* of each ID that is in no unit: its name; else p is NULL */
 	struct ofs_str *ignored;
 	bool packed;   /* an ID is a unit, not a parameter */
@@ -45,12 +45,12 @@ struct ofs_fsdp_optim {
 bool ofs_fsdp_shape(const struct ofs_fsdp *f, const struct ofs_ranks_leaf *leaf,
     struct ofs_torch_tensor *t);
 /* Is t a whole parameter, as under NO_SHARD? */
-bool ofs_fsdp_is_whole(const struct ofs_fsdp *f, struct ofs_order_name at,
+bool ofs_fsdp_is_whole(const struct ofs_fsdp *f, struct ofs_unit_place at,
     const struct ofs_torch_tensor *t);
 /* Is each rank's tensor of g, a state, as large as that rank's slice of the
  * parameter, or of its unit if o->packed? */
 bool ofs_fsdp_fits(const struct ofs_fsdp_optim *o,
-    const struct ofs_ranks_group *g, struct ofs_order_name at);
+    const struct ofs_ranks_group *g, struct ofs_unit_place at);
 
 /* optim_ids.c: fills o->name, o->ignored and o->packed. EINVAL (OFS164,
  * OFS635): the names cannot be determined. */
@@ -58,9 +58,13 @@ int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err);
 /* optim_named.c: the same, from names in the units file or in the file of ids=.
  * 1: neither has names. */
 int ofs_fsdp_match_names(struct ofs_fsdp_optim *o, struct optimfs_error *err);
+/* optim_named.c: *twice gets a parameter that n names have twice; its unit is
+ * OFS_NONE if there is none. ENOMEM. */
+int ofs_fsdp_repeated(const struct ofs_unit_place *name, uint32_t n,
+    struct ofs_unit_place *twice, struct optimfs_error *err);
 /* optim_ids.c: does the state of id fit this parameter? */
 bool ofs_fsdp_may_be(const struct ofs_fsdp_optim *o, uint32_t id,
-    struct ofs_order_name at);
+    struct ofs_unit_place at);
 
 /* optim_state.c: adds the entries of all named state. */
 int ofs_fsdp_states(struct ofs_fsdp_optim *o, struct optimfs_error *err);

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
+#include "naming/ids_order.h"
 
 /* The files of a raw optimizer have numbers for its parameters and no names.
  * docs/formats/fsdp.md, "Which ID is which parameter", has the rules; this is how
@@ -19,19 +21,19 @@
  * must have as many elements as the layout gives it of a parameter (has_slices),
  * or of a unit (has_shards). Parameters of equal shape at similar places have
  * equal lengths, so that a single ID proves little, and all IDs are matched at
- * once, against an order of the parameters: ofs_order_find (unit_order.c) steps
- * through it and leaves out what the optimizer may lack. The orders, in turn:
+ * once, against an order of the parameters (naming/ids_order.h), of which the
+ * optimizer may lack some. In turn:
  *
  *     match_units             units instead of parameters
  *     ofs_fsdp_match_names    names were given: only their lengths are checked
- *     match_order             the units file lists the model's parameters
- *     match_search            only the units are known: every order they allow
- *     match_model             the order of the model's entries, in a file
- *                             that keeps it
+ *     order_of_units          the units file lists the model's parameters, or no
+ *                             unit is part of another one
+ *     order_of_entries        the order of the model's entries, in a file that
+ *                             keeps it
  *
  * An ID without state fits any parameter, and two results that differ in such IDs
  * only are both right as far as state is concerned. Then learn_dims uses that
- * most jobs have one group of matrices and one of vectors, and the last three are
+ * most jobs have one group of matrices and one of vectors, and the orders are
  * tried again. Each match fills o->name; 1 means that it does not apply. */
 
 /* The parameters that a group has. */
@@ -54,7 +56,7 @@ bool ofs_fsdp_shape(const struct ofs_fsdp *f, const struct ofs_ranks_leaf *leaf,
 		   NULL) == 1;
 }
 
-bool ofs_fsdp_is_whole(const struct ofs_fsdp *f, struct ofs_order_name at,
+bool ofs_fsdp_is_whole(const struct ofs_fsdp *f, struct ofs_unit_place at,
     const struct ofs_torch_tensor *t)
 {
 	const struct ofs_unit_param *p = ofs_fsdp_param(f, at);
@@ -72,13 +74,13 @@ static uint32_t list_of(const struct ofs_fsdp_optim *o, uint32_t id)
 	return i;
 }
 
-static uint8_t dims_of(const struct ofs_fsdp *f, struct ofs_order_name at)
+static uint8_t dims_of(const struct ofs_fsdp *f, struct ofs_unit_place at)
 {
 	return ofs_fsdp_param(f, at)->ndim >= 2 ? MATRICES : VECTORS;
 }
 
 static bool has_slices(const struct ofs_fsdp_optim *o,
-    const struct ofs_ranks_group *g, struct ofs_order_name at)
+    const struct ofs_ranks_group *g, struct ofs_unit_place at)
 {
 	const struct ofs_ranks *set = o->f->set;
 	uint32_t i = g->first;
@@ -125,13 +127,13 @@ static bool has_shards(const struct ofs_fsdp_optim *o,
 }
 
 bool ofs_fsdp_fits(const struct ofs_fsdp_optim *o,
-    const struct ofs_ranks_group *g, struct ofs_order_name at)
+    const struct ofs_ranks_group *g, struct ofs_unit_place at)
 {
 	return o->packed ? has_shards(o, g, at.unit) : has_slices(o, g, at);
 }
 
 bool ofs_fsdp_may_be(const struct ofs_fsdp_optim *o, uint32_t id,
-    struct ofs_order_name at)
+    struct ofs_unit_place at)
 {
 	const struct ofs_ranks_group *g = telling(o, id);
 
@@ -142,19 +144,12 @@ bool ofs_fsdp_may_be(const struct ofs_fsdp_optim *o, uint32_t id,
 	    (MATRICES | VECTORS);
 }
 
-static bool fits_param(const void *ctx, uint32_t id, uint32_t unit,
-    uint32_t param)
-{
-	return ofs_fsdp_may_be(ctx, id, (struct ofs_order_name){ unit, param });
-}
-
-static bool fits_unit(const void *ctx, uint32_t id, uint32_t none,
+static bool may_be_unit(const struct ofs_fsdp_optim *o, uint32_t id,
     uint32_t unit)
 {
-	const struct ofs_ranks_group *g = telling(ctx, id);
+	const struct ofs_ranks_group *g = telling(o, id);
 
-	(void)none;
-	return g == NULL || has_shards(ctx, g, unit);
+	return g == NULL || has_shards(o, g, unit);
 }
 
 /* Matching IDs. */
@@ -169,20 +164,54 @@ static bool all_told(const struct ofs_fsdp_optim *o, bool with_state)
 	return true;
 }
 
-/* Matches n unnamed units or parameters in the model's order. */
-static int match_list(struct ofs_fsdp_optim *o, uint32_t n,
-    ofs_order_fits_fn *fits, const void *ctx, struct optimfs_error *err)
-{
-	struct ofs_order_unit all = { .prefix = { "", 0 }, .nparams = n };
-	struct ofs_order order = { .unit = &all,
-		.nunits = 1,
-		.group = o->size,
-		.ngroups = o->nlists,
-		.known = true,
-		.fits = fits,
-		.ctx = ctx };
+/* Units or parameters, in the order of the model. */
+struct listed {
+	const struct ofs_fsdp_optim *o;
+	const struct ofs_unit_place *at;
+};
 
-	return ofs_order_find(&order, o->name, err);
+static bool fits_param(const void *ctx, uint32_t id, uint32_t i)
+{
+	const struct listed *l = ctx;
+
+	return ofs_fsdp_may_be(l->o, id, l->at[i]);
+}
+
+static bool fits_unit(const void *ctx, uint32_t id, uint32_t i)
+{
+	const struct listed *l = ctx;
+
+	return may_be_unit(l->o, id, l->at[i].unit);
+}
+
+/* Matches IDs with n of them; an ID that may be several gets no name. */
+static int match_list(struct ofs_fsdp_optim *o, const struct ofs_unit_place *at,
+    uint32_t n, ofs_ids_fits_fn *fits, struct optimfs_error *err)
+{
+	struct listed l = { o, at };
+	struct ofs_ids_order order = { n, o->size, o->nlists, fits, &l };
+	struct ofs_ids_range *range =
+	    ofs_alloc(o->nids + 1ull, sizeof(*range), err);
+	uint32_t id;
+	int ret;
+
+	if (range == NULL)
+		return -1;
+	ret = ofs_ids_order_find(&order, range, &id, err);
+	for (uint32_t k = 0; k < o->nids && ret == 0; k++)
+		o->name[k] = range[k].first == range[k].last
+		    ? at[range[k].first]
+		    : (struct ofs_unit_place){ OFS_NONE, 0 };
+	free(range);
+	return ret != 1
+	    ? ret
+	    : optimfs_fail(err, EINVAL,
+		  "OFS164 parameter IDs: in the order of the "
+		  "model, the %" PRIu32
+		  " parameters of the units do not fit the state "
+		  "of %" PRIu32 " IDs; the units file needs "
+		  "param_groups (" OFS_DUMP_UNITS "), or give -o ids=FILE",
+		  n, o->nids);
 }
 
 /* The result of a match that failed: 1, unless memory is exhausted. */
@@ -229,7 +258,7 @@ static int match_named_units(struct ofs_fsdp_optim *o,
 	int ret = seen == NULL ? ofs_no_memory(err) : 0;
 
 	for (uint32_t i = 0; i < nnames && ret == 0; i++) {
-		struct ofs_order_name at;
+		struct ofs_unit_place at;
 		struct ofs_str name;
 
 		if (listed_name(o, i, &name, err) == -1) {
@@ -243,13 +272,13 @@ static int match_named_units(struct ofs_fsdp_optim *o,
 		if (n == o->nids || !in_group(o, i, n) ||
 		    (at.unit == OFS_NONE
 			    ? !ofs_fsdp_knows(o->f, name)
-			    : seen[at.unit] || !fits_unit(o, n, 0, at.unit))) {
+			    : seen[at.unit] || !may_be_unit(o, n, at.unit))) {
 			ret = 1;
 		} else if (at.unit == OFS_NONE) {
 			o->name[n] = at;
 			o->ignored[n++] = name;
 		} else {
-			o->name[n++] = (struct ofs_order_name){ at.unit, 0 };
+			o->name[n++] = (struct ofs_unit_place){ at.unit, 0 };
 			seen[at.unit] = true;
 		}
 	}
@@ -262,80 +291,85 @@ static int match_named_units(struct ofs_fsdp_optim *o,
 	return ret == -1 ? -1 : 1;
 }
 
+static int match_all_units(struct ofs_fsdp_optim *o, struct optimfs_error *err)
+{
+	uint32_t n = o->f->units->n;
+	struct ofs_unit_place *at = ofs_alloc(n + 1ull, sizeof(*at), err);
+	struct optimfs_error why = { 0 };
+	int ret;
+
+	if (at == NULL)
+		return -1;
+	for (uint32_t i = 0; i < n; i++)
+		at[i].unit = i;
+	ret = match_list(o, at, n, fits_unit, &why);
+	free(at);
+	if (ret == -1)
+		return no_match(&why, err);
+	return all_told(o, true) ? 0 : 1;
+}
+
 /* use_orig_params=False: each ID is a unit, in the order of units or of names.
  * 1: this does not match. */
 static int match_units(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
-	uint32_t n = o->f->units->n;
-	struct optimfs_error why = { 0 };
 	int ret = match_named_units(o, err);
 
-	if (ret == 1 && o->f->ids == NULL && o->nids == n) {
-		if (match_list(o, n, fits_unit, o, &why) == -1)
-			return no_match(&why, err);
-		if (!all_told(o, true))
-			return 1;
-		for (uint32_t id = 0; id < n; id++)
-			if (o->name[id].unit != OFS_NONE)
-				o->name[id] =
-				    (struct ofs_order_name){ o->name[id].param,
-					    0 };
-		ret = 0;
-	}
+	if (ret == 1 && o->f->ids == NULL && o->nids == o->f->units->n)
+		ret = match_all_units(o, err);
 	o->packed = ret == 0;
 	return ret;
 }
 
-/* All parameters in the model's order. */
-struct listed {
-	const struct ofs_fsdp_optim *o;
-	const struct ofs_order_name *at;
-};
+/* Fills at[] with an order of parameters, and *n. 1: it is not known. */
+typedef int order_fn(const struct ofs_fsdp_optim *o, struct ofs_unit_place *at,
+    uint32_t *n, struct optimfs_error *err);
 
-static bool fits_listed(const void *ctx, uint32_t id, uint32_t none, uint32_t i)
+/* Is the module of unit b part of that of unit a? */
+static bool is_within(const struct ofs_unit *a, const struct ofs_unit *b)
 {
-	const struct listed *l = ctx;
+	struct ofs_str m = a->prefix, in = b->prefix;
 
-	(void)none;
-	return ofs_fsdp_may_be(l->o, id, l->at[i]);
+	return in.len > m.len && memcmp(in.p, m.p, m.len) == 0 &&
+	    (m.len == 0 || in.p[m.len] == '.');
 }
 
-static int match_listed(struct ofs_fsdp_optim *o,
-    const struct ofs_order_name *at, uint32_t n, struct optimfs_error *err)
-{
-	struct listed l = { o, at };
-
-	if (match_list(o, n, fits_listed, &l, err) == -1)
-		return -1;
-	for (uint32_t id = 0; id < o->nids; id++)
-		if (o->name[id].unit != OFS_NONE)
-			o->name[id] = at[o->name[id].param];
-	return 0;
-}
-
-/* Matches the order of the units file. Parameters of no unit are skipped: their
- * state cannot be identified here. */
-static int match_order(struct ofs_fsdp_optim *o, struct optimfs_error *err)
+/* The order of the units file; parameters of no unit are skipped: their state
+ * cannot be identified here. Without it, the parameters of a unit are in order, and
+ * units are; but where in a unit one that is part of it begins is not known. */
+static int order_of_units(const struct ofs_fsdp_optim *o,
+    struct ofs_unit_place *at, uint32_t *n, struct optimfs_error *err)
 {
 	const struct ofs_units *u = o->f->units;
-	struct ofs_order_name *at = calloc(u->norder + 1ull, sizeof(*at));
-	uint32_t n = 0;
-	int ret;
+	const struct ofs_unit *last = NULL;
 
-	if (at == NULL)
-		return ofs_no_memory(err);
+	*n = 0;
 	for (uint32_t i = 0; i < u->norder; i++) {
-		at[n] = ofs_fsdp_find(o->f, u->order[i]);
-		n += at[n].unit != OFS_NONE;
+		at[*n] = ofs_fsdp_find(o->f, u->order[i]);
+		*n += at[*n].unit != OFS_NONE;
 	}
-	ret = match_listed(o, at, n, err);
-	free(at);
-	return ret;
+	for (uint32_t i = 0; i < u->n && u->norder == 0; i++) {
+		const struct ofs_unit *unit = &u->unit[i];
+
+		if (unit->flat.nparams == 0)
+			continue;
+		if (last != NULL && is_within(last, unit))
+			return optimfs_fail(err, EINVAL,
+			    "OFS164 parameter IDs: the order of the model is "
+			    "not known, because units are parts of others; "
+			    "the units file needs parameters or "
+			    "param_groups (" OFS_DUMP_UNITS
+			    "), or give -o ids=FILE");
+		last = unit;
+		for (uint32_t k = 0; k < unit->flat.nparams; k++)
+			at[(*n)++] = (struct ofs_unit_place){ i, k };
+	}
+	return 0;
 }
 
 /* The parameter that entry i of the model is; unit OFS_NONE: none. */
 static int param_of_entry(const struct ofs_fsdp_optim *o, uint32_t i,
-    struct ofs_order_name *at, struct optimfs_error *err)
+    struct ofs_unit_place *at, struct optimfs_error *err)
 {
 	struct ofs_catalog *cat = o->f->set->cat;
 	uint32_t len, clean;
@@ -353,71 +387,32 @@ static int param_of_entry(const struct ofs_fsdp_optim *o, uint32_t i,
 	return 0;
 }
 
-/* 0: at[0..max) is the order of the model's entries; 1: not all parameters are
- * among them, or their file does not keep the order of the model. */
+/* The order of the model's entries, if the checkpoint has a model and it was read
+ * before. 1: not each parameter is one of them, or their file does not keep the
+ * order of the model. */
 static int order_of_entries(const struct ofs_fsdp_optim *o,
-    struct ofs_order_name *at, uint32_t max, struct optimfs_error *err)
+    struct ofs_unit_place *at, uint32_t *n, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = o->f->set->cat;
-	uint32_t n = 0, first = 0, last = 0;
+	uint32_t max = o->f->units->names.n, first = 0, last = 0;
+	struct ofs_unit_place twice;
 
-	for (uint32_t i = 0; i < cat->nentries && n <= max; i++) {
-		if (param_of_entry(o, i, &at[n], err) == -1)
+	*n = 0;
+	for (uint32_t i = 0; i < cat->nentries && *n <= max; i++) {
+		if (param_of_entry(o, i, &at[*n], err) == -1)
 			return -1;
-		if (at[n].unit == OFS_NONE)
+		if (at[*n].unit == OFS_NONE)
 			continue;
-		if (n++ == 0)
+		if ((*n)++ == 0)
 			first = i;
 		last = i;
 	}
-	return n != max || n == 0 ||
-	    ofs_catalog_evidence(cat, first, last) != OFS_IN_ORDER;
-}
-
-/* Matches the order of the model's entries, if the checkpoint has a model and
- * it was read before. 1: this order cannot be used. */
-static int match_model(struct ofs_fsdp_optim *o, struct optimfs_error *err)
-{
-	uint32_t max = o->f->units->names.n;
-	struct ofs_order_name *at = calloc(max + 1ull, sizeof(*at)), twice;
-	int ret;
-
-	if (at == NULL)
-		return ofs_no_memory(err);
-	ret = order_of_entries(o, at, max, err);
-	if (ret == 0)
-		ret = ofs_order_repeated(at, max, &twice, err);
-	if (ret == 0)
-		ret =
-		    twice.unit != OFS_NONE ? 1 : match_listed(o, at, max, err);
-	free(at);
-	return ret;
-}
-
-/* Searches for what the order of the units leaves open. */
-static int match_search(struct ofs_fsdp_optim *o, struct optimfs_error *err)
-{
-	const struct ofs_units *u = o->f->units;
-	struct ofs_order_unit *unit = calloc(u->n + 1ull, sizeof(*unit));
-	struct ofs_order order = { .unit = unit,
-		.nunits = u->n,
-		.group = o->size,
-		.ngroups = o->nlists,
-		.fits = fits_param,
-		.ctx = o };
-	int ret;
-
-	if (unit == NULL)
-		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < u->n; i++) {
-		unit[i].prefix = u->unit[i].prefix;
-		unit[i].nparams = u->unit[i].flat.nparams;
-		if (unit[i].nparams > 0)
-			unit[i].fqn = u->names.v + u->unit[i].first;
-	}
-	ret = ofs_order_find(&order, o->name, err);
-	free(unit);
-	return ret;
+	if (*n != max || max == 0 ||
+	    ofs_catalog_evidence(cat, first, last) != OFS_IN_ORDER)
+		return 1;
+	if (ofs_fsdp_repeated(at, max, &twice, err) == -1)
+		return -1;
+	return twice.unit != OFS_NONE;
 }
 
 /* IDs without state fit any parameter. If a group's named parameters are all
@@ -434,34 +429,39 @@ static void learn_dims(struct ofs_fsdp_optim *o)
 	o->by_dims = true;
 }
 
-/* Matches by the units file or by the model's entries. 1: this does not match,
- * and *why may say more. */
-static int attempt(struct ofs_fsdp_optim *o, bool model,
+/* Matches by an order. 1: this does not match, and *why may say more. */
+static int attempt(struct ofs_fsdp_optim *o, order_fn *find,
     struct optimfs_error *why, struct optimfs_error *err)
 {
+	const struct ofs_units *u = o->f->units;
+	uint64_t most = u->norder > u->names.n ? u->norder : u->names.n;
+	struct ofs_unit_place *at = ofs_alloc(most + 1, sizeof(*at), err);
 	struct optimfs_error e = { 0 };
+	uint32_t n;
 	int ret;
 
-	if (model)
-		ret = match_model(o, &e);
-	else if (o->f->units->norder > 0)
-		ret = match_order(o, &e);
-	else
-		ret = match_search(o, &e);
+	if (at == NULL)
+		return -1;
+	ret = find(o, at, &n, &e);
+	if (ret == 0)
+		ret = match_list(o, at, n, fits_param, &e);
+	free(at);
 	if (ret != -1)
 		return ret;
-	if (why->code == 0 && !model)
+	if (why->code == 0 && find == order_of_units)
 		*why = e;
 	return no_match(&e, err);
 }
 
 /* Tries both. 0: all IDs have names; 1: if *any, best has names for all IDs
  * with state. */
-static int attempts(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
+static int attempts(struct ofs_fsdp_optim *o, struct ofs_unit_place *best,
     bool *any, struct optimfs_error *why, struct optimfs_error *err)
 {
-	for (int model = 0; model <= 1; model++) {
-		int ret = attempt(o, model == 1, why, err);
+	static order_fn *const orders[] = { order_of_units, order_of_entries };
+
+	for (int i = 0; i < 2; i++) {
+		int ret = attempt(o, orders[i], why, err);
 
 		if (ret == -1)
 			return -1;
@@ -482,7 +482,7 @@ static int note_dims(const struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	    o->f->set->file[0].rel);
 }
 
-static int match_all(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
+static int match_all(struct ofs_fsdp_optim *o, struct ofs_unit_place *best,
     struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
@@ -510,7 +510,7 @@ static int match_all(struct ofs_fsdp_optim *o, struct ofs_order_name *best,
 
 int ofs_fsdp_match(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 {
-	struct ofs_order_name *best = calloc(o->nids + 1ull, sizeof(*best));
+	struct ofs_unit_place *best = calloc(o->nids + 1ull, sizeof(*best));
 	int ret;
 
 	o->name = calloc(o->nids + 1ull, sizeof(*o->name));

@@ -5,8 +5,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/str.h"
 #include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
@@ -28,7 +31,7 @@ static int wrong_name(const struct word *w, uint32_t id, const char *why,
 static int name_id(struct ofs_fsdp_optim *o, uint32_t id, const struct word *w,
     struct optimfs_error *err)
 {
-	struct ofs_order_name at = ofs_fsdp_find(o->f, w->fqn);
+	struct ofs_unit_place at = ofs_fsdp_find(o->f, w->fqn);
 
 	o->name[id] = at;
 	if (at.unit != OFS_NONE)
@@ -131,13 +134,32 @@ static int match_groups(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 	return 0;
 }
 
+OFS_COMPARE_BY2(by_param, struct ofs_unit_place, unit, param)
+
+int ofs_fsdp_repeated(const struct ofs_unit_place *name, uint32_t n,
+    struct ofs_unit_place *twice, struct optimfs_error *err)
+{
+	struct ofs_unit_place *v = calloc(n + 1ull, sizeof(*v));
+
+	twice->unit = OFS_NONE;
+	if (v == NULL)
+		return ofs_no_memory(err);
+	memcpy(v, name, n * sizeof(*v));
+	qsort(v, n, sizeof(*v), by_param);
+	for (uint32_t i = 1; i < n && twice->unit == OFS_NONE; i++)
+		if (by_param(&v[i - 1], &v[i]) == 0)
+			*twice = v[i];
+	free(v);
+	return 0;
+}
+
 /* No parameter of a unit may have two IDs. */
 static int check_doubles(const struct ofs_fsdp_optim *o,
     struct optimfs_error *err)
 {
-	struct ofs_order_name twice;
+	struct ofs_unit_place twice;
 
-	if (ofs_order_repeated(o->name, o->nids, &twice, err) == -1)
+	if (ofs_fsdp_repeated(o->name, o->nids, &twice, err) == -1)
 		return -1;
 	return twice.unit == OFS_NONE
 	    ? 0

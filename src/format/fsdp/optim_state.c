@@ -32,7 +32,7 @@ static uint32_t path_of(struct ofs_fsdp_optim *o, struct ofs_str fqn,
 
 /* Checks that a rank with elements of a parameter has every state of it. */
 static void check_present(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
-    const struct ofs_ranks_group *g, struct ofs_order_name at)
+    const struct ofs_ranks_group *g, struct ofs_unit_place at)
 {
 	const struct ofs_ranks *set = o->f->set;
 	uint32_t i = g->first;
@@ -56,7 +56,7 @@ static void check_present(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
 }
 
 static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
-    const struct ofs_ranks_leaf *leaf, struct ofs_order_name at,
+    const struct ofs_ranks_leaf *leaf, struct ofs_unit_place at,
     struct optimfs_error *err)
 {
 	const struct ofs_ranks_file *file = &o->f->set->file[leaf->file];
@@ -77,7 +77,7 @@ static int add_leaf(struct ofs_fsdp_optim *o, struct ofs_pieces *x,
 }
 
 static int add_tensor(struct ofs_fsdp_optim *o, const struct ofs_ranks_group *g,
-    struct ofs_order_name at, struct optimfs_error *err)
+    struct ofs_unit_place at, struct optimfs_error *err)
 {
 	struct ofs_pieces x;
 	uint32_t ref;
@@ -119,7 +119,7 @@ static int add_group(struct ofs_fsdp *f, const struct ofs_ranks_group *like,
  * tensors in nested state, such as preconditioners, if they are not the ranks'
  * slices. */
 static int add_param(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
-    struct ofs_order_name at, struct optimfs_error *err)
+    struct ofs_unit_place at, struct optimfs_error *err)
 {
 	/* a copy: adding groups may move them */
 	struct ofs_ranks_group g = o->f->set->group[s->group];
@@ -144,7 +144,7 @@ static int add_ignored(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
 static int add_state(struct ofs_fsdp_optim *o, const struct ofs_fsdp_state *s,
     struct optimfs_error *err)
 {
-	struct ofs_order_name at = o->name[s->id];
+	struct ofs_unit_place at = o->name[s->id];
 	uint32_t n = 1;
 
 	o->f->set->group[s->group].taken = true;
@@ -181,7 +181,7 @@ static int64_t number_of(const struct ofs_fsdp_optim *o, uint32_t id)
 static void put_id(const struct ofs_fsdp_optim *o, struct ofs_pkw *w,
     uint32_t id)
 {
-	struct ofs_order_name at = o->name[id];
+	struct ofs_unit_place at = o->name[id];
 
 	if (o->ignored[id].p != NULL)
 		put_name(w, o->ignored[id]);

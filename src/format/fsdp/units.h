@@ -43,6 +43,11 @@ struct ofs_unit {
 	uint32_t dtype; /* enum ofs_dtype of the record, or OFS_DTYPE_NONE */
 };
 
+/* A parameter: its unit, and its number there. unit OFS_NONE: none. */
+struct ofs_unit_place {
+	uint32_t unit, param;
+};
+
 /* Another name of a parameter. */
 struct ofs_unit_tie {
 	struct ofs_str name, target;
