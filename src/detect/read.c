@@ -154,6 +154,7 @@ int ofs_checkpoint_open(struct ofs_checkpoint *in, const char *path,
 	int ret = -1;
 
 	in->rel = in->other = NULL;
+	in->look = NULL;
 	if (ofs_http_is_address(path))
 		return open_address(in, path, opt, err);
 	real = real_path(path);
@@ -599,6 +600,8 @@ struct ofs_catalog *ofs_checkpoint_read(struct ofs_checkpoint *in, int upper,
 		cat = read_detected(&in->dir, &parts, opt, err);
 		if (cat != NULL &&
 		    (keep_place(cat, in, err) == -1 ||
+			(in->look != NULL &&
+			    in->look(in->ctx, cat, err) == -1) ||
 			complete(cat, &parts, opt, err) == -1)) {
 			ofs_catalog_free(cat);
 			cat = NULL;

@@ -16,6 +16,10 @@
 struct ofs_checkpoint {
 	struct ofs_dir dir;
 	char *rel, *other;
+	/* Called when its index was read, to add notes; NULL: none. */
+	int (*look)(const void *ctx, struct ofs_catalog *cat,
+	    struct optimfs_error *err);
+	const void *ctx;
 };
 
 /* Opens the directory or file at path on this machine. */

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -479,9 +480,65 @@ static void test_reshard(void)
 #endif
 }
 
+/* A rank whose files are of an earlier save. */
+static void find_warning(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct optimfs_options o = { .group = w };
+	struct optimfs_file *file = NULL;
+	struct optimfs_attr attr;
+	struct optimfs_error err;
+	struct optimfs *fs = optimfs_open(j->path, &o, &err);
+	char text[4096] = "";
+
+	if (fs == NULL ||
+	    optimfs_resolve(fs, ".optimfs/warnings", &attr, &err) == -1 ||
+	    optimfs_file_open(fs, attr.node, &file, &err) == -1 ||
+	    optimfs_file_read(file, text, sizeof(text) - 1, 0, &err) == -1)
+		bail_out("%s", err.text);
+	((bool *)j->ctx)[rank] = strstr(text,
+				     "OFS917 the files of rank 1 (odd) were "
+				     "written 26 hours before those of rank 0 "
+				     "(even)") != NULL;
+	optimfs_file_close(file);
+	optimfs_close(fs);
+}
+
+static void set_time(const char *path, time_t time)
+{
+	const struct timespec t[2] = { { .tv_sec = time }, { .tv_sec = time } };
+
+	if (utimensat(AT_FDCWD, path, t, 0) == -1)
+		bail_out("%s: %s", path, strerror(errno));
+}
+
+static void test_old_rank(void)
+{
+	bool warned[2] = { false };
+	struct job j = { .size = 2,
+		.path = each_rank,
+		.work = find_warning,
+		.ctx = warned };
+	const time_t hour = 3600, now = 1000 * hour;
+
+	spread(data_path("pytorch/dcp_fsdp2_w4/ckpt"), 2);
+	set_time(path_of("0/.metadata"), now - 100 * hour);
+	set_time(path_of("0/__1_0.distcp"), now);
+	set_time(path_of("0/__3_0.distcp"), now + hour);
+	set_time(path_of("1/__0_0.distcp"), now - 26 * hour);
+	set_time(path_of("1/__2_0.distcp"), now - 30 * hour);
+	run(&j);
+	ok(warned[0] && warned[1],
+	    "ranks warn that all files of one are 26 hours older");
+	set_time(path_of("1/__2_0.distcp"), now + hour);
+	run(&j);
+	ok(!warned[0] && !warned[1],
+	    "a rank one of whose files is new gives no warning");
+}
+
 int main(void)
 {
 	begin_ranks();
+	test_old_rank();
 	test_cases();
 	test_formats("pytorch", "/ckpt");
 	test_formats("pytorch", "/ckpt_rankfiles");
