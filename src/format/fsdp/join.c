@@ -2,11 +2,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "format/fsdp/fsdp.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "format/fsdp/fsdp.h"
 #include "format/fsdp/optim.h"
 #include "naming/ids_file.h"
 #include "naming/naming.h"

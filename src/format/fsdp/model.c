@@ -329,8 +329,7 @@ static int put_slices_apart(struct ofs_fsdp *f, struct optimfs_error *err)
 		const uint32_t *part;
 		uint32_t n;
 
-		any = ofs_fsdp_is_flat_key(last_key(f, &set->group[i], &part,
-		    &n));
+		any = ofs_fsdp_is_flat_key(last_key(f, &set->group[i], &part, &n));
 	}
 	ofs_fsdp_no_units(&why);
 	for (uint32_t i = 0; i < set->ngroups && any; i++) {
