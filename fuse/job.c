@@ -167,8 +167,8 @@ static void say_if_bound(const struct ofs_job *job)
 		    all);
 }
 
-static int run(struct ofs_job *job, struct ofs_guard *guard, const char *source,
-    const char *point, struct ofs_mount_options *m)
+static int mount_together(struct ofs_job *job, struct ofs_guard *guard,
+    const char *source, const char *point, struct ofs_mount_options *m)
 {
 	struct agreement a = { .keep_going = m->keep_going };
 	struct optimfs_error err, own = { 0 };
@@ -207,7 +207,7 @@ int ofs_mount_job(const char *source, const char *point,
 	m->foreground = true; /* the launcher ends a job that daemonises */
 	if (ofs_guard_start(&guard, &err) == -1)
 		return ofs_tool_fail(&err);
-	status = run(&job, &guard, source, point, m);
+	status = mount_together(&job, &guard, source, point, m);
 	ofs_job_leave(&job);
 	ofs_guard_end(&guard);
 	return status;

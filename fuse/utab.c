@@ -18,7 +18,7 @@ extern char **environ;
 
 /* Runs a program of util-linux, which locks and replaces the file. Its output
  * is discarded. */
-static bool run(const char *const *argv)
+static bool run_helper(const char *const *argv)
 {
 	posix_spawn_file_actions_t actions;
 	int status = -1;
@@ -78,7 +78,7 @@ void ofs_utab_add(const char *source, const char *point)
 	/* fusermount3 leaves the line of a mount */
 	if (geteuid() == 0 && access("/sbin/umount.fuse.optimfs", X_OK) == 0 &&
 	    !ofs_utab_has(source, point))
-		(void)run(argv);
+		(void)run_helper(argv);
 }
 
 bool ofs_utab_unmount(const char *point, bool lazy)
@@ -86,5 +86,5 @@ bool ofs_utab_unmount(const char *point, bool lazy)
 	const char *const argv[] = { "umount", lazy ? "-icl" : "-ic", "--",
 		point, NULL };
 
-	return run(argv);
+	return run_helper(argv);
 }

@@ -50,7 +50,7 @@ static int cat(struct ofs_command *c, const struct ofs_verb *verb,
 	    : ofs_command_stopped(c, &err, "the output is incomplete");
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_cat(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	int status, worst = OFS_EXIT_OK;
@@ -76,5 +76,5 @@ const struct ofs_verb ofs_verb_cat = {
 	.summary = "write files to standard output",
 	.options =
 	    "A slice, as of show, is written as a .npy file: PATH[0:4, ::2].\n",
-	.run = run,
+	.run = run_cat,
 };

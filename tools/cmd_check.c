@@ -135,7 +135,7 @@ static void summarize(uint64_t found, const struct optimfs_checked *n)
 	ofs_json_print(&w);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_check(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_scan how;
@@ -183,5 +183,5 @@ const struct ofs_verb ofs_verb_check = {
 	    "  -v         print the size of the next update of each parameter\n"
 	    "  --json     one JSON object per finding\n"
 	    "  -j NUMBER  number of threads (default: one per processor)\n",
-	.run = run,
+	.run = run_check,
 };

@@ -179,7 +179,7 @@ static int copy_all(struct copying *copying, const struct optimfs_copy *how,
 	return ret == -1 ? -1 : worst;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_cp(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct copying copying = { .c = &c, .lost.list = "fsck" };
@@ -228,5 +228,5 @@ const struct ofs_verb ofs_verb_cp = {
 	    "\n"
 	    "PATH may be a pattern, 'optim/state/*/exp_avg'; DESTINATION is then a\n"
 	    "directory. A slice, as of show, is written as a .npy file.\n",
-	.run = run,
+	.run = run_cp,
 };

@@ -654,7 +654,7 @@ static void tell_lost(struct diff *d)
 	}
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_diff(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err;
@@ -711,5 +711,5 @@ const struct ofs_verb ofs_verb_diff = {
 	    "  -v             a sentence for each tensor, with the element, its file and\n"
 	    "                 its rank\n"
 	    "  --json         one JSON object per difference\n",
-	.run = run,
+	.run = run_diff,
 };

@@ -87,7 +87,7 @@ static int explain(const struct ofs_verb *self, const char *word, bool json)
 	return OFS_EXIT_OK;
 }
 
-static int run(const struct ofs_verb *self, int argc, char **argv)
+static int run_explain(const struct ofs_verb *self, int argc, char **argv)
 {
 	enum { JSON = 256 };
 	static const struct ofs_flag flags[] = {
@@ -124,5 +124,5 @@ const struct ofs_verb ofs_verb_explain = {
 	.synopsis = "[--json] [OFSnnn]",
 	.summary = "explain an error code, or list all codes",
 	.options = "  --json  print it as JSON\n",
-	.run = run,
+	.run = run_explain,
 };

@@ -128,7 +128,7 @@ static void summarize(const struct report *r)
 	ofs_json_print(&w);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_fsck(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err;
@@ -175,5 +175,5 @@ const struct ofs_verb ofs_verb_fsck = {
 	.options = "  --data  read all data and verify the stored checksums\n"
 		   "  --json  one JSON object per finding\n"
 		   "  -v      under mpirun: report what each rank did\n",
-	.run = run,
+	.run = run_fsck,
 };

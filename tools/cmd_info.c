@@ -33,7 +33,7 @@ static int inform(struct ofs_command *c, const char *path)
 	return OFS_EXIT_OK;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_info(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	int status;
@@ -58,5 +58,5 @@ const struct ofs_verb ofs_verb_info = {
 	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "describe a checkpoint, or files and directories in it",
 	.options = "  --json  print it as JSON\n",
-	.run = run,
+	.run = run_info,
 };

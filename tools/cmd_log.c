@@ -393,7 +393,7 @@ static int usage(struct ofs_log *log, const struct ofs_verb *verb)
 	return parse_stats(log, verb);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_log(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct ofs_log log = { .c = &c };
@@ -438,5 +438,5 @@ const struct ofs_verb ofs_verb_log = {
 	    "  --csv             print comma-separated values\n"
 	    "  --json            print one JSON object per step and PATH\n"
 	    "  -j NUMBER         number of threads (default: one per processor)\n",
-	.run = run,
+	.run = run_log,
 };

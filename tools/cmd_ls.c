@@ -273,7 +273,7 @@ static void summarize(const struct listing *l)
 	ofs_json_print(&w);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_ls(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct listing l = { .c = &c, .below = "" };
@@ -311,5 +311,5 @@ const struct ofs_verb ofs_verb_ls = {
 	    "  -a      list .optimfs, too\n"
 	    "  -1      one name per line, which is always so\n"
 	    "  --json  one JSON object per line\n",
-	.run = run,
+	.run = run_ls,
 };

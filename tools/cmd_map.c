@@ -58,7 +58,7 @@ static void print_cells(const struct map *m, double most)
 	}
 }
 
-static int add(void *ctx, size_t i, const struct optimfs_holding *h)
+static int add_holding(void *ctx, size_t i, const struct optimfs_holding *h)
 {
 	struct map *m = ctx;
 	struct cell *c = &m->cell[i / m->group];
@@ -90,7 +90,7 @@ static void print_line(struct map *m, const char *path, uint64_t bytes)
 	double most = 0;
 
 	memset(m->cell, 0, m->columns * sizeof(*m->cell));
-	ofs_holders_each(&m->ranks, m->c, path, add, m);
+	ofs_holders_each(&m->ranks, m->c, path, add_holding, m);
 	for (size_t i = 0; i < m->columns; i++)
 		if (mean(m, i) > most)
 			most = mean(m, i);
@@ -141,8 +141,8 @@ static void heading(const struct map *m)
 }
 
 /* Looks up the directory or tensor to map. */
-static int find(struct map *m, const char *given, struct ofs_walk_entry *e,
-    struct optimfs_error *err)
+static int find_mapped(struct map *m, const char *given,
+    struct ofs_walk_entry *e, struct optimfs_error *err)
 {
 	if (ofs_command_resolve(m->c, given, &e->attr, err) == -1)
 		return -1;
@@ -171,7 +171,7 @@ static int map_path(struct map *m, const char *given, struct optimfs_error *err)
 {
 	struct ofs_walk_entry e = { .path = "" };
 
-	if (find(m, given, &e, err) == -1)
+	if (find_mapped(m, given, &e, err) == -1)
 		return -1;
 	if (!S_ISDIR(e.attr.mode))
 		return visit(m, &e, err);
@@ -189,7 +189,7 @@ static int map(struct map *m, struct optimfs_error *err)
 	if (c->noperands == 0)
 		c->operand[c->noperands++] = (char *)"";
 	for (int i = 0; i < c->noperands; i++)
-		if (find(m, c->operand[i], &(struct ofs_walk_entry){ 0 },
+		if (find_mapped(m, c->operand[i], &(struct ofs_walk_entry){ 0 },
 			err) == -1)
 			return -1;
 	if (ofs_holders_find(&m->ranks, c, err) == -1)
@@ -214,7 +214,7 @@ static int map(struct map *m, struct optimfs_error *err)
 	return 0;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_map(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct optimfs_error err;
 	struct ofs_command c;
@@ -237,5 +237,5 @@ const struct ofs_verb ofs_verb_map = {
 	.synopsis = "[--json] [-o OPTION] CHECKPOINT [PATH...]",
 	.summary = "draw how much of each tensor each rank holds",
 	.options = "  --json  one JSON object per tensor\n",
-	.run = run,
+	.run = run_map,
 };

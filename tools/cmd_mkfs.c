@@ -43,7 +43,7 @@ static int make(struct ofs_command *c)
 	return OFS_EXIT_OK;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_mkfs(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	int status;
@@ -70,5 +70,5 @@ const struct ofs_verb ofs_verb_mkfs = {
 	    "  --layout FORMAT[@LAYOUT]  dcp@16, dcp@2x8, fsdp@4, torch; all: optimfs(5)\n"
 	    "  --json                    print the result as JSON\n",
 	.more = ofs_command_print_layouts,
-	.run = run,
+	.run = run_mkfs,
 };

@@ -331,7 +331,7 @@ int ofs_plan_print(struct ofs_command *c, const char *view,
 	    : one(c, view, true, elements, err);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_plan(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct sweep sweep = { 0 };
 	struct optimfs_attr attr;
@@ -392,5 +392,5 @@ const struct ofs_verb ofs_verb_plan = {
 	    "  --sweep FIRST..LAST[+STEP]  one line per number of ranks: FIRST, twice that,\n"
 	    "                              and so on up to LAST; with +STEP, in equal steps\n"
 	    "  --json                      one JSON object per layout\n",
-	.run = run,
+	.run = run_plan,
 };

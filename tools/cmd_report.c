@@ -473,7 +473,7 @@ static int put_data(struct report *r, const struct optimfs_scan *how,
 	    : 0;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_report(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_scan how;
@@ -541,5 +541,5 @@ const struct ofs_verb ofs_verb_report = {
 	    "  -o FILE    write the page to FILE; -: to standard output, as without -o\n"
 	    "  --no-data  read only the index, no tensors\n"
 	    "  -j NUMBER  number of threads (default: one per processor)\n",
-	.run = run,
+	.run = run_report,
 };

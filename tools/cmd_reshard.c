@@ -156,7 +156,7 @@ static int dry_run(struct ofs_command *c)
 	return ofs_command_fail_layout(c, &err);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_reshard(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	int status;
@@ -197,7 +197,7 @@ const struct ofs_verb ofs_verb_reshard = {
 	    "  -v                    under mpirun: report what each rank did\n"
 	    "  --json                print the result as JSON\n",
 	.more = ofs_command_print_layouts,
-	.run = run,
+	.run = run_reshard,
 };
 
 /* The mean is a checkpoint of the run, avg/STEPS, which is resharded: this verb

@@ -82,7 +82,7 @@ static int with_files(struct ofs_command *c, struct optimfs_error *err)
 	return ret;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_serve(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct optimfs_error err;
 	struct ofs_command c;
@@ -105,5 +105,5 @@ const struct ofs_verb ofs_verb_serve = {
 	.options =
 	    "  --listen ADDR      ADDRESS:PORT or PORT; 127.0.0.1:8080\n"
 	    "  --token-file FILE  clients have to give what its first line has\n",
-	.run = run,
+	.run = run_serve,
 };

@@ -450,7 +450,7 @@ static int show_operand(struct ofs_command *c, int i)
 	return status;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_show(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	int status, worst = OFS_EXIT_OK;
@@ -484,5 +484,5 @@ const struct ofs_verb ofs_verb_show = {
 	    "\n"
 	    "A slice is that of NumPy: PATH[0], PATH[-3:], PATH[0:4, ::2],\n"
 	    "PATH[..., 0]. Quote it for the shell.\n",
-	.run = run,
+	.run = run_show,
 };

@@ -131,7 +131,7 @@ static int copy_statistics(struct row *r, const struct optimfs_statistics *s,
 	return 0;
 }
 
-static int add(void *ctx, const struct optimfs_tensor *t,
+static int add_row(void *ctx, const struct optimfs_tensor *t,
     const struct optimfs_statistics *s, const struct optimfs_error *err)
 {
 	struct rows *rows = ctx;
@@ -446,7 +446,7 @@ static int stat_paths(struct rows *rows, const struct optimfs_scan *how,
 		if (ofs_command_resolve(c, path[i], &attr, err) == -1)
 			return -1;
 		ret = optimfs_statistics_tree(c->fs, path[i], c->by != NULL,
-		    how, add, rows, err);
+		    how, add_row, rows, err);
 		if (ret == 0 && rows->bad)
 			ret = ofs_no_memory(err);
 	}
@@ -461,7 +461,7 @@ static bool in_full(const struct ofs_command *c)
 	    c->by == NULL && (c->flags & OFS_JSON) == 0;
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_stat(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_scan how;
@@ -515,5 +515,5 @@ const struct ofs_verb ofs_verb_stat = {
 	    "  --by rank         one row for each rank's part of a tensor\n"
 	    "  --json            one JSON object per tensor\n"
 	    "  -j NUMBER         number of threads (default: one per processor)\n",
-	.run = run,
+	.run = run_stat,
 };

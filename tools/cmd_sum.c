@@ -178,7 +178,7 @@ static int sum_all(struct sum *s, struct optimfs_error *err)
 	    : add_file(s, &self, err);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_sum(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct optimfs_error err = { 0 };
 	struct ofs_command c;
@@ -217,5 +217,5 @@ const struct ofs_verb ofs_verb_sum = {
 	    "  --all     print the hash of each file of the tree instead\n"
 	    "  --sha256  SHA-256 instead of XXH3 with 128 bits\n"
 	    "  --json    print JSON objects\n",
-	.run = run,
+	.run = run_sum,
 };

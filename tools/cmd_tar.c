@@ -253,7 +253,7 @@ static int archive(struct ofs_command *c, struct optimfs_error *err)
 	return put(end, sizeof(end), err);
 }
 
-static int run(const struct ofs_verb *verb, int argc, char **argv)
+static int run_tar(const struct ofs_verb *verb, int argc, char **argv)
 {
 	struct ofs_command c;
 	struct optimfs_error err;
@@ -283,5 +283,5 @@ const struct ofs_verb ofs_verb_tar = {
 	.synopsis = "[-o OPTION] CHECKPOINT PATH...",
 	.summary =
 	    "write files and directories to standard output as a tar archive",
-	.run = run,
+	.run = run_tar,
 };

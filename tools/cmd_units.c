@@ -13,7 +13,7 @@ static const char script[] = {
 #include "tools/dump_units.inc"
 };
 
-static int run(const struct ofs_verb *self, int argc, char **argv)
+static int run_units(const struct ofs_verb *self, int argc, char **argv)
 {
 	struct ofs_args a;
 	const char *value;
@@ -37,5 +37,5 @@ const struct ofs_verb ofs_verb_units_script = {
 	.synopsis = "",
 	.summary =
 	    "print dump_units.py, which writes units.json in an FSDP1 job",
-	.run = run,
+	.run = run_units,
 };

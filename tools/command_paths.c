@@ -21,7 +21,7 @@ struct expansion {
 };
 
 /* Adds a path, followed by a slice. */
-static int add(struct expansion *x, const char *path, const char *slice,
+static int add_path(struct expansion *x, const char *path, const char *slice,
     struct optimfs_error *err)
 {
 	char *whole;
@@ -57,7 +57,7 @@ static int match(struct expansion *x, const char *operand, size_t n,
 		return ofs_no_memory(err);
 	ret = ofs_pattern_expand(x->c->fs, path, &m, err);
 	for (size_t i = 0; ret == 0 && i < m.n; i++)
-		ret = add(x, m.path[i] + skip, operand + n, err);
+		ret = add_path(x, m.path[i] + skip, operand + n, err);
 	ret = ret == 0 && m.n > 0 ? 1 : ret;
 	ofs_matches_fini(&m);
 	free(path);
@@ -154,7 +154,7 @@ int ofs_command_expand(struct ofs_command *c, const char *below,
 	for (int i = 0; ret >= 0 && i < given; i++) {
 		ret = expand_one(&x, c->operand[i], err);
 		if (ret == 0)
-			ret = add(&x, c->operand[i], "", err);
+			ret = add_path(&x, c->operand[i], "", err);
 	}
 	if (ret >= 0 && take(&x, given, err) == 0)
 		return 0;

@@ -111,7 +111,7 @@ static int version(void)
 	return ofs_tool_finish(OFS_EXIT_OK);
 }
 
-static const struct ofs_verb *find(const char *name)
+static const struct ofs_verb *find_verb(const char *name)
 {
 	for (size_t i = 0; verbs[i] != NULL; i++)
 		if (strcmp(name, verbs[i]->name) == 0)
@@ -231,7 +231,7 @@ static int run_verb(const struct ofs_verb *verb, int argc, char **argv)
 	return status;
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
 	const struct ofs_verb *verb;
 
@@ -242,12 +242,12 @@ static int run(int argc, char **argv)
 	if (is(argv[1], "--help", "-h", "help")) {
 		if (argc < 3 || is(argv[2], "--help", "-h", "help"))
 			return help(stdout, OFS_EXIT_OK);
-		verb = find(argv[2]);
+		verb = find_verb(argv[2]);
 		return verb != NULL ? ofs_tool_help(verb) : unknown(argv[2]);
 	}
 	if (is(argv[1], "--version", "-V", "version"))
 		return version();
-	verb = find(argv[1]);
+	verb = find_verb(argv[1]);
 	if (verb != NULL)
 		return run_verb(verb, argc - 1, argv + 1);
 	if (means_mount(argc, argv))
@@ -274,5 +274,5 @@ int main(int argc, char **argv)
 	if (status != -1)
 		return status;
 #endif
-	return run(argc, argv);
+	return run_command(argc, argv);
 }

@@ -4,7 +4,7 @@
 
 #include "tools/verbs.h"
 
-static int run(const struct ofs_verb *self, int argc, char **argv)
+static int run_without_fuse(const struct ofs_verb *self, int argc, char **argv)
 {
 	(void)argc;
 	(void)argv;
@@ -22,23 +22,23 @@ const struct ofs_verb ofs_verb_mount = {
 	.name = "mount",
 	.synopsis = "[-o OPTION[,OPTION]...] CHECKPOINT MOUNTPOINT",
 	.summary = NOT_HERE,
-	.run = run,
+	.run = run_without_fuse,
 };
 const struct ofs_verb ofs_verb_umount = {
 	.name = "umount",
 	.synopsis = "MOUNTPOINT",
 	.summary = NOT_HERE,
-	.run = run,
+	.run = run_without_fuse,
 };
 const struct ofs_verb ofs_verb_commit = {
 	.name = "commit",
 	.synopsis = "MOUNTPOINT",
 	.summary = NOT_HERE,
-	.run = run,
+	.run = run_without_fuse,
 };
 const struct ofs_verb ofs_verb_abort = {
 	.name = "abort",
 	.synopsis = "MOUNTPOINT",
 	.summary = NOT_HERE,
-	.run = run,
+	.run = run_without_fuse,
 };

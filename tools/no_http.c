@@ -4,7 +4,7 @@
 
 #include "tools/verbs.h"
 
-static int run(const struct ofs_verb *self, int argc, char **argv)
+static int run_without_http(const struct ofs_verb *self, int argc, char **argv)
 {
 	(void)argc;
 	(void)argv;
@@ -20,5 +20,5 @@ const struct ofs_verb ofs_verb_serve = {
 	.synopsis = "CHECKPOINT",
 	.summary =
 	    "not in this program, which was built without an HTTP server",
-	.run = run,
+	.run = run_without_http,
 };

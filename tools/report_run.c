@@ -110,7 +110,7 @@ static struct sum *series_of(struct run *r, const struct ofs_buf *key)
 	return r->series[i];
 }
 
-static void add(struct sum *sum, const struct optimfs_statistics *s)
+static void add_statistics(struct sum *sum, const struct optimfs_statistics *s)
 {
 	sum->squares += s->squares;
 	sum->finite += s->finite;
@@ -134,7 +134,7 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
 		return 0;
 	}
 	if (!r->update) {
-		add(&r->whole[r->step], s);
+		add_statistics(&r->whole[r->step], s);
 		if ((s->nan > 0 || s->inf > 0) && r->odd[r->step] == NULL) {
 			r->odd[r->step] = strdup(t->path);
 			r->bad |= r->odd[r->step] == NULL;
@@ -146,7 +146,7 @@ static int tensor(void *ctx, const struct optimfs_tensor *t,
 	    key_of(t->path, r->update, &key)) {
 		sum = series_of(r, &key);
 		if (sum != NULL)
-			add(&sum[r->step], s);
+			add_statistics(&sum[r->step], s);
 		r->bad |= sum == NULL;
 	}
 	ofs_buf_fini(&key);

@@ -119,7 +119,7 @@ static void measure(const struct compare *c, const uint8_t *p, const uint8_t *q,
 }
 
 /* Appends b to a, times times. */
-static void add(struct optimfs_comparison *a,
+static void add_comparison(struct optimfs_comparison *a,
     const struct optimfs_comparison *b, uint64_t times)
 {
 	if (a->differ == 0)
@@ -194,7 +194,7 @@ static int join(void *ctx, void *mine, const struct ofs_pool_chunk *k,
 	struct compare *c = ctx;
 
 	(void)err;
-	add(&c->all, mine, k->times);
+	add_comparison(&c->all, mine, k->times);
 	return 0;
 }
 
@@ -246,7 +246,7 @@ static enum ofs_dtype common_type(struct optimfs *a, uint64_t x,
 	return t;
 }
 
-static int run(struct compare *c, const struct ofs_pool_item *item,
+static int compare_twice(struct compare *c, const struct ofs_pool_item *item,
     const struct optimfs_scan *how, struct optimfs_error *err)
 {
 	static const struct ofs_pool_ops first = { start, free, look, pass,
@@ -295,7 +295,7 @@ int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
 	item.file[1].fs = b;
 	item.file[1].node = y;
 	item.file[0].size = item.file[1].size = size;
-	if (run(&c, &item, how, err) == -1)
+	if (compare_twice(&c, &item, how, err) == -1)
 		return -1;
 	derive(&c.all);
 	*out = c.all;

@@ -120,7 +120,8 @@ void ofs_examine(const struct ofs_exam *e, const void *const buf[],
 	}
 }
 
-static void add(struct ofs_count *to, const struct ofs_count *c, uint64_t times)
+static void add_count(struct ofs_count *to, const struct ofs_count *c,
+    uint64_t times)
 {
 	if (to->n == 0)
 		to->first = c->first;
@@ -188,7 +189,7 @@ static void add_diagonal(struct ofs_exam *e, double x, uint64_t first,
 	if (all == 0)
 		return;
 	if (e->no_negative && x < 0)
-		add(&e->negative, &negative, 1);
+		add_count(&e->negative, &negative, 1);
 	e->sum += (double)all * x;
 	e->squares += (double)all * x * x;
 }
@@ -199,17 +200,17 @@ void ofs_exam_join(struct ofs_exam *e, const struct ofs_finding *found,
 	double x;
 
 	for (unsigned i = 0; i < 3; i++)
-		add(&e->odd[i], &found->odd[i], times);
-	add(&e->broken, &found->broken, times);
-	add(&e->orphan, &found->orphan, times);
-	add(&e->differ, &found->differ, times);
+		add_count(&e->odd[i], &found->odd[i], times);
+	add_count(&e->broken, &found->broken, times);
+	add_count(&e->orphan, &found->orphan, times);
+	add_count(&e->differ, &found->differ, times);
 	e->update += (double)times * found->update;
 	e->weight += (double)times * found->weight;
 	if (e->stride > 1 && times > 1) {
 		ofs_to_double(e->file[0]->dtype, e->codes[0], buf[0], 1, &x);
 		add_diagonal(e, x, first, times * n);
 	} else {
-		add(&e->negative, &found->negative, times);
+		add_count(&e->negative, &found->negative, times);
 		e->sum += (double)times * found->sum;
 		e->squares += (double)times * found->squares;
 	}

@@ -31,8 +31,8 @@ struct copies {
 
 OFS_COMPARE_BY2(by_rank, struct copy, rank, shard)
 
-static int add(struct copies *l, uint32_t shard, const struct ofs_extent *at,
-    uint64_t bytes)
+static int add_copy(struct copies *l, uint32_t shard,
+    const struct ofs_extent *at, uint64_t bytes)
 {
 	int rank = l->cat->objects[at->object].rank;
 
@@ -55,11 +55,11 @@ static int add_tensor(struct copies *l, const struct ofs_tensor *t)
 		const struct ofs_replica *copy;
 		uint32_t n;
 
-		if (add(l, i, &cat->shards[i].at, bytes) == -1)
+		if (add_copy(l, i, &cat->shards[i].at, bytes) == -1)
 			return -1;
 		copy = ofs_replicas(cat, i, &n);
 		for (uint32_t k = 0; k < n; k++)
-			if (add(l, i, &copy[k].at, bytes) == -1)
+			if (add_copy(l, i, &copy[k].at, bytes) == -1)
 				return -1;
 	}
 	return 0;

@@ -53,13 +53,14 @@ static bool same_key(const void *ctx, uint32_t index, const void *key, size_t n)
 	return memcmp(&k->v[index].key, key, n) == 0;
 }
 
-static uint32_t find(const struct known *k, uint64_t key)
+static uint32_t find_known(const struct known *k, uint64_t key)
 {
 	return ofs_map_find(&k->by_key, ofs_map_hash(&key, sizeof(key)),
 	    same_key, k, &key, sizeof(key));
 }
 
-static bool add(struct known *k, uint64_t key, const uint8_t *p, uint32_t len)
+static bool add_known(struct known *k, uint64_t key, const uint8_t *p,
+    uint32_t len)
 {
 	if (k->n >= UINT32_MAX || ofs_grow(k->v, k->n, k->cap, NULL) == -1 ||
 	    !ofs_map_add(&k->by_key, ofs_map_hash(&key, sizeof(key)),
@@ -118,7 +119,9 @@ static void take(struct known *k)
 		uint32_t len = ofs_cursor_le32(&c);
 		const uint8_t *p = ofs_cursor_take(&c, len);
 
-		if (p == NULL || (find(k, key) == OFS_NONE && !add(k, key, p, len)))
+		if (p == NULL ||
+		    (find_known(k, key) == OFS_NONE &&
+			!add_known(k, key, p, len)))
 			break;
 	}
 }
@@ -179,7 +182,7 @@ static int find_key(struct known *k, uint64_t key, struct ofs_cursor *c)
 	int ret = 0;
 
 	pthread_mutex_lock(&k->lock);
-	i = find(k, key);
+	i = find_known(k, key);
 	if (i != OFS_NONE && k->v[i].p != NULL) {
 		*c = ofs_cursor_of(k->v[i].p, k->v[i].len);
 		ret = 1;
@@ -248,7 +251,7 @@ void ofs_known_put(struct optimfs *fs, uint64_t key, const struct ofs_buf *b)
 		return;
 	pthread_mutex_lock(&k->lock);
 	if (k->nold + k->fresh.len + HEAD + b->len <= FILE_MAX &&
-	    find(k, key) == OFS_NONE && add(k, key, NULL, 0)) {
+	    find_known(k, key) == OFS_NONE && add_known(k, key, NULL, 0)) {
 		ofs_buf_put_le(&k->fresh, key, 8);
 		ofs_buf_put_le(&k->fresh, b->len, 4);
 		ofs_buf_put(&k->fresh, b->data, b->len);

@@ -87,7 +87,7 @@ static struct active *begin_item(struct pool *p, size_t item)
 	return a;
 }
 
-static struct active *find(struct pool *p, size_t item)
+static struct active *find_active(struct pool *p, size_t item)
 {
 	struct active *a = p->active;
 
@@ -176,7 +176,7 @@ static struct active *take(struct pool *p, struct ofs_pool_chunk *c)
 	if (p->stopped || p->item == p->n)
 		return NULL;
 	it = &p->items[p->item];
-	a = p->first == 0 ? begin_item(p, p->item) : find(p, p->item);
+	a = p->first == 0 ? begin_item(p, p->item) : find_active(p, p->item);
 	if (a == NULL) {
 		ofs_no_memory(&why);
 		fail(p, &why);

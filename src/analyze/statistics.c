@@ -178,7 +178,7 @@ static struct ofs_pool_item item_of(struct optimfs *fs,
 	return item;
 }
 
-static int run(struct job *job, const struct optimfs_scan *how,
+static int compute_all(struct job *job, const struct optimfs_scan *how,
     struct optimfs_error *err)
 {
 	size_t n = job->list->n, nitems = 0;
@@ -327,7 +327,7 @@ int optimfs_statistics_tree(struct optimfs *fs, const char *path, bool ranks,
 	int ret = list_tensors(fs, path, ranks, &list, err);
 
 	if (ret == 0)
-		ret = run(&job, how, err);
+		ret = compute_all(&job, how, err);
 	if (ret == 0)
 		give(&job, each, ctx);
 	job_fini(&job);

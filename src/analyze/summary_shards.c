@@ -115,7 +115,7 @@ static void put_range(uint64_t from, uint64_t n, char text[48])
 }
 
 /* The shard at this row and column. */
-static uint32_t find(const struct picture *p, uint32_t row, uint32_t col)
+static uint32_t shard_at(const struct picture *p, uint32_t row, uint32_t col)
 {
 	uint64_t from[OFS_MAX_DIMS], size[OFS_MAX_DIMS];
 
@@ -135,7 +135,7 @@ static void put_row(const struct picture *p, uint32_t row, struct ofs_buf *out)
 	put_range(p->row.from[row], p->row.size[row], text);
 	ofs_buf_printf(out, "    %-18s", text);
 	for (uint32_t c = 0; c < p->col.n && c < MAX_COLS; c++) {
-		uint32_t i = find(p, row, c);
+		uint32_t i = shard_at(p, row, c);
 
 		if (i == OFS_NONE)
 			snprintf(text, sizeof(text), "-");

@@ -385,7 +385,7 @@ static int check_outside(const struct optimfs *fs, const char *dest,
 }
 
 /* Finds the source, and on rank 0 the destination. */
-static int find(struct optimfs *fs, const char *path, const char *dest,
+static int find_ends(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_attr *attr, char **to,
     struct optimfs_error *err)
 {
@@ -414,7 +414,7 @@ int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
 	int ret;
 
 	err = OFS_SOME_ERROR(err);
-	ret = find(fs, path, dest, how, &attr, &to, err);
+	ret = find_ends(fs, path, dest, how, &attr, &to, err);
 	if (w != NULL)
 		ret = ofs_task_agree(w, ret, err);
 	if (ret == 0 && S_ISDIR(attr.mode))

@@ -177,7 +177,7 @@ static unsigned threads_for(const struct load *l, uint64_t pieces)
 	return (unsigned)(n < pieces ? n : pieces);
 }
 
-static void run(struct load *l, unsigned threads)
+static void run_threads(struct load *l, unsigned threads)
 {
 	pthread_t id[THREADS_MAX];
 	unsigned made = 1;
@@ -216,7 +216,7 @@ int optimfs_load(struct optimfs *fs, const struct optimfs_part *part, size_t n,
 	}
 	pthread_mutex_init(&l.lock, NULL);
 	if (pieces > 0)
-		run(&l, threads_for(&l, pieces));
+		run_threads(&l, threads_for(&l, pieces));
 	ofs_device_close(l.device);
 	for (size_t i = 0; i < n; i++)
 		if (l.state[i].file != NULL)

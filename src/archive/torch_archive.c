@@ -24,7 +24,7 @@ struct opening {
 	const struct ofs_pickle_limits *limits; /* may be NULL */
 };
 
-static const struct ofs_zip_record *find(const struct opening *o,
+static const struct ofs_zip_record *find_record(const struct opening *o,
     const char *name)
 {
 	return ofs_zip_find(o->zip, name, strlen(name));
@@ -50,13 +50,13 @@ static int read_text(struct opening *o, const struct ofs_zip_record *r,
 
 static int check_version(struct opening *o, struct optimfs_error *err)
 {
-	const struct ofs_zip_record *r = find(o, "version");
+	const struct ofs_zip_record *r = find_record(o, "version");
 	char text[32];
 	int v = 0;
 	size_t i;
 
 	if (r == NULL)
-		r = find(o, ".data/version");
+		r = find_record(o, ".data/version");
 	if (r == NULL)
 		return optimfs_fail(err, EUCLEAN,
 		    "OFS524 record 'version' is missing");
@@ -75,7 +75,7 @@ static int check_version(struct opening *o, struct optimfs_error *err)
 
 static int check_byteorder(struct opening *o, struct optimfs_error *err)
 {
-	const struct ofs_zip_record *r = find(o, "byteorder");
+	const struct ofs_zip_record *r = find_record(o, "byteorder");
 	char text[32];
 
 	if (r == NULL)
@@ -92,7 +92,8 @@ static int check_byteorder(struct opening *o, struct optimfs_error *err)
  * not readable says nothing. */
 static void look_for_order(struct opening *o)
 {
-	const struct ofs_zip_record *r = find(o, ".data/serialization_id");
+	const struct ofs_zip_record *r =
+	    find_record(o, ".data/serialization_id");
 	char id[OFS_ZIP_ID_LEN];
 	uint64_t off;
 
@@ -106,11 +107,11 @@ static void look_for_order(struct opening *o)
 /* Fails for an archive that torch.save did not write. */
 static void refuse_other(const struct opening *o, struct optimfs_error *err)
 {
-	if (find(o, "archive_format") != NULL)
+	if (find_record(o, "archive_format") != NULL)
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS524 it is a program of torch.export: save its weights, "
 		    "torch.save(torch.export.load(FILE).state_dict, NEW)");
-	else if (find(o, ".data/extern_modules") != NULL)
+	else if (find_record(o, ".data/extern_modules") != NULL)
 		optimfs_fail(err, EOPNOTSUPP,
 		    "OFS524 it is a package of torch.package: load its "
 		    "pickles with PackageImporter, torch.save them");
@@ -122,7 +123,7 @@ static void refuse_other(const struct opening *o, struct optimfs_error *err)
 static struct ofs_pickle *read_pickle(struct opening *o,
     struct optimfs_error *err)
 {
-	const struct ofs_zip_record *r = find(o, "data.pkl");
+	const struct ofs_zip_record *r = find_record(o, "data.pkl");
 	struct ofs_pickle *doc;
 	uint64_t off, max = MAX_PICKLE;
 	uint8_t *buf;

@@ -210,7 +210,7 @@ static int note_odd(struct ofs_zip *zip, const struct entry *e,
 	return 0;
 }
 
-static int add(struct ofs_zip *zip, const struct entry *e,
+static int add_zip_record(struct ofs_zip *zip, const struct entry *e,
     struct optimfs_error *err)
 {
 	struct ofs_zip_record *r = &zip->record[zip->n];
@@ -259,7 +259,8 @@ int ofs_zip_walk(struct ofs_zip *zip, const uint8_t *p, uint64_t len,
 		struct entry e = { .central = (uint32_t)(c.p - p) };
 
 		if (parse(&c, &e, err) == -1 || check(zip, &e, err) == -1 ||
-		    check_prefix(zip, &e, err) == -1 || add(zip, &e, err) == -1)
+		    check_prefix(zip, &e, err) == -1 ||
+		    add_zip_record(zip, &e, err) == -1)
 			return -1;
 	}
 	if (walked != n || ofs_cursor_left(&c) > 0)

@@ -17,7 +17,7 @@ void ofs_json_quote(struct ofs_buf *b, const void *s, size_t n)
 	ofs_buf_putc(b, '"');
 }
 
-static void begin(struct ofs_json_writer *w, const char *key)
+static void begin_value(struct ofs_json_writer *w, const char *key)
 {
 	if (w->more)
 		ofs_buf_putc(w->b, ',');
@@ -32,7 +32,7 @@ static void begin(struct ofs_json_writer *w, const char *key)
 
 void ofs_json_open(struct ofs_json_writer *w, const char *key, char bracket)
 {
-	begin(w, key);
+	begin_value(w, key);
 	ofs_buf_putc(w->b, bracket);
 	w->more = false;
 }
@@ -46,14 +46,14 @@ void ofs_json_close(struct ofs_json_writer *w, char bracket)
 void ofs_json_put_raw(struct ofs_json_writer *w, const char *key,
     const char *json)
 {
-	begin(w, key);
+	begin_value(w, key);
 	ofs_buf_puts(w->b, json);
 }
 
 void ofs_json_put_str(struct ofs_json_writer *w, const char *key,
     struct ofs_str s)
 {
-	begin(w, key);
+	begin_value(w, key);
 	ofs_json_quote(w->b, s.p, s.len);
 }
 
@@ -64,19 +64,19 @@ void ofs_json_put_string(struct ofs_json_writer *w, const char *key,
 		ofs_json_put_raw(w, key, "null");
 		return;
 	}
-	begin(w, key);
+	begin_value(w, key);
 	ofs_json_quote(w->b, s, strlen(s));
 }
 
 void ofs_json_put_u64(struct ofs_json_writer *w, const char *key, uint64_t v)
 {
-	begin(w, key);
+	begin_value(w, key);
 	ofs_buf_printf(w->b, "%" PRIu64, v);
 }
 
 void ofs_json_put_i64(struct ofs_json_writer *w, const char *key, int64_t v)
 {
-	begin(w, key);
+	begin_value(w, key);
 	ofs_buf_printf(w->b, "%" PRId64, v);
 }
 
@@ -107,7 +107,7 @@ void ofs_json_put_code(struct ofs_json_writer *w, int number)
 		ofs_json_put_raw(w, "code", "null");
 		return;
 	}
-	begin(w, "code");
+	begin_value(w, "code");
 	ofs_buf_printf(w->b, "\"OFS%03d\"", number);
 }
 

@@ -120,7 +120,7 @@ int ofs_detect_is_checkpoint(const struct ofs_dir *dir,
 	return ofs_must_stop(&why) ? optimfs_fail_with(err, &why) : yes;
 }
 
-static int add(struct ofs_candidates *c, const char *path,
+static int add_candidate(struct ofs_candidates *c, const char *path,
     const char *unfinished, struct optimfs_error *err)
 {
 	if (ofs_grow(c->v, c->n, c->cap, err) == -1)
@@ -169,7 +169,7 @@ static int look(const struct ofs_dir *sub, const char *path, int depth,
 					      : 0;
 	ret = ofs_detect_is_checkpoint(sub, &below, err);
 	if (ret == 1)
-		ret = add(c, path, unfinished(path, &below), err);
+		ret = add_candidate(c, path, unfinished(path, &below), err);
 	else if (ret == 0 && depth > 0)
 		ret = search(sub, &below, path, depth - 1, c, err);
 	ofs_names_free(&below);

@@ -359,7 +359,7 @@ static size_t choose(const struct ofs_names *names,
 }
 
 /* Finds the candidates in dir, instead of those found before. */
-static int find(const struct ofs_dir *dir, const struct ofs_names *names,
+static int find_again(const struct ofs_dir *dir, const struct ofs_names *names,
     int depth, struct ofs_candidates *found, struct optimfs_error *err)
 {
 	ofs_candidates_free(found);
@@ -376,14 +376,14 @@ int ofs_detect_parent(const struct ofs_dir *dir, const struct ofs_names *names,
 
 	if (ofs_detect_foreign_dir(dir, names, false, err) ||
 	    find_latest(dir, names, &latest, err) == -1 ||
-	    find(dir, names, DEPTH, &found, err) == -1)
+	    find_again(dir, names, DEPTH, &found, err) == -1)
 		goto out;
 	i = choose(names, &found, latest, chosen);
 	if (i < found.n) {
 		*only = found.v[i].path;
 		found.v[i].path = NULL;
 		ret = 0;
-	} else if (find(dir, names, SHOWN_DEPTH, &found, err) == -1) {
+	} else if (find_again(dir, names, SHOWN_DEPTH, &found, err) == -1) {
 		goto out;
 	} else if (ofs_detect_foreign_below(dir, names, true, err)) {
 		goto out;

@@ -42,7 +42,8 @@ static const struct pieces {
 };
 
 /* The first file of p in names; NULL: there are fewer than two. */
-static const char *find(const struct pieces *p, const struct ofs_names *names)
+static const char *first_piece(const struct pieces *p,
+    const struct ofs_names *names)
 {
 	const char *first = NULL;
 	bool beside = p->beside == NULL;
@@ -65,7 +66,7 @@ int ofs_detect_pieces(const struct ofs_dir *dir, const struct ofs_names *names,
     struct optimfs_error *err)
 {
 	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
-		const char *first = find(&pieces[i], names);
+		const char *first = first_piece(&pieces[i], names);
 
 		if (first != NULL)
 			return optimfs_fail(err, EOPNOTSUPP,

@@ -60,7 +60,7 @@ unsigned ofs_side_shape(const struct ofs_catalog *cat,
 	return n;
 }
 
-static void begin(struct cutting *c)
+static void begin_cut(struct cutting *c)
 {
 	const struct ofs_family_cut *cut = c->cut;
 	const uint64_t *shape = ofs_tensor_shape(c->cat, c->from);
@@ -282,7 +282,7 @@ uint32_t ofs_cut_tensor(struct ofs_catalog *cat,
 		}
 		if (cuts[i].n == 0 || from.error != OFS_NONE)
 			continue;
-		begin(&c);
+		begin_cut(&c);
 		if (cut_out(&c) == -1)
 			return OFS_NONE;
 	}

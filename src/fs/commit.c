@@ -36,7 +36,7 @@ static struct ofs_catalog *reread(void *ctx, int upper, const char *const *gone,
 	return ofs_read_over(path_of(fs), upper, gone, n, &fs->options, err);
 }
 
-static struct ofs_publish *begin(const struct optimfs *fs, int stage,
+static struct ofs_publish *begin_publish(const struct optimfs *fs, int stage,
     struct optimfs_error *err)
 {
 	return fs->coordinator != NULL
@@ -106,7 +106,7 @@ int ofs_fs_commit_changes(struct optimfs *fs, const struct ofs_changes *changes,
 	job.stop_ctx = ctx;
 	if (put_parts(fs, &job, &parts, err) == -1)
 		return -1;
-	job.publish = begin(fs, stage, err);
+	job.publish = begin_publish(fs, stage, err);
 	if (job.publish != NULL)
 		ret = ofs_commit_run(&job, err);
 	ofs_publish_free(job.publish);

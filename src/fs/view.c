@@ -149,8 +149,9 @@ static bool make_room(struct ofs_views *views, bool named)
 }
 
 /* The lock is held. */
-static struct ofs_view_dir *add(struct ofs_snapshot *snap, const char *name,
-    const struct ofs_layout *layout, struct optimfs_error *err)
+static struct ofs_view_dir *add_view(struct ofs_snapshot *snap,
+    const char *name, const struct ofs_layout *layout,
+    struct optimfs_error *err)
 {
 	struct ofs_views *views = snap->views;
 	struct ofs_view_dir *v = ofs_alloc(1, sizeof(*v), err);
@@ -188,7 +189,7 @@ static int make_view(struct ofs_snapshot *snap, const char *name,
 		v = ofs_view_table_find(&views->table, layout,
 		    ofs_view_generation(snap, layout));
 		if (v == NULL)
-			v = add(snap, name, layout, err);
+			v = add_view(snap, name, layout, err);
 		pthread_mutex_unlock(&views->lock);
 	}
 	if (v == NULL)

@@ -188,7 +188,7 @@ static int check_all(struct ofs_fsck *c, bool data, struct optimfs_error *err)
 	return ret;
 }
 
-static int begin(struct ofs_fsck *c, struct optimfs_error *err)
+static int begin_fsck(struct ofs_fsck *c, struct optimfs_error *err)
 {
 	c->object =
 	    calloc((size_t)c->snap->cat->nobjects + 1, sizeof(*c->object));
@@ -203,7 +203,7 @@ static int check_together(struct ofs_fsck *c, bool data,
 	struct optimfs_error own = { 0 };
 	int ret;
 
-	if (begin(c, &own) == 0)
+	if (begin_fsck(c, &own) == 0)
 		(void)divide(c, &own);
 	if (ofs_task_begin(c->group, ofs_fsck_take, c, &own, err) == -1)
 		return -1;
@@ -232,7 +232,7 @@ int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
 	if (c.group != NULL)
 		ret = check_together(&c, data, err);
 	else if ((ret = ofs_fs_single(fs, err)) == 0 &&
-	    (ret = begin(&c, err)) == 0)
+	    (ret = begin_fsck(&c, err)) == 0)
 		ret = check_all(&c, data, err);
 	ofs_fsck_forget(&c);
 	ofs_buf_fini(&c.notes);

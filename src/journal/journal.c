@@ -160,7 +160,7 @@ static int next(struct reader *in, struct ofs_record *r,
 	return 1;
 }
 
-static int begin(struct ofs_journal *j, uint64_t size,
+static int check_magic(struct ofs_journal *j, uint64_t size,
     struct optimfs_error *err)
 {
 	char head[MAGIC_LEN];
@@ -191,7 +191,7 @@ int ofs_journal_load(struct ofs_journal *j, ofs_replay_fn *each, void *ctx,
 	if (fstat(j->fd, &st) == -1)
 		return optimfs_fail(err, errno, "OFS809 journal: %m");
 	in.size = (uint64_t)st.st_size;
-	ret = begin(j, in.size, err);
+	ret = check_magic(j, in.size, err);
 	while (ret == 0 && j->end > 0 && (ret = next(&in, &r, err)) == 1) {
 		++*records;
 		ret = each == NULL ? 0 : each(ctx, &r, err);

@@ -284,7 +284,7 @@ static int lose(struct merge *m)
 	return 0;
 }
 
-static int begin(struct merge *m)
+static int begin_merge(struct merge *m)
 {
 	const struct ofs_publish_plan *plan = &m->p->plan;
 
@@ -352,7 +352,7 @@ int ofs_publish_merge(const struct ofs_publish *p, int in, bool back,
 {
 	struct merge m = { .p = p, .in = in, .back = back, .err = err };
 	bool looked = false;
-	int ret = begin(&m);
+	int ret = begin_merge(&m);
 
 	m.out = openat(p->stage, OFS_PUBLISH_GEN, DIR_FLAGS);
 	if (m.out == -1) {

@@ -167,8 +167,8 @@ static int recover_swap(struct ofs_publish *p, struct optimfs_error *err)
 	return is_swapped(p) ? finish_swap(p, err) : undo_swap(p, err);
 }
 
-static int begin(struct ofs_publish *p, const char *source, int dir, int stage,
-    struct optimfs_error *err)
+static int open_publish(struct ofs_publish *p, const char *source, int dir,
+    int stage, struct optimfs_error *err)
 {
 	int ret;
 
@@ -205,7 +205,7 @@ int ofs_publish_recover(const char *source, int dir, int stage,
     struct optimfs_error *err)
 {
 	struct ofs_publish p;
-	int ret = begin(&p, source, dir, stage, err);
+	int ret = open_publish(&p, source, dir, stage, err);
 
 	if (ret == 1 && p.plan.id[0] != '\0')
 		ret = optimfs_fail(err, EBUSY,
@@ -266,7 +266,7 @@ int ofs_publish_settle(const char *source, int dir, int stage, const char *id,
     struct optimfs_error *err)
 {
 	struct ofs_publish p;
-	int ret = begin(&p, source, dir, stage, err);
+	int ret = open_publish(&p, source, dir, stage, err);
 
 	if (ret == 1 && p.plan.id[0] == '\0')
 		/* its journal is not known here */

@@ -356,7 +356,7 @@ static int name_rival(struct naming *c, const struct candidate *best,
 	return ret;
 }
 
-static int find(struct naming *c, struct optimfs_error *err)
+static int find_model(struct naming *c, struct optimfs_error *err)
 {
 	struct candidate best = { .rule = NO_RULE }, rival = best;
 	bool top = false;
@@ -440,7 +440,7 @@ int ofs_naming_find_model(struct naming *c, struct optimfs_error *err)
 {
 	if (c->opt->model_key != NULL)
 		return find_given(c, err);
-	if (find(c, err) == -1)
+	if (find_model(c, err) == -1)
 		return -1;
 	if (c->model.kind == MODEL_TOP && c->ntext > 0)
 		return find_text(c, err);

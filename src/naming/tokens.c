@@ -46,7 +46,7 @@ size_t ofs_naming_dot(struct ofs_str text, size_t from)
 	return dot == NULL ? text.len : (size_t)(dot - text.p);
 }
 
-static uint32_t find(const char *const *list, struct ofs_str s)
+static uint32_t find_word(const char *const *list, struct ofs_str s)
 {
 	for (uint32_t i = 0; list[i] != NULL; i++)
 		if (ofs_str_is(s, list[i]))
@@ -65,7 +65,7 @@ static uint32_t optimizer_word(struct ofs_str s)
 		low[i] = s.p[i] >= 'A' && s.p[i] <= 'Z'
 		    ? (char)(s.p[i] + ('a' - 'A'))
 		    : s.p[i];
-	if (find(optims, t) != 0 || ofs_str_ends(t, "optim") ||
+	if (find_word(optims, t) != 0 || ofs_str_ends(t, "optim") ||
 	    ofs_str_ends(t, "optimizer") || ofs_str_begins(t, "optim"))
 		return TOKEN_OPTIM;
 	return 0;
@@ -82,26 +82,26 @@ static uint32_t whole_word(struct ofs_str s)
 		w |= TOKEN_GROUPS;
 	if (ofs_str_is(s, "optim") || ofs_str_is(s, "optimizer"))
 		w |= TOKEN_TOP;
-	if (find(sure, s) != 0)
+	if (find_word(sure, s) != 0)
 		w |= TOKEN_SURE | TOKEN_KNOWN;
-	if (find(known, s) != 0)
+	if (find_word(known, s) != 0)
 		w |= TOKEN_KNOWN;
-	if (find(shaped, s) != 0)
+	if (find_word(shaped, s) != 0)
 		w |= TOKEN_SHAPED;
-	if (find(masters, s) != 0)
+	if (find_word(masters, s) != 0)
 		w |= TOKEN_MASTER;
-	if (find(rows, s) != 0)
+	if (find_word(rows, s) != 0)
 		w |= TOKEN_ROWS;
-	if (find(columns, s) != 0)
+	if (find_word(columns, s) != 0)
 		w |= TOKEN_COLUMNS;
 	if (ofs_str_number(s, &id))
 		w |= TOKEN_NUMBER;
-	return w | find(models, s) * TOKEN_MODEL;
+	return w | find_word(models, s) * TOKEN_MODEL;
 }
 
 bool ofs_naming_is_wrapper(struct ofs_str part)
 {
-	return find(wrappers, part) != 0;
+	return find_word(wrappers, part) != 0;
 }
 
 /* The tokens of a component that is followed by another. */

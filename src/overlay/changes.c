@@ -26,7 +26,7 @@ struct walk {
 	struct optimfs_error *err;
 };
 
-static struct ofs_change *add(struct walk *w, enum ofs_change_kind kind,
+static struct ofs_change *add_change(struct walk *w, enum ofs_change_kind kind,
     uint32_t node)
 {
 	struct ofs_changes *out = w->out;
@@ -305,7 +305,7 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 	uint32_t entry = w->o->tree->node[base].entry;
 	bool text = ofs_entry_is_text(w->o->cat, entry);
 	struct ofs_change *c =
-	    add(w, text ? OFS_CHANGE_VALUE : OFS_CHANGE_DATA, node);
+	    add_change(w, text ? OFS_CHANGE_VALUE : OFS_CHANGE_DATA, node);
 	struct ofs_overlay_form form;
 
 	if (c == NULL || put_path(w, c, false) == -1)
@@ -327,7 +327,7 @@ static int put_edit(struct walk *w, uint32_t node, uint32_t base,
 static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
     const struct ofs_overlay_form *form)
 {
-	struct ofs_change *c = add(w, OFS_CHANGE_ADD, node);
+	struct ofs_change *c = add_change(w, OFS_CHANGE_ADD, node);
 	const struct ofs_catalog *cat = w->o->cat;
 
 	if (c == NULL || put_path(w, c, false) == -1)
@@ -354,7 +354,7 @@ static int put_added(struct walk *w, uint32_t node, struct ofs_overlay_file *f,
 
 static int put_removed(struct walk *w, uint32_t base)
 {
-	struct ofs_change *c = add(w, OFS_CHANGE_REMOVE, base);
+	struct ofs_change *c = add_change(w, OFS_CHANGE_REMOVE, base);
 
 	if (c == NULL || put_path(w, c, true) == -1)
 		return -1;

@@ -58,7 +58,7 @@ struct ofs_blob *ofs_overlay_text_now(struct ofs_overlay *o,
 }
 
 /* Starts a draft. */
-static int begin(struct ofs_overlay *o, struct ofs_overlay_file *f,
+static int begin_draft(struct ofs_overlay *o, struct ofs_overlay_file *f,
     struct optimfs_error *err)
 {
 	struct ofs_blob *now;
@@ -153,7 +153,7 @@ int ofs_overlay_text_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
 {
 	if (off > OFS_TEXT_MAX || n > OFS_TEXT_MAX - off)
 		return too_long(err);
-	if (begin(o, f, err) == -1 || fill_to(f, off + n, err) == -1)
+	if (begin_draft(o, f, err) == -1 || fill_to(f, off + n, err) == -1)
 		return -1;
 	if (n > 0)
 		memcpy(f->draft.data + off, buf, n);
@@ -173,7 +173,7 @@ int ofs_overlay_text_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
 		f->touched = false;
 		return 0;
 	}
-	if (begin(o, f, err) == -1 || fill_to(f, size, err) == -1)
+	if (begin_draft(o, f, err) == -1 || fill_to(f, size, err) == -1)
 		return -1;
 	f->draft.len = size;
 	f->touched = true;

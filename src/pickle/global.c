@@ -265,8 +265,8 @@ const char *pk_dotted(struct pk_parser *p, struct ofs_str module,
 	return full;
 }
 
-static uint32_t add(struct pk_parser *p, uint32_t hash, struct ofs_str module,
-    struct ofs_str name)
+static uint32_t add_global(struct pk_parser *p, uint32_t hash,
+    struct ofs_str module, struct ofs_str name)
 {
 	struct ofs_pickle *doc = p->doc;
 	struct pk_node x = { .kind = OFS_PK_GLOBAL,
@@ -317,7 +317,7 @@ uint32_t pk_global(struct pk_parser *p, const char *module, size_t nmodule,
 	i = ofs_map_find(&p->doc->by_name, hash, same, p->doc, key,
 	    sizeof(key));
 	return i != OFS_NONE ? p->doc->ginfo[i].node
-			     : add(p, hash, key[0], key[1]);
+			     : add_global(p, hash, key[0], key[1]);
 }
 
 uint32_t pk_global_of(const struct ofs_pickle *doc, uint32_t node)

@@ -239,7 +239,7 @@ static int accept(struct pk_parser *p, uint32_t node, enum ofs_pk_kind kind)
 }
 
 /* Add the top n items to the container below them. */
-static int add(struct pk_parser *p, enum ofs_pk_kind kind, size_t n)
+static int add_items(struct pk_parser *p, enum ofs_pk_kind kind, size_t n)
 {
 	uint32_t to;
 
@@ -260,7 +260,7 @@ static int add_marked(struct pk_parser *p, enum ofs_pk_kind kind)
 {
 	size_t n = 0;
 
-	return unmark(p, &n) == -1 ? -1 : add(p, kind, n);
+	return unmark(p, &n) == -1 ? -1 : add_items(p, kind, n);
 }
 
 /* LIST, DICT and FROZENSET: make a container of all above the MARK. */
@@ -493,11 +493,11 @@ static int execute(struct pk_parser *p)
 	case OP_FROZENSET:
 		return collect(p, OFS_PK_SET);
 	case OP_APPEND:
-		return add(p, OFS_PK_LIST, 1);
+		return add_items(p, OFS_PK_LIST, 1);
 	case OP_APPENDS:
 		return add_marked(p, OFS_PK_LIST);
 	case OP_SETITEM:
-		return add(p, OFS_PK_DICT, 2);
+		return add_items(p, OFS_PK_DICT, 2);
 	case OP_SETITEMS:
 		return add_marked(p, OFS_PK_DICT);
 	case OP_ADDITEMS:

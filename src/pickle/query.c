@@ -238,7 +238,7 @@ uint32_t ofs_pk_val(const struct ofs_pickle *doc, uint32_t node, uint32_t i)
 }
 
 /* The index after that of the last of the pairs v whose key is key; 0. */
-static size_t find(const struct ofs_pickle *doc, const uint32_t *v,
+static size_t find_pair(const struct ofs_pickle *doc, const uint32_t *v,
     size_t npairs, const char *key, size_t n)
 {
 	const struct pk_node *k;
@@ -263,7 +263,7 @@ static uint32_t get(const struct ofs_pickle *doc, uint32_t node,
 	if (x->kind != OFS_PK_DICT)
 		return OFS_NONE;
 	v = pk_run(doc, x);
-	i = find(doc, v, x->v[0], key, n);
+	i = find_pair(doc, v, x->v[0], key, n);
 	return i == 0 ? OFS_NONE : v[2 * i - 1];
 }
 
@@ -372,7 +372,7 @@ static void learn(struct ofs_pk_fields *f, const struct ofs_pickle *doc,
 	for (uint32_t i = 0; i < npairs; i++)
 		f->key[i] = v[2 * i];
 	for (int i = 0; i < OFS_PK_FIELDS && f->name[i] != NULL; i++)
-		f->at[i] = (uint8_t)find(doc, v, npairs, f->name[i],
+		f->at[i] = (uint8_t)find_pair(doc, v, npairs, f->name[i],
 		    strlen(f->name[i]));
 }
 

@@ -105,7 +105,7 @@ static int compare_edits(const void *a, const void *b)
 }
 
 /* The first edit of node with at least this item. */
-static size_t find(const struct tracer *t, uint32_t node, uint32_t item)
+static size_t first_edit(const struct tracer *t, uint32_t node, uint32_t item)
 {
 	struct ofs_pk_splice key = { .node = node, .item = item };
 
@@ -169,7 +169,7 @@ static void added(struct tracer *t, const struct adding *a)
 {
 	uint32_t count = (uint32_t)((a->last - a->first) / a->per);
 
-	for (size_t i = find(t, a->node, a->base);
+	for (size_t i = first_edit(t, a->node, a->base);
 	     i < t->n && t->edit[i].node == a->node; i++)
 		if (t->edit[i].op == OFS_PK_ADD)
 			place_added(t, a, i);
@@ -187,8 +187,8 @@ static void made(struct tracer *t, uint32_t node, bool dict)
 		.at = (uint64_t)(t->p.c.p - t->p.start) - 1,
 	};
 
-	for (size_t i = find(t, node, 0); i < t->n && t->edit[i].node == node;
-	     i++)
+	for (size_t i = first_edit(t, node, 0);
+	     i < t->n && t->edit[i].node == node; i++)
 		if (t->edit[i].op == OFS_PK_ADD)
 			place_added(t, &a, i);
 }
@@ -406,7 +406,7 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 	return out->bad ? ofs_no_memory(t->err) : 0;
 }
 
-static int run(struct tracer *t, struct ofs_buf *out)
+static int trace_all(struct tracer *t, struct ofs_buf *out)
 {
 	size_t begin = out->len;
 	uint64_t n;
@@ -505,7 +505,7 @@ int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_edits *edits,
 		return ofs_no_memory(err);
 	if (pk_begin(&t.p, p, n, err) == 0) {
 		t.p.memoed = memoed;
-		ret = run(&t, out);
+		ret = trace_all(&t, out);
 	}
 	pk_end(&t.p);
 	free(t.of);

@@ -75,7 +75,7 @@ static bool continues(const struct ofs_segment *a, const struct ofs_segment *b)
 	    a->src + a->len == b->src && a->dst + a->len == b->dst;
 }
 
-static int add(struct job *job, const struct ofs_segment *seg)
+static int add_segment(struct job *job, const struct ofs_segment *seg)
 {
 	struct ofs_plan *plan = job->plan;
 
@@ -134,7 +134,7 @@ static int add_turns(struct job *job, struct ofs_segment *seg,
 	unsigned int k;
 
 	do {
-		if (add(job, seg) == -1)
+		if (add_segment(job, seg) == -1)
 			return -1;
 		for (k = 0; k < n; k++) {
 			seg->src += (uint64_t)loop[k].src;
@@ -279,7 +279,7 @@ static int fail_missing(const struct job *job, const uint64_t *lo,
 	return ofs_mark_lost(job->err, OPTIMFS_LOST_HOLES);
 }
 
-static int run(struct job *job, ofs_place_fn *place, void *ctx)
+static int plan_region(struct job *job, ofs_place_fn *place, void *ctx)
 {
 	const struct ofs_place *at;
 	struct ofs_walk w;
@@ -320,7 +320,7 @@ int ofs_plan_box(const struct ofs_catalog *cat, const struct ofs_tensor *t,
 	if (count == 0)
 		return 0;
 	ofs_region_init(&job.region, t->grid_ndim, lo, size, first, count);
-	ret = run(&job, place, ctx);
+	ret = plan_region(&job, place, ctx);
 	if (ret == 0 && job.held != count)
 		ret = (t->flags & OFS_TENSOR_ZERO) != 0
 		    ? add_zeros(plan, dst, count * job.item, err)

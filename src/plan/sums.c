@@ -38,7 +38,7 @@ static int compare_end(const void *key, const void *item)
 }
 
 /* The first sum that ends after off. */
-static size_t find(const struct ofs_sums *s, uint64_t off)
+static size_t sum_behind(const struct ofs_sums *s, uint64_t off)
 {
 	return ofs_lower_bound(&off, s->v, s->n, sizeof(*s->v), compare_end);
 }
@@ -91,9 +91,9 @@ static bool is_of_use(const struct ofs_sums *s, const struct ofs_sum *sum)
 }
 
 /* Add sum; false when it is dropped. */
-static bool add(struct ofs_sums *s, const struct ofs_sum *sum)
+static bool add_sum(struct ofs_sums *s, const struct ofs_sum *sum)
 {
-	size_t i = find(s, sum->from);
+	size_t i = sum_behind(s, sum->from);
 	struct ofs_sum *next = i < s->n ? &s->v[i] : NULL, both = *sum;
 
 	if (next != NULL && next->from < sum->from + sum->len)
@@ -117,7 +117,7 @@ static bool add(struct ofs_sums *s, const struct ofs_sum *sum)
 void ofs_sums_add(struct ofs_sums *s, const struct ofs_sum *sum)
 {
 	pthread_mutex_lock(&s->lock);
-	if (sum->len > 0 && add(s, sum) && s->added != NULL)
+	if (sum->len > 0 && add_sum(s, sum) && s->added != NULL)
 		s->added(s->ctx, sum);
 	if (s->npromises > 0)
 		pthread_cond_broadcast(&s->more);
@@ -129,7 +129,7 @@ static bool will_come(const struct ofs_sums *s, uint64_t from, uint64_t end)
 {
 	if (s->lost)
 		return false;
-	for (size_t i = find(s, from); from < end; i++) {
+	for (size_t i = sum_behind(s, from); from < end; i++) {
 		uint64_t to =
 		    i < s->n && s->v[i].from < end ? s->v[i].from : end;
 
@@ -151,7 +151,7 @@ int ofs_sums_get(struct ofs_sums *s, uint64_t from, uint64_t n, uint32_t *crc,
 
 	pthread_mutex_lock(&s->lock);
 	for (;;) {
-		i = find(s, from);
+		i = sum_behind(s, from);
 		v = i < s->n ? &s->v[i] : NULL;
 		found = v != NULL && v->from == from && v->len == n;
 		if (!found && s->cancelled)

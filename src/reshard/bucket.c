@@ -377,7 +377,7 @@ static int make_run(char run[33], struct optimfs_error *err)
 }
 
 /* From here on this run has the note, if no other one began at the same time. */
-static int begin(struct bucket *k, struct optimfs_error *err)
+static int begin_run(struct bucket *k, struct optimfs_error *err)
 {
 	if (make_run(k->run, err) == -1)
 		return -1;
@@ -478,7 +478,7 @@ static int resume(struct bucket *k, const struct note *n, const struct there *t,
 			-1 ||
 		    mark_done(k, i, err) == -1)
 			return -1;
-	return begin(k, err);
+	return begin_run(k, err);
 }
 
 /* Are all objects there those of the run that left the note? EEXIST. */
@@ -522,7 +522,7 @@ static int drop(struct bucket *k, const struct note *n, const struct there *t,
 	for (uint32_t i = 0; ret == 0 && i < t->names.n; i++)
 		ret = ofs_bucket_remove(k->b, t->names.v[i].p, err);
 	free(u);
-	return ret == 0 ? begin(k, err) : -1;
+	return ret == 0 ? begin_run(k, err) : -1;
 }
 
 static int start(struct bucket *k, struct optimfs_error *err)
@@ -537,7 +537,7 @@ static int start(struct bucket *k, struct optimfs_error *err)
 	ret = look(k, &t, err);
 	if (ret == 0 && noted == 0)
 		ret = t.names.n > 0 ? exists(k, t.names.v[0].p, err)
-				    : begin(k, err);
+				    : begin_run(k, err);
 	else if (ret == 0 &&
 	    (why = ofs_reshard_differs(k->r, n.source, n.layout, n.files,
 		 n.part)) != NULL)

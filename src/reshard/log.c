@@ -291,7 +291,7 @@ static bool remove_new(struct ofs_reshard *r, bool ours)
 	return unlinkat(dir, "new", AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
-static int begin(struct ofs_reshard *r, const struct found *found,
+static int begin_log(struct ofs_reshard *r, const struct found *found,
     struct optimfs_error *err)
 {
 	struct ofs_record head = { .type = HEAD,
@@ -371,7 +371,7 @@ static int load(struct ofs_reshard *r, struct found *found,
 	    ofs_stage_replay(r->stage, replay, found, &info, err) == -1)
 		return -1;
 	if (!found->head || found->foreign || found->other != NULL)
-		return begin(r, found, err);
+		return begin_log(r, found, err);
 	r->ours = true;
 	believe(r);
 	return 0;

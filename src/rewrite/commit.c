@@ -191,7 +191,7 @@ static int check_old(void *ctx, const char *rel, struct optimfs_error *err)
 	    "OFS805 %.200s changed since the checkpoint was mounted", rel);
 }
 
-static int run(struct ofs_commit *c, struct optimfs_error *err)
+static int write_and_publish(struct ofs_commit *c, struct optimfs_error *err)
 {
 	if (check_source(c, err) == -1 || ofs_commit_lay_out(c, err) == -1 ||
 	    check_room(c, err) == -1 || ofs_commit_shared(c, err) == -1 ||
@@ -243,7 +243,7 @@ int ofs_commit_run(const struct ofs_commit_job *job, struct optimfs_error *err)
 	int ret;
 
 	ofs_commit_init(&c, job);
-	ret = run(&c, err);
+	ret = write_and_publish(&c, err);
 	ofs_commit_fini(&c);
 	return ret;
 }

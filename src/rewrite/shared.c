@@ -50,7 +50,8 @@ static bool is_changed(const struct ofs_commit *c, uint32_t object)
 	return i < c->nchanged && c->changed[i].at.object == object;
 }
 
-static int add(struct shared *s, const struct ofs_extent *at, uint32_t tensor)
+static int add_sharer(struct shared *s, const struct ofs_extent *at,
+    uint32_t tensor)
 {
 	if (!is_changed(s->c, at->object))
 		return 0;
@@ -76,11 +77,12 @@ static int collect(struct shared *s)
 			const struct ofs_replica *r;
 			uint32_t n;
 
-			if (add(s, &cat->shards[t->shard + k].at, i) == -1)
+			if (add_sharer(s, &cat->shards[t->shard + k].at, i) ==
+			    -1)
 				return -1;
 			r = ofs_replicas(cat, t->shard + k, &n);
 			for (uint32_t j = 0; j < n; j++)
-				if (add(s, &r[j].at, i) == -1)
+				if (add_sharer(s, &r[j].at, i) == -1)
 					return -1;
 		}
 	}

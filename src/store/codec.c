@@ -157,8 +157,8 @@ static void grow(struct ofs_codec_cache *cache)
 	free(old);
 }
 
-static struct ofs_decoded *find(struct ofs_codec_cache *cache, uint32_t object,
-    uint64_t off, uint64_t len)
+static struct ofs_decoded *find_decoded(struct ofs_codec_cache *cache,
+    uint32_t object, uint64_t off, uint64_t len)
 {
 	struct ofs_decoded *d;
 
@@ -174,7 +174,7 @@ bool ofs_codec_has(struct ofs_codec_cache *cache, uint32_t object, uint64_t off,
 	bool has;
 
 	pthread_mutex_lock(&cache->lock);
-	has = find(cache, object, off, len) != NULL;
+	has = find_decoded(cache, object, off, len) != NULL;
 	pthread_mutex_unlock(&cache->lock);
 	return has;
 }
@@ -382,7 +382,7 @@ static void finish(struct ofs_codec_cache *cache, struct ofs_decoded *d,
 }
 
 /* Add an entry, which this thread must decode. The lock is held. */
-static struct ofs_decoded *add(struct ofs_codec_cache *cache,
+static struct ofs_decoded *add_decoded(struct ofs_codec_cache *cache,
     const struct ofs_codec_input *in, uint64_t max, struct optimfs_error *err)
 {
 	struct ofs_decoded *d = calloc(1, sizeof(*d));
@@ -428,7 +428,8 @@ static void put_locked(struct ofs_codec_cache *cache, struct ofs_decoded *d)
 static struct ofs_decoded *pin(struct ofs_codec_cache *cache,
     const struct ofs_codec_input *in)
 {
-	struct ofs_decoded *d = find(cache, in->object, in->off, in->len);
+	struct ofs_decoded *d =
+	    find_decoded(cache, in->object, in->off, in->len);
 
 	if (d == NULL)
 		return NULL;
@@ -482,7 +483,7 @@ struct ofs_decoded *ofs_codec_get(struct ofs_codec_cache *cache,
 		put_locked(cache, d);
 	count(cache, d != NULL);
 	if (d == NULL) {
-		d = add(cache, in, max, err);
+		d = add_decoded(cache, in, max, err);
 		if (d != NULL)
 			decode_new(cache, d, in, err);
 	}

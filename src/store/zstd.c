@@ -204,8 +204,8 @@ static void take_turn(struct decoder *d, uint64_t window)
 }
 
 /* Run the library on input until it needs more, or the frame ends (then 1). */
-static int run(struct decoder *d, const struct frame *f, ZSTD_inBuffer *input,
-    uint64_t *got, struct optimfs_error *err)
+static int decode_input(struct decoder *d, const struct frame *f,
+    ZSTD_inBuffer *input, uint64_t *got, struct optimfs_error *err)
 {
 	ZSTD_outBuffer output;
 	size_t ret;
@@ -242,7 +242,7 @@ static int start(struct decoder *d, const struct frame *f,
 
 	ZSTD_DCtx_reset(d->ctx, ZSTD_reset_session_only);
 	skip(d, f->size);
-	return run(d, f, &input, &got, err);
+	return decode_input(d, f, &input, &got, err);
 }
 
 static int frame(struct decoder *d, struct optimfs_error *err)
@@ -261,7 +261,7 @@ static int frame(struct decoder *d, struct optimfs_error *err)
 		if (d->from == d->to)
 			return ends_early(d, err);
 		input = (ZSTD_inBuffer){ d->in + d->from, d->to - d->from, 0 };
-		ret = run(d, &f, &input, &got, err);
+		ret = decode_input(d, &f, &input, &got, err);
 		if (ret == -1)
 			return -1;
 	}

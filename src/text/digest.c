@@ -17,14 +17,14 @@ struct digest {
 	bool whole; /* false: not all could be hashed */
 };
 
-static uint64_t add(uint64_t hash, uint64_t v)
+static uint64_t hash_number(uint64_t hash, uint64_t v)
 {
 	return XXH64(&v, sizeof(v), hash);
 }
 
 static uint64_t add_str(uint64_t hash, struct ofs_str s)
 {
-	return add(XXH64(s.p, s.len, hash), s.len);
+	return hash_number(XXH64(s.p, s.len, hash), s.len);
 }
 
 static bool spend(struct digest *d, uint64_t cost)
@@ -42,7 +42,8 @@ static uint64_t add_items(struct digest *d, uint32_t node, uint64_t hash)
 	uint32_t n = ofs_pk_len(d->doc, node);
 
 	for (uint32_t i = 0; i < n && d->whole; i++)
-		hash = add(hash, hash_of(d, ofs_pk_item(d->doc, node, i)));
+		hash =
+		    hash_number(hash, hash_of(d, ofs_pk_item(d->doc, node, i)));
 	return hash;
 }
 
@@ -54,7 +55,7 @@ static uint64_t add_set(struct digest *d, uint32_t node, uint64_t hash)
 
 	for (uint32_t i = 0; i < n && d->whole; i++)
 		sum += hash_of(d, ofs_pk_item(d->doc, node, i));
-	return add(hash, sum);
+	return hash_number(hash, sum);
 }
 
 static uint64_t add_pairs(struct digest *d, uint32_t node, uint64_t hash)
@@ -62,8 +63,10 @@ static uint64_t add_pairs(struct digest *d, uint32_t node, uint64_t hash)
 	uint32_t n = ofs_pk_len(d->doc, node);
 
 	for (uint32_t i = 0; i < n && d->whole; i++) {
-		hash = add(hash, hash_of(d, ofs_pk_key(d->doc, node, i)));
-		hash = add(hash, hash_of(d, ofs_pk_val(d->doc, node, i)));
+		hash =
+		    hash_number(hash, hash_of(d, ofs_pk_key(d->doc, node, i)));
+		hash =
+		    hash_number(hash, hash_of(d, ofs_pk_val(d->doc, node, i)));
 	}
 	return hash;
 }
@@ -78,10 +81,10 @@ static uint64_t add_class(const struct digest *d, uint32_t node, uint64_t hash)
 
 static uint64_t add_object(struct digest *d, uint32_t node, uint64_t hash)
 {
-	hash = add(hash, hash_of(d, ofs_pk_callable(d->doc, node)));
-	hash = add(hash, hash_of(d, ofs_pk_args(d->doc, node)));
-	hash = add(hash, hash_of(d, ofs_pk_kwargs(d->doc, node)));
-	return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
+	hash = hash_number(hash, hash_of(d, ofs_pk_callable(d->doc, node)));
+	hash = hash_number(hash, hash_of(d, ofs_pk_args(d->doc, node)));
+	hash = hash_number(hash, hash_of(d, ofs_pk_kwargs(d->doc, node)));
+	return hash_number(hash, hash_of(d, ofs_pk_state(d->doc, node)));
 }
 
 /* In a copy the storage may have another key, or be on another device. */
@@ -101,7 +104,8 @@ static uint64_t add_storage(struct digest *d, uint32_t node, uint64_t hash)
 	d->budget->failed |= ret == -1;
 	if (ret != 1)
 		return 0;
-	return add(add(add(hash, s.dtype), s.bytes), bytes);
+	return hash_number(hash_number(hash_number(hash, s.dtype), s.bytes),
+	    bytes);
 }
 
 /* The parser limits the depth of pickles, and replaces a container that
@@ -110,7 +114,7 @@ static uint64_t hash_of(struct digest *d, uint32_t node)
 {
 	enum ofs_pk_kind kind = ofs_pk_kind(d->doc, node);
 	struct ofs_str s = ofs_pk_str(d->doc, node);
-	uint64_t hash = add(0, kind);
+	uint64_t hash = hash_number(0, kind);
 	double number;
 	int64_t i = 0;
 
@@ -120,10 +124,10 @@ static uint64_t hash_of(struct digest *d, uint32_t node)
 	case OFS_PK_NONE:
 		return hash;
 	case OFS_PK_BOOL:
-		return add(hash, ofs_pk_bool(d->doc, node));
+		return hash_number(hash, ofs_pk_bool(d->doc, node));
 	case OFS_PK_INT:
 		ofs_pk_int(d->doc, node, &i);
-		return add(hash, (uint64_t)i);
+		return hash_number(hash, (uint64_t)i);
 	case OFS_PK_FLOAT:
 		number = ofs_pk_float(d->doc, node);
 		return XXH64(&number, sizeof(number), hash);
@@ -133,14 +137,16 @@ static uint64_t hash_of(struct digest *d, uint32_t node)
 		return add_str(hash, s);
 	case OFS_PK_LIST:
 		hash = add_items(d, node, add_class(d, node, hash));
-		return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
+		return hash_number(hash,
+		    hash_of(d, ofs_pk_state(d->doc, node)));
 	case OFS_PK_TUPLE:
 		return add_items(d, node, add_class(d, node, hash));
 	case OFS_PK_SET:
 		return add_set(d, node, hash);
 	case OFS_PK_DICT:
 		hash = add_pairs(d, node, add_class(d, node, hash));
-		return add(hash, hash_of(d, ofs_pk_state(d->doc, node)));
+		return hash_number(hash,
+		    hash_of(d, ofs_pk_state(d->doc, node)));
 	case OFS_PK_GLOBAL:
 		return add_class(d, node, hash);
 	case OFS_PK_OBJECT:

@@ -80,7 +80,7 @@ static void drop_doubles(struct ofs_tree *tree)
 	tree->nalias = n;
 }
 
-static int add(struct ofs_tree *tree, struct walk *w,
+static int add_alias(struct ofs_tree *tree, struct walk *w,
     const struct ofs_alias *alias, struct optimfs_error *err)
 {
 	uint32_t component, dir, target;
@@ -123,7 +123,7 @@ int ofs_tree_aliases(struct ofs_tree *tree, const struct ofs_catalog *cat,
 	if (tree->alias == NULL)
 		return ofs_no_memory(err);
 	for (uint32_t i = 0; i < cat->naliases; i++)
-		if (add(tree, &w, &cat->aliases[i], err) == -1)
+		if (add_alias(tree, &w, &cat->aliases[i], err) == -1)
 			return -1;
 	drop_doubles(tree);
 	return 0;

@@ -90,7 +90,7 @@ static uint64_t find_cut(struct ofs_dcp_walk *w)
 }
 
 /* The next leaf of this kind. */
-static bool find(struct ofs_dcp_walk *w)
+static bool find_leaf(struct ofs_dcp_walk *w)
 {
 	uint64_t whole = find_whole(w);
 	uint64_t cut = w->kind == OFS_DCP_VALUES ? UINT64_MAX : find_cut(w);
@@ -114,7 +114,7 @@ bool ofs_dcp_walk_next(struct ofs_dcp_walk *w)
 	if (w->kind == OFS_DCP_HEADER)
 		ofs_dcp_walk_begin(w, w->f, w->rank, OFS_DCP_TENSORS, 0,
 		    w->end);
-	if (!find(w)) {
+	if (!find_leaf(w)) {
 		if (w->kind == OFS_DCP_TENSORS)
 			return false;
 		w->kind = OFS_DCP_HEADER;

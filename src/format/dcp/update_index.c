@@ -32,7 +32,7 @@ struct put {
 
 /* Begin an edit of a dictionary of the index. p writes its opcodes, until the
  * next edit begins. */
-static int begin(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
+static int begin_edit(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
     uint32_t pair, enum ofs_pk_splice_op op, struct optimfs_error *err)
 {
 	struct ofs_pk_splice *e =
@@ -53,7 +53,7 @@ static int begin(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
 static int begin_pair(struct put *p, struct ofs_dcp_commit *d, uint32_t dict,
     struct optimfs_error *err)
 {
-	return begin(p, d, dict, (uint32_t)d->edits.n, OFS_PK_ADD, err);
+	return begin_edit(p, d, dict, (uint32_t)d->edits.n, OFS_PK_ADD, err);
 }
 
 static int drop_pair(struct ofs_dcp_commit *d, uint32_t dict, uint32_t pair,
@@ -61,7 +61,7 @@ static int drop_pair(struct ofs_dcp_commit *d, uint32_t dict, uint32_t pair,
 {
 	struct put p;
 
-	return begin(&p, d, dict, pair, OFS_PK_DROP, err);
+	return begin_edit(&p, d, dict, pair, OFS_PK_DROP, err);
 }
 
 static int odd(struct put *p, uint32_t node)
@@ -231,8 +231,8 @@ int ofs_dcp_commit_moved(struct ofs_dcp_commit *d, struct optimfs_error *err)
 
 		if (d->moved[i] == OFS_NONE || d->dropped[i])
 			continue;
-		if (begin(&p, d, d->index.storage, i, OFS_PK_REPLACE, err) ==
-			-1 ||
+		if (begin_edit(&p, d, d->index.storage, i, OFS_PK_REPLACE,
+			err) == -1 ||
 		    put_place(&p, i, d->moved[i]) == -1)
 			return -1;
 	}

@@ -450,7 +450,8 @@ static void count(struct states *k, const struct making *g)
 		k->cat->found.ordered++;
 }
 
-static struct making begin(struct states *k, uint32_t first, uint32_t end)
+static struct making begin_making(struct states *k, uint32_t first,
+    uint32_t end)
 {
 	struct making g = {
 		.k = k, .claim = k->claim + first, .n = end - first
@@ -477,7 +478,7 @@ static int for_units(struct states *k, int (*each)(struct making *g))
 		for (end = i; end < k->nclaims &&
 		     k->claim[end].unit == k->claim[i].unit;)
 			end++;
-		g = begin(k, i, end);
+		g = begin_making(k, i, end);
 		if (each(&g) == -1)
 			return -1;
 	}
@@ -596,7 +597,7 @@ static int hide(struct states *k, bool *hidden)
 	return 0;
 }
 
-static int run(struct states *k)
+static int solve_claimed(struct states *k)
 {
 	struct ofs_megatron *m = k->s->m;
 	bool *hidden;
@@ -632,7 +633,7 @@ int ofs_solve_states(struct ofs_solve *s)
 	/* a range of 8 dimensions has at most 15 boxes; hostile copies of
 	 * copies have more */
 	k.budget = (UINT64_C(1) << 20) + 16 * (uint64_t)k.cat->nshards;
-	ret = run(&k);
+	ret = solve_claimed(&k);
 	for (uint32_t i = 0; k.chunks != NULL && i < s->nstates; i++)
 		ofs_solve_chunks_free(&k.chunks[i]);
 	free(k.chunks);

@@ -54,7 +54,7 @@ static const uint32_t *tail(const struct ofs_megatron *m, uint32_t entry,
 	return *n == 0 ? NULL : c;
 }
 
-static struct optimizer *find(struct steps *s, uint32_t chained)
+static struct optimizer *find_optimizer(struct steps *s, uint32_t chained)
 {
 	for (uint32_t i = 0; i < s->n; i++)
 		if (s->o[i].chained == chained)
@@ -108,7 +108,7 @@ static int find_steps(struct steps *s)
 		    !((n == 1 && c[0] == s->common_step) ||
 			(n == 3 && c[0] == s->m->groups && c[2] == s->step)))
 			continue;
-		o = find(s, chained);
+		o = find_optimizer(s, chained);
 		if (o == NULL)
 			return -1;
 		if (n == 3) {

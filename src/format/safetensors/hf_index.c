@@ -58,7 +58,7 @@ static bool same_tensor(const void *ctx, uint32_t i, const void *key, size_t n)
 	return ((const struct index *)ctx)->t[i].name == *(const uint32_t *)key;
 }
 
-static uint32_t find(const struct index *x, uint32_t name)
+static uint32_t find_tensor(const struct index *x, uint32_t name)
 {
 	return ofs_map_find(&x->by_name, ofs_map_hash(&name, sizeof(name)),
 	    same_tensor, x, &name, sizeof(name));
@@ -100,7 +100,7 @@ static int collect_tensor(struct index *x, uint32_t entry)
 		.last = x->n };
 	if (me->name == OFS_NONE)
 		return -1;
-	first = find(x, me->name);
+	first = find_tensor(x, me->name);
 	if (first == UINT32_MAX) {
 		if (!ofs_map_add(&x->by_name,
 			ofs_map_hash(&me->name, sizeof(me->name)), x->n))
@@ -213,7 +213,7 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 
 static int row(struct index *x, uint32_t name, uint32_t object)
 {
-	uint32_t first = find(x, name), known = x->seen.n, i;
+	uint32_t first = find_tensor(x, name), known = x->seen.n, i;
 
 	i = ofs_keys_add(&x->seen, ofs_catalog_string(x->cat, name), x->err);
 	if (i == OFS_NONE)

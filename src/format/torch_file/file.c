@@ -39,7 +39,7 @@ static int read_file(void *ctx, uint64_t off, uint64_t len, void *buf,
 #define WARN(f, ...) \
  ofs_catalog_note((f)->cat, OFS_NOTE_WARNING, 0, err, __VA_ARGS__)
 
-static const struct ofs_zip_record *find(const struct ofs_zip *zip,
+static const struct ofs_zip_record *find_record(const struct ofs_zip *zip,
     const char *name)
 {
 	return ofs_zip_find(zip, name, strlen(name));
@@ -64,7 +64,7 @@ static bool alignment_is_sane(struct file *f, const struct ofs_zip *zip,
 
 static bool is_script(const struct ofs_zip *zip)
 {
-	if (find(zip, "constants.pkl") != NULL)
+	if (find_record(zip, "constants.pkl") != NULL)
 		return true;
 	for (size_t i = 0; i < zip->n; i++)
 		if (zip->record[i].name.len > 5 &&
@@ -96,7 +96,7 @@ static bool is_unwritten(struct file *f, const struct ofs_zip *zip)
 {
 	size_t nstorage = 0;
 
-	if (find(zip, "data.pkl")->crc == 0)
+	if (find_record(zip, "data.pkl")->crc == 0)
 		return false;
 	for (size_t i = 0; i < zip->n; i++) {
 		const struct ofs_zip_record *r = &zip->record[i];
@@ -114,7 +114,7 @@ static bool is_unwritten(struct file *f, const struct ofs_zip *zip)
 static int note_archive(struct file *f, const struct ofs_zip *zip,
     struct optimfs_error *err)
 {
-	const struct ofs_zip_record *r = find(zip, ".storage_alignment");
+	const struct ofs_zip_record *r = find_record(zip, ".storage_alignment");
 	int ret = 0;
 
 	if (zip->nodd > 0)
@@ -141,9 +141,9 @@ static int note_archive(struct file *f, const struct ofs_zip *zip,
 
 static const char *writer_of(const struct ofs_zip *zip)
 {
-	if (find(zip, ".format_version") != NULL)
+	if (find_record(zip, ".format_version") != NULL)
 		return "PyTorch 2.7 or later";
-	if (find(zip, "byteorder") != NULL)
+	if (find_record(zip, "byteorder") != NULL)
 		return "PyTorch 2.1 or later";
 	return "PyTorch 1.6 or later";
 }

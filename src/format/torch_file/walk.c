@@ -267,7 +267,7 @@ static bool is_directory(struct walk *w, uint32_t node)
 }
 
 /* Visit a value at the current path. */
-static int add(struct walk *w, uint32_t node)
+static int visit_value(struct walk *w, uint32_t node)
 {
 	size_t n = w->nprefix + w->depth;
 	uint32_t path;
@@ -308,12 +308,12 @@ static int step(struct walk *w)
 	w->path[w->nprefix + w->depth - 1] = c;
 	item = f->dict ? ofs_pk_val(w->doc, f->node, i)
 		       : ofs_pk_item(w->doc, f->node, i);
-	return add(w, item);
+	return visit_value(w, item);
 }
 
 static int walk(struct walk *w, uint32_t root)
 {
-	int ret = add(w, root);
+	int ret = visit_value(w, root);
 
 	while (ret == 0 && w->depth > 0)
 		ret = step(w);

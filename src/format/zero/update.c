@@ -69,7 +69,7 @@ static void push_rest(struct keys *k, const struct ofs_commit_task *t,
 		k->key[k->n++] = t->path[i];
 }
 
-static int begin(struct column *col, const struct ofs_commit_task *t,
+static int begin_key(struct column *col, const struct ofs_commit_task *t,
     struct keys *k)
 {
 	k->n = 0;
@@ -157,7 +157,7 @@ static int route_model(struct column *col, const struct ofs_commit_task *t)
 	if (is_in(col, t, "optim", NULL) ||
 	    is_in(col, t, "optimizer_state_dict", NULL))
 		return 0;
-	if (begin(col, t, &k) == -1)
+	if (begin_key(col, t, &k) == -1)
 		return -1;
 	if (is_in(col, t, "model", NULL)) {
 		push(&k, "module");
@@ -186,7 +186,7 @@ static int route_layer(struct column *col, const struct ofs_commit_task *t,
 	name = t->path[col->nprefix + 1].s;
 	if (name.len <= n || memcmp(name.p, head, n) != 0)
 		return 0;
-	if (begin(col, t, &k) == -1)
+	if (begin_key(col, t, &k) == -1)
 		return -1;
 	push_rest(&k, t, col->nprefix + 1);
 	k.key[0].s.p += n;
@@ -218,7 +218,7 @@ static int route_optim(struct column *col, const struct ofs_commit_task *t,
 	uint32_t at = col->nprefix, g;
 	struct keys k;
 
-	if (begin(col, t, &k) == -1)
+	if (begin_key(col, t, &k) == -1)
 		return -1;
 	if (is_in(col, t, "optim", "param_groups")) {
 		put_form(&k, f);
@@ -419,7 +419,7 @@ static int put_state(struct column *col, const struct ofs_commit_task *t)
 	ret = open_file(col, rel, &in);
 	if (ret == 1) {
 		root = ofs_pickle_root(in.doc);
-		ret = begin(col, t, &where);
+		ret = begin_key(col, t, &where);
 		if (ret == 0 && ofs_pk_get(in.doc, root, "param") != OFS_NONE)
 			push(&where, "param");
 		if (ret == 0) {

@@ -259,7 +259,8 @@ static int lay_copy(const struct files *f, const struct ofs_commit_task *t,
 	return ret;
 }
 
-static int add(const struct files *f, const struct ofs_commit_task *t)
+static int add_state_file(const struct files *f,
+    const struct ofs_commit_task *t)
 {
 	uint32_t object;
 	uint64_t off;
@@ -319,7 +320,8 @@ static int put_all(const struct files *f)
 
 		if (!is_ours(f, t))
 			continue;
-		if ((t->op == OFS_TASK_DROP ? drop(f, t) : add(f, t)) == -1)
+		if ((t->op == OFS_TASK_DROP ? drop(f, t)
+					    : add_state_file(f, t)) == -1)
 			return -1;
 		t->done = true;
 	}
