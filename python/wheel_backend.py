@@ -9,7 +9,8 @@ alone, which uses the system's liboptimfs. "make wheel" runs it:
 
 makes a wheel that carries that library and what it needs beyond the base
 system, named for the oldest glibc that has all its symbols. With the program,
-which must be static, "pip install" gives the command optimfs, too.
+which must be static, "pip install" gives the command optimfs, too. For another
+machine, WHEEL_LIBRARIES has the directories of its libraries, and STRIP its strip.
 """
 import base64
 import glob
@@ -75,12 +76,38 @@ def package():
     return files
 
 
+def machine(library):
+    """As uname -m names it."""
+    kind = int.from_bytes(read(library)[18:20], "little")  # e_machine
+    return {62: "x86_64", 183: "aarch64"}.get(kind) or os.uname().machine
+
+
+def find(name, linked):
+    """The path of a library that another one needs."""
+    for directory in os.environ.get("WHEEL_LIBRARIES", "").split(":"):
+        if directory and os.path.exists(os.path.join(directory, name)):
+            return os.path.join(directory, name)
+    if name not in linked:
+        sys.exit("%s is not found: WHEEL_LIBRARIES=DIRECTORY" % name)
+    return linked[name]
+
+
 def needed(library):
-    """Paths of the libraries to carry beside a library."""
-    out = subprocess.run(["ldd", library], check=True, capture_output=True,
-                         text=True).stdout
-    found = re.findall(r"^\s*(\S+) => (/\S+)", out, re.M)
-    return {name: path for name, path in found if not name.startswith(BASE)}
+    """Name -> path of the libraries to carry beside a library."""
+    linked = {}
+    if machine(library) == os.uname().machine:
+        out = subprocess.run(["ldd", library], check=True,
+                             capture_output=True, text=True).stdout
+        linked = dict(re.findall(r"^\s*(\S+) => (/\S+)", out, re.M))
+    found, queue = {}, [library]
+    while queue:
+        out = subprocess.run(["readelf", "-d", queue.pop()], check=True,
+                             capture_output=True, text=True).stdout
+        for name in re.findall(r"\(NEEDED\).*\[(.+)\]", out):
+            if not name.startswith(BASE) and name not in found:
+                found[name] = find(name, linked)
+                queue.append(found[name])
+    return found
 
 
 def glibc(paths):
@@ -105,8 +132,8 @@ def stripped(path, scratch):
     """A library without what only a debugger wants. With patchelf it says that
     what it needs is beside it, which auditwheel asks for; the package works
     without that, too, because it loads what is beside first."""
-    subprocess.run(["strip", "--strip-unneeded", "-o", scratch, path],
-                   check=True)
+    subprocess.run([os.environ.get("STRIP", "strip"), "--strip-unneeded",
+                    "-o", scratch, path], check=True)
     if shutil.which("patchelf"):
         subprocess.run(["patchelf", "--set-rpath", "$ORIGIN", scratch],
                        check=True)
@@ -124,7 +151,7 @@ def with_library(library, directory):
         files["optimfs/lib/" + name] = stripped(
             os.path.realpath(path), os.path.join(directory, ".stripped"))
     tag = "manylinux_2_%d_%s" % (
-        glibc([library] + list(beside.values())), os.uname().machine)
+        glibc([library] + list(beside.values())), machine(library))
     return files, copyrights(beside), tag
 
 

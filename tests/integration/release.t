@@ -34,7 +34,7 @@ ok "the static program needs no file of its prefix" \
     env -i "./$program" units-script
 ok "it reads" "./$program" info "$ck"
 not_ok "it needs no library" sh -c "readelf -d ./$program | grep NEEDED"
-wheel=$(echo optimfs-*.whl)
+wheel=$(echo optimfs-*_"$(uname -m)".whl)
 like "the wheel is for glibc 2.34" "$wheel" '*-py3-none-manylinux_2_34_*'
 mkdir "$scratch/unpacked"
 python3 -m zipfile -e "$wheel" "$scratch/unpacked"
@@ -52,6 +52,24 @@ ok "pip installs it" "$scratch/venv/bin/pip" --disable-pip-version-check install
 is "it has the command optimfs" "$("$scratch/venv/bin/optimfs" cat "$ck" optim/param_groups/0/lr)" 0.001
 is "and the package" "$("$scratch/venv/bin/python" -c 'import optimfs, sys
 print(optimfs.open(sys.argv[1])["model/norm.bias"].shape)' "$ck")" "(12,)"
+arm=$(echo optimfs-*_aarch64.whl)
+if [ -e "$arm" ] && [ "$arm" != "$wheel" ] && command -v qemu-aarch64-static >/dev/null; then
+	like "the wheel for ARM is for glibc 2.34" "$arm" '*-py3-none-manylinux_2_34_aarch64.whl'
+	python3 -m zipfile -e "$arm" "$scratch/arm"
+	is "all in it is for ARM" "$(find "$scratch/arm" -name '*.so*' -o -path '*/scripts/*' -type f |
+	    xargs -n 1 readelf -h | grep -c 'Machine: *AArch64')" \
+	    "$(find "$scratch/arm" -name '*.so*' -o -path '*/scripts/*' -type f | wc -l)"
+	is "each library that one needs is in it, or on every system" "$(
+	    readelf -d "$scratch"/arm/optimfs/lib/*.so* | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' |
+	        grep -v -e '^libc\.' -e '^libm\.' -e '^libz\.' -e '^ld-linux' -e '^libgcc_s\.' |
+	        sort -u | while read -r name; do
+	        [ -e "$scratch/arm/optimfs/lib/$name" ] || echo "$name"
+	    done)" ""
+	is "its program reads" "$(qemu-aarch64-static "$scratch"/arm/optimfs-*.data/scripts/optimfs cat \
+	    -o sandbox=off "$ck" optim/param_groups/0/lr)" 0.001
+else
+	skip 4 "no wheel for ARM: gcc-aarch64-linux-gnu, dpkg --add-architecture arm64, qemu-user-static"
+fi
 ok "the bill of materials is JSON, and names what is linked" python3 -c 'import json, sys
 d = json.load(open(sys.argv[1]))
 assert d["spdxVersion"] == "SPDX-2.3" and len(d["packages"]) > 5, d' optimfs-*.spdx.json
