@@ -14,7 +14,7 @@
  * ENOMEM. A file is used only if it is complete, and of this user, who alone
  * may write to it and to the directory. */
 
-/* Makes the directory, in an existing one, before a thread is confined.
+/* Makes the directory, in an existing one or ~/.cache, before a thread is confined.
  * malloc'ed; NULL: there is none. */
 char *ofs_user_cache_make(void);
 /* A descriptor of it; -1: there is none. */

@@ -47,6 +47,20 @@ int ofs_user_cache_open(void)
 	return -1;
 }
 
+/* A new user, as in a container, has no ~/.cache. A directory that was named is
+ * not made: it may have been named to switch the cache off. */
+static void make_home_cache(void)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	char *path;
+
+	if ((cache != NULL && cache[0] == '/') || home == NULL ||
+	    home[0] != '/' || asprintf(&path, "%s/.cache", home) == -1)
+		return;
+	(void)mkdir(path, 0700);
+	free(path);
+}
+
 char *ofs_user_cache_make(void)
 {
 	char *path = cache_path();
@@ -54,6 +68,7 @@ char *ofs_user_cache_make(void)
 
 	if (path == NULL)
 		return NULL;
+	make_home_cache();
 	(void)mkdir(path, 0700);
 	fd = ofs_user_cache_open();
 	if (fd == -1) {

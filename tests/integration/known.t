@@ -134,4 +134,15 @@ trap '' XFSZ
 "$OPTIMFS" stat --json "$one" | cat >"$scratch/pipe" 2>/dev/null
 "$OPTIMFS" stat --json "$one" | cmp - "$scratch/want" >/dev/null && echo right) >"$scratch/full" 2>&1
 is "a full disk only means no cache" "$(cat "$scratch/full" 2>/dev/null; ls "$cache")" ""
+# A new user has no ~/.cache.
+mkdir "$scratch/home"
+kept_at_home() {
+	(
+		unset XDG_CACHE_HOME
+		HOME=$scratch/home "$OPTIMFS" stat "$one" >/dev/null
+	)
+	[ -n "$(find "$scratch/home/.cache/optimfs" -type f)" ]
+}
+ok "a home without .cache gets one" eventually kept_at_home
+
 done_testing
