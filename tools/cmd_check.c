@@ -43,8 +43,10 @@ static void symptom(void *ctx, const struct optimfs_symptom *s)
 	if (ofs_lost_add(&r->lost, s->path, s->text, s->why))
 		return;
 	ofs_lost_tell(&r->lost, ofs_lost_print, NULL);
-	ofs_tool_put_path(&b, s->path, strlen(": "));
-	ofs_buf_puts(&b, ": ");
+	if (s->path[0] != '\0') {
+		ofs_tool_put_path(&b, s->path, strlen(": "));
+		ofs_buf_puts(&b, ": ");
+	}
 	ofs_buf_plain(&b, s->text, strlen(s->text));
 	ofs_buf_putc(&b, '\n');
 	if (r->means == NULL || strcmp(r->means, s->means) != 0) {

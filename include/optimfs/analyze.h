@@ -116,7 +116,7 @@ int optimfs_compare(struct optimfs *a, uint64_t x, struct optimfs *b,
 /* A finding: a state that a correct run does not leave, or seldom. */
 struct optimfs_symptom {
 	int number;        /* OFSnnn of docs/errors.md */
-	const char *path;  /* path in the tree */
+	const char *path;  /* path in the tree; "": the checkpoint */
 	const char *text;  /* what was found; begins with "OFSnnn " */
 	const char *means; /* what it means, and what to do */
 	const struct optimfs_error *why; /* it cannot be read; or NULL */

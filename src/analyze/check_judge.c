@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "base/types.h"
+#include "fs/fs.h"
 #include "naming/moments.h"
 
 static void found(struct ofs_check *c, int number, double weight,
@@ -509,6 +510,23 @@ static int judge_copies(struct ofs_check *c, struct optimfs_error *err)
 	return 0;
 }
 
+/* A file that is lost, of which nothing says what it had: no tensor is unreadable
+ * because of it. */
+static void judge_lost(struct ofs_check *c)
+{
+	const struct ofs_catalog *cat = c->fs->now->cat;
+	struct optimfs_error why;
+
+	for (size_t i = 0; i < c->nsymptoms; i++)
+		if (c->symptom[i].number == 201)
+			return;
+	for (uint32_t i = 0; i < cat->nnotes; i++)
+		if (ofs_note_is_loss(&cat->notes[i])) {
+			ofs_note_error(&cat->notes[i], &why);
+			found_unread(c, "", &why);
+		}
+}
+
 int ofs_check_judge(struct ofs_check *c, struct optimfs_error *err)
 {
 	bool adam = has_adam(&c->state);
@@ -524,5 +542,6 @@ int ofs_check_judge(struct ofs_check *c, struct optimfs_error *err)
 	judge_others(c);
 	judge_buckets(c);
 	judge_unread(c);
+	judge_lost(c);
 	return judge_copies(c, err);
 }

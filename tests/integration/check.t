@@ -81,6 +81,11 @@ status "check of a checkpoint with a missing file exits with 1" 1 "$OPTIMFS" che
 is "check names a missing file once, with the number of tensors" "$(cat "$scratch/out")" \
     "OFS140 __1_0.distcp is missing: $("$OPTIMFS" check --json "$scratch/lost" |
 	grep -c OFS201) tensors and values cannot be read (optimfs check --json lists them)"
+mkdir "$scratch/unlisted"
+cp "$TOP_SRCDIR"/tests/data/delta/slime_xxh3/ckpt/deltas/weight_v000004/model.safetensors "$scratch/unlisted/model-00001-of-00002.safetensors"
+status "of files without an index a missing one is no sound checkpoint" 1 "$OPTIMFS" check "$scratch/unlisted"
+like "it is named" "$(cat "$scratch/out")" \
+    '*OFS661 model-00002-of-00002.safetensors is missing*'
 cp -r "$four" "$scratch/two" && chmod -R u+w "$scratch/two"
 for moment in exp_avg exp_avg_sq; do
 	python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/two" $state/$moment 2 nan 5 >/dev/null
