@@ -9,6 +9,24 @@
 
 /* docs/formats/ranks.md, "Names" */
 
+/* torchtune before version 0.5 ends names with the epoch: "meta_model_0.pt",
+ * "hf_model_0001_0.pt", of which the first number is that of a part. */
+static bool is_epoch(const char *name, size_t head)
+{
+	static const char *const before[] = { "meta_model_", "adapter_",
+		"hf_model_" };
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		size_t n = strlen(before[i]);
+
+		if (head < n || memcmp(name, before[i], n) != 0)
+			continue;
+		return head ==
+		    (i < 2 ? n : n + strspn(name + n, "0123456789") + 1);
+	}
+	return false;
+}
+
 /* Does the number count training time or versions, not ranks? */
 static bool counts_time(const char *name, size_t head)
 {
@@ -16,6 +34,8 @@ static bool counts_time(const char *name, size_t head)
 		"checkpoint", "ep", "ba", "batch", "version", "v", "tokens",
 		"last", "best" };
 
+	if (is_epoch(name, head))
+		return true;
 	while (head > 0 && strchr("_-.=", name[head - 1]) != NULL)
 		head--;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {

@@ -214,4 +214,17 @@ cp "$TOP_SRCDIR"/tests/data/deepspeed/z2_ws2_nozip/ckpt/global_step3/mp_rank_00_
 "$OPTIMFS" info pipe >out 2>&1
 has "of two stages, the first one's file" 'OFS140 mp_rank_00_model_states\.pt is missing'
 
+# Epochs of torchtune are no ranks.
+mkdir tune
+for e in 0 1; do
+	cp "$pt" tune/hf_model_0001_$e.pt
+	cp "$pt" tune/hf_model_0002_$e.pt
+done
+status "files of two epochs are several checkpoints" 3 "$OPTIMFS" info tune
+like "all are named" "$(head -n 1 err)" '*OFS681 *hf_model_0001_0.pt, hf_model_0001_1.pt, hf_model_0002_0.pt*'
+rm tune/hf_model_*
+cp "$pt" tune/meta_model_0.pt
+cp "$pt" tune/meta_model_1.pt
+status "and so are whole models" 3 "$OPTIMFS" info tune
+
 done_testing
