@@ -25,10 +25,6 @@
 #include "fs/walk.h"
 #include "tools/delta.h"
 
-#define READ_SIZE ((size_t)1 << 20)
-/* From a server, so that it is asked for several parts at once. */
-#define FAR_SIZE ((size_t)64 << 20)
-
 /* A sanitizer reads files, and at the end traces the process from another. */
 #ifdef SANITIZED
 # define SANDBOX OFS_SANDBOX_OFF
@@ -555,37 +551,36 @@ int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
 	return 0;
 }
 
+struct passing {
+	struct ofs_command *c;
+	ofs_sink_fn *sink;
+	void *ctx;
+};
+
+static int pass(void *ctx, const void *p, size_t n, struct optimfs_error *err)
+{
+	const struct passing *to = ctx;
+
+	if (ofs_interrupted(NULL))
+		return optimfs_fail(err, ECANCELED, "interrupted");
+	if (to->sink(to->ctx, p, n, err) == -1)
+		return -1;
+	if (to->c->progress.begun)
+		ofs_progress_add(&to->c->progress, n, to->c->reading);
+	return 0;
+}
+
 int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
     void *ctx, struct optimfs_error *err)
 {
+	struct passing to = { c, sink, ctx };
 	struct optimfs_file *file;
-	size_t size = optimfs_is_address(c->checkpoint) ? FAR_SIZE : READ_SIZE;
-	void *buf = ofs_alloc_huge(size);
-	uint64_t off = 0;
-	ssize_t n;
-	int ret = -1;
+	int ret;
 
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	if (optimfs_file_open(c->fs, node, &file, err) == -1) {
-		free(buf);
+	if (optimfs_file_open(c->fs, node, &file, err) == -1)
 		return -1;
-	}
-	while ((n = optimfs_file_read(file, buf, size, off, err)) > 0) {
-		if (ofs_interrupted(NULL)) {
-			optimfs_fail(err, ECANCELED, "interrupted");
-			goto out;
-		}
-		if (sink(ctx, buf, (size_t)n, err) == -1)
-			goto out;
-		off += (uint64_t)n;
-		if (c->progress.begun)
-			ofs_progress_add(&c->progress, (uint64_t)n, c->reading);
-	}
-	ret = n < 0 ? -1 : 0;
-out:
+	ret = optimfs_file_stream(file, pass, &to, err);
 	optimfs_file_close(file);
-	free(buf);
 	return ret;
 }
 

@@ -178,6 +178,15 @@ uint64_t optimfs_file_size(const struct optimfs_file *file);
 ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err);
 
+/* Give all bytes of the file to sink, from the first on, in pieces that are valid
+ * during the call, in this thread. What lies on a server is asked for while sink
+ * has what came before. -1: they cannot be read, or sink returns -1, which ends
+ * it. */
+typedef int optimfs_sink_fn(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err);
+int optimfs_file_stream(struct optimfs_file *file, optimfs_sink_fn *sink,
+    void *ctx, struct optimfs_error *err);
+
 /* A range of a file of the tree, and where its bytes go: len bytes from to on,
  * in this process or on the device. */
 struct optimfs_part {

@@ -25,10 +25,6 @@
 /* With several ranks, rank 0 lists the files to copy and assigns them to ranks
  * that see the destination. All ranks walk the tree in the same order. */
 
-#define READ_SIZE ((size_t)1 << 20)
-/* From a server, so that it is asked for several parts at once. */
-#define FAR_SIZE ((size_t)64 << 20)
-
 struct copy {
 	struct optimfs *fs;
 	struct optimfs_group *group; /* NULL: a single process */
@@ -59,46 +55,38 @@ static int write_all(int fd, const char *p, size_t n, struct optimfs_error *err)
 	return 0;
 }
 
-/* As fill. */
-static int fill_from(const struct copy *copy, struct optimfs_file *file, int fd,
-    struct optimfs_error *err)
-{
-	size_t size = copy->fs->real == NULL ? FAR_SIZE : READ_SIZE;
-	char *buf = ofs_alloc_huge(size);
-	uint64_t off = 0;
-	ssize_t n;
-	int ret = 0;
+/* A file that is being written. */
+struct filling {
+	const struct copy *copy;
+	int fd;
+	bool stopped; /* it is not the checkpoint's fault */
+};
 
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	while (ret == 0 &&
-	    (ret = ofs_go_on(copy->how->stop, copy->how->ctx, err)) == 0 &&
-	    (n = optimfs_file_read(file, buf, size, off, err)) != 0) {
-		if (n == -1)
-			ret = err->code == ENOMEM ? -1 : 1;
-		else
-			ret = write_all(fd, buf, (size_t)n, err);
-		off += n > 0 ? (uint64_t)n : 0;
-		if (ret == 0 && copy->how->copied != NULL)
-			copy->how->copied(copy->how->ctx, (uint64_t)n,
-			    copy->name);
-	}
-	free(buf);
-	return ret;
+static int put(void *ctx, const void *p, size_t n, struct optimfs_error *err)
+{
+	struct filling *f = ctx;
+	const struct optimfs_copy *how = f->copy->how;
+
+	f->stopped = ofs_go_on(how->stop, how->ctx, err) == -1 ||
+	    write_all(f->fd, p, n, err) == -1;
+	if (!f->stopped && how->copied != NULL)
+		how->copied(how->ctx, n, f->copy->name);
+	return f->stopped ? -1 : 0;
 }
 
 /* 0; 1: the checkpoint lacks some of it; -1: it cannot be written. */
 static int fill(const struct copy *copy, uint64_t node, int fd,
     struct optimfs_error *err)
 {
+	struct filling f = { copy, fd, false };
 	struct optimfs_file *file;
 	int ret;
 
 	if (optimfs_file_open(copy->fs, node, &file, err) == -1)
 		return err->code == ENOMEM ? -1 : 1;
-	ret = fill_from(copy, file, fd, err);
+	ret = optimfs_file_stream(file, put, &f, err);
 	optimfs_file_close(file);
-	return ret;
+	return ret == 0 || f.stopped || err->code == ENOMEM ? ret : 1;
 }
 
 /* The file appears under its name when it is complete, or not at all. Returns as

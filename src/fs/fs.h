@@ -510,6 +510,12 @@ void ofs_file_drop_plans(struct optimfs_file *file);
 /* read_ahead.c: announces a read, and starts to read ahead if it is
  * sequential. */
 void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len);
+/* Of a file on a server, looks for the places of bytes that will be read soon, so
+ * that those who read parts of them together do not all ask. true: it has them
+ * all in memory now. */
+bool ofs_file_prepare(struct optimfs_file *file, uint64_t off, uint64_t len);
+/* How many bytes are worth reading at once (store/transport.h). */
+uint64_t ofs_file_at_once(struct optimfs_file *file);
 void ofs_file_ahead_init(struct optimfs_file *file);
 void ofs_file_ahead_fini(struct optimfs_file *file);
 

@@ -202,7 +202,8 @@ static int add_untouched(void *ctx, uint32_t shard)
 	return 0;
 }
 
-static void touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
+/* Is all of it in memory now? */
+static bool touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
 	struct ofs_reader *r = &file->snap->reader;
 	const struct ofs_catalog *cat = file->snap->cat;
@@ -214,7 +215,7 @@ static void touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
 	if (t == NULL ||
 	    t->nshards < (r->transport->ops->at_once > 0 ? 2 : MANY) ||
 	    r->transport->ops->willneed == NULL)
-		return;
+		return false;
 	p = &file->comp.piece[file->comp.n - 1];
 	item = ofs_dtype_size(p->dtype);
 	if (off < p->off)
@@ -222,14 +223,60 @@ static void touch_all(struct optimfs_file *file, uint64_t off, uint64_t len)
 	off = off < p->off ? 0 : off - p->off;
 	end = off + len < p->len ? off + len : p->len;
 	if (item == 0 || p->first != 0 || off >= end)
-		return;
+		return false;
 	if (end - off == p->len && p->len <= r->transport->ops->at_once)
 		x.whole = UINT64_MAX;
 	ofs_plan_shards(cat, t, off / item, (end - 1) / item - off / item + 1,
 	    add_untouched, &x);
 	if (x.n > 1)
 		r->transport->ops->willneed(r->transport, x.at, x.n);
+	return x.n > 1 && x.whole == UINT64_MAX;
 }
+
+/* Looks for the places of the bytes [off, off + len). */
+static void locate(struct optimfs_file *file, uint64_t off, uint64_t len)
+{
+	const struct ofs_composition *c = &file->comp;
+	const struct ofs_piece *p = c->n == 0 ? NULL : &c->piece[c->n - 1];
+	struct ofs_plan plan = { .n = 0 };
+
+	if (p == NULL)
+		return;
+	if (off < p->off) {
+		len -= p->off - off < len ? p->off - off : len;
+		off = p->off;
+	}
+	/* who reads them will see why they cannot be had */
+	if (len > 0 && is_stored(file, off, len))
+		(void)ofs_composition_plan(c, file->snap->cat, off, len, NULL,
+		    ofs_locate_shard, &file->snap->reader, &plan, NULL);
+	ofs_plan_fini(&plan);
+}
+
+bool ofs_file_prepare(struct optimfs_file *file, uint64_t off, uint64_t len)
+{
+	struct ofs_snapshot *snap = ofs_file_enter(file);
+	bool here = false;
+
+	if (file->snap->overlay == NULL && file->view == NULL &&
+	    !file->comp.casts && !is_derived(file)) {
+		here = touch_all(file, off, len);
+		if (!here)
+			locate(file, off, len);
+	}
+	(void)ofs_file_leave(file, snap, false);
+	return here;
+}
+
+uint64_t ofs_file_at_once(struct optimfs_file *file)
+{
+	struct ofs_snapshot *snap = ofs_file_enter(file);
+	uint64_t n = file->snap->reader.transport->ops->at_once;
+
+	(void)ofs_file_leave(file, snap, false);
+	return n;
+}
+
 
 void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 {
@@ -237,7 +284,7 @@ void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 
 	if (file->snap->overlay == NULL && file->view == NULL &&
 	    !is_derived(file))
-		touch_all(file, off, len);
+		(void)touch_all(file, off, len);
 	if (!may_ahead(file))
 		return;
 	pthread_mutex_lock(&a->lock);

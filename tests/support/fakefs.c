@@ -433,6 +433,21 @@ ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
 	return (ssize_t)done;
 }
 
+int optimfs_file_stream(struct optimfs_file *f, optimfs_sink_fn *sink,
+    void *ctx, struct optimfs_error *err)
+{
+	static char buf[1 << 16];
+	uint64_t off = 0;
+	ssize_t n;
+
+	while ((n = optimfs_file_read(f, buf, sizeof(buf), off, err)) > 0) {
+		if (sink(ctx, buf, (size_t)n, err) == -1)
+			return -1;
+		off += (uint64_t)n;
+	}
+	return n == -1 ? -1 : 0;
+}
+
 int optimfs_getxattr(struct optimfs *fs, uint64_t node, const char *name,
     char **value, size_t *len, struct optimfs_error *err)
 {
