@@ -72,8 +72,29 @@ if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big
 	awk -v most=$(((67108864 + index) * 105 / 100)) '{ n += $10 } END { exit n > most }' access.log
 	tap_result $? "of at most 5 % more bytes than it and the index have"
 	rm -r www/big
+	# one that is longer than what is read at once
+	"$mk" -n 1 -s 40960,1024 -r 2 www/long
+	: >access.log
+	is "a tensor of 160 MiB is what it is in files" \
+	    "$("$OPTIMFS" cat "http://127.0.0.1:$1/long" $name | cksum)" \
+	    "$("$OPTIMFS" cat www/long $name | cksum)"
+	# a listing, the index, both ends of each item, and 8 MiB a request
+	n=$(grep -c . access.log)
+	[ "$n" -le 28 ]
+	tap_result $? "and is read by few requests" || diag "$n requests"
+	ok "cp reads the same" "$OPTIMFS" cp -q "http://127.0.0.1:$1/long" $name copy
+	is "from beginning to end" "$(cksum <copy)" "$("$OPTIMFS" cat www/long $name | cksum)"
+	"$OPTIMFS" cat "http://127.0.0.1:$1/long" $name >/dev/full 2>err
+	is "what cannot be written ends it" "$?" 3
+	like "and is said" "$(cat err)" "*standard output: No space left*"
+	rm www/long/__1_0.distcp
+	not_ok "a file that is missing fails the read" \
+	    sh -c '"$OPTIMFS" cat "$@" >part' cat "http://127.0.0.1:$1/long" $name
+	like "and is named" "$(cat "$scratch/err")" "*OFS140*__1_0.distcp*"
+	is "after what comes before it" "$(stat -c %s part)" $((64 << 20))
+	rm -r www/long copy part
 else
-	skip 3 "mkdcp is not built, or the disk has no room"
+	skip 12 "mkdcp is not built, or the disk has no room"
 fi
 
 # an object that is replaced while it is read
