@@ -289,14 +289,13 @@ static int assign(struct copy *copy, uint64_t dir, char **to, bool *sees,
     struct optimfs_error *err)
 {
 	struct optimfs_group *w = copy->group;
-	int ret = 0;
+	int ret = sees == NULL ? -1 : 0;
 
-	if (w->rank == 0 &&
+	if (w->rank == 0 && ret == 0 &&
 	    (make_directory(copy, dir, *to, err) == -1 ||
 		ofs_walk(copy->fs, dir, 0, count_entry, copy, err) == -1))
 		ret = -1;
-	if (ofs_task_agree(w, ret, err) == -1 ||
-	    ofs_task_sees(w, to, sees, err) == -1)
+	if (ofs_task_sees(w, ret, to, sees, err) == -1)
 		return -1;
 	return ofs_task_assign_all(w, copy->size, sees, &copy->who,
 	    &copy->nfiles, err);
@@ -318,10 +317,8 @@ static int copy_together(struct copy *copy, uint64_t dir, char **to,
 {
 	struct optimfs_group *w = copy->group;
 	bool *sees = ofs_alloc((size_t)w->size, sizeof(*sees), err);
-	int ret = ofs_task_agree(w, sees == NULL ? -1 : 0, err);
+	int ret = assign(copy, dir, to, sees, err);
 
-	if (ret == 0)
-		ret = assign(copy, dir, to, sees, err);
 	if (ret == 0) {
 		copy->dest = *to;
 		if (sees[w->rank])

@@ -54,23 +54,27 @@ static void find_times(const struct ofs_manifest *s,
 	}
 }
 
-/* Only a rank of which all files are older: others have been edited. */
+/* Only a rank of which all files are older, and only if it is no majority: others
+ * have been edited. */
 static int note_old_rank(const struct ofs_manifest *s, struct ofs_catalog *cat,
     const struct times *times, struct optimfs_error *err)
 {
 	const struct optimfs_group *w = s->group;
-	int old = -1, new = -1;
+	int old = -1, new = -1, n = 0, nold = 0;
 
 	for (int r = 0; r < w->size; r++) {
 		if (!times[r].any)
 			continue;
+		n++;
 		if (old == -1 || times[r].newest < times[old].newest)
 			old = r;
 		if (new == -1 || times[r].oldest > times[new].oldest)
 			new = r;
 	}
-	if (old == -1 ||
-	    HOURS(times[new].oldest - times[old].newest) < MANY_HOURS)
+	for (int r = 0; r < w->size && n > 0; r++)
+		nold += times[r].any &&
+		    HOURS(times[new].oldest - times[r].newest) >= MANY_HOURS;
+	if (nold == 0 || nold > n - nold)
 		return 0;
 	return ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err,
 	    "OFS917 the files of rank %d (%s) were written %lld hours before "

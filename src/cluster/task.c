@@ -212,32 +212,49 @@ void ofs_task_end(struct optimfs_group *w)
 
 /* Collective calls. */
 
-int ofs_task_broadcast(struct optimfs_group *w, const struct ofs_buf *mine,
-    struct ofs_buf *got, struct optimfs_error *err)
+/* own: the status of this rank; NULL: success. */
+static int exchange(struct optimfs_group *w, const struct optimfs_error *own,
+    struct ofs_allgather *a, struct optimfs_error *err)
+{
+	struct optimfs_error mine = { 0 };
+	int ret;
+
+	if (own != NULL)
+		mine = *own;
+	if (mine.code != 0 && mine.code != ECANCELED) {
+		if (w->rank != 0)
+			ofs_group_error_in(w, w->rank, &mine);
+		report_failure(w);
+	}
+	a->own = &mine;
+	ret = ofs_allgather(w, a, err);
+	return ret == 0 ? ofs_allgather_verdict(w, a, false, err) : ret;
+}
+
+int ofs_task_broadcast(struct optimfs_group *w, int ret,
+    const struct ofs_buf *mine, struct ofs_buf *got, struct optimfs_error *err)
 {
 	struct ofs_allgather a = { .mine = w->rank == 0 ? mine : NULL };
-	int ret = ofs_allgather(w, &a, err);
 
 	*got = (struct ofs_buf){ 0 };
+	ret = exchange(w, ret == -1 ? err : NULL, &a, err);
 	if (ret == 0)
 		ofs_buf_put(got, a.of[0].p, ofs_cursor_left(&a.of[0]));
 	ofs_allgather_fini(&a);
 	return got->bad ? ofs_no_memory(err) : ret;
 }
 
-int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
+int ofs_task_who(struct optimfs_group *w, int ret, bool mine, bool *all,
     struct optimfs_error *err)
 {
-	struct ofs_buf b = { 0 };
+	uint8_t byte = mine;
+	const struct ofs_buf b = { .data = &byte, .len = 1 };
 	struct ofs_allgather a = { .mine = &b };
-	int ret;
 
-	ofs_wire_u8(&b, mine);
-	ret = ofs_allgather(w, &a, err);
+	ret = exchange(w, ret == -1 ? err : NULL, &a, err);
 	for (int r = 0; ret == 0 && r < w->size; r++)
 		all[r] = ofs_cursor_u8(&a.of[r]) == 1;
 	ofs_allgather_fini(&a);
-	ofs_buf_fini(&b);
 	return ret;
 }
 
@@ -254,25 +271,15 @@ static void take_work(struct optimfs_group *w, struct ofs_allgather *a)
 int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err)
 {
-	struct optimfs_error mine = *own;
 	struct ofs_buf b = { 0 };
-	struct ofs_allgather a = {
-		.own = &mine, .mine = &b, .tick = { tick, ctx }
-	};
+	struct ofs_allgather a = { .mine = &b, .tick = { tick, ctx } };
 	int ret;
 
-	if (mine.code != 0 && mine.code != ECANCELED) {
-		if (w->rank != 0)
-			ofs_group_error_in(w, w->rank, &mine);
-		report_failure(w);
-	}
 	ofs_wire_u64(&b, atomic_load(&w->task->files));
 	ofs_wire_u64(&b, atomic_load(&w->task->bytes));
-	ret = ofs_allgather(w, &a, err);
-	if (ret == 0) {
+	ret = exchange(w, own, &a, err);
+	if (ret == 0)
 		take_work(w, &a);
-		ret = ofs_allgather_verdict(w, &a, false, err);
-	}
 	ofs_allgather_fini(&a);
 	ofs_buf_fini(&b);
 	return ret;
@@ -280,9 +287,5 @@ int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
 
 int ofs_task_agree(struct optimfs_group *w, int ret, struct optimfs_error *err)
 {
-	struct optimfs_error own = { 0 };
-
-	if (ret == -1)
-		own = *err;
-	return ofs_task_barrier(w, &own, NULL, NULL, err);
+	return ofs_task_barrier(w, ret == -1 ? err : NULL, NULL, NULL, err);
 }

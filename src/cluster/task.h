@@ -48,17 +48,18 @@ int ofs_task_begin(struct optimfs_group *w, ofs_task_take_fn *take, void *ctx,
 /* Ends the task: reports are no longer accepted. */
 void ofs_task_end(struct optimfs_group *w);
 
-/* Sends the bytes of rank 0 to all; got is owned by the caller. */
-int ofs_task_broadcast(struct optimfs_group *w, const struct ofs_buf *mine,
-    struct ofs_buf *got, struct optimfs_error *err);
-/* Exchanges one bool of each rank; all has room for all ranks. */
-int ofs_task_who(struct optimfs_group *w, bool mine, bool *all,
+/* Sends the bytes of rank 0 to all; got is owned by the caller. ret is the result
+ * of this rank so far; -1: because of *err, and all fail. */
+int ofs_task_broadcast(struct optimfs_group *w, int ret,
+    const struct ofs_buf *mine, struct ofs_buf *got, struct optimfs_error *err);
+/* As above, exchanges one bool of each rank; all has room for all ranks. */
+int ofs_task_who(struct optimfs_group *w, int ret, bool mine, bool *all,
     struct optimfs_error *err);
 
 /* Sends a report to rank 0; works on rank 0 too. */
 int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err);
-/* Waits for all ranks; own: status of this rank. tick (may be NULL) is called
+/* Waits for all ranks; own: status of this rank (NULL: success). tick (may be NULL) is called
  * regularly meanwhile. 0 if all succeeded, else -1 on all, with the error of
  * the lowest rank that failed by itself. */
 int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
@@ -78,8 +79,8 @@ int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err);
 
 /* Finds which ranks see the directory *dir of rank 0, by a file that rank 0
  * creates and removes there. Other ranks get its path, malloc'ed; sees has room
- * for all ranks. */
-int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
+ * for all ranks. ret as above. */
+int ofs_task_sees(struct optimfs_group *w, int ret, char **dir, bool *sees,
     struct optimfs_error *err);
 /* Assigns *n jobs of these sizes to the ranks that can do them, with the data
  * of rank 0: *who (malloc'ed) and *n are the same on all ranks. */

@@ -93,21 +93,23 @@ static int broadcast_strings(struct optimfs_group *w, const char *a,
 		ofs_wire_str(&buf, a);
 		ofs_wire_str(&buf, b);
 	}
-	ret = ofs_task_broadcast(w, &buf, got, err);
+	ret = ofs_task_broadcast(w, 0, &buf, got, err);
 	ofs_buf_fini(&buf);
 	return ret;
 }
 
-int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
+int ofs_task_sees(struct optimfs_group *w, int ret, char **dir, bool *sees,
     struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
 	struct ofs_buf got = { 0 };
-	char *mark = w->rank == 0 ? make_mark(*dir, &own) : NULL;
-	char *name = NULL;
+	char *mark = NULL, *name = NULL;
 	bool seen = true;
-	int ret;
 
+	if (ret == -1)
+		own = *err;
+	else if (w->rank == 0)
+		mark = make_mark(*dir, &own);
 	ret = ofs_task_begin(w, NULL, NULL, &own, err);
 	if (ret == 0)
 		ret = broadcast_strings(w, w->rank == 0 ? *dir : NULL, mark,
@@ -120,10 +122,9 @@ int ofs_task_sees(struct optimfs_group *w, char **dir, bool *sees,
 	}
 	ofs_buf_fini(&got);
 	if (ret == 0)
-		ret = ofs_task_agree(w,
-		    w->rank != 0 && name == NULL ? ofs_no_memory(err) : 0, err);
-	if (ret == 0)
-		ret = ofs_task_who(w, seen, sees, err);
+		ret = ofs_task_who(w,
+		    w->rank != 0 && name == NULL ? ofs_no_memory(err) : 0, seen,
+		    sees, err);
 	if (mark != NULL)
 		unlink(mark);
 	free(mark);
@@ -171,12 +172,10 @@ int ofs_task_assign_all(struct optimfs_group *w, const uint64_t *size,
 	*who = NULL;
 	if (w->rank == 0)
 		ret = divide_all(w, size, *n, may, &b, err);
-	if (ofs_task_agree(w, ret, err) == -1 ||
-	    ofs_task_broadcast(w, &b, &got, err) == -1) {
-		ofs_buf_fini(&b);
-		return -1;
-	}
+	ret = ofs_task_broadcast(w, ret, &b, &got, err);
 	ofs_buf_fini(&b);
+	if (ret == -1)
+		return -1;
 	c = ofs_cursor_of(got.data, got.len);
 	*n = got.len / 4;
 	*who = ofs_alloc(*n + 1, sizeof(**who), err);

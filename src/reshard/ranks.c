@@ -146,7 +146,7 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 
 	if (r->is_rank0)
 		put_place(r, dir, &b);
-	ret = ofs_task_broadcast(r->group, &b, &got, err);
+	ret = ofs_task_broadcast(r->group, 0, &b, &got, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
@@ -155,31 +155,26 @@ static int meet_at(struct ofs_reshard *r, const char *dir, bool *writes,
 	if (!r->is_rank0 && ret == 0)
 		sees = sees && open_new(r, dir);
 	ofs_buf_fini(&got);
-	if (ofs_task_agree(r->group, ret, err) == -1)
-		return -1;
-	return ofs_task_who(r->group, sees, writes, err);
+	return ofs_task_who(r->group, ret, sees, writes, err);
 }
 
 /* Assigns files to ranks. */
 static int share_out(struct ofs_reshard *r, const char *dir, const bool *writes,
     const struct ofs_buf *earlier, struct optimfs_error *err)
 {
-	struct optimfs_error own = { 0 };
 	struct ofs_buf b = { 0 };
 	struct ofs_buf got = { 0 };
-	int ret;
+	int ret = 0;
 
-	if (r->is_rank0 && divide(r, dir, writes, earlier, &b, &own) == -1)
-		b.len = 0;
-	ret = ofs_task_broadcast(r->group, &b, &got, err);
+	if (r->is_rank0)
+		ret = divide(r, dir, writes, earlier, &b, err);
+	ret = ofs_task_broadcast(r->group, ret, &b, &got, err);
 	ofs_buf_fini(&b);
 	if (ret == -1)
 		return -1;
-	if (own.code == 0)
-		(void)take_share(r, &got, &own);
+	ret = take_share(r, &got, err);
 	ofs_buf_fini(&got);
-	return ofs_task_agree(r->group,
-	    own.code == 0 ? 0 : optimfs_fail_with(err, &own), err);
+	return ofs_task_agree(r->group, ret, err);
 }
 
 int ofs_reshard_join(struct ofs_reshard *r, int ret, const char *dir,

@@ -12,9 +12,11 @@ shares() {
 	    "$scratch/said" | awk '{ n += $1; busy += $1 > 0 }
 	    END { print busy + 0, n + 0 }'
 }
-# Overwrite 8 bytes of a file at OFFSET.
+# Overwrite 8 bytes of a file at OFFSET. A later time would give a warning.
 damage() { # FILE OFFSET
+	touch -r "$1" "$scratch/time"
 	printf damaged! | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+	touch -r "$scratch/time" "$1"
 }
 
 # fsck of N ranks must print the findings that one process prints for all files

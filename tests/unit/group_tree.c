@@ -513,7 +513,7 @@ static void set_time(const char *path, time_t time)
 
 static void test_old_rank(void)
 {
-	bool warned[2] = { false };
+	bool warned[3] = { false };
 	struct job j = { .size = 2,
 		.path = each_rank,
 		.work = find_warning,
@@ -529,6 +529,19 @@ static void test_old_rank(void)
 	run(&j);
 	ok(warned[0] && warned[1],
 	    "ranks warn that all files of one are 26 hours older");
+	j.size = 3;
+	make_dirs(3);
+	if (rename(path_of("0/__3_0.distcp"), path_of("2/__3_0.distcp")) == -1)
+		bail_out("rename");
+	set_time(path_of("0/__1_0.distcp"), now - 28 * hour);
+	run(&j);
+	ok(!warned[0] && !warned[1] && !warned[2],
+	    "one of three ranks with new files has been edited");
+	set_time(path_of("0/__1_0.distcp"), now);
+	set_time(path_of("2/__3_0.distcp"), now);
+	run(&j);
+	ok(warned[0] && warned[1] && warned[2],
+	    "one of three ranks with old files gives the warning");
 	set_time(path_of("1/__2_0.distcp"), now + hour);
 	run(&j);
 	ok(!warned[0] && !warned[1],
