@@ -38,6 +38,12 @@ struct ofs_lanes {
 	 * minus zeros */
 	void (*add[OFS_NLANES])(const void *x, size_t rows, double weight,
 	    bool first, double *sum);
+	/* The same of n sources, pitch bytes apart, times by, or with divide
+	 * divided by it, and rounded to float32: in one pass. NULL for lanes of
+	 * doubles. */
+	void (*total[OFS_NLANES])(const void *x, size_t pitch,
+	    const double *weight, size_t n, size_t rows, double by, bool divide,
+	    void *out);
 	void (*multiply)(double *v, size_t rows, double by);
 	void (*divide)(double *v, size_t rows, double by);
 	/* To nearest, ties to even: as float32, and as a short type. */

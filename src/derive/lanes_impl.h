@@ -88,6 +88,29 @@ ADDER(float)
 ADDER(half)
 ADDER(bfloat)
 
+#define TOTAL(word)                                                       \
+ TARGET static void NAME(total_##word)(const void *x, size_t pitch,       \
+     const double *weight, size_t n, size_t rows, double by, bool divide, \
+     void *out)                                                           \
+ {                                                                        \
+  const uint8_t *p = x;                                                   \
+  NAME(narrow) f;                                                         \
+  NAME(wide) s;                                                           \
+                                                                          \
+  EACH_VECTOR                                                             \
+  {                                                                       \
+   s = weight[0] * NAME(get_##word)(p, i);                                \
+   for (size_t k = 1; k < n; k++)                                         \
+    s += weight[k] * NAME(get_##word)(p + k * pitch, i);                  \
+   s = divide ? s / by : s * by;                                          \
+   f = __builtin_convertvector(s, NAME(narrow));                          \
+   memcpy((char *)out + 4 * i, &f, sizeof(f));                            \
+  }                                                                       \
+ }
+TOTAL(float)
+TOTAL(half)
+TOTAL(bfloat)
+
 TARGET static void NAME(multiply)(double *v, size_t rows, double by)
 {
 	NAME(wide) x;
@@ -197,6 +220,7 @@ TARGET static void NAME(to_short)(const struct ofs_short *t, const double *v,
 static const struct ofs_lanes NAME(lanes) = {
 	NAME_TEXT,
 	{ NAME(add_double), NAME(add_float), NAME(add_half), NAME(add_bfloat) },
+	{ NULL, NAME(total_float), NAME(total_half), NAME(total_bfloat) },
 	NAME(multiply),
 	NAME(divide),
 	NAME(to_float),
@@ -207,3 +231,4 @@ static const struct ofs_lanes NAME(lanes) = {
 #undef EACH_VECTOR
 #undef CHOOSE
 #undef ADDER
+#undef TOTAL

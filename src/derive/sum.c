@@ -19,11 +19,14 @@
 
 /* Elements are summed in blocks, which are read from all sources first and stay
  * in the second cache together. Then some numbers at a time are added, divided
- * and rounded, in the first cache. */
-#define CACHE     (256u << 10)
+ * and rounded, in the first cache; or if all are of one short type, and the sum is
+ * float32, all of these in one pass. The blocks of two sources are not a multiple
+ * of a page apart, so that they do not compete for places in the caches. */
+#define CACHE     (512u << 10)
 #define BLOCK_MIN 4096u /* elements; a multiple of OFS_ROW, as the next two */
 #define BLOCK_MAX 65536u
 #define SOME      512u
+#define LINE      64u /* bytes */
 
 struct summed {
 	const struct ofs_combination *sum;
@@ -33,10 +36,12 @@ struct summed {
 
 struct summing {
 	const struct summed *s;
-	uint32_t numbers; /* in an element */
-	size_t block;     /* elements of a block */
-	size_t pitch;     /* bytes from a source to the next one */
-	uint8_t *raw;     /* a block of each source */
+	uint32_t numbers;   /* in an element */
+	size_t block;       /* elements of a block */
+	size_t pitch;       /* bytes from a source to the next one */
+	uint8_t *raw;       /* a block of each source */
+	double *weight;     /* of each source */
+	enum ofs_lane lane; /* of all, if they are added in one pass */
 };
 
 /* The sums of some numbers. */
@@ -199,6 +204,46 @@ static int read_block(const struct summing *x, uint64_t first, size_t count,
 	return 0;
 }
 
+/* The lane of all sources, if they can be added to float32 in one pass. */
+static enum ofs_lane common_lane(const struct summed *s)
+{
+	enum ofs_lane lane = lane_of(type_in(s, 0));
+
+	for (uint32_t i = 1; i < s->sum->n; i++)
+		if (lane_of(type_in(s, i)) != lane)
+			return OFS_NLANES;
+	return ofs_number_type(s->dtype) == OFS_FLOAT32 &&
+		lane != OFS_LANE_DOUBLE
+	    ? lane
+	    : OFS_NLANES;
+}
+
+/* Adds all n numbers of a block. */
+static void sum_all(const struct summing *x, size_t n, uint8_t *out)
+{
+	const struct ofs_combination *c = x->s->sum;
+	enum ofs_dtype from = ofs_number_type(type_in(x->s, 0));
+	size_t size = ofs_dtype_size(from), rows = n / OFS_ROW;
+	size_t done = rows * OFS_ROW;
+	float last[OFS_ROW];
+	int exponent;
+	bool divide = frexp(c->divisor, &exponent) != 0.5;
+	double by = divide ? c->divisor : 1 / c->divisor;
+	const struct ofs_lanes *lanes = ofs_lanes(0);
+
+	for (uint32_t i = 0; i < c->n; i++)
+		ofs_order_bytes(x->raw + i * x->pitch, n, size);
+	lanes->total[x->lane](x->raw, x->pitch, x->weight, c->n, rows, by,
+	    divide, out);
+	if (done < n) {
+		lanes->total[x->lane](x->raw + done * size, x->pitch, x->weight,
+		    c->n, 1, by, divide, last);
+		memcpy(out + done * sizeof(float), last,
+		    (n - done) * sizeof(float));
+	}
+	ofs_order_bytes(out, n, sizeof(float));
+}
+
 static int sum_blocks(const struct summing *x, uint64_t first, uint64_t count,
     uint8_t *out, struct optimfs_error *err)
 {
@@ -209,6 +254,11 @@ static int sum_blocks(const struct summing *x, uint64_t first, uint64_t count,
 		if (read_block(x, first, k, err) == -1)
 			return -1;
 		n = k * x->numbers;
+		if (x->lane != OFS_NLANES) {
+			sum_all(x, n, out);
+			out += n * size;
+			continue;
+		}
 		for (size_t i = 0, some; i < n; i += some, out += some * size) {
 			some = n - i < SOME ? n - i : SOME;
 			sum_some(x, i, some, out);
@@ -231,7 +281,7 @@ static void choose_block(struct summing *x, uint64_t count)
 	most = most < BLOCK_MIN ? BLOCK_MIN : most;
 	most = most > BLOCK_MAX ? BLOCK_MAX : most / OFS_ROW * OFS_ROW;
 	x->block = count < most ? rows_of((size_t)count) * OFS_ROW : most;
-	x->pitch = x->block * longest;
+	x->pitch = x->block * longest + LINE;
 }
 
 static int read_sum(struct ofs_reader *r, const struct ofs_derived *d,
@@ -239,17 +289,22 @@ static int read_sum(struct ofs_reader *r, const struct ofs_derived *d,
     struct optimfs_error *err)
 {
 	struct summing x = { .s = d->ctx };
+	uint32_t n = x.s->sum->n;
 	int ret;
 
 	(void)r;
 	(void)prepared;
 	x.numbers = ofs_dtype_is_complex(x.s->dtype) ? 2 : 1;
+	x.lane = common_lane(x.s);
 	choose_block(&x, count);
-	x.raw = malloc(x.s->sum->n * x.pitch);
-	if (x.raw == NULL)
+	x.weight = malloc(n * sizeof(*x.weight) + n * x.pitch);
+	if (x.weight == NULL)
 		return ofs_no_memory(err);
+	x.raw = (uint8_t *)(x.weight + n);
+	for (uint32_t i = 0; i < n; i++)
+		x.weight[i] = x.s->sum->source[i].weight;
 	ret = sum_blocks(&x, first, count, buf, err);
-	free(x.raw);
+	free(x.weight);
 	return ret;
 }
 

@@ -167,6 +167,40 @@ static void test_sums(const struct ofs_lanes *lanes)
 	}
 }
 
+/* In one pass, as in several. */
+static void test_totals(const struct ofs_lanes *lanes)
+{
+	static const double weight[3] = { 1, -0.3, 7 };
+	static uint64_t raw[3 * 1024];
+	static double sum[4096];
+	static float want[4096], got[4096];
+
+	for (unsigned k = 0; k < OFS_NLANES; k++) {
+		size_t pitch = sizeof(raw) / 3, bad = 0;
+		size_t n = pitch / (k == OFS_LANE_FLOAT ? 4 : 2);
+
+		if (lanes->total[k] == NULL)
+			continue;
+		for (size_t i = 0; i < 3 * 1024; i++)
+			raw[i] = tap_random(&seed);
+		for (unsigned turn = 0; turn < 4; turn++) {
+			double by = turn < 2 ? 0.125 : 7;
+
+			for (size_t i = 0; i < 1 + turn % 2 * 2; i++)
+				lanes->add[k]((char *)raw + i * pitch,
+				    n / OFS_ROW, weight[i], i == 0, sum);
+			(turn < 2 ? lanes->multiply : lanes->divide)(sum,
+			    n / OFS_ROW, by);
+			lanes->to_float(sum, n / OFS_ROW, want);
+			lanes->total[k](raw, pitch, weight, 1 + turn % 2 * 2,
+			    n / OFS_ROW, by, turn >= 2, got);
+			for (size_t i = 0; i < n; i++)
+				bad += !same(got[i], want[i]);
+		}
+		is_int(bad, 0, "%s: totals of lane %u", lanes->name, k);
+	}
+}
+
 static void test_quotients(const struct ofs_lanes *lanes)
 {
 	static const struct ofs_short whole = { .m = 23, .emin = -126 };
@@ -214,6 +248,7 @@ int main(void)
 		test_shorts(ofs_lanes(i));
 		test_floats(ofs_lanes(i));
 		test_sums(ofs_lanes(i));
+		test_totals(ofs_lanes(i));
 		test_quotients(ofs_lanes(i));
 	}
 	test_rest();
