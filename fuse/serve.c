@@ -391,6 +391,18 @@ static int make_ready_file(struct server *s, struct optimfs_error *err)
 	return ret == 0 ? 0 : optimfs_fail_in(err, "%s", path);
 }
 
+/* Has somebody unmounted it already? A thread that did not get the time to look
+ * at the mount before that must not report that it does not answer. */
+static bool was_unmounted(const struct server *s)
+{
+	struct ofs_mountinfo m;
+	bool there = ofs_mountinfo_find(s->v->point, &m) &&
+	    strcmp(m.type, "fuse.optimfs") == 0;
+
+	ofs_mountinfo_fini(&m);
+	return !there;
+}
+
 /* The mount is ready when it answers: queries it while the other threads
  * serve. */
 static void *publish(void *arg)
@@ -404,11 +416,14 @@ static void *publish(void *arg)
 	if (!ofs_is_descriptor(s->v->point)) {
 		if (stat(s->v->point, &st) == -1 ||
 		    statfs(s->v->point, &fs) == -1) {
+			int code = errno;
+
 			/* unless it is ending */
-			if (!fuse_session_exited(s->se))
-				optimfs_fail(&s->unanswered, errno,
-				    "%s: the mount does not answer: %m %s",
-				    s->v->point, ofs_log_kept(printed));
+			if (!fuse_session_exited(s->se) && !was_unmounted(s))
+				optimfs_fail(&s->unanswered, code,
+				    "%s: the mount does not answer: %s %s",
+				    s->v->point, strerror(code),
+				    ofs_log_kept(printed));
 			ofs_loop_stop(s->loop);
 			return NULL;
 		}

@@ -1,11 +1,13 @@
 #!/bin/sh
-# far.t - all checkpoints of tests/data on a web server and in a bucket
+# far.t - all checkpoints of tests/data on a web server, in a bucket, and on two
+# nodes with optimfs serve
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: make check-far (three minutes): no part of make check, which reads one of every
+# usage: make check-far (five minutes): no part of make check, which reads one of every
 # kind (http.t, s3.t)
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 . "$TOP_SRCDIR/tests/tap/server.sh"
+. "$TOP_SRCDIR/tests/tap/nodes.sh"
 
 data=$TOP_SRCDIR/tests/data
 serve "$data"
@@ -39,5 +41,8 @@ while read -r ck; do
 	case $ck in
 	*/*) is "and in a bucket" "$(sum "s3://$ck")" "$want" ;;
 	esac
+	split "$data/$ck" 2
+	is "and on two nodes" "$(sum "{$from}")" "$want"
+	stop "$pid_n0" "$pid_n1"
 done <"$scratch/all"
 done_testing

@@ -2,52 +2,9 @@
 # nodes.t - a checkpoint whose files lie on several nodes, each with optimfs serve
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
-requires python3
-"$OPTIMFS" --help | grep -q 'serve.*Ctrl-C' ||
-    skip_all "this optimfs was built without libmicrohttpd"
-[ -e "$TOP_BUILDDIR/optimfs-http.la" ] || skip_all "built without libcurl"
-OPTIMFS_MODULES=$TOP_BUILDDIR/.libs
-no_proxy=127.0.0.1
-export OPTIMFS_MODULES no_proxy
-unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
-chmod go+x "$scratch" # what is below a private directory has a token
-HOME=$scratch
-export HOME
+. "$TOP_SRCDIR/tests/tap/nodes.sh"
 data=$TOP_SRCDIR/tests/data
 
-# node N [PORT]: node N serves $scratch/N; $port_N and $pid_N.
-node() {
-	rm -f "$scratch/url"
-	"$OPTIMFS" serve --listen "127.0.0.1:${2:-0}" "$scratch/$1" \
-	    >"$scratch/url" 2>"$scratch/said" &
-	eval "pid_$1=$!"
-	eventually grep -qs http "$scratch/url" || bail_out "no server: $(cat "$scratch/said")"
-	eval "port_$1=$(sed 's,.*:\([0-9]*\)/,\1,' "$scratch/url")"
-}
-# split CKPT N: its files, one after the other, on so many nodes.
-split() {
-	rm -rf "$scratch"/n[0-9]
-	from=
-	i=0
-	for file in $(cd "$1" && find . -type f | sort); do
-		mkdir -p "$scratch/n$i/$(dirname "$file")"
-		cp -p "$1/$file" "$scratch/n$i/$file"
-		i=$(((i + 1) % $2))
-	done
-	i=0
-	while [ $i -lt "$2" ]; do
-		node "n$i"
-		eval "from=\$from,http://127.0.0.1:\$port_n$i/"
-		i=$((i + 1))
-	done
-	from=${from#,}
-}
-stop() {
-	for pid; do
-		kill -TERM "$pid"
-		wait "$pid"
-	done
-}
 sum() {
 	"$OPTIMFS" sum "$@" 2>"$scratch/err" | sed 's/ .*//'
 }
@@ -60,6 +17,22 @@ for fixture in pytorch/dcp_fsdp2_w4/ckpt pytorch/hf_storage_w2/ckpt \
 	    "$(sum "$data/$fixture")"
 	stop "$pid_n0" "$pid_n1"
 done
+
+# Links with a delay, one of which breaks now and then, and one that is slow.
+split "$ck" 3
+want=$(sum "$ck")
+far 0 20
+links=$pid_far from=$far
+far 1 1 0 3
+links="$links $pid_far" from=$from,$far
+far 2 1 400000
+links="$links $pid_far" from=$from,$far
+is "over links that are slow, or break, it is the same" "$(sum --from "$from")" "$want"
+ok "so is a copy" "$OPTIMFS" reshard -q --to dcp@3 --from "$from" "$scratch/over"
+is "with all tensors" "$(sum "$scratch/over")" "$want"
+rm -r "$scratch/over"
+kill $links
+stop "$pid_n0" "$pid_n1" "$pid_n2"
 
 split "$ck" 4
 is "on four nodes" "$(sum --from "$from")" "$(sum "$ck")"
