@@ -11,16 +11,6 @@
 
 #define CHUNK (1u << 18) /* elements */
 
-static void *start(void *ctx, struct optimfs_error *err)
-{
-	void *mine = malloc(sizeof(struct ofs_finding));
-
-	(void)ctx;
-	if (mine == NULL)
-		ofs_no_memory(err);
-	return mine;
-}
-
 static int work(void *ctx, void *mine, const struct ofs_pool_chunk *k,
     struct optimfs_error *err)
 {
@@ -51,7 +41,8 @@ static void failed(void *ctx, size_t item, const struct optimfs_error *err)
 	c->bad |= e->why == NULL;
 }
 
-static const struct ofs_pool_ops ops = { start, free, work, join, failed };
+static const struct ofs_pool_ops ops = { sizeof(struct ofs_finding), NULL, work,
+	join, failed };
 
 int ofs_check_read(struct ofs_check *c, const struct optimfs_scan *how,
     struct optimfs_error *err)

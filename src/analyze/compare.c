@@ -144,16 +144,6 @@ static void add_comparison(struct optimfs_comparison *a,
 	a->dot += (double)times * b->dot;
 }
 
-static void *start(void *ctx, struct optimfs_error *err)
-{
-	void *mine = malloc(sizeof(struct optimfs_comparison));
-
-	(void)ctx;
-	if (mine == NULL)
-		ofs_no_memory(err);
-	return mine;
-}
-
 static int look(void *ctx, void *mine, const struct ofs_pool_chunk *k,
     struct optimfs_error *err)
 {
@@ -249,10 +239,12 @@ static enum ofs_dtype common_type(struct optimfs *a, uint64_t x,
 static int compare_twice(struct compare *c, const struct ofs_pool_item *item,
     const struct optimfs_scan *how, struct optimfs_error *err)
 {
-	static const struct ofs_pool_ops first = { start, free, look, pass,
-		failed };
-	static const struct ofs_pool_ops second = { start, free, work, join,
-		failed };
+	static const struct ofs_pool_ops first = {
+		sizeof(struct optimfs_comparison), NULL, look, pass, failed
+	};
+	static const struct ofs_pool_ops second = {
+		sizeof(struct optimfs_comparison), NULL, work, join, failed
+	};
 
 	if (ofs_pool_run(item, 1, how, &first, c, err) == -1)
 		return -1;

@@ -314,14 +314,12 @@ static void *thread(void *ctx)
 	struct optimfs_error err;
 	struct ofs_pool_chunk c;
 	struct active *a;
-	void *mine = NULL;
+	void *mine = ofs_alloc(1, p->ops->mine, &err);
 
 	if (all == NULL)
 		ofs_no_memory(&err);
-	else
-		mine = p->ops->start(p->ctx, &err);
 	pthread_mutex_lock(&p->lock);
-	if (mine == NULL)
+	if (all == NULL || mine == NULL)
 		fail(p, &err);
 	for (unsigned i = 0; all != NULL && i < OFS_POOL_FILES; i++)
 		buf[i] = all + i * p->buffer;
@@ -330,7 +328,9 @@ static void *thread(void *ctx)
 	p->threads--;
 	pthread_cond_signal(&p->ended);
 	pthread_mutex_unlock(&p->lock);
-	p->ops->stop(mine);
+	if (p->ops->fini != NULL && mine != NULL)
+		p->ops->fini(mine);
+	free(mine);
 	free(all);
 	return NULL;
 }

@@ -36,12 +36,12 @@ struct ofs_pool_chunk {
 /* Threads take chunks in the order of items. work may run in several threads,
  * each with its own data. It gets a chunk piece by piece, each as it was read,
  * so that a small piece is still in the processor's cache, and never more than
- * one of several that are equal. join runs once for
- * each chunk, in order within an item; for different items concurrently. Every
- * item has at least one chunk, even without elements. */
+ * one of several that are equal. join runs once for each chunk, in order within an
+ * item; for different items concurrently. Every item has at least one chunk, even
+ * without elements. */
 struct ofs_pool_ops {
-	void *(*start)(void *ctx, struct optimfs_error *err);
-	void (*stop)(void *mine); /* accepts NULL */
+	size_t mine; /* bytes of a thread's own data, which begin as zeros */
+	void (*fini)(void *mine); /* frees what they refer to; NULL: nothing */
 	int (*work)(void *ctx, void *mine, const struct ofs_pool_chunk *c,
 	    struct optimfs_error *err);
 	int (*join)(void *ctx, void *mine, const struct ofs_pool_chunk *c,
@@ -51,7 +51,7 @@ struct ofs_pool_ops {
 	void (*failed)(void *ctx, size_t item, const struct optimfs_error *err);
 };
 
-/* -1 only if work, join or start failed, or memory ran out. */
+/* -1 only if work or join failed, or memory ran out. */
 int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
     const struct optimfs_scan *how, const struct ofs_pool_ops *ops, void *ctx,
     struct optimfs_error *err);

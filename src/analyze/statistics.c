@@ -41,23 +41,12 @@ struct mine {
 	struct ofs_stats *of[OFS_NDTYPES];
 };
 
-static void *start(void *ctx, struct optimfs_error *err)
-{
-	struct mine *m = calloc(1, sizeof(*m));
-
-	(void)ctx;
-	if (m == NULL)
-		ofs_no_memory(err);
-	return m;
-}
-
-static void stop(void *mine)
+static void mine_fini(void *mine)
 {
 	struct mine *m = mine;
 
-	for (size_t i = 0; m != NULL && i < OFS_NDTYPES; i++)
+	for (size_t i = 0; i < OFS_NDTYPES; i++)
 		ofs_stats_free(m->of[i]);
-	free(m);
 }
 
 static int work(void *ctx, void *mine, const struct ofs_pool_chunk *c,
@@ -147,7 +136,8 @@ static void failed(void *ctx, size_t item, const struct optimfs_error *err)
 	end_sum(&job->sum[job->file[item]]);
 }
 
-static const struct ofs_pool_ops ops = { start, stop, work, join, failed };
+static const struct ofs_pool_ops ops = { sizeof(struct mine), mine_fini, work,
+	join, failed };
 
 /* What an earlier call found out: 1, 0, or -1. */
 static int take_known(struct job *job, size_t file, struct optimfs_error *err)
