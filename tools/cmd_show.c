@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include "cli/interrupt.h"
 #include "cli/numbers.h"
 #include "cli/terminal.h"
-#include "fs/walk.h"
 #include "tools/command.h"
 #include "tools/operand.h"
 

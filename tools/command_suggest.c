@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/nearest.h"
 #include "fs/walk.h"
 #include "tools/command.h"

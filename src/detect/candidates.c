@@ -5,7 +5,6 @@
 #include "detect/candidates.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,7 +18,6 @@
 #include "base/step.h"
 #include "detect/candidates.h"
 #include "detect/detect.h"
-#include "detect/registry.h"
 #include "format/probe.h"
 
 /* DEPTH is how far below a directory's entries the only checkpoint is looked

@@ -5,11 +5,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/search.h"
-#include "base/str.h"
 #include "family/cut.h"
 #include "family/family_impl.h"
 #include "family/parts.h"

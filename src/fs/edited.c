@@ -12,7 +12,6 @@
 #include "base/npy.h"
 #include "base/dtype.h"
 #include "base/memory.h"
-#include "fs/view.h"
 #include "overlay/overlay_impl.h"
 
 /* Are added nodes shown in this space? */

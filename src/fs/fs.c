@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "cluster/commit/coordinator.h"
 #include "cluster/source.h"
-#include "fs/view.h"
 #include "overlay/overlay.h"
 
 /* Copies the options with their strings, for info.json. */

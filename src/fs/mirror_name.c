@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/search.h"
 #include "fs/fs.h"
 #include "naming/file_name.h"

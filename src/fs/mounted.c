@@ -7,7 +7,6 @@
 #include "base/sys.h"
 #include "fs/enter.h"
 #include "fs/fs.h"
-#include "overlay/overlay_impl.h"
 
 int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
     struct optimfs_error *err)

@@ -8,7 +8,6 @@
 #include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "naming/ids.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/cursor.h"
-#include "base/memory.h"
 #include "stats/number.h"
 
 /* Elements are converted by way of float32 bits, SOME at a time, in simple

@@ -4,8 +4,6 @@
 
 #include "plan/window.h"
 
-#include <string.h>
-
 /* The place of an element is a sum with one term for each dimension. While the
  * ranges of the other indexes are known, the window limits each index from both
  * sides. Of the dimensions, the one with the largest stride is limited first:

@@ -4,7 +4,6 @@
 
 #include "read/patch.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,7 +15,6 @@
 
 #include "base/cursor.h"
 #include "base/error.h"
-#include "base/human.h"
 #include "base/memory.h"
 #include "base/step.h"
 #include "cluster/task.h"

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_write.h"
 #include "run/run.h"
 
 /* A path or name in a line of text. */

@@ -4,8 +4,6 @@
 
 #include "text/fields.h"
 
-#include "catalog/catalog.h"
-
 bool ofs_is_namespace(const struct ofs_pickle *doc, uint32_t node,
     uint32_t *fields)
 {

@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/delta/delta.h"
-#include "format/probe.h"
 #include "format/safetensors/safetensors.h"
 
 #define INDEX_MAX (UINT64_C(256) << 20)

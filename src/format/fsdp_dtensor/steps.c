@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/keys.h"
-#include "base/str.h"
 #include "format/fsdp_dtensor/fsdp_dtensor.h"
 
 /* TransformerEngine's optimizers count steps in each group. Other frameworks

@@ -9,7 +9,6 @@
 
 #include "base/memory.h"
 #include "base/search.h"
-#include "base/str.h"
 #include "pickle/pickle.h"
 
 /* Facts of the job, from the arguments that it was started with. */

@@ -5,7 +5,6 @@
 #include "format/ranks/copies.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/map.h"
 #include "base/memory.h"

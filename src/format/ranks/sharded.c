@@ -5,11 +5,9 @@
 #include "format/torch_file/sharded.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/memory.h"
 #include "format/ranks/copies.h"
 
 /* The tensor that is being merged. Its error, if any, is reported by reads. */

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "layout/archive.h"
 #include "layout/state_dict.h"
 

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/str.h"
 #include "format/zero/render.h"
 #include "pickle/pickle.h"
 

@@ -12,8 +12,6 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
 /* Connections to one server, and in all. */
 #define HOST_CONNECTIONS 16
 #define CONNECTIONS      64
