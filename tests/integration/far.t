@@ -1,6 +1,6 @@
 #!/bin/sh
-# far.t - all checkpoints of tests/data on a web server, in a bucket, and on two
-# nodes with optimfs serve
+# far.t - all checkpoints of tests/data on a web server, with TLS, in a bucket, and on
+# two nodes with optimfs serve
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: make check-far (five minutes): no part of make check, which reads one of every
@@ -11,6 +11,14 @@
 
 data=$TOP_SRCDIR/tests/data
 serve "$data"
+# nginx, or a server without TLS
+web=$server/html
+if start_nginx "$data"; then
+	web=$tls
+	export SSL_CERT_FILE="$scratch/cert.pem"
+else
+	diag "without TLS: $why"
+fi
 HOME=$scratch
 AWS_ENDPOINT_URL=$server/s3 AWS_REGION=eu-test-1
 AWS_ACCESS_KEY_ID=AKTEST AWS_SECRET_ACCESS_KEY=secret+of/tests
@@ -37,7 +45,7 @@ n=$(grep -c . "$scratch/all")
 tap_result $? "there are checkpoints" || diag "$n"
 while read -r ck; do
 	want=$(sum "$data/$ck")
-	is "$ck on a web server" "$(sum "$server/html/$ck")" "$want"
+	is "$ck on a web server" "$(sum "$web/$ck")" "$want"
 	case $ck in
 	*/*) is "and in a bucket" "$(sum "s3://$ck")" "$want" ;;
 	esac
@@ -45,4 +53,5 @@ while read -r ck; do
 	is "and on two nodes" "$(sum "{$from}")" "$want"
 	stop "$pid_n0" "$pid_n1"
 done <"$scratch/all"
+[ "$web" != "$tls" ] || stop_nginx
 done_testing

@@ -59,9 +59,14 @@ if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
 	is "for all" "$(cksum <"$mnt/optim/state/norm.bias/exp_avg")" \
 	    "$("$OPTIMFS" cat root/bucket/ck optim/state/norm.bias/exp_avg | cksum)"
 	is "without data from the server" "$(data)" 0
-	umount "$mnt"
+	second=$(point second)
+	asked >/dev/null
+	ok "so does a second mount" "$OPTIMFS" mount -q -o cache_dir=cache s3://bucket/ck "$second"
+	is "which asks for nothing but the listing" "$(asked)" 1
+	ok "both have the same files at the same time" diff -r -x .optimfs "$mnt" "$second"
+	umount "$mnt" "$second"
 else
-	skip 3 "no FUSE"
+	skip 6 "no FUSE"
 fi
 
 # What is in it is not believed.

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 . "$TOP_SRCDIR/tests/tap/server.sh"
-PATH=$PATH:/usr/sbin:/sbin
-requires nginx openssl
 
 data=$TOP_SRCDIR/tests/data
 cd "$scratch"
@@ -13,50 +11,20 @@ cp -r "$data/pytorch/dcp_fsdp2_w4/ckpt" www/ckpt
 cp -r "$data/pytorch/hf_storage_w2/ckpt" www/model
 chmod -R a+rX . 
 chmod a+x "$scratch"
-openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 \
-    -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 2>/dev/null ||
-    skip_all "openssl makes no certificate"
-# two ports that are free now
-set -- $(python3 -c 'import socket
-s = [socket.create_server(("127.0.0.1", 0)) for _ in "ab"]
-print(*[x.getsockname()[1] for x in s])')
-user=
-[ "$(id -u)" != 0 ] || user='user root;'
-cat >nginx.conf <<E2
-$user
-daemon off;
-pid $scratch/nginx.pid;
-error_log $scratch/nginx.log;
-events {}
-http {
-	access_log $scratch/access.log;
-	client_body_temp_path $scratch/t1; proxy_temp_path $scratch/t2;
-	fastcgi_temp_path $scratch/t3; uwsgi_temp_path $scratch/t4;
-	scgi_temp_path $scratch/t5;
-	root $scratch/www;
-	autoindex on;
-	server { listen 127.0.0.1:$1; location /html/ { alias $scratch/www/; }
-		location / { autoindex_format json; } }
-	server { listen 127.0.0.1:$2 ssl http2;
-		ssl_certificate $scratch/cert.pem;
-		ssl_certificate_key $scratch/key.pem; }
-}
-E2
-nginx -p "$scratch" -c "$scratch/nginx.conf" >/dev/null 2>&1 &
-eventually test -s nginx.pid || skip_all "nginx does not start: $(cat nginx.log)"
+start_nginx "$scratch/www" || skip_all "$why"
 
 sum() {
 	"$OPTIMFS" sum --run=no "$@" 2>"$scratch/err" | sed 's/ .*//'
 }
 for ck in ckpt model; do
 	want=$(sum "www/$ck")
-	is "$ck is read with listings as JSON" "$(sum "http://127.0.0.1:$1/$ck")" "$want"
-	is "and as HTML" "$(sum "http://127.0.0.1:$1/html/$ck")" "$want"
-	is "and over TLS" "$(SSL_CERT_FILE=$scratch/cert.pem sum "https://localhost:$2/$ck")" "$want"
+	is "$ck is read with listings as JSON" "$(sum "$plain/$ck")" "$want"
+	is "and as HTML" "$(sum "$plain/html/$ck")" "$want"
+	is "and over TLS" "$(SSL_CERT_FILE=$scratch/cert.pem sum "$tls/$ck")" "$want"
 done
 grep -q '"GET /ckpt/.metadata HTTP/2.0" 206' access.log
 tap_result $? "TLS speaks HTTP/2, in ranges"
-not_ok "a server with an unknown certificate is not believed" "$OPTIMFS" info "https://localhost:$2/ckpt"
+not_ok "a server with an unknown certificate is not believed" "$OPTIMFS" info "$tls/ckpt"
 like "and the error says so" "$(cat "$scratch/err")" "*OFS922*certificate*"
 # One tensor of a checkpoint of 50 GB, of which only that tensor is stored.
 mk=$TOP_BUILDDIR/tests/bench/mkdcp
@@ -64,7 +32,7 @@ if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big
 	name=model/layers.0.attention.wq.weight
 	: >access.log
 	is "a tensor of 64 MiB in 50 GB is what it is in files" \
-	    "$("$OPTIMFS" cat "http://127.0.0.1:$1/big" $name | cksum)" \
+	    "$("$OPTIMFS" cat "$plain/big" $name | cksum)" \
 	    "$("$OPTIMFS" cat www/big $name | cksum)"
 	index=$(stat -c %s www/big/.metadata)
 	# a listing, the index, and each of 8 shards
@@ -76,20 +44,20 @@ if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big
 	"$mk" -n 1 -s 40960,1024 -r 2 www/long
 	: >access.log
 	is "a tensor of 160 MiB is what it is in files" \
-	    "$("$OPTIMFS" cat "http://127.0.0.1:$1/long" $name | cksum)" \
+	    "$("$OPTIMFS" cat "$plain/long" $name | cksum)" \
 	    "$("$OPTIMFS" cat www/long $name | cksum)"
 	# a listing, the index, both ends of each item, and 8 MiB a request
 	n=$(grep -c . access.log)
 	[ "$n" -le 28 ]
 	tap_result $? "and is read by few requests" || diag "$n requests"
-	ok "cp reads the same" "$OPTIMFS" cp -q "http://127.0.0.1:$1/long" $name copy
+	ok "cp reads the same" "$OPTIMFS" cp -q "$plain/long" $name copy
 	is "from beginning to end" "$(cksum <copy)" "$("$OPTIMFS" cat www/long $name | cksum)"
-	"$OPTIMFS" cat "http://127.0.0.1:$1/long" $name >/dev/full 2>err
+	"$OPTIMFS" cat "$plain/long" $name >/dev/full 2>err
 	is "what cannot be written ends it" "$?" 3
 	like "and is said" "$(cat err)" "*standard output: No space left*"
 	rm www/long/__1_0.distcp
 	not_ok "a file that is missing fails the read" \
-	    sh -c '"$OPTIMFS" cat "$@" >part' cat "http://127.0.0.1:$1/long" $name
+	    sh -c '"$OPTIMFS" cat "$@" >part' cat "$plain/long" $name
 	like "and is named" "$(cat "$scratch/err")" "*OFS140*__1_0.distcp*"
 	is "after what comes before it" "$(stat -c %s part)" $((64 << 20))
 	rm -r www/long copy part
@@ -100,7 +68,7 @@ fi
 # an object that is replaced while it is read
 if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
 	mnt=$(point web)
-	ok "a checkpoint is mounted" "$OPTIMFS" mount -q "http://127.0.0.1:$1/ckpt" "$mnt"
+	ok "a checkpoint is mounted" "$OPTIMFS" mount -q "$plain/ckpt" "$mnt"
 	for f in www/ckpt/*.distcp; do
 		cp "$f" other/
 		mv "other/${f##*/}" www/ckpt/
@@ -112,5 +80,5 @@ if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
 else
 	skip 3 "no FUSE"
 fi
-kill "$(cat nginx.pid)"
+stop_nginx
 done_testing

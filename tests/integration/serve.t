@@ -61,6 +61,16 @@ if find_python -c 'import aiohttp, fsspec'; then
 else
 	skip 1 "no fsspec with aiohttp: $why"
 fi
+dd if="$scratch/tree/$tensor" bs=1 skip=10 count=20 of="$scratch/piece" 2>/dev/null
+if command -v curl >/dev/null; then
+	ok "curl reads a range" curl -sS --fail -r 10-29 -o "$scratch/got" "$url$tensor"
+	ok "which is that part of it" cmp "$scratch/got" "$scratch/piece"
+	head -c 100 "$scratch/tree/$tensor" >"$scratch/got"
+	ok "and goes on where it was cut off" curl -sS --fail -C - -o "$scratch/got" "$url$tensor"
+	ok "to its end" cmp "$scratch/got" "$scratch/tree/$tensor"
+else
+	skip 4 "no curl"
+fi
 ok "a view is copied" http "$url.optimfs/view/dcp@2/" copy "$scratch/view"
 ok "it is the checkpoint in that layout" "$OPTIMFS" diff -q "$scratch/view" "$ck"
 ok "so are its own files" http "$url.optimfs/view/source/" copy "$scratch/source"
