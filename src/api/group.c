@@ -3,6 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdlib.h>
+
+#include "optimfs/run.h"
 
 #include "api/api.h"
 #include "cluster/allgather.h"
@@ -24,6 +27,28 @@ struct optimfs_group *optimfs_group_join(const char *transport,
 	return ofs_group_join(transport, timeout, ofs_group_services, err);
 }
 
+/* A name in a run, as RUN:latest, may be another checkpoint for each rank: ranks
+ * open directories, whose names are the same. -1: path is such a name. */
+static int refuse_name(const char *path, struct optimfs_error *err)
+{
+	char *real = NULL;
+	const char *rest;
+	int named = optimfs_run_find(path, &real, &rest, err);
+
+	if (named == 1 && real != NULL)
+		optimfs_fail(err, EROFS,
+		    "OFS854 %s: with mpirun, give the directory of a "
+		    "checkpoint of a run: %s",
+		    path, real);
+	else if (named == 1)
+		optimfs_fail(err, EROFS,
+		    "OFS854 %s is computed from checkpoints of a run, which "
+		    "one process reads: run the command without mpirun",
+		    path);
+	free(real);
+	return named == 0 ? 0 : -1;
+}
+
 /* Others may send requests for a checkpoint before we know that all have it. So
  * it is added before the first message. */
 static struct ofs_manifest *add(struct optimfs_group *w, const char *path,
@@ -38,6 +63,8 @@ static struct ofs_manifest *add(struct optimfs_group *w, const char *path,
 		    path);
 		return NULL;
 	}
+	if (refuse_name(path, err) == -1)
+		return NULL;
 	s = ofs_manifest_new(w, path, first, options, err);
 	if (s == NULL || ofs_group_add(w, s, err) == 0)
 		return s;

@@ -66,6 +66,21 @@ like "OFS914 names the file and both ranks" "$(cat "$scratch/err")" \
 is "OFS914 is printed once for all ranks" "$(grep -c OFS914 "$scratch/err")" 1
 status "ls of a checkpoint that no rank has exits with 3" 3 ranks 2 "$OPTIMFS" ls /nonexistent/%r
 
+# Ranks open a checkpoint of a run by its directory.
+mkdir "$scratch/run"
+cp -r "$ck" "$scratch/run/step-100"
+cp -r "$ck" "$scratch/run/step-200"
+for name in "" :latest /steps/200 :avg/100,200; do
+	status "two ranks do not open ${name:-a run}" 3 ranks 2 "$OPTIMFS" ls "$scratch/run$name"
+	case $name in
+	"") want="the directory of one of its checkpoints, $scratch/run/NAME" ;;
+	:avg*) want="one process reads: run the command without mpirun" ;;
+	*) want="$scratch/run/step-200" ;;
+	esac
+	like "and say what they do open" "$(cat "$scratch/err")" "*OFS854*$want*"
+done
+ok "which they open" ranks 2 "$OPTIMFS" ls "$scratch/run/step-200"
+
 # Who may read the files of another rank counts, ACLs and directories included.
 spread "$ck" 2
 chmod -R a+rX "$nodes"
