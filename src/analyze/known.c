@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "base/clock.h"
@@ -42,7 +43,7 @@ struct known {
 		uint64_t key;
 		const uint8_t *p; /* NULL: in fresh */
 		uint32_t len;
-	} *v;
+	} * v;
 	size_t n, cap;
 };
 
@@ -147,7 +148,8 @@ static struct known *load(struct optimfs *fs, struct optimfs_error *err)
 	id.hash[1] ^= XXH64(program, strlen(program), FORMAT);
 	snprintf(k->name, sizeof(k->name), "stats-%016" PRIx64 "%016" PRIx64,
 	    id.hash[1], id.hash[0]);
-	switch (ofs_user_cache_load(k->name, FILE_MAX, &k->old, &k->nold, err)) {
+	switch (ofs_user_cache_load(k->name, FILE_MAX, &k->old, &k->nold,
+	    err)) {
 	case 1:
 		take(k);
 		return k;
@@ -241,6 +243,75 @@ int ofs_known_find_all(struct optimfs *fs, const char *name, uint64_t *key,
 	*key = in_space(all, OFS_SPACE_TREE);
 	free(hash);
 	return find_key(k, *key, c);
+}
+
+/* The entry of a node, if it is a tensor whose bytes are all in files that are
+ * there. */
+static const struct ofs_tensor *stored(const struct optimfs *fs, uint64_t node,
+    uint64_t *digest)
+{
+	const struct ofs_catalog *cat;
+	const struct ofs_tree *tree;
+	const struct ofs_entry *e;
+	const struct ofs_tensor *t;
+	struct ofs_buf space = { 0 };
+	struct ofs_at at;
+	bool good;
+
+	if (fs->run != NULL || !has_identity(fs))
+		return NULL;
+	cat = fs->now->cat;
+	tree = &fs->now->tree;
+	if (ofs_node_at(fs->now, node, &at, NULL) == -1 ||
+	    at.space != OFS_SPACE_TREE || at.index >= tree->n ||
+	    tree->node[at.index].entry == OFS_NONE)
+		return NULL;
+	e = ofs_tree_entry(tree, cat, at.index);
+	if (e->kind != OFS_ENTRY_TENSOR)
+		return NULL;
+	t = &cat->tensors[e->ref];
+	if (t->error != OFS_NONE ||
+	    (t->flags & (OFS_TENSOR_HOLES | OFS_TENSOR_DOUBT)) != 0)
+		return NULL;
+	good = ofs_tree_digest(tree, cat, at.index, &space, digest);
+	ofs_buf_fini(&space);
+	return good ? t : NULL;
+}
+
+/* Is the file of a shard still that of the catalog? *st is what it is. */
+static bool same_file(const struct ofs_catalog *cat, const struct ofs_shard *s,
+    struct stat *st)
+{
+	const struct ofs_object *o = &cat->objects[s->at.object];
+
+	return s->at.encoding != OFS_DERIVED && !o->missing && !o->damaged &&
+	    !o->refused && ofs_dir_stat(&cat->dir, o->path, st) &&
+	    st->st_ino == o->ino && (uint64_t)st->st_size == o->size &&
+	    ofs_time_ns(&st->st_mtim) == o->mtime_ns;
+}
+
+bool ofs_known_same(struct optimfs *a, uint64_t x, struct optimfs *b,
+    uint64_t y)
+{
+	const struct ofs_catalog *c, *d;
+	const struct ofs_tensor *t, *u;
+	uint64_t p, q;
+
+	t = stored(a, x, &p);
+	u = t == NULL ? NULL : stored(b, y, &q);
+	if (u == NULL || p != q || t->nshards != u->nshards)
+		return false;
+	c = a->now->cat;
+	d = b->now->cat;
+	for (uint32_t i = 0; i < t->nshards; i++) {
+		struct stat s, r;
+
+		if (!same_file(c, &c->shards[t->shard + i], &s) ||
+		    !same_file(d, &d->shards[u->shard + i], &r) ||
+		    s.st_dev != r.st_dev || s.st_ino != r.st_ino)
+			return false;
+	}
+	return true;
 }
 
 void ofs_known_put(struct optimfs *fs, uint64_t key, const struct ofs_buf *b)

@@ -28,6 +28,10 @@ int ofs_known_find(struct optimfs *fs, const struct ofs_file_info *f,
  * name. */
 int ofs_known_find_all(struct optimfs *fs, const char *name, uint64_t *key,
     struct ofs_cursor *c, struct optimfs_error *err);
+/* Are both tensors the same bytes of the same files, as of hard links or of one
+ * checkpoint, so that they are equal without being read? */
+bool ofs_known_same(struct optimfs *a, uint64_t x, struct optimfs *b,
+    uint64_t y);
 /* Keeps a result, if memory allows. */
 void ofs_known_put(struct optimfs *fs, uint64_t key, const struct ofs_buf *b);
 

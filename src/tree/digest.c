@@ -28,6 +28,7 @@ static void put_extent(struct ofs_buf *b, const struct ofs_catalog *cat,
 	ofs_buf_puts(b, cat->objects[at->object].path);
 	put(b, at->off);
 	put(b, at->len);
+	put(b, (uint64_t)at->encoding << 8 | at->codec);
 }
 
 static void put_shard(struct ofs_buf *b, const struct ofs_catalog *cat,
@@ -39,8 +40,11 @@ static void put_shard(struct ofs_buf *b, const struct ofs_catalog *cat,
 	ofs_shard_box(cat, t, s, box, box + t->grid_ndim);
 	ofs_buf_put(b, box, 2 * t->grid_ndim * sizeof(*box));
 	put_extent(b, cat, &s->at);
-	if (v != NULL)
-		put(b, v->offset);
+	if (v == NULL)
+		return;
+	put(b, v->offset);
+	put(b, v->fix);
+	ofs_buf_put(b, cat->dims + v->stride, t->grid_ndim * sizeof(int64_t));
 }
 
 static void put_tensor(struct ofs_buf *b, const struct ofs_catalog *cat,

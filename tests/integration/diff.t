@@ -13,6 +13,22 @@ path=model/layers.0.w1.weight
 ok "diff of two layouts of one state exits with 0" "$OPTIMFS" diff "$four" "$three"
 is "diff of two layouts of one state prints nothing" "$(cat "$scratch/out")" ''
 
+# What has the same bytes in the same files need not be read.
+cp -rl "$four" "$scratch/linked" 2>"$scratch/err" || cp -r "$four" "$scratch/linked"
+cp -r "$scratch/linked" "$scratch/copied"
+reads() { # CHECKPOINT: of its data files, by a comparison with linked
+	strace -f -y -o "$scratch/trace" -e trace=pread64,preadv "$OPTIMFS" diff \
+	    -o subtree=model "$scratch/linked" "$1" || return 1
+	grep -c distcp "$scratch/trace"
+}
+cp -rl "$scratch/linked" "$scratch/links"
+if command -v strace >/dev/null && ! sanitized; then
+	is "a tensor of the same file is equal without being read" "$(reads "$scratch/links")" 0
+	ok "one of another file is read" test "$(reads "$scratch/copied")" -gt 0
+else
+	skip 2 "no strace"
+fi
+
 # In a copy of the four-rank checkpoint one element is scaled by 1.5.
 cp -r "$four" "$scratch/new"
 chmod -R u+w "$scratch/new"
