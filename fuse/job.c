@@ -143,13 +143,18 @@ static int check_ranks(const struct ofs_job *job,
 /* The other ranks show the current state, read-only. */
 static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 {
-	if (!writes(m) || optimfs_group_rank(job->group) == 0)
+	int n = 0;
+
+	if (!writes(m))
 		return;
-	m->open.rw = false;
-	if (ofs_job_works(job))
-		ofs_log("rank %d: read-only: rank 0 writes; mount again to see "
-			"what it has committed",
-		    optimfs_group_rank(job->group));
+	for (int r = 1; r < optimfs_group_size(job->group); r++)
+		n += job->worker[r];
+	if (!ofs_job_is_first(job))
+		m->open.rw = false;
+	else if (n > 0)
+		ofs_log("rank 0 writes, the mounts of %d other ranks are "
+			"read-only: mount again to see what it has committed",
+		    n);
 }
 
 /* Launchers bind ranks, often to one core each. */

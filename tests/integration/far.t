@@ -3,7 +3,7 @@
 # two nodes with optimfs serve
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: make check-far (five minutes): no part of make check, which reads one of every
+# usage: make check-far (six minutes): no part of make check, which reads one of every
 # kind (http.t, s3.t)
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 . "$TOP_SRCDIR/tests/tap/server.sh"
@@ -50,7 +50,7 @@ while read -r ck; do
 	*/*) is "and in a bucket" "$(sum "s3://$ck")" "$want" ;;
 	esac
 	split "$data/$ck" 2
-	is "and on two nodes" "$(sum "{$from}")" "$want"
+	is "and on two nodes" "$(sum --from "$from")" "$want"
 	stop "$pid_n0" "$pid_n1"
 done <"$scratch/all"
 [ "$web" != "$tls" ] || stop_nginx

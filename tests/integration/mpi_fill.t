@@ -58,6 +58,9 @@ fresh
 mkdir "$scratch/m0" "$scratch/m1" "$scratch/m2"
 ok "every rank mounts the template" start 3 rw,mount_ranks=all "$nodes/%r/ck" \
     "$scratch/m%r"
+is "one message says that the others are read-only" \
+    "$(grep -c 'rank 0 writes, the mounts of 2 other ranks' "$scratch/log") \
+$(grep -c read-only "$scratch/log")" "1 1"
 eventually is_mounted "$scratch/m1" && eventually is_mounted "$scratch/m2"
 is "the mount of rank 1 is empty at first" "$(ls "$scratch/m1")" ""
 cp -r "$other/." "$scratch/m0/"

@@ -13,17 +13,21 @@ chmod go+x "$scratch" # what is below a private directory has a token
 HOME=$scratch
 export HOME
 
+give_up() {
+	echo "Bail out! $1"
+	exit 99
+}
 # node N [PORT]: node N serves $scratch/N; $port_N and $pid_N.
 node() {
 	rm -f "$scratch/url"
 	"$OPTIMFS" serve --listen "127.0.0.1:${2:-0}" "$scratch/$1" \
 	    >"$scratch/url" 2>"$scratch/said" &
 	eval "pid_$1=$!"
-	eventually grep -qs http "$scratch/url" || bail_out "no server: $(cat "$scratch/said")"
+	eventually grep -qs http "$scratch/url" || give_up "no server: $(cat "$scratch/said")"
 	eval "port_$1=$(sed 's,.*:\([0-9]*\)/,\1,' "$scratch/url")"
 }
-# split CKPT N: its files, one after the other, on so many nodes; $from has the
-# addresses of all.
+# split CKPT N: its files, one after the other, on so many nodes, or fewer files on
+# fewer nodes; $from has the addresses of all.
 split() {
 	rm -rf "$scratch"/n[0-9]
 	from=
@@ -35,9 +39,11 @@ split() {
 	done
 	i=0
 	while [ $i -lt "$2" ]; do
-		mkdir -p "$scratch/n$i"
-		node "n$i"
-		eval "from=\$from,http://127.0.0.1:\$port_n$i/"
+		eval "pid_n$i="
+		[ ! -d "$scratch/n$i" ] || {
+			node "n$i"
+			eval "from=\$from,http://127.0.0.1:\$port_n$i/"
+		}
 		i=$((i + 1))
 	done
 	from=${from#,}
@@ -50,11 +56,12 @@ far() {
 	shift
 	python3 "$TOP_SRCDIR/tests/support/slow_link.py" "$far" "$@" >"$scratch/port" &
 	pid_far=$!
-	eventually grep -qs . "$scratch/port" || bail_out "no link"
+	eventually grep -qs . "$scratch/port" || give_up "no link"
 	far=http://127.0.0.1:$(cat "$scratch/port")/
 }
 stop() {
 	for pid; do
+		[ -n "$pid" ] || continue
 		kill -TERM "$pid"
 		wait "$pid"
 	done
