@@ -16,15 +16,15 @@
 /* The largest block; bitsandbytes has some of up to 4096. */
 #define BLOCK_MAX (INT64_C(1) << 32)
 
-static int parse_size(struct ofs_json *j, int64_t min, uint64_t *out,
+static int parse_size(struct ofs_json *j, uint64_t *out,
     struct optimfs_error *err)
 {
 	enum ofs_json_token token = ofs_json_next(j, err);
 
 	if (token == OFS_JSON_ERROR)
 		return -1;
-	if (token != OFS_JSON_NUMBER || !j->is_int || j->integer < min ||
-	    (min > 0 && j->integer > BLOCK_MAX))
+	if (token != OFS_JSON_NUMBER || !j->is_int || j->integer < 1 ||
+	    j->integer > BLOCK_MAX)
 		return ofs_json_fail(j, err, "not a size");
 	*out = (uint64_t)j->integer;
 	return 0;
@@ -72,9 +72,9 @@ static int parse_member(struct ofs_json *j, struct ofs_quant_state *q,
     struct optimfs_error *err)
 {
 	if (ofs_str_is(j->str, "blocksize"))
-		return parse_size(j, 1, &q->block, err);
+		return parse_size(j, &q->block, err);
 	if (ofs_str_is(j->str, "nested_blocksize"))
-		return parse_size(j, 1, &q->nested, err);
+		return parse_size(j, &q->nested, err);
 	if (ofs_str_is(j->str, "nested_offset"))
 		return parse_offset(j, &q->offset, err);
 	if (ofs_str_is(j->str, "shape"))

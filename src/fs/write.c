@@ -151,7 +151,7 @@ static int write_any(struct optimfs_file *file, const void *buf, size_t len,
 	}
 	if (off > file->limit || len > file->limit - off)
 		return past_end(file, err);
-	return ofs_overlay_file_write(o, f, false, buf, len, off, err);
+	return ofs_overlay_file_write(o, f, buf, len, off, err);
 }
 
 /* Remembers a failed write, which close reports again. */

@@ -113,8 +113,7 @@ static int write_through(struct optimfs_file *file, const uint8_t *buf,
 		    "whole");
 	if (off > file->limit || len > file->limit - off)
 		return optimfs_fail(err, EFBIG, "OFS813 past the tensor's end");
-	return ofs_overlay_file_write(o, file->staged, false, buf + n, len, off,
-	    err);
+	return ofs_overlay_file_write(o, file->staged, buf + n, len, off, err);
 }
 
 static void set_fresh(struct ofs_file_npy *npy, bool fresh)
@@ -238,8 +237,8 @@ static int copy_elements(struct optimfs_file *file, uint64_t from, uint64_t n,
 		k = n - at < COPY_STEP ? n - at : COPY_STEP;
 		ret = ofs_pread_all(file->npy->fd, buf, k, from + at, err);
 		if (ret == 0)
-			ret = ofs_overlay_file_write(o, file->staged, false,
-			    buf, k, at, err);
+			ret = ofs_overlay_file_write(o, file->staged, buf, k,
+			    at, err);
 	}
 	free(buf);
 	if (ret == 0)
@@ -279,7 +278,7 @@ static int say_element(struct optimfs_file *file, enum ofs_dtype dtype,
 		return say_text(o, f, text, n, err);
 	if (ofs_overlay_file_resize(o, f, false, 0, err) == -1)
 		return -1;
-	return ofs_overlay_file_write(o, f, false, text, n, 0, err);
+	return ofs_overlay_file_write(o, f, text, n, 0, err);
 }
 
 static int accept(struct optimfs_file *file, struct optimfs_error *err)

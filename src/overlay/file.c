@@ -360,15 +360,14 @@ static bool may_be_text(const struct ofs_overlay_file *f)
 }
 
 int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    bool named, const void *buf, uint64_t n, uint64_t off,
-    struct optimfs_error *err)
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	bool text;
 	int ret;
 
 	if (n == 0)
 		return 0;
-	if (need_data(o, f, named, err) == -1)
+	if (need_data(o, f, false, err) == -1)
 		return -1;
 	pthread_rwlock_wrlock(&f->lock);
 	ret = write_locked(o, f, buf, n, off, err);

@@ -289,11 +289,12 @@ int ofs_overlay_file_apply(struct ofs_overlay *o, struct ofs_overlay_file *f,
 /* Reads staged bytes; as in struct ofs_staged, for a file of an overlay. */
 int ofs_overlay_file_read(void *file, void *buf, uint64_t n, uint64_t off,
     struct optimfs_error *err);
-/* Writes n bytes at off of a file that is not a text. named: the lock of names
- * is held for writing; otherwise it is not held. */
+/* Writes n bytes at off of a file that is not a text. The lock of names is not
+ * held. */
 int ofs_overlay_file_write(struct ofs_overlay *o, struct ofs_overlay_file *f,
-    bool named, const void *buf, uint64_t n, uint64_t off,
-    struct optimfs_error *err);
+    const void *buf, uint64_t n, uint64_t off, struct optimfs_error *err);
+/* Changes its size. named: the lock of names is held for writing; otherwise it is
+ * not held. */
 int ofs_overlay_file_resize(struct ofs_overlay *o, struct ofs_overlay_file *f,
     bool named, uint64_t size, struct optimfs_error *err);
 int ofs_overlay_file_sync(struct ofs_overlay *o, struct ofs_overlay_file *f,
