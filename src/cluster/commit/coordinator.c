@@ -91,6 +91,7 @@ static int add_participant(struct ofs_coordinator *s, int rank, const char *id,
 		return ofs_no_memory(err);
 	}
 	p->rank = -1;
+	p->lowest = rank;
 	snprintf(p->id, sizeof(p->id), "%s", id);
 	s->n++;
 	return 0;
@@ -131,26 +132,30 @@ static bool is_known(const struct ofs_coordinator *s,
 	    (s->of_rank[r] != -1 && s->participant[s->of_rank[r]].rank != -1);
 }
 
-/* Asks n ranks, at once. */
-static int ask_to_join(const struct ofs_coordinator *s, struct ofs_ask *ask,
-    size_t n, struct ofs_join_answer *joined, struct optimfs_error *err)
+/* Asks n ranks, at once, to join or to leave. */
+static int ask_ranks(const struct ofs_coordinator *s,
+    enum ofs_participant_op op, struct ofs_ask *ask, size_t n,
+    struct ofs_join_answer *joined, struct optimfs_error *err)
 {
 	struct optimfs_group *w = s->group;
 	struct ofs_buf b = { 0 };
 	int ret;
 
-	ofs_coordinator_request(s, OFS_PARTICIPANT_JOIN, &b);
+	ofs_coordinator_request(s, op, &b);
 	if (b.bad)
 		return ofs_no_memory(err);
 	for (size_t i = 0; i < n; i++)
 		ask[i] = (struct ofs_ask){ .to = ask[i].to,
 			.request = b.data,
 			.nrequest = b.len,
-			.want = sizeof(*joined) };
+			.want =
+			    op == OFS_PARTICIPANT_JOIN ? sizeof(*joined) : 0 };
 	ret = ofs_group_ask_all(w, ask, n, err);
 	for (size_t i = 0; i < n && ret == 0; i++) {
 		struct ofs_join_answer *a = &joined[ask[i].to];
 
+		if (op != OFS_PARTICIPANT_JOIN)
+			continue;
 		memcpy(a, ask[i].answer, sizeof(*a));
 		a->id[sizeof(a->id) - 1] = a->path[sizeof(a->path) - 1] = '\0';
 		a->err.text[sizeof(a->err.text) - 1] = '\0';
@@ -159,6 +164,25 @@ static int ask_to_join(const struct ofs_coordinator *s, struct ofs_ask *ask,
 	w->ops->release(w->w, ask, n);
 	ofs_buf_fini(&b);
 	return ret;
+}
+
+/* The participant shall be the lowest rank, whoever was first. */
+static int hand_over(struct ofs_coordinator *s, struct ofs_ask *ask,
+    struct ofs_join_answer *joined, struct optimfs_error *err)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->participant[i].rank != s->participant[i].lowest)
+			ask[n++].to = s->participant[i].rank;
+	if (ask_ranks(s, OFS_PARTICIPANT_LEAVE, ask, n, joined, err) == -1)
+		return -1;
+	n = 0;
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->participant[i].rank != s->participant[i].lowest)
+			ask[n++].to = s->participant[i].rank =
+			    s->participant[i].lowest;
+	return ask_ranks(s, OFS_PARTICIPANT_JOIN, ask, n, joined, err);
 }
 
 /* The first directory that another writer has. */
@@ -191,10 +215,14 @@ static int join_others(struct ofs_coordinator *s, struct ofs_ask *ask,
 		for (int r = 0; r < s->group->size; r++)
 			if (!is_known(s, joined, r))
 				ask[n++].to = r;
-		if (ask_to_join(s, ask, n, joined, err) == -1 ||
+		if (ask_ranks(s, OFS_PARTICIPANT_JOIN, ask, n, joined, err) ==
+			-1 ||
 		    take_joined(s, joined, err) == -1)
 			return -1;
 	}
+	if (check_joined(s, joined, err) == -1 ||
+	    hand_over(s, ask, joined, err) == -1)
+		return -1;
 	return check_joined(s, joined, err);
 }
 

@@ -14,7 +14,7 @@ struct ofs_manifest;
 
 /* A checkpoint of several ranks is in one or several directories: local disks
  * of the ranks, or file systems shared by some of them. The participant of a
- * directory (participant.h) is a rank that sees it. The writer, rank
+ * directory (participant.h) is the lowest rank that sees it. The writer, rank
  * 0, has the stage with all uncommitted changes. In a commit it writes the new
  * files and sends each to the participants that have the old one.
  *

@@ -14,7 +14,7 @@
 #define OFS_PUBLISH_BUILT "built"
 
 struct ofs_participant_ref {
-	int rank; /* of those that see it, the one that has its lock */
+	int rank, lowest; /* of those that see it */
 	char id[OFS_LOCK_ID];
 	char *name; /* "host:/path", for the decision and for messages */
 };

@@ -354,6 +354,11 @@ static int answer(struct ofs_request *q, struct optimfs_error *err)
 		return join(q, err);
 	if (q->c.bad || k == NULL)
 		return ofs_wire_malformed(err);
+	if (op == OFS_PARTICIPANT_LEAVE) {
+		q->manifest->offered->participant = NULL;
+		participant_free(k);
+		return 0;
+	}
 	if (op == OFS_PARTICIPANT_DATA) {
 		pthread_rwlock_rdlock(&k->lock);
 		ret = data(k, &q->c, err);

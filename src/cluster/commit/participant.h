@@ -16,6 +16,7 @@ struct ofs_manifest;
  *
  *   JOIN     takes the lock beside its directory; answered with a struct
  *            ofs_join_answer
+ *   LEAVE    releases that lock
  *   RECOVER  the id that was decided, or "" (string): a call (call.h)
  *   BEGIN    number of bytes that will be written (8)
  *   NAMES    files to be written or removed, numbered in this order. For each:
@@ -33,6 +34,7 @@ struct ofs_manifest;
  * RECOVER by the next mount: the writer may or may not have decided. */
 enum ofs_participant_op {
 	OFS_PARTICIPANT_JOIN,
+	OFS_PARTICIPANT_LEAVE,
 	OFS_PARTICIPANT_RECOVER,
 	OFS_PARTICIPANT_BEGIN,
 	OFS_PARTICIPANT_NAMES,
