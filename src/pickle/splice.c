@@ -16,9 +16,13 @@
 /* The pickle is run again, to find where each item of the stack was made. The
  * opcodes that push an item are contiguous: they end where those of the next
  * item begin. A replaced or dropped item is cut out, unless a later get needs
- * what its opcodes put into the memo: then it is popped instead. FRAME opcodes
- * are hints and left out. */
+ * what its opcodes put into the memo: then it is popped instead. Gets in what is
+ * cut out, too, need nothing; where these decide, the pickle is run once more, and
+ * then they are known. That matters, because torch.load with weights_only knows no
+ * POP. FRAME opcodes are hints and left out. */
 
+/* The most further runs. */
+#define RUNS 4
 /* Memo numbers are compacted when at least this many bytes were cut. */
 #define GAP 256
 
@@ -37,6 +41,11 @@ struct memo {
 	uint64_t put, got; /* got 0: never */
 };
 
+/* Bytes [from, to) that may be cut out. */
+struct range {
+	uint64_t from, to;
+};
+
 struct tracer {
 	struct pk_parser p;
 	struct memo *memo; /* by memo index */
@@ -49,6 +58,11 @@ struct tracer {
 	struct ofs_pk_splice *edit;
 	struct patch *of; /* of each edit, same index */
 	size_t n;
+	/* In a further run: whose old items have to be popped, by edit; and the
+	 * bytes of the others, sorted and disjoint. */
+	bool *popped;
+	struct range *range;
+	size_t nranges;
 	struct patch *frame;
 	size_t nframes, cap_frames;
 	struct optimfs_error *err;
@@ -74,6 +88,21 @@ static int keep_past(struct tracer *t, struct memo m)
 	return 0;
 }
 
+static int compare_place(const void *key, const void *item)
+{
+	uint64_t at = *(const uint64_t *)key;
+	const struct range *r = item;
+
+	return at < r->from ? -1 : at >= r->to;
+}
+
+static bool may_be_cut(const struct tracer *t, uint64_t at)
+{
+	return t->nranges > 0 &&
+	    ofs_search(&at, t->range, t->nranges, sizeof(*t->range),
+		compare_place) != NULL;
+}
+
 static void memoed(struct pk_parser *p, uint64_t i, bool put)
 {
 	struct tracer *t = (struct tracer *)p; /* p is its first member */
@@ -82,7 +111,7 @@ static void memoed(struct pk_parser *p, uint64_t i, bool put)
 	if (t->counted || t->no_memory)
 		return; /* order_memo and cut_out need no entries then */
 	if (!put) {
-		if (i < t->nmemo)
+		if (i < t->nmemo && !may_be_cut(t, p->at))
 			t->memo[i].got = p->at;
 		return;
 	}
@@ -356,6 +385,14 @@ static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
 	return false;
 }
 
+/* Has the old item of edit i to be popped? */
+static bool is_popped(const struct tracer *t, size_t i)
+{
+	return t->popped != NULL
+	    ? t->popped[i]
+	    : is_needed(t, t->of[i].from, t->of[i].at);
+}
+
 /* Cut out popped items where no later opcode needs the entries that they put
  * into the memo. Returns the number of bytes removed. */
 static uint64_t cut_out(struct tracer *t)
@@ -365,7 +402,7 @@ static uint64_t cut_out(struct tracer *t)
 	for (size_t i = 0; i < t->n && !t->counted; i++) {
 		struct patch *x = &t->of[i];
 
-		if (x->from == 0 || is_needed(t, x->from, x->at))
+		if (x->from == 0 || is_popped(t, i))
 			continue;
 		x->cut += x->at - x->from;
 		x->at = x->from;
@@ -406,10 +443,8 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 	return out->bad ? ofs_no_memory(t->err) : 0;
 }
 
-static int trace_all(struct tracer *t, struct ofs_buf *out)
+static int trace_once(struct tracer *t)
 {
-	size_t begin = out->len;
-	uint64_t n;
 	int ret;
 
 	do
@@ -423,8 +458,91 @@ static int trace_all(struct tracer *t, struct ofs_buf *out)
 			    "OFS825 item %" PRIu32 " of node %" PRIu32
 			    " is not where it was",
 			    t->edit[i].item, t->edit[i].node);
-	if (t->no_memory || order_memo(t) == -1)
-		return -1; /* err is filled */
+	return t->no_memory ? -1 : order_memo(t); /* err is filled */
+}
+
+OFS_COMPARE_BY(compare_ranges, struct range, from)
+
+/* Fills range with what is not popped. */
+static void join_ranges(struct tracer *t)
+{
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		if (t->of[i].from != 0 && !t->popped[i])
+			t->range[n++] =
+			    (struct range){ t->of[i].from, t->of[i].at };
+	if (n > 0)
+		qsort(t->range, n, sizeof(*t->range), compare_ranges);
+	for (size_t i = 0; i < n; i++) {
+		struct range r = t->range[i];
+
+		if (kept == 0 || r.from >= t->range[kept - 1].to)
+			t->range[kept++] = r;
+		else if (r.to > t->range[kept - 1].to)
+			t->range[kept - 1].to = r.to;
+	}
+	t->nranges = kept;
+}
+
+/* Notes what has to be popped that was not; how much that is. */
+static size_t note_popped(struct tracer *t)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n; i++)
+		if (t->of[i].from != 0 && !t->popped[i] &&
+		    is_needed(t, t->of[i].from, t->of[i].at)) {
+			t->popped[i] = true;
+			n++;
+		}
+	return n;
+}
+
+static bool any_needed(const struct tracer *t)
+{
+	for (size_t i = 0; i < t->n && !t->counted; i++)
+		if (t->of[i].from != 0 &&
+		    is_needed(t, t->of[i].from, t->of[i].at))
+			return true;
+	return false;
+}
+
+/* Runs the pickle again, as if all that can be cut were. What is then needed is
+ * popped, and its gets count in the next run. If that does not end, all are
+ * popped. */
+static int trace_again(struct tracer *t)
+{
+	const uint8_t *p = t->p.start;
+	uint64_t n = (uint64_t)(t->p.c.end - t->p.start);
+
+	t->popped = ofs_alloc(t->n + 1, sizeof(*t->popped), t->err);
+	t->range = ofs_alloc(t->n + 1, sizeof(*t->range), t->err);
+	if (t->popped == NULL || t->range == NULL)
+		return -1;
+	for (unsigned i = 0; i < RUNS; i++) {
+		join_ranges(t);
+		t->nmemo = t->npast = t->nframes = 0;
+		pk_end(&t->p);
+		if (pk_begin(&t->p, p, n, t->err) == -1)
+			return -1;
+		t->p.memoed = memoed;
+		if (trace_once(t) == -1)
+			return -1;
+		if (note_popped(t) == 0)
+			return 0;
+	}
+	memset(t->popped, true, t->n * sizeof(*t->popped));
+	return 0;
+}
+
+static int trace_all(struct tracer *t, struct ofs_buf *out)
+{
+	size_t begin = out->len;
+	uint64_t n;
+
+	if (trace_once(t) == -1 || (any_needed(t) && trace_again(t) == -1))
+		return -1;
 	n = (uint64_t)(t->p.c.p - t->p.start);
 	pk_end(&t->p); /* frees memory before the pickle is copied */
 	if (cut_out(t) < GAP)
@@ -509,6 +627,8 @@ int ofs_pickle_splice(const uint8_t *p, uint64_t n, struct ofs_pk_edits *edits,
 	}
 	pk_end(&t.p);
 	free(t.of);
+	free(t.popped);
+	free(t.range);
 	free(t.start);
 	free(t.mark);
 	free(t.frame);

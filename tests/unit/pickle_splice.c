@@ -203,6 +203,53 @@ static void test_cut(void)
 	ofs_pickle_free(doc);
 }
 
+/* Two dropped pairs leave nothing behind if only they refer to each other;
+ * else both stay, one for the other. */
+static void test_together(void)
+{
+	static const struct {
+		const char *p;
+		size_t n;
+		const char *want;
+		size_t nwant;
+	} pair[] = {
+		{ P("\x80\x02}q\0(K\x01K\x02\x85q\x01K\x03h\x01K\x05K\x06u."),
+		    P("\x80\x02}q\0(K\x05K\x06u.") },
+		{ P("\x80\x02}q\0(K\x01K\x02\x85q\x01K\x03h\x01\x85q\x02K\x05h"
+		    "\x02u."),
+		    P("\x80\x02}q\0(K\x01K\x02\x85q\x01"
+		      "00K\x03h\x01\x85q\x02"
+		      "00K\x05h\x02u.") },
+		{ P("\x80\x02}q\0(K\x01K\x02\x85q\x01K\x03h\x01\x85q\x02K\x05h"
+		    "\x01u."),
+		    P("\x80\x02}q\0(K\x01K\x02\x85q\x01"
+		      "00K\x05h\x01u.") },
+	};
+
+	for (size_t i = 0; i < sizeof(pair) / sizeof(*pair); i++) {
+		const uint8_t *p = (const uint8_t *)pair[i].p;
+		struct optimfs_error err = { 0 };
+		struct ofs_pickle *doc =
+		    ofs_pickle_parse(p, pair[i].n, false, NULL, NULL, &err);
+		struct ofs_pk_splice edit[2] = {
+			{ .item = 0, .op = OFS_PK_DROP },
+			{ .item = 1, .op = OFS_PK_DROP },
+		};
+		struct ofs_buf out = { 0 };
+
+		edit[0].node = edit[1].node = ofs_pickle_root(doc);
+		ok(ofs_pickle_splice(p, pair[i].n,
+		       &(struct ofs_pk_edits){ .v = edit, .n = 2 }, &out,
+		       &err) == 0 &&
+			out.len == pair[i].nwant,
+		    "two pairs are dropped, %zu", i);
+		is_mem(out.data, pair[i].want, pair[i].nwant,
+		    "they leave what is needed, %zu", i);
+		ofs_buf_fini(&out);
+		ofs_pickle_free(doc);
+	}
+}
+
 /* After many pairs are dropped, memo entries are renumbered: a reader with an
  * array for the memo would need memory for the gaps. */
 static void test_gaps(void)
@@ -302,6 +349,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		test_case(i);
 	test_cut();
+	test_together();
 	test_gaps();
 	test_nowhere();
 	test_nothing();
