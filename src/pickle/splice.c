@@ -16,10 +16,11 @@
 /* The pickle is run again, to find where each item of the stack was made. The
  * opcodes that push an item are contiguous: they end where those of the next
  * item begin. A replaced or dropped item is cut out, unless a later get needs
- * what its opcodes put into the memo: then it is popped instead. Gets in what is
- * cut out, too, need nothing; where these decide, the pickle is run once more, and
- * then they are known. That matters, because torch.load with weights_only knows no
- * POP. FRAME opcodes are hints and left out. */
+ * what its opcodes put into the memo. Gets in what is cut out, too, need nothing;
+ * where these decide, the pickle is run once more, and then they are known. A
+ * string or a class is moved to the first get that needs it; what needs more than
+ * that is popped. (torch.load with weights_only knows no POP.) FRAME opcodes are
+ * hints and left out. */
 
 /* The most further runs. */
 #define RUNS 4
@@ -33,12 +34,15 @@ struct patch {
 		        * removed instead of popped; 0: they cannot */
 	const char *before, *after;
 	const struct ofs_pk_splice *edit; /* has the new bytes */
+	uint64_t moved, nmoved; /* bytes of the pickle that come here */
 	size_t order;
 };
 
-/* Where a memo entry was put, and where it was last read. */
+/* Where a memo entry was put, and where it was last and first read. */
 struct memo {
 	uint64_t put, got; /* got 0: never */
+	uint64_t first;
+	uint64_t atom; /* the opcode of a string or class; 0: not one */
 };
 
 /* Bytes [from, to) that may be cut out. */
@@ -63,7 +67,8 @@ struct tracer {
 	bool *popped;
 	struct range *range;
 	size_t nranges;
-	struct patch *frame;
+	uint64_t before;     /* the opcode before the current one */
+	struct patch *frame; /* and what is moved */
 	size_t nframes, cap_frames;
 	struct optimfs_error *err;
 };
@@ -103,6 +108,33 @@ static bool may_be_cut(const struct tracer *t, uint64_t at)
 		compare_place) != NULL;
 }
 
+/* The opcode of what is put, if it is a string or a class; else 0. */
+static uint64_t atom_of(const struct tracer *t)
+{
+	const struct pk_parser *p = &t->p;
+	uint8_t op = p->start[t->before];
+
+	return (p->op == OP_BINPUT || p->op == OP_LONG_BINPUT) &&
+		p->nstack > 0 && t->start[p->nstack - 1] == t->before &&
+		(op == OP_BINUNICODE || op == OP_SHORT_BINUNICODE ||
+		    op == OP_GLOBAL)
+	    ? t->before
+	    : 0;
+}
+
+static void note_get(struct tracer *t, struct memo *m)
+{
+	const struct pk_parser *p = &t->p;
+
+	if (may_be_cut(t, p->at))
+		return;
+	if (m->got == 0)
+		m->first = p->at;
+	m->got = p->at;
+	if (p->op != OP_BINGET && p->op != OP_LONG_BINGET)
+		m->atom = 0;
+}
+
 static void memoed(struct pk_parser *p, uint64_t i, bool put)
 {
 	struct tracer *t = (struct tracer *)p; /* p is its first member */
@@ -111,15 +143,15 @@ static void memoed(struct pk_parser *p, uint64_t i, bool put)
 	if (t->counted || t->no_memory)
 		return; /* order_memo and cut_out need no entries then */
 	if (!put) {
-		if (i < t->nmemo && !may_be_cut(t, p->at))
-			t->memo[i].got = p->at;
+		if (i < t->nmemo)
+			note_get(t, &t->memo[i]);
 		return;
 	}
 	if (grow_memo(t, i) == -1 ||
 	    (t->memo[i].got != 0 && keep_past(t, t->memo[i]) == -1))
 		t->no_memory = true;
 	else
-		t->memo[i] = (struct memo){ p->at, 0 };
+		t->memo[i] = (struct memo){ .put = p->at, .atom = atom_of(t) };
 }
 
 static int compare_edits(const void *a, const void *b)
@@ -308,6 +340,7 @@ static int step(struct tracer *t)
 	uint32_t top;
 	int ret;
 
+	t->before = p->at;
 	p->at = at;
 	if (ofs_reserve(t->start, stack + 2, t->cap_start, t->err) == -1 ||
 	    ofs_reserve(t->mark, marks + 1, t->cap_mark, t->err) == -1)
@@ -372,15 +405,17 @@ static int order_memo(struct tracer *t)
 	return 0;
 }
 
-/* Is an entry that is put between from and at read behind at? */
-static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at)
+/* Is an entry that is put between from and at read behind at? all: also one that
+ * can be moved there. */
+static bool is_needed(const struct tracer *t, uint64_t from, uint64_t at,
+    bool all)
 {
 	struct memo key = { .put = from };
 	size_t i = ofs_lower_bound(&key, t->memo, t->nmemo, sizeof(*t->memo),
 	    compare_memos);
 
 	for (; i < t->nmemo && t->memo[i].put < at; i++)
-		if (t->memo[i].got >= at)
+		if (t->memo[i].got >= at && (all || t->memo[i].atom == 0))
 			return true;
 	return false;
 }
@@ -390,7 +425,7 @@ static bool is_popped(const struct tracer *t, size_t i)
 {
 	return t->popped != NULL
 	    ? t->popped[i]
-	    : is_needed(t, t->of[i].from, t->of[i].at);
+	    : is_needed(t, t->of[i].from, t->of[i].at, true);
 }
 
 /* Cut out popped items where no later opcode needs the entries that they put
@@ -432,6 +467,8 @@ static int apply(struct tracer *t, uint64_t n, struct ofs_buf *out)
 			done = v[i].at + v[i].cut;
 		if (v[i].before != NULL)
 			ofs_buf_puts(out, v[i].before);
+		if (v[i].nmoved > 0)
+			ofs_buf_put(out, t->p.start + v[i].moved, v[i].nmoved);
 		if (v[i].edit != NULL)
 			ofs_buf_put(out, v[i].edit->bytes.data,
 			    v[i].edit->bytes.len);
@@ -492,7 +529,7 @@ static size_t note_popped(struct tracer *t)
 
 	for (size_t i = 0; i < t->n; i++)
 		if (t->of[i].from != 0 && !t->popped[i] &&
-		    is_needed(t, t->of[i].from, t->of[i].at)) {
+		    is_needed(t, t->of[i].from, t->of[i].at, false)) {
 			t->popped[i] = true;
 			n++;
 		}
@@ -503,9 +540,38 @@ static bool any_needed(const struct tracer *t)
 {
 	for (size_t i = 0; i < t->n && !t->counted; i++)
 		if (t->of[i].from != 0 &&
-		    is_needed(t, t->of[i].from, t->of[i].at))
+		    is_needed(t, t->of[i].from, t->of[i].at, true))
 			return true;
 	return false;
+}
+
+static uint64_t memo_size(const struct tracer *t, uint64_t at)
+{
+	uint8_t op = t->p.start[at];
+
+	return op == OP_BINPUT || op == OP_BINGET ? 2 : 5;
+}
+
+/* What is put in bytes that are cut out, and got elsewhere, takes the place of
+ * the first get, with its put. */
+static int move_atoms(struct tracer *t)
+{
+	for (size_t i = 0; i < t->nmemo; i++) {
+		const struct memo *m = &t->memo[i];
+
+		if (!may_be_cut(t, m->put))
+			continue;
+		if (ofs_grow(t->frame, t->nframes, t->cap_frames, t->err) == -1)
+			return -1;
+		t->frame[t->nframes++] = (struct patch){
+			.at = m->first,
+			.cut = memo_size(t, m->first),
+			.moved = m->atom,
+			.nmoved = m->put + memo_size(t, m->put) - m->atom,
+			.order = SIZE_MAX,
+		};
+	}
+	return 0;
 }
 
 /* Runs the pickle again, as if all that can be cut were. What is then needed is
@@ -530,7 +596,7 @@ static int trace_again(struct tracer *t)
 		if (trace_once(t) == -1)
 			return -1;
 		if (note_popped(t) == 0)
-			return 0;
+			return move_atoms(t);
 	}
 	memset(t->popped, true, t->n * sizeof(*t->popped));
 	return 0;

@@ -179,6 +179,19 @@ like "which is said" "$(cat "$scratch/out")" \
     "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *"
 ok "it is as it was, too" diff -r "$data/fsdp_dtensor/swiglu_w3/ckpt/iter_0000007" "$run/step-300"
 
+# torch.load with weights_only, its default, knows no POP.
+rm -r "$run"/step-300
+mkdir "$run/step-300"
+cp "$data/evidence/adafactor.pt" "$run/step-300/state.pt"
+chmod -R u+w "$run/step-300"
+status "a file of torch.save loses its optimizer" 0 "$OPTIMFS" thin --keep-last 1 \
+    --drop optim --yes "$run"
+is "its pickle has only opcodes that torch.load takes" "$(python3 -c 'import pickletools, sys, zipfile
+z = zipfile.ZipFile(sys.argv[1])
+name, = [n for n in z.namelist() if n.endswith("data.pkl")]
+names = {op.name for op, _, _ in pickletools.genops(z.read(name))}
+print("EMPTY_DICT" in names, "POP" in names)' "$run/step-300/state.pt")" "True False"
+
 # Killed at any time, each is the old one or the new one.
 # A sum of the model alone names its paths in another way: compare by trees.
 model_sum() { "$OPTIMFS" sum "$run/$1" | cut -d ' ' -f 1; }

@@ -224,6 +224,13 @@ static void test_together(void)
 		    "\x01u."),
 		    P("\x80\x02}q\0(K\x01K\x02\x85q\x01"
 		      "00K\x05h\x01u.") },
+		/* a string and a class go to where they are needed first */
+		{ P("\x80\x02}q\0(K\x01X\2\0\0\0abq\x01K\x03"
+		    "ca\nb\nq\x02K\x05h\x02K\x06h\x01K\x07h\x02"
+		    "u."),
+		    P("\x80\x02}q\0(K\x05"
+		      "ca\nb\nq\x02K\x06X\2\0\0\0abq\x01K\x07h\x02"
+		      "u.") },
 	};
 
 	for (size_t i = 0; i < sizeof(pair) / sizeof(*pair); i++) {
