@@ -259,6 +259,7 @@ const struct ofs_verb ofs_verb_mount = {
 	    "Speed and memory:\n"
 	    "  cache=SIZE threads=N readahead=SIZE direct\n"
 	    "  cache_dir=DIR cache_disk=SIZE  keep what servers sent\n"
+	    "  requests=N request_size=SIZE  what servers are asked at once\n"
 	    "  assemble=off|auto|always assemble_max=SIZE\n"
 	    "The mount:\n"
 	    "  allow_other        other users may read it, as file modes allow\n"

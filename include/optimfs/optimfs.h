@@ -96,6 +96,11 @@ struct optimfs_options {
 	 * an address with is that of the process. */
 	const char *cache_dir;
 	uint64_t cache_disk;
+	/* How many ranges of files a server is asked for at once, 0: 16, at
+	 * most 64; and the bytes of one, 0: 8 MiB, at least 128 KiB, at most
+	 * 64 MiB. The first address that a process opens decides. */
+	unsigned requests;
+	uint64_t request_size;
 };
 #define OPTIMFS_NO_TIMEOUT (~0u)
 
@@ -103,8 +108,8 @@ struct optimfs_options {
  * checkpoint may be one; it is read-only. */
 bool optimfs_is_address(const char *path);
 /* Before threads that open path are confined: loads what reading an address
- * needs, starts the thread that talks to servers, and makes cache_dir. Does
- * nothing for a path. options: timeout, cache_dir and cache_disk count. ENOSYS
+ * needs, starts the threads that talk to servers, and makes cache_dir. Does
+ * nothing for a path. options: those for addresses count. ENOSYS
  * (OFS921), OFS928. */
 int optimfs_connect(const char *path, const struct optimfs_options *options,
     struct optimfs_error *err);

@@ -60,7 +60,9 @@ class Options(c.Structure):
                 ("names", c.c_char_p),
                 ("timeout", c.c_uint),
                 ("cache_dir", c.c_char_p),
-                ("cache_disk", c.c_uint64)]
+                ("cache_disk", c.c_uint64),
+                ("requests", c.c_uint),
+                ("request_size", c.c_uint64)]
 
 
 class Attr(c.Structure):

@@ -465,7 +465,9 @@ def open(path: PathLike, *, type: Optional[str] = None,
          names: Optional[PathLike] = None,
          cache: Optional[int] = None,
          cache_dir: Optional[PathLike] = None,
-         cache_disk: Optional[int] = None, max_metadata: Optional[int] = None,
+         cache_disk: Optional[int] = None, requests: Optional[int] = None,
+         request_size: Optional[int] = None,
+         max_metadata: Optional[int] = None,
          parse_mem: Optional[int] = None, strict: bool = False,
          follow: bool = False) -> Checkpoint:
     """Open a checkpoint of any format that optimfs reads.
@@ -478,8 +480,9 @@ def open(path: PathLike, *, type: Optional[str] = None,
     a part of the checkpoint), base (for a version of a run that is stored as
     changes, "RUN:3": the checkpoint that the first version changes), names (a file with families of names for views),
     cache (bytes of memory for decoded data), cache_dir and cache_disk (a
-    directory that keeps what was read of addresses, and its bytes; the first
-    one of a process counts), max_metadata and parse_mem (limits in bytes for an index,
+    directory that keeps what was read of addresses, and its bytes), requests
+    and request_size (how many ranges a server is asked for at once, and the
+    bytes of one; of these four what a process gives first counts), max_metadata and parse_mem (limits in bytes for an index,
     and for the memory to parse one), strict (refuse a damaged checkpoint),
     follow (symbolic links).
 
@@ -492,5 +495,6 @@ def open(path: PathLike, *, type: Optional[str] = None,
                       subtree=subtree, fill=fill, join=join, base=base,
                       names=names, cache=cache,
                       cache_dir=cache_dir, cache_disk=cache_disk,
+                      requests=requests, request_size=request_size,
                       max_metadata=max_metadata, parse_mem=parse_mem,
                       strict=strict, follow=follow)

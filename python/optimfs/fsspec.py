@@ -31,8 +31,9 @@ class OptimfsFileSystem(AbstractFileSystem):
                  **options: Any) -> None:
         mine = {k: options.pop(k) for k in (
             "ids", "units", "optim_key", "model_key", "subtree", "fill",
-            "join", "base", "names", "cache", "cache_dir", "cache_disk", "max_metadata",
-            "parse_mem", "strict", "follow")
+            "join", "base", "names", "cache", "cache_dir", "cache_disk",
+            "requests", "request_size", "max_metadata", "parse_mem",
+            "strict", "follow")
             if k in options}
         super().__init__(path=path, type=type, **options)
         self._checkpoint = _open(path, type=type, **mine)

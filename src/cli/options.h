@@ -94,6 +94,15 @@ extern const char *const ofs_run_names[];
 	     .choices = ofs_run_names,                                  \
 	     .offset = (at) + offsetof(struct optimfs_options, run) },  \
  {                                                                      \
+  .name = "requests", .kind = OFS_OPTION_COUNT, .min = 1, .max = 64,    \
+  .offset = (at) + offsetof(struct optimfs_options, requests)           \
+ },                                                                     \
+ {                                                                      \
+  .name = "request_size", .kind = OFS_OPTION_SIZE, .min = 128 << 10,    \
+  .max = 64 << 20,                                                      \
+  .offset = (at) + offsetof(struct optimfs_options, request_size)       \
+ },                                                                     \
+ {                                                                      \
   .name = "runs_open", .kind = OFS_OPTION_COUNT, .min = 1, .max = 1024, \
   .offset = (at) + offsetof(struct optimfs_options, runs_open)          \
  }

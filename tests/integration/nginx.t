@@ -50,6 +50,14 @@ if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big
 	n=$(grep -c . access.log)
 	[ "$n" -le 28 ]
 	tap_result $? "and is read by few requests" || diag "$n requests"
+	: >access.log
+	is "in ranges of 1 MiB it is the same" \
+	    "$("$OPTIMFS" cat -o requests=64,request_size=1m "$plain/long" $name | cksum)" \
+	    "$("$OPTIMFS" cat www/long $name | cksum)"
+	n=$(grep -c . access.log)
+	[ "$n" -ge 160 ]
+	tap_result $? "of which there are 160" || diag "$n requests"
+	not_ok "a range is not shorter than a block" "$OPTIMFS" cat -o request_size=64k "$plain/long" $name
 	ok "cp reads the same" "$OPTIMFS" cp -q "$plain/long" $name copy
 	is "from beginning to end" "$(cksum <copy)" "$("$OPTIMFS" cat www/long $name | cksum)"
 	"$OPTIMFS" cat "$plain/long" $name >/dev/full 2>err
@@ -62,7 +70,7 @@ if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big
 	is "after what comes before it" "$(stat -c %s part)" $((64 << 20))
 	rm -r www/long copy part
 else
-	skip 12 "mkdcp is not built, or the disk has no room"
+	skip 15 "mkdcp is not built, or the disk has no room"
 fi
 
 # an object that is replaced while it is read

@@ -12,9 +12,8 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-/* Connections to one server, and in all. */
-#define HOST_CONNECTIONS 16
-#define CONNECTIONS      64
+/* Connections in all. */
+#define CONNECTIONS 64
 /* One processor receives about 2 GB/s, and less with TLS. */
 #define THREADS 4
 /* Less than this many bytes a second is silence. */
@@ -50,7 +49,7 @@ struct worker {
 };
 
 struct ofs_http_module {
-	unsigned timeout;
+	unsigned timeout, connections;
 	char agent[64];
 	/* Protects waiting and load of workers, and left of each batch. */
 	pthread_mutex_t lock;
@@ -423,7 +422,7 @@ static int hire(struct ofs_http_module *m, size_t n)
 	if (w->multi == NULL)
 		return ENOMEM;
 	curl_multi_setopt(w->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
-	    (long)(HOST_CONNECTIONS / n));
+	    (long)((m->connections + n - 1) / n));
 	curl_multi_setopt(w->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
 	    (long)(CONNECTIONS / n));
 	code = pthread_create(&thread, NULL, serve, w);
@@ -454,6 +453,7 @@ static struct ofs_http_module *start(const struct ofs_http_config *config,
 		return NULL;
 	}
 	m->timeout = config->timeout;
+	m->connections = config->connections;
 	snprintf(m->agent, sizeof(m->agent), "%s", config->agent);
 	pthread_mutex_init(&m->lock, NULL);
 	while (m->nworkers < n && code == 0)

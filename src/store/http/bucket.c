@@ -136,7 +136,7 @@ int ofs_bucket_list(const struct ofs_bucket *b, ofs_bucket_fn *each, void *ctx,
     struct optimfs_error *err)
 {
 	struct ofs_http_site *s =
-	    site_of(b->address, &b->url, b->s->http->timeout, err);
+	    site_of(b->address, &b->url, b->s->http->limits.timeout, err);
 	struct optimfs_error why;
 	int ret;
 

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/module.h"
+#include "store/http/blocks.h"
 #include "store/http/texts.h"
 
 /* Before a server is asked again, in milliseconds. */
@@ -30,6 +31,10 @@
 /* Of an error in place of a range. S3 repeats a token that has expired. */
 #define ERROR_MOST ((size_t)16 << 10)
 
+/* By default. */
+#define REQUESTS 16
+#define RANGE    (UINT64_C(8) << 20)
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ofs_http *the_client;
 static pid_t the_process;
@@ -37,7 +42,8 @@ static pid_t the_process;
 static int load(struct ofs_http *h, struct optimfs_error *err)
 {
 	const struct ofs_http_config config = {
-		.timeout = h->timeout,
+		.timeout = h->limits.timeout,
+		.connections = h->limits.requests,
 		.agent = "optimfs/" PACKAGE_VERSION,
 	};
 	char why[256];
@@ -55,8 +61,22 @@ static int load(struct ofs_http *h, struct optimfs_error *err)
 	return h->m == NULL ? -1 : 0;
 }
 
+static struct ofs_http_limits with_defaults(struct ofs_http_limits l)
+{
+	if (l.requests == 0)
+		l.requests = REQUESTS;
+	if (l.requests > OFS_HTTP_REQUESTS_MOST)
+		l.requests = OFS_HTTP_REQUESTS_MOST;
+	if (l.range == 0)
+		l.range = RANGE;
+	/* what is kept on a disk is in one range */
+	l.range = l.range < OFS_HTTP_BLOCK ? OFS_HTTP_BLOCK
+					   : l.range - l.range % OFS_HTTP_BLOCK;
+	return l;
+}
+
 /* The threads of the module do not survive a fork. What it had stays. */
-const struct ofs_http *ofs_http_client(unsigned timeout,
+const struct ofs_http *ofs_http_client(const struct ofs_http_limits *limits,
     struct optimfs_error *err)
 {
 	struct ofs_http *h = NULL;
@@ -67,7 +87,7 @@ const struct ofs_http *ofs_http_client(unsigned timeout,
 	} else {
 		h = ofs_alloc(1, sizeof(*h), err);
 		if (h != NULL)
-			h->timeout = timeout;
+			h->limits = with_defaults(*limits);
 		if (h != NULL && load(h, err) == -1) {
 			free(h);
 			h = NULL;
@@ -403,9 +423,9 @@ bool ofs_http_wait(struct ofs_http_pace *p, bool moved)
 	if (ms < p->told)
 		ms = p->told;
 	p->told = 0;
-	if (p->h->timeout == 0 ? p->tries > TRIES_MOST
-			       : ofs_clock_ms() + ms - p->since >
-		    (int64_t)p->h->timeout * 1000)
+	if (p->h->limits.timeout == 0 ? p->tries > TRIES_MOST
+				      : ofs_clock_ms() + ms - p->since >
+		    (int64_t)p->h->limits.timeout * 1000)
 		return false;
 	sleep_ms(ms);
 	return true;

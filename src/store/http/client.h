@@ -14,21 +14,28 @@
 #include "store/http/answer.h"
 #include "store/http/module.h"
 
-/* The module, loaded, with its thread. There is one in a process. */
+struct ofs_http_limits {
+	unsigned timeout;  /* seconds without progress; 0: no limit */
+	unsigned requests; /* that are sent together; 0: 16 */
+	uint64_t range;    /* bytes of one of them; 0: 8 MiB */
+};
+#define OFS_HTTP_REQUESTS_MOST 64
+
+/* The module, loaded, with its threads. There is one in a process. */
 struct ofs_http {
 	const struct ofs_http_ops *ops;
 	struct ofs_http_module *m;
-	unsigned timeout;        /* seconds without progress; 0: no limit */
-	struct ofs_http *before; /* of the process that forked this one */
+	struct ofs_http_limits limits; /* none is 0 but timeout */
+	struct ofs_http *before;       /* of the process that forked this one */
 };
 
 struct ofs_http_counters {
 	_Atomic uint64_t requests, bytes, retries;
 };
 
-/* Loads the module on first use, and after a fork; the first timeout counts.
+/* Loads the module on first use, and after a fork; the first limits count.
  * NULL: ENOSYS (OFS921). */
-const struct ofs_http *ofs_http_client(unsigned timeout,
+const struct ofs_http *ofs_http_client(const struct ofs_http_limits *limits,
     struct optimfs_error *err);
 
 /* How long a server is asked again. */

@@ -18,9 +18,8 @@
  * together. Of those that are short, or read onward, blocks are kept, and more is
  * fetched than was asked for: twice as much each time. */
 #define GAP     (UINT64_C(1) << 20)
-#define RANGE   (UINT64_C(8) << 20)
 #define REST    (UINT64_C(128) << 10)
-#define AT_ONCE 16
+#define AT_ONCE OFS_HTTP_REQUESTS_MOST
 #define LATE_MS 1000
 #define SHORT   (UINT64_C(1) << 20)
 
@@ -60,13 +59,13 @@ static int add_part(struct fetching *f, const struct ofs_segment *seg,
 static int cut_run(struct fetching *f, struct ofs_segment run,
     struct optimfs_error *err)
 {
-	uint64_t left = run.len;
+	uint64_t range = f->s->http->limits.range, left = run.len;
 
 	run.n = 1;
 	while (left > 0) {
-		run.len = RANGE;
+		run.len = range;
 		if (f->s->disk != NULL) /* no block is in two ranges */
-			run.len -= run.src % RANGE;
+			run.len -= run.src % range;
 		/* a short rest is no request of its own */
 		if (run.len + REST > left)
 			run.len = left;
@@ -98,9 +97,10 @@ static int cut(struct fetching *f, const struct ofs_segment *seg,
 {
 	struct ofs_segment up = upward(seg), part;
 	uint64_t pitch = (uint64_t)up.src_pitch, most = 1;
+	uint64_t range = f->s->http->limits.range;
 
-	if (up.n > 1 && up.len < RANGE && pitch < up.len + GAP)
-		most = pitch == 0 ? up.n : (RANGE - up.len) / pitch + 1;
+	if (up.n > 1 && up.len < range && pitch < up.len + GAP)
+		most = pitch == 0 ? up.n : (range - up.len) / pitch + 1;
 	for (uint64_t i = 0; i < up.n; i += part.n) {
 		part = up;
 		part.src += i * pitch;
@@ -146,7 +146,7 @@ static struct range join_parts(const struct fetching *f, size_t i)
 		end = end_of(p) > r.end ? end_of(p) : r.end;
 		if (p->object != r.file ||
 		    (p->src > r.end && p->src - r.end >= GAP) ||
-		    end - r.first > RANGE + REST)
+		    end - r.first > f->s->http->limits.range + REST)
 			break;
 		r.end = end;
 		r.n++;
@@ -164,7 +164,7 @@ static uint64_t window_of(struct ofs_http_site *s, const struct range *r)
 	node = &s->node[r->file];
 	if (r->first != node->onward || node->window == 0)
 		node->window = OFS_HTTP_BLOCK;
-	else if (node->window < RANGE)
+	else if (node->window < s->http->limits.range)
 		node->window *= 2;
 	node->onward = r->end;
 	window = node->window;
@@ -423,7 +423,7 @@ static int fetch_round(struct fetching *f, struct round *k, size_t *part,
 	int ret = 0;
 
 	k->n = k->asked = 0;
-	while (ret == 0 && *part < f->n && k->n < AT_ONCE) {
+	while (ret == 0 && *part < f->n && k->n < f->s->http->limits.requests) {
 		struct range *r = &k->r[k->n++];
 
 		*r = join_parts(f, *part);
@@ -482,7 +482,9 @@ static int learn_tags(struct fetching *f, struct round *k,
 
 	while (ret == 0 && i < f->n) {
 		k->n = k->asked = 0;
-		for (; ret == 0 && i < f->n && k->asked < AT_ONCE; i++)
+		for (; ret == 0 && i < f->n &&
+		     k->asked < f->s->http->limits.requests;
+		     i++)
 			if (i == 0 ||
 			    f->part[i].object != f->part[i - 1].object)
 				ret = add_question(f->s, f->part[i].object, k,

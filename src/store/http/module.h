@@ -19,7 +19,7 @@
  *
  * It exports a struct ofs_http_ops called optimfs_http_module. New members are
  * only added at the end, with a new version. */
-#define OFS_HTTP_VERSION 3
+#define OFS_HTTP_VERSION 4
 #define OFS_HTTP_SYMBOL  "optimfs_http_module"
 
 /* The most bytes of the headers of an answer. */
@@ -29,6 +29,7 @@ struct ofs_http_module;
 
 struct ofs_http_config {
 	unsigned timeout; /* seconds that a server may be silent; 0: no limit */
+	unsigned connections; /* to one server, if it has no HTTP/2 */
 	const char *agent;
 };
 

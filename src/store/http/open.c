@@ -76,6 +76,7 @@ int ofs_http_prepare(const char *address, const struct optimfs_options *options,
 	const struct ofs_http_kind *kind;
 	bool nodes = ofs_nodes_are(address);
 	struct ofs_names names;
+	struct ofs_http_limits limits;
 	const struct ofs_http *http;
 	struct ofs_url url;
 
@@ -88,7 +89,12 @@ int ofs_http_prepare(const char *address, const struct optimfs_options *options,
 	} else if (parse(address, &url, err) == -1) {
 		return -1;
 	}
-	http = ofs_http_client(ofs_http_timeout(options->timeout), err);
+	limits = (struct ofs_http_limits){
+		.timeout = ofs_http_timeout(options->timeout),
+		.requests = options->requests,
+		.range = options->request_size,
+	};
+	http = ofs_http_client(&limits, err);
 	if (http == NULL)
 		return -1;
 	if (ofs_http_disk(options->cache_dir, options->cache_disk, err) ==
@@ -281,7 +287,7 @@ static struct ofs_http_site *kept_site(const char *address, char **path)
 	pthread_mutex_lock(&kept_lock);
 	s = kept;
 	if (s != NULL &&
-	    (s->http != ofs_http_client(s->http->timeout, NULL) ||
+	    (s->http != ofs_http_client(&s->http->limits, NULL) ||
 		now - kept_ms > KEPT_MS || now - used_ms > IDLE_MS))
 		s = NULL;
 	*path = s == NULL ? NULL : path_in(s, address);

@@ -565,7 +565,8 @@ struct ofs_http_site *ofs_http_site_new(const struct ofs_http_kind *kind,
     const char *address, size_t n, const struct ofs_url *url, unsigned timeout,
     struct optimfs_error *err)
 {
-	const struct ofs_http *http = ofs_http_client(timeout, err);
+	const struct ofs_http_limits limits = { .timeout = timeout };
+	const struct ofs_http *http = ofs_http_client(&limits, err);
 	struct ofs_http_site *s;
 
 	if (http == NULL)
