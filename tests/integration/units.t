@@ -62,6 +62,11 @@ cp "$ck"/optim_rank*.pt "$scratch/optim"
 like "nested units without an order are refused" \
     "$("$OPTIMFS" ls -o "units=$data/units.json" "$scratch/optim" 2>&1)" \
     "*OFS164 *order of the model is not known*needs parameters*"
+python3 -c 'import json, sys
+print(json.dumps(json.load(open(sys.argv[1]))[::-1]))' "$data/units.json" >"$scratch/reversed.json"
+like "so are units that come before the one that they are parts of" \
+    "$("$OPTIMFS" ls -o "units=$scratch/reversed.json" "$scratch/optim" 2>&1)" \
+    "*OFS164 *order of the model is not known*needs parameters*"
 printf '{"units": %s, "parameters": [%s]}\n' "$(cat "$data/units.json")" \
     "$(sed 's/.*/"&"/; $!s/$/,/' "$scratch/good")" >"$scratch/order.json"
 

@@ -325,13 +325,34 @@ static int match_units(struct ofs_fsdp_optim *o, struct optimfs_error *err)
 typedef int order_fn(const struct ofs_fsdp_optim *o, struct ofs_unit_place *at,
     uint32_t *n, struct optimfs_error *err);
 
-/* Is the module of unit b part of that of unit a? */
-static bool is_within(const struct ofs_unit *a, const struct ofs_unit *b)
+/* Is module m part of another one of these? */
+static bool is_nested(const struct ofs_keys *modules, struct ofs_str m)
 {
-	struct ofs_str m = a->prefix, in = b->prefix;
+	while (m.len > 0) {
+		m.len--;
+		while (m.len > 0 && m.p[m.len] != '.')
+			m.len--;
+		if (ofs_keys_has(modules, m))
+			return true;
+	}
+	return false;
+}
 
-	return in.len > m.len && memcmp(in.p, m.p, m.len) == 0 &&
-	    (m.len == 0 || in.p[m.len] == '.');
+/* 1: units are parts of others, in whatever order the units file has them. */
+static int has_nested(const struct ofs_units *u, struct optimfs_error *err)
+{
+	struct ofs_keys modules = { 0 };
+	int ret = 0;
+
+	for (uint32_t i = 0; i < u->n && ret == 0; i++)
+		if (u->unit[i].flat.nparams > 0 &&
+		    ofs_keys_add(&modules, u->unit[i].prefix, err) == OFS_NONE)
+			ret = -1;
+	for (uint32_t i = 0; i < u->n && ret == 0; i++)
+		if (u->unit[i].flat.nparams > 0)
+			ret = is_nested(&modules, u->unit[i].prefix);
+	ofs_keys_fini(&modules);
+	return ret;
 }
 
 /* The order of the units file; parameters of no unit are skipped: their state
@@ -341,29 +362,24 @@ static int order_of_units(const struct ofs_fsdp_optim *o,
     struct ofs_unit_place *at, uint32_t *n, struct optimfs_error *err)
 {
 	const struct ofs_units *u = o->f->units;
-	const struct ofs_unit *last = NULL;
+	int nested = u->norder == 0 ? has_nested(u, err) : 0;
 
+	if (nested == -1)
+		return -1;
+	if (nested == 1)
+		return optimfs_fail(err, EINVAL,
+		    "OFS164 parameter IDs: the order of the model is not "
+		    "known, because units are parts of others; the units file "
+		    "needs parameters or param_groups (" OFS_DUMP_UNITS
+		    "), or give -o ids=FILE");
 	*n = 0;
 	for (uint32_t i = 0; i < u->norder; i++) {
 		at[*n] = ofs_fsdp_find(o->f, u->order[i]);
 		*n += at[*n].unit != OFS_NONE;
 	}
-	for (uint32_t i = 0; i < u->n && u->norder == 0; i++) {
-		const struct ofs_unit *unit = &u->unit[i];
-
-		if (unit->flat.nparams == 0)
-			continue;
-		if (last != NULL && is_within(last, unit))
-			return optimfs_fail(err, EINVAL,
-			    "OFS164 parameter IDs: the order of the model is "
-			    "not known, because units are parts of others; "
-			    "the units file needs parameters or "
-			    "param_groups (" OFS_DUMP_UNITS
-			    "), or give -o ids=FILE");
-		last = unit;
-		for (uint32_t k = 0; k < unit->flat.nparams; k++)
+	for (uint32_t i = 0; i < u->n && u->norder == 0; i++)
+		for (uint32_t k = 0; k < u->unit[i].flat.nparams; k++)
 			at[(*n)++] = (struct ofs_unit_place){ i, k };
-	}
 	return 0;
 }
 
