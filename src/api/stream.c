@@ -182,5 +182,5 @@ int optimfs_file_stream(struct optimfs_file *file, optimfs_sink_fn *sink,
 		return read_on(file, NEAR_SIZE, sink, ctx, err);
 	if (s.size > s.step)
 		ret = read_together(&s, sink, ctx, err);
-	return ret == 1 ? read_on(file, (size_t)most, sink, ctx, err) : ret;
+	return ret == 1 ? read_on(file, (size_t)s.step, sink, ctx, err) : ret;
 }

@@ -272,8 +272,10 @@ static void expect(const struct ofs_combination *sum, size_t type,
 				y = (int8_t)y;
 			}
 			ofs_put_le(out + i * 8,
-			    (uint64_t)sum->source[0].weight * (uint64_t)x +
-				(uint64_t)sum->source[1].weight * (uint64_t)y,
+			    (uint64_t)(int64_t)sum->source[0].weight *
+				    (uint64_t)x +
+				(uint64_t)(int64_t)sum->source[1].weight *
+				    (uint64_t)y,
 			    8);
 			continue;
 		}
