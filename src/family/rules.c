@@ -84,10 +84,14 @@ static bool is_name(struct ofs_str s)
 		char c = s.p[i];
 		bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 
-		if (!letter && !(c >= '0' && c <= '9') && c != '_' &&
-		    c != '-' && c != '.' && c != '*')
+		bool digit = c >= '0' && c <= '9';
+
+		if (!letter && !digit && c != '_' && c != '-' && c != '.' &&
+		    c != '*')
 			return false;
-		if ((c == '.' && before == '.') || (c == '*' && before == '*'))
+		/* where would the number of a star end? */
+		if ((c == '.' && before == '.') ||
+		    ((c == '*' || digit) && before == '*'))
 			return false;
 	}
 	return before != '.';
@@ -98,7 +102,7 @@ static int check_name(struct parse *p, struct ofs_str s)
 	if (!is_name(s))
 		return wrong(p,
 		    "'%.*s' is no name: letters, digits, '_', '-' and '*', "
-		    "joined by single dots",
+		    "joined by single dots, no digit behind a '*'",
 		    OFS_STR_ARGS(s, 80));
 	return count_stars(s) <= OFS_FAMILY_STARS
 	    ? 0

@@ -421,6 +421,7 @@ bad() {
 	like "$1: OFS891 with its line" "$(tap_said)" "*OFS891 *my.names: line 2: *"
 }
 bad "a path in a name" 'decoder.x = ../../etc/passwd'
+bad "a digit behind a star" 'decoder.*0.x = model.*0.x'
 bad "two dots" 'decoder..x = model.x'
 bad "a slash" 'decoder.x = model/x'
 bad "no right side" 'decoder.x ='

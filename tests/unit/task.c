@@ -159,8 +159,8 @@ static void do_well(struct job *j, int r, struct optimfs_group *w)
 	t->ret[r] = -1;
 	ofs_buf_puts(&b, r == 0 ? "zero" : "somebody else");
 	if (ofs_task_begin(w, take, t, &well, &j->err[r]) == -1 ||
-	    ofs_task_broadcast(w, &b, &got, &j->err[r]) == -1 ||
-	    ofs_task_who(w, r % 2 == 1, who, &j->err[r]) == -1)
+	    ofs_task_broadcast(w, 0, &b, &got, &j->err[r]) == -1 ||
+	    ofs_task_who(w, 0, r % 2 == 1, who, &j->err[r]) == -1)
 		return;
 	ofs_buf_fini(&b);
 	if (got.len != 4 || memcmp(got.data, "zero", 4) != 0 || who[0] ||
@@ -211,6 +211,40 @@ static void test_begin(void)
 	    "a rank that cannot begin fails the task on all ranks");
 	is_int(t.job.err[0].code, ENOSPC,
 	    "a failed begin has the error of the rank");
+}
+
+/* One rank has failed before all exchange something. */
+static void exchange_badly(struct job *j, int r, struct optimfs_group *w)
+{
+	struct test *t = (struct test *)j;
+	struct optimfs_error well = { 0 };
+	struct ofs_buf b = { 0 }, got = { 0 };
+	bool who[MAX_RANKS];
+	int ret = 0;
+
+	if (ofs_task_begin(w, take, t, &well, &j->err[r]) == -1)
+		return;
+	if (r == t->bad)
+		ret = optimfs_fail(&j->err[r], ENOSPC, "full");
+	t->ret[r] = ofs_task_broadcast(w, ret, &b, &got, &j->err[r]);
+	if (r == t->bad)
+		optimfs_fail(&j->err[r], EDQUOT, "its disk is full");
+	if (ofs_task_who(w, ret, true, who, &j->err[r]) == 0)
+		t->ret[r] = 1;
+	ofs_task_end(w);
+	ofs_buf_fini(&got);
+}
+
+static void test_exchange(int bad)
+{
+	struct test t = { .job = { .size = 3, .work = exchange_badly },
+		.bad = bad };
+
+	run(&t.job);
+	is_int(count_ret(&t, -1), 3,
+	    "rank %d has failed: all ranks fail, and exchange nothing", bad);
+	is_int(t.job.err[bad == 0 ? 2 : 0].code, EDQUOT,
+	    "rank %d has failed: others get its error", bad);
 }
 
 /* One rank fails at once, the others work until they learn of it. */
@@ -352,6 +386,8 @@ int main(void)
 	test_assign_many();
 	test_well();
 	test_begin();
+	test_exchange(0);
+	test_exchange(2);
 	test_fail(2);
 	test_fail(0);
 	test_death(2);
