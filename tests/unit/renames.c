@@ -527,7 +527,7 @@ static const struct {
 	{ "pytorch/torchsave_full/ckpt/state.pt", NULL,
 	    "cccccccc-rcccccccccccxccc" },
 	{ "pytorch/torchsave_full/ckpt/state_legacy.pt", NULL,
-	    "ccrccxxc-rcccccxxcccxxxcc" },
+	    "ccrccxxc-rcccxxxxcccxxxcc" },
 	{ "pytorch/rank_dtensor_fsdp2_tp_w4/ckpt", NULL,
 	    "ccrcccxccrc--ccccc--xxxc-" },
 	{ "pytorch/rank_dtensor_fsdp2_tp_w4/ckpt_raw", NULL,
