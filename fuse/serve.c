@@ -303,11 +303,32 @@ static int add_options(const struct server *s, struct fuse_args *args)
 	return ret;
 }
 
+/* Is there what mounts without root? libfuse looks below /usr/bin, too. */
+static bool has_fusermount(void)
+{
+	const char *path = getenv("PATH");
+	char *dirs = strdup(path != NULL ? path : ""), *next = dirs, *dir;
+	char name[PATH_MAX];
+	bool found = access("/usr/bin/fusermount3", X_OK) == 0;
+
+	while (!found && (dir = strsep(&next, ":")) != NULL) {
+		snprintf(name, sizeof(name), "%s/fusermount3", dir);
+		found = access(name, X_OK) == 0;
+	}
+	free(dirs);
+	return found;
+}
+
 static int mount_failed(const struct server *s, struct optimfs_error *err)
 {
 	char text[OFS_LOG_KEPT];
 	const char *why = ofs_log_kept(text);
 
+	if (geteuid() != 0 && !has_fusermount())
+		return optimfs_fail(err, EIO,
+		    "OFS758 cannot mount on %s: without root, that takes "
+		    "fusermount3: install the package fuse3 (ls, cat, cp and "
+		    "diff work without a mount)", s->v->point);
 	return optimfs_fail(err, EIO, "OFS758 cannot mount on %s%s%s",
 	    s->v->point, why[0] != '\0' ? ": " : "", why);
 }

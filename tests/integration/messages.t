@@ -161,8 +161,22 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 		    mount step-1000 locked
 		;;
 	esac
+	fusermount=$(command -v fusermount3)
+	if [ -n "$fusermount" ] && [ -c /dev/fuse ] && unshare -m true 2>/dev/null; then
+		mkdir open
+		chmod 777 open
+		LD_LIBRARY_PATH="$scratch" unshare -m sh -c '
+		    mount --bind /dev/null "$1" &&
+		    exec setpriv --reuid 65534 --clear-groups "$2/optimfs" mount step-1000 open' \
+		    sh "$(realpath "$fusermount")" "$scratch" >out 2>&1
+		like "a plain user without fusermount3 learns what to install" \
+		    "$(grep ^optimfs: out)" \
+		    'optimfs: OFS758 cannot mount on */open: without root, * install the package fuse3*'
+	else
+		skip 1 "no fusermount3, /dev/fuse or unshare"
+	fi
 else
-	skip 6 "not root, or no setpriv"
+	skip 7 "not root, or no setpriv"
 fi
 
 name=$(printf 'a\033[31m\nb')
