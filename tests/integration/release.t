@@ -65,6 +65,7 @@ if [ -e "$arm" ] && [ "$arm" != "$wheel" ] && command -v qemu-aarch64-static >/d
 	        sort -u | while read -r name; do
 	        [ -e "$scratch/arm/optimfs/lib/$name" ] || echo "$name"
 	    done)" ""
+	chmod +x "$scratch"/arm/optimfs-*.data/scripts/optimfs
 	is "its program reads" "$(qemu-aarch64-static "$scratch"/arm/optimfs-*.data/scripts/optimfs cat \
 	    -o sandbox=off "$ck" optim/param_groups/0/lr)" 0.001
 else
