@@ -27,8 +27,8 @@ static int by_fusermount(const char *point, bool lazy,
 	pid_t pid;
 
 	if (access("/etc/mtab", F_OK) == -1 && errno == ENOENT)
-		return optimfs_fail(err, ENOENT,
-		    "%s: fusermount3 needs /etc/mtab, which does not exist: as "
+		return optimfs_fail(err, EIO,
+		    "OFS758 %s: fusermount3 needs /etc/mtab, which does not exist: as "
 		    "root, ln -s /proc/self/mounts /etc/mtab",
 		    point);
 	code = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv,
