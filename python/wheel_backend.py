@@ -35,7 +35,7 @@ Name: optimfs
 Version: {version}
 Summary: Sharded training checkpoints as plain tensors and files
 License: Apache-2.0
-Requires-Python: >=3.9
+{home}Requires-Python: >=3.9
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == 'numpy'
 Provides-Extra: torch
@@ -59,6 +59,12 @@ class UnsupportedOperation(Exception):
 def version():
     with open(os.path.join(TOP, "configure.ac")) as f:
         return re.search(r"AC_INIT\(\[optimfs\], \[([^]]+)\]", f.read())[1]
+
+
+def home():
+    """The line of METADATA with the address of the project, if it is known."""
+    url = os.environ.get("HOMEPAGE")
+    return "Home-page: %s\n" % url if url else ""
 
 
 def read(*names):
@@ -170,7 +176,7 @@ def write(directory, files, info, tag):
     files = dict(files)
     description = read(TOP, "docs", "python.md")
     files[base + "METADATA"] = \
-        METADATA.format(version=version()).encode() + description
+        METADATA.format(version=version(), home=home()).encode() + description
     files[base + "entry_points.txt"] = ENTRY_POINTS.encode()
     files[base + "WHEEL"] = (
         "Wheel-Version: 1.0\nGenerator: optimfs\nRoot-Is-Purelib: %s\n"

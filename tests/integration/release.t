@@ -14,6 +14,8 @@ limit=3600
 if [ -n "${RELEASE:-}" ]; then
 	cp -r "$RELEASE" "$scratch/one"
 else
+	HOMEPAGE=https://token@example.org/optimfs.git
+	export HOMEPAGE
 	ok "scripts/release succeeds" "$TOP_SRCDIR/scripts/release" "$scratch/one"
 fi
 cd "$scratch/one" || exit 99
@@ -52,6 +54,11 @@ ok "pip installs it" "$scratch/venv/bin/pip" --disable-pip-version-check install
 is "it has the command optimfs" "$("$scratch/venv/bin/optimfs" cat "$ck" optim/param_groups/0/lr)" 0.001
 is "and the package" "$("$scratch/venv/bin/python" -c 'import optimfs, sys
 print(optimfs.open(sys.argv[1])["model/norm.bias"].shape)' "$ck")" "(12,)"
+home=${HOMEPAGE:+https://example.org/optimfs}
+is "the package names its homepage, without a token" \
+    "$(dpkg-deb -f optimfs_*.deb Homepage)" "$home"
+is "so does the wheel" "$(sed -n 's/^Home-page: //p' \
+    "$scratch"/unpacked/optimfs-*.dist-info/METADATA)" "$home"
 arm=$(echo optimfs-*_aarch64.whl)
 if [ -e "$arm" ] && [ "$arm" != "$wheel" ] && command -v qemu-aarch64-static >/dev/null; then
 	like "the wheel for ARM is for glibc 2.34" "$arm" '*-py3-none-manylinux_2_34_aarch64.whl'
