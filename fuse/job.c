@@ -6,10 +6,8 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cli/job.h"
 #include "cli/tools.h"
@@ -157,21 +155,6 @@ static void only_read(const struct ofs_job *job, struct ofs_mount_options *m)
 		    n);
 }
 
-/* Launchers bind ranks, often to one core each. */
-static void say_if_bound(const struct ofs_job *job)
-{
-	long all = sysconf(_SC_NPROCESSORS_ONLN);
-	cpu_set_t own;
-
-	if (ofs_job_is_first(job) &&
-	    sched_getaffinity(0, sizeof(own), &own) == 0 &&
-	    CPU_COUNT(&own) == 1 && all > 1)
-		ofs_log(
-		    "rank 0 may use one of %ld CPUs: mpirun --bind-to none, "
-		    "or srun --cpus-per-task, gives the mounts more",
-		    all);
-}
-
 static int mount_together(struct ofs_job *job, struct ofs_guard *guard,
     const char *source, const char *point, struct ofs_mount_options *m)
 {
@@ -186,7 +169,7 @@ static int mount_together(struct ofs_job *job, struct ofs_guard *guard,
 	if (check_ranks(job, m, &err) == -1 ||
 	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
-	say_if_bound(job);
+	ofs_job_say_bound(job, say);
 	only_read(job, m);
 	a.group = job->group;
 	m->opened = compare;

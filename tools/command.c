@@ -32,9 +32,15 @@
 # define SANDBOX OFS_SANDBOX_AUTO
 #endif
 
+static const char *const work_ranks[] = { "all", "nodes", NULL };
+
 static const struct ofs_option options_table[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_command, open)),
 	OFS_JOB_OPTIONS(offsetof(struct ofs_command, how)),
+	{ .name = "work_ranks",
+	    .kind = OFS_OPTION_CHOICE,
+	    .choices = work_ranks,
+	    .offset = offsetof(struct ofs_command, work_ranks) },
 	OFS_OPTION_ROW("timeout", OFS_OPTION_TIME,
 	    offsetof(struct ofs_command, timeout)),
 	{ .name = "sandbox",
@@ -152,13 +158,20 @@ static int parse(struct ofs_command *c, const struct ofs_verb *verb, int argc,
 	return 0;
 }
 
+/* The ranks that continue. A new checkpoint has directories of all. */
+static const char *workers(const struct ofs_command *c, uint64_t allowed)
+{
+	if ((allowed & OFS_TOGETHER) == 0)
+		return NULL;
+	return (allowed & OFS_LAYOUT) != 0 ? "all" : work_ranks[c->work_ranks];
+}
+
 /* Ranks that only serve return when everything is done. */
 static int join(struct ofs_command *c, uint64_t allowed, int *status)
 {
 	struct optimfs_error err;
 
-	if (ofs_job_join(&c->job, &c->how,
-		(allowed & OFS_TOGETHER) != 0 ? "all" : NULL, c->timeout,
+	if (ofs_job_join(&c->job, &c->how, workers(c, allowed), c->timeout,
 		ofs_tool_say_text, &err) == -1 ||
 	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
 		-1 ||
@@ -169,6 +182,8 @@ static int join(struct ofs_command *c, uint64_t allowed, int *status)
 		return -1;
 	}
 	c->open.group = c->job.group;
+	if (c->work_ranks != 0)
+		ofs_job_say_bound(&c->job, ofs_tool_say_text);
 	if (ofs_job_works(&c->job))
 		return 0;
 	*status = OFS_EXIT_OK;

@@ -84,6 +84,7 @@ struct ofs_command {
 	struct ofs_job job;
 	struct optimfs_options open;
 	struct ofs_job_options how;
+	int work_ranks;   /* of OFS_TOGETHER: who opens and works */
 	unsigned timeout; /* seconds to wait for another rank */
 	int sandbox;      /* enum ofs_sandbox_policy */
 	struct ofs_options options;
@@ -99,7 +100,7 @@ struct ofs_command {
  * must follow. -1: the command is done, with the exit status in *status; errors
  * have been printed. Under mpirun, rank 0 continues; the others serve their
  * files to it and return -1 after it has called _fini. With OFS_TOGETHER all
- * continue, or none. */
+ * (of each machine one, with work_ranks=nodes) continue, or none. */
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, uint64_t allowed, int min, int max, int *status);
 void ofs_command_fini(struct ofs_command *c);

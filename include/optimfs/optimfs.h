@@ -58,7 +58,7 @@ struct optimfs_options {
 	bool strict;        /* refuse a checkpoint with any defect */
 	bool follow;        /* follow symbolic links inside the checkpoint */
 	struct optimfs_group *group; /* that offers the path, or NULL */
-	bool together; /* all ranks of group open it and show the same
+	bool together; /* all readers of group open it and show the same
 			 * tree, or all fail */
 	/* Writing. Changes are staged beside the checkpoint until
 	 * optimfs_commit. A second writer gets EBUSY. */

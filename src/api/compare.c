@@ -51,8 +51,9 @@ static int find_ranks(struct comparison *c, struct ofs_allgather *all,
 	c->a = -1;
 	for (int r = 0; r < c->w->size; r++) {
 		struct ofs_cursor *cur = &all->of[r];
-		bool one = ofs_cursor_u8(cur) != 0;
-		uint64_t digest = ofs_cursor_le64(cur);
+		bool absent = cur->p == NULL; /* it does not work */
+		bool one = !absent && ofs_cursor_u8(cur) != 0;
+		uint64_t digest = absent ? 0 : ofs_cursor_le64(cur);
 
 		if (cur->bad)
 			return ofs_wire_malformed(err);

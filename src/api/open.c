@@ -415,6 +415,9 @@ struct optimfs *optimfs_open(const char *path,
 		optimfs_log_error(fs, &note);
 	if (fs == NULL && options->group == NULL)
 		name_checkpoint(path, err);
+	/* no other rank makes a collective call when all have offered */
+	if (options->together)
+		options->group->together = options->group->reader != NULL;
 	if (options->together &&
 	    (ofs_task_agree(options->group, fs == NULL ? -1 : 0, err) == -1 ||
 		optimfs_group_compare(options->group, fs, err) == -1)) {

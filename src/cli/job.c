@@ -5,8 +5,11 @@
 #include "cli/job.h"
 
 #include <errno.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/tools.h"
@@ -108,6 +111,23 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
 		    (size_t)optimfs_group_size(job->group) *
 			sizeof(*job->worker));
 	return -1;
+}
+
+void ofs_job_say_bound(const struct ofs_job *job, ofs_job_say_fn *say)
+{
+	long all = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t own;
+	char text[160];
+
+	if (!ofs_job_is_first(job) ||
+	    sched_getaffinity(0, sizeof(own), &own) == -1 ||
+	    CPU_COUNT(&own) != 1 || all < 2)
+		return;
+	snprintf(text, sizeof(text),
+	    "rank 0 may use one of %ld CPUs: mpirun --bind-to none, or srun "
+	    "--cpus-per-task, gives it more",
+	    all);
+	say(NULL, text);
 }
 
 int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,

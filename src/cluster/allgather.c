@@ -14,13 +14,28 @@
 /* A letter is the error of the allgather; after code 0 follow contributions:
  * rank (4), error, length (8) and bytes of each. */
 
+int ofs_allgather_size(const struct optimfs_group *w)
+{
+	return w->together ? w->machine[w->nmachines] : w->size;
+}
+
+/* The rank at a place of the tree; -1: none. */
+static int rank_at(const struct optimfs_group *w, int place)
+{
+	if (place >= ofs_allgather_size(w))
+		return -1;
+	return w->together ? w->reader[place] : place;
+}
+
 void ofs_allgather_beside(const struct optimfs_group *w, int beside[3])
 {
-	int below = 2 * w->rank + 1;
+	int place = w->together ? 0 : w->rank, n = ofs_allgather_size(w);
 
-	beside[0] = w->rank == 0 ? -1 : (w->rank - 1) / 2;
-	beside[1] = below < w->size ? below : -1;
-	beside[2] = below + 1 < w->size ? below + 1 : -1;
+	while (place < n && rank_at(w, place) != w->rank)
+		place++;
+	beside[0] = place == 0 || place == n ? -1 : rank_at(w, (place - 1) / 2);
+	beside[1] = rank_at(w, 2 * place + 1);
+	beside[2] = rank_at(w, 2 * place + 2);
 }
 
 static void put_own(const struct optimfs_group *w,
@@ -111,7 +126,7 @@ static int split(const struct optimfs_group *w, struct ofs_allgather *a,
 			a->why = its;
 		}
 	}
-	return n == w->size && ofs_cursor_left(&c) == 0
+	return n == ofs_allgather_size(w) && ofs_cursor_left(&c) == 0
 	    ? 0
 	    : ofs_wire_malformed(err);
 }
@@ -133,7 +148,7 @@ int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
 			receive_all(w, beside[i], up, &a->tick, &why, &all);
 	if (all.bad && why.code == 0)
 		ofs_no_memory(&why);
-	if (w->rank != 0) {
+	if (beside[0] != -1) {
 		struct optimfs_error lost;
 
 		if (send_all(w, beside[0], up, &why, &all, &lost) == -1) {

@@ -16,7 +16,9 @@
  * every rank has called, however long that takes. It fails on all living ranks
  * when one dies, falls silent or leaves.
  *
- * Ranks form a tree: the children of rank r are 2r + 1 and 2r + 2.
+ * Ranks form a tree: the children of rank r are 2r + 1 and 2r + 2. When those
+ * that open a checkpoint work on it together, the others only answer requests:
+ * then the tree has the former, one machine after the other.
  * Contributions travel up as letters, each rank adding its own to those of its
  * children, and the whole comes down again. A rank waits only for its
  * neighbours in the tree; one that finds a neighbour gone sends this news up
@@ -25,7 +27,7 @@ struct ofs_allgather {
 	const struct optimfs_error *own; /* NULL: success */
 	const struct ofs_buf *mine;      /* NULL: none */
 	struct ofs_tick tick;
-	/* Afterwards: the bytes of each rank; the lowest rank that failed by itself
+	/* Afterwards: the bytes of each rank (p is NULL: it is not in the tree); the lowest rank that failed by itself
 	 * (ECANCELED: because of others), -1: none, and its error. */
 	struct ofs_cursor *of;
 	int failed;
@@ -45,6 +47,8 @@ void ofs_allgather_fini(struct ofs_allgather *a);
 int ofs_group_vote(struct optimfs_group *w, const struct optimfs_error *own,
     bool name_rank, struct optimfs_error *err);
 
+/* The number of ranks in the tree. */
+int ofs_allgather_size(const struct optimfs_group *w);
 /* The neighbours of this rank in the tree: parent and two children; -1:
  * none. */
 void ofs_allgather_beside(const struct optimfs_group *w, int beside[3]);

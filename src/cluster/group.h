@@ -84,6 +84,7 @@ struct optimfs_group {
 	/* Ranks that open checkpoints, by machine; those of machine i begin at
 	 * machine[i], and end at machine[i + 1]. */
 	int *reader, *machine, nmachines;
+	bool together;        /* they alone make collective calls from now on */
 	uint32_t gathers;     /* number of collective calls made: allgather.h */
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t changed;

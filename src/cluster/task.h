@@ -1,4 +1,4 @@
-/* task.h - a task shared by all ranks of a job */
+/* task.h - a task that ranks of a job share */
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef OFS_CLUSTER_TASK_H
 #define OFS_CLUSTER_TASK_H
@@ -18,7 +18,8 @@
 /* Every rank builds the same list of jobs and computes the same assignment
  * (ofs_task_assign). Each rank does its own jobs and reports results to rank 0.
  * A barrier ends the task: either every rank has succeeded, or all fail alike.
- * A group has one task at a time, with all its ranks.
+ * A group has one task at a time, with all ranks that have opened the checkpoint
+ * together; here they are "all ranks". Others only answer requests.
  *
  * A rank that fails reports it at once, and working ranks check regularly
  * whether one has failed or is lost (ofs_task_check). So a task that cannot
@@ -32,9 +33,14 @@ struct ofs_task_job {
 	int rank; /* out: assigned rank; rank 0 if no rank can */
 };
 /* Assigns jobs, largest first, each to the least loaded rank. No rank exceeds
- * the optimum by more than the largest job. ENOMEM. */
-int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
-    struct optimfs_error *err);
+ * the optimum by more than the largest job. worker (NULL: each works) is by rank:
+ * who does jobs for it. ENOMEM. */
+int ofs_task_assign(struct ofs_task_job *job, size_t n, const int *worker,
+    int nranks, struct optimfs_error *err);
+
+/* By rank, malloc'ed: the rank that works for it. It is the rank itself, if that
+ * works; else one on its machine; else rank 0. */
+int *ofs_task_workers(const struct optimfs_group *w, struct optimfs_error *err);
 
 /* Takes a report of rank from; in any thread, one at a time. An error is sent
  * to that rank. */

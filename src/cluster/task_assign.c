@@ -15,13 +15,15 @@
 
 /* load: bytes assigned to each rank, updated. */
 static int assign_next(uint64_t *load, const struct ofs_owner *may,
-    uint32_t nmay, uint64_t size)
+    uint32_t nmay, const int *worker, uint64_t size)
 {
-	int best = nmay == 0 ? 0 : may[0].rank;
+	int best = 0, rank;
 
-	for (uint32_t i = 1; i < nmay; i++)
-		if (load[may[i].rank] < load[best])
-			best = may[i].rank;
+	for (uint32_t i = 0; i < nmay; i++) {
+		rank = worker == NULL ? may[i].rank : worker[may[i].rank];
+		if (i == 0 || load[rank] < load[best])
+			best = rank;
+	}
 	/* an empty job counts too; an overflow only makes it unfair */
 	load[best] += size + 1;
 	return best;
@@ -39,8 +41,8 @@ static int by_size(const void *va, const void *vb)
 	return a < b ? -1 : a > b;
 }
 
-int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
-    struct optimfs_error *err)
+int ofs_task_assign(struct ofs_task_job *job, size_t n, const int *worker,
+    int nranks, struct optimfs_error *err)
 {
 	struct ofs_task_job **order =
 	    calloc(n + 1, sizeof(struct ofs_task_job *));
@@ -55,10 +57,29 @@ int ofs_task_assign(struct ofs_task_job *job, size_t n, int nranks,
 		qsort(order, n, sizeof(*order), by_size);
 	for (size_t i = 0; i < n && ret == 0; i++)
 		order[i]->rank = assign_next(load, order[i]->may,
-		    order[i]->nmay, order[i]->size);
+		    order[i]->nmay, worker, order[i]->size);
 	free(order);
 	free(load);
 	return ret;
+}
+
+int *ofs_task_workers(const struct optimfs_group *w, struct optimfs_error *err)
+{
+	int *worker = ofs_alloc((size_t)w->size, sizeof(*worker), err);
+	int first;
+
+	for (int r = 0; worker != NULL && r < w->size; r++)
+		worker[r] = w->together ? 0 : r;
+	for (int m = 0; worker != NULL && w->together && m < w->nmachines;
+	     m++) {
+		first = w->reader[w->machine[m]];
+		for (int r = 0; r < w->size; r++)
+			if (w->ops->node(w->w, r) == w->ops->node(w->w, first))
+				worker[r] = first;
+		for (int i = w->machine[m]; i < w->machine[m + 1]; i++)
+			worker[w->reader[i]] = w->reader[i];
+	}
+	return worker;
 }
 
 /* Finding which ranks see a directory: rank 0 creates a file there with a
@@ -152,7 +173,7 @@ static int divide_all(struct optimfs_group *w, const uint64_t *size, size_t n,
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		job[i] = (struct ofs_task_job){ size[i], owner, nowners, 0 };
 	if (ret == 0)
-		ret = ofs_task_assign(job, n, w->size, err);
+		ret = ofs_task_assign(job, n, NULL, w->size, err);
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	if (ret == 0 && b->bad)

@@ -102,21 +102,21 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 
 /* Work sharing. */
 
-/* Assigns each file to a rank that has it; a file that no rank has to rank 0. */
+/* Assigns each file to a rank that has it, or to the one that works for that
+ * rank; a file that no rank has to rank 0. */
 static int divide(struct ofs_fsck *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
 	const struct ofs_manifest *s = ofs_manifest_of(cat->dir.names);
 	struct ofs_task_job *job =
-	    calloc((size_t)cat->nobjects + 1, sizeof(*job));
+	    ofs_alloc((size_t)cat->nobjects + 1, sizeof(*job), err);
+	int *worker = ofs_task_workers(c->group, err);
 	uint32_t file;
-	int ret;
+	int ret = -1;
 
-	c->who = calloc((size_t)cat->nobjects + 1, sizeof(*c->who));
-	if (job == NULL || c->who == NULL) {
-		free(job);
-		return ofs_no_memory(err);
-	}
+	c->who = ofs_alloc((size_t)cat->nobjects + 1, sizeof(*c->who), err);
+	if (job == NULL || worker == NULL || c->who == NULL)
+		goto out;
 	for (uint32_t i = 0; i < cat->nobjects; i++) {
 		job[i].size = cat->objects[i].size;
 		if (!ofs_dir_shared(&cat->dir, cat->objects[i].path, &file))
@@ -124,9 +124,11 @@ static int divide(struct ofs_fsck *c, struct optimfs_error *err)
 		job[i].may = s->owner + s->file[file].owner;
 		job[i].nmay = s->file[file].nowners;
 	}
-	ret = ofs_task_assign(job, cat->nobjects, c->group->size, err);
+	ret = ofs_task_assign(job, cat->nobjects, worker, c->group->size, err);
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		c->who[i] = job[i].rank;
+out:
+	free(worker);
 	free(job);
 	return ret;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "cluster/allgather.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
 #include "reshard/reshard.h"
@@ -76,13 +77,14 @@ static bool open_new(struct ofs_reshard *r, const char *dir)
 
 static void say_who(const struct ofs_reshard *r, const char *dir, int nwriters)
 {
+	int n = ofs_allgather_size(r->group);
 	char text[512];
 
-	if (nwriters == r->group->size || r->how->watch.say == NULL)
+	if (nwriters == n || r->how->watch.say == NULL)
 		return;
 	snprintf(text, sizeof(text),
 	    "%d of %d ranks see %.300s, and write; the others send data",
-	    nwriters, r->group->size, dir);
+	    nwriters, n, dir);
 	r->how->watch.say(r->how->watch.ctx, text);
 }
 
@@ -108,7 +110,7 @@ static int divide(struct ofs_reshard *r, const char *dir, const bool *writes,
 			    ofs_engine_written(&r->engine.file[i]),
 			.may = may,
 			.nmay = (uint32_t)n };
-	ret = ofs_task_assign(job, r->engine.n, size, err);
+	ret = ofs_task_assign(job, r->engine.n, NULL, size, err);
 	for (uint32_t i = 0; i < r->engine.n; i++)
 		ofs_wire_u32(b, (uint32_t)job[i].rank);
 	ofs_buf_put(b, earlier->data, earlier->len);

@@ -46,6 +46,8 @@ fsck_like_one "sound checkpoint" 4 0 "$nodes/%r/ck" --data
 is "fsck: each of four ranks checks one file" "$(shares)" "4 4"
 like "fsck -v prints files and bytes of rank 2" "$(cat "$scratch/said")" \
     '*rank 2 (*): 1 files, 157605 bytes*'
+fsck_like_one "one rank of the machine" 4 0 "$nodes/%r/ck" --data -o work_ranks=nodes
+is "fsck: one rank of the machine checks what all have" "$(shares)" "1 4"
 fsck_like_one "shared directory" 3 0 "$scratch/all" --data
 is "fsck: three ranks share four files of one directory" "$(shares)" "3 4"
 
@@ -93,6 +95,10 @@ for layout in dcp@6 dcp@4,zstd safetensors; do
 	busy=$((files < 4 ? files : 4))
 	is "reshard to $layout: each rank writes some of the files" "$(shares)" "$busy $files"
 done
+rm -r out
+status "reshard by one rank of the machine exits with 0" 0 ranks 4 "$OPTIMFS" reshard -v \
+    -o work_ranks=nodes --to safetensors "$nodes/%r/ck" out
+ok "it writes the same, from what all ranks have" diff -r want out
 is "reshard of four ranks leaves no staging directory" "$(ls -A | tr '\n' ' ')" "out want "
 status "reshard of two ranks to an existing directory exits with 3" 3 \
     ranks 2 "$OPTIMFS" reshard --to dcp@6 "$ck" \

@@ -45,7 +45,7 @@ static void test_assign(void)
 	};
 	const size_t n = sizeof(job) / sizeof(job[0]);
 
-	ok(ofs_task_assign(job, n, 3, NULL) == 0, "jobs are assigned");
+	ok(ofs_task_assign(job, n, NULL, 3, NULL) == 0, "jobs are assigned");
 	is_int(job[2].rank, 2, "a job goes to the only eligible rank");
 	is_int(job[3].rank, 0, "a job without eligible ranks goes to rank 0");
 	is_int((int)load_of(job, n, 0), 20,
@@ -54,7 +54,7 @@ static void test_assign(void)
 	    "jobs are balanced: bytes of rank 1");
 	is_int((int)load_of(job, n, 2), 30,
 	    "a rank with a job that only it can do gets no others");
-	ok(ofs_task_assign(job, 0, 3, NULL) == 0,
+	ok(ofs_task_assign(job, 0, NULL, 3, NULL) == 0,
 	    "an empty list of jobs is assigned");
 }
 
@@ -81,7 +81,7 @@ static void test_assign_many(void)
 			total += size;
 			most = size > most ? size : most;
 		}
-		ofs_task_assign(job, n, MAX_RANKS, NULL);
+		ofs_task_assign(job, n, NULL, MAX_RANKS, NULL);
 		for (size_t i = 0; i < n; i++)
 			may = may && is_among(&job[i]);
 		for (int r = 0; r < MAX_RANKS; r++)
@@ -190,6 +190,58 @@ static void test_well(void)
 	is_int((int)t.from, 15, "rank 0 gets reports from each rank");
 	is_int((int)t.files[3], 3, "jobs of each rank are counted");
 	is_int((int)t.bytes[2], 200, "bytes of each rank are counted");
+}
+
+/* Of five ranks on two machines 0, 1 and 3 work. */
+static void do_some(struct job *j, int r, struct optimfs_group *w)
+{
+	static const bool works[] = { true, true, false, true, false };
+	const struct ofs_owner of4[] = { { 4, 0 } };
+	struct ofs_task_job job = { .size = 1, .may = of4, .nmay = 1 };
+	struct test *t = (struct test *)j;
+	struct optimfs_error own = { 0 };
+	bool who[MAX_RANKS];
+	int *worker;
+
+	t->ret[r] = 1;
+	if (optimfs_group_readers(w, works, &own) == -1)
+		bail_out("%s", own.text);
+	w->together = true;
+	if (!works[r])
+		return;
+	worker = ofs_task_workers(w, NULL);
+	t->ret[r] =
+	    worker == NULL || ofs_task_assign(&job, 1, worker, 5, NULL) == -1;
+	t->files[r] = job.rank == 0 && worker[2] == 0 && worker[3] == 3;
+	free(worker);
+	if (r == t->bad)
+		optimfs_fail(&own, ENOSPC, "full");
+	t->ret[r] += ofs_task_begin(w, take, t, &own, &j->err[r]);
+	if (t->ret[r] == -1)
+		return;
+	t->ret[r] += ofs_task_who(w, 0, r != 1, who, &j->err[r]);
+	t->bytes[r] = who[0] && !who[1] && !who[2] && who[3] && !who[4];
+	t->ret[r] += report(w, (uint32_t)r, &j->err[r]) +
+	    ofs_task_barrier(w, &own, NULL, NULL, &j->err[r]);
+	ofs_task_end(w);
+}
+
+static void test_some(void)
+{
+	struct test t = { .job = { .size = 5, .work = do_some }, .bad = -1 };
+
+	run(&t.job);
+	is_int(count_ret(&t, 0), 3, "three of five ranks share a task");
+	is_int(count_ret(&t, 1), 2, "the others do not take part");
+	is_int((int)t.noted, 4, "rank 0 gets the reports of those that work");
+	is_int((int)(t.files[0] + t.files[1] + t.files[3]), 3,
+	    "a rank on its machine works for one that does not");
+	is_int((int)(t.bytes[0] + t.bytes[1] + t.bytes[3]), 3,
+	    "each that works gets what the others of them say");
+	t = (struct test){ .job = { .size = 5, .work = do_some }, .bad = 3 };
+	run(&t.job);
+	is_int(count_ret(&t, -1), 3, "one of them fails: the three fail");
+	is_int(t.job.err[1].code, ENOSPC, "with its error");
 }
 
 static void begin_badly(struct job *j, int r, struct optimfs_group *w)
@@ -385,6 +437,7 @@ int main(void)
 	test_assign();
 	test_assign_many();
 	test_well();
+	test_some();
 	test_begin();
 	test_exchange(0);
 	test_exchange(2);
