@@ -51,10 +51,10 @@ void ofs_command_print_layouts(void)
 {
 	static const char names[] =
 	    "Names: deepseek, deepseek_te, deepseek_v2, deepseek_v3, "
-	    "gemma, gemma2, gemma3_text, glm4_moe, glm4_moe_te, gpt2, "
-	    "llama, mistral, mixtral, mixtral_te, nemotron, olmoe, "
-	    "olmoe_te, phi3, qwen2, qwen2_moe, qwen2_moe_te, qwen3, "
-	    "qwen3_moe, qwen3_moe_te or megatron\n";
+	    "gemma, gemma2, gemma3_text, glm4, glm4_moe, glm4_moe_te, "
+	    "gpt2, gpt_oss, llama, mistral, mixtral, mixtral_te, nemotron, "
+	    "olmo2, olmo3, olmoe, olmoe_te, phi3, qwen2, qwen2_moe, "
+	    "qwen2_moe_te, qwen3, qwen3_moe, qwen3_moe_te or megatron\n";
 
 	struct ofs_buf b = { 0 };
 

@@ -22,14 +22,19 @@ struct cutting {
 	struct ofs_catalog *cat;
 	const struct ofs_family_cut *cut;
 	const struct ofs_tensor *from;
-	uint64_t shape[OFS_MAX_DIMS]; /* of the result */
-	unsigned ndim;
-	/* of each axis of the result: that of the source, or -1 */
+	unsigned ndim;     /* of the grid of the result */
+	uint64_t new_rows; /* of the result */
+	/* of each axis of the grid: that of the source, or one of: */
 	int axis[OFS_MAX_DIMS];
 	uint64_t lo[OFS_MAX_DIMS], hi[OFS_MAX_DIMS]; /* what is cut out */
-	uint32_t nshards;                            /* that were added */
+	unsigned row;      /* the axis of the source that has rows */
+	uint64_t step;     /* 2: every other row, the first one being lo */
+	uint64_t to, half; /* where they go, and into which half of the rows */
+	uint32_t nshards;  /* that were added */
 	struct optimfs_error *err;
 };
+#define AXIS_STACK (-1)
+#define AXIS_HALF  (-2) /* behind the rows, if they alternate */
 
 /* A box of the source, in its shape. */
 struct stored {
@@ -40,12 +45,16 @@ struct stored {
 	uint32_t box, derived; /* of the shard, if it is computed */
 };
 
-/* The axis of the tensor that is axis k of the matrix. */
-static unsigned axis_of(struct ofs_family_side side, unsigned k, unsigned ndim)
+/* The axis of the tensor that is axis k of n of the matrix. */
+static unsigned axis_of(struct ofs_family_side side, unsigned k, unsigned n)
 {
-	unsigned first = side.layer >= 0;
+	bool all = side.layer == OFS_SIDE_ALL;
 
-	return first + (side.transpose && ndim == 2 ? 1 - k : k);
+	if (all && k + 1 == n)
+		return 0;
+	if (side.transpose && n - all == 2)
+		k = 1 - k;
+	return k + (all || side.layer >= 0);
 }
 
 unsigned ofs_side_shape(const struct ofs_catalog *cat,
@@ -60,11 +69,36 @@ unsigned ofs_side_shape(const struct ofs_catalog *cat,
 	return n;
 }
 
+void ofs_side_place(struct ofs_family_side side, const uint64_t *shape,
+    unsigned n, uint64_t *placed)
+{
+	for (unsigned k = 0; k < n; k++)
+		placed[axis_of(side, k, n)] = shape[k];
+}
+
+/* Which rows of the source, and where they go. */
+static void find_rows(struct cutting *c)
+{
+	const struct ofs_family_cut *cut = c->cut;
+	uint64_t first = cut->row,
+		 half = ofs_tensor_shape(c->cat, c->from)[c->row] / 2;
+
+	c->step = cut->from.alternate ? 2 : 1;
+	if (cut->from.alternate)
+		first = 2 * (first % half) + first / half;
+	c->lo[c->row] = first;
+	c->hi[c->row] = first + c->step * (cut->n - 1) + 1;
+	half = cut->into.alternate ? c->new_rows / 2 : c->new_rows;
+	c->half = cut->to / half;
+	c->to = cut->to % half;
+}
+
 static void begin_cut(struct cutting *c)
 {
 	const struct ofs_family_cut *cut = c->cut;
 	const uint64_t *shape = ofs_tensor_shape(c->cat, c->from);
-	unsigned n = c->from->ndim - (cut->from.layer >= 0), row;
+	unsigned n = c->from->ndim - (cut->from.layer >= 0),
+		 behind = axis_of(cut->into, 0, n) + 1;
 
 	memset(c->lo, 0, sizeof(c->lo));
 	memcpy(c->hi, shape, c->from->ndim * sizeof(*shape));
@@ -72,13 +106,17 @@ static void begin_cut(struct cutting *c)
 		c->lo[0] = (uint64_t)cut->from.layer;
 		c->hi[0] = c->lo[0] + 1;
 	}
-	row = axis_of(cut->from, 0, n);
-	c->lo[row] = cut->row;
-	c->hi[row] = cut->row + cut->n;
-	c->axis[0] = -1; /* of a stack */
-	for (unsigned k = 0; k < n; k++)
-		c->axis[axis_of(cut->into, k, n)] =
-		    (int)axis_of(cut->from, k, n);
+	c->row = axis_of(cut->from, 0, n);
+	find_rows(c);
+	c->axis[0] = AXIS_STACK;
+	for (unsigned k = 0; k < n; k++) {
+		unsigned a = axis_of(cut->into, k, n);
+
+		a += cut->into.alternate && a >= behind;
+		c->axis[a] = (int)axis_of(cut->from, k, n);
+	}
+	if (cut->into.alternate)
+		c->axis[behind] = AXIS_HALF;
 }
 
 /* Where the elements are in the storage: a view, or of computed ones a part of
@@ -106,32 +144,60 @@ static uint32_t add_view(struct cutting *c, const struct stored *s,
 	return ofs_catalog_derived(c->cat, &d, c->err);
 }
 
-/* Adds what is left of a box as a shard of the result. */
-static int add_box(struct cutting *c, const struct stored *s)
+/* What is left of a box: *lo[d] is the first index in the source, size how many.
+ * false: nothing. */
+static bool clip(const struct cutting *c, const struct stored *s, uint64_t *lo,
+    uint64_t *size)
 {
-	const struct ofs_family_cut *cut = c->cut;
+	for (unsigned d = 0; d < c->from->ndim; d++) {
+		uint64_t hi = s->hi[d] < c->hi[d] ? s->hi[d] : c->hi[d];
+		uint64_t step = d == c->row ? c->step : 1;
+
+		lo[d] = s->lo[d] > c->lo[d] ? s->lo[d] : c->lo[d];
+		lo[d] += (step - (lo[d] - c->lo[d]) % step) % step;
+		if (lo[d] >= hi)
+			return false;
+		size[d] = (hi - lo[d] + step - 1) / step;
+	}
+	return true;
+}
+
+/* Axis d of the grid of the result, of that box. */
+static void place(const struct cutting *c, const struct stored *s, unsigned d,
+    uint64_t *lo, uint64_t *size, int64_t *stride)
+{
+	int k = c->axis[d];
+
+	if (k < 0) {
+		lo[d] = k == AXIS_HALF ? c->half : (uint64_t)c->cut->into.layer;
+		size[d] = 1;
+		stride[d] = 0;
+		return;
+	}
+	lo[d] = s->lo[k];
+	size[d] = s->hi[k];
+	stride[d] = s->stride[k];
+	if (k != (int)c->row)
+		return;
+	lo[d] = (lo[d] - c->lo[k]) / c->step + c->to;
+	stride[d] *= (int64_t)c->step;
+}
+
+/* Adds what is left of a box as a shard of the result. */
+static int cut_box(struct cutting *c, const struct stored *s)
+{
 	uint64_t box[2 * OFS_MAX_DIMS], *lo = box, *size = box + c->ndim;
 	int64_t stride[OFS_MAX_DIMS];
 	struct ofs_shard new = { .at = s->at };
 	struct ofs_view v = s->view;
-	unsigned row =
-	    axis_of(cut->from, 0, c->from->ndim - (cut->from.layer >= 0));
+	struct stored left = *s; /* hi: how many */
 
+	if (!clip(c, s, left.lo, left.hi))
+		return 0;
 	for (unsigned d = 0; d < c->from->ndim; d++)
-		v.offset += (s->lo[d] < c->lo[d] ? c->lo[d] - s->lo[d] : 0) *
-		    (uint64_t)s->stride[d];
-	for (unsigned d = 0; d < c->ndim; d++) {
-		int k = c->axis[d];
-
-		lo[d] = k < 0 ? (uint64_t)cut->into.layer
-			      : (s->lo[k] > c->lo[k] ? s->lo[k] : c->lo[k]);
-		size[d] = k < 0
-		    ? 1
-		    : (s->hi[k] < c->hi[k] ? s->hi[k] : c->hi[k]) - lo[d];
-		stride[d] = k < 0 ? 0 : s->stride[k];
-		if (k == (int)row)
-			lo[d] = lo[d] - cut->row + cut->to;
-	}
+		v.offset += (left.lo[d] - s->lo[d]) * (uint64_t)s->stride[d];
+	for (unsigned d = 0; d < c->ndim; d++)
+		place(c, &left, d, lo, size, stride);
 	new.box = ofs_catalog_dims(c->cat, box, 2 * (size_t)c->ndim, c->err);
 	v.stride =
 	    ofs_catalog_dims(c->cat, (uint64_t *)stride, c->ndim, c->err);
@@ -143,14 +209,6 @@ static int add_box(struct cutting *c, const struct stored *s)
 		return -1;
 	c->nshards++;
 	return 0;
-}
-
-static int cut_box(struct cutting *c, const struct stored *s)
-{
-	for (unsigned d = 0; d < c->from->ndim; d++)
-		if (s->hi[d] <= c->lo[d] || s->lo[d] >= c->hi[d])
-			return 0;
-	return add_box(c, s);
 }
 
 /* The box and the place of the elements of a shard in the grid. */
@@ -251,19 +309,43 @@ static int cut_out(struct cutting *c)
 	return 0;
 }
 
+/* The shape, and the grid in which boxes of the result are given. */
+static int set_shape(struct cutting *c, struct ofs_tensor *t,
+    const struct ofs_family_cut *cut, const uint64_t *shape, unsigned ndim)
+{
+	uint64_t grid[OFS_MAX_DIMS];
+	unsigned row = axis_of(cut->into, 0, ndim - (cut->into.layer >= 0));
+
+	c->ndim = ndim;
+	c->new_rows = shape[row];
+	t->shape = t->grid = ofs_catalog_dims(c->cat, shape, ndim, c->err);
+	if (cut->into.alternate && ndim < OFS_MAX_DIMS) {
+		memcpy(grid, shape, (row + 1ul) * sizeof(*grid));
+		memcpy(grid + row + 2, shape + row + 1,
+		    (ndim - row - 1ul) * sizeof(*grid));
+		grid[row] = shape[row] / 2;
+		grid[row + 1] = 2;
+		t->grid = ofs_catalog_dims(c->cat, grid, ++c->ndim, c->err);
+	}
+	t->ndim = (uint8_t)ndim;
+	t->grid_ndim = (uint8_t)c->ndim;
+	if (cut->into.alternate && ndim == c->ndim)
+		return optimfs_fail(c->err, EOPNOTSUPP,
+		    "OFS895 it has too many dimensions");
+	return t->shape == OFS_NONE || t->grid == OFS_NONE ? -1 : 0;
+}
+
 uint32_t ofs_cut_tensor(struct ofs_catalog *cat,
     const struct ofs_family_cut *cuts, size_t n, const uint64_t *shape,
     unsigned ndim, struct optimfs_error *err)
 {
 	const uint8_t kept =
 	    OFS_TENSOR_COPIES | OFS_TENSOR_ZERO | OFS_TENSOR_DOUBT;
-	struct cutting c = { .cat = cat, .ndim = ndim, .err = err };
+	struct cutting c = { .cat = cat, .err = err };
 	struct ofs_tensor t = cat->tensors[cuts->tensor];
 
-	t.shape = t.grid = ofs_catalog_dims(cat, shape, ndim, err);
-	if (t.shape == OFS_NONE)
+	if (set_shape(&c, &t, cuts, shape, ndim) == -1)
 		return OFS_NONE;
-	t.ndim = t.grid_ndim = (uint8_t)ndim;
 	t.shard = cat->nshards;
 	t.index = OFS_NONE;
 	t.flags &= kept;

@@ -36,7 +36,7 @@ bool ofs_renaming_is_single(const struct ofs_catalog *cat,
 bool ofs_renaming_is_whole(const struct ofs_family_rule *rule)
 {
 	return rule->nright == 1 && !rule->stacked && !rule->qkv &&
-	    !rule->transpose && !rule->vocab;
+	    !rule->transpose && !rule->alternate && !rule->vocab;
 }
 
 /* Puts "PATH: " before an error about an entry of the source; -1. */

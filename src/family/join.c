@@ -199,9 +199,23 @@ static int join_equal(struct joining *j)
 
 /* Tensors. */
 
+static int64_t stack_of(const struct joining *j)
+{
+	return j->g->rule->stacks ? OFS_SIDE_ALL : OFS_SIDE_PLAIN;
+}
+
 static struct ofs_family_side side_of(const struct joining *j)
 {
-	return (struct ofs_family_side){ -1, j->g->rule->transpose };
+	return (struct ofs_family_side){ stack_of(j), j->g->rule->transpose,
+		j->g->rule->alternate };
+}
+
+/* The whole, or a layer of it. */
+static struct ofs_family_side whole_of(const struct joining *j, uint32_t layer)
+{
+	return (struct ofs_family_side){
+		j->g->rule->stacked ? (int64_t)layer : stack_of(j), false, false
+	};
 }
 
 /* Member i must be as the first one, but for its rows. */
@@ -213,7 +227,8 @@ static int check_shape(struct joining *j, uint32_t i, uint64_t *rows)
 	uint64_t shape[OFS_MAX_DIMS];
 	unsigned n;
 
-	if (t != NULL && t->ndim > 0 && t->dtype == first->dtype) {
+	if (t != NULL && t->ndim > j->g->rule->stacks &&
+	    t->dtype == first->dtype) {
 		n = ofs_side_shape(base, t, side_of(j), shape);
 		if (i == 0) {
 			memcpy(j->shape, shape, sizeof(shape));
@@ -221,7 +236,7 @@ static int check_shape(struct joining *j, uint32_t i, uint64_t *rows)
 		}
 		*rows = shape[0];
 		if (n == j->ndim && n + j->g->rule->stacked <= OFS_MAX_DIMS &&
-		    (!j->g->rule->transpose || n == 2) &&
+		    (!j->g->rule->transpose || n - j->g->rule->stacks == 2) &&
 		    memcmp(shape + 1, j->shape + 1, (n - 1) * sizeof(*shape)) ==
 			0)
 			return 0;
@@ -251,9 +266,7 @@ static int cut_member(struct joining *j, uint32_t i, uint64_t whole)
 {
 	const struct ofs_family_rule *rule = j->g->rule;
 	struct ofs_facts facts = j->r->facts;
-	struct ofs_family_side into = {
-		rule->stacked ? (int64_t)j->v[i].layer : -1, false
-	};
+	struct ofs_family_side into = whole_of(j, j->v[i].layer);
 	struct ofs_family_rows rows = { 0 };
 	uint64_t n;
 	int ret = -1;
@@ -285,17 +298,17 @@ static int cut_member(struct joining *j, uint32_t i, uint64_t whole)
 static uint32_t cut_together(struct joining *j, uint64_t whole)
 {
 	const struct ofs_family_rule *rule = j->g->rule;
-	uint64_t shape[OFS_MAX_DIMS + 1];
+	uint64_t shape[OFS_MAX_DIMS + 1], rows = j->shape[0];
 	uint32_t tensor;
 
+	j->shape[0] = whole;
 	shape[0] = j->g->nmembers / rule->nright;
-	memcpy(shape + rule->stacked, j->shape, j->ndim * sizeof(*shape));
-	shape[rule->stacked] = whole;
+	ofs_side_place(whole_of(j, 0), j->shape, j->ndim, shape);
 	if (j->ncuts == 0)
 		return entry_of(j, 0)->ref;
 	tensor = ofs_cut_tensor(j->r->cat, j->cut, j->ncuts, shape,
 	    j->ndim + rule->stacked, j->r->err);
-	if (tensor != OFS_NONE && rule->vocab && whole > j->shape[0])
+	if (tensor != OFS_NONE && rule->vocab && whole > rows)
 		j->r->cat->tensors[tensor].flags |= OFS_TENSOR_ZERO;
 	return tensor;
 }

@@ -68,19 +68,32 @@ static bool is_left(const struct ofs_family_rule *rule, struct ofs_str name,
 			      : ofs_family_match(rule->left, name, star, &n);
 }
 
-/* Has the checkpoint the name that the rule depends on? 1; 0; -1. */
-static int holds(struct ofs_renaming *r, const struct ofs_family_rule *rule,
+/* Has the checkpoint this name? Its strings have those of packed tensors, too,
+ * which the option dequantize shows as one of another name. 1; 0; -1. */
+static int has_name(struct ofs_renaming *r, struct ofs_str pattern,
     const uint32_t *star)
 {
 	char name[OFS_FAMILY_NAME];
 	uint32_t s;
 
-	if (rule->only_if.p == NULL)
-		return 1;
-	if (!ofs_family_expand(rule->only_if, star, name))
+	if (!ofs_family_expand(pattern, star, name))
 		return 0;
 	s = ofs_catalog_str(r->cat, name, strlen(name), r->err);
-	return s == OFS_NONE ? -1 : s < r->base->nstrs && r->is_name[s];
+	return s == OFS_NONE ? -1 : s < r->base->nstrs;
+}
+
+/* Does the rule count here, on the way back? 1; 0; -1. */
+static int holds(struct ofs_renaming *r, const struct ofs_family_rule *rule,
+    const uint32_t *star)
+{
+	int has = 1;
+
+	if (rule->only_if.p != NULL)
+		has = has_name(r, rule->only_if, star);
+	if (has != 1 || rule->unless.p == NULL)
+		return has;
+	has = has_name(r, rule->unless, star);
+	return has == -1 ? -1 : !has;
 }
 
 static bool find_left(const struct ofs_renaming *r, struct ofs_str name,

@@ -105,6 +105,24 @@ static int vocab_rows(const struct ofs_facts *f, uint64_t rows,
 	return add_run(out, 0, f->vocab == 0 ? rows : f->vocab, err);
 }
 
+static int odd_rows(uint64_t rows, unsigned parts, struct optimfs_error *err)
+{
+	return optimfs_fail(err, EOPNOTSUPP,
+	    "OFS894 %" PRIu64 " rows are not %u equal parts", rows, parts);
+}
+
+/* All rows, as two runs: only within a half do those that alternate follow each
+ * other. */
+static int halves(uint64_t rows, struct ofs_family_rows *out,
+    struct optimfs_error *err)
+{
+	if (rows % 2 != 0)
+		return odd_rows(rows, 2, err);
+	if (add_run(out, 0, rows / 2, err) == -1)
+		return -1;
+	return add_run(out, rows / 2, rows / 2, err);
+}
+
 int ofs_part_rows(const struct ofs_family_rule *rule,
     const struct ofs_facts *facts, unsigned part, uint64_t rows,
     struct ofs_family_rows *out, struct optimfs_error *err)
@@ -115,10 +133,10 @@ int ofs_part_rows(const struct ofs_family_rule *rule,
 		return qkv_rows(rule, facts, part, rows, out, err);
 	if (rule->vocab)
 		return vocab_rows(facts, rows, out, err);
+	if (rule->alternate)
+		return halves(rows, out, err);
 	if (rows % rule->nright != 0)
-		return optimfs_fail(err, EOPNOTSUPP,
-		    "OFS894 %" PRIu64 " rows are not %u equal parts", rows,
-		    rule->nright);
+		return odd_rows(rows, rule->nright, err);
 	return add_run(out, part * n, n, err);
 }
 

@@ -112,15 +112,22 @@ static int check_name(struct parse *p, struct ofs_str s)
 
 /* Rules. */
 
+/* NAME[*]: is it a stack? *s is without it then. */
+static bool take_axis(struct ofs_str *s)
+{
+	static const char axis[] = "[*]";
+	bool stack = ofs_str_ends(*s, axis);
+
+	if (stack)
+		s->len -= (uint32_t)strlen(axis);
+	return stack;
+}
+
 static int parse_left(struct parse *p, struct ofs_str s,
     struct ofs_family_rule *r)
 {
-	static const char axis[] = "[*]";
-
 	r->left = s;
-	r->stacked = ofs_str_ends(s, axis);
-	if (r->stacked)
-		r->left.len -= (uint32_t)strlen(axis);
+	r->stacked = take_axis(&r->left);
 	r->anything = r->left.len > 2 && memcmp(s.p, "*.", 2) == 0;
 	if (r->anything)
 		r->left = ofs_str_after(r->left, 2);
@@ -157,6 +164,12 @@ static int parse_right(struct parse *p, struct ofs_str s,
 
 	if (ofs_str_is(s, "-"))
 		return 0;
+	if (take_axis(&s)) {
+		if (!r->stacked)
+			return wrong(p, "a '[*]' on the right side only");
+		r->stacks = true;
+		r->stacked = false;
+	}
 	open = s.len == 0 ? NULL : memchr(s.p, '{', s.len);
 	close = s.len == 0 ? NULL : memchr(s.p, '}', s.len);
 	if (open == NULL && close == NULL)
@@ -178,6 +191,13 @@ static int parse_right(struct parse *p, struct ofs_str s,
 	return 0;
 }
 
+static int take_name(struct parse *p, struct ofs_str *rest,
+    struct ofs_str *name)
+{
+	*name = take_word(rest);
+	return check_name(p, *name);
+}
+
 static int parse_words(struct parse *p, struct ofs_str rest,
     struct ofs_family_rule *r)
 {
@@ -190,13 +210,18 @@ static int parse_words(struct parse *p, struct ofs_str rest,
 			r->transpose = true;
 		else if (ofs_str_is(word, "vocab"))
 			r->vocab = true;
+		else if (ofs_str_is(word, "alternate"))
+			r->alternate = true;
 		else if (ofs_str_is(word, "if")) {
-			r->only_if = take_word(&rest);
-			if (check_name(p, r->only_if) == -1)
+			if (take_name(p, &rest, &r->only_if) == -1)
+				return -1;
+		} else if (ofs_str_is(word, "unless")) {
+			if (take_name(p, &rest, &r->unless) == -1)
 				return -1;
 		} else
 			return wrong(p,
-			    "'%.*s' is none of qkv, transpose, vocab and if",
+			    "'%.*s' is none of qkv, transpose, alternate, "
+			    "vocab, if and unless",
 			    OFS_STR_ARGS(word, 40));
 	}
 	return 0;
@@ -209,7 +234,8 @@ static int check_rule(struct parse *p, const struct ofs_family_rule *r)
 
 	if (r->nright == 0)
 		return r->stacked || r->qkv || r->transpose || r->vocab ||
-			r->only_if.p != NULL
+			r->alternate || r->only_if.p != NULL ||
+			r->unless.p != NULL
 		    ? wrong(p, "what is left out has no other words")
 		    : 0;
 	if (r->anything)
@@ -220,12 +246,21 @@ static int check_rule(struct parse *p, const struct ofs_family_rule *r)
 			return wrong(p, "'%.*s' has %u stars, the left side %u",
 			    OFS_STR_ARGS(r->right[i], 80),
 			    count_stars(r->right[i]), stars);
-	if (count_stars(r->only_if) > stars)
-		return wrong(p, "'%.*s' has more stars than the left side",
-		    OFS_STR_ARGS(r->only_if, 80));
+	for (unsigned i = 0; i < 2; i++) {
+		struct ofs_str name = i == 0 ? r->only_if : r->unless;
+
+		if (count_stars(name) > stars)
+			return wrong(p,
+			    "'%.*s' has more stars than the left side",
+			    OFS_STR_ARGS(name, 80));
+	}
 	if (r->qkv && r->nright != 1 && r->nright != 3)
 		return wrong(p, "qkv makes three parts, or one of all three");
-	if (r->vocab && (r->nright != 1 || r->qkv || r->stacked))
+	if (r->alternate && (r->nright != 1 || r->qkv))
+		return wrong(p, "alternate makes one part, and without qkv");
+	if (r->vocab &&
+	    (r->nright != 1 || r->qkv || r->stacked || r->stacks ||
+		r->alternate))
 		return wrong(p, "vocab is for one tensor as it is");
 	return 0;
 }

@@ -24,10 +24,14 @@ struct ofs_family_rule {
 	struct ofs_str left;
 	struct ofs_str right[OFS_FAMILY_PARTS];
 	unsigned nright;        /* 0: the tensor is left out */
-	struct ofs_str only_if; /* right must have this name; p NULL: always */
+	/* right must have, and must not have, this name; p NULL: always */
+	struct ofs_str only_if, unless;
 	bool anything; /* left is the end of a name that begins anyhow */
 	bool stacked;  /* its first axis is the last star of the right names */
+	bool stacks;   /* the first axis of both sides counts the same */
 	bool qkv, transpose, vocab;
+	/* right: the rows of the first half alternate with those of the second */
+	bool alternate;
 };
 
 struct ofs_family {

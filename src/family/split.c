@@ -52,22 +52,25 @@ static int cut_part(struct splitting *s, uint64_t layer, unsigned part,
 {
 	struct ofs_renaming *r = s->r;
 	const struct ofs_family_rule *rule = s->v->rule;
-	struct ofs_family_side from = { rule->stacked ? (int64_t)layer : -1,
-		false };
-	struct ofs_family_side into = { -1, rule->transpose };
-	uint64_t shape[OFS_MAX_DIMS], swap;
+	int64_t stack = rule->stacks ? OFS_SIDE_ALL : OFS_SIDE_PLAIN;
+	struct ofs_family_side from = { rule->stacked ? (int64_t)layer : stack,
+		false, false };
+	struct ofs_family_side into = { stack, rule->transpose,
+		rule->alternate };
+	uint64_t shape[OFS_MAX_DIMS], placed[OFS_MAX_DIMS];
 	unsigned n =
 	    ofs_side_shape(r->cat, &r->cat->tensors[s->e->ref], from, shape);
+	unsigned axes = n - rule->stacks; /* of a matrix */
 	struct ofs_family_rows rows = { 0 };
 	struct ofs_family_cut *cuts = NULL;
 	int ret = -1;
 
 	*tensor = OFS_NONE;
-	if (n == 0 || (rule->transpose && n != 2))
+	if (n <= rule->stacks || (rule->transpose && axes != 2))
 		return optimfs_fail(r->err, EOPNOTSUPP,
 		    "OFS894 a tensor of %u dimensions, where the rule expects "
 		    "%s",
-		    n + rule->stacked, n == 0 ? "more" : "a matrix");
+		    n + rule->stacked, n <= rule->stacks ? "more" : "a matrix");
 	if (ofs_part_rows(rule, &r->facts, part, shape[0], &rows, r->err) == 0)
 		cuts = ofs_alloc(rows.n + 1, sizeof(*cuts), r->err);
 	for (size_t i = 0; cuts != NULL && i < rows.n; i++)
@@ -75,14 +78,11 @@ static int cut_part(struct splitting *s, uint64_t layer, unsigned part,
 			rows.v[i].n, rows.v[i].to, from, into };
 	if (cuts != NULL) {
 		cuts->tensor = s->e->ref; /* also without rows */
+		cuts->into = into;
 		shape[0] = rows.total;
-		if (rule->transpose) {
-			swap = shape[0];
-			shape[0] = shape[1];
-			shape[1] = swap;
-		}
+		ofs_side_place(into, shape, n, placed);
 		*tensor =
-		    ofs_cut_tensor(r->cat, cuts, rows.n, shape, n, r->err);
+		    ofs_cut_tensor(r->cat, cuts, rows.n, placed, n, r->err);
 		ret = *tensor == OFS_NONE ? -1 : 0;
 	}
 	free(cuts);

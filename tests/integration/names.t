@@ -173,6 +173,10 @@ for i in range(2):
     norms = ["input_layernorm", "post_attention_layernorm"]
     if kind == "gemma2":
         norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    if kind == "olmo2":
+        norms[0] = "post_feedforward_layernorm"
+    if kind == "glm4":
+        norms += ["post_self_attn_layernorm", "post_mlp_layernorm"]
     for norm in norms:
         put(b + norm + ".weight", 8)
         if kind == "nemotron":
@@ -181,8 +185,22 @@ for i in range(2):
     for part, rows in parts.items():
         put(f"{b}self_attn.{part}_proj.weight", rows, 8)
     put(b + "self_attn.o_proj.weight", 8, 8)
-    gated = {"phi3": {"gate_up": 12}, "nemotron": {"up": 6}}.get(kind, {"gate": 6, "up": 6})
+    gated = {"phi3": {"gate_up": 12}, "glm4": {"gate_up": 12}, "nemotron": {"up": 6}}.get(
+        kind, {"gate": 6, "up": 6})
     mlps = ["mlp."]
+    if kind in ("glm4", "gpt_oss"):
+        for part, rows in parts.items():
+            put(f"{b}self_attn.{part}_proj.bias", rows)
+    if kind == "gpt_oss":
+        put(b + "self_attn.o_proj.bias", 8)
+        put(b + "self_attn.sinks", 2)
+        put(b + "mlp.router.weight", 3, 8)
+        put(b + "mlp.router.bias", 3)
+        put(b + "mlp.experts.gate_up_proj", 3, 8, 12)
+        put(b + "mlp.experts.gate_up_proj_bias", 3, 12)
+        put(b + "mlp.experts.down_proj", 3, 6, 8)
+        put(b + "mlp.experts.down_proj_bias", 3, 8)
+        mlps = []
     if kind == "glm4_moe" and i == 1:
         mlps = ["mlp.shared_experts."] + [f"mlp.experts.{e}." for e in range(3)]
         put(b + "mlp.gate.weight", 3, 8)
@@ -207,21 +225,82 @@ while read -r name want; do
 	ok "$name: and back" "$OPTIMFS" reshard -q \
 	    --to "safetensors,hf,names=$name,heads=2,groups=1,vocab=10" \
 	    --verify "$model" "$scratch/$name" "$scratch/$name.hf"
+	case $name in
+	olmo2 | glm4 | gpt_oss)
+		ok "$name: it is what the converters write" \
+		    python3 "$tool" "$scratch/$name" "$scratch/$name.hf" "$name" 2 1 10 ;;
+	esac
 done <<'END'
 gemma2 12,8 16,8
+olmo2 12,8 16,8
+glm4 12,8 16,8
+gpt_oss 16,8 3,12,8
 phi3 12,8 16,8
 nemotron 16,8 6,8
 glm4_moe 12,8 16,8 3,12,8
 END
+
+# Experts in MXFP4: their matrices are not transposed.
+python3 - "$scratch/mxfp4.safetensors" <<'END'
+import json, random, struct, sys
+r = random.Random(4)
+head, data = {}, b""
+def put(name, dtype, shape, raw):
+    global data
+    head[name] = {"dtype": dtype, "shape": shape,
+                  "data_offsets": [len(data), len(data) + len(raw)]}
+    data += raw
+for name, rows, blocks in ("gate_up_proj", 64, 2), ("down_proj", 64, 1):
+    at = "model.layers.0.mlp.experts." + name
+    n = 3 * rows * blocks
+    put(at + "_blocks", "U8", [3, rows, blocks, 16],
+        bytes(r.randrange(256) for _ in range(16 * n)))
+    put(at + "_scales", "U8", [3, rows, blocks], bytes(r.randrange(120, 130) for _ in range(n)))
+    put(at + "_bias", "BF16", [3, rows], bytes(r.randrange(256) for _ in range(6 * rows)))
+text = json.dumps(head).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + data)
+END
+ok "MXFP4: names of Megatron-Core" to dcp@2,dequantize,names=megatron:gpt_oss \
+    "$scratch/mxfp4.safetensors" mxfp4
+at=decoder.layers.0.mlp.experts.experts
+for part in linear_fc1.weight=gate_up_proj linear_fc1.bias=gate_up_proj_bias \
+    linear_fc2.weight=down_proj; do
+	"$OPTIMFS" cat "$scratch/mxfp4" "model/$at.${part%=*}" >"$scratch/got"
+	from=model/model.layers.0.mlp.experts.${part#*=}
+	case $part in
+	*.bias=*) ;;
+	*) from=.optimfs/f32/$from ;;
+	esac
+	"$OPTIMFS" cat "$scratch/mxfp4.safetensors" "$from" >"$scratch/want"
+	ok "MXFP4: ${part%=*} is that of the codes" python3 -c '
+import sys
+got, want = (open(p, "rb").read() for p in sys.argv[1:3])
+rows = 64
+n = len(want) // (3 * rows)  # bytes of a row
+order = list(range(rows))
+if "fc1" in sys.argv[3]:
+    order = order[::2] + order[1::2]
+sys.exit(got != b"".join(want[(e * rows + i) * n:(e * rows + i + 1) * n]
+                         for e in range(3) for i in order))' \
+	    "$scratch/got" "$scratch/want" "$part"
+done
+is "MXFP4: ... with these shapes" "$("$OPTIMFS" cat "$scratch/mxfp4" \
+    .optimfs/tensors.tsv | awk '/weight/ { print $2, $3 }')" "float32 3,64,64
+float32 3,64,32"
 
 # Whatever the source: flat groups, copies, parts along two axes, compressed
 # items, parameters by number.
 cat >"$scratch/pt.names" <<'END'
 family pytorch
 layers.*.wq.weight = h.*.{q,k,v}.weight
-layers.*.w2.weight = h.*.two.weight : transpose
+layers.*.wq.bias = h.*.bias : alternate
+layers.0.w2.weight = h.0.two.weight : transpose
+layers.*.w2.weight = h.*.two.weight : transpose alternate
 blocks.*.fc_in.weight = b.*.{one,two,three}.weight
 blocks.*.fc_out.weight = b.*.out.weight : transpose
+blocks.0.ln.weight = b.0.ln.weight : alternate
+emb.weight[*] = e.weight[*] : alternate
+conv.weight[*] = c.{one,two,three}.weight[*]
 END
 for ck in deepspeed/z3_ws2_bf16 deepspeed/z2_ws4_round_robin \
     pytorch/dcp_fsdp2_zstd_w2 pytorch/dcp_hsdp_w4 pytorch/dcp_tp_fsdp_w4 \
@@ -235,6 +314,24 @@ for ck in deepspeed/z3_ws2_bf16 deepspeed/z2_ws4_round_robin \
 done
 is "they were cut" "$("$OPTIMFS" cat "$scratch/there2" .optimfs/tensors.tsv |
     awk '$1 == "model/h.1.v.weight" { print $3 }')" 4,12
+is "stacks of three rows are three stacks" "$("$OPTIMFS" cat "$scratch/there2" \
+    .optimfs/tensors.tsv | awk '/^model\/c\..*weight/ { print $3 }' | sort -u)" 5,1,2,3
+rm -rf "$scratch/there2"
+ok "parts along two axes: there" to "dcp@3,names=$scratch/pt.names" \
+    "$data/pytorch/dcp_tp_fsdp_w4/ckpt" there2
+for what in model/NAME optim/state/NAME/exp_avg; do
+	from=$(echo "$what" | sed 's/NAME/layers.1.w2.weight/')
+	into=$(echo "$what" | sed 's/NAME/h.1.two.weight/')
+	"$OPTIMFS" cat "$data/pytorch/dcp_tp_fsdp_w4/ckpt" "$from" >"$scratch/want"
+	"$OPTIMFS" cat "$scratch/there2" "$into" >"$scratch/got"
+	ok "rows alternate: ${into##*/}" python3 -c '
+import sys
+got, want = (open(p, "rb").read() for p in sys.argv[1:3])
+n = len(want) // 240  # bytes of an element of 12 x 20
+sys.exit(got != b"".join(want[(i * 20 + k) * n:(i * 20 + k + 1) * n]
+                         for k in range(20) for j in range(6) for i in (j, j + 6)))' \
+	    "$scratch/got" "$scratch/want"
+done
 
 # A vocabulary grows again by zeros.
 ok "fewer words" to safetensors,hf,names=llama,vocab=100 "$llama" few
@@ -436,8 +533,15 @@ bad "a family that has itself" 'use mine'
 bad "a family that is not there" 'use nothing'
 bad "a family without a name" 'family'
 bad "a name of a family with a path" 'family ../llama'
+bad "a stack on the right only" 'decoder.x = model.x[*]'
+bad "stars that differ beside a stack" 'decoder.x[*] = model.*.x[*]'
+bad "two parts that alternate" 'decoder.x = model.{a,b} : alternate'
+bad "words of a vocabulary that alternate" 'decoder.x = model.x : alternate vocab'
+bad "no name that must not be there" 'decoder.x = model.x : unless'
+bad "a name with more stars" 'decoder.x = model.x : unless model.*.x'
 bad "a long line" "decoder.x = $(printf '%02000d' 0)"
 bad "what is left out has nothing to do" 'decoder.x = - : qkv'
+bad "what is left out is no stack" 'decoder.x[*] = - : alternate'
 bad "a beginning that anything has" '*.x = model.x'
 printf 'a = b\n' >"$rules"
 status "a rule before a family" 2 "$OPTIMFS" ls -o "names=$rules" "$llama"

@@ -86,6 +86,28 @@ def words(t):
     return ([vocab] + t[0][1:], t[1][:vocab * k]) if vocab else t
 
 
+def alternate(t):
+    """Row i of both halves, then row i + 1."""
+    rows = cut(t, t[0][0])
+    half = len(rows) // 2
+    return cat([rows[i // 2 + (i % 2) * half] for i in range(len(rows))])
+
+
+def gpt_oss(layer, key, t):
+    """Experts: gate and up alternate, and matrices are transposed."""
+    m = re.fullmatch(r"mlp\.experts\.experts\.linear_fc(.)\.(weight|bias)", key)
+    if m is None:
+        return None
+    each = [(x[0][1:], x[1]) for x in cut(t, t[0][0])]
+    if m[1] == "1":
+        each = [alternate(x) for x in each]
+    if m[2] == "weight":
+        each = [turn(x) for x in each]
+    name = ("gate_up_proj", "down_proj")[m[1] == "2"] + ("_bias" if m[2] == "bias" else "")
+    return {f"model.layers.{layer}.mlp.experts.{name}":
+            ([len(each)] + each[0][0], b"".join(x[1] for x in each))}
+
+
 def expert_names(layer):
     base = f"model.layers.{layer}.mlp.experts."
     names = ("gate_proj", "up_proj", "down_proj")
@@ -125,7 +147,7 @@ def llama(key, t):
         return {"model.norm.weight": t}
     _, _, layer, rest = key.split(".", 3)
     base = f"model.layers.{layer}."
-    experts = moe(layer, rest, t)
+    experts = (gpt_oss if family == "gpt_oss" else moe)(layer, rest, t)
     if experts is not None:
         return experts
     m = re.fullmatch(r"self_attention\.linear_qkv\.(weight|bias)", rest)
@@ -134,7 +156,7 @@ def llama(key, t):
                 for x, p in zip("qkv", qkv(t))}
     shared = "shared_experts" if family.startswith("deepseek") else "shared_expert"
     m = re.fullmatch(r"mlp\.(shared_experts\.)?linear_fc1\.weight", rest)
-    if m:
+    if m and family != "glm4":
         at = f"{base}mlp.{shared}." if m[1] else f"{base}mlp."
         return {f"{at}{x}_proj.weight": p
                 for x, p in zip(("gate", "up"), cut(t, 2))}
@@ -151,6 +173,22 @@ def llama(key, t):
                 return {f"{base}self_attn.{b}weight": t}
         if rest == "mlp.router.expert_bias":
             return {base + "mlp.gate.e_score_correction_bias": t}
+    if family == "glm4" and rest == "mlp.linear_fc1.weight":
+        return {base + "mlp.gate_up_proj.weight": t}
+    own = {"glm4": {
+        "self_attention.post_self_attn_layernorm.weight": "post_self_attn_layernorm.weight",
+        "mlp.post_mlp_layernorm.weight": "post_mlp_layernorm.weight",
+    }, "olmo2": {
+        "self_attention.linear_proj.post_layernorm.weight": "post_attention_layernorm.weight",
+        "mlp.linear_fc2.post_layernorm.weight": "post_feedforward_layernorm.weight",
+    }, "gpt_oss": {
+        "self_attention.core_attention.softmax_offset": "self_attn.sinks",
+        "self_attention.linear_proj.bias": "self_attn.o_proj.bias",
+        "mlp.router.weight": "mlp.router.weight",
+        "mlp.router.bias": "mlp.router.bias",
+    }}.get(family, {})
+    if rest in own:
+        return {base + own[rest]: t}
     return {base + {
         "self_attention.linear_qkv.layer_norm_weight": "input_layernorm.weight",
         "input_layernorm.weight": "input_layernorm.weight",
