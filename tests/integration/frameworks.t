@@ -59,6 +59,27 @@ else
 	skip 1 "$why"
 fi
 
+# Is it what the mappings of Megatron-Bridge make of what transformers saves?
+if find_python "$script" version megatron_bridge; then
+	mkdir "$scratch/bridge"
+	ok "the mappings of Megatron-Bridge make checkpoints" "$python" "$script" write \
+	    megatron_bridge "$scratch/bridge"
+	for case in "$scratch/bridge"/*; do
+		family=${case##*/}
+		options=names=$family,heads=4,groups=2
+		ok "$family: they become what transformers saved" "$OPTIMFS" reshard -q \
+		    --to "safetensors,hf,$options,vocab=96" --verify "$case/hf" \
+		    "$case/megatron" "$scratch/bridge.$family"
+		ok "$family: the way back" "$OPTIMFS" reshard -q \
+		    --to "dcp@2,names=megatron:${options#names=}" "$case/hf" "$case/back"
+		# norms have several names, and the way back knows one
+		is "$family: ... gives the same" "$("$OPTIMFS" diff "$case/megatron" \
+		    "$case/back" 2>&1 | grep -v norm)" ''
+	done
+else
+	skip 1 "$why"
+fi
+
 # Names of Hugging Face, as the converter that verl uses makes them.
 if find_python "$script" version mbridge; then
 	mkdir "$scratch/mbridge"

@@ -126,6 +126,7 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def import_saving(library):
     """Imports what saves, after all that is installed."""
     names = {"torchtitan": ("datasets", "tensorboard", "wandb", "torchvision"),
+             "megatron_bridge": ("transformer_engine", "transformer_engine_torch"),
              "verl": ("ray", "tensordict", "hydra", "wandb", "codetiming", "pylatexenc",
                       "liger_kernel", "pyvers", "torchvision", "cachetools", "pandas",
                       "pyarrow", "datasets", "qwen_vl_utils", "mathruler", "orjson",
@@ -133,7 +134,8 @@ def import_saving(library):
                       "torchcodec", "av")}
     modules = {"torchtitan": "torchtitan.components.checkpointer.dcp",
                "verl": "verl.utils.checkpoint.fsdp_checkpoint_manager",
-               "torch_checkpointing": "torch_checkpointing.default_resharder"}
+               "torch_checkpointing": "torch_checkpointing.default_resharder",
+               "megatron_bridge": "megatron.bridge.models.conversion.param_mapping"}
     if library in names:
         import transformers  # looks for them itself
         sys.meta_path.append(Absent(names[library]))
@@ -473,8 +475,8 @@ def write_quantized(top, torch, functional):
                             functional.dequantize_4bit(tensors[weight], state))
 
 
-def write_families(top):
-    """A tiny model of each family that names= knows: DIR/FAMILY."""
+def family_models():
+    """A tiny model of each family that names= knows."""
     import torch
     import transformers
     experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
@@ -483,6 +485,8 @@ def write_families(top):
             ("qwen3", "Qwen3", {}), ("gemma", "Gemma", {}), ("gemma2", "Gemma2", {}),
             ("gemma3_text", "Gemma3", {}), ("phi3", "Phi3", {}),
             ("nemotron", "Nemotron", {}), ("qwen2_moe", "Qwen2Moe", experts),
+            ("olmo2", "Olmo2", {}), ("olmo3", "Olmo3", {}), ("glm4", "Glm4", {}),
+            ("gpt_oss", "GptOss", {"num_local_experts": 4}),
             ("qwen3_moe", "Qwen3Moe", experts), ("olmoe", "Olmoe", {"num_experts": 4}),
             ("mixtral", "Mixtral", {"num_local_experts": 4}),
             ("glm4_moe", "Glm4Moe", {
@@ -498,7 +502,142 @@ def write_families(top):
             head_dim=16, pad_token_id=0, bos_token_id=1, eos_token_id=2, **more))
         for p in model.parameters():
             p.data.normal_()
-        model.to(torch.bfloat16).save_pretrained(os.path.join(top, family))
+        yield family, model.to(torch.bfloat16)
+
+
+def write_families(top):
+    """A tiny model of each family: DIR/FAMILY."""
+    for family, model in family_models():
+        model.save_pretrained(os.path.join(top, family))
+
+
+# Of the families that megatron-bridge 0.3.1 has not: the mapping of Megatron-Bridge
+# 57852623, models/olmo2/olmo2_bridge.py; that of mcore-bridge 78d614c6,
+# model/gpts/glm4.py; and query, key, value, gate and up of phi3 are fused there, too.
+COPIED = {
+    "embedding.word_embeddings.weight": "model.embed_tokens.weight",
+    "output_layer.weight": "lm_head.weight",
+    "decoder.final_layernorm.weight": "model.norm.weight",
+    "decoder.layers.*.self_attention.linear_proj.weight": "model.layers.*.self_attn.o_proj.weight",
+    "decoder.layers.*.mlp.linear_fc2.weight": "model.layers.*.mlp.down_proj.weight"}
+NORMS = {
+    "decoder.layers.*.self_attention.linear_qkv.layer_norm_weight":
+        "model.layers.*.input_layernorm.weight",
+    "decoder.layers.*.mlp.linear_fc1.layer_norm_weight":
+        "model.layers.*.post_attention_layernorm.weight"}
+QKV = {x: "model.layers.*.self_attn.%s_proj.weight" % x for x in "qkv"}
+GATED = {x: "model.layers.*.mlp.%s_proj.weight" % x for x in ("gate", "up")}
+FUSED = "model.layers.*.mlp.gate_up_proj.weight"
+BY_HAND = {
+    "olmo2": dict(COPIED, **{
+        "decoder.layers.*.self_attention.linear_qkv.weight": QKV,
+        "decoder.layers.*.mlp.linear_fc1.weight": GATED,
+        "decoder.layers.*.self_attention.q_layernorm.weight":
+            "model.layers.*.self_attn.q_norm.weight",
+        "decoder.layers.*.self_attention.k_layernorm.weight":
+            "model.layers.*.self_attn.k_norm.weight",
+        "decoder.layers.*.self_attention.linear_proj.post_layernorm.weight":
+            "model.layers.*.post_attention_layernorm.weight",
+        "decoder.layers.*.mlp.linear_fc2.post_layernorm.weight":
+            "model.layers.*.post_feedforward_layernorm.weight"}),
+    "glm4": dict(COPIED, **NORMS, **{
+        "decoder.layers.*.self_attention.linear_qkv.weight": QKV,
+        "decoder.layers.*.self_attention.linear_qkv.bias":
+            {k: v.replace("weight", "bias") for k, v in QKV.items()},
+        "decoder.layers.*.mlp.linear_fc1.weight": FUSED,
+        "decoder.layers.*.self_attention.post_self_attn_layernorm.weight":
+            "model.layers.*.post_self_attn_layernorm.weight",
+        "decoder.layers.*.mlp.post_mlp_layernorm.weight":
+            "model.layers.*.post_mlp_layernorm.weight"}),
+    "phi3": dict(COPIED, **NORMS, **{
+        "decoder.layers.*.self_attention.linear_qkv.weight":
+            "model.layers.*.self_attn.qkv_proj.weight",
+        "decoder.layers.*.mlp.linear_fc1.weight": FUSED})}
+BY_HAND["olmo3"] = BY_HAND["olmo2"]
+BRIDGES = {
+    "llama": "llama.llama_bridge.LlamaBridge", "qwen2": "qwen.qwen2_bridge.Qwen2Bridge",
+    "qwen3": "qwen.qwen3_bridge.Qwen3Bridge", "gemma": "gemma.gemma_bridge.GemmaBridge",
+    "gemma2": "gemma.gemma2_bridge.Gemma2Bridge",
+    "gemma3_text": "gemma.gemma3_bridge.Gemma3ModelBridge",
+    "nemotron": "nemotron.nemotron_bridge.NemotronBridge",
+    "qwen3_moe": "qwen.qwen3_moe_bridge.Qwen3MoEBridge",
+    "olmoe": "olmoe.olmoe_bridge.OlMoEBridge",
+    "glm4_moe": "glm.glm45_bridge.GLM45Bridge",
+    "gpt_oss": "gpt_oss.gpt_oss_bridge.GPTOSSBridge"}
+
+
+def to_megatron(pm, mapping, got, expert, shape):
+    """The tensor of Megatron-Core that this mapping makes of those of Hugging Face."""
+    import torch
+    kind = type(mapping).__name__
+    if set(got) == {"q", "k", "v"}:
+        merge = pm.merge_qkv_biases if got["q"].dim() == 1 else pm.merge_qkv_weights
+        return merge(shape, got["q"], got["k"], got["v"])
+    if set(got) == {"gate", "up"}:
+        return torch.cat([got["gate"], got["up"]])
+    value, = got.values()
+    if kind.startswith("GPTOSS"):
+        value = value.transpose(-1, -2)[expert] if value.dim() == 3 else value[expert]
+        return mapping._interleave(value) if "GateUp" in kind else value
+    if "qkv_proj" in next(iter(got)):
+        return pm.merge_qkv_weights(shape, *value.split([64, 32, 32]))
+    return value
+
+
+def megatron_state(pm, family, state, shape):
+    """The state dict of Megatron-Core, experts stacked as in its checkpoints."""
+    import re
+    import torch
+    if family in BY_HAND:
+        rows = [(None, left, right) for left, right in BY_HAND[family].items()]
+    else:
+        module, name = BRIDGES[family].rsplit(".", 1)
+        bridge = getattr(importlib.import_module("megatron.bridge.models." + module), name)
+        rows = [(m, m.megatron_param, m.hf_param) for m in bridge().mapping_registry().mappings
+                if "local_experts" not in m.megatron_param]
+    made, used = {}, set()
+    for mapping, left, right in rows:
+        right = right if isinstance(right, dict) else {right: right}
+        first = next(iter(right.values()))
+        for name in state:
+            m = re.fullmatch(re.escape(first).replace(r"\*", r"(\d+)"), name)
+            names = m and {k: re.sub(r"\*", lambda _, i=iter(m.groups()): next(i), r)
+                           for k, r in right.items()}
+            if not m or not used.isdisjoint(names.values()):
+                continue
+            used.update(names.values())
+            got = {k: state[n] for k, n in names.items()}
+            alone = left.count("*") == len(m.groups())
+            for e in [None] if alone else range(len(state[name])):
+                stars = iter(list(m.groups()) + [str(e)])
+                made[re.sub(r"\*", lambda _: next(stars), left)] = to_megatron(
+                    pm, mapping, got, e, shape).contiguous()
+    if set(state) != used:
+        sys.exit("%s: no mapping for %s" % (family, sorted(set(state) - used)))
+    stacked = {}
+    for name in sorted(made, key=lambda n: [int(x) if x.isdigit() else x
+                                            for x in re.split(r"(\d+)", n)]):
+        m = re.fullmatch(r"(.*\.mlp\.experts\.)(linear_fc.\.(?:weight|bias))\d+", name)
+        stacked.setdefault(m[1] + "experts." + m[2] if m else name, []).append(made[name])
+    return {n: torch.stack(v) if ".experts.experts." in n else v[0] for n, v in stacked.items()}
+
+
+def write_megatron_bridge(top):
+    """DIR/FAMILY/hf, and DIR/FAMILY/megatron that the mapping of the bridge makes of it."""
+    import types
+    import torch.distributed.checkpoint as dcp
+    shape = types.SimpleNamespace(num_attention_heads=4, num_query_groups=2,
+                                  kv_channels=16, hidden_size=64)
+    pm = import_saving("megatron_bridge")
+    from safetensors.torch import load_file
+    for family, model in family_models():
+        if family not in BRIDGES and family not in BY_HAND:
+            continue
+        to = os.path.join(top, family)
+        model.save_pretrained(os.path.join(to, "hf"))
+        state = load_file(os.path.join(to, "hf", "model.safetensors"))
+        dcp.save({"model": megatron_state(pm, family, state, shape)},
+                 checkpoint_id=os.path.join(to, "megatron"), no_dist=True)
 
 
 def write_mbridge(top):
@@ -534,6 +673,7 @@ def write_mbridge(top):
 
 LIBRARIES = {
     "mbridge": write_mbridge, "families": write_families,
+    "megatron_bridge": write_megatron_bridge,
     "transformers": write_transformers, "peft": write_peft,
     "accelerate": write_accelerate, "lightning": write_lightning,
     "torchtitan": write_torchtitan, "verl": write_verl,
