@@ -151,7 +151,9 @@ int ofs_stage_open_file(int at, const char *name, int flags, mode_t mode)
 		code = EUCLEAN;
 	else if ((flags & O_ACCMODE) != O_RDONLY && st.st_nlink > 1)
 		code = EMLINK;
-	else if (empty && ftruncate(fd, 0) == -1)
+	/* ext4 writes a file to the disk at close if it was ever truncated,
+	 * even an empty one */
+	else if (empty && st.st_size > 0 && ftruncate(fd, 0) == -1)
 		code = errno;
 	else
 		return fd;
