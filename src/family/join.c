@@ -313,12 +313,51 @@ static uint32_t cut_together(struct joining *j, uint64_t whole)
 	return tensor;
 }
 
+/* The tensor of the name that the rule compares rows with; NULL: there is none. */
+static const struct ofs_tensor *tensor_of_rows(const struct joining *j,
+    char name[OFS_FAMILY_NAME])
+{
+	const struct ofs_catalog *base = j->r->base;
+	const struct ofs_entry *e = entry_of(j, 0);
+	const struct ofs_family_rule *rule = j->g->rule;
+	uint32_t star[OFS_FAMILY_STARS], n, at, known;
+	const uint32_t *c = ofs_catalog_components(base, e->tree, &n);
+	unsigned stars;
+
+	at = ofs_renaming_name_at(base, e);
+	if (rule->rows.p == NULL || at == OFS_NONE ||
+	    !ofs_family_match(rule->right[j->v[0].part],
+		ofs_catalog_string(base, OFS_PATH_STR(c[at])), star, &stars) ||
+	    !ofs_family_expand(rule->rows, star, name))
+		return NULL;
+	at = ofs_catalog_str(j->r->cat, name, strlen(name), j->r->err);
+	known = at < base->nstrs ? j->r->shape_of[at] : OFS_NONE;
+	return known == OFS_NONE ? NULL : &base->tensors[known];
+}
+
+static int check_rows(const struct joining *j, uint64_t rows)
+{
+	char name[OFS_FAMILY_NAME];
+	const struct ofs_tensor *t = tensor_of_rows(j, name);
+	uint64_t n;
+
+	if (t == NULL || t->ndim == 0)
+		return 0;
+	n = ofs_tensor_shape(j->r->base, t)[t->ndim - 1];
+	return n == rows
+	    ? 0
+	    : optimfs_fail(j->r->err, EOPNOTSUPP,
+		  "OFS894 it has %" PRIu64 " rows, and %.200s has %" PRIu64
+		  ": its axes are not in the order that the rule expects",
+		  rows, name, n);
+}
+
 static int join_tensors(struct joining *j)
 {
 	uint64_t whole;
 	uint32_t tensor;
 
-	if (whole_rows(j, &whole) == -1)
+	if (whole_rows(j, &whole) == -1 || check_rows(j, whole) == -1)
 		return -1;
 	for (uint32_t i = 0; i < j->g->nmembers; i++)
 		if (cut_member(j, i, whole) == -1)

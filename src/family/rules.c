@@ -218,10 +218,13 @@ static int parse_words(struct parse *p, struct ofs_str rest,
 		} else if (ofs_str_is(word, "unless")) {
 			if (take_name(p, &rest, &r->unless) == -1)
 				return -1;
+		} else if (ofs_str_is(word, "rows")) {
+			if (take_name(p, &rest, &r->rows) == -1)
+				return -1;
 		} else
 			return wrong(p,
 			    "'%.*s' is none of qkv, transpose, alternate, "
-			    "vocab, if and unless",
+			    "vocab, if, unless and rows",
 			    OFS_STR_ARGS(word, 40));
 	}
 	return 0;
@@ -235,7 +238,7 @@ static int check_rule(struct parse *p, const struct ofs_family_rule *r)
 	if (r->nright == 0)
 		return r->stacked || r->qkv || r->transpose || r->vocab ||
 			r->alternate || r->only_if.p != NULL ||
-			r->unless.p != NULL
+			r->unless.p != NULL || r->rows.p != NULL
 		    ? wrong(p, "what is left out has no other words")
 		    : 0;
 	if (r->anything)
@@ -246,13 +249,14 @@ static int check_rule(struct parse *p, const struct ofs_family_rule *r)
 			return wrong(p, "'%.*s' has %u stars, the left side %u",
 			    OFS_STR_ARGS(r->right[i], 80),
 			    count_stars(r->right[i]), stars);
-	for (unsigned i = 0; i < 2; i++) {
-		struct ofs_str name = i == 0 ? r->only_if : r->unless;
+	for (unsigned i = 0; i < 3; i++) {
+		const struct ofs_str *names[] = { &r->only_if, &r->unless,
+			&r->rows };
 
-		if (count_stars(name) > stars)
+		if (count_stars(*names[i]) > stars)
 			return wrong(p,
 			    "'%.*s' has more stars than the left side",
-			    OFS_STR_ARGS(name, 80));
+			    OFS_STR_ARGS(*names[i], 80));
 	}
 	if (r->qkv && r->nright != 1 && r->nright != 3)
 		return wrong(p, "qkv makes three parts, or one of all three");

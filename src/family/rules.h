@@ -26,6 +26,8 @@ struct ofs_family_rule {
 	unsigned nright;        /* 0: the tensor is left out */
 	/* right must have, and must not have, this name; p NULL: always */
 	struct ofs_str only_if, unless;
+	/* the last axis of this right name counts the rows; p NULL: unknown */
+	struct ofs_str rows;
 	bool anything; /* left is the end of a name that begins anyhow */
 	bool stacked;  /* its first axis is the last star of the right names */
 	bool stacks;   /* the first axis of both sides counts the same */

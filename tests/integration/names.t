@@ -53,6 +53,14 @@ back gpt2 "$gpt" ,heads=4
 back qwen2_moe "$moe" ,heads=4,groups=2
 back qwen3 "$norms" ,heads=4,groups=2
 
+# Experts in one tensor on both sides.
+cat >"$scratch/stacks.names" <<'END'
+family stacks
+decoder.layers.*.mlp.experts.experts.linear_fc1.weight[*] = model.layers.*.mlp.experts.gate_up_proj[*] : alternate transpose
+decoder.layers.*.mlp.experts.experts.linear_fc2.weight[*] = model.layers.*.mlp.experts.down_proj[*] : transpose
+END
+back "$scratch/stacks.names" "$moe" ''
+
 # Is it what another program made of it?
 reference=$scratch/reference
 ok "a reference" to safetensors,hf,names=llama "$llama" reference
@@ -250,7 +258,7 @@ def put(name, dtype, shape, raw):
     head[name] = {"dtype": dtype, "shape": shape,
                   "data_offsets": [len(data), len(data) + len(raw)]}
     data += raw
-for name, rows, blocks in ("gate_up_proj", 64, 2), ("down_proj", 64, 1):
+for name, rows, blocks in ("gate_up_proj", 64, 3), ("down_proj", 96, 1):
     at = "model.layers.0.mlp.experts." + name
     n = 3 * rows * blocks
     put(at + "_blocks", "U8", [3, rows, blocks, 16],
@@ -275,7 +283,7 @@ for part in linear_fc1.weight=gate_up_proj linear_fc1.bias=gate_up_proj_bias \
 	ok "MXFP4: ${part%=*} is that of the codes" python3 -c '
 import sys
 got, want = (open(p, "rb").read() for p in sys.argv[1:3])
-rows = 64
+rows = 64 if "fc1" in sys.argv[3] else 96
 n = len(want) // (3 * rows)  # bytes of a row
 order = list(range(rows))
 if "fc1" in sys.argv[3]:
@@ -284,9 +292,14 @@ sys.exit(got != b"".join(want[(e * rows + i) * n:(e * rows + i + 1) * n]
                          for e in range(3) for i in order))' \
 	    "$scratch/got" "$scratch/want" "$part"
 done
+ok "MXFP4: codes as numbers" to safetensors,dequantize "$scratch/mxfp4.safetensors" numbers4
+not_ok "MXFP4: numbers whose rows do not alternate" \
+    to dcp@1,names=megatron:gpt_oss "$scratch/numbers4" mxfp4.wrong
+like "... are noticed" "$(cat "$scratch/said")" \
+    '*OFS894 *experts.gate_up_proj: it has 96 rows, and model.layers.0.mlp.experts.gate_up_proj_bias has 64*'
 is "MXFP4: ... with these shapes" "$("$OPTIMFS" cat "$scratch/mxfp4" \
-    .optimfs/tensors.tsv | awk '/weight/ { print $2, $3 }')" "float32 3,64,64
-float32 3,64,32"
+    .optimfs/tensors.tsv | awk '/weight/ { print $2, $3 }')" "float32 3,64,96
+float32 3,96,32"
 
 # Whatever the source: flat groups, copies, parts along two axes, compressed
 # items, parameters by number.
@@ -415,6 +428,7 @@ mean() { # FAMILY CHECKPOINT OPTIONS
 }
 mean gpt2 "$gpt" ,heads=4
 mean qwen2_moe "$moe" ,heads=4,groups=2
+mean "$scratch/stacks.names" "$moe" ''
 
 # Codes of 8 bits with a scale for each block of 128 x 128: what is written out as
 # float32 first is the same.
@@ -538,6 +552,7 @@ bad "stars that differ beside a stack" 'decoder.x[*] = model.*.x[*]'
 bad "two parts that alternate" 'decoder.x = model.{a,b} : alternate'
 bad "words of a vocabulary that alternate" 'decoder.x = model.x : alternate vocab'
 bad "no name that must not be there" 'decoder.x = model.x : unless'
+bad "a number of rows without a name" 'decoder.x = model.x : rows'
 bad "a name with more stars" 'decoder.x = model.x : unless model.*.x'
 bad "a long line" "decoder.x = $(printf '%02000d' 0)"
 bad "what is left out has nothing to do" 'decoder.x = - : qkv'
