@@ -11,8 +11,28 @@
 #include "cluster/mail.h"
 #include "cluster/wire.h"
 
-/* A letter is the error of the allgather; after code 0 follow contributions:
- * rank (4), error, length (8) and bytes of each. */
+/* A letter is the error of the allgather. After another code than 0 follows the
+ * rank that is lost (4; -1: none); after 0 contributions: rank (4), error, length
+ * (8) and bytes of each. */
+
+struct news {
+	struct optimfs_error why; /* code 0: nothing has happened */
+	int lost;                 /* -1: no rank */
+};
+
+/* Something has failed; the first failure is news. The rank is lost if it has
+ * died or is silent. */
+static void take_news(struct optimfs_group *w, struct news *n, int rank,
+    const struct optimfs_error *err)
+{
+	bool lost =
+	    rank != -1 && (err->code == EHOSTDOWN || err->code == ETIMEDOUT);
+
+	if (lost)
+		ofs_group_set_lost(w, rank, err);
+	if (n->why.code == 0)
+		*n = (struct news){ *err, lost ? rank : -1 };
+}
 
 int ofs_allgather_size(const struct optimfs_group *w)
 {
@@ -53,38 +73,47 @@ static void put_own(const struct optimfs_group *w,
 }
 
 static int send_all(struct optimfs_group *w, int to, uint64_t tag,
-    const struct optimfs_error *why, const struct ofs_buf *all,
-    struct optimfs_error *err)
+    const struct news *n, const struct ofs_buf *all, struct optimfs_error *err)
 {
 	struct ofs_buf letter = { 0 };
 	int ret;
 
-	ofs_wire_error(&letter, why);
-	if (why->code == 0)
+	if (ofs_group_is_lost(w, to)) {
+		optimfs_fail(err, EHOSTDOWN, "OFS911 it is lost");
+		return ofs_group_error_in(w, to, err);
+	}
+	ofs_wire_error(&letter, &n->why);
+	if (n->why.code == 0)
 		ofs_buf_put(&letter, all->data, all->len);
+	else
+		ofs_wire_u32(&letter, (uint32_t)n->lost);
 	ret = ofs_mail_send(w, to, tag, &letter, err);
 	ofs_buf_fini(&letter);
 	return ret;
 }
 
-/* Adds the contents of a letter to all; why gets the first failure. */
+/* Adds the contents of a letter to all, or to the news. */
 static void receive_all(struct optimfs_group *w, int from, uint64_t tag,
-    const struct ofs_tick *tick, struct optimfs_error *why, struct ofs_buf *all)
+    const struct ofs_tick *tick, struct news *n, struct ofs_buf *all)
 {
 	struct ofs_buf letter = { 0 };
 	struct optimfs_error err = { 0 };
 	struct ofs_cursor c;
+	uint32_t lost;
 
-	if (ofs_mail_receive(w, from, tag, tick, &letter, &err) == 0) {
-		c = ofs_cursor_of(letter.data, letter.len);
-		ofs_wire_take_error(&c, &err);
-		if (c.bad)
-			ofs_wire_malformed(&err);
-		else
-			ofs_buf_put(all, c.p, ofs_cursor_left(&c));
+	if (ofs_mail_receive(w, from, tag, tick, &letter, &err) == -1) {
+		take_news(w, n, from, &err);
+		return;
 	}
-	if (why->code == 0)
-		*why = err;
+	c = ofs_cursor_of(letter.data, letter.len);
+	ofs_wire_take_error(&c, &err);
+	lost = err.code == 0 ? UINT32_MAX : ofs_cursor_le32(&c);
+	if (c.bad || (lost != UINT32_MAX && lost >= (uint32_t)w->size))
+		ofs_wire_malformed(&err);
+	if (err.code == 0)
+		ofs_buf_put(all, c.p, ofs_cursor_left(&c));
+	else
+		take_news(w, n, (int)lost, &err);
 	ofs_buf_fini(&letter);
 }
 
@@ -138,34 +167,33 @@ int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
 	uint64_t up = ofs_mail_tag(OFS_MAIL_UP, id);
 	uint64_t down = ofs_mail_tag(OFS_MAIL_DOWN, id);
 	struct ofs_buf all = { 0 };
-	struct optimfs_error why = { 0 };
+	struct news news = { .lost = -1 };
+	struct optimfs_error own;
 	int beside[3];
 
 	ofs_allgather_beside(w, beside);
 	put_own(w, a, &all);
 	for (int i = 1; i <= 2; i++)
-		if (beside[i] != -1 && why.code == 0)
-			receive_all(w, beside[i], up, &a->tick, &why, &all);
-	if (all.bad && why.code == 0)
-		ofs_no_memory(&why);
+		if (beside[i] != -1 && news.why.code == 0)
+			receive_all(w, beside[i], up, &a->tick, &news, &all);
+	if (all.bad && ofs_no_memory(&own) == -1)
+		take_news(w, &news, -1, &own);
 	if (beside[0] != -1) {
-		struct optimfs_error lost;
-
-		if (send_all(w, beside[0], up, &why, &all, &lost) == -1) {
-			why = lost;
+		if (send_all(w, beside[0], up, &news, &all, &own) == -1) {
+			take_news(w, &news, beside[0], &own);
 		} else {
 			all.len = 0;
-			receive_all(w, beside[0], down, &a->tick, &why, &all);
+			receive_all(w, beside[0], down, &a->tick, &news, &all);
 		}
-		if (all.bad && why.code == 0)
-			ofs_no_memory(&why);
+		if (all.bad && ofs_no_memory(&own) == -1)
+			take_news(w, &news, -1, &own);
 	}
 	for (int i = 1; i <= 2; i++)
 		if (beside[i] != -1)
-			(void)send_all(w, beside[i], down, &why, &all, NULL);
+			(void)send_all(w, beside[i], down, &news, &all, NULL);
 	a->bytes = all;
-	if (why.code != 0)
-		return optimfs_fail_with(err, &why);
+	if (news.why.code != 0)
+		return optimfs_fail_with(err, &news.why);
 	return split(w, a, err);
 }
 

@@ -208,6 +208,7 @@ static void finish(struct optimfs_group *g, struct ofs_call *c)
 		return;
 	cur = ofs_cursor_of(letter.data, letter.len);
 	ofs_wire_take_error(&cur, &c->err);
+	c->answered = true;
 	if (cur.bad)
 		ofs_wire_malformed(&c->err);
 	if (c->err.code != 0)

@@ -3,6 +3,8 @@
 #ifndef OFS_CLUSTER_CALL_H
 #define OFS_CLUSTER_CALL_H
 
+#include <stdbool.h>
+
 #include "optimfs/error.h"
 
 #include "base/buf.h"
@@ -17,7 +19,8 @@ struct ofs_call {
 	const struct ofs_buf *request;
 	struct ofs_buf result; /* owned by the caller if err.code is 0 */
 	struct optimfs_error err;
-	uint32_t id; /* id of the work there */
+	bool answered; /* the result, or err, is of the work */
+	uint32_t id;   /* id of the work there */
 };
 
 /* Makes n calls at once, and waits for all of them. */

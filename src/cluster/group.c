@@ -60,6 +60,43 @@ void ofs_group_set_done(struct optimfs_group *w, int rank)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* A rank that does not answer is lost with all on its machine, if that is another
+ * one: there this rank would see who has died. The lock is held. */
+static void set_gone(struct optimfs_group *w, int rank,
+    const struct optimfs_error *why)
+{
+	int machine = w->ops->node(w->w, rank);
+
+	w->lost = w->done[rank] = w->gone[rank] = true;
+	if (why->code == ETIMEDOUT && machine != w->ops->node(w->w, w->rank))
+		for (int r = 0; r < w->size; r++)
+			w->gone[r] |= w->ops->node(w->w, r) == machine;
+}
+
+void ofs_group_set_lost(struct optimfs_group *w, int rank,
+    const struct optimfs_error *why)
+{
+	pthread_mutex_lock(&w->lock);
+	set_gone(w, rank, why);
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static bool is_gone(const struct optimfs_group *w, int rank)
+{
+	return w->ops->dead(w->w, rank) || w->gone[rank];
+}
+
+bool ofs_group_is_lost(struct optimfs_group *w, int rank)
+{
+	bool lost;
+
+	pthread_mutex_lock(&w->lock);
+	lost = is_gone(w, rank);
+	pthread_mutex_unlock(&w->lock);
+	return lost;
+}
+
 static int answer_done(struct ofs_request *q, struct optimfs_error *err)
 {
 	(void)err;
@@ -217,7 +254,7 @@ static void group_free(struct optimfs_group *w)
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
 	free(w->done);
-	free(w->silent);
+	free(w->gone);
 	free(w->reader);
 	free(w->machine);
 	free(w);
@@ -267,9 +304,9 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 	w->rank = ops->rank(w->w);
 	w->size = ops->size(w->w);
 	w->done = calloc((size_t)w->size, sizeof(*w->done));
-	w->silent = calloc((size_t)w->size, sizeof(*w->silent));
+	w->gone = calloc((size_t)w->size, sizeof(*w->gone));
 	w->task = ofs_task_new(w->size);
-	if (w->done != NULL && w->silent != NULL && w->task != NULL) {
+	if (w->done != NULL && w->gone != NULL && w->task != NULL) {
 		pthread_mutex_lock(&w->lock);
 		w->ready = true;
 		pthread_cond_broadcast(&w->changed);
@@ -493,11 +530,6 @@ static bool all_done(struct optimfs_group *w, const bool *worker)
 	return true;
 }
 
-static bool is_gone(const struct optimfs_group *w, int rank)
-{
-	return w->ops->dead(w->w, rank) || w->silent[w->ops->node(w->w, rank)];
-}
-
 /* The rank that knows who is done, and tells all when everybody is: the lowest
  * that is not lost. If a machine is, none of its ranks is asked. The lock is
  * held. */
@@ -545,16 +577,13 @@ static void ask_who_is_done(struct optimfs_group *w, const bool *worker,
 	pthread_mutex_unlock(&w->lock);
 	w->ops->ask(w->w, ask, n);
 	pthread_mutex_lock(&w->lock);
-	for (size_t i = 0; i < n; i++) {
-		bool gone = ask[i].err.code == EHOSTDOWN ||
-		    ask[i].err.code == ETIMEDOUT;
-
-		w->silent[w->ops->node(w->w, ask[i].to)] |=
-		    ask[i].err.code == ETIMEDOUT;
-		w->lost |= gone;
-		w->done[ask[i].to] |= gone ||
-		    (ask[i].err.code == 0 && *(const uint8_t *)ask[i].answer);
-	}
+	for (size_t i = 0; i < n; i++)
+		if (ask[i].err.code == EHOSTDOWN ||
+		    ask[i].err.code == ETIMEDOUT)
+			set_gone(w, ask[i].to, &ask[i].err);
+		else if (ask[i].err.code == 0 &&
+		    *(const uint8_t *)ask[i].answer != 0)
+			w->done[ask[i].to] = true;
 	pthread_mutex_unlock(&w->lock);
 	w->ops->release(w->w, ask, n);
 	free(ask);
@@ -562,7 +591,7 @@ static void ask_who_is_done(struct optimfs_group *w, const bool *worker,
 
 /* Sends DONE to up to three ranks (-1: none) at once, if this one has been a
  * worker. */
-static void tell_done(const struct optimfs_group *w, const bool *worker,
+static void tell_done(struct optimfs_group *w, const bool *worker,
     const int *to, size_t n)
 {
 	static const uint8_t done = OFS_WIRE_DONE;
@@ -571,7 +600,7 @@ static void tell_done(const struct optimfs_group *w, const bool *worker,
 
 	for (size_t i = 0; i < n && worker[w->rank]; i++)
 		if (to[i] != -1 && to[i] != w->rank &&
-		    !w->ops->dead(w->w, to[i]))
+		    !ofs_group_is_lost(w, to[i]))
 			ask[m++] = (struct ofs_ask){
 				.to = to[i], .request = &done, .nrequest = 1
 			};

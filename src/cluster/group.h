@@ -94,8 +94,7 @@ struct optimfs_group {
 	uint32_t nmanifests;
 	uint32_t refreshed; /* number of refreshes */
 	bool *done; /* rank i sends no more requests, as far as known here */
-	/* Of the lowest rank of each machine: a rank there does not answer. */
-	bool *silent;
+	bool *gone; /* rank i has died, or its machine is silent; the same */
 	bool over;  /* no rank sends more requests */
 	bool lost;  /* over, but some ranks are gone */
 	bool ready; /* everything is set up, requests are answered */
@@ -138,6 +137,10 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
  * or died. */
 void ofs_group_tell(const struct optimfs_group *w, const void *request,
     size_t len);
+/* Notes that a rank is lost, and that the job ends: it is not asked again. */
+void ofs_group_set_lost(struct optimfs_group *w, int rank,
+    const struct optimfs_error *why);
+bool ofs_group_is_lost(struct optimfs_group *w, int rank);
 /* Notes that a rank sends no more requests. */
 void ofs_group_set_done(struct optimfs_group *w, int rank);
 /* Puts "rank 2 (host)" before the text of an error of that rank; -1. */

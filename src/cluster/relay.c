@@ -4,6 +4,7 @@
 
 #include "cluster/relay.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
@@ -28,6 +29,7 @@ struct piece {
 	unsigned takers; /* reads that will come, that of this rank included */
 	unsigned users;  /* threads that have it in hand */
 	enum { COMING, HERE, LOST } state;
+	struct optimfs_error why; /* LOST: nobody has it; code 0: unknown */
 	uint8_t bytes[];
 };
 
@@ -199,8 +201,9 @@ static bool find_place(const struct ofs_manifest *s, uint32_t file,
 
 /* Getting pieces. */
 
+/* If the rank above says that no owner of the file answers, err is that. */
 static int ask_above(const struct ofs_manifest *s, int above,
-    struct piece *const *p, size_t n)
+    struct piece *const *p, size_t n, struct optimfs_error *err)
 {
 	struct ofs_call call[PIECES] = { 0 };
 	struct ofs_buf b[PIECES] = { 0 };
@@ -222,6 +225,10 @@ static int ask_above(const struct ofs_manifest *s, int above,
 			memcpy(p[i]->bytes, got->data, got->len);
 		else
 			ret = -1;
+		if (call[i].answered &&
+		    (call[i].err.code == EHOSTDOWN ||
+			call[i].err.code == ETIMEDOUT))
+			*err = call[i].err;
 		ofs_buf_fini(&call[i].result);
 		ofs_buf_fini(&b[i]);
 	}
@@ -230,7 +237,7 @@ static int ask_above(const struct ofs_manifest *s, int above,
 
 /* From the owner, all at once. */
 static int ask_owner(const struct ofs_manifest *s, struct piece *const *p,
-    size_t n)
+    size_t n, struct optimfs_error *err)
 {
 	struct ofs_segment seg[PIECES];
 	uint64_t total = 0;
@@ -246,7 +253,8 @@ static int ask_owner(const struct ofs_manifest *s, struct piece *const *p,
 		total += p[i]->len;
 	}
 	buf = malloc(total);
-	ret = buf == NULL ? -1 : ofs_remote_fetch(s, seg, n, buf, NULL);
+	ret = buf == NULL ? ofs_no_memory(err)
+			  : ofs_remote_fetch(s, seg, n, buf, err);
 	for (size_t i = 0; i < n && ret == 0; i++)
 		memcpy(p[i]->bytes, buf + seg[i].dst, p[i]->len);
 	free(buf);
@@ -276,11 +284,13 @@ static struct piece *find_piece(struct ofs_relay *r, uint32_t file,
 	return p;
 }
 
-/* Up to PIECES pieces, which this thread or another one gets. */
+/* Up to PIECES pieces, which this thread or another one gets. As
+ * ofs_relay_read. */
 static int take(struct ofs_manifest *s, uint32_t file, const struct place *at,
-    uint8_t *buf, uint64_t n, uint64_t off)
+    uint8_t *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_relay *r = s->relay;
+	struct optimfs_error why = { 0 };
 	struct piece *p[PIECES], *mine[PIECES];
 	size_t np = 0, nmine = 0;
 	uint64_t len;
@@ -293,7 +303,7 @@ static int take(struct ofs_manifest *s, uint32_t file, const struct place *at,
 		p[np] =
 		    find_piece(r, file, off + done, len, at->nbelow + 1, &made);
 		if (p[np] == NULL) {
-			ret = -1;
+			ret = 1;
 			break;
 		}
 		if (made)
@@ -302,19 +312,23 @@ static int take(struct ofs_manifest *s, uint32_t file, const struct place *at,
 	}
 	pthread_mutex_unlock(&r->lock);
 	made = nmine > 0 &&
-	    (at->above == -1 ? ask_owner(s, mine, nmine)
-			     : ask_above(s, at->above, mine, nmine)) == 0;
+	    (at->above == -1 ? ask_owner(s, mine, nmine, &why)
+			     : ask_above(s, at->above, mine, nmine, &why)) == 0;
 	pthread_mutex_lock(&r->lock);
-	for (size_t i = 0; i < nmine; i++)
+	for (size_t i = 0; i < nmine; i++) {
 		mine[i]->state = made ? HERE : LOST;
+		mine[i]->why = why;
+	}
 	pthread_cond_broadcast(&r->changed);
 	for (size_t i = 0; i < np; i++) {
 		while (p[i]->state == COMING)
 			pthread_cond_wait(&r->changed, &r->lock);
 		if (p[i]->state == HERE)
 			memcpy(buf + i * PIECE, p[i]->bytes, p[i]->len);
+		else if (p[i]->why.code == 0)
+			ret = 1;
 		else
-			ret = -1;
+			ret = optimfs_fail_with(err, &p[i]->why);
 		p[i]->users--;
 		p[i]->takers -= p[i]->takers > 0;
 	}
@@ -324,7 +338,7 @@ static int take(struct ofs_manifest *s, uint32_t file, const struct place *at,
 }
 
 int ofs_relay_read(struct ofs_manifest *s, uint32_t file, uint8_t *buf,
-    uint64_t n, uint64_t off)
+    uint64_t n, uint64_t off, struct optimfs_error *err)
 {
 	struct ofs_relay *r = s->relay;
 	struct place at;
@@ -338,10 +352,10 @@ int ofs_relay_read(struct ofs_manifest *s, uint32_t file, uint8_t *buf,
 		pthread_mutex_unlock(&r->lock);
 	}
 	if (ended || n < RELAY_MIN || !find_place(s, file, &at))
-		return -1;
+		return 1;
 	for (uint64_t done = 0; done < n && ret == 0; done += part) {
 		part = n - done < PIECES * PIECE ? n - done : PIECES * PIECE;
-		ret = take(s, file, &at, buf + done, part, off + done);
+		ret = take(s, file, &at, buf + done, part, off + done, err);
 	}
 	return ret;
 }
@@ -382,7 +396,7 @@ int ofs_relay_answer(struct ofs_request *q, struct optimfs_error *err)
 	};
 	struct place at;
 	uint8_t *buf;
-	int ret = -1;
+	int ret = 1;
 
 	if (q->c.bad || q->result == NULL || s->relay == NULL || n > PIECE ||
 	    wait_agreed(s->relay) == -1 || file >= s->nfiles ||
@@ -394,8 +408,8 @@ int ofs_relay_answer(struct ofs_request *q, struct optimfs_error *err)
 	if (s->file[file].here)
 		ret = read_here(s, file, buf, n, off, err);
 	else if (find_place(s, file, &at))
-		ret = take(s, file, &at, buf, n, off);
-	if (ret == -1 && !s->file[file].here)
+		ret = take(s, file, &at, buf, n, off, err);
+	if (ret == 1)
 		ret = ofs_remote_fetch(s, &seg, 1, buf, err);
 	if (ret == 0)
 		ofs_buf_put(q->result, buf, n);

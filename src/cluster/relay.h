@@ -27,10 +27,11 @@ void ofs_relay_free(struct ofs_relay *r);
 /* To be called when the ranks have agreed on the files of s, or have failed to:
  * then requests of ranks below are answered. */
 void ofs_relay_agreed(struct ofs_manifest *s, int ret);
-/* Reads a range of a file that is not on this rank. -1: it has to be read from
- * its owner, since it is small, or the tree does not help. */
+/* Reads a range of a file that is not on this rank. 1: it has to be read from
+ * its owner, since it is small, or the tree does not help; -1: owners do not
+ * answer, as a rank above has found. */
 int ofs_relay_read(struct ofs_manifest *s, uint32_t file, uint8_t *buf,
-    uint64_t n, uint64_t off);
+    uint64_t n, uint64_t off, struct optimfs_error *err);
 /* All ranks have opened their checkpoints: keeps nothing any longer. */
 void ofs_relay_end(struct optimfs_group *w);
 

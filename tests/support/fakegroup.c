@@ -21,11 +21,28 @@ struct fakegroup {
 	int size, machines;
 	struct ofs_group *group;
 	atomic_bool *dead, *mute;
-	pthread_barrier_t barrier;
+	/* of fakegroup_meet: how many are there, how often have all been */
+	pthread_mutex_t lock;
+	pthread_cond_t met;
+	int there;
+	unsigned meetings;
 	struct fakegroup_counts counts;
 	/* By rank: bytes; the length of the longest chain that has reached it. */
 	_Atomic uint64_t *sent, *chain;
+
+	/* With a network; protected by lock. */
+	const struct fakegroup_network *net; /* NULL: none */
+	int64_t *out, *in; /* by machine: until when its links are in use */
+	int64_t *left;     /* by rank */
+	int victim;        /* that will die, at its step th event; -1: none */
+	uint64_t step, events;
+	bool whole;   /* with its machine */
+	int64_t died; /* when; 0: not yet */
+	bool *silent; /* [from * size + to]: it has found that out */
 };
+
+/* What another rank is given that does not answer again, in ns. */
+#define LATE 1000000000
 
 static _Thread_local struct fakegroup *mine;
 static _Thread_local int my_rank;
@@ -49,7 +66,10 @@ struct fakegroup *fakegroup_new(int size)
 	f->mute = must(calloc(n, sizeof(*f->mute)));
 	f->sent = must(calloc(n, sizeof(*f->sent)));
 	f->chain = must(calloc(n, sizeof(*f->chain)));
-	pthread_barrier_init(&f->barrier, NULL, (unsigned)size);
+	f->left = must(calloc(n, sizeof(*f->left)));
+	f->victim = -1;
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_cond_init(&f->met, NULL);
 	return f;
 }
 
@@ -60,12 +80,17 @@ void fakegroup_machines(struct fakegroup *f, int n)
 
 void fakegroup_free(struct fakegroup *f)
 {
-	pthread_barrier_destroy(&f->barrier);
+	pthread_cond_destroy(&f->met);
+	pthread_mutex_destroy(&f->lock);
 	free(f->group);
 	free(f->dead);
 	free(f->mute);
 	free(f->sent);
 	free(f->chain);
+	free(f->left);
+	free(f->out);
+	free(f->in);
+	free(f->silent);
 	free(f);
 }
 
@@ -73,6 +98,16 @@ void fakegroup_be(struct fakegroup *f, int rank)
 {
 	mine = f;
 	my_rank = rank;
+}
+
+static int machine_of(const struct fakegroup *f, int r)
+{
+	return r % f->machines;
+}
+
+static bool is_dead(struct fakegroup *f, int r)
+{
+	return atomic_load(&f->dead[r]);
 }
 
 struct member {
@@ -111,7 +146,18 @@ void fakegroup_run(struct fakegroup *f,
 
 void fakegroup_meet(struct fakegroup *f)
 {
-	pthread_barrier_wait(&f->barrier);
+	unsigned before;
+
+	pthread_mutex_lock(&f->lock);
+	before = f->meetings;
+	if (++f->there == f->size) {
+		f->there = 0;
+		f->meetings++;
+		pthread_cond_broadcast(&f->met);
+	}
+	while (f->meetings == before)
+		pthread_cond_wait(&f->met, &f->lock);
+	pthread_mutex_unlock(&f->lock);
 }
 
 void fakegroup_kill(struct fakegroup *f, int rank, int on)
@@ -187,12 +233,12 @@ static const char *host(const struct ofs_group *w, int r)
 
 static int node(const struct ofs_group *w, int r)
 {
-	return r % w->f->machines;
+	return machine_of(w->f, r);
 }
 
 static void count(struct fakegroup *f, int from, const struct ofs_ask *a)
 {
-	if (from % f->machines != a->to % f->machines) {
+	if (machine_of(f, from) != machine_of(f, a->to)) {
 		atomic_fetch_add(&f->sent[from], a->nrequest);
 		atomic_fetch_add(&f->sent[a->to], a->want);
 	}
@@ -250,6 +296,154 @@ static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 		a->answer = a->priv;
 }
 
+/* The network. */
+
+void fakegroup_network(struct fakegroup *f, const struct fakegroup_network *net)
+{
+	f->net = net;
+	f->out = must(calloc((size_t)f->machines, sizeof(*f->out)));
+	f->in = must(calloc((size_t)f->machines, sizeof(*f->in)));
+}
+
+void fakegroup_die(struct fakegroup *f, int r, uint64_t step, int machine)
+{
+	size_t n = (size_t)f->size;
+
+	f->victim = r;
+	f->step = step;
+	f->whole = machine != 0;
+	f->silent = must(calloc(n * n, sizeof(*f->silent)));
+}
+
+int fakegroup_is_dead(struct fakegroup *f, int r)
+{
+	return atomic_load(&f->dead[r]);
+}
+
+int64_t fakegroup_died(struct fakegroup *f)
+{
+	return f->died;
+}
+
+int64_t fakegroup_left(struct fakegroup *f, int r)
+{
+	return f->left[r];
+}
+
+/* An event of a rank, at which it may die. */
+static void happen(struct fakegroup *f, int r)
+{
+	pthread_mutex_lock(&f->lock);
+	if (r == f->victim && f->events++ == f->step) {
+		f->died = f->net->now();
+		for (int i = 0; i < f->size; i++)
+			if (i == r ||
+			    (f->whole && machine_of(f, i) == machine_of(f, r)))
+				atomic_store(&f->dead[i], true);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* When a message that is sent now arrives. */
+static int64_t arrival(struct fakegroup *f, int from, int to, uint64_t bytes)
+{
+	const struct fakegroup_network *net = f->net;
+	int64_t *out = &f->out[machine_of(f, from)];
+	int64_t *in = &f->in[machine_of(f, to)], t = net->now();
+	int64_t lasts =
+	    net->rate == 0 ? 0 : (int64_t)(bytes * 1000000000 / net->rate);
+
+	if (machine_of(f, from) == machine_of(f, to))
+		return t + net->near;
+	pthread_mutex_lock(&f->lock);
+	*out = (*out > t ? *out : t) + lasts;
+	t = *out + net->latency;
+	/* it is received while it is sent, if the link is free */
+	*in = *in + lasts > t ? *in + lasts : t;
+	t = *in;
+	pthread_mutex_unlock(&f->lock);
+	return t;
+}
+
+struct message {
+	struct ofs_ask *ask;
+	int64_t at; /* when it arrives */
+};
+
+static int by_time(const void *va, const void *vb)
+{
+	const struct message *a = va, *b = vb;
+
+	return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* How long a rank waits for one that does not answer. */
+static int64_t patience(struct fakegroup *f, int from, int to)
+{
+	bool *silent = &f->silent[(size_t)from * (size_t)f->size + (size_t)to];
+	int64_t ns = (int64_t)f->group[from].config.timeout * 1000000000;
+
+	pthread_mutex_lock(&f->lock);
+	if (*silent && ns > LATE)
+		ns = LATE;
+	*silent = true;
+	pthread_mutex_unlock(&f->lock);
+	return ns;
+}
+
+/* Hands over a message; returns when the answer, or its absence, is known. */
+static int64_t deliver(struct fakegroup *f, int from, struct ofs_ask *a,
+    int64_t sent)
+{
+	const struct ofs_group_config *c = &f->group[a->to].config;
+
+	happen(f, a->to);
+	if (!is_dead(f, a->to)) {
+		a->priv = must(malloc(a->want + 1));
+		if (c->answer(c->ctx, from, a->request, a->nrequest, a->priv,
+			a->want, &a->err) == 0)
+			a->answer = a->priv;
+		happen(f, a->to);
+	}
+	if (!is_dead(f, a->to))
+		return arrival(f, a->to, from, a->want);
+	a->answer = NULL;
+	if (machine_of(f, a->to) == machine_of(f, from)) {
+		optimfs_fail(&a->err, EHOSTDOWN, "OFS911 it has died");
+		return f->net->now();
+	}
+	optimfs_fail(&a->err, ETIMEDOUT, "OFS912 it does not answer");
+	return sent + patience(f, from, a->to);
+}
+
+static void ask_over(struct fakegroup *f, int from, struct ofs_ask *a, size_t n)
+{
+	struct message *m = must(calloc(n + 1, sizeof(*m)));
+	int64_t sent = f->net->now(), end = sent, t;
+
+	for (size_t i = 0; i < n; i++) {
+		a[i].err.code = 0;
+		a[i].answer = a[i].priv = NULL;
+		happen(f, from);
+		count(f, from, &a[i]);
+		m[i] = (struct message){ &a[i],
+			arrival(f, from, a[i].to, a[i].nrequest) };
+	}
+	qsort(m, n, sizeof(*m), by_time);
+	for (size_t i = 0; i < n && !is_dead(f, from); i++) {
+		f->net->sleep_until(m[i].at);
+		t = deliver(f, from, m[i].ask, sent);
+		end = t > end ? t : end;
+	}
+	if (!is_dead(f, from))
+		f->net->sleep_until(end);
+	for (size_t i = 0; i < n && is_dead(f, from); i++) {
+		a[i].answer = NULL;
+		optimfs_fail(&a[i].err, EHOSTDOWN, "OFS911 it is dead itself");
+	}
+	free(m);
+}
+
 static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
 	const uint8_t *kind = n == 0 ? NULL : a[0].request;
@@ -260,6 +454,10 @@ static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 	if (kind != NULL && *kind < OFS_WIRE_KINDS)
 		atomic_fetch_add(&w->f->counts.asks_of[*kind], n);
 	note_chains(w->f, w->rank, a, n);
+	if (w->f->net != NULL) {
+		ask_over(w->f, w->rank, a, n);
+		return;
+	}
 	/* the last first: nothing may depend on the order of answers */
 	for (size_t i = n; i > 0; i--)
 		ask_one(w->f, w->rank, &a[i - 1]);
@@ -282,12 +480,20 @@ static void release(struct ofs_group *w, struct ofs_ask *a, size_t n)
 
 static bool dead(const struct ofs_group *w, int r)
 {
-	return atomic_load(&w->f->dead[r]);
+	struct fakegroup *f = w->f;
+
+	if (f->net != NULL)
+		return is_dead(f, w->rank) ||
+		    (is_dead(f, r) &&
+			machine_of(f, r) == machine_of(f, w->rank));
+	return is_dead(f, r);
 }
 
 static void leave(struct ofs_group *w, bool all)
 {
 	(void)all;
+	if (w->f->net != NULL)
+		w->f->left[w->rank] = w->f->net->now();
 	fakegroup_meet(w->f);
 }
 

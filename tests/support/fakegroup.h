@@ -50,6 +50,29 @@ void fakegroup_sent_anew(struct fakegroup *f);
  * that all took. Signs of life do not count: they depend on the clock. */
 uint64_t fakegroup_chain(struct fakegroup *f);
 
+/* A network, with times in ns of a clock that stands still while the program runs
+ * (simtime.h). A message to another machine arrives latency after its last byte
+ * has left; a machine sends one after the other, and receives so, at rate bytes a
+ * second (0: at once). One to a rank of the same machine takes near. */
+struct fakegroup_network {
+	int64_t latency, near;
+	uint64_t rate;
+	int64_t (*now)(void);
+	void (*sleep_until)(int64_t ns);
+};
+/* In all that follows. net is borrowed. */
+void fakegroup_network(struct fakegroup *f,
+    const struct fakegroup_network *net);
+/* In a network: a rank, or its whole machine, dies at its step th event. Events
+ * are questions that it asks, those that come, and those that it has answered.
+ * Ranks of the same machine know, others get no answers. */
+void fakegroup_die(struct fakegroup *f, int rank, uint64_t step, int machine);
+/* Has the rank died? When did the first one; has it died at all (else 0)? */
+int fakegroup_is_dead(struct fakegroup *f, int rank);
+int64_t fakegroup_died(struct fakegroup *f);
+/* When a rank has left, and does not wait for others any more. */
+int64_t fakegroup_left(struct fakegroup *f, int rank);
+
 extern const struct ofs_group_ops fakegroup_ops;
 
 #endif
