@@ -63,9 +63,9 @@ arm=$(echo optimfs-*_aarch64.whl)
 if [ -e "$arm" ] && [ "$arm" != "$wheel" ] && command -v qemu-aarch64-static >/dev/null; then
 	like "the wheel for ARM is for glibc 2.34" "$arm" '*-py3-none-manylinux_2_34_aarch64.whl'
 	python3 -m zipfile -e "$arm" "$scratch/arm"
-	is "all in it is for ARM" "$(find "$scratch/arm" -name '*.so*' -o -path '*/scripts/*' -type f |
-	    xargs -n 1 readelf -h | grep -c 'Machine: *AArch64')" \
-	    "$(find "$scratch/arm" -name '*.so*' -o -path '*/scripts/*' -type f | wc -l)"
+	is "all in it is for ARM" "$(find "$scratch/arm" -type f \( -name '*.so*' -o -path '*/scripts/*' \) \
+	    -exec readelf -h {} + | grep -c 'Machine: *AArch64')" \
+	    "$(find "$scratch/arm" -type f \( -name '*.so*' -o -path '*/scripts/*' \) | wc -l)"
 	is "each library that one needs is in it, or on every system" "$(
 	    readelf -d "$scratch"/arm/optimfs/lib/*.so* | sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' |
 	        grep -v -e '^libc\.' -e '^libm\.' -e '^libz\.' -e '^ld-linux' -e '^libgcc_s\.' |
