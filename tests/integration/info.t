@@ -205,7 +205,7 @@ kind() {
 		return
 	}
 	ok "info of $data succeeds" "$OPTIMFS" info "$TOP_SRCDIR/tests/data/$data"
-	has "info calls the optimizer of $data $name" "^optimizer +$name[ ;]"
+	has "info calls the optimizer of $data $name" "^optimizer +${name}[ ;]"
 }
 kind Adagrad pytorch/dcp_opt_adagrad_w2/ckpt
 kind 'SGD with momentum' pytorch/dcp_opt_sgd_w2/ckpt

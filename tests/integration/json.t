@@ -53,7 +53,7 @@ valid log.summary log --json run $w optim/param_groups/0/lr
 valid error log --json run $w none
 valid thin thin --json --keep-last 1 run
 valid sum sum --json --all ck
-valid show show --json nan $w "$w[0, :2]" optim/param_groups/0/lr optim/state/norm.bias/step
+valid show show --json nan $w "${w}[0, :2]" optim/param_groups/0/lr optim/state/norm.bias/step
 valid plan plan --json --sweep 2..4 ck dcp
 valid map.summary map --json lost
 valid made reshard --json --to torch ck new

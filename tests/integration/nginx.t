@@ -5,7 +5,7 @@
 . "$TOP_SRCDIR/tests/tap/server.sh"
 
 data=$TOP_SRCDIR/tests/data
-cd "$scratch"
+cd "$scratch" || exit 99
 mkdir www other
 cp -r "$data/pytorch/dcp_fsdp2_w4/ckpt" www/ckpt
 cp -r "$data/pytorch/hf_storage_w2/ckpt" www/model

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-$(dirname "$0")/../..}/tests/tap/tap.sh"
 
-cd "$TOP_SRCDIR"
+cd "$TOP_SRCDIR" || exit 99
 version=$(sed -n 's/^AC_INIT(\[optimfs\], \[\([^]]*\)\].*/\1/p' configure.ac)
 like "configure.ac has a version" "$version" '[0-9]*.[0-9]*.[0-9]*'
 is "debian/changelog has the version of configure.ac" \

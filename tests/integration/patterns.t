@@ -97,8 +97,8 @@ is "and a slice, of a file as well" "$(o show "$x/model/layers.2.w[1]")" '[15. 1
 like "what is no path of a tree is looked for beside the checkpoint" "$(o ls ck/nothing/x)" \
     '*ck/nothing/x: No such file or directory: ck has no nothing*'
 
-"$OPTIMFS" cat ck "$w[2:4, ::3]" >cat.npy
-"$OPTIMFS" cp ck "$w[2:4, ::3]" cp.npy
+"$OPTIMFS" cat ck "${w}[2:4, ::3]" >cat.npy
+"$OPTIMFS" cp ck "${w}[2:4, ::3]" cp.npy
 ok "cp writes a slice that cat writes" cmp cat.npy cp.npy
 is "as a .npy file, which has the numbers of show" "$(python3 - cat.npy <<'END'
 import ast, struct, sys
@@ -110,13 +110,13 @@ for row in struct.iter_unpack("<4f", data[10 + n:]):
     print(*row, sep=",")
 END
 )" "<f4 (2, 4) 0
-$(o show --csv ck "$w[2:4, ::3]")"
+$(o show --csv ck "${w}[2:4, ::3]")"
 mkdir into
-"$OPTIMFS" cp ck "$w[0]" into
+"$OPTIMFS" cp ck "${w}[0]" into
 ok "in a directory it gets the name of the tensor" test -s into/exp_avg.npy
 status "a slice of a text is refused" 2 "$OPTIMFS" cat ck optim/state/layers.0.wq.weight/step'[0]'
 ok "and writes nothing" test ! -s out
-status "a slice out of bounds is refused" 2 "$OPTIMFS" cp ck "$w[99]" none.npy
+status "a slice out of bounds is refused" 2 "$OPTIMFS" cp ck "${w}[99]" none.npy
 ok "and makes no file" test ! -e none.npy
 "$OPTIMFS" cp ck 'optim/state/layers.*.wq.weight/exp_avg' many
 is "cp of a pattern keeps what the pattern leaves open" "$(find many -type f | sort)" \
