@@ -308,11 +308,13 @@ struct ofs_alias {
 };
 
 /* A component of a path: the index of a string, and flags: it is the index of
- * an item instead of a key; and that of a tuple instead of a list. */
+ * an item instead of a key; and that of a tuple instead of a list; or it is a
+ * key that is an integer, as in {30: 1}, instead of a string. */
 #define OFS_PATH_INDEX  0x80000000u
 #define OFS_PATH_TUPLE  0x40000000u
+#define OFS_PATH_INT    0x20000000u
 #define OFS_PATH_FLAGS  (OFS_PATH_INDEX | OFS_PATH_TUPLE)
-#define OFS_PATH_STR(c) ((c) & ~OFS_PATH_FLAGS)
+#define OFS_PATH_STR(c) ((c) & ~(OFS_PATH_FLAGS | OFS_PATH_INT))
 /* The most components that a part of a checkpoint prepends to its paths. */
 #define OFS_PART_PREFIX 4
 
@@ -481,7 +483,7 @@ void ofs_catalog_prefetch(const struct ofs_catalog *cat, const char *p,
 /* Intern n numbers; equal runs share one index. */
 uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
     struct optimfs_error *err);
-/* Intern a path of n components (string indexes, OFS_PATH_FLAGS allowed). */
+/* Intern a path of n components (string indexes with flags). */
 uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
     size_t n, struct optimfs_error *err);
 /* As ofs_map_prefetch: this path will be looked up soon. */

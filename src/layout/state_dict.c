@@ -183,7 +183,8 @@ static int classify(struct ofs_state *s, uint32_t node,
 		s->node[node].numbers = !model_has_numbers(s->cat);
 	if (n == 0 || !numbers)
 		return 0;
-	s->node[node].numbers = ofs_state_key_is(s, node, "state");
+	s->node[node].numbers = ofs_state_key_is(s, node, "state") &&
+	    !(s->cat->nid_names > 0 && model_has_numbers(s->cat));
 	if (!indexes && !ofs_state_key_is(s, node, "param_groups"))
 		return 0;
 	if (sort_list(s, node, n, err) == -1)

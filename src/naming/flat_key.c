@@ -159,6 +159,8 @@ struct naming_key ofs_naming_key(const struct naming *c, uint32_t entry)
 	if (text.p == NULL) {
 		key.id.s = ofs_catalog_string(c->cat, rest.c[1]);
 		key.id.str = OFS_PATH_STR(rest.c[1]);
+		key.integer = key.kind == NAMING_STATE &&
+		    (rest.c[1] & OFS_PATH_INT) != 0;
 		key.more = rest.c + 2;
 		key.nmore = rest.n - 2;
 		return key;

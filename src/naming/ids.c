@@ -26,6 +26,24 @@
  * Without evidence IDs stay what they are. A wrong name is worse than none: state
  * of equal shapes can be exchanged, and training goes on with it. */
 
+/* In a pickle the keys of optimizer.state_dict() are integers, and names are
+ * text, even those of a ParameterList: "0", "1". Where all keys are text, a
+ * number is the name that a parameter has. */
+bool ofs_naming_is_id(const struct naming *c, uint32_t root, struct ofs_str key,
+    uint32_t *id)
+{
+	return ofs_str_number(key, id) &&
+	    (c->root[root].integers || !ofs_keys_has(&c->fqns, key));
+}
+
+void ofs_naming_integers(struct naming *c)
+{
+	for (uint32_t i = 0; i < c->cat->nentries; i++)
+		if (c->slot[i].root != OFS_NONE &&
+		    ofs_naming_key(c, i).integer)
+			c->root[c->slot[i].root].integers = true;
+}
+
 /* Note the first number and the first name among the keys of an optimizer's
  * state. */
 static void note_key(struct naming *c, uint32_t entry,
@@ -34,8 +52,7 @@ static void note_key(struct naming *c, uint32_t entry,
 	struct naming_candidate *r = &c->root[c->slot[entry].root];
 	uint32_t id;
 
-	if (ofs_str_number(key->id.s, &id) &&
-	    !ofs_keys_has(&c->fqns, key->id.s)) {
+	if (ofs_naming_is_id(c, c->slot[entry].root, key->id.s, &id)) {
 		if (!r->numbers)
 			r->first_number = entry;
 		r->numbers = true;
@@ -282,8 +299,8 @@ uint32_t ofs_naming_id_name(const struct naming *c, uint32_t root,
 	const struct ofs_id_names *names;
 	uint32_t number;
 
-	if (c->root[root].ids == OFS_NONE || !ofs_str_number(id, &number) ||
-	    ofs_keys_has(&c->fqns, id))
+	if (c->root[root].ids == OFS_NONE ||
+	    !ofs_naming_is_id(c, root, id, &number))
 		return OFS_NONE;
 	names = &c->cat->id_names[c->root[root].ids];
 	return number < names->n ? names->name[number] : OFS_NONE;

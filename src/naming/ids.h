@@ -20,6 +20,11 @@ struct ofs_ids {
 	uint32_t end;      /* its number of lines + 1 */
 };
 
+/* Find the optimizers whose keys are integers. Then: is a key of the state of
+ * one an ID? */
+void ofs_naming_integers(struct naming *c);
+bool ofs_naming_is_id(const struct naming *c, uint32_t root, struct ofs_str key,
+    uint32_t *id);
 /* Find names for the IDs of every optimizer. */
 int ofs_naming_ids(struct naming *c, struct optimfs_error *err);
 /* The string for a key of the state; OFS_NONE when it has no name. */

@@ -397,8 +397,10 @@ static int name_all(struct naming *c, struct optimfs_error *err)
 	    ofs_naming_find_model(c, err) == -1 ||
 	    ofs_naming_collect(c, err) == -1 ||
 	    ofs_naming_match_wrapped(c, err) == -1 ||
-	    ofs_naming_ties(c, err) == -1 ||
-	    ofs_naming_unmatched(c, err) == -1 || ofs_naming_ids(c, err) == -1)
+	    ofs_naming_ties(c, err) == -1)
+		return -1;
+	ofs_naming_integers(c);
+	if (ofs_naming_unmatched(c, err) == -1 || ofs_naming_ids(c, err) == -1)
 		return -1;
 	for (uint32_t i = 0; i < c->cat->nentries; i++) {
 		if (i % OFS_STEP_EVERY == 0 &&

@@ -63,6 +63,7 @@ struct naming_candidate {
 	bool accepted, dropped;
 	/* kinds of the keys of its state, and the first of each */
 	bool numbers, names;
+	bool integers; /* a key of its state is an integer, not text */
 	bool sound;   /* state under some number is readable */
 	uint32_t ids; /* index in cat->id_names; OFS_NONE: IDs have no names */
 	uint32_t first_number, first_name;
@@ -97,6 +98,7 @@ struct naming_name {
 struct naming_key {
 	enum { NAMING_NONE, NAMING_STATE, NAMING_GROUP, NAMING_OTHER } kind;
 	struct naming_name id; /* an FQN, number or group */
+	bool integer;          /* id is a key that is an integer */
 	struct ofs_str tail;   /* the rest of a flattened key, may have dots */
 	const uint32_t *more;  /* components after tail */
 	uint32_t nmore;

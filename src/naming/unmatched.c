@@ -109,8 +109,7 @@ static int see_state(struct naming *c, struct listed *l, uint32_t entry,
 	struct optimfs_error why;
 
 	if (r->other || r->nlists == 0 || r->nlists < r->ngroups ||
-	    !ofs_str_number(key->id.s, &id.id) ||
-	    ofs_keys_has(&c->fqns, key->id.s) ||
+	    !ofs_naming_is_id(c, id.root, key->id.s, &id.id) ||
 	    ofs_search(&id, l->v, l->n, sizeof(id), compare_ids) != NULL)
 		return 0;
 	c->slot[entry].at |= SLOT_UNMATCHED;

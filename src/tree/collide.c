@@ -36,7 +36,7 @@ static int path_cmp(const struct ofs_catalog *cat, uint32_t a, uint32_t b)
 		if (c != 0)
 			return c;
 		if (x[i] != y[i])
-			return (x[i] & OFS_PATH_INDEX) != 0 ? -1 : 1;
+			return x[i] > y[i] ? -1 : 1;
 	}
 	return (na > nb) - (na < nb);
 }

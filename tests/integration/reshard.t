@@ -194,6 +194,21 @@ for i in "01":
 	ok "the torch.save file has the tensor inside the tuple" python3 \
 	    "$TOP_SRCDIR/tests/support/opaque.py" --inner out/optim.pt
 
+	# Keys that are integers: IDs beside names like "0", epochs of a scheduler.
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --integers integers.pt
+	rm -rf out
+	is "an integer is an ID also where a parameter is called like it" \
+	    "$("$OPTIMFS" show integers.pt optim/state/1/exp_avg | tail -n 1)" '[3. 4.]'
+	status "reshard of dicts with integers to torch exits with 0" 0 "$OPTIMFS" reshard -q \
+	    --to torch integers.pt out
+	is "keys that are integers stay integers" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/extra.pt)" \
+	    "{'sched': {'milestones': {30: 1, -60: 2}, '7': {7: {'8': 8}}}}"
+	is "names of parameters that are numbers are text" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/optim.pt)" \
+	    "{'state': {'1': {'exp_avg': T, 'Q': {0: T}}, '0': {'exp_avg': T, 'Q': {0: T}}}, \
+'param_groups': [{'lr': 1, 'params': ['1', '0'], 'param_names': ['1', '0']}]}"
+
 	# Values of unknown classes between pickle files of any format.
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" one.pt
 	for layout in torch dcp@1 dcp-st@2 zero1@2 zero3@2 universal; do

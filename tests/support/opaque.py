@@ -39,6 +39,10 @@
 # opaque.py --optimizers FILE: writes an optimizer without state, one with state
 # of its own beside that of parameter 0, and sequences with empty dicts.
 #
+# opaque.py --integers FILE: writes a model whose parameters are called 0 and 1,
+# the state of an optimizer that numbers them the other way round, and dicts
+# with integers as keys.
+#
 # opaque.py --print FILE: prints its object, each tensor as T.
 #
 # opaque.py --run FILE: is the object in the extra.pt that was made of FILE?
@@ -331,6 +335,17 @@ if sys.argv[1] == "--optimizers":
             "b": {"state": {0: {"step": t}, "own": {"seen": t}, "n": 5},
                   "param_groups": [{"lr": 2, "params": [0]}]}},
         "held": [{}, t, ({}, t, {})]})
+    sys.exit()
+if sys.argv[1] == "--integers":
+    first, second = Tensor(1., 2., shape=(2,)), Tensor(3., 4., shape=(2,))
+    write(sys.argv[2], {
+        "model": {"0": first, "1": second},
+        "optim": {"state": {0: {"exp_avg": second, "Q": {0: first}},
+                            1: {"exp_avg": first, "Q": {0: second}}},
+                  "param_groups": [{"lr": 1, "params": [0, 1],
+                                    "param_names": ["1", "0"]}]},
+        "sched": {"milestones": collections.Counter({30: 1, -60: 2}),
+                  "7": {7: {"8": 8}}}})
     sys.exit()
 if sys.argv[1] == "--lists":
     t = Tensor(.5)

@@ -144,14 +144,20 @@ static bool descends(struct walk *w, uint32_t node)
 /* The key of pair i as a path component. */
 static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
 {
+	uint32_t key = ofs_pk_key(w->doc, node, i), c;
+	int64_t number;
+
 	w->text.len = 0;
-	ofs_torch_key(w->doc, ofs_pk_key(w->doc, node, i), i, &w->text);
+	ofs_torch_key(w->doc, key, i, &w->text);
 	if (w->text.bad) {
 		ofs_no_memory(w->err);
 		return OFS_NONE;
 	}
-	return ofs_catalog_str(w->cat,
+	c = ofs_catalog_str(w->cat,
 	    w->text.len > 0 ? (char *)w->text.data : "", w->text.len, w->err);
+	if (c != OFS_NONE && ofs_pk_int(w->doc, key, &number))
+		c |= OFS_PATH_INT;
+	return c;
 }
 
 /* Two pairs of a dict have the same key if component and kind are equal. */
