@@ -108,6 +108,10 @@ static void files(void)
 		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
 		    "{\\\"w\\\":[{}]}}\"},\"w\":" T("U8", "[2]", "[0,2]") "}",
 		    2, "OFS663" },
+		{ "a metadata entry of another program",
+		    "{\"__metadata__\":{\"optimfs\":\"x\"},\"w\":" T("U8",
+			"[2]", "[0,2]") "}",
+		    2, "OFS663" },
 		{ "two metadata paths for one key",
 		    "{\"__metadata__\":{\"optimfs\":\"{\\\"paths\\\":"
 		    "{\\\"w\\\":[\\\"a\\\"]},\\\"paths\\\":"

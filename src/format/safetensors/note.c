@@ -28,8 +28,7 @@ struct reader {
 
 static int bad(struct reader *r, const char *what)
 {
-	return optimfs_fail(r->err, EUCLEAN,
-	    "OFS663 the note of optimfs in a safetensors header: %s", what);
+	return optimfs_fail(r->err, EUCLEAN, "OFS663 %s", what);
 }
 
 static int add_path(struct reader *r, uint32_t key, uint32_t path)

@@ -87,19 +87,35 @@ static struct noted *in_order(const struct ofs_safetensors *st,
 	return v;
 }
 
+/* Say in which file the note is that cannot be read. Another program may have
+ * an entry of this name. */
+static int in_file(const struct ofs_part *part, const struct optimfs_error *why,
+    struct optimfs_error *err)
+{
+	if (why->number != 653 && why->number != 663)
+		return optimfs_fail_with(err, why);
+	return optimfs_fail(err, EUCLEAN,
+	    "OFS663 %.150s: \"%s\" of __metadata__, the note of optimfs: %.250s",
+	    part->rel, OFS_SAFETENSORS_NOTE,
+	    why->text + sizeof("OFSnnn ") - 1);
+}
+
 static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct ofs_safetensors *st, struct optimfs_error *err)
 {
 	struct ofs_safetensors_note note = { 0 };
 	uint32_t c[OFS_PART_PREFIX + 1], object, path;
 	struct noted *order = NULL;
+	struct optimfs_error why;
 	size_t n;
 	int ret;
 
 	object = ofs_catalog_object(cat, part->rel, part->rank, err);
 	if (object == OFS_NONE || ofs_part_prefix(cat, part, c, &n, err) == -1)
 		return -1;
-	ret = ofs_safetensors_note_read(&note, cat, st, c, n, err);
+	ret = ofs_safetensors_note_read(&note, cat, st, c, n, &why);
+	if (ret == -1)
+		in_file(part, &why, err);
 	if (ret == 0)
 		order = in_order(st, &note, err);
 	if (order == NULL)
@@ -115,7 +131,10 @@ static int add_tensors(struct ofs_catalog *cat, const struct ofs_part *part,
 		    : ofs_safetensors_add(cat, object, t, path, err);
 	}
 	if (ret == 0)
-		ret = ofs_safetensors_note_values(&note, cat, st, c, n, err);
+		ret = ofs_safetensors_note_values(&note, cat, st, c, n, &why) ==
+			-1
+		    ? in_file(part, &why, err)
+		    : 0;
 	free(order);
 	ofs_safetensors_note_fini(&note);
 	return ret;
