@@ -49,27 +49,30 @@ static void tell(const struct ofs_command *c, const char *dir)
 		    ofs_human_bytes(c->progress.total, size));
 }
 
-/* Names that rest on the order of the model alone are a warning, which few look
- * up; in what is written nothing tells that they were. */
-static void say_order(struct ofs_command *c)
+/* Names that rest on the order of the model alone, and files of another save
+ * that were left out, are warnings, which few look up; in what is written
+ * nothing tells that they were. */
+static void say_choices(struct ofs_command *c)
 {
+	static const char *const codes[] = { "OFS631 ", "OFS181 " };
 	struct optimfs_attr attr;
 	struct optimfs_error err;
 	struct optimfs_file *f;
 	char text[16384], *at;
 	ssize_t n;
 
-	if (c->open.ids == NULL || strcmp(c->open.ids, "model") != 0 ||
-	    !ofs_job_is_first(&c->job) ||
+	if (!ofs_job_is_first(&c->job) ||
 	    ofs_command_resolve(c, ".optimfs/warnings", &attr, &err) == -1 ||
 	    optimfs_file_open(c->fs, attr.node, &f, &err) == -1)
 		return;
 	n = optimfs_file_read(f, text, sizeof(text) - 1, 0, &err);
 	optimfs_file_close(f);
 	text[n < 0 ? 0 : n] = '\0';
-	at = strstr(text, "OFS631 ");
-	if (at != NULL)
-		ofs_tool_say("%.*s", (int)strcspn(at, "\n"), at);
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+		at = strstr(text, codes[i]);
+		if (at != NULL)
+			ofs_tool_say("%.*s", (int)strcspn(at, "\n"), at);
+	}
 }
 
 static int write_view(struct ofs_command *c, unsigned jobs)
@@ -93,7 +96,7 @@ static int write_view(struct ofs_command *c, unsigned jobs)
 	else if (ret == 0)
 		tell(c, dir);
 	if (ret != -1)
-		say_order(c);
+		say_choices(c);
 	if (ret == 1) {
 		ofs_tool_say("%s", err.text);
 		status = OFS_EXIT_UNSYNCED;

@@ -323,6 +323,10 @@ touch -d @2000 "$scratch"/hub/*-of-00003.safetensors
 ok "info succeeds if the others are newer" "$OPTIMFS" info "$scratch/hub"
 has "then it says that a later save has not finished" \
     '^  OFS181 model-00001-of-00003.* of one in 1, and newer: a later save that has not finished$'
+ok "reshard of the save before it succeeds" sh -c '"$0" reshard -q --to safetensors "$1" "$2" 2>"$3"' \
+    "$OPTIMFS" "$scratch/hub" "$scratch/hub.new" "$scratch/said"
+like "and says which files it left out" "$(cat "$scratch/said")" \
+    "optimfs: OFS181 model-00001-of-00003*a later save that has not finished"
 
 # DeepSpeed without the optimizer's files.
 cp -r "$TOP_SRCDIR/tests/data/deepspeed/z2_ws2_bf16/ckpt" "$scratch/zero" && chmod -R u+w "$scratch/zero"
