@@ -58,21 +58,26 @@ static void say_choices(struct ofs_command *c)
 	struct optimfs_attr attr;
 	struct optimfs_error err;
 	struct optimfs_file *f;
-	char text[16384], *at;
+	char *text, *at;
+	uint64_t size;
 	ssize_t n;
 
 	if (!ofs_job_is_first(&c->job) ||
 	    ofs_command_resolve(c, ".optimfs/warnings", &attr, &err) == -1 ||
 	    optimfs_file_open(c->fs, attr.node, &f, &err) == -1)
 		return;
-	n = optimfs_file_read(f, text, sizeof(text) - 1, 0, &err);
+	size = optimfs_file_size(f);
+	text = malloc(size + 1);
+	n = text == NULL ? -1 : optimfs_file_read(f, text, size, 0, &err);
 	optimfs_file_close(f);
-	text[n < 0 ? 0 : n] = '\0';
-	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+	if (n >= 0)
+		text[n] = '\0';
+	for (size_t i = 0; n > 0 && i < sizeof(codes) / sizeof(codes[0]); i++) {
 		at = strstr(text, codes[i]);
 		if (at != NULL)
 			ofs_tool_say("%.*s", (int)strcspn(at, "\n"), at);
 	}
+	free(text);
 }
 
 static int write_view(struct ofs_command *c, unsigned jobs)

@@ -27,8 +27,9 @@ struct ofs_allgather {
 	const struct optimfs_error *own; /* NULL: success */
 	const struct ofs_buf *mine;      /* NULL: none */
 	struct ofs_tick tick;
-	/* Afterwards: the bytes of each rank (p is NULL: it is not in the tree); the lowest rank that failed by itself
-	 * (ECANCELED: because of others), -1: none, and its error. */
+	/* Afterwards: the bytes of each rank (p is NULL: it is not in the tree);
+	 * the lowest rank that failed by itself (ECANCELED: because of others),
+	 * -1: none, and its error. */
 	struct ofs_cursor *of;
 	int failed;
 	struct optimfs_error why;

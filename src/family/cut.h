@@ -42,10 +42,10 @@ void ofs_side_place(struct ofs_family_side side, const uint64_t *shape,
 
 /* Add a tensor of this shape that consists of these cuts (the first one must be
  * there, also without rows, and all into the same side but for its layer), which
- * must be inside their tensors and in it; its elements stay where they are stored. The catalog
- * is one that was copied (ofs_catalog_copy), and the tensor is not checked yet
- * (ofs_catalog_check_added). OFS_NONE: EOPNOTSUPP (OFS895) for blocks of
- * another shape and quantized types, ENOMEM or E2BIG. */
+ * must be inside their tensors and in it; its elements stay where they are
+ * stored. The catalog is one that was copied (ofs_catalog_copy), and the tensor
+ * is not checked yet (ofs_catalog_check_added). OFS_NONE: EOPNOTSUPP (OFS895) for
+ * blocks of another shape and quantized types, ENOMEM or E2BIG. */
 uint32_t ofs_cut_tensor(struct ofs_catalog *cat,
     const struct ofs_family_cut *cuts, size_t n, const uint64_t *shape,
     unsigned ndim, struct optimfs_error *err);
