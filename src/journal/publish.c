@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -208,6 +209,49 @@ int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
 	return 0;
 }
 
+static void kept_name(char path[64], const char *key)
+{
+	snprintf(path, 64, OFS_PUBLISH_FINISHED "/%s", key);
+}
+
+/* The descriptor of the plan is not used: the publisher has to see an error of
+ * writing, too. */
+void ofs_publish_finished(const struct ofs_publish *p, const char *rel,
+    const char *key)
+{
+	char kept[64];
+	int fd;
+
+	if (p->source == NULL)
+		return;
+	fd = openat(p->new, rel, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd == -1)
+		return;
+	kept_name(kept, key);
+	if (ofs_sys_fsync(fd) == 0 &&
+	    (ofs_sys_mkdir(p->stage, OFS_PUBLISH_FINISHED) == 0 ||
+		errno == EEXIST))
+		(void)ofs_sys_link(p->new, rel, p->stage, kept);
+	close(fd);
+}
+
+int ofs_publish_again(struct ofs_publish *p, const char *rel, const char *like,
+    const char *key, struct optimfs_error *err)
+{
+	char kept[64];
+
+	if (p->source == NULL)
+		return 0;
+	kept_name(kept, key);
+	if (faccessat(p->stage, kept, F_OK, AT_SYMLINK_NOFOLLOW) == -1)
+		return 0;
+	if (ofs_publish_parents(p->new, rel, -1, err) == -1)
+		return -1;
+	if (ofs_sys_link(p->stage, kept, p->new, rel) == -1)
+		return 0;
+	return add_there(p, rel, like, err) == -1 ? -1 : 1;
+}
+
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err)
 {
@@ -307,6 +351,8 @@ int ofs_publish_apply(struct ofs_publish *p, struct optimfs_error *err)
 
 static int commit_local(struct ofs_publish *p, struct optimfs_error *err)
 {
+	/* the new files have one name each when they are put in place */
+	ofs_publish_drop_finished(p->stage);
 	if (ofs_publish_prepare(p, "", err) == -1)
 		return -1;
 	return ofs_publish_apply(p, err);
@@ -337,6 +383,7 @@ static void clear_local(struct ofs_publish *p)
 	if (!p->published)
 		(void)ofs_publish_forget(p->stage, NULL);
 	ofs_publish_sweep(p->stage);
+	ofs_publish_drop_finished(p->stage);
 }
 
 /* Whatever an earlier commit has left is not swept away unseen. */

@@ -15,6 +15,7 @@
  *     gen/      a complete directory, if it has to replace the old one
  *     publish   the plan: a record, synced before anything is changed
  *
+ *     finished/ links to large files of new/ whose bytes are synced
  *     old/      the old directory, while it is removed
  *     out.N     a file that is looked at before it is removed
  *
@@ -22,13 +23,16 @@
  * index, a single file), new names are moved in first and that file is exchanged
  * for the old one. If it replaces several, the directories are exchanged.
  * Until then nothing in the checkpoint is touched. What other programs save into
- * the checkpoint meanwhile is there afterwards (publish_look.c). */
+ * the checkpoint meanwhile is there afterwards (publish_look.c).
+ *
+ * If the process is killed before that, finished/ stays until the stage is closed
+ * or dropped: the next commit takes from it what it would write again. */
 struct ofs_publish;
 
 /* source is the path of the checkpoint's directory dir, for messages and to
  * find its parent; stage is the staging directory beside it. Both descriptors
- * are borrowed. Removes the remains of an earlier commit in new/ and gen/; call
- * ofs_publish_recover first. For a checkpoint that is a single file, dir is its
+ * are borrowed. Removes the remains of an earlier commit in new/ and gen/, but not
+ * what it has finished; call ofs_publish_recover first. For a checkpoint that is a single file, dir is its
  * directory. */
 struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
     struct optimfs_error *err);
@@ -46,6 +50,17 @@ int ofs_publish_take(struct ofs_publish *p, int from, const char *rel,
  * directories, the others get theirs first. */
 int ofs_publish_link(struct ofs_publish *p, int from, const char *rel,
     bool last, struct optimfs_error *err);
+/* The new file rel is complete. Keeps it for a later commit if this one is killed:
+ * key (OFS_PUBLISH_KEY) says which bytes it has, as a file name. Syncs its bytes;
+ * if anything fails, it is not kept. Not with several directories. May be called by
+ * several threads. */
+#define OFS_PUBLISH_KEY 33 /* 32 letters and NUL */
+void ofs_publish_finished(const struct ofs_publish *p, const char *rel,
+    const char *key);
+/* As ofs_publish_file, if a commit that was killed has finished the file with this
+ * key: 1. 0: there is none. */
+int ofs_publish_again(struct ofs_publish *p, const char *rel, const char *like,
+    const char *key, struct optimfs_error *err);
 /* Removes rel once the new generation, which does not need it, is durable. */
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err);
@@ -105,8 +120,9 @@ int ofs_publish_pending(int stage, char id[OFS_PUBLISH_ID],
  * makes sure that it does not come back. -1: it stays (err, OFS809). */
 int ofs_publish_forget(int stage, struct optimfs_error *err);
 
-/* Removes the preparations of a commit. */
+/* Removes the preparations of a commit, but not what it has finished. */
 void ofs_publish_sweep(int stage);
+void ofs_publish_drop_finished(int stage);
 
 /* Removes name in directory at with its contents, as far as possible. */
 void ofs_publish_clear(int at, const char *name);

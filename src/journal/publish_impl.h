@@ -12,6 +12,7 @@
 #define OFS_PUBLISH_NEW    "new"
 #define OFS_PUBLISH_GEN    "gen"
 #define OFS_PUBLISH_OLD    "old" /* what is removed after an exchange */
+#define OFS_PUBLISH_FINISHED "finished"
 #define OFS_PUBLISH_RECORD "publish"
 
 /* A version of a file; it survives renames but for ctime. ino 0: no file. */

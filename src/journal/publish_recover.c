@@ -23,6 +23,11 @@ void ofs_publish_sweep(int stage)
 	ofs_publish_clear(stage, OFS_PUBLISH_GEN);
 }
 
+void ofs_publish_drop_finished(int stage)
+{
+	ofs_publish_clear(stage, OFS_PUBLISH_FINISHED);
+}
+
 /* Where is the new file? In new/ until it is put in place; there, an exchange
  * leaves the old one, or what another program has saved. */
 enum place { IN_NEW, PUBLISHED, FOREIGN };
@@ -219,6 +224,8 @@ int ofs_publish_recover(const char *source, int dir, int stage,
 		ret = ofs_publish_forget(stage, err);
 	if (ret != -1)
 		ofs_publish_sweep(stage);
+	if (ret == 1)
+		ofs_publish_drop_finished(stage);
 	end(&p);
 	return ret;
 }

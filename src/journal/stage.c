@@ -24,6 +24,7 @@
 #include "base/temp.h"
 #include "journal/journal.h"
 #include "journal/lock.h"
+#include "journal/publish.h"
 #include "journal/stage_left.h"
 #include "journal/stage_path.h"
 
@@ -296,6 +297,8 @@ static int open_real(struct ofs_stage *st, const struct ofs_stage_config *c,
 	if (ret == -1)
 		return -1;
 	recover = ret == 1 ? OFS_RECOVER_DISCARD : c->recover;
+	if (recover == OFS_RECOVER_DISCARD)
+		ofs_publish_drop_finished(st->beside);
 	if (link_upper(st, c->upper != NULL, recover, err) == -1)
 		return -1;
 	st->data = ofs_stage_make_dir(st->dir, "data", st->path, err);
@@ -387,8 +390,10 @@ void ofs_stage_close(struct ofs_stage *st, bool keep)
 	if (st->beside != -1)
 		beside = path_of(st->beside);
 	ofs_lock_remove(&st->lock);
-	if (held && !keep)
+	if (held && !keep) {
+		ofs_publish_drop_finished(st->beside);
 		unlinkat(st->beside, OFS_STAGE_UPPER, 0);
+	}
 	if (held) {
 		ofs_stage_rmdir(st->path);
 		ofs_stage_rmdir(beside);

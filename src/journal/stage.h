@@ -16,7 +16,7 @@
  *     lock         the writer: host, boot, pid, random id, time
  *     journal      the changes in order, see below
  *     data/<id>    the written bytes of a file, sparse, at their offsets
- *     new/         preparations of a commit
+ *     new/, finished/   preparations of a commit
  *     template.info, filled/   of a new checkpoint (push/template.h)
  *
  * With upper=DIR, journal, data and new lie in DIR/.NAME.optimfs/ instead; the

@@ -60,7 +60,9 @@
  *      new values, no new damage.
  *  10. Once more step 1, then journal/publish.c.
  *
- * Until step 10 everything is in the stage's new/, and a failure removes it. */
+ * Until step 10 everything is in the stage's new/, and a failure removes it. If the
+ * process is killed in step 7, the next commit takes the large files that were
+ * finished, if it would write the same (key.c). */
 
 int ofs_commit_go_on(const struct ofs_commit *c, struct optimfs_error *err)
 {

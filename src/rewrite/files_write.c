@@ -137,10 +137,16 @@ static int run_of(void *from, uint64_t off, uint64_t end, uint64_t *len,
 
 /* Writing. */
 
+/* Files of this size are kept for the next commit if this one is killed. Each is
+ * synced when it is finished, which smaller ones do not repay. */
+#define KEPT (UINT64_C(16) << 20)
+
 struct writing {
 	struct ofs_commit *c;
 	struct ofs_engine engine;
 	uint64_t told; /* bytes that were reported */
+	bool keeps;    /* large files are kept, with these inputs */
+	uint64_t inputs[2];
 };
 
 static const char *name_of(void *ctx, uint32_t index, char buf[OFS_FILE_NAME])
@@ -208,6 +214,21 @@ static int tick(void *ctx, const char *name, struct optimfs_error *err)
 	return ofs_commit_go_on(w->c, err);
 }
 
+static bool is_kept(const struct writing *w, const struct ofs_commit_file *f)
+{
+	return w->keeps && f->items.n == 0 && f->comp.size >= KEPT;
+}
+
+static void did_file(void *ctx, const struct ofs_engine_file *file)
+{
+	const struct writing *w = ctx;
+	const struct ofs_commit_file *f = w->c->file[file->index];
+	char key[OFS_PUBLISH_KEY];
+
+	if (is_kept(w, f) && ofs_commit_key(f, w->inputs, key, NULL) == 0)
+		ofs_publish_finished(w->c->publish, f->rel, key);
+}
+
 /* The publisher syncs the files. */
 static const struct ofs_engine_ops new_files = {
 	.name = name_of,
@@ -217,15 +238,54 @@ static const struct ofs_engine_ops new_files = {
 	.run = run_of,
 	.spans = items_of,
 	.stored = stored,
+	.did_file = did_file,
 	.tick = tick,
 };
 
-/* Creates the files, with their owners and modes: those that are made of what
- * was written (late), or all others. */
+/* 1: a commit that was killed had written it; 0: it has to be written. */
+static int take_kept(const struct writing *w, const struct ofs_commit_file *f,
+    struct optimfs_error *err)
+{
+	char key[OFS_PUBLISH_KEY];
+
+	if (!is_kept(w, f))
+		return 0;
+	if (ofs_commit_key(f, w->inputs, key, err) == -1)
+		return -1;
+	return ofs_publish_again(w->c->publish, f->rel, f->like, key, err);
+}
+
+/* Creates a file, with owner and mode. */
+static int create_one(struct writing *w, size_t i, struct optimfs_error *err)
+{
+	struct ofs_commit *c = w->c;
+	struct ofs_commit_file *f = c->file[i];
+	int fd, kept;
+
+	ofs_commit_doing(c, f->rel);
+	if (ofs_commit_file_seal(f, err) == -1)
+		return -1;
+	kept = take_kept(w, f, err);
+	if (kept == 1)
+		ofs_commit_did(c, f->comp.size);
+	if (kept != 0)
+		return kept == 1 ? 0 : -1;
+	if (ofs_publish_file(c->publish, f->rel, f->like, &fd, err) == -1)
+		return -1;
+	w->engine.file[w->engine.n++] = (struct ofs_engine_file){
+		.index = (uint32_t)i,
+		.ours = true,
+		.whole = f->items.n > 0,
+		.size = f->comp.size,
+	};
+	w->engine.total += f->comp.size;
+	return 0;
+}
+
+/* Creates the files that are made of what was written (late), or all others. */
 static int create(struct writing *w, bool late, struct optimfs_error *err)
 {
 	struct ofs_commit *c = w->c;
-	int fd;
 
 	w->engine.file = ofs_alloc(c->nfiles + 1, sizeof(*w->engine.file), err);
 	if (w->engine.file == NULL)
@@ -235,20 +295,9 @@ static int create(struct writing *w, bool late, struct optimfs_error *err)
 
 		if ((f->make != NULL) != late)
 			continue;
-		if (late && f->make(f->ctx, &f->comp, err) == -1)
+		if ((late && f->make(f->ctx, &f->comp, err) == -1) ||
+		    create_one(w, i, err) == -1)
 			return -1;
-		ofs_commit_doing(c, f->rel);
-		if (ofs_commit_file_seal(f, err) == -1 ||
-		    ofs_publish_file(c->publish, f->rel, f->like, &fd, err) ==
-			-1)
-			return -1;
-		w->engine.file[w->engine.n++] = (struct ofs_engine_file){
-			.index = (uint32_t)i,
-			.ours = true,
-			.whole = f->items.n > 0,
-			.size = f->comp.size,
-		};
-		w->engine.total += f->comp.size;
 	}
 	return ofs_engine_cut(&w->engine, err);
 }
@@ -266,13 +315,17 @@ static int write_files(struct ofs_commit *c, bool late,
     struct optimfs_error *err)
 {
 	struct writing w = { .c = c };
-	int ret;
+	int ret = 0;
 
 	ofs_engine_init(&w.engine);
 	w.engine.ops = &new_files;
 	w.engine.ctx = &w;
 	w.engine.dir = ofs_publish_new(c->publish);
-	ret = create(&w, late, err);
+	w.keeps = c->job->overlay != NULL && !c->job->many;
+	if (w.keeps)
+		ret = ofs_commit_inputs(c, w.inputs, err);
+	if (ret == 0)
+		ret = create(&w, late, err);
 	if (ret == 0)
 		ret = ofs_publish_possible(c->publish, err);
 	if (ret == 0 && w.engine.n > 0)

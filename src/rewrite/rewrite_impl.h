@@ -113,6 +113,14 @@ uint64_t ofs_commit_bytes(const struct ofs_commit_task *t);
 int ofs_commit_names(struct ofs_commit *c, struct optimfs_error *err);
 int ofs_commit_shared(struct ofs_commit *c, struct optimfs_error *err);
 
+/* key.c: what new files are made of. */
+/* A hash of everything that a commit with an overlay reads. */
+int ofs_commit_inputs(const struct ofs_commit *c, uint64_t inputs[2],
+    struct optimfs_error *err);
+/* What a sealed file without compressed items is made of (journal/publish.h). */
+int ofs_commit_key(const struct ofs_commit_file *f, const uint64_t inputs[2],
+    char key[OFS_PUBLISH_KEY], struct optimfs_error *err);
+
 /* verify.c: checks the new files before they are published. EINVAL (OFS827,
  * OFS828), EUCLEAN (OFS829). */
 int ofs_commit_verify(const struct ofs_commit *c, struct optimfs_error *err);

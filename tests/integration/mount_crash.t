@@ -266,6 +266,82 @@ else
 	is "the daemon was killed during more than six of nine commits" $((killed > 6)) 1
 fi
 
+# --- killed when large files are finished ------------------------------
+
+# three shards, each with a tensor of 20 MiB
+cat >"$scratch/shards.py" <<'EOF'
+import json, os, sys
+top, n = sys.argv[1], 20 << 20
+os.makedirs(top)
+names = ["model-%05d-of-00003.safetensors" % (i + 1) for i in range(3)]
+for i, name in enumerate(names):
+    head = json.dumps({"w%d" % i: {"dtype": "F32", "shape": [n // 4096, 1024],
+                                   "data_offsets": [0, n]}}).encode()
+    head += b" " * (-len(head) % 8)
+    with open(os.path.join(top, name), "wb") as f:
+        f.write(len(head).to_bytes(8, "little") + head)
+        f.truncate(8 + len(head) + n)
+json.dump({"metadata": {"total_size": 3 * n},
+           "weight_map": {"w%d" % i: name for i, name in enumerate(names)}},
+          open(os.path.join(top, "model.safetensors.index.json"), "w"))
+EOF
+large() { # BYTE: writes it to each shard
+	for shard in 0 1 2; do
+		printf "$1" | dd of="$mnt/model/w$shard" bs=1 seek=5000 \
+		    conv=notrunc,fsync status=none || return 1
+	done
+}
+large_says() {
+	for shard in 0 1 2; do
+		dd if="$mnt/model/w$shard" bs=1 skip=5000 count=1 status=none
+	done
+}
+# FAULT_HOW=1: the daemon is killed when it keeps the second of the new files
+finish_one() {
+	rm -rf "$scratch/dir" && mkdir "$scratch/dir" &&
+	    python3 "$scratch/shards.py" "$ck" &&
+	    env LD_PRELOAD="$faultlib" FAULT_HOW=1 FAULT_PATH=finished/ FAULT_NTH=2 \
+		FAULT_AFTER="$stage/finished" "$OPTIMFS" mount -o rw,commit=explicit \
+		"$ck" "$mnt" </dev/null &&
+	    daemon=$(sed -n 's/^pid //p' "$stage/lock") && large x || return 1
+	commit 2>/dev/null
+	reap
+	set -- "$stage"/finished/*
+	[ $# = 1 ] && finished=$(stat -c %i "$1")
+}
+# Is the file that was finished one of the checkpoint?
+reused() {
+	find "$ck" -inum "$finished" | grep -q .
+}
+if [ ! -e "$faultlib" ] || sanitized; then
+	skip 18 "faultlib.so cannot be preloaded"
+else
+	ok "a commit is killed when it has finished one of three files" finish_one
+	ok "finished: fsck accepts the checkpoint" sound
+	not_ok "finished: the checkpoint is the old one" reused
+	ok "finished: mount with recover=yes succeeds" rw recover=yes
+	ok "finished: umount commits what was recovered" end
+	ok "finished: the file that was finished is used" reused
+	is "finished: no staging directory is left" "$(ls -A "$scratch/dir")" ck
+	rw
+	is "finished: all files have the new bytes" "$(large_says)" xxx
+	end
+
+	ok "a commit is killed again when it has finished one of three files" finish_one
+	ok "written again: mount with recover=yes succeeds" rw recover=yes,commit=explicit
+	ok "written again: other bytes are written" large y
+	ok "written again: commit succeeds" commit
+	not_ok "written again: the file that was finished is not used" reused
+	is "written again: all files have the last bytes" "$(large_says)" yyy
+	end
+
+	ok "a commit is killed once more when it has finished one of three files" finish_one
+	ok "discarded: mount with recover=discard succeeds" rw recover=discard
+	not_ok "discarded: the file that was finished is removed" test -e "$stage/finished"
+	is "discarded: all files have the old bytes" "$(large_says | tr '\0' o)" ooo
+	end
+fi
+
 # --- unmounted by others -----------------------------------------------
 
 no_stage() {

@@ -206,6 +206,29 @@ static bool many_new(void)
 	    says("index", "a0 c");
 }
 
+/* The same, with files that a commit which was killed may have finished. */
+static int finish(struct ofs_publish *p, const char *rel, const char *like,
+    const char *text, struct optimfs_error *err)
+{
+	int ret = ofs_publish_again(p, rel, like, text, err);
+
+	if (ret != 0)
+		return ret == -1 ? -1 : 0;
+	if (add(p, rel, like, text, err) == -1)
+		return -1;
+	ofs_publish_finished(p, rel, text);
+	return 0;
+}
+
+static int change_finished(struct ofs_publish *p, struct optimfs_error *err)
+{
+	if (finish(p, "a0", NULL, "new A", err) == -1 ||
+	    finish(p, "sub/d", NULL, "new D", err) == -1 ||
+	    finish(p, "sub/e", "a0", "E", err) == -1)
+		return -1;
+	return ofs_publish_remove(p, "c", err);
+}
+
 /* The replaced file is in a subdirectory, as iter_3/.metadata is. */
 static int change_deep(struct ofs_publish *p, struct optimfs_error *err)
 {
@@ -230,6 +253,8 @@ static const struct scenario scenarios[] = {
 	    nothing_else },
 	{ "one file", change_one, one_old, one_new, nothing_else },
 	{ "many files", change_many, many_old, many_new, nothing_else },
+	{ "many finished files", change_finished, many_old, many_new,
+	    nothing_else },
 	{ "file in a subdirectory", change_deep, deep_old, deep_new,
 	    nothing_else },
 };
@@ -295,6 +320,14 @@ static bool stage_is_empty(void)
 	return access(path, F_OK) != 0;
 }
 
+static bool is_finished(const char *key)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/stage/finished/%s", top, key);
+	return access(path, F_OK) == 0;
+}
+
 static int calls, fail_at, fail_code;
 static bool die;
 static char failed[32];
@@ -321,8 +354,8 @@ static void test_works(const struct scenario *s)
 	    err.text);
 	ok(s->is_new() && s->clean(), "%s: the checkpoint is completely new",
 	    s->name);
-	ok(stage_is_empty(), "%s: the stage is clean after publication",
-	    s->name);
+	ok(stage_is_empty() && !is_finished(""),
+	    "%s: the stage is clean after publication", s->name);
 	is_int(recover(&err), 1,
 	    "%s: recovery reports the finished publication", s->name);
 	path_of(path, sizeof(path), is_there("b1") ? "b1" : "a0");
@@ -390,7 +423,8 @@ static void test_errors(const struct scenario *s, int code)
 		if ((ret == -1 &&
 			(!s->is_old() || !s->clean() || later != 0)) ||
 		    (ret != -1 && (!s->is_new() || later != 1)) ||
-		    (ret != 0 && err.code == 0) || !stage_is_empty()) {
+		    (ret != 0 && err.code == 0) || !stage_is_empty() ||
+		    is_finished("")) {
 			diag("call %d, %s: ret %d then %d: %s", fail_at, failed,
 			    ret, later, err.text);
 			wrong++;
@@ -402,7 +436,7 @@ static void test_errors(const struct scenario *s, int code)
 }
 
 /* Killed before each call, the checkpoint is completely old or new after
- * recovery. */
+ * recovery, and new after another commit. */
 static void test_kills(const struct scenario *s)
 {
 	int points = 0, wrong = 0, status = 0;
@@ -430,8 +464,12 @@ static void test_kills(const struct scenario *s)
 		points++;
 		new = s->is_new();
 		ret = new == s->is_old() ? -2 : recover(&err);
-		if (ret != new || s->is_new() != new || !s->clean() ||
-		    !stage_is_empty()) {
+		ret = ret == new && s->is_new() == new && s->clean() &&
+			stage_is_empty() && (new || publish(s, &err) == 0) &&
+			s->is_new()
+		    ? ret
+		    : -2;
+		if (ret == -2 || !stage_is_empty() || is_finished("")) {
 			diag("killed at call %d: %s, recover says %d %s",
 			    fail_at, new ? "new" : "old", ret, err.text);
 			wrong++;
@@ -439,6 +477,51 @@ static void test_kills(const struct scenario *s)
 	}
 	ok(wrong == 0 && points > 5,
 	    "%s: old or new after death at each of %d calls", s->name, points);
+}
+
+/* A commit that is killed before it publishes; kept: a file that it finished. */
+static int die_unpublished(struct stat *kept)
+{
+	struct optimfs_error err = { 0 };
+	char path[256];
+	pid_t pid;
+
+	fresh();
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		struct ofs_publish *p = ofs_publish_begin("ck", open_dir("ck"),
+		    open_dir("stage"), &err);
+
+		_exit(p == NULL || change_finished(p, &err) == -1);
+	}
+	if (pid == -1 || waitpid(pid, NULL, 0) != pid)
+		bail_out("fork");
+	snprintf(path, sizeof(path), "%s/stage/finished/new A", top);
+	return recover(&err) == 0 && stat(path, kept) == 0 ? 0 : -1;
+}
+
+/* What a killed commit has finished is what the next one publishes, if its keys
+ * are the same. */
+static void test_finished(void)
+{
+	struct optimfs_error err = { 0 };
+	struct stat kept = { 0 }, now = { 0 };
+	char path[256];
+
+	is_int(die_unpublished(&kept), 0,
+	    "a commit that is killed keeps what it has finished");
+	ok(is_finished("new D") && is_finished("E"), "all of it");
+	path_of(path, sizeof(path), "a0");
+	is_int(publish(&scenarios[4], &err), 0, "another commit succeeds");
+	ok(many_new() && stat(path, &now) == 0 && now.st_ino != kept.st_ino &&
+		!is_finished(""),
+	    "it removes what it does not need");
+	is_int(die_unpublished(&kept), 0, "a commit is killed again");
+	is_int(publish(&scenarios[5], &err), 0, "the same commit succeeds");
+	ok(many_new() && stat(path, &now) == 0 && now.st_ino == kept.st_ino &&
+		now.st_nlink == 1 && (now.st_mode & 0777) == 0640,
+	    "it takes what was finished");
 }
 
 /* After a kill, another program has replaced the new file b1. Recovery must not
@@ -589,6 +672,7 @@ int main(void)
 		test_kills(&scenarios[i]);
 	}
 	test_directories();
+	test_finished();
 	test_foreign();
 	test_finish();
 	test_codes();
