@@ -153,16 +153,20 @@ static int read_on(struct optimfs_file *file, size_t step,
     optimfs_sink_fn *sink, void *ctx, struct optimfs_error *err)
 {
 	void *buf = ofs_alloc_huge(step);
-	uint64_t off = 0;
-	ssize_t n;
+	uint64_t size = optimfs_file_size(file), off = 0, given;
+	ssize_t n = 1;
 	int ret = 0;
 
 	if (buf == NULL)
 		return ofs_no_memory(err);
-	while (ret == 0 &&
-	    (n = optimfs_file_read(file, buf, step, off, err)) != 0) {
-		ret = n == -1 ? -1 : sink(ctx, buf, (size_t)n, err);
-		off += n > 0 ? (uint64_t)n : 0;
+	for (; ret == 0 && n != 0; off += given) {
+		given = off < size && size - off < step ? size - off : step;
+		ret = ofs_file_pass(file, off, &given, sink, ctx, err);
+		if (ret == -1 || given > 0)
+			continue;
+		n = optimfs_file_read(file, buf, step, off, err);
+		given = n > 0 ? (uint64_t)n : 0;
+		ret = n <= 0 ? (int)n : sink(ctx, buf, (size_t)n, err);
 	}
 	free(buf);
 	return ret;

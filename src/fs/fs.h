@@ -514,6 +514,10 @@ void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len);
  * that those who read parts of them together do not all ask. true: it has them
  * all in memory now. */
 bool ofs_file_prepare(struct optimfs_file *file, uint64_t off, uint64_t len);
+/* Gives sink bytes from off on where they lie in memory, at most *n, up to the
+ * first one that does not, and sets *n to their number. -1: sink does. */
+int ofs_file_pass(struct optimfs_file *file, uint64_t off, uint64_t *n,
+    optimfs_sink_fn *sink, void *ctx, struct optimfs_error *err);
 /* How many bytes are worth reading at once (store/transport.h). */
 uint64_t ofs_file_at_once(struct optimfs_file *file);
 void ofs_file_ahead_init(struct optimfs_file *file);

@@ -268,6 +268,77 @@ bool ofs_file_prepare(struct optimfs_file *file, uint64_t off, uint64_t len)
 	return here;
 }
 
+static int pass_segment(struct ofs_transport *t, struct ofs_segment seg,
+    optimfs_sink_fn *sink, void *ctx, uint64_t *given,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	while (ret == 0 && seg.len > 0) {
+		uint64_t n = seg.len;
+		void *held;
+		const void *p =
+		    t->ops->hold(t, seg.object, seg.src, &n, &held);
+
+		if (p == NULL)
+			break;
+		ret = sink(ctx, p, (size_t)n, err);
+		t->ops->let(t, held);
+		seg.src += n;
+		seg.len -= n;
+		*given += ret == 0 ? n : 0;
+	}
+	return ret;
+}
+
+/* Segments that follow each other in the file, as they are stored. */
+static int pass_plan(struct ofs_transport *t, const struct ofs_plan *plan,
+    optimfs_sink_fn *sink, void *ctx, uint64_t *given,
+    struct optimfs_error *err)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < plan->n; i++) {
+		const struct ofs_segment *seg = &plan->seg[i];
+
+		if (seg->codec != OFS_PLAIN || seg->fix != OFS_FIX_NONE ||
+		    seg->n != 1 || seg->dst != *given)
+			break;
+		ret = pass_segment(t, *seg, sink, ctx, given, err);
+	}
+	return ret;
+}
+
+/* Are its bytes those of a tensor, and as they are stored? */
+static bool may_pass(const struct optimfs_file *file)
+{
+	return !file->lost && file->snap->overlay == NULL &&
+	    file->view == NULL && file->at.space < OFS_SPACE_RANK &&
+	    shown(file) != NULL && !file->comp.casts && !is_derived(file);
+}
+
+int ofs_file_pass(struct optimfs_file *file, uint64_t off, uint64_t *n,
+    optimfs_sink_fn *sink, void *ctx, struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap = ofs_file_enter(file);
+	struct ofs_reader *r = &file->snap->reader;
+	struct ofs_plan plan = { .n = 0 };
+	uint64_t len = *n;
+	int ret = 0;
+
+	*n = 0;
+	if (r->transport->ops->hold != NULL && may_pass(file) &&
+	    is_stored(file, off, len) &&
+	    ofs_composition_plan(&file->comp, file->snap->cat, off, len, NULL,
+		ofs_locate_shard, r, &plan, NULL) == 0)
+		ret = pass_plan(r->transport, &plan, sink, ctx, n, err);
+	ofs_plan_fini(&plan);
+	atomic_fetch_add_explicit(&file->snap->fs->read_bytes, *n,
+	    memory_order_relaxed);
+	(void)ofs_file_leave(file, snap, false);
+	return ret;
+}
+
 uint64_t ofs_file_at_once(struct optimfs_file *file)
 {
 	struct ofs_snapshot *snap = ofs_file_enter(file);

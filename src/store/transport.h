@@ -66,6 +66,12 @@ struct ofs_transport_ops {
 	 * zeros that are not stored? false: it is not known. NULL: it never
 	 * is. */
 	bool (*hole)(struct ofs_transport *t, const struct ofs_segment *seg);
+	/* The bytes of an object from off on that are in memory, at most *n:
+	 * they stay there until let(*held). NULL: they have to be fetched. No
+	 * such function: they always have to. */
+	const void *(*hold)(struct ofs_transport *t, uint32_t object,
+	    uint64_t off, uint64_t *n, void **held);
+	void (*let)(struct ofs_transport *t, void *held);
 };
 
 static inline int ofs_transport_fetch(struct ofs_transport *t,

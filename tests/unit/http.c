@@ -240,6 +240,38 @@ static void long_blocks(void)
 	ofs_http_blocks_free(b);
 }
 
+/* Of three blocks that come together, when others need their room. */
+static void held_blocks(void)
+{
+	const size_t block = (size_t)OFS_HTTP_BLOCK, n = 2 * block + 2;
+	struct ofs_http_blocks *b = ofs_http_blocks_new(n, NULL);
+	uint8_t *p = calloc(1, n);
+	uint64_t have = n, some = 5;
+	const uint8_t *at;
+	void *held, *other;
+
+	if (b == NULL || p == NULL)
+		bail_out("no memory");
+	memcpy(p + 2 * block, "yz", 2);
+	ofs_http_blocks_give(b, 1, 7, p, n);
+	at = ofs_http_blocks_hold(b, 1, 8 * block + 3, &have, &held);
+	ok(at == p + block + 3 && have == block - 1,
+	    "bytes are held where they are, over several blocks");
+	ok(ofs_http_blocks_hold(b, 1, 7 * block, &some, &other) == p &&
+		some == 5,
+	    "and no more than is wanted");
+	ofs_http_blocks_let(b, other);
+	ok(ofs_http_blocks_hold(b, 1, 9 * block + 2, &some, &other) == NULL &&
+		ofs_http_blocks_hold(b, 2, 7 * block, &some, &other) == NULL,
+	    "there are none behind them, and none of another file");
+	p = calloc(1, n);
+	ofs_http_blocks_give(b, 2, 0, p, p == NULL ? 0 : n);
+	ok(!ofs_http_blocks_has(b, 1, 7) && memcmp(at + have - 2, "yz", 2) == 0,
+	    "they stay for their holder when they are forgotten");
+	ofs_http_blocks_let(b, held);
+	ofs_http_blocks_free(b);
+}
+
 static void blocks(void)
 {
 	struct ofs_http_blocks *b = ofs_http_blocks_new(6, NULL);
@@ -264,6 +296,7 @@ static void blocks(void)
 	    "a block is replaced");
 	ofs_http_blocks_free(b);
 	long_blocks();
+	held_blocks();
 }
 
 int main(void)

@@ -28,7 +28,8 @@ struct block {
 struct slab {
 	TAILQ_ENTRY(slab) age;
 	uint8_t *p;
-	size_t bytes, nblocks;
+	size_t bytes, nblocks, holders;
+	bool is_dropped; /* the last holder frees it */
 	struct block block[];
 };
 
@@ -59,14 +60,21 @@ static void forget_block(struct block *k)
 	k->is_known = false;
 }
 
+static void free_slab(struct slab *s)
+{
+	free(s->p);
+	free(s);
+}
+
 static void drop_slab(struct ofs_http_blocks *b, struct slab *s)
 {
 	for (size_t i = 0; i < s->nblocks; i++)
 		forget_block(&s->block[i]);
 	TAILQ_REMOVE(&b->ages, s, age);
 	b->have -= s->bytes;
-	free(s->p);
-	free(s);
+	s->is_dropped = true;
+	if (s->holders == 0)
+		free_slab(s);
 }
 
 void ofs_http_blocks_free(struct ofs_http_blocks *b)
@@ -123,6 +131,37 @@ bool ofs_http_blocks_get(struct ofs_http_blocks *b, uint32_t file,
 	}
 	pthread_mutex_unlock(&b->lock);
 	return found;
+}
+
+const uint8_t *ofs_http_blocks_hold(struct ofs_http_blocks *b, uint32_t file,
+    uint64_t off, uint64_t *n, void **held)
+{
+	const uint8_t *p = NULL;
+	struct block *k;
+	uint64_t skip;
+
+	pthread_mutex_lock(&b->lock);
+	k = find_block(b, file, off / OFS_HTTP_BLOCK);
+	if (k != NULL && off % OFS_HTTP_BLOCK < k->n) {
+		p = k->p + off % OFS_HTTP_BLOCK;
+		skip = (uint64_t)(p - k->slab->p);
+		if (*n > k->slab->bytes - skip)
+			*n = k->slab->bytes - skip;
+		k->slab->holders++;
+		*held = k->slab;
+	}
+	pthread_mutex_unlock(&b->lock);
+	return p;
+}
+
+void ofs_http_blocks_let(struct ofs_http_blocks *b, void *held)
+{
+	struct slab *s = held;
+
+	pthread_mutex_lock(&b->lock);
+	if (--s->holders == 0 && s->is_dropped)
+		free_slab(s);
+	pthread_mutex_unlock(&b->lock);
 }
 
 /* The lock is held. */

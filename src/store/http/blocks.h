@@ -28,6 +28,11 @@ bool ofs_http_blocks_has(struct ofs_http_blocks *b, uint32_t file,
  * are not there. */
 bool ofs_http_blocks_get(struct ofs_http_blocks *b, uint32_t file,
     uint64_t number, size_t off, void *out, size_t n);
+/* The bytes of a file from off on that are in memory, at most *n: they stay until
+ * ofs_http_blocks_let(*held). NULL: the first one is not there. */
+const uint8_t *ofs_http_blocks_hold(struct ofs_http_blocks *b, uint32_t file,
+    uint64_t off, uint64_t *n, void **held);
+void ofs_http_blocks_let(struct ofs_http_blocks *b, void *held);
 /* Keeps n bytes, which are block number of a file and those behind it; they take
  * the place of what was not used for longest. The last one may be shorter, if the
  * file ends there. p, malloc'ed, is not the caller's any more. */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "store/http/blocks.h"
 #include "store/http/fetch.h"
 #include "store/local.h"
 
@@ -244,6 +245,22 @@ static void web_willneed(struct ofs_transport *t, const struct ofs_extent *at,
 	ofs_http_want(w->site, seg, k);
 }
 
+static const void *web_hold(struct ofs_transport *t, uint32_t object,
+    uint64_t off, uint64_t *n, void **held)
+{
+	struct web *w = (struct web *)t;
+
+	return w->file[object] == OFS_NONE
+	    ? NULL
+	    : ofs_http_blocks_hold(w->site->blocks, w->file[object], off, n,
+		  held);
+}
+
+static void web_let(struct ofs_transport *t, void *held)
+{
+	ofs_http_blocks_let(((struct web *)t)->site->blocks, held);
+}
+
 static void web_close(struct ofs_transport *t)
 {
 	struct web *w = (struct web *)t;
@@ -261,6 +278,8 @@ static const struct ofs_transport_ops web_ops = {
 	.close = web_close,
 	.willneed = web_willneed,
 	.decode = web_decode,
+	.hold = web_hold,
+	.let = web_let,
 };
 
 struct ofs_transport *ofs_http_transport(const struct ofs_namespace *names,
