@@ -12,19 +12,40 @@
 
 #include "base/memory.h"
 
-/* How to get the files that an address stands for. */
+/* What to do about an address that is not read. */
 static const char *how_to_get(const char *url)
 {
-	static const char *const known[][2] = {
-		{ "gs://", "gcloud storage cp -r, or gcsfuse" },
-		{ "az://", "azcopy copy --recursive, or blobfuse2" },
-		{ "hdfs://", "hdfs dfs -get" },
+	static const char lower[] = "write it in small letters";
+	static const char azure[] = "download it (azcopy copy --recursive), "
+				    "mount it (blobfuse2), or serve it (rclone "
+				    "serve http)";
+	static const struct {
+		const char *scheme, *what;
+	} known[] = {
+		{ "gs",
+		    "read it by s3:// (urls.md says how), download it (gcloud "
+		    "storage cp -r), or mount it (gcsfuse)" },
+		{ "az", azure },
+		{ "abfs", azure },
+		{ "abfss", azure },
+		{ "wasb", azure },
+		{ "wasbs", azure },
+		{ "hdfs", "download it (hdfs dfs -get)" },
+		{ "s3a", "write s3://" },
+		{ "s3n", "write s3://" },
+		{ "s3", lower },
+		{ "hf", lower },
+		{ "http", lower },
+		{ "https", lower },
 	};
+	size_t n = strcspn(url, ":");
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strncmp(url, known[i][0], strlen(known[i][0])) == 0)
-			return known[i][1];
-	return "or mount it, for example with rclone mount";
+		if (strlen(known[i].scheme) == n &&
+		    strncasecmp(url, known[i].scheme, n) == 0)
+			return known[i].what;
+	return "download it, mount it (rclone mount), or serve it (rclone serve "
+	       "http)";
 }
 
 /* Is it HOST:PATH, as for scp(1)? The length of HOST, or 0. */
@@ -92,9 +113,8 @@ int ofs_fail_absent(const char *path, struct optimfs_error *err)
 		    path);
 	if (colon != NULL && colon > path)
 		return optimfs_fail(err, ENOENT,
-		    "OFS019 %.200s: No such file or directory: it is an "
-		    "address, and optimfs reads files: download it (%s), and "
-		    "give its path here",
+		    "OFS019 %.80s: No such file or directory: not an address "
+		    "that optimfs reads: %s",
 		    path, how_to_get(path));
 	if (host > 0)
 		return optimfs_fail(err, ENOENT,

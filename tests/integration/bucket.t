@@ -68,6 +68,13 @@ for to in dcp@3 dcp-st@2 safetensors,hf zero2@2 torch,only=model; do
 	}
 done
 
+AWS_REGION=us-east-1 ok "a bucket of another region is written to" \
+    reshard -q --to dcp@3 "$ck" s3://bucket/run/step-1
+reshard -q --to dcp@3 "$ck" "$scratch/local"
+ok "all the same" diff -r "$scratch/local" "$b/bucket/run/step-1"
+rm -r "$scratch/local"
+clean
+
 # What cannot appear at once.
 for to in torch safetensors dcp@2,zstd; do
 	not_ok "a bucket does not get $to" reshard --to "$to" "$ck" s3://bucket/x

@@ -174,6 +174,10 @@ fails() {
 is "one that fails at most requests is read at last" \
     "$(sum "$server/storm/html/$ck")" "$want"
 fails "a server that is down is an error" down "OFS922*HTTP 503*"
+not_ok "one that was never there is one" timeout 60 "$OPTIMFS" info -o timeout=0 http://127.0.0.1:1/x
+like "and says so" "$(cat "$scratch/err")" "*OFS922*http://127.0.0.1:1/x*"
+not_ok "so is one without TLS, asked with it" "$OPTIMFS" info "https:${server#http:}/json"
+like "and the error says what it may be" "$(cat "$scratch/err")" "*OFS922*http://*"
 fails "one that is silent is one" silent "OFS922*"
 fails "one that sends a few bytes a second is one" trickle "OFS922*"
 not_ok "one without ranges is one" "$OPTIMFS" cat "$server/norange/json/large.safetensors" model/b

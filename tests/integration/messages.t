@@ -72,7 +72,9 @@ while IFS='|' read -r arguments want code advice words; do
 done <<END
 info nowhere|3|OFS019|-|nowhere: No such file or directory: this directory has no nowhere
 info no/such/dir|3|OFS019|-|no/such/dir: *: this directory has no no
-info gs://bucket/step-1000|3|OFS019|-|gs://bucket/step-1000: *download it (gcloud storage cp -r, or gcsfuse)*
+info gs://bucket/step-1000|3|OFS019|-|gs://bucket/step-1000: *s3://*gcsfuse*
+info abfss://c@a.dfs.core.windows.net/x|3|OFS019|-|abfss://c@a*rclone serve http*
+info S3://bucket/step|3|OFS019|-|S3://bucket/step*small letters*
 info host:/step-1000|3|OFS019|-|host:/step-1000: *on host host, mount it here (sshfs)*
 info file:///step-1000|3|OFS019|-|file:///step-1000: *without file://
 info ~/step-1000|3|OFS019|-|~/step-1000: *replaces ~ only*

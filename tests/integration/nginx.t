@@ -26,6 +26,12 @@ grep -q '"GET /ckpt/.metadata HTTP/2.0" 206' access.log
 tap_result $? "TLS speaks HTTP/2, in ranges"
 not_ok "a server with an unknown certificate is not believed" "$OPTIMFS" info "$tls/ckpt"
 like "and the error says so" "$(cat "$scratch/err")" "*OFS922*certificate*"
+bucket() {
+	env HOME="$scratch" AWS_EC2_METADATA_DISABLED=true AWS_ENDPOINT_URL_S3="$tls" "$@" \
+	    "$OPTIMFS" info s3://bucket/ckpt 2>&1
+}
+like "so it is in a bucket" "$(bucket)" "*OFS922*certificate*"
+like "unless AWS_CA_BUNDLE has it" "$(bucket AWS_CA_BUNDLE="$scratch/cert.pem")" "*OFS019*"
 # One tensor of a checkpoint of 50 GB, of which only that tensor is stored.
 mk=$TOP_BUILDDIR/tests/bench/mkdcp
 if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big 2>/dev/null; then

@@ -50,7 +50,57 @@ printf '%s\n' '[profile web]' "web_identity_token_file = $scratch/token" \
 is "a profile can name the token" "$(sum AWS_PROFILE=web AWS_ENDPOINT_URL_STS="$server/aws/sts/")" "$want"
 is "one without keys leads to the metadata" "$(sum AWS_PROFILE=bare "$instance") $(cat "$key")" "$want AKINSTANCE"
 
+# Where the bucket is.
+printf '%s\n' '[default]' 'aws_access_key_id=AKTEST' 'aws_secret_access_key=secret+of/tests' >.aws/credentials
+there="AWS_ENDPOINT_URL_S3= AWS_PROFILE=there"
+cat >.aws/config <<-END
+	[services mine]
+	sts =
+	  endpoint_url = http://127.0.0.1:1/
+	s3 =
+	  endpoint_url = $server/s3
+	[services others]
+	s3 =
+	  endpoint_url = http://127.0.0.1:1/
+	[profile "there"]
+	aws_access_key_id=AKTEST
+	aws_secret_access_key=secret+of/tests
+	services = mine
+	endpoint_url = http://127.0.0.1:1/
+	[profile all]
+	aws_access_key_id=AKTEST
+	aws_secret_access_key=secret+of/tests
+	s3 =
+	  max_concurrent_requests = 1
+	  endpoint_url = http://127.0.0.1:1/
+	endpoint_url = $server/s3
+	[profile host]
+	aws_access_key_id=AKTEST
+	aws_secret_access_key=secret+of/tests
+	endpoint_url = http://localhost:${server##*:}/s3
+	s3 =
+	  addressing_style = virtual
+END
+is "the files have an address of S3" "$(sum $there)" "$want"
+is "or one of all services" "$(sum $there AWS_PROFILE=all)" "$want"
+is "a variable for all of them comes before" "$(sum $there AWS_ENDPOINT_URL=$server/s3)" "$want"
+is "the bucket can be in the name of the host" "$(sum $there AWS_PROFILE=host)" "$want"
+ok "and is not in its path then" grep -q '^GET /s3/dcp_fsdp2' "$requests"
+is "who asks in another region is told which one it is" "$(sum AWS_REGION=us-east-1)" "$want"
+is "also if none is set" "$(sum AWS_REGION=)" "$want"
+: >"$requests"
+is "by one request more" "$(sum AWS_REGION=)" "$want"
+n=$(asked)
+is "and by none otherwise" "$(sum AWS_REGION=eu-test-1)" "$want"
+is "than that" "$n" "$(($(asked) + 1))"
+pays=AWS_ENDPOINT_URL_S3=$server/payer/s3
+not_ok "of a bucket whose reader pays nothing is read" env "$pays" "$OPTIMFS" info "s3://$ck"
+is "unless he says so" "$(sum "$pays" AWS_REQUEST_PAYER=requester)" "$want"
+rm .aws/*
+
 # What has no keys says so.
+printf '%s\n' '[profile sso]' 'sso_session = x' '[profile process]' 'credential_process = x' \
+    '[profile role]' 'role_arn = x' 'source_profile = default' >.aws/config
 fails() {
 	what=$1 text=$2
 	shift 2
@@ -58,6 +108,8 @@ fails() {
 	like "and the error says what to do" "$(cat "$scratch/err")" "$text"
 }
 fails "single sign-on is not known" "*OFS923*sso_session*export-credentials*" AWS_PROFILE=sso
+fails "nor is a program that prints keys" "*OFS923*credential_process*export-credentials*" \
+    AWS_PROFILE=process
 fails "nor are roles to assume" "*OFS923*source_profile*export-credentials*" AWS_PROFILE=role
 rm .aws/*
 fails "a container that refuses is an error" "*OFS923*container*401*" "$full"

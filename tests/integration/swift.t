@@ -73,6 +73,8 @@ like "and the error says so" "$(cat "$scratch/err")" "*OFS923*403*"
 AWS_REGION=us-other-1 not_ok "so is another region" "$OPTIMFS" info s3://bucket/large
 not_ok "a bucket that is not there" "$OPTIMFS" reshard -q --to dcp@2 "$ck" s3://buckets/x
 like "is named" "$(cat "$scratch/err")" "*buckets*no such bucket*"
+not_ok "nor is it read" "$OPTIMFS" info s3://buckets/x
+like "and the error says where it is not" "$(cat "$scratch/err")" "*OFS019*s3://buckets*no such bucket at $AWS_ENDPOINT_URL*"
 
 # What others find: every byte, and nothing else, not even an upload.
 by_curl "bucket/run%20a%2Bb/step%201/.metadata" >metadata

@@ -79,6 +79,7 @@ FAULTS = {
     'norange': {'status': 200},    # the whole file instead of a range
     'claims': {'status': 200},     # the same, as a range that is much longer
     'untold': {},                  # listings of S3 that do not say how they go on
+    'payer': {},                   # of S3, to whom says that he pays
     'older': {},                   # an index of another state than the listing has
     'wrong': {'shift': 1},         # another range
     'cut': {'send': cut},
@@ -272,9 +273,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(400, [('Content-Type', 'application/xml')] + later,
                                b'<Error><Code>ExpiredToken</Code><Token-0>%s</Token-0></Error>'
                                % (b'x' * 5000))
-        if not is_signed(self):
+        region = re.search('Credential=[^/]*/[0-9]*/([^/]*)/', self.headers.get('Authorization', ''))
+        if region and region[1] != REGION:
+            return self.answer(400, [('Content-Type', 'application/xml'),
+                                     ('x-amz-bucket-region', REGION)],
+                               b'<Error><Code>AuthorizationHeaderMalformed</Code></Error>')
+        if not is_signed(self) or fault == 'payer' and (
+                self.headers.get('x-amz-request-payer') != 'requester'
+                or 'x-amz-request-payer' not in self.headers['Authorization']):
             return self.answer(403, [('Content-Type', 'application/xml')],
                                b'<Error><Code>SignatureDoesNotMatch</Code></Error>')
+        if '.localhost' in self.headers['Host']:
+            parts = [self.headers['Host'].split('.localhost')[0]] + parts
         query = dict(urllib.parse.parse_qsl(self.path.partition('?')[2]))
         if query.get('list-type') == '2':
             return self.keys(self.root / parts[0], query, fault)

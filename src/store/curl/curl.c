@@ -153,6 +153,9 @@ static bool add_headers(struct transfer *t)
 	    q->digest != NULL ? q->digest : NO_BODY);
 	if (q->signer != NULL && !add_header(t, token))
 		return false;
+	if (q->signer != NULL && q->login->requester_pays &&
+	    !add_header(t, "x-amz-request-payer: requester"))
+		return false;
 	if (q->digest != NULL &&
 	    !add_header(t, "Content-Type: application/octet-stream"))
 		return false;
@@ -209,7 +212,9 @@ static void limit_time(const struct transfer *t, unsigned timeout)
 static bool prepare(const struct ofs_http_module *m, struct transfer *t)
 {
 	const struct ofs_http_request *q = t->q;
-	const char *ca = getenv("SSL_CERT_FILE");
+	const char *ca = q->login != NULL && q->login->ca != NULL
+	    ? q->login->ca
+	    : getenv("SSL_CERT_FILE");
 	char range[64];
 
 	t->easy = curl_easy_init();
@@ -252,6 +257,11 @@ static enum ofs_http_end end_of(const struct transfer *t, CURLcode code)
 		return OFS_HTTP_WHOLE;
 	case CURLE_OPERATION_TIMEDOUT:
 		return OFS_HTTP_LATE;
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+	case CURLE_COULDNT_CONNECT:
+	case CURLE_SSL_CONNECT_ERROR:
+		return OFS_HTTP_UNREACHED;
 	case CURLE_UNSUPPORTED_PROTOCOL:
 	case CURLE_URL_MALFORMAT:
 	case CURLE_TOO_MANY_REDIRECTS:
@@ -282,8 +292,11 @@ static void keep_result(struct transfer *t, CURLcode code)
 	q->end = end_of(t, code);
 	n = url == NULL ? 0 : strlen(url);
 	q->is_dir = n > 0 && url[n - 1] == '/';
-	snprintf(q->why, sizeof(q->why), "%s",
-	    t->why[0] != '\0' ? t->why : curl_easy_strerror(code));
+	snprintf(q->why, sizeof(q->why), "%.200s%.54s",
+	    t->why[0] != '\0' ? t->why : curl_easy_strerror(code),
+	    strstr(t->why, "wrong version number") != NULL
+		? " (does the server have no TLS? http:// is without)"
+		: "");
 }
 
 static void finish(struct worker *w, struct transfer *t, CURLcode code)

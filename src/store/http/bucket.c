@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "store/http/s3.h"
 #include "store/http/send.h"
 #include "store/http/site.h"
 #include "store/http/texts.h"
@@ -589,15 +590,20 @@ int ofs_bucket_note_put(struct ofs_bucket *b, const struct ofs_buf *text,
 int ofs_bucket_note_get(struct ofs_bucket *b, struct ofs_buf *text,
     struct optimfs_error *err)
 {
-	struct ofs_http_get g = { .url = url_of(b, b->note, "", NULL, err),
-		.name = b->note_name,
-		.login = &b->s->login,
-		.body = { .limit = NOTE_MOST } };
+	struct ofs_http_get g;
 
-	if (g.url == NULL)
-		return -1;
-	(void)ofs_http_get(b->s->http, &b->s->count, &g, 1);
-	free((char *)g.url);
+	do { /* the first request tells where the bucket is */
+		g = (struct ofs_http_get){
+			.url = url_of(b, b->note, "", NULL, err),
+			.name = b->note_name,
+			.login = &b->s->login,
+			.body = { .limit = NOTE_MOST },
+		};
+		if (g.url == NULL)
+			return -1;
+		(void)ofs_http_get(b->s->http, &b->s->count, &g, 1);
+		free((char *)g.url);
+	} while (ofs_http_s3_moves(b->s, &g));
 	if (g.err.code == 0) {
 		*text = g.body;
 		return 1;

@@ -26,6 +26,8 @@
 #define WAIT_MOST  8000
 /* A server that always sends a little and then fails makes no progress. */
 #define PROGRESS (UINT64_C(64) << 10)
+/* For a server that was never reached, in milliseconds. */
+#define BRIEF 3000
 /* With no timeout. */
 #define TRIES_MOST 20u
 /* Of an error in place of a range. S3 repeats a token that has expired. */
@@ -207,8 +209,8 @@ static int judge_status(struct attempt *a, struct optimfs_error *err)
 	case 410:
 		return g->is == NULL
 		    ? optimfs_fail(err, ENOENT,
-			  "OFS019 %s: no such file on "
-			  "the server",
+			  "OFS019 %s: the server has no such file or "
+			  "directory",
 			  g->name)
 		    : optimfs_fail(err, EIO,
 			  "OFS754 %s was there when opened and has been "
@@ -350,6 +352,7 @@ static uint64_t settle(struct attempt *a, struct ofs_http_counters *count)
 	ofs_buf_fini(&a->q.headers);
 	atomic_fetch_add(&count->requests, 1);
 	atomic_fetch_add(&count->bytes, got);
+	atomic_fetch_add(&count->answers, a->q.status != 0);
 	return got;
 }
 
@@ -413,7 +416,7 @@ void ofs_http_told(struct ofs_http_pace *p,
 
 bool ofs_http_wait(struct ofs_http_pace *p, bool moved)
 {
-	int64_t ms;
+	int64_t ms, most;
 
 	if (moved) {
 		p->since = ofs_clock_ms();
@@ -423,9 +426,11 @@ bool ofs_http_wait(struct ofs_http_pace *p, bool moved)
 	if (ms < p->told)
 		ms = p->told;
 	p->told = 0;
-	if (p->h->limits.timeout == 0 ? p->tries > TRIES_MOST
-				      : ofs_clock_ms() + ms - p->since >
-		    (int64_t)p->h->limits.timeout * 1000)
+	most = (int64_t)p->h->limits.timeout * 1000;
+	if (p->brief && (most == 0 || most > BRIEF))
+		most = BRIEF;
+	if (most == 0 ? p->tries > TRIES_MOST
+		      : ofs_clock_ms() + ms - p->since > most)
 		return false;
 	sleep_ms(ms);
 	return true;
@@ -452,8 +457,11 @@ static void repeat(const struct ofs_http *h, struct attempt **todo, size_t n,
 
 		if (left == 0)
 			return;
-		for (size_t i = 0; i < left; i++)
+		pace.brief = atomic_load(&count->answers) == 0;
+		for (size_t i = 0; i < left; i++) {
 			ofs_http_told(&pace, &todo[i]->g->answer);
+			pace.brief &= todo[i]->q.end == OFS_HTTP_UNREACHED;
+		}
 		if (!ofs_http_wait(&pace, left < n || came >= PROGRESS))
 			return;
 		n = left;

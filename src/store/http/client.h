@@ -30,7 +30,8 @@ struct ofs_http {
 };
 
 struct ofs_http_counters {
-	_Atomic uint64_t requests, bytes, retries;
+	/* answers: of any status, complete or not */
+	_Atomic uint64_t requests, bytes, retries, answers;
 };
 
 /* Loads the module on first use, and after a fork; the first limits count.
@@ -43,6 +44,9 @@ struct ofs_http_pace {
 	const struct ofs_http *h;
 	int64_t since, told; /* ms */
 	unsigned tries;
+	/* Nobody ever was there: it is not worth the whole timeout, since the
+	 * address may be wrong. */
+	bool brief;
 };
 struct ofs_http_pace ofs_http_pace(const struct ofs_http *h);
 /* Not before the answer says (Retry-After). */

@@ -329,6 +329,9 @@ static int fetch_web(struct keys *k, struct optimfs_error *err)
 {
 	static const char from[] = "the security token service";
 	struct ofs_buf body = { 0 };
+	const struct ofs_http_login login = {
+		.ca = profile.ca[0] == '\0' ? NULL : profile.ca,
+	};
 	struct ofs_http_request q = { .method = "POST", .timeout = STS_WAIT };
 	char token[20000], url[600], session[64];
 	int ret;
@@ -338,8 +341,9 @@ static int fetch_web(struct keys *k, struct optimfs_error *err)
 	if (profile.sts[0] != '\0')
 		snprintf(url, sizeof(url), "%s", profile.sts);
 	else if (profile.region[0] != '\0')
-		snprintf(url, sizeof(url), "https://sts.%s.amazonaws.com/",
-		    profile.region);
+		snprintf(url, sizeof(url), "https://sts.%s.amazonaws.com%s/",
+		    profile.region,
+		    strncmp(profile.region, "cn-", 3) == 0 ? ".cn" : "");
 	else
 		snprintf(url, sizeof(url), "https://sts.amazonaws.com/");
 	snprintf(session, sizeof(session), "optimfs-%ld", (long)getpid());
@@ -354,6 +358,7 @@ static int fetch_web(struct keys *k, struct optimfs_error *err)
 		return ofs_no_memory(err);
 	}
 	q.url = url;
+	q.login = &login;
 	q.send = body.data;
 	q.nsend = body.len;
 	ret = ask(&q, from, STS_TRIES, err);

@@ -19,7 +19,7 @@
  *
  * It exports a struct ofs_http_ops called optimfs_http_module. New members are
  * only added at the end, with a new version. */
-#define OFS_HTTP_VERSION 4
+#define OFS_HTTP_VERSION 5
 #define OFS_HTTP_SYMBOL  "optimfs_http_module"
 
 /* The most bytes of the headers of an answer. */
@@ -53,11 +53,14 @@ struct ofs_http_login {
 	bool redirects;
 	/* Why signer returns NULL, for messages. The module does not use it. */
 	const char *(*missing)(void);
+	const char *ca;      /* file of certificates to trust; NULL: as usual */
+	bool requester_pays; /* signed requests say that whoever asks pays */
 };
 
 enum ofs_http_end {
 	OFS_HTTP_WHOLE,    /* the answer is complete, whatever its status */
 	OFS_HTTP_FAILED,   /* no answer, or part of one: it may work again */
+	OFS_HTTP_UNREACHED, /* the same: there is no connection */
 	OFS_HTTP_LATE,     /* the same: nothing came for timeout seconds */
 	OFS_HTTP_TOO_LONG, /* the body has more bytes than there is room for */
 	OFS_HTTP_REFUSED, /* it cannot work: certificate, protocol, redirects */

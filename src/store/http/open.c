@@ -383,11 +383,9 @@ int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
 		return optimfs_fail_with(err, &why);
 	if (open_file(address, &url, timeout, dir, rel, &none) == 0)
 		return 0;
-	/* that it is no file says nothing of a directory that is closed */
+	/* that it is no file says less than why it is no directory */
 	return optimfs_fail_with(err,
-	    why.code != ENOENT && (none.code == ENOENT || none.code == EACCES)
-		? &why
-		: &none);
+	    none.code == ENOENT || none.code == EACCES ? &why : &none);
 }
 
 char *ofs_http_below(const char *address, const char *name)

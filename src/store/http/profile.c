@@ -15,7 +15,9 @@ struct member {
 	size_t size;
 };
 
-#define MEMBERS 8
+/* A group is a setting with further ones below it, indented. */
+#define KEYS    3 /* the first ones are of one source */
+#define MEMBERS 13
 
 static void list_members(struct ofs_profile *p, struct member m[MEMBERS])
 {
@@ -26,16 +28,37 @@ static void list_members(struct ofs_profile *p, struct member m[MEMBERS])
 		    sizeof(p->secret) },
 		{ "aws_session_token", "AWS_SESSION_TOKEN", p->session,
 		    sizeof(p->session) },
-		{ "region", "AWS_REGION", p->region, sizeof(p->region) },
-		{ "endpoint_url", "AWS_ENDPOINT_URL", p->endpoint,
-		    sizeof(p->endpoint) },
+		{ "region", NULL, p->region, sizeof(p->region) },
+		{ "endpoint_url", NULL, p->any, sizeof(p->any) },
 		{ "role_arn", "AWS_ROLE_ARN", p->role, sizeof(p->role) },
 		{ "web_identity_token_file", "AWS_WEB_IDENTITY_TOKEN_FILE",
 		    p->token_file, sizeof(p->token_file) },
 		{ "role_session_name", "AWS_ROLE_SESSION_NAME", p->role_session,
 		    sizeof(p->role_session) },
+		{ "ca_bundle", "AWS_CA_BUNDLE", p->ca, sizeof(p->ca) },
+		{ "s3.addressing_style", NULL, p->style, sizeof(p->style) },
+		{ "services", NULL, p->services, sizeof(p->services) },
+		{ "ignore_configured_endpoint_urls",
+		    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", p->ignore,
+		    sizeof(p->ignore) },
+		/* as GDAL and others have it: the AWS command line has an
+		 * option */
+		{ "", "AWS_REQUEST_PAYER", p->payer, sizeof(p->payer) },
 	};
 
+	memcpy(m, all, sizeof(all));
+}
+
+/* Of the section of services. */
+static void list_services(struct ofs_profile *p, struct member m[MEMBERS])
+{
+	const struct member all[] = {
+		{ "s3.endpoint_url", NULL, p->s3, sizeof(p->s3) },
+		{ "sts.endpoint_url", NULL, p->other_sts,
+		    sizeof(p->other_sts) },
+	};
+
+	memset(m, 0, MEMBERS * sizeof(*m));
 	memcpy(m, all, sizeof(all));
 }
 
@@ -49,17 +72,27 @@ static char *trim(char *s)
 	return s;
 }
 
-/* Is the line the begin of the section of the profile? */
-static bool is_section(char *line, const char *name)
+/* Is the line the begin of the section of this kind and name? kind: with a space
+ * at its end, and "profile " may be left out. */
+static bool is_section(char *line, const char *kind, const char *name)
 {
 	char *end = strchr(line, ']');
+	bool has;
+	size_t n;
 
 	if (end == NULL)
 		return false;
 	*end = '\0';
 	line = trim(line + 1);
-	if (strncmp(line, "profile ", 8) == 0)
-		line = trim(line + 8);
+	has = strncmp(line, kind, strlen(kind)) == 0;
+	if (!has && strcmp(kind, "profile ") != 0)
+		return false;
+	line = trim(line + (has ? strlen(kind) : 0));
+	n = strlen(line);
+	if (n >= 2 && line[0] == '"' && line[n - 1] == '"') {
+		line[n - 1] = '\0';
+		line++;
+	}
 	return strcmp(line, name) == 0;
 }
 
@@ -89,31 +122,77 @@ static void set_to(struct ofs_profile *p, char *to, size_t size,
 		p->too_long = name;
 }
 
-/* What is set already stays. */
-static void take_line(struct ofs_profile *p, struct member m[MEMBERS],
-    const bool set[MEMBERS], char *line)
-{
-	char *equals = strchr(line, '='), *value;
+/* A section that is read. */
+struct section {
+	const char *kind, *name;
+	struct member m[MEMBERS];
+	bool set[MEMBERS]; /* what is set already stays */
+	bool inside;
+	char group[40]; /* that the last line is in, or begins */
+};
 
-	if (equals == NULL || isspace((unsigned char)line[0]) ||
-	    line[0] == '#' || line[0] == ';')
+static void take_line(struct ofs_profile *p, struct section *s, char *line)
+{
+	bool below = isspace((unsigned char)line[0]);
+	char *equals = strchr(line, '='), *value, name[100];
+
+	if (equals == NULL || line[0] == '#' || line[0] == ';')
 		return;
 	*equals = '\0';
 	value = trim(equals + 1);
 	line = trim(line);
+	if (!below)
+		snprintf(s->group, sizeof(s->group), "%s",
+		    value[0] == '\0' ? line : "");
+	snprintf(name, sizeof(name), "%s%s%s", below ? s->group : "",
+	    below ? "." : "", line);
 	for (size_t i = 0; i < MEMBERS; i++)
-		if (!set[i] && strcmp(line, m[i].name) == 0)
-			set_to(p, m[i].to, m[i].size, m[i].name, value);
-	note_other(p, line);
+		if (s->m[i].name != NULL && !s->set[i] &&
+		    strcmp(name, s->m[i].name) == 0)
+			set_to(p, s->m[i].to, s->m[i].size, s->m[i].name,
+			    value);
+	note_other(p, name);
+}
+
+static bool read_section(struct ofs_profile *p, struct section *s, FILE *f)
+{
+	char line[2 * sizeof(p->session)];
+	bool found = false;
+
+	while (fgets(line, sizeof(line), f) != NULL) {
+		if (line[0] == '[') {
+			s->inside = is_section(line, s->kind, s->name);
+			s->group[0] = '\0';
+			found |= s->inside;
+		} else if (s->inside) {
+			take_line(p, s, line);
+		}
+	}
+	return found;
+}
+
+static void read_profile(struct ofs_profile *p, FILE *f)
+{
+	struct section s = { .kind = "profile ", .name = p->name };
+
+	list_members(p, s.m);
+	for (size_t i = 0; i < MEMBERS; i++)
+		s.set[i] =
+		    i < KEYS ? p->key[0] != '\0' : s.m[i].to[0] != '\0';
+	p->found |= read_section(p, &s, f);
+	if (p->services[0] == '\0')
+		return;
+	rewind(f);
+	s = (struct section){ .kind = "services ", .name = p->services };
+	list_services(p, s.m);
+	(void)read_section(p, &s, f);
 }
 
 static void read_file(struct ofs_profile *p, const char *variable,
     const char *name)
 {
 	const char *path = getenv(variable), *home = getenv("HOME");
-	bool set[MEMBERS], inside = false;
-	struct member m[MEMBERS];
-	char line[2 * sizeof(p->session)], own[4096];
+	char own[4096];
 	FILE *f;
 
 	if (path == NULL && home == NULL)
@@ -125,18 +204,7 @@ static void read_file(struct ofs_profile *p, const char *variable,
 	f = fopen(path, "re");
 	if (f == NULL)
 		return;
-	list_members(p, m);
-	/* keys are of one source */
-	for (size_t i = 0; i < MEMBERS; i++)
-		set[i] = i < 3 ? p->key[0] != '\0' : m[i].to[0] != '\0';
-	while (fgets(line, sizeof(line), f) != NULL) {
-		if (line[0] == '[') {
-			inside = is_section(line, p->name);
-			p->found |= inside;
-		} else if (inside) {
-			take_line(p, m, set, line);
-		}
-	}
+	read_profile(p, f);
 	fclose(f);
 }
 
@@ -151,6 +219,18 @@ static void set_first(struct ofs_profile *p, char *to, size_t size,
 	set_to(p, to, size, a, value);
 }
 
+/* A variable of the service, or of all; then what the files say, in this order. */
+static void choose_address(struct ofs_profile *p, char *to, size_t size,
+    const char *variable, const char *service)
+{
+	if (strcasecmp(p->ignore, "true") == 0)
+		return;
+	set_first(p, to, size, variable, "AWS_ENDPOINT_URL");
+	if (to[0] == '\0')
+		snprintf(to, size, "%s",
+		    service[0] != '\0' ? service : p->any);
+}
+
 void ofs_profile_read(struct ofs_profile *p)
 {
 	struct member m[MEMBERS];
@@ -160,15 +240,16 @@ void ofs_profile_read(struct ofs_profile *p)
 	    "AWS_DEFAULT_PROFILE");
 	list_members(p, m);
 	for (size_t i = 0; i < MEMBERS; i++)
-		set_to(p, m[i].to, m[i].size, m[i].variable,
-		    getenv(m[i].variable));
+		if (m[i].variable != NULL)
+			set_to(p, m[i].to, m[i].size, m[i].variable,
+			    getenv(m[i].variable));
 	set_first(p, p->region, sizeof(p->region), "AWS_REGION",
 	    "AWS_DEFAULT_REGION");
-	set_first(p, p->endpoint, sizeof(p->endpoint), "AWS_ENDPOINT_URL_S3",
-	    "AWS_ENDPOINT_URL");
-	set_first(p, p->sts, sizeof(p->sts), "AWS_ENDPOINT_URL_STS",
-	    "AWS_ENDPOINT_URL");
 	p->from_variables = p->key[0] != '\0';
 	read_file(p, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
 	read_file(p, "AWS_CONFIG_FILE", "config");
+	choose_address(p, p->endpoint, sizeof(p->endpoint),
+	    "AWS_ENDPOINT_URL_S3", p->s3);
+	choose_address(p, p->sts, sizeof(p->sts), "AWS_ENDPOINT_URL_STS",
+	    p->other_sts);
 }

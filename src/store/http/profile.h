@@ -11,6 +11,15 @@ struct ofs_profile {
 	char key[200], secret[200], session[4000];
 	char region[60], endpoint[400];
 	char sts[400]; /* address of the security token service */
+	char ca[4096]; /* file of certificates to trust */
+	char payer[20]; /* "requester": he says that he pays */
+	/* Where a bucket is in an address: "path", "virtual" in the name of the
+	 * host, or as it is usual. */
+	char style[20];
+	char services[100]; /* the section with addresses of services */
+	/* Of all services, and of two, as files have them. */
+	char any[400], s3[400], other_sts[400];
+	char ignore[10]; /* "true": these are not used, nor are variables */
 	char role[2048], token_file[4096], role_session[80];
 	bool found;          /* a section has this name */
 	bool from_variables; /* the keys are */

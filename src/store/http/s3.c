@@ -2,15 +2,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include "store/http/s3.h"
+
 #include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "store/http/credentials.h"
-#include "store/http/site.h"
 
 #define PAGE_MOST ((size_t)16 << 20)
 /* A prefix with more pages of keys, 1000 each, is listed by directory. */
@@ -30,63 +32,163 @@ static bool is_bucket(struct ofs_str s)
 	return s.len > 0 && s.len < 256;
 }
 
-/* The address of the bucket; one with a dot is in no certificate. */
+/* Buckets that are in another region than the one that is set, as a server has
+ * said. They stay, since sites point to the names. */
+struct moved {
+	char bucket[256], region[60];
+	struct moved *next;
+};
+static pthread_mutex_t moved_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct moved *moved;
+
+static const char *region_of(struct ofs_str bucket)
+{
+	const char *region = ofs_credentials_profile()->region;
+
+	if (region[0] == '\0')
+		region = "us-east-1";
+	pthread_mutex_lock(&moved_lock);
+	for (struct moved *m = moved; m != NULL; m = m->next)
+		if (ofs_str_is(bucket, m->bucket)) {
+			region = m->region;
+			break;
+		}
+	pthread_mutex_unlock(&moved_lock);
+	return region;
+}
+
+/* It becomes part of the name of a host. */
+static bool is_region(const char *name)
+{
+	static const char in[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+
+	return name[0] != '\0' && strspn(name, in) == strlen(name);
+}
+
+static int note_region(struct ofs_str bucket, const char *region,
+    struct optimfs_error *err)
+{
+	struct moved *m = ofs_alloc(1, sizeof(*m), err);
+
+	if (m == NULL)
+		return -1;
+	snprintf(m->bucket, sizeof(m->bucket), "%.*s",
+	    OFS_STR_ARGS(bucket, 255));
+	snprintf(m->region, sizeof(m->region), "%s", region);
+	pthread_mutex_lock(&moved_lock);
+	m->next = moved;
+	moved = m;
+	pthread_mutex_unlock(&moved_lock);
+	return 0;
+}
+
+/* The bucket is in the name of the host, or in the path: of one with a dot no
+ * certificate has the name. */
+static bool in_host(const struct ofs_profile *profile, struct ofs_str bucket)
+{
+	if (profile->endpoint[0] != '\0')
+		return strcmp(profile->style, "virtual") == 0;
+	return strcmp(profile->style, "path") != 0 &&
+	    memchr(bucket.p, '.', bucket.len) == NULL;
+}
+
+/* The address of the bucket. */
 static void put_base(struct ofs_buf *b, struct ofs_str bucket)
 {
 	const struct ofs_profile *profile = ofs_credentials_profile();
-	const char *end = profile->endpoint, *region = profile->region;
-	size_t n = strlen(end);
+	const char *region = region_of(bucket), *host;
+	char aws[120];
+	size_t n;
 
-	while (n > 0 && end[n - 1] == '/')
+	snprintf(aws, sizeof(aws), "https://s3.%s.amazonaws.com%s", region,
+	    strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
+	host = profile->endpoint[0] != '\0' ? profile->endpoint : aws;
+	n = strlen(host);
+	while (n > 0 && host[n - 1] == '/')
 		n--;
-	if (region[0] == '\0')
-		region = "us-east-1";
-	if (n > 0)
-		ofs_buf_printf(b, "%.*s/%.*s/", (int)n, end,
+	if (in_host(profile, bucket)) {
+		const char *name = strstr(host, "://");
+		size_t k = name == NULL ? 0 : (size_t)(name - host) + 3;
+
+		ofs_buf_put(b, host, k);
+		ofs_buf_printf(b, "%.*s.%.*s/", OFS_STR_ARGS(bucket, 255),
+		    (int)(n - k), host + k);
+	} else {
+		ofs_buf_printf(b, "%.*s/%.*s/", (int)n, host,
 		    OFS_STR_ARGS(bucket, 255));
-	else if (memchr(bucket.p, '.', bucket.len) != NULL)
-		ofs_buf_printf(b, "https://s3.%s.amazonaws.com/%.*s/", region,
-		    OFS_STR_ARGS(bucket, 255));
-	else
-		ofs_buf_printf(b, "https://%.*s.s3.%s.amazonaws.com/",
-		    OFS_STR_ARGS(bucket, 255), region);
+	}
 }
 
-static struct ofs_http_login login_of(void)
+static struct ofs_http_login login_of(struct ofs_str bucket)
 {
-	const char *region = ofs_credentials_profile()->region;
+	const struct ofs_profile *profile = ofs_credentials_profile();
 
 	return (struct ofs_http_login){
 		.signer = ofs_credentials,
 		.renew = ofs_credentials_renew,
 		.missing = ofs_credentials_missing,
-		.region = region[0] == '\0' ? "us-east-1" : region,
+		.region = region_of(bucket),
+		.ca = profile->ca[0] == '\0' ? NULL : profile->ca,
+		.requester_pays = strcmp(profile->payer, "requester") == 0,
 	};
+}
+
+/* Sets where the directory of url is: *root, which is malloc'ed. */
+static int place(struct ofs_http_site *s, const struct ofs_url *url,
+    char **root, struct optimfs_error *err)
+{
+	struct ofs_buf base = { 0 }, b = { 0 };
+
+	put_base(&base, url->host);
+	free(s->base);
+	s->base = ofs_buf_text(&base, err);
+	if (s->base == NULL)
+		return -1;
+	ofs_buf_puts(&b, s->base);
+	ofs_url_escape(&b, url->path.p, url->path.len);
+	if (url->path.len > 0)
+		ofs_buf_putc(&b, '/');
+	*root = ofs_buf_text(&b, err);
+	s->login = login_of(url->host);
+	return *root == NULL ? -1 : 0;
 }
 
 static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
     char **to, struct optimfs_error *err)
 {
-	struct ofs_buf base = { 0 }, root = { 0 }, prefix = { 0 };
+	struct ofs_buf prefix = { 0 };
 
 	if (!is_bucket(url->host))
 		return optimfs_fail(err, EINVAL,
 		    "OFS920 %s: not the name of a bucket", s->shown);
-	put_base(&base, url->host);
-	s->base = ofs_buf_text(&base, err);
-	if (s->base == NULL)
+	if (place(s, url, to, err) == -1)
 		return -1;
 	ofs_buf_put(&prefix, url->path.p, url->path.len);
-	ofs_buf_puts(&root, s->base);
-	ofs_url_escape(&root, url->path.p, url->path.len);
-	if (url->path.len > 0) {
-		ofs_buf_putc(&root, '/');
+	if (url->path.len > 0)
 		ofs_buf_putc(&prefix, '/');
-	}
-	*to = ofs_buf_text(&root, err);
 	s->prefix = ofs_buf_text(&prefix, err);
-	s->login = login_of();
-	return *to == NULL || s->prefix == NULL ? -1 : 0;
+	return s->prefix == NULL ? -1 : 0;
+}
+
+bool ofs_http_s3_moves(struct ofs_http_site *s, const struct ofs_http_get *g)
+{
+	const char *region = g->answer.region;
+	struct optimfs_error none;
+	struct ofs_url url;
+	char *root = NULL;
+
+	if (g->err.code != EINVAL || !is_region(region) || s->nhosts > 1 ||
+	    strcmp(region, s->login.region) == 0)
+		return false;
+	if (ofs_url_parse(s->shown, &url, &none) == -1 ||
+	    note_region(url.host, region, &none) == -1 ||
+	    place(s, &url, &root, &none) == -1) {
+		free(root);
+		return false;
+	}
+	free(s->host[0].root);
+	s->host[0].root = root;
+	return true;
 }
 
 /* Listing. */
@@ -218,19 +320,29 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
 {
 	struct ofs_http_site *s = l->s;
 	const struct ofs_http_elements elements = { take_element, l };
-	struct ofs_http_get g = {
-		.url = page_address(l, deep, token, err),
-		.name = s->shown,
-		.login = &s->login,
-		.body = { .limit = PAGE_MOST },
-	};
+	struct ofs_http_get g;
 	int ret = -1;
 
-	if (g.url == NULL)
-		return -1;
 	l->is_listing = l->more = false;
 	l->next[0] = '\0';
-	if (ofs_http_get(s->http, &s->count, &g, 1) == -1)
+	do {
+		g = (struct ofs_http_get){
+			.url = page_address(l, deep, token, err),
+			.name = s->shown,
+			.login = &s->login,
+			.body = { .limit = PAGE_MOST },
+		};
+		if (g.url == NULL)
+			return -1;
+		(void)ofs_http_get(s->http, &s->count, &g, 1);
+		free((char *)g.url);
+		/* no file is known before the first page, so nobody reads */
+	} while (l->dir == 0 && token[0] == '\0' && ofs_http_s3_moves(s, &g));
+	if (g.err.code == ENOENT) /* an empty one has an empty listing */
+		optimfs_fail(err, ENOENT,
+		    "OFS019 %s: there is no such bucket at %.*s", s->shown,
+		    (int)strcspn(s->base + 8, "/") + 8, s->base);
+	else if (g.err.code != 0)
 		optimfs_fail_with(err, &g.err);
 	else
 		ret = s->http->ops->parse(g.body.data, g.body.len, &elements,
@@ -252,7 +364,6 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
 	if (ret == 0)
 		snprintf(token, size, "%s", l->next);
 	ofs_buf_fini(&g.body);
-	free((char *)g.url);
 	return ret;
 }
 

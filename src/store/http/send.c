@@ -44,7 +44,8 @@ static int judge(const struct ofs_http *h, struct ofs_http_send *s,
 	if (q->end != OFS_HTTP_WHOLE || q->status == 0) {
 		optimfs_fail(&s->err, q->end == OFS_HTTP_LATE ? ETIMEDOUT : EIO,
 		    "OFS922 %s: %s", s->name, q->why);
-		return q->end == OFS_HTTP_FAILED || q->end == OFS_HTTP_LATE;
+		return q->end == OFS_HTTP_FAILED ||
+		    q->end == OFS_HTTP_LATE || q->end == OFS_HTTP_UNREACHED;
 	}
 	/* with status 200, too, when it took long */
 	failed = ofs_http_said(h, &s->body, code);
