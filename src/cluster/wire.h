@@ -31,6 +31,7 @@
  *          numbers (8) of the sender and of each rank
  *  SEND    sequence number (8), number of tokens (4), tokens (8 each); not
  *          answered
+ *  HANG_UP nothing; the sender no longer uses its GPU
  *
  * Sharing a task:
  *
@@ -59,6 +60,7 @@ enum ofs_wire_kind {
 	OFS_WIRE_CALL = 8,
 	OFS_WIRE_LETTER = 9,
 	OFS_WIRE_PING = 10,
+	OFS_WIRE_HANG_UP = 11,
 	OFS_WIRE_PARTICIPANT = 16,
 	OFS_WIRE_RESCAN = 17,
 	OFS_WIRE_OVER = 18,

@@ -23,10 +23,15 @@ with() {
 		timeout -k 5 $limit "$@"
 	fi
 }
+# With $apart, NCCL takes each rank for one of another machine, so that they may
+# share a GPU.
+apart=
+printf '#!/bin/sh\nNCCL_HOSTID=$OMPI_COMM_WORLD_RANK exec "$@"\n' >"$scratch/apart"
+chmod +x "$scratch/apart"
 ranks() { # N COMMAND...: run it as N ranks
 	ranks_n=$1
 	shift
-	with mpirun --oversubscribe -n "$ranks_n" "$@"
+	with mpirun --oversubscribe -n "$ranks_n" ${apart:+"$scratch/apart"} "$@"
 }
 no_mpi=$(can_run_ranks)
 no_mount=$(tap_can_mount)
@@ -47,7 +52,7 @@ same() { # NAME N OPTIONS CHECKPOINT
 data=$TOP_SRCDIR/tests/data
 fixtures() { # N
 	for f in dcp_fsdp2_w3/ckpt fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles; do
-		same "$libraries, $1 ranks, $f" "$1" ,gpu_cache=64m \
+		same "$libraries, $1 ranks${apart:+ of one GPU}, $f" "$1" ,gpu_cache=64m \
 		    "$data/pytorch/$f"
 	done
 }
@@ -63,12 +68,12 @@ large() { # N
 	for o in "" ,gpu_cache=16m; do
 		spread "$scratch/large" "$1"
 		rm -rf "$scratch/got"
-		status "$libraries, $1 ranks, reshard$o exits with 0" 0 ranks "$1" \
+		status "$libraries, $1 ranks${apart:+ of one GPU}, reshard$o exits with 0" 0 ranks "$1" \
 		    "$OPTIMFS" reshard -o "gather=nccl$o" --to dcp@3 \
 		    "$nodes/%r" "$scratch/got"
-		is "$libraries, $1 ranks, reshard$o prints no error code" \
+		is "$libraries, $1 ranks${apart:+ of one GPU}, reshard$o prints no error code" \
 		    "$(grep OFS "$scratch/err")" ""
-		ok "$libraries, $1 ranks, reshard$o writes the same files" \
+		ok "$libraries, $1 ranks${apart:+ of one GPU}, reshard$o writes the same files" \
 		    diff -r "$scratch/resharded" "$scratch/got"
 	done
 }
@@ -131,6 +136,20 @@ refusals() { # N: one rank more than GPUs
 	faults=
 }
 
+# Several ranks on one GPU.
+shared() {
+	apart=yes faults=devices=1
+	CUDA_VISIBLE_DEVICES=0
+	export CUDA_VISIBLE_DEVICES
+	for n in 2 4; do
+		[ "$libraries" = real ] || [ "$n" = 2 ] || continue
+		fixtures "$n"
+		large "$n"
+	done
+	unset CUDA_VISIBLE_DEVICES
+	apart='' faults=''
+}
+
 test_all() { # N: the number of GPUs
 	ok "$libraries: the GPU kernel gives the result of the host build" \
 	    with "$bench" $measure
@@ -145,6 +164,7 @@ test_all() { # N: the number of GPUs
 		large "$n"
 	done
 	[ "$1" -ge 16 ] || refusals $(($1 + 1))
+	shared
 	if [ -z "$no_mount" ]; then
 		read_twice
 	else

@@ -439,6 +439,50 @@ static void one_dead(void)
 	is_int(j.nsaid, 0, "a dead rank is not reported as a failure of GPUs");
 }
 
+/* The sender of a transfer dies before it has sent. */
+static void read_of_2(struct job *j, int rank, struct optimfs_group *w)
+{
+	_Atomic uint64_t *sends =
+	    &fakegroup_counts(j->f)->asks_of[OFS_WIRE_SEND];
+	const struct ofs_manifest *s = share_of(w);
+	struct ofs_segment seg = { .len = OFS_GPU_BLOCK / 2, .n = 1 };
+	struct optimfs_error err;
+	uint8_t *got = malloc(seg.len);
+
+	if (got == NULL)
+		bail_out("out of memory");
+	fakegroup_meet(j->f);
+	while (rank == 1 && atomic_load(sends) == 0)
+		usleep(1000);
+	if (rank == 1)
+		fakegroup_kill(j->f, 2, 1);
+	while (rank == 0 && strcmp(s->file[seg.object].path, "2") != 0)
+		seg.object++;
+	if (rank == 0)
+		ok(ofs_remote_fetch(s, &seg, 1, got, &err) == -1 &&
+			err.code == EHOSTDOWN,
+		    "reading from a rank that dies in a transfer fails");
+	fakegroup_meet(j->f);
+	if (rank == 0)
+		fakegroup_kill(j->f, 2, 0);
+	fakegroup_meet(j->f);
+	free(got);
+}
+
+static void dies_in_transfer(void)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.work = read_of_2 };
+
+	run(&j, 3, "hang=2:1");
+	ok(count_said(&j, "OFS901 NCCL: rank 2 ended during a transfer") == 1,
+	    "the reader says that the rank ended, before the time of a "
+	    "transfer is over");
+	for (unsigned i = 0; i < j.nsaid; i++)
+		diag("%s", j.said[i]);
+}
+
 /* A failure to set up has the same result on all ranks. */
 static void refused(enum optimfs_gather_how how, const char *faults, int size,
     int code, const char *text, const char *what)
@@ -549,9 +593,11 @@ static void all_of_fake(void)
 	whole(4, 8 << 20);
 	cached(2);
 	one_dead();
-	lost("async=1:1", 3, SHORT, "OFS901", "an asynchronous error");
-	lost("hang=0:2", 3, SHORT, "OFS901", "a transfer that hangs");
-	lost("hang=0:2,abort=hang", 3, SHORT, "OFS901",
+	dies_in_transfer();
+	/* the first group connects all pairs */
+	lost("async=1:2", 3, SHORT, "OFS901", "an asynchronous error");
+	lost("hang=0:3", 3, SHORT, "OFS901", "a transfer that hangs");
+	lost("hang=0:3,abort=hang", 3, SHORT, "OFS901",
 	    "an abort that does not return");
 	lost("async=0:0", 1, SHORT, "OFS901",
 	    "an asynchronous error of a single rank");

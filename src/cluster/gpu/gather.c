@@ -15,6 +15,7 @@
 #include "base/module.h"
 #include "cluster/allgather.h"
 #include "cluster/gpu/gather_impl.h"
+#include "cluster/wire.h"
 
 /* All ranks take the steps of the setup together. A failure on one rank is
  * reported in the next step, so that all ranks reach the same result. */
@@ -153,10 +154,12 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 	if (b == NULL)
 		return -1;
 	b->sequence = calloc((size_t)s->w->size, sizeof(*b->sequence));
-	if (b->sequence == NULL ||
+	b->notice = calloc((size_t)s->w->size, sizeof(*b->notice));
+	if (b->sequence == NULL || b->notice == NULL ||
 	    asprintf(&b->name, "rank %d (%s)", s->w->rank,
 		s->w->ops->host(s->w->w, s->w->rank)) == -1) {
 		free(b->sequence);
+		free(b->notice);
 		free(b);
 		return ofs_no_memory(err);
 	}
@@ -243,8 +246,17 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
 
 static void gather_free(struct ofs_gpu_gather *b)
 {
+	const struct ofs_group_ops *ops;
+	size_t n;
+
 	if (b == NULL)
 		return;
+	ops = b->group->ops;
+	n = atomic_load(&b->nnotices);
+	if (n > 0) {
+		ops->wait(b->group->w, b->notice, n);
+		ops->release(b->group->w, b->notice, n);
+	}
 	atomic_store(&b->off, true);
 	if (atomic_load(&b->stuck))
 		return; /* the module may still use it */
@@ -254,6 +266,7 @@ static void gather_free(struct ofs_gpu_gather *b)
 	pthread_cond_destroy(&b->freed);
 	pthread_mutex_destroy(&b->lock);
 	free(b->sequence);
+	free(b->notice);
 	free(b->name);
 	free(b);
 }
@@ -303,11 +316,36 @@ int optimfs_group_gather(struct optimfs_group *w,
 	return ret;
 }
 
+/* Does not wait for the answers: it may be the module's thread. */
+static void tell_others(struct ofs_gpu_gather *b)
+{
+	static const uint8_t request[] = { OFS_WIRE_HANG_UP };
+	const struct optimfs_group *w = b->group;
+	size_t n = 0;
+
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && !w->ops->dead(w->w, r))
+			b->notice[n++] = (struct ofs_ask){
+				.to = r,
+				.request = request,
+				.nrequest = sizeof(request),
+			};
+	if (n > 0)
+		w->ops->start(w->w, b->notice, n);
+	atomic_store(&b->nnotices, n);
+}
+
 void ofs_gpu_gather_lost(struct ofs_gpu_gather *b,
     const struct optimfs_error *err)
 {
-	if (!atomic_exchange(&b->off, true))
-		say(b, "gathering over MPI from now on", err);
+	bool off = atomic_exchange(&b->off, true);
+
+	/* that a connection ended is no news; that this GPU failed is */
+	if ((off && err->code == ENOTCONN) || atomic_exchange(&b->said, true))
+		return;
+	say(b, "gathering over MPI from now on", err);
+	if (!off)
+		tell_others(b);
 }
 
 void ofs_gpu_gather_hang_up(struct ofs_gpu_gather *b,

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -262,10 +263,26 @@ static int answer_send(struct ofs_request *q, struct optimfs_error *err)
 	return sequence == OFS_NO_SEQUENCE ? 0 : -1;
 }
 
+static int answer_hang_up(struct ofs_request *q, struct optimfs_error *err)
+{
+	struct ofs_gpu_gather *b = q->group->gpu_gather;
+	char why[64];
+
+	if (ofs_cursor_left(&q->c) != 0 || q->want != 0)
+		return malformed(err);
+	/* the other rank has reported it */
+	if (b == NULL || atomic_exchange(&b->off, true))
+		return 0;
+	snprintf(why, sizeof(why), "OFS901 NCCL: rank %d gave it up", q->from);
+	b->ops->disconnect(b->gpu, why);
+	return 0;
+}
+
 static const struct ofs_handler handlers[] = {
 	{ OFS_WIRE_STAGE, answer_stage, true },
 	{ OFS_WIRE_SEQUENCE, answer_sequence, false },
 	{ OFS_WIRE_SEND, answer_send, false },
+	{ OFS_WIRE_HANG_UP, answer_hang_up, false },
 };
 
 const struct ofs_group_service ofs_gpu_service = {

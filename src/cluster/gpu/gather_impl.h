@@ -31,10 +31,14 @@ struct ofs_gpu_gather {
 	char *name; /* "rank 2 (host)": the module works on when w is gone */
 	struct optimfs_gather how;
 	struct ofs_blocks *blocks;
-	atomic_bool off; /* it failed: everything uses the other transport */
+	atomic_bool off;  /* it failed: everything uses the other transport */
+	atomic_bool said; /* a failure was reported here */
 	/* A call of the module does not return; its memory stays in use. */
 	atomic_bool stuck;
 	_Atomic uint64_t rounds, bytes, sent, refused;
+	/* What tells the other ranks that it failed; nnotices 0: nothing did. */
+	struct ofs_ask *notice;
+	_Atomic size_t nnotices;
 
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t freed;
@@ -48,7 +52,8 @@ struct ofs_gpu_gather {
 	uint64_t *sequence;
 };
 
-/* Reports a failure once and never uses the GPU again. */
+/* Reports a failure once, here and to all ranks, and never uses the GPU again. All
+ * abort at the same time: NCCL's abort on one rank may wait for that of another. */
 void ofs_gpu_gather_lost(struct ofs_gpu_gather *b,
     const struct optimfs_error *err);
 /* As above, for a failure outside the module, which is informed. */

@@ -76,11 +76,34 @@ static void wait_a_while(pthread_cond_t *changed, pthread_mutex_t *lock)
 	ofs_clock_wait(changed, lock, 1000000000);
 }
 
+/* An owner that has died sends nothing any more: then no transfer ends. */
+static void check_owners(const struct ofs_round *r)
+{
+	const struct optimfs_group *w = r->s->group;
+	struct optimfs_error why;
+
+	for (uint32_t i = 0; i < r->nwants && !atomic_load(&r->b->off); i++) {
+		const struct ofs_want *t = &r->want[i];
+
+		if (t->hit || !w->ops->dead(w->w, t->owner->rank))
+			continue;
+		optimfs_fail(&why, ENOTCONN,
+		    "OFS901 NCCL: rank %d ended during a transfer",
+		    t->owner->rank);
+		ofs_gpu_gather_hang_up(r->b, &why);
+	}
+}
+
 static int wait_done(struct ofs_round *r)
 {
 	pthread_mutex_lock(&r->lock);
 	while (!r->done && !r->left) {
 		wait_a_while(&r->changed, &r->lock);
+		if (r->done)
+			break;
+		pthread_mutex_unlock(&r->lock);
+		check_owners(r);
+		pthread_mutex_lock(&r->lock);
 		r->left = !r->done && is_stuck(r->b);
 	}
 	pthread_mutex_unlock(&r->lock);

@@ -68,6 +68,48 @@ static int cannot_connect(struct optimfs_error *err)
 	    left >> 20);
 }
 
+/* NCCL connects two ranks at their first transfer, which takes longer than a
+ * transfer may. So all pairs exchange a byte, up to a number of ranks whose
+ * connections fit in memory. */
+#define CONNECTED_MAX 64
+
+static ncclResult_t exchange(struct ofs_gpu *g)
+{
+	ncclResult_t r = ncclSuccess, end;
+
+	ncclGroupStart();
+	for (int i = 0; i < g->size && under_way(r); i++) {
+		if (i == g->rank)
+			continue;
+		r = ncclSend(g->sending, 1, ncclUint8, i, g->comm,
+		    g->transfer.stream);
+		if (under_way(r))
+			r = ncclRecv(g->blocks + i, 1, ncclUint8, i, g->comm,
+			    g->transfer.stream);
+	}
+	end = ncclGroupEnd();
+	return under_way(r) ? end : r;
+}
+
+static int connect_pairs(struct ofs_gpu *g, struct optimfs_error *err)
+{
+	static const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	ncclResult_t r;
+	int ret;
+
+	if (g->size == 1 || g->size > CONNECTED_MAX)
+		return 0;
+	r = exchange(g);
+	if (!under_way(r))
+		return fail(err, r, "connecting");
+	g->transfer.stage = STAGE_STARTING;
+	g->transfer.deadline = nccl_deadline(g);
+	while ((ret = nccl_comm_poll(g, err)) == 0)
+		nanosleep(&pause, NULL);
+	g->transfer.stage = STAGE_IDLE;
+	return ret == 1 ? 0 : -1;
+}
+
 int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
     struct optimfs_error *err)
 {
@@ -88,7 +130,7 @@ int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
 	}
 	while ((ret = look(g, deadline, "connecting", err)) == 0)
 		nanosleep(&pause, NULL);
-	if (ret == 1)
+	if (ret == 1 && connect_pairs(g, err) == 0)
 		return 0;
 	ret = cannot_connect(err);
 	nccl_comm_abort(g);

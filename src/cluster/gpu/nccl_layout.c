@@ -2,8 +2,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cluster/gpu/launch.h"
 #include "cluster/gpu/nccl.h"
 
@@ -38,10 +40,17 @@ int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
 		return nccl_cuda_fail(err, e, "laying out");
 	l->work = work;
 	l->stage = STAGE_RUNNING;
+	l->deadline = nccl_deadline(g);
 	return 0;
 }
 
 int nccl_layout_poll(struct ofs_gpu *g, struct optimfs_error *err)
 {
-	return nccl_reached(g->layout.event, err, "laying out");
+	int ret = nccl_reached(g->layout.event, err, "laying out");
+
+	if (ret != 0 || ofs_clock_ms() <= g->layout.deadline)
+		return ret;
+	g->stuck = true; /* the kernel may still use the memory */
+	return optimfs_fail(err, EIO,
+	    "OFS902 the GPU: laying out took longer than a transfer may");
 }

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cluster/gpu/launch.h"
 #include "cluster/gpu/nccl.h"
@@ -28,6 +30,21 @@ int nccl_reached(cudaEvent_t event, struct optimfs_error *err, const char *what)
 	return 0;
 }
 
+/* NCCL takes ranks with different NCCL_HOSTID for those of different machines, which
+ * may have the same GPU; with NCCL_MULTI_RANK_GPU_ENABLE=1 it allows that on one
+ * machine. Then these ranks do not share a device. */
+static void tell_apart(const struct ofs_gpu *g, char device[64])
+{
+	const char *host = getenv("NCCL_HOSTID"),
+		   *many = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+	size_t n = strlen(device);
+
+	if (many != NULL && strcmp(many, "1") == 0)
+		snprintf(device + n, 64 - n, " rank %u", g->config.local);
+	else if (host != NULL)
+		snprintf(device + n, 64 - n, " host %.36s", host);
+}
+
 static int pick(struct ofs_gpu *g, char device[64], struct optimfs_error *err)
 {
 	cudaError_t e;
@@ -47,8 +64,10 @@ static int pick(struct ofs_gpu *g, char device[64], struct optimfs_error *err)
 	e = cudaSetDevice(g->device);
 	if (e == cudaSuccess)
 		e = cudaDeviceGetPCIBusId(device, 64, g->device);
-	if (e == cudaSuccess)
+	if (e == cudaSuccess) {
+		tell_apart(g, device);
 		return 0;
+	}
 	cudaGetLastError();
 	return optimfs_fail(err, ENODEV, "OFS903 no usable GPU: GPU %d: %s",
 	    g->device, cudaGetErrorString(e));
