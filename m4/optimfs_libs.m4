@@ -181,13 +181,16 @@ AC_ARG_WITH([nccl],
 optimfs_have_nccl=no
 AS_IF([test "x$with_nccl" != xno && test "x$optimfs_have_cuda" != xno], [
     AS_CASE([$with_nccl],
-        [yes|check], [optimfs_nccl_dirs="$optimfs_cuda_dir /usr /usr/local"],
+        [yes|check], [optimfs_nccl_dirs="$optimfs_cuda_dir /usr /usr/local $(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[[0]])' 2>/dev/null)"],
         [optimfs_nccl_dirs=$with_nccl])
     for optimfs_dir in $optimfs_nccl_dirs; do
         AS_IF([test "x$optimfs_have_nccl" = xno && test -f "$optimfs_dir/include/nccl.h"],
             [optimfs_have_nccl=$(sed -n 's/^#define NCCL_\(MAJOR\|MINOR\|PATCH\) *\([0-9]*\)$/\2/p' "$optimfs_dir/include/nccl.h" | paste -sd.)
              NCCL_CFLAGS="-isystem $optimfs_dir/include"
-             NCCL_LIBS="-L$optimfs_dir/lib64 -L$optimfs_dir/lib -lnccl"])
+             NCCL_LIBS="-L$optimfs_dir/lib64 -L$optimfs_dir/lib -lnccl"
+             # as in a package of Python, where only that name exists
+             AS_IF([test -f "$optimfs_dir/lib/libnccl.so.2" && test ! -e "$optimfs_dir/lib/libnccl.so"],
+                 [NCCL_LIBS="-L$optimfs_dir/lib -l:libnccl.so.2 -Wl,--enable-new-dtags -Wl,-rpath,$optimfs_dir/lib"])])
     done
 ])
 AS_IF([test "x$with_nccl" != xno && test "x$with_nccl" != xcheck && test "x$optimfs_have_nccl" = xno],

@@ -9,8 +9,11 @@ bench=$TOP_BUILDDIR/tests/bench/gpubench
 gather=$TOP_BUILDDIR/tests/unit/gpu_gather.t
 fakes=$TOP_BUILDDIR/tests/support/fakegpu
 [ -e "$OPTIMFS_MODULES/optimfs-nccl.so" ] || skip_all "built without NCCL"
-[ -x "$bench" ] && [ -x "$gather" ] && [ -e "$fakes/stamp" ] ||
+: "${GPU_LIBRARIES:=fake real}"
+[ -x "$bench" ] && [ -x "$gather" ] ||
     skip_all "its programs are not built: make check builds them"
+[ -e "$fakes/stamp" ] || [ "$GPU_LIBRARIES" = real ] ||
+    skip_all "its libraries are not built: make check builds them"
 unset FAKEGPU
 
 # with COMMAND...: run it with the libraries under test; $faults are those of
@@ -173,8 +176,10 @@ test_all() { # N: the number of GPUs
 	rm -rf "$scratch/large"* "$scratch/resharded" "$nodes" "$scratch/got"
 }
 
-libraries=fake rows=2048 measure=check
-test_all 2
+if [ "$GPU_LIBRARIES" != real ]; then
+	libraries=fake rows=2048 measure=check
+	test_all 2
+fi
 
 libraries=real rows=32768 measure=1
 gpus=$(with "$bench" count 2>"$scratch/err")
