@@ -14,7 +14,6 @@
 #include "base/memory.h"
 #include "base/step.h"
 #include "cli/interrupt.h"
-#include "fs/walk.h"
 #include "fuse/mountinfo.h"
 #include "tools/command.h"
 
@@ -130,38 +129,18 @@ static bool keep_mounted(const struct thin *t, struct row *r)
 	return point != NULL;
 }
 
-static int add_stored(void *ctx, const struct ofs_walk_entry *e,
-    struct optimfs_error *err)
-{
-	(void)err;
-	if (!S_ISDIR(e->attr.mode))
-		ofs_sum_u64(ctx, e->attr.stored);
-	return 0;
-}
-
-/* What the optimizer takes, by the index. */
 static int measure_optim(struct thin *t, struct row *r,
     struct optimfs_error *err)
 {
 	struct optimfs *fs = optimfs_run_open(t->c->fs, r->path, err);
-	struct optimfs_error why;
-	struct optimfs_attr attr;
-	int ret = -1;
+	int ret = fs == NULL ? -1 : optimfs_run_droppable(fs, &r->frees, err);
 
-	if (fs == NULL)
-		return -1;
-	if (optimfs_resolve(fs, "optim", &attr, NULL) == -1) {
+	if (ret == 0)
 		keep(r, "has no optimizer");
-		ret = 0;
-	} else if (ofs_walk(fs, attr.node, 0, add_stored, &r->frees, err) ==
-	    0) {
+	else if (ret == 1)
 		r->action = DROP;
-		if (optimfs_run_droppable(fs, &why) == -1)
-			fail(r, &why);
-		ret = 0;
-	}
 	optimfs_close(fs);
-	return ret;
+	return ret == -1 ? -1 : 0;
 }
 
 /* What is in use is kept. -1: the whole work must stop. */

@@ -83,14 +83,15 @@ int optimfs_run_remove(struct optimfs *run, const char *name,
 /* Replaces it, if it still is what was measured, by the same without optim/. It is
  * the old one or the new one at any time. The new one has the same files, but for
  * those that held only the optimizer; where an index says where data is, the
- * optimizer becomes holes in them. Errors as optimfs_run_remove, and those of a
- * commit: a format that cannot be edited, or whose optimizer holds the weights. */
+ * optimizer becomes holes in them. What the weights or their names are in stays:
+ * the fp32 of DeepSpeed's stage 3 and universal checkpoints. Errors as
+ * optimfs_run_remove, and those of a commit: files that cannot be edited. */
 int optimfs_run_drop(struct optimfs *run, const char *name,
     const struct optimfs_run_weight *weight, struct optimfs_error *err);
-/* Is its format, of the one that is open as fs, one that can be without an optimizer?
- * Else it fails as optimfs_run_drop would (EINVAL, OFS826); that may also fail for
- * what a file holds. */
-int optimfs_run_droppable(const struct optimfs *fs, struct optimfs_error *err);
+/* Has the one that is open as fs an optimizer that optimfs_run_drop would take, and
+ * how many bytes by its index? 1; 0; -1. */
+int optimfs_run_droppable(struct optimfs *fs, uint64_t *bytes,
+    struct optimfs_error *err);
 /* Deletes what optimfs_run_remove had begun to delete when it was interrupted,
  * and sets *n to the number of these checkpoints; with count, only counts
  * them. */

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,6 +251,15 @@ const char *ofs_path_last(const char *path)
 	const char *name = basename(path);
 
 	return *name == '\0' ? path : name;
+}
+
+bool ofs_path_matches(const char *const *patterns, const char *path)
+{
+	for (; patterns != NULL && *patterns != NULL; patterns++)
+		if (fnmatch(*patterns, path, FNM_PATHNAME | FNM_LEADING_DIR) ==
+		    0)
+			return true;
+	return false;
 }
 
 char *ofs_path_join(const char *rel, const char *name)

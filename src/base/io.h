@@ -144,6 +144,9 @@ bool ofs_path_stays(const char *rel, size_t n);
 char *ofs_path_join(const char *rel, const char *name);
 /* The last component of path; all of path when that is empty. */
 const char *ofs_path_last(const char *path);
+/* Does one of the patterns of fnmatch(3) match the path, or a directory that it is
+ * in? "*" is one component. patterns ends with NULL; NULL: none. */
+bool ofs_path_matches(const char *const *patterns, const char *path);
 
 /* A list of names or paths; starts as zeros. */
 struct ofs_names {

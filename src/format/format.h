@@ -142,8 +142,9 @@ struct ofs_format {
 	/* Patterns of what belongs to the optimizer in the tree, beside optim;
 	 * ends with NULL. NULL: nothing. */
 	const char *const *optim;
-	/* Can a commit not remove the optimizer? NULL: it can. */
-	bool (*keeps_optim)(const struct ofs_catalog *cat);
+	/* Patterns of what stays of it all, because the weights or their names
+	 * are there; as optim. NULL: nothing stays. May return NULL. */
+	const char *const *(*stays)(const struct ofs_catalog *cat);
 	/* Only an index says where data is: bytes of other files that nothing is
 	 * stored in mean nothing, and a commit leaves there what it removes. */
 	bool holes;

@@ -650,7 +650,29 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 	return ret;
 }
 
-bool ofs_commit_drops_optim(const struct ofs_commit *c)
+/* 1: it matches stays; 0; -1: no memory. */
+static int stays_there(const struct ofs_catalog *cat, const uint32_t *v,
+    uint32_t n, const char *const *stays)
+{
+	struct ofs_buf path = { 0 };
+	int ret;
+
+	if (stays == NULL)
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct ofs_str s = component(cat, v[i]);
+
+		ofs_buf_put(&path, i == 0 ? "" : "/", i == 0 ? 0 : 1);
+		ofs_buf_put(&path, s.p, s.len);
+	}
+	ofs_buf_put(&path, "", 1);
+	ret = path.bad ? -1 : ofs_path_matches(stays, (char *)path.data);
+	ofs_buf_fini(&path);
+	return ret;
+}
+
+bool ofs_commit_drops_optim(const struct ofs_commit *c,
+    const char *const *stays)
 {
 	bool any = false;
 
@@ -664,9 +686,10 @@ bool ofs_commit_drops_optim(const struct ofs_commit *c)
 		v = ofs_catalog_components(c->cat, e->tree, &n);
 		if (n == 0 || !ofs_str_is(component(c->cat, v[0]), "optim"))
 			continue;
-		if (c->drop[i] == OFS_NONE)
+		if (c->drop[i] != OFS_NONE)
+			any = true;
+		else if (stays_there(c->cat, v, n, stays) != 1)
 			return false;
-		any = true;
 	}
 	return any;
 }

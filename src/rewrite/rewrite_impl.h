@@ -77,9 +77,11 @@ void ofs_commit_place_fini(struct ofs_commit *c);
 /* Does the path of t begin with these n components, and have more? */
 bool ofs_commit_below(const struct ofs_commit_task *t,
     const struct ofs_key *prefix, uint32_t n);
-/* Is all of optim/ removed, and was there any? Then a format may remove what only
- * that needs, though names of the tree are no keys of its files. */
-bool ofs_commit_drops_optim(const struct ofs_commit *c);
+/* Is all of optim/ removed, but for what matches stays (as in struct ofs_format), and
+ * was there any? Then a format may remove what only that needs, though names of the
+ * tree are no keys of its files. */
+bool ofs_commit_drops_optim(const struct ofs_commit *c,
+    const char *const *stays);
 /* "PATH: OFS826 why"; -1. */
 int ofs_commit_no_place(const struct ofs_commit_task *t, const char *why,
     struct optimfs_error *err);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/copy.h"
 #include "base/io.h"
 #include "base/memory.h"
@@ -114,13 +115,13 @@ static int link_all(const char *old, const char *new, struct optimfs_error *err)
 	return ret;
 }
 
-/* The tree without optim/. */
+/* The tree without its optimizer. */
 
 struct children {
 	struct child {
 		char *name;
 		bool is_dir;
-	} *v;
+	} * v;
 	size_t n, cap;
 };
 
@@ -142,94 +143,144 @@ static void children_fini(struct children *c)
 	free(c->v);
 }
 
-/* As deep as the tree, whose depth is limited. */
-static int remove_children(struct optimfs *fs, uint64_t dir,
-    struct optimfs_error *err)
+/* What belongs to the optimizer is removed, or only counted. */
+struct taking {
+	struct optimfs *fs;
+	const char *const *stays; /* as in struct ofs_format */
+	bool remove, any;
+	uint64_t bytes;
+	struct optimfs_error *err;
+};
+
+static int take(struct taking *t, uint64_t dir, const struct child *c,
+    const char *path);
+
+/* 0: all below it is taken; 1: not all; -1. As deep as the tree, whose depth is
+ * limited. */
+static int take_children(struct taking *t, uint64_t dir, const char *path)
 {
 	struct children c = { 0 };
-	struct optimfs_attr attr;
-	int ret = optimfs_readdir(fs, dir, 0, false, add_child, &c, err);
+	bool stays = false;
+	int ret = optimfs_readdir(t->fs, dir, 0, false, add_child, &c, t->err);
 
 	if (ret == 1)
-		ret = ofs_no_memory(err);
-	for (size_t i = 0; i < c.n && ret == 0; i++) {
-		const struct child *v = &c.v[i];
+		ret = ofs_no_memory(t->err);
+	for (size_t i = 0; i < c.n && ret != -1; i++) {
+		char *below = ofs_path_join(path, c.v[i].name);
 
-		if (v->is_dir) {
-			ret = optimfs_lookup(fs, dir, v->name, &attr, err);
-			if (ret == 0)
-				ret = remove_children(fs, attr.node, err);
-		}
-		if (ret == 0)
-			ret = optimfs_remove(fs, dir, v->name, v->is_dir, err);
+		ret = below == NULL ? ofs_no_memory(t->err)
+				    : take(t, dir, &c.v[i], below);
+		stays |= ret == 1;
+		free(below);
 	}
 	children_fini(&c);
+	return ret == -1 ? -1 : stays;
+}
+
+/* path: of c, which is in dir */
+static int take(struct taking *t, uint64_t dir, const struct child *c,
+    const char *path)
+{
+	struct optimfs_attr attr;
+	int ret = 0;
+
+	if (ofs_path_matches(t->stays, path))
+		return 1;
+	if (optimfs_lookup(t->fs, dir, c->name, &attr, t->err) == -1)
+		return -1;
+	if (c->is_dir) {
+		ret = take_children(t, attr.node, path);
+	} else {
+		t->any = true;
+		ofs_sum_u64(&t->bytes, attr.stored);
+	}
+	if (ret == 0 && t->remove)
+		ret = optimfs_remove(t->fs, dir, c->name, c->is_dir, t->err);
 	return ret;
 }
 
-/* Weights in files of the optimizer, as of ZeRO 3, would be lost with it. */
-static int cannot_drop(int code, struct optimfs_error *err)
-{
-	return optimfs_fail(err, code,
-	    "OFS826 in this format the optimizer cannot be taken out in place: "
-	    "write the model alone with optimfs reshard --to torch,only=model, "
-	    "and remove this one");
-}
-
-int optimfs_run_droppable(const struct optimfs *fs, struct optimfs_error *err)
-{
-	const struct ofs_format *f = ofs_format_find(fs->now->cat->format);
-
-	return f != NULL && f->keeps_optim != NULL &&
-		f->keeps_optim(fs->now->cat)
-	    ? cannot_drop(EINVAL, err)
-	    : 0;
-}
-
-/* Removes the directories below dir whose path matches pattern. */
-static int remove_matching(struct optimfs *fs, uint64_t dir,
-    const char *pattern, struct optimfs_error *err)
+/* Takes the directories below dir whose path matches pattern. */
+static int take_matching(struct taking *t, uint64_t dir, const char *path,
+    const char *pattern)
 {
 	const char *rest = strchrnul(pattern, '/');
 	struct children c = { 0 };
 	struct optimfs_attr attr;
-	char *first = strndup(pattern, (size_t)(rest - pattern));
+	char *first = strndup(pattern, (size_t)(rest - pattern)), *below;
 	int ret = first == NULL
 	    ? 1
-	    : optimfs_readdir(fs, dir, 0, false, add_child, &c, err);
+	    : optimfs_readdir(t->fs, dir, 0, false, add_child, &c, t->err);
 
 	if (ret == 1)
-		ret = ofs_no_memory(err);
-	for (size_t i = 0; i < c.n && ret == 0; i++) {
+		ret = ofs_no_memory(t->err);
+	for (size_t i = 0; i < c.n && ret != -1; i++) {
 		const struct child *v = &c.v[i];
 
 		if (!v->is_dir || fnmatch(first, v->name, 0) != 0)
 			continue;
-		ret = optimfs_lookup(fs, dir, v->name, &attr, err);
-		if (ret == 0)
-			ret = *rest == '/'
-			    ? remove_matching(fs, attr.node, rest + 1, err)
-			    : remove_children(fs, attr.node, err);
-		if (ret == 0 && *rest == '\0')
-			ret = optimfs_remove(fs, dir, v->name, true, err);
+		below = ofs_path_join(path, v->name);
+		if (below == NULL)
+			ret = ofs_no_memory(t->err);
+		else if (*rest == '\0')
+			ret = take(t, dir, v, below);
+		else
+			ret = optimfs_lookup(t->fs, dir, v->name, &attr,
+				  t->err) == -1
+			    ? -1
+			    : take_matching(t, attr.node, below, rest + 1);
+		free(below);
 	}
 	children_fini(&c);
 	free(first);
-	return ret;
+	return ret == -1 ? -1 : 0;
+}
+
+static int take_optim(struct taking *t)
+{
+	const struct ofs_catalog *cat = t->fs->now->cat;
+	const struct ofs_format *f = ofs_format_find(cat->format);
+
+	if (f != NULL && f->stays != NULL)
+		t->stays = f->stays(cat);
+	if (take_matching(t, OPTIMFS_ROOT, "", "optim") == -1)
+		return -1;
+	for (size_t i = 0; f != NULL && f->optim != NULL && f->optim[i] != NULL;
+	     i++)
+		if (take_matching(t, OPTIMFS_ROOT, "", f->optim[i]) == -1)
+			return -1;
+	return 0;
+}
+
+int optimfs_run_droppable(struct optimfs *fs, uint64_t *bytes,
+    struct optimfs_error *err)
+{
+	struct taking t = { .fs = fs, .err = err };
+
+	if (take_optim(&t) == -1)
+		return -1;
+	*bytes = t.bytes;
+	return t.any;
 }
 
 static int remove_optim(struct optimfs *fs, struct optimfs_error *err)
 {
-	const struct ofs_format *f = ofs_format_find(fs->now->cat->format);
+	struct taking t = { .fs = fs, .remove = true, .err = err };
 
-	if (remove_matching(fs, OPTIMFS_ROOT, "optim", err) == -1)
+	if (take_optim(&t) == -1)
 		return -1;
-	for (size_t i = 0; f != NULL && f->optim != NULL && f->optim[i] != NULL;
-	     i++)
-		if (remove_matching(fs, OPTIMFS_ROOT, f->optim[i], err) == -1)
-			return -1;
 	/* What may not be on the disk takes nobody's place. */
 	return optimfs_commit(fs, NULL, NULL, err) == 0 ? 0 : -1;
+}
+
+static int cannot_drop(struct optimfs_error *err)
+{
+	struct optimfs_error why = *err;
+
+	return optimfs_fail(err, why.code,
+	    "OFS826 the optimizer cannot be taken out in place: write the "
+	    "model alone with optimfs reshard --to torch,only=model, and "
+	    "remove this one (%.130s)",
+	    why.text);
 }
 
 /* Holes. */
@@ -421,7 +472,7 @@ static int make(void *ctx, const char *old, const char *new,
 	ret = find_stored(d, fs->now->cat, err);
 	if (ret == 0 && remove_optim(fs, err) == -1)
 		ret = err != NULL && (err->number == 826 || err->number == 827)
-		    ? cannot_drop(err->code, err)
+		    ? cannot_drop(err)
 		    : -1;
 	if (ret == 0)
 		ret = each_extent(fs->now->cat, is_stored, d, err);

@@ -66,26 +66,39 @@ again "$data/deepspeed/z2_ws2_bf16/ckpt" universal 2
 again "$data/pytorch/dcp_fsdp2_w3/ckpt" zero2@2 2
 
 # What thin --drop optim leaves.
-weights() { # CASE RANKS
-	from=$data/deepspeed/$1/ckpt
+weights() { # CASE RANKS TAG [universal]
+	from=$data/deepspeed/$1/ckpt${4:+_universal}
 	rm -rf "$scratch/run" "$scratch/new"
 	mkdir "$scratch/run"
-	cp -r "$from/$(cat "$from/latest")" "$scratch/run/global_step1"
-	cp -r "$from/$(cat "$from/latest")" "$scratch/run/global_step9"
+	cp -r "$from/$3" "$scratch/run/global_step1"
+	cp -r "$from/$3" "$scratch/run/global_step9"
 	chmod -R u+w "$scratch/run"
 	"$OPTIMFS" thin --keep-last 1 --drop optim --yes "$scratch/run" >/dev/null
-	is "$1: the optimizer is gone" "$(ls "$scratch/run/global_step1")" \
-	    mp_rank_00_model_states.pt
-	echo global_step1 >"$scratch/run/latest"
-	ok "$1: DeepSpeed loads the model alone" "$python" "$script" weights \
+	is "$1${4:+, $4}: the moments are gone" "$("$OPTIMFS" ls -R "$scratch/run/global_step1" | grep exp_avg)" ''
+	echo global_step1 >"$scratch/run/latest${4:+_universal}"
+	ok "$1${4:+, $4}: DeepSpeed loads the model alone" "$python" "$script" weights \
 	    "$from" "$scratch/new" "$2" "$scratch/run"
 	rm -rf "$scratch/want" "$scratch/got"
-	"$OPTIMFS" cp -r "$from" model "$scratch/want"
-	"$OPTIMFS" cp -r "$scratch/new" model "$scratch/got"
-	ok "$1: which is the same" diff -r "$scratch/want" "$scratch/got"
+	"$OPTIMFS" cp -r "$from" . "$scratch/want"
+	"$OPTIMFS" cp -r "$scratch/new" . "$scratch/got"
+	if [ $# = 4 ]; then
+		ok "$1, $4: which is the same where it is trained" same_trained
+	else
+		ok "$1: which is the same" diff -r "$scratch/want/model" "$scratch/got/model"
+	fi
 }
-weights v0.19.6_z1_ws2_bf16 2
-weights v0.19.6_z2_ws4_round_robin 4
+same_trained() {
+	ls "$scratch/want/optim/state" >"$scratch/names"
+	[ -s "$scratch/names" ] || return 1
+	while read -r name; do
+		cmp "$scratch/want/model/$name" "$scratch/got/model/$name" || return 1
+	done <"$scratch/names"
+}
+weights v0.19.6_z1_ws2_bf16 2 global_step3
+weights v0.19.6_z2_ws4_round_robin 4 global_step3
+weights v0.18.5_z3_ws4_subgroups 4 global_step3
+weights z2_ws2_bf16 2 global_step3_universal universal
+weights v0.18.5_z3_ws2_bf16 2 global_step3_universal universal
 
 reader=$TOP_SRCDIR/tests/interop/torch_reader.py
 if ! sanitized && "$python" "$reader" version; then

@@ -105,6 +105,7 @@ fresh() { # the run as it was; what its parts are is in $scratch/sums
 	cp -r "$data/pytorch/fsdp1_sharded_flat_fullshard_w3/ckpt" "$run/step-300"
 	cp -r "$data/deepspeed/z2_ws2_bf16/ckpt/global_step3" "$run/step-400"
 	cp -r "$data/megatron/llama_dp2/dp_reshardable/iter_0000003" "$run/step-500"
+	cp -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-600"
 	cp -r "$w2" "$run/step-900"
 	chmod -R u+w "$run"
 }
@@ -120,9 +121,10 @@ like "drop says what it would do" "$("$OPTIMFS" thin --keep-last 1 --drop optim 
        300  * drop     step-300
        400  * drop     step-400
        500  * drop     step-500
+       600  * drop     step-600
        900          -  keep     step-900: one of the last
-5 of 6 checkpoints would lose their optimizer, which frees about * MB; --yes drops it"
-for step in 100 200 300 400 500 900; do
+6 of 7 checkpoints would lose their optimizer, which frees about * MB; --yes drops it"
+for step in 100 200 300 400 500 600 900; do
 	eval "all_$step=$(sum step-$step) model_$step=$(sum step-$step model)"
 	eval "blocks_$step=$(du -sk "$run/step-$step" | cut -f 1)"
 done
@@ -146,7 +148,7 @@ is "the last one is as it was" "$(sum step-900)" "$all_900"
 is "other files stay, the same ones" "$(stat -c %i "$run/step-100/README") $(cat "$run/step-100/tokenizer/vocab.txt" "$run/step-100/link" | tr '\n' ' ')" "$inode words notes "
 is "nothing else is left behind" "$(ls -A "$run" | grep '^\.')" ''
 like "a second time there is nothing to do" "$("$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run")" \
-    "*step-100: has no optimizer*0 of 6 checkpoints lost their optimizer*"
+    "*step-100: has no optimizer*0 of 7 checkpoints lost their optimizer*"
 rm -r "$run"/step-300
 cp -r "$data/pytorch/dcp_fsdp2_multifile_w2/ckpt" "$run/step-300"
 chmod -R u+w "$run/step-300"
@@ -154,30 +156,42 @@ files=$(ls "$run/step-300" | wc -l)
 status "files that held nothing else are removed" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
 ok "there are fewer" test "$(ls "$run/step-300" | wc -l)" -lt "$files"
 status "and the rest is whole" 0 "$OPTIMFS" fsck --data "$run/step-300"
+# A stream from before zip archives.
 rm -r "$run"/step-300
-cp -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
+cp -r "$data/deepspeed/v0.18.5_z3_ws2_nozip/ckpt/global_step3" "$run/step-300"
 chmod -R u+w "$run/step-300"
-status "what cannot be edited would fail" 3 "$OPTIMFS" thin --keep-last 1 --drop optim "$run"
-like "it is not counted" "$(cat "$scratch/out")" \
-    "*failed   step-300: OFS826 *0 of 6 checkpoints would lose their optimizer, *"
 status "what cannot be edited fails" 3 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
-like "and says what to do instead" "$(cat "$scratch/out")" \
-    "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *"
+like "and says what to do instead, and why" "$(cat "$scratch/out")" \
+    "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *cannot be removed from a legacy file*"
 ok "which can be done" "$OPTIMFS" reshard -q --to torch,only=model \
     "$run/step-300" "$scratch/model.pt"
 is "and keeps the model" "$("$OPTIMFS" sum "$scratch/model.pt" model | cut -d ' ' -f 1)" \
     "$(sum step-300 model)"
-ok "it is as it was" diff -r "$data/deepspeed/z3_ws2_two_tags/ckpt/global_step2" "$run/step-300"
+ok "it is as it was" diff -r "$data/deepspeed/v0.18.5_z3_ws2_nozip/ckpt/global_step3" "$run/step-300"
 is "nothing of the attempt is left" "$(ls -A "$run" | grep '^\.')" ''
-# Fused parameters are found by the options of the optimizer.
-rm -r "$run"/step-300
-cp -r "$data/fsdp_dtensor/swiglu_w3/ckpt/iter_0000007" "$run/step-300"
-chmod -R u+w "$run/step-300"
-status "names that the optimizer gives would be lost with it" 3 "$OPTIMFS" thin \
-    --keep-last 1 --drop optim --yes "$run"
-like "which is said" "$(cat "$scratch/out")" \
-    "*failed   step-300: OFS826 * optimfs reshard --to torch,only=model, *"
-ok "it is as it was, too" diff -r "$data/fsdp_dtensor/swiglu_w3/ckpt/iter_0000007" "$run/step-300"
+
+# What the weights, or their names, are in stays.
+stays() { # CHECKPOINT WHAT
+	rm -r "$run"/step-300
+	cp -r "$data/$1" "$run/step-300"
+	chmod -R u+w "$run/step-300"
+	want=$(sum step-300 model) had=$(du -sk "$run/step-300" | cut -f 1)
+	status "$1: it loses its optimizer" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
+	is "$1: but for what the weights need" \
+	    "$("$OPTIMFS" ls -R "$run/step-300" | sed -n 's|^optim/state/.*/\([^/]\)|state \1|p; s|^optim/param_groups/.*|groups|p' | grep . | sort -u | tr '\n' ' ')" "$2"
+	is "$1: its model is what it was" "$(sum step-300 model)" "$want"
+	status "$1: it is whole" 0 "$OPTIMFS" fsck --data "$run/step-300"
+	like "$1: nothing is missing" "$("$OPTIMFS" info "$run/step-300")" "*missing     nothing*"
+	ok "$1: it takes less room" test "$(du -sk "$run/step-300" | cut -f 1)" -lt "$had"
+	like "$1: there is nothing more to drop" "$("$OPTIMFS" thin --keep-last 1 --drop optim "$run")" \
+	    "*step-300: has no optimizer*"
+}
+stays deepspeed/z3_ws4_bf16/ckpt/global_step3 'state fp32 '
+stays deepspeed/z2_ws2_bf16/ckpt_universal 'groups state fp32 '
+stays deepspeed/v0.18.5_z3_ws2_bf16/ckpt_universal 'groups state fp32 state step '
+stays fsdp_dtensor/swiglu_w3/ckpt/iter_0000007 'groups '
+stays fsdp_dtensor/moe_swiglu_w4/ckpt/iter_0000007 'groups '
+stays torch_checkpointing/fsdp2_w2_safetensors/ckpt/step_3 ''
 
 # torch.load with weights_only, its default, knows no POP.
 rm -r "$run"/step-300
@@ -197,12 +211,12 @@ print("EMPTY_DICT" in names, "POP" in names)' "$run/step-300/state.pt")" "True F
 model_sum() { "$OPTIMFS" sum "$run/$1" | cut -d ' ' -f 1; }
 fresh
 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run" >/dev/null
-for step in 100 200 300 400 500; do
+for step in 100 200 300 400 500 600; do
 	eval "model_$step=$(model_sum step-$step)"
 done
 killed() { # NAME
 	bad=
-	for step in 100 200 300 400 500 900; do
+	for step in 100 200 300 400 500 600 900; do
 		eval "all=\$all_$step model=\$model_$step"
 		case $(model_sum step-$step) in
 		"$all") ;;
@@ -241,7 +255,7 @@ if command -v strace >/dev/null && ! sanitized; then
 	while :; do
 		when=$((when + 1))
 		fresh
-		rm -r "$run"/step-[2345]00
+		rm -r "$run"/step-[23456]00
 		strace -f -o "$scratch/trace" -e trace=fsync,fdatasync,syncfs \
 		    -e "inject=fsync,fdatasync,syncfs:error=EIO:when=$when" \
 		    "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run" >/dev/null 2>"$scratch/err"

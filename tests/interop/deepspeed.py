@@ -195,8 +195,11 @@ def job(rank, ranks, port, top, new, steps, weights=None):
     engine, _, _, _ = deepspeed.initialize(
         model=model, optimizer=adam, model_parameters=None,
         config=config(state, stage, dtype, universal))
+    # Without states, stage 3 has its weights from zero_to_fp32.py.
     path, _ = engine.load_checkpoint(weights or top,
-                                     load_module_only=weights is not None)
+                                     load_module_only=weights is not None,
+                                     load_optimizer_states=weights is None or
+                                     universal)
     assert path is not None, "DeepSpeed found nothing to load"
     engine.optimizer.clip_grad = 0.0  # the checkpoint has set it
     for number in range(steps):

@@ -186,4 +186,7 @@ static inline uint64_t ofs_dcp_place(uint64_t *end, uint64_t len)
 	return off;
 }
 
+/* What of the optimizer stays; as in struct ofs_format. */
+const char *const *ofs_dcp_stays(const struct ofs_catalog *cat);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "format/dcp/dcp.h"
 #include "format/dcp/render.h"
 #include "format/dcp/update.h"
@@ -76,6 +77,33 @@ static const struct ofs_view_kind views[] = {
 	{ .name = NULL },
 };
 
+/* Only the options show that fused parameters of Megatron-FSDP, which are stored in
+ * parts, are one. */
+const char *const *ofs_dcp_stays(const struct ofs_catalog *cat)
+{
+	static const char *const options[] = { "optim/param_groups", NULL };
+	bool fused = false, grouped = false;
+
+	for (uint32_t i = 0; i < cat->nentries && !(fused && grouped); i++) {
+		const struct ofs_entry *e = &cat->entries[i];
+		struct ofs_str first, second;
+		const uint32_t *c;
+		uint32_t n;
+
+		if (e->tree == OFS_NONE || e->key != OFS_KEY_FIXED)
+			continue;
+		c = ofs_catalog_components(cat, e->tree, &n);
+		if (n < 2)
+			continue;
+		first = ofs_catalog_string(cat, OFS_PATH_STR(c[0]));
+		second = ofs_catalog_string(cat, OFS_PATH_STR(c[1]));
+		fused |= ofs_str_is(first, "model");
+		grouped |= ofs_str_is(first, "optim") &&
+		    ofs_str_is(second, "param_groups");
+	}
+	return fused && grouped ? options : NULL;
+}
+
 const struct ofs_format ofs_format_dcp = {
 	.name = "dcp",
 	.title = "PyTorch distributed checkpoint (dcp)",
@@ -88,4 +116,5 @@ const struct ofs_format ofs_format_dcp = {
 	.option = option,
 	.render = &ofs_dcp_render,
 	.update = ofs_dcp_update,
+	.stays = ofs_dcp_stays,
 };

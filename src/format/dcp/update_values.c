@@ -3,10 +3,12 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "format/dcp/dcp.h"
 #include "format/dcp/update.h"
 #include "format/torch/update.h"
 #include "layout/archive.h"
@@ -264,17 +266,27 @@ static bool is_optim(struct ofs_str key)
 	return ofs_str_take(&key, "optimizer.");
 }
 
-/* Is all of optim/ removed, and some of it has no key? */
-static bool drops_optim(const struct ofs_dcp_commit *d)
+/* Is it "optimizer.param_to_group_meta...", the options of a parameter? */
+static bool is_option(struct ofs_str key)
+{
+	return is_optim(key) &&
+	    memmem(key.p, key.len, ".param_to_group_meta.", 21) != NULL;
+}
+
+/* Is all of optim/ removed, but for stays, and some of it has no key? */
+static bool drops_optim(const struct ofs_dcp_commit *d,
+    const char *const *stays)
 {
 	for (size_t i = 0; i < d->c->ntasks; i++)
 		if (d->c->task[i].op == OFS_TASK_DROP &&
 		    d->c->task[i].entry->key == OFS_KEY_FIXED)
-			return ofs_commit_drops_optim(d->c);
+			return ofs_commit_drops_optim(d->c, stays);
 	return false;
 }
 
-static int drop_optim(struct ofs_dcp_commit *d, struct optimfs_error *err)
+/* options: those of parameters stay. */
+static int drop_optim(struct ofs_dcp_commit *d, bool options,
+    struct optimfs_error *err)
 {
 	const struct ofs_pickle *doc = d->index.doc;
 
@@ -282,7 +294,7 @@ static int drop_optim(struct ofs_dcp_commit *d, struct optimfs_error *err)
 		struct ofs_str name =
 		    ofs_pk_str(doc, ofs_pk_key(doc, d->index.keys, i));
 
-		if (!is_optim(name))
+		if (!is_optim(name) || (options && is_option(name)))
 			continue;
 		if (ofs_dcp_commit_drop(d, name, err) == -1)
 			return -1;
@@ -316,7 +328,12 @@ static bool was_dropped(const struct ofs_dcp_commit *d,
 		at = &cat->shards[tensor->shard].at;
 	}
 	item = ofs_dcp_commit_around(d, at->object, at->off);
-	return item != OFS_NONE && d->dropped[item];
+	if (item == OFS_NONE || d->dropped[item])
+		return item != OFS_NONE;
+	/* a step of the group, which the tree shows where there are states */
+	return is_option(
+		   ofs_pk_str(d->index.doc, d->index.item[item].fqn)) &&
+	    strncmp(t->change->path, "optim/state/", 12) == 0;
 }
 
 static int drop_key(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
@@ -437,8 +454,10 @@ static int change_one(struct ofs_dcp_commit *d, struct ofs_commit_task *t,
 
 int ofs_dcp_commit_change(struct ofs_dcp_commit *d, struct optimfs_error *err)
 {
+	const char *const *stays = ofs_dcp_stays(d->c->cat);
+
 	if (find_ours(d, err) == -1 ||
-	    (drops_optim(d) && drop_optim(d, err) == -1))
+	    (drops_optim(d, stays) && drop_optim(d, stays != NULL, err) == -1))
 		return -1;
 	for (size_t i = 0; i < d->c->ntasks; i++)
 		if (!d->c->task[i].done && d->ours[i] &&

@@ -126,7 +126,7 @@ static void drop_common_optim(struct ofs_commit *c)
 static int update(struct ofs_commit *c, const struct ofs_part *part,
     struct optimfs_error *err)
 {
-	if (ofs_commit_drops_optim(c))
+	if (ofs_commit_drops_optim(c, NULL))
 		drop_common_optim(c);
 	return ofs_dcp_update(c, part, err);
 }

@@ -324,12 +324,6 @@ static int read_index(struct ofs_catalog *cat, const struct ofs_part *part,
 	return ret;
 }
 
-static bool keeps_optim(const struct ofs_catalog *cat)
-{
-	(void)cat;
-	return true;
-}
-
 const struct ofs_format ofs_format_torch_checkpointing = {
 	.name = "torch_checkpointing",
 	.title = "PyTorch's torch_checkpointing (torch_checkpointing)",
@@ -337,5 +331,4 @@ const struct ofs_format ofs_format_torch_checkpointing = {
 	.trainer = "torch_checkpointing",
 	.read = read_index,
 	.fixed_names = true,
-	.keeps_optim = keeps_optim,
 };

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "format/zero/render.h"
@@ -151,15 +152,17 @@ static const struct ofs_view_kind stages[] = {
 };
 
 /* Stage 3 has its weights in the optimizer's files. */
-static bool keeps_weights(const struct ofs_catalog *cat)
+const char *const *ofs_zero_stays(const struct ofs_catalog *cat)
 {
+	static const char *const weights[] = { "optim/state/*/fp32",
+		"extra/optimizer_state_dict", NULL };
 	struct ofs_zero_name id;
 
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		if (ofs_zero_name(ofs_path_last(cat->objects[i].path), &id) &&
 		    id.kind == OFS_ZERO_MODEL_PART)
-			return true;
-	return false;
+			return weights;
+	return NULL;
 }
 
 static const char *const optim[] = { "extra/optimizer_state_dict", NULL };
@@ -177,14 +180,23 @@ const struct ofs_format ofs_format_deepspeed = {
 	.render = &ofs_zero_render,
 	.update = ofs_zero_update,
 	.optim = optim,
-	.keeps_optim = keeps_weights,
+	.stays = ofs_zero_stays,
 };
 
-/* A universal checkpoint has its weights among the states of the optimizer. */
-static bool keeps_optim(const struct ofs_catalog *cat)
+/* A universal checkpoint has its weights among the states of the optimizer, and its
+ * loaders want the file with the options. There the step of stage 3 is, too. */
+static const char *const *universal_stays(const struct ofs_catalog *cat)
 {
-	(void)cat;
-	return true;
+	static const char *const files[] = { "optim/state/*/fp32",
+		"optim/param_groups", "extra/optimizer_state_dict",
+		"optim/state/*/step", NULL };
+	static const char *const steps[] = { "optim/state/*/fp32",
+		"optim/param_groups", "extra/optimizer_state_dict", NULL };
+
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		if (strcmp(ofs_path_last(cat->objects[i].path), "step.pt") == 0)
+			return steps;
+	return files;
 }
 
 const struct ofs_format ofs_format_universal = {
@@ -199,5 +211,5 @@ const struct ofs_format ofs_format_universal = {
 	.option = ofs_option_crc,
 	.render = &ofs_zero_render,
 	.update = ofs_universal_update,
-	.keeps_optim = keeps_optim,
+	.stays = universal_stays,
 };

@@ -510,6 +510,17 @@ static int check_names(struct ofs_zero *z, size_t stage,
 	return 0;
 }
 
+/* Are there names in its groups? Without the wrapped optimizer, the files of stage 3
+ * have only the weights (docs/formats/deepspeed.md, "Without an optimizer"). */
+static bool has_optimizer(const struct ofs_zero *z)
+{
+	bool has = false;
+
+	for (uint32_t i = 0; i < z->optim.nfiles && !z->by_id; i++)
+		has |= z->rank[i].stage != 3 || z->rank[i].base != OFS_NONE;
+	return has;
+}
+
 static int read_stages(struct ofs_zero *z, size_t n,
     const struct ofs_zero_files *files, struct optimfs_error *err)
 {
@@ -523,8 +534,7 @@ static int read_stages(struct ofs_zero *z, size_t n,
 	for (size_t i = 0; i < n; i++)
 		if (add_column(&z[i], err) == -1)
 			return -1;
-	if ((z[0].optim.nfiles > 0 && !z[0].by_id &&
-		ofs_zero_names(z, err) == -1) ||
+	if ((has_optimizer(&z[0]) && ofs_zero_names(z, err) == -1) ||
 	    ofs_zero_flat(z, err) == -1)
 		return -1;
 	for (size_t i = 0; i < n; i++)

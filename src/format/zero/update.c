@@ -346,8 +346,7 @@ static int put_files(struct column *col)
 		    ((f->id.kind != OFS_ZERO_OPTIM || known == 1) &&
 			put_file(col, f,
 			    f->id.kind == OFS_ZERO_EXPERT_OPTIM ? &by_id
-								: &form) ==
-			    -1))
+								: &form) == -1))
 			return -1;
 	}
 	return 0;
@@ -530,7 +529,8 @@ static int put_columns(struct column *col)
 
 /* Without its optimizer a checkpoint has no files of it, and no param_shapes,
  * which say what is in them: as DeepSpeed writes one that has none, and loads it
- * with load_module_only=True. */
+ * with load_module_only=True. In stage 3 the weights are in these files: they lose
+ * what zero_to_fp32.py, by which DeepSpeed loads them, calls huge and discards. */
 
 static bool is_optim_file(const struct ofs_zero_file *f)
 {
@@ -538,49 +538,83 @@ static bool is_optim_file(const struct ofs_zero_file *f)
 	    f->id.kind == OFS_ZERO_EXPERT_OPTIM;
 }
 
-/* Is the optimizer removed, of which nothing else needs the files? Stage 3 has
- * its weights there. */
+/* The stage 3 of a column, whose weights stay. */
+static bool has_weights(const struct column *col)
+{
+	return !col->universal && ofs_zero_stays(col->c->cat) != NULL;
+}
+
+/* Is all of the optimizer removed that can be? */
 static bool drops_optim(const struct column *col)
 {
 	bool here = false;
 
+	if (col->universal)
+		return false; /* it has a file for each state */
 	for (size_t i = 0; i < col->files->n; i++) {
 		here = here || is_optim_file(&col->files->file[i]);
-		if (col->files->file[i].id.kind == OFS_ZERO_MODEL_PART)
+		if (has_weights(col) &&
+		    col->files->file[i].id.kind == OFS_ZERO_EXPERT_OPTIM)
 			return false;
 	}
-	return here && !col->universal && ofs_commit_drops_optim(col->c);
+	return here &&
+	    ofs_commit_drops_optim(col->c, ofs_zero_stays(col->c->cat));
 }
 
 static bool is_optim(const struct column *col, const struct ofs_commit_task *t)
 {
 	return t->op == OFS_TASK_DROP && !is_elsewhere(col, t) &&
 	    (is_in(col, t, "optim", NULL) ||
-		is_in(col, t, "optimizer_state_dict", NULL));
+		(!has_weights(col) &&
+		    is_in(col, t, "optimizer_state_dict", NULL)));
+}
+
+/* Removes n keys from the files of a kind. Each is the place of a task. */
+static int drop_keys(struct column *col, const struct ofs_commit_path *key,
+    size_t n, enum ofs_zero_kind kind)
+{
+	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
+	size_t done = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < col->c->ntasks && done < n; i++)
+		if (is_optim(col, &col->c->task[i]))
+			col->path[i] = key[done++];
+	for (size_t i = 0; i < col->files->n && ret == 0; i++) {
+		const struct ofs_zero_file *f = &col->files->file[i];
+
+		if (f->id.kind != kind)
+			continue;
+		if (kind == OFS_ZERO_OPTIM)
+			s.rank = rank_of(col->c->cat, f);
+		ret = ofs_torch_commit_file(col->c, f->rel, &s, col->err);
+	}
+	return ret;
 }
 
 /* What files of models have of it: names and shapes, and without ZeRO its state,
- * which in ZeRO is None. Each key is the place of a task. */
-static int drop_keys(struct column *col)
+ * which in ZeRO is None. */
+static int drop_files(struct column *col)
 {
-	static const char *const words[] = { "param_shapes", "optimizer" };
-	struct ofs_key key[2];
-	struct ofs_commit_source s = { .path = col->path, .rank = -1 };
-	size_t n = 0;
-	int ret = 0;
+	struct ofs_key shapes = { ofs_str_of("param_shapes"), 0 },
+		       state = { ofs_str_of("optimizer"), 0 };
+	const struct ofs_commit_path key[] = { { &shapes, 1 }, { &state, 1 } };
 
-	for (size_t i = 0; i < col->c->ntasks && n < 2; i++) {
-		if (!is_optim(col, &col->c->task[i]))
-			continue;
-		key[n] = (struct ofs_key){ ofs_str_of(words[n]), 0 };
-		col->path[i] = (struct ofs_commit_path){ &key[n], 1 };
-		n++;
-	}
-	for (size_t i = 0; i < col->files->n && ret == 0; i++)
-		if (col->files->file[i].id.kind == OFS_ZERO_MODEL)
-			ret = ofs_torch_commit_file(col->c,
-			    col->files->file[i].rel, &s, col->err);
-	return ret;
+	for (size_t i = 0; i < col->files->n; i++)
+		if (is_optim_file(&col->files->file[i]) &&
+		    ofs_commit_remove(col->c, col->files->file[i].rel,
+			col->err) == -1)
+			return -1;
+	return drop_keys(col, key, 2, OFS_ZERO_MODEL);
+}
+
+static int drop_wrapped(struct column *col)
+{
+	struct ofs_key k[] = { { ofs_str_of("optimizer_state_dict"), 0 },
+		{ ofs_str_of("optimizer_state_dict"), 0 } };
+
+	return drop_keys(col, &(struct ofs_commit_path){ k, 2 }, 1,
+	    OFS_ZERO_OPTIM);
 }
 
 static int drop_optim(struct column *col)
@@ -598,15 +632,10 @@ static int drop_optim(struct column *col)
 		    "OFS826 the optimizer of a DeepSpeed checkpoint can only "
 		    "be removed alone: commit the other changes first");
 	c->at_once = true;
-	for (size_t i = 0; i < col->files->n; i++)
-		if (is_optim_file(&col->files->file[i]) &&
-		    ofs_commit_remove(c, col->files->file[i].rel, col->err) ==
-			-1)
-			return -1;
 	col->path = calloc(c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
 		return ofs_no_memory(col->err);
-	ret = drop_keys(col);
+	ret = has_weights(col) ? drop_wrapped(col) : drop_files(col);
 	free(col->path);
 	for (size_t i = 0; i < c->ntasks; i++)
 		if (is_optim(col, &c->task[i]))

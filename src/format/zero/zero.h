@@ -177,4 +177,7 @@ extern const struct ofs_format ofs_format_universal;
 int ofs_universal_read(struct ofs_catalog *cat, const struct ofs_part *part,
     const struct optimfs_options *opt, struct optimfs_error *err);
 
+/* What of the optimizer stays; as in struct ofs_format. */
+const char *const *ofs_zero_stays(const struct ofs_catalog *cat);
+
 #endif
