@@ -45,6 +45,12 @@ if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big
 	is "and is read by a request for each shard, and 2" "$(grep -c . access.log)" 10
 	awk -v most=$(((67108864 + index) * 105 / 100)) '{ n += $10 } END { exit n > most }' access.log
 	tap_result $? "of at most 5 % more bytes than it and the index have"
+	: >access.log
+	is "over TLS it is the same" \
+	    "$(SSL_CERT_FILE=$scratch/cert.pem "$OPTIMFS" cat "$tls/big" $name | cksum)" \
+	    "$("$OPTIMFS" cat www/big $name | cksum)"
+	is "and each of its ranges has a connection" "$(awk '/distcp HTTP.1.1" 206/ { print $NF }' \
+	    access.log | sort -u | grep -c .)" 8
 	rm -r www/big
 	# one that is longer than what is read at once
 	"$mk" -n 1 -s 40960,1024 -r 2 www/long
@@ -76,7 +82,7 @@ if [ -x "$mk" ] && "$mk" -n 800 -s 4096,8192 -t bfloat16 -r 8 -S rows -e www/big
 	is "after what comes before it" "$(stat -c %s part)" $((64 << 20))
 	rm -r www/long copy part
 else
-	skip 15 "mkdcp is not built, or the disk has no room"
+	skip 17 "mkdcp is not built, or the disk has no room"
 fi
 
 # an object that is replaced while it is read

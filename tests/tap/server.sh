@@ -10,7 +10,8 @@
 #   start_nginx DIRECTORY    starts nginx; sets $plain, its address (/html/ lists as HTML,
 #                            all else as JSON), and $tls, that with TLS and HTTP/2, by the
 #                            certificate $scratch/cert.pem; requests are in
-#                            $scratch/access.log. 1: it cannot be started, for $why
+#                            $scratch/access.log, with the number of the connection
+#                            at the end. 1: it cannot be started, for $why
 #   stop_nginx
 
 requires python3
@@ -64,7 +65,9 @@ print(*[x.getsockname()[1] for x in s])')
 		error_log $scratch/nginx.log;
 		events {}
 		http {
-			access_log $scratch/access.log;
+			log_format numbered '\$remote_addr - \$remote_user [\$time_local] "\$request" '
+			    '\$status \$body_bytes_sent "-" "-" \$connection';
+			access_log $scratch/access.log numbered;
 			client_body_temp_path $scratch/t1; proxy_temp_path $scratch/t2;
 			fastcgi_temp_path $scratch/t3; uwsgi_temp_path $scratch/t4;
 			scgi_temp_path $scratch/t5;

@@ -16,6 +16,8 @@
 #define CONNECTIONS 64
 /* One processor receives about 2 GB/s, and less with TLS. */
 #define THREADS 4
+/* Bytes that are worth a connection. The first of an index are not. */
+#define LONG ((UINT64_C(1) << 20) + 1)
 /* Less than this many bytes a second is silence. */
 #define SLOWEST   1000L
 #define REDIRECTS 5L
@@ -209,6 +211,15 @@ static void limit_time(const struct transfer *t, unsigned timeout)
 	curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_TIME, (long)timeout);
 }
 
+/* Small requests share a connection of HTTP/2. What is long gets one of its own:
+ * a single one is slower than a network, by its window and the losses that all on
+ * it wait for. */
+static long version_of(const struct ofs_http_request *q)
+{
+	return q->n >= LONG || q->nsend >= LONG ? CURL_HTTP_VERSION_1_1
+						: CURL_HTTP_VERSION_2TLS;
+}
+
 static bool prepare(const struct ofs_http_module *m, struct transfer *t)
 {
 	const struct ofs_http_request *q = t->q;
@@ -230,8 +241,7 @@ static bool prepare(const struct ofs_http_module *m, struct transfer *t)
 	curl_easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, take_body);
 	curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
 	curl_easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
-	curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION,
-	    (long)CURL_HTTP_VERSION_2TLS);
+	curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION, version_of(q));
 	curl_easy_setopt(t->easy, CURLOPT_BUFFERSIZE, 256L << 10);
 	if (ca != NULL)
 		curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca);

@@ -29,7 +29,7 @@ struct ofs_http_module;
 
 struct ofs_http_config {
 	unsigned timeout; /* seconds that a server may be silent; 0: no limit */
-	unsigned connections; /* to one server, if it has no HTTP/2 */
+	unsigned connections; /* to one server */
 	const char *agent;
 };
 
