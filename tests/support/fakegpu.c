@@ -176,7 +176,7 @@ static bool step_message(struct message *m)
 }
 
 struct fake_op {
-	enum { OP_COPY, OP_PLACE, OP_GROUP, OP_MARK } kind;
+	enum { OP_COPY, OP_PLACE, OP_GROUP, OP_MARK, OP_WAIT } kind;
 	void *dst;
 	void *src; /* our copy of host memory */
 	size_t n;
@@ -185,7 +185,8 @@ struct fake_op {
 	TAILQ_HEAD(, message) messages;
 	ncclComm_t comm;
 	bool hangs;
-	struct CUevent_st *mark;
+	struct CUevent_st *mark; /* to reach, or to wait for */
+	unsigned asked;          /* that it waits for */
 	TAILQ_ENTRY(fake_op) next;
 };
 struct CUstream_st {
@@ -275,7 +276,11 @@ static void run(cudaStream_t s)
 			place(op);
 		else if (op->kind == OP_MARK)
 			reach(op->mark);
+		else if (op->kind == OP_WAIT)
+			run(op->mark->stream);
 		else if (!step_group(op))
+			return;
+		if (op->kind == OP_WAIT && op->mark->reached < op->asked)
 			return;
 		end_op(s, op);
 	}
@@ -445,6 +450,16 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 	e->stream = s;
 	e->asked++;
 	add_op(s, OP_MARK)->mark = e;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+	struct fake_op *op = add_op(s, OP_WAIT);
+
+	(void)flags;
+	op->mark = e;
+	op->asked = e->asked;
 	return cudaSuccess;
 }
 

@@ -41,7 +41,7 @@ static void finish(struct ofs_gpu_work *work, const struct optimfs_error *err)
 /* Fails all transfers and aborts the communicator. */
 static void hang_up(struct ofs_gpu *g, const struct optimfs_error *err)
 {
-	struct ofs_gpu_work *work = g->transfer.work;
+	unsigned n = g->nflights;
 
 	pthread_mutex_lock(&g->lock);
 	if (g->connected || !g->failed)
@@ -49,10 +49,9 @@ static void hang_up(struct ofs_gpu *g, const struct optimfs_error *err)
 	g->connected = false;
 	pthread_mutex_unlock(&g->lock);
 	nccl_comm_abort(g);
-	g->transfer.work = NULL;
-	g->transfer.stage = STAGE_IDLE;
-	if (work != NULL)
-		finish(work, err);
+	g->nflights = 0;
+	for (unsigned i = 0; i < n; i++)
+		finish(nccl_flight(g, i)->work, err);
 }
 
 static void fail_placing(struct ofs_gpu *g, const struct optimfs_error *err)
@@ -132,16 +131,17 @@ static bool step_layout(struct ofs_gpu *g)
 
 static bool step_transfer(struct ofs_gpu *g)
 {
-	struct ofs_gpu_work *work = g->transfer.work;
 	struct optimfs_error err;
 	int ret;
 
-	if (work == NULL)
+	if (g->nflights == 0)
 		return false;
 	ret = nccl_comm_poll(g, &err);
 	if (ret == 1) {
-		g->transfer.work = NULL;
-		g->transfer.stage = STAGE_IDLE;
+		struct ofs_gpu_work *work = nccl_flight(g, 0)->work;
+
+		g->flight++;
+		g->nflights--;
 		laid_out(g, work);
 	} else if (ret == -1) {
 		lose(g, &err);
@@ -159,7 +159,7 @@ static struct ofs_gpu_work *take(struct ofs_gpu *g)
 		bool goes = travels(work);
 
 		if (g->failed || (goes && !g->connected) || !goes ||
-		    (work->sequence == g->sequence && g->transfer.work == NULL))
+		    (work->sequence == g->sequence && nccl_comm_ready(g)))
 			break;
 	}
 	if (work != NULL)
@@ -177,9 +177,10 @@ static void begin(struct ofs_gpu *g, struct ofs_gpu_work *work)
 	}
 	g->sequence++;
 	g->waiting_since = 0;
-	g->transfer.work = work;
-	if (nccl_comm_start(g, work, &err) == -1)
+	if (nccl_comm_start(g, work, &err) == -1) {
+		finish(work, &err);
 		lose(g, &err);
+	}
 }
 
 /* Watches for a missing sequence number: its participant has gone. */
@@ -189,7 +190,7 @@ static void watch_sequence(struct ofs_gpu *g)
 	bool waiting;
 
 	pthread_mutex_lock(&g->lock);
-	waiting = g->queue != NULL && g->connected && g->transfer.work == NULL;
+	waiting = g->queue != NULL && g->connected && g->nflights == 0;
 	pthread_mutex_unlock(&g->lock);
 	if (!waiting)
 		g->waiting_since = 0;
@@ -275,7 +276,7 @@ static bool obey(struct ofs_gpu *g)
 static void rest(struct ofs_gpu *g)
 {
 	static const struct timespec pause = { .tv_nsec = REST_NS };
-	bool busy = g->transfer.work != NULL || g->layout.work != NULL;
+	bool busy = g->nflights > 0 || g->layout.work != NULL;
 
 	if (busy) {
 		nanosleep(&pause, NULL);

@@ -15,8 +15,8 @@
 #include "cluster/gpu/module.h"
 
 /* One thread makes all calls of CUDA and NCCL: a state machine that polls while
- * anything is in progress. At most one transfer and one layout are in progress,
- * each on its own stream. */
+ * anything is in progress. Some transfers and one layout are in progress, transfers
+ * on one stream and the layout on another. */
 enum nccl_stage {
 	STAGE_IDLE,
 	STAGE_STARTING, /* NCCL has not put it on the stream yet */
@@ -25,10 +25,15 @@ enum nccl_stage {
 struct nccl_engine {
 	cudaStream_t stream;
 	cudaEvent_t event;
+	cudaEvent_t uploaded; /* of a transfer: what is sent is on the GPU */
 	struct ofs_gpu_work *work;
 	enum nccl_stage stage;
 	int64_t deadline; /* ms; INT64_MAX: none */
 };
+
+/* NCCL works on one after the other, but the host does not have to see the end of
+ * one before it starts the next. */
+enum { NCCL_FLIGHTS = 4 };
 
 /* Operations other than transfers, for which the caller waits. */
 enum nccl_order { ORDER_NONE, ORDER_NAME, ORDER_CONNECT, ORDER_CLOSE };
@@ -53,7 +58,14 @@ struct ofs_gpu {
 	uint8_t *sending; /* a block for each stage */
 	struct ofs_gpu_run *runs,
 	    *pinned_runs; /* OFS_GPU_RUNS; on the GPU and in memory */
-	struct nccl_engine transfer, layout;
+	/* Transfers in progress, in the order of their numbers, of which the last
+	 * may not be on the stream yet: [flight, flight + nflights). All have
+	 * the same stream. */
+	struct nccl_engine transfer[NCCL_FLIGHTS];
+	uint64_t flight;
+	unsigned nflights;
+	struct nccl_engine layout;
+	cudaStream_t upload; /* during transfers */
 	ncclComm_t comm;
 	struct nccl_abort *abort; /* NULL: not started */
 	bool stuck; /* NCCL may still use the memory, so it is not freed */
@@ -98,10 +110,22 @@ int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
 void nccl_comm_abort(struct ofs_gpu *g);
 /* Waits for the abort, for the time limit of a transfer; then g is stuck. */
 void nccl_comm_aborted(struct ofs_gpu *g);
+/* A transfer in progress, the first (0) or a later one. */
+static inline struct nccl_engine *nccl_flight(struct ofs_gpu *g, unsigned i)
+{
+	return &g->transfer[(g->flight + i) % NCCL_FLIGHTS];
+}
+/* Can another one be started? */
+static inline bool nccl_comm_ready(struct ofs_gpu *g)
+{
+	return g->nflights == 0 ||
+	    (g->nflights < NCCL_FLIGHTS &&
+		nccl_flight(g, g->nflights - 1)->stage != STAGE_STARTING);
+}
 /* Starts the transfers of work. */
 int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);
-/* Polls the transfer: 0: in progress, 1: done. */
+/* Polls the transfers: 1: the first is done; 0: it is in progress. */
 int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err);
 
 /* nccl_layout.c: the kernel's part. */

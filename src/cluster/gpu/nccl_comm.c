@@ -82,13 +82,22 @@ static ncclResult_t exchange(struct ofs_gpu *g)
 		if (i == g->rank)
 			continue;
 		r = ncclSend(g->sending, 1, ncclUint8, i, g->comm,
-		    g->transfer.stream);
+		    g->transfer->stream);
 		if (under_way(r))
 			r = ncclRecv(g->blocks + i, 1, ncclUint8, i, g->comm,
-			    g->transfer.stream);
+			    g->transfer->stream);
 	}
 	end = ncclGroupEnd();
 	return under_way(r) ? end : r;
+}
+
+static void begun(struct ofs_gpu *g, struct ofs_gpu_work *work)
+{
+	struct nccl_engine *t = nccl_flight(g, g->nflights++);
+
+	t->work = work;
+	t->stage = STAGE_STARTING;
+	t->deadline = nccl_deadline(g);
 }
 
 static int connect_pairs(struct ofs_gpu *g, struct optimfs_error *err)
@@ -102,11 +111,10 @@ static int connect_pairs(struct ofs_gpu *g, struct optimfs_error *err)
 	r = exchange(g);
 	if (!under_way(r))
 		return fail(err, r, "connecting");
-	g->transfer.stage = STAGE_STARTING;
-	g->transfer.deadline = nccl_deadline(g);
+	begun(g, NULL);
 	while ((ret = nccl_comm_poll(g, err)) == 0)
 		nanosleep(&pause, NULL);
-	g->transfer.stage = STAGE_IDLE;
+	g->nflights = 0;
 	return ret == 1 ? 0 : -1;
 }
 
@@ -192,9 +200,11 @@ void nccl_comm_aborted(struct ofs_gpu *g)
 	}
 }
 
-/* Copies the bytes to send to their block on the GPU. */
+/* Copies the bytes to send to their block on the GPU, while earlier transfers go
+ * on. */
 static cudaError_t upload(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 {
+	const struct nccl_engine *next = nccl_flight(g, g->nflights);
 	cudaError_t e = cudaSuccess;
 
 	for (uint32_t i = 0; i < work->nsends && e == cudaSuccess; i++) {
@@ -202,14 +212,18 @@ static cudaError_t upload(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 
 		e = cudaMemcpyAsync(g->sending + send->stage * OFS_GPU_BLOCK,
 		    g->stage[send->stage], send->len, cudaMemcpyHostToDevice,
-		    g->transfer.stream);
+		    g->upload);
 	}
-	return e;
+	if (e == cudaSuccess)
+		e = cudaEventRecord(next->uploaded, g->upload);
+	return e == cudaSuccess
+	    ? cudaStreamWaitEvent(next->stream, next->uploaded, 0)
+	    : e;
 }
 
 static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 {
-	cudaStream_t stream = g->transfer.stream;
+	cudaStream_t stream = g->transfer->stream;
 	ncclResult_t r = ncclSuccess, end;
 
 	ncclGroupStart();
@@ -238,25 +252,27 @@ int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
 	r = enqueue(g, work);
 	if (!under_way(r))
 		return fail(err, r, "sending and receiving");
-	g->transfer.work = work;
-	g->transfer.stage = STAGE_STARTING;
-	g->transfer.deadline = nccl_deadline(g);
+	begun(g, work);
 	return 0;
 }
 
+/* NCCL says of the communicator what is true of the last transfer. */
 int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err)
 {
-	struct nccl_engine *t = &g->transfer;
-	int ret = look(g, t->deadline, "sending and receiving", err);
+	struct nccl_engine *first = nccl_flight(g, 0),
+			   *last = nccl_flight(g, g->nflights - 1);
+	int ret = look(g, first->deadline, "sending and receiving", err);
 	cudaError_t e;
 
-	if (ret != 1)
-		return ret;
-	if (t->stage == STAGE_STARTING) {
-		e = cudaEventRecord(t->event, t->stream);
+	if (ret == -1)
+		return -1;
+	if (ret == 1 && last->stage == STAGE_STARTING) {
+		e = cudaEventRecord(last->event, last->stream);
 		if (e != cudaSuccess)
 			return nccl_cuda_fail(err, e, "an event");
-		t->stage = STAGE_RUNNING;
+		last->stage = STAGE_RUNNING;
 	}
-	return nccl_reached(t->event, err, "a transfer");
+	return first->stage == STAGE_RUNNING
+	    ? nccl_reached(first->event, err, "a transfer")
+	    : 0;
 }

@@ -73,6 +73,11 @@ static int pick(struct ofs_gpu *g, char device[64], struct optimfs_error *err)
 	    g->device, cudaGetErrorString(e));
 }
 
+static cudaError_t make_event(cudaEvent_t *e)
+{
+	return cudaEventCreateWithFlags(e, cudaEventDisableTiming);
+}
+
 static cudaError_t make_engine(struct nccl_engine *e)
 {
 	cudaError_t ret =
@@ -80,7 +85,22 @@ static cudaError_t make_engine(struct nccl_engine *e)
 
 	if (ret != cudaSuccess)
 		return ret;
-	return cudaEventCreateWithFlags(&e->event, cudaEventDisableTiming);
+	return make_event(&e->event);
+}
+
+static cudaError_t make_transfers(struct ofs_gpu *g)
+{
+	cudaError_t e = make_engine(&g->transfer[0]);
+
+	for (unsigned i = 1; i < NCCL_FLIGHTS && e == cudaSuccess; i++) {
+		g->transfer[i].stream = g->transfer[0].stream;
+		e = make_event(&g->transfer[i].event);
+	}
+	for (unsigned i = 0; i < NCCL_FLIGHTS && e == cudaSuccess; i++)
+		e = make_event(&g->transfer[i].uploaded);
+	return e == cudaSuccess
+	    ? cudaStreamCreateWithFlags(&g->upload, cudaStreamNonBlocking)
+	    : e;
 }
 
 static int allocate(struct ofs_gpu *g, struct optimfs_error *err)
@@ -143,7 +163,7 @@ int nccl_device_open(struct ofs_gpu *g, char device[64],
 
 	if (pick(g, device, err) == -1)
 		return -1;
-	e = make_engine(&g->transfer);
+	e = make_transfers(g);
 	if (e == cudaSuccess)
 		e = make_engine(&g->layout);
 	if (e != cudaSuccess)
@@ -157,6 +177,8 @@ static void free_engine(struct nccl_engine *e)
 {
 	if (e->event != NULL)
 		cudaEventDestroy(e->event);
+	if (e->uploaded != NULL)
+		cudaEventDestroy(e->uploaded);
 	if (e->stream != NULL)
 		cudaStreamDestroy(e->stream);
 }
@@ -174,5 +196,11 @@ void nccl_device_close(struct ofs_gpu *g)
 	cudaFree(g->sending);
 	cudaFree(g->blocks);
 	free_engine(&g->layout);
-	free_engine(&g->transfer);
+	for (unsigned i = NCCL_FLIGHTS - 1; i > 0; i--) {
+		g->transfer[i].stream = NULL; /* that of the first */
+		free_engine(&g->transfer[i]);
+	}
+	free_engine(&g->transfer[0]);
+	if (g->upload != NULL)
+		cudaStreamDestroy(g->upload);
 }
