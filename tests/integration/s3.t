@@ -168,6 +168,15 @@ is "a model on the Hub is what it is in files" \
     "$(sum hf://pytorch/dcp_fsdp2_w4@v1/ckpt)" "$want"
 is "so is a file" "$(sum hf://pytorch/torchsave_full@v1/ckpt/state.pt)" \
     "$(sum "$data/pytorch/torchsave_full/ckpt/state.pt")"
+asked >/dev/null
+is "one in several parts is read" "$(sum hf://pytorch/torchsave_full@v1/ckpt/state.pt)" "$(sum "$data/pytorch/torchsave_full/ckpt/state.pt")"
+n=$(grep -c "^GET /hub/.*/resolve/" "$requests") k=$(grep -c "^GET /elsewhere/" "$requests")
+[ "$n" -lt "$k" ]
+tap_result $? "where a file is, is asked once" || diag "$n and $k requests"
+is "and again when the answer has expired" \
+    "$(HF_ENDPOINT=$server/expires/hub sum hf://pytorch/torchsave_full@v1/ckpt/state.pt)" \
+    "$(sum "$data/pytorch/torchsave_full/ckpt/state.pt")"
+is "which takes a request more" "$(grep -c "^GET /expires/hub/.*/resolve/" "$requests")" $((n + 1))
 not_ok "a revision that does not exist is an error" "$OPTIMFS" info \
     hf://pytorch/dcp_fsdp2_w4@v2/ckpt
 like "and the error says so" "$(cat "$scratch/err")" "*OFS923*no such repository*HF_TOKEN*"

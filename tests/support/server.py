@@ -80,6 +80,7 @@ FAULTS = {
     'claims': {'status': 200},     # the same, as a range that is much longer
     'untold': {},                  # listings of S3 that do not say how they go on
     'payer': {},                   # of S3, to whom says that he pays
+    'expires': {},                 # of the Hub: where files are, every second time
     'older': {},                   # an index of another state than the listing has
     'wrong': {'shift': 1},         # another range
     'cut': {'send': cut},
@@ -342,8 +343,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if parts[2:4] != ['resolve', SHA]:
                 return self.answer(404)
             port = self.server.server_address[1]
-            return self.answer(302, [('Location', 'http://localhost:%d/elsewhere/%s' % (
-                port, urllib.parse.quote('/'.join(parts[:2] + parts[4:]))))])
+            return self.answer(302, [('Location', 'http://localhost:%d/%selsewhere/%s' % (
+                port, fault + '/' if fault else '', urllib.parse.quote('/'.join(parts[:2] + parts[4:]))))])
         repo = self.root.joinpath(*parts[2:4])
         if not repo.is_dir() or parts[1] != 'models':
             return self.answer(404)
@@ -365,6 +366,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Where the files of the Hub are, which gets no token."""
         if self.headers.get('Authorization') is not None:
             return self.answer(400)
+        if fault == 'expires' and self.count(self.path) % 2 == 0:
+            return self.answer(403)
         return self.send_file(self.root.joinpath(*parts), wanted, fault)
 
     def send_file(self, file, wanted, fault):

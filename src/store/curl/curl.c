@@ -291,10 +291,11 @@ static void keep_result(struct transfer *t, CURLcode code)
 {
 	struct ofs_http_request *q = t->q;
 	const char *url = NULL;
-	long status = 0;
+	long status = 0, redirects = 0;
 	size_t n;
 
 	if (t->easy != NULL) {
+		curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_COUNT, &redirects);
 		curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
 		curl_easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &url);
 	}
@@ -302,6 +303,7 @@ static void keep_result(struct transfer *t, CURLcode code)
 	q->end = end_of(t, code);
 	n = url == NULL ? 0 : strlen(url);
 	q->is_dir = n > 0 && url[n - 1] == '/';
+	q->location = redirects > 0 && n > 0 ? strdup(url) : NULL;
 	snprintf(q->why, sizeof(q->why), "%.200s%.54s",
 	    t->why[0] != '\0' ? t->why : curl_easy_strerror(code),
 	    strstr(t->why, "wrong version number") != NULL
@@ -396,6 +398,7 @@ static void enqueue(struct ofs_http_module *m, struct transfer *t)
 
 	t->q->status = 0;
 	t->q->got = 0;
+	t->q->location = NULL;
 	t->q->headers.limit = OFS_HTTP_HEADERS_MAX;
 	w->load++;
 	TAILQ_INSERT_TAIL(&w->waiting, t, next);

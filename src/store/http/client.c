@@ -104,6 +104,58 @@ const struct ofs_http *ofs_http_client(const struct ofs_http_limits *limits,
 	return h;
 }
 
+/* Where files are that are always redirected to the same place: the addresses of
+ * the Hub, each of which would otherwise be asked for every range, and which counts
+ * what it is asked. A place that does not have the file any more, because the
+ * signature in it has expired, is forgotten. */
+#define PLACES 256
+
+static struct {
+	char *url, *where;
+} places[PLACES];
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t slot_of(const char *url)
+{
+	uint64_t h = 5381;
+
+	while (*url != '\0')
+		h = h * 33 + (unsigned char)*url++;
+	return (size_t)(h % PLACES);
+}
+
+/* malloc'ed; NULL: it is not known. */
+static char *place_of(const char *url)
+{
+	size_t i = slot_of(url);
+	char *where = NULL;
+
+	pthread_mutex_lock(&places_lock);
+	if (places[i].url != NULL && strcmp(places[i].url, url) == 0)
+		where = strdup(places[i].where);
+	pthread_mutex_unlock(&places_lock);
+	return where;
+}
+
+/* where is not the caller's any more; NULL: it is forgotten. */
+static void set_place(const char *url, char *where)
+{
+	size_t i = slot_of(url);
+	char *copy = where == NULL ? NULL : strdup(url);
+
+	pthread_mutex_lock(&places_lock);
+	if (copy != NULL ||
+	    (places[i].url != NULL && strcmp(places[i].url, url) == 0)) {
+		free(places[i].url);
+		free(places[i].where);
+		places[i].url = copy;
+		places[i].where = copy == NULL ? NULL : where;
+	}
+	if (copy == NULL)
+		free(where);
+	pthread_mutex_unlock(&places_lock);
+}
+
 /* A request on its way, perhaps not for the first time. */
 struct attempt {
 	const struct ofs_http *h;
@@ -113,17 +165,28 @@ struct attempt {
 	char match[200], accept[200];
 	uint64_t have; /* bytes of g that have come */
 	bool again, renewed;
+	char *place; /* that is asked in place of the URL; NULL: the URL is */
 };
+
+/* Of listings each page has its own. */
+static bool has_place(const struct ofs_http_get *g)
+{
+	return g->n > 0 && g->login != NULL && g->login->stable;
+}
 
 static void ask(struct attempt *a)
 {
+	/* no token for a place that the server has named */
+	static const struct ofs_http_login nobody = { .redirects = true };
 	struct ofs_http_get *g = a->g;
 	size_t n = 0;
 
+	free(a->place);
+	a->place = has_place(g) ? place_of(g->url) : NULL;
 	a->q = (struct ofs_http_request){
-		.url = g->url,
+		.url = a->place != NULL ? a->place : g->url,
 		.header = a->header,
-		.login = g->login,
+		.login = a->place != NULL ? &nobody : g->login,
 		.signer = g->login == NULL || g->login->signer == NULL
 		    ? NULL
 		    : g->login->signer(),
@@ -309,6 +372,23 @@ static int judge_content(struct attempt *a, struct optimfs_error *err)
 					  : no_answer(a, EIO, a->q.why, err);
 }
 
+/* Remembers where it was, or forgets that. */
+static int judge_place(struct attempt *a, struct optimfs_error *err)
+{
+	bool good = a->q.status == 200 || a->q.status == 206;
+
+	if (good && a->q.location != NULL && has_place(a->g)) {
+		set_place(a->g->url, a->q.location);
+		a->q.location = NULL;
+	}
+	free(a->q.location);
+	a->q.location = NULL;
+	if (good || a->place == NULL)
+		return 0;
+	set_place(a->g->url, NULL);
+	return no_answer(a, EIO, "it is not where it was", err);
+}
+
 static int judge(struct attempt *a, struct optimfs_error *err)
 {
 	struct ofs_http_get *g = a->g;
@@ -317,6 +397,8 @@ static int judge(struct attempt *a, struct optimfs_error *err)
 	ofs_http_headers(q->headers.data, q->headers.len,
 	    ofs_now_ns() / 1000000000, &g->answer);
 	g->answer.is_dir = q->is_dir;
+	if (judge_place(a, err) == 1)
+		return 1;
 	if (q->end == OFS_HTTP_REFUSED) {
 		no_answer(a, EIO, q->why, err);
 		return -1;
@@ -487,6 +569,8 @@ int ofs_http_get(const struct ofs_http *h, struct ofs_http_counters *count,
 	}
 	if (a != NULL && todo != NULL && n > 0)
 		repeat(h, todo, n, count);
+	for (size_t i = 0; a != NULL && i < n; i++)
+		free(a[i].place);
 	free(a);
 	free(todo);
 	for (size_t i = 0; i < n; i++)

@@ -232,7 +232,7 @@ static int hub_open(struct ofs_http_site *s, const struct ofs_url *url,
 		return optimfs_fail(err, EINVAL,
 		    "OFS920 %s: give hf://ORGANISATION/MODEL[@REVISION][/PATH]",
 		    s->shown);
-	s->login = (struct ofs_http_login){ .redirects = true };
+	s->login = (struct ofs_http_login){ .redirects = true, .stable = true };
 	if (token[0] != '\0')
 		s->login.bearer = token;
 	s->pinned = true;

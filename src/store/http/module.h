@@ -55,6 +55,9 @@ struct ofs_http_login {
 	const char *(*missing)(void);
 	const char *ca;      /* file of certificates to trust; NULL: as usual */
 	bool requester_pays; /* signed requests say that whoever asks pays */
+	/* A redirection is to the same bytes each time, and can be used again,
+	 * without a token. The module does not use it. */
+	bool stable;
 };
 
 enum ofs_http_end {
@@ -90,6 +93,7 @@ struct ofs_http_request {
 	struct ofs_buf headers; /* of the last answer, as they came */
 	struct ofs_buf body;    /* of others, and with n 0, up to its limit */
 	bool is_dir;            /* the URL that answered ends in a slash */
+	char *location;         /* that URL, malloc'ed, if it is another one */
 	char why[256];
 
 	void *priv; /* of the module */
