@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/io.h"
 #include "base/memory.h"
 #include "base/sys.h"
+#include "base/xxh3.h"
 #include "overlay/overlay_impl.h"
 
 static struct ofs_overlay_file *file_new(uint32_t index,
@@ -341,7 +341,7 @@ static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	r.num[0] = f->id;
 	r.num[1] = off;
 	r.num[2] = n;
-	r.num[3] = XXH64(buf, n, 0);
+	r.num[3] = XXH3_64bits(buf, n);
 	if (ofs_overlay_record(o, &r, err) == -1 ||
 	    ofs_ranges_add(&f->written, off, off + n, err) == -1)
 		return ofs_overlay_file_lose(f, off, off + n, err);

@@ -141,7 +141,7 @@ enum ofs_overlay_record {
 	OFS_REC_REMOVE,    /* a */
 	OFS_REC_RENAME,    /* a -> b, as ofs_overlay_rename */
 	OFS_REC_DATA,      /* bytes of a are in data/<0> */
-	OFS_REC_WRITE,     /* data/<0>: 2 bytes at 1, hash 3 */
+	OFS_REC_WRITE,     /* data/<0>: 2 bytes at 1, XXH3 3 */
 	OFS_REC_SIZE,      /* data/<0>: is 1 bytes long, extended with zeros */
 	OFS_REC_SYNC,      /* data/<0>: writes so far are on disk */
 	OFS_REC_TEXT,      /* the text of a is b */

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/memory.h"
+#include "base/xxh3.h"
 #include "overlay/overlay_impl.h"
 
 /* Bytes that were not synced before a power failure: valid only if their
@@ -266,19 +266,19 @@ static int replay_one(void *ctx, const struct ofs_record *r,
 static bool is_there(struct ofs_overlay_file *f, const struct doubt *d,
     uint8_t *buf, size_t cap)
 {
-	XXH64_state_t *state = XXH64_createState();
+	XXH3_state_t *state = XXH3_createState();
 	uint64_t done = 0;
-	bool same = state != NULL && XXH64_reset(state, 0) == XXH_OK;
+	bool same = state != NULL && XXH3_64bits_reset(state) == XXH_OK;
 
 	while (same && done < d->len) {
 		size_t n = d->len - done < cap ? d->len - done : cap;
 
 		same = ofs_pread_all(f->fd, buf, n, d->off + done, NULL) == 0 &&
-		    XXH64_update(state, buf, n) == XXH_OK;
+		    XXH3_64bits_update(state, buf, n) == XXH_OK;
 		done += n;
 	}
-	same = same && XXH64_digest(state) == d->hash;
-	XXH64_freeState(state);
+	same = same && XXH3_64bits_digest(state) == d->hash;
+	XXH3_freeState(state);
 	return same;
 }
 

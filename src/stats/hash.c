@@ -5,12 +5,9 @@
 #include "stats/hash.h"
 
 #include <stdlib.h>
-#include <xxhash.h>
-#ifdef HAVE_XXH_X86DISPATCH
-# include <xxh_x86dispatch.h> /* XXH3 for this CPU */
-#endif
 
 #include "base/memory.h"
+#include "base/xxh3.h"
 
 struct ofs_stats_hash {
 	XXH3_state_t *state;
