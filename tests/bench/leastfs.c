@@ -20,6 +20,7 @@
 
 static const char usage[] =
     "usage: leastfs [options] MOUNTPOINT SHARD...\n"
+    "       leastfs -w DIRECTORY MOUNTPOINT\n"
     "Show the bytes of the shards as files of equal length in one directory, "
     "named as\n"
     "ckbench's touch names them, until it is unmounted. It talks to the kernel "
@@ -29,13 +30,15 @@ static const char usage[] =
     "  -b N  bytes of each [an equal share of all]\n"
     "  -s N  the files take N bytes of each shard in turn [all of it]\n"
     "  -d    direct: around the kernel's cache\n"
-    "  -a    assemble each file in memory when it is opened, if permitted\n";
+    "  -a    assemble each file in memory when it is opened, if permitted\n"
+    "  -w D  show an empty directory; what is created in it is created in D\n";
 
 /* Files have nodes 2 to files + 1, and directory offsets are nodes. */
 #define ROOT        FUSE_ROOT_ID
 #define FIRST       2
 #define FOREVER     1e9
 #define MAX_THREADS 8
+#define MOST_MADE   65536
 
 static struct {
 	struct ofs_passthrough pt; /* first, as passthrough.h demands */
@@ -47,7 +50,11 @@ static struct {
 	int memory;           /* directory of assembled files */
 	char *room;           /* of all buffers */
 	_Atomic bool *stored; /* files that the kernel has */
-} fs = { .nfiles = 1 };
+	/* -w: of the root, and of node FIRST + i */
+	int into, made[MOST_MADE];
+	ino_t ino[MOST_MADE];
+	atomic_uint nmade;
+} fs = { .nfiles = 1, .into = -1 };
 
 static _Thread_local char *buffer; /* of OFS_MAX_READ bytes */
 
@@ -255,6 +262,115 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t node, size_t size,
 	fuse_reply_buf(req, buffer, len);
 }
 
+/* --- what is created -------------------------------------------------------- */
+
+static int descriptor(fuse_ino_t node)
+{
+	return node == ROOT ? fs.into : fs.made[node - FIRST];
+}
+
+static void make_getattr(fuse_req_t req, fuse_ino_t node,
+    struct fuse_file_info *fi)
+{
+	struct stat st;
+
+	(void)fi;
+	if (fstat(descriptor(node), &st) == -1) {
+		fuse_reply_err(req, errno);
+		return;
+	}
+	st.st_ino = node;
+	st.st_blksize = OFS_MAX_READ;
+	fuse_reply_attr(req, &st, FOREVER);
+}
+
+static void make_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr,
+    int which, struct fuse_file_info *fi)
+{
+	if ((which & FUSE_SET_ATTR_MODE) != 0)
+		(void)fchmod(descriptor(node), attr->st_mode & 07777);
+	make_getattr(req, node, fi);
+}
+
+static void fill_entry(struct fuse_entry_param *e, unsigned i)
+{
+	e->ino = e->attr.st_ino = FIRST + i;
+	e->attr.st_blksize = OFS_MAX_READ;
+	e->attr_timeout = e->entry_timeout = FOREVER;
+}
+
+static void make_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fuse_entry_param e = { 0 };
+	unsigned n = atomic_load(&fs.nmade), i = 0;
+
+	if (fstatat(descriptor(parent), name, &e.attr, 0) == -1) {
+		fuse_reply_err(req, errno);
+		return;
+	}
+	while (i < n && fs.ino[i] != e.attr.st_ino)
+		i++;
+	fill_entry(&e, i);
+	if (i == n)
+		fuse_reply_err(req, ENOENT);
+	else
+		fuse_reply_entry(req, &e);
+}
+
+/* False: failed, and answered. */
+static bool made(fuse_req_t req, int fd, struct fuse_entry_param *e)
+{
+	unsigned i = atomic_load(&fs.nmade);
+
+	*e = (struct fuse_entry_param){ 0 };
+	if (fd == -1 || i == MOST_MADE || fstat(fd, &e->attr) == -1) {
+		fuse_reply_err(req, fd == -1 ? errno : ENFILE);
+		return false;
+	}
+	fs.made[i] = fd;
+	fs.ino[i] = e->attr.st_ino;
+	atomic_store(&fs.nmade, i + 1); /* nobody else creates anything */
+	fill_entry(e, i);
+	return true;
+}
+
+static void make_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
+    mode_t mode)
+{
+	struct fuse_entry_param e;
+	int dir = descriptor(parent), fd = -1;
+
+	if (mkdirat(dir, name, mode) == 0)
+		fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (made(req, fd, &e))
+		fuse_reply_entry(req, &e);
+}
+
+static void make_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+    mode_t mode, struct fuse_file_info *fi)
+{
+	struct fuse_entry_param e;
+	int fd = openat(descriptor(parent), name,
+	    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+
+	if (!made(req, fd, &e))
+		return;
+	fi->direct_io = 1; /* as optimfs, for who only writes */
+	fuse_reply_create(req, &e, fi);
+}
+
+static void make_write(fuse_req_t req, fuse_ino_t node, const char *buf,
+    size_t len, off_t off, struct fuse_file_info *fi)
+{
+	ssize_t n = pwrite(descriptor(node), buf, len, off);
+
+	(void)fi;
+	if (n == -1)
+		fuse_reply_err(req, errno);
+	else
+		fuse_reply_write(req, (size_t)n);
+}
+
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
@@ -277,7 +393,24 @@ static const struct fuse_lowlevel_ops ops = {
 	.readdirplus = op_readdirplus,
 };
 
+static const struct fuse_lowlevel_ops make_ops = {
+	.init = op_init,
+	.lookup = make_lookup,
+	.getattr = make_getattr,
+	.setattr = make_setattr,
+	.mkdir = make_mkdir,
+	.create = make_create,
+	.write = make_write,
+	.release = op_release,
+};
+
 /* --- the session ----------------------------------------------------------- */
+
+/* Called when the session ends. */
+static void ended(void *unused)
+{
+	(void)unused;
+}
 
 /* Called by each thread before it takes requests. */
 static int begin(void *unused, struct optimfs_error *err)
@@ -293,12 +426,16 @@ static void mount_on(const char *point)
 {
 	char name[] = "leastfs", flag[] = "-o";
 	char options[] = "ro,nosuid,nodev,noexec,max_read=1048576";
+	bool rw = fs.into != -1;
 	char *argv[] = { name, flag, options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
 	struct optimfs_error err;
 
 	ofs_passthrough_init(&fs.pt);
-	fs.se = fuse_session_new(&args, &ops, sizeof(ops), &fs);
+	if (rw)
+		options[1] = 'w';
+	fs.se =
+	    fuse_session_new(&args, rw ? &make_ops : &ops, sizeof(ops), &fs);
 	if (fs.se == NULL || fuse_session_mount(fs.se, point) != 0 ||
 	    ofs_passthrough_attach(&fs.pt, fs.se, fs.assemble, &err) == -1)
 		die("cannot mount on %s", point);
@@ -340,6 +477,7 @@ static void serve(void)
 		.threads = n < MAX_THREADS ? (unsigned)n : MAX_THREADS,
 		.devices = ofs_passthrough_devices(&fs.pt),
 		.begin = begin,
+		.ended = ended,
 	};
 	struct ofs_loop *loop;
 	struct optimfs_error err;
@@ -358,7 +496,7 @@ int main(int argc, char **argv)
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "n:b:s:da")) != -1)
+	while ((opt = getopt(argc, argv, "n:b:s:daw:")) != -1)
 		switch (opt) {
 		case 'n':
 			fs.nfiles = strtoull(optarg, NULL, 10);
@@ -375,16 +513,23 @@ int main(int argc, char **argv)
 		case 'a':
 			fs.assemble = true;
 			break;
+		case 'w':
+			fs.into = open(optarg, O_RDONLY | O_DIRECTORY);
+			if (fs.into == -1)
+				die("%s: %s", optarg, strerror(errno));
+			break;
 		default:
 			fputs(usage, stderr);
 			return 2;
 		}
-	if (argc - optind < 2 || fs.nfiles == 0) {
+	if ((fs.into == -1 ? argc - optind < 2 : argc - optind != 1) ||
+	    fs.nfiles == 0) {
 		fputs(usage, stderr);
 		return 2;
 	}
 	fs.nshards = (uint64_t)(argc - optind - 1);
-	open_shards(argv + optind + 1);
+	if (fs.into == -1)
+		open_shards(argv + optind + 1);
 	mount_on(argv[optind]);
 	serve();
 	fuse_session_destroy(fs.se);
