@@ -4,6 +4,7 @@
 
 #include "journal/publish.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -250,6 +251,34 @@ int ofs_publish_again(struct ofs_publish *p, const char *rel, const char *like,
 	if (ofs_sys_link(p->stage, kept, p->new, rel) == -1)
 		return 0;
 	return add_there(p, rel, like, err) == -1 ? -1 : 1;
+}
+
+/* What was taken has a name in new/, too. */
+uint64_t ofs_publish_kept(const struct ofs_publish *p, bool drop_unused)
+{
+	int fd = p->source == NULL
+	    ? -1
+	    : openat(p->stage, OFS_PUBLISH_FINISHED,
+		  O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *dir = fd == -1 ? NULL : fdopendir(fd);
+	uint64_t bytes = 0;
+	struct dirent *d;
+	struct stat st;
+
+	if (dir == NULL && fd != -1)
+		close(fd);
+	while (dir != NULL && (d = readdir(dir)) != NULL) {
+		if (fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == -1 ||
+		    !S_ISREG(st.st_mode))
+			continue;
+		if (drop_unused && st.st_nlink == 1)
+			(void)ofs_sys_unlink(fd, d->d_name);
+		else
+			bytes += (uint64_t)st.st_size;
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return bytes;
 }
 
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,

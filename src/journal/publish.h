@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "optimfs/error.h"
 
@@ -61,6 +62,9 @@ void ofs_publish_finished(const struct ofs_publish *p, const char *rel,
  * key: 1. 0: there is none. */
 int ofs_publish_again(struct ofs_publish *p, const char *rel, const char *like,
     const char *key, struct optimfs_error *err);
+/* The bytes of what commits that were killed have finished; after drop_unused, of
+ * what ofs_publish_again has taken: the others are removed. */
+uint64_t ofs_publish_kept(const struct ofs_publish *p, bool drop_unused);
 /* Removes rel once the new generation, which does not need it, is durable. */
 int ofs_publish_remove(struct ofs_publish *p, const char *rel,
     struct optimfs_error *err);

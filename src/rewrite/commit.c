@@ -132,7 +132,9 @@ static int check_room(struct ofs_commit *c, struct optimfs_error *err)
 	if (fstatvfs(c->job->stage, &st) == -1)
 		return optimfs_fail(err, errno, "OFS821 %s: %m",
 		    c->job->source);
-	left = (uint64_t)st.f_bavail * st.f_frsize;
+	/* what an earlier commit has finished is used, or makes room */
+	left = (uint64_t)st.f_bavail * st.f_frsize +
+	    ofs_publish_kept(c->publish, false);
 	if (need == 0 || need + need / 20 <= left)
 		return 0;
 	return optimfs_fail(err, ENOSPC,

@@ -299,6 +299,7 @@ static int create(struct writing *w, bool late, struct optimfs_error *err)
 		    create_one(w, i, err) == -1)
 			return -1;
 	}
+	ofs_publish_kept(c->publish, true);
 	return ofs_engine_cut(&w->engine, err);
 }
 
