@@ -444,7 +444,8 @@ static enum MHD_Result get_if(struct request *r, struct sending *s)
 		    "the file has changed\n");
 	}
 	if (none != NULL && ofs_server_matches(none, r->tag)) {
-		struct MHD_Response *empty = text("");
+		struct MHD_Response *empty = MHD_create_response_from_buffer(0,
+		    (void *)(uintptr_t)"", MHD_RESPMEM_PERSISTENT);
 
 		if (empty != NULL)
 			describe(r, empty);
@@ -594,15 +595,18 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c,
 	static bool begun;
 	struct request r = { .http = cls, .c = c, .url = url };
 	enum MHD_Result ret;
+	bool reads;
 
 	(void)version;
 	(void)upload;
-	/* an answer to the first call for a request would end the connection */
-	if (*state == NULL) {
+	r.head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+	reads = r.head || strcmp(method, MHD_HTTP_METHOD_GET) == 0;
+	/* an answer to the first call for a request ends the connection, and spares
+	 * its body */
+	if (*state == NULL && reads) {
 		*state = &begun;
 		return MHD_YES;
 	}
-	r.head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
 	if (*nupload != 0)
 		return MHD_NO;
 	if (r.http->at->token[0] != '\0' ? !has_token(&r) : !is_local(&r))
@@ -611,7 +615,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c,
 		    : refuse(&r, MHD_HTTP_FORBIDDEN,
 			  "without a token only 127.0.0.1 and localhost are "
 			  "answered: start optimfs serve with --token-file\n");
-	if (!r.head && strcmp(method, MHD_HTTP_METHOD_GET) != 0)
+	if (!reads)
 		return refuse(&r, MHD_HTTP_METHOD_NOT_ALLOWED,
 		    "a checkpoint is read only\n");
 	ret = get(&r);

@@ -109,6 +109,10 @@ like "there is no way out of the tree" \
 like "nor a name with a zero" \
     "$(http "$url" raw 'GET /model%00 HTTP/1.0\r\n\r\n')" "HTTP/1.? 400*"
 like "nothing can be written" "$(get "$tensor" method:DELETE)" "405*"
+like "also not with a body" "$(get "$tensor" method:POST body:x)" "405*read only*"
+is "what has not changed has one type" \
+    "$(get "$tensor" 'If-None-Match:*' | sed -n '1p; s/^Content-Type: //p' | tr '\n' ' ')" \
+    "304 application/octet-stream "
 like "a page of another server cannot read it" "$(get "" Host:example.org)" "403*"
 for junk in '\x16\x03\x01\x02' 'GET' 'GET / HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-' \
     'GET / HTTP/9.9\r\n\r\n' '\r\n\r\n\r\n' 'PUT / HTTP/1.0\r\nContent-Length: 99\r\n\r\nx'; do

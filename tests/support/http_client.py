@@ -12,7 +12,7 @@ conn = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
 
 
 def get(path, **headers):
-    conn.request(headers.pop("method", "GET"), path, headers=headers)
+    conn.request(headers.pop("method", "GET"), path, headers.pop("body", None), headers)
     answer = conn.getresponse()
     return answer, answer.read()
 
