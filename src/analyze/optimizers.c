@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "naming/file_name.h"
@@ -37,8 +38,8 @@ static size_t optimizer_of(const char *path, const char *dir, bool several)
 	return (size_t)(p - path);
 }
 
-/* Does the path exist? A single optimizer has optim/state, each of several has
- * optim/NAME/state, where NAME may also be "state". */
+/* Does the path exist? A single optimizer has optim/state or optim/param_groups,
+ * each of several has optim/NAME/state, where NAME is neither. */
 static bool is_there(struct optimfs *fs, struct ofs_optimizers *s,
     const char *path)
 {
@@ -53,16 +54,15 @@ static bool is_there(struct optimfs *fs, struct ofs_optimizers *s,
 static bool has_several(struct optimfs *fs, struct ofs_optimizers *s)
 {
 	return !is_there(fs, s, "optim/param_groups") &&
-	    (!is_there(fs, s, "optim/state") ||
-		is_there(fs, s, "optim/state/state"));
+	    !is_there(fs, s, "optim/state");
 }
 
 /* An unreadable text counts as absent. */
 static char *text_of(struct optimfs *fs, struct ofs_optimizers *s,
-    const struct ofs_file_info *f)
+    const struct ofs_file_info *f, size_t *len)
 {
 	struct optimfs_error err = { 0 };
-	char *text = ofs_text_of(fs, f->node, &err);
+	char *text = ofs_text_of(fs, f->node, len, &err);
 
 	s->no_memory |= text == NULL && err.code == ENOMEM;
 	return text;
@@ -71,7 +71,7 @@ static char *text_of(struct optimfs *fs, struct ofs_optimizers *s,
 static double number_of(struct optimfs *fs, struct ofs_optimizers *s,
     const struct ofs_file_info *f)
 {
-	char *text = text_of(fs, s, f), *end;
+	char *text = text_of(fs, s, f, NULL), *end;
 	double v = NAN;
 
 	if (text != NULL) {
@@ -87,7 +87,7 @@ static double number_of(struct optimfs *fs, struct ofs_optimizers *s,
 static void betas_of(struct optimfs *fs, struct ofs_optimizers *s,
     const struct ofs_file_info *f, double beta[2])
 {
-	char *text = text_of(fs, s, f);
+	char *text = text_of(fs, s, f, NULL);
 
 	if (text == NULL || sscanf(text, "[%lf, %lf]", &beta[0], &beta[1]) != 2)
 		beta[0] = beta[1] = NAN;
@@ -112,18 +112,50 @@ static int add_member(struct ofs_optimizers *s, const char *group,
 	return 0;
 }
 
+static int add_lines(struct ofs_optimizers *s, const char *group,
+    size_t optimizer, const char *text, size_t len, struct optimfs_error *err)
+{
+	const char *p = text, *end = text + len, *line;
+	int ret = 0;
+
+	for (; p < end && ret == 0; p = line + 1) {
+		line = memchr(p, '\n', (size_t)(end - p));
+		if (line == NULL)
+			line = end;
+		ret =
+		    add_member(s, group, optimizer, p, (size_t)(line - p), err);
+	}
+	return ret;
+}
+
+/* Names with newlines are in a JSON list. Adds nothing if it is none. */
+static int add_list(struct ofs_optimizers *s, const char *group,
+    size_t optimizer, const char *text, size_t len, struct optimfs_error *err)
+{
+	struct optimfs_error none;
+	struct ofs_json j;
+	int ret = 0;
+
+	ofs_json_init(&j, text, (uint32_t)len);
+	if (ofs_json_next(&j, &none) == OFS_JSON_ARRAY)
+		while (ret == 0 && ofs_json_next(&j, &none) == OFS_JSON_STRING)
+			ret = add_member(s, group, optimizer, j.str.p,
+			    j.str.len, err);
+	ofs_json_fini(&j);
+	return ret;
+}
+
 static int add_members(struct optimfs *fs, struct ofs_optimizers *s,
     const struct ofs_file_info *f, size_t optimizer, struct optimfs_error *err)
 {
-	char *text = text_of(fs, s, f), *p = text;
+	size_t len = 0, had = s->nmembers;
+	char *text = text_of(fs, s, f, &len);
 	int ret = 0;
 
-	while (p != NULL && *p != '\0' && ret == 0) {
-		size_t n = strcspn(p, "\n");
-
-		ret = add_member(s, f->path, optimizer, p, n, err);
-		p += n + (p[n] == '\n');
-	}
+	if (text != NULL && *text == '[' && memchr(text, '\n', len) == NULL)
+		ret = add_list(s, f->path, optimizer, text, len, err);
+	if (text != NULL && ret == 0 && s->nmembers == had)
+		ret = add_lines(s, f->path, optimizer, text, len, err);
 	s->lists |= text != NULL;
 	free(text);
 	return ret;

@@ -396,16 +396,6 @@ static void add_optim(struct ofs_summary *s, uint32_t dir, const char *name)
 	find_step(s, o);
 }
 
-/* Is optim/state one of several optimizers, called "state"? */
-static bool is_name(const struct ofs_summary *s, uint32_t optim)
-{
-	uint32_t dir = child(s, optim, "state");
-
-	return child(s, optim, "param_groups") == OFS_NONE &&
-	    (child(s, dir, "state") != OFS_NONE ||
-		child(s, dir, "param_groups") != OFS_NONE);
-}
-
 static void find_optims(struct ofs_summary *s)
 {
 	const struct ofs_tree_node *node = s->snap->tree.node;
@@ -413,8 +403,8 @@ static void find_optims(struct ofs_summary *s)
 
 	if (dir == OFS_NONE)
 		return;
-	if (!is_name(s, dir))
-		add_optim(s, dir, NULL);
+	/* none of several is called state or param_groups */
+	add_optim(s, dir, NULL);
 	if (s->noptims > 0)
 		return;
 	for (uint32_t i = 0; i < node[dir].nchild; i++)

@@ -15,7 +15,8 @@
 /* The longest text that is asked for: a list of parameters. */
 #define TEXT_MAX (64u << 20)
 
-char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err)
+char *ofs_text_of(struct optimfs *fs, uint64_t node, size_t *len,
+    struct optimfs_error *err)
 {
 	struct optimfs_file *f;
 	char *text = NULL;
@@ -32,9 +33,12 @@ char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err)
 		ofs_no_memory(err);
 	if (text != NULL) {
 		n = optimfs_file_read(f, text, size, 0, err);
-		if (n >= 0)
-			text[n > 0 && text[n - 1] == '\n' ? n - 1 : n] = '\0';
-		else {
+		if (n >= 0) {
+			n -= n > 0 && text[n - 1] == '\n';
+			text[n] = '\0';
+			if (len != NULL)
+				*len = (size_t)n;
+		} else {
 			free(text);
 			text = NULL;
 		}

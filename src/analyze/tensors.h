@@ -41,7 +41,8 @@ static inline bool ofs_is_tensor(const struct ofs_file_info *f)
 }
 
 /* The text of a small file without its last newline, NUL-terminated and
- * malloc'ed. */
-char *ofs_text_of(struct optimfs *fs, uint64_t node, struct optimfs_error *err);
+ * malloc'ed; *len, which may be NULL, is its length. */
+char *ofs_text_of(struct optimfs *fs, uint64_t node, size_t *len,
+    struct optimfs_error *err);
 
 #endif

@@ -5,6 +5,9 @@
 #include "text/id_names.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+#include "base/json_write.h"
 
 const struct ofs_id_names *ofs_id_names_of(const struct ofs_catalog *cat,
     const struct ofs_entry *e)
@@ -50,6 +53,41 @@ bool ofs_id_of_name(const struct ofs_catalog *cat,
 	return false;
 }
 
+static bool has_newline(const struct ofs_catalog *cat,
+    const struct ofs_id_names *names, const struct ofs_pickle *doc,
+    uint32_t list)
+{
+	struct ofs_str name;
+
+	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++)
+		if (ofs_id_name(cat, names, doc, ofs_pk_item(doc, list, i),
+			&name) &&
+		    memchr(name.p, '\n', name.len) != NULL)
+			return true;
+	return false;
+}
+
+/* As a list of such strings is shown (ofs_text_fits_lines). */
+static bool put_list(const struct ofs_catalog *cat,
+    const struct ofs_id_names *names, const struct ofs_pickle *doc,
+    uint32_t list, struct ofs_buf *out)
+{
+	for (uint32_t i = 0; i < ofs_pk_len(doc, list); i++) {
+		uint32_t item = ofs_pk_item(doc, list, i);
+		struct ofs_str name;
+		int64_t id = 0;
+
+		ofs_buf_puts(out, i == 0 ? "[" : ", ");
+		ofs_pk_int(doc, item, &id);
+		if (ofs_id_name(cat, names, doc, item, &name))
+			ofs_json_quote(out, name.p, name.len);
+		else
+			ofs_buf_printf(out, "\"%" PRId64 "\"", id);
+	}
+	ofs_buf_puts(out, "]\n");
+	return true;
+}
+
 bool ofs_id_names_put(const struct ofs_catalog *cat,
     const struct ofs_id_names *names, const struct ofs_pickle *doc,
     uint32_t list, struct ofs_buf *out)
@@ -62,6 +100,8 @@ bool ofs_id_names_put(const struct ofs_catalog *cat,
 	for (uint32_t i = 0; i < n; i++)
 		if (!ofs_pk_int(doc, ofs_pk_item(doc, list, i), &id))
 			return false;
+	if (has_newline(cat, names, doc, list))
+		return put_list(cat, names, doc, list, out);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t item = ofs_pk_item(doc, list, i);
 		struct ofs_str name;
