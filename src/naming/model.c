@@ -454,6 +454,18 @@ static bool extra_state(struct ofs_str s)
 	    ofs_str_ends(s, "._extra_state");
 }
 
+/* Is it a tensor of a kind that cannot be read, such as quantized weights? */
+static bool is_other_tensor(const struct naming *c, uint32_t entry)
+{
+	const struct ofs_entry *e = &c->cat->entries[entry];
+	uint32_t error;
+
+	if (e->kind != OFS_ENTRY_ITEM)
+		return false;
+	error = c->cat->items[e->ref].error;
+	return error != OFS_NONE && c->cat->notes[error].number == 533;
+}
+
 bool ofs_naming_in_model(const struct naming *c, uint32_t entry,
     struct naming_rest *rest)
 {
@@ -476,7 +488,8 @@ bool ofs_naming_in_model(const struct naming *c, uint32_t entry,
 	if (n != 1)
 		return false;
 	if (m->kind == MODEL_TOP)
-		return is_tensor(c, entry) || extra_state(s);
+		return is_tensor(c, entry) || is_other_tensor(c, entry) ||
+		    extra_state(s);
 	if (!ofs_str_take(&s, m->prefix))
 		return false;
 	rest->text = s;

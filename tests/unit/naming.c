@@ -131,6 +131,7 @@ static void add_line(struct ofs_catalog *cat, const struct line *l)
 {
 	struct ofs_item item = { .error = OFS_NONE };
 	struct ofs_entry e = { .tree = OFS_NONE };
+	struct optimfs_error why = { 0 };
 
 	e.path = path_of(cat, l->source);
 	if (l->kind[0] == 't' || l->kind[0] == 'f') {
@@ -142,6 +143,10 @@ static void add_line(struct ofs_catalog *cat, const struct line *l)
 		e.kind = OFS_ENTRY_VALUE;
 		e.ref = value_of(cat, l->kind);
 	} else {
+		if (l->kind[0] == 'q') {
+			optimfs_fail(&why, EOPNOTSUPP, "OFS533 a subclass");
+			item.error = ofs_catalog_error(cat, &why, NULL);
+		}
 		e.kind = OFS_ENTRY_ITEM;
 		e.ref = ofs_catalog_item(cat, &item, NULL);
 	}
@@ -306,6 +311,10 @@ static void producers(void)
 	    "i dataloader|dp_rank_0 = extra/dataloader/dp_rank_0\n"
 	    "t train_state|step = extra/train_state/step\n"
 	    "i lin._extra_state = model/lin._extra_state\n");
+	check("quantized weights of a kind that cannot be read",
+	    "t3 lin.bias = model/lin.bias\n"
+	    "q lin.weight = model/lin.weight\n"
+	    "i step = extra/step\n");
 	check("Lightning, sharded checkpoint",
 	    "t3 model|layer.bias = model/layer.bias\n"
 	    "t3 optimizer_0|state|layer.bias|exp_avg = "
