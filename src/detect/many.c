@@ -457,7 +457,8 @@ static bool is_one_of(const char *name, size_t *at, size_t *digits,
 	*total = strtoul(of + 4, &end, 10);
 	return *digits > 0 && *digits < 10 && *total > 1 &&
 	    *total <= SHARDS_MAX &&
-	    (strcmp(end, ".safetensors") == 0 || strcmp(end, ".bin") == 0);
+	    (strcmp(end, ".safetensors") == 0 || strcmp(end, ".bin") == 0 ||
+		strcmp(end, ".pt") == 0 || strcmp(end, ".pth") == 0);
 }
 
 /* The name of another file of a series. */

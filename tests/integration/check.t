@@ -86,6 +86,10 @@ cp "$TOP_SRCDIR"/tests/data/delta/slime_xxh3/ckpt/deltas/weight_v000004/model.sa
 status "of files without an index a missing one is no sound checkpoint" 1 "$OPTIMFS" check "$scratch/unlisted"
 like "it is named" "$(cat "$scratch/out")" \
     '*OFS661 model-00002-of-00002.safetensors is missing*'
+mkdir "$scratch/unlisted-pt"
+python3 "$TOP_SRCDIR/tests/support/opaque.py" --names "$scratch/unlisted-pt/model-00001-of-00002.pt"
+status "the same of files of torch.save" 1 "$OPTIMFS" check "$scratch/unlisted-pt"
+like "its name" "$(cat "$scratch/out")" '*OFS661 model-00002-of-00002.pt is missing*'
 cp -r "$four" "$scratch/two" && chmod -R u+w "$scratch/two"
 for moment in exp_avg exp_avg_sq; do
 	python3 "$TOP_SRCDIR/tests/support/payload.py" "$scratch/two" $state/$moment 2 nan 5 >/dev/null

@@ -41,7 +41,10 @@
 #
 # opaque.py --integers FILE: writes a model whose parameters are called 0 and 1,
 # the state of an optimizer that numbers them the other way round, and dicts
-# with integers as keys.
+# with integers and other objects as keys, and empty dicts.
+#
+# opaque.py --names FILE [groups]: writes a list of optimizers for parameters that
+# are called param_groups and "a<newline>b", with or without groups that list them.
 #
 # opaque.py --print FILE: prints its object, each tensor as T.
 #
@@ -345,7 +348,18 @@ if sys.argv[1] == "--integers":
                   "param_groups": [{"lr": 1, "params": [0, 1],
                                     "param_names": ["1", "0"]}]},
         "sched": {"milestones": collections.Counter({30: 1, -60: 2}),
-                  "7": {7: {"8": 8}}}})
+                  "7": {7: {"8": 8}}},
+        "plain": {2.5: 1, None: 2, False: 3, (1, "a, b"): {}, (-1e300,): 5,
+                  (): 6, "(2,)": 7, "state": {}}})
+    sys.exit()
+if sys.argv[1] == "--names":
+    t = Tensor(1., 2., shape=(2,))
+    names = ["param_groups", "a\nb"]
+    optim = {"state": {name: {"exp_avg": t} for name in names}}
+    if len(sys.argv) > 3:
+        optim["param_groups"] = [{"lr": 1, "params": names}]
+        optim = [optim, optim]
+    write(sys.argv[2], {"model": dict.fromkeys(names, t), "optim": optim})
     sys.exit()
 if sys.argv[1] == "--lists":
     t = Tensor(.5)
