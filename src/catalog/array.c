@@ -13,7 +13,7 @@
 /* Indexes have 32 bits without OFS_NONE; those of strings share a word with
  * the flags of a component. */
 #define MAX_INDEX   (OFS_NONE - 1)
-#define MAX_STRS    (OFS_PATH_INT - 1)
+#define MAX_STRS    (OFS_PATH_PLAIN - 1)
 #define MAX_OBJECTS (1u << 20)
 #define MAX_SHARDS  (1u << 26)
 #define MAX_TENSORS (1u << 24)

@@ -194,8 +194,9 @@ struct ofs_tensor {
 /* What a shard has of the elements of another one, of a tensor of the catalog:
  * to view, the storage is these elements in C order of their box. */
 struct ofs_derived_part {
-	struct ofs_shard of; /* a derived shard, which is all that is computed */
-	uint32_t tensor;     /* whose shard it is */
+	struct ofs_shard
+	    of;          /* a derived shard, which is all that is computed */
+	uint32_t tensor; /* whose shard it is */
 	struct ofs_view view;
 };
 
@@ -309,12 +310,13 @@ struct ofs_alias {
 
 /* A component of a path: the index of a string, and flags: it is the index of
  * an item instead of a key; and that of a tuple instead of a list; or it is a
- * key that is an integer, as in {30: 1}, instead of a string. */
+ * key that is no string, as in {30: 1}, {None: 1} and {(2, 'a'): 1}, but what
+ * Python reads in its text. */
 #define OFS_PATH_INDEX  0x80000000u
 #define OFS_PATH_TUPLE  0x40000000u
-#define OFS_PATH_INT    0x20000000u
+#define OFS_PATH_PLAIN  0x20000000u
 #define OFS_PATH_FLAGS  (OFS_PATH_INDEX | OFS_PATH_TUPLE)
-#define OFS_PATH_STR(c) ((c) & ~(OFS_PATH_FLAGS | OFS_PATH_INT))
+#define OFS_PATH_STR(c) ((c) & ~(OFS_PATH_FLAGS | OFS_PATH_PLAIN))
 /* The most components that a part of a checkpoint prepends to its paths. */
 #define OFS_PART_PREFIX 4
 

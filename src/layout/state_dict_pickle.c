@@ -12,6 +12,7 @@
 #include "layout/optim_groups.h"
 #include "layout/state_dict.h"
 #include "plan/cast.h"
+#include "text/key.h"
 
 void ofs_state_pickler_init(struct ofs_state_pickler *p,
     const struct ofs_state *s, const struct ofs_render *from,
@@ -135,15 +136,6 @@ static int put_id(struct ofs_state_pickler *p, uint32_t optim,
 	return 0;
 }
 
-/* The integer that a key was in its source (OFS_PATH_INT). */
-static int64_t integer(struct ofs_str key)
-{
-	char text[24];
-
-	snprintf(text, sizeof(text), "%.*s", OFS_STR_ARGS(key, 20));
-	return strtoll(text, NULL, 10);
-}
-
 static int put_key(struct ofs_state_pickler *p, uint32_t node)
 {
 	uint32_t up = p->s->node[node].parent, v;
@@ -155,8 +147,8 @@ static int put_key(struct ofs_state_pickler *p, uint32_t node)
 		return put_id(p, p->s->node[up].parent, key);
 	if (p->s->node[up].numbers && ofs_str_number(key, &v))
 		ofs_pkw_int(&p->w, v);
-	else if ((p->s->node[node].key & OFS_PATH_INT) != 0)
-		ofs_pkw_int(&p->w, integer(key));
+	else if ((p->s->node[node].key & OFS_PATH_PLAIN) != 0)
+		ofs_torch_key_put(&p->w, key);
 	else
 		ofs_pkw_str(&p->w, key.p, key.len);
 	return 0;

@@ -145,7 +145,7 @@ struct naming_key ofs_naming_key(const struct naming *c, uint32_t entry)
 	struct naming_rest rest;
 	struct ofs_str text;
 	struct split s;
-	uint32_t w;
+	uint32_t w, number;
 
 	if (c->slot[entry].root == OFS_NONE)
 		return key;
@@ -160,7 +160,8 @@ struct naming_key ofs_naming_key(const struct naming *c, uint32_t entry)
 		key.id.s = ofs_catalog_string(c->cat, rest.c[1]);
 		key.id.str = OFS_PATH_STR(rest.c[1]);
 		key.integer = key.kind == NAMING_STATE &&
-		    (rest.c[1] & OFS_PATH_INT) != 0;
+		    (rest.c[1] & OFS_PATH_PLAIN) != 0 &&
+		    ofs_str_number(key.id.s, &number);
 		key.more = rest.c + 2;
 		key.nmore = rest.n - 2;
 		return key;

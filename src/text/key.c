@@ -5,8 +5,12 @@
 #include "text/key.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/dtype.h"
+#include "base/str.h"
 
 /* More items than a file name could hold. */
 #define MAX_ITEMS 64
@@ -115,4 +119,97 @@ void ofs_torch_key(const struct ofs_pickle *doc, uint32_t node,
 		put_tuple(doc, node, position, out);
 	else
 		put_other(doc, node, position, out);
+}
+
+static bool is_plain_item(const struct ofs_pickle *doc, uint32_t node)
+{
+	struct ofs_str s;
+
+	switch (ofs_pk_kind(doc, node)) {
+	case OFS_PK_INT:
+	case OFS_PK_FLOAT:
+	case OFS_PK_BOOL:
+	case OFS_PK_NONE:
+		return true;
+	case OFS_PK_STR:
+		/* it is quoted as it is */
+		s = ofs_pk_str(doc, node);
+		return memchr(s.p, '\'', s.len) == NULL;
+	default:
+		return false;
+	}
+}
+
+bool ofs_torch_key_is_plain(const struct ofs_pickle *doc, uint32_t node)
+{
+	uint32_t n;
+
+	if (ofs_pk_kind(doc, node) == OFS_PK_STR)
+		return false;
+	if (ofs_pk_kind(doc, node) != OFS_PK_TUPLE)
+		return is_plain_item(doc, node);
+	n = ofs_pk_len(doc, node);
+	for (uint32_t i = 0; i < n; i++)
+		if (!is_plain_item(doc, ofs_pk_item(doc, node, i)))
+			return false;
+	return n <= MAX_ITEMS;
+}
+
+/* The item at the start of text, which a comma or the bracket ends. */
+static struct ofs_str first_item(struct ofs_str text)
+{
+	const char *end = NULL;
+
+	if (text.len > 0 && *text.p == '\'') {
+		end = memchr(text.p + 1, '\'', text.len - 1);
+		return (struct ofs_str){ text.p,
+			end == NULL ? text.len : (uint32_t)(end + 1 - text.p) };
+	}
+	for (uint32_t i = 0; i < text.len; i++)
+		if (text.p[i] == ',' || text.p[i] == ')')
+			return (struct ofs_str){ text.p, i };
+	return text;
+}
+
+static void put_item(struct ofs_pkw *w, struct ofs_str s)
+{
+	char text[80];
+
+	snprintf(text, sizeof(text), "%.*s", OFS_STR_ARGS(s, 79));
+	if (text[0] == '\'')
+		ofs_pkw_str(w, s.p + 1, s.len < 2 ? 0 : s.len - 2);
+	else if (ofs_str_is(s, "None"))
+		ofs_pkw_op(w, OFS_PKW_NONE);
+	else if (ofs_str_is(s, "True") || ofs_str_is(s, "False"))
+		ofs_pkw_op(w, text[0] == 'T' ? OFS_PKW_TRUE : OFS_PKW_FALSE);
+	else if (strpbrk(text, ".enN") != NULL) /* 1e+20, NaN, Infinity */
+		ofs_pkw_float(w, strtod(text, NULL));
+	else
+		ofs_pkw_int(w, strtoll(text, NULL, 10));
+}
+
+void ofs_torch_key_put(struct ofs_pkw *w, struct ofs_str text)
+{
+	struct ofs_str item[MAX_ITEMS];
+	size_t n = 0;
+
+	if (text.len == 0 || *text.p != '(') {
+		put_item(w, text);
+		return;
+	}
+	text = (struct ofs_str){ text.p + 1, text.len - 1 };
+	while (n < MAX_ITEMS && text.len > 0 && *text.p != ')') {
+		uint32_t skip;
+
+		item[n] = first_item(text);
+		skip = item[n++].len;
+		while (skip < text.len &&
+		    (text.p[skip] == ',' || text.p[skip] == ' '))
+			skip++;
+		text = (struct ofs_str){ text.p + skip, text.len - skip };
+	}
+	ofs_pkw_tuple_open(w, n);
+	for (size_t i = 0; i < n; i++)
+		put_item(w, item[i]);
+	ofs_pkw_tuple_close(w, n);
 }

@@ -201,13 +201,30 @@ for i in "01":
 	    "$("$OPTIMFS" show integers.pt optim/state/1/exp_avg | tail -n 1)" '[3. 4.]'
 	status "reshard of dicts with integers to torch exits with 0" 0 "$OPTIMFS" reshard -q \
 	    --to torch integers.pt out
-	is "keys that are integers stay integers" \
+	is "keys that are no strings stay what they are, and empty dicts stay" \
 	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/extra.pt)" \
-	    "{'sched': {'milestones': {30: 1, -60: 2}, '7': {7: {'8': 8}}}}"
+	    "{'sched': {'milestones': {30: 1, -60: 2}, '7': {7: {'8': 8}}}, 'plain': {2.5: 1, None: 2, \
+False: 3, (1, 'a, b'): {}, (-1e+300,): 5, (): 6, '(2,)': 7}}"
 	is "names of parameters that are numbers are text" \
 	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/optim.pt)" \
 	    "{'state': {'1': {'exp_avg': T, 'Q': {0: T}}, '0': {'exp_avg': T, 'Q': {0: T}}}, \
 'param_groups': [{'lr': 1, 'params': ['1', '0'], 'param_names': ['1', '0']}]}"
+
+	# Several optimizers in a list, and parameters that are called like parts of
+	# one.
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --names names.pt groups
+	rm -rf out
+	"$OPTIMFS" reshard -q --to torch names.pt out
+	is "a list of optimizers is a list" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/optim.pt |
+		sed 's/.state.*//')" '[{'
+	is "a name with a newline is in its group's list" \
+	    "$("$OPTIMFS" check names.pt 2>&1 | grep -c OFS212)" 0
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --names names.pt
+	is "a parameter called param_groups is no optimizer" \
+	    "$("$OPTIMFS" info names.pt | grep -A 1 '^optimizer')" \
+	    "optimizer   of unknown kind; 2 parameters have exp_avg (float32)
+dtypes      float32 100.0 %"
 
 	# Values of unknown classes between pickle files of any format.
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" one.pt

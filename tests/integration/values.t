@@ -52,7 +52,14 @@ if [ -z "$no_mount" ]; then
 	    "$OPTIMFS" umount "$mnt"
 	is "the states have the new names" \
 	    "$("$OPTIMFS" cat "$scratch/named" optim/state/value/exp_avg | od -An -tf4 -N4 | tr -d ' ')" 1
+	# What is removed leaves no empty dict, which would be a value.
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --integers "$scratch/keys.pt"
+	is "an empty dict is a value" "$("$OPTIMFS" ls "$scratch/keys.pt" extra/plain | grep -c "(1, 'a, b')")" 1
+	"$OPTIMFS" mount -o rw "$scratch/keys.pt" "$mnt"
+	rm -r "$mnt/extra/sched/7"
+	status "a directory that was a dict can be removed" 0 "$OPTIMFS" umount "$mnt"
+	is "it is gone" "$("$OPTIMFS" ls "$scratch/keys.pt" extra/sched)" milestones/
 else
-	skip 17 "cannot mount"
+	skip 20 "cannot mount"
 fi
 done_testing

@@ -75,6 +75,7 @@ static void containers(void)
 	    "V deep/#0/#0\n"
 	    "V deep/#0/#1\n"
 	    "T deep/#0/#2/#0/#0\n"
+	    "V empty\n"
 	    "V betas\n"
 	    "T pair/#0\n"
 	    "V pair/#1\n"

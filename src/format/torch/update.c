@@ -412,6 +412,66 @@ static int add_one(struct rewrite *w, size_t i)
 	return put_new_dict(w, &out, i, key, r.depth);
 }
 
+/* Emptied dicts. */
+
+#define TAKES_ITEMS 0x80000000u
+
+/* The removals from each container: it also gets new items, or was dropped
+ * itself, if TAKES_ITEMS is set. NULL: no memory. */
+static uint32_t *count_drops(const struct rewrite *w)
+{
+	uint32_t *drops = calloc(ofs_pickle_nodes(w->doc), sizeof(*drops));
+
+	for (size_t i = 0; drops != NULL && i < w->edits.n; i++) {
+		const struct ofs_pk_splice *e = &w->edits.v[i];
+
+		if (e->op == OFS_PK_ADD)
+			drops[e->node] |= TAKES_ITEMS;
+		else if (e->op == OFS_PK_DROP)
+			drops[e->node]++;
+	}
+	return drops;
+}
+
+/* Does the dict go that the first n components of key lead to? An empty one would
+ * be a value (walk.h), but that of an optimizer's state is not. */
+static bool goes(const struct rewrite *w, const uint32_t *drops,
+    const struct ofs_route *r, const struct ofs_key *key, uint32_t n)
+{
+	return r->depth == n && ofs_pk_kind(w->doc, r->node) == OFS_PK_DICT &&
+	    ofs_pk_kind(w->doc, r->value) == OFS_PK_DICT &&
+	    drops[r->value] == ofs_pk_len(w->doc, r->value) &&
+	    !ofs_str_is(key[n - 1].s, "state") &&
+	    !(n > 1 && ofs_str_is(key[n - 2].s, "state"));
+}
+
+/* A dict of which all items are removed is removed with them. */
+static int drop_emptied(struct rewrite *w)
+{
+	uint32_t *drops = count_drops(w), n;
+	int ret = drops == NULL ? ofs_no_memory(w->err) : 0;
+
+	for (size_t i = 0; i < w->c->ntasks && ret == 0; i++) {
+		const struct ofs_commit_task *t = &w->c->task[i];
+		const struct ofs_key *key =
+		    t->op == OFS_TASK_DROP && t->done ? inside(w, t, &n) : NULL;
+
+		while (key != NULL && n-- > 1 && ret == 0) {
+			struct ofs_route r = ofs_route(&w->routes, key, n);
+
+			if (!goes(w, drops, &r, key, n))
+				break;
+			drops[r.value] |= TAKES_ITEMS;
+			drops[r.node]++;
+			if (ofs_pk_edits_add(&w->edits, r.node, r.item,
+				OFS_PK_DROP, w->err) == NULL)
+				ret = -1;
+		}
+	}
+	free(drops);
+	return ret;
+}
+
 static int collect(struct rewrite *w, bool *was_done)
 {
 	struct ofs_commit *c = w->c;
@@ -432,6 +492,8 @@ static int collect(struct rewrite *w, bool *was_done)
 		if (c->task[i].op == OFS_TASK_ADD && !c->task[i].done &&
 		    add_one(w, i) == -1)
 			return -1;
+	if (w->edits.n > 0 && drop_emptied(w) == -1)
+		return -1;
 	for (size_t i = 0; i < c->ntasks; i++)
 		c->task[i].done |= was_done[i];
 	return 0;

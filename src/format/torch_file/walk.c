@@ -145,7 +145,6 @@ static bool descends(struct walk *w, uint32_t node)
 static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
 {
 	uint32_t key = ofs_pk_key(w->doc, node, i), c;
-	int64_t number;
 
 	w->text.len = 0;
 	ofs_torch_key(w->doc, key, i, &w->text);
@@ -153,10 +152,10 @@ static uint32_t key_component(struct walk *w, uint32_t node, uint32_t i)
 		ofs_no_memory(w->err);
 		return OFS_NONE;
 	}
-	c = ofs_catalog_str(w->cat,
-	    w->text.len > 0 ? (char *)w->text.data : "", w->text.len, w->err);
-	if (c != OFS_NONE && ofs_pk_int(w->doc, key, &number))
-		c |= OFS_PATH_INT;
+	c = ofs_catalog_str(w->cat, w->text.len > 0 ? (char *)w->text.data : "",
+	    w->text.len, w->err);
+	if (c != OFS_NONE && ofs_torch_key_is_plain(w->doc, key))
+		c |= OFS_PATH_PLAIN;
 	return c;
 }
 
@@ -260,14 +259,26 @@ static uint32_t index_component(struct walk *w, uint32_t node, uint32_t i)
 	return c == OFS_NONE ? c : c | flags;
 }
 
-/* Does node, at the current path, become a directory? Not an empty mapping in a
- * list whose other items would lose their places without it. */
+static bool is_called_state(const struct walk *w, unsigned depth)
+{
+	return depth > 0 &&
+	    ofs_str_is(ofs_catalog_string(w->cat,
+			   OFS_PATH_STR(w->path[w->nprefix + depth - 1])),
+		"state");
+}
+
+/* Does node, at the current path, become a directory? An empty mapping is a
+ * value: a program may look for its key, and other items of its list would lose
+ * their places without it. But optimizers, and parameters, without state have no
+ * file. */
 static bool is_directory(struct walk *w, uint32_t node)
 {
 	const struct frame *in = w->depth > 0 ? &w->frame[w->depth - 1] : NULL;
 
 	if (is_empty_dict(w, node))
-		return in == NULL || in->dict || in->hollow;
+		return in == NULL || in->hollow ||
+		    is_called_state(w, w->depth) ||
+		    is_called_state(w, w->depth - 1);
 	return ofs_pk_kind(w->doc, node) == OFS_PK_DICT ||
 	    (is_sequence(w->doc, node) && descends(w, node));
 }
