@@ -187,6 +187,17 @@ stays() { # CHECKPOINT WHAT
 	    "*step-300: has no optimizer*"
 }
 stays deepspeed/z3_ws4_bf16/ckpt/global_step3 'state fp32 '
+if [ -z "$no_mount" ]; then
+	cp -r "$data/deepspeed/z3_ws4_bf16/ckpt/global_step3" "$scratch/z3"
+	chmod -R u+w "$scratch/z3"
+	"$OPTIMFS" mount -q -o rw "$scratch/z3" "$(point mnt)"
+	rm -r "$scratch/mnt/optim"
+	status "by hand, too: fp32 cannot be removed" 3 "$OPTIMFS" umount "$scratch/mnt"
+	like "which is said" "$(cat "$scratch/err")" "*OFS826 *fp32*"
+	"$OPTIMFS" umount -q --keep "$scratch/mnt"
+else
+	skip 2 "cannot mount"
+fi
 stays deepspeed/z2_ws2_bf16/ckpt_universal 'groups state fp32 '
 stays deepspeed/v0.18.5_z3_ws2_bf16/ckpt_universal 'groups state fp32 state step '
 stays fsdp_dtensor/swiglu_w3/ckpt/iter_0000007 'groups '

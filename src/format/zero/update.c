@@ -631,6 +631,14 @@ static int drop_optim(struct column *col)
 		return optimfs_fail(col->err, EINVAL,
 		    "OFS826 the optimizer of a DeepSpeed checkpoint can only "
 		    "be removed alone: commit the other changes first");
+	for (size_t i = 0; i < c->ntasks; i++)
+		if (is_optim(col, &c->task[i]) &&
+		    ofs_path_matches(ofs_zero_stays(c->cat),
+			c->task[i].change->path))
+			return ofs_commit_no_place(&c->task[i],
+			    "in stage 3 it has the weights; the other states "
+			    "can be removed, with the groups",
+			    col->err);
 	c->at_once = true;
 	col->path = calloc(c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
