@@ -11,27 +11,18 @@
 #include "cluster/mail.h"
 #include "cluster/wire.h"
 
-/* A letter is the error of the allgather. After another code than 0 follows the
- * rank that is lost (4; -1: none); after 0 contributions: rank (4), error, length
- * (8) and bytes of each. */
+/* A letter is the error of the allgather, after code 0 with contributions: rank
+ * (4), error, length (8) and bytes of each. */
 
-struct news {
-	struct optimfs_error why; /* code 0: nothing has happened */
-	int lost;                 /* -1: no rank */
-};
-
-/* Something has failed; the first failure is news. The rank is lost if it has
- * died or is silent. */
-static void take_news(struct optimfs_group *w, struct news *n, int rank,
-    const struct optimfs_error *err)
+/* Something has failed; news is the first failure (code 0: none). The rank (-1:
+ * none) is lost if it has died or is silent. */
+static void take_news(struct optimfs_group *w, struct optimfs_error *news,
+    int rank, const struct optimfs_error *err)
 {
-	bool lost =
-	    rank != -1 && (err->code == EHOSTDOWN || err->code == ETIMEDOUT);
-
-	if (lost)
+	if (rank != -1 && (err->code == EHOSTDOWN || err->code == ETIMEDOUT))
 		ofs_group_set_lost(w, rank, err);
-	if (n->why.code == 0)
-		*n = (struct news){ *err, lost ? rank : -1 };
+	if (news->code == 0)
+		*news = *err;
 }
 
 int ofs_allgather_size(const struct optimfs_group *w)
@@ -73,20 +64,17 @@ static void put_own(const struct optimfs_group *w,
 }
 
 static int send_all(struct optimfs_group *w, int to, uint64_t tag,
-    const struct news *n, const struct ofs_buf *all, struct optimfs_error *err)
+    const struct optimfs_error *news, const struct ofs_buf *all,
+    struct optimfs_error *err)
 {
 	struct ofs_buf letter = { 0 };
 	int ret;
 
-	if (ofs_group_is_lost(w, to)) {
-		optimfs_fail(err, EHOSTDOWN, "OFS911 it is lost");
-		return ofs_group_error_in(w, to, err);
-	}
-	ofs_wire_error(&letter, &n->why);
-	if (n->why.code == 0)
+	if (ofs_group_is_lost(w, to, err))
+		return -1;
+	ofs_wire_error(&letter, news);
+	if (news->code == 0)
 		ofs_buf_put(&letter, all->data, all->len);
-	else
-		ofs_wire_u32(&letter, (uint32_t)n->lost);
 	ret = ofs_mail_send(w, to, tag, &letter, err);
 	ofs_buf_fini(&letter);
 	return ret;
@@ -94,26 +82,25 @@ static int send_all(struct optimfs_group *w, int to, uint64_t tag,
 
 /* Adds the contents of a letter to all, or to the news. */
 static void receive_all(struct optimfs_group *w, int from, uint64_t tag,
-    const struct ofs_tick *tick, struct news *n, struct ofs_buf *all)
+    const struct ofs_tick *tick, struct optimfs_error *news,
+    struct ofs_buf *all)
 {
 	struct ofs_buf letter = { 0 };
 	struct optimfs_error err = { 0 };
 	struct ofs_cursor c;
-	uint32_t lost;
 
 	if (ofs_mail_receive(w, from, tag, tick, &letter, &err) == -1) {
-		take_news(w, n, from, &err);
+		take_news(w, news, from, &err);
 		return;
 	}
 	c = ofs_cursor_of(letter.data, letter.len);
 	ofs_wire_take_error(&c, &err);
-	lost = err.code == 0 ? UINT32_MAX : ofs_cursor_le32(&c);
-	if (c.bad || (lost != UINT32_MAX && lost >= (uint32_t)w->size))
+	if (c.bad)
 		ofs_wire_malformed(&err);
 	if (err.code == 0)
 		ofs_buf_put(all, c.p, ofs_cursor_left(&c));
 	else
-		take_news(w, n, (int)lost, &err);
+		take_news(w, news, -1, &err);
 	ofs_buf_fini(&letter);
 }
 
@@ -167,14 +154,13 @@ int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
 	uint64_t up = ofs_mail_tag(OFS_MAIL_UP, id);
 	uint64_t down = ofs_mail_tag(OFS_MAIL_DOWN, id);
 	struct ofs_buf all = { 0 };
-	struct news news = { .lost = -1 };
-	struct optimfs_error own;
+	struct optimfs_error news = { 0 }, own;
 	int beside[3];
 
 	ofs_allgather_beside(w, beside);
 	put_own(w, a, &all);
 	for (int i = 1; i <= 2; i++)
-		if (beside[i] != -1 && news.why.code == 0)
+		if (beside[i] != -1 && news.code == 0)
 			receive_all(w, beside[i], up, &a->tick, &news, &all);
 	if (all.bad && ofs_no_memory(&own) == -1)
 		take_news(w, &news, -1, &own);
@@ -192,8 +178,8 @@ int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
 		if (beside[i] != -1)
 			(void)send_all(w, beside[i], down, &news, &all, NULL);
 	a->bytes = all;
-	if (news.why.code != 0)
-		return optimfs_fail_with(err, &news.why);
+	if (news.code != 0)
+		return optimfs_fail_with(err, &news);
 	return split(w, a, err);
 }
 

@@ -24,8 +24,8 @@
 
 /* Interval at which a waiting rank checks whether others have died. */
 #define LOOK_NS (100 * 1000 * 1000)
-/* When a rank that waits for others first asks whether they are there, in ms. */
-enum { FIRST_ASK_MS = 1000 };
+/* How often, in ms, ranks that wait for the end ask whether others are there. */
+enum { WATCH_MS = 1000 };
 
 /* The number of ranks in the environment, set by mpirun of Open MPI, mpirun of
  * MPICH and srun --mpi=pmi2. */
@@ -60,41 +60,142 @@ void ofs_group_set_done(struct optimfs_group *w, int rank)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* A rank that does not answer is lost with all on its machine, if that is another
- * one: there this rank would see who has died. The lock is held. */
-static void set_gone(struct optimfs_group *w, int rank,
-    const struct optimfs_error *why)
-{
-	int machine = w->ops->node(w->w, rank);
-
-	w->lost = w->done[rank] = w->gone[rank] = true;
-	if (why->code == ETIMEDOUT && machine != w->ops->node(w->w, w->rank))
-		for (int r = 0; r < w->size; r++)
-			w->gone[r] |= w->ops->node(w->w, r) == machine;
-}
-
-void ofs_group_set_lost(struct optimfs_group *w, int rank,
-    const struct optimfs_error *why)
-{
-	pthread_mutex_lock(&w->lock);
-	set_gone(w, rank, why);
-	pthread_cond_broadcast(&w->changed);
-	pthread_mutex_unlock(&w->lock);
-}
-
+/* The lock is held. */
 static bool is_gone(const struct optimfs_group *w, int rank)
 {
 	return w->ops->dead(w->w, rank) || w->gone[rank];
 }
 
-bool ofs_group_is_lost(struct optimfs_group *w, int rank)
+bool ofs_group_is_lost(struct optimfs_group *w, int rank,
+    struct optimfs_error *err)
 {
-	bool lost;
+	bool dead = w->ops->dead(w->w, rank), gone;
 
 	pthread_mutex_lock(&w->lock);
-	lost = is_gone(w, rank);
+	gone = w->gone[rank];
+	if (gone && !dead)
+		optimfs_fail_with(err, &w->why);
 	pthread_mutex_unlock(&w->lock);
-	return lost;
+	if (dead) {
+		optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
+		ofs_group_error_in(w, rank, err);
+	}
+	return gone || dead;
+}
+
+/* Notes that ranks are lost; false: that was known. The lock is held. */
+static bool set_gone(struct optimfs_group *w, const int *rank, size_t n,
+    const struct optimfs_error *why)
+{
+	bool news = false;
+
+	if (!w->lost)
+		w->why = *why;
+	for (size_t i = 0; i < n; i++) {
+		if (w->gone[rank[i]] || rank[i] == w->rank)
+			continue;
+		news = w->lost = w->gone[rank[i]] = true;
+		w->ops->forget(w->w, rank[i]);
+	}
+	pthread_cond_broadcast(&w->changed);
+	return news;
+}
+
+static void lose(struct optimfs_group *w, const int *rank, size_t n,
+    const struct optimfs_error *why);
+
+/* Asks ranks; those that do not answer are lost. */
+static void ask_any(struct optimfs_group *w, struct ofs_ask *ask, size_t n)
+{
+	int *lost = calloc(n + 1, sizeof(*lost));
+	struct optimfs_error why = { 0 };
+	size_t nlost = 0;
+
+	w->ops->ask(w->w, ask, n);
+	for (size_t i = 0; i < n && lost != NULL; i++)
+		if (ask[i].err.code == EHOSTDOWN ||
+		    ask[i].err.code == ETIMEDOUT) {
+			why = ask[i].err;
+			ofs_group_error_in(w, ask[i].to, &why);
+			lost[nlost++] = ask[i].to;
+		}
+	w->ops->release(w->w, ask, n);
+	if (nlost > 0)
+		lose(w, lost, nlost, &why);
+	free(lost);
+}
+
+void ofs_group_tell(struct optimfs_group *w, const void *request, size_t len)
+{
+	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
+	size_t n = 0;
+
+	if (ask == NULL)
+		return;
+	pthread_mutex_lock(&w->lock);
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && (w->over || !is_gone(w, r)))
+			ask[n++] = (struct ofs_ask){
+				.to = r, .request = request, .nrequest = len
+			};
+	pthread_mutex_unlock(&w->lock);
+	ask_any(w, ask, n);
+	free(ask);
+}
+
+/* Notes that ranks are lost, and tells the others, so that each loss costs one
+ * timeout, and not one for each rank that notices. Nobody is told at the end. */
+static void lose(struct optimfs_group *w, const int *rank, size_t n,
+    const struct optimfs_error *why)
+{
+	struct ofs_buf b = { 0 };
+	bool news;
+
+	pthread_mutex_lock(&w->lock);
+	news = set_gone(w, rank, n, why) && !w->over;
+	pthread_mutex_unlock(&w->lock);
+	ofs_wire_u8(&b, OFS_WIRE_LOST);
+	ofs_wire_error(&b, why);
+	for (size_t i = 0; i < n; i++)
+		ofs_wire_u32(&b, (uint32_t)rank[i]);
+	if (news && !b.bad)
+		ofs_group_tell(w, b.data, b.len);
+	ofs_buf_fini(&b);
+}
+
+void ofs_group_set_lost(struct optimfs_group *w, int rank,
+    const struct optimfs_error *why)
+{
+	int machine = w->ops->node(w->w, rank), *lost;
+	size_t n = 0;
+
+	/* of those on its own machine this rank would know */
+	lost = why->code != ETIMEDOUT || machine == w->ops->node(w->w, w->rank)
+	    ? NULL
+	    : calloc((size_t)w->size, sizeof(*lost));
+	for (int r = 0; lost != NULL && r < w->size; r++)
+		if (w->ops->node(w->w, r) == machine)
+			lost[n++] = r;
+	lose(w, lost == NULL ? &rank : lost, lost == NULL ? 1 : n, why);
+	free(lost);
+}
+
+static int answer_lost(struct ofs_request *q, struct optimfs_error *err)
+{
+	struct optimfs_group *w = q->group;
+	struct optimfs_error why;
+
+	ofs_wire_take_error(&q->c, &why);
+	pthread_mutex_lock(&w->lock);
+	while (!q->c.bad && ofs_cursor_left(&q->c) > 0) {
+		int rank = (int)ofs_cursor_le32(&q->c);
+
+		q->c.bad |= rank < 0 || rank >= w->size;
+		if (!q->c.bad)
+			(void)set_gone(w, &rank, 1, &why);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return q->c.bad ? ofs_wire_malformed(err) : 0;
 }
 
 static int answer_done(struct ofs_request *q, struct optimfs_error *err)
@@ -135,6 +236,7 @@ static const struct ofs_handler own_handlers[] = {
 	{ OFS_WIRE_LETTER, ofs_mail_letter, false },
 	{ OFS_WIRE_PING, answer_ping, false },
 	{ OFS_WIRE_OVER, answer_over, false },
+	{ OFS_WIRE_LOST, answer_lost, false },
 	{ OFS_WIRE_FETCH, ofs_manifest_fetch, true },
 	{ OFS_WIRE_LENGTH, ofs_manifest_length, true },
 	{ OFS_WIRE_RESCAN, ofs_manifest_rescan, true },
@@ -497,28 +599,10 @@ int optimfs_group_readers(struct optimfs_group *w, const bool *reader,
 
 /* Leaving. */
 
-void ofs_group_tell(const struct optimfs_group *w, const void *request,
-    size_t len)
-{
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	size_t n = 0;
-
-	if (ask == NULL)
-		return;
-	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && !w->ops->dead(w->w, r))
-			ask[n++] = (struct ofs_ask){
-				.to = r, .request = request, .nrequest = len
-			};
-	w->ops->ask(w->w, ask, n);
-	w->ops->release(w->w, ask, n);
-	free(ask);
-}
-
 /* Is rank still reading? The lock is held. */
 static bool awaited(const struct optimfs_group *w, const bool *worker, int rank)
 {
-	return worker[rank] && !w->done[rank] && !w->ops->dead(w->w, rank);
+	return worker[rank] && !w->done[rank] && !is_gone(w, rank);
 }
 
 /* The lock is held. */
@@ -542,116 +626,97 @@ static int find_keeper(const struct optimfs_group *w)
 	return r;
 }
 
-/* Whom a rank that is not the keeper watches: the nearest rank above it in the
- * tree that is not lost. So whoever is lost has few that ask it, and some that
- * notice. The lock is held. */
-static int find_watched(const struct optimfs_group *w, int keeper)
+/* The lowest rank on a machine that is not lost; -1: none. The lock is held. */
+static int find_first(const struct optimfs_group *w, int machine)
 {
-	int r = (w->rank - 1) / 2;
-
-	while (r != 0 && is_gone(w, r))
-		r = (r - 1) / 2;
-	return is_gone(w, r) ? keeper : r;
+	for (int r = machine; r < w->size; r++)
+		if (w->ops->node(w->w, r) == machine && !is_gone(w, r))
+			return r;
+	return -1;
 }
 
-/* Asks ranks whether they are done: rank, or all that are awaited (rank -1). Only
- * ranks on one machine notice each other's death. A rank on another machine that
- * is silent for the timeout counts as gone. */
-static void ask_who_is_done(struct optimfs_group *w, const bool *worker,
-    int rank)
+/* The ranks that this one watches: the first of a machine those of the next
+ * machine, all others the first of their own. So each is watched, and all of a
+ * machine at once, since only ranks on one machine notice each other's death. The
+ * lock is held. */
+static size_t find_watched(const struct optimfs_group *w, struct ofs_ask *ask)
 {
 	static const uint8_t ping = OFS_WIRE_PING;
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
+	int own = w->ops->node(w->w, w->rank), first = find_first(w, own);
+	int machine = own;
 	size_t n = 0;
+
+	do
+		machine = (machine + 1) % w->size;
+	while (machine != own && find_first(w, machine) == -1);
+	for (int r = 0; r < w->size; r++)
+		if (r != w->rank && !is_gone(w, r) &&
+		    (first == w->rank ? w->ops->node(w->w, r) == machine
+				      : r == first))
+			ask[n++] = (struct ofs_ask){
+				.to = r, .request = &ping, .nrequest = 1
+			};
+	return n;
+}
+
+static void watch(struct optimfs_group *w)
+{
+	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
+	size_t n;
 
 	if (ask == NULL)
 		return; /* next time */
 	pthread_mutex_lock(&w->lock);
-	for (int r = 0; r < w->size; r++)
-		if (r != w->rank &&
-		    (rank == -1 ? awaited(w, worker, r) : r == rank))
-			ask[n++] = (struct ofs_ask){ .to = r,
-				.request = &ping,
-				.nrequest = 1,
-				.want = 1 };
+	n = find_watched(w, ask);
 	pthread_mutex_unlock(&w->lock);
-	w->ops->ask(w->w, ask, n);
-	pthread_mutex_lock(&w->lock);
-	for (size_t i = 0; i < n; i++)
-		if (ask[i].err.code == EHOSTDOWN ||
-		    ask[i].err.code == ETIMEDOUT)
-			set_gone(w, ask[i].to, &ask[i].err);
-		else if (ask[i].err.code == 0 &&
-		    *(const uint8_t *)ask[i].answer != 0)
-			w->done[ask[i].to] = true;
-	pthread_mutex_unlock(&w->lock);
-	w->ops->release(w->w, ask, n);
+	ask_any(w, ask, n);
 	free(ask);
 }
 
-/* Sends DONE to up to three ranks (-1: none) at once, if this one has been a
- * worker. */
+/* Sends DONE to a rank (-1: none), once, if this one has been a worker. told is by
+ * rank. Nobody waits for the answer: what keeps it away is seen by who watches. */
 static void tell_done(struct optimfs_group *w, const bool *worker,
-    const int *to, size_t n)
+    struct ofs_ask *told, int rank)
 {
 	static const uint8_t done = OFS_WIRE_DONE;
-	struct ofs_ask ask[3];
-	size_t m = 0;
 
-	for (size_t i = 0; i < n && worker[w->rank]; i++)
-		if (to[i] != -1 && to[i] != w->rank &&
-		    !ofs_group_is_lost(w, to[i]))
-			ask[m++] = (struct ofs_ask){
-				.to = to[i], .request = &done, .nrequest = 1
-			};
-	w->ops->ask(w->w, ask, m);
-	w->ops->release(w->w, ask, m);
+	if (rank == -1 || rank == w->rank || !worker[w->rank] ||
+	    told[rank].request != NULL)
+		return;
+	told[rank] =
+	    (struct ofs_ask){ .to = rank, .request = &done, .nrequest = 1 };
+	w->ops->start(w->w, &told[rank], 1);
 }
 
-static void tell_over(const struct optimfs_group *w, bool lost)
+/* Returns whether a rank is lost. */
+static bool wait_for_all(struct optimfs_group *w, const bool *worker,
+    struct ofs_ask *told)
 {
-	const uint8_t over[2] = { OFS_WIRE_OVER, lost };
-
-	ofs_group_tell(w, over, sizeof(over));
-}
-
-/* Returns whether a rank is lost. A rank asks soon after its end, so that a
- * machine that is gone by then delays the others for one timeout. */
-static bool wait_for_all(struct optimfs_group *w, const bool *worker)
-{
-	int64_t interval = (int64_t)w->timeout * 1000;
-	int64_t ask_at = ofs_clock_ms() + FIRST_ASK_MS;
-	int keeper = -1, next, watched;
+	uint8_t over[2] = { OFS_WIRE_OVER };
+	int64_t asked = ofs_clock_ms();
 	bool lost;
+	int next;
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->over && !all_done(w, worker)) {
-		next = find_keeper(w);
-		if (next != keeper) {
-			pthread_mutex_unlock(&w->lock);
-			tell_done(w, worker, &next, 1);
-			pthread_mutex_lock(&w->lock);
-			if (keeper != -1) /* it has to find out */
-				ask_at = 0;
-			keeper = next;
-			continue;
-		}
-		watched = keeper == w->rank ? -1 : find_watched(w, keeper);
+		tell_done(w, worker, told, find_keeper(w));
 		ofs_clock_wait(&w->changed, &w->lock, LOOK_NS);
-		if (interval == 0 || ofs_clock_ms() < ask_at)
+		if (w->timeout == 0 || ofs_clock_ms() - asked < WATCH_MS)
 			continue;
 		pthread_mutex_unlock(&w->lock);
-		ask_who_is_done(w, worker, watched);
-		ask_at = ofs_clock_ms() + interval;
+		watch(w);
+		asked = ofs_clock_ms();
 		pthread_mutex_lock(&w->lock);
 	}
 	for (int r = 0; r < w->size; r++)
 		w->lost |= w->ops->dead(w->w, r);
 	lost = w->lost;
 	next = w->over ? -1 : find_keeper(w);
+	w->over = true;
 	pthread_mutex_unlock(&w->lock);
-	if (next == w->rank)
-		tell_over(w, lost);
+	over[1] = lost;
+	if (next == w->rank) /* also those that are lost: they may come back */
+		ofs_group_tell(w, over, sizeof(over));
 	return lost;
 }
 
@@ -669,16 +734,25 @@ static void forget(const struct optimfs_group *w, struct ofs_manifest *s)
 
 void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
+	struct ofs_ask *told;
 	int beside[3];
 	bool lost;
 
 	if (w == NULL)
 		return;
+	told = calloc((size_t)w->size, sizeof(*told));
 	ofs_group_set_done(w, w->rank);
 	/* those that may wait for a letter of this one: allgather.h */
 	ofs_allgather_beside(w, beside);
-	tell_done(w, worker, beside, 3);
-	lost = wait_for_all(w, worker);
+	for (int i = 0; i < 3 && told != NULL; i++)
+		tell_done(w, worker, told, beside[i]);
+	lost = told == NULL || wait_for_all(w, worker, told);
+	for (int r = 0; r < w->size && told != NULL; r++)
+		if (told[r].request != NULL) {
+			w->ops->wait(w->w, &told[r], 1);
+			w->ops->release(w->w, &told[r], 1);
+		}
+	free(told);
 	ofs_calls_stop(w->calls);
 	w->ops->leave(w->w, !lost);
 	/* requests are no longer answered */

@@ -94,9 +94,10 @@ struct optimfs_group {
 	uint32_t nmanifests;
 	uint32_t refreshed; /* number of refreshes */
 	bool *done; /* rank i sends no more requests, as far as known here */
-	bool *gone; /* rank i has died, or its machine is silent; the same */
+	bool *gone; /* rank i has died or is silent, and nobody waits for it */
 	bool over;  /* no rank sends more requests */
-	bool lost;  /* over, but some ranks are gone */
+	bool lost;  /* some ranks are gone */
+	struct optimfs_error why; /* of the first that is */
 	bool ready; /* everything is set up, requests are answered */
 };
 
@@ -133,14 +134,17 @@ int ofs_group_ask_all(const struct optimfs_group *w, struct ofs_ask *ask,
 int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
-/* Sends a request to all other living ranks, and waits until each has answered
- * or died. */
-void ofs_group_tell(const struct optimfs_group *w, const void *request,
-    size_t len);
-/* Notes that a rank is lost, and that the job ends: it is not asked again. */
+/* Sends a request to all other ranks that are not lost, and waits until each has
+ * answered. Those that do not are lost. */
+void ofs_group_tell(struct optimfs_group *w, const void *request, size_t len);
+/* To be called if what all ranks do together fails because this one does not
+ * answer, for EHOSTDOWN or ETIMEDOUT. The job ends: nobody waits for the rank, and
+ * if it is silent, for its machine. All others are told. */
 void ofs_group_set_lost(struct optimfs_group *w, int rank,
     const struct optimfs_error *why);
-bool ofs_group_is_lost(struct optimfs_group *w, int rank);
+/* True: err says why. */
+bool ofs_group_is_lost(struct optimfs_group *w, int rank,
+    struct optimfs_error *err);
 /* Notes that a rank sends no more requests. */
 void ofs_group_set_done(struct optimfs_group *w, int rank);
 /* Puts "rank 2 (host)" before the text of an error of that rank; -1. */

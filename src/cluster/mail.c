@@ -165,10 +165,8 @@ static int check_alive(struct optimfs_group *w, int rank, int64_t *asked,
 	struct optimfs_error own = { 0 };
 	uint8_t done = 0;
 
-	if (w->ops->dead(w->w, rank)) {
-		optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
-		return ofs_group_error_in(w, rank, err);
-	}
+	if (ofs_group_is_lost(w, rank, err))
+		return -1;
 	if (ofs_clock_ms() - *asked < ASK_MS)
 		return 0;
 	*asked = ofs_clock_ms();
@@ -184,7 +182,7 @@ static int check_alive(struct optimfs_group *w, int rank, int64_t *asked,
 int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
     struct optimfs_error *err)
 {
-	if (has_left(w, rank) && !w->ops->dead(w->w, rank)) {
+	if (has_left(w, rank) && !ofs_group_is_lost(w, rank, NULL)) {
 		optimfs_fail(err, EPROTO, "OFS913 it has given up");
 		return ofs_group_error_in(w, rank, err);
 	}

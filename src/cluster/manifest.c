@@ -298,10 +298,6 @@ static int read_there(const struct ofs_namespace *e, uint32_t file, void *buf,
 {
 	const struct ofs_manifest *s = ofs_manifest_of(e);
 	const struct ofs_object *o = &s->file[file].o;
-	struct ofs_segment seg = {
-		.object = file, .src = off, .len = n, .n = 1
-	};
-	int ret;
 
 	if (off > o->size || n > o->size - off)
 		return ofs_fail_lost(err, EIO, OPTIMFS_LOST_SHORT, "OFS603",
@@ -309,8 +305,7 @@ static int read_there(const struct ofs_namespace *e, uint32_t file, void *buf,
 		    " is short: %" PRIu64 " bytes, %" PRIu64 " at %" PRIu64
 		    " are needed",
 		    o->size, n, off);
-	ret = ofs_relay_read(ofs_manifest_of(e), file, buf, n, off, err);
-	return ret == 1 ? ofs_remote_fetch(s, &seg, 1, buf, err) : ret;
+	return ofs_relay_read(ofs_manifest_of(e), file, buf, n, off, err);
 }
 
 static struct ofs_transport *open_transport(const struct ofs_namespace *e,

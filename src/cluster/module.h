@@ -13,7 +13,7 @@
  * the ranks of a job and knows nothing of checkpoints. It exports one struct
  * ofs_group_ops called optimfs_group_module. New members are only added at the
  * end, with a new version. */
-#define OFS_GROUP_VERSION 4
+#define OFS_GROUP_VERSION 5
 #define OFS_GROUP_SYMBOL  "optimfs_group_module"
 
 /* Limits of a request and of an answer in bytes. Larger data takes several
@@ -74,6 +74,9 @@ struct ofs_group_ops {
 	 * answers have arrived. The requests must not move until release. */
 	void (*start)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 	void (*wait)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
+	/* Another rank has found that this one does not answer: requests to it
+	 * that are under way fail now. Does not wait. */
+	void (*forget)(struct ofs_group *w, int rank);
 };
 
 #endif

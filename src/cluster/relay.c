@@ -29,7 +29,6 @@ struct piece {
 	unsigned takers; /* reads that will come, that of this rank included */
 	unsigned users;  /* threads that have it in hand */
 	enum { COMING, HERE, LOST } state;
-	struct optimfs_error why; /* LOST: nobody has it; code 0: unknown */
 	uint8_t bytes[];
 };
 
@@ -173,7 +172,7 @@ static bool find_self(const struct tree *t, int *m, int *p)
 	return false;
 }
 
-/* False: this rank is not in the tree, or alone. */
+/* False: this rank is not in the tree. */
 static bool find_place(const struct ofs_manifest *s, uint32_t file,
     struct place *at)
 {
@@ -181,8 +180,6 @@ static bool find_place(const struct ofs_manifest *s, uint32_t file,
 	struct tree t;
 	int m, p;
 
-	if (w->nmachines == 0 || w->machine[w->nmachines] < 2)
-		return false;
 	t = find_tree(w, s->owner[s->file[file].owner].rank);
 	if (!find_self(&t, &m, &p))
 		return false;
@@ -201,9 +198,37 @@ static bool find_place(const struct ofs_manifest *s, uint32_t file,
 
 /* Getting pieces. */
 
-/* If the rank above says that no owner of the file answers, err is that. */
+/* While checkpoints are opened, nothing can go on without a rank. */
+static void note_lost(struct optimfs_group *w, int rank,
+    const struct optimfs_error *why)
+{
+	if (why->code == EHOSTDOWN || why->code == ETIMEDOUT)
+		ofs_group_set_lost(w, rank, why);
+}
+
+/* From the owners of a file, all at once. */
+static int fetch(const struct ofs_manifest *s, const struct ofs_segment *seg,
+    size_t n, uint8_t *buf, struct optimfs_error *err)
+{
+	const struct ofs_manifest_file *f = &s->file[seg->object];
+	const struct ofs_owner *o = s->owner + f->owner;
+	struct optimfs_error own = { 0 };
+	uint32_t nlost = 0;
+
+	while (nlost < f->nowners &&
+	    ofs_group_is_lost(s->group, o[nlost].rank, &own))
+		nlost++;
+	if (nlost < f->nowners) {
+		if (ofs_remote_fetch(s, seg, n, buf, &own) == 0)
+			return 0;
+		for (uint32_t i = 0; i < f->nowners; i++)
+			note_lost(s->group, o[i].rank, &own);
+	}
+	return optimfs_fail_with(err, &own);
+}
+
 static int ask_above(const struct ofs_manifest *s, int above,
-    struct piece *const *p, size_t n, struct optimfs_error *err)
+    struct piece *const *p, size_t n)
 {
 	struct ofs_call call[PIECES] = { 0 };
 	struct ofs_buf b[PIECES] = { 0 };
@@ -221,23 +246,20 @@ static int ask_above(const struct ofs_manifest *s, int above,
 	for (size_t i = 0; i < n; i++) {
 		const struct ofs_buf *got = &call[i].result;
 
+		if (!call[i].answered)
+			note_lost(s->group, above, &call[i].err);
 		if (call[i].err.code == 0 && got->len == p[i]->len)
 			memcpy(p[i]->bytes, got->data, got->len);
 		else
 			ret = -1;
-		if (call[i].answered &&
-		    (call[i].err.code == EHOSTDOWN ||
-			call[i].err.code == ETIMEDOUT))
-			*err = call[i].err;
 		ofs_buf_fini(&call[i].result);
 		ofs_buf_fini(&b[i]);
 	}
 	return ret;
 }
 
-/* From the owner, all at once. */
 static int ask_owner(const struct ofs_manifest *s, struct piece *const *p,
-    size_t n, struct optimfs_error *err)
+    size_t n)
 {
 	struct ofs_segment seg[PIECES];
 	uint64_t total = 0;
@@ -253,8 +275,7 @@ static int ask_owner(const struct ofs_manifest *s, struct piece *const *p,
 		total += p[i]->len;
 	}
 	buf = malloc(total);
-	ret = buf == NULL ? ofs_no_memory(err)
-			  : ofs_remote_fetch(s, seg, n, buf, err);
+	ret = buf == NULL ? -1 : fetch(s, seg, n, buf, NULL);
 	for (size_t i = 0; i < n && ret == 0; i++)
 		memcpy(p[i]->bytes, buf + seg[i].dst, p[i]->len);
 	free(buf);
@@ -284,80 +305,85 @@ static struct piece *find_piece(struct ofs_relay *r, uint32_t file,
 	return p;
 }
 
-/* Up to PIECES pieces, which this thread or another one gets. As
- * ofs_relay_read. */
-static int take(struct ofs_manifest *s, uint32_t file, const struct place *at,
-    uint8_t *buf, uint64_t n, uint64_t off, struct optimfs_error *err)
+/* Up to PIECES pieces, which this thread or another one gets. False: the tree
+ * does not help. */
+static bool take(struct ofs_manifest *s, uint32_t file, const struct place *at,
+    uint8_t *buf, uint64_t n, uint64_t off)
 {
 	struct ofs_relay *r = s->relay;
-	struct optimfs_error why = { 0 };
 	struct piece *p[PIECES], *mine[PIECES];
 	size_t np = 0, nmine = 0;
 	uint64_t len;
-	int ret = 0;
-	bool made;
+	bool made, good = true;
 
 	pthread_mutex_lock(&r->lock);
-	for (uint64_t done = 0; done < n && ret == 0; done += len) {
+	for (uint64_t done = 0; done < n && good; done += len) {
 		len = n - done < PIECE ? n - done : PIECE;
 		p[np] =
 		    find_piece(r, file, off + done, len, at->nbelow + 1, &made);
-		if (p[np] == NULL) {
-			ret = 1;
+		good = p[np] != NULL;
+		if (!good)
 			break;
-		}
 		if (made)
 			mine[nmine++] = p[np];
 		p[np++]->users++;
 	}
 	pthread_mutex_unlock(&r->lock);
 	made = nmine > 0 &&
-	    (at->above == -1 ? ask_owner(s, mine, nmine, &why)
-			     : ask_above(s, at->above, mine, nmine, &why)) == 0;
+	    (at->above == -1 ? ask_owner(s, mine, nmine)
+			     : ask_above(s, at->above, mine, nmine)) == 0;
 	pthread_mutex_lock(&r->lock);
-	for (size_t i = 0; i < nmine; i++) {
+	for (size_t i = 0; i < nmine; i++)
 		mine[i]->state = made ? HERE : LOST;
-		mine[i]->why = why;
-	}
 	pthread_cond_broadcast(&r->changed);
 	for (size_t i = 0; i < np; i++) {
 		while (p[i]->state == COMING)
 			pthread_cond_wait(&r->changed, &r->lock);
 		if (p[i]->state == HERE)
 			memcpy(buf + i * PIECE, p[i]->bytes, p[i]->len);
-		else if (p[i]->why.code == 0)
-			ret = 1;
 		else
-			ret = optimfs_fail_with(err, &p[i]->why);
+			good = false;
 		p[i]->users--;
 		p[i]->takers -= p[i]->takers > 0;
 	}
 	trim(r, r->ended ? 0 : KEPT_MAX);
 	pthread_mutex_unlock(&r->lock);
-	return ret;
+	return good;
+}
+
+/* Do several ranks open checkpoints now? */
+static bool is_opening(const struct ofs_manifest *s)
+{
+	const struct optimfs_group *w = s->group;
+	bool ended = true;
+
+	if (s->relay != NULL && w->nmachines > 0 &&
+	    w->machine[w->nmachines] > 1) {
+		pthread_mutex_lock(&s->relay->lock);
+		ended = s->relay->ended;
+		pthread_mutex_unlock(&s->relay->lock);
+	}
+	return !ended;
 }
 
 int ofs_relay_read(struct ofs_manifest *s, uint32_t file, uint8_t *buf,
     uint64_t n, uint64_t off, struct optimfs_error *err)
 {
-	struct ofs_relay *r = s->relay;
+	struct ofs_segment all = {
+		.object = file, .src = off, .len = n, .n = 1
+	};
 	struct place at;
 	uint64_t part;
-	bool ended = true;
-	int ret = 0;
+	bool good;
 
-	if (r != NULL) {
-		pthread_mutex_lock(&r->lock);
-		ended = r->ended;
-		pthread_mutex_unlock(&r->lock);
-	}
-	if (ended || n < RELAY_MIN || !find_place(s, file, &at))
-		return 1;
-	for (uint64_t done = 0; done < n && ret == 0; done += part) {
+	if (!is_opening(s))
+		return ofs_remote_fetch(s, &all, 1, buf, err);
+	good = n >= RELAY_MIN && find_place(s, file, &at);
+	for (uint64_t done = 0; done < n && good; done += part) {
 		part = n - done < PIECES * PIECE ? n - done : PIECES * PIECE;
-		ret = take(s, file, &at, buf + done, part, off + done, err);
+		good = take(s, file, &at, buf + done, part, off + done);
 	}
-	return ret;
+	return good ? 0 : fetch(s, &all, 1, buf, err);
 }
 
 /* For a rank below. */
@@ -396,21 +422,22 @@ int ofs_relay_answer(struct ofs_request *q, struct optimfs_error *err)
 	};
 	struct place at;
 	uint8_t *buf;
-	int ret = 1;
+	int ret;
 
 	if (q->c.bad || q->result == NULL || s->relay == NULL || n > PIECE ||
-	    wait_agreed(s->relay) == -1 || file >= s->nfiles ||
-	    off > s->file[file].o.size || n > s->file[file].o.size - off)
+	    wait_agreed(s->relay) == -1 || s->group->nmachines == 0 ||
+	    file >= s->nfiles || off > s->file[file].o.size ||
+	    n > s->file[file].o.size - off)
 		return ofs_wire_malformed(err);
 	buf = malloc(n + 1);
 	if (buf == NULL)
 		return ofs_no_memory(err);
 	if (s->file[file].here)
 		ret = read_here(s, file, buf, n, off, err);
-	else if (find_place(s, file, &at))
-		ret = take(s, file, &at, buf, n, off, err);
-	if (ret == 1)
-		ret = ofs_remote_fetch(s, &seg, 1, buf, err);
+	else if (find_place(s, file, &at) && take(s, file, &at, buf, n, off))
+		ret = 0;
+	else
+		ret = fetch(s, &seg, 1, buf, err);
 	if (ret == 0)
 		ofs_buf_put(q->result, buf, n);
 	free(buf);

@@ -19,7 +19,7 @@ struct ofs_manifest;
  * them: a piece reaches each machine once, and each sends it to two others. A
  * piece that somebody above is still waiting for comes as the result of a call, so
  * the time for an answer does not grow with the tree. What cannot be had in this
- * way is read from the owner. */
+ * way, and all that is read later, is read from the owner. */
 struct ofs_relay;
 
 struct ofs_relay *ofs_relay_new(struct optimfs_error *err);
@@ -27,9 +27,9 @@ void ofs_relay_free(struct ofs_relay *r);
 /* To be called when the ranks have agreed on the files of s, or have failed to:
  * then requests of ranks below are answered. */
 void ofs_relay_agreed(struct ofs_manifest *s, int ret);
-/* Reads a range of a file that is not on this rank. 1: it has to be read from
- * its owner, since it is small, or the tree does not help; -1: owners do not
- * answer, as a rank above has found. */
+/* Reads a range of a file that is not on this rank. Small ones, and what cannot be
+ * had from the tree, come from the owner. If a rank does not answer while
+ * checkpoints are opened, it is lost: ofs_group_set_lost. */
 int ofs_relay_read(struct ofs_manifest *s, uint32_t file, uint8_t *buf,
     uint64_t n, uint64_t off, struct optimfs_error *err);
 /* All ranks have opened their checkpoints: keeps nothing any longer. */

@@ -143,6 +143,9 @@ static int check_beside(struct optimfs_group *w, struct optimfs_error *err)
 		never = 0;
 		if (beside[i] != -1)
 			ret = ofs_mail_alive(w, beside[i], &never, err);
+		if (ret == -1 &&
+		    (err->code == EHOSTDOWN || err->code == ETIMEDOUT))
+			ofs_group_set_lost(w, beside[i], err);
 	}
 	return ret;
 }

@@ -21,6 +21,7 @@
  *          bytes. While checkpoints are opened
  *  DONE    nothing; the sender makes no more requests
  *  OVER    1 if some rank is lost (1); no rank makes more requests
+ *  LOST    an error; ranks (4 each): they do not answer, for this reason
  *
  * Through GPUs (cluster/gpu/gather.h):
  *
@@ -65,8 +66,9 @@ enum ofs_wire_kind {
 	OFS_WIRE_RESCAN = 17,
 	OFS_WIRE_OVER = 18,
 	OFS_WIRE_RELAY = 19,
+	OFS_WIRE_LOST = 20,
 };
-#define OFS_WIRE_KINDS   20
+#define OFS_WIRE_KINDS   21
 #define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of a segment */
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "tap.h"
 
 struct ofs_group {
@@ -38,7 +39,11 @@ struct fakegroup {
 	uint64_t step, events;
 	bool whole;   /* with its machine */
 	int64_t died; /* when; 0: not yet */
-	bool *silent; /* [from * size + to]: it has found that out */
+	/* [from * size + to]: it has found that out; when it was told to
+	 * forget, the last time */
+	bool *silent;
+	int64_t *forgot;
+	pthread_cond_t told; /* that */
 };
 
 /* What another rank is given that does not answer again, in ns. */
@@ -70,6 +75,7 @@ struct fakegroup *fakegroup_new(int size)
 	f->victim = -1;
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->met, NULL);
+	pthread_cond_init(&f->told, NULL);
 	return f;
 }
 
@@ -81,6 +87,7 @@ void fakegroup_machines(struct fakegroup *f, int n)
 void fakegroup_free(struct fakegroup *f)
 {
 	pthread_cond_destroy(&f->met);
+	pthread_cond_destroy(&f->told);
 	pthread_mutex_destroy(&f->lock);
 	free(f->group);
 	free(f->dead);
@@ -91,6 +98,7 @@ void fakegroup_free(struct fakegroup *f)
 	free(f->out);
 	free(f->in);
 	free(f->silent);
+	free(f->forgot);
 	free(f);
 }
 
@@ -313,6 +321,7 @@ void fakegroup_die(struct fakegroup *f, int r, uint64_t step, int machine)
 	f->step = step;
 	f->whole = machine != 0;
 	f->silent = must(calloc(n * n, sizeof(*f->silent)));
+	f->forgot = must(calloc(n * n, sizeof(*f->forgot)));
 }
 
 int fakegroup_is_dead(struct fakegroup *f, int r)
@@ -368,6 +377,7 @@ static int64_t arrival(struct fakegroup *f, int from, int to, uint64_t bytes)
 struct message {
 	struct ofs_ask *ask;
 	int64_t at; /* when it arrives */
+	bool lost;  /* there is no answer; at: until when it is awaited */
 };
 
 static int by_time(const void *va, const void *vb)
@@ -391,10 +401,11 @@ static int64_t patience(struct fakegroup *f, int from, int to)
 	return ns;
 }
 
-/* Hands over a message; returns when the answer, or its absence, is known. */
-static int64_t deliver(struct fakegroup *f, int from, struct ofs_ask *a,
+/* Hands over a message; returns when the answer comes, or 0. */
+static int64_t deliver(struct fakegroup *f, int from, struct message *m,
     int64_t sent)
 {
+	struct ofs_ask *a = m->ask;
 	const struct ofs_group_config *c = &f->group[a->to].config;
 
 	happen(f, a->to);
@@ -410,10 +421,27 @@ static int64_t deliver(struct fakegroup *f, int from, struct ofs_ask *a,
 	a->answer = NULL;
 	if (machine_of(f, a->to) == machine_of(f, from)) {
 		optimfs_fail(&a->err, EHOSTDOWN, "OFS911 it has died");
-		return f->net->now();
+		return 0;
 	}
 	optimfs_fail(&a->err, ETIMEDOUT, "OFS912 it does not answer");
-	return sent + patience(f, from, a->to);
+	m->lost = true;
+	m->at = sent + patience(f, from, a->to);
+	return 0;
+}
+
+/* Waits until it is clear that answers do not come. */
+static void wait_lost(struct fakegroup *f, int from, int64_t sent,
+    const struct message *m, size_t n)
+{
+	const int64_t *forgot = f->forgot + (size_t)from * (size_t)f->size;
+	int64_t rest;
+
+	pthread_mutex_lock(&f->lock);
+	for (size_t i = 0; i < n; i++)
+		while (m[i].lost && (rest = m[i].at - f->net->now()) > 0 &&
+		    forgot[m[i].ask->to] <= sent)
+			ofs_clock_wait(&f->told, &f->lock, rest);
+	pthread_mutex_unlock(&f->lock);
 }
 
 static void ask_over(struct fakegroup *f, int from, struct ofs_ask *a, size_t n)
@@ -427,16 +455,18 @@ static void ask_over(struct fakegroup *f, int from, struct ofs_ask *a, size_t n)
 		happen(f, from);
 		count(f, from, &a[i]);
 		m[i] = (struct message){ &a[i],
-			arrival(f, from, a[i].to, a[i].nrequest) };
+			arrival(f, from, a[i].to, a[i].nrequest), false };
 	}
 	qsort(m, n, sizeof(*m), by_time);
 	for (size_t i = 0; i < n && !is_dead(f, from); i++) {
 		f->net->sleep_until(m[i].at);
-		t = deliver(f, from, m[i].ask, sent);
+		t = deliver(f, from, &m[i], sent);
 		end = t > end ? t : end;
 	}
 	if (!is_dead(f, from))
 		f->net->sleep_until(end);
+	if (!is_dead(f, from))
+		wait_lost(f, from, sent, m, n);
 	for (size_t i = 0; i < n && is_dead(f, from); i++) {
 		a[i].answer = NULL;
 		optimfs_fail(&a[i].err, EHOSTDOWN, "OFS911 it is dead itself");
@@ -463,17 +493,51 @@ static void ask(struct ofs_group *w, struct ofs_ask *a, size_t n)
 		ask_one(w->f, w->rank, &a[i - 1]);
 }
 
-/* ask has already stored the answers. */
+/* Asking in a thread of its own, since that takes time in a network. */
+struct asking {
+	struct ofs_group *w;
+	struct ofs_ask *a;
+	size_t n;
+	pthread_t thread;
+};
+
+static void *be_asking(void *arg)
+{
+	struct asking *asking = arg;
+
+	ask(asking->w, asking->a, asking->n);
+	return NULL;
+}
+
+static void start(struct ofs_group *w, struct ofs_ask *a, size_t n)
+{
+	struct asking *asking;
+
+	if (w->f->net == NULL || n == 0) {
+		ask(w, a, n);
+		return;
+	}
+	a[0].batch = asking = must(malloc(sizeof(*asking)));
+	*asking = (struct asking){ .w = w, .a = a, .n = n };
+	if (pthread_create(&asking->thread, NULL, be_asking, asking) != 0)
+		bail_out("no thread");
+}
+
 static void wait(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
+	struct asking *asking = n == 0 ? NULL : a[0].batch;
+
 	(void)w;
-	(void)a;
-	(void)n;
+	if (asking == NULL)
+		return;
+	pthread_join(asking->thread, NULL);
+	free(asking);
+	a[0].batch = NULL;
 }
 
 static void release(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
-	(void)w;
+	wait(w, a, n);
 	for (size_t i = 0; i < n; i++)
 		free(a[i].priv);
 }
@@ -487,6 +551,20 @@ static bool dead(const struct ofs_group *w, int r)
 		    (is_dead(f, r) &&
 			machine_of(f, r) == machine_of(f, w->rank));
 	return is_dead(f, r);
+}
+
+static void forget(struct ofs_group *w, int r)
+{
+	struct fakegroup *f = w->f;
+	size_t at = (size_t)w->rank * (size_t)f->size + (size_t)r;
+
+	if (f->forgot == NULL)
+		return;
+	pthread_mutex_lock(&f->lock);
+	f->silent[at] = true;
+	f->forgot[at] = f->net->now();
+	pthread_cond_broadcast(&f->told);
+	pthread_mutex_unlock(&f->lock);
 }
 
 static void leave(struct ofs_group *w, bool all)
@@ -509,6 +587,7 @@ const struct ofs_group_ops fakegroup_ops = {
 	.release = release,
 	.dead = dead,
 	.leave = leave,
-	.start = ask,
+	.start = start,
 	.wait = wait,
+	.forget = forget,
 };

@@ -15,8 +15,9 @@
 #include "support/simtime.h"
 #include "tap.h"
 
-/* As of mounts with timeout=15. */
-enum { TIMEOUT = 10 };
+/* Of mounts with timeout=15: until a rank counts as silent, and until all others
+ * have left after its death. */
+enum { TIMEOUT = 10, TIMEOUT_OPTION = 15 };
 #define SECOND INT64_C(1000000000)
 #define PIECE  (960 << 10)
 
@@ -175,19 +176,23 @@ static void test_time(int size, int machines, int64_t latency, uint64_t rate,
 /* What became of a job. */
 struct ends {
 	unsigned runs, mounted, refused, unexplained;
-	int64_t latest;
+	int64_t latest; /* after the death, and after the last umount */
 };
 
 /* One dies at a step. False: the job had fewer. */
 static bool die_at(struct world *x, int victim, uint64_t step, bool whole,
     struct ends *e)
 {
-	int64_t died;
+	int64_t died, last;
 
 	run_world(x, victim, step, whole);
-	died = fakegroup_died(x->f);
+	died = last = fakegroup_died(x->f);
+	for (int r = 0; r < x->size; r++)
+		if (x->err[r].code == 0 && x->mounted[r] > last &&
+		    !fakegroup_is_dead(x->f, r))
+			last = x->mounted[r];
 	for (int r = 0; r < x->size && died != 0; r++) {
-		int64_t took = fakegroup_left(x->f, r) - died;
+		int64_t took = fakegroup_left(x->f, r) - last;
 
 		if (fakegroup_is_dead(x->f, r))
 			continue;
@@ -220,16 +225,34 @@ static void test_deaths(int size, int machines, int victim, bool whole,
 	    "%s of rank %d of %d dies at each of %u steps",
 	    whole ? "the machine" : "the process", victim, size, e.runs - 1);
 	is_u64(e.unexplained, 0, "who does not mount says which rank is lost");
-	/* once each while they read the index, in the next exchange, and when
-	 * they leave; and then once more for the others of its machine */
-	ok(e.latest <= ((whole ? 4 : 3) * TIMEOUT + 5) * SECOND,
+	ok(e.latest <= TIMEOUT_OPTION * SECOND,
 	    "all others have left after at most %.1f s",
 	    (double)e.latest / 1e9);
 	free(index_bytes);
 }
 
-/* With one argument: deaths at all steps. With five: ranks, machines, latency in
- * us, MB/s and KiB of an index. */
+/* A machine of many dies at one step. */
+static void test_death(int size, int machines, int victim, uint64_t step)
+{
+	struct world x = { .size = size,
+		.machines = machines,
+		.net = { 100000, 1000, 1000000000, NULL, NULL } };
+	struct ends e = { 0 };
+
+	make_index((64 << 10) + 321, 0);
+	ok(die_at(&x, victim, step, true, &e),
+	    "the machine of rank %d of %d dies", victim, size);
+	is_u64(e.unexplained, 0, "who does not mount says which rank is lost");
+	ok(e.latest <= TIMEOUT_OPTION * SECOND,
+	    "%u have mounted and %u have not; all others have left after at "
+	    "most %.1f s",
+	    e.mounted, e.refused, (double)e.latest / 1e9);
+	free(index_bytes);
+}
+
+/* With one argument: deaths at all steps. With four: ranks, machines, and one whose
+ * machine dies at a step. With five: ranks, machines, latency in us, MB/s and KiB
+ * of an index. */
 int main(int argc, char **argv)
 {
 	uint64_t stride = argc == 2 ? 1 : 2;
@@ -240,6 +263,9 @@ int main(int argc, char **argv)
 		    atoi(argv[3]) * (int64_t)1000,
 		    strtoull(argv[4], NULL, 10) * 1000000,
 		    (size_t)atoi(argv[5]) << 10);
+	} else if (argc == 5) {
+		test_death(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]),
+		    strtoull(argv[4], NULL, 10));
 	} else {
 		test_time(64, 8, 20000, 1000000000, 4 << 20);
 		test_time(64, 8, 20000000, 1000000000, 4 << 20);

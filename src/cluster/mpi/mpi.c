@@ -471,6 +471,23 @@ static void release(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 		free_batch(ask[0].batch);
 }
 
+/* Requests to it are overdue now, and later ones soon are. */
+static void forget_rank(struct ofs_group *w, int rank)
+{
+	struct mpi_question *q;
+
+	pthread_mutex_lock(&w->lock);
+	w->peer[rank].late = true;
+	w->peer[rank].moved = -(int64_t)w->config.timeout * 1000;
+	TAILQ_FOREACH(q, &w->open, next)
+	if (q->to == rank)
+		q->deadline = 0;
+	TAILQ_FOREACH(q, &w->queue, next)
+	if (q->to == rank)
+		q->deadline = 0;
+	pthread_mutex_unlock(&w->lock);
+}
+
 /* If MPI still owns buffers, they are not freed: the process ends soon. */
 static void leave(struct ofs_group *w, bool all)
 {
@@ -510,4 +527,5 @@ const struct ofs_group_ops optimfs_group_module = {
 	.leave = leave,
 	.start = start_all,
 	.wait = wait_all,
+	.forget = forget_rank,
 };
