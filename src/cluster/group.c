@@ -24,7 +24,9 @@
 
 /* Interval at which a waiting rank checks whether others have died. */
 #define LOOK_NS (100 * 1000 * 1000)
-/* How often, in ms, ranks that wait for the end ask whether others are there. */
+/* When ranks that wait for the end first ask whether others are there, in ms. Then
+ * they do so less and less often, but once per timeout: a rank that is woken by
+ * that polls more often for a while. */
 enum { WATCH_MS = 1000 };
 
 /* The number of ranks in the environment, set by mpirun of Open MPI, mpirun of
@@ -125,13 +127,12 @@ static void ask_any(struct optimfs_group *w, struct ofs_ask *ask, size_t n)
 	free(lost);
 }
 
-void ofs_group_tell(struct optimfs_group *w, const void *request, size_t len)
+/* To all that are not lost, and at the end to these, too: they may come back. */
+static size_t address(struct optimfs_group *w, struct ofs_ask *ask,
+    const void *request, size_t len)
 {
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
 	size_t n = 0;
 
-	if (ask == NULL)
-		return;
 	pthread_mutex_lock(&w->lock);
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && (w->over || !is_gone(w, r)))
@@ -139,8 +140,54 @@ void ofs_group_tell(struct optimfs_group *w, const void *request, size_t len)
 				.to = r, .request = request, .nrequest = len
 			};
 	pthread_mutex_unlock(&w->lock);
-	ask_any(w, ask, n);
-	free(ask);
+	return n;
+}
+
+/* A message for whose answers nobody waits. */
+struct ofs_post {
+	SLIST_ENTRY(ofs_post) next;
+	size_t n;
+	uint8_t text[2];
+	struct ofs_ask ask[];
+};
+
+/* to: a rank; -1: all. The text has at most two bytes. */
+static void post(struct optimfs_group *w, int to, const uint8_t *text,
+    size_t len)
+{
+	size_t n = to == -1 ? (size_t)w->size : 1;
+	struct ofs_post *p = calloc(1, sizeof(*p) + n * sizeof(*p->ask));
+
+	if (p == NULL)
+		return;
+	memcpy(p->text, text, len);
+	p->n = 1;
+	p->ask[0] =
+	    (struct ofs_ask){ .to = to, .request = p->text, .nrequest = len };
+	if (to == -1)
+		p->n = address(w, p->ask, p->text, len);
+	w->ops->start(w->w, p->ask, p->n);
+	pthread_mutex_lock(&w->post_lock);
+	SLIST_INSERT_HEAD(&w->posts, p, next);
+	pthread_mutex_unlock(&w->post_lock);
+}
+
+void ofs_group_post(struct optimfs_group *w, const uint8_t text[2])
+{
+	post(w, -1, text, 2);
+}
+
+/* Waits for the answers. */
+static void end_posts(struct optimfs_group *w)
+{
+	struct ofs_post *p;
+
+	while ((p = SLIST_FIRST(&w->posts)) != NULL) {
+		SLIST_REMOVE_HEAD(&w->posts, next);
+		w->ops->wait(w->w, p->ask, p->n);
+		w->ops->release(w->w, p->ask, p->n);
+		free(p);
+	}
 }
 
 /* Notes that ranks are lost, and tells the others, so that each loss costs one
@@ -148,6 +195,7 @@ void ofs_group_tell(struct optimfs_group *w, const void *request, size_t len)
 static void lose(struct optimfs_group *w, const int *rank, size_t n,
     const struct optimfs_error *why)
 {
+	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
 	struct ofs_buf b = { 0 };
 	bool news;
 
@@ -158,9 +206,10 @@ static void lose(struct optimfs_group *w, const int *rank, size_t n,
 	ofs_wire_error(&b, why);
 	for (size_t i = 0; i < n; i++)
 		ofs_wire_u32(&b, (uint32_t)rank[i]);
-	if (news && !b.bad)
-		ofs_group_tell(w, b.data, b.len);
+	if (news && !b.bad && ask != NULL)
+		ask_any(w, ask, address(w, ask, b.data, b.len));
 	ofs_buf_fini(&b);
+	free(ask);
 }
 
 void ofs_group_set_lost(struct optimfs_group *w, int rank,
@@ -178,6 +227,22 @@ void ofs_group_set_lost(struct optimfs_group *w, int rank,
 			lost[n++] = r;
 	lose(w, lost == NULL ? &rank : lost, lost == NULL ? 1 : n, why);
 	free(lost);
+}
+
+void ofs_group_tell_dead(struct optimfs_group *w)
+{
+	struct optimfs_error why;
+	bool gone;
+
+	for (int r = 0; r < w->size; r++) {
+		if (!w->ops->dead(w->w, r))
+			continue;
+		pthread_mutex_lock(&w->lock);
+		gone = w->gone[r];
+		pthread_mutex_unlock(&w->lock);
+		if (!gone && ofs_group_is_lost(w, r, &why))
+			lose(w, &r, 1, &why);
+	}
 }
 
 static int answer_lost(struct ofs_request *q, struct optimfs_error *err)
@@ -214,6 +279,10 @@ static int answer_over(struct ofs_request *q, struct optimfs_error *err)
 	pthread_mutex_lock(&w->lock);
 	w->over = true;
 	w->lost |= lost;
+	/* the others do not wait for this rank */
+	for (int r = 0; r < w->size && lost; r++)
+		if (r != w->rank)
+			w->ops->forget(w->w, r);
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 	return 0;
@@ -355,6 +424,7 @@ static void group_free(struct optimfs_group *w)
 	ofs_task_free(w->task);
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->lock);
+	pthread_mutex_destroy(&w->post_lock);
 	free(w->done);
 	free(w->gone);
 	free(w->reader);
@@ -371,6 +441,7 @@ static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
 	if (w == NULL)
 		return NULL;
 	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->post_lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
 	w->calls = ofs_calls_new();
 	w->mail = ofs_mail_new();
@@ -674,38 +745,40 @@ static void watch(struct optimfs_group *w)
 }
 
 /* Sends DONE to a rank (-1: none), once, if this one has been a worker. told is by
- * rank. Nobody waits for the answer: what keeps it away is seen by who watches. */
-static void tell_done(struct optimfs_group *w, const bool *worker,
-    struct ofs_ask *told, int rank)
+ * rank. */
+static void tell_done(struct optimfs_group *w, const bool *worker, bool *told,
+    int rank)
 {
 	static const uint8_t done = OFS_WIRE_DONE;
 
-	if (rank == -1 || rank == w->rank || !worker[w->rank] ||
-	    told[rank].request != NULL)
+	if (rank == -1 || rank == w->rank || !worker[w->rank] || told[rank])
 		return;
-	told[rank] =
-	    (struct ofs_ask){ .to = rank, .request = &done, .nrequest = 1 };
-	w->ops->start(w->w, &told[rank], 1);
+	told[rank] = true;
+	post(w, rank, &done, 1);
 }
 
 /* Returns whether a rank is lost. */
 static bool wait_for_all(struct optimfs_group *w, const bool *worker,
-    struct ofs_ask *told)
+    bool *told)
 {
 	uint8_t over[2] = { OFS_WIRE_OVER };
-	int64_t asked = ofs_clock_ms();
+	int64_t asked = ofs_clock_ms(), interval = WATCH_MS;
 	bool lost;
 	int next;
 
 	pthread_mutex_lock(&w->lock);
-	while (!w->over && !all_done(w, worker)) {
+	while (!w->over &&
+	    (find_keeper(w) != w->rank || !all_done(w, worker))) {
 		tell_done(w, worker, told, find_keeper(w));
 		ofs_clock_wait(&w->changed, &w->lock, LOOK_NS);
-		if (w->timeout == 0 || ofs_clock_ms() - asked < WATCH_MS)
-			continue;
 		pthread_mutex_unlock(&w->lock);
-		watch(w);
-		asked = ofs_clock_ms();
+		ofs_group_tell_dead(w);
+		if (w->timeout != 0 && ofs_clock_ms() - asked >= interval) {
+			watch(w);
+			asked = ofs_clock_ms();
+			if (interval < (int64_t)w->timeout * 500)
+				interval *= 2;
+		}
 		pthread_mutex_lock(&w->lock);
 	}
 	for (int r = 0; r < w->size; r++)
@@ -715,8 +788,8 @@ static bool wait_for_all(struct optimfs_group *w, const bool *worker,
 	w->over = true;
 	pthread_mutex_unlock(&w->lock);
 	over[1] = lost;
-	if (next == w->rank) /* also those that are lost: they may come back */
-		ofs_group_tell(w, over, sizeof(over));
+	if (next == w->rank)
+		ofs_group_post(w, over);
 	return lost;
 }
 
@@ -734,9 +807,8 @@ static void forget(const struct optimfs_group *w, struct ofs_manifest *s)
 
 void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 {
-	struct ofs_ask *told;
+	bool *told, lost;
 	int beside[3];
-	bool lost;
 
 	if (w == NULL)
 		return;
@@ -747,11 +819,7 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	for (int i = 0; i < 3 && told != NULL; i++)
 		tell_done(w, worker, told, beside[i]);
 	lost = told == NULL || wait_for_all(w, worker, told);
-	for (int r = 0; r < w->size && told != NULL; r++)
-		if (told[r].request != NULL) {
-			w->ops->wait(w->w, &told[r], 1);
-			w->ops->release(w->w, &told[r], 1);
-		}
+	end_posts(w);
 	free(told);
 	ofs_calls_stop(w->calls);
 	w->ops->leave(w->w, !lost);

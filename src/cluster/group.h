@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "optimfs/error.h"
 #include "optimfs/optimfs.h"
@@ -84,9 +85,11 @@ struct optimfs_group {
 	/* Ranks that open checkpoints, by machine; those of machine i begin at
 	 * machine[i], and end at machine[i + 1]. */
 	int *reader, *machine, nmachines;
-	bool together;        /* they alone make collective calls from now on */
-	uint32_t gathers;     /* number of collective calls made: allgather.h */
-	pthread_mutex_t lock; /* protects the members below */
+	bool together;    /* they alone make collective calls from now on */
+	uint32_t gathers; /* number of collective calls made: allgather.h */
+	SLIST_HEAD(, ofs_post) posts;
+	pthread_mutex_t post_lock; /* of them */
+	pthread_mutex_t lock;      /* protects the members below */
 	pthread_cond_t changed;
 	/* In the order of offering, which is the same on all ranks: the newest
 	 * generation of each, linked to the one agreed upon first. */
@@ -134,14 +137,17 @@ int ofs_group_ask_all(const struct optimfs_group *w, struct ofs_ask *ask,
 int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
-/* Sends a request to all other ranks that are not lost, and waits until each has
- * answered. Those that do not are lost. */
-void ofs_group_tell(struct optimfs_group *w, const void *request, size_t len);
+/* Sends a request of two bytes to all other ranks that are not lost, and does not
+ * wait for them. */
+void ofs_group_post(struct optimfs_group *w, const uint8_t text[2]);
 /* To be called if what all ranks do together fails because this one does not
  * answer, for EHOSTDOWN or ETIMEDOUT. The job ends: nobody waits for the rank, and
  * if it is silent, for its machine. All others are told. */
 void ofs_group_set_lost(struct optimfs_group *w, int rank,
     const struct optimfs_error *why);
+/* To be called now and then while this rank waits: if one on its machine has died,
+ * all are told, as ranks on other machines would have to wait for the timeout. */
+void ofs_group_tell_dead(struct optimfs_group *w);
 /* True: err says why. */
 bool ofs_group_is_lost(struct optimfs_group *w, int rank,
     struct optimfs_error *err);

@@ -145,12 +145,13 @@ int ofs_mail_send(struct optimfs_group *w, int to, uint64_t tag,
 
 /* Waiting. */
 
+/* Also if the job is over for all, and so for it. */
 static bool has_left(struct optimfs_group *w, int rank)
 {
 	bool left;
 
 	pthread_mutex_lock(&w->lock);
-	left = w->done[rank];
+	left = w->done[rank] || w->over;
 	pthread_mutex_unlock(&w->lock);
 	return left;
 }
@@ -165,6 +166,7 @@ static int check_alive(struct optimfs_group *w, int rank, int64_t *asked,
 	struct optimfs_error own = { 0 };
 	uint8_t done = 0;
 
+	ofs_group_tell_dead(w);
 	if (ofs_group_is_lost(w, rank, err))
 		return -1;
 	if (ofs_clock_ms() - *asked < ASK_MS)

@@ -95,42 +95,43 @@ int ofs_task_answer(struct ofs_request *q, struct optimfs_error *err)
 	}
 }
 
-static struct ofs_buf message(enum message what)
+static void note_lost(struct optimfs_group *w, int rank,
+    const struct optimfs_error *why)
 {
-	struct ofs_buf b = { 0 };
+	if (why->code == EHOSTDOWN || why->code == ETIMEDOUT)
+		ofs_group_set_lost(w, rank, why);
+}
 
-	ofs_wire_u8(&b, OFS_WIRE_TASK);
-	ofs_wire_u8(&b, (uint8_t)what);
-	return b;
+static int ask_first(struct optimfs_group *w, const struct ofs_buf *b,
+    struct optimfs_error *err)
+{
+	struct optimfs_error own;
+
+	if (ofs_group_ask(w, 0, b, NULL, 0, &own) == 0)
+		return 0;
+	note_lost(w, 0, &own);
+	return optimfs_fail_with(err, &own);
 }
 
 int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err)
 {
 	struct ofs_cursor c = ofs_cursor_of(note->data, note->len);
-	struct ofs_buf b = message(REPORT);
+	struct ofs_buf b = { 0 };
 	int ret;
 
+	ofs_wire_u8(&b, OFS_WIRE_TASK);
+	ofs_wire_u8(&b, REPORT);
 	ofs_buf_put(&b, note->data, note->len);
 	b.bad |= note->bad;
 	if (w->rank != 0)
-		ret = ofs_group_ask(w, 0, &b, NULL, 0, err);
+		ret = ask_first(w, &b, err);
 	else if (note->bad)
 		ret = ofs_no_memory(err);
 	else
 		ret = take_report(w->task, 0, &c, err);
 	ofs_buf_fini(&b);
 	return ret;
-}
-
-/* Informs working ranks, so that they can stop early. */
-static void report_failure(struct optimfs_group *w)
-{
-	struct ofs_buf b = message(FAILED);
-
-	if (!b.bad)
-		ofs_group_tell(w, b.data, b.len);
-	ofs_buf_fini(&b);
 }
 
 static int check_beside(struct optimfs_group *w, struct optimfs_error *err)
@@ -143,9 +144,8 @@ static int check_beside(struct optimfs_group *w, struct optimfs_error *err)
 		never = 0;
 		if (beside[i] != -1)
 			ret = ofs_mail_alive(w, beside[i], &never, err);
-		if (ret == -1 &&
-		    (err->code == EHOSTDOWN || err->code == ETIMEDOUT))
-			ofs_group_set_lost(w, beside[i], err);
+		if (ret == -1)
+			note_lost(w, beside[i], err);
 	}
 	return ret;
 }
@@ -164,11 +164,10 @@ int ofs_task_check(struct optimfs_group *w, struct optimfs_error *err)
 	if (failed)
 		return optimfs_fail(err, ECANCELED,
 		    "given up because another rank failed");
+	ofs_group_tell_dead(w);
 	for (int r = 0; r < w->size; r++)
-		if (w->ops->dead(w->w, r)) {
-			optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
-			return ofs_group_error_in(w, r, err);
-		}
+		if (w->ops->dead(w->w, r) && ofs_group_is_lost(w, r, err))
+			return -1;
 	return due ? check_beside(w, err) : 0;
 }
 
@@ -227,7 +226,8 @@ static int exchange(struct optimfs_group *w, const struct optimfs_error *own,
 	if (mine.code != 0 && mine.code != ECANCELED) {
 		if (w->rank != 0)
 			ofs_group_error_in(w, w->rank, &mine);
-		report_failure(w);
+		/* working ranks can stop early */
+		ofs_group_post(w, (const uint8_t[]){ OFS_WIRE_TASK, FAILED });
 	}
 	a->own = &mine;
 	ret = ofs_allgather(w, a, err);

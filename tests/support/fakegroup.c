@@ -21,7 +21,7 @@ struct ofs_group {
 struct fakegroup {
 	int size, machines;
 	struct ofs_group *group;
-	atomic_bool *dead, *mute;
+	atomic_bool *dead, *mute, *away;
 	/* of fakegroup_meet: how many are there, how often have all been */
 	pthread_mutex_t lock;
 	pthread_cond_t met;
@@ -69,6 +69,7 @@ struct fakegroup *fakegroup_new(int size)
 	f->group = must(calloc(n, sizeof(*f->group)));
 	f->dead = must(calloc(n, sizeof(*f->dead)));
 	f->mute = must(calloc(n, sizeof(*f->mute)));
+	f->away = must(calloc(n, sizeof(*f->away)));
 	f->sent = must(calloc(n, sizeof(*f->sent)));
 	f->chain = must(calloc(n, sizeof(*f->chain)));
 	f->left = must(calloc(n, sizeof(*f->left)));
@@ -92,6 +93,7 @@ void fakegroup_free(struct fakegroup *f)
 	free(f->group);
 	free(f->dead);
 	free(f->mute);
+	free(f->away);
 	free(f->sent);
 	free(f->chain);
 	free(f->left);
@@ -281,6 +283,12 @@ static void note_chains(struct fakegroup *f, int from, const struct ofs_ask *a,
 	reach(&f->chain[from], was + 2);
 }
 
+/* Has it died, or left without the others? */
+static bool is_away(struct fakegroup *f, int r)
+{
+	return is_dead(f, r) || atomic_load(&f->away[r]);
+}
+
 static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 {
 	const struct ofs_group_config *c = &f->group[a->to].config;
@@ -290,7 +298,7 @@ static void ask_one(struct fakegroup *f, int from, struct ofs_ask *a)
 	if (a->nrequest > OFS_GROUP_REQUEST_MAX ||
 	    a->want > OFS_GROUP_ANSWER_MAX)
 		bail_out("a request or an answer is too large");
-	if (atomic_load(&f->dead[from]) || atomic_load(&f->dead[a->to]) ||
+	if (atomic_load(&f->dead[from]) || is_away(f, a->to) ||
 	    atomic_load(&f->mute[a->to])) {
 		optimfs_fail(&a->err,
 		    atomic_load(&f->mute[a->to]) ? ETIMEDOUT : EHOSTDOWN,
@@ -407,16 +415,19 @@ static int64_t deliver(struct fakegroup *f, int from, struct message *m,
 {
 	struct ofs_ask *a = m->ask;
 	const struct ofs_group_config *c = &f->group[a->to].config;
+	bool was;
 
 	happen(f, a->to);
-	if (!is_dead(f, a->to)) {
+	was = !is_away(f, a->to);
+	if (was) {
 		a->priv = must(malloc(a->want + 1));
 		if (c->answer(c->ctx, from, a->request, a->nrequest, a->priv,
 			a->want, &a->err) == 0)
 			a->answer = a->priv;
 		happen(f, a->to);
 	}
-	if (!is_dead(f, a->to))
+	/* who leaves does so after its answers */
+	if (!is_dead(f, a->to) && was)
 		return arrival(f, a->to, from, a->want);
 	a->answer = NULL;
 	if (machine_of(f, a->to) == machine_of(f, from)) {
@@ -569,9 +580,9 @@ static void forget(struct ofs_group *w, int r)
 
 static void leave(struct ofs_group *w, bool all)
 {
-	(void)all;
 	if (w->f->net != NULL)
 		w->f->left[w->rank] = w->f->net->now();
+	atomic_store(&w->f->away[w->rank], !all);
 	fakegroup_meet(w->f);
 }
 

@@ -3,16 +3,25 @@
 #include "config.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "optimfs/optimfs.h"
 
 #include "api/api.h"
+#include "base/copy.h"
+#include "cluster/commit/coordinator.h"
+#include "cluster/commit/coordinator_impl.h"
+#include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
 #include "handmade.h"
+#include "journal/stage.h"
 #include "support/group_job.h"
 #include "support/simtime.h"
+#include "support/truth.h"
 #include "tap.h"
 
 /* Of mounts with timeout=15: until a rank counts as silent, and until all others
@@ -21,8 +30,11 @@ enum { TIMEOUT = 10, TIMEOUT_OPTION = 15 };
 #define SECOND INT64_C(1000000000)
 #define PIECE  (960 << 10)
 
-/* Each rank does what a mount does, with an index that one rank has. */
+/* Each rank does what a mount does, with an index that one rank has; or another
+ * job. */
 struct world {
+	int (*job)(struct optimfs_group *w, struct optimfs_error *err);
+	bool first; /* in which only rank 0 works */
 	struct fakegroup *f;
 	struct fakegroup_network net;
 	int size, machines, owner;
@@ -74,7 +86,8 @@ static void be_rank(struct fakegroup *f, int rank, void *ctx)
 
 	if (all == NULL)
 		bail_out("memory");
-	memset(all, true, (size_t)x->size);
+	for (int r = 0; r < x->size; r++)
+		all[r] = r == 0 || !x->first;
 	fakegroup_meet(f);
 	w = ofs_group_new(&fakegroup_ops, TIMEOUT, ofs_group_services, &err);
 	if (w == NULL || optimfs_group_readers(w, all, &err) == -1)
@@ -82,7 +95,7 @@ static void be_rank(struct fakegroup *f, int rank, void *ctx)
 	if (rank == 0)
 		x->began = simtime_now();
 	fakegroup_meet(f);
-	if (mount(w, &x->err[rank]) == 0)
+	if (x->job(w, &x->err[rank]) == 0)
 		x->err[rank].code = 0;
 	x->mounted[rank] = simtime_now();
 	optimfs_group_leave(w, all);
@@ -104,6 +117,8 @@ static void make_index(size_t n, int owner)
 /* victim: -1: none dies. */
 static void run_world(struct world *x, int victim, uint64_t step, bool whole)
 {
+	if (x->job == NULL)
+		x->job = mount;
 	x->net.now = simtime_now;
 	x->net.sleep_until = simtime_sleep_until;
 	x->err = calloc((size_t)x->size, sizeof(*x->err));
@@ -175,13 +190,19 @@ static void test_time(int size, int machines, int64_t latency, uint64_t rate,
 
 /* What became of a job. */
 struct ends {
-	unsigned runs, mounted, refused, unexplained;
+	unsigned runs, done, refused, unexplained, wrong;
 	int64_t latest; /* after the death, and after the last umount */
 };
 
+static bool explained(const struct optimfs_error *e)
+{
+	return strstr(e->text, "OFS91") != NULL ||
+	    strstr(e->text, "another rank failed") != NULL;
+}
+
 /* One dies at a step. False: the job had fewer. */
 static bool die_at(struct world *x, int victim, uint64_t step, bool whole,
-    struct ends *e)
+    bool (*check)(const struct world *x), struct ends *e)
 {
 	int64_t died, last;
 
@@ -196,12 +217,19 @@ static bool die_at(struct world *x, int victim, uint64_t step, bool whole,
 
 		if (fakegroup_is_dead(x->f, r))
 			continue;
-		e->mounted += x->err[r].code == 0;
+		e->done += x->err[r].code == 0;
 		e->refused += x->err[r].code != 0;
-		e->unexplained += x->err[r].code != 0 &&
-		    strncmp(x->err[r].text, "OFS91", 5) != 0;
+		if (x->err[r].code != 0 && !explained(&x->err[r])) {
+			diag("rank %d, step %u: %s", r, (unsigned)step,
+			    x->err[r].text);
+			e->unexplained++;
+		}
 		if (took > e->latest)
 			e->latest = took;
+	}
+	if (check != NULL && !check(x)) {
+		diag("wrong after step %u", (unsigned)step);
+		e->wrong++;
 	}
 	e->runs++;
 	end_world(x);
@@ -218,10 +246,10 @@ static void test_deaths(int size, int machines, int victim, bool whole,
 	struct ends e = { 0 };
 
 	make_index((64 << 10) + 321, 0);
-	for (uint64_t step = 0; die_at(&x, victim, step, whole, &e);
+	for (uint64_t step = 0; die_at(&x, victim, step, whole, NULL, &e);
 	     step += stride)
 		continue;
-	ok(e.runs > 5 && e.mounted > 0 && e.refused > 0,
+	ok(e.runs > 5 && e.done > 0 && e.refused > 0,
 	    "%s of rank %d of %d dies at each of %u steps",
 	    whole ? "the machine" : "the process", victim, size, e.runs - 1);
 	is_u64(e.unexplained, 0, "who does not mount says which rank is lost");
@@ -229,6 +257,238 @@ static void test_deaths(int size, int machines, int victim, bool whole,
 	    "all others have left after at most %.1f s",
 	    (double)e.latest / 1e9);
 	free(index_bytes);
+}
+
+/* Tasks. */
+
+static const char *out; /* what is written; NULL: nothing */
+
+static int do_task(struct optimfs_group *w, struct optimfs_error *err)
+{
+	struct optimfs_options o = { .group = w, .together = true };
+	struct optimfs_reshard how = { .to = "dcp@6", .jobs = 2 };
+	struct optimfs *fs;
+	uint64_t problems;
+	int ret;
+
+	if (optimfs_group_offer(w, each_rank, false, &o, err) == -1)
+		return -1;
+	fs = optimfs_open(each_rank, &o, err);
+	if (fs == NULL)
+		return -1;
+	ret = out != NULL ? optimfs_reshard(fs, out, &how, err)
+			  : optimfs_fsck(fs, true, NULL, NULL, &problems, err);
+	optimfs_close(fs);
+	return ret;
+}
+
+/* Sums of the files of the output; empty: there is none. Removes it, and what is
+ * left of its stage. */
+static void take_output(char sums[80])
+{
+	char command[512];
+	FILE *p;
+
+	snprintf(command, sizeof(command),
+	    "cd %s 2>/dev/null && find . -type f | sort | xargs cat | cksum; "
+	    "rm -rf %s %s.* %s",
+	    out, out, out, path_of(".o*"));
+	p = popen(command, "re");
+	sums[0] = '\0';
+	if (p == NULL)
+		bail_out("popen");
+	(void)!fgets(sums, 80, p);
+	pclose(p);
+}
+
+static char whole_output[80];
+
+/* Is there all of the output, or nothing, and nothing only if nobody has been told
+ * that it is there? */
+static bool check_output(const struct world *x)
+{
+	char sums[80];
+	bool told = false;
+
+	take_output(sums);
+	for (int r = 0; r < x->size; r++)
+		told = told || x->err[r].code == 0;
+	return strcmp(sums, whole_output) == 0 || (!told && sums[0] == '\0');
+}
+
+static void test_task(const char *what, int victim, bool whole, uint64_t stride)
+{
+	struct world x = { .job = do_task,
+		.size = 6,
+		.machines = 3,
+		.net = { 100000, 1000, 1000000000, NULL, NULL } };
+	struct ends e = { 0 };
+
+	for (uint64_t step = 0; die_at(&x, victim, step, whole,
+		 out == NULL ? NULL : check_output, &e);
+	     step += stride)
+		continue;
+	ok(e.runs > 4 && e.refused > 0, "%s: %s of rank %d dies at %u steps",
+	    what, whole ? "the machine" : "the process", victim, e.runs - 1);
+	is_u64(e.unexplained, 0, "%s: the others say who is lost", what);
+	is_u64(e.wrong, 0, "%s: all of the output is there, or nothing", what);
+	ok(e.latest <= TIMEOUT_OPTION * SECOND,
+	    "%s: all others have left after at most %.1f s", what,
+	    (double)e.latest / 1e9);
+}
+
+static void test_tasks(uint64_t stride)
+{
+	struct world x = { .job = do_task, .size = 6, .machines = 3 };
+	char path[64];
+
+	spread(data_path("pytorch/dcp_fsdp2_w4/ckpt"), 6);
+	for (int k = 0; k < 2; k++) {
+		snprintf(path, sizeof(path), "%s", path_of("o"));
+		out = k == 0 ? NULL : path;
+		if (k == 1) {
+			run_world(&x, -1, 0, false);
+			take_output(whole_output);
+			ok(x.err[0].code == 0 && whole_output[0] != '\0',
+			    "6 ranks reshard");
+			end_world(&x);
+		}
+		for (int whole = 0; whole < 2; whole++) {
+			test_task(k == 0 ? "fsck" : "reshard", 0, whole,
+			    (k == 0 ? 5 : 11) * stride);
+			test_task(k == 0 ? "fsck" : "reshard", 5, whole,
+			    (k == 0 ? 2 : 7) * stride);
+		}
+	}
+}
+
+/* Commits. */
+
+static int add_file(struct ofs_publish *p, const char *rel,
+    struct optimfs_error *err)
+{
+	int fd;
+
+	if (ofs_publish_file(p, rel, NULL, &fd, err) == -1)
+		return -1;
+	return ofs_write_all(fd, "new", 3, 0, err);
+}
+
+static atomic_int published;
+
+/* Rank 0 replaces a file of each rank. */
+static int publish(struct optimfs_group *w, struct optimfs_error *err)
+{
+	struct ofs_manifest *s = ofs_group_manifest(w, each_rank, err);
+	struct ofs_coordinator *c = s->writing->coordinator;
+	struct ofs_publish *p =
+	    ofs_publish_begin_all(c, ofs_stage_beside(s->writing->stage), err);
+	int ret = p == NULL ? -1 : 0;
+	char rel[16];
+
+	for (int r = 0; r < w->size && ret == 0; r++) {
+		snprintf(rel, sizeof(rel), "a%d", r);
+		ret = add_file(p, rel, err);
+	}
+	if (ret == 0)
+		ret = ofs_publish_commit(p, err);
+	ofs_publish_free(p);
+	if (ret == 0)
+		(void)ofs_coordinator_forget(c, NULL);
+	atomic_store(&published, ret);
+	ofs_stage_close(s->writing->stage, false);
+	s->writing->stage = NULL;
+	return ret;
+}
+
+static int do_commit(struct optimfs_group *w, struct optimfs_error *err)
+{
+	struct optimfs_options o = { .rw = true };
+
+	if (optimfs_group_offer(w, each_rank, false, &o, err) == -1)
+		return -1;
+	return w->rank == 0 ? publish(w, err) : 0;
+}
+
+static int do_settle(struct optimfs_group *w, struct optimfs_error *err)
+{
+	struct optimfs_options o = { .rw = true };
+	int ret = optimfs_group_offer(w, each_rank, false, &o, err);
+	struct ofs_manifest *s;
+
+	if (ret == 0 && w->rank == 0) {
+		s = ofs_group_manifest(w, each_rank, err);
+		ofs_stage_close(s->writing->stage, false);
+		s->writing->stage = NULL;
+	}
+	return ret;
+}
+
+/* How many of the files are new? */
+static int count_new(int size)
+{
+	int n = 0;
+
+	for (int r = 0; r < size; r++) {
+		struct ofs_buf b = { 0 };
+
+		load(path_of("%d/a%d", r, r), &b);
+		n += b.len == 3 && memcmp(b.data, "new", 3) == 0;
+		ofs_buf_fini(&b);
+	}
+	return n;
+}
+
+/* The next job finishes or reverts what is left: then all is old, or new. */
+static bool check_commit(const struct world *x)
+{
+	struct world next = { .job = do_settle,
+		.first = true,
+		.size = x->size,
+		.machines = x->machines };
+	int ret = atomic_load(&published), n;
+	bool good = true;
+
+	run_world(&next, -1, 0, false);
+	for (int r = 0; r < x->size; r++) {
+		if (next.err[r].code != 0)
+			diag("rank %d: %s", r, next.err[r].text);
+		good = good && next.err[r].code == 0;
+	}
+	end_world(&next);
+	n = count_new(x->size);
+	if (n != (ret == -1 ? 0 : x->size))
+		diag("%d of %d files are new after %d", n, x->size, ret);
+	for (int r = 0; r < x->size; r++)
+		put(path_of("%d/a%d", r, r), "old!", 4);
+	return good && n == (ret == -1 ? 0 : x->size);
+}
+
+static void test_commit(int victim, bool whole, uint64_t stride)
+{
+	struct world x = { .job = do_commit,
+		.first = true,
+		.size = 6,
+		.machines = 3,
+		.net = { 100000, 1000, 1000000000, NULL, NULL } };
+	struct ends e = { 0 };
+
+	clear();
+	make_dirs(x.size);
+	for (int r = 0; r < x.size; r++)
+		put(path_of("%d/a%d", r, r), "old!", 4);
+	do
+		atomic_store(&published, -1);
+	while (die_at(&x, victim, e.runs * stride, whole, check_commit, &e));
+	ok(e.runs > 5 && e.refused > 0,
+	    "a commit: %s of rank %d dies at %u steps",
+	    whole ? "the machine" : "the process", victim, e.runs - 1);
+	is_u64(e.wrong, 0, "all directories are old, or all are new");
+	is_u64(e.unexplained, 0, "the others say who is lost");
+	/* a commit may wait for it once, and so may the end */
+	ok(e.latest <= 2 * TIMEOUT_OPTION * SECOND,
+	    "all others have left after at most %.1f s",
+	    (double)e.latest / 1e9);
 }
 
 /* A machine of many dies at one step. */
@@ -240,13 +500,13 @@ static void test_death(int size, int machines, int victim, uint64_t step)
 	struct ends e = { 0 };
 
 	make_index((64 << 10) + 321, 0);
-	ok(die_at(&x, victim, step, true, &e),
+	ok(die_at(&x, victim, step, true, NULL, &e),
 	    "the machine of rank %d of %d dies", victim, size);
 	is_u64(e.unexplained, 0, "who does not mount says which rank is lost");
 	ok(e.latest <= TIMEOUT_OPTION * SECOND,
 	    "%u have mounted and %u have not; all others have left after at "
 	    "most %.1f s",
-	    e.mounted, e.refused, (double)e.latest / 1e9);
+	    e.done, e.refused, (double)e.latest / 1e9);
 	free(index_bytes);
 }
 
@@ -276,7 +536,10 @@ int main(int argc, char **argv)
 			test_deaths(12, 4, 1, whole, stride);
 			test_deaths(12, 4, 11, whole, stride);
 			test_deaths(64, 16, 0, whole, 9 * stride);
+			test_commit(0, whole, 4 * stride);
+			test_commit(5, whole, 2 * stride);
 		}
+		test_tasks(stride);
 	}
 	end_ranks();
 	return done_testing();
