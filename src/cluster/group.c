@@ -25,9 +25,9 @@
 /* Interval at which a waiting rank checks whether others have died. */
 #define LOOK_NS (100 * 1000 * 1000)
 /* When ranks that wait for the end first ask whether others are there, in ms. Then
- * they do so less and less often, but once per timeout: a rank that is woken by
- * that polls more often for a while. */
-enum { WATCH_MS = 1000 };
+ * they do so less and less often: a rank that is asked polls more often for a
+ * second. */
+enum { WATCH_MS = 1000, WATCH_MAX_MS = 8000 };
 
 /* The number of ranks in the environment, set by mpirun of Open MPI, mpirun of
  * MPICH and srun --mpi=pmi2. */
@@ -676,15 +676,6 @@ static bool awaited(const struct optimfs_group *w, const bool *worker, int rank)
 	return worker[rank] && !w->done[rank] && !is_gone(w, rank);
 }
 
-/* The lock is held. */
-static bool all_done(struct optimfs_group *w, const bool *worker)
-{
-	for (int r = 0; r < w->size; r++)
-		if (awaited(w, worker, r))
-			return false;
-	return true;
-}
-
 /* The rank that knows who is done, and tells all when everybody is: the lowest
  * that is not lost. If a machine is, none of its ranks is asked. The lock is
  * held. */
@@ -697,37 +688,59 @@ static int find_keeper(const struct optimfs_group *w)
 	return r;
 }
 
-/* The lowest rank on a machine that is not lost; -1: none. The lock is held. */
-static int find_first(const struct optimfs_group *w, int machine)
+/* May this rank leave? The lock is held. */
+static bool is_over(const struct optimfs_group *w, const bool *worker)
 {
-	for (int r = machine; r < w->size; r++)
+	if (w->over || find_keeper(w) != w->rank)
+		return w->over;
+	for (int r = 0; r < w->size; r++)
+		if (awaited(w, worker, r))
+			return false;
+	return true;
+}
+
+/* The lowest rank on a machine above another one that is not lost; -1: none. The
+ * lock is held. */
+static int find_next(const struct optimfs_group *w, int machine, int above)
+{
+	for (int r = above + 1; r < w->size; r++)
 		if (w->ops->node(w->w, r) == machine && !is_gone(w, r))
 			return r;
 	return -1;
 }
 
-/* The ranks that this one watches: the first of a machine those of the next
- * machine, all others the first of their own. So each is watched, and all of a
- * machine at once, since only ranks on one machine notice each other's death. The
- * lock is held. */
+/* The ranks that this one watches: the first of a machine all of the next machine,
+ * the second the first. So each is watched, and all of a machine at once, since
+ * only ranks on one machine notice each other's death. The lock is held. */
 static size_t find_watched(const struct optimfs_group *w, struct ofs_ask *ask)
 {
 	static const uint8_t ping = OFS_WIRE_PING;
-	int own = w->ops->node(w->w, w->rank), first = find_first(w, own);
-	int machine = own;
+	int own = w->ops->node(w->w, w->rank), machine = own;
+	int first = find_next(w, own, -1), second = find_next(w, own, first);
 	size_t n = 0;
 
 	do
 		machine = (machine + 1) % w->size;
-	while (machine != own && find_first(w, machine) == -1);
+	while (machine != own && find_next(w, machine, -1) == -1);
 	for (int r = 0; r < w->size; r++)
 		if (r != w->rank && !is_gone(w, r) &&
 		    (first == w->rank ? w->ops->node(w->w, r) == machine
-				      : r == first))
+				      : second == w->rank && r == first))
 			ask[n++] = (struct ofs_ask){
 				.to = r, .request = &ping, .nrequest = 1
 			};
 	return n;
+}
+
+/* Is any rank lost? Then more may be. */
+static bool any_lost(struct optimfs_group *w)
+{
+	bool lost;
+
+	pthread_mutex_lock(&w->lock);
+	lost = w->lost;
+	pthread_mutex_unlock(&w->lock);
+	return lost;
 }
 
 static void watch(struct optimfs_group *w)
@@ -767,19 +780,22 @@ static bool wait_for_all(struct optimfs_group *w, const bool *worker,
 	int next;
 
 	pthread_mutex_lock(&w->lock);
-	while (!w->over &&
-	    (find_keeper(w) != w->rank || !all_done(w, worker))) {
-		tell_done(w, worker, told, find_keeper(w));
-		ofs_clock_wait(&w->changed, &w->lock, LOOK_NS);
+	while (!is_over(w, worker)) {
+		next = find_keeper(w);
 		pthread_mutex_unlock(&w->lock);
+		tell_done(w, worker, told, next);
 		ofs_group_tell_dead(w);
 		if (w->timeout != 0 && ofs_clock_ms() - asked >= interval) {
 			watch(w);
 			asked = ofs_clock_ms();
-			if (interval < (int64_t)w->timeout * 500)
+			if (any_lost(w))
+				interval = WATCH_MS;
+			else if (interval < WATCH_MAX_MS)
 				interval *= 2;
 		}
 		pthread_mutex_lock(&w->lock);
+		if (!is_over(w, worker))
+			ofs_clock_wait(&w->changed, &w->lock, LOOK_NS);
 	}
 	for (int r = 0; r < w->size; r++)
 		w->lost |= w->ops->dead(w->w, r);

@@ -132,6 +132,12 @@ status "cp -r of four ranks exits with 0" 0 ranks 4 "$OPTIMFS" cp -r -v "$nodes/
 cp "$scratch/err" "$scratch/said"
 ok "cp -r of four ranks copies the whole tree" diff -r tree shared
 is "cp -r: all four ranks copy files" "$(shares)" "4 $(find tree -type f | wc -l)"
+rm -r shared
+status "cp -r by one rank of the machine exits with 0" 0 ranks 4 "$OPTIMFS" cp -r -v \
+    -o work_ranks=nodes "$nodes/%r/ck" . shared
+cp "$scratch/err" "$scratch/said"
+ok "it copies the whole tree, from what all ranks have" diff -r tree shared
+is "cp -r: one rank of the machine copies all" "$(shares)" "1 $(find tree -type f | wc -l)"
 mkdir into
 status "cp -r of three ranks into an existing directory exits with 0" 0 \
     ranks 3 sh -c "$in_own" sh "$OPTIMFS" cp -r \

@@ -556,12 +556,11 @@ static void release(struct ofs_group *w, struct ofs_ask *a, size_t n)
 static bool dead(const struct ofs_group *w, int r)
 {
 	struct fakegroup *f = w->f;
+	bool near = machine_of(f, r) == machine_of(f, w->rank);
 
-	if (f->net != NULL)
-		return is_dead(f, w->rank) ||
-		    (is_dead(f, r) &&
-			machine_of(f, r) == machine_of(f, w->rank));
-	return is_dead(f, r);
+	if (near && is_away(f, r))
+		return true;
+	return f->net != NULL ? is_dead(f, w->rank) : is_dead(f, r);
 }
 
 static void forget(struct ofs_group *w, int r)
