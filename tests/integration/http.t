@@ -178,6 +178,7 @@ not_ok "one that was never there is one" timeout 60 "$OPTIMFS" info -o timeout=0
 like "and says so" "$(cat "$scratch/err")" "*OFS922*http://127.0.0.1:1/x*"
 not_ok "so is one without TLS, asked with it" "$OPTIMFS" info "https:${server#http:}/json"
 like "and the error says what it may be" "$(cat "$scratch/err")" "*OFS922*http://*"
+fails "one that wants to be asked later than that is one" limited "OFS922*HTTP 429*not before 60 s*timeout=*"
 fails "one that is silent is one" silent "OFS922*"
 fails "one that sends a few bytes a second is one" trickle "OFS922*"
 not_ok "one without ranges is one" "$OPTIMFS" cat "$server/norange/json/large.safetensors" model/b

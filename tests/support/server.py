@@ -74,6 +74,7 @@ FAULTS = {
     'down': {'status': 503},       # always
     'large': {'status': 503},      # always, for ranges of more than 1 MiB
     'later': {'status': 429},      # with Retry-After, once
+    'limited': {'status': 429},    # always, with RateLimit
     'closed': {'status': 403},
     'lost': {'status': 404},
     'norange': {'status': 200},    # the whole file instead of a range
@@ -395,7 +396,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(302, [('Location', wrong['location'] or self.path)])
         if wrong.get('status', 200) != 200:
             return self.answer(wrong['status'],
-                               [('Retry-After', '1')] if fault == 'later' else [])
+                               {'later': [('Retry-After', '1')],
+                                'limited': [('RateLimit', '"api";r=0;t=60')]}.get(fault, []))
         if match is not None and match != etag and fault != 'changed':
             return self.answer(412)
         if fault == 'claims' and wrong:

@@ -108,6 +108,8 @@ static void headers(void)
 		"ETag: W/\"weak\"\n",
 		"Last-Modified: yesterday\n",
 		"Retry-After: soon\n",
+		"RateLimit: \"api\";r=9;t=7\n",
+		"RateLimit: \"api\";r=0;t=\n",
 		"Link: <https://h/next?c=1\n",
 		"no colon\n",
 	};
@@ -126,6 +128,8 @@ static void headers(void)
 	ofs_http_headers("Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\n", 43,
 	    784111770, &a);
 	is_u64(a.retry_after, 7, "or lasts until a date");
+	ofs_http_headers("RateLimit: \"api\";r=0;t=55\n", 27, 0, &a);
+	is_u64(a.retry_after, 55, "or until a limit ends");
 	for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++) {
 		ofs_http_headers(odd[i], strlen(odd[i]), 0, &a);
 		untold &= a.is.size == OFS_HTTP_UNTOLD &&

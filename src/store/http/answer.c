@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -79,6 +80,16 @@ static void take_retry(const char *text, int64_t now, struct ofs_http_answer *a)
 		a->retry_after = at > now ? (uint64_t)(at - now) : 0;
 }
 
+/* RateLimit: "api";r=0;t=55: nothing is left, for so many seconds. */
+static void take_limit(const char *text, struct ofs_http_answer *a)
+{
+	const char *left = strstr(text, "r="), *s = strstr(text, "t=");
+
+	if (a->retry_after == OFS_HTTP_UNTOLD && left != NULL && s != NULL &&
+	    strtoul(left + 2, NULL, 10) == 0 && isdigit((unsigned char)s[2]))
+		a->retry_after = strtoul(s + 2, NULL, 10);
+}
+
 /* Link: <https://host/path?cursor=x>; rel="next" */
 static void take_link(const char *text, struct ofs_http_answer *a)
 {
@@ -124,6 +135,8 @@ static void take(const char *name, const char *text, int64_t now,
 		take_etag(text, a);
 	else if (strcasecmp(name, "retry-after") == 0)
 		take_retry(text, now, a);
+	else if (strcasecmp(name, "ratelimit") == 0)
+		take_limit(text, a);
 	else if (strcasecmp(name, "x-amz-bucket-region") == 0 &&
 	    strlen(text) < sizeof(a->region))
 		strcpy(a->region, text);

@@ -253,10 +253,19 @@ struct ofs_http_unsigned ofs_http_unsigned(const struct ofs_http_request *q)
 	return u;
 }
 
+/* Will there be an answer only when nobody waits for it any more? */
+static bool is_too_late(const struct attempt *a)
+{
+	uint64_t timeout = a->h->limits.timeout,
+		 s = a->g->answer.retry_after;
+
+	return timeout != 0 && s != OFS_HTTP_UNTOLD && s >= timeout;
+}
+
 static int judge_status(struct attempt *a, struct optimfs_error *err)
 {
 	const struct ofs_http_get *g = a->g;
-	char why[80];
+	char why[160];
 	int ret = a->q.status / 100 == 4 ? judge_keys(a, err) : 0;
 
 	if (ret != 0)
@@ -293,6 +302,11 @@ static int judge_status(struct attempt *a, struct optimfs_error *err)
 		    "AWS_REGION=%s",
 		    g->name, g->answer.region);
 	snprintf(why, sizeof(why), "the server answers HTTP %d", a->q.status);
+	if (is_too_late(a))
+		snprintf(why, sizeof(why),
+		    "the server answers HTTP %d: not before %" PRIu64
+		    " s from now, which is more than timeout=",
+		    a->q.status, g->answer.retry_after);
 	if (a->q.status == 408 || a->q.status == 425 || a->q.status == 429 ||
 	    (a->q.status >= 500 && a->q.status != 501 && a->q.status != 505))
 		return no_answer(a, EIO, why, err);
