@@ -49,35 +49,11 @@ static void tell(const struct ofs_command *c, const char *dir)
 		    ofs_human_bytes(c->progress.total, size));
 }
 
-/* Names that rest on the order of the model alone, and files of another save
- * that were left out, are warnings, which few look up; in what is written
- * nothing tells that they were. */
+/* Files of another save that were left out are a warning, which few look up; in
+ * what is written nothing tells that they were. */
 static void say_choices(struct ofs_command *c)
 {
-	static const char *const codes[] = { "OFS631 ", "OFS181 " };
-	struct optimfs_attr attr;
-	struct optimfs_error err;
-	struct optimfs_file *f;
-	char *text, *at;
-	uint64_t size;
-	ssize_t n;
-
-	if (!ofs_job_is_first(&c->job) ||
-	    ofs_command_resolve(c, ".optimfs/warnings", &attr, &err) == -1 ||
-	    optimfs_file_open(c->fs, attr.node, &f, &err) == -1)
-		return;
-	size = optimfs_file_size(f);
-	text = malloc(size + 1);
-	n = text == NULL ? -1 : optimfs_file_read(f, text, size, 0, &err);
-	optimfs_file_close(f);
-	if (n >= 0)
-		text[n] = '\0';
-	for (size_t i = 0; n > 0 && i < sizeof(codes) / sizeof(codes[0]); i++) {
-		at = strstr(text, codes[i]);
-		if (at != NULL)
-			ofs_tool_say("%.*s", (int)strcspn(at, "\n"), at);
-	}
-	free(text);
+	ofs_command_say_warning(c, c->fs, "OFS181 ");
 }
 
 static int write_view(struct ofs_command *c, unsigned jobs)

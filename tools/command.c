@@ -201,6 +201,32 @@ static void keep_private(struct optimfs *fs)
 		    (0777 & ~ofs_made_mode(0777, attr.mode, attr.gid)));
 }
 
+void ofs_command_say_warning(const struct ofs_command *c, struct optimfs *fs,
+    const char *code)
+{
+	struct optimfs_attr attr;
+	struct optimfs_error err;
+	struct optimfs_file *f;
+	char *text, *at;
+	uint64_t size;
+	ssize_t n;
+
+	if (!ofs_job_is_first(&c->job) ||
+	    optimfs_resolve(fs, ".optimfs/warnings", &attr, &err) == -1 ||
+	    optimfs_file_open(fs, attr.node, &f, &err) == -1)
+		return;
+	size = optimfs_file_size(f);
+	text = malloc(size + 1);
+	n = text == NULL ? -1 : optimfs_file_read(f, text, size, 0, &err);
+	optimfs_file_close(f);
+	if (n >= 0)
+		text[n] = '\0';
+	at = n > 0 ? strstr(text, code) : NULL;
+	if (at != NULL)
+		ofs_tool_say("%.*s", (int)strcspn(at, "\n"), at);
+	free(text);
+}
+
 struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
     struct optimfs_error *err)
 {
@@ -221,6 +247,9 @@ struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
 	if (fs != NULL)
 		keep_private(fs);
 	ofs_progress_clear(&c->progress);
+	/* names that rest on the order of the model alone */
+	if (fs != NULL && open.ids != NULL)
+		ofs_command_say_warning(c, fs, "OFS631 ");
 	if (fs == NULL && err->number == 19 && !optimfs_is_address(path) &&
 	    access(path, F_OK) == -1)
 		ofs_command_suggest_checkpoint(c, path, err);

@@ -111,6 +111,10 @@ int ofs_command_expand(struct ofs_command *c, const char *below,
 /* Opens another checkpoint, with progress. An interrupt ends the process. */
 struct optimfs *ofs_command_open(struct ofs_command *c, const char *path,
     struct optimfs_error *err);
+/* Print the first warning of a checkpoint with this code ("OFS631 "), on the
+ * first rank. */
+void ofs_command_say_warning(const struct ofs_command *c, struct optimfs *fs,
+    const char *code);
 
 /* As ofs_job_fail, for commands with a layout: an unknown layout is a usage
  * error. */

@@ -10,7 +10,7 @@ number() {
 	ck=$1
 	param=$2
 	shift 2
-	"$OPTIMFS" cat "$@" "$ck" "optim/state/$param/exp_avg" 2>&1 |
+	"$OPTIMFS" cat "$@" "$ck" "optim/state/$param/exp_avg" 2>/dev/null |
 	    od -An -v -tf4 | tr -s ' ' '\n' | sed '/^$/d' | sort -u | paste -sd,
 }
 # are WHAT CKPT [OPTION...]: are query, key and value the parameters 0, 1 and 2?
@@ -37,6 +37,11 @@ like "names that only the order tells are a warning" \
 like "reshard says so" \
     "$("$OPTIMFS" reshard -q --to dcp@1 -o ids=model "$data/pickle_equal.pt" "$scratch/by_order" 2>&1)" \
     '*OFS631 *named by the order of the model alone*'
+for command in cat stat; do
+	like "$command says so" \
+	    "$("$OPTIMFS" $command -o ids=model "$data/pickle_equal.pt" optim/state/key/exp_avg 2>&1 >/dev/null)" \
+	    '*OFS631 *named by the order of the model alone*'
+done
 "$OPTIMFS" info -o ids=model "$data/sorted_shapes" >"$scratch/info"
 not_ok "those that shapes tell are none" grep -q OFS631 "$scratch/info"
 status "equal shapes in a sorted file are refused" 2 \
