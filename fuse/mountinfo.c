@@ -52,6 +52,16 @@ bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m)
 	return found;
 }
 
+bool ofs_mountinfo_still(const struct ofs_mountinfo *m)
+{
+	struct ofs_mountinfo now;
+	bool there;
+
+	there = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor;
+	ofs_mountinfo_fini(&now);
+	return there;
+}
+
 void ofs_mountinfo_fini(struct ofs_mountinfo *m)
 {
 	free(m->point);

@@ -61,16 +61,20 @@ int ofs_connection_abort(const struct ofs_mountinfo *m,
     struct optimfs_error *err)
 {
 	char path[64];
+	bool there, done;
 	int fd;
-	bool done;
 
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort",
 	    m->minor);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	done = fd != -1 && write(fd, "1", 1) == 1;
+	/* When a mount is gone, another one gets its number. If it is there
+	 * now, what was opened belongs to it, and does nothing once it is
+	 * gone. */
+	there = ofs_mountinfo_still(m);
+	done = there && fd != -1 && write(fd, "1", 1) == 1;
 	if (fd != -1)
 		close(fd);
-	if (done)
+	if (!there || done)
 		return 0;
 	/* forcing aborts the connection even if it cannot unmount */
 	if (umount2(m->point, MNT_FORCE | UMOUNT_NOFOLLOW) == 0 ||

@@ -33,16 +33,6 @@ enum {
 	TICK_MS = 50,
 };
 
-static bool is_mounted(const struct ofs_mountinfo *m)
-{
-	struct ofs_mountinfo now;
-	bool there;
-
-	there = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor;
-	ofs_mountinfo_fini(&now);
-	return there;
-}
-
 /* The control file system drops a connection when its daemon closes it; a
  * writer holds its lock until everything is done. */
 static bool is_gone(const struct ofs_mountinfo *m, int lock)
@@ -51,7 +41,7 @@ static bool is_gone(const struct ofs_mountinfo *m, int lock)
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", m->minor);
-	return !is_mounted(m) && stat(path, &st) == -1 &&
+	return !ofs_mountinfo_still(m) && stat(path, &st) == -1 &&
 	    (lock == -1 || !optimfs_lock_busy(lock));
 }
 
@@ -223,8 +213,9 @@ static int unmount_by_force(struct ofs_mountinfo *m, struct optimfs_error *err)
 	if (lock != -1)
 		close(lock);
 	/* forcing may have unmounted it */
-	return ret == 0 && is_mounted(m) ? ofs_unmount(m->point, true, err)
-					 : ret;
+	return ret == 0 && ofs_mountinfo_still(m)
+	    ? ofs_unmount(m->point, true, err)
+	    : ret;
 }
 
 static int unmount(struct ofs_mountinfo *m, const struct how *how,
@@ -239,7 +230,7 @@ static int unmount(struct ofs_mountinfo *m, const struct how *how,
 	lock = m->rw ? optimfs_lock_watch(m->source) : -1;
 	ret = unmount_unused(m->point, err);
 	/* the guard of a rank, or another umount, may have been faster */
-	if (ret == -1 && !is_mounted(m))
+	if (ret == -1 && !ofs_mountinfo_still(m))
 		ret = 0;
 	if (ret == -1 && err->code == EBUSY)
 		optimfs_fail(err, EBUSY,
