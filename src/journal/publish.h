@@ -33,8 +33,8 @@ struct ofs_publish;
 /* source is the path of the checkpoint's directory dir, for messages and to
  * find its parent; stage is the staging directory beside it. Both descriptors
  * are borrowed. Removes the remains of an earlier commit in new/ and gen/, but not
- * what it has finished; call ofs_publish_recover first. For a checkpoint that is a single file, dir is its
- * directory. */
+ * what it has finished; call ofs_publish_recover first. For a checkpoint that is a
+ * single file, dir is its directory. */
 struct ofs_publish *ofs_publish_begin(const char *source, int dir, int stage,
     struct optimfs_error *err);
 /* A new file called rel (below the checkpoint, ofs_path_stays), open for

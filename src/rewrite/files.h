@@ -8,6 +8,7 @@
 #include "optimfs/error.h"
 
 #include "archive/zip_sums.h"
+#include "journal/publish.h"
 #include "layout/render.h"
 #include "plan/composition.h"
 #include "plan/sums.h"
@@ -33,6 +34,7 @@ struct ofs_commit_file {
 	/* private */
 	const struct ofs_commit *commit;
 	char *rel, *like;
+	char key[OFS_PUBLISH_KEY]; /* "": it is not kept */
 	struct ofs_commit_summed *summed;
 	size_t nsummed;
 	struct ofs_sums sums;

@@ -145,8 +145,6 @@ struct writing {
 	struct ofs_commit *c;
 	struct ofs_engine engine;
 	uint64_t told; /* bytes that were reported */
-	bool keeps;    /* large files are kept, with these inputs */
-	uint64_t inputs[2];
 };
 
 static const char *name_of(void *ctx, uint32_t index, char buf[OFS_FILE_NAME])
@@ -214,19 +212,13 @@ static int tick(void *ctx, const char *name, struct optimfs_error *err)
 	return ofs_commit_go_on(w->c, err);
 }
 
-static bool is_kept(const struct writing *w, const struct ofs_commit_file *f)
-{
-	return w->keeps && f->items.n == 0 && f->comp.size >= KEPT;
-}
-
 static void did_file(void *ctx, const struct ofs_engine_file *file)
 {
 	const struct writing *w = ctx;
 	const struct ofs_commit_file *f = w->c->file[file->index];
-	char key[OFS_PUBLISH_KEY];
 
-	if (is_kept(w, f) && ofs_commit_key(f, w->inputs, key, NULL) == 0)
-		ofs_publish_finished(w->c->publish, f->rel, key);
+	if (f->key[0] != '\0')
+		ofs_publish_finished(w->c->publish, f->rel, f->key);
 }
 
 /* The publisher syncs the files. */
@@ -242,21 +234,22 @@ static const struct ofs_engine_ops new_files = {
 	.tick = tick,
 };
 
-/* 1: a commit that was killed had written it; 0: it has to be written. */
-static int take_kept(const struct writing *w, const struct ofs_commit_file *f,
+/* 1: a commit that was killed had written it; 0: it has to be written. inputs NULL:
+ * nothing is kept. */
+static int take_kept(struct ofs_commit_file *f, const uint64_t *inputs,
     struct optimfs_error *err)
 {
-	char key[OFS_PUBLISH_KEY];
-
-	if (!is_kept(w, f))
+	if (inputs == NULL || f->items.n > 0 || f->comp.size < KEPT)
 		return 0;
-	if (ofs_commit_key(f, w->inputs, key, err) == -1)
+	if (ofs_commit_key(f, inputs, f->key, err) == -1)
 		return -1;
-	return ofs_publish_again(w->c->publish, f->rel, f->like, key, err);
+	return ofs_publish_again(f->commit->publish, f->rel, f->like, f->key,
+	    err);
 }
 
 /* Creates a file, with owner and mode. */
-static int create_one(struct writing *w, size_t i, struct optimfs_error *err)
+static int create_one(struct writing *w, size_t i, const uint64_t *inputs,
+    struct optimfs_error *err)
 {
 	struct ofs_commit *c = w->c;
 	struct ofs_commit_file *f = c->file[i];
@@ -265,7 +258,7 @@ static int create_one(struct writing *w, size_t i, struct optimfs_error *err)
 	ofs_commit_doing(c, f->rel);
 	if (ofs_commit_file_seal(f, err) == -1)
 		return -1;
-	kept = take_kept(w, f, err);
+	kept = take_kept(f, inputs, err);
 	if (kept == 1)
 		ofs_commit_did(c, f->comp.size);
 	if (kept != 0)
@@ -283,7 +276,8 @@ static int create_one(struct writing *w, size_t i, struct optimfs_error *err)
 }
 
 /* Creates the files that are made of what was written (late), or all others. */
-static int create(struct writing *w, bool late, struct optimfs_error *err)
+static int create(struct writing *w, bool late, const uint64_t *inputs,
+    struct optimfs_error *err)
 {
 	struct ofs_commit *c = w->c;
 
@@ -296,7 +290,7 @@ static int create(struct writing *w, bool late, struct optimfs_error *err)
 		if ((f->make != NULL) != late)
 			continue;
 		if ((late && f->make(f->ctx, &f->comp, err) == -1) ||
-		    create_one(w, i, err) == -1)
+		    create_one(w, i, inputs, err) == -1)
 			return -1;
 	}
 	ofs_publish_kept(c->publish, true);
@@ -312,21 +306,17 @@ uint64_t ofs_commit_size(const struct ofs_commit *c)
 	return n;
 }
 
-static int write_files(struct ofs_commit *c, bool late,
+static int write_files(struct ofs_commit *c, bool late, const uint64_t *inputs,
     struct optimfs_error *err)
 {
 	struct writing w = { .c = c };
-	int ret = 0;
+	int ret;
 
 	ofs_engine_init(&w.engine);
 	w.engine.ops = &new_files;
 	w.engine.ctx = &w;
 	w.engine.dir = ofs_publish_new(c->publish);
-	w.keeps = c->job->overlay != NULL && !c->job->many;
-	if (w.keeps)
-		ret = ofs_commit_inputs(c, w.inputs, err);
-	if (ret == 0)
-		ret = create(&w, late, err);
+	ret = create(&w, late, inputs, err);
 	if (ret == 0)
 		ret = ofs_publish_possible(c->publish, err);
 	if (ret == 0 && w.engine.n > 0)
@@ -337,13 +327,19 @@ static int write_files(struct ofs_commit *c, bool late,
 
 int ofs_commit_write(struct ofs_commit *c, struct optimfs_error *err)
 {
-	int ret;
+	uint64_t hash[2], *inputs = NULL;
+	int ret = 0;
 
 	if (c->at_once)
 		ofs_publish_at_once(c->publish);
-	ret = write_files(c, false, err);
+	if (c->job->overlay != NULL && !c->job->many) {
+		inputs = hash;
+		ret = ofs_commit_inputs(c, inputs, err);
+	}
 	if (ret == 0)
-		ret = write_files(c, true, err);
+		ret = write_files(c, false, inputs, err);
+	if (ret == 0)
+		ret = write_files(c, true, inputs, err);
 	ofs_commit_files_fini(c);
 	for (size_t i = 0; i < c->ngone && ret == 0; i++)
 		ret = ofs_publish_remove(c->publish, c->gone[i], err);
