@@ -383,17 +383,26 @@ static void lost(const char *faults, int size, unsigned timeout,
 		diag("%s", j.said[i]);
 }
 
+/* Half a block of a file, which one rank at a time reads. */
+static uint8_t half[OFS_GPU_BLOCK / 2];
+
+static int read_half(const struct ofs_manifest *s, uint32_t file,
+    struct optimfs_error *err)
+{
+	struct ofs_segment seg = {
+		.object = file, .len = sizeof(half), .n = 1
+	};
+
+	return ofs_remote_fetch(s, &seg, 1, half, err);
+}
+
 /* What only a dead rank has cannot be read. Everything else still comes through
  * GPUs. */
 static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 {
 	const struct ofs_manifest *s = share_of(w);
-	struct ofs_segment seg = { .len = OFS_GPU_BLOCK / 2, .n = 1 };
 	struct optimfs_error err;
-	uint8_t *got = malloc(seg.len);
 
-	if (got == NULL)
-		bail_out("out of memory");
 	fakegroup_meet(j->f);
 	if (rank == 0) {
 		fakegroup_kill(j->f, 2, 1);
@@ -405,28 +414,27 @@ static void read_without_2(struct job *j, int rank, struct optimfs_group *w)
 
 			if (s->file[i].here)
 				continue;
-			seg.object = i;
-			ret = ofs_remote_fetch(s, &seg, 1, got, &err);
+			ret = read_half(s, i, &err);
 			if (strcmp(path, "2") == 0)
 				ok(ret == -1 && err.code == EHOSTDOWN,
 				    "reading a file that only a dead rank has "
 				    "fails");
 			else
-				ok(ret == 0 && memcmp(got, want, seg.len) == 0,
+				ok(ret == 0 &&
+					memcmp(half, want, sizeof(half)) == 0,
 				    "with a dead rank the file of another "
 				    "rank is read: %s",
 				    path);
 		}
 		ok(stat_of(w, "gpu.used ") == 1,
 		    "GPUs stay in use after a rank died");
-		is_u64(stat_of(w, "gpu.received "), 3 * seg.len,
+		is_u64(stat_of(w, "gpu.received "), 3 * sizeof(half),
 		    "all bytes of living ranks are received through GPUs");
 		is_u64(stat_of(w, "gpu.refused "), 1,
 		    "one request is refused for the dead rank");
 		fakegroup_kill(j->f, 2, 0);
 	}
 	fakegroup_meet(j->f);
-	free(got);
 }
 
 static void one_dead(void)
@@ -445,28 +453,23 @@ static void read_of_2(struct job *j, int rank, struct optimfs_group *w)
 	_Atomic uint64_t *sends =
 	    &fakegroup_counts(j->f)->asks_of[OFS_WIRE_SEND];
 	const struct ofs_manifest *s = share_of(w);
-	struct ofs_segment seg = { .len = OFS_GPU_BLOCK / 2, .n = 1 };
 	struct optimfs_error err;
-	uint8_t *got = malloc(seg.len);
+	uint32_t file = 0;
 
-	if (got == NULL)
-		bail_out("out of memory");
 	fakegroup_meet(j->f);
 	while (rank == 1 && atomic_load(sends) == 0)
 		usleep(1000);
 	if (rank == 1)
 		fakegroup_kill(j->f, 2, 1);
-	while (rank == 0 && strcmp(s->file[seg.object].path, "2") != 0)
-		seg.object++;
+	while (strcmp(s->file[file].path, "2") != 0)
+		file++;
 	if (rank == 0)
-		ok(ofs_remote_fetch(s, &seg, 1, got, &err) == -1 &&
-			err.code == EHOSTDOWN,
+		ok(read_half(s, file, &err) == -1 && err.code == EHOSTDOWN,
 		    "reading from a rank that dies in a transfer fails");
 	fakegroup_meet(j->f);
 	if (rank == 0)
 		fakegroup_kill(j->f, 2, 0);
 	fakegroup_meet(j->f);
-	free(got);
 }
 
 static void dies_in_transfer(void)

@@ -177,10 +177,8 @@ static void begin(struct ofs_gpu *g, struct ofs_gpu_work *work)
 	}
 	g->sequence++;
 	g->waiting_since = 0;
-	if (nccl_comm_start(g, work, &err) == -1) {
-		finish(work, &err);
+	if (nccl_comm_start(g, work, &err) == -1)
 		lose(g, &err);
-	}
 }
 
 /* Watches for a missing sequence number: its participant has gone. */

@@ -68,7 +68,8 @@ struct ofs_gpu {
 	cudaStream_t upload; /* during transfers */
 	ncclComm_t comm;
 	struct nccl_abort *abort; /* NULL: not started */
-	bool stuck; /* NCCL may still use the memory, so it is not freed */
+	bool stuck; /* NCCL or the kernel may still use the memory, so it is
+		     * not freed */
 	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
 	uint64_t sequence;                           /* next number */
 	/* ms: since when a sequence number is missing */
@@ -122,7 +123,7 @@ static inline bool nccl_comm_ready(struct ofs_gpu *g)
 	    (g->nflights < NCCL_FLIGHTS &&
 		nccl_flight(g, g->nflights - 1)->stage != STAGE_STARTING);
 }
-/* Starts the transfers of work. */
+/* Starts the transfers of work, which is in progress even if that fails. */
 int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);
 /* Polls the transfers: 1: the first is done; 0: it is in progress. */

@@ -91,13 +91,16 @@ static ncclResult_t exchange(struct ofs_gpu *g)
 	return under_way(r) ? end : r;
 }
 
-static void begun(struct ofs_gpu *g, struct ofs_gpu_work *work)
+/* From now on a failure of the connection ends it, too. */
+static struct nccl_engine *add_flight(struct ofs_gpu *g,
+    struct ofs_gpu_work *work)
 {
 	struct nccl_engine *t = nccl_flight(g, g->nflights++);
 
 	t->work = work;
 	t->stage = STAGE_STARTING;
 	t->deadline = nccl_deadline(g);
+	return t;
 }
 
 static int connect_pairs(struct ofs_gpu *g, struct optimfs_error *err)
@@ -111,7 +114,7 @@ static int connect_pairs(struct ofs_gpu *g, struct optimfs_error *err)
 	r = exchange(g);
 	if (!under_way(r))
 		return fail(err, r, "connecting");
-	begun(g, NULL);
+	add_flight(g, NULL);
 	while ((ret = nccl_comm_poll(g, err)) == 0)
 		nanosleep(&pause, NULL);
 	g->nflights = 0;
@@ -202,9 +205,9 @@ void nccl_comm_aborted(struct ofs_gpu *g)
 
 /* Copies the bytes to send to their block on the GPU, while earlier transfers go
  * on. */
-static cudaError_t upload(struct ofs_gpu *g, const struct ofs_gpu_work *work)
+static cudaError_t upload(struct ofs_gpu *g, const struct nccl_engine *t)
 {
-	const struct nccl_engine *next = nccl_flight(g, g->nflights);
+	const struct ofs_gpu_work *work = t->work;
 	cudaError_t e = cudaSuccess;
 
 	for (uint32_t i = 0; i < work->nsends && e == cudaSuccess; i++) {
@@ -215,10 +218,9 @@ static cudaError_t upload(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 		    g->upload);
 	}
 	if (e == cudaSuccess)
-		e = cudaEventRecord(next->uploaded, g->upload);
-	return e == cudaSuccess
-	    ? cudaStreamWaitEvent(next->stream, next->uploaded, 0)
-	    : e;
+		e = cudaEventRecord(t->uploaded, g->upload);
+	return e == cudaSuccess ? cudaStreamWaitEvent(t->stream, t->uploaded, 0)
+				: e;
 }
 
 static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
@@ -244,7 +246,7 @@ static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err)
 {
-	cudaError_t e = upload(g, work);
+	cudaError_t e = upload(g, add_flight(g, work));
 	ncclResult_t r;
 
 	if (e != cudaSuccess)
@@ -252,7 +254,6 @@ int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
 	r = enqueue(g, work);
 	if (!under_way(r))
 		return fail(err, r, "sending and receiving");
-	begun(g, work);
 	return 0;
 }
 
