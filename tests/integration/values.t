@@ -59,7 +59,12 @@ if [ -z "$no_mount" ]; then
 	rm -r "$mnt/extra/sched/7"
 	status "a directory that was a dict can be removed" 0 "$OPTIMFS" umount "$mnt"
 	is "it is gone" "$("$OPTIMFS" ls "$scratch/keys.pt" extra/sched)" milestones/
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --shared "$scratch/shared.pt"
+	"$OPTIMFS" mount -o rw "$scratch/shared.pt" "$mnt"
+	rm -r "$mnt/extra/s/a" "$mnt/extra/s/b"
+	status "so can both places of one dict" 0 "$OPTIMFS" umount "$mnt"
+	is "they are gone" "$("$OPTIMFS" ls "$scratch/shared.pt" extra/s)" z
 else
-	skip 20 "cannot mount"
+	skip 22 "cannot mount"
 fi
 done_testing

@@ -43,8 +43,14 @@
 # the state of an optimizer that numbers them the other way round, and dicts
 # with integers and other objects as keys, and empty dicts.
 #
-# opaque.py --names FILE [groups]: writes a list of optimizers for parameters that
-# are called param_groups and "a<newline>b", with or without groups that list them.
+# opaque.py --names FILE [groups|dict]: writes an optimizer for parameters that are
+# called param_groups and "a<newline>b"; or two with groups that list them, in a
+# list or in a dict by number.
+#
+# opaque.py --shared FILE: writes a dict that two keys have.
+#
+# opaque.py --some DIRECTORY: writes files of two ranks, with a dict that is empty
+# on one.
 #
 # opaque.py --print FILE: prints its object, each tensor as T.
 #
@@ -358,8 +364,20 @@ if sys.argv[1] == "--names":
     optim = {"state": {name: {"exp_avg": t} for name in names}}
     if len(sys.argv) > 3:
         optim["param_groups"] = [{"lr": 1, "params": names}]
-        optim = [optim, optim]
+        optim = [optim, optim] if sys.argv[3] == "groups" else \
+            {0: optim, 1: optim}
     write(sys.argv[2], {"model": dict.fromkeys(names, t), "optim": optim})
+    sys.exit()
+if sys.argv[1] == "--shared":
+    both = {"x": 1, "y": 2}
+    write(sys.argv[2], {"model": {"w": Tensor(1., 2., shape=(2,))},
+                        "s": {"a": both, "b": both, "z": 5}})
+    sys.exit()
+if sys.argv[1] == "--some":
+    for rank, some in enumerate(({}, {"a": 1})):
+        write("%s/state_rank%d.pt" % (sys.argv[2], rank), {
+            "model": {"w%d" % rank: Tensor(1., 2., shape=(2,))}, "some": some,
+            "none": {}})
     sys.exit()
 if sys.argv[1] == "--lists":
     t = Tensor(.5)

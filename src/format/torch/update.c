@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/str.h"
 #include "format/part.h"
@@ -416,59 +417,106 @@ static int add_one(struct rewrite *w, size_t i)
 
 #define TAKES_ITEMS 0x80000000u
 
-/* The removals from each container: it also gets new items, or was dropped
- * itself, if TAKES_ITEMS is set. NULL: no memory. */
-static uint32_t *count_drops(const struct rewrite *w)
-{
-	uint32_t *drops = calloc(ofs_pickle_nodes(w->doc), sizeof(*drops));
+/* What is removed: an item of a dict that has several places once. */
+struct drops {
+	struct rewrite *w;
+	struct ofs_map edit; /* indexes in w->edits */
+	/* from each container; with TAKES_ITEMS it also gets new items */
+	uint32_t *n;
+};
 
-	for (size_t i = 0; drops != NULL && i < w->edits.n; i++) {
+static bool same_item(const void *ctx, uint32_t i, const void *key, size_t n)
+{
+	const struct rewrite *w = ctx;
+	const uint32_t *item = key;
+
+	(void)n;
+	return w->edits.v[i].node == item[0] && w->edits.v[i].item == item[1];
+}
+
+/* 1: it was counted before; 0; -1. */
+static int count_drop(struct drops *d, size_t edit)
+{
+	const struct ofs_pk_splice *e = &d->w->edits.v[edit];
+	const uint32_t item[] = { e->node, e->item };
+	uint32_t hash = ofs_map_hash(item, sizeof(item));
+
+	if (ofs_map_find(&d->edit, hash, same_item, d->w, item, sizeof(item)) !=
+	    UINT32_MAX)
+		return 1;
+	if (!ofs_map_add(&d->edit, hash, (uint32_t)edit))
+		return ofs_no_memory(d->w->err);
+	d->n[e->node]++;
+	return 0;
+}
+
+static int count_drops(struct drops *d)
+{
+	const struct rewrite *w = d->w;
+
+	d->n = calloc(ofs_pickle_nodes(w->doc), sizeof(*d->n));
+	if (d->n == NULL)
+		return ofs_no_memory(w->err);
+	for (size_t i = 0; i < w->edits.n; i++) {
 		const struct ofs_pk_splice *e = &w->edits.v[i];
 
 		if (e->op == OFS_PK_ADD)
-			drops[e->node] |= TAKES_ITEMS;
-		else if (e->op == OFS_PK_DROP)
-			drops[e->node]++;
+			d->n[e->node] |= TAKES_ITEMS;
+		else if (e->op == OFS_PK_DROP && count_drop(d, i) == -1)
+			return -1;
 	}
-	return drops;
+	return 0;
 }
 
 /* Does the dict go that the first n components of key lead to? An empty one would
  * be a value (walk.h), but that of an optimizer's state is not. */
-static bool goes(const struct rewrite *w, const uint32_t *drops,
-    const struct ofs_route *r, const struct ofs_key *key, uint32_t n)
+static bool goes(const struct drops *d, const struct ofs_route *r,
+    const struct ofs_key *key, uint32_t n)
 {
-	return r->depth == n && ofs_pk_kind(w->doc, r->node) == OFS_PK_DICT &&
-	    ofs_pk_kind(w->doc, r->value) == OFS_PK_DICT &&
-	    drops[r->value] == ofs_pk_len(w->doc, r->value) &&
+	const struct ofs_pickle *doc = d->w->doc;
+
+	return r->depth == n && ofs_pk_kind(doc, r->node) == OFS_PK_DICT &&
+	    ofs_pk_kind(doc, r->value) == OFS_PK_DICT &&
+	    d->n[r->value] == ofs_pk_len(doc, r->value) &&
 	    !ofs_str_is(key[n - 1].s, "state") &&
 	    !(n > 1 && ofs_str_is(key[n - 2].s, "state"));
+}
+
+/* Removes the dicts that t has emptied. */
+static int drop_above(struct drops *d, const struct ofs_commit_task *t)
+{
+	struct rewrite *w = d->w;
+	uint32_t n;
+	const struct ofs_key *key = inside(w, t, &n);
+	struct ofs_route r;
+	int ret = 0;
+
+	if (key == NULL)
+		return 0;
+	n = ofs_route(&w->routes, key, n).depth; /* without says_rank */
+	while (n-- > 1 && ret == 0) {
+		r = ofs_route(&w->routes, key, n);
+		if (!goes(d, &r, key, n))
+			break;
+		ret = ofs_pk_edits_add(&w->edits, r.node, r.item, OFS_PK_DROP,
+			  w->err) == NULL
+		    ? -1
+		    : count_drop(d, w->edits.n - 1);
+	}
+	return ret == -1 ? -1 : 0;
 }
 
 /* A dict of which all items are removed is removed with them. */
 static int drop_emptied(struct rewrite *w)
 {
-	uint32_t *drops = count_drops(w), n;
-	int ret = drops == NULL ? ofs_no_memory(w->err) : 0;
+	struct drops d = { .w = w };
+	int ret = count_drops(&d);
 
-	for (size_t i = 0; i < w->c->ntasks && ret == 0; i++) {
-		const struct ofs_commit_task *t = &w->c->task[i];
-		const struct ofs_key *key =
-		    t->op == OFS_TASK_DROP && t->done ? inside(w, t, &n) : NULL;
-
-		while (key != NULL && n-- > 1 && ret == 0) {
-			struct ofs_route r = ofs_route(&w->routes, key, n);
-
-			if (!goes(w, drops, &r, key, n))
-				break;
-			drops[r.value] |= TAKES_ITEMS;
-			drops[r.node]++;
-			if (ofs_pk_edits_add(&w->edits, r.node, r.item,
-				OFS_PK_DROP, w->err) == NULL)
-				ret = -1;
-		}
-	}
-	free(drops);
+	for (size_t i = 0; i < w->c->ntasks && ret == 0; i++)
+		if (w->c->task[i].op == OFS_TASK_DROP && w->c->task[i].done)
+			ret = drop_above(&d, &w->c->task[i]);
+	ofs_map_fini(&d.edit);
+	free(d.n);
 	return ret;
 }
 
