@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/keys.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/step.h"
@@ -126,6 +127,81 @@ int ofs_ranks_collect(struct ofs_ranks *set, uint32_t file, uint32_t node,
 
 /* Grouping. */
 
+static bool is_empty(const struct ofs_ranks *set,
+    const struct ofs_ranks_leaf *leaf)
+{
+	const struct ofs_pickle *doc = set->file[leaf->file].doc;
+
+	return ofs_pk_kind(doc, leaf->node) == OFS_PK_DICT &&
+	    ofs_pk_len(doc, leaf->node) == 0;
+}
+
+/* The first n components of the leaf's path; n 0: all. */
+static struct ofs_str path_key(const struct ofs_ranks *set,
+    const struct ofs_ranks_leaf *leaf, uint32_t n)
+{
+	uint32_t all;
+	const uint32_t *c = ofs_catalog_components(set->cat, leaf->path, &all);
+
+	return (struct ofs_str){ (const char *)c,
+		(n == 0 ? all : n) * (uint32_t)sizeof(*c) };
+}
+
+/* Marks which paths have others below them. */
+static void mark_filled(const struct ofs_ranks *set,
+    const struct ofs_keys *empty, bool *filled)
+{
+	for (uint32_t i = 0; i < set->nleaves; i++) {
+		uint32_t n, at;
+
+		ofs_catalog_components(set->cat, set->leaf[i].path, &n);
+		while (n-- > 1) {
+			struct ofs_str key = path_key(set, &set->leaf[i], n);
+
+			at = ofs_keys_find(empty, key.p, key.len);
+			if (at != OFS_NONE)
+				filled[at] = true;
+		}
+	}
+}
+
+/* A dict that is empty on one rank, such as the model where only rank 0 has it,
+ * is the one that has items on another. */
+static int drop_empty(struct ofs_ranks *set, struct optimfs_error *err)
+{
+	struct ofs_keys empty = { 0 };
+	bool *filled = NULL;
+	uint32_t n = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < set->nleaves && ret == 0; i++)
+		if (is_empty(set, &set->leaf[i]) &&
+		    ofs_keys_add(&empty, path_key(set, &set->leaf[i], 0),
+			err) == OFS_NONE)
+			ret = -1;
+	if (ret == 0 && empty.n > 0) {
+		filled = calloc(empty.n, sizeof(*filled));
+		ret = filled == NULL ? ofs_no_memory(err) : 0;
+	}
+	if (filled != NULL)
+		mark_filled(set, &empty, filled);
+	for (uint32_t i = 0; i < set->nleaves && filled != NULL; i++) {
+		struct ofs_ranks_leaf leaf = set->leaf[i];
+		struct ofs_str key = path_key(set, &leaf, 0);
+
+		if (is_empty(set, &leaf) &&
+		    filled[ofs_keys_find(&empty, key.p, key.len)])
+			set->file[leaf.file].nleaves--;
+		else
+			set->leaf[n++] = leaf;
+	}
+	if (filled != NULL)
+		set->nleaves = n;
+	free(filled);
+	ofs_keys_fini(&empty);
+	return ret;
+}
+
 /* Keys of different kinds may give a file the same path twice: then the first
  * ones of all files are a group, and the second ones. */
 struct order {
@@ -199,10 +275,14 @@ static void make_groups(struct ofs_ranks *set, const struct order *o,
 
 int ofs_ranks_group(struct ofs_ranks *set, struct optimfs_error *err)
 {
-	struct order *o = sort_leaves(set);
-	uint32_t *at = malloc(((size_t)set->nleaves + 1) * sizeof(*at));
+	struct order *o;
+	uint32_t *at;
 	int ret = 0;
 
+	if (drop_empty(set, err) == -1)
+		return -1;
+	o = sort_leaves(set);
+	at = malloc(((size_t)set->nleaves + 1) * sizeof(*at));
 	set->group = calloc((size_t)set->nleaves + 1, sizeof(*set->group));
 	if (o == NULL || at == NULL || set->group == NULL)
 		ret = ofs_no_memory(err);
