@@ -185,9 +185,7 @@ static int classify(struct ofs_state *s, uint32_t node,
 		return 0;
 	s->node[node].numbers = ofs_state_key_is(s, node, "state") &&
 	    !(s->cat->nid_names > 0 && model_has_numbers(s->cat));
-	/* several optimizers without names are a list */
-	if (!indexes && !ofs_state_key_is(s, node, "param_groups") &&
-	    !(s->optim && node == 0))
+	if (!indexes && !ofs_state_key_is(s, node, "param_groups"))
 		return 0;
 	if (sort_list(s, node, n, err) == -1)
 		return -1;

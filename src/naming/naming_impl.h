@@ -57,7 +57,9 @@ enum naming_token {
 struct naming_candidate {
 	const uint32_t *c; /* components, without OFS_PATH_INDEX */
 	uint32_t n;
-	uint32_t name; /* below optim/; OFS_NONE: the only optimizer */
+	/* below optim/, a component: it has the flags that it has in paths of
+	 * entries; OFS_NONE: the only optimizer */
+	uint32_t name;
 	uint8_t evidence, grade;
 	uint8_t text; /* the part of evidence that dotted keys give */
 	bool accepted, dropped;

@@ -60,7 +60,8 @@ static int name_whole(struct naming *c, struct naming_candidate *r,
 	struct ofs_buf b = { 0 };
 
 	/* state.NAME would be a flattened key */
-	ofs_naming_join(c, r->c, r->n, r->n > 0 && is_taken(c, r->c[0]) ? '-' : '.', &b);
+	ofs_naming_join(c, r->c, r->n,
+	    r->n > 0 && is_taken(c, r->c[0]) ? '-' : '.', &b);
 	ofs_buf_putc(&b, 0);
 	if (b.bad)
 		r->name = OFS_NONE;
@@ -71,6 +72,25 @@ static int name_whole(struct naming *c, struct naming_candidate *r,
 		ofs_no_memory(err);
 	ofs_buf_fini(&b);
 	return r->name == OFS_NONE ? -1 : 0;
+}
+
+/* Of a list of optimizers each name is an index, and of a dict it may be a number:
+ * programs look for them as what they are. */
+static void add_flags(struct naming *c, uint32_t back)
+{
+	for (uint32_t i = 0; i < c->cat->nentries; i++) {
+		const struct naming_slot *slot = &c->slot[i];
+		struct naming_candidate *r;
+		uint32_t n;
+
+		if (slot->root == OFS_NONE || (slot->at & SLOT_TEXT) != 0)
+			continue;
+		r = &c->root[slot->root];
+		if (!r->accepted)
+			continue;
+		r->name = ofs_catalog_components(c->cat,
+		    c->cat->entries[i].path, &n)[r->n - 1 - back];
+	}
 }
 
 int ofs_naming_name_roots(struct naming *c, uint32_t naccepted,
@@ -93,6 +113,8 @@ int ofs_naming_name_roots(struct naming *c, uint32_t naccepted,
 		else
 			ret = name_whole(c, r, err);
 	}
+	if (back < NAMING_DEPTH)
+		add_flags(c, back);
 	free(names);
 	return ret;
 }

@@ -218,6 +218,12 @@ False: 3, (1, 'a, b'): {}, (-1e+300,): 5, (): 6, '(2,)': 7}}"
 	is "a list of optimizers is a list" \
 	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/optim.pt |
 		sed 's/.state.*//')" '[{'
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --names numbers.pt dict
+	rm -rf out
+	"$OPTIMFS" reshard -q --to torch numbers.pt out
+	is "and a dict of them is a dict" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/optim.pt |
+		sed 's/.state.*//')" '{0: {'
 	is "a name with a newline is in its group's list" \
 	    "$("$OPTIMFS" check names.pt 2>&1 | grep -c OFS212)" 0
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" --names names.pt
@@ -225,6 +231,16 @@ False: 3, (1, 'a, b'): {}, (-1e+300,): 5, (): 6, '(2,)': 7}}"
 	    "$("$OPTIMFS" info names.pt | grep -A 1 '^optimizer')" \
 	    "optimizer   of unknown kind; 2 parameters have exp_avg (float32)
 dtypes      float32 100.0 %"
+
+	# A dict that only some ranks have items of.
+	mkdir some
+	python3 "$TOP_SRCDIR/tests/support/opaque.py" --some some
+	rm -rf out
+	status "a dict that is empty on one rank is no other one" 0 "$OPTIMFS" reshard -q \
+	    --to torch some out
+	is "it has the items of all ranks" \
+	    "$(python3 "$TOP_SRCDIR/tests/support/opaque.py" --print out/extra.pt)" \
+	    "{'none': {}, 'some': {'a': 1}}"
 
 	# Values of unknown classes between pickle files of any format.
 	python3 "$TOP_SRCDIR/tests/support/opaque.py" one.pt
@@ -415,7 +431,7 @@ dtypes      float32 100.0 %"
 		    '*OFS533 *drop=opaque*'
 	done
 else
-	skip 168 "no python3"
+	skip 171 "no python3"
 fi
 
 # diff.
