@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "layout/render.h"
+#include "naming/file_name.h"
 #include "pickle/write.h"
 #include "read/locate.h"
 #include "rewrite/new_value.h"
@@ -650,25 +651,25 @@ int ofs_commit_place(struct ofs_commit *c, struct optimfs_error *err)
 	return ret;
 }
 
-/* 1: it matches stays; 0; -1: no memory. */
-static int stays_there(const struct ofs_catalog *cat, const uint32_t *v,
-    uint32_t n, const char *const *stays)
+/* Does the path of an entry match? Without memory none does: what is not removed
+ * then is refused. */
+static bool matches_any(const struct ofs_catalog *cat, const uint32_t *v,
+    uint32_t n, const char *const *patterns)
 {
 	struct ofs_buf path = { 0 };
-	int ret;
+	char name[OFS_NAME_MAX + 1];
+	bool yes;
 
-	if (stays == NULL)
-		return 0;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && patterns != NULL; i++) {
 		struct ofs_str s = component(cat, v[i]);
 
-		ofs_buf_put(&path, i == 0 ? "" : "/", i == 0 ? 0 : 1);
-		ofs_buf_put(&path, s.p, s.len);
+		ofs_name_encode(s.p, s.len, name);
+		ofs_buf_printf(&path, "%s%s", i == 0 ? "" : "/", name);
 	}
-	ofs_buf_put(&path, "", 1);
-	ret = path.bad ? -1 : ofs_path_matches(stays, (char *)path.data);
+	ofs_buf_putc(&path, '\0');
+	yes = !path.bad && ofs_path_matches(patterns, (char *)path.data);
 	ofs_buf_fini(&path);
-	return ret;
+	return yes;
 }
 
 bool ofs_commit_drops_optim(const struct ofs_commit *c,
@@ -688,7 +689,7 @@ bool ofs_commit_drops_optim(const struct ofs_commit *c,
 			continue;
 		if (c->drop[i] != OFS_NONE)
 			any = true;
-		else if (stays_there(c->cat, v, n, stays) != 1)
+		else if (!matches_any(c->cat, v, n, stays))
 			return false;
 	}
 	return any;

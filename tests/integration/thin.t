@@ -198,6 +198,13 @@ if [ -z "$no_mount" ]; then
 else
 	skip 2 "cannot mount"
 fi
+# A name with a slash is one component, too.
+rm -r "$run"/step-300
+cp -r "$data/deepspeed/z3_ws4_bf16/ckpt/global_step3" "$run/step-300"
+chmod -R u+w "$run/step-300"
+LC_ALL=C sed -i 's|blocks\.0\.fc_in\.bias|blocks/0.fc_in.bias|' "$run"/step-300/*.pt
+status "a name has a slash: it loses its optimizer" 0 "$OPTIMFS" thin --keep-last 1 --drop optim --yes "$run"
+is "a name has a slash: but for fp32" "$("$OPTIMFS" ls "$run/step-300" optim/state/blocks%2F0.fc_in.bias)" fp32
 stays deepspeed/z2_ws2_bf16/ckpt_universal 'groups state fp32 '
 stays deepspeed/v0.18.5_z3_ws2_bf16/ckpt_universal 'groups state fp32 state step '
 stays fsdp_dtensor/swiglu_w3/ckpt/iter_0000007 'groups '

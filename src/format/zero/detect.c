@@ -188,10 +188,9 @@ const struct ofs_format ofs_format_deepspeed = {
 static const char *const *universal_stays(const struct ofs_catalog *cat)
 {
 	static const char *const files[] = { "optim/state/*/fp32",
-		"optim/param_groups", "extra/optimizer_state_dict",
-		"optim/state/*/step", NULL };
+		"optim/param_groups", "optim/state/*/step", NULL };
 	static const char *const steps[] = { "optim/state/*/fp32",
-		"optim/param_groups", "extra/optimizer_state_dict", NULL };
+		"optim/param_groups", NULL };
 
 	for (uint32_t i = 0; i < cat->nobjects; i++)
 		if (strcmp(ofs_path_last(cat->objects[i].path), "step.pt") == 0)

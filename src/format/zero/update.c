@@ -25,6 +25,7 @@ struct column {
 	struct ofs_commit *c;
 	const struct ofs_part *part;
 	bool universal;
+	const char *const *stays; /* of stage 3, whose weights stay; or NULL */
 	const struct ofs_zero_files *files;
 	int mp;
 	struct ofs_key prefix[OFS_PART_PREFIX];
@@ -538,12 +539,6 @@ static bool is_optim_file(const struct ofs_zero_file *f)
 	    f->id.kind == OFS_ZERO_EXPERT_OPTIM;
 }
 
-/* The stage 3 of a column, whose weights stay. */
-static bool has_weights(const struct column *col)
-{
-	return !col->universal && ofs_zero_stays(col->c->cat) != NULL;
-}
-
 /* Is all of the optimizer removed that can be? */
 static bool drops_optim(const struct column *col)
 {
@@ -553,19 +548,18 @@ static bool drops_optim(const struct column *col)
 		return false; /* it has a file for each state */
 	for (size_t i = 0; i < col->files->n; i++) {
 		here = here || is_optim_file(&col->files->file[i]);
-		if (has_weights(col) &&
+		if (col->stays != NULL &&
 		    col->files->file[i].id.kind == OFS_ZERO_EXPERT_OPTIM)
 			return false;
 	}
-	return here &&
-	    ofs_commit_drops_optim(col->c, ofs_zero_stays(col->c->cat));
+	return here && ofs_commit_drops_optim(col->c, col->stays);
 }
 
 static bool is_optim(const struct column *col, const struct ofs_commit_task *t)
 {
 	return t->op == OFS_TASK_DROP && !is_elsewhere(col, t) &&
 	    (is_in(col, t, "optim", NULL) ||
-		(!has_weights(col) &&
+		(col->stays == NULL &&
 		    is_in(col, t, "optimizer_state_dict", NULL)));
 }
 
@@ -633,8 +627,7 @@ static int drop_optim(struct column *col)
 		    "be removed alone: commit the other changes first");
 	for (size_t i = 0; i < c->ntasks; i++)
 		if (is_optim(col, &c->task[i]) &&
-		    ofs_path_matches(ofs_zero_stays(c->cat),
-			c->task[i].change->path))
+		    ofs_path_matches(col->stays, c->task[i].change->path))
 			return ofs_commit_no_place(&c->task[i],
 			    "in stage 3 it has the weights; the other states "
 			    "can be removed, with the groups",
@@ -643,7 +636,7 @@ static int drop_optim(struct column *col)
 	col->path = calloc(c->ntasks + 1, sizeof(*col->path));
 	if (col->path == NULL)
 		return ofs_no_memory(col->err);
-	ret = has_weights(col) ? drop_wrapped(col) : drop_files(col);
+	ret = col->stays != NULL ? drop_wrapped(col) : drop_files(col);
 	free(col->path);
 	for (size_t i = 0; i < c->ntasks; i++)
 		if (is_optim(col, &c->task[i]))
@@ -658,6 +651,7 @@ static int update(struct ofs_commit *c, const struct ofs_part *part,
 	struct column col = { .c = c,
 		.part = part,
 		.universal = universal,
+		.stays = universal ? NULL : ofs_zero_stays(c->cat),
 		.files = &files,
 		.err = err };
 	bool drop;
