@@ -7,9 +7,7 @@
 
 /* An entry of param_groups. Missing numbers are NaN. */
 struct ofs_param_group {
-	char *path;     /* of its directory */
-	char *params;   /* the names of its parameters, a line each, or NULL */
-	size_t nparams; /* bytes of it */
+	char *path; /* of its directory */
 	double lr, eps, beta[2], alpha, step;
 	bool low_rank; /* it has an option rank */
 };
