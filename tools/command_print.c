@@ -1,15 +1,23 @@
-/* command_print.c - what verbs print alike */
+/* command_print.c - what verbs print alike, and the bytes and the progress of what
+ * they read */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/human.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "base/utf8.h"
+#include "cli/interrupt.h"
 #include "fs/walk.h"
 #include "stats/stats.h"
 #include "tools/command.h"
@@ -128,6 +136,193 @@ void ofs_print_made(const char *dir, const char *layout, bool synced)
 	ofs_json_put_string(&w, "layout", layout);
 	ofs_json_put_bool(&w, "synced", synced);
 	ofs_json_print(&w);
+}
+
+void ofs_command_say_warning(const struct ofs_command *c, struct optimfs *fs,
+    const char *code)
+{
+	struct optimfs_attr attr;
+	struct optimfs_error err;
+	struct optimfs_file *f;
+	char *text, *at;
+	uint64_t size;
+	ssize_t n;
+
+	if (!ofs_job_is_first(&c->job) ||
+	    optimfs_resolve(fs, ".optimfs/warnings", &attr, &err) == -1 ||
+	    optimfs_file_open(fs, attr.node, &f, &err) == -1)
+		return;
+	size = optimfs_file_size(f);
+	text = malloc(size + 1);
+	n = text == NULL ? -1 : optimfs_file_read(f, text, size, 0, &err);
+	optimfs_file_close(f);
+	if (n >= 0)
+		text[n] = '\0';
+	at = n > 0 ? strstr(text, code) : NULL;
+	if (at != NULL)
+		ofs_tool_say("%.*s", (int)strcspn(at, "\n"), at);
+	free(text);
+}
+
+static int add_size(void *ctx, const struct ofs_walk_entry *e,
+    struct optimfs_error *err)
+{
+	uint64_t *total = ctx;
+
+	(void)err;
+	if (S_ISREG(e->attr.mode))
+		*total += e->attr.size;
+	return 0;
+}
+
+int ofs_command_measure(struct ofs_command *c, const struct optimfs_attr *attr,
+    struct optimfs_error *err)
+{
+	uint64_t total = attr->size;
+
+	if (c->job.group != NULL)
+		return 0;
+	if (S_ISDIR(attr->mode)) {
+		total = 0;
+		if (ofs_walk(c->fs, attr->node, 0, add_size, &total, err) == -1)
+			return -1;
+	}
+	ofs_progress_show(&c->progress, 0, c->progress.total + total, NULL);
+	return 0;
+}
+
+struct passing {
+	struct ofs_command *c;
+	ofs_sink_fn *sink;
+	void *ctx;
+};
+
+static int pass(void *ctx, const void *p, size_t n, struct optimfs_error *err)
+{
+	const struct passing *to = ctx;
+
+	if (ofs_interrupted(NULL))
+		return optimfs_fail(err, ECANCELED, "interrupted");
+	if (to->sink(to->ctx, p, n, err) == -1)
+		return -1;
+	if (to->c->progress.begun)
+		ofs_progress_add(&to->c->progress, n, to->c->reading);
+	return 0;
+}
+
+int ofs_command_read(struct ofs_command *c, uint64_t node, ofs_sink_fn *sink,
+    void *ctx, struct optimfs_error *err)
+{
+	struct passing to = { c, sink, ctx };
+	struct optimfs_file *file;
+	int ret;
+
+	if (optimfs_file_open(c->fs, node, &file, err) == -1)
+		return -1;
+	ret = optimfs_file_stream(file, pass, &to, err);
+	optimfs_file_close(file);
+	return ret;
+}
+
+int ofs_sink_stdout(void *ctx, const void *p, size_t n,
+    struct optimfs_error *err)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	const char *at = p;
+	ssize_t k;
+
+	(void)ctx;
+	while (n > 0) {
+		if (ofs_interrupted(NULL))
+			return optimfs_fail(err, ECANCELED, "interrupted");
+		/* an interrupt restarts a write that waits for a reader */
+		if (poll(&out, 1, 1000) != 1)
+			continue;
+		k = write(STDOUT_FILENO, at, n);
+		if (k == -1 && errno != EAGAIN && errno != EINTR)
+			return optimfs_fail(err, errno, "standard output: %m");
+		at += k > 0 ? k : 0;
+		n -= k > 0 ? (size_t)k : 0;
+	}
+	return 0;
+}
+
+static void progress(void *ctx, uint64_t bytes, uint64_t total)
+{
+	struct ofs_command *c = ctx;
+
+	ofs_progress_show(&c->progress, bytes, total, NULL);
+}
+
+struct optimfs_scan ofs_command_scan(struct ofs_command *c)
+{
+	ofs_interrupt_catch();
+	return (struct optimfs_scan){
+		.progress = progress, .stop = ofs_interrupted, .ctx = c
+	};
+}
+
+int ofs_command_stopped(const struct ofs_command *c,
+    const struct optimfs_error *err, const char *left)
+{
+	char done[OFS_HUMAN_SIZE], total[OFS_HUMAN_SIZE], after[80] = "";
+	struct optimfs_error why;
+
+	if (err->code != ECANCELED)
+		return ofs_job_fail(&c->job, err);
+	if (c->progress.total > 0)
+		snprintf(after, sizeof(after), " after %s of %s",
+		    ofs_human_bytes(c->progress.done, done),
+		    ofs_human_bytes(c->progress.total, total));
+	optimfs_fail(&why, ECANCELED,
+	    "interrupted%s: %s; the same command starts from the beginning",
+	    after, left);
+	return ofs_job_fail(&c->job, &why);
+}
+
+static void follow(void *ctx, uint64_t bytes, uint64_t total, const char *file)
+{
+	struct ofs_command *c = ctx;
+
+	ofs_progress_show(&c->progress, bytes, total, file);
+}
+
+static void note(void *ctx, const char *text)
+{
+	struct ofs_command *c = ctx;
+
+	ofs_progress_break(&c->progress);
+	ofs_tool_say("%s", text);
+}
+
+static void tell_work(void *ctx, int rank, uint64_t files, uint64_t bytes)
+{
+	struct ofs_command *c = ctx;
+
+	if ((c->flags & OFS_VERBOSE) == 0)
+		return;
+	ofs_progress_break(&c->progress);
+	ofs_tool_say("rank %d (%s): %" PRIu64 " files, %" PRIu64 " bytes", rank,
+	    optimfs_group_host(c->job.group, rank), files, bytes);
+}
+
+/* With several ranks, mpirun gets the signal and ends them all. */
+struct optimfs_watch ofs_command_watch(struct ofs_command *c)
+{
+	if (c->job.group == NULL)
+		ofs_interrupt_catch();
+	return (struct optimfs_watch){ .progress = follow,
+		.stop = ofs_interrupted,
+		.say = note,
+		.did = tell_work,
+		.ctx = c };
+}
+
+void ofs_command_watch_ranks(struct ofs_command *c)
+{
+	struct optimfs_watch watch = { .did = tell_work, .ctx = c };
+
+	optimfs_watch(c->fs, &watch);
 }
 
 int ofs_sink_terminal(void *ctx, const void *p, size_t n,
