@@ -74,8 +74,9 @@ struct ofs_group_ops {
 	 * answers have arrived. The requests must not move until release. */
 	void (*start)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
 	void (*wait)(struct ofs_group *w, struct ofs_ask *ask, size_t n);
-	/* Another rank has found that this one does not answer: requests to it
-	 * that are under way fail now. Does not wait. */
+	/* rank is lost, as this one or another has found: requests to it that
+	 * are under way fail soon, and until it is heard of so do later ones,
+	 * even without a limit. Thread-safe; does not wait, nor answer. */
 	void (*forget)(struct ofs_group *w, int rank);
 };
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpi_silent.t - reads from ranks that answer do not wait for ranks that are
-# stopped
+# stopped, and the end does not wait for one that has died
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 . "${TOP_SRCDIR:-.}/tests/tap/ranks.sh"
@@ -85,4 +85,26 @@ for how in direct cached; do
 	ok "$how: the job exits with 0" stop "$mnt"
 done
 "$OPTIMFS" umount "$other"
+
+# Ranks 0 and 1 are on another machine than 2 and 3, as far as their names say.
+cat >"$scratch/elsewhere" <<END
+#!/bin/sh
+exec unshare -u sh -c 'hostname m\$((OMPI_COMM_WORLD_RANK / 2)) && exec "\$@"' \
+    sh "$OPTIMFS" "\$@"
+END
+chmod +x "$scratch/elsewhere"
+optimfs=$OPTIMFS
+if unshare -u hostname m0 2>/dev/null; then
+	mkdir "$scratch/m0" "$scratch/m2"
+	OPTIMFS=$scratch/elsewhere
+	start 4 timeout=0 "$nodes/%r/ck" "$scratch/m%r" --enable-recovery
+	OPTIMFS=$optimfs
+	eventually is_mounted "$scratch/m2"
+	kill -KILL "$(pid_of 3)"
+	"$OPTIMFS" umount "$scratch/m2"
+	ok "without a limit a rank that died elsewhere does not delay the end" \
+	    stop "$scratch/m0"
+else
+	skip 1 "no UTS name space"
+fi
 done_testing

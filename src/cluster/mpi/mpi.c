@@ -366,11 +366,9 @@ static int64_t deadline(const struct ofs_group *w, int to)
 {
 	int64_t ms = (int64_t)w->config.timeout * 1000;
 
-	if (ms == 0)
-		return INT64_MAX;
-	if (w->peer[to].late && ms > LATE_TIMEOUT)
+	if (w->peer[to].late && (ms == 0 || ms > LATE_TIMEOUT))
 		ms = LATE_TIMEOUT;
-	return mpi_now_us() / 1000 + ms;
+	return ms == 0 ? INT64_MAX : mpi_now_us() / 1000 + ms;
 }
 
 static void free_batch(struct mpi_batch *batch)

@@ -89,6 +89,9 @@ static int fail_dead(int rank, struct optimfs_error *err)
 
 static int fail_late(const struct ofs_group *w, struct optimfs_error *err)
 {
+	if (w->config.timeout == 0)
+		return optimfs_fail(err, ETIMEDOUT,
+		    "OFS912 no answer, and another rank has found it lost");
 	return optimfs_fail(err, ETIMEDOUT,
 	    "OFS912 no answer in %u seconds; -o timeout= sets the limit",
 	    w->config.timeout);
