@@ -91,11 +91,11 @@ static bool set_gone(struct optimfs_group *w, const int *rank, size_t n,
 {
 	bool news = false;
 
-	if (!w->lost)
-		w->why = *why;
 	for (size_t i = 0; i < n; i++) {
 		if (w->gone[rank[i]] || rank[i] == w->rank)
 			continue;
+		if (w->why.code == 0)
+			w->why = *why;
 		news = w->lost = w->gone[rank[i]] = true;
 		w->ops->forget(w->w, rank[i]);
 	}
@@ -251,6 +251,7 @@ static int answer_lost(struct ofs_request *q, struct optimfs_error *err)
 	struct optimfs_error why;
 
 	ofs_wire_take_error(&q->c, &why);
+	q->c.bad |= why.code == 0;
 	pthread_mutex_lock(&w->lock);
 	while (!q->c.bad && ofs_cursor_left(&q->c) > 0) {
 		int rank = (int)ofs_cursor_le32(&q->c);
