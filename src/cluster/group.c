@@ -166,22 +166,29 @@ static void post(struct optimfs_group *w, int to, const uint8_t *text,
 	    (struct ofs_ask){ .to = to, .request = p->text, .nrequest = len };
 	if (to == -1)
 		p->n = address(w, p->ask, p->text, len);
-	w->ops->start(w->w, p->ask, p->n);
 	pthread_mutex_lock(&w->post_lock);
-	SLIST_INSERT_HEAD(&w->posts, p, next);
+	if (w->posts_ended) {
+		free(p);
+	} else {
+		w->ops->start(w->w, p->ask, p->n);
+		SLIST_INSERT_HEAD(&w->posts, p, next);
+	}
 	pthread_mutex_unlock(&w->post_lock);
 }
 
-void ofs_group_post(struct optimfs_group *w, const uint8_t text[2])
+void ofs_group_post(struct optimfs_group *w, const uint8_t *text, size_t len)
 {
-	post(w, -1, text, 2);
+	post(w, -1, text, len);
 }
 
-/* Waits for the answers. */
+/* Waits for the answers; from now on nothing is sent. */
 static void end_posts(struct optimfs_group *w)
 {
 	struct ofs_post *p;
 
+	pthread_mutex_lock(&w->post_lock);
+	w->posts_ended = true;
+	pthread_mutex_unlock(&w->post_lock);
 	while ((p = SLIST_FIRST(&w->posts)) != NULL) {
 		SLIST_REMOVE_HEAD(&w->posts, next);
 		w->ops->wait(w->w, p->ask, p->n);
@@ -806,7 +813,7 @@ static bool wait_for_all(struct optimfs_group *w, const bool *worker,
 	pthread_mutex_unlock(&w->lock);
 	over[1] = lost;
 	if (next == w->rank)
-		ofs_group_post(w, over);
+		ofs_group_post(w, over, sizeof(over));
 	return lost;
 }
 

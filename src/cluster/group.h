@@ -87,9 +87,10 @@ struct optimfs_group {
 	int *reader, *machine, nmachines;
 	bool together;    /* they alone make collective calls from now on */
 	uint32_t gathers; /* number of collective calls made: allgather.h */
+	pthread_mutex_t post_lock; /* protects posts and posts_ended */
 	SLIST_HEAD(, ofs_post) posts;
-	pthread_mutex_t post_lock; /* of them */
-	pthread_mutex_t lock;      /* protects the members below */
+	bool posts_ended;     /* this rank leaves */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t changed;
 	/* In the order of offering, which is the same on all ranks: the newest
 	 * generation of each, linked to the one agreed upon first. */
@@ -137,9 +138,9 @@ int ofs_group_ask_all(const struct optimfs_group *w, struct ofs_ask *ask,
 int ofs_group_ask(const struct optimfs_group *w, int rank,
     const struct ofs_buf *request, void *out, uint64_t want,
     struct optimfs_error *err);
-/* Sends a request of two bytes to all other ranks that are not lost, and does not
- * wait for them. */
-void ofs_group_post(struct optimfs_group *w, const uint8_t text[2]);
+/* Sends a request of one or two bytes to all other ranks that are not lost, and
+ * does not wait for them, but when this rank leaves. Thread-safe. */
+void ofs_group_post(struct optimfs_group *w, const uint8_t *text, size_t len);
 /* To be called if what all ranks do together fails because this one does not
  * answer, for EHOSTDOWN or ETIMEDOUT. The job ends: nobody waits for the rank, and
  * if it is silent, for its machine. All others are told. */

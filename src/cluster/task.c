@@ -227,7 +227,8 @@ static int exchange(struct optimfs_group *w, const struct optimfs_error *own,
 		if (w->rank != 0)
 			ofs_group_error_in(w, w->rank, &mine);
 		/* working ranks can stop early */
-		ofs_group_post(w, (const uint8_t[]){ OFS_WIRE_TASK, FAILED });
+		ofs_group_post(w, (const uint8_t[]){ OFS_WIRE_TASK, FAILED },
+		    2);
 	}
 	a->own = &mine;
 	ret = ofs_allgather(w, a, err);

@@ -15,6 +15,7 @@
 struct ofs_group {
 	struct fakegroup *f;
 	int rank;
+	bool ended; /* the module would have freed it */
 	struct ofs_group_config config;
 };
 
@@ -220,7 +221,7 @@ static struct ofs_group *join(const struct ofs_group_config *config,
 	struct ofs_group *w = &mine->group[my_rank];
 
 	(void)err;
-	*w = (struct ofs_group){ mine, my_rank, *config };
+	*w = (struct ofs_group){ mine, my_rank, false, *config };
 	fakegroup_meet(mine); /* all ranks can answer now */
 	return w;
 }
@@ -548,6 +549,8 @@ static void wait(struct ofs_group *w, struct ofs_ask *a, size_t n)
 
 static void release(struct ofs_group *w, struct ofs_ask *a, size_t n)
 {
+	if (w->ended)
+		bail_out("a request is released after its rank has left");
 	wait(w, a, n);
 	for (size_t i = 0; i < n; i++)
 		free(a[i].priv);
@@ -583,6 +586,7 @@ static void leave(struct ofs_group *w, bool all)
 		w->f->left[w->rank] = w->f->net->now();
 	atomic_store(&w->f->away[w->rank], !all);
 	fakegroup_meet(w->f);
+	w->ended = true;
 }
 
 const struct ofs_group_ops fakegroup_ops = {

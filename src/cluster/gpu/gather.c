@@ -154,12 +154,10 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 	if (b == NULL)
 		return -1;
 	b->sequence = calloc((size_t)s->w->size, sizeof(*b->sequence));
-	b->notice = calloc((size_t)s->w->size, sizeof(*b->notice));
-	if (b->sequence == NULL || b->notice == NULL ||
+	if (b->sequence == NULL ||
 	    asprintf(&b->name, "rank %d (%s)", s->w->rank,
 		s->w->ops->host(s->w->w, s->w->rank)) == -1) {
 		free(b->sequence);
-		free(b->notice);
 		free(b);
 		return ofs_no_memory(err);
 	}
@@ -246,17 +244,8 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
 
 static void gather_free(struct ofs_gpu_gather *b)
 {
-	const struct ofs_group_ops *ops;
-	size_t n;
-
 	if (b == NULL)
 		return;
-	ops = b->group->ops;
-	n = atomic_load(&b->nnotices);
-	if (n > 0) {
-		ops->wait(b->group->w, b->notice, n);
-		ops->release(b->group->w, b->notice, n);
-	}
 	atomic_store(&b->off, true);
 	if (atomic_load(&b->stuck))
 		return; /* the module may still use it */
@@ -266,7 +255,6 @@ static void gather_free(struct ofs_gpu_gather *b)
 	pthread_cond_destroy(&b->freed);
 	pthread_mutex_destroy(&b->lock);
 	free(b->sequence);
-	free(b->notice);
 	free(b->name);
 	free(b);
 }
@@ -316,28 +304,10 @@ int optimfs_group_gather(struct optimfs_group *w,
 	return ret;
 }
 
-/* Does not wait for the answers: it may be the module's thread. */
-static void tell_others(struct ofs_gpu_gather *b)
-{
-	static const uint8_t request[] = { OFS_WIRE_HANG_UP };
-	const struct optimfs_group *w = b->group;
-	size_t n = 0;
-
-	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && !w->ops->dead(w->w, r))
-			b->notice[n++] = (struct ofs_ask){
-				.to = r,
-				.request = request,
-				.nrequest = sizeof(request),
-			};
-	if (n > 0)
-		w->ops->start(w->w, b->notice, n);
-	atomic_store(&b->nnotices, n);
-}
-
 void ofs_gpu_gather_lost(struct ofs_gpu_gather *b,
     const struct optimfs_error *err)
 {
+	static const uint8_t hang_up = OFS_WIRE_HANG_UP;
 	bool off = atomic_exchange(&b->off, true);
 
 	/* that a connection ended is no news; that this GPU failed is */
@@ -345,7 +315,7 @@ void ofs_gpu_gather_lost(struct ofs_gpu_gather *b,
 		return;
 	say(b, "gathering over MPI from now on", err);
 	if (!off)
-		tell_others(b);
+		ofs_group_post(b->group, &hang_up, 1);
 }
 
 void ofs_gpu_gather_hang_up(struct ofs_gpu_gather *b,

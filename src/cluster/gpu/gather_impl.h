@@ -36,9 +36,6 @@ struct ofs_gpu_gather {
 	/* A call of the module does not return; its memory stays in use. */
 	atomic_bool stuck;
 	_Atomic uint64_t rounds, bytes, sent, refused;
-	/* What tells the other ranks that it failed; nnotices 0: nothing did. */
-	struct ofs_ask *notice;
-	_Atomic size_t nnotices;
 
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t freed;
