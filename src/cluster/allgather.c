@@ -19,7 +19,7 @@
 static void take_news(struct optimfs_group *w, struct optimfs_error *news,
     int rank, const struct optimfs_error *err)
 {
-	if (rank != -1 && (err->code == EHOSTDOWN || err->code == ETIMEDOUT))
+	if (rank != -1)
 		ofs_group_set_lost(w, rank, err);
 	if (news->code == 0)
 		*news = *err;

@@ -141,9 +141,9 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 /* Sends a request of one or two bytes to all other ranks that are not lost, and
  * does not wait for them, but when this rank leaves. Thread-safe. */
 void ofs_group_post(struct optimfs_group *w, const uint8_t *text, size_t len);
-/* To be called if what all ranks do together fails because this one does not
- * answer, for EHOSTDOWN or ETIMEDOUT. The job ends: nobody waits for the rank, and
- * if it is silent, for its machine. All others are told. */
+/* To be called if what all ranks do together fails because of the answer of this
+ * one. If why is EHOSTDOWN or ETIMEDOUT, the job ends: nobody waits for the rank,
+ * and if it is silent, for its machine. All others are told. */
 void ofs_group_set_lost(struct optimfs_group *w, int rank,
     const struct optimfs_error *why);
 /* To be called now and then while this rank waits: if one on its machine has died,

@@ -198,15 +198,8 @@ static bool find_place(const struct ofs_manifest *s, uint32_t file,
 
 /* Getting pieces. */
 
-/* While checkpoints are opened, nothing can go on without a rank. */
-static void note_lost(struct optimfs_group *w, int rank,
-    const struct optimfs_error *why)
-{
-	if (why->code == EHOSTDOWN || why->code == ETIMEDOUT)
-		ofs_group_set_lost(w, rank, why);
-}
-
-/* From the owners of a file, all at once. */
+/* From the owners of a file, all at once. While checkpoints are opened, nothing can
+ * go on without a rank. */
 static int fetch(const struct ofs_manifest *s, const struct ofs_segment *seg,
     size_t n, uint8_t *buf, struct optimfs_error *err)
 {
@@ -222,7 +215,7 @@ static int fetch(const struct ofs_manifest *s, const struct ofs_segment *seg,
 		if (ofs_remote_fetch(s, seg, n, buf, &own) == 0)
 			return 0;
 		for (uint32_t i = 0; i < f->nowners; i++)
-			note_lost(s->group, o[i].rank, &own);
+			ofs_group_set_lost(s->group, o[i].rank, &own);
 	}
 	return optimfs_fail_with(err, &own);
 }
@@ -247,7 +240,7 @@ static int ask_above(const struct ofs_manifest *s, int above,
 		const struct ofs_buf *got = &call[i].result;
 
 		if (!call[i].answered)
-			note_lost(s->group, above, &call[i].err);
+			ofs_group_set_lost(s->group, above, &call[i].err);
 		if (call[i].err.code == 0 && got->len == p[i]->len)
 			memcpy(p[i]->bytes, got->data, got->len);
 		else

@@ -95,13 +95,6 @@ int ofs_task_answer(struct ofs_request *q, struct optimfs_error *err)
 	}
 }
 
-static void note_lost(struct optimfs_group *w, int rank,
-    const struct optimfs_error *why)
-{
-	if (why->code == EHOSTDOWN || why->code == ETIMEDOUT)
-		ofs_group_set_lost(w, rank, why);
-}
-
 static int ask_first(struct optimfs_group *w, const struct ofs_buf *b,
     struct optimfs_error *err)
 {
@@ -109,7 +102,7 @@ static int ask_first(struct optimfs_group *w, const struct ofs_buf *b,
 
 	if (ofs_group_ask(w, 0, b, NULL, 0, &own) == 0)
 		return 0;
-	note_lost(w, 0, &own);
+	ofs_group_set_lost(w, 0, &own);
 	return optimfs_fail_with(err, &own);
 }
 
@@ -145,7 +138,7 @@ static int check_beside(struct optimfs_group *w, struct optimfs_error *err)
 		if (beside[i] != -1)
 			ret = ofs_mail_alive(w, beside[i], &never, err);
 		if (ret == -1)
-			note_lost(w, beside[i], err);
+			ofs_group_set_lost(w, beside[i], err);
 	}
 	return ret;
 }
