@@ -177,6 +177,14 @@ is "and again when the answer has expired" \
     "$(HF_ENDPOINT=$server/expires/hub sum hf://pytorch/torchsave_full@v1/ckpt/state.pt)" \
     "$(sum "$data/pytorch/torchsave_full/ckpt/state.pt")"
 is "which takes a request more" "$(grep -c "^GET /expires/hub/.*/resolve/" "$requests")" $((n + 1))
+is "also when something else is there" \
+    "$(HF_ENDPOINT=$server/portal/hub sum hf://pytorch/torchsave_full@v1/ckpt/state.pt)" \
+    "$(sum "$data/pytorch/torchsave_full/ckpt/state.pt")"
+is "a Hub that has the files itself is asked with the token" \
+    "$(HF_ENDPOINT=$server/near/hub sum hf://pytorch/torchsave_full@v1/ckpt/state.pt)" \
+    "$(sum "$data/pytorch/torchsave_full/ckpt/state.pt")"
+is "for each range" "$(grep -c "^GET /near/elsewhere/" "$requests")" \
+    "$(grep -c "^GET /near/hub/.*/resolve/" "$requests")"
 not_ok "a revision that does not exist is an error" "$OPTIMFS" info \
     hf://pytorch/dcp_fsdp2_w4@v2/ckpt
 like "and the error says so" "$(cat "$scratch/err")" "*OFS923*no such repository*HF_TOKEN*"

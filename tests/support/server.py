@@ -81,7 +81,11 @@ FAULTS = {
     'claims': {'status': 200},     # the same, as a range that is much longer
     'untold': {},                  # listings of S3 that do not say how they go on
     'payer': {},                   # of S3, to whom says that he pays
+    'wanders': {},                 # of S3: each answer names another region
+    'refuses': {},                 # of S3, with the region that was asked
     'expires': {},                 # of the Hub: where files are, every second time
+    'portal': {},                  # of the Hub: the same, once, and then a page
+    'near': {},                    # of the Hub, which has the files itself
     'older': {},                   # an index of another state than the listing has
     'wrong': {'shift': 1},         # another range
     'cut': {'send': cut},
@@ -276,10 +280,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                b'<Error><Code>ExpiredToken</Code><Token-0>%s</Token-0></Error>'
                                % (b'x' * 5000))
         region = re.search('Credential=[^/]*/[0-9]*/([^/]*)/', self.headers.get('Authorization', ''))
-        if region and region[1] != REGION:
+        if region and region[1] != REGION or fault in ('wanders', 'refuses'):
+            is_in = 'eu-other-%d' % self.count('s3') if fault == 'wanders' else REGION
+            code = b'InvalidToken' if fault == 'refuses' else b'AuthorizationHeaderMalformed'
             return self.answer(400, [('Content-Type', 'application/xml'),
-                                     ('x-amz-bucket-region', REGION)],
-                               b'<Error><Code>AuthorizationHeaderMalformed</Code></Error>')
+                                     ('x-amz-bucket-region', is_in)],
+                               b'<Error><Code>%s</Code></Error>' % code)
         if not is_signed(self) or fault == 'payer' and (
                 self.headers.get('x-amz-request-payer') != 'requester'
                 or 'x-amz-request-payer' not in self.headers['Authorization']):
@@ -344,8 +350,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if parts[2:4] != ['resolve', SHA]:
                 return self.answer(404)
             port = self.server.server_address[1]
-            return self.answer(302, [('Location', 'http://localhost:%d/%selsewhere/%s' % (
-                port, fault + '/' if fault else '', urllib.parse.quote('/'.join(parts[:2] + parts[4:]))))])
+            return self.answer(302, [('Location', '%s/%selsewhere/%s%s' % (
+                '' if fault == 'near' else 'http://localhost:%d' % port,
+                fault + '/' if fault else '', urllib.parse.quote('/'.join(parts[:2] + parts[4:])),
+                '?%d' % self.count('portal') if fault == 'portal' else ''))])
         repo = self.root.joinpath(*parts[2:4])
         if not repo.is_dir() or parts[1] != 'models':
             return self.answer(404)
@@ -364,11 +372,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                            json.dumps(out).encode())
 
     def elsewhere(self, parts, wanted, fault):
-        """Where the files of the Hub are, which gets no token."""
-        if self.headers.get('Authorization') is not None:
+        """Where the files of the Hub are, which gets no token elsewhere."""
+        if (self.headers.get('Authorization') is None) == (fault == 'near'):
             return self.answer(400)
         if fault == 'expires' and self.count(self.path) % 2 == 0:
             return self.answer(403)
+        if fault == 'portal' and self.count(self.path) > 1:
+            return self.answer(200, [], b'x' * 100000)
         return self.send_file(self.root.joinpath(*parts), wanted, fault)
 
     def send_file(self, file, wanted, fault):

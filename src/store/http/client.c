@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,6 +155,18 @@ static void set_place(const char *url, char *where)
 	if (copy == NULL)
 		free(where);
 	pthread_mutex_unlock(&places_lock);
+}
+
+/* Is it at another server? One that is asked with the token again does not give
+ * its files without. */
+static bool is_elsewhere(const char *url, const char *where)
+{
+	const char *host = strstr(url, "://");
+	size_t n = host == NULL ? 0 : (size_t)(host - url) + 3;
+
+	n += strcspn(url + n, "/");
+	return strncasecmp(url, where, n) != 0 ||
+	    strchr("/?#", where[n]) == NULL;
 }
 
 /* A request on its way, perhaps not for the first time. */
@@ -386,23 +399,6 @@ static int judge_content(struct attempt *a, struct optimfs_error *err)
 					  : no_answer(a, EIO, a->q.why, err);
 }
 
-/* Remembers where it was, or forgets that. */
-static int judge_place(struct attempt *a, struct optimfs_error *err)
-{
-	bool good = a->q.status == 200 || a->q.status == 206;
-
-	if (good && a->q.location != NULL && has_place(a->g)) {
-		set_place(a->g->url, a->q.location);
-		a->q.location = NULL;
-	}
-	free(a->q.location);
-	a->q.location = NULL;
-	if (good || a->place == NULL)
-		return 0;
-	set_place(a->g->url, NULL);
-	return no_answer(a, EIO, "it is not where it was", err);
-}
-
 static int judge(struct attempt *a, struct optimfs_error *err)
 {
 	struct ofs_http_get *g = a->g;
@@ -411,8 +407,6 @@ static int judge(struct attempt *a, struct optimfs_error *err)
 	ofs_http_headers(q->headers.data, q->headers.len,
 	    ofs_now_ns() / 1000000000, &g->answer);
 	g->answer.is_dir = q->is_dir;
-	if (judge_place(a, err) == 1)
-		return 1;
 	if (q->end == OFS_HTTP_REFUSED) {
 		no_answer(a, EIO, q->why, err);
 		return -1;
@@ -428,6 +422,26 @@ static int judge(struct attempt *a, struct optimfs_error *err)
 	return judge_status(a, err);
 }
 
+/* Keeps the place of a file, after the answer was judged. true: it was asked for at
+ * a place that was kept, and is not there: the URL says where it is now. */
+static bool settle_place(struct attempt *a, int judged)
+{
+	bool good = judged == 0 ||
+	    (judged == 1 && (a->q.status == 200 || a->q.status == 206));
+
+	if (good && a->q.location != NULL && has_place(a->g) &&
+	    is_elsewhere(a->g->url, a->q.location)) {
+		set_place(a->g->url, a->q.location);
+		a->q.location = NULL;
+	}
+	free(a->q.location);
+	a->q.location = NULL;
+	if (good || a->place == NULL)
+		return false;
+	set_place(a->g->url, NULL);
+	return true;
+}
+
 /* Takes what came; returns the number of bytes. */
 static uint64_t settle(struct attempt *a, struct ofs_http_counters *count)
 {
@@ -435,7 +449,7 @@ static uint64_t settle(struct attempt *a, struct ofs_http_counters *count)
 	uint64_t got = a->q.got + a->q.body.len;
 	int ret = judge(a, &g->err);
 
-	a->again = ret == 1 && !g->once;
+	a->again = (settle_place(a, ret) || ret == 1) && !g->once;
 	if (ret == 0)
 		g->err.code = 0;
 	/* the next attempt goes on where this one ended, if that was right */
