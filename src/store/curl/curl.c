@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/queue.h>
 #include <unistd.h>
 
@@ -192,8 +193,10 @@ static void say_method(const struct transfer *t)
 /* A server that uses TLS may not lead to one that does not. */
 static void limit_protocols(const struct transfer *t)
 {
-	bool tls = strncmp(t->q->url, "https:", 6) == 0;
+	bool tls = strncasecmp(t->q->url, "http:", 5) != 0;
 
+	/* libcurl would send keys without TLS to one that says neither */
+	curl_easy_setopt(t->easy, CURLOPT_DEFAULT_PROTOCOL, "https");
 	curl_easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(t->easy, CURLOPT_REDIR_PROTOCOLS_STR,
 	    tls ? "https" : "http,https");

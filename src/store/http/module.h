@@ -17,8 +17,8 @@
  * threads of its own, which are not, so it must be opened before the sandbox is
  * entered.
  *
- * It exports a struct ofs_http_ops called optimfs_http_module. New members are
- * only added at the end, with a new version. */
+ * It exports a struct ofs_http_ops called optimfs_http_module. What changes here
+ * gets a new version, and a module of another one is not used. */
 #define OFS_HTTP_VERSION 5
 #define OFS_HTTP_SYMBOL  "optimfs_http_module"
 
@@ -61,11 +61,11 @@ struct ofs_http_login {
 };
 
 enum ofs_http_end {
-	OFS_HTTP_WHOLE,    /* the answer is complete, whatever its status */
-	OFS_HTTP_FAILED,   /* no answer, or part of one: it may work again */
+	OFS_HTTP_WHOLE,     /* the answer is complete, whatever its status */
+	OFS_HTTP_FAILED,    /* no answer, or part of one: it may work again */
 	OFS_HTTP_UNREACHED, /* the same: there is no connection */
-	OFS_HTTP_LATE,     /* the same: nothing came for timeout seconds */
-	OFS_HTTP_TOO_LONG, /* the body has more bytes than there is room for */
+	OFS_HTTP_LATE,      /* the same: nothing came for timeout seconds */
+	OFS_HTTP_TOO_LONG,  /* the body has more bytes than there is room for */
 	OFS_HTTP_REFUSED, /* it cannot work: certificate, protocol, redirects */
 };
 
@@ -93,7 +93,9 @@ struct ofs_http_request {
 	struct ofs_buf headers; /* of the last answer, as they came */
 	struct ofs_buf body;    /* of others, and with n 0, up to its limit */
 	bool is_dir;            /* the URL that answered ends in a slash */
-	char *location;         /* that URL, malloc'ed, if it is another one */
+	/* That URL, malloc'ed, which the caller frees, if redirections led to
+	 * it. */
+	char *location;
 	char why[256];
 
 	void *priv; /* of the module */
