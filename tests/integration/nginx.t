@@ -24,6 +24,8 @@ for ck in ckpt model; do
 done
 grep -q '"GET /ckpt/.metadata HTTP/2.0" 206' access.log
 tap_result $? "TLS speaks HTTP/2, in ranges"
+not_ok "a file that is closed is not read" "$OPTIMFS" info "$plain/closed"
+like "and the error does not say that it is missing" "$(cat "$scratch/err")" "*OFS923*403*"
 not_ok "a server with an unknown certificate is not believed" "$OPTIMFS" info "$tls/ckpt"
 like "and the error says so" "$(cat "$scratch/err")" "*OFS922*certificate*"
 bucket() {

@@ -74,6 +74,7 @@ print(*[x.getsockname()[1] for x in s])')
 			root $1;
 			autoindex on;
 			server { listen 127.0.0.1:${ports% *}; location /html/ { alias $1/; }
+				location = /closed { return 403; }
 				location / { autoindex_format json; } }
 			server { listen 127.0.0.1:${ports#* } ssl http2;
 				ssl_certificate $scratch/cert.pem;

@@ -383,9 +383,12 @@ int ofs_http_open(const char *address, unsigned timeout, struct ofs_dir *dir,
 		return optimfs_fail_with(err, &why);
 	if (open_file(address, &url, timeout, dir, rel, &none) == 0)
 		return 0;
-	/* that it is no file says less than why it is no directory */
+	/* that it is no file says less than why it is no directory, unless there
+	 * is none, and the file is closed */
 	return optimfs_fail_with(err,
-	    none.code == ENOENT || none.code == EACCES ? &why : &none);
+	    none.code == ENOENT || (none.code == EACCES && why.code != ENOENT)
+		? &why
+		: &none);
 }
 
 char *ofs_http_below(const char *address, const char *name)
