@@ -93,13 +93,22 @@ is "by one request more" "$(sum AWS_REGION=)" "$want"
 n=$(asked)
 is "and by none otherwise" "$(sum AWS_REGION=eu-test-1)" "$want"
 is "than that" "$n" "$(($(asked) + 1))"
+not_ok "an address that does not say whether there is TLS is asked with it" env \
+    "AWS_ENDPOINT_URL_S3=${server#http://}/s3" "$OPTIMFS" info "s3://$ck"
+like "and the error says what it may be" "$(cat "$scratch/err")" "*OFS922*http://*"
+not_ok "a server that names another one each time is asked twice" env \
+    "AWS_ENDPOINT_URL_S3=$server/wanders/s3" timeout 60 "$OPTIMFS" info "s3://$ck"
+like "and the error says what it named" "$(cat "$scratch/err")" "*OFS923*AWS_REGION=eu-other-2*"
+not_ok "who names the one that was asked refuses" env \
+    "AWS_ENDPOINT_URL_S3=$server/refuses/s3" "$OPTIMFS" info "s3://$ck"
+like "for the reason that it says" "$(cat "$scratch/err")" "*OFS922*HTTP 400 InvalidToken*"
 pays=AWS_ENDPOINT_URL_S3=$server/payer/s3
 not_ok "of a bucket whose reader pays nothing is read" env "$pays" "$OPTIMFS" info "s3://$ck"
 is "unless he says so" "$(sum "$pays" AWS_REQUEST_PAYER=requester)" "$want"
 rm .aws/*
 
 # What has no keys says so.
-printf '%s\n' '[profile sso]' 'sso_session = x' '[profile process]' 'credential_process = x' \
+printf '%s\n' '[profile none]' 'services = none' '[profile sso]' 'sso_session = x' '[profile process]' 'credential_process = x' \
     '[profile role]' 'role_arn = x' 'source_profile = default' >.aws/config
 fails() {
 	what=$1 text=$2
@@ -108,6 +117,8 @@ fails() {
 	like "and the error says what to do" "$(cat "$scratch/err")" "$text"
 }
 fails "single sign-on is not known" "*OFS923*sso_session*export-credentials*" AWS_PROFILE=sso
+fails "addresses of services that are not there are an error" "*OFS923*services none*" \
+    AWS_PROFILE=none AWS_ENDPOINT_URL_S3=
 fails "nor is a program that prints keys" "*OFS923*credential_process*export-credentials*" \
     AWS_PROFILE=process
 fails "nor are roles to assume" "*OFS923*source_profile*export-credentials*" AWS_PROFILE=role

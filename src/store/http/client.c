@@ -266,11 +266,24 @@ struct ofs_http_unsigned ofs_http_unsigned(const struct ofs_http_request *q)
 	return u;
 }
 
+bool ofs_http_other_region(const struct ofs_http_login *login,
+    const struct ofs_http_answer *answer, const char *name,
+    struct optimfs_error *err)
+{
+	if (login == NULL || login->region == NULL ||
+	    answer->region[0] == '\0' ||
+	    strcmp(answer->region, login->region) == 0)
+		return false;
+	optimfs_fail(err, EINVAL,
+	    "OFS923 %s: the bucket is in another region: set AWS_REGION=%s",
+	    name, answer->region);
+	return true;
+}
+
 /* Will there be an answer only when nobody waits for it any more? */
 static bool is_too_late(const struct attempt *a)
 {
-	uint64_t timeout = a->h->limits.timeout,
-		 s = a->g->answer.retry_after;
+	uint64_t timeout = a->h->limits.timeout, s = a->g->answer.retry_after;
 
 	return timeout != 0 && s != OFS_HTTP_UNTOLD && s >= timeout;
 }
@@ -278,8 +291,9 @@ static bool is_too_late(const struct attempt *a)
 static int judge_status(struct attempt *a, struct optimfs_error *err)
 {
 	const struct ofs_http_get *g = a->g;
-	char why[160];
+	char why[160], code[OFS_HTTP_CODE];
 	int ret = a->q.status / 100 == 4 ? judge_keys(a, err) : 0;
+	bool said;
 
 	if (ret != 0)
 		return ret;
@@ -308,13 +322,12 @@ static int judge_status(struct attempt *a, struct optimfs_error *err)
 					   "OFS924 %s: no such range", g->name)
 				     : changed(g, err);
 	}
-	if (g->answer.region[0] != '\0' &&
-	    (a->q.status == 400 || a->q.status / 100 == 3))
-		return optimfs_fail(err, EINVAL,
-		    "OFS923 %s: the bucket is in another region: set "
-		    "AWS_REGION=%s",
-		    g->name, g->answer.region);
-	snprintf(why, sizeof(why), "the server answers HTTP %d", a->q.status);
+	if ((a->q.status == 400 || a->q.status / 100 == 3) &&
+	    ofs_http_other_region(g->login, &g->answer, g->name, err))
+		return -1;
+	said = a->q.signer != NULL && ofs_http_said(a->h, &a->q.body, code);
+	snprintf(why, sizeof(why), "the server answers HTTP %d%s%.60s",
+	    a->q.status, said ? " " : "", said ? code : "");
 	if (is_too_late(a))
 		snprintf(why, sizeof(why),
 		    "the server answers HTTP %d: not before %" PRIu64

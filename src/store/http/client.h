@@ -62,6 +62,12 @@ struct ofs_http_unsigned {
 };
 struct ofs_http_unsigned ofs_http_unsigned(const struct ofs_http_request *q);
 
+/* Does an answer name another region for a bucket than the one that was asked? Then
+ * err says so: EINVAL (OFS923). */
+bool ofs_http_other_region(const struct ofs_http_login *login,
+    const struct ofs_http_answer *answer, const char *name,
+    struct optimfs_error *err);
+
 struct ofs_http_get {
 	const char *url;
 	const char *name; /* of what it gets, for messages */
@@ -82,9 +88,9 @@ struct ofs_http_get {
 };
 /* Gets all of them at once. A server that does not answer, or not for now, is
  * asked again until nothing has come for the timeout. -1: at least one failed,
- * with: ENOENT, or EIO (OFS754) for a known file; EACCES (OFS923); ESTALE
- * (OFS751); EIO or ETIMEDOUT (OFS922): no answer; EIO (OFS924): an answer to
- * something else. */
+ * with: ENOENT, or EIO (OFS754) for a known file; EACCES (OFS923); EINVAL (OFS923):
+ * the bucket is in the region answer.region; ESTALE (OFS751); EIO or ETIMEDOUT
+ * (OFS922): no answer; EIO (OFS924): an answer to something else. */
 int ofs_http_get(const struct ofs_http *h, struct ofs_http_counters *count,
     struct ofs_http_get *g, size_t n);
 

@@ -341,11 +341,9 @@ static int fetch_web(struct keys *k, struct optimfs_error *err)
 	if (profile.sts[0] != '\0')
 		snprintf(url, sizeof(url), "%s", profile.sts);
 	else if (profile.region[0] != '\0')
-		snprintf(url, sizeof(url), "https://sts.%s.amazonaws.com%s/",
-		    profile.region,
-		    strncmp(profile.region, "cn-", 3) == 0 ? ".cn" : "");
+		ofs_aws_address(url, sizeof(url), "sts", profile.region);
 	else
-		snprintf(url, sizeof(url), "https://sts.amazonaws.com/");
+		snprintf(url, sizeof(url), "https://sts.amazonaws.com");
 	snprintf(session, sizeof(session), "optimfs-%ld", (long)getpid());
 	ofs_buf_puts(&body,
 	    "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
@@ -389,6 +387,11 @@ static int choose(struct optimfs_error *err)
 		return optimfs_fail(err, EACCES,
 		    "OFS923 %s, a setting of AWS, is too long",
 		    profile.too_long);
+	if (profile.no_services)
+		return optimfs_fail(err, EACCES,
+		    "OFS923 the profile %s of AWS has the addresses of services "
+		    "%s, and there is no such section",
+		    profile.name, profile.services);
 	if (profile.from_variables)
 		return 0;
 	if (!profile.found && strcmp(profile.name, "default") != 0)

@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+/* A setting of a file, a variable, or both; NULL: not that. One of a group, which
+ * is below another setting, indented, has the name "GROUP.NAME". */
 struct member {
 	const char *name, *variable;
 	char *to;
 	size_t size;
 };
 
-/* A group is a setting with further ones below it, indented. */
 #define KEYS    3 /* the first ones are of one source */
 #define MEMBERS 13
 
@@ -43,7 +45,7 @@ static void list_members(struct ofs_profile *p, struct member m[MEMBERS])
 		    sizeof(p->ignore) },
 		/* as GDAL and others have it: the AWS command line has an
 		 * option */
-		{ "", "AWS_REQUEST_PAYER", p->payer, sizeof(p->payer) },
+		{ NULL, "AWS_REQUEST_PAYER", p->payer, sizeof(p->payer) },
 	};
 
 	memcpy(m, all, sizeof(all));
@@ -177,15 +179,14 @@ static void read_profile(struct ofs_profile *p, FILE *f)
 
 	list_members(p, s.m);
 	for (size_t i = 0; i < MEMBERS; i++)
-		s.set[i] =
-		    i < KEYS ? p->key[0] != '\0' : s.m[i].to[0] != '\0';
+		s.set[i] = i < KEYS ? p->key[0] != '\0' : s.m[i].to[0] != '\0';
 	p->found |= read_section(p, &s, f);
 	if (p->services[0] == '\0')
 		return;
 	rewind(f);
 	s = (struct section){ .kind = "services ", .name = p->services };
 	list_services(p, s.m);
-	(void)read_section(p, &s, f);
+	p->has_services |= read_section(p, &s, f);
 }
 
 static void read_file(struct ofs_profile *p, const char *variable,
@@ -219,16 +220,18 @@ static void set_first(struct ofs_profile *p, char *to, size_t size,
 	set_to(p, to, size, a, value);
 }
 
-/* A variable of the service, or of all; then what the files say, in this order. */
-static void choose_address(struct ofs_profile *p, char *to, size_t size,
+/* A variable of the service, or of all; then what the files say, in this order.
+ * true: they count. */
+static bool choose_address(struct ofs_profile *p, char *to, size_t size,
     const char *variable, const char *service)
 {
 	if (strcasecmp(p->ignore, "true") == 0)
-		return;
+		return false;
 	set_first(p, to, size, variable, "AWS_ENDPOINT_URL");
-	if (to[0] == '\0')
-		snprintf(to, size, "%s",
-		    service[0] != '\0' ? service : p->any);
+	if (to[0] != '\0')
+		return false;
+	snprintf(to, size, "%s", service[0] != '\0' ? service : p->any);
+	return true;
 }
 
 void ofs_profile_read(struct ofs_profile *p)
@@ -248,8 +251,16 @@ void ofs_profile_read(struct ofs_profile *p)
 	p->from_variables = p->key[0] != '\0';
 	read_file(p, "AWS_SHARED_CREDENTIALS_FILE", "credentials");
 	read_file(p, "AWS_CONFIG_FILE", "config");
-	choose_address(p, p->endpoint, sizeof(p->endpoint),
-	    "AWS_ENDPOINT_URL_S3", p->s3);
-	choose_address(p, p->sts, sizeof(p->sts), "AWS_ENDPOINT_URL_STS",
+	if (choose_address(p, p->endpoint, sizeof(p->endpoint),
+		"AWS_ENDPOINT_URL_S3", p->s3))
+		p->no_services = p->services[0] != '\0' && !p->has_services;
+	(void)choose_address(p, p->sts, sizeof(p->sts), "AWS_ENDPOINT_URL_STS",
 	    p->other_sts);
+}
+
+void ofs_aws_address(char *to, size_t size, const char *service,
+    const char *region)
+{
+	snprintf(to, size, "https://%s.%s.amazonaws.com%s", service, region,
+	    strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
 }

@@ -41,18 +41,27 @@ struct moved {
 static pthread_mutex_t moved_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct moved *moved;
 
+/* The lock is held. */
+static struct moved *find_moved(struct ofs_str bucket)
+{
+	struct moved *m = moved;
+
+	while (m != NULL && !ofs_str_is(bucket, m->bucket))
+		m = m->next;
+	return m;
+}
+
 static const char *region_of(struct ofs_str bucket)
 {
 	const char *region = ofs_credentials_profile()->region;
+	const struct moved *m;
 
 	if (region[0] == '\0')
 		region = "us-east-1";
 	pthread_mutex_lock(&moved_lock);
-	for (struct moved *m = moved; m != NULL; m = m->next)
-		if (ofs_str_is(bucket, m->bucket)) {
-			region = m->region;
-			break;
-		}
+	m = find_moved(bucket);
+	if (m != NULL)
+		region = m->region;
 	pthread_mutex_unlock(&moved_lock);
 	return region;
 }
@@ -65,21 +74,25 @@ static bool is_region(const char *name)
 	return name[0] != '\0' && strspn(name, in) == strlen(name);
 }
 
-static int note_region(struct ofs_str bucket, const char *region,
-    struct optimfs_error *err)
+/* false: it cannot be kept, or the server has named another one before, and would
+ * have us ask forever. */
+static bool note_region(struct ofs_str bucket, const char *region)
 {
-	struct moved *m = ofs_alloc(1, sizeof(*m), err);
+	struct moved *m;
+	bool same;
 
-	if (m == NULL)
-		return -1;
-	snprintf(m->bucket, sizeof(m->bucket), "%.*s",
-	    OFS_STR_ARGS(bucket, 255));
-	snprintf(m->region, sizeof(m->region), "%s", region);
 	pthread_mutex_lock(&moved_lock);
-	m->next = moved;
-	moved = m;
+	m = find_moved(bucket);
+	if (m == NULL && (m = calloc(1, sizeof(*m))) != NULL) {
+		snprintf(m->bucket, sizeof(m->bucket), "%.*s",
+		    OFS_STR_ARGS(bucket, 255));
+		snprintf(m->region, sizeof(m->region), "%s", region);
+		m->next = moved;
+		moved = m;
+	}
+	same = m != NULL && strcmp(m->region, region) == 0;
 	pthread_mutex_unlock(&moved_lock);
-	return 0;
+	return same;
 }
 
 /* The bucket is in the name of the host, or in the path: of one with a dot no
@@ -92,24 +105,31 @@ static bool in_host(const struct ofs_profile *profile, struct ofs_str bucket)
 	    memchr(bucket.p, '.', bucket.len) == NULL;
 }
 
+/* Where the host begins in an address. */
+static size_t host_at(const char *address)
+{
+	const char *name = strstr(address, "://");
+
+	return name == NULL ? 0 : (size_t)(name - address) + 3;
+}
+
 /* The address of the bucket. */
 static void put_base(struct ofs_buf *b, struct ofs_str bucket)
 {
 	const struct ofs_profile *profile = ofs_credentials_profile();
-	const char *region = region_of(bucket), *host;
+	const char *host = profile->endpoint;
 	char aws[120];
-	size_t n;
+	size_t n, k;
 
-	snprintf(aws, sizeof(aws), "https://s3.%s.amazonaws.com%s", region,
-	    strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
-	host = profile->endpoint[0] != '\0' ? profile->endpoint : aws;
+	if (host[0] == '\0') {
+		ofs_aws_address(aws, sizeof(aws), "s3", region_of(bucket));
+		host = aws;
+	}
 	n = strlen(host);
 	while (n > 0 && host[n - 1] == '/')
 		n--;
 	if (in_host(profile, bucket)) {
-		const char *name = strstr(host, "://");
-		size_t k = name == NULL ? 0 : (size_t)(name - host) + 3;
-
+		k = host_at(host);
 		ofs_buf_put(b, host, k);
 		ofs_buf_printf(b, "%.*s.%.*s/", OFS_STR_ARGS(bucket, 255),
 		    (int)(n - k), host + k);
@@ -137,20 +157,27 @@ static struct ofs_http_login login_of(struct ofs_str bucket)
 static int place(struct ofs_http_site *s, const struct ofs_url *url,
     char **root, struct optimfs_error *err)
 {
-	struct ofs_buf base = { 0 }, b = { 0 };
+	struct ofs_buf b = { 0 };
+	char *base;
 
-	put_base(&base, url->host);
-	free(s->base);
-	s->base = ofs_buf_text(&base, err);
-	if (s->base == NULL)
+	put_base(&b, url->host);
+	base = ofs_buf_text(&b, err);
+	if (base == NULL)
 		return -1;
-	ofs_buf_puts(&b, s->base);
+	b = (struct ofs_buf){ 0 };
+	ofs_buf_puts(&b, base);
 	ofs_url_escape(&b, url->path.p, url->path.len);
 	if (url->path.len > 0)
 		ofs_buf_putc(&b, '/');
 	*root = ofs_buf_text(&b, err);
+	if (*root == NULL) {
+		free(base);
+		return -1;
+	}
+	free(s->base);
+	s->base = base;
 	s->login = login_of(url->host);
-	return *root == NULL ? -1 : 0;
+	return 0;
 }
 
 static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
@@ -173,19 +200,14 @@ static int s3_open(struct ofs_http_site *s, const struct ofs_url *url,
 bool ofs_http_s3_moves(struct ofs_http_site *s, const struct ofs_http_get *g)
 {
 	const char *region = g->answer.region;
-	struct optimfs_error none;
 	struct ofs_url url;
-	char *root = NULL;
+	char *root;
 
 	if (g->err.code != EINVAL || !is_region(region) || s->nhosts > 1 ||
-	    strcmp(region, s->login.region) == 0)
+	    strcmp(region, s->login.region) == 0 ||
+	    ofs_url_parse(s->shown, &url, NULL) == -1 ||
+	    !note_region(url.host, region) || place(s, &url, &root, NULL) == -1)
 		return false;
-	if (ofs_url_parse(s->shown, &url, &none) == -1 ||
-	    note_region(url.host, region, &none) == -1 ||
-	    place(s, &url, &root, &none) == -1) {
-		free(root);
-		return false;
-	}
 	free(s->host[0].root);
 	s->host[0].root = root;
 	return true;
@@ -321,6 +343,7 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
 	struct ofs_http_site *s = l->s;
 	const struct ofs_http_elements elements = { take_element, l };
 	struct ofs_http_get g;
+	size_t host;
 	int ret = -1;
 
 	l->is_listing = l->more = false;
@@ -338,10 +361,11 @@ static int list_page(struct listing *l, bool deep, char *token, size_t size,
 		free((char *)g.url);
 		/* no file is known before the first page, so nobody reads */
 	} while (l->dir == 0 && token[0] == '\0' && ofs_http_s3_moves(s, &g));
+	host = host_at(s->base);
 	if (g.err.code == ENOENT) /* an empty one has an empty listing */
 		optimfs_fail(err, ENOENT,
 		    "OFS019 %s: there is no such bucket at %.*s", s->shown,
-		    (int)strcspn(s->base + 8, "/") + 8, s->base);
+		    (int)(host + strcspn(s->base + host, "/")), s->base);
 	else if (g.err.code != 0)
 		optimfs_fail_with(err, &g.err);
 	else

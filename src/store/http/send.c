@@ -44,8 +44,8 @@ static int judge(const struct ofs_http *h, struct ofs_http_send *s,
 	if (q->end != OFS_HTTP_WHOLE || q->status == 0) {
 		optimfs_fail(&s->err, q->end == OFS_HTTP_LATE ? ETIMEDOUT : EIO,
 		    "OFS922 %s: %s", s->name, q->why);
-		return q->end == OFS_HTTP_FAILED ||
-		    q->end == OFS_HTTP_LATE || q->end == OFS_HTTP_UNREACHED;
+		return q->end == OFS_HTTP_FAILED || q->end == OFS_HTTP_LATE ||
+		    q->end == OFS_HTTP_UNREACHED;
 	}
 	/* with status 200, too, when it took long */
 	failed = ofs_http_said(h, &s->body, code);
@@ -73,11 +73,9 @@ static int judge(const struct ofs_http *h, struct ofs_http_send *s,
 	    s->name, q->status, code);
 	if (may_work(q->status, code))
 		return 1;
-	if (s->answer.region[0] != '\0' && q->status / 100 != 5)
-		return optimfs_fail(&s->err, EINVAL,
-		    "OFS923 %s: the bucket is in another region: set "
-		    "AWS_REGION=%s",
-		    s->name, s->answer.region);
+	if (q->status / 100 != 5)
+		(void)ofs_http_other_region(s->login, &s->answer, s->name,
+		    &s->err);
 	return -1;
 }
 
