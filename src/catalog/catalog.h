@@ -194,8 +194,8 @@ struct ofs_tensor {
 /* What a shard has of the elements of another one, of a tensor of the catalog:
  * to view, the storage is these elements in C order of their box. */
 struct ofs_derived_part {
-	struct ofs_shard
-	    of;          /* a derived shard, which is all that is computed */
+	/* A derived shard, which is all that is computed. */
+	struct ofs_shard of;
 	uint32_t tensor; /* whose shard it is */
 	struct ofs_view view;
 };
