@@ -758,18 +758,27 @@ static bool any_lost(struct optimfs_group *w)
 	return lost;
 }
 
-static void watch(struct optimfs_group *w)
+static const uint8_t done_request = OFS_WIRE_DONE;
+
+/* Also asks the keeper, if that is another rank, to note that this one has been a
+ * worker, and is done. False: no memory. */
+static bool watch(struct optimfs_group *w, const bool *worker, int keeper)
 {
 	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
 	size_t n;
 
 	if (ask == NULL)
-		return; /* next time */
+		return false;
 	pthread_mutex_lock(&w->lock);
 	n = find_watched(w, ask);
 	pthread_mutex_unlock(&w->lock);
+	if (keeper != w->rank && worker[w->rank])
+		ask[n++] = (struct ofs_ask){
+			.to = keeper, .request = &done_request, .nrequest = 1
+		};
 	ask_any(w, ask, n);
 	free(ask);
+	return true;
 }
 
 /* Sends DONE to a rank (-1: none), once, if this one has been a worker. told is by
@@ -777,12 +786,10 @@ static void watch(struct optimfs_group *w)
 static void tell_done(struct optimfs_group *w, const bool *worker, bool *told,
     int rank)
 {
-	static const uint8_t done = OFS_WIRE_DONE;
-
 	if (rank == -1 || rank == w->rank || !worker[w->rank] || told[rank])
 		return;
 	told[rank] = true;
-	post(w, rank, &done, 1);
+	post(w, rank, &done_request, 1);
 }
 
 /* Returns whether a rank is lost. */
@@ -791,8 +798,9 @@ static bool wait_for_all(struct optimfs_group *w, const bool *worker,
 {
 	uint8_t over[2] = { OFS_WIRE_OVER };
 	int64_t asked = ofs_clock_ms(), interval = WATCH_MS;
+	int next,
+	    sure = -1; /* the keeper that surely knows that this one is done */
 	bool lost;
-	int next;
 
 	pthread_mutex_lock(&w->lock);
 	while (!is_over(w, worker)) {
@@ -801,7 +809,11 @@ static bool wait_for_all(struct optimfs_group *w, const bool *worker,
 		tell_done(w, worker, told, next);
 		ofs_group_tell_dead(w);
 		if (w->timeout != 0 && ofs_clock_ms() - asked >= interval) {
-			watch(w);
+			/* Nobody knows whether a post has arrived: so the
+			 * keeper is asked as well, once. Then it knows, or
+			 * is lost. */
+			if (watch(w, worker, next == sure ? w->rank : next))
+				sure = next;
 			asked = ofs_clock_ms();
 			if (any_lost(w))
 				interval = WATCH_MS;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpi_silent.t - reads from ranks that answer do not wait for ranks that are
-# stopped, and the end does not wait for one that has died
+# stopped, and the end needs neither them nor one that has died
 # SPDX-License-Identifier: Apache-2.0
 . "${TOP_SRCDIR:-.}/tests/tap/tap.sh"
 . "${TOP_SRCDIR:-.}/tests/tap/ranks.sh"
@@ -29,6 +29,7 @@ with open(f"{sys.argv[1]}/0/ck/model.safetensors.index.json", "w") as f:
     json.dump({"metadata": {}, "weight_map": names}, f)
 END
 together
+mkdir "$scratch/m0" "$scratch/m1" "$scratch/m2" "$scratch/m3"
 "$OPTIMFS" mount "$scratch/all" "$other"
 
 reads() { # read requests so far, including those for the counters
@@ -84,6 +85,28 @@ for how in direct cached; do
 	    for f in *; do cmp "$f" "$other/model/$f"; done 2>&1)" ''
 	ok "$how: the job exits with 0" stop "$mnt"
 done
+
+# Rank 2 ends while it may not send anything to rank 0, which owes it more answers
+# than it has places for. Rank 0 waits until it learns that rank 2 has ended.
+start 4 mount_ranks=all,timeout=3,direct,threads=2 "$nodes/%r/ck" "$scratch/m%r"
+for r in 1 2 3; do eventually is_mounted "$scratch/m$r"; done
+first=$(pid_of 0)
+kill -STOP "$first"
+readers=
+for i in 1 2; do
+	for f in "$other"/model/r0.*; do
+		dd bs=4096 count=1 "if=$scratch/m2/model/${f##*/}" \
+		    of=/dev/null 2>/dev/null &
+		readers="$readers $!"
+	done
+done
+wait $readers
+"$OPTIMFS" umount "$scratch/m2"
+sleep 0.5
+kill -CONT "$first"
+for r in 1 3; do "$OPTIMFS" umount "$scratch/m$r"; done
+stop "$scratch/m0"
+ok "a rank that could not say that it ends is not waited for" gone "$job"
 "$OPTIMFS" umount "$other"
 
 # Ranks 0 and 1 are on another machine than 2 and 3, as far as their names say.
@@ -95,7 +118,6 @@ END
 chmod +x "$scratch/elsewhere"
 optimfs=$OPTIMFS
 if unshare -u hostname m0 2>/dev/null; then
-	mkdir "$scratch/m0" "$scratch/m2"
 	OPTIMFS=$scratch/elsewhere
 	start 4 timeout=0 "$nodes/%r/ck" "$scratch/m%r" --enable-recovery
 	OPTIMFS=$optimfs
