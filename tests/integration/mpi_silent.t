@@ -123,6 +123,8 @@ if unshare -u hostname m0 2>/dev/null; then
 	OPTIMFS=$optimfs
 	eventually is_mounted "$scratch/m2"
 	kill -KILL "$(pid_of 3)"
+	notices() { ! cat "$scratch/m2/model/r3.t0" >/dev/null 2>&1; }
+	eventually notices
 	"$OPTIMFS" umount "$scratch/m2"
 	ok "without a limit a rank that died elsewhere does not delay the end" \
 	    stop "$scratch/m0"
