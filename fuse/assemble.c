@@ -20,9 +20,11 @@
 #define HUGE_PAGE (UINT64_C(2) << 20)
 enum {
 	BUCKETS = 4096,
-	SEEN = 4096,        /* files remembered as opened */
-	READERS = 256,      /* processes that read files completely */
-	CREDIT = 16,        /* files gathered after one was read completely */
+	SEEN = 4096,   /* files remembered as opened */
+	READERS = 256, /* processes that read files completely */
+	CREDIT = 16,   /* files gathered after one was read completely */
+	NEAR = 8, /* nodes in which the next file is looked for: directories and
+		   * small files are between */
 	FORGIVE_MS = 60000, /* time until a failed gather is repeated */
 	WAIT_MS = 100, /* interval at which a waiter checks for cancellation */
 };
@@ -34,7 +36,7 @@ struct entry {
 	struct entry *older, *newer; /* LRU list, when only in memory */
 	unsigned opens,
 	    demand;        /* opens: through the kernel; demand: through us */
-	unsigned deciding; /* opens being decided */
+	unsigned deciding; /* opens being decided, and a gather ahead of them */
 	int id;            /* 0: not in memory */
 	bool gathering;
 };
@@ -48,6 +50,16 @@ struct seen {
 struct reader {
 	pid_t pid;
 	unsigned credit;
+	uint64_t node, next; /* opened last; expected next, 0: unknown */
+	bool astray;         /* it opened another one */
+};
+/* What is gathered, and how. */
+struct work {
+	struct optimfs_file *file;
+	uint64_t node, size;
+	void *scratch;
+	bool (*cancelled)(void *ctx);
+	void *ctx;
 };
 
 struct ofs_assemble {
@@ -209,13 +221,21 @@ static bool spend(struct reader *r, pid_t pid)
 	return true;
 }
 
+static bool failed_lately(const struct ofs_assemble *a, uint64_t node)
+{
+	const struct seen *s = &a->seen[mix(node) % SEEN];
+
+	return s->node == node && s->failed != 0 &&
+	    ofs_clock_ms() - s->failed < FORGIVE_MS;
+}
+
 /* Should this file, now opened and not in memory, be gathered? */
 static bool wanted(struct ofs_assemble *a, const struct ofs_assemble_open *o)
 {
 	struct seen *s = &a->seen[mix(o->node) % SEEN];
 	bool again = s->node == o->node;
 
-	if (again && s->failed != 0 && ofs_clock_ms() - s->failed < FORGIVE_MS)
+	if (failed_lately(a, o->node))
 		return false;
 	*s = (struct seen){ .node = o->node };
 	return a->config.policy == OFS_ASSEMBLE_ALWAYS || o->size <= SMALL ||
@@ -228,17 +248,16 @@ static bool gone(void *ctx)
 }
 
 /* Without the lock. */
-static int gather(struct ofs_assemble *a, uint64_t size,
-    struct optimfs_file *file, void *scratch, struct ofs_pending *pending,
+static int gather(struct ofs_assemble *a, const struct work *w,
     struct optimfs_error *err)
 {
 	struct ofs_gather g = {
-		.file = file,
-		.size = size,
+		.file = w->file,
+		.size = w->size,
 		.threads = a->config.threads,
-		.scratch = scratch,
-		.cancelled = gone,
-		.ctx = pending,
+		.scratch = w->scratch,
+		.cancelled = w->cancelled,
+		.ctx = w->ctx,
 	};
 	int fd = ofs_gather_file(a->dir, &g, err);
 	int id;
@@ -251,36 +270,34 @@ static int gather(struct ofs_assemble *a, uint64_t size,
 }
 
 /* Gathers the file; e->id is set on success. */
-static void fetch(struct ofs_assemble *a, struct entry *e,
-    const struct ofs_assemble_open *o, struct optimfs_file *file, void *scratch,
-    struct ofs_pending *pending)
+static void fetch(struct ofs_assemble *a, struct entry *e, const struct work *w)
 {
 	struct optimfs_error err;
 	int id;
 
-	e->bytes = charge(o->size);
+	e->bytes = charge(w->size);
 	if (!reserve(a, e->bytes)) {
 		a->stats.refused++;
 		return;
 	}
 	e->gathering = true;
 	pthread_mutex_unlock(&a->lock);
-	id = gather(a, o->size, file, scratch, pending, &err);
+	id = gather(a, w, &err);
 	pthread_mutex_lock(&a->lock);
 	e->gathering = false;
 	pthread_cond_broadcast(&a->gathered);
 	if (id > 0) {
 		e->id = id;
 		a->stats.gathered++;
-		a->stats.gathered_bytes += o->size;
+		a->stats.gathered_bytes += w->size;
 		return;
 	}
 	a->used -= e->bytes;
 	if (err.code == ECANCELED)
 		return;
 	a->stats.failed++;
-	a->seen[mix(o->node) % SEEN] =
-	    (struct seen){ .node = o->node, .failed = ofs_clock_ms() };
+	a->seen[mix(w->node) % SEEN] =
+	    (struct seen){ .node = w->node, .failed = ofs_clock_ms() };
 }
 
 /* Waits while another open gathers the file; false if ours was cancelled. */
@@ -298,7 +315,7 @@ static bool wait_gathered(struct ofs_assemble *a, struct entry *e,
 
 /* Decides how this open reads: sets o->id. The lock is held. */
 static void decide(struct ofs_assemble *a, struct entry *e,
-    struct ofs_assemble_open *o, struct optimfs_file *file, void *scratch,
+    struct ofs_assemble_open *o, const struct work *w,
     struct ofs_pending *pending)
 {
 	if (!wait_gathered(a, e, pending) || e->demand != 0)
@@ -308,19 +325,37 @@ static void decide(struct ofs_assemble *a, struct entry *e,
 			lru_remove(a, e);
 		a->stats.hits++;
 	} else if (wanted(a, o)) {
-		fetch(a, e, o, file, scratch, pending);
+		fetch(a, e, w);
 	}
 	o->id = e->id;
+}
+
+/* Has a process that reads files completely come to one of the next? Not if it
+ * left out one that was gathered for it. */
+static bool is_onward(struct ofs_assemble *a, const struct ofs_assemble_open *o)
+{
+	struct reader *r = reader(a, o->pid);
+	uint64_t last = r->node;
+
+	if (r->pid != o->pid)
+		return false;
+	r->node = o->node;
+	if (o->size > SMALL && r->next != 0 && r->next != o->node)
+		r->astray = true;
+	return r->credit > 0 && !r->astray && o->node > last &&
+	    o->node - last <= NEAR;
 }
 
 int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
     struct optimfs_file *file, void *scratch, struct ofs_pending *pending,
     struct optimfs_error *err)
 {
+	const struct work w = { file, o->node, o->size, scratch, gone,
+		pending };
 	struct entry *e;
 
 	o->id = 0;
-	o->counted = false;
+	o->onward = o->counted = false;
 	if (a == NULL || !eligible(a, o->size))
 		return 0;
 	pthread_mutex_lock(&a->lock);
@@ -330,15 +365,60 @@ int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
 		return ofs_no_memory(err);
 	}
 	e->deciding++;
-	decide(a, e, o, file, scratch, pending);
+	decide(a, e, o, &w, pending);
 	e->deciding--;
 	if (o->id != 0)
 		e->opens++;
 	else
 		e->demand++;
+	o->onward = is_onward(a, o);
 	o->counted = true;
 	pthread_mutex_unlock(&a->lock);
 	return 0;
+}
+
+/* Gathers a file that is not open, and keeps it. */
+static void gather_ahead(struct ofs_assemble *a, pid_t pid,
+    const struct work *w)
+{
+	struct reader *r = reader(a, pid);
+	struct entry *e;
+
+	pthread_mutex_lock(&a->lock);
+	if (r->pid == pid)
+		r->next = w->node;
+	e = get(a, w->node);
+	if (e != NULL && !e->gathering && e->id == 0 && e->demand == 0 &&
+	    !failed_lately(a, w->node) && spend(r, pid)) {
+		e->deciding++;
+		fetch(a, e, w);
+		e->deciding--;
+		if (e->id != 0)
+			lru_add(a, e);
+	}
+	if (e != NULL)
+		put(a, e);
+	pthread_mutex_unlock(&a->lock);
+}
+
+void ofs_assemble_ahead(struct ofs_assemble *a,
+    const struct ofs_assemble_open *o, const struct ofs_assemble_next *next,
+    void *scratch)
+{
+	struct work w = { .scratch = scratch,
+		.cancelled = next->cancelled,
+		.ctx = next->ctx };
+
+	for (uint64_t i = 1; i <= NEAR && w.file == NULL; i++) {
+		w.node = o->node + i;
+		w.file = next->open(next->ctx, w.node, SMALL);
+	}
+	if (w.file == NULL)
+		return;
+	w.size = optimfs_file_size(w.file);
+	if (eligible(a, w.size))
+		gather_ahead(a, o->pid, &w);
+	optimfs_file_close(w.file);
 }
 
 /* A process that reads a file completely will read the next one completely. */
@@ -350,7 +430,9 @@ static void learn(struct ofs_assemble *a, const struct ofs_assemble_open *o,
 	if (o->size <= SMALL || served == 0)
 		return;
 	if (served >= o->size - o->size / 8)
-		*r = (struct reader){ .pid = o->pid, .credit = CREDIT };
+		*r = (struct reader){
+			.pid = o->pid, .credit = CREDIT, .node = o->node
+		};
 	else if (r->pid == o->pid)
 		r->credit = 0;
 }

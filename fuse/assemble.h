@@ -21,7 +21,8 @@
  *
  * "auto" gathers small files on the first open. It gathers a larger file if it
  * is opened again, or if the process has read another file completely, until it
- * leaves one unread. */
+ * leaves one unread. While such a process reads a file, the next one is gathered
+ * (ofs_assemble_ahead). */
 struct ofs_assemble;
 
 struct ofs_assemble_config {
@@ -44,7 +45,8 @@ int ofs_assemble_dir(const struct ofs_assemble *a);
 struct ofs_assemble_open {
 	uint64_t node, size;
 	pid_t pid;
-	int id; /* out: backing file for reads; 0: reads come to us */
+	int id;      /* out: backing file for reads; 0: reads come to us */
+	bool onward; /* out: the process reads one file after the other */
 	bool counted;
 };
 /* Decides, gathers the file if necessary, and counts the open. file is read
@@ -57,6 +59,22 @@ int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
 /* served: bytes read through us. */
 void ofs_assemble_release(struct ofs_assemble *a, struct ofs_assemble_open *o,
     uint64_t served);
+
+/* Where the next files come from. */
+struct ofs_assemble_next {
+	/* Opens the file of a node if its bytes do not change and are more than
+	 * min. NULL: it is no such file. */
+	struct optimfs_file *(*open)(void *ctx, uint64_t node, uint64_t min);
+	bool (*cancelled)(void *ctx); /* called regularly, from any thread */
+	void *ctx;
+};
+/* To be called when an open that was found to be onward has been answered, with
+ * what it was: while the process reads that file, gathers the next large one in
+ * the order of node numbers, which is that of the tree. Opens of it wait. What
+ * fails or does not fit is left to its open. */
+void ofs_assemble_ahead(struct ofs_assemble *a,
+    const struct ofs_assemble_open *o, const struct ofs_assemble_next *next,
+    void *scratch);
 
 struct ofs_assemble_stats {
 	uint64_t gathered, gathered_bytes, hits, evicted, failed, refused;

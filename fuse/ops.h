@@ -35,12 +35,14 @@ struct ofs_handle;
 struct ofs_session {
 	struct ofs_passthrough pt; /* must be first: passthrough.h */
 	struct optimfs *fs;
+	struct fuse_session *se;       /* NULL: not mounted yet */
 	struct ofs_assemble *assemble; /* NULL: always read on demand */
 	struct ofs_ahead *ahead;       /* NULL: off */
 	struct ofs_watch *watch;
 	bool direct, rw;
-	bool others;  /* other users may read */
-	bool changes; /* may change, by us or by another rank */
+	bool ahead_of_opens; /* may a thread gather files that are not open? */
+	bool others;         /* other users may read */
+	bool changes;        /* may change, by us or by another rank */
 	unsigned timeout;
 	struct ofs_op_counters count;
 	pthread_mutex_t lock; /* protects handles, the list of open files */

@@ -58,6 +58,48 @@ static bool bypasses(const struct ofs_session *s,
 	    (fi->flags & O_ACCMODE) == O_WRONLY;
 }
 
+/* --- the next file ------------------------------------------------------------ */
+
+static struct optimfs_file *open_next(void *ctx, uint64_t node, uint64_t min)
+{
+	struct ofs_session *s = ctx;
+	struct optimfs_file *file = NULL;
+	struct optimfs_attr attr;
+	struct optimfs_error err;
+
+	if (optimfs_getattr(s->fs, node, &attr, &err) == -1 ||
+	    !S_ISREG(attr.mode) || !attr.exact || attr.shared ||
+	    attr.size <= min ||
+	    optimfs_file_open(s->fs, node, &file, &err) == -1)
+		return NULL;
+	return file;
+}
+
+static bool is_over(void *ctx)
+{
+	struct ofs_session *s = ctx;
+
+	return fuse_session_exited(s->se) != 0;
+}
+
+/* After the reply, while the process reads what it has opened. This thread
+ * counts as blocked, so that others are started if it takes long. */
+static void gather_next(struct ofs_session *s,
+    const struct ofs_assemble_open *mode)
+{
+	const struct ofs_assemble_next next = { open_next, is_over, s };
+	void *scratch = ofs_op_buffer();
+	struct ofs_pending p;
+
+	if (scratch == NULL)
+		return;
+	ofs_pending_hold(&p, s->watch, NULL, mode->node);
+	ofs_assemble_ahead(s->assemble, mode, &next, scratch);
+	ofs_pending_end(&p);
+}
+
+/* --- opening ------------------------------------------------------------------ */
+
 struct ofs_handle *ofs_op_open_rw(fuse_req_t req, uint64_t node, bool truncate,
     struct fuse_file_info *fi, struct optimfs_error *err)
 {
@@ -175,10 +217,13 @@ void ofs_op_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 		ofs_op_fail(req, &err);
 		return;
 	}
+	mode = h->mode;
 	ret = h->mode.id != 0 ? ofs_passthrough_reply_open(req, fi, h->mode.id)
 			      : fuse_reply_open(req, fi);
 	if (ret != 0) /* interrupted: the kernel sends no release */
 		ofs_op_close(s, h);
+	else if (mode.onward && s->ahead_of_opens)
+		gather_next(s, &mode);
 }
 
 void ofs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)

@@ -351,6 +351,7 @@ static int mount_session(struct server *s, struct optimfs_error *err)
 	fuse_opt_free_args(&args);
 	if (ret == 0)
 		ofs_ahead_session(s->session.ahead, s->se);
+	s->session.se = s->se;
 	return ret;
 }
 
@@ -682,6 +683,8 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 	s->session.changes = v->options->open.rw;
 	s->session.timeout = v->options->timeout;
 	s->threads = nthreads(v->options);
+	/* what has been edited is not gathered; the only thread has to serve */
+	s->session.ahead_of_opens = !v->options->open.rw && s->threads > 1;
 	pthread_mutex_init(&s->session.lock, NULL);
 	ofs_passthrough_init(&s->session.pt);
 	s->session.assemble = make_assemble(s);
