@@ -92,11 +92,16 @@ int ofs_derived_fetch(struct ofs_reader *r, const struct ofs_segment *seg,
 	struct ofs_source s = {
 		.readv = compute, .ctx = &c, .size = seg->ext_len
 	};
-	uint8_t *scratch = malloc(OFS_SCRATCH);
-	int ret = scratch == NULL
-	    ? ofs_no_memory(err)
-	    : ofs_gather(&s, seg, n, buf, scratch, OFS_SOME_ERROR(err));
+	struct iovec one = { (uint8_t *)buf + seg->dst, seg->len };
+	uint8_t *scratch;
+	int ret;
 
+	err = OFS_SOME_ERROR(err);
+	if (n == 1 && seg->n == 1)
+		return compute(&s, &one, 1, seg->src, err);
+	scratch = malloc(OFS_SCRATCH);
+	ret = scratch == NULL ? ofs_no_memory(err)
+			      : ofs_gather(&s, seg, n, buf, scratch, err);
 	free(scratch);
 	return ret;
 }
