@@ -7,14 +7,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/step.h"
+#include "base/team.h"
 #include "fs/fs.h"
-
-#define THREADS_MAX 16
 
 /* An item in progress. */
 struct active {
@@ -33,16 +30,16 @@ struct pool {
 	const struct ofs_pool_ops *ops;
 	void *ctx;
 	const struct optimfs_scan *how; /* NULL: all defaults */
-	size_t buffer; /* size of the largest chunk of any file */
+	size_t buffer;  /* size of the largest chunk of any file */
+	uint64_t total; /* bytes of all items */
 	pthread_mutex_t lock;
-	pthread_cond_t changed, ended;
+	pthread_cond_t changed;
 	/* Protected by lock: */
 	size_t item; /* item of the next chunk */
 	uint64_t first;
 	bool asking; /* a thread finds out how long the next chunk is */
 	struct active *active;
-	unsigned threads; /* running threads */
-	uint64_t bytes;   /* bytes done */
+	uint64_t bytes; /* bytes done */
 	bool stopped;
 	struct optimfs_error why;
 };
@@ -306,7 +303,7 @@ static void do_chunk(struct pool *p, struct active *a, void *mine,
 	finish(p, a, mine, c, failed, &why);
 }
 
-static void *thread(void *ctx)
+static void work(void *ctx, unsigned index)
 {
 	struct pool *p = ctx;
 	uint8_t *all = ofs_alloc_huge(OFS_POOL_FILES * p->buffer);
@@ -316,6 +313,7 @@ static void *thread(void *ctx)
 	struct active *a;
 	void *mine = ofs_alloc(1, p->ops->mine, &err);
 
+	(void)index;
 	if (all == NULL)
 		ofs_no_memory(&err);
 	pthread_mutex_lock(&p->lock);
@@ -325,48 +323,23 @@ static void *thread(void *ctx)
 		buf[i] = all + i * p->buffer;
 	while ((a = take(p, &c)) != NULL)
 		do_chunk(p, a, mine, &c, buf);
-	p->threads--;
-	pthread_cond_signal(&p->ended);
 	pthread_mutex_unlock(&p->lock);
 	if (p->ops->fini != NULL && mine != NULL)
 		p->ops->fini(mine);
 	free(mine);
 	free(all);
-	return NULL;
 }
 
-static unsigned threads_for(const struct optimfs_scan *how)
+static void tick(void *ctx)
 {
-	long n = how == NULL || how->jobs == 0 ? sysconf(_SC_NPROCESSORS_ONLN)
-					       : (long)how->jobs;
+	struct pool *p = ctx;
+	uint64_t bytes;
 
-	return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (unsigned)n;
-}
-
-/* Comes with the lock and leaves with it. */
-static void report(struct pool *p, uint64_t total)
-{
-	uint64_t bytes = p->bytes;
-
-	if (p->how == NULL || p->how->progress == NULL)
-		return;
-	pthread_mutex_unlock(&p->lock);
-	p->how->progress(p->how->ctx, bytes, total);
 	pthread_mutex_lock(&p->lock);
-}
-
-/* Waits for all threads, and reports progress at once, regularly and at the
- * end. */
-static void watch(struct pool *p, uint64_t total)
-{
-	pthread_mutex_lock(&p->lock);
-	report(p, total);
-	while (p->threads > 0)
-		if (ofs_clock_wait(&p->ended, &p->lock, 1000000000) ==
-		    ETIMEDOUT)
-			report(p, total);
-	report(p, total);
+	bytes = p->bytes;
 	pthread_mutex_unlock(&p->lock);
+	if (p->how != NULL && p->how->progress != NULL)
+		p->how->progress(p->how->ctx, bytes, p->total);
 }
 
 /* Computes the bytes of all items and the size of the largest chunk. */
@@ -395,29 +368,15 @@ int ofs_pool_run(const struct ofs_pool_item *items, size_t n,
 	struct pool p = {
 		.items = items, .n = n, .ops = ops, .ctx = ctx, .how = how
 	};
-	unsigned want = threads_for(how), made = 0;
-	pthread_t id[THREADS_MAX];
-	uint64_t total = measure(&p);
 
+	p.total = measure(&p);
 	pthread_mutex_init(&p.lock, NULL);
 	pthread_cond_init(&p.changed, NULL);
-	pthread_cond_init(&p.ended, NULL);
-	pthread_mutex_lock(&p.lock);
-	while (made < want && pthread_create(&id[made], NULL, thread, &p) == 0)
-		made++;
-	p.threads = made;
-	if (made == 0) {
-		optimfs_fail(&p.why, EAGAIN, "no thread could be started");
-		p.stopped = true;
-	}
-	pthread_mutex_unlock(&p.lock);
-	watch(&p, total);
-	for (unsigned i = 0; i < made; i++)
-		pthread_join(id[i], NULL);
+	ofs_team_run(ofs_team_size(how == NULL ? 0 : how->jobs), work, tick,
+	    &p);
 	while (p.active != NULL)
 		end_item(&p, p.active);
 	pthread_cond_destroy(&p.changed);
-	pthread_cond_destroy(&p.ended);
 	pthread_mutex_destroy(&p.lock);
 	if (!p.stopped)
 		return 0;

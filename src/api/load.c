@@ -6,21 +6,18 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "api/device.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/step.h"
+#include "base/team.h"
 #include "fs/fs.h"
 
 /* Threads take pieces in the order of the parts, so that a disk is read in that
  * order. A file is opened for the first piece of a part, and closed with its
  * last one. */
-#define PIECE       ((uint64_t)8 << 20)
-#define THREADS_MAX 64u
-/* More threads than this seldom help. */
-#define THREADS_USUAL 16u
+#define PIECE ((uint64_t)8 << 20)
 
 struct part {
 	struct optimfs_file *file; /* NULL: not open */
@@ -148,46 +145,19 @@ static int read_pieces(struct load *l, struct ofs_pinned *pinned,
 	return ret == -1 || pinned == NULL ? ret : ofs_pinned_wait(pinned, err);
 }
 
-static void *work(void *arg)
+static void work(void *ctx, unsigned i)
 {
-	struct load *l = arg;
+	struct load *l = ctx;
 	struct ofs_pinned *pinned = NULL;
 	struct optimfs_error err;
 
+	(void)i;
 	if (l->device != NULL &&
 	    (pinned = ofs_pinned_open(l->device, l->most, &err)) == NULL)
 		failed(l, &err);
 	else if (read_pieces(l, pinned, &err) == -1)
 		failed(l, &err);
 	ofs_pinned_close(pinned);
-	return NULL;
-}
-
-static unsigned threads_for(const struct load *l, uint64_t pieces)
-{
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	uint64_t n = l->how->threads;
-
-	if (n == 0)
-		n = processors < 1                     ? 1
-		    : processors > (long)THREADS_USUAL ? THREADS_USUAL
-						       : (uint64_t)processors;
-	if (n > THREADS_MAX)
-		n = THREADS_MAX;
-	return (unsigned)(n < pieces ? n : pieces);
-}
-
-static void run_threads(struct load *l, unsigned threads)
-{
-	pthread_t id[THREADS_MAX];
-	unsigned made = 1;
-
-	/* this thread is one of them */
-	while (made < threads && pthread_create(&id[made], NULL, work, l) == 0)
-		made++;
-	work(l);
-	while (--made > 0)
-		pthread_join(id[made], NULL);
 }
 
 int optimfs_load(struct optimfs *fs, const struct optimfs_part *part, size_t n,
@@ -195,6 +165,7 @@ int optimfs_load(struct optimfs *fs, const struct optimfs_part *part, size_t n,
 {
 	struct load l = { .fs = fs, .part = part, .n = n, .how = how };
 	uint64_t pieces = 0;
+	unsigned threads;
 
 	err = OFS_SOME_ERROR(err);
 	l.state = ofs_alloc(n > 0 ? n : 1, sizeof(*l.state), err);
@@ -215,8 +186,9 @@ int optimfs_load(struct optimfs *fs, const struct optimfs_part *part, size_t n,
 		return -1;
 	}
 	pthread_mutex_init(&l.lock, NULL);
-	if (pieces > 0)
-		run_threads(&l, threads_for(&l, pieces));
+	threads = ofs_team_size(how->threads);
+	ofs_team_run(pieces < threads ? (unsigned)pieces : threads, work, NULL,
+	    &l);
 	ofs_device_close(l.device);
 	for (size_t i = 0; i < n; i++)
 		if (l.state[i].file != NULL)

@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/copy.h"
 #include "base/fds.h"
 #include "base/memory.h"
 #include "base/sys.h"
+#include "base/team.h"
 #include "engine/engine_impl.h"
 #include "journal/stage.h"
 
@@ -370,7 +370,7 @@ static int one_part(struct ofs_engine *e, const struct part *p, uint8_t *buf,
 	return ret;
 }
 
-static void *work(void *ctx)
+static void work(void *ctx, unsigned i)
 {
 	struct ofs_engine *e = ctx;
 	struct optimfs_error err = { 0 };
@@ -378,6 +378,7 @@ static void *work(void *ctx)
 	struct part p = { 0 };
 	int ret = buf == NULL ? ofs_no_memory(&err) : 1;
 
+	(void)i;
 	while (ret == 1 && !atomic_load(&e->failed)) {
 		ret = take(e, &p, &err);
 		if (ret == 1 && one_part(e, &p, buf, &err) == -1)
@@ -386,11 +387,6 @@ static void *work(void *ctx)
 	if (ret == -1)
 		fail(e, &err);
 	free(buf);
-	pthread_mutex_lock(&e->lock);
-	e->running--;
-	pthread_cond_signal(&e->more);
-	pthread_mutex_unlock(&e->lock);
-	return NULL;
 }
 
 void ofs_engine_tick(struct ofs_engine *e)
@@ -412,19 +408,6 @@ void ofs_engine_tick(struct ofs_engine *e)
 		fail(e, &err);
 }
 
-/* Waits for all threads and reports progress. */
-static void watch(struct ofs_engine *e)
-{
-	pthread_mutex_lock(&e->lock);
-	while (e->running > 0) {
-		ofs_clock_wait(&e->more, &e->lock, 200000000);
-		pthread_mutex_unlock(&e->lock);
-		ofs_engine_tick(e);
-		pthread_mutex_lock(&e->lock);
-	}
-	pthread_mutex_unlock(&e->lock);
-}
-
 /* Threads mostly wait for the disk. */
 static unsigned threads(const struct ofs_engine *e)
 {
@@ -433,35 +416,20 @@ static unsigned threads(const struct ofs_engine *e)
 
 	for (uint32_t i = 0; i < e->n; i++)
 		parts += e->file[i].nparts;
-	n = n < OFS_ENGINE_JOBS ? n : OFS_ENGINE_JOBS;
+	n = n < OFS_TEAM_MAX ? n : OFS_TEAM_MAX;
 	return parts < n ? (unsigned)parts : n;
+}
+
+static void tick(void *ctx)
+{
+	ofs_engine_tick(ctx);
 }
 
 int ofs_engine_run(struct ofs_engine *e, struct optimfs_error *err)
 {
-	pthread_t thread[OFS_ENGINE_JOBS];
-	unsigned n = threads(e), started = 0;
-
-	ofs_engine_tick(e);
 	e->at = 0;
-	e->running = n;
-	while (started < n &&
-	    pthread_create(&thread[started], NULL, work, e) == 0)
-		started++;
-	pthread_mutex_lock(&e->lock);
-	e->running -= n - started;
-	if (started == 0)
-		e->running = 1;
-	pthread_mutex_unlock(&e->lock);
-	if (started == 0)
-		work(e);
-	watch(e);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(thread[i], NULL);
-	if (!atomic_load(&e->failed))
-		return 0;
-	*err = e->err;
-	return -1;
+	ofs_team_run(threads(e), work, tick, e);
+	return atomic_load(&e->failed) ? optimfs_fail_with(err, &e->err) : 0;
 }
 
 int ofs_engine_cut(struct ofs_engine *e, struct optimfs_error *err)
@@ -485,7 +453,6 @@ void ofs_engine_init(struct ofs_engine *e)
 {
 	*e = (struct ofs_engine){ .dir = -1 };
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->more, NULL);
 }
 
 void ofs_engine_fini(struct ofs_engine *e)
@@ -495,6 +462,5 @@ void ofs_engine_fini(struct ofs_engine *e)
 		free(e->file[i].item);
 	}
 	free(e->file);
-	pthread_cond_destroy(&e->more);
 	pthread_mutex_destroy(&e->lock);
 }

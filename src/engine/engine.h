@@ -18,7 +18,6 @@
  * that a killed run loses only the parts in progress. */
 #define OFS_ENGINE_PART  (UINT64_C(64) << 20)
 #define OFS_ENGINE_PIECE (4u << 20) /* size of a read and a write */
-#define OFS_ENGINE_JOBS  64u
 
 struct ofs_engine_file {
 	/* number of the file in its source, and in the journal */
@@ -96,10 +95,8 @@ struct ofs_engine {
 	uint64_t total; /* bytes of all files */
 	_Atomic uint64_t done;
 	atomic_bool failed;
-	pthread_mutex_t lock; /* protects the members below */
-	pthread_cond_t more;
-	uint32_t at; /* file of the next part */
-	unsigned running;
+	pthread_mutex_t lock;     /* protects the members below */
+	uint32_t at;              /* file of the next part */
 	struct optimfs_error err; /* first failure */
 };
 
