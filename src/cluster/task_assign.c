@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/team.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
 
@@ -80,6 +81,21 @@ int *ofs_task_workers(const struct optimfs_group *w, struct optimfs_error *err)
 			worker[w->reader[i]] = w->reader[i];
 	}
 	return worker;
+}
+
+unsigned ofs_task_threads(const struct optimfs_group *w)
+{
+	unsigned processors = ofs_team_size(0), ranks = 0;
+	int n = w == NULL ? 0
+	    : w->together ? w->machine[w->nmachines]
+			  : w->size;
+
+	for (int i = 0; i < n; i++)
+		ranks += w->ops->node(w->w, w->together ? w->reader[i] : i) ==
+		    w->ops->node(w->w, w->rank);
+	return ranks < 2         ? processors
+	    : processors > ranks ? processors / ranks
+				 : 1;
 }
 
 /* Finding which ranks see a directory: rank 0 creates a file there with a

@@ -7,26 +7,38 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/step.h"
+#include "base/team.h"
 #include "cluster/manifest.h"
 
-/* Interval of asking for failures of other ranks. */
-enum { LOOK_MS = 200 };
+/* Is a file this thread's, among those of its rank? It is if no other has got to it
+ * before. */
+static bool is_mine(struct ofs_fsck *c, uint32_t object)
+{
+	uint16_t none = 0, mine = (uint16_t)(c->me + 1);
+
+	return atomic_compare_exchange_strong(&c->all->thread[object], &none,
+		   mine) ||
+	    none == mine;
+}
 
 bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object)
 {
-	bool ours = true;
+	const struct ofs_fsck_all *all = c->all;
+	int rank =
+	    object == OFS_NONE || all->who == NULL ? 0 : all->who[object];
 
 	c->step++;
-	if (c->group != NULL)
-		ours =
-		    c->group->rank == (object == OFS_NONE ? 0 : c->who[object]);
-	if (ours && object != OFS_NONE)
-		c->object[object] |= OFS_FSCK_TOUCHED;
-	return ours;
+	if (all->group != NULL && all->group->rank != rank)
+		return false;
+	if (object == OFS_NONE)
+		return c->me == 0;
+	if (!is_mine(c, object))
+		return false;
+	c->object[object] |= OFS_FSCK_TOUCHED;
+	return true;
 }
 
 /* Reports notes about the checkpoint as a whole. Errors belong to an entry and
@@ -72,9 +84,10 @@ static bool is_closed(struct ofs_fsck *c, const struct ofs_entry *e,
 	return false;
 }
 
-static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
+static int check_entry(struct ofs_fsck *c, uint32_t index,
     struct optimfs_error *err)
 {
+	bool data = c->all->data;
 	struct ofs_at at = { OFS_SPACE_TREE, index };
 	const struct ofs_entry *e = ofs_at_entry(c->snap, at);
 	struct optimfs_error why;
@@ -104,7 +117,7 @@ static int check_entry(struct ofs_fsck *c, uint32_t index, bool data,
 
 /* Assigns each file to a rank that has it, or to the one that works for that
  * rank; a file that no rank has to rank 0. */
-static int divide(struct ofs_fsck *c, struct optimfs_error *err)
+static int divide(struct ofs_fsck_all *c, struct optimfs_error *err)
 {
 	const struct ofs_catalog *cat = c->snap->cat;
 	const struct ofs_manifest *s = ofs_manifest_of(cat->dir.names);
@@ -133,28 +146,6 @@ out:
 	return ret;
 }
 
-/* Hands findings over from time to time; fails if another rank has failed. */
-static int after_entry(struct ofs_fsck *c, int64_t *looked,
-    struct optimfs_error *err)
-{
-	int64_t now;
-
-	if (c->group == NULL) {
-		ofs_fsck_hand_over(c);
-		ofs_fsck_tell(c);
-	} else {
-		now = ofs_clock_ms();
-		if (now - *looked >= LOOK_MS) {
-			*looked = now;
-			if (ofs_task_check(c->group, err) == -1)
-				return -1;
-		}
-	}
-	if (c->failed.code == 0)
-		return 0;
-	return optimfs_fail_with(err, &c->failed);
-}
-
 static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)
 {
 	const struct ofs_tensor *t =
@@ -163,61 +154,114 @@ static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)
 	return t == NULL ? 0 : ofs_tensor_bytes(snap->cat, t);
 }
 
-static int check_all(struct ofs_fsck *c, bool data, struct optimfs_error *err)
+static int take_steps(struct ofs_fsck *c, struct optimfs_error *err)
 {
-	uint64_t done = 0, total = 0;
-	int64_t looked = 0;
 	int ret = 0;
 
 	if (ofs_fsck_begin_step(c, OFS_NONE))
 		check_notes(c);
-	for (uint32_t i = 0; data && i < c->snap->tree.n; i++)
-		total += bytes_of(c->snap, i);
-	for (uint32_t i = 0; i != OFS_NONE && ret == 0;
+	for (uint32_t i = 0;
+	     i != OFS_NONE && ret == 0 && !atomic_load(&c->all->stop);
 	     i = ofs_tree_after(&c->snap->tree, 0, i)) {
-		ret = check_entry(c, i, data, err);
-		if (ret == 0)
-			ret = after_entry(c, &looked, err);
-		done += bytes_of(c->snap, i);
-		if (ret == 0 && data)
-			ret = ofs_step(&c->snap->fs->watch,
-			    c->snap->tree.node[i].name, done, total, err);
+		atomic_store(&c->at, i);
+		ret = check_entry(c, i, err);
+		if (c->all->group == NULL)
+			ofs_fsck_hand_over(c);
+		atomic_store(&c->passed, c->step);
+		atomic_fetch_add(&c->done, bytes_of(c->snap, i));
 	}
-	for (uint32_t i = 0; c->group != NULL && i < c->snap->cat->nobjects;
-	     i++)
-		if (c->object[i] & OFS_FSCK_TOUCHED)
-			ofs_task_did(c->group, c->snap->cat->objects[i].size);
+	ofs_fsck_hand_over(c);
 	return ret;
 }
 
-static int begin_fsck(struct ofs_fsck *c, struct optimfs_error *err)
+static void work(void *ctx, unsigned i)
 {
-	c->object =
-	    calloc((size_t)c->snap->cat->nobjects + 1, sizeof(*c->object));
+	struct ofs_fsck_all *all = ctx;
+	struct ofs_fsck *c = &all->of[i];
+	uint32_t nobjects = all->snap->cat->nobjects;
+	struct optimfs_error err;
+	int ret = 0;
+
+	c->object = calloc((size_t)nobjects + 1, sizeof(*c->object));
 	c->buf = malloc(OFS_FSCK_CHUNK);
-	return c->object == NULL || c->buf == NULL ? ofs_no_memory(err) : 0;
+	if (c->object == NULL || c->buf == NULL)
+		ret = ofs_no_memory(&err);
+	if (ret == 0)
+		ret = take_steps(c, &err);
+	if (ret == -1)
+		ofs_fsck_fail(all, &err);
+	for (uint32_t k = 0; ret == 0 && all->group != NULL && k < nobjects;
+	     k++)
+		if (c->object[k] & OFS_FSCK_TOUCHED)
+			ofs_task_did(all->group,
+			    all->snap->cat->objects[k].size);
+	ofs_buf_fini(&c->notes);
+	free(c->object);
+	free(c->buf);
+}
+
+/* In this thread: reports what all threads have passed, and progress, and looks for
+ * failures of other ranks. */
+static void tick(void *ctx)
+{
+	struct ofs_fsck_all *all = ctx;
+	uint32_t at = atomic_load(&all->of[0].at);
+	uint64_t done = 0, last = UINT64_MAX;
+	struct optimfs_error err;
+
+	for (unsigned i = 0; i < all->nthreads; i++) {
+		uint64_t passed = atomic_load(&all->of[i].passed);
+
+		done += atomic_load(&all->of[i].done);
+		last = passed < last ? passed : last;
+	}
+	if (all->group == NULL)
+		ofs_fsck_tell(all, last);
+	else if (ofs_task_check(all->group, &err) == -1)
+		ofs_fsck_fail(all, &err);
+	if (all->data &&
+	    ofs_step(&all->snap->fs->watch, all->snap->tree.node[at].name,
+		done / all->nthreads, all->total, &err) == -1)
+		ofs_fsck_fail(all, &err);
+}
+
+static int check_all(struct ofs_fsck_all *all, struct optimfs_error *err)
+{
+	const struct ofs_tree *tree = &all->snap->tree;
+
+	for (uint32_t i = 0; all->data && i < tree->n; i++)
+		all->total += bytes_of(all->snap, i);
+	all->nthreads = ofs_task_threads(all->group);
+	all->of = ofs_alloc(all->nthreads, sizeof(*all->of), err);
+	all->thread = ofs_alloc((size_t)all->snap->cat->nobjects + 1,
+	    sizeof(*all->thread), err);
+	if (all->of == NULL || all->thread == NULL)
+		return -1;
+	for (unsigned i = 0; i < all->nthreads; i++) {
+		all->of[i].all = all;
+		all->of[i].snap = all->snap;
+		all->of[i].me = i;
+	}
+	ofs_team_run(all->nthreads, work, tick, all);
+	return atomic_load(&all->stop) ? optimfs_fail_with(err, &all->failed)
+				       : 0;
 }
 
 /* All ranks check; rank 0 reports. */
-static int check_together(struct ofs_fsck *c, bool data,
-    struct optimfs_error *err)
+static int check_together(struct ofs_fsck_all *all, struct optimfs_error *err)
 {
 	struct optimfs_error own = { 0 };
 	int ret;
 
-	if (begin_fsck(c, &own) == 0)
-		(void)divide(c, &own);
-	if (ofs_task_begin(c->group, ofs_fsck_take, c, &own, err) == -1)
+	(void)divide(all, &own);
+	if (ofs_task_begin(all->group, ofs_fsck_take, all, &own, err) == -1)
 		return -1;
-	if (check_all(c, data, &own) == 0) {
-		ofs_fsck_hand_over(c);
-		own = c->failed;
-	}
-	ret = ofs_task_barrier(c->group, &own, NULL, NULL, err);
-	ofs_task_end(c->group);
+	(void)check_all(all, &own);
+	ret = ofs_task_barrier(all->group, &own, NULL, NULL, err);
+	ofs_task_end(all->group);
 	if (ret == 0) {
-		ofs_fsck_tell(c);
-		ofs_task_tell(c->group, &c->snap->fs->watch);
+		ofs_fsck_tell(all, UINT64_MAX);
+		ofs_task_tell(all->group, &all->snap->fs->watch);
 	}
 	return ret;
 }
@@ -225,24 +269,25 @@ static int check_together(struct ofs_fsck *c, bool data,
 int optimfs_fsck(struct optimfs *fs, bool data, optimfs_report_fn *report,
     void *ctx, uint64_t *problems, struct optimfs_error *err)
 {
-	struct ofs_fsck c = { .snap = ofs_enter(fs),
+	struct ofs_fsck_all all = { .snap = ofs_enter(fs),
 		.report = report,
 		.ctx = ctx,
+		.data = data,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.group = fs->options.together ? fs->options.group : NULL };
 	int ret;
 
-	if (c.group != NULL)
-		ret = check_together(&c, data, err);
-	else if ((ret = ofs_fs_single(fs, err)) == 0 &&
-	    (ret = begin_fsck(&c, err)) == 0)
-		ret = check_all(&c, data, err);
-	ofs_fsck_forget(&c);
-	ofs_buf_fini(&c.notes);
-	free(c.object);
-	free(c.who);
-	free(c.buf);
+	if (all.group != NULL)
+		ret = check_together(&all, err);
+	else if ((ret = ofs_fs_single(fs, err)) == 0)
+		ret = check_all(&all, err);
+	ofs_fsck_forget(&all);
+	free(all.of);
+	free(all.thread);
+	free(all.who);
+	pthread_mutex_destroy(&all.lock);
 	if (ret == 0)
-		*problems = c.problems;
-	ofs_leave(c.snap);
+		*problems = all.problems;
+	ofs_leave(all.snap);
 	return ret;
 }

@@ -3,6 +3,8 @@
 #ifndef OFS_FSCK_FSCK_H
 #define OFS_FSCK_FSCK_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <xxhash.h>
 
 #include "base/arena.h"
@@ -10,27 +12,48 @@
 #include "cluster/task.h"
 #include "fs/fs.h"
 
-/* Ranks that check together take the same steps in the order of the tree. Each
- * step is done by one rank that has the file in question. Findings carry the
- * number of their step, so that rank 0 can report them in order. A single
- * process does all steps and reports after each entry. */
-struct ofs_fsck {
+/* Ranks that check together, and the threads of each, take the same steps in the
+ * order of the tree. Each step is done by one thread of one rank that has the file
+ * in question: the first that gets to a file checks all of it. Findings carry the
+ * number of their step, so that they can be reported in order: by rank 0 at the end,
+ * or in a single process as soon as all threads have passed the entry. */
+
+/* What all threads share. */
+struct ofs_fsck_all {
 	struct ofs_snapshot *snap;
 	optimfs_report_fn *report;
 	void *ctx;
-	uint64_t problems;
-	uint8_t *object;             /* of each: enum ofs_fsck_done, or'ed */
-	uint8_t *buf;                /* OFS_FSCK_CHUNK bytes */
+	bool data;
 	struct optimfs_group *group; /* NULL: a single process */
-	int *who; /* for each object, the rank that checks it */
-	uint64_t step;
-	struct ofs_buf notes; /* fsck_notes.c: findings not handed over yet */
-	struct optimfs_error failed; /* error of handing over; code 0: none */
-	struct ofs_fsck_notes {      /* findings of other ranks */
+	int *who;                 /* for each object, the rank that checks it */
+	_Atomic uint16_t *thread; /* and the thread plus 1; 0: none yet */
+	struct ofs_fsck *of;      /* of each thread */
+	unsigned nthreads;
+	uint64_t problems, total; /* total: bytes of all threads */
+	atomic_bool stop;         /* failed is set */
+
+	pthread_mutex_t lock;        /* protects the members below */
+	struct optimfs_error failed; /* code 0: nothing has */
+	/* Findings that are not reported yet: on rank 0 those of all ranks. */
+	struct ofs_fsck_notes {
 		struct ofs_arena bytes; /* of the findings */
 		struct ofs_fsck_note *v;
-		size_t n, cap;
+		size_t n, cap, order;
 	} taken;
+};
+
+/* A thread. */
+struct ofs_fsck {
+	struct ofs_fsck_all *all;
+	struct ofs_snapshot *snap; /* the same for all */
+	unsigned me;
+	uint8_t *object; /* of each: enum ofs_fsck_done, or'ed */
+	uint8_t *buf;    /* OFS_FSCK_CHUNK bytes */
+	uint64_t step;
+	/* The last step of the entry that it has finished, and bytes so far. */
+	_Atomic uint64_t passed, done;
+	_Atomic uint32_t at;  /* node of the entry */
+	struct ofs_buf notes; /* findings not handed over yet */
 	char path[4096];
 };
 #define OFS_FSCK_CHUNK (1u << 20)
@@ -41,8 +64,8 @@ enum ofs_fsck_done {
 	OFS_FSCK_SAMPLED = 8,  /* one of its items was compared */
 };
 
-/* Begins the next step, which concerns object (OFS_NONE: none). All ranks call
- * it alike. Returns true on the rank that does the step. */
+/* Begins the next step, which concerns object (OFS_NONE: none). All threads of all
+ * ranks call it alike. Returns true in the one that does the step. */
 bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object);
 
 /* Can a file be opened? Asked once. */
@@ -69,12 +92,15 @@ void ofs_fsck_hashes(struct ofs_fsck *c, uint32_t shard, const char *place,
 /* The shard or copy cannot be read any further, because of why. */
 void ofs_fsck_unread(struct ofs_fsck *c, uint32_t shard, bool copy,
     const struct optimfs_error *why);
-/* Hands the findings over to rank 0, or keeps them on rank 0. Errors go to
- * c->failed. */
+/* Hands the findings of a thread over to rank 0, or keeps them on rank 0. What fails
+ * ends the check. */
 void ofs_fsck_hand_over(struct ofs_fsck *c);
-ofs_task_take_fn ofs_fsck_take; /* ctx: struct ofs_fsck */
-/* Reports the findings in the order of steps, and frees them. */
-void ofs_fsck_tell(struct ofs_fsck *c);
-void ofs_fsck_forget(struct ofs_fsck *c);
+/* Ends the check because of why, if nothing has failed yet. */
+void ofs_fsck_fail(struct ofs_fsck_all *all, const struct optimfs_error *why);
+ofs_task_take_fn ofs_fsck_take; /* ctx: struct ofs_fsck_all */
+/* Reports the findings up to a step, in order, and frees them. last is the end of an
+ * entry, because what one step finds may be compared with another of the same. */
+void ofs_fsck_tell(struct ofs_fsck_all *all, uint64_t last);
+void ofs_fsck_forget(struct ofs_fsck_all *all);
 
 #endif

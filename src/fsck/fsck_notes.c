@@ -109,16 +109,32 @@ void ofs_fsck_unread(struct ofs_fsck *c, uint32_t shard, bool copy,
 	put(c, &n, NULL);
 }
 
-void ofs_fsck_hand_over(struct ofs_fsck *c)
+void ofs_fsck_fail(struct ofs_fsck_all *all, const struct optimfs_error *why)
+{
+	pthread_mutex_lock(&all->lock);
+	if (!atomic_exchange(&all->stop, true))
+		all->failed = *why;
+	pthread_mutex_unlock(&all->lock);
+}
+
+static int send_notes(struct ofs_fsck *c, struct optimfs_error *err)
 {
 	struct ofs_cursor cur = ofs_cursor_of(c->notes.data, c->notes.len);
 
 	if (c->notes.bad)
-		ofs_no_memory(&c->failed);
-	else if (c->notes.len > 0 && c->failed.code == 0 && c->group != NULL)
-		(void)ofs_task_report(c->group, &c->notes, &c->failed);
-	else if (c->notes.len > 0 && c->failed.code == 0)
-		(void)ofs_fsck_take(c, 0, &cur, &c->failed);
+		return ofs_no_memory(err);
+	return c->all->group != NULL
+	    ? ofs_task_report(c->all->group, &c->notes, err)
+	    : ofs_fsck_take(c->all, 0, &cur, err);
+}
+
+void ofs_fsck_hand_over(struct ofs_fsck *c)
+{
+	struct optimfs_error err;
+
+	if ((c->notes.len > 0 || c->notes.bad) && !atomic_load(&c->all->stop) &&
+	    send_notes(c, &err) == -1)
+		ofs_fsck_fail(c->all, &err);
 	c->notes.len = 0;
 }
 
@@ -147,10 +163,9 @@ static bool take_one(struct ofs_cursor *c, struct ofs_fsck_note *n)
 	    strlen(n->message.text);
 }
 
-int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
+static int take(struct ofs_fsck_notes *t, int from, struct ofs_cursor *c,
     struct optimfs_error *err)
 {
-	struct ofs_fsck_notes *t = &((struct ofs_fsck *)ctx)->taken;
 	uint64_t len = ofs_cursor_left(c);
 	/* notes point into it */
 	uint8_t *bytes = ofs_arena_alloc(&t->bytes, len);
@@ -165,15 +180,26 @@ int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
 		if (!take_one(c, &t->v[t->n]))
 			return optimfs_fail(err, EPROTO,
 			    "OFS913 the findings of rank %d are invalid", from);
-		t->v[t->n].order = t->n;
-		t->n++;
+		t->v[t->n++].order = t->order++;
 	}
 	return 0;
 }
 
-void ofs_fsck_forget(struct ofs_fsck *c)
+int ofs_fsck_take(void *ctx, int from, struct ofs_cursor *c,
+    struct optimfs_error *err)
 {
-	struct ofs_fsck_notes *t = &c->taken;
+	struct ofs_fsck_all *all = ctx;
+	int ret;
+
+	pthread_mutex_lock(&all->lock);
+	ret = take(&all->taken, from, c, err);
+	pthread_mutex_unlock(&all->lock);
+	return ret;
+}
+
+void ofs_fsck_forget(struct ofs_fsck_all *all)
+{
+	struct ofs_fsck_notes *t = &all->taken;
 
 	ofs_arena_fini(&t->bytes);
 	free(t->v);
@@ -184,15 +210,15 @@ void ofs_fsck_forget(struct ofs_fsck *c)
 
 OFS_COMPARE_BY2(by_step, struct ofs_fsck_note, step, order)
 
-static void report(struct ofs_fsck *c, bool error, const char *path,
+static void report(struct ofs_fsck_all *all, bool error, const char *path,
     const struct optimfs_error *what)
 {
 	const struct optimfs_finding f = { error, what->code, what->number,
 		path, what->text, what };
 
-	c->problems += error;
-	if (c->report != NULL)
-		c->report(c->ctx, &f);
+	all->problems += error;
+	if (all->report != NULL)
+		all->report(all->ctx, &f);
 }
 
 /* The hashes of a shard or a copy: the notes from at on. */
@@ -234,7 +260,7 @@ static const uint8_t *next_hash(struct side *s)
 }
 
 /* Compares two lists of hashes and reports what reading both would show. */
-static void compare(struct ofs_fsck *c, struct side a, struct side b)
+static void compare(struct ofs_fsck_all *all, struct side a, struct side b)
 {
 	const struct ofs_fsck_note *copy = b.at, *bad = NULL;
 	const uint8_t *ha, *hb;
@@ -259,20 +285,16 @@ static void compare(struct ofs_fsck *c, struct side a, struct side b)
 		ofs_note_error(&bad->message, &why);
 	}
 	optimfs_fail_in(&why, "%s", copy->message.text);
-	report(c, true, copy->path, &why);
+	report(all, true, copy->path, &why);
 }
 
-void ofs_fsck_tell(struct ofs_fsck *c)
+/* Reports the findings from n on to end. */
+static void tell(struct ofs_fsck_all *all, const struct ofs_fsck_note *n,
+    const struct ofs_fsck_note *end)
 {
-	struct ofs_fsck_notes *t = &c->taken;
-	const struct ofs_fsck_note *end, *n = t->v;
 	struct side shard = { .at = NULL }, copy;
 	struct optimfs_error what;
 
-	if (t->n == 0)
-		return;
-	qsort(t->v, t->n, sizeof(*t->v), by_step);
-	end = n + t->n;
 	while (n < end) {
 		if (n->kind == HASHES) {
 			shard = side_of(n, end);
@@ -280,14 +302,32 @@ void ofs_fsck_tell(struct ofs_fsck *c)
 		} else if (n->kind == COPY_HASHES) {
 			copy = side_of(n, end);
 			if (shard.at != NULL && shard.at->shard == n->shard)
-				compare(c, shard, copy);
+				compare(all, shard, copy);
 			n = copy.end;
 		} else {
 			ofs_note_error(&n->message, &what);
 			if (n->kind == ERROR || n->kind == WARNING)
-				report(c, n->kind == ERROR, n->path, &what);
+				report(all, n->kind == ERROR, n->path, &what);
 			n++;
 		}
 	}
-	ofs_fsck_forget(c);
+}
+
+void ofs_fsck_tell(struct ofs_fsck_all *all, uint64_t last)
+{
+	struct ofs_fsck_notes *t = &all->taken;
+	size_t n = 0;
+
+	pthread_mutex_lock(&all->lock);
+	if (t->n > 0) {
+		qsort(t->v, t->n, sizeof(*t->v), by_step);
+		while (n < t->n && t->v[n].step <= last)
+			n++;
+		tell(all, t->v, t->v + n);
+		t->n -= n;
+		memmove(t->v, t->v + n, t->n * sizeof(*t->v));
+		if (t->n == 0)
+			ofs_fsck_forget(all);
+	}
+	pthread_mutex_unlock(&all->lock);
 }
