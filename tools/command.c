@@ -30,7 +30,7 @@
 # define SANDBOX OFS_SANDBOX_AUTO
 #endif
 
-static const char *const work_ranks[] = { "all", "nodes", NULL };
+static const char *const work_ranks[] = { "nodes", "all", NULL };
 
 static const struct ofs_option options_table[] = {
 	OFS_OPEN_OPTIONS(offsetof(struct ofs_command, open)),
@@ -167,9 +167,10 @@ static const char *workers(const struct ofs_command *c, uint64_t allowed)
 /* Ranks that only serve return when everything is done. */
 static int join(struct ofs_command *c, uint64_t allowed, int *status)
 {
+	const char *who = workers(c, allowed);
 	struct optimfs_error err;
 
-	if (ofs_job_join(&c->job, &c->how, workers(c, allowed), c->timeout,
+	if (ofs_job_join(&c->job, &c->how, who, c->timeout,
 		ofs_tool_say_text, &err) == -1 ||
 	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
 		-1 ||
@@ -180,7 +181,7 @@ static int join(struct ofs_command *c, uint64_t allowed, int *status)
 		return -1;
 	}
 	c->open.group = c->job.group;
-	if (c->work_ranks != 0)
+	if (who == work_ranks[0])
 		ofs_job_say_bound(&c->job, ofs_tool_say_text);
 	if (ofs_job_works(&c->job))
 		return 0;

@@ -99,8 +99,8 @@ struct ofs_command {
 /* Parses argv and opens the checkpoint, its first operand; min to max operands
  * must follow. -1: the command is done, with the exit status in *status; errors
  * have been printed. Under mpirun, rank 0 continues; the others serve their
- * files to it and return -1 after it has called _fini. With OFS_TOGETHER all
- * (of each machine one, with work_ranks=nodes) continue, or none. */
+ * files to it and return -1 after it has called _fini. With OFS_TOGETHER one
+ * of each machine continues (all, with work_ranks=all), or none. */
 int ofs_command_init(struct ofs_command *c, const struct ofs_verb *verb,
     int argc, char **argv, uint64_t allowed, int min, int max, int *status);
 void ofs_command_fini(struct ofs_command *c);

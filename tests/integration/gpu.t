@@ -45,7 +45,7 @@ same() { # NAME N OPTIONS CHECKPOINT
 	rm -rf "$scratch/want" "$scratch/got"
 	"$OPTIMFS" cp -r "$4" / "$scratch/want"
 	status "$1: cp -r through GPUs exits with 0" 0 \
-	    ranks "$2" "$OPTIMFS" cp -r -o "gather=nccl$3" \
+	    ranks "$2" "$OPTIMFS" cp -r -o work_ranks=all -o "gather=nccl$3" \
 	    "$nodes/%r" / "$scratch/got"
 	is "$1: cp -r through GPUs prints no error code" "$(grep OFS "$scratch/err")" ""
 	ok "$1: cp -r through GPUs copies the same bytes" diff -r "$scratch/want" "$scratch/got"
@@ -72,7 +72,7 @@ large() { # N
 		spread "$scratch/large" "$1"
 		rm -rf "$scratch/got"
 		status "$libraries, $1 ranks${apart:+ of one GPU}, reshard$o exits with 0" 0 ranks "$1" \
-		    "$OPTIMFS" reshard -o "gather=nccl$o" --to dcp@3 \
+		    "$OPTIMFS" reshard -o work_ranks=all -o "gather=nccl$o" --to dcp@3 \
 		    "$nodes/%r" "$scratch/got"
 		is "$libraries, $1 ranks${apart:+ of one GPU}, reshard$o prints no error code" \
 		    "$(grep OFS "$scratch/err")" ""

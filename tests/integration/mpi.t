@@ -33,23 +33,23 @@ ranks 4 env -u OMPI_COMM_WORLD_SIZE "$OPTIMFS" ls -lR "$nodes/%r" \
     >"$scratch/there" 2>"$scratch/err"
 is "ls -lR exits with 0 when only PMIX_RANK is set" "$?" 0
 ok "ls -lR prints the same when only PMIX_RANK is set" cmp "$scratch/here" "$scratch/there"
-status "fsck --data on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" fsck --data "$nodes/%r"
+status "fsck --data on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" fsck -o work_ranks=all --data "$nodes/%r"
 status "diff on four ranks finds no difference from one directory" 0 \
     ranks 4 "$OPTIMFS" diff "$ck" "$nodes/%r"
-status "reshard on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" reshard --to dcp@2 "$nodes/%r" \
+status "reshard on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" reshard -o work_ranks=all --to dcp@2 "$nodes/%r" \
     "$scratch/resharded"
 status "the checkpoint resharded on four ranks has the same values" 0 \
     "$OPTIMFS" diff "$ck" "$scratch/resharded"
-status "transport=local reads only the directory of its rank" 3 "$OPTIMFS" fsck \
+status "transport=local reads only the directory of its rank" 3 "$OPTIMFS" fsck -o work_ranks=all \
     -o transport=local "$nodes/1"
 
 # mpirun must exit with the status of the rank that failed, whichever it is.
 cp -r "$nodes" "$scratch/cut"
 cut=$(ls "$scratch/cut/2" | head -n 1)
 truncate -s 50 "$scratch/cut/2/$cut"
-status "fsck on four ranks exits with 1 for damage on rank 2" 1 ranks 4 "$OPTIMFS" fsck \
+status "fsck on four ranks exits with 1 for damage on rank 2" 1 ranks 4 "$OPTIMFS" fsck -o work_ranks=all \
     "$scratch/cut/%r"
-status "reshard on four ranks exits with 3 for damage on rank 2" 3 ranks 4 "$OPTIMFS" reshard \
+status "reshard on four ranks exits with 3 for damage on rank 2" 3 ranks 4 "$OPTIMFS" reshard -o work_ranks=all \
     --to dcp@2 "$scratch/cut/%r" "$scratch/none"
 status "an unknown option on four ranks exits with 2" 2 ranks 4 "$OPTIMFS" ls --bogus \
     "$nodes/%r"

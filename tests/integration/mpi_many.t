@@ -34,7 +34,7 @@ for f in $(ls -A "$ck"); do
 	r=$((r + 6))
 done
 
-ok "32 ranks reshard" many "$OPTIMFS" reshard -o timeout=60 --to dcp@16 "$nodes/%r/ck" \
+ok "32 ranks reshard" many "$OPTIMFS" reshard -o work_ranks=all -o timeout=60 --to dcp@16 "$nodes/%r/ck" \
     "$scratch/new"
 ok "the new checkpoint is the same" "$OPTIMFS" diff -q "$ck" "$scratch/new"
 

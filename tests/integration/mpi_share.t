@@ -29,7 +29,7 @@ fsck_like_one() { # NAME N STATUS PATH OPTION...
 	# One output file per rank: mpirun of Open MPI 5.0 loses characters of a
 	# rank that prints much.
 	ranks "$like_n" sh -c 'exec "$@" >"$0.$OMPI_COMM_WORLD_RANK"' \
-	    "$scratch/shared" "$OPTIMFS" fsck -v "$@" "$like_path" \
+	    "$scratch/shared" "$OPTIMFS" fsck -o work_ranks=all -v "$@" "$like_path" \
 	    2>"$scratch/said"
 	is "$like_name: fsck of $like_n ranks exits with $like_status" $? "$like_status"
 	cat "$scratch/shared".* >"$scratch/shared"
@@ -74,7 +74,7 @@ is "fsck: each of four ranks checks one file with replicas" "$(shares)" "4 4"
 
 # A failure common to all ranks is printed once.
 head -c 1000 "$data/dcp_fsdp2_w4/ckpt/.metadata" >"$scratch/all/.metadata"
-status "fsck of three ranks exits with 3 for an unreadable index" 3 ranks 3 "$OPTIMFS" fsck \
+status "fsck of three ranks exits with 3 for an unreadable index" 3 ranks 3 "$OPTIMFS" fsck -o work_ranks=all \
     -o type=dcp "$scratch/all"
 is "three ranks print the failure once" "$(grep -c '^optimfs: ' "$scratch/err")" 1
 
@@ -87,7 +87,7 @@ for layout in dcp@6 dcp@4,zstd safetensors; do
 	rm -rf want out
 	status "reshard of one process to $layout exits with 0" 0 \
 	    "$OPTIMFS" reshard --to $layout "$ck" want
-	status "reshard of four ranks to $layout exits with 0" 0 ranks 4 "$OPTIMFS" reshard -v \
+	status "reshard of four ranks to $layout exits with 0" 0 ranks 4 "$OPTIMFS" reshard -o work_ranks=all -v \
 	    --to $layout "$nodes/%r/ck" out
 	cp "$scratch/err" "$scratch/said"
 	ok "four ranks write the same $layout as one process" diff -r want out
@@ -97,17 +97,17 @@ for layout in dcp@6 dcp@4,zstd safetensors; do
 done
 rm -r out
 status "reshard by one rank of the machine exits with 0" 0 ranks 4 "$OPTIMFS" reshard -v \
-    -o work_ranks=nodes --to safetensors "$nodes/%r/ck" out
+    --to safetensors "$nodes/%r/ck" out
 ok "it writes the same, from what all ranks have" diff -r want out
 is "reshard of four ranks leaves no staging directory" "$(ls -A | tr '\n' ' ')" "out want "
 status "reshard of two ranks to an existing directory exits with 3" 3 \
-    ranks 2 "$OPTIMFS" reshard --to dcp@6 "$ck" \
+    ranks 2 "$OPTIMFS" reshard -o work_ranks=all --to dcp@6 "$ck" \
     out
 is "two ranks print once that the directory exists" "$(grep -c 'already exists' "$scratch/err")" 1
 status "reshard of two ranks to an unknown layout exits with 2" 2 \
-    ranks 2 "$OPTIMFS" reshard --to dcp@x "$ck" none
+    ranks 2 "$OPTIMFS" reshard -o work_ranks=all --to dcp@x "$ck" none
 status "reshard to a different directory on each rank exits with 2" 2 \
-    ranks 2 "$OPTIMFS" reshard --to dcp@6 "$ck" \
+    ranks 2 "$OPTIMFS" reshard -o work_ranks=all --to dcp@6 "$ck" \
     "none%r"
 like "OFS775 names both directories and suggests mkfs" "$(cat "$scratch/err")" \
     '*OFS775*rank 1*none1*none0*mkfs*'
@@ -118,7 +118,7 @@ is "rejected calls of reshard leave nothing" "$(ls -A | tr '\n' ' ')" "out want 
 mkdir -p 0 1 2
 in_own='cd $((OMPI_COMM_WORLD_RANK / 2)) && exec "$@"'
 status "reshard of three ranks exits with 0 when two see the target" 0 ranks 3 sh -c "$in_own" sh \
-    "$OPTIMFS" reshard -v --to dcp@4 "$ck" out
+    "$OPTIMFS" reshard -o work_ranks=all -v --to dcp@4 "$ck" out
 cp "$scratch/err" "$scratch/said"
 ok "reshard by two of three ranks writes the same files" diff -r four 0/out
 is "reshard: the two ranks that see the target write all files" "$(shares)" "2 5"
@@ -128,31 +128,31 @@ is "reshard leaves the directory of the third rank empty" "$(ls -A 1)" ""
 
 # cp -r: each rank copies some of the files. Rank 0 copies a single file.
 "$OPTIMFS" cp -r "$ck" . tree
-status "cp -r of four ranks exits with 0" 0 ranks 4 "$OPTIMFS" cp -r -v "$nodes/%r/ck" . shared
+status "cp -r of four ranks exits with 0" 0 ranks 4 "$OPTIMFS" cp -r -o work_ranks=all -v "$nodes/%r/ck" . shared
 cp "$scratch/err" "$scratch/said"
 ok "cp -r of four ranks copies the whole tree" diff -r tree shared
 is "cp -r: all four ranks copy files" "$(shares)" "4 $(find tree -type f | wc -l)"
 rm -r shared
 status "cp -r by one rank of the machine exits with 0" 0 ranks 4 "$OPTIMFS" cp -r -v \
-    -o work_ranks=nodes "$nodes/%r/ck" . shared
+    "$nodes/%r/ck" . shared
 cp "$scratch/err" "$scratch/said"
 ok "it copies the whole tree, from what all ranks have" diff -r tree shared
 is "cp -r: one rank of the machine copies all" "$(shares)" "1 $(find tree -type f | wc -l)"
 mkdir into
 status "cp -r of three ranks into an existing directory exits with 0" 0 \
-    ranks 3 sh -c "$in_own" sh "$OPTIMFS" cp -r \
+    ranks 3 sh -c "$in_own" sh "$OPTIMFS" cp -r -o work_ranks=all \
     -v "$ck" optim/state ../into
 ok "cp -r of three ranks keeps the name of the source" diff -r tree/optim/state into/state
 rm -rf into
 mkdir 0/into
 status "cp -r of three ranks exits with 0 when two see the target" 0 ranks 3 sh -c "$in_own" sh \
-    "$OPTIMFS" cp -r -v "$ck" model into
+    "$OPTIMFS" cp -r -o work_ranks=all -v "$ck" model into
 cp "$scratch/err" "$scratch/said"
 ok "cp -r by two of three ranks copies the whole directory" diff -r tree/model 0/into/model
 like "cp -r: only the two ranks that see the target copy" "$(shares)" "2 *"
 is "cp -r leaves nothing elsewhere" "$(ls -A 0/into 1)" "$(printf '0/into:\nmodel\n\n1:')"
 rm "$nodes/2/ck/__1_0.distcp"
-status "cp -r of four ranks exits with 3 when a file is missing" 3 ranks 4 "$OPTIMFS" cp -r \
+status "cp -r of four ranks exits with 3 when a file is missing" 3 ranks 4 "$OPTIMFS" cp -r -o work_ranks=all \
     "$nodes/%r/ck" . part
 like "cp -r names the missing file and counts its tensors" "$(cat "$scratch/err")" \
     '*OFS140 __1_0.distcp is missing: [0-9]* tensors*'
@@ -160,10 +160,10 @@ ok "cp -r copies the readable files all the same" cmp part/optim/param_groups/0/
     tree/optim/param_groups/0/betas
 not_ok "cp -r leaves no file for the unreadable tensor" test -e part/model/norm.weight
 spread "$ck" 4
-status "cp of one file on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" cp "$nodes/%r/ck" \
+status "cp of one file on four ranks exits with 0" 0 ranks 4 "$OPTIMFS" cp -o work_ranks=all "$nodes/%r/ck" \
     optim/param_groups/0/lr lr
 ok "cp on four ranks copies the one file" cmp lr tree/optim/param_groups/0/lr
-status "cp of a missing path on two ranks exits with 3" 3 ranks 2 "$OPTIMFS" cp "$ck" nothing lr
+status "cp of a missing path on two ranks exits with 3" 3 ranks 2 "$OPTIMFS" cp -o work_ranks=all "$ck" nothing lr
 is "two ranks print the missing path once" "$(grep -c nothing "$scratch/err")" 1
 # Rank 0 writes to a terminal that mpirun made; what counts is mpirun's own.
 ranks 4 "$OPTIMFS" report --no-data "$nodes/%r/ck" >page 2>said
@@ -184,18 +184,18 @@ limited='[ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -f 240; exec "$@"'
 rm -rf out
 status "reshard exits with 3 when one rank cannot write" 3 \
     ranks 3 sh -c "trap '' XFSZ; $limited" sh \
-    "$OPTIMFS" reshard --to dcp@4 -j 1 "$ck" out
+    "$OPTIMFS" reshard -o work_ranks=all --to dcp@4 -j 1 "$ck" out
 like "OFS801 names the rank and its error" "$(cat "$scratch/err")" \
     '*OFS801*rank 1*File too large*'
 not_ok "reshard with a failed rank publishes nothing" test -e out
-status "the same reshard resumes with two ranks" 0 ranks 2 "$OPTIMFS" reshard -v --to dcp@4 \
+status "the same reshard resumes with two ranks" 0 ranks 2 "$OPTIMFS" reshard -o work_ranks=all -v --to dcp@4 \
     "$ck" out
 like "reshard says that it continues from the staging directory" \
     "$(cat "$scratch/err")" '*continuing from *.out.optimfs*'
 ok "the resumed reshard has the same bytes" diff -r four out
 rm -rf out
 status "cp -r exits with 3 when one rank cannot write" 3 ranks 3 sh -c "trap '' XFSZ; $limited" sh \
-    "$OPTIMFS" cp -r "$ck" .optimfs/view/dcp@4 out
+    "$OPTIMFS" cp -r -o work_ranks=all "$ck" .optimfs/view/dcp@4 out
 like "cp -r names the rank and its error" "$(cat "$scratch/err")" '*rank 1*File too large*'
 rm -rf out
 unset OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_btl_tcp_if_include
@@ -205,7 +205,7 @@ unset OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_btl_tcp_if_include
     exit 99
 kill_one() { # MPIRUN OPTION...: 2 if the reshard ended before the kill
 	rm -rf out .out.optimfs
-	mpirun --oversubscribe -n 3 "$@" "$OPTIMFS" reshard --to dcp@6 -j 1 \
+	mpirun --oversubscribe -n 3 "$@" "$OPTIMFS" reshard -o work_ranks=all --to dcp@6 -j 1 \
 	    "$scratch/here/big" out >"$scratch/log" 2>&1 </dev/null &
 	job=$!
 	while [ -z "$(ls .out.optimfs/new 2>/dev/null)" ]; do
@@ -228,7 +228,7 @@ killed() { # MPIRUN OPTION...: no target and no process left?
 }
 ok "reshard ends without a target when a rank is killed" killed --enable-recovery
 like "OFS911 names the killed rank" "$(cat "$scratch/log")" '*OFS911*rank 1*'
-status "two ranks resume the work of the killed reshard" 0 ranks 2 "$OPTIMFS" reshard \
+status "two ranks resume the work of the killed reshard" 0 ranks 2 "$OPTIMFS" reshard -o work_ranks=all \
     --to dcp@6 big out
 status "the reshard resumed after the kill has the same values" 0 "$OPTIMFS" diff big out
 ok "all ranks end without a target when mpirun ends the job" killed
