@@ -68,7 +68,7 @@ static struct optimfs *open_template(const char *path,
     const struct optimfs_options *options, struct ofs_stage *stage,
     struct optimfs_error *err)
 {
-	struct ofs_writing_to to = { .stage = stage, .fill = ofs_push };
+	struct ofs_writing_to to = { .stage = stage, .fill = &ofs_push_ops };
 	struct optimfs_options like = *options;
 	struct ofs_catalog *cat = NULL;
 	struct ofs_layout layout = { .only = OFS_ONLY_ALL };

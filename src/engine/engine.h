@@ -79,6 +79,18 @@ struct ofs_engine_target {
 	void *ctx;
 };
 
+/* What was written before. Any thread may call. */
+struct ofs_engine_early {
+	/* Before a file is opened: gives the one of this name and size to dir,
+	 * if there is one. NULL: there is none. */
+	void *(*give)(void *ctx, const char *name, uint64_t size, int dir);
+	/* Has the file that was given these bytes at off? There are unit of
+	 * them, and off is a multiple of it. */
+	bool (*has)(void *given, uint64_t off, const void *bytes);
+	uint64_t unit; /* a divisor of OFS_ENGINE_PIECE */
+	void *ctx;
+};
+
 /* Zero-initialise; ops to level are the caller's. */
 struct ofs_engine {
 	const struct ofs_engine_ops *ops;
@@ -87,6 +99,7 @@ struct ofs_engine {
 	/* Not NULL: there instead; no file is written as a whole, and nothing
 	 * copied. */
 	const struct ofs_engine_target *target;
+	const struct ofs_engine_early *early; /* NULL: nothing */
 	mode_t mode;   /* of new files; 0: the default */
 	unsigned jobs; /* threads; 0: the default */
 	struct ofs_engine_file *file;

@@ -11,6 +11,7 @@ struct ofs_engine_open {
 	bool tried;
 	int fd;
 	void *from; /* NULL: opening it failed */
+	void *early; /* of e->early; NULL: it is a new file */
 	unsigned users;
 };
 

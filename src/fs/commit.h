@@ -26,7 +26,7 @@ int ofs_fs_lay_commit(struct ofs_snapshot *snap,
 	struct ofs_changes *changes, struct optimfs_error *err),
     void *arg, struct optimfs_error *err);
 
-/* As struct ofs_writing_to.fill, for the changes of a checkpoint. */
+/* As struct ofs_filling_ops.commit, for the changes of a checkpoint. */
 int ofs_fs_commit(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err);
 

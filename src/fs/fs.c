@@ -166,6 +166,8 @@ void optimfs_close(struct optimfs *fs)
 		return;
 	if (fs->known.p != NULL)
 		fs->known.drop(fs->known.p);
+	if (fs->fill != NULL)
+		fs->fill->end(fs);
 	if (fs->nodes->close != NULL)
 		fs->nodes->close(fs);
 	ofs_snapshot_unref(fs->now);

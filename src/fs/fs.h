@@ -91,14 +91,23 @@ struct ofs_coordinator;
 struct ofs_run_dir;
 struct ofs_stage;
 
+/* How a new checkpoint is made. */
+struct ofs_filling_ops {
+	/* Its first commit, as optimfs_commit; the caller holds the writers. */
+	int (*commit)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+	    struct optimfs_error *err);
+	/* All elements of a tensor were written. */
+	void (*whole)(struct optimfs *fs, uint32_t tensor);
+	/* Frees fs->filling. */
+	void (*end)(struct optimfs *fs);
+};
+
 /* How a checkpoint that is opened for writing is committed. */
 struct ofs_writing_to {
 	struct ofs_stage *stage; /* taken before the catalog was read */
-	/* A new checkpoint that is made like the one in the catalog: its first
-	 * commit, as optimfs_commit; the caller holds the writers. NULL: the
+	/* A new checkpoint that is made like the one in the catalog. NULL: the
 	 * changes of a checkpoint (commit.c). */
-	int (*fill)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-	    struct optimfs_error *err);
+	const struct ofs_filling_ops *fill;
 	const char *only; /* with fill, as in ofs_overlay_hide */
 };
 
@@ -222,9 +231,8 @@ struct optimfs {
 	struct ofs_snapshot *now;
 	bool changes;                        /* it may be written */
 	struct ofs_coordinator *coordinator; /* NULL: a single directory */
-	/* of struct ofs_writing_to */
-	int (*fill)(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-	    struct optimfs_error *err);
+	const struct ofs_filling_ops *fill;  /* of struct ofs_writing_to */
+	void *filling;                       /* fill's own; under lock */
 	atomic_bool explicit_commit;
 	/* Result of the last commit or abort. */
 	struct optimfs_error control;

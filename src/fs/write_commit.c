@@ -64,8 +64,9 @@ static int publish(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	int ret;
 
 	ret =
-	    (ofs_overlay_hides(fs->now->overlay) ? fs->fill : ofs_fs_commit)(fs,
-		stop, ctx, err);
+	    (ofs_overlay_hides(fs->now->overlay) ? fs->fill->commit
+						 : ofs_fs_commit)(fs, stop, ctx,
+		err);
 	if (ret != -1)
 		show_or_say(fs);
 	ofs_set_replacing(fs, false);
@@ -159,6 +160,8 @@ static int drop_all(struct optimfs *fs, struct optimfs_error *err)
 	if (ofs_hold_writers(fs, true, err) == -1)
 		return -1;
 	ret = ofs_overlay_abort(fs->now->overlay, err);
+	if (fs->fill != NULL)
+		fs->fill->end(fs);
 	ofs_let_writers(fs);
 	return ret;
 }

@@ -219,6 +219,7 @@ static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
     struct optimfs_error *err)
 {
 	struct ofs_at at, to, child;
+	uint32_t node = OFS_NONE;
 	int ret;
 
 	if (ofs_writable_dir(snap, dir, &at, err) == -1 ||
@@ -240,9 +241,13 @@ static int do_rename(struct ofs_snapshot *snap, uint64_t dir, const char *name,
 	pthread_rwlock_wrlock(&snap->overlay->names);
 	ret = ofs_overlay_rename(snap->overlay, at.index, name, to.index,
 	    newname, replace, err);
+	if (ret == 0)
+		node = ofs_overlay_find(snap->overlay, to.index, newname);
 	pthread_rwlock_unlock(&snap->overlay->names);
 	if (ret == -1)
 		optimfs_log_error(snap->fs, err);
+	else
+		ofs_tell_whole(snap, node);
 	return ret;
 }
 

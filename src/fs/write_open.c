@@ -138,6 +138,14 @@ static bool is_removed(const struct ofs_overlay *o,
 	    ofs_overlay_node(o, f->index)->parent == OFS_NONE;
 }
 
+void ofs_tell_whole(struct ofs_snapshot *snap, uint32_t node)
+{
+	uint32_t tensor = ofs_overlay_whole(snap->overlay, node);
+
+	if (tensor != OFS_NONE)
+		snap->fs->fill->whole(snap->fs, tensor);
+}
+
 void ofs_file_close_staged(struct optimfs_file *file)
 {
 	struct ofs_overlay_file *f = file->staged;
@@ -159,6 +167,8 @@ void ofs_file_close_staged(struct optimfs_file *file)
 	else if (f->opens == 0)
 		ofs_overlay_file_idle(o, f);
 	pthread_rwlock_unlock(&o->names);
+	if (file->writes)
+		ofs_tell_whole(file->snap, file->at.index);
 }
 
 /* The number of bytes before the tensor. */

@@ -23,5 +23,7 @@ ssize_t ofs_file_read_staged(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err);
 bool ofs_file_staged_size(const struct optimfs_file *file, uint64_t *size);
 void ofs_file_close_staged(struct optimfs_file *file);
+/* Tells who makes a new checkpoint if this node has become a whole tensor. */
+void ofs_tell_whole(struct ofs_snapshot *snap, uint32_t node);
 
 #endif

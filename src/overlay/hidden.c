@@ -655,6 +655,21 @@ int ofs_overlay_complete(struct ofs_overlay *o, struct optimfs_error *err)
 	return ret;
 }
 
+uint32_t ofs_overlay_whole(struct ofs_overlay *o, uint32_t node)
+{
+	uint32_t tensor = OFS_NONE;
+	struct ofs_overlay_file *f;
+
+	if (!ofs_overlay_hides(o) || node >= o->tree->n)
+		return OFS_NONE;
+	pthread_rwlock_rdlock(&o->names);
+	f = ofs_overlay_file(o, node);
+	if (f != NULL && !f->text && is_whole(o, f))
+		tensor = o->cat->entries[f->entry].ref;
+	pthread_rwlock_unlock(&o->names);
+	return tensor;
+}
+
 bool ofs_overlay_is_written(struct ofs_overlay *o, uint32_t node)
 {
 	bool written;

@@ -158,6 +158,8 @@ void ofs_overlay_missing(struct ofs_overlay *overlay, struct ofs_buf *out);
  * bytes, from another of its names, or zeros where it begins with them. */
 int ofs_overlay_complete(struct ofs_overlay *overlay,
     struct optimfs_error *err);
+/* Of which tensor of a hidden name this node has all elements; OFS_NONE: none. */
+uint32_t ofs_overlay_whole(struct ofs_overlay *overlay, uint32_t node);
 /* Has it a file of its own under its name? */
 bool ofs_overlay_is_written(struct ofs_overlay *overlay, uint32_t node);
 /* The commit failed, also if ofs_overlay_complete did. */

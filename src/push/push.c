@@ -18,7 +18,9 @@
 #include "fs/view.h"
 #include "journal/publish.h"
 #include "overlay/overlay_impl.h"
+#include "push/early.h"
 #include "push/template.h"
+#include "reshard/reshard.h"
 #include "rewrite/merge.h"
 
 /* The order of steps, on which recovery relies:
@@ -41,6 +43,7 @@ struct filling {
 	struct ofs_template template;
 	struct ofs_merged *merged;
 	struct ofs_at view;
+	const struct ofs_engine_early *early;
 	char *to; /* the destination */
 	int stage;
 	bool (*stop)(void *ctx);
@@ -90,7 +93,7 @@ static int write_files(struct filling *c, struct optimfs_error *err)
 		return -1;
 	ofs_publish_clear(c->stage, FILLED);
 	ofs_publish_clear(c->stage, "." FILLED ".optimfs");
-	ret = optimfs_reshard(c->fs, path, &how, err);
+	ret = ofs_reshard_after(c->fs, path, &how, c->early, err);
 	if (ret == 1)
 		ret = optimfs_fail(err, EIO, "OFS802 %s: fsync", FILLED);
 	if (ret == 0)
@@ -313,13 +316,14 @@ static int fill(struct filling *c, struct optimfs_error *err)
 	return many ? seal_participants(c, ret, err) : seal(c, err);
 }
 
-int ofs_push(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
+static int push(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
     struct optimfs_error *err)
 {
 	struct filling c = {
 		.fs = fs,
 		.o = fs->now->overlay,
 		.stage = ofs_stage_beside(fs->now->overlay->stage),
+		.early = ofs_push_early(fs),
 		.stop = stop,
 		.ctx = ctx,
 	};
@@ -328,5 +332,12 @@ int ofs_push(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
 	if (ret == -1)
 		ofs_overlay_incomplete(c.o);
 	end(&c);
+	ofs_push_early_end(fs);
 	return ret;
 }
+
+const struct ofs_filling_ops ofs_push_ops = {
+	.commit = push,
+	.whole = ofs_push_whole,
+	.end = ofs_push_early_end,
+};

@@ -5,12 +5,10 @@
 
 #include "fs/fs.h"
 
-/* As struct ofs_writing_to.fill: writes what was copied into the mount to a
- * directory in the layout of the template, and makes it the checkpoint. 0: done;
- * 1: done, but may not survive a power failure (OFS803); -1: nothing has
- * changed. */
-int ofs_push(struct optimfs *fs, bool (*stop)(void *ctx), void *ctx,
-    struct optimfs_error *err);
+/* The commit writes what was copied into the mount to a directory in the layout
+ * of the template, and makes it the checkpoint. 0: done; 1: done, but may not
+ * survive a power failure (OFS803); -1: nothing has changed. */
+extern const struct ofs_filling_ops ofs_push_ops;
 /* Cleans up after an interrupted commit. published: finishes it; otherwise what is
  * staged remains. */
 void ofs_push_settle(struct ofs_stage *st, bool published);

@@ -546,6 +546,13 @@ static char *target(const struct ofs_reshard *r, const char *dir,
 int optimfs_reshard(struct optimfs *fs, const char *dir,
     const struct optimfs_reshard *how, struct optimfs_error *err)
 {
+	return ofs_reshard_after(fs, dir, how, NULL, err);
+}
+
+int ofs_reshard_after(struct optimfs *fs, const char *dir,
+    const struct optimfs_reshard *how, const struct ofs_engine_early *early,
+    struct optimfs_error *err)
+{
 	struct optimfs_group *w = fs->options.group;
 	struct ofs_reshard r = { .snap = ofs_enter(fs),
 		.how = how,
@@ -559,6 +566,7 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 	ofs_engine_init(&r.engine);
 	r.engine.mode = ofs_snapshot_made_mode(r.snap, 0666);
 	r.engine.ops = &view_ops;
+	r.engine.early = early;
 	r.engine.ctx = &r;
 	if (path == NULL)
 		ret = ofs_reshard_join(&r, -1, "", NULL, err);

@@ -49,6 +49,11 @@ struct ofs_reshard_open {
 	uint32_t index;
 };
 
+/* As optimfs_reshard, after some of it was written. early may be NULL. */
+int ofs_reshard_after(struct optimfs *fs, const char *dir,
+    const struct optimfs_reshard *how, const struct ofs_engine_early *early,
+    struct optimfs_error *err);
+
 /* log.c: progress across runs. */
 /* What an earlier run did that cannot be continued, as words behind "the run that
  * left it"; NULL: it can be. */

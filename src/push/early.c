@@ -1,0 +1,389 @@
+/* early.c - what is written to its place before the commit */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "push/early.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/xxh3.h"
+#include "fs/view.h"
+#include "journal/stage.h"
+#include "overlay/overlay.h"
+#include "push/template.h"
+
+/* While a program copies files into the mount, the disk is idle; when the commit
+ * then writes the files of the layout, everything waits for the disk. So a thread
+ * writes each tensor to its places as soon as all of it is staged, into files
+ * without names. The commit gives them their names and writes as ever, except
+ * that it leaves out what they have already.
+ *
+ * What they have is known by content: there is a hash of each unit that was
+ * written, and the commit, which reads all bytes anyway, compares it. So nothing
+ * has to be followed. If a tensor is written again, removed or renamed, or if a
+ * value has another length and moves what is behind it, then a unit is written
+ * twice, no more.
+ *
+ * Nothing is recorded. If the process dies, these files are gone, and what was
+ * copied into the mount is in the stage. Whatever fails ends the thread, as do
+ * file systems without O_TMPFILE or O_DIRECT: then the commit writes all, and
+ * reports what it cannot. */
+
+#define UNIT  (UINT64_C(64) << 10)
+#define RUN   (UINT64_C(4) << 20) /* of a read and a write */
+#define ALIGN 4096u               /* for O_DIRECT */
+/* With more it is not worth the descriptors and the memory. */
+#define MOST_FILES  512u
+#define MOST_PLACES (1u << 20)
+#define WINDOW      (UINT64_C(64) << 20)
+
+/* A file of the layout. */
+struct early_file {
+	char name[OFS_FILE_NAME];
+	uint64_t size;
+	struct optimfs_file *from; /* of the view */
+	int fd;                    /* -1: not begun */
+	XXH128_hash_t *unit;       /* 0: not written */
+};
+
+/* Whole units of a file that consist of elements of a tensor. */
+struct place {
+	uint32_t tensor, file;
+	uint64_t off, end;
+	bool done;
+};
+
+struct early {
+	struct ofs_snapshot *snap;
+	struct ofs_engine_early given;
+	pthread_t thread;
+	bool started;
+	atomic_bool stop;
+	pthread_mutex_t lock; /* protects the queue, of tensors */
+	pthread_cond_t more;
+	uint32_t *queue;
+	size_t n, cap, taken;
+
+	/* of the thread, then of the commit */
+	struct early_file *file;
+	uint32_t nfiles;
+	struct place *place; /* sorted by tensor */
+	size_t nplaces, places_cap;
+	uint8_t *buf;
+	int stage;
+	mode_t mode;
+};
+
+/* --- what goes where -------------------------------------------------------- */
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static int add_place(struct early *e, uint64_t base, const struct ofs_piece *p,
+    struct optimfs_error *err)
+{
+	uint64_t off = (base + p->off + UNIT - 1) / UNIT * UNIT;
+	uint64_t end = (base + p->off + p->len) / UNIT * UNIT;
+
+	if (p->kind != OFS_PIECE_BOX || p->tensor >= e->snap->cat->ntensors ||
+	    end <= off)
+		return 0;
+	if (e->nplaces == MOST_PLACES)
+		return optimfs_fail(err, E2BIG, "too many pieces");
+	if (ofs_grow(e->place, e->nplaces, e->places_cap, err) == -1)
+		return -1;
+	e->place[e->nplaces++] =
+	    (struct place){ p->tensor, e->nfiles - 1, off, end, false };
+	return 0;
+}
+
+static int add_file(struct early *e, struct ofs_at at,
+    struct optimfs_error *err)
+{
+	struct early_file *f = &e->file[e->nfiles];
+	struct ofs_composition comp;
+	uint64_t base, n;
+	int ret = 0;
+
+	*f = (struct early_file){ .fd = -1 };
+	if (ofs_view_size(e->snap, at, &f->size, err) == -1 ||
+	    ofs_file_open(e->snap, at, &f->from, err) == -1)
+		return -1;
+	e->nfiles++;
+	ofs_view_path(e->snap, at, f->name);
+	for (uint64_t off = 0; off < f->size && ret == 0; off = base + n) {
+		if (atomic_load(&e->stop))
+			return optimfs_fail(err, ECANCELED, "stopped");
+		if (ofs_view_window(f->from->view, off,
+			f->size - off < WINDOW ? f->size - off : WINDOW, &comp,
+			&base, err) == -1)
+			return -1;
+		n = comp.size;
+		for (size_t i = 0; ret == 0 && i < comp.n; i++)
+			ret = add_place(e, base, &comp.piece[i], err);
+		ofs_composition_fini(&comp);
+	}
+	return ret;
+}
+
+/* The stage and all files may still have to fit beside them. */
+static bool has_room(const struct early *e)
+{
+	struct statvfs st;
+	uint64_t all = 0;
+
+	for (uint32_t i = 0; i < e->nfiles; i++)
+		all += e->file[i].size;
+	return fstatvfs(e->stage, &st) == 0 &&
+	    st.f_bavail * st.f_frsize / 2 >= all;
+}
+
+static int add_files(struct early *e, struct ofs_at view,
+    struct optimfs_error *err)
+{
+	struct ofs_at at = { view.space, 1 };
+	const struct ofs_layout *l = ofs_view_layout(e->snap, view);
+	uint32_t n;
+
+	if (l->zstd != 0 || ofs_view_count(e->snap, view, &n, err) == -1 ||
+	    n > MOST_FILES)
+		return -1;
+	e->file = ofs_alloc(n, sizeof(*e->file), err);
+	e->buf = aligned_alloc(ALIGN, RUN);
+	if (e->file == NULL || e->buf == NULL)
+		return -1;
+	for (; at.index < n; at.index++)
+		if (!ofs_view_is_dir(e->snap, at) &&
+		    add_file(e, at, err) == -1)
+			return -1;
+	if (e->nplaces > 0)
+		qsort(e->place, e->nplaces, sizeof(*e->place), compare_places);
+	return has_room(e) ? 0 : -1;
+}
+
+static int lay_out(struct early *e)
+{
+	struct optimfs_error err;
+	struct ofs_template t;
+	struct ofs_at view;
+	int ret;
+
+	if (ofs_template_load(e->stage, &t, &err) == -1)
+		return -1;
+	ret = ofs_view_make(e->snap, t.layout, &view, &err);
+	if (ret == 0 && ofs_view_files(e->snap, view, &err) != NULL) {
+		ret = add_files(e, view, &err);
+		ofs_view_files_done(e->snap, view);
+	} else {
+		ret = -1;
+	}
+	ofs_template_fini(&t);
+	return ret;
+}
+
+/* --- writing ---------------------------------------------------------------- */
+
+static int begin_file(struct early *e, struct early_file *f)
+{
+	if (f->fd != -1)
+		return 0;
+	f->unit = ofs_alloc(f->size / UNIT + 1, sizeof(*f->unit), NULL);
+	f->fd = f->unit == NULL
+	    ? -1
+	    : openat(e->stage, ".",
+		  O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, e->mode);
+	return f->fd == -1 ? -1 : fallocate(f->fd, 0, 0, (off_t)f->size);
+}
+
+static int write_place(struct early *e, struct place *p)
+{
+	struct early_file *f = &e->file[p->file];
+	struct optimfs_error err;
+	uint64_t n;
+
+	if (begin_file(e, f) == -1)
+		return -1;
+	for (uint64_t off = p->off; off < p->end; off += n) {
+		n = p->end - off < RUN ? p->end - off : RUN;
+		if (atomic_load(&e->stop))
+			return -1;
+		if (ofs_file_read_all(f->from, e->buf, n, off, &err) == -1)
+			return 0; /* changed meanwhile */
+		memset(&f->unit[off / UNIT], 0, n / UNIT * sizeof(*f->unit));
+		if (ofs_stage_write(f->fd, e->buf, n, off, &err) == -1)
+			return -1;
+		for (uint64_t at = 0; at < n; at += UNIT)
+			f->unit[(off + at) / UNIT] =
+			    XXH3_128bits(e->buf + at, UNIT);
+	}
+	p->done = true;
+	return 0;
+}
+
+static int write_tensor(struct early *e, uint32_t tensor)
+{
+	size_t lo = 0, hi = e->nplaces;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (e->place[mid].tensor < tensor)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < e->nplaces && e->place[lo].tensor == tensor; lo++)
+		if (!e->place[lo].done && write_place(e, &e->place[lo]) == -1)
+			return -1;
+	return 0;
+}
+
+/* False: stop. */
+static bool next(struct early *e, uint32_t *tensor)
+{
+	bool ret;
+
+	pthread_mutex_lock(&e->lock);
+	while (e->taken == e->n && !atomic_load(&e->stop))
+		pthread_cond_wait(&e->more, &e->lock);
+	ret = !atomic_load(&e->stop);
+	if (ret)
+		*tensor = e->queue[e->taken++];
+	if (e->taken == e->n)
+		e->taken = e->n = 0;
+	pthread_mutex_unlock(&e->lock);
+	return ret;
+}
+
+static void *work(void *ctx)
+{
+	struct early *e = ctx;
+	uint32_t tensor;
+
+	if (lay_out(e) == -1)
+		return NULL;
+	while (next(e, &tensor) && write_tensor(e, tensor) == 0)
+		continue;
+	return NULL;
+}
+
+/* --- for the commit --------------------------------------------------------- */
+
+static void *give(void *ctx, const char *name, uint64_t size, int dir)
+{
+	struct early *e = ctx;
+	struct early_file *f = NULL;
+	char path[40];
+
+	for (uint32_t i = 0; i < e->nfiles && f == NULL; i++)
+		if (strcmp(e->file[i].name, name) == 0)
+			f = &e->file[i];
+	if (f == NULL || f->fd == -1 || f->size != size)
+		return NULL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
+	return linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW) == 0 ? f
+									 : NULL;
+}
+
+static bool has(void *given, uint64_t off, const void *bytes)
+{
+	static const XXH128_hash_t none = { 0 };
+	const XXH128_hash_t *unit =
+	    &((const struct early_file *)given)->unit[off / UNIT];
+
+	return !XXH128_isEqual(*unit, none) &&
+	    XXH128_isEqual(*unit, XXH3_128bits(bytes, UNIT));
+}
+
+static struct early *begin(struct optimfs *fs)
+{
+	struct early *e = calloc(1, sizeof(*e));
+
+	if (e == NULL)
+		return NULL;
+	e->snap = ofs_enter(fs);
+	e->stage = ofs_stage_beside(ofs_overlay_stage(e->snap->overlay));
+	e->mode = ofs_snapshot_made_mode(e->snap, 0666);
+	e->given = (struct ofs_engine_early){ give, has, UNIT, e };
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->more, NULL);
+	e->started = pthread_create(&e->thread, NULL, work, e) == 0;
+	return e;
+}
+
+void ofs_push_whole(struct optimfs *fs, uint32_t tensor)
+{
+	struct early *e;
+
+	pthread_mutex_lock(&fs->lock);
+	if (fs->filling == NULL)
+		fs->filling = begin(fs);
+	e = fs->filling;
+	if (e != NULL) {
+		pthread_mutex_lock(&e->lock);
+		if (ofs_grow(e->queue, e->n, e->cap, NULL) == 0)
+			e->queue[e->n++] = tensor;
+		pthread_cond_signal(&e->more);
+		pthread_mutex_unlock(&e->lock);
+	}
+	pthread_mutex_unlock(&fs->lock);
+}
+
+const struct ofs_engine_early *ofs_push_early(struct optimfs *fs)
+{
+	struct early *e;
+
+	pthread_mutex_lock(&fs->lock);
+	e = fs->filling;
+	pthread_mutex_unlock(&fs->lock);
+	if (e == NULL)
+		return NULL;
+	pthread_mutex_lock(&e->lock);
+	atomic_store(&e->stop, true);
+	pthread_cond_signal(&e->more);
+	pthread_mutex_unlock(&e->lock);
+	if (e->started)
+		pthread_join(e->thread, NULL);
+	e->started = false;
+	return &e->given;
+}
+
+void ofs_push_early_end(struct optimfs *fs)
+{
+	struct early *e;
+
+	(void)ofs_push_early(fs);
+	pthread_mutex_lock(&fs->lock);
+	e = fs->filling;
+	fs->filling = NULL;
+	pthread_mutex_unlock(&fs->lock);
+	if (e == NULL)
+		return;
+	for (uint32_t i = 0; i < e->nfiles; i++) {
+		if (e->file[i].fd != -1)
+			close(e->file[i].fd);
+		optimfs_file_close(e->file[i].from);
+		free(e->file[i].unit);
+	}
+	free(e->file);
+	free(e->place);
+	free(e->buf);
+	free(e->queue);
+	ofs_leave(e->snap);
+	pthread_cond_destroy(&e->more);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}
