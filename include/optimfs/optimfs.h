@@ -414,8 +414,8 @@ int optimfs_reshard(struct optimfs *fs, const char *dir,
 
 /* Copy a file or directory out of the tree, as cp(1) does: into dest if that is
  * a directory, otherwise as dest. A file appears complete or not at all. Files of a
- * directory are copied by one thread for each processor, at most 16, and those call
- * unread and copied, one at a time, and stop. */
+ * directory that are not on a server are copied by one thread for each processor, at
+ * most 16. Those call unread and copied, one at a time, and stop. */
 struct optimfs_copy {
 	bool recursive; /* path may be a directory */
 	/* Called for each file below a directory that cannot be read; the

@@ -376,7 +376,7 @@ static int copy_tree(struct copy *copy, struct optimfs_error *err)
 {
 	if (ofs_dir_open(copy->dest, &copy->to, err) == -1)
 		return -1;
-	ofs_team_run(ofs_task_threads(copy->group), work,
+	ofs_team_run(ofs_fs_threads(copy->fs), work,
 	    copy->group == NULL ? NULL : tick, copy);
 	ofs_dir_close(&copy->to);
 	return atomic_load(&copy->stop) ? optimfs_fail_with(err, &copy->failed)

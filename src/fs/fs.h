@@ -325,6 +325,10 @@ int ofs_node_listxattr(struct optimfs *fs, uint64_t node, char **names,
 extern const struct ofs_node_ops ofs_nodes_of_checkpoint;
 /* EINVAL (OFS681) for a run, by a function that needs one checkpoint. */
 int ofs_fs_single(const struct optimfs *fs, struct optimfs_error *err);
+/* How many threads of this rank should walk the tree and read files at a time: one
+ * for a run, whose steps are opened when they are walked, and for files of servers,
+ * of which the transport fetches many ranges at once and keeps some of them. */
+unsigned ofs_fs_threads(struct optimfs *fs);
 
 /* fs.c */
 /* Another reference to fs, for optimfs_close. */

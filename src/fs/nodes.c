@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "cluster/task.h"
 #include "fs/fs.h"
 
 /* A checkpoint has no links. */
@@ -34,6 +35,19 @@ int ofs_fs_single(const struct optimfs *fs, struct optimfs_error *err)
 	    "OFS681 %s holds checkpoints, give one of them: %s:latest, or "
 	    "%s:STEP",
 	    fs->source, fs->source, fs->source);
+}
+
+unsigned ofs_fs_threads(struct optimfs *fs)
+{
+	struct ofs_snapshot *snap;
+	bool far;
+
+	if (fs->run != NULL)
+		return 1;
+	snap = ofs_enter(fs);
+	far = snap->reader.transport->ops->at_once > 0;
+	ofs_leave(snap);
+	return far ? 1 : ofs_task_threads(fs->options.group);
 }
 
 int optimfs_getattr(struct optimfs *fs, uint64_t node,

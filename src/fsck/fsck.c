@@ -231,7 +231,7 @@ static int check_all(struct ofs_fsck_all *all, struct optimfs_error *err)
 
 	for (uint32_t i = 0; all->data && i < tree->n; i++)
 		all->total += bytes_of(all->snap, i);
-	all->nthreads = ofs_task_threads(all->group);
+	all->nthreads = ofs_fs_threads(all->snap->fs);
 	all->of = ofs_alloc(all->nthreads, sizeof(*all->of), err);
 	all->thread = ofs_alloc((size_t)all->snap->cat->nobjects + 1,
 	    sizeof(*all->thread), err);
