@@ -179,8 +179,16 @@ int optimfs_file_stream(struct optimfs_file *file, optimfs_sink_fn *sink,
 	struct stream s = { .file = file,
 		.size = optimfs_file_size(file),
 		.step = most / READERS };
+	void *stream =
+	    s.size > NEAR_SIZE && s.size <= most ? ofs_file_stream(file) : NULL;
 	int ret = 1;
 
+	/* all of it is on its way, and comes in order */
+	if (stream != NULL) {
+		ret = read_on(file, NEAR_SIZE, sink, ctx, err);
+		ofs_file_streamed(file, stream);
+		return ret;
+	}
 	if (most == 0 || s.size <= NEAR_SIZE ||
 	    (s.size <= most && ofs_file_prepare(file, 0, s.size)))
 		return read_on(file, NEAR_SIZE, sink, ctx, err);

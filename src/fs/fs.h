@@ -530,6 +530,10 @@ bool ofs_file_prepare(struct optimfs_file *file, uint64_t off, uint64_t len);
  * first one that does not, and sets *n to their number. -1: sink does. */
 int ofs_file_pass(struct optimfs_file *file, uint64_t off, uint64_t *n,
     optimfs_sink_fn *sink, void *ctx, struct optimfs_error *err);
+/* For one who reads all of it once, from its beginning: returns while it is on its
+ * way from a server. NULL: that is not possible. */
+void *ofs_file_stream(struct optimfs_file *file);
+void ofs_file_streamed(struct optimfs_file *file, void *stream);
 /* How many bytes are worth reading at once (store/transport.h). */
 uint64_t ofs_file_at_once(struct optimfs_file *file);
 void ofs_file_ahead_init(struct optimfs_file *file);

@@ -277,8 +277,7 @@ static int pass_segment(struct ofs_transport *t, struct ofs_segment seg,
 	while (ret == 0 && seg.len > 0) {
 		uint64_t n = seg.len;
 		void *held;
-		const void *p =
-		    t->ops->hold(t, seg.object, seg.src, &n, &held);
+		const void *p = t->ops->hold(t, seg.object, seg.src, &n, &held);
 
 		if (p == NULL)
 			break;
@@ -339,6 +338,77 @@ int ofs_file_pass(struct optimfs_file *file, uint64_t off, uint64_t *n,
 	return ret;
 }
 
+/* The shards of a tensor that is read once, from its beginning. */
+struct onward {
+	struct coming coming;
+	const struct ofs_tensor *t;
+	uint64_t numel; /* of those that are known */
+};
+
+/* Are its elements those that follow in the tensor? If so for all of them, each is
+ * a contiguous range. */
+static bool follows(const struct onward *o, const struct ofs_shard *s,
+    uint64_t *numel)
+{
+	const struct ofs_catalog *cat = o->coming.cat;
+	const uint64_t *grid = cat->dims + o->t->grid;
+	uint64_t off[OFS_MAX_DIMS], size[OFS_MAX_DIMS], first = 0;
+
+	*numel = 1;
+	ofs_shard_box(cat, o->t, s, off, size);
+	for (size_t i = 0; i < o->t->grid_ndim; i++) {
+		first = first * grid[i] + off[i];
+		*numel *= size[i];
+	}
+	return first == o->numel;
+}
+
+static int add_onward(void *ctx, uint32_t shard)
+{
+	struct onward *o = ctx;
+	struct coming *x = &o->coming;
+	const struct ofs_shard *s = &x->cat->shards[shard];
+	uint64_t numel;
+
+	if (x->n == EXTENTS_MAX || !follows(o, s, &numel))
+		return -1;
+	for (size_t i = 0; i < x->n; i++)
+		if (x->at[i].object == s->at.object &&
+		    x->at[i].off >= s->at.off)
+			return -1;
+	x->at[x->n] = s->at;
+	x->at[x->n++].len += HEADER;
+	o->numel += numel;
+	return 0;
+}
+
+void *ofs_file_stream(struct optimfs_file *file)
+{
+	struct ofs_transport *t = file->snap->reader.transport;
+	const struct ofs_catalog *cat = file->snap->cat;
+	struct onward o = { .coming.cat = cat, .t = shown(file) };
+	const struct ofs_piece *p;
+	uint64_t numel;
+
+	if (t->ops->stream == NULL || !may_pass(file))
+		return NULL;
+	p = &file->comp.piece[file->comp.n - 1];
+	numel = ofs_tensor_numel(cat, o.t);
+	if (p->len != numel * ofs_dtype_size(p->dtype) ||
+	    ofs_plan_shards(cat, o.t, 0, numel, add_onward, &o) != 0 ||
+	    o.coming.n == 0)
+		return NULL;
+	return t->ops->stream(t, o.coming.at, o.coming.n);
+}
+
+void ofs_file_streamed(struct optimfs_file *file, void *stream)
+{
+	struct ofs_transport *t = file->snap->reader.transport;
+
+	if (stream != NULL)
+		t->ops->streamed(t, stream);
+}
+
 uint64_t ofs_file_at_once(struct optimfs_file *file)
 {
 	struct ofs_snapshot *snap = ofs_file_enter(file);
@@ -347,7 +417,6 @@ uint64_t ofs_file_at_once(struct optimfs_file *file)
 	(void)ofs_file_leave(file, snap, false);
 	return n;
 }
-
 
 void ofs_file_ahead(struct optimfs_file *file, uint64_t off, uint64_t len)
 {

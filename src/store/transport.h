@@ -57,6 +57,13 @@ struct ofs_transport_ops {
 	 * it has no benefit. */
 	void (*willneed)(struct ofs_transport *t, const struct ofs_extent *at,
 	    size_t n);
+	/* The same for one reader, who reads them in this order and each byte
+	 * once. Does not wait: reads do. Until streamed() of what it returns.
+	 * NULL: only willneed is possible. No such function: it has no
+	 * benefit. */
+	void *(*stream)(struct ofs_transport *t, const struct ofs_extent *at,
+	    size_t n);
+	void (*streamed)(struct ofs_transport *t, void *stream);
 	/* A hint: these encoded extents will be read soon, in this order; each
 	 * decodes to about bytes. Starts decoding as many as there are workers.
 	 * Does not wait. NULL: it has no benefit. */

@@ -166,6 +166,27 @@ for fault in busy later cut short; do
 	    "$("$OPTIMFS" cat --timeout=20 "$server/$fault/json/$ck" $tensor | cksum)" \
 	    "$("$OPTIMFS" cat "$data/$ck" $tensor | cksum)"
 done
+want_large=$("$OPTIMFS" cat "$scratch/root/large.safetensors" model/w | cksum)
+for fault in busy later cut short; do
+	is "and goes on with a large tensor where it was ($fault)" \
+	    "$("$OPTIMFS" cat --timeout=20 "$server/$fault/json/large.safetensors" model/w | cksum)" \
+	    "$want_large"
+done
+# What was written until then is right.
+begins_well() {
+	cmp -n "$(stat -c %s "$1")" "$1" "$scratch/large"
+}
+"$OPTIMFS" cat "$scratch/root/large.safetensors" model/w >"$scratch/large"
+for fault in wrong changed lost endless; do
+	timeout 60 "$OPTIMFS" cat --timeout=1 "$server/$fault/json/large.safetensors" \
+	    model/w >"$scratch/out" 2>/dev/null
+	[ $? = 3 ] && begins_well "$scratch/out"
+	tap_result $? "no wrong byte of a large tensor is written ($fault)"
+done
+is "who wants only its beginning gets that" \
+    "$("$OPTIMFS" cat "$server/json/large.safetensors" model/w 2>/dev/null | head -c 3000000 | cksum)" \
+    "$(head -c 3000000 "$scratch/large" | cksum)"
+rm "$scratch/large" "$scratch/out"
 fails() {
 	status "$1" 3 timeout 60 "$OPTIMFS" cat --timeout=1 "$server/$2/json/$ck" \
 	    $tensor

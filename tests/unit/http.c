@@ -3,6 +3,8 @@
 #include "config.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -276,6 +278,116 @@ static void held_blocks(void)
 	ofs_http_blocks_free(b);
 }
 
+static void count_calls(void *ctx)
+{
+	++*(int *)ctx;
+}
+
+static bool holds(struct ofs_http_blocks *b, uint64_t number, char first)
+{
+	uint64_t n = 2 * OFS_HTTP_BLOCK;
+	void *held;
+	const uint8_t *p =
+	    ofs_http_blocks_hold(b, 1, number * OFS_HTTP_BLOCK, &n, &held);
+	bool is = p != NULL && n == OFS_HTTP_BLOCK && p[0] == (uint8_t)first;
+
+	if (p != NULL)
+		ofs_http_blocks_let(b, held);
+	return is;
+}
+
+/* Four blocks of one file, of which two are kept ahead of the reader. */
+static void coming_blocks(void)
+{
+	const size_t block = (size_t)OFS_HTTP_BLOCK;
+	struct ofs_http_blocks *b = ofs_http_blocks_new(4 * block, NULL);
+	int asked = 0;
+	struct ofs_http_flow *f =
+	    ofs_http_flow_new(b, 2 * block, count_calls, &asked, NULL);
+	struct ofs_http_slab *s =
+	    ofs_http_flow_expect(f, 0, 1, 5, 4 * block, NULL);
+	uint8_t *p = calloc(5, block);
+	char out[2];
+
+	if (b == NULL || f == NULL || s == NULL || p == NULL)
+		bail_out("no memory");
+	for (int i = 0; i < 4; i++)
+		p[i * block] = (uint8_t)("abcd"[i]);
+	ok(ofs_http_flow_take(s, p, block / 2) == OFS_HTTP_TAKEN &&
+		ofs_http_flow_take(s, p + block / 2, block) == OFS_HTTP_TAKEN &&
+		ofs_http_flow_take(s, p + block / 2 + block, block / 2) ==
+		    OFS_HTTP_TAKEN,
+	    "blocks come in pieces");
+	is_int(ofs_http_flow_take(s, p + 2 * block, block), OFS_HTTP_LATER,
+	    "what is too far ahead of the reader has to wait");
+	ok(holds(b, 5, 'a') && holds(b, 6, 'b'), "he gets what is here");
+	is_int(asked, 1, "then it may come");
+	is_int(ofs_http_flow_take(s, p + 2 * block, block), OFS_HTTP_TAKEN,
+	    "and does");
+	ok(holds(b, 7, 'c') && !ofs_http_blocks_has(b, 1, 6),
+	    "what lies before a block that is held is forgotten");
+	is_int(ofs_http_flow_take(s, p, 2 * block), OFS_HTTP_NEVER,
+	    "more than was expected is refused");
+	ok(ofs_http_blocks_has(b, 1, 8), "a block is expected");
+	ofs_http_flow_end(s);
+	ok(!ofs_http_blocks_get(b, 1, 8, 0, out, 1),
+	    "and nobody waits for it when it does not come");
+	ofs_http_flow_stop(f);
+	is_int(ofs_http_flow_take(s, p, 1), OFS_HTTP_NEVER,
+	    "nothing comes when nobody reads");
+	ofs_http_flow_free(f);
+	ok(!ofs_http_blocks_has(b, 1, 7), "all goes with the flow");
+	ofs_http_blocks_free(b);
+	free(p);
+}
+
+struct waiting {
+	struct ofs_http_blocks *b;
+	bool found;
+};
+
+static void *hold_last(void *ctx)
+{
+	struct waiting *w = ctx;
+
+	w->found = holds(w->b, 9, 'x');
+	return NULL;
+}
+
+/* The second of two slabs is read first. */
+static void waiting_reader(void)
+{
+	const size_t block = (size_t)OFS_HTTP_BLOCK;
+	struct ofs_http_blocks *b = ofs_http_blocks_new(4 * block, NULL);
+	int asked = 0;
+	struct ofs_http_flow *f =
+	    ofs_http_flow_new(b, block, count_calls, &asked, NULL);
+	struct ofs_http_slab *one =
+	    ofs_http_flow_expect(f, 0, 1, 0, 2 * block, NULL);
+	struct ofs_http_slab *two =
+	    ofs_http_flow_expect(f, 2 * block, 1, 8, 2 * block, NULL);
+	struct waiting w = { b, false };
+	uint8_t *p = calloc(2, block);
+	pthread_t reader;
+
+	if (b == NULL || one == NULL || two == NULL || p == NULL)
+		bail_out("no memory");
+	p[block] = 'x';
+	is_int(ofs_http_flow_take(two, p, 2 * block), OFS_HTTP_LATER,
+	    "what is read later has to wait");
+	if (pthread_create(&reader, NULL, hold_last, &w) != 0)
+		bail_out("no thread");
+	while (ofs_http_flow_take(two, p, 2 * block) == OFS_HTTP_LATER)
+		sched_yield();
+	pthread_join(reader, NULL);
+	ok(w.found && asked > 0, "unless a reader waits for it");
+	ofs_http_flow_end(one);
+	ofs_http_flow_end(two);
+	ofs_http_flow_free(f);
+	ofs_http_blocks_free(b);
+	free(p);
+}
+
 static void blocks(void)
 {
 	struct ofs_http_blocks *b = ofs_http_blocks_new(6, NULL);
@@ -301,6 +413,8 @@ static void blocks(void)
 	ofs_http_blocks_free(b);
 	long_blocks();
 	held_blocks();
+	coming_blocks();
+	waiting_reader();
 }
 
 int main(void)

@@ -37,9 +37,11 @@ struct transfer {
 	TAILQ_ENTRY(transfer) next;
 	struct ofs_http_request *q;
 	struct batch *batch;
+	struct worker *worker;
+	TAILQ_ENTRY(transfer) other; /* that waits for room */
 	CURL *easy;
 	struct curl_slist *headers;
-	bool too_long, enough;
+	bool too_long, enough, is_paused;
 	char why[CURL_ERROR_SIZE];
 };
 
@@ -48,13 +50,17 @@ struct worker {
 	struct ofs_http_module *m;
 	CURLM *multi;
 	TAILQ_HEAD(, transfer) waiting;
+	/* Used by the thread alone. */
+	TAILQ_HEAD(transfers, transfer) paused;
 	size_t load; /* requests that it has, with those that wait */
+	bool has_room;
 };
 
 struct ofs_http_module {
 	unsigned timeout, connections;
 	char agent[64];
-	/* Protects waiting and load of workers, and left of each batch. */
+	/* Protects waiting, load and has_room of workers, and left of each
+	 * batch. */
 	pthread_mutex_t lock;
 	struct worker worker[THREADS];
 	size_t nworkers;
@@ -86,7 +92,19 @@ static size_t take_into(struct transfer *t, const char *p, size_t n)
 	t->too_long = n > room;
 	if (n > room)
 		n = (size_t)room;
-	memcpy(q->into + q->got, p, n);
+	if (q->take != NULL)
+		switch (q->take(q->take_ctx, q, p, n)) {
+		case OFS_HTTP_TAKEN:
+			break;
+		case OFS_HTTP_LATER:
+			t->is_paused = true;
+			TAILQ_INSERT_TAIL(&t->worker->paused, t, other);
+			return CURL_WRITEFUNC_PAUSE;
+		case OFS_HTTP_NEVER:
+			return 0;
+		}
+	else
+		memcpy(q->into + q->got, p, n);
 	q->got += n;
 	return t->too_long ? 0 : n;
 }
@@ -314,11 +332,19 @@ static void keep_result(struct transfer *t, CURLcode code)
 		: "");
 }
 
+static void end_pause(struct worker *w, struct transfer *t)
+{
+	if (t->is_paused)
+		TAILQ_REMOVE(&w->paused, t, other);
+	t->is_paused = false;
+}
+
 static void finish(struct worker *w, struct transfer *t, CURLcode code)
 {
 	struct ofs_http_module *m = w->m;
 	struct batch *b = t->batch;
 
+	end_pause(w, t);
 	keep_result(t, code);
 	curl_easy_cleanup(t->easy);
 	t->easy = NULL;
@@ -351,6 +377,41 @@ static void begin_waiting(struct worker *w)
 	}
 }
 
+/* Those that are refused again go to the end of the list. What libcurl has of an
+ * answer that pauses, it copies, each time. */
+static void resume(struct worker *w)
+{
+	struct transfer *t, *last = TAILQ_LAST(&w->paused, transfers);
+	bool has_room;
+
+	pthread_mutex_lock(&w->m->lock);
+	has_room = w->has_room;
+	w->has_room = false;
+	pthread_mutex_unlock(&w->m->lock);
+	if (!has_room || last == NULL)
+		return;
+	do {
+		t = TAILQ_FIRST(&w->paused);
+		TAILQ_REMOVE(&w->paused, t, other);
+		TAILQ_INSERT_TAIL(&w->paused, t, other);
+		if (t->q->take(t->q->take_ctx, t->q, NULL, 0) !=
+		    OFS_HTTP_LATER) {
+			end_pause(w, t);
+			curl_easy_pause(t->easy, CURLPAUSE_CONT);
+		}
+	} while (t != last);
+}
+
+static void go_on(struct ofs_http_module *m)
+{
+	pthread_mutex_lock(&m->lock);
+	for (size_t i = 0; i < m->nworkers; i++)
+		m->worker[i].has_room = true;
+	pthread_mutex_unlock(&m->lock);
+	for (size_t i = 0; i < m->nworkers; i++)
+		curl_multi_wakeup(m->worker[i].multi);
+}
+
 static void end_complete(struct worker *w)
 {
 	struct transfer *t;
@@ -375,6 +436,7 @@ static void *serve(void *ctx)
 
 	for (;;) {
 		begin_waiting(w);
+		resume(w);
 		curl_multi_perform(w->multi, &running);
 		end_complete(w);
 		curl_multi_poll(w->multi, NULL, 0, 60000, NULL);
@@ -403,6 +465,7 @@ static void enqueue(struct ofs_http_module *m, struct transfer *t)
 	t->q->got = 0;
 	t->q->location = NULL;
 	t->q->headers.limit = OFS_HTTP_HEADERS_MAX;
+	t->worker = w;
 	w->load++;
 	TAILQ_INSERT_TAIL(&w->waiting, t, next);
 }
@@ -447,6 +510,7 @@ static int hire(struct ofs_http_module *m, size_t n)
 
 	w->m = m;
 	TAILQ_INIT(&w->waiting);
+	TAILQ_INIT(&w->paused);
 	w->multi = curl_multi_init();
 	if (w->multi == NULL)
 		return ENOMEM;
@@ -514,4 +578,5 @@ const struct ofs_http_ops optimfs_http_module = {
 	.open = open_module,
 	.perform = perform,
 	.parse = ofs_curl_parse,
+	.go_on = go_on,
 };

@@ -9,6 +9,8 @@
 
 #include "optimfs/error.h"
 
+#include "store/http/module.h"
+
 /* Indexes, headers and the ends of archives are read in small pieces, side by
  * side. A block is what one request brings for them. Thread-safe. */
 #define OFS_HTTP_BLOCK (UINT64_C(128) << 10)
@@ -41,5 +43,33 @@ void ofs_http_blocks_give(struct ofs_http_blocks *b, uint32_t file,
 /* The same for one block, of which a copy is kept. */
 void ofs_http_blocks_put(struct ofs_http_blocks *b, uint32_t file,
     uint64_t number, const void *p, size_t n);
+
+/* Blocks that are on their way to a reader who takes each once, in order. Whoever
+ * asks for one of them waits until it has come. Bytes come a bounded way ahead of
+ * the reader, to memory that is used again: what lies before a block that is held
+ * is forgotten. A reader who has to wait long gets more of them, up to all: slow
+ * connections have to be many, fast ones are not worth the memory. */
+struct ofs_http_flow;
+struct ofs_http_slab;
+
+/* Bytes are kept that far ahead of the reader, at first. room is called when bytes that were refused may be
+ * offered again; blocks are locked meanwhile. */
+struct ofs_http_flow *ofs_http_flow_new(struct ofs_http_blocks *b,
+    uint64_t ahead, void (*room)(void *ctx), void *ctx,
+    struct optimfs_error *err);
+/* n bytes, which are block number of a file and those behind it, will come, to be
+ * read when start others have been. What is expected is freed with the flow. */
+struct ofs_http_slab *ofs_http_flow_expect(struct ofs_http_flow *f,
+    uint64_t start, uint32_t file, uint64_t number, size_t n,
+    struct optimfs_error *err);
+/* The next n bytes of it have come. n 0: would there be room for more? */
+enum ofs_http_take ofs_http_flow_take(struct ofs_http_slab *s, const void *p,
+    size_t n);
+/* What has not come does not: who waits for it has to fetch it. */
+void ofs_http_flow_end(struct ofs_http_slab *s);
+/* Nobody wants more. */
+void ofs_http_flow_stop(struct ofs_http_flow *f);
+/* Nothing comes any more. */
+void ofs_http_flow_free(struct ofs_http_flow *f);
 
 #endif

@@ -178,6 +178,10 @@ struct attempt {
 	char match[200], accept[200];
 	uint64_t have; /* bytes of g that have come */
 	bool again, renewed;
+	/* Of an answer whose bytes are taken as they come: what it says, and
+	 * that nobody wants more. */
+	struct ofs_http_version is;
+	bool begun, enough;
 	char *place; /* that is asked in place of the URL; NULL: the URL is */
 };
 
@@ -187,6 +191,48 @@ static bool has_place(const struct ofs_http_get *g)
 	return g->n > 0 && g->login != NULL && g->login->stable;
 }
 
+/* Is it an answer to what was asked? Its end is not known yet. */
+static bool begins_well(struct attempt *a, const struct ofs_http_request *q)
+{
+	struct ofs_http_get *g = a->g;
+	struct ofs_http_answer w;
+
+	ofs_http_headers(q->headers.data, q->headers.len,
+	    ofs_now_ns() / 1000000000, &w);
+	if (q->status == 200)
+		w.is.size = w.length;
+	a->is = w.is;
+	if (g->is != NULL && !ofs_http_same(g->is, &w.is))
+		return false;
+	if (q->status == 200)
+		return q->first == 0 && w.length <= q->n;
+	return w.first == q->first && w.last >= w.first &&
+	    w.last < q->first + q->n;
+}
+
+/* What comes again after a failure was taken before. */
+static enum ofs_http_take pass_on(void *ctx, const struct ofs_http_request *q,
+    const void *p, size_t n)
+{
+	struct attempt *a = ctx;
+	struct ofs_http_get *g = a->g;
+	uint64_t at = q->first - g->first + q->got;
+	size_t had = g->taken - at < n ? (size_t)(g->taken - at) : n;
+	enum ofs_http_take done;
+
+	if (at > g->taken || (!a->begun && !begins_well(a, q)))
+		return OFS_HTTP_NEVER;
+	a->begun = true;
+	if (n > 0 && had == n)
+		return OFS_HTTP_TAKEN;
+	done = g->take(g->ctx, &a->is, n == 0 ? NULL : (const uint8_t *)p + had,
+	    n - had);
+	if (done == OFS_HTTP_TAKEN)
+		g->taken += n - had;
+	a->enough = done == OFS_HTTP_NEVER;
+	return done;
+}
+
 static void ask(struct attempt *a)
 {
 	/* no token for a place that the server has named */
@@ -194,6 +240,7 @@ static void ask(struct attempt *a)
 	struct ofs_http_get *g = a->g;
 	size_t n = 0;
 
+	a->begun = false;
 	free(a->place);
 	a->place = has_place(g) ? place_of(g->url) : NULL;
 	a->q = (struct ofs_http_request){
@@ -205,7 +252,9 @@ static void ask(struct attempt *a)
 		    : g->login->signer(),
 		.first = g->first + a->have,
 		.n = g->n - a->have,
-		.into = g->n == 0 ? NULL : g->into + a->have,
+		.into = g->n == 0 || g->take != NULL ? NULL : g->into + a->have,
+		.take = g->take == NULL ? NULL : pass_on,
+		.take_ctx = a,
 		.body = { .limit = g->n == 0 ? g->body.limit : ERROR_MOST },
 	};
 	if (g->accept != NULL) {
@@ -462,7 +511,7 @@ static uint64_t settle(struct attempt *a, struct ofs_http_counters *count)
 	uint64_t got = a->q.got + a->q.body.len;
 	int ret = judge(a, &g->err);
 
-	a->again = (settle_place(a, ret) || ret == 1) && !g->once;
+	a->again = (settle_place(a, ret) || ret == 1) && !g->once && !a->enough;
 	if (ret == 0)
 		g->err.code = 0;
 	/* the next attempt goes on where this one ended, if that was right */

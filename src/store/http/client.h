@@ -82,9 +82,16 @@ struct ofs_http_get {
 	 * of the bytes suffices. */
 	const struct ofs_http_version *is;
 	bool once; /* not asked again: another server has it, too */
+	/* Takes the n bytes, in order, in place of into, in a thread of the
+	 * module: each once, if the answer is one to what was asked. is: what it
+	 * says of the file. n 0: would there be room for more? */
+	enum ofs_http_take (*take)(void *ctx, const struct ofs_http_version *is,
+	    const void *p, size_t n);
+	void *ctx;
 
 	struct ofs_http_answer answer;
 	struct optimfs_error err; /* code 0: it succeeded */
+	uint64_t taken;           /* private: bytes that take has had */
 };
 /* Gets all of them at once. A server that does not answer, or not for now, is
  * asked again until nothing has come for the timeout. -1: at least one failed,

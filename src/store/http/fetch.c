@@ -22,6 +22,10 @@
 #define AT_ONCE OFS_HTTP_REQUESTS_MOST
 #define LATE_MS 1000
 #define SHORT   (UINT64_C(1) << 20)
+/* Of a stream. The end of an item says where its elements are, so the reader of
+ * one waits for all of it, while the next one comes. */
+#define RANGES_AHEAD 2
+#define LEAST_AHEAD  (UINT64_C(16) << 20)
 
 struct range {
 	uint32_t file;
@@ -35,6 +39,8 @@ struct range {
 	bool direct, is_short;
 	bool keep; /* its blocks stay in memory */
 	bool give; /* ... in this buffer, when it is laid out */
+	/* Of a stream: whose bytes are taken as they come; NULL: it is none. */
+	struct expected *expected;
 };
 
 struct fetching {
@@ -318,6 +324,56 @@ struct round {
 	size_t n, asked;
 };
 
+/* Bytes of a stream. */
+
+struct expected {
+	struct ofs_http_stream *stream;
+	struct ofs_http_slab *slab;
+	uint32_t file;
+	struct ofs_http_version is; /* of the file, as far as it is told */
+	bool is_told;
+};
+
+struct ofs_http_stream {
+	struct ofs_http_site *s;
+	struct ofs_http_flow *flow;
+	struct range *range;
+	struct expected *expected; /* of each */
+	size_t n;
+	struct round *round;
+	pthread_t thread;
+	pthread_mutex_t lock; /* protects what is told */
+};
+
+/* What answers say has to agree before their bytes are read: later it would be too
+ * late to refuse them. */
+static bool agrees(struct expected *x, const struct ofs_http_version *is)
+{
+	struct ofs_http_stream *st = x->stream;
+	bool same = true;
+
+	pthread_mutex_lock(&st->lock);
+	for (size_t i = 0; i < st->n && same; i++) {
+		const struct expected *other = &st->expected[i];
+
+		if (other->file == x->file && other->is_told)
+			same = ofs_http_same(&other->is, is);
+	}
+	x->is = *is;
+	x->is_told = true;
+	pthread_mutex_unlock(&st->lock);
+	return same;
+}
+
+static enum ofs_http_take take_expected(void *ctx,
+    const struct ofs_http_version *is, const void *p, size_t n)
+{
+	struct expected *x = ctx;
+
+	return x->is_told || agrees(x, is) ? ofs_http_flow_take(x->slab, p, n)
+					   : OFS_HTTP_NEVER;
+}
+
 static int add_request(struct fetching *f, struct round *k, struct range *r,
     struct optimfs_error *err)
 {
@@ -330,7 +386,8 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 
 	if (url == NULL)
 		return -1;
-	if (prepare_range(f, r, &key, err) == -1 || r->skip == r->len) {
+	if (r->expected == NULL &&
+	    (prepare_range(f, r, &key, err) == -1 || r->skip == r->len)) {
 		free(url);
 		return r->buf == NULL ? -1 : 0;
 	}
@@ -341,9 +398,11 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 		.login = &f->s->login,
 		.first = r->at + r->skip,
 		.n = r->len - r->skip,
-		.into = r->buf + r->skip,
+		.into = r->expected != NULL ? NULL : r->buf + r->skip,
 		.is = is,
 		.once = once,
+		.take = r->expected != NULL ? take_expected : NULL,
+		.ctx = r->expected,
 	};
 	return 0;
 }
@@ -560,4 +619,140 @@ void ofs_http_want(struct ofs_http_site *s, const struct ofs_segment *segs,
 	/* whoever needs them will see why they cannot be had */
 	if (fit > 0 && fetch_all(s, segs, fit, NULL, &err) == -1)
 		note_late(s, &err);
+}
+
+/* Streams. */
+
+static int expect_range(struct ofs_http_stream *st, struct range *r,
+    uint64_t start, struct optimfs_error *err)
+{
+	struct expected *x = &st->expected[st->n];
+
+	r->at = r->first - r->first % OFS_HTTP_BLOCK;
+	r->len = r->end - r->at;
+	r->direct = true;
+	r->expected = x;
+	x->stream = st;
+	x->file = r->file;
+	x->slab = ofs_http_flow_expect(st->flow, start, r->file,
+	    r->at / OFS_HTTP_BLOCK, (size_t)r->len, err);
+	st->range[st->n] = *r;
+	st->n += x->slab != NULL;
+	return x->slab == NULL ? -1 : 0;
+}
+
+static int expect_all(struct ofs_http_stream *st,
+    const struct ofs_segment *segs, size_t n, struct optimfs_error *err)
+{
+	struct fetching f = { .s = st->s };
+	size_t part = 0;
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = cut(&f, &segs[i], err);
+	if (ret == 0 && f.n > 1)
+		qsort(f.part, f.n, sizeof(*f.part), by_place);
+	st->range = ofs_alloc(f.n + 1, sizeof(*st->range), err);
+	st->expected = ofs_alloc(f.n + 1, sizeof(*st->expected), err);
+	if (st->range == NULL || st->expected == NULL)
+		ret = -1;
+	while (ret == 0 && part < f.n) {
+		struct range r = join_parts(&f, part);
+
+		ret = expect_range(st, &r, f.part[part].dst, err);
+		part += r.n;
+	}
+	free(f.part);
+	return ret;
+}
+
+/* Fetches ranges from *next on. */
+static int stream_round(struct ofs_http_stream *st, size_t *next,
+    struct optimfs_error *err)
+{
+	struct fetching f = { .s = st->s };
+	struct round *k = st->round;
+	size_t first = *next;
+	int ret = 0;
+
+	k->n = k->asked = 0;
+	while (ret == 0 && *next < st->n &&
+	    k->n < st->s->http->limits.requests) {
+		k->r[k->n] = st->range[(*next)++];
+		ret = add_request(&f, k, &k->r[k->n++], err);
+	}
+	if (ret == 0)
+		ret = ask_round(&f, k, err);
+	end_round(st->s, k);
+	for (size_t i = first; i < *next; i++)
+		ofs_http_flow_end(st->expected[i].slab);
+	return ret;
+}
+
+static void *stream_all(void *ctx)
+{
+	struct ofs_http_stream *st = ctx;
+	struct optimfs_error err = { 0 };
+	size_t next = 0;
+	int ret = 0;
+
+	while (ret == 0 && next < st->n)
+		ret = stream_round(st, &next, &err);
+	/* whoever needs the others will see why they cannot be had */
+	for (; next < st->n; next++)
+		ofs_http_flow_end(st->expected[next].slab);
+	if (ret == -1)
+		note_late(st->s, &err);
+	return NULL;
+}
+
+static void ask_again(void *ctx)
+{
+	struct ofs_http_stream *st = ctx;
+
+	st->s->http->ops->go_on(st->s->http->m);
+}
+
+static void free_stream(struct ofs_http_stream *st)
+{
+	ofs_http_flow_free(st->flow);
+	pthread_mutex_destroy(&st->lock);
+	free(st->expected);
+	free(st->range);
+	free(st->round);
+	free(st);
+}
+
+struct ofs_http_stream *ofs_http_stream(struct ofs_http_site *s,
+    const struct ofs_segment *segs, size_t n)
+{
+	uint64_t ahead = RANGES_AHEAD * (s->http->limits.range + REST);
+	struct ofs_http_stream *st;
+
+	if (ahead < LEAST_AHEAD)
+		ahead = LEAST_AHEAD;
+	/* what is kept on a disk, or is asked of several, is kept in memory
+	 * until it is complete */
+	if (s->disk != NULL || s->nhosts > 1)
+		return NULL;
+	st = ofs_alloc(1, sizeof(*st), NULL);
+	if (st == NULL)
+		return NULL;
+	st->s = s;
+	pthread_mutex_init(&st->lock, NULL);
+	st->round = ofs_alloc(1, sizeof(*st->round), NULL);
+	st->flow = ofs_http_flow_new(s->blocks, ahead, ask_again, st, NULL);
+	if (st->round != NULL && st->flow != NULL &&
+	    expect_all(st, segs, n, NULL) == 0 &&
+	    pthread_create(&st->thread, NULL, stream_all, st) == 0)
+		return st;
+	free_stream(st);
+	return NULL;
+}
+
+void ofs_http_stream_end(struct ofs_http_stream *st)
+{
+	ofs_http_flow_stop(st->flow);
+	pthread_join(st->thread, NULL);
+	free_stream(st);
 }

@@ -19,7 +19,7 @@
  *
  * It exports a struct ofs_http_ops called optimfs_http_module. What changes here
  * gets a new version, and a module of another one is not used. */
-#define OFS_HTTP_VERSION 5
+#define OFS_HTTP_VERSION 6
 #define OFS_HTTP_SYMBOL  "optimfs_http_module"
 
 /* The most bytes of the headers of an answer. */
@@ -69,6 +69,12 @@ enum ofs_http_end {
 	OFS_HTTP_REFUSED, /* it cannot work: certificate, protocol, redirects */
 };
 
+enum ofs_http_take {
+	OFS_HTTP_TAKEN,
+	OFS_HTTP_LATER, /* there is no room now */
+	OFS_HTTP_NEVER, /* they are wrong, or nobody wants them any more */
+};
+
 struct ofs_http_request {
 	const char *url;
 	const char *const *header; /* "Name: value", ended by NULL */
@@ -85,11 +91,17 @@ struct ofs_http_request {
 	/* Bytes [first, first + n) are wanted; n 0: all. */
 	uint64_t first, n;
 	uint8_t *into; /* for n bytes, of an answer 200 or 206 */
+	/* Takes the next n bytes of such an answer in place of into, in a thread
+	 * of the module; NULL: into does. What is refused for now is offered
+	 * again after go_on. n 0: would there be room for more? */
+	enum ofs_http_take (*take)(void *ctx, const struct ofs_http_request *q,
+	    const void *p, size_t n);
+	void *take_ctx;
 
 	/* Set by perform: */
 	enum ofs_http_end end;
 	int status;             /* of HTTP; 0: there was no answer */
-	uint64_t got;           /* bytes that are in into */
+	uint64_t got;           /* bytes that are in into, or were taken */
 	struct ofs_buf headers; /* of the last answer, as they came */
 	struct ofs_buf body;    /* of others, and with n 0, up to its limit */
 	bool is_dir;            /* the URL that answered ends in a slash */
@@ -124,6 +136,8 @@ struct ofs_http_ops {
 	int (*parse)(const void *xml, size_t n,
 	    const struct ofs_http_elements *elements,
 	    struct optimfs_error *err);
+	/* There may be room for what was refused. Does not wait. */
+	void (*go_on)(struct ofs_http_module *m);
 };
 
 #endif

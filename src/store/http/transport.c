@@ -220,13 +220,10 @@ static void web_decode(struct ofs_transport *t, const struct ofs_extent *at,
 
 #define WANTED_MOST 32
 
-/* Extents of items, whose headers and directories are read before their data:
- * all come together. */
-static void web_willneed(struct ofs_transport *t, const struct ofs_extent *at,
-    size_t n)
+static size_t segments_of(const struct web *w, const struct ofs_extent *at,
+    size_t n, struct ofs_segment seg[WANTED_MOST])
 {
-	struct web *w = (struct web *)t;
-	struct ofs_segment seg[WANTED_MOST];
+	uint64_t dst = 0;
 	size_t k = 0;
 
 	for (size_t i = 0; i < n && k < WANTED_MOST; i++) {
@@ -239,10 +236,39 @@ static void web_willneed(struct ofs_transport *t, const struct ofs_extent *at,
 			.src = at[i].off,
 			.len = at[i].len < size - at[i].off ? at[i].len
 							    : size - at[i].off,
+			.dst = dst,
 			.n = 1,
 		};
+		dst += at[i].len;
 	}
-	ofs_http_want(w->site, seg, k);
+	return k;
+}
+
+/* Extents of items, whose headers and directories are read before their data:
+ * all come together. */
+static void web_willneed(struct ofs_transport *t, const struct ofs_extent *at,
+    size_t n)
+{
+	struct web *w = (struct web *)t;
+	struct ofs_segment seg[WANTED_MOST];
+
+	ofs_http_want(w->site, seg, segments_of(w, at, n, seg));
+}
+
+static void *web_stream(struct ofs_transport *t, const struct ofs_extent *at,
+    size_t n)
+{
+	struct web *w = (struct web *)t;
+	struct ofs_segment seg[WANTED_MOST];
+	size_t k = segments_of(w, at, n, seg);
+
+	return k < n ? NULL : ofs_http_stream(w->site, seg, k);
+}
+
+static void web_streamed(struct ofs_transport *t, void *stream)
+{
+	(void)t;
+	ofs_http_stream_end(stream);
 }
 
 static const void *web_hold(struct ofs_transport *t, uint32_t object,
@@ -277,6 +303,8 @@ static const struct ofs_transport_ops web_ops = {
 	.length = web_length,
 	.close = web_close,
 	.willneed = web_willneed,
+	.stream = web_stream,
+	.streamed = web_streamed,
 	.decode = web_decode,
 	.hold = web_hold,
 	.let = web_let,
