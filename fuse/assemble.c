@@ -221,11 +221,16 @@ static bool spend(struct reader *r, pid_t pid)
 	return true;
 }
 
+static bool is_seen(const struct ofs_assemble *a, uint64_t node)
+{
+	return a->seen[mix(node) % SEEN].node == node;
+}
+
 static bool failed_lately(const struct ofs_assemble *a, uint64_t node)
 {
 	const struct seen *s = &a->seen[mix(node) % SEEN];
 
-	return s->node == node && s->failed != 0 &&
+	return is_seen(a, node) && s->failed != 0 &&
 	    ofs_clock_ms() - s->failed < FORGIVE_MS;
 }
 
@@ -233,7 +238,7 @@ static bool failed_lately(const struct ofs_assemble *a, uint64_t node)
 static bool wanted(struct ofs_assemble *a, const struct ofs_assemble_open *o)
 {
 	struct seen *s = &a->seen[mix(o->node) % SEEN];
-	bool again = s->node == o->node;
+	bool again = is_seen(a, o->node);
 
 	if (failed_lately(a, o->node))
 		return false;
@@ -324,26 +329,31 @@ static void decide(struct ofs_assemble *a, struct entry *e,
 		if (e->opens == 0)
 			lru_remove(a, e);
 		a->stats.hits++;
+		a->seen[mix(o->node) % SEEN] = (struct seen){ .node = o->node };
 	} else if (wanted(a, o)) {
 		fetch(a, e, w);
 	}
 	o->id = e->id;
 }
 
-/* Has a process that reads files completely come to one of the next? Not if it
- * left out one that was gathered for it. */
+/* Does the process open one large file after the other? Not if it left out one
+ * that was expected. */
 static bool is_onward(struct ofs_assemble *a, const struct ofs_assemble_open *o)
 {
 	struct reader *r = reader(a, o->pid);
-	uint64_t last = r->node;
+	uint64_t last;
 
-	if (r->pid != o->pid)
+	if (o->size <= SMALL)
 		return false;
+	if (r->pid != o->pid) {
+		*r = (struct reader){ .pid = o->pid, .node = o->node };
+		return false;
+	}
+	last = r->node;
 	r->node = o->node;
-	if (o->size > SMALL && r->next != 0 && r->next != o->node)
+	if (r->next != 0 && r->next != o->node)
 		r->astray = true;
-	return r->credit > 0 && !r->astray && o->node > last &&
-	    o->node - last <= NEAR;
+	return !r->astray && o->node > last && o->node - last <= NEAR;
 }
 
 int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
@@ -377,7 +387,8 @@ int ofs_assemble_open(struct ofs_assemble *a, struct ofs_assemble_open *o,
 	return 0;
 }
 
-/* Gathers a file that is not open, and keeps it. */
+/* Gathers a file that is not open, and keeps it, if an open of it would gather
+ * it, too. */
 static void gather_ahead(struct ofs_assemble *a, pid_t pid,
     const struct work *w)
 {
@@ -389,7 +400,8 @@ static void gather_ahead(struct ofs_assemble *a, pid_t pid,
 		r->next = w->node;
 	e = get(a, w->node);
 	if (e != NULL && !e->gathering && e->id == 0 && e->demand == 0 &&
-	    !failed_lately(a, w->node) && spend(r, pid)) {
+	    !failed_lately(a, w->node) &&
+	    (is_seen(a, w->node) || spend(r, pid))) {
 		e->deciding++;
 		fetch(a, e, w);
 		e->deciding--;

@@ -21,8 +21,8 @@
  *
  * "auto" gathers small files on the first open. It gathers a larger file if it
  * is opened again, or if the process has read another file completely, until it
- * leaves one unread. While such a process reads a file, the next one is gathered
- * (ofs_assemble_ahead). */
+ * leaves one unread. While a process reads large files one after the other, the
+ * next one that would be gathered is gathered already (ofs_assemble_ahead). */
 struct ofs_assemble;
 
 struct ofs_assemble_config {
@@ -46,7 +46,7 @@ struct ofs_assemble_open {
 	uint64_t node, size;
 	pid_t pid;
 	int id;      /* out: backing file for reads; 0: reads come to us */
-	bool onward; /* out: the process reads one file after the other */
+	bool onward; /* out: the process opens one large file after the other */
 	bool counted;
 };
 /* Decides, gathers the file if necessary, and counts the open. file is read
