@@ -13,17 +13,6 @@
 #include "base/team.h"
 #include "cluster/manifest.h"
 
-/* Is a file this thread's, among those of its rank? It is if no other has got to it
- * before. */
-static bool is_mine(struct ofs_fsck *c, uint32_t object)
-{
-	uint16_t none = 0, mine = (uint16_t)(c->me + 1);
-
-	return atomic_compare_exchange_strong(&c->all->thread[object], &none,
-		   mine) ||
-	    none == mine;
-}
-
 bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object)
 {
 	const struct ofs_fsck_all *all = c->all;
@@ -35,7 +24,7 @@ bool ofs_fsck_begin_step(struct ofs_fsck *c, uint32_t object)
 		return false;
 	if (object == OFS_NONE)
 		return c->me == 0;
-	if (!is_mine(c, object))
+	if (c->me != (unsigned)all->thread[object])
 		return false;
 	c->object[object] |= OFS_FSCK_TOUCHED;
 	return true;
@@ -146,6 +135,36 @@ out:
 	return ret;
 }
 
+/* Assigns this rank's files to its threads. */
+static int divide_here(struct ofs_fsck_all *all, struct optimfs_error *err)
+{
+	const struct ofs_catalog *cat = all->snap->cat;
+	struct ofs_task_job *job =
+	    ofs_alloc((size_t)cat->nobjects + 1, sizeof(*job), err);
+	struct ofs_owner any[OFS_TEAM_MAX];
+	int ret = -1;
+
+	for (unsigned i = 0; i < all->nthreads; i++)
+		any[i] = (struct ofs_owner){ .rank = (int)i };
+	all->thread =
+	    ofs_alloc((size_t)cat->nobjects + 1, sizeof(*all->thread), err);
+	if (job == NULL || all->thread == NULL)
+		goto out;
+	for (uint32_t i = 0; i < cat->nobjects; i++) {
+		job[i].may = any;
+		job[i].nmay = all->nthreads;
+		if (all->who == NULL || all->who[i] == all->group->rank)
+			job[i].size = cat->objects[i].size;
+	}
+	ret =
+	    ofs_task_assign(job, cat->nobjects, NULL, (int)all->nthreads, err);
+	for (uint32_t i = 0; i < cat->nobjects; i++)
+		all->thread[i] = job[i].rank;
+out:
+	free(job);
+	return ret;
+}
+
 static uint64_t bytes_of(const struct ofs_snapshot *snap, uint32_t index)
 {
 	const struct ofs_tensor *t =
@@ -233,9 +252,7 @@ static int check_all(struct ofs_fsck_all *all, struct optimfs_error *err)
 		all->total += bytes_of(all->snap, i);
 	all->nthreads = ofs_fs_threads(all->snap->fs);
 	all->of = ofs_alloc(all->nthreads, sizeof(*all->of), err);
-	all->thread = ofs_alloc((size_t)all->snap->cat->nobjects + 1,
-	    sizeof(*all->thread), err);
-	if (all->of == NULL || all->thread == NULL)
+	if (all->of == NULL || divide_here(all, err) == -1)
 		return -1;
 	for (unsigned i = 0; i < all->nthreads; i++) {
 		all->of[i].all = all;

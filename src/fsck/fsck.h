@@ -14,7 +14,7 @@
 
 /* Ranks that check together, and the threads of each, take the same steps in the
  * order of the tree. Each step is done by one thread of one rank that has the file
- * in question: the first that gets to a file checks all of it. Findings carry the
+ * in question: files are divided by size. Findings carry the
  * number of their step, so that they can be reported in order: by rank 0 at the end,
  * or in a single process as soon as all threads have passed the entry. */
 
@@ -25,9 +25,9 @@ struct ofs_fsck_all {
 	void *ctx;
 	bool data;
 	struct optimfs_group *group; /* NULL: a single process */
-	int *who;                 /* for each object, the rank that checks it */
-	_Atomic uint16_t *thread; /* and the thread plus 1; 0: none yet */
-	struct ofs_fsck *of;      /* of each thread */
+	int *who;            /* for each object, the rank that checks it */
+	int *thread;         /* and the thread, if it is this rank */
+	struct ofs_fsck *of; /* of each thread */
 	unsigned nthreads;
 	uint64_t problems, total; /* total: bytes of all threads */
 	atomic_bool stop;         /* failed is set */
