@@ -20,6 +20,16 @@ static bool mirrors_made(uint32_t space)
 	return ofs_space_edited(space) || space == OFS_SPACE_STAT;
 }
 
+/* Was a node of the tree hidden again, and is not open? The lock of names is held. */
+static bool is_hidden(const struct ofs_overlay *o, uint32_t index)
+{
+	const struct ofs_overlay_node *v = o->base[index];
+	const struct ofs_overlay_file *f = ofs_overlay_file(o, index);
+
+	return v != NULL && v->gone && v->parent == OFS_NONE &&
+	    (f == NULL || f->opens == 0);
+}
+
 int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err)
 {
@@ -27,10 +37,11 @@ int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
 	int ret = 0;
 
 	pthread_rwlock_rdlock(&snap->overlay->names);
-	if (at.index < o->first || at.index - o->first >= o->nmade ||
-	    !mirrors_made(at.space))
+	if (at.index >= o->first &&
+	    (at.index - o->first >= o->nmade || !mirrors_made(at.space)))
 		ret = optimfs_fail(err, ENOENT, "no such node");
-	else if (o->made[at.index - o->first]->dead)
+	else if (at.index < o->first ? is_hidden(o, at.index)
+				     : o->made[at.index - o->first]->dead)
 		ret = optimfs_fail(err, ESTALE,
 		    "it was created in this mount, and the changes were "
 		    "discarded");

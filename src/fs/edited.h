@@ -8,7 +8,8 @@
 
 /* Indexes are those of tree nodes; added nodes come after the static ones. */
 
-/* Does the node exist? ESTALE: an abort removed it. */
+/* Does a node exist that was added, or may be hidden (ofs_overlay_hides)? ESTALE: an
+ * abort removed it, or hid it again, but the kernel still knows its name. */
 int ofs_edited_has(const struct ofs_snapshot *snap, struct ofs_at at,
     struct optimfs_error *err);
 /* Would an abort change its name? */

@@ -22,7 +22,8 @@ static int check_node(const struct ofs_snapshot *snap, struct ofs_at at,
 	if (at.space >= OFS_SPACE_VIEW && ofs_view_has(snap, at))
 		return 0;
 	if (at.space < snap->nspaces && snap->overlay != NULL &&
-	    ofs_at_made(snap, at))
+	    (ofs_at_made(snap, at) ||
+		(at.index < snap->tree.n && ofs_overlay_hides(snap->overlay))))
 		return ofs_edited_has(snap, at, err);
 	if (at.space < snap->nspaces && at.index < n)
 		return 0;

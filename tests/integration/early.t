@@ -110,5 +110,9 @@ ok "tensors are written before an abort" eventually holds torch/optim.pt
 ok "abort succeeds" "$OPTIMFS" abort "$mnt"
 is "an abort closes the files without names" \
     "$(readlink /proc/"$pid"/fd/* | grep 'new.optimfs/#')" ""
-ok "umount after an abort succeeds" "$OPTIMFS" umount "$mnt"
+is "an abort hides all names" "$(find "$mnt" -mindepth 1)" ""
+ok "they can be copied again" cp -r tree/. "$mnt"
+ok "mkdir -p finds them" mkdir -p "$mnt/model"
+ok "commit after an abort succeeds" commit
+ok "the new checkpoint equals reshard after an abort" diff -r torch new
 done_testing
