@@ -104,8 +104,8 @@ struct optimfs_options {
 };
 #define OPTIMFS_NO_TIMEOUT (~0u)
 
-/* Is it the address of files on a server (https://, http://, s3://, hf://)? Whatever names a
- * checkpoint may be one; it is read-only. */
+/* Is it the address of files on a server (https://, http://, s3://, hf://)? Whatever
+ * names a checkpoint may be one; it is read-only. */
 bool optimfs_is_address(const char *path);
 /* Before threads that open path are confined: loads what reading an address
  * needs, starts the threads that talk to servers, and makes cache_dir. Does
@@ -436,15 +436,14 @@ struct optimfs_copy {
 int optimfs_copy(struct optimfs *fs, const char *path, const char *dest,
     const struct optimfs_copy *how, struct optimfs_error *err);
 
-/* Prepare dir, which is empty or does not exist (else EEXIST, OFS830), for a
- * checkpoint with the names, shapes and types of like in another format or
- * layout. Its bytes are then written to a mount of dir with rw, which reads the
- * names, and values that cannot be written, from like. Until the commit
- * everything is in .NAME.optimfs beside dir, and dir stays empty. With a
- * group, all ranks must call it with the same dir, in which %r and %h stand for
- * rank and host; like is then read by rank 0 alone. Rank 0 prepares its directory; those of the others are
- * created, and get their files with the commit. It succeeds on all ranks or on
- * none. */
+/* Prepare dir, which is empty or does not exist (else EEXIST, OFS830), for a checkpoint
+ * with the names, shapes and types of like in another format or layout. Its bytes are
+ * then written to a mount of dir with rw, which reads the names, and values that cannot
+ * be written, from like. Until the commit everything is in .NAME.optimfs beside dir,
+ * and dir stays empty. With a group, all ranks must call it with the same dir, in which
+ * %r and %h stand for rank and host; like is then read by rank 0 alone. Rank 0 prepares
+ * its directory; those of the others are created, and get their files with the commit.
+ * It succeeds on all ranks or on none. */
 int optimfs_mkfs(struct optimfs *like, const char *layout, const char *dir,
     struct optimfs_error *err);
 /* If dir was made by optimfs_mkfs and waits for its first commit: the paths that a

@@ -19,7 +19,8 @@
 #include "cli/terminal.h"
 #include "cli/wrap.h"
 
-/* Names come from files and from other people, see utf8.h. Uses one write, so that lines of several processes do not mix. */
+/* Names come from files and from other people, see utf8.h. Uses one write, so that
+ * lines of several processes do not mix. */
 static void print(FILE *to, const char *before, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 static void print(FILE *to, const char *before, const char *fmt, va_list ap)

@@ -68,9 +68,9 @@ int ofs_task_who(struct optimfs_group *w, int ret, bool mine, bool *all,
 /* Sends a report to rank 0; works on rank 0 too. */
 int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
     struct optimfs_error *err);
-/* Waits for all ranks; own: status of this rank (NULL: success). tick (may be NULL) is called
- * regularly meanwhile. 0 if all succeeded, else -1 on all, with the error of
- * the lowest rank that failed by itself. */
+/* Waits for all ranks; own: status of this rank (NULL: success). tick (may be NULL) is
+ * called regularly meanwhile. 0 if all succeeded, else -1 on all, with the error of the
+ * lowest rank that failed by itself. */
 int ofs_task_barrier(struct optimfs_group *w, const struct optimfs_error *own,
     void (*tick)(void *ctx), void *ctx, struct optimfs_error *err);
 

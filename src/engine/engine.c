@@ -250,7 +250,8 @@ static int put_rest(const struct ofs_engine *e, void *early,
 	return from == n ? 0 : put(out, buf + from, n - from, off + from, err);
 }
 
-/* Copies bytes that no change concerns. Where the file system does not share their blocks, they are written like others. */
+/* Copies bytes that no change concerns. Where the file system does not share their
+ * blocks, they are written like others. */
 static int copy_run(struct ofs_engine *e, struct output *out, int fd,
     uint64_t at, uint64_t n, uint64_t off, struct optimfs_error *err)
 {

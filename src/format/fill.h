@@ -14,9 +14,9 @@
  * the moments of Adam and for momentum. */
 bool ofs_starts_at_zero(const char *name);
 
-/* With fill=zero, marks the tensors of such state, so that elements without a
- * shard, or in a lost file, read as zeros (OFS_TENSOR_ZERO). cat must have its tree paths. EINVAL:
- * another value of fill=. */
+/* With fill=zero, marks the tensors of such state, so that elements without a shard, or
+ * in a lost file, read as zeros (OFS_TENSOR_ZERO). cat must have its tree paths.
+ * EINVAL: another value of fill=. */
 int ofs_fill(struct ofs_catalog *cat, const struct optimfs_options *opt,
     struct optimfs_error *err);
 

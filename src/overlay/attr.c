@@ -281,9 +281,9 @@ bool ofs_overlay_keeps_form(const struct ofs_overlay *o, uint32_t base)
 	    (o->cat->fixed_forms || o->cat->entries[entry].key != OFS_KEY_FREE);
 }
 
-/* The form of a file that the source of a new checkpoint has, and of one that a
- * commit can only overwrite, cannot change. cp ignores that its attributes were refused, so bytes that it has
- * written before are marked: closing and committing the file fail. */
+/* The form of a file that the source of a new checkpoint has, and of one that a commit
+ * can only overwrite, cannot change. cp ignores that its attributes were refused, so
+ * bytes that it has written before are marked: closing and committing the file fail. */
 static int refuse(const struct ofs_overlay *o, uint32_t index,
     const struct ofs_overlay_form *now, const struct ofs_overlay_form *form,
     struct optimfs_error *err)

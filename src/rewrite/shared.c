@@ -15,12 +15,12 @@
 #include "read/copies.h"
 #include "rewrite/rewrite_impl.h"
 
-/* A flat parameter has one step for all its parameters, and views share a
- * storage: writing one changes the others. The elements of one view may share
- * their bytes, too, as those of expand() and unfold() do. Of the bytes that will
- * be stored, each tensor that shares some must have its new elements: those
- * written to it, or its old ones. A computed tensor follows the tensor it is computed from; bytes
- * written to it must agree. */
+/* A flat parameter has one step for all its parameters, and views share a storage:
+ * writing one changes the others. The elements of one view may share their bytes, too,
+ * as those of expand() and unfold() do. Of the bytes that will be stored, each tensor
+ * that shares some must have its new elements: those written to it, or its old ones. A
+ * computed tensor follows the tensor it is computed from; bytes written to it must
+ * agree. */
 
 #define STEP_MAX (8u << 20)
 /* Runs at most this far apart are read together, up to so many bytes. */

@@ -69,8 +69,8 @@ struct ofs_transport_ops {
 	 * Does not wait. NULL: it has no benefit. */
 	void (*decode)(struct ofs_transport *t, const struct ofs_extent *at,
 	    size_t n, uint64_t bytes);
-	/* Are the runs of seg, which has no codec, and all between them, in a hole of the file:
-	 * zeros that are not stored? false: it is not known. NULL: it never
+	/* Are the runs of seg, which has no codec, and all between them, in a hole of
+	 * the file: zeros that are not stored? false: it is not known. NULL: it never
 	 * is. */
 	bool (*hole)(struct ofs_transport *t, const struct ofs_segment *seg);
 	/* The bytes of an object from off on that are in memory, at most *n:

@@ -45,8 +45,8 @@ struct ofs_dtensor {
 
 /* name without every "module." that it begins with. */
 struct ofs_str ofs_dtensor_clean(struct ofs_str name);
-/* The number of the value of an entry, a small item or a tensor without
- * dimensions: equal ones of one kind and type have equal numbers. 0: it cannot be compared, and why
+/* The number of the value of an entry, a small item or a tensor without dimensions:
+ * equal ones of one kind and type have equal numbers. 0: it cannot be compared, and why
  * says so; -1. */
 int ofs_dtensor_value(struct ofs_dtensor *d, uint32_t entry, uint32_t *number,
     struct optimfs_error *why);

@@ -52,8 +52,8 @@ void ofs_http_blocks_put(struct ofs_http_blocks *b, uint32_t file,
 struct ofs_http_flow;
 struct ofs_http_slab;
 
-/* Bytes are kept that far ahead of the reader, at first. room is called when bytes that were refused may be
- * offered again; blocks are locked meanwhile. */
+/* Bytes are kept that far ahead of the reader, at first. room is called when bytes that
+ * were refused may be offered again; blocks are locked meanwhile. */
 struct ofs_http_flow *ofs_http_flow_new(struct ofs_http_blocks *b,
     uint64_t ahead, void (*room)(void *ctx), void *ctx,
     struct optimfs_error *err);

@@ -14,8 +14,8 @@ int ofs_http_read(struct ofs_http_site *s, const struct ofs_segment *segs,
 void ofs_http_want(struct ofs_http_site *s, const struct ofs_segment *segs,
     size_t n);
 
-/* The same for one who reads them once, in the order of their dst: returns while they are on
- * their way, and reads wait for them. They are kept in little memory
+/* The same for one who reads them once, in the order of their dst: returns while they
+ * are on their way, and reads wait for them. They are kept in little memory
  * (store/http/blocks.h). NULL: that is not possible. */
 struct ofs_http_stream *ofs_http_stream(struct ofs_http_site *s,
     const struct ofs_segment *segs, size_t n);
