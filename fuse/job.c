@@ -169,7 +169,7 @@ static int mount_together(struct ofs_job *job, struct ofs_guard *guard,
 	if (check_ranks(job, m, &err) == -1 ||
 	    ofs_job_offer(job, &m->job, source, &m->open, &err) == -1)
 		return ofs_job_fail(job, &err);
-	ofs_job_say_bound(job, say);
+	ofs_job_say_bound(job, "", say);
 	only_read(job, m);
 	a.group = job->group;
 	m->opened = compare;

@@ -170,8 +170,8 @@ static int join(struct ofs_command *c, uint64_t allowed, int *status)
 	const char *who = workers(c, allowed);
 	struct optimfs_error err;
 
-	if (ofs_job_join(&c->job, &c->how, who, c->timeout,
-		ofs_tool_say_text, &err) == -1 ||
+	if (ofs_job_join(&c->job, &c->how, who, c->timeout, ofs_tool_say_text,
+		&err) == -1 ||
 	    ofs_job_offer(&c->job, &c->how, c->checkpoint, &c->open, &err) ==
 		-1 ||
 	    ((allowed & OFS_SECOND) != 0 && c->noperands > 0 &&
@@ -182,7 +182,9 @@ static int join(struct ofs_command *c, uint64_t allowed, int *status)
 	}
 	c->open.group = c->job.group;
 	if (who == work_ranks[0])
-		ofs_job_say_bound(&c->job, ofs_tool_say_text);
+		ofs_job_say_bound(&c->job,
+		    ", and -o work_ranks=all lets all ranks work",
+		    ofs_tool_say_text);
 	if (ofs_job_works(&c->job))
 		return 0;
 	*status = OFS_EXIT_OK;

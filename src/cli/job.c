@@ -113,11 +113,12 @@ int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
 	return -1;
 }
 
-void ofs_job_say_bound(const struct ofs_job *job, ofs_job_say_fn *say)
+void ofs_job_say_bound(const struct ofs_job *job, const char *also,
+    ofs_job_say_fn *say)
 {
 	long all = sysconf(_SC_NPROCESSORS_ONLN);
 	cpu_set_t own;
-	char text[160];
+	char text[240];
 
 	if (!ofs_job_is_first(job) ||
 	    sched_getaffinity(0, sizeof(own), &own) == -1 ||
@@ -125,8 +126,8 @@ void ofs_job_say_bound(const struct ofs_job *job, ofs_job_say_fn *say)
 		return;
 	snprintf(text, sizeof(text),
 	    "rank 0 may use one of %ld CPUs: mpirun --bind-to none, or srun "
-	    "--cpus-per-task, gives it more",
-	    all);
+	    "--cpus-per-task, gives it more%s",
+	    all, also);
 	say(NULL, text);
 }
 

@@ -56,8 +56,10 @@ bool ofs_job_wanted(const struct ofs_job_options *o);
 int ofs_job_join(struct ofs_job *job, const struct ofs_job_options *o,
     const char *workers, unsigned timeout, ofs_job_say_fn *say,
     struct optimfs_error *err);
-/* Says so, if the launcher has bound rank 0 to one of several CPUs. */
-void ofs_job_say_bound(const struct ofs_job *job, ofs_job_say_fn *say);
+/* Says so, if the launcher has bound rank 0 to one of several CPUs, and what helps:
+ * also is a further way, behind a comma, or "". */
+void ofs_job_say_bound(const struct ofs_job *job, const char *also,
+    ofs_job_say_fn *say);
 /* Offers path to the group. Fails on all ranks alike; one should print the
  * error. */
 int ofs_job_offer(struct ofs_job *job, const struct ofs_job_options *o,

@@ -138,6 +138,15 @@ status "cp -r by one rank of the machine exits with 0" 0 ranks 4 "$OPTIMFS" cp -
 cp "$scratch/err" "$scratch/said"
 ok "it copies the whole tree, from what all ranks have" diff -r tree shared
 is "cp -r: one rank of the machine copies all" "$(shares)" "1 $(find tree -type f | wc -l)"
+if [ "$(nproc --all)" -gt 1 ] && command -v taskset >/dev/null; then
+	rm -r shared
+	status "cp -r by a rank on one processor exits with 0" 0 ranks 4 \
+	    taskset -c 0 "$OPTIMFS" cp -r "$nodes/%r/ck" . shared
+	like "and says what helps" "$(cat "$scratch/err")" \
+	    '*may use one of*work_ranks=all*'
+else
+	skip 2 "one processor, or no taskset"
+fi
 mkdir into
 status "cp -r of three ranks into an existing directory exits with 0" 0 \
     ranks 3 sh -c "$in_own" sh "$OPTIMFS" cp -r -o work_ranks=all \
