@@ -5,12 +5,12 @@
 #include "store/http/open.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <stdlib.h>
 
 #include "api/api.h"
 #include "base/absent.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/step.h"
 #include "cluster/commit/locks.h"
 #include "cluster/manifest.h"
@@ -424,7 +424,6 @@ struct optimfs *optimfs_open(const char *path,
 		optimfs_close(fs);
 		fs = NULL;
 	}
-	malloc_trim(
-	    0); /* reading needed several times the memory that is left in use */
+	ofs_give_back();
 	return fs;
 }

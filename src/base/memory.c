@@ -5,6 +5,7 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,4 +159,12 @@ uint64_t ofs_default_cache(void)
 	uint64_t part = ofs_memory_limit() / 8;
 
 	return part < max ? part : max;
+}
+
+void ofs_give_back(void)
+{
+	/* a sanitizer has an allocator of its own, and glibc's is not set up */
+#ifndef SANITIZED
+	malloc_trim(0);
+#endif
 }

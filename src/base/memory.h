@@ -35,6 +35,9 @@ char *ofs_buf_text(struct ofs_buf *b, struct optimfs_error *err);
  * page on the bytes begin at one. */
 void *ofs_alloc_huge(size_t n);
 void *ofs_realloc_huge(void *p, size_t old, size_t n);
+/* Gives what was freed back to the system, after work that needed several times the
+ * memory that is left in use. */
+void ofs_give_back(void);
 
 /* The bytes of memory that this process may use: those of the machine, or of its
  * control groups (base/cgroup.h). The system is asked once. */

@@ -5,7 +5,6 @@
 #include "fs/view.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +126,7 @@ static void put_away(struct ofs_views *views, struct ofs_view_dir *v)
 		ofs_merged_unref(v->merged);
 		v->merged = NULL;
 	}
-	malloc_trim(0);
+	ofs_give_back();
 }
 
 /* Drops the view that was unused for longest. False: all are in use. The lock is
@@ -371,8 +370,7 @@ static int lay_out(struct ofs_view_dir *v, struct optimfs_error *err)
 	}
 	v->files = files;
 	v->views->nlaid_out++;
-	malloc_trim(
-	    0); /* laying out needed twice the memory that is left in use */
+	ofs_give_back();
 	return 0;
 }
 
@@ -528,7 +526,7 @@ static int measure(struct ofs_view_dir *v, uint32_t file, uint64_t *size,
 	many = spans.n >= MANY_SPANS;
 	ofs_spans_fini(&spans);
 	if (many)
-		malloc_trim(0);
+		ofs_give_back();
 	return ret;
 }
 
