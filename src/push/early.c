@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -166,8 +167,7 @@ static int add_files(struct early *e, struct ofs_at view,
 	if (e->file == NULL || e->buf == NULL)
 		return -1;
 	for (; at.index < n; at.index++)
-		if (!ofs_view_is_dir(e->snap, at) &&
-		    add_file(e, at, err) == -1)
+		if (!ofs_view_is_dir(e->snap, at) && add_file(e, at, err) == -1)
 			return -1;
 	if (e->nplaces > 0)
 		qsort(e->place, e->nplaces, sizeof(*e->place), compare_places);
@@ -203,8 +203,8 @@ static int begin_file(struct early *e, struct early_file *f)
 	f->unit = ofs_alloc(f->size / UNIT + 1, sizeof(*f->unit), NULL);
 	f->fd = f->unit == NULL
 	    ? -1
-	    : openat(e->stage, ".",
-		  O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, e->mode);
+	    : openat(e->stage, ".", O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC,
+		  e->mode);
 	return f->fd == -1 ? -1 : fallocate(f->fd, 0, 0, (off_t)f->size);
 }
 
@@ -273,6 +273,7 @@ static void *work(void *ctx)
 	struct early *e = ctx;
 	uint32_t tensor;
 
+	(void)prctl(PR_SET_NAME, "optimfs-early");
 	if (lay_out(e) == -1)
 		return NULL;
 	while (next(e, &tensor) && write_tensor(e, tensor) == 0)

@@ -433,6 +433,8 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		return victim_main(argc, argv);
 	all = only != NULL;
+	if (all) /* then no call is expected to have its number */
+		setenv("FAULT_EARLY", "1", 1);
 	faultrun_find();
 	make_scratch();
 	for (size_t i = 0; i < NSCENES; i++)

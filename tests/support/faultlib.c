@@ -17,6 +17,8 @@
  * FAULT_TICKS=N      but after N of its waits it is a thousand times as long:
  *                    no deadline passes before the gate opens
  * FAULT_FUSE=1       libfuse is one that was built without custom I/O
+ * FAULT_EARLY=1      the thread called optimfs-early, whose calls have no numbers,
+ *                    may change something
  *
  * Calls on descriptor FAULT_MARK_FD are not passed on: they are marks in the
  * trace. This library calls syscall(2) or the next library, and allocates
@@ -39,6 +41,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
@@ -171,13 +174,31 @@ static bool is_chosen(enum class class, const char *path)
 	    atomic_fetch_sub(&left, 1) == 1;
 }
 
+/* Is this the thread that writes a new checkpoint early (push/early.h)? How far it
+ * gets, and so the calls of the commit, differ from run to run. */
+static bool is_early(void)
+{
+	char name[16] = "";
+
+	return prctl(PR_GET_NAME, name) == 0 &&
+	    strcmp(name, "optimfs-early") == 0;
+}
+
 /* Must this call fail? n: the bytes to write, or NULL. */
 static bool fails(const char *name, enum class class, int fd, const char *path,
     size_t *n)
 {
-	long k = atomic_fetch_add(&count, 1) + 1;
+	bool early = is_early();
+	long k = early ? atomic_load(&count) : atomic_fetch_add(&count, 1) + 1;
 	char of[2 * PATH_MAX];
 
+	if (early) {
+		bool from = how == FAULT_FROM && k >= at;
+
+		errno = from ? code : EOPNOTSUPP;
+		return from ? refused_from_now_on(class)
+			    : class != LOOK && getenv("FAULT_EARLY") == NULL;
+	}
 	if (trace != -1)
 		say("%ld\t%c\t%s\t%s\n", k, class, name, about(fd, path, of));
 	if (at == 0 && where != NULL && class != LOOK &&
